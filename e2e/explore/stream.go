@@ -194,7 +194,7 @@ func (w *tenureWorld) unheard(i int, id sharding.NodeID, number uint64, what any
 	_, loaded := what.(coordinator.Loaded)
 	return func(e *engine, s *state) bool {
 		p := processIn(e, s, i)
-		return p.id != id || number < p.since && !load && !loaded && !e.bound.Whole
+		return p.id != id || number < p.surveyNumber && !load && !loaded && !e.bound.Whole
 	}
 }
 

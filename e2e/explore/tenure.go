@@ -13,41 +13,46 @@ import (
 	"github.com/roost-cluster/roost/services/coordinator"
 )
 
-// The parts of a tenureWorld: two processes, the store of the record (recordPart),
-// then the journal and the requests of others.
+// The parts of a tenureWorld. Parts 0 and 1 are the two processes, part 2 is the store of the
+// lease record (recordPart).
 const (
-	streamPart  = 3
-	requestPart = 4
+	streamPart  = 3 // the journal
+	requestPart = 4 // how many requests may still come
 )
 
-// requests is how many requests come to the coordinators on a path.
-const requests = 2
+// maxRequests is how many requests come to the coordinators on a path, at most.
+const maxRequests = 2
+
+// never is longer than any path lasts: a timeout of this length does not expire.
+const never = 1000 * timeoutStep
 
 // theRegion is the region that the requests are about. No process of that name runs.
 var theRegion = sharding.NodeID{Addr: "r0", UID: 1}
 
-// newerDesc is what the region registers: desc, as it is stored in the earlier facts, with one
-// more command.
+// newerDesc is the type that the region registers. It has one command more than desc, which
+// is the type in the earlier facts.
 var newerDesc = sharding.TypeDesc{Type: desc.Type, Shards: desc.Shards, Commands: append(slices.Clone(desc.Commands), sharding.CommandDesc{Name: "Set"})}
 
 // tenureWorld is two coordinator processes, the lease, and the journal with the
-// facts. A move of a process does not use the stores: its requests to them, and the
-// answers, are messages. What a process sends is checked against the stores at once.
+// facts. A move of a process does not use the lease or the journal: requests to them, and
+// the answers, are messages. What a process announces is compared with the lease and the
+// journal by one more message, which arrives before any other move (atOnce).
 type tenureWorld struct {
 	processes [2]*process
 	*recordStore
 	*stream
 	*budget
-	sent []*message
-	why  string
-	// The outputs of the core that is being stepped; none are left between two moves.
+	sent []*message // by the move that is being performed
+	why  string     // which promise that move has broken; empty: none
+	// outputs are those of the core that is being stepped and that are not performed yet.
+	// None are left between two moves.
 	outputs    []coordinator.Output
-	performing bool
+	performing bool // step is performing outputs, and was called again by one of them
 
 	ticks   [2]*move
 	crashes [2]*move
-	passing []*move
-	loss    *move
+	passing []*move // time passes, for both processes alike
+	loss    *move   // the lease record is lost
 	// The moves by which requests come: the region registers, its shard is asked for, a
 	// drain of the region begins or ends.
 	registers, asks, drains [2]*move
@@ -61,9 +66,9 @@ type process struct {
 	holder *lease.Holder
 	asked  uint64 // the last request to the lease; no other answer is waited for
 	core   *coordinator.Tenure
-	// since is the number of the request with which the last take-over began. What was
-	// asked before is not waited for any more.
-	since uint64
+	// surveyNumber is the number of the request with which the last take-over began.
+	// Answers to requests with lower numbers are not waited for any more.
+	surveyNumber uint64
 	// The lease as its holder has announced it.
 	term  sharding.Term
 	until time.Time
@@ -78,18 +83,18 @@ func (p *process) clone() part {
 }
 
 func (p *process) appendState(b []byte) []byte {
-	b = fmt.Appendf(b, "%v %t %d %d %d %v ", p.id, p.late, p.asked, p.since, p.term, p.until.Sub(p.now))
+	b = fmt.Appendf(b, "%v %t %d %d %d %v ", p.id, p.late, p.asked, p.surveyNumber, p.term, p.until.Sub(p.now))
 	return p.core.AppendState(p.now, p.holder.AppendState(p.now, b))
 }
 
-// view looks up what the core knows.
-func (p *process) view() {
+// readCore brings the fields that are copies of the core's state up to date.
+func (p *process) readCore() {
 	v := p.core.View()
 	p.active, p.hosted = p.core.Active() != 0, len(v.Rows) > 0
 	p.registered, p.drained = v.Regions[0].Registered, v.Regions[0].Draining
 }
 
-// stream is the part that holds the journal: the fact stream, its fence and the journal
+// stream is the part that holds the journal: the fact stream, the fences and the journal
 // heartbeats.
 type stream struct{ ledger *memory.Ledger }
 
@@ -97,23 +102,23 @@ func (s *stream) clone() part { return &stream{s.ledger.Clone()} }
 
 func (s *stream) appendState(b []byte) []byte { return s.ledger.AppendState(b, start) }
 
-// budget is how many requests are left.
-type budget struct{ left int }
+// budget is the part that counts requests.
+type budget struct{ requestsLeft int }
 
-func (b *budget) clone() part { return &budget{b.left} }
+func (b *budget) clone() part { return &budget{b.requestsLeft} }
 
-func (b *budget) appendState(buf []byte) []byte { return fmt.Append(buf, b.left) }
+func (b *budget) appendState(buf []byte) []byte { return fmt.Append(buf, b.requestsLeft) }
 
 // newTenureWorld returns the world at the moment when one process has acquired the lease
 // and the other knows that. Before them, a third coordinator has stored facts and released
 // the lease.
 func newTenureWorld() *tenureWorld {
-	w := &tenureWorld{recordStore: &recordStore{}, stream: &stream{memory.NewLedger(journal.DefaultConfig())}, budget: &budget{requests}}
+	w := &tenureWorld{recordStore: &recordStore{}, stream: &stream{memory.NewLedger(journal.DefaultConfig())}, budget: &budget{maxRequests}}
 	for i := range w.processes {
 		w.processes[i] = &process{now: start}
 		w.begin(i, sharding.NodeUID(i+1))
 		w.ticks[i] = &move{name: fmt.Sprintf("tick of c%d", i), uses: 1 << i, do: func() { w.tick(i) }}
-		w.crashes[i] = &move{name: fmt.Sprintf("crash of c%d", i), fault: true, uses: 1 << i, do: func() { w.begin(i, w.processes[i].id.UID+2) }}
+		w.crashes[i] = &move{name: fmt.Sprintf("crash of c%d", i), fault: true, uses: 1 << i, do: func() { w.restart(i) }}
 		w.requestMoves(i)
 	}
 	for _, d := range []time.Duration{time.Second, 3 * time.Second} {
@@ -140,8 +145,8 @@ func newTenureWorld() *tenureWorld {
 	return w
 }
 
-// storeEarlierFacts stores three facts of an earlier coordinator, so that the first new fact
-// makes a checkpoint due.
+// storeEarlierFacts stores three facts of an earlier coordinator. With the first new fact
+// there are four, so that a checkpoint is due (CompactAfter is 4).
 func (w *tenureWorld) storeEarlierFacts() {
 	const first = 1
 	gone := sharding.NodeID{Addr: "c9", UID: 99}
@@ -154,7 +159,7 @@ func (w *tenureWorld) storeEarlierFacts() {
 	}
 }
 
-// deliver lets the oldest message arrive.
+// deliver lets the oldest message arrive, before the search begins.
 func (w *tenureWorld) deliver() {
 	m := w.sent[0]
 	w.sent = w.sent[1:]
@@ -173,23 +178,35 @@ func (w *tenureWorld) begin(i int, uid sharding.NodeUID) {
 	cfg := coordinator.DefaultConfig()
 	cfg.FactsPerRecord, cfg.CompactAfter = 1, 4
 	cfg.TakeoverTimeout = timeoutStep
-	// What happens to regions is searched in the other scopes.
-	cfg.HostTimeout, cfg.RecoveryWait, cfg.RebalanceInterval, cfg.WatchHold = 1000*timeoutStep, 1000*timeoutStep, 1000*timeoutStep, 1000*timeoutStep
-	cfg.JournalHeartbeatInterval = 1000 * timeoutStep // so only the first heartbeat of each term is written
+	// What a coordinator does about regions in the course of time is searched in the handoff
+	// and append scopes.
+	cfg.HostTimeout, cfg.RecoveryWait, cfg.RebalanceInterval, cfg.WatchHold = never, never, never, never
+	cfg.JournalHeartbeatInterval = never // so only the first heartbeat of each term is written
 	p := &process{id: id, now: w.processes[i].now, late: true, holder: h, core: coordinator.NewTenure(cfg, id)}
 	w.processes[i] = p
 	w.step(i, coordinator.Member{Node: theRegion, Reachable: true})
 }
 
+// restart replaces a process by a new incarnation. The uids of process 0 are odd and those
+// of process 1 even, so that no two incarnations have the same.
+func (w *tenureWorld) restart(i int) { w.begin(i, w.processes[i].id.UID+2) }
+
+// Numbers of calls to a coordinator.
+const (
+	watchCall    = 1
+	registerCall = 2
+)
+
+// requestMoves makes the moves by which requests come to a process.
 func (w *tenureWorld) requestMoves(i int) {
 	request := func(name string, in func(*process) coordinator.Input) *move {
 		return &move{name: fmt.Sprintf("%s at c%d", name, i), uses: 1<<i | 1<<requestPart, do: func() {
-			w.left--
+			w.requestsLeft--
 			w.step(i, in(w.processes[i]))
 		}}
 	}
 	w.registers[i] = request("the region registers", func(*process) coordinator.Input {
-		return coordinator.Received{From: theRegion, Call: 2, Msg: control.Register{Types: []sharding.TypeDesc{newerDesc}}}
+		return coordinator.Received{From: theRegion, Call: registerCall, Msg: control.Register{Types: []sharding.TypeDesc{newerDesc}}}
 	})
 	w.asks[i] = request("the shard is asked for", func(*process) coordinator.Input {
 		return coordinator.Received{Msg: control.GetShardHome{Shard: theShard}}
@@ -212,7 +229,7 @@ func (w *tenureWorld) load(_ int, all [maxParts]part) {
 func (w *tenureWorld) unload() (all [maxParts]part, sent []*message, why string) {
 	for i, p := range w.processes {
 		if p != nil {
-			p.view()
+			p.readCore()
 			all[i] = p
 		}
 	}
@@ -235,14 +252,14 @@ func (w *tenureWorld) fail(format string, args ...any) {
 }
 
 func (w *tenureWorld) moves(e *engine, s *state, list []*move) []*move {
-	left := e.parts[requestPart][s.parts[requestPart]].(*budget).left
+	requestsLeft := e.parts[requestPart][s.parts[requestPart]].(*budget).requestsLeft
 	for i := range w.processes {
 		p := processIn(e, s, i)
 		if p.late {
 			list = append(list, w.ticks[i])
 		}
 		list = append(list, w.crashes[i])
-		if left == 0 || !p.active {
+		if requestsLeft == 0 || !p.active {
 			continue
 		}
 		if !p.registered {
@@ -261,14 +278,14 @@ func (w *tenureWorld) moves(e *engine, s *state, list []*move) []*move {
 	return list
 }
 
-// tick lets a process see that time has passed.
+// tick gives a process the time that has passed: to its candidate, then to its core.
 func (w *tenureWorld) tick(i int) {
 	w.processes[i].late = false
 	w.lease(i, lease.Tick{})
 	w.step(i, coordinator.Tick{})
 }
 
-// lease steps the candidate. Its news reaches the core before anything else does.
+// lease steps the candidate for the lease. What it announces is given to the core at once.
 func (w *tenureWorld) lease(i int, in lease.Input) {
 	p := w.processes[i]
 	for _, o := range p.holder.Step(p.now, in, nil) {
@@ -281,7 +298,6 @@ func (w *tenureWorld) lease(i int, in lease.Input) {
 			w.askLease(i, fmt.Sprintf("swap %+v", o), o.Request, &o)
 		case lease.Acquired:
 			p.term, p.until = o.Term, o.Until
-			// The check is a message that arrives before anything else happens.
 			w.atOnce(fmt.Sprintf("c%d acquires term %d", i, o.Term), 1<<recordPart, func() { w.acquired(o.Term) })
 			w.step(i, coordinator.Acquired{Term: o.Term, Until: o.Until, Cluster: o.Cluster})
 		case lease.Renewed:
@@ -309,8 +325,9 @@ func (w *tenureWorld) acquired(term sharding.Term) {
 	w.terms = append(w.terms, term)
 }
 
-// step steps the core, and performs its outputs in order. Performing an output may step
-// the core again: the outputs of that step come after those that are still to be performed.
+// step steps the core, and performs its outputs in order. Performing an output may call
+// step again. That call adds the new outputs to the end of the list, and the first call
+// performs them.
 func (w *tenureWorld) step(i int, in coordinator.Input) {
 	p := w.processes[i]
 	out := p.core.Step(p.now, in, nil)
@@ -337,9 +354,9 @@ func (w *tenureWorld) perform(i int, o coordinator.Output) {
 	case coordinator.YieldLease:
 		w.lease(i, lease.Yield{})
 	case coordinator.Contested: // the process ends, and is started again
-		w.begin(i, p.id.UID+2)
+		w.restart(i)
 	case coordinator.Survey:
-		p.since = o.Number
+		p.surveyNumber = o.Number
 		w.read(i, o.Number, o, func() coordinator.Input {
 			return coordinator.Surveyed{Number: o.Number, Highest: w.ledger.MaxEpoch(), Heartbeat: w.lastHeartbeat()}
 		})
@@ -364,11 +381,11 @@ func (w *tenureWorld) perform(i int, o coordinator.Output) {
 			return coordinator.SnapshotWritten{Number: o.Number, Verdict: r.Verdict, Fence: r.Fence.Epoch}
 		}, journal.Op{Snapshot: &op})
 	case coordinator.BecameActive:
-		w.inTime(i, o.Term, o)
+		w.checkLease(i, o.Term, o)
 		w.becameActive(i, o.Term)
 	case coordinator.Send:
 		about := o.Msg.About()
-		w.says(i, o, o.Msg, nil, []sharding.Row{{Shard: about.Shard, Owner: o.To, Epoch: about.Epoch, Phase: about.Phase}})
+		w.checkRevealed(i, o, o.Msg, nil, []sharding.Row{{Shard: about.Shard, Owner: o.To, Epoch: about.Epoch, Phase: about.Phase}})
 		if about.Phase == sharding.Starting {
 			w.atOnce(fmt.Sprintf("the region claims %v at %v", about.Shard, about.Epoch), 1<<streamPart, func() {
 				w.apply(journal.Op{Claim: &sharding.Claim{Shard: about.Shard, Epoch: about.Epoch, Owner: theRegion.UID}})
@@ -377,13 +394,13 @@ func (w *tenureWorld) perform(i int, o coordinator.Output) {
 	case coordinator.Reply:
 		switch m := o.Msg.(type) {
 		case control.RegisterAck:
-			w.says(i, o, m, []sharding.TypeDesc{newerDesc}, nil)
+			w.checkRevealed(i, o, m, []sharding.TypeDesc{newerDesc}, nil)
 		case control.TableChanged:
-			w.says(i, o, m, m.Delta.Types, m.Delta.Rows)
+			w.checkRevealed(i, o, m, m.Delta.Types, m.Delta.Rows)
 			w.step(i, coordinator.Received{Call: o.Call, Msg: control.WatchTable{Version: m.Delta.Version}})
-		case control.NotActive: // a standby speaks in no term
+		case control.NotActive: // the answer of a standby has no term
 		default:
-			w.says(i, o, m, nil, m.About().Rows)
+			w.checkRevealed(i, o, m, nil, m.About().Rows)
 		}
 	case coordinator.SteppedDown, coordinator.Waiting, coordinator.Adopted, coordinator.TargetSet:
 	default:
@@ -391,8 +408,9 @@ func (w *tenureWorld) perform(i int, o coordinator.Output) {
 	}
 }
 
-// becameActive compares what was folded with what is durable, if nobody else has
-// claimed the stream since, and begins to watch the table.
+// becameActive compares the table that the coordinator has folded with the durable facts,
+// unless the stream has been claimed in a later term since. Then it watches the table, so
+// that what the coordinator says about the table is checked, too.
 func (w *tenureWorld) becameActive(i int, term sharding.Term) {
 	v := w.processes[i].core.View()
 	folded := table{types: v.Types, rows: v.Rows}
@@ -407,21 +425,22 @@ func (w *tenureWorld) becameActive(i int, term sharding.Term) {
 			w.fail("c%d becomes active in term %d with %+v, durable is %+v", i, term, folded, stored)
 		}
 	})
-	w.step(i, coordinator.Received{Call: 1, Msg: control.WatchTable{}})
+	w.step(i, coordinator.Received{Call: watchCall, Msg: control.WatchTable{}})
 }
 
-// inTime checks that a coordinator puts out nothing after its lease has expired.
-func (w *tenureWorld) inTime(i int, term sharding.Term, o coordinator.Output) {
+// checkLease checks that a coordinator emits an output in a term only while it holds the
+// lease in that term.
+func (w *tenureWorld) checkLease(i int, term sharding.Term, o coordinator.Output) {
 	if p := w.processes[i]; term != p.term || !p.now.Before(p.until) {
-		w.fail("c%d puts out %T%+v in term %d; it holds term %d, until %v from now", i, o, o, term, p.term, p.until.Sub(p.now))
+		w.fail("c%d emits %T%+v in term %d; it holds term %d, until %v from now", i, o, o, term, p.term, p.until.Sub(p.now))
 	}
 }
 
-// says checks that what leaves is durable, and that nobody else has acquired the
-// lease by then.
-func (w *tenureWorld) says(i int, o coordinator.Output, m control.Message, types []sharding.TypeDesc, rows []sharding.Row) {
+// checkRevealed checks a message that a coordinator sends: the types and rows in it must be
+// durable facts, and no higher term may have been acquired yet.
+func (w *tenureWorld) checkRevealed(i int, o coordinator.Output, m control.Message, types []sharding.TypeDesc, rows []sharding.Row) {
 	term := m.About().Term
-	w.inTime(i, term, o)
+	w.checkLease(i, term, o)
 	w.atOnce(fmt.Sprintf("c%d says in term %d: %T%+v", i, term, o, o), 1<<recordPart|1<<streamPart, func() {
 		if n := len(w.terms); n > 0 && w.terms[n-1] > term {
 			w.fail("c%d says %T%+v in term %d after term %d was acquired", i, o, o, term, w.terms[n-1])
@@ -431,12 +450,12 @@ func (w *tenureWorld) says(i int, o coordinator.Output, m control.Message, types
 				t, ok := f.(coordinator.TypeFact)
 				return ok && fmt.Sprint(t.Desc) == fmt.Sprint(d)
 			}) {
-				w.fail("c%d says %T%+v, and %+v is no fact", i, o, o, d)
+				w.fail("c%d says %T%+v, and %+v is no durable fact", i, o, o, d)
 			}
 		}
 		for _, r := range rows {
 			if !w.isDurable(func(f coordinator.Fact) bool { return f == coordinator.Fact(coordinator.RowFact{Row: r}) }) {
-				w.fail("c%d says %T%+v, and %+v is no fact", i, o, o, r)
+				w.fail("c%d says %T%+v, and %+v is no durable fact", i, o, o, r)
 			}
 		}
 	})

@@ -44,10 +44,14 @@ type client struct {
 	w       *World
 	id      int
 	gateway int
-	open    int // commands of the current round without an end
+	open    int // commands of the current round that have not ended; at 0 the next round follows
 	stopped bool
 	wall    int64 // error of its clock
 }
+
+// neverDone is what open is for a client that only sends what it is told to: so many commands
+// that their end never makes it send others.
+const neverDone = 1 << 30
 
 // entities are few, so that they are hot.
 func entities() []sharding.Entity {

@@ -21,7 +21,7 @@ type gatewayLink struct {
 	gwOpen, rgOpen bool
 	up, down       direction // to the region, to the gateway
 	buffer         buffer
-	welcomed       func() // the region reads it now
+	welcomed       func() // is called when the region begins to read the link
 
 	// The region's reader hands a command over, and what has come meanwhile waits.
 	handing bool

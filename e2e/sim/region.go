@@ -23,21 +23,21 @@ type regionNode struct {
 	control     *region.ControlCore
 	shards      []*shardNode
 	member      *member
-	replyBudget *replyBudget // nil: the memory of replies is not simulated
-	out         []region.ControlOutput
-	group       group
+	replyBudget *replyBudget           // nil: the memory of replies is not simulated
+	controlOut  []region.ControlOutput // outputs of the control core that are not performed yet
+	group       group                  // commits that go to the journal in one transaction
 	readers     *link.Readers[*gatewayLink]
-	links       []*gatewayLink // open ones, and some that were closed
-	next        turn.RequestID
-	tickets     map[turn.RequestID]ticket
+	links       []*gatewayLink // all that are open, and some that were closed
+	lastRequest turn.RequestID
+	callers     map[turn.RequestID]caller           // of the commands that have no answer yet
 	stopped     map[sharding.ShardID]sharding.Epoch // the highest epoch with which ShardStopped was sent
 	term        sharding.Term                       // the highest term of a message that came from a coordinator
 	calls       calls
-	newestLoad  map[sharding.Entity]pendingLoad // the newest load of each entity that has no answer
-	loads       map[sharding.Entity]int         // the number of all loads without an answer, also those given up
-	ticked      bool
-	leaving     bool
-	leaveBy     time.Time // while leaving: when it leaves even with shards that are not handed off
+	newestLoad  map[sharding.Entity]pendingLoad // for each entity, the newest load that has no answer
+	loads       map[sharding.Entity]int         // for each entity, how many loads have no answer, also those given up
+	ticked      bool                            // since the last flush
+	leaving     bool                            // it is told to leave
+	leaveBy     time.Time                       // while leaving: it leaves then, even if shards are not handed off
 	left        bool
 }
 
@@ -46,17 +46,18 @@ type shardNode struct {
 	*regionNode
 	index     int
 	core      *region.ShardCore
-	outputs   region.Outputs // the outputs of its steps that are not performed yet
+	outputs   region.Outputs // of the core, not performed yet
 	instances map[turn.Incarnation]*instance
-	toCore    lastArrival
-	fromCore  lastArrival
+	toCore    lastArrival // of messages from the control core
+	fromCore  lastArrival // of messages to the control core
 }
 
-// lastArrival is the time at which the last message from one core to another arrives. Each
-// core runs on its own goroutine: it takes its messages after a delay, and in their order.
+// lastArrival is the virtual time at which the newest message arrives that one core has sent
+// to another. Each core of a region runs on its own goroutine: it takes its messages after a
+// delay, and in their order.
 type lastArrival int64
 
-// carry delivers a message between two cores after a delay.
+// carry delivers a message after a delay from the control core to a shard core, or back.
 func (n *regionNode) carry(last *lastArrival, arrive func()) {
 	w, d := n.w, n.w.dice("cores")
 	delay := d.exp(w.weather.Between)
@@ -67,20 +68,20 @@ func (n *regionNode) carry(last *lastArrival, arrive func()) {
 	w.after(int64(*last)-w.now, n.p.ifAlive(arrive))
 }
 
-// ticket remembers where the answer to a command goes.
-type ticket struct {
+// caller says where the answer to a command goes.
+type caller struct {
 	link    *gatewayLink
 	attempt gateway.Attempt
 	key     sharding.CommandID
 	entity  sharding.Entity
-	epoch   sharding.Epoch // at which it was routed
-	due     time.Time
+	epoch   sharding.Epoch // at which the command was routed
+	due     time.Time      // the deadline of the command
 	env     *sharding.Envelope
-	room    replies.Ticket
+	ticket  replies.Ticket // the memory that is reserved for the reply
 }
 
-// entityLoads is how many loads of an entity may be without an answer: so few that
-// a journal that hangs makes a region refuse commands.
+// entityLoads is how many loads of an entity may be without an answer. It is so low that a
+// region refuses commands when the journal hangs.
 const entityLoads = 2
 
 // pendingLoad is a load that the journal has not answered.
@@ -91,21 +92,21 @@ type pendingLoad struct {
 
 // instance is an incarnation of an entity.
 type instance struct {
-	entity  sharding.Entity
-	list    list
-	running bool
-	request turn.RequestID
-	cancel  func()
-	idle    int64 // since when, if it does not run
-	timer   bool  // its timer has not fired
-	quits   bool  // it has asked for passivation
+	entity     sharding.Entity
+	list       list // its state
+	running    bool
+	request    turn.RequestID // of its last turn
+	cancel     func()         // ends a turn that hangs; nil: it cannot be ended
+	idleSince  int64          // when its last turn ended, in virtual time
+	timerSet   bool           // it has a timer that has not fired
+	passivates bool           // it has asked for passivation
 }
 
 func (w *World) regionProgram(p *process) program {
 	n := &regionNode{
 		p: p, w: w,
 		readers:    link.NewReaders[*gatewayLink](),
-		tickets:    map[turn.RequestID]ticket{},
+		callers:    map[turn.RequestID]caller{},
 		stopped:    map[sharding.ShardID]sharding.Epoch{},
 		calls:      newCalls(w, p),
 		newestLoad: map[sharding.Entity]pendingLoad{},
@@ -132,39 +133,41 @@ func (w *World) regionProgram(p *process) program {
 // stepControl steps the control core.
 func (n *regionNode) stepControl(in region.ControlInput) {
 	n.w.trace(n.p, "in", in)
-	at := len(n.out)
-	n.out = n.control.Step(n.p.now(), in, n.out)
-	n.w.stepped(n.p, n.control, len(n.out)-at)
+	before := len(n.controlOut)
+	n.controlOut = n.control.Step(n.p.now(), in, n.controlOut)
+	n.w.stepped(n.p, n.control, len(n.controlOut)-before)
 }
 
 // stepShard steps the shard core.
 func (s *shardNode) stepShard(in region.ShardInput) {
 	s.w.trace(s.p, fmt.Sprintf("in %d", s.index), in)
-	at := s.pending()
+	before := s.outputCount()
 	s.core.Step(s.p.now(), in, &s.outputs)
-	s.w.stepped(s.p, s.core, s.pending()-at)
+	s.w.stepped(s.p, s.core, s.outputCount()-before)
 	s.checkLimits()
 }
 
-func (s *shardNode) pending() int {
+func (s *shardNode) outputCount() int {
 	return len(s.outputs.Turn) + len(s.outputs.Shard) + len(s.outputs.Events)
 }
 
 // stepTurn steps the entity core inside the shard core.
 func (s *shardNode) stepTurn(in turn.Input) { s.stepShard(region.Turn{Input: in}) }
 
-// checkLimits looks at what all shard cores of the region use together.
+// checkLimits checks that what all shard cores of the region use together is within the
+// region's limits.
 func (n *regionNode) checkLimits() {
 	var all turn.Stats
 	for _, s := range n.shards {
 		all.Add(s.core.Stats())
 	}
-	if max := &n.cfg.Turn; all.Commands > max.TotalCommands || all.Bytes > max.TotalBytes || all.Loads > max.TotalLoads {
+	if limits := &n.cfg.Turn; all.Commands > limits.TotalCommands || all.Bytes > limits.TotalBytes || all.Loads > limits.TotalLoads {
 		n.w.violate("limits are the region's", "%s: %d commands with %d bytes wait, and %d loads", n.p.name, all.Commands, all.Bytes, all.Loads)
 	}
 }
 
-// shardNodeOf returns the node of the shard core that has an entity.
+// shardNodeOf returns the node of the shard core to which an entity belongs. Any will do if
+// the region does not host the entity's type.
 func (n *regionNode) shardNodeOf(e sharding.Entity) *shardNode {
 	for i := range types {
 		if types[i].Type == e.Type {
@@ -187,9 +190,9 @@ func (n *regionNode) tick() {
 }
 
 func (n *regionNode) flush() {
-	for len(n.out) > 0 {
-		out := n.out
-		n.out = nil
+	for len(n.controlOut) > 0 {
+		out := n.controlOut
+		n.controlOut = nil
 		for _, o := range out {
 			n.w.trace(n.p, "out", o)
 			n.perform(o)
@@ -208,7 +211,7 @@ func (n *regionNode) flush() {
 
 // performAll performs what the steps of a shard core have put out.
 func (s *shardNode) performAll() {
-	for s.pending() > 0 {
+	for s.outputCount() > 0 {
 		out := s.outputs
 		s.outputs = region.Outputs{}
 		what := fmt.Sprintf("out %d", s.index)
@@ -228,29 +231,29 @@ func (s *shardNode) performAll() {
 	s.core.Recycle()
 }
 
-// checkDeadlines looks for commands that wait for a load beyond their deadline. Commands
+// checkDeadlines checks that no command waits for a load beyond its deadline. Commands
 // with the same id share one answer, so all of them may wait until the latest of their
 // deadlines.
 func (n *regionNode) checkDeadlines() {
 	now := n.p.now()
 	hung := false
-	for _, l := range n.newestLoad { // order-free: any of them
+	for _, l := range n.newestLoad { // order-free: reports whether any of them hangs
 		hung = hung || now.Sub(l.began) > overdue
 	}
 	if !hung {
-		return // the rest costs a sort, at every tick
+		return // almost always: what follows sorts all callers
 	}
 	due := map[sharding.CommandID]time.Time{}
-	for _, id := range sortedKeys(n.tickets) {
-		if t := n.tickets[id]; t.due.After(due[t.key]) {
-			due[t.key] = t.due
+	for _, id := range sortedKeys(n.callers) {
+		if c := n.callers[id]; c.due.After(due[c.key]) {
+			due[c.key] = c.due
 		}
 	}
-	for _, id := range sortedKeys(n.tickets) {
-		t := n.tickets[id]
-		l, loading := n.newestLoad[t.entity]
-		if loading && l.Epoch == t.epoch && now.Sub(due[t.key]) > overdue && now.Sub(l.began) > overdue {
-			n.w.violate("a load that hangs keeps nobody waiting", "%s: command %d for %v is not answered %v after its deadline", n.p.name, id, t.entity, overdue)
+	for _, id := range sortedKeys(n.callers) {
+		c := n.callers[id]
+		l, loading := n.newestLoad[c.entity]
+		if loading && l.Epoch == c.epoch && now.Sub(due[c.key]) > overdue && now.Sub(l.began) > overdue {
+			n.w.violate("a load that hangs keeps nobody waiting", "%s: command %d for %v is not answered %v after its deadline", n.p.name, id, c.entity, overdue)
 		}
 	}
 }
@@ -333,13 +336,13 @@ func (n *regionNode) sendControl(o region.Send) {
 	})
 }
 
-// receive takes a message of a coordinator. Once the region has seen a higher term, the
+// receive takes a message of a coordinator. If the region has already seen a higher term, the
 // message must have no effect.
 func (n *regionNode) receive(from sharding.NodeID, m control.Message) {
-	at, term := len(n.out), m.About().Term
+	before, term := len(n.controlOut), m.About().Term
 	n.stepControl(region.Received{From: from.Addr, Msg: m})
-	if term < n.term && len(n.out) > at {
-		n.w.violate("the newest term decides", "%s heard of term %d and obeys %+v: %+v", n.p.name, n.term, m, n.out[at:])
+	if term < n.term && len(n.controlOut) > before {
+		n.w.violate("the newest term decides", "%s heard of term %d and obeys %+v: %+v", n.p.name, n.term, m, n.controlOut[before:])
 	}
 	n.term = max(n.term, term)
 }
@@ -370,8 +373,8 @@ func (n *regionNode) readJournalHeartbeat(o region.ReadJournalHeartbeat) {
 	})
 }
 
-// checkStopped checks that a region which sent ShardStopped does not take up the shard
-// again at that epoch or a lower one.
+// checkStopped checks that a region which sent ShardStopped does not claim, load or run the
+// shard again at that epoch or a lower one.
 func (n *regionNode) checkStopped(s sharding.ShardID, e sharding.Epoch) {
 	if said := n.stopped[s]; e <= said {
 		n.w.violate("stopped stays stopped", "%s takes up %v at epoch %v after ShardStopped(%v)", n.p.name, s, e, said)
@@ -403,40 +406,44 @@ func readVerdict(ok bool) sharding.Verdict {
 	return sharding.UnknownOutcome
 }
 
-// probeShard is nobody's: reading its fence has no effect.
+// probeShard is a shard that no region hosts. Reading its fence has no effect.
 var probeShard = sharding.ShardID{Type: "roost.probe"}
 
-// command reads one command from a link.
+// command takes a command that has arrived on a link. read delays it until there is room for
+// its reply.
 func (n *regionNode) command(l *gatewayLink, attempt gateway.Attempt, epoch sharding.Epoch, env sharding.Envelope, timeLeft time.Duration) {
 	env.Deadline = n.p.deadline(timeLeft)
-	n.read(l, &env, func(room replies.Ticket, refused string) {
-		n.next++
-		n.tickets[n.next] = ticket{link: l, attempt: attempt, key: env.ID, entity: env.Entity, epoch: epoch, due: env.Deadline, env: &env, room: room}
+	n.read(l, &env, func(reserved replies.Ticket, refused string) {
+		n.lastRequest++
+		id := n.lastRequest
+		n.callers[id] = caller{link: l, attempt: attempt, key: env.ID, entity: env.Entity, epoch: epoch, due: env.Deadline, env: &env, ticket: reserved}
 		if refused != "" {
-			n.answer(n.next, func(a gateway.Attempt) gateway.Input {
+			n.answer(id, func(a gateway.Attempt) gateway.Input {
 				return gateway.Answer{Attempt: a, Reply: sharding.Reject(sharding.ResourceExhausted, refused)}
 			})
 			return
 		}
-		n.shardNodeOf(env.Entity).stepShard(region.Command{Request: n.next, Epoch: epoch, Env: &env})
+		n.shardNodeOf(env.Entity).stepShard(region.Command{Request: id, Epoch: epoch, Env: &env})
 	})
 }
 
-func (n *regionNode) answer(id turn.RequestID, in func(gateway.Attempt) gateway.Input) {
-	t, ok := n.tickets[id]
+// answer sends the answer to a command to its caller. makeFrame makes the answer, as the
+// input of the gateway.
+func (n *regionNode) answer(id turn.RequestID, makeFrame func(gateway.Attempt) gateway.Input) {
+	c, ok := n.callers[id]
 	if !ok {
 		n.w.violate("one outcome", "%s: command %d is answered twice, or never came", n.p.name, id)
 		return
 	}
-	delete(n.tickets, id)
-	frame := in(t.attempt)
+	delete(n.callers, id)
+	frame := makeFrame(c.attempt)
 	if a, ok := frame.(gateway.Answer); ok && a.Reply.Outcome == sharding.Rejected {
-		n.w.refusedUnread[t.key]++
+		n.w.refusedUnread[c.key]++
 	}
-	n.send(t, frame, func() { t.link.gateway.read(t.attempt, frame) })
+	n.send(c, frame, func() { c.link.gateway.read(c.attempt, frame) })
 }
 
-// accept makes the region's end of a new link. opened is called with the link when the
+// accept makes the region's end of a new link. opened is called once: with the link when the
 // region begins to read it, or with nil if the region refuses it.
 func (n *regionNode) accept(g *gatewayNode, to sharding.NodeID, id link.LaneID, number uint64, opened func(*gatewayLink)) {
 	l := &gatewayLink{w: n.w, gateway: g, region: n, to: to, laneID: id}
@@ -460,7 +467,7 @@ func (n *regionNode) accept(g *gatewayNode, to sharding.NodeID, id link.LaneID, 
 	if e.Read {
 		l.welcomed()
 	} else {
-		n.w.mark("region: a link waits until the older one is left")
+		n.w.mark("region: a link waits until the older one is not read any more")
 	}
 	open := n.links[:0]
 	for _, old := range n.links {
@@ -471,7 +478,8 @@ func (n *regionNode) accept(g *gatewayNode, to sharding.NodeID, id link.LaneID, 
 	n.links = append(open, l)
 }
 
-// readerEnded says that nothing more of a link is read or handed over; the next link of its lane may be read.
+// readerEnded is called when nothing more of a link will be read or handed over. The next
+// link of its lane may now be read.
 func (n *regionNode) readerEnded(l *gatewayLink) {
 	if next, ok := n.readers.Leave(l.laneID, l); ok {
 		next.welcomed()

@@ -62,7 +62,7 @@ type buffer struct {
 type command struct {
 	env *sharding.Envelope
 	// take hands it over, or refuses it if there is a reason.
-	take func(room replies.Ticket, refused string)
+	take func(ticket replies.Ticket, refused string)
 }
 
 // outgoing is an answer that waits for the link.
@@ -89,21 +89,21 @@ func (n *regionNode) readOn(l *gatewayLink) {
 		late.Command.take(late.Ticket, "there was no room for the reply in time")
 	}
 	for {
-		c, room, ok := q.Next(budget)
+		c, ticket, ok := q.Next(budget)
 		if !ok {
 			break
 		}
 		n.w.mark("region: a command has waited for room")
-		c.take(room, "")
+		c.take(ticket, "")
 	}
 	for len(l.buffer.unread) > 0 {
 		c, refused := l.buffer.unread[0], ""
-		room, verdict := q.Ask(budget, n.p.now(), &replies.Request{
+		ticket, verdict := q.Ask(budget, n.p.now(), &replies.Request{
 			Entity: c.env.Entity, Estimate: n.replyBudget.estimate(c.env), Size: c.env.Size(), Deadline: c.env.Deadline,
 		}, &c)
 		if verdict == replies.Full {
 			var ok bool
-			if room, ok = budget.Admit(&q.Account, &n.replyBudget.refusals); !ok {
+			if ticket, ok = budget.Admit(&q.Account, &n.replyBudget.refusals); !ok {
 				return
 			}
 			n.w.mark("region: too many commands wait for room")
@@ -116,7 +116,7 @@ func (n *regionNode) readOn(l *gatewayLink) {
 		case replies.Dropped:
 			n.w.mark("region: a command comes behind what was dropped")
 		default:
-			c.take(room, refused)
+			c.take(ticket, refused)
 		}
 	}
 }
@@ -136,25 +136,25 @@ func (n *regionNode) readAll() {
 }
 
 // send sends an answer and counts it.
-func (n *regionNode) send(t ticket, in gateway.Input, frame func()) {
+func (n *regionNode) send(c caller, in gateway.Input, frame func()) {
 	if n.replyBudget == nil {
-		t.link.toGateway(frame)
+		c.link.toGateway(frame)
 		return
 	}
 	size, learned := replies.Overhead, 0
-	if a, ok := in.(gateway.Answer); ok && a.Reply.Outcome == sharding.OK && !(t.env.Tell && !t.env.Keyed) {
-		if size = smallReply; t.env.Command == cmdGet || t.env.Command == cmdAdd2 {
+	if a, ok := in.(gateway.Answer); ok && a.Reply.Outcome == sharding.OK && !(c.env.Tell && !c.env.Keyed) {
+		if size = smallReply; c.env.Command == cmdGet || c.env.Command == cmdAdd2 {
 			size = largeReply
 		}
 		learned = size
 	}
-	if size > t.room.Expected() && !n.replyBudget.budget.Grow(&t.room, size) {
-		n.w.violate("a reply finds room", "%s: the answer to %q of %d bytes, for which there was room before it ran", n.p.name, t.key, size)
+	if size > c.ticket.Expected() && !n.replyBudget.budget.Grow(&c.ticket, size) {
+		n.w.violate("a reply finds room", "%s: the answer to %q of %d bytes, for which there was room before it ran", n.p.name, c.key, size)
 	}
-	l := t.link
+	l := c.link
 	l.hold(outgoing{size, frame})
 	n.replyBudget.budget.Unsent(&l.buffer.queue.Account, l.buffer.unsent)
-	n.replyBudget.budget.Answered(t.room, learned)
+	n.replyBudget.budget.Answered(c.ticket, learned)
 	held := 0
 	for _, l := range n.links {
 		held += l.buffer.unsent

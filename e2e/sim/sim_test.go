@@ -160,7 +160,7 @@ var mustHappen = []string{
 	"gateway: never written to a lost link",
 	"frame dropped unread",
 	"region: an older link comes late",
-	"region: a link waits until the older one is left",
+	"region: a link waits until the older one is not read any more",
 	"region: a command handed over after the end of its link",
 	"gateway: command enters again at a newer epoch",
 	"shard moved: handoff in good order",

@@ -43,7 +43,7 @@ func (n *shardNode) performEntity(o turn.Output) {
 	case turn.Stop:
 		if b := n.instances[o.Incarnation]; b == nil || b.running {
 			n.w.violate("one turn at a time", "%s: %v is stopped while it runs, or before it lives", n.p.name, o.Entity)
-		} else if b.timer && !b.quits && o.Reason == turn.Passivated {
+		} else if b.timerSet && !b.passivates && o.Reason == turn.Passivated {
 			n.w.violate("a timer holds passivation off", "%s: %v is passivated before its timer has fired", n.p.name, o.Entity)
 		}
 		delete(n.instances, o.Incarnation)
@@ -144,8 +144,8 @@ func (n *shardNode) lookup(o turn.Lookup) {
 func (n *shardNode) run(o *turn.Run) {
 	w, d := n.w, n.w.dice("turn")
 	n.checkStopped(o.Shard, o.Epoch)
-	if t, ok := n.tickets[o.Request]; ok && t.epoch != o.Epoch {
-		w.violate("run where it was sent", "%s: a command for %v sent at epoch %v runs at %v", n.p.name, o.Entity, t.epoch, o.Epoch)
+	if c, ok := n.callers[o.Request]; ok && c.epoch != o.Epoch {
+		w.violate("run where it was sent", "%s: a command for %v sent at epoch %v runs at %v", n.p.name, o.Entity, c.epoch, o.Epoch)
 	}
 	if c := (sharding.Claim{Shard: o.Shard, Epoch: o.Epoch, Owner: n.p.uid}); !w.journal.claims[c] {
 		w.violate("a turn means claimed", "%s: %v runs in %v at %v, which was never claimed", n.p.name, o.Entity, o.Shard, o.Epoch)
@@ -157,8 +157,8 @@ func (n *shardNode) run(o *turn.Run) {
 	}
 	b.running, b.request, b.cancel = true, o.Request, nil
 	if o.Timer {
-		b.timer = false
-		if n.p.w.now-b.idle > passivateAfter {
+		b.timerSet = false
+		if n.p.w.now-b.idleSince > passivateAfter {
 			w.mark("timer: it held passivation off")
 		}
 	}
@@ -194,9 +194,9 @@ func (n *shardNode) turnDone(o *turn.Run, b *instance, took int64, cancelled boo
 		done = turn.TurnDone{Reply: sharding.Reply{Outcome: sharding.OK, Code: sharding.Aborted, Message: "context cancelled"}}
 		state = b.list
 	}
-	b.list, b.running, b.cancel, b.idle = state, false, nil, n.w.now
-	b.timer = b.timer || len(done.Timers) > 0
-	b.quits = b.quits || done.Passivate
+	b.list, b.running, b.cancel, b.idleSince = state, false, nil, n.w.now
+	b.timerSet = b.timerSet || len(done.Timers) > 0
+	b.passivates = b.passivates || done.Passivate
 	done.Incarnation, done.Request, done.Handler = o.Incarnation, o.Request, nanos(took)
 	if done.Spoiled {
 		n.w.mark("turn spoiled")

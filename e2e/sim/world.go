@@ -29,7 +29,7 @@ type World struct {
 	journal   *store
 	lease     *leaseStore
 	facts     []coordinator.Fact // of the fact stream, by number
-	heals     []func()
+	heals     []func()           // end faults that still last when the calm comes
 
 	entities []sharding.Entity
 	clients  []*client
@@ -42,23 +42,22 @@ type World struct {
 	refusedUnread map[sharding.CommandID]int
 	terms         map[sharding.Term]bool // all that were acquired
 	highest       sharding.Term          // of terms
-	// recordLost: the lease store has forgotten its record, after which the lease
-	// alone promises nothing.
+	// recordLost says that the lease store has forgotten its record. From then on the lease
+	// alone promises nothing: two processes may hold it at a time, and terms may come again.
 	recordLost bool
 
-	broken  *violation
-	marks   map[string]int
-	checks  int
+	broken  *violation     // the first promise that was broken, if any
+	marks   map[string]int // how often something happened, see mark
+	checks  int            // steps of machines so far
 	traceTo func(string)
 }
 
-// checkEvery is how many steps of a machine go by between two looks at its
-// invariants.
+// checkEvery is the number of steps after which the invariants of a machine are checked.
 const checkEvery = 16
 
-// settleTime is how long everything may take to finish and converge once the
-// weather is calm: a drain with a hung turn, twelve seconds of handoff, and
-// the removal of a member that did not come back, one after the other.
+// settleTime is how long everything may take to finish and converge once the weather is
+// calm. Three things may take long, one after the other: a drain with a hung turn, a handoff
+// (twelve seconds), and the removal of a member that did not come back.
 const settleTime = 60 * sec
 
 func newWorld(c climate, seed uint64, traceTo func(string)) *World {
@@ -67,7 +66,7 @@ func newWorld(c climate, seed uint64, traceTo func(string)) *World {
 		diceFor: map[string]dice{}, marks: map[string]int{}, byID: map[uint64]*op{}, refusedUnread: map[sharding.CommandID]int{},
 		terms: map[sharding.Term]bool{},
 	}
-	w.hash = 14695981039346656037
+	w.hash = 14695981039346656037 // the offset basis of FNV-1a
 	w.weather = drawWeather(c, seed)
 	w.journalFaultOnly = w.weather.Harsh.JournalFaultOnly
 	w.net.w = w
@@ -186,8 +185,9 @@ func (w *World) coordinatorAddrs() []string {
 	return []string{w.processes[0].addr, w.processes[1].addr}
 }
 
-// discovered returns the addresses that discovery gives for coordinators. One of them is a
-// region's: real discovery may list it without its role, which makes it a candidate, too.
+// discovered returns the addresses at which discovery says that coordinators may be. One of
+// them is a region's. Real discovery may list an address without a role, and then the
+// gateways and regions have to ask there, too.
 func (w *World) discovered() []string {
 	return append(w.coordinatorAddrs(), w.processes[firstRegion].addr)
 }
@@ -200,7 +200,8 @@ func (w *World) regionAddrs() []string {
 	return list
 }
 
-// seeds are the addresses through which nodes join.
+// seeds are the addresses through which nodes join the cluster: the coordinators and the
+// first region.
 func (w *World) seeds() []string {
 	return append(w.coordinatorAddrs(), w.processes[firstRegion].addr)
 }
@@ -214,8 +215,8 @@ func (w *World) volatile(e sharding.Entity) bool {
 	return false
 }
 
-// crashed gives evidence of a dead process to the members that were connected to it: their
-// connection is reset, and the next dial is refused.
+// crashed lets the members that were connected to a dead process find out: their connection
+// is reset, and the next dial is refused.
 func (w *World) crashed(dead *process) {
 	w.mark("crash")
 	if !w.weather.Evidence {
@@ -239,20 +240,22 @@ func (w *World) crashed(dead *process) {
 	}
 }
 
-// Run lets one seed happen: a storm, then calm in which all must finish.
+// Run runs the world: calm weather until the cluster has formed, then the storm, then calm
+// weather in which everything must finish.
 func (w *World) Run() {
 	d := w.dice("start")
+	const secondCoordinator, lastRegion = 1, firstGateway - 1
 	for i, p := range w.processes {
-		late := d.between(0, 300*ms)
+		startAt := d.between(0, 300*ms)
 		switch {
-		case i == 1 && w.weather.LateSecond:
-			late = w.weather.Warm + d.between(0, w.weather.Storm)
-		case i == firstGateway-1 && !w.weather.Join:
+		case i == secondCoordinator && w.weather.LateSecond:
+			startAt = w.weather.Warm + d.between(0, w.weather.Storm)
+		case i == lastRegion && !w.weather.Join:
 			continue
-		case i == firstGateway-1:
-			late = w.weather.Warm + d.between(0, w.weather.Storm)
+		case i == lastRegion:
+			startAt = w.weather.Warm + d.between(0, w.weather.Storm)
 		}
-		w.after(late, p.start)
+		w.after(startAt, p.start)
 	}
 	for i := range 6 + d.IntN(7) {
 		c := &client{w: w, id: i, gateway: i % gateways}
@@ -282,7 +285,8 @@ func (w *World) Run() {
 	}
 }
 
-// settle is the second phase: everything works again, and all must finish.
+// settle is what follows the storm: the weather is calm, every fault that can be repaired is
+// repaired, and everything must finish.
 func (w *World) settle(stop func() bool) {
 	w.trace(nil, "CALM", nil)
 	w.calm = true
@@ -301,7 +305,7 @@ func (w *World) settle(stop func() bool) {
 		}
 	}
 	limit := w.now + settleTime
-	why := "nothing was looked at"
+	why := "nothing was checked"
 	for why != "" && w.now < limit && !stop() {
 		w.run(w.now+200*ms, stop)
 		if why = w.unfinished(); why == "" {
@@ -318,7 +322,7 @@ func (w *World) settle(stop func() bool) {
 	w.probe(stop)
 }
 
-// unfinished names something that has not come to its end.
+// unfinished names a command or client that has not finished, or returns "".
 func (w *World) unfinished() string {
 	for _, o := range w.ops {
 		if o.pending > 0 {
@@ -331,15 +335,15 @@ func (w *World) unfinished() string {
 		}
 	}
 	for _, p := range w.processes {
-		if n, ok := p.body.(*regionNode); ok && len(n.tickets) > 0 {
-			return fmt.Sprintf("%s has not answered command %d", p.name, sortedKeys(n.tickets)[0])
+		if n, ok := p.body.(*regionNode); ok && len(n.callers) > 0 {
+			return fmt.Sprintf("%s has not answered command %d", p.name, sortedKeys(n.callers)[0])
 		}
 	}
 	return ""
 }
 
-// divided names something about which the processes do not agree. Regions that are still
-// drained are resumed first.
+// divided names something about which the processes do not agree, or returns "". It first
+// resumes the regions that are still drained.
 func (w *World) divided() string {
 	active := w.activeCoordinators()
 	if len(active) != 1 {
@@ -379,8 +383,8 @@ func (w *World) divided() string {
 	return w.tables(want)
 }
 
-// tables compares all copies of the route table, and looks for shards that
-// nobody serves.
+// tables names a difference between the copies of the route table, or a shard that no live
+// region serves, or returns "".
 func (w *World) tables(alive []sharding.NodeID) string {
 	var first *routetable.Table
 	for _, p := range w.processes[firstRegion:] {
@@ -415,7 +419,7 @@ func (w *World) tables(alive []sharding.NodeID) string {
 	return ""
 }
 
-// unknownCommand names a command that a region has and the table lacks.
+// unknownCommand names a command that a region has and the table lacks, or returns "".
 func (w *World) unknownCommand(table *routetable.Table) string {
 	for _, p := range w.processes[firstRegion:firstGateway] {
 		n, ok := p.body.(*regionNode)
@@ -437,10 +441,11 @@ func (w *World) unknownCommand(table *routetable.Table) string {
 	return ""
 }
 
-// probe reads every entity through every gateway, and writes to those whose pages
-// are damaged for good: all must answer, those with damage by saying so.
+// probe reads every entity through every gateway. It also writes to the entities of which
+// writes meet a damaged page that nobody has repaired. All must answer; a damaged entity may
+// answer that its data is lost.
 func (w *World) probe(stop func() bool) {
-	prober := &client{w: w, id: len(w.clients), open: 1 << 30}
+	prober := &client{w: w, id: len(w.clients), open: neverDone}
 	first := len(w.ops)
 	for gw := range gateways {
 		for i := range 2 * len(w.entities) {
@@ -452,7 +457,7 @@ func (w *World) probe(stop func() bool) {
 			}
 			o := prober.draw(e, true, 0)
 			o.cmd, o.tell, o.pending = cmd, false, 1
-			w.after(int64(len(w.ops)-first)*60*ms, func() { // not more than the smallest buffers take
+			w.after(int64(len(w.ops)-first)*60*ms, func() { // so slowly that the smallest buffers have room
 				o.pending, o.called = 0, w.now
 				prober.send(o, gw, nanos(30*sec))
 			})

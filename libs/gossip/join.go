@@ -30,7 +30,7 @@ func (m *Machine) search() {
 	m.seek()
 }
 
-// joinVia joins through one address, whatever the seeds say.
+// joinVia joins the cluster of the node at one address, whatever the seeds say.
 func (m *Machine) joinVia(addr string) {
 	switch {
 	case m.phase != idle && m.phase != seeking || addr == "" || len(addr) > sharding.MaxAddrLen:
@@ -42,7 +42,7 @@ func (m *Machine) joinVia(addr string) {
 	}
 }
 
-// joinAddrs are the addresses that are asked for a cluster.
+// joinAddrs are the addresses at which this node asks whether there is a cluster.
 func (m *Machine) joinAddrs() []string {
 	if m.viaAddr != "" {
 		return []string{m.viaAddr}
@@ -68,25 +68,27 @@ func (m *Machine) otherSeeds() []string {
 	return slices.DeleteFunc(slices.Clone(m.cfg.Seeds), func(s string) bool { return s == m.self.Addr })
 }
 
+// mayForm reports whether this node forms a cluster by itself if it finds none: it is the first
+// seed or has no seeds, and neither Wait nor JoinVia leaves the choice to others.
 func (m *Machine) mayForm() bool {
 	return !m.cfg.Wait && m.viaAddr == "" && (len(m.cfg.Seeds) == 0 || m.cfg.Seeds[0] == m.self.Addr)
 }
 
+// resetSearch restarts the wait before this node forms a cluster. The wait counts from since.
 func (m *Machine) resetSearch(since time.Time) {
 	m.formAt, m.formAtIfNacked = since.Add(m.cfg.SeedTimeout), since.Add(m.cfg.SeedNackTimeout)
 	m.nacks = nil
 }
 
-// delayForming restarts the wait before forming a cluster: it counts from since, when
-// this node last heard of one.
+// delayForming is called when this node hears of a cluster. It restarts the wait before this
+// node forms one of its own; the wait counts from since.
 func (m *Machine) delayForming(since time.Time) {
 	m.lastHeardAt = since
 	m.resetSearch(since)
 }
 
-// formWhenAlone forms a cluster on request, unless another one was heard of
-// recently. A later request may succeed, once that cluster has been silent for
-// as long as a first seed would wait.
+// formWhenAlone forms a cluster on request, unless this node has heard of another one within
+// SeedTimeout, which is also how long a first seed waits.
 func (m *Machine) formWhenAlone() {
 	heard := !m.lastHeardAt.IsZero() && m.now.Sub(m.lastHeardAt) < m.cfg.SeedTimeout
 	if m.phase == seeking && m.cfg.Wait && m.viaAddr == "" && m.joinTarget.IsZero() && !heard {
@@ -155,8 +157,8 @@ func (m *Machine) sendJoin() {
 	})
 }
 
-// knownCluster is a cluster, and the number of the era in which this node heard of it
-// first.
+// knownCluster is a cluster that this node has heard of. era is the number of the era in
+// which it did so first, see firstHeard.
 type knownCluster struct {
 	cluster Founding
 	era     uint64
@@ -165,9 +167,10 @@ type knownCluster struct {
 // maxKnownClusters bounds the clusters that one node hears of while it looks for one.
 const maxKnownClusters = 64
 
-// firstHeard returns the number of the era in which this node first heard of a cluster. If
-// this node then hears of the same cluster in an earlier era, the number is lowered to that
-// era: the cluster may have parted, and the half that was in the later era may be gone.
+// firstHeard returns the number of the era in which this node first heard of a cluster. The
+// number is lowered if this node later hears of the same cluster in an earlier era: the
+// cluster may have parted into two halves, and the half in the later era may be gone. ok is
+// false if this node has heard of too many clusters.
 func (m *Machine) firstHeard(c Claim) (era uint64, ok bool) {
 	for i := range m.knownClusters {
 		if h := &m.knownClusters[i]; h.cluster == c.Cluster {
@@ -182,22 +185,22 @@ func (m *Machine) firstHeard(c Claim) (era uint64, ok bool) {
 	return c.Era.Number, true
 }
 
-// joinThrough asks a node that is in a cluster to admit this one. Hearing of a
+// joinThrough asks a node to admit this one. claim is that of the node's cluster. Hearing of a
 // cluster also delays forming one.
-func (m *Machine) joinThrough(at sharding.NodeID, its Claim) {
-	if m.viaAddr != "" && at.Addr != m.viaAddr {
-		return // not the one that was asked for
+func (m *Machine) joinThrough(target sharding.NodeID, claim Claim) {
+	if m.viaAddr != "" && target.Addr != m.viaAddr {
+		return // JoinVia names another address
 	}
 	m.delayForming(m.now)
 	if !m.joinTarget.IsZero() {
 		return
 	}
-	era, ok := m.firstHeard(its)
+	era, ok := m.firstHeard(claim)
 	if !ok {
 		m.stop(JoinFailed{fmt.Sprintf("heard of more than %d clusters; start this process again", maxKnownClusters)})
 		return
 	}
-	m.joinTarget, m.heardIn = at, era
+	m.joinTarget, m.heardIn = target, era
 	m.joinTargetUntil = m.now.Add(m.cfg.JoinTimeout)
 	m.nextJoin = m.now.Add(m.cfg.JoinInterval)
 	m.sendJoin()
@@ -228,10 +231,10 @@ func (m *Machine) initJoinAck(from sharding.NodeID, theirs Claim) {
 		return
 	}
 	if m.rejectExcluded(from) {
-		return // down here, but alive: it does not know that, or considers us down
+		return // it lives, and does not know that it is down here, or it considers this node down
 	}
 	if _, ok := m.state.Member(from); !ok {
-		m.sendStatus(from) // it was admitted by another member: learn about it
+		m.sendStatus(from) // another member has admitted it: ask for the state in which it is a member
 	}
 }
 
@@ -264,8 +267,8 @@ func (m *Machine) admit(from sharding.NodeID, msg Join) {
 	m.send(from, Welcome{m.state})
 }
 
-// rejectReason says why a joiner is not admitted, or "", and whether that is
-// final.
+// rejectReason returns why a joiner is not admitted, or "" if it is. final says that it is of
+// no use to ask again.
 func (m *Machine) rejectReason(joiner *Member, settings []Setting) (why string, final bool) {
 	if why := cmp.Or(joiner.check(), checkSettings(settings)); why != "" {
 		return why, true
@@ -298,7 +301,7 @@ func (m *Machine) joinRefused(from sharding.NodeID, msg JoinRefused) {
 	}
 	m.delayForming(m.now) // a node that refuses is in a cluster
 	if from != m.joinTarget {
-		return // from an earlier target
+		return // the refusal is of an earlier target
 	}
 	if msg.Final && !m.cfg.RetryRefused {
 		m.stop(JoinFailed{"refused by " + from.String() + ": " + msg.Reason})
@@ -310,16 +313,16 @@ func (m *Machine) joinRefused(from sharding.NodeID, msg JoinRefused) {
 	}
 	if msg.Final {
 		m.nextJoin = m.now.Add(m.cfg.JoinTimeout)
-		m.delayForming(m.nextJoin) // until this node asks again, silence says nothing
+		m.delayForming(m.nextJoin) // the wait begins when this node asks again: until then nobody answers
 	}
 }
 
-// challengeOldIncarnations sends a heartbeat to every member at the address of a joiner,
-// and reports whether one of them is in the way of its admission. Only a reply decides
-// which incarnation lives there: the joiner's message may be older than the member. A
-// member that is down and proven gone is not in the way, even if it cannot be removed yet
-// because others are unreachable. If it were, that could be a deadlock: the joiner may be
-// the node that has to decide about the unreachable ones.
+// challengeOldIncarnations sends a heartbeat to every member at the address of a joiner. It
+// reports whether one of these members is in the way of the joiner's admission. Only a reply
+// shows which incarnation lives at the address, because the joiner's message may be older
+// than the member. A member that is down and proven gone is not in the way, even if it cannot
+// be removed yet because other members are unreachable. Otherwise there could be a deadlock:
+// the joiner may be the node that has to decide about those members.
 func (m *Machine) challengeOldIncarnations(joiner sharding.NodeID) (inTheWay bool) {
 	m.watchAt(joiner.Addr)
 	at := m.peersAt(joiner.Addr)
@@ -342,7 +345,7 @@ func (m *Machine) challengeOldIncarnations(joiner sharding.NodeID) (inTheWay boo
 
 func (m *Machine) welcome(from sharding.NodeID, s *State) {
 	if m.phase == member {
-		all := s.whole()
+		all := s.whole() // a repeated welcome is handled like gossip
 		m.gossip(from, &all)
 		return
 	}
@@ -366,33 +369,36 @@ func (m *Machine) welcome(from sharding.NodeID, s *State) {
 	m.sendStatus(from)
 }
 
-// announce tells seed addresses where the cluster is, unless a reachable member lives at
-// the address. An unreachable member may have been restarted there, and its new incarnation
-// must not form another cluster before the old one is downed here.
+// announce tells seed addresses that there is a cluster, so that a seed that was restarted
+// does not form another one. It skips the address of a member that is reachable. It does not
+// skip that of an unreachable one: the seed may have been restarted there, although its old
+// incarnation is not down yet.
 func (m *Machine) announce() {
 	if m.phase != member || m.now.Before(m.nextJoin) || m.status() >= Exiting {
 		return
 	}
 	m.nextJoin = m.now.Add(m.cfg.JoinInterval)
 	if !m.chance(float64(m.cfg.MonitoredBy+1) / float64(len(m.state.Members))) {
-		return // in a large cluster, a few members per interval are enough
+		return // on average MonitoredBy+1 members announce it per interval: that is enough
 	}
 	for _, s := range m.otherSeeds() {
-		lives := false
+		reachable := false
 		for _, mem := range m.state.membersAt(s) {
-			lives = lives || mem.Status != Down && m.state.Reach.Of(m.self, mem.Node) == Reachable
+			reachable = reachable || mem.Status != Down && m.state.Reach.Of(m.self, mem.Node) == Reachable
 		}
-		if !lives {
+		if !reachable {
 			m.send(sharding.NodeID{Addr: s}, InitJoinAck{m.state.claim()})
 		}
 	}
 }
 
-// notMember handles the news that this node is not a member according to the sender. A
-// node that was not admitted yet stops, and one that is exiting has left. A node in any
-// other status believes a sender that is a member here and not down, and stops; against
-// any other sender, the senior claim wins. What is said about an era that this node has
-// left is ignored.
+// notMember handles a message that says that, for its sender, this node is not a member.
+//
+//   - It is ignored if it is about an era that this node has left.
+//   - A node that was not admitted yet stops.
+//   - A node that is exiting has now left.
+//   - A node in any other status stops if it knows the sender as a member that is not down.
+//     Otherwise the senior claim wins (resolveClaims).
 func (m *Machine) notMember(from sharding.NodeID, msg NotMember) {
 	switch {
 	case msg.Outdated && msg.Era != m.state.Era && !mutant.On("era-left"):
@@ -411,7 +417,9 @@ func (m *Machine) notMember(from sharding.NodeID, msg NotMember) {
 	m.resolveClaims(from, msg.Claim, msg.Answer)
 }
 
-// resolveClaims settles who stops when two clusters, or two halves of one, meet.
+// resolveClaims settles who stops when two clusters, or two halves of one, meet: this node,
+// unless its claim is senior. Then it sends its claim to the other node, which does the same.
+// answer says that theirs was such a claim; it is not answered again.
 func (m *Machine) resolveClaims(from sharding.NodeID, theirs Claim, answer bool) {
 	mine := m.state.claim()
 	if !mine.Senior(theirs) {

@@ -29,22 +29,22 @@ type Machine struct {
 	lastTick time.Time
 
 	// While seeking.
-	formAt          time.Time       // when the first seed forms a cluster
-	formAtIfNacked  time.Time       // the same if all other seeds know of none
+	formAt          time.Time       // when this node forms a cluster, if it is the first seed
+	formAtIfNacked  time.Time       // when it does so if all other seeds are in nacks
 	lastHeardAt     time.Time       // when this node last heard of any cluster
-	nacks           []string        // seeds that know of no cluster, since one was last heard of
-	joinTarget      sharding.NodeID // the member that is asked to admit this node, or zero
-	heardIn         uint64          // the number of the era in which this node first heard of the cluster of joinTarget
-	joinTargetUntil time.Time       // then the seeds are asked again
+	nacks           []string        // seeds that said, after lastHeardAt, that they are in no cluster
+	joinTarget      sharding.NodeID // the member that is asked to admit this node; zero: the seeds are asked
+	heardIn         uint64          // the number of the era in which this node first heard of joinTarget's cluster
+	joinTargetUntil time.Time       // when joinTarget is given up
 	knownClusters   []knownCluster  // in the order in which this node first heard of them
-	nextJoin        time.Time       // next question to seeds or joinTarget; as member: next announcement
+	nextJoin        time.Time       // when seeds or joinTarget are asked next; as member: the next announcement
 	viaAddr         string          // asked instead of the seeds, see JoinVia
 	seekingSince    time.Time
 	refusal         string // the last reason for not being admitted
 
 	// As member.
 	state                   State
-	eraSince                time.Time         // when this node came into its era
+	eraSince                time.Time         // when this node entered its era
 	sums                    sums              // of the state
 	digest                  uint64            // of the sums
 	peers                   []peer            // the members that this node watches, sorted by node
@@ -71,14 +71,16 @@ type Machine struct {
 
 	observed     tallies   // of the state
 	suspects     []suspect // the members that some observation in the state calls unreachable
-	sortedPlaces []int32   // places of the members in the state, sorted by node; nil until needed
+	sortedPlaces []int32   // indexes of the members in the state, sorted by node; nil until needed
 
 	// What the events so far have announced.
-	unpublished       bool // the state has changed since the last of them
+	unpublished       bool // the state has changed since the last publish
 	published         []*Member
-	publishedSuspects []suspect   // the suspects at the last publish, including those for which no event was emitted
-	unreachableSince  []time.Time // for each of publishedSuspects, since when it is unreachable; zero if nobody whose observations count for the cluster finds it unreachable, see suspect.forCluster
-	publishedLeader   sharding.NodeID
+	publishedSuspects []suspect // the suspects at the last publish, including those for which no event was emitted
+	// unreachableSince has, for each of publishedSuspects, since when it is unreachable for the
+	// cluster; zero: it is reachable for the cluster (suspect.forCluster).
+	unreachableSince []time.Time
+	publishedLeader  sharding.NodeID
 }
 
 // New returns a node that has not started yet. The configuration must be valid.
@@ -173,9 +175,9 @@ func (m *Machine) receive(in Receive) {
 	}
 }
 
-// misdirected handles a message to an earlier incarnation at this address. A
-// heartbeat is answered, which tells its sender the present incarnation. Heartbeats
-// and gossip also show that the sender is in a cluster.
+// misdirected handles a message to an earlier incarnation at this address. A heartbeat is
+// answered: the answer shows which incarnation lives here now. A heartbeat or gossip also
+// shows that its sender is in a cluster.
 func (m *Machine) misdirected(in Receive) {
 	switch msg := in.Msg.(type) {
 	case Heartbeat:
@@ -213,8 +215,8 @@ func (m *Machine) tick() {
 	}
 }
 
-// wasPaused corrects timers after a pause of this process: what it did not hear in the
-// meantime is no sign that other nodes are silent.
+// wasPaused moves timers on after a pause of this process: that it heard nothing meanwhile
+// does not mean that other nodes were silent.
 func (m *Machine) wasPaused(gap time.Duration) {
 	mine := m.state.Reach.verdictsBy(m.self)
 	for i := range m.peers {
@@ -312,45 +314,46 @@ func (m *Machine) publish() {
 		return
 	}
 	m.unpublished = false
-	var news touched
-	var came []string // names
+	var changed nodeChanges
+	var cameUp []string // the names of members that have come up
 	differences(m.published, m.state.Members, memberOrder, nil, func(was, is *Member) {
 		switch {
 		case is == nil:
 			m.emit(MemberRemoved{*was})
-			news.add(was.Node, m.affectsPeers(was.Node))
+			changed.add(was.Node, m.affectsPeers(was.Node))
 		case was == nil || was.Status != is.Status:
 			m.emit(memberEvent(*is))
-			news.add(is.Node, was == nil && m.affectsPeers(is.Node))
+			changed.add(is.Node, was == nil && m.affectsPeers(is.Node))
 			if (is.Status == Up || is.Status == WeaklyUp) && len(m.published) > 0 { // this node was a member already
-				came = append(came, is.Name)
+				cameUp = append(cameUp, is.Name)
 			}
 		}
 	})
 	m.published = m.state.Members
-	m.publishReachability(&news)
-	m.publishNames(came)
-	if l := m.nextLeader(news.nodes); l != m.publishedLeader {
+	m.publishReachability(&changed)
+	m.publishNames(cameUp)
+	if l := m.nextLeader(changed.nodes); l != m.publishedLeader {
 		m.publishedLeader = l
 		m.emit(LeaderChanged{l})
 	}
-	if news.ring {
+	if changed.peers {
 		m.rewatch()
 	}
 }
 
-// touched are nodes whose status or reachability changed. ring says that this
+// nodeChanges are the nodes whose status or reachability has changed. peers says that this
 // may change which members this node watches.
-type touched struct {
+type nodeChanges struct {
 	nodes []sharding.NodeID
-	ring  bool
+	peers bool
 }
 
-func (t *touched) add(n sharding.NodeID, ring bool) {
-	t.nodes, t.ring = append(t.nodes, n), t.ring || ring
+func (c *nodeChanges) add(n sharding.NodeID, peers bool) {
+	c.nodes, c.peers = append(c.nodes, n), c.peers || peers
 }
 
-// leader is the current leader as this node sees it.
+// leader returns the current leader as this node sees it. publishedLeader is outdated if the
+// state has changed since the last publish.
 func (m *Machine) leader() sharding.NodeID {
 	if m.unpublished {
 		return m.state.leader(m.self, m.suspects)
@@ -358,8 +361,8 @@ func (m *Machine) leader() sharding.NodeID {
 	return m.publishedLeader
 }
 
-// nextLeader returns the leader after some nodes changed. Unless the current leader
-// changed, only a changed node can replace it.
+// nextLeader returns the leader after some nodes changed. If the current leader did not
+// change, only a changed node can replace it.
 func (m *Machine) nextLeader(changed []sharding.NodeID) sharding.NodeID {
 	best, ok := m.state.Member(m.publishedLeader)
 	if !ok || slices.Contains(changed, m.publishedLeader) {
@@ -375,21 +378,21 @@ func (m *Machine) nextLeader(changed []sharding.NodeID) sharding.NodeID {
 
 // publishReachability emits which members became reachable or unreachable.
 // Nothing is emitted about nodes that are not members any more.
-func (m *Machine) publishReachability(news *touched) {
+func (m *Machine) publishReachability(changed *nodeChanges) {
 	if slices.Equal(m.publishedSuspects, m.suspects) {
 		return
 	}
 	old, since := m.publishedSuspects, m.unreachableSince
 	m.publishedSuspects, m.unreachableSince = m.suspects, make([]time.Time, 0, len(m.suspects))
-	tell := func(was, now suspect) {
+	compare := func(was, now suspect) {
 		if was != now {
-			news.add(now.node, m.affectsPeers(now.node))
+			changed.add(now.node, m.affectsPeers(now.node))
 			m.emitReachability(was, now)
 		}
 	}
 	for _, x := range m.suspects {
 		for len(old) > 0 && byUID(old[0].node, x.node) < 0 {
-			tell(old[0], suspect{node: old[0].node})
+			compare(old[0], suspect{node: old[0].node}) // reachable again for all
 			old, since = old[1:], since[1:]
 		}
 		before, at := suspect{node: x.node}, time.Time{}
@@ -404,10 +407,10 @@ func (m *Machine) publishReachability(news *touched) {
 			at = m.now
 		}
 		m.unreachableSince = append(m.unreachableSince, at)
-		tell(before, x)
+		compare(before, x)
 	}
 	for _, x := range old {
-		tell(x, suspect{node: x.node})
+		compare(x, suspect{node: x.node})
 	}
 }
 

@@ -17,7 +17,7 @@ const (
 	kindWelcome   = 2 // server to client, first
 	kindRefuse    = 3 // server to client, first and last
 	kindHeartbeat = 4 // the sender is alive; no body
-	kindClose     = 5 // body: why the sender ends the link; empty: closed cleanly, see Server.Close
+	kindClose     = 5 // the sender ends the link; body: why, empty if it closes cleanly (Server.Close)
 	kindCommand   = 16
 	kindAnswer    = 17
 	kindNotMine   = 18
@@ -36,12 +36,12 @@ const (
 
 // Flags of an answer; the lowest two bits are the outcome.
 const (
-	maskOutcome  = 3
-	flagCode     = 1 << 2
-	flagMessage  = 1 << 3
-	flagTiming   = 1 << 4
-	flagAnsProto = 1 << 5
-	answerFlags  = 1<<6 - 1
+	maskOutcome     = 3
+	flagCode        = 1 << 2
+	flagMessage     = 1 << 3
+	flagTiming      = 1 << 4
+	flagAnswerProto = 1 << 5 // flagProto of an answer
+	answerFlags     = 1<<6 - 1
 )
 
 // Flags of a NotMine frame.
@@ -63,17 +63,21 @@ func end(b []byte, offset int) []byte {
 	return b
 }
 
-// names is the table of numbered names for one direction. Both ends build the same table.
-// Where a frame names something, it has a reference: the number of a name that was sent
-// before, or the lowest number not in use yet, which is followed by the name that gets it.
-// Reference 0 means that the table is full: the name follows and gets no number.
-type names struct {
+// nameTable numbers the names that were sent in one direction of a connection, from 1 on.
+// The sender and the receiver build the same table. Where a frame has a name, it has a
+// reference, which is one of three things:
+//
+//   - the number of a name that was sent before;
+//   - the next number, followed by the name: the name gets this number;
+//   - 0, followed by the name: the table is full, and the name gets no number.
+type nameTable struct {
 	list []string
-	// ids are the numbers, from 1, at the writer's end. A reader has no map: it
-	// looks names up only to refuse a second definition, and a peer that sends
-	// only short names could make the map take far more memory than the names.
+	// ids has the number of each name. Only the sender has this map. The receiver has none,
+	// because a peer that sends only short names could make the map take far more memory than
+	// the names. It searches list instead, and only when a name is defined, to refuse a second
+	// definition.
 	ids map[string]uint64
-	// recent are the numbers that were written last, by kind. It is a cache: often
+	// recent has, for each kind of name, the number that was sent last. It is a cache: often
 	// the same name follows.
 	recent [nameKinds]uint64
 }
@@ -86,7 +90,7 @@ const (
 	nameKinds
 )
 
-func (n *names) add(s string) {
+func (n *nameTable) add(s string) {
 	if n.ids == nil {
 		n.ids = make(map[string]uint64)
 	}
@@ -95,7 +99,7 @@ func (n *names) add(s string) {
 }
 
 // number returns the number of a name; 0 if it has none.
-func (n *names) number(kind int, s string) uint64 {
+func (n *nameTable) number(kind int, s string) uint64 {
 	if last := n.recent[kind]; last != 0 && n.list[last-1] == s {
 		return last
 	}
@@ -107,7 +111,7 @@ func (n *names) number(kind int, s string) uint64 {
 }
 
 // append appends a reference to a name.
-func (n *names) append(b []byte, kind int, s string) []byte {
+func (n *nameTable) append(b []byte, kind int, s string) []byte {
 	if id := n.number(kind, s); id != 0 {
 		return binary.AppendUvarint(b, id)
 	}
@@ -118,9 +122,9 @@ func (n *names) append(b []byte, kind int, s string) []byte {
 	return sharding.AppendString(binary.AppendUvarint(b, uint64(len(n.list))), s)
 }
 
-// read reads a reference and returns its name, which the caller checks: what is allowed
-// depends on the kind.
-func (n *names) read(d *decoder, field string) string {
+// read reads a reference, with the name that it may define, and returns the name. The caller
+// must check the name, because what is allowed depends on the kind.
+func (n *nameTable) read(d *decoder, field string) string {
 	ref := d.uvarint(field)
 	switch {
 	case d.bad != nil:
@@ -147,7 +151,7 @@ func (n *names) read(d *decoder, field string) string {
 
 // appendCommand appends the frame of a command with valid names. timeLeft is the
 // time until its deadline, if it has one.
-func (n *names) appendCommand(b []byte, c *Command, timeLeft time.Duration) []byte {
+func (n *nameTable) appendCommand(b []byte, c *Command, timeLeft time.Duration) []byte {
 	e := &c.Envelope
 	start := len(b)
 	b = begin(b, kindCommand)
@@ -192,7 +196,7 @@ func (n *names) appendCommand(b []byte, c *Command, timeLeft time.Duration) []by
 }
 
 // readCommand decodes the body of a command frame.
-func (n *names) readCommand(body []byte, now time.Time, maxPayload int, c *Command) error {
+func (n *nameTable) readCommand(body []byte, now time.Time, maxPayload int, c *Command) error {
 	d := decoder{b: body}
 	e := &c.Envelope
 	flags := d.byte("flags")
@@ -238,9 +242,9 @@ func (n *names) readCommand(body []byte, now time.Time, maxPayload int, c *Comma
 	return d.bad
 }
 
-// appendAnswer appends the frame of an answer. The answer must fit into a frame: fit
-// ensures that.
-func (n *names) appendAnswer(b []byte, a *Answer) []byte {
+// appendAnswer appends the frame of an answer. The answer must fit into a frame, see the
+// function fit.
+func (n *nameTable) appendAnswer(b []byte, a *Answer) []byte {
 	if a.NotMine != nil {
 		return n.appendNotMine(b, a.Corr, a.NotMine)
 	}
@@ -258,7 +262,7 @@ func (n *names) appendAnswer(b []byte, a *Answer) []byte {
 		flags |= flagTiming
 	}
 	if r.Encoding == sharding.Protobuf {
-		flags |= flagAnsProto
+		flags |= flagAnswerProto
 	}
 	b = append(b, flags)
 	b = binary.AppendUvarint(b, a.Corr)
@@ -277,7 +281,7 @@ func (n *names) appendAnswer(b []byte, a *Answer) []byte {
 }
 
 // readAnswer decodes the body of an answer frame.
-func (n *names) readAnswer(body []byte, maxPayload int, a *Answer) error {
+func (n *nameTable) readAnswer(body []byte, maxPayload int, a *Answer) error {
 	d := decoder{b: body}
 	r := &a.Reply
 	flags := d.byte("flags")
@@ -287,7 +291,7 @@ func (n *names) readAnswer(body []byte, maxPayload int, a *Answer) error {
 	if r.Outcome = sharding.Outcome(flags & maskOutcome); r.Outcome == 0 {
 		d.fail("no outcome")
 	}
-	if flags&flagAnsProto != 0 {
+	if flags&flagAnswerProto != 0 {
 		r.Encoding = sharding.Protobuf
 	}
 	a.Corr = d.uvarint("number")
@@ -312,7 +316,7 @@ func (n *names) readAnswer(body []byte, maxPayload int, a *Answer) error {
 	return d.bad
 }
 
-func (n *names) appendNotMine(b []byte, corr uint64, m *NotMine) []byte {
+func (n *nameTable) appendNotMine(b []byte, corr uint64, m *NotMine) []byte {
 	start := len(b)
 	b = begin(b, kindNotMine)
 	var flags byte
@@ -345,7 +349,7 @@ func (n *names) appendNotMine(b []byte, corr uint64, m *NotMine) []byte {
 }
 
 // readNotMine decodes the body of a NotMine frame.
-func (n *names) readNotMine(body []byte, a *Answer) error {
+func (n *nameTable) readNotMine(body []byte, a *Answer) error {
 	d := decoder{b: body}
 	m := &NotMine{}
 	flags := d.byte("flags")
@@ -375,7 +379,8 @@ func (n *names) readNotMine(body []byte, a *Answer) error {
 		d.fail("phase %d is not known", m.Row.Phase)
 	}
 	if flags&flagReason != 0 {
-		// A reason that is not known counts as none: then the row waits for an owner.
+		// A reason that this version does not know counts as none. Commands for the shard then
+		// wait for an owner.
 		if m.Row.Reason = sharding.RowReason(d.byte("reason")); m.Row.Reason > sharding.Unreadable {
 			m.Row.Reason = 0
 		}
@@ -394,12 +399,13 @@ func appendClose(b []byte, reason string) []byte {
 // appendHeartbeat appends a heartbeat.
 func appendHeartbeat(b []byte) []byte { return end(begin(b, kindHeartbeat), len(b)) }
 
-// unsentCommands appends the numbers of the commands in a buffer of whole frames.
+// unsentCommands appends to corrs the numbers (Corr) of the commands in a buffer of whole
+// frames.
 func unsentCommands(frames []byte, corrs []uint64) []uint64 {
 	for len(frames) > frameHeader {
 		next := 4 + int(binary.BigEndian.Uint32(frames))
 		if frames[4] == kindCommand {
-			corr, _ := binary.Uvarint(frames[frameHeader+1 : next])
+			corr, _ := binary.Uvarint(frames[frameHeader+1 : next]) // after the flags
 			corrs = append(corrs, corr)
 		}
 		frames = frames[next:]
@@ -489,18 +495,18 @@ func (d *decoder) bytes(field string, max int) []byte {
 }
 
 // ids reads an entity id and the command id that follows it. They are copied in one
-// allocation.
+// allocation, together with the length of the second one, which lies between them.
 func (d *decoder) ids() (sharding.EntityID, sharding.CommandID) {
 	rest := d.b
-	entity := len(d.bytes("entity id", sharding.MaxIDLen))
-	first := len(rest) - len(d.b) - entity
-	command := len(d.bytes("command id", sharding.MaxCommandIDLen))
+	entityLen := len(d.bytes("entity id", sharding.MaxIDLen))
+	first := len(rest) - len(d.b) - entityLen
+	commandLen := len(d.bytes("command id", sharding.MaxCommandIDLen))
 	if d.bad != nil {
 		return "", ""
 	}
 	end := len(rest) - len(d.b)
 	both := string(rest[first:end])
-	return sharding.EntityID(both[:entity]), sharding.CommandID(both[len(both)-command:])
+	return sharding.EntityID(both[:entityLen]), sharding.CommandID(both[len(both)-commandLen:])
 }
 
 func (d *decoder) id(field string, max int) string {

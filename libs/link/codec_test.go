@@ -57,7 +57,7 @@ func sampleAnswers() []Answer {
 }
 
 func encode(cs []Command, as []Answer) []byte {
-	var cn, an names
+	var cn, an nameTable
 	var b []byte
 	for i := range cs {
 		b = cn.appendCommand(b, &cs[i], cs[i].Envelope.Deadline.Sub(testNow))
@@ -71,7 +71,7 @@ func encode(cs []Command, as []Answer) []byte {
 
 // decodeAll reads a stream that carries both directions.
 func decodeAll(b []byte) (cs []Command, as []Answer, err error) {
-	var cn, an names
+	var cn, an nameTable
 	f := newFrameReader(64, testPayload+headerRoom, nil)
 	src := fewBytes{bytes.NewReader(b)}
 	for {
@@ -135,7 +135,7 @@ func TestRoundTrip(t *testing.T) {
 
 func TestNamesAreSentOnce(t *testing.T) {
 	c := sampleCommands()[0]
-	var n names
+	var n nameTable
 	first := len(n.appendCommand(nil, &c, 0))
 	second := len(n.appendCommand(nil, &c, 0))
 	if saved := first - second; saved != len("Airport")+len("Depart")+2 {

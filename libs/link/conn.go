@@ -69,11 +69,11 @@ func (c *Conn) SendBatch(as []Answer) error {
 			err = fmt.Errorf("%w: %v", ErrDown, st.errOrClosed())
 			break
 		}
-		if !a.fits(st.maxPayload, &st.out) {
+		if !a.fits(st.maxPayload, &st.outNames) {
 			fitted := fit(*a, st.maxPayload)
 			a = &fitted
 		}
-		st.pending = st.out.appendAnswer(st.pending, a)
+		st.pending = st.outNames.appendAnswer(st.pending, a)
 		if c.call != 0 && !c.waiting {
 			st.gather(1)
 		} else {
@@ -233,7 +233,7 @@ func (c *Conn) handle(kind byte, body []byte) error {
 		c.now = time.Now()
 	}
 	c.batch = append(c.batch, Command{})
-	err := c.stream.in.readCommand(body, c.now, c.stream.maxPayload, &c.batch[len(c.batch)-1])
+	err := c.stream.inNames.readCommand(body, c.now, c.stream.maxPayload, &c.batch[len(c.batch)-1])
 	if err != nil {
 		c.batch = c.batch[:len(c.batch)-1]
 	}

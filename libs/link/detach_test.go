@@ -53,7 +53,7 @@ func (s *slow) want(t *testing.T, want ...string) {
 }
 
 // frames returns the frames of commands with these payloads, as n writes them.
-func frames(n *names, payloads ...string) (b []byte) {
+func frames(n *nameTable, payloads ...string) (b []byte) {
 	for i, payload := range payloads {
 		b = n.appendCommand(b, command(uint64(i), payload), 0)
 	}
@@ -71,7 +71,7 @@ func TestDetach(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var n names
+		var n nameTable
 		write := func(payloads ...string) {
 			b := frames(&n, payloads...)
 			go func() { _, _ = nc.Write(b) }()
@@ -126,7 +126,7 @@ func TestEndBehindASlowCallback(t *testing.T) {
 					t.Fatal(err)
 				}
 				go func() { _, _ = io.Copy(io.Discard, br) }()
-				var n names
+				var n nameTable
 				_, _ = nc.Write(append(frames(&n, "1", "hold"), tt.last...))
 				synctest.Wait()
 				s.conn.Detach(s.calls[0])
@@ -204,7 +204,7 @@ func TestSlowCallbackDoesNotHoldTheLane(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var n, m names
+		var n, m nameTable
 		_, _ = old.Write(frames(&n, "hold"))
 		synctest.Wait()
 		s.conn.Detach(s.calls[0])
@@ -241,7 +241,7 @@ func TestCallbackPanics(t *testing.T) {
 			c := &Conn{server: s}
 			c.stream.open(here, &s.cfg, 100, true)
 			go func() {
-				var n names
+				var n nameTable
 				_, _ = there.Write(frames(&n, "1"))
 				_, _ = there.Write(n.appendCommand(nil, command(1, "2"), 0))
 				<-c.stream.down

@@ -24,7 +24,7 @@ func manyNames() []byte {
 
 // discard decodes a stream that carries both directions and discards the messages.
 func discard(b []byte) error {
-	var cn, an names
+	var cn, an nameTable
 	f := newFrameReader(64, testPayload+headerRoom, nil)
 	src := fewBytes{bytes.NewReader(b)}
 	for {
@@ -57,7 +57,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add(encode(nil, sampleAnswers()))
 	f.Add([]byte{0, 0, 0, 1, kindCommand})
 	f.Add(bytes.Repeat(appendHeartbeat(nil), 9))
-	f.Add(bytes.Repeat((&names{}).appendNotMine(nil, 0, &NotMine{}), 2000))
+	f.Add(bytes.Repeat((&nameTable{}).appendNotMine(nil, 0, &NotMine{}), 2000))
 	f.Add(manyNames())
 	f.Fuzz(func(t *testing.T, b []byte) {
 		archtest.Memory(t, archtest.MemoryFactor, len(b), func() { _ = discard(b) })

@@ -50,7 +50,7 @@ func TestAnswersAreHeld(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var n names
+	var n nameTable
 	_, _ = nc.Write(n.appendCommand(nil, command(1, ""), 0))
 	c := get(t, conns)
 	if got := c.Unsent(); got < (batches*each-1)*50_000 {
@@ -111,7 +111,7 @@ func TestSlowClientIsHeldBack(t *testing.T) {
 		}
 		const sent = 100
 		go func() {
-			var n names
+			var n nameTable
 			for i := range uint64(sent) {
 				_, _ = nc.Write(n.appendCommand(nil, command(i, ""), 0))
 			}
@@ -152,7 +152,7 @@ func TestSlowReaderIsCutInTime(t *testing.T) {
 				time.Sleep(time.Second)
 			}
 		}()
-		var n names
+		var n nameTable
 		start := time.Now()
 		_, _ = nc.Write(n.appendCommand(nil, command(1, ""), 0))
 		var stalled *Stalled

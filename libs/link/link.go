@@ -76,7 +76,7 @@ func (s *stream) queue(c *Command, left time.Duration) error {
 		s.wakeWriter()
 		return ErrBackpressure
 	}
-	s.pending = s.out.appendCommand(s.pending, c, left)
+	s.pending = s.outNames.appendCommand(s.pending, c, left)
 	s.gather(1)
 	return nil
 }
@@ -142,9 +142,9 @@ func (ln *lane) run(answers func([]Answer)) error {
 		var err error
 		switch kind {
 		case kindAnswer:
-			err = s.in.readAnswer(body, s.maxPayload, a)
+			err = s.inNames.readAnswer(body, s.maxPayload, a)
 		case kindNotMine:
-			err = s.in.readNotMine(body, a)
+			err = s.inNames.readNotMine(body, a)
 		default:
 			err = fmt.Errorf("%w: a server does not send kind %d", ErrMalformed, kind)
 		}

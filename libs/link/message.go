@@ -50,7 +50,7 @@ func goodTrace(s string) bool {
 
 // fits reports whether an answer can be sent as it is. known are names that passed
 // the check before.
-func (a *Answer) fits(maxPayload int, known *names) bool {
+func (a *Answer) fits(maxPayload int, known *nameTable) bool {
 	if a.NotMine != nil {
 		return false // rare: fit checks it
 	}

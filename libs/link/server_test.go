@@ -141,7 +141,7 @@ func TestMalformedHarmsNoOther(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var n names
+		var n nameTable
 		go func() { _, _ = nc.Write(append(n.appendCommand(nil, command(1, "first"), 0), bad...)) }()
 		kind, _, err := readHandshake(br)
 		if err != nil || kind != kindAnswer {
@@ -224,7 +224,7 @@ func TestReadsOneLinkOfALane(t *testing.T) {
 			}
 		}, nil)
 		write := func(nc net.Conn, payloads ...string) {
-			var n names
+			var n nameTable
 			var b []byte
 			for i, payload := range payloads {
 				b = n.appendCommand(b, command(uint64(i), payload), 0)
@@ -236,7 +236,7 @@ func TestReadsOneLinkOfALane(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var n names // one write per frame, so that the second is never decoded
+		var n nameTable // one write per frame, so that the second is never decoded
 		frame := n.appendCommand(nil, command(1, "old 1"), 0)
 		second := n.appendCommand(nil, command(2, "old 2"), 0)
 		go func() { _, _ = old.Write(frame); _, _ = old.Write(second) }()
@@ -304,7 +304,7 @@ func TestOnlyTheNewestWaits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var n names
+		var n nameTable
 		_, _ = old.Write(n.appendCommand(nil, command(1, ""), 0))
 		synctest.Wait() // for the callback
 		results := make(chan error, 3)
@@ -369,7 +369,7 @@ func TestEndedBeforeTheNextReads(t *testing.T) {
 		if _, _, err := handshake(nc, "region:1", &h); err != nil {
 			t.Fatal(err)
 		}
-		var n names
+		var n nameTable
 		if _, err := nc.Write(append(n.appendCommand(nil, command(1, "a"), 0), bad...)); err != nil {
 			t.Fatal(err)
 		}

@@ -12,7 +12,7 @@ import (
 )
 
 var (
-	// errClosed ends a connection that was closed cleanly: everything was answered.
+	// errClosed ends a connection that is closed cleanly: every command is answered first.
 	errClosed = errors.New("closed cleanly")
 	// errDetached ends a reader that another goroutine has replaced.
 	errDetached = errors.New("another goroutine reads the connection")
@@ -22,8 +22,8 @@ var (
 // output buffer and its writer, a frame reader, and heartbeats.
 type stream struct {
 	nc         net.Conn
-	direct     *direct // writes without waiting; nil if that is not possible: then only the writer goroutine writes
-	in         names   // used by the reader only
+	direct     *direct   // writes without waiting; nil: not possible, only the writer goroutine writes
+	inNames    nameTable // used by the reader only
 	frames     frameReader
 	readErr    error // why the reader ended
 	maxPayload int   // the smaller of the two sides' limits
@@ -33,32 +33,32 @@ type stream struct {
 	maxPendingMsgs  int
 	beat            time.Duration
 	timeout         time.Duration
-	// server says that this side closes the connection if the other one does not read.
-	// A client does not do that: a region that stops reading is alive as long as it
-	// sends heartbeats.
+	// server says that this is the server's end. A server closes a connection if the client
+	// reads no answers. A client does not close a connection for that reason: a region that
+	// stops reading is alive as long as it sends heartbeats.
 	server bool
 
 	mu          sync.Mutex
 	work        sync.Cond // signals the writer goroutine that there is something to write
 	progress    sync.Cond // signals that something was written or answered, or that the stream ended
-	out         names
+	outNames    nameTable
 	pending     []byte // whole frames that no write has taken yet
 	pendingMsgs int    // messages in pending
 	inFlight    int    // bytes of the buffer being written that are not written yet
-	unwritten   []byte // remainder of a buffer that another goroutine began to write
+	unwritten   []byte // rest of a buffer that a sender began to write, for the writer goroutine
 	spareBuf    []byte // memory for the next pending
 	unanswered  int    // server: commands handed over and not answered yet
-	writing     bool   // a goroutine is writing, or is about to
-	byWriteLoop bool   // the goroutine that is writing is the writer goroutine (writeLoop)
+	writing     bool   // a goroutine is writing, or is about to; no other one may
+	byWriteLoop bool   // that goroutine is the writer goroutine (writeLoop), not a sender
 	closing     bool   // nothing more is accepted; pending is still written
 	readerLeft  bool   // server: the reader has left, and another connection may have the lane
 	err         error  // the first reason for the end; pending is not written any more
 
 	down chan struct{} // closed when err is set
 
-	// Incremented before and after each call of Read or Write, so odd during one.
-	// (For a write that does not wait, writeHere adds 2 after the call.)
-	// If the same odd number stays for long, the other side is silent or does not read.
+	// reads and writes are incremented before and after each call of Read or Write, so they
+	// are odd during a call. If one of them stays at the same odd number for long, the other
+	// side is silent, or does not read. (A write that does not wait adds 2 after the call.)
 	reads, writes atomic.Uint64
 }
 
@@ -96,15 +96,15 @@ func (s *stream) lagging() bool {
 	return s.pendingMsgs >= s.maxPendingMsgs || s.unsent() > s.maxPendingBytes/2
 }
 
-// leaveToWriter counts messages that were appended to pending, and leaves pending to the
-// writer.
+// leaveToWriter counts messages that were appended to pending, and has the writer goroutine
+// write pending.
 func (s *stream) leaveToWriter(messages int) {
 	s.pendingMsgs += messages
 	s.wakeWriter()
 }
 
-// wakeWriter leaves what is pending to the writer. If another goroutine is writing, it
-// does nothing: that goroutine will write what is pending.
+// wakeWriter has the writer goroutine write what is pending. It does nothing if a goroutine
+// is writing already: that one will also write what is pending.
 func (s *stream) wakeWriter() {
 	if !s.writing {
 		s.writing, s.byWriteLoop = true, true
@@ -112,9 +112,9 @@ func (s *stream) wakeWriter() {
 	}
 }
 
-// gather counts messages that were appended to pending by a caller that will call
-// writeHere soon. If too much is pending, the writer starts at once: that bounds memory,
-// and the other side can begin its work.
+// gather counts messages that were appended to pending. The caller will call writeHere soon.
+// If much is pending, the writer goroutine starts at once. That bounds the memory, and the
+// other side can begin its work.
 func (s *stream) gather(messages int) {
 	s.pendingMsgs += messages
 	if len(s.pending) >= maxGathered || s.lagging() {
@@ -129,10 +129,10 @@ func (s *stream) writeGathered() {
 	s.writeHere(false)
 }
 
-// writeHere writes what is pending, and what others append meanwhile, unless
-// another goroutine is writing, or about to. It does not wait for the network: what the
-// connection does not take at once is left to the writer. It must be called
-// with mu held, and releases it while it writes.
+// writeHere writes what is pending, and what others append meanwhile. It does nothing if
+// another goroutine is writing, or about to. It does not wait for the network: it hands over
+// to the writer goroutine what the connection does not take at once. With yield it first lets
+// other senders append. It must be called with mu held, and releases mu while it writes.
 func (s *stream) writeHere(yield bool) {
 	if s.writing || len(s.pending) == 0 || s.err != nil {
 		return
@@ -142,7 +142,7 @@ func (s *stream) writeHere(yield bool) {
 		return
 	}
 	s.writing = true
-	if yield { // others that are about to send can join the batch
+	if yield {
 		s.mu.Unlock()
 		runtime.Gosched()
 		s.mu.Lock()
@@ -160,7 +160,7 @@ func (s *stream) writeHere(yield bool) {
 			s.unwritable(fmt.Errorf("write: %w", err))
 		}
 		s.mu.Lock()
-		s.inFlight = max(0, s.inFlight-n) // the stream may have ended
+		s.inFlight = max(0, s.inFlight-n) // it is 0 already if the stream has ended meanwhile
 		if err == nil && n < len(buf) {
 			s.handOver(buf[n:])
 			return
@@ -171,7 +171,7 @@ func (s *stream) writeHere(yield bool) {
 	s.progress.Broadcast()
 }
 
-// handOver lets the writer continue in place of the caller, beginning with the
+// handOver lets the writer goroutine continue in place of the caller, beginning with the
 // unwritten part of the caller's buffer.
 func (s *stream) handOver(unwritten []byte) {
 	s.unwritten, s.byWriteLoop = unwritten, true
@@ -217,17 +217,17 @@ func (s *stream) writeSome(b []byte) (int, error) {
 	return s.nc.Write(b[:min(len(b), maxWrite)])
 }
 
-// wrote counts bytes that the writer has written.
+// wrote counts bytes that the writer goroutine has written.
 func (s *stream) wrote(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.inFlight = max(0, s.inFlight-n) // the stream may have ended
+	s.inFlight = max(0, s.inFlight-n) // it is 0 already if the stream has ended meanwhile
 	s.progress.Broadcast()
 }
 
-// take takes back the buffer that the writer has written, waits until something is handed
-// over to the writer, and returns the next buffer. It returns false when the stream
-// has ended.
+// take returns the next buffer for the writer goroutine to write. It waits until there is
+// something for that goroutine to do, and recycles the buffer that was written before. It
+// returns false when the stream has ended.
 func (s *stream) take(written []byte) ([]byte, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -242,7 +242,7 @@ func (s *stream) take(written []byte) ([]byte, bool) {
 		for !s.byWriteLoop && s.err == nil {
 			s.work.Wait()
 		}
-		// Others that are about to send can join the first batch.
+		// Other senders can append to the first buffer.
 		s.mu.Unlock()
 		runtime.Gosched()
 		s.mu.Lock()
@@ -279,7 +279,8 @@ func (s *stream) setErrLocked(err error) {
 	if s.err == nil {
 		s.err = err
 		close(s.down)
-		if s.server { // callers that still owe an answer hold a reference to the stream, so the buffers are freed here
+		if s.server {
+			// Callers that still owe an answer keep the stream in memory, but not its buffers.
 			s.pending, s.spareBuf, s.unwritten, s.inFlight = nil, nil, nil, 0
 		}
 	}
@@ -300,8 +301,8 @@ func (s *stream) reason() error {
 	return s.err
 }
 
-// sendClose appends the close frame. It is the last frame of this side, except on a
-// server that closes cleanly: that one still answers what it has read.
+// sendClose appends the close frame. It is the last frame of a client, and of a server that
+// gives a reason. A server that closes cleanly still answers what it reads.
 func (s *stream) sendClose(reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -356,11 +357,11 @@ func (s *stream) linger(reason error) {
 	s.fail(reason)
 }
 
-// readLoop reads frames until the stream ends. handle is called for each frame that
-// carries a message; flush is called when no whole frame is buffered, after maxBatch
-// frames, and at the end. When flush returns false, another goroutine has become the
-// reader, and this one must touch nothing more. On a server readLoop returns
-// errClosed after the client's last frame.
+// readLoop reads frames until the stream ends. It calls handle for each frame that carries a
+// message. It calls flush when no whole frame is buffered, after maxBatch frames, and at the
+// end. When flush returns false, another goroutine has become the reader. The calling
+// goroutine must then not use the stream any more. On a server readLoop returns errClosed
+// after the client's last frame.
 func (s *stream) readLoop(handle func(kind byte, body []byte) error, flush func() bool) error {
 	for n := 1; s.readErr == nil; n++ {
 		kind, body, ok, err := s.frames.next()
@@ -455,7 +456,7 @@ func (s *stream) tick(st *progressState) error {
 	if st.writes.ticksStuck(writes, queued) >= st.limit && s.server {
 		return s.stalled(ErrSlowReader)
 	}
-	if writes != last || last%2 == 1 {
+	if writes != last || last%2 == 1 { // something was written since the last tick, or is being written
 		return nil
 	}
 	s.mu.Lock()
@@ -477,19 +478,19 @@ func (s *stream) stalled(err error) error {
 	return &Stalled{Err: err, Pending: s.unsent(), For: s.timeout}
 }
 
-// stallCounter counts the ticks during which one call has not returned and has made
-// no progress.
+// stallCounter counts the ticks during which one call of Read or Write has not returned and
+// has made no progress.
 type stallCounter struct {
-	last   uint64
-	queued int // bytes that the other side has not acknowledged, as far as the system knows
+	last   uint64 // the number of calls at the last tick, see stream.reads
+	queued int    // bytes that the other side has not acknowledged, as far as the system knows
 	ticks  int
 }
 
-// ticksStuck counts a tick, and returns for how many the call has been stuck.
-func (c *stallCounter) ticksStuck(now uint64, queued int) int {
+// ticksStuck counts a tick. It returns for how many ticks the call has been stuck.
+func (c *stallCounter) ticksStuck(calls uint64, queued int) int {
 	switch {
-	case now != c.last || now%2 == 0:
-		c.last, c.queued, c.ticks = now, queued, 0
+	case calls != c.last || calls%2 == 0:
+		c.last, c.queued, c.ticks = calls, queued, 0
 	case queued != c.queued:
 		c.queued, c.ticks = queued, 0
 	default:

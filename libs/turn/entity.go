@@ -16,12 +16,12 @@ type entity struct {
 	id      sharding.Entity
 	shard   *shard
 	inc     Incarnation // 0: removed from the machine
-	touched time.Time   // when the entity was last loaded, or became idle
+	touched time.Time   // when the entity last began to load, or became idle
 	*work               // Machine.noWork if the entity is idle
 
-	// staged is the newest sequence number given to a record, durable the newest
-	// one known to be durable. Between them are the unit in flight and the pending
-	// records.
+	// staged is the sequence number of the newest record, durable that of the newest one
+	// known to be durable. The records after durable are the unit in flight and the pending
+	// ones.
 	staged, durable uint64
 
 	// sinceSnapshot counts the events after the newest snapshot;
@@ -48,9 +48,9 @@ type work struct {
 	cmdsBuf [2]*command // initial memory
 	next    int
 	running *command
-	byID    map[sharding.CommandID]*command // index of cmds, if they are many
+	byID    map[sharding.CommandID]*command // index of cmds, if there are more than fewCommands
 	bytes   int                             // of cmds
-	held    int                             // bytes of finished turns, see command.held
+	held    int                             // sum of command.held
 	// inflight is the unit handed to the journal; pending are the records staged
 	// behind it.
 	inflight []sharding.Record
@@ -89,13 +89,17 @@ func (m *Machine) freeWork(e *entity) {
 type entityState uint8
 
 const (
-	loading   entityState = iota + 1 // Load is under way
-	live                             // has an instance
-	stopping                         // Stop is under way
-	ending                           // no instance; what was staged must become durable or refused
-	settling                         // no instance; an append's outcome is unknown
-	unsettled                        // like settling, but damage refuses the write that settles; the next command tries again
-	lookup                           // no instance; the shard has another owner, so nothing of this one can be written any more, and commands in doubt are looked up
+	loading  entityState = iota + 1 // Load is under way
+	live                            // has an instance
+	stopping                        // Stop is under way
+	ending                          // no instance; what was staged must become durable or refused
+	settling                        // no instance; a write settles an append with an unknown outcome
+	// unsettled: like settling, but the journal refused the write, because data is damaged. The
+	// next command lets it be tried again.
+	unsettled
+	// lookup: no instance. The shard has another owner, so the journal refuses all writes of
+	// this one. A load finds out which of the commands in doubt are stored.
+	lookup
 )
 
 // command is one delivered command until its answer.
@@ -103,35 +107,39 @@ type command struct {
 	env     sharding.Envelope
 	desc    sharding.CommandDesc
 	arrived time.Time
-	// requests are the requests to answer: several if duplicates joined, none for an
-	// accepted tell or a timer.
+	// requests are the requests to answer. There are several if duplicates joined, and none
+	// for a tell that was answered when it was accepted, or for a timer.
 	requests    []RequestID
 	requestsBuf [1]RequestID // initial memory
 	timer       *timer
 	// runID is the request id that names the running turn. It is stored because a
 	// duplicate that joins meanwhile must not change it.
 	runID RequestID
-	// checked says that this incarnation has asked the journal for the command;
-	// lookupPending, that the answer has not come, and the turn waits for it.
-	checked, lookupPending bool
+	// checked says that the journal is asked whether the command is stored: by the load of
+	// this incarnation, or by a lookup that has not failed.
+	checked bool
+	// lookupPending says that the journal has been asked and has not answered. The turn waits
+	// for the answer.
+	lookupPending bool
 
 	// inDoubt says that an append with the command had an unknown outcome.
 	inDoubt bool
 	// done says that the turn is over, and reply waits at the output gate.
 	done  bool
 	reply sharding.Reply
-	// held is the size of the reply and the events while reply waits.
+	// held is the size of the reply and of the events, in bytes, while reply waits.
 	held int
 	// record is the sequence number of the record that the turn staged, or 0.
 	record uint64
-	// The reply leaves when seq is durable and the fence read of this number is done.
+	// The reply leaves when the record seq is durable and the fence read number fence is done.
+	// 0 means that there is nothing to wait for.
 	seq      uint64
 	fence    uint64
 	finished time.Time // when the turn was over
 	answered bool      // the command is over; only its position in the mailbox is still taken
 	// heldByOldTurn says that a turn of an ended incarnation may still read env and run.
 	heldByOldTurn bool
-	run           Run // the output of its turn
+	run           Run // the output that starts its turn
 }
 
 // newCommand returns a zero command, from the pool if possible.
@@ -147,8 +155,8 @@ func (m *Machine) newCommand() *command {
 // maxPooledCommands is how many unused commands are kept for reuse.
 const maxPooledCommands = 1024
 
-// freeCommand gives back to the pool a command that is no longer in a mailbox, unless an
-// abandoned turn may still read its envelope.
+// freeCommand returns a command that is no longer in a mailbox to the pool, unless a turn of
+// an ended incarnation may still read it.
 func (m *Machine) freeCommand(c *command) {
 	if c.heldByOldTurn || len(m.commandPool) == maxPooledCommands {
 		return
@@ -157,7 +165,8 @@ func (m *Machine) freeCommand(c *command) {
 	m.commandPool = append(m.commandPool, c)
 }
 
-// hash returns a number by which a repeat is told from another command with the same id.
+// hash returns the hash of the command's content. It shows whether a command with an id that
+// is stored is a repeat, or another command with the same id.
 func (c *command) hash() uint64 {
 	if mutant.On("principal") {
 		return sharding.CommandHash("", c.env.Command, c.env.Payload)
@@ -268,8 +277,8 @@ func (m *Machine) wouldBeLate(e *entity, deadline time.Time) bool {
 
 // observeTurn updates the moving average with the length of a turn.
 func (e *entity) observeTurn(turn time.Duration) {
-	pace := int64(e.avgTurnMicros)
-	e.avgTurnMicros = uint32(min(pace+(max(0, turn.Microseconds())-pace)/8, math.MaxUint32))
+	avg := int64(e.avgTurnMicros)
+	e.avgTurnMicros = uint32(min(avg+(max(0, turn.Microseconds())-avg)/8, math.MaxUint32))
 }
 
 func (m *Machine) refuse(r RequestID, code sharding.Code, msg string) {
@@ -277,8 +286,8 @@ func (m *Machine) refuse(r RequestID, code sharding.Code, msg string) {
 	m.emitAnswer(r, &reply)
 }
 
-// joinDuplicate adds the request of a duplicate to those that the waiting command
-// answers.
+// joinDuplicate adds the request of a duplicate to the requests of the waiting command, which
+// has the same id. A command with another content is refused.
 func (m *Machine) joinDuplicate(c *command, in *Deliver) {
 	same := c.env.Command == in.Env.Command && bytes.Equal(c.env.Payload, in.Env.Payload) &&
 		(c.env.Principal == in.Env.Principal || mutant.On("principal-joins"))
@@ -394,7 +403,8 @@ func (m *Machine) answerNotMine(e *entity, c *command) {
 	m.markAnswered(e, c)
 }
 
-// hold counts what the turn of a command has produced until it is answered.
+// hold adds size, which may be negative, to the bytes that a finished turn holds until its
+// command is answered.
 func (m *Machine) hold(e *entity, c *command, size int) {
 	c.held += size
 	e.held += size
@@ -402,8 +412,8 @@ func (m *Machine) hold(e *entity, c *command, size int) {
 }
 
 // holdsTooMuch reports whether the entity must wait for the journal before its next turn.
-// An entity that holds nothing itself does not wait: no answer of the journal would wake
-// it.
+// An entity that holds nothing itself does not wait: there is no answer of the journal to
+// come that would start its next turn.
 func (m *Machine) holdsTooMuch(e *entity) bool {
 	return e.held > 0 && (e.held >= m.cfg.HeldBytes || m.held >= m.cfg.TotalHeldBytes) && !mutant.On("held-bytes")
 }

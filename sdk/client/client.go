@@ -6,16 +6,15 @@
 // Commands that change state get an idempotency key, generated here unless the caller
 // provides one. If an answer is lost, the client sends the same key again, to another
 // gateway if there is one, until the context ends. Give the context a deadline; without
-// one [Config.Timeout] applies. The client gives gateways a slightly shorter deadline (a
-// tenth of the time less, but at most 100 ms less), so that their last answer still
-// arrives.
+// one [Config.Timeout] applies. Gateways get a slightly earlier deadline, so that their last
+// answer still arrives: by a tenth of the time that is left, and by at most 100 ms.
 //
 // # What this does not do
 //
 // Business errors of the entity are never retried. A call made with
 // [entity.NoKey] is sent again only if it was definitely not applied. The
-// client does not find gateways by itself: when no base URL leads to a
-// gateway, a call fails at once and its error says what answered instead.
+// client does not find gateways by itself: when every base URL leads to some other server, a
+// call fails after at most one attempt at each. Its error says what answered instead.
 package client
 
 import (
@@ -49,8 +48,8 @@ type Config struct {
 	Gateways []string
 	// Timeout bounds a call whose context has no deadline. Default 5 s.
 	Timeout time.Duration
-	// RetryMin and RetryMax are the first and the longest pause before a call
-	// is sent again; each is shortened at random. Defaults 20 ms and 500 ms.
+	// RetryMin and RetryMax are the first and the longest pause before a call is sent again.
+	// Each pause is shortened at random, to no less than half. Defaults 20 ms and 500 ms.
 	RetryMin, RetryMax time.Duration
 	// MaxReply is the longest reply that is read, in bytes. Default 8 MiB.
 	MaxReply int64
@@ -77,8 +76,8 @@ func DefaultConfig(gateways ...string) Config {
 type Client struct {
 	cfg  Config
 	next atomic.Uint64
-	// traced says that the transport reports when a request has got a connection, so that a
-	// request without a connection was definitely not sent. Other transports prove nothing.
+	// traced says that HTTP's transport reports when a request gets a connection
+	// (httptrace.ClientTrace). Then a request that got none was definitely not sent.
 	traced bool
 }
 
@@ -125,8 +124,7 @@ func WithObserver(ctx context.Context, f func(Retry)) context.Context {
 const maxReserve = 100 * time.Millisecond
 
 // answerBy returns when gateways must have answered a call: a little before its time is
-// over, because their last answer, such as that nothing was applied, is worth more than
-// none.
+// over. So their last answer still arrives, for example that nothing was applied.
 func answerBy(now, deadline time.Time) time.Time {
 	return deadline.Add(-min(deadline.Sub(now)/10, maxReserve))
 }
@@ -153,9 +151,9 @@ func (c *Client) Call(ctx context.Context, call entity.Call) (sharding.Reply, er
 	deadline, _ := ctx.Deadline()
 	by := answerBy(time.Now(), deadline)
 	observe, _ := ctx.Value(observerKey{}).(func(Retry))
-	doubt := false
-	var ran *entity.Error // the last error that says that the command ran
-	useless := 0          // consecutive attempts that were useless, see attempt
+	inDoubt := false         // some attempt had an unknown outcome
+	var ranErr *entity.Error // the last error that says that the command ran
+	misdirected := 0         // consecutive attempts that were misdirected, see attempt
 	pause := c.cfg.RetryMin
 	first := c.next.Add(1)
 	for n := uint64(1); ; n++ {
@@ -164,21 +162,21 @@ func (c *Client) Call(ctx context.Context, call entity.Call) (sharding.Reply, er
 			return a.reply, nil
 		}
 		err, wait := a.err, a.wait
-		if useless++; !a.useless {
-			useless = 0
+		if misdirected++; !a.misdirected {
+			misdirected = 0
 		}
-		again := useless < len(c.cfg.Gateways) && // else each was tried in vain
-			(err.Outcome == sharding.Rejected && (a.useless || retryable(err.Code)) ||
+		again := misdirected < len(c.cfg.Gateways) && // otherwise every URL is a wrong one
+			(err.Outcome == sharding.Rejected && (a.misdirected || retryable(err.Code)) ||
 				err.Outcome == sharding.Unknown && (call.Key != "" || call.ReadOnly) ||
 				err.Code == entity.ReplyLost && call.Key != "" && a.wait > 0) // a gateway asks for a pause only if the reply is stored
-		doubt = doubt || err.Outcome == sharding.Unknown
+		inDoubt = inDoubt || err.Outcome == sharding.Unknown
 		if err.Code == entity.ReplyLost {
-			ran = err
+			ranErr = err
 		}
 		wait = max(wait, pause/2+rand.N(pause/2+1))
 		pause = min(2*pause, c.cfg.RetryMax)
 		if !again || time.Until(by) <= wait {
-			return sharding.Reply{}, settled(&call, err, ran, doubt)
+			return sharding.Reply{}, settled(&call, err, ranErr, inDoubt)
 		}
 		if observe != nil {
 			observe(Retry{Failed: err, Attempt: int(n)})
@@ -188,22 +186,23 @@ func (c *Client) Call(ctx context.Context, call entity.Call) (sharding.Reply, er
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return sharding.Reply{}, settled(&call, err, ran, doubt)
+			return sharding.Reply{}, settled(&call, err, ranErr, inDoubt)
 		}
 	}
 }
 
-// settled makes the last error say what is known after all attempts. A read-only
-// command changed nothing, whatever their results were. ran is the error of an attempt
-// after which it is known that the command ran, nil if there was none.
-func settled(call *entity.Call, err, ran *entity.Error, doubt bool) error {
+// settled returns the error of a call, which says what is known after all attempts. err is
+// the error of the last attempt. ranErr is that of an attempt after which it is known that
+// the command ran; nil: none. inDoubt says that some attempt had an unknown outcome. A
+// read-only command has changed nothing, whatever the outcomes were.
+func settled(call *entity.Call, err, ranErr *entity.Error, inDoubt bool) error {
 	switch {
-	case ran != nil && err.Outcome != sharding.OK:
-		return ran
+	case ranErr != nil && err.Outcome != sharding.OK:
+		return ranErr
 	case call.ReadOnly && err.Outcome == sharding.Unknown:
 		err.Outcome = sharding.Rejected
 	case call.ReadOnly:
-	case doubt && err.Outcome == sharding.Rejected:
+	case inDoubt && err.Outcome == sharding.Rejected:
 		err.Outcome = sharding.Unknown
 	}
 	return err
@@ -229,12 +228,13 @@ type attempt struct {
 	err   *entity.Error
 	// wait is how long a gateway asks to wait before the next attempt.
 	wait time.Duration
-	// useless says that the error did not come from a gateway, and that the same URL will
-	// return it again until a configuration is changed.
-	useless bool
+	// misdirected says that something other than a gateway caused the error, and that the
+	// same URL will give it again until somebody changes a configuration.
+	misdirected bool
 }
 
-// send makes one attempt at the gateway base, which must answer at the time by.
+// send makes one attempt at the gateway with this base URL, which must answer at the time by
+// or earlier.
 func (c *Client) send(ctx context.Context, by time.Time, base string, call *entity.Call) attempt {
 	target := base + "/v1/" + segment(string(call.Entity.Type)) + "/" + segment(string(call.Entity.ID)) + "/" + segment(call.Command)
 	if err := ctx.Err(); err != nil {
@@ -277,7 +277,7 @@ func (c *Client) send(ctx context.Context, by time.Time, base string, call *enti
 	case res.StatusCode/100 != 2:
 		return failure(base, res, body)
 	case len(body) > 0 && media != jsonType && media != protobufType:
-		return stranger(base, res, body) // a page of something else is no success
+		return notGateway(base, res, body) // for example an HTML page with status 200
 	case int64(len(body)) > c.cfg.MaxReply:
 		return attempt{err: &entity.Error{Code: entity.Internal, Outcome: sharding.OK, Message: fmt.Sprintf("the reply is longer than MaxReply, %d bytes", c.cfg.MaxReply)}}
 	}
@@ -296,8 +296,8 @@ const (
 	protobufType = "application/protobuf"
 )
 
-// unreachable returns the result of a failed request: without a connection nothing was
-// sent, in every other case the command may have been applied.
+// unreachable returns the result of a request that got no answer. If nothing was sent, the
+// command was not applied; otherwise it may have been.
 func unreachable(base string, err error, nothingSent bool) attempt {
 	var request *url.Error
 	if errors.As(err, &request) {
@@ -314,13 +314,13 @@ func unreachable(base string, err error, nothingSent bool) attempt {
 	a := attempt{err: e}
 	switch {
 	case errors.Is(err, http.ErrSchemeMismatch):
-		a.useless = true
+		a.misdirected = true
 		e.Message += "; check whether the base URL should begin with http://"
 	case errors.As(err, &certificate):
-		a.useless = true
+		a.misdirected = true
 		e.Message += "; check the host of the base URL, and which certificates HTTP trusts"
 	}
-	if a.useless {
+	if a.misdirected {
 		e.Code = entity.Internal
 	}
 	return a
@@ -338,7 +338,7 @@ func failure(base string, res *http.Response, body []byte) attempt {
 		Meta map[string]string `json:"meta"`
 	}
 	if json.Unmarshal(body, &e) != nil || e.Code == "" {
-		return stranger(base, res, body)
+		return notGateway(base, res, body)
 	}
 	out := &entity.Error{Code: entity.Code(e.Code), Message: e.Msg}
 	switch e.Meta["executed"] {
@@ -348,8 +348,8 @@ func failure(base string, res *http.Response, body []byte) attempt {
 		out.Outcome = sharding.Rejected
 	case "unknown":
 		out.Outcome = sharding.Unknown
-	default: // only gateways set this
-		return stranger(base, res, body)
+	default: // only a gateway sets executed
+		return notGateway(base, res, body)
 	}
 	if out.Outcome == sharding.OK && e.Meta["error"] == replyLost {
 		out.Code = entity.ReplyLost // the gateway sends a code that an entity can also return
@@ -358,11 +358,10 @@ func failure(base string, res *http.Response, body []byte) attempt {
 	return attempt{err: out, wait: time.Duration(ms) * time.Millisecond}
 }
 
-// stranger returns the result of an attempt that something other than a gateway
+// notGateway returns the result of an attempt that something other than a gateway
 // answered: a proxy in front of it, whose answer may be transient, or another server at
-// the URL. It says nothing about the command's effects, because a proxy may have
-// replaced the answer of a gateway.
-func stranger(base string, res *http.Response, body []byte) attempt {
+// the URL. The outcome is unknown, because a proxy may have replaced the answer of a gateway.
+func notGateway(base string, res *http.Response, body []byte) attempt {
 	who := base
 	if server := res.Header.Get("Server"); server != "" {
 		who += fmt.Sprintf(" (%.80s)", server)
@@ -381,5 +380,5 @@ func stranger(base string, res *http.Response, body []byte) attempt {
 		return attempt{err: e}
 	}
 	e.Message += "; check that the base URL is that of a gateway's service listener, and what any proxy before it allows"
-	return attempt{err: e, useless: true}
+	return attempt{err: e, misdirected: true}
 }

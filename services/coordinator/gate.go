@@ -39,14 +39,14 @@ type Gate struct {
 	replies map[control.Call]uint64 // the positions of the answers in held
 	rows    *sharding.Row           // of the newest delta, which the next one may share
 
-	busy    bool // a record is under way
-	sending int  // facts of the Machine in it
+	busy     bool // a record is under way
+	newFacts int  // facts of the Machine in it; the others are of a checkpoint
 
 	afterSnapshot int    // facts in the stream after its snapshot
 	first         uint64 // first record of the checkpoint under way; 0: none
 	cursor        cursor // of the checkpoint
 	done          bool   // everything of the checkpoint is in a record
-	checkpoint    int    // facts of the checkpoint in the record under way
+	copiedFacts   int    // facts of the checkpoint in the record under way
 	own           int    // those of afterSnapshot that are in first or a later record
 	compacting    bool   // the snapshot is under way
 }
@@ -148,16 +148,16 @@ func (g *Gate) Record(m *Machine, facts []Fact) []Fact {
 	}
 	start, bytes := len(facts), 0
 	for _, h := range g.held {
-		if g.sending == g.facts || g.full(len(facts)-start, bytes) {
+		if g.newFacts == g.facts || g.full(len(facts)-start, bytes) {
 			break
 		}
 		if p, ok := h.o.(Persist); ok {
 			facts, bytes = append(facts, p.Fact), bytes+factSize(p.Fact)
-			g.sending++
+			g.newFacts++
 		}
 	}
 	// The table is ahead of the stream unless this record catches up with it.
-	if g.sending == g.facts {
+	if g.newFacts == g.facts {
 		facts = g.checkpointFacts(m, facts, start, bytes)
 	}
 	g.busy = len(facts) > start
@@ -183,7 +183,7 @@ func (g *Gate) checkpointFacts(m *Machine, facts []Fact, start, bytes int) []Fac
 			break
 		}
 		facts, bytes = append(facts, f), bytes+factSize(f)
-		g.checkpoint++
+		g.copiedFacts++
 	}
 	return facts
 }
@@ -197,7 +197,7 @@ func (g *Gate) Busy() bool { return g.busy }
 // Stored says that the record under way is durable. It returns how many facts of the
 // Machine it held, for the Machine's [Stored].
 func (g *Gate) Stored() int {
-	n, all := g.sending, g.sending+g.checkpoint
+	n, all := g.newFacts, g.newFacts+g.copiedFacts
 	g.seq++
 	g.durable += n
 	g.facts -= n
@@ -205,14 +205,14 @@ func (g *Gate) Stored() int {
 	if g.first > 0 {
 		g.own += all
 	}
-	g.sending, g.checkpoint, g.busy = 0, 0, false
+	g.newFacts, g.copiedFacts, g.busy = 0, 0, false
 	return n
 }
 
 // Snapshot returns the sequence number as of which an empty snapshot must be written
 // now because a checkpoint is durable, or 0. [Gate.Compacted] takes the result.
 func (g *Gate) Snapshot() uint64 {
-	if g.first == 0 || !g.done || g.checkpoint > 0 || g.compacting {
+	if g.first == 0 || !g.done || g.copiedFacts > 0 || g.compacting {
 		return 0
 	}
 	g.compacting = true

@@ -9,9 +9,9 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Tenure is one coordinator process: a [Machine] together with the rules by which
-// it may act at all. It holds the lease's term, takes over the facts, and lets an
-// output leave only when every fact before it is durable and the lease is valid.
+// Tenure is one coordinator process: a [Machine], and the rules that say when the Machine
+// may act. A Tenure takes over the facts when its process acquires the lease. It emits an
+// output of the Machine only when every fact before it is durable and the lease is valid.
 //
 // # Life of a term
 //
@@ -20,9 +20,10 @@ import (
 //	     ▲                                                                                                │
 //	     └──── lease lost or past its time, term spent, fenced, outcome unknown, too much held back ──────┘
 //
-// A term is taken up once. A term is spent if the journal already has an epoch that is not
-// below it (apart from the term's own claim of the fact stream). That can happen because a
-// lease whose record was lost counts from the beginning. A spent term is not used.
+// A term that has ended here is not used again. A term is spent if the journal has an epoch
+// of that term or of a higher one, apart from the term's own claim of the fact stream. That
+// can happen after the record of the lease was lost: the new record knows nothing of earlier
+// terms. A spent term is not used.
 //
 // The claim of the fact stream fences every earlier coordinator. So the facts that are
 // loaded after the claim are all that the earlier coordinators have stored and ever will.
@@ -31,16 +32,17 @@ import (
 // for with [RaiseTerm]. If more outputs are held back than the limits allow, the lease is
 // given up with [YieldLease].
 //
-// Whether the journal may be claimed at all is decided by takeover, which also checks
-// whether the term is above every epoch. Before anything is decided, a journal heartbeat
-// records which cluster the journal belongs to, unless the journal is full or damaged and
-// refuses it.
+// The type takeover decides whether the fact stream may be claimed: only if the term is not
+// spent, and if no other cluster uses the journal. After the claim, and before any decision,
+// a journal heartbeat records which cluster the journal belongs to. A journal that is full
+// or damaged may refuse that heartbeat; then the take-over goes on without it.
 //
 // # What is held back
 //
-// See [Gate]. The lease is checked at the time of the Step. A driver that is paused after
-// the Step may perform its outputs when the lease is over. These do no harm: regions and
-// watchers of the table refuse them by their term, and the journal by their epoch.
+// The [Gate] holds back every output until the facts before it are durable. The lease is
+// checked at the time of the Step. A driver that is paused after the Step may perform the
+// outputs when the lease has expired. Such outputs do no harm: regions and watchers of the
+// table refuse them by their term, and the journal by their epoch.
 //
 // A Tenure is not safe for concurrent use.
 type Tenure struct {
@@ -56,13 +58,13 @@ type Tenure struct {
 	// resigned says that no further term is taken up.
 	resigned bool
 
-	// last is the number of the newest request to the journal. An answer whose number is in
-	// none of the fields asked, append, snapshot and heartbeatWrite belongs to an earlier
-	// term, or to a request that was given up.
+	// last is the number of the newest request to the journal. The requests that wait for an
+	// answer are in asked, append, snapshot and heartbeatWrite. Any other answer is late: its
+	// request was of an earlier term, or was given up.
 	last    uint64
-	asked   uint64    // the request of the take-over that waits for an answer; 0: none, see retryAt
+	asked   uint64    // the request of the take-over that waits for an answer; 0: none
 	askedAt time.Time // when that request was made
-	retryAt time.Time // when the take-over begins anew
+	retryAt time.Time // when the take-over begins anew; zero: not, a request waits for an answer
 
 	takeover        takeover
 	waitingReported bool                      // Waiting was emitted in this term
@@ -73,11 +75,11 @@ type Tenure struct {
 	gate           *Gate   // of the active term; nil: not active
 	append         request // the record under way
 	facts          []Fact  // of that record
-	decided        int     // how many of these facts are new; the others belong to a checkpoint
+	decided        int     // how many of facts are new, see Append; the others are of a checkpoint
 	snapshot       request // the snapshot under way
 	heartbeatWrite request // under way
 	heartbeatAt    time.Time
-	stepped        []Output
+	machineOut     []Output // memory for the outputs of a step of the Machine
 }
 
 type phase uint8
@@ -91,11 +93,10 @@ const (
 	active
 )
 
-// request is one request to the journal. If it was refused for the time being, it is
-// repeated.
+// request is one kind of request to the journal, of which at most one is under way.
 type request struct {
-	number  uint64 // 0: nothing is under way
-	retryAt time.Time
+	number  uint64    // of the one that is under way; 0: none
+	retryAt time.Time // when a new one may be made after a failure; zero: none has failed
 }
 
 // NewTenure returns a Tenure that is standing by. The process is self; the config must be
@@ -120,7 +121,7 @@ func (t *Tenure) Step(now time.Time, in Input, out []Output) []Output {
 	case Resign:
 		t.resigned = true
 		t.stepDown("this process stops")
-	case CallEnded: // forget this call first: if the term ends in this step, stepDown answers every call that is still held
+	case CallEnded: // first: if the term ends in this step, stepDown answers all calls still held
 		if t.gate != nil {
 			t.gate.Forget(in.Call)
 		}
@@ -165,13 +166,13 @@ func (t *Tenure) emit(o Output) { t.out = append(t.out, o) }
 
 // step steps the Machine. Its outputs wait in the Gate, unless this process stands by.
 func (t *Tenure) step(in Input) {
-	t.stepped = t.m.Step(t.now, in, t.stepped[:0])
+	t.machineOut = t.m.Step(t.now, in, t.machineOut[:0])
 	if t.gate != nil {
-		t.gate.Add(t.stepped)
+		t.gate.Add(t.machineOut)
 	} else {
-		t.out = append(t.out, t.stepped...)
+		t.out = append(t.out, t.machineOut...)
 	}
-	clear(t.stepped)
+	clear(t.machineOut)
 }
 
 // acquired begins to take over.
@@ -206,7 +207,8 @@ func (t *Tenure) lapse() {
 }
 
 // stepDown ends the use of the term. Decisions that are not durable are forgotten; the
-// next active coordinator folds the durable ones.
+// next active coordinator folds the durable ones. why is reported if the coordinator was
+// active; a take-over that ends is not reported.
 func (t *Tenure) stepDown(why string) {
 	term, gate := t.term, t.gate
 	t.term, t.phase, t.asked, t.retryAt = 0, standingBy, 0, time.Time{}
@@ -222,7 +224,7 @@ func (t *Tenure) stepDown(why string) {
 	t.emit(SteppedDown{Term: term, Why: why})
 }
 
-// raise ends the term for a higher one.
+// raise ends the term, and asks for one that is higher than it and than above.
 func (t *Tenure) raise(why string, above sharding.Term) {
 	above = max(above, t.term)
 	t.stepDown(why)
@@ -236,8 +238,8 @@ func (t *Tenure) ask(p phase) uint64 {
 	return t.last
 }
 
-// takeAnswer reports whether the request with this number is the one of the take-over that
-// waits for an answer. If so, no request waits any more.
+// takeAnswer reports whether the take-over waits for the answer to the request with this
+// number. If so, it waits no longer.
 func (t *Tenure) takeAnswer(number uint64) bool {
 	if number != t.asked && !mutant.On("stale-fold") || t.phase == standingBy || t.phase == active {
 		return false
@@ -246,7 +248,7 @@ func (t *Tenure) takeAnswer(number uint64) bool {
 	return true
 }
 
-// restart begins to take over anew, after a pause.
+// restart lets the take-over begin anew after a pause.
 func (t *Tenure) restart() {
 	t.phase, t.asked, t.retryAt = surveying, 0, t.now.Add(t.cfg.RetryPause)
 }
@@ -279,7 +281,7 @@ func (t *Tenure) surveyed(in Surveyed) {
 		}
 		t.retryAt = t.now.Add(t.cfg.SurveyInterval)
 	case termSpent:
-		t.raise("", f.Highest.Term())
+		t.raise("", f.Highest.Term()) // not active yet, so nothing to report
 	case contested:
 		t.emit(Contested{Cluster: t.cluster, By: f.Heartbeat})
 		t.stepDown("")
@@ -300,9 +302,9 @@ func (t *Tenure) claimed(in Claimed) {
 }
 
 // journalHeartbeatWritten handles the result of writing a heartbeat. The first heartbeat of
-// a term records which cluster the journal belongs to, before anything is decided. If a full or damaged journal refuses it,
-// the take-over continues: even without new facts, a coordinator can tell gateways and
-// regions where the shards are that have been placed.
+// a term records which cluster the journal belongs to, before anything is decided. If a full
+// or damaged journal refuses it, the take-over continues: a coordinator that can store no
+// facts can still tell gateways and regions where the placed shards are.
 func (t *Tenure) journalHeartbeatWritten(in JournalHeartbeatWritten) {
 	first := t.phase == identifying && t.takeAnswer(in.Number)
 	if !first && (in.Number != t.heartbeatWrite.number || in.Number == 0) {
@@ -318,7 +320,7 @@ func (t *Tenure) journalHeartbeatWritten(in JournalHeartbeatWritten) {
 			t.step(Identified{Cluster: t.cluster})
 		}
 	case !first:
-		if t.heartbeat.N == 1 { // none is stored yet, so the next is number 1 again
+		if t.heartbeat.N == 1 { // none of this term is stored yet, so the next is number 1 again
 			t.heartbeat.N = 0
 		}
 		return
@@ -346,8 +348,8 @@ func (t *Tenure) loaded(in Loaded) {
 	t.step(elected)
 }
 
-// retry makes requests again: those that failed, and those of a take-over that
-// nobody answers.
+// retry makes failed requests again. A take-over begins anew if its request has failed, or
+// has had no answer for too long.
 func (t *Tenure) retry() {
 	due := func(at time.Time) bool { return !at.IsZero() && !t.now.Before(at) }
 	switch {
@@ -391,7 +393,7 @@ func (t *Tenure) pump() {
 		return
 	}
 	if facts := t.gate.Record(t.m, nil); len(facts) > 0 {
-		t.facts, t.decided = facts, t.gate.sending
+		t.facts, t.decided = facts, t.gate.newFacts
 		t.appendRecord()
 	}
 	if seq := t.gate.Snapshot(); seq > 0 {
@@ -426,7 +428,7 @@ func (t *Tenure) appended(in Appended) {
 	default:
 		// It is not known whether these facts are stored. The claim of the next term
 		// settles that, and the facts that are loaded after it are the stored ones.
-		t.raise(fmt.Sprintf("what became of facts is not known (%s)", in.Verdict), t.term)
+		t.raise(fmt.Sprintf("it is not known whether facts were stored (%s)", in.Verdict), t.term)
 	}
 }
 
@@ -445,8 +447,8 @@ func (t *Tenure) snapshotWritten(in SnapshotWritten) {
 	}
 }
 
-// fenced ends the term: the stream has been claimed with a higher one, although the
-// lease is ours.
+// fenced ends the term: the fact stream has been claimed in a higher term, although this
+// process holds the lease.
 func (t *Tenure) fenced(by sharding.Epoch) {
 	t.takeover.wasFenced()
 	t.raise(fmt.Sprintf("fenced: the facts were claimed in term %d", by.Term()), by.Term())

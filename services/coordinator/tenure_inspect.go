@@ -25,7 +25,7 @@ func (t *Tenure) Check() error {
 // nobody writes to them.
 func (t *Tenure) Clone() *Tenure {
 	c := *t
-	c.m, c.out, c.stepped = t.m.Clone(), nil, nil
+	c.m, c.out, c.machineOut = t.m.Clone(), nil, nil
 	if t.gate != nil {
 		g := *t.gate
 		g.held, g.sends, g.replies = slices.Clone(g.held), maps.Clone(g.sends), maps.Clone(g.replies)
@@ -73,7 +73,7 @@ func (t *Tenure) AppendState(now time.Time, b []byte) []byte {
 
 // gate leaves out what follows from what is held.
 func (s *state) gate(g *Gate) {
-	for _, v := range []int{g.durable, g.sending, g.afterSnapshot, g.checkpoint, g.own} {
+	for _, v := range []int{g.durable, g.newFacts, g.afterSnapshot, g.copiedFacts, g.own} {
 		s.uint(uint64(v))
 	}
 	s.uint(g.seq)

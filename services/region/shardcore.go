@@ -17,26 +17,27 @@ import (
 type ShardCore struct {
 	cfg       Config
 	index     int
-	types     []*hosted // by name
-	lastType  *hosted   // the type that typ returned last
-	heldCount int       // number of shards held
+	types     []*hostedType // by name
+	lastType  *hostedType   // the type that typ returned last
+	heldCount int           // number of shards held
 	turn      *turn.Machine
 	// buffered and bufferedBytes count the commands that wait for claims.
 	buffered, bufferedBytes int
 	// claimsToRepeat says that some claim must be repeated, because it was not answered.
 	claimsToRepeat bool
 	leaving        bool
-	// alone says that there is no other shard core: then all limits are this core's.
+	// alone says that this is the region's only shard core. It then has the region's limits
+	// to itself, and never asks for more.
 	alone      bool
 	allowances [resources]allowance
-	// returning says that, after a [Reclaim], some allowance still has more granted than its
-	// ceiling (see allowance), because the excess is in use. The excess is given back once it is
-	// unused.
+	// returning says that a [Reclaim] has lowered some ceiling, and that what is granted above
+	// it (see allowance) is not all given back yet: a part was still in use. It is given back
+	// when it is unused.
 	returning bool
 
-	lastHeld Held // the last one that was reported to the control core
+	lastHeld Held // what was last reported to the control core
 	// answeredAt is when the journal last answered on each JournalPath (commits, loads).
-	// answered says that it did so since the last tick.
+	// answered says that the journal has answered on that path since the last tick.
 	answeredAt [journalPaths]time.Time
 	answered   [journalPaths]bool
 
@@ -44,8 +45,8 @@ type ShardCore struct {
 	out *Outputs
 }
 
-// Outputs are what steps of a shard core want done. The lists are independent of one
-// another; each is in order.
+// Outputs are what the driver must do after steps of a shard core. Each list is to be
+// performed in its order; between the lists no order is required.
 type Outputs struct {
 	Turn   []turn.Output
 	Shard  []ShardOutput
@@ -60,19 +61,20 @@ func (o *Outputs) Reset() {
 	o.Turn, o.Shard, o.Events = o.Turn[:0], o.Shard[:0], o.Events[:0]
 }
 
-// hosted is an entity type of this region.
-type hosted struct {
+// hostedType is an entity type of this region. Its slices have one element per shard, by
+// index of the shard.
+type hostedType struct {
 	name     sharding.EntityType
 	volatile bool
-	// By index of the shard. A shard that is not held is nil.
+	// shards has nil for a shard that is not held.
 	shards []*heldShard
-	// minEpochs has, by shard, the epoch below which the shard is refused.
+	// minEpochs has the epoch below which the shard is refused.
 	minEpochs []sharding.Epoch
-	// rows has, by index of the shard, the newest row that is known.
+	// rows has the newest row that is known of the shard.
 	rows []sharding.Row
-	// wrote has, by shard, the forms of all events that this incarnation has handed to the
-	// journal, at whatever epoch, as indexes into the Writes of the type. It is sent with
-	// every ShardStopped, because the first one may get lost.
+	// wrote has the forms of all events of the shard that this incarnation of the region has
+	// handed to the journal, at whatever epoch. They are indexes into the Writes of the type.
+	// Every ShardStopped carries them, because an earlier one may have got lost.
 	wrote []sharding.FormSet
 }
 
@@ -84,14 +86,14 @@ type heldShard struct {
 	// buffer holds the commands that wait for the claim.
 	buffer  []Command
 	bytes   int       // of buffer
-	claimAt time.Time // when the claim is repeated; zero: one is under way
+	claimAt time.Time // when the claim is made again; zero: a claim is under way
 	damaged bool      // the last claim was refused because the fence is damaged; every command is refused too
 	// from is the address of the coordinator that sent the last order for the shard.
 	from string
 	// handOff is the highest epoch to answer ShardStopped for; 0: nobody asked.
 	handOff sharding.Epoch
-	// next is a higher epoch to claim when the shard is stopped at this one; 0: none.
-	next sharding.Epoch
+	// nextEpoch is the epoch to claim when the shard is stopped at the present one; 0: none.
+	nextEpoch sharding.Epoch
 }
 
 type heldPhase uint8
@@ -105,32 +107,33 @@ const (
 // NewShardCore makes the shard core of an index below [Config.ShardCores]. The
 // configuration must be valid.
 func NewShardCore(cfg Config, index int) *ShardCore {
-	entities := cfg.Turn
-	entities.RecentIDs /= cfg.ShardCores
-	if entities.Program = "region " + cfg.Name; cfg.Version != "" {
-		entities.Program += " with version " + cfg.Version
+	turnCfg := cfg.Turn
+	turnCfg.RecentIDs /= cfg.ShardCores
+	if turnCfg.Program = "region " + cfg.Name; cfg.Version != "" {
+		turnCfg.Program += " with version " + cfg.Version
 	}
-	entities.TotalHeldBytes = max(entities.HeldBytes, entities.TotalHeldBytes/cfg.ShardCores)
-	m := &ShardCore{cfg: cfg, index: index, turn: turn.New(entities), alone: cfg.ShardCores == 1}
+	// Each core has an equal part, but never less than one entity may hold.
+	turnCfg.TotalHeldBytes = max(turnCfg.HeldBytes, turnCfg.TotalHeldBytes/cfg.ShardCores)
+	m := &ShardCore{cfg: cfg, index: index, turn: turn.New(turnCfg), alone: cfg.ShardCores == 1}
 	for r, b := range cfg.budgets() {
 		m.allowances[r] = b.allowance()
 	}
 	for i := range cfg.Turn.Types {
 		d := &cfg.Turn.Types[i].Desc
-		m.types = append(m.types, &hosted{
+		m.types = append(m.types, &hostedType{
 			name: d.Type, volatile: d.Volatile,
 			shards: make([]*heldShard, d.Shards), minEpochs: make([]sharding.Epoch, d.Shards), rows: make([]sharding.Row, d.Shards),
 			wrote: make([]sharding.FormSet, d.Shards),
 		})
 	}
-	slices.SortFunc(m.types, func(a, b *hosted) int { return cmp.Compare(a.name, b.name) })
+	slices.SortFunc(m.types, func(a, b *hostedType) int { return cmp.Compare(a.name, b.name) })
 	m.limit()
 	return m
 }
 
 // typ returns the hosted type of that name, nil if there is none. It remembers the last
 // one, because many commands for one type come in a row.
-func (m *ShardCore) typ(name sharding.EntityType) *hosted {
+func (m *ShardCore) typ(name sharding.EntityType) *hostedType {
 	if m.lastType != nil && m.lastType.name == name {
 		return m.lastType
 	}
@@ -143,8 +146,8 @@ func (m *ShardCore) typ(name sharding.EntityType) *hosted {
 	return nil
 }
 
-// typeOfShard returns the type of a shard if this core hosts it, else nil.
-func (m *ShardCore) typeOfShard(id sharding.ShardID) *hosted {
+// typeOfShard returns the type of a shard if the shard belongs to this core, else nil.
+func (m *ShardCore) typeOfShard(id sharding.ShardID) *hostedType {
 	if t := m.typ(id.Type); t != nil && uint64(id.Index) < uint64(len(t.shards)) && m.cfg.CoreOf(id) == m.index {
 		return t
 	}
@@ -305,9 +308,9 @@ func (m *ShardCore) notMine(r turn.RequestID, id sharding.ShardID, refused shard
 	m.emit(NotMine{Request: r, Refused: refused, Row: row})
 }
 
-// rowsChanged keeps the rows, which refusals carry, and stops the shards that the rows show
-// at a higher epoch. Rows come in the order in which the table has changed, so each row of a
-// shard is newer than the one before.
+// rowsChanged stores the rows, so that refusals can carry them. If a row of a held shard has
+// a higher epoch, the shard is stopped. Rows come in the order in which the table has
+// changed, so each row of a shard is newer than the one before.
 func (m *ShardCore) rowsChanged(rows []sharding.Row) {
 	for _, row := range rows {
 		t := m.typeOfShard(row.Shard)
@@ -391,7 +394,8 @@ func (m *ShardCore) wantOf(r Resource, used int) {
 	}
 }
 
-// giveBack returns what is neither used nor to be kept.
+// giveBack gives the control core the parts of the allowances that are above the ceiling
+// and not in use.
 func (m *ShardCore) giveBack() {
 	m.returning = false
 	u := m.used()
@@ -404,7 +408,7 @@ func (m *ShardCore) giveBack() {
 	}
 }
 
-// step runs the entity core.
+// step steps the entity core.
 func (m *ShardCore) step(in turn.Input) { m.take(m.turn.Step(m.now, in, m.out.Turn)) }
 
 func (m *ShardCore) deliver(id sharding.ShardID, c *Command) {
@@ -412,7 +416,7 @@ func (m *ShardCore) deliver(id sharding.ShardID, c *Command) {
 	m.take(m.turn.Deliver(m.now, &in, m.out.Turn))
 }
 
-// take takes the outputs of a step of the entity core, and handles the shard events.
+// take keeps the outputs of a step of the entity core, and handles its shard events.
 func (m *ShardCore) take(out []turn.Output) {
 	m.out.Turn = out
 	if events := m.turn.ShardEvents(); len(events) > 0 {
@@ -478,6 +482,8 @@ func (m *ShardCore) tick() {
 		}
 		m.answered[p] = false
 	}
+	// What is used may have grown without a command from outside: timers deliver commands,
+	// and entities are loaded again.
 	if u := m.used(); !m.alone {
 		for r := range resources {
 			if u[r] > 0 {

@@ -25,7 +25,7 @@ func (m *ShardCore) hostShard(in Host) {
 		m.report(from, control.HostRefused{Shard: in.Shard, Epoch: in.Epoch, Above: h.epoch})
 	case in.Epoch > h.epoch:
 		h.from = from
-		h.next = max(h.next, in.Epoch)
+		h.nextEpoch = max(h.nextEpoch, in.Epoch)
 		m.supersede(h)
 	case h.phase == serving:
 		m.report(from, control.ShardStarted{Shard: h.id, Epoch: h.epoch})
@@ -115,8 +115,8 @@ func (m *ShardCore) supersede(h *heldShard) {
 	case claiming:
 		m.letGo(h)
 		m.raiseMinEpoch(h.id, h.epoch+1)
-		if h.next > h.epoch && !m.leaving {
-			m.claim(h.id, h.next, h.from)
+		if h.nextEpoch > h.epoch && !m.leaving {
+			m.claim(h.id, h.nextEpoch, h.from)
 		}
 	case serving:
 		h.phase = stopping
@@ -172,8 +172,8 @@ func (m *ShardCore) drained(in turn.Drained) {
 	if h.handOff > 0 {
 		m.stopped(h.from, h.id, h.handOff)
 	}
-	if h.next >= m.minEpoch(h.id) && h.next > h.epoch && !m.leaving {
-		m.claim(h.id, h.next, h.from)
+	if h.nextEpoch >= m.minEpoch(h.id) && h.nextEpoch > h.epoch && !m.leaving {
+		m.claim(h.id, h.nextEpoch, h.from)
 	}
 }
 

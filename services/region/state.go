@@ -82,7 +82,7 @@ func (m *ShardCore) Clone() *ShardCore {
 	c := *m
 	c.turn, c.types, c.lastType, c.out = m.turn.Clone(), slices.Clone(m.types), nil, nil
 	for i, t := range m.types {
-		c.types[i] = &hosted{name: t.name, volatile: t.volatile,
+		c.types[i] = &hostedType{name: t.name, volatile: t.volatile,
 			shards: slices.Clone(t.shards), minEpochs: slices.Clone(t.minEpochs), rows: slices.Clone(t.rows), wrote: slices.Clone(t.wrote)}
 	}
 	for h := range m.heldShards() {
@@ -138,7 +138,7 @@ func (m *ShardCore) AppendState(now time.Time, b []byte) []byte {
 	b = append(b, '\n')
 	for h := range m.heldShards() {
 		b = fmt.Appendf(b, "held %s %s %d claim %d damaged %t from %s handoff %s next %s", h.id, h.epoch, h.phase,
-			relative(now, h.claimAt), h.damaged, h.from, h.handOff, h.next)
+			relative(now, h.claimAt), h.damaged, h.from, h.handOff, h.nextEpoch)
 		for _, c := range h.buffer {
 			b = fmt.Appendf(b, " %d", c.Request)
 		}

@@ -54,17 +54,16 @@ type Node struct {
 	Rounds  int  // rounds of gossip that it began since it was started
 	Downed  int  // how often it stopped with SelfDowned
 	HasLeft bool // it stopped with Left
-	// RestartAfter is the time after which it is started again when it has stopped
-	// with SelfDowned; 0: never.
+	// RestartAfter is how long after a stop with SelfDowned the node is started again; 0: never.
 	RestartAfter time.Duration
 
-	removed map[sharding.NodeID]bool // the nodes that were removed, by this node's events
+	removed map[sharding.NodeID]bool // the nodes about which this node emitted MemberRemoved
 	cfg     gossip.Config
 	paused  bool
 	starved bool
 	held    []event       // messages to this node that wait for Resume
 	unsent  []gossip.Send // messages from this node that wait for Resume
-	restart time.Time     // when it is started again; zero: it is not
+	restart time.Time     // when it is started again; zero: never
 }
 
 // Net is the network and all nodes on it.
@@ -89,7 +88,7 @@ type Net struct {
 	cuts    map[[2]string]bool
 	queue   queue
 	order   int
-	holders map[uint64]*gossip.Machine // by digest, a machine that holds the state with that digest
+	holders map[uint64]*gossip.Machine // by digest of a state, a machine that holds that state
 	steps   int
 	out     []gossip.Output
 }
@@ -192,7 +191,9 @@ func (n *Net) Step(node *Node, in gossip.Input) {
 	if node.M.Digest() != had {
 		n.share(node.M)
 	}
-	n.out = nil // an event may step the machine again: Leave follows LeaveRequested
+	// An event below may call Step again (Leave follows LeaveRequested). That call must not
+	// overwrite out.
+	n.out = nil
 	if _, ok := in.(gossip.Tick); ok && slices.ContainsFunc(out, isStatus) {
 		node.Rounds++
 	}
@@ -214,11 +215,11 @@ func (n *Net) Step(node *Node, in gossip.Input) {
 	}
 }
 
-// maxHolders bounds the number of states of which a holder is remembered.
+// maxHolders bounds holders. When there are so many, all are forgotten: most are of old states.
 const maxHolders = 10_000
 
 // share lets m use the memory of another machine with an equal state: thousands of copies of
-// a state with thousands of members would not fit into any cache.
+// a state with thousands of members would not fit into any processor cache.
 func (n *Net) share(m *gossip.Machine) {
 	if o := n.holders[m.Digest()]; o != nil && o != m && m.Share(o) {
 		return
@@ -249,9 +250,9 @@ func (n *Net) event(node *Node, e gossip.Event) {
 	case gossip.MemberRemoved:
 		node.removed[e.Member.Node] = true
 	case gossip.MemberJoined:
-		node.mustBeNew(e.Member.Node)
+		node.mustNotBeRemoved(e.Member.Node)
 	case gossip.MemberUp:
-		node.mustBeNew(e.Member.Node)
+		node.mustNotBeRemoved(e.Member.Node)
 	case gossip.SelfDowned:
 		node.Downed++
 		node.M = nil
@@ -269,8 +270,9 @@ func (n *Net) event(node *Node, e gossip.Event) {
 	}
 }
 
-// mustBeNew verifies that a removed node never comes back.
-func (node *Node) mustBeNew(id sharding.NodeID) {
+// mustNotBeRemoved panics if this node has already seen the removal of a member that joins or
+// comes up.
+func (node *Node) mustNotBeRemoved(id sharding.NodeID) {
 	if node.removed[id] {
 		panic(fmt.Sprintf("%v sees %v come back after its removal", node.ID, id))
 	}
@@ -335,7 +337,7 @@ func (n *Net) after(d time.Duration, e event) {
 	n.queue.push(e)
 }
 
-// Run lets time pass.
+// Run lets time pass, with everything that happens in it.
 func (n *Net) Run(d time.Duration) {
 	end := n.Now.Add(d)
 	for len(n.queue) > 0 && !n.queue[0].at.After(end) {
@@ -355,7 +357,7 @@ func (n *Net) Run(d time.Duration) {
 
 func (n *Net) tick(e event) {
 	if e.tickNode.M == nil || e.tickNode.Starts != e.start {
-		return // of an incarnation that is gone
+		return // the tick is of an incarnation that has ended
 	}
 	n.after(TickEvery, event{tickNode: e.tickNode, start: e.start})
 	if !e.tickNode.paused {
@@ -388,7 +390,7 @@ func (n *Net) Agreed() error {
 	}
 	slices.SortFunc(ids, sharding.NodeID.Compare)
 	var leader sharding.NodeID
-	checked := map[uint64]bool{} // digests: in large clusters all nodes hold the same state
+	checked := map[uint64]bool{} // digests of states: equal states are compared with ids once
 	for _, node := range n.Nodes {
 		if node.M == nil {
 			continue
@@ -397,7 +399,7 @@ func (n *Net) Agreed() error {
 			leader = node.M.Leader()
 		}
 		if l := node.M.Leader(); l != leader {
-			return fmt.Errorf("%v takes %v for the leader, others %v", node.ID, l, leader)
+			return fmt.Errorf("%v sees %v as the leader, others see %v", node.ID, l, leader)
 		}
 		if !node.M.Converged() {
 			return fmt.Errorf("%v has not converged", node.ID)

@@ -31,8 +31,8 @@ import (
 // Exit codes of the tools.
 const (
 	toolOK     = 0 // everything can be read
-	toolFound  = 1 // something cannot be read
-	toolFailed = 2 // it could not be found out
+	toolFound  = 1 // something cannot be read, or a snapshot was kept
+	toolFailed = 2 // the tool could not do its work, or not to the end
 )
 
 // toolStatus names the variable by which the roost command, which runs a tool of a binary
@@ -64,17 +64,17 @@ check could not be done, or not to its end.
 const dropHelp = `Usage: %[1]s snapshot drop TYPE[/ID] [flags]
 
 Drops the snapshots of all entities of a type, or of one entity, so that they are rebuilt
-from their events when they are loaded next. A snapshot is kept, and the exit code is 1, if
-this program could not rebuild its entity without. It can run beside a cluster; an entity
-that is live in a region keeps its state until it is loaded again.
+from their events when they are loaded next. If this program could not rebuild an entity
+without its snapshot, the snapshot is kept, and the exit code is 1. It can run beside a
+cluster; an entity that is live in a region keeps its state until it is loaded again.
 
   --dry-run            say how many there are, and drop none
   --journal.url URL    the journal; or ROOST_JOURNAL_URL, or journal.url in the file
   --config FILE        a region's configuration file (or ROOST_CONFIG)
   -o, --output FORMAT  text or json (default text)
 
-Exit codes: 0 all snapshots there were are dropped, 1 some were kept, 2 it could not be
-done, or not to its end.
+Exit codes: 0 all snapshots are dropped, 1 some were kept, 2 it could not be done, or not
+to its end.
 `
 
 // toolConfig is the part of a region's configuration that a tool needs: where the journal
@@ -98,7 +98,8 @@ type tool struct {
 	json     bool
 }
 
-// runTool does what the arguments ask for, unless they ask for a region.
+// runTool runs the tool that the arguments name, and returns its exit code. ok is false if
+// they name none: then the program is to run as a region.
 func runTool(args, environ []string, types []entity.Definition, out, errOut io.Writer) (code int, ok bool) {
 	tools := map[string]func(*tool, context.Context, []string, []string) (bool, error){
 		"journal check": (*tool).check, "snapshot drop": (*tool).drop,
@@ -116,7 +117,7 @@ func runTool(args, environ []string, types []entity.Definition, out, errOut io.W
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	// A handler that panics is logged with its stack, each time.
-	slog.SetDefault(slog.New(&firstLines{Handler: slog.NewTextHandler(errOut, nil), left: &atomic.Int64{}}))
+	slog.SetDefault(slog.New(&firstLines{Handler: slog.NewTextHandler(errOut, nil), logged: &atomic.Int64{}}))
 	found, err := tools[args[0]+" "+args[1]](t, ctx, args[2:], environ)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
@@ -136,11 +137,11 @@ const maxToolLog = 10
 // firstLines is a log that ends after maxToolLog lines.
 type firstLines struct {
 	slog.Handler
-	left *atomic.Int64
+	logged *atomic.Int64 // lines, also those that were left out
 }
 
-// Enabled reports whether there is room for one more line.
-func (h *firstLines) Enabled(context.Context, slog.Level) bool { return h.left.Add(1) <= maxToolLog }
+// Enabled counts a line, and reports whether it may be logged.
+func (h *firstLines) Enabled(context.Context, slog.Level) bool { return h.logged.Add(1) <= maxToolLog }
 
 // typeList is a flag that may be given several times.
 type typeList []sharding.EntityType
@@ -223,21 +224,21 @@ func (t *tool) check(ctx context.Context, args, environ []string) (found bool, e
 func (t *tool) drop(ctx context.Context, args, environ []string) (kept bool, err error) {
 	f := flag.NewFlagSet("snapshot drop", flag.ContinueOnError)
 	dry := f.Bool("dry-run", false, "")
-	var of string
+	var target string // TYPE or TYPE/ID, before or after the flags
 	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
-		of, args = args[0], args[1:]
+		target, args = args[0], args[1:]
 	}
 	if err := t.parse(f, dropHelp, args, environ); err != nil {
 		return false, err
 	}
-	if of == "" && f.NArg() == 1 {
-		of = f.Arg(0)
-	} else if of == "" || f.NArg() > 0 {
+	if target == "" && f.NArg() == 1 {
+		target = f.Arg(0)
+	} else if target == "" || f.NArg() > 0 {
 		return false, fmt.Errorf("one TYPE or TYPE/ID is needed; see %s snapshot drop --help", t.program)
 	}
-	typ, id, one := strings.Cut(of, "/")
-	if one && id == "" {
-		return false, fmt.Errorf("%q has no id behind the slash; write %s for all entities of the type", of, typ)
+	typ, id, slash := strings.Cut(target, "/")
+	if slash && id == "" {
+		return false, fmt.Errorf("%q has no id after the slash; write %s for all entities of the type", target, typ)
 	}
 	cfg := stored.DefaultConfig()
 	r, err := t.open(ctx, &cfg)
@@ -363,7 +364,7 @@ func writeForm(b *strings.Builder, f *stored.UnreadForm) {
 func writeProblem(b *strings.Builder, p *stored.Problem) {
 	fmt.Fprintf(b, "\n%s: %s\n", p.Subject(), p.Problem)
 	if p.Loads {
-		fmt.Fprintln(b, "  it is before a snapshot that fits: the entity loads until a snapshot of another form is needed")
+		fmt.Fprintln(b, "  it lies before a snapshot that can be read: the entities load as long as such a snapshot is used")
 	}
 	fmt.Fprintf(b, "  fix: %s\n  entities: %d\n", p.Fix, p.Entities)
 	for _, x := range p.Examples {
@@ -398,7 +399,7 @@ type progress struct {
 	terminal bool
 	every    time.Duration
 	last     time.Time
-	drawn    bool
+	drawn    bool // there is a bar on the terminal
 }
 
 func newProgress(w io.Writer, what string) *progress {
@@ -413,7 +414,7 @@ func newProgress(w io.Writer, what string) *progress {
 	return p
 }
 
-// show is called one at a time.
+// show draws the state if it is time to. It is called by one goroutine at a time.
 func (p *progress) show(done, total int) {
 	now := time.Now()
 	if now.Sub(p.last) < p.every {

@@ -133,7 +133,7 @@ func dropNotes(t *testing.T, url string) {
 		{entity.Event[written]("written"), []string{"Note", "-o", "json"}, toolOK, `"dropped":1`, 0},
 		{entity.Event[written]("written"), []string{"Note"}, toolOK, "were dropped: 0", 0},
 		{entity.Event[written]("written"), []string{"Memo"}, toolFailed, "no type", 0},
-		{entity.Event[written]("written"), []string{"Note/"}, toolFailed, "no id behind the slash", 0},
+		{entity.Event[written]("written"), []string{"Note/"}, toolFailed, "no id after the slash", 0},
 		{entity.Event[written]("written"), []string{"Note", "Note"}, toolFailed, "one TYPE", 0},
 		{entity.Event[written]("written"), []string{}, toolFailed, "one TYPE", 0},
 	} {
