@@ -278,7 +278,7 @@ func (w *tenureWorld) moves(e *engine, s *state, list []*move) []*move {
 	return list
 }
 
-// tick gives a process the time that has passed: to its candidate, then to its core.
+// tick steps the candidate of a process, and then its core, with a tick.
 func (w *tenureWorld) tick(i int) {
 	w.processes[i].late = false
 	w.lease(i, lease.Tick{})

@@ -441,9 +441,9 @@ func (w *World) unknownCommand(table *routetable.Table) string {
 	return ""
 }
 
-// probe reads every entity through every gateway. It also writes to the entities of which
-// writes meet a damaged page that nobody has repaired. All must answer; a damaged entity may
-// answer that its data is lost.
+// probe reads every entity through every gateway. It also writes to every entity whose writes
+// still meet a damaged page. All must answer; a damaged entity may answer that its data is
+// lost.
 func (w *World) probe(stop func() bool) {
 	prober := &client{w: w, id: len(w.clients), open: neverDone}
 	first := len(w.ops)

@@ -27,8 +27,8 @@ type stream struct {
 	frames     frameReader
 	readErr    error // why the reader ended
 	maxPayload int   // the smaller of the two sides' limits
-	// A client refuses commands when either limit is reached. A server stops reading when
-	// maxPendingMsgs commands have no answer.
+	// A client refuses commands when either limit is reached. A server hands over no more
+	// commands while maxPendingMsgs answers wait to be written.
 	maxPendingBytes int
 	maxPendingMsgs  int
 	beat            time.Duration

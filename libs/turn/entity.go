@@ -165,8 +165,8 @@ func (m *Machine) freeCommand(c *command) {
 	m.commandPool = append(m.commandPool, c)
 }
 
-// hash returns the hash of the command's content. It shows whether a command with an id that
-// is stored is a repeat, or another command with the same id.
+// hash returns the hash of the command's content. By it a repeat of a stored command is
+// distinguished from another command with the same id.
 func (c *command) hash() uint64 {
 	if mutant.On("principal") {
 		return sharding.CommandHash("", c.env.Command, c.env.Payload)

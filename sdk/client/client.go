@@ -6,8 +6,8 @@
 // Commands that change state get an idempotency key, generated here unless the caller
 // provides one. If an answer is lost, the client sends the same key again, to another
 // gateway if there is one, until the context ends. Give the context a deadline; without
-// one [Config.Timeout] applies. Gateways get a slightly earlier deadline, so that their last
-// answer still arrives: by a tenth of the time that is left, and by at most 100 ms.
+// one [Config.Timeout] applies. The deadline that gateways get is earlier by a tenth of the
+// time left, but by at most 100 ms, so that their last answer still arrives.
 //
 // # What this does not do
 //

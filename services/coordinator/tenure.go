@@ -21,9 +21,9 @@ import (
 //	     └──── lease lost or past its time, term spent, fenced, outcome unknown, too much held back ──────┘
 //
 // A term that has ended here is not used again. A term is spent if the journal has an epoch
-// of that term or of a higher one, apart from the term's own claim of the fact stream. That
-// can happen after the record of the lease was lost: the new record knows nothing of earlier
-// terms. A spent term is not used.
+// of that term or of a higher one, apart from the term's own claim of the fact stream. A new
+// term may be spent after the record of the lease was lost, because the new record knows
+// nothing of earlier terms. A spent term is not used.
 //
 // The claim of the fact stream fences every earlier coordinator. So the facts that are
 // loaded after the claim are all that the earlier coordinators have stored and ever will.
@@ -224,7 +224,7 @@ func (t *Tenure) stepDown(why string) {
 	t.emit(SteppedDown{Term: term, Why: why})
 }
 
-// raise ends the term, and asks for one that is higher than it and than above.
+// raise ends the term, and asks for one that is higher than that term and than above.
 func (t *Tenure) raise(why string, above sharding.Term) {
 	above = max(above, t.term)
 	t.stepDown(why)
@@ -262,10 +262,10 @@ func (t *Tenure) surveyed(in Surveyed) {
 	t.generation = in.Generation
 	f := found{Term: t.term, Cluster: t.cluster, Highest: in.Highest, Heartbeat: in.Heartbeat}
 	if in.Damaged {
-		// The highest epoch could not be read. The take-over goes on without it, because
-		// the stream's fence protects as well: a coordinator claims the stream before it
-		// hands out epochs of a term, so no epoch has a higher term than the fence, and a
-		// fence above our term refuses the Claim that follows.
+		// The highest epoch could not be read. The take-over goes on without it, because the
+		// fence of the stream protects as well. A coordinator claims the stream before it hands
+		// out epochs of a term, so no epoch has a higher term than the fence. If the fence is
+		// above this term, the Claim that follows is refused.
 		f.Highest = 0
 	}
 	switch t.takeover.decide(t.now, f) {
