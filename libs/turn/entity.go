@@ -31,7 +31,7 @@ type entity struct {
 	state              entityState
 	passivate          bool // the entity asked to be stopped as soon as it is idle
 	inIdleList         bool // linked into the idle list of its type
-	mailboxCheck       bool // a alarmMailbox is scheduled
+	mailboxCheck       bool // an alarmMailbox is scheduled
 	// avgTurnMicros is a moving average of the length of the turns, in microseconds.
 	// It begins at 0, so that one slow first turn does not dominate.
 	avgTurnMicros uint32

@@ -30,14 +30,15 @@ import (
 
 // Exit codes of the tools.
 const (
-	toolOK     = 0 // everything can be read
-	toolFound  = 1 // something cannot be read, or a snapshot was kept
+	toolOK     = 0 // the check passed, or all snapshots are dropped
+	toolFound  = 1 // the check did not pass, or a snapshot was kept
 	toolFailed = 2 // the tool could not do its work, or not to the end
 )
 
-// toolStatus names the variable by which the roost command, which runs a tool of a binary
-// that it is given, knows that this was a region: a number that is added to the exit code.
-const toolStatus = "ROOST_TOOL_STATUS"
+// toolStatusEnv names an environment variable: a number that is added to the exit code of a
+// tool. The roost command sets it when it runs a tool of a binary. If the exit code does not
+// have that number in it, the binary is not a region.
+const toolStatusEnv = "ROOST_TOOL_STATUS"
 
 const checkHelp = `Usage: %[1]s journal check [flags]
 
@@ -108,8 +109,8 @@ func runTool(args, environ []string, types []entity.Definition, out, errOut io.W
 		return 0, false
 	}
 	for _, e := range environ {
-		if name, value, _ := strings.Cut(e, "="); name == toolStatus {
-			n, _ := strconv.Atoi(value) // 0: it is not set
+		if name, value, _ := strings.Cut(e, "="); name == toolStatusEnv {
+			n, _ := strconv.Atoi(value) // what is no number adds nothing
 			defer func() { code += n }()
 		}
 	}
@@ -353,6 +354,7 @@ func writeReport(w io.Writer, r *stored.Report) error {
 	return err
 }
 
+// writeForm writes a form that this program does not read.
 func writeForm(b *strings.Builder, f *stored.UnreadForm) {
 	what := "it is stored, so a region with this program is not given these shards"
 	if !f.Stored {
