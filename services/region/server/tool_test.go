@@ -80,7 +80,7 @@ func checkNotes(t *testing.T, url string) {
 	if code != toolOK || !strings.Contains(out, "Note  2         2        2") || !strings.Contains(out, "this program reads all of it") || errOut != "" {
 		t.Errorf("code %d\n%s%s", code, out, errOut)
 	}
-	if code, _, _ = runTools(t, notes(entity.Event[written]("written")), append(environ, toolStatus+"=64"), "journal", "check"); code != 64+toolOK {
+	if code, _, _ = runTools(t, notes(entity.Event[written]("written")), append(environ, toolStatusEnv+"=64"), "journal", "check"); code != 64+toolOK {
 		t.Errorf("for the roost command: code %d", code)
 	}
 	other := entity.Command[struct{}, []string]("Other", "Read").ReadOnly()
