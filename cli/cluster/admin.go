@@ -87,6 +87,14 @@ func (a *Admin) Rollout(ctx context.Context) (*adminv1.RolloutResponse, error) {
 	})
 }
 
+// Look has the shards that no region reads looked at. Repeat it until those that are left
+// are looked at.
+func (a *Admin) Look(ctx context.Context) (*adminv1.LookResponse, error) {
+	return ask(ctx, a, func(ctx context.Context, c adminv1.Admin) (*adminv1.LookResponse, error) {
+		return c.Look(ctx, &adminv1.LookRequest{})
+	})
+}
+
 // SetTarget makes a version the target of rollouts; by says who asks. Repeat it until the
 // answer says that it is stored.
 func (a *Admin) SetTarget(ctx context.Context, version, by string) (*adminv1.SetTargetResponse, error) {

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -213,14 +214,15 @@ func rollBackUnread(r *run) {
 	r.replaceAll(surge, old[:1], func([]string) {})
 	eventually(r.T, waitLimit, func() error {
 		res, err := launcher.NewAdmin(r.cluster.Admin()...).Rollout(r.Context())
-		if err == nil && len(res.GetBlocked()) == 0 {
-			err = errors.New("no shard is blocked")
+		if err != nil || len(res.GetUnreadable()) == 0 {
+			return cmp.Or(err, errors.New("no shard is unreadable"))
 		}
-		if err == nil && !strings.Contains(res.GetBlocked()[0].GetWhy(), "Added") {
-			r.Errorf("%v does not name the event that is not read", res.GetBlocked()[0])
+		u := res.GetUnreadable()[0]
+		if !strings.Contains(strings.Join(u.GetForms(), ""), "Added") || !slices.Equal(u.GetBy(), []string{"2"}) {
+			r.Errorf("%v does not name the event that is not read, and version 2", u)
 		}
-		r.blocked = len(res.GetBlocked())
-		return err
+		r.blocked = len(u.GetShards())
+		return nil
 	})
 	r.wait(2 * time.Second)
 	r.release(version2)

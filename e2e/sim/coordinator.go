@@ -255,6 +255,36 @@ func (c *coordNode) survey(o coordinator.Survey) {
 	})
 }
 
+// readForms finds out what is stored in shards.
+func (c *coordNode) readForms(o coordinator.ReadForms) {
+	found := o.Begin()
+	c.query(func() {
+		for _, e := range c.w.journal.ledger.List(journal.ListRequest{Type: o.Type, Limit: 1 << 20}) {
+			if !found.Wants(e) {
+				continue
+			}
+			if got, err := c.w.journal.load(journal.LoadRequest{Entity: e, WithoutSnapshot: true}); err != nil {
+				found.Unknown(e)
+			} else {
+				found.Stored(e, got.Records)
+			}
+		}
+	}, func(ok bool) {
+		if !ok {
+			c.step(found.Failed())
+			return
+		}
+		in := found.Answer()
+		for i, at := range in.At {
+			c.w.mark("look: at a shard that no region reads")
+			if !at.Forms.Contains(o.At[i].Forms) {
+				c.w.mark("look: not all forms that count are stored")
+			}
+		}
+		c.step(in)
+	})
+}
+
 func (c *coordNode) writeJournalHeartbeat(o coordinator.WriteJournalHeartbeat) {
 	journal.WriteHeartbeat(c.commit, o.Heartbeat, func(r journal.Result) {
 		c.step(coordinator.JournalHeartbeatWritten{Number: o.Number, Verdict: r.Verdict, Fence: r.Fence.Epoch})
@@ -332,6 +362,14 @@ func (c *coordNode) perform(o coordinator.Output) {
 	case coordinator.Reply:
 		c.checkDurable(sharding.NodeID{}, o.Msg)
 		c.calls.reply(o.Call, o.Msg)
+	case coordinator.UnreadableNow:
+	case coordinator.FenceShard:
+		c.checkFact(sharding.Row{Shard: o.Claim.Shard, Epoch: o.Claim.Epoch, Phase: sharding.Starting, Reason: sharding.Unreadable})
+		c.commit(journal.Op{Claim: &o.Claim}, func(r journal.Result) {
+			c.step(coordinator.ShardFenced{Shard: o.Claim.Shard, Epoch: o.Claim.Epoch, Verdict: r.Verdict})
+		})
+	case coordinator.ReadForms:
+		c.readForms(o)
 	case coordinator.ProbeJournal:
 		c.query(func() {}, func(ok bool) { c.step(coordinator.JournalProbed{Verdict: readVerdict(ok)}) })
 	default:

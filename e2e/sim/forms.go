@@ -34,14 +34,24 @@ func addForms(list []turn.Type, version int) {
 	}
 }
 
-// versionOf draws the version of the program that a process runs after its next start. The
-// second region always runs the newest, so that all can be read in the end.
+// versionOf draws the version of the program that a process runs after its next start.
 func (w *World) versionOf(p *process) int {
 	version := w.dice("versions").IntN(versions)
-	if w.weather.Forms && p.host == firstRegion+1 {
+	if w.calm && w.hasNewest(p) {
 		return versions - 1
 	}
 	return version
+}
+
+// hasNewest reports whether the process is the region that runs the newest version when the
+// storm is over, so that all can be read in the end.
+func (w *World) hasNewest(p *process) bool { return w.weather.Forms && p.host == firstRegion+1 }
+
+// replaceByNewest ends that region if it runs another version.
+func (w *World) replaceByNewest(p *process) {
+	if n, region := p.body.(*regionNode); region && p.up && w.hasNewest(p) && n.version != versions-1 {
+		p.crash("replaced by the newest version")
+	}
 }
 
 // inForm gives events the form of the version of the region.

@@ -42,6 +42,7 @@ func (w *World) nemesis() {
 	w.every("clock step", wt.Harsh.Clocks, w.stepClock)
 	w.every("operate", wt.Operate, w.operate)
 	w.every("target", wt.Target, w.chooseTarget)
+	w.every("look", wt.Look, w.lookAtShards)
 	w.harshNemesis()
 }
 
@@ -247,6 +248,13 @@ func (w *World) chooseTarget() {
 	version := fmt.Sprint(w.dice("targets").IntN(versions))
 	for _, c := range w.activeCoordinators() {
 		c.p.post(func() { c.step(coordinator.SetTarget{Version: version}) })
+	}
+}
+
+// lookAtShards has an operator look at the shards that no region reads.
+func (w *World) lookAtShards() {
+	for _, c := range w.activeCoordinators() {
+		c.p.post(func() { c.step(coordinator.LookAtShards{}) })
 	}
 }
 

@@ -191,6 +191,7 @@ var mustHappen = []string{
 	"gossip: lease yielded",
 	"message to a former incarnation",
 	"no region reads a shard",
+	"look: at a shard that no region reads",
 	"an event of a later version is read",
 	"client: unknown",
 	"client: rejected",

@@ -47,6 +47,7 @@ type weather struct {
 	// Forms: each version of the program stores events in a form of its own, which older
 	// versions may not read.
 	Forms   bool
+	Look    int64 // mean time between two looks at shards that no region reads
 	Rollout bool  // regions say their version, and operators choose a target
 	Target  int64 // mean time between two choices
 
@@ -145,7 +146,11 @@ func drawWeather(c climate, seed uint64) weather {
 		w.Storm = max(w.Storm, w.Harsh.Deprived)
 	}
 	// A region without a journal is to be replaced by any other.
-	w.Forms = newDice(seed, "forms").chance(0.4) && w.Harsh.Deprived == 0
+	forms := newDice(seed, "forms")
+	w.Forms = forms.chance(0.4) && w.Harsh.Deprived == 0
+	if w.Forms && forms.chance(0.9) {
+		w.Look = forms.between(sec/10, sec/2)
+	}
 	return w
 }
 
@@ -228,7 +233,7 @@ func (w weather) calm() weather {
 	w.Delay, w.Loop, w.Between = min(w.Delay, 5*ms), min(w.Loop, ms), min(w.Between, ms)
 	w.Cut, w.OneWay, w.Isolate, w.Bridge, w.Island = 0, 0, 0, 0, 0
 	w.Crash, w.CrashAll, w.Pause, w.JournalDown, w.JournalCut, w.Operate = 0, 0, 0, 0, 0, 0
-	w.Target = 0
+	w.Target, w.Look = 0, 0
 	w.JournalDelay, w.Unknown, w.Full, w.FullAfter, w.LeaseLoss = min(w.JournalDelay, 5*ms), 0, 0, 0, 0
 	w.Kill, w.LeaseGone = 0, 0
 	w.Hang, w.Slow = 0, 0

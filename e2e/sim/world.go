@@ -300,6 +300,7 @@ func (w *World) settle(stop func() bool) {
 	}
 	for i, p := range w.processes {
 		p.resume()
+		w.replaceByNewest(p)
 		if i != firstGateway-1 || w.weather.Join {
 			p.start()
 		}

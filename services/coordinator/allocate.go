@@ -44,6 +44,7 @@ func (m *Machine) choose(t *typeTable, s sharding.ShardID, except sharding.NodeI
 // assign gives the shard to a node, or to nobody, at a new epoch that is above both
 // the row's and the given one. The forms are those in which something may be stored.
 func (m *Machine) assign(t *typeTable, r *row, to sharding.NodeID, above sharding.Epoch, forms sharding.FormSet) {
+	was := r.Reason == sharding.Unreadable
 	counter := m.counter
 	if above.Term() == m.term {
 		counter = max(counter, above.Counter())
@@ -58,6 +59,9 @@ func (m *Machine) assign(t *typeTable, r *row, to sharding.NodeID, above shardin
 	if to.IsZero() {
 		next.Reason = m.reason(t, forms)
 		m.commit(RowFact{Row: next, Before: forms})
+		if next.Reason == sharding.Unreadable && !was {
+			r.untold, m.untold = true, true
+		}
 		return
 	}
 	m.commit(RowFact{Row: next, Before: forms, May: m.region(to).formsOf(t).writes}, Send{To: to, Msg: control.HostShard{Term: m.term, Shard: next.Shard, Epoch: next.Epoch}})

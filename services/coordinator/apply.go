@@ -15,8 +15,10 @@ type typeTable struct {
 	changed uint64          // n of the last change of desc
 	number  uint64          // of its newest fact in this term
 	forms   []sharding.Form // all that were ever registered; only appended to
+	by      []string        // the versions that registered them first, as far as known
 	rows    []row           // one per shard, unallocated ones included
 	transit int             // rows that are starting with an owner, or handing off
+	fencing int             // rows that wait to be fenced, to be looked at
 	host    string          // the region that hosts it, or did last in this term
 	// unhosted is since when none does, in this term; zero: some region does.
 	unhosted time.Time
@@ -37,6 +39,9 @@ type row struct {
 	// tries counts failed allocations while it is starting, and questions to
 	// the owner about refused commands while it is serving.
 	tries uint8
+	look  look
+	// untold says that the log does not know yet that no region reads the shard.
+	untold bool
 }
 
 // holding lists the shards of one type that one node owns, oldest allocation
@@ -155,6 +160,7 @@ func (m *Machine) applyType(f TypeFact) {
 	t.desc = d
 	if n := len(t.forms); len(f.Forms) >= n && slices.Equal(f.Forms[:n], t.forms) {
 		t.forms = f.Forms
+		t.by = append(slices.Clip(f.By[:min(len(f.By), len(t.forms))]), make([]string, max(0, len(t.forms)-len(f.By)))...)
 		m.learnForms(t)
 	}
 	t.changed = m.count(change{shard: sharding.ShardID{Type: d.Type}, isType: true})
@@ -184,6 +190,8 @@ func (m *Machine) applyRow(f RowFact) {
 		m.counter = max(m.counter, next.Epoch.Counter())
 	}
 	r.since, r.asked = m.now, time.Time{}
+	t.fencing -= one(r.look == fencing)
+	r.look = notLooked
 	switch {
 	case next.Phase != sharding.Starting || last.Phase != sharding.Starting:
 		r.tries = 0

@@ -17,6 +17,7 @@
 //	register.go  regions and types
 //	commands.go  which commands a type has
 //	forms.go     which regions read what is stored in a shard
+//	look.go      what is stored in shards that no region reads
 //	hosts.go     which types no region hosts
 //	health.go    which regions reach the journal
 //	allocate.go  which region gets a shard

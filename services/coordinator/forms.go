@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -36,7 +37,7 @@ func (r *row) fact(next sharding.Row) RowFact {
 // fact is the fact that a type has this descriptor.
 func (t *typeTable) fact(desc sharding.TypeDesc) TypeFact {
 	desc.Writes, desc.Reads = nil, nil
-	return TypeFact{Desc: desc, Forms: t.forms}
+	return TypeFact{Desc: desc, Forms: t.forms, By: t.by}
 }
 
 // extend appends to a list those forms that it lacks.
@@ -229,45 +230,84 @@ func (m *Machine) checkNewForms(descs []sharding.TypeDesc) string {
 	return ""
 }
 
-// UnreadableShard is a shard that no region may be given, and why.
-type UnreadableShard struct {
-	Shard sharding.ShardID
+// UnreadableShards are shards of one type that no region may be given, for the same reason.
+type UnreadableShards struct {
+	Type   sharding.EntityType
+	Shards []uint32 // sorted
 	// Forms are those that may be stored and that Closest does not read.
 	Forms []sharding.Form
-	// Closest is the region that lacks the fewest forms; zero: there is no region now that
-	// could be given shards of the type.
-	Closest sharding.NodeID
+	// By are the versions that were the first to store in these forms, as far as known.
+	By []string
+	// Closest is the region that lacks the fewest forms, or its address, and Version its
+	// version; empty: there is no region now that could be given shards of the type.
+	Closest, Version string
+	// Looked says that the forms are stored, or cannot be read; otherwise some owner may
+	// have stored in them, see [LookAtShards].
+	Looked bool
 }
 
-// unreadableShards lists the rows that wait for a region that reads them.
-func (m *Machine) unreadableShards() []UnreadableShard {
-	var list []UnreadableShard
+// unreadableShards lists the rows that wait for a region that reads them, if they are wanted.
+func (m *Machine) unreadableShards(wanted func(*row) bool) []UnreadableShards {
+	var list []UnreadableShards
 	for _, t := range m.types {
+		of := len(list)
 		for i := range t.rows {
-			if r := &t.rows[i]; r.Reason == sharding.Unreadable {
-				list = append(list, m.unreadableShard(t, r))
+			r := &t.rows[i]
+			if r.Reason != sharding.Unreadable || !wanted(r) {
+				continue
 			}
+			u := m.missing(t, r.stored())
+			u.Looked = r.look == looked
+			same := slices.IndexFunc(list[of:], func(o UnreadableShards) bool {
+				return o.Closest == u.Closest && o.Looked == u.Looked && slices.Equal(o.Forms, u.Forms)
+			})
+			if same < 0 {
+				same, list = len(list)-of, append(list, u)
+			}
+			list[of+same].Shards = append(list[of+same].Shards, r.Shard.Index)
 		}
 	}
 	return list
 }
 
-func (m *Machine) unreadableShard(t *typeTable, r *row) UnreadableShard {
-	u := UnreadableShard{Shard: r.Shard}
+// missing says what is missing to give a shard with these forms to some region.
+func (m *Machine) missing(t *typeTable, forms sharding.FormSet) UnreadableShards {
+	u := UnreadableShards{Type: t.desc.Type}
+	lacks := -1
 	for i := range m.regions {
-		reg := &m.regions[i]
-		if !reg.lastResort() || !reg.hosts(t.desc.Type) {
+		r := &m.regions[i]
+		if !r.lastResort() || !r.hosts(t.desc.Type) {
 			continue
 		}
-		var missing []sharding.Form
-		for i := range r.stored().All() {
-			if !reg.formsOf(t).reads.Has(i) {
+		missing, by := []sharding.Form{}, []string{}
+		for i := range forms.All() {
+			if !r.formsOf(t).reads.Has(i) {
 				missing = append(missing, t.forms[i])
+				if v := t.by[i]; v != "" && !slices.Contains(by, v) {
+					by = append(by, v)
+				}
 			}
 		}
-		if u.Closest.IsZero() || len(missing) < len(u.Forms) {
-			u.Closest, u.Forms = reg.node, missing
+		if lacks < 0 || len(missing) < lacks {
+			lacks = len(missing)
+			u.Closest, u.Version, u.Forms, u.By = cmp.Or(r.name, r.node.Addr), r.version, missing, by
 		}
 	}
 	return u
+}
+
+// tellUnreadable tells the log of the shards that no region reads any more, those of some
+// time together.
+func (m *Machine) tellUnreadable() {
+	if !m.untold {
+		return
+	}
+	m.untold = false
+	for _, u := range m.unreadableShards(func(r *row) bool {
+		untold := r.untold
+		r.untold = false
+		return untold
+	}) {
+		m.emit(UnreadableNow(u))
+	}
 }

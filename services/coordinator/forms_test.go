@@ -183,7 +183,7 @@ func TestStopSaysWhatWasStored(t *testing.T) {
 	w.stop(1, 0)
 	w.owner(1, sharding.NodeID{})
 	u := w.m.View().Unreadable
-	if len(u) != 1 || u[0].Shard.Index != 1 || u[0].Closest != r1 || !slices.Equal(u[0].Forms, []sharding.Form{added(2)}) {
+	if len(u) != 1 || !slices.Equal(u[0].Shards, []uint32{1}) || u[0].Closest != r1.Addr || u[0].Looked || !slices.Equal(u[0].Forms, []sharding.Form{added(2)}) {
 		t.Errorf("an operator sees %+v", u)
 	}
 	r3 := w.join("r3", 3)

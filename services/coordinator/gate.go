@@ -290,6 +290,9 @@ func factSize(f Fact) int {
 		for _, form := range f.Forms {
 			n += 32 + len(form.Name)
 		}
+		for _, v := range f.By {
+			n += 8 + len(v)
+		}
 		return n
 	case DrainFact:
 		return numbers + len(f.Region.Addr)

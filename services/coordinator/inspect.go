@@ -133,6 +133,7 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 	for _, n := range m.drained {
 		s.node(n)
 	}
+	s.bool(m.untold)
 	for _, f := range m.unknown {
 		s.text(f.Name)
 		s.text(f.Payload)
@@ -218,6 +219,8 @@ func (s *state) table(t *typeTable) {
 		}
 		s.time(r.asked)
 		s.uint(uint64(r.tries))
+		s.uint(uint64(r.look))
+		s.bool(r.untold)
 	}
 	s.uint(0)
 }
@@ -234,9 +237,9 @@ type View struct {
 	// Open that enough regions have registered to begin allocating.
 	Recovered, Open bool
 	Types           []sharding.TypeDesc
-	Rows            []sharding.Row    // allocated ones, sorted
-	Unreadable      []UnreadableShard // sorted
-	Regions         []RegionView      // members, sorted by node
+	Rows            []sharding.Row     // allocated ones, sorted
+	Unreadable      []UnreadableShards // sorted by type
+	Regions         []RegionView       // members, sorted by node
 	// Handoffs is the number of rows that hand off now.
 	Handoffs int
 	Rollout  RolloutView
@@ -269,7 +272,7 @@ func (m *Machine) View() View {
 	v := View{
 		Active: m.active, Term: m.term, Known: m.known, Version: full.Version,
 		Recovered: m.recovered, Open: m.open,
-		Types: full.Types, Rows: full.Rows, Unreadable: m.unreadableShards(), Handoffs: m.handoffs, Rollout: m.rolloutView(),
+		Types: full.Types, Rows: full.Rows, Unreadable: m.unreadableShards(func(*row) bool { return true }), Handoffs: m.handoffs, Rollout: m.rolloutView(),
 	}
 	for i := range m.regions {
 		r := &m.regions[i]

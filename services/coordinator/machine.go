@@ -49,6 +49,7 @@ type Machine struct {
 	rolloutStep time.Time
 	targetGone  time.Time
 	unknown     []UnknownFact // of later releases, oldest first
+	untold      bool          // some row is untold
 	// persisted counts the facts given out in this term, stored those that are
 	// durable.
 	persisted, stored uint64
@@ -126,6 +127,12 @@ func (m *Machine) stepActive(in Input) {
 		}
 	case SetTarget:
 		m.setTarget(in.Version, "asked for by "+cmp.Or(in.By, "an operator"))
+	case LookAtShards:
+		m.lookAtShards()
+	case ShardFenced:
+		m.shardFenced(in)
+	case FormsRead:
+		m.formsRead(in)
 	case JournalProbed:
 		m.journalProbed(in)
 	case Tick:
@@ -256,6 +263,7 @@ func (m *Machine) tick() {
 		m.rebalanced = m.now
 		m.sweepDue = true
 		m.rebalance()
+		m.tellUnreadable()
 	}
 }
 

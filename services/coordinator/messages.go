@@ -152,6 +152,21 @@ type (
 	// SetTarget is an operator's request to make a version of the application the target
 	// of rollouts, see TargetFact. By says who asks, for the log.
 	SetTarget struct{ Version, By string }
+	// LookAtShards is an operator's request to find out what is stored in the shards that no
+	// region reads.
+	LookAtShards struct{}
+	// ShardFenced answers FenceShard.
+	ShardFenced struct {
+		Shard   sharding.ShardID
+		Epoch   sharding.Epoch
+		Verdict sharding.Verdict
+	}
+	// FormsRead answers ReadForms: see [FormsFound].
+	FormsRead struct {
+		Type   sharding.EntityType
+		At     []FormsAt
+		Failed bool
+	}
 	// JournalProbed answers ProbeJournal.
 	JournalProbed struct{ Verdict sharding.Verdict }
 	// DrainRegion is an operator's request to hand off all shards of a region, although
@@ -255,6 +270,23 @@ type (
 		Call control.Call
 		Msg  control.Message
 	}
+	// FenceShard claims a shard that belongs to no region, at the epoch of its row and for
+	// nobody, so that every coordinator may repeat it. Answered by ShardFenced.
+	FenceShard struct{ Claim sharding.Claim }
+	// ReadForms asks which forms of events are stored in shards of a type, see [FormsFound].
+	// What is read must have been stored when the output comes, or later. Answered by
+	// FormsRead.
+	ReadForms struct {
+		Type sharding.EntityType
+		// Shards is the number of shards of the type.
+		Shards uint32
+		// At are the shards, sorted, and the forms that are looked for.
+		At []FormsAt
+		// Forms are those of the type, to which the sets have indexes.
+		Forms []sharding.Form
+	}
+	// UnreadableNow says, for the log, that no region reads these shards from now on.
+	UnreadableNow UnreadableShards
 	// TargetSet says, for the log, that the target version of rollouts is another one.
 	TargetSet struct{ Version, Before, Why string }
 	// ProbeJournal asks the journal something that has no effect. Answered by
@@ -282,6 +314,9 @@ type (
 	TypeFact struct {
 		Desc  sharding.TypeDesc
 		Forms []sharding.Form
+		// By are the versions of the application that registered the forms first, in the
+		// same order. Facts of earlier releases do not have them.
+		By []string
 	}
 	// DrainFact: the operator wants the region empty; Resume: not any more. It
 	// is about this incarnation only, and ends with it.
@@ -329,6 +364,9 @@ func (CallEnded) input()               {}
 func (JournalProbed) input()           {}
 func (DrainRegion) input()             {}
 func (SetTarget) input()               {}
+func (LookAtShards) input()            {}
+func (ShardFenced) input()             {}
+func (FormsRead) input()               {}
 
 func (RaiseTerm) output()             {}
 func (YieldLease) output()            {}
@@ -347,6 +385,9 @@ func (Persist) output()               {}
 func (Send) output()                  {}
 func (Reply) output()                 {}
 func (TargetSet) output()             {}
+func (FenceShard) output()            {}
+func (ReadForms) output()             {}
+func (UnreadableNow) output()         {}
 func (ProbeJournal) output()          {}
 
 func (RowFact) fact()     {}

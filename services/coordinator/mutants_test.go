@@ -125,6 +125,19 @@ func TestMutantsOfForms(t *testing.T) {
 	}
 }
 
+// TestMutantsOfLooks: what an owner that is lost stores late would not be found.
+func TestMutantsOfLooks(t *testing.T) {
+	t.Cleanup(func() { mutant.Activate("") })
+	for _, name := range []string{"", "look-fence"} {
+		mutant.Activate("")
+		w, _ := crashedCanary(t, 2)
+		mutant.Activate(name)
+		if reads := outputs[ReadForms](w.do(LookAtShards{})); (len(reads) > 0) != (name != "") {
+			t.Errorf("mutant %q: before any claim holds, there is read %+v", name, reads)
+		}
+	}
+}
+
 // TestMutants: what comes late, or early in a term, must have no consequence.
 func TestMutants(t *testing.T) {
 	t.Cleanup(func() { mutant.Activate("") })

@@ -156,6 +156,10 @@ func (m *Machine) register(from sharding.NodeID, call control.Call, in control.R
 			*t = *m.types[i]
 		}
 		t.forms = extend(t.forms, d.Writes)
+		t.by = slices.Clip(t.by)
+		for len(t.by) < len(t.forms) {
+			t.by = append(t.by, in.Version)
+		}
 		d.Commands = m.commands(from, d)
 		m.commit(t.fact(d))
 	}

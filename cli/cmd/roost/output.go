@@ -73,6 +73,12 @@ func (a *app) printTable(header []string, rows [][]any, right ...string) error {
 	return nil
 }
 
+// printLines prints one line after the other.
+func (a *app) printLines(lines []string) error {
+	_, err := fmt.Fprintln(a.out, strings.Join(lines, "\n"))
+	return err
+}
+
 // plural returns a count with its noun.
 func plural(n int, noun string) string {
 	if n == 1 {

@@ -41,7 +41,7 @@ balance.`,
 			return a.printRollout(res, time.Now())
 		},
 	}
-	cmd.AddCommand(a.targetCommand())
+	cmd.AddCommand(a.targetCommand(), a.lookCommand())
 	return cmd
 }
 
@@ -65,8 +65,8 @@ func (a *app) printRollout(res *adminv1.RolloutResponse, now time.Time) error {
 		}
 		lines = append(lines, fmt.Sprintf("%s does not read what %s stores: %s %s", orDash(c.Reader), orDash(c.Writer), c.Type, strings.Join(c.Forms, "; ")))
 	}
-	for _, b := range res.Blocked {
-		lines = append(lines, fmt.Sprintf("%s/%d waits: %s", b.Type, b.Index, b.Why))
+	for _, u := range res.Unreadable {
+		lines = append(lines, describeUnreadable(u))
 	}
 	frozen := time.Duration(res.FrozenMs) * time.Millisecond
 	switch {
@@ -85,8 +85,7 @@ func (a *app) printRollout(res *adminv1.RolloutResponse, now time.Time) error {
 	default:
 		lines = append(lines, fmt.Sprintf("the rollout stands still: %s are not with %s, and shards are balanced over all versions", plural(int(res.Left), "shard"), res.Target))
 	}
-	_, err := fmt.Fprintln(a.out, strings.Join(lines, "\n"))
-	return err
+	return a.printLines(lines)
 }
 
 func (a *app) targetCommand() *cobra.Command {

@@ -171,19 +171,6 @@ func (a *app) shardsCommand() *cobra.Command {
 	return cmd
 }
 
-// describeUnreadable says of shards that no region reads what is missing, and what to do.
-func describeUnreadable(u *adminv1.Unreadable) string {
-	text := fmt.Sprintf("%s: %s unreadable: ", u.Type, plural(len(u.Shards), "shard"))
-	if u.Region == "" {
-		return text + "no region is here that could read what is stored of them; start one of the version that stored it"
-	}
-	region := u.Region
-	if u.Version != "" {
-		region += " (version " + u.Version + ")"
-	}
-	return text + region + " does not read " + strings.Join(u.Forms, "; ") + ". Start a region of a version that does: commands are refused until then"
-}
-
 // unregisteredOwner describes the owner of a shard of which the coordinator knows only
 // the address.
 const unregisteredOwner = "a region that is not registered: it comes back, or another region takes over"

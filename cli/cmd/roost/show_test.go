@@ -96,8 +96,28 @@ func (f *fakeAdmin) Rollout(context.Context, *adminv1.RolloutRequest) (*adminv1.
 			{Version: "1.3", Regions: []string{"region-1", "region-3"}, Shards: 12},
 		},
 		CannotRead: []*adminv1.CannotRead{{Reader: "1.3", Writer: "1.4", Type: "Airport", Forms: []string{"landed v2"}}},
-		Blocked:    []*adminv1.BlockedShard{{Type: "Airport", Index: 7, Why: "no region reads all that is stored"}},
+		Unreadable: []*adminv1.Unreadable{{Type: "Airport", Shards: []uint32{7}, Region: "region-1", Version: "1.3", Forms: []string{"landed v3"}, By: []string{"1.5"}}},
 	}, f.check()
+}
+
+// Look has looked at nothing, then at some, then at all.
+func (f *fakeAdmin) Look(context.Context, *adminv1.LookRequest) (*adminv1.LookResponse, error) {
+	res := &adminv1.LookResponse{}
+	group := func(looked bool, shards ...uint32) {
+		res.Unreadable = append(res.Unreadable, &adminv1.Unreadable{
+			Type: "Airport", Shards: shards, Region: "region-1", Version: "1.3", Forms: []string{"landed v3"}, Looked: looked,
+		})
+	}
+	switch f.remaining.Add(1) {
+	case 1:
+		group(false, 1, 2, 3)
+	case 2:
+		group(true, 1)
+		group(false, 2)
+	default:
+		group(true, 1)
+	}
+	return res, f.check()
 }
 
 func (f *fakeAdmin) SetTarget(_ context.Context, req *adminv1.SetTargetRequest) (*adminv1.SetTargetResponse, error) {
@@ -149,7 +169,7 @@ active coordinator: coordinator-1, term 3
 1.4      target        4       1  region-2
 1.3      -            12       0  region-1,region-3
 1.3 does not read what 1.4 stores: Airport landed v2
-Airport/7 waits: no region reads all that is stored
+Airport: 1 shard unreadable (7): region-1 (version 1.3) does not read landed v3, which may be stored. Start a region of 1.5, or of another version that does: commands are refused until then. If the region that had them crashed, roost rollout look finds out what is stored
 the rollout stands still: 12 shards are not with 1.4, and shards are balanced over all versions
 `},
 		{"rollout target 1.3", 0, "the target is 1.3 (it was 1.4); it runs in region-1\n"},
@@ -169,7 +189,7 @@ Airport: 2 of 1024 shards allocated, 1 moving
 		{"shards --type Cart", 0, `TYPE  SHARD  REGION  PHASE       EPOCH  ADDRESS
 Cart      3  -       unreadable   3.13  -
 Cart: 1 of 16 shards allocated, 0 moving
-Cart: 1 shard unreadable: region-1 (version 1.0) does not read event item-added, version 2, shape 00000000000000aa. Start a region of a version that does: commands are refused until then
+Cart: 1 shard unreadable (3): region-1 (version 1.0) does not read event item-added, version 2, shape 00000000000000aa, which may be stored. Start a region of a version that does: commands are refused until then. If the region that had them crashed, roost rollout look finds out what is stored
 `},
 		{"where Airport OLD", 0, "Airport/OLD  shard 6  unreadable: no region reads what is stored of the shard; see roost shards --type Airport\n"},
 		{"where Airport LAX", 0, "Airport/LAX  shard 9  10.0.0.9:25520, a region that is not registered: it comes back, or another region takes over  epoch 2.8\n"},
@@ -191,6 +211,24 @@ Cart: 1 shard unreadable: region-1 (version 1.0) does not read event item-added,
 		if code != test.code || out+errOut != test.want {
 			t.Errorf("roost %s: exit code %d, want %d\n%s%s\nwant:\n%s", test.command, code, test.code, out, errOut, test.want)
 		}
+	}
+}
+
+// TestLook: the request is repeated until all shards that are left are looked at.
+func TestLook(t *testing.T) {
+	left := "Airport: 1 shard unreadable (1): region-1 (version 1.3) does not read landed v3, which is stored. Start a region of a version that does: commands are refused until then\n"
+	admin := serve(t, &fakeAdmin{})
+	if code, out, _ := roost(t, "--admin", admin, "rollout", "look"); code != exitOK || out != "3 shards looked at: 2 can be read by a region and served again, 1 cannot\n"+left {
+		t.Errorf("exit code %d\n%s", code, out)
+	}
+	if code, out, _ := roost(t, "--admin", admin, "rollout", "look", "-o", "json"); code != exitOK || !strings.Contains(out, `"looked":true`) {
+		t.Errorf("exit code %d\n%s", code, out)
+	}
+	if code, _, errOut := roost(t, "--admin", serve(t, &fakeAdmin{}), "rollout", "look", "--timeout", "50ms"); code != exitTimedOut || !strings.Contains(errOut, "3 shards still to be looked at") {
+		t.Errorf("exit code %d\n%s", code, errOut)
+	}
+	if got := someOf([]uint32{1, 2, 3, 4, 5, 6, 7, 8, 9}); got != "1, 2, 3, 4, 5, 6, 7, 8, …" {
+		t.Errorf("nine numbers are %s", got)
 	}
 }
 

@@ -28,10 +28,11 @@ type RowFact struct {
 }
 
 // TypeFact: the type is declared with this descriptor, and regions have ever registered to
-// store these forms.
+// store these forms. By are the versions of the application that were the first to do so.
 type TypeFact struct {
 	Desc  sharding.TypeDesc
 	Forms []sharding.Form
+	By    []string
 }
 
 // ToRowFact writes a fact.
@@ -57,7 +58,7 @@ func DecodeRowFact(b []byte) (RowFact, error) {
 
 // ToTypeFact writes a fact.
 func ToTypeFact(f TypeFact) *coordinatorv1.TypeFact {
-	return &coordinatorv1.TypeFact{Type: ToType(&f.Desc), Forms: ToForms(f.Forms)}
+	return &coordinatorv1.TypeFact{Type: ToType(&f.Desc), Forms: ToForms(f.Forms), By: f.By}
 }
 
 // DecodeTypeFact reads a fact.
@@ -66,5 +67,5 @@ func DecodeTypeFact(b []byte) (TypeFact, error) {
 	if err := proto.Unmarshal(b, &t); err != nil {
 		return TypeFact{}, err
 	}
-	return TypeFact{Desc: FromType(t.GetType()), Forms: FromForms(t.GetForms())}, nil
+	return TypeFact{Desc: FromType(t.GetType()), Forms: FromForms(t.GetForms()), By: t.GetBy()}, nil
 }

@@ -131,31 +131,30 @@ func (a admin) Shards(ctx context.Context, req *adminv1.ShardsRequest) (*adminv1
 	return out, nil
 }
 
-// unreadable lists the shards that no region reads, of one type or of all. Those of which
-// the same is missing are together.
+// unreadable lists the shards that no region reads, of one type or of all.
 func unreadable(v *coordinator.View, typ string) []*adminv1.Unreadable {
 	var list []*adminv1.Unreadable
-	named := names(v)
 	for _, u := range v.Unreadable {
-		if typ != "" && typ != string(u.Shard.Type) {
-			continue
+		if typ == "" || typ == string(u.Type) {
+			list = append(list, &adminv1.Unreadable{
+				Type: string(u.Type), Shards: u.Shards, Forms: formTexts(u.Forms), Region: u.Closest, Version: u.Version, By: u.By, Looked: u.Looked,
+			})
 		}
-		e := &adminv1.Unreadable{Type: string(u.Shard.Type), Region: cmp.Or(named[u.Closest], u.Closest.Addr)}
-		for _, f := range u.Forms {
-			e.Forms = append(e.Forms, f.String())
-		}
-		if i := slices.IndexFunc(v.Regions, func(r coordinator.RegionView) bool { return r.Node == u.Closest }); i >= 0 {
-			e.Version = v.Regions[i].Version
-		}
-		same := slices.IndexFunc(list, func(o *adminv1.Unreadable) bool {
-			return o.Type == e.Type && o.Region == e.Region && slices.Equal(o.Forms, e.Forms)
-		})
-		if same < 0 {
-			same, list = len(list), append(list, e)
-		}
-		list[same].Shards = append(list[same].Shards, u.Shard.Index)
 	}
 	return list
+}
+
+// unreadableNow says why shards are unreadable, and what to do.
+func unreadableNow(o coordinator.UnreadableNow) string {
+	if o.Closest == "" {
+		return "no region is here that could read what is stored of them; start one of the version that stored it"
+	}
+	version := "a version that reads it"
+	if len(o.By) > 0 {
+		version = strings.Join(o.By, " or ") + ", or of another version that reads it"
+	}
+	return fmt.Sprintf("no region reads all that may be stored of them. %s (version %s) does not read %s. Start a region of %s; if the region that had them crashed, roost rollout look finds out what it has stored",
+		o.Closest, cmp.Or(o.Version, "-"), strings.Join(formTexts(o.Forms), "; "), version)
 }
 
 func typeNames(v *coordinator.View) string {
@@ -279,14 +278,7 @@ func toRollout(v *coordinator.View) *adminv1.RolloutResponse {
 	for _, c := range r.CannotRead {
 		out.CannotRead = append(out.CannotRead, &adminv1.CannotRead{Reader: c.Reader, Writer: c.Writer, Type: string(c.Type), Forms: formTexts(c.Forms)})
 	}
-	named := names(v)
-	for _, u := range v.Unreadable {
-		b := &adminv1.BlockedShard{Type: string(u.Shard.Type), Index: u.Shard.Index, Why: "no region that could be given the shard is here"}
-		if !u.Closest.IsZero() {
-			b.Why = fmt.Sprintf("no region reads all that is stored; %s does not read %s", cmp.Or(named[u.Closest], u.Closest.Addr), strings.Join(formTexts(u.Forms), "; "))
-		}
-		out.Blocked = append(out.Blocked, b)
-	}
+	out.Unreadable = unreadable(v, "")
 	return out
 }
 
@@ -306,6 +298,21 @@ func compareBool(a, b bool) int {
 		return -1
 	}
 	return 1
+}
+
+// Look has the shards that no region reads looked at.
+func (a admin) Look(ctx context.Context, _ *adminv1.LookRequest) (*adminv1.LookResponse, error) {
+	out := &adminv1.LookResponse{}
+	err := a.s.look(ctx, func() error {
+		if a.s.core.Active() == 0 {
+			return a.s.errStandby()
+		}
+		a.s.step(coordinator.LookAtShards{})
+		v := a.s.core.View()
+		out.Unreadable = unreadable(&v, "")
+		return nil
+	})
+	return out, err
 }
 
 // SetTarget makes a version the target of rollouts. One that no region has now or had

@@ -30,28 +30,31 @@ func TestFindRegion(t *testing.T) {
 	}
 }
 
-// TestUnreadable: shards of which the same is missing are shown together.
+// TestUnreadable: what an operator sees of shards that no region reads.
 func TestUnreadable(t *testing.T) {
-	closest := sharding.NodeID{Addr: "h:1", UID: 1}
 	form := sharding.Form{Kind: sharding.FormOfEvent, Name: "added", Version: 2, Shape: 7}
-	other := form
-	other.Version = 3
-	shard := func(typ sharding.EntityType, i uint32, closest sharding.NodeID, forms ...sharding.Form) coordinator.UnreadableShard {
-		return coordinator.UnreadableShard{Shard: sharding.ShardID{Type: typ, Index: i}, Closest: closest, Forms: forms}
+	v := &coordinator.View{Unreadable: []coordinator.UnreadableShards{
+		{Type: "A", Shards: []uint32{1, 4}, Forms: []sharding.Form{form}, By: []string{"v2"}, Closest: "region-1", Version: "v1", Looked: true},
+		{Type: "B", Shards: []uint32{0}},
+	}}
+	text := "event added, version 2, shape 0000000000000007"
+	want := []*adminv1.Unreadable{
+		{Type: "A", Shards: []uint32{1, 4}, Forms: []string{text}, By: []string{"v2"}, Region: "region-1", Version: "v1", Looked: true},
+		{Type: "B", Shards: []uint32{0}},
 	}
-	v := &coordinator.View{
-		Regions:    []coordinator.RegionView{{Name: "region-1", Version: "v1", Node: closest}},
-		Unreadable: []coordinator.UnreadableShard{shard("A", 1, closest, form), shard("A", 4, closest, form), shard("A", 5, closest, form, other), shard("B", 0, sharding.NodeID{})},
+	if got := unreadable(v, ""); len(got) != 2 || !proto.Equal(got[0], want[0]) || !proto.Equal(got[1], want[1]) {
+		t.Errorf("got  %v\nwant %v", got, want)
 	}
-	list := unreadable(v, "")
-	if len(list) != 3 || len(list[0].Shards) != 2 || list[0].Region != "region-1" || list[0].Version != "v1" || len(list[1].Forms) != 2 || list[2].Region != "" {
-		t.Errorf("%v", list)
+	if got := unreadable(v, "B"); len(got) != 1 || !proto.Equal(got[0], want[1]) {
+		t.Errorf("of B: %v", got)
 	}
-	if list[0].Forms[0] != "event added, version 2, shape 0000000000000007" {
-		t.Errorf("the form is called %q", list[0].Forms[0])
-	}
-	if len(unreadable(v, "B")) != 1 {
-		t.Error("other types are shown")
+	for i, text := range []string{
+		"no region reads all that may be stored of them. region-1 (version v1) does not read " + text + ". Start a region of v2, or of another version that reads it; if the region that had them crashed, roost rollout look finds out what it has stored",
+		"no region is here that could read what is stored of them; start one of the version that stored it",
+	} {
+		if got := unreadableNow(coordinator.UnreadableNow(v.Unreadable[i])); got != text {
+			t.Errorf("got  %s\nwant %s", got, text)
+		}
 	}
 }
 
@@ -69,24 +72,19 @@ func TestToRollout(t *testing.T) {
 		Regions: []coordinator.RegionView{old, a, b, stranger},
 		Rows: []sharding.Row{row(0, old, sharding.HandingOff), row(1, a, sharding.Serving), row(2, b, sharding.Starting), row(3, stranger, sharding.Serving),
 			{Shard: sharding.ShardID{Type: "T", Index: 4}, Phase: sharding.Starting, Reason: sharding.Unreadable}},
-		Unreadable: []coordinator.UnreadableShard{
-			{Shard: sharding.ShardID{Type: "T", Index: 4}, Forms: []sharding.Form{form}, Closest: old.Node}, {Shard: sharding.ShardID{Type: "T", Index: 5}},
-		},
+		Unreadable: []coordinator.UnreadableShards{{Type: "T", Shards: []uint32{4}, Forms: []sharding.Form{form}, Closest: "old"}},
 		Rollout: coordinator.RolloutView{
-			Target: "2", Seen: []string{"1"}, On: true, FrozenFor: time.Minute,
+			Target: "2", Seen: []string{"1"}, On: true, FrozenFor: time.Minute, Next: "3", NextIn: time.Second,
 			CannotRead: []coordinator.CannotRead{{Reader: "1", Writer: "2", Type: "T", Forms: []sharding.Form{form}}},
 		},
 	}
 	want := &adminv1.RolloutResponse{
-		Target: "2", On: true, FrozenMs: 60_000, Left: 3, Seen: []string{"1"},
+		Target: "2", On: true, FrozenMs: 60_000, Left: 3, Seen: []string{"1"}, NextTarget: "3", NextTargetMs: 1000,
 		Versions: []*adminv1.RolloutVersion{
 			{Version: "2", Target: true, Regions: []string{"a", "b"}, Shards: 2, Moving: 1}, {Version: "1", Regions: []string{"old"}, Shards: 1, Moving: 1},
 		},
 		CannotRead: []*adminv1.CannotRead{{Reader: "1", Writer: "2", Type: "T", Forms: []string{form.String()}}},
-		Blocked: []*adminv1.BlockedShard{
-			{Type: "T", Index: 4, Why: "no region reads all that is stored; old does not read " + form.String()},
-			{Type: "T", Index: 5, Why: "no region that could be given the shard is here"},
-		},
+		Unreadable: []*adminv1.Unreadable{{Type: "T", Shards: []uint32{4}, Forms: []string{form.String()}, Region: "old"}},
 	}
 	if got := toRollout(&v); !proto.Equal(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)

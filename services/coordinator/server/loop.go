@@ -74,6 +74,8 @@ func (s *Server) perform(o coordinator.Output) {
 			"former", o.From.Cluster, "coordinator", o.From.Coordinator.Addr, "cluster", o.Cluster)
 	case coordinator.TargetSet:
 		s.log.Info("the target version of rollouts is set", "version", o.Version, "before", o.Before, "why", o.Why)
+	case coordinator.UnreadableNow:
+		s.log.Warn("commands for these shards are refused: "+unreadableNow(o), "type", o.Type, "shards", o.Shards)
 	case coordinator.RaiseTerm:
 		s.keeper.RaiseTerm(o.Above)
 	case coordinator.YieldLease:

@@ -56,6 +56,10 @@ func (s *Server) performJournal(o coordinator.Output) {
 			}
 			s.step(coordinator.SnapshotWritten{Number: o.Number, Verdict: r.Verdict, Fence: r.Fence.Epoch})
 		})
+	case coordinator.FenceShard:
+		s.fenceShard(o)
+	case coordinator.ReadForms:
+		s.readForms(o)
 	case coordinator.ProbeJournal:
 		s.submit(journal.Op{Fence: &sharding.ReadFence{Shard: probeShard}}, func(r journal.Result) {
 			s.step(coordinator.JournalProbed{Verdict: r.Verdict})

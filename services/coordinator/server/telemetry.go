@@ -123,7 +123,11 @@ func (s *Server) instrument(mp metric.MeterProvider) error {
 			o.ObserveInt64(allocated, int64(owned))
 			o.ObserveInt64(unallocated, int64(all-owned))
 			o.ObserveInt64(moving, int64(moves))
-			o.ObserveInt64(unread, int64(len(v.Unreadable)))
+			unreadable := 0
+			for _, u := range v.Unreadable {
+				unreadable += len(u.Shards)
+			}
+			o.ObserveInt64(unread, int64(unreadable))
 			o.ObserveInt64(watches, int64(s.calls.Len()))
 			if s.core.Active() != 0 {
 				outputs, _, _ := s.core.Held()

@@ -860,8 +860,13 @@ type Unreadable struct {
 	Forms []string `protobuf:"bytes,3,rep,name=forms,proto3" json:"forms,omitempty"`
 	// The region that lacks the fewest forms: its name, or its address, and the version of
 	// its application. Empty: there is none now that could be given the shards.
-	Region        string `protobuf:"bytes,4,opt,name=region,proto3" json:"region,omitempty"`
-	Version       string `protobuf:"bytes,5,opt,name=version,proto3" json:"version,omitempty"`
+	Region  string `protobuf:"bytes,4,opt,name=region,proto3" json:"region,omitempty"`
+	Version string `protobuf:"bytes,5,opt,name=version,proto3" json:"version,omitempty"`
+	// The versions that were the first to store in these forms, as far as known.
+	By []string `protobuf:"bytes,6,rep,name=by,proto3" json:"by,omitempty"`
+	// The forms are stored, or the journal is damaged. Otherwise an owner may have stored
+	// something in them: Look finds out.
+	Looked        bool `protobuf:"varint,7,opt,name=looked,proto3" json:"looked,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -929,6 +934,20 @@ func (x *Unreadable) GetVersion() string {
 		return x.Version
 	}
 	return ""
+}
+
+func (x *Unreadable) GetBy() []string {
+	if x != nil {
+		return x.By
+	}
+	return nil
+}
+
+func (x *Unreadable) GetLooked() bool {
+	if x != nil {
+		return x.Looked
+	}
+	return false
 }
 
 type Shard struct {
@@ -1336,12 +1355,12 @@ type RolloutResponse struct {
 	Versions   []*RolloutVersion `protobuf:"bytes,4,rep,name=versions,proto3" json:"versions,omitempty"` // the target first
 	Left       uint32            `protobuf:"varint,5,opt,name=left,proto3" json:"left,omitempty"`        // shards that do not belong to a region of the target
 	CannotRead []*CannotRead     `protobuf:"bytes,6,rep,name=cannot_read,json=cannotRead,proto3" json:"cannot_read,omitempty"`
-	Blocked    []*BlockedShard   `protobuf:"bytes,7,rep,name=blocked,proto3" json:"blocked,omitempty"`
 	Seen       []string          `protobuf:"bytes,8,rep,name=seen,proto3" json:"seen,omitempty"` // versions that were the target before, the newest last
 	// No region runs the target: this version, which all have, becomes the target in so long;
 	// empty: the target stays.
-	NextTarget    string `protobuf:"bytes,9,opt,name=next_target,json=nextTarget,proto3" json:"next_target,omitempty"`
-	NextTargetMs  int64  `protobuf:"varint,10,opt,name=next_target_ms,json=nextTargetMs,proto3" json:"next_target_ms,omitempty"`
+	NextTarget    string        `protobuf:"bytes,9,opt,name=next_target,json=nextTarget,proto3" json:"next_target,omitempty"`
+	NextTargetMs  int64         `protobuf:"varint,10,opt,name=next_target_ms,json=nextTargetMs,proto3" json:"next_target_ms,omitempty"`
+	Unreadable    []*Unreadable `protobuf:"bytes,11,rep,name=unreadable,proto3" json:"unreadable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1418,13 +1437,6 @@ func (x *RolloutResponse) GetCannotRead() []*CannotRead {
 	return nil
 }
 
-func (x *RolloutResponse) GetBlocked() []*BlockedShard {
-	if x != nil {
-		return x.Blocked
-	}
-	return nil
-}
-
 func (x *RolloutResponse) GetSeen() []string {
 	if x != nil {
 		return x.Seen
@@ -1444,6 +1456,13 @@ func (x *RolloutResponse) GetNextTargetMs() int64 {
 		return x.NextTargetMs
 	}
 	return 0
+}
+
+func (x *RolloutResponse) GetUnreadable() []*Unreadable {
+	if x != nil {
+		return x.Unreadable
+	}
+	return nil
 }
 
 type RolloutVersion struct {
@@ -1591,30 +1610,26 @@ func (x *CannotRead) GetForms() []string {
 	return nil
 }
 
-// BlockedShard is a shard that cannot be given to any region now.
-type BlockedShard struct {
+type LookRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Type          string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
-	Index         uint32                 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
-	Why           string                 `protobuf:"bytes,3,opt,name=why,proto3" json:"why,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *BlockedShard) Reset() {
-	*x = BlockedShard{}
+func (x *LookRequest) Reset() {
+	*x = LookRequest{}
 	mi := &file_roost_admin_v1_admin_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *BlockedShard) String() string {
+func (x *LookRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*BlockedShard) ProtoMessage() {}
+func (*LookRequest) ProtoMessage() {}
 
-func (x *BlockedShard) ProtoReflect() protoreflect.Message {
+func (x *LookRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_roost_admin_v1_admin_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1626,30 +1641,53 @@ func (x *BlockedShard) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use BlockedShard.ProtoReflect.Descriptor instead.
-func (*BlockedShard) Descriptor() ([]byte, []int) {
+// Deprecated: Use LookRequest.ProtoReflect.Descriptor instead.
+func (*LookRequest) Descriptor() ([]byte, []int) {
 	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{24}
 }
 
-func (x *BlockedShard) GetType() string {
-	if x != nil {
-		return x.Type
-	}
-	return ""
+type LookResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Unreadable    []*Unreadable          `protobuf:"bytes,1,rep,name=unreadable,proto3" json:"unreadable,omitempty"` // those that are left
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
-func (x *BlockedShard) GetIndex() uint32 {
-	if x != nil {
-		return x.Index
-	}
-	return 0
+func (x *LookResponse) Reset() {
+	*x = LookResponse{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
 }
 
-func (x *BlockedShard) GetWhy() string {
+func (x *LookResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LookResponse) ProtoMessage() {}
+
+func (x *LookResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[25]
 	if x != nil {
-		return x.Why
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
 	}
-	return ""
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LookResponse.ProtoReflect.Descriptor instead.
+func (*LookResponse) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *LookResponse) GetUnreadable() []*Unreadable {
+	if x != nil {
+		return x.Unreadable
+	}
+	return nil
 }
 
 type SetTargetRequest struct {
@@ -1662,7 +1700,7 @@ type SetTargetRequest struct {
 
 func (x *SetTargetRequest) Reset() {
 	*x = SetTargetRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[25]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1674,7 +1712,7 @@ func (x *SetTargetRequest) String() string {
 func (*SetTargetRequest) ProtoMessage() {}
 
 func (x *SetTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[25]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1687,7 +1725,7 @@ func (x *SetTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTargetRequest.ProtoReflect.Descriptor instead.
 func (*SetTargetRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{25}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SetTargetRequest) GetVersion() string {
@@ -1716,7 +1754,7 @@ type SetTargetResponse struct {
 
 func (x *SetTargetResponse) Reset() {
 	*x = SetTargetResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[26]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1728,7 +1766,7 @@ func (x *SetTargetResponse) String() string {
 func (*SetTargetResponse) ProtoMessage() {}
 
 func (x *SetTargetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[26]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1741,7 +1779,7 @@ func (x *SetTargetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTargetResponse.ProtoReflect.Descriptor instead.
 func (*SetTargetResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{26}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *SetTargetResponse) GetTarget() string {
@@ -1841,14 +1879,16 @@ const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	"\x05types\x18\x02 \x03(\v2\x1b.roost.admin.v1.TypeSummaryR\x05types\x12:\n" +
 	"\n" +
 	"unreadable\x18\x03 \x03(\v2\x1a.roost.admin.v1.UnreadableR\n" +
-	"unreadable\"\x80\x01\n" +
+	"unreadable\"\xa8\x01\n" +
 	"\n" +
 	"Unreadable\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x16\n" +
 	"\x06shards\x18\x02 \x03(\rR\x06shards\x12\x14\n" +
 	"\x05forms\x18\x03 \x03(\tR\x05forms\x12\x16\n" +
 	"\x06region\x18\x04 \x01(\tR\x06region\x12\x18\n" +
-	"\aversion\x18\x05 \x01(\tR\aversion\"\xa1\x01\n" +
+	"\aversion\x18\x05 \x01(\tR\aversion\x12\x0e\n" +
+	"\x02by\x18\x06 \x03(\tR\x02by\x12\x16\n" +
+	"\x06looked\x18\a \x01(\bR\x06looked\"\xa1\x01\n" +
 	"\x05Shard\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\rR\x05index\x12\x16\n" +
@@ -1873,7 +1913,7 @@ const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	"\x06resume\x18\x02 \x01(\bR\x06resume\"-\n" +
 	"\rDrainResponse\x12\x1c\n" +
 	"\tremaining\x18\x01 \x01(\rR\tremaining\"\x10\n" +
-	"\x0eRolloutRequest\"\xf6\x02\n" +
+	"\x0eRolloutRequest\"\x80\x03\n" +
 	"\x0fRolloutResponse\x12\x16\n" +
 	"\x06target\x18\x01 \x01(\tR\x06target\x12\x0e\n" +
 	"\x02on\x18\x02 \x01(\bR\x02on\x12\x1b\n" +
@@ -1881,13 +1921,15 @@ const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	"\bversions\x18\x04 \x03(\v2\x1e.roost.admin.v1.RolloutVersionR\bversions\x12\x12\n" +
 	"\x04left\x18\x05 \x01(\rR\x04left\x12;\n" +
 	"\vcannot_read\x18\x06 \x03(\v2\x1a.roost.admin.v1.CannotReadR\n" +
-	"cannotRead\x126\n" +
-	"\ablocked\x18\a \x03(\v2\x1c.roost.admin.v1.BlockedShardR\ablocked\x12\x12\n" +
+	"cannotRead\x12\x12\n" +
 	"\x04seen\x18\b \x03(\tR\x04seen\x12\x1f\n" +
 	"\vnext_target\x18\t \x01(\tR\n" +
 	"nextTarget\x12$\n" +
 	"\x0enext_target_ms\x18\n" +
-	" \x01(\x03R\fnextTargetMs\"\x8c\x01\n" +
+	" \x01(\x03R\fnextTargetMs\x12:\n" +
+	"\n" +
+	"unreadable\x18\v \x03(\v2\x1a.roost.admin.v1.UnreadableR\n" +
+	"unreadableJ\x04\b\a\x10\b\"\x8c\x01\n" +
 	"\x0eRolloutVersion\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x16\n" +
 	"\x06target\x18\x02 \x01(\bR\x06target\x12\x18\n" +
@@ -1899,11 +1941,12 @@ const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	"\x06reader\x18\x01 \x01(\tR\x06reader\x12\x16\n" +
 	"\x06writer\x18\x02 \x01(\tR\x06writer\x12\x12\n" +
 	"\x04type\x18\x03 \x01(\tR\x04type\x12\x14\n" +
-	"\x05forms\x18\x04 \x03(\tR\x05forms\"J\n" +
-	"\fBlockedShard\x12\x12\n" +
-	"\x04type\x18\x01 \x01(\tR\x04type\x12\x14\n" +
-	"\x05index\x18\x02 \x01(\rR\x05index\x12\x10\n" +
-	"\x03why\x18\x03 \x01(\tR\x03why\"<\n" +
+	"\x05forms\x18\x04 \x03(\tR\x05forms\"\r\n" +
+	"\vLookRequest\"J\n" +
+	"\fLookResponse\x12:\n" +
+	"\n" +
+	"unreadable\x18\x01 \x03(\v2\x1a.roost.admin.v1.UnreadableR\n" +
+	"unreadable\"<\n" +
 	"\x10SetTargetRequest\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\"u\n" +
@@ -1911,13 +1954,14 @@ const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	"\x06target\x18\x01 \x01(\tR\x06target\x12\x16\n" +
 	"\x06before\x18\x02 \x01(\tR\x06before\x12\x16\n" +
 	"\x06stored\x18\x03 \x01(\bR\x06stored\x12\x18\n" +
-	"\aregions\x18\x04 \x03(\tR\aregions2\xc6\x03\n" +
+	"\aregions\x18\x04 \x03(\tR\aregions2\x89\x04\n" +
 	"\x05Admin\x12J\n" +
 	"\aMembers\x12\x1e.roost.admin.v1.MembersRequest\x1a\x1f.roost.admin.v1.MembersResponse\x12G\n" +
 	"\x06Shards\x12\x1d.roost.admin.v1.ShardsRequest\x1a\x1e.roost.admin.v1.ShardsResponse\x12D\n" +
 	"\x05Where\x12\x1c.roost.admin.v1.WhereRequest\x1a\x1d.roost.admin.v1.WhereResponse\x12D\n" +
 	"\x05Drain\x12\x1c.roost.admin.v1.DrainRequest\x1a\x1d.roost.admin.v1.DrainResponse\x12J\n" +
-	"\aRollout\x12\x1e.roost.admin.v1.RolloutRequest\x1a\x1f.roost.admin.v1.RolloutResponse\x12P\n" +
+	"\aRollout\x12\x1e.roost.admin.v1.RolloutRequest\x1a\x1f.roost.admin.v1.RolloutResponse\x12A\n" +
+	"\x04Look\x12\x1b.roost.admin.v1.LookRequest\x1a\x1c.roost.admin.v1.LookResponse\x12P\n" +
 	"\tSetTarget\x12 .roost.admin.v1.SetTargetRequest\x1a!.roost.admin.v1.SetTargetResponse2\xe4\x02\n" +
 	"\n" +
 	"Membership\x12A\n" +
@@ -1939,7 +1983,7 @@ func file_roost_admin_v1_admin_proto_rawDescGZIP() []byte {
 	return file_roost_admin_v1_admin_proto_rawDescData
 }
 
-var file_roost_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_roost_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_roost_admin_v1_admin_proto_goTypes = []any{
 	(*JoinRequest)(nil),       // 0: roost.admin.v1.JoinRequest
 	(*JoinResponse)(nil),      // 1: roost.admin.v1.JoinResponse
@@ -1965,10 +2009,11 @@ var file_roost_admin_v1_admin_proto_goTypes = []any{
 	(*RolloutResponse)(nil),   // 21: roost.admin.v1.RolloutResponse
 	(*RolloutVersion)(nil),    // 22: roost.admin.v1.RolloutVersion
 	(*CannotRead)(nil),        // 23: roost.admin.v1.CannotRead
-	(*BlockedShard)(nil),      // 24: roost.admin.v1.BlockedShard
-	(*SetTargetRequest)(nil),  // 25: roost.admin.v1.SetTargetRequest
-	(*SetTargetResponse)(nil), // 26: roost.admin.v1.SetTargetResponse
-	nil,                       // 27: roost.admin.v1.Member.LabelsEntry
+	(*LookRequest)(nil),       // 24: roost.admin.v1.LookRequest
+	(*LookResponse)(nil),      // 25: roost.admin.v1.LookResponse
+	(*SetTargetRequest)(nil),  // 26: roost.admin.v1.SetTargetRequest
+	(*SetTargetResponse)(nil), // 27: roost.admin.v1.SetTargetResponse
+	nil,                       // 28: roost.admin.v1.Member.LabelsEntry
 }
 var file_roost_admin_v1_admin_proto_depIdxs = []int32{
 	10, // 0: roost.admin.v1.NodeResponse.member:type_name -> roost.admin.v1.Member
@@ -1976,41 +2021,44 @@ var file_roost_admin_v1_admin_proto_depIdxs = []int32{
 	6,  // 2: roost.admin.v1.EventsResponse.events:type_name -> roost.admin.v1.Event
 	10, // 3: roost.admin.v1.MembersResponse.members:type_name -> roost.admin.v1.Member
 	9,  // 4: roost.admin.v1.MembersResponse.quarantined:type_name -> roost.admin.v1.Quarantined
-	27, // 5: roost.admin.v1.Member.labels:type_name -> roost.admin.v1.Member.LabelsEntry
+	28, // 5: roost.admin.v1.Member.labels:type_name -> roost.admin.v1.Member.LabelsEntry
 	14, // 6: roost.admin.v1.ShardsResponse.shards:type_name -> roost.admin.v1.Shard
 	15, // 7: roost.admin.v1.ShardsResponse.types:type_name -> roost.admin.v1.TypeSummary
 	13, // 8: roost.admin.v1.ShardsResponse.unreadable:type_name -> roost.admin.v1.Unreadable
 	14, // 9: roost.admin.v1.WhereResponse.shard:type_name -> roost.admin.v1.Shard
 	22, // 10: roost.admin.v1.RolloutResponse.versions:type_name -> roost.admin.v1.RolloutVersion
 	23, // 11: roost.admin.v1.RolloutResponse.cannot_read:type_name -> roost.admin.v1.CannotRead
-	24, // 12: roost.admin.v1.RolloutResponse.blocked:type_name -> roost.admin.v1.BlockedShard
-	7,  // 13: roost.admin.v1.Admin.Members:input_type -> roost.admin.v1.MembersRequest
-	11, // 14: roost.admin.v1.Admin.Shards:input_type -> roost.admin.v1.ShardsRequest
-	16, // 15: roost.admin.v1.Admin.Where:input_type -> roost.admin.v1.WhereRequest
-	18, // 16: roost.admin.v1.Admin.Drain:input_type -> roost.admin.v1.DrainRequest
-	20, // 17: roost.admin.v1.Admin.Rollout:input_type -> roost.admin.v1.RolloutRequest
-	25, // 18: roost.admin.v1.Admin.SetTarget:input_type -> roost.admin.v1.SetTargetRequest
-	0,  // 19: roost.admin.v1.Membership.Join:input_type -> roost.admin.v1.JoinRequest
-	2,  // 20: roost.admin.v1.Membership.Leave:input_type -> roost.admin.v1.NodeRequest
-	2,  // 21: roost.admin.v1.Membership.Down:input_type -> roost.admin.v1.NodeRequest
-	2,  // 22: roost.admin.v1.Membership.Remove:input_type -> roost.admin.v1.NodeRequest
-	4,  // 23: roost.admin.v1.Membership.Events:input_type -> roost.admin.v1.EventsRequest
-	8,  // 24: roost.admin.v1.Admin.Members:output_type -> roost.admin.v1.MembersResponse
-	12, // 25: roost.admin.v1.Admin.Shards:output_type -> roost.admin.v1.ShardsResponse
-	17, // 26: roost.admin.v1.Admin.Where:output_type -> roost.admin.v1.WhereResponse
-	19, // 27: roost.admin.v1.Admin.Drain:output_type -> roost.admin.v1.DrainResponse
-	21, // 28: roost.admin.v1.Admin.Rollout:output_type -> roost.admin.v1.RolloutResponse
-	26, // 29: roost.admin.v1.Admin.SetTarget:output_type -> roost.admin.v1.SetTargetResponse
-	1,  // 30: roost.admin.v1.Membership.Join:output_type -> roost.admin.v1.JoinResponse
-	3,  // 31: roost.admin.v1.Membership.Leave:output_type -> roost.admin.v1.NodeResponse
-	3,  // 32: roost.admin.v1.Membership.Down:output_type -> roost.admin.v1.NodeResponse
-	3,  // 33: roost.admin.v1.Membership.Remove:output_type -> roost.admin.v1.NodeResponse
-	5,  // 34: roost.admin.v1.Membership.Events:output_type -> roost.admin.v1.EventsResponse
-	24, // [24:35] is the sub-list for method output_type
-	13, // [13:24] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	13, // 12: roost.admin.v1.RolloutResponse.unreadable:type_name -> roost.admin.v1.Unreadable
+	13, // 13: roost.admin.v1.LookResponse.unreadable:type_name -> roost.admin.v1.Unreadable
+	7,  // 14: roost.admin.v1.Admin.Members:input_type -> roost.admin.v1.MembersRequest
+	11, // 15: roost.admin.v1.Admin.Shards:input_type -> roost.admin.v1.ShardsRequest
+	16, // 16: roost.admin.v1.Admin.Where:input_type -> roost.admin.v1.WhereRequest
+	18, // 17: roost.admin.v1.Admin.Drain:input_type -> roost.admin.v1.DrainRequest
+	20, // 18: roost.admin.v1.Admin.Rollout:input_type -> roost.admin.v1.RolloutRequest
+	24, // 19: roost.admin.v1.Admin.Look:input_type -> roost.admin.v1.LookRequest
+	26, // 20: roost.admin.v1.Admin.SetTarget:input_type -> roost.admin.v1.SetTargetRequest
+	0,  // 21: roost.admin.v1.Membership.Join:input_type -> roost.admin.v1.JoinRequest
+	2,  // 22: roost.admin.v1.Membership.Leave:input_type -> roost.admin.v1.NodeRequest
+	2,  // 23: roost.admin.v1.Membership.Down:input_type -> roost.admin.v1.NodeRequest
+	2,  // 24: roost.admin.v1.Membership.Remove:input_type -> roost.admin.v1.NodeRequest
+	4,  // 25: roost.admin.v1.Membership.Events:input_type -> roost.admin.v1.EventsRequest
+	8,  // 26: roost.admin.v1.Admin.Members:output_type -> roost.admin.v1.MembersResponse
+	12, // 27: roost.admin.v1.Admin.Shards:output_type -> roost.admin.v1.ShardsResponse
+	17, // 28: roost.admin.v1.Admin.Where:output_type -> roost.admin.v1.WhereResponse
+	19, // 29: roost.admin.v1.Admin.Drain:output_type -> roost.admin.v1.DrainResponse
+	21, // 30: roost.admin.v1.Admin.Rollout:output_type -> roost.admin.v1.RolloutResponse
+	25, // 31: roost.admin.v1.Admin.Look:output_type -> roost.admin.v1.LookResponse
+	27, // 32: roost.admin.v1.Admin.SetTarget:output_type -> roost.admin.v1.SetTargetResponse
+	1,  // 33: roost.admin.v1.Membership.Join:output_type -> roost.admin.v1.JoinResponse
+	3,  // 34: roost.admin.v1.Membership.Leave:output_type -> roost.admin.v1.NodeResponse
+	3,  // 35: roost.admin.v1.Membership.Down:output_type -> roost.admin.v1.NodeResponse
+	3,  // 36: roost.admin.v1.Membership.Remove:output_type -> roost.admin.v1.NodeResponse
+	5,  // 37: roost.admin.v1.Membership.Events:output_type -> roost.admin.v1.EventsResponse
+	26, // [26:38] is the sub-list for method output_type
+	14, // [14:26] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_roost_admin_v1_admin_proto_init() }
@@ -2024,7 +2072,7 @@ func file_roost_admin_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_roost_admin_v1_admin_proto_rawDesc), len(file_roost_admin_v1_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   28,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

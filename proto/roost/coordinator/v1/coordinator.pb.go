@@ -100,6 +100,7 @@ type TypeFact struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Type          *v1.Type               `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
 	Forms         []*v1.Form             `protobuf:"bytes,2,rep,name=forms,proto3" json:"forms,omitempty"` // all that regions have registered; only added to
+	By            []string               `protobuf:"bytes,3,rep,name=by,proto3" json:"by,omitempty"`       // the application versions that registered these forms first
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -144,6 +145,13 @@ func (x *TypeFact) GetType() *v1.Type {
 func (x *TypeFact) GetForms() []*v1.Form {
 	if x != nil {
 		return x.Forms
+	}
+	return nil
+}
+
+func (x *TypeFact) GetBy() []string {
+	if x != nil {
+		return x.By
 	}
 	return nil
 }
@@ -210,10 +218,11 @@ const file_roost_coordinator_v1_coordinator_proto_rawDesc = "" +
 	"\x03row\x18\x01 \x01(\v2\x15.roost.control.v1.RowR\x03row\x12\x16\n" +
 	"\x06before\x18\x02 \x01(\fR\x06before\x12\x10\n" +
 	"\x03may\x18\x03 \x01(\fR\x03may\x124\n" +
-	"\tsuccessor\x18\x04 \x01(\v2\x16.roost.control.v1.NodeR\tsuccessor\"d\n" +
+	"\tsuccessor\x18\x04 \x01(\v2\x16.roost.control.v1.NodeR\tsuccessor\"t\n" +
 	"\bTypeFact\x12*\n" +
 	"\x04type\x18\x01 \x01(\v2\x16.roost.control.v1.TypeR\x04type\x12,\n" +
-	"\x05forms\x18\x02 \x03(\v2\x16.roost.control.v1.FormR\x05forms\":\n" +
+	"\x05forms\x18\x02 \x03(\v2\x16.roost.control.v1.FormR\x05forms\x12\x0e\n" +
+	"\x02by\x18\x03 \x03(\tR\x02by\":\n" +
 	"\n" +
 	"TargetFact\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x12\n" +

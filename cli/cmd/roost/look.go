@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+)
+
+func (a *app) lookCommand() *cobra.Command {
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use: "look", Short: "Find out what is stored in shards that no region reads", Args: cobra.NoArgs,
+		Long: `After a crash of a region, all counts that it could have stored in its shards. If no
+other region reads that, the commands of the shards are refused. This command has
+the journal read, as far as these shards are concerned. Shards in which nothing is
+stored but what some region reads are served again; the others are listed.
+
+No region can store anything in the shards meanwhile. All entities of their types
+are listed, and those in the shards are read: that takes time.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			return a.look(ctx)
+		},
+	}
+	cmd.Flags().DurationVar(&timeout, "timeout", 10*time.Minute, "how long to wait until all is read; it goes on after that")
+	return cmd
+}
+
+// look repeats the request until all shards that are left are looked at: a coordinator that
+// ended knows nothing of it, and the journal may not have answered.
+func (a *app) look(ctx context.Context) error {
+	admin, err := a.adminClient()
+	if err != nil {
+		return err
+	}
+	poll := time.NewTicker(drainPoll)
+	defer poll.Stop()
+	were, waiting := -1, 0
+	for {
+		res, err := admin.Look(ctx)
+		if err != nil && ctx.Err() == nil {
+			return err
+		}
+		if err == nil {
+			left := countShards(res.Unreadable, func(*adminv1.Unreadable) bool { return true })
+			were = max(were, left)
+			waiting = countShards(res.Unreadable, func(u *adminv1.Unreadable) bool { return !u.Looked })
+			if waiting == 0 {
+				return a.printLook(res, were, left)
+			}
+		}
+		select {
+		case <-poll.C:
+		case <-ctx.Done():
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return timeoutError{fmt.Errorf("%s still to be looked at; it goes on, see the log of the coordinator", plural(waiting, "shard"))}
+			}
+			return errInterrupted
+		}
+	}
+}
+
+func countShards(list []*adminv1.Unreadable, wanted func(*adminv1.Unreadable) bool) (n int) {
+	for _, u := range list {
+		if wanted(u) {
+			n += len(u.Shards)
+		}
+	}
+	return n
+}
+
+func (a *app) printLook(res *adminv1.LookResponse, were, left int) error {
+	if a.json() {
+		return a.printMessage(res)
+	}
+	lines := []string{"no shard is unreadable"}
+	if were > 0 {
+		lines[0] = fmt.Sprintf("%s looked at: %d can be read by a region and served again, %d cannot", plural(were, "shard"), were-left, left)
+	}
+	for _, u := range res.Unreadable {
+		lines = append(lines, describeUnreadable(u))
+	}
+	return a.printLines(lines)
+}
+
+// describeUnreadable says of shards that no region reads what is missing, and what to do.
+func describeUnreadable(u *adminv1.Unreadable) string {
+	text := fmt.Sprintf("%s: %s unreadable (%s): ", u.Type, plural(len(u.Shards), "shard"), someOf(u.Shards))
+	if u.Region == "" {
+		return text + "no region is here that could read what is stored of them; start one of the version that stored it"
+	}
+	region := u.Region
+	if u.Version != "" {
+		region += " (version " + u.Version + ")"
+	}
+	stored := "may be stored"
+	if u.Looked {
+		stored = "is stored"
+	}
+	start := "a version that does"
+	if len(u.By) > 0 {
+		start = strings.Join(u.By, " or ") + ", or of another version that does"
+	}
+	text += fmt.Sprintf("%s does not read %s, which %s. Start a region of %s: commands are refused until then", region, strings.Join(u.Forms, "; "), stored, start)
+	if !u.Looked {
+		text += ". If the region that had them crashed, roost rollout look finds out what is stored"
+	}
+	return text
+}
+
+// someOf lists the first of some numbers.
+func someOf(numbers []uint32) string {
+	const most = 8
+	text := ""
+	for i, n := range numbers[:min(len(numbers), most)] {
+		if i > 0 {
+			text += ", "
+		}
+		text += fmt.Sprint(n)
+	}
+	if len(numbers) > most {
+		text += ", …"
+	}
+	return text
+}

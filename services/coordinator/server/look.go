@@ -1,0 +1,75 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/services/coordinator"
+)
+
+// lookPage is how many entities are listed at a time to find out what is stored in shards:
+// so many that the time is spent in reading them.
+const lookPage = 1000
+
+// fenceShard claims a shard that belongs to no region.
+func (s *Server) fenceShard(o coordinator.FenceShard) {
+	s.submit(journal.Op{Claim: &o.Claim}, func(r journal.Result) {
+		if r.Verdict != sharding.Durable {
+			s.log.Warn("a shard that is to be looked at cannot be claimed", "shard", o.Claim.Shard, "verdict", r.Verdict, "stored", r.Fence.Epoch, "error", r.Err)
+		}
+		s.step(coordinator.ShardFenced{Shard: o.Claim.Shard, Epoch: o.Claim.Epoch, Verdict: r.Verdict})
+	})
+}
+
+// readForms finds out beside the loop what is stored in shards.
+func (s *Server) readForms(o coordinator.ReadForms) {
+	go func() {
+		begin := time.Now()
+		s.log.Info("looking at what is stored in shards that no region reads", "type", o.Type, "shards", len(o.At))
+		found := o.Begin()
+		n, err := s.findForms(s.ctx, o.Type, found)
+		in := found.Answer()
+		if err != nil {
+			in = found.Failed()
+			s.log.Warn("what is stored in shards could not be read; let them be looked at again", "type", o.Type, "error", err)
+		} else {
+			s.log.Info("looked at what is stored in shards that no region reads", "type", o.Type, "shards", len(o.At), "entities", n, "took", time.Since(begin).Round(time.Millisecond))
+		}
+		s.inbox.Put(func() { s.step(in) })
+	}()
+}
+
+// findForms reads the entities of a type that are wanted, and returns how many those are.
+func (s *Server) findForms(ctx context.Context, typ sharding.EntityType, found *coordinator.FormsFound) (n int, err error) {
+	req := journal.ListRequest{Type: typ, Limit: lookPage}
+	for !found.Done() {
+		page, err := s.journal.List(ctx, req)
+		if err != nil {
+			return n, fmt.Errorf("listing the entities: %w", err)
+		}
+		for _, e := range page {
+			if !found.Wants(e) {
+				continue
+			}
+			n++
+			switch got, err := s.journal.Load(ctx, journal.LoadRequest{Entity: e, WithoutSnapshot: true}); {
+			case errors.Is(err, journal.ErrCorrupt):
+				s.log.Error("an entity is damaged: anything may be stored in its shard", "entity", e, "error", err)
+				found.Unknown(e)
+			case err != nil:
+				return n, fmt.Errorf("reading %s: %w", e, err)
+			default:
+				found.Stored(e, got.Records)
+			}
+		}
+		if len(page) < req.Limit {
+			break
+		}
+		req.After = page[len(page)-1]
+	}
+	return n, nil
+}

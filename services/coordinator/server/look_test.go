@@ -1,0 +1,82 @@
+package server
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/services/coordinator"
+)
+
+// commit has the journal of a coordinator do operations, all of which must hold.
+func (r *running) commit(ops ...journal.Op) {
+	r.t.Helper()
+	results := make(chan journal.Result, len(ops))
+	for _, op := range ops {
+		r.server.journal.Submit(op, func(res journal.Result) { results <- res })
+	}
+	for range ops {
+		if res := <-results; res.Verdict != sharding.Durable {
+			r.t.Fatalf("%+v", res)
+		}
+	}
+}
+
+// TestFindForms: the entities of all pages are found, those of other shards are not read, and
+// reading ends when there is nothing left to find.
+func TestFindForms(t *testing.T) {
+	noneLeft(t)
+	addr := freeAddr(t)
+	r := start(t, t.TempDir(), addr, "static://"+addr, nil)
+	form := func(version uint16) sharding.Form {
+		return sharding.Form{Kind: sharding.FormOfEvent, Name: "added", Version: version}
+	}
+	const shards = 2
+	var ops []journal.Op
+	for i := range uint32(shards) {
+		ops = append(ops, journal.Op{Claim: &sharding.Claim{Shard: sharding.ShardID{Type: "T", Index: i}, Epoch: 1, Owner: 1}})
+	}
+	r.commit(ops...)
+	// All store version 1, and the last one of the second page version 2.
+	ops = nil
+	ask := coordinator.ReadForms{Type: "T", Shards: shards, Forms: []sharding.Form{form(1), form(2), form(3)}}
+	here := 0
+	for i := range lookPage + 10 {
+		e := sharding.Entity{Type: "T", ID: sharding.EntityID(fmt.Sprintf("e%05d", i))}
+		index := sharding.ShardOf(e.ID, shards)
+		event := sharding.Event{Name: "added", Version: 1, Encoding: sharding.JSON, Payload: []byte("{}")}
+		if i == lookPage+9 {
+			event.Version = 2
+			ask.At = []coordinator.FormsAt{{Index: index, Forms: sharding.FormSet("").With(1).With(2)}}
+		}
+		ops = append(ops, journal.Op{Append: &sharding.Append{
+			Shard: sharding.ShardID{Type: "T", Index: index}, Epoch: 1, Entity: e, Records: []sharding.Record{{Seq: 1, Events: []sharding.Event{event}}},
+		}})
+	}
+	r.commit(ops...)
+	for _, op := range ops {
+		here += one(sharding.ShardOf(op.Append.Entity.ID, shards) == ask.At[0].Index)
+	}
+	found := ask.Begin()
+	n, err := r.server.findForms(t.Context(), "T", found)
+	if want := sharding.FormSet("").With(0).With(1); err != nil || n != here || found.Answer().At[0].Forms != want {
+		t.Errorf("%d entities read of %d, found %x, want %x; %v", n, here, string(found.Answer().At[0].Forms), string(want), err)
+	}
+	ask.At[0].Forms = sharding.FormSet("").With(0)
+	found = ask.Begin()
+	if n, err := r.server.findForms(t.Context(), "T", found); err != nil || n != 1 {
+		t.Errorf("%d entities read to find what the first one has; %v", n, err)
+	}
+	r.end()
+	if _, err := r.server.findForms(t.Context(), "T", ask.Begin()); err == nil {
+		t.Error("a journal that is closed is read")
+	}
+}
+
+func one(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
