@@ -72,12 +72,18 @@ func (a *Admin) Where(ctx context.Context, typ, id string) (*adminv1.WhereRespon
 }
 
 // Drain hands all shards of a region off, or ends that. It returns how many
-// remain.
-func (a *Admin) Drain(ctx context.Context, region string, resume bool) (remaining uint32, err error) {
-	res, err := ask(ctx, a, func(ctx context.Context, c adminv1.Admin) (*adminv1.DrainResponse, error) {
+// remain, and which of them stay.
+func (a *Admin) Drain(ctx context.Context, region string, resume bool) (*adminv1.DrainResponse, error) {
+	return ask(ctx, a, func(ctx context.Context, c adminv1.Admin) (*adminv1.DrainResponse, error) {
 		return c.Drain(ctx, &adminv1.DrainRequest{Region: region, Resume: resume})
 	})
-	return res.GetRemaining(), err
+}
+
+// Stays tells which shards of a region no other one can be given now.
+func (a *Admin) Stays(ctx context.Context, region string) (*adminv1.DrainResponse, error) {
+	return ask(ctx, a, func(ctx context.Context, c adminv1.Admin) (*adminv1.DrainResponse, error) {
+		return c.Drain(ctx, &adminv1.DrainRequest{Region: region, DryRun: true})
+	})
 }
 
 // Rollout tells which versions of the application run, and what is left to move.

@@ -61,6 +61,9 @@ type Options struct {
 	LogLevel string
 	// Args are further flags per role, such as "--region.drain_timeout=2s".
 	Args map[string][]string
+	// AppVersions are the app.version of regions by name; the others have that of their
+	// binary.
+	AppVersions map[string]string
 	// Env is added to the environment of the processes, as KEY=value.
 	Env []string
 	// Address, if set, gives the IP address at which a process listens; default

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -54,6 +55,11 @@ func CheckGateways(ctx context.Context, urls []string) error {
 		}
 	}
 	return nil
+}
+
+// AnyGateway reports whether a gateway answers at one of the URLs.
+func AnyGateway(ctx context.Context, urls []string) bool {
+	return slices.ContainsFunc(urls, func(url string) bool { return Identify(ctx, url) == aGateway })
 }
 
 // aGateway is what commands are sent to.

@@ -106,6 +106,9 @@ func (c *Cluster) arguments(p *child) []string {
 			args = append(args, "--coordinator.min_regions="+strconv.Itoa(o.Regions))
 		}
 	}
+	if v := o.AppVersions[p.name]; v != "" && p.role == Region {
+		args = append(args, "--app.version="+v)
+	}
 	return append(args, o.Args[p.role]...)
 }
 

@@ -362,7 +362,7 @@ func (c *coordNode) perform(o coordinator.Output) {
 	case coordinator.Reply:
 		c.checkDurable(sharding.NodeID{}, o.Msg)
 		c.calls.reply(o.Call, o.Msg)
-	case coordinator.UnreadableNow:
+	case coordinator.UnreadableNow, coordinator.DrainStays:
 	case coordinator.FenceShard:
 		c.checkFact(sharding.Row{Shard: o.Claim.Shard, Epoch: o.Claim.Epoch, Phase: sharding.Starting, Reason: sharding.Unreadable})
 		c.commit(journal.Op{Claim: &o.Claim}, func(r journal.Result) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/cespare/xxhash/v2"
@@ -248,6 +249,21 @@ func CheckID(field, s string, max int) error {
 	for _, r := range s {
 		if r < 0x20 || r == 0x7f {
 			return fmt.Errorf("%w: %s holds the control character %U", ErrBadName, field, r)
+		}
+	}
+	return nil
+}
+
+// CheckText returns an error for a name for people, such as a version or a zone, that
+// [CheckID] refuses, or that has characters that nobody sees or that change how others are
+// shown: control and format characters, and separators of lines.
+func CheckText(field, s string, max int) error {
+	if err := CheckID(field, s, max); err != nil {
+		return err
+	}
+	for _, r := range s {
+		if unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) {
+			return fmt.Errorf("%w: %s holds %U, which is not shown, or changes how other characters are shown; leave it out", ErrBadName, field, r)
 		}
 	}
 	return nil

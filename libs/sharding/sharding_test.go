@@ -195,3 +195,14 @@ func TestCheckOfCommands(t *testing.T) {
 		t.Errorf("an empty key: %v", err)
 	}
 }
+
+// TestCheckText: names for people are those that people see.
+func TestCheckText(t *testing.T) {
+	for text, ok := range map[string]bool{
+		"v1.2": true, "größer 東京": true, "": false, "a\u202eb": false, "a\u200bb": false, "a\u0085b": false, "a\u2028b": false, "\ufeffa": false, "a\xff": false, "a\nb": false,
+	} {
+		if err := sharding.CheckText("app.version", text, 64); (err == nil) != ok || err != nil && (!errors.Is(err, sharding.ErrBadName) || !strings.Contains(err.Error(), "app.version")) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}

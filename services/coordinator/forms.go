@@ -223,7 +223,7 @@ func (m *Machine) checkNewForms(descs []sharding.TypeDesc) string {
 	for _, d := range descs {
 		if i, found := m.searchType(d.Type); found {
 			if n := len(extend(m.types[i].forms, d.Writes)); n > m.cfg.MaxForms {
-				return fmt.Sprintf("with this region type %q would have been stored in %d forms since it was first declared, at most %d are allowed; give the type a new name", d.Type, n, m.cfg.MaxForms)
+				return fmt.Sprintf("with this region type %q would have been stored in %d forms since it was first declared, at most %d are allowed (coordinator.max_forms); allow more, or give the type a new name", d.Type, n, m.cfg.MaxForms)
 			}
 		}
 	}
@@ -250,33 +250,57 @@ type UnreadableShards struct {
 func (m *Machine) unreadableShards(wanted func(*row) bool) []UnreadableShards {
 	var list []UnreadableShards
 	for _, t := range m.types {
-		of := len(list)
 		for i := range t.rows {
-			r := &t.rows[i]
-			if r.Reason != sharding.Unreadable || !wanted(r) {
-				continue
+			if r := &t.rows[i]; r.Reason == sharding.Unreadable && wanted(r) {
+				u := m.missing(t, r.stored(), sharding.NodeID{}, (*region).lastResort)
+				u.Looked = r.look == looked
+				list = addShard(list, u, r.Shard.Index)
 			}
-			u := m.missing(t, r.stored())
-			u.Looked = r.look == looked
-			same := slices.IndexFunc(list[of:], func(o UnreadableShards) bool {
-				return o.Closest == u.Closest && o.Looked == u.Looked && slices.Equal(o.Forms, u.Forms)
-			})
-			if same < 0 {
-				same, list = len(list)-of, append(list, u)
-			}
-			list[of+same].Shards = append(list[of+same].Shards, r.Shard.Index)
 		}
 	}
 	return list
 }
 
-// missing says what is missing to give a shard with these forms to some region.
-func (m *Machine) missing(t *typeTable, forms sharding.FormSet) UnreadableShards {
+// staying lists the shards of a region that no other one can be given now.
+func (m *Machine) staying(of *region) []UnreadableShards {
+	var list []UnreadableShards
+	for _, t := range m.types {
+		movable := map[sharding.FormSet]bool{}
+		for _, s := range t.shardsOf(of.node) {
+			forms := t.rows[s.Index].stored()
+			if _, known := movable[forms]; !known {
+				movable[forms] = len(m.view(t, of.node, forms, (*region).candidate).Regions) > 0
+			}
+			if !movable[forms] {
+				list = addShard(list, m.missing(t, forms, of.node, (*region).candidate), s.Index)
+			}
+		}
+	}
+	for i := range list {
+		slices.Sort(list[i].Shards)
+	}
+	return list
+}
+
+// addShard adds a shard to those of which the same is missing.
+func addShard(list []UnreadableShards, u UnreadableShards, index uint32) []UnreadableShards {
+	same := slices.IndexFunc(list, func(o UnreadableShards) bool {
+		return o.Type == u.Type && o.Closest == u.Closest && o.Looked == u.Looked && slices.Equal(o.Forms, u.Forms)
+	})
+	if same < 0 {
+		same, list = len(list), append(list, u)
+	}
+	list[same].Shards = append(list[same].Shards, index)
+	return list
+}
+
+// missing says what is missing to give a shard with these forms to some candidate.
+func (m *Machine) missing(t *typeTable, forms sharding.FormSet, except sharding.NodeID, candidate func(*region) bool) UnreadableShards {
 	u := UnreadableShards{Type: t.desc.Type}
 	lacks := -1
 	for i := range m.regions {
 		r := &m.regions[i]
-		if !r.lastResort() || !r.hosts(t.desc.Type) {
+		if r.node == except || !candidate(r) || !r.hosts(t.desc.Type) {
 			continue
 		}
 		missing, by := []sharding.Form{}, []string{}
@@ -294,6 +318,61 @@ func (m *Machine) missing(t *typeTable, forms sharding.FormSet) UnreadableShards
 		}
 	}
 	return u
+}
+
+// tellStaying tells the log, once for each drain, that it does not end because no other
+// region can be given what is left.
+func (m *Machine) tellStaying() {
+	for i := range m.regions {
+		r := &m.regions[i]
+		if !r.draining {
+			r.stayTold = false
+		}
+		if !r.draining || r.stayTold || !m.recovered {
+			continue
+		}
+		left, stay := m.staying(r), 0
+		for _, u := range left {
+			stay += len(u.Shards)
+		}
+		if stay == 0 || stay < m.shardsOf(r.node) {
+			continue
+		}
+		r.stayTold = true
+		for _, u := range left {
+			m.emit(DrainStays{Region: cmp.Or(r.name, r.node.Addr), Shards: u})
+		}
+	}
+}
+
+// unreadBy counts the shards that are not with regions of a version and that none of these
+// regions reads.
+func (m *Machine) unreadBy(version string) int {
+	n := 0
+	for _, t := range m.types {
+		known := map[sharding.FormSet]bool{} // whether some region of the version reads them
+		hosted := false
+		for i := range m.regions {
+			r := &m.regions[i]
+			hosted = hosted || r.registered && r.version == version && r.hosts(t.desc.Type)
+		}
+		for i := range t.rows {
+			r := &t.rows[i]
+			if owner := m.region(r.Owner); !hosted || r.Epoch == 0 || owner != nil && owner.registered && owner.version == version {
+				continue
+			}
+			forms := r.stored()
+			reads, asked := known[forms]
+			if !asked {
+				reads = slices.ContainsFunc(m.regions, func(o region) bool {
+					return o.registered && o.version == version && o.readable(t, forms)
+				})
+				known[forms] = reads
+			}
+			n += one(!reads)
+		}
+	}
+	return n
 }
 
 // tellUnreadable tells the log of the shards that no region reads any more, those of some

@@ -356,12 +356,12 @@ func TestFormsAreRefused(t *testing.T) {
 		return forms
 	}
 	for want, d := range map[string]sharding.TypeDesc{
-		`stores event added, version 1, shape 0000000000000001, and does not read it`:                    {Writes: []sharding.Form{added(1)}},
-		`has the form event added, version 1, shape 0000000000000001 twice`:                              {Reads: []sharding.Form{added(1), added(1)}},
-		`its kind and its version must not be 0`:                                                         {Reads: []sharding.Form{{Name: "added", Version: 1}}},
-		`name of a stored form of type T is empty`:                                                       {Reads: []sharding.Form{{Kind: sharding.FormOfEvent, Version: 1}}},
-		`has 1025 stored forms, at most 1024 are allowed`:                                                {Reads: many(1025)},
-		`would have been stored in 1025 forms since it was first declared, at most 1024 are allowed; gi`: {Writes: many(1024), Reads: many(1024)},
+		`stores event added, version 1, shape 0000000000000001, and does not read it`:                                               {Writes: []sharding.Form{added(1)}},
+		`has the form event added, version 1, shape 0000000000000001 twice`:                                                         {Reads: []sharding.Form{added(1), added(1)}},
+		`its kind and its version must not be 0`:                                                                                    {Reads: []sharding.Form{{Name: "added", Version: 1}}},
+		`name of a stored form of type T is empty`:                                                                                  {Reads: []sharding.Form{{Kind: sharding.FormOfEvent, Version: 1}}},
+		`has 1025 stored forms, at most 1024 are allowed`:                                                                           {Reads: many(1025)},
+		`would have been stored in 1025 forms since it was first declared, at most 1024 are allowed (coordinator.max_forms); allow`: {Writes: many(1024), Reads: many(1024)},
 	} { // order-free
 		w := newFormsWorld(t, 1)
 		w.do(Elected{Term: 1})
@@ -425,4 +425,102 @@ func TestRoomIsOfShardsInUse(t *testing.T) {
 	if room := w.m.rolloutRoom(w.m.types[0]); room != 6 {
 		t.Errorf("room for %d shards, want 6: half of 8, and a half more", room)
 	}
+}
+
+// TestDrainsThatStay: the log says once why a drain does not end, and an operator sees which
+// shards stay; so does one who stops the region.
+func TestDrainsThatStay(t *testing.T) {
+	w := newFormsWorld(t, 3)
+	w.do(Elected{Term: 1})
+	r2 := w.join("r2", 2)
+	for i := range uint32(3) {
+		w.serve(i)
+	}
+	stays := func() []UnreadableShards {
+		for _, r := range w.m.View().Regions {
+			if r.Node == r2 {
+				return r.Stays
+			}
+		}
+		return nil
+	}
+	told := func() (list []DrainStays) {
+		for range 20 {
+			w.now = w.now.Add(w.cfg.RebalanceInterval / 10)
+			list = append(list, outputs[DrainStays](w.do(Tick{}))...)
+		}
+		return list
+	}
+	if s := stays(); len(s) != 1 || s[0].Closest != "" || len(s[0].Shards) != 3 {
+		t.Errorf("alone: %+v", s)
+	}
+	r1 := w.join("r1", 1)
+	if list := told(); len(list) > 0 {
+		t.Errorf("nobody drains, and the log says %+v", list)
+	}
+	w.do(DrainRegion{Region: r2})
+	want := UnreadableShards{Type: "T", Shards: []uint32{0, 1, 2}, Forms: []sharding.Form{added(2)}, By: []string{}, Closest: r1.Addr}
+	if list := told(); len(list) != 1 || list[0].Region != r2.Addr || !reflect.DeepEqual(list[0].Shards, want) || !reflect.DeepEqual(stays(), []UnreadableShards{want}) {
+		t.Errorf("the log says %+v, an operator sees %+v, want %+v", list, stays(), want)
+	}
+	w.do(DrainRegion{Region: r2, Resume: true})
+	told()
+	w.do(DrainRegion{Region: r2})
+	if list := told(); len(list) != 1 {
+		t.Errorf("of another drain the log says %+v", list)
+	}
+	w.join("r3", 3)
+	if s := stays(); len(s) > 0 {
+		t.Errorf("another region reads all, and an operator sees %+v", s)
+	}
+}
+
+// TestUnread: shards that no region of the target reads are counted, if there is one.
+func TestUnread(t *testing.T) {
+	w := newFormsWorld(t, 3)
+	w.do(Elected{Term: 1})
+	join := func(name string, version uint16) {
+		n := node(t, name)
+		w.do(Member{Node: n, Reachable: true})
+		w.do(calls(n, control.Register{Version: fmt.Sprint(version), Types: []sharding.TypeDesc{program(version, 3)}}))
+	}
+	join("r2", 2)
+	for i := range uint32(3) {
+		w.serve(i)
+	}
+	for i, want := range []int{0, 3, 0} {
+		switch i {
+		case 1:
+			join("r1", 1)
+		case 2:
+			join("r3", 3)
+		}
+		if r := w.m.View().Rollout; r.Unread != want {
+			t.Errorf("target %s: %d, want %d", r.Target, r.Unread, want)
+		}
+	}
+}
+
+// TestRefusalsStoreNothing: an owner that refuses a shard before it serves it has stored
+// nothing; one that served it may have.
+func TestRefusalsStoreNothing(t *testing.T) {
+	for _, served := range []bool{false, true} {
+		if before := refused(t, served); (before == "") == served {
+			t.Errorf("served %t: %x counts", served, string(before))
+		}
+	}
+}
+
+// refused returns what counts after the owner has refused a shard.
+func refused(t *testing.T, served bool) sharding.FormSet {
+	w := newFormsWorld(t, 1)
+	w.do(Elected{Term: 1})
+	r2 := w.join("r2", 2)
+	w.do(Received{Msg: control.GetShardHome{Shard: sharding.ShardID{Type: "T"}}})
+	if served {
+		w.started(0)
+	}
+	r := w.row(0)
+	w.do(from(r2, control.HostRefused{Shard: r.Shard, Epoch: r.Epoch, Above: r.Epoch}))
+	return w.row(0).before
 }

@@ -170,7 +170,7 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 func (s *state) region(r *region) {
 	s.node(r.node)
 	s.text(r.name)
-	for _, v := range []bool{r.reachable, r.joining, r.going, r.registered, r.leaving, r.draining} {
+	for _, v := range []bool{r.reachable, r.joining, r.going, r.registered, r.leaving, r.draining, r.stayTold} {
 		s.bool(v)
 	}
 	if s.uint(uint64(r.journal.state)); r.journal.number > 0 {
@@ -264,6 +264,8 @@ type RegionView struct {
 	Journal sharding.JournalState
 	// Shards counts the rows that name it, HandingOff those that hand off.
 	Shards, HandingOff int
+	// Stays are those of its shards that no other region can be given now.
+	Stays []UnreadableShards
 }
 
 // View returns what an operator may want to see.
@@ -283,6 +285,7 @@ func (m *Machine) View() View {
 			Joining: r.joining, Leaving: r.going || r.leaving, Draining: r.draining,
 			Journal: r.journal.state,
 		}
+		rv.Stays = m.staying(r)
 		for _, t := range m.types {
 			shards := t.shardsOf(r.node)
 			rv.Shards += len(shards)

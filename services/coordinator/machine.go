@@ -264,6 +264,7 @@ func (m *Machine) tick() {
 		m.sweepDue = true
 		m.rebalance()
 		m.tellUnreadable()
+		m.tellStaying()
 	}
 }
 

@@ -287,6 +287,12 @@ type (
 	}
 	// UnreadableNow says, for the log, that no region reads these shards from now on.
 	UnreadableNow UnreadableShards
+	// DrainStays says, for the log, that a drain does not end: no other region can be given
+	// these shards of the region.
+	DrainStays struct {
+		Region string
+		Shards UnreadableShards
+	}
 	// TargetSet says, for the log, that the target version of rollouts is another one.
 	TargetSet struct{ Version, Before, Why string }
 	// ProbeJournal asks the journal something that has no effect. Answered by
@@ -388,6 +394,7 @@ func (TargetSet) output()             {}
 func (FenceShard) output()            {}
 func (ReadForms) output()             {}
 func (UnreadableNow) output()         {}
+func (DrainStays) output()            {}
 func (ProbeJournal) output()          {}
 
 func (RowFact) fact()     {}

@@ -138,6 +138,17 @@ func TestMutantsOfLooks(t *testing.T) {
 	}
 }
 
+// TestMutantsOfRefusals: what an owner stored before it refused a shard would be forgotten.
+func TestMutantsOfRefusals(t *testing.T) {
+	t.Cleanup(func() { mutant.Activate("") })
+	for _, name := range []string{"", "refused-while-serving"} {
+		mutant.Activate(name)
+		if before := refused(t, true); (before == "") != (name != "") {
+			t.Errorf("mutant %q: %x counts", name, string(before))
+		}
+	}
+}
+
 // TestMutants: what comes late, or early in a term, must have no consequence.
 func TestMutants(t *testing.T) {
 	t.Cleanup(func() { mutant.Activate("") })

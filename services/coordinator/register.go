@@ -22,6 +22,7 @@ type region struct {
 	registered bool
 	leaving    bool // the region has asked for its shards to be taken
 	draining   bool // an operator drains the region
+	stayTold   bool // the log knows that this drain does not end
 	journal    journalHealth
 	version    string
 	zone       string
@@ -182,7 +183,7 @@ func checkVersion(v string) error {
 	if v == "" {
 		return nil
 	}
-	return sharding.CheckID("app_version", v, sharding.MaxTypeLen)
+	return sharding.CheckText("app.version", v, sharding.MaxTypeLen)
 }
 
 // checkPlace says what is wrong with the zone and the labels of a region.
@@ -201,7 +202,7 @@ func (m *Machine) checkPlace(in control.Register) string {
 		texts = append(texts, [2]string{"a name in region.labels", l.Name}, [2]string{"region.labels " + l.Name, l.Value})
 	}
 	for _, t := range texts {
-		if err := sharding.CheckID(t[0], t[1], sharding.MaxTypeLen); err != nil {
+		if err := sharding.CheckText(t[0], t[1], sharding.MaxTypeLen); err != nil {
 			return err.Error()
 		}
 	}

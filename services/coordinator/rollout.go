@@ -65,6 +65,7 @@ func (m *Machine) setTarget(v, why string) {
 	f.Seen = f.Seen[max(0, len(f.Seen)-m.cfg.MaxVersions):]
 	m.commit(f, TargetSet{Version: v, Before: m.target.Version, Why: why})
 	m.rolloutStep, m.targetGone = m.now, time.Time{}
+	m.checkTarget()
 }
 
 // checkTarget gives up a target that nobody runs any more: regions that all went back to
@@ -221,6 +222,9 @@ type RolloutView struct {
 	// FrozenFor, if no region comes or goes, nothing moves for balance; 0: not frozen.
 	On        bool
 	FrozenFor time.Duration
+	// Unread are the shards that are not with regions of the target and that none of these
+	// reads, if there are such regions.
+	Unread int
 	// Next becomes the target in NextIn, because no region runs the target, unless one comes
 	// until then; empty: the target stays.
 	Next   string
@@ -241,7 +245,7 @@ type CannotRead struct {
 func (m *Machine) rolloutView() RolloutView {
 	next, in := m.nextTarget()
 	return RolloutView{
-		Next: next, NextIn: in,
+		Next: next, NextIn: in, Unread: m.unreadBy(m.target.Version),
 		Target: m.target.Version, Stored: !m.pending(m.targetFact), Seen: slices.Clone(m.target.Seen),
 		On: m.rollingOut(), FrozenFor: m.frozenFor(), CannotRead: m.cannotRead(),
 	}

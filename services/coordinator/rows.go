@@ -51,6 +51,9 @@ func (m *Machine) hostRefused(from sharding.NodeID, in control.HostRefused) {
 		return // another epoch would not help; the timeout will allocate the shard
 	}
 	forms := r.stored()
+	if r.Phase == sharding.Starting || mutant.On("refused-while-serving") {
+		forms = r.before // no gateway was told of this owner, so it had no command at this epoch
+	}
 	to := m.choose(t, r.Shard, r.Owner, forms)
 	if to.IsZero() {
 		to = m.choose(t, r.Shard, sharding.NodeID{}, forms)

@@ -325,8 +325,11 @@ func (w *world) outputText(o Output) string {
 	case Reply:
 		return w.replyText(o)
 	}
-	if _, ok := o.(ProbeJournal); ok {
+	switch o := o.(type) {
+	case ProbeJournal:
 		return "probe"
+	case DrainStays:
+		return fmt.Sprintf("log drain of %s stays %s%v", o.Region, o.Shards.Type, o.Shards.Shards)
 	}
 	return fmt.Sprintf("%T%+v", o, o)
 }

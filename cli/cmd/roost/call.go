@@ -102,8 +102,12 @@ func (a *app) call(ctx context.Context, call entity.Call) error {
 			return stranger
 		}
 	}
+	refused := errors.As(err, &failed) && failed.Code == entity.Unavailable && cluster.AnyGateway(context.WithoutCancel(ctx), gateways)
 	if errors.As(err, &failed) && failed.Outcome == sharding.Rejected {
-		return fmt.Errorf("%w (it was not applied)", err)
+		err = fmt.Errorf("%w (it was not applied)", err)
+	}
+	if refused {
+		return refusedError{err}
 	}
 	if err != nil {
 		return err

@@ -120,6 +120,9 @@ func (a *app) orderCommand(order, short string) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if order == "stop" {
+				a.warnOfStop(cmd.Context(), state, args[0])
+			}
 			begin := time.Now()
 			if err := send(cmd.Context(), state.Control, order, args[0]); err != nil {
 				return err
@@ -132,6 +135,22 @@ func (a *app) orderCommand(order, short string) *cobra.Command {
 			_, err = fmt.Fprintf(a.out, "%s %s in %.2f s\n", args[0], done, took.Seconds())
 			return err
 		},
+	}
+}
+
+// warnOfStop says which shards of a region no other one can be given. A coordinator that
+// does not answer keeps nobody from stopping a process.
+func (a *app) warnOfStop(ctx context.Context, state *cluster.State, name string) {
+	res, err := cluster.NewAdmin(state.Admin()...).Stays(ctx, name)
+	if err != nil {
+		return
+	}
+	for _, u := range res.Stays {
+		why := "there is no other region that could be given them"
+		if u.Region != "" {
+			why = missing(u)
+		}
+		fmt.Fprintf(a.err, "warning: commands for %s of type %s (%s) may be refused without %s: %s\n", plural(len(u.Shards), "shard"), u.Type, someOf(u.Shards), name, why)
 	}
 }
 

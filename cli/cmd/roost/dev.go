@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -15,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/roost-cluster/roost/cli/cluster"
+	"github.com/roost-cluster/roost/libs/sharding"
 )
 
 const (
@@ -43,6 +45,7 @@ type devOptions struct {
 	regions, gateways, coordinators int
 	region, data, bin, lease        string
 	ports, logLevel                 string
+	versions                        map[string]string
 }
 
 func (a *app) devCommand() *cobra.Command {
@@ -63,6 +66,7 @@ func (a *app) devCommand() *cobra.Command {
 	flags.IntVar(&o.gateways, "gateways", 2, "number of gateways")
 	flags.IntVar(&o.coordinators, "coordinators", 2, "number of coordinators; one is active, the others stand by")
 	flags.StringVar(&o.region, "region", "", "your own region binary; default: one with a Counter")
+	flags.StringToStringVar(&o.versions, "app.version", nil, "version of the code of one region, such as region-2=v2; may be given several times; default: that of the binary")
 	flags.StringVar(&o.data, "data", "", "keep journal and logs in this directory")
 	flags.StringVar(&o.lease, "lease", "", "URL of the coordinators' lease, such as etcd://127.0.0.1:2379/roost; default: a SQLite file")
 	flags.StringVar(&o.bin, "bin", "", "directory of the binaries; default: that of roost")
@@ -78,6 +82,15 @@ func (a *app) devCommand() *cobra.Command {
 func (a *app) dev(ctx context.Context, o devOptions, signals <-chan os.Signal) error {
 	if o.regions < 1 || o.gateways < 1 {
 		return usageError{errors.New("a dev cluster needs at least one region and one gateway")}
+	}
+	for name, v := range o.versions {
+		n, ok := strings.CutPrefix(name, cluster.Region+"-")
+		if i, err := strconv.Atoi(n); !ok || err != nil || i < 1 || i > o.regions {
+			return usageError{fmt.Errorf("--app.version %s=%s: there is no such region; write it like region-%d=v2", name, v, o.regions)}
+		}
+		if err := sharding.CheckText("--app.version "+name, v, sharding.MaxTypeLen); err != nil {
+			return usageError{err}
+		}
 	}
 	if err := os.MkdirAll(a.dir, 0o755); err != nil {
 		return fmt.Errorf("--dir %s cannot be used: %w", a.dir, err)
@@ -175,7 +188,7 @@ type devCluster struct {
 func (d *devCluster) start(ctx context.Context, o devOptions, data string, control *control) error {
 	c, err := cluster.Start(ctx, cluster.Options{
 		Coordinators: o.coordinators, Regions: o.regions, Gateways: o.gateways,
-		Dir: data, Lease: o.lease, BinDir: o.bin, RegionBinary: o.region, Ports: cluster.Ports(o.ports), LogLevel: o.logLevel,
+		Dir: data, Lease: o.lease, BinDir: o.bin, RegionBinary: o.region, AppVersions: o.versions, Ports: cluster.Ports(o.ports), LogLevel: o.logLevel,
 		Args:      map[string][]string{cluster.Coordinator: {stableAfter}, cluster.Region: {stableAfter}},
 		StateFile: d.stateFile(), Control: control.at(), Changed: d.changed,
 	})

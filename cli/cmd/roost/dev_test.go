@@ -355,6 +355,11 @@ func TestDevKilled(t *testing.T) {
 
 func TestDevRefuses(t *testing.T) {
 	d := &devRun{t: t, bin: binaries(t), dir: t.TempDir()}
+	for _, of := range []string{"region-9=v2", "gateway-1=v2", "region-1=v\u202e2"} {
+		if code, _, errOut := d.roost("dev", "--ports", "random", "--app.version", of); code != exitUsage || !strings.Contains(errOut, "--app.version") {
+			t.Errorf("--app.version %s: exit code %d, %s", of, code, errOut)
+		}
+	}
 	code, _, errOut := d.roost("dev", "--ports", "random", "--regions", "0")
 	if code != exitUsage || !strings.Contains(errOut, "at least one region") {
 		t.Errorf("without regions: %d %s", code, errOut)

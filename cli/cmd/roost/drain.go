@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 )
 
 // drainPoll is the pause between two requests for the progress of a drain.
@@ -45,38 +47,38 @@ func (a *app) drain(ctx context.Context, region string, resume bool) error {
 		return err
 	}
 	begin := time.Now()
-	remaining, err := admin.Drain(ctx, region, resume)
+	last, err := admin.Drain(ctx, region, resume)
 	if err != nil {
 		return err
 	}
 	if resume {
 		if a.json() {
-			return a.printJSON(drained{Region: region, Remaining: remaining})
+			return a.printJSON(drained{Region: region, Remaining: last.Remaining})
 		}
 		_, err = fmt.Fprintf(a.out, "%s takes shards again\n", region)
 		return err
 	}
 	poll := time.NewTicker(drainPoll)
 	defer poll.Stop()
-	for said := remaining + 1; remaining > 0; {
-		if remaining != said {
-			said = remaining
-			fmt.Fprintf(a.err, "draining %s: %s left\n", region, plural(int(remaining), "shard"))
+	for said := ""; last.Remaining > 0; {
+		if left := shardsLeft(last); left != said {
+			said = left
+			fmt.Fprintf(a.err, "draining %s: %s\n", region, left)
 		}
 		select {
 		case <-poll.C:
 		case <-ctx.Done():
 			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				return timeoutError{fmt.Errorf("%s still has %s; the drain goes on", region, plural(int(remaining), "shard"))}
+				return timeoutError{fmt.Errorf("%s: %s; the drain goes on", region, shardsLeft(last))}
 			}
 			return errInterrupted
 		}
 		// The request is repeated, because a coordinator that ended may not have stored
 		// it.
-		if remaining, err = admin.Drain(ctx, region, false); err != nil && ctx.Err() == nil {
+		if now, err := admin.Drain(ctx, region, false); err == nil {
+			last = now
+		} else if ctx.Err() == nil {
 			return err
-		} else if err != nil {
-			remaining = said
 		}
 	}
 	took := time.Since(begin)
@@ -86,4 +88,18 @@ func (a *app) drain(ctx context.Context, region string, resume bool) error {
 	_, err = fmt.Fprintf(a.out, "%s has no shards left and can be stopped (%.1f s); roost drain %s --resume lets them come back\n",
 		region, took.Seconds(), region)
 	return err
+}
+
+// shardsLeft says how many shards a region that is drained has, and why some stay.
+func shardsLeft(d *adminv1.DrainResponse) string {
+	text := plural(int(d.Remaining), "shard") + " left"
+	for _, u := range d.Stays {
+		stay := fmt.Sprintf("; of type %s, %s cannot move (%s): ", u.Type, plural(len(u.Shards), "shard"), someOf(u.Shards))
+		if u.Region == "" {
+			text += stay + "there is no other region that could be given them"
+			continue
+		}
+		text += stay + missing(u)
+	}
+	return text
 }

@@ -96,6 +96,15 @@ func describeUnreadable(u *adminv1.Unreadable) string {
 	if u.Region == "" {
 		return text + "no region is here that could read what is stored of them; start one of the version that stored it"
 	}
+	text += missing(u) + ": commands are refused until then"
+	if !u.Looked {
+		text += ". If the region that had them crashed, roost rollout look finds out what is stored"
+	}
+	return text
+}
+
+// missing says what the region that lacks the fewest forms does not read, and what to do.
+func missing(u *adminv1.Unreadable) string {
 	region := u.Region
 	if u.Version != "" {
 		region += " (version " + u.Version + ")"
@@ -108,11 +117,7 @@ func describeUnreadable(u *adminv1.Unreadable) string {
 	if len(u.By) > 0 {
 		start = strings.Join(u.By, " or ") + ", or of another version that does"
 	}
-	text += fmt.Sprintf("%s does not read %s, which %s. Start a region of %s: commands are refused until then", region, strings.Join(u.Forms, "; "), stored, start)
-	if !u.Looked {
-		text += ". If the region that had them crashed, roost rollout look finds out what is stored"
-	}
-	return text
+	return fmt.Sprintf("%s does not read %s, which %s. Start a region of %s", region, strings.Join(u.Forms, "; "), stored, start)
 }
 
 // someOf lists the first of some numbers.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/roost-cluster/roost/libs/sharding"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 )
 
@@ -68,6 +69,10 @@ func (a *app) printRollout(res *adminv1.RolloutResponse, now time.Time) error {
 	for _, u := range res.Unreadable {
 		lines = append(lines, describeUnreadable(u))
 	}
+	left := plural(int(res.Left), "shard") + " left to move when their regions leave"
+	if res.Unread > 0 {
+		left = fmt.Sprintf("%s, and %d that no region of %s reads", plural(int(res.Left-min(res.Left, res.Unread)), "shard")+" left to move when their regions leave", res.Unread, res.Target)
+	}
 	frozen := time.Duration(res.FrozenMs) * time.Millisecond
 	switch {
 	case res.Target == "":
@@ -80,10 +85,14 @@ func (a *app) printRollout(res *adminv1.RolloutResponse, now time.Time) error {
 	case !res.On:
 		lines = append(lines, fmt.Sprintf("no rollout is on: no region runs the target %s; roost rollout target sets another", res.Target))
 	case frozen > 0:
-		lines = append(lines, fmt.Sprintf("%s left to move when their regions leave; nothing moves for balance until %s if no region comes or goes",
-			plural(int(res.Left), "shard"), now.Add(frozen).Format(time.TimeOnly)))
+		lines = append(lines, fmt.Sprintf("%s; nothing moves for balance until %s if no region comes or goes",
+			left, now.Add(frozen).Format(time.TimeOnly)))
 	default:
-		lines = append(lines, fmt.Sprintf("the rollout stands still: %s are not with %s, and shards are balanced over all versions", plural(int(res.Left), "shard"), res.Target))
+		still := fmt.Sprintf("the rollout stands still: %s are not with %s, and shards are balanced over all versions", plural(int(res.Left), "shard"), res.Target)
+		if res.Unread > 0 {
+			still += fmt.Sprintf(". No region of %s reads %d of them", res.Target, res.Unread)
+		}
+		lines = append(lines, still)
 	}
 	return a.printLines(lines)
 }
@@ -98,6 +107,9 @@ to its regions. Nothing moves by this alone: replace the regions as well.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
+			if err := sharding.CheckText("the version", args[0], sharding.MaxTypeLen); err != nil {
+				return usageError{err}
+			}
 			return a.setTarget(ctx, args[0])
 		},
 	}
@@ -140,18 +152,24 @@ func (a *app) printTarget(res *adminv1.SetTargetResponse) error {
 	if a.json() {
 		return a.printMessage(res)
 	}
-	was, regions := "", "no region runs it yet"
+	was, regions := "", "no region runs it yet, see what it reads with roost journal check"
+	if res.NextTarget != "" {
+		regions += fmt.Sprintf("; if none comes within %s, %s becomes the target", (time.Duration(res.NextTargetMs) * time.Millisecond).Round(time.Second), res.NextTarget)
+	}
 	if res.Before != "" && res.Before != res.Target {
 		was = fmt.Sprintf(" (it was %s)", res.Before)
 	}
 	if len(res.Regions) > 0 {
 		regions = "it runs in " + strings.Join(res.Regions, ",")
 	}
-	_, err := fmt.Fprintf(a.out, "the target is %s%s; %s\n", res.Target, was, regions)
-	return err
+	lines := []string{fmt.Sprintf("the target is %s%s; %s", res.Target, was, regions)}
+	if res.Unread > 0 {
+		lines = append(lines, fmt.Sprintf("no region of %s reads all that may be stored in %s of other versions: as long as one of those runs it keeps them, and then their commands are refused", res.Target, plural(int(res.Unread), "shard")))
+	}
+	return a.printLines(lines)
 }
 
-// whoAmI names the user and the host for the coordinator's log, as far as known.
+// whoAmI names the user and the host for the coordinator's log, as far as known and fit for it.
 func whoAmI() string {
 	name := "?"
 	if u, err := user.Current(); err == nil {
@@ -159,6 +177,9 @@ func whoAmI() string {
 	}
 	if host, err := os.Hostname(); err == nil {
 		name += "@" + host
+	}
+	if sharding.CheckText("by", name, sharding.MaxTypeLen) != nil {
+		return "?"
 	}
 	return name
 }

@@ -39,6 +39,11 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
+// refusedError is a command that a gateway could not have executed.
+type refusedError struct{ error }
+
+func (e refusedError) Unwrap() error { return e.error }
+
 // timeoutError is the end of the time that --timeout gives a command.
 type timeoutError struct{ error }
 
@@ -60,7 +65,7 @@ Which cluster: --admin and --gateway URLs if given, else the environment
 variables ROOST_ADMIN and ROOST_GATEWAY (several with commas), else the cluster
 that "roost dev" runs in --dir.
 
-Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 not found, 6 cluster unreachable,
+Exit codes: 0 ok, 1 failed or refused, 2 wrong usage, 3 not found, 6 cluster unreachable,
 7 timed out (--timeout), 130 interrupted. "journal check" and "snapshot
 drop" have their own: see their --help.`
 
@@ -127,6 +132,7 @@ func oneName(_ *cobra.Command, args []string) error {
 func exitCode(ctx context.Context, err error) int {
 	var usage usageError
 	var late timeoutError
+	var refused refusedError
 	var failed *entity.Error
 	var remote twirp.Error
 	var status toolStatus
@@ -142,6 +148,8 @@ func exitCode(ctx context.Context, err error) int {
 		return exitUsage
 	case errors.As(err, &late):
 		return exitTimedOut
+	case errors.As(err, &refused):
+		return exitFailed
 	case errors.Is(err, cluster.ErrStranger):
 		return exitUsage
 	case errors.Is(err, cluster.ErrNoCluster), errors.Is(err, cluster.ErrUnreachable):

@@ -85,12 +85,17 @@ func (f *fakeAdmin) Where(_ context.Context, req *adminv1.WhereRequest) (*adminv
 
 func (f *fakeAdmin) Drain(_ context.Context, req *adminv1.DrainRequest) (*adminv1.DrainResponse, error) {
 	f.resumed.Store(req.Resume)
-	return &adminv1.DrainResponse{Remaining: uint32(max(0, f.remaining.Add(-1)))}, f.check()
+	res := &adminv1.DrainResponse{Remaining: uint32(max(0, f.remaining.Add(-1)))}
+	if req.Region == "region-9" {
+		res.Remaining = 3
+		res.Stays = []*adminv1.Unreadable{{Type: "Cart", Shards: []uint32{4, 7}, Region: "region-1", Version: "1.3", Forms: []string{"added v2"}, By: []string{"1.4"}}, {Type: "Stock", Shards: []uint32{1}}}
+	}
+	return res, f.check()
 }
 
 func (f *fakeAdmin) Rollout(context.Context, *adminv1.RolloutRequest) (*adminv1.RolloutResponse, error) {
 	return &adminv1.RolloutResponse{
-		Target: "1.4", On: true, Left: 12, Seen: []string{"1.3"},
+		Target: "1.4", On: true, Left: 12, Unread: 5, Seen: []string{"1.3"},
 		Versions: []*adminv1.RolloutVersion{
 			{Version: "1.4", Target: true, Regions: []string{"region-2"}, Shards: 4, Moving: 1},
 			{Version: "1.3", Regions: []string{"region-1", "region-3"}, Shards: 12},
@@ -127,7 +132,10 @@ func (f *fakeAdmin) SetTarget(_ context.Context, req *adminv1.SetTargetRequest) 
 	if f.remaining.Add(1) == 1 { // it is not stored yet
 		return &adminv1.SetTargetResponse{Target: req.Version, Before: "1.4"}, f.check()
 	}
-	return &adminv1.SetTargetResponse{Target: req.Version, Before: req.Version, Stored: true, Regions: []string{"region-1"}}, f.check()
+	if req.Version == "1.2" {
+		return &adminv1.SetTargetResponse{Target: req.Version, Before: req.Version, Stored: true, NextTarget: "1.4", NextTargetMs: 1_800_000}, f.check()
+	}
+	return &adminv1.SetTargetResponse{Target: req.Version, Before: req.Version, Stored: true, Regions: []string{"region-1"}, Unread: 2}, f.check()
 }
 
 func serve(t *testing.T, f *fakeAdmin) string {
@@ -170,11 +178,14 @@ active coordinator: coordinator-1, term 3
 1.3      -            12       0  region-1,region-3
 1.3 does not read what 1.4 stores: Airport landed v2
 Airport: 1 shard unreadable (7): region-1 (version 1.3) does not read landed v3, which may be stored. Start a region of 1.5, or of another version that does: commands are refused until then. If the region that had them crashed, roost rollout look finds out what is stored
-the rollout stands still: 12 shards are not with 1.4, and shards are balanced over all versions
+the rollout stands still: 12 shards are not with 1.4, and shards are balanced over all versions. No region of 1.4 reads 5 of them
 `},
-		{"rollout target 1.3", 0, "the target is 1.3 (it was 1.4); it runs in region-1\n"},
+		{"rollout target 1.3", 0, `the target is 1.3 (it was 1.4); it runs in region-1
+no region of 1.3 reads all that may be stored in 2 shards of other versions: as long as one of those runs it keeps them, and then their commands are refused
+`},
+		{"rollout target 1.2", 0, "the target is 1.2; no region runs it yet, see what it reads with roost journal check; if none comes within 30m0s, 1.4 becomes the target\n"},
 		{"rollout target 9", 3, "roost: no region has or had version \"9\"\n"},
-		{"-o json rollout target 1.3", 0, `{"target":"1.3","before":"1.3","stored":true,"regions":["region-1"]}` + "\n"},
+		{"-o json rollout target 1.3", 0, `{"target":"1.3","before":"1.3","stored":true,"regions":["region-1"],"unread":2,"next_target":"","next_target_ms":"0"}` + "\n"},
 		{"shards --region region-1", 0, `TYPE     SHARD  REGION    PHASE    EPOCH  ADDRESS
 Airport      7  region-1  serving   3.12  10.0.0.2:25520
 Airport: 2 of 1024 shards allocated, 1 moving
@@ -210,6 +221,26 @@ Cart: 1 shard unreadable (3): region-1 (version 1.0) does not read event item-ad
 		code, out, errOut := roost(t, append(strings.Fields(test.command), "--admin", admin)...)
 		if code != test.code || out+errOut != test.want {
 			t.Errorf("roost %s: exit code %d, want %d\n%s%s\nwant:\n%s", test.command, code, test.code, out, errOut, test.want)
+		}
+	}
+}
+
+// TestDrainSaysWhatStays: a drain that does not end says why.
+func TestDrainSaysWhatStays(t *testing.T) {
+	why := "3 shards left; of type Cart, 2 shards cannot move (4, 7): region-1 (version 1.3) does not read added v2, which may be stored. Start a region of 1.4, or of another version that does; of type Stock, 1 shard cannot move (1): there is no other region that could be given them"
+	code, _, errOut := roost(t, "--admin", serve(t, &fakeAdmin{}), "drain", "region-9", "--timeout", "300ms")
+	if want := "draining region-9: " + why + "\nroost: region-9: " + why + "; the drain goes on\n"; code != exitTimedOut || errOut != want {
+		t.Errorf("exit code %d\n%s\nwant\n%s", code, errOut, want)
+	}
+}
+
+// TestTargetThatIsNoName: what cannot be a version is wrong usage, and is not sent.
+func TestTargetThatIsNoName(t *testing.T) {
+	for version, want := range map[string]string{
+		"v\xff": "the version is not valid UTF-8", "v\u202e1": "the version holds U+202E, which is not shown",
+	} {
+		if code, _, errOut := roost(t, "--admin", "http://127.0.0.1:1", "rollout", "target", version); code != exitUsage || !strings.Contains(errOut, want) {
+			t.Errorf("%q: exit code %d, %s", version, code, errOut)
 		}
 	}
 }
@@ -296,6 +327,12 @@ func TestCall(t *testing.T) {
 		case r.URL.Path == "/v1/Counter/slow/Add":
 			w.WriteHeader(http.StatusRequestTimeout)
 			_, _ = w.Write([]byte(`{"code":"deadline_exceeded","msg":"no answer from the region","meta":{"executed":"unknown"}}`))
+		case r.URL.Path == "/v1/Counter/unread/Add":
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = w.Write([]byte(`{"code":"unavailable","msg":"no region reads it","meta":{"executed":"false"}}`))
+		case strings.HasPrefix(r.URL.Path, "/twirp/"): // as Twirp refuses a GET
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = w.Write([]byte(`{"code":"bad_route","msg":"unsupported method"}`))
 		case r.URL.Path == "/v1/Counter/silent/Add":
 			_, _ = io.Copy(io.Discard, r.Body)
 			<-r.Context().Done()
@@ -323,6 +360,13 @@ func TestCall(t *testing.T) {
 		if code != test.code || out+errOut != test.want {
 			t.Errorf("roost call %v: exit code %d, want %d\n%s%s", test.args, code, test.code, out, errOut)
 		}
+	}
+	// A gateway that refuses a command can be reached; one that is not there cannot.
+	if code, _, errOut := roost(t, "call", "Counter/unread", "Add", "--timeout", "300ms", "--gateway", gateway.URL); code != exitFailed || !strings.Contains(errOut, "no region reads it") {
+		t.Errorf("a refused command: exit code %d, %s", code, errOut)
+	}
+	if code, _, errOut := roost(t, "call", "Counter/unread", "Add", "--timeout", "300ms", "--gateway", "http://127.0.0.1:1"); code != exitUnreachable {
+		t.Errorf("no gateway: exit code %d, %s", code, errOut)
 	}
 	// A gateway that says that it had no answer in time, and one that says nothing.
 	for _, entity := range []string{"Counter/slow", "Counter/silent"} {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/gossip"
+	"github.com/roost-cluster/roost/libs/sharding"
 )
 
 // Joining are the settings of a service about joining and coming up, as they
@@ -54,6 +55,9 @@ func (j *Joining) minOfRole() (least []gossip.RoleMinimum, err error) {
 // Check names every key that makes no sense, with the fix.
 func (j *Joining) Check() error {
 	var errs []error
+	if j.Zone != "" {
+		errs = append(errs, sharding.CheckText("node.zone", j.Zone, sharding.MaxTypeLen))
+	}
 	if j.MinMembers < 1 {
 		errs = append(errs, fmt.Errorf("gossip.min_members is %d; choose at least 1", j.MinMembers))
 	}

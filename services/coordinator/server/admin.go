@@ -123,7 +123,7 @@ func (a admin) Shards(ctx context.Context, req *adminv1.ShardsRequest) (*adminv1
 		}
 	}
 	if req.Region == "" {
-		out.Unreadable = unreadable(&v, req.Type)
+		out.Unreadable = unreadable(v.Unreadable, req.Type)
 	}
 	if req.Type != "" && len(out.Types) == 0 {
 		return nil, twirp.NewErrorf(twirp.NotFound, "no entity type %s; declared are %s", req.Type, typeNames(&v))
@@ -132,16 +132,32 @@ func (a admin) Shards(ctx context.Context, req *adminv1.ShardsRequest) (*adminv1
 }
 
 // unreadable lists the shards that no region reads, of one type or of all.
-func unreadable(v *coordinator.View, typ string) []*adminv1.Unreadable {
-	var list []*adminv1.Unreadable
-	for _, u := range v.Unreadable {
+func unreadable(list []coordinator.UnreadableShards, typ string) (out []*adminv1.Unreadable) {
+	for _, u := range list {
 		if typ == "" || typ == string(u.Type) {
-			list = append(list, &adminv1.Unreadable{
+			out = append(out, &adminv1.Unreadable{
 				Type: string(u.Type), Shards: u.Shards, Forms: formTexts(u.Forms), Region: u.Closest, Version: u.Version, By: u.By, Looked: u.Looked,
 			})
 		}
 	}
-	return list
+	return out
+}
+
+// drainStays says why a drain does not end, and what to do.
+func drainStays(u *coordinator.UnreadableShards) string {
+	if u.Closest == "" {
+		return "there is no other region that could be given them; start one"
+	}
+	return fmt.Sprintf("%s (version %s) does not read %s; start a region of %s",
+		u.Closest, cmp.Or(u.Version, "-"), strings.Join(formTexts(u.Forms), "; "), readers(u.By))
+}
+
+// readers names the versions that read what is missing.
+func readers(by []string) string {
+	if len(by) == 0 {
+		return "a version that reads it"
+	}
+	return strings.Join(by, " or ") + ", or of another version that reads it"
 }
 
 // unreadableNow says why shards are unreadable, and what to do.
@@ -149,12 +165,8 @@ func unreadableNow(o coordinator.UnreadableNow) string {
 	if o.Closest == "" {
 		return "no region is here that could read what is stored of them; start one of the version that stored it"
 	}
-	version := "a version that reads it"
-	if len(o.By) > 0 {
-		version = strings.Join(o.By, " or ") + ", or of another version that reads it"
-	}
 	return fmt.Sprintf("no region reads all that may be stored of them. %s (version %s) does not read %s. Start a region of %s; if the region that had them crashed, roost rollout look finds out what it has stored",
-		o.Closest, cmp.Or(o.Version, "-"), strings.Join(formTexts(o.Forms), "; "), version)
+		o.Closest, cmp.Or(o.Version, "-"), strings.Join(formTexts(o.Forms), "; "), readers(o.By))
 }
 
 func typeNames(v *coordinator.View) string {
@@ -201,8 +213,10 @@ func (a admin) Drain(ctx context.Context, req *adminv1.DrainRequest) (*adminv1.D
 		if err != nil {
 			return err
 		}
-		out.Remaining = uint32(r.Shards)
-		a.s.step(coordinator.DrainRegion{Region: r.Node, Resume: req.Resume})
+		out.Remaining, out.Stays = uint32(r.Shards), unreadable(r.Stays, "")
+		if !req.DryRun {
+			a.s.step(coordinator.DrainRegion{Region: r.Node, Resume: req.Resume})
+		}
 		return nil
 	})
 	return &out, err
@@ -241,7 +255,7 @@ func toRollout(v *coordinator.View) *adminv1.RolloutResponse {
 	r := &v.Rollout
 	out := &adminv1.RolloutResponse{
 		Target: r.Target, On: r.On, FrozenMs: r.FrozenFor.Milliseconds(), Seen: r.Seen,
-		NextTarget: r.Next, NextTargetMs: r.NextIn.Milliseconds(),
+		Unread: uint32(r.Unread), NextTarget: r.Next, NextTargetMs: r.NextIn.Milliseconds(),
 	}
 	versions := map[string]*adminv1.RolloutVersion{}
 	of := map[sharding.NodeID]*adminv1.RolloutVersion{}
@@ -278,7 +292,7 @@ func toRollout(v *coordinator.View) *adminv1.RolloutResponse {
 	for _, c := range r.CannotRead {
 		out.CannotRead = append(out.CannotRead, &adminv1.CannotRead{Reader: c.Reader, Writer: c.Writer, Type: string(c.Type), Forms: formTexts(c.Forms)})
 	}
-	out.Unreadable = unreadable(v, "")
+	out.Unreadable = unreadable(v.Unreadable, "")
 	return out
 }
 
@@ -309,7 +323,7 @@ func (a admin) Look(ctx context.Context, _ *adminv1.LookRequest) (*adminv1.LookR
 		}
 		a.s.step(coordinator.LookAtShards{})
 		v := a.s.core.View()
-		out.Unreadable = unreadable(&v, "")
+		out.Unreadable = unreadable(v.Unreadable, "")
 		return nil
 	})
 	return out, err
@@ -318,11 +332,11 @@ func (a admin) Look(ctx context.Context, _ *adminv1.LookRequest) (*adminv1.LookR
 // SetTarget makes a version the target of rollouts. One that no region has now or had
 // before is refused: a region of a new version makes it the target by itself.
 func (a admin) SetTarget(ctx context.Context, req *adminv1.SetTargetRequest) (*adminv1.SetTargetResponse, error) {
-	if err := sharding.CheckID("version", req.Version, sharding.MaxTypeLen); err != nil {
+	if err := sharding.CheckText("version", req.Version, sharding.MaxTypeLen); err != nil {
 		return nil, twirp.NewError(twirp.InvalidArgument, err.Error())
 	}
 	if req.By != "" {
-		if err := sharding.CheckID("by", req.By, sharding.MaxTypeLen); err != nil {
+		if err := sharding.CheckText("by", req.By, sharding.MaxTypeLen); err != nil {
 			return nil, twirp.NewError(twirp.InvalidArgument, err.Error())
 		}
 	}
@@ -347,7 +361,8 @@ func (a admin) SetTarget(ctx context.Context, req *adminv1.SetTargetRequest) (*a
 		if out.Before = v.Rollout.Target; out.Before != req.Version {
 			a.s.step(coordinator.SetTarget{Version: req.Version, By: req.By})
 		}
-		out.Stored = a.s.core.View().Rollout.Stored
+		r := a.s.core.View().Rollout
+		out.Stored, out.Unread, out.NextTarget, out.NextTargetMs = r.Stored, uint32(r.Unread), r.Next, r.NextIn.Milliseconds()
 		return nil
 	})
 	return out, err

@@ -42,10 +42,10 @@ func TestUnreadable(t *testing.T) {
 		{Type: "A", Shards: []uint32{1, 4}, Forms: []string{text}, By: []string{"v2"}, Region: "region-1", Version: "v1", Looked: true},
 		{Type: "B", Shards: []uint32{0}},
 	}
-	if got := unreadable(v, ""); len(got) != 2 || !proto.Equal(got[0], want[0]) || !proto.Equal(got[1], want[1]) {
+	if got := unreadable(v.Unreadable, ""); len(got) != 2 || !proto.Equal(got[0], want[0]) || !proto.Equal(got[1], want[1]) {
 		t.Errorf("got  %v\nwant %v", got, want)
 	}
-	if got := unreadable(v, "B"); len(got) != 1 || !proto.Equal(got[0], want[1]) {
+	if got := unreadable(v.Unreadable, "B"); len(got) != 1 || !proto.Equal(got[0], want[1]) {
 		t.Errorf("of B: %v", got)
 	}
 	for i, text := range []string{
@@ -53,6 +53,14 @@ func TestUnreadable(t *testing.T) {
 		"no region is here that could read what is stored of them; start one of the version that stored it",
 	} {
 		if got := unreadableNow(coordinator.UnreadableNow(v.Unreadable[i])); got != text {
+			t.Errorf("got  %s\nwant %s", got, text)
+		}
+	}
+	for i, text := range []string{
+		"region-1 (version v1) does not read " + text + "; start a region of v2, or of another version that reads it",
+		"there is no other region that could be given them; start one",
+	} {
+		if got := drainStays(&v.Unreadable[i]); got != text {
 			t.Errorf("got  %s\nwant %s", got, text)
 		}
 	}
@@ -74,12 +82,12 @@ func TestToRollout(t *testing.T) {
 			{Shard: sharding.ShardID{Type: "T", Index: 4}, Phase: sharding.Starting, Reason: sharding.Unreadable}},
 		Unreadable: []coordinator.UnreadableShards{{Type: "T", Shards: []uint32{4}, Forms: []sharding.Form{form}, Closest: "old"}},
 		Rollout: coordinator.RolloutView{
-			Target: "2", Seen: []string{"1"}, On: true, FrozenFor: time.Minute, Next: "3", NextIn: time.Second,
+			Target: "2", Seen: []string{"1"}, On: true, FrozenFor: time.Minute, Next: "3", NextIn: time.Second, Unread: 1,
 			CannotRead: []coordinator.CannotRead{{Reader: "1", Writer: "2", Type: "T", Forms: []sharding.Form{form}}},
 		},
 	}
 	want := &adminv1.RolloutResponse{
-		Target: "2", On: true, FrozenMs: 60_000, Left: 3, Seen: []string{"1"}, NextTarget: "3", NextTargetMs: 1000,
+		Target: "2", On: true, FrozenMs: 60_000, Left: 3, Seen: []string{"1"}, NextTarget: "3", NextTargetMs: 1000, Unread: 1,
 		Versions: []*adminv1.RolloutVersion{
 			{Version: "2", Target: true, Regions: []string{"a", "b"}, Shards: 2, Moving: 1}, {Version: "1", Regions: []string{"old"}, Shards: 1, Moving: 1},
 		},

@@ -24,6 +24,8 @@ type Config struct {
 	MinRegions int           `key:"coordinator.min_regions" unit:"regions" help:"regions that must have registered before the first shard is allocated"`
 	// Allocation is the strategy with its limits.
 	Allocation   allocation.Config
+	MaxForms     int           `key:"coordinator.max_forms" unit:"forms" help:"forms in which one entity type may be stored over its whole life: name, version and fields of each event; they are never forgotten"`
+	Unhosted     time.Duration `key:"coordinator.unhosted_after" help:"when no region has hosted an entity type for this long, its commands are refused at once instead of at their deadline"`
 	Rebalance    time.Duration `key:"coordinator.rebalance_interval" help:"time between two decisions about which shards should move"`
 	DrainTimeout time.Duration `key:"coordinator.handoff_timeout" help:"time a region has to hand off a shard; must be the same as region.drain_timeout"`
 }
@@ -36,6 +38,8 @@ func DefaultConfig() Config {
 		LeaseTTL:     2 * time.Second,
 		LeaseRenew:   500 * time.Millisecond,
 		MinRegions:   1,
+		MaxForms:     coordinator.DefaultConfig().MaxForms,
+		Unhosted:     coordinator.DefaultConfig().UnhostedAfter,
 		Allocation:   allocation.DefaultConfig(),
 		Rebalance:    500 * time.Millisecond,
 		DrainTimeout: 10 * time.Second,
@@ -68,6 +72,7 @@ func (c *Config) core() (coordinator.Config, error) {
 	}
 	core.Strategy = strategy
 	core.MinRegions, core.RebalanceInterval, core.HandoffTimeout = c.MinRegions, c.Rebalance, c.DrainTimeout
+	core.MaxForms, core.UnhostedAfter = c.MaxForms, c.Unhosted
 	core.JournalHeartbeatPatience = max(core.JournalHeartbeatPatience, 2*c.LeaseTTL)
 	return core, core.Validate()
 }
@@ -87,8 +92,8 @@ func (c *Config) Validate() error {
 		errs = append(errs, errors.New("lease.url is the journal's; the lease needs a file of its own, so that a writer paused inside a transaction cannot stop it"))
 	}
 	errs = append(errs, c.checkLease())
-	if c.MinRegions < 1 || c.Rebalance <= 0 || c.DrainTimeout <= 0 {
-		errs = append(errs, errors.New("coordinator.min_regions, coordinator.rebalance_interval and coordinator.handoff_timeout must be above 0"))
+	if c.MinRegions < 1 || c.Rebalance <= 0 || c.DrainTimeout <= 0 || c.MaxForms < 1 || c.Unhosted <= 0 {
+		errs = append(errs, errors.New("coordinator.min_regions, coordinator.rebalance_interval, coordinator.handoff_timeout, coordinator.max_forms and coordinator.unhosted_after must be above 0"))
 	}
 	errs = append(errs, c.Allocation.Validate())
 	return errors.Join(errs...)

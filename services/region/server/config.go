@@ -102,7 +102,7 @@ func (c *Config) Validate() error {
 		errs = append(errs, errors.New("journal.url is empty; give the journal of the cluster, such as sqlite:/var/lib/roost/journal.db or postgres://roost@db/roost"))
 	}
 	if c.AppVersion != "" {
-		errs = append(errs, sharding.CheckID("app.version", c.AppVersion, sharding.MaxTypeLen))
+		errs = append(errs, sharding.CheckText("app.version", c.AppVersion, sharding.MaxTypeLen))
 	}
 	if c.Capacity < 0 || c.Capacity > 1_000_000 {
 		errs = append(errs, fmt.Errorf("region.capacity is %d, must be 0 to 1000000; 0: not said", c.Capacity))
@@ -111,7 +111,7 @@ func (c *Config) Validate() error {
 		errs = append(errs, fmt.Errorf("region.labels has %d labels, at most %d are allowed", len(c.Labels), maxLabels))
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Labels)) {
-		errs = append(errs, sharding.CheckID("a name in region.labels", name, sharding.MaxTypeLen), sharding.CheckID("region.labels "+name, c.Labels[name], sharding.MaxTypeLen))
+		errs = append(errs, sharding.CheckText("a name in region.labels", name, sharding.MaxTypeLen), sharding.CheckText("region.labels "+name, c.Labels[name], sharding.MaxTypeLen))
 	}
 	for key, v := range map[string]int{
 		"region.inbox": c.Inbox, "region.mailbox": c.Mailbox, "region.commands": c.Commands,

@@ -1218,6 +1218,7 @@ type DrainRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Region        string                 `protobuf:"bytes,1,opt,name=region,proto3" json:"region,omitempty"` // name or address
 	Resume        bool                   `protobuf:"varint,2,opt,name=resume,proto3" json:"resume,omitempty"`
+	DryRun        bool                   `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"` // only tell what there is to hand off
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1266,9 +1267,17 @@ func (x *DrainRequest) GetResume() bool {
 	return false
 }
 
+func (x *DrainRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
 type DrainResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Remaining     uint32                 `protobuf:"varint,1,opt,name=remaining,proto3" json:"remaining,omitempty"`
+	Stays         []*Unreadable          `protobuf:"bytes,2,rep,name=stays,proto3" json:"stays,omitempty"` // those of them that no other region can be given now
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1308,6 +1317,13 @@ func (x *DrainResponse) GetRemaining() uint32 {
 		return x.Remaining
 	}
 	return 0
+}
+
+func (x *DrainResponse) GetStays() []*Unreadable {
+	if x != nil {
+		return x.Stays
+	}
+	return nil
 }
 
 type RolloutRequest struct {
@@ -1358,9 +1374,11 @@ type RolloutResponse struct {
 	Seen       []string          `protobuf:"bytes,8,rep,name=seen,proto3" json:"seen,omitempty"` // versions that were the target before, the newest last
 	// No region runs the target: this version, which all have, becomes the target in so long;
 	// empty: the target stays.
-	NextTarget    string        `protobuf:"bytes,9,opt,name=next_target,json=nextTarget,proto3" json:"next_target,omitempty"`
-	NextTargetMs  int64         `protobuf:"varint,10,opt,name=next_target_ms,json=nextTargetMs,proto3" json:"next_target_ms,omitempty"`
-	Unreadable    []*Unreadable `protobuf:"bytes,11,rep,name=unreadable,proto3" json:"unreadable,omitempty"`
+	NextTarget   string        `protobuf:"bytes,9,opt,name=next_target,json=nextTarget,proto3" json:"next_target,omitempty"`
+	NextTargetMs int64         `protobuf:"varint,10,opt,name=next_target_ms,json=nextTargetMs,proto3" json:"next_target_ms,omitempty"`
+	Unreadable   []*Unreadable `protobuf:"bytes,11,rep,name=unreadable,proto3" json:"unreadable,omitempty"`
+	// Of the shards that are left, those that no region of the target reads, if there is one.
+	Unread        uint32 `protobuf:"varint,12,opt,name=unread,proto3" json:"unread,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1463,6 +1481,13 @@ func (x *RolloutResponse) GetUnreadable() []*Unreadable {
 		return x.Unreadable
 	}
 	return nil
+}
+
+func (x *RolloutResponse) GetUnread() uint32 {
+	if x != nil {
+		return x.Unread
+	}
+	return 0
 }
 
 type RolloutVersion struct {
@@ -1748,6 +1773,9 @@ type SetTargetResponse struct {
 	Before        string                 `protobuf:"bytes,2,opt,name=before,proto3" json:"before,omitempty"`   // the target before this request
 	Stored        bool                   `protobuf:"varint,3,opt,name=stored,proto3" json:"stored,omitempty"`  // it outlives the coordinator
 	Regions       []string               `protobuf:"bytes,4,rep,name=regions,proto3" json:"regions,omitempty"` // names of the regions of the target
+	Unread        uint32                 `protobuf:"varint,5,opt,name=unread,proto3" json:"unread,omitempty"`  // as in RolloutResponse, and so are the others
+	NextTarget    string                 `protobuf:"bytes,6,opt,name=next_target,json=nextTarget,proto3" json:"next_target,omitempty"`
+	NextTargetMs  int64                  `protobuf:"varint,7,opt,name=next_target_ms,json=nextTargetMs,proto3" json:"next_target_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1808,6 +1836,27 @@ func (x *SetTargetResponse) GetRegions() []string {
 		return x.Regions
 	}
 	return nil
+}
+
+func (x *SetTargetResponse) GetUnread() uint32 {
+	if x != nil {
+		return x.Unread
+	}
+	return 0
+}
+
+func (x *SetTargetResponse) GetNextTarget() string {
+	if x != nil {
+		return x.NextTarget
+	}
+	return ""
+}
+
+func (x *SetTargetResponse) GetNextTargetMs() int64 {
+	if x != nil {
+		return x.NextTargetMs
+	}
+	return 0
 }
 
 var File_roost_admin_v1_admin_proto protoreflect.FileDescriptor
@@ -1907,13 +1956,15 @@ const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\"<\n" +
 	"\rWhereResponse\x12+\n" +
-	"\x05shard\x18\x01 \x01(\v2\x15.roost.admin.v1.ShardR\x05shard\">\n" +
+	"\x05shard\x18\x01 \x01(\v2\x15.roost.admin.v1.ShardR\x05shard\"W\n" +
 	"\fDrainRequest\x12\x16\n" +
 	"\x06region\x18\x01 \x01(\tR\x06region\x12\x16\n" +
-	"\x06resume\x18\x02 \x01(\bR\x06resume\"-\n" +
+	"\x06resume\x18\x02 \x01(\bR\x06resume\x12\x17\n" +
+	"\adry_run\x18\x03 \x01(\bR\x06dryRun\"_\n" +
 	"\rDrainResponse\x12\x1c\n" +
-	"\tremaining\x18\x01 \x01(\rR\tremaining\"\x10\n" +
-	"\x0eRolloutRequest\"\x80\x03\n" +
+	"\tremaining\x18\x01 \x01(\rR\tremaining\x120\n" +
+	"\x05stays\x18\x02 \x03(\v2\x1a.roost.admin.v1.UnreadableR\x05stays\"\x10\n" +
+	"\x0eRolloutRequest\"\x98\x03\n" +
 	"\x0fRolloutResponse\x12\x16\n" +
 	"\x06target\x18\x01 \x01(\tR\x06target\x12\x0e\n" +
 	"\x02on\x18\x02 \x01(\bR\x02on\x12\x1b\n" +
@@ -1929,7 +1980,8 @@ const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	" \x01(\x03R\fnextTargetMs\x12:\n" +
 	"\n" +
 	"unreadable\x18\v \x03(\v2\x1a.roost.admin.v1.UnreadableR\n" +
-	"unreadableJ\x04\b\a\x10\b\"\x8c\x01\n" +
+	"unreadable\x12\x16\n" +
+	"\x06unread\x18\f \x01(\rR\x06unreadJ\x04\b\a\x10\b\"\x8c\x01\n" +
 	"\x0eRolloutVersion\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x16\n" +
 	"\x06target\x18\x02 \x01(\bR\x06target\x12\x18\n" +
@@ -1949,12 +2001,16 @@ const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	"unreadable\"<\n" +
 	"\x10SetTargetRequest\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x0e\n" +
-	"\x02by\x18\x02 \x01(\tR\x02by\"u\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\"\xd4\x01\n" +
 	"\x11SetTargetResponse\x12\x16\n" +
 	"\x06target\x18\x01 \x01(\tR\x06target\x12\x16\n" +
 	"\x06before\x18\x02 \x01(\tR\x06before\x12\x16\n" +
 	"\x06stored\x18\x03 \x01(\bR\x06stored\x12\x18\n" +
-	"\aregions\x18\x04 \x03(\tR\aregions2\x89\x04\n" +
+	"\aregions\x18\x04 \x03(\tR\aregions\x12\x16\n" +
+	"\x06unread\x18\x05 \x01(\rR\x06unread\x12\x1f\n" +
+	"\vnext_target\x18\x06 \x01(\tR\n" +
+	"nextTarget\x12$\n" +
+	"\x0enext_target_ms\x18\a \x01(\x03R\fnextTargetMs2\x89\x04\n" +
 	"\x05Admin\x12J\n" +
 	"\aMembers\x12\x1e.roost.admin.v1.MembersRequest\x1a\x1f.roost.admin.v1.MembersResponse\x12G\n" +
 	"\x06Shards\x12\x1d.roost.admin.v1.ShardsRequest\x1a\x1e.roost.admin.v1.ShardsResponse\x12D\n" +
@@ -2026,39 +2082,40 @@ var file_roost_admin_v1_admin_proto_depIdxs = []int32{
 	15, // 7: roost.admin.v1.ShardsResponse.types:type_name -> roost.admin.v1.TypeSummary
 	13, // 8: roost.admin.v1.ShardsResponse.unreadable:type_name -> roost.admin.v1.Unreadable
 	14, // 9: roost.admin.v1.WhereResponse.shard:type_name -> roost.admin.v1.Shard
-	22, // 10: roost.admin.v1.RolloutResponse.versions:type_name -> roost.admin.v1.RolloutVersion
-	23, // 11: roost.admin.v1.RolloutResponse.cannot_read:type_name -> roost.admin.v1.CannotRead
-	13, // 12: roost.admin.v1.RolloutResponse.unreadable:type_name -> roost.admin.v1.Unreadable
-	13, // 13: roost.admin.v1.LookResponse.unreadable:type_name -> roost.admin.v1.Unreadable
-	7,  // 14: roost.admin.v1.Admin.Members:input_type -> roost.admin.v1.MembersRequest
-	11, // 15: roost.admin.v1.Admin.Shards:input_type -> roost.admin.v1.ShardsRequest
-	16, // 16: roost.admin.v1.Admin.Where:input_type -> roost.admin.v1.WhereRequest
-	18, // 17: roost.admin.v1.Admin.Drain:input_type -> roost.admin.v1.DrainRequest
-	20, // 18: roost.admin.v1.Admin.Rollout:input_type -> roost.admin.v1.RolloutRequest
-	24, // 19: roost.admin.v1.Admin.Look:input_type -> roost.admin.v1.LookRequest
-	26, // 20: roost.admin.v1.Admin.SetTarget:input_type -> roost.admin.v1.SetTargetRequest
-	0,  // 21: roost.admin.v1.Membership.Join:input_type -> roost.admin.v1.JoinRequest
-	2,  // 22: roost.admin.v1.Membership.Leave:input_type -> roost.admin.v1.NodeRequest
-	2,  // 23: roost.admin.v1.Membership.Down:input_type -> roost.admin.v1.NodeRequest
-	2,  // 24: roost.admin.v1.Membership.Remove:input_type -> roost.admin.v1.NodeRequest
-	4,  // 25: roost.admin.v1.Membership.Events:input_type -> roost.admin.v1.EventsRequest
-	8,  // 26: roost.admin.v1.Admin.Members:output_type -> roost.admin.v1.MembersResponse
-	12, // 27: roost.admin.v1.Admin.Shards:output_type -> roost.admin.v1.ShardsResponse
-	17, // 28: roost.admin.v1.Admin.Where:output_type -> roost.admin.v1.WhereResponse
-	19, // 29: roost.admin.v1.Admin.Drain:output_type -> roost.admin.v1.DrainResponse
-	21, // 30: roost.admin.v1.Admin.Rollout:output_type -> roost.admin.v1.RolloutResponse
-	25, // 31: roost.admin.v1.Admin.Look:output_type -> roost.admin.v1.LookResponse
-	27, // 32: roost.admin.v1.Admin.SetTarget:output_type -> roost.admin.v1.SetTargetResponse
-	1,  // 33: roost.admin.v1.Membership.Join:output_type -> roost.admin.v1.JoinResponse
-	3,  // 34: roost.admin.v1.Membership.Leave:output_type -> roost.admin.v1.NodeResponse
-	3,  // 35: roost.admin.v1.Membership.Down:output_type -> roost.admin.v1.NodeResponse
-	3,  // 36: roost.admin.v1.Membership.Remove:output_type -> roost.admin.v1.NodeResponse
-	5,  // 37: roost.admin.v1.Membership.Events:output_type -> roost.admin.v1.EventsResponse
-	26, // [26:38] is the sub-list for method output_type
-	14, // [14:26] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	13, // 10: roost.admin.v1.DrainResponse.stays:type_name -> roost.admin.v1.Unreadable
+	22, // 11: roost.admin.v1.RolloutResponse.versions:type_name -> roost.admin.v1.RolloutVersion
+	23, // 12: roost.admin.v1.RolloutResponse.cannot_read:type_name -> roost.admin.v1.CannotRead
+	13, // 13: roost.admin.v1.RolloutResponse.unreadable:type_name -> roost.admin.v1.Unreadable
+	13, // 14: roost.admin.v1.LookResponse.unreadable:type_name -> roost.admin.v1.Unreadable
+	7,  // 15: roost.admin.v1.Admin.Members:input_type -> roost.admin.v1.MembersRequest
+	11, // 16: roost.admin.v1.Admin.Shards:input_type -> roost.admin.v1.ShardsRequest
+	16, // 17: roost.admin.v1.Admin.Where:input_type -> roost.admin.v1.WhereRequest
+	18, // 18: roost.admin.v1.Admin.Drain:input_type -> roost.admin.v1.DrainRequest
+	20, // 19: roost.admin.v1.Admin.Rollout:input_type -> roost.admin.v1.RolloutRequest
+	24, // 20: roost.admin.v1.Admin.Look:input_type -> roost.admin.v1.LookRequest
+	26, // 21: roost.admin.v1.Admin.SetTarget:input_type -> roost.admin.v1.SetTargetRequest
+	0,  // 22: roost.admin.v1.Membership.Join:input_type -> roost.admin.v1.JoinRequest
+	2,  // 23: roost.admin.v1.Membership.Leave:input_type -> roost.admin.v1.NodeRequest
+	2,  // 24: roost.admin.v1.Membership.Down:input_type -> roost.admin.v1.NodeRequest
+	2,  // 25: roost.admin.v1.Membership.Remove:input_type -> roost.admin.v1.NodeRequest
+	4,  // 26: roost.admin.v1.Membership.Events:input_type -> roost.admin.v1.EventsRequest
+	8,  // 27: roost.admin.v1.Admin.Members:output_type -> roost.admin.v1.MembersResponse
+	12, // 28: roost.admin.v1.Admin.Shards:output_type -> roost.admin.v1.ShardsResponse
+	17, // 29: roost.admin.v1.Admin.Where:output_type -> roost.admin.v1.WhereResponse
+	19, // 30: roost.admin.v1.Admin.Drain:output_type -> roost.admin.v1.DrainResponse
+	21, // 31: roost.admin.v1.Admin.Rollout:output_type -> roost.admin.v1.RolloutResponse
+	25, // 32: roost.admin.v1.Admin.Look:output_type -> roost.admin.v1.LookResponse
+	27, // 33: roost.admin.v1.Admin.SetTarget:output_type -> roost.admin.v1.SetTargetResponse
+	1,  // 34: roost.admin.v1.Membership.Join:output_type -> roost.admin.v1.JoinResponse
+	3,  // 35: roost.admin.v1.Membership.Leave:output_type -> roost.admin.v1.NodeResponse
+	3,  // 36: roost.admin.v1.Membership.Down:output_type -> roost.admin.v1.NodeResponse
+	3,  // 37: roost.admin.v1.Membership.Remove:output_type -> roost.admin.v1.NodeResponse
+	5,  // 38: roost.admin.v1.Membership.Events:output_type -> roost.admin.v1.EventsResponse
+	27, // [27:39] is the sub-list for method output_type
+	15, // [15:27] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_roost_admin_v1_admin_proto_init() }
