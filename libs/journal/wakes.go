@@ -2,6 +2,7 @@ package journal
 
 import (
 	"fmt"
+	"math"
 	"math/bits"
 	"time"
 
@@ -26,6 +27,14 @@ type WakesRequest struct {
 	Until int64
 	// Limit is the largest number of rows of each shard, above 0.
 	Limit int
+}
+
+// Last returns the latest time of a row that was asked for.
+func (r *WakesRequest) Last() int64 {
+	if r.Until == 0 {
+		return math.MaxInt64
+	}
+	return r.Until - 1
 }
 
 // ShardPosition is a position among the wake-ups of a shard.

@@ -123,7 +123,15 @@ func testGenerations(e *env) {
 		"a fence read":       func() error { _, err := old.Commit(ctx, []journal.Op{fence(shard, epoch)}); return err },
 		"a load":             func() error { _, err := old.Load(ctx, journal.LoadRequest{Entity: alice}); return err },
 		"a load by a reader": func() error { _, err := reader.Load(ctx, journal.LoadRequest{Entity: alice}); return err },
-		"a load of nobody":   func() error { _, err := old.Load(ctx, journal.LoadRequest{Entity: carol}); return err },
+		"wake-ups": func() error {
+			_, err := old.Wakes(ctx, journal.WakesRequest{Shards: []journal.ShardPosition{{Shard: shard}}, Limit: 1})
+			return err
+		},
+		"sends by a reader": func() error {
+			_, err := reader.Sends(ctx, journal.SendsRequest{Limit: 1})
+			return err
+		},
+		"a load of nobody": func() error { _, err := old.Load(ctx, journal.LoadRequest{Entity: carol}); return err },
 		"a declaration": func() error {
 			_, err := old.Declare(ctx, journal.Declaration{Cluster: "blue", Types: []sharding.TypeDesc{{Type: "Cart", Shards: 8}}})
 			return err
@@ -203,6 +211,10 @@ func testActivations(e *env) {
 	}
 	refused("a load", load(e.b))
 	refused("a load by a reader", load(reader))
+	_, err := e.b.Wakes(ctx, journal.WakesRequest{Limit: 1})
+	refused("wake-ups", err)
+	_, err = reader.Sends(ctx, journal.SendsRequest{Shards: []journal.SendPosition{{Shard: shard}}, Limit: 1})
+	refused("sends by a reader", err)
 	b, err := e.store.Open()
 	if err == nil {
 		defer func() { _ = b.Close() }()

@@ -1,9 +1,12 @@
 package journaltest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -50,11 +53,45 @@ func testAgainstLedger(e *env) {
 				e.Fatal(err)
 			}
 			e.equal(fmt.Sprintf("seed %d round %d: load of %s", seed, round, who), e.load(who, lookup...), want)
+			e.compareRows(fmt.Sprintf("seed %d round %d", seed, round), rng, ledger)
 		}
 		if len(ledger.Log()) < 40 {
 			e.Fatalf("seed %d: only %d appends held, the batches prove little", seed, len(ledger.Log()))
 		}
+		if n := countFired(ledger); n < 5 {
+			e.Fatalf("seed %d: only %d wake-ups have fired", seed, n)
+		}
 	}
+}
+
+func countFired(l *memory.Ledger) (n int) {
+	for _, c := range l.Log() {
+		n += len(c.Append.Fired)
+	}
+	return n
+}
+
+// compareRows compares the wake-ups and sends of a store, read in pages, with the ledger's.
+func (e *env) compareRows(when string, rng *rand.Rand, l *memory.Ledger) {
+	e.Helper()
+	var shards []journal.ShardPosition
+	var senders []journal.SendPosition
+	for n := range uint32(3) {
+		s := sharding.ShardID{Type: "Account", Index: n}
+		shards = append(shards, journal.ShardPosition{Shard: s, After: journal.WakePosition{Due: math.MinInt64}})
+		senders = append(senders, journal.SendPosition{Shard: s})
+	}
+	until := int64(rng.IntN(400))
+	wakes := e.wakes(e.b, until, 1+rng.IntN(5), shards...)
+	slices.SortFunc(wakes, func(a, b journal.WakeRow) int {
+		return cmp.Or(a.Shard.Compare(b.Shard), cmp.Compare(a.Due, b.Due), a.Entity.Compare(b.Entity), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+	})
+	e.equal(when+": wake-ups", wakes, l.Wakes(e.now, journal.WakesRequest{Shards: shards, Until: until, Limit: 1000}).Rows)
+	sends := e.sends(e.b, 1+rng.IntN(5), senders...)
+	slices.SortFunc(sends, func(a, b journal.SendRow) int {
+		return cmp.Or(a.Shard.Compare(b.Shard), a.Entity.Compare(b.Entity), cmp.Compare(a.Seq, b.Seq))
+	})
+	e.equal(when+": sends", sends, l.Sends(e.now, journal.SendsRequest{Shards: senders, Limit: 1000}).Rows)
 }
 
 func randomEntity(rng *rand.Rand) sharding.Entity {
@@ -97,12 +134,68 @@ func randomBatch(rng *rand.Rand, l *memory.Ledger) []journal.Op {
 				if rng.IntN(4) == 0 {
 					r = blank(seq + n)
 				}
+				randomWakes(rng, &r)
 				a.Records = append(a.Records, r)
 			}
+			randomRows(rng, l, a)
 			ops[i].Append = a
 		}
 	}
 	return ops
+}
+
+// randomWakes lets a record change wake-ups, and send.
+func randomWakes(rng *rand.Rand, r *sharding.Record) {
+	for k := range 3 {
+		if rng.IntN(4) > 0 {
+			continue
+		}
+		w := setting(fmt.Sprint("w", k), int64(rng.IntN(300)), int64(rng.IntN(2)))
+		if rng.IntN(3) == 0 {
+			w.Kind, w.Due = sharding.RememberWake, -w.Due
+		}
+		r.Wakes = append(r.Wakes, w)
+	}
+	if rng.IntN(5) == 0 {
+		r.Sends = mailing(r.Seq, 1+rng.IntN(10)).Sends
+	}
+}
+
+// randomRows lets an append say that wake-ups have fired and sends were delivered, which is
+// mostly true. Sometimes that is all that it says.
+func randomRows(rng *rand.Rand, l *memory.Ledger, a *sharding.Append) {
+	all := journal.WakesRequest{Shards: []journal.ShardPosition{{Shard: a.Shard, After: journal.WakePosition{Due: math.MinInt64}}}, Limit: 1000}
+	for _, w := range l.Wakes(time.Time{}, all).Rows {
+		if w.Entity != a.Entity || rng.IntN(4) > 0 {
+			continue
+		}
+		f := sharding.Fired{WakeRef: w.WakeRef}
+		if rng.IntN(2) == 0 {
+			f.Next = 2 * w.Due
+		}
+		switch rng.IntN(12) {
+		case 0:
+			f.Seq++
+		case 1:
+			f.Number++
+		case 2:
+			f.Name += "x"
+		}
+		a.Fired = append(a.Fired, f)
+	}
+	for _, s := range l.Sends(time.Time{}, journal.SendsRequest{Shards: []journal.SendPosition{{Shard: a.Shard}}, Limit: 1000}).Rows {
+		if s.Entity != a.Entity || rng.IntN(3) == 0 {
+			continue
+		}
+		d := sharding.Delivered{Seq: s.Seq + uint64(rng.IntN(8)/7)}
+		for range rng.IntN(8) {
+			d.Sends = append(d.Sends, uint16(rng.IntN(12)))
+		}
+		a.Delivered = append(a.Delivered, d)
+	}
+	if rng.IntN(4) == 0 {
+		a.Records = nil
+	}
 }
 
 // testThroughJournal runs two journals on two handles of the store, with many

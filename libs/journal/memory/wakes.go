@@ -86,7 +86,7 @@ func (l *Ledger) Wakes(now time.Time, req journal.WakesRequest) journal.WakesPag
 	f := filler[journal.WakeRow]{page: journal.WakesPage{Now: now}, left: l.cfg.PageBytes}
 	for _, s := range req.Shards {
 		all := slices.DeleteFunc(rows[s.Shard], func(w journal.WakeRow) bool {
-			return comparePositions(w.Position(), s.After) <= 0 || req.Until != 0 && w.Due >= req.Until
+			return comparePositions(w.Position(), s.After) <= 0 || w.Due > req.Last()
 		})
 		slices.SortFunc(all, func(a, b journal.WakeRow) int { return comparePositions(a.Position(), b.Position()) })
 		f.add(s.Shard, all, req.Limit, func(w *journal.WakeRow) int {

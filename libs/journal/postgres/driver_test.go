@@ -5,7 +5,10 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -156,14 +159,78 @@ func (h hostile) op() (op journal.Op) {
 			seq = edges[h.IntN(len(edges))]
 		}
 		for range h.IntN(5) {
-			a.Records = append(a.Records, sharding.Record{Seq: seq, Command: h.command(), Hash: h.Uint64()})
+			a.Records = append(a.Records, sharding.Record{Seq: seq, Command: h.command(), Hash: h.Uint64(), Wakes: h.wakes(), Sends: make([]sharding.Send, max(0, h.IntN(12)-8))})
 			if seq++; h.IntN(20) == 0 {
 				seq++
 			}
 		}
+		h.rows(a)
 		op.Append = a
 	}
 	return op
+}
+
+var wakeNames = []string{"", "a", "\xff\x00", "ä"}
+
+// wakes sets or removes wake-ups of names that are often the same, also in one record.
+func (h hostile) wakes() []sharding.Wake {
+	var all []sharding.Wake
+	for range max(0, h.IntN(6)-3) {
+		w := sharding.Wake{Kind: sharding.WakeKind(1 + h.IntN(2)), Name: wakeNames[h.IntN(len(wakeNames))], Due: int64(edges[h.IntN(len(edges))] >> 1), Period: 1}
+		if w.Kind == sharding.RememberWake {
+			w.Due = -w.Due
+		}
+		if h.IntN(3) == 0 {
+			w.Number = edges[h.IntN(len(edges))]
+		}
+		all = append(all, w)
+	}
+	return all
+}
+
+// rows says of wake-ups that they have fired, and of sends that they have ended, which is
+// often not so.
+func (h hostile) rows(a *sharding.Append) {
+	for _, w := range h.stored(a.Shard).Rows {
+		if w.Entity != a.Entity || h.IntN(3) > 0 {
+			continue
+		}
+		f := sharding.Fired{WakeRef: w.WakeRef, Next: int64(edges[h.IntN(len(edges))])}
+		if h.IntN(12) == 0 {
+			f.Seq = edges[h.IntN(len(edges))]
+		}
+		if h.IntN(12) == 0 {
+			f.Number = edges[h.IntN(len(edges))]
+		}
+		for range 1 + h.IntN(12)/11 {
+			a.Fired = append(a.Fired, f)
+		}
+	}
+	for range max(0, h.IntN(6)-3) {
+		d := sharding.Delivered{Seq: uint64(h.IntN(40))}
+		for range h.IntN(4) {
+			d.Sends = append(d.Sends, uint16(edges[h.IntN(len(edges))]+uint64(h.IntN(4))))
+		}
+		a.Delivered = append(a.Delivered, d)
+	}
+}
+
+// stored are the wake-ups of a shard in the ledger.
+func (h hostile) stored(s sharding.ShardID) journal.WakesPage {
+	return h.ledger.Wakes(h.now, journal.WakesRequest{Shards: []journal.ShardPosition{{Shard: s, After: journal.WakePosition{Due: math.MinInt64}}}, Limit: 1000})
+}
+
+// rowsOf describes the rows of wake-ups and sends.
+func rowsOf(wakes []journal.WakeRow, sends []journal.SendRow) string {
+	var lines []string
+	for _, w := range wakes {
+		lines = append(lines, fmt.Sprintf("wake %v", w))
+	}
+	for _, s := range sends {
+		lines = append(lines, fmt.Sprintf("send %v %v %d %x %v %v", s.Shard, s.Entity, s.Seq, s.Done, s.Sends, s.Err))
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
 }
 
 // TestDecidesLikeTheLaw compares the verdicts, the fences in them, and what is
@@ -195,6 +262,26 @@ func TestDecidesLikeTheLaw(t *testing.T) {
 					t.Fatalf("seed %d round %d: operation %d of %d (%s) is %+v, the law says %+v", seed, round, i, len(ops), ops[i].Kind(), got[i], want)
 				}
 			}
+		}
+		var wakes journal.WakesRequest
+		var sends journal.SendsRequest
+		for i := range 6 {
+			s := sharding.ShardID{Type: "Account", Index: uint32(edges[i/2] + uint64(i%2)<<31)}
+			wakes.Shards = append(wakes.Shards, journal.ShardPosition{Shard: s, After: journal.WakePosition{Due: math.MinInt64}})
+			sends.Shards = append(sends.Shards, journal.SendPosition{Shard: s})
+		}
+		wakes.Limit, sends.Limit = 1000, 1000
+		gotWakes, err := b.Wakes(t.Context(), wakes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		gotSends, err := b.Sends(t.Context(), sends)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := rowsOf(h.ledger.Wakes(h.now, wakes).Rows, h.ledger.Sends(h.now, sends).Rows)
+		if got := rowsOf(gotWakes.Rows, gotSends.Rows); got != want {
+			t.Fatalf("seed %d: the rows are\n%s\nwant\n%s", seed, got, want)
 		}
 		for i := range 5 {
 			req := journal.LoadRequest{Entity: sharding.Entity{Type: "Account", ID: sharding.EntityID(fmt.Sprint("\xff\x00", i))}}

@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -24,7 +23,7 @@ const (
 		FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bytea[], $5::int[], $6::bytea[]) WITH ORDINALITY AS u (type, shard, due, id, kind, name, i)
 		LEFT JOIN roost.entity p ON p.type = u.type AND p.name = u.id) a
 	CROSS JOIN LATERAL (SELECT w.entity, w.kind, w.name, w.seq, w.number, w.due, w.period FROM roost.wake w
-		WHERE w.type = a.type AND w.shard = a.shard AND (w.due, w.entity, w.kind, w.name) > (a.due, a.entity, a.kind, a.name) AND w.due < $7
+		WHERE w.type = a.type AND w.shard = a.shard AND (w.due, w.entity, w.kind, w.name) > (a.due, a.entity, a.kind, a.name) AND w.due <= $7
 		ORDER BY w.due, w.entity, w.kind, w.name LIMIT $8) x
 	JOIN roost.entity e ON e.id = x.entity
 	UNION ALL SELECT 0, m.generation, ''::bytea, 0, ''::bytea, 0, 0, (1000 * extract(epoch FROM now()))::bigint, 0, m.min_reader FROM roost.meta m WHERE m.one
@@ -58,16 +57,12 @@ func (r *Reader) Wakes(ctx context.Context, req journal.WakesRequest) (journal.W
 		types[i], numbers[i], due[i], after[i] = string(s.Shard.Type), int64(s.Shard.Index), s.After.Due, []byte(s.After.Entity.ID)
 		kinds[i], names[i] = int32(s.After.Kind), []byte(s.After.Name)
 	}
-	until := req.Until
-	if until == 0 {
-		until = math.MaxInt64
-	}
 	p := pager[journal.WakeRow]{r: r, limit: req.Limit, complete: func(w *journal.WakeRow, e journal.Entry, err error) {
 		if w.Err = err; err == nil {
 			w.SetInput(&e.Record)
 		}
 	}}
-	rows, err := r.pool.Query(ctx, wakesName, types, numbers, due, after, kinds, names, until, req.Limit+1)
+	rows, err := r.pool.Query(ctx, wakesName, types, numbers, due, after, kinds, names, req.Last(), req.Limit+1)
 	if err == nil {
 		var i, kind, lowest int
 		var entity, seq, number, at, period int64

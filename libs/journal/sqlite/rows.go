@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/journal"
@@ -17,7 +16,7 @@ import (
 const (
 	wakesSQL = `SELECT w.entity, e.name, w.kind, w.name, w.seq, w.number, w.due, w.period
 		FROM wake w JOIN entity e ON e.id = w.entity
-		WHERE w.type = ?1 AND w.shard = ?2 AND (w.due, w.entity, w.kind, w.name) > (?3, ?4, ?5, ?6) AND w.due < ?7
+		WHERE w.type = ?1 AND w.shard = ?2 AND (w.due, w.entity, w.kind, w.name) > (?3, ?4, ?5, ?6) AND w.due <= ?7
 		ORDER BY w.due, w.entity, w.kind, w.name LIMIT ?8`
 	sendsSQL = `SELECT s.entity, e.name, s.seq, s.done
 		FROM send s JOIN entity e ON e.id = s.entity
@@ -27,16 +26,12 @@ const (
 
 // Wakes implements [journal.Reader].
 func (r *Reader) Wakes(ctx context.Context, req journal.WakesRequest) (journal.WakesPage, error) {
-	until := req.Until
-	if until == 0 {
-		until = math.MaxInt64
-	}
 	page, err := readPage(ctx, r, func(p *pager[journal.WakeRow]) error {
 		for _, s := range req.Shards {
 			if p.full(s.Shard) {
 				continue
 			}
-			found, err := wakesOf(p, &s, until, req.Limit)
+			found, err := wakesOf(p, &s, req.Last(), req.Limit)
 			if err == nil {
 				err = p.add(s.Shard, found, req.Limit, func(w *journal.WakeRow, e journal.Entry, err error) {
 					if w.Err = err; err == nil {
@@ -197,13 +192,13 @@ func (p *pager[R]) number(e sharding.Entity) (int64, error) {
 }
 
 // wakesOf reads the rows of a shard, one more than the limit if there is one.
-func wakesOf(p *pager[journal.WakeRow], s *journal.ShardPosition, until int64, limit int) ([]row[journal.WakeRow], error) {
+func wakesOf(p *pager[journal.WakeRow], s *journal.ShardPosition, last int64, limit int) ([]row[journal.WakeRow], error) {
 	after, err := p.number(s.After.Entity)
 	if err != nil {
 		return nil, err
 	}
 	rows, err := p.t.StmtContext(p.ctx, p.r.stmts.wakes).QueryContext(p.ctx,
-		string(s.Shard.Type), s.Shard.Index, s.After.Due, after, int(s.After.Kind), s.After.Name, until, limit+1)
+		string(s.Shard.Type), s.Shard.Index, s.After.Due, after, int(s.After.Kind), s.After.Name, last, limit+1)
 	if err != nil {
 		return nil, err
 	}
