@@ -28,6 +28,11 @@ func TestSuiteKillsMutants(t *testing.T) {
 		// What is dropped must be no newer than what was read.
 		"drop-snapshot":      "DropSnapshots",
 		"journal-generation": "Generations",
+		"wake-check":         "FiredIsChecked",
+		"fired-with-record":  "Fired",
+		"fired-fence":        "WakesAreFenced",
+		"send-row":           "Sends",
+		"delivered-again":    "DeliveredAgain",
 		"journal-format":     "Activations",
 	} {
 		cmd := exec.Command(os.Args[0], "-test.run", "^TestConformance$")
