@@ -13,8 +13,8 @@ import (
 )
 
 // TestUpgrades: a running cluster is upgraded from an earlier release, process by process
-// and in every order, and goes back. The history of the clients is correct, and none of
-// their commands fails.
+// and in every order, goes back, is upgraded again, and then activated. The history of the
+// clients is correct, and none of their commands fails.
 func TestUpgrades(t *testing.T) {
 	revision := os.Getenv("UPGRADE_FROM")
 	if revision == "" {
@@ -63,11 +63,12 @@ func (r *run) install(dir, program string) {
 
 // upgrade expands the journal, installs this release role by role, and restarts the
 // processes one after the other. Then one process of each role goes back to the earlier release and forward again,
-// and in the end all go back.
+// and then all go back. In the end all run this release again, and the journal is activated
+// for it, after which all are restarted once more.
 func upgrade(r *run, earlier string, order []string) {
 	now := binaries(r.T)
 	r.wait(time.Second)
-	r.expand(now)
+	r.changeJournal(now, "upgrade")
 	for _, role := range order {
 		r.replaceRole(role, now, "")
 	}
@@ -78,17 +79,28 @@ func upgrade(r *run, earlier string, order []string) {
 	for _, role := range order {
 		r.replaceRole(role, earlier, "")
 	}
-	r.figure("%s, and back", strings.Join(order, ", "))
+	for _, role := range order {
+		r.replaceRole(role, now, "")
+	}
+	r.changeJournal(now, "activate")
+	for _, role := range order {
+		r.replaceRole(role, now, role+"-1")
+	}
+	r.figure("%s, back, and again; activated", strings.Join(order, ", "))
 }
 
-// expand prepares the journal for this release, while processes of the earlier one use it.
-func (r *run) expand(dir string) {
+// changeJournal runs a command of this release that changes the journal, while processes use
+// it, and again, when there is nothing left to do. If the release has the format of the earlier
+// one, that is so from the beginning.
+func (r *run) changeJournal(dir, command string) {
 	r.Helper()
-	out, err := exec.CommandContext(r.Context(), filepath.Join(dir, "roost"), "journal", "upgrade", "--journal.url="+r.journalURL).CombinedOutput()
-	if err != nil {
-		r.Fatalf("roost journal upgrade: %v\n%s", err, out)
+	for _, want := range []string{"", "nothing to do"} {
+		out, err := exec.CommandContext(r.Context(), filepath.Join(dir, "roost"), "journal", command, "--journal.url="+r.journalURL).CombinedOutput()
+		if err != nil || !strings.Contains(string(out), want) {
+			r.Fatalf("roost journal %s: %v\n%s", command, err, out)
+		}
+		r.Logf("roost journal %s: %s", command, strings.TrimSpace(string(out)))
 	}
-	r.Logf("roost journal upgrade: %s", strings.TrimSpace(string(out)))
 }
 
 // replaceRole restarts the processes of a role, or one of them, with a release's program.

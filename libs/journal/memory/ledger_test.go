@@ -46,12 +46,32 @@ func randomOps(rng *rand.Rand, l *Ledger) []journal.Op {
 				a.Records = append(a.Records, sharding.Record{
 					Seq:     last + uint64(n) + 1 + uint64(rng.IntN(8)/7),
 					Command: sharding.CommandID(fmt.Sprint(rng.IntN(40))),
+					Wakes:   []sharding.Wake{{Kind: sharding.TimerWake, Name: fmt.Sprint("w", rng.IntN(3)), Due: int64(rng.IntN(3))}},
+					Sends:   make([]sharding.Send, rng.IntN(3)),
 				})
 			}
+			randomRows(rng, l.entities[id], a)
 			ops[i].Append = a
 		}
 	}
 	return ops
+}
+
+// randomRows says of wake-ups that they have fired, and of sends that they have ended.
+func randomRows(rng *rand.Rand, e *entity, a *sharding.Append) {
+	if e == nil || rng.IntN(3) == 0 {
+		return
+	}
+	for n := range rng.IntN(3) {
+		key := wakeKey{sharding.TimerWake, fmt.Sprint("w", n)}
+		if w, ok := e.wakes[key]; ok {
+			a.Fired = append(a.Fired, sharding.Fired{WakeRef: sharding.WakeRef{Kind: key.kind, Name: key.name, Seq: w.seq, Number: w.number}, Next: int64(rng.IntN(2))})
+		}
+	}
+	a.Delivered = append(a.Delivered, sharding.Delivered{Seq: 1 + uint64(rng.IntN(int(e.last())+1)), Sends: []uint16{uint16(rng.IntN(2))}})
+	if rng.IntN(3) == 0 {
+		a.Records = nil
+	}
 }
 
 func TestCloneAndReplay(t *testing.T) {

@@ -1,0 +1,147 @@
+package journal_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/memory"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// torn is a journal some of whose shards have rows that cannot be read.
+type torn struct {
+	journal.Driver
+	bad   []uint32
+	calls int
+	err   error // of all reads
+	hang  bool
+}
+
+func (d *torn) check(ctx context.Context, shards []sharding.ShardID) error {
+	d.calls++
+	if d.hang {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	for _, s := range shards {
+		if slices.Contains(d.bad, s.Index) {
+			return fmt.Errorf("%w: page 7", journal.ErrCorrupt)
+		}
+	}
+	return d.err
+}
+
+func (d *torn) Wakes(ctx context.Context, req journal.WakesRequest) (journal.WakesPage, error) {
+	var shards []sharding.ShardID
+	for _, s := range req.Shards {
+		shards = append(shards, s.Shard)
+	}
+	if err := d.check(ctx, shards); err != nil {
+		return journal.WakesPage{}, err
+	}
+	return d.Driver.Wakes(ctx, req)
+}
+
+func (d *torn) Sends(ctx context.Context, req journal.SendsRequest) (journal.SendsPage, error) {
+	var shards []sharding.ShardID
+	for _, s := range req.Shards {
+		shards = append(shards, s.Shard)
+	}
+	if err := d.check(ctx, shards); err != nil {
+		return journal.SendsPage{}, err
+	}
+	return d.Driver.Sends(ctx, req)
+}
+
+// TestDamagedPages: shards whose rows cannot be read are named, and the others have theirs.
+func TestDamagedPages(t *testing.T) {
+	const shards = 64
+	cfg := journal.DefaultConfig()
+	d := &torn{Driver: memory.New(cfg), bad: []uint32{5, 6, 40}}
+	var damaged []journal.Damaged
+	pages := 0
+	j, err := journal.Open(t.Context(), d, journal.Declaration{Cluster: "blue"}, cfg, journal.Observer{
+		Damage: func(x journal.Damaged) { damaged = append(damaged, x) },
+		Page:   func(journal.PageStats) { pages++ },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	var wakes journal.WakesRequest
+	var sends journal.SendsRequest
+	for n := range uint32(shards) {
+		s := sharding.ShardID{Type: "T", Index: n}
+		r := sharding.Record{Seq: 1, Sends: make([]sharding.Send, 1), Wakes: []sharding.Wake{{Kind: sharding.TimerWake, Name: "w", Due: 5}, {Kind: sharding.TimerWake, Name: "x", Due: 6}}}
+		_, err := d.Commit(t.Context(), []journal.Op{
+			{Claim: &sharding.Claim{Shard: s, Epoch: 1, Owner: 1}},
+			{Append: &sharding.Append{Shard: s, Epoch: 1, Entity: sharding.Entity{Type: "T", ID: sharding.EntityID(fmt.Sprint(n))}, Records: []sharding.Record{r}}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		wakes.Shards, sends.Shards = append(wakes.Shards, journal.ShardPosition{Shard: s}), append(sends.Shards, journal.SendPosition{Shard: s})
+	}
+	wakes.Limit, sends.Limit = 1, 1
+	good := shards - len(d.bad)
+	w, err := j.Wakes(t.Context(), wakes)
+	if err != nil || len(w.Rows) != good || len(w.More) != good || len(w.Damaged) != len(d.bad) {
+		t.Errorf("%d wake-ups, more in %d shards, damaged %v, %v", len(w.Rows), len(w.More), w.Damaged, err)
+	}
+	if most := 2*6*len(d.bad) + 1; d.calls > most || pages != d.calls {
+		t.Errorf("%d reads, %d were told to the observer, at most %d are enough", d.calls, pages, most)
+	}
+	s, err := j.Sends(t.Context(), sends)
+	if err != nil || len(s.Rows) != good || len(s.More) != 0 || len(s.Damaged) != len(d.bad) {
+		t.Errorf("%d sends, more in %d shards, damaged %v, %v", len(s.Rows), len(s.More), s.Damaged, err)
+	}
+	for i, x := range w.Damaged {
+		if x.Shard.Index != d.bad[i] || x.Shard != s.Damaged[i].Shard || !errors.Is(x.Err, journal.ErrCorrupt) {
+			t.Errorf("damaged are %+v and %+v", x, s.Damaged[i])
+		}
+	}
+	if len(damaged) != len(d.bad) {
+		t.Errorf("the observer was told of %+v", damaged)
+	}
+	// A record that is damaged is reported as well, and its row is there.
+	d.bad = nil
+	d.Driver.(*memory.Driver).Inspect(func(l *memory.Ledger) { l.Damage(sharding.Entity{Type: "T", ID: "7"}, 1) })
+	if w, err := j.Wakes(t.Context(), wakes); err != nil || len(w.Rows) != shards || !errors.Is(w.Rows[7].Err, journal.ErrCorrupt) {
+		t.Errorf("%d wake-ups, %v", len(w.Rows), err)
+	}
+	if last := damaged[len(damaged)-1]; last.Entity.ID != "7" {
+		t.Errorf("the observer was told of %+v last", last)
+	}
+	d.err = journal.ErrUnreachable
+	if _, err := j.Wakes(t.Context(), wakes); !errors.Is(err, journal.ErrUnreachable) {
+		t.Errorf("a store that does not answer: %v", err)
+	}
+	d.err = fmt.Errorf("%w: %w", journal.ErrBroken, journal.ErrReplaced)
+	if _, err := j.Sends(t.Context(), sends); !errors.Is(err, journal.ErrReplaced) || !errors.Is(j.Err(), journal.ErrReplaced) {
+		t.Errorf("another journal: %v, and the journal is %v", err, j.Err())
+	}
+}
+
+// TestHangingPage: a page that is never read ends, like a load.
+func TestHangingPage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := journal.DefaultConfig()
+		j, err := journal.Open(t.Context(), &torn{Driver: memory.New(cfg), hang: true}, journal.Declaration{Cluster: "blue"}, cfg, journal.Observer{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer j.Close()
+		if _, err := j.Wakes(t.Context(), journal.WakesRequest{Limit: 1}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("wake-ups: %v", err)
+		}
+		if _, err := j.Sends(t.Context(), journal.SendsRequest{Limit: 1}); err == nil || strings.Contains(err.Error(), "load") {
+			t.Errorf("sends: %v", err)
+		}
+	})
+}
