@@ -9,8 +9,8 @@
 //   - [sharding.Claim] succeeds if the stored epoch is lower, or equal with the
 //     same owner.
 //   - [sharding.Append] succeeds if its epoch is the stored one, its first record follows
-//     the entity's last one, and none of its commands is stored. All records of it are
-//     written, or none.
+//     the entity's last one, none of its commands is stored, and every wake-up that it says
+//     has fired stands. All of it is written, or nothing.
 //   - [sharding.ReadFence] succeeds if its epoch is the stored one.
 //   - [WriteSnapshot] succeeds if its epoch is the stored one, the record of its sequence
 //     number is stored, and no snapshot with a higher sequence number is.
@@ -46,6 +46,20 @@
 // it. An operator raises these by activating the journal for a later release, perhaps while a
 // process of an earlier release still runs. That process must stop too, so every transaction
 // compares the formats as well: see [Facts.CheckOpened].
+//
+// # Wake-ups and sends
+//
+// Beside the records are two kinds of rows, which are written in the transaction of the append
+// that changes them, and in no other way. A *wake-up* says when its entity must come to life
+// although nobody calls it. A record sets or removes it. When its command has run, an append
+// says so ([sharding.Fired]), and is refused unless this very setting stands: it runs once,
+// whoever believes to own the shard. A row of *sends* says which of a record's commands to
+// other entities have ended ([sharding.Delivered]); saying so again changes nothing.
+//
+// The owner of a shard reads both in pages ([Journal.Wakes], [Journal.Sends]), which cost what
+// they return. What wake-ups and sends ask for is in the records; see [WakeRow] and [SendRow].
+// Programs of format 1 would not act on the rows, so a journal takes none before it is
+// activated for [WakesFormat].
 //
 // # Group commit
 //

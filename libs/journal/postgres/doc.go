@@ -1,7 +1,7 @@
 // Package postgres is a journal in a PostgreSQL database (14 or later), shared
 // by processes on many machines.
 //
-// A batch is one call of the function roost.commit_batch (schema.sql), which is a
+// A batch is one call of the function roost.commit_batch_2 (schema.sql), which is a
 // transaction of its own: one round trip that ends in COMMIT. The function locks the
 // fence rows of the shards that the batch writes to (FOR SHARE, or FOR UPDATE if the batch
 // claims any shard), then the entities. All batches lock in the same order, so they cannot

@@ -29,8 +29,8 @@
 //	record   (entity number, sequence number) → record, checksummed
 //	command  (entity number, hash of the command id, sequence number)
 //	snapshot the newest snapshot per entity, checksummed
-//	wake     reserved for wake-ups of entities; always empty
-//	send     reserved for commands to other entities; always empty
+//	wake     wake-ups: why and when an entity must come to life
+//	send     which commands to other entities a record has left to deliver
 //
 // The tables are clustered by entity number, so that what is loaded together
 // lies together. The command id itself is in the record only; the hash finds
