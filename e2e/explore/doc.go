@@ -56,7 +56,7 @@
 // In every state and at every event:
 //
 //   - epochs grow, and sequence numbers of the journal grow without gaps;
-//   - each command appends its number to the list of its entity at most once;
+//   - each command appends its number at most once (an entity here is a list of numbers);
 //   - acknowledged commands are in the journal, refused ones are not;
 //   - an answer shows a durable state that is not older than its call;
 //   - a region that sent ShardStopped does not serve the shard again at that epoch;

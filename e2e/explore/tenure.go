@@ -216,6 +216,7 @@ func (w *tenureWorld) requestMoves(i int) {
 	})
 }
 
+// load sets the parts that a move uses (see move.uses). The others are nil.
 func (w *tenureWorld) load(_ int, all [maxParts]part) {
 	w.sent, w.why = nil, ""
 	for i := range w.processes {
@@ -226,6 +227,7 @@ func (w *tenureWorld) load(_ int, all [maxParts]part) {
 	w.budget, _ = all[requestPart].(*budget)
 }
 
+// unload returns the parts that load has set, and what the move has caused.
 func (w *tenureWorld) unload() (all [maxParts]part, sent []*message, why string) {
 	for i, p := range w.processes {
 		if p != nil {
@@ -251,6 +253,7 @@ func (w *tenureWorld) fail(format string, args ...any) {
 	}
 }
 
+// moves appends the moves that are possible in a state.
 func (w *tenureWorld) moves(e *engine, s *state, list []*move) []*move {
 	requestsLeft := e.parts[requestPart][s.parts[requestPart]].(*budget).requestsLeft
 	for i := range w.processes {

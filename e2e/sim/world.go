@@ -443,10 +443,11 @@ func (w *World) unknownCommand(table *routetable.Table) string {
 }
 
 // probe reads every entity through every gateway. It also writes to every entity whose writes
-// still meet a damaged page. All must answer; a damaged entity may answer that its data is
-// lost.
+// still meet a damaged page. Every
+// read must succeed, or say that data is lost if the entity is damaged. Every one of these
+// writes must say that data is lost.
 func (w *World) probe(stop func() bool) {
-	prober := &client{w: w, id: len(w.clients), open: neverDone}
+	prober := &client{w: w, id: len(w.clients), open: neverDone} // it sends nothing by itself
 	first := len(w.ops)
 	for gw := range gateways {
 		for i := range 2 * len(w.entities) {
@@ -497,7 +498,7 @@ func (w *World) probe(stop func() bool) {
 			w.violate("all finish and converge", "%v of the last round is not answered", o)
 		} else if r := o.tries[len(o.tries)-1].reply; w.answersDamage(o, &r) {
 			w.mark("damage is answered after the storm")
-		} else if r.Outcome != sharding.OK || o.cmd == cmdAdd {
+		} else if r.Outcome != sharding.OK || o.cmd == cmdAdd { // a write meets damage, see above
 			w.violate("all finish and converge", "%v of the last round: %v %s", o, r.Outcome, r.Message)
 		}
 	}

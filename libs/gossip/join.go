@@ -231,7 +231,7 @@ func (m *Machine) initJoinAck(from sharding.NodeID, theirs Claim) {
 		return
 	}
 	if m.rejectExcluded(from) {
-		return // it lives, and does not know that it is down here, or it considers this node down
+		return // one of the two considers the other one down, although both live
 	}
 	if _, ok := m.state.Member(from); !ok {
 		m.sendStatus(from) // another member has admitted it: ask for the state in which it is a member
@@ -336,9 +336,10 @@ func (m *Machine) challengeOldIncarnations(joiner sharding.NodeID) (inTheWay boo
 		if m.state.Reach.Of(m.self, p.node) != Terminated {
 			m.seq++
 			m.sendHeartbeat(p)
-			m.addDispute(joiner, m.seq)
+			m.addDispute(joiner, m.seq) // whoever answers this heartbeat is not the joiner: see settleDispute
 		}
 	}
+	// They need not be receivers of this node's heartbeats: they are watched until they answer.
 	m.watchingFormerReceivers = m.watchingFormerReceivers || len(at) > 0
 	return inTheWay
 }

@@ -36,9 +36,9 @@
 //
 // # What this does not do
 //
-// It stops nothing. The caller stops an entity that is to be passivated once it is idle,
-// and keeps the commands that arrive meanwhile. Until it has stopped, it does not touch the
-// entity again; the policy has forgotten it. An entity that must not be passivated, such as
+// It stops nothing. Once an entity that is to be passivated is idle, the caller stops it, and
+// keeps the commands that arrive meanwhile. Until the entity has stopped, the caller does not
+// touch it again: the policy has forgotten it. An entity that must not be passivated, such as
 // one that waits for a timer, is taken out by [Policy.Removed] and touched again later; it
 // does not count towards the limit in between.
 //
@@ -52,13 +52,13 @@
 //     to passivate.
 //   - Idle entities are passivated when their time is over ([Policy.NextIdle] says when),
 //     and not at the next of regular checks, which may be up to half of that time later. An
-//     idle time of exactly the limit is enough.
+//     entity that was idle for exactly the configured time is passivated, too.
 //   - If a limit is smaller than the number of active shards, each shard may have one
 //     entity. In Akka it may have none, and every command loads its entity again.
 //   - The window or main area of a composite has no entity if its part of the limit is
 //     0. In Akka an area with MRU or LFU then has one, beyond the limit.
-//   - An idle entity of a composite goes in the order of idleness, and not those of the
-//     window first.
+//   - In a composite, the entities that were idle for longest are passivated first. In Akka
+//     those of the window are.
 //   - All shapes of the sketch use the hash functions that Akka has for the default
 //     shape. The hash of the id comes from the caller.
 //   - A new shard's sketch is made with the first touch, and for the shard's part of the

@@ -52,7 +52,7 @@
 // read strictly: an unknown field is refused as invalid_argument. A field that is missing in
 // a command is zero, because callers may be older.
 //
-// What is stored must be what this version of the program itself would store. It reads no
+// This version of the program reads only what it would itself have stored: no
 // event with an unknown name, version or field, without one of the fields, with a name in
 // another case, or with null where the type has no nil. The same holds for a snapshot of the
 // form in which this version stores. The commands of the entity are then refused as

@@ -64,7 +64,7 @@ type Tenure struct {
 	last    uint64
 	asked   uint64    // the request of the take-over that waits for an answer; 0: none
 	askedAt time.Time // when that request was made
-	retryAt time.Time // when the take-over begins anew; zero: not, a request waits for an answer
+	retryAt time.Time // when the take-over begins anew; zero: no time is set, because a request waits for an answer
 
 	takeover        takeover
 	waitingReported bool                      // Waiting was emitted in this term
@@ -121,7 +121,7 @@ func (t *Tenure) Step(now time.Time, in Input, out []Output) []Output {
 	case Resign:
 		t.resigned = true
 		t.stepDown("this process stops")
-	case CallEnded: // first: if the term ends in this step, stepDown answers all calls still held
+	case CallEnded: // forgotten before the step: if that ends the term, stepDown answers all calls still held
 		if t.gate != nil {
 			t.gate.Forget(in.Call)
 		}

@@ -15,9 +15,9 @@
 //
 // # Another file
 //
-// A process keeps the file that it opened, wherever that is moved. If the path leads to
-// another file or to none, the process stops at its next transaction, at most a second
-// later: nobody else would find what it stores.
+// A process goes on with the file that it has opened, even if that file is moved. Nobody else
+// would find what it stores then. So transactions look at the path, once a second, and the
+// process stops if the path leads to another file or to none.
 //
 // # Layout
 //

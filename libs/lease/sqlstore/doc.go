@@ -6,7 +6,8 @@
 // PostgreSQL have in common. What differs (driver, connection, creation of the table) is in
 // one file per database.
 //
-// The PostgreSQL server may therefore be the one that has the journal. The role of the
+// Because the lease has a schema of its own, the PostgreSQL server may be the one that has the
+// journal. The role of the
 // connection must be allowed to create the schema roost_lease, which happens at the first
 // start. Or another role creates the schema and its table, and grants the role of the
 // connection USAGE of the schema, and SELECT, INSERT and UPDATE on roost_lease.lease.

@@ -35,9 +35,9 @@ const (
 	toolFailed = 2 // the tool could not do its work, or not to the end
 )
 
-// toolStatusEnv names an environment variable: a number that is added to the exit code of a
-// tool. The roost command sets it when it runs a tool of a binary. If the exit code does not
-// have that number in it, the binary is not a region.
+// toolStatusEnv names an environment variable with a number that a region's tool adds to its
+// exit code. The roost command sets it when it runs a tool of a binary. If the exit code is
+// below that number, the binary is not a region.
 const toolStatusEnv = "ROOST_TOOL_STATUS"
 
 const checkHelp = `Usage: %[1]s journal check [flags]
@@ -117,7 +117,8 @@ func runTool(args, environ []string, types []entity.Definition, out, errOut io.W
 	t := &tool{program: filepath.Base(os.Args[0]), types: types, out: out, err: errOut}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	// A handler that panics is logged with its stack, each time.
+	// Apply and conversion functions that panic are logged with their stacks, each time. So
+	// only the first lines are printed.
 	slog.SetDefault(slog.New(&firstLines{Handler: slog.NewTextHandler(errOut, nil), logged: &atomic.Int64{}}))
 	found, err := tools[args[0]+" "+args[1]](t, ctx, args[2:], environ)
 	switch {
