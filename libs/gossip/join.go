@@ -336,7 +336,7 @@ func (m *Machine) challengeOldIncarnations(joiner sharding.NodeID) (inTheWay boo
 		if m.state.Reach.Of(m.self, p.node) != Terminated {
 			m.seq++
 			m.sendHeartbeat(p)
-			m.addDispute(joiner, m.seq) // whoever answers this heartbeat is not the joiner: see settleDispute
+			m.addDispute(joiner, m.seq) // whoever answers this heartbeat is not the joiner: see settleDisputes
 		}
 	}
 	// They need not be receivers of this node's heartbeats: they are watched until they answer.
