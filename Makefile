@@ -120,7 +120,7 @@ e2e: ## Hurt real processes, judge the histories of their clients and the views 
 	E2E=$(or $(SET),full) go test -count=1 -timeout 2h -run '(TestHistories|TestMembership|TestRollouts)/$(RUN)' -v ./e2e/cluster
 
 # The revision of the last release: FROM= names another one.
-LAST_RELEASE := 90d614af612b64fe01c1b7e4d5475a169ec6d257
+LAST_RELEASE := 1423cdc58e15f64f554075c2bf25b6d3d9daeaf4
 .PHONY: e2e-upgrade
 e2e-upgrade: ## Upgrade a running cluster from an earlier release, process by process, in every order, and go back (FROM=revision SET=short RUN=regexp)
 	UPGRADE_FROM=$(or $(FROM),$(LAST_RELEASE)) E2E=$(or $(SET),full) go test -count=1 -timeout 1h -run 'TestUpgrades/$(RUN)' -v ./e2e/cluster
