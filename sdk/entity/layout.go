@@ -86,7 +86,7 @@ func (m *layouts) of(t reflect.Type) *layout {
 		key := t.Key()
 		l.kind, l.elem = table, m.of(t.Elem())
 		l.numbers = key.Kind() != reflect.String && !encodesItself(key)
-	case k == reflect.Slice && t.Elem().Kind() == reflect.Uint8 && !encodesItself(t.Elem()):
+	case k == reflect.Slice && t.Elem().Kind() == reflect.Uint8 && !has(t.Elem(), jsonMarshaler) && !has(t.Elem(), textMarshaler):
 		l.kind = bytes64
 	case k == reflect.Slice:
 		l.kind, l.elem = list, m.of(t.Elem())

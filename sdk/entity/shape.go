@@ -304,14 +304,17 @@ func has(t, methods reflect.Type) bool {
 // hiddenField returns the path of a field that package json does not store; empty: there is
 // none. It does not look into types that encode themselves.
 func hiddenField(t reflect.Type, inside []reflect.Type) string {
+	if slices.Contains(inside, t) { // a type that contains itself
+		return ""
+	}
+	inside = append(inside, t)
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
 		return hiddenField(t.Elem(), inside)
 	}
-	if t.Kind() != reflect.Struct || t == timeType || encodesItself(t) || slices.Contains(inside, t) {
+	if t.Kind() != reflect.Struct || t == timeType || encodesItself(t) {
 		return ""
 	}
-	inside = append(inside, t)
 	for i := range t.NumField() {
 		f := t.Field(i)
 		if f.Tag.Get("json") == "-" || !f.IsExported() && !f.Anonymous {
