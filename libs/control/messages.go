@@ -123,7 +123,8 @@ type (
 		Epoch sharding.Epoch
 	}
 	// HostRefused: the region cannot take the shard at the epoch. Above is the epoch
-	// that stands in the way; the next allocation is above it.
+	// that stands in the way; the next allocation is above it. The region has stored nothing
+	// at the epoch.
 	HostRefused struct {
 		Shard sharding.ShardID
 		Epoch sharding.Epoch

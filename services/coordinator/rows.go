@@ -52,7 +52,7 @@ func (m *Machine) hostRefused(from sharding.NodeID, in control.HostRefused) {
 	}
 	forms := r.stored()
 	if r.Phase == sharding.Starting || mutant.On("refused-while-serving") {
-		forms = r.before // no gateway was told of this owner, so it had no command at this epoch
+		forms = r.before // a region refuses no shard that it holds, so it stored nothing at this epoch
 	}
 	to := m.choose(t, r.Shard, r.Owner, forms)
 	if to.IsZero() {
