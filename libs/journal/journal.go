@@ -178,19 +178,10 @@ func read[T any](ctx context.Context, j *Journal, what string, f func(context.Co
 	}
 }
 
-// List returns one page of the stored entities, see [Driver]. It takes the place of a load.
+// List returns one page of the stored entities, see [Driver]. It waits and ends as
+// [Journal.Load] does.
 func (j *Journal) List(ctx context.Context, req ListRequest) ([]sharding.Entity, error) {
-	if err := j.acquireLoadToken(ctx); err != nil {
-		return nil, err
-	}
-	defer func() { <-j.loadTokens }()
-	ctx, cancel := context.WithTimeout(ctx, j.cfg.LoadTimeout)
-	defer cancel()
-	page, err := j.driver.List(ctx, req)
-	if errors.Is(err, ErrBroken) {
-		j.markBroken(err)
-	}
-	return page, err
+	return read(ctx, j, "list entities", func(ctx context.Context) ([]sharding.Entity, error) { return j.driver.List(ctx, req) })
 }
 
 // acquireLoadToken waits until one more load may run.

@@ -63,12 +63,15 @@ func (r *pageReader[P, R]) page(ctx context.Context, shards []P) (Page[R], error
 	case half == 0:
 		shard := r.shard(&shards[0])
 		j.reportDamage(subject{shard: shard}, shard, err)
-		return Page[R]{Now: start, Damaged: []Damaged{{Shard: shard, Err: err}}}, nil
+		return Page[R]{Damaged: []Damaged{{Shard: shard, Err: err}}}, nil
 	default:
 		if p, err = r.page(ctx, shards[:half]); err != nil {
 			return Page[R]{}, err
 		}
 		rest, err := r.page(ctx, shards[half:])
+		if p.Now.IsZero() {
+			p.Now = rest.Now
+		}
 		p.Rows, p.More, p.Damaged = append(p.Rows, rest.Rows...), append(p.More, rest.More...), append(p.Damaged, rest.Damaged...)
 		return p, err
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/journal/memory"
@@ -126,6 +127,57 @@ func TestDamagedPages(t *testing.T) {
 	if _, err := j.Sends(t.Context(), sends); !errors.Is(err, journal.ErrReplaced) || !errors.Is(j.Err(), journal.ErrReplaced) {
 		t.Errorf("another journal: %v, and the journal is %v", err, j.Err())
 	}
+}
+
+// TestTimeOfDamagedPages: what is due is decided by the store's clock, whichever shards are
+// damaged.
+func TestTimeOfDamagedPages(t *testing.T) {
+	cfg := journal.DefaultConfig()
+	store := memory.New(cfg)
+	store.SetClock(func() (time.Time, time.Duration) { return time.UnixMilli(7), 0 })
+	req := journal.WakesRequest{Limit: 1}
+	for n := range uint32(4) {
+		req.Shards = append(req.Shards, journal.ShardPosition{Shard: sharding.ShardID{Type: "T", Index: n}})
+	}
+	for _, bad := range [][]uint32{nil, {0}, {3}, {0, 1, 2}, {0, 1, 2, 3}} {
+		j, err := journal.Open(t.Context(), &torn{Driver: store, bad: bad}, journal.Declaration{Cluster: "blue"}, cfg, journal.Observer{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := j.Wakes(t.Context(), req)
+		if want := len(bad) < 4; err != nil || want && p.Now.UnixMilli() != 7 || !want && !p.Now.IsZero() {
+			t.Errorf("damaged are %v: the time is %v, %v", bad, p.Now, err)
+		}
+		j.Close()
+	}
+}
+
+// stuck is a journal whose lists end when it is told so, whatever the context says.
+type stuck struct {
+	journal.Driver
+	until chan struct{}
+}
+
+func (d *stuck) List(context.Context, journal.ListRequest) ([]sharding.Entity, error) {
+	<-d.until
+	return nil, nil
+}
+
+// TestHangingList: a list that is never read ends, like a load.
+func TestHangingList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := journal.DefaultConfig()
+		d := &stuck{Driver: memory.New(cfg), until: make(chan struct{})}
+		j, err := journal.Open(t.Context(), d, journal.Declaration{Cluster: "blue"}, cfg, journal.Observer{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer j.Close()
+		defer close(d.until)
+		if _, err := j.List(t.Context(), journal.ListRequest{Limit: 1}); !errors.Is(err, journal.ErrUnreachable) {
+			t.Errorf("a list: %v", err)
+		}
+	})
 }
 
 // TestHangingPage: a page that is never read ends, like a load.

@@ -55,7 +55,8 @@ type WakePosition struct {
 // Page is the answer to a [WakesRequest] or a [SendsRequest], as it was at one moment after the
 // request.
 type Page[R any] struct {
-	// Now is the store's clock on the wall, so that processes can agree on what is due.
+	// Now is the store's clock on the wall, so that processes can agree on what is due. It is
+	// zero if all shards are damaged.
 	Now time.Time
 	// Rows are in the order of the request's shards, and in each in that of their positions.
 	Rows []R
