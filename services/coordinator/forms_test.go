@@ -524,3 +524,17 @@ func refused(t *testing.T, served bool) sharding.FormSet {
 	w.do(from(r2, control.HostRefused{Shard: r.Shard, Epoch: r.Epoch, Above: r.Epoch}))
 	return w.row(0).before
 }
+
+// TestStoppedWithStrangeForms: an owner that names forms which it has not registered may have
+// stored in any of its forms.
+func TestStoppedWithStrangeForms(t *testing.T) {
+	w := newFormsWorld(t, 1)
+	w.do(Elected{Term: 1})
+	w.join("r2", 2)
+	w.serve(0)
+	may := w.row(0).stored()
+	w.stop(0, 0, 9)
+	if before := w.row(0).before; may == "" || before != may {
+		t.Errorf("%x counts, want %x", string(before), string(may))
+	}
+}

@@ -245,3 +245,21 @@ func TestUnreadableIsLogged(t *testing.T) {
 		t.Errorf("the next term knows %+v", u)
 	}
 }
+
+// TestLateFence: a claim that was answered late says nothing of the owners since then.
+func TestLateFence(t *testing.T) {
+	w, _ := crashedCanary(t, 1)
+	late := outputs[FenceShard](w.do(LookAtShards{}))[0].Claim
+	r3 := w.join("r3", 3)
+	w.owner(0, r3)
+	w.started(0)
+	w.do(MemberGone{Node: r3})
+	w.owner(0, sharding.NodeID{})
+	again := w.do(LookAtShards{})
+	if reads := outputs[ReadForms](w.do(ShardFenced{Shard: late.Shard, Epoch: late.Epoch, Verdict: sharding.Durable})); len(reads) > 0 {
+		t.Errorf("r3 can still store something, and there is read %+v", reads)
+	}
+	if reads := w.fence(again, sharding.Durable); len(reads) != 1 || reads[0].At[0].Epoch != w.row(0).Epoch {
+		t.Errorf("there is read %+v", reads)
+	}
+}

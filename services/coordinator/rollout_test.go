@@ -325,6 +325,7 @@ func TestTarget(t *testing.T) {
 		{"until they have one in common", "a:1 b:2 c:3 -c freeze -b", "3"},
 		{"then at once", "a:1 b:2 c:3 -c freeze -b wait", "1"},
 		{"one says no version", "a:1 d: b:2 -b freeze", "2"},
+		{"the first one says none", "a: d:1 b:2 -b freeze", "2"},
 		{"no region at all", "a:1 b:2 -b -a freeze", "2"},
 		{"a new term counts anew", "a:1 b:2 -b half elect a:1 half", "2"},
 		{"to its own end", "a:1 b:2 -b half elect a:1 freeze", "1"},
