@@ -17,11 +17,11 @@ func (m *Machine) turnDone(in *TurnDone) {
 	e.observeTurn(m.now.Sub(c.arrived) - mailbox) // includes the wait for a processor
 	c.done, c.finished, c.reply = true, m.now, in.Reply
 	c.reply.Timing.Mailbox, c.reply.Timing.Handler = mailbox, in.Handler
-	spoiled := in.Spoiled || c.desc.ReadOnly && len(in.Events) > 0
-	events := in.Events
+	events, wakes := in.Events, in.Wakes
+	spoiled := in.Spoiled || c.desc.ReadOnly && len(events)+len(wakes) > 0
 	if spoiled {
 		m.stats.Spoiled++
-		events = nil
+		events, wakes = nil, nil
 	}
 	if m.mayBeStored(e, c) {
 		c.done = false
@@ -32,8 +32,12 @@ func (m *Machine) turnDone(in *TurnDone) {
 	switch {
 	case e.volatile():
 		m.answer(e, c, &c.reply)
-	case !c.desc.ReadOnly && c.reply.Outcome == sharding.OK && (len(events) > 0 || c.recordable()):
-		m.stage(e, c, events)
+	case c.wakeup != nil && c.reply.Outcome != sharding.OK:
+		m.answer(e, c, &c.reply) // the wake-up stands
+	case c.wakeup != nil:
+		m.stageFiring(e, c, events, wakes)
+	case !c.desc.ReadOnly && c.reply.Outcome == sharding.OK && (len(events)+len(wakes) > 0 || c.recordable()):
+		m.stage(e, c, events, wakes)
 	default:
 		c.seq = e.staged
 		if c.desc.Stale { // may show any state that was durable once: needs no fence read
@@ -59,6 +63,9 @@ func (m *Machine) turnDone(in *TurnDone) {
 		for i := range events {
 			size += len(events[i].Name) + len(events[i].Payload)
 		}
+		for i := range wakes {
+			size += len(wakes[i].Name) + len(wakes[i].Input.Payload)
+		}
 		m.hold(e, c, size)
 	}
 	m.advance(e)
@@ -73,15 +80,16 @@ func (m *Machine) mayBeStored(e *entity, c *command) bool {
 		c.recordable() && !c.checked && !e.volatile()
 }
 
-// stage gives the turn's events, or only its reply, the next sequence number.
-func (m *Machine) stage(e *entity, c *command, events []sharding.Event) {
+// stage gives what the turn has staged, or only its reply, the next sequence number.
+func (m *Machine) stage(e *entity, c *command, events []sharding.Event, wakes []sharding.Wake) {
 	e.staged++
 	c.record, c.seq = e.staged, e.staged
-	reply := c.reply
-	reply.Timing = sharding.Timing{}
-	e.pending = append(e.pending, sharding.Record{
-		Seq: e.staged, Command: c.env.ID, Hash: c.hash(), Events: events, Reply: reply,
-	})
+	r := sharding.Record{Seq: e.staged, Events: events, Wakes: wakes}
+	if c.wakeup == nil { // nobody asks again for a command that nobody has sent
+		r.Command, r.Hash, r.Reply = c.env.ID, c.hash(), c.reply
+		r.Reply.Timing = sharding.Timing{}
+	}
+	e.pending = append(e.pending, r)
 	e.sinceSnapshot += max(1, len(events))
 	e.bytesSinceSnapshot += e.pending[len(e.pending)-1].ReplaySize()
 	if c.recordable() {
@@ -93,11 +101,19 @@ func (m *Machine) stage(e *entity, c *command, events []sharding.Event) {
 // unit is in flight. An entity has at most one unit in flight, because a delayed
 // one could be committed after the outcome of the other was settled.
 func (m *Machine) appendPending(e *entity) {
-	if len(e.inflight) > 0 && !mutant.On("one-unit") || len(e.pending) == 0 {
+	if e.appending() && !mutant.On("one-unit") {
+		return
+	}
+	if e.firingIsNext() {
+		m.appendFiring(e)
+		return
+	}
+	last := e.recordsBeforeFiring()
+	if last == 0 {
 		return
 	}
 	n, size := 0, 0
-	for n < len(e.pending) && n < m.cfg.UnitRecords {
+	for n < last && n < m.cfg.UnitRecords {
 		size += e.pending[n].Size()
 		if n > 0 && size > m.cfg.UnitBytes {
 			break
@@ -120,13 +136,16 @@ func (m *Machine) releaseReplies(e *entity) {
 		if c.seq > e.durable && !mutant.On("output-gate") {
 			break // the commands behind it wait as well
 		}
+		if c.wakeup != nil && !c.fired {
+			continue // it has no record: nothing depends on it
+		}
 		if c.fence <= e.shard.fence.completed {
 			c.reply.Timing.Journal = m.now.Sub(c.finished)
 			m.answer(e, c, &c.reply)
 		}
 	}
 	m.removeAnswered(e)
-	if e.state == ending && len(e.inflight) == 0 && len(e.pending) == 0 && !e.gated() {
+	if e.state == ending && !e.appending() && len(e.pending)+len(e.firings) == 0 && !e.gated() {
 		m.reload(e)
 	}
 }
@@ -144,7 +163,7 @@ func (e *entity) gated() bool {
 // appended handles the journal's verdict on the unit in flight.
 func (m *Machine) appended(in Appended) {
 	e := m.slots.at(in.Incarnation) // a unit outlives its incarnation
-	if e == nil || len(e.inflight) == 0 || e.inflight[0].Seq != in.Seq {
+	if e == nil || !e.appending() || e.unitSeq() != in.Seq {
 		return
 	}
 	switch e.state {
@@ -154,9 +173,15 @@ func (m *Machine) appended(in Appended) {
 	case unsettled:
 		return // of a write that was repeated
 	}
+	if in.Verdict != sharding.Durable && in.Verdict != sharding.RefusedEpoch && m.firingRefused(e, in) {
+		return
+	}
 	switch in.Verdict {
 	case sharding.Durable:
-		e.durable = e.inflight[len(e.inflight)-1].Seq
+		m.noteWakes(e)
+		if n := len(e.inflight); n > 0 {
+			e.durable = e.inflight[n-1].Seq
+		}
 		e.inflight = nil
 		m.appendPending(e)
 		m.releaseReplies(e)
@@ -175,7 +200,7 @@ func (m *Machine) appended(in Appended) {
 		e.inflight = []sharding.Record{{Seq: in.Seq}}
 		m.emitSettle(e)
 	case sharding.RefusedEpoch:
-		e.inflight = nil
+		e.inflight, e.firing = nil, nil
 		m.fenced(e.shard, in.Fence.Epoch)
 	case sharding.RefusedFull, sharding.RefusedTooLarge, sharding.RefusedDamaged:
 		m.answerRefused(e, in)
@@ -184,9 +209,11 @@ func (m *Machine) appended(in Appended) {
 		m.reload(e)
 	default:
 		// Refused by sequence or by command id: a record is stored that this incarnation
-		// does not know, or the command is.
+		// does not know, or the command is. Or refused by wake-up: the turns behind the
+		// firing have seen what it staged.
 		m.markInDoubt(e)
 		e.inflight = nil
+		m.emitShardEvent(WakesUnknown{Shard: e.shard.id, Epoch: e.shard.epoch})
 		m.endIncarnation(e)
 		if e.shard.phase == aborting {
 			m.lookup(e)
@@ -211,21 +238,25 @@ func (m *Machine) markInDoubt(e *entity) {
 // for, or that depends on damaged data.
 func (m *Machine) answerRefused(e *entity, in Appended) {
 	last := e.inflight[len(e.inflight)-1].Seq
-	code := sharding.ResourceExhausted
-	switch {
-	case in.Verdict == sharding.RefusedDamaged && !mutant.On("damage-is-loss"):
-		code = sharding.DataLoss
-	case in.Verdict == sharding.RefusedTooLarge && len(e.inflight) == 1:
-		// The same command would be refused again. Of several records any may be the
-		// large one, so those commands may be sent again.
-		code = sharding.FailedPrecondition
-	}
-	reply := sharding.Reject(code, "the journal cannot take it: "+in.Reason)
+	reply := sharding.Reject(refusalCode(in.Verdict, len(e.inflight)), "the journal cannot take it: "+in.Reason)
 	for _, c := range e.cmds[:e.next] {
 		if !c.answered && c.record > 0 && c.record <= last {
 			m.answer(e, c, &reply)
 		}
 	}
+}
+
+// refusalCode is that of the commands of a refused unit with a number of records.
+func refusalCode(v sharding.Verdict, records int) sharding.Code {
+	switch {
+	case v == sharding.RefusedDamaged && !mutant.On("damage-is-loss"):
+		return sharding.DataLoss
+	case v == sharding.RefusedTooLarge && records == 1:
+		// The same command would be refused again. Of several records any may be the
+		// large one, so those commands may be sent again.
+		return sharding.FailedPrecondition
+	}
+	return sharding.ResourceExhausted
 }
 
 // emitSettle appends an empty record at the sequence number whose outcome is unknown.
@@ -262,6 +293,7 @@ func (m *Machine) settled(e *entity, in Appended) {
 		return
 	}
 	e.inflight = nil
+	m.emitShardEvent(WakesUnknown{Shard: e.shard.id, Epoch: e.shard.epoch})
 	if e.shard.phase == aborting {
 		m.lookup(e)
 		return

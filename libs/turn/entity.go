@@ -55,7 +55,11 @@ type work struct {
 	// behind it.
 	inflight []sharding.Record
 	pending  []sharding.Record
-	timers   []*timer
+	// firing is the command of a wake-up that the unit in flight says has fired; the unit
+	// may have no records. firings are those that are staged behind it, in order.
+	firing  *command
+	firings []*command
+	timers  []*timer
 }
 
 // allocWork gives an idle entity a work of its own. It must be called before a
@@ -112,6 +116,9 @@ type command struct {
 	requests    []RequestID
 	requestsBuf [1]RequestID // initial memory
 	timer       *timer
+	wakeup      *Wakeup // whose command this is
+	// fired says that the firing of the wake-up is durable.
+	fired bool
 	// runID is the request id that names the running turn. It is stored because a
 	// duplicate that joins meanwhile must not change it.
 	runID RequestID
@@ -237,8 +244,13 @@ func (m *Machine) deliver(in *Deliver) {
 	} else {
 		c.requests = append(c.requestsBuf[:0], in.Request)
 	}
+	m.admit(s, e, c)
+}
+
+// admit puts a command into the mailbox of its entity, which is nil if it is not alive.
+func (m *Machine) admit(s *shard, e *entity, c *command) {
 	if e == nil {
-		e = &entity{id: in.Env.Entity, shard: s, work: m.noWork}
+		e = &entity{id: c.env.Entity, shard: s, work: m.noWork}
 		// The id may share memory with the first command's envelope, and outlives it.
 		e.id.ID = sharding.EntityID(strings.Clone(string(e.id.ID)))
 		s.add(e)
@@ -378,21 +390,32 @@ func (m *Machine) answer(e *entity, c *command, reply *sharding.Reply) {
 	if len(c.requests) == 0 {
 		m.emitTellDone(e, c, reply)
 	}
+	if c.wakeup != nil {
+		m.emitFiringEnded(e, c, reply)
+	}
 	m.markAnswered(e, c)
 }
 
 // emitTellDone reports the outcome of a command that has no waiting caller.
 func (m *Machine) emitTellDone(e *entity, c *command, reply *sharding.Reply) {
-	if reply.Outcome != sharding.OK || reply.Code != "" {
+	out := TellDone{
+		Entity: e.id, Command: c.env.Command, Timer: c.timer != nil, Trace: c.env.Trace, Arrived: c.arrived, Reply: *reply,
+	}
+	if c.wakeup != nil {
+		out.Wakeup, out.Again = c.wakeup.Name, reply.Outcome != sharding.OK
+	}
+	if !out.Again && (reply.Outcome != sharding.OK || reply.Code != "") {
 		m.stats.LostTells++
 	}
-	m.emit(TellDone{
-		Entity: e.id, Command: c.env.Command, Timer: c.timer != nil, Trace: c.env.Trace, Arrived: c.arrived, Reply: *reply,
-	})
+	m.emit(out)
 }
 
 // answerNotMine ends a command that was definitely not applied by this region.
 func (m *Machine) answerNotMine(e *entity, c *command) {
+	if c.wakeup != nil {
+		m.endFiring(e, c, FiringGone)
+		return
+	}
 	if len(c.requests) == 0 {
 		reply := sharding.Reject(sharding.Unavailable, "the shard moved before the command had its turn")
 		m.emitTellDone(e, c, &reply)

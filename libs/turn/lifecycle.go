@@ -276,6 +276,12 @@ func (m *Machine) startTurn(e *entity) {
 		if c.lookupPending || m.holdsTooMuch(e) {
 			return
 		}
+		if c.wakeup != nil && e.changesWake(&c.wakeup.WakeRef) && !mutant.On("staged-wake") {
+			reply := sharding.Reject(sharding.Aborted, "a turn before it has set the wake-up again or removed it, and that is not durable yet")
+			m.answer(e, c, &reply)
+			e.next++
+			continue
+		}
 		e.next++
 		e.running = c
 		c.runID = c.requestID()
@@ -286,7 +292,7 @@ func (m *Machine) startTurn(e *entity) {
 		}
 		*run = Run{
 			Entity: e.id, Shard: e.shard.id, Epoch: e.shard.epoch, Incarnation: e.inc,
-			Request: c.runID, Env: &c.env, ReadOnly: c.desc.ReadOnly, Timer: c.timer != nil,
+			Request: c.runID, Env: &c.env, ReadOnly: c.desc.ReadOnly, Timer: c.timer != nil, Wakeup: c.wakeup,
 		}
 		m.emit(run)
 		return
@@ -377,11 +383,11 @@ func (m *Machine) endIncarnation(e *entity) {
 
 // requeue makes all unanswered commands run again, in order.
 func (m *Machine) requeue(e *entity) {
-	e.pending = nil
+	e.pending, e.firings = nil, nil
 	e.next = 0
 	for _, c := range e.cmds {
 		m.hold(e, c, -c.held)
-		c.done, c.lookupPending, c.record, c.seq, c.fence = false, false, 0, 0, 0
+		c.done, c.fired, c.lookupPending, c.record, c.seq, c.fence = false, false, false, 0, 0, 0
 		c.reply = sharding.Reply{}
 	}
 }

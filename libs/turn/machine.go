@@ -202,6 +202,8 @@ func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
 	switch in := in.(type) {
 	case Deliver:
 		m.deliver(&in)
+	case Fire:
+		m.fireWakeup(&in)
 	case TurnDone:
 		m.turnDone(&in)
 	case Appended:

@@ -19,7 +19,9 @@ import (
 //	loaded SEQ [CMDID=reply…]         answer the newest Load (conflict=CMDID, err=TEXT, retry), or nth=N
 //	lookedup [CMDID=reply | expired | failed]  answer the newest Lookup; nothing: it is not stored
 //	done R [events=N] [bytes=N] [reply=TEXT] [error=CODE] [reject] [bad] [spoiled] [passivate] [timer=NAME:CMD:MS]
-//	appended VERDICT                  answer the oldest Append (durable epoch seq command full damaged unknown)
+//	                                  [set=NAME:DUE] [remove=NAME] wake-ups; [wake=NAME] the turn of a firing, with R 0
+//	fire NAME CMD [seq=N] [number=N] [next=MS] [entity=E] [epoch=N]  a wake-up is due
+//	appended VERDICT                  answer the oldest Append (durable epoch seq command wake full damaged unknown)
 //	fence VERDICT                     answer the oldest ReadFence
 //	stopped                           answer the newest Stop
 //	drain | abort | tick MS           tick lets MS pass first
@@ -140,6 +142,7 @@ type scenario struct {
 	loads   []turn.Load
 	lookup  turn.Lookup
 	runs    map[turn.RequestID]*turn.Run
+	firings map[string]*turn.Run // by the name of the wake-up
 	appends []turn.Append
 	fences  []turn.ReadFence
 	stop    turn.Stop
@@ -155,7 +158,7 @@ func newScenario() *scenario {
 	cfg.MailboxCommands, cfg.SnapshotBytes = 4, 1000
 	cfg.HeldBytes, cfg.TotalHeldBytes = 500, 800
 	cfg.EntityLoads, cfg.TotalLoads = 2, 3
-	return &scenario{m: turn.New(cfg), now: time.Unix(1000, 0), runs: map[turn.RequestID]*turn.Run{}}
+	return &scenario{m: turn.New(cfg), now: time.Unix(1000, 0), runs: map[turn.RequestID]*turn.Run{}, firings: map[string]*turn.Run{}}
 }
 
 var shard0 = sharding.ShardID{Type: "T"}
@@ -185,6 +188,17 @@ func (s *scenario) command(f []string) []string {
 		return s.step(turn.Deliver{Request: turn.RequestID(r), Shard: shard0, Env: &env})
 	case "loaded":
 		return s.step(s.loaded(f[1:], opt))
+	case "fire":
+		in := turn.Fire{Shard: shard0, Epoch: sharding.MakeEpoch(1, 1), Entity: sharding.Entity{Type: "T", ID: "a"}}
+		in.Wakeup.Kind, in.Wakeup.Name, in.Wakeup.Input.Command = sharding.TimerWake, f[1], f[2]
+		in.Wakeup.Seq, in.Wakeup.Number, in.Wakeup.Next = number(opt["seq"]), number(opt["number"]), int64(number(opt["next"]))
+		if e := opt["entity"]; e != "" {
+			in.Entity.ID = sharding.EntityID(e)
+		}
+		if has("epoch") {
+			in.Epoch = sharding.MakeEpoch(1, uint32(number(opt["epoch"])))
+		}
+		return s.step(in)
 	case "lookedup":
 		in := turn.LookedUp{Incarnation: s.lookup.Incarnation, ID: s.lookup.ID, Failed: has("failed"), Found: has("expired") || has(string(s.lookup.ID))}
 		in.Stored = sharding.Stored{Expired: has("expired"), Hash: sharding.CommandHash(opt["principal"], "Add", nil),
@@ -195,7 +209,11 @@ func (s *scenario) command(f []string) []string {
 	case "appended":
 		a := s.appends[0]
 		s.appends = s.appends[1:]
-		return s.step(turn.Appended{Incarnation: a.Incarnation, Seq: a.Append.Records[0].Seq,
+		var seq uint64
+		if len(a.Append.Records) > 0 {
+			seq = a.Append.Records[0].Seq
+		}
+		return s.step(turn.Appended{Incarnation: a.Incarnation, Seq: seq,
 			Verdict: verdict(f[1]), Fence: sharding.Fence{Epoch: sharding.MakeEpoch(2, 1)}, Reason: f[1]})
 	case "fence":
 		q := s.fences[0]
@@ -256,6 +274,9 @@ func (s *scenario) loaded(args []string, opt map[string]string) turn.Loaded {
 func (s *scenario) done(f []string, opt map[string]string, has func(string) bool) turn.TurnDone {
 	r, _ := strconv.Atoi(f[1])
 	run := s.runs[turn.RequestID(r)]
+	if name := opt["wake"]; name != "" {
+		run = s.firings[name]
+	}
 	in := turn.TurnDone{Incarnation: run.Incarnation, Request: run.Request,
 		Reply:   sharding.Reply{Outcome: sharding.OK, Payload: []byte(opt["reply"]), Code: sharding.Code(opt["error"])},
 		Spoiled: has("spoiled"), Passivate: has("passivate")}
@@ -269,6 +290,12 @@ func (s *scenario) done(f []string, opt map[string]string, has func(string) bool
 	size, _ := strconv.Atoi(opt["bytes"])
 	for range n {
 		in.Events = append(in.Events, sharding.Event{Name: "E", Payload: make([]byte, size)})
+	}
+	if name, due, ok := strings.Cut(opt["set"], ":"); ok {
+		in.Wakes = append(in.Wakes, sharding.Wake{Kind: sharding.TimerWake, Name: name, Due: int64(number(due))})
+	}
+	if name := opt["remove"]; name != "" {
+		in.Wakes = append(in.Wakes, sharding.Wake{Kind: sharding.TimerWake, Name: name})
 	}
 	if t := opt["timer"]; t != "" {
 		p := strings.Split(t, ":")
@@ -289,13 +316,25 @@ func (s *scenario) step(in turn.Input) []string {
 			s.lookup = o
 			lines = append(lines, fmt.Sprintf("Lookup %s inc %s %s", o.Entity, o.Incarnation, o.ID))
 		case *turn.Run:
-			s.runs[o.Request] = o
-			lines = append(lines, fmt.Sprintf("Run %s inc %s request %d %s %s", o.Entity, o.Incarnation, o.Request, o.Env.Command, o.Env.ID))
+			line := fmt.Sprintf("Run %s inc %s request %d %s %s", o.Entity, o.Incarnation, o.Request, o.Env.Command, o.Env.ID)
+			if w := o.Wakeup; w != nil {
+				s.firings[w.Name] = o
+				line += fmt.Sprintf(" wakeup %s seq %d number %d", w.Name, w.Seq, w.Number)
+			} else {
+				s.runs[o.Request] = o
+			}
+			lines = append(lines, line)
 		case turn.Append:
 			s.appends = append(s.appends, o)
 			line := fmt.Sprintf("Append %s at %s", o.Append.Entity, o.Append.Epoch)
 			for _, r := range o.Append.Records {
 				line += fmt.Sprintf(" [%d %q %d events]", r.Seq, r.Command, len(r.Events))
+				for _, w := range r.Wakes {
+					line += fmt.Sprintf(" [%s at %d]", w.Name, w.Due)
+				}
+			}
+			for _, w := range o.Append.Fired {
+				line += fmt.Sprintf(" [%s seq %d number %d fired, next %d]", w.Name, w.Seq, w.Number, w.Next)
 			}
 			lines = append(lines, line)
 		case turn.ReadFence:
@@ -305,6 +344,9 @@ func (s *scenario) step(in turn.Input) []string {
 			lines = append(lines, strings.TrimRight(fmt.Sprintf("Answer %d %s %s %s%s", o.Request, o.Reply.Outcome, o.Reply.Code, o.Reply.Payload, o.Reply.Message), " "))
 		case turn.TellDone:
 			line := fmt.Sprintf("TellDone %s %s timer=%t %s %s %s", o.Entity, o.Command, o.Timer, o.Reply.Outcome, o.Reply.Code, o.Reply.Message)
+			if o.Wakeup != "" {
+				line = fmt.Sprintf("TellDone %s %s wakeup=%s again=%t %s %s %s", o.Entity, o.Command, o.Wakeup, o.Again, o.Reply.Outcome, o.Reply.Code, o.Reply.Message)
+			}
 			lines = append(lines, strings.TrimRight(line, " "))
 		case turn.Stop:
 			s.stop = o
@@ -315,9 +357,20 @@ func (s *scenario) step(in turn.Input) []string {
 	}
 	for _, e := range s.m.ShardEvents() {
 		line := strings.TrimPrefix(fmt.Sprintf("%T %+v", e, e), "turn.")
+		switch e := e.(type) {
+		case turn.FiringEnded:
+			line = strings.TrimRight(fmt.Sprintf("FiringEnded %s at %s %s seq %d number %d: %s %s %s", e.Entity, e.Epoch, e.Ref.Name, e.Ref.Seq, e.Ref.Number, e.End, e.Code, e.Message), " ")
+		case turn.WakesChanged:
+			line = fmt.Sprintf("WakesChanged %s: %d fired, %d records", e.Entity, len(e.Fired), len(e.Records))
+		}
 		lines = append(lines, strings.Replace(line, " Wrote:}", "}", 1)) // no type here has forms
 	}
 	return lines
+}
+
+func number(s string) uint64 {
+	n, _ := strconv.ParseUint(s, 10, 64)
+	return n
 }
 
 func ms(s string) time.Duration {
@@ -328,6 +381,6 @@ func ms(s string) time.Duration {
 func verdict(s string) sharding.Verdict {
 	return map[string]sharding.Verdict{
 		"durable": sharding.Durable, "epoch": sharding.RefusedEpoch, "seq": sharding.RefusedSeq,
-		"command": sharding.RefusedCommand, "full": sharding.RefusedFull, "large": sharding.RefusedTooLarge, "damaged": sharding.RefusedDamaged, "unknown": sharding.UnknownOutcome,
+		"command": sharding.RefusedCommand, "wake": sharding.RefusedWake, "full": sharding.RefusedFull, "large": sharding.RefusedTooLarge, "damaged": sharding.RefusedDamaged, "unknown": sharding.UnknownOutcome,
 	}[s]
 }

@@ -55,6 +55,14 @@ type (
 		// Env is copied.
 		Env *sharding.Envelope
 	}
+	// Fire runs the command of a wake-up that is due: nobody called, and nobody gets its
+	// answer. It ends with exactly one FiringEnded.
+	Fire struct {
+		Shard  sharding.ShardID
+		Epoch  sharding.Epoch
+		Entity sharding.Entity
+		Wakeup Wakeup
+	}
 	// Loaded answers Load. The instance exists in the driver and has replayed
 	// its snapshot and events up to LastSeq.
 	Loaded struct {
@@ -91,7 +99,9 @@ type (
 		Incarnation Incarnation
 		Request     RequestID
 		Events      []sharding.Event
-		Reply       sharding.Reply
+		// Wakes are the wake-ups that the turn sets or removes, each name at most once.
+		Wakes []sharding.Wake
+		Reply sharding.Reply
 		// Spoiled: the handler failed or panicked after it had staged events;
 		// the turn is discarded and the incarnation ends.
 		Spoiled bool
@@ -135,6 +145,16 @@ type (
 	// Tick lets time pass: deadlines, timers, passivation.
 	Tick struct{}
 )
+
+// Wakeup is a wake-up that is due.
+type Wakeup struct {
+	sharding.WakeRef
+	// Due is when it was due and Next when it is due again, in Unix milliseconds; 0: never.
+	Due, Next int64
+	// Missed is how many times it was due between these two and did not fire.
+	Missed int64
+	Input  sharding.Input
+}
 
 // Timer is a volatile timer of an entity: it dies with the incarnation.
 type Timer struct {
@@ -204,6 +224,8 @@ type (
 		ReadOnly bool
 		// Timer says that the command is a timer's.
 		Timer bool
+		// Wakeup is the wake-up whose command it is; nil: none. Its input is that of Env.
+		Wakeup *Wakeup
 	}
 	// Cancel cancels the context of a running turn: its result is no longer wanted.
 	Cancel struct {
@@ -249,11 +271,15 @@ type (
 		Reply   sharding.Reply
 	}
 	// TellDone reports the outcome of a command without a waiting caller: a tell,
-	// which was answered when it was accepted, or the command of a timer.
+	// which was answered when it was accepted, or the command of a timer or a wake-up.
 	TellDone struct {
 		Entity  sharding.Entity
 		Command string
 		Timer   bool
+		// Wakeup is the name of the wake-up whose command it was; with Again, that command
+		// will run again.
+		Wakeup string
+		Again  bool
 		Trace   string
 		Arrived time.Time
 		Reply   sharding.Reply
@@ -278,6 +304,32 @@ type (
 		Epoch  sharding.Epoch
 		Stored sharding.Epoch
 	}
+	// FiringEnded ends a Fire.
+	FiringEnded struct {
+		Shard  sharding.ShardID
+		Epoch  sharding.Epoch
+		Entity sharding.Entity
+		Ref    sharding.WakeRef
+		End    FiringEnd
+		// Code and Message say why, with FiringFailed.
+		Code    sharding.Code
+		Message string
+	}
+	// WakesChanged: an append is durable, and with it what it does to wake-ups of the entity:
+	// first those that have fired, then what its records set and remove.
+	WakesChanged struct {
+		Shard   sharding.ShardID
+		Epoch   sharding.Epoch
+		Entity  sharding.Entity
+		Fired   []sharding.Fired
+		Records []sharding.Record
+	}
+	// WakesUnknown: wake-ups of the shard may have changed without a WakesChanged, because the
+	// outcome of an append was unknown. By now it cannot change any more.
+	WakesUnknown struct {
+		Shard sharding.ShardID
+		Epoch sharding.Epoch
+	}
 	// Drained: nothing of the shard is alive or unsettled any more.
 	Drained struct {
 		Shard sharding.ShardID
@@ -288,13 +340,55 @@ type (
 	}
 )
 
+// FiringEnd says what became of the command of a wake-up.
+type FiringEnd uint8
+
+const (
+	// FiringDone: it ran, and that is durable. It may have had a business error.
+	FiringDone FiringEnd = iota + 1
+	// FiringObsolete: the wake-up had fired, or was changed, before. The command may have run;
+	// then it had no effect.
+	FiringObsolete
+	// FiringFailed: it had no effect, and the wake-up stands.
+	FiringFailed
+	// FiringInDoubt: it may be done, or obsolete later. Only the journal knows.
+	FiringInDoubt
+	// FiringGone: the region does not serve the shard at the epoch any more.
+	FiringGone
+)
+
+// String is a word for the end, such as "done".
+func (f FiringEnd) String() string {
+	switch f {
+	case FiringDone:
+		return "done"
+	case FiringObsolete:
+		return "obsolete"
+	case FiringFailed:
+		return "failed"
+	case FiringInDoubt:
+		return "in doubt"
+	case FiringGone:
+		return "gone"
+	}
+	return "invalid"
+}
+
 // String shows the command, not its address: traces must be reproducible.
 func (r *Run) String() string {
-	return fmt.Sprintf("{Entity:%v Shard:%v Epoch:%v Incarnation:%v Request:%d Env:%+v ReadOnly:%t Timer:%t}",
-		r.Entity, r.Shard, r.Epoch, r.Incarnation, r.Request, *r.Env, r.ReadOnly, r.Timer)
+	return fmt.Sprintf("{Entity:%v Shard:%v Epoch:%v Incarnation:%v Request:%d Env:%+v ReadOnly:%t Timer:%t%s}",
+		r.Entity, r.Shard, r.Epoch, r.Incarnation, r.Request, *r.Env, r.ReadOnly, r.Timer, r.Wakeup.text())
+}
+
+func (w *Wakeup) text() string {
+	if w == nil {
+		return ""
+	}
+	return fmt.Sprintf(" Wakeup:%+v", *w)
 }
 
 func (Open) input()      {}
+func (Fire) input()      {}
 func (Deliver) input()   {}
 func (Loaded) input()    {}
 func (LookedUp) input()  {}
@@ -318,6 +412,9 @@ func (Drop) output()      {}
 func (*Answer) output()   {}
 func (TellDone) output()  {}
 
-func (NotMine) shardEvent() {}
-func (Fenced) shardEvent()  {}
-func (Drained) shardEvent() {}
+func (NotMine) shardEvent()      {}
+func (Fenced) shardEvent()       {}
+func (FiringEnded) shardEvent()  {}
+func (WakesChanged) shardEvent() {}
+func (WakesUnknown) shardEvent() {}
+func (Drained) shardEvent()      {}

@@ -14,7 +14,7 @@ import (
 
 // TestMutants checks that the scenarios fail without a guard.
 func TestMutants(t *testing.T) {
-	for _, name := range []string{"output-gate", "read-fence", "load-again", "load-limit", "held-bytes", "mailbox-deadline", "damage-is-loss", "damage-settles", "unsettled-stays", "principal", "principal-joins"} {
+	for _, name := range []string{"output-gate", "read-fence", "load-again", "load-limit", "held-bytes", "mailbox-deadline", "damage-is-loss", "damage-settles", "unsettled-stays", "principal", "principal-joins", "staged-wake", "refused-wake"} {
 		mutant.Activate(name)
 		caught := scenariotest.Differing(t, play)
 		mutant.Activate("")

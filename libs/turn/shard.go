@@ -170,7 +170,7 @@ func (m *Machine) abortEntity(e *entity, stored sharding.Epoch) {
 	if e.state != settling && e.state != lookup {
 		m.endIncarnation(e)
 	}
-	e.pending = nil
+	e.pending, e.firings = nil, nil
 	var last uint64
 	if len(e.inflight) > 0 {
 		last = e.inflight[len(e.inflight)-1].Seq
@@ -181,14 +181,14 @@ func (m *Machine) abortEntity(e *entity, stored sharding.Epoch) {
 		case c.answered:
 		case c.inDoubt:
 			doubt = true
-		case c.record > 0 && c.record <= last:
+		case c.record > 0 && c.record <= last || c == e.firing:
 		default:
 			m.answerNotMine(e, c)
 		}
 	}
 	m.removeAnswered(e)
 	switch {
-	case e.state == lookup || len(e.inflight) > 0:
+	case e.state == lookup || e.appending():
 	case doubt:
 		m.lookup(e)
 	default:

@@ -82,8 +82,12 @@ func (e *entity) check(cfg *Config) error {
 		return fmt.Errorf("runs a command that was answered")
 	case e.inIdleList && (e.state != live || e.busy() || len(e.timers) > 0):
 		return fmt.Errorf("is in the idle list and busy")
-	case len(e.inflight) == 0 && len(e.pending) > 0:
-		return fmt.Errorf("has %d pending records and no append in flight", len(e.pending))
+	case !e.appending() && len(e.pending)+len(e.firings) > 0:
+		return fmt.Errorf("has %d pending records, %d pending firings and no append in flight", len(e.pending), len(e.firings))
+	case e.firing != nil && (e.firing.answered || e.firing.wakeup == nil):
+		return fmt.Errorf("appends the firing of %s, which has ended", e.firing.env.ID)
+	case e.firing != nil && len(e.inflight) > 0 && (len(e.inflight) > 1 || e.inflight[0].Seq != e.firing.record):
+		return fmt.Errorf("appends the firing of %s with records of other turns", e.firing.env.ID)
 	case (e.state == settling || e.state == unsettled) && len(e.inflight) != 1:
 		return fmt.Errorf("settles %d records", len(e.inflight))
 	case len(e.cmds) > cfg.MailboxCommands || e.bytes > cfg.MailboxBytes:
@@ -179,6 +183,7 @@ func (e *entity) clone(s *shard, noWork, clonedNoWork *work, timers map[*timer]*
 		c.timers = append(c.timers, &tc)
 	}
 	c.cmds, c.byID, c.running = nil, nil, nil
+	c.firing, c.firings = nil, slices.Clone(e.firings)
 	for _, cmd := range e.cmds {
 		cc := *cmd
 		cc.requests = slices.Clone(cmd.requests)
@@ -192,6 +197,12 @@ func (e *entity) clone(s *shard, noWork, clonedNoWork *work, timers map[*timer]*
 		c.cmds = append(c.cmds, &cc)
 		if cmd == e.running {
 			c.running = &cc
+		}
+		if cmd == e.firing {
+			c.firing = &cc
+		}
+		if i := slices.Index(e.firings, cmd); i >= 0 {
+			c.firings[i] = &cc
 		}
 	}
 	if e.byID != nil {
@@ -241,7 +252,13 @@ func (e *entity) appendState(now time.Time, b []byte) []byte {
 	for _, r := range e.pending {
 		b = binary.AppendUvarint(append(b, 'p'), r.Seq)
 	}
+	if e.firing != nil {
+		b = fmt.Appendf(b, " firing %s", e.firing.env.ID)
+	}
 	for _, c := range e.cmds {
+		if c.wakeup != nil {
+			b = fmt.Appendf(b, "  wakeup %+v fired %t\n", *c.wakeup, c.fired)
+		}
 		b = fmt.Appendf(b, "  %s %x req %v ran %d looked %t asked %t doubt %t done %t held %d rec %d seq %d fence %d answered %t reply %d %s %x\n",
 			c.env.ID, c.hash(), c.requests, c.runID, c.checked, c.lookupPending, c.inDoubt, c.done, c.held, c.record, c.seq, c.fence, c.answered,
 			c.reply.Outcome, c.reply.Code, c.reply.Payload)

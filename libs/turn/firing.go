@@ -1,0 +1,186 @@
+package turn
+
+import (
+	"slices"
+
+	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// The firing of a wake-up is a unit of its own, with the record of its turn if there is one.
+// So a refusal because the wake-up does not stand is about no other turn. The journal refuses
+// it unless this very setting stands, so that of two firings at most one takes effect.
+
+// fireWakeup admits the command of a wake-up, or says that it cannot run now.
+func (m *Machine) fireWakeup(in *Fire) {
+	s := m.shard(in.Shard)
+	ended := FiringEnded{Shard: in.Shard, Epoch: in.Epoch, Entity: in.Entity, Ref: in.Wakeup.WakeRef, End: FiringFailed}
+	if s == nil || s.phase != open || s.epoch != in.Epoch {
+		ended.End = FiringGone
+		m.emitShardEvent(ended)
+		return
+	}
+	w := &in.Wakeup
+	fail := func(code sharding.Code, message string) {
+		ended.Code, ended.Message = code, message
+		m.emitShardEvent(ended)
+	}
+	desc, ok := s.typ.Desc.Command(w.Input.Command)
+	if !ok {
+		fail(sharding.UnknownCommand, m.cfg.Program+" has no command "+w.Input.Command+" of type "+string(s.id.Type))
+		return
+	}
+	env := sharding.Envelope{
+		Entity: in.Entity, Command: w.Input.Command, ID: timerID(s.epoch, m.lastTimer+1), Tell: true,
+		Encoding: w.Input.Encoding, Payload: w.Input.Payload, Deadline: m.now.Add(m.cfg.TimerTimeout),
+	}
+	e := s.typ.entities[in.Entity.ID]
+	size := env.Size()
+	switch {
+	case e != nil && (len(e.cmds) >= m.cfg.MailboxCommands || len(e.cmds) > 0 && e.bytes+size > m.cfg.MailboxBytes):
+		fail(sharding.ResourceExhausted, "the mailbox of the entity is full")
+	case m.stats.Commands >= m.limit.Commands || m.stats.Commands > 0 && m.stats.Bytes+size > m.limit.Bytes:
+		fail(sharding.ResourceExhausted, TooMuchWaits)
+	case e == nil && !m.mayLoad(in.Entity):
+		fail(sharding.Unavailable, "too many loads are under way, of its entity or in its part of the region")
+	default:
+		m.lastTimer++
+		c := m.newCommand()
+		wakeup := *w
+		c.env, c.desc, c.arrived, c.wakeup = env, desc, m.now, &wakeup
+		m.admit(s, e, c)
+	}
+}
+
+// stageFiring stages that a wake-up has fired, with what its turn has staged.
+func (m *Machine) stageFiring(e *entity, c *command, events []sharding.Event, wakes []sharding.Wake) {
+	c.seq = e.staged
+	if len(events)+len(wakes) > 0 {
+		m.stage(e, c, events, wakes)
+	}
+	e.firings = append(e.firings, c)
+}
+
+// appending reports whether a unit of the entity is in flight.
+func (e *entity) appending() bool { return len(e.inflight) > 0 || e.firing != nil }
+
+// unitSeq is the sequence number of the first record of the unit in flight, 0 if it has none.
+func (e *entity) unitSeq() uint64 {
+	if len(e.inflight) == 0 {
+		return 0
+	}
+	return e.inflight[0].Seq
+}
+
+// firingIsNext reports whether the next unit is that of a firing: all records before it are
+// in earlier units. The turn of a firing has seen what they say.
+func (e *entity) firingIsNext() bool {
+	if len(e.firings) == 0 {
+		return false
+	}
+	f := e.firings[0]
+	return len(e.pending) == 0 || e.pending[0].Seq > f.seq || e.pending[0].Seq == f.record
+}
+
+// recordsBeforeFiring returns how many pending records are before the next firing.
+func (e *entity) recordsBeforeFiring() int {
+	if len(e.firings) == 0 {
+		return len(e.pending)
+	}
+	f, n := e.firings[0], 0
+	for n < len(e.pending) && e.pending[n].Seq <= f.seq && e.pending[n].Seq != f.record {
+		n++
+	}
+	return n
+}
+
+// appendFiring hands the unit of a firing to the journal.
+func (m *Machine) appendFiring(e *entity) {
+	f := e.firings[0]
+	e.firing, e.firings = f, e.firings[1:]
+	if f.record > 0 {
+		e.inflight, e.pending = e.pending[:1:1], e.pending[1:]
+		e.shard.noteForms(e.inflight)
+	}
+	m.emit(Append{Incarnation: e.inc, Append: sharding.Append{
+		Shard: e.shard.id, Epoch: e.shard.epoch, Entity: e.id, Records: e.inflight, Fired: f.firedRow(),
+	}})
+}
+
+func (c *command) firedRow() []sharding.Fired {
+	return []sharding.Fired{{WakeRef: c.wakeup.WakeRef, Next: c.wakeup.Next}}
+}
+
+// changesWake reports whether a record that is not durable sets the wake-up again or removes
+// it.
+func (e *entity) changesWake(ref *sharding.WakeRef) bool {
+	changes := func(r sharding.Record) bool {
+		return slices.ContainsFunc(r.Wakes, func(w sharding.Wake) bool { return w.Kind == ref.Kind && w.Name == ref.Name })
+	}
+	return slices.ContainsFunc(e.inflight, changes) || slices.ContainsFunc(e.pending, changes)
+}
+
+// noteWakes tells what the unit in flight, which is durable, has done to wake-ups.
+func (m *Machine) noteWakes(e *entity) {
+	f := e.firing
+	if f != nil {
+		f.fired, e.firing = true, nil
+	}
+	if f == nil && !slices.ContainsFunc(e.inflight, func(r sharding.Record) bool { return len(r.Wakes) > 0 }) {
+		return
+	}
+	changed := WakesChanged{Shard: e.shard.id, Epoch: e.shard.epoch, Entity: e.id, Records: e.inflight}
+	if f != nil {
+		changed.Fired = f.firedRow()
+	}
+	m.emitShardEvent(changed)
+}
+
+// firingRefused ends the firing that the unit in flight is about, if any, because the unit
+// was refused or its outcome is unknown. It reports whether that is all: the unit had no
+// records, and so nothing was staged that others have seen.
+func (m *Machine) firingRefused(e *entity, in Appended) (all bool) {
+	f := e.firing
+	if f == nil {
+		return false
+	}
+	e.firing = nil
+	switch in.Verdict {
+	case sharding.RefusedWake:
+		if mutant.On("refused-wake") {
+			m.answer(e, f, &f.reply)
+			break
+		}
+		m.endFiring(e, f, FiringObsolete)
+	case sharding.RefusedFull, sharding.RefusedTooLarge, sharding.RefusedDamaged:
+		reply := sharding.Reject(refusalCode(in.Verdict, 1), "the journal cannot take it: "+in.Reason)
+		m.answer(e, f, &reply)
+	default:
+		m.endFiring(e, f, FiringInDoubt)
+	}
+	if len(e.inflight) > 0 {
+		return false
+	}
+	if in.Verdict == sharding.UnknownOutcome {
+		m.stats.Unknown++
+	}
+	m.appendPending(e)
+	m.releaseReplies(e)
+	m.advance(e)
+	return true
+}
+
+// emitFiringEnded tells how the command of a wake-up has ended that has a reply.
+func (m *Machine) emitFiringEnded(e *entity, c *command, reply *sharding.Reply) {
+	ended := FiringEnded{Shard: e.shard.id, Epoch: e.shard.epoch, Entity: e.id, Ref: c.wakeup.WakeRef, End: FiringDone}
+	if reply.Outcome != sharding.OK {
+		ended.End, ended.Code, ended.Message = FiringFailed, reply.Code, reply.Message
+	}
+	m.emitShardEvent(ended)
+}
+
+// endFiring ends the command of a wake-up without a reply.
+func (m *Machine) endFiring(e *entity, c *command, end FiringEnd) {
+	m.emitShardEvent(FiringEnded{Shard: e.shard.id, Epoch: e.shard.epoch, Entity: e.id, Ref: c.wakeup.WakeRef, End: end})
+	m.markAnswered(e, c)
+}
