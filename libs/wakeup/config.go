@@ -1,0 +1,77 @@
+package wakeup
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Config holds the limits of a [Keeper].
+type Config struct {
+	// Page is how many wake-ups of a shard are read at a time. Default 128: a tenth of a
+	// second of a busy shard.
+	Page int
+	// ReadShards is how many shards one read asks for. Default 256: the wake-ups of a region
+	// with the usual 1024 shards of a type are read by four queries.
+	ReadShards int
+	// Reads is how many reads are under way at a time. Default 1: loads of entities use the
+	// same connections.
+	Reads int
+	// Rows is how many wake-ups are held in memory. Default 100,000: a thousand firings per
+	// second, for Ahead. Each takes some 300 bytes and its input.
+	Rows int
+	// FailingRows is how many of them may be failing ones; those beyond that are forgotten,
+	// and tried again after the next sweep. Default 10,000: few enough to leave room for
+	// those that do not fail.
+	FailingRows int
+	// Firings is how many firings of a type are under way at a time. Default 256: a region
+	// that starts with many due wake-ups must serve its callers too.
+	Firings int
+	// Refresh is the pause between two sweeps of a shard. Default 15 s: what changed
+	// without this process knowing (an append whose outcome was unknown) is found then, and
+	// the clock is compared with that of the store.
+	Refresh time.Duration
+	// Ahead is how far into the future a sweep reads. Default 45 s: above twice Refresh, so
+	// that the next sweep may be late.
+	Ahead time.Duration
+	// RetryMin is the pause after the first failure of a firing, or of a read; it doubles
+	// with each failure up to RetryMax. A random part of up to a half is subtracted.
+	// Defaults 1 s and 1 min.
+	RetryMin, RetryMax time.Duration
+	// Seed is that of the random part.
+	Seed uint64
+}
+
+// DefaultConfig returns the defaults that the fields' comments name.
+func DefaultConfig() Config {
+	return Config{
+		Page: 128, ReadShards: 256, Reads: 1, Rows: 100_000, FailingRows: 10_000, Firings: 256,
+		Refresh: 15 * time.Second, Ahead: 45 * time.Second, RetryMin: time.Second, RetryMax: time.Minute,
+	}
+}
+
+// Validate returns an error that names every field with an unusable value.
+func (c *Config) Validate() error {
+	var errs []error
+	for _, f := range []struct {
+		name  string
+		value int
+	}{
+		{"Page", c.Page}, {"ReadShards", c.ReadShards}, {"Reads", c.Reads}, {"FailingRows", c.FailingRows}, {"Firings", c.Firings},
+		{"Refresh", int(c.Refresh)}, {"RetryMin", int(c.RetryMin)},
+	} {
+		if f.value <= 0 {
+			errs = append(errs, fmt.Errorf("wakeup: %s is %d, must be above 0", f.name, f.value))
+		}
+	}
+	if c.Rows < c.FailingRows+c.Page {
+		errs = append(errs, fmt.Errorf("wakeup: Rows is %d, must be at least %d: FailingRows and one Page", c.Rows, c.FailingRows+c.Page))
+	}
+	if c.Ahead < 2*c.Refresh {
+		errs = append(errs, fmt.Errorf("wakeup: Ahead is %s, must be at least twice Refresh, which is %s: else a wake-up could be read when it is late already", c.Ahead, c.Refresh))
+	}
+	if c.RetryMax < c.RetryMin {
+		errs = append(errs, fmt.Errorf("wakeup: RetryMax is %s, must be at least RetryMin, which is %s", c.RetryMax, c.RetryMin))
+	}
+	return errors.Join(errs...)
+}
