@@ -27,6 +27,7 @@ func TestHouse(t *testing.T) {
 			"passivation":    {},
 			"routetable":     nouns,
 			"turn":           nouns,
+			"wakeup":         with("libs/turn"),
 			"replies":        nouns,
 			"backendurl":     {},
 			"dial":           {},
@@ -47,7 +48,7 @@ func TestHouse(t *testing.T) {
 		},
 		Never: []string{"services/...", "sdk/...", "cli/...", "examples/...", "e2e/..."},
 		Pure: []string{
-			"sharding", "vclock", "phi", "control", "control/wire", "gossip", "gossip/gossiptest", "bootstrap", "splitbrain", "allocation", "passivation", "routetable", "turn", "replies",
+			"sharding", "vclock", "phi", "control", "control/wire", "gossip", "gossip/gossiptest", "bootstrap", "splitbrain", "allocation", "passivation", "routetable", "turn", "wakeup", "replies",
 			"link/readers.go",
 		},
 		Undriven: []string{"sharding", "vclock", "control", "control/wire", "gossip/gossiptest", "allocation", "passivation"},

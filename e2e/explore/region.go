@@ -147,6 +147,7 @@ func (w *cluster) regionDoes(i int, o region.ShardOutput) {
 		w.commit(fmt.Sprintf("journal claim %+v", claim), ofHost(i), op, func(r journal.Result) {
 			w.back(id, region.Claimed{Shard: o.Shard, Epoch: o.Epoch, Verdict: r.Verdict, Fence: r.Fence})
 		}).void = unheard(id, op)
+	case region.ReadWakes: // no command here sets any
 	case region.NotMine:
 		w.refused(id, o.Request)
 	case region.Refuse:

@@ -301,6 +301,8 @@ func (n *shardNode) performShard(o region.ShardOutput) {
 		n.group.add(journal.Op{Claim: &claim}, func(r journal.Result) {
 			n.stepShard(region.Claimed{Shard: o.Shard, Epoch: o.Epoch, Verdict: r.Verdict, Fence: r.Fence})
 		})
+	case region.ReadWakes:
+		n.readWakes(o.Read)
 	case region.NotMine:
 		w.mark("region: not mine")
 		n.answer(o.Request, func(a gateway.Attempt) gateway.Input {

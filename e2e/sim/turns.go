@@ -28,8 +28,12 @@ func (n *shardNode) performEntity(o turn.Output) {
 	case turn.Append:
 		a := o.Append
 		n.group.add(journal.Op{Append: &a}, func(r journal.Result) {
+			var seq uint64
+			if len(a.Records) > 0 {
+				seq = a.Records[0].Seq
+			}
 			n.stepTurn(turn.Appended{
-				Incarnation: o.Incarnation, Seq: a.Records[0].Seq,
+				Incarnation: o.Incarnation, Seq: seq,
 				Verdict: r.Verdict, Fence: r.Fence, Reason: reason(r),
 			})
 		})

@@ -26,5 +26,38 @@
 // # What this does not do
 //
 // It does not make sure that a wake-up fires once: the journal does, which refuses a firing
-// unless that very setting stands. So nothing bad happens if the memory is wrong.
+// unless that very setting stands. So nothing bad happens if the memory is wrong. It reads no
+// clock and knows no journal.
+//
+// # Duties of the driver
+//
+// The driver is whatever owns the [turn.Machine] of the same shards. In the services that is
+// package region.
+//
+//  1. Step and Told are never called by two goroutines at a time, with the times of a
+//     monotonic clock. A [Tick] comes every 20 ms or so.
+//  2. [Open] comes when the shard is open in the machine, for types that are not volatile, and
+//     [Close] as soon as it drains or is aborted there.
+//  3. Every [turn.WakesChanged], [turn.WakesUnknown] and [turn.FiringEnded] of the machine goes
+//     to Told, in their order.
+//  4. Each [turn.Fire] goes to the machine, after the call that asked for it has returned.
+//  5. Each [Read] is answered by one [Page], which was read after it was asked for.
+//
+// The loop to write:
+//
+//	for in := range inputs {
+//		var want wakeup.Outputs
+//		for _, o := range m.Step(now, in, nil) {
+//			perform(o)
+//		}
+//		for _, e := range m.ShardEvents() {
+//			k.Told(now, e, &want)
+//		}
+//		for _, r := range want.Reads {
+//			read(r) // never waits: the Page is a later input of k
+//		}
+//		for _, f := range want.Fires {
+//			inputs.Put(f) // for m
+//		}
+//	}
 package wakeup

@@ -380,7 +380,9 @@ func (k *Keeper) fail(r *row, state rowState, code sharding.Code, message string
 	if state == damaged {
 		return
 	}
-	r.retryAt = k.now.Add(k.pause(r.times))
+	if r.retryAt = k.now.Add(k.pause(r.times)); mutant.On("back-off") {
+		r.retryAt = k.now.Add(time.Millisecond)
+	}
 	k.retries.push(r, r.retryAt.UnixNano(), k.order())
 }
 

@@ -120,9 +120,12 @@ func (k *Keeper) notRead(s *shard, at time.Time) {
 func (k *Keeper) pageOf(s *shard, rows []Row, until int64, more bool) {
 	changed, set := s.changed, s.set
 	s.reading, s.changed, s.set = false, nil, nil
-	if more && len(rows) > 0 {
+	switch {
+	case more && len(rows) > 0:
 		s.after, s.readAt = rows[len(rows)-1].position(), k.now
-	} else {
+	case more: // the page was full of other shards' rows
+		s.readAt = k.now
+	default:
 		s.after, s.readAt = Position{Shard: s.id}, k.now.Add(k.cfg.Refresh)
 		s.horizon = until
 		if mutant.On("beyond-horizon") {

@@ -3,6 +3,7 @@ package entity
 import (
 	"context" // pure: handed on
 	"fmt"
+	"reflect" // pure: of types
 	"time"
 
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -34,12 +35,14 @@ type Caller interface {
 type Handle[In, Out any] struct {
 	typ  string
 	desc sharding.CommandDesc
+	// input says how inputs are stored, for reminders.
+	input *EventType
 }
 
 // Command declares a command of an entity type. A handle must not be changed after it
 // was bound.
 func Command[In, Out any](typ, name string) *Handle[In, Out] {
-	return &Handle[In, Out]{typ: typ, desc: sharding.CommandDesc{Name: name}}
+	return &Handle[In, Out]{typ: typ, desc: sharding.CommandDesc{Name: name}, input: newEventType(reflect.TypeFor[In](), name)}
 }
 
 // ReadOnly says that the command changes nothing: it is never stored, may be

@@ -23,6 +23,8 @@ type Ctx struct {
 	command  string
 	staged   []sharding.Event
 	timers   []turn.Timer
+	wakes    []sharding.Wake
+	wakeup   *turn.Wakeup // whose command runs; nil: none
 	quit     bool
 	broken   error
 }

@@ -86,7 +86,7 @@ func On[E, In, Out any](h *Handle[In, Out], method func(*E, *Ctx, In) (Out, erro
 	input, desc := reflect.TypeFor[In](), h.desc
 	desc.Input = fingerprint(shapeOf(input))
 	return Binding[E]{&binding{typ: h.typ, desc: desc, input: input, check: check, run: func(state any, ctx *Ctx, env *sharding.Envelope) ([]byte, sharding.Encoding, bool, error) {
-		in, err := decode[In](env.Payload, env.Encoding)
+		in, err := inputOf(h, ctx, env)
 		if err != nil {
 			return nil, 0, true, err
 		}

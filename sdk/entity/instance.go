@@ -1,7 +1,6 @@
 package entity
 
 import (
-	"cmp"
 	"context" // pure: handed on
 	"encoding/json"
 	"errors"
@@ -168,9 +167,7 @@ func (i *Instance) Encode(events ...any) ([]sharding.Event, error) {
 		if err != nil {
 			return nil, fmt.Errorf("event %s cannot be encoded: %w", t.name, err)
 		}
-		out = append(out, sharding.Event{
-			Name: t.name, Version: uint16(t.version), ReadableBy: uint16(cmp.Or(t.readableBy, t.version)), Encoding: enc, Payload: payload,
-		})
+		out = append(out, t.stored(payload, enc))
 	}
 	return out, nil
 }
@@ -211,16 +208,17 @@ func (i *Instance) Stop(ctx context.Context, now time.Time, why turn.StopReason)
 	return nil
 }
 
-// Run executes one turn, at time now. The caller must fill in incarnation and
-// request of the result. failed is the reason of a failure that only the author of the
+// Run executes one turn, at time now: the command in run.Env. The caller must fill in
+// incarnation and request of the result. failed is the reason of a failure that only the author of the
 // type should see: the reply, which goes to clients, does not contain it. It wraps
 // [*Panic] if the handler panicked.
-func (i *Instance) Run(ctx context.Context, now time.Time, env *sharding.Envelope, readOnly bool) (done turn.TurnDone, failed error) {
+func (i *Instance) Run(ctx context.Context, now time.Time, run *turn.Run) (done turn.TurnDone, failed error) {
+	env, readOnly := run.Env, run.ReadOnly
 	b := i.def.commands[env.Command]
 	if b == nil {
 		return turn.TurnDone{Reply: sharding.Reject(Unimplemented, "type "+i.def.name+" has no command "+env.Command)}, nil
 	}
-	c := &Ctx{Context: ctx, inst: i, now: now, readOnly: readOnly, command: env.Command}
+	c := &Ctx{Context: ctx, inst: i, now: now, readOnly: readOnly, command: env.Command, wakeup: run.Wakeup}
 	defer func() {
 		if r := recover(); r != nil {
 			failed = &Panic{Value: r, Stack: string(debug.Stack())}
@@ -243,7 +241,7 @@ func (i *Instance) Run(ctx context.Context, now time.Time, env *sharding.Envelop
 		return done, failed
 	}
 	return turn.TurnDone{
-		Events: c.staged, Timers: c.timers, Passivate: c.quit,
+		Events: c.staged, Wakes: c.wakes, Timers: c.timers, Passivate: c.quit,
 		Reply: sharding.Reply{Outcome: sharding.OK, Encoding: enc, Payload: payload},
 	}, nil
 }
@@ -265,6 +263,8 @@ func undone(env *sharding.Envelope) string { return env.Command + " failed and w
 func failure(ctx context.Context, env *sharding.Envelope, bad bool, err error) (sharding.Reply, error) {
 	var e *Error
 	switch {
+	case bad && errors.Is(err, ErrStored):
+		return sharding.Reject(DataLoss, err.Error()), nil
 	case bad:
 		return sharding.Reject(InvalidArgument, badInput(env, err)), nil
 	case errors.As(err, &e) && e.Outcome == sharding.OK && e.Code != "": // without a code it would look like success

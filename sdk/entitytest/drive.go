@@ -30,7 +30,7 @@ func (k *Kit) perform(o turn.Output) turn.Input {
 	case turn.Load:
 		return k.load(o)
 	case *turn.Run:
-		done, failed := k.insts[o.Entity].Run(context.Background(), k.now, o.Env, o.ReadOnly)
+		done, failed := k.insts[o.Entity].Run(context.Background(), k.now, o)
 		if failed != nil { // a region would log it
 			done.Reply.Message += ": " + failed.Error()
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/roost-cluster/roost/libs/routetable"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
+	"github.com/roost-cluster/roost/libs/wakeup"
 )
 
 // Config is what the region core needs to know.
@@ -26,6 +27,9 @@ type Config struct {
 	// there are. Of TotalHeldBytes and RecentIDs each shard core has an equal part; of
 	// TotalHeldBytes at least HeldBytes.
 	Turn turn.Config
+	// Wakeups bounds and times the firing of wake-ups. Of Rows, FailingRows and Firings each
+	// shard core has an equal part.
+	Wakeups wakeup.Config
 	// Watch times the watch of the route table.
 	Watch routetable.WatchConfig
 	// BufferCommands and BufferBytes bound what waits per shard for its claim: that
@@ -69,6 +73,7 @@ func DefaultConfig(self sharding.NodeID, name string, types ...turn.Type) Config
 		Name:           name,
 		ShardCores:     1,
 		Turn:           turn.DefaultConfig(types...),
+		Wakeups:        wakeup.DefaultConfig(),
 		Watch:          routetable.DefaultWatchConfig(),
 		BufferCommands: 1000,
 		BufferBytes:    8 << 20,
@@ -136,5 +141,15 @@ func (c *Config) Validate() error {
 	if c.LeaveTimeout <= c.Turn.DrainTimeout {
 		errs = append(errs, fmt.Errorf("region: LeaveTimeout %s must be above DrainTimeout %s, or leaving cuts drains short", c.LeaveTimeout, c.Turn.DrainTimeout))
 	}
-	return errors.Join(append(errs, c.Replies.Validate(), c.Watch.Validate(), c.Turn.Validate())...)
+	return errors.Join(append(errs, c.Replies.Validate(), c.Watch.Validate(), c.Turn.Validate(), c.Wakeups.Validate())...)
+}
+
+// wakeupsOfCore is the part of Wakeups that a shard core has.
+func (c *Config) wakeupsOfCore(index int) wakeup.Config {
+	w := c.Wakeups
+	w.FailingRows = max(1, w.FailingRows/c.ShardCores)
+	w.Rows = max(w.FailingRows+w.Page, w.Rows/c.ShardCores)
+	w.Firings = max(1, w.Firings/c.ShardCores)
+	w.Seed += uint64(index)
+	return w
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/roost-cluster/roost/libs/scenariotest"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
+	"github.com/roost-cluster/roost/libs/wakeup"
 	"github.com/roost-cluster/roost/services/region"
 )
 
@@ -68,6 +69,7 @@ type scenario struct {
 	loads     []of[turn.Load]
 	runs      map[turn.RequestID]of[*turn.Run]
 	appends   []of[turn.Append]
+	reads     []of[wakeup.Read]
 	fences    []of[turn.ReadFence]
 	stops     []of[turn.Stop]
 	probes    []region.ProbeJournal
@@ -357,7 +359,7 @@ func (s *scenario) stepShard(core int, in region.ShardInput) []string {
 		lines = append(lines, s.performTurn(core, o))
 	}
 	for _, o := range out.Shard {
-		lines = append(lines, s.performShard(o))
+		lines = append(lines, s.performShard(core, o))
 	}
 	for _, e := range out.Events {
 		if len(s.shards) > 1 {
@@ -416,10 +418,17 @@ func (s *scenario) perform(o region.ControlOutput) string {
 }
 
 // performShard shows an output of a shard core.
-func (s *scenario) performShard(o region.ShardOutput) string {
+func (s *scenario) performShard(core int, o region.ShardOutput) string {
 	switch o := o.(type) {
 	case region.Claim:
 		s.claims = append(s.claims, o)
+	case region.ReadWakes:
+		s.reads = append(s.reads, of[wakeup.Read]{core, o.Read})
+		line := "ReadWakes"
+		for _, p := range o.Read.Shards {
+			line += fmt.Sprintf(" %s after %d", p.Shard, p.Due)
+		}
+		return line
 	case region.NotMine:
 		return fmt.Sprintf("NotMine %d refused %s knows %s %s %s", o.Request, o.Refused, o.Row.Epoch, o.Row.Phase, o.Row.Owner.Addr)
 	case region.Refuse:
@@ -439,6 +448,9 @@ func (s *scenario) performTurn(core int, o turn.Output) string {
 		return fmt.Sprintf("  Run %d %s", o.Request, o.Entity)
 	case turn.Append:
 		s.appends = append(s.appends, of[turn.Append]{core, o})
+		if len(o.Append.Records) == 0 {
+			return fmt.Sprintf("  Append %s at %s, fired %s", o.Append.Entity, o.Append.Epoch, o.Append.Fired[0].Name)
+		}
 		return fmt.Sprintf("  Append %s at %s from %d", o.Append.Entity, o.Append.Epoch, o.Append.Records[0].Seq)
 	case turn.ReadFence:
 		s.fences = append(s.fences, of[turn.ReadFence]{core, o})

@@ -7,6 +7,7 @@ import (
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
+	"github.com/roost-cluster/roost/libs/wakeup"
 )
 
 // ControlInput is one message to the control core. The set is closed.
@@ -171,6 +172,8 @@ type (
 		Verdict sharding.Verdict
 		Fence   sharding.Fence
 	}
+	// WakesRead answers ReadWakes.
+	WakesRead struct{ Page wakeup.Page }
 	// Turn carries an answer of the driver to the entity core.
 	Turn struct{ Input turn.Input }
 )
@@ -182,6 +185,8 @@ type (
 		Shard sharding.ShardID
 		Epoch sharding.Epoch
 	}
+	// ReadWakes reads wake-ups of the shards. Answered by WakesRead.
+	ReadWakes struct{ Read wakeup.Read }
 	// NotMine refuses a command; it was definitely not applied here.
 	NotMine struct {
 		Request turn.RequestID
@@ -260,21 +265,23 @@ func (DrainAll) order() {}
 func (Grant) order()    {}
 func (Reclaim) order()  {}
 
-func (Host) shardInput()     {}
-func (HandOff) shardInput()  {}
-func (Rows) shardInput()     {}
-func (Leave) shardInput()    {}
-func (DrainAll) shardInput() {}
-func (Grant) shardInput()    {}
-func (Reclaim) shardInput()  {}
-func (Command) shardInput()  {}
-func (Claimed) shardInput()  {}
-func (Turn) shardInput()     {}
-func (Tick) shardInput()     {}
+func (Host) shardInput()      {}
+func (HandOff) shardInput()   {}
+func (Rows) shardInput()      {}
+func (Leave) shardInput()     {}
+func (DrainAll) shardInput()  {}
+func (Grant) shardInput()     {}
+func (Reclaim) shardInput()   {}
+func (Command) shardInput()   {}
+func (Claimed) shardInput()   {}
+func (WakesRead) shardInput() {}
+func (Turn) shardInput()      {}
+func (Tick) shardInput()      {}
 
-func (Claim) shardOutput()   {}
-func (NotMine) shardOutput() {}
-func (Refuse) shardOutput()  {}
+func (Claim) shardOutput()     {}
+func (ReadWakes) shardOutput() {}
+func (NotMine) shardOutput()   {}
+func (Refuse) shardOutput()    {}
 
 func (Report) event()          {}
 func (Held) event()            {}

@@ -10,6 +10,7 @@ import (
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
+	"github.com/roost-cluster/roost/libs/wakeup"
 )
 
 // ShardCore hosts those shards of a region for which [Config.CoreOf] is its index. It is
@@ -21,6 +22,9 @@ type ShardCore struct {
 	lastType  *hostedType   // the type that typ returned last
 	heldCount int           // number of shards held
 	turn      *turn.Machine
+	wakeups   *wakeup.Keeper
+	// wanted is what the keeper of wake-ups wants done; it is done at the end of the step.
+	wanted wakeup.Outputs
 	// buffered and bufferedBytes count the commands that wait for claims.
 	buffered, bufferedBytes int
 	// claimsToRepeat says that some claim must be repeated, because it was not answered.
@@ -115,6 +119,7 @@ func NewShardCore(cfg Config, index int) *ShardCore {
 	// Each core has an equal part, but never less than one entity may hold.
 	turnCfg.TotalHeldBytes = max(turnCfg.HeldBytes, turnCfg.TotalHeldBytes/cfg.ShardCores)
 	m := &ShardCore{cfg: cfg, index: index, turn: turn.New(turnCfg), alone: cfg.ShardCores == 1}
+	m.wakeups = wakeup.New(cfg.wakeupsOfCore(index))
 	for r, b := range cfg.budgets() {
 		m.allowances[r] = b.allowance()
 	}
@@ -215,6 +220,8 @@ func (m *ShardCore) Step(now time.Time, in ShardInput, out *Outputs) {
 		m.allowances[in.Resource].reclaim(m.used()[in.Resource], in.Keep)
 		m.returning = true
 		m.limit()
+	case WakesRead:
+		m.wakeups.Step(m.now, in.Page, &m.wanted)
 	case Tick:
 		m.tick()
 	}
@@ -251,6 +258,9 @@ func (m *ShardCore) begin(now time.Time, out *Outputs) { m.now, m.out = now, out
 
 // end finishes a step: it tells the control core what has changed.
 func (m *ShardCore) end() {
+	if len(m.wanted.Fires)+len(m.wanted.Reads) > 0 {
+		m.fireWakeups()
+	}
 	if m.heldCount != m.lastHeld.Shards || m.leaving != m.lastHeld.Leaving {
 		m.lastHeld = Held{Shards: m.heldCount, Leaving: m.leaving}
 		m.event(m.lastHeld)
@@ -431,13 +441,31 @@ func (m *ShardCore) shardEvents(events []turn.ShardEvent) {
 			m.notMine(e.Request, e.Shard, e.Epoch)
 		case turn.Fenced:
 			if h := m.shard(e.Shard); h != nil && h.epoch == e.Epoch {
-				h.phase = stopping
+				m.stop(h)
 				m.raiseMinEpoch(e.Shard, e.Stored)
 			}
 		case turn.Drained:
 			m.drained(e)
+		default:
+			m.wakeups.Told(m.now, e, &m.wanted)
 		}
 	}
+}
+
+// fireWakeups does what the keeper of wake-ups wants. A firing that is refused at once may
+// make room for the next one.
+func (m *ShardCore) fireWakeups() {
+	for len(m.wanted.Fires) > 0 {
+		fires := m.wanted.Fires
+		m.wanted.Fires = nil
+		for _, f := range fires {
+			m.step(f)
+		}
+	}
+	for _, r := range m.wanted.Reads {
+		m.emit(ReadWakes{Read: r})
+	}
+	m.wanted.Reads = nil
 }
 
 // noteJournalAnswer records what an answer of the driver to the entity core shows about
@@ -476,6 +504,7 @@ func (m *ShardCore) noteJournalLoaded(in *turn.Loaded) {
 func (m *ShardCore) tick() {
 	m.claimAgain()
 	m.step(turn.Tick{})
+	m.wakeups.Step(m.now, wakeup.Tick{}, &m.wanted)
 	for p := range journalPaths {
 		if m.answered[p] && m.cfg.JournalPatience > 0 {
 			m.event(JournalAnswered{Path: p, At: m.answeredAt[p]})

@@ -5,6 +5,7 @@ import (
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
+	"github.com/roost-cluster/roost/libs/wakeup"
 )
 
 func (m *ShardCore) hostShard(in Host) {
@@ -93,10 +94,19 @@ func (m *ShardCore) refuseDamaged(c *Command) {
 func (m *ShardCore) started(h *heldShard) {
 	h.phase, h.damaged = serving, false
 	m.step(turn.Open{Shard: h.id, Epoch: h.epoch})
+	if !m.typ(h.id.Type).volatile {
+		m.wakeups.Step(m.now, wakeup.Open{Shard: h.id, Epoch: h.epoch}, &m.wanted)
+	}
 	m.report(h.from, control.ShardStarted{Shard: h.id, Epoch: h.epoch})
 	for _, c := range m.unbuffer(h) {
 		m.deliver(h.id, &c)
 	}
+}
+
+// stop is for a shard that is served: no wake-up of it fires any more.
+func (m *ShardCore) stop(h *heldShard) {
+	h.phase = stopping
+	m.wakeups.Step(m.now, wakeup.Close{Shard: h.id}, &m.wanted)
 }
 
 // letGo forgets a shard that is not served yet, and refuses what waits for it.
@@ -122,7 +132,7 @@ func (m *ShardCore) supersede(h *heldShard) {
 			m.claim(h.id, h.nextEpoch, h.from)
 		}
 	case serving:
-		h.phase = stopping
+		m.stop(h)
 		m.step(turn.Abort{Shard: h.id})
 	case stopping:
 	}
@@ -144,7 +154,7 @@ func (m *ShardCore) handOff(in HandOff) {
 		m.raiseMinEpoch(h.id, in.Epoch+1)
 		m.stopped(from, h.id, in.Epoch)
 	case serving:
-		h.phase = stopping
+		m.stop(h)
 		m.step(turn.Drain{Shard: h.id})
 	case stopping:
 	}
@@ -197,7 +207,7 @@ func (m *ShardCore) drainAll() {
 		case claiming:
 			m.letGo(h)
 		case serving:
-			h.phase = stopping
+			m.stop(h)
 			m.step(turn.Drain{Shard: h.id})
 		case stopping:
 		}

@@ -63,7 +63,7 @@ func (m *ShardCore) Check() error {
 	if buffered != m.buffered || bytes != m.bufferedBytes {
 		errs = append(errs, fmt.Errorf("region: counted %d buffered commands, %d bytes; there are %d, %d", m.buffered, m.bufferedBytes, buffered, bytes))
 	}
-	return errors.Join(append(errs, m.turn.Check())...)
+	return errors.Join(append(errs, m.turn.Check(), m.wakeups.Check())...)
 }
 
 // Clone copies the core; both go on independently.
@@ -80,7 +80,7 @@ func (c *ControlCore) Clone() *ControlCore {
 // Clone copies the core; both go on independently.
 func (m *ShardCore) Clone() *ShardCore {
 	c := *m
-	c.turn, c.types, c.lastType, c.out = m.turn.Clone(), slices.Clone(m.types), nil, nil
+	c.turn, c.wakeups, c.types, c.lastType, c.out = m.turn.Clone(), m.wakeups.Clone(), slices.Clone(m.types), nil, nil
 	for i, t := range m.types {
 		c.types[i] = &hostedType{name: t.name, volatile: t.volatile,
 			shards: slices.Clone(t.shards), minEpochs: slices.Clone(t.minEpochs), rows: slices.Clone(t.rows), wrote: slices.Clone(t.wrote)}
@@ -157,5 +157,5 @@ func (m *ShardCore) AppendState(now time.Time, b []byte) []byte {
 			}
 		}
 	}
-	return m.turn.AppendState(now, b)
+	return m.turn.AppendState(now, m.wakeups.AppendState(now, b))
 }

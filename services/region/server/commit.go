@@ -11,7 +11,10 @@ import (
 // its results come back as inputs.
 
 func (s *shardLoop) append(o turn.Append) {
-	inc, seq := o.Incarnation, o.Append.Records[0].Seq
+	inc, seq := o.Incarnation, uint64(0)
+	if len(o.Append.Records) > 0 {
+		seq = o.Append.Records[0].Seq
+	}
 	s.journal.Submit(journal.Op{Append: &o.Append}, func(r journal.Result) {
 		s.put(item{in: region.Turn{Input: turn.Appended{
 			Incarnation: inc, Seq: seq, Verdict: r.Verdict, Fence: r.Fence, Reason: reason(r),

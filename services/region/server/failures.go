@@ -107,8 +107,13 @@ func (s *shardLoop) told(o *turn.TellDone) {
 		return
 	}
 	what, end := "an accepted tell has failed", *o
-	if o.Timer {
+	switch {
+	case o.Timer:
 		what = "the command of a timer has failed"
+	case o.Again:
+		what = "the command of a reminder has failed and will run again"
+	case o.Wakeup != "":
+		what = "the command of a reminder has been refused by its entity"
 	}
 	s.queue(job{Work: work{do: func() { // the core waits for no log
 		s.log.Warn(what, "reference", newReference(), "entity.type", end.Entity.Type, "entity.id", end.Entity.ID, "command", end.Command,

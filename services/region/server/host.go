@@ -178,7 +178,7 @@ func (s *shardLoop) queueAfterSnapshot(sl *slot, j job) {
 func (s *shardLoop) turn(j *work, over *finished, began time.Time) time.Time {
 	ctx := j.ctx
 	var failed error
-	over.in, failed = j.slot.inst.Run(ctx, began, j.run.Env, j.run.ReadOnly)
+	over.in, failed = j.slot.inst.Run(ctx, began, j.run)
 	ctx.end()
 	now := time.Now()
 	if failed != nil {

@@ -251,6 +251,8 @@ func (s *shardLoop) perform() {
 			s.answer(o.Request, link.Answer{Reply: o.Reply})
 		case region.Claim:
 			s.claim(o)
+		case region.ReadWakes:
+			s.readWakes(o.Read)
 		}
 	}
 	if len(s.outputs.Events) > 0 {

@@ -66,9 +66,18 @@ func (c *counter) OnStop(ctx *entity.Ctx, why turn.StopReason) {
 
 const shards = 4
 
+var addCommand = entity.Command[int64, int64]("Counter", "Add")
+
+// AddLater adds 7 when some milliseconds have passed.
+func (c *counter) AddLater(ctx *entity.Ctx, ms int64) (string, error) {
+	addCommand.Remind(ctx, ctx.Now().Add(time.Duration(ms)*time.Millisecond), "add", 7)
+	return "later", nil
+}
+
 func counters() entity.Definition {
 	return entity.Define("Counter", func(string) *counter { return &counter{} },
-		entity.On(entity.Command[int64, int64]("Counter", "Add"), (*counter).Add),
+		entity.On(addCommand, (*counter).Add),
+		entity.On(entity.Command[int64, string]("Counter", "AddLater"), (*counter).AddLater),
 		entity.On(entity.Command[struct{}, int64]("Counter", "Get").ReadOnly(), (*counter).Get),
 		entity.On(entity.Command[struct{}, struct{}]("Counter", "Hang"), (*counter).Hang),
 		entity.On(entity.Command[struct{}, struct{}]("Counter", "Close"), (*counter).Close),

@@ -1,0 +1,488 @@
+package wakeup_test
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/turn"
+	"github.com/roost-cluster/roost/libs/wakeup"
+)
+
+// model is a journal with wake-ups and an entity core that fires them: as the journal's law
+// has it, a firing takes effect only if that very setting stands.
+type model struct {
+	t      testing.TB
+	rng    *rand.Rand
+	k      *wakeup.Keeper
+	now    time.Time
+	ahead  time.Duration // of the store's clock
+	rows   map[string]*wakeup.Row
+	seq    uint64
+	open   map[sharding.ShardID]sharding.Epoch
+	epochs uint32
+	reads  []answer
+	fires  []turn.Fire
+	// fails says how a firing ends; nil: as it should.
+	fails func(turn.Fire) turn.FiringEnd
+	// effects counts the firings of each setting that took effect.
+	effects map[string]int
+	fired   []string
+	latest  time.Duration // the largest delay of an effect
+	dueAt   map[string]int64
+	missed  map[string]int64
+}
+
+// answer is one on its way.
+type answer struct {
+	at   time.Time
+	page wakeup.Page
+}
+
+const shards = 3
+
+func newModel(t testing.TB, seed uint64, change func(*wakeup.Config)) *model {
+	cfg := wakeup.DefaultConfig()
+	cfg.Seed = seed
+	if change != nil {
+		change(&cfg)
+	}
+	if err := cfg.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	m := &model{
+		t: t, rng: rand.New(rand.NewPCG(seed, 1)), k: wakeup.New(cfg), now: time.UnixMilli(1_000_000_000), rows: map[string]*wakeup.Row{},
+		open: map[sharding.ShardID]sharding.Epoch{}, effects: map[string]int{}, dueAt: map[string]int64{}, missed: map[string]int64{},
+	}
+	return m
+}
+
+func (m *model) wall() int64 { return m.now.Add(m.ahead).UnixMilli() }
+
+func shardOf(entity string) sharding.ShardID {
+	return sharding.ShardID{Type: sharding.EntityType("T" + entity[:1]), Index: uint32(entity[1]) % shards}
+}
+
+func (m *model) ent(id string) sharding.Entity {
+	return sharding.Entity{Type: shardOf(id).Type, ID: sharding.EntityID(id)}
+}
+
+func (m *model) did(out *wakeup.Outputs) {
+	m.t.Helper()
+	if err := m.k.Check(); err != nil {
+		m.t.Fatal(err)
+	}
+	m.fires = append(m.fires, out.Fires...)
+	for _, r := range out.Reads {
+		m.reads = append(m.reads, answer{at: m.now.Add(time.Duration(m.rng.IntN(40)) * time.Millisecond), page: m.page(r)})
+	}
+}
+
+func (m *model) step(in wakeup.Input) {
+	m.t.Helper()
+	var out wakeup.Outputs
+	m.k.Step(m.now, in, &out)
+	m.did(&out)
+}
+
+func (m *model) tell(e turn.ShardEvent) {
+	m.t.Helper()
+	var out wakeup.Outputs
+	m.k.Told(m.now, e, &out)
+	m.did(&out)
+}
+
+// page reads what stands now.
+func (m *model) page(r wakeup.Read) wakeup.Page {
+	p := wakeup.Page{Number: r.Number, Now: time.UnixMilli(m.wall())}
+	for _, after := range r.Shards {
+		var rows []wakeup.Row
+		for _, w := range m.rows { // order-free: sorted below
+			if w.Shard == after.Shard && w.Due < r.Until && place(w.Due, string(w.Entity.ID), w.Name) > place(after.Due, string(after.Entity.ID), after.Name) {
+				rows = append(rows, *w)
+			}
+		}
+		slices.SortFunc(rows, func(a, b wakeup.Row) int {
+			return cmp.Compare(place(a.Due, string(a.Entity.ID), a.Name), place(b.Due, string(b.Entity.ID), b.Name))
+		})
+		if len(rows) >= r.Limit {
+			rows = rows[:r.Limit]
+			p.More = append(p.More, after.Shard)
+		}
+		p.Rows = append(p.Rows, rows...)
+	}
+	return p
+}
+
+func place(due int64, id, name string) string { return fmt.Sprintf("%020d %s %s", due, id, name) }
+
+// set sets a wake-up, or removes it if due is 0, in a record that is durable at once.
+func (m *model) set(id, name string, due, period int64, silent bool) {
+	m.t.Helper()
+	m.seq++
+	key := id + "/" + name
+	w := sharding.Wake{Kind: sharding.TimerWake, Name: name, Due: due, Period: period, Input: sharding.Input{Command: "C"}}
+	if due == 0 {
+		delete(m.rows, key)
+	} else {
+		m.rows[key] = &wakeup.Row{Shard: shardOf(id), Entity: m.ent(id), Due: due, Period: period, Input: w.Input,
+			WakeRef: sharding.WakeRef{Kind: w.Kind, Name: name, Seq: m.seq}}
+	}
+	s := shardOf(id)
+	switch epoch := m.open[s]; {
+	case epoch == 0:
+	case silent: // the answer of the journal was lost
+		m.tell(turn.WakesUnknown{Shard: s, Epoch: epoch})
+	default:
+		m.tell(turn.WakesChanged{Shard: s, Epoch: epoch, Entity: m.ent(id), Records: []sharding.Record{{Seq: m.seq, Wakes: []sharding.Wake{w}}}})
+	}
+}
+
+// fire has a firing end.
+func (m *model) fire(f turn.Fire) {
+	m.t.Helper()
+	key := string(f.Entity.ID) + "/" + f.Wakeup.Name
+	ended := turn.FiringEnded{Shard: f.Shard, Epoch: f.Epoch, Entity: f.Entity, Ref: f.Wakeup.WakeRef, End: turn.FiringDone}
+	if m.open[f.Shard] != f.Epoch {
+		ended.End = turn.FiringGone
+		m.tell(ended)
+		return
+	}
+	lost := false
+	if m.fails != nil {
+		switch ended.End = m.fails(f); ended.End {
+		case turn.FiringFailed:
+			ended.Code = sharding.Internal
+			m.tell(ended)
+			return
+		case turn.FiringInDoubt: // it may have happened or not
+			if lost = true; m.rng.IntN(2) == 0 {
+				m.tell(ended)
+				return
+			}
+		default:
+			ended.End = turn.FiringDone
+		}
+	}
+	row := m.rows[key]
+	if row == nil || row.WakeRef != f.Wakeup.WakeRef {
+		ended.End = turn.FiringObsolete
+		m.tell(ended)
+		return
+	}
+	if m.wall() < row.Due || f.Wakeup.Due != row.Due {
+		m.t.Fatalf("%s fires at %d, due at %d and said to be due at %d", key, m.wall(), row.Due, f.Wakeup.Due)
+	}
+	m.effects[fmt.Sprintf("%s %d %d", key, row.Seq, row.Number)]++
+	m.fired = append(m.fired, key)
+	m.latest = max(m.latest, time.Duration(m.wall()-row.Due)*time.Millisecond)
+	m.missed[key] += f.Wakeup.Missed
+	switch next := f.Wakeup.Next; {
+	case row.Period == 0 && next != 0 || row.Period > 0 && (next <= row.Due || (next-row.Due)/row.Period != f.Wakeup.Missed+1 || (next-row.Due)%row.Period != 0):
+		m.t.Fatalf("%s was due at %d with period %d, is due next at %d and has missed %d", key, row.Due, row.Period, next, f.Wakeup.Missed)
+	case next == 0:
+		delete(m.rows, key)
+	default:
+		row.Due = next
+		row.Number++
+	}
+	if lost {
+		m.tell(ended)
+		return
+	}
+	m.tell(turn.WakesChanged{Shard: f.Shard, Epoch: f.Epoch, Entity: f.Entity, Fired: []sharding.Fired{{WakeRef: f.Wakeup.WakeRef, Next: f.Wakeup.Next}}})
+	m.tell(ended)
+}
+
+func (m *model) claim(s sharding.ShardID) {
+	m.epochs++
+	m.open[s] = sharding.Epoch(m.epochs)
+	m.step(wakeup.Open{Shard: s, Epoch: m.open[s]})
+}
+
+func (m *model) release(s sharding.ShardID) {
+	delete(m.open, s)
+	m.step(wakeup.Close{Shard: s})
+}
+
+// pass lets time pass in ticks: pages arrive, and firings end.
+func (m *model) pass(d time.Duration) {
+	m.t.Helper()
+	for end := m.now.Add(d); m.now.Before(end); {
+		m.now = m.now.Add(20 * time.Millisecond)
+		m.deliver()
+		m.step(wakeup.Tick{})
+	}
+}
+
+func (m *model) deliver() {
+	m.t.Helper()
+	reads := m.reads
+	m.reads = nil
+	for _, a := range reads {
+		switch {
+		case a.at.After(m.now):
+			m.reads = append(m.reads, a)
+		case m.fails != nil && m.rng.IntN(10) == 0:
+			m.step(wakeup.Page{Number: a.page.Number, Err: "unreachable"})
+		default:
+			m.step(a.page)
+		}
+	}
+	for len(m.fires) > 0 {
+		f := m.fires[0]
+		m.fires = m.fires[1:]
+		m.fire(f)
+	}
+}
+
+func (m *model) claimAll() {
+	for _, typ := range []string{"Ta", "Tb"} {
+		for i := range uint32(shards) {
+			m.claim(sharding.ShardID{Type: sharding.EntityType(typ), Index: i})
+		}
+	}
+}
+
+// TestRandom compares the keeper with the model: nothing fires early, nothing takes effect
+// twice, and in the end nothing that was due is left.
+func TestRandom(t *testing.T) {
+	var all wakeup.Stats
+	for seed := range uint64(16) {
+		all.Add(random(t, seed))
+	}
+	if all.Fired < 1000 || all.Failed < 100 || all.Obsolete < 10 || all.ReadsFailed < 10 {
+		t.Errorf("%+v: this proves little", all)
+	}
+}
+
+func random(t testing.TB, seed uint64) wakeup.Stats {
+	m := newModel(t, seed, func(c *wakeup.Config) {
+		c.Page, c.Firings, c.ReadShards = 1+int(seed%4), 2, 2
+		c.FailingRows, c.Rows = 5, 5+3*c.Page
+		c.RetryMax = 4 * time.Second
+	})
+	m.ahead = time.Duration(m.rng.IntN(200)-100) * time.Second
+	m.fails = func(turn.Fire) turn.FiringEnd {
+		switch m.rng.IntN(8) {
+		case 0:
+			return turn.FiringFailed
+		case 1:
+			return turn.FiringInDoubt
+		}
+		return turn.FiringDone
+	}
+	m.claimAll()
+	for range 400 {
+		id := string("ab"[m.rng.IntN(2)]) + string(rune('0'+m.rng.IntN(6)))
+		name := string(rune('m' + m.rng.IntN(3)))
+		switch m.rng.IntN(12) {
+		case 0:
+			m.set(id, name, 0, 0, m.rng.IntN(4) == 0)
+		case 1, 2, 3:
+			m.set(id, name, m.wall()+int64(m.rng.IntN(200_000)), 0, m.rng.IntN(4) == 0)
+		case 4:
+			m.set(id, name, m.wall()+int64(m.rng.IntN(20_000)), 1000+int64(m.rng.IntN(60_000)), m.rng.IntN(4) == 0)
+		case 5:
+			s := shardOf(id)
+			if m.open[s] != 0 {
+				m.release(s)
+			} else {
+				m.claim(s)
+			}
+		case 6:
+			m.ahead += time.Duration(m.rng.IntN(3000)) * time.Millisecond // the clock is set
+		default:
+			m.pass(time.Duration(m.rng.IntN(3000)) * time.Millisecond)
+		}
+		if c := m.k.Clone(); !bytes.Equal(c.AppendState(m.now, nil), m.k.AppendState(m.now, nil)) {
+			t.Fatalf("seed %d: a clone differs", seed)
+		}
+	}
+	for s := range m.open { // order-free: all are claimed again
+		m.release(s)
+	}
+	m.fails = nil
+	m.claimAll()
+	m.pass(5 * time.Minute)
+	for key, w := range m.rows { // order-free: any is an error
+		if w.Period == 0 || m.wall()-w.Due > 2000 {
+			t.Fatalf("seed %d: %s was due %d ms ago and has not fired\n%s", seed, key, m.wall()-w.Due, m.k.AppendState(m.now, nil))
+		}
+	}
+	for key, n := range m.effects { // order-free: any is an error
+		if n > 1 {
+			t.Fatalf("seed %d: %s took effect %d times", seed, key, n)
+		}
+	}
+	return m.k.Stats()
+}
+
+// TestBacklog: what has become due while nobody owned the shards fires in the order in which
+// it was due, a bounded number at a time, and memory holds a bounded number of rows.
+func TestBacklog(t *testing.T) {
+	m := newModel(t, 1, func(c *wakeup.Config) { c.Page, c.Firings, c.FailingRows, c.Rows = 10, 4, 5, 60 })
+	for i := range 500 {
+		m.set(fmt.Sprintf("a0%d", i), "w", m.wall()-1000+int64(i), 0, false)
+	}
+	m.claimAll()
+	m.fires = nil
+	most := 0
+	for range 400 {
+		m.now = m.now.Add(20 * time.Millisecond)
+		reads := m.reads
+		m.reads = nil
+		for _, a := range reads {
+			m.step(a.page)
+		}
+		most = max(most, len(m.fires))
+		if len(m.fires) > 0 {
+			f := m.fires[0]
+			m.fires = m.fires[1:]
+			m.fire(f)
+		}
+		m.deliverOne()
+		m.step(wakeup.Tick{})
+	}
+	if most != 4 {
+		t.Errorf("%d firings were under way at a time, want 4", most)
+	}
+	if len(m.fired) < 400 {
+		t.Errorf("only %d have fired", len(m.fired))
+	}
+	if !slices.IsSortedFunc(m.fired, func(a, b string) int { return cmp.Compare(order(a), order(b)) }) {
+		t.Errorf("not in the order in which they were due: %v", m.fired)
+	}
+}
+
+func order(key string) int {
+	var n int
+	_, _ = fmt.Sscanf(strings.TrimSuffix(key, "/w"), "a0%d", &n)
+	return n
+}
+
+func (m *model) deliverOne() {
+	if len(m.fires) > 0 {
+		f := m.fires[0]
+		m.fires = m.fires[1:]
+		m.fire(f)
+	}
+}
+
+// TestFailingHoldsNobodyBack: more fail for ever than memory holds of them, some hang, and
+// the others fire in time.
+func TestFailingHoldsNobodyBack(t *testing.T) { failingHoldsNobodyBack(t) }
+
+func failingHoldsNobodyBack(t testing.TB) {
+	m := newModel(t, 2, func(c *wakeup.Config) { c.Page, c.Firings, c.FailingRows, c.Rows = 10, 20, 5, 100 })
+	m.claimAll()
+	failing := 0
+	m.fails = func(f turn.Fire) turn.FiringEnd {
+		if f.Wakeup.Name == "bad" {
+			failing++
+			return turn.FiringFailed
+		}
+		return turn.FiringDone
+	}
+	m.rng = rand.New(rand.NewPCG(1, 1))
+	for i := range 20 {
+		m.set(fmt.Sprintf("a0%d", i), "bad", m.wall(), 0, false)
+	}
+	m.pass(time.Minute)
+	m.latest = 0
+	for i := range 10 {
+		m.set(fmt.Sprintf("a0%d", i), "good", m.wall()+1000, 0, false)
+	}
+	m.pass(40 * time.Second)
+	if len(m.fired) != 10 || m.latest > 100*time.Millisecond {
+		t.Errorf("%d of 10 have fired, the latest %s after its time", len(m.fired), m.latest)
+	}
+	if failing < 60 || failing > 600 {
+		t.Errorf("%d failures of 20 that fail for ever, in 100 s", failing)
+	}
+	list := m.k.Failing(sharding.Entity{}, 100)
+	if s := m.k.Stats(); s.Failing != 5 || len(list) != 5 || list[0].Times < 2 || list[0].Name != "bad" || list[0].Code != sharding.Internal {
+		t.Errorf("failing: %+v %+v", s, list)
+	}
+	if got := m.k.Failing(list[1].Entity, 100); len(got) != 1 || got[0] != list[1] {
+		t.Errorf("of one entity: %+v", got)
+	}
+}
+
+// TestBeyondTheHorizon: a wake-up that is due long after the sweep that would have found it
+// is found by a later one, and fires on time.
+func TestBeyondTheHorizon(t *testing.T) { beyondTheHorizon(t) }
+
+func beyondTheHorizon(t testing.TB) {
+	m := newModel(t, 3, nil)
+	m.claimAll()
+	m.pass(time.Second)
+	m.set("a1", "w", m.wall()+200_000, 0, false)
+	m.set("a2", "soon", m.wall()+500, 0, false)
+	m.pass(199 * time.Second)
+	if len(m.fired) != 1 || m.k.Stats().Rows != 1 {
+		t.Fatalf("fired %v, %+v", m.fired, m.k.Stats())
+	}
+	m.pass(2 * time.Second)
+	if len(m.fired) != 2 || m.latest > 100*time.Millisecond {
+		t.Errorf("fired %v, up to %s late", m.fired, m.latest)
+	}
+}
+
+// TestPageOlderThanAChange: what becomes durable during a read is newer than its page.
+func TestPageOlderThanAChange(t *testing.T) { pageOlder(t) }
+
+func pageOlder(t testing.TB) {
+	m := newModel(t, 4, nil)
+	m.set("a0", "removed", m.wall()+100, 0, false)
+	m.claimAll() // the read of the shard of both entities is under way
+	m.set("a0", "removed", 0, 0, false)
+	m.set("a3", "set", m.wall()+100, 0, false)
+	m.pass(time.Second)
+	if s := m.k.Stats(); len(m.fired) != 1 || s.Obsolete != 0 {
+		t.Errorf("fired %v, %+v", m.fired, s)
+	}
+}
+
+// TestMissed: after a long pause a repeated one fires once, and says how many were missed.
+func TestMissed(t *testing.T) { missed(t) }
+
+func missed(t testing.TB) {
+	m := newModel(t, 5, nil)
+	m.set("a1", "w", m.wall(), 1000, false)
+	m.now = m.now.Add(10*time.Second + 500*time.Millisecond)
+	m.claimAll()
+	m.pass(100 * time.Millisecond)
+	if len(m.fired) != 1 || m.missed["a1/w"] != 10 {
+		t.Fatalf("fired %v, missed %d", m.fired, m.missed["a1/w"])
+	}
+	m.pass(2 * time.Second)
+	if len(m.fired) != 3 || m.missed["a1/w"] != 10 {
+		t.Errorf("fired %v, missed %d", m.fired, m.missed["a1/w"])
+	}
+}
+
+// TestLostAnswer: a firing whose outcome is unknown is read again, and fires again only if it
+// still stands.
+func TestLostAnswer(t *testing.T) { lostAnswers(t) }
+
+func lostAnswers(t testing.TB) {
+	for seed := range uint64(10) {
+		m := newModel(t, seed, nil)
+		m.claimAll()
+		m.fails = func(turn.Fire) turn.FiringEnd { return turn.FiringInDoubt }
+		m.set("a1", "w", m.wall()+100, 0, false)
+		m.pass(150 * time.Millisecond)
+		m.fails = nil
+		m.pass(2 * time.Second)
+		if len(m.fired) != 1 || len(m.rows) != 0 || m.k.Stats().Rows != 0 {
+			t.Errorf("seed %d: fired %v, %+v", seed, m.fired, m.k.Stats())
+		}
+	}
+}

@@ -1,0 +1,45 @@
+//go:build mutants
+
+package wakeup_test
+
+import (
+	"runtime"
+	"testing"
+
+	"github.com/roost-cluster/roost/libs/mutant"
+)
+
+// probe takes the failures of a test that is run with a mutant.
+type probe struct {
+	testing.TB
+	failed bool
+}
+
+func (p *probe) Helper()               {}
+func (p *probe) Errorf(string, ...any) { p.failed = true }
+func (p *probe) Fatal(...any)          { p.failed = true; runtime.Goexit() }
+func (p *probe) Fatalf(string, ...any) { p.failed = true; runtime.Goexit() }
+
+// TestMutants checks that the comparison with the model fails without a guard.
+func TestMutants(t *testing.T) {
+	t.Cleanup(func() { mutant.Activate("") })
+	for _, name := range []string{"fires-early", "beyond-horizon", "missed-count", "new-wake", "page-older", "in-doubt", "back-off"} {
+		mutant.Activate(name)
+		p := &probe{TB: t}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for _, test := range []func(testing.TB){beyondTheHorizon, pageOlder, missed, lostAnswers, failingHoldsNobodyBack} {
+				test(p)
+			}
+			for seed := range uint64(5) {
+				random(p, seed)
+			}
+		}()
+		<-done
+		mutant.Activate("")
+		if !p.failed {
+			t.Errorf("mutant %s: no test fails", name)
+		}
+	}
+}

@@ -1,0 +1,194 @@
+package entity
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// Reminder says which reminder a command runs for.
+type Reminder struct {
+	Name string
+	// Due is when it was due.
+	Due time.Time
+	// Missed is how many times a repeated reminder was due after Due and did not run, because
+	// the entity could not be reached or the command failed.
+	Missed int
+}
+
+// Reminder returns the reminder for which the command runs; not ok: it runs for a caller or
+// a timer.
+func (c *Ctx) Reminder() (r Reminder, ok bool) {
+	if c.wakeup == nil {
+		return r, false
+	}
+	return Reminder{Name: c.wakeup.Name, Due: time.UnixMilli(c.wakeup.Due).UTC(), Missed: int(c.wakeup.Missed)}, true
+}
+
+// Remind has the command sent to the entity itself at a time, even if it was passivated or
+// moved by then, or its region has failed. A reminder is identified by its name: setting it
+// again replaces it, and [Ctx.CancelReminder] removes it. It becomes durable together with
+// the events of the turn, and counts only if the handler succeeds.
+//
+// The command takes effect at most once: what it stages becomes durable together with the
+// end of the reminder. It runs late if nobody could run it in time, never early by the
+// journal's clock. If it fails with anything but an error made by [Errorf], it is undone and
+// runs again after a pause of 1 s, which grows up to 1 min; "roost reminders" shows it.
+//
+// The input is stored until the command runs, perhaps by a later version of the program: see
+// [Handle.V]. If the input cannot be stored, or the time is zero, the turn fails. So it does in
+// a read-only command, and for a volatile type, which keeps nothing: use After there.
+func (h *Handle[In, Out]) Remind(ctx *Ctx, at time.Time, name string, in In) {
+	h.remind(ctx, at, 0, name, in)
+}
+
+// RemindEvery has the command sent to the entity itself repeatedly, for the first time when
+// the period has passed. The period is at least 1 s. The next time is counted from that at
+// which the command was due, not from that at which it ran. If several times have passed by
+// then, it runs once for all of them, and [Ctx.Reminder] says how many were missed. The rest
+// is as for [Handle.Remind].
+func (h *Handle[In, Out]) RemindEvery(ctx *Ctx, period time.Duration, name string, in In) {
+	if period < MinReminderPeriod {
+		ctx.breakTurn(name, fmt.Errorf("its period is %s, must be at least %s; Every has shorter ones, for as long as the entity is alive", period, MinReminderPeriod))
+		return
+	}
+	h.remind(ctx, ctx.now.Add(period), period, name, in)
+}
+
+// MinReminderPeriod is the shortest period of a repeated reminder: each firing is a
+// transaction of the journal.
+const MinReminderPeriod = time.Second
+
+// CancelReminder removes the reminder with the given name, if there is one. It counts only if
+// the handler succeeds.
+func (c *Ctx) CancelReminder(name string) {
+	if err := c.mayRemind(name); err != nil {
+		c.breakTurn(name, err)
+		return
+	}
+	c.setWake(sharding.Wake{Kind: sharding.TimerWake, Name: name})
+}
+
+func (h *Handle[In, Out]) remind(ctx *Ctx, at time.Time, period time.Duration, name string, in In) {
+	err := ctx.mayRemind(name)
+	var input sharding.Input
+	if err == nil {
+		input, err = h.store(ctx, in)
+	}
+	if err == nil && at.IsZero() {
+		err = errors.New("it has no time")
+	}
+	if err != nil {
+		ctx.breakTurn(name, err)
+		return
+	}
+	due := at.Add(time.Millisecond - 1).UnixMilli() // never early
+	ctx.setWake(sharding.Wake{
+		Kind: sharding.TimerWake, Name: name, Due: max(1, due), Period: period.Milliseconds(), Input: input,
+	})
+}
+
+// store encodes an input so that it can be read later.
+func (h *Handle[In, Out]) store(ctx *Ctx, in In) (sharding.Input, error) {
+	if b := ctx.inst.def.commands[h.desc.Name]; h.typ != ctx.inst.def.name || b == nil {
+		return sharding.Input{}, fmt.Errorf("command %s.%s is not one of type %s; an entity can remind itself only", h.typ, h.desc.Name, ctx.inst.def.name)
+	}
+	payload, enc, err := encode(in, preferred(in))
+	if err != nil {
+		return sharding.Input{}, fmt.Errorf("the input of %s cannot be encoded: %w", h.desc.Name, err)
+	}
+	if len(payload) > sharding.MaxPayload {
+		return sharding.Input{}, fmt.Errorf("the input of %s has %d bytes, at most %d are allowed", h.desc.Name, len(payload), sharding.MaxPayload)
+	}
+	ev := h.input.stored(payload, enc)
+	if err := h.input.check(); err != nil {
+		return sharding.Input{}, fmt.Errorf("the input of %s: %w", h.desc.Name, err)
+	}
+	if !h.input.same(ev) {
+		if _, err := h.input.decodeAs(ev, false); err != nil {
+			return sharding.Input{}, fmt.Errorf("the input of %s cannot be read back from %.200q: %w", h.desc.Name, payload, err)
+		}
+	}
+	return sharding.Input{
+		Command: h.desc.Name, Version: ev.Version, ReadableBy: ev.ReadableBy, Shape: fingerprint(shapeOf(h.input.typ)),
+		Encoding: enc, Payload: payload,
+	}, nil
+}
+
+// stored is an event of the type as it is stored.
+func (e *EventType) stored(payload []byte, enc sharding.Encoding) sharding.Event {
+	return sharding.Event{
+		Name: e.name, Version: uint16(e.version), ReadableBy: uint16(cmp.Or(e.readableBy, e.version)), Encoding: enc, Payload: payload,
+	}
+}
+
+// inputOf decodes the input of a command: that of a caller, or one that was stored for a
+// reminder.
+func inputOf[In, Out any](h *Handle[In, Out], ctx *Ctx, env *sharding.Envelope) (In, error) {
+	if ctx.wakeup == nil {
+		return decode[In](env.Payload, env.Encoding)
+	}
+	in := &ctx.wakeup.Input
+	ev := sharding.Event{Name: in.Command, Version: in.Version, ReadableBy: in.ReadableBy, Encoding: in.Encoding, Payload: in.Payload}
+	v, _, err := h.input.decode(ev)
+	if err != nil {
+		var none In
+		return none, ctx.inst.unreadable(fmt.Sprintf("input of reminder %s for %s", ctx.wakeup.Name, in.Command), err, h.input.fix(ev))
+	}
+	got, _ := v.(In) // the zero value of an interface is none
+	return got, nil
+}
+
+// V sets the version in which inputs are stored for reminders from now on, 1 to 65535, and
+// gives the steps by which stored inputs of older versions are read, as [EventType.V] does
+// for events. The version must be raised with every change of the input's fields. What
+// callers send has no version.
+func (h *Handle[In, Out]) V(version int, steps ...Step) *Handle[In, Out] {
+	h.input.V(version, steps...)
+	return h
+}
+
+// ReadableBy says that a program may read a stored input if it knows at least the given
+// version of it, as [EventType.ReadableBy] does for events.
+func (h *Handle[In, Out]) ReadableBy(version int) *Handle[In, Out] {
+	h.input.ReadableBy(version)
+	return h
+}
+
+// mayRemind returns an error unless the running turn may set and remove reminders.
+func (c *Ctx) mayRemind(name string) error {
+	switch {
+	case c.inst.def.volatile:
+		return fmt.Errorf("type %s is volatile and keeps nothing; use After or Every, which last as long as the entity is alive", c.inst.def.name)
+	case c.readOnly:
+		return fmt.Errorf("%s changes nothing, so it cannot set or cancel reminders", c.command)
+	case name == "" || len(name) > sharding.MaxWakeNameLen:
+		return fmt.Errorf("its name has %d bytes, must have 1 to %d", len(name), sharding.MaxWakeNameLen)
+	}
+	return nil
+}
+
+// breakTurn makes the turn fail because of a reminder.
+func (c *Ctx) breakTurn(name string, err error) {
+	c.broken = cmp.Or(c.broken, fmt.Errorf("reminder %q: %w", name, err))
+}
+
+// setWake stages a change of a wake-up; the last one of a name counts.
+func (c *Ctx) setWake(w sharding.Wake) {
+	if i := slices.IndexFunc(c.wakes, func(o sharding.Wake) bool { return o.Name == w.Name }); i >= 0 {
+		c.wakes[i] = w
+		return
+	}
+	if len(c.wakes) == maxReminders {
+		c.breakTurn(w.Name, fmt.Errorf("it is one too many: a turn may change %d reminders; change some of them in another turn", maxReminders))
+		return
+	}
+	c.wakes = append(c.wakes, w)
+}
+
+// maxReminders is how many reminders a turn may change: as many as a record may have.
+const maxReminders = 1000

@@ -1,0 +1,202 @@
+package server
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/control"
+	"github.com/roost-cluster/roost/libs/journal/memory"
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/sdk/entity"
+	"github.com/roost-cluster/roost/services/region"
+)
+
+type alarmClock struct {
+	Rung   []string
+	fails  int
+	failed bool
+}
+
+type rang struct{ What string }
+
+func (a *alarmClock) Apply(event any) { a.Rung = append(a.Rung, event.(rang).What) }
+
+type alarmInput struct {
+	AfterMs, EveryMs int
+	Name             string
+}
+
+var (
+	alarmSet    = entity.Command[alarmInput, string]("Tally", "Set")
+	alarmRing   = entity.Command[string, string]("Tally", "Ring")
+	alarmCancel = entity.Command[string, string]("Tally", "Cancel")
+	alarmRung   = entity.Command[string, []string]("Tally", "Rung").ReadOnly()
+)
+
+func (a *alarmClock) set(ctx *entity.Ctx, in alarmInput) (string, error) {
+	if in.EveryMs > 0 {
+		alarmRing.RemindEvery(ctx, time.Duration(in.EveryMs)*time.Millisecond, in.Name, in.Name)
+	} else {
+		alarmRing.Remind(ctx, ctx.Now().Add(time.Duration(in.AfterMs)*time.Millisecond), in.Name, in.Name)
+	}
+	return "set", nil
+}
+
+var alarmTrouble func(what string) error
+
+func (a *alarmClock) ring(ctx *entity.Ctx, what string) (string, error) {
+	r, ok := ctx.Reminder()
+	if !ok || r.Name != what {
+		return "", fmt.Errorf("reminder %v %t runs Ring(%q)", r, ok, what)
+	}
+	if late := ctx.Now().Sub(r.Due); late < 0 {
+		return "", fmt.Errorf("%s before it was due", -late)
+	}
+	if alarmTrouble != nil {
+		if err := alarmTrouble(what); err != nil {
+			return "", err
+		}
+	}
+	return "rung", ctx.Persist(rang{fmt.Sprintf("%s missed %d", what, r.Missed)})
+}
+
+func (a *alarmClock) cancel(ctx *entity.Ctx, name string) (string, error) {
+	ctx.CancelReminder(name)
+	return "cancelled", nil
+}
+
+func (a *alarmClock) rung(*entity.Ctx, string) ([]string, error) { return a.Rung, nil }
+
+func alarmClocks() entity.Definition {
+	return entity.Define("Tally", func(string) *alarmClock { return &alarmClock{} },
+		entity.On(alarmSet, (*alarmClock).set), entity.On(alarmRing, (*alarmClock).ring),
+		entity.On(alarmCancel, (*alarmClock).cancel), entity.On(alarmRung, (*alarmClock).rung)).
+		Events(rang{}).Shards(1).PassivateAfter(time.Minute)
+}
+
+// rungNow returns what the entity says has rung.
+func (d *driven) rungNow() string { return string(d.answer(d.send("Rung", `""`)).Reply.Payload) }
+
+// TestReminderFires: once, at its time, though the entity was passivated meanwhile.
+func TestReminderFires(t *testing.T) {
+	drive(t, alarmClocks(), func(t *testing.T, d *driven) {
+		d.answer(d.send("Set", `{"AfterMs":300000,"EveryMs":0,"Name":"tea"}`))
+		time.Sleep(299 * time.Second)
+		if got := d.rungNow(); got != "null" {
+			t.Fatalf("before its time: %s", got)
+		}
+		time.Sleep(2 * time.Second)
+		if got := d.rungNow(); got != `["tea missed 0"]` {
+			t.Fatalf("after its time: %s", got)
+		}
+		time.Sleep(time.Hour)
+		if got := d.rungNow(); got != `["tea missed 0"]` {
+			t.Fatalf("an hour later: %s", got)
+		}
+		d.store.Inspect(func(l *memory.Ledger) {
+			if n := len(l.Log()); n != 2 {
+				t.Errorf("%d appends, want one that sets and one that fires: %+v", n, l.Log())
+			}
+		})
+	})
+}
+
+// TestReminderRepeats: with failures between, which are repeated; and one cancel ends it.
+func TestReminderRepeats(t *testing.T) {
+	// It is due after 10, 20, 30, … s, and fails until 34 s. It is tried again between 36 s and
+	// 42 s, which is for what was due after 10 s.
+	const want = `["tick missed 2","tick missed 0","tick missed 0","tick missed 0","tick missed 0","tick missed 0","tick missed 0"]`
+	drive(t, alarmClocks(), func(t *testing.T, d *driven) {
+		failing := true
+		alarmTrouble = func(string) error {
+			if failing {
+				return errors.New("no luck")
+			}
+			return nil
+		}
+		defer func() { alarmTrouble = nil }()
+		d.answer(d.send("Set", `{"AfterMs":0,"EveryMs":10000,"Name":"tick"}`))
+		time.Sleep(34 * time.Second)
+		if got := d.rungNow(); got != "null" {
+			t.Fatalf("while it fails: %s", got)
+		}
+		failing = false
+		time.Sleep(60 * time.Second)
+		got := d.rungNow()
+		if got != want {
+			t.Errorf("it fired %s, want %s", got, want)
+		}
+		d.answer(d.send("Cancel", `"tick"`))
+		time.Sleep(time.Minute)
+		if after := d.rungNow(); after != got {
+			t.Errorf("after it was cancelled: %s", after)
+		}
+	})
+}
+
+// TestReminderOutlivesItsOwner: another claim of the shard finds it. What is due meanwhile
+// fires at once.
+func TestReminderOutlivesItsOwner(t *testing.T) {
+	drive(t, alarmClocks(), func(t *testing.T, d *driven) {
+		d.answer(d.send("Set", `{"AfterMs":60000,"EveryMs":0,"Name":"tea"}`))
+		d.Put(region.Received{From: "c:1", Msg: control.HandOff{Term: 1, Shard: drivenShard, Epoch: drivenEpoch}})
+		time.Sleep(2 * time.Minute)
+		d.store.Inspect(func(l *memory.Ledger) {
+			if n := len(l.Log()); n != 1 {
+				t.Fatalf("it fired though nobody owns the shard: %+v", l.Log())
+			}
+		})
+		d.Put(region.Received{From: "c:1", Msg: control.HostShard{Term: 1, Shard: drivenShard, Epoch: drivenEpoch + 1}})
+		time.Sleep(time.Second)
+		synctest.Wait()
+		d.store.Inspect(func(l *memory.Ledger) {
+			log := l.Log()
+			if n := len(log); n != 2 || len(log[1].Append.Fired) != 1 || log[1].Append.Records[0].Command != "" {
+				t.Fatalf("it did not fire after the shard was claimed again: %+v", log)
+			}
+		})
+	})
+}
+
+
+// TestReminderOutlivesTheProcess: it is set in one process and fires once in the next, for an
+// entity that nobody calls there.
+func TestReminderOutlivesTheProcess(t *testing.T) {
+	noneLeft(t)
+	f := newFake(t)
+	file := t.TempDir() + "/journal.db"
+	r := start(t, f, "sqlite:"+file, nil)
+	e := r.host(1)
+	g := r.dial()
+	g.want(g.keyed(e, "a", "AddLater", "k1", "300"), sharding.OK, `"later"`)
+	g.want(g.keyed(e, "b", "AddLater", "k1", "3600000"), sharding.OK, `"later"`)
+	g.client.Close()
+	r.end()
+
+	r = start(t, f, "sqlite:"+file, nil)
+	e = r.host(11)
+	db, err := sql.Open("sqlite", "file:"+file+"?mode=ro")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	count := func(query string) (n int) {
+		if err := db.QueryRow(query).Scan(&n); err != nil {
+			return -1
+		}
+		return n
+	}
+	await(t, "the reminder has fired", func() bool { return count("SELECT count(*) FROM wake") == 1 })
+	g = r.dial()
+	g.want(g.answer(g.send(e, "a", "Get", "")), sharding.OK, "7")
+	g.want(g.answer(g.send(e, "b", "Get", "")), sharding.OK, "0")
+	if n := count("SELECT count(*) FROM record"); n < 3 {
+		t.Errorf("%d records, want two that set and one that fired", n)
+	}
+	g.client.Close()
+	r.end()
+}
