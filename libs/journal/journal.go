@@ -36,6 +36,7 @@ type Journal struct {
 	upkeepErr  atomic.Pointer[error] // see Warning
 	fullErr    atomic.Pointer[error] // of the last write, if it found no room
 	activated  atomic.Int32          // by the facts that were read last
+	factsRead  atomic.Int64          // when readFactsAgain last did that, in Unix nanoseconds
 }
 
 // pending is an operation that is waiting for its batch.
@@ -106,6 +107,7 @@ func (j *Journal) enqueue(p pending) error {
 		return fmt.Errorf("%w: the %s has %d bytes, at most %d are allowed", ErrTooLarge, p.op.Kind(), p.size, j.cfg.OpBytes)
 	}
 	if needs := p.op.needs(); needs > j.Activated() {
+		j.readFactsAgain()
 		return fmt.Errorf("%w: the %s has wake-ups or sends; run \"roost journal activate\" when all processes are of this release", ErrNotActivated, p.op.Kind())
 	}
 	j.mu.Lock()
@@ -262,6 +264,20 @@ func (j *Journal) Facts(ctx context.Context) (Facts, error) {
 		return f, err
 	})
 }
+
+// readFactsAgain reads the facts, at most once in factsPause: somebody may have activated the
+// journal since they were read.
+func (j *Journal) readFactsAgain() {
+	now, last := time.Now().UnixNano(), j.factsRead.Load()
+	if now-last < int64(factsPause) || !j.factsRead.CompareAndSwap(last, now) {
+		return
+	}
+	go func() { _, _ = j.Facts(context.Background()) }() // ends within twice Config.LoadTimeout
+}
+
+// factsPause is the shortest pause between two reads of the facts because operations need
+// more than they say.
+const factsPause = time.Second
 
 // Activated returns the format for which the journal was activated, by the facts that were
 // read last. Operations that need a later one are refused: see [WakesFormat].

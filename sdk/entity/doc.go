@@ -73,8 +73,10 @@
 // # What this does not do
 //
 // Types made by [DefineVolatile] keep their state in memory only: it is gone when the
-// entity is passivated, moved or lost. Timers are volatile for all types: a pending one
-// keeps its entity from being passivated, but it dies when the entity is moved or lost.
+// entity is passivated, moved or lost. The timers of [Handle.After] and [Handle.Every] are
+// volatile for all types: a pending one keeps its entity from being passivated, but it dies
+// when the entity is moved or lost. Reminders ([Handle.Remind]) do not: they are stored with
+// the events of the turn, and bring the entity to life.
 // Commands that change state and have no key are not repeated after a lost answer.
 //
 // [entitytest.Schema]: https://pkg.go.dev/github.com/roost-cluster/roost/sdk/entitytest#Schema

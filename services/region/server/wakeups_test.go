@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -199,4 +200,26 @@ func TestReminderOutlivesTheProcess(t *testing.T) {
 	}
 	g.client.Close()
 	r.end()
+}
+
+// TestReminderNeedsActivation: a journal that processes of an earlier release may use takes
+// none, and the caller hears what to do.
+func TestReminderNeedsActivation(t *testing.T) {
+	drive(t, alarmClocks(), func(t *testing.T, d *driven) {
+		d.store.Inspect(func(l *memory.Ledger) { l.SetLowest(1, 1) })
+		if _, err := d.journal.Facts(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		const set = `{"AfterMs":1000,"EveryMs":0,"Name":"tea"}`
+		a := d.answer(d.send("Set", set))
+		if a.Reply.Outcome != sharding.Rejected || a.Reply.Code != sharding.ResourceExhausted || !strings.Contains(a.Reply.Message, "roost journal activate") {
+			t.Errorf("before the journal is activated: %+v", a.Reply)
+		}
+		d.store.Inspect(func(l *memory.Ledger) { l.SetLowest(2, 2) })
+		time.Sleep(time.Second)
+		d.answer(d.send("Set", set)) // is refused once more, and has the journal asked again
+		if a := d.answer(d.send("Set", set)); a.Reply.Outcome != sharding.OK {
+			t.Errorf("when it is activated: %+v", a.Reply)
+		}
+	})
 }
