@@ -278,8 +278,8 @@ type (
 		Timer   bool
 		// Wakeup is the name of the wake-up whose command it was; with Again, that command
 		// will run again.
-		Wakeup string
-		Again  bool
+		Wakeup  string
+		Again   bool
 		Trace   string
 		Arrived time.Time
 		Reply   sharding.Reply

@@ -38,4 +38,3 @@ func wakeRow(w *journal.WakeRow) wakeup.Row {
 	}
 	return r
 }
-

@@ -163,7 +163,6 @@ func TestReminderOutlivesItsOwner(t *testing.T) {
 	})
 }
 
-
 // TestReminderOutlivesTheProcess: it is set in one process and fires once in the next, for an
 // entity that nobody calls there.
 func TestReminderOutlivesTheProcess(t *testing.T) {
