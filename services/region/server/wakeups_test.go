@@ -166,7 +166,6 @@ func TestReminderOutlivesItsOwner(t *testing.T) {
 // TestReminderOutlivesTheProcess: it is set in one process and fires once in the next, for an
 // entity that nobody calls there.
 func TestReminderOutlivesTheProcess(t *testing.T) {
-	noneLeft(t)
 	f := newFake(t)
 	file := t.TempDir() + "/journal.db"
 	r := start(t, f, "sqlite:"+file, nil)
