@@ -12,16 +12,45 @@ import (
 
 // step runs the core and performs its outputs until none are left.
 func (k *Kit) step(in turn.Input) {
+	k.core(in)
+	k.run()
+}
+
+// core steps the entity core, and tells the keeper of reminders what has happened.
+func (k *Kit) core(in turn.Input) {
 	k.queue = k.m.Step(k.now, in, k.queue)
-	for len(k.queue) > 0 {
-		o := k.queue[0]
-		k.queue = k.queue[1:]
-		if next := k.perform(o); next != nil {
-			k.queue = k.m.Step(k.now, next, k.queue)
-		}
+	for _, e := range k.m.ShardEvents() {
+		k.wakeups.Told(k.now, e, &k.wanted)
 	}
-	if err := k.m.Check(); err != nil {
-		k.t.Fatalf("entitytest: the execution core is broken: %v", err)
+}
+
+// run performs what the cores want until that is nothing.
+func (k *Kit) run() {
+	for {
+		switch {
+		case len(k.queue) > 0:
+			o := k.queue[0]
+			k.queue = k.queue[1:]
+			if next := k.perform(o); k.crashed {
+				k.restart(nil)
+			} else if next != nil {
+				k.core(next)
+			}
+		case len(k.wanted.Reads) > 0:
+			r := k.wanted.Reads[0]
+			k.wanted.Reads = k.wanted.Reads[1:]
+			k.wakeups.Step(k.now, k.page(r), &k.wanted)
+		case len(k.wanted.Fires) > 0:
+			f := k.wanted.Fires[0]
+			k.wanted.Fires = k.wanted.Fires[1:]
+			k.lastFire = &f
+			k.core(f)
+		default:
+			if err := errors.Join(k.m.Check(), k.wakeups.Check()); err != nil {
+				k.t.Fatalf("entitytest: the execution core is broken: %v", err)
+			}
+			return
+		}
 	}
 }
 
@@ -79,10 +108,20 @@ func (k *Kit) append(o turn.Append) turn.Input {
 			verdict = sharding.RefusedCommand
 		}
 	}
-	if verdict == sharding.Durable {
-		s.records = append(s.records, o.Append.Records...)
+	if !s.stands(o.Append.Fired) {
+		verdict = sharding.RefusedWake
 	}
-	return turn.Appended{Incarnation: o.Incarnation, Seq: o.Append.Records[0].Seq, Verdict: verdict}
+	crash := k.crash
+	k.crash, k.crashed = 0, crash != 0
+	if verdict == sharding.Durable && crash != BeforeCommit {
+		s.records = append(s.records, o.Append.Records...)
+		s.change(&o.Append)
+	}
+	var seq uint64
+	if len(o.Append.Records) > 0 {
+		seq = o.Append.Records[0].Seq
+	}
+	return turn.Appended{Incarnation: o.Incarnation, Seq: seq, Verdict: verdict}
 }
 
 func (s *stored) find(id sharding.CommandID) *sharding.Record {

@@ -13,8 +13,8 @@
 //
 // # What this does not do
 //
-// There is one process and it never fails: handoffs, lost answers and fences are tested
-// elsewhere. Calls run one after another.
+// There is one process, which fails only when it is told to ([Kit.Restart],
+// [Kit.CrashAtCommit]): handoffs and fences are tested elsewhere. Calls run one after another.
 package entitytest
 
 import (
@@ -30,6 +30,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
+	"github.com/roost-cluster/roost/libs/wakeup"
 	"github.com/roost-cluster/roost/sdk/entity"
 )
 
@@ -46,8 +47,13 @@ type Kit struct {
 	queue   []turn.Output
 	answers map[turn.RequestID]sharding.Reply
 	last    turn.RequestID
-	// restarts counts Restart calls: each gets a new epoch, as a claim would.
+	// restarts counts restarts and crashes: each gets a new epoch, as a claim would.
 	restarts uint32
+	wakeups  *wakeup.Keeper
+	wanted   wakeup.Outputs // of wakeups, to be done
+	crash    Crash          // at the next commit; 0: none
+	crashed  bool           // since the last output was performed
+	lastFire *turn.Fire
 }
 
 // stored is the journal of one entity.
@@ -56,6 +62,8 @@ type stored struct {
 	snapSeq uint64
 	form    sharding.SnapshotForm
 	snap    []byte
+	// reminders are those that stand, by name.
+	reminders map[string]wakeup.Row
 }
 
 // New returns a kit for the types. Mistakes in their definitions fail the test.
@@ -87,7 +95,7 @@ func (k *Kit) begin(types []entity.Definition) {
 	if err := cfg.Validate(); err != nil {
 		k.t.Fatal(err)
 	}
-	k.m = turn.New(cfg)
+	k.m, k.wakeups, k.wanted = turn.New(cfg), wakeup.New(wakeupConfig()), wakeup.Outputs{}
 }
 
 // Now returns the virtual time.
@@ -117,12 +125,13 @@ func (k *Kit) Call(ctx context.Context, c entity.Call) (sharding.Reply, error) {
 		env.ID = sharding.CommandID(fmt.Sprintf("unkeyed:%d", k.last))
 	}
 	shard := sharding.ShardID{Type: c.Entity.Type, Index: sharding.ShardOf(c.Entity.ID, d.Desc.Shards)}
-	if k.m.Epoch(shard) == 0 {
-		k.step(turn.Open{Shard: shard, Epoch: sharding.MakeEpoch(1, 1+k.restarts)})
-	}
-	req := k.last
+	k.open(c.Entity)
+	req, restarts := k.last, k.restarts
 	k.step(turn.Deliver{Request: req, Shard: shard, Env: &env})
 	reply, ok := k.answers[req]
+	if !ok && k.restarts > restarts {
+		return sharding.Doubt(entity.Unavailable, "the region has crashed"), nil
+	}
 	if !ok {
 		k.t.Fatalf("entitytest: %s of %s got no answer", c.Command, c.Entity)
 	}
@@ -130,21 +139,29 @@ func (k *Kit) Call(ctx context.Context, c entity.Call) (sharding.Reply, error) {
 	return reply, nil
 }
 
-// Advance lets virtual time pass: timers fire and idle entities are passivated
+// Advance lets virtual time pass: timers and reminders fire and idle entities are passivated
 // at their times.
 func (k *Kit) Advance(d time.Duration) {
 	end := k.now.Add(d)
 	for {
 		next := k.m.NextAlarm()
+		if at := k.wakeups.NextAlarm(); next.IsZero() || !at.IsZero() && at.Before(next) {
+			next = at
+		}
 		if next.IsZero() || next.After(end) {
 			break
 		}
 		if next.After(k.now) {
 			k.now = next
 		}
-		k.step(turn.Tick{})
+		k.tick()
 	}
 	k.now = end
+	k.tick()
+}
+
+func (k *Kit) tick() {
+	k.wakeups.Step(k.now, wakeup.Tick{}, &k.wanted)
 	k.step(turn.Tick{})
 }
 
@@ -231,9 +248,15 @@ func (k *Kit) Restart(types ...entity.Definition) {
 	k.t.Helper()
 	k.checkReplay()
 	k.step(turn.Tick{})
+	k.restart(types)
+}
+
+func (k *Kit) restart(types []entity.Definition) {
 	k.begin(types)
 	k.restarts++
+	k.queue, k.crashed = nil, false
 	clear(k.insts)
+	k.openReminders()
 }
 
 func address(typ, id string) sharding.Entity {
@@ -246,7 +269,7 @@ func (k *Kit) journal(ent sharding.Entity) *stored {
 		if k.types[ent.Type] == nil {
 			k.t.Fatalf("entitytest: no type %s in this kit", ent.Type)
 		}
-		s = &stored{}
+		s = &stored{reminders: map[string]wakeup.Row{}}
 		k.store[ent] = s
 	}
 	return s

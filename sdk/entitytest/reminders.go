@@ -1,0 +1,162 @@
+package entitytest
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/turn"
+	"github.com/roost-cluster/roost/libs/wakeup"
+)
+
+// Crash says when a region dies that is about to commit what a turn has staged.
+type Crash int
+
+const (
+	// BeforeCommit: nothing of it is stored.
+	BeforeCommit Crash = iota + 1
+	// AfterCommit: it is stored, and nobody has heard of it.
+	AfterCommit
+)
+
+// CrashAtCommit lets the region die at its next commit, as [Kit.Restart] does. A caller that
+// waits gets an error whose outcome is unknown. Reminders that are due fire again, if they
+// still stand.
+func (k *Kit) CrashAtCommit(when Crash) { k.crash = when }
+
+// FireAgain lets the last reminder that has fired fire once more, as a region does that did
+// not learn how it ended. The journal refuses it: the command runs, and takes no effect.
+func (k *Kit) FireAgain() {
+	k.t.Helper()
+	if k.lastFire == nil {
+		k.t.Fatal("entitytest: FireAgain: no reminder has fired yet")
+	}
+	f := *k.lastFire
+	k.open(f.Entity)
+	f.Epoch = k.m.Epoch(f.Shard)
+	k.step(f)
+}
+
+// Reminder is one that an entity has set and that has not fired for the last time.
+type Reminder struct {
+	Name    string
+	Command string
+	Due     time.Time
+	Period  time.Duration // 0: it fires once
+	// Failures is how often its command has failed since it was due, and Error is why, for
+	// the last time.
+	Failures int
+	Error    string
+}
+
+// Reminders returns the reminders of an entity, in the order in which they are due.
+func (k *Kit) Reminders(typ, id string) []Reminder {
+	ent := address(typ, id)
+	failing := k.wakeups.Failing(ent, len(k.journal(ent).reminders))
+	var list []Reminder
+	for _, r := range k.journal(ent).reminders { // order-free: sorted below
+		out := Reminder{Name: r.Name, Command: r.Input.Command, Due: time.UnixMilli(r.Due).UTC(), Period: time.Duration(r.Period) * time.Millisecond}
+		if i := slices.IndexFunc(failing, func(f wakeup.Failing) bool { return f.Name == r.Name }); i >= 0 {
+			out.Failures, out.Error = failing[i].Times, string(failing[i].Code)+": "+failing[i].Message
+		}
+		list = append(list, out)
+	}
+	slices.SortFunc(list, func(a, b Reminder) int { return cmp.Or(a.Due.Compare(b.Due), cmp.Compare(a.Name, b.Name)) })
+	return list
+}
+
+// wakeupConfig is that of the keeper: what is due is known without asking again.
+func wakeupConfig() wakeup.Config {
+	c := wakeup.DefaultConfig()
+	c.Refresh = 365 * 24 * time.Hour
+	c.Ahead = 2 * c.Refresh
+	return c
+}
+
+// open opens the shard of an entity, if it is not open.
+func (k *Kit) open(ent sharding.Entity) {
+	d := k.descs[ent.Type].Desc
+	shard := sharding.ShardID{Type: ent.Type, Index: sharding.ShardOf(ent.ID, d.Shards)}
+	if k.m.Epoch(shard) != 0 {
+		return
+	}
+	epoch := sharding.MakeEpoch(1, 1+k.restarts)
+	k.step(turn.Open{Shard: shard, Epoch: epoch})
+	if !d.Volatile {
+		k.wakeups.Step(k.now, wakeup.Open{Shard: shard, Epoch: epoch}, &k.wanted)
+		k.run()
+	}
+}
+
+// openReminders opens the shards of all entities that have reminders.
+func (k *Kit) openReminders() {
+	for _, ent := range slices.SortedFunc(maps.Keys(k.store), sharding.Entity.Compare) {
+		if len(k.store[ent].reminders) > 0 {
+			k.open(ent)
+		}
+	}
+}
+
+// page answers a read of reminders.
+func (k *Kit) page(r wakeup.Read) wakeup.Page {
+	p := wakeup.Page{Number: r.Number, Now: k.now}
+	for _, after := range r.Shards {
+		var rows []wakeup.Row
+		for _, s := range k.store { // order-free: sorted below
+			for _, row := range s.reminders { // order-free: sorted below
+				if row.Shard == after.Shard && row.Due < r.Until && comparePlaces(&row, after) > 0 {
+					rows = append(rows, row)
+				}
+			}
+		}
+		slices.SortFunc(rows, func(a, b wakeup.Row) int {
+			return comparePlaces(&a, wakeup.Position{Due: b.Due, Entity: b.Entity, Name: b.Name})
+		})
+		if len(rows) >= r.Limit {
+			rows = rows[:r.Limit]
+			p.More = append(p.More, after.Shard)
+		}
+		p.Rows = append(p.Rows, rows...)
+	}
+	return p
+}
+
+func comparePlaces(r *wakeup.Row, p wakeup.Position) int {
+	return cmp.Or(cmp.Compare(r.Due, p.Due), r.Entity.Compare(p.Entity), cmp.Compare(r.Name, p.Name))
+}
+
+// stands reports whether all reminders stand that an append says have fired.
+func (s *stored) stands(fired []sharding.Fired) bool {
+	for _, f := range fired {
+		if r, ok := s.reminders[f.Name]; !ok || r.WakeRef != f.WakeRef {
+			return false
+		}
+	}
+	return true
+}
+
+// change does what an append does to reminders.
+func (s *stored) change(a *sharding.Append) {
+	for _, f := range a.Fired {
+		r := s.reminders[f.Name]
+		if r.Number, r.Due = r.Number+1, f.Next; f.Next == 0 {
+			delete(s.reminders, f.Name)
+			continue
+		}
+		s.reminders[f.Name] = r
+	}
+	for _, rec := range a.Records {
+		for _, w := range rec.Wakes {
+			if w.Due == 0 {
+				delete(s.reminders, w.Name)
+				continue
+			}
+			s.reminders[w.Name] = wakeup.Row{
+				Shard: a.Shard, Entity: a.Entity, Due: w.Due, Period: w.Period, Input: w.Input,
+				WakeRef: sharding.WakeRef{Kind: w.Kind, Name: w.Name, Seq: rec.Seq},
+			}
+		}
+	}
+}
