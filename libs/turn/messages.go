@@ -153,7 +153,9 @@ type Wakeup struct {
 	Due, Next int64
 	// Missed is how many times it was due between these two and did not fire.
 	Missed int64
-	Input  sharding.Input
+	// Late is how long ago it was due when it was fired, by the clock that says so.
+	Late  time.Duration
+	Input sharding.Input
 }
 
 // Timer is a volatile timer of an entity: it dies with the incarnation.

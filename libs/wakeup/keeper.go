@@ -433,7 +433,9 @@ func (k *Keeper) fire(r *row, behind []*row) {
 	k.firings[r.Entity] = &firing{shard: r.shard, row: r, ref: r.WakeRef, blocked: behind}
 	r.shard.typ.firing++
 	w := turn.Wakeup{WakeRef: r.WakeRef, Due: r.Due, Input: r.Input}
-	w.Next, w.Missed = next(r.Due, r.Period, k.wall())
+	wall := k.wall()
+	w.Late = time.Duration(max(0, wall-r.Due)) * time.Millisecond
+	w.Next, w.Missed = next(r.Due, r.Period, wall)
 	k.out.Fires = append(k.out.Fires, turn.Fire{Shard: r.shard.id, Epoch: r.shard.epoch, Entity: r.Entity, Wakeup: w})
 }
 

@@ -188,6 +188,9 @@ func (m *ShardCore) Stats() turn.Stats {
 	return st
 }
 
+// Wakeups returns the counts of the keeper of wake-ups.
+func (m *ShardCore) Wakeups() wakeup.Stats { return m.wakeups.Stats() }
+
 // Held returns how many shards this core claims, serves or still has to release.
 func (m *ShardCore) Held() int { return m.heldCount }
 

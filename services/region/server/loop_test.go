@@ -301,7 +301,7 @@ func TestLimitsAreOfAllCores(t *testing.T) {
 			clear(a.got)
 			time.Sleep(tickEvery)
 		}
-		st, _, err := s.counts(t.Context())
+		st, _, _, err := s.counts(t.Context())
 		if least := total - (cores-1)*(total/cores/16); err != nil || st.Commands < least || st.Commands > total {
 			t.Errorf("%d commands wait for one core, at least %d and at most %d may: %v", st.Commands, least, total, err)
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/roost-cluster/roost/libs/node/histogram"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
+	"github.com/roost-cluster/roost/libs/wakeup"
 )
 
 const scope = "github.com/roost-cluster/roost/services/region"
@@ -32,7 +33,9 @@ type telemetry struct {
 	batch   *histogram.Series
 	load    map[sharding.EntityType]*histogram.Series
 	replay  map[sharding.EntityType]*histogram.Series
-	fenced  metric.Int64Counter
+	// reminder is how late reminders are.
+	reminder map[sharding.EntityType]*histogram.Series
+	fenced   metric.Int64Counter
 	// noSnapshot counts snapshots that could not be stored.
 	noSnapshot metric.Int64Counter
 	// rebuilt counts loads that ignored a snapshot, because it is of another form.
@@ -64,6 +67,7 @@ func (s *shared) instrument(tp trace.TracerProvider, mp metric.MeterProvider, hi
 	t.batch = number("roost.journal.batch.size", "{operation}", "operations in one group commit").With()
 	t.load = byType(seconds("roost.journal.replay.duration", "time to read one entity back"))
 	t.replay = byType(number("roost.journal.replay.events", "{record}", "records replayed after the snapshot, per entity read back"))
+	t.reminder = byType(seconds("roost.region.reminders.lateness", "time from when a reminder was due to when it fired, for each attempt to run its command"))
 	meter := node.NewInstruments(mp.Meter(scope))
 	t.fenced = meter.Counter("roost.journal.fenced", "{operation}",
 		"claims, appends, fence reads and snapshots that the journal refused, because the shard belongs to another epoch")
@@ -90,14 +94,26 @@ func (s *Runner) gauges(meter *node.Instruments) error {
 	duplicates := meter.Count("roost.entity.duplicates", "{command}", "commands answered with a stored or joined reply")
 	abandoned := meter.Count("roost.entity.abandoned", "{turn}", "turns given up at a handoff timeout")
 	lost := meter.Count("roost.entity.tells.lost", "{command}", "accepted tells and timer firings that were not done, or not with success")
+	soon := meter.Gauge("roost.region.reminders.held", "{reminder}", "reminders in memory, because they are due soon or fail")
+	failing := meter.Gauge("roost.region.reminders.failing", "{reminder}", "reminders in memory whose command has failed and will run again")
+	fired := meter.Count("roost.region.reminders.fired", "{firing}", "firings of reminders that are durable")
+	failed := meter.Count("roost.region.reminders.failed", "{firing}", "firings of reminders whose command failed and will run again")
+	obsolete := meter.Count("roost.region.reminders.obsolete", "{firing}", "firings of reminders that the journal refused, because they had fired or were changed before")
+	unread := meter.Count("roost.region.reminders.reads.failed", "{read}", "reads of reminders that failed; the reminders fire later")
 	return meter.Observe(func(ctx context.Context, o metric.Observer) error {
 		if s.ctx.Err() != nil {
 			return nil // the core is not stepped any more; the last report has what is counted elsewhere
 		}
-		st, held, err := s.counts(ctx)
+		st, wakeups, held, err := s.counts(ctx)
 		if err != nil {
 			return err
 		}
+		o.ObserveInt64(soon, int64(wakeups.Rows))
+		o.ObserveInt64(failing, int64(wakeups.Failing))
+		o.ObserveInt64(fired, int64(wakeups.Fired))
+		o.ObserveInt64(failed, int64(wakeups.Failed))
+		o.ObserveInt64(obsolete, int64(wakeups.Obsolete))
+		o.ObserveInt64(unread, int64(wakeups.ReadsFailed))
 		o.ObserveInt64(shards, int64(held))
 		o.ObserveInt64(active, int64(st.Entities))
 		o.ObserveInt64(loads, int64(st.Loads))
@@ -113,28 +129,30 @@ func (s *Runner) gauges(meter *node.Instruments) error {
 }
 
 // counts asks the shard cores for their counts.
-func (s *Runner) counts(ctx context.Context) (turn.Stats, int, error) {
+func (s *Runner) counts(ctx context.Context) (turn.Stats, wakeup.Stats, int, error) {
 	type counts struct {
-		st   turn.Stats
-		held int
+		st      turn.Stats
+		wakeups wakeup.Stats
+		held    int
 	}
 	got := make(chan counts, len(s.shards))
 	for _, l := range s.shards {
-		l.put(item{do: func() { got <- counts{l.core.Stats(), l.core.Held()} }})
+		l.put(item{do: func() { got <- counts{l.core.Stats(), l.core.Wakeups(), l.core.Held()} }})
 	}
 	var all counts
 	for range s.shards {
 		select {
 		case c := <-got:
 			all.st.Add(c.st)
+			all.wakeups.Add(c.wakeups)
 			all.held += c.held
 		case <-ctx.Done():
-			return turn.Stats{}, 0, ctx.Err()
+			return turn.Stats{}, wakeup.Stats{}, 0, ctx.Err()
 		case <-s.ctx.Done():
-			return turn.Stats{}, 0, s.ctx.Err()
+			return turn.Stats{}, wakeup.Stats{}, 0, s.ctx.Err()
 		}
 	}
-	return all.st, all.held, nil
+	return all.st, all.wakeups, all.held, nil
 }
 
 func (s *shared) journalObserver() journal.Observer {

@@ -190,6 +190,9 @@ func TestReminderOutlivesTheProcess(t *testing.T) {
 		return n
 	}
 	await(t, "the reminder has fired", func() bool { return count("SELECT count(*) FROM wake") == 1 })
+	for _, want := range []string{"roost_region_reminders_fired_total 1\n", "roost_region_reminders_held 0\n", `roost_region_reminders_lateness_seconds_count{roost_entity_type="Counter"} 1` + "\n"} {
+		await(t, want, func() bool { return strings.Contains(r.get("/metrics"), want) })
+	}
 	g = r.dial()
 	g.want(g.answer(g.send(e, "a", "Get", "")), sharding.OK, "7")
 	g.want(g.answer(g.send(e, "b", "Get", "")), sharding.OK, "0")
