@@ -131,7 +131,7 @@ func (i *Instance) decode(ev sharding.Event) (any, error) {
 	t, ok := i.def.events[ev.Name]
 	if !ok {
 		return nil, i.unreadable("event "+ev.Name, fmt.Errorf("%w %s: an event that was stored once must stay in Events, and one that was renamed needs an Alias", ErrUnknownEvent, ev.Name),
-			fmt.Sprintf("declare %s in Events again, or give the event that it has become an Alias(%q)", ev.Name, ev.Name))
+			fmt.Sprintf("if a later version of the program has stored it, run that version; otherwise declare %s in Events again, or give the event that it has become an Alias(%q)", ev.Name, ev.Name))
 	}
 	v, partly, err := t.decode(ev)
 	i.partly = i.partly || partly

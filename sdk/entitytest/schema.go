@@ -61,6 +61,8 @@ func Schema(t testing.TB, types ...entity.Definition) {
 	text := encodeSchema(now)
 	switch {
 	case len(broken) > 0 || bytes.Equal(text, b):
+	case os.Getenv(updateSchema) == "" && errors.Is(err, fs.ErrNotExist):
+		t.Errorf("entitytest: there is no %s yet. Run the test once with %s=1 and commit the file.", SchemaFile, updateSchema)
 	case os.Getenv(updateSchema) == "":
 		t.Errorf("entitytest: %s is not what the types take and store now:\n%s\nRun the test once with %s=1 and commit the file.",
 			SchemaFile, strings.Join(differences(string(b), string(text)), "\n"), updateSchema)

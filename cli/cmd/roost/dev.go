@@ -165,7 +165,7 @@ func explainDev(err error) error {
 	case errors.As(err, &port):
 		return fmt.Errorf("port %d, meant for %s, is in use by another program; stop that program, or use --ports random", port.Port, port.Process)
 	case errors.Is(err, cluster.ErrNoBinary):
-		return fmt.Errorf("%w (--bin DIR)", err)
+		return fmt.Errorf("%w (--bin DIR, --region FILE)", err)
 	case errors.Is(err, cluster.ErrLocked):
 		return fmt.Errorf("another cluster uses this --data directory: %w", err)
 	}

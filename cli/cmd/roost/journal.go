@@ -152,7 +152,7 @@ func (a *app) runTool(ctx context.Context, f toolFlags, args []string) error {
 	}
 	given := f.journal != "" || f.config != "" || os.Getenv("ROOST_JOURNAL_URL") != "" || os.Getenv("ROOST_JOURNAL_URL_FILE") != ""
 	if f.region == "" || !given {
-		state, err := a.state("name your region with --region and its journal with --journal.url")
+		state, err := a.state("name your region with --region and its journal with --journal.url (after roost dev --data DIR, that is sqlite:DIR/journal.db)")
 		if err != nil {
 			return toolError{err}
 		}

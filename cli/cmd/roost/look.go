@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -115,7 +116,13 @@ func missing(u *adminv1.Unreadable) string {
 	}
 	start := "a version that does"
 	if len(u.By) > 0 {
-		start = strings.Join(u.By, " or ") + ", or of another version that does"
+		by := slices.Clone(u.By)
+		for i := range by {
+			if by[i] == u.Version { // two builds with one name
+				by[i] = "another build of " + by[i]
+			}
+		}
+		start = strings.Join(by, " or ") + ", or of another version that does"
 	}
 	return fmt.Sprintf("%s does not read %s, which %s. Start a region of %s", region, strings.Join(u.Forms, "; "), stored, start)
 }

@@ -8,6 +8,7 @@ import (
 	"go/token"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -111,6 +112,12 @@ func (a *app) newRegion(name, module, version, checkout string) error {
 	if a.json() {
 		return a.printJSON(map[string]any{"dir": name, "module": r.Module, "roost": r.Roost, "files": names})
 	}
+	roost := "roost"
+	if _, err := exec.LookPath(roost); err != nil { // built in a checkout, and not installed
+		if self, err := os.Executable(); err == nil {
+			roost = self
+		}
+	}
 	_, err = fmt.Fprintf(a.out, `%s is written: %s
 
 Next:
@@ -118,10 +125,10 @@ Next:
   go mod tidy
   go test ./...
   CGO_ENABLED=0 go build -trimpath -o bin/ ./...
-  roost dev --region bin/%s-region
+  %s dev --region bin/%s-region
 
 %s says more.
-`, name, strings.Join(names, ", "), name, name, filepath.Join(name, "README.md"))
+`, name, strings.Join(names, ", "), name, roost, name, filepath.Join(name, "README.md"))
 	return err
 }
 

@@ -61,7 +61,7 @@ func (a *app) printRollout(res *adminv1.RolloutResponse, now time.Time) error {
 	var lines []string
 	for _, c := range res.CannotRead {
 		if c.Reader == c.Writer {
-			lines = append(lines, fmt.Sprintf("regions of %s run different code: not all of them read %s %s; give every build a version of its own", orDash(c.Reader), c.Type, strings.Join(c.Forms, "; ")))
+			lines = append(lines, fmt.Sprintf("regions of %s run different code: not all of them read %s %s; give every build a version of its own (app.version)", orDash(c.Reader), c.Type, strings.Join(c.Forms, "; ")))
 			continue
 		}
 		lines = append(lines, fmt.Sprintf("%s does not read what %s stores: %s %s", orDash(c.Reader), orDash(c.Writer), c.Type, strings.Join(c.Forms, "; ")))

@@ -149,13 +149,20 @@ func drainStays(u *coordinator.UnreadableShards) string {
 		return "there is no other region that could be given them; start one"
 	}
 	return fmt.Sprintf("%s (version %s) does not read %s; start a region of %s",
-		u.Closest, cmp.Or(u.Version, "-"), strings.Join(formTexts(u.Forms), "; "), readers(u.By))
+		u.Closest, cmp.Or(u.Version, "-"), strings.Join(formTexts(u.Forms), "; "), readers(u.By, u.Version))
 }
 
-// readers names the versions that read what is missing.
-func readers(by []string) string {
+// readers names the versions that read what is missing. A region of version lacks it: if that
+// name is among them, two builds have it.
+func readers(by []string, version string) string {
 	if len(by) == 0 {
 		return "a version that reads it"
+	}
+	by = slices.Clone(by)
+	for i := range by {
+		if by[i] == version {
+			by[i] = "another build of " + by[i]
+		}
 	}
 	return strings.Join(by, " or ") + ", or of another version that reads it"
 }
@@ -166,7 +173,7 @@ func unreadableNow(o coordinator.UnreadableNow) string {
 		return "no region is here that could read what is stored of them; start one of the version that stored it"
 	}
 	return fmt.Sprintf("no region reads all that may be stored of them. %s (version %s) does not read %s. Start a region of %s; if the region that had them crashed, roost rollout look finds out what it has stored",
-		o.Closest, cmp.Or(o.Version, "-"), strings.Join(formTexts(o.Forms), "; "), readers(o.By))
+		o.Closest, cmp.Or(o.Version, "-"), strings.Join(formTexts(o.Forms), "; "), readers(o.By, o.Version))
 }
 
 func typeNames(v *coordinator.View) string {

@@ -64,6 +64,9 @@ func TestUnreadable(t *testing.T) {
 			t.Errorf("got  %s\nwant %s", got, text)
 		}
 	}
+	if got, want := readers([]string{"devel", "v2"}, "devel"), "another build of devel or v2, or of another version that reads it"; got != want {
+		t.Errorf("two builds of one name: %s", got)
+	}
 }
 
 // TestToRollout: what an operator sees of a rollout.

@@ -130,7 +130,7 @@ func unread(reads []sharding.Form, f sharding.Form) (why, fix string) {
 	}
 	switch {
 	case latest == nil:
-		return "this program has no such event", fmt.Sprintf("declare %s in Events again, or give the event that it has become an Alias(%q)", f.Name, f.Name)
+		return "this program has no such event", fmt.Sprintf("if a later version of the program has stored it, run that version; otherwise declare %s in Events again, or give the event that it has become an Alias(%q)", f.Name, f.Name)
 	case f.Version > latest.Version:
 		return fmt.Sprintf("this program knows version %d", latest.Version),
 			fmt.Sprintf("run a program that knows version %d, or store it with ReadableBy(%d) if this one may ignore what it does not know", f.Version, latest.Version)
