@@ -48,7 +48,12 @@ func (a *app) drain(ctx context.Context, region string, resume bool) error {
 	}
 	begin := time.Now()
 	last, err := admin.Drain(ctx, region, resume)
-	if err != nil {
+	switch {
+	case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return timeoutError{fmt.Errorf("no coordinator has answered in time: it is not known whether %s is drained; run it again", region)}
+	case err != nil && ctx.Err() != nil:
+		return errInterrupted
+	case err != nil:
 		return err
 	}
 	if resume {

@@ -43,7 +43,7 @@ func (a *app) look(ctx context.Context) error {
 	}
 	poll := time.NewTicker(drainPoll)
 	defer poll.Stop()
-	were, waiting := -1, 0
+	were, waiting := -1, 0 // -1: no coordinator has answered yet
 	for {
 		res, err := admin.Look(ctx)
 		if err != nil && ctx.Err() == nil {
@@ -60,10 +60,13 @@ func (a *app) look(ctx context.Context) error {
 		select {
 		case <-poll.C:
 		case <-ctx.Done():
-			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				return timeoutError{fmt.Errorf("%s still to be looked at; it goes on, see the log of the coordinator", plural(waiting, "shard"))}
+			switch {
+			case !errors.Is(ctx.Err(), context.DeadlineExceeded):
+				return errInterrupted
+			case were < 0:
+				return timeoutError{errors.New("no coordinator has answered in time: it is not known whether shards are looked at; run it again")}
 			}
-			return errInterrupted
+			return timeoutError{fmt.Errorf("%s still to be looked at; it goes on, see the log of the coordinator", plural(waiting, "shard"))}
 		}
 	}
 }

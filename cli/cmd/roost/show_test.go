@@ -287,6 +287,21 @@ func TestDrain(t *testing.T) {
 	}
 }
 
+// TestNoAnswerInTime has a coordinator that answers too late for --timeout.
+func TestNoAnswerInTime(t *testing.T) {
+	hangs := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // otherwise the server does not see that the caller is gone
+		<-r.Context().Done()
+	}))
+	t.Cleanup(hangs.Close)
+	for _, command := range []string{"rollout look", "rollout target 1.4", "drain region-1", "drain region-1 --resume"} {
+		args := append(strings.Fields(command), "--timeout", "50ms", "--admin", hangs.URL)
+		if code, _, errOut := roost(t, args...); code != exitTimedOut || !strings.Contains(errOut, "it is not known whether") || !strings.Contains(errOut, "run it again") {
+			t.Errorf("%s: exit code %d, %s", command, code, errOut)
+		}
+	}
+}
+
 func TestUnreachable(t *testing.T) {
 	gone := httptest.NewServer(http.NotFoundHandler())
 	gone.Close()
