@@ -32,6 +32,7 @@ import (
 //	claimed VERDICT [EPOCH]               answers the oldest Claim; EPOCH is the stored one
 //	command R EPOCH TYPE/ID CMD [size=N]
 //	loaded SEQ | done R [events=N] [event=NAME] | appended VERDICT [EPOCH] | fence VERDICT [EPOCH] | stopped
+//	wakes [TYPE/ID=MS…]                   answers the oldest ReadWakes: wake-ups w that are due in MS
 //	probed ok|lost                        answers the oldest ProbeJournal
 //	count-due                             from now on CountDue is shown, and answered by:
 //	due N [term=N] | due-failed           answers the last CountDue; without count-due it is 0 at once
@@ -142,6 +143,22 @@ func (s *scenario) check() (findings []string) {
 		check(m, m.Clone())
 	}
 	return findings
+}
+
+// wakes answers the oldest ReadWakes.
+func (s *scenario) wakes(rows []string) []string {
+	r := pop(&s.reads)
+	page := wakeup.Page{Number: r.o.Number, Now: s.now}
+	for _, text := range rows {
+		name, due, _ := strings.Cut(text, "=")
+		typ, id, _ := strings.Cut(name, "/")
+		e := sharding.Entity{Type: sharding.EntityType(typ), ID: sharding.EntityID(id)}
+		page.Rows = append(page.Rows, wakeup.Row{
+			Shard: s.shardOf(e), Entity: e, WakeRef: sharding.WakeRef{Kind: sharding.TimerWake, Name: "w", Seq: 1},
+			Due: s.now.UnixMilli() + int64(number(due)), Input: sharding.Input{Command: "Add"},
+		})
+	}
+	return s.stepShard(r.core, region.WakesRead{Page: page})
 }
 
 func pop[T any](q *[]T) T {
@@ -270,9 +287,15 @@ func (s *scenario) entity(f []string, opt map[string]string, arg func(int) strin
 		}
 		return back(r.core, turn.TurnDone{Incarnation: r.o.Incarnation, Request: r.o.Request,
 			Events: events, Reply: sharding.Reply{Outcome: sharding.OK}})
+	case "wakes":
+		return s.wakes(f[1:])
 	case "appended":
 		a := pop(&s.appends)
-		return back(a.core, turn.Appended{Incarnation: a.o.Incarnation, Seq: a.o.Append.Records[0].Seq,
+		var seq uint64
+		if len(a.o.Append.Records) > 0 {
+			seq = a.o.Append.Records[0].Seq
+		}
+		return back(a.core, turn.Appended{Incarnation: a.o.Incarnation, Seq: seq,
 			Verdict: verdict(f[1]), Fence: fence})
 	case "fence":
 		q := pop(&s.fences)
