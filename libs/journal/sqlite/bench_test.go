@@ -120,7 +120,7 @@ func BenchmarkBare(b *testing.B) {
 				for range size {
 					id := rng.IntN(2000)
 					seqs[id]++
-					if _, err := j.write.addRecord.Exec(id, seqs[id], body); err != nil {
+					if _, err := j.write.addRecord.Exec(id, seqs[id], 0, 0, 0, body, nil); err != nil {
 						b.Fatal(err)
 					}
 				}
