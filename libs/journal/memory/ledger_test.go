@@ -118,3 +118,44 @@ func TestLogIsWhatHolds(t *testing.T) {
 		t.Fatalf("log is %q", got)
 	}
 }
+
+// TestStateHasRows: what an append without records changes is part of the state, and times
+// are relative.
+func TestStateHasRows(t *testing.T) {
+	shard, id := sharding.ShardID{Type: "T"}, sharding.Entity{Type: "T", ID: "a"}
+	made := func(now time.Time) *Ledger {
+		l := NewLedger(journal.DefaultConfig())
+		r := sharding.Record{Seq: 1, Sends: make([]sharding.Send, 2), Wakes: []sharding.Wake{{Kind: sharding.TimerWake, Name: "w", Due: now.UnixMilli() + 5}}}
+		l.Apply(moment(now), []journal.Op{
+			{Claim: &sharding.Claim{Shard: shard, Epoch: 1, Owner: 1}},
+			{Append: &sharding.Append{Shard: shard, Epoch: 1, Entity: id, Records: []sharding.Record{r}}},
+		})
+		return l
+	}
+	ref := sharding.WakeRef{Kind: sharding.TimerWake, Name: "w", Seq: 1}
+	seen := map[string]string{}
+	for name, a := range map[string]sharding.Append{
+		"as it was": {},
+		"fired":     {Fired: []sharding.Fired{{WakeRef: ref}}},
+		"at 7":      {Fired: []sharding.Fired{{WakeRef: ref, Next: start.UnixMilli() + 7}}},
+		"at 8":      {Fired: []sharding.Fired{{WakeRef: ref, Next: start.UnixMilli() + 8}}},
+		"first":     {Delivered: []sharding.Delivered{{Seq: 1, Sends: []uint16{0}}}},
+		"second":    {Delivered: []sharding.Delivered{{Seq: 1, Sends: []uint16{1}}}},
+		"both":      {Delivered: []sharding.Delivered{{Seq: 1, Sends: []uint16{0, 1}}}},
+	} {
+		l := made(start)
+		a.Shard, a.Epoch, a.Entity = shard, 1, id
+		l.Apply(moment(start), []journal.Op{{Append: &a}})
+		state := string(l.AppendState(nil, start))
+		if other, again := seen[state]; again {
+			t.Errorf("%s and %s are the same state", name, other)
+		}
+		seen[state] = name
+	}
+	later := start.Add(time.Hour)
+	a, b := made(start), made(later)
+	a.entities[id].entries[0].stamp = b.entities[id].entries[0].stamp // the age of the process
+	if !bytes.Equal(a.AppendState(nil, start), b.AppendState(nil, later)) {
+		t.Error("the same an hour later is another state")
+	}
+}
