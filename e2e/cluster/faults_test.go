@@ -97,7 +97,7 @@ func terminate(r *run) {
 // nothingUnknown: graceful stops leave no operation in doubt, unless the run is void.
 func nothingUnknown(r *run) {
 	if r.unknown > 0 && len(r.void) == 0 {
-		r.Errorf("%d operations of unknown outcome", r.unknown)
+		r.Errorf("%d operations of unknown outcome; attempts failed for %v", r.unknown, r.load.Reasons)
 	}
 }
 
