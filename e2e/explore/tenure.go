@@ -35,8 +35,9 @@ var newerDesc = sharding.TypeDesc{Type: desc.Type, Shards: desc.Shards, Commands
 
 // tenureWorld is two coordinator processes, the lease, and the journal with the
 // facts. A move of a process does not use the lease or the journal: requests to them, and
-// the answers, are messages. What a process announces is compared with the lease and the
-// journal by one more message, which arrives before any other move (atOnce).
+// the answers, are messages. A move of a process
+// cannot look at them either. So what a process announces is checked against the lease and
+// the journal in a move of its own, which comes before any other (atOnce).
 type tenureWorld struct {
 	processes [2]*process
 	*recordStore

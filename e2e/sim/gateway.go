@@ -351,7 +351,7 @@ func (g *gatewayNode) linked(l *gatewayLink) {
 			g.flush()
 		}
 	})
-	if !l.rgOpen { // the region gave up meanwhile
+	if !l.regionOpen { // the region gave up meanwhile
 		g.w.after(g.w.net.delay(), l.closeGateway)
 	}
 }

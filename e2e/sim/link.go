@@ -12,16 +12,16 @@ import (
 // region decide when it reads the link; the gateway.Sender of the gateway decides what is
 // written to it.
 type gatewayLink struct {
-	w              *World
-	gateway        *gatewayNode
-	region         *regionNode
-	to             sharding.NodeID
-	laneID         link.LaneID
-	number         uint64 // at the gateway, of those that were up
-	gwOpen, rgOpen bool
-	up, down       direction // to the region, to the gateway
-	buffer         buffer
-	welcomed       func() // is called when the region begins to read the link
+	w                  *World
+	gateway            *gatewayNode
+	region             *regionNode
+	to                 sharding.NodeID
+	laneID             link.LaneID
+	number             uint64 // at the gateway, of those that were up
+	gwOpen, regionOpen bool
+	up, down           direction // to the region, to the gateway
+	buffer             buffer
+	welcomed           func() // is called when the region begins to read the link
 
 	// The region's reader hands a command over, and what has come meanwhile waits.
 	handing bool
@@ -62,7 +62,7 @@ func (l *gatewayLink) push(n *direction, f frame) {
 func (l *gatewayLink) pump(n *direction) {
 	w := l.w
 	n.pumping = false
-	if len(n.frames) == 0 || n.reset || !l.gwOpen && !l.rgOpen {
+	if len(n.frames) == 0 || n.reset || !l.gwOpen && !l.regionOpen {
 		n.frames = nil
 		return
 	}
@@ -131,10 +131,10 @@ func (l *gatewayLink) closeGateway() {
 // closeRegion is the end of the link for the region: it reads no more frames,
 // and answers nothing on it.
 func (l *gatewayLink) closeRegion() {
-	if !l.rgOpen {
+	if !l.regionOpen {
 		return
 	}
-	l.rgOpen, l.behind = false, nil
+	l.regionOpen, l.behind = false, nil
 	l.forgetReplies()
 	if !l.handing {
 		l.region.readerEnded(l)
@@ -164,7 +164,7 @@ func (l *gatewayLink) toRegion(a gateway.Attempt, read func()) {
 func (l *gatewayLink) arrived(read func()) {
 	w, gen := l.w, l.region.p.gen
 	switch {
-	case !l.rgOpen:
+	case !l.regionOpen:
 		w.mark("frame dropped unread")
 	case l.handing:
 		l.behind = append(l.behind, read)
@@ -187,7 +187,7 @@ func (l *gatewayLink) arrived(read func()) {
 
 func (l *gatewayLink) handedOver() {
 	l.handing = false
-	if !l.rgOpen {
+	if !l.regionOpen {
 		l.w.mark("region: a command handed over after the end of its link")
 		l.region.readerEnded(l)
 		return
@@ -201,7 +201,7 @@ func (l *gatewayLink) handedOver() {
 
 // toGateway sends a frame to the gateway; read runs in its loop.
 func (l *gatewayLink) toGateway(read func()) {
-	if !l.rgOpen {
+	if !l.regionOpen {
 		return
 	}
 	l.push(&l.down, frame{0, func() {

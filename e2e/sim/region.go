@@ -411,8 +411,8 @@ func readVerdict(ok bool) sharding.Verdict {
 // probeShard is a shard that no region hosts. Reading its fence has no effect.
 var probeShard = sharding.ShardID{Type: "roost.probe"}
 
-// command takes a command that has arrived on a link. read delays it until there is room for
-// its reply.
+// command takes a command that has arrived on a link. The method read has held it back until
+// there was room for its reply.
 func (n *regionNode) command(l *gatewayLink, attempt gateway.Attempt, epoch sharding.Epoch, env sharding.Envelope, timeLeft time.Duration) {
 	env.Deadline = n.p.deadline(timeLeft)
 	n.read(l, &env, func(reserved replies.Ticket, refused string) {
@@ -455,11 +455,11 @@ func (n *regionNode) accept(g *gatewayNode, to sharding.NodeID, id link.LaneID, 
 		opened(nil)
 		return
 	}
-	l.rgOpen = true
+	l.regionOpen = true
 	l.up = direction{from: g.p.host, to: n.p.host}
 	l.down = direction{from: n.p.host, to: g.p.host}
 	l.welcomed = n.p.ifAlive(func() {
-		if l.rgOpen {
+		if l.regionOpen {
 			opened(l)
 		}
 	})
@@ -473,7 +473,7 @@ func (n *regionNode) accept(g *gatewayNode, to sharding.NodeID, id link.LaneID, 
 	}
 	open := n.links[:0]
 	for _, old := range n.links {
-		if old.rgOpen {
+		if old.regionOpen {
 			open = append(open, old)
 		}
 	}
@@ -490,8 +490,8 @@ func (n *regionNode) readerEnded(l *gatewayLink) {
 
 func (n *regionNode) stop() {
 	for _, l := range n.links {
-		if l.rgOpen {
-			l.rgOpen = false
+		if l.regionOpen {
+			l.regionOpen = false
 			if n.w.dice("link").chance(0.5) {
 				l.down.reset = true
 			}

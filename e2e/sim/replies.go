@@ -168,7 +168,7 @@ func (n *regionNode) send(c caller, in gateway.Input, frame func()) {
 // hold keeps an answer until the link has taken it.
 func (l *gatewayLink) hold(o outgoing) {
 	b := &l.buffer
-	if !l.rgOpen {
+	if !l.regionOpen {
 		return
 	}
 	if len(b.frames) == 0 {
@@ -182,14 +182,14 @@ func (l *gatewayLink) hold(o outgoing) {
 // drain lets the link take one answer after the other, while the gateway reads.
 func (l *gatewayLink) drain() {
 	w, b := l.w, &l.buffer
-	if b.timer || len(b.frames) == 0 || !l.rgOpen {
+	if b.timer || len(b.frames) == 0 || !l.regionOpen {
 		return
 	}
 	b.timer = true
 	again := func(after int64, then func()) {
 		w.after(after, func() {
 			b.timer = false
-			if l.rgOpen {
+			if l.regionOpen {
 				then()
 				l.drain()
 			}

@@ -384,8 +384,8 @@ func (w *World) divided() string {
 	return w.tables(want)
 }
 
-// tables names a difference between the copies of the route table, or a shard that no live
-// region serves, or returns "".
+// tables returns a description of a difference between the copies of the route table, or of a
+// shard that no live region serves, else "".
 func (w *World) tables(alive []sharding.NodeID) string {
 	var first *routetable.Table
 	for _, p := range w.processes[firstRegion:] {

@@ -9,8 +9,8 @@
 //   - [sharding.Claim] succeeds if the stored epoch is lower, or equal with the
 //     same owner.
 //   - [sharding.Append] succeeds if its epoch is the stored one, its first record follows
-//     the entity's last one, none of its commands is stored, and every wake-up that it says
-//     has fired stands. All of it is written, or nothing.
+//     the entity's last one, none of its commands is stored, and every wake-up that it
+//     reports as fired is still set as it was when it fired. All of it is written, or nothing.
 //   - [sharding.ReadFence] succeeds if its epoch is the stored one.
 //   - [WriteSnapshot] succeeds if its epoch is the stored one, the record of its sequence
 //     number is stored, and no snapshot with a higher sequence number is.

@@ -18,7 +18,7 @@
 //
 // # What this does not do
 //
-// The package counts, and keeps waiting commands in order; it sends no refusals itself.
+// The package counts, and holds waiting commands in their order. It sends no refusals itself.
 // It has no locks and no clock.
 //
 // # Duties of the driver

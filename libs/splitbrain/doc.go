@@ -95,7 +95,7 @@
 // would stay. YieldLeaseAfter is shorter than StableAfter, after which a side may decide.
 // When the last change is longer ago than the mean of the two, the lease is no longer given
 // up. Nor is it given up when reachability has kept changing for so long that
-// the lease is about to decide all the same.
+// lease-majority is about to decide although nothing is stable.
 //
 // The strategies and their rules are those of Akka's Split Brain Resolver
 // (reference documentation, "Split Brain Resolver"); which member reads the

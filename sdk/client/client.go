@@ -233,8 +233,8 @@ type attempt struct {
 	misdirected bool
 }
 
-// send makes one attempt at the gateway with this base URL, which must answer at the time by
-// or earlier.
+// send makes one attempt at the gateway with this base URL. The answer must come by the time
+// that the parameter by says.
 func (c *Client) send(ctx context.Context, by time.Time, base string, call *entity.Call) attempt {
 	target := base + "/v1/" + segment(string(call.Entity.Type)) + "/" + segment(string(call.Entity.ID)) + "/" + segment(call.Command)
 	if err := ctx.Err(); err != nil {

@@ -54,8 +54,8 @@
 //
 // This version of the program reads only what it would itself have stored: no
 // event with an unknown name, version or field, without one of the fields, with a name in
-// another case, or with null where the type has no nil. The same holds for a snapshot of the
-// form in which this version stores. The commands of the entity are then refused as
+// another case, or with null where the type has no nil. Snapshots are read in
+// the same way if their form is the one in which this version stores; for others see below. The commands of the entity are then refused as
 // data_loss, until a region runs a version of the program that reads what is stored. There
 // are exceptions:
 //

@@ -21,9 +21,9 @@ import (
 //	     └──── lease lost or past its time, term spent, fenced, outcome unknown, too much held back ──────┘
 //
 // A term that has ended here is not used again. A term is spent if the journal has an epoch
-// of that term or of a higher one, apart from the term's own claim of the fact stream. A new
-// term may be spent after the record of the lease was lost, because the new record knows
-// nothing of earlier terms. A spent term is not used.
+// of that term or of a higher one, apart from the term's own claim of the fact stream. If the
+// record of the lease was lost, a new term can be spent from the start, because the new record
+// knows nothing of earlier terms. A spent term is not used.
 //
 // The claim of the fact stream fences every earlier coordinator. So the facts that are
 // loaded after the claim are all that the earlier coordinators have stored and ever will.

@@ -21,7 +21,7 @@
 // read-only, or has a key and its type is journaled. Any other command is sent again only
 // after a definite refusal.
 //
-// The table says so when no region has hosted a type for a while. Commands for that type are
+// When no region has hosted a type for a while, the table says it. Commands for that type are
 // then refused at once, except those for a shard whose region the gateway still reaches.
 //
 // # Moves

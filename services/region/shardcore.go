@@ -34,8 +34,8 @@ type ShardCore struct {
 	// to itself, and never asks for more.
 	alone      bool
 	allowances [resources]allowance
-	// returning says that a [Reclaim] has lowered some ceiling, and that what is granted above
-	// it (see allowance) is not all given back yet: a part was still in use. It is given back
+	// returning says that, since a [Reclaim] has lowered a ceiling, more is granted than that
+	// ceiling (see allowance): the excess was in use, and is not all given back yet. It is given back
 	// when it is unused.
 	returning bool
 

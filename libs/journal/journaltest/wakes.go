@@ -26,12 +26,13 @@ func waking(seq uint64, wakes ...sharding.Wake) sharding.Record {
 	return sharding.Record{Seq: seq, Wakes: wakes}
 }
 
-// fired says that the setting of a record has fired.
+// fired says that a wake-up, as the record seq has set it, has fired. number is how often it
+// had fired before.
 func fired(name string, seq, number uint64, next int64) sharding.Fired {
 	return sharding.Fired{WakeRef: sharding.WakeRef{Kind: sharding.TimerWake, Name: name, Seq: seq, Number: number}, Next: next}
 }
 
-// firing is an append with what has fired, and records.
+// firing is an append that reports what has fired, and has records.
 func firing(e sharding.Epoch, to sharding.Entity, f []sharding.Fired, records ...sharding.Record) journal.Op {
 	return journal.Op{Append: &sharding.Append{Shard: shard, Epoch: e, Entity: to, Records: records, Fired: f}}
 }
@@ -79,7 +80,7 @@ func nextPositions(e *env, shards []journal.ShardPosition, p journal.WakesPage, 
 		}
 	}
 	if len(next) != len(p.More) {
-		e.Fatalf("more rows of %v, some of which nobody asked for, or twice", p.More)
+		e.Fatalf("more rows are said to be in %v: a shard that was not asked for, or one twice", p.More)
 	}
 	return next
 }
@@ -90,7 +91,7 @@ func (e *env) timers() []journal.WakeRow {
 	return e.wakes(e.b, 0, 100, journal.ShardPosition{Shard: shard})
 }
 
-// standing is what timers returns of a setting.
+// standing is the row that the method timers returns for a wake-up that is set.
 func standing(of sharding.Entity, seq, number uint64, w sharding.Wake) journal.WakeRow {
 	return journal.WakeRow{Shard: shard, Entity: of, WakeRef: sharding.WakeRef{Kind: w.Kind, Name: w.Name, Seq: seq, Number: number}, Due: w.Due, Period: w.Period, Input: w.Input}
 }
@@ -163,7 +164,7 @@ func testWakes(e *env) {
 	first := journal.ShardPosition{Shard: shard, After: journal.WakePosition{Due: math.MinInt64}}
 	e.equal("remembered", e.wakes(e.b, 1, 100, first), []journal.WakeRow{standing(alice, 9, 0, remember)})
 	e.equal("all", len(e.wakes(e.b, 0, 100, first)), 3)
-	// A number that is given is kept.
+	// A wake-up may have fired before the record that sets it: its number is kept.
 	carried := setting("carried", 70, 0)
 	carried.Number = 1<<64 - 1
 	e.one(durable, add(carol, waking(1, carried)))
@@ -241,7 +242,7 @@ func testFiredIsChecked(e *env) {
 	e.one(byWake, firing(epoch, alice, one(fired("w", 3, 0, 300)), record(5, "c")))
 	e.one(durable, firing(epoch, alice, one(fired("w", 3, 1, 0)), record(5, "c")))
 	e.one(byWake, firing(epoch, alice, one(fired("w", 3, 1, 0))))
-	// What else is wrong is said first, and leaves the wake-up as it is.
+	// Other reasons for a refusal come first. They leave the wake-up as it is.
 	e.one(durable, add(alice, waking(6, w)))
 	good := one(fired("w", 6, 0, 0))
 	e.one(bySeq, firing(epoch, alice, good, record(6, "d")))
@@ -396,8 +397,8 @@ func testWakePages(e *env) {
 			shards[i].After = journal.WakePosition{Due: 1002}
 		}
 		e.equal(what+": from 1002 on", len(e.wakes(r, 0, 5, shards...)), len(whole)-before)
-		// An entity that is not there (any more) is no place to go on from: the rows that are
-		// due with it come again, and none is left out.
+		// After names an entity that is not stored (any more). Then the page begins at its due
+		// time, so that rows of that time come again, and none is left out.
 		for i := range shards {
 			shards[i].After = journal.WakePosition{Due: 1002, Entity: sharding.Entity{Type: shards[i].Shard.Type, ID: "gone"}, Kind: sharding.TimerWake, Name: "x"}
 		}
@@ -527,7 +528,7 @@ func testDamagedWakes(e *env) {
 			}
 		}
 	}
-	// It can still be cancelled, and fire.
+	// The wake-up and the sends of a damaged record can still be ended.
 	e.one(durable, firing(epoch, bob, []sharding.Fired{fired("a", 2, 0, 0)}))
 	e.one(durable, delivering(epoch, bob, 2, 0))
 }

@@ -36,8 +36,8 @@ const (
 )
 
 // toolStatusEnv names an environment variable with a number that a region's tool adds to its
-// exit code. The roost command sets it when it runs a tool of a binary. If the exit code is
-// below that number, the binary is not a region.
+// exit code. The roost command sets it when it runs a binary as a tool. It takes a binary that
+// ends with a lower exit code for something else than a region.
 const toolStatusEnv = "ROOST_TOOL_STATUS"
 
 const checkHelp = `Usage: %[1]s journal check [flags]
@@ -359,7 +359,7 @@ func writeReport(w io.Writer, r *stored.Report) error {
 func writeForm(b *strings.Builder, f *stored.UnreadForm) {
 	what := "it is stored, so a region with this program is not given these shards"
 	if !f.Stored {
-		what = "the regions that run may store it, and nothing was found; where they do, this program is not given the shard"
+		what = "nothing is stored in it yet, but the regions that run now may store it; as soon as one does, a region with this program is not given that shard"
 	}
 	fmt.Fprintf(b, "\ntype %s, %s: %s\n  %s\n  fix: %s\n  shards: %d\n", f.Type, f.Form, f.Problem, what, f.Fix, f.Shards)
 }
