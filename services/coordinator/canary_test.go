@@ -113,7 +113,9 @@ func TestCanaryOfAWeek(t *testing.T) {
 		}
 	}
 	share := (shards + regions - 1) / regions
-	if most := 2*share + crashed + crashes*share; c.total > most {
+	// What a crash puts on the canary may go back for balance, unless the canary has stored
+	// something in it. And the region that is started again gets a share.
+	if most := 2*share + 2*crashed + crashes*share; c.total > most {
 		t.Errorf("%d moves; %d crashes of regions with %d shards cause at most %d", c.total, crashes, crashed, most)
 	}
 	byCanary := 0

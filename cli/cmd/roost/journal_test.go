@@ -50,7 +50,7 @@ func TestJournalCheck(t *testing.T) {
 	out, _ = run(1, "--region", filepath.Join(bin, "renamed-region"))
 	contains(out, "Cart, event item-added of version 1: ", `"SKU"`, "V(2, entity.From(1, …))", "Cart/anna, record 1\n", "Cart/bert, record 1\n",
 		"entities that this program cannot read: 2\n", "not checked: type Stock, entities: 1: this program has no such type",
-		"type Cart, event item-removed, version 1, ", "the form has changed without a new version\n  the regions that run may store it, and nothing was found")
+		"type Cart, event item-removed, version 1, ", "the form has changed without a new version\n  nothing is stored in it yet, but the regions that run now may store it")
 	add("anna") // nobody was disturbed
 	out, _ = run(exitOK, "--region", filepath.Join(bin, "shop-region-v2"), "-o", "json", "--type", "Cart")
 	var report struct {
