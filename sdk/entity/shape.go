@@ -264,6 +264,9 @@ func messageFields(d protoreflect.MessageDescriptor, inside []protoreflect.FullN
 		f := d.Fields().Get(i)
 		var field strings.Builder
 		fmt.Fprintf(&field, "%d:", f.Number())
+		if o := f.ContainingOneof(); o != nil && !o.IsSynthetic() {
+			fmt.Fprintf(&field, "oneof %d ", lowestNumber(o.Fields()))
+		}
 		switch {
 		case f.IsMap():
 			fmt.Fprintf(&field, "map[%s]", f.MapKey().Kind())
@@ -278,6 +281,16 @@ func messageFields(d protoreflect.MessageDescriptor, inside []protoreflect.FullN
 		fields = append(fields, field.String())
 	}
 	return fields
+}
+
+// lowestNumber names a oneof, in which the last field that is read clears the others. The name
+// that it has in the .proto file is not stored, and may change.
+func lowestNumber(fields protoreflect.FieldDescriptors) protoreflect.FieldNumber {
+	lowest := fields.Get(0).Number()
+	for i := range fields.Len() {
+		lowest = min(lowest, fields.Get(i).Number())
+	}
+	return lowest
 }
 
 func writeField(b *strings.Builder, f protoreflect.FieldDescriptor, inside []protoreflect.FullName) {

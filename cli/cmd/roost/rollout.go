@@ -79,6 +79,8 @@ func (a *app) printRollout(res *adminv1.RolloutResponse, now time.Time) error {
 		lines = append(lines, "no region has said its version: set app.version, or stamp it on the binary")
 	case !res.On && len(res.Versions) == 1 && res.Versions[0].Target:
 		lines = append(lines, "no rollout is on: all regions run "+res.Target)
+	case len(res.Versions) == 0:
+		lines = append(lines, "no region is registered with the coordinator (yet); the target is "+res.Target)
 	case !res.On && res.NextTarget != "":
 		lines = append(lines, fmt.Sprintf("no rollout is on: no region runs the target %s; %s becomes the target at %s if none comes, or now with roost rollout target %s",
 			res.Target, res.NextTarget, now.Add(time.Duration(res.NextTargetMs)*time.Millisecond).Format(time.TimeOnly), res.NextTarget))

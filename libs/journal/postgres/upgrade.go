@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -127,7 +128,10 @@ func asOwner(ctx context.Context, connection string, cfg journal.Config, f func(
 		err = f(conn, parsed)
 	}
 	if err != nil {
-		return openError(parsed, explain(err))
+		if state(err) == stateForbidden {
+			err = fmt.Errorf("%w; run this as the role that owns the schema roost", err)
+		}
+		return openError(parsed, err)
 	}
 	return nil
 }
