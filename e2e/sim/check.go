@@ -51,6 +51,7 @@ func (w *World) violate(property, format string, args ...any) {
 func (w *World) checkHistory(log []commit) {
 	c := &checker{w: w, pasts: map[sharding.Entity]*past{}, where: map[uint64][]int{}}
 	c.readLog(log)
+	c.reminders(log)
 	for _, o := range w.ops {
 		if w.volatile(o.entity) {
 			continue

@@ -148,6 +148,9 @@ func (c *client) draw(entity sharding.Entity, keyed bool, batch int) *op {
 	} else if o.cmd == cmdTimer && w.dice("timers").chance(harsh.Later) {
 		o.cmd = cmdLater
 	}
+	if (o.cmd == cmdTimer || o.cmd == cmdLater) && w.dice("reminders").chance(w.weather.Harsh.Remind) {
+		o.cmd = cmdRemind
+	}
 	o.tell = o.cmd == cmdAdd && d.chance(0.04)
 	if d := w.dice("callers of versions"); o.cmd == cmdAdd && !o.tell && d.chance(w.weather.Newer) {
 		o.cmd = cmdOfVersion(d.IntN(versions))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -24,6 +25,8 @@ const (
 	cmdQuit  = "Quit"  // asks for passivation
 	cmdTimer = "Timer" // starts a timer that adds later
 	cmdLater = "Later" // the same, later than idle entities are passivated
+	// cmdRemind sets a reminder that adds later.
+	cmdRemind = "Remind"
 )
 
 // types are the entity types of every run. Few shards, so that they move a lot.
@@ -37,7 +40,7 @@ func commands() []sharding.CommandDesc {
 	list := []sharding.CommandDesc{
 		{Name: cmdAdd}, {Name: cmdAdd2}, {Name: cmdFail}, {Name: cmdPanic},
 		{Name: cmdGet, ReadOnly: true}, {Name: cmdPeek, ReadOnly: true, Stale: true},
-		{Name: cmdQuit}, {Name: cmdTimer}, {Name: cmdLater},
+		{Name: cmdQuit}, {Name: cmdTimer}, {Name: cmdLater}, {Name: cmdRemind},
 	}
 	slices.SortFunc(list, func(a, b sharding.CommandDesc) int {
 		if a.Name < b.Name {
@@ -112,6 +115,9 @@ func decodeNumber(b []byte) uint64 {
 // second is the number that Add2 and Timer add besides or instead of x.
 func second(x uint64) uint64 { return x | 1<<62 }
 
+// reminded is the number that a reminder adds.
+func reminded(x uint64) uint64 { return x | 1<<61 }
+
 // replay builds the state from what the journal holds.
 func replay(in journal.Loaded) (l list, events, bytes int) {
 	if in.Snapshot.Seq > 0 {
@@ -129,7 +135,7 @@ func replay(in journal.Loaded) (l list, events, bytes int) {
 
 // turnOf runs the handler of a command on the state l and returns what the
 // turn staged and answers. The state changes only if the turn holds.
-func turnOf(l *list, env *sharding.Envelope) (done turn.TurnDone) {
+func turnOf(l *list, env *sharding.Envelope, now time.Time) (done turn.TurnDone) {
 	x := decodeNumber(env.Payload)
 	after := *l
 	stage := func(x uint64) {
@@ -154,6 +160,11 @@ func turnOf(l *list, env *sharding.Envelope) (done turn.TurnDone) {
 		done.Passivate = true
 	case cmd == cmdTimer:
 		done.Timers = []turn.Timer{{Name: "t", After: nanos(50 * ms), Command: cmdAdd, Payload: number(second(x))}}
+	case cmd == cmdRemind: // of one name in two
+		done.Wakes = []sharding.Wake{{
+			Kind: sharding.TimerWake, Name: fmt.Sprint("r", x%2), Due: now.UnixMilli() + int64(x*37%5000),
+			Input: sharding.Input{Command: cmdAdd, Payload: number(reminded(x))},
+		}}
 	case cmd == cmdLater:
 		done.Timers = []turn.Timer{{Name: "t", After: nanos(passivateAfter * 3 / 2), Command: cmdAdd, Payload: number(second(x))}}
 	}

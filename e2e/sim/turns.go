@@ -192,7 +192,13 @@ func (n *shardNode) run(o *turn.Run) {
 
 func (n *shardNode) turnDone(o *turn.Run, b *instance, took int64, cancelled bool) {
 	state := b.list
-	done := turnOf(&state, o.Env)
+	done := turnOf(&state, o.Env, n.w.clock())
+	if n.w.volatile(o.Entity) {
+		done.Wakes = nil
+	}
+	if o.Wakeup != nil {
+		n.w.mark("reminder: it fires")
+	}
 	n.inForm(done.Events)
 	if cancelled {
 		done = turn.TurnDone{Reply: sharding.Reply{Outcome: sharding.OK, Code: sharding.Aborted, Message: "context cancelled"}}

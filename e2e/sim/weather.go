@@ -81,8 +81,9 @@ type harshWeather struct {
 	PerByte int64   // time that a link needs for a byte of a reply; 0: replies have no size
 	Deaf    float64 // answers before which a gateway stops to read for a while
 
-	Stale float64 // reads that are stale
-	Later float64 // timers that outlast the passivation of idle entities
+	Stale  float64 // reads that are stale
+	Remind float64 // commands that set reminders, of those that set timers
+	Later  float64 // timers that outlast the passivation of idle entities
 
 	Retention int64 // how long an era of membership lasts, by which removed nodes are forgotten; a setting
 	Exile     int64 // mean time between times in which a member is cut off for longer than that
@@ -114,6 +115,7 @@ func drawHarsh(seed uint64) harshWeather {
 	}
 	d = newDice(seed, "harsh entities")
 	h.Stale, h.Later = d.Float64(), d.Float64()
+	h.Remind = 0.5
 	d = newDice(seed, "harsh retention")
 	if h.Retention = d.between(500*ms, 4*sec); d.chance(0.15) {
 		h.Exile, h.ExileFor = d.between(2*sec, 8*sec), d.between(15*sec, 25*sec)

@@ -117,6 +117,8 @@ func regionConfig(w *World, p *process, version int) region.Config {
 	cfg.Turn.DrainTimeout, cfg.Turn.LoadTimeout, cfg.Turn.RecentIDs = nanos(3*sec), nanos(3*sec), 256
 	cfg.Turn.EntityLoads = entityLoads
 	cfg.ShardCores = w.weather.Cores
+	cfg.Wakeups.Refresh, cfg.Wakeups.Ahead, cfg.Wakeups.RetryMin, cfg.Wakeups.RetryMax = nanos(sec), nanos(2*sec), nanos(100*ms), nanos(sec)
+	cfg.Wakeups.Page, cfg.Wakeups.FailingRows, cfg.Wakeups.Rows = 3, 8, 40
 	cfg.JournalPatience, cfg.JournalProbe, cfg.JournalRecovery = nanos(2*sec), nanos(500*ms), nanos(3*sec)
 	if err := cfg.Validate(); err != nil {
 		panic(err)
@@ -311,6 +313,9 @@ func (w *World) settle(stop func() bool) {
 		w.run(w.now+200*ms, stop)
 		if why = w.unfinished(); why == "" {
 			why = w.divided()
+		}
+		if why == "" {
+			why = w.unfired()
 		}
 	}
 	if stop() {
