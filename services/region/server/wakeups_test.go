@@ -16,11 +16,7 @@ import (
 	"github.com/roost-cluster/roost/services/region"
 )
 
-type alarmClock struct {
-	Rung   []string
-	fails  int
-	failed bool
-}
+type alarmClock struct{ Rung []string }
 
 type rang struct{ What string }
 
