@@ -143,7 +143,8 @@ func decideRecords(a *sharding.Append, tx Tx) (sharding.Verdict, error) {
 	return sharding.Durable, nil
 }
 
-// allStand reports whether every wake-up that has fired stands, and none is there twice.
+// allStand reports whether the setting of every wake-up that has fired stands. A wake-up that
+// the append names twice does not.
 func allStand(a *sharding.Append, tx Tx) (bool, error) {
 	for i := range a.Fired {
 		want := a.Fired[i].WakeRef

@@ -51,13 +51,17 @@
 //
 // Beside the records are two kinds of rows, which are written in the transaction of the append
 // that changes them, and in no other way. A *wake-up* says when its entity must come to life
-// although nobody calls it. A record sets or removes it. When its command has run, an append
-// says so ([sharding.Fired]), and is refused unless this very setting stands: it runs once,
-// whoever believes to own the shard. A row of *sends* says which of a record's commands to
-// other entities have ended ([sharding.Delivered]); saying so again changes nothing.
+// although nobody calls it. A record sets or removes it. The *setting* of a wake-up stands
+// until the wake-up is set again or removed, or has fired for the last time. When the command
+// of a wake-up has run, an append says so ([sharding.Fired]). It is refused unless the setting
+// stands, so the command takes effect once, whoever believes to own the shard. A row of *sends*
+// says which of a record's commands to other entities have ended ([sharding.Delivered]); saying
+// so again changes nothing.
 //
-// The owner of a shard reads both in pages ([Journal.Wakes], [Journal.Sends]), which cost what
-// they return. What wake-ups and sends ask for is in the records; see [WakeRow] and [SendRow].
+// The owner of a shard reads both kinds of rows in pages ([Journal.Wakes], [Journal.Sends]).
+// The cost of a page grows with the rows in it, and not with what is stored. The command that
+// a wake-up runs, or that is sent, is stored in the record, not in the row; the store adds it
+// to the page (see [WakeRow] and [SendRow]).
 // Programs of format 1 would not act on the rows, so a journal takes none before it is
 // activated for [WakesFormat].
 //

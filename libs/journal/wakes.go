@@ -17,9 +17,9 @@ import (
 // position that are due before a time, in the order in which they are due. Rows that are due
 // at the same time are in an order that is the store's own, and stays.
 //
-// A wake-up that is remembered has a negative due time (see [sharding.Wake]). Timers are the
-// rows behind the zero position; remembered entities are those behind the position
-// math.MinInt64 that are due before 1.
+// A [sharding.RememberWake] has a negative due time (see [sharding.Wake]). So a request for
+// timers has the zero position as After. A request for remembered entities has the due time
+// math.MinInt64 in After, and Until 1.
 type WakesRequest struct {
 	Shards []ShardPosition // each shard once
 	// Until is a time in Unix milliseconds: rows that are due then, or later, are left out.
@@ -73,7 +73,7 @@ type WakesPage = Page[WakeRow]
 // SendsPage is a page of records whose sends have not all ended.
 type SendsPage = Page[SendRow]
 
-// WakeRow is a wake-up that stands.
+// WakeRow is a wake-up as it is stored.
 type WakeRow struct {
 	Shard  sharding.ShardID
 	Entity sharding.Entity

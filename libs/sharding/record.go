@@ -66,8 +66,8 @@ func (k WakeKind) checkDue(name string, due int64) error {
 	return nil
 }
 
-// WakeRef identifies one setting of a wake-up that stands, and how many times it has fired.
-// A wake-up that was set again, removed, or has fired meanwhile has another WakeRef, or none.
+// WakeRef identifies one setting of a wake-up, and says how many times that setting has fired.
+// A setting *stands* until the wake-up is set again or removed, or has fired for the last time.
 type WakeRef struct {
 	Kind   WakeKind
 	Name   string
@@ -75,8 +75,8 @@ type WakeRef struct {
 	Number uint64 // how many times this setting has fired
 }
 
-// Fired says that the command of a wake-up has run. An append that has it is refused
-// (RefusedWake) unless this very setting stands and has fired Number times so far.
+// Fired says that the command of a wake-up has run. An append that says so is refused
+// (RefusedWake) unless the setting stands, and has fired exactly Number times before.
 type Fired struct {
 	WakeRef
 	// Next is when it is due again, in Unix milliseconds; 0: the wake-up is removed.
@@ -184,7 +184,7 @@ type Claim struct {
 // Append adds records to one entity as a unit, and says which of its wake-ups have fired and
 // which of its sends were delivered: all of it or nothing. It is refused unless Epoch is the
 // stored epoch of the shard, the first record follows the entity's last one, no record's
-// command is stored already, and each wake-up that has fired stands.
+// command is stored already, and each setting that has fired stands.
 //
 // What has fired takes effect before the records, in their order: the command of a wake-up may
 // set that wake-up again.
@@ -219,8 +219,8 @@ const (
 	// RefusedCommand: a command of the unit is stored already, or its key is
 	// older than what the entity remembers; nothing was written.
 	RefusedCommand
-	// RefusedWake: a wake-up that the unit says has fired does not stand (any more): it was
-	// set again or removed, or has fired already; nothing was written.
+	// RefusedWake: the unit says that a wake-up has fired, but that setting does not stand: the
+	// wake-up was set again or removed, or has fired already; nothing was written.
 	RefusedWake
 	// RefusedFull: the store cannot take more at the moment (disk full);
 	// nothing was written.

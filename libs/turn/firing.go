@@ -8,8 +8,8 @@ import (
 )
 
 // The firing of a wake-up is a unit of its own, with the record of its turn if there is one.
-// So a refusal because the wake-up does not stand is about no other turn. The journal refuses
-// it unless this very setting stands, so that of two firings at most one takes effect.
+// The journal refuses the unit unless the setting of the wake-up stands, so that of two firings
+// at most one takes effect. No other turn is in the unit, so the refusal affects no other turn.
 
 // fireWakeup admits the command of a wake-up, or says that it cannot run now.
 func (m *Machine) fireWakeup(in *Fire) {

@@ -351,7 +351,7 @@ const (
 	// FiringObsolete: the wake-up had fired, or was changed, before. The command may have run;
 	// then it had no effect.
 	FiringObsolete
-	// FiringFailed: it had no effect, and the wake-up stands.
+	// FiringFailed: it had no effect, and the setting of the wake-up still stands.
 	FiringFailed
 	// FiringInDoubt: it may be done, or obsolete later. Only the journal knows.
 	FiringInDoubt

@@ -8,8 +8,8 @@ import (
 
 // Config holds the limits of a [Keeper].
 type Config struct {
-	// Page is how many wake-ups of a shard are read at a time. Default 128: a tenth of a
-	// second of a busy shard.
+	// Page is how many wake-ups of a shard are read at a time. Default 128: what fires in a
+	// tenth of a second in a busy shard.
 	Page int
 	// ReadShards is how many shards one read asks for. Default 256: the wake-ups of a region
 	// with the usual 1024 shards of a type are read by four queries.
@@ -17,28 +17,27 @@ type Config struct {
 	// Reads is how many reads are under way at a time. Default 1: loads of entities use the
 	// same connections.
 	Reads int
-	// Rows is how many wake-ups are held in memory. Default 100,000: a thousand firings per
-	// second, for Ahead. Each takes some 300 bytes and its input.
+	// Rows is how many wake-ups may be in memory. Default 100,000: enough for two thousand
+	// firings per second, during Ahead. Each takes some 300 bytes, plus its input.
 	Rows int
-	// FailingRows is how many of them may be failing ones; those beyond that are forgotten,
-	// and tried again after the next sweep. Default 10,000: few enough to leave room for
-	// those that do not fail.
+	// FailingRows is how many of the rows in memory may be failing. Further ones are removed
+	// from memory, and tried again after the next sweep. Default 10,000: few enough to leave
+	// room for those that do not fail.
 	FailingRows int
 	// Firings is how many firings of a type are under way at a time. Default 256: a region
 	// that starts with many due wake-ups must serve its callers too.
 	Firings int
-	// Refresh is the pause between two sweeps of a shard. Default 15 s: what changed
-	// without this process knowing (an append whose outcome was unknown) is found then, and
-	// the clock is compared with that of the store.
+	// Refresh is the pause between two sweeps of a shard. Default 15 s. A sweep finds what has
+	// changed without this process knowing of it, and brings the time of the store's clock.
 	Refresh time.Duration
 	// Ahead is how far into the future a sweep reads. Default 45 s: above twice Refresh, so
-	// that the next sweep may be late.
+	// that no wake-up is missed if the next sweep is late.
 	Ahead time.Duration
-	// RetryMin is the pause after the first failure of a firing, or of a read; it doubles
-	// with each failure up to RetryMax. A random part of up to a half is subtracted.
-	// Defaults 1 s and 1 min.
+	// RetryMin is the pause after the first failure of a firing, or of a read. The pause
+	// doubles with each failure in a row, up to RetryMax. A random part of it, at most half,
+	// is left out. Defaults 1 s and 1 min.
 	RetryMin, RetryMax time.Duration
-	// Seed is that of the random part.
+	// Seed seeds the random part of the pauses.
 	Seed uint64
 }
 

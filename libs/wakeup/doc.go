@@ -4,60 +4,69 @@
 //
 // # What is in memory
 //
-// A shard is swept from time to time: all its wake-ups that are due within [Config.Ahead] are
-// read, in the order in which they are due, in pages. A sweep stops while there is no room
-// for another page, and goes on when some have fired. Between two sweeps, what becomes durable
-// in this process ([turn.WakesChanged]) is added if it is due soon; all else is read by a later
-// sweep, in time. So a wake-up that is in the journal is never lost: whatever this package
-// forgets, or misunderstands, is there again at the next sweep.
+// A *sweep* of a shard reads all its wake-ups that are due within [Config.Ahead], in the order
+// in which they are due, in pages. Every open shard is swept every [Config.Refresh]. A sweep
+// stops while there is no room for another page, and goes on when wake-ups have fired. Between
+// two sweeps, a wake-up that this process has set ([turn.WakesChanged]) is added if it is due
+// soon; otherwise a later sweep reads it in time. So no wake-up that is in the journal is
+// lost: even if this package makes a mistake, the next sweep reads the wake-up again.
 //
 // # Time
 //
-// A wake-up is due by the clock of the journal's store: its time at the last page, plus what
-// the monotonic clock of this process has counted since then. So a clock that was set wrong
-// on the machine of a region has no effect. Wake-ups fire late, never early.
+// Wake-ups are due by the clock of the journal's store. Each page says what that clock showed.
+// Between two pages, this package adds the time that the monotonic clock of this process has
+// counted since the last page. So a clock that was set wrong on the machine of a region has no
+// effect. Wake-ups fire late, never early.
 //
 // # Failures
 //
-// A firing that fails is repeated with a growing pause, which is counted in memory. Of an
-// entity one firing is under way at a time, and the number of those of a type is bounded: an
-// entity whose handler hangs holds back no other entity, and a type no other type.
+// A firing that fails is repeated after a pause, which grows with each failure in a row. The
+// failures are counted in memory only. An entity has one firing under way at a time, so an
+// entity whose handler hangs holds back no other entity. The number of firings under way is
+// bounded for each type ([Config.Firings]), so a type holds back no other type.
 //
 // # What this does not do
 //
-// It does not make sure that a wake-up fires once: the journal does, which refuses a firing
-// unless that very setting stands. So nothing bad happens if the memory is wrong. It reads no
-// clock and knows no journal.
+// The package does not make sure that a wake-up fires once. The journal does: it refuses a
+// firing if the wake-up has meanwhile been set again, was removed, or has fired already (the
+// setting must *stand*, see [sharding.WakeRef]). So nothing bad happens if the memory is
+// wrong. The package reads no clock and knows no journal.
 //
 // # Duties of the driver
 //
 // The driver is whatever owns the [turn.Machine] of the same shards. In the services that is
 // package region.
 //
-//  1. Step and Told are never called by two goroutines at a time, with the times of a
-//     monotonic clock. A [Tick] comes every 20 ms or so.
+//  1. Step and Told are never called by two goroutines at a time. Their times are those of
+//     a monotonic clock. A [Tick] comes every 20 ms or so.
 //  2. [Open] comes when the shard is open in the machine, for types that are not volatile, and
 //     [Close] as soon as it drains or is aborted there.
 //  3. Every [turn.WakesChanged], [turn.WakesUnknown] and [turn.FiringEnded] of the machine goes
 //     to Told, in their order.
-//  4. Each [turn.Fire] goes to the machine, after the call that asked for it has returned.
-//  5. Each [Read] is answered by one [Page], which was read after it was asked for.
+//  4. Each [turn.Fire] goes to the machine, after the call of Step or Told that has returned
+//     it.
+//  5. Each [Read] is answered by one [Page], which is read from the journal after the Read.
 //
-// The loop to write:
+// The loop to write, for a keeper k and its machine m:
 //
 //	for in := range inputs {
 //		var want wakeup.Outputs
-//		for _, o := range m.Step(now, in, nil) {
-//			perform(o)
-//		}
-//		for _, e := range m.ShardEvents() {
-//			k.Told(now, e, &want)
+//		switch in := in.(type) {
+//		case wakeup.Input: // an Open, Close, Page or Tick
+//			k.Step(now, in, &want)
+//		case turn.Input:
+//			for _, o := range m.Step(now, in, nil) {
+//				perform(o)
+//			}
+//			for _, e := range m.ShardEvents() {
+//				k.Told(now, e, &want)
+//			}
 //		}
 //		for _, r := range want.Reads {
-//			read(r) // never waits: the Page is a later input of k
+//			read(r) // returns at once; the Page becomes an input later
 //		}
 //		for _, f := range want.Fires {
-//			inputs.Put(f) // for m
+//			inputs.Put(f) // it is a turn.Input
 //		}
 //	}
 package wakeup

@@ -2,15 +2,15 @@ package wakeup
 
 import "container/heap"
 
-// rowHeap orders rows by their places, then by when they were put in.
+// rowHeap is a heap of rows in the order of their sortKey, and then of their order.
 type rowHeap []*row
 
-func (h *rowHeap) push(r *row, at int64, order uint64) {
-	r.at, r.order = at, order
+func (h *rowHeap) push(r *row, sortKey int64, order uint64) {
+	r.sortKey, r.order = sortKey, order
 	heap.Push((*rows)(h), r)
 }
 
-// remove takes a row out that is in the heap.
+// remove takes a row out of the heap, which must have it.
 func (h *rowHeap) remove(r *row) { heap.Remove((*rows)(h), r.index) }
 
 // rows is the heap as package heap wants it.
@@ -19,8 +19,8 @@ type rows []*row
 func (h rows) Len() int { return len(h) }
 
 func (h rows) Less(i, j int) bool {
-	if h[i].at != h[j].at {
-		return h[i].at < h[j].at
+	if h[i].sortKey != h[j].sortKey {
+		return h[i].sortKey < h[j].sortKey
 	}
 	return h[i].order < h[j].order
 }

@@ -17,35 +17,36 @@ type Keeper struct {
 	shards []*shard // in no order
 	byID   map[sharding.ShardID]*shard
 	types  []*typeQueue // in the order in which they were first opened
-	// firings has the one of each entity.
+	// firings has the firing under way of each entity: an entity has at most one.
 	firings map[sharding.Entity]*firing
-	retries rowHeap // of failing rows, by when they are tried again
-	// reads are under way.
-	reads      map[uint64]*reading
-	lastRead   uint64
-	reserved   int       // rows that they may bring
-	scanAt     time.Time // when the shards are looked at again; zero: never
-	readPause  int       // failed reads in a row
-	readsAfter time.Time // no read begins before
-	scanFrom   int       // where the next scan of the shards begins
-	noRoom     bool      // a shard waits until rows have left the memory
-	rows       int
-	failing    int
-	lastOrder  uint64
-	random     uint64
-	// The clock of the store was clock, in Unix milliseconds, at clockAt.
-	clock   int64
-	clockAt time.Time
-	stats   Stats
-	now     time.Time
-	out     *Outputs
+	retries rowHeap // the failing rows, by the time at which they are tried again
+	// reads are the reads under way, by number.
+	reads       map[uint64]*reading
+	lastRead    uint64    // number of the last read
+	reserved    int       // how many rows the reads under way may bring
+	failedReads int       // how many of the last reads failed, without a success in between
+	readsAfter  time.Time // no read begins before this time
+	scanAt      time.Time // when the shards are scanned for those to be read; zero: never
+	scanFrom    int       // where in shards the next scan begins
+	noRoom      bool      // a shard waits to be read until rows have left the memory
+	rows        int       // all rows in memory
+	failing     int       // how many of them are failing
+	lastOrder   uint64    // see row.order
+	random      uint64
+	// storeClock is what the clock of the store said in the last page, in Unix milliseconds.
+	// That page arrived at storeClockAt.
+	storeClock   int64
+	storeClockAt time.Time
+	stats        Stats
+	now          time.Time
+	out          *Outputs
 }
 
-// typeQueue has what is due of one entity type.
+// typeQueue has the wake-ups of one entity type that wait for their time.
 type typeQueue struct {
 	name   sharding.EntityType
-	due    rowHeap // by due time
-	firing int
+	due    rowHeap // the waiting rows, by due time
+	firing int     // how many firings are under way
 }
 
 // shard is an open shard.
@@ -55,16 +56,18 @@ type shard struct {
 	typ     *typeQueue
 	closed  bool
 	rows    map[key]*row
-	horizon int64     // up to when the last sweep has read
-	after   Position  // how far this sweep has come
+	horizon int64     // the last whole sweep has read all rows that are due before this time
+	after   Position  // how far the present sweep has come
 	readAt  time.Time // when the next read begins at the earliest
-	reading bool
-	// again says that the sweep must begin anew: something is not known.
-	again bool
-	// changed is what has become durable during the read under way: the page may be older.
-	changed map[key]bool
-	set     []Row // of changed, those that stand
-	ready   int   // rows that are not failing
+	reading bool      // a read is under way
+	// sweepAgain says that the sweep must begin anew, because a wake-up that it has passed may
+	// have changed.
+	sweepAgain bool
+	// changed has the wake-ups that have changed while the read was under way. Its page may
+	// be older than these changes.
+	changed     map[key]struct{}
+	changedRows []Row // the rows of changed, without those of wake-ups that were removed
+	ready       int   // how many rows are not failing
 }
 
 // key names a wake-up in its shard.
@@ -79,38 +82,42 @@ type row struct {
 	Row
 	shard *shard
 	state rowState
-	at    int64 // place in its heap
-	order uint64
-	index int // in its heap
-	// Of one that has failed.
-	times          int
-	since, retryAt time.Time
-	code           sharding.Code
-	message        string
+	// A heap orders its rows by sortKey, and rows of one sortKey by order, which is the order
+	// in which they came in. index is the row's index in the heap.
+	sortKey int64
+	order   uint64
+	index   int
+	// The fields below are about a row that is failing: one that has failed, and has not
+	// fired since.
+	failures              int
+	failingSince, retryAt time.Time
+	code                  sharding.Code // of the last failure
+	message               string
 }
 
 type rowState uint8
 
 const (
 	waiting  rowState = iota + 1 // in typeQueue.due
-	blocked                      // due, behind another firing of its entity
+	blocked                      // due, and in firing.blocked: another firing of its entity is under way
 	underWay                     // its firing is under way
 	retrying                     // failing, in Keeper.retries
-	damaged                      // failing: it cannot be read
+	damaged                      // failing, because it cannot be read
 )
 
-// firing is the one that is under way of an entity.
+// firing is a firing under way: the keeper has asked for the command of a wake-up to be run,
+// and does not know yet how that has ended.
 type firing struct {
 	shard   *shard
 	row     *row
-	ref     sharding.WakeRef
-	blocked []*row
+	ref     sharding.WakeRef // the row's when the firing began
+	blocked []*row           // rows of the same entity that are due, and wait until it has ended
 }
 
 // reading is a read under way.
 type reading struct {
 	shards []*shard
-	until  int64
+	until  int64 // it reads what is due before this time
 }
 
 // New returns a keeper. The configuration must be valid.
@@ -146,7 +153,7 @@ func (k *Keeper) Told(now time.Time, e turn.ShardEvent, out *Outputs) {
 		k.changed(&e)
 	case turn.WakesUnknown:
 		if s := k.shard(e.Shard, e.Epoch); s != nil {
-			k.sweepAgain(s)
+			k.restartSweep(s)
 		}
 	case turn.FiringEnded:
 		k.ended(&e)
@@ -195,25 +202,26 @@ func (k *Keeper) close(id sharding.ShardID) {
 	}
 }
 
-// wall is the clock of the store, in Unix milliseconds.
+// wall returns what the clock of the store says now, in Unix milliseconds.
 func (k *Keeper) wall() int64 {
-	if k.clockAt.IsZero() {
+	if k.storeClockAt.IsZero() {
 		return k.now.UnixMilli()
 	}
-	return k.clock + k.now.Sub(k.clockAt).Milliseconds()
+	return k.storeClock + k.now.Sub(k.storeClockAt).Milliseconds()
 }
 
 // covered is the time up to which all wake-ups of the shard are in memory.
 func (s *shard) covered() int64 { return max(s.horizon, s.after.Due) }
 
-// add puts a wake-up into memory, if there is room. Else the next sweep reads it.
+// add puts a wake-up into memory, if there is room. Otherwise a later sweep reads it.
 func (k *Keeper) add(s *shard, in *Row) {
 	if k.rows >= k.cfg.Rows {
-		k.sweepAgain(s)
+		k.restartSweep(s)
 		return
 	}
 	r := &row{Row: *in, shard: s}
 	s.rows[in.key()] = r
+	s.ready++
 	k.rows++
 	if r.Err != "" {
 		k.fail(r, damaged, sharding.DataLoss, r.Err)
@@ -227,9 +235,6 @@ func (r *Row) key() key { return key{entity: r.Entity, kind: r.Kind, name: r.Nam
 // wait queues a row until it is due.
 func (k *Keeper) wait(r *row) {
 	r.state = waiting
-	if r.times == 0 {
-		r.shard.ready++
-	}
 	r.shard.typ.due.push(r, r.Due, k.order())
 }
 
@@ -243,7 +248,7 @@ func (k *Keeper) remove(r *row) {
 	case retrying:
 		k.retries.remove(r)
 	}
-	if r.times > 0 {
+	if r.failures > 0 {
 		k.failing--
 	} else {
 		r.shard.ready--
@@ -254,7 +259,7 @@ func (k *Keeper) remove(r *row) {
 	k.rows--
 }
 
-// changed takes in what an append has done to wake-ups.
+// changed applies to the memory what an append has done to wake-ups.
 func (k *Keeper) changed(e *turn.WakesChanged) {
 	s := k.shard(e.Shard, e.Epoch)
 	if s == nil {
@@ -269,9 +274,9 @@ func (k *Keeper) changed(e *turn.WakesChanged) {
 		switch {
 		case f.Next == 0:
 			k.replace(s, id, nil)
-		case r == nil: // it was forgotten meanwhile
+		case r == nil: // it is not in memory any more, and its period is not known here
 			k.replace(s, id, nil)
-			k.sweepAgain(s)
+			k.restartSweep(s)
 		default:
 			next := r.Row
 			next.Number, next.Due = f.Number+1, f.Next
@@ -297,28 +302,29 @@ func (k *Keeper) changed(e *turn.WakesChanged) {
 	}
 }
 
-// replace makes memory what the journal has of a wake-up; nil: there is none.
-func (k *Keeper) replace(s *shard, id key, now *Row) {
+// replace puts a row into memory that the journal has now for a wake-up, in the place of the
+// one before. nil says that the wake-up was removed.
+func (k *Keeper) replace(s *shard, id key, stored *Row) {
 	if old := s.rows[id]; old != nil {
 		k.remove(old)
 	}
 	if s.reading && !mutant.On("page-older") {
 		if len(s.changed) >= k.cfg.Rows {
-			s.again = true
+			s.sweepAgain = true
 		} else {
-			s.changed[id] = now != nil
-			s.set = slices.DeleteFunc(s.set, func(r Row) bool { return r.key() == id })
-			if now != nil {
-				s.set = append(s.set, *now)
+			s.changed[id] = struct{}{}
+			s.changedRows = slices.DeleteFunc(s.changedRows, func(r Row) bool { return r.key() == id })
+			if stored != nil {
+				s.changedRows = append(s.changedRows, *stored)
 			}
 		}
 	}
-	if now != nil && now.Due <= s.covered() && !mutant.On("new-wake") {
-		k.add(s, now)
+	if stored != nil && stored.Due <= s.covered() && !mutant.On("new-wake") {
+		k.add(s, stored)
 	}
 }
 
-// ended takes in how a firing has ended.
+// ended applies to the memory how a firing has ended, and begins the entity's next one.
 func (k *Keeper) ended(e *turn.FiringEnded) {
 	f := k.firings[e.Entity]
 	if f == nil || f.shard.id != e.Shard || f.shard.epoch != e.Epoch || f.ref != e.Ref {
@@ -326,28 +332,28 @@ func (k *Keeper) ended(e *turn.FiringEnded) {
 	}
 	delete(k.firings, e.Entity)
 	f.shard.typ.firing--
-	stands := f.row.state == underWay
+	unchanged := f.row.state == underWay // no WakesChanged has replaced or removed the row
 	switch e.End {
 	case turn.FiringDone:
 		k.stats.Fired++
-		if stands { // nothing said that it is durable
+		if unchanged { // a WakesChanged should have said what the journal has now
 			k.remove(f.row)
-			k.sweepAgain(f.shard)
+			k.restartSweep(f.shard)
 		}
 	case turn.FiringFailed:
 		k.stats.Failed++
-		if stands {
+		if unchanged {
 			k.fail(f.row, retrying, e.Code, e.Message)
 		}
 	default:
 		if e.End == turn.FiringObsolete {
 			k.stats.Obsolete++
 		}
-		if stands {
+		if unchanged {
 			k.remove(f.row)
 		}
 		if !mutant.On("in-doubt") {
-			k.sweepAgain(f.shard)
+			k.restartSweep(f.shard)
 		}
 	}
 	for i, r := range f.blocked {
@@ -358,38 +364,36 @@ func (k *Keeper) ended(e *turn.FiringEnded) {
 	}
 }
 
-// fail queues a row to be tried again. If too many fail, it is left to the next sweep.
+// fail notes a failure of a row, and queues it to be tried again unless it is damaged. If too
+// many rows are failing, it is removed from memory: a later sweep reads it again.
 func (k *Keeper) fail(r *row, state rowState, code sharding.Code, message string) {
-	if r.times == 0 {
+	if r.failures == 0 {
 		if k.failing >= k.cfg.FailingRows {
-			if r.state == 0 {
-				r.shard.ready++ // as remove expects
-			}
 			k.remove(r)
 			return
 		}
-		if r.state != 0 {
-			r.shard.ready--
+		r.shard.ready--
+		if r.state != 0 { // add, which calls fail with state 0, makes no room
 			k.madeRoom()
 		}
 		k.failing++
-		r.since = k.now
+		r.failingSince = k.now
 	}
-	r.times++
+	r.failures++
 	r.state, r.code, r.message = state, code, message
 	if state == damaged {
 		return
 	}
-	if r.retryAt = k.now.Add(k.pause(r.times)); mutant.On("back-off") {
+	if r.retryAt = k.now.Add(k.pause(r.failures)); mutant.On("back-off") {
 		r.retryAt = k.now.Add(time.Millisecond)
 	}
 	k.retries.push(r, r.retryAt.UnixNano(), k.order())
 }
 
-// pause is how long to wait after a number of failures.
-func (k *Keeper) pause(times int) time.Duration {
+// pause returns how long to wait after a number of failures in a row.
+func (k *Keeper) pause(failures int) time.Duration {
 	d := k.cfg.RetryMin
-	for i := 1; i < times && d < k.cfg.RetryMax; i++ {
+	for i := 1; i < failures && d < k.cfg.RetryMax; i++ {
 		d *= 2
 	}
 	d = min(d, k.cfg.RetryMax)
@@ -427,7 +431,8 @@ func (k *Keeper) advance() {
 	k.scan()
 }
 
-// fire has the command of a wake-up run. Others of its entity that are due wait for it.
+// fire asks for the command of a wake-up to be run. The rows in behind are of the same
+// entity; they wait until that has ended.
 func (k *Keeper) fire(r *row, behind []*row) {
 	r.state = underWay
 	k.firings[r.Entity] = &firing{shard: r.shard, row: r, ref: r.WakeRef, blocked: behind}
@@ -439,8 +444,8 @@ func (k *Keeper) fire(r *row, behind []*row) {
 	k.out.Fires = append(k.out.Fires, turn.Fire{Shard: r.shard.id, Epoch: r.shard.epoch, Entity: r.Entity, Wakeup: w})
 }
 
-// next returns when a wake-up that fires now is due again, 0 if never, and how many times it
-// was due before that and did not fire.
+// next returns when a wake-up that was due at due, and fires now, is due again; 0: never.
+// missed is how many more times it was due between due and now: it does not fire for those.
 func next(due, period, now int64) (next, missed int64) {
 	if period <= 0 {
 		return 0, 0
@@ -460,8 +465,8 @@ func (k *Keeper) Stats() Stats {
 	return s
 }
 
-// Failing returns the wake-ups whose commands have failed and will run again, at most limit
-// of them: those of the entity, or of all if it is zero, longest failing first.
+// Failing returns wake-ups that are failing, at most limit of them: those of one entity, or
+// those of all entities if it is zero. The one that has been failing for longest comes first.
 func (k *Keeper) Failing(of sharding.Entity, limit int) []Failing {
 	var list []Failing
 	for _, s := range k.shards {
@@ -469,12 +474,12 @@ func (k *Keeper) Failing(of sharding.Entity, limit int) []Failing {
 			continue
 		}
 		for _, r := range s.rows { // order-free: sorted below
-			if r.times == 0 || of.ID != "" && r.Entity != of {
+			if r.failures == 0 || of.ID != "" && r.Entity != of {
 				continue
 			}
 			list = append(list, Failing{
-				Entity: r.Entity, Name: r.Name, Command: r.Input.Command, Due: time.UnixMilli(r.Due), Since: r.since,
-				Times: r.times, Next: r.retryAt, Code: r.code, Message: r.message,
+				Entity: r.Entity, Name: r.Name, Command: r.Input.Command, Due: time.UnixMilli(r.Due), Since: r.failingSince,
+				Times: r.failures, Next: r.retryAt, Code: r.code, Message: r.message,
 			})
 		}
 	}

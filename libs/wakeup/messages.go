@@ -7,11 +7,10 @@ import (
 	"github.com/roost-cluster/roost/libs/turn"
 )
 
-// Input is one message to a [Keeper], besides those that [Keeper.Told] takes. The set is
-// closed.
+// Input is what [Keeper.Step] takes. The set is closed.
 type Input interface{ input() }
 
-// Outputs are what steps of a keeper want done.
+// Outputs are what the driver must do after calls of [Keeper.Step] and [Keeper.Told].
 type Outputs struct {
 	Reads []Read
 	Fires []turn.Fire // inputs of the turn.Machine
@@ -26,32 +25,33 @@ type (
 	}
 	// Close: the shard is handed off or lost. None of its wake-ups fires any more.
 	Close struct{ Shard sharding.ShardID }
-	// Page answers Read. Of a shard that is in Failed nothing is known.
+	// Page is the answer to a Read.
 	Page struct {
-		Number uint64
-		// Now is the clock of the store.
-		Now    time.Time
-		Rows   []Row // in the order of their shards, and in each in that of their positions
-		More   []sharding.ShardID
-		Failed []sharding.ShardID
-		// Err says why nothing could be read; empty: it could.
+		Number uint64 // of the Read
+		// Now is what the clock of the store said.
+		Now time.Time
+		// Rows are in the order of Read.Shards. The rows of one shard are in the order of
+		// their positions.
+		Rows   []Row
+		More   []sharding.ShardID // shards that may have more rows
+		Failed []sharding.ShardID // shards whose rows could not be read; they have none in Rows
+		// Err says why nothing could be read. If it is empty, the other fields are valid.
 		Err string
 	}
 	// Tick lets time pass.
 	Tick struct{}
 )
 
-// Read asks the journal for wake-ups: of each shard the first Limit ones behind a position
-// that are due before Until. It is answered by one Page.
+// Read asks the journal for wake-ups of shards. It is answered by one Page.
 type Read struct {
 	Number uint64
-	Shards []Position
-	Until  int64 // Unix milliseconds
-	Limit  int
+	Shards []Position // of each shard, the rows behind this position are asked for
+	Until  int64      // rows that are due before this time are asked for, in Unix milliseconds
+	Limit  int        // so many rows of each shard at most
 }
 
-// Position is a place among the timers of a shard, in the order in which they are due. One
-// without Due is before all of them.
+// Position is a place among the timers of a shard, in the order in which they are due. The
+// position that has only a Shard is before all of them.
 type Position struct {
 	Shard  sharding.ShardID
 	Due    int64
@@ -60,7 +60,7 @@ type Position struct {
 	Name   string
 }
 
-// Row is a wake-up that stands.
+// Row is a wake-up as the journal has it.
 type Row struct {
 	Shard  sharding.ShardID
 	Entity sharding.Entity
@@ -81,7 +81,7 @@ type Failing struct {
 	Name    string
 	Command string
 	Due     time.Time
-	Since   time.Time // of the first failure, by the clock of this process
+	Since   time.Time // when it failed first, by the clock of this process
 	Times   int       // how many times it has failed
 	Next    time.Time // when it is tried again, by the clock of this process
 	Code    sharding.Code
@@ -90,14 +90,12 @@ type Failing struct {
 
 // Stats describes what the keeper holds, and counts since its start.
 type Stats struct {
-	Rows    int // in memory
-	Firing  int // under way
-	Failing int
-	Fired   uint64
-	Failed  uint64
-	// Obsolete counts firings that the journal refused because the wake-up did not stand any
-	// more.
-	Obsolete uint64
+	Rows    int // wake-ups in memory
+	Firing  int // firings under way
+	Failing int // rows that are failing
+	// Fired, Failed and Obsolete count the firings that have ended. An obsolete one was refused
+	// by the journal, because the wake-up had been set again or removed, or had fired already.
+	Fired, Failed, Obsolete uint64
 	// ReadsFailed counts reads that failed.
 	ReadsFailed uint64
 }

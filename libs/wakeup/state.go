@@ -21,7 +21,7 @@ func (k *Keeper) Check() error {
 		}
 		for id, r := range s.rows { // order-free: any error is a bug
 			rows++
-			if r.times > 0 {
+			if r.failures > 0 {
 				failing++
 			} else {
 				ready++
@@ -71,7 +71,8 @@ func (k *Keeper) Check() error {
 	return nil
 }
 
-// readShards returns the shards that are being read, those included that are closed.
+// readShards returns the shards of all reads under way, including shards that were closed
+// meanwhile.
 func (k *Keeper) readShards() []*shard {
 	var all []*shard
 	for _, n := range slices.Sorted(maps.Keys(k.reads)) {
@@ -80,7 +81,7 @@ func (k *Keeper) readShards() []*shard {
 	return all
 }
 
-// Clone copies the keeper; both go on independently.
+// Clone returns a copy of the keeper that shares nothing with it.
 func (k *Keeper) Clone() *Keeper {
 	c := *k
 	c.out = nil
@@ -101,7 +102,7 @@ func (k *Keeper) Clone() *Keeper {
 	copyShard := func(s *shard) *shard {
 		if shards[s] == nil {
 			sc := *s
-			sc.typ, sc.changed, sc.set, sc.rows = types[s.typ], maps.Clone(s.changed), slices.Clone(s.set), map[key]*row{}
+			sc.typ, sc.changed, sc.changedRows, sc.rows = types[s.typ], maps.Clone(s.changed), slices.Clone(s.changedRows), map[key]*row{}
 			shards[s] = &sc
 		}
 		return shards[s]
@@ -154,16 +155,16 @@ func (k *Keeper) AppendState(now time.Time, b []byte) []byte {
 		return max(0, t.Sub(now))
 	}
 	b = fmt.Appendf(b, "wakeups clock %d scan %d from %d room %t after %d pause %d random %x last %d\n",
-		k.clock-k.clockAt.UnixMilli(), rel(k.scanAt), k.scanFrom, k.noRoom, rel(k.readsAfter), k.readPause, k.random, k.lastRead)
+		k.storeClock-k.storeClockAt.UnixMilli(), rel(k.scanAt), k.scanFrom, k.noRoom, rel(k.readsAfter), k.failedReads, k.random, k.lastRead)
 	for _, s := range k.readShards() {
 		b = fmt.Appendf(b, " reading %s %s closed %t\n", s.id, s.epoch, s.closed)
 	}
 	for _, s := range k.shards {
 		b = fmt.Appendf(b, " shard %s %s horizon %d after %d read %d %t again %t changed %d %d\n", s.id, s.epoch, s.horizon-now.UnixMilli(), s.after.Due,
-			rel(s.readAt), s.reading, s.again, len(s.changed), len(s.set))
+			rel(s.readAt), s.reading, s.sweepAgain, len(s.changed), len(s.changedRows))
 		for _, id := range slices.SortedFunc(maps.Keys(s.rows), key.compare) {
 			r := s.rows[id]
-			b = fmt.Appendf(b, "  %s %q %d %d due %d %d state %d times %d %d\n", r.Entity, r.Name, r.Seq, r.Number, r.Due-now.UnixMilli(), r.Period, r.state, r.times, rel(r.retryAt))
+			b = fmt.Appendf(b, "  %s %q %d %d due %d %d state %d times %d %d\n", r.Entity, r.Name, r.Seq, r.Number, r.Due-now.UnixMilli(), r.Period, r.state, r.failures, rel(r.retryAt))
 		}
 	}
 	for _, e := range slices.SortedFunc(maps.Keys(k.firings), sharding.Entity.Compare) {

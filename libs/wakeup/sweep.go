@@ -7,29 +7,30 @@ import (
 	"github.com/roost-cluster/roost/libs/mutant"
 )
 
-// sweepAgain has the wake-ups of a shard read from the first one on, because something about
-// them is not known.
-func (k *Keeper) sweepAgain(s *shard) {
+// restartSweep begins a new sweep of a shard, from its first wake-up on. It is called when a
+// wake-up of the shard may have changed, and it is not known how.
+func (k *Keeper) restartSweep(s *shard) {
 	if s.reading {
-		s.again = true
+		s.sweepAgain = true
 		return
 	}
 	s.after, s.readAt = Position{Shard: s.id}, k.now
 	k.scanBy(k.now)
 }
 
-// scanBy makes sure that the shards are looked at by then.
+// scanBy makes sure that the shards are scanned at time t, or earlier.
 func (k *Keeper) scanBy(t time.Time) {
 	if k.scanAt.IsZero() || t.Before(k.scanAt) {
 		k.scanAt = t
 	}
 }
 
-// roomCheck is the pause before the shards are looked at again after rows have left the
-// memory: thousands of rows leave it in a second.
+// roomCheck is how long after a row has left the memory the shards are scanned. It is not 0,
+// because thousands of rows may leave in a second.
 const roomCheck = 10 * time.Millisecond
 
-// madeRoom notes that a row has left the memory, or fails.
+// madeRoom is called when a row leaves the memory, or begins to fail. Either may make room for
+// a shard that waits to be read.
 func (k *Keeper) madeRoom() {
 	if k.noRoom {
 		k.noRoom = false
@@ -37,7 +38,8 @@ func (k *Keeper) madeRoom() {
 	}
 }
 
-// scan begins reads of the shards whose time has come.
+// scan looks for shards whose next read is due, and begins one read for as many of them as it
+// may have.
 func (k *Keeper) scan() {
 	if k.scanAt.IsZero() || k.now.Before(k.scanAt) || k.now.Before(k.readsAfter) || len(k.reads) >= k.cfg.Reads {
 		return
@@ -58,7 +60,7 @@ func (k *Keeper) scan() {
 			k.noRoom = true
 			continue
 		}
-		s.reading, s.changed, s.set = true, map[key]bool{}, nil
+		s.reading, s.changed, s.changedRows = true, map[key]struct{}{}, nil
 		k.reserved += k.cfg.Page
 		rd.shards = append(rd.shards, s)
 		r.Shards = append(r.Shards, s.after)
@@ -73,21 +75,21 @@ func (k *Keeper) scan() {
 	k.out.Reads = append(k.out.Reads, r)
 }
 
-// page takes in the answer to a read.
+// page handles the answer to a read.
 func (k *Keeper) page(in *Page) {
 	rd := k.reads[in.Number]
 	if rd == nil {
 		return
 	}
 	delete(k.reads, in.Number)
-	k.scanBy(k.now) // the next one may begin
+	k.scanBy(k.now) // the next read may begin
 	if in.Err == "" {
-		k.readPause = 0
-		k.clock, k.clockAt = in.Now.UnixMilli(), k.now
+		k.failedReads = 0
+		k.storeClock, k.storeClockAt = in.Now.UnixMilli(), k.now
 	} else {
 		k.stats.ReadsFailed++
-		k.readPause++
-		k.readsAfter = k.now.Add(k.pause(k.readPause))
+		k.failedReads++
+		k.readsAfter = k.now.Add(k.pause(k.failedReads))
 		k.scanBy(k.readsAfter)
 	}
 	rows := in.Rows
@@ -112,18 +114,19 @@ func (k *Keeper) page(in *Page) {
 
 // notRead has a shard read again later.
 func (k *Keeper) notRead(s *shard, at time.Time) {
-	s.reading, s.changed, s.set, s.readAt = false, nil, nil, at
+	s.reading, s.changed, s.changedRows, s.readAt = false, nil, nil, at
 	k.scanBy(at)
 }
 
-// pageOf takes in what was read of one shard.
+// pageOf handles the rows that were read of one shard, all of which are due before until. more
+// says that the page may not have all of the shard's rows.
 func (k *Keeper) pageOf(s *shard, rows []Row, until int64, more bool) {
-	changed, set := s.changed, s.set
-	s.reading, s.changed, s.set = false, nil, nil
+	changed, changedRows := s.changed, s.changedRows
+	s.reading, s.changed, s.changedRows = false, nil, nil
 	switch {
 	case more && len(rows) > 0:
 		s.after, s.readAt = rows[len(rows)-1].position(), k.now
-	case more: // the page was full of other shards' rows
+	case more: // the page had no room for rows of this shard
 		s.readAt = k.now
 	default:
 		s.after, s.readAt = Position{Shard: s.id}, k.now.Add(k.cfg.Refresh)
@@ -139,26 +142,26 @@ func (k *Keeper) pageOf(s *shard, rows []Row, until int64, more bool) {
 		}
 		if old := s.rows[r.key()]; old != nil {
 			if old.state == underWay || old.WakeRef == r.WakeRef && old.Err == r.Err {
-				continue // if it fires and is another one, the journal refuses that
+				continue // if a firing under way is of another setting, the journal refuses it
 			}
 			k.remove(old)
 		}
 		k.add(s, r)
 	}
-	for i := range set {
-		if r := &set[i]; r.Due <= s.covered() && s.rows[r.key()] == nil {
+	for i := range changedRows {
+		if r := &changedRows[i]; r.Due <= s.covered() && s.rows[r.key()] == nil {
 			k.add(s, r)
 		}
 	}
-	if s.again {
-		s.again = false
-		k.sweepAgain(s)
+	if s.sweepAgain {
+		s.sweepAgain = false
+		k.restartSweep(s)
 	}
 	k.scanBy(s.readAt)
 }
 
-// NextAlarm returns when the keeper has something to do unless it is told something before;
-// zero: never.
+// NextAlarm returns the time at which the keeper has something to do, if no input comes
+// earlier. Zero means never.
 func (k *Keeper) NextAlarm() time.Time {
 	var t time.Time
 	by := func(at time.Time) {
@@ -177,8 +180,8 @@ func (k *Keeper) NextAlarm() time.Time {
 		by(k.retries[0].retryAt)
 	}
 	for _, q := range k.types {
-		if len(q.due) > 0 && q.firing < k.cfg.Firings && !k.clockAt.IsZero() {
-			by(k.clockAt.Add(time.Duration(q.due[0].Due-k.clock) * time.Millisecond))
+		if len(q.due) > 0 && q.firing < k.cfg.Firings && !k.storeClockAt.IsZero() {
+			by(k.storeClockAt.Add(time.Duration(q.due[0].Due-k.storeClock) * time.Millisecond))
 		}
 	}
 	return t
