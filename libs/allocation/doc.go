@@ -22,8 +22,10 @@
 //
 // # Strategies
 //
-// [LeastShards] moves up to a limit of shards per round towards the average,
-// and then evens out the rest; it is the algorithm of Akka 2.6.10 and later.
+// [LeastShards] moves shards in rounds, and in each round at most a given number of them. As
+// long as some regions have more shards than the average, rounded up, it takes these shards
+// from them. Afterwards it takes one shard each from regions with that average, for regions
+// that lack two or more. It is the algorithm of Akka 2.6.10 and later.
 // [Threshold] is Akka's earlier one: it moves a few shards from the region with most to
 // the one with fewest, while they differ by more than a threshold. [New] returns one by
 // name, the coordinator's allocation.strategy.

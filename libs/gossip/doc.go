@@ -7,10 +7,10 @@
 //
 // Every node keeps a [State]: the members, which of them have seen exactly this
 // state, which of them observe others as unreachable, a vector clock, and
-// tombstones of removed nodes. At short intervals nodes send each other the
-// digest of their state (push-pull, status first). When digests differ, the nodes
-// exchange the hashes of the parts of the state, and then the parts that differ:
-// the entries of a few members. In each gossip round a node sends to one member, or to
+// tombstones of removed nodes. At short intervals a node sends the digest of its state to
+// another one ([GossipStatus]). When the digests of the two differ, they exchange the hashes
+// of the parts of their states, and then the parts that differ: the entries of a few
+// members. Each of the two learns what the other one knows. In each gossip round a node sends to one member, or to
 // two while a change spreads. The leader sends to ten, because all others wait for what
 // the leader decides.
 //
@@ -93,7 +93,9 @@
 //     finishes what it must and then steps [Leave]; after [Left] it stops.
 //  8. With a [Downing] that relies on a lease, [Lease] is stepped whenever the holder of
 //     the lease, or the time until which the holder may act, has changed. On [YieldLease]
-//     the process gives the lease up, with a rank after those of the other candidates.
+//     the process gives the lease up. From then on it competes for the lease with a higher
+//     rank than all other candidates: the candidate with the lowest rank gets a lease that
+//     is free (see package lease).
 //
 // Package agent is that driver. The loop to write:
 //

@@ -10,8 +10,10 @@
 // segments if wanted, the most recently used (MRU), or the least frequently used (LFU),
 // with dynamic aging if wanted. [Strategy.Admission] makes a composite of it: new entities
 // come into a small window first, and get from there into the main area only if they are
-// touched more often than those that they would replace (W-TinyLFU). [Composite] has
-// proven values, and adapts the window to the load.
+// touched more often than those that they would replace (W-TinyLFU). How often an entity was
+// touched, whether it is active or not, is estimated by a *sketch*: some rows of small
+// counters (a count-min sketch). [Filter] says how many rows and counters it has. [Composite]
+// has proven values, and adapts the window to the load.
 //
 // [Parse] reads a strategy from a configuration, [Strategy.Validate] checks one that code
 // has built, and [Strategy.String] writes it.
@@ -32,7 +34,7 @@
 // An entity is a small number that the caller chooses, so a touch looks nothing up. What a
 // policy keeps for an entity is in [Nodes], by number: 28 bytes, and 16 more if the
 // strategy has an idle time. The sketch of a composite takes 8 to 16 bytes more for each
-// entity of the limit. No touch allocates memory once the number was used.
+// entity that the limit allows. No touch allocates memory once the number was used.
 //
 // # What this does not do
 //
@@ -59,8 +61,9 @@
 //     0. In Akka an area with MRU or LFU then has one, beyond the limit.
 //   - In a composite, the entities that were idle for longest are passivated first. In Akka
 //     those of the window are.
-//   - All shapes of the sketch use the hash functions that Akka has for the default
-//     shape. The hash of the id comes from the caller.
+//   - The hash functions of a sketch are the same for every [Filter]. Akka uses them for
+//     its default filter, and others for all others. The hash of the id comes from the
+//     caller.
 //   - A new shard's sketch is made with the first touch, and for the shard's part of the
 //     limit; Akka makes it for the whole limit at first. Like Akka, a shard begins to count
 //     anew whenever its part of the limit changes, and whenever another shard opens or

@@ -22,9 +22,9 @@
 // # When it decides
 //
 // A decision is made when nothing has changed for StableAfter: by then all nodes of a side
-// see the same. What counts is a change of the membership, except joining, leaving and being
-// removed, and a change in what any node reports about the reachability of others. Time
-// during which this process was paused does not count towards StableAfter. If reachability
+// see the same. Two kinds of changes begin this time anew. One is a change in what any node
+// reports about the reachability of others. The other is a change of the membership, unless
+// it is only that members join, leave or are removed. Time during which this process was paused does not count towards StableAfter. If reachability
 // keeps changing for longer than StableAfter and DownAllWhenUnstable together, every member
 // downs itself; with lease-majority, the lease then decides without waiting any longer.
 //
@@ -92,9 +92,10 @@
 // the lease in a minority keeps it: the others had time to acquire it.
 //
 // Once a side may have decided by the lease, the lease must not move any more, or both sides
-// would stay. YieldLeaseAfter is shorter than StableAfter, after which a side may decide.
-// When the last change is longer ago than the mean of the two, the lease is no longer given
-// up. Nor is it given up when reachability has kept changing for so long that
+// would stay. A side may decide when nothing has changed for StableAfter. So the holder gives
+// the lease up only earlier than that: YieldLeaseAfter is shorter than StableAfter, and once
+// nothing has changed for the mean of YieldLeaseAfter and StableAfter, the lease is no longer
+// given up. Nor is it given up when reachability has kept changing for so long that
 // lease-majority is about to decide although nothing is stable.
 //
 // The strategies and their rules are those of Akka's Split Brain Resolver

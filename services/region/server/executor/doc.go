@@ -13,16 +13,18 @@
 //
 // # Life of a worker
 //
-//	                Take          Next        Next: none left, Finish
-//	Acquire ─▶ idle ─────▶ loaded ─────▶ busy ─────────────────────▶ idle ─▶ Release
-//	                                     ▲  │ Next                   ▲
-//	                                     └──┘                        │
-//	                                      │ watchdog                 │
-//	                                      ▼        Next, Finish      │
-//	                                  preempted ─────────────────────┘
+// The labels of the arrows are methods of the worker; only the watchdog preempts.
 //
-// Finish is called when Next has no job left. A preempted worker finishes its current job,
-// and has no others.
+//	                Take          Next                 Finish
+//	Acquire ─▶ idle ─────▶ loaded ─────▶ busy ───────────────────────▶ idle ─▶ Release
+//	                                     ▲  │ Next                     ▲
+//	                                     └──┘                          │
+//	                                      │ watchdog       Finish      │
+//	                                      └─────────▶ preempted ───────┘
+//
+// Next ends the current job and begins the next one. When it returns nil, no job is left, and
+// Finish is called. For a preempted worker that is when its current job has ended, because
+// its other jobs went to the pool.
 //
 // # How many goroutines there are
 //
