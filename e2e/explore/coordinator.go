@@ -141,7 +141,7 @@ func (w *cluster) loaded(number uint64) coordinator.Loaded {
 			in.Facts = append(in.Facts, decodeFact(e.Payload))
 		}
 	}
-	in.AfterSnapshot = len(in.Facts)
+	in.FactsAfterSnapshot = len(in.Facts)
 	return in
 }
 

@@ -33,8 +33,9 @@
 //   - the home of a shard is asked for;
 //   - the drain of a region begins or ends.
 //
-// Two are enough for a checkpoint and for the snapshot after it, because the stream begins
-// with facts of an earlier coordinator.
+// Each of them makes the active coordinator store facts. The fact stream begins with three
+// facts of an earlier coordinator, and a checkpoint is due after four. So two requests are
+// enough for a checkpoint, and for the snapshot after it.
 //
 // # How
 //
@@ -76,9 +77,10 @@
 // messages to the coordinators arrive at once, and their facts are durable at once; in the
 // handoff scope both may take longer.
 //
-// In the handoff and append scopes time advances by one second, after which every message
-// that a core repeats until it is answered is due again. In the lease and tenure scopes
-// time advances by one second or three, for both processes alike. There are no deadlines
+// Time passes only when a timeout expires. In the handoff and append scopes it then advances by
+// one second. After a second, a core sends every message again that it repeats until it is
+// answered. In the lease and tenure scopes time advances by one second or three, for both
+// processes alike. There are no deadlines
 // and no passivation. In the tenure scope reads do not fail, the journal is never full, and
 // a coordinator writes one journal heartbeat per term. A coordinator that finds the journal
 // heartbeats of another cluster watches them for a while before it decides; no path lasts

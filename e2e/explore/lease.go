@@ -68,7 +68,7 @@ func (s *recordStore) appendState(b []byte) []byte { return fmt.Appendf(b, "%+v"
 
 // replace does a Swap, and answers it.
 func (s *recordStore) replace(o lease.Swap) lease.Swapped {
-	if !s.record.Yields(o.Old, o.New) {
+	if !s.record.Replaceable(o.Old, o.New) {
 		return lease.Swapped{Request: o.Request, Outcome: lease.Conflict}
 	}
 	s.record = o.New
@@ -78,7 +78,7 @@ func (s *recordStore) replace(o lease.Swap) lease.Swapped {
 // refuses reports whether the Swap is refused now and forever. What the record does
 // not yield to it never will, unless it is lost yet.
 func (s *recordStore) refuses(o lease.Swap) bool {
-	return !s.record.Yields(o.Old, o.New) && (s.lost || o.Old.Version > 0)
+	return !s.record.Replaceable(o.Old, o.New) && (s.lost || o.Old.Version > 0)
 }
 
 // letter is a request to the store, or its answer.

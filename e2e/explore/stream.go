@@ -48,7 +48,7 @@ func (s *stream) facts(number uint64) coordinator.Input {
 			in.Facts = append(in.Facts, decodeFact(e.Payload))
 		}
 	}
-	in.AfterSnapshot = len(in.Facts)
+	in.FactsAfterSnapshot = len(in.Facts)
 	return in
 }
 

@@ -22,7 +22,7 @@ type op struct {
 	batch   int // items of one batch have the same number; 0: none
 	called  int64
 	tries   []*try
-	pending int
+	pending int // attempts that have not ended, or are about to be made
 }
 
 // try is one attempt of the client: from call to return.
@@ -44,13 +44,13 @@ type client struct {
 	w       *World
 	id      int
 	gateway int
-	open    int // commands of the current round that have not ended; at 0 the next round follows
+	open    int // commands of the current round that have not ended; at 0 the next round begins
 	stopped bool
 	wall    int64 // error of its clock
 }
 
-// neverDone is what open is for a client that only sends what it is told to: so many commands
-// that their end never makes it send others.
+// neverDone is the value of client.open for a client that only sends what it is told to send.
+// It is so large that open never falls to 0, so no round of the client's own begins.
 const neverDone = 1 << 30
 
 // entities are few, so that they are hot.

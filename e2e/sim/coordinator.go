@@ -37,12 +37,13 @@ func (w *World) coordinatorProgram(p *process) program {
 	c := &coordNode{p: p, w: w, calls: newCalls(w, p), joining: map[sharding.NodeID]bool{}}
 	c.core = newCoordinator(w, p)
 	cfg := lease.DefaultConfig()
-	cfg.Self, cfg.Seed, cfg.Rank = p.id(), w.dice("lease").Uint64()|1, -1
+	cfg.Self, cfg.Seed = p.id(), w.dice("lease").Uint64()|1
+	cfg.Rank = -1 // no candidate for the lease yet: updateRank changes that when this is a member
 	holder, err := lease.NewHolder(cfg)
 	if err != nil {
 		panic(err)
 	}
-	c.holder, c.rank = holder, -1
+	c.holder, c.rank = holder, cfg.Rank
 	c.member = newMember(w, p, roleCoordinator, c.memberChanged)
 	c.member.yield = c.yieldLease
 	return c
@@ -58,22 +59,22 @@ func (c *coordNode) step(in coordinator.Input) {
 		switch o := o.(type) {
 		case coordinator.Append:
 			for _, f := range o.Facts[:o.Decided] {
-				c.judge(f)
+				c.checkOwnerIsUp(f)
 			}
 		case coordinator.BecameActive:
 			c.w.mark("coordinator elected")
-			c.drains(o.Term)
+			c.checkDrains(o.Term)
 		case coordinator.SteppedDown:
 			c.w.mark("coordinator deposed")
 		case coordinator.YieldLease:
 			c.w.violate("memory is bounded", "%s: too much waits for the journal", c.p.name)
 		}
-		c.speaks(o)
+		c.checkTerm(o)
 	}
 }
 
-// speaks checks that a coordinator says nothing after another one has acquired the lease.
-func (c *coordNode) speaks(o coordinator.Output) {
+// checkTerm checks that a coordinator says nothing after another one has acquired the lease.
+func (c *coordNode) checkTerm(o coordinator.Output) {
 	var m control.Message
 	switch o := o.(type) {
 	case coordinator.Send:
@@ -89,8 +90,8 @@ func (c *coordNode) speaks(o coordinator.Output) {
 	}
 }
 
-// judge checks that a shard is given only to a region that is up.
-func (c *coordNode) judge(f coordinator.Fact) {
+// checkOwnerIsUp checks that a shard is given only to a region that is up.
+func (c *coordNode) checkOwnerIsUp(f coordinator.Fact) {
 	if r, ok := f.(coordinator.RowFact); ok && r.Row.Phase == sharding.Starting && c.joining[r.Row.Owner] {
 		c.w.violate("only who is up hosts shards", "%s gives %v to %v, which is not up", c.p.name, r.Row.Shard, r.Row.Owner)
 	}
@@ -123,8 +124,8 @@ func (c *coordNode) stepLease(in lease.Input) {
 	}
 }
 
-// drains checks that a new term knows which regions operators have drained.
-func (c *coordNode) drains(term sharding.Term) {
+// checkDrains checks that a new term knows which regions operators have drained.
+func (c *coordNode) checkDrains(term sharding.Term) {
 	for _, r := range c.core.View().Regions {
 		if want := c.w.journal.drained[r.Node]; r.Draining != want {
 			c.w.violate("a drain outlives the term", "%s of term %d takes %v for drained: %t, the facts say %t", c.p.name, term, r.Node, r.Draining, want)
@@ -226,7 +227,7 @@ func (c *coordNode) load(o coordinator.Load) {
 				in.Facts = append(in.Facts, c.w.facts[decodeNumber(e.Payload)])
 			}
 		}
-		in.AfterSnapshot = len(in.Facts)
+		in.FactsAfterSnapshot = len(in.Facts) // the journal returns no records before the snapshot
 		if got.Snapshot.Seq > 0 {
 			c.w.mark("facts read from a snapshot on")
 		}
@@ -394,8 +395,8 @@ func (c *coordNode) checkFact(row sharding.Row) {
 	}
 }
 
-// receive takes a message. What a region says of a shard that it has stopped is
-// remembered.
+// receive handles a one-way message. If it is a ShardStopped, its epoch is remembered, to tell
+// why the shard moves.
 func (c *coordNode) receive(from sharding.NodeID, m control.Message) {
 	if m, ok := m.(control.ShardStopped); ok {
 		c.w.journal.stopped[m.Shard] = max(c.w.journal.stopped[m.Shard], m.Epoch)
@@ -428,7 +429,7 @@ func (c *coordNode) performLease() {
 			}, c.stepLease)
 		case lease.Swap:
 			c.w.lease.ask(c.p, func(r lease.Record) (lease.Record, lease.Input) {
-				if !r.Yields(o.Old, o.New) {
+				if !r.Replaceable(o.Old, o.New) {
 					return r, lease.Swapped{Request: o.Request, Outcome: lease.Conflict}
 				}
 				return o.New, lease.Swapped{Request: o.Request, Outcome: lease.Done}

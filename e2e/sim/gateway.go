@@ -374,9 +374,9 @@ func (g *gatewayNode) stop() {
 		l := g.links[to]
 		l.gwOpen = false
 		if g.w.dice("link").chance(0.5) {
-			l.up.reset = true
+			l.up.reset = true // commands that are still under way are lost
 		}
-		l.whenFarEndLearns(l.down.to, l.up.to, l.closeRegion)
+		l.announceClose(&l.up, l.closeRegion)
 	}
 	for _, id := range sortedKeys(g.waiting) {
 		g.waiting[id].reply(gateway.Finish{Reply: sharding.Doubt(sharding.Unavailable, "connection reset")})

@@ -125,7 +125,7 @@ func (l *gatewayLink) closeGateway() {
 	}
 	l.up.frames = l.up.frames[:written]
 	l.gateway.linkLost(l, unsent)
-	l.whenFarEndLearns(l.down.to, l.up.to, l.closeRegion)
+	l.announceClose(&l.up, l.closeRegion)
 }
 
 // closeRegion is the end of the link for the region: it reads no more frames,
@@ -139,14 +139,15 @@ func (l *gatewayLink) closeRegion() {
 	if !l.handing {
 		l.region.readerEnded(l)
 	}
-	l.whenFarEndLearns(l.up.to, l.down.to, l.closeGateway)
+	l.announceClose(&l.down, l.closeGateway)
 }
 
-// whenFarEndLearns lets the far end learn of a closed connection: soon if the way is
-// free, else when it gives up by itself.
-func (l *gatewayLink) whenFarEndLearns(from, to int, learn func()) {
+// announceClose is called when one end of the link is closed. The news goes to the other end
+// in the given direction, and learn closes that end: soon if the network lets the news
+// through, and otherwise when the other end gives up by itself.
+func (l *gatewayLink) announceClose(way *direction, learn func()) {
 	w := l.w
-	if w.net.blocked(from, to) {
+	if w.net.blocked(way.from, way.to) {
 		w.after(w.dice("link").between(500*ms, 4*sec), learn)
 		return
 	}

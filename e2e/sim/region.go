@@ -52,9 +52,9 @@ type shardNode struct {
 	fromCore  lastArrival // of messages to the control core
 }
 
-// lastArrival is the virtual time at which the newest message arrives that one core has sent
-// to another. Each core of a region runs on its own goroutine: it takes its messages after a
-// delay, and in their order.
+// lastArrival is when the newest message from one core of a region to another arrives, in
+// virtual time. In a real region each core runs on its own goroutine. So here, too, such a
+// message arrives after a delay, and after the messages before it.
 type lastArrival int64
 
 // carry delivers a message after a delay from the control core to a shard core, or back.
@@ -112,7 +112,7 @@ func (w *World) regionProgram(p *process) program {
 		newestLoad: map[sharding.Entity]pendingLoad{},
 		loads:      map[sharding.Entity]int{},
 	}
-	if w.weather.Harsh.PerByte > 0 {
+	if w.weather.Harsh.repliesHaveSizes() {
 		n.replyBudget = &replyBudget{budget: replies.NewBudget(replyLimits), estimates: map[string]*replies.SizeEstimate{}}
 		n.replyBudget.refusals.Learn(replies.Overhead)
 	}
@@ -349,6 +349,8 @@ func (n *regionNode) receive(from sharding.NodeID, m control.Message) {
 	n.term = max(n.term, term)
 }
 
+// serveCall handles a call, as receiver demands: reply sends the answer, and the returned
+// function is called when the caller waits no longer.
 func (n *regionNode) serveCall(from sharding.NodeID, m control.Message, reply func(control.Message)) func() {
 	call := n.calls.begin(reply)
 	n.stepControl(region.Received{From: from.Addr, Call: call, Msg: m})
@@ -411,11 +413,11 @@ func readVerdict(ok bool) sharding.Verdict {
 // probeShard is a shard that no region hosts. Reading its fence has no effect.
 var probeShard = sharding.ShardID{Type: "roost.probe"}
 
-// command takes a command that has arrived on a link. The method read has held it back until
-// there was room for its reply.
+// command handles a command that has arrived on a link. The command goes to its shard core
+// when there is room for its reply; until then, it waits.
 func (n *regionNode) command(l *gatewayLink, attempt gateway.Attempt, epoch sharding.Epoch, env sharding.Envelope, timeLeft time.Duration) {
 	env.Deadline = n.p.deadline(timeLeft)
-	n.read(l, &env, func(reserved replies.Ticket, refused string) {
+	n.whenRoom(l, &env, func(reserved replies.Ticket, refused string) {
 		n.lastRequest++
 		id := n.lastRequest
 		n.callers[id] = caller{link: l, attempt: attempt, key: env.ID, entity: env.Entity, epoch: epoch, due: env.Deadline, env: &env, ticket: reserved}
@@ -493,9 +495,9 @@ func (n *regionNode) stop() {
 		if l.regionOpen {
 			l.regionOpen = false
 			if n.w.dice("link").chance(0.5) {
-				l.down.reset = true
+				l.down.reset = true // answers that are still under way are lost
 			}
-			l.whenFarEndLearns(l.up.to, l.down.to, l.closeGateway)
+			l.announceClose(&l.down, l.closeGateway)
 		}
 	}
 	n.member.stop()

@@ -71,8 +71,9 @@ type outgoing struct {
 	frame func()
 }
 
-// read takes a command up if there is room for its reply, or lets it wait.
-func (n *regionNode) read(l *gatewayLink, env *sharding.Envelope, take func(replies.Ticket, string)) {
+// whenRoom calls take when there is room for the command's reply, or with the reason for which
+// the command is refused.
+func (n *regionNode) whenRoom(l *gatewayLink, env *sharding.Envelope, take func(replies.Ticket, string)) {
 	if n.replyBudget == nil {
 		take(replies.Ticket{}, "")
 		return

@@ -78,7 +78,7 @@ type harshWeather struct {
 
 	Flip    int64   // mean time between flipped bits in pages of the journal
 	FlipFor int64   // longest time until somebody repairs one that is repaired
-	PerByte int64   // time that a link needs for a byte of a reply; 0: replies have no size
+	PerByte int64   // time that a link needs for a byte of a reply; 0: replies have no sizes
 	Deaf    float64 // answers before which a gateway stops to read for a while
 
 	Stale  float64 // reads that are stale
@@ -97,6 +97,9 @@ type harshWeather struct {
 	Timed   float64 // keys that carry a time
 	Skewed  float64 // clients whose clock is wrong
 }
+
+// repliesHaveSizes reports whether links need time, and regions need memory, for replies.
+func (h *harshWeather) repliesHaveSizes() bool { return h.PerByte > 0 }
 
 func drawHarsh(seed uint64) harshWeather {
 	var h harshWeather

@@ -36,9 +36,9 @@ type World struct {
 	ops      []*op
 	byID     map[uint64]*op
 	batches  int
-	// refusedUnread counts, per command id, the rejections that regions have sent and no
-	// gateway has read. A rejection that arrives after the gateway has sent the command again
-	// is ignored, and stays counted.
+	// refusedUnread counts, by command id, the rejections that regions have sent, minus those
+	// that a gateway has read in time. A gateway reads a rejection too late if it has sent the
+	// command to another owner, or on another link, before.
 	refusedUnread map[sharding.CommandID]int
 	terms         map[sharding.Term]bool // all that were acquired
 	highest       sharding.Term          // of terms
@@ -447,12 +447,11 @@ func (w *World) unknownCommand(table *routetable.Table) string {
 	return ""
 }
 
-// probe reads every entity through every gateway. It also writes to every entity whose writes
-// still meet a damaged page. Every
-// read must succeed, or say that data is lost if the entity is damaged. Every one of these
-// writes must say that data is lost.
+// probe reads every entity through every gateway. Every read must succeed, or say that data is
+// lost if the entity is damaged. Through every gateway, probe also writes to every entity
+// whose writes still meet a damaged page. Every one of these writes must say that data is lost.
 func (w *World) probe(stop func() bool) {
-	prober := &client{w: w, id: len(w.clients), open: neverDone} // it sends nothing by itself
+	prober := &client{w: w, id: len(w.clients), open: neverDone}
 	first := len(w.ops)
 	for gw := range gateways {
 		for i := range 2 * len(w.entities) {
@@ -462,10 +461,13 @@ func (w *World) probe(stop func() bool) {
 					continue
 				}
 			}
-			o := prober.draw(e, true, 0)
-			o.cmd, o.tell, o.pending = cmd, false, 1
+			const keyed, noBatch = true, 0
+			o := prober.draw(e, keyed, noBatch)
+			o.cmd, o.tell = cmd, false
+			o.pending++                                     // it is not answered before it is sent
 			w.after(int64(len(w.ops)-first)*60*ms, func() { // so slowly that the smallest buffers have room
-				o.pending, o.called = 0, w.now
+				o.pending--
+				o.called = w.now
 				prober.send(o, gw, nanos(30*sec))
 			})
 		}
@@ -503,7 +505,7 @@ func (w *World) probe(stop func() bool) {
 			w.violate("all finish and converge", "%v of the last round is not answered", o)
 		} else if r := o.tries[len(o.tries)-1].reply; w.answersDamage(o, &r) {
 			w.mark("damage is answered after the storm")
-		} else if r.Outcome != sharding.OK || o.cmd == cmdAdd { // a write meets damage, see above
+		} else if r.Outcome != sharding.OK || o.cmd == cmdAdd { // a write that is OK is wrong: it should have met damage
 			w.violate("all finish and converge", "%v of the last round: %v %s", o, r.Outcome, r.Message)
 		}
 	}

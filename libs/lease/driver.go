@@ -10,9 +10,9 @@ import "context" // pure: every call of a store has an end
 //  1. Get returns the record; the zero Record if there is none. It sees every
 //     Swap that was acknowledged before Get was called, from any process.
 //  2. Swap replaces the record by next, with Version old.Version+1, if and only if
-//     the stored record [Record.Yields]: it is the very one that old was read from,
-//     by version and nonce (the zero Record: there is none), and its term is not
-//     above next.Term. It returns false, and changes nothing, otherwise.
+//     the stored record is [Record.Replaceable]: it has the version and the nonce of
+//     old (for the zero Record: none is stored), and its term is not above next.Term.
+//     Otherwise Swap returns false and changes nothing.
 //  3. A Swap that returned true survives a crash of the store.
 //  4. An error of Swap says that its outcome is unknown: the write may have
 //     happened, or may still happen. Errors wrap ErrStore and hold no password.

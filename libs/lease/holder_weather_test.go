@@ -187,7 +187,7 @@ func (w *world) swap(o Swap) Outcome {
 	if w.rec.Version == o.Old.Version && o.New.Term < w.rec.Term {
 		w.fail("term %d after %d in the store", o.New.Term, w.rec.Term)
 	}
-	if !w.rec.Yields(o.Old, o.New) {
+	if !w.rec.Replaceable(o.Old, o.New) {
 		return Conflict
 	}
 	w.rec = o.New

@@ -28,10 +28,10 @@ type Record struct {
 	Cluster sharding.ClusterID
 }
 
-// Yields reports whether a stored record may be replaced by next by someone who
-// knows it as old. The version alone does not show that: it starts again when a
-// store has lost the record.
-func (r Record) Yields(old, next Record) bool {
+// Replaceable reports whether next may replace the stored record r, if the caller has last
+// read old. That is so only if r is still old. Equal versions alone do not show that: when a
+// store has lost the record, versions start again.
+func (r Record) Replaceable(old, next Record) bool {
 	same := r.Version == old.Version && (r.Nonce == old.Nonce || mutant.On("lease-nonce"))
 	return same && r.Term <= next.Term
 }

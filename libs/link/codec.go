@@ -131,11 +131,14 @@ func (n *nameTable) read(d *decoder, field string) string {
 		return ""
 	case ref >= 1 && ref <= uint64(len(n.list)):
 		return n.list[ref-1]
-	case ref == 0 && len(n.list) < maxNames, ref > uint64(len(n.list)+1), ref > maxNames:
+	case ref == 0 && len(n.list) < maxNames: // only a full table lets names go without a number
+		d.fail("%s: a name has no number, although the table has room", field)
+		return ""
+	case ref > uint64(len(n.list)+1), ref > maxNames:
 		d.fail("%s: no name has number %d", field, ref)
 		return ""
 	}
-	s := d.string(field, sharding.MaxTypeLen)
+	s := d.string(field, sharding.MaxTypeLen) // the limit of all kinds of names
 	if d.bad != nil {
 		return ""
 	}
@@ -494,8 +497,9 @@ func (d *decoder) bytes(field string, max int) []byte {
 	return s
 }
 
-// ids reads an entity id and the command id that follows it. They are copied in one
-// allocation, together with the length of the second one, which lies between them.
+// ids reads an entity id and the command id that follows it. In the frame, the length of the
+// command id lies between the two. It is copied with them, so that one allocation is enough
+// for both.
 func (d *decoder) ids() (sharding.EntityID, sharding.CommandID) {
 	rest := d.b
 	entityLen := len(d.bytes("entity id", sharding.MaxIDLen))

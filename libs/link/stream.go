@@ -242,7 +242,8 @@ func (s *stream) take(written []byte) ([]byte, bool) {
 		for !s.byWriteLoop && s.err == nil {
 			s.work.Wait()
 		}
-		// Other senders can append to the first buffer.
+		// The writer goroutine has slept. Before it takes the first buffer, it lets other
+		// goroutines run once, so that they can append to this buffer.
 		s.mu.Unlock()
 		runtime.Gosched()
 		s.mu.Lock()
@@ -363,21 +364,22 @@ func (s *stream) linger(reason error) {
 // goroutine must then not use the stream any more. On a server readLoop returns errClosed
 // after the client's last frame.
 func (s *stream) readLoop(handle func(kind byte, body []byte) error, flush func() bool) error {
-	for n := 1; s.readErr == nil; n++ {
+	sinceFlush := 0 // frames
+	for s.readErr == nil {
 		kind, body, ok, err := s.frames.next()
 		if err == nil && ok {
 			err = s.dispatch(kind, body, handle)
 		}
 		s.readErr = err
-		more := ok && err == nil
-		if more && n < maxBatch {
+		handled := ok && err == nil // then another whole frame may be buffered
+		if sinceFlush++; handled && sinceFlush < maxBatch {
 			continue
 		}
-		n = 0
+		sinceFlush = 0
 		if !flush() {
 			return errDetached
 		}
-		if more {
+		if handled {
 			continue
 		}
 		if s.server {

@@ -52,17 +52,24 @@
 // read strictly: an unknown field is refused as invalid_argument. A field that is missing in
 // a command is zero, because callers may be older.
 //
-// This version of the program reads only what it would itself have stored: no
-// event with an unknown name, version or field, without one of the fields, with a name in
-// another case, or with null where the type has no nil. Snapshots are read in
-// the same way if their form is the one in which this version stores; for others see below. The commands of the entity are then refused as
-// data_loss, until a region runs a version of the program that reads what is stored. There
-// are exceptions:
+// Stored events are read strictly too. A version of the program reads an event only if that
+// version could have stored it in this way:
+//
+//   - it knows the name and the version of the event;
+//   - the event has all fields that this version knows, and no others;
+//   - the name of each field is written as this version writes it, in upper or lower case;
+//   - a field is null only if its Go type has a nil.
+//
+// If an event cannot be read, the commands of its entity are refused as data_loss, until a
+// region runs a version of the program that can read it. There are exceptions:
 //
 //   - [EventType.ReadableBy] lets earlier versions ignore the fields that they do not know.
-//   - Fields with omitempty or omitzero may be missing. To add or remove one of these options
+//   - A field with omitempty or omitzero may be missing. To add or remove one of these options
 //     changes what is stored, as a change of a field does.
-//   - MarshalJSON may write null.
+//   - A field may be null if the MarshalJSON of its type writes null.
+//
+// Snapshots are read by the same rules, if they have the form in which this version stores
+// them.
 //
 // [Event] gives an event a stored name and a version; [From] declares how to convert an older
 // version of the event to the current one. A snapshot of another form is read by
@@ -74,10 +81,9 @@
 //
 // Types made by [DefineVolatile] keep their state in memory only: it is gone when the
 // entity is passivated, moved or lost. The timers of [Handle.After] and [Handle.Every] are
-// volatile for all types: a pending one keeps its entity from being passivated, but it dies
-// when the entity is moved or lost. Reminders ([Handle.Remind]) do not: they are stored with
-// the events of the turn, and bring the entity to life.
-// Commands that change state and have no key are not repeated after a lost answer.
+// volatile for all types: a pending one keeps its entity from being passivated, but it is
+// gone when the entity is moved or lost. Reminders ([Handle.Remind]) are not lost: a reminder
+// is stored with the events of its turn, and brings the entity to life. Commands that change state and have no key are not repeated after a lost answer.
 //
 // [entitytest.Schema]: https://pkg.go.dev/github.com/roost-cluster/roost/sdk/entitytest#Schema
 package entity

@@ -210,7 +210,7 @@ func (g *Gate) Stored() int {
 }
 
 // Snapshot returns the sequence number as of which an empty snapshot must be written
-// now because a checkpoint is durable, or 0. [Gate.Compacted] takes the result.
+// now because a checkpoint is durable, or 0. [Gate.SnapshotEnded] takes the result.
 func (g *Gate) Snapshot() uint64 {
 	if g.first == 0 || !g.done || g.copiedFacts > 0 || g.compacting {
 		return 0
@@ -222,9 +222,9 @@ func (g *Gate) Snapshot() uint64 {
 	return g.first - 1
 }
 
-// Compacted says whether the snapshot is stored. If it is not, Snapshot asks for it
+// SnapshotEnded says whether the snapshot is stored. If it is not, Snapshot asks for it
 // again.
-func (g *Gate) Compacted(stored bool) {
+func (g *Gate) SnapshotEnded(stored bool) {
 	g.compacting = false
 	if stored {
 		g.afterSnapshot, g.first = g.own, 0

@@ -54,13 +54,12 @@ type (
 		Verdict sharding.Verdict
 		Fence   sharding.Epoch
 	}
-	// Loaded answers Load. Facts are oldest first; AfterSnapshot of them come after the
-	// snapshot. LastSeq is the sequence number of the last record.
+	// Loaded answers Load.
 	Loaded struct {
-		Number        uint64
-		Facts         []Fact
-		AfterSnapshot int
-		LastSeq       uint64
+		Number             uint64
+		Facts              []Fact // the oldest first
+		FactsAfterSnapshot int    // how many of the Facts are in records after the snapshot
+		LastSeq            uint64 // the sequence number of the last record
 	}
 	// ReadFailed answers Survey and Load if the journal could not be read. The Tenure
 	// asks again.

@@ -109,7 +109,8 @@ func NewTenure(cfg Config, self sharding.NodeID) *Tenure {
 // do, in that order. It never fails: what makes no sense is ignored.
 func (t *Tenure) Step(now time.Time, in Input, out []Output) []Output {
 	t.now, t.out = now, out
-	switch in := in.(type) { // whether the term goes on is decided before anything else
+	// Inputs that begin, prolong or end the term come first, and so does the end of a call.
+	switch in := in.(type) {
 	case Acquired:
 		t.acquired(in)
 	case Renewed:
@@ -121,16 +122,15 @@ func (t *Tenure) Step(now time.Time, in Input, out []Output) []Output {
 	case Resign:
 		t.resigned = true
 		t.stepDown("this process stops")
-	case CallEnded: // forgotten before the step: if that ends the term, stepDown answers all calls still held
+	case CallEnded:
+		// Nobody waits for the answer any more, so the Gate must forget it now: if the term
+		// ends below, stepDown answers every call whose answer the Gate holds.
 		if t.gate != nil {
 			t.gate.Forget(in.Call)
 		}
 		t.step(in)
 	}
-	_, tick := in.(Tick)
-	if !mutant.On("lapse") && (tick || !mutant.On("lapse-at-once")) {
-		t.lapse()
-	}
+	t.lapse(in)
 	switch in := in.(type) {
 	case Acquired, Renewed, Lost, Resign, CallEnded:
 	case Surveyed:
@@ -198,9 +198,15 @@ func (t *Tenure) renewed(in Renewed) {
 	}
 }
 
-// lapse ends a term whose lease is past its time: from then on nothing leaves any
-// more, not even what was durable in time.
-func (t *Tenure) lapse() {
+// lapse ends the term if its lease has expired. From then on nothing leaves any more, not even
+// an output whose facts became durable in time.
+func (t *Tenure) lapse(in Input) {
+	if mutant.On("lapse") {
+		return
+	}
+	if _, tick := in.(Tick); !tick && mutant.On("lapse-at-once") {
+		return
+	}
 	if t.term != 0 && !t.now.Before(t.until) {
 		t.stepDown("the lease was not renewed in time")
 	}
@@ -316,6 +322,8 @@ func (t *Tenure) journalHeartbeatWritten(in JournalHeartbeatWritten) {
 		t.fenced(in.Fence)
 		return
 	case in.Verdict == sharding.Durable:
+		// If a full or damaged journal has refused the first heartbeat, the Machine was elected
+		// without the identity of the cluster, and gets it when a later heartbeat is stored.
 		if !first && t.m.cluster == 0 {
 			t.step(Identified{Cluster: t.cluster})
 		}
@@ -339,7 +347,7 @@ func (t *Tenure) loaded(in Loaded) {
 	if !t.takeAnswer(in.Number) || t.phase != loading {
 		return
 	}
-	t.phase, t.gate, t.heartbeatAt = active, NewGate(t.cfg, in.LastSeq, in.AfterSnapshot), t.now
+	t.phase, t.gate, t.heartbeatAt = active, NewGate(t.cfg, in.LastSeq, in.FactsAfterSnapshot), t.now
 	t.emit(BecameActive{Term: t.term, Facts: len(in.Facts)})
 	elected := Elected{Term: t.term, Facts: in.Facts, Generation: t.generation}
 	if t.heartbeat.N > 0 { // it is stored
@@ -360,7 +368,7 @@ func (t *Tenure) retry() {
 		}
 		if due(t.snapshot.retryAt) {
 			t.snapshot = request{}
-			t.gate.Compacted(false)
+			t.gate.SnapshotEnded(false) // pump writes the snapshot again
 		}
 	case due(t.retryAt), t.asked != 0 && t.now.Sub(t.askedAt) >= t.cfg.TakeoverTimeout:
 		t.survey()
@@ -439,7 +447,7 @@ func (t *Tenure) snapshotWritten(in SnapshotWritten) {
 	switch in.Verdict {
 	case sharding.Durable:
 		t.snapshot = request{}
-		t.gate.Compacted(true)
+		t.gate.SnapshotEnded(true)
 	case sharding.RefusedEpoch:
 		t.fenced(in.Fence)
 	default:

@@ -27,16 +27,17 @@ type ShardCore struct {
 	wanted wakeup.Outputs
 	// buffered and bufferedBytes count the commands that wait for claims.
 	buffered, bufferedBytes int
-	// claimsToRepeat says that some claim must be repeated, because it was not answered.
+	// claimsToRepeat says that a claim has failed, or that its outcome is unknown, and that it
+	// must be made again (see heldShard.claimAt).
 	claimsToRepeat bool
 	leaving        bool
 	// alone says that this is the region's only shard core. It then has the region's limits
 	// to itself, and never asks for more.
 	alone      bool
 	allowances [resources]allowance
-	// returning says that, since a [Reclaim] has lowered a ceiling, more is granted than that
-	// ceiling (see allowance): the excess was in use, and is not all given back yet. It is given back
-	// when it is unused.
+	// returning says that this core must still give a part of its allowances back. A [Reclaim]
+	// has asked for that part when it was in use; each step gives back what is not in use any
+	// more.
 	returning bool
 
 	lastHeld Held // what was last reported to the control core
@@ -77,8 +78,8 @@ type hostedType struct {
 	// rows has the newest row that is known of the shard.
 	rows []sharding.Row
 	// wrote has the forms of all events of the shard that this incarnation of the region has
-	// handed to the journal, at whatever epoch. They are indexes into the Writes of the type.
-	// Every ShardStopped carries them, because an earlier one may have got lost.
+	// handed to the journal, at whatever epoch. A form is named by its index in
+	// [sharding.TypeDesc.Writes]. Every ShardStopped carries them, because an earlier one may have got lost.
 	wrote []sharding.FormSet
 }
 
@@ -455,8 +456,8 @@ func (m *ShardCore) shardEvents(events []turn.ShardEvent) {
 	}
 }
 
-// fireWakeups does what the keeper of wake-ups wants. A firing that is refused at once may
-// make room for the next one.
+// fireWakeups does what the keeper of wake-ups wants. The entity core may refuse a firing at
+// once; then the keeper may want the next one, so it is asked again until it wants none.
 func (m *ShardCore) fireWakeups() {
 	for len(m.wanted.Fires) > 0 {
 		fires := m.wanted.Fires
@@ -493,13 +494,13 @@ func (m *ShardCore) noteJournalVerdict(p JournalPath, v sharding.Verdict) {
 }
 
 // noteJournalLoaded records that the journal answered a load, also if the entity is
-// damaged. A failure that may be retried does not count, nor does the load of a volatile
-// type, which does not use the journal.
+// damaged. A failure that may be retried is no answer. The load of a volatile entity is none
+// either, because it does not use the journal.
 func (m *ShardCore) noteJournalLoaded(in *turn.Loaded) {
 	if in.Err != "" && in.Retry {
 		return
 	}
-	if t := m.typ(in.Entity.Type); t == nil || !t.volatile {
+	if t := m.typ(in.Entity.Type); t != nil && !t.volatile {
 		m.answeredAt[Loads], m.answered[Loads] = m.now, true
 	}
 }
@@ -525,7 +526,7 @@ func (m *ShardCore) tick() {
 	}
 }
 
-// claimAgain repeats claims that were not answered.
+// claimAgain makes claims again that have failed, or whose outcome is unknown.
 func (m *ShardCore) claimAgain() {
 	if !m.claimsToRepeat {
 		return // almost always: there may be many shards

@@ -66,7 +66,7 @@ func (m *ShardCore) claimed(in Claimed) {
 		m.raiseMinEpoch(h.id, in.Fence.Epoch)
 		m.letGo(h)
 		m.report(h.from, control.HostRefused{Shard: h.id, Epoch: h.epoch, Above: in.Fence.Epoch})
-	default: // an unanswered claim is repeated: one that succeeded succeeds again
+	default: // the claim is made again later: if it has succeeded, it succeeds again
 		h.claimAt = m.now.Add(m.cfg.Resend)
 		m.claimsToRepeat = true
 		was := h.damaged

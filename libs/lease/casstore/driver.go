@@ -69,7 +69,7 @@ func (d *Driver) Swap(ctx context.Context, name string, old, next lease.Record) 
 
 func (d *Driver) swap(ctx context.Context, name string, old, next lease.Record) (bool, error) {
 	stored, revision, err := d.read(ctx, name)
-	if err != nil || !stored.Yields(old, next) {
+	if err != nil || !stored.Replaceable(old, next) {
 		return false, err
 	}
 	next.Version = old.Version + 1

@@ -40,7 +40,7 @@ func (d *Driver) Swap(ctx context.Context, name string, old, next lease.Record) 
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !d.records[name].Yields(old, next) {
+	if !d.records[name].Replaceable(old, next) {
 		return false, nil
 	}
 	if d.records == nil {

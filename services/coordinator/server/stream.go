@@ -123,7 +123,7 @@ func (s *Server) loadFacts(ctx context.Context, number uint64) (coordinator.Inpu
 	if unknown > 0 {
 		s.log.Warn("facts of a later release are kept and ignored; run that release here as well", "facts", unknown)
 	}
-	return coordinator.Loaded{Number: number, Facts: facts, AfterSnapshot: since, LastSeq: found.LastSeq}, nil
+	return coordinator.Loaded{Number: number, Facts: facts, FactsAfterSnapshot: since, LastSeq: found.LastSeq}, nil
 }
 
 // storeFacts stores facts as one record.
