@@ -32,6 +32,8 @@ const (
 	alarmDrain                          // drain timeout
 	alarmTimer                          // timer fires
 	alarmFence                          // read the fence again
+	alarmKeptIdle                       // kept states of entities that nobody has called are dropped
+	alarmKeptTimer                      // a timer of an entity whose state is kept is due
 )
 
 // schedule adds an alarm. Obsolete alarms are removed whenever the heap has doubled:
@@ -75,6 +77,11 @@ func (m *Machine) relevant(a alarm) bool {
 		return c != nil && c.lookupPending
 	case alarmSettle:
 		return a.entity.inc == a.incarnation && a.entity.state == settling
+	case alarmKeptIdle:
+		return a.shard.registered() && a.shard.phase == open && len(a.shard.kept.byID) > 0
+	case alarmKeptTimer:
+		_, kept := a.shard.kept.byID[sharding.EntityID(a.id)]
+		return a.shard.registered() && a.shard.phase == open && kept
 	case alarmTimer:
 		return a.entity.inc == a.incarnation && a.entity.state == live && a.timer.active
 	}
@@ -102,14 +109,19 @@ func (m *Machine) handleAlarm(a alarm) {
 		m.emitSettle(a.entity)
 	case alarmTimer:
 		m.fire(a.entity, a.timer)
+	case alarmKeptIdle:
+		m.dropIdle(a.shard)
+	case alarmKeptTimer:
+		m.wakeKept(a.shard, sharding.EntityID(a.id))
 	}
 }
 
 // timer is a timer of a live incarnation.
 type timer struct {
 	Timer
-	active bool // not cancelled, not replaced
-	firing bool // the command of its last firing is not done yet
+	due    time.Time // when it fires next
+	active bool      // not cancelled, not replaced
+	firing bool      // the command of its last firing is not done yet
 }
 
 // setTimer sets, replaces or cancels a timer of the entity.
@@ -128,7 +140,7 @@ func (m *Machine) setTimer(e *entity, t Timer) {
 		m.stats.LostTells++
 		return
 	}
-	tm := &timer{Timer: t, active: true}
+	tm := &timer{Timer: t, due: m.now.Add(t.After), active: true}
 	m.allocWork(e)
 	e.timers = append(e.timers, tm)
 	m.schedule(alarm{at: m.now.Add(t.After), kind: alarmTimer, entity: e, incarnation: e.inc, timer: tm})
@@ -139,6 +151,9 @@ func (m *Machine) setTimer(e *entity, t Timer) {
 // timers. If the mailbox is full, the timer fires later. A command that is larger than
 // the limits has its turn when there is no other.
 func (m *Machine) fire(e *entity, t *timer) {
+	if e.shard.phase == draining && e.shard.keeps() {
+		return // it is kept, and fires at the next owner
+	}
 	env := sharding.Envelope{
 		Entity: e.id, Command: t.Command, ID: timerID(e.shard.epoch, m.lastTimer+1), Tell: true,
 		Encoding: t.Encoding, Payload: t.Payload, Deadline: m.now.Add(m.cfg.TimerTimeout),
@@ -150,7 +165,8 @@ func (m *Machine) fire(e *entity, t *timer) {
 		return
 	}
 	if t.Every > 0 {
-		m.schedule(alarm{at: m.now.Add(t.Every), kind: alarmTimer, entity: e, incarnation: e.inc, timer: t})
+		t.due = m.now.Add(t.Every)
+		m.schedule(alarm{at: t.due, kind: alarmTimer, entity: e, incarnation: e.inc, timer: t})
 	} else {
 		t.active = false
 		for i, old := range e.timers {

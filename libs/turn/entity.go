@@ -60,6 +60,8 @@ type work struct {
 	firing  *command
 	firings []*command
 	timers  []*timer
+	// keptTimers are those that were pending when the entity was stopped to be kept.
+	keptTimers []Timer
 }
 
 // allocWork gives an idle entity a work of its own. It must be called before a
@@ -250,12 +252,7 @@ func (m *Machine) deliver(in *Deliver) {
 // admit puts a command into the mailbox of its entity, which is nil if it is not alive.
 func (m *Machine) admit(s *shard, e *entity, c *command) {
 	if e == nil {
-		e = &entity{id: c.env.Entity, shard: s, work: m.noWork}
-		// The id may share memory with the first command's envelope, and outlives it.
-		e.id.ID = sharding.EntityID(strings.Clone(string(e.id.ID)))
-		s.add(e)
-		e.inc = incarnation(m.slots.alloc(e), 0)
-		m.stats.Entities++
+		e = m.newEntity(s, c.env.Entity)
 		m.enqueue(e, c)
 		m.load(e)
 		return
@@ -271,6 +268,17 @@ func (m *Machine) admit(s *shard, e *entity, c *command) {
 		m.schedule(alarm{at: m.now.Add(m.cfg.LookupTimeout), kind: alarmLookup, entity: e, incarnation: e.inc, id: c.env.ID})
 	}
 	m.advance(e)
+}
+
+// newEntity adds an entity to the shard, to be loaded.
+func (m *Machine) newEntity(s *shard, id sharding.Entity) *entity {
+	e := &entity{id: id, shard: s, work: m.noWork}
+	// The id may share memory with the first command's envelope, and outlives it.
+	e.id.ID = sharding.EntityID(strings.Clone(string(e.id.ID)))
+	s.add(e)
+	e.inc = incarnation(m.slots.alloc(e), 0)
+	m.stats.Entities++
+	return e
 }
 
 // wouldBeLate reports whether the turns ahead of a command that arrives now are

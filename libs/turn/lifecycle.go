@@ -31,7 +31,7 @@ func (m *Machine) emitLoad(e *entity) {
 	m.loads.start(e.inc, e.id)
 	o := Load{
 		Entity: e.id, Shard: e.shard.id, Epoch: e.shard.epoch, Incarnation: e.inc,
-		Volatile: e.volatile(), LookupOnly: e.state == lookup,
+		Volatile: e.volatile(), LookupOnly: e.state == lookup, Kept: e.stateFor(),
 	}
 	if !o.Volatile {
 		for _, c := range e.cmds {
@@ -135,6 +135,7 @@ func (m *Machine) loaded(in *Loaded) {
 	e.state = live
 	e.staged, e.durable = in.LastSeq, in.LastSeq
 	e.sinceSnapshot, e.bytesSinceSnapshot = in.Events, in.Bytes
+	m.revived(e)
 	for _, t := range in.Timers {
 		m.setTimer(e, t)
 	}
@@ -340,11 +341,15 @@ func (m *Machine) goIdle(e *entity) {
 func (m *Machine) stop(e *entity, why StopReason) {
 	m.removeIdle(e)
 	e.state, e.passivate = stopping, false
+	keep := why == HandedOff && e.shard.keeps()
+	if keep && len(e.timers) > 0 {
+		e.keptTimers = e.pendingTimers(m.now)
+	}
 	m.clearTimers(e)
 	if why == Passivated {
 		m.stats.Passivations++
 	}
-	m.emit(Stop{Entity: e.id, Incarnation: e.inc, Reason: why})
+	m.emit(Stop{Entity: e.id, Incarnation: e.inc, Reason: why, Keep: keep})
 }
 
 func (m *Machine) stopped(in Stopped) {
@@ -352,6 +357,7 @@ func (m *Machine) stopped(in Stopped) {
 	if e == nil || e.state != stopping {
 		return
 	}
+	m.stoppedWith(e, in.Kept)
 	if len(e.cmds) > 0 && e.shard.phase != aborting {
 		m.load(e)
 		return

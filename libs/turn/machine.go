@@ -28,6 +28,7 @@ type Machine struct {
 	commandPool []*command // for reuse
 	answers     []Answer   // emitted since Recycle
 	stats       Stats
+	keptStats   KeptStats
 	limit       Usage // see Limit
 	held        int   // bytes of finished turns that wait for the journal
 	now         time.Time
@@ -87,6 +88,7 @@ type shard struct {
 	typ      *typeState
 	entities []*entity // in no order
 	fence    fenceReads
+	kept     keptStates // of entities that are not alive
 	// wrote are the forms of all events that were handed to the journal, as indexes into
 	// the Writes of the type.
 	wrote sharding.FormSet

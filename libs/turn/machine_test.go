@@ -363,7 +363,7 @@ func (s *scenario) step(in turn.Input) []string {
 		case turn.WakesChanged:
 			line = fmt.Sprintf("WakesChanged %s: %d fired, %d records", e.Entity, len(e.Fired), len(e.Records))
 		}
-		lines = append(lines, strings.Replace(line, " Wrote:}", "}", 1)) // no type here has forms
+		lines = append(lines, strings.Replace(line, " Wrote: Kept:[]}", "}", 1)) // no type here has forms, or keeps states
 	}
 	return lines
 }

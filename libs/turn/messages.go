@@ -46,6 +46,8 @@ type (
 	Open struct {
 		Shard sharding.ShardID
 		Epoch sharding.Epoch
+		// Kept are the states that the owner before has kept.
+		Kept []Kept
 	}
 	// Deliver is a command for an entity of an open shard. It ends with exactly one
 	// Answer or one NotMine.
@@ -133,7 +135,12 @@ type (
 		Reason string
 	}
 	// Stopped answers Stop: the stop hook has run, the instance is gone.
-	Stopped struct{ Incarnation Incarnation }
+	Stopped struct {
+		Incarnation Incarnation
+		// Kept is the state after the stop hook, if Stop asks for it and the instance can
+		// write it down. Its id and its timers are not used.
+		Kept *Kept
+	}
 	// Drain lets a shard finish the commands it accepted and stop its entities. After
 	// Config.DrainTimeout it is aborted. The answer is Drained, once all its appends
 	// are settled.
@@ -202,6 +209,9 @@ type (
 		Lookup      []sharding.CommandID
 		// Volatile: nothing is stored; make a new instance.
 		Volatile bool
+		// Kept is the state that the owner before has kept, if there is one. If the type
+		// cannot read it, the instance begins empty.
+		Kept *Kept
 		// LookupOnly: the region has lost the shard. No instance is made; only the
 		// commands whose outcome is in doubt are looked up.
 		LookupOnly bool
@@ -260,6 +270,8 @@ type (
 		Entity      sharding.Entity
 		Incarnation Incarnation
 		Reason      StopReason
+		// Keep: the answer is to have the state, for the next owner.
+		Keep bool
 	}
 	// Drop forgets an instance without its stop hook: the incarnation ended.
 	Drop struct {
@@ -339,6 +351,9 @@ type (
 		// Wrote are the forms of the events that were handed to the journal, as indexes into
 		// the Writes of the type.
 		Wrote sharding.FormSet
+		// Kept are the states of the entities that were alive, if the shard was handed off
+		// and its type keeps them.
+		Kept []Kept
 	}
 )
 

@@ -61,3 +61,19 @@ func TestMutantsOfIncarnations(t *testing.T) {
 		}
 	}
 }
+
+// TestMutantsOfKeptStates: an entity that has read its kept state is the only one that has it.
+func TestMutantsOfKeptStates(t *testing.T) {
+	t.Cleanup(func() { mutant.Activate("") })
+	for _, name := range []string{"", "kept-and-alive"} {
+		mutant.Activate(name)
+		o := newOwner(t, nil)
+		o.open(2, []turn.Kept{{ID: "x", Payload: []byte("7")}})
+		o.call("x", "Add", 0)
+		o.call("x", "Quit", 0)
+		o.call("x", "Add", 0)
+		if again := len(o.ran) == 3 && o.ran[2] == "x Add 8"; again != (name != "") {
+			t.Errorf("mutant %q: an entity that was passivated has its kept state again: %t, ran %q", name, again, o.ran)
+		}
+	}
+}

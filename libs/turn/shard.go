@@ -84,9 +84,11 @@ func (m *Machine) open(in Open) {
 	if ts == nil || in.Shard.Index >= ts.Desc.Shards || ts.shards[in.Shard.Index] != nil {
 		return
 	}
-	ts.shards[in.Shard.Index] = &shard{
+	s := &shard{
 		id: in.Shard, epoch: in.Epoch, phase: open, typ: ts,
 	}
+	ts.shards[in.Shard.Index] = s
+	m.takeIn(s, in.Kept)
 }
 
 // add puts an entity into the shard, and remove takes it out.
@@ -132,11 +134,12 @@ func (m *Machine) drainTimedOut(s *shard) {
 			m.stats.Abandoned++
 		}
 	}
-	m.abort(s.id)
+	m.abortShard(s, 0)
 }
 
 // fenced aborts a shard whose fence holds another epoch.
 func (m *Machine) fenced(s *shard, stored sharding.Epoch) {
+	s.kept = keptStates{}
 	if s.phase != aborting {
 		m.emitShardEvent(Fenced{Shard: s.id, Epoch: s.epoch, Stored: stored})
 	}
@@ -145,6 +148,7 @@ func (m *Machine) fenced(s *shard, stored sharding.Epoch) {
 
 func (m *Machine) abort(id sharding.ShardID) {
 	if s := m.shard(id); s != nil {
+		s.kept = keptStates{} // the next owner does not ask for it
 		m.abortShard(s, 0)
 	}
 }
@@ -203,7 +207,7 @@ func (m *Machine) checkDrained(s *shard) {
 		return
 	}
 	s.typ.shards[s.id.Index] = nil
-	m.emitShardEvent(Drained{Shard: s.id, Epoch: s.epoch, Wrote: s.wrote})
+	m.emitShardEvent(Drained{Shard: s.id, Epoch: s.epoch, Wrote: s.wrote, Kept: m.handedOn(s)})
 }
 
 // noteForms notes the forms of the events of records that are handed to the journal,

@@ -29,6 +29,9 @@ func (m *Machine) Check() error {
 	}
 	var commands, bytes, entities, held int
 	for s := range m.shards() {
+		if err := s.kept.check(&m.cfg); err != nil {
+			return fmt.Errorf("turn: shard %s: %w", s.id, err)
+		}
 		for i, e := range s.entities {
 			entities++
 			if s.typ.entities[e.id.ID] != e || e.shard != s || e.shardIndex != uint32(i) {
@@ -119,6 +122,7 @@ func (e *entity) check(cfg *Config) error {
 func (m *Machine) Clone() *Machine {
 	n := New(m.cfg)
 	n.lastIncarnation, n.lastTimer, n.lastOrder, n.stats = m.lastIncarnation, m.lastTimer, m.lastOrder, m.stats
+	n.keptStats = m.keptStats
 	n.held, n.limit, n.recent = m.held, m.limit, m.recent.clone()
 	n.loads = loads{inFlight: maps.Clone(m.loads.inFlight), perEntity: maps.Clone(m.loads.perEntity)}
 	n.slots = slices.Clone(m.slots)
@@ -135,6 +139,7 @@ func (m *Machine) Clone() *Machine {
 				continue
 			}
 			c := &shard{id: s.id, epoch: s.epoch, phase: s.phase, typ: ts, wrote: s.wrote}
+			c.kept = keptStates{byID: maps.Clone(s.kept.byID), bytes: s.kept.bytes}
 			shards[s], ts.shards[index] = c, c
 			for _, e := range s.entities {
 				ents[e] = e.clone(c, m.noWork, n.noWork, timers)
@@ -232,6 +237,9 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 			s.fence.issued, s.fence.completed, len(s.fence.waiting), len(s.fence.next), string(s.wrote))
 		for _, e := range s.sorted() {
 			b = e.appendState(now, b)
+		}
+		for _, k := range s.kept.list(now) {
+			b = fmt.Appendf(b, " kept %s %x %v\n", k.ID, k.Payload, k.Timers)
 		}
 	}
 	for _, a := range m.alarms.sorted() {

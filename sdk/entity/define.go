@@ -51,6 +51,7 @@ type definition struct {
 	name     string
 	shards   uint32
 	volatile bool
+	keep     bool // its state, on moves
 	idle     time.Duration
 	snapshot int
 	create   func(id string) any
@@ -115,8 +116,9 @@ func Define[E any, P interface {
 	return define(name, false, create, on)
 }
 
-// DefineVolatile defines a type that keeps its state in memory only: best effort, lost
-// when the entity is passivated or moved, or its region fails.
+// DefineVolatile defines a type that has its state in memory only: best effort, lost when
+// the entity is passivated or its region fails. It is lost when the entity moves, too, unless
+// the type has [Type.KeepOnMoves].
 func DefineVolatile[E any](name string, create func(id string) *E, on ...Binding[E]) *Type[E] {
 	return define(name, true, create, on)
 }
@@ -206,7 +208,7 @@ func (t *Type[E]) SnapshotEvery(events int) *Type[E] { t.def.snapshot = events; 
 // mistake in the definition.
 func Describe(t Definition) (turn.Type, error) {
 	d := t.definition()
-	desc := turn.Type{PassivateAfter: d.idle, SnapshotEvery: d.snapshot, Desc: sharding.TypeDesc{
+	desc := turn.Type{PassivateAfter: d.idle, SnapshotEvery: d.snapshot, KeepOnMoves: d.keep, Desc: sharding.TypeDesc{
 		Type: sharding.EntityType(d.name), Shards: d.shards, Volatile: d.volatile,
 	}}
 	for _, b := range d.commands { // sorted below
@@ -225,6 +227,9 @@ func Describe(t Definition) (turn.Type, error) {
 		errs = append(errs, fmt.Errorf("entity type %s: SnapshotEvery is %d, must not be negative; 0 is never", d.name, d.snapshot))
 	}
 	if err := d.state.check(); err != nil {
+		errs = append(errs, fmt.Errorf("entity type %s: %w", d.name, err))
+	}
+	if err := d.checkKeep(); err != nil {
 		errs = append(errs, fmt.Errorf("entity type %s: %w", d.name, err))
 	}
 	if len(d.commands) == 0 {

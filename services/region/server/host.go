@@ -122,7 +122,12 @@ func (s *shardLoop) load(o turn.Load, sl *slot) {
 }
 
 func (s *shardLoop) revive(ctx context.Context, o turn.Load, found *journal.Loaded) (inst *entity.Instance, timers []turn.Timer, err error) {
-	if inst, err = stored.Rebuild(s.types[o.Entity.Type], o.Entity.ID, found); err != nil {
+	if o.Volatile {
+		inst, err = s.resume(o)
+	} else {
+		inst, err = stored.Rebuild(s.types[o.Entity.Type], o.Entity.ID, found)
+	}
+	if err != nil {
 		return nil, nil, err
 	}
 	timers, err = inst.Start(ctx, time.Now())
@@ -208,10 +213,8 @@ func (s *shardLoop) stopInstance(o turn.Stop) {
 	sl := s.slot(o.Incarnation)
 	s.vacate(o.Incarnation)
 	s.queueAfterSnapshot(sl, job{Work: work{slot: sl, do: func() {
-		if err := s.stopHook(sl.inst, o.Reason); err != nil {
-			s.log.Warn("a stop hook failed", "entity.type", o.Entity.Type, "entity.id", o.Entity.ID, "error", err)
-		}
-		s.inbox.put(s.index, item{in: region.Turn{Input: turn.Stopped{Incarnation: o.Incarnation}}})
+		kept := s.stopAndKeep(&o, sl.inst)
+		s.inbox.put(s.index, item{in: region.Turn{Input: turn.Stopped{Incarnation: o.Incarnation, Kept: kept}}})
 	}}})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/metric"
@@ -73,6 +74,8 @@ type shared struct {
 	paces     map[sharding.EntityType]*paces
 	telemetry telemetry
 	failures  failures
+	// lostLogged has what was logged about states that did not move: each lostState once.
+	lostLogged sync.Map
 
 	ctx context.Context // of all turns
 	end context.CancelFunc

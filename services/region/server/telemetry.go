@@ -41,6 +41,8 @@ type telemetry struct {
 	// rebuilt counts loads that ignored a snapshot, because it is of another form.
 	rebuilt metric.Int64Counter
 	damaged metric.Int64Counter
+	// statesLost counts states of volatile entities that did not move with their shard.
+	statesLost metric.Int64Counter
 	// dropped counts reports that found no room in the outbox.
 	dropped metric.Int64Counter
 }
@@ -77,6 +79,8 @@ func (s *shared) instrument(tp trace.TracerProvider, mp metric.MeterProvider, hi
 		"loads that replayed all events of an entity, because its snapshot was taken by another version of its type")
 	t.damaged = meter.Counter("roost.journal.damaged", "{operation}",
 		"loads, claims, appends, fence reads and snapshots that were refused, because what the journal has stored for them is damaged")
+	t.statesLost = meter.Counter("roost.entity.states.lost", "{state}",
+		"states of entities of a volatile type that keeps its state on moves, which did not move: the entities begin empty")
 	t.dropped = meter.Counter("roost.region.reports.dropped", "{report}",
 		"reports about shards left out because too many waited for the coordinator, which asks again")
 	return meter.Err()
