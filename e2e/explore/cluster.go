@@ -164,8 +164,8 @@ func (w *cluster) fail(format string, args ...any) {
 	}
 }
 
-// under puts a message under way that may arrive.
-func (w *cluster) under(text string, uses parts, do func()) *message {
+// addMessage sends a message that may arrive, or get lost.
+func (w *cluster) addMessage(text string, uses parts, do func()) *message {
 	m := &message{text: text}
 	m.moves = []*move{{name: "arrives: " + text, takes: m, uses: uses, do: do}}
 	w.sent = append(w.sent, m)
@@ -174,7 +174,7 @@ func (w *cluster) under(text string, uses parts, do func()) *message {
 
 // send sends a message, which may be doubled.
 func (w *cluster) send(text string, uses parts, do func()) *message {
-	m := w.under(text, uses, do)
+	m := w.addMessage(text, uses, do)
 	m.moves = append(m.moves, &move{name: "doubled: " + text, fault: true, uses: uses, do: do})
 	return m
 }
@@ -182,10 +182,10 @@ func (w *cluster) send(text string, uses parts, do func()) *message {
 // commit sends an operation to the journal. If the outcome is unknown to those
 // who asked, it may happen later; a read does not matter then.
 func (w *cluster) commit(text string, uses parts, op journal.Op, done func(journal.Result)) *message {
-	m := w.under(text, uses, func() { done(w.apply(op)) })
+	m := w.addMessage(text, uses, func() { done(w.apply(op)) })
 	m.moves = append(m.moves, &move{name: "outcome unknown: " + text, fault: true, takes: m, uses: uses, do: func() {
 		if op.Fence == nil {
-			w.under("late: "+text, ofStore|ofClient, func() { w.apply(op) }).void = refusedForever(op)
+			w.addMessage("late: "+text, ofStore|ofClient, func() { w.apply(op) }).void = refusedForever(op)
 		}
 		done(journal.Result{Verdict: sharding.UnknownOutcome})
 	}})

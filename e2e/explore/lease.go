@@ -14,16 +14,16 @@ const (
 	ofAll      parts = 1<<0 | 1<<1 | 1<<recordPart
 )
 
-// leaseWorld is two candidates and the store of the record.
+// leaseWorld is the world of the lease scope: two candidates, and the store of the record.
 type leaseWorld struct {
 	candidates [2]*candidate
 	*recordStore
-	sent []*message
-	why  string
+	sent []*message // by the move that is being made
+	why  string     // which promise the move has broken; empty: none
 
 	ticks   [2]*move
 	crashes [2]*move
-	others  []*move
+	others  []*move // time passes; the last one: the record is lost
 }
 
 // candidate is one process that wants the lease.
@@ -31,9 +31,10 @@ type candidate struct {
 	holder *lease.Holder
 	id     sharding.NodeID
 	now    time.Time
-	late   bool   // time has gone on since its last tick
-	asked  uint64 // the last request, which alone is waited for
-	// renewed: a write that was sent after the store had lost the record held.
+	late   bool   // time has passed since its last step
+	asked  uint64 // the number of its last request; it waits for no other answer
+	// renewed says that the store has lost its record, and that this candidate has sent a Swap
+	// after that which has succeeded.
 	renewed bool
 }
 
@@ -48,13 +49,13 @@ func (c *candidate) appendState(b []byte) []byte {
 	return c.holder.AppendState(c.now, b)
 }
 
-// recordStore keeps the record, and what it saw.
+// recordStore keeps the record of the lease, and what the checks must know.
 type recordStore struct {
 	record lease.Record
-	terms  []sharding.Term // acquired, in order
-	// lost: the store has forgotten its record. What was acquired before cannot
-	// be told from what is acquired now, so that from here on only those count
-	// who have renewed.
+	terms  []sharding.Term // the terms that were acquired, in order
+	// lost says that the store has lost its record. The candidate that held the lease then
+	// goes on, and another one may acquire it too. So after the loss the checks are about
+	// candidates that have renewed the lease in the new record, and about no others.
 	lost bool
 }
 
@@ -66,7 +67,7 @@ func (s *recordStore) clone() part {
 
 func (s *recordStore) appendState(b []byte) []byte { return fmt.Appendf(b, "%+v", *s) }
 
-// replace does a Swap, and answers it.
+// replace performs a Swap and returns the answer.
 func (s *recordStore) replace(o lease.Swap) lease.Swapped {
 	if !s.record.Replaceable(o.Old, o.New) {
 		return lease.Swapped{Request: o.Request, Outcome: lease.Conflict}
@@ -75,18 +76,18 @@ func (s *recordStore) replace(o lease.Swap) lease.Swapped {
 	return lease.Swapped{Request: o.Request, Outcome: lease.Done}
 }
 
-// refuses reports whether the Swap is refused now and forever. What the record does
-// not yield to it never will, unless it is lost yet.
+// refuses reports whether a Swap is refused now and at any later time. A refused Swap can
+// succeed later only if the record is lost in between, and if the Swap expects no record.
 func (s *recordStore) refuses(o lease.Swap) bool {
 	return !s.record.Replaceable(o.Old, o.New) && (s.lost || o.Old.Version > 0)
 }
 
-// letter is a request to the store, or its answer.
+// letter is a request to the store, or the answer to one.
 type letter struct {
-	who     int
-	uid     sharding.NodeUID // answers to a former incarnation are lost
+	who     int              // the candidate that has sent the request
+	uid     sharding.NodeUID // of its incarnation; an answer to an earlier one is ignored
 	request uint64
-	swap    *lease.Swap // on its way to the store
+	swap    *lease.Swap // nil: this is a Get, or an answer
 }
 
 func newLeaseWorld() *leaseWorld {
@@ -102,7 +103,7 @@ func newLeaseWorld() *leaseWorld {
 			for _, c := range w.candidates {
 				c.now, c.late = c.now.Add(d), true
 			}
-			w.valid()
+			w.checkHolders()
 		}})
 	}
 	w.others = append(w.others, &move{name: "the record is lost", fault: true, uses: 1 << recordPart, do: func() {
@@ -134,6 +135,7 @@ func (w *leaseWorld) unload() (all [maxParts]part, sent []*message, why string) 
 	return all, w.sent, w.why
 }
 
+// begin starts a new incarnation of a candidate.
 func (w *leaseWorld) begin(i int, uid sharding.NodeUID) {
 	c := lease.DefaultConfig()
 	c.Self, c.Seed, c.Rank, c.Jitter = sharding.NodeID{Addr: fmt.Sprintf("c%d", i), UID: uid}, uint64(uid), i, 0
@@ -144,6 +146,7 @@ func (w *leaseWorld) begin(i int, uid sharding.NodeUID) {
 	w.candidates[i] = &candidate{holder: h, id: c.Self, now: w.candidates[i].now, late: true}
 }
 
+// step steps the Holder of a candidate, sends its requests, and checks what it believes.
 func (w *leaseWorld) step(i int, in lease.Input) {
 	c := w.candidates[i]
 	c.late = false
@@ -157,10 +160,10 @@ func (w *leaseWorld) step(i int, in lease.Input) {
 			})
 		case lease.Swap:
 			c.asked = o.Request
-			after := w.lost
-			text := fmt.Sprintf("%v swap %+v, lost %t", c.id, o, after)
+			afterLoss := w.lost
+			text := fmt.Sprintf("%v swap %+v, lost %t", c.id, o, afterLoss)
 			w.send(text, letter{who: i, uid: c.id.UID, request: o.Request, swap: &o}, 1<<recordPart|1<<i, func() lease.Input {
-				return w.swap(i, c.id.UID, o, after)
+				return w.swap(i, c.id.UID, o, afterLoss)
 			})
 		case lease.Acquired:
 			w.acquired(i, o.Term)
@@ -172,24 +175,25 @@ func (w *leaseWorld) step(i int, in lease.Input) {
 	if err := c.holder.Check(); err != nil {
 		w.fail("%v", err)
 	}
-	w.valid()
+	w.checkHolders()
 }
 
-// send sends a request to the store, whose answer is on its way then. Both may
-// be doubled.
+// send sends a request to the store. When the request arrives, do performs it, and its result is
+// sent back as the answer.
 func (w *leaseWorld) send(text string, l letter, uses parts, do func() lease.Input) {
 	arrive := func() {
 		in := do()
-		w.under(fmt.Sprintf("%d#%x answer %+v", l.who, l.uid, in), letter{who: l.who, uid: l.uid, request: l.request}, ofAll, func() {
+		w.addMessage(fmt.Sprintf("%d#%x answer %+v", l.who, l.uid, in), letter{who: l.who, uid: l.uid, request: l.request}, ofAll, func() {
 			if w.candidates[l.who].id.UID == l.uid {
 				w.step(l.who, in)
 			}
 		})
 	}
-	w.under(text, l, uses, arrive)
+	w.addMessage(text, l, uses, arrive)
 }
 
-func (w *leaseWorld) under(text string, l letter, uses parts, do func()) {
+// addMessage sends a message that may arrive once, or twice by a fault. do is its effect.
+func (w *leaseWorld) addMessage(text string, l letter, uses parts, do func()) {
 	m := &message{text: text, void: l.void}
 	m.moves = []*move{
 		{name: "arrives: " + text, takes: m, uses: uses, do: do},
@@ -198,14 +202,17 @@ func (w *leaseWorld) under(text string, l letter, uses parts, do func()) {
 	w.sent = append(w.sent, m)
 }
 
-func (w *leaseWorld) swap(who int, uid sharding.NodeUID, o lease.Swap, after bool) lease.Input {
+// swap performs a Swap that a candidate has sent. afterLoss says that the store had lost its
+// record by then.
+func (w *leaseWorld) swap(who int, uid sharding.NodeUID, o lease.Swap, afterLoss bool) lease.Input {
 	in := w.replace(o)
-	if c := w.candidates[who]; in.Outcome == lease.Done && after && c.id.UID == uid {
+	if c := w.candidates[who]; in.Outcome == lease.Done && afterLoss && c.id.UID == uid {
 		c.renewed = true
 	}
 	return in
 }
 
+// acquired checks that terms grow.
 func (w *leaseWorld) acquired(i int, term sharding.Term) {
 	if w.lost && !w.candidates[i].renewed {
 		return
@@ -216,7 +223,8 @@ func (w *leaseWorld) acquired(i int, term sharding.Term) {
 	w.terms = append(w.terms, term)
 }
 
-func (w *leaseWorld) valid() {
+// checkHolders checks that at most one candidate believes to hold the lease.
+func (w *leaseWorld) checkHolders() {
 	a, b := w.candidates[0], w.candidates[1]
 	t0, ok0 := a.holder.Valid(a.now)
 	t1, ok1 := b.holder.Valid(b.now)
@@ -231,6 +239,7 @@ func (w *leaseWorld) fail(format string, args ...any) {
 	}
 }
 
+// moves implements world. The record is lost at most once, and not before there is one.
 func (w *leaseWorld) moves(e *engine, s *state, list []*move) []*move {
 	for i := range w.candidates {
 		if e.parts[i][s.parts[i]].(*candidate).late {
@@ -244,7 +253,8 @@ func (w *leaseWorld) moves(e *engine, s *state, list []*move) []*move {
 	return append(list, w.others...)
 }
 
-// void: nobody waits for the letter's answer, and the store does not change.
+// void reports whether the arrival of the letter can change nothing: no candidate waits for the
+// answer, and the store does not change, now or later.
 func (l *letter) void(e *engine, s *state) bool {
 	c := e.parts[l.who][s.parts[l.who]].(*candidate)
 	if c.id.UID == l.uid && c.asked == l.request {

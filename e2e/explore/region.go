@@ -62,7 +62,7 @@ func (w *cluster) crashRegion(i int) {
 			w.coordStep(c, coordinator.Member{Node: id, Reachable: true})
 			continue
 		}
-		w.under(fmt.Sprintf("c%d hears that %v is gone and %v is there", c, old, id), ofCoord(c)|ofHost(i), func() {
+		w.addMessage(fmt.Sprintf("c%d hears that %v is gone and %v is there", c, old, id), ofCoord(c)|ofHost(i), func() {
 			w.coordStep(c, coordinator.MemberGone{Node: old})
 			w.coordStep(c, coordinator.Member{Node: id, Reachable: true})
 			if w.hosts[i].id == id {
@@ -186,12 +186,12 @@ func (w *cluster) entityDoes(i int, o turn.Output) {
 	switch o := o.(type) {
 	case turn.Load:
 		w.alive(h, o.Epoch)
-		w.under(fmt.Sprintf("%v %+v", id, o), ofHost(i), func() { w.loadEntity(id, o) }).void = gone(id)
+		w.addMessage(fmt.Sprintf("%v %+v", id, o), ofHost(i), func() { w.loadEntity(id, o) }).void = gone(id)
 	case *turn.Run:
 		w.alive(h, o.Epoch)
 		run, env := *o, *o.Env // other branches run it after this one's machine has used its memory again
 		run.Env = &env
-		w.under(fmt.Sprintf("%v runs %v %d %s", id, run.Incarnation, run.Request, env.ID), ofHost(i), func() {
+		w.addMessage(fmt.Sprintf("%v runs %v %d %s", id, run.Incarnation, run.Request, env.ID), ofHost(i), func() {
 			if k := w.body(id, run.Incarnation); k != nil {
 				entity(k.run(&run))
 			}
@@ -233,7 +233,7 @@ func (w *cluster) loadEntity(id sharding.NodeID, o turn.Load) {
 	in := turn.Loaded{Entity: o.Entity, Incarnation: o.Incarnation, LastSeq: got.LastSeq, Stored: got.Stored}
 	i := indexOf(id)
 	text := fmt.Sprintf("%v loaded %v seq %d %q %+v only %t", id, o.Incarnation, got.LastSeq, list, got.Stored, o.LookupOnly)
-	w.under(text, ofHost(i), func() {
+	w.addMessage(text, ofHost(i), func() {
 		if w.hosts[i].id == id && !o.LookupOnly {
 			w.hosts[i].bodies = append(w.hosts[i].bodies, body{o.Incarnation, list})
 		}

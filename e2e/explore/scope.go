@@ -8,7 +8,7 @@ import (
 // are the append scope's.
 func Handoff(b Bound) *Result {
 	w := newCluster()
-	w.under("the owner is to be drained", ofStore|bothCoords, func() {
+	w.addMessage("the owner is to be drained", ofStore|bothCoords, func() {
 		w.coordStep(w.active(), coordinator.DrainRegion{Region: w.facts[0].Owner})
 	})
 	return search(w, b)
@@ -20,7 +20,7 @@ func Append(b Bound) *Result {
 	w.prompt = true
 	w.calls = []call{{cmd: cmdAdd, x: "a", left: 2}, {cmd: cmdGet, x: "g", left: 1}}
 	owner := w.facts[0].Owner
-	w.under("c0 suspects the owner", ofCoord(0), func() {
+	w.addMessage("c0 suspects the owner", ofCoord(0), func() {
 		w.coordStep(0, coordinator.Member{Node: owner})
 	})
 	return search(w, b)

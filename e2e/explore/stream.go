@@ -122,12 +122,12 @@ func (w *tenureWorld) apply(ops ...journal.Op) (r journal.Result) {
 	return r
 }
 
-// atOnce puts a message under way that arrives before anything else happens.
+// atOnce sends a message that arrives before anything else happens.
 func (w *tenureWorld) atOnce(text string, uses parts, do func()) {
-	w.under(text, uses, do).immediate = true
+	w.addMessage(text, uses, do).immediate = true
 }
 
-func (w *tenureWorld) under(text string, uses parts, do func()) *message {
+func (w *tenureWorld) addMessage(text string, uses parts, do func()) *message {
 	m := &message{text: text}
 	m.moves = []*move{{name: "arrives: " + text, takes: m, uses: uses, do: do}}
 	w.sent = append(w.sent, m)
@@ -142,12 +142,12 @@ func (w *tenureWorld) askLease(i int, what string, request uint64, swap *lease.S
 		p := processIn(e, s, i)
 		return p.id != id || p.asked != request
 	}
-	w.under(fmt.Sprintf("%v asks: %s", id, what), 1<<recordPart, func() {
+	w.addMessage(fmt.Sprintf("%v asks: %s", id, what), 1<<recordPart, func() {
 		var in lease.Input = lease.Got{Request: request, Record: w.record}
 		if swap != nil {
 			in = w.replace(*swap)
 		}
-		w.under(fmt.Sprintf("%v is told: %T%+v", id, in, in), 1<<i, func() {
+		w.addMessage(fmt.Sprintf("%v is told: %T%+v", id, in, in), 1<<i, func() {
 			if w.processes[i].id == id {
 				w.lease(i, in)
 			}
@@ -160,7 +160,7 @@ func (w *tenureWorld) askLease(i int, what string, request uint64, swap *lease.S
 // read sends a question to the journal, whose answer is on its way then.
 func (w *tenureWorld) read(i int, number uint64, o coordinator.Output, answer func() coordinator.Input) {
 	id := w.processes[i].id
-	w.under(fmt.Sprintf("%v asks: %T%+v", id, o, o), 1<<streamPart, func() { w.answer(i, id, number, answer()) }).void = w.unheard(i, id, number, o)
+	w.addMessage(fmt.Sprintf("%v asks: %T%+v", id, o, o), 1<<streamPart, func() { w.answer(i, id, number, answer()) }).void = w.unheard(i, id, number, o)
 }
 
 // commit sends operations to the journal, whose answer is on its way then. If the
@@ -170,9 +170,9 @@ func (w *tenureWorld) commit(i int, number uint64, o coordinator.Output, answer 
 	text := fmt.Sprintf("%v asks: %T%+v", id, o, o)
 	refused := w.refused(ops[len(ops)-1])
 	unheard := w.unheard(i, id, number, o)
-	m := w.under(text, 1<<streamPart, func() { w.answer(i, id, number, answer(w.apply(ops...))) })
+	m := w.addMessage(text, 1<<streamPart, func() { w.answer(i, id, number, answer(w.apply(ops...))) })
 	m.moves = append(m.moves, &move{name: "outcome unknown: " + text, fault: true, takes: m, do: func() {
-		w.under("late: "+text, 1<<streamPart, func() { w.apply(ops...) }).void = refused
+		w.addMessage("late: "+text, 1<<streamPart, func() { w.apply(ops...) }).void = refused
 		w.answer(i, id, number, answer(journal.Result{Verdict: sharding.UnknownOutcome}))
 	}})
 	m.void = func(e *engine, s *state) bool { return unheard(e, s) && refused(e, s) }
@@ -180,7 +180,7 @@ func (w *tenureWorld) commit(i int, number uint64, o coordinator.Output, answer 
 
 // answer sends the answer of the journal.
 func (w *tenureWorld) answer(i int, id sharding.NodeID, number uint64, in coordinator.Input) {
-	w.under(fmt.Sprintf("%v is told: %T%+v", id, in, in), 1<<i, func() {
+	w.addMessage(fmt.Sprintf("%v is told: %T%+v", id, in, in), 1<<i, func() {
 		if w.processes[i].id == id {
 			w.step(i, in)
 		}

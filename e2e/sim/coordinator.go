@@ -17,7 +17,7 @@ var (
 	factEntity = sharding.Entity{Type: "roost.coordinator", ID: "facts"}
 )
 
-// coordNode is the driver of a coordinator: lease, journal, membership.
+// coordNode is the driver of a coordinator, with those of its lease and its membership.
 type coordNode struct {
 	p        *process
 	w        *World
@@ -28,9 +28,9 @@ type coordNode struct {
 	out      []coordinator.Output
 
 	calls         calls
-	rank          int
-	reportedLease gossip.Lease             // as the membership was told
-	joining       map[sharding.NodeID]bool // as the membership said last
+	rank          int                      // the rank that the holder was told last
+	reportedLease gossip.Lease             // the lease that the membership was told last
+	joining       map[sharding.NodeID]bool // whether a region is joining, as the membership has said last
 }
 
 func (w *World) coordinatorProgram(p *process) program {
@@ -38,7 +38,7 @@ func (w *World) coordinatorProgram(p *process) program {
 	c.core = newCoordinator(w, p)
 	cfg := lease.DefaultConfig()
 	cfg.Self, cfg.Seed = p.id(), w.dice("lease").Uint64()|1
-	cfg.Rank = -1 // no candidate for the lease yet: updateRank changes that when this is a member
+	cfg.Rank = -1 // no candidate for the lease; tick sets the rank when this process is a member
 	holder, err := lease.NewHolder(cfg)
 	if err != nil {
 		panic(err)
@@ -135,18 +135,18 @@ func (c *coordNode) checkDrains(term sharding.Term) {
 	}
 }
 
-// query asks the journal, and calls back in the loop.
-func (c *coordNode) query(q func(), then func(ok bool)) {
+// query sends a request to the journal. read is called when it arrives there, and done when
+// the answer arrives here, or with false when there is none. done runs in the process's loop.
+func (c *coordNode) query(read func(), done func(ok bool)) {
 	gen := c.p.gen
-	c.w.journal.read(c.p.host, q, func(ok bool) {
+	c.w.journal.read(c.p.host, read, func(ok bool) {
 		if c.p.gen == gen {
-			c.p.post(func() { then(ok) })
+			c.p.post(func() { done(ok) })
 		}
 	})
 }
 
-// commit lets the journal commit one operation, and calls done in the loop of the
-// process.
+// commit has the journal commit one operation. done gets the result, in the process's loop.
 func (c *coordNode) commit(op journal.Op, done func(journal.Result)) {
 	gen := c.p.gen
 	c.w.journal.commit(c.p.host, []journal.Op{op}, func(r []journal.Result) {
@@ -177,7 +177,8 @@ func (c *coordNode) tick() {
 	c.step(coordinator.Tick{})
 }
 
-// yieldLease gives the lease up for a coordinator on the larger side.
+// yieldLease gives the lease up, so that a coordinator on the larger side of a partition can
+// acquire it.
 func (c *coordNode) yieldLease() {
 	c.rank = c.member.rank()
 	c.stepLease(lease.SetRank{Rank: c.rank})
@@ -212,7 +213,7 @@ func (c *coordNode) flush() {
 	}
 }
 
-// load reads the stream.
+// load reads the fact stream.
 func (c *coordNode) load(o coordinator.Load) {
 	var got journal.Loaded
 	var err error
@@ -247,7 +248,7 @@ func (c *coordNode) survey(o coordinator.Survey) {
 			c.step(coordinator.ReadFailed(o))
 			return
 		}
-		if err == nil && got.Snapshot.Seq > 0 { // otherwise there is none, or it is damaged and its cluster is not known
+		if err == nil && got.Snapshot.Seq > 0 { // otherwise no heartbeat is stored, or it is damaged
 			if in.Heartbeat, err = journal.DecodeHeartbeat(got.Snapshot.Payload); err != nil {
 				c.w.violate("driver", "a journal heartbeat: %v", err)
 			}
@@ -256,7 +257,7 @@ func (c *coordNode) survey(o coordinator.Survey) {
 	})
 }
 
-// readForms finds out what is stored in shards.
+// readForms reads in which forms events are stored in some shards.
 func (c *coordNode) readForms(o coordinator.ReadForms) {
 	found := o.Begin()
 	c.query(func() {
@@ -417,7 +418,7 @@ func (c *coordNode) serveCall(from sharding.NodeID, m control.Message, reply fun
 
 func (c *coordNode) stop() { c.member.stop() }
 
-// performLease brings the requests of the lease to its store.
+// performLease sends the requests of the lease holder to the store of the lease.
 func (c *coordNode) performLease() {
 	out := c.leaseOut
 	c.leaseOut = nil
@@ -438,13 +439,15 @@ func (c *coordNode) performLease() {
 	}
 }
 
-// leaseStore keeps the one record that says who may act as coordinator. Its
-// replies may get lost, and its requests late.
+// leaseStore keeps the record of the lease. Requests to it arrive late, and its replies may get
+// lost.
 type leaseStore struct {
 	w      *World
 	record lease.Record
 }
 
+// ask sends a request to the store. do is called when it arrives: it gets the record, and
+// returns the record to be stored, and the reply. answer gets the reply.
 func (s *leaseStore) ask(p *process, do func(lease.Record) (lease.Record, lease.Input), answer func(lease.Input)) {
 	w := s.w
 	gen := p.gen

@@ -10,34 +10,35 @@ import (
 	"github.com/roost-cluster/roost/services/gateway"
 )
 
-// gatewayNode is the driver of a gateway: client connections, links, watches.
+// gatewayNode is the driver of a gateway: it has its links and the calls of its clients. The
+// last four fields are for checks.
 type gatewayNode struct {
 	p       *process
 	w       *World
 	core    *gateway.Machine
 	shedder *gateway.Shedder
 	sender  *gateway.Sender[*gatewayLink]
-	numbers uint64 // of links that were up
-	dials   uint64 // of links that were asked for
+	numbers uint64 // how many links have come up: the number of the newest one
+	dials   uint64 // how many links were dialled: the number of the newest one
 	out     []gateway.Output
 	next    gateway.RequestID
-	waiting map[gateway.RequestID]*call
+	waiting map[gateway.RequestID]*call // calls that are not finished
 	links   map[sharding.NodeID]*gatewayLink
-	wanted  map[sharding.NodeID]bool
+	wanted  map[sharding.NodeID]bool // regions to which the core wants a link
 	dialing map[sharding.NodeID]bool
-	ticked  bool
-	last    map[sharding.CommandID]gateway.SendCommand // of a command
-	sent    map[gateway.Attempt]gateway.SendCommand
-	refused map[sharding.ShardID]sharding.Epoch // that a region refused
-	unknown map[sharding.CommandID]bool         // to a region that they came to
+	ticked  bool                                       // since the last flush
+	last    map[sharding.CommandID]gateway.SendCommand // how a command was sent last
+	sent    map[gateway.Attempt]gateway.SendCommand    // attempts that have no answer yet
+	refused map[sharding.ShardID]sharding.Epoch        // the highest epoch that a region has refused
+	unknown map[sharding.CommandID]bool                // commands that a region has refused because its version lacks them
 }
 
-// call is one attempt of a client, on its way through one gateway.
+// call is one attempt of a client at one gateway.
 type call struct {
-	op    *op
-	reply func(gateway.Finish)
-	due   time.Time
-	left  time.Duration // when it came
+	op       *op
+	reply    func(gateway.Finish)
+	due      time.Time     // the deadline
+	timeLeft time.Duration // how long before the deadline the call came
 }
 
 func (w *World) gatewayProgram(p *process) program {
@@ -71,9 +72,9 @@ func (g *gatewayNode) step(in gateway.Input) {
 	}
 }
 
-// read takes the answer to an attempt. A refusal is remembered: after it nothing
-// may be sent at its epoch, whatever became of the command that was refused. So is a
-// rejection that the gateway reads too late to keep the order.
+// read is called when the gateway reads the answer to an attempt. If a region has refused an
+// epoch, the epoch is remembered: the gateway may send nothing at that epoch any more. If a
+// region has rejected a command, read counts whether the gateway learns that in time.
 func (g *gatewayNode) read(a gateway.Attempt, answer gateway.Input) {
 	s := g.sent[a]
 	delete(g.sent, a)
@@ -81,8 +82,8 @@ func (g *gatewayNode) read(a gateway.Attempt, answer gateway.Input) {
 	case gateway.NotMine:
 		g.refused[s.Shard] = max(g.refused[s.Shard], s.Epoch)
 	case gateway.Answer:
-		// A refusal is read in time if the command was not sent elsewhere, or on
-		// another link, meanwhile. Then nothing may be taken in the wrong order.
+		// A rejection is read in time if the command was not sent to another owner, or on
+		// another link, meanwhile. Then the order of commands must be kept.
 		if last := g.last[s.Env.ID]; answer.Reply.Outcome == sharding.Rejected && s.Epoch == last.Epoch && s.Link == last.Link {
 			g.w.refusedUnread[s.Env.ID]--
 		}
@@ -99,8 +100,8 @@ func (g *gatewayNode) tick() {
 	g.ticked = true
 }
 
-// overdue is how long after its deadline a request may be finished at the
-// latest, by a gateway that runs.
+// overdue is how long after its deadline a request must be finished at the latest, if the
+// gateway is not paused.
 const overdue = 500 * time.Millisecond
 
 func (g *gatewayNode) flush() {
@@ -126,7 +127,7 @@ func (g *gatewayNode) performAll() {
 	}
 }
 
-// checkDeadlines looks for requests that should have been finished by now.
+// checkDeadlines checks that every request is finished soon after its deadline.
 func (g *gatewayNode) checkDeadlines() {
 	now := g.p.now()
 	var late []gateway.RequestID
@@ -207,12 +208,12 @@ func (g *gatewayNode) finish(o gateway.Finish) {
 	if o.Attempts > 1 {
 		g.w.mark("gateway: command sent again")
 	}
-	g.shedder.Observe(c.op.entity, c.left, &o, g.p.now())
+	g.shedder.Observe(c.op.entity, c.timeLeft, &o, g.p.now())
 	c.reply(o)
 }
 
-// checkVersion looks at what has become of a command that only some regions have: what a
-// gateway refuses without asking, the region with the shard lacks.
+// checkVersion checks how a command ended that not all versions of the regions have. If the
+// gateway refuses it without sending it, the owner of its shard must really lack it.
 func (g *gatewayNode) checkVersion(op *op, o gateway.Finish) {
 	w := g.w
 	switch {
@@ -237,7 +238,7 @@ func (g *gatewayNode) checkVersion(op *op, o gateway.Finish) {
 		}
 		n, up := p.body.(*regionNode)
 		if !up || p.uid != row.Owner.UID {
-			continue // it has ended, and its version is forgotten
+			continue // the owner has ended; its version is not known here any more
 		}
 		for _, hosted := range n.cfg.Turn.Types {
 			if _, has := hosted.Desc.Command(op.cmd); has && hosted.Desc.Type == t.Type {
@@ -247,17 +248,17 @@ func (g *gatewayNode) checkVersion(op *op, o gateway.Finish) {
 	}
 }
 
-// submit admits a command of a client.
-func (g *gatewayNode) submit(env sharding.Envelope, left time.Duration, c *call) {
-	if g.shedder.Sheds(env.Entity, left, g.p.now()) {
+// submit hands a command of a client to the core, unless the gateway sheds it.
+func (g *gatewayNode) submit(env sharding.Envelope, timeLeft time.Duration, c *call) {
+	if g.shedder.Sheds(env.Entity, timeLeft, g.p.now()) {
 		g.w.mark("gateway: command shed")
 		c.reply(gateway.DefaultConfig().Shed())
 		return
 	}
 	g.next++
 	id := g.next
-	env.Deadline = g.p.deadline(left)
-	c.due, c.left = env.Deadline, left
+	env.Deadline = g.p.deadline(timeLeft)
+	c.due, c.timeLeft = env.Deadline, timeLeft
 	g.waiting[id] = c
 	g.step(gateway.Submit{Request: id, Env: &env})
 	if g.core.Stats().Deferred > 0 {
@@ -270,7 +271,7 @@ func (g *gatewayNode) submit(env sharding.Envelope, left time.Duration, c *call)
 				return
 			}
 			g.p.post(func() {
-				g.flush() // what is finished already is finished
+				g.flush() // a call that the core has finished already is answered first
 				if g.waiting[id] == nil {
 					return
 				}
@@ -283,8 +284,8 @@ func (g *gatewayNode) submit(env sharding.Envelope, left time.Duration, c *call)
 	}
 }
 
-// dial opens a link to a region incarnation, again and again until it is up or
-// not wanted any more.
+// dial tries to open a link to a region incarnation. It tries again and again, until the link
+// is up or the core does not want it any more.
 func (g *gatewayNode) dial(to sharding.NodeID) {
 	if g.dialing[to] || g.links[to] != nil || !g.wanted[to] {
 		return
@@ -346,17 +347,18 @@ func (g *gatewayNode) linked(l *gatewayLink) {
 	g.links[l.to] = l
 	g.p.post(func() {
 		if g.wanted[l.to] {
-			g.flush() // what came before it comes first
+			g.flush() // outputs that are older than the link are performed without it
 			g.sender.Up(gateway.LinkUp{Region: l.to, Link: l.number}, l)
 			g.flush()
 		}
 	})
-	if !l.regionOpen { // the region gave up meanwhile
+	if !l.regionOpen { // the region has closed its end meanwhile
 		g.w.after(g.w.net.delay(), l.closeGateway)
 	}
 }
 
-// linkLost is the end of a link, after everything that was read from it.
+// linkLost is called when the gateway's end of a link is closed. unsent are the commands that
+// were certainly not written to it. Everything that was read from the link comes first.
 func (g *gatewayNode) linkLost(l *gatewayLink, unsent []gateway.Attempt) {
 	if g.links[l.to] == l {
 		delete(g.links, l.to)

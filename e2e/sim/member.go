@@ -23,13 +23,14 @@ type member struct {
 	out     []gossip.Output
 	changed func(memberChange)
 	yield   func() // gives the lease up
-	ranked  int
-	stale   bool // the rank has to be looked up again
-	beats   int
-	dead    map[sharding.NodeID]bool // evidence says so
-	removed map[sharding.NodeID]bool
-	over    bool
-	ticked  time.Time // the last tick
+	// cachedRank is what rank has returned last. It must be computed again if rankStale is set.
+	cachedRank int
+	rankStale  bool
+	ticks      int                      // how many ticks the process has had
+	dead       map[sharding.NodeID]bool // processes that have ended, by evidence of a gossip.NodeGone
+	removed    map[sharding.NodeID]bool // members that were removed
+	over       bool                     // the process stops
+	lastTick   time.Time                // of the core
 }
 
 // memberChange is what a coordinator needs to know about another member.
@@ -45,7 +46,7 @@ func newMember(w *World, p *process, role string, changed func(memberChange)) *m
 	cfg := gossip.DefaultConfig()
 	cfg.Self, cfg.Name, cfg.Roles = p.id(), p.name, []string{role}
 	cfg.Seeds = w.seeds()
-	cfg.IgnoreSettings = []string{"heartbeat"} // coordinators watch faster
+	cfg.IgnoreSettings = []string{"heartbeat"} // coordinators have another profile than regions
 	if role == roleCoordinator {
 		cfg.Watch = gossip.FastProfile()
 		cfg.WatchRoles = []string{roleRegion}
@@ -54,7 +55,7 @@ func newMember(w *World, p *process, role string, changed func(memberChange)) *m
 		cfg.TombstoneTTL = nanos(r)
 	}
 	sbr := splitbrain.LeaseConfig(roleCoordinator)
-	sbr.StableAfter = nanos(4 * sec) // enough for so few, and the weather does not last long
+	sbr.StableAfter = nanos(4 * sec) // shorter than usual: the members are few, and the storm is short
 	var err error
 	if cfg.Downing, err = sbr.Open(); err != nil {
 		panic(err)
@@ -62,7 +63,7 @@ func newMember(w *World, p *process, role string, changed func(memberChange)) *m
 	if err := cfg.Validate(); err != nil {
 		panic(err)
 	}
-	m := &member{w: w, p: p, changed: changed, ranked: -1, dead: map[sharding.NodeID]bool{}, removed: map[sharding.NodeID]bool{}}
+	m := &member{w: w, p: p, changed: changed, cachedRank: -1, dead: map[sharding.NodeID]bool{}, removed: map[sharding.NodeID]bool{}}
 	m.core = gossip.New(cfg)
 	p.post(func() { m.step(gossip.Start{}) })
 	return m
@@ -79,15 +80,15 @@ func (m *member) step(in gossip.Input) {
 	m.out = m.core.Step(m.p.now(), in, m.out)
 	m.w.stepped(m.p, m.core, len(m.out)-at)
 	if _, tick := in.(gossip.Tick); tick {
-		m.blame(m.out[at:])
+		m.checkOwnPause(m.out[at:])
 	}
 }
 
-// blame looks at what a tick said: one that comes late was late itself, and
-// must not suspect others.
-func (m *member) blame(out []gossip.Output) {
-	late := !m.ticked.IsZero() && m.p.now().Sub(m.ticked) >= lateTick
-	m.ticked = m.p.now()
+// checkOwnPause checks the outputs of a tick. If the tick comes late, this process was paused.
+// Then it must not suspect others: their heartbeats have waited in the process.
+func (m *member) checkOwnPause(out []gossip.Output) {
+	late := !m.lastTick.IsZero() && m.p.now().Sub(m.lastTick) >= lateTick
+	m.lastTick = m.p.now()
 	for _, o := range out {
 		if r, ok := o.(gossip.ReachabilityChanged); ok && late && r.ByMe && !r.Reachable {
 			m.w.violate("my own pause is nobody's death", "%s suspects %v after it was paused itself", m.p.name, r.Node)
@@ -95,12 +96,12 @@ func (m *member) blame(out []gossip.Output) {
 	}
 }
 
-// lateTick is the time between two ticks that shows a pause.
+// lateTick is how long after the last tick a tick shows that the process was paused.
 const lateTick = 400 * time.Millisecond
 
-// tick passes every third tick of the process on: every 60 ms or more.
+// tick gives the core every third tick of the process, that is one every 60 ms or more.
 func (m *member) tick() {
-	if m.beats++; m.beats%3 == 0 {
+	if m.ticks++; m.ticks%3 == 0 {
 		m.step(gossip.Tick{})
 	}
 }
@@ -128,40 +129,40 @@ func (m *member) perform(o gossip.Output) {
 		return
 	}
 	m.w.trace(m.p, "gossip>", o)
-	m.stale = true
+	m.rankStale = true
 	switch o := o.(type) {
 	case gossip.MemberJoined:
-		m.cameBack(o.Member.Node)
-		m.tell(o.Member)
+		m.checkNotRemoved(o.Member.Node)
+		m.report(o.Member)
 	case gossip.MemberWeaklyUp:
 		m.w.mark("gossip: weakly up")
-		m.cameBack(o.Member.Node)
-		m.tell(o.Member)
+		m.checkNotRemoved(o.Member.Node)
+		m.report(o.Member)
 	case gossip.MemberUp:
-		m.cameBack(o.Member.Node)
-		m.tell(o.Member)
+		m.checkNotRemoved(o.Member.Node)
+		m.report(o.Member)
 	case gossip.MemberLeaving:
-		m.tell(o.Member)
+		m.report(o.Member)
 	case gossip.MemberExited:
-		m.tell(o.Member)
+		m.report(o.Member)
 	case gossip.MemberDowned:
-		m.gone(o.Member)
+		m.reportGone(o.Member)
 	case gossip.MemberRemoved:
 		m.removed[o.Member.Node] = true
-		m.gone(o.Member)
+		m.reportGone(o.Member)
 	case gossip.NewIncarnation:
 		m.w.mark("gossip: new incarnation")
 		m.changed(memberChange{node: o.Old, role: roleRegion, gone: true})
 	case gossip.NodeGone:
 		m.w.mark("gossip: evidence of a dead process")
 		m.dead[o.Node] = true
-		m.retell(o.Node)
+		m.reportNode(o.Node)
 	case gossip.ReachabilityChanged:
 		if o.ByMe {
 			if !o.Reachable {
 				m.w.mark("gossip: suspected")
 			}
-			m.retell(o.Node)
+			m.reportNode(o.Node)
 		}
 	case gossip.DowningDecided:
 		m.w.mark("gossip: split brain resolved")
@@ -207,14 +208,15 @@ func (m *member) send(s gossip.Send) {
 func (n *regionNode) membership() *member { return n.member }
 func (c *coordNode) membership() *member  { return c.member }
 
-// cameBack holds up that who was removed never comes back.
-func (m *member) cameBack(n sharding.NodeID) {
+// checkNotRemoved checks that a member which appears was not removed before.
+func (m *member) checkNotRemoved(n sharding.NodeID) {
 	if m.removed[n] {
 		m.w.violate("who was removed stays removed", "%s sees %v come back", m.p.name, n)
 	}
 }
 
-// markForgotten marks the end of a member whose tombstones are gone by now.
+// markForgotten is called when this member learns that it was downed. It marks the case in
+// which another process has already forgotten the tombstone of this member.
 func (m *member) markForgotten() {
 	for _, p := range m.w.processes {
 		b, ok := p.body.(interface{ membership() *member })
@@ -228,8 +230,8 @@ func (m *member) markForgotten() {
 	}
 }
 
-// tell describes a member to the cores that decide about it.
-func (m *member) tell(mem gossip.Member) {
+// report describes another member to the driver of this process.
+func (m *member) report(mem gossip.Member) {
 	if mem.Node == m.p.id() || len(mem.Roles) == 0 {
 		return
 	}
@@ -246,27 +248,28 @@ func (m *member) tell(mem gossip.Member) {
 	})
 }
 
-// retell describes a member again after its reachability changed.
-func (m *member) retell(node sharding.NodeID) {
+// reportNode reports a member again, after its reachability has changed.
+func (m *member) reportNode(node sharding.NodeID) {
 	v := m.core.View()
 	if mv, ok := v.Member(node); ok && mv.Status != gossip.Down {
-		m.tell(mv.Member)
+		m.report(mv.Member)
 	}
 }
 
-func (m *member) gone(mem gossip.Member) {
+// reportGone reports that a member was downed or removed.
+func (m *member) reportGone(mem gossip.Member) {
 	if mem.Node != m.p.id() && len(mem.Roles) > 0 {
 		delete(m.dead, mem.Node)
 		m.changed(memberChange{node: mem.Node, role: mem.Roles[0], gone: true})
 	}
 }
 
-// rank is this node's place among the candidates for the lease, oldest first,
-// behind all of them while it is not up yet; -1 if it is not in the cluster.
+// rank returns this member's rank among the candidates for the lease (splitbrain.LeaseRank):
+// the oldest has rank 0, and a process that is not in the cluster has a negative one.
 func (m *member) rank() int {
-	if m.stale {
-		m.stale = false
-		m.ranked = splitbrain.LeaseRank(m.core.View(), roleCoordinator, m.p.id(), lease.DefaultConfig().RankDelay)
+	if m.rankStale {
+		m.rankStale = false
+		m.cachedRank = splitbrain.LeaseRank(m.core.View(), roleCoordinator, m.p.id(), lease.DefaultConfig().RankDelay)
 	}
-	return m.ranked
+	return m.cachedRank
 }
