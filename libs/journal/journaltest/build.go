@@ -90,8 +90,8 @@ func key7(t time.Time, n byte) sharding.CommandID {
 	return sharding.CommandID(h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:])
 }
 
-// bare is the records as a replay gets them: without their replies.
-func bare(rs ...sharding.Record) []sharding.Record {
+// withoutReplies returns records as a load returns them: it leaves their replies out.
+func withoutReplies(rs ...sharding.Record) []sharding.Record {
 	rs = slices.Clone(rs)
 	for i := range rs {
 		rs[i].Reply = sharding.Reply{}
