@@ -1,13 +1,13 @@
 package passivation
 
 // Bound lowers the limit of a policy while the process uses too much memory, and raises it
-// again afterwards. Policies of one process have a Bound each, with the same bytes: each
-// gives up the same part of its entities.
+// again afterwards. Each policy of a process has a Bound of its own, and all of them have the
+// same bytes. So every policy gives up the same part of its entities.
 type Bound struct {
 	bytes     uint64
-	limit     int // the configured one
-	effective int
-	cycle     uint64 // of the garbage collector, at the last change
+	limit     int    // the configured limit
+	effective int    // the limit that the policy is to have
+	cycle     uint64 // the number of the last garbage collection, when effective changed
 }
 
 // NewBound returns the bound of a policy with the limit. bytes is the live heap, in bytes,
@@ -17,22 +17,23 @@ func NewBound(bytes uint64, limit int) *Bound {
 }
 
 const (
-	// boundTarget is the part of the bytes that a lowered limit aims at, so that a little
-	// growth does not lower it again.
+	// boundTarget is the part of the bytes that the heap should have after the limit was
+	// lowered. It is below 1, so that a little growth does not lower the limit again.
 	boundTarget = 0.9
-	// boundLow is the part of the bytes below which the limit is raised. A limit that was
-	// lowered to boundTarget stays.
+	// boundLow is the part of the bytes below which the limit is raised. It is below
+	// boundTarget, so that a limit which was just lowered is not raised again.
 	boundLow = 0.7
-	// boundGrowth is the factor by which it is raised. After it the heap is below the bytes
-	// even if it consists of entities: 0.7 * 1.25 < 0.9.
+	// boundGrowth is the factor by which the limit is raised. Even if the whole heap consists
+	// of entities, it then stays below boundTarget: 0.7 * 1.25 < 0.9.
 	boundGrowth = 1.25
-	// boundCycles is how many collections must end from one change to the next. The one
-	// that ends first may have begun before the entities were gone.
+	// boundCycles is how many garbage collections must end between two changes. One is not
+	// enough: it may have begun before the entities were gone.
 	boundCycles = 2
 )
 
-// Observe returns the limit that the policy is to have, given the number of the last
-// collection, the heap that was live after it, and the active entities of the policy.
+// Observe returns the limit that the policy is to have. cycle is the number of the last garbage
+// collection, live the bytes that were live after it, and active the number of active entities
+// of the policy.
 func (b *Bound) Observe(cycle, live uint64, active int) int {
 	if b.bytes == 0 || cycle < b.cycle+boundCycles {
 		return b.effective
@@ -40,8 +41,9 @@ func (b *Bound) Observe(cycle, live uint64, active int) int {
 	before := b.effective
 	switch {
 	case live > b.bytes:
-		// What is not active takes no memory: a limit above the number has no effect. No
-		// more than half goes at a time, because not all of the heap is entities.
+		// A limit above the number of active entities would save nothing, so it is lowered from
+		// that number on. At most half of the entities go at a time, because the heap has other
+		// things than entities, too.
 		part := max(0.5, boundTarget*float64(b.bytes)/float64(live))
 		b.effective = max(1, int(part*float64(min(b.effective, active))))
 	case float64(live) < boundLow*float64(b.bytes):
@@ -53,8 +55,9 @@ func (b *Bound) Observe(cycle, live uint64, active int) int {
 	return b.effective
 }
 
-// SetLimit changes the configured limit, above 0. A limit that is lowered now stays lowered
-// if the new one is higher. It returns the limit that the policy is to have.
+// SetLimit changes the configured limit; it must be above 0. If the Bound has lowered the limit,
+// and the configured one is now higher, the limit stays lowered. SetLimit returns the limit
+// that the policy is to have.
 func (b *Bound) SetLimit(limit int) int {
 	if b.effective == b.limit || b.effective > limit {
 		b.effective = limit

@@ -1,9 +1,9 @@
 package passivation
 
-// composite lets new entities into a window first. What the window's replacement evicts is
-// a candidate for the main area: it comes in if there is room, or if it was touched more
-// often than the one that it would replace, by the estimate of a sketch. So entities that
-// are touched once do not drive out those that are touched often.
+// composite lets new entities into a window first. An entity that the window evicts is a
+// candidate for the main area. It gets in if there is room, or if a sketch estimates that it
+// was touched more often than the entity that it would replace. So entities that are touched
+// once do not drive out those that are touched often.
 type composite struct {
 	nodes      *Nodes
 	admission  Admission
@@ -11,10 +11,10 @@ type composite struct {
 	main       replacer
 	sketch     *sketch  // nil: nothing was touched since the limit changed
 	climber    *climber // nil: the window keeps its proportion
-	proportion float64  // of the limit, for the window
+	proportion float64  // the part of the limit that the window has
 	limit      int
 	mainLimit  int
-	candidates []Entity // reused
+	candidates []Entity // empty between two calls; kept to be used again
 }
 
 func newComposite(nodes *Nodes, s Strategy) *composite {
@@ -78,8 +78,8 @@ func (c *composite) admit(candidates, evicted []Entity) []Entity {
 	return evicted
 }
 
-// better reports whether the candidate deserves the place of the victim. Of equals, the
-// one that is there stays.
+// better reports whether the candidate is to replace the victim. If both were touched equally
+// often, the victim stays.
 func (c *composite) better(candidate, victim Entity) bool {
 	switch {
 	case c.admission.Filter == nil:
@@ -90,8 +90,8 @@ func (c *composite) better(candidate, victim Entity) bool {
 	return c.sketch.estimate(c.nodes.tracked[candidate].hash) > c.sketch.estimate(c.nodes.tracked[victim].hash)
 }
 
-// setLimit also forgets how often entities were touched, because the sketch has the size
-// that fits the limit. The next touch makes a new one: a shard that is not used needs none.
+// setLimit also forgets how often entities were touched, because the size of the sketch depends
+// on the limit. The next touch makes a new sketch; a shard that is not used needs none.
 func (c *composite) setLimit(n int, evicted []Entity) []Entity {
 	c.sketch = nil
 	c.limit = n
@@ -110,15 +110,15 @@ func (c *composite) setLimit(n int, evicted []Entity) []Entity {
 	return evicted
 }
 
-// split divides the limit by the proportion, and returns the window's part.
+// split divides the limit between window and main area, and returns the window's part.
 func (c *composite) split() int {
 	n := int(c.proportion * float64(c.limit))
 	c.mainLimit = c.limit - n
 	return n
 }
 
-// move moves the border between window and main area. It evicts nothing: what one of them
-// no longer holds, the other one gets.
+// move changes the window's proportion by step. It evicts nothing: entities for which one of the
+// two areas has no room any more go to the other one.
 func (c *composite) move(step float64) {
 	c.proportion = max(c.admission.MinProportion, min(c.admission.MaxProportion, c.proportion+step))
 	windowLimit := c.split()

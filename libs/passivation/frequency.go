@@ -2,22 +2,23 @@ package passivation
 
 import "math"
 
-// frequency replaces the least frequently used entity, and among equals the one that has
-// been in its bucket longest. With aging, the key of an entity is the number of its accesses plus
-// the age, which is the key of the last victim: so entities that were used often, but long
-// ago, go in the end. An entity keeps its key until it is touched again.
+// frequency replaces the entity with the lowest key, and among several of them the one that has
+// had this key for longest. The key of an entity is the number of its accesses: the least
+// frequently used entity goes. With aging, the age is added when an entity is touched. The age
+// is the key of the last victim, so it grows. In the end, entities go that were used often, but
+// long ago.
 type frequency struct {
 	nodes *Nodes
 	limit int
 	size  int
 	aging bool
 	age   uint64
-	// buckets hold the entities with equal keys. byKey links them in the order of their
-	// keys; the links of buckets[i] are links[i]. Number 0 is not used.
+	// Each bucket holds the entities of one key. byKey is the list of the buckets in use, in
+	// the order of their keys; the links of buckets[i] are links[i]. buckets[0] is not used.
 	buckets []bucket
 	links   links
 	byKey   list
-	free    []uint32 // unused numbers of buckets
+	free    []uint32 // indexes of buckets that are not in use
 }
 
 type bucket struct {
@@ -37,7 +38,8 @@ func (f *frequency) touch(e Entity, evicted []Entity) []Entity {
 	if t.accesses < math.MaxUint32 {
 		t.accesses++
 	}
-	// The new bucket is found from the old one, which may be gone afterwards.
+	// The search for the new bucket begins at the old one, so it comes before take, which may
+	// remove the old one.
 	if to := f.bucket(f.key(t), t.group); to == t.group {
 		f.nodes.order.moveToBack(&f.buckets[to].list, uint32(e))
 	} else {
@@ -47,8 +49,9 @@ func (f *frequency) touch(e Entity, evicted []Entity) []Entity {
 	return evicted
 }
 
-// insert adds an entity. Victims go before it comes: it has one access, and must not be its
-// own victim. Its key depends on the age that they leave behind.
+// insert adds an entity. It evicts first, for two reasons. The new entity has only one access,
+// and would be the victim itself. And with aging, its key depends on the age, which is the key
+// of the last victim.
 func (f *frequency) insert(e Entity, evicted []Entity) []Entity {
 	if f.limit == 0 {
 		return append(evicted, e)
@@ -67,11 +70,11 @@ func (f *frequency) key(t *tracked) uint64 {
 	return uint64(t.accesses)
 }
 
-// bucket returns the bucket with a key. It is searched from a bucket whose key is not
-// higher, or from the first one.
+// bucket returns the index of the bucket with a key, and makes the bucket if there is none. The
+// search begins at bucket from, whose key must not be higher.
 func (f *frequency) bucket(key uint64, from uint32) uint32 {
 	at := from
-	// With aging, a key often becomes the highest one: that saves a search past all others.
+	// With aging, the key is often higher than all others. Then there is nothing to search.
 	if last := f.byKey.back; last != 0 && f.buckets[last].key < key {
 		at = 0
 	}
@@ -98,7 +101,7 @@ func (f *frequency) put(e Entity, b uint32) {
 	f.nodes.order.pushBack(&f.buckets[b].list, uint32(e))
 }
 
-// take takes an entity out of its bucket. A bucket without entities goes.
+// take takes an entity out of its bucket, and removes the bucket if it is empty then.
 func (f *frequency) take(e Entity) {
 	t := &f.nodes.tracked[e]
 	b := &f.buckets[t.group]
@@ -120,7 +123,7 @@ func (f *frequency) setLimit(n int, evicted []Entity) []Entity {
 	return f.evict(0, evicted)
 }
 
-// evict removes entities until there is room for some more.
+// evict evicts entities until there is room for a number of new ones.
 func (f *frequency) evict(more int, evicted []Entity) []Entity {
 	for f.size > 0 && f.size+more > f.limit {
 		e := f.victim()
@@ -133,6 +136,6 @@ func (f *frequency) evict(more int, evicted []Entity) []Entity {
 	return evicted
 }
 
-func (f *frequency) victim() Entity { return Entity(f.buckets[f.byKey.front].front) } // bucket 0 is empty
+func (f *frequency) victim() Entity { return Entity(f.buckets[f.byKey.front].front) } // 0 if there are no entities: bucket 0 is empty
 
 func (f *frequency) len() int { return f.size }

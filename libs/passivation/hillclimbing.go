@@ -2,15 +2,16 @@ package passivation
 
 import "math"
 
-// climber finds the part of the limit that the window should have, by hill climbing: it
-// goes on in a direction while the share of touches that find their entity active rises,
-// and turns when it falls.
+// climber finds the proportion that the window should have, by hill climbing. It changes the
+// proportion in steps. As long as the hit rate rises, it goes on in the same direction, and
+// when the rate falls, it turns round. The hit rate is the share of touches that find their
+// entity active.
 type climber struct {
 	HillClimbing
 	every           float64 // touches between two steps
-	touches, active int     // since the last step
-	lastRate        float64
-	step            float64 // the next one, unless the rate falls
+	touches, active int     // touches since the last step, and how many of them found their entity active
+	lastRate        float64 // the hit rate at the last step
+	step            float64 // the next step, if the hit rate does not fall
 }
 
 func newClimber(h HillClimbing) *climber {
@@ -19,8 +20,8 @@ func newClimber(h HillClimbing) *climber {
 
 func (c *climber) setLimit(n int) { c.every = c.AdjustMultiplier * float64(n) }
 
-// touched counts a touch. It returns by how much the window's part is to change: 0 if it is
-// not time for a step.
+// touched counts a touch. It returns by how much the proportion is to change; 0: it is not time
+// for a step.
 func (c *climber) touched(active bool) float64 {
 	c.touches++
 	if active {

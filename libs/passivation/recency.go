@@ -1,9 +1,9 @@
 package passivation
 
 // recency replaces the least recently used entity. With several segments it is a segmented
-// LRU: a new entity is in the first segment, every further touch moves it one segment up,
-// and what exceeds the limit of a segment moves one down. The victim is the least recent
-// entity of the first segment.
+// LRU. A new entity is in the first segment, and every further touch moves it one segment up.
+// If a segment then has more entities than its limit, its least recently used one moves one
+// segment down. The victim is the least recently used entity of the first segment.
 type recency struct {
 	nodes *Nodes
 	limit int
@@ -40,7 +40,7 @@ func (r *recency) touch(e Entity, evicted []Entity) []Entity {
 
 func (r *recency) setLimit(n int, evicted []Entity) []Entity {
 	r.limit = n
-	first := n // the first segment has what rounding leaves
+	first := n // the first segment gets what the others leave of n
 	for i := 1; i < len(r.segments); i++ {
 		r.segments[i].limit = int(r.proportions[i] * float64(n))
 		first -= r.segments[i].limit
@@ -49,8 +49,9 @@ func (r *recency) setLimit(n int, evicted []Entity) []Entity {
 	return r.evict(evicted)
 }
 
-// evict removes the entities beyond the limit. The upper segments are cut to their limits
-// first: after a lower limit, the first segment alone may have too few entities.
+// evict evicts as many entities as there are beyond the limit. All victims are in the first
+// segment. So entities beyond the limits of the upper segments move down before: when the limit
+// was lowered, the first segment alone might have too few entities.
 func (r *recency) evict(evicted []Entity) []Entity {
 	excess := r.len() - r.limit
 	if excess <= 0 {
@@ -67,7 +68,7 @@ func (r *recency) evict(evicted []Entity) []Entity {
 	return evicted
 }
 
-// demote moves what exceeds the limit of a segment to the one below.
+// demote moves entities to the segment below until a segment has no more than its limit.
 func (r *recency) demote(level uint32) {
 	s := &r.segments[level-1]
 	for s.size > s.limit {
@@ -100,9 +101,9 @@ func (r *recency) len() int {
 	return n
 }
 
-// mostRecent replaces the most recently used entity, the one before the entity that is
-// touched. It suits entities that are used in rounds: those of which the next use is
-// furthest away go.
+// mostRecent replaces the most recently used of the other entities when a new one is touched.
+// That suits entities which are used in rounds: the one that was used last is the one whose
+// next use is furthest away.
 type mostRecent struct {
 	nodes *Nodes
 	limit int
@@ -128,7 +129,7 @@ func (r *mostRecent) setLimit(n int, evicted []Entity) []Entity {
 	return r.evict(0, evicted)
 }
 
-// evict removes entities until there is room for some more.
+// evict evicts entities until there is room for a number of new ones.
 func (r *mostRecent) evict(more int, evicted []Entity) []Entity {
 	for r.used.size > 0 && r.used.size+more > r.limit {
 		e := r.victim()

@@ -2,27 +2,29 @@ package passivation
 
 import "math/bits"
 
-// sketch estimates how often entities were touched, also those that are not active: a
-// count-min sketch whose counters are halved from time to time, so that it forgets.
+// sketch estimates how often entities were touched, whether they are active or not. It is a
+// count-min sketch: every entity has one counter in each row, which it shares with others, and
+// the lowest of its counters is the estimate. From time to time all counters are halved, so
+// that the sketch forgets what was long ago.
 type sketch struct {
-	table    []uint64 // the rows, one after the other
-	rowWords int
-	mask     uint32 // of a counter's index in its row
-	perWord  uint32 // log2 of the counters of a word
-	bits     uint32 // log2 of the bits of a counter
-	highest  uint64 // value of a counter
+	table    []uint64 // the words of all rows, row by row; a word has several counters
+	rowWords int      // words of a row
+	mask     uint32   // the bits that the index of a counter in its row may have
+	perWord  uint32   // log2 of the number of counters in a word
+	bits     uint32   // log2 of the number of bits of a counter
+	highest  uint64   // the highest value of a counter
 	// rowCounts is, by row, the sum of its counters.
 	rowCounts []int
-	// count is the number of increments that changed a counter. At resetAt all counters
-	// are halved.
+	// count is the number of increments that changed a counter. When it is resetAt, all
+	// counters are halved.
 	count, resetAt int
-	seeds          []uint64
+	seeds          []uint64 // of the hash functions of the rows
 }
 
-// rowSeeds are the seeds of the first rows: large primes.
+// rowSeeds are the seeds of the first four rows: large primes.
 var rowSeeds = [4]uint64{0xC3A5C85C97CB3127, 0xB492B66FBE98F273, 0x9AE16A3B2F90404F, 0xCBF29CE484222325}
 
-// newSketch returns a sketch for a number of entities.
+// newSketch returns a sketch for a shard in which capacity entities may be active.
 func newSketch(f Filter, capacity int) *sketch {
 	width := f.WidthMultiplier << bits.Len(uint(max(1, capacity)-1))
 	words := max(1, width*f.CounterBits/64)
@@ -43,8 +45,8 @@ func newSketch(f Filter, capacity int) *sketch {
 	return s
 }
 
-// scramble makes every bit of the result depend on every bit of the hash. The hashes of
-// similar ids may be similar.
+// scramble makes every bit of the result depend on every bit of the hash. It is needed because
+// similar ids may have similar hashes.
 func scramble(hash uint32) uint32 {
 	hash = (hash>>15 ^ hash) * 0xD168AAAD
 	hash = (hash>>15 ^ hash) * 0xAF723597
@@ -57,14 +59,16 @@ func (s *sketch) index(row int, scrambled uint32) uint32 {
 	return uint32(x+x>>32) & s.mask
 }
 
-// counter returns the word in which the counter is, and how far it must be shifted.
+// counter returns the word that has the counter of a hash, and by how many bits the word must
+// be shifted right to read it.
 func (s *sketch) counter(row int, scrambled uint32) (word *uint64, shift uint32) {
 	i := s.index(row, scrambled)
 	return &s.table[row*s.rowWords+int(i>>s.perWord)], i & (1<<s.perWord - 1) << s.bits
 }
 
-// estimate returns about how often an entity with the hash was touched: not less, except
-// for the halving and the highest value of a counter.
+// estimate returns about how often an entity with the hash was touched. It may be too high, as
+// other entities share the counters. It is too low only because counters are halved, and have a
+// highest value.
 func (s *sketch) estimate(hash uint32) uint64 {
 	hash = scramble(hash)
 	least := s.highest

@@ -10,28 +10,30 @@ import (
 
 // Strategy says how a policy chooses. The zero value is [None].
 type Strategy struct {
-	// Idle is how long an entity may have nothing to do; 0: for ever.
+	// Idle is how long an entity may have nothing to do before it is passivated; 0: for ever.
 	Idle time.Duration
 	// Limit is how many entities of the type may be active in a region. Each of the
 	// active shards has an equal part of it. 0: any number.
 	Limit int
-	// Main chooses who goes when there are more than Limit.
+	// Main chooses which entity is passivated when more than Limit are active.
 	Main Replacement
-	// Admission decides who comes under the choice of Main. nil: everyone.
+	// Admission makes the strategy a composite: it decides which entities get into the main
+	// area, where Main chooses. nil: all do.
 	Admission *Admission
 }
 
 // Replacement chooses the entity that makes room for another one.
 type Replacement struct {
 	Order Order
-	// Proportions makes LeastRecentlyUsed segmented: the part of the limit that each
-	// segment has, the one for new entities first. The sum is 1. None: one segment.
+	// Proportions makes LeastRecentlyUsed segmented. They are the parts of the limit that the
+	// segments have, beginning with the segment for new entities. Their sum is 1. None: there
+	// is one segment.
 	Proportions []float64
 	// DynamicAging makes LeastFrequentlyUsed forget what was used often, but long ago.
 	DynamicAging bool
 }
 
-// Order is what a [Replacement] goes by.
+// Order says by what a [Replacement] chooses.
 type Order uint8
 
 // The zero Order is that of a strategy without a limit, or of an admission without a window.
@@ -41,8 +43,8 @@ const (
 	LeastFrequentlyUsed
 )
 
-// Admission lets new entities into a window; those that leave it replace entities of the
-// main area if they were touched more often.
+// Admission lets new entities into a window first. An entity that leaves the window is a
+// candidate for the main area: it replaces an entity there if it was touched more often.
 type Admission struct {
 	// Window is the replacement in the window. Without an order there is no window: every
 	// new entity is a candidate for the main area at once.
@@ -50,34 +52,34 @@ type Admission struct {
 	// Proportion is the part of the limit that the window has at first. The optimizer
 	// keeps it between MinProportion and MaxProportion. Defaults 0.01, 0.01 and 1.
 	Proportion, MinProportion, MaxProportion float64
-	// Optimizer changes the proportion. nil: it stays.
+	// Optimizer changes the window's part while the policy is used. nil: it stays Proportion.
 	Optimizer *HillClimbing
-	// Filter compares the candidates with the entities that they would replace. nil: all
-	// candidates are admitted.
+	// Filter estimates how often entities were touched, to compare a candidate with the entity
+	// that it would replace. nil: all candidates are admitted.
 	Filter *Filter
 }
 
-// HillClimbing changes the window's proportion in the direction in which more touches find
-// their entity active.
+// HillClimbing changes the window's part of the limit in steps, in the direction in which the
+// hit rate rises. The hit rate is the share of touches that find their entity active.
 type HillClimbing struct {
 	// AdjustMultiplier times the limit is the number of touches between two steps: enough
 	// to see an effect. Default 10.
 	AdjustMultiplier float64
-	// InitialStep is by how much the proportion changes at first. Default 0.0625.
+	// InitialStep is by how much the part changes in the first step. Default 0.0625.
 	InitialStep float64
-	// RestartThreshold is the change of the share of touches with an active entity at
-	// which the next step is InitialStep again: the load has changed. Default 0.05.
+	// RestartThreshold says when the next step is InitialStep again: if the hit rate has changed
+	// by as much as this since the last step, the load has changed. Default 0.05.
 	RestartThreshold float64
-	// StepDecay is the factor from one step to the next one. Default 0.98.
+	// StepDecay is by which factor a step is smaller than the one before. Default 0.98.
 	StepDecay float64
 }
 
-// Filter is the shape of the count-min sketch that estimates how often entities are
-// touched.
+// Filter says how large the sketch is that estimates how often entities are touched (see the
+// package comment).
 type Filter struct {
-	// Depth is the number of rows, 1 to 16: more of them make estimates better. Default 4.
+	// Depth is the number of rows, 1 to 16. More rows make better estimates. Default 4.
 	Depth int
-	// CounterBits is the size of a counter: 2, 4, 8, 16, 32 or 64. Default 4.
+	// CounterBits is the number of bits of a counter: 2, 4, 8, 16, 32 or 64. Default 4.
 	CounterBits int
 	// WidthMultiplier times the limit, rounded up to a power of two, is the number of
 	// counters in a row. It is a power of two itself. Default 4.
@@ -111,8 +113,8 @@ func SegmentedLRU(limit int, proportions ...float64) Strategy {
 	return Strategy{Limit: limit, Main: Replacement{Order: LeastRecentlyUsed, Proportions: proportions}}
 }
 
-// MRU passivates the most recently used entity, to be used if entities have their turns in
-// rounds.
+// MRU passivates the most recently used entity. It suits entities that are used in rounds, one
+// after the other.
 func MRU(limit int) Strategy {
 	return Strategy{Limit: limit, Main: Replacement{Order: MostRecentlyUsed}}
 }
@@ -127,8 +129,8 @@ func LFUDynamicAging(limit int) Strategy {
 	return Strategy{Limit: limit, Main: Replacement{Order: LeastFrequentlyUsed, DynamicAging: true}}
 }
 
-// Composite adapts to the load: an LRU window whose size hill climbing finds, a filter by
-// frequency, and a segmented LRU.
+// Composite returns a strategy that adapts to the load: an LRU window whose size is found by
+// hill climbing, a filter by frequency, and a segmented LRU as the main area.
 func Composite(limit int) Strategy {
 	s := SegmentedLRU(limit, 0.2, 0.8)
 	s.Admission = &Admission{
@@ -140,12 +142,12 @@ func Composite(limit int) Strategy {
 	return s
 }
 
-// DefaultHillClimbing returns the defaults.
+// DefaultHillClimbing returns the defaults that the fields' comments name.
 func DefaultHillClimbing() HillClimbing {
 	return HillClimbing{AdjustMultiplier: 10, InitialStep: 0.0625, RestartThreshold: 0.05, StepDecay: 0.98}
 }
 
-// DefaultFilter returns the defaults.
+// DefaultFilter returns the defaults that the fields' comments name.
 func DefaultFilter() Filter {
 	return Filter{Depth: 4, CounterBits: 4, WidthMultiplier: 4, ResetMultiplier: 10}
 }
@@ -157,14 +159,14 @@ func (s Strategy) OrIdle(after time.Duration) Strategy {
 	return s
 }
 
-// MaxLimit is the highest limit. Numbers of entities have 32 bits.
+// MaxLimit is the highest limit. It is so low because the numbers of entities have 32 bits.
 const MaxLimit = math.MaxInt32
 
-// maxWidth is the highest number of counters in a row of a sketch.
+// maxWidth is how many counters a row of a sketch may have.
 const maxWidth = 1 << 31
 
-// Validate returns an error that names every unusable field as it is written in text, see
-// [Parse].
+// Validate returns an error that names every field with an unusable value, by the key that
+// [Parse] has for it.
 func (s Strategy) Validate() error {
 	var c checks
 	if s.Idle < 0 {
@@ -195,7 +197,7 @@ func (c *checks) fail(field string, value any, must string) {
 	*c = append(*c, fmt.Errorf("passivation: %s is %v, %s", field, value, must))
 }
 
-// fraction requires a part of a whole; not even NaN is one.
+// fraction requires a number from 0 to 1. NaN is none.
 func (c *checks) fraction(field string, v float64) {
 	if !(v >= 0 && v <= 1) {
 		c.fail(field, v, "must be 0 to 1")

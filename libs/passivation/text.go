@@ -23,8 +23,7 @@ import (
 // A composite can be changed by main, segments and aging (its main area), window,
 // window.segments, window.aging, window.proportion, window.min, window.max, climb (on or
 // off), climb.every, climb.step, climb.restart, climb.decay, filter (on or off),
-// filter.depth, filter.bits, filter.width and filter.reset; see [Admission] for what
-// they are.
+// filter.depth, filter.bits, filter.width and filter.reset. [Admission] says what they mean.
 func Parse(text string) (Strategy, error) {
 	s, words := None(), strings.Fields(text)
 	if len(words) == 0 {
@@ -74,7 +73,7 @@ func (s Strategy) String() string {
 	for _, t := range settings {
 		if value := t.get(&s); value != t.get(&base) {
 			words = append(words, t.key+"="+value)
-			_ = t.set(&base, value) // what set cannot read, Validate refuses
+			_ = t.set(&base, value) // set fails only for a value that Validate refuses
 		}
 	}
 	if name == "none" && len(words) > 1 {
@@ -83,17 +82,17 @@ func (s Strategy) String() string {
 	return strings.Join(words, " ")
 }
 
-// MarshalText is [Strategy.String].
+// MarshalText returns the text of [Strategy.String].
 func (s Strategy) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText is [Parse].
+// UnmarshalText reads a text as [Parse] does.
 func (s *Strategy) UnmarshalText(text []byte) (err error) {
 	*s, err = Parse(string(text))
 	return err
 }
 
-// preset returns the strategy of a name before any setting, nil if there is none. Only the
-// composite has a limit by default.
+// preset returns the strategy with a name, as it is without any settings; nil if there is none.
+// Only the composite has a limit by default.
 func preset(name string) *Strategy {
 	switch name {
 	case "none":
@@ -135,16 +134,16 @@ func (o Order) String() string {
 	return "none"
 }
 
-// setting is one key of the text. get returns "" if the strategy has no place for it; then
-// set is an error.
+// setting is one key of the text. If the strategy has no part that the key is about, get returns
+// "" and set returns an error.
 type setting struct {
 	key string
 	get func(*Strategy) string
 	set func(*Strategy, string) error
 }
 
-// settings are in the order in which they are read and written: what makes a place for
-// others comes before them.
+// settings are in the order in which they are read and written. A setting that adds a part to
+// the strategy comes before the settings of this part.
 var settings = []setting{
 	field("idle", always, func(s *Strategy) *time.Duration { return &s.Idle }, time.Duration.String, parseDuration),
 	field("limit", always, func(s *Strategy) *int { return &s.Limit }, strconv.Itoa, parseWhole),
@@ -169,8 +168,8 @@ var settings = []setting{
 	number("filter.reset", filters, func(s *Strategy) *float64 { return &s.Admission.Filter.ResetMultiplier }),
 }
 
-// A place reports whether a strategy has the part that a setting is about; else it says
-// what is missing.
+// A place returns "" if a strategy has the part that a setting is about. Otherwise it says what
+// the strategy must have.
 type place func(*Strategy) (missing string)
 
 func always(*Strategy) string { return "" }
@@ -250,8 +249,7 @@ func parseDuration(text string) (time.Duration, error) {
 
 func formatOrder(r Replacement) string { return r.Order.String() }
 
-// parseOrder returns a replacement without segments and aging, which are settings of their
-// own.
+// parseOrder returns a replacement without segments and aging; they have keys of their own.
 func parseOrder(text string) (Replacement, error) {
 	for o := Order(0); o <= LeastFrequentlyUsed; o++ {
 		if text == o.String() {
@@ -261,7 +259,7 @@ func parseOrder(text string) (Replacement, error) {
 	return Replacement{}, errors.New("must be none, lru, mru or lfu")
 }
 
-// formatParts returns 1 for no segments: one part that is the whole.
+// formatParts returns "1" if there are no proportions: one segment has all of the limit.
 func formatParts(parts []float64) string {
 	if len(parts) == 0 {
 		return "1"
