@@ -15,31 +15,30 @@ import (
 	"github.com/roost-cluster/roost/libs/wakeup"
 )
 
-// model is a journal with wake-ups and an entity core that fires them: as the journal's law
-// has it, a firing takes effect only if that very setting stands.
+// model is a journal with wake-ups, and an entity core that runs their commands. A firing takes
+// effect by the rule of the journal: only if its setting still stands.
 type model struct {
 	t      testing.TB
 	rng    *rand.Rand
 	k      *wakeup.Keeper
 	now    time.Time
-	ahead  time.Duration // of the store's clock
-	rows   map[string]*wakeup.Row
+	ahead  time.Duration          // by how much the store's clock is ahead of now
+	rows   map[string]*wakeup.Row // what the journal has, by entity and name
 	seq    uint64
 	open   map[sharding.ShardID]sharding.Epoch
 	epochs uint32
-	reads  []answer
-	fires  []turn.Fire
-	// fails says how a firing ends; nil: as it should.
+	reads  []answer    // answers to reads, which have not arrived yet
+	fires  []turn.Fire // firings that have not ended yet
+	// fails says how a firing is to end; nil: every firing succeeds.
 	fails func(turn.Fire) turn.FiringEnd
-	// effects counts the firings of each setting that took effect.
+	// effects counts, for each setting and number, the firings that took effect.
 	effects map[string]int
-	fired   []string
-	latest  time.Duration // the largest delay of an effect
-	dueAt   map[string]int64
-	missed  map[string]int64
+	fired   []string         // the wake-ups that took effect, in their order
+	latest  time.Duration    // how late a wake-up took effect, at most
+	missed  map[string]int64 // how many due times each wake-up has missed
 }
 
-// answer is one on its way.
+// answer is the answer to a read on its way.
 type answer struct {
 	at   time.Time
 	page wakeup.Page
@@ -58,7 +57,7 @@ func newModel(t testing.TB, seed uint64, change func(*wakeup.Config)) *model {
 	}
 	m := &model{
 		t: t, rng: rand.New(rand.NewPCG(seed, 1)), k: wakeup.New(cfg), now: time.UnixMilli(1_000_000_000), rows: map[string]*wakeup.Row{},
-		open: map[sharding.ShardID]sharding.Epoch{}, effects: map[string]int{}, dueAt: map[string]int64{}, missed: map[string]int64{},
+		open: map[sharding.ShardID]sharding.Epoch{}, effects: map[string]int{}, missed: map[string]int64{},
 	}
 	return m
 }
@@ -73,6 +72,7 @@ func (m *model) ent(id string) sharding.Entity {
 	return sharding.Entity{Type: shardOf(id).Type, ID: sharding.EntityID(id)}
 }
 
+// did checks the keeper after a step, and takes what it wants done.
 func (m *model) did(out *wakeup.Outputs) {
 	m.t.Helper()
 	if err := m.k.Check(); err != nil {
@@ -98,7 +98,7 @@ func (m *model) tell(e turn.ShardEvent) {
 	m.did(&out)
 }
 
-// page reads what stands now.
+// page reads the rows that the journal has now.
 func (m *model) page(r wakeup.Read) wakeup.Page {
 	p := wakeup.Page{Number: r.Number, Now: time.UnixMilli(m.wall())}
 	for _, after := range r.Shards {
@@ -122,7 +122,8 @@ func (m *model) page(r wakeup.Read) wakeup.Page {
 
 func place(due int64, id, name string) string { return fmt.Sprintf("%020d %s %s", due, id, name) }
 
-// set sets a wake-up, or removes it if due is 0, in a record that is durable at once.
+// set sets a wake-up, or removes it if due is 0, in a record that is durable at once. silent says
+// that the keeper does not learn of the record, because the answer of the journal was lost.
 func (m *model) set(id, name string, due, period int64, silent bool) {
 	m.t.Helper()
 	m.seq++
@@ -137,14 +138,14 @@ func (m *model) set(id, name string, due, period int64, silent bool) {
 	s := shardOf(id)
 	switch epoch := m.open[s]; {
 	case epoch == 0:
-	case silent: // the answer of the journal was lost
+	case silent:
 		m.tell(turn.WakesUnknown{Shard: s, Epoch: epoch})
 	default:
 		m.tell(turn.WakesChanged{Shard: s, Epoch: epoch, Entity: m.ent(id), Records: []sharding.Record{{Seq: m.seq, Wakes: []sharding.Wake{w}}}})
 	}
 }
 
-// fire has a firing end.
+// fire ends a firing, and tells the keeper.
 func (m *model) fire(f turn.Fire) {
 	m.t.Helper()
 	key := string(f.Entity.ID) + "/" + f.Wakeup.Name
@@ -161,7 +162,7 @@ func (m *model) fire(f turn.Fire) {
 			ended.Code = sharding.Internal
 			m.tell(ended)
 			return
-		case turn.FiringInDoubt: // it may have happened or not
+		case turn.FiringInDoubt: // one half of these takes effect
 			if lost = true; m.rng.IntN(2) == 0 {
 				m.tell(ended)
 				return
@@ -250,15 +251,15 @@ func (m *model) claimAll() {
 	}
 }
 
-// TestRandom compares the keeper with the model: nothing fires early, nothing takes effect
-// twice, and in the end nothing that was due is left.
+// TestRandom runs the keeper against the model. No wake-up fires early, and none takes effect
+// twice. In the end all that are due have fired.
 func TestRandom(t *testing.T) {
 	var all wakeup.Stats
 	for seed := range uint64(16) {
 		all.Add(random(t, seed))
 	}
 	if all.Fired < 1000 || all.Failed < 100 || all.Obsolete < 10 || all.ReadsFailed < 10 {
-		t.Errorf("%+v: this proves little", all)
+		t.Errorf("%+v: too few of these have happened for the test to show anything", all)
 	}
 }
 
@@ -324,8 +325,8 @@ func random(t testing.TB, seed uint64) wakeup.Stats {
 	return m.k.Stats()
 }
 
-// TestBacklog: what has become due while nobody owned the shards fires in the order in which
-// it was due, a bounded number at a time, and memory holds a bounded number of rows.
+// TestBacklog: wake-ups that became due while nobody owned their shards fire in the order in
+// which they were due. The number of firings under way is bounded, and so is the memory.
 func TestBacklog(t *testing.T) {
 	m := newModel(t, 1, func(c *wakeup.Config) { c.Page, c.Firings, c.FailingRows, c.Rows = 10, 4, 5, 60 })
 	for i := range 500 {
@@ -375,8 +376,8 @@ func (m *model) deliverOne() {
 	}
 }
 
-// TestFailingHoldsNobodyBack: more fail for ever than memory holds of them, some hang, and
-// the others fire in time.
+// TestFailingHoldsNobodyBack: more wake-ups fail for ever than may be failing in memory. All
+// others fire in time.
 func TestFailingHoldsNobodyBack(t *testing.T) { failingHoldsNobodyBack(t) }
 
 func failingHoldsNobodyBack(t testing.TB) {
@@ -415,8 +416,8 @@ func failingHoldsNobodyBack(t testing.TB) {
 	}
 }
 
-// TestBeyondTheHorizon: a wake-up that is due long after the sweep that would have found it
-// is found by a later one, and fires on time.
+// TestBeyondTheHorizon: a wake-up that is due later than a sweep reads is found by a later
+// sweep, and fires on time.
 func TestBeyondTheHorizon(t *testing.T) { beyondTheHorizon(t) }
 
 func beyondTheHorizon(t testing.TB) {
@@ -435,13 +436,14 @@ func beyondTheHorizon(t testing.TB) {
 	}
 }
 
-// TestPageOlderThanAChange: what becomes durable during a read is newer than its page.
+// TestPageOlderThanAChange: if a wake-up changes while a read is under way, the change counts,
+// and not what the page of the read says.
 func TestPageOlderThanAChange(t *testing.T) { pageOlder(t) }
 
 func pageOlder(t testing.TB) {
 	m := newModel(t, 4, nil)
 	m.set("a0", "removed", m.wall()+100, 0, false)
-	m.claimAll() // the read of the shard of both entities is under way
+	m.claimAll() // a read is under way now; both entities are in its shard
 	m.set("a0", "removed", 0, 0, false)
 	m.set("a3", "set", m.wall()+100, 0, false)
 	m.pass(time.Second)
@@ -450,7 +452,8 @@ func pageOlder(t testing.TB) {
 	}
 }
 
-// TestMissed: after a long pause a repeated one fires once, and says how many were missed.
+// TestMissed: after a long pause, a periodic wake-up fires once, and says how many due times it
+// has missed.
 func TestMissed(t *testing.T) { missed(t) }
 
 func missed(t testing.TB) {
@@ -468,8 +471,8 @@ func missed(t testing.TB) {
 	}
 }
 
-// TestLostAnswer: a firing whose outcome is unknown is read again, and fires again only if it
-// still stands.
+// TestLostAnswer: if the outcome of a firing is unknown, the wake-up is read again. It fires
+// again only if its setting still stands.
 func TestLostAnswer(t *testing.T) { lostAnswers(t) }
 
 func lostAnswers(t testing.TB) {
