@@ -5,16 +5,15 @@ import (
 	"testing"
 )
 
-// process is a policy under a bound. Its heap has a part that is no entity, and the working
-// set is larger than the memory.
+// process has one policy with a Bound. A part of its heap is not entities.
 type process struct {
 	*region
 	bound  *Bound
 	cycle  uint64
-	other  uint64 // bytes that are not those of entities
-	size   uint64 // of an entity
+	other  uint64 // bytes of the heap that are not entities
+	size   uint64 // bytes of an entity
 	next   int
-	limits []int // after each collection
+	limits []int // the limit after each garbage collection
 }
 
 func newProcess(s Strategy, bytes, other, size uint64) *process {
@@ -23,7 +22,8 @@ func newProcess(s Strategy, bytes, other, size uint64) *process {
 
 func (p *process) live() uint64 { return p.other + p.size*uint64(len(p.active)) }
 
-// run touches a working set in turn, and collects from time to time.
+// run touches the entities of a working set one after the other, and collects garbage from time
+// to time.
 func (p *process) run(collections, workingSet int) {
 	for range collections {
 		for range workingSet / 2 {
@@ -37,8 +37,9 @@ func (p *process) run(collections, workingSet int) {
 	}
 }
 
-// TestBound: with a working set of ten times the memory the heap stays below the bound,
-// and the limit does not swing. When there is memory again, the limit is what it was.
+// TestBound: if the working set is ten times as large as the memory, the heap stays below the
+// bound, and the limit settles. When there is enough memory again, the limit is raised to what
+// is configured.
 func TestBound(t *testing.T) {
 	for _, s := range strategies(5000)[1:] {
 		p := newProcess(s, 1<<17, 1<<15, 1<<10) // room for 96 entities
@@ -63,7 +64,7 @@ func TestBound(t *testing.T) {
 	}
 }
 
-// TestBoundWaits: the limit changes at most with every second collection.
+// TestBoundWaits: two garbage collections end between two changes of the limit.
 func TestBoundWaits(t *testing.T) {
 	b := NewBound(1000, 100)
 	if n := b.Observe(1, 2000, 80); n != 100 {

@@ -59,13 +59,13 @@ func readTrace(t *testing.T, name string) (ids []string) {
 	return ids
 }
 
-// TestTraces plays recorded accesses of other systems, and must come to the very numbers
-// of activations and passivations that the reference does.
+// TestTraces replays recorded accesses to other systems. There must be exactly as many
+// activations and passivations as in the reference implementation.
 func TestTraces(t *testing.T) {
 	traces := map[string][]string{}
 	for _, c := range archtest.Vectors(t, "passivation_traces.json") {
 		if c.Kind != "trace_replay" {
-			continue // numbers of an offline optimum, and of traces that are not replayed
+			continue // results of an offline optimum, or of a trace that is not replayed
 		}
 		t.Run(c.Name, func(t *testing.T) {
 			var v struct {
