@@ -26,7 +26,7 @@ func TestHouse(t *testing.T) {
 			"allocation/...": with("libs/allocation"),
 			"passivation":    {},
 			"routetable":     nouns,
-			"turn":           nouns,
+			"turn":           with("libs/passivation"),
 			"wakeup":         with("libs/turn"),
 			"replies":        nouns,
 			"backendurl":     {},

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/passivation"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 )
@@ -70,7 +71,7 @@ func turnTypes(version int) []turn.Type {
 	var list []turn.Type
 	for i, t := range types {
 		t.Commands = append(slices.Clone(t.Commands), sharding.CommandDesc{Name: cmdOfVersion(version)})
-		tt := turn.Type{Desc: t, PassivateAfter: nanos(passivateAfter)}
+		tt := turn.Type{Desc: t, Passivation: passivation.Idle(nanos(passivateAfter))}
 		if i == 1 {
 			tt.SnapshotEvery = 7
 		}

@@ -26,23 +26,25 @@
 // shrink at once.
 //
 // Entities differ in size, so no number of them says how much memory they take. A [Bound]
-// lowers the limit while the live heap of the process is above a number of bytes, and
-// raises it again later. A working set that is larger than the memory then costs loads.
+// says how many there may be while the live heap of the process is above a number of bytes,
+// and [Policy.Shrink] makes it so, also for a strategy without a limit. It grows again later.
+// A working set that is larger than the memory then costs loads.
 //
 // # Entities are numbers
 //
 // An entity is a small number that the caller chooses, so a touch looks nothing up. What a
-// policy keeps for an entity is in [Nodes], by number: 28 bytes, and 16 more if the
-// strategy has an idle time. The sketch of a composite takes 8 to 16 bytes more for each
-// entity that the limit allows. No touch allocates memory once the number was used.
+// policy keeps for an entity is in [Nodes], by number: 44 bytes. The sketch of a composite
+// takes 8 to 16 bytes more for each entity that the limit allows. No touch allocates memory
+// once the number was used.
 //
 // # What this does not do
 //
 // It stops nothing. Once an entity that is to be passivated is idle, the caller stops it, and
-// keeps the commands that arrive meanwhile. Until the entity has stopped, the caller does not
-// touch it again: the policy has forgotten it. An entity that must not be passivated, such as
-// one that waits for a timer, is taken out by [Policy.Removed] and touched again later; it
-// does not count towards the limit in between.
+// keeps the commands that arrive meanwhile. The policy has forgotten the entity. A command
+// that comes for it before it has stopped touches it again, like any entity that is not
+// active: if the policy then keeps it, it need not be stopped. An entity that must not be
+// passivated, such as one that waits for a timer, is taken out by [Policy.Removed] and
+// touched again later; it does not count towards the limit in between.
 //
 // # Differences from Akka
 //

@@ -18,7 +18,7 @@ func Example() {
 	p.Open(17, nil)
 	for e := passivation.Entity(1); e <= 3; e++ {
 		fmt.Println("passivate", p.Touched(17, e, 0, nil)) // before the command
-		p.Rests(e, now)                                    // after it
+		p.Rests(e, now, nil)                               // after it
 	}
 	next := p.NextIdle()
 	fmt.Println(next.Sub(now), "passivate", p.Idle(next, nil))

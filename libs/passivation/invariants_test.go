@@ -38,13 +38,16 @@ func (p *Policy) check(t *testing.T) {
 			t.Fatalf("entity %d is in no list", e)
 		}
 	}
+	if p.held != known {
+		t.Fatalf("%d entities are tracked, %d are counted", known, p.held)
+	}
 	if p.limit > 0 && known != total {
 		t.Fatalf("%d entities are tracked, the shards have %d", known, total)
 	}
-	for i := p.idle.front; i != 0; i = p.nodes.recent[i].next {
+	for i := p.rest.front; i != 0; i = p.nodes.rests[i].next {
 		idle++
 	}
-	if idle != resting || p.idle.size != idle {
-		t.Fatalf("%d entities rest, %d are in the list of idle ones, which counts %d", resting, idle, p.idle.size)
+	if idle != resting || p.rest.size != idle {
+		t.Fatalf("%d entities rest, %d are in the list of idle ones, which counts %d", resting, idle, p.rest.size)
 	}
 }

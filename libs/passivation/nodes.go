@@ -9,12 +9,15 @@ type Entity uint32
 type Nodes struct {
 	// order links the entities of each list of a replacement.
 	order links
-	// recent links the resting entities of each policy that has an idle time.
-	recent links
-	// restsSince is when the entity began to rest, as the time since Policy.base. It is as
-	// long as recent.
-	restsSince []int64
-	tracked    []tracked
+	// rests links the resting entities of each policy.
+	rests   []rest
+	tracked []tracked
+}
+
+// rest is what is kept of an entity while it rests.
+type rest struct {
+	link
+	since int64 // as the time since Policy.base
 }
 
 // tracked is what is kept for an entity besides its links, 20 bytes.
@@ -26,7 +29,7 @@ type tracked struct {
 	group    uint32
 	accesses uint32 // counted by frequencies only; stays at the highest value
 	area     area   // used by composite only
-	resting  bool   // in Policy.idle
+	resting  bool   // in Policy.rest
 }
 
 // area is where a composite keeps an entity.
@@ -39,15 +42,39 @@ const (
 )
 
 // grow makes room for an entity.
-func (n *Nodes) grow(e Entity, idle bool) {
+func (n *Nodes) grow(e Entity) {
 	if missing := int(e) + 1 - len(n.tracked); missing > 0 {
 		n.tracked = append(n.tracked, make([]tracked, missing)...)
 		n.order = append(n.order, make(links, missing)...)
+		n.rests = append(n.rests, make([]rest, missing)...)
 	}
-	if missing := int(e) + 1 - len(n.recent); idle && missing > 0 {
-		n.recent = append(n.recent, make(links, missing)...)
-		n.restsSince = append(n.restsSince, make([]int64, missing)...)
+}
+
+// pushRest puts an entity at the end of a list of resting ones.
+func (n *Nodes) pushRest(l *list, i uint32, since int64) {
+	n.rests[i] = rest{link{prev: l.back}, since}
+	if l.back != 0 {
+		n.rests[l.back].next = i
+	} else {
+		l.front = i
 	}
+	l.back = i
+	l.size++
+}
+
+func (n *Nodes) removeRest(l *list, i uint32) {
+	at := n.rests[i].link
+	if at.prev != 0 {
+		n.rests[at.prev].next = at.next
+	} else {
+		l.front = at.next
+	}
+	if at.next != 0 {
+		n.rests[at.next].prev = at.prev
+	} else {
+		l.back = at.prev
+	}
+	l.size--
 }
 
 // links are the links of doubly linked lists, by number. A number is in one list at most.

@@ -15,7 +15,9 @@ type Policy struct {
 	shards []replacer
 	open   []bool // by index
 	active int    // number of open shards
-	idle   list   // the entities that rest, longest first; empty if the strategy has no idle time
+	held   int    // number of entities that are tracked
+	most   int    // how many may be, see Shrink; 0: the limit alone counts
+	rest   list   // the entities that rest, longest first
 	// base is the time of the first rest. Times are kept relative to it, because that
 	// takes less memory and keeps the monotonic clock.
 	base time.Time
@@ -32,6 +34,7 @@ type replacer interface {
 	// victim returns who would be evicted next; 0 if there is none.
 	victim() Entity
 	len() int
+	clone(*Nodes) replacer
 }
 
 // New returns the policy of an entity type with a number of shards. The strategy must be
@@ -87,12 +90,50 @@ func (p *Policy) Close(shard int) {
 // SetLimit changes the limit for all shards together. It must be valid for the strategy,
 // and above 0. It has no effect on a strategy without a limit.
 func (p *Policy) SetLimit(n int, passivate []Entity) []Entity {
-	if p.limit == 0 || p.limit == n {
+	if p.strategy.Limit == 0 || p.strategy.Limit == n {
+		return passivate
+	}
+	p.strategy.Limit = n
+	return p.apply(passivate)
+}
+
+// Shrink lets at most n entities be active for a time, whatever the limit is; 0 ends that.
+// Where the parts of the shards leave more than n, because each of them may have one entity,
+// or because the strategy has no limit, those that have rested longest go. It has no effect
+// on [None].
+func (p *Policy) Shrink(n int, passivate []Entity) []Entity {
+	p.most = n
+	return p.shed(p.apply(passivate))
+}
+
+// apply divides the limit that counts now.
+func (p *Policy) apply(passivate []Entity) []Entity {
+	n := p.strategy.Limit
+	if n > 0 && p.most > 0 {
+		n = min(n, p.most)
+	}
+	if n == p.limit {
 		return passivate
 	}
 	p.limit = n
 	return p.divide(passivate)
 }
+
+// shed removes what Shrink has no room for. What does not rest goes later, when it does.
+func (p *Policy) shed(passivate []Entity) []Entity {
+	for p.most > 0 && p.held > p.most && p.rest.front != 0 {
+		e := Entity(p.rest.front)
+		p.Removed(e)
+		passivate = append(passivate, e)
+	}
+	return passivate
+}
+
+// Len returns how many entities are tracked.
+func (p *Policy) Len() int { return p.held }
+
+// Strategy returns the strategy with its present limit, which Shrink does not change.
+func (p *Policy) Strategy() Strategy { return p.strategy }
 
 // divide divides the limit equally among the active shards. If there are more of them, each
 // may have one entity.
@@ -119,38 +160,59 @@ func (p *Policy) divide(passivate []Entity) []Entity {
 //
 // An entity that was appended is no longer tracked, until it is touched again.
 func (p *Policy) Touched(shard int, e Entity, hash uint32, passivate []Entity) []Entity {
-	p.nodes.grow(e, p.strategy.Idle > 0)
-	p.endRest(e)
-	t := &p.nodes.tracked[e]
-	t.shard, t.hash = uint32(shard)+1, hash
-	r := p.shards[shard]
-	if r == nil {
+	if p.strategy.Idle == 0 && p.strategy.Limit == 0 {
 		return passivate
 	}
-	first := len(passivate)
-	passivate = r.touch(e, passivate)
-	p.evicted(passivate[first:])
+	p.nodes.grow(e)
+	t := &p.nodes.tracked[e]
+	if t.resting {
+		p.endRest(e)
+	}
+	if t.shard == 0 {
+		p.held++
+		t.shard, t.hash = uint32(shard)+1, hash
+	}
+	if p.limit > 0 {
+		first := len(passivate)
+		passivate = p.shards[shard].touch(e, passivate)
+		p.evicted(passivate[first:])
+	}
+	if p.most > 0 {
+		passivate = p.shed(passivate)
+	}
 	return passivate
 }
 
-// Rests notes that a tracked entity has nothing to do any more: its idle time begins.
-func (p *Policy) Rests(e Entity, now time.Time) {
-	if p.strategy.Idle == 0 || !p.Tracks(e) {
-		return
+// Rests notes that a tracked entity has nothing to do any more: its idle time begins. The
+// entities to passivate, of which the entity can be one, are appended to passivate.
+func (p *Policy) Rests(e Entity, now time.Time, passivate []Entity) []Entity {
+	if !p.Tracks(e) {
+		return passivate
 	}
 	if p.base.IsZero() {
 		p.base = now
 	}
 	p.endRest(e)
 	p.nodes.tracked[e].resting = true
-	p.nodes.recent.pushBack(&p.idle, uint32(e))
-	p.nodes.restsSince[e] = int64(now.Sub(p.base))
+	p.nodes.pushRest(&p.rest, uint32(e), int64(now.Sub(p.base)))
+	if p.most > 0 {
+		passivate = p.shed(passivate)
+	}
+	return passivate
+}
+
+// RestsSince returns since when an entity has rested; false: it does not.
+func (p *Policy) RestsSince(e Entity) (time.Time, bool) {
+	if !p.Tracks(e) || !p.nodes.tracked[e].resting {
+		return time.Time{}, false
+	}
+	return p.base.Add(time.Duration(p.nodes.rests[e].since)), true
 }
 
 func (p *Policy) endRest(e Entity) {
 	if t := &p.nodes.tracked[e]; t.resting {
 		t.resting = false
-		p.nodes.recent.remove(&p.idle, uint32(e))
+		p.nodes.removeRest(&p.rest, uint32(e))
 	}
 }
 
@@ -165,6 +227,7 @@ func (p *Policy) evicted(entities []Entity) {
 		p.endRest(e)
 		p.nodes.tracked[e] = tracked{}
 	}
+	p.held -= len(entities)
 }
 
 // Removed forgets an entity: it has ended, or must not be passivated. It may be one that
@@ -181,8 +244,8 @@ func (p *Policy) Removed(e Entity) {
 
 // Idle appends the entities that have rested for the idle time.
 func (p *Policy) Idle(now time.Time, passivate []Entity) []Entity {
-	for p.idle.front != 0 {
-		e := Entity(p.idle.front)
+	for p.strategy.Idle > 0 && p.rest.front != 0 {
+		e := Entity(p.rest.front)
 		if now.Before(p.idleAt(e)) {
 			break
 		}
@@ -195,12 +258,12 @@ func (p *Policy) Idle(now time.Time, passivate []Entity) []Entity {
 // NextIdle returns when Idle next has something to return if no entity is touched. The zero
 // time is never.
 func (p *Policy) NextIdle() time.Time {
-	if p.idle.front == 0 {
+	if p.strategy.Idle == 0 || p.rest.front == 0 {
 		return time.Time{}
 	}
-	return p.idleAt(Entity(p.idle.front))
+	return p.idleAt(Entity(p.rest.front))
 }
 
 func (p *Policy) idleAt(e Entity) time.Time {
-	return p.base.Add(time.Duration(p.nodes.restsSince[e]) + p.strategy.Idle)
+	return p.base.Add(time.Duration(p.nodes.rests[e].since) + p.strategy.Idle)
 }

@@ -43,7 +43,7 @@ func playRandom(t *testing.T, s Strategy) {
 	rnd := rand.New(rand.NewPCG(7, 8))
 	const shards = 6
 	p := New(s, shards, &Nodes{})
-	active, open, limit := map[Entity]int{}, map[int]bool{}, s.Limit
+	active, open, limit, most := map[Entity]int{}, map[int]bool{}, s.Limit, 0
 	now := start
 	gone := func(list []Entity) {
 		for _, e := range list {
@@ -74,6 +74,12 @@ func playRandom(t *testing.T, s Strategy) {
 		case 1:
 			limit = 1 + rnd.IntN(60)
 			gone(p.SetLimit(limit, nil))
+		case 10:
+			most = max(0, rnd.IntN(60)-20)
+			gone(p.Shrink(most, nil))
+		case 11:
+			p.nodes = p.nodes.Clone()
+			p = p.Clone(p.nodes)
 		case 2, 3, 4, 5:
 			p.Removed(e)
 			delete(active, e)
@@ -92,8 +98,11 @@ func playRandom(t *testing.T, s Strategy) {
 			active[e] = shard
 			gone(p.Touched(shard, e, uint32(e)*2654435761, nil))
 			if rnd.IntN(10) > 0 {
-				p.Rests(e, now)
+				gone(p.Rests(e, now, nil))
 			}
+		}
+		if most > 0 && p.held > most && p.rest.front != 0 {
+			t.Fatalf("step %d: %d entities are active and some rest, at most %d may be", step, p.held, most)
 		}
 		if s.Limit > 0 && len(active) > max(limit, len(open)) {
 			t.Fatalf("step %d: %d entities are active, the limit is %d", step, len(active), limit)
@@ -200,14 +209,14 @@ func TestBusyIsNotIdle(t *testing.T) {
 	p := New(LRU(9).OrIdle(time.Minute), 1, &Nodes{})
 	p.Open(0, nil)
 	p.Touched(0, 1, 0, nil)
-	p.Rests(1, start)
+	p.Rests(1, start, nil)
 	p.Touched(0, 1, 0, nil)
 	later := start.Add(time.Hour)
 	if next, idle := p.NextIdle(), p.Idle(later, nil); !next.IsZero() || idle != nil {
 		t.Fatalf("a busy entity is idle at %s: %v", next, idle)
 	}
-	p.Rests(1, later)
-	p.Rests(2, later) // not tracked
+	p.Rests(1, later, nil)
+	p.Rests(2, later, nil) // not tracked
 	if next := p.NextIdle(); !next.Equal(later.Add(time.Minute)) || p.Idle(next.Add(-1), nil) != nil {
 		t.Fatalf("idle at %s", next)
 	}
@@ -241,7 +250,7 @@ func TestNoAllocations(t *testing.T) {
 			i++
 			e := Entity(1 + i*i%300)
 			out = p.Touched(0, e, uint32(i), out[:0])
-			p.Rests(e, start.Add(time.Duration(i)))
+			p.Rests(e, start.Add(time.Duration(i)), nil)
 		}
 		for range 10_000 {
 			touch()
@@ -361,7 +370,7 @@ func BenchmarkTouch(b *testing.B) {
 			var out []Entity
 			for e := Entity(1); e <= limit; e++ {
 				out = p.Touched(0, e, uint32(e), out[:0])
-				p.Rests(e, start)
+				p.Rests(e, start, nil)
 			}
 			i, evicted, now := 0, 0, start
 			b.ReportAllocs()
@@ -370,7 +379,7 @@ func BenchmarkTouch(b *testing.B) {
 				i++
 				now = now.Add(time.Microsecond)
 				out = p.Touched(0, e, uint32(e), out[:0])
-				p.Rests(e, now)
+				p.Rests(e, now, nil)
 				evicted += len(out)
 			}
 			b.ReportMetric(float64(evicted)/float64(i), "evicted/op")

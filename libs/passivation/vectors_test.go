@@ -158,7 +158,7 @@ func (r *region) touch(shard int, name string) []string {
 	}
 	r.active[name] = shard
 	out = r.policy.Touched(shard, r.number(name), javaHash(name), out)
-	r.policy.Rests(r.number(name), r.now)
+	r.policy.Rests(r.number(name), r.now, nil)
 	return r.gone(out)
 }
 
@@ -479,7 +479,7 @@ func playSegments(t *testing.T, c archtest.Vector) {
 			limit := r.limit
 			r.limit = math.MaxInt
 			for _, x := range list {
-				nodes.grow(el.number(x), false)
+				nodes.grow(el.number(x))
 				r.touch(el.number(x), nil)
 			}
 			r.limit = limit
@@ -524,7 +524,7 @@ func playFrequencyList(t *testing.T, c archtest.Vector) {
 		return list
 	}
 	update := func(x string) {
-		nodes.grow(el.number(x), false)
+		nodes.grow(el.number(x))
 		f.touch(el.number(x), nil)
 	}
 	// walk removes entities in an order, except one: what the vectors ask of the list, and

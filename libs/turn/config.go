@@ -5,15 +5,16 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/passivation"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
 // Type is an entity type as the execution core sees it.
 type Type struct {
 	Desc sharding.TypeDesc
-	// PassivateAfter is how long an entity may be idle before it is stopped.
-	// 0: never. Default 2 minutes.
-	PassivateAfter time.Duration
+	// Passivation decides which entities are stopped to free memory. The zero strategy
+	// stops none.
+	Passivation passivation.Strategy
 	// SnapshotEvery is the number of events after which a snapshot is taken; a
 	// record without events counts as one, because a replay reads it too.
 	// 0: never (the type has none).
@@ -22,10 +23,6 @@ type Type struct {
 	// next owner when their shard is handed off, see [Kept].
 	KeepOnMoves bool
 }
-
-// DefaultPassivateAfter is the idle time of types that do not set one: long
-// enough to keep an entity alive during a conversation, short enough to free memory.
-const DefaultPassivateAfter = 2 * time.Minute
 
 // Config holds the entity types and the limits of the core.
 type Config struct {
@@ -187,8 +184,11 @@ func (c *Config) Validate() error {
 		if t.Desc.Shards == 0 || t.Desc.Shards > sharding.MaxShards {
 			errs = append(errs, fmt.Errorf("turn: type %s has %d shards, must be 1 to %d", t.Desc.Type, t.Desc.Shards, sharding.MaxShards))
 		}
-		if t.PassivateAfter < 0 || t.SnapshotEvery < 0 {
-			errs = append(errs, fmt.Errorf("turn: type %s: PassivateAfter and SnapshotEvery must not be negative", t.Desc.Type))
+		if err := t.Passivation.Validate(); err != nil {
+			errs = append(errs, fmt.Errorf("turn: type %s: %w", t.Desc.Type, err))
+		}
+		if t.SnapshotEvery < 0 {
+			errs = append(errs, fmt.Errorf("turn: type %s: SnapshotEvery must not be negative", t.Desc.Type))
 		}
 	}
 	return errors.Join(errs...)

@@ -13,11 +13,10 @@ import (
 // entity is one entity that is alive, is being loaded, or has appends to settle.
 // Most entities are idle, so the fields that only busy ones need are in work.
 type entity struct {
-	id      sharding.Entity
-	shard   *shard
-	inc     Incarnation // 0: removed from the machine
-	touched time.Time   // when the entity last began to load, or became idle
-	*work               // Machine.noWork if the entity is idle
+	id    sharding.Entity
+	shard *shard
+	inc   Incarnation // 0: removed from the machine
+	*work             // Machine.noWork if the entity is idle
 
 	// staged is the sequence number of the newest record, durable that of the newest one
 	// known to be durable. The records after durable are the unit in flight and the pending
@@ -30,13 +29,14 @@ type entity struct {
 	bytesSinceSnapshot int
 	state              entityState
 	passivate          bool // the entity asked to be stopped as soon as it is idle
-	inIdleList         bool // linked into the idle list of its type
+	evicted            bool // the policy has chosen it; it is stopped as soon as it is idle
 	mailboxCheck       bool // an alarmMailbox is scheduled
 	// avgTurnMicros is a moving average of the length of the turns, in microseconds.
 	// It begins at 0, so that one slow first turn does not dominate.
 	avgTurnMicros uint32
 	// shardIndex is the index of the entity in shard.entities.
 	shardIndex uint32
+	idHash     uint32 // for the policy
 }
 
 // work is the state of an entity that is not idle.
@@ -272,7 +272,7 @@ func (m *Machine) admit(s *shard, e *entity, c *command) {
 
 // newEntity adds an entity to the shard, to be loaded.
 func (m *Machine) newEntity(s *shard, id sharding.Entity) *entity {
-	e := &entity{id: id, shard: s, work: m.noWork}
+	e := &entity{id: id, shard: s, work: m.noWork, idHash: uint32(id.ID.Hash() >> 32)}
 	// The id may share memory with the first command's envelope, and outlives it.
 	e.id.ID = sharding.EntityID(strings.Clone(string(e.id.ID)))
 	s.add(e)
@@ -369,7 +369,7 @@ func (m *Machine) enqueue(e *entity, c *command) {
 	e.bytes += size
 	m.stats.Commands++
 	m.stats.Bytes += size
-	m.removeIdle(e)
+	m.touch(e)
 }
 
 // removeAnswered removes the answered commands at the head of the mailbox.

@@ -123,7 +123,7 @@ func (m *Machine) takeIn(s *shard, states []Kept) {
 			m.keep(s, k)
 		}
 	}
-	if idle := s.typ.PassivateAfter; idle > 0 && len(s.kept.byID) > 0 {
+	if idle := s.typ.policy.Strategy().Idle; idle > 0 && len(s.kept.byID) > 0 {
 		m.schedule(alarm{at: m.now.Add(idle), kind: alarmKeptIdle, shard: s})
 	}
 	for _, k := range s.kept.list(m.now) {
@@ -164,7 +164,7 @@ func (m *Machine) dropIdle(s *shard) {
 	for _, id := range slices.Sorted(maps.Keys(s.kept.byID)) {
 		if k := s.kept.byID[id]; len(k.Timers) == 0 && s.typ.entities[id] == nil {
 			s.kept.drop(&k)
-			m.stats.Passivations++
+			m.stats.Passivations.Idle++
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/passivation"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 )
@@ -29,7 +30,7 @@ func newOwner(t *testing.T, change func(*turn.Config)) *owner {
 		Desc: sharding.TypeDesc{Type: "V", Shards: 1, Volatile: true, Commands: []sharding.CommandDesc{
 			{Name: "Add"}, {Name: "Later"}, {Name: "Often"}, {Name: "Tick"}, {Name: "Quit"},
 		}},
-		PassivateAfter: time.Minute, KeepOnMoves: true,
+		Passivation: passivation.Idle(time.Minute), KeepOnMoves: true,
 	})
 	if change != nil {
 		change(&cfg)

@@ -18,7 +18,6 @@ func (m *Machine) newIncarnation(e *entity, state entityState) {
 // load starts an incarnation. All appends of the entity must be settled.
 func (m *Machine) load(e *entity) {
 	m.newIncarnation(e, loading)
-	e.touched = m.now
 	m.emitLoad(e)
 }
 
@@ -203,7 +202,7 @@ func (m *Machine) answerFailed(e *entity, in *Loaded) {
 
 // removeEntity removes an entity without commands and without an instance.
 func (m *Machine) removeEntity(e *entity) {
-	m.removeIdle(e)
+	e.shard.typ.policy.Removed(e.node())
 	m.slots.free(e.inc.Slot())
 	e.inc, e.state, e.inflight = 0, 0, nil
 	e.shard.remove(e)
@@ -315,8 +314,7 @@ func (m *Machine) snapshotDue(e *entity) bool {
 	return n > 0 && (e.sinceSnapshot >= n || e.bytesSinceSnapshot >= m.cfg.SnapshotBytes) && !e.volatile()
 }
 
-// goIdle puts a live entity without work into the idle list, or stops it. An
-// entity with a timer is not listed: passivation would lose its timers.
+// goIdle tells the policy that a live entity has no work, or stops the entity.
 func (m *Machine) goIdle(e *entity) {
 	if e.busy() {
 		return
@@ -325,13 +323,9 @@ func (m *Machine) goIdle(e *entity) {
 	case e.shard.phase == draining:
 		m.stop(e, HandedOff)
 	case e.passivate:
-		m.stop(e, Passivated)
+		m.passivate(e, &m.stats.Passivations.Asked)
 	default:
-		e.touched = m.now
-		m.removeIdle(e)
-		if len(e.timers) == 0 || mutant.On("timer-holds") {
-			m.addIdle(e)
-		}
+		m.rest(e)
 		m.freeWork(e)
 	}
 }
@@ -339,16 +333,13 @@ func (m *Machine) goIdle(e *entity) {
 // stop runs the stop hook of a live entity that is idle. Commands that arrive
 // meanwhile wait, and the entity is then loaded again.
 func (m *Machine) stop(e *entity, why StopReason) {
-	m.removeIdle(e)
-	e.state, e.passivate = stopping, false
+	e.shard.typ.policy.Removed(e.node())
+	e.state, e.passivate, e.evicted = stopping, false, false
 	keep := why == HandedOff && e.shard.keeps()
 	if keep && len(e.timers) > 0 {
 		e.keptTimers = e.pendingTimers(m.now)
 	}
 	m.clearTimers(e)
-	if why == Passivated {
-		m.stats.Passivations++
-	}
 	m.emit(Stop{Entity: e.id, Incarnation: e.inc, Reason: why, Keep: keep})
 }
 
@@ -375,7 +366,6 @@ func (m *Machine) clearTimers(e *entity) {
 // endIncarnation drops the instance. A late result of its turn is ignored, and
 // every command that is not answered will run again. Appends under way continue.
 func (m *Machine) endIncarnation(e *entity) {
-	m.removeIdle(e)
 	if e.state == live || e.state == stopping {
 		m.emit(Drop{Entity: e.id, Incarnation: e.inc})
 	}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/passivation"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -14,8 +15,10 @@ type Machine struct {
 	types           []*typeState // in the order of the configuration
 	lastType        *typeState   // the result of the last typ call
 	slots           slots
-	lastIncarnation uint32 // number of the newest incarnation
-	lastTimer       uint64 // number of the newest timer firing
+	nodes           *passivation.Nodes   // of the policies of all types, by slot
+	victims         []passivation.Entity // reused
+	lastIncarnation uint32               // number of the newest incarnation
+	lastTimer       uint64               // number of the newest timer firing
 	alarms          alarmHeap
 	// sweepAt is the number of alarms at which obsolete ones are removed.
 	sweepAt   int
@@ -48,7 +51,7 @@ type Stats struct {
 	Usage
 	Entities     int // alive or being loaded
 	Activations  uint64
-	Passivations uint64
+	Passivations Passivations
 	Unknown      uint64 // appends whose outcome was unknown
 	Duplicates   uint64 // commands answered with a stored or joined reply
 	Abandoned    uint64 // turns abandoned at a drain timeout
@@ -63,7 +66,7 @@ func (s *Stats) Add(o Stats) {
 	s.Loads += o.Loads
 	s.Entities += o.Entities
 	s.Activations += o.Activations
-	s.Passivations += o.Passivations
+	s.Passivations.add(o.Passivations)
 	s.Unknown += o.Unknown
 	s.Duplicates += o.Duplicates
 	s.Abandoned += o.Abandoned
@@ -77,7 +80,7 @@ type typeState struct {
 	// entities has the entities of all shards of the type: a lookup in one large map
 	// touches less memory than finding the small map of the shard first.
 	entities map[sharding.EntityID]*entity
-	idle     idleList
+	policy   *passivation.Policy
 }
 
 // shard is one opened shard.
@@ -107,6 +110,7 @@ func New(cfg Config) *Machine {
 	m := &Machine{
 		cfg:     cfg,
 		slots:   make(slots, 1),
+		nodes:   &passivation.Nodes{},
 		sweepAt: minSweep,
 		noWork:  &work{},
 		recent:  recentIDs{size: cfg.RecentIDs},
@@ -116,6 +120,7 @@ func New(cfg Config) *Machine {
 	for _, t := range cfg.Types {
 		m.types = append(m.types, &typeState{
 			Type: t, shards: make([]*shard, t.Desc.Shards), entities: map[sharding.EntityID]*entity{},
+			policy: passivation.New(t.Passivation, int(t.Desc.Shards), m.nodes),
 		})
 	}
 	return m
@@ -188,10 +193,8 @@ func (m *Machine) NextAlarm() time.Time {
 		t = m.alarms[0].at
 	}
 	for _, ts := range m.types {
-		if e := m.slots[ts.idle.front].entity; e != nil && ts.PassivateAfter > 0 {
-			if at := e.touched.Add(ts.PassivateAfter); t.IsZero() || at.Before(t) {
-				t = at
-			}
+		if at := ts.policy.NextIdle(); !at.IsZero() && (t.IsZero() || at.Before(t)) {
+			t = at
 		}
 	}
 	return t
@@ -301,16 +304,5 @@ func (m *Machine) tick() {
 	for len(m.alarms) > 0 && !m.alarms[0].at.After(m.now) {
 		m.handleAlarm(m.alarms.pop())
 	}
-	for _, ts := range m.types {
-		if ts.PassivateAfter == 0 {
-			continue
-		}
-		for {
-			e := m.slots[ts.idle.front].entity
-			if e == nil || m.now.Sub(e.touched) < ts.PassivateAfter {
-				break
-			}
-			m.stop(e, Passivated)
-		}
-	}
+	m.passivateIdle()
 }

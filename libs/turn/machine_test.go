@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/passivation"
 	"github.com/roost-cluster/roost/libs/scenariotest"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
@@ -153,7 +154,7 @@ func newScenario() *scenario {
 		Desc: sharding.TypeDesc{Type: "T", Shards: 1, Commands: []sharding.CommandDesc{
 			{Name: "Add"}, {Name: "Get", ReadOnly: true}, {Name: "Peek", ReadOnly: true, Stale: true},
 		}},
-		PassivateAfter: 2 * time.Minute, SnapshotEvery: 3,
+		Passivation: passivation.Idle(2 * time.Minute), SnapshotEvery: 3,
 	})
 	cfg.MailboxCommands, cfg.SnapshotBytes = 4, 1000
 	cfg.HeldBytes, cfg.TotalHeldBytes = 500, 800

@@ -3,10 +3,12 @@
 package turn_test
 
 import (
+	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/passivation"
 	"github.com/roost-cluster/roost/libs/scenariotest"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
@@ -22,6 +24,33 @@ func TestMutants(t *testing.T) {
 			t.Errorf("mutant %s: no scenario differs", name)
 		}
 	}
+}
+
+// TestMutantsOfPassivation: without a guard a command gets lost, a timer does, or more
+// entities stay alive than the limit allows.
+func TestMutantsOfPassivation(t *testing.T) {
+	t.Cleanup(func() { mutant.Activate("") })
+	for _, name := range []string{"", "busy-victim", "timer-holds"} {
+		mutant.Activate(name)
+		caught := len(playLate(passivation.LRU(6), 3000, rand.New(rand.NewPCG(1, 2)))) > 0
+		if caught != (name != "") {
+			t.Errorf("mutant %q: caught %t", name, caught)
+		}
+	}
+}
+
+// TestMutantsOfVictims: an entity that the policy has chosen while it was busy is stopped
+// when it is idle.
+func TestMutantsOfVictims(t *testing.T) {
+	t.Cleanup(func() { mutant.Activate("") })
+	ids := readTrace(t, "../passivation/testdata/traces/ps.trace.gz")
+	mutant.Activate("victim-stops")
+	for _, s := range traceStrategies() {
+		if traceThroughTurns(s, ids) != traceThroughPolicy(s, ids) {
+			return
+		}
+	}
+	t.Error("mutant victim-stops: no strategy differs")
 }
 
 // TestMutantsOfIncarnations: a shard that was lost and came back is loaded again.

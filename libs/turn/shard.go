@@ -88,6 +88,8 @@ func (m *Machine) open(in Open) {
 		id: in.Shard, epoch: in.Epoch, phase: open, typ: ts,
 	}
 	ts.shards[in.Shard.Index] = s
+	m.victims = ts.policy.Open(int(in.Shard.Index), m.victims[:0])
+	m.evict(m.victims)
 	m.takeIn(s, in.Kept)
 }
 
@@ -207,6 +209,7 @@ func (m *Machine) checkDrained(s *shard) {
 		return
 	}
 	s.typ.shards[s.id.Index] = nil
+	s.typ.policy.Close(int(s.id.Index))
 	m.emitShardEvent(Drained{Shard: s.id, Epoch: s.epoch, Wrote: s.wrote, Kept: m.handedOn(s)})
 }
 

@@ -3,8 +3,7 @@ package turn
 // slot holds an entity, so that its incarnations lead to it.
 type slot struct {
 	entity *entity // nil: free
-	// prev and next link the idle list; next also links the free slots. 0: none.
-	prev, next uint32
+	next   uint32  // the next free slot, if this one is free; 0: none
 }
 
 // slots holds all entities. The first slot is never used, so that 0 can mean none;
@@ -24,7 +23,7 @@ func (p *slots) alloc(e *entity) uint32 {
 	return n
 }
 
-// free releases the slot of an entity that is not in an idle list.
+// free releases the slot of an entity.
 func (p slots) free(n uint32) {
 	p[n] = slot{next: p[0].next}
 	p[0].next = n
@@ -38,39 +37,4 @@ func (p slots) at(inc Incarnation) *entity {
 		return nil
 	}
 	return p[n].entity
-}
-
-// idleList links the idle entities of a type by slot, longest idle first.
-type idleList struct{ front, back uint32 }
-
-// addIdle appends a live entity to the idle list.
-func (m *Machine) addIdle(e *entity) {
-	n, l := e.inc.Slot(), &e.shard.typ.idle
-	e.inIdleList = true
-	m.slots[n].prev, m.slots[n].next = l.back, 0
-	if l.back != 0 {
-		m.slots[l.back].next = n
-	} else {
-		l.front = n
-	}
-	l.back = n
-}
-
-// removeIdle removes an entity from the idle list, if it is in it.
-func (m *Machine) removeIdle(e *entity) {
-	if !e.inIdleList {
-		return
-	}
-	p, l := &m.slots[e.inc.Slot()], &e.shard.typ.idle
-	if p.prev != 0 {
-		m.slots[p.prev].next = p.next
-	} else {
-		l.front = p.next
-	}
-	if p.next != 0 {
-		m.slots[p.next].prev = p.prev
-	} else {
-		l.back = p.prev
-	}
-	e.inIdleList, p.prev, p.next = false, 0, 0
 }

@@ -27,6 +27,9 @@ func (m *Machine) Check() error {
 	if n := m.noWork; len(n.cmds)+len(n.inflight)+len(n.pending)+len(n.timers)+n.next+n.bytes+n.held > 0 || n.running != nil {
 		return fmt.Errorf("turn: the work of idle entities is not empty: %+v", *n)
 	}
+	if err := m.checkPassivation(); err != nil {
+		return err
+	}
 	var commands, bytes, entities, held int
 	for s := range m.shards() {
 		if err := s.kept.check(&m.cfg); err != nil {
@@ -83,8 +86,6 @@ func (e *entity) check(cfg *Config) error {
 		return fmt.Errorf("runs a turn in state %d", e.state)
 	case e.running != nil && e.running.answered:
 		return fmt.Errorf("runs a command that was answered")
-	case e.inIdleList && (e.state != live || e.busy() || len(e.timers) > 0):
-		return fmt.Errorf("is in the idle list and busy")
 	case !e.appending() && len(e.pending)+len(e.firings) > 0:
 		return fmt.Errorf("has %d pending records, %d pending firings and no append in flight", len(e.pending), len(e.firings))
 	case e.firing != nil && (e.firing.answered || e.firing.wakeup == nil):
@@ -129,11 +130,12 @@ func (m *Machine) Clone() *Machine {
 	for i := range n.slots {
 		n.slots[i].entity = nil // until it is cloned
 	}
+	n.nodes = m.nodes.Clone()
 	ents := map[*entity]*entity{}
 	shards := map[*shard]*shard{}
 	timers := map[*timer]*timer{}
 	for i, ts := range n.types {
-		ts.idle = m.types[i].idle
+		ts.Type, ts.policy = m.types[i].Type, m.types[i].policy.Clone(n.nodes)
 		for index, s := range m.types[i].shards {
 			if s == nil {
 				continue
@@ -252,8 +254,9 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 }
 
 func (e *entity) appendState(now time.Time, b []byte) []byte {
-	b = fmt.Appendf(b, " entity %s incarnation %s %d next %d running %t staged %d durable %d snap %d %d passivate %t average %d idle %d\n",
-		e.id, e.inc, e.state, e.next, e.running != nil, e.staged, e.durable, e.sinceSnapshot, e.bytesSinceSnapshot, e.passivate, e.avgTurnMicros, now.Sub(e.touched))
+	b = fmt.Appendf(b, " entity %s incarnation %s %d next %d running %t staged %d durable %d snap %d %d passivate %t evicted %t average %d",
+		e.id, e.inc, e.state, e.next, e.running != nil, e.staged, e.durable, e.sinceSnapshot, e.bytesSinceSnapshot, e.passivate, e.evicted, e.avgTurnMicros)
+	b = append(e.shard.typ.policy.AppendState(now, e.node(), b), '\n')
 	for _, r := range e.inflight {
 		b = binary.AppendUvarint(append(b, 'f'), r.Seq)
 	}

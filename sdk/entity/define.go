@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/passivation"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 )
@@ -48,14 +49,14 @@ type Type[E any] struct{ def *definition }
 func (t *Type[E]) definition() *definition { return t.def }
 
 type definition struct {
-	name     string
-	shards   uint32
-	volatile bool
-	keep     bool // its state, on moves
-	idle     time.Duration
-	snapshot int
-	create   func(id string) any
-	commands map[string]*binding
+	name        string
+	shards      uint32
+	volatile    bool
+	keep        bool // its state, on moves
+	passivation passivation.Strategy
+	snapshot    int
+	create      func(id string) any
+	commands    map[string]*binding
 	// events are by stored name, aliases included; byType by Go type.
 	events map[string]*EventType
 	byType map[reflect.Type]*EventType
@@ -125,7 +126,7 @@ func DefineVolatile[E any](name string, create func(id string) *E, on ...Binding
 
 func define[E any](name string, volatile bool, create func(id string) *E, on []Binding[E]) *Type[E] {
 	d := &definition{
-		name: name, volatile: volatile, shards: sharding.DefaultShards, idle: turn.DefaultPassivateAfter,
+		name: name, volatile: volatile, shards: sharding.DefaultShards, passivation: passivation.Idle(passivation.DefaultIdle),
 		create:   func(id string) any { return create(id) },
 		commands: map[string]*binding{}, events: map[string]*EventType{}, byType: map[reflect.Type]*EventType{},
 		state: newStateForm(reflect.TypeFor[E]()),
@@ -193,9 +194,16 @@ func typeName(t reflect.Type) string {
 // type's first use. Default 1024.
 func (t *Type[E]) Shards(n uint32) *Type[E] { t.def.shards = n; return t }
 
+// Passivate sets which entities are stopped to free memory, such as passivation.LRU(10_000):
+// the strategy, and how many may be alive in one region. The region's configuration
+// (region.passivation) can say otherwise. Default: those that have been idle for 2 minutes.
+// No command gets lost: the next one loads the entity again. An entity with a pending timer
+// is neither idle nor counted. A volatile entity loses its state.
+func (t *Type[E]) Passivate(s passivation.Strategy) *Type[E] { t.def.passivation = s; return t }
+
 // PassivateAfter sets how long an entity may be idle before it is stopped to free
-// memory; 0: never. Default 2 minutes. An entity with a pending timer is not idle.
-func (t *Type[E]) PassivateAfter(d time.Duration) *Type[E] { t.def.idle = d; return t }
+// memory; 0: never. It is short for Passivate(passivation.Idle(d)).
+func (t *Type[E]) PassivateAfter(d time.Duration) *Type[E] { return t.Passivate(passivation.Idle(d)) }
 
 // SnapshotEvery takes a snapshot after so many events (a keyed command without
 // events counts as one, since it is stored too) or 8 MiB of them, so that loading
@@ -208,7 +216,7 @@ func (t *Type[E]) SnapshotEvery(events int) *Type[E] { t.def.snapshot = events; 
 // mistake in the definition.
 func Describe(t Definition) (turn.Type, error) {
 	d := t.definition()
-	desc := turn.Type{PassivateAfter: d.idle, SnapshotEvery: d.snapshot, KeepOnMoves: d.keep, Desc: sharding.TypeDesc{
+	desc := turn.Type{Passivation: d.passivation, SnapshotEvery: d.snapshot, KeepOnMoves: d.keep, Desc: sharding.TypeDesc{
 		Type: sharding.EntityType(d.name), Shards: d.shards, Volatile: d.volatile,
 	}}
 	for _, b := range d.commands { // sorted below
@@ -220,8 +228,8 @@ func Describe(t Definition) (turn.Type, error) {
 	if d.shards == 0 || d.shards > sharding.MaxShards {
 		errs = append(errs, fmt.Errorf("entity type %s: %d shards, must be 1 to %d", d.name, d.shards, sharding.MaxShards))
 	}
-	if d.idle < 0 {
-		errs = append(errs, fmt.Errorf("entity type %s: PassivateAfter is %s, must not be negative; 0 is never", d.name, d.idle))
+	if err := d.passivation.Validate(); err != nil {
+		errs = append(errs, fmt.Errorf("entity type %s: %w", d.name, err))
 	}
 	if d.snapshot < 0 {
 		errs = append(errs, fmt.Errorf("entity type %s: SnapshotEvery is %d, must not be negative; 0 is never", d.name, d.snapshot))

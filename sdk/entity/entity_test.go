@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/roost-cluster/roost/libs/passivation"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/sdk/entity"
@@ -214,25 +215,26 @@ func TestWhoIsTold(t *testing.T) {
 
 func TestDescribe(t *testing.T) {
 	d, err := entity.Describe(boxes().Shards(7).SnapshotEvery(5).PassivateAfter(time.Hour))
-	if err != nil || d.Desc.Type != "Box" || d.Desc.Shards != 7 || d.SnapshotEvery != 5 || d.PassivateAfter != time.Hour ||
+	if err != nil || d.Desc.Type != "Box" || d.Desc.Shards != 7 || d.SnapshotEvery != 5 || d.Passivation.Idle != time.Hour ||
 		len(d.Desc.Commands) != 5 || d.Desc.Commands[0].Name != "Broken" || !d.Desc.Commands[2].ReadOnly {
 		t.Errorf("got %+v, %v", d, err)
 	}
 	create := func(string) *box { return &box{} }
 	for want, def := range map[string]entity.Definition{
-		"bound twice":           entity.Define("Box", create, entity.On(grow, (*box).Grow), entity.On(grow, (*box).Grow)),
-		"belongs to type Box":   entity.Define("Other", create, entity.On(grow, (*box).Grow)),
-		"has no commands":       entity.Define("Box", create),
-		"must be letters":       entity.Define("a b", create),
-		"is reserved":           entity.Define("roost.coordinator", create, entity.On(entity.Command[input, int64]("roost.coordinator", "Grow"), (*box).Grow)),
-		"0 shards":              boxes().Shards(0),
-		"70000 shards":          boxes().Shards(70000),
-		"declared twice":        boxes().Events(grown{}),
-		"has no type":           boxes().Events(nil),
-		"no events":             entity.DefineVolatile("Box", create, entity.On(grow, (*box).Grow)).Events(grown{}),
-		"command of entity":     entity.Define("Box", create, entity.On(entity.Command[input, int64]("Box", "no way"), (*box).Grow)),
-		"PassivateAfter is -1s": boxes().PassivateAfter(-time.Second),
-		"SnapshotEvery is -1":   boxes().SnapshotEvery(-1),
+		"bound twice":         entity.Define("Box", create, entity.On(grow, (*box).Grow), entity.On(grow, (*box).Grow)),
+		"belongs to type Box": entity.Define("Other", create, entity.On(grow, (*box).Grow)),
+		"has no commands":     entity.Define("Box", create),
+		"must be letters":     entity.Define("a b", create),
+		"is reserved":         entity.Define("roost.coordinator", create, entity.On(entity.Command[input, int64]("roost.coordinator", "Grow"), (*box).Grow)),
+		"0 shards":            boxes().Shards(0),
+		"70000 shards":        boxes().Shards(70000),
+		"declared twice":      boxes().Events(grown{}),
+		"has no type":         boxes().Events(nil),
+		"no events":           entity.DefineVolatile("Box", create, entity.On(grow, (*box).Grow)).Events(grown{}),
+		"command of entity":   entity.Define("Box", create, entity.On(entity.Command[input, int64]("Box", "no way"), (*box).Grow)),
+		"idle is -1s":         boxes().PassivateAfter(-time.Second),
+		"limit is -1":         boxes().Passivate(passivation.LRU(-1)),
+		"SnapshotEvery is -1": boxes().SnapshotEvery(-1),
 	} {
 		if _, err := entity.Describe(def); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %q, got %v", want, err)

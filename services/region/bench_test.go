@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/passivation"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/services/region"
@@ -25,11 +26,11 @@ type bench struct {
 }
 
 func newBench(b *testing.B, volatile bool) *bench {
-	d := &bench{now: time.Unix(1000, 0), m: region.NewShardCore(region.DefaultConfig(self, "region-1", turn.Type{
+	d := &bench{now: time.Now(), m: region.NewShardCore(region.DefaultConfig(self, "region-1", turn.Type{
 		Desc: sharding.TypeDesc{
 			Type: "T", Shards: sharding.DefaultShards, Volatile: volatile, Commands: []sharding.CommandDesc{{Name: "Do"}},
 		},
-		PassivateAfter: turn.DefaultPassivateAfter,
+		Passivation: passivation.Idle(passivation.DefaultIdle),
 	}), 0)}
 	epoch := sharding.MakeEpoch(1, 1)
 	for i := range uint32(sharding.DefaultShards) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/control"
+	"github.com/roost-cluster/roost/libs/passivation"
 	"github.com/roost-cluster/roost/libs/replies"
 	"github.com/roost-cluster/roost/libs/routetable"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -23,9 +24,9 @@ type Config struct {
 	// not more than the limits allow, see [Config.FitShardCores]. Default 1.
 	ShardCores int
 	// Turn holds the hosted types and the limits of entity execution. TotalCommands,
-	// TotalBytes and TotalLoads are limits of the region, however many shard cores
-	// there are. Of TotalHeldBytes and RecentIDs each shard core has an equal part; of
-	// TotalHeldBytes at least HeldBytes.
+	// TotalBytes, TotalLoads and the limit of a type's Passivation are limits of the region,
+	// however many shard cores there are. Of that limit, TotalHeldBytes and RecentIDs each shard core has an equal
+	// part; of TotalHeldBytes at least HeldBytes.
 	Turn turn.Config
 	// Wakeups bounds and times the firing of wake-ups. Of Rows, FailingRows and Firings each
 	// shard core has an equal part.
@@ -142,6 +143,15 @@ func (c *Config) Validate() error {
 		errs = append(errs, fmt.Errorf("region: LeaveTimeout %s must be above DrainTimeout %s, or leaving cuts drains short", c.LeaveTimeout, c.Turn.DrainTimeout))
 	}
 	return errors.Join(append(errs, c.Replies.Validate(), c.Watch.Validate(), c.Turn.Validate(), c.Wakeups.Validate())...)
+}
+
+// passivationOfCore is the strategy for the entities of one type in a shard core. Each core
+// has an equal part of the limit.
+func (c *Config) passivationOfCore(s passivation.Strategy) passivation.Strategy {
+	if s.Limit > 0 {
+		s.Limit = max(1, s.Limit/c.ShardCores)
+	}
+	return s
 }
 
 // wakeupsOfCore is the part of Wakeups that a shard core has.

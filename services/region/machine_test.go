@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/control"
+	"github.com/roost-cluster/roost/libs/passivation"
 	"github.com/roost-cluster/roost/libs/scenariotest"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
@@ -95,7 +96,7 @@ func cfg(cores int, shards uint32) region.Config {
 	hosted := func(name string) turn.Type {
 		return turn.Type{Desc: sharding.TypeDesc{Type: sharding.EntityType(name), Shards: shards, Commands: []sharding.CommandDesc{
 			{Name: "Add"}, {Name: "Get", ReadOnly: true},
-		}}, PassivateAfter: 2 * time.Minute}
+		}}, Passivation: passivation.Idle(2 * time.Minute)}
 	}
 	stores := hosted("T")
 	for _, event := range []string{"added", "cleared"} {

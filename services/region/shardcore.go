@@ -114,6 +114,10 @@ const (
 func NewShardCore(cfg Config, index int) *ShardCore {
 	turnCfg := cfg.Turn
 	turnCfg.RecentIDs /= cfg.ShardCores
+	turnCfg.Types = slices.Clone(turnCfg.Types)
+	for i := range turnCfg.Types {
+		turnCfg.Types[i].Passivation = cfg.passivationOfCore(turnCfg.Types[i].Passivation)
+	}
 	if turnCfg.Program = "region " + cfg.Name; cfg.Version != "" {
 		turnCfg.Program += " with version " + cfg.Version
 	}

@@ -93,7 +93,7 @@ func (s *Runner) gauges(meter *node.Instruments) error {
 	loads := meter.Gauge("roost.entity.loads", "{load}", "loads of entities that have not ended, those included that nobody waits for any more")
 	waiting := meter.Gauge("roost.region.buffer.messages", "{message}", "commands delivered and not answered")
 	activations := meter.Count("roost.entity.activations", "{activation}", "entities brought to life")
-	passivations := meter.Count("roost.entity.passivations", "{passivation}", "entities stopped because they were idle")
+	passivations := meter.Count("roost.entity.passivations", "{passivation}", "entities stopped to free memory; roost.reason is idle, limit, or asked if the entity wanted it")
 	unknown := meter.Count("roost.journal.unknown", "{append}", "appends whose outcome was unknown")
 	duplicates := meter.Count("roost.entity.duplicates", "{command}", "commands answered with a stored or joined reply")
 	abandoned := meter.Count("roost.entity.abandoned", "{turn}", "turns given up at a handoff timeout")
@@ -123,7 +123,9 @@ func (s *Runner) gauges(meter *node.Instruments) error {
 		o.ObserveInt64(loads, int64(st.Loads))
 		o.ObserveInt64(waiting, int64(st.Commands))
 		o.ObserveInt64(activations, int64(st.Activations))
-		o.ObserveInt64(passivations, int64(st.Passivations))
+		for reason, n := range map[string]uint64{"idle": st.Passivations.Idle, "limit": st.Passivations.Limit, "asked": st.Passivations.Asked} { // order-free: series
+			o.ObserveInt64(passivations, int64(n), metric.WithAttributes(attribute.String("roost.reason", reason)))
+		}
 		o.ObserveInt64(unknown, int64(st.Unknown))
 		o.ObserveInt64(duplicates, int64(st.Duplicates))
 		o.ObserveInt64(abandoned, int64(st.Abandoned))
