@@ -223,7 +223,9 @@ func TestFiredAndDelivered(t *testing.T) {
 		"twice":                    {sharding.Append{Fired: []sharding.Fired{fired(1, "a", 0), fired(1, "a", 5)}}, false},
 		"of no kind":               {sharding.Append{Fired: []sharding.Fired{fired(0, "a", 0)}}, false},
 		"before 1970":              {sharding.Append{Fired: []sharding.Fired{fired(1, "a", -5)}}, false},
-		"delivered":                {sharding.Append{Delivered: []sharding.Delivered{{Seq: 1, Sends: []uint16{0, 999}}}}, true},
+		"delivered":                {sharding.Append{Delivered: []sharding.Delivered{{Seq: 1, Sends: []uint16{0, 999}, As: sharding.SendDone}}}, true},
+		"delivered as pending":     {sharding.Append{Delivered: []sharding.Delivered{{Seq: 1, Sends: []uint16{0}}}}, false},
+		"delivered as what is not": {sharding.Append{Delivered: []sharding.Delivered{{Seq: 1, Sends: []uint16{0}, As: 4}}}, false},
 		"with a record that lacks": {sharding.Append{Fired: []sharding.Fired{fired(1, "a", 0)}, Records: []sharding.Record{{Seq: 2, Wakes: make([]sharding.Wake, 1)}}}, false},
 	} {
 		c.a.Shard, c.a.Entity = sharding.ShardID{Type: alice.Type}, alice

@@ -30,6 +30,8 @@ type Tx interface {
 	// Wake reads which setting of a wake-up stands, if there is any: the Seq and Number of its
 	// row.
 	Wake(entity sharding.Entity, kind sharding.WakeKind, name string) (ref sharding.WakeRef, found bool, err error)
+	// Sends reads the states of the sends of a record, nil if all are done, or there are none.
+	Sends(entity sharding.Entity, seq uint64) (SendStates, error)
 	// Write performs an operation that was accepted; never a fence read.
 	Write(op *Op) error
 }
@@ -38,14 +40,35 @@ type Tx interface {
 // Each operation is checked before any of its writes, so that a refusal does not
 // affect the others. An error comes from tx; the transaction must then be rolled
 // back.
+//
+// Appends that only say which sends have ended come before all others: their entities may
+// have another append in the batch. Of the others, an entity has at most one in a batch.
 func Decide(ops []Op, tx Tx) ([]Result, error) {
 	results := make([]Result, len(ops))
+	deliver := false
+	for i := range ops {
+		if a := ops[i].Append; a == nil || !a.OnlyDelivers() || mutant.On("deliver-beside") {
+			continue
+		}
+		deliver = true
+		r, err := decideAppend(ops[i].Append, tx)
+		if err == nil && r.Verdict == sharding.Durable {
+			err = tx.Write(&ops[i])
+		}
+		if err != nil {
+			return nil, err
+		}
+		results[i] = r
+	}
 	var appended map[sharding.Entity]struct{}
 	if len(ops) > 1 {
 		appended = make(map[sharding.Entity]struct{}, len(ops))
 	}
 	for i := range ops {
 		op := &ops[i]
+		if deliver && op.Append != nil && op.Append.OnlyDelivers() {
+			continue
+		}
 		r, err := decide(op, tx, appended)
 		if err != nil {
 			return nil, err
@@ -143,8 +166,9 @@ func decideRecords(a *sharding.Append, tx Tx) (sharding.Verdict, error) {
 	return sharding.Durable, nil
 }
 
-// allStand reports whether the setting of every wake-up that has fired stands. A wake-up that
-// the append names twice does not.
+// allStand reports whether the setting of every wake-up that has fired stands, and whether no
+// send is done that may be delivered only once. A wake-up that the append names twice does not
+// stand.
 func allStand(a *sharding.Append, tx Tx) (bool, error) {
 	for i := range a.Fired {
 		want := a.Fired[i].WakeRef
@@ -155,6 +179,13 @@ func allStand(a *sharding.Append, tx Tx) (bool, error) {
 		}
 		if have, found, err := tx.Wake(a.Entity, want.Kind, want.Name); err != nil || !found || have != want {
 			return false, err
+		}
+	}
+	for i := range a.Delivered {
+		if d := &a.Delivered[i]; d.Once && !mutant.On("deliver-once") {
+			if states, err := tx.Sends(a.Entity, d.Seq); err != nil || !states.Stands(d) {
+				return false, err
+			}
 		}
 	}
 	return true, nil

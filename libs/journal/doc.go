@@ -55,8 +55,10 @@
 // until the wake-up is set again or removed, or has fired for the last time. When the command
 // of a wake-up has run, an append says so ([sharding.Fired]). It is refused unless the setting
 // stands, so the command takes effect once, whoever believes to own the shard. A row of *sends*
-// says which of a record's commands to other entities have ended ([sharding.Delivered]); saying
-// so again changes nothing.
+// says what has become of a record's commands to other entities ([sharding.Delivered]): each is
+// pending, done, or a *dead letter*, which is not delivered any more and stays until somebody
+// deals with it. Saying so again changes nothing. An append that says nothing else may be in one
+// batch with another append of its entity.
 //
 // The owner of a shard reads both kinds of rows in pages ([Journal.Wakes], [Journal.Sends]).
 // The cost of a page grows with the rows in it, and not with what is stored. The command that

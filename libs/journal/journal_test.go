@@ -709,7 +709,7 @@ func TestNotActivated(t *testing.T) {
 			"wake":      {Records: []sharding.Record{{Seq: seq, Wakes: wakes}}},
 			"send":      {Records: []sharding.Record{{Seq: seq, Sends: make([]sharding.Send, 1)}}},
 			"fired":     {Fired: []sharding.Fired{{WakeRef: sharding.WakeRef{Kind: sharding.TimerWake, Name: "u"}}}},
-			"delivered": {Delivered: []sharding.Delivered{{Seq: 1}}},
+			"delivered": {Delivered: []sharding.Delivered{{Seq: 1, As: sharding.SendDone}}},
 		} {
 			a.Shard, a.Epoch, a.Entity = shard, 1, alice
 			all[name] = journal.Op{Append: &a}

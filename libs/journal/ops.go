@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -184,6 +185,8 @@ type Result struct {
 	// Err is the reason in words, with RefusedFull, RefusedDamaged and
 	// UnknownOutcome.
 	Err error
+	// At is when the records of an append were stored, as [SendRow.At] says it later.
+	At time.Time
 }
 
 // LoadRequest asks for everything that is needed to activate an entity.
@@ -228,6 +231,17 @@ type Loaded struct {
 	// Stored holds the looked-up commands that are stored, with their replies, or
 	// expired; the others are absent.
 	Stored map[sharding.CommandID]sharding.Stored
+	// Pending is how many sends of all records are pending. With LookupOnly it is not set.
+	Pending int
+}
+
+// StoredAt notes in the results of a batch when the records of its appends were stored.
+func StoredAt(results []Result, ops []Op, wall time.Time) {
+	for i := range results {
+		if a := ops[i].Append; a != nil && len(a.Records) > 0 && results[i].Verdict == sharding.Durable {
+			results[i].At = time.UnixMilli(wall.UnixMilli()).UTC()
+		}
+	}
 }
 
 // Declaration is what a process expects of the journal.

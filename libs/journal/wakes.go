@@ -3,7 +3,6 @@ package journal
 import (
 	"fmt"
 	"math"
-	"math/bits"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/mutant"
@@ -70,7 +69,7 @@ type Page[R any] struct {
 // WakesPage is a page of wake-ups.
 type WakesPage = Page[WakeRow]
 
-// SendsPage is a page of records whose sends have not all ended.
+// SendsPage is a page of records with pending sends, or with dead letters.
 type SendsPage = Page[SendRow]
 
 // WakeRow is a wake-up as it is stored.
@@ -101,10 +100,12 @@ func (w *WakeRow) SetInput(r *sharding.Record) {
 	w.Err = fmt.Errorf("%w: %s, record %d does not set wake-up %q", ErrCorrupt, w.Entity, w.Seq, w.Name)
 }
 
-// SendsRequest asks for one page of the records of each of some shards whose sends have not
-// all ended.
+// SendsRequest asks for one page of the records of each of some shards that have pending
+// sends.
 type SendsRequest struct {
 	Shards []SendPosition // each shard once
+	// Dead asks for the records that have dead letters instead.
+	Dead bool
 	// Limit is the largest number of records of each shard, above 0.
 	Limit int
 }
@@ -118,16 +119,14 @@ type SendPosition struct {
 	Seq    uint64
 }
 
-// SendRow is a record whose sends have not all ended.
+// SendRow is a record with sends that are not all done.
 type SendRow struct {
 	Shard  sharding.ShardID
 	Entity sharding.Entity
 	Seq    uint64
 	At     time.Time // when the record was stored
-	// Done has a bit for each of the Sends, from the lowest one of the first byte on: it is
-	// set if the send has ended.
-	Done  []byte
-	Sends []sharding.Send
+	States SendStates
+	Sends  []sharding.Send
 	// Err says why the sends cannot be read: it wraps ErrCorrupt. At and Sends are not set.
 	Err error
 }
@@ -139,8 +138,8 @@ func (s *SendRow) Position() SendPosition {
 
 // SetSends takes the sends out of the record.
 func (s *SendRow) SetSends(at time.Time, r *sharding.Record) {
-	if len(r.Sends) == 0 || len(s.Done) != doneBytes(len(r.Sends)) {
-		s.Err = fmt.Errorf("%w: %s, record %d has %d sends, and its row is about %d bytes of them", ErrCorrupt, s.Entity, s.Seq, len(r.Sends), len(s.Done))
+	if len(r.Sends) == 0 || len(s.States) != stateBytes(len(r.Sends)) {
+		s.Err = fmt.Errorf("%w: %s, record %d has %d sends, and its row has %d bytes about them", ErrCorrupt, s.Entity, s.Seq, len(r.Sends), len(s.States))
 		return
 	}
 	s.At, s.Sends = at, r.Sends
@@ -231,36 +230,69 @@ func hasSends(a *sharding.Append) bool {
 	return len(a.Delivered) > 0
 }
 
-// NewSends returns the SendRow.Done of a record that is being stored, nil if it has no sends
+// SendStates has the [sharding.SendState] of each send of a record: two bits each, from the
+// lowest ones of the first byte on.
+type SendStates []byte
+
+// NewSends returns the SendStates of a record that is being stored, nil if it has no sends
 // and so no row.
-func NewSends(r *sharding.Record) []byte {
+func NewSends(r *sharding.Record) SendStates {
 	if len(r.Sends) == 0 || mutant.On("send-row") {
 		return nil
 	}
-	return make([]byte, doneBytes(len(r.Sends)))
+	return make(SendStates, stateBytes(len(r.Sends)))
 }
 
-// doneBytes is the length of the SendRow.Done of a record.
-func doneBytes(sends int) int { return (sends + 7) / 8 }
+// stateBytes is the length of the SendStates of a record.
+func stateBytes(sends int) int { return (sends + 3) / 4 }
 
-// Deliver marks sends as ended in the SendRow.Done of a record with a number of sends, and
-// reports whether all have ended: the row is then removed.
-func Deliver(done []byte, sends int, ended []uint16) (all bool) {
-	for _, i := range ended {
-		if int(i) >= sends || int(i/8) >= len(done) {
+// Of returns the state of the send at a place.
+func (s SendStates) Of(place int) sharding.SendState {
+	if place < 0 || place/4 >= len(s) {
+		return sharding.SendDone
+	}
+	return sharding.SendState(s[place/4] >> (2 * (place % 4)) & 3)
+}
+
+// Deliver notes what has become of some of the sends of a record. A send that is done stays
+// done, and a dead letter can only become done.
+func (s SendStates) Deliver(sends int, d *sharding.Delivered) {
+	for _, n := range d.Sends {
+		place := int(n)
+		if place >= sends || place/4 >= len(s) {
 			continue
 		}
-		if bit := byte(1) << (i % 8); mutant.On("delivered-again") {
-			done[i/8] ^= bit
-		} else {
-			done[i/8] |= bit
+		if old := s.Of(place); old != sharding.SendPending && d.As != sharding.SendDone && !mutant.On("delivered-again") {
+			continue
+		}
+		shift := 2 * (place % 4)
+		s[place/4] = s[place/4]&^(3<<shift) | byte(d.As)<<shift
+	}
+}
+
+// Count returns how many of the sends of a record are pending, and how many are dead letters.
+// The row of a record that has neither is removed.
+func (s SendStates) Count(sends int) (pending, dead int) {
+	for place := range sends {
+		switch state := s.Of(place); {
+		case state == sharding.SendPending:
+			pending++
+		case state.Dead():
+			dead++
 		}
 	}
-	count := 0
-	for _, b := range done {
-		count += bits.OnesCount8(b)
+	return pending, dead
+}
+
+// Stands reports whether none of the sends is done that an append may deliver only once.
+// Sends that a record does not have are done.
+func (s SendStates) Stands(d *sharding.Delivered) bool {
+	for _, n := range d.Sends {
+		if s.Of(int(n)) == sharding.SendDone {
+			return false
+		}
 	}
-	return count >= sends
+	return true
 }
 
 // checkWakes returns an error for wake-ups and sends of an append that are malformed.
@@ -284,6 +316,11 @@ func checkWakes(a *sharding.Append) error {
 			return fmt.Errorf("append to %s says twice that wake-up %q has fired", a.Entity, f.Name)
 		}
 		fired[ref] = struct{}{}
+	}
+	for i := range a.Delivered {
+		if err := a.Delivered[i].Check(); err != nil {
+			return fmt.Errorf("append to %s: %w", a.Entity, err)
+		}
 	}
 	return nil
 }

@@ -29,6 +29,10 @@ const (
 	TimerWake WakeKind = iota + 1
 	// RememberWake: whenever its shard starts.
 	RememberWake
+	// SendWake: to take the answer to one of its sends. It has no row of its own: what stands
+	// is the send. The Seq of its WakeRef is that of the record, the Number the place of the
+	// send in it.
+	SendWake
 )
 
 // Wake sets a wake-up of an entity, or removes it. There is one wake-up of a kind and name:
@@ -89,11 +93,56 @@ func (f *Fired) Check() error {
 	return w.Check()
 }
 
-// Delivered says that sends of a record have ended: each was answered, or given up for
-// good. Saying it again changes nothing.
+// SendState says what has become of a send.
+type SendState uint8
+
+const (
+	// SendPending: it has not ended.
+	SendPending SendState = iota
+	// SendDone: its target has answered it, and nothing is left to do.
+	SendDone
+	// SendRefused: it is a dead letter. It had no effect, and its sender was not told.
+	SendRefused
+	// SendInDoubt: it is a dead letter. Whether it had an effect is not known.
+	SendInDoubt
+)
+
+// Dead reports whether the send is a dead letter: it is not delivered any more, and nobody has
+// dealt with that.
+func (s SendState) Dead() bool { return s == SendRefused || s == SendInDoubt }
+
+// String is a word for the state, such as "done".
+func (s SendState) String() string {
+	switch s {
+	case SendPending:
+		return "pending"
+	case SendDone:
+		return "done"
+	case SendRefused:
+		return "refused"
+	case SendInDoubt:
+		return "in doubt"
+	}
+	return "invalid"
+}
+
+// Delivered says that sends of a record have ended. Saying it again changes nothing: a send
+// that is done stays done, and a dead letter can only become done.
 type Delivered struct {
-	Seq   uint64   // of the record
-	Sends []uint16 // their places in Record.Sends, from 0
+	Seq   uint64    // of the record
+	Sends []uint16  // their places in Record.Sends, from 0
+	As    SendState // not SendPending
+	// Once says that something else of the append depends on it: the append is refused
+	// (RefusedWake) if one of the sends is done already.
+	Once bool
+}
+
+// Check returns an error unless the state is one in which a send can end.
+func (d *Delivered) Check() error {
+	if d.As < SendDone || d.As > SendInDoubt {
+		return fmt.Errorf("sends of record %d end as %d, which is no end", d.Seq, d.As)
+	}
+	return nil
 }
 
 // Send is a command that one entity sends to another after its record is durable.
@@ -184,7 +233,8 @@ type Claim struct {
 // Append adds records to one entity as a unit, and says which of its wake-ups have fired and
 // which of its sends were delivered: all of it or nothing. It is refused unless Epoch is the
 // stored epoch of the shard, the first record follows the entity's last one, no record's
-// command is stored already, and each setting that has fired stands.
+// command is stored already, each setting that has fired stands, and no send that may be
+// delivered only once is done.
 //
 // What has fired takes effect before the records, in their order: the command of a wake-up may
 // set that wake-up again.
@@ -197,6 +247,20 @@ type Append struct {
 	Records   []Record
 	Fired     []Fired // each wake-up at most once
 	Delivered []Delivered
+}
+
+// OnlyDelivers reports whether the append does nothing but say which sends have ended. It may
+// then be in one batch with another append of the entity.
+func (a *Append) OnlyDelivers() bool {
+	if len(a.Records)+len(a.Fired) > 0 || len(a.Delivered) == 0 {
+		return false
+	}
+	for i := range a.Delivered {
+		if a.Delivered[i].Once {
+			return false
+		}
+	}
+	return true
 }
 
 // ReadFence asks whether the shard's stored epoch still is Epoch. The store must be
@@ -220,7 +284,8 @@ const (
 	// older than what the entity remembers; nothing was written.
 	RefusedCommand
 	// RefusedWake: the unit says that a wake-up has fired, but that setting does not stand: the
-	// wake-up was set again or removed, or has fired already; nothing was written.
+	// wake-up was set again or removed, or has fired already. Or a send that may be delivered
+	// only once is done. Nothing was written.
 	RefusedWake
 	// RefusedFull: the store cannot take more at the moment (disk full);
 	// nothing was written.

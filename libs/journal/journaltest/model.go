@@ -92,6 +92,11 @@ func (e *env) compareRows(when string, rng *rand.Rand, l *memory.Ledger) {
 		return cmp.Or(a.Shard.Compare(b.Shard), a.Entity.Compare(b.Entity), cmp.Compare(a.Seq, b.Seq))
 	})
 	e.equal(when+": sends", sends, l.Sends(e.now, journal.SendsRequest{Shards: senders, Limit: 1000}).Rows)
+	dead := e.sendPages(e.b, true, 1+rng.IntN(5), senders...)
+	slices.SortFunc(dead, func(a, b journal.SendRow) int {
+		return cmp.Or(a.Shard.Compare(b.Shard), a.Entity.Compare(b.Entity), cmp.Compare(a.Seq, b.Seq))
+	})
+	e.equal(when+": dead letters", dead, l.Sends(e.now, journal.SendsRequest{Shards: senders, Dead: true, Limit: 1000}).Rows)
 }
 
 func randomEntity(rng *rand.Rand) sharding.Entity {
@@ -187,7 +192,7 @@ func randomRows(rng *rand.Rand, l *memory.Ledger, a *sharding.Append) {
 		if s.Entity != a.Entity || rng.IntN(3) == 0 {
 			continue
 		}
-		d := sharding.Delivered{Seq: s.Seq + uint64(rng.IntN(8)/7)}
+		d := sharding.Delivered{Seq: s.Seq + uint64(rng.IntN(8)/7), As: sharding.SendDone + sharding.SendState(rng.IntN(4)%3), Once: rng.IntN(6) == 0}
 		for range rng.IntN(8) {
 			d.Sends = append(d.Sends, uint16(rng.IntN(12)))
 		}

@@ -191,7 +191,7 @@ func testDamagedWakes(e *env) {
 				}
 			}
 			for _, s := range e.sends(r, limit, journal.SendPosition{Shard: shard}) {
-				if check(s.Entity, s.Err); s.Seq != 2 || len(s.Done) != 1 {
+				if check(s.Entity, s.Err); s.Seq != 2 || len(s.States) != 1 {
 					e.Errorf("%s: %+v", what, s)
 				}
 			}

@@ -226,7 +226,7 @@ func testWakesAreFenced(e *env) {
 		e.one(byEpoch, delivering(other, alice, 1, 0))
 	}
 	e.equal("timers", e.timers(), []journal.WakeRow{standing(alice, 1, 0, w)})
-	e.equal("done", e.done(), [][]byte{{0}})
+	e.equal("states", e.states(), []string{"----"})
 	e.one(durable, firing(epoch+1, alice, f))
 	e.one(durable, delivering(epoch+1, alice, 1, 0))
 }

@@ -73,6 +73,7 @@ func (l *Ledger) Apply(now journal.Moment, ops []journal.Op) []journal.Result {
 	if err != nil {
 		panic(err) // no method of tx returns one
 	}
+	journal.StoredAt(results, ops, now.Wall)
 	return results
 }
 
@@ -126,6 +127,9 @@ func (l *Ledger) Load(req journal.LoadRequest) (journal.Loaded, error) {
 	out := journal.Loaded{LastSeq: e.last()}
 	if !req.LookupOnly && !req.WithoutSnapshot {
 		out.Snapshot = e.snapshot
+	}
+	if !req.LookupOnly {
+		out.Pending = e.pending()
 	}
 	for i := range e.entries {
 		if req.LookupOnly {

@@ -68,7 +68,7 @@ func randomRows(rng *rand.Rand, e *entity, a *sharding.Append) {
 			a.Fired = append(a.Fired, sharding.Fired{WakeRef: sharding.WakeRef{Kind: key.kind, Name: key.name, Seq: w.seq, Number: w.number}, Next: int64(rng.IntN(2))})
 		}
 	}
-	a.Delivered = append(a.Delivered, sharding.Delivered{Seq: 1 + uint64(rng.IntN(int(e.last())+1)), Sends: []uint16{uint16(rng.IntN(2))}})
+	a.Delivered = append(a.Delivered, sharding.Delivered{Seq: 1 + uint64(rng.IntN(int(e.last())+1)), Sends: []uint16{uint16(rng.IntN(2))}, As: sharding.SendDone})
 	if rng.IntN(3) == 0 {
 		a.Records = nil
 	}
@@ -139,9 +139,10 @@ func TestStateHasRows(t *testing.T) {
 		"fired":     {Fired: []sharding.Fired{{WakeRef: ref}}},
 		"at 7":      {Fired: []sharding.Fired{{WakeRef: ref, Next: start.UnixMilli() + 7}}},
 		"at 8":      {Fired: []sharding.Fired{{WakeRef: ref, Next: start.UnixMilli() + 8}}},
-		"first":     {Delivered: []sharding.Delivered{{Seq: 1, Sends: []uint16{0}}}},
-		"second":    {Delivered: []sharding.Delivered{{Seq: 1, Sends: []uint16{1}}}},
-		"both":      {Delivered: []sharding.Delivered{{Seq: 1, Sends: []uint16{0, 1}}}},
+		"first":     {Delivered: []sharding.Delivered{{Seq: 1, Sends: []uint16{0}, As: sharding.SendDone}}},
+		"second":    {Delivered: []sharding.Delivered{{Seq: 1, Sends: []uint16{1}, As: sharding.SendDone}}},
+		"refused":   {Delivered: []sharding.Delivered{{Seq: 1, Sends: []uint16{0}, As: sharding.SendRefused}}},
+		"both":      {Delivered: []sharding.Delivered{{Seq: 1, Sends: []uint16{0, 1}, As: sharding.SendDone}}},
 	} {
 		l := made(start)
 		a.Shard, a.Epoch, a.Entity = shard, 1, id

@@ -33,6 +33,8 @@ func TestSuiteKillsMutants(t *testing.T) {
 		"fired-fence":        "WakesAreFenced",
 		"send-row":           "Sends",
 		"delivered-again":    "DeliveredAgain",
+		"deliver-once":       "DeliverOnce",
+		"deliver-beside":     "DeliverBeside",
 		"journal-format":     "Activations",
 	} {
 		cmd := exec.Command(os.Args[0], "-test.run", "^TestConformance$")

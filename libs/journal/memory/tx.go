@@ -34,6 +34,13 @@ func (t *tx) Wake(id sharding.Entity, kind sharding.WakeKind, name string) (shar
 	return sharding.WakeRef{}, false, nil
 }
 
+func (t *tx) Sends(id sharding.Entity, seq uint64) (journal.SendStates, error) {
+	if e := t.entities[id]; e != nil {
+		return e.sends[seq].states, nil
+	}
+	return nil, nil
+}
+
 func (t *tx) Write(op *journal.Op) error {
 	switch {
 	case op.Claim != nil:

@@ -24,8 +24,8 @@ type wakeRow struct {
 }
 
 type sendRow struct {
-	shard sharding.ShardID
-	done  []byte // never changed in place: clones share it
+	shard  sharding.ShardID
+	states journal.SendStates // never changed in place: clones share it
 }
 
 func (e *entity) changeWakes(a *sharding.Append) {
@@ -49,24 +49,27 @@ func (e *entity) changeWakes(a *sharding.Append) {
 }
 
 func (e *entity) changeSends(a *sharding.Append) {
-	for _, d := range a.Delivered {
+	for i := range a.Delivered {
+		d := &a.Delivered[i]
 		row, ok := e.sends[d.Seq]
 		if !ok {
 			continue
 		}
-		row.done = slices.Clone(row.done)
-		if journal.Deliver(row.done, len(e.entries[d.Seq-1].record.Sends), d.Sends) {
+		row.states = slices.Clone(row.states)
+		sends := len(e.entries[d.Seq-1].record.Sends)
+		row.states.Deliver(sends, d)
+		if pending, dead := row.states.Count(sends); pending+dead == 0 {
 			delete(e.sends, d.Seq)
 		} else {
 			e.sends[d.Seq] = row
 		}
 	}
 	for i := range a.Records {
-		if done := journal.NewSends(&a.Records[i]); done != nil {
+		if states := journal.NewSends(&a.Records[i]); states != nil {
 			if e.sends == nil {
 				e.sends = map[uint64]sendRow{}
 			}
-			e.sends[a.Records[i].Seq] = sendRow{shard: a.Shard, done: done}
+			e.sends[a.Records[i].Seq] = sendRow{shard: a.Shard, states: states}
 		}
 	}
 }
@@ -100,8 +103,17 @@ func (l *Ledger) Wakes(now time.Time, req journal.WakesRequest) journal.WakesPag
 	return f.page
 }
 
-// Sends returns a page of records whose sends have not all ended, in the order of their
-// entities' names.
+// pending returns how many sends of the entity are pending.
+func (e *entity) pending() (n int) {
+	for seq, s := range e.sends { // order-free: a sum
+		pending, _ := s.states.Count(len(e.entries[seq-1].record.Sends))
+		n += pending
+	}
+	return n
+}
+
+// Sends returns a page of records with pending sends, or with dead letters, in the order of
+// their entities' names.
 func (l *Ledger) Sends(now time.Time, req journal.SendsRequest) journal.SendsPage {
 	f := filler[journal.SendRow]{page: journal.SendsPage{Now: now}, left: l.cfg.PageBytes}
 	for _, s := range req.Shards {
@@ -109,8 +121,10 @@ func (l *Ledger) Sends(now time.Time, req journal.SendsRequest) journal.SendsPag
 		for _, id := range l.ids() {
 			e := l.entities[id]
 			for _, seq := range slices.Sorted(maps.Keys(e.sends)) {
-				if row := e.sends[seq]; row.shard == s.Shard && cmp.Or(id.Compare(s.Entity), cmp.Compare(seq, s.Seq)) > 0 {
-					all = append(all, journal.SendRow{Shard: s.Shard, Entity: id, Seq: seq, Done: slices.Clone(row.done)})
+				row := e.sends[seq]
+				pending, dead := row.states.Count(len(e.entries[seq-1].record.Sends))
+				if row.shard == s.Shard && cmp.Or(id.Compare(s.Entity), cmp.Compare(seq, s.Seq)) > 0 && (pending > 0 && !req.Dead || dead > 0 && req.Dead) {
+					all = append(all, journal.SendRow{Shard: s.Shard, Entity: id, Seq: seq, States: slices.Clone(row.states)})
 				}
 			}
 		}
@@ -170,8 +184,9 @@ func (e *entity) checkRows() error {
 		if seq == 0 || seq > e.last() {
 			return fmt.Errorf("there are sends of record %d, the last one is %d", seq, e.last())
 		}
-		if n := len(e.entries[seq-1].record.Sends); n == 0 || len(s.done) != (n+7)/8 || journal.Deliver(slices.Clone(s.done), n, nil) {
-			return fmt.Errorf("record %d has %d sends, and %x says which have ended", seq, n, s.done)
+		n := len(e.entries[seq-1].record.Sends)
+		if pending, dead := s.states.Count(n); n == 0 || len(s.states) != (n+3)/4 || pending+dead == 0 {
+			return fmt.Errorf("record %d has %d sends, and %x says what has become of them", seq, n, s.states)
 		}
 	}
 	return nil
@@ -195,7 +210,7 @@ func (e *entity) appendRows(b []byte, now time.Time) []byte {
 	b = binary.AppendUvarint(b, uint64(len(e.sends)))
 	for _, seq := range slices.Sorted(maps.Keys(e.sends)) {
 		b = appendShard(binary.AppendUvarint(b, seq), e.sends[seq].shard)
-		b = sharding.AppendString(b, string(e.sends[seq].done))
+		b = sharding.AppendString(b, string(e.sends[seq].states))
 	}
 	return b
 }

@@ -5,13 +5,14 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
 // The numbers of schema.sql.
 const (
-	kindClaim, kindFence, kindAppend, kindSnapshot, kindDrop = 1, 2, 3, 4, 5
-	howRead, howWrite, howClaim                              = 0, 1, 2
+	kindClaim, kindFence, kindAppend, kindSnapshot, kindDrop, kindDeliver = 1, 2, 3, 4, 5, 6
+	howRead, howWrite, howClaim                                           = 0, 1, 2
 	// followsNothing is a first sequence number that never comes next.
 	followsNothing = -1
 	// noKind is a kind of wake-ups that none has.
@@ -35,8 +36,9 @@ type wakeArgs struct {
 }
 
 type deliveredArgs struct {
-	op, entity, count, send []int32
-	seq                     []int64
+	op, entity, count, send, as []int32
+	seq                         []int64
+	once                        []bool
 }
 
 // batch holds the arguments of roost.commit_batch. None may be nil, which would
@@ -98,7 +100,11 @@ func newBatch(ops []journal.Op, wall time.Time, cfg *journal.Config) *batch {
 		case op.Fence != nil:
 			b.op(i, kindFence, op.Fence.Shard, op.Fence.Epoch)
 		case op.Append != nil:
-			b.op(i, kindAppend, op.Append.Shard, op.Append.Epoch)
+			kind := int32(kindAppend)
+			if op.Append.OnlyDelivers() && !mutant.On("deliver-beside") {
+				kind = kindDeliver
+			}
+			b.op(i, kind, op.Append.Shard, op.Append.Epoch)
 			b.append(i, op.Append, wall, cfg)
 		case op.Snapshot != nil:
 			s := op.Snapshot
@@ -223,6 +229,7 @@ func (b *batch) args(generation sharding.Generation, now journal.Moment, cfg *jo
 		given(b.wakes.op), given(b.wakes.entity), given(b.wakes.does), given(b.wakes.kind), given(b.wakes.name),
 		given(b.wakes.due), given(b.wakes.number), given(b.wakes.period), given(b.wakes.seq),
 		given(b.delivered.op), given(b.delivered.entity), given(b.delivered.seq), given(b.delivered.count), given(b.delivered.send),
+		given(b.delivered.as), given(b.delivered.once),
 		int64(now.Writer), now.Elapsed.Milliseconds(),
 		now.Wall.Add(-cfg.DedupeAge).UnixMilli(), cfg.DedupeAge.Milliseconds(), int64(cfg.DedupeCount),
 	}
@@ -257,7 +264,7 @@ func (b *batch) addWakes(op, entity int32, a *sharding.Append) {
 	for _, d := range a.Delivered {
 		x := &b.delivered
 		x.op, x.entity, x.seq = append(x.op, op), append(x.entity, entity), append(x.seq, int64(d.Seq))
-		x.count = append(x.count, int32(len(d.Sends)))
+		x.count, x.as, x.once = append(x.count, int32(len(d.Sends))), append(x.as, int32(d.As)), append(x.once, d.Once)
 		for _, n := range d.Sends {
 			x.send = append(x.send, int32(n))
 		}

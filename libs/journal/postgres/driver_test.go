@@ -207,7 +207,7 @@ func (h hostile) rows(a *sharding.Append) {
 		}
 	}
 	for range max(0, h.IntN(6)-3) {
-		d := sharding.Delivered{Seq: uint64(h.IntN(40))}
+		d := sharding.Delivered{Seq: uint64(h.IntN(40)), As: sharding.SendDone + sharding.SendState(h.IntN(3)), Once: h.IntN(8) == 0}
 		for range h.IntN(4) {
 			d.Sends = append(d.Sends, uint16(edges[h.IntN(len(edges))]+uint64(h.IntN(4))))
 		}
@@ -227,7 +227,7 @@ func rowsOf(wakes []journal.WakeRow, sends []journal.SendRow) string {
 		lines = append(lines, fmt.Sprintf("wake %v", w))
 	}
 	for _, s := range sends {
-		lines = append(lines, fmt.Sprintf("send %v %v %d %x %v %v", s.Shard, s.Entity, s.Seq, s.Done, s.Sends, s.Err))
+		lines = append(lines, fmt.Sprintf("send %v %v %d %x %v %v", s.Shard, s.Entity, s.Seq, s.States, s.Sends, s.Err))
 	}
 	slices.Sort(lines)
 	return strings.Join(lines, "\n")
@@ -290,7 +290,7 @@ func TestDecidesLikeTheLaw(t *testing.T) {
 			}
 			got, err := b.Load(t.Context(), req)
 			want, _ := h.ledger.Load(req)
-			if err != nil || fmt.Sprint(got.LastSeq, got.Snapshot, got.Records, got.Stored) != fmt.Sprint(want.LastSeq, want.Snapshot, want.Records, want.Stored) {
+			if err != nil || fmt.Sprint(got.LastSeq, got.Snapshot, got.Records, got.Stored, got.Pending) != fmt.Sprint(want.LastSeq, want.Snapshot, want.Records, want.Stored, want.Pending) {
 				t.Fatalf("seed %d: entity %d is %v (%v), want %v", seed, i, got, err, want)
 			}
 		}

@@ -30,7 +30,11 @@ const loadSQL = `
 		JOIN roost.record r ON r.entity = e.id AND r.command = ANY ($3::bytea[]) AND (r.seq > e.trimmed OR r.at IS NULL)
 		WHERE e.type = $1 AND e.name = $2
 	UNION ALL
-	SELECT 3, m.generation, m.min_reader, NULL, NULL, NULL, NULL FROM roost.meta m WHERE m.one`
+	SELECT 3, m.generation, m.min_reader, NULL, NULL, NULL, NULL FROM roost.meta m WHERE m.one
+	UNION ALL
+	SELECT 4, coalesce(sum(x.pending), 0), 0, NULL, NULL, NULL, NULL
+		FROM roost.entity e JOIN roost.send x ON x.entity = e.id AND NOT $4
+		WHERE e.type = $1 AND e.name = $2`
 
 // body is a stored form with its sequence number, and the command that was
 // looked for, if any, with its reply.
@@ -48,6 +52,7 @@ type stored struct {
 	dropped           time.Time
 	opened            journal.Facts // generation and lowest reader
 	records, commands []body
+	pending           int // sends
 }
 
 // Load implements [journal.Reader], in one round trip.
@@ -99,6 +104,8 @@ func (r *Reader) read(ctx context.Context, req journal.LoadRequest) (*stored, er
 			s.commands = append(s.commands, body{seq: uint64(seq), command: sharding.CommandID(command), form: form, reply: reply})
 		case 3:
 			s.opened = journal.Facts{Generation: sharding.Generation(seq), MinReader: int(snapshot)}
+		case 4:
+			s.pending = int(seq)
 		}
 		return nil
 	})
@@ -106,7 +113,7 @@ func (r *Reader) read(ctx context.Context, req journal.LoadRequest) (*stored, er
 }
 
 func (s *stored) decode(req journal.LoadRequest) (journal.Loaded, error) {
-	out := journal.Loaded{LastSeq: s.last}
+	out := journal.Loaded{LastSeq: s.last, Pending: s.pending}
 	var err error
 	if req.LookupOnly {
 		return out, s.lookup(req, &out)

@@ -40,7 +40,7 @@ func OpenReader(ctx context.Context, connection string, cfg journal.Config) (*Re
 	ctx, cancel := context.WithTimeout(ctx, cfg.CommitTimeout)
 	defer cancel()
 	parsed.ConnConfig.RuntimeParams["default_transaction_read_only"] = "on"
-	r, err := newReader(ctx, parsed, cfg, hasSchema)
+	r, err := newReader(ctx, parsed, cfg, readable)
 	if err != nil {
 		return nil, openError(parsed, err)
 	}
@@ -56,9 +56,22 @@ func OpenReader(ctx context.Context, connection string, cfg journal.Config) (*Re
 func newReader(ctx context.Context, parsed *pgxpool.Config, cfg journal.Config, check func(context.Context, *pgx.Conn) error) (*Reader, error) {
 	p, err := pool(ctx, parsed, cfg.LoadTimeout, cfg.Loads, check, map[string]string{
 		loadName: loadSQL, listName: listSQL, listTypeName: listTypeSQL, factsName: factsSQL,
-		wakesName: wakesSQL, sendsName: sendsSQL, bodiesName: bodiesSQL,
+		wakesName: wakesSQL, pendingName: pendingSQL, deadName: deadSQL, bodiesName: bodiesSQL,
 	})
 	return &Reader{pool: p, pageBytes: cfg.PageBytes}, err
+}
+
+// readable refuses a database that is no journal, or one of a format that this program does
+// not read: some statements cannot be prepared there.
+func readable(ctx context.Context, conn *pgx.Conn) error {
+	if err := hasSchema(ctx, conn); err != nil {
+		return err
+	}
+	facts, err := readFacts(ctx, conn, factsSQL)
+	if err != nil {
+		return err
+	}
+	return facts.CheckReader()
 }
 
 // hasSchema refuses a database that is no journal.

@@ -28,17 +28,21 @@ const (
 	JOIN roost.entity e ON e.id = x.entity
 	UNION ALL SELECT 0, m.generation, ''::bytea, 0, ''::bytea, 0, 0, (1000 * extract(epoch FROM now()))::bigint, 0, m.min_reader FROM roost.meta m WHERE m.one
 	ORDER BY 1, 8, 2, 4, 5`
-	sendsSQL = `
+	sendsHead = `
 	SELECT a.i, x.entity, e.name, x.seq, x.done, 0
 	FROM (SELECT u.i, u.type, u.shard, coalesce(p.id, 0) AS entity, u.seq
 		FROM unnest($1::text[], $2::bigint[], $3::bytea[], $4::bigint[]) WITH ORDINALITY AS u (type, shard, id, seq, i)
 		LEFT JOIN roost.entity p ON p.type = u.type AND p.name = u.id) a
 	CROSS JOIN LATERAL (SELECT s.entity, s.seq, s.done FROM roost.send s
-		WHERE s.type = a.type AND s.shard = a.shard AND (s.entity, s.seq) > (a.entity, a.seq)
+		WHERE s.type = a.type AND s.shard = a.shard AND (s.entity, s.seq) > (a.entity, a.seq) AND `
+	sendsTail = `
 		ORDER BY s.entity, s.seq LIMIT $5) x
 	JOIN roost.entity e ON e.id = x.entity
 	UNION ALL SELECT 0, m.generation, ''::bytea, (1000 * extract(epoch FROM now()))::bigint, ''::bytea, m.min_reader FROM roost.meta m WHERE m.one
 	ORDER BY 1, 2, 4`
+	// Each of these has the condition of an index.
+	pendingSQL = sendsHead + "s.pending > 0" + sendsTail
+	deadSQL    = sendsHead + "s.dead > 0" + sendsTail
 	// bodiesSQL stops when what comes before has as many bytes as a page may have. The length
 	// of a body is known without reading it.
 	bodiesSQL = `
@@ -93,7 +97,11 @@ func (r *Reader) Sends(ctx context.Context, req journal.SendsRequest) (journal.S
 			s.SetSends(e.At, &e.Record)
 		}
 	}}
-	rows, err := r.pool.Query(ctx, sendsName, types, numbers, after, seqs, req.Limit+1)
+	name := pendingName
+	if req.Dead {
+		name = deadName
+	}
+	rows, err := r.pool.Query(ctx, name, types, numbers, after, seqs, req.Limit+1)
 	if err == nil {
 		var i, lowest int
 		var entity, seq int64
@@ -104,7 +112,7 @@ func (r *Reader) Sends(ctx context.Context, req journal.SendsRequest) (journal.S
 			}
 			shard := req.Shards[i-1].Shard
 			of := sharding.Entity{Type: shard.Type, ID: sharding.EntityID(id)}
-			p.row(shard, record{entity, seq}, of, journal.SendRow{Shard: shard, Entity: of, Seq: uint64(seq), Done: slices.Clone(done)})
+			p.row(shard, record{entity, seq}, of, journal.SendRow{Shard: shard, Entity: of, Seq: uint64(seq), States: slices.Clone(done)})
 			return nil
 		})
 	}

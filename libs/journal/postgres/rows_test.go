@@ -24,16 +24,18 @@ func TestPagesCostWhatTheyReturn(t *testing.T) {
 		fmt.Sprintf("INSERT INTO roost.entity (id, type, name, last) SELECT n, 'T', convert_to('e' || n, 'UTF8'), 1 FROM generate_series(1, %d) n", rows),
 		fmt.Sprintf(`INSERT INTO roost.wake (entity, kind, name, number, due, period, seq, type, shard, hash)
 			SELECT n, 1, 'w', 0, 1000, 0, 1, 'T', n / 40000, 0 FROM generate_series(1, %d) n`, rows),
-		fmt.Sprintf("INSERT INTO roost.send (entity, seq, done, type, shard, hash, sends) SELECT n, 1, '\\x00', 'T', n / 40000, 0, 1 FROM generate_series(1, %d) n", rows),
+		fmt.Sprintf("INSERT INTO roost.send (entity, seq, done, type, shard, hash, sends, pending, dead) SELECT n, 1, '\\x00', 'T', n / 40000, 0, 1, 1, 1 FROM generate_series(1, %d) n", rows),
 		"SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET jit = off; SET plan_cache_mode = force_generic_plan",
 		"PREPARE wakes AS " + wakesSQL,
-		"PREPARE sends AS " + sendsSQL,
+		"PREPARE sends AS " + pendingSQL,
+		"PREPARE dead AS " + deadSQL,
 	} {
 		mustExec(t, conn, sql)
 	}
 	for _, call := range []string{
 		fmt.Sprintf(`wakes(ARRAY['T', 'T'], ARRAY[0, 1], ARRAY[1000, 1000], ARRAY['e20000'::bytea, 'e45000'], ARRAY[1, 1], ARRAY['w'::bytea, 'w'], 2000, %d)`, limit),
 		fmt.Sprintf(`sends(ARRAY['T', 'T'], ARRAY[0, 1], ARRAY['e20000'::bytea, 'e45000'], ARRAY[1, 1], %d)`, limit),
+		fmt.Sprintf(`dead(ARRAY['T', 'T'], ARRAY[0, 1], ARRAY['e20000'::bytea, 'e45000'], ARRAY[1, 1], %d)`, limit),
 	} {
 		var text []byte
 		if err := conn.QueryRow(t.Context(), "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE "+call).Scan(&text); err != nil {

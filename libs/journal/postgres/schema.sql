@@ -89,19 +89,61 @@ CREATE TABLE roost.wake (
 );
 CREATE INDEX wake_by_due ON roost.wake (type, shard, due, entity, kind, name);
 
--- Sends: records whose commands to other entities have not all ended. The commands are in
+-- Sends: records whose commands to other entities are not all done. The commands are in
 -- the record.
 CREATE TABLE roost.send (
 	entity bigint NOT NULL,
 	seq    bigint NOT NULL,
-	done   bytea NOT NULL, -- a bit for each that has ended
+	done   bytea NOT NULL, -- two bits for each: 0 pending, 1 done, 2 and 3 a dead letter: refused, in doubt
 	type   text COLLATE "C" NOT NULL,
 	shard  bigint NOT NULL,
 	hash   bigint NOT NULL, -- as above
 	sends  integer NOT NULL DEFAULT 0, -- how many there are
+	pending integer NOT NULL DEFAULT 0, -- how many of them are pending
+	dead    integer NOT NULL DEFAULT 0, -- how many of them are dead letters
 	PRIMARY KEY (entity, seq)
 );
-CREATE INDEX send_by_shard ON roost.send (type, shard, entity, seq);
+CREATE INDEX pending_send ON roost.send (type, shard, entity, seq) WHERE pending > 0;
+CREATE INDEX dead_send ON roost.send (type, shard, entity, seq) WHERE dead > 0;
+
+-- deliver notes what has become of some of the sends of a record: as is the state in which
+-- they have ended. What is done stays done, and a dead letter can only become done.
+CREATE FUNCTION roost.deliver(of_entity bigint, of_seq bigint, places int[], ended int)
+RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+	states bytea;
+	total  int;
+	left_  int;
+	lost   int;
+	state  int;
+	shift  int;
+	place  int;
+BEGIN
+	SELECT x.done, x.sends, x.pending, x.dead INTO states, total, left_, lost FROM roost.send x WHERE x.entity = of_entity AND x.seq = of_seq;
+	IF NOT FOUND THEN
+		RETURN; -- all were done before
+	END IF;
+	FOREACH place IN ARRAY places LOOP
+		CONTINUE WHEN place >= total OR place >= 4 * length(states);
+		shift := 2 * (place % 4);
+		state := (get_byte(states, place / 4) >> shift) & 3;
+		CONTINUE WHEN state = ended OR state = 1 OR state <> 0 AND ended <> 1;
+		states := set_byte(states, place / 4, (get_byte(states, place / 4) & ~(3 << shift)) | (ended << shift));
+		IF state = 0 THEN
+			left_ := left_ - 1;
+		ELSE
+			lost := lost - 1;
+		END IF;
+		IF ended <> 1 THEN
+			lost := lost + 1;
+		END IF;
+	END LOOP;
+	IF left_ + lost <= 0 THEN
+		DELETE FROM roost.send x WHERE x.entity = of_entity AND x.seq = of_seq;
+	ELSE
+		UPDATE roost.send x SET done = states, pending = left_, dead = lost WHERE x.entity = of_entity AND x.seq = of_seq;
+	END IF;
+END $$;
 
 -- trim forgets keys of an entity, oldest first, as long as they are old enough (stored
 -- when the entity's age was old or less, and their own time before key_old) and not
@@ -145,7 +187,7 @@ END $$;
 --     with one: 0 reads its fence, 1 writes under it, 2 claims it.
 -- e_: the entities of appends and snapshots, sorted, without repetition; e_hash: of the id.
 -- o_: the operations; kind 1 claim, 2 fence read, 3 append, 4 snapshot, 5
---     drop of a snapshot, else nothing. o_shard and o_entity count from 1. o_seq is the owner of a claim,
+--     drop of a snapshot, 6 append that only says which sends have ended, else nothing. o_shard and o_entity count from 1. o_seq is the owner of a claim,
 --     the first sequence number of an append (-1: it cannot follow anything; 0 without
 --     records) and that of a snapshot. o_keys is how many of its keys may be forgotten some day.
 --     o_repeats: it holds a command twice. o_time is the
@@ -156,7 +198,7 @@ END $$;
 -- w_: what appends do to rows of wake-ups, one for each row; w_does: 1 remove it, 2 change
 --     due and number, 3 set all of it.
 -- d_: which sends of a record have ended: d_count of the numbers in d_send, behind those of
---     the rows before.
+--     the rows before. d_as: in which state; d_once: none of them may be done already.
 -- of_generation: that of the journal which the caller has opened.
 -- of_writer, of_elapsed: who commits, and for how long that has been running, in ms.
 -- key_old, keep_for, keep: what may be forgotten, see trim.
@@ -170,7 +212,7 @@ CREATE FUNCTION roost.commit_batch_2(
 	r_op int[], r_entity int[], r_seq bigint[], r_command bytea[], r_time bigint[], r_forever boolean[], r_body bytea[], r_reply bytea[], r_sends int[],
 	f_op int[], f_entity int[], f_kind int[], f_name bytea[], f_seq bigint[], f_number bigint[],
 	w_op int[], w_entity int[], w_does int[], w_kind int[], w_name bytea[], w_due bigint[], w_number bigint[], w_period bigint[], w_seq bigint[],
-	d_op int[], d_entity int[], d_seq bigint[], d_count int[], d_send int[],
+	d_op int[], d_entity int[], d_seq bigint[], d_count int[], d_send int[], d_as int[], d_once boolean[],
 	of_generation bigint, of_writer bigint, of_elapsed bigint, key_old bigint, keep_for bigint, keep bigint,
 	OUT verdict int[], OUT epoch bigint[], OUT owner bigint[])
 LANGUAGE plpgsql
@@ -197,7 +239,7 @@ DECLARE
 	h_trim    boolean[] := h_fresh;
 	h_cleared boolean[] := h_fresh; -- a snapshot was dropped
 	doubled   boolean[] := array_fill(false, ARRAY[ops]);
-	fallen    boolean[] := doubled; -- a wake-up that has fired does not stand
+	fallen    boolean[] := doubled; -- a wake-up that has fired does not stand, or a send is done
 	has_sends boolean := 0 < ANY (r_sends);
 	forgotten bigint[] := '{}'; -- records whose command was stored and is forgotten
 	fresh     int := 0;
@@ -206,8 +248,7 @@ DECLARE
 	s         int;
 	e         int;
 	held      boolean;
-	bits      bytea;
-	total     int;
+	states    bytea;
 	sent      int := 0; -- of d_send
 BEGIN
 	PERFORM FROM roost.meta m WHERE m.one AND m.generation = of_generation;
@@ -292,6 +333,41 @@ BEGIN
 			WHERE x.seq IS DISTINCT FROM u.seq OR x.number IS DISTINCT FROM u.number
 		LOOP
 			fallen[r.op] := true;
+		END LOOP;
+	END IF;
+
+	-- What only says which sends have ended comes before all else.
+	IF 6 = ANY (o_kind) THEN
+		FOR i IN 1 .. ops LOOP
+			CONTINUE WHEN o_kind[i] <> 6;
+			s := o_shard[i];
+			IF f_epoch[s] <> 0 AND f_epoch[s] = o_epoch[i] THEN
+				verdict[i] := 1;
+			ELSE
+				verdict[i] := 2;
+				epoch[i] := f_epoch[s];
+				owner[i] := f_owner[s];
+			END IF;
+		END LOOP;
+		FOR i IN 1 .. cardinality(d_op) LOOP
+			sent := sent + d_count[i];
+			IF o_kind[d_op[i]] = 6 AND verdict[d_op[i]] = 1 THEN
+				PERFORM roost.deliver(h_id[d_entity[i]], d_seq[i], d_send[sent - d_count[i] + 1 : sent], d_as[i]);
+			END IF;
+		END LOOP;
+	END IF;
+	IF true = ANY (d_once) THEN
+		sent := 0;
+		FOR i IN 1 .. cardinality(d_op) LOOP
+			sent := sent + d_count[i];
+			CONTINUE WHEN NOT d_once[i];
+			SELECT x.done INTO states FROM roost.send x WHERE x.entity = h_id[d_entity[i]] AND x.seq = d_seq[i];
+			FOR k IN sent - d_count[i] + 1 .. sent LOOP
+				IF states IS NULL OR d_send[k] >= 4 * length(states) OR ((get_byte(states, d_send[k] / 4) >> (2 * (d_send[k] % 4))) & 3) = 1 THEN
+					fallen[d_op[i]] := true;
+					EXIT;
+				END IF;
+			END LOOP;
 		END LOOP;
 	END IF;
 
@@ -381,20 +457,11 @@ BEGIN
 			ON CONFLICT (entity, kind, name) DO UPDATE
 				SET number = excluded.number, due = excluded.due, period = excluded.period, seq = excluded.seq, shard = excluded.shard;
 	END IF;
+	sent := 0;
 	FOR i IN 1 .. cardinality(d_op) LOOP
 		sent := sent + d_count[i];
-		CONTINUE WHEN verdict[d_op[i]] <> 1;
-		SELECT x.done, x.sends INTO bits, total FROM roost.send x WHERE x.entity = h_id[d_entity[i]] AND x.seq = d_seq[i];
-		CONTINUE WHEN NOT FOUND; -- all had ended before
-		FOR k IN sent - d_count[i] + 1 .. sent LOOP
-			IF d_send[k] < total AND d_send[k] < 8 * length(bits) THEN
-				bits := set_bit(bits, d_send[k], 1);
-			END IF;
-		END LOOP;
-		IF bit_count(bits) >= total THEN
-			DELETE FROM roost.send x WHERE x.entity = h_id[d_entity[i]] AND x.seq = d_seq[i];
-		ELSE
-			UPDATE roost.send x SET done = bits WHERE x.entity = h_id[d_entity[i]] AND x.seq = d_seq[i];
+		IF o_kind[d_op[i]] <> 6 AND verdict[d_op[i]] = 1 THEN
+			PERFORM roost.deliver(h_id[d_entity[i]], d_seq[i], d_send[sent - d_count[i] + 1 : sent], d_as[i]);
 		END IF;
 	END LOOP;
 	IF NOT true = ANY (h_changed) THEN
@@ -423,8 +490,8 @@ BEGIN
 		FROM unnest(r_op, r_entity, r_seq, r_command, r_time, r_forever, r_body, r_reply) AS u (op, entity, seq, command, time, forever, body, reply)
 		WHERE verdict[u.op] = 1;
 	IF has_sends THEN
-		INSERT INTO roost.send (entity, seq, done, type, shard, hash, sends)
-			SELECT h_id[u.entity], u.seq, decode(repeat('00', (u.sends + 7) / 8), 'hex'), s_type[o_shard[u.op]], s_shard[o_shard[u.op]], e_hash[u.entity], u.sends
+		INSERT INTO roost.send (entity, seq, done, type, shard, hash, sends, pending)
+			SELECT h_id[u.entity], u.seq, decode(repeat('00', (u.sends + 3) / 4), 'hex'), s_type[o_shard[u.op]], s_shard[o_shard[u.op]], e_hash[u.entity], u.sends, u.sends
 			FROM unnest(r_op, r_entity, r_seq, r_sends) AS u (op, entity, seq, sends)
 			WHERE u.sends > 0 AND verdict[u.op] = 1;
 	END IF;
@@ -464,4 +531,4 @@ BEGIN
 	RETURN true;
 END $$;
 
-REVOKE ALL ON FUNCTION roost.trim, roost.commit_batch_2, roost.declare_facts FROM PUBLIC;
+REVOKE ALL ON FUNCTION roost.trim, roost.deliver, roost.commit_batch_2, roost.declare_facts FROM PUBLIC;

@@ -60,12 +60,14 @@ func expand(ctx context.Context, conn *pgx.Conn, dryRun bool) (changed bool, err
 // before works on a schema that has them: the function that it calls stays.
 var expansions = []string{
 	2: `
-	ALTER TABLE roost.send ADD COLUMN sends integer NOT NULL DEFAULT 0;
+	ALTER TABLE roost.send ADD COLUMN sends integer NOT NULL DEFAULT 0,
+		ADD COLUMN pending integer NOT NULL DEFAULT 0, ADD COLUMN dead integer NOT NULL DEFAULT 0;
 	DROP INDEX roost.wake_by_due, roost.send_by_shard;
 	CREATE INDEX wake_by_due ON roost.wake (type, shard, due, entity, kind, name);
-	CREATE INDEX send_by_shard ON roost.send (type, shard, entity, seq);
-	` + function("commit_batch_2") + function("declare_facts") + `
-	REVOKE ALL ON FUNCTION roost.commit_batch_2 FROM PUBLIC;
+	CREATE INDEX pending_send ON roost.send (type, shard, entity, seq) WHERE pending > 0;
+	CREATE INDEX dead_send ON roost.send (type, shard, entity, seq) WHERE dead > 0;
+	` + function("deliver") + function("commit_batch_2") + function("declare_facts") + `
+	REVOKE ALL ON FUNCTION roost.deliver, roost.commit_batch_2 FROM PUBLIC;
 	DO $$
 	DECLARE r record;
 	BEGIN -- who may call the function of format 1

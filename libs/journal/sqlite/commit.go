@@ -29,6 +29,7 @@ func (d *Driver) Commit(ctx context.Context, ops []journal.Op) ([]journal.Result
 	}
 	t.cacheIDs()
 	d.countPages(ops)
+	journal.StoredAt(results, ops, t.now.Wall)
 	return results, nil
 }
 

@@ -13,7 +13,7 @@ import (
 type readStmts struct {
 	opened, entity, last, snapshot, records, stored *sql.Stmt
 	list, listType                                  *sql.Stmt
-	wakes, sends, body                              *sql.Stmt
+	wakes, sends, dead, pending, body               *sql.Stmt
 }
 
 func (s *readStmts) prepare(ctx context.Context, db *sql.DB) error {
@@ -29,6 +29,8 @@ func (s *readStmts) prepare(ctx context.Context, db *sql.DB) error {
 		{&s.listType, "SELECT type, name FROM entity WHERE type = ?1 AND name > ?2 ORDER BY name LIMIT ?3"},
 		{&s.wakes, wakesSQL},
 		{&s.sends, sendsSQL},
+		{&s.dead, deadSQL},
+		{&s.pending, "SELECT ifnull(sum(pending), 0) FROM send WHERE entity = ?"},
 		{&s.body, bodySQL},
 	})
 }
@@ -78,6 +80,10 @@ func (r *Reader) load(ctx context.Context, t *sql.Tx, req journal.LoadRequest) (
 	out.LastSeq = uint64(last)
 	if req.LookupOnly {
 		out.Stored, err = r.lookup(ctx, t, req, id, dropped)
+		return out, err
+	}
+	// If this is damaged, the entity can live all the same: it only serves to keep a limit.
+	if err := t.StmtContext(ctx, r.stmts.pending).QueryRowContext(ctx, id).Scan(&out.Pending); err != nil && !damaged(err) {
 		return out, err
 	}
 	if req.WithoutSnapshot {

@@ -20,7 +20,11 @@ const (
 		ORDER BY w.due, w.entity, w.kind, w.name LIMIT ?8`
 	sendsSQL = `SELECT s.entity, e.name, s.seq, s.done
 		FROM send s JOIN entity e ON e.id = s.entity
-		WHERE s.type = ?1 AND s.shard = ?2 AND (s.entity, s.seq) > (?3, ?4)
+		WHERE s.type = ?1 AND s.shard = ?2 AND (s.entity, s.seq) > (?3, ?4) AND s.pending > 0
+		ORDER BY s.entity, s.seq LIMIT ?5`
+	deadSQL = `SELECT s.entity, e.name, s.seq, s.done
+		FROM send s JOIN entity e ON e.id = s.entity
+		WHERE s.type = ?1 AND s.shard = ?2 AND (s.entity, s.seq) > (?3, ?4) AND s.dead > 0
 		ORDER BY s.entity, s.seq LIMIT ?5`
 )
 
@@ -55,7 +59,7 @@ func (r *Reader) Sends(ctx context.Context, req journal.SendsRequest) (journal.S
 			if p.full(s.Shard) {
 				continue
 			}
-			found, err := sendsOf(p, &s, req.Limit)
+			found, err := sendsOf(p, &s, req.Dead, req.Limit)
 			if err == nil {
 				err = p.add(s.Shard, found, req.Limit, func(row *journal.SendRow, e journal.Entry, err error) {
 					if row.Err = err; err == nil {
@@ -218,12 +222,16 @@ func wakesOf(p *pager[journal.WakeRow], s *journal.ShardPosition, last int64, li
 }
 
 // sendsOf is wakesOf for sends.
-func sendsOf(p *pager[journal.SendRow], s *journal.SendPosition, limit int) ([]row[journal.SendRow], error) {
+func sendsOf(p *pager[journal.SendRow], s *journal.SendPosition, dead bool, limit int) ([]row[journal.SendRow], error) {
 	after, err := p.number(s.Entity)
 	if err != nil {
 		return nil, err
 	}
-	rows, err := p.t.StmtContext(p.ctx, p.r.stmts.sends).QueryContext(p.ctx, string(s.Shard.Type), s.Shard.Index, after, int64(s.Seq), limit+1)
+	stmt := p.r.stmts.sends
+	if dead {
+		stmt = p.r.stmts.dead
+	}
+	rows, err := p.t.StmtContext(p.ctx, stmt).QueryContext(p.ctx, string(s.Shard.Type), s.Shard.Index, after, int64(s.Seq), limit+1)
 	if err != nil {
 		return nil, err
 	}
@@ -232,7 +240,7 @@ func sendsOf(p *pager[journal.SendRow], s *journal.SendPosition, limit int) ([]r
 	for rows.Next() {
 		x := row[journal.SendRow]{entity: sharding.Entity{Type: s.Shard.Type}}
 		var seq int64
-		if err := rows.Scan(&x.id, &x.entity.ID, &seq, &x.row.Done); err != nil {
+		if err := rows.Scan(&x.id, &x.entity.ID, &seq, &x.row.States); err != nil {
 			return nil, fmt.Errorf("%w: sends of shard %s: %w", journal.ErrCorrupt, s.Shard, err)
 		}
 		x.seq, x.row.Shard, x.row.Entity, x.row.Seq = uint64(seq), s.Shard, x.entity, uint64(seq)

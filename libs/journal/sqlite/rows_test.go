@@ -22,7 +22,8 @@ func TestPagePlans(t *testing.T) {
 		want  string // the search in the index
 	}{
 		"wakes": {wakesSQL, 8, "USING INDEX wake_by_due (type=? AND shard=? AND (due,entity,kind,name)>(?,?,?,?) AND due<?)"},
-		"sends": {sendsSQL, 5, "USING INDEX send_by_shard (type=? AND shard=? AND (entity,seq)>(?,?))"},
+		"sends": {sendsSQL, 5, "USING INDEX pending_send (type=? AND shard=? AND (entity,seq)>(?,?))"},
+		"dead":  {deadSQL, 5, "USING INDEX dead_send (type=? AND shard=? AND (entity,seq)>(?,?))"},
 	} {
 		var plan []string
 		rows, err := d.reads.db.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+c.query, make([]any, c.args)...)

@@ -65,23 +65,31 @@ CREATE TABLE IF NOT EXISTS wake (
 ) WITHOUT ROWID;
 -- The primary key is part of every index, so it is in the order of pages.
 CREATE INDEX IF NOT EXISTS wake_by_due ON wake (type, shard, due);
--- Sends: records whose commands to other entities have not all ended. The commands are in
+-- Sends: records whose commands to other entities are not all done. The commands are in
 -- the record.
 CREATE TABLE IF NOT EXISTS send (
 	entity INTEGER NOT NULL,
 	seq    INTEGER NOT NULL,
-	done   BLOB NOT NULL, -- a bit for each that has ended
+	done   BLOB NOT NULL, -- two bits for each: 0 pending, 1 done, 2 and 3 a dead letter: refused, in doubt
 	type   TEXT NOT NULL,
 	shard  INTEGER NOT NULL,
 	hash   INTEGER NOT NULL, -- as above
 	sends  INTEGER NOT NULL DEFAULT 0, -- how many there are
+	pending INTEGER NOT NULL DEFAULT 0, -- how many of them are pending
+	dead    INTEGER NOT NULL DEFAULT 0, -- how many of them are dead letters
 	PRIMARY KEY (entity, seq)
 ) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS send_by_shard ON send (type, shard);
+CREATE INDEX IF NOT EXISTS pending_send ON send (type, shard) WHERE pending > 0;
+CREATE INDEX IF NOT EXISTS dead_send ON send (type, shard) WHERE dead > 0;
 `
 
 // expansions are what each format, from 2 on, adds to the one before. A program of the format
 // before works on a file that has them.
 var expansions = []string{
-	2: "ALTER TABLE send ADD COLUMN sends INTEGER NOT NULL DEFAULT 0",
+	2: `ALTER TABLE send ADD COLUMN sends INTEGER NOT NULL DEFAULT 0;
+	ALTER TABLE send ADD COLUMN pending INTEGER NOT NULL DEFAULT 0;
+	ALTER TABLE send ADD COLUMN dead INTEGER NOT NULL DEFAULT 0;
+	DROP INDEX IF EXISTS send_by_shard;
+	CREATE INDEX pending_send ON send (type, shard) WHERE pending > 0;
+	CREATE INDEX dead_send ON send (type, shard) WHERE dead > 0`,
 }

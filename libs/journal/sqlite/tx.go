@@ -35,7 +35,7 @@ type writeStmts struct {
 	trimHead, trimRows, dropCommand, setKept        *sql.Stmt
 	countCommands                                   *sql.Stmt
 	wake, setWake, nextWake, removeWake             *sql.Stmt
-	addSends, sends, setDone, removeSends           *sql.Stmt
+	addSends, sends, setStates, removeSends         *sql.Stmt
 }
 
 func (s *writeStmts) statements() []statement {
@@ -68,9 +68,9 @@ func (s *writeStmts) statements() []statement {
 			ON CONFLICT DO UPDATE SET number = excluded.number, due = excluded.due, period = excluded.period, seq = excluded.seq, shard = excluded.shard`},
 		{&s.nextWake, "UPDATE wake SET due = ?, number = ? WHERE entity = ? AND kind = ? AND name = ?"},
 		{&s.removeWake, "DELETE FROM wake WHERE entity = ? AND kind = ? AND name = ?"},
-		{&s.addSends, "INSERT INTO send (entity, seq, done, type, shard, hash, sends) VALUES (?, ?, ?, ?, ?, ?, ?)"},
+		{&s.addSends, "INSERT INTO send (entity, seq, done, type, shard, hash, sends, pending) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"},
 		{&s.sends, "SELECT done, sends FROM send WHERE entity = ? AND seq = ?"},
-		{&s.setDone, "UPDATE send SET done = ? WHERE entity = ? AND seq = ?"},
+		{&s.setStates, "UPDATE send SET done = ?, pending = ?, dead = ? WHERE entity = ? AND seq = ?"},
 		{&s.removeSends, "DELETE FROM send WHERE entity = ? AND seq = ?"},
 		{&s.setKept, "UPDATE entity SET kept = ?, dropped = ? WHERE id = ?"},
 	}

@@ -48,24 +48,44 @@ func (t *tx) changeWakes(id int64, a *sharding.Append) error {
 func (t *tx) deliver(id int64, a *sharding.Append) error {
 	for i := range a.Delivered {
 		d := &a.Delivered[i]
-		var done []byte
-		var sends int
-		err := t.s.sends.QueryRow(id, int64(d.Seq)).Scan(&done, &sends)
-		switch {
-		case errors.Is(err, sql.ErrNoRows): // all had ended before
-			continue
-		case err != nil:
+		states, sends, err := t.sends(id, d.Seq)
+		if err != nil {
 			return err
-		case journal.Deliver(done, sends, d.Sends):
+		}
+		if states == nil { // all were done before
+			continue
+		}
+		states.Deliver(sends, d)
+		if pending, dead := states.Count(sends); pending+dead == 0 {
 			_, err = t.s.removeSends.Exec(id, int64(d.Seq))
-		default:
-			_, err = t.s.setDone.Exec(done, id, int64(d.Seq))
+		} else {
+			_, err = t.s.setStates.Exec([]byte(states), pending, dead, id, int64(d.Seq))
 		}
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// sends reads the states of the sends of a record, nil if there is no row.
+func (t *tx) sends(id int64, seq uint64) (states journal.SendStates, sends int, err error) {
+	var b []byte
+	err = t.s.sends.QueryRow(id, int64(seq)).Scan(&b, &sends)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, 0, nil
+	}
+	return b, sends, err
+}
+
+// Sends implements [journal.Tx].
+func (t *tx) Sends(entity sharding.Entity, seq uint64) (journal.SendStates, error) {
+	id, err := t.id(entity)
+	if err != nil || id == 0 {
+		return nil, err
+	}
+	states, _, err := t.sends(id, seq)
+	return states, err
 }
 
 // idHash is the hash by which an entity belongs to a shard.

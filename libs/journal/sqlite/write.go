@@ -66,8 +66,9 @@ func (t *tx) append(a *sharding.Append) error {
 				return err
 			}
 		}
-		if done := journal.NewSends(r); done != nil {
-			if _, err := t.s.addSends.Exec(id, int64(r.Seq), done, string(a.Shard.Type), a.Shard.Index, idHash(a.Entity), len(r.Sends)); err != nil {
+		if states := journal.NewSends(r); states != nil {
+			n := len(r.Sends)
+			if _, err := t.s.addSends.Exec(id, int64(r.Seq), []byte(states), string(a.Shard.Type), a.Shard.Index, idHash(a.Entity), n, n); err != nil {
 				return err
 			}
 		}
