@@ -31,8 +31,8 @@
 // # What this does not do
 //
 // It does not look into the processes: it checks what they answer, export and store. It
-// does not judge speed: gaps and rates are printed, and only what makes a run void has a
-// limit. It does not simulate power failures: data that a killed process had written to the
+// does not judge speed: gaps and rates are printed, and the only limit is the number of answers
+// below which a run is void. It does not simulate power failures: data that a killed process had written to the
 // page cache survives. Journal and lease are both in SQLite files, or both on the same
 // PostgreSQL server. Processes that are cut off from each other still reach a file, but may be
 // cut off from the server.

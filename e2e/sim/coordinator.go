@@ -219,7 +219,7 @@ func (c *coordNode) load(o coordinator.Load) {
 	var err error
 	c.query(func() { got, err = c.w.journal.load(journal.LoadRequest{Entity: factEntity}) }, func(ok bool) {
 		if !ok || err != nil {
-			c.step(coordinator.ReadFailed(o))
+			c.step(coordinator.ReadFailed{Number: o.Number})
 			return
 		}
 		in := coordinator.Loaded{Number: o.Number, LastSeq: got.LastSeq}
@@ -245,7 +245,7 @@ func (c *coordNode) survey(o coordinator.Survey) {
 		got, err = c.w.journal.load(journal.LoadRequest{Entity: journal.HeartbeatEntity})
 	}, func(ok bool) {
 		if !ok {
-			c.step(coordinator.ReadFailed(o))
+			c.step(coordinator.ReadFailed{Number: o.Number})
 			return
 		}
 		if err == nil && got.Snapshot.Seq > 0 { // otherwise no heartbeat is stored, or it is damaged
@@ -277,9 +277,9 @@ func (c *coordNode) readForms(o coordinator.ReadForms) {
 			return
 		}
 		in := found.Answer()
-		for i, at := range in.At {
+		for i, stored := range in.At {
 			c.w.mark("look: at a shard that no region reads")
-			if !at.Forms.Contains(o.At[i].Forms) {
+			if counted := o.At[i].Forms; !stored.Forms.Contains(counted) {
 				c.w.mark("look: not all forms that count are stored")
 			}
 		}
@@ -366,6 +366,7 @@ func (c *coordNode) perform(o coordinator.Output) {
 		c.calls.reply(o.Call, o.Msg)
 	case coordinator.UnreadableNow, coordinator.DrainStays:
 	case coordinator.FenceShard:
+		// The shard may be claimed only for a row that says that it is unreadable.
 		c.checkFact(sharding.Row{Shard: o.Claim.Shard, Epoch: o.Claim.Epoch, Phase: sharding.Starting, Reason: sharding.Unreadable})
 		c.commit(journal.Op{Claim: &o.Claim}, func(r journal.Result) {
 			c.step(coordinator.ShardFenced{Shard: o.Claim.Shard, Epoch: o.Claim.Epoch, Verdict: r.Verdict})

@@ -47,8 +47,9 @@ func (w *World) versionOf(p *process) int {
 // storm is over, so that all can be read in the end.
 func (w *World) hasNewest(p *process) bool { return w.weather.Forms && p.host == firstRegion+1 }
 
-// replaceByNewest ends that region if it runs another version.
-func (w *World) replaceByNewest(p *process) {
+// endOldVersion crashes that region if it runs another version. The caller starts it again,
+// with the newest one.
+func (w *World) endOldVersion(p *process) {
 	if n, region := p.body.(*regionNode); region && p.up && w.hasNewest(p) && n.version != versions-1 {
 		p.crash("replaced by the newest version")
 	}

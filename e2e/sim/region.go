@@ -60,9 +60,9 @@ type lastArrival int64
 // carry delivers a message after a delay from the control core to a shard core, or back.
 func (n *regionNode) carry(last *lastArrival, arrive func()) {
 	w, d := n.w, n.w.dice("cores")
-	delay := d.exp(w.weather.Between)
+	delay := d.exp(w.weather.BetweenCores)
 	if d.chance(0.01) { // the goroutine has no processor for a while
-		delay += d.between(0, 20*w.weather.Between)
+		delay += d.between(0, 20*w.weather.BetweenCores)
 	}
 	*last = max(*last+1, lastArrival(w.now+delay))
 	w.after(int64(*last)-w.now, n.p.ifAlive(arrive))

@@ -51,8 +51,8 @@ type weather struct {
 	Rollout bool  // regions say their version, and operators choose a target
 	Target  int64 // mean time between two choices
 
-	Cores   int   // shard cores of a region
-	Between int64 // mean time of a message between cores of a region
+	Cores        int   // shard cores of a region
+	BetweenCores int64 // mean time of a message between cores of a region
 }
 
 // climate is a set of kinds of weather. Climates differ in their code and share
@@ -217,7 +217,7 @@ func drawClassic(seed uint64) weather {
 	if w.Cores = 1; cores.chance(0.5) {
 		w.Cores = 3
 	}
-	w.Between = cores.between(50_000, 5*ms)
+	w.BetweenCores = cores.between(50_000, 5*ms)
 	versions := newDice(seed, "weather of versions")
 	if versions.chance(0.5) {
 		w.Newer = versions.Float64() * 0.7
@@ -235,7 +235,7 @@ func drawClassic(seed uint64) weather {
 // calm is the weather of the last phase: nothing fails any more.
 func (w weather) calm() weather {
 	w.Loss, w.Dup, w.Tail, w.LinkBreak, w.LinkFull, w.HeldUp = 0, 0, 0, 0, 0, 0
-	w.Delay, w.Loop, w.Between = min(w.Delay, 5*ms), min(w.Loop, ms), min(w.Between, ms)
+	w.Delay, w.Loop, w.BetweenCores = min(w.Delay, 5*ms), min(w.Loop, ms), min(w.BetweenCores, ms)
 	w.Cut, w.OneWay, w.Isolate, w.Bridge, w.Island = 0, 0, 0, 0, 0
 	w.Crash, w.CrashAll, w.Pause, w.JournalDown, w.JournalCut, w.Operate = 0, 0, 0, 0, 0, 0
 	w.Target, w.Look = 0, 0

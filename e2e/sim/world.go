@@ -48,7 +48,7 @@ type World struct {
 
 	broken  *violation     // the first promise that was broken, if any
 	marks   map[string]int // how often something happened, see mark
-	checks  int            // steps of machines so far
+	steps   int            // steps of machines so far
 	traceTo func(string)
 }
 
@@ -164,7 +164,7 @@ type machine interface{ Check() error }
 // machine's invariants.
 func (w *World) stepped(p *process, m machine, outs int) {
 	w.mix(uint64(p.host)<<32 | uint64(outs))
-	if w.checks++; w.checks%checkEvery == 0 || w.traceTo != nil {
+	if w.steps++; w.steps%checkEvery == 0 || w.traceTo != nil {
 		if err := m.Check(); err != nil {
 			w.violate("invariants", "%s: %v", p.name, err)
 		}
@@ -302,7 +302,7 @@ func (w *World) settle(stop func() bool) {
 	}
 	for i, p := range w.processes {
 		p.resume()
-		w.replaceByNewest(p)
+		w.endOldVersion(p)
 		if i != firstGateway-1 || w.weather.Join {
 			p.start()
 		}

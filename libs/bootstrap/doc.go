@@ -22,7 +22,7 @@
 // All of this follows Akka Management's Cluster Bootstrap, with three differences.
 // Nodes are identified and ordered by the address that they advertise, so that a
 // node listed under two names counts once and all agree on the order. The age of
-// an answer counts from its probe. Two processes that advertise the same address
+// an answer is the time since its probe was sent. Two processes that advertise the same address
 // prevent the forming of a cluster.
 //
 // # What this does not do
@@ -36,8 +36,8 @@
 //
 //  1. One goroutine steps the machine, with the time of a monotonic clock; [Start] comes
 //     first and once. A [Tick] comes at least twice per ProbeInterval.
-//  2. What discovery says now is stepped before each Tick: [Discovered] if the latest
-//     lookup succeeded, [LookupFailed] if it did not, and neither of them until the first
+//  2. Before each Tick, the machine is stepped with what discovery says: [Discovered] if the
+//     latest lookup succeeded, [LookupFailed] if it did not, and neither of them until the first
 //     lookup has ended. An old list must not be passed off as the result of a lookup that
 //     failed. Answers to probes that have arrived are stepped before all of these.
 //  3. A [Probe] is made beside the loop and is bounded by ProbeTimeout. It is answered

@@ -19,8 +19,8 @@
 // the same state, whatever the network does to the messages. The vector clock counts the changes
 // of each node, so that two views can be compared.
 //
-// A state has converged when every relevant member has seen it and no relevant
-// member is unreachable (see [View]). Then the leader moves members on: joining
+// A state has converged when every member that is up or leaving has seen it, and none of these
+// is unreachable ([View] has the exact rule). Then the leader moves members on: joining
 // to up, leaving to exiting, exiting and down to removed. The leader is not
 // elected: it is a function of the state.
 //

@@ -60,7 +60,8 @@
 // above the old one, and what is fenced by term refuses the old holder.
 //
 // The package looks neither at the health nor at the load of candidates, and they do not take
-// turns: the candidate of the lowest rank gets the lease.
+// turns. Each candidate has a rank ([SetRank]). When the lease is free, a candidate waits longer
+// the higher its rank is, so the one with the lowest rank acquires it.
 //
 // # Duties of the driver
 //
@@ -72,8 +73,8 @@
 //     differs between all Holders that ever use the same Self.
 //  2. [Got] and [Swapped] that have arrived are stepped before a [Tick] that is due. A
 //     Tick comes every RenewEvery/10 or more often.
-//  3. [Get] and [Swap] run beside the loop and are answered with their Request, at most
-//     once. A Swap that returned an error, or was not sent, is [Unknown]; it is never
+//  3. [Get] and [Swap] run beside the loop. Each is answered at most once; the answer has the
+//     number of its request (Request). A Swap that returned an error, or was not sent, is [Unknown]; it is never
 //     [Conflict]. A late answer is stepped like any other: the Holder ignores it.
 //  4. The number of requests that have not returned is bounded, whether or not the Holder
 //     has given them up.

@@ -400,12 +400,15 @@ func appendClose(b []byte, reason string) []byte {
 }
 
 // appendHeartbeat appends a heartbeat.
-func appendHeartbeat(b []byte) []byte { return end(begin(b, kindHeartbeat), len(b)) }
+func appendHeartbeat(b []byte) []byte {
+	start := len(b)
+	return end(begin(b, kindHeartbeat), start)
+}
 
 // unsentCommands appends to corrs the numbers (Corr) of the commands in a buffer of whole
 // frames.
 func unsentCommands(frames []byte, corrs []uint64) []uint64 {
-	for len(frames) > frameHeader {
+	for len(frames) > frameHeader { // a last frame that has only a header is no command
 		next := 4 + int(binary.BigEndian.Uint32(frames))
 		if frames[4] == kindCommand {
 			corr, _ := binary.Uvarint(frames[frameHeader+1 : next]) // after the flags

@@ -281,7 +281,8 @@ func (s *stream) setErrLocked(err error) {
 		s.err = err
 		close(s.down)
 		if s.server {
-			// Callers that still owe an answer keep the stream in memory, but not its buffers.
+			// The stream stays in memory as long as a caller still owes an answer. Its buffers
+			// need not.
 			s.pending, s.spareBuf, s.unwritten, s.inFlight = nil, nil, nil, 0
 		}
 	}
@@ -450,7 +451,7 @@ func (s *stream) tick(st *progressState) error {
 	if st.reads.ticksStuck(s.reads.Load(), 0) >= st.limit {
 		return s.stalled(ErrSilent)
 	}
-	last, writes := st.writes.last, s.writes.Load()
+	last, writes := st.writes.last, s.writes.Load() // ticksStuck changes st.writes.last
 	queued := 0
 	if writes%2 == 1 { // rare enough for a system call
 		queued = outQueue(s.nc)
@@ -458,7 +459,9 @@ func (s *stream) tick(st *progressState) error {
 	if st.writes.ticksStuck(writes, queued) >= st.limit && s.server {
 		return s.stalled(ErrSlowReader)
 	}
-	if writes != last || last%2 == 1 { // something was written since the last tick, or is being written
+	// Something was written since the last tick, or is being written: a counter of calls is odd
+	// while a call is under way.
+	if writes != last || last%2 == 1 {
 		return nil
 	}
 	s.mu.Lock()

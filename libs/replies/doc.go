@@ -36,7 +36,7 @@
 //  4. Every ticket is given back by one [Budget.Answered], after its reply was handed to
 //     the connection, and after [Budget.Unsent] was told how much the connection has not
 //     sent yet. If a reply is larger than expected, [Budget.Grow] is called first. If Grow
-//     reports that there is no capacity, the reply is replaced by that of [NoRoom].
+//     reports that there is no capacity, the reply is replaced by the one that [NoRoom] returns.
 //  5. Unsent is set again for every connection at every tick, because connections send
 //     without reporting it. After that, and after every Answered, [Queue.Next] is called
 //     for all queues until none admits anything.

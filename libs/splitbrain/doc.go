@@ -43,7 +43,8 @@
 //
 //   - The node is the observer of one observation and the subject of another one.
 //   - The node is observer or subject of an observation, and the subject has seen a state
-//     that already contains this observation: so gossip still passes between the two.
+//     that already contains this observation. So gossip of the observer still reaches the
+//     subject, at least through other nodes. Both are indirectly connected.
 //
 // All indirectly connected nodes are downed; the strategy decides about the others.
 //
@@ -60,12 +61,11 @@
 //     nothing while a coordinator is reachable.
 //   - An expired lease decides nothing: its holder may have died, and another coordinator
 //     may be about to acquire it. The decider looks again at the next tick.
-//   - A side without a coordinator cannot hold the lease. But it cannot distinguish a
-//     partition from a crash or restart of all coordinators, after which it should
-//     continue: effects of journaled entities are fenced, so it does no harm, and its
-//     entities stay available. So once the membership is stable, it waits for
-//     LeasePatience, by default 5 min, and downs itself if it has not reached a
-//     coordinator by then.
+//   - A side without a coordinator cannot hold the lease. But perhaps there is no partition,
+//     and all coordinators have crashed or restart. Then this side should continue. It does
+//     no harm meanwhile, because effects of journaled entities are fenced. So it does not
+//     down itself at once. When the membership is stable, it waits for LeasePatience, by
+//     default 5 min, and downs itself if it has reached no coordinator by then.
 //   - A side whose coordinators cannot read the record, or find that nobody holds the
 //     lease, waits for the same time and then downs itself.
 //
@@ -74,14 +74,14 @@
 // regions but one (the coordinators are still there).
 //
 // Two sides cannot hold the lease at the same time, but they can hold it one after the
-// other. This is the exception in which both stay. The first side holds the lease, and
-// decides. Then the holder dies before the second side has decided, the lease goes to the
-// second side, and that side stays too. Now the dead holder is an unreachable member of the
-// first side, which therefore decides again: either it has no coordinator left, or it sees
-// that the lease is held by a node that it has downed. So it downs itself, at the latest when
-// LeasePatience has passed. But if the holder is restarted at its address before that, and
-// joins the first side again, nobody is unreachable there and nothing is decided: both sides
-// stay until they reach each other.
+// other. This is the exception in which both stay. Side A holds the lease, and downs the
+// members of side B. Before B has decided, the holder dies. A coordinator of B acquires the
+// lease, so B stays too. Usually A then ends: the dead holder is an unreachable member of A, so
+// A decides again. Either A has no coordinator left, or its coordinator sees that the lease is
+// held by a node that A has downed. So A downs itself, at the latest when LeasePatience has
+// passed. But the holder may be restarted at its address before that, and join A again. Then
+// no member of A is unreachable, and A decides nothing: both sides stay until they reach each
+// other.
 //
 // A free lease should not go to the fastest candidate: a candidate for which
 // [InMinority] is true waits for [MinorityDelay] before it acquires the lease ([LeaseRank]).

@@ -7,8 +7,8 @@
 // [Deliver] puts a command into its entity's mailbox. If the entity is not
 // alive, [Load] makes an instance first. [Run] executes one turn; the answer
 // [TurnDone] brings the events that it staged. A turn that staged events becomes a record
-// with the next sequence number. So does a turn of a keyed command that staged none, unless
-// the command is read-only: its reply is stored for duplicates. The entity goes on at once:
+// with the next sequence number. A turn of a keyed command becomes a record even if it staged
+// none, because its reply is stored for duplicates; only a read-only command is not stored. The entity goes on at once:
 // turns do not wait for the disk. Records are handed to the journal as a unit ([Append]), one
 // unit of an entity at a time, so that a delayed transaction can never land between two
 // others.

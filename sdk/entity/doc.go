@@ -32,8 +32,8 @@
 // # Guarantees
 //
 // An entity handles one command at a time, so that its methods need no locks. State must
-// change only in Apply. [Ctx.Persist] stages events and applies them at once. Apply gets an
-// event as it is read back from its stored form, live and in replay alike. A time in an event
+// change only in Apply. [Ctx.Persist] stages events and applies them at once. Apply always
+// gets an event that was decoded from its stored form, also when the event is new. A time in an event
 // must come from [Ctx.Now]. The reply leaves when the events are durable.
 //
 // A handler that returns an error after Persist is undone: its events are discarded, and

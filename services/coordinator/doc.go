@@ -53,8 +53,8 @@
 //
 // Every allocation takes the next epoch of the term. A region that has released a shard at
 // epoch e takes it again only from e+1 on, and names e+1 when it refuses the shard
-// (control.HostRefused.Above). So a message caused by this coordinator names at most the last
-// allocated epoch plus one. A message that names a higher epoch was caused by a newer
+// (control.HostRefused.Above). So in a message that this coordinator has caused, the epoch is at
+// most one above the last one that it has allocated. A message that names a higher epoch was caused by a newer
 // coordinator. It is ignored: this term is about to end anyway.
 //
 // # What this does not do
@@ -82,7 +82,7 @@
 //     that nobody waits for any more is reported by CallEnded. Each call has a number
 //     of its own.
 //  6. RaiseTerm and YieldLease go to the lease. Resign is stepped before the lease is
-//     released; after Contested the process stops.
+//     released. After Contested (another cluster uses the journal) the process stops.
 //
 // The loop to write:
 //

@@ -21,8 +21,8 @@ import (
 //	     └──── lease lost or past its time, term spent, fenced, outcome unknown, too much held back ──────┘
 //
 // A term that has ended here is not used again. A term is spent if the journal has an epoch
-// of that term or of a higher one, apart from the term's own claim of the fact stream. If the
-// record of the lease was lost, a new term can be spent from the start, because the new record
+// of that term or of a higher one. The term's own claim of the fact stream does not count: it
+// is there when the take-over has begun anew. If the record of the lease was lost, a new term can be spent from the start, because the new record
 // knows nothing of earlier terms. A spent term is not used.
 //
 // The claim of the fact stream fences every earlier coordinator. So the facts that are
@@ -247,7 +247,10 @@ func (t *Tenure) ask(p phase) uint64 {
 // takeAnswer reports whether the take-over waits for the answer to the request with this
 // number. If so, it waits no longer.
 func (t *Tenure) takeAnswer(number uint64) bool {
-	if number != t.asked && !mutant.On("stale-fold") || t.phase == standingBy || t.phase == active {
+	if t.phase == standingBy || t.phase == active {
+		return false
+	}
+	if number != t.asked && !mutant.On("stale-fold") {
 		return false
 	}
 	t.asked = 0
@@ -333,7 +336,7 @@ func (t *Tenure) journalHeartbeatWritten(in JournalHeartbeatWritten) {
 		}
 		return
 	case in.Verdict == sharding.RefusedFull, in.Verdict == sharding.RefusedTooLarge, in.Verdict == sharding.RefusedDamaged:
-		t.heartbeat.N = 0
+		t.heartbeat.N = 0 // none of this term is stored
 	default:
 		t.restart()
 		return

@@ -148,7 +148,8 @@ type (
 		Resource Resource
 		N        int
 	}
-	// Reclaim wants back what the core does not use, and what it has beyond Keep.
+	// Reclaim asks the core to give back what it does not use, and all that is above Keep as
+	// soon as it is not used any more.
 	Reclaim struct {
 		Resource Resource
 		Keep     int

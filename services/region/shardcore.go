@@ -533,7 +533,7 @@ func (m *ShardCore) tick() {
 // claimAgain makes claims again that have failed, or whose outcome is unknown.
 func (m *ShardCore) claimAgain() {
 	if !m.claimsToRepeat {
-		return // almost always: there may be many shards
+		return // as almost always. The flag saves the loop over the shards, of which there may be many
 	}
 	m.claimsToRepeat = false
 	for h := range m.heldShards() {

@@ -3,9 +3,9 @@
 // run in a process of their own, which the benchmark starts with [Start] from any binary
 // that calls [Serve].
 //
-// The *entity mux* ([Mux]) shows the most that asks (commands with a reply) between two
-// processes can reach: it does everything that an ask to an entity has to do, without a
-// framework. All callers, one goroutine each, share one connection. Messages are protobuf both
+// The *entity mux* ([Mux]) shows how many asks (commands with a reply) per second are possible
+// between two processes at most. It does everything that an ask to an entity has to do, without
+// a framework. All callers, one goroutine each, share one connection. Messages are protobuf both
 // ways, and a string key finds the entity in a sharded map with locks. The first caller that
 // finds nobody writing yields once, and then writes what all callers have appended meanwhile.
 // The server answers on the goroutine that reads, and flushes when it has read everything that

@@ -390,7 +390,7 @@ func (n *Net) Agreed() error {
 	}
 	slices.SortFunc(ids, sharding.NodeID.Compare)
 	var leader sharding.NodeID
-	checked := map[uint64]bool{} // digests of states: equal states are compared with ids once
+	checked := map[uint64]bool{} // digests of the states that were compared with ids already
 	for _, node := range n.Nodes {
 		if node.M == nil {
 			continue

@@ -195,6 +195,7 @@ func testDamagedWakes(e *env) {
 					e.Errorf("%s: %+v", what, s)
 				}
 			}
+			// Each of the three entities has two wake-ups, and one row of sends.
 			if good+bad != 9 || bad < 3 {
 				e.Errorf("%s: %d rows are good, %d damaged", what, good, bad)
 			}

@@ -35,7 +35,8 @@ func firing(e sharding.Epoch, to sharding.Entity, f []sharding.Fired, records ..
 	return journal.Op{Append: &sharding.Append{Shard: shard, Epoch: e, Entity: to, Records: records, Fired: f}}
 }
 
-// wakes reads all wake-ups of shards, in pages of at most limit rows of each.
+// wakes reads the wake-ups of shards that are due before until (0: all), in pages of at most
+// limit rows of each shard. Only the first page may be empty.
 func (e *env) wakes(r journal.Reader, until int64, limit int, shards ...journal.ShardPosition) []journal.WakeRow {
 	e.Helper()
 	var all []journal.WakeRow
@@ -158,22 +159,22 @@ func testFired(e *env) {
 func testFiredIsChecked(e *env) {
 	e.one(durable, claim(shard, epoch, 1))
 	w := setting("w", 100, 50)
-	one := func(f ...sharding.Fired) []sharding.Fired { return f }
-	e.one(byWake, firing(epoch, alice, one(fired("w", 1, 0, 0)))) // no such entity
-	e.one(byWake, firing(epoch, alice, one(fired("w", 1, 0, 0)), waking(1, w)))
+	list := func(f ...sharding.Fired) []sharding.Fired { return f }
+	e.one(byWake, firing(epoch, alice, list(fired("w", 1, 0, 0)))) // no such entity
+	e.one(byWake, firing(epoch, alice, list(fired("w", 1, 0, 0)), waking(1, w)))
 	e.equal("alice", e.load(alice), journal.Loaded{})
 	e.equal("entities", e.list(e.b, "", 10), []sharding.Entity(nil))
 	e.one(durable, add(alice, waking(1, w), record(2, "a")))
 	remember := fired("w", 1, 0, 0)
 	remember.Kind = sharding.RememberWake
 	for what, f := range map[string][]sharding.Fired{
-		"another name":                  one(fired("v", 1, 0, 0)),
-		"another kind":                  one(remember),
-		"another record":                one(fired("w", 2, 0, 0)),
-		"fired before":                  one(fired("w", 1, 1, 0)),
-		"one that stands is not enough": one(fired("w", 1, 0, 0), fired("v", 1, 0, 0)),
-		"twice":                         one(fired("w", 1, 0, 0), fired("w", 1, 0, 0)),
-		"twice, in order":               one(fired("w", 1, 0, 200), fired("w", 1, 1, 0)),
+		"another name":                  list(fired("v", 1, 0, 0)),
+		"another kind":                  list(remember),
+		"another record":                list(fired("w", 2, 0, 0)),
+		"has fired once":                list(fired("w", 1, 1, 0)),
+		"one that stands is not enough": list(fired("w", 1, 0, 0), fired("v", 1, 0, 0)),
+		"twice":                         list(fired("w", 1, 0, 0), fired("w", 1, 0, 0)),
+		"twice, in order":               list(fired("w", 1, 0, 200), fired("w", 1, 1, 0)),
 	} {
 		for _, records := range [][]sharding.Record{nil, {record(3, "b")}} {
 			if r := e.commit(firing(epoch, alice, f, records...)); r[0].Verdict != byWake {
@@ -181,25 +182,25 @@ func testFiredIsChecked(e *env) {
 			}
 		}
 	}
-	e.one(byWake, firing(epoch, bob, one(fired("w", 1, 0, 0)), record(1, "b"))) // alice has this timer, not bob
+	e.one(byWake, firing(epoch, bob, list(fired("w", 1, 0, 0)), record(1, "b"))) // alice has this timer, not bob
 	e.equal("timers", e.timers(), []journal.WakeRow{standing(alice, 1, 0, w)})
 	e.equal("alice", e.load(alice, "b").LastSeq, uint64(2))
 	e.equal("bob", e.load(bob), journal.Loaded{})
 	// A timer that was set again, or has fired, does not fire as it was before.
 	e.one(durable, add(alice, waking(3, w)))
-	e.one(byWake, firing(epoch, alice, one(fired("w", 1, 0, 0)), record(4, "b")))
-	e.one(durable, firing(epoch, alice, one(fired("w", 3, 0, 300)), record(4, "b")))
-	e.one(byWake, firing(epoch, alice, one(fired("w", 3, 0, 300)), record(5, "c")))
-	e.one(durable, firing(epoch, alice, one(fired("w", 3, 1, 0)), record(5, "c")))
-	e.one(byWake, firing(epoch, alice, one(fired("w", 3, 1, 0))))
+	e.one(byWake, firing(epoch, alice, list(fired("w", 1, 0, 0)), record(4, "b")))
+	e.one(durable, firing(epoch, alice, list(fired("w", 3, 0, 300)), record(4, "b")))
+	e.one(byWake, firing(epoch, alice, list(fired("w", 3, 0, 300)), record(5, "c")))
+	e.one(durable, firing(epoch, alice, list(fired("w", 3, 1, 0)), record(5, "c")))
+	e.one(byWake, firing(epoch, alice, list(fired("w", 3, 1, 0))))
 	// The other reasons for a refusal are checked first. A refused append leaves the timer as it
 	// is.
 	e.one(durable, add(alice, waking(6, w)))
-	good := one(fired("w", 6, 0, 0))
+	good := list(fired("w", 6, 0, 0))
 	e.one(bySeq, firing(epoch, alice, good, record(6, "d")))
-	e.one(bySeq, firing(epoch, alice, one(fired("v", 6, 0, 0)), record(6, "d")))
+	e.one(bySeq, firing(epoch, alice, list(fired("v", 6, 0, 0)), record(6, "d")))
 	e.one(byID, firing(epoch, alice, good, record(7, "b")))
-	e.one(byID, firing(epoch, alice, one(fired("v", 6, 0, 0)), record(7, "b")))
+	e.one(byID, firing(epoch, alice, list(fired("v", 6, 0, 0)), record(7, "b")))
 	e.one(byEpoch, firing(epoch+1, alice, good, record(7, "d")))
 	// A batch has one append of an entity. A second one is refused by sequence number, whether
 	// or not it has records.

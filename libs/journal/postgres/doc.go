@@ -7,7 +7,8 @@
 // claims any shard), then the entities. All batches lock in the same order, so they cannot
 // deadlock. Then the function decides like [journal.Decide], and writes the operations that
 // succeed. A process that is paused or cut off holds no lock: locks live only as long as the
-// function runs. Batches that only read fences lock and write nothing.
+// function runs. A batch that has only fence reads takes no lock, and writes
+// nothing.
 //
 // # Outcomes
 //
