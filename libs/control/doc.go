@@ -33,7 +33,8 @@
 // A shard is given to a region and taken back:
 //
 //	coordinator  HostShard         region        repeated until ShardStarted or HostRefused, or until
-//	                                             the row changes
+//	                                             the row changes. It names the region that has kept
+//	                                             the states of the entities, if one has
 //	region       ShardStarted      coordinator   when it has claimed the shard, or found its fence
 //	                                             damaged; repeated once for each later HostShard
 //	region       HostRefused       coordinator   once for each HostShard that it refuses

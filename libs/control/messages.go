@@ -115,6 +115,14 @@ type (
 		Term  sharding.Term
 		Shard sharding.ShardID
 		Epoch sharding.Epoch
+		// Previous has the states of the entities, if their type keeps them on moves.
+		Previous Previous
+	}
+	// Previous is the region that has kept the states of a shard's entities, and the epoch
+	// at which it stopped the shard. Zero: nobody has.
+	Previous struct {
+		Owner sharding.NodeID
+		Epoch sharding.Epoch
 	}
 	// ShardStarted: the shard is claimed at the epoch, or its fence is damaged and the
 	// region refuses all commands for that reason.
@@ -145,6 +153,9 @@ type (
 		// Wrote are the forms that this incarnation has stored in the shard, or has tried
 		// to, as indexes into the Writes with which it has registered the type.
 		Wrote sharding.FormSet
+		// Keeps says that the region has kept the states of the shard's entities, for the
+		// next owner.
+		Keeps bool
 	}
 )
 

@@ -42,8 +42,9 @@ func (m *Machine) choose(t *typeTable, s sharding.ShardID, except sharding.NodeI
 }
 
 // assign gives the shard to a node, or to nobody, at a new epoch that is above both
-// the row's and the given one. The forms are those in which something may be stored.
-func (m *Machine) assign(t *typeTable, r *row, to sharding.NodeID, above sharding.Epoch, forms sharding.FormSet) {
+// the row's and the given one. The forms are those in which something may be stored; previous
+// has the states of the entities, if somebody has kept them.
+func (m *Machine) assign(t *typeTable, r *row, to sharding.NodeID, above sharding.Epoch, forms sharding.FormSet, previous control.Previous) {
 	was := r.Reason == sharding.Unreadable
 	counter := m.counter
 	if above.Term() == m.term {
@@ -58,13 +59,14 @@ func (m *Machine) assign(t *typeTable, r *row, to sharding.NodeID, above shardin
 	}
 	if to.IsZero() {
 		next.Reason = m.reason(t, forms)
-		m.commit(RowFact{Row: next, Before: forms})
+		m.commit(RowFact{Row: next, Before: forms, Previous: previous})
 		if next.Reason == sharding.Unreadable && !was {
 			r.untold, m.untold = true, true
 		}
 		return
 	}
-	m.commit(RowFact{Row: next, Before: forms, May: m.region(to).formsOf(t).writes}, Send{To: to, Msg: control.HostShard{Term: m.term, Shard: next.Shard, Epoch: next.Epoch}})
+	m.commit(RowFact{Row: next, Before: forms, May: m.region(to).formsOf(t).writes, Previous: previous},
+		Send{To: to, Msg: control.HostShard{Term: m.term, Shard: next.Shard, Epoch: next.Epoch, Previous: previous}})
 	r.asked = m.now
 }
 
@@ -83,7 +85,7 @@ func (m *Machine) getShardHome(in control.GetShardHome) {
 	case r == nil || !m.plausible(in.Refused):
 	case r.Epoch == 0:
 		if to := m.choose(t, r.Shard, sharding.NodeID{}, ""); !to.IsZero() {
-			m.assign(t, r, to, in.Refused, "")
+			m.assign(t, r, to, in.Refused, "", control.Previous{})
 		}
 	case r.Phase == sharding.Serving && in.Refused >= r.Epoch && !m.pending(r.number) && m.now.Sub(r.asked) >= m.cfg.Resend:
 		if r.tries >= maxDoubts && m.handoffs < m.cfg.MaxHandoffs {
@@ -126,9 +128,9 @@ func (m *Machine) sweepRow(t *typeTable, r *row) {
 		if pending {
 			m.deferred = true
 		} else if to := m.choose(t, r.Shard, r.Owner, forms); !to.IsZero() {
-			m.assign(t, r, to, 0, forms)
+			m.assign(t, r, to, 0, forms, r.previous)
 		} else if owner == nil && r.Reason == 0 && m.unreadable(t, forms) {
-			m.assign(t, r, sharding.NodeID{}, 0, forms)
+			m.assign(t, r, sharding.NodeID{}, 0, forms, r.previous)
 		}
 		return
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -32,6 +33,7 @@ type row struct {
 	// may store.
 	before, may sharding.FormSet
 	successor   sharding.NodeID // who is to get the shard next; zero: anybody
+	previous    control.Previous
 	changed     uint64          // n of the last change
 	number      uint64          // of its newest fact in this term
 	since       time.Time       // when it came into this phase, in this term
@@ -175,7 +177,7 @@ func (m *Machine) applyRow(f RowFact) {
 		return
 	}
 	last := r.Row
-	r.before, r.may, r.successor = f.Before, f.May, f.Successor
+	r.before, r.may, r.successor, r.previous = f.Before, f.May, f.Successor, f.Previous
 	if next.Owner == last.Owner && next.Epoch == last.Epoch {
 		r.Row = next
 	} else {

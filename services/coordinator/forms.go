@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/roost-cluster/roost/libs/allocation"
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -29,9 +30,23 @@ func (r *row) stored() sharding.FormSet {
 	return r.before.Union(r.may)
 }
 
-// fact is the fact that a row has changed and its forms have not.
+// fact is the fact that a row has changed and its forms have not. An owner that serves has
+// asked for the states that were kept, or has begun without them: nobody may ask again.
 func (r *row) fact(next sharding.Row) RowFact {
-	return RowFact{Row: next, Before: r.before, May: r.may, Successor: r.successor}
+	f := RowFact{Row: next, Before: r.before, May: r.may, Successor: r.successor, Previous: r.previous}
+	if next.Phase == sharding.Serving && !mutant.On("previous-served") {
+		f.Previous = control.Previous{}
+	}
+	return f
+}
+
+// keeper returns who has the states of the shard's entities after its owner has stopped it. If
+// the owner has not kept any, and has never served the shard, it is who had them before.
+func (r *row) keeper(owner sharding.NodeID, in control.ShardStopped) control.Previous {
+	if in.Keeps {
+		return control.Previous{Owner: owner, Epoch: in.Epoch}
+	}
+	return r.previous
 }
 
 // fact is the fact that a type has this descriptor.

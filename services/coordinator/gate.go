@@ -281,7 +281,7 @@ func factSize(f Fact) int {
 	const numbers = 64
 	switch f := f.(type) {
 	case RowFact:
-		return 2*numbers + len(f.Row.Shard.Type) + len(f.Row.Owner.Addr) + len(f.Before) + len(f.May) + len(f.Successor.Addr)
+		return 3*numbers + len(f.Row.Shard.Type) + len(f.Row.Owner.Addr) + len(f.Before) + len(f.May) + len(f.Successor.Addr) + len(f.Previous.Owner.Addr)
 	case TypeFact:
 		n := numbers + len(f.Desc.Type)
 		for _, c := range f.Desc.Commands {

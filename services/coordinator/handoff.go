@@ -24,7 +24,7 @@ func (m *Machine) shardStopped(from sharding.NodeID, in control.ShardStopped) {
 		return
 	}
 	forms := m.afterStop(t, r, in.Wrote)
-	m.assign(t, r, m.choose(t, r.Shard, sharding.NodeID{}, forms), in.Epoch, forms)
+	m.assign(t, r, m.choose(t, r.Shard, sharding.NodeID{}, forms), in.Epoch, forms, r.keeper(from, in))
 }
 
 // gracefulShutdown marks the region as leaving; the sweep at the end of the

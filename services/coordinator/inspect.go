@@ -212,6 +212,8 @@ func (s *state) table(t *typeTable) {
 		s.text(string(r.before))
 		s.text(string(r.may))
 		s.node(r.successor)
+		s.node(r.previous.Owner)
+		s.uint(uint64(r.previous.Epoch))
 		s.uint(r.changed)
 		s.fact(r.number)
 		if inTransit(r.Row) { // else nobody waits

@@ -312,6 +312,9 @@ type (
 		Before, May sharding.FormSet
 		// Successor is the region that is to get the shard next; zero: any.
 		Successor sharding.NodeID
+		// Previous has kept the states of the shard's entities, for the owner of a row that
+		// is not served yet; zero: nobody has.
+		Previous control.Previous
 	}
 	// TypeFact: the type is declared with this descriptor; its number of
 	// shards never changes. Forms are all that regions have ever registered to store; the

@@ -58,7 +58,7 @@ func (m *Machine) hostRefused(from sharding.NodeID, in control.HostRefused) {
 	if to.IsZero() {
 		to = m.choose(t, r.Shard, sharding.NodeID{}, forms)
 	}
-	m.assign(t, r, to, in.Above, forms)
+	m.assign(t, r, to, in.Above, forms, r.previous)
 }
 
 // ask sends the order that belongs to the row's phase to its owner.
@@ -70,7 +70,7 @@ func (m *Machine) ask(r *row) {
 	if r.Phase == sharding.HandingOff {
 		m.send(r.Owner, control.HandOff{Term: m.term, Shard: r.Shard, Epoch: r.Epoch})
 	} else {
-		m.send(r.Owner, control.HostShard{Term: m.term, Shard: r.Shard, Epoch: r.Epoch})
+		m.send(r.Owner, control.HostShard{Term: m.term, Shard: r.Shard, Epoch: r.Epoch, Previous: r.previous})
 	}
 }
 
@@ -91,7 +91,7 @@ func (m *Machine) repeat() {
 			}
 			if m.overdue(t, r) {
 				if to := m.choose(t, r.Shard, r.Owner, r.stored()); !to.IsZero() {
-					m.assign(t, r, to, 0, r.stored())
+					m.assign(t, r, to, 0, r.stored(), r.previous)
 					continue
 				}
 			}

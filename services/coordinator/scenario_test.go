@@ -190,8 +190,8 @@ func (w *world) do(line string) {
 		w.run(from(node(w.t, args[0]), control.ShardStarted{Shard: shard(w.t, args[1]), Epoch: epoch(w.t, args[2])}))
 	case "refused": // refused r1 T/0 1.1 above 1.2
 		w.run(from(node(w.t, args[0]), control.HostRefused{Shard: shard(w.t, args[1]), Epoch: epoch(w.t, args[2]), Above: epoch(w.t, args[4])}))
-	case "stopped": // stopped r1 T/0 1.1
-		w.run(from(node(w.t, args[0]), control.ShardStopped{Shard: shard(w.t, args[1]), Epoch: epoch(w.t, args[2])}))
+	case "stopped": // stopped r1 T/0 1.1 [keeps]
+		w.run(from(node(w.t, args[0]), control.ShardStopped{Shard: shard(w.t, args[1]), Epoch: epoch(w.t, args[2]), Keeps: slices.Contains(args, "keeps")}))
 	case "shutdown":
 		w.call(args[0], control.GracefulShutdown{})
 	case "drain", "resume":
@@ -321,6 +321,9 @@ func (w *world) outputText(o Output) string {
 		}
 	case Send:
 		about := o.Msg.About()
+		if h, ok := o.Msg.(control.HostShard); ok && h.Previous != (control.Previous{}) {
+			return fmt.Sprintf("host %s %v %v, kept by %s at %v", nodeText(o.To), about.Shard, about.Epoch, nodeText(h.Previous.Owner), h.Previous.Epoch)
+		}
 		return fmt.Sprintf("%s %s %v %v", map[string]string{"HostShard": "host", "HandOff": "handoff"}[control.Name(o.Msg)], nodeText(o.To), about.Shard, about.Epoch)
 	case Reply:
 		return w.replyText(o)

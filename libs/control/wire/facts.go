@@ -3,6 +3,7 @@ package wire
 import (
 	"google.golang.org/protobuf/proto"
 
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/sharding"
 	coordinatorv1 "github.com/roost-cluster/roost/proto/roost/coordinator/v1"
 )
@@ -25,6 +26,8 @@ type RowFact struct {
 	Before, May sharding.FormSet
 	// Successor is the region that is to get the shard next; zero: any.
 	Successor sharding.NodeID
+	// Previous has kept the states of the shard's entities; zero: nobody has.
+	Previous control.Previous
 }
 
 // TypeFact: the type is declared with this descriptor, and regions have ever registered to
@@ -37,7 +40,7 @@ type TypeFact struct {
 
 // ToRowFact writes a fact.
 func ToRowFact(f RowFact) *coordinatorv1.RowFact {
-	w := &coordinatorv1.RowFact{Row: ToRow(f.Row), Before: []byte(f.Before), May: []byte(f.May)}
+	w := &coordinatorv1.RowFact{Row: ToRow(f.Row), Before: []byte(f.Before), May: []byte(f.May), Previous: toPrevious(f.Previous)}
 	if !f.Successor.IsZero() {
 		w.Successor = ToNode(f.Successor)
 	}
@@ -51,7 +54,7 @@ func DecodeRowFact(b []byte) (RowFact, error) {
 		return RowFact{}, err
 	}
 	return RowFact{
-		Row: FromRow(r.GetRow()), Successor: FromNode(r.GetSuccessor()),
+		Row: FromRow(r.GetRow()), Successor: FromNode(r.GetSuccessor()), Previous: fromPrevious(r.GetPrevious()),
 		Before: sharding.MakeFormSet(r.GetBefore()), May: sharding.MakeFormSet(r.GetMay()),
 	}, nil
 }

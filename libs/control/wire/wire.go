@@ -54,7 +54,7 @@ func Encode(m control.Message) *controlv1.Message {
 		return &controlv1.Message{Kind: &controlv1.Message_GetShardHome{GetShardHome: &controlv1.GetShardHome{Shard: toShard(m.Shard), Refused: uint64(m.Refused)}}}
 	case control.HostShard:
 		return &controlv1.Message{Kind: &controlv1.Message_HostShard{HostShard: &controlv1.HostShard{
-			Term: uint32(m.Term), Shard: toShard(m.Shard), Epoch: uint64(m.Epoch),
+			Term: uint32(m.Term), Shard: toShard(m.Shard), Epoch: uint64(m.Epoch), Previous: toPrevious(m.Previous),
 		}}}
 	case control.ShardStarted:
 		return &controlv1.Message{Kind: &controlv1.Message_ShardStarted{ShardStarted: &controlv1.ShardStarted{Shard: toShard(m.Shard), Epoch: uint64(m.Epoch)}}}
@@ -68,7 +68,7 @@ func Encode(m control.Message) *controlv1.Message {
 		}}}
 	case control.ShardStopped:
 		return &controlv1.Message{Kind: &controlv1.Message_ShardStopped{ShardStopped: &controlv1.ShardStopped{
-			Shard: toShard(m.Shard), Epoch: uint64(m.Epoch), Wrote: []byte(m.Wrote),
+			Shard: toShard(m.Shard), Epoch: uint64(m.Epoch), Wrote: []byte(m.Wrote), Keeps: m.Keeps,
 		}}}
 	}
 	return &controlv1.Message{} // refused by every receiver
@@ -113,7 +113,9 @@ func Decode(w *controlv1.Message) (control.Message, error) {
 		return control.GetShardHome{Shard: fromShard(k.GetShardHome.GetShard()), Refused: sharding.Epoch(k.GetShardHome.GetRefused())}, nil
 	case *controlv1.Message_HostShard:
 		h := k.HostShard
-		return control.HostShard{Term: sharding.Term(h.GetTerm()), Shard: fromShard(h.GetShard()), Epoch: sharding.Epoch(h.GetEpoch())}, nil
+		return control.HostShard{
+			Term: sharding.Term(h.GetTerm()), Shard: fromShard(h.GetShard()), Epoch: sharding.Epoch(h.GetEpoch()), Previous: fromPrevious(h.GetPrevious()),
+		}, nil
 	case *controlv1.Message_ShardStarted:
 		return control.ShardStarted{Shard: fromShard(k.ShardStarted.GetShard()), Epoch: sharding.Epoch(k.ShardStarted.GetEpoch())}, nil
 	case *controlv1.Message_HostRefused:
@@ -124,9 +126,22 @@ func Decode(w *controlv1.Message) (control.Message, error) {
 		return control.HandOff{Term: sharding.Term(h.GetTerm()), Shard: fromShard(h.GetShard()), Epoch: sharding.Epoch(h.GetEpoch())}, nil
 	case *controlv1.Message_ShardStopped:
 		h := k.ShardStopped
-		return control.ShardStopped{Shard: fromShard(h.GetShard()), Epoch: sharding.Epoch(h.GetEpoch()), Wrote: sharding.MakeFormSet(h.GetWrote())}, nil
+		return control.ShardStopped{
+			Shard: fromShard(h.GetShard()), Epoch: sharding.Epoch(h.GetEpoch()), Wrote: sharding.MakeFormSet(h.GetWrote()), Keeps: h.GetKeeps(),
+		}, nil
 	}
 	return nil, ErrUnknownKind
+}
+
+func toPrevious(p control.Previous) *controlv1.Previous {
+	if p == (control.Previous{}) {
+		return nil
+	}
+	return &controlv1.Previous{Owner: ToNode(p.Owner), Epoch: uint64(p.Epoch)}
+}
+
+func fromPrevious(p *controlv1.Previous) control.Previous {
+	return control.Previous{Owner: FromNode(p.GetOwner()), Epoch: sharding.Epoch(p.GetEpoch())}
 }
 
 // EncodeAll writes messages in their order.

@@ -1429,6 +1429,7 @@ type HostShard struct {
 	Term          uint32                 `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"`
 	Shard         *Shard                 `protobuf:"bytes,2,opt,name=shard,proto3" json:"shard,omitempty"`
 	Epoch         uint64                 `protobuf:"fixed64,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Previous      *Previous              `protobuf:"bytes,4,opt,name=previous,proto3" json:"previous,omitempty"` // absent: nobody has kept the states of the entities
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1484,6 +1485,66 @@ func (x *HostShard) GetEpoch() uint64 {
 	return 0
 }
 
+func (x *HostShard) GetPrevious() *Previous {
+	if x != nil {
+		return x.Previous
+	}
+	return nil
+}
+
+// Previous is the region that has kept the states of a shard's entities.
+type Previous struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Owner         *Node                  `protobuf:"bytes,1,opt,name=owner,proto3" json:"owner,omitempty"`
+	Epoch         uint64                 `protobuf:"fixed64,2,opt,name=epoch,proto3" json:"epoch,omitempty"` // at which it stopped the shard
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Previous) Reset() {
+	*x = Previous{}
+	mi := &file_roost_control_v1_control_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Previous) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Previous) ProtoMessage() {}
+
+func (x *Previous) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_control_v1_control_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Previous.ProtoReflect.Descriptor instead.
+func (*Previous) Descriptor() ([]byte, []int) {
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *Previous) GetOwner() *Node {
+	if x != nil {
+		return x.Owner
+	}
+	return nil
+}
+
+func (x *Previous) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
 type ShardStarted struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Shard         *Shard                 `protobuf:"bytes,1,opt,name=shard,proto3" json:"shard,omitempty"`
@@ -1494,7 +1555,7 @@ type ShardStarted struct {
 
 func (x *ShardStarted) Reset() {
 	*x = ShardStarted{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[18]
+	mi := &file_roost_control_v1_control_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1506,7 +1567,7 @@ func (x *ShardStarted) String() string {
 func (*ShardStarted) ProtoMessage() {}
 
 func (x *ShardStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[18]
+	mi := &file_roost_control_v1_control_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1519,7 +1580,7 @@ func (x *ShardStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardStarted.ProtoReflect.Descriptor instead.
 func (*ShardStarted) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{18}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ShardStarted) GetShard() *Shard {
@@ -1547,7 +1608,7 @@ type HostRefused struct {
 
 func (x *HostRefused) Reset() {
 	*x = HostRefused{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[19]
+	mi := &file_roost_control_v1_control_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1559,7 +1620,7 @@ func (x *HostRefused) String() string {
 func (*HostRefused) ProtoMessage() {}
 
 func (x *HostRefused) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[19]
+	mi := &file_roost_control_v1_control_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1572,7 +1633,7 @@ func (x *HostRefused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostRefused.ProtoReflect.Descriptor instead.
 func (*HostRefused) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{19}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *HostRefused) GetShard() *Shard {
@@ -1607,7 +1668,7 @@ type HandOff struct {
 
 func (x *HandOff) Reset() {
 	*x = HandOff{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[20]
+	mi := &file_roost_control_v1_control_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1619,7 +1680,7 @@ func (x *HandOff) String() string {
 func (*HandOff) ProtoMessage() {}
 
 func (x *HandOff) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[20]
+	mi := &file_roost_control_v1_control_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1632,7 +1693,7 @@ func (x *HandOff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HandOff.ProtoReflect.Descriptor instead.
 func (*HandOff) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{20}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *HandOff) GetTerm() uint32 {
@@ -1663,13 +1724,14 @@ type ShardStopped struct {
 	// The forms that the region may have stored in the shard: bit i%8 of byte i/8 is that of
 	// the i-th form among the writes of the type, as the region has registered it.
 	Wrote         []byte `protobuf:"bytes,3,opt,name=wrote,proto3" json:"wrote,omitempty"`
+	Keeps         bool   `protobuf:"varint,4,opt,name=keeps,proto3" json:"keeps,omitempty"` // the region has kept the states of the shard's entities
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ShardStopped) Reset() {
 	*x = ShardStopped{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[21]
+	mi := &file_roost_control_v1_control_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1681,7 +1743,7 @@ func (x *ShardStopped) String() string {
 func (*ShardStopped) ProtoMessage() {}
 
 func (x *ShardStopped) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[21]
+	mi := &file_roost_control_v1_control_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1694,7 +1756,7 @@ func (x *ShardStopped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardStopped.ProtoReflect.Descriptor instead.
 func (*ShardStopped) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{21}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ShardStopped) GetShard() *Shard {
@@ -1718,6 +1780,13 @@ func (x *ShardStopped) GetWrote() []byte {
 	return nil
 }
 
+func (x *ShardStopped) GetKeeps() bool {
+	if x != nil {
+		return x.Keeps
+	}
+	return false
+}
+
 // Node is one incarnation of a process.
 type Node struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1729,7 +1798,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[22]
+	mi := &file_roost_control_v1_control_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1741,7 +1810,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[22]
+	mi := &file_roost_control_v1_control_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1754,7 +1823,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{22}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Node) GetAddr() string {
@@ -1781,7 +1850,7 @@ type Shard struct {
 
 func (x *Shard) Reset() {
 	*x = Shard{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[23]
+	mi := &file_roost_control_v1_control_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1793,7 +1862,7 @@ func (x *Shard) String() string {
 func (*Shard) ProtoMessage() {}
 
 func (x *Shard) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[23]
+	mi := &file_roost_control_v1_control_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1806,7 +1875,7 @@ func (x *Shard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shard.ProtoReflect.Descriptor instead.
 func (*Shard) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{23}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Shard) GetType() string {
@@ -1838,7 +1907,7 @@ type Row struct {
 
 func (x *Row) Reset() {
 	*x = Row{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[24]
+	mi := &file_roost_control_v1_control_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1850,7 +1919,7 @@ func (x *Row) String() string {
 func (*Row) ProtoMessage() {}
 
 func (x *Row) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[24]
+	mi := &file_roost_control_v1_control_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1863,7 +1932,7 @@ func (x *Row) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Row.ProtoReflect.Descriptor instead.
 func (*Row) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{24}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Row) GetType() string {
@@ -1925,7 +1994,7 @@ type Type struct {
 
 func (x *Type) Reset() {
 	*x = Type{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[25]
+	mi := &file_roost_control_v1_control_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1937,7 +2006,7 @@ func (x *Type) String() string {
 func (*Type) ProtoMessage() {}
 
 func (x *Type) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[25]
+	mi := &file_roost_control_v1_control_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1950,7 +2019,7 @@ func (x *Type) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Type.ProtoReflect.Descriptor instead.
 func (*Type) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{25}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Type) GetName() string {
@@ -2023,7 +2092,7 @@ type Form struct {
 
 func (x *Form) Reset() {
 	*x = Form{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[26]
+	mi := &file_roost_control_v1_control_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2035,7 +2104,7 @@ func (x *Form) String() string {
 func (*Form) ProtoMessage() {}
 
 func (x *Form) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[26]
+	mi := &file_roost_control_v1_control_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2048,7 +2117,7 @@ func (x *Form) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Form.ProtoReflect.Descriptor instead.
 func (*Form) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{26}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Form) GetKind() FormKind {
@@ -2098,7 +2167,7 @@ type Command struct {
 
 func (x *Command) Reset() {
 	*x = Command{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[27]
+	mi := &file_roost_control_v1_control_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2110,7 +2179,7 @@ func (x *Command) String() string {
 func (*Command) ProtoMessage() {}
 
 func (x *Command) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[27]
+	mi := &file_roost_control_v1_control_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2123,7 +2192,7 @@ func (x *Command) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Command.ProtoReflect.Descriptor instead.
 func (*Command) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{27}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Command) GetName() string {
@@ -2165,7 +2234,7 @@ type Version struct {
 
 func (x *Version) Reset() {
 	*x = Version{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[28]
+	mi := &file_roost_control_v1_control_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2177,7 +2246,7 @@ func (x *Version) String() string {
 func (*Version) ProtoMessage() {}
 
 func (x *Version) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[28]
+	mi := &file_roost_control_v1_control_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2190,7 +2259,7 @@ func (x *Version) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Version.ProtoReflect.Descriptor instead.
 func (*Version) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{28}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Version) GetTerm() uint32 {
@@ -2293,11 +2362,15 @@ const file_roost_control_v1_control_proto_rawDesc = "" +
 	"\x05state\x18\x02 \x01(\x0e2\x1e.roost.control.v1.JournalStateR\x05state\"W\n" +
 	"\fGetShardHome\x12-\n" +
 	"\x05shard\x18\x01 \x01(\v2\x17.roost.control.v1.ShardR\x05shard\x12\x18\n" +
-	"\arefused\x18\x02 \x01(\x06R\arefused\"d\n" +
+	"\arefused\x18\x02 \x01(\x06R\arefused\"\x9c\x01\n" +
 	"\tHostShard\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\rR\x04term\x12-\n" +
 	"\x05shard\x18\x02 \x01(\v2\x17.roost.control.v1.ShardR\x05shard\x12\x14\n" +
-	"\x05epoch\x18\x03 \x01(\x06R\x05epoch\"S\n" +
+	"\x05epoch\x18\x03 \x01(\x06R\x05epoch\x126\n" +
+	"\bprevious\x18\x04 \x01(\v2\x1a.roost.control.v1.PreviousR\bprevious\"N\n" +
+	"\bPrevious\x12,\n" +
+	"\x05owner\x18\x01 \x01(\v2\x16.roost.control.v1.NodeR\x05owner\x12\x14\n" +
+	"\x05epoch\x18\x02 \x01(\x06R\x05epoch\"S\n" +
 	"\fShardStarted\x12-\n" +
 	"\x05shard\x18\x01 \x01(\v2\x17.roost.control.v1.ShardR\x05shard\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x06R\x05epoch\"h\n" +
@@ -2308,11 +2381,12 @@ const file_roost_control_v1_control_proto_rawDesc = "" +
 	"\aHandOff\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\rR\x04term\x12-\n" +
 	"\x05shard\x18\x02 \x01(\v2\x17.roost.control.v1.ShardR\x05shard\x12\x14\n" +
-	"\x05epoch\x18\x03 \x01(\x06R\x05epoch\"i\n" +
+	"\x05epoch\x18\x03 \x01(\x06R\x05epoch\"\x7f\n" +
 	"\fShardStopped\x12-\n" +
 	"\x05shard\x18\x01 \x01(\v2\x17.roost.control.v1.ShardR\x05shard\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x06R\x05epoch\x12\x14\n" +
-	"\x05wrote\x18\x03 \x01(\fR\x05wrote\",\n" +
+	"\x05wrote\x18\x03 \x01(\fR\x05wrote\x12\x14\n" +
+	"\x05keeps\x18\x04 \x01(\bR\x05keeps\",\n" +
 	"\x04Node\x12\x12\n" +
 	"\x04addr\x18\x01 \x01(\tR\x04addr\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\x06R\x03uid\"1\n" +
@@ -2385,7 +2459,7 @@ func file_roost_control_v1_control_proto_rawDescGZIP() []byte {
 }
 
 var file_roost_control_v1_control_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_roost_control_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_roost_control_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_roost_control_v1_control_proto_goTypes = []any{
 	(JournalState)(0),        // 0: roost.control.v1.JournalState
 	(RowReason)(0),           // 1: roost.control.v1.RowReason
@@ -2409,22 +2483,23 @@ var file_roost_control_v1_control_proto_goTypes = []any{
 	(*JournalReport)(nil),    // 19: roost.control.v1.JournalReport
 	(*GetShardHome)(nil),     // 20: roost.control.v1.GetShardHome
 	(*HostShard)(nil),        // 21: roost.control.v1.HostShard
-	(*ShardStarted)(nil),     // 22: roost.control.v1.ShardStarted
-	(*HostRefused)(nil),      // 23: roost.control.v1.HostRefused
-	(*HandOff)(nil),          // 24: roost.control.v1.HandOff
-	(*ShardStopped)(nil),     // 25: roost.control.v1.ShardStopped
-	(*Node)(nil),             // 26: roost.control.v1.Node
-	(*Shard)(nil),            // 27: roost.control.v1.Shard
-	(*Row)(nil),              // 28: roost.control.v1.Row
-	(*Type)(nil),             // 29: roost.control.v1.Type
-	(*Form)(nil),             // 30: roost.control.v1.Form
-	(*Command)(nil),          // 31: roost.control.v1.Command
-	(*Version)(nil),          // 32: roost.control.v1.Version
+	(*Previous)(nil),         // 22: roost.control.v1.Previous
+	(*ShardStarted)(nil),     // 23: roost.control.v1.ShardStarted
+	(*HostRefused)(nil),      // 24: roost.control.v1.HostRefused
+	(*HandOff)(nil),          // 25: roost.control.v1.HandOff
+	(*ShardStopped)(nil),     // 26: roost.control.v1.ShardStopped
+	(*Node)(nil),             // 27: roost.control.v1.Node
+	(*Shard)(nil),            // 28: roost.control.v1.Shard
+	(*Row)(nil),              // 29: roost.control.v1.Row
+	(*Type)(nil),             // 30: roost.control.v1.Type
+	(*Form)(nil),             // 31: roost.control.v1.Form
+	(*Command)(nil),          // 32: roost.control.v1.Command
+	(*Version)(nil),          // 33: roost.control.v1.Version
 }
 var file_roost_control_v1_control_proto_depIdxs = []int32{
-	26, // 0: roost.control.v1.SendRequest.from:type_name -> roost.control.v1.Node
+	27, // 0: roost.control.v1.SendRequest.from:type_name -> roost.control.v1.Node
 	8,  // 1: roost.control.v1.SendRequest.messages:type_name -> roost.control.v1.Message
-	26, // 2: roost.control.v1.CallRequest.from:type_name -> roost.control.v1.Node
+	27, // 2: roost.control.v1.CallRequest.from:type_name -> roost.control.v1.Node
 	8,  // 3: roost.control.v1.CallRequest.message:type_name -> roost.control.v1.Message
 	8,  // 4: roost.control.v1.CallResponse.message:type_name -> roost.control.v1.Message
 	9,  // 5: roost.control.v1.Message.watch_table:type_name -> roost.control.v1.WatchTable
@@ -2437,42 +2512,44 @@ var file_roost_control_v1_control_proto_depIdxs = []int32{
 	19, // 12: roost.control.v1.Message.journal_report:type_name -> roost.control.v1.JournalReport
 	20, // 13: roost.control.v1.Message.get_shard_home:type_name -> roost.control.v1.GetShardHome
 	21, // 14: roost.control.v1.Message.host_shard:type_name -> roost.control.v1.HostShard
-	22, // 15: roost.control.v1.Message.shard_started:type_name -> roost.control.v1.ShardStarted
-	23, // 16: roost.control.v1.Message.host_refused:type_name -> roost.control.v1.HostRefused
-	24, // 17: roost.control.v1.Message.hand_off:type_name -> roost.control.v1.HandOff
-	25, // 18: roost.control.v1.Message.shard_stopped:type_name -> roost.control.v1.ShardStopped
+	23, // 15: roost.control.v1.Message.shard_started:type_name -> roost.control.v1.ShardStarted
+	24, // 16: roost.control.v1.Message.host_refused:type_name -> roost.control.v1.HostRefused
+	25, // 17: roost.control.v1.Message.hand_off:type_name -> roost.control.v1.HandOff
+	26, // 18: roost.control.v1.Message.shard_stopped:type_name -> roost.control.v1.ShardStopped
 	17, // 19: roost.control.v1.Message.count_due:type_name -> roost.control.v1.CountDue
 	18, // 20: roost.control.v1.Message.due_ack:type_name -> roost.control.v1.DueAck
-	32, // 21: roost.control.v1.WatchTable.version:type_name -> roost.control.v1.Version
-	32, // 22: roost.control.v1.TableChanged.version:type_name -> roost.control.v1.Version
-	28, // 23: roost.control.v1.TableChanged.rows:type_name -> roost.control.v1.Row
-	29, // 24: roost.control.v1.TableChanged.types:type_name -> roost.control.v1.Type
-	26, // 25: roost.control.v1.NotActive.active:type_name -> roost.control.v1.Node
-	29, // 26: roost.control.v1.Register.types:type_name -> roost.control.v1.Type
+	33, // 21: roost.control.v1.WatchTable.version:type_name -> roost.control.v1.Version
+	33, // 22: roost.control.v1.TableChanged.version:type_name -> roost.control.v1.Version
+	29, // 23: roost.control.v1.TableChanged.rows:type_name -> roost.control.v1.Row
+	30, // 24: roost.control.v1.TableChanged.types:type_name -> roost.control.v1.Type
+	27, // 25: roost.control.v1.NotActive.active:type_name -> roost.control.v1.Node
+	30, // 26: roost.control.v1.Register.types:type_name -> roost.control.v1.Type
 	13, // 27: roost.control.v1.Register.labels:type_name -> roost.control.v1.Label
 	0,  // 28: roost.control.v1.JournalReport.state:type_name -> roost.control.v1.JournalState
-	27, // 29: roost.control.v1.GetShardHome.shard:type_name -> roost.control.v1.Shard
-	27, // 30: roost.control.v1.HostShard.shard:type_name -> roost.control.v1.Shard
-	27, // 31: roost.control.v1.ShardStarted.shard:type_name -> roost.control.v1.Shard
-	27, // 32: roost.control.v1.HostRefused.shard:type_name -> roost.control.v1.Shard
-	27, // 33: roost.control.v1.HandOff.shard:type_name -> roost.control.v1.Shard
-	27, // 34: roost.control.v1.ShardStopped.shard:type_name -> roost.control.v1.Shard
-	2,  // 35: roost.control.v1.Row.phase:type_name -> roost.control.v1.Phase
-	26, // 36: roost.control.v1.Row.owner:type_name -> roost.control.v1.Node
-	1,  // 37: roost.control.v1.Row.reason:type_name -> roost.control.v1.RowReason
-	31, // 38: roost.control.v1.Type.commands:type_name -> roost.control.v1.Command
-	30, // 39: roost.control.v1.Type.writes:type_name -> roost.control.v1.Form
-	30, // 40: roost.control.v1.Type.reads:type_name -> roost.control.v1.Form
-	3,  // 41: roost.control.v1.Form.kind:type_name -> roost.control.v1.FormKind
-	4,  // 42: roost.control.v1.Control.Send:input_type -> roost.control.v1.SendRequest
-	6,  // 43: roost.control.v1.Control.Call:input_type -> roost.control.v1.CallRequest
-	5,  // 44: roost.control.v1.Control.Send:output_type -> roost.control.v1.SendResponse
-	7,  // 45: roost.control.v1.Control.Call:output_type -> roost.control.v1.CallResponse
-	44, // [44:46] is the sub-list for method output_type
-	42, // [42:44] is the sub-list for method input_type
-	42, // [42:42] is the sub-list for extension type_name
-	42, // [42:42] is the sub-list for extension extendee
-	0,  // [0:42] is the sub-list for field type_name
+	28, // 29: roost.control.v1.GetShardHome.shard:type_name -> roost.control.v1.Shard
+	28, // 30: roost.control.v1.HostShard.shard:type_name -> roost.control.v1.Shard
+	22, // 31: roost.control.v1.HostShard.previous:type_name -> roost.control.v1.Previous
+	27, // 32: roost.control.v1.Previous.owner:type_name -> roost.control.v1.Node
+	28, // 33: roost.control.v1.ShardStarted.shard:type_name -> roost.control.v1.Shard
+	28, // 34: roost.control.v1.HostRefused.shard:type_name -> roost.control.v1.Shard
+	28, // 35: roost.control.v1.HandOff.shard:type_name -> roost.control.v1.Shard
+	28, // 36: roost.control.v1.ShardStopped.shard:type_name -> roost.control.v1.Shard
+	2,  // 37: roost.control.v1.Row.phase:type_name -> roost.control.v1.Phase
+	27, // 38: roost.control.v1.Row.owner:type_name -> roost.control.v1.Node
+	1,  // 39: roost.control.v1.Row.reason:type_name -> roost.control.v1.RowReason
+	32, // 40: roost.control.v1.Type.commands:type_name -> roost.control.v1.Command
+	31, // 41: roost.control.v1.Type.writes:type_name -> roost.control.v1.Form
+	31, // 42: roost.control.v1.Type.reads:type_name -> roost.control.v1.Form
+	3,  // 43: roost.control.v1.Form.kind:type_name -> roost.control.v1.FormKind
+	4,  // 44: roost.control.v1.Control.Send:input_type -> roost.control.v1.SendRequest
+	6,  // 45: roost.control.v1.Control.Call:input_type -> roost.control.v1.CallRequest
+	5,  // 46: roost.control.v1.Control.Send:output_type -> roost.control.v1.SendResponse
+	7,  // 47: roost.control.v1.Control.Call:output_type -> roost.control.v1.CallResponse
+	46, // [46:48] is the sub-list for method output_type
+	44, // [44:46] is the sub-list for method input_type
+	44, // [44:44] is the sub-list for extension type_name
+	44, // [44:44] is the sub-list for extension extendee
+	0,  // [0:44] is the sub-list for field type_name
 }
 
 func init() { file_roost_control_v1_control_proto_init() }
@@ -2505,7 +2582,7 @@ func file_roost_control_v1_control_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_roost_control_v1_control_proto_rawDesc), len(file_roost_control_v1_control_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   29,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -30,9 +30,10 @@ type RowFact struct {
 	Row   *v1.Row                `protobuf:"bytes,1,opt,name=row,proto3" json:"row,omitempty"`
 	// The forms that earlier owners may have stored, and those that the owner may store:
 	// bit i%8 of byte i/8 is that of the i-th form of the type.
-	Before        []byte   `protobuf:"bytes,2,opt,name=before,proto3" json:"before,omitempty"`
-	May           []byte   `protobuf:"bytes,3,opt,name=may,proto3" json:"may,omitempty"`
-	Successor     *v1.Node `protobuf:"bytes,4,opt,name=successor,proto3" json:"successor,omitempty"` // the region that is to get the shard; absent: any
+	Before        []byte       `protobuf:"bytes,2,opt,name=before,proto3" json:"before,omitempty"`
+	May           []byte       `protobuf:"bytes,3,opt,name=may,proto3" json:"may,omitempty"`
+	Successor     *v1.Node     `protobuf:"bytes,4,opt,name=successor,proto3" json:"successor,omitempty"` // the region that is to get the shard; absent: any
+	Previous      *v1.Previous `protobuf:"bytes,5,opt,name=previous,proto3" json:"previous,omitempty"`   // who has kept the states of the entities; absent: nobody
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -91,6 +92,13 @@ func (x *RowFact) GetMay() []byte {
 func (x *RowFact) GetSuccessor() *v1.Node {
 	if x != nil {
 		return x.Successor
+	}
+	return nil
+}
+
+func (x *RowFact) GetPrevious() *v1.Previous {
+	if x != nil {
+		return x.Previous
 	}
 	return nil
 }
@@ -213,12 +221,13 @@ var File_roost_coordinator_v1_coordinator_proto protoreflect.FileDescriptor
 
 const file_roost_coordinator_v1_coordinator_proto_rawDesc = "" +
 	"\n" +
-	"&roost/coordinator/v1/coordinator.proto\x12\x14roost.coordinator.v1\x1a\x1eroost/control/v1/control.proto\"\x92\x01\n" +
+	"&roost/coordinator/v1/coordinator.proto\x12\x14roost.coordinator.v1\x1a\x1eroost/control/v1/control.proto\"\xca\x01\n" +
 	"\aRowFact\x12'\n" +
 	"\x03row\x18\x01 \x01(\v2\x15.roost.control.v1.RowR\x03row\x12\x16\n" +
 	"\x06before\x18\x02 \x01(\fR\x06before\x12\x10\n" +
 	"\x03may\x18\x03 \x01(\fR\x03may\x124\n" +
-	"\tsuccessor\x18\x04 \x01(\v2\x16.roost.control.v1.NodeR\tsuccessor\"t\n" +
+	"\tsuccessor\x18\x04 \x01(\v2\x16.roost.control.v1.NodeR\tsuccessor\x126\n" +
+	"\bprevious\x18\x05 \x01(\v2\x1a.roost.control.v1.PreviousR\bprevious\"t\n" +
 	"\bTypeFact\x12*\n" +
 	"\x04type\x18\x01 \x01(\v2\x16.roost.control.v1.TypeR\x04type\x12,\n" +
 	"\x05forms\x18\x02 \x03(\v2\x16.roost.control.v1.FormR\x05forms\x12\x0e\n" +
@@ -242,24 +251,26 @@ func file_roost_coordinator_v1_coordinator_proto_rawDescGZIP() []byte {
 
 var file_roost_coordinator_v1_coordinator_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
 var file_roost_coordinator_v1_coordinator_proto_goTypes = []any{
-	(*RowFact)(nil),    // 0: roost.coordinator.v1.RowFact
-	(*TypeFact)(nil),   // 1: roost.coordinator.v1.TypeFact
-	(*TargetFact)(nil), // 2: roost.coordinator.v1.TargetFact
-	(*v1.Row)(nil),     // 3: roost.control.v1.Row
-	(*v1.Node)(nil),    // 4: roost.control.v1.Node
-	(*v1.Type)(nil),    // 5: roost.control.v1.Type
-	(*v1.Form)(nil),    // 6: roost.control.v1.Form
+	(*RowFact)(nil),     // 0: roost.coordinator.v1.RowFact
+	(*TypeFact)(nil),    // 1: roost.coordinator.v1.TypeFact
+	(*TargetFact)(nil),  // 2: roost.coordinator.v1.TargetFact
+	(*v1.Row)(nil),      // 3: roost.control.v1.Row
+	(*v1.Node)(nil),     // 4: roost.control.v1.Node
+	(*v1.Previous)(nil), // 5: roost.control.v1.Previous
+	(*v1.Type)(nil),     // 6: roost.control.v1.Type
+	(*v1.Form)(nil),     // 7: roost.control.v1.Form
 }
 var file_roost_coordinator_v1_coordinator_proto_depIdxs = []int32{
 	3, // 0: roost.coordinator.v1.RowFact.row:type_name -> roost.control.v1.Row
 	4, // 1: roost.coordinator.v1.RowFact.successor:type_name -> roost.control.v1.Node
-	5, // 2: roost.coordinator.v1.TypeFact.type:type_name -> roost.control.v1.Type
-	6, // 3: roost.coordinator.v1.TypeFact.forms:type_name -> roost.control.v1.Form
-	4, // [4:4] is the sub-list for method output_type
-	4, // [4:4] is the sub-list for method input_type
-	4, // [4:4] is the sub-list for extension type_name
-	4, // [4:4] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	5, // 2: roost.coordinator.v1.RowFact.previous:type_name -> roost.control.v1.Previous
+	6, // 3: roost.coordinator.v1.TypeFact.type:type_name -> roost.control.v1.Type
+	7, // 4: roost.coordinator.v1.TypeFact.forms:type_name -> roost.control.v1.Form
+	5, // [5:5] is the sub-list for method output_type
+	5, // [5:5] is the sub-list for method input_type
+	5, // [5:5] is the sub-list for extension type_name
+	5, // [5:5] is the sub-list for extension extendee
+	0, // [0:5] is the sub-list for field type_name
 }
 
 func init() { file_roost_coordinator_v1_coordinator_proto_init() }
