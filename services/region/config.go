@@ -41,6 +41,14 @@ type Config struct {
 	// Replies bounds the memory of replies that are expected or not yet sent. Commands
 	// beyond it wait with their connection, see [replies.Queue].
 	Replies replies.Config
+	// KeptWait is how long a shard of a volatile type that keeps its states on moves waits for
+	// them. Then its entities begin empty. Default 1 s: commands wait that long, and the
+	// coordinator waits no longer than its HostTimeout of 2 s.
+	KeptWait time.Duration
+	// KeptBytes bounds the states that are kept for the next owners of all shards; each shard
+	// core has an equal part. They are kept for LeaveTimeout at most. Default 256 MiB: a
+	// region that leaves has freed more than that. Turn bounds those of one shard.
+	KeptBytes int
 	// Resend is the pause before an unanswered message to the coordinator is
 	// repeated, and before an unanswered claim is. Default 200 ms.
 	Resend time.Duration
@@ -79,6 +87,8 @@ func DefaultConfig(self sharding.NodeID, name string, types ...turn.Type) Config
 		BufferCommands: 1000,
 		BufferBytes:    8 << 20,
 		Replies:        replies.DefaultConfig(),
+		KeptWait:       time.Second,
+		KeptBytes:      256 << 20,
 		Resend:         200 * time.Millisecond,
 		LeaveTimeout:   20 * time.Second,
 
@@ -130,6 +140,9 @@ func (c *Config) Validate() error {
 	}
 	if c.BufferCommands <= 0 || c.BufferBytes <= 0 {
 		errs = append(errs, errors.New("region: BufferCommands and BufferBytes must be above 0"))
+	}
+	if c.KeptWait <= 0 || c.KeptBytes <= 0 {
+		errs = append(errs, errors.New("region: KeptWait and KeptBytes must be above 0"))
 	}
 	if c.Resend <= 0 {
 		errs = append(errs, errors.New("region: Resend must be above 0"))

@@ -138,7 +138,7 @@ func (c *ControlCore) hostShard(from string, in control.HostShard) {
 	switch {
 	case !c.obeyed(in.Term, in.Epoch):
 	case c.hosts(in.Shard):
-		c.order(in.Shard, Host{From: from, Shard: in.Shard, Epoch: in.Epoch})
+		c.order(in.Shard, Host{From: from, Shard: in.Shard, Epoch: in.Epoch, Previous: in.Previous})
 	default:
 		c.report(from, control.HostRefused{Shard: in.Shard, Epoch: in.Epoch, Above: in.Epoch})
 	}
@@ -252,10 +252,14 @@ func (c *ControlCore) tickLeave() {
 	}
 }
 
-// empty reports whether no shard core holds a shard, or will take one. A core that has
+// empty reports whether no shard core holds a shard, or will take one, or has states of
+// entities that the next owner may fetch. A core that has
 // not yet reported that it is leaving may still have an order to host one in its inbox.
 func (c *ControlCore) empty() bool {
 	for _, core := range c.cores {
+		if core.Kept > 0 && !mutant.On("leave-keeps") {
+			return false
+		}
 		if !core.Leaving || core.Shards > 0 {
 			return mutant.On("leave-all-cores") && c.cores[0].Leaving && c.cores[0].Shards == 0
 		}

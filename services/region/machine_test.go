@@ -28,18 +28,20 @@ import (
 //	standby ADDR TERM | watch-failed      likewise
 //	registered TERM [refusal]             answers the last Register
 //	journal CLUSTER|unknown [term=N]      answers every ReadJournalHeartbeat from now on; TERM is that of the heartbeat
-//	host SHARD EPOCH [term=N]             HostShard from c1; the term is the epoch's
+//	host SHARD EPOCH [term=N] [kept=ADDR@EPOCH]  HostShard from c1; the term is the epoch's
+//	fetched [ID=STATE…]                   answers the oldest FetchKept
+//	give SHARD EPOCH STOPPED | sent       GiveKept from the owner of the epoch, and KeptSent
 //	handoff SHARD EPOCH [term=N]
 //	claimed VERDICT [EPOCH]               answers the oldest Claim; EPOCH is the stored one
 //	command R EPOCH TYPE/ID CMD [size=N]
-//	loaded SEQ | done R [events=N] [event=NAME] | appended VERDICT [EPOCH] | fence VERDICT [EPOCH] | stopped
+//	loaded SEQ | done R [events=N] [event=NAME] | appended VERDICT [EPOCH] | fence VERDICT [EPOCH] | stopped [STATE]
 //	wakes [TYPE/ID=MS…]                   answers the oldest ReadWakes: wake-ups w that are due in MS
 //	probed ok|lost                        answers the oldest ProbeJournal
 //	count-due                             from now on CountDue is shown, and answered by:
 //	due N [term=N] | due-failed           answers the last CountDue; without count-due it is 0 at once
 //	ready                                 whether the region is ready
 //	leave | remaining N [term=N] | tick MS
-//	state                                 counts
+//	state | kept                          counts
 func TestScenarios(t *testing.T) { scenariotest.Run(t, play) }
 
 // play starts a scenario.
@@ -75,6 +77,7 @@ type scenario struct {
 	fences    []of[turn.ReadFence]
 	stops     []of[turn.Stop]
 	probes    []region.ProbeJournal
+	fetches   []region.FetchKept
 }
 
 // of is an output of a shard core.
@@ -102,7 +105,9 @@ func cfg(cores int, shards uint32) region.Config {
 	for _, event := range []string{"added", "cleared"} {
 		stores.Desc.Writes = append(stores.Desc.Writes, sharding.Form{Kind: sharding.FormOfEvent, Name: event, Version: 1})
 	}
-	cfg := region.DefaultConfig(self, "region-1", stores, hosted("U"))
+	keeps := hosted("V")
+	keeps.Desc.Volatile, keeps.KeepOnMoves = true, true
+	cfg := region.DefaultConfig(self, "region-1", stores, hosted("U"), keeps)
 	cfg.BufferCommands, cfg.BufferBytes, cfg.Turn.TotalCommands = 2, 4096, 3
 	if cores > 1 {
 		cfg.Turn.TotalCommands = 4 * cores // the least
@@ -214,9 +219,28 @@ func (s *scenario) command(f []string) []string {
 			term = sharding.Term(number(t))
 		}
 		if f[0] == "host" {
-			return s.step(region.Received{From: "c1", Msg: control.HostShard{Term: term, Shard: shard(f[1]), Epoch: e}})
+			m := control.HostShard{Term: term, Shard: shard(f[1]), Epoch: e}
+			if addr, at, ok := strings.Cut(opt["kept"], "@"); ok {
+				m.Previous = control.Previous{Owner: sharding.NodeID{Addr: addr, UID: 2}, Epoch: epoch(at)}
+				if addr == "me" {
+					m.Previous.Owner = self
+				}
+			}
+			return s.step(region.Received{From: "c1", Msg: m})
 		}
 		return s.step(region.Received{From: "c1", Msg: control.HandOff{Term: term, Shard: shard(f[1]), Epoch: e}})
+	case "fetched":
+		o := pop(&s.fetches)
+		in := region.KeptFetched{Shard: o.Shard, Epoch: o.Epoch}
+		for _, x := range f[1:] {
+			id, state, _ := strings.Cut(x, "=")
+			in.Kept = append(in.Kept, turn.Kept{ID: sharding.EntityID(id), Payload: []byte(state)})
+		}
+		return s.stepShard(s.coreOf(o.Shard), in)
+	case "give":
+		return s.stepShard(s.coreOf(shard(f[1])), region.GiveKept{Call: 1, Shard: shard(f[1]), Epoch: epoch(f[2]), Stopped: epoch(f[3])})
+	case "sent":
+		return s.stepShard(0, region.KeptSent{})
 	case "claimed":
 		c := pop(&s.claims)
 		return s.stepShard(s.coreOf(c.Shard), region.Claimed{Shard: c.Shard, Epoch: c.Epoch, Verdict: verdict(f[1]), Fence: sharding.Fence{Epoch: epoch(arg(2))}})
@@ -268,6 +292,12 @@ func (s *scenario) command(f []string) []string {
 			st.Add(m.Stats())
 		}
 		return []string{fmt.Sprintf("held %d, %+v", s.control.Held(), st)}
+	case "kept":
+		var st region.KeptStats
+		for _, m := range s.shards {
+			st.Add(m.KeptStats())
+		}
+		return []string{fmt.Sprintf("%+v", st)}
 	}
 	return s.entity(f, opt, arg)
 }
@@ -303,7 +333,11 @@ func (s *scenario) entity(f []string, opt map[string]string, arg func(int) strin
 		return back(q.core, turn.FenceRead{Shard: q.o.Shard, Epoch: q.o.Epoch, Number: q.o.Number, Verdict: verdict(f[1]), Fence: fence})
 	case "stopped":
 		o := pop(&s.stops)
-		return back(o.core, turn.Stopped{Incarnation: o.o.Incarnation})
+		in := turn.Stopped{Incarnation: o.o.Incarnation}
+		if o.o.Keep {
+			in.Kept = &turn.Kept{Payload: []byte(arg(1))}
+		}
+		return back(o.core, in)
 	}
 	return []string{"unknown command " + f[0]}
 }
@@ -422,6 +456,9 @@ func (s *scenario) send(o region.Send) string {
 		if wrote := slices.Collect(m.Wrote.All()); wrote != nil {
 			fields = fmt.Sprintf("{Shard:%s Epoch:%s Wrote:%v}", m.Shard, m.Epoch, wrote)
 		}
+		if m.Keeps {
+			fields += " keeps"
+		}
 	case control.CountDue:
 		s.dues = &o
 	}
@@ -453,6 +490,14 @@ func (s *scenario) performShard(core int, o region.ShardOutput) string {
 			line += fmt.Sprintf(" %s after %d", p.Shard, p.Due)
 		}
 		return line
+	case region.FetchKept:
+		s.fetches = append(s.fetches, o)
+	case region.Kept:
+		line := fmt.Sprintf("Kept for call %d:", o.Call)
+		for _, k := range o.States {
+			line += fmt.Sprintf(" %s=%s", k.ID, k.Payload)
+		}
+		return line
 	case region.NotMine:
 		return fmt.Sprintf("NotMine %d refused %s knows %s %s %s", o.Request, o.Refused, o.Row.Epoch, o.Row.Phase, o.Row.Owner.Addr)
 	case region.Refuse:
@@ -466,6 +511,9 @@ func (s *scenario) performTurn(core int, o turn.Output) string {
 	switch o := o.(type) {
 	case turn.Load:
 		s.loads = append(s.loads, of[turn.Load]{core, o})
+		if o.Kept != nil {
+			return fmt.Sprintf("  Load %s at %s with %s", o.Entity, o.Epoch, o.Kept.Payload)
+		}
 		return fmt.Sprintf("  Load %s at %s", o.Entity, o.Epoch)
 	case *turn.Run:
 		s.runs[o.Request] = of[*turn.Run]{core, o}
@@ -490,15 +538,18 @@ func (s *scenario) performTurn(core int, o turn.Output) string {
 
 func (s *scenario) delta(f []string) sharding.TableDelta {
 	d := sharding.TableDelta{Version: sharding.Version{Term: sharding.Term(number(f[0])), N: uint64(number(f[1]))}, Full: true}
-	for _, name := range []string{"T", "U"} {
+	for _, name := range []string{"T", "U", "V"} {
 		d.Types = append(d.Types, sharding.TypeDesc{Type: sharding.EntityType(name), Shards: s.types()})
 	}
 	for _, x := range f[2:] {
 		id, row, _ := strings.Cut(x, "=")
 		p := strings.Split(row, ":")
 		owner := sharding.NodeID{Addr: p[2], UID: 2}
-		if p[2] == "me" {
+		switch p[2] {
+		case "me":
 			owner = self
+		case "nobody":
+			owner = sharding.NodeID{}
 		}
 		d.Rows = append(d.Rows, sharding.Row{Shard: shard(id), Epoch: epoch(p[0]), Owner: owner,
 			Phase: map[string]sharding.Phase{"starting": sharding.Starting, "serving": sharding.Serving, "handing-off": sharding.HandingOff}[p[1]]})

@@ -132,6 +132,8 @@ type (
 		From  string
 		Shard sharding.ShardID
 		Epoch sharding.Epoch
+		// Previous has kept the states of the entities, if anybody has.
+		Previous control.Previous
 	}
 	// HandOff: the coordinator at From wants the shard back.
 	HandOff struct {
@@ -173,6 +175,23 @@ type (
 		Verdict sharding.Verdict
 		Fence   sharding.Fence
 	}
+	// KeptFetched answers FetchKept: with no states if there are none, or if they cannot be
+	// had.
+	KeptFetched struct {
+		Shard sharding.ShardID
+		Epoch sharding.Epoch
+		Kept  []turn.Kept
+	}
+	// GiveKept: the region that owns the shard at Epoch asks for the states that this one has
+	// kept when it stopped the shard at Stopped. Answered by Kept.
+	GiveKept struct {
+		Call    control.Call
+		Shard   sharding.ShardID
+		Epoch   sharding.Epoch
+		Stopped sharding.Epoch
+	}
+	// KeptSent follows a Kept that has states: they have been sent, or cannot be.
+	KeptSent struct{}
 	// WakesRead answers ReadWakes.
 	WakesRead struct{ Page wakeup.Page }
 	// Turn carries an answer of the driver to the entity core.
@@ -185,6 +204,19 @@ type (
 	Claim struct {
 		Shard sharding.ShardID
 		Epoch sharding.Epoch
+	}
+	// FetchKept asks the owner before for the states that it has kept. Answered by
+	// KeptFetched, once.
+	FetchKept struct {
+		Shard    sharding.ShardID
+		Epoch    sharding.Epoch
+		Previous control.Previous
+	}
+	// Kept answers GiveKept. The states are kept no longer: if they get lost, nobody has
+	// them. If there are any, KeptSent follows.
+	Kept struct {
+		Call   control.Call
+		States []turn.Kept
 	}
 	// ReadWakes reads wake-ups of the shards. Answered by WakesRead.
 	ReadWakes struct{ Read wakeup.Read }
@@ -213,10 +245,12 @@ type (
 		Msg control.Message
 	}
 	// Held says how many shards the core holds now, and whether it is leaving. A core that is
-	// leaving takes no more shards.
+	// leaving takes no more shards. Kept is of how many shards the core has states that the
+	// next owner may still fetch.
 	Held struct {
 		Shards  int
 		Leaving bool
+		Kept    int
 	}
 	// JournalAnswered: the journal has answered an operation, the last one at At.
 	JournalAnswered struct {
@@ -237,6 +271,22 @@ type (
 // every time.
 func (c Command) String() string {
 	return fmt.Sprintf("{Request:%d Epoch:%v Env:%+v}", c.Request, c.Epoch, *c.Env)
+}
+
+// String leaves out who has kept states, if nobody has.
+func (h Host) String() string {
+	if h.Previous == (control.Previous{}) {
+		return fmt.Sprintf("{From:%s Shard:%v Epoch:%v}", h.From, h.Shard, h.Epoch)
+	}
+	return fmt.Sprintf("{From:%s Shard:%v Epoch:%v Previous:%+v}", h.From, h.Shard, h.Epoch, h.Previous)
+}
+
+// String leaves out what is kept, if that is nothing.
+func (h Held) String() string {
+	if h.Kept == 0 {
+		return fmt.Sprintf("{Shards:%d Leaving:%t}", h.Shards, h.Leaving)
+	}
+	return fmt.Sprintf("{Shards:%d Leaving:%t Kept:%d}", h.Shards, h.Leaving, h.Kept)
 }
 
 func (Received) controlInput()             {}
@@ -266,21 +316,26 @@ func (DrainAll) order() {}
 func (Grant) order()    {}
 func (Reclaim) order()  {}
 
-func (Host) shardInput()      {}
-func (HandOff) shardInput()   {}
-func (Rows) shardInput()      {}
-func (Leave) shardInput()     {}
-func (DrainAll) shardInput()  {}
-func (Grant) shardInput()     {}
-func (Reclaim) shardInput()   {}
-func (Command) shardInput()   {}
-func (Claimed) shardInput()   {}
-func (WakesRead) shardInput() {}
-func (Turn) shardInput()      {}
-func (Tick) shardInput()      {}
+func (Host) shardInput()        {}
+func (HandOff) shardInput()     {}
+func (Rows) shardInput()        {}
+func (Leave) shardInput()       {}
+func (DrainAll) shardInput()    {}
+func (Grant) shardInput()       {}
+func (Reclaim) shardInput()     {}
+func (Command) shardInput()     {}
+func (Claimed) shardInput()     {}
+func (WakesRead) shardInput()   {}
+func (KeptFetched) shardInput() {}
+func (GiveKept) shardInput()    {}
+func (KeptSent) shardInput()    {}
+func (Turn) shardInput()        {}
+func (Tick) shardInput()        {}
 
 func (Claim) shardOutput()     {}
 func (ReadWakes) shardOutput() {}
+func (FetchKept) shardOutput() {}
+func (Kept) shardOutput()      {}
 func (NotMine) shardOutput()   {}
 func (Refuse) shardOutput()    {}
 

@@ -31,6 +31,11 @@ type ShardCore struct {
 	// must be made again (see heldShard.claimAt).
 	claimsToRepeat bool
 	leaving        bool
+	// What is kept for the next owners of shards: of how many, how large, and how many times
+	// states are being sent. fetches says that some shard may wait for states.
+	keptShards, keptUnowned, keptBytes, giving int
+	fetches                                    bool
+	keptStats                                  KeptStats
 	// alone says that this is the region's only shard core. It then has the region's limits
 	// to itself, and never asks for more.
 	alone      bool
@@ -81,6 +86,10 @@ type hostedType struct {
 	// handed to the journal, at whatever epoch. A form is named by its index in
 	// [sharding.TypeDesc.Writes]. Every ShardStopped carries them, because an earlier one may have got lost.
 	wrote []sharding.FormSet
+	// keeps says that the type keeps the states of its entities on moves; kept has those of
+	// shards that were handed off, or nil.
+	keeps bool
+	kept  []*keptShard
 }
 
 // heldShard is one shard that this core claims, serves or releases.
@@ -99,12 +108,17 @@ type heldShard struct {
 	handOff sharding.Epoch
 	// nextEpoch is the epoch to claim when the shard is stopped at the present one; 0: none.
 	nextEpoch sharding.Epoch
+	// previous has kept the states of the entities, for the present epoch, and nextPrevious
+	// for the next one. fetchBy is when the shard waits for them no longer.
+	previous, nextPrevious control.Previous
+	fetchBy                time.Time
 }
 
 type heldPhase uint8
 
 const (
 	claiming heldPhase = iota + 1
+	fetching           // the states of the entities, which the owner before has kept
 	serving
 	stopping
 )
@@ -134,6 +148,7 @@ func NewShardCore(cfg Config, index int) *ShardCore {
 			name: d.Type, volatile: d.Volatile,
 			shards: make([]*heldShard, d.Shards), minEpochs: make([]sharding.Epoch, d.Shards), rows: make([]sharding.Row, d.Shards),
 			wrote: make([]sharding.FormSet, d.Shards),
+			keeps: d.Volatile && cfg.Turn.Types[i].KeepOnMoves, kept: make([]*keptShard, d.Shards),
 		})
 	}
 	slices.SortFunc(m.types, func(a, b *hostedType) int { return cmp.Compare(a.name, b.name) })
@@ -228,6 +243,12 @@ func (m *ShardCore) Step(now time.Time, in ShardInput, out *Outputs) {
 		m.allowances[in.Resource].reclaim(m.used()[in.Resource], in.Keep)
 		m.returning = true
 		m.limit()
+	case KeptFetched:
+		m.keptFetched(in)
+	case GiveKept:
+		m.giveKept(in)
+	case KeptSent:
+		m.giving--
 	case WakesRead:
 		m.wakeups.Step(m.now, in.Page, &m.wanted)
 	case Tick:
@@ -269,9 +290,9 @@ func (m *ShardCore) end() {
 	if len(m.wanted.Fires)+len(m.wanted.Reads) > 0 {
 		m.fireWakeups()
 	}
-	if m.heldCount != m.lastHeld.Shards || m.leaving != m.lastHeld.Leaving {
-		m.lastHeld = Held{Shards: m.heldCount, Leaving: m.leaving}
-		m.event(m.lastHeld)
+	if held := (Held{Shards: m.heldCount, Leaving: m.leaving, Kept: m.keptWanted()}); held != m.lastHeld {
+		m.lastHeld = held
+		m.event(held)
 	}
 	if m.returning {
 		m.giveBack()
@@ -304,7 +325,7 @@ func (m *ShardCore) command(in *Command) {
 		m.supersede(h)
 	case h.damaged:
 		m.refuseDamaged(in)
-	case h.phase == claiming:
+	case h.phase == claiming || h.phase == fetching:
 		m.wantMore(in.Env.Size())
 		m.buffer(h, in)
 	default:
@@ -336,6 +357,7 @@ func (m *ShardCore) rowsChanged(rows []sharding.Row) {
 			continue
 		}
 		t.rows[row.Shard.Index] = row
+		m.keptRow(t, row)
 		if h := t.shards[row.Shard.Index]; h != nil && row.Epoch > h.epoch {
 			m.supersede(h)
 		}
@@ -511,6 +533,7 @@ func (m *ShardCore) noteJournalLoaded(in *turn.Loaded) {
 
 func (m *ShardCore) tick() {
 	m.claimAgain()
+	m.tickKept()
 	m.step(turn.Tick{})
 	m.wakeups.Step(m.now, wakeup.Tick{}, &m.wanted)
 	for p := range journalPaths {

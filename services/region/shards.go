@@ -24,16 +24,18 @@ func (m *ShardCore) hostShard(in Host) {
 	}
 	switch {
 	case h == nil:
-		m.claim(in.Shard, in.Epoch, from)
+		m.claim(in.Shard, in.Epoch, from, in.Previous)
 	case in.Epoch < h.epoch:
 		m.report(from, control.HostRefused{Shard: in.Shard, Epoch: in.Epoch, Above: h.epoch})
 	case in.Epoch > h.epoch:
 		h.from = from
-		h.nextEpoch = max(h.nextEpoch, in.Epoch)
+		if in.Epoch > h.nextEpoch {
+			h.nextEpoch, h.nextPrevious = in.Epoch, in.Previous
+		}
 		m.supersede(h)
 	case h.phase == serving:
 		m.report(from, control.ShardStarted{Shard: h.id, Epoch: h.epoch})
-	default: // claiming: ShardStarted follows; stopping: ShardStopped does
+	default: // claiming or fetching: ShardStarted follows; stopping: ShardStopped does
 		h.from = from
 		if h.damaged {
 			m.report(from, control.ShardStarted{Shard: h.id, Epoch: h.epoch})
@@ -43,12 +45,16 @@ func (m *ShardCore) hostShard(in Host) {
 
 // claim takes the shard in the journal before anything is served: from then on
 // nothing of a lower epoch can take effect.
-func (m *ShardCore) claim(id sharding.ShardID, e sharding.Epoch, from string) {
-	h := &heldShard{id: id, epoch: e, phase: claiming, from: from}
-	m.typ(id.Type).shards[id.Index] = h
+func (m *ShardCore) claim(id sharding.ShardID, e sharding.Epoch, from string, previous control.Previous) {
+	h := &heldShard{id: id, epoch: e, phase: claiming, from: from, previous: previous}
+	t := m.typ(id.Type)
+	t.shards[id.Index] = h
+	if previous.Owner != m.cfg.Self {
+		m.dropKept(t, id) // it is older than what others have
+	}
 	m.heldCount++
 	if mutant.On("claim") {
-		m.started(h)
+		m.started(h, nil)
 		return
 	}
 	m.emit(Claim{Shard: id, Epoch: e})
@@ -61,7 +67,7 @@ func (m *ShardCore) claimed(in Claimed) {
 	}
 	switch in.Verdict {
 	case sharding.Durable:
-		m.started(h)
+		m.beginShard(h)
 	case sharding.RefusedEpoch:
 		m.raiseMinEpoch(h.id, in.Fence.Epoch)
 		m.letGo(h)
@@ -91,9 +97,19 @@ func (m *ShardCore) refuseDamaged(c *Command) {
 	m.refuse(c.Request, sharding.DataLoss, "who owns the shard cannot be read: what is stored of it is damaged")
 }
 
-func (m *ShardCore) started(h *heldShard) {
+// started serves the shard, with the states of its entities that were kept.
+func (m *ShardCore) started(h *heldShard, kept []turn.Kept) {
 	h.phase, h.damaged = serving, false
-	m.step(turn.Open{Shard: h.id, Epoch: h.epoch})
+	m.dropKept(m.typ(h.id.Type), h.id)
+	m.step(turn.Open{Shard: h.id, Epoch: h.epoch, Kept: kept})
+	if h.handOff > 0 { // it was to be handed off while it waited for the states
+		m.stop(h)
+		for _, c := range m.unbuffer(h) {
+			m.notMine(c.Request, h.id, c.Epoch)
+		}
+		m.step(turn.Drain{Shard: h.id})
+		return
+	}
 	if !m.typ(h.id.Type).volatile {
 		m.wakeups.Step(m.now, wakeup.Open{Shard: h.id, Epoch: h.epoch}, &m.wanted)
 	}
@@ -125,11 +141,11 @@ func (m *ShardCore) forget(h *heldShard) {
 // supersede stops a shard that was seen at a higher epoch.
 func (m *ShardCore) supersede(h *heldShard) {
 	switch h.phase {
-	case claiming:
+	case claiming, fetching:
 		m.letGo(h)
 		m.raiseMinEpoch(h.id, h.epoch+1)
 		if h.nextEpoch > h.epoch && !m.leaving {
-			m.claim(h.id, h.nextEpoch, h.from)
+			m.claim(h.id, h.nextEpoch, h.from, h.nextPrevious)
 		}
 	case serving:
 		m.stop(h)
@@ -156,6 +172,7 @@ func (m *ShardCore) handOff(in HandOff) {
 	case serving:
 		m.stop(h)
 		m.step(turn.Drain{Shard: h.id})
+	case fetching: // the states may be on their way: they are handed on when they are here
 	case stopping:
 	}
 }
@@ -166,7 +183,7 @@ func (m *ShardCore) stopped(to string, id sharding.ShardID, e sharding.Epoch) {
 	if mutant.On("wrote") {
 		wrote = ""
 	}
-	m.report(to, control.ShardStopped{Shard: id, Epoch: e, Wrote: wrote})
+	m.report(to, control.ShardStopped{Shard: id, Epoch: e, Wrote: wrote, Keeps: m.keeps(id, e)})
 }
 
 // drained: nothing of the shard is alive or unsettled. The minimum epoch keeps a late
@@ -177,6 +194,7 @@ func (m *ShardCore) drained(in turn.Drained) {
 		return
 	}
 	m.forget(h)
+	m.keep(h, in.Kept)
 	wrote := &m.typ(h.id.Type).wrote[h.id.Index]
 	*wrote = wrote.Union(in.Wrote)
 	if !mutant.On("min-epoch-after-drain") {
@@ -186,7 +204,7 @@ func (m *ShardCore) drained(in turn.Drained) {
 		m.stopped(h.from, h.id, h.handOff)
 	}
 	if h.nextEpoch >= m.minEpoch(h.id) && h.nextEpoch > h.epoch && !m.leaving {
-		m.claim(h.id, h.nextEpoch, h.from)
+		m.claim(h.id, h.nextEpoch, h.from, h.nextPrevious)
 	}
 }
 
@@ -204,7 +222,7 @@ func (m *ShardCore) raiseMinEpoch(id sharding.ShardID, e sharding.Epoch) {
 func (m *ShardCore) drainAll() {
 	for h := range m.heldShards() {
 		switch h.phase {
-		case claiming:
+		case claiming, fetching:
 			m.letGo(h)
 		case serving:
 			m.stop(h)

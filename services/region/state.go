@@ -32,13 +32,13 @@ func (m *ShardCore) Check() error {
 		switch {
 		case h.epoch < m.minEpoch(id) && h.phase != stopping:
 			errs = append(errs, fmt.Errorf("region: %s is held at %s, below its minimum epoch %s", id, h.epoch, m.minEpoch(id)))
-		case h.phase != claiming && len(h.buffer) > 0:
-			errs = append(errs, fmt.Errorf("region: %s buffers %d commands though it does not wait for a claim", id, len(h.buffer)))
+		case h.phase != claiming && h.phase != fetching && len(h.buffer) > 0:
+			errs = append(errs, fmt.Errorf("region: %s buffers %d commands though it waits for nothing", id, len(h.buffer)))
 		case h.damaged && (h.phase != claiming || len(h.buffer) > 0):
 			errs = append(errs, fmt.Errorf("region: %s refuses commands in phase %d, and %d wait", id, h.phase, len(h.buffer)))
 		case h.phase == serving && m.turn.Epoch(id) != h.epoch:
 			errs = append(errs, fmt.Errorf("region: %s is served at %s but open at %s", id, h.epoch, m.turn.Epoch(id)))
-		case h.phase == claiming && m.turn.Epoch(id) != 0:
+		case (h.phase == claiming || h.phase == fetching) && m.turn.Epoch(id) != 0:
 			errs = append(errs, fmt.Errorf("region: %s is open before its claim", id))
 		case len(h.buffer) > m.cfg.BufferCommands || h.bytes > m.cfg.BufferBytes:
 			errs = append(errs, fmt.Errorf("region: %s buffers %d commands, %d bytes, above its limits", id, len(h.buffer), h.bytes))
@@ -63,7 +63,7 @@ func (m *ShardCore) Check() error {
 	if buffered != m.buffered || bytes != m.bufferedBytes {
 		errs = append(errs, fmt.Errorf("region: counted %d buffered commands, %d bytes; there are %d, %d", m.buffered, m.bufferedBytes, buffered, bytes))
 	}
-	return errors.Join(append(errs, m.turn.Check(), m.wakeups.Check())...)
+	return errors.Join(append(errs, m.checkKept(), m.turn.Check(), m.wakeups.Check())...)
 }
 
 // Clone copies the core; both go on independently.
@@ -82,8 +82,16 @@ func (m *ShardCore) Clone() *ShardCore {
 	c := *m
 	c.turn, c.wakeups, c.types, c.lastType, c.out = m.turn.Clone(), m.wakeups.Clone(), slices.Clone(m.types), nil, nil
 	for i, t := range m.types {
-		c.types[i] = &hostedType{name: t.name, volatile: t.volatile,
+		c.types[i] = &hostedType{name: t.name, volatile: t.volatile, keeps: t.keeps, kept: slices.Clone(t.kept),
 			shards: slices.Clone(t.shards), minEpochs: slices.Clone(t.minEpochs), rows: slices.Clone(t.rows), wrote: slices.Clone(t.wrote)}
+	}
+	for _, t := range c.types {
+		for i, k := range t.kept {
+			if k != nil {
+				kc := *k
+				t.kept[i] = &kc
+			}
+		}
 	}
 	for h := range m.heldShards() {
 		hc := *h
@@ -137,8 +145,8 @@ func (m *ShardCore) AppendState(now time.Time, b []byte) []byte {
 	}
 	b = append(b, '\n')
 	for h := range m.heldShards() {
-		b = fmt.Appendf(b, "held %s %s %d claim %d damaged %t from %s handoff %s next %s", h.id, h.epoch, h.phase,
-			relative(now, h.claimAt), h.damaged, h.from, h.handOff, h.nextEpoch)
+		b = fmt.Appendf(b, "held %s %s %d claim %d damaged %t from %s handoff %s next %s fetch by %d", h.id, h.epoch, h.phase,
+			relative(now, h.claimAt), h.damaged, h.from, h.handOff, h.nextEpoch, relative(now, h.fetchBy))
 		for _, c := range h.buffer {
 			b = fmt.Appendf(b, " %d", c.Request)
 		}
@@ -157,5 +165,6 @@ func (m *ShardCore) AppendState(now time.Time, b []byte) []byte {
 			}
 		}
 	}
+	b = m.appendKept(now, b)
 	return m.turn.AppendState(now, m.wakeups.AppendState(now, b))
 }

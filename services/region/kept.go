@@ -1,0 +1,240 @@
+package region
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/control"
+	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/turn"
+)
+
+// A volatile type may keep the states of its entities when a shard moves in order. The owner
+// that hands the shard off keeps them, and says so in ShardStopped. HostShard names that owner
+// to the next one, which fetches the states once it has claimed the shard, and serves the shard
+// with them. A state is given once, and fetched once: whoever does not get it in time begins
+// without it, for good. So no state is ever alive twice.
+
+// keptShard are the states of a shard's entities that this region keeps for the next owner.
+type keptShard struct {
+	epoch  sharding.Epoch // at which the region held the shard
+	states []turn.Kept
+	bytes  int
+	until  time.Time // when nobody will fetch them any more
+	// unowned says that the shard has no owner now who could fetch them.
+	unowned bool
+}
+
+// KeptStats counts states of entities that moved, or did not move, with their shards.
+type KeptStats struct {
+	Given   uint64 // given to the next owner
+	Fetched uint64 // got from the owner before
+	// Unfetched were dropped: the next owner has not fetched them in time.
+	Unfetched uint64
+	// OverLimit were not kept: the region, or a shard, had kept too many, or too large ones.
+	OverLimit uint64
+	// TimedOut counts shards that were served without the states of their entities, because
+	// these had not come in time.
+	TimedOut uint64
+	// Late came after that, and were ignored.
+	Late uint64
+}
+
+// Add adds the counts of another shard core.
+func (s *KeptStats) Add(o KeptStats) {
+	s.Given += o.Given
+	s.Fetched += o.Fetched
+	s.Unfetched += o.Unfetched
+	s.OverLimit += o.OverLimit
+	s.TimedOut += o.TimedOut
+	s.Late += o.Late
+}
+
+// KeptStats returns the counts since the start.
+func (m *ShardCore) KeptStats() KeptStats {
+	st := m.keptStats
+	st.OverLimit += m.turn.KeptStats().OverLimit
+	return st
+}
+
+// beginShard serves a shard that was claimed, or first fetches the states of its entities.
+func (m *ShardCore) beginShard(h *heldShard) {
+	p := h.previous
+	switch {
+	case !m.typ(h.id.Type).keeps || p == (control.Previous{}):
+		m.started(h, nil)
+	case p.Owner == m.cfg.Self:
+		m.started(h, m.takeKept(h.id, h.epoch, p.Epoch))
+	default:
+		h.phase, h.damaged, h.fetchBy = fetching, false, m.now.Add(m.cfg.KeptWait)
+		m.fetches = true
+		m.emit(FetchKept{Shard: h.id, Epoch: h.epoch, Previous: p})
+	}
+}
+
+// keptFetched takes the states that the owner before has kept. The shard that they were fetched
+// for may have been let go, or be served without them.
+func (m *ShardCore) keptFetched(in KeptFetched) {
+	h := m.shard(in.Shard)
+	if h == nil || h.phase != fetching || h.epoch != in.Epoch && !mutant.On("fetched-epoch") {
+		m.keptStats.Late += uint64(len(in.Kept))
+		return
+	}
+	m.keptStats.Fetched += uint64(len(in.Kept))
+	m.started(h, in.Kept)
+}
+
+// giveKept gives what is kept of a shard to the owner of a higher epoch.
+func (m *ShardCore) giveKept(in GiveKept) {
+	states := m.takeKept(in.Shard, in.Epoch, in.Stopped)
+	if len(states) > 0 {
+		m.giving++
+		m.keptStats.Given += uint64(len(states))
+	}
+	m.emit(Kept{Call: in.Call, States: states})
+}
+
+// takeKept returns what is kept of a shard for the owner of an epoch, and keeps it no longer.
+// That owner says at which epoch the shard was stopped here.
+func (m *ShardCore) takeKept(id sharding.ShardID, epoch, stopped sharding.Epoch) []turn.Kept {
+	t := m.typeOfShard(id)
+	if t == nil {
+		return nil
+	}
+	k := t.kept[id.Index]
+	if k == nil || (epoch <= k.epoch || stopped < k.epoch) && !mutant.On("kept-epoch") {
+		return nil
+	}
+	if !mutant.On("kept-given-once") {
+		m.dropKept(t, id)
+	}
+	return k.states
+}
+
+func (m *ShardCore) dropKept(t *hostedType, id sharding.ShardID) {
+	if k := t.kept[id.Index]; k != nil {
+		m.keptShards--
+		m.keptBytes -= k.bytes
+		m.setUnowned(k, false)
+		t.kept[id.Index] = nil
+	}
+}
+
+// keep keeps the states of a shard that was handed off.
+func (m *ShardCore) keep(h *heldShard, states []turn.Kept) {
+	if len(states) == 0 || h.handOff == 0 { // without a HandOff nobody learns of it
+		return
+	}
+	k := &keptShard{epoch: h.epoch, states: states, until: m.now.Add(m.cfg.LeaveTimeout)}
+	for i := range states {
+		k.bytes += states[i].Size()
+	}
+	if m.keptBytes+k.bytes > m.cfg.KeptBytes/m.cfg.ShardCores {
+		m.keptStats.OverLimit += uint64(len(states))
+		return
+	}
+	t := m.typ(h.id.Type)
+	m.dropKept(t, h.id)
+	t.kept[h.id.Index] = k
+	m.keptShards++
+	m.keptBytes += k.bytes
+}
+
+// keeps reports whether states of the shard are kept that were alive at the epoch or before.
+func (m *ShardCore) keeps(id sharding.ShardID, e sharding.Epoch) bool {
+	k := m.typ(id.Type).kept[id.Index]
+	return k != nil && k.epoch <= e
+}
+
+// keptRow looks at a row of a shard of which states are kept. An owner that serves the shard
+// has fetched them, or has begun without them.
+func (m *ShardCore) keptRow(t *hostedType, row sharding.Row) {
+	k := t.kept[row.Shard.Index]
+	switch {
+	case k == nil || row.Epoch <= k.epoch:
+	case row.Phase == sharding.Serving:
+		m.keptStats.Unfetched += uint64(len(k.states))
+		m.dropKept(t, row.Shard)
+	default:
+		m.setUnowned(k, row.Owner.IsZero())
+	}
+}
+
+func (m *ShardCore) setUnowned(k *keptShard, unowned bool) {
+	switch {
+	case unowned && !k.unowned:
+		m.keptUnowned++
+	case !unowned && k.unowned:
+		m.keptUnowned--
+	}
+	k.unowned = unowned
+}
+
+// keptWanted counts the shards whose kept states somebody may still fetch, or is being given.
+func (m *ShardCore) keptWanted() int { return m.giving + m.keptShards - m.keptUnowned }
+
+// tickKept ends what takes too long: shards that wait for states are served without them, and
+// states that nobody fetches are dropped.
+func (m *ShardCore) tickKept() {
+	if m.fetches {
+		m.fetches = false
+		for h := range m.heldShards() {
+			switch {
+			case h.phase != fetching:
+			case m.now.Before(h.fetchBy):
+				m.fetches = true
+			default:
+				m.keptStats.TimedOut++
+				m.started(h, nil)
+			}
+		}
+	}
+	if m.keptShards == 0 {
+		return
+	}
+	for _, t := range m.types {
+		for i, k := range t.kept {
+			if k != nil && !m.now.Before(k.until) {
+				m.keptStats.Unfetched += uint64(len(k.states))
+				m.dropKept(t, sharding.ShardID{Type: t.name, Index: uint32(i)})
+			}
+		}
+	}
+}
+
+func (m *ShardCore) checkKept() error {
+	shards, unowned, bytes := 0, 0, 0
+	for _, t := range m.types {
+		for i, k := range t.kept {
+			if k == nil {
+				continue
+			}
+			shards++
+			bytes += k.bytes
+			if k.unowned {
+				unowned++
+			}
+			if h := t.shards[i]; h != nil && h.phase != claiming {
+				return fmt.Errorf("region: %s keeps states of %s though it is held at %s", t.name, h.id, h.epoch)
+			}
+		}
+	}
+	if shards != m.keptShards || unowned != m.keptUnowned || bytes != m.keptBytes || bytes > m.cfg.KeptBytes || m.giving < 0 {
+		return fmt.Errorf("region: counted %d shards whose states are kept, %d of them unowned, %d bytes; there are %d, %d, %d; %d are being given",
+			m.keptShards, m.keptUnowned, m.keptBytes, shards, unowned, bytes, m.giving)
+	}
+	return nil
+}
+
+// appendKept appends a canonical description of what is kept.
+func (m *ShardCore) appendKept(now time.Time, b []byte) []byte {
+	for _, t := range m.types {
+		for i, k := range t.kept {
+			if k != nil {
+				b = fmt.Appendf(b, "kept %s/%d %s until %d unowned %t %v\n", t.name, i, k.epoch, relative(now, k.until), k.unowned, k.states)
+			}
+		}
+	}
+	return b
+}
