@@ -69,7 +69,7 @@ func (m *ShardCore) beginShard(h *heldShard) {
 	default:
 		h.phase, h.damaged, h.fetchBy = fetching, false, m.now.Add(m.cfg.KeptWait)
 		m.fetches = true
-		m.emit(FetchKept{Shard: h.id, Epoch: h.epoch, Previous: p})
+		m.emit(FetchKept{Shard: h.id, Epoch: h.epoch, Previous: p, Within: m.cfg.KeptWait - m.cfg.KeptWait/8})
 	}
 }
 
@@ -87,12 +87,16 @@ func (m *ShardCore) keptFetched(in KeptFetched) {
 
 // giveKept gives what is kept of a shard to the owner of a higher epoch.
 func (m *ShardCore) giveKept(in GiveKept) {
-	states := m.takeKept(in.Shard, in.Epoch, in.Stopped)
-	if len(states) > 0 {
-		m.giving++
-		m.keptStats.Given += uint64(len(states))
+	o := Kept{Call: in.Call, States: m.takeKept(in.Shard, in.Epoch, in.Stopped)}
+	for i := range o.States {
+		o.Bytes += o.States[i].Size()
 	}
-	m.emit(Kept{Call: in.Call, States: states})
+	if len(o.States) > 0 {
+		m.giving++
+		m.givingBytes += o.Bytes
+		m.keptStats.Given += uint64(len(o.States))
+	}
+	m.emit(o)
 }
 
 // takeKept returns what is kept of a shard for the owner of an epoch, and keeps it no longer.
@@ -130,7 +134,7 @@ func (m *ShardCore) keep(h *heldShard, states []turn.Kept) {
 	for i := range states {
 		k.bytes += states[i].Size()
 	}
-	if m.keptBytes+k.bytes > m.cfg.KeptBytes/m.cfg.ShardCores {
+	if m.keptBytes+m.givingBytes+k.bytes > m.cfg.KeptBytes/m.cfg.ShardCores {
 		m.keptStats.OverLimit += uint64(len(states))
 		return
 	}

@@ -78,6 +78,7 @@ type scenario struct {
 	stops     []of[turn.Stop]
 	probes    []region.ProbeJournal
 	fetches   []region.FetchKept
+	given     int // bytes of the last states
 }
 
 // of is an output of a shard core.
@@ -240,7 +241,8 @@ func (s *scenario) command(f []string) []string {
 	case "give":
 		return s.stepShard(s.coreOf(shard(f[1])), region.GiveKept{Call: 1, Shard: shard(f[1]), Epoch: epoch(f[2]), Stopped: epoch(f[3])})
 	case "sent":
-		return s.stepShard(0, region.KeptSent{})
+		defer func() { s.given = 0 }()
+		return s.stepShard(0, region.KeptSent{Bytes: s.given})
 	case "claimed":
 		c := pop(&s.claims)
 		return s.stepShard(s.coreOf(c.Shard), region.Claimed{Shard: c.Shard, Epoch: c.Epoch, Verdict: verdict(f[1]), Fence: sharding.Fence{Epoch: epoch(arg(2))}})
@@ -492,7 +494,9 @@ func (s *scenario) performShard(core int, o region.ShardOutput) string {
 		return line
 	case region.FetchKept:
 		s.fetches = append(s.fetches, o)
+		return fmt.Sprintf("FetchKept {Shard:%s Epoch:%s Previous:%+v}", o.Shard, o.Epoch, o.Previous)
 	case region.Kept:
+		s.given = max(s.given, o.Bytes)
 		line := fmt.Sprintf("Kept for call %d:", o.Call)
 		for _, k := range o.States {
 			line += fmt.Sprintf(" %s=%s", k.ID, k.Payload)

@@ -190,8 +190,9 @@ type (
 		Epoch   sharding.Epoch
 		Stopped sharding.Epoch
 	}
-	// KeptSent follows a Kept that has states: they have been sent, or cannot be.
-	KeptSent struct{}
+	// KeptSent follows a Kept that has states: they have been sent, or cannot be. Bytes is
+	// that of the Kept.
+	KeptSent struct{ Bytes int }
 	// WakesRead answers ReadWakes.
 	WakesRead struct{ Page wakeup.Page }
 	// Turn carries an answer of the driver to the entity core.
@@ -211,12 +212,15 @@ type (
 		Shard    sharding.ShardID
 		Epoch    sharding.Epoch
 		Previous control.Previous
+		// Within is when what has come by then is to be handed in.
+		Within time.Duration
 	}
 	// Kept answers GiveKept. The states are kept no longer: if they get lost, nobody has
 	// them. If there are any, KeptSent follows.
 	Kept struct {
 		Call   control.Call
 		States []turn.Kept
+		Bytes  int // of the states
 	}
 	// ReadWakes reads wake-ups of the shards. Answered by WakesRead.
 	ReadWakes struct{ Read wakeup.Read }

@@ -33,9 +33,10 @@ type ShardCore struct {
 	leaving        bool
 	// What is kept for the next owners of shards: of how many, how large, and how many times
 	// states are being sent. fetches says that some shard may wait for states.
-	keptShards, keptUnowned, keptBytes, giving int
-	fetches                                    bool
-	keptStats                                  KeptStats
+	keptShards, keptUnowned, keptBytes int
+	giving, givingBytes                int
+	fetches                            bool
+	keptStats                          KeptStats
 	// alone says that this is the region's only shard core. It then has the region's limits
 	// to itself, and never asks for more.
 	alone      bool
@@ -249,6 +250,7 @@ func (m *ShardCore) Step(now time.Time, in ShardInput, out *Outputs) {
 		m.giveKept(in)
 	case KeptSent:
 		m.giving--
+		m.givingBytes -= in.Bytes
 	case WakesRead:
 		m.wakeups.Step(m.now, in.Page, &m.wanted)
 	case Tick:

@@ -35,6 +35,8 @@ type Config struct {
 	LinkReplies  node.Bytes        `key:"region.link_reply_bytes" help:"the same for one connection of a gateway; at most half of region.reply_bytes"`
 	DrainTimeout time.Duration     `key:"region.drain_timeout" help:"time a handed-off shard has to finish what it accepted; then running turns are cancelled"`
 	LeaveTimeout time.Duration     `key:"region.leave_timeout" help:"time a stopping region waits for its shards to be handed off"`
+	KeptWait     time.Duration     `key:"region.kept_wait" help:"time for which a shard of a volatile type that keeps its states on moves waits for the states of its entities, and commands with it; then the entities begin empty"`
+	KeptBytes    node.Bytes        `key:"region.kept_bytes" help:"size of the states that are kept for the next owners of shards of such types, each until it is fetched, for region.leave_timeout at most; entities beyond it begin empty there"`
 	StopTimeout  time.Duration     `key:"region.stop_timeout" help:"time an entity's stop hook has"`
 	Failures     int               `key:"region.failure_log" unit:"lines/s" help:"log lines about failed turns, tells, loads and snapshots; what exceeds it is left out and counted in the next line"`
 	// Limits of what brings entities to life, and of what is remembered.
@@ -74,6 +76,8 @@ func DefaultConfig() Config {
 		LinkReplies:  node.Bytes(replies.DefaultConfig().Connection),
 		DrainTimeout: 10 * time.Second,
 		LeaveTimeout: 20 * time.Second,
+		KeptWait:     time.Second,
+		KeptBytes:    256 << 20,
 		StopTimeout:  5 * time.Second,
 		Failures:     100, // enough to see what is wrong, too few to fill a disk
 
@@ -118,6 +122,7 @@ func (c *Config) Validate() error {
 		"region.command_bytes": int(c.CommandBytes), "region.drain_timeout": int(c.DrainTimeout),
 		"region.entity_loads": c.EntityLoads, "region.loads": c.Loads,
 		"region.lookup_timeout": int(c.LookupTimeout), "region.snapshot_bytes": int(c.SnapshotBytes),
+		"region.kept_wait": int(c.KeptWait), "region.kept_bytes": int(c.KeptBytes),
 		"region.stop_timeout": int(c.StopTimeout), "region.failure_log": c.Failures,
 	} {
 		if v <= 0 {

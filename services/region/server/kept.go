@@ -7,10 +7,57 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
+	"github.com/roost-cluster/roost/libs/node"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/sdk/entity"
+	"github.com/roost-cluster/roost/services/region"
 )
+
+// keptGauges are read from the counts of the shard cores.
+func (s *Runner) keptGauges(meter *node.Instruments) error {
+	given := meter.Count("roost.region.states.given", "{state}", "states of volatile entities that were given to the next owner of their shard")
+	fetched := meter.Count("roost.region.states.fetched", "{state}", "states of volatile entities that came from the owner before")
+	unfetched := meter.Count("roost.region.states.unfetched", "{state}", "states of volatile entities that were dropped, because the next owner has not fetched them in time")
+	over := meter.Count("roost.region.states.over_limit", "{state}", "states of volatile entities that were not kept, because they are too many or too large")
+	timedOut := meter.Count("roost.region.states.timed_out", "{shard}", "shards that were served without the states of their entities, because these did not come in time")
+	late := meter.Count("roost.region.states.late", "{state}", "states of volatile entities that came after their shard was served without them; they were ignored")
+	return meter.Observe(func(ctx context.Context, o metric.Observer) error {
+		if s.ctx.Err() != nil {
+			return nil
+		}
+		st, err := s.keptStats(ctx)
+		if err != nil {
+			return err
+		}
+		o.ObserveInt64(given, int64(st.Given))
+		o.ObserveInt64(fetched, int64(st.Fetched))
+		o.ObserveInt64(unfetched, int64(st.Unfetched))
+		o.ObserveInt64(over, int64(st.OverLimit))
+		o.ObserveInt64(timedOut, int64(st.TimedOut))
+		o.ObserveInt64(late, int64(st.Late))
+		return nil
+	})
+}
+
+// keptStats asks the shard cores for their counts.
+func (s *Runner) keptStats(ctx context.Context) (all region.KeptStats, err error) {
+	got := make(chan region.KeptStats, len(s.shards))
+	for _, l := range s.shards {
+		l.put(item{do: func() { got <- l.core.KeptStats() }})
+	}
+	for range s.shards {
+		select {
+		case st := <-got:
+			all.Add(st)
+		case <-ctx.Done():
+			return all, ctx.Err()
+		case <-s.ctx.Done():
+			return all, s.ctx.Err()
+		}
+	}
+	return all, nil
+}
 
 // Why the state of a volatile entity did not move with its shard.
 const (

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/services/region"
@@ -45,9 +46,11 @@ type shardLoop struct {
 	arrivalsLeft   atomic.Bool // the batch has arrivals that the core has not taken
 	outputs        region.Outputs
 	callers        callers
-	forPool        []job           // jobs that the worker does not take
-	snapshotting   map[*slot][]job // instances of which a snapshot is being taken, and the jobs that wait for that
-	slots          []*slot         // by place
+	forPool        []job                               // jobs that the worker does not take
+	snapshotting   map[*slot][]job                     // instances of which a snapshot is being taken, and the jobs that wait for that
+	slots          []*slot                             // by place
+	gives          map[control.Call]chan<- region.Kept // what other regions have asked for
+	lastGive       control.Call
 	attributes     map[attributeKey]*measures
 	lastAttributes attributeKey
 	lastMeasures   *measures
@@ -56,7 +59,7 @@ type shardLoop struct {
 func newShardLoop(r *Runner, index int) *shardLoop {
 	s := &shardLoop{
 		shared: r.shared, index: index, control: r.control, wakeCores: r.wakeCores,
-		core: region.NewShardCore(r.cfg, index), snapshotting: map[*slot][]job{}, attributes: map[attributeKey]*measures{},
+		core: region.NewShardCore(r.cfg, index), snapshotting: map[*slot][]job{}, gives: map[control.Call]chan<- region.Kept{}, attributes: map[attributeKey]*measures{},
 	}
 	s.pool = executor.New(s.work, s.handIn, s.ctx.Done())
 	return s
@@ -251,6 +254,10 @@ func (s *shardLoop) perform() {
 			s.answer(o.Request, link.Answer{Reply: o.Reply})
 		case region.Claim:
 			s.claim(o)
+		case region.FetchKept:
+			s.fetchKept(o)
+		case region.Kept:
+			s.gave(o)
 		case region.ReadWakes:
 			s.readWakes(o.Read)
 		}

@@ -47,6 +47,9 @@ type RunnerConfig struct {
 	// Outside performs what the control core wants done outside: all that concerns the
 	// coordinator. It is called between two steps of that core, and must not wait.
 	Outside func(region.ControlOutput)
+	// Fetch asks the region that had a shard before for the states that it has kept; nil:
+	// nobody can be asked.
+	Fetch func(context.Context, region.FetchKept) ([]turn.Kept, error)
 }
 
 // Runner runs the entities of a region: it owns the cores, the instances and
@@ -76,6 +79,7 @@ type shared struct {
 	failures  failures
 	// lostLogged has what was logged about states that did not move: each lostState once.
 	lostLogged sync.Map
+	fetch      func(context.Context, region.FetchKept) ([]turn.Kept, error)
 
 	ctx context.Context // of all turns
 	end context.CancelFunc
@@ -89,7 +93,7 @@ type shared struct {
 func NewRunner(c RunnerConfig) (*Runner, error) {
 	s := &Runner{shared: &shared{
 		log: c.Log, self: c.Self, name: c.Name, stopTimeout: c.StopTimeout,
-		failures: failures{limit: c.Failures},
+		failures: failures{limit: c.Failures}, fetch: c.Fetch,
 		types:    map[sharding.EntityType]entity.Definition{},
 		commands: map[sharding.EntityType]map[string]*replies.SizeEstimate{},
 		paces:    map[sharding.EntityType]*paces{},
@@ -114,7 +118,7 @@ func NewRunner(c RunnerConfig) (*Runner, error) {
 	if c.Meters == nil {
 		c.Meters = metricnoop.NewMeterProvider()
 	}
-	errs = append(errs, s.instrument(c.Tracers, c.Meters, c.Histograms), s.gauges(node.NewInstruments(c.Meters.Meter(scope))))
+	errs = append(errs, s.instrument(c.Tracers, c.Meters, c.Histograms), s.gauges(node.NewInstruments(c.Meters.Meter(scope))), s.keptGauges(node.NewInstruments(c.Meters.Meter(scope))))
 	s.cfg = region.DefaultConfig(s.self, s.name, s.descs...)
 	if c.Core != nil {
 		c.Core(&s.cfg)

@@ -32,6 +32,7 @@ import (
 	"github.com/roost-cluster/roost/libs/node/controlrpc"
 	"github.com/roost-cluster/roost/libs/node/member"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/sdk/entity"
 	"github.com/roost-cluster/roost/services/region"
 )
@@ -76,6 +77,7 @@ type Server struct {
 	// generation is that of the journal, 0 until it is open.
 	generation atomic.Uint64
 	client     *controlrpc.Client
+	kept       *keptClient
 	outbox     *controlrpc.Outbox
 	departed   chan struct{}
 
@@ -115,6 +117,7 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 			core.Turn.TotalBytes, core.Turn.DrainTimeout = int(cfg.CommandBytes), cfg.DrainTimeout
 			core.Replies.Total, core.Replies.Connection = int(cfg.ReplyBytes), int(cfg.LinkReplies)
 			core.LeaveTimeout = cfg.LeaveTimeout
+			core.KeptWait, core.KeptBytes = cfg.KeptWait, int(cfg.KeptBytes)
 			core.JournalPatience, core.JournalRecovery = cfg.JournalPatience, cfg.JournalRecovery
 			if cfg.JournalPatience > 0 { // short patience asks more often
 				core.JournalProbe = min(core.JournalProbe, cfg.JournalPatience/2)
@@ -125,9 +128,11 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 			}
 		},
 		Outside: s.performOutside,
+		Fetch:   func(ctx context.Context, o region.FetchKept) ([]turn.Kept, error) { return s.kept.fetch(ctx, o) },
 	}); err != nil {
 		return nil, err
 	}
+	s.kept = newKeptClient(cfg.ClusterName, s.peers, &s.runner.cfg.Turn)
 	s.client = &controlrpc.Client{Cluster: cfg.ClusterName, Self: s.self, HTTP: s.peers.Client(), URL: s.peers.URL, Timeout: callTimeout}
 	s.outbox = controlrpc.NewOutbox(s.runner.ctx, s.client.Send, s.log, s.runner.telemetry.dropped)
 	lc := link.DefaultConfig()
@@ -140,6 +145,7 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 		return nil, err
 	}
 	n.Handle(link.Path, s.links)
+	n.Handle(keptPath, giver{s})
 	n.Handle(controlrpc.PathPrefix, controlrpc.Handler(cfg.ClusterName, s.self, control.Region, receiver{s}, s.log))
 	s.stages(n)
 	// When the region leaves, its entry in discovery is removed before shards are handed off.
