@@ -277,6 +277,12 @@ func start(t *testing.T, f *fake, journal string, change func(*Config)) *running
 // launch runs a region that may never be ready.
 func launch(t *testing.T, f *fake, journal string, change func(*Config)) *running {
 	t.Helper()
+	return launchWith(t, f, journal, change, counters())
+}
+
+// launchWith runs a region that hosts other types.
+func launchWith(t *testing.T, f *fake, journal string, change func(*Config), types ...entity.Definition) *running {
+	t.Helper()
 	cfg := DefaultConfig()
 	cfg.ShardCores = 3 // tests of the runner alone have one, too
 	cfg.Listen, cfg.Management, cfg.Advertise = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1"
@@ -293,7 +299,7 @@ func launch(t *testing.T, f *fake, journal string, change func(*Config)) *runnin
 	go func() {
 		r.done <- node.Run(ctx, "region", &cfg, func(n *node.Node) (err error) {
 			r.node = n
-			r.server, err = New(n, &cfg, counters())
+			r.server, err = New(n, &cfg, types...)
 			set <- err
 			return err
 		})
