@@ -34,10 +34,10 @@ type row struct {
 	before, may sharding.FormSet
 	successor   sharding.NodeID // who is to get the shard next; zero: anybody
 	previous    control.Previous
-	changed     uint64          // n of the last change
-	number      uint64          // of its newest fact in this term
-	since       time.Time       // when it came into this phase, in this term
-	asked       time.Time       // when its owner was last asked for something
+	changed     uint64    // n of the last change
+	number      uint64    // of its newest fact in this term
+	since       time.Time // when it came into this phase, in this term
+	asked       time.Time // when its owner was last asked for something
 	// tries counts failed allocations while it is starting, and questions to
 	// the owner about refused commands while it is serving.
 	tries uint8
