@@ -82,7 +82,7 @@ race: ## Run all tests under the race detector (needs a C compiler)
 # The code with goroutines: drivers, the link, the journals. The race detector
 # takes many times the time of a test, so that random ones are short there.
 drivers := ./libs/link ./libs/journal ./libs/journal/memory ./libs/journal/sqlite ./libs/journal/postgres ./libs/lease \
-	./libs/gossip/agent ./services/coordinator/server ./services/region/server/... ./services/gateway/server
+	./libs/gossip/agent ./services/coordinator/server ./services/region/server/... ./services/gateway/server ./libs/router/driver
 
 .PHONY: race-drivers
 race-drivers: ## Run the short tests of drivers, link and journals under the race detector (needs a C compiler)
@@ -101,7 +101,7 @@ sim-bootstrap: ## Simulate how clusters are formed, 10,000 boots under faults (B
 .PHONY: mutants
 mutants: ## Remove one guard after the other and show which seed notices
 	go test -count=1 -timeout 0 -tags mutants -run Mutants -v ./e2e/sim ./e2e/explore ./e2e/membership ./libs/bootstrap ./libs/gossip \
-		./libs/splitbrain ./libs/turn ./libs/wakeup ./libs/replies ./libs/routetable ./libs/lease ./libs/link ./libs/journal/memory ./services/coordinator ./services/region ./services/gateway ./sdk/entity
+		./libs/splitbrain ./libs/turn ./libs/wakeup ./libs/replies ./libs/router ./libs/routetable ./libs/lease ./libs/link ./libs/journal/memory ./services/coordinator ./services/region ./sdk/entity
 
 .PHONY: sim-membership
 sim-membership: ## Simulate the membership of a large cluster: join, rest, kill, cut off (N=1000)
@@ -179,7 +179,7 @@ check-help: ## Check that make help lists every target
 check-vet: $(BIN)/staticcheck ## Run go vet and staticcheck
 	@echo "== go vet"
 	@go vet work
-	@go vet -tags mutants ./e2e/... ./libs/... ./libs/lease/... ./services/coordinator ./services/region ./services/gateway ./sdk/entity
+	@go vet -tags mutants ./e2e/... ./libs/... ./libs/lease/... ./services/coordinator ./services/region ./sdk/entity
 	@echo "== staticcheck"
 	@$(BIN)/staticcheck work
 

@@ -29,6 +29,8 @@ func TestHouse(t *testing.T) {
 			"turn":           with("libs/passivation"),
 			"wakeup":         with("libs/turn"),
 			"replies":        nouns,
+			"router":         with("libs/control", "libs/routetable", "libs/replies"),
+			"router/driver":  with("libs/router", "libs/control", "libs/link", "libs/loop"),
 			"backendurl":     {},
 			"dial":           {},
 			"kubeapi":        {"libs/backendurl"},
@@ -48,7 +50,7 @@ func TestHouse(t *testing.T) {
 		},
 		Never: []string{"services/...", "sdk/...", "cli/...", "examples/...", "e2e/..."},
 		Pure: []string{
-			"sharding", "vclock", "phi", "control", "control/wire", "gossip", "gossip/gossiptest", "bootstrap", "splitbrain", "allocation", "passivation", "routetable", "turn", "wakeup", "replies",
+			"sharding", "vclock", "phi", "control", "control/wire", "gossip", "gossip/gossiptest", "bootstrap", "splitbrain", "allocation", "passivation", "routetable", "turn", "wakeup", "replies", "router",
 			"link/readers.go",
 		},
 		Undriven: []string{"sharding", "vclock", "control", "control/wire", "gossip/gossiptest", "allocation", "passivation"},

@@ -64,6 +64,7 @@ func (w *World) checkHistory(log []commit) {
 		}
 		c.sameReplies(o)
 	}
+	c.forwards()
 	c.batches()
 	c.succession()
 }

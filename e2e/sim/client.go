@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/router"
 	"github.com/roost-cluster/roost/libs/sharding"
-	"github.com/roost-cluster/roost/services/gateway"
 )
 
 // op is one command as its client knows it, over all its attempts.
@@ -151,6 +151,9 @@ func (c *client) draw(entity sharding.Entity, keyed bool, batch int) *op {
 	if (o.cmd == cmdTimer || o.cmd == cmdLater) && w.dice("reminders").chance(w.weather.Harsh.Remind) {
 		o.cmd = cmdRemind
 	}
+	if adds(o.cmd) && keyed && w.dice("forwards").chance(w.weather.Harsh.Forward) {
+		o.cmd = cmdForward
+	}
 	o.tell = o.cmd == cmdAdd && d.chance(0.04)
 	if d := w.dice("callers of versions"); o.cmd == cmdAdd && !o.tell && d.chance(w.weather.Newer) {
 		o.cmd = cmdOfVersion(d.IntN(versions))
@@ -180,13 +183,13 @@ func (c *client) send(o *op, gw int, patience time.Duration) {
 		Principal: fmt.Sprintf("client-%d", c.id),
 	}
 	attempt := &call{op: o}
-	attempt.reply = func(f gateway.Finish) {
+	attempt.reply = func(f router.Finish) {
 		t.reply = f.Reply
 		t.list, t.told = decodeList(f.Reply.Payload)
 		w.after(50_000, func() { c.returned(o, t) })
 	}
 	refused := func() {
-		attempt.reply(gateway.Finish{Reply: sharding.Reject(sharding.Unavailable, "connection refused")})
+		attempt.reply(router.Finish{Reply: sharding.Reject(sharding.Unavailable, "connection refused")})
 	}
 	w.after(50_000, func() {
 		if !p.up {

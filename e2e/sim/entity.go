@@ -26,6 +26,8 @@ const (
 	cmdQuit  = "Quit"  // asks for passivation
 	cmdTimer = "Timer" // starts a timer that adds later
 	cmdLater = "Later" // the same, later than idle entities are passivated
+	// cmdForward has another entity add a number.
+	cmdForward = "Forward"
 	// cmdRemind sets a reminder that adds later.
 	cmdRemind = "Remind"
 )
@@ -41,7 +43,7 @@ func commands() []sharding.CommandDesc {
 	list := []sharding.CommandDesc{
 		{Name: cmdAdd}, {Name: cmdAdd2}, {Name: cmdFail}, {Name: cmdPanic},
 		{Name: cmdGet, ReadOnly: true}, {Name: cmdPeek, ReadOnly: true, Stale: true},
-		{Name: cmdQuit}, {Name: cmdTimer}, {Name: cmdLater}, {Name: cmdRemind},
+		{Name: cmdQuit}, {Name: cmdForward}, {Name: cmdTimer}, {Name: cmdLater}, {Name: cmdRemind},
 	}
 	slices.SortFunc(list, func(a, b sharding.CommandDesc) int {
 		if a.Name < b.Name {

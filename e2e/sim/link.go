@@ -2,18 +2,18 @@ package sim
 
 import (
 	"github.com/roost-cluster/roost/libs/link"
+	"github.com/roost-cluster/roost/libs/router"
 	"github.com/roost-cluster/roost/libs/sharding"
-	"github.com/roost-cluster/roost/services/gateway"
 )
 
 // gatewayLink is a link between a gateway and a region incarnation. It has one lane: a
 // stream of frames that is reliable and in order until it breaks. The two ends notice a
 // break at different times; what was not read by then is lost. The link.Readers of the
-// region decide when it reads the link; the gateway.Sender of the gateway decides what is
+// region decide when it reads the link; the router.Sender of the gateway decides what is
 // written to it.
 type gatewayLink struct {
 	w                  *World
-	gateway            *gatewayNode
+	gateway            *routerNode
 	region             *regionNode
 	to                 sharding.NodeID
 	laneID             link.LaneID
@@ -21,6 +21,7 @@ type gatewayLink struct {
 	gwOpen, regionOpen bool
 	up, down           direction // to the region, to the gateway
 	buffer             buffer
+	unread             int    // commands that have come from the router of the same region, and whose answers it has not read
 	welcomed           func() // is called when the region begins to read the link
 
 	// The region's reader hands a command over, and what has come meanwhile waits.
@@ -30,7 +31,7 @@ type gatewayLink struct {
 
 // frame is something on its way; attempt is 0 on the way to the gateway.
 type frame struct {
-	attempt gateway.Attempt
+	attempt router.Attempt
 	arrive  func()
 }
 
@@ -117,7 +118,7 @@ func (l *gatewayLink) closeGateway() {
 	}
 	l.gwOpen = false
 	l.w.trace(l.gateway.p, "UNLINK", l.to)
-	var unsent []gateway.Attempt
+	var unsent []router.Attempt
 	written := l.w.dice("unsent").IntN(len(l.up.frames) + 1)
 	for _, f := range l.up.frames[written:] {
 		l.w.mark("gateway: never written to a lost link")
@@ -155,7 +156,12 @@ func (l *gatewayLink) announceClose(way *direction, learn func()) {
 }
 
 // toRegion sends a command to the region; read runs in its loop.
-func (l *gatewayLink) toRegion(a gateway.Attempt, read func()) {
+func (l *gatewayLink) toRegion(a router.Attempt, read func()) {
+	if l.isHere() {
+		l.unread++
+		l.region.carry(&l.region.fromRouter, read)
+		return
+	}
 	l.push(&l.up, frame{a, func() { l.arrived(read) }})
 }
 
@@ -203,6 +209,13 @@ func (l *gatewayLink) handedOver() {
 // toGateway sends a frame to the gateway; read runs in its loop.
 func (l *gatewayLink) toGateway(read func()) {
 	if !l.regionOpen {
+		return
+	}
+	if l.isHere() {
+		l.region.carry(&l.region.toRouter, func() {
+			l.unread--
+			read()
+		})
 		return
 	}
 	l.push(&l.down, frame{0, func() {

@@ -8,9 +8,9 @@ import (
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/replies"
+	"github.com/roost-cluster/roost/libs/router"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
-	"github.com/roost-cluster/roost/services/gateway"
 	"github.com/roost-cluster/roost/services/region"
 )
 
@@ -27,6 +27,9 @@ type regionNode struct {
 	controlOut  []region.ControlOutput // outputs of the control core that are not performed yet
 	group       group                  // commits that go to the journal in one transaction
 	readers     *link.Readers[*gatewayLink]
+	router      *routerNode    // nil until an entity sends a command to another one
+	toRouter    lastArrival    // of answers in this process
+	fromRouter  lastArrival    // of commands in this process
 	links       []*gatewayLink // all that are open, and some that were closed
 	lastRequest turn.RequestID
 	callers     map[turn.RequestID]caller           // of the commands that have no answer yet
@@ -71,7 +74,7 @@ func (n *regionNode) carry(last *lastArrival, arrive func()) {
 // caller says where the answer to a command goes.
 type caller struct {
 	link    *gatewayLink
-	attempt gateway.Attempt
+	attempt router.Attempt
 	key     sharding.CommandID
 	entity  sharding.Entity
 	epoch   sharding.Epoch // at which the command was routed
@@ -96,6 +99,7 @@ type instance struct {
 	list       list // its state
 	running    bool
 	request    turn.RequestID // of its last turn
+	forwarded  sharding.Reply // answer to what its turn has sent
 	cancel     func()         // ends a turn that hangs; nil: it cannot be ended
 	idleSince  int64          // when its last turn ended, in virtual time
 	timerSet   bool           // it has a timer that has not fired
@@ -186,6 +190,9 @@ func (n *regionNode) tick() {
 	for _, s := range n.shards {
 		s.stepShard(region.Tick{})
 	}
+	if n.router != nil {
+		n.router.step(router.Tick{})
+	}
 	n.ticked = true
 }
 
@@ -201,10 +208,16 @@ func (n *regionNode) flush() {
 	for _, s := range n.shards {
 		s.performAll()
 	}
+	if n.router != nil {
+		n.router.flush()
+	}
 	n.group.kick()
 	if n.ticked {
 		n.ticked = false
 		n.checkDeadlines()
+		if n.router != nil {
+			n.router.checkDeadlines()
+		}
 	}
 	n.member.flush()
 }
@@ -269,6 +282,8 @@ func (n *regionNode) perform(o region.ControlOutput) {
 	case region.ReadJournalHeartbeat:
 		n.readJournalHeartbeat(o)
 	case region.Registered:
+	case region.Feed:
+		n.router.step(router.Table{Delta: o.Delta, Active: o.Active})
 	case region.ToCore:
 		to := n.shards[o.Core]
 		n.carry(&to.toCore, func() { to.stepShard(o.Order) })
@@ -305,15 +320,15 @@ func (n *shardNode) performShard(o region.ShardOutput) {
 		n.readWakes(o.Read)
 	case region.NotMine:
 		w.mark("region: not mine")
-		n.answer(o.Request, func(a gateway.Attempt) gateway.Input {
-			return gateway.NotMine{Attempt: a, Refused: o.Refused, Row: o.Row}
+		n.answer(o.Request, func(a router.Attempt) router.Input {
+			return router.NotMine{Attempt: a, Refused: o.Refused, Row: o.Row}
 		})
 	case region.Refuse:
 		if o.Reply.Outcome != sharding.Rejected {
 			w.violate("one outcome", "%s refuses a command with outcome %v", n.p.name, o.Reply.Outcome)
 		}
-		n.answer(o.Request, func(a gateway.Attempt) gateway.Input {
-			return gateway.Answer{Attempt: a, Reply: o.Reply}
+		n.answer(o.Request, func(a router.Attempt) router.Input {
+			return router.Answer{Attempt: a, Reply: o.Reply}
 		})
 	}
 }
@@ -415,15 +430,15 @@ var probeShard = sharding.ShardID{Type: "roost.probe"}
 
 // command handles a command that has arrived on a link. The command goes to its shard core
 // when there is room for its reply; until then, it waits.
-func (n *regionNode) command(l *gatewayLink, attempt gateway.Attempt, epoch sharding.Epoch, env sharding.Envelope, timeLeft time.Duration) {
+func (n *regionNode) command(l *gatewayLink, attempt router.Attempt, epoch sharding.Epoch, env sharding.Envelope, timeLeft time.Duration) {
 	env.Deadline = n.p.deadline(timeLeft)
 	n.whenRoom(l, &env, func(reserved replies.Ticket, refused string) {
 		n.lastRequest++
 		id := n.lastRequest
 		n.callers[id] = caller{link: l, attempt: attempt, key: env.ID, entity: env.Entity, epoch: epoch, due: env.Deadline, env: &env, ticket: reserved}
 		if refused != "" {
-			n.answer(id, func(a gateway.Attempt) gateway.Input {
-				return gateway.Answer{Attempt: a, Reply: sharding.Reject(sharding.ResourceExhausted, refused)}
+			n.answer(id, func(a router.Attempt) router.Input {
+				return router.Answer{Attempt: a, Reply: sharding.Reject(sharding.ResourceExhausted, refused)}
 			})
 			return
 		}
@@ -433,7 +448,7 @@ func (n *regionNode) command(l *gatewayLink, attempt gateway.Attempt, epoch shar
 
 // answer sends the answer to a command to its caller. makeFrame makes the answer, as the
 // input of the gateway.
-func (n *regionNode) answer(id turn.RequestID, makeFrame func(gateway.Attempt) gateway.Input) {
+func (n *regionNode) answer(id turn.RequestID, makeFrame func(router.Attempt) router.Input) {
 	c, ok := n.callers[id]
 	if !ok {
 		n.w.violate("one outcome", "%s: command %d is answered twice, or never came", n.p.name, id)
@@ -441,7 +456,7 @@ func (n *regionNode) answer(id turn.RequestID, makeFrame func(gateway.Attempt) g
 	}
 	delete(n.callers, id)
 	frame := makeFrame(c.attempt)
-	if a, ok := frame.(gateway.Answer); ok && a.Reply.Outcome == sharding.Rejected {
+	if a, ok := frame.(router.Answer); ok && a.Reply.Outcome == sharding.Rejected {
 		n.w.refusedUnread[c.key]++
 	}
 	n.send(c, frame, func() { c.link.gateway.read(c.attempt, frame) })
@@ -449,7 +464,7 @@ func (n *regionNode) answer(id turn.RequestID, makeFrame func(gateway.Attempt) g
 
 // accept makes the region's end of a new link. opened is called once: with the link when the
 // region begins to read it, or with nil if the region refuses it.
-func (n *regionNode) accept(g *gatewayNode, to sharding.NodeID, id link.LaneID, number uint64, opened func(*gatewayLink)) {
+func (n *regionNode) accept(g *routerNode, to sharding.NodeID, id link.LaneID, number uint64, opened func(*gatewayLink)) {
 	l := &gatewayLink{w: n.w, gateway: g, region: n, to: to, laneID: id}
 	e := n.readers.Enter(id, number, l)
 	if e.Refused {
@@ -491,8 +506,11 @@ func (n *regionNode) readerEnded(l *gatewayLink) {
 }
 
 func (n *regionNode) stop() {
+	if n.router != nil {
+		n.router.closeLinks()
+	}
 	for _, l := range n.links {
-		if l.regionOpen {
+		if l.regionOpen && !l.isHere() {
 			l.regionOpen = false
 			if n.w.dice("link").chance(0.5) {
 				l.down.reset = true // answers that are still under way are lost

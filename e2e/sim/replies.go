@@ -2,8 +2,8 @@ package sim
 
 import (
 	"github.com/roost-cluster/roost/libs/replies"
+	"github.com/roost-cluster/roost/libs/router"
 	"github.com/roost-cluster/roost/libs/sharding"
-	"github.com/roost-cluster/roost/services/gateway"
 )
 
 // In harsh weather replies have a size, and a link takes its time for every byte.
@@ -137,13 +137,13 @@ func (n *regionNode) readAll() {
 }
 
 // send sends an answer and counts it.
-func (n *regionNode) send(c caller, in gateway.Input, frame func()) {
+func (n *regionNode) send(c caller, in router.Input, frame func()) {
 	if n.replyBudget == nil {
 		c.link.toGateway(frame)
 		return
 	}
 	size, learned := replies.Overhead, 0
-	if a, ok := in.(gateway.Answer); ok && a.Reply.Outcome == sharding.OK && !(c.env.Tell && !c.env.Keyed) {
+	if a, ok := in.(router.Answer); ok && a.Reply.Outcome == sharding.OK && !(c.env.Tell && !c.env.Keyed) {
 		if size = smallReply; c.env.Command == cmdGet || c.env.Command == cmdAdd2 {
 			size = largeReply
 		}
@@ -153,6 +153,12 @@ func (n *regionNode) send(c caller, in gateway.Input, frame func()) {
 		n.w.violate("a reply finds room", "%s: the answer to %q of %d bytes, for which there was room before it ran", n.p.name, c.key, size)
 	}
 	l := c.link
+	if l.isHere() { // the router has it at once
+		n.replyBudget.budget.Answered(c.ticket, learned)
+		l.toGateway(frame)
+		n.readAll()
+		return
+	}
 	l.hold(outgoing{size, frame})
 	n.replyBudget.budget.Unsent(&l.buffer.queue.Account, l.buffer.unsent)
 	n.replyBudget.budget.Answered(c.ticket, learned)

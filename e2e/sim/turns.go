@@ -4,9 +4,9 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/router"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
-	"github.com/roost-cluster/roost/services/gateway"
 )
 
 func nanos(n int64) time.Duration { return time.Duration(n) }
@@ -187,6 +187,16 @@ func (n *shardNode) run(o *turn.Run) {
 	case d.chance(w.weather.Slow):
 		took = d.between(10*ms, 600*ms)
 	}
+	if o.Env.Command == cmdForward {
+		b.cancel = func() { w.after(d.exp(5*ms), end(true)) }
+		w.after(took, n.p.ifAlive(func() {
+			n.forward(o, func(r sharding.Reply) {
+				b.forwarded = r
+				end(false)()
+			})
+		}))
+		return
+	}
 	w.after(took, end(false))
 }
 
@@ -195,6 +205,9 @@ func (n *shardNode) turnDone(o *turn.Run, b *instance, took int64, cancelled boo
 	done := turnOf(&state, o.Env, n.w.clock())
 	if n.w.volatile(o.Entity) {
 		done.Wakes = nil
+	}
+	if o.Env.Command == cmdForward {
+		done = forwardDone(b.list, &b.forwarded)
 	}
 	if o.Wakeup != nil {
 		n.w.mark("reminder: it fires")
@@ -236,8 +249,8 @@ func (n *shardNode) reply(o *turn.Answer) {
 	if o.Reply.Outcome == sharding.Rejected && o.Reply.Code == sharding.Unavailable {
 		n.w.mark("command refused: too many loads without an answer")
 	}
-	n.answer(o.Request, func(a gateway.Attempt) gateway.Input {
-		return gateway.Answer{Attempt: a, Reply: o.Reply}
+	n.answer(o.Request, func(a router.Attempt) router.Input {
+		return router.Answer{Attempt: a, Reply: o.Reply}
 	})
 }
 

@@ -81,9 +81,10 @@ type harshWeather struct {
 	PerByte int64   // time that a link needs for a byte of a reply; 0: replies have no sizes
 	Deaf    float64 // answers before which a gateway stops to read for a while
 
-	Stale  float64 // reads that are stale
-	Remind float64 // commands that set reminders, of those that set timers
-	Later  float64 // timers that outlast the passivation of idle entities
+	Stale   float64 // reads that are stale
+	Forward float64 // keyed commands by which an entity sends one to another, of those that add numbers
+	Remind  float64 // commands that set reminders, of those that set timers
+	Later   float64 // timers that outlast the passivation of idle entities
 
 	Retention int64 // how long an era of membership lasts, by which removed nodes are forgotten; a setting
 	Exile     int64 // mean time between times in which a member is cut off for longer than that
@@ -119,6 +120,9 @@ func drawHarsh(seed uint64) harshWeather {
 	d = newDice(seed, "harsh entities")
 	h.Stale, h.Later = d.Float64(), d.Float64()
 	h.Remind = 0.5
+	if d = newDice(seed, "harsh forwards"); d.chance(0.7) {
+		h.Forward = d.Float64() / 2
+	}
 	d = newDice(seed, "harsh retention")
 	if h.Retention = d.between(500*ms, 4*sec); d.chance(0.15) {
 		h.Exile, h.ExileFor = d.between(2*sec, 8*sec), d.between(15*sec, 25*sec)
@@ -126,6 +130,9 @@ func drawHarsh(seed uint64) harshWeather {
 	d = newDice(seed, "harsh deprived")
 	if d.chance(0.1) {
 		h.Deprived, h.JournalFaultOnly = d.between(30*sec, 40*sec), d.chance(0.6)
+	}
+	if h.JournalFaultOnly { // two entities that wait for each other are no fault of the journal
+		h.Forward = 0
 	}
 	d = newDice(seed, "harsh clocks")
 	if h.Forgets = d.chance(0.6); d.chance(0.7) {

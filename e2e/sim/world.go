@@ -6,10 +6,10 @@ import (
 	"slices"
 
 	"github.com/roost-cluster/roost/libs/gossip"
+	"github.com/roost-cluster/roost/libs/router"
 	"github.com/roost-cluster/roost/libs/routetable"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/services/coordinator"
-	"github.com/roost-cluster/roost/services/gateway"
 	"github.com/roost-cluster/roost/services/region"
 )
 
@@ -35,6 +35,7 @@ type World struct {
 	clients  []*client
 	ops      []*op
 	byID     map[uint64]*op
+	forwards map[uint64]*op // commands that entities send to others, by the number of the client's command
 	batches  int
 	// refusedUnread counts, by command id, the rejections that regions have sent, minus those
 	// that a gateway has read in time. A gateway reads a rejection too late if it has sent the
@@ -63,7 +64,7 @@ const settleTime = 60 * sec
 func newWorld(c climate, seed uint64, traceTo func(string)) *World {
 	w := &World{
 		climate: c, seed: seed, traceTo: traceTo,
-		diceFor: map[string]dice{}, marks: map[string]int{}, byID: map[uint64]*op{}, refusedUnread: map[sharding.CommandID]int{},
+		diceFor: map[string]dice{}, marks: map[string]int{}, byID: map[uint64]*op{}, forwards: map[uint64]*op{}, refusedUnread: map[sharding.CommandID]int{},
 		terms: map[sharding.Term]bool{},
 	}
 	w.hash = 14695981039346656037 // the offset basis of FNV-1a
@@ -87,15 +88,15 @@ func newWorld(c climate, seed uint64, traceTo func(string)) *World {
 	return w
 }
 
-func newGateway(w *World, p *process) *gateway.Machine {
-	cfg := gateway.DefaultConfig()
+func newGateway(w *World, p *process) *router.Machine {
+	cfg := router.DefaultConfig()
 	if w.dice("limits").chance(0.2) && !w.journalFaultOnly {
 		cfg.MaxWaiting, cfg.MaxTotal, cfg.DeferredShare = 4, 16, 0.25
 	}
 	if err := cfg.Validate(); err != nil {
 		panic(err)
 	}
-	return gateway.New(cfg)
+	return router.New(cfg)
 }
 
 func regionConfig(w *World, p *process, version int) region.Config {
@@ -344,6 +345,9 @@ func (w *World) unfinished() string {
 		if n, ok := p.body.(*regionNode); ok && len(n.callers) > 0 {
 			return fmt.Sprintf("%s has not answered command %d", p.name, sortedKeys(n.callers)[0])
 		}
+		if n, ok := p.body.(*regionNode); ok && n.router != nil && n.router.here.unread > 0 {
+			return fmt.Sprintf("%s has not told its own router of %d answers", p.name, n.router.here.unread)
+		}
 	}
 	return ""
 }
@@ -398,6 +402,9 @@ func (w *World) tables(alive []sharding.NodeID) string {
 		switch b := p.body.(type) {
 		case *regionNode:
 			t = b.control.Table()
+			if r := b.router; r != nil && string(r.core.Table().AppendState(nil)) != string(t.AppendState(nil)) {
+				return fmt.Sprintf("the router of %s has another table: %v, not %v", p.name, r.core.Table().Rows(), t.Rows())
+			}
 		case *gatewayNode:
 			t = b.core.Table()
 		default:

@@ -11,10 +11,10 @@ import (
 
 	"github.com/roost-cluster/roost/libs/allocation"
 	plane "github.com/roost-cluster/roost/libs/control"
+	"github.com/roost-cluster/roost/libs/router"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/services/coordinator"
-	"github.com/roost-cluster/roost/services/gateway"
 )
 
 var shardingCases = map[string]runner{
@@ -443,17 +443,17 @@ func regionStops([]byte) error {
 // rejected submits commands to a gateway that knows of no region and takes so
 // many, and lists those that it turns away.
 func rejected(buffer, commands int) []int {
-	cfg := gateway.DefaultConfig()
+	cfg := router.DefaultConfig()
 	cfg.MaxTotal, cfg.MaxTotalBytes, cfg.MaxReplyBytes = buffer, 1<<30, 1<<40 // the case is about how many
-	m, now := gateway.New(cfg), time.Unix(1_000_000, 0)
+	m, now := router.New(cfg), time.Unix(1_000_000, 0)
 	var turned []int
-	var out []gateway.Output
+	var out []router.Output
 	for n := 1; n <= commands; n++ {
-		out = m.Step(now, gateway.Submit{Request: gateway.RequestID(n), Env: &sharding.Envelope{
+		out = m.Step(now, router.Submit{Request: router.RequestID(n), Env: &sharding.Envelope{
 			Entity: sharding.Entity{Type: "T", ID: "a"}, Command: "Do", ID: sharding.CommandID(strconv.Itoa(n)),
 		}}, out[:0])
 		for _, o := range out {
-			if f, ok := o.(gateway.Finish); ok && f.Reply.Outcome == sharding.Rejected && f.Reply.Code == sharding.ResourceExhausted {
+			if f, ok := o.(router.Finish); ok && f.Reply.Outcome == sharding.Rejected && f.Reply.Code == sharding.ResourceExhausted {
 				turned = append(turned, int(f.Request))
 			}
 		}

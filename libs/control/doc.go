@@ -21,13 +21,13 @@
 //	             ◀ NotActive                     as with Register
 //
 // A gateway watches the table too. While no coordinator is alive, it asks a region
-// instead, for the region's copy of the table. It asks the coordinator to allocate
-// shards that have no owner:
+// instead, for the region's copy of the table. Gateways, and regions whose entities send
+// commands, ask the coordinator to allocate shards that have no owner:
 //
 //	gateway      WatchTable        coordinator   as above
 //	gateway      WatchTable.Copy   region        repeated until a coordinator answers
 //	             ◀ TableChanged                  at once
-//	gateway      GetShardHome      coordinator   repeated until no command waits for the shard;
+//	any of both  GetShardHome      coordinator   repeated until no command waits for the shard;
 //	                                             not answered: the table shows the new owner
 //
 // A shard is given to a region and taken back:

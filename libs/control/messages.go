@@ -8,7 +8,7 @@ var Kinds = []Kind{
 	{Zero: Register{}, From: Region, To: Coordinator, Answers: []Message{RegisterAck{}, NotActive{}}},
 	{Zero: GracefulShutdown{}, From: Region, To: Coordinator, Answers: []Message{ShutdownAck{}, NotActive{}}},
 	{Zero: CountDue{}, From: Region, To: Coordinator, Answers: []Message{DueAck{}, NotActive{}}},
-	{Zero: GetShardHome{}, From: Gateway, To: Coordinator},
+	{Zero: GetShardHome{}, From: Region | Gateway, To: Coordinator},
 	{Zero: HostShard{}, From: Coordinator, To: Region},
 	{Zero: HandOff{}, From: Coordinator, To: Region},
 	{Zero: ShardStarted{}, From: Region, To: Coordinator},

@@ -1,6 +1,6 @@
-// Package link is the data plane: it carries commands from gateways (the client side,
-// [Client]) to regions (the server side, [Server]), and answers back, in frames over a
-// few TCP or TLS connections.
+// Package link is the data plane: it carries commands from the routers of gateways and of
+// other regions (the client side, [Client]) to regions (the server side, [Server]), and
+// answers back, in frames over a few TCP or TLS connections.
 //
 // # Opening
 //

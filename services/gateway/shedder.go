@@ -3,6 +3,7 @@ package gateway
 import (
 	"time"
 
+	"github.com/roost-cluster/roost/libs/router"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -19,7 +20,7 @@ const (
 // entities whose regions refuse commands for lack of room. Under overload this costs a
 // fraction of sending each command to the region.
 //
-// It is separate from the [Machine], because a command whose body is not read yet cannot be
+// It is separate from the router, because a command whose body is not read yet cannot be
 // submitted. It is not safe for concurrent use; a driver with many connections must lock
 // it.
 type Shedder struct {
@@ -50,16 +51,16 @@ func (s *Shedder) Sheds(e sharding.Entity, left time.Duration, now time.Time) bo
 	return ok && left <= x.left && now.Before(x.until)
 }
 
-// Shed returns the Finish of a shed command.
-func (c Config) Shed() Finish {
-	return Finish{
+// Shed returns the end of a shed command, at a gateway with this router.
+func Shed(c *router.Config) router.Finish {
+	return router.Finish{
 		Reply:      sharding.Reject(sharding.ResourceExhausted, "too many commands wait for this entity"),
 		RetryAfter: int(c.RetryHint / time.Millisecond),
 	}
 }
 
 // Observe records the result of a command; left was its remaining time on arrival.
-func (s *Shedder) Observe(e sharding.Entity, left time.Duration, f *Finish, now time.Time) {
+func (s *Shedder) Observe(e sharding.Entity, left time.Duration, f *router.Finish, now time.Time) {
 	x, known := s.entities[e]
 	switch {
 	case f.Reply.Outcome == sharding.OK:

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/router"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -17,10 +18,10 @@ func TestShedder(t *testing.T) {
 	a, b := sharding.Entity{Type: "T", ID: "a"}, sharding.Entity{Type: "T", ID: "b"}
 	now := time.Unix(1000, 0)
 	answered := func(e sharding.Entity, wait time.Duration) {
-		s.Observe(e, 0, &Finish{Reply: sharding.Reply{Outcome: sharding.OK, Timing: sharding.Timing{Mailbox: wait}}}, now)
+		s.Observe(e, 0, &router.Finish{Reply: sharding.Reply{Outcome: sharding.OK, Timing: sharding.Timing{Mailbox: wait}}}, now)
 	}
 	refused := func(e sharding.Entity, left time.Duration) {
-		s.Observe(e, left, &Finish{Reply: sharding.Reject(sharding.ResourceExhausted, "full"), Region: sharding.NodeID{Addr: "r1:1"}}, now)
+		s.Observe(e, left, &router.Finish{Reply: sharding.Reject(sharding.ResourceExhausted, "full"), Region: sharding.NodeID{Addr: "r1:1"}}, now)
 	}
 	answered(a, time.Hour)
 	refused(a, time.Second)
@@ -47,8 +48,8 @@ func TestShedder(t *testing.T) {
 		}
 	}
 	// Refusals by the gateway itself, or for another reason, say nothing about the load.
-	s.Observe(b, time.Second, &Finish{Reply: sharding.Reject(sharding.ResourceExhausted, "full")}, now)
-	s.Observe(b, time.Second, &Finish{Reply: sharding.Reject(sharding.Unavailable, "gone"), Region: sharding.NodeID{Addr: "r1:1"}}, now)
+	s.Observe(b, time.Second, &router.Finish{Reply: sharding.Reject(sharding.ResourceExhausted, "full")}, now)
+	s.Observe(b, time.Second, &router.Finish{Reply: sharding.Reject(sharding.Unavailable, "gone"), Region: sharding.NodeID{Addr: "r1:1"}}, now)
 	if len(s.entities) != 1 {
 		t.Errorf("remembered are %v", s.entities)
 	}

@@ -18,6 +18,7 @@ type ControlCore struct {
 	shards  map[sharding.EntityType]uint32 // of the hosted types
 	cores   []Held                         // the last report of each shard core
 	budgets [resources]budget
+	feeding feeding
 
 	term       sharding.Term // highest seen
 	registered sharding.Term // the term that acknowledged us
@@ -94,9 +95,12 @@ func (c *ControlCore) Step(now time.Time, in ControlInput, out []ControlOutput) 
 		c.event(in.Core, in.Event)
 	case Leave:
 		c.leave()
+	case FeedRouter:
+		c.feedRouter()
 	case Tick:
 		c.tick()
 	}
+	c.feedActive()
 	out = c.out
 	c.out = nil
 	return out

@@ -100,7 +100,12 @@ func (c *ControlCore) tableChanged(from string, d sharding.TableDelta) {
 		return
 	}
 	c.current(d.Version.Term)
-	c.forward(c.table.Apply(d))
+	before := c.table.Version()
+	changed := c.table.Apply(d)
+	c.forward(changed)
+	if len(changed)+len(d.Types) > 0 || c.table.Version() != before {
+		c.feed(sharding.TableDelta{Version: c.table.Version(), Generation: c.table.Generation(), Types: d.Types, Rows: changed})
+	}
 	c.poll()
 	c.register()
 }

@@ -46,6 +46,15 @@
 // Anything that shows the shard at a higher epoch (a row of the table, a command, the
 // fence) stops the shard at once.
 //
+// # Commands between entities
+//
+// An entity can send commands to others. A router (package router, as in gateways) runs beside
+// the cores and sends them: over a link if the other shard is elsewhere, and if it is here, as
+// a [Command] like those that come over links, at the epoch of the router's row. So every
+// command passes the same check of its epoch, whoever sent it. With the first such command the
+// control core is told to feed the router ([FeedRouter]): it passes on what the route table
+// gains ([Feed]), and nobody polls the table a second time.
+//
 // # Leaving
 //
 // The control core asks the coordinator to take the shards, and tells every shard core to
@@ -82,6 +91,9 @@
 //  6. A [Send] that is a call ends with one [Replied], with a nil Msg if there is no
 //     answer. Every other Send may get lost, and so may a [Reply].
 //  7. After [Left] the process may leave the membership. After [Fail] it stops.
+//  8. The router is driven as its package says. Each [Feed] becomes a Table of the router, in
+//     their order. While the region drains, the router goes on: turns that end may have to
+//     send. It is stopped when no command comes in any more.
 //
 // The loops to write, for the control core:
 //

@@ -41,6 +41,7 @@ import (
 //	due N [term=N] | due-failed           answers the last CountDue; without count-due it is 0 at once
 //	ready                                 whether the region is ready
 //	leave | remaining N [term=N] | tick MS
+//	feed-router                           the router is told of the table from now on
 //	state | kept                          counts
 func TestScenarios(t *testing.T) { scenariotest.Run(t, play) }
 
@@ -190,6 +191,8 @@ func (s *scenario) command(f []string) []string {
 	case "cores":
 		s.start(number(f[1]), 6)
 		return nil
+	case "feed-router":
+		return s.step(region.FeedRouter{})
 	case "hold":
 		s.holds = true
 		return nil
@@ -474,6 +477,8 @@ func (s *scenario) perform(o region.ControlOutput) string {
 		return s.send(o)
 	case region.ProbeJournal:
 		s.probes = append(s.probes, o)
+	case region.Feed:
+		return fmt.Sprintf("Feed version %v full %t active %q rows %v", o.Delta.Version, o.Delta.Full, o.Active, o.Delta.Rows)
 	case region.JournalChanged:
 		return fmt.Sprintf("JournalChanged %s, nothing succeeded for %v", o.State, s.now.Sub(o.Heard))
 	}

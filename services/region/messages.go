@@ -75,6 +75,9 @@ type (
 	// Leave: drain all shards and leave (SIGTERM). The answer is Left. The control core
 	// passes Leave on to the shard cores, which take no shard from then on.
 	Leave struct{}
+	// FeedRouter: an entity of this region has sent its first command. From now on the
+	// router is told of the route table, by Feed.
+	FeedRouter struct{}
 	// Tick lets time pass; the driver sends one to every core every 20 ms or so.
 	Tick struct{}
 )
@@ -116,6 +119,12 @@ type (
 	JournalChanged struct {
 		State sharding.JournalState
 		Heard time.Time
+	}
+	// Feed is an input of the region's router, as a Table of package router: what the route table has
+	// gained since the Feed before, and the address of the active coordinator.
+	Feed struct {
+		Delta  sharding.TableDelta
+		Active string
 	}
 	// Left: all shards are handed off, or the time for that is over. The region may
 	// leave the membership.
@@ -300,6 +309,7 @@ func (Probed) controlInput()               {}
 func (JournalHeartbeatRead) controlInput() {}
 func (FromCore) controlInput()             {}
 func (Leave) controlInput()                {}
+func (FeedRouter) controlInput()           {}
 func (Tick) controlInput()                 {}
 
 func (Send) controlOutput()                 {}
@@ -309,6 +319,7 @@ func (ReadJournalHeartbeat) controlOutput() {}
 func (Registered) controlOutput()           {}
 func (ProbeJournal) controlOutput()         {}
 func (JournalChanged) controlOutput()       {}
+func (Feed) controlOutput()                 {}
 func (Left) controlOutput()                 {}
 func (Fail) controlOutput()                 {}
 

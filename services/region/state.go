@@ -126,7 +126,7 @@ func (c *ControlCore) AppendState(now time.Time, b []byte) []byte {
 			b = fmt.Appendf(b, "%s heard %d asking %d asked %d number %d open %t\n", JournalPath(p), rel(e.heard), rel(e.asking), rel(e.asked), e.number, e.open)
 		}
 	}
-	b = fmt.Appendf(b, "cores %v\n", c.cores)
+	b = fmt.Appendf(b, "cores %v feeding %v\n", c.cores, c.feeding)
 	for r := range resources {
 		b = fmt.Appendf(b, "%s %d %v %v\n", r, c.budgets[r].free, c.budgets[r].granted, c.budgets[r].wanting)
 	}

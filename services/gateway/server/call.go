@@ -3,49 +3,52 @@ package server
 import (
 	"context"
 	"errors"
-	"strconv"
 	"sync"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/loop"
+	"github.com/roost-cluster/roost/libs/router"
+	"github.com/roost-cluster/roost/libs/router/driver"
 	"github.com/roost-cluster/roost/libs/sharding"
-	"github.com/roost-cluster/roost/services/gateway"
 )
 
-// call is one command of one client on its way through the loop. Between submit and end,
-// env belongs to the loop.
+// call is one command of one client on its way through the router.
 type call struct {
-	id      gateway.RequestID
-	env     sharding.Envelope
+	driver.Call
+	server  *Server
 	arrived time.Time
-	finish  gateway.Finish // once done
-	done    chan struct{}  // capacity 1; the loop sends once
+	finish  router.Finish // once done
+	done    chan struct{} // capacity 1; the loop sends once
 }
 
 // end is called by the loop, once per submitted call.
-func (c *call) end(f *gateway.Finish) {
+func (c *call) end(f *router.Finish) {
+	c.server.observeFinish(c, f)
 	c.finish = *f
 	c.done <- struct{}{}
 }
 
 // calls has the calls that can be reused: those whose end was received.
-var calls = sync.Pool{New: func() any { return &call{done: make(chan struct{}, 1)} }}
+var calls = sync.Pool{New: func() any {
+	c := &call{done: make(chan struct{}, 1)}
+	c.End = c.end
+	return c
+}}
 
-func newCall(env sharding.Envelope, arrived time.Time) *call {
+func (s *Server) newCall(env sharding.Envelope, arrived time.Time) *call {
 	c := calls.Get().(*call)
-	c.env, c.arrived = env, arrived
+	c.server, c.Env, c.arrived = s, env, arrived
 	return c
 }
 
 func (c *call) release() {
-	c.id, c.env, c.finish = 0, sharding.Envelope{}, gateway.Finish{}
+	c.server, c.ID, c.Env, c.finish = nil, 0, sharding.Envelope{}, router.Finish{}
 	calls.Put(c)
 }
 
-// check refuses commands that could never be admitted. It generates an id for a command
-// without key.
+// check refuses commands that could never be admitted, and numbers the others.
 func (s *Server) check(c *call, timeout time.Duration) *failure {
-	env := &c.env
+	env := &c.Env
 	if err := env.Check(); err != nil {
 		return refusal(sharding.InvalidArgument, err.Error())
 	}
@@ -55,37 +58,31 @@ func (s *Server) check(c *call, timeout time.Duration) *failure {
 	if len(env.Payload) > int(s.cfg.MaxPayload) {
 		return tooLong(int64(s.cfg.MaxPayload))
 	}
-	c.id = gateway.RequestID(s.lastCall.Add(1))
-	if !env.Keyed {
-		env.ID = s.commandID(c.id)
-	}
+	s.router.Number(&c.Call)
 	if timeout > 0 {
 		env.Deadline = c.arrived.Add(min(timeout, s.cfg.MaxTimeout))
 	}
 	if s.stopping.Load() {
-		return failureOf(&gateway.Finish{Reply: errStopping, RetryAfter: s.retryHint})
+		return failureOf(&router.Finish{Reply: errStopping, RetryAfter: s.retryHint})
 	}
 	return nil
 }
 
-// commandID returns the id of a command without key, from this incarnation of the gateway
-// and the number of the call.
-func (s *Server) commandID(id gateway.RequestID) sharding.CommandID {
-	var buf [40]byte
-	b := append(buf[:0], s.idPrefix...)
-	return sharding.CommandID(strconv.AppendUint(b, uint64(id), 36))
-}
+var (
+	errStopping = sharding.Reject(sharding.Unavailable, "this gateway is stopping")
+	errFull     = sharding.Reject(sharding.ResourceExhausted, "too many commands wait in this gateway")
+)
 
-// submit passes calls to the loop, without others between them. If it cannot, it ends all
-// of them.
+// submit passes calls to the router, without others between them. If it cannot, it ends
+// all of them.
 func (s *Server) submit(cs ...*call) {
-	var few [1]item // a command that comes alone takes no memory here
-	items := few[:0]
+	var few [1]*driver.Call // a command that comes alone takes no memory here
+	list := few[:0]
 	for _, c := range cs {
-		items = append(items, item{call: c})
+		list = append(list, &c.Call)
 	}
 	var reply *sharding.Reply
-	switch err := s.inbox.Offer(0, items...); {
+	switch err := s.router.Submit(list...); {
 	case err == nil:
 		return
 	case errors.Is(err, loop.ErrClosed):
@@ -94,7 +91,7 @@ func (s *Server) submit(cs ...*call) {
 		reply = &errFull
 	}
 	for _, c := range cs {
-		c.end(&gateway.Finish{Request: c.id, Reply: *reply, RetryAfter: s.retryHint})
+		c.end(&router.Finish{Request: c.ID, Reply: *reply, RetryAfter: s.retryHint})
 	}
 }
 
@@ -105,17 +102,8 @@ func (s *Server) wait(ctx context.Context, c *call) bool {
 	case <-c.done:
 		return true
 	case <-ctx.Done():
-		s.put(func() { s.abandon(c) })
+		// If it has ended meanwhile, nobody takes its reply.
+		s.router.Abandon(&c.Call, func() { s.router.Step(router.Delivered{Bytes: c.finish.Held}) })
 		return false
 	}
-}
-
-// abandon ends a call for which nobody waits any more. It must be called by the loop.
-func (s *Server) abandon(c *call) {
-	if s.calls[c.id] == nil { // it has ended meanwhile, and nobody takes its reply
-		s.step(gateway.Delivered{Bytes: c.finish.Held})
-		return
-	}
-	delete(s.calls, c.id)
-	s.step(gateway.Cancel{Request: c.id})
 }

@@ -7,8 +7,8 @@ import (
 
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/node"
+	"github.com/roost-cluster/roost/libs/router"
 	"github.com/roost-cluster/roost/libs/sharding"
-	"github.com/roost-cluster/roost/services/gateway"
 )
 
 // Config is the configuration of a gateway process.
@@ -33,7 +33,7 @@ type Config struct {
 
 // DefaultConfig is the configuration before file, environment and flags.
 func DefaultConfig() Config {
-	core := gateway.DefaultConfig()
+	core := router.DefaultConfig()
 	c := Config{
 		Config:       node.DefaultConfig(":8080"),
 		Discovery:    "static://127.0.0.1:25521",
@@ -108,8 +108,8 @@ func (c *Config) Validate() error {
 }
 
 // core is the configuration of the core.
-func (c *Config) core() gateway.Config {
-	core := gateway.DefaultConfig()
+func (c *Config) core() router.Config {
+	core := router.DefaultConfig()
 	core.DefaultTimeout, core.MaxTimeout = c.Timeout, c.MaxTimeout
 	core.MaxWaiting, core.MaxWaitingBytes = c.ShardMax, int(c.ShardBytes)
 	core.MaxTotal, core.MaxTotalBytes = c.Commands, int(c.CommandBytes)

@@ -8,9 +8,9 @@ import (
 
 	"github.com/twitchtv/twirp"
 
+	"github.com/roost-cluster/roost/libs/router"
 	"github.com/roost-cluster/roost/libs/sharding"
 	gatewayv1 "github.com/roost-cluster/roost/proto/roost/gateway/v1"
-	"github.com/roost-cluster/roost/services/gateway"
 )
 
 // failure is the error that a client gets. All that clients are told of errors
@@ -82,7 +82,7 @@ const otherVersion = "ROOST-1015"
 const badRoute sharding.Code = "bad_route"
 
 // failureOf is the failure of an ended request; nil: it succeeded.
-func failureOf(f *gateway.Finish) *failure {
+func failureOf(f *router.Finish) *failure {
 	r := &f.Reply
 	if r.Outcome == sharding.OK && r.Code == "" {
 		return nil
@@ -116,7 +116,7 @@ func failureOf(f *gateway.Finish) *failure {
 
 // refusal is a failure of a command that never entered the core.
 func refusal(code sharding.Code, message string) *failure {
-	return failureOf(&gateway.Finish{Reply: sharding.Reject(code, message)})
+	return failureOf(&router.Finish{Reply: sharding.Reject(code, message)})
 }
 
 func noRoute(message string) *failure {
@@ -145,7 +145,7 @@ func unsupported(header, value, instead string) *failure {
 
 // clientGone is what nobody reads, unless the connection only looked dead.
 func (s *Server) clientGone(env *sharding.Envelope) *failure {
-	return failureOf(&gateway.Finish{Reply: s.unanswered(env, sharding.DeadlineExceeded, "the request ended before its command")})
+	return failureOf(&router.Finish{Reply: s.unanswered(env, sharding.DeadlineExceeded, "the request ended before its command")})
 }
 
 // unanswered is the reply to a command that was given up, perhaps after it was

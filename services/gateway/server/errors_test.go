@@ -11,15 +11,15 @@ import (
 	"github.com/twitchtv/twirp"
 
 	"github.com/roost-cluster/roost/libs/node/histogram"
+	"github.com/roost-cluster/roost/libs/router"
 	"github.com/roost-cluster/roost/libs/sharding"
-	"github.com/roost-cluster/roost/services/gateway"
 )
 
 func TestFailures(t *testing.T) {
 	reply := func(o sharding.Outcome, c sharding.Code) *failure {
-		return failureOf(&gateway.Finish{Reply: sharding.Reply{Outcome: o, Code: c, Message: "why"}})
+		return failureOf(&router.Finish{Reply: sharding.Reply{Outcome: o, Code: c, Message: "why"}})
 	}
-	busy := failureOf(&gateway.Finish{Reply: sharding.Reject(sharding.ResourceExhausted, "why"), RetryAfter: 1001})
+	busy := failureOf(&router.Finish{Reply: sharding.Reject(sharding.ResourceExhausted, "why"), RetryAfter: 1001})
 	for _, c := range []struct {
 		f                      *failure
 		code, executed, number string
@@ -94,7 +94,7 @@ func TestMeasures(t *testing.T) {
 	if m.of(nil) == nil || m.of(noRoute("")) == nil || m.of(refusal(sharding.Unavailable, "")) == nil {
 		t.Error("an outcome is not counted")
 	}
-	odd := failureOf(&gateway.Finish{Reply: sharding.Reply{Outcome: sharding.OK, Code: "out_of_milk"}})
+	odd := failureOf(&router.Finish{Reply: sharding.Reply{Outcome: sharding.OK, Code: "out_of_milk"}})
 	if got := m.of(odd); got == nil || got != m[ending{sharding.Internal, "true"}] {
 		t.Error("an unknown code is not counted as internal")
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/archtest"
+	"github.com/roost-cluster/roost/libs/router/driver"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -76,7 +77,7 @@ func FuzzHeaders(f *testing.F) {
 	f.Add("9223372036854775807ns", "\xff", " application/protobuf ;", "")
 	f.Add("1h1m1.5s1us\xff\"", "\u2028", "application/json,text/xml", "")
 	cfg := DefaultConfig()
-	s := &Server{cfg: &cfg, idPrefix: []byte("g-")}
+	s := &Server{cfg: &cfg, router: newRouter(f, 0)}
 	s.types.Store(&types{})
 	f.Fuzz(func(t *testing.T, timeout, key, contentType, tell string) {
 		header := http.Header{}
@@ -90,7 +91,7 @@ func FuzzHeaders(f *testing.F) {
 		r := &http.Request{Method: http.MethodPost, URL: new(url.URL), Header: header, Body: http.NoBody}
 		n := len(timeout) + len(key) + len(contentType) + len(tell)
 		read := func() (*call, *failure) {
-			c := &call{env: sharding.Envelope{Entity: sharding.Entity{Type: "T", ID: "i"}, Command: "C"}, arrived: time.Unix(1e9, 0)}
+			c := &call{Call: driver.Call{Env: sharding.Envelope{Entity: sharding.Entity{Type: "T", ID: "i"}, Command: "C"}}, arrived: time.Unix(1e9, 0)}
 			left, f := s.decode(r, c)
 			if f == nil {
 				f = s.check(c, left)
@@ -109,7 +110,7 @@ func FuzzHeaders(f *testing.F) {
 			}
 			return
 		}
-		env := &c.env
+		env := &c.Env
 		left := env.Deadline.Sub(c.arrived)
 		switch {
 		case env.Keyed != (key != "") || env.Keyed && string(env.ID) != key || env.ID == "":

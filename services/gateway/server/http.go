@@ -40,7 +40,7 @@ func (s *Server) serveCommand(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	ctx, span := s.startServer(r, r.Method+" "+route)
-	c := newCall(sharding.Envelope{Entity: entity, Command: command}, arrived)
+	c := s.newCall(sharding.Envelope{Entity: entity, Command: command}, arrived)
 	if f := s.admit(r, c); f != nil {
 		s.end(c, f, 0, span)
 		s.answer(w, c, f)
@@ -50,7 +50,7 @@ func (s *Server) serveCommand(w http.ResponseWriter, r *http.Request) {
 	routing := s.startRoute(ctx, c)
 	s.submit(c)
 	if !s.wait(ctx, c) {
-		f := s.clientGone(&c.env)
+		f := s.clientGone(&c.Env)
 		s.endRoute(routing, nil)
 		s.end(c, f, 0, span)
 		s.fail(w, f) // unless the connection only looked dead: never an empty success
@@ -60,7 +60,7 @@ func (s *Server) serveCommand(w http.ResponseWriter, r *http.Request) {
 	s.endRoute(routing, &c.finish)
 	s.end(c, f, c.finish.Attempts, span)
 	s.answer(w, c, f)
-	s.delivered.Add(int64(c.finish.Held))
+	s.router.Delivered(c.finish.Held)
 	c.release()
 }
 
@@ -98,14 +98,14 @@ func (s *Server) admit(r *http.Request, c *call) *failure {
 		return f
 	}
 	if f = s.shed(c, timeout); f == nil {
-		c.env.Payload, f = s.readBody(r)
+		c.Env.Payload, f = s.readBody(r)
 	}
 	return f
 }
 
 // decode reads the headers.
 func (s *Server) decode(r *http.Request, c *call) (timeout time.Duration, f *failure) {
-	env := &c.env
+	env := &c.Env
 	key, keyed, f := header(r, "Idempotency-Key")
 	if f != nil {
 		return 0, f
@@ -265,7 +265,7 @@ func (s *Server) answer(w http.ResponseWriter, c *call, f *failure) {
 	}
 	reply := &c.finish.Reply
 	if len(reply.Payload) == 0 {
-		if c.env.Tell {
+		if c.Env.Tell {
 			w.WriteHeader(http.StatusAccepted)
 		}
 		return

@@ -16,7 +16,8 @@ import (
 	"github.com/twitchtv/twirp"
 
 	"github.com/roost-cluster/roost/libs/link"
-	"github.com/roost-cluster/roost/libs/loop"
+	"github.com/roost-cluster/roost/libs/router"
+	"github.com/roost-cluster/roost/libs/router/driver"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/sharding/shardingtest"
 	gatewayv1 "github.com/roost-cluster/roost/proto/roost/gateway/v1"
@@ -291,7 +292,7 @@ func TestClientGone(t *testing.T) {
 	f.answer(func(*link.Conn, link.Command) {}) // never
 	g := f.startReady(nil)
 	under := func() (n int) {
-		_ = g.inside(context.Background(), func() error { n = g.core.Stats().Requests + len(g.calls); return nil })
+		_ = g.router.Inside(context.Background(), func() error { n = g.router.Core().Stats().Requests + g.router.Calls(); return nil })
 		return n
 	}
 	c, err := net.Dial("tcp", strings.TrimPrefix(g.url, "http://"))
@@ -392,52 +393,59 @@ func TestGetBeforeTable(t *testing.T) {
 }
 
 func TestCommandIDs(t *testing.T) {
-	s := &Server{cfg: &Config{MaxPayload: 1}, idPrefix: []byte("roost:00000000000000ff-")}
+	s := &Server{cfg: &Config{MaxPayload: 1}, router: newRouter(t, 0)}
 	seen := map[sharding.CommandID]bool{}
 	for range 100 {
-		c := &call{env: sharding.Envelope{Entity: sharding.Entity{Type: "T", ID: "i"}, Command: "C"}}
+		c := &call{Call: driver.Call{Env: sharding.Envelope{Entity: sharding.Entity{Type: "T", ID: "i"}, Command: "C"}}}
 		if f := s.check(c, 0); f != nil {
 			t.Fatal(f)
 		}
-		if seen[c.env.ID] || c.env.Keyed || !strings.HasPrefix(string(c.env.ID), "roost:00000000000000ff-") || !utf8.ValidString(string(c.env.ID)) {
-			t.Fatalf("id %q", c.env.ID)
+		if seen[c.Env.ID] || c.Env.Keyed || !strings.HasPrefix(string(c.Env.ID), "roost:00000000000000ff-") || !utf8.ValidString(string(c.Env.ID)) {
+			t.Fatalf("id %q", c.Env.ID)
 		}
-		seen[c.env.ID] = true
+		seen[c.Env.ID] = true
 	}
 	s.stopping.Store(true)
-	c := &call{env: sharding.Envelope{Entity: sharding.Entity{Type: "T", ID: "i"}, Command: "C"}}
+	c := &call{Call: driver.Call{Env: sharding.Envelope{Entity: sharding.Entity{Type: "T", ID: "i"}, Command: "C"}}}
 	if f := s.check(c, 0); f == nil || f.code != sharding.Unavailable || f.executed != "false" {
 		t.Errorf("admitted while stopping: %+v", f)
 	}
 }
 
+// newRouter returns a router that does not run.
+func newRouter(t testing.TB, inbox int) *driver.Driver {
+	t.Helper()
+	links := link.DefaultConfig()
+	links.Cluster, links.Self = "test", sharding.NodeID{UID: 255}
+	r, err := driver.New(driver.Config{Core: router.DefaultConfig(), Link: links, Inbox: inbox})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// TestInbox: what finds no room in the router, or comes when it has ended, is refused.
 func TestInbox(t *testing.T) {
-	b := loop.NewInbox[item](loop.Limits{Items: 3})
-	s := &Server{inbox: b, retryHint: 200}
-	two := []*call{newCall(sharding.Envelope{}, time.Time{}), newCall(sharding.Envelope{}, time.Time{})}
+	cfg := DefaultConfig()
+	s := &Server{cfg: &cfg, router: newRouter(t, 3), retryHint: 200, shedder: shedder{core: gateway.NewShedder(1)}}
+	two := []*call{s.newCall(sharding.Envelope{}, time.Time{}), s.newCall(sharding.Envelope{}, time.Time{})}
 	s.submit(two...)
-	more := []*call{newCall(sharding.Envelope{}, time.Time{}), newCall(sharding.Envelope{}, time.Time{})}
-	s.submit(more...) // all or none
-	for _, c := range more {
-		<-c.done
-		if f := failureOf(&c.finish); f.code != sharding.ResourceExhausted || f.executed != "false" || f.retryAfter != 200 {
-			t.Errorf("%+v", f)
+	refused := func(calls []*call, code sharding.Code, retryAfter int) {
+		t.Helper()
+		for _, c := range calls {
+			<-c.done
+			if f := failureOf(&c.finish); f.code != code || f.executed != "false" || f.retryAfter != retryAfter {
+				t.Errorf("%+v", f)
+			}
 		}
 	}
-	b.Put(item{in: gateway.Tick{}}, item{in: gateway.Tick{}}) // never refused
-	if items := b.Take(nil); len(items) != 4 || items[0].call != two[0] || items[1].call != two[1] {
-		t.Errorf("took %v", items)
-	}
-	b.Close()
-	b.Put(item{in: gateway.Tick{}})
-	s.answers([]link.Answer{{Corr: 1}})
-	late := newCall(sharding.Envelope{}, time.Time{})
+	more := []*call{s.newCall(sharding.Envelope{}, time.Time{}), s.newCall(sharding.Envelope{}, time.Time{})}
+	s.submit(more...) // all or none
+	refused(more, sharding.ResourceExhausted, 200)
+	s.router.End()
+	s.router.Run()
+	refused(two, sharding.Unavailable, 0)
+	late := s.newCall(sharding.Envelope{}, time.Time{})
 	s.submit(late)
-	<-late.done
-	if f := failureOf(&late.finish); f.code != sharding.Unavailable || f.executed != "false" {
-		t.Errorf("%+v", f)
-	}
-	if items := b.Take(nil); len(items) != 0 {
-		t.Errorf("took %v after the end", items)
-	}
+	refused([]*call{late}, sharding.Unavailable, 200)
 }

@@ -14,7 +14,7 @@ import (
 // replyBytes returns how many bytes of replies the core counts.
 func (g *running) replyBytes(t *testing.T) (n int) {
 	t.Helper()
-	if err := g.inside(t.Context(), func() error { n = g.core.Stats().Replies; return nil }); err != nil {
+	if err := g.router.Inside(t.Context(), func() error { n = g.router.Core().Stats().Replies; return nil }); err != nil {
 		t.Fatal(err)
 	}
 	return n

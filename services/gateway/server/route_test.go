@@ -13,9 +13,9 @@ import (
 
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/link"
+	"github.com/roost-cluster/roost/libs/router"
 	"github.com/roost-cluster/roost/libs/sharding"
 	gatewayv1 "github.com/roost-cluster/roost/proto/roost/gateway/v1"
-	"github.com/roost-cluster/roost/services/gateway"
 )
 
 func (g *running) entities() gatewayv1.Entities {
@@ -134,62 +134,6 @@ func TestLinkLost(t *testing.T) {
 	}
 }
 
-// TestFailedSends: once a command of a shard could not be sent, later ones fail too until
-// the core knows, or they would overtake it.
-func TestFailedSends(t *testing.T) {
-	f := newFake(t, 1<<20)
-	g := f.startReady(nil)
-	if got := g.do(t, http.MethodPost, "/v1/Echo/a/Do", "{}"); got.status != 200 {
-		t.Fatalf("%+v", got)
-	}
-	before := len(f.seen())
-	shard := func(i uint32) sharding.ShardID { return sharding.ShardID{Type: "Echo", Index: i} }
-	env := sharding.Envelope{Entity: sharding.Entity{Type: "Echo", ID: "x"}, Command: "Do", ID: "x"}
-	var unsent []gateway.Input
-	err := g.inside(context.Background(), func() error {
-		number := g.lastLink.Load()
-		g.sendCommand(&gateway.SendCommand{Region: f.owner, Link: number + 1, Attempt: 1001, Shard: shard(1), Env: env})
-		g.sendCommand(&gateway.SendCommand{Region: f.owner, Link: number, Attempt: 1002, Shard: shard(1), Env: env})
-		g.sendCommand(&gateway.SendCommand{Region: f.owner, Link: number, Attempt: 1003, Shard: shard(2), Env: env})
-		g.sendCommand(&gateway.SendCommand{Region: sharding.NodeID{Addr: "nobody:1", UID: 1}, Link: number, Attempt: 1004, Shard: shard(3), Env: env})
-		env.Payload = make([]byte, 2<<20)
-		g.sendCommand(&gateway.SendCommand{Region: f.owner, Link: number, Attempt: 1005, Shard: shard(2), Env: env})
-		for in, ok := g.sender.Next(); ok; in, ok = g.sender.Next() {
-			unsent = append(unsent, in)
-		}
-		env.Payload = nil
-		g.sendCommand(&gateway.SendCommand{Region: f.owner, Link: number, Attempt: 1006, Shard: shard(1), Env: env})
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []gateway.Attempt{1001, 1002, 1004}
-	for _, in := range unsent {
-		switch in := in.(type) {
-		case gateway.SendFailed:
-			if len(want) == 0 || in.Attempt != want[0] {
-				t.Errorf("failed is %d, not %v", in.Attempt, want)
-				continue
-			}
-			want = want[1:]
-		case gateway.Answer:
-			if in.Attempt != 1005 || in.Reply.Outcome != sharding.Rejected || in.Reply.Code != sharding.InvalidArgument {
-				t.Errorf("%+v", in)
-			}
-		}
-	}
-	if len(want) != 0 || len(unsent) != 4 {
-		t.Errorf("%v did not fail: %v", want, unsent)
-	}
-	eventually(t, "sent", func() bool { return len(f.seen()) == before+2 })
-	for _, c := range f.seen()[before:] {
-		if c.Corr != 1003 && c.Corr != 1006 {
-			t.Errorf("%d was sent", c.Corr)
-		}
-	}
-}
-
 // TestFallback: without a coordinator, the table of a region is used.
 func TestFallback(t *testing.T) {
 	f := newFake(t, 1<<20)
@@ -223,7 +167,7 @@ func TestReadiness(t *testing.T) {
 		return res.StatusCode == 200
 	})
 	ask := func() (err error) {
-		if e := g.inside(context.Background(), func() error { err = g.readiness(); return nil }); e != nil {
+		if e := g.router.Inside(context.Background(), func() error { err = g.readiness(); return nil }); e != nil {
 			t.Fatal(e)
 		}
 		return err
@@ -233,8 +177,10 @@ func TestReadiness(t *testing.T) {
 	}
 	row := sharding.Row{Shard: sharding.ShardID{Type: "Echo"}, Epoch: 1, Phase: sharding.Serving, Owner: sharding.NodeID{Addr: "127.0.0.1:1", UID: 3}}
 	change := func(d sharding.TableDelta) {
-		_ = g.inside(context.Background(), func() error {
-			g.replied(gateway.Replied{From: "x:1", Asked: control.WatchTable{}, Msg: control.TableChanged{Delta: d}}, nil)
+		_ = g.router.Inside(context.Background(), func() error {
+			in := router.Replied{From: "x:1", Asked: control.WatchTable{}, Msg: control.TableChanged{Delta: d}}
+			g.router.Step(in)
+			g.answered(in, nil)
 			return nil
 		})
 	}

@@ -36,9 +36,10 @@ import (
 	discoveryopen "github.com/roost-cluster/roost/libs/discovery/open"
 	discoverytelemetry "github.com/roost-cluster/roost/libs/discovery/telemetry"
 	"github.com/roost-cluster/roost/libs/link"
-	"github.com/roost-cluster/roost/libs/loop"
 	"github.com/roost-cluster/roost/libs/node"
 	"github.com/roost-cluster/roost/libs/node/controlrpc"
+	"github.com/roost-cluster/roost/libs/router"
+	"github.com/roost-cluster/roost/libs/router/driver"
 	"github.com/roost-cluster/roost/libs/sharding"
 	gatewayv1 "github.com/roost-cluster/roost/proto/roost/gateway/v1"
 	"github.com/roost-cluster/roost/services/gateway"
@@ -62,36 +63,21 @@ type Server struct {
 	discovery discovery.Driver
 	watcher   *discovery.Watch
 	telemetry telemetry
-	idPrefix  []byte // of the ids of commands without key
-	retryHint int    // ms
+	retryHint int // ms
 	stopping  atomic.Bool
-	lastCall  atomic.Uint64
-	delivered atomic.Int64 // bytes of delivered replies that the core does not know of yet
 	types     atomic.Pointer[types]
 
-	ctx  context.Context // done when the loop and its jobs must end
+	ctx  context.Context // done when the router ends
 	stop context.CancelFunc
-	jobs sync.WaitGroup
 
-	client     *controlrpc.Client
-	outbox     *controlrpc.Outbox
-	inbox      *loop.Inbox[item]
-	shedder    shedder
-	limits     gateway.Config
-	linkConfig link.Config
-	lastLink   atomic.Uint64
+	client  *controlrpc.Client
+	outbox  *controlrpc.Outbox
+	router  *driver.Driver
+	shedder shedder
+	limits  router.Config
 
-	// Used by the loop only.
-	core       *gateway.Machine
-	outs       []gateway.Output
-	calls      map[gateway.RequestID]*call
-	links      map[sharding.NodeID]*link.Client
-	sender     *gateway.Sender[*openLink]
-	candidates gateway.Coordinators
+	// Used by the router's loop only.
 	complaints map[string]string // last error by address
-	command    link.Command      // reused for each command
-	queued     []*openLink       // links with queued commands
-	drained    chan<- struct{}   // closed when nothing is outstanding, if set
 }
 
 // New sets a gateway up on a node: handlers, checks and stages.
@@ -99,34 +85,28 @@ func New(n *node.Node, cfg *Config) (*Server, error) {
 	s := &Server{
 		cfg: cfg, log: n.Log(), peers: n.Peers(),
 		self:       n.Self(),
-		inbox:      loop.NewInbox[item](loop.Limits{Items: cfg.Inbox}),
-		calls:      map[gateway.RequestID]*call{},
-		links:      map[sharding.NodeID]*link.Client{},
-		sender:     gateway.NewSender[*openLink](),
 		complaints: map[string]string{},
 		shedder:    shedder{core: gateway.NewShedder(cfg.Refusals)},
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
-	s.idPrefix = fmt.Appendf(nil, sharding.ReservedPrefix+"%016x-", uint64(s.self.UID))
-	core := cfg.core()
-	if err := core.Validate(); err != nil {
-		return nil, err
-	}
-	s.core, s.limits, s.retryHint = gateway.New(core), core, int(core.RetryHint/time.Millisecond)
-	s.linkConfig = link.DefaultConfig()
-	s.linkConfig.Cluster, s.linkConfig.Self, s.linkConfig.Dial = cfg.ClusterName, s.self, s.peers.Dial
-	s.linkConfig.Lanes = cfg.Lanes
-	if err := s.linkConfig.Validate(); err != nil {
-		return nil, err
-	}
+	s.limits = cfg.core()
+	s.retryHint = int(s.limits.RetryHint / time.Millisecond)
 	if err := s.instrument(n); err != nil {
 		return nil, err
 	}
 	s.client = &controlrpc.Client{Cluster: cfg.ClusterName, Self: s.self, HTTP: s.peers.Client(), URL: s.peers.URL, Timeout: callTimeout}
 	s.outbox = controlrpc.NewOutbox(s.ctx, s.client.Send, s.log, s.telemetry.dropped)
+	links := link.DefaultConfig()
+	links.Cluster, links.Self, links.Dial, links.Lanes = cfg.ClusterName, s.self, s.peers.Dial, cfg.Lanes
+	var err error
+	if s.router, err = driver.New(driver.Config{
+		Core: s.limits, Link: links, Inbox: cfg.Inbox, Log: s.log, Send: s.outbox.Send, Call: s.client.Call,
+		Answered: s.answered, Ticked: func() { s.shedder.forget(time.Now()) },
+	}); err != nil {
+		return nil, err
+	}
 	s.types.Store(&types{other: newMeasures(s.telemetry.duration, "")})
 	url := bootstrap.Expand(cfg.Discovery, cfg.ClusterName)
-	var err error
 	if s.discovery, err = discoveryopen.Open(context.Background(), url, cfg.ClusterName); err != nil {
 		return nil, fmt.Errorf("discovery.url: %w", err)
 	}
@@ -138,7 +118,7 @@ func New(n *node.Node, cfg *Config) (*Server, error) {
 	}
 	n.Handle("/", http.HandlerFunc(s.serveCommand)) // it refuses all other paths
 	n.Handle(gatewayv1.EntitiesPathPrefix, service{s}.handler())
-	n.Ready("gateway", func(ctx context.Context) error { return s.inside(ctx, s.readiness) })
+	n.Ready("gateway", func(ctx context.Context) error { return s.router.Inside(ctx, s.readiness) })
 	s.stages(n)
 	return s, nil
 }
@@ -149,17 +129,14 @@ func (s *Server) stages(n *node.Node) {
 	n.Stage(node.Stage{
 		Name: "loop",
 		Start: func(context.Context) error {
-			running.Go(func() {
-				loop.Run(s.ctx, s.inbox, tickEvery, s.takeBatch)
-				s.endAll()
-			})
+			running.Go(s.router.Run)
 			return nil
 		},
 		Stop: func(ctx context.Context) error {
 			s.drain(ctx)
 			s.stop()
+			s.router.End()
 			running.Wait()
-			s.jobs.Wait()
 			return nil
 		},
 	})
@@ -179,11 +156,8 @@ const drainReserve = time.Second
 // drain admits no more commands and waits for those in progress, within the time to stop.
 func (s *Server) drain(ctx context.Context) {
 	s.stopping.Store(true)
-	drained := make(chan struct{})
-	s.put(func() {
-		s.log.Info("draining", "commands", len(s.calls))
-		s.drained = drained
-	})
+	s.router.Do(func() { s.log.Info("draining", "commands", s.router.Calls()) })
+	drained := s.router.Idle()
 	var late <-chan time.Time
 	if deadline, ok := ctx.Deadline(); ok {
 		t := time.NewTimer(time.Until(deadline) - drainReserve)
@@ -204,11 +178,11 @@ func (s *Server) readiness() error {
 	switch {
 	case s.stopping.Load():
 		return errors.New("draining")
-	case s.core.Table().Version() == sharding.Version{}:
+	case s.router.Core().Table().Version() == sharding.Version{}:
 		return fmt.Errorf("no route table yet: %s", s.whyNoTable())
 	case len(s.types.Load().byName) == 0:
 		return errors.New("no region has registered yet: there are no entity types")
-	case s.core.Stats().Links > 0 && s.sender.Open() == 0:
+	case s.router.Core().Stats().Links > 0 && s.router.OpenLinks() == 0:
 		return errors.New("no region can be reached")
 	}
 	return nil

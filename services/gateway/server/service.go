@@ -37,7 +37,7 @@ func (v service) handler() http.Handler {
 		}
 		// Replies count until the whole answer is written.
 		held := new(int)
-		defer func() { v.s.delivered.Add(int64(*held)) }()
+		defer func() { v.s.router.Delivered(*held) }()
 		r = r.WithContext(context.WithValue(ctx, heldKey{}, held))
 		if v.s.stopping.Load() {
 			w.Header()["Connection"] = closing
@@ -74,8 +74,8 @@ func (v service) Tell(ctx context.Context, req *gatewayv1.AskRequest) (*gatewayv
 }
 
 func (v service) one(ctx context.Context, req *gatewayv1.AskRequest, tell bool) (sharding.Reply, error) {
-	c := newCall(fromAsk(req), time.Now())
-	c.env.Tell = tell
+	c := v.s.newCall(fromAsk(req), time.Now())
+	c.Env.Tell = tell
 	if f := v.begin(ctx, c, req); f != nil {
 		c.release()
 		return sharding.Reply{}, refuse(ctx, f)
@@ -99,14 +99,14 @@ func (v service) begin(ctx context.Context, c *call, req *gatewayv1.AskRequest) 
 		v.s.observe(c, f, 0)
 		return f
 	}
-	c.env.Trace = traceparent(ctx)
+	c.Env.Trace = traceparent(ctx)
 	return nil
 }
 
 // finish waits for a submitted command and releases it.
 func (v service) finish(ctx context.Context, c *call) (sharding.Reply, *failure) {
 	if !v.s.wait(ctx, c) {
-		f := v.s.clientGone(&c.env)
+		f := v.s.clientGone(&c.Env)
 		v.s.observe(c, f, 0)
 		return sharding.Reply{}, f
 	}
@@ -128,7 +128,7 @@ func (v service) AskMany(ctx context.Context, req *gatewayv1.AskManyRequest) (*g
 	sent := make([]*call, 0, len(req.Items))
 	at := make([]int, 0, len(req.Items)) // item of each
 	for i, r := range req.Items {
-		c := newCall(fromAsk(r), now)
+		c := v.s.newCall(fromAsk(r), now)
 		if f := v.begin(ctx, c, r); f != nil {
 			out[i] = f.result()
 			c.release()

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/router"
 	"github.com/roost-cluster/roost/services/gateway"
 )
 
@@ -27,26 +28,26 @@ func (s *Server) shed(c *call, timeout time.Duration) *failure {
 	}
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	if !d.core.Sheds(c.env.Entity, min(timeout, s.cfg.MaxTimeout), c.arrived) {
+	if !d.core.Sheds(c.Env.Entity, min(timeout, s.cfg.MaxTimeout), c.arrived) {
 		return nil
 	}
-	f := s.limits.Shed()
+	f := gateway.Shed(&s.limits)
 	return failureOf(&f)
 }
 
 // observeFinish tells the shedder the result of a command.
-func (s *Server) observeFinish(c *call, f *gateway.Finish) {
+func (s *Server) observeFinish(c *call, f *router.Finish) {
 	d := &s.shedder
 	if !d.some.Load() && f.Reply.Code == "" {
 		return
 	}
 	left := s.cfg.Timeout
-	if !c.env.Deadline.IsZero() {
-		left = c.env.Deadline.Sub(c.arrived)
+	if !c.Env.Deadline.IsZero() {
+		left = c.Env.Deadline.Sub(c.arrived)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.core.Observe(c.env.Entity, left, f, time.Now())
+	d.core.Observe(c.Env.Entity, left, f, time.Now())
 	d.some.Store(!d.core.Empty())
 }
 

@@ -14,10 +14,10 @@ import (
 
 	"github.com/roost-cluster/roost/libs/node"
 	"github.com/roost-cluster/roost/libs/node/histogram"
-	"github.com/roost-cluster/roost/services/gateway"
+	"github.com/roost-cluster/roost/libs/router"
 )
 
-const scope = "github.com/roost-cluster/roost/services/gateway"
+const scope = "github.com/roost-cluster/roost/libs/router"
 
 // telemetry has the gateway's metrics and spans. Entity ids are never attributes of
 // metrics: there are too many.
@@ -63,12 +63,12 @@ func (s *Server) gauges(meter *node.Instruments) error {
 	links := meter.Gauge("roost.gateway.links", "{link}", "regions that rows name")
 	up := meter.Gauge("roost.gateway.links.up", "{link}", "of those, the ones with an open link")
 	return meter.Observe(func(ctx context.Context, o metric.Observer) error {
-		if s.ctx.Err() != nil {
+		if s.router.Ended() {
 			return nil // the loop has ended; the last report has what is counted elsewhere
 		}
-		var st gateway.Stats
+		var st router.Stats
 		var open int
-		if err := s.inside(ctx, func() error { st, open = s.core.Stats(), s.sender.Open(); return nil }); err != nil {
+		if err := s.router.Inside(ctx, func() error { st, open = s.router.Core().Stats(), s.router.OpenLinks(); return nil }); err != nil {
 			return err
 		}
 		o.ObserveInt64(requests, int64(st.Requests))
@@ -83,7 +83,7 @@ func (s *Server) gauges(meter *node.Instruments) error {
 
 // observe records an ended request with its number of attempts.
 func (s *Server) observe(c *call, f *failure, attempts int) {
-	m := s.types.Load().measures(c.env.Entity.Type)
+	m := s.types.Load().measures(c.Env.Entity.Type)
 	m.of(f).Record(time.Since(c.arrived).Seconds())
 	if f != nil && f.number == otherVersion {
 		s.telemetry.versions.Add(s.ctx, 1)
@@ -123,8 +123,8 @@ func endServer(span trace.Span, c *call, f *failure) {
 		span.SetAttributes(attribute.String("error.type", string(f.code)), attribute.String("roost.executed", f.executed))
 	}
 	span.SetAttributes(attribute.String("http.route", route), attribute.Int("http.response.status_code", status))
-	span.SetAttributes(attribute.String("roost.entity.type", string(c.env.Entity.Type)),
-		attribute.String("roost.entity.id", string(c.env.Entity.ID)), attribute.String("roost.command", c.env.Command))
+	span.SetAttributes(attribute.String("roost.entity.type", string(c.Env.Entity.Type)),
+		attribute.String("roost.entity.id", string(c.Env.Entity.ID)), attribute.String("roost.command", c.Env.Command))
 }
 
 // startRoute starts the span of the way to the region and back, which the region
@@ -134,12 +134,12 @@ func (s *Server) startRoute(ctx context.Context, c *call) trace.Span {
 		return nil
 	}
 	ctx, span := s.telemetry.tracer.Start(ctx, "roost.route", trace.WithSpanKind(trace.SpanKindClient))
-	c.env.Trace = traceparent(ctx)
+	c.Env.Trace = traceparent(ctx)
 	return span
 }
 
 // endRoute ends the span; f is nil if the client has gone.
-func (s *Server) endRoute(span trace.Span, f *gateway.Finish) {
+func (s *Server) endRoute(span trace.Span, f *router.Finish) {
 	if span == nil {
 		return
 	}

@@ -63,8 +63,8 @@ func (m measures) of(f *failure) *histogram.Series {
 // publishTypes is called inside the loop when types have changed.
 func (s *Server) publishTypes() {
 	old := s.types.Load()
-	next := &types{known: s.core.Table().Version() != sharding.Version{}, byName: map[sharding.EntityType]*entityType{}, other: old.other}
-	for _, desc := range s.core.Table().Types() {
+	next := &types{known: s.router.Core().Table().Version() != sharding.Version{}, byName: map[sharding.EntityType]*entityType{}, other: old.other}
+	for _, desc := range s.router.Core().Table().Types() {
 		t := &entityType{desc: desc}
 		if before := old.byName[desc.Type]; before != nil {
 			t.measures = before.measures

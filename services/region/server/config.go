@@ -12,6 +12,7 @@ import (
 	"github.com/roost-cluster/roost/libs/node"
 	"github.com/roost-cluster/roost/libs/node/member"
 	"github.com/roost-cluster/roost/libs/replies"
+	"github.com/roost-cluster/roost/libs/router"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/services/region"
 )
@@ -45,6 +46,13 @@ type Config struct {
 	LookupTimeout time.Duration `key:"region.lookup_timeout" help:"time that the repeat of a recent command, and what comes behind it, waits for what the journal has of it; a lookup takes some milliseconds. Then the command has a turn like any other"`
 	RecentIDs     int           `key:"region.recent_ids" unit:"ids" help:"ids of recent commands that are remembered, of all entities, at eight bytes each: a repeat is answered from the journal, while one that is not remembered costs a turn and a reload; 0: none"`
 	SnapshotBytes node.Bytes    `key:"region.snapshot_bytes" help:"size of the records after which a snapshot is taken, however few events they have: what bringing an entity to life may have to read. Half of the largest snapshot, so that large states are not written all the time"`
+	// Limits of the router, for the commands that entities here send to others.
+	Routed           int           `key:"region.routed_commands" unit:"commands" help:"commands that entities of this region have sent to other entities, here or elsewhere, and that are not answered; more are refused as resource_exhausted"`
+	RoutedBytes      node.Bytes    `key:"region.routed_command_bytes" help:"size of all these commands; more are refused as resource_exhausted"`
+	RoutedReplies    node.Bytes    `key:"region.routed_reply_bytes" help:"size of the replies that these commands are expected to bring; more commands are refused as resource_exhausted"`
+	RoutedShard      int           `key:"region.routed_shard_commands" unit:"commands" help:"commands of entities here under way to one shard, so that one hot or moving shard cannot use up the others' room"`
+	RoutedShardBytes node.Bytes    `key:"region.routed_shard_bytes" help:"size of the commands of entities here under way to one shard"`
+	RoutedLinkIdle   time.Duration `key:"region.routed_link_idle" help:"time after which the link to another region is closed to which no entity here has sent a command; above 1m, the longest time that a command has"`
 	// Health of the journal, as the core judges it.
 	JournalPatience time.Duration `key:"journal.patience" help:"time for which the journal leaves commits, or loads, unanswered before this region counts as cut off from it: it is not ready then, and its journaled shards move to other regions; 0: never"`
 	JournalRecovery time.Duration `key:"journal.recovery" help:"time for which the journal must answer again before this region is given shards again"`
@@ -87,9 +95,27 @@ func DefaultConfig() Config {
 		RecentIDs:     65_536, // a minute of retries at 1,000 commands per second
 		SnapshotBytes: 8 << 20,
 
+		Routed:           20_000, // twice as many as turns may wait for answers
+		RoutedBytes:      64 << 20,
+		RoutedReplies:    256 << 20, // 16,000 of unknown size
+		RoutedShard:      1000,
+		RoutedShardBytes: 8 << 20,
+		RoutedLinkIdle:   5 * time.Minute,
+
 		JournalPatience: 5 * time.Second,
 		JournalRecovery: 10 * time.Second,
 	}
+}
+
+// router is the configuration of the core of the router.
+func (c *Config) router() router.Config {
+	core := router.DefaultConfig()
+	core.Process, core.ReplyKey, core.Fed = "region", "region.routed_reply_bytes", true
+	core.LinkIdle = c.RoutedLinkIdle
+	core.MaxTotal, core.MaxTotalBytes = c.Routed, int(c.RoutedBytes)
+	core.MaxWaiting, core.MaxWaitingBytes = c.RoutedShard, int(c.RoutedShardBytes)
+	core.MaxReplyBytes = int(c.RoutedReplies)
+	return core
 }
 
 // Tools says what the binary of a region can do besides being one.
@@ -144,6 +170,18 @@ func (c *Config) Validate() error {
 	}
 	if c.RecentIDs < 0 {
 		errs = append(errs, fmt.Errorf("region.recent_ids is %d, must not be negative; 0 remembers none", c.RecentIDs))
+	}
+	if least := node.Bytes(2 * sharding.MaxPayload); c.RoutedReplies < least {
+		errs = append(errs, fmt.Errorf("region.routed_reply_bytes %s must be at least %s, twice the longest reply, or large ones never find room", c.RoutedReplies, least))
+	}
+	if c.RoutedShard <= 0 || c.RoutedShardBytes <= sharding.MaxPayload {
+		errs = append(errs, fmt.Errorf("region.routed_shard_commands must be above 0, and region.routed_shard_bytes above %s, or the longest command never finds room", node.Bytes(sharding.MaxPayload)))
+	}
+	if c.Routed < c.RoutedShard || c.RoutedBytes < c.RoutedShardBytes {
+		errs = append(errs, errors.New("region.routed_commands and region.routed_command_bytes must not be below region.routed_shard_commands and region.routed_shard_bytes"))
+	}
+	if longest := router.DefaultConfig().MaxTimeout; c.RoutedLinkIdle <= longest {
+		errs = append(errs, fmt.Errorf("region.routed_link_idle is %s, must be above %s, the longest time that a command has", c.RoutedLinkIdle, longest))
 	}
 	if c.JournalPatience < 0 {
 		errs = append(errs, fmt.Errorf("journal.patience is %s, must not be negative; 0 means never", c.JournalPatience))

@@ -73,6 +73,8 @@ func (l *controlLoop) step(in region.ControlInput) {
 			l.runner.shards[o.Core].put(item{in: o.Order})
 		case region.ProbeJournal:
 			l.probeJournal(o)
+		case region.Feed:
+			l.runner.routing.feed(o)
 		case region.JournalChanged:
 			l.runner.journalChanged(o)
 		default:

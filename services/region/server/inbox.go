@@ -156,8 +156,8 @@ func (b *inbox) arrive(to Sink, cmds []link.Command, refused map[int]*sharding.R
 	b.budget.Unsent(&queue.Account, to.Unsent())
 	announced := false // beforeBlock was called for this command
 	for i := range cmds {
-		a := arrival{cmd: cmds[i], to: to, at: now, refused: refused[i]}
-		for !b.ended && !b.admit(queue, &a, &ready) {
+		a := arrival{cmd: cmds[i], to: to, at: now, refused: refused[i], core: b.coreOf(cmds[i].Envelope.Entity)}
+		for !b.ended && (b.full(&a) || !b.admit(queue, &a, &ready)) {
 			if to.Ended() { // its gateway counts the rest as lost
 				queue.Drop(b.budget)
 				return ready
@@ -181,6 +181,25 @@ func (b *inbox) arrive(to Sink, cmds []link.Command, refused map[int]*sharding.R
 	return ready
 }
 
+// arriveHere adds a command of an entity of this region, and returns the cores that have new
+// inputs. It never blocks, and takes the command however much waits: the router which brings
+// it admits a limited number of commands. It returns false if there is no room for the reply,
+// not even if that is a refusal.
+func (b *inbox) arriveHere(to Sink, cmd *link.Command) (ready cores, taken bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	queue := b.queues[to]
+	if queue == nil {
+		queue = &replies.Queue[arrival]{}
+		b.queues[to] = queue
+	}
+	a := arrival{cmd: *cmd, to: to, at: time.Now(), core: b.coreOf(cmd.Envelope.Entity)}
+	return ready, !b.ended && b.admit(queue, &a, &ready)
+}
+
+// full reports whether too much waits for the core of a command.
+func (b *inbox) full(a *arrival) bool { return b.next[a.core].len() >= b.limit }
+
 // Refusals of commands that no entity has seen.
 var (
 	tooMuchWaits = sharding.Reject(sharding.ResourceExhausted,
@@ -193,10 +212,6 @@ var (
 // drops it. It returns false if there is no room for any of these.
 func (b *inbox) admit(queue *replies.Queue[arrival], a *arrival, ready *cores) bool {
 	env := &a.cmd.Envelope
-	a.core = b.coreOf(env.Entity)
-	if b.next[a.core].len() >= b.limit {
-		return false
-	}
 	r := replies.Request{Entity: env.Entity, Estimate: b.estimates[env.Entity.Type][env.Command], Size: env.Size(), Deadline: env.Deadline}
 	if r.Estimate == nil || env.Tell && !env.Keyed {
 		r.Estimate = &b.shortReply

@@ -44,6 +44,8 @@ type RunnerConfig struct {
 	Tracers    trace.TracerProvider
 	Meters     metric.MeterProvider
 	Histograms *histogram.Registry
+	// Router routes the commands that entities send to others; nil: they cannot send any.
+	Router *RouterConfig
 	// Outside performs what the control core wants done outside: all that concerns the
 	// coordinator. It is called between two steps of that core, and must not wait.
 	Outside func(region.ControlOutput)
@@ -59,6 +61,7 @@ type Runner struct {
 	*shared
 	control *controlLoop
 	shards  []*shardLoop
+	routing *routing // nil: there is none
 	cfg     region.Config
 }
 
@@ -132,7 +135,14 @@ func NewRunner(c RunnerConfig) (*Runner, error) {
 	for i := range s.cfg.ShardCores {
 		s.shards = append(s.shards, newShardLoop(s, i))
 	}
-	return s, nil
+	if c.Router == nil {
+		return s, nil
+	}
+	var err error
+	if s.routing, err = newRouting(s, c.Router); err != nil {
+		return nil, err
+	}
+	return s, s.routing.observe(c.Histograms, node.NewInstruments(c.Meters.Meter(scope)))
 }
 
 // coreOf returns the shard core of an entity, and any core if the type is not known here.
@@ -166,6 +176,9 @@ func (s *Runner) Run() {
 			s.tick()
 		}
 	})
+	if s.routing != nil {
+		s.routing.end() // turns wait for its answers
+	}
 	s.control.inbox.Close()
 	s.inbox.end()
 	for _, l := range s.shards {

@@ -102,6 +102,9 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 	if s.hosted, err = hosted(types, cfg.Types); err != nil {
 		return nil, err
 	}
+	lc := link.DefaultConfig()
+	lc.Cluster, lc.Self, lc.Dial = cfg.ClusterName, s.self, s.peers.Dial
+	lc.Generation = func() sharding.Generation { return sharding.Generation(s.generation.Load()) }
 	if s.runner, err = NewRunner(RunnerConfig{
 		Self: s.self, Name: s.name, Types: s.hosted,
 		Inbox: cfg.Inbox, StopTimeout: cfg.StopTimeout, Failures: cfg.Failures, Log: s.log,
@@ -127,6 +130,10 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 					"configured", cfg.ShardCores, "commands", cfg.Commands, "command_bytes", cfg.CommandBytes, "loads", cfg.Loads)
 			}
 		},
+		Router: &RouterConfig{
+			Core: cfg.router(), Link: toOthers(lc),
+			Send: func(to sharding.NodeID, msg control.Message) { s.outbox.Send(to, msg) },
+		},
 		Outside: s.performOutside,
 		Fetch:   func(ctx context.Context, o region.FetchKept) ([]turn.Kept, error) { return s.kept.fetch(ctx, o) },
 	}); err != nil {
@@ -135,9 +142,6 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 	s.kept = newKeptClient(cfg.ClusterName, s.peers, &s.runner.cfg.Turn)
 	s.client = &controlrpc.Client{Cluster: cfg.ClusterName, Self: s.self, HTTP: s.peers.Client(), URL: s.peers.URL, Timeout: callTimeout}
 	s.outbox = controlrpc.NewOutbox(s.runner.ctx, s.client.Send, s.log, s.runner.telemetry.dropped)
-	lc := link.DefaultConfig()
-	lc.Cluster, lc.Self, lc.Dial = cfg.ClusterName, s.self, s.peers.Dial
-	lc.Generation = func() sharding.Generation { return sharding.Generation(s.generation.Load()) }
 	if s.links, err = link.NewServer(lc, s.take, s.closed); err != nil {
 		return nil, err
 	}
@@ -152,6 +156,13 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 	return s, s.member.Register(scope)
 }
 
+// toOthers configures the links of the router to other regions. They have one lane: there may
+// be as many links as pairs of regions, and one processor is far from busy with one of them.
+func toOthers(lc link.Config) link.Config {
+	lc.Lanes = 1
+	return lc
+}
+
 // take serves the commands of a link. The link's reader runs them itself; if one of them
 // holds the reader up, another goroutine reads on.
 func (s *Server) take(c *link.Conn, cmds []link.Command) {
@@ -163,8 +174,8 @@ func (s *Server) take(c *link.Conn, cmds []link.Command) {
 func (s *Server) closed(c *link.Conn, reason error) {
 	s.runner.Forget(c)
 	if stalled := new(link.Stalled); errors.As(reason, &stalled) {
-		s.log.Warn("a link was cut because its gateway did nothing for too long; what it waits for is in doubt there",
-			"gateway", c.Peer(), "lane", c.Lane(), "reason", stalled.Err, "pending_bytes", stalled.Pending, "silence", stalled.For)
+		s.log.Warn("a link was cut because the gateway or region at its other end did nothing for too long; what that waits for is in doubt there",
+			"peer", c.Peer(), "lane", c.Lane(), "reason", stalled.Err, "pending_bytes", stalled.Pending, "silence", stalled.For)
 	}
 }
 

@@ -1,4 +1,4 @@
-package gateway
+package router
 
 import (
 	"container/heap"
@@ -14,7 +14,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// world is a small cluster around one gateway, in virtual time: a coordinator
+// world is a small cluster around one router, in virtual time: a coordinator
 // that moves shards, regions with a fenced journal, links that break. Faults
 // and delays are drawn from the seed.
 type world struct {
@@ -51,7 +51,7 @@ type world struct {
 
 	deferred int // steps with commands that wait for a version with them
 
-	// unreported are the attempts whose refusal by a region has not reached the gateway
+	// unreported are the attempts whose refusal by a region has not reached the router
 	// yet; overtaken are the commands that were sent again meanwhile: later ones may
 	// have run before them.
 	newest     map[sharding.CommandID]Attempt
@@ -103,7 +103,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 		w.regions = append(w.regions, &fakeRegion{w: w, old: addr != "r1", id: node(addr), up: true, shards: map[sharding.ShardID]*held{}})
 	}
 	w.inbox = append(w.inbox, Coordinators{Addrs: []string{"c"}})
-	w.after(0, w.gateway)
+	w.after(0, w.router)
 	w.newer = true
 	w.after(0, w.client)
 	w.after(100*ms, w.fault)
@@ -140,13 +140,13 @@ func (w *world) run(until time.Duration) {
 	w.now = until
 }
 
-// gateway is the driver: it steps its inbox as a batch, then performs.
-func (w *world) gateway() {
+// router is the driver: it steps its inbox as a batch, then performs.
+func (w *world) router() {
 	next := time.Duration(w.rng.IntN(5)+1) * ms
 	if w.chance(0.002) {
 		next += time.Duration(w.rng.IntN(800)) * ms // a pause
 	}
-	w.after(next, w.gateway)
+	w.after(next, w.router)
 	if w.now-w.ticked >= 20*ms {
 		w.ticked = w.now
 		w.inbox = append(w.inbox, Tick{})
@@ -239,7 +239,7 @@ func (w *world) perform(o Output) {
 	switch o := o.(type) {
 	case SendCommand:
 		l := w.links[o.Region]
-		if l == nil || !l.gatewayOpen || l.number != o.Link || w.failing[o.Shard] > 0 || w.chance(0.01) {
+		if l == nil || !l.routerOpen || l.number != o.Link || w.failing[o.Shard] > 0 || w.chance(0.01) {
 			w.failing[o.Shard]++
 			w.inbox = append(w.inbox, SendFailed{Attempt: o.Attempt})
 			return
@@ -249,7 +249,7 @@ func (w *world) perform(o Output) {
 		w.dial(o.Region)
 	case Disconnect:
 		if l := w.links[o.Region]; l != nil {
-			l.gatewayOpen = false
+			l.routerOpen = false
 			delete(w.links, o.Region)
 			w.after(w.delay(), func() { l.regionOpen = false })
 		}

@@ -1,4 +1,4 @@
-package gateway
+package router
 
 import (
 	"maps"
@@ -37,11 +37,11 @@ type job struct {
 
 // fakeLink delivers in order until it breaks, which its two ends notice at different times.
 type fakeLink struct {
-	w                       *world
-	number                  uint64
-	region                  *fakeRegion
-	gatewayOpen, regionOpen bool
-	up, down                time.Duration // when the newest command and answer arrive
+	w                      *world
+	number                 uint64
+	region                 *fakeRegion
+	routerOpen, regionOpen bool
+	up, down               time.Duration // when the newest command and answer arrive
 }
 
 func (w *world) dial(to sharding.NodeID) {
@@ -53,19 +53,19 @@ func (w *world) dial(to sharding.NodeID) {
 			w.after(50*ms, func() { w.dial(to) })
 		default:
 			w.number++
-			l := &fakeLink{w: w, number: w.number, region: w.regions[i], gatewayOpen: true, regionOpen: true}
+			l := &fakeLink{w: w, number: w.number, region: w.regions[i], routerOpen: true, regionOpen: true}
 			w.links[to] = l
 			w.inbox = append(w.inbox, LinkUp{Region: to, Link: l.number})
 		}
 	})
 }
 
-// lose ends the gateway's side of a link.
+// lose ends the router's side of a link.
 func (l *fakeLink) lose() {
-	if !l.gatewayOpen {
+	if !l.routerOpen {
 		return
 	}
-	l.gatewayOpen = false
+	l.routerOpen = false
 	w, to := l.w, l.region.id
 	if w.links[to] == l {
 		delete(w.links, to)
@@ -79,13 +79,13 @@ func (l *fakeLink) toRegion(o SendCommand) {
 	l.w.after(l.up-l.w.now, func() { l.region.read(job{link: l, send: o}) })
 }
 
-func (l *fakeLink) toGateway(in Input) {
+func (l *fakeLink) toRouter(in Input) {
 	if !l.regionOpen {
 		return
 	}
 	l.down = max(l.down+1, l.w.now+l.w.delay())
 	l.w.after(l.down-l.w.now, func() {
-		if l.gatewayOpen {
+		if l.routerOpen {
 			l.w.inbox = append(l.w.inbox, in)
 		}
 	})
@@ -130,10 +130,10 @@ func (r *fakeRegion) read(j job) {
 			r.refuse(j)
 		case r.old && j.send.Env.Command == "New":
 			r.w.regionRefused(j.send)
-			j.link.toGateway(Answer{Attempt: j.send.Attempt, Reply: sharding.Reject(sharding.UnknownCommand, "old")})
+			j.link.toRouter(Answer{Attempt: j.send.Attempt, Reply: sharding.Reject(sharding.UnknownCommand, "old")})
 		case r.w.chance(0.02):
 			r.w.regionRefused(j.send)
-			j.link.toGateway(Answer{Attempt: j.send.Attempt, Reply: sharding.Reject(sharding.ResourceExhausted, "full")})
+			j.link.toRouter(Answer{Attempt: j.send.Attempt, Reply: sharding.Reject(sharding.ResourceExhausted, "full")})
 		default:
 			s.queue = append(s.queue, j)
 			r.work(s)
@@ -146,7 +146,7 @@ func (r *fakeRegion) refuse(j job) {
 	if r.w.rng.IntN(2) == 0 {
 		in.Row = r.w.truth[j.send.Shard]
 	}
-	j.link.toGateway(in)
+	j.link.toRouter(in)
 }
 
 // work executes the queue of a shard in order.
@@ -190,7 +190,7 @@ func (r *fakeRegion) execute(s *held, j job) {
 		w.applied[o.Env.ID]++
 		w.log[o.Env.Entity] = append(w.log[o.Env.Entity], w.request(o.Env.ID))
 	}
-	j.link.toGateway(Answer{Attempt: o.Attempt, Reply: reply})
+	j.link.toRouter(Answer{Attempt: o.Attempt, Reply: reply})
 }
 
 // regionRefused notes that a region refused a command: those behind it may overtake it.

@@ -1,4 +1,4 @@
-package gateway
+package router
 
 import (
 	"fmt"
@@ -7,7 +7,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Input is one message to the gateway core. The set is closed.
+// Input is one message to the router. The set is closed.
 type Input interface{ input() }
 
 // Output is one thing the driver must do, in order.
@@ -29,6 +29,9 @@ type (
 		Request RequestID
 		// Env is copied.
 		Env *sharding.Envelope
+		// ReadOnly says that the sender relies on the command to change nothing. It is
+		// refused if the table says otherwise.
+		ReadOnly bool
 	}
 	// Cancel: the client has gone. The core forgets the request, and no Finish
 	// follows. Its effects, if it was sent, are not undone.
@@ -74,12 +77,21 @@ type (
 		Asked, Msg control.Message
 	}
 	// Coordinators has the addresses from discovery: those of possible coordinators, and
-	// in Regions those of regions. A gateway that starts while no coordinator is alive
+	// in Regions those of regions. A router that starts while no coordinator is alive
 	// gets the table from a region's copy. Regions named by rows need not be listed.
 	Coordinators struct {
 		Addrs   []string
 		Regions []string
 	}
+	// Table is what the route table of another core in this process has gained, for a
+	// router with [Config].Fed. The first one has the whole table.
+	Table struct {
+		Delta sharding.TableDelta
+		// Active is the address of the active coordinator; empty: none is known.
+		Active string
+	}
+	// Stop ends every command: those in doubt as Unknown, the others as Rejected.
+	Stop struct{}
 	// Tick makes time pass; the driver sends one about every 20 ms.
 	Tick struct{}
 )
@@ -112,7 +124,8 @@ type (
 	}
 	// Connect opens a link to a region incarnation and keeps it up.
 	Connect struct{ Region sharding.NodeID }
-	// Disconnect closes the link: no row names the incarnation any more.
+	// Disconnect closes the link: no row names the incarnation any more, or no command
+	// has needed the link for [Config].LinkIdle.
 	Disconnect struct{ Region sharding.NodeID }
 	// Send sends a control message to the process at an address. If it is a call, it is
 	// answered by Replied. Any other may get lost, and the core repeats it.
@@ -135,6 +148,8 @@ func (NotMine) input()      {}
 func (SendFailed) input()   {}
 func (Replied) input()      {}
 func (Coordinators) input() {}
+func (Table) input()        {}
+func (Stop) input()         {}
 func (Tick) input()         {}
 
 func (SendCommand) output() {}

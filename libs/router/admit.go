@@ -1,7 +1,9 @@
-package gateway
+package router
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -33,17 +35,17 @@ func (m *Machine) submit(in *Submit) {
 			fmt.Sprintf("the command counts %d bytes, at most %d are allowed", size, m.cfg.MaxWaitingBytes))
 		return
 	case len(m.requests) >= m.cfg.MaxTotal || m.bytes+size > m.cfg.MaxTotalBytes:
-		m.refuse(in.Request, sharding.ResourceExhausted, "too many commands are in progress in this gateway")
+		m.refuse(in.Request, sharding.ResourceExhausted, "too many commands are in progress in this "+m.cfg.Process)
 		return
 	}
 	expects := m.expect(in.Env)
 	if m.expects+m.held+expects > m.cfg.MaxReplyBytes {
-		m.refuse(in.Request, sharding.ResourceExhausted, "too many replies are expected, or wait for their clients, in this gateway")
+		m.refuse(in.Request, sharding.ResourceExhausted, "too many replies are expected, or wait for their clients, in this "+m.cfg.Process)
 		return
 	}
 	r := reuse(&m.spareRequests)
 	r.id, r.env, r.size, r.expects = in.Request, *in.Env, size, expects
-	r.env.Deadline = deadline
+	r.env.Deadline, r.mustRead = deadline, in.ReadOnly
 	s := m.unplaced
 	if m.known() {
 		var refusal *sharding.Reply
@@ -102,7 +104,7 @@ func (m *Machine) hold(r *request, reply *sharding.Reply) (size int, leftOut boo
 	m.expects -= r.expects
 	leftOut = size > r.expects && m.expects+m.held+size > m.cfg.MaxReplyBytes && len(reply.Payload) > 0
 	if leftOut {
-		*reply = replies.NoRoom(reply, r.readOnly, "too many wait for their clients in this gateway (gateway.reply_bytes)")
+		*reply = replies.NoRoom(reply, r.readOnly, "too many wait for their clients in this "+m.cfg.Process+" ("+m.cfg.ReplyKey+")")
 		size = replies.Size(reply)
 	}
 	r.expects = 0
@@ -126,6 +128,11 @@ func (m *Machine) place(r *request) (*shard, *sharding.Reply) {
 	command, ok := desc.Command(env.Command)
 	if !ok {
 		refusal := sharding.Reject(sharding.Unimplemented, unknownCommand(desc, env.Command))
+		return nil, &refusal
+	}
+	if r.mustRead && !command.ReadOnly && !mutant.On("must-read") {
+		refusal := sharding.Reject(sharding.FailedPrecondition,
+			fmt.Sprintf("not applied: %s.%s is asked as read-only, and may change the entity by what the regions say that host it", desc.Type, command.Name))
 		return nil, &refusal
 	}
 	if desc.Unhosted && !m.reachable(desc, env.Entity.ID) {
@@ -247,7 +254,7 @@ func (m *Machine) finish(r *request, reply sharding.Reply, region sharding.NodeI
 	}
 	held, leftOut := m.hold(r, &reply)
 	if leftOut {
-		region = sharding.NodeID{} // the error is this gateway's, not the region's
+		region = sharding.NodeID{} // the error is this process's, not the region's
 	}
 	f := Finish{Request: r.id, Reply: reply, Region: region, Attempts: r.attempts, Held: held}
 	switch {
@@ -289,6 +296,19 @@ func (m *Machine) waitsFor(r *request) string {
 		return "the region with its shard cannot be reached"
 	}
 	return "the region with its shard is busy"
+}
+
+// stop ends all requests, in order of admission.
+func (m *Machine) stop() {
+	all := slices.SortedFunc(maps.Values(m.requests), func(a, b *request) int { return cmp.Compare(a.order, b.order) })
+	for _, r := range all {
+		if r.inDoubt() {
+			m.finish(r, sharding.Doubt(sharding.Unavailable,
+				"this "+m.cfg.Process+" stopped before the answer came; the command may or may not have been applied"), r.region)
+			continue
+		}
+		m.finish(r, m.cfg.Stopping(), sharding.NodeID{})
+	}
 }
 
 // forget removes a request.

@@ -1,6 +1,6 @@
 //go:build mutants
 
-package gateway
+package router
 
 import (
 	"slices"
@@ -37,6 +37,16 @@ func TestMutantsOfVersions(t *testing.T) {
 		if scenariotest.Differing(t, play) == 0 {
 			t.Errorf("mutant %s: no scenario differs", name)
 		}
+	}
+}
+
+// TestMutantsOfReads: a command that may change something would be sent for a sender that
+// relies on it to change nothing.
+func TestMutantsOfReads(t *testing.T) {
+	t.Cleanup(func() { mutant.Activate("") })
+	mutant.Activate("must-read")
+	if scenariotest.Differing(t, play) == 0 {
+		t.Error("mutant must-read: no scenario differs")
 	}
 }
 

@@ -1,4 +1,4 @@
-package gateway
+package router
 
 import (
 	"errors"
@@ -14,7 +14,7 @@ import (
 // Check verifies the invariants of the machine between steps. An error is a bug.
 func (m *Machine) Check() error {
 	var errs []error
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf("gateway: "+format, args...)) }
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf("router: "+format, args...)) }
 	count, bytes, waiting, live, expects := 0, 0, 0, 0, 0
 	var deferred usage
 	for _, s := range append(m.sortedShards(), m.unplaced) {
@@ -130,18 +130,18 @@ func (m *Machine) checkLinks() error {
 	for _, a := range m.attempts { // order-free: counts
 		live[a.region]++
 		if l := m.links[a.region]; l == nil || !l.up || l.number != a.link {
-			return fmt.Errorf("gateway: attempt %d is unanswered on a link that is gone", a.id)
+			return fmt.Errorf("router: attempt %d is unanswered on a link that is gone", a.id)
 		}
 	}
 	for _, l := range m.sortedLinks() {
-		if l.rows != rows[l.region] || l.unanswered != live[l.region] || l.rows+l.unanswered == 0 {
-			return fmt.Errorf("gateway: link to %s counts %d rows and %d attempts, there are %d and %d",
+		if l.rows != rows[l.region] || l.unanswered != live[l.region] || l.rows+l.unanswered == 0 || l.up && !l.wanted {
+			return fmt.Errorf("router: link to %s counts %d rows and %d attempts, there are %d and %d",
 				l.region, l.rows, l.unanswered, rows[l.region], live[l.region])
 		}
 		delete(rows, l.region)
 	}
 	if len(rows) > 0 {
-		return fmt.Errorf("gateway: %d owners without a link", len(rows))
+		return fmt.Errorf("router: %d owners without a link", len(rows))
 	}
 	return nil
 }
@@ -215,7 +215,7 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 		}
 		return max(0, t.Sub(now))
 	}
-	b = fmt.Appendf(b, "coordinators %q regions %q\n", m.coordinators, m.regions)
+	b = fmt.Appendf(b, "coordinators %q regions %q active %q\n", m.coordinators, m.regions, m.active)
 	for _, s := range append(m.sortedShards(), m.unplaced) {
 		b = fmt.Appendf(b, "shard %s refused %s ask %d pause %d", s.id, s.refused, rel(s.askAt), rel(s.pausedUntil))
 		if s.blocking > 0 {
@@ -226,9 +226,9 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 		}
 		b = append(b, '\n')
 		for r := s.first; r != nil; r = r.next {
-			b = fmt.Appendf(b, "request %d -%d %s %q %d due %d read %t resend %t attempts %d sent %t %s %s lost %t holds %t deferred %t",
+			b = fmt.Appendf(b, "request %d -%d %s %q %d due %d read %t must %t resend %t attempts %d sent %t %s %s lost %t holds %t deferred %t",
 				r.id, m.order-r.order, r.env.Entity, r.env.ID, r.env.Hash(),
-				rel(r.env.Deadline), r.readOnly, r.resend, r.attempts, r.sent, r.epoch, r.region, r.lost, r.blocks, r.deferred)
+				rel(r.env.Deadline), r.readOnly, r.mustRead, r.resend, r.attempts, r.sent, r.epoch, r.region, r.lost, r.blocks, r.deferred)
 			for _, id := range r.unanswered {
 				a := m.attempts[id]
 				b = fmt.Appendf(b, " [-%d %s %s %d]", m.next-id, a.epoch, a.region, a.link)
@@ -237,7 +237,7 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 		}
 	}
 	for _, l := range m.sortedLinks() {
-		b = fmt.Appendf(b, "link %s up %t %d lacks %v\n", l.region, l.up, l.number, l.lacks)
+		b = fmt.Appendf(b, "link %s wanted %t up %t %d lacks %v\n", l.region, l.wanted, l.up, l.number, l.lacks)
 	}
 	return m.watch.AppendState(m.table.AppendState(b), now)
 }

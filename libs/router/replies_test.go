@@ -1,4 +1,4 @@
-package gateway_test
+package router_test
 
 import (
 	"fmt"
@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/control"
+	"github.com/roost-cluster/roost/libs/router"
 	"github.com/roost-cluster/roost/libs/sharding"
-	"github.com/roost-cluster/roost/services/gateway"
 )
 
 // TestRepliesAreBounded: replies that are expected or not delivered yet count before a
@@ -17,19 +17,19 @@ import (
 func TestRepliesAreBounded(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	region := sharding.NodeID{Addr: "127.0.0.1:1", UID: 1}
-	cfg := gateway.DefaultConfig()
+	cfg := router.DefaultConfig()
 	cfg.MaxReplyBytes, cfg.UnknownReply = 10_000, 1_000
-	m := gateway.New(cfg)
-	var sent []gateway.Attempt
+	m := router.New(cfg)
+	var sent []router.Attempt
 	var held []int
 	var refused, ran int
-	step := func(in gateway.Input) {
+	step := func(in router.Input) {
 		t.Helper()
 		for _, o := range m.Step(now, in, nil) {
 			switch o := o.(type) {
-			case gateway.SendCommand:
+			case router.SendCommand:
 				sent = append(sent, o.Attempt)
-			case gateway.Finish:
+			case router.Finish:
 				switch {
 				case o.Reply.Outcome == sharding.Rejected && o.Reply.Code == sharding.ResourceExhausted && o.Held == 0 && o.RetryAfter > 0:
 					refused++
@@ -50,26 +50,26 @@ func TestRepliesAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	step(gateway.Coordinators{Addrs: []string{"127.0.0.1:2"}})
-	step(gateway.Replied{From: "127.0.0.1:2", Asked: control.WatchTable{}, Msg: control.TableChanged{Delta: sharding.TableDelta{
+	step(router.Coordinators{Addrs: []string{"127.0.0.1:2"}})
+	step(router.Replied{From: "127.0.0.1:2", Asked: control.WatchTable{}, Msg: control.TableChanged{Delta: sharding.TableDelta{
 		Full: true, Version: sharding.Version{Term: 1, N: 1},
 		Types: []sharding.TypeDesc{{Type: "Blob", Shards: 1, Commands: []sharding.CommandDesc{{Name: "Get"}}}},
 		Rows:  []sharding.Row{{Shard: sharding.ShardID{Type: "Blob"}, Owner: region, Epoch: 1 << 32, Phase: sharding.Serving}},
 	}}})
-	step(gateway.LinkUp{Region: region, Link: 1})
-	next := gateway.RequestID(0)
+	step(router.LinkUp{Region: region, Link: 1})
+	next := router.RequestID(0)
 	submit := func(count int) {
 		t.Helper()
 		sent, refused = nil, 0
 		for range count {
 			next++
-			step(gateway.Submit{Request: next, Env: &sharding.Envelope{Entity: sharding.Entity{Type: "Blob", ID: "a"}, Command: "Get", ID: sharding.CommandID(fmt.Sprint(next)), Keyed: next%2 == 0}})
+			step(router.Submit{Request: next, Env: &sharding.Envelope{Entity: sharding.Entity{Type: "Blob", ID: "a"}, Command: "Get", ID: sharding.CommandID(fmt.Sprint(next)), Keyed: next%2 == 0}})
 		}
 	}
 	answer := func(size int) {
 		t.Helper()
 		for _, a := range sent {
-			step(gateway.Answer{Attempt: a, Reply: sharding.Reply{Outcome: sharding.OK, Payload: make([]byte, size)}})
+			step(router.Answer{Attempt: a, Reply: sharding.Reply{Outcome: sharding.OK, Payload: make([]byte, size)}})
 		}
 		if got := m.Stats().Replies; got > cfg.MaxReplyBytes+1_000 {
 			t.Errorf("replies take %d bytes", got)
@@ -77,7 +77,7 @@ func TestRepliesAreBounded(t *testing.T) {
 	}
 	deliver := func() {
 		for _, n := range held {
-			step(gateway.Delivered{Bytes: n})
+			step(router.Delivered{Bytes: n})
 		}
 		held = nil
 		if got := m.Stats().Replies; got != 0 {
@@ -119,8 +119,8 @@ func TestRepliesAreBounded(t *testing.T) {
 	submit(12)
 	want(3, 9)
 	next = 1_000_000
-	for id := gateway.RequestID(1); id < 1_000; id++ {
-		step(gateway.Cancel{Request: id})
+	for id := router.RequestID(1); id < 1_000; id++ {
+		step(router.Cancel{Request: id})
 	}
 	deliver()
 }

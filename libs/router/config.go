@@ -1,4 +1,4 @@
-package gateway
+package router
 
 import (
 	"errors"
@@ -7,10 +7,24 @@ import (
 
 	"github.com/roost-cluster/roost/libs/replies"
 	"github.com/roost-cluster/roost/libs/routetable"
+	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Config has the limits and times of the gateway core.
+// Config has the limits and times of a router.
 type Config struct {
+	// Process is what texts for clients call this process. Default "gateway".
+	Process string
+	// ReplyKey is the configuration key of MaxReplyBytes in this process, for those
+	// texts. Default "gateway.reply_bytes".
+	ReplyKey string
+	// Fed says that the route table comes by [Table], from a core of this process that
+	// watches it. The router then polls nobody. Default false: it watches the table itself.
+	Fed bool
+	// LinkIdle is how long a link is kept that no command needs; a link is then made when
+	// the first command needs it. It must be above MaxTimeout, so that no command waits
+	// for a link that is closed. Default 0: there is a link to every region that a row
+	// names, for as long as one does. Gateways send to all regions; an entity, to few.
+	LinkIdle time.Duration
 	// DefaultTimeout is the time of a command without deadline. Default 5 s: longer
 	// than a failover.
 	DefaultTimeout time.Duration
@@ -18,10 +32,10 @@ type Config struct {
 	MaxTimeout time.Duration
 	// MaxWaiting and MaxWaitingBytes bound the commands of one shard, from
 	// admission to answer. Defaults 1,000 commands and 8 MiB: one hot or moving
-	// shard cannot use up the gateway.
+	// shard cannot use up the router.
 	MaxWaiting      int
 	MaxWaitingBytes int
-	// MaxTotal and MaxTotalBytes bound the commands of the whole gateway. Defaults
+	// MaxTotal and MaxTotalBytes bound the commands of the whole router. Defaults
 	// 100,000 commands and 64 MiB.
 	MaxTotal      int
 	MaxTotalBytes int
@@ -56,9 +70,11 @@ type Config struct {
 	Watch routetable.WatchConfig
 }
 
-// DefaultConfig returns the configuration that suits most gateways.
+// DefaultConfig returns the configuration of a gateway.
 func DefaultConfig() Config {
 	return Config{
+		Process:         "gateway",
+		ReplyKey:        "gateway.reply_bytes",
 		DefaultTimeout:  5 * time.Second,
 		MaxTimeout:      60 * time.Second,
 		MaxWaiting:      1000,
@@ -77,6 +93,11 @@ func DefaultConfig() Config {
 	}
 }
 
+// Stopping is the reply to a command that comes when the process stops.
+func (c *Config) Stopping() sharding.Reply {
+	return sharding.Reject(sharding.Unavailable, "not applied: this "+c.Process+" is stopping")
+}
+
 // Validate returns an error that names every invalid field.
 func (c *Config) Validate() error {
 	var errs []error
@@ -88,23 +109,26 @@ func (c *Config) Validate() error {
 		{"Backoff", c.Backoff}, {"SendRetry", c.SendRetry}, {"RetryHint", c.RetryHint},
 	} {
 		if f.value < time.Millisecond {
-			errs = append(errs, fmt.Errorf("gateway: %s is %v, must be at least 1ms", f.name, f.value))
+			errs = append(errs, fmt.Errorf("router: %s is %v, must be at least 1ms", f.name, f.value))
 		}
 	}
 	if c.MaxTimeout < c.DefaultTimeout {
-		errs = append(errs, fmt.Errorf("gateway: MaxTimeout %v must not be below DefaultTimeout %v", c.MaxTimeout, c.DefaultTimeout))
+		errs = append(errs, fmt.Errorf("router: MaxTimeout %v must not be below DefaultTimeout %v", c.MaxTimeout, c.DefaultTimeout))
+	}
+	if c.LinkIdle != 0 && c.LinkIdle <= c.MaxTimeout {
+		errs = append(errs, fmt.Errorf("router: LinkIdle is %v, must be 0 or above MaxTimeout %v, or links are closed under commands that wait for them", c.LinkIdle, c.MaxTimeout))
 	}
 	if c.MaxWaiting <= 0 || c.MaxWaitingBytes <= 0 {
-		errs = append(errs, errors.New("gateway: MaxWaiting and MaxWaitingBytes must be above 0"))
+		errs = append(errs, errors.New("router: MaxWaiting and MaxWaitingBytes must be above 0"))
 	}
 	if c.MaxTotal < c.MaxWaiting || c.MaxTotalBytes < c.MaxWaitingBytes {
-		errs = append(errs, errors.New("gateway: MaxTotal and MaxTotalBytes must not be below MaxWaiting and MaxWaitingBytes, the limits per shard"))
+		errs = append(errs, errors.New("router: MaxTotal and MaxTotalBytes must not be below MaxWaiting and MaxWaitingBytes, the limits per shard"))
 	}
 	if !(c.DeferredShare >= 0 && c.DeferredShare <= 1) { // neither is NaN
-		errs = append(errs, fmt.Errorf("gateway: DeferredShare is %v, set 0 to 1", c.DeferredShare))
+		errs = append(errs, fmt.Errorf("router: DeferredShare is %v, set 0 to 1", c.DeferredShare))
 	}
 	if c.UnknownReply < replies.Overhead || c.MaxReplyBytes < c.UnknownReply {
-		errs = append(errs, fmt.Errorf("gateway: UnknownReply is %d and MaxReplyBytes %d, set %d <= UnknownReply <= MaxReplyBytes",
+		errs = append(errs, fmt.Errorf("router: UnknownReply is %d and MaxReplyBytes %d, set %d <= UnknownReply <= MaxReplyBytes",
 			c.UnknownReply, c.MaxReplyBytes, replies.Overhead))
 	}
 	return errors.Join(append(errs, c.Watch.Validate())...)

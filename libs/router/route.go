@@ -1,4 +1,4 @@
-package gateway
+package router
 
 import (
 	"time"
@@ -31,7 +31,7 @@ func (m *Machine) flush(s *shard) {
 	if !ok {
 		return
 	}
-	l := m.links[row.Owner]
+	l := m.need(row.Owner)
 	if l == nil || !l.up {
 		return
 	}
@@ -171,13 +171,22 @@ func (m *Machine) ask(s *shard, row sharding.Row, known bool) {
 	if m.now.Before(s.askAt) {
 		return
 	}
-	to, _ := m.watch.Active()
+	to := m.coordinator()
 	if to == "" {
 		s.askAt = m.now.Add(m.cfg.HomeInterval / 4) // try again soon
 		return
 	}
 	s.askAt = m.now.Add(m.cfg.HomeInterval)
 	m.emit(Send{To: to, Msg: control.GetShardHome{Shard: s.id, Refused: s.refused}})
+}
+
+// coordinator returns the address of the active coordinator, empty if none is known.
+func (m *Machine) coordinator() string {
+	if m.cfg.Fed {
+		return m.active
+	}
+	to, _ := m.watch.Active()
+	return to
 }
 
 // shardDue gives up blocking requests after their deadline; flushTouched does the rest.

@@ -1,4 +1,4 @@
-package gateway
+package router
 
 import (
 	"cmp"
@@ -127,32 +127,6 @@ func (m *Machine) sendFailed(in SendFailed) {
 	m.touch(a.r.shard)
 	if a.newest() {
 		m.requeue(a.r)
-	}
-}
-
-func (m *Machine) linkUp(in LinkUp) {
-	l := m.links[in.Region]
-	if l == nil || l.up && l.number == in.Link {
-		return
-	}
-	if l.up {
-		m.linkDown(LinkDown{Region: l.region, Link: l.number})
-		if m.links[in.Region] != l {
-			return
-		}
-	}
-	l.up, l.number = true, in.Link
-	for _, s := range m.sortedShards() {
-		if row, ok := m.served(s); ok && s.waiting > 0 && row.Owner == in.Region {
-			m.touch(s)
-		}
-	}
-}
-
-func (m *Machine) linkDown(in LinkDown) {
-	if l := m.links[in.Region]; l != nil && l.up && l.number == in.Link {
-		l.up = false
-		m.doubtAll(l)
 	}
 }
 

@@ -1,4 +1,4 @@
-package gateway
+package router
 
 import (
 	"maps"
@@ -13,7 +13,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Machine is the gateway core. Create one with [New]; it is not safe for concurrent use.
+// Machine is the core of a router. Create one with [New]; it is not safe for concurrent use.
 type Machine struct {
 	cfg   Config
 	table *routetable.Table
@@ -36,9 +36,11 @@ type Machine struct {
 	order     uint64
 	next      Attempt
 
-	coordinators      []string // listed by discovery
-	regions           []string // listed by discovery
-	candidatesChanged bool     // the watch must be given the candidates again
+	coordinators      []string  // listed by discovery
+	regions           []string  // listed by discovery
+	active            string    // coordinator, if the router is fed
+	candidatesChanged bool      // the watch must be given the candidates again
+	idleAt            time.Time // when links are looked at next, to close those that are idle
 
 	// Used during Step only.
 	now   time.Time
@@ -51,7 +53,7 @@ type Machine struct {
 	spareShards   []*shard
 }
 
-// maxSpare bounds each free list: as many as are in flight in a busy gateway, a megabyte
+// maxSpare bounds each free list: as many as are in flight in a busy router, a megabyte
 // in all.
 const maxSpare = 1024
 
@@ -100,6 +102,7 @@ type request struct {
 	expects  int    // bytes of its reply
 	order    uint64 // of admission
 	readOnly bool   // the table says that it changes nothing
+	mustRead bool   // the sender relies on that
 	resend   bool   // may be sent again after doubt
 	attempts int
 
@@ -165,8 +168,10 @@ type shard struct {
 // link is the link to one region incarnation.
 type link struct {
 	region     sharding.NodeID
-	rows       int // rows that name the region as owner
-	unanswered int // attempts
+	rows       int       // rows that name the region as owner
+	unanswered int       // attempts
+	wanted     bool      // the driver keeps it up, or tries to
+	neededAt   time.Time // when a command last needed it
 	up         bool
 	number     uint64
 	// lacks has the commands that the region's version does not have, with what the
@@ -174,7 +179,7 @@ type link struct {
 	lacks map[kind]string
 }
 
-// New returns a gateway without a table. The configuration must be valid.
+// New returns a router without a table. The configuration must be valid.
 func New(cfg Config) *Machine {
 	return &Machine{
 		cfg:       cfg,
@@ -189,8 +194,8 @@ func New(cfg Config) *Machine {
 	}
 }
 
-// Table returns the gateway's copy of the route table, for reading between steps. At
-// version zero the gateway is not ready.
+// Table returns the router's copy of the route table, for reading between steps. At
+// version zero there is none yet.
 func (m *Machine) Table() *routetable.Table { return m.table }
 
 // Stats are the numbers of what the core holds.
@@ -235,8 +240,14 @@ func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
 		m.replied(in)
 	case Coordinators:
 		m.coordinators, m.regions, m.candidatesChanged = slices.Clone(in.Addrs), slices.Clone(in.Regions), true
+	case Table:
+		m.active = in.Active
+		m.take(in.Delta)
+	case Stop:
+		m.stop()
 	case Tick:
 		m.tick()
+		m.closeIdle()
 	}
 	return m.end()
 }
@@ -301,8 +312,11 @@ func (m *Machine) tick() {
 	}
 }
 
-// poll keeps one poll of the table outstanding.
+// poll keeps one poll of the table outstanding, unless the table comes without.
 func (m *Machine) poll() {
+	if m.cfg.Fed {
+		return
+	}
 	if m.candidatesChanged {
 		m.candidatesChanged = false
 		fallbacks := slices.Clone(m.regions)
@@ -316,7 +330,7 @@ func (m *Machine) poll() {
 	}
 }
 
-// replied takes the answer to a call. A gateway makes no other calls than polls of the
+// replied takes the answer to a call. A router makes no other calls than polls of the
 // table; replied reports false for a message that cannot answer one.
 func (m *Machine) replied(in Replied) bool {
 	if _, watch := in.Asked.(control.WatchTable); !watch {
@@ -338,12 +352,16 @@ func (m *Machine) replied(in Replied) bool {
 // Generation is that of the journal that holds the route table; 0: not known.
 func (m *Machine) Generation() sharding.Generation { return m.table.Generation() }
 
-// tableChanged merges the answer to a poll. The version may be set first: nothing reads it
-// before the end of the step.
+// tableChanged takes the answer to a poll.
 func (m *Machine) tableChanged(from string, d sharding.TableDelta) {
-	if !m.watch.Changed(m.now, from, d) {
-		return
+	if m.watch.Changed(m.now, from, d) {
+		m.take(d)
 	}
+}
+
+// take merges what is new in the table. The version may be set first: nothing reads it before
+// the end of the step.
+func (m *Machine) take(d sharding.TableDelta) {
 	m.table.Apply(sharding.TableDelta{Version: d.Version, Types: d.Types})
 	for _, row := range d.Rows {
 		m.merge(row)
@@ -372,32 +390,6 @@ func (m *Machine) merge(row sharding.Row) {
 	m.touch(s)
 }
 
-// countOwner adds delta to the number of rows that name a region as owner, and connects to
-// the region when its first row appears.
-func (m *Machine) countOwner(region sharding.NodeID, delta int) {
-	if region.IsZero() {
-		return
-	}
-	l := m.links[region]
-	if l == nil {
-		l = &link{region: region}
-		m.links[region] = l
-		m.candidatesChanged = true
-		m.emit(Connect{Region: region})
-	}
-	l.rows += delta
-	m.release(l)
-}
-
-// release closes a link that no row names and that has no unanswered attempts.
-func (m *Machine) release(l *link) {
-	if l.rows == 0 && l.unanswered == 0 {
-		delete(m.links, l.region)
-		m.candidatesChanged = true
-		m.emit(Disconnect{Region: l.region})
-	}
-}
-
 // reenter puts commands that were sent at older epochs back into the queue: the new
 // epoch is claimed, so they cannot take effect any more.
 func (m *Machine) reenter(s *shard, epoch sharding.Epoch) {
@@ -424,14 +416,6 @@ func (m *Machine) sortedShards() []*shard {
 	list := make([]*shard, 0, len(m.shards))
 	for _, id := range slices.SortedFunc(maps.Keys(m.shards), sharding.ShardID.Compare) {
 		list = append(list, m.shards[id])
-	}
-	return list
-}
-
-func (m *Machine) sortedLinks() []*link {
-	list := make([]*link, 0, len(m.links))
-	for _, id := range slices.SortedFunc(maps.Keys(m.links), sharding.NodeID.Compare) {
-		list = append(list, m.links[id])
 	}
 	return list
 }

@@ -1,4 +1,4 @@
-package gateway
+package router
 
 import (
 	"fmt"
@@ -51,7 +51,7 @@ func (s *scenario) do(line string) {
 		return ""
 	}
 	switch word[0] {
-	case "config": // waiting=2 total=3 bytes=300 total-bytes=500: limits; share=50: of deferred commands, in percent
+	case "config": // waiting=2 total=3 bytes=300 total-bytes=500: limits; share=50: of deferred commands, in percent; region: as in regions
 		s.config(word[1:])
 	case "show-watch": // polls are part of the trace from here on
 		s.watching = true
@@ -62,6 +62,11 @@ func (s *scenario) do(line string) {
 		_, rows, _ := strings.Cut(line, arg(2))
 		v := s.version(arg(2))
 		s.step(changed(arg(1), sharding.TableDelta{Version: v, Rows: s.rows(rows), Types: testTypes()}))
+	case "fed": // c1|- 1.2 [T/0 1.1 serving r1, …]: active coordinator, version, rows
+		_, rows, _ := strings.Cut(line, arg(2))
+		s.step(Table{Active: strings.Trim(arg(1), "-"), Delta: sharding.TableDelta{Version: s.version(arg(2)), Rows: s.rows(rows), Types: testTypes()}})
+	case "stop":
+		s.step(Stop{})
 	case "unhosted": // c1 1.2 r9: a table that says of type T that no region hosts it, r9 was the last
 		types := testTypes()
 		types[0].Unhosted, types[0].LastHost = true, arg(3)
@@ -79,6 +84,9 @@ func (s *scenario) do(line string) {
 	case "submit": // 1 T/x Do [key=k] [timeout=1s] [size=200]
 		env := s.envelope(word)
 		s.step(Submit{Request: RequestID(s.number(arg(1))), Env: &env})
+	case "read": // like submit, by a sender that relies on it to change nothing
+		env := s.envelope(word)
+		s.step(Submit{Request: RequestID(s.number(arg(1))), Env: &env, ReadOnly: true})
 	case "answer": // 1 ok | 1 rejected unavailable | 1 unknown internal
 		s.step(Answer{Attempt: Attempt(s.number(arg(1))), Reply: s.reply(arg(2), arg(3))})
 	case "notmine": // 1 1.1 [T/0 1.2 serving r2]: attempt, refused epoch, row
@@ -221,8 +229,12 @@ func node(addr string) sharding.NodeID {
 func (s *scenario) config(settings []string) {
 	for _, setting := range settings {
 		name, value, _ := strings.Cut(setting, "=")
-		if name == "share" {
+		switch name {
+		case "share":
 			s.cfg.DeferredShare = float64(s.number(value)) / 100
+			continue
+		case "region":
+			s.cfg.Process, s.cfg.Fed, s.cfg.LinkIdle = "region", true, 61*time.Second
 			continue
 		}
 		field := map[string]*int{

@@ -1,4 +1,4 @@
-package gateway_test
+package router_test
 
 import (
 	"strconv"
@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/control"
+	"github.com/roost-cluster/roost/libs/router"
 	"github.com/roost-cluster/roost/libs/sharding"
-	"github.com/roost-cluster/roost/services/gateway"
 )
 
 // BenchmarkAsk measures the core's part of an ask: admission, sending, answer, end.
@@ -15,9 +15,9 @@ func BenchmarkAsk(b *testing.B) {
 	const shards, inFlight = 1024, 64
 	now := time.Unix(1_700_000_000, 0)
 	region := sharding.NodeID{Addr: "127.0.0.1:1", UID: 1}
-	m := gateway.New(gateway.DefaultConfig())
-	var outs []gateway.Output
-	step := func(in gateway.Input) {
+	m := router.New(router.DefaultConfig())
+	var outs []router.Output
+	step := func(in router.Input) {
 		outs = m.Step(now, in, outs[:0])
 	}
 	delta := sharding.TableDelta{Full: true, Version: sharding.Version{Term: 1, N: 1}, Types: []sharding.TypeDesc{
@@ -28,9 +28,9 @@ func BenchmarkAsk(b *testing.B) {
 			Shard: sharding.ShardID{Type: "Echo", Index: i}, Owner: region, Epoch: 1 << 32, Phase: sharding.Serving,
 		})
 	}
-	step(gateway.Coordinators{Addrs: []string{"127.0.0.1:2"}})
-	step(gateway.Replied{From: "127.0.0.1:2", Asked: control.WatchTable{}, Msg: control.TableChanged{Delta: delta}})
-	step(gateway.LinkUp{Region: region, Link: 1})
+	step(router.Coordinators{Addrs: []string{"127.0.0.1:2"}})
+	step(router.Replied{From: "127.0.0.1:2", Asked: control.WatchTable{}, Msg: control.TableChanged{Delta: delta}})
+	step(router.LinkUp{Region: region, Link: 1})
 	envs := make([]sharding.Envelope, 10_000)
 	for i := range envs {
 		envs[i] = sharding.Envelope{
@@ -39,17 +39,17 @@ func BenchmarkAsk(b *testing.B) {
 		}
 	}
 	b.ReportAllocs()
-	next := gateway.RequestID(0)
-	var submit gateway.Submit
-	answer := gateway.Answer{Reply: sharding.Reply{Outcome: sharding.OK}}
-	waiting := make([]gateway.Attempt, 0, inFlight)
+	next := router.RequestID(0)
+	var submit router.Submit
+	answer := router.Answer{Reply: sharding.Reply{Outcome: sharding.OK}}
+	waiting := make([]router.Attempt, 0, inFlight)
 	for b.Loop() {
 		next++
 		now = now.Add(10 * time.Microsecond)
 		submit.Request, submit.Env = next, &envs[int(next)%len(envs)]
 		outs = m.Submit(now, &submit, outs[:0])
 		for _, o := range outs {
-			if s, ok := o.(gateway.SendCommand); ok {
+			if s, ok := o.(router.SendCommand); ok {
 				waiting = append(waiting, s.Attempt)
 			}
 		}
@@ -58,8 +58,8 @@ func BenchmarkAsk(b *testing.B) {
 				answer.Attempt = a
 				outs = m.Answer(now, &answer, outs[:0])
 				for _, o := range outs {
-					if f, ok := o.(gateway.Finish); ok {
-						m.Step(now, gateway.Delivered{Bytes: f.Held}, nil)
+					if f, ok := o.(router.Finish); ok {
+						m.Step(now, router.Delivered{Bytes: f.Held}, nil)
 					}
 				}
 			}

@@ -1,0 +1,41 @@
+package region
+
+import (
+	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// The region's router has a copy of the route table of its own, because a refusal may teach it
+// a row before the coordinator does. This file feeds it with what the control core learns.
+
+// feeding is what the router was told. Nothing is told before it is on: a region whose
+// entities send no commands has no second copy.
+type feeding struct {
+	on     bool
+	active string // coordinator
+}
+
+// feedRouter tells the router everything, and from now on every change.
+func (c *ControlCore) feedRouter() {
+	if c.feeding.on {
+		return
+	}
+	c.feeding.on = true
+	c.feed(c.table.Delta(sharding.Version{}))
+}
+
+// feed tells the router what the table has gained, and which coordinator is active.
+func (c *ControlCore) feed(d sharding.TableDelta) {
+	if !c.feeding.on || mutant.On("router-fed") && !d.Full {
+		return
+	}
+	c.feeding.active, _ = c.watcher.Active()
+	c.emit(Feed{Delta: d, Active: c.feeding.active})
+}
+
+// feedActive tells the router of another active coordinator.
+func (c *ControlCore) feedActive() {
+	if active, _ := c.watcher.Active(); c.feeding.on && active != c.feeding.active {
+		c.feed(sharding.TableDelta{Version: c.table.Version()})
+	}
+}
