@@ -110,7 +110,7 @@ func regionConfig(w *World, p *process, version int) region.Config {
 	}
 	d := w.dice("limits")
 	if d.chance(0.2) && !w.journalFaultOnly { // in a world with journal faults only, no command may be refused for a limit
-		cfg.Turn.MailboxCommands, cfg.Turn.TotalCommands, cfg.Turn.TotalLoads, cfg.BufferCommands = 3, 12, 12, 3
+		cfg.Turn.MailboxCommands, cfg.Turn.TotalCommands, cfg.Turn.TotalLoads, cfg.BufferCommands = 3, 15, 15, 3
 	}
 	if d.chance(0.5) {
 		cfg.Turn.UnitRecords = 1 + d.IntN(4)

@@ -239,23 +239,6 @@ func TestFiredAndDelivered(t *testing.T) {
 	}
 }
 
-func TestKeyTime(t *testing.T) {
-	// The example of RFC 9562, appendix A.6.
-	at, ok := journal.KeyTime("017F22E2-79B0-7CC3-98C4-DC0C0C07398F")
-	if want := time.Date(2022, 2, 22, 19, 22, 22, 0, time.UTC); !ok || !at.Equal(want) {
-		t.Fatalf("%v, %v, want %v", at, ok, want)
-	}
-	for _, id := range []sharding.CommandID{
-		"", "plain", "017F22E2-79B0-4CC3-98C4-DC0C0C07398F", // version 4
-		"017F22E2-79B0-7CC3-18C4-DC0C0C07398F", // another variant
-		"017F22E2-79B0-7CC3-98C4-DC0C0C07398G", "017F22E2-79B0-7CC3-98C4_DC0C0C07398F", "017F22E2-79B0-7CC3-98C4-DC0C0C07398",
-	} {
-		if at, ok := journal.KeyTime(id); ok {
-			t.Errorf("%q has the time %v", id, at)
-		}
-	}
-}
-
 func TestConfig(t *testing.T) {
 	good := journal.DefaultConfig()
 	if err := good.Validate(); err != nil {

@@ -1,33 +1,14 @@
 package journal
 
 import (
-	"encoding/binary"
-	"encoding/hex"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// KeyTime returns the time inside a command id that is a UUID of version 7 in its
-// usual form (RFC 9562 §5.7), in whole milliseconds. Other ids have none.
-func KeyTime(id sharding.CommandID) (time.Time, bool) {
-	if len(id) != 36 || id[8] != '-' || id[13] != '-' || id[18] != '-' || id[23] != '-' || id[14] != '7' {
-		return time.Time{}, false
-	}
-	var digits [32]byte
-	copy(digits[0:], id[0:8])
-	copy(digits[8:], id[9:13])
-	copy(digits[12:], id[14:18])
-	copy(digits[16:], id[19:23])
-	copy(digits[20:], id[24:36])
-	var raw [16]byte
-	if _, err := hex.Decode(raw[:], digits[:]); err != nil || raw[8]&0xc0 != 0x80 {
-		return time.Time{}, false
-	}
-	ms := binary.BigEndian.Uint64(raw[:8]) >> 16
-	return time.UnixMilli(int64(ms)).UTC(), true
-}
+// KeyTime is [sharding.KeyTime].
+func KeyTime(id sharding.CommandID) (time.Time, bool) { return sharding.KeyTime(id) }
 
 // Expired reports whether a key is so old that its dedupe entry may have been
 // dropped: it has a time, and that is not after the newest time dropped.

@@ -31,7 +31,8 @@ const (
 	flagTrace     = 1 << 3
 	flagProto     = 1 << 4
 	flagPrincipal = 1 << 5
-	commandFlags  = 1<<6 - 1
+	flagChain     = 1 << 6
+	commandFlags  = 1<<7 - 1
 )
 
 // Flags of an answer; the lowest two bits are the outcome.
@@ -178,6 +179,9 @@ func (n *nameTable) appendCommand(b []byte, c *Command, timeLeft time.Duration) 
 	if e.Principal != "" {
 		flags |= flagPrincipal
 	}
+	if len(e.Chain) > 0 {
+		flags |= flagChain
+	}
 	b = append(b, flags)
 	b = binary.AppendUvarint(b, c.Corr)
 	b = binary.AppendUvarint(b, uint64(c.Epoch))
@@ -194,6 +198,12 @@ func (n *nameTable) appendCommand(b []byte, c *Command, timeLeft time.Duration) 
 	}
 	if trace {
 		b = sharding.AppendString(b, e.Trace)
+	}
+	if len(e.Chain) > 0 {
+		b = binary.AppendUvarint(b, uint64(len(e.Chain)))
+		for i := range e.Chain {
+			b = sharding.AppendString(n.append(b, typeName, string(e.Chain[i].Type)), string(e.Chain[i].ID))
+		}
 	}
 	return end(append(b, e.Payload...), start)
 }
@@ -227,6 +237,14 @@ func (n *nameTable) readCommand(body []byte, now time.Time, maxPayload int, c *C
 	if flags&flagPrincipal != 0 {
 		e.Principal = d.string("principal", sharding.MaxPrincipalLen)
 	}
+	if flags&flagTrace != 0 {
+		if e.Trace = d.string("trace", MaxTraceLen); !goodTrace(e.Trace) {
+			d.fail("trace is empty or not printable")
+		}
+	}
+	if flags&flagChain != 0 {
+		n.readChain(&d, e)
+	}
 	switch {
 	case d.bad != nil:
 	case e.ID == "":
@@ -234,15 +252,24 @@ func (n *nameTable) readCommand(body []byte, now time.Time, maxPayload int, c *C
 	case flags&flagPrincipal != 0 && e.Principal == "":
 		d.fail("principal is empty")
 	default:
-		d.failOn(e.Check())
-	}
-	if flags&flagTrace != 0 {
-		if e.Trace = d.string("trace", MaxTraceLen); !goodTrace(e.Trace) {
-			d.fail("trace is empty or not printable")
-		}
+		d.failOn(e.CheckInside())
 	}
 	e.Payload = d.rest("payload", maxPayload)
 	return d.bad
+}
+
+// readChain reads the chain of a command.
+func (n *nameTable) readChain(d *decoder, e *sharding.Envelope) {
+	count := d.uvarint("length of the chain")
+	if count == 0 || count > sharding.MaxChain {
+		d.fail("chain of %d entities, must have 1 to %d", count, sharding.MaxChain)
+		return
+	}
+	e.Chain = make([]sharding.Entity, count)
+	for i := range e.Chain {
+		e.Chain[i].Type = sharding.EntityType(n.read(d, "type in the chain"))
+		e.Chain[i].ID = sharding.EntityID(d.string("id in the chain", sharding.MaxIDLen))
+	}
 }
 
 // appendAnswer appends the frame of an answer. The answer must fit into a frame, see the

@@ -37,6 +37,11 @@ func sampleCommands() []Command {
 		{Envelope: sharding.Envelope{
 			Entity: sharding.Entity{Type: "Route", ID: "PHX-LAX"}, Command: "Fly", ID: "k-3", Deadline: testNow,
 		}},
+		{Corr: 3, Envelope: sharding.Envelope{
+			Entity: sharding.Entity{Type: "Route", ID: "PHX-LAX"}, Command: "Fly", Keyed: true, Payload: []byte("{}"),
+			ID:    sharding.DerivedKey(sharding.AskPrefix, testNow, "k-4"),
+			Chain: []sharding.Entity{{Type: "Airport", ID: "PHX"}, {Type: "Airport", ID: "Zürich"}},
+		}},
 	}
 }
 
@@ -332,8 +337,26 @@ func TestUnsentFindsNumbers(t *testing.T) {
 	b := appendHeartbeat(nil)
 	b = append(b, encode(sampleCommands(), nil)...)
 	b = appendClose(b, "")
-	if got := unsentCommands(b, nil); !reflect.DeepEqual(got, []uint64{1, math.MaxUint64, 0}) {
+	if got := unsentCommands(b, nil); !reflect.DeepEqual(got, []uint64{1, math.MaxUint64, 0, 3}) {
 		t.Error(got)
+	}
+}
+
+// TestOldPeers: what version 1 would take for a mistake is not sent to a server that speaks it.
+func TestOldPeers(t *testing.T) {
+	asks := sampleCommands()[3]
+	s := &stream{oldPeer: true, maxPayload: testPayload}
+	if err := s.queue(&asks, 0); !errors.Is(err, ErrOldPeer) || len(s.pending) > 0 {
+		t.Errorf("%v, %d bytes", err, len(s.pending))
+	}
+	asks.Envelope.Keyed = false // a read-only one
+	old, err := forOldPeer(&asks)
+	if err != nil || old.Envelope.Chain != nil || asks.Envelope.Chain == nil {
+		t.Fatalf("%+v, %v", old, err)
+	}
+	var n nameTable
+	if frame := n.appendCommand(nil, old, 0); frame[frameHeader]&flagChain != 0 {
+		t.Errorf("%x", frame)
 	}
 }
 

@@ -24,7 +24,7 @@ func raw(t *testing.T, p *pipes, h hello) (net.Conn, *bufio.Reader, error) {
 	}
 	t.Cleanup(func() { _ = nc.Close() })
 	w, first, err := handshake(nc, "region:1", &h)
-	if err == nil && (w.version != 1 || len(first) > 0) {
+	if err == nil && (w.version != min(h.maxVersion, MaxVersion) || len(first) > 0) {
 		t.Fatalf("%+v %x", w, first)
 	}
 	return nc, bufio.NewReader(nc), err
@@ -48,7 +48,7 @@ func TestHandshakeRefusals(t *testing.T) {
 	}{
 		"cluster":  {func(h *hello) { h.cluster = "prod" }, `this is cluster "test", not "prod"`},
 		"uid":      {func(h *hello) { h.peer = 99 }, "this is node region:1#a, not #63"},
-		"too new":  {func(h *hello) { h.minVersion, h.maxVersion = 7, 9 }, "versions 1 to 1 are spoken here, not 7 to 9"},
+		"too new":  {func(h *hello) { h.minVersion, h.maxVersion = 7, 9 }, "versions 1 to 2 are spoken here, not 7 to 9"},
 		"too old":  {func(h *hello) { h.minVersion, h.maxVersion = 0, 0 }, "not 0 to 0"},
 		"lane":     {func(h *hello) { h.lane = 2 }, "lane 2 of 2"},
 		"lanes":    {func(h *hello) { h.lanes = 1000 }, "of 1000"},
@@ -66,7 +66,7 @@ func TestHandshakeRefusals(t *testing.T) {
 	h := goodHello()
 	h.maxVersion = 8
 	if _, _, err := raw(t, p, h); err != nil {
-		t.Errorf("a newer client that still speaks version 1: %v", err)
+		t.Errorf("a newer client that still speaks these versions: %v", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -86,7 +86,7 @@ func TestClientRefusesOtherServers(t *testing.T) {
 	for name, change := range map[string]func(*welcome){
 		"cluster": func(w *welcome) { w.cluster = "prod" },
 		"uid":     func(w *welcome) { w.self.UID = 99 },
-		"version": func(w *welcome) { w.version = 2 },
+		"version": func(w *welcome) { w.version = MaxVersion + 1 },
 	} {
 		w := good
 		change(&w)

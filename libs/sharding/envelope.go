@@ -7,7 +7,7 @@ import "time"
 type CommandID string
 
 // ReservedPrefix begins the ids that Roost generates itself, for commands without
-// key and for timers. A client's key must not begin with it.
+// key, for timers, and for commands between entities. A client's key must not begin with it.
 const ReservedPrefix = "roost:"
 
 // Encoding says how a payload is encoded. Roost never interprets payloads.
@@ -41,11 +41,18 @@ type Envelope struct {
 	Principal string
 	// Trace is the W3C traceparent of the sender's span, or empty.
 	Trace string
+	// Chain are the entities that wait for the answer: the one that has asked comes last, and
+	// before it the one that waits for its answer in turn. Empty: a command from outside.
+	Chain []Entity
 }
 
 // Size is the envelope's size as limits in bytes count it.
 func (e *Envelope) Size() int {
-	return 96 + len(e.Entity.Type) + len(e.Entity.ID) + len(e.Command) + len(e.ID) + len(e.Principal) + len(e.Payload)
+	n := 96 + len(e.Entity.Type) + len(e.Entity.ID) + len(e.Command) + len(e.ID) + len(e.Principal) + len(e.Payload)
+	for i := range e.Chain {
+		n += 32 + len(e.Chain[i].Type) + len(e.Chain[i].ID)
+	}
+	return n
 }
 
 // Hash returns the [CommandHash] of the command.

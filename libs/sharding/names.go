@@ -29,6 +29,9 @@ const (
 	MaxPrincipalLen = 256
 	// MaxWakeNameLen is the longest name of a wake-up, in bytes.
 	MaxWakeNameLen = 256
+	// MaxChain is how many entities may wait for each other's answers in a row: what is
+	// deeper is most likely a mistake, and each of them holds an entity.
+	MaxChain = 16
 	// MaxShards is the largest number of shards of one type.
 	MaxShards = 1 << 16
 	// DefaultShards is the number of shards of a type that does not set it. A good
@@ -288,10 +291,19 @@ func (e Entity) Check() error {
 }
 
 // Check returns an error unless all names of the command are allowed. It is called once
-// where a command comes from somebody who is not trusted: by the API of gateways, by
-// clients for their callers, and by the decoder of links. The code behind them trusts
-// the names. A command without key may have no ID yet.
+// where a command comes from somebody outside the cluster: by the API of gateways, and by
+// clients for their callers. The code behind them trusts the names. A command without key may
+// have no ID yet.
 func (e *Envelope) Check() error {
+	if e.Keyed && strings.HasPrefix(string(e.ID), ReservedPrefix) {
+		return reservedKey()
+	}
+	return e.CheckInside()
+}
+
+// CheckInside is [Envelope.Check] for commands that come from another process of the cluster,
+// by the decoder of links: keys may be such as regions derive, and the command may have a chain.
+func (e *Envelope) CheckInside() error {
 	if err := e.Entity.Check(); err != nil {
 		return err
 	}
@@ -303,15 +315,27 @@ func (e *Envelope) Check() error {
 			return err
 		}
 	}
+	if len(e.Chain) > MaxChain {
+		return fmt.Errorf("%w: the chain has %d entities, at most %d are allowed", ErrBadName, len(e.Chain), MaxChain)
+	}
+	for _, c := range e.Chain {
+		if err := c.Check(); err != nil {
+			return err
+		}
+	}
 	switch {
-	case e.Keyed && strings.HasPrefix(string(e.ID), ReservedPrefix):
-		return fmt.Errorf("%w: idempotency key begins with %q, which is reserved for Roost itself; choose another one", ErrBadName, ReservedPrefix)
+	case e.Keyed && strings.HasPrefix(string(e.ID), ReservedPrefix) && !derived(e.ID):
+		return reservedKey()
 	case e.Keyed:
 		return CheckID("idempotency key", string(e.ID), MaxCommandIDLen)
 	case e.ID != "":
 		return CheckID("command id", string(e.ID), MaxCommandIDLen)
 	}
 	return nil
+}
+
+func reservedKey() error {
+	return fmt.Errorf("%w: idempotency key begins with %q, which is reserved for Roost itself; choose another one", ErrBadName, ReservedPrefix)
 }
 
 func clip(s string) string {

@@ -19,6 +19,7 @@ type alarm struct {
 	fence       uint64    // number of the fence read
 	asked       time.Time // when the load began
 	id          sharding.CommandID
+	number      uint64 // of the ask
 }
 
 type alarmKind uint8
@@ -34,6 +35,8 @@ const (
 	alarmFence                          // read the fence again
 	alarmKeptIdle                       // kept states of entities that nobody has called are dropped
 	alarmKeptTimer                      // a timer of an entity whose state is kept is due
+	alarmAsk                            // the time of an ask is over
+	alarmProbe                          // a turn still waits: perhaps in a circle
 )
 
 // schedule adds an alarm. Obsolete alarms are removed whenever the heap has doubled:
@@ -84,6 +87,8 @@ func (m *Machine) relevant(a alarm) bool {
 		return a.shard.registered() && a.shard.phase == open && kept
 	case alarmTimer:
 		return a.entity.inc == a.incarnation && a.entity.state == live && a.timer.active
+	case alarmAsk, alarmProbe:
+		return a.entity.inc == a.incarnation && a.entity.ask != nil && a.entity.ask.number == a.number
 	}
 	return false
 }
@@ -113,6 +118,10 @@ func (m *Machine) handleAlarm(a alarm) {
 		m.dropIdle(a.shard)
 	case alarmKeptTimer:
 		m.wakeKept(a.shard, sharding.EntityID(a.id))
+	case alarmProbe:
+		m.sendProbe(a.entity)
+	case alarmAsk:
+		m.giveUpAsk(a.entity, sharding.DeadlineExceeded, "the time for the answer of "+a.entity.ask.env.Entity.String()+" is over")
 	}
 }
 
@@ -158,9 +167,9 @@ func (m *Machine) fire(e *entity, t *timer) {
 		Entity: e.id, Command: t.Command, ID: timerID(e.shard.epoch, m.lastTimer+1), Tell: true,
 		Encoding: t.Encoding, Payload: t.Payload, Deadline: m.now.Add(m.cfg.TimerTimeout),
 	}
-	size := env.Size()
-	if len(e.cmds) >= m.cfg.MailboxCommands || m.stats.Commands >= m.limit.Commands ||
-		m.stats.Commands > 0 && (e.bytes+size > m.cfg.MailboxBytes || m.stats.Bytes+size > m.limit.Bytes) {
+	size, room := env.Size(), m.room(false)
+	if len(e.cmds) >= m.cfg.MailboxCommands || m.stats.Commands >= room.Commands ||
+		m.stats.Commands > 0 && (e.bytes+size > m.cfg.MailboxBytes || m.stats.Bytes+size > room.Bytes) {
 		m.schedule(alarm{at: m.now.Add(m.cfg.Retry), kind: alarmTimer, entity: e, incarnation: e.inc, timer: t})
 		return
 	}

@@ -13,12 +13,17 @@ func (m *Machine) turnDone(in *TurnDone) {
 	}
 	c := e.running
 	e.running = nil
+	m.endAsk(e, nil)
 	mailbox := c.reply.Timing.Mailbox
 	e.observeTurn(m.now.Sub(c.arrived) - mailbox) // includes the wait for a processor
 	c.done, c.finished, c.reply = true, m.now, in.Reply
 	c.reply.Timing.Mailbox, c.reply.Timing.Handler = mailbox, in.Handler
 	events, wakes := in.Events, in.Wakes
 	spoiled := in.Spoiled || c.desc.ReadOnly && len(events)+len(wakes) > 0
+	if c.conflict {
+		spoiled = spoiled || len(events)+len(wakes) > 0
+		c.reply = sharding.Doubt(sharding.Aborted, c.env.Command+" was undone: it has run before, and then it sent other input to an entity that it asks")
+	}
 	if spoiled {
 		m.stats.Spoiled++
 		events, wakes = nil, nil
@@ -185,6 +190,7 @@ func (m *Machine) appended(in Appended) {
 		e.inflight = nil
 		m.appendPending(e)
 		m.releaseReplies(e)
+		m.passBarrier(e)
 		m.advance(e)
 	case sharding.UnknownOutcome:
 		m.stats.Unknown++

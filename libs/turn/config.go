@@ -42,7 +42,8 @@ type Config struct {
 	// turn and for turns slower than recent ones. Above 0, at most 1; 1 leaves
 	// nothing for them. Default 0.5.
 	MailboxShare float64
-	// TotalCommands and TotalBytes bound the commands of all entities.
+	// TotalCommands and TotalBytes bound the commands of all entities. A fifth of them, as of
+	// TotalLoads and WaitingTurns, is for commands that entities wait for ([ReservedShare]).
 	// Defaults 100,000 and 256 MiB.
 	TotalCommands int
 	TotalBytes    int
@@ -78,6 +79,23 @@ type Config struct {
 	// a network of 1 Gbit/s carries within the second for which commands wait.
 	KeptEntities int
 	KeptBytes    int
+	// AskShare is the share of a command's remaining time that its turn may wait for the
+	// answer of another entity: the rest is for the turn to use the answer, or to tell its
+	// caller why there is none. Above 0, at most 1. Default 0.8.
+	AskShare float64
+	// AskTimeout is how long a turn waits for such an answer if its command has no
+	// deadline. Default 10 s.
+	AskTimeout time.Duration
+	// AsksPerTurn bounds to how many commands of different entities a turn sends something
+	// that changes them: they are remembered while it runs. Default 1,000; Send is for more.
+	AsksPerTurn int
+	// WaitingTurns bounds the turns that wait for answers of other entities: each of them
+	// keeps a goroutine with its stack. Default 10,000.
+	WaitingTurns int
+	// ProbeAfter is how long a turn waits for an answer before it finds out whether it waits
+	// in a circle. After that it does so at intervals that double, up to eight times as long.
+	// Default 500 ms: longer than most answers take, and a small part of a usual deadline.
+	ProbeAfter time.Duration
 	// DrainTimeout is how long a handed-off shard may finish what it accepted.
 	// Then running turns are cancelled and abandoned. Default 10 s.
 	DrainTimeout time.Duration
@@ -128,6 +146,11 @@ func DefaultConfig(types ...Type) Config {
 		TimerTimeout:    30 * time.Second,
 		KeptEntities:    100_000,
 		KeptBytes:       64 << 20,
+		AskShare:        0.8,
+		AskTimeout:      10 * time.Second,
+		AsksPerTurn:     1000,
+		WaitingTurns:    10_000,
+		ProbeAfter:      500 * time.Millisecond,
 		DrainTimeout:    10 * time.Second,
 		LoadTimeout:     30 * time.Second,
 		EntityLoads:     4,
@@ -165,6 +188,13 @@ func (c *Config) Validate() error {
 	positive("TimerTimeout", int(c.TimerTimeout))
 	positive("KeptEntities", c.KeptEntities)
 	positive("KeptBytes", c.KeptBytes)
+	if !(c.AskShare > 0 && c.AskShare <= 1) {
+		errs = append(errs, fmt.Errorf("turn: AskShare is %v, must be above 0 and at most 1", c.AskShare))
+	}
+	positive("AskTimeout", int(c.AskTimeout))
+	positive("AsksPerTurn", c.AsksPerTurn)
+	positive("WaitingTurns", c.WaitingTurns)
+	positive("ProbeAfter", int(c.ProbeAfter))
 	positive("DrainTimeout", int(c.DrainTimeout))
 	positive("LoadTimeout", int(c.LoadTimeout))
 	positive("EntityLoads", c.EntityLoads)

@@ -62,6 +62,7 @@ type work struct {
 	timers  []*timer
 	// keptTimers are those that were pending when the entity was stopped to be kept.
 	keptTimers []Timer
+	ask        *ask // what the running turn waits for
 }
 
 // allocWork gives an idle entity a work of its own. It must be called before a
@@ -146,6 +147,13 @@ type command struct {
 	fence    uint64
 	finished time.Time // when the turn was over
 	answered bool      // the command is over; only its position in the mailbox is still taken
+	// asked says that a changing ask of some run of the command has left. barrierOpen, made
+	// and conflict are those of the present run: whether its changing asks may leave, which
+	// ones have, and whether one of them has met its own key with another input.
+	asked       bool
+	barrierOpen bool
+	made        []made
+	conflict    bool
 	// heldByOldTurn says that a turn of an ended incarnation may still read env and run.
 	heldByOldTurn bool
 	run           Run // the output that starts its turn
@@ -197,12 +205,16 @@ func (e *entity) busy() bool {
 // deliver admits a command or refuses it.
 func (m *Machine) deliver(in *Deliver) {
 	s := m.shard(in.Shard)
-	if s == nil || s.phase != open {
+	if s == nil || !s.admits(in.Env) {
 		refused := NotMine{Request: in.Request, Shard: in.Shard}
 		if s != nil {
 			refused.Epoch = s.epoch
 		}
 		m.emitShardEvent(refused)
+		return
+	}
+	if in.Env.Command == sharding.ProbeCommand {
+		m.probed(s, in)
 		return
 	}
 	desc, ok := s.typ.Desc.Command(in.Env.Command)
@@ -212,6 +224,11 @@ func (m *Machine) deliver(in *Deliver) {
 	}
 	if !in.Env.Deadline.IsZero() && !m.now.Before(in.Env.Deadline) {
 		m.refuse(in.Request, sharding.DeadlineExceeded, "the deadline passed before the command was delivered")
+		return
+	}
+	chained := len(in.Env.Chain) > 0
+	if chained && !in.Env.Keyed && !desc.ReadOnly && !mutant.On("asked-read-only") {
+		m.refuse(in.Request, sharding.FailedPrecondition, in.Env.Command+" changes something here, and another entity takes it for read-only; declare it in the same way on both sides")
 		return
 	}
 	e := s.typ.entities[in.Env.Entity.ID]
@@ -231,11 +248,11 @@ func (m *Machine) deliver(in *Deliver) {
 		m.refuse(in.Request, sharding.ResourceExhausted, "the commands ahead of it in the entity's mailbox would take too much of the command's time")
 		return
 	}
-	if m.stats.Commands >= m.limit.Commands || m.stats.Bytes+size > m.limit.Bytes {
+	if room := m.room(chained); m.stats.Commands >= room.Commands || m.stats.Bytes+size > room.Bytes {
 		m.refuse(in.Request, sharding.ResourceExhausted, TooMuchWaits)
 		return
 	}
-	if e == nil && !m.mayLoad(in.Env.Entity) && !mutant.On("load-limit") {
+	if e == nil && !m.mayLoad(in.Env.Entity, chained) && !mutant.On("load-limit") {
 		m.refuse(in.Request, sharding.Unavailable, "the command has not run: too many loads are under way, of its entity or in its part of the region")
 		return
 	}
@@ -392,6 +409,7 @@ func (m *Machine) removeAnswered(e *entity) {
 
 // answer ends a command. removeAnswered takes it out of the mailbox.
 func (m *Machine) answer(e *entity, c *command, reply *sharding.Reply) {
+	reply = c.doubtful(reply)
 	for _, r := range c.requests {
 		m.emitAnswer(r, reply)
 	}
@@ -422,6 +440,11 @@ func (m *Machine) emitTellDone(e *entity, c *command, reply *sharding.Reply) {
 func (m *Machine) answerNotMine(e *entity, c *command) {
 	if c.wakeup != nil {
 		m.endFiring(e, c, FiringGone)
+		return
+	}
+	if c.asked {
+		reply := sharding.Reject(sharding.Unavailable, "the shard moved before the turn was over")
+		m.answer(e, c, &reply)
 		return
 	}
 	if len(c.requests) == 0 {

@@ -35,13 +35,13 @@ func (m *Machine) fireWakeup(in *Fire) {
 		Encoding: w.Input.Encoding, Payload: w.Input.Payload, Deadline: m.now.Add(m.cfg.TimerTimeout),
 	}
 	e := s.typ.entities[in.Entity.ID]
-	size := env.Size()
+	size, room := env.Size(), m.room(false)
 	switch {
 	case e != nil && (len(e.cmds) >= m.cfg.MailboxCommands || len(e.cmds) > 0 && e.bytes+size > m.cfg.MailboxBytes):
 		fail(sharding.ResourceExhausted, "the mailbox of the entity is full")
-	case m.stats.Commands >= m.limit.Commands || m.stats.Commands > 0 && m.stats.Bytes+size > m.limit.Bytes:
+	case m.stats.Commands >= room.Commands || m.stats.Commands > 0 && m.stats.Bytes+size > room.Bytes:
 		fail(sharding.ResourceExhausted, TooMuchWaits)
-	case e == nil && !m.mayLoad(in.Entity):
+	case e == nil && !m.mayLoad(in.Entity, false):
 		fail(sharding.Unavailable, "too many loads are under way, of its entity or in its part of the region")
 	default:
 		m.lastTimer++

@@ -23,7 +23,7 @@ func (m *Machine) load(e *entity) {
 
 // emitLoad requests a load, now or as soon as the limits allow one more.
 func (m *Machine) emitLoad(e *entity) {
-	if !m.mayLoad(e.id) && !mutant.On("load-limit") {
+	if !m.mayLoad(e.id, e.chained()) && !mutant.On("load-limit") {
 		m.schedule(alarm{at: m.now.Add(m.cfg.Retry), kind: alarmLoad, entity: e, incarnation: e.inc})
 		return
 	}
@@ -54,7 +54,7 @@ func (m *Machine) checkLoad(a alarm) {
 	switch {
 	case len(e.cmds) == 0:
 		m.removeEntity(e) // no command waits for the entity any more
-	case left <= 0 && m.mayLoad(e.id) && !mutant.On("load-again"):
+	case left <= 0 && m.mayLoad(e.id, e.chained()) && !mutant.On("load-again"):
 		m.newIncarnation(e, e.state)
 		m.emitLoad(e)
 	case 0 < left && left < m.cfg.DeadlineCheck:
@@ -285,6 +285,7 @@ func (m *Machine) startTurn(e *entity) {
 		e.next++
 		e.running = c
 		c.runID = c.requestID()
+		c.barrierOpen, c.made, c.conflict = false, nil, false
 		c.reply.Timing.Mailbox = m.now.Sub(c.arrived)
 		run := &c.run
 		if c.heldByOldTurn {
@@ -373,6 +374,7 @@ func (m *Machine) endIncarnation(e *entity) {
 	if e.running != nil {
 		e.running.heldByOldTurn = true
 	}
+	m.endAsk(e, nil) // its turn learns by Drop that nobody wants it
 	m.newIncarnation(e, ending)
 	e.running, e.passivate = nil, false
 }

@@ -31,7 +31,8 @@ func (l *loads) done(inc Incarnation) {
 	}
 }
 
-// mayLoad reports whether one more load of the entity may begin.
-func (m *Machine) mayLoad(id sharding.Entity) bool {
-	return len(m.loads.inFlight) < m.limit.Loads && m.loads.perEntity[id] < m.cfg.EntityLoads
+// mayLoad reports whether one more load of the entity may begin, for a command that has a
+// chain or not.
+func (m *Machine) mayLoad(id sharding.Entity, chained bool) bool {
+	return len(m.loads.inFlight) < m.room(chained).Loads && m.loads.perEntity[id] < m.cfg.EntityLoads
 }

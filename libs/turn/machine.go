@@ -33,6 +33,7 @@ type Machine struct {
 	stats       Stats
 	keptStats   KeptStats
 	limit       Usage // see Limit
+	reserve     Usage // the part of limit that is for commands with a chain
 	held        int   // bytes of finished turns that wait for the journal
 	now         time.Time
 	out         []Output
@@ -50,6 +51,7 @@ type Usage struct {
 type Stats struct {
 	Usage
 	Entities     int // alive or being loaded
+	Waiting      int // turns that wait for the answer of another entity
 	Activations  uint64
 	Passivations Passivations
 	Unknown      uint64 // appends whose outcome was unknown
@@ -57,6 +59,8 @@ type Stats struct {
 	Abandoned    uint64 // turns abandoned at a drain timeout
 	LostTells    uint64 // accepted tells and timer firings that did not succeed
 	Spoiled      uint64 // turns discarded after they had staged events
+	Asks         uint64 // commands that turns have sent to other entities
+	Deadlocks    uint64 // asks that were given up because turns waited in a circle
 }
 
 // Add adds the counts of another machine.
@@ -64,6 +68,7 @@ func (s *Stats) Add(o Stats) {
 	s.Commands += o.Commands
 	s.Bytes += o.Bytes
 	s.Loads += o.Loads
+	s.Waiting += o.Waiting
 	s.Entities += o.Entities
 	s.Activations += o.Activations
 	s.Passivations.add(o.Passivations)
@@ -72,6 +77,8 @@ func (s *Stats) Add(o Stats) {
 	s.Abandoned += o.Abandoned
 	s.LostTells += o.LostTells
 	s.Spoiled += o.Spoiled
+	s.Asks += o.Asks
+	s.Deadlocks += o.Deadlocks
 }
 
 type typeState struct {
@@ -117,6 +124,7 @@ func New(cfg Config) *Machine {
 		loads:   newLoads(),
 		limit:   Usage{Commands: cfg.TotalCommands, Bytes: cfg.TotalBytes, Loads: cfg.TotalLoads},
 	}
+	m.reserve = m.limit.reserved()
 	for _, t := range cfg.Types {
 		m.types = append(m.types, &typeState{
 			Type: t, shards: make([]*shard, t.Desc.Shards), entities: map[sharding.EntityID]*entity{},
@@ -141,9 +149,9 @@ func (m *Machine) Usage() Usage {
 }
 
 // Limit replaces the limits for all entities together, which until then are taken from the
-// configuration. It lets several machines share limits. What the machine holds already
+// configuration, and the part of them that is for commands with a chain. It lets several machines share limits. What the machine holds already
 // stays, but nothing is added while a limit is reached.
-func (m *Machine) Limit(limit Usage) { m.limit = limit }
+func (m *Machine) Limit(limit, reserve Usage) { m.limit, m.reserve = limit, reserve }
 
 // TooMuchWaits refuses a command because of the limits for all entities. They may be those
 // of one machine of several.
@@ -219,6 +227,12 @@ func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
 		m.loaded(&in)
 	case LookedUp:
 		m.lookedUp(in)
+	case Ask:
+		m.startAsk(&in)
+	case Asked:
+		m.asked(in)
+	case WithdrawAsk:
+		m.withdrawAsk(in)
 	case Stopped:
 		m.stopped(in)
 	case Open:

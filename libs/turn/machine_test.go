@@ -16,7 +16,7 @@ import (
 // TestScenarios runs the scenarios. The commands:
 //
 //	open                              open shard 0 at epoch 1.1
-//	deliver R ID CMD [keyed] [payload=P] [tell] [deadline=MS] [entity=E]
+//	deliver R ID CMD [keyed] [payload=P] [tell] [deadline=MS] [entity=E] [chain=E,E…]
 //	loaded SEQ [CMDID=reply…]         answer the newest Load (conflict=CMDID, err=TEXT, retry), or nth=N
 //	lookedup [CMDID=reply | expired | failed]  answer the newest Lookup; nothing: it is not stored
 //	done R [events=N] [bytes=N] [reply=TEXT] [error=CODE] [reject] [bad] [spoiled] [passivate] [timer=NAME:CMD:MS]
@@ -26,7 +26,10 @@ import (
 //	fence VERDICT                     answer the oldest ReadFence
 //	stopped                           answer the newest Stop
 //	drain | abort | tick MS           tick lets MS pass first
-//	limit COMMANDS BYTES LOADS        for all entities from now on
+//	limit COMMANDS BYTES LOADS [reserve=COMMANDS]  for all entities from now on
+//	ask R ENTITY CMD [number=N] [read-only] [key=K] [step=NAME] [deadline=MS] [payload=P]  the running turn of request R asks
+//	asked N [reply=TEXT] [error=CODE] [reject=CODE] [doubt=CODE]  answer the ask of that number
+//	withdraw N                        its turn does not wait any more
 //	stats
 func TestScenarios(t *testing.T) { scenariotest.Run(t, play) }
 
@@ -147,6 +150,7 @@ type scenario struct {
 	appends []turn.Append
 	fences  []turn.ReadFence
 	stop    turn.Stop
+	asks    map[uint64]turn.Incarnation
 }
 
 func newScenario() *scenario {
@@ -159,7 +163,8 @@ func newScenario() *scenario {
 	cfg.MailboxCommands, cfg.SnapshotBytes = 4, 1000
 	cfg.HeldBytes, cfg.TotalHeldBytes = 500, 800
 	cfg.EntityLoads, cfg.TotalLoads = 2, 3
-	return &scenario{m: turn.New(cfg), now: time.Unix(1000, 0), runs: map[turn.RequestID]*turn.Run{}, firings: map[string]*turn.Run{}}
+	cfg.AsksPerTurn, cfg.WaitingTurns = 3, 5
+	return &scenario{m: turn.New(cfg), now: time.Unix(1000, 0), runs: map[turn.RequestID]*turn.Run{}, firings: map[string]*turn.Run{}, asks: map[uint64]turn.Incarnation{}}
 }
 
 var shard0 = sharding.ShardID{Type: "T"}
@@ -186,6 +191,11 @@ func (s *scenario) command(f []string) []string {
 		if d := opt["deadline"]; d != "" {
 			env.Deadline = s.now.Add(ms(d))
 		}
+		if opt["chain"] != "" {
+			for _, id := range strings.Split(opt["chain"], ",") {
+				env.Chain = append(env.Chain, sharding.Entity{Type: "T", ID: sharding.EntityID(id)})
+			}
+		}
 		return s.step(turn.Deliver{Request: turn.RequestID(r), Shard: shard0, Env: &env})
 	case "loaded":
 		return s.step(s.loaded(f[1:], opt))
@@ -206,8 +216,14 @@ func (s *scenario) command(f []string) []string {
 			Reply: sharding.Reply{Outcome: sharding.OK, Payload: []byte(opt[string(s.lookup.ID)])}}
 		return s.step(in)
 	case "done":
+		if opt["wake"] == "" && s.runs[turn.RequestID(number(f[1]))] == nil {
+			return []string{"no turn of that request"}
+		}
 		return s.step(s.done(f, opt, has))
 	case "appended":
+		if len(s.appends) == 0 {
+			return []string{"nothing is appended"}
+		}
 		a := s.appends[0]
 		s.appends = s.appends[1:]
 		var seq uint64
@@ -217,6 +233,9 @@ func (s *scenario) command(f []string) []string {
 		return s.step(turn.Appended{Incarnation: a.Incarnation, Seq: seq,
 			Verdict: verdict(f[1]), Fence: sharding.Fence{Epoch: sharding.MakeEpoch(2, 1)}, Reason: f[1]})
 	case "fence":
+		if len(s.fences) == 0 {
+			return []string{"no fence is read"}
+		}
 		q := s.fences[0]
 		s.fences = s.fences[1:]
 		return s.step(turn.FenceRead{Shard: q.Shard, Epoch: q.Epoch, Number: q.Number,
@@ -232,11 +251,30 @@ func (s *scenario) command(f []string) []string {
 		return s.step(turn.Tick{})
 	case "limit":
 		var l turn.Usage
-		if _, err := fmt.Sscan(strings.Join(f[1:], " "), &l.Commands, &l.Bytes, &l.Loads); err != nil {
+		if _, err := fmt.Sscan(strings.Join(f[1:4], " "), &l.Commands, &l.Bytes, &l.Loads); err != nil {
 			return []string{err.Error()}
 		}
-		s.m.Limit(l)
+		r := turn.Usage{Commands: int(number(opt["reserve"]))}
+		s.m.Limit(l, r)
 		return nil
+	case "ask":
+		if opt["wake"] == "" && s.runs[turn.RequestID(number(f[1]))] == nil {
+			return []string{"no turn of that request"}
+		}
+		return s.step(s.ask(f, opt, has))
+	case "asked":
+		n := number(f[1])
+		in := turn.Asked{Incarnation: s.asks[n], Number: n, Reply: sharding.Reply{Outcome: sharding.OK, Payload: []byte(opt["reply"]), Code: sharding.Code(opt["error"])}}
+		if has("reject") {
+			in.Reply = sharding.Reject(sharding.Code(opt["reject"]), "refused there")
+		}
+		if has("doubt") {
+			in.Reply = sharding.Doubt(sharding.Code(opt["doubt"]), "in doubt there")
+		}
+		return s.step(in)
+	case "withdraw":
+		n := number(f[1])
+		return s.step(turn.WithdrawAsk{Incarnation: s.asks[n], Number: n})
 	case "stats":
 		return []string{fmt.Sprintf("%+v", s.m.Stats())}
 	}
@@ -268,6 +306,26 @@ func (s *scenario) loaded(args []string, opt map[string]string) turn.Loaded {
 			n, _ := strconv.Atoi(a)
 			in.LastSeq = uint64(n)
 		}
+	}
+	return in
+}
+
+func (s *scenario) ask(f []string, opt map[string]string, has func(string) bool) turn.Ask {
+	run := s.runs[turn.RequestID(number(f[1]))]
+	if name := opt["wake"]; name != "" {
+		run = s.firings[name]
+	}
+	n := number(opt["number"])
+	if n == 0 {
+		n = uint64(len(s.asks) + 1)
+	}
+	s.asks[n] = run.Incarnation
+	in := turn.Ask{
+		Incarnation: run.Incarnation, Request: run.Request, Number: n, Target: sharding.Entity{Type: "T", ID: sharding.EntityID(f[2])}, Command: f[3],
+		ReadOnly: has("read-only"), Key: sharding.CommandID(opt["key"]), Step: opt["step"], Payload: []byte(opt["payload"]),
+	}
+	if d := opt["deadline"]; d != "" {
+		in.Deadline = s.now.Add(ms(d))
 	}
 	return in
 }
@@ -343,6 +401,13 @@ func (s *scenario) step(in turn.Input) []string {
 			lines = append(lines, fmt.Sprintf("ReadFence %s number %d", o.Shard, o.Number))
 		case *turn.Answer:
 			lines = append(lines, strings.TrimRight(fmt.Sprintf("Answer %d %s %s %s%s", o.Request, o.Reply.Outcome, o.Reply.Code, o.Reply.Payload, o.Reply.Message), " "))
+		case turn.SendAsk:
+			line := fmt.Sprintf("SendAsk %d to %s %s %s keyed=%t chain %v, %s left", o.Number, o.Env.Entity, o.Env.Command, o.Env.ID, o.Env.Keyed, o.Env.Chain, o.Env.Deadline.Sub(s.now))
+			lines = append(lines, line)
+		case turn.SendProbe:
+			lines = append(lines, fmt.Sprintf("SendProbe to %s chain %v", o.Env.Entity, o.Env.Chain))
+		case turn.AskDone:
+			lines = append(lines, strings.TrimRight(fmt.Sprintf("AskDone %d %s %s %s%s", o.Number, o.Reply.Outcome, o.Reply.Code, o.Reply.Payload, o.Reply.Message), " "))
 		case turn.TellDone:
 			line := fmt.Sprintf("TellDone %s %s timer=%t %s %s %s", o.Entity, o.Command, o.Timer, o.Reply.Outcome, o.Reply.Code, o.Reply.Message)
 			if o.Wakeup != "" {

@@ -134,6 +134,41 @@ type (
 		// Reason says why, with RefusedDamaged.
 		Reason string
 	}
+	// Ask: a running turn wants to send a command to another entity and waits for the
+	// answer. It ends with one AskDone, unless the turn ends before. The driver chooses the
+	// number, another one for each ask of an incarnation.
+	Ask struct {
+		Incarnation Incarnation
+		Request     RequestID
+		Number      uint64
+		Target      sharding.Entity
+		Command     string
+		// ReadOnly says that the command changes nothing.
+		ReadOnly bool
+		// Key is the idempotency key that the author chose, Step the name from which it is
+		// derived; both empty: it is derived from the target, the command and how many of these
+		// the turn has sent before.
+		Key      sharding.CommandID
+		Step     string
+		Encoding sharding.Encoding
+		Payload  []byte
+		// Deadline is when the turn stops waiting, if that is earlier than its command wants it;
+		// zero: it is not.
+		Deadline time.Time
+		Trace    string
+	}
+	// Asked answers SendAsk.
+	Asked struct {
+		Incarnation Incarnation
+		Number      uint64
+		Reply       sharding.Reply
+	}
+	// WithdrawAsk: the turn does not wait for the answer any more. If the ask has not left, it
+	// never does.
+	WithdrawAsk struct {
+		Incarnation Incarnation
+		Number      uint64
+	}
 	// Stopped answers Stop: the stop hook has run, the instance is gone.
 	Stopped struct {
 		Incarnation Incarnation
@@ -244,6 +279,23 @@ type (
 		Entity      sharding.Entity
 		Incarnation Incarnation
 		Request     RequestID
+	}
+	// SendAsk sends a command to another entity. It is answered by one Asked, at its deadline
+	// at the latest.
+	SendAsk struct {
+		Incarnation Incarnation
+		Number      uint64
+		Env         sharding.Envelope
+		ReadOnly    bool
+	}
+	// SendProbe sends a command that nobody waits for; it may get lost.
+	SendProbe struct{ Env sharding.Envelope }
+	// AskDone lets the turn that has asked go on. With the outcome Rejected, its command was
+	// not sent, or was refused.
+	AskDone struct {
+		Incarnation Incarnation
+		Number      uint64
+		Reply       sharding.Reply
 	}
 	// Append hands a unit of records to the group commit.
 	Append struct {
@@ -366,7 +418,7 @@ const (
 	// FiringObsolete: the wake-up had fired, or was changed, before. The command may have run;
 	// then it had no effect.
 	FiringObsolete
-	// FiringFailed: it had no effect, and the setting of the wake-up still stands.
+	// FiringFailed: it had no effect on its entity, and the setting of the wake-up still stands.
 	FiringFailed
 	// FiringInDoubt: it may be done, or obsolete later. Only the journal knows.
 	FiringInDoubt
@@ -404,23 +456,29 @@ func (w *Wakeup) text() string {
 	return fmt.Sprintf(" Wakeup:%+v", *w)
 }
 
-func (Open) input()      {}
-func (Fire) input()      {}
-func (Deliver) input()   {}
-func (Loaded) input()    {}
-func (LookedUp) input()  {}
-func (TurnDone) input()  {}
-func (Appended) input()  {}
-func (FenceRead) input() {}
-func (Stopped) input()   {}
-func (Drain) input()     {}
-func (Abort) input()     {}
-func (Tick) input()      {}
+func (Open) input()        {}
+func (Fire) input()        {}
+func (Deliver) input()     {}
+func (Loaded) input()      {}
+func (LookedUp) input()    {}
+func (TurnDone) input()    {}
+func (Appended) input()    {}
+func (FenceRead) input()   {}
+func (Ask) input()         {}
+func (Asked) input()       {}
+func (WithdrawAsk) input() {}
+func (Stopped) input()     {}
+func (Drain) input()       {}
+func (Abort) input()       {}
+func (Tick) input()        {}
 
 func (Load) output()      {}
 func (Lookup) output()    {}
 func (*Run) output()      {}
 func (Cancel) output()    {}
+func (SendAsk) output()   {}
+func (SendProbe) output() {}
+func (AskDone) output()   {}
 func (Append) output()    {}
 func (ReadFence) output() {}
 func (Snapshot) output()  {}

@@ -16,7 +16,8 @@ import (
 
 // TestMutants checks that the scenarios fail without a guard.
 func TestMutants(t *testing.T) {
-	for _, name := range []string{"output-gate", "read-fence", "load-again", "load-limit", "held-bytes", "mailbox-deadline", "damage-is-loss", "damage-settles", "unsettled-stays", "principal", "principal-joins", "staged-wake", "refused-wake"} {
+	for _, name := range []string{"output-gate", "read-fence", "load-again", "load-limit", "held-bytes", "mailbox-deadline", "damage-is-loss", "damage-settles", "unsettled-stays", "principal", "principal-joins", "staged-wake", "refused-wake",
+		"ask-barrier", "ask-fence", "call-cycle", "ask-chain", "ask-read-only", "ask-unkeyed", "ask-waiting", "ask-key", "ask-ordinal", "ask-conflict", "ask-doubt", "ask-reserve", "ask-drain", "asked-read-only"} {
 		mutant.Activate(name)
 		caught := scenariotest.Differing(t, play)
 		mutant.Activate("")
@@ -103,6 +104,17 @@ func TestMutantsOfKeptStates(t *testing.T) {
 		o.call("x", "Add", 0)
 		if again := len(o.ran) == 3 && o.ran[2] == "x Add 8"; again != (name != "") {
 			t.Errorf("mutant %q: an entity that was passivated has its kept state again: %t, ran %q", name, again, o.ran)
+		}
+	}
+}
+
+// TestMutantsOfCalls shows what the rules about probes are for.
+func TestMutantsOfCalls(t *testing.T) {
+	t.Cleanup(func() { mutant.Activate("") })
+	for _, name := range []string{"probe-youngest", "probe-stale", "probe-again", "call-cycle"} {
+		mutant.Activate(name)
+		if breakDeadlocks() == nil && randomCalls() == nil {
+			t.Errorf("mutant %s is not noticed", name)
 		}
 	}
 }

@@ -63,6 +63,9 @@ func (m *Machine) fenceReadDone(s *shard, refusal *sharding.Reply) {
 				m.answer(e, c, refusal)
 			}
 		}
+		if refusal != nil && e.ask != nil && e.ask.fence == f.issued {
+			m.endAsk(e, refusal)
+		}
 	}
 	f.completed = f.issued
 	f.waiting, f.next = f.next, nil
@@ -75,6 +78,7 @@ func (m *Machine) fenceReadDone(s *shard, refusal *sharding.Reply) {
 			continue
 		}
 		m.releaseReplies(e)
+		m.passBarrier(e)
 		m.advance(e)
 	}
 }

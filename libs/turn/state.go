@@ -30,7 +30,7 @@ func (m *Machine) Check() error {
 	if err := m.checkPassivation(); err != nil {
 		return err
 	}
-	var commands, bytes, entities, held int
+	var commands, bytes, entities, held, waiting int
 	for s := range m.shards() {
 		if err := s.kept.check(&m.cfg); err != nil {
 			return fmt.Errorf("turn: shard %s: %w", s.id, err)
@@ -47,6 +47,9 @@ func (m *Machine) Check() error {
 				return fmt.Errorf("turn: entity %s in %s: %w", e.id, s.id, err)
 			}
 			held += e.held
+			if e.ask != nil {
+				waiting++
+			}
 			for _, c := range e.cmds {
 				if !c.answered {
 					commands++
@@ -58,6 +61,9 @@ func (m *Machine) Check() error {
 	if commands != m.stats.Commands || bytes != m.stats.Bytes || entities != m.stats.Entities {
 		return fmt.Errorf("turn: counted %d commands, %d bytes, %d entities; there are %d, %d, %d",
 			m.stats.Commands, m.stats.Bytes, m.stats.Entities, commands, bytes, entities)
+	}
+	if waiting != m.stats.Waiting || waiting > m.cfg.WaitingTurns {
+		return fmt.Errorf("turn: counted %d turns that wait for answers; there are %d, at most %d may be", m.stats.Waiting, waiting, m.cfg.WaitingTurns)
 	}
 	if held != m.held {
 		return fmt.Errorf("turn: counted %d bytes of finished turns; there are %d", m.held, held)
@@ -84,6 +90,8 @@ func (e *entity) check(cfg *Config) error {
 		return fmt.Errorf("next turn %d of %d", e.next, len(e.cmds))
 	case e.running != nil && e.state != live:
 		return fmt.Errorf("runs a turn in state %d", e.state)
+	case e.ask != nil && e.running == nil:
+		return fmt.Errorf("waits for an answer without a turn")
 	case e.running != nil && e.running.answered:
 		return fmt.Errorf("runs a command that was answered")
 	case !e.appending() && len(e.pending)+len(e.firings) > 0:
@@ -124,7 +132,7 @@ func (m *Machine) Clone() *Machine {
 	n := New(m.cfg)
 	n.lastIncarnation, n.lastTimer, n.lastOrder, n.stats = m.lastIncarnation, m.lastTimer, m.lastOrder, m.stats
 	n.keptStats = m.keptStats
-	n.held, n.limit, n.recent = m.held, m.limit, m.recent.clone()
+	n.held, n.limit, n.reserve, n.recent = m.held, m.limit, m.reserve, m.recent.clone()
 	n.loads = loads{inFlight: maps.Clone(m.loads.inFlight), perEntity: maps.Clone(m.loads.perEntity)}
 	n.slots = slices.Clone(m.slots)
 	for i := range n.slots {
@@ -184,6 +192,10 @@ func (e *entity) clone(s *shard, noWork, clonedNoWork *work, timers map[*timer]*
 	}
 	c.inflight, c.pending = slices.Clone(e.inflight), slices.Clone(e.pending)
 	c.timers = nil
+	if e.ask != nil {
+		a := *e.ask
+		c.ask = &a
+	}
 	for _, t := range e.timers {
 		tc := *t
 		timers[t] = &tc
@@ -193,7 +205,7 @@ func (e *entity) clone(s *shard, noWork, clonedNoWork *work, timers map[*timer]*
 	c.firing, c.firings = nil, slices.Clone(e.firings)
 	for _, cmd := range e.cmds {
 		cc := *cmd
-		cc.requests = slices.Clone(cmd.requests)
+		cc.requests, cc.made = slices.Clone(cmd.requests), slices.Clone(cmd.made)
 		if cmd.timer != nil {
 			if timers[cmd.timer] == nil {
 				tc := *cmd.timer
@@ -266,9 +278,15 @@ func (e *entity) appendState(now time.Time, b []byte) []byte {
 	if e.firing != nil {
 		b = fmt.Appendf(b, " firing %s", e.firing.env.ID)
 	}
+	if a := e.ask; a != nil {
+		b = fmt.Appendf(b, " ask %d %s %s sent %t seq %d fence %d", a.number, a.env.Entity, a.env.ID, a.sent, a.seq, a.fence)
+	}
 	for _, c := range e.cmds {
 		if c.wakeup != nil {
 			b = fmt.Appendf(b, "  wakeup %+v fired %t\n", *c.wakeup, c.fired)
+		}
+		if c.asked {
+			b = fmt.Appendf(b, "  asked, barrier open %t conflict %t made %v\n", c.barrierOpen, c.conflict, c.made)
 		}
 		b = fmt.Appendf(b, "  %s %x req %v ran %d looked %t asked %t doubt %t done %t held %d rec %d seq %d fence %d answered %t reply %d %s %x\n",
 			c.env.ID, c.hash(), c.requests, c.runID, c.checked, c.lookupPending, c.inDoubt, c.done, c.held, c.record, c.seq, c.fence, c.answered,

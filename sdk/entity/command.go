@@ -17,7 +17,10 @@ type Call struct {
 	// Key is the idempotency key, or empty.
 	Key string
 	// NoKey: the Caller must not generate a key.
-	NoKey    bool
+	NoKey bool
+	// Step is the name from which [Ctx.Cluster] derives the key, or empty. Only that Caller
+	// knows it.
+	Step     string
 	Tell     bool
 	ReadOnly bool
 	Encoding sharding.Encoding
@@ -25,7 +28,7 @@ type Call struct {
 }
 
 // Caller sends calls: package client over a gateway, package entitytest in
-// memory. The error is for failures of the transport; the reply carries the rest.
+// memory, and [Ctx.Cluster] from within a handler. The error is for failures of the transport; the reply carries the rest.
 type Caller interface {
 	Call(ctx context.Context, c Call) (sharding.Reply, error)
 }

@@ -27,6 +27,8 @@ type Ctx struct {
 	wakeup   *turn.Wakeup // whose command runs; nil: none
 	quit     bool
 	broken   error
+	asker    Asker // nil: nothing can be asked
+	calls    calls
 }
 
 // Entity returns the address of the entity.

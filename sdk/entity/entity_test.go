@@ -126,7 +126,7 @@ func instance(t *testing.T) *entity.Instance {
 
 // run runs a command. What only the log is told stands behind the message.
 func run(i *entity.Instance, command, payload string, enc sharding.Encoding) turn.TurnDone {
-	done, failed := i.Run(context.Background(), time.Now(), &turn.Run{Env: &sharding.Envelope{Command: command, Payload: []byte(payload), Encoding: enc}, ReadOnly: command == "Look"})
+	done, failed := i.Run(context.Background(), time.Now(), &turn.Run{Env: &sharding.Envelope{Command: command, Payload: []byte(payload), Encoding: enc}, ReadOnly: command == "Look"}, nil)
 	if failed != nil {
 		done.Reply.Message += " | " + failed.Error()
 	}
@@ -150,12 +150,12 @@ func TestVolatileFailures(t *testing.T) {
 		`{"by":1,"then":"business"}`: {sharding.OK, "sold out"},
 		`{"bye":1}`:                  {sharding.Rejected, `the input of Add: `},
 	} {
-		done, _ := i.Run(t.Context(), time.Now(), &turn.Run{Env: &sharding.Envelope{Command: "Add", Payload: []byte(payload)}})
+		done, _ := i.Run(t.Context(), time.Now(), &turn.Run{Env: &sharding.Envelope{Command: "Add", Payload: []byte(payload)}}, nil)
 		if done.Reply.Outcome != want.outcome || !strings.HasPrefix(done.Reply.Message, want.message) || done.Spoiled != strings.Contains(payload, "panic") {
 			t.Errorf("%s: %+v", payload, done)
 		}
 	}
-	if done, _ := i.Run(t.Context(), time.Now(), &turn.Run{Env: &sharding.Envelope{Command: "Read"}, ReadOnly: true}); done.Reply.Outcome != sharding.Rejected {
+	if done, _ := i.Run(t.Context(), time.Now(), &turn.Run{Env: &sharding.Envelope{Command: "Read"}, ReadOnly: true}, nil); done.Reply.Outcome != sharding.Rejected {
 		t.Errorf("a command that only reads: %+v", done)
 	}
 }
@@ -192,7 +192,7 @@ func TestWhoIsTold(t *testing.T) {
 		`{"by":13}`: "plain", `{"by":19}`: "panic: ", `{"by":20}`: "cannot be encoded", `{"by":14}`: "", `{"bye":1}`: "",
 	} {
 		env := &sharding.Envelope{Command: "Grow", Payload: []byte(payload)}
-		done, failed := instance(t).Run(context.Background(), time.Now(), &turn.Run{Env: env})
+		done, failed := instance(t).Run(context.Background(), time.Now(), &turn.Run{Env: env}, nil)
 		switch {
 		case log == "" && failed != nil:
 			t.Errorf("%s: %v", payload, failed)
@@ -292,7 +292,7 @@ func TestTurns(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if done, _ := i.Run(ctx, time.Now(), &turn.Run{Env: &sharding.Envelope{Command: "Grow", Payload: []byte(`{"by":13}`)}}); done.Reply.Code != entity.DeadlineExceeded {
+	if done, _ := i.Run(ctx, time.Now(), &turn.Run{Env: &sharding.Envelope{Command: "Grow", Payload: []byte(`{"by":13}`)}}, nil); done.Reply.Code != entity.DeadlineExceeded {
 		t.Errorf("a turn whose context is over: %+v", done.Reply)
 	}
 }

@@ -185,7 +185,7 @@ func TestNow(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := time.Now()
-	i.Run(t.Context(), now, &turn.Run{Env: &sharding.Envelope{Command: "Record", Payload: []byte("1")}})
+	i.Run(t.Context(), now, &turn.Run{Env: &sharding.Envelope{Command: "Record", Payload: []byte("1")}}, nil)
 	b, _ := json.Marshal(told)
 	var back time.Time
 	if err := json.Unmarshal(b, &back); err != nil || back != told || !told.Equal(now) {
@@ -208,7 +208,7 @@ func BenchmarkPersist(b *testing.B) {
 			b.ReportAllocs()
 			var done turn.TurnDone
 			for b.Loop() {
-				done, _ = i.Run(b.Context(), now, &turn.Run{Env: env})
+				done, _ = i.Run(b.Context(), now, &turn.Run{Env: env}, nil)
 			}
 			if len(done.Events) != 1 {
 				b.Fatal(done.Reply)

@@ -8,6 +8,7 @@ import (
 	"log/slog"      // pure: handed on
 	"reflect"       // pure: of types
 	"runtime/debug" // pure: the stack of a panic, for the log
+	"slices"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/mutant"
@@ -208,18 +209,19 @@ func (i *Instance) Stop(ctx context.Context, now time.Time, why turn.StopReason)
 	return nil
 }
 
-// Run executes one turn, at time now: the command in run.Env. The caller must fill in
-// incarnation and request of the result. failed is the reason of a failure that only the author of the
+// Run executes one turn, at time now: the command in run.Env. What it asks of other entities
+// goes through asker. The caller must fill in incarnation and request of the result. failed is the reason of a failure that only the author of the
 // type should see: the reply, which goes to clients, does not contain it. It wraps
 // [*Panic] if the handler panicked.
-func (i *Instance) Run(ctx context.Context, now time.Time, run *turn.Run) (done turn.TurnDone, failed error) {
+func (i *Instance) Run(ctx context.Context, now time.Time, run *turn.Run, asker Asker) (done turn.TurnDone, failed error) {
 	env, readOnly := run.Env, run.ReadOnly
 	b := i.def.commands[env.Command]
 	if b == nil {
 		return turn.TurnDone{Reply: sharding.Reject(Unimplemented, "type "+i.def.name+" has no command "+env.Command)}, nil
 	}
-	c := &Ctx{Context: ctx, inst: i, now: now, readOnly: readOnly, command: env.Command, wakeup: run.Wakeup}
+	c := &Ctx{Context: ctx, inst: i, now: now, readOnly: readOnly, command: env.Command, wakeup: run.Wakeup, asker: asker}
 	defer func() {
+		c.calls.close()
 		if r := recover(); r != nil {
 			failed = &Panic{Value: r, Stack: string(debug.Stack())}
 			done = turn.TurnDone{Spoiled: true, Reply: sharding.Reject(Internal, undone(env))}
@@ -257,6 +259,10 @@ func (p *Panic) Error() string { return fmt.Sprintf("panic: %v", p.Value) }
 
 func undone(env *sharding.Envelope) string { return env.Command + " failed and was undone" }
 
+// askCodes are those of failed asks that the caller of the turn gets too, to know whether a
+// repeat may help.
+var askCodes = []Code{Unavailable, ResourceExhausted, DeadlineExceeded, Aborted, FailedPrecondition}
+
 // failure returns the reply of a turn that ended with an error, and the error if the
 // reply does not contain it. Only a business error is an answer; after all others the
 // command was not applied.
@@ -271,6 +277,8 @@ func failure(ctx context.Context, env *sharding.Envelope, bad bool, err error) (
 		return sharding.Reply{Outcome: sharding.OK, Code: e.Code, Message: e.Message}, nil
 	case ctx.Err() != nil:
 		return sharding.Reject(DeadlineExceeded, env.Command+" was undone: its time was over"), err
+	case e != nil && slices.Contains(askCodes, e.Code):
+		return sharding.Reject(e.Code, undone(env)+": "+e.Message), err
 	}
 	return sharding.Reject(Internal, undone(env)), err
 }

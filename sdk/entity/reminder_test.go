@@ -79,7 +79,7 @@ func TestReminderMistakes(t *testing.T) {
 			if c.readOnly {
 				command = "Look"
 			}
-			done, failed := inst.Run(t.Context(), time.Now(), &turn.Run{Env: &sharding.Envelope{Command: command, Payload: []byte("1")}, ReadOnly: c.readOnly})
+			done, failed := inst.Run(t.Context(), time.Now(), &turn.Run{Env: &sharding.Envelope{Command: command, Payload: []byte("1")}, ReadOnly: c.readOnly}, nil)
 			if c.want == "" {
 				if failed != nil || len(done.Wakes) != 1000 {
 					t.Errorf("%v, %d wake-ups", failed, len(done.Wakes))
@@ -109,7 +109,7 @@ func TestReminderStages(t *testing.T) {
 		take.RemindEvery(ctx, time.Minute, "b", page{})
 		ctx.CancelReminder("b")
 	})
-	done, failed := inst.Run(t.Context(), time.Now(), &turn.Run{Env: &sharding.Envelope{Command: "Act", Payload: []byte("1")}})
+	done, failed := inst.Run(t.Context(), time.Now(), &turn.Run{Env: &sharding.Envelope{Command: "Act", Payload: []byte("1")}}, nil)
 	if failed != nil || len(done.Wakes) != 2 {
 		t.Fatalf("%+v %v", done, failed)
 	}
@@ -140,7 +140,7 @@ func TestReminderInput(t *testing.T) {
 			inst, book := newNotebook(t, false, nil)
 			w := turn.Wakeup{WakeRef: sharding.WakeRef{Kind: sharding.TimerWake, Name: "r"}, Due: 1,
 				Input: sharding.Input{Command: "Take", Version: c.version, ReadableBy: c.version, Payload: []byte(c.payload)}}
-			done, _ := inst.Run(t.Context(), time.Now(), &turn.Run{Env: &sharding.Envelope{Command: "Take", Payload: []byte(c.payload)}, Wakeup: &w})
+			done, _ := inst.Run(t.Context(), time.Now(), &turn.Run{Env: &sharding.Envelope{Command: "Take", Payload: []byte(c.payload)}, Wakeup: &w}, nil)
 			if c.fails == "" {
 				if done.Reply.Outcome != sharding.OK || len(book.notes) != 1 || book.notes[0] != c.want {
 					t.Errorf("%+v %+v", done.Reply, book.notes)

@@ -59,12 +59,11 @@ func (k *Kit) perform(o turn.Output) turn.Input {
 	case turn.Load:
 		return k.load(o)
 	case *turn.Run:
-		done, failed := k.insts[o.Entity].Run(context.Background(), k.now, o)
-		if failed != nil { // a region would log it
-			done.Reply.Message += ": " + failed.Error()
-		}
-		done.Incarnation, done.Request = o.Incarnation, o.Request
-		return done
+		return k.beginTurn(o)
+	case turn.SendAsk:
+		return k.sendAsk(o)
+	case turn.AskDone:
+		return k.answerAsk(o.Incarnation, o.Reply)
 	case turn.Append:
 		return k.append(o)
 	case turn.Lookup:
@@ -94,8 +93,9 @@ func (k *Kit) perform(o turn.Output) turn.Input {
 		return turn.Stopped{Incarnation: o.Incarnation}
 	case turn.Drop:
 		delete(k.insts, o.Entity)
+		return k.answerAsk(o.Incarnation, sharding.Doubt(sharding.Aborted, "the result of the turn is not wanted any more"))
 	case *turn.Answer:
-		k.answers[o.Request] = o.Reply
+		return k.answered(o)
 	}
 	return nil
 }
@@ -111,8 +111,11 @@ func (k *Kit) append(o turn.Append) turn.Input {
 	if !s.stands(o.Append.Fired) {
 		verdict = sharding.RefusedWake
 	}
-	crash := k.crash
-	k.crash, k.crashed = 0, crash != 0
+	var crash Crash
+	if k.crashOf == (sharding.Entity{}) || k.crashOf == o.Append.Entity {
+		crash = k.crash
+		k.crash, k.crashed = 0, crash != 0
+	}
 	if verdict == sharding.Durable && crash != BeforeCommit {
 		s.records = append(s.records, o.Append.Records...)
 		s.change(&o.Append)

@@ -54,6 +54,9 @@ type Kit struct {
 	crash    Crash          // at the next commit; 0: none
 	crashed  bool           // since the last output was performed
 	lastFire *turn.Fire
+	crashOf  sharding.Entity // whose commit; the zero value: anybody's
+	turns    map[turn.Incarnation]*running
+	asked    map[turn.RequestID]waiting
 }
 
 // stored is the journal of one entity.
@@ -74,6 +77,7 @@ func New(t testing.TB, types ...entity.Definition) *Kit {
 		types: map[sharding.EntityType]entity.Definition{}, descs: map[sharding.EntityType]turn.Type{},
 		insts: map[sharding.Entity]*entity.Instance{}, store: map[sharding.Entity]*stored{},
 		answers: map[turn.RequestID]sharding.Reply{},
+		turns:   map[turn.Incarnation]*running{}, asked: map[turn.RequestID]waiting{},
 	}
 	k.begin(types)
 	t.Cleanup(k.checkReplay)
@@ -103,19 +107,18 @@ func (k *Kit) Now() time.Time { return k.now }
 
 // Call implements entity.Caller.
 func (k *Kit) Call(ctx context.Context, c entity.Call) (sharding.Reply, error) {
-	d, ok := k.descs[c.Entity.Type]
-	if !ok {
-		return sharding.Reject(entity.NotFound, "no type "+string(c.Entity.Type)+" in this kit"), nil
-	}
-	if _, ok := d.Desc.Command(c.Command); !ok { // as a gateway says if no region has it
-		return sharding.Reject(entity.Unimplemented, "type "+string(c.Entity.Type)+" has no command "+c.Command), nil
-	}
 	env := sharding.Envelope{
 		Entity: c.Entity, Command: c.Command, Keyed: c.Key != "", Tell: c.Tell,
 		ID: sharding.CommandID(c.Key), Encoding: c.Encoding, Payload: c.Payload,
 	}
+	if refusal := k.refuse(&env); refusal != nil {
+		return *refusal, nil
+	}
 	if err := env.Check(); err != nil {
 		return sharding.Reject(entity.InvalidArgument, err.Error()), nil
+	}
+	if c.Step != "" {
+		return sharding.Reject(entity.InvalidArgument, "a StepKey belongs to the turn of an entity"), nil
 	}
 	if err := ctx.Err(); err != nil {
 		return sharding.Reply{}, err
@@ -124,10 +127,9 @@ func (k *Kit) Call(ctx context.Context, c entity.Call) (sharding.Reply, error) {
 	if env.ID == "" {
 		env.ID = sharding.CommandID(fmt.Sprintf("unkeyed:%d", k.last))
 	}
-	shard := sharding.ShardID{Type: c.Entity.Type, Index: sharding.ShardOf(c.Entity.ID, d.Desc.Shards)}
 	k.open(c.Entity)
 	req, restarts := k.last, k.restarts
-	k.step(turn.Deliver{Request: req, Shard: shard, Env: &env})
+	k.step(turn.Deliver{Request: req, Shard: k.shardOf(c.Entity), Env: &env})
 	reply, ok := k.answers[req]
 	if !ok && k.restarts > restarts {
 		return sharding.Doubt(entity.Unavailable, "the region has crashed"), nil
@@ -252,6 +254,7 @@ func (k *Kit) Restart(types ...entity.Definition) {
 }
 
 func (k *Kit) restart(types []entity.Definition) {
+	k.dropTurns()
 	k.begin(types)
 	k.restarts++
 	k.queue, k.crashed = nil, false

@@ -24,7 +24,13 @@ const (
 // CrashAtCommit lets the region die at its next commit, as [Kit.Restart] does. A caller that
 // waits gets an error whose outcome is unknown. Reminders that are due fire again, if they
 // still stand.
-func (k *Kit) CrashAtCommit(when Crash) { k.crash = when }
+func (k *Kit) CrashAtCommit(when Crash) { k.crash, k.crashOf = when, sharding.Entity{} }
+
+// CrashAtCommitOf lets the region die at the next commit of one entity, which may be one that
+// another entity asks.
+func (k *Kit) CrashAtCommitOf(typ, id string, when Crash) {
+	k.crash, k.crashOf = when, address(typ, id)
+}
 
 // FireAgain lets the last reminder that has fired fire once more, as a region does that did
 // not learn how it ended. The journal refuses it: the command runs, and takes no effect.
@@ -77,16 +83,20 @@ func wakeupConfig() wakeup.Config {
 
 // open opens the shard of an entity, if it is not open.
 func (k *Kit) open(ent sharding.Entity) {
-	d := k.descs[ent.Type].Desc
-	shard := sharding.ShardID{Type: ent.Type, Index: sharding.ShardOf(ent.ID, d.Shards)}
+	k.openShard(ent)
+	k.run()
+}
+
+// openShard is open, but leaves what the cores want then to its caller.
+func (k *Kit) openShard(ent sharding.Entity) {
+	shard := k.shardOf(ent)
 	if k.m.Epoch(shard) != 0 {
 		return
 	}
 	epoch := sharding.MakeEpoch(1, 1+k.restarts)
-	k.step(turn.Open{Shard: shard, Epoch: epoch})
-	if !d.Volatile {
+	k.core(turn.Open{Shard: shard, Epoch: epoch})
+	if !k.descs[ent.Type].Desc.Volatile {
 		k.wakeups.Step(k.now, wakeup.Open{Shard: shard, Epoch: epoch}, &k.wanted)
-		k.run()
 	}
 }
 

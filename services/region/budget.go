@@ -22,6 +22,9 @@ import (
 //     core with less than its share wants more, those with more than theirs give
 //     back down to it, as their commands end.
 //
+// All this is about what is not reserved: a fifth of each bound is for the commands for which
+// entities wait ([turn.ReservedShare]). Each core has an equal part of that for good.
+//
 // The sum of what the cores have and what nobody has is the bound, at any time: what is
 // on its way between two cores can be spent by neither. One core alone has all of it
 // from the beginning, and never asks.
@@ -142,10 +145,24 @@ type allowance struct {
 	granted, ceiling int
 	block            int
 	asked            bool // for more, and neither was granted nor returned anything since
+	// reserve may be used beyond the ceiling by commands with a chain. What is used of it is
+	// not known apart, and does not matter here: see the method ordinary.
+	reserve int
 }
 
 func (b *budget) allowance() allowance {
 	return allowance{granted: b.share, ceiling: b.share, block: b.block}
+}
+
+// ordinary is what is used of what was granted.
+func (a *allowance) ordinary(used int) int { return min(used, a.granted) }
+
+// room is what may be used by commands with a chain, or by others.
+func (a *allowance) room(chained bool) int {
+	if chained {
+		return a.ceiling + a.reserve
+	}
+	return a.ceiling
 }
 
 // low reports whether so little would be left beside what is used that more should be
@@ -162,13 +179,13 @@ func (a *allowance) grant(n int) {
 // may be kept.
 func (a *allowance) reclaim(used, keep int) {
 	if !mutant.On("budget-returned") {
-		a.ceiling -= a.blocks(a.ceiling - min(used+a.block, keep))
+		a.ceiling -= a.blocks(a.ceiling - min(a.ordinary(used)+a.block, keep))
 	}
 }
 
 // excess takes what is given back: the blocks that are neither used nor below the ceiling.
 func (a *allowance) excess(used int) int {
-	n := a.blocks(a.granted - max(a.ceiling, used))
+	n := a.blocks(a.granted - max(a.ceiling, a.ordinary(used)))
 	if n > 0 {
 		a.granted -= n
 		a.asked = false
@@ -180,7 +197,7 @@ func (a *allowance) excess(used int) int {
 func (a *allowance) blocks(n int) int { return max(0, n-n%a.block) }
 
 func (a *allowance) check(used int) error {
-	if used > a.granted || a.ceiling > a.granted || a.ceiling < a.block || a.ceiling%a.block != 0 {
+	if used > a.granted+a.reserve || a.ceiling > a.granted || a.ceiling < a.block || a.ceiling%a.block != 0 {
 		return fmt.Errorf("%d used, %d allowed, %d granted, a block is %d", used, a.ceiling, a.granted, a.block)
 	}
 	return nil

@@ -278,9 +278,9 @@ func TestMostCores(t *testing.T) {
 func TestFitShardCores(t *testing.T) {
 	for want, limit := range map[int]func(*Config){
 		64: func(*Config) {},
-		2:  func(c *Config) { c.Turn.TotalLoads = 8 },
-		3:  func(c *Config) { c.Turn.TotalCommands = 12 },
-		4:  func(c *Config) { c.Turn.TotalBytes = 32 << 20 },
+		2:  func(c *Config) { c.Turn.TotalLoads = 10 },
+		3:  func(c *Config) { c.Turn.TotalCommands = 15 },
+		4:  func(c *Config) { c.Turn.TotalBytes = 40 << 20 },
 		1:  func(c *Config) { c.Turn.TotalBytes = 1 },
 	} {
 		c := DefaultConfig(sharding.NodeID{Addr: "r1:1", UID: 1}, "r1")

@@ -25,7 +25,8 @@ type Config struct {
 	ShardCores int
 	// Turn holds the hosted types and the limits of entity execution. TotalCommands,
 	// TotalBytes, TotalLoads and the limit of a type's Passivation are limits of the region,
-	// however many shard cores there are. Of that limit, TotalHeldBytes and RecentIDs each shard core has an equal
+	// however many shard cores there are. Of that limit, TotalHeldBytes, RecentIDs and
+	// WaitingTurns each shard core has an equal
 	// part; of TotalHeldBytes at least HeldBytes.
 	Turn turn.Config
 	// Wakeups bounds and times the firing of wake-ups. Of Rows, FailingRows and Firings each
@@ -112,17 +113,28 @@ const largestCommand = 2 * sharding.MaxPayload
 // budgets are the bounds that the shard cores share, at the beginning.
 func (c *Config) budgets() [resources]budget {
 	return [resources]budget{
-		ResourceCommands: newBudget(c.Turn.TotalCommands, c.ShardCores, 1),
-		ResourceBytes:    newBudget(c.Turn.TotalBytes, c.ShardCores, largestCommand),
-		ResourceLoads:    newBudget(c.Turn.TotalLoads, c.ShardCores, 1),
+		ResourceCommands: newBudget(ordinary(c.Turn.TotalCommands), c.ShardCores, 1),
+		ResourceBytes:    newBudget(ordinary(c.Turn.TotalBytes), c.ShardCores, largestCommand),
+		ResourceLoads:    newBudget(ordinary(c.Turn.TotalLoads), c.ShardCores, 1),
+	}
+}
+
+// ordinary is the part of a bound that is not reserved for commands with a chain.
+func ordinary(total int) int { return total - total/turn.ReservedShare }
+
+// reserves are what each shard core has of the rest.
+func (c *Config) reserves() [resources]int {
+	part := func(total int) int { return total / turn.ReservedShare / c.ShardCores }
+	return [resources]int{
+		ResourceCommands: part(c.Turn.TotalCommands), ResourceBytes: part(c.Turn.TotalBytes), ResourceLoads: part(c.Turn.TotalLoads),
 	}
 }
 
 // mostShardCores is how many shard cores can share the limits of Turn for all entities:
-// one for every four commands and loads, and for the bytes of the four largest commands.
+// one for every five commands and loads, and for the bytes of the five largest commands.
 // With more a core could do little beside one large command.
 func (c *Config) mostShardCores() int {
-	return min(MaxShardCores, mostCores(c.Turn.TotalCommands, 1), mostCores(c.Turn.TotalBytes, largestCommand), mostCores(c.Turn.TotalLoads, 1))
+	return min(MaxShardCores, mostCores(ordinary(c.Turn.TotalCommands), 1), mostCores(ordinary(c.Turn.TotalBytes), largestCommand), mostCores(ordinary(c.Turn.TotalLoads), 1))
 }
 
 // FitShardCores lowers ShardCores to what the limits of Turn for all entities allow: a

@@ -112,7 +112,7 @@ func cfg(cores int, shards uint32) region.Config {
 	cfg := region.DefaultConfig(self, "region-1", stores, hosted("U"), keeps)
 	cfg.BufferCommands, cfg.BufferBytes, cfg.Turn.TotalCommands = 2, 4096, 3
 	if cores > 1 {
-		cfg.Turn.TotalCommands = 4 * cores // the least
+		cfg.Turn.TotalCommands = 5 * cores // the least
 	}
 	cfg.ShardCores = cores
 	return cfg

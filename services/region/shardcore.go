@@ -133,6 +133,7 @@ func NewShardCore(cfg Config, index int) *ShardCore {
 	for i := range turnCfg.Types {
 		turnCfg.Types[i].Passivation = cfg.passivationOfCore(turnCfg.Types[i].Passivation)
 	}
+	turnCfg.WaitingTurns = max(1, turnCfg.WaitingTurns/cfg.ShardCores)
 	if turnCfg.Program = "region " + cfg.Name; cfg.Version != "" {
 		turnCfg.Program += " with version " + cfg.Version
 	}
@@ -142,6 +143,9 @@ func NewShardCore(cfg Config, index int) *ShardCore {
 	m.wakeups = wakeup.New(cfg.wakeupsOfCore(index))
 	for r, b := range cfg.budgets() {
 		m.allowances[r] = b.allowance()
+	}
+	for r, n := range cfg.reserves() {
+		m.allowances[r].reserve = n
 	}
 	for i := range cfg.Turn.Types {
 		d := &cfg.Turn.Types[i].Desc
@@ -320,6 +324,8 @@ func (m *ShardCore) command(in *Command) {
 	id := sharding.ShardID{Type: t.name, Index: sharding.ShardOf(in.Env.Entity.ID, uint32(len(t.shards)))}
 	h := t.shards[id.Index]
 	switch {
+	case h != nil && h.phase == stopping && in.Epoch == h.epoch && len(in.Env.Chain) > 0:
+		m.deliver(id, in) // which refuses it, unless the shard drains and waits for it
 	case h == nil || h.phase == stopping || in.Epoch < h.epoch && !mutant.On("admission-epoch"):
 		m.notMine(in.Request, id, in.Epoch)
 	case in.Epoch > h.epoch:
@@ -372,7 +378,8 @@ func (m *ShardCore) buffer(h *heldShard, in *Command) {
 		m.refuse(in.Request, sharding.ResourceExhausted, "too many commands, or too large ones, wait for shard "+h.id.String()+" to start")
 		return
 	}
-	if u := m.used(); u[ResourceCommands] >= m.allowances[ResourceCommands].ceiling || u[ResourceBytes]+size > m.allowances[ResourceBytes].ceiling {
+	chained := len(in.Env.Chain) > 0
+	if u := m.used(); u[ResourceCommands] >= m.allowances[ResourceCommands].room(chained) || u[ResourceBytes]+size > m.allowances[ResourceBytes].room(chained) {
 		m.refuse(in.Request, sharding.ResourceExhausted, turn.TooMuchWaits)
 		return
 	}
@@ -410,9 +417,13 @@ func (m *ShardCore) used() [resources]int {
 // commands that wait for claims.
 func (m *ShardCore) limit() {
 	m.turn.Limit(turn.Usage{
-		Commands: m.allowances[ResourceCommands].ceiling - m.buffered,
-		Bytes:    m.allowances[ResourceBytes].ceiling - m.bufferedBytes,
-		Loads:    m.allowances[ResourceLoads].ceiling,
+		Commands: m.allowances[ResourceCommands].room(true) - m.buffered,
+		Bytes:    m.allowances[ResourceBytes].room(true) - m.bufferedBytes,
+		Loads:    m.allowances[ResourceLoads].room(true),
+	}, turn.Usage{
+		Commands: m.allowances[ResourceCommands].reserve,
+		Bytes:    m.allowances[ResourceBytes].reserve,
+		Loads:    m.allowances[ResourceLoads].reserve,
 	})
 }
 

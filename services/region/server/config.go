@@ -27,7 +27,7 @@ type Config struct {
 	Labels       map[string]string `key:"region.labels" help:"what operators and placement should know about this region, such as disk=ssd; shown by roost members -o json"`
 	Capacity     int               `key:"region.capacity" help:"how much this region can host compared with others, such as 2 for twice as much; shown by roost members -o json; 0: not said"`
 	Inbox        int               `key:"region.inbox" unit:"messages" help:"messages that may wait for the region's shard cores, each for an equal part of them, before links are held back"`
-	ShardCores   int               `key:"region.shard_cores" unit:"shard cores" help:"parts into which the shards of this process are divided; what does not run entities (admission, mailboxes, deduplication, gates) is done for each part by one thread at a time. Limits are for all of them together; there are fewer parts if each would have less than 4 commands, 8MiB of them and 4 loads. More than one helps only where many processors are busy with that"`
+	ShardCores   int               `key:"region.shard_cores" unit:"shard cores" help:"parts into which the shards of this process are divided; what does not run entities (admission, mailboxes, deduplication, gates) is done for each part by one thread at a time. Limits are for all of them together; there are fewer parts if each would have less than 5 commands, 10MiB of them and 5 loads. More than one helps only where many processors are busy with that"`
 	Mailbox      int               `key:"region.mailbox" unit:"commands" help:"commands that may wait for one entity; more are refused as resource_exhausted"`
 	MailboxShare float64           `key:"region.mailbox_share" help:"share of a command's time that the turns before it may take, judged by how long recent turns of its entity took; a command that would wait longer is refused at once as resource_exhausted"`
 	Commands     int               `key:"region.commands" unit:"commands" help:"commands that may wait for all entities; more are refused as resource_exhausted"`
@@ -43,6 +43,7 @@ type Config struct {
 	// Limits of what brings entities to life, and of what is remembered.
 	EntityLoads   int           `key:"region.entity_loads" unit:"loads" help:"loads of one entity that may run at a time, those included that nobody waits for any more; a command that would need one more is refused as unavailable. Each may keep a goroutine until it ends, and a start hook that ignores its context may never end"`
 	Loads         int           `key:"region.loads" unit:"loads" help:"the same for all entities: room for those that have commands when shards arrive"`
+	WaitingTurns  int           `key:"region.waiting_turns" unit:"turns" help:"turns that may wait for the answers of other entities, each shard core an equal part of them; each keeps a goroutine with its stack. Beyond it, what an entity asks is refused as resource_exhausted"`
 	LookupTimeout time.Duration `key:"region.lookup_timeout" help:"time that the repeat of a recent command, and what comes behind it, waits for what the journal has of it; a lookup takes some milliseconds. Then the command has a turn like any other"`
 	RecentIDs     int           `key:"region.recent_ids" unit:"ids" help:"ids of recent commands that are remembered, of all entities, at eight bytes each: a repeat is answered from the journal, while one that is not remembered costs a turn and a reload; 0: none"`
 	SnapshotBytes node.Bytes    `key:"region.snapshot_bytes" help:"size of the records after which a snapshot is taken, however few events they have: what bringing an entity to life may have to read. Half of the largest snapshot, so that large states are not written all the time"`
@@ -91,6 +92,7 @@ func DefaultConfig() Config {
 
 		EntityLoads:   4, // one that hangs does not keep the entity from everybody
 		Loads:         20_000,
+		WaitingTurns:  10_000,
 		LookupTimeout: time.Second,
 		RecentIDs:     65_536, // a minute of retries at 1,000 commands per second
 		SnapshotBytes: 8 << 20,
@@ -146,7 +148,7 @@ func (c *Config) Validate() error {
 	for key, v := range map[string]int{
 		"region.inbox": c.Inbox, "region.mailbox": c.Mailbox, "region.commands": c.Commands,
 		"region.command_bytes": int(c.CommandBytes), "region.drain_timeout": int(c.DrainTimeout),
-		"region.entity_loads": c.EntityLoads, "region.loads": c.Loads,
+		"region.entity_loads": c.EntityLoads, "region.loads": c.Loads, "region.waiting_turns": c.WaitingTurns,
 		"region.lookup_timeout": int(c.LookupTimeout), "region.snapshot_bytes": int(c.SnapshotBytes),
 		"region.kept_wait": int(c.KeptWait), "region.kept_bytes": int(c.KeptBytes),
 		"region.stop_timeout": int(c.StopTimeout), "region.failure_log": c.Failures,

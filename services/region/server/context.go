@@ -4,13 +4,20 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/roost-cluster/roost/libs/turn"
 )
 
 // turnContext is the context of one turn. It makes a channel and a timer only
-// if the handler asks for them, which most do not.
+// if the handler asks for them, which most do not. It is also the turn's way to other entities.
 type turnContext struct {
 	context.Context // of the process, or of the command's trace
 	deadline        time.Time
+
+	// For what the turn asks: see Ask.
+	loop   *shardLoop
+	run    *turn.Run
+	worker *worker
 
 	mu     sync.Mutex
 	made   context.Context // with channel and timer

@@ -183,10 +183,11 @@ func (s *shardLoop) queueAfterSnapshot(sl *slot, j job) {
 }
 
 // turn executes one turn, and tells when it was over.
-func (s *shardLoop) turn(j *work, over *finished, began time.Time) time.Time {
+func (s *shardLoop) turn(w *worker, j *work, over *finished, began time.Time) time.Time {
 	ctx := j.ctx
+	ctx.worker = w
 	var failed error
-	over.in, failed = j.slot.inst.Run(ctx, began, j.run)
+	over.in, failed = j.slot.inst.Run(ctx, began, j.run, ctx)
 	ctx.end()
 	now := time.Now()
 	if failed != nil {
@@ -200,7 +201,7 @@ func (s *shardLoop) turn(j *work, over *finished, began time.Time) time.Time {
 // turnContext ends when the command's client stops waiting, and carries its
 // trace.
 func (s *shardLoop) turnContext(o *turn.Run) *turnContext {
-	return &turnContext{Context: s.traceContext(o.Env.Trace), deadline: o.Env.Deadline}
+	return &turnContext{Context: s.traceContext(o.Env.Trace), deadline: o.Env.Deadline, loop: s, run: o}
 }
 
 func (s *shardLoop) cancel(o turn.Cancel) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/link"
+	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/services/region"
 	"github.com/roost-cluster/roost/services/region/server/executor"
@@ -46,7 +47,8 @@ type shardLoop struct {
 	arrivalsLeft   atomic.Bool // the batch has arrivals that the core has not taken
 	outputs        region.Outputs
 	callers        callers
-	forPool        []job                               // jobs that the worker does not take
+	forPool        []job // jobs that the worker does not take
+	asks           asks
 	snapshotting   map[*slot][]job                     // instances of which a snapshot is being taken, and the jobs that wait for that
 	slots          []*slot                             // by place
 	gives          map[control.Call]chan<- region.Kept // what other regions have asked for
@@ -59,7 +61,7 @@ type shardLoop struct {
 func newShardLoop(r *Runner, index int) *shardLoop {
 	s := &shardLoop{
 		shared: r.shared, index: index, control: r.control, wakeCores: r.wakeCores,
-		core: region.NewShardCore(r.cfg, index), snapshotting: map[*slot][]job{}, gives: map[control.Call]chan<- region.Kept{}, attributes: map[attributeKey]*measures{},
+		core: region.NewShardCore(r.cfg, index), asks: asks{waiting: map[uint64]chan<- sharding.Reply{}}, snapshotting: map[*slot][]job{}, gives: map[control.Call]chan<- region.Kept{}, attributes: map[attributeKey]*measures{},
 	}
 	s.pool = executor.New(s.work, s.handIn, s.ctx.Done())
 	return s
@@ -150,7 +152,7 @@ func (s *shardLoop) runJobs(w *worker) (preempted bool) {
 		} else {
 			w.Local.finished = finished{}
 			result = &w.Local.finished
-			now = s.turn(&j.Work, result, now)
+			now = s.turn(w, &j.Work, result, now)
 		}
 		if j.Pace != nil {
 			j.Pace.Observe(now.Sub(began))
@@ -280,6 +282,12 @@ func (s *shardLoop) performOther(o turn.Output) {
 		s.startLoad(o)
 	case turn.Lookup:
 		s.lookup(o)
+	case turn.SendAsk:
+		s.sendAsk(o)
+	case turn.SendProbe:
+		s.sendProbe(o)
+	case turn.AskDone:
+		s.askDone(o)
 	case turn.Stop:
 		s.stopInstance(o)
 	case turn.Drop:

@@ -89,6 +89,9 @@ type shared struct {
 
 	journal *journal.Journal
 	inbox   *inbox
+	// route sends a command of an entity to another one, and calls done once with the reply. It
+	// does not wait.
+	route func(env sharding.Envelope, readOnly bool, done func(sharding.Reply))
 }
 
 // NewRunner makes a runner. Its journal must be set by [Runner.Use] before it
@@ -101,6 +104,9 @@ func NewRunner(c RunnerConfig) (*Runner, error) {
 		commands: map[sharding.EntityType]map[string]*replies.SizeEstimate{},
 		paces:    map[sharding.EntityType]*paces{},
 	}}
+	s.route = func(_ sharding.Envelope, _ bool, done func(sharding.Reply)) {
+		done(sharding.Reject(sharding.Unimplemented, "not sent: this region sends no commands to other entities"))
+	}
 	s.ctx, s.end = context.WithCancel(context.Background())
 	var errs []error
 	for _, t := range c.Types {

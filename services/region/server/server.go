@@ -115,6 +115,7 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 			core.Turn.MailboxCommands, core.Turn.TotalCommands = cfg.Mailbox, cfg.Commands
 			core.Turn.MailboxShare = cfg.MailboxShare
 			core.Turn.EntityLoads, core.Turn.TotalLoads = cfg.EntityLoads, cfg.Loads
+			core.Turn.WaitingTurns = cfg.WaitingTurns
 			core.Turn.LookupTimeout, core.Turn.RecentIDs = cfg.LookupTimeout, cfg.RecentIDs
 			core.Turn.SnapshotBytes = int(cfg.SnapshotBytes)
 			core.Turn.TotalBytes, core.Turn.DrainTimeout = int(cfg.CommandBytes), cfg.DrainTimeout

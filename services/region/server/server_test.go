@@ -248,9 +248,9 @@ type running struct {
 // region has fewer.
 func TestSmallLimits(t *testing.T) {
 	f := newFake(t)
-	r := start(t, f, "memory:", func(c *Config) { c.ShardCores, c.Loads = 16, 8 })
+	r := start(t, f, "memory:", func(c *Config) { c.ShardCores, c.Loads = 16, 10 })
 	if got := r.server.runner.cfg.ShardCores; got != 2 {
-		t.Errorf("8 loads are divided among %d shard cores, want 2", got)
+		t.Errorf("10 loads are divided among %d shard cores, want 2", got)
 	}
 }
 

@@ -98,6 +98,9 @@ func (s *Runner) gauges(meter *node.Instruments) error {
 	duplicates := meter.Count("roost.entity.duplicates", "{command}", "commands answered with a stored or joined reply")
 	abandoned := meter.Count("roost.entity.abandoned", "{turn}", "turns given up at a handoff timeout")
 	lost := meter.Count("roost.entity.tells.lost", "{command}", "accepted tells and timer firings that were not done, or not with success")
+	asking := meter.Gauge("roost.region.asks.waiting", "{turn}", "turns that wait for the answer of another entity")
+	asks := meter.Count("roost.region.asks", "{command}", "commands that turns have sent to other entities to wait for their answers")
+	deadlocks := meter.Count("roost.region.asks.deadlocks", "{command}", "asks that were given up because entities waited for each other in a circle")
 	soon := meter.Gauge("roost.region.reminders.held", "{reminder}", "reminders in memory, because they are due soon or fail")
 	failing := meter.Gauge("roost.region.reminders.failing", "{reminder}", "reminders in memory whose command has failed and will run again")
 	fired := meter.Count("roost.region.reminders.fired", "{firing}", "firings of reminders that are durable")
@@ -112,6 +115,9 @@ func (s *Runner) gauges(meter *node.Instruments) error {
 		if err != nil {
 			return err
 		}
+		o.ObserveInt64(asking, int64(st.Waiting))
+		o.ObserveInt64(deadlocks, int64(st.Deadlocks))
+		o.ObserveInt64(asks, int64(st.Asks))
 		o.ObserveInt64(soon, int64(wakeups.Rows))
 		o.ObserveInt64(failing, int64(wakeups.Failing))
 		o.ObserveInt64(fired, int64(wakeups.Fired))

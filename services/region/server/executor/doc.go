@@ -9,11 +9,13 @@
 // has been at the same job since the last look is preempted: the jobs behind that job go
 // to the pool, and the results of the jobs before it go to the function handIn (see [New]).
 // If the worker belongs to an inline runner, its yield function is called, so that another
-// goroutine brings commands meanwhile.
+// goroutine brings commands meanwhile. A job that is about to wait for what others do calls
+// [Pool.Block] to be preempted at once.
 //
 // # Life of a worker
 //
-// The labels of the arrows are methods of the worker; only the watchdog preempts.
+// The labels of the arrows are methods of the worker. It is preempted by the watchdog, or by
+// Block.
 //
 //	                Take          Next                 Finish
 //	Acquire ─▶ idle ─────▶ loaded ─────▶ busy ───────────────────────▶ idle ─▶ Release

@@ -159,6 +159,35 @@ func TestPreemption(t *testing.T) {
 	})
 }
 
+// A job that says that it is about to wait is preempted at once: what is behind it may be what
+// it waits for.
+func TestBlock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		began, quick, gate := time.Now(), &Pace{}, make(chan struct{})
+		yielded := 0
+		w := b.Acquire(func() { yielded++ })
+		for _, work := range []func() int{
+			gives(1),
+			func() int { b.Block(w); b.Block(w); <-gate; return 2 },
+			func() int { close(gate); return 3 },
+		} {
+			if !w.Take(&Job[func() int]{work, quick}) {
+				t.Fatal("not taken")
+			}
+		}
+		preempted := b.do(w)
+		b.Release(w)
+		if got := b.results(); !preempted || yielded != 1 || !slices.Equal(got, []int{1, 2, 3}) {
+			t.Errorf("preempted %t, yielded %d times, results %v", preempted, yielded, got)
+		}
+		if took := time.Since(began); took > 0 {
+			t.Errorf("it has waited %v for the watchdog", took)
+		}
+		b.Block(w) // of nobody
+	})
+}
+
 // Jobs that block are all under way at a time, however many.
 func TestBlockingJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -205,6 +205,24 @@ func (p *Pool[W, R, L]) look(w *Worker[W, R, L]) (active bool) {
 		w.mu.Unlock()
 		return active
 	}
+	p.preempt(w)
+	return true
+}
+
+// Block preempts the worker at once, because its current job is about to wait for something
+// that others may have to do first. The job calls it.
+func (p *Pool[W, R, L]) Block(w *Worker[W, R, L]) {
+	w.mu.Lock()
+	if !w.busy || w.preempted {
+		w.mu.Unlock()
+		return
+	}
+	p.preempt(w)
+}
+
+// preempt takes from a worker what it has besides its current job. The worker is locked, and
+// is unlocked by it.
+func (p *Pool[W, R, L]) preempt(w *Worker[W, R, L]) {
 	w.preempted = true
 	if pace := w.jobs[w.next-1].Pace; pace != nil {
 		pace.Observe(8 * WatchdogInterval) // a guess, so that the pool does the next ones
@@ -218,7 +236,6 @@ func (p *Pool[W, R, L]) look(w *Worker[W, R, L]) (active bool) {
 	if yield != nil {
 		yield()
 	}
-	return true
 }
 
 // End lets the goroutines go when they have nothing to do any more.

@@ -1,0 +1,287 @@
+package turn
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// An ask is a command that a running turn sends to another entity, and whose answer the turn
+// waits for. A turn waits for one answer at a time, so that who waits for whom is a chain.
+//
+// An ask that may change the other entity is a changing one. The first of a turn waits for the
+// barrier: all that was staged before the turn is durable, and the shard's fence was read
+// after that. Otherwise an owner that dies or was deposed would have changed another entity
+// because of a state that never existed. What the turn itself stages becomes durable later,
+// or never: so a turn with a changing ask that does not end well is in doubt, and its command
+// runs again with the same key. Then its asks have the same keys, and take effect once.
+
+// ask is what a running turn waits for.
+type ask struct {
+	number   uint64 // chosen by the driver
+	env      *sharding.Envelope
+	readOnly bool
+	sent     bool
+	// The barrier opens when the record seq is durable and the fence read number fence,
+	// which begins after that, is done. fence is 0 until it is requested.
+	seq   uint64
+	fence uint64
+	// since is when it was sent, in Unix nanoseconds. probePause is the time between two probes.
+	since      int64
+	probePause time.Duration
+}
+
+// made counts the changing asks of a turn to one command of one entity.
+type made struct {
+	target  sharding.Entity
+	command string
+	times   int
+}
+
+// startAsk handles what a running turn wants to ask.
+func (m *Machine) startAsk(in *Ask) {
+	e := m.find(in.Incarnation)
+	if e == nil || e.state != live || e.running == nil || e.running.runID != in.Request {
+		m.askDone(in.Incarnation, in.Number, sharding.Reject(sharding.Aborted, "not sent: the turn is over, or its result is not wanted any more"))
+		return
+	}
+	c := e.running
+	if refusal := m.refuseAsk(e, c, in); refusal != nil {
+		m.askDone(in.Incarnation, in.Number, *refusal)
+		return
+	}
+	a := &ask{number: in.Number, readOnly: in.ReadOnly, env: m.askEnvelope(e, c, in), seq: e.staged}
+	e.ask = a
+	m.stats.Waiting++
+	m.schedule(alarm{at: a.env.Deadline, kind: alarmAsk, entity: e, incarnation: e.inc, number: a.number})
+	if a.readOnly || e.volatile() || c.barrierOpen {
+		m.sendAsk(e)
+		return
+	}
+	m.passBarrier(e)
+}
+
+// passBarrier sends the first changing ask of a turn as soon as nothing can undo what the turn
+// has seen.
+func (m *Machine) passBarrier(e *entity) {
+	a := e.ask
+	if a == nil || a.sent {
+		return
+	}
+	if e.durable < a.seq && !mutant.On("ask-barrier") {
+		return
+	}
+	if a.fence == 0 && !mutant.On("ask-fence") {
+		a.fence = m.requestFenceRead(e)
+	}
+	if e.shard.fence.completed >= a.fence {
+		m.sendAsk(e)
+	}
+}
+
+func (m *Machine) sendAsk(e *entity) {
+	a, c := e.ask, e.running
+	a.sent = true
+	if !a.readOnly {
+		c.barrierOpen, c.asked = true, true
+	}
+	a.since = m.now.UnixNano()
+	m.scheduleProbe(e, m.cfg.ProbeAfter)
+	m.stats.Asks++
+	m.emit(SendAsk{Incarnation: e.inc, Number: a.number, Env: *a.env, ReadOnly: a.readOnly})
+}
+
+// refuseAsk returns why nothing is sent, nil if there is no reason.
+func (m *Machine) refuseAsk(e *entity, c *command, in *Ask) *sharding.Reply {
+	refuse := func(code sharding.Code, why string) *sharding.Reply {
+		r := sharding.Reject(code, "not sent: "+why)
+		return &r
+	}
+	env := sharding.Envelope{Entity: in.Target, Command: in.Command, ID: in.Key, Keyed: in.Key != ""}
+	err := env.Check()
+	waiting := m.cfg.WaitingTurns
+	if len(c.env.Chain) == 0 && !mutant.On("ask-reserve") {
+		waiting -= m.cfg.WaitingTurns / ReservedShare
+	}
+	switch {
+	case err != nil:
+		return refuse(sharding.InvalidArgument, err.Error())
+	case len(in.Payload) > sharding.MaxPayload:
+		return refuse(sharding.InvalidArgument, "the input has "+strconv.Itoa(len(in.Payload))+" bytes, at most "+strconv.Itoa(sharding.MaxPayload)+" are allowed")
+	case e.ask != nil:
+		return refuse(sharding.FailedPrecondition, "the turn waits for another answer already; a turn asks for one at a time")
+	case (in.Target == e.id || slices.Contains(c.env.Chain, in.Target)) && !mutant.On("call-cycle"):
+		return refuse(sharding.FailedPrecondition, "call cycle "+cycle(c.env.Chain, e.id, in.Target))
+	case len(c.env.Chain) >= sharding.MaxChain:
+		return refuse(sharding.FailedPrecondition, "more than "+strconv.Itoa(sharding.MaxChain)+" entities would wait for one another: "+cycle(c.env.Chain, e.id, in.Target))
+	case !in.ReadOnly && c.desc.ReadOnly && !mutant.On("ask-read-only"):
+		return refuse(sharding.FailedPrecondition, c.env.Command+" changes nothing, so it may send read-only commands only")
+	case !in.ReadOnly && c.origin(e) == nil && !mutant.On("ask-unkeyed"):
+		return refuse(sharding.FailedPrecondition, c.env.Command+" has no idempotency key, so "+in.Command+" could not be told from a repeat; send "+c.env.Command+" with a key, or use a reminder instead of a timer")
+	case !in.ReadOnly && len(c.made) >= m.cfg.AsksPerTurn:
+		return refuse(sharding.ResourceExhausted, "the turn has asked "+strconv.Itoa(len(c.made))+" entities already for something that changes them; use Send for so many")
+	case m.stats.Waiting >= waiting && !mutant.On("ask-waiting"):
+		return refuse(sharding.ResourceExhausted, "too many turns of the region wait for answers of other entities")
+	}
+	return nil
+}
+
+// cycle is the text of a chain that leads to the target: from the target on if it is in it.
+func cycle(chain []sharding.Entity, asker, target sharding.Entity) string {
+	chain = append(slices.Clip(chain), asker)
+	if i := slices.Index(chain, target); i >= 0 {
+		chain = chain[i:]
+	}
+	var b strings.Builder
+	for _, e := range chain {
+		b.WriteString(e.String() + " → ")
+	}
+	return b.String() + target.String()
+}
+
+// askEnvelope makes the command that is sent.
+func (m *Machine) askEnvelope(e *entity, c *command, in *Ask) *sharding.Envelope {
+	env := &sharding.Envelope{
+		Entity: in.Target, Command: in.Command, Keyed: !in.ReadOnly, Encoding: in.Encoding, Payload: in.Payload,
+		Principal: c.env.Principal, Trace: in.Trace, Deadline: m.askDeadline(c, in),
+		Chain: append(slices.Clip(c.env.Chain), e.id),
+	}
+	if mutant.On("ask-chain") {
+		env.Chain = nil
+	}
+	switch {
+	case in.ReadOnly:
+		m.lastTimer++
+		env.ID = sharding.DerivedKey(sharding.AskPrefix, time.Time{}, "read", e.id.String(), string(timerID(e.shard.epoch, m.lastTimer)))
+	case in.Key != "":
+		env.ID = in.Key
+		c.note(in)
+	default:
+		env.ID = m.askKey(e, c, in)
+	}
+	return env
+}
+
+// askDeadline leaves the turn a part of its time to use the answer.
+func (m *Machine) askDeadline(c *command, in *Ask) time.Time {
+	at := m.now.Add(m.cfg.AskTimeout)
+	if d := c.env.Deadline; !d.IsZero() {
+		at = m.now.Add(time.Duration(float64(max(0, d.Sub(m.now))) * m.cfg.AskShare))
+	}
+	if d := in.Deadline; !d.IsZero() && d.Before(at) {
+		return d
+	}
+	return at
+}
+
+// origin identifies what the running turn is about, in the same way whenever and wherever it
+// runs again; nil: nothing does. A volatile timer is one of a single incarnation: when that
+// ends, nobody would repeat what the turn has begun.
+func (c *command) origin(e *entity) []string {
+	switch {
+	case c.env.Keyed:
+		return []string{"key", e.id.String(), string(c.env.ID)}
+	case c.wakeup != nil:
+		w := &c.wakeup.WakeRef
+		return []string{"wake-up", e.id.String(), string(rune(w.Kind)), w.Name, strconv.FormatUint(w.Seq, 10), strconv.FormatUint(w.Number, 10)}
+	}
+	return nil
+}
+
+// askKey returns the idempotency key of a changing ask. It has the time of the command's own
+// key, so that both are forgotten at the same age.
+func (m *Machine) askKey(e *entity, c *command, in *Ask) sharding.CommandID {
+	at, _ := sharding.KeyTime(c.env.ID)
+	parts := c.origin(e)
+	times := c.note(in)
+	switch {
+	case mutant.On("ask-key"): // another one in every run
+		m.lastTimer++
+		parts = append(parts, strconv.FormatUint(m.lastTimer, 10))
+	case in.Step != "":
+		parts = append(parts, "step", in.Step)
+	default:
+		parts = append(parts, "nth", in.Target.String(), in.Command)
+		if !mutant.On("ask-ordinal") {
+			parts = append(parts, strconv.Itoa(times))
+		}
+	}
+	return sharding.DerivedKey(sharding.AskPrefix, at, parts...)
+}
+
+// note counts a changing ask, and returns how many there were before to the same command of
+// the same entity.
+func (c *command) note(in *Ask) int {
+	for i := range c.made {
+		if n := &c.made[i]; n.target == in.Target && n.command == in.Command {
+			n.times++
+			return n.times - 1
+		}
+	}
+	c.made = append(c.made, made{target: in.Target, command: in.Command, times: 1})
+	return 0
+}
+
+// asked takes the answer to an ask.
+func (m *Machine) asked(in Asked) {
+	e := m.find(in.Incarnation)
+	if e == nil || e.ask == nil || e.ask.number != in.Number || !e.ask.sent {
+		return
+	}
+	reply := in.Reply
+	if !e.ask.readOnly && reply.Outcome == sharding.Rejected && reply.Code == sharding.AlreadyExists && !mutant.On("ask-conflict") {
+		e.running.conflict = true
+		reply = sharding.Doubt(sharding.Aborted, "the turn has run before, and then it sent "+e.ask.env.Command+" with another input to "+e.ask.env.Entity.String()+": that took effect. The input of an ask must follow from the command alone")
+	}
+	m.endAsk(e, &reply)
+}
+
+// withdrawAsk ends an ask whose turn does not want the answer any more.
+func (m *Machine) withdrawAsk(in WithdrawAsk) {
+	if e := m.find(in.Incarnation); e != nil && e.ask != nil && e.ask.number == in.Number {
+		m.giveUpAsk(e, sharding.Aborted, "the turn does not wait for the answer any more")
+	}
+}
+
+// giveUpAsk ends an ask without an answer.
+func (m *Machine) giveUpAsk(e *entity, code sharding.Code, why string) {
+	reply := sharding.Reject(code, "not sent: "+why)
+	switch a := e.ask; {
+	case a.sent && a.readOnly:
+		reply = sharding.Reject(code, why)
+	case a.sent:
+		reply = sharding.Doubt(code, why)
+	}
+	m.endAsk(e, &reply)
+}
+
+// endAsk lets the turn go on, with a reply. Without one the turn is over, or not wanted.
+func (m *Machine) endAsk(e *entity, reply *sharding.Reply) {
+	a := e.ask
+	if a == nil {
+		return
+	}
+	e.ask = nil
+	m.stats.Waiting--
+	if reply != nil {
+		m.askDone(e.inc, a.number, *reply)
+	}
+}
+
+func (m *Machine) askDone(inc Incarnation, number uint64, reply sharding.Reply) {
+	m.emit(AskDone{Incarnation: inc, Number: number, Reply: reply})
+}
+
+// doubtful replaces the refusal of a command whose turn has sent changing asks: they may have
+// taken effect, so nobody may be told that nothing happened.
+func (c *command) doubtful(reply *sharding.Reply) *sharding.Reply {
+	if !c.asked || reply.Outcome != sharding.Rejected || mutant.On("ask-doubt") {
+		return reply
+	}
+	r := sharding.Doubt(reply.Code, reply.Message+"; but its turn had sent commands to other entities, and what they did stays")
+	return &r
+}

@@ -1,0 +1,134 @@
+package turn
+
+import (
+	"cmp"
+	"encoding/binary"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// Turns that wait for each other in a circle wait for ever. A call that would close its own
+// chain is refused at once, but commands of different chains can close a circle too: a asks b
+// while b asks a, each on behalf of another client. Such circles are found by edge chasing
+// (Chandy, Misra and Haas, 1983), which is simple here because each turn waits for one answer
+// only. A turn that has waited for a while sends a probe after its ask. Where the command waits
+// behind a turn that waits itself, or is that turn, the probe follows that turn's ask. A
+// circle brings it back.
+//
+// One turn of a circle must give up: the one that began to wait last. So a probe is dropped by
+// turns that began later than its sender: if there is a circle, their own probes find it. Probes
+// are sent again as long as the turn waits, so they may get lost, come late, or come twice. A
+// probe that comes back ends only the wait for which it was sent.
+
+// probe is the payload of a [sharding.ProbeCommand].
+type probe struct {
+	// of is the turn that has sent it: the entity, the command, and the number of the ask.
+	of     sharding.Entity
+	id     sharding.CommandID
+	number uint64
+	since  int64 // when it began to wait, in Unix nanoseconds by the clock of its region
+	// edge is the command that the last turn on the way waits for.
+	edge sharding.CommandID
+	hops byte
+}
+
+// maxProbeHops is how many turns a probe follows: larger circles end when somebody's time is
+// over.
+const maxProbeHops = 64
+
+// younger orders the turns of a circle, in the same way everywhere whatever the clocks say.
+func (p *probe) younger(o *probe) bool {
+	return cmp.Or(cmp.Compare(p.since, o.since), p.of.Compare(o.of), cmp.Compare(p.id, o.id)) > 0
+}
+
+// probeOf is the probe that the waiting turn of an entity sends.
+func (e *entity) probeOf() probe {
+	return probe{of: e.id, id: e.running.env.ID, number: e.ask.number, since: e.ask.since, edge: e.ask.env.ID}
+}
+
+// sendProbe sends the first probe of a turn, or repeats it.
+func (m *Machine) sendProbe(e *entity) {
+	p := e.probeOf()
+	m.follow(e, &p)
+	if mutant.On("probe-again") {
+		return
+	}
+	m.scheduleProbe(e, min(2*e.ask.probePause, 8*m.cfg.ProbeAfter))
+}
+
+func (m *Machine) scheduleProbe(e *entity, pause time.Duration) {
+	e.ask.probePause = pause
+	m.schedule(alarm{at: m.now.Add(pause), kind: alarmProbe, entity: e, incarnation: e.inc, number: e.ask.number})
+}
+
+// follow sends a probe after the ask of an entity.
+func (m *Machine) follow(e *entity, p *probe) {
+	p.edge = e.ask.env.ID
+	p.hops++
+	m.emit(SendProbe{Env: sharding.Envelope{
+		Entity: e.ask.env.Entity, Command: sharding.ProbeCommand, Tell: true, Payload: p.encode(),
+		Deadline: m.now.Add(m.cfg.ProbeAfter), Chain: e.ask.env.Chain,
+	}})
+}
+
+// probed handles a probe that has come to the entity that its last turn has asked. It is
+// answered at once: it does not wait behind the commands that it is about.
+func (m *Machine) probed(s *shard, in *Deliver) {
+	m.emitAnswer(in.Request, &sharding.Reply{Outcome: sharding.OK})
+	p, ok := decodeProbe(in.Env.Payload)
+	e := s.typ.entities[in.Env.Entity.ID]
+	if !ok || e == nil || e.ask == nil || !e.ask.sent {
+		return // nobody waits behind a turn that waits
+	}
+	if c := e.find(p.edge); c == nil || c.done {
+		return // it comes late: that wait is over, or about to be
+	}
+	own := e.probeOf()
+	switch {
+	case own.of == p.of && own.id == p.id && own.number == p.number && own.since == p.since && !mutant.On("probe-stale"):
+		m.deadlock(e)
+	case mutant.On("probe-stale") && own.of == p.of:
+		m.deadlock(e)
+	case own.younger(&p) && !mutant.On("probe-youngest"), p.hops >= maxProbeHops:
+	default:
+		m.follow(e, &p)
+	}
+}
+
+// deadlock ends the ask of the turn that has found itself in a circle.
+func (m *Machine) deadlock(e *entity) {
+	m.stats.Deadlocks++
+	m.giveUpAsk(e, sharding.Aborted, "deadlock: "+e.ask.env.Entity.String()+" waits for "+e.id.String()+" itself, perhaps by way of others; repeat the command")
+}
+
+func (p *probe) encode() []byte {
+	b := []byte{1, p.hops}
+	b = binary.BigEndian.AppendUint64(b, p.number)
+	b = binary.BigEndian.AppendUint64(b, uint64(p.since))
+	for _, s := range []string{string(p.of.Type), string(p.of.ID), string(p.id), string(p.edge)} {
+		b = sharding.AppendString(b, s)
+	}
+	return b
+}
+
+// decodeProbe reads a probe. A later version of it may have more at the end.
+func decodeProbe(b []byte) (p probe, ok bool) {
+	if len(b) < 18 || b[0] != 1 {
+		return p, false
+	}
+	p.hops, p.number, p.since = b[1], binary.BigEndian.Uint64(b[2:]), int64(binary.BigEndian.Uint64(b[10:]))
+	b = b[18:]
+	var list [4]string
+	for i := range list {
+		n, size := binary.Uvarint(b)
+		if size <= 0 || n > uint64(len(b)-size) {
+			return p, false
+		}
+		list[i], b = string(b[size:size+int(n)]), b[size+int(n):]
+	}
+	p.of = sharding.Entity{Type: sharding.EntityType(list[0]), ID: sharding.EntityID(list[1])}
+	p.id, p.edge = sharding.CommandID(list[2]), sharding.CommandID(list[3])
+	return p, true
+}

@@ -1,0 +1,60 @@
+package turn
+
+import (
+	"slices"
+
+	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// A command with a chain is waited for by entities that hold up other commands. If it were
+// refused because of those, or while its shard is handed off because of the turn that waits for
+// it, nobody would get on. So a part of what is bounded for all entities together is for such
+// commands only, and a shard that drains takes those for which its own entities wait.
+
+// ReservedShare is the inverse of the part of each limit that is kept for commands with a chain:
+// a fifth.
+const ReservedShare = 5
+
+// reserved is the part of a usage that is kept.
+func (u Usage) reserved() Usage {
+	return Usage{Commands: u.Commands / ReservedShare, Bytes: u.Bytes / ReservedShare, Loads: u.Loads / ReservedShare}
+}
+
+// room is what commands may use together: with a chain the whole limit, else less.
+func (m *Machine) room(chained bool) Usage {
+	u := m.limit
+	if chained || mutant.On("ask-reserve") {
+		return u
+	}
+	u.Commands -= m.reserve.Commands
+	u.Bytes -= m.reserve.Bytes
+	u.Loads -= m.reserve.Loads
+	return u
+}
+
+// chained reports whether some command of the entity has a chain.
+func (e *entity) chained() bool {
+	return slices.ContainsFunc(e.cmds, func(c *command) bool { return !c.answered && len(c.env.Chain) > 0 })
+}
+
+// admits reports whether the shard takes a command. While it drains, it takes those for which
+// one of its turns waits: it could not end otherwise.
+func (s *shard) admits(env *sharding.Envelope) bool {
+	switch s.phase {
+	case open:
+		return true
+	case draining:
+		return slices.ContainsFunc(env.Chain, s.waitsIn) && !mutant.On("ask-drain")
+	}
+	return false
+}
+
+// waitsIn reports whether an entity is one of the shard, and waits for an answer.
+func (s *shard) waitsIn(id sharding.Entity) bool {
+	if id.Type != s.id.Type {
+		return false
+	}
+	e := s.typ.entities[id.ID]
+	return e != nil && e.shard == s && e.ask != nil
+}

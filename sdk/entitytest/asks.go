@@ -1,0 +1,136 @@
+package entitytest
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/turn"
+	"github.com/roost-cluster/roost/sdk/entity"
+)
+
+// A turn has a goroutine of its own, so that it can wait for what it asks. Only one goroutine
+// runs at a time: that of the test waits until the turn asks for something or is over, and the
+// turn waits while the test's goroutine steps the execution core.
+
+// running is a turn. It implements entity.Asker.
+type running struct {
+	run     *turn.Run
+	asks    uint64
+	events  chan event
+	replies chan sharding.Reply
+}
+
+// event is what a turn does: it asks, or it is over.
+type event struct {
+	ask    *turn.Ask
+	done   turn.TurnDone
+	exited bool // by runtime.Goexit
+}
+
+// waiting is an ask that was delivered to an entity.
+type waiting struct {
+	inc    turn.Incarnation
+	number uint64
+}
+
+// Ask implements entity.Asker.
+func (r *running) Ask(_ context.Context, a turn.Ask) sharding.Reply {
+	r.asks++
+	a.Incarnation, a.Request, a.Number = r.run.Incarnation, r.run.Request, r.asks
+	r.events <- event{ask: &a}
+	return <-r.replies
+}
+
+// begin starts a turn.
+func (k *Kit) beginTurn(o *turn.Run) turn.Input {
+	r := &running{run: o, events: make(chan event), replies: make(chan sharding.Reply)}
+	inst, now := k.insts[o.Entity], k.now
+	k.turns[o.Incarnation] = r
+	go func() {
+		end := event{exited: true}
+		defer func() { r.events <- end }()
+		done, failed := inst.Run(context.Background(), now, o, r)
+		if failed != nil { // a region would log it
+			done.Reply.Message += ": " + failed.Error()
+		}
+		done.Incarnation, done.Request = o.Incarnation, o.Request
+		end = event{done: done}
+	}()
+	return k.next(r)
+}
+
+// next waits until the turn asks for something or is over.
+func (k *Kit) next(r *running) turn.Input {
+	ev := <-r.events
+	if ev.ask != nil {
+		return *ev.ask
+	}
+	delete(k.turns, r.run.Incarnation)
+	if ev.exited {
+		k.t.FailNow()
+	}
+	return ev.done
+}
+
+// answerAsk lets a turn go on that has asked.
+func (k *Kit) answerAsk(inc turn.Incarnation, reply sharding.Reply) turn.Input {
+	r := k.turns[inc]
+	if r == nil {
+		return nil
+	}
+	r.replies <- reply
+	return k.next(r)
+}
+
+// dropTurns lets the turns end that wait while the region dies. Nobody takes their results.
+func (k *Kit) dropTurns() {
+	for _, inc := range slices.Sorted(maps.Keys(k.turns)) {
+		for k.turns[inc] != nil {
+			k.answerAsk(inc, sharding.Doubt(entity.Unavailable, "the region has crashed"))
+		}
+	}
+	clear(k.asked)
+}
+
+// sendAsk delivers what a turn asks, as a region does that hosts all types of the kit.
+func (k *Kit) sendAsk(o turn.SendAsk) turn.Input {
+	if refusal := k.refuse(&o.Env); refusal != nil {
+		return turn.Asked{Incarnation: o.Incarnation, Number: o.Number, Reply: *refusal}
+	}
+	k.last++
+	k.asked[k.last] = waiting{inc: o.Incarnation, number: o.Number}
+	k.openShard(o.Env.Entity)
+	return turn.Deliver{Request: k.last, Shard: k.shardOf(o.Env.Entity), Env: &o.Env}
+}
+
+// answered takes the answer to a command: of a caller, or of a turn that asks.
+func (k *Kit) answered(o *turn.Answer) turn.Input {
+	w, ok := k.asked[o.Request]
+	if !ok {
+		k.answers[o.Request] = o.Reply
+		return nil
+	}
+	delete(k.asked, o.Request)
+	return turn.Asked{Incarnation: w.inc, Number: w.number, Reply: o.Reply}
+}
+
+// refuse returns the refusal of a command that no type of the kit has, as that of a gateway.
+func (k *Kit) refuse(env *sharding.Envelope) *sharding.Reply {
+	d, ok := k.descs[env.Entity.Type]
+	if !ok {
+		reply := sharding.Reject(entity.NotFound, "no type "+string(env.Entity.Type)+" in this kit")
+		return &reply
+	}
+	if _, ok := d.Desc.Command(env.Command); !ok {
+		reply := sharding.Reject(entity.Unimplemented, fmt.Sprintf("type %s has no command %s", env.Entity.Type, env.Command))
+		return &reply
+	}
+	return nil
+}
+
+func (k *Kit) shardOf(ent sharding.Entity) sharding.ShardID {
+	return sharding.ShardID{Type: ent.Type, Index: sharding.ShardOf(ent.ID, k.descs[ent.Type].Desc.Shards)}
+}

@@ -1,0 +1,304 @@
+package entitytest_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/sdk/entity"
+	"github.com/roost-cluster/roost/sdk/entitytest"
+)
+
+// A cart reserves items of a stock, at the price that it reads.
+
+type (
+	stock struct{ Left, Price int64 }
+	cart  struct {
+		Items map[string]int64 // what was paid
+		Fails bool
+	}
+	stocked  struct{ N, Price int64 }
+	reserved struct{ For string }
+	bought   struct {
+		Item string
+		Paid int64
+	}
+	setFailing struct{ Fails bool }
+	offer      struct {
+		Price int64 `json:"price"`
+		Left  int64 `json:"left"`
+	}
+	order struct {
+		Item string `json:"item"`
+		How  string `json:"how"`
+	}
+)
+
+func (s *stock) Apply(event any) {
+	switch e := event.(type) {
+	case stocked:
+		s.Left, s.Price = s.Left+e.N, e.Price
+	case reserved:
+		s.Left--
+	}
+}
+
+func (s *stock) Add(ctx *entity.Ctx, in stocked) (offer, error) {
+	return offer{}, ctx.Persist(in)
+}
+
+func (s *stock) Look(*entity.Ctx, struct{}) (offer, error) { return offer{s.Price, s.Left}, nil }
+
+func (s *stock) Reserve(ctx *entity.Ctx, by string) (offer, error) {
+	if s.Left == 0 {
+		return offer{}, entity.Errorf(entity.OutOfRange, "sold out")
+	}
+	if strings.HasPrefix(by, "back:") { // asks who asks it
+		if _, err := spent.Ask(ctx, ctx.Cluster(), strings.TrimPrefix(by, "back:"), struct{}{}); err != nil {
+			return offer{}, err
+		}
+	}
+	err := ctx.Persist(reserved{by})
+	return offer{s.Price, s.Left}, err
+}
+
+func (c *cart) Apply(event any) {
+	switch e := event.(type) {
+	case bought:
+		if c.Items == nil {
+			c.Items = map[string]int64{}
+		}
+		c.Items[e.Item] += e.Paid
+	case setFailing:
+		c.Fails = e.Fails
+	}
+}
+
+func (c *cart) Paid(*entity.Ctx, struct{}) (int64, error) {
+	var sum int64
+	for _, p := range c.Items { // order-free: a sum
+		sum += p
+	}
+	return sum, nil
+}
+
+func (c *cart) SetFailing(ctx *entity.Ctx, fails bool) (bool, error) {
+	return fails, ctx.Persist(setFailing{fails})
+}
+
+var kept entity.Caller
+
+func (c *cart) Buy(ctx *entity.Ctx, in order) (offer, error) {
+	kept = ctx.Cluster()
+	by := ctx.ID()
+	switch in.How {
+	case "tell":
+		return offer{}, reserve.Tell(ctx, ctx.Cluster(), in.Item, by)
+	case "by state": // an input that does not follow from the command alone
+		by += strings.Repeat("!", len(c.Items))
+		if c.Fails {
+			by += "failing"
+		}
+	case "cycle":
+		by = "back:" + by
+	case "later":
+		buy.After(ctx, time.Second, "buy", order{Item: in.Item})
+		return offer{}, nil
+	case "remind":
+		buy.Remind(ctx, ctx.Now().Add(time.Second), "buy", order{Item: in.Item})
+		return offer{}, nil
+	case "at once":
+		errs := make(chan error)
+		go func() {
+			_, err := look.Ask(ctx, ctx.Cluster(), in.Item, struct{}{})
+			errs <- err
+		}()
+		_, err := look.Ask(ctx, ctx.Cluster(), in.Item, struct{}{})
+		if other := <-errs; err != nil || other != nil {
+			return offer{}, errors.Join(err, other)
+		}
+		return offer{}, nil
+	}
+	seen, err := look.Ask(ctx, ctx.Cluster(), in.Item, struct{}{})
+	if err != nil {
+		return offer{}, err
+	}
+	var opts []entity.Option
+	if in.How == "step" {
+		opts = append(opts, entity.StepKey("reserve"))
+	}
+	got, err := reserve.Ask(ctx, ctx.Cluster(), in.Item, by, opts...)
+	if err != nil {
+		return offer{}, err
+	}
+	if in.How == "twice" {
+		if got, err = reserve.Ask(ctx, ctx.Cluster(), in.Item, by); err != nil {
+			return offer{}, err
+		}
+	}
+	if c.Fails {
+		return offer{}, errors.New("something broke")
+	}
+	return got, ctx.Persist(bought{in.Item, seen.Price})
+}
+
+var (
+	addStock = entity.Command[stocked, offer]("Stock", "Add")
+	look     = entity.Command[struct{}, offer]("Stock", "Look").ReadOnly()
+	reserve  = entity.Command[string, offer]("Stock", "Reserve")
+	buy      = entity.Command[order, offer]("Cart", "Buy")
+	spent    = entity.Command[struct{}, int64]("Cart", "Paid").ReadOnly()
+	failing  = entity.Command[bool, bool]("Cart", "SetFailing")
+)
+
+// shop returns a kit with five hammers for 10 each.
+func shop(t *testing.T) *entitytest.Kit {
+	stocks := entity.Define("Stock", func(string) *stock { return &stock{} },
+		entity.On(addStock, (*stock).Add), entity.On(look, (*stock).Look), entity.On(reserve, (*stock).Reserve)).Events(stocked{}, reserved{})
+	carts := entity.Define("Cart", func(string) *cart { return &cart{} },
+		entity.On(buy, (*cart).Buy), entity.On(spent, (*cart).Paid), entity.On(failing, (*cart).SetFailing)).Events(bought{}, setFailing{})
+	k := entitytest.New(t, stocks, carts)
+	k.Given("Stock", "hammer", stocked{5, 10})
+	return k
+}
+
+func left(t *testing.T, k *entitytest.Kit) int64 {
+	t.Helper()
+	o, err := look.Ask(t.Context(), k, "hammer", struct{}{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o.Left
+}
+
+func wantError(t *testing.T, err error, code entity.Code, outcome sharding.Outcome, text string) {
+	t.Helper()
+	if entity.CodeOf(err) != code || entity.OutcomeOf(err) != outcome || !strings.Contains(err.Error(), text) {
+		t.Errorf("got %v (%v), want %s with the outcome %v and %q", err, entity.OutcomeOf(err), code, outcome, text)
+	}
+}
+
+func TestAsks(t *testing.T) {
+	k := shop(t)
+	for range 2 { // the second one gets the stored reply
+		got, err := buy.Ask(t.Context(), k, "dora", order{Item: "hammer"}, entity.Key("k1"))
+		if err != nil || got.Left != 4 {
+			t.Fatalf("%+v, %v", got, err)
+		}
+	}
+	k.WantEvents("Cart", "dora", bought{"hammer", 10})
+	k.WantEvents("Stock", "hammer", stocked{5, 10}, reserved{"dora"})
+	if _, err := buy.Ask(t.Context(), k, "dora", order{Item: "hammer", How: "twice"}, entity.Key("k2")); err != nil || left(t, k) != 2 {
+		t.Errorf("two asks of a turn: %v, %d are left, want 2", err, left(t, k))
+	}
+	_, err := look.Ask(t.Context(), kept, "hammer", struct{}{})
+	wantError(t, err, entity.FailedPrecondition, sharding.Rejected, "the handler has returned")
+}
+
+// TestAsksAndCrashes: wherever the region dies, the repeated command finishes what it began,
+// and each ask takes effect once.
+func TestAsksAndCrashes(t *testing.T) {
+	for what, of := range map[string][2]string{"of the asked entity": {"Stock", "hammer"}, "of the asking one": {"Cart", "dora"}} {
+		for _, when := range []entitytest.Crash{entitytest.BeforeCommit, entitytest.AfterCommit} {
+			k := shop(t)
+			k.CrashAtCommitOf(of[0], of[1], when)
+			in := order{Item: "hammer", How: "twice"}
+			_, err := buy.Ask(t.Context(), k, "dora", in, entity.Key("k1"))
+			if entity.OutcomeOf(err) != sharding.Unknown {
+				t.Errorf("%s, %d: %v", what, when, err)
+			}
+			got, err := buy.Ask(t.Context(), k, "dora", in, entity.Key("k1"))
+			if err != nil || got.Left != 3 || left(t, k) != 3 {
+				t.Errorf("%s, %d: %+v, %v, %d are left", what, when, got, err, left(t, k))
+			}
+			k.WantEvents("Cart", "dora", bought{"hammer", 10})
+		}
+	}
+}
+
+func TestAskFails(t *testing.T) {
+	ctx := t.Context()
+	k := shop(t)
+	k.Given("Stock", "saw")
+	_, err := buy.Ask(ctx, k, "dora", order{Item: "saw"}, entity.Key("k0"))
+	wantError(t, err, entity.OutOfRange, sharding.OK, "sold out") // as if the cart had said so
+	_, err = buy.Ask(ctx, k, "dora", order{Item: "hammer"}, entity.NoKey())
+	wantError(t, err, entity.FailedPrecondition, sharding.Rejected, "no idempotency key")
+	_, err = buy.Ask(ctx, k, "dora", order{Item: "hammer", How: "tell"}, entity.Key("k1"))
+	wantError(t, err, entity.FailedPrecondition, sharding.Rejected, "does not Tell")
+	_, err = buy.Ask(ctx, k, "dora", order{Item: "hammer", How: "cycle"}, entity.Key("k2"))
+	wantError(t, err, entity.FailedPrecondition, sharding.Unknown, "call cycle Cart/dora → Stock/hammer → Cart/dora")
+	if n := left(t, k); n != 5 {
+		t.Errorf("%d are left, want 5", n)
+	}
+}
+
+// TestAskAndFailure: a handler that fails after it has changed another entity is not undone.
+// The repeat finds what it has done.
+func TestAskAndFailure(t *testing.T) {
+	ctx := t.Context()
+	k := shop(t)
+	if _, err := failing.Ask(ctx, k, "dora", true); err != nil {
+		t.Fatal(err)
+	}
+	for _, how := range []string{"", "step"} {
+		_, err := buy.Ask(ctx, k, "dora", order{Item: "hammer", How: how}, entity.Key("k"+how))
+		wantError(t, err, entity.Internal, sharding.Unknown, "its turn had sent commands to other entities")
+	}
+	if n := left(t, k); n != 3 {
+		t.Errorf("%d are left, want 3", n)
+	}
+	_, err := buy.Ask(ctx, k, "dora", order{Item: "hammer", How: "by state"}, entity.Key("s"))
+	wantError(t, err, entity.Internal, sharding.Unknown, "something broke")
+	if _, err := failing.Ask(ctx, k, "dora", false); err != nil {
+		t.Fatal(err)
+	}
+	for _, how := range []string{"", "step"} {
+		if _, err := buy.Ask(ctx, k, "dora", order{Item: "hammer", How: how}, entity.Key("k"+how)); err != nil {
+			t.Error(err)
+		}
+	}
+	_, err = buy.Ask(ctx, k, "dora", order{Item: "hammer", How: "by state"}, entity.Key("s"))
+	wantError(t, err, entity.Aborted, sharding.Unknown, "sent other input")
+	if n := left(t, k); n != 2 {
+		t.Errorf("%d are left, want 2", n)
+	}
+	k.WantEvents("Cart", "dora", setFailing{true}, setFailing{false}, bought{"hammer", 10}, bought{"hammer", 10})
+}
+
+// TestAsksOfTimers: a reminder asks, and asks again for the same when the region dies; the
+// timer of an incarnation may not change others.
+func TestAsksOfTimers(t *testing.T) {
+	ctx := t.Context()
+	k := shop(t)
+	if _, err := buy.Ask(ctx, k, "dora", order{Item: "hammer", How: "later"}); err != nil {
+		t.Fatal(err)
+	}
+	k.Advance(time.Minute)
+	if n := left(t, k); n != 5 {
+		t.Errorf("%d are left after a timer, want 5", n)
+	}
+	if _, err := buy.Ask(ctx, k, "dora", order{Item: "hammer", How: "remind"}); err != nil {
+		t.Fatal(err)
+	}
+	k.CrashAtCommitOf("Cart", "dora", entitytest.BeforeCommit)
+	k.Advance(time.Minute)
+	k.FireAgain()
+	if n := left(t, k); n != 4 {
+		t.Errorf("%d are left after a reminder, want 4", n)
+	}
+	k.WantEvents("Cart", "dora", bought{"hammer", 10})
+}
+
+// TestOneAskAtATime: goroutines of a handler do not ask at the same time.
+func TestOneAskAtATime(t *testing.T) {
+	k := shop(t)
+	for range 20 {
+		_, err := buy.Ask(t.Context(), k, "dora", order{Item: "hammer", How: "at once"})
+		if err != nil && !strings.Contains(err.Error(), "one at a time") {
+			t.Error(err)
+		}
+	}
+}
