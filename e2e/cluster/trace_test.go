@@ -20,6 +20,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	launcher "github.com/roost-cluster/roost/cli/cluster"
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/sdk/client"
+	"github.com/roost-cluster/roost/sdk/entity"
 )
 
 // collector receives spans as OTLP over HTTP.
@@ -96,7 +99,7 @@ func (c *collector) trace(id string) []span {
 	return slices.Clone(c.spans[id])
 }
 
-// TestOneTraceThroughAllProcesses: a traced HTTP request makes one trace, from the gateway through link and mailbox to the handler and the journal.
+// TestOneTraceThroughAllProcesses: a traced HTTP request, or call of the Go client, makes one trace, from the gateway through link and mailbox to the handler and the journal.
 func TestOneTraceThroughAllProcesses(t *testing.T) {
 	col := newCollector(t)
 	c := start(t, launcher.Options{Coordinators: 1, Regions: 1, Gateways: 1, Env: []string{
@@ -127,6 +130,28 @@ func TestOneTraceThroughAllProcesses(t *testing.T) {
 		}
 	}
 
+	wantTrace(t, col, id, "b7ad6b7169203331")
+
+	// The Go client goes on with the trace of its caller.
+	const byClient, span = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+	cfg := client.DefaultConfig(c.Gateways()...)
+	cfg.Trace = func(context.Context) string { return "00-" + byClient + "-" + span + "-01" }
+	caller, err := client.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if _, err := caller.Call(ctx, entity.Call{Entity: sharding.Entity{Type: "Counter", ID: "c2"}, Command: "Add", Payload: []byte(`{"delta":5}`)}); err != nil {
+		t.Fatal(err)
+	}
+	wantTrace(t, col, byClient, span)
+}
+
+// wantTrace waits until a trace, which began with a span of the client, has the spans of all
+// processes.
+func wantTrace(t *testing.T, col *collector, id, client string) {
+	t.Helper()
 	want := []string{"roost-gateway", "roost-region Counter/Add", "roost-region mailbox", "roost-region handler", "roost-region journal.append"}
 	var missing []string
 	eventually(t, 20*time.Second, func() error {
@@ -141,7 +166,7 @@ func TestOneTraceThroughAllProcesses(t *testing.T) {
 		if len(missing) > 0 {
 			return fmt.Errorf("the trace lacks %v; it has %v", missing, spans)
 		}
-		return connected(spans, "b7ad6b7169203331")
+		return connected(spans, client)
 	})
 }
 

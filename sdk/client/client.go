@@ -53,6 +53,16 @@ type Config struct {
 	RetryMin, RetryMax time.Duration
 	// MaxReply is the longest reply that is read, in bytes. Default 8 MiB.
 	MaxReply int64
+	// Trace returns the W3C traceparent of the span in the context of a call, or "". The trace
+	// then goes on in the gateway, in the region and in the entity's handler. Default: none,
+	// because this package knows no library for traces. With OpenTelemetry:
+	//
+	//	func(ctx context.Context) string {
+	//		header := propagation.MapCarrier{}
+	//		propagation.TraceContext{}.Inject(ctx, header)
+	//		return header["traceparent"]
+	//	}
+	Trace func(context.Context) string
 	// HTTP sends the requests. Default: a client that keeps 256 connections per
 	// gateway.
 	HTTP *http.Client
@@ -253,6 +263,11 @@ func (c *Client) send(ctx context.Context, by time.Time, base string, call *enti
 	}
 	if call.Tell {
 		req.Header.Set("Roost-Tell", "true")
+	}
+	if c.cfg.Trace != nil {
+		if parent := c.cfg.Trace(ctx); parent != "" {
+			req.Header.Set("traceparent", parent)
+		}
 	}
 	req.Header.Set("Roost-Timeout", max(time.Until(by).Truncate(time.Millisecond), time.Millisecond).String())
 	var connected atomic.Bool

@@ -407,6 +407,32 @@ func TestRequest(t *testing.T) {
 	}
 }
 
+// TestTrace: a call goes on with the trace of its context, if there is one.
+func TestTrace(t *testing.T) {
+	type key struct{}
+	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	g := newGateway(t, reply("5"))
+	c := dial(t, func(cfg *client.Config) {
+		cfg.Trace = func(ctx context.Context) string {
+			p, _ := ctx.Value(key{}).(string)
+			return p
+		}
+	}, g.URL)
+	for _, ctx := range []context.Context{t.Context(), context.WithValue(t.Context(), key{}, parent)} {
+		if _, err := add.Ask(ctx, c, "c1", 5); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if h := g.requests[0].Header["Traceparent"]; h != nil {
+		t.Errorf("without a trace: %v", h)
+	}
+	if h := g.requests[1].Header["Traceparent"]; len(h) != 1 || h[0] != parent {
+		t.Errorf("with a trace: %v", h)
+	}
+}
+
 func TestNew(t *testing.T) {
 	for _, gateways := range [][]string{nil, {"localhost:8080"}, {"ftp://x"}, {"http://"}, {"http://a", "\x7f"}} {
 		if _, err := client.Dial(gateways...); err == nil {
