@@ -107,9 +107,14 @@ func TestRoute(t *testing.T) {
 		if r := tw.ask(ring("x"), true); r.Outcome != sharding.Rejected || r.Code != sharding.FailedPrecondition {
 			t.Errorf("what changes something is asked as read-only: %+v", r)
 		}
+		keyed := ring("b")
+		keyed.Keyed, keyed.ID = true, "roost:x:1"
+		if r := tw.ask(keyed, false); r.Outcome != sharding.OK || string(r.Payload) != "3" {
+			t.Errorf("with a key that only regions make: %+v", r)
+		}
 		count := ring("b")
 		count.Command = "Count"
-		if r := tw.ask(count, true); r.Outcome != sharding.OK || string(r.Payload) != "2" {
+		if r := tw.ask(count, true); r.Outcome != sharding.OK || string(r.Payload) != "3" {
 			t.Errorf("read: %+v", r)
 		}
 		bad := ring("b\x00")
