@@ -105,7 +105,8 @@ func testWakes(e *env) {
 	e.one(durable, add(alice, waking(3, later, setting("b", 0, 0)), waking(4, setting("c", 0, 0)), waking(5, setting("c", 9, 0)), waking(6, setting("c", 0, 0))))
 	e.equal("timers", e.timers(), []journal.WakeRow{standing(bob, 1, 0, a), standing(alice, 3, 0, later)})
 	e.one(durable, add(alice, waking(7, setting("b", 0, 0)), waking(8, setting("none", 0, 0)))) // there is none
-	// A kind has names of its own.
+	// Each kind has names of its own: this wake-up is remembered, and does not replace timer a. Its
+	// due time is negative (see sharding.Wake), so a request for timers does not return it.
 	remember := sharding.Wake{Kind: sharding.RememberWake, Name: "a", Due: -77}
 	e.one(durable, add(alice, waking(9, remember)))
 	e.equal("timers", e.timers(), []journal.WakeRow{standing(bob, 1, 0, a), standing(alice, 3, 0, later)})
@@ -114,12 +115,13 @@ func testWakes(e *env) {
 	e.equal("all", len(e.wakes(e.b, 0, 100, first)), 3)
 	// A wake-up may have fired before the record that sets it: its number is kept.
 	carried := setting("carried", 70, 0)
+	// A record may say how often its setting has fired. After the highest number comes 0.
 	carried.Number = 1<<64 - 1
 	e.one(durable, add(carol, waking(1, carried)))
 	e.one(durable, firing(epoch, carol, []sharding.Fired{fired("carried", 1, 1<<64-1, 80)}))
 	carried.Due = 80
 	e.equal("timers of carol", e.timers()[0], standing(carol, 1, 0, carried))
-	// What is refused sets nothing.
+	// An append that is refused sets nothing.
 	e.one(bySeq, add(bob, waking(3, later)))
 	e.one(byEpoch, appendAt(epoch-1, bob, waking(2, later)))
 	e.equal("timers", len(e.timers()), 3)
