@@ -109,6 +109,33 @@ func (a *Admin) SetTarget(ctx context.Context, version, by string) (*adminv1.Set
 	})
 }
 
+// Command has the region that owns an entity run a built-in command. It has a key, and is
+// sent again under that key until ctx ends, or until its outcome is known.
+func (a *Admin) Command(ctx context.Context, req *adminv1.CommandRequest) (*adminv1.CommandResponse, error) {
+	req.TimeoutMs = (askTimeout - askTimeout/4).Milliseconds()
+	doubt := false
+	for {
+		res, err := ask(ctx, a, func(ctx context.Context, c adminv1.Admin) (*adminv1.CommandResponse, error) {
+			return c.Command(ctx, req)
+		})
+		late := err == nil && (res.Outcome == "unknown" || res.Code == string(twirp.DeadlineExceeded) || res.Code == string(twirp.Unavailable))
+		if err == nil && late && res.Outcome == "rejected" && doubt {
+			res.Outcome = "unknown"
+		}
+		if ctx.Err() != nil || err == nil && !late || err != nil && !errors.Is(err, ErrUnreachable) {
+			return res, err
+		}
+		doubt = doubt || err != nil || res.Outcome == "unknown"
+		pause := time.NewTimer(askPause)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return res, err
+		}
+	}
+}
+
 // ask tries one coordinator after the other until the active one has answered.
 // Errors of the active one are twirp.Error; ErrUnreachable is wrapped when there
 // is none, ErrStranger when a URL leads to something else.

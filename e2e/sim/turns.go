@@ -108,7 +108,7 @@ func (n *shardNode) load(o turn.Load) {
 				in.Err, in.Code = err.Error(), sharding.DataLoss
 			default:
 				b.list, in.Events, in.Bytes = replay(got)
-				in.LastSeq, in.Stored = got.LastSeq, got.Stored
+				in.LastSeq, in.Fresh, in.Stored = got.LastSeq, got.Fresh(), got.Stored
 				if len(got.Stored) > 0 {
 					n.w.mark("dedupe: a stored reply is found")
 				}

@@ -17,9 +17,12 @@ import (
 //	          count { name version readable-by encoding(1) payload }
 //	          count { kind(1) name number due-ms period-ms input }
 //	          count { type id input reply-to }
+//	          [ flags ]
 //	input:    command version readable-by shape(8) encoding(1) payload
 //	reply:    crc(4) outcome(1) encoding(1) code message payload
 //	snapshot: crc(4) epoch encoding(1) version shape(8) payload
+//
+// The flags are there if any is set: 1, the record deletes its entity.
 //
 // A reply is kept apart from its record, because it may be large and only a
 // repeat of the command asks for it: a replay does not read it. A record without
@@ -45,6 +48,12 @@ const (
 	minInputBytes = 13
 	minWakeBytes  = 5 + minInputBytes
 	minSendBytes  = 3 + minInputBytes
+)
+
+// The flags of a record.
+const (
+	flagDelete = 1 << iota
+	flagsKnown = 1<<iota - 1
 )
 
 // tooDense reports whether the number of events is too high for their size in bytes.
@@ -102,6 +111,9 @@ func AppendRecord(b []byte, entity sharding.Entity, epoch sharding.Epoch, at tim
 		s := &r.Sends[i]
 		b = appendBytes(appendBytes(b, s.To.Type), s.To.ID)
 		b = appendBytes(appendInput(b, &s.Input), s.ReplyTo)
+	}
+	if r.Delete {
+		b = binary.AppendUvarint(b, flagDelete)
 	}
 	seal(b[start:], entity, r.Seq)
 	return b
@@ -193,6 +205,11 @@ func DecodeRecord(entity sharding.Entity, seq uint64, b []byte) (Entry, error) {
 		s := &r.Sends[i]
 		s.To = sharding.Entity{Type: sharding.EntityType(d.bytes()), ID: sharding.EntityID(d.bytes())}
 		s.Input, s.ReplyTo = d.input(), string(d.bytes())
+	}
+	if len(d.b) > 0 {
+		flags := d.uint()
+		r.Delete = flags&flagDelete != 0
+		d.bad = d.bad || flags == 0 || flags > flagsKnown
 	}
 	if d.bad || len(d.b) > 0 {
 		return Entry{}, fmt.Errorf("%w: %s, record %d cannot be read", ErrCorrupt, entity, seq)

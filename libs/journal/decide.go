@@ -12,6 +12,8 @@ import (
 type Head struct {
 	LastSeq     uint64 // 0: no record is stored
 	SnapshotSeq uint64 // 0: no snapshot is stored
+	// Life is the sequence number of the newest record that deletes the entity; 0: none does.
+	Life uint64
 	// Dropped is the newest time of a key whose dedupe entry was dropped; the
 	// zero time if there is none.
 	Dropped time.Time
@@ -206,6 +208,9 @@ func decideSnapshot(s *WriteSnapshot, tx Tx) (Result, error) {
 	}
 	seq := s.Snapshot.Seq
 	if seq == 0 || seq > head.LastSeq || seq < head.SnapshotSeq {
+		return Result{Verdict: sharding.RefusedSeq}, nil
+	}
+	if seq <= head.Life && !mutant.On("snapshot-of-the-dead") {
 		return Result{Verdict: sharding.RefusedSeq}, nil
 	}
 	return Result{Verdict: sharding.Durable}, nil

@@ -196,7 +196,8 @@ type LoadRequest struct {
 	Lookup []sharding.CommandID
 	// LookupOnly leaves the snapshot and the records out.
 	LookupOnly bool
-	// WithoutSnapshot asks for all records instead of the snapshot and those after it.
+	// WithoutSnapshot asks for all records of this life instead of the snapshot and those
+	// after it.
 	WithoutSnapshot bool
 }
 
@@ -222,10 +223,13 @@ func (r ListRequest) Start() sharding.Entity {
 // Loaded is an entity as it was at one moment after the load was asked for.
 type Loaded struct {
 	// LastSeq is the sequence number of the last record; 0: there is none.
-	LastSeq  uint64
+	LastSeq uint64
+	// Life is the number of the entity's life: the sequence number of the record that deleted
+	// it last; 0: none did.
+	Life     uint64
 	Snapshot Snapshot
 	// Records are those after the snapshot, in order and without gaps, those
-	// without events included. Without a snapshot they are all records. They
+	// without events included. Without a snapshot they are all records of this life. They
 	// come without their replies: see Stored.
 	Records []sharding.Record
 	// Stored holds the looked-up commands that are stored, with their replies, or
@@ -242,6 +246,20 @@ func StoredAt(results []Result, ops []Op, wall time.Time) {
 			results[i].At = time.UnixMilli(wall.UnixMilli()).UTC()
 		}
 	}
+}
+
+// Fresh reports whether no turn has left a record in this life of the entity. A record that
+// settles an unknown outcome does not count: it says that a turn has left none.
+func (l *Loaded) Fresh() bool {
+	if l.Snapshot.Seq > 0 {
+		return false
+	}
+	for i := range l.Records {
+		if r := &l.Records[i]; r.Command != "" || len(r.Events)+len(r.Wakes)+len(r.Sends) > 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // Declaration is what a process expects of the journal.

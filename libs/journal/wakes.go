@@ -18,11 +18,12 @@ import (
 //
 // A [sharding.RememberWake] has a negative due time (see [sharding.Wake]). So a request for
 // timers has the zero position as After. A request for remembered entities has the due time
-// math.MinInt64 in After, and Until 1.
+// math.MinInt64 in After, and Until 1. Deleted entities of which something is left to be removed
+// are behind the due time PurgeFrom; when that may be done is counted from there.
 type WakesRequest struct {
 	Shards []ShardPosition // each shard once
 	// Until is a time in Unix milliseconds: rows that are due then, or later, are left out.
-	// 0: none is.
+	// 0: no timer is.
 	Until int64
 	// Limit is the largest number of rows of each shard, above 0.
 	Limit int
@@ -31,10 +32,15 @@ type WakesRequest struct {
 // Last returns the latest time of a row that was asked for.
 func (r *WakesRequest) Last() int64 {
 	if r.Until == 0 {
-		return math.MaxInt64
+		return PurgeFrom - 1
 	}
 	return r.Until - 1
 }
+
+// PurgeFrom is added to the time from which on what is left of a deleted entity may be
+// removed, and makes the due time of its row (see [sharding.PurgeWake]): behind those of all
+// timers, so that a page has rows of one sort only.
+const PurgeFrom = math.MaxInt64/2 + 1
 
 // ShardPosition is a position among the wake-ups of a shard.
 type ShardPosition struct {
@@ -91,6 +97,9 @@ func (w *WakeRow) Position() WakePosition {
 
 // SetInput finds the input of the wake-up in the record that set it.
 func (w *WakeRow) SetInput(r *sharding.Record) {
+	if w.Kind == sharding.PurgeWake {
+		return // it has none
+	}
 	for i := range r.Wakes {
 		if s := &r.Wakes[i]; s.Kind == w.Kind && s.Name == w.Name && s.Due != 0 {
 			w.Input = s.Input
@@ -168,11 +177,14 @@ const (
 	NextWake
 	// SetWake: there is a row afterwards, which is new in all its parts.
 	SetWake
+	// RemoveWakes: the entity has no rows afterwards, but those of the changes behind this one.
+	RemoveWakes
 )
 
 // WakeChanges returns what an append that was accepted does to the rows of wake-ups, at most
-// one change for each of them.
-func WakeChanges(a *sharding.Append) []WakeChange {
+// one change for each of them. A RemoveWakes is the first one. purgeAt is when the keys of an
+// entity that is deleted now will be old enough to be forgotten, in Unix milliseconds.
+func WakeChanges(a *sharding.Append, purgeAt int64) []WakeChange {
 	if !changesWakes(a) {
 		return nil
 	}
@@ -198,6 +210,13 @@ func WakeChanges(a *sharding.Append) []WakeChange {
 		}
 	}
 	for i := range a.Records {
+		if a.Records[i].Delete && !mutant.On("delete-wakes") {
+			clear(places)
+			changes = append(changes[:0], WakeChange{Does: RemoveWakes})
+		}
+		if a.Records[i].Delete {
+			change(WakeChange{Does: SetWake, Kind: sharding.PurgeWake, Due: PurgeFrom + purgeAt, Seq: a.Records[i].Seq})
+		}
 		for n := range a.Records[i].Wakes {
 			w := &a.Records[i].Wakes[n]
 			if w.Due == 0 {
@@ -213,7 +232,7 @@ func WakeChanges(a *sharding.Append) []WakeChange {
 // changesWakes reports whether WakeChanges returns any.
 func changesWakes(a *sharding.Append) bool {
 	for i := range a.Records {
-		if len(a.Records[i].Wakes) > 0 {
+		if len(a.Records[i].Wakes) > 0 || a.Records[i].Delete {
 			return true
 		}
 	}
@@ -331,6 +350,9 @@ func checkRecordWakes(r *sharding.Record) error {
 	}
 	if len(r.Sends) > MaxSends {
 		return fmt.Errorf("%w: record %d has %d sends, at most %d are allowed; send fewer in one turn", ErrTooLarge, r.Seq, len(r.Sends), MaxSends)
+	}
+	if r.Delete && len(r.Wakes) > 0 {
+		return fmt.Errorf("record %d deletes the entity and changes %d of its wake-ups, which are gone with it", r.Seq, len(r.Wakes))
 	}
 	seen := make(map[sharding.WakeRef]struct{}, len(r.Wakes))
 	for i := range r.Wakes {

@@ -224,6 +224,30 @@ func CheckEntityType(field string, t EntityType) error {
 	return nil
 }
 
+// BuiltinPrefix begins the names of built-in commands: those that every entity type has, and
+// that Roost itself executes. Authors cannot declare them, and the public API refuses them;
+// operators send them.
+const BuiltinPrefix = "roost."
+
+// DeleteCommand is the built-in command that deletes an entity.
+const DeleteCommand = BuiltinPrefix + "delete"
+
+// IsBuiltin reports whether a command's name is that of a built-in command, or is kept for one.
+func IsBuiltin(command string) bool { return strings.HasPrefix(command, BuiltinPrefix) }
+
+// CheckCommand returns an error for a command name that [CheckType] refuses or that is kept
+// for built-in commands. Every command that enters Roost from outside, or from an author, is
+// checked by it.
+func CheckCommand(field, s string) error {
+	if err := CheckType(field, s); err != nil {
+		return err
+	}
+	if IsBuiltin(s) {
+		return fmt.Errorf("%w: %s %q is kept for Roost itself, as is whatever begins with %q; choose another name", ErrBadName, field, clip(s), BuiltinPrefix)
+	}
+	return nil
+}
+
 // CheckCluster returns an error for a cluster name that [CheckType] refuses or that
 // has more than MaxClusterLen bytes.
 func CheckCluster(field, s string) error {

@@ -18,7 +18,11 @@ type Record struct {
 	Wakes []Wake
 	// Sends are commands to other entities, which are delivered after the record is durable.
 	Sends []Send
-	Reply Reply // stored for duplicates; Timing is not kept
+	// Delete ends a life of the entity: it is empty behind this record, and its wake-ups are
+	// gone. The life that begins is numbered by Seq; that of the first one is 0. A record that
+	// deletes sets no wake-ups; its sends are delivered.
+	Delete bool
+	Reply  Reply // stored for duplicates; Timing is not kept
 }
 
 // WakeKind says why an entity must come to life although nobody calls it.
@@ -33,6 +37,9 @@ const (
 	// is the send. The Seq of its WakeRef is that of the record, the Number the place of the
 	// send in it.
 	SendWake
+	// PurgeWake is the kind of the row of an entity that was deleted: when what is left of it
+	// may be removed. Records do not set it; the journal does (see [Record.Delete]).
+	PurgeWake
 )
 
 // Wake sets a wake-up of an entity, or removes it. There is one wake-up of a kind and name:

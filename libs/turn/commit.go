@@ -18,15 +18,18 @@ func (m *Machine) turnDone(in *TurnDone) {
 	e.observeTurn(m.now.Sub(c.arrived) - mailbox) // includes the wait for a processor
 	c.done, c.finished, c.reply = true, m.now, in.Reply
 	c.reply.Timing.Mailbox, c.reply.Timing.Handler = mailbox, in.Handler
-	events, wakes := in.Events, in.Wakes
-	spoiled := in.Spoiled || c.desc.ReadOnly && len(events)+len(wakes) > 0
+	events, wakes, deleted := in.Events, in.Wakes, in.Deleted && !e.volatile()
+	spoiled := in.Spoiled || c.desc.ReadOnly && (len(events)+len(wakes) > 0 || deleted)
 	if c.conflict {
-		spoiled = spoiled || len(events)+len(wakes) > 0
+		spoiled = spoiled || len(events)+len(wakes) > 0 || deleted
 		c.reply = sharding.Doubt(sharding.Aborted, c.env.Command+" was undone: it has run before, and then it sent other input to an entity that it asks")
 	}
 	if spoiled {
 		m.stats.Spoiled++
-		events, wakes = nil, nil
+		events, wakes, deleted = nil, nil, false
+	}
+	if deleted {
+		wakes = nil
 	}
 	if m.mayBeStored(e, c) {
 		c.done = false
@@ -40,8 +43,8 @@ func (m *Machine) turnDone(in *TurnDone) {
 	case c.wakeup != nil && c.reply.Outcome != sharding.OK:
 		m.answer(e, c, &c.reply) // the wake-up stands
 	case c.wakeup != nil:
-		m.stageFiring(e, c, events, wakes)
-	case !c.desc.ReadOnly && c.reply.Outcome == sharding.OK && (len(events)+len(wakes) > 0 || c.recordable()):
+		m.stageFiring(e, c, events, wakes, deleted)
+	case !c.desc.ReadOnly && c.reply.Outcome == sharding.OK && (len(events)+len(wakes) > 0 || deleted || c.recordable()):
 		m.stage(e, c, events, wakes)
 	default:
 		c.seq = e.staged
@@ -53,9 +56,12 @@ func (m *Machine) turnDone(in *TurnDone) {
 			c.fence = m.requestFenceRead(e)
 		}
 	}
-	if spoiled {
+	switch {
+	case spoiled:
 		m.endIncarnation(e)
-	} else {
+	case deleted && c.record > 0:
+		m.deleteEntity(e)
+	default:
 		for _, t := range in.Timers {
 			m.setTimer(e, t)
 		}
@@ -95,6 +101,7 @@ func (m *Machine) stage(e *entity, c *command, events []sharding.Event, wakes []
 		r.Reply.Timing = sharding.Timing{}
 	}
 	e.pending = append(e.pending, r)
+	e.fresh = false
 	e.sinceSnapshot += max(1, len(events))
 	e.bytesSinceSnapshot += e.pending[len(e.pending)-1].ReplaySize()
 	if c.recordable() {

@@ -13,6 +13,12 @@
 // unit of an entity at a time, so that a delayed transaction can never land between two
 // others.
 //
+// # Deletion
+//
+// A turn that deletes its entity leaves a record that says so: behind it the entity is empty,
+// and its wake-ups are gone. The incarnation ends with that turn. Built-in commands are
+// executed by the machine itself, and not by a [Run]; roost.delete is one.
+//
 // # Output gate
 //
 // A reply leaves when every record staged before it, its own included, is durable. For a turn

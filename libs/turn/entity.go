@@ -30,6 +30,7 @@ type entity struct {
 	state              entityState
 	passivate          bool // the entity asked to be stopped as soon as it is idle
 	evicted            bool // the policy has chosen it; it is stopped as soon as it is idle
+	fresh              bool // no turn has staged a record in this life of the entity
 	mailboxCheck       bool // an alarmMailbox is scheduled
 	// avgTurnMicros is a moving average of the length of the turns, in microseconds.
 	// It begins at 0, so that one slow first turn does not dominate.
@@ -120,6 +121,7 @@ type command struct {
 	requestsBuf [1]RequestID // initial memory
 	timer       *timer
 	wakeup      *Wakeup // whose command this is
+	builtin     builtin // nil: the author's
 	// fired says that the firing of the wake-up is durable.
 	fired bool
 	// runID is the request id that names the running turn. It is stored because a
@@ -218,6 +220,10 @@ func (m *Machine) deliver(in *Deliver) {
 		return
 	}
 	desc, ok := s.typ.Desc.Command(in.Env.Command)
+	var own builtin
+	if !ok {
+		own, desc, ok = s.typ.builtin(in.Env.Command)
+	}
 	if !ok {
 		m.refuse(in.Request, sharding.UnknownCommand, m.cfg.Program+" has no command "+in.Env.Command+" of type "+string(s.id.Type))
 		return
@@ -257,7 +263,7 @@ func (m *Machine) deliver(in *Deliver) {
 		return
 	}
 	c := m.newCommand()
-	c.env, c.desc, c.arrived = *in.Env, desc, m.now
+	c.env, c.desc, c.builtin, c.arrived = *in.Env, desc, own, m.now
 	if in.Env.Tell && !in.Env.Keyed {
 		m.emitAnswer(in.Request, &sharding.Reply{Outcome: sharding.OK})
 	} else {

@@ -53,9 +53,9 @@ func (m *Machine) fireWakeup(in *Fire) {
 }
 
 // stageFiring stages that a wake-up has fired, with what its turn has staged.
-func (m *Machine) stageFiring(e *entity, c *command, events []sharding.Event, wakes []sharding.Wake) {
+func (m *Machine) stageFiring(e *entity, c *command, events []sharding.Event, wakes []sharding.Wake, deleted bool) {
 	c.seq = e.staged
-	if len(events)+len(wakes) > 0 {
+	if len(events)+len(wakes) > 0 || deleted {
 		m.stage(e, c, events, wakes)
 	}
 	e.firings = append(e.firings, c)
@@ -115,7 +115,7 @@ func (c *command) firedRow() []sharding.Fired {
 // it.
 func (e *entity) changesWake(ref *sharding.WakeRef) bool {
 	changes := func(r sharding.Record) bool {
-		return slices.ContainsFunc(r.Wakes, func(w sharding.Wake) bool { return w.Kind == ref.Kind && w.Name == ref.Name })
+		return r.Delete || slices.ContainsFunc(r.Wakes, func(w sharding.Wake) bool { return w.Kind == ref.Kind && w.Name == ref.Name })
 	}
 	return slices.ContainsFunc(e.inflight, changes) || slices.ContainsFunc(e.pending, changes)
 }
@@ -126,7 +126,7 @@ func (m *Machine) noteWakes(e *entity) {
 	if f != nil {
 		f.fired, e.firing = true, nil
 	}
-	if f == nil && !slices.ContainsFunc(e.inflight, func(r sharding.Record) bool { return len(r.Wakes) > 0 }) {
+	if f == nil && !slices.ContainsFunc(e.inflight, func(r sharding.Record) bool { return len(r.Wakes) > 0 || r.Delete }) {
 		return
 	}
 	changed := WakesChanged{Shard: e.shard.id, Epoch: e.shard.epoch, Entity: e.id, Records: e.inflight}

@@ -133,7 +133,7 @@ func (m *Machine) loaded(in *Loaded) {
 	m.stats.Activations++
 	e.state = live
 	e.staged, e.durable = in.LastSeq, in.LastSeq
-	e.sinceSnapshot, e.bytesSinceSnapshot = in.Events, in.Bytes
+	e.sinceSnapshot, e.bytesSinceSnapshot, e.fresh = in.Events, in.Bytes, in.Fresh
 	m.revived(e)
 	for _, t := range in.Timers {
 		m.setTimer(e, t)
@@ -287,13 +287,17 @@ func (m *Machine) startTurn(e *entity) {
 		c.runID = c.requestID()
 		c.barrierOpen, c.made, c.conflict = false, nil, false
 		c.reply.Timing.Mailbox = m.now.Sub(c.arrived)
+		if c.builtin != nil {
+			m.runBuiltin(e, c)
+			return
+		}
 		run := &c.run
 		if c.heldByOldTurn {
 			run = &Run{}
 		}
 		*run = Run{
 			Entity: e.id, Shard: e.shard.id, Epoch: e.shard.epoch, Incarnation: e.inc,
-			Request: c.runID, Env: &c.env, ReadOnly: c.desc.ReadOnly, Timer: c.timer != nil, Wakeup: c.wakeup,
+			Request: c.runID, Env: &c.env, ReadOnly: c.desc.ReadOnly, Fresh: e.fresh, Timer: c.timer != nil, Wakeup: c.wakeup,
 		}
 		m.emit(run)
 		return

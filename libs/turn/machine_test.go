@@ -1,6 +1,7 @@
 package turn_test
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -17,9 +18,10 @@ import (
 //
 //	open                              open shard 0 at epoch 1.1
 //	deliver R ID CMD [keyed] [payload=P] [tell] [deadline=MS] [entity=E] [chain=E,E…]
-//	loaded SEQ [CMDID=reply…]         answer the newest Load (conflict=CMDID, err=TEXT, retry), or nth=N
+//	loaded SEQ [CMDID=reply…]         answer the newest Load (conflict=CMDID, err=TEXT, retry, fresh), or nth=N
 //	lookedup [CMDID=reply | expired | failed]  answer the newest Lookup; nothing: it is not stored
 //	done R [events=N] [bytes=N] [reply=TEXT] [error=CODE] [reject] [bad] [spoiled] [passivate] [timer=NAME:CMD:MS]
+//	                                  [deleted] the turn deletes its entity
 //	                                  [set=NAME:DUE] [remove=NAME] wake-ups; [wake=NAME] the turn of a firing, with R 0
 //	fire NAME CMD [seq=N] [number=N] [next=MS] [entity=E] [epoch=N]  a wake-up is due
 //	appended VERDICT                  answer the oldest Append (durable epoch seq command wake full damaged unknown)
@@ -292,7 +294,9 @@ func (s *scenario) loaded(args []string, opt map[string]string) turn.Loaded {
 		switch {
 		case k == "err":
 			in.Err, in.Code = v, sharding.DataLoss
-		case k == "nth", k == "principal":
+		case k == "nth", k == "principal", k == "of":
+		case k == "fresh":
+			in.Fresh = true
 		case k == "retry":
 			in.Retry = true
 		case k == "conflict":
@@ -300,7 +304,7 @@ func (s *scenario) loaded(args []string, opt map[string]string) turn.Loaded {
 		case k == "expired":
 			in.Stored[sharding.CommandID(v)] = sharding.Stored{Expired: true}
 		case found:
-			in.Stored[sharding.CommandID(k)] = sharding.Stored{Hash: sharding.CommandHash(opt["principal"], "Add", nil),
+			in.Stored[sharding.CommandID(k)] = sharding.Stored{Hash: sharding.CommandHash(opt["principal"], cmp.Or(opt["of"], "Add"), nil),
 				Reply: sharding.Reply{Outcome: sharding.OK, Payload: []byte(v)}}
 		default:
 			n, _ := strconv.Atoi(a)
@@ -338,7 +342,7 @@ func (s *scenario) done(f []string, opt map[string]string, has func(string) bool
 	}
 	in := turn.TurnDone{Incarnation: run.Incarnation, Request: run.Request,
 		Reply:   sharding.Reply{Outcome: sharding.OK, Payload: []byte(opt["reply"]), Code: sharding.Code(opt["error"])},
-		Spoiled: has("spoiled"), Passivate: has("passivate")}
+		Spoiled: has("spoiled"), Passivate: has("passivate"), Deleted: has("deleted")}
 	if has("reject") {
 		in.Reply = sharding.Reject(sharding.Internal, "undone")
 	}
@@ -376,6 +380,9 @@ func (s *scenario) step(in turn.Input) []string {
 			lines = append(lines, fmt.Sprintf("Lookup %s inc %s %s", o.Entity, o.Incarnation, o.ID))
 		case *turn.Run:
 			line := fmt.Sprintf("Run %s inc %s request %d %s %s", o.Entity, o.Incarnation, o.Request, o.Env.Command, o.Env.ID)
+			if o.Fresh {
+				line += " fresh"
+			}
 			if w := o.Wakeup; w != nil {
 				s.firings[w.Name] = o
 				line += fmt.Sprintf(" wakeup %s seq %d number %d", w.Name, w.Seq, w.Number)
@@ -388,6 +395,9 @@ func (s *scenario) step(in turn.Input) []string {
 			line := fmt.Sprintf("Append %s at %s", o.Append.Entity, o.Append.Epoch)
 			for _, r := range o.Append.Records {
 				line += fmt.Sprintf(" [%d %q %d events]", r.Seq, r.Command, len(r.Events))
+				if r.Delete {
+					line += " [delete]"
+				}
 				for _, w := range r.Wakes {
 					line += fmt.Sprintf(" [%s at %d]", w.Name, w.Due)
 				}

@@ -79,6 +79,8 @@ type (
 		Stored map[sharding.CommandID]sharding.Stored
 		// Timers were set by the start hook.
 		Timers []Timer
+		// Fresh: no turn has left a record in this life of the entity.
+		Fresh bool
 		// Err says why there is no instance. Retry means try again (the store is not
 		// reachable). Otherwise the entity has failed (a record has a wrong checksum,
 		// the replay panicked), and its commands are rejected with Err and Code.
@@ -103,7 +105,9 @@ type (
 		Events      []sharding.Event
 		// Wakes are the wake-ups that the turn sets or removes, each name at most once.
 		Wakes []sharding.Wake
-		Reply sharding.Reply
+		// Deleted: the turn has deleted the entity. Its Wakes and Timers are dropped.
+		Deleted bool
+		Reply   sharding.Reply
 		// Spoiled: the handler failed or panicked after it had staged events;
 		// the turn is discarded and the incarnation ends.
 		Spoiled bool
@@ -269,6 +273,8 @@ type (
 		// Env must not be changed.
 		Env      *sharding.Envelope
 		ReadOnly bool
+		// Fresh says that no turn before this one has left a record in this life of the entity.
+		Fresh bool
 		// Timer says that the command is a timer's.
 		Timer bool
 		// Wakeup is the wake-up whose command it is; nil: none. Its input is that of Env.

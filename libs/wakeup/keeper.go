@@ -284,6 +284,9 @@ func (k *Keeper) changed(e *turn.WakesChanged) {
 		}
 	}
 	for i := range e.Records {
+		if e.Records[i].Delete {
+			k.deleted(s, e.Entity)
+		}
 		for j := range e.Records[i].Wakes {
 			w := &e.Records[i].Wakes[j]
 			if w.Kind != sharding.TimerWake {

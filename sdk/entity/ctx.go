@@ -26,6 +26,8 @@ type Ctx struct {
 	wakes    []sharding.Wake
 	wakeup   *turn.Wakeup // whose command runs; nil: none
 	quit     bool
+	deleted  bool // see Delete
+	fresh    bool // see Fresh
 	broken   error
 	asker    Asker // nil: nothing can be asked
 	calls    calls
@@ -57,7 +59,7 @@ func (c *Ctx) Log() *slog.Logger {
 // Apply receives the event as it will be replayed, after encoding and decoding: a copy
 // without unexported fields, and a time.Time without its monotonic clock.
 //
-// An error means that nothing was staged by this call: ErrReadOnly, ErrVolatile,
+// An error means that nothing was staged by this call: ErrReadOnly, ErrVolatile, ErrDeleted,
 // ErrUnknownEvent, or an event that cannot be encoded or decoded.
 func (c *Ctx) Persist(events ...any) error {
 	if c.inst.def.volatile {
@@ -65,6 +67,9 @@ func (c *Ctx) Persist(events ...any) error {
 	}
 	if c.readOnly {
 		return fmt.Errorf("%w: %s", ErrReadOnly, c.command)
+	}
+	if c.deleted {
+		return ErrDeleted
 	}
 	encoded, err := c.inst.Encode(events...)
 	if err != nil {

@@ -138,7 +138,7 @@ func define[E any](name string, volatile bool, create func(id string) *E, on []B
 		case d.commands[o.b.desc.Name] != nil:
 			d.errs = append(d.errs, fmt.Errorf("entity type %s: command %s is bound twice", name, o.b.desc.Name))
 		default:
-			d.errs = append(d.errs, sharding.CheckType("command of entity type "+name, o.b.desc.Name))
+			d.errs = append(d.errs, sharding.CheckCommand("command of entity type "+name, o.b.desc.Name))
 		}
 		d.commands[o.b.desc.Name] = o.b
 	}

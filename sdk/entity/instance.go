@@ -219,7 +219,7 @@ func (i *Instance) Run(ctx context.Context, now time.Time, run *turn.Run, asker 
 	if b == nil {
 		return turn.TurnDone{Reply: sharding.Reject(Unimplemented, "type "+i.def.name+" has no command "+env.Command)}, nil
 	}
-	c := &Ctx{Context: ctx, inst: i, now: now, readOnly: readOnly, command: env.Command, wakeup: run.Wakeup, asker: asker}
+	c := &Ctx{Context: ctx, inst: i, now: now, readOnly: readOnly, command: env.Command, wakeup: run.Wakeup, asker: asker, fresh: run.Fresh && !i.def.volatile}
 	defer func() {
 		c.calls.close()
 		if r := recover(); r != nil {
@@ -243,7 +243,7 @@ func (i *Instance) Run(ctx context.Context, now time.Time, run *turn.Run, asker 
 		return done, failed
 	}
 	return turn.TurnDone{
-		Events: c.staged, Wakes: c.wakes, Timers: c.timers, Passivate: c.quit,
+		Events: c.staged, Wakes: c.wakes, Timers: c.timers, Passivate: c.quit, Deleted: c.deleted,
 		Reply: sharding.Reply{Outcome: sharding.OK, Encoding: enc, Payload: payload},
 	}, nil
 }

@@ -167,6 +167,8 @@ func (c *Ctx) mayRemind(name string) error {
 		return fmt.Errorf("type %s is volatile and keeps nothing; use After or Every, which last as long as the entity is alive", c.inst.def.name)
 	case c.readOnly:
 		return fmt.Errorf("%s changes nothing, so it cannot set or cancel reminders", c.command)
+	case c.deleted:
+		return ErrDeleted
 	case name == "" || len(name) > sharding.MaxWakeNameLen:
 		return fmt.Errorf("its name has %d bytes, must have 1 to %d", len(name), sharding.MaxWakeNameLen)
 	}

@@ -157,6 +157,7 @@ func (k *Kit) load(o turn.Load) turn.Input {
 	}
 	k.insts[o.Entity] = inst
 	out.LastSeq = uint64(len(s.records))
+	out.Fresh = len(replayed) == 0 && s.snapSeq == 0
 	for i := range replayed {
 		out.Events += max(1, len(replayed[i].Events))
 		out.Bytes += replayed[i].ReplaySize()
@@ -172,7 +173,7 @@ func (k *Kit) replay(ent sharding.Entity, snapshot bool) (*entity.Instance, []sh
 		return nil, nil, err
 	}
 	s := k.journal(ent)
-	from := uint64(0)
+	from := s.life
 	if snapshot && s.snapSeq > 0 && entity.ReadsSnapshot(k.types[ent.Type], s.form) {
 		if err := inst.Restore(s.form, s.snap); err != nil {
 			return nil, nil, err

@@ -62,6 +62,7 @@ type Kit struct {
 // stored is the journal of one entity.
 type stored struct {
 	records []sharding.Record
+	life    uint64 // the number of the life: see [journal.Loaded]
 	snapSeq uint64
 	form    sharding.SnapshotForm
 	snap    []byte
@@ -123,22 +124,27 @@ func (k *Kit) Call(ctx context.Context, c entity.Call) (sharding.Reply, error) {
 	if err := ctx.Err(); err != nil {
 		return sharding.Reply{}, err
 	}
+	return k.deliver(env), nil
+}
+
+// deliver has a command run.
+func (k *Kit) deliver(env sharding.Envelope) sharding.Reply {
 	k.last++
 	if env.ID == "" {
 		env.ID = sharding.CommandID(fmt.Sprintf("unkeyed:%d", k.last))
 	}
-	k.open(c.Entity)
+	k.open(env.Entity)
 	req, restarts := k.last, k.restarts
-	k.step(turn.Deliver{Request: req, Shard: k.shardOf(c.Entity), Env: &env})
+	k.step(turn.Deliver{Request: req, Shard: k.shardOf(env.Entity), Env: &env})
 	reply, ok := k.answers[req]
 	if !ok && k.restarts > restarts {
-		return sharding.Doubt(entity.Unavailable, "the region has crashed"), nil
+		return sharding.Doubt(entity.Unavailable, "the region has crashed")
 	}
 	if !ok {
-		k.t.Fatalf("entitytest: %s of %s got no answer", c.Command, c.Entity)
+		k.t.Fatalf("entitytest: %s of %s got no answer", env.Command, env.Entity)
 	}
 	delete(k.answers, req)
-	return reply, nil
+	return reply
 }
 
 // Advance lets virtual time pass: timers and reminders fire and idle entities are passivated
@@ -200,7 +206,7 @@ func (k *Kit) GivenStored(typ, id, name string, version int, payload string) {
 	s.records = append(s.records, sharding.Record{Seq: uint64(len(s.records) + 1), Events: []sharding.Event{ev}})
 }
 
-// Events returns the stored events of an entity, in order.
+// Events returns the stored events of an entity, in order: those of its present life.
 func (k *Kit) Events(typ, id string) []any {
 	k.t.Helper()
 	ent := address(typ, id)
@@ -209,7 +215,8 @@ func (k *Kit) Events(typ, id string) []any {
 		k.t.Fatal(err)
 	}
 	var out []any
-	for _, r := range k.journal(ent).records {
+	s := k.journal(ent)
+	for _, r := range s.records[s.life:] {
 		evs, err := inst.Decode(r.Events)
 		if err != nil {
 			k.t.Fatal(err)
@@ -229,6 +236,17 @@ func (k *Kit) WantEvents(typ, id string, want ...any) {
 	if !reflect.DeepEqual(got, want) {
 		k.t.Errorf("events of %s/%s:\n got %s\nwant %s", typ, id, list(got), list(want))
 	}
+}
+
+// Delete deletes an entity as an operator does, and reports whether there was anything to
+// delete.
+func (k *Kit) Delete(typ, id string) bool {
+	k.t.Helper()
+	reply := k.deliver(sharding.Envelope{Entity: address(typ, id), Command: sharding.DeleteCommand})
+	if reply.Outcome != sharding.OK && reply.Code != sharding.NotFound {
+		k.t.Fatalf("entitytest: delete of %s/%s: %s: %s", typ, id, reply.Code, reply.Message)
+	}
+	return reply.Outcome == sharding.OK
 }
 
 // Active reports whether the entity is alive.

@@ -147,7 +147,7 @@ func (s *stored) stands(fired []sharding.Fired) bool {
 	return true
 }
 
-// change does what an append does to reminders.
+// change does what an append does to reminders, and to the life of the entity.
 func (s *stored) change(a *sharding.Append) {
 	for _, f := range a.Fired {
 		r := s.reminders[f.Name]
@@ -158,6 +158,10 @@ func (s *stored) change(a *sharding.Append) {
 		s.reminders[f.Name] = r
 	}
 	for _, rec := range a.Records {
+		if rec.Delete {
+			s.life, s.snapSeq, s.snap = rec.Seq, 0, nil
+			clear(s.reminders)
+		}
 		for _, w := range rec.Wakes {
 			if w.Due == 0 {
 				delete(s.reminders, w.Name)

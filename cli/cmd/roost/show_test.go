@@ -20,6 +20,7 @@ type fakeAdmin struct {
 	standby   bool
 	remaining atomic.Int32
 	resumed   atomic.Bool
+	commands  atomic.Int32
 }
 
 func (f *fakeAdmin) check() error {
@@ -138,6 +139,23 @@ func (f *fakeAdmin) SetTarget(_ context.Context, req *adminv1.SetTargetRequest) 
 	return &adminv1.SetTargetResponse{Target: req.Version, Before: req.Version, Stored: true, Regions: []string{"region-1"}, Unread: 2}, f.check()
 }
 
+// Command has lost its first attempt.
+func (f *fakeAdmin) Command(_ context.Context, req *adminv1.CommandRequest) (*adminv1.CommandResponse, error) {
+	switch {
+	case f.standby:
+		return nil, f.check()
+	case req.Reason == "" || req.IdempotencyKey == "" || req.By == "":
+		return nil, twirp.NewError(twirp.InvalidArgument, "no reason, no key, or nobody")
+	case req.Id == "absent":
+		return &adminv1.CommandResponse{Outcome: "rejected", Code: "not_found", Message: "nothing is stored of the entity"}, nil
+	case f.commands.Add(1) == 1:
+		return &adminv1.CommandResponse{Outcome: "unknown", Code: "unavailable", Message: "lost"}, nil
+	case req.Id == "stuck":
+		return &adminv1.CommandResponse{Outcome: "rejected", Code: "deadline_exceeded", Message: "no region serves it"}, nil
+	}
+	return &adminv1.CommandResponse{Outcome: "ok", Region: "region-1"}, nil
+}
+
 func serve(t *testing.T, f *fakeAdmin) string {
 	t.Helper()
 	s := httptest.NewServer(adminv1.NewAdminServer(f))
@@ -186,6 +204,10 @@ no region of 1.3 reads all that may be stored in 2 shards of other versions: as 
 		{"rollout target 1.2", 0, "the target is 1.2; no region runs it yet, see what it reads with roost journal check; if none comes within 30m0s, 1.4 becomes the target\n"},
 		{"rollout target 9", 3, "roost: no region has or had version \"9\"\n"},
 		{"-o json rollout target 1.3", 0, `{"target":"1.3","before":"1.3","stored":true,"regions":["region-1"],"unread":2,"next_target":"","next_target_ms":"0"}` + "\n"},
+		{"entity delete Cart/dora --reason gone", 0, "Cart/dora is deleted (by region-1)\n"},
+		{"entity delete Cart absent --reason gone", exitNotFound, "roost: not_found: nothing is stored of the entity (it was not applied)\n"},
+		{"entity delete Cart/stuck --reason gone --timeout 50ms --idempotency-key k", exitFailed, "roost: deadline_exceeded: no region serves it (it was not applied)\n"},
+		{"entity delete Cart/dora", exitUsage, "roost: --reason is missing; say why, for the log\n"},
 		{"shards --region region-1", 0, `TYPE     SHARD  REGION    PHASE    EPOCH  ADDRESS
 Airport      7  region-1  serving   3.12  10.0.0.2:25520
 Airport: 2 of 1024 shards allocated, 1 moving

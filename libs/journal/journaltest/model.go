@@ -87,6 +87,11 @@ func (e *env) compareRows(when string, rng *rand.Rand, l *memory.Ledger) {
 		return cmp.Or(a.Shard.Compare(b.Shard), cmp.Compare(a.Due, b.Due), a.Entity.Compare(b.Entity), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 	})
 	e.equal(when+": wake-ups", wakes, l.Wakes(e.now, journal.WakesRequest{Shards: shards, Until: until, Limit: 1000}).Rows)
+	for i := range shards {
+		shards[i].After = journal.WakePosition{Due: journal.PurgeFrom}
+	}
+	left := e.wakes(e.b, math.MaxInt64, 1+rng.IntN(5), shards...)
+	e.equal(when+": deleted entities", len(left), len(l.Wakes(e.now, journal.WakesRequest{Shards: shards, Until: math.MaxInt64, Limit: 1000}).Rows))
 	sends := e.sends(e.b, 1+rng.IntN(5), senders...)
 	slices.SortFunc(sends, func(a, b journal.SendRow) int {
 		return cmp.Or(a.Shard.Compare(b.Shard), a.Entity.Compare(b.Entity), cmp.Compare(a.Seq, b.Seq))
@@ -139,7 +144,11 @@ func randomBatch(rng *rand.Rand, l *memory.Ledger) []journal.Op {
 				if rng.IntN(4) == 0 {
 					r = blank(seq + n)
 				}
-				randomWakes(rng, &r)
+				if rng.IntN(12) == 0 {
+					r.Events, r.Delete = nil, true
+				} else {
+					randomWakes(rng, &r)
+				}
 				a.Records = append(a.Records, r)
 			}
 			randomRows(rng, l, a)

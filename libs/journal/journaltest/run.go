@@ -77,6 +77,8 @@ func Run(t *testing.T, fresh func(t *testing.T, cfg journal.Config, clock journa
 		{"Snapshots", testSnapshots},
 		{"SnapshotsAreFenced", testSnapshotsFenced},
 		{"DropSnapshots", testDropSnapshots},
+		{"Delete", testDelete},
+		{"DeleteWakes", testDeleteWakes},
 		{"Identity", testIdentity},
 		{"Generations", testGenerations},
 		{"Activations", testActivations},

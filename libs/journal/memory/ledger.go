@@ -35,6 +35,7 @@ type entity struct {
 	// entries is append-only, so that clones may share it.
 	entries  []entry
 	snapshot journal.Snapshot
+	life     uint64 // the newest record that deletes the entity; 0: none does
 	// commands finds the entry of a command by its index. It is shared with
 	// clones until one of them writes.
 	commands map[sharding.CommandID]int
@@ -124,18 +125,19 @@ func (l *Ledger) Load(req journal.LoadRequest) (journal.Loaded, error) {
 	if e == nil {
 		return journal.Loaded{}, nil
 	}
-	out := journal.Loaded{LastSeq: e.last()}
+	out := journal.Loaded{LastSeq: e.last(), Life: e.life}
 	if !req.LookupOnly && !req.WithoutSnapshot {
 		out.Snapshot = e.snapshot
 	}
 	if !req.LookupOnly {
 		out.Pending = e.pending()
 	}
+	begin := max(e.life, out.Snapshot.Seq)
 	for i := range e.entries {
 		if req.LookupOnly {
 			break
 		}
-		if seq := e.entries[i].record.Seq; seq > out.Snapshot.Seq {
+		if seq := e.entries[i].record.Seq; seq > begin {
 			if slices.Contains(e.damaged, seq) {
 				return journal.Loaded{}, fmt.Errorf("%w: %s, record %d", journal.ErrCorrupt, req.Entity, seq)
 			}
@@ -230,8 +232,8 @@ func (l *Ledger) Check() error {
 		if err := e.checkRows(); err != nil {
 			return fmt.Errorf("%s: %w", id, err)
 		}
-		if e.snapshot.Seq > e.last() {
-			return fmt.Errorf("%s: snapshot at %d, last record %d", id, e.snapshot.Seq, e.last())
+		if e.snapshot.Seq > e.last() || e.snapshot.Seq > 0 && e.snapshot.Seq <= e.life {
+			return fmt.Errorf("%s: snapshot at %d, last record %d, deleted by %d", id, e.snapshot.Seq, e.last(), e.life)
 		}
 	}
 	return nil

@@ -35,6 +35,7 @@ func (l *Ledger) AppendState(b []byte, now time.Time) []byte {
 
 func (e *entity) appendState(b []byte, now time.Time) []byte {
 	b = binary.AppendUvarint(b, e.snapshot.Seq)
+	b = binary.AppendUvarint(b, e.life)
 	b = append(b, byte(e.snapshot.Encoding))
 	b = sharding.AppendString(b, string(e.snapshot.Payload))
 	b = binary.AppendUvarint(b, uint64(e.trimIndex))
@@ -79,6 +80,9 @@ func appendRecord(b []byte, r *sharding.Record, now time.Time) []byte {
 	}
 	if len(r.Sends) > 0 {
 		b = fmt.Append(b, r.Sends)
+	}
+	if r.Delete {
+		b = append(b, "delete"...)
 	}
 	return b
 }

@@ -15,7 +15,7 @@ func (t *tx) Head(id sharding.Entity, records []sharding.Record) (journal.Head, 
 	if e == nil {
 		return journal.Head{}, nil
 	}
-	h := journal.Head{LastSeq: e.last(), SnapshotSeq: e.snapshot.Seq, Dropped: e.dropped}
+	h := journal.Head{LastSeq: e.last(), SnapshotSeq: e.snapshot.Seq, Life: e.life, Dropped: e.dropped}
 	for i := range records {
 		if c := records[i].Command; c != "" {
 			if _, ok := e.commands[c]; ok {
@@ -67,7 +67,7 @@ func (t *tx) append(a *sharding.Append) {
 		e = &entity{commands: map[sharding.CommandID]int{}}
 		t.entities[a.Entity] = e
 	}
-	e.changeWakes(a)
+	e.changeWakes(a, t.now.Wall.Add(t.cfg.DedupeAge).UnixMilli())
 	e.changeSends(a)
 	stamp := e.stamp().Next(t.now)
 	for i := range a.Records {
@@ -75,6 +75,9 @@ func (t *tx) append(a *sharding.Append) {
 		r.Reply.Timing = sharding.Timing{}
 		if r.Command != "" {
 			e.commands[r.Command] = len(e.entries)
+		}
+		if r.Delete {
+			e.life, e.snapshot = r.Seq, journal.Snapshot{}
 		}
 		e.entries = append(e.entries, entry{record: r, epoch: a.Epoch, stamp: stamp, wall: t.now.Wall})
 	}

@@ -28,10 +28,12 @@ type sendRow struct {
 	states journal.SendStates // never changed in place: clones share it
 }
 
-func (e *entity) changeWakes(a *sharding.Append) {
-	for _, c := range journal.WakeChanges(a) {
+func (e *entity) changeWakes(a *sharding.Append, purgeAt int64) {
+	for _, c := range journal.WakeChanges(a, purgeAt) {
 		key := wakeKey{c.Kind, c.Name}
 		switch c.Does {
+		case journal.RemoveWakes:
+			clear(e.wakes)
 		case journal.RemoveWake:
 			delete(e.wakes, key)
 		case journal.NextWake:
@@ -175,6 +177,9 @@ func (e *entity) checkRows() error {
 		row := journal.WakeRow{WakeRef: sharding.WakeRef{Kind: key.kind, Name: key.name, Seq: w.seq}}
 		if w.seq == 0 || w.seq > e.last() {
 			return fmt.Errorf("wake-up %q was set by record %d, the last one is %d", key.name, w.seq, e.last())
+		}
+		if key.kind == sharding.PurgeWake && w.seq != e.life {
+			return fmt.Errorf("record %d has deleted it, the last one that does is %d", w.seq, e.life)
 		}
 		if row.SetInput(&e.entries[w.seq-1].record); row.Err != nil {
 			return row.Err

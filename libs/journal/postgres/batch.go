@@ -55,7 +55,7 @@ type batch struct {
 	eHash  []int64
 
 	oKind, oShard, oEntity, oCount, oKeys []int32
-	oEpoch, oSeq                          []int64
+	oEpoch, oSeq, oLife                   []int64
 	oRepeats                              []bool
 	oTime                                 []*int64
 	oBody                                 [][]byte
@@ -81,7 +81,7 @@ func newBatch(ops []journal.Op, wall time.Time, cfg *journal.Config) *batch {
 	b.numberAll(ops)
 	n := len(ops)
 	b.oKind, b.oShard, b.oEntity, b.oCount, b.oKeys = make([]int32, n), make([]int32, n), make([]int32, n), make([]int32, n), make([]int32, n)
-	b.oEpoch, b.oSeq, b.oRepeats = make([]int64, n), make([]int64, n), make([]bool, n)
+	b.oEpoch, b.oSeq, b.oLife, b.oRepeats = make([]int64, n), make([]int64, n), make([]int64, n), make([]bool, n)
 	b.oTime, b.oBody = make([]*int64, n), make([][]byte, n)
 	b.rOp, b.rEntity, b.rSeq = make([]int32, 0, n), make([]int32, 0, n), make([]int64, 0, n)
 	b.rCommand, b.rTime = make([][]byte, 0, n), make([]*int64, 0, n)
@@ -171,7 +171,7 @@ func (b *batch) append(i int, a *sharding.Append, wall time.Time, cfg *journal.C
 	case len(a.Fired)+len(a.Delivered) > 0:
 		b.oSeq[i] = 0
 	}
-	b.addWakes(int32(i)+1, entity, a)
+	b.addWakes(int32(i)+1, entity, a, wall.Add(cfg.DedupeAge).UnixMilli())
 	var seen map[sharding.CommandID]struct{}
 	if len(a.Records) > 1 {
 		seen = make(map[sharding.CommandID]struct{}, len(a.Records))
@@ -180,6 +180,9 @@ func (b *batch) append(i int, a *sharding.Append, wall time.Time, cfg *journal.C
 		r := &a.Records[n]
 		if r.Seq != a.Records[0].Seq+uint64(n) {
 			b.oSeq[i] = followsNothing
+		}
+		if r.Delete {
+			b.oLife[i] = int64(r.Seq)
 		}
 		var command []byte
 		var at *int64
@@ -223,7 +226,7 @@ func (b *batch) args(generation sharding.Generation, now journal.Moment, cfg *jo
 	return []any{
 		journal.Format, int64(generation),
 		b.sType, b.sShard, b.sHow, b.eType, b.eName, b.eHash,
-		b.oKind, b.oShard, b.oEntity, b.oEpoch, b.oSeq, b.oCount, b.oKeys, b.oRepeats, b.oTime, b.oBody,
+		b.oKind, b.oShard, b.oEntity, b.oEpoch, b.oSeq, b.oCount, b.oKeys, b.oRepeats, b.oTime, b.oLife, b.oBody,
 		b.rOp, b.rEntity, b.rSeq, b.rCommand, b.rTime, b.rForever, b.rBody, b.rReply, b.rSends,
 		given(b.fired.op), given(b.fired.entity), given(b.fired.kind), given(b.fired.name), given(b.fired.seq), given(b.fired.number),
 		given(b.wakes.op), given(b.wakes.entity), given(b.wakes.does), given(b.wakes.kind), given(b.wakes.name),
@@ -244,7 +247,7 @@ func given[T any](s []T) []T {
 }
 
 // addWakes adds what an append says about wake-ups and sends of earlier records.
-func (b *batch) addWakes(op, entity int32, a *sharding.Append) {
+func (b *batch) addWakes(op, entity int32, a *sharding.Append, purgeAt int64) {
 	for n, f := range a.Fired {
 		kind := int32(f.Kind)
 		if slices.ContainsFunc(a.Fired[:n], func(o sharding.Fired) bool { return o.Kind == f.Kind && o.Name == f.Name }) {
@@ -254,7 +257,7 @@ func (b *batch) addWakes(op, entity int32, a *sharding.Append) {
 		x.op, x.entity, x.kind = append(x.op, op), append(x.entity, entity), append(x.kind, kind)
 		x.name, x.seq, x.number = append(x.name, []byte(f.Name)), append(x.seq, int64(f.Seq)), append(x.number, int64(f.Number))
 	}
-	for _, c := range journal.WakeChanges(a) {
+	for _, c := range journal.WakeChanges(a, purgeAt) {
 		x := &b.wakes
 		x.op, x.entity, x.does = append(x.op, op), append(x.entity, entity), append(x.does, int32(c.Does))
 		x.kind, x.name = append(x.kind, int32(c.Kind)), append(x.name, []byte(c.Name))

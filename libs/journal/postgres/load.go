@@ -17,22 +17,22 @@ import (
 // loadSQL reads an entity in one statement, which sees one moment: its head
 // with the snapshot, the records after that, the records of commands, and what CheckOpenedReader needs.
 const loadSQL = `
-	SELECT 0, e.last, CASE WHEN $5 THEN 0 ELSE e.snapshot END, e.dropped, NULL::bytea, s.body, NULL::bytea
+	SELECT 0, e.last, CASE WHEN $5 THEN 0 ELSE e.snapshot END, e.life, e.dropped, NULL::bytea, s.body, NULL::bytea
 		FROM roost.entity e LEFT JOIN roost.snapshot s ON s.entity = e.id AND NOT $4::boolean AND NOT $5::boolean
 		WHERE e.type = $1 AND e.name = $2
 	UNION ALL
-	SELECT 1, r.seq, 0, NULL, NULL, r.body, NULL
-		FROM roost.entity e JOIN roost.record r ON r.entity = e.id AND r.seq > CASE WHEN $5 THEN 0 ELSE e.snapshot END AND NOT $4
+	SELECT 1, r.seq, 0, 0, NULL, NULL, r.body, NULL
+		FROM roost.entity e JOIN roost.record r ON r.entity = e.id AND r.seq > CASE WHEN $5 THEN e.life ELSE greatest(e.snapshot, e.life) END AND NOT $4
 		WHERE e.type = $1 AND e.name = $2
 	UNION ALL
-	SELECT 2, r.seq, 0, NULL, r.command, r.body, r.reply
+	SELECT 2, r.seq, 0, 0, NULL, r.command, r.body, r.reply
 		FROM roost.entity e
 		JOIN roost.record r ON r.entity = e.id AND r.command = ANY ($3::bytea[]) AND (r.seq > e.trimmed OR r.at IS NULL)
 		WHERE e.type = $1 AND e.name = $2
 	UNION ALL
-	SELECT 3, m.generation, m.min_reader, NULL, NULL, NULL, NULL FROM roost.meta m WHERE m.one
+	SELECT 3, m.generation, m.min_reader, 0, NULL, NULL, NULL, NULL FROM roost.meta m WHERE m.one
 	UNION ALL
-	SELECT 4, coalesce(sum(x.pending), 0), 0, NULL, NULL, NULL, NULL
+	SELECT 4, coalesce(sum(x.pending), 0), 0, 0, NULL, NULL, NULL, NULL
 		FROM roost.entity e JOIN roost.send x ON x.entity = e.id AND NOT $4
 		WHERE e.type = $1 AND e.name = $2`
 
@@ -48,6 +48,7 @@ type body struct {
 // stored is what loadSQL finds.
 type stored struct {
 	last, snapshot    uint64
+	life              uint64
 	snapshotBody      []byte
 	dropped           time.Time
 	opened            journal.Facts // generation and lowest reader
@@ -88,13 +89,13 @@ func (r *Reader) read(ctx context.Context, req journal.LoadRequest) (*stored, er
 	}
 	s := &stored{}
 	var kind int
-	var seq, snapshot int64
+	var seq, snapshot, life int64
 	var dropped *int64
 	var command, form, reply []byte
-	_, err = pgx.ForEachRow(rows, []any{&kind, &seq, &snapshot, &dropped, &command, &form, &reply}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&kind, &seq, &snapshot, &life, &dropped, &command, &form, &reply}, func() error {
 		switch kind {
 		case 0:
-			s.last, s.snapshot, s.snapshotBody = uint64(seq), uint64(snapshot), form
+			s.last, s.snapshot, s.life, s.snapshotBody = uint64(seq), uint64(snapshot), uint64(life), form
 			if dropped != nil {
 				s.dropped = time.UnixMilli(*dropped).UTC()
 			}
@@ -113,7 +114,7 @@ func (r *Reader) read(ctx context.Context, req journal.LoadRequest) (*stored, er
 }
 
 func (s *stored) decode(req journal.LoadRequest) (journal.Loaded, error) {
-	out := journal.Loaded{LastSeq: s.last, Pending: s.pending}
+	out := journal.Loaded{LastSeq: s.last, Life: s.life, Pending: s.pending}
 	var err error
 	if req.LookupOnly {
 		return out, s.lookup(req, &out)
@@ -150,11 +151,11 @@ func (s *stored) lookup(req journal.LoadRequest, out *journal.Loaded) error {
 	return nil
 }
 
-// decodeRecords reads the records after the snapshot. A missing one is damage
-// like a changed one.
+// decodeRecords reads the records after that of the snapshot, or after the one that has deleted
+// the entity. A missing one is damage like a changed one.
 func (s *stored) decodeRecords(entity sharding.Entity) ([]sharding.Record, error) {
 	slices.SortFunc(s.records, func(a, b body) int { return cmp.Compare(a.seq, b.seq) })
-	next := s.snapshot + 1
+	next := max(s.snapshot, s.life) + 1
 	var records []sharding.Record
 	for _, r := range s.records {
 		if r.seq != next {

@@ -45,6 +45,7 @@ CREATE TABLE roost.entity (
 	keys     bigint NOT NULL DEFAULT 0, -- how many remembered keys may be forgotten some day
 	trimmed  bigint NOT NULL DEFAULT 0, -- those of records up to this one are forgotten
 	dropped  bigint,                    -- newest time of a forgotten key, Unix ms
+	life     bigint NOT NULL DEFAULT 0, -- sequence number of the newest record that deletes it; 0: none
 	age      bigint NOT NULL DEFAULT 0, -- the entity's own time when it was written last, ms,
 	writer   bigint NOT NULL DEFAULT 0, -- by whom, the bits of an unsigned number; 0: nobody,
 	elapsed  bigint NOT NULL DEFAULT 0, -- and for how long that was running, ms
@@ -76,7 +77,7 @@ CREATE TABLE roost.snapshot (
 -- in the records that set them. The index is in the order of the pages that owners read.
 CREATE TABLE roost.wake (
 	entity bigint NOT NULL,
-	kind   smallint NOT NULL, -- 1 timer, 2 remember
+	kind   smallint NOT NULL, -- 1 timer, 2 remember, 4 what is left of a deleted one may be removed
 	name   bytea NOT NULL,
 	number bigint NOT NULL,   -- how many times this setting has fired, the bits of an unsigned number
 	due    bigint NOT NULL,   -- Unix ms
@@ -191,12 +192,12 @@ END $$;
 --     the first sequence number of an append (-1: it cannot follow anything; 0 without
 --     records) and that of a snapshot. o_keys is how many of its keys may be forgotten some day.
 --     o_repeats: it holds a command twice. o_time is the
---     oldest time in its keys.
+--     oldest time in its keys. o_life is the newest of its records that deletes the entity; 0: none.
 -- r_: the records of all appends; r_forever: its command is never forgotten; r_sends: how
 --     many sends it has.
 -- f_: what has fired; kind 0 stands for what cannot be: no such wake-up stands.
 -- w_: what appends do to rows of wake-ups, one for each row; w_does: 1 remove it, 2 change
---     due and number, 3 set all of it.
+--     due and number, 3 set all of it, 4 remove all rows of the entity but those set here.
 -- d_: which sends of a record have ended: d_count of the numbers in d_send, behind those of
 --     the rows before. d_as: in which state; d_once: none of them may be done already.
 -- of_generation: that of the journal which the caller has opened.
@@ -208,7 +209,7 @@ CREATE FUNCTION roost.commit_batch_2(
 	s_type text[], s_shard bigint[], s_how int[],
 	e_type text[], e_name bytea[], e_hash bigint[],
 	o_kind int[], o_shard int[], o_entity int[], o_epoch bigint[], o_seq bigint[],
-	o_count int[], o_keys int[], o_repeats boolean[], o_time bigint[], o_body bytea[],
+	o_count int[], o_keys int[], o_repeats boolean[], o_time bigint[], o_life bigint[], o_body bytea[],
 	r_op int[], r_entity int[], r_seq bigint[], r_command bytea[], r_time bigint[], r_forever boolean[], r_body bytea[], r_reply bytea[], r_sends int[],
 	f_op int[], f_entity int[], f_kind int[], f_name bytea[], f_seq bigint[], f_number bigint[],
 	w_op int[], w_entity int[], w_does int[], w_kind int[], w_name bytea[], w_due bigint[], w_number bigint[], w_period bigint[], w_seq bigint[],
@@ -229,6 +230,7 @@ DECLARE
 	h_id      bigint[] := array_fill(NULL::bigint, ARRAY[entities]);
 	h_last    bigint[] := array_fill(0::bigint, ARRAY[entities]);
 	h_snap    bigint[] := h_last;
+	h_life    bigint[] := h_last;
 	h_keys    bigint[] := h_last;
 	h_trimmed bigint[] := h_last;
 	h_dropped bigint[] := h_id;
@@ -300,7 +302,7 @@ BEGIN
 	END IF;
 
 	IF entities > 0 THEN
-		FOR r IN SELECT u.i, x.id, x.last, x.snapshot, x.keys, x.trimmed, x.dropped,
+		FOR r IN SELECT u.i, x.id, x.last, x.snapshot, x.life, x.keys, x.trimmed, x.dropped,
 			-- journal.Stamp.Next
 			x.age + CASE WHEN x.writer = of_writer THEN greatest(of_elapsed - x.elapsed, 0) ELSE 0 END AS age
 			FROM unnest(e_type, e_name) WITH ORDINALITY AS u (type, name, i)
@@ -310,6 +312,7 @@ BEGIN
 			h_id[r.i] := r.id;
 			h_last[r.i] := r.last;
 			h_snap[r.i] := r.snapshot;
+			h_life[r.i] := r.life;
 			h_keys[r.i] := r.keys;
 			h_trimmed[r.i] := r.trimmed;
 			h_dropped[r.i] := r.dropped;
@@ -425,8 +428,13 @@ BEGIN
 			h_last[e] := h_last[e] + o_count[i];
 			h_keys[e] := h_keys[e] + o_keys[i];
 			h_changed[e] := true;
+			IF o_life[i] > 0 THEN
+				h_life[e] := o_life[i];
+				h_snap[e] := 0;
+				h_cleared[e] := true;
+			END IF;
 		ELSE
-			CONTINUE WHEN o_seq[i] <= 0 OR o_seq[i] > h_last[e] OR o_seq[i] < h_snap[e];
+			CONTINUE WHEN o_seq[i] <= h_life[e] OR o_seq[i] > h_last[e] OR o_seq[i] < h_snap[e];
 			verdict[i] := 1;
 			h_snap[e] := o_seq[i];
 			h_trim[e] := true;
@@ -446,7 +454,7 @@ BEGIN
 	END IF;
 	IF cardinality(w_op) > 0 THEN
 		DELETE FROM roost.wake x USING unnest(w_op, w_entity, w_does, w_kind, w_name) AS u (op, entity, does, kind, name)
-			WHERE u.does = 1 AND verdict[u.op] = 1 AND x.entity = h_id[u.entity] AND x.kind = u.kind AND x.name = u.name;
+			WHERE (u.does = 4 OR u.does = 1 AND x.kind = u.kind AND x.name = u.name) AND verdict[u.op] = 1 AND x.entity = h_id[u.entity];
 		UPDATE roost.wake x SET due = u.due, number = u.number
 			FROM unnest(w_op, w_entity, w_does, w_kind, w_name, w_due, w_number) AS u (op, entity, does, kind, name, due, number)
 			WHERE u.does = 2 AND verdict[u.op] = 1 AND x.entity = h_id[u.entity] AND x.kind = u.kind AND x.name = u.name;
@@ -477,8 +485,8 @@ BEGIN
 			RAISE EXCEPTION 'an entity was made at the same time' USING ERRCODE = 'serialization_failure';
 		END IF;
 	END IF;
-	UPDATE roost.entity x SET last = u.last, snapshot = u.snapshot, keys = u.keys, age = u.age, writer = of_writer, elapsed = of_elapsed
-		FROM unnest(h_id, h_last, h_snap, h_keys, h_age, h_changed) AS u (id, last, snapshot, keys, age, changed)
+	UPDATE roost.entity x SET last = u.last, snapshot = u.snapshot, life = u.life, keys = u.keys, age = u.age, writer = of_writer, elapsed = of_elapsed
+		FROM unnest(h_id, h_last, h_snap, h_life, h_keys, h_age, h_changed) AS u (id, last, snapshot, life, keys, age, changed)
 		WHERE u.changed AND x.id = u.id;
 	IF cardinality(forgotten) > 0 THEN
 		UPDATE roost.record x SET command = NULL

@@ -62,6 +62,7 @@ var expansions = []string{
 	2: `
 	ALTER TABLE roost.send ADD COLUMN sends integer NOT NULL DEFAULT 0,
 		ADD COLUMN pending integer NOT NULL DEFAULT 0, ADD COLUMN dead integer NOT NULL DEFAULT 0;
+	ALTER TABLE roost.entity ADD COLUMN life bigint NOT NULL DEFAULT 0;
 	DROP INDEX roost.wake_by_due, roost.send_by_shard;
 	CREATE INDEX wake_by_due ON roost.wake (type, shard, due, entity, kind, name);
 	CREATE INDEX pending_send ON roost.send (type, shard, entity, seq) WHERE pending > 0;

@@ -19,7 +19,7 @@ type readStmts struct {
 func (s *readStmts) prepare(ctx context.Context, db *sql.DB) error {
 	return prepareAll(ctx, db, []statement{
 		{&s.opened, openedSQL},
-		{&s.entity, "SELECT id, snapshot, dropped FROM entity WHERE type = ? AND name = ?"},
+		{&s.entity, "SELECT id, snapshot, life, dropped FROM entity WHERE type = ? AND name = ?"},
 		{&s.last, "SELECT seq FROM record WHERE entity = ? ORDER BY seq DESC LIMIT 1"},
 		{&s.snapshot, "SELECT body FROM snapshot WHERE entity = ?"},
 		{&s.records, "SELECT seq, body FROM record WHERE entity = ? AND seq > ? ORDER BY seq"},
@@ -58,7 +58,7 @@ func (r *Reader) Load(ctx context.Context, req journal.LoadRequest) (journal.Loa
 
 func (r *Reader) load(ctx context.Context, t *sql.Tx, req journal.LoadRequest) (journal.Loaded, error) {
 	var out journal.Loaded
-	var id, snapshot, dropped, last int64
+	var id, snapshot, life, dropped, last int64
 	facts, err := readOpened(ctx, t.StmtContext(ctx, r.stmts.opened))
 	if err == nil {
 		err = facts.CheckOpenedReader(r.generation)
@@ -66,7 +66,7 @@ func (r *Reader) load(ctx context.Context, t *sql.Tx, req journal.LoadRequest) (
 	if err != nil {
 		return out, err
 	}
-	err = t.StmtContext(ctx, r.stmts.entity).QueryRowContext(ctx, string(req.Entity.Type), string(req.Entity.ID)).Scan(&id, &snapshot, &dropped)
+	err = t.StmtContext(ctx, r.stmts.entity).QueryRowContext(ctx, string(req.Entity.Type), string(req.Entity.ID)).Scan(&id, &snapshot, &life, &dropped)
 	if errors.Is(err, sql.ErrNoRows) {
 		return out, nil
 	}
@@ -77,7 +77,7 @@ func (r *Reader) load(ctx context.Context, t *sql.Tx, req journal.LoadRequest) (
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return out, err
 	}
-	out.LastSeq = uint64(last)
+	out.LastSeq, out.Life = uint64(last), uint64(life)
 	if req.LookupOnly {
 		out.Stored, err = r.lookup(ctx, t, req, id, dropped)
 		return out, err
@@ -89,7 +89,7 @@ func (r *Reader) load(ctx context.Context, t *sql.Tx, req journal.LoadRequest) (
 	if req.WithoutSnapshot {
 		snapshot = 0
 	}
-	if snapshot > 0 {
+	if snapshot != 0 {
 		var body []byte
 		if err := t.StmtContext(ctx, r.stmts.snapshot).QueryRowContext(ctx, id).Scan(&body); err != nil {
 			if errors.Is(err, sql.ErrNoRows) {
@@ -101,19 +101,19 @@ func (r *Reader) load(ctx context.Context, t *sql.Tx, req journal.LoadRequest) (
 			return out, err
 		}
 	}
-	if out.Records, err = r.loadRecords(ctx, t, req.Entity, id, snapshot, last); err != nil {
+	if out.Records, err = r.loadRecords(ctx, t, req.Entity, id, max(snapshot, life), last); err != nil {
 		return out, err
 	}
 	out.Stored, err = r.lookup(ctx, t, req, id, dropped)
 	return out, err
 }
 
-// loadRecords reads the records after the snapshot. A missing one is damage
-// like a changed one.
+// loadRecords reads the records after that of the snapshot, or after the one that has deleted
+// the entity. A missing one is damage like a changed one.
 func (r *Reader) loadRecords(ctx context.Context, t *sql.Tx, entity sharding.Entity, id, after, last int64) ([]sharding.Record, error) {
 	if after >= last {
 		if after > last {
-			return nil, fmt.Errorf("%w: %s, record %d is missing, the snapshot is at %d", journal.ErrCorrupt, entity, last+1, after)
+			return nil, fmt.Errorf("%w: %s, record %d is missing, the snapshot or the delete is at %d", journal.ErrCorrupt, entity, last+1, after)
 		}
 		return nil, nil
 	}

@@ -26,6 +26,7 @@ CREATE TABLE IF NOT EXISTS entity (
 	kept     INTEGER NOT NULL DEFAULT 0, -- rows in command of records up to this one are never dropped
 	dropped  INTEGER NOT NULL DEFAULT 0, -- newest time of a dropped key, Unix ms; 0: none
 	snapshot INTEGER NOT NULL DEFAULT 0, -- sequence number of the snapshot; 0: none
+	life     INTEGER NOT NULL DEFAULT 0, -- sequence number of the newest record that deletes it; 0: none
 	UNIQUE (type, name)
 );
 CREATE TABLE IF NOT EXISTS record (
@@ -52,7 +53,7 @@ CREATE TABLE IF NOT EXISTS snapshot (
 -- in the records that set them.
 CREATE TABLE IF NOT EXISTS wake (
 	entity INTEGER NOT NULL,
-	kind   INTEGER NOT NULL, -- 1 timer, 2 remember
+	kind   INTEGER NOT NULL, -- 1 timer, 2 remember, 4 what is left of a deleted one may be removed
 	name   TEXT NOT NULL,
 	number INTEGER NOT NULL, -- how many times this setting has fired, the bits of an unsigned number
 	due    INTEGER NOT NULL, -- Unix ms
@@ -91,5 +92,6 @@ var expansions = []string{
 	ALTER TABLE send ADD COLUMN dead INTEGER NOT NULL DEFAULT 0;
 	DROP INDEX IF EXISTS send_by_shard;
 	CREATE INDEX pending_send ON send (type, shard) WHERE pending > 0;
-	CREATE INDEX dead_send ON send (type, shard) WHERE dead > 0`,
+	CREATE INDEX dead_send ON send (type, shard) WHERE dead > 0;
+	ALTER TABLE entity ADD COLUMN life INTEGER NOT NULL DEFAULT 0`,
 }

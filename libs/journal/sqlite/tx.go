@@ -31,10 +31,11 @@ type writeStmts struct {
 	entity, addEntity                               *sql.Stmt
 	head, find, body                                *sql.Stmt
 	addRecord, addCommand, snapshot, setSnapshotSeq *sql.Stmt
-	dropSnapshot                                    *sql.Stmt
+	dropSnapshot, setLife                           *sql.Stmt
 	trimHead, trimRows, dropCommand, setKept        *sql.Stmt
 	countCommands                                   *sql.Stmt
 	wake, setWake, nextWake, removeWake             *sql.Stmt
+	removeWakes                                     *sql.Stmt
 	addSends, sends, setStates, removeSends         *sql.Stmt
 }
 
@@ -48,7 +49,7 @@ func (s *writeStmts) statements() []statement {
 		{&s.setFence, "INSERT INTO fence (type, shard, epoch, owner) VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET epoch = excluded.epoch, owner = excluded.owner"},
 		{&s.entity, "SELECT id FROM entity WHERE type = ? AND name = ?"},
 		{&s.addEntity, "INSERT INTO entity (type, name) VALUES (?, ?)"},
-		{&s.head, `SELECT e.snapshot, e.dropped, ifnull(r.seq, 0), ifnull(r.age, 0), ifnull(r.writer, 0), ifnull(r.elapsed, 0),
+		{&s.head, `SELECT e.snapshot, e.life, e.dropped, ifnull(r.seq, 0), ifnull(r.age, 0), ifnull(r.writer, 0), ifnull(r.elapsed, 0),
 			EXISTS (SELECT 1 FROM command WHERE entity = ?1 AND hash = ?2)
 			FROM entity e LEFT JOIN record r ON r.entity = e.id AND r.seq = (SELECT max(seq) FROM record WHERE entity = ?1)
 			WHERE e.id = ?1`},
@@ -58,6 +59,7 @@ func (s *writeStmts) statements() []statement {
 		{&s.addCommand, "INSERT INTO command (entity, hash, seq) VALUES (?, ?, ?)"},
 		{&s.snapshot, "INSERT INTO snapshot (entity, body) VALUES (?, ?) ON CONFLICT DO UPDATE SET body = excluded.body"},
 		{&s.setSnapshotSeq, "UPDATE entity SET snapshot = ? WHERE id = ?"},
+		{&s.setLife, "UPDATE entity SET life = ?, snapshot = 0 WHERE id = ?"},
 		{&s.dropSnapshot, "DELETE FROM snapshot WHERE entity = ?"},
 		{&s.trimHead, "SELECT kept, dropped FROM entity WHERE id = ?"},
 		{&s.trimRows, "SELECT seq, age, body FROM record WHERE entity = ? AND seq > ? ORDER BY seq LIMIT ?"},
@@ -67,6 +69,7 @@ func (s *writeStmts) statements() []statement {
 		{&s.setWake, `INSERT INTO wake (entity, kind, name, number, due, period, seq, type, shard, hash) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 			ON CONFLICT DO UPDATE SET number = excluded.number, due = excluded.due, period = excluded.period, seq = excluded.seq, shard = excluded.shard`},
 		{&s.nextWake, "UPDATE wake SET due = ?, number = ? WHERE entity = ? AND kind = ? AND name = ?"},
+		{&s.removeWakes, "DELETE FROM wake WHERE entity = ?"},
 		{&s.removeWake, "DELETE FROM wake WHERE entity = ? AND kind = ? AND name = ?"},
 		{&s.addSends, "INSERT INTO send (entity, seq, done, type, shard, hash, sends, pending) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"},
 		{&s.sends, "SELECT done, sends FROM send WHERE entity = ? AND seq = ?"},
@@ -164,13 +167,13 @@ func (t *tx) Head(entity sharding.Entity, records []sharding.Record) (journal.He
 	if len(records) > 0 {
 		first = commandHash(records[0].Command)
 	}
-	var snapshot, dropped, last, by int64
+	var snapshot, life, dropped, last, by int64
 	var maybe bool
-	if err := t.s.head.QueryRow(id, first).Scan(&snapshot, &dropped, &last, &t.stamp.Age, &by, &t.stamp.Elapsed, &maybe); err != nil {
+	if err := t.s.head.QueryRow(id, first).Scan(&snapshot, &life, &dropped, &last, &t.stamp.Age, &by, &t.stamp.Elapsed, &maybe); err != nil {
 		return h, err
 	}
 	t.stamp.Writer = uint64(by)
-	h.LastSeq, h.SnapshotSeq, h.Dropped = uint64(last), uint64(snapshot), fromMillis(dropped)
+	h.LastSeq, h.SnapshotSeq, h.Life, h.Dropped = uint64(last), uint64(snapshot), uint64(life), fromMillis(dropped)
 	for i := range records {
 		if h.Duplicate || i == 0 && !maybe || records[i].Command == "" {
 			continue

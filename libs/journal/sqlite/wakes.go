@@ -26,9 +26,11 @@ func (t *tx) Wake(entity sharding.Entity, kind sharding.WakeKind, name string) (
 
 // changeWakes changes the rows of wake-ups as an append says.
 func (t *tx) changeWakes(id int64, a *sharding.Append) error {
-	for _, c := range journal.WakeChanges(a) {
+	for _, c := range journal.WakeChanges(a, t.now.Wall.Add(t.driver.cfg.DedupeAge).UnixMilli()) {
 		var err error
 		switch c.Does {
+		case journal.RemoveWakes:
+			_, err = t.s.removeWakes.Exec(id)
 		case journal.RemoveWake:
 			_, err = t.s.removeWake.Exec(id, int(c.Kind), c.Name)
 		case journal.NextWake:

@@ -72,6 +72,11 @@ func (t *tx) append(a *sharding.Append) error {
 				return err
 			}
 		}
+		if r.Delete {
+			if err := t.endLife(id, r.Seq); err != nil {
+				return err
+			}
+		}
 		trim = trim || r.Seq%trimEvery == 0
 	}
 	if !trim {
@@ -79,6 +84,15 @@ func (t *tx) append(a *sharding.Append) error {
 	}
 	t.stamp = stamp
 	return t.trim(id, a.Entity, a.Records[len(a.Records)-1].Seq)
+}
+
+// endLife notes that a record deletes its entity: nothing before it is loaded any more.
+func (t *tx) endLife(id int64, seq uint64) error {
+	if _, err := t.s.setLife.Exec(int64(seq), id); err != nil {
+		return err
+	}
+	_, err := t.s.dropSnapshot.Exec(id)
+	return err
 }
 
 func (t *tx) writeSnapshot(s *journal.WriteSnapshot) error {

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -51,6 +52,9 @@ func (s *Server) check(c *call, timeout time.Duration) *failure {
 	env := &c.Env
 	if err := env.Check(); err != nil {
 		return refusal(sharding.InvalidArgument, err.Error())
+	}
+	if sharding.IsBuiltin(env.Command) {
+		return refusal(sharding.PermissionDenied, fmt.Sprintf("%.40q is kept for Roost itself; operators delete an entity with roost entity delete", env.Command))
 	}
 	if env.Encoding > sharding.Protobuf {
 		return refusal(sharding.InvalidArgument, "encoding is not known; use ENCODING_JSON or ENCODING_PROTOBUF")

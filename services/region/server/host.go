@@ -95,7 +95,7 @@ func (s *shardLoop) load(o turn.Load, sl *slot) {
 			s.inbox.putLoaded(s.index, &out, false)
 			return
 		}
-		out.LastSeq, out.Stored = found.LastSeq, found.Stored
+		out.LastSeq, out.Fresh, out.Stored = found.LastSeq, found.Fresh(), found.Stored
 	}
 	if o.LookupOnly {
 		s.inbox.putLoaded(s.index, &out, false)

@@ -1859,6 +1859,185 @@ func (x *SetTargetResponse) GetNextTargetMs() int64 {
 	return 0
 }
 
+type CommandRequest struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Type    string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
+	Id      string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	Command string                 `protobuf:"bytes,3,opt,name=command,proto3" json:"command,omitempty"`
+	Payload []byte                 `protobuf:"bytes,4,opt,name=payload,proto3" json:"payload,omitempty"` // JSON, or empty
+	// The command takes effect at most once for this key and entity.
+	IdempotencyKey string `protobuf:"bytes,5,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
+	Reason         string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`                         // why, for the log of the coordinator
+	By             string `protobuf:"bytes,7,opt,name=by,proto3" json:"by,omitempty"`                                 // who asks, for the log
+	TimeoutMs      int64  `protobuf:"varint,8,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"` // 0: 10 s
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *CommandRequest) Reset() {
+	*x = CommandRequest{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CommandRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CommandRequest) ProtoMessage() {}
+
+func (x *CommandRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CommandRequest.ProtoReflect.Descriptor instead.
+func (*CommandRequest) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *CommandRequest) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *CommandRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *CommandRequest) GetCommand() string {
+	if x != nil {
+		return x.Command
+	}
+	return ""
+}
+
+func (x *CommandRequest) GetPayload() []byte {
+	if x != nil {
+		return x.Payload
+	}
+	return nil
+}
+
+func (x *CommandRequest) GetIdempotencyKey() string {
+	if x != nil {
+		return x.IdempotencyKey
+	}
+	return ""
+}
+
+func (x *CommandRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *CommandRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *CommandRequest) GetTimeoutMs() int64 {
+	if x != nil {
+		return x.TimeoutMs
+	}
+	return 0
+}
+
+type CommandResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What is known: "ok", "rejected" (not applied) or "unknown" (perhaps applied: send it again
+	// under the same key).
+	Outcome       string `protobuf:"bytes,1,opt,name=outcome,proto3" json:"outcome,omitempty"`
+	Code          string `protobuf:"bytes,2,opt,name=code,proto3" json:"code,omitempty"` // as in errors of the gateways' API; empty: success
+	Message       string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	Payload       []byte `protobuf:"bytes,4,opt,name=payload,proto3" json:"payload,omitempty"` // the reply
+	Region        string `protobuf:"bytes,5,opt,name=region,proto3" json:"region,omitempty"`   // name or address of the region that answered
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CommandResponse) Reset() {
+	*x = CommandResponse{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CommandResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CommandResponse) ProtoMessage() {}
+
+func (x *CommandResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CommandResponse.ProtoReflect.Descriptor instead.
+func (*CommandResponse) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *CommandResponse) GetOutcome() string {
+	if x != nil {
+		return x.Outcome
+	}
+	return ""
+}
+
+func (x *CommandResponse) GetCode() string {
+	if x != nil {
+		return x.Code
+	}
+	return ""
+}
+
+func (x *CommandResponse) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *CommandResponse) GetPayload() []byte {
+	if x != nil {
+		return x.Payload
+	}
+	return nil
+}
+
+func (x *CommandResponse) GetRegion() string {
+	if x != nil {
+		return x.Region
+	}
+	return ""
+}
+
 var File_roost_admin_v1_admin_proto protoreflect.FileDescriptor
 
 const file_roost_admin_v1_admin_proto_rawDesc = "" +
@@ -2010,7 +2189,23 @@ const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	"\x06unread\x18\x05 \x01(\rR\x06unread\x12\x1f\n" +
 	"\vnext_target\x18\x06 \x01(\tR\n" +
 	"nextTarget\x12$\n" +
-	"\x0enext_target_ms\x18\a \x01(\x03R\fnextTargetMs2\x89\x04\n" +
+	"\x0enext_target_ms\x18\a \x01(\x03R\fnextTargetMs\"\xd8\x01\n" +
+	"\x0eCommandRequest\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x18\n" +
+	"\acommand\x18\x03 \x01(\tR\acommand\x12\x18\n" +
+	"\apayload\x18\x04 \x01(\fR\apayload\x12'\n" +
+	"\x0fidempotency_key\x18\x05 \x01(\tR\x0eidempotencyKey\x12\x16\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\x12\x0e\n" +
+	"\x02by\x18\a \x01(\tR\x02by\x12\x1d\n" +
+	"\n" +
+	"timeout_ms\x18\b \x01(\x03R\ttimeoutMs\"\x8b\x01\n" +
+	"\x0fCommandResponse\x12\x18\n" +
+	"\aoutcome\x18\x01 \x01(\tR\aoutcome\x12\x12\n" +
+	"\x04code\x18\x02 \x01(\tR\x04code\x12\x18\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\x12\x18\n" +
+	"\apayload\x18\x04 \x01(\fR\apayload\x12\x16\n" +
+	"\x06region\x18\x05 \x01(\tR\x06region2\xd5\x04\n" +
 	"\x05Admin\x12J\n" +
 	"\aMembers\x12\x1e.roost.admin.v1.MembersRequest\x1a\x1f.roost.admin.v1.MembersResponse\x12G\n" +
 	"\x06Shards\x12\x1d.roost.admin.v1.ShardsRequest\x1a\x1e.roost.admin.v1.ShardsResponse\x12D\n" +
@@ -2018,7 +2213,8 @@ const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	"\x05Drain\x12\x1c.roost.admin.v1.DrainRequest\x1a\x1d.roost.admin.v1.DrainResponse\x12J\n" +
 	"\aRollout\x12\x1e.roost.admin.v1.RolloutRequest\x1a\x1f.roost.admin.v1.RolloutResponse\x12A\n" +
 	"\x04Look\x12\x1b.roost.admin.v1.LookRequest\x1a\x1c.roost.admin.v1.LookResponse\x12P\n" +
-	"\tSetTarget\x12 .roost.admin.v1.SetTargetRequest\x1a!.roost.admin.v1.SetTargetResponse2\xe4\x02\n" +
+	"\tSetTarget\x12 .roost.admin.v1.SetTargetRequest\x1a!.roost.admin.v1.SetTargetResponse\x12J\n" +
+	"\aCommand\x12\x1e.roost.admin.v1.CommandRequest\x1a\x1f.roost.admin.v1.CommandResponse2\xe4\x02\n" +
 	"\n" +
 	"Membership\x12A\n" +
 	"\x04Join\x12\x1b.roost.admin.v1.JoinRequest\x1a\x1c.roost.admin.v1.JoinResponse\x12B\n" +
@@ -2039,7 +2235,7 @@ func file_roost_admin_v1_admin_proto_rawDescGZIP() []byte {
 	return file_roost_admin_v1_admin_proto_rawDescData
 }
 
-var file_roost_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_roost_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_roost_admin_v1_admin_proto_goTypes = []any{
 	(*JoinRequest)(nil),       // 0: roost.admin.v1.JoinRequest
 	(*JoinResponse)(nil),      // 1: roost.admin.v1.JoinResponse
@@ -2069,7 +2265,9 @@ var file_roost_admin_v1_admin_proto_goTypes = []any{
 	(*LookResponse)(nil),      // 25: roost.admin.v1.LookResponse
 	(*SetTargetRequest)(nil),  // 26: roost.admin.v1.SetTargetRequest
 	(*SetTargetResponse)(nil), // 27: roost.admin.v1.SetTargetResponse
-	nil,                       // 28: roost.admin.v1.Member.LabelsEntry
+	(*CommandRequest)(nil),    // 28: roost.admin.v1.CommandRequest
+	(*CommandResponse)(nil),   // 29: roost.admin.v1.CommandResponse
+	nil,                       // 30: roost.admin.v1.Member.LabelsEntry
 }
 var file_roost_admin_v1_admin_proto_depIdxs = []int32{
 	10, // 0: roost.admin.v1.NodeResponse.member:type_name -> roost.admin.v1.Member
@@ -2077,7 +2275,7 @@ var file_roost_admin_v1_admin_proto_depIdxs = []int32{
 	6,  // 2: roost.admin.v1.EventsResponse.events:type_name -> roost.admin.v1.Event
 	10, // 3: roost.admin.v1.MembersResponse.members:type_name -> roost.admin.v1.Member
 	9,  // 4: roost.admin.v1.MembersResponse.quarantined:type_name -> roost.admin.v1.Quarantined
-	28, // 5: roost.admin.v1.Member.labels:type_name -> roost.admin.v1.Member.LabelsEntry
+	30, // 5: roost.admin.v1.Member.labels:type_name -> roost.admin.v1.Member.LabelsEntry
 	14, // 6: roost.admin.v1.ShardsResponse.shards:type_name -> roost.admin.v1.Shard
 	15, // 7: roost.admin.v1.ShardsResponse.types:type_name -> roost.admin.v1.TypeSummary
 	13, // 8: roost.admin.v1.ShardsResponse.unreadable:type_name -> roost.admin.v1.Unreadable
@@ -2094,25 +2292,27 @@ var file_roost_admin_v1_admin_proto_depIdxs = []int32{
 	20, // 19: roost.admin.v1.Admin.Rollout:input_type -> roost.admin.v1.RolloutRequest
 	24, // 20: roost.admin.v1.Admin.Look:input_type -> roost.admin.v1.LookRequest
 	26, // 21: roost.admin.v1.Admin.SetTarget:input_type -> roost.admin.v1.SetTargetRequest
-	0,  // 22: roost.admin.v1.Membership.Join:input_type -> roost.admin.v1.JoinRequest
-	2,  // 23: roost.admin.v1.Membership.Leave:input_type -> roost.admin.v1.NodeRequest
-	2,  // 24: roost.admin.v1.Membership.Down:input_type -> roost.admin.v1.NodeRequest
-	2,  // 25: roost.admin.v1.Membership.Remove:input_type -> roost.admin.v1.NodeRequest
-	4,  // 26: roost.admin.v1.Membership.Events:input_type -> roost.admin.v1.EventsRequest
-	8,  // 27: roost.admin.v1.Admin.Members:output_type -> roost.admin.v1.MembersResponse
-	12, // 28: roost.admin.v1.Admin.Shards:output_type -> roost.admin.v1.ShardsResponse
-	17, // 29: roost.admin.v1.Admin.Where:output_type -> roost.admin.v1.WhereResponse
-	19, // 30: roost.admin.v1.Admin.Drain:output_type -> roost.admin.v1.DrainResponse
-	21, // 31: roost.admin.v1.Admin.Rollout:output_type -> roost.admin.v1.RolloutResponse
-	25, // 32: roost.admin.v1.Admin.Look:output_type -> roost.admin.v1.LookResponse
-	27, // 33: roost.admin.v1.Admin.SetTarget:output_type -> roost.admin.v1.SetTargetResponse
-	1,  // 34: roost.admin.v1.Membership.Join:output_type -> roost.admin.v1.JoinResponse
-	3,  // 35: roost.admin.v1.Membership.Leave:output_type -> roost.admin.v1.NodeResponse
-	3,  // 36: roost.admin.v1.Membership.Down:output_type -> roost.admin.v1.NodeResponse
-	3,  // 37: roost.admin.v1.Membership.Remove:output_type -> roost.admin.v1.NodeResponse
-	5,  // 38: roost.admin.v1.Membership.Events:output_type -> roost.admin.v1.EventsResponse
-	27, // [27:39] is the sub-list for method output_type
-	15, // [15:27] is the sub-list for method input_type
+	28, // 22: roost.admin.v1.Admin.Command:input_type -> roost.admin.v1.CommandRequest
+	0,  // 23: roost.admin.v1.Membership.Join:input_type -> roost.admin.v1.JoinRequest
+	2,  // 24: roost.admin.v1.Membership.Leave:input_type -> roost.admin.v1.NodeRequest
+	2,  // 25: roost.admin.v1.Membership.Down:input_type -> roost.admin.v1.NodeRequest
+	2,  // 26: roost.admin.v1.Membership.Remove:input_type -> roost.admin.v1.NodeRequest
+	4,  // 27: roost.admin.v1.Membership.Events:input_type -> roost.admin.v1.EventsRequest
+	8,  // 28: roost.admin.v1.Admin.Members:output_type -> roost.admin.v1.MembersResponse
+	12, // 29: roost.admin.v1.Admin.Shards:output_type -> roost.admin.v1.ShardsResponse
+	17, // 30: roost.admin.v1.Admin.Where:output_type -> roost.admin.v1.WhereResponse
+	19, // 31: roost.admin.v1.Admin.Drain:output_type -> roost.admin.v1.DrainResponse
+	21, // 32: roost.admin.v1.Admin.Rollout:output_type -> roost.admin.v1.RolloutResponse
+	25, // 33: roost.admin.v1.Admin.Look:output_type -> roost.admin.v1.LookResponse
+	27, // 34: roost.admin.v1.Admin.SetTarget:output_type -> roost.admin.v1.SetTargetResponse
+	29, // 35: roost.admin.v1.Admin.Command:output_type -> roost.admin.v1.CommandResponse
+	1,  // 36: roost.admin.v1.Membership.Join:output_type -> roost.admin.v1.JoinResponse
+	3,  // 37: roost.admin.v1.Membership.Leave:output_type -> roost.admin.v1.NodeResponse
+	3,  // 38: roost.admin.v1.Membership.Down:output_type -> roost.admin.v1.NodeResponse
+	3,  // 39: roost.admin.v1.Membership.Remove:output_type -> roost.admin.v1.NodeResponse
+	5,  // 40: roost.admin.v1.Membership.Events:output_type -> roost.admin.v1.EventsResponse
+	28, // [28:41] is the sub-list for method output_type
+	15, // [15:28] is the sub-list for method input_type
 	15, // [15:15] is the sub-list for extension type_name
 	15, // [15:15] is the sub-list for extension extendee
 	0,  // [0:15] is the sub-list for field type_name
@@ -2129,7 +2329,7 @@ func file_roost_admin_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_roost_admin_v1_admin_proto_rawDesc), len(file_roost_admin_v1_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   29,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   2,
 		},
