@@ -28,6 +28,7 @@ func TestHouse(t *testing.T) {
 			"routetable":     nouns,
 			"turn":           with("libs/passivation"),
 			"wakeup":         with("libs/turn"),
+			"purge":          nouns,
 			"replies":        nouns,
 			"router":         with("libs/control", "libs/routetable", "libs/replies"),
 			"router/driver":  with("libs/router", "libs/control", "libs/link", "libs/loop"),
@@ -50,7 +51,7 @@ func TestHouse(t *testing.T) {
 		},
 		Never: []string{"services/...", "sdk/...", "cli/...", "examples/...", "e2e/..."},
 		Pure: []string{
-			"sharding", "vclock", "phi", "control", "control/wire", "gossip", "gossip/gossiptest", "bootstrap", "splitbrain", "allocation", "passivation", "routetable", "turn", "wakeup", "replies", "router",
+			"sharding", "vclock", "phi", "control", "control/wire", "gossip", "gossip/gossiptest", "bootstrap", "splitbrain", "allocation", "passivation", "routetable", "turn", "wakeup", "purge", "replies", "router",
 			"link/readers.go",
 		},
 		Undriven: []string{"sharding", "vclock", "control", "control/wire", "gossip/gossiptest", "allocation", "passivation"},

@@ -24,6 +24,12 @@ type past struct {
 	ids      int
 	elements []element
 	hashes   []list // state after that many elements
+	// lives are where each life begins in hashes, by its number; a number comes again when the
+	// entity was purged. A delete counts as an element.
+	lives map[uint64][]int
+	// deletes are when the entity was deleted.
+	deletes []int64
+	deleted bool // by the last record
 }
 
 type checker struct {
@@ -52,6 +58,7 @@ func (w *World) checkHistory(log []commit) {
 	c := &checker{w: w, pasts: map[sharding.Entity]*past{}, where: map[uint64][]int{}}
 	c.readLog(log)
 	c.reminders(log)
+	c.deletions(log)
 	for _, o := range w.ops {
 		if w.volatile(o.entity) {
 			continue
@@ -83,10 +90,16 @@ func (c *checker) readLog(log []commit) {
 		epochs[a.Shard] = max(epochs[a.Shard], commit.Epoch)
 		p := c.pasts[a.Entity]
 		if p == nil {
-			p = &past{hashes: []list{{}}}
+			p = &past{hashes: []list{{}}, lives: map[uint64][]int{0: {0}}}
 			c.pasts[a.Entity] = p
 		}
 		for _, r := range a.Records {
+			if r.Seq == 1 && p.deleted && seqs[a.Entity] > 0 { // it was purged, and is made anew
+				w.mark("delete: an entity comes after its purge")
+				seqs[a.Entity] = 0
+				p.begin(0, commit)
+			}
+			p.deleted = r.Delete
 			if r.Seq != seqs[a.Entity]+1 {
 				w.violate("sequence without gaps", "%v: record %d after %d, at %s", a.Entity, r.Seq, seqs[a.Entity], at(commit.at))
 			}
@@ -105,8 +118,51 @@ func (c *checker) readLog(log []commit) {
 				p.hashes = append(p.hashes, l)
 				c.where[x] = append(c.where[x], len(p.elements))
 			}
+			if r.Delete {
+				w.mark("delete: an entity ends")
+				p.begin(r.Seq, commit)
+				p.deletes = append(p.deletes, commit.at)
+			}
 		}
 	}
+}
+
+// begin begins a life of the entity.
+func (p *past) begin(life uint64, commit commit) {
+	p.elements = append(p.elements, element{times: commit.times, epoch: commit.Epoch, ids: p.ids})
+	p.hashes = append(p.hashes, list{life: life})
+	p.lives[life] = append(p.lives[life], len(p.elements))
+}
+
+// place returns where in hashes a state is that was told between two times, -1 if it never was
+// committed. A life that has ended without elements may have been purged: then its state is
+// told as that of an entity that never was. Of several places that one counts whose time fits.
+func (p *past) place(l list, called, returned int64) int {
+	found := -1
+	at := func(base int) (fits bool) {
+		n := base + int(l.n)
+		if n >= len(p.hashes) || p.hashes[n] != l && l != (list{}) {
+			return false
+		}
+		found = n
+		return (n == 0 || p.elements[n-1].at <= returned) && (n == len(p.elements) || p.elements[n].at >= called)
+	}
+	for _, base := range p.lives[l.life] {
+		if at(base) {
+			return found
+		}
+	}
+	if l != (list{}) {
+		return found
+	}
+	for life, bases := range p.lives { // order-free: one that fits will do
+		for _, base := range bases {
+			if life > 0 && p.elements[base-1].at+smallAge <= returned && at(base) {
+				return found
+			}
+		}
+	}
+	return found
 }
 
 // effects checks how often a command took effect.
@@ -139,6 +195,9 @@ func (c *checker) effects(o *op) {
 // between call and return, with the command's own effect in it.
 func (c *checker) answer(o *op, t *try) {
 	w := c.w
+	if isBuiltin(o.cmd) {
+		return // see deletions
+	}
 	if o.tell {
 		if o.keyed && t.reply.Code == "" && len(c.where[o.x]) == 0 {
 			w.violate("acknowledged is durable", "%v was acknowledged and took effect %d times", o, len(c.where[o.x]))
@@ -154,15 +213,11 @@ func (c *checker) answer(o *op, t *try) {
 	}
 	p := c.pasts[o.entity]
 	if p == nil {
-		p = &past{hashes: []list{{}}}
+		p = &past{hashes: []list{{}}, lives: map[uint64][]int{0: {0}}}
 	}
-	n := int(t.list.n)
-	if n > len(p.elements) {
-		w.violate("acknowledged is durable", "%v was answered with %d elements, %d were ever committed", o, n, len(p.elements))
-		return
-	}
-	if p.hashes[n] != t.list {
-		w.violate("linearizable", "%v was answered with a state of %d elements that never was", o, n)
+	n := p.place(t.list, o.called, t.returned)
+	if n < 0 {
+		w.violate("linearizable", "%v was answered with a state of %d elements of life %d that never was committed", o, t.list.n, t.list.life)
 		return
 	}
 	if n > 0 && p.elements[n-1].at > t.returned {
@@ -192,7 +247,7 @@ func (c *checker) answer(o *op, t *try) {
 
 // sameReplies checks that a key has one reply.
 func (c *checker) sameReplies(o *op) {
-	if !o.keyed || o.cmd == cmdGet || o.cmd == cmdPeek || o.tell {
+	if !o.keyed || isBuiltin(o.cmd) || o.cmd == cmdGet || o.cmd == cmdPeek || o.tell {
 		return
 	}
 	var first *try

@@ -155,6 +155,12 @@ func (c *client) draw(entity sharding.Entity, keyed bool, batch int) *op {
 		o.cmd = cmdForward
 	}
 	o.tell = o.cmd == cmdAdd && d.chance(0.04)
+	if d := w.dice("deletes"); o.cmd != cmdGet && o.cmd != cmdPeek && batch == 0 && !w.volatile(entity) && d.chance(w.weather.Harsh.Delete) {
+		if o.cmd = cmdDelete; keyed && d.chance(0.5) {
+			o.cmd = sharding.DeleteCommand
+		}
+		o.tell = false
+	}
 	if d := w.dice("callers of versions"); o.cmd == cmdAdd && !o.tell && d.chance(w.weather.Newer) {
 		o.cmd = cmdOfVersion(d.IntN(versions))
 	}

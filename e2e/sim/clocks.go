@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -73,12 +74,20 @@ func (c *checker) again(o *op) bool {
 	p, where := c.pasts[o.entity], c.where[o.x]
 	for i := 1; i < len(where); i++ {
 		first, next := p.elements[where[i-1]-1], p.elements[where[i]-1]
-		if next.at-first.sent < smallAge || next.ids-first.ids <= smallCount {
+		if next.at-first.sent < smallAge {
 			return false
+		}
+		if next.ids-first.ids <= smallCount && !p.deletedBetween(first.at, next.at) {
+			return false // only after a delete the number of newer ones does not matter
 		}
 	}
 	c.w.mark("an id was used again after it was forgotten")
 	return true
+}
+
+// deletedBetween reports whether the entity was deleted between two times.
+func (p *past) deletedBetween(from, to int64) bool {
+	return slices.ContainsFunc(p.deletes, func(t int64) bool { return from <= t && t <= to })
 }
 
 // kept says whether an attempt of a command is over so soon that the id was kept.

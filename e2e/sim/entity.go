@@ -30,6 +30,7 @@ const (
 	cmdForward = "Forward"
 	// cmdRemind sets a reminder that adds later.
 	cmdRemind = "Remind"
+	cmdDelete = "Delete" // appends a number and deletes the entity
 )
 
 // types are the entity types of every run. Few shards, so that they move a lot.
@@ -44,6 +45,7 @@ func commands() []sharding.CommandDesc {
 		{Name: cmdAdd}, {Name: cmdAdd2}, {Name: cmdFail}, {Name: cmdPanic},
 		{Name: cmdGet, ReadOnly: true}, {Name: cmdPeek, ReadOnly: true, Stale: true},
 		{Name: cmdQuit}, {Name: cmdForward}, {Name: cmdTimer}, {Name: cmdLater}, {Name: cmdRemind},
+		{Name: cmdDelete}, {Name: sharding.DeleteCommand},
 	}
 	slices.SortFunc(list, func(a, b sharding.CommandDesc) int {
 		if a.Name < b.Name {
@@ -61,7 +63,9 @@ const versions = 3
 func cmdOfVersion(version int) string { return fmt.Sprint("Version", version) }
 
 // adds reports whether a command appends numbers.
-func adds(cmd string) bool { return cmd == cmdAdd || cmd == cmdAdd2 || ofVersion(cmd) }
+func adds(cmd string) bool {
+	return cmd == cmdAdd || cmd == cmdAdd2 || cmd == cmdDelete || ofVersion(cmd)
+}
 
 // ofVersion reports whether only one version has the command.
 func ofVersion(cmd string) bool { return strings.HasPrefix(cmd, "Version") }
@@ -84,6 +88,9 @@ func turnTypes(version int) []turn.Type {
 
 // list is the state of an entity.
 type list struct {
+	// life is that of the entity: the sequence number of the record that deleted it last. So
+	// the state of one life is never taken for that of another one.
+	life uint64
 	n    uint64
 	hash uint64
 }
@@ -95,15 +102,15 @@ func (l *list) add(x uint64) {
 }
 
 func (l list) encode() []byte {
-	b := binary.BigEndian.AppendUint64(nil, l.n)
+	b := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, l.life), l.n)
 	return binary.BigEndian.AppendUint64(b, l.hash)
 }
 
 func decodeList(b []byte) (l list, ok bool) {
-	if len(b) != 16 {
+	if len(b) != 24 {
 		return list{}, false
 	}
-	return list{n: binary.BigEndian.Uint64(b), hash: binary.BigEndian.Uint64(b[8:])}, true
+	return list{life: binary.BigEndian.Uint64(b), n: binary.BigEndian.Uint64(b[8:]), hash: binary.BigEndian.Uint64(b[16:])}, true
 }
 
 func number(x uint64) []byte { return binary.BigEndian.AppendUint64(nil, x) }
@@ -123,6 +130,7 @@ func reminded(x uint64) uint64 { return x | 1<<61 }
 
 // replay builds the state from what the journal holds.
 func replay(in journal.Loaded) (l list, events, bytes int) {
+	l.life = in.Life
 	if in.Snapshot.Seq > 0 {
 		l, _ = decodeList(in.Snapshot.Payload)
 	}
@@ -152,6 +160,9 @@ func turnOf(l *list, env *sharding.Envelope, now time.Time) (done turn.TurnDone)
 	case cmd == cmdAdd2:
 		stage(x)
 		stage(second(x))
+	case cmd == cmdDelete:
+		stage(x)
+		done.Deleted = true
 	case cmd == cmdFail:
 		done.Reply.Code, done.Reply.Message = sharding.FailedPrecondition, "as asked for"
 	case cmd == cmdPanic:

@@ -99,6 +99,8 @@ func (s *store) law(op *journal.Op, r journal.Result) {
 		case holds:
 			s.highest[c.Shard], s.claims[c] = c, true
 		}
+	case op.Purge != nil && holds && op.Purge.Epoch != s.highest[op.Purge.Shard].Epoch:
+		s.w.violate("fenced", "%v is purged at epoch %v; the shard was claimed at %v", op.Purge.Entity, op.Purge.Epoch, s.highest[op.Purge.Shard].Epoch)
 	case op.Snapshot != nil && holds && op.Snapshot.Epoch != s.highest[op.Snapshot.Shard].Epoch:
 		s.w.violate("epochs grow", "a snapshot of %v at epoch %v is stored, the shard is claimed at %v",
 			op.Snapshot.Entity, op.Snapshot.Epoch, s.highest[op.Snapshot.Shard].Epoch)
@@ -360,6 +362,8 @@ func traceOp(op *journal.Op, r journal.Result) opTrace {
 		t.Op = *op.Fence
 	case op.Snapshot != nil:
 		t.Op = *op.Snapshot
+	case op.Purge != nil:
+		t.Op = *op.Purge
 	}
 	return t
 }

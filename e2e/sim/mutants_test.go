@@ -83,6 +83,10 @@ var harshMutants = []struct{ name, place string }{
 	{"journal-recovers", "region: a journal that answers again is believed"},
 	{"journal-time", "journal: ids age by the time in which somebody is seen to write, not by a clock that may be set"},
 	{"key-mark", "journal: a key with a time that was dropped has expired"},
+	{"delete-mark", "turn: the record of a turn that deletes says so"},
+	{"delete-ends", "turn: an instance does not outlive the life that it shows"},
+	{"delete-wakes", "journal: the wake-ups of an entity are deleted with it"},
+	{"purge-age", "journal: what is left of a life stays until its keys are old"},
 	{"ahead-kept", "journal: a key whose time is far ahead is never dropped"},
 }
 

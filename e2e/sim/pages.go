@@ -98,6 +98,8 @@ func (s *store) damaged(op *journal.Op) bool {
 		return s.fenceDamaged(op.Fence.Shard)
 	case op.Append != nil:
 		return s.fenceDamaged(op.Append.Shard) || s.writeDamaged(op.Append.Entity)
+	case op.Purge != nil:
+		return s.fenceDamaged(op.Purge.Shard) || s.writeDamaged(op.Purge.Entity)
 	default:
 		return s.fenceDamaged(op.Snapshot.Shard) || s.writeDamaged(op.Snapshot.Entity)
 	}

@@ -318,6 +318,10 @@ func (n *shardNode) performShard(o region.ShardOutput) {
 		})
 	case region.ReadWakes:
 		n.readWakes(o.Read)
+	case region.ReadDeleted:
+		n.readDeleted(o.Read)
+	case region.Purge:
+		n.purge(o.Purge)
 	case region.NotMine:
 		w.mark("region: not mine")
 		n.answer(o.Request, func(a router.Attempt) router.Input {

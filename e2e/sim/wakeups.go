@@ -81,6 +81,14 @@ func (c *checker) reminders(log []commit) {
 					w.violate("a reminder fires once", "%v: the effect of a reminder, %x, without its end, at %s", a.Entity, x, at(commit.at))
 				}
 			}
+			if rec.Delete {
+				for id := range stands { // order-free: all of the entity are removed
+					if id.entity == a.Entity {
+						w.mark("delete: a reminder goes with it")
+						delete(stands, id)
+					}
+				}
+			}
 			for _, k := range rec.Wakes {
 				stands[name{a.Entity, k.Name}] = reminder{seq: rec.Seq, x: decodeNumber(k.Input.Payload), due: k.Due}
 			}

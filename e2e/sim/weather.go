@@ -85,6 +85,7 @@ type harshWeather struct {
 	Forward float64 // keyed commands by which an entity sends one to another, of those that add numbers
 	Remind  float64 // commands that set reminders, of those that set timers
 	Later   float64 // timers that outlast the passivation of idle entities
+	Delete  float64 // commands that delete, of those that change something
 
 	Retention int64 // how long an era of membership lasts, by which removed nodes are forgotten; a setting
 	Exile     int64 // mean time between times in which a member is cut off for longer than that
@@ -123,6 +124,7 @@ func drawHarsh(seed uint64) harshWeather {
 	if d = newDice(seed, "harsh forwards"); d.chance(0.7) {
 		h.Forward = d.Float64() / 2
 	}
+	h.Delete = 0.04
 	d = newDice(seed, "harsh retention")
 	if h.Retention = d.between(500*ms, 4*sec); d.chance(0.15) {
 		h.Exile, h.ExileFor = d.between(2*sec, 8*sec), d.between(15*sec, 25*sec)

@@ -120,6 +120,7 @@ func regionConfig(w *World, p *process, version int) region.Config {
 	cfg.ShardCores = w.weather.Cores
 	cfg.Wakeups.Refresh, cfg.Wakeups.Ahead, cfg.Wakeups.RetryMin, cfg.Wakeups.RetryMax = nanos(sec), nanos(2*sec), nanos(100*ms), nanos(sec)
 	cfg.Wakeups.Page, cfg.Wakeups.FailingRows, cfg.Wakeups.Rows = 3, 8, 40
+	cfg.Purge.Interval, cfg.Purge.Page, cfg.Purge.Retry = nanos(sec), 2, nanos(200*ms)
 	cfg.JournalPatience, cfg.JournalProbe, cfg.JournalRecovery = nanos(2*sec), nanos(500*ms), nanos(3*sec)
 	if err := cfg.Validate(); err != nil {
 		panic(err)

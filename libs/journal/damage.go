@@ -49,6 +49,8 @@ func subjectOf(op *Op) subject {
 		return subject{entity: op.Snapshot.Entity}
 	case op.Drop != nil:
 		return subject{entity: op.Drop.Entity}
+	case op.Purge != nil:
+		return subject{entity: op.Purge.Entity}
 	}
 	return subject{}
 }

@@ -34,6 +34,9 @@ type Tx interface {
 	Wake(entity sharding.Entity, kind sharding.WakeKind, name string) (ref sharding.WakeRef, found bool, err error)
 	// Sends reads the states of the sends of a record, nil if all are done, or there are none.
 	Sends(entity sharding.Entity, seq uint64) (SendStates, error)
+	// Forgotten reads the newest time of a key that an entity of the shard had which was
+	// purged; the zero time if there is none.
+	Forgotten(shard sharding.ShardID) (time.Time, error)
 	// Write performs an operation that was accepted; never a fence read.
 	Write(op *Op) error
 }
@@ -62,16 +65,16 @@ func Decide(ops []Op, tx Tx) ([]Result, error) {
 		}
 		results[i] = r
 	}
-	var appended map[sharding.Entity]struct{}
+	var written map[sharding.Entity]writes
 	if len(ops) > 1 {
-		appended = make(map[sharding.Entity]struct{}, len(ops))
+		written = make(map[sharding.Entity]writes, len(ops))
 	}
 	for i := range ops {
 		op := &ops[i]
 		if deliver && op.Append != nil && op.Append.OnlyDelivers() {
 			continue
 		}
-		r, err := decide(op, tx, appended)
+		r, err := decide(op, tx, written)
 		if err != nil {
 			return nil, err
 		}
@@ -82,14 +85,28 @@ func Decide(ops []Op, tx Tx) ([]Result, error) {
 		if err := tx.Write(op); err != nil {
 			return nil, err
 		}
-		if op.Append != nil && appended != nil {
-			appended[op.Append.Entity] = struct{}{}
+		switch {
+		case written == nil:
+		case op.Append != nil:
+			written[op.Append.Entity] |= wasAppended
+		case op.Purge != nil:
+			written[op.Purge.Entity] |= wasPurged
 		}
 	}
 	return results, nil
 }
 
-func decide(op *Op, tx Tx, appendedTo map[sharding.Entity]struct{}) (Result, error) {
+// writes say what a batch has done to an entity so far. At most one append of an entity may be
+// in a batch; and nothing else about an entity that it purges may follow, or precede as an
+// append: a driver may remove first, or last.
+type writes uint8
+
+const (
+	wasAppended writes = 1 << iota
+	wasPurged
+)
+
+func decide(op *Op, tx Tx, written map[sharding.Entity]writes) (Result, error) {
 	switch {
 	case op.Claim != nil:
 		return decideClaim(op.Claim, tx)
@@ -97,14 +114,25 @@ func decide(op *Op, tx Tx, appendedTo map[sharding.Entity]struct{}) (Result, err
 		f, err := tx.Fence(op.Fence.Shard)
 		return checkEpoch(f, op.Fence.Epoch), err
 	case op.Append != nil:
-		if _, again := appendedTo[op.Append.Entity]; again {
+		if written[op.Append.Entity] != 0 {
 			return Result{Verdict: sharding.RefusedSeq}, nil
 		}
 		return decideAppend(op.Append, tx)
 	case op.Snapshot != nil:
+		if written[op.Snapshot.Entity]&wasPurged != 0 {
+			return Result{Verdict: sharding.RefusedSeq}, nil
+		}
 		return decideSnapshot(op.Snapshot, tx)
 	case op.Drop != nil:
+		if written[op.Drop.Entity]&wasPurged != 0 {
+			return Result{Verdict: sharding.RefusedSeq}, nil
+		}
 		return decideDrop(op.Drop, tx)
+	case op.Purge != nil:
+		if written[op.Purge.Entity] != 0 {
+			return Result{Verdict: sharding.RefusedWake}, nil
+		}
+		return decidePurge(op.Purge, tx)
 	}
 	return Result{Verdict: sharding.RefusedSeq}, nil
 }
@@ -158,6 +186,11 @@ func decideRecords(a *sharding.Append, tx Tx) (sharding.Verdict, error) {
 	head, err := tx.Head(a.Entity, a.Records)
 	if err != nil {
 		return 0, err
+	}
+	if head.LastSeq == 0 && !mutant.On("purged-keys") {
+		if head.Dropped, err = tx.Forgotten(a.Shard); err != nil {
+			return 0, err
+		}
 	}
 	if !follows(head.LastSeq, a.Records) && !mutant.On("seq-check") {
 		return sharding.RefusedSeq, nil
@@ -223,6 +256,25 @@ func decideDrop(d *DropSnapshot, tx Tx) (Result, error) {
 	}
 	if head.SnapshotSeq == 0 || head.SnapshotSeq > d.Seq && !mutant.On("drop-snapshot") {
 		return Result{Verdict: sharding.RefusedSeq}, nil
+	}
+	return Result{Verdict: sharding.Durable}, nil
+}
+
+func decidePurge(p *Purge, tx Tx) (Result, error) {
+	f, err := tx.Fence(p.Shard)
+	if err != nil {
+		return Result{}, err
+	}
+	r := checkEpoch(f, p.Epoch)
+	if r.Verdict != sharding.Durable && !mutant.On("purge-fence") {
+		return r, nil
+	}
+	ref, found, err := tx.Wake(p.Entity, sharding.PurgeWake, "")
+	if err != nil {
+		return Result{}, err
+	}
+	if !found || ref.Seq != p.Life && !mutant.On("purge-life") {
+		return Result{Verdict: sharding.RefusedWake}, nil
 	}
 	return Result{Verdict: sharding.Durable}, nil
 }

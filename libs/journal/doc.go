@@ -14,6 +14,8 @@
 //   - [sharding.ReadFence] succeeds if its epoch is the stored one.
 //   - [WriteSnapshot] succeeds if its epoch is the stored one, the record of its sequence
 //     number is stored, and no snapshot with a higher sequence number is.
+//   - [Purge] succeeds if its epoch is the stored one, and something is left of the life that it
+//     names. It removes what is old enough.
 //   - [DropSnapshot] succeeds at any epoch, if a snapshot is stored and its sequence number
 //     is not above the given one.
 //
@@ -88,8 +90,8 @@
 //
 // # What this does not do
 //
-// Records are never deleted or rewritten: a snapshot makes loading faster, not the store
-// smaller. There are no transactions over several entities. Payloads are not interpreted. A
+// Records are never rewritten, and are removed only when their entity was deleted and their keys
+// are old: a snapshot makes loading faster, not the store smaller. There are no transactions over several entities. Payloads are not interpreted. A
 // damaged record is detected and reported, not repaired. Nothing here decides who should own a
 // shard.
 package journal

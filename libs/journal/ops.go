@@ -79,6 +79,22 @@ type DropSnapshot struct {
 	Seq uint64
 }
 
+// Purge removes what is left of a life of an entity that has ended, as far as its keys are old
+// enough to be forgotten, and the entity itself if it has no newer record. It is refused by
+// epoch unless Epoch is the stored epoch of the shard, and by wake-up unless the row of kind
+// [sharding.PurgeWake] stands that says that something is left of that life. It removes
+// MaxPurge records at most. What is left then, if anything, has a row that is due again.
+type Purge struct {
+	Shard  sharding.ShardID
+	Epoch  sharding.Epoch
+	Entity sharding.Entity
+	Life   uint64 // the sequence number of the record that has ended it
+}
+
+// MaxPurge is the largest number of records that one Purge removes: what does not let the
+// other operations of its batch wait.
+const MaxPurge = 1000
+
 // Op is one operation: exactly one field is set. What it points to must not be
 // changed until the result is known.
 type Op struct {
@@ -87,9 +103,10 @@ type Op struct {
 	Fence    *sharding.ReadFence
 	Snapshot *WriteSnapshot
 	Drop     *DropSnapshot
+	Purge    *Purge
 }
 
-// Kind is "claim", "append", "fence", "snapshot" or "drop".
+// Kind is "claim", "append", "fence", "snapshot", "drop" or "purge".
 func (o *Op) Kind() string {
 	switch {
 	case o.Claim != nil:
@@ -102,6 +119,8 @@ func (o *Op) Kind() string {
 		return "snapshot"
 	case o.Drop != nil:
 		return "drop"
+	case o.Purge != nil:
+		return "purge"
 	}
 	return "none"
 }
@@ -125,6 +144,8 @@ func (o *Op) Size() int {
 		n += len(o.Snapshot.Entity.ID) + len(o.Snapshot.Snapshot.Payload)
 	case o.Drop != nil:
 		n += len(o.Drop.Entity.ID)
+	case o.Purge != nil:
+		n += len(o.Purge.Entity.ID)
 	}
 	return n
 }
@@ -142,6 +163,8 @@ func (o *Op) shard() sharding.ShardID {
 		return o.Snapshot.Shard
 	case o.Drop != nil:
 		return o.Drop.Shard
+	case o.Purge != nil:
+		return o.Purge.Shard
 	}
 	return sharding.ShardID{}
 }
@@ -149,14 +172,14 @@ func (o *Op) shard() sharding.ShardID {
 // Check returns an error for an operation that is malformed.
 func (o *Op) Check() error {
 	var set int
-	for _, is := range [...]bool{o.Claim != nil, o.Append != nil, o.Fence != nil, o.Snapshot != nil, o.Drop != nil} {
+	for _, is := range [...]bool{o.Claim != nil, o.Append != nil, o.Fence != nil, o.Snapshot != nil, o.Drop != nil, o.Purge != nil} {
 		if is {
 			set++
 		}
 	}
 	switch {
 	case set != 1:
-		return fmt.Errorf("an operation must be exactly one of claim, append, fence, snapshot and drop, this one is %d of them", set)
+		return fmt.Errorf("an operation must be exactly one of claim, append, fence, snapshot, drop and purge, this one is %d of them", set)
 	case o.Append != nil && len(o.Append.Records)+len(o.Append.Fired)+len(o.Append.Delivered) == 0:
 		return fmt.Errorf("append to %s holds no record, nothing that has fired and nothing that was delivered", o.Append.Entity)
 	case o.Append != nil && o.Append.Shard.Type != o.Append.Entity.Type:
@@ -168,6 +191,8 @@ func (o *Op) Check() error {
 		return checkWakes(o.Append)
 	case o.Snapshot != nil && o.Snapshot.Shard.Type != o.Snapshot.Entity.Type:
 		return fmt.Errorf("snapshot of %s names shard %s", o.Snapshot.Entity, o.Snapshot.Shard)
+	case o.Purge != nil && o.Purge.Shard.Type != o.Purge.Entity.Type:
+		return fmt.Errorf("purge of %s names shard %s", o.Purge.Entity, o.Purge.Shard)
 	case o.Drop != nil && o.Drop.Shard.Type != o.Drop.Entity.Type:
 		return fmt.Errorf("drop of the snapshot of %s names shard %s", o.Drop.Entity, o.Drop.Shard)
 	case o.Drop != nil && sharding.CheckEntityType("type", o.Drop.Entity.Type) != nil:
@@ -192,6 +217,9 @@ type Result struct {
 // LoadRequest asks for everything that is needed to activate an entity.
 type LoadRequest struct {
 	Entity sharding.Entity
+	// Shard is that of the entity. With it, old keys of an entity that was purged are known to
+	// have expired; without, they are absent.
+	Shard sharding.ShardID
 	// Lookup are the commands to look up: have they been stored?
 	Lookup []sharding.CommandID
 	// LookupOnly leaves the snapshot and the records out.

@@ -371,7 +371,7 @@ func checkRecordWakes(r *sharding.Record) error {
 
 // needs is the format for which the journal must be activated before it takes the operation.
 func (o *Op) needs() int {
-	if o.Append != nil && (changesWakes(o.Append) || hasSends(o.Append)) {
+	if o.Purge != nil || o.Append != nil && (changesWakes(o.Append) || hasSends(o.Append)) {
 		return WakesFormat
 	}
 	return 1

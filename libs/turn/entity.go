@@ -219,10 +219,9 @@ func (m *Machine) deliver(in *Deliver) {
 		m.probed(s, in)
 		return
 	}
-	desc, ok := s.typ.Desc.Command(in.Env.Command)
-	var own builtin
+	own, desc, ok := s.typ.builtin(in.Env.Command)
 	if !ok {
-		own, desc, ok = s.typ.builtin(in.Env.Command)
+		desc, ok = s.typ.Desc.Command(in.Env.Command)
 	}
 	if !ok {
 		m.refuse(in.Request, sharding.UnknownCommand, m.cfg.Program+" has no command "+in.Env.Command+" of type "+string(s.id.Type))

@@ -24,7 +24,7 @@ var (
 	write   = entity.Command[note, saw]("Pad", "Write")
 	burn    = entity.Command[note, empty]("Pad", "Burn")
 	regret  = entity.Command[empty, empty]("Pad", "Regret")
-	glance    = entity.Command[empty, saw]("Pad", "Look").ReadOnly()
+	glance  = entity.Command[empty, saw]("Pad", "Look").ReadOnly()
 	misuse  = entity.Command[string, empty]("Pad", "Misuse")
 	padType = entity.Define("Pad", func(string) *pad { return &pad{} },
 		entity.On(write, (*pad).write), entity.On(burn, (*pad).burn), entity.On(regret, (*pad).regret),

@@ -7,6 +7,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/passivation"
+	"github.com/roost-cluster/roost/libs/purge"
 	"github.com/roost-cluster/roost/libs/replies"
 	"github.com/roost-cluster/roost/libs/routetable"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -32,6 +33,8 @@ type Config struct {
 	// Wakeups bounds and times the firing of wake-ups. Of Rows, FailingRows and Firings each
 	// shard core has an equal part.
 	Wakeups wakeup.Config
+	// Purge says how what is left of deleted entities is removed, for all shard cores together.
+	Purge purge.Config
 	// Watch times the watch of the route table.
 	Watch routetable.WatchConfig
 	// BufferCommands and BufferBytes bound what waits per shard for its claim: that
@@ -84,6 +87,7 @@ func DefaultConfig(self sharding.NodeID, name string, types ...turn.Type) Config
 		ShardCores:     1,
 		Turn:           turn.DefaultConfig(types...),
 		Wakeups:        wakeup.DefaultConfig(),
+		Purge:          purge.DefaultConfig(),
 		Watch:          routetable.DefaultWatchConfig(),
 		BufferCommands: 1000,
 		BufferBytes:    8 << 20,
@@ -167,7 +171,7 @@ func (c *Config) Validate() error {
 	if c.LeaveTimeout <= c.Turn.DrainTimeout {
 		errs = append(errs, fmt.Errorf("region: LeaveTimeout %s must be above DrainTimeout %s, or leaving cuts drains short", c.LeaveTimeout, c.Turn.DrainTimeout))
 	}
-	return errors.Join(append(errs, c.Replies.Validate(), c.Watch.Validate(), c.Turn.Validate(), c.Wakeups.Validate())...)
+	return errors.Join(append(errs, c.Replies.Validate(), c.Watch.Validate(), c.Turn.Validate(), c.Wakeups.Validate(), c.Purge.Validate())...)
 }
 
 // passivationOfCore is the strategy for the entities of one type in a shard core. Each core

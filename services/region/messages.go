@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/control"
+	"github.com/roost-cluster/roost/libs/purge"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/libs/wakeup"
@@ -204,6 +205,10 @@ type (
 	KeptSent struct{ Bytes int }
 	// WakesRead answers ReadWakes.
 	WakesRead struct{ Page wakeup.Page }
+	// DeletedRead answers ReadDeleted.
+	DeletedRead struct{ Page purge.Page }
+	// Purged answers Purge.
+	Purged struct{ purge.Purged }
 	// Turn carries an answer of the driver to the entity core.
 	Turn struct{ Input turn.Input }
 )
@@ -233,6 +238,11 @@ type (
 	}
 	// ReadWakes reads wake-ups of the shards. Answered by WakesRead.
 	ReadWakes struct{ Read wakeup.Read }
+	// ReadDeleted reads which deleted entities of the shards something is left of that may be
+	// removed. Answered by DeletedRead.
+	ReadDeleted struct{ Read purge.Read }
+	// Purge has it removed. Answered by Purged.
+	Purge struct{ purge.Purge }
 	// NotMine refuses a command; it was definitely not applied here.
 	NotMine struct {
 		Request turn.RequestID
@@ -344,15 +354,19 @@ func (WakesRead) shardInput()   {}
 func (KeptFetched) shardInput() {}
 func (GiveKept) shardInput()    {}
 func (KeptSent) shardInput()    {}
+func (DeletedRead) shardInput() {}
+func (Purged) shardInput()      {}
 func (Turn) shardInput()        {}
 func (Tick) shardInput()        {}
 
-func (Claim) shardOutput()     {}
-func (ReadWakes) shardOutput() {}
-func (FetchKept) shardOutput() {}
-func (Kept) shardOutput()      {}
-func (NotMine) shardOutput()   {}
-func (Refuse) shardOutput()    {}
+func (Claim) shardOutput()       {}
+func (ReadWakes) shardOutput()   {}
+func (FetchKept) shardOutput()   {}
+func (Kept) shardOutput()        {}
+func (ReadDeleted) shardOutput() {}
+func (Purge) shardOutput()       {}
+func (NotMine) shardOutput()     {}
+func (Refuse) shardOutput()      {}
 
 func (Report) event()          {}
 func (Held) event()            {}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/purge"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/libs/wakeup"
@@ -25,6 +26,8 @@ type ShardCore struct {
 	wakeups   *wakeup.Keeper
 	// wanted is what the keeper of wake-ups wants done; it is done at the end of the step.
 	wanted wakeup.Outputs
+	purger *purge.Purger
+	purges purge.Outputs // memory for what it wants
 	// buffered and bufferedBytes count the commands that wait for claims.
 	buffered, bufferedBytes int
 	// claimsToRepeat says that a claim has failed, or that its outcome is unknown, and that it
@@ -141,6 +144,7 @@ func NewShardCore(cfg Config, index int) *ShardCore {
 	turnCfg.TotalHeldBytes = max(turnCfg.HeldBytes, turnCfg.TotalHeldBytes/cfg.ShardCores)
 	m := &ShardCore{cfg: cfg, index: index, turn: turn.New(turnCfg), alone: cfg.ShardCores == 1}
 	m.wakeups = wakeup.New(cfg.wakeupsOfCore(index))
+	m.purger = purge.New(cfg.purgesOfCore())
 	for r, b := range cfg.budgets() {
 		m.allowances[r] = b.allowance()
 	}
@@ -257,6 +261,10 @@ func (m *ShardCore) Step(now time.Time, in ShardInput, out *Outputs) {
 		m.givingBytes -= in.Bytes
 	case WakesRead:
 		m.wakeups.Step(m.now, in.Page, &m.wanted)
+	case DeletedRead:
+		m.stepPurger(in.Page)
+	case Purged:
+		m.stepPurger(in.Purged)
 	case Tick:
 		m.tick()
 	}
@@ -549,6 +557,7 @@ func (m *ShardCore) tick() {
 	m.tickKept()
 	m.step(turn.Tick{})
 	m.wakeups.Step(m.now, wakeup.Tick{}, &m.wanted)
+	m.stepPurger(purge.Tick{})
 	for p := range journalPaths {
 		if m.answered[p] && m.cfg.JournalPatience > 0 {
 			m.event(JournalAnswered{Path: p, At: m.answeredAt[p]})

@@ -122,7 +122,14 @@ func randomBatch(rng *rand.Rand, l *memory.Ledger) []journal.Op {
 			at += sharding.Epoch(rng.IntN(3))
 		}
 		have, _ := l.Load(journal.LoadRequest{Entity: who})
-		switch rng.IntN(11) {
+		switch rng.IntN(12) {
+		case 11:
+			life := have.Life
+			if rng.IntN(8) == 0 {
+				life++
+			}
+			ops[i] = purge(at, who, life)
+			ops[i].Purge.Shard = s
 		case 0:
 			ops[i] = claim(s, at+sharding.Epoch(rng.IntN(2)), sharding.NodeUID(1+rng.IntN(2)))
 		case 1:

@@ -79,6 +79,11 @@ func Run(t *testing.T, fresh func(t *testing.T, cfg journal.Config, clock journa
 		{"DropSnapshots", testDropSnapshots},
 		{"Delete", testDelete},
 		{"DeleteWakes", testDeleteWakes},
+		{"Purge", testPurge},
+		{"PurgeLives", testPurgeLives},
+		{"PurgeSeenTime", testPurgeSeenTime},
+		{"PurgeIsBounded", testPurgeIsBounded},
+		{"PurgedNumbers", testPurgedNumbers},
 		{"Identity", testIdentity},
 		{"Generations", testGenerations},
 		{"Activations", testActivations},
@@ -188,7 +193,7 @@ func (e *env) equal(what string, got, want any) {
 func plain(v any) string {
 	if l, ok := v.(journal.Loaded); ok {
 		// maps are printed sorted by key
-		return fmt.Sprintf("last %d snapshot %v records %v stored %v", l.LastSeq, l.Snapshot, plain(l.Records), l.Stored)
+		return fmt.Sprintf("last %d life %d snapshot %v records %v stored %v", l.LastSeq, l.Life, l.Snapshot, plain(l.Records), l.Stored)
 	}
 	return fmt.Sprintf("%v", v)
 }
@@ -201,7 +206,7 @@ func clip(s string) string {
 }
 
 func describe(op journal.Op) string {
-	for _, p := range []any{op.Claim, op.Append, op.Fence, op.Snapshot, op.Drop} {
+	for _, p := range []any{op.Claim, op.Append, op.Fence, op.Snapshot, op.Drop, op.Purge} {
 		if v := reflect.ValueOf(p); !v.IsNil() {
 			return clip(fmt.Sprintf("%T%+v", p, v.Elem()))
 		}

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -23,22 +24,26 @@ type Committed struct {
 // give the same results. Payloads are kept as they are given and must not be
 // changed afterwards.
 type Ledger struct {
-	cfg      journal.Config
-	facts    journal.Facts
-	fences   map[sharding.ShardID]sharding.Fence
-	entities map[sharding.Entity]*entity
-	log      []Committed
-	now      journal.Moment // of the running Apply
+	cfg    journal.Config
+	facts  journal.Facts
+	fences map[sharding.ShardID]sharding.Fence
+	// forgotten has the newest time of a key of a purged entity, by shard.
+	forgotten map[sharding.ShardID]time.Time
+	entities  map[sharding.Entity]*entity
+	log       []Committed
+	now       journal.Moment // of the running Apply
 }
 
 type entity struct {
-	// entries is append-only, so that clones may share it.
+	// entries are in the order of their sequence numbers. A slice is only appended to, so that
+	// clones may share it; what is removed makes a new one.
 	entries  []entry
 	snapshot journal.Snapshot
 	life     uint64 // the newest record that deletes the entity; 0: none does
-	// commands finds the entry of a command by its index. It is shared with
-	// clones until one of them writes.
-	commands map[sharding.CommandID]int
+	// looked is the stamp of the last purge, if no record was appended since.
+	looked journal.Stamp
+	// commands has the sequence number of the record of each command that is remembered.
+	commands map[sharding.CommandID]uint64
 	// trimIndex is the index of the first entry that trim has not decided about;
 	// neverDropped counts the dedupe entries before it that are kept for ever.
 	trimIndex, neverDropped int
@@ -60,9 +65,9 @@ type entry struct {
 // matter.
 func NewLedger(cfg journal.Config) *Ledger {
 	return &Ledger{
-		cfg:      cfg,
-		facts:    journal.NewFacts(1),
-		fences:   map[sharding.ShardID]sharding.Fence{},
+		cfg:    cfg,
+		facts:  journal.NewFacts(1),
+		fences: map[sharding.ShardID]sharding.Fence{}, forgotten: map[sharding.ShardID]time.Time{},
 		entities: map[sharding.Entity]*entity{},
 	}
 }
@@ -123,7 +128,7 @@ func (l *Ledger) Log() []Committed { return l.log }
 func (l *Ledger) Load(req journal.LoadRequest) (journal.Loaded, error) {
 	e := l.entities[req.Entity]
 	if e == nil {
-		return journal.Loaded{}, nil
+		e = &entity{dropped: l.forgotten[req.Shard]}
 	}
 	out := journal.Loaded{LastSeq: e.last(), Life: e.life}
 	if !req.LookupOnly && !req.WithoutSnapshot {
@@ -189,7 +194,7 @@ func (l *Ledger) Damage(id sharding.Entity, seq uint64) {
 func (l *Ledger) Clone() *Ledger {
 	c := *l
 	c.facts.Types = slices.Clone(l.facts.Types)
-	c.fences = maps.Clone(l.fences)
+	c.fences, c.forgotten = maps.Clone(l.fences), maps.Clone(l.forgotten)
 	c.entities = make(map[sharding.Entity]*entity, len(l.entities))
 	for id, e := range l.entities { // order-free: copied into a map
 		d := *e
@@ -216,16 +221,17 @@ func (l *Ledger) Check() error {
 		var epoch sharding.Epoch
 		for i := range e.entries {
 			x := &e.entries[i]
-			if x.record.Seq != uint64(i)+1 {
-				return fmt.Errorf("%s: record %d has sequence number %d", id, i+1, x.record.Seq)
+			seq := x.record.Seq
+			if want := uint64(i) + 1 + e.entries[0].record.Seq - 1; seq != want {
+				return fmt.Errorf("%s: record %d comes where record %d should be", id, seq, want)
 			}
 			if x.epoch < epoch {
-				return fmt.Errorf("%s: record %d of epoch %v comes after epoch %v", id, i+1, x.epoch, epoch)
+				return fmt.Errorf("%s: record %d of epoch %v comes after epoch %v", id, seq, x.epoch, epoch)
 			}
 			epoch = x.epoch
 			if c := x.record.Command; c != "" && i >= e.trimIndex {
-				if at, ok := e.commands[c]; !ok || at != i {
-					return fmt.Errorf("%s: record %d: command %q is stored at record %d", id, i+1, c, at+1)
+				if at, ok := e.commands[c]; !ok || at != seq {
+					return fmt.Errorf("%s: record %d: command %q is stored at record %d", id, seq, c, at)
 				}
 			}
 		}
@@ -251,15 +257,27 @@ func (e *entity) last() uint64 {
 }
 
 func (e *entity) lookup(id sharding.CommandID) (sharding.Stored, bool) {
-	if i, ok := e.commands[id]; ok {
-		r := &e.entries[i].record
+	if seq, ok := e.commands[id]; ok {
+		r := &e.at(seq).record
 		return sharding.Stored{Hash: r.Hash, Reply: r.Reply}, true
 	}
 	return sharding.Stored{Expired: true}, journal.Expired(e.dropped, id)
 }
 
-// stamp is that of the last record.
+// at returns the entry of a record, nil if there is none.
+func (e *entity) at(seq uint64) *entry {
+	i, found := slices.BinarySearchFunc(e.entries, seq, func(x entry, seq uint64) int { return cmp.Compare(x.record.Seq, seq) })
+	if !found {
+		return nil
+	}
+	return &e.entries[i]
+}
+
+// stamp is that of the last record, or of a purge after it.
 func (e *entity) stamp() journal.Stamp {
+	if e.looked.Writer != 0 {
+		return e.looked
+	}
 	if len(e.entries) == 0 {
 		return journal.Stamp{}
 	}

@@ -39,6 +39,11 @@ func TestSuiteKillsMutants(t *testing.T) {
 		// A snapshot of a deleted entity would bring it back.
 		"snapshot-of-the-dead": "Delete",
 		"delete-wakes":         "DeleteWakes",
+		"purge-fence":          "Purge",
+		"purge-life":           "Purge",
+		"purge-age":            "Purge",
+		"purged-keys":          "Purge",
+		"purge-sends":          "PurgeLives",
 	} {
 		cmd := exec.Command(os.Args[0], "-test.run", "^TestConformance$")
 		cmd.Env = append(os.Environ(), mutantVar+"="+name)

@@ -25,6 +25,7 @@ func (l *Ledger) AppendState(b []byte, now time.Time) []byte {
 		b = binary.AppendUvarint(b, uint64(s.Index))
 		b = binary.AppendUvarint(b, uint64(l.fences[s].Epoch))
 		b = binary.AppendUvarint(b, uint64(l.fences[s].Owner))
+		b = appendTime(b, l.forgotten[s], now)
 	}
 	b = append(b, 0xff)
 	for _, id := range l.ids() {

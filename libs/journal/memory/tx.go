@@ -1,6 +1,8 @@
 package memory
 
 import (
+	"time"
+
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -25,6 +27,8 @@ func (t *tx) Head(id sharding.Entity, records []sharding.Record) (journal.Head, 
 	}
 	return h, nil
 }
+
+func (t *tx) Forgotten(shard sharding.ShardID) (time.Time, error) { return t.forgotten[shard], nil }
 
 func (t *tx) Wake(id sharding.Entity, kind sharding.WakeKind, name string) (sharding.WakeRef, bool, error) {
 	if e := t.entities[id]; e != nil {
@@ -54,6 +58,8 @@ func (t *tx) Write(op *journal.Op) error {
 		e.trim(&t.cfg, t.now.Wall)
 	case op.Drop != nil:
 		t.entities[op.Drop.Entity].snapshot = journal.Snapshot{}
+	case op.Purge != nil:
+		t.purge(op.Purge)
 	}
 	return nil
 }
@@ -64,7 +70,7 @@ func (t *tx) append(a *sharding.Append) {
 		if len(a.Records) == 0 {
 			return // it has no wake-up, and no sends
 		}
-		e = &entity{commands: map[sharding.CommandID]int{}}
+		e = &entity{commands: map[sharding.CommandID]uint64{}, dropped: t.forgotten[a.Shard]}
 		t.entities[a.Entity] = e
 	}
 	e.changeWakes(a, t.now.Wall.Add(t.cfg.DedupeAge).UnixMilli())
@@ -74,7 +80,7 @@ func (t *tx) append(a *sharding.Append) {
 		r := a.Records[i]
 		r.Reply.Timing = sharding.Timing{}
 		if r.Command != "" {
-			e.commands[r.Command] = len(e.entries)
+			e.commands[r.Command] = r.Seq
 		}
 		if r.Delete {
 			e.life, e.snapshot = r.Seq, journal.Snapshot{}
@@ -82,6 +88,7 @@ func (t *tx) append(a *sharding.Append) {
 		e.entries = append(e.entries, entry{record: r, epoch: a.Epoch, stamp: stamp, wall: t.now.Wall})
 	}
 	if len(a.Records) > 0 {
+		e.looked = journal.Stamp{}
 		e.trim(&t.cfg, t.now.Wall)
 	}
 	t.log = append(t.log, Committed{Epoch: a.Epoch, Append: *a})

@@ -58,7 +58,7 @@ func (e *entity) changeSends(a *sharding.Append) {
 			continue
 		}
 		row.states = slices.Clone(row.states)
-		sends := len(e.entries[d.Seq-1].record.Sends)
+		sends := len(e.at(d.Seq).record.Sends)
 		row.states.Deliver(sends, d)
 		if pending, dead := row.states.Count(sends); pending+dead == 0 {
 			delete(e.sends, d.Seq)
@@ -108,7 +108,7 @@ func (l *Ledger) Wakes(now time.Time, req journal.WakesRequest) journal.WakesPag
 // pending returns how many sends of the entity are pending.
 func (e *entity) pending() (n int) {
 	for seq, s := range e.sends { // order-free: a sum
-		pending, _ := s.states.Count(len(e.entries[seq-1].record.Sends))
+		pending, _ := s.states.Count(len(e.at(seq).record.Sends))
 		n += pending
 	}
 	return n
@@ -124,7 +124,7 @@ func (l *Ledger) Sends(now time.Time, req journal.SendsRequest) journal.SendsPag
 			e := l.entities[id]
 			for _, seq := range slices.Sorted(maps.Keys(e.sends)) {
 				row := e.sends[seq]
-				pending, dead := row.states.Count(len(e.entries[seq-1].record.Sends))
+				pending, dead := row.states.Count(len(e.at(seq).record.Sends))
 				if row.shard == s.Shard && cmp.Or(id.Compare(s.Entity), cmp.Compare(seq, s.Seq)) > 0 && (pending > 0 && !req.Dead || dead > 0 && req.Dead) {
 					all = append(all, journal.SendRow{Shard: s.Shard, Entity: id, Seq: seq, States: slices.Clone(row.states)})
 				}
@@ -168,28 +168,32 @@ func (e *entity) read(id sharding.Entity, seq uint64) (entry, error) {
 	if slices.Contains(e.damaged, seq) {
 		return entry{}, fmt.Errorf("%w: %s, record %d", journal.ErrCorrupt, id, seq)
 	}
-	return e.entries[seq-1], nil
+	x := e.at(seq)
+	if x == nil {
+		return entry{}, fmt.Errorf("%w: %s, record %d is missing", journal.ErrCorrupt, id, seq)
+	}
+	return *x, nil
 }
 
 // checkRows verifies that every row is about a record that says what the row does.
 func (e *entity) checkRows() error {
 	for key, w := range e.wakes { // order-free: any error will do
 		row := journal.WakeRow{WakeRef: sharding.WakeRef{Kind: key.kind, Name: key.name, Seq: w.seq}}
-		if w.seq == 0 || w.seq > e.last() {
+		if e.at(w.seq) == nil {
 			return fmt.Errorf("wake-up %q was set by record %d, the last one is %d", key.name, w.seq, e.last())
 		}
 		if key.kind == sharding.PurgeWake && w.seq != e.life {
 			return fmt.Errorf("record %d has deleted it, the last one that does is %d", w.seq, e.life)
 		}
-		if row.SetInput(&e.entries[w.seq-1].record); row.Err != nil {
+		if row.SetInput(&e.at(w.seq).record); row.Err != nil {
 			return row.Err
 		}
 	}
 	for seq, s := range e.sends { // order-free: any error will do
-		if seq == 0 || seq > e.last() {
+		if e.at(seq) == nil {
 			return fmt.Errorf("there are sends of record %d, the last one is %d", seq, e.last())
 		}
-		n := len(e.entries[seq-1].record.Sends)
+		n := len(e.at(seq).record.Sends)
 		if pending, dead := s.states.Count(n); n == 0 || len(s.states) != (n+3)/4 || pending+dead == 0 {
 			return fmt.Errorf("record %d has %d sends, and %x says what has become of them", seq, n, s.states)
 		}

@@ -11,8 +11,8 @@ import (
 
 // The numbers of schema.sql.
 const (
-	kindClaim, kindFence, kindAppend, kindSnapshot, kindDrop, kindDeliver = 1, 2, 3, 4, 5, 6
-	howRead, howWrite, howClaim                                           = 0, 1, 2
+	kindClaim, kindFence, kindAppend, kindSnapshot, kindDrop, kindDeliver, kindPurge = 1, 2, 3, 4, 5, 6, 7
+	howRead, howWrite, howClaim                                                      = 0, 1, 2
 	// followsNothing is a first sequence number that never comes next.
 	followsNothing = -1
 	// noKind is a kind of wake-ups that none has.
@@ -116,6 +116,10 @@ func newBatch(ops []journal.Op, wall time.Time, cfg *journal.Config) *batch {
 			b.op(i, kindDrop, op.Drop.Shard, 0)
 			b.oEntity[i] = number(b.entities, op.Drop.Entity, sharding.Entity.Compare)
 			b.oSeq[i] = int64(op.Drop.Seq)
+		case op.Purge != nil:
+			b.op(i, kindPurge, op.Purge.Shard, op.Purge.Epoch)
+			b.oEntity[i] = number(b.entities, op.Purge.Entity, sharding.Entity.Compare)
+			b.oSeq[i] = int64(op.Purge.Life)
 		}
 	}
 	return b
@@ -140,6 +144,9 @@ func (b *batch) numberAll(ops []journal.Op) {
 		case op.Drop != nil:
 			touch(op.Drop.Shard, howRead)
 			b.entities = append(b.entities, op.Drop.Entity)
+		case op.Purge != nil:
+			touch(op.Purge.Shard, howClaim) // it may change the fence's row
+			b.entities = append(b.entities, op.Purge.Entity)
 		}
 	}
 	for s := range how {
@@ -234,7 +241,7 @@ func (b *batch) args(generation sharding.Generation, now journal.Moment, cfg *jo
 		given(b.delivered.op), given(b.delivered.entity), given(b.delivered.seq), given(b.delivered.count), given(b.delivered.send),
 		given(b.delivered.as), given(b.delivered.once),
 		int64(now.Writer), now.Elapsed.Milliseconds(),
-		now.Wall.Add(-cfg.DedupeAge).UnixMilli(), cfg.DedupeAge.Milliseconds(), int64(cfg.DedupeCount),
+		now.Wall.Add(-cfg.DedupeAge).UnixMilli(), cfg.DedupeAge.Milliseconds(), int64(cfg.DedupeCount), int32(journal.MaxPurge),
 	}
 }
 

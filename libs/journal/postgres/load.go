@@ -30,7 +30,8 @@ const loadSQL = `
 		JOIN roost.record r ON r.entity = e.id AND r.command = ANY ($3::bytea[]) AND (r.seq > e.trimmed OR r.at IS NULL)
 		WHERE e.type = $1 AND e.name = $2
 	UNION ALL
-	SELECT 3, m.generation, m.min_reader, 0, NULL, NULL, NULL, NULL FROM roost.meta m WHERE m.one
+	SELECT 3, m.generation, m.min_reader, 0, (SELECT f.forgotten FROM roost.fence f WHERE f.type = $6 AND f.shard = $7), NULL, NULL, NULL
+		FROM roost.meta m WHERE m.one
 	UNION ALL
 	SELECT 4, coalesce(sum(x.pending), 0), 0, 0, NULL, NULL, NULL, NULL
 		FROM roost.entity e JOIN roost.send x ON x.entity = e.id AND NOT $4
@@ -51,6 +52,7 @@ type stored struct {
 	life              uint64
 	snapshotBody      []byte
 	dropped           time.Time
+	forgotten         time.Time     // of the shard
 	opened            journal.Facts // generation and lowest reader
 	records, commands []body
 	pending           int // sends
@@ -83,7 +85,7 @@ func (r *Reader) read(ctx context.Context, req journal.LoadRequest) (*stored, er
 	for i, c := range req.Lookup {
 		lookup[i] = []byte(c)
 	}
-	rows, err := r.pool.Query(ctx, loadName, string(req.Entity.Type), []byte(req.Entity.ID), lookup, req.LookupOnly, req.WithoutSnapshot)
+	rows, err := r.pool.Query(ctx, loadName, string(req.Entity.Type), []byte(req.Entity.ID), lookup, req.LookupOnly, req.WithoutSnapshot, string(req.Shard.Type), int64(req.Shard.Index))
 	if err != nil {
 		return nil, err
 	}
@@ -104,6 +106,9 @@ func (r *Reader) read(ctx context.Context, req journal.LoadRequest) (*stored, er
 		case 2:
 			s.commands = append(s.commands, body{seq: uint64(seq), command: sharding.CommandID(command), form: form, reply: reply})
 		case 3:
+			if dropped != nil {
+				s.forgotten = time.UnixMilli(*dropped).UTC()
+			}
 			s.opened = journal.Facts{Generation: sharding.Generation(seq), MinReader: int(snapshot)}
 		case 4:
 			s.pending = int(seq)
@@ -115,6 +120,9 @@ func (r *Reader) read(ctx context.Context, req journal.LoadRequest) (*stored, er
 
 func (s *stored) decode(req journal.LoadRequest) (journal.Loaded, error) {
 	out := journal.Loaded{LastSeq: s.last, Life: s.life, Pending: s.pending}
+	if s.last == 0 {
+		s.dropped = s.forgotten
+	}
 	var err error
 	if req.LookupOnly {
 		return out, s.lookup(req, &out)

@@ -31,6 +31,7 @@ CREATE TABLE roost.fence (
 	epoch    bigint NOT NULL,
 	owner    bigint NOT NULL,
 	database integer NOT NULL DEFAULT 0, -- which one holds the shard's entities; 0: this one
+	forgotten bigint, -- newest time of a key of a purged entity, Unix ms; null: none
 	PRIMARY KEY (type, shard)
 ) WITH (fillfactor = 50);
 
@@ -180,6 +181,64 @@ BEGIN
 		WHERE e.id = of_entity AND e.trimmed <> mark;
 END $$;
 
+-- purge removes records of an entity up to the one that has ended a life, oldest first, as long
+-- as their sends have ended and their keys are old enough to be forgotten, at most batch of
+-- them, and the entity itself if it has no newer record. It is journal.Purging. The caller has
+-- locked the entity's row and its fence's.
+CREATE FUNCTION roost.purge(of_entity bigint, of_life bigint, of_type text, of_shard bigint, of_age bigint, key_old bigint, keep_for bigint, batch int)
+RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+	wall   CONSTANT bigint := key_old + keep_for;
+	e      record;
+	r      record;
+	again  bigint;
+	newest bigint;
+	gone   bigint := 0;
+	seen   int := 0;
+	final  bigint := 0;
+BEGIN
+	SELECT x.last, x.trimmed, x.dropped INTO e FROM roost.entity x WHERE x.id = of_entity;
+	newest := e.dropped;
+	FOR r IN SELECT x.seq, x.at, x.time, x.command IS NOT NULL AND (x.at IS NULL OR x.seq > e.trimmed) AS remembered,
+			EXISTS (SELECT FROM roost.send s WHERE s.entity = x.entity AND s.seq = x.seq) AS sending
+		FROM roost.record x WHERE x.entity = of_entity AND x.seq <= of_life ORDER BY x.seq LIMIT batch
+	LOOP
+		IF r.sending THEN
+			again := wall + 60000;
+			EXIT;
+		END IF;
+		IF r.remembered THEN
+			IF r.at IS NULL THEN
+				again := wall + keep_for;
+				EXIT;
+			END IF;
+			IF of_age - r.at < keep_for OR r.time >= key_old THEN
+				again := greatest(wall + keep_for - (of_age - r.at), r.time + keep_for, wall + 1000);
+				EXIT;
+			END IF;
+			newest := greatest(newest, r.time);
+			gone := gone + 1;
+		END IF;
+		final := r.seq;
+		seen := seen + 1;
+	END LOOP;
+	DELETE FROM roost.record x WHERE x.entity = of_entity AND x.seq <= final;
+	IF final = e.last THEN
+		DELETE FROM roost.wake x WHERE x.entity = of_entity;
+		DELETE FROM roost.snapshot x WHERE x.entity = of_entity;
+		DELETE FROM roost.entity x WHERE x.id = of_entity;
+		UPDATE roost.fence f SET forgotten = greatest(f.forgotten, newest)
+			WHERE f.type = of_type AND f.shard = of_shard AND newest IS NOT NULL;
+		RETURN;
+	END IF;
+	IF again IS NOT NULL THEN
+		UPDATE roost.wake x SET due = 4611686018427387904 + again, number = 0 WHERE x.entity = of_entity AND x.kind = 4;
+	ELSIF seen < batch THEN
+		DELETE FROM roost.wake x WHERE x.entity = of_entity AND x.kind = 4;
+	END IF;
+	UPDATE roost.entity x SET dropped = newest, keys = x.keys - gone, trimmed = greatest(x.trimmed, final) WHERE x.id = of_entity;
+END $$;
+
 -- commit_batch_2 decides a batch of operations in order and writes what holds.
 -- It is called alone, so that its transaction ends with it: its locks never wait
 -- for a client. (commit_batch is that of format 1, in journals that were made then.)
@@ -188,7 +247,8 @@ END $$;
 --     with one: 0 reads its fence, 1 writes under it, 2 claims it.
 -- e_: the entities of appends and snapshots, sorted, without repetition; e_hash: of the id.
 -- o_: the operations; kind 1 claim, 2 fence read, 3 append, 4 snapshot, 5
---     drop of a snapshot, 6 append that only says which sends have ended, else nothing. o_shard and o_entity count from 1. o_seq is the owner of a claim,
+--     drop of a snapshot, 6 append that only says which sends have ended, 7 purge of the life
+--     that o_seq has ended, else nothing. o_shard and o_entity count from 1. o_seq is the owner of a claim,
 --     the first sequence number of an append (-1: it cannot follow anything; 0 without
 --     records) and that of a snapshot. o_keys is how many of its keys may be forgotten some day.
 --     o_repeats: it holds a command twice. o_time is the
@@ -202,7 +262,7 @@ END $$;
 --     the rows before. d_as: in which state; d_once: none of them may be done already.
 -- of_generation: that of the journal which the caller has opened.
 -- of_writer, of_elapsed: who commits, and for how long that has been running, in ms.
--- key_old, keep_for, keep: what may be forgotten, see trim.
+-- key_old, keep_for, keep: what may be forgotten, see trim. purge_most: see purge.
 --
 -- Verdicts: 1 durable, 2 refused by epoch, 3 by sequence, 4 by command, 5 by wake-up.
 CREATE FUNCTION roost.commit_batch_2(
@@ -214,7 +274,7 @@ CREATE FUNCTION roost.commit_batch_2(
 	f_op int[], f_entity int[], f_kind int[], f_name bytea[], f_seq bigint[], f_number bigint[],
 	w_op int[], w_entity int[], w_does int[], w_kind int[], w_name bytea[], w_due bigint[], w_number bigint[], w_period bigint[], w_seq bigint[],
 	d_op int[], d_entity int[], d_seq bigint[], d_count int[], d_send int[], d_as int[], d_once boolean[],
-	of_generation bigint, of_writer bigint, of_elapsed bigint, key_old bigint, keep_for bigint, keep bigint,
+	of_generation bigint, of_writer bigint, of_elapsed bigint, key_old bigint, keep_for bigint, keep bigint, purge_most int,
 	OUT verdict int[], OUT epoch bigint[], OUT owner bigint[])
 LANGUAGE plpgsql
 SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -240,6 +300,8 @@ DECLARE
 	h_changed boolean[] := h_fresh;
 	h_trim    boolean[] := h_fresh;
 	h_cleared boolean[] := h_fresh; -- a snapshot was dropped
+	h_purged  int[] := array_fill(0, ARRAY[entities]); -- the operation that purges it
+	f_forgotten bigint[] := array_fill(NULL::bigint, ARRAY[cardinality(s_shard)]);
 	doubled   boolean[] := array_fill(false, ARRAY[ops]);
 	fallen    boolean[] := doubled; -- a wake-up that has fired does not stand, or a send is done
 	has_sends boolean := 0 < ANY (r_sends);
@@ -272,32 +334,35 @@ BEGIN
 			SELECT u.type, u.shard, 0, 0 FROM unnest(s_type, s_shard, s_how) WITH ORDINALITY AS u (type, shard, how, i)
 			WHERE u.how = 2 ORDER BY u.i
 			ON CONFLICT DO NOTHING;
-		FOR r IN SELECT u.i, f.epoch, f.owner
+		FOR r IN SELECT u.i, f.epoch, f.owner, f.forgotten
 			FROM unnest(s_type, s_shard, s_how) WITH ORDINALITY AS u (type, shard, how, i)
 			JOIN roost.fence f ON f.type = u.type AND f.shard = u.shard
 			WHERE u.how > 0 ORDER BY u.i FOR UPDATE OF f
 		LOOP
 			f_epoch[r.i] := r.epoch;
 			f_owner[r.i] := r.owner;
+			f_forgotten[r.i] := r.forgotten;
 		END LOOP;
 	ELSIF 1 = ANY (s_how) THEN
-		FOR r IN SELECT u.i, f.epoch, f.owner
+		FOR r IN SELECT u.i, f.epoch, f.owner, f.forgotten
 			FROM unnest(s_type, s_shard, s_how) WITH ORDINALITY AS u (type, shard, how, i)
 			JOIN roost.fence f ON f.type = u.type AND f.shard = u.shard
 			WHERE u.how > 0 ORDER BY u.i FOR SHARE OF f
 		LOOP
 			f_epoch[r.i] := r.epoch;
 			f_owner[r.i] := r.owner;
+			f_forgotten[r.i] := r.forgotten;
 		END LOOP;
 	END IF;
 	IF 0 = ANY (s_how) THEN
-		FOR r IN SELECT u.i, f.epoch, f.owner
+		FOR r IN SELECT u.i, f.epoch, f.owner, f.forgotten
 			FROM unnest(s_type, s_shard, s_how) WITH ORDINALITY AS u (type, shard, how, i)
 			JOIN roost.fence f ON f.type = u.type AND f.shard = u.shard
 			WHERE u.how = 0
 		LOOP
 			f_epoch[r.i] := r.epoch;
 			f_owner[r.i] := r.owner;
+			f_forgotten[r.i] := r.forgotten;
 		END LOOP;
 	END IF;
 
@@ -375,11 +440,11 @@ BEGIN
 	END IF;
 
 	FOR i IN 1 .. ops LOOP
-		CONTINUE WHEN o_kind[i] NOT BETWEEN 1 AND 5;
+		CONTINUE WHEN o_kind[i] NOT IN (1, 2, 3, 4, 5, 7);
 		s := o_shard[i];
 		e := o_entity[i];
 		IF o_kind[i] = 5 THEN -- under no claim
-			CONTINUE WHEN h_snap[e] = 0 OR h_snap[e] > o_seq[i];
+			CONTINUE WHEN h_snap[e] = 0 OR h_snap[e] > o_seq[i] OR h_purged[e] > 0;
 			verdict[i] := 1;
 			h_snap[e] := 0;
 			h_cleared[e] := true;
@@ -400,15 +465,17 @@ BEGIN
 			END IF;
 			epoch[i] := f_epoch[s];
 			owner[i] := f_owner[s];
-		ELSIF o_kind[i] = 3 AND h_added[e] THEN
-			CONTINUE; -- a second append of an entity
+		ELSIF o_kind[i] = 3 AND (h_added[e] OR h_purged[e] > 0) OR o_kind[i] = 4 AND h_purged[e] > 0 THEN
+			CONTINUE; -- a second append of an entity, or behind its purge
+		ELSIF o_kind[i] = 7 AND (h_added[e] OR h_purged[e] > 0) THEN
+			verdict[i] := 5;
 		ELSIF o_kind[i] = 2 OR NOT held THEN
 			verdict[i] := CASE WHEN held THEN 1 ELSE 2 END;
 			epoch[i] := f_epoch[s];
 			owner[i] := f_owner[s];
 		ELSIF o_kind[i] = 3 THEN
 			CONTINUE WHEN o_seq[i] <> h_last[e] + 1 AND (o_count[i] > 0 OR o_seq[i] <> 0);
-			IF doubled[i] OR o_repeats[i] OR coalesce(o_time[i] <= h_dropped[e], false) THEN
+			IF doubled[i] OR o_repeats[i] OR coalesce(o_time[i] <= CASE WHEN h_id[e] IS NULL THEN f_forgotten[s] ELSE h_dropped[e] END, false) THEN
 				verdict[i] := 4;
 				CONTINUE;
 			END IF;
@@ -420,6 +487,7 @@ BEGIN
 			h_added[e] := true;
 			CONTINUE WHEN o_count[i] = 0;
 			IF h_id[e] IS NULL THEN
+				h_dropped[e] := f_forgotten[s];
 				h_id[e] := nextval('roost.entity_id');
 				h_fresh[e] := true;
 				fresh := fresh + 1;
@@ -433,6 +501,15 @@ BEGIN
 				h_snap[e] := 0;
 				h_cleared[e] := true;
 			END IF;
+		ELSIF o_kind[i] = 7 THEN
+			PERFORM FROM roost.wake x WHERE x.entity = h_id[e] AND x.kind = 4 AND x.seq = o_seq[i];
+			IF NOT FOUND THEN
+				verdict[i] := 5;
+				CONTINUE;
+			END IF;
+			verdict[i] := 1;
+			h_purged[e] := i;
+			h_changed[e] := true;
 		ELSE
 			CONTINUE WHEN o_seq[i] <= h_life[e] OR o_seq[i] > h_last[e] OR o_seq[i] < h_snap[e];
 			verdict[i] := 1;
@@ -476,8 +553,8 @@ BEGIN
 		RETURN;
 	END IF;
 	IF fresh > 0 THEN
-		INSERT INTO roost.entity (id, type, name, last)
-			SELECT h_id[u.i], u.type, u.name, 0 FROM unnest(e_type, e_name, h_fresh) WITH ORDINALITY AS u (type, name, fresh, i)
+		INSERT INTO roost.entity (id, type, name, last, dropped)
+			SELECT h_id[u.i], u.type, u.name, 0, h_dropped[u.i] FROM unnest(e_type, e_name, h_fresh) WITH ORDINALITY AS u (type, name, fresh, i)
 			WHERE u.fresh ORDER BY u.i
 			ON CONFLICT DO NOTHING;
 		GET DIAGNOSTICS written = ROW_COUNT;
@@ -516,6 +593,14 @@ BEGIN
 			END IF;
 		END LOOP;
 	END IF;
+	IF 0 < ANY (h_purged) THEN
+		FOR i IN 1 .. entities LOOP
+			IF h_purged[i] > 0 THEN
+				s := o_shard[h_purged[i]];
+				PERFORM roost.purge(h_id[i], o_seq[h_purged[i]], s_type[s], s_shard[s], h_age[i], key_old, keep_for, purge_most);
+			END IF;
+		END LOOP;
+	END IF;
 END $$;
 
 -- declare_facts stores whose the journal is and its types, and says whether it could:
@@ -539,4 +624,4 @@ BEGIN
 	RETURN true;
 END $$;
 
-REVOKE ALL ON FUNCTION roost.trim, roost.deliver, roost.commit_batch_2, roost.declare_facts FROM PUBLIC;
+REVOKE ALL ON FUNCTION roost.trim, roost.purge, roost.deliver, roost.commit_batch_2, roost.declare_facts FROM PUBLIC;

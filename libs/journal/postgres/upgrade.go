@@ -62,13 +62,14 @@ var expansions = []string{
 	2: `
 	ALTER TABLE roost.send ADD COLUMN sends integer NOT NULL DEFAULT 0,
 		ADD COLUMN pending integer NOT NULL DEFAULT 0, ADD COLUMN dead integer NOT NULL DEFAULT 0;
+	ALTER TABLE roost.fence ADD COLUMN forgotten bigint;
 	ALTER TABLE roost.entity ADD COLUMN life bigint NOT NULL DEFAULT 0;
 	DROP INDEX roost.wake_by_due, roost.send_by_shard;
 	CREATE INDEX wake_by_due ON roost.wake (type, shard, due, entity, kind, name);
 	CREATE INDEX pending_send ON roost.send (type, shard, entity, seq) WHERE pending > 0;
 	CREATE INDEX dead_send ON roost.send (type, shard, entity, seq) WHERE dead > 0;
-	` + function("deliver") + function("commit_batch_2") + function("declare_facts") + `
-	REVOKE ALL ON FUNCTION roost.deliver, roost.commit_batch_2 FROM PUBLIC;
+	` + function("purge") + function("deliver") + function("commit_batch_2") + function("declare_facts") + `
+	REVOKE ALL ON FUNCTION roost.purge, roost.deliver, roost.commit_batch_2 FROM PUBLIC;
 	DO $$
 	DECLARE r record;
 	BEGIN -- who may call the function of format 1

@@ -13,7 +13,7 @@ import (
 type readStmts struct {
 	opened, entity, last, snapshot, records, stored *sql.Stmt
 	list, listType                                  *sql.Stmt
-	wakes, sends, dead, pending, body               *sql.Stmt
+	wakes, sends, dead, pending, body, forgotten    *sql.Stmt
 }
 
 func (s *readStmts) prepare(ctx context.Context, db *sql.DB) error {
@@ -32,6 +32,7 @@ func (s *readStmts) prepare(ctx context.Context, db *sql.DB) error {
 		{&s.dead, deadSQL},
 		{&s.pending, "SELECT ifnull(sum(pending), 0) FROM send WHERE entity = ?"},
 		{&s.body, bodySQL},
+		{&s.forgotten, "SELECT forgotten FROM fence WHERE type = ? AND shard = ?"},
 	})
 }
 
@@ -68,7 +69,8 @@ func (r *Reader) load(ctx context.Context, t *sql.Tx, req journal.LoadRequest) (
 	}
 	err = t.StmtContext(ctx, r.stmts.entity).QueryRowContext(ctx, string(req.Entity.Type), string(req.Entity.ID)).Scan(&id, &snapshot, &life, &dropped)
 	if errors.Is(err, sql.ErrNoRows) {
-		return out, nil
+		out.Stored, err = r.absent(ctx, t, req)
+		return out, err
 	}
 	if err != nil {
 		return out, err
@@ -106,6 +108,33 @@ func (r *Reader) load(ctx context.Context, t *sql.Tx, req journal.LoadRequest) (
 	}
 	out.Stored, err = r.lookup(ctx, t, req, id, dropped)
 	return out, err
+}
+
+// absent looks commands up of an entity of which nothing is stored: their keys have expired if
+// an entity of the shard with newer ones was purged.
+func (r *Reader) absent(ctx context.Context, t *sql.Tx, req journal.LoadRequest) (map[sharding.CommandID]sharding.Stored, error) {
+	if len(req.Lookup) == 0 {
+		return nil, nil
+	}
+	var forgotten int64
+	err := t.StmtContext(ctx, r.stmts.forgotten).QueryRowContext(ctx, string(req.Shard.Type), req.Shard.Index).Scan(&forgotten)
+	if err != nil {
+		if errors.Is(err, sql.ErrNoRows) {
+			err = nil
+		}
+		return nil, err
+	}
+	var found map[sharding.CommandID]sharding.Stored
+	for _, c := range req.Lookup {
+		if !journal.Expired(fromMillis(forgotten), c) {
+			continue
+		}
+		if found == nil {
+			found = map[sharding.CommandID]sharding.Stored{}
+		}
+		found[c] = sharding.Stored{Expired: true}
+	}
+	return found, nil
 }
 
 // loadRecords reads the records after that of the snapshot, or after the one that has deleted

@@ -4,7 +4,7 @@ package sqlite
 // format the same.
 const schema = `
 CREATE TABLE IF NOT EXISTS meta (
-	key   TEXT NOT NULL PRIMARY KEY, -- cluster, format, min_reader, min_writer, generation
+	key   TEXT NOT NULL PRIMARY KEY, -- cluster, format, min_reader, min_writer, generation, purged: the highest entity.id of an entity that was purged
 	value TEXT NOT NULL
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS type (
@@ -17,16 +17,20 @@ CREATE TABLE IF NOT EXISTS fence (
 	epoch INTEGER NOT NULL, -- the bits of an unsigned number
 	owner INTEGER NOT NULL, -- the bits of an unsigned number
 	database INTEGER NOT NULL DEFAULT 0, -- which one holds the shard's entities; 0: this one
+	forgotten INTEGER NOT NULL DEFAULT 0, -- newest time of a key of a purged entity, Unix ms; 0: none
 	PRIMARY KEY (type, shard)
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS entity (
-	id       INTEGER PRIMARY KEY,
+	id       INTEGER PRIMARY KEY, -- never that of another one, be it purged: see addEntitySQL
 	type     TEXT NOT NULL,
 	name     TEXT NOT NULL,
 	kept     INTEGER NOT NULL DEFAULT 0, -- rows in command of records up to this one are never dropped
 	dropped  INTEGER NOT NULL DEFAULT 0, -- newest time of a dropped key, Unix ms; 0: none
 	snapshot INTEGER NOT NULL DEFAULT 0, -- sequence number of the snapshot; 0: none
 	life     INTEGER NOT NULL DEFAULT 0, -- sequence number of the newest record that deletes it; 0: none
+	age      INTEGER NOT NULL DEFAULT 0, -- as of the newest record, if a purge came behind that: its own time,
+	writer   INTEGER NOT NULL DEFAULT 0, -- who has purged; 0: none came,
+	elapsed  INTEGER NOT NULL DEFAULT 0, -- and for how long that was running
 	UNIQUE (type, name)
 );
 CREATE TABLE IF NOT EXISTS record (
@@ -93,5 +97,9 @@ var expansions = []string{
 	DROP INDEX IF EXISTS send_by_shard;
 	CREATE INDEX pending_send ON send (type, shard) WHERE pending > 0;
 	CREATE INDEX dead_send ON send (type, shard) WHERE dead > 0;
-	ALTER TABLE entity ADD COLUMN life INTEGER NOT NULL DEFAULT 0`,
+	ALTER TABLE fence ADD COLUMN forgotten INTEGER NOT NULL DEFAULT 0;
+	ALTER TABLE entity ADD COLUMN life INTEGER NOT NULL DEFAULT 0;
+	ALTER TABLE entity ADD COLUMN age INTEGER NOT NULL DEFAULT 0;
+	ALTER TABLE entity ADD COLUMN writer INTEGER NOT NULL DEFAULT 0;
+	ALTER TABLE entity ADD COLUMN elapsed INTEGER NOT NULL DEFAULT 0`,
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -22,13 +23,20 @@ const (
 	trimBatch = 2 * trimEvery
 )
 
+// addEntitySQL gives an entity a number that no other one has or had: whoever remembers a number
+// may have missed that its entity was purged.
+const addEntitySQL = `INSERT INTO entity (id, type, name, dropped) VALUES (1 + max(
+	ifnull((SELECT max(id) FROM entity), 0), ifnull((SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'purged'), 0)), ?, ?, ?)`
+
 const bodySQL = "SELECT body FROM record WHERE entity = ? AND seq = ?"
 
 type writeStmts struct {
 	begin, commit, rollback                         *sql.Stmt
 	opened                                          *sql.Stmt
 	fence, setFence                                 *sql.Stmt
-	entity, addEntity                               *sql.Stmt
+	entity, addEntity, named, removeEntity          *sql.Stmt
+	forgotten, setForgotten, setPurged              *sql.Stmt
+	remains, removeRecord, setLooked, clearLooked   *sql.Stmt
 	head, find, body                                *sql.Stmt
 	addRecord, addCommand, snapshot, setSnapshotSeq *sql.Stmt
 	dropSnapshot, setLife                           *sql.Stmt
@@ -48,11 +56,23 @@ func (s *writeStmts) statements() []statement {
 		{&s.fence, "SELECT epoch, owner FROM fence WHERE type = ? AND shard = ?"},
 		{&s.setFence, "INSERT INTO fence (type, shard, epoch, owner) VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET epoch = excluded.epoch, owner = excluded.owner"},
 		{&s.entity, "SELECT id FROM entity WHERE type = ? AND name = ?"},
-		{&s.addEntity, "INSERT INTO entity (type, name) VALUES (?, ?)"},
-		{&s.head, `SELECT e.snapshot, e.life, e.dropped, ifnull(r.seq, 0), ifnull(r.age, 0), ifnull(r.writer, 0), ifnull(r.elapsed, 0),
+		{&s.named, "SELECT EXISTS (SELECT 1 FROM entity WHERE id = ? AND type = ? AND name = ?)"},
+		{&s.addEntity, addEntitySQL},
+		{&s.head, `SELECT e.snapshot, e.life, e.dropped, e.writer <> 0, ifnull(r.seq, 0),
+			iif(e.writer <> 0, e.age, ifnull(r.age, 0)), iif(e.writer <> 0, e.writer, ifnull(r.writer, 0)), iif(e.writer <> 0, e.elapsed, ifnull(r.elapsed, 0)),
 			EXISTS (SELECT 1 FROM command WHERE entity = ?1 AND hash = ?2)
 			FROM entity e LEFT JOIN record r ON r.entity = e.id AND r.seq = (SELECT max(seq) FROM record WHERE entity = ?1)
-			WHERE e.id = ?1`},
+			WHERE e.id = ?1 AND e.type = ?3 AND e.name = ?4`},
+		{&s.forgotten, "SELECT forgotten FROM fence WHERE type = ? AND shard = ?"},
+		{&s.setForgotten, "UPDATE fence SET forgotten = max(forgotten, ?) WHERE type = ? AND shard = ?"},
+		{&s.remains, `SELECT r.seq, r.age, r.body, EXISTS (SELECT 1 FROM send s WHERE s.entity = r.entity AND s.seq = r.seq),
+			EXISTS (SELECT 1 FROM command c WHERE c.entity = r.entity AND c.seq = r.seq)
+			FROM record r WHERE r.entity = ? AND r.seq <= ? ORDER BY r.seq LIMIT ?`},
+		{&s.removeRecord, "DELETE FROM record WHERE entity = ? AND seq = ?"},
+		{&s.removeEntity, "DELETE FROM entity WHERE id = ?"},
+		{&s.setPurged, "INSERT INTO meta (key, value) VALUES ('purged', ?) ON CONFLICT DO UPDATE SET value = max(CAST(value AS INTEGER), CAST(excluded.value AS INTEGER))"},
+		{&s.setLooked, "UPDATE entity SET age = ?, writer = ?, elapsed = ?, dropped = ? WHERE id = ?"},
+		{&s.clearLooked, "UPDATE entity SET writer = 0 WHERE id = ?"},
 		{&s.find, "SELECT seq FROM command WHERE entity = ? AND hash = ?"},
 		{&s.body, bodySQL},
 		{&s.addRecord, "INSERT INTO record (entity, seq, age, writer, elapsed, body, reply) VALUES (?, ?, ?, ?, ?, ?, ?)"},
@@ -117,8 +137,9 @@ type tx struct {
 	s      *writeStmts
 	now    journal.Moment
 	stamp  journal.Stamp // of the entity whose head was read last
+	looked bool          // the stamp is that of a purge
 	fences map[sharding.ShardID]sharding.Fence
-	// added are the numbers of entities made by this transaction: they are
+	// added are the numbers of entities that this transaction has made or looked up: they are
 	// cached only when it is committed.
 	added map[sharding.Entity]int64
 	// body and reply are memory for the stored forms.
@@ -157,23 +178,15 @@ func (t *tx) Fence(shard sharding.ShardID) (sharding.Fence, error) {
 
 // Head implements [journal.Tx].
 func (t *tx) Head(entity sharding.Entity, records []sharding.Record) (journal.Head, error) {
-	t.stamp = journal.Stamp{}
-	id, err := t.id(entity)
-	if err != nil || id == 0 {
-		return journal.Head{}, err
-	}
 	var h journal.Head
 	var first int64
 	if len(records) > 0 {
 		first = commandHash(records[0].Command)
 	}
-	var snapshot, life, dropped, last, by int64
-	var maybe bool
-	if err := t.s.head.QueryRow(id, first).Scan(&snapshot, &life, &dropped, &last, &t.stamp.Age, &by, &t.stamp.Elapsed, &maybe); err != nil {
+	id, maybe, err := t.readHead(entity, first, &h)
+	if err != nil || id == 0 {
 		return h, err
 	}
-	t.stamp.Writer = uint64(by)
-	h.LastSeq, h.SnapshotSeq, h.Life, h.Dropped = uint64(last), uint64(snapshot), uint64(life), fromMillis(dropped)
 	for i := range records {
 		if h.Duplicate || i == 0 && !maybe || records[i].Command == "" {
 			continue
@@ -183,6 +196,51 @@ func (t *tx) Head(entity sharding.Entity, records []sharding.Record) (journal.He
 		}
 	}
 	return h, nil
+}
+
+// readHead reads the row of an entity and its newest record, and returns its number, 0 if there
+// is none. maybe: a command with the hash may be stored.
+func (t *tx) readHead(entity sharding.Entity, hash int64, h *journal.Head) (id int64, maybe bool, err error) {
+	t.stamp, t.looked = journal.Stamp{}, false
+	id, known := t.added[entity]
+	if !known {
+		id, known = t.driver.ids[entity]
+	}
+	if !known {
+		if id, err = t.find(entity); err != nil || id == 0 {
+			return 0, false, err
+		}
+	}
+	var snapshot, life, dropped, last, by int64
+	read := func() error {
+		return t.s.head.QueryRow(id, hash, string(entity.Type), string(entity.ID)).Scan(
+			&snapshot, &life, &dropped, &t.looked, &last, &t.stamp.Age, &by, &t.stamp.Elapsed, &maybe)
+	}
+	err = read()
+	if errors.Is(err, sql.ErrNoRows) && !mutant.On("cached-number") { // it was purged since the number was cached
+		delete(t.driver.ids, entity)
+		if id, err = t.find(entity); err != nil || id == 0 {
+			return 0, false, err
+		}
+		err = read()
+	}
+	if err != nil {
+		return id, false, err
+	}
+	t.add(entity, id)
+	t.stamp.Writer = uint64(by)
+	h.LastSeq, h.SnapshotSeq, h.Life, h.Dropped = uint64(last), uint64(snapshot), uint64(life), fromMillis(dropped)
+	return id, maybe, nil
+}
+
+// Forgotten implements [journal.Tx].
+func (t *tx) Forgotten(shard sharding.ShardID) (time.Time, error) {
+	var ms int64
+	err := t.s.forgotten.QueryRow(string(shard.Type), shard.Index).Scan(&ms)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = nil
+	}
+	return fromMillis(ms), err
 }
 
 // stored reports whether a command is stored: the hash finds candidates, whose
@@ -224,14 +282,28 @@ func (t *tx) candidates(id int64, c sharding.CommandID) ([]int64, error) {
 	return seqs, rows.Err()
 }
 
-// id is the number of an entity, 0 if it has none yet.
+// id is the number of an entity, 0 if it has none yet. A number that is cached is checked
+// against the name: another process may have purged the entity, and made it anew.
 func (t *tx) id(e sharding.Entity) (int64, error) {
-	if id, ok := t.driver.ids[e]; ok {
-		return id, nil
-	}
 	if id, ok := t.added[e]; ok {
 		return id, nil
 	}
+	if id, ok := t.driver.ids[e]; ok {
+		var same bool
+		if err := t.s.named.QueryRow(id, string(e.Type), string(e.ID)).Scan(&same); err != nil {
+			return 0, err
+		}
+		if same || mutant.On("cached-number") {
+			t.add(e, id)
+			return id, nil
+		}
+		delete(t.driver.ids, e)
+	}
+	return t.find(e)
+}
+
+// find looks an entity up by its name.
+func (t *tx) find(e sharding.Entity) (int64, error) {
 	var id int64
 	err := t.s.entity.QueryRow(string(e.Type), string(e.ID)).Scan(&id)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -251,6 +323,13 @@ func (t *tx) add(e sharding.Entity, id int64) {
 }
 
 func commandHash(c sharding.CommandID) int64 { return int64(xxhash.Sum64String(string(c))) }
+
+func toMillis(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}
 
 func fromMillis(ms int64) time.Time {
 	if ms == 0 {

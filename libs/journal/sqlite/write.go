@@ -21,6 +21,8 @@ func (t *tx) Write(op *journal.Op) error {
 		return t.writeSnapshot(op.Snapshot)
 	case op.Drop != nil:
 		return t.dropSnapshot(op.Drop)
+	case op.Purge != nil:
+		return t.purge(op.Purge)
 	}
 	return nil
 }
@@ -34,7 +36,11 @@ func (t *tx) append(a *sharding.Append) error {
 		return nil // there is no wake-up, and there are no sends
 	}
 	if id == 0 {
-		r, err := t.s.addEntity.Exec(string(a.Entity.Type), string(a.Entity.ID))
+		forgotten, err := t.Forgotten(a.Shard)
+		if err != nil {
+			return err
+		}
+		r, err := t.s.addEntity.Exec(string(a.Entity.Type), string(a.Entity.ID), toMillis(forgotten))
 		if err != nil {
 			return err
 		}
@@ -50,6 +56,11 @@ func (t *tx) append(a *sharding.Append) error {
 		return err
 	}
 	trim, stamp := false, t.stamp.Next(t.now)
+	if t.looked && len(a.Records) > 0 {
+		if _, err := t.s.clearLooked.Exec(id); err != nil {
+			return err
+		}
+	}
 	for i := range a.Records {
 		r := &a.Records[i]
 		t.body = journal.AppendRecord(t.body[:0], a.Entity, a.Epoch, t.now.Wall, r)

@@ -80,7 +80,7 @@ func (s *shardLoop) load(o turn.Load, sl *slot) {
 	defer cancel()
 	if !o.Volatile {
 		var err error
-		req := journal.LoadRequest{Entity: o.Entity, Lookup: o.Lookup, LookupOnly: o.LookupOnly}
+		req := journal.LoadRequest{Entity: o.Entity, Shard: o.Shard, Lookup: o.Lookup, LookupOnly: o.LookupOnly}
 		var ignored bool
 		found, ignored, err = stored.Load(ctx, s.journal, s.types[o.Entity.Type], req)
 		if ignored {

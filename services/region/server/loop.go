@@ -262,6 +262,10 @@ func (s *shardLoop) perform() {
 			s.gave(o)
 		case region.ReadWakes:
 			s.readWakes(o.Read)
+		case region.ReadDeleted:
+			s.readDeleted(o.Read)
+		case region.Purge:
+			s.purge(o.Purge)
 		}
 	}
 	if len(s.outputs.Events) > 0 {

@@ -122,6 +122,7 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 			core.Replies.Total, core.Replies.Connection = int(cfg.ReplyBytes), int(cfg.LinkReplies)
 			core.LeaveTimeout = cfg.LeaveTimeout
 			core.KeptWait, core.KeptBytes = cfg.KeptWait, int(cfg.KeptBytes)
+			core.Purge.Rate, core.Purge.Interval = cfg.PurgeRate, cfg.PurgeInterval
 			core.JournalPatience, core.JournalRecovery = cfg.JournalPatience, cfg.JournalRecovery
 			if cfg.JournalPatience > 0 { // short patience asks more often
 				core.JournalProbe = min(core.JournalProbe, cfg.JournalPatience/2)
@@ -314,7 +315,9 @@ func (s *Server) openJournal(ctx context.Context) error {
 		d.Types = append(d.Types, s.runner.descs[i].Desc)
 	}
 	var err error
-	s.runner.journal, err = journalopen.Journal(ctx, s.cfg.Journal, d, journal.DefaultConfig(), s.runner.journalObserver(), s.log)
+	jc := journal.DefaultConfig()
+	jc.DedupeAge = s.cfg.DedupeAge
+	s.runner.journal, err = journalopen.Journal(ctx, s.cfg.Journal, d, jc, s.runner.journalObserver(), s.log)
 	if err == nil {
 		s.generation.Store(uint64(s.runner.journal.Generation()))
 	}

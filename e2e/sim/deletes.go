@@ -1,0 +1,81 @@
+package sim
+
+import (
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/purge"
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/services/region"
+)
+
+// readDeleted reads which deleted entities may be removed, as the driver of a region does.
+func (n *shardNode) readDeleted(o purge.Read) {
+	req := journal.WakesRequest{Until: journal.PurgeFrom + o.Until, Limit: o.Limit}
+	for _, s := range o.Shards {
+		req.Shards = append(req.Shards, journal.ShardPosition{Shard: s, After: journal.WakePosition{Due: journal.PurgeFrom}})
+	}
+	out := purge.Page{Number: o.Number}
+	gen := n.p.gen
+	n.w.journal.read(n.p.host, func() {
+		page := n.w.journal.ledger.Wakes(n.w.clock(), req)
+		out.Now, out.More = page.Now, page.More
+		for i := range page.Rows {
+			out.Rows = append(out.Rows, purge.Row{Shard: page.Rows[i].Shard, Entity: page.Rows[i].Entity, Life: page.Rows[i].Seq})
+		}
+	}, func(ok bool) {
+		if n.p.gen != gen {
+			return
+		}
+		if !ok {
+			out = purge.Page{Number: o.Number}
+		}
+		n.p.post(func() { n.stepShard(region.DeletedRead{Page: out}) })
+	})
+}
+
+func (n *shardNode) purge(o purge.Purge) {
+	op := journal.Purge{Shard: o.Shard, Epoch: o.Epoch, Entity: o.Entity, Life: o.Life}
+	n.group.add(journal.Op{Purge: &op}, func(r journal.Result) {
+		if r.Verdict == sharding.Durable {
+			n.w.mark("delete: purged")
+		}
+		n.stepShard(region.Purged{Purged: purge.Purged{Purge: o, Verdict: r.Verdict}})
+	})
+}
+
+// isBuiltin reports whether a command of the simulation is an operator's. The gateways of the
+// simulation let operators through.
+func isBuiltin(cmd string) bool { return sharding.IsBuiltin(cmd) }
+
+// deletions checks what operators were told of their deletes: one that was acknowledged is in
+// the log, and one that was refused by all is not.
+func (c *checker) deletions(log []commit) {
+	w := c.w
+	deleted := map[sharding.CommandID]int{}
+	for _, commit := range log {
+		for _, r := range commit.Append.Records {
+			if r.Delete && r.Command != "" {
+				deleted[r.Command]++
+			}
+		}
+	}
+	for _, o := range w.ops {
+		if o.cmd != sharding.DeleteCommand || w.volatile(o.entity) {
+			continue
+		}
+		ok, refused := false, len(o.tries) > 0
+		for _, t := range o.tries {
+			ok = ok || t.returned > 0 && t.reply.Outcome == sharding.OK
+			refused = refused && t.returned > 0 && t.reply.Outcome == sharding.Rejected
+		}
+		switch n := deleted[o.key]; {
+		case ok && n == 0:
+			w.violate("acknowledged is durable", "%v was acknowledged, and no record deletes the entity", o)
+		case refused && n > 0:
+			w.violate("rejected is not applied", "%v was refused and has deleted the entity", o)
+		case n > 1 && !w.weather.Harsh.Forgets:
+			w.violate("one effect", "%v has deleted the entity %d times", o, n)
+		case n > 0:
+			w.mark("delete: by an operator")
+		}
+	}
+}

@@ -1,0 +1,217 @@
+package journaltest
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+func purge(e sharding.Epoch, of sharding.Entity, life uint64) journal.Op {
+	return journal.Op{Purge: &journal.Purge{Shard: shard, Epoch: e, Entity: of, Life: life}}
+}
+
+// left returns of which deleted entities something is left, and when it may be removed.
+func (e *env) left() map[sharding.EntityID]time.Duration {
+	e.Helper()
+	left := map[sharding.EntityID]time.Duration{}
+	for _, w := range e.wakes(e.b, math.MaxInt64, 10, journal.ShardPosition{Shard: shard, After: journal.WakePosition{Due: journal.PurgeFrom}}) {
+		left[w.Entity.ID] = time.UnixMilli(w.Due - journal.PurgeFrom).Sub(e.now)
+	}
+	return left
+}
+
+func (e *env) exists(id sharding.Entity) bool {
+	e.Helper()
+	page, err := e.b.List(e.Context(), journal.ListRequest{Type: id.Type, Limit: 100})
+	if err != nil {
+		e.Fatal(err)
+	}
+	for _, x := range page {
+		if x == id {
+			return true
+		}
+	}
+	return false
+}
+
+// testPurge: a deleted entity is gone when its keys are old enough, however few they are. What
+// it has forgotten is still known of its shard.
+func testPurge(e *env) {
+	old, unused, gone := key7(e.now, 1), key7(e.now, 2), key7(e.now, 3)
+	e.one(durable, claim(shard, epoch, 1))
+	e.one(sharding.RefusedWake, purge(epoch, alice, 1))
+	e.one(durable, add(alice, record(1, old), record(2, "plain"), blank(3)))
+	e.one(sharding.RefusedWake, purge(epoch, alice, 3))
+	e.one(durable, snapshot(epoch, alice, 3, "s"))
+	e.one(durable, add(alice, deletion(4, gone)))
+	e.one(durable, add(bob, records(1, "b")...))
+	e.equal("left", e.left(), map[sharding.EntityID]time.Duration{alice.ID: e.cfg.DedupeAge})
+	// Fenced, and about one life.
+	e.one(byEpoch, purge(epoch+1, alice, 4))
+	e.one(sharding.RefusedWake, purge(epoch, alice, 3))
+	// Too early: nothing is removed.
+	e.pass(e.cfg.DedupeAge / 2)
+	e.one(durable, purge(epoch, alice, 4))
+	e.equal("left", e.left(), map[sharding.EntityID]time.Duration{alice.ID: e.cfg.DedupeAge / 2})
+	e.equal("still remembered", len(e.load(alice, old, "plain", gone).Stored), 3)
+	e.pass(e.cfg.DedupeAge/2 + time.Second)
+	e.one(durable, purge(epoch, alice, 4))
+	e.equal("left", len(e.left()), 0)
+	e.equal("stored", e.exists(alice), false)
+	e.equal("bob is stored", e.exists(bob), true)
+	e.one(sharding.RefusedWake, purge(epoch, alice, 4)) // a repeat, as after a lost reply
+	// An absent entity knows that old keys have expired; those without a time are forgotten.
+	absent := func(id sharding.Entity) {
+		e.Helper()
+		l, err := e.b.Load(e.Context(), journal.LoadRequest{Entity: id, Shard: shard, Lookup: []sharding.CommandID{old, unused, gone, "plain", key7(e.now, 4)}})
+		if err != nil {
+			e.Fatal(err)
+		}
+		x := sharding.Stored{Expired: true}
+		e.equal("stored of what is absent", l, journal.Loaded{Stored: map[sharding.CommandID]sharding.Stored{old: x, unused: x, gone: x}})
+	}
+	absent(alice)
+	absent(carol)
+	for _, id := range []sharding.CommandID{old, unused, gone} {
+		e.one(byID, add(alice, record(1, id)))
+		e.one(byID, add(carol, record(1, id)))
+	}
+	e.one(bySeq, add(alice, record(5, "late")))
+	// The entity that is made anew knows it too, and its sequence begins again.
+	e.one(durable, add(alice, record(1, key7(e.now, 5))))
+	e.one(byID, add(alice, record(2, old)))
+	e.equal("expired", e.load(alice, old).Stored[old], sharding.Stored{Expired: true})
+	e.equal("life", e.load(alice).Life, uint64(0))
+	e.one(durable, add(bob, record(2, unused))) // bob has forgotten nothing
+}
+
+// testPurgeLives: what a life has left is removed beside the life that came after it.
+func testPurgeLives(e *env) {
+	e.one(durable, claim(shard, epoch, 1))
+	first := mailing(1, 2)
+	first.Command = key7(e.now, 1)
+	e.one(durable, add(alice, first, deletion(2, "gone"), record(3, "new")))
+	e.pass(e.cfg.DedupeAge + time.Second)
+	e.one(durable, add(alice, record(4, "newer")))
+	// Its sends have not ended.
+	e.one(durable, purge(epoch, alice, 2))
+	e.equal("left", e.left(), map[sharding.EntityID]time.Duration{alice.ID: time.Minute})
+	e.equal("sends", len(e.sends(e.b, 10, journal.SendPosition{Shard: shard})), 1)
+	e.one(durable, delivering(epoch, alice, 1, 0, 1))
+	e.one(durable, purge(epoch, alice, 2))
+	e.equal("left", len(e.left()), 0)
+	l := e.load(alice, first.Command, "gone", "new", "newer")
+	e.equal("records", l.Records, withoutReplies(records(3, "new", "newer")...))
+	e.equal("its life", l.Life, uint64(2))
+	e.equal("forgotten", l.Stored[first.Command], sharding.Stored{Expired: true})
+	e.equal("remembered", len(l.Stored), 3) // and one that has expired
+	e.one(byID, add(alice, record(5, "new")))
+	e.one(durable, add(alice, record(5, "gone"))) // it was forgotten, and has no time in it
+	e.one(durable, add(alice, deletion(6, "gone again")))
+	// The number of keys does not protect them, and one batch does not do it twice.
+	e.pass(e.cfg.DedupeAge + time.Second)
+	e.want(verdicts{durable, sharding.RefusedWake, bySeq, bySeq},
+		purge(epoch, alice, 6), purge(epoch, alice, 6), add(alice, record(7, "x")), snapshot(epoch, alice, 6, "s"))
+	e.equal("stored", e.exists(alice), false)
+}
+
+// testPurgeSeenTime: time counts only if one process has seen it pass.
+func testPurgeSeenTime(e *env) {
+	e.one(durable, claim(shard, epoch, 1))
+	e.one(durable, add(alice, record(1, "a"), deletion(2, "gone")))
+	e.pass(2 * e.cfg.DedupeAge)
+	e.b = e.open()
+	e.one(durable, purge(epoch, alice, 2))
+	e.equal("stored", e.exists(alice), true)
+	e.pass(e.cfg.DedupeAge / 2)
+	e.one(durable, purge(epoch, alice, 2))
+	e.equal("stored", e.exists(alice), true)
+	e.equal("left", e.left(), map[sharding.EntityID]time.Duration{alice.ID: e.cfg.DedupeAge / 2})
+	// A record in between: from then on only what passes after it counts for its key.
+	e.one(durable, add(alice, record(3, "new")))
+	e.pass(e.cfg.DedupeAge/2 + time.Second)
+	e.one(durable, purge(epoch, alice, 2))
+	e.equal("left", len(e.left()), 0)
+	e.equal("records", len(e.load(alice).Records), 1)
+	e.one(durable, add(alice, deletion(4, "")))
+	e.one(durable, purge(epoch, alice, 4))
+	e.equal("stored", e.exists(alice), true)
+	e.pass(e.cfg.DedupeAge)
+	e.one(durable, purge(epoch, alice, 4))
+	e.equal("stored", e.exists(alice), false)
+}
+
+// testPurgeIsBounded: a purge removes some records, the next one the next ones.
+func testPurgeIsBounded(e *env) {
+	const n = 2*journal.MaxPurge + 10
+	e.one(durable, claim(shard, epoch, 1))
+	for seq := uint64(1); seq <= n; seq += 100 {
+		var rs []sharding.Record
+		for i := range uint64(100) {
+			rs = append(rs, record(seq+i, sharding.CommandID(fmt.Sprint("c", seq+i))))
+		}
+		e.one(durable, add(alice, rs...))
+	}
+	last := e.load(alice).LastSeq
+	e.one(durable, add(alice, deletion(last+1, "gone")))
+	e.pass(e.cfg.DedupeAge + time.Second)
+	for i := range 3 {
+		e.equal("stored", e.exists(alice), true)
+		e.equal("due", e.left()[alice.ID] <= 0, true)
+		e.equal("remembered", len(e.load(alice, "gone").Stored), 1)
+		if i > 0 {
+			e.equal("forgotten", len(e.load(alice, "c1").Stored), 0)
+		}
+		e.one(durable, purge(epoch, alice, last+1))
+	}
+	e.equal("stored", e.exists(alice), false)
+}
+
+// testPurgedNumbers: two processes, one purge, one new entity: whoever remembers the number of
+// the one that was purged must not take it for that of another one.
+func testPurgedNumbers(e *env) {
+	first, second := e.b, e.open()
+	e.one(durable, claim(shard, epoch, 1))
+	e.one(durable, add(bob, record(1, "b")))
+	e.one(durable, add(alice, record(1, "a"))) // the newest number
+	e.one(durable, add(alice, deletion(2, "")))
+	e.pass(e.cfg.DedupeAge + time.Second)
+	e.b = second
+	e.one(durable, add(bob, record(2, "b2")))
+	for range 2 {
+		e.one(durable, purge(epoch, alice, 2))
+		e.pass(e.cfg.DedupeAge + time.Second)
+	}
+	e.equal("stored", e.exists(alice), false)
+	e.one(durable, add(carol, record(1, "c")))
+	e.b = first
+	e.one(sharding.RefusedWake, purge(epoch, alice, 2))
+	fired := add(alice)
+	fired.Append.Fired = []sharding.Fired{{WakeRef: sharding.WakeRef{Kind: sharding.TimerWake, Name: "t", Seq: 1}}}
+	e.one(sharding.RefusedWake, fired)
+	e.one(bySeq, add(alice, record(3, "late")))
+	e.one(durable, add(alice, record(1, "again")))
+	e.one(durable, add(bob, record(3, "b3")))
+	for range 2 {
+		for id, want := range map[sharding.Entity][]sharding.CommandID{alice: {"again"}, bob: {"b", "b2", "b3"}, carol: {"c"}} {
+			e.equal("records of "+id.String(), e.load(id).Records, withoutReplies(records(1, want...)...))
+		}
+		e.b = second
+	}
+	// And once more, with an entity that is made anew by the other process.
+	e.one(durable, add(carol, deletion(2, "")))
+	e.pass(e.cfg.DedupeAge + time.Second)
+	e.one(durable, purge(epoch, carol, 2))
+	e.one(durable, add(carol, record(1, "new")))
+	e.b = first
+	with := record(2, "timer")
+	with.Wakes = []sharding.Wake{setting("t", 100, 0)}
+	e.one(durable, add(carol, with))
+	e.b = second
+	fired = add(carol)
+	fired.Append.Fired = []sharding.Fired{{WakeRef: sharding.WakeRef{Kind: sharding.TimerWake, Name: "t", Seq: 2}}}
+	e.one(durable, fired)
+}

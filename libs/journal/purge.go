@@ -1,0 +1,67 @@
+package journal
+
+import (
+	"time"
+
+	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// Purging decides, record by record, what a [Purge] removes of a life that has ended. A driver
+// asks it about the records up to the one that has ended the life, in their order, and stops
+// at the first one that stays.
+type Purging struct {
+	Config *Config
+	// Age is the entity's own time now: that of the newest stamp of the entity that was
+	// stored, at a record or by an earlier purge, and what has passed since by [Stamp.Next].
+	Age  Age
+	Wall time.Time
+	// Newest is the newest time in a key that is forgotten, the zero time if there is none.
+	Newest time.Time
+	// Again is when the rest may be removed, if a record stays.
+	Again time.Time
+}
+
+// Remains is what is left of a record.
+type Remains struct {
+	// Command is that of the record if its key is still remembered, else empty.
+	Command sharding.CommandID
+	Age     Age       // when it was stored, in the entity's own time
+	Wall    time.Time // and on the wall
+	// Sending says that not all of its sends have ended.
+	Sending bool
+}
+
+// sendingCheck is the pause before it is checked again whether sends have ended.
+const sendingCheck = time.Minute
+
+// Remove reports whether a record is removed. The number of keys that an entity remembers
+// does not matter: after a delete only their age counts.
+func (p *Purging) Remove(r *Remains) bool {
+	if r.Sending && !mutant.On("purge-sends") {
+		p.Again = p.Wall.Add(sendingCheck)
+		return false
+	}
+	if r.Command == "" || mutant.On("purge-age") {
+		return true
+	}
+	remember, what := p.Config.Drop(p.Age, r.Age, p.Wall, r.Wall, r.Command)
+	switch what {
+	case Forget:
+		if remember.After(p.Newest) {
+			p.Newest = remember
+		}
+		return true
+	case Forever:
+		p.Again = p.Wall.Add(p.Config.DedupeAge)
+		return false
+	}
+	p.Again = p.Wall.Add(p.Config.DedupeAge - time.Duration(p.Age-r.Age)*time.Millisecond)
+	if t, timed := KeyTime(r.Command); timed && t.Add(p.Config.DedupeAge).After(p.Again) {
+		p.Again = t.Add(p.Config.DedupeAge)
+	}
+	if least := p.Wall.Add(time.Second); p.Again.Before(least) {
+		p.Again = least
+	}
+	return false
+}

@@ -1,0 +1,220 @@
+package purge
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// Purger decides when what is left of the deleted entities of open shards is removed. It is
+// not safe for concurrent use.
+type Purger struct {
+	cfg    Config
+	shards []*shard // in the order in which they are looked at
+	// reading has the shards of the read under way, which is number lastRead; nil: none is.
+	reading  []*shard
+	lastRead uint64
+	rows     []Row // read, and not begun with
+	underWay int   // purges
+	// The next purge begins at nextAt at the earliest.
+	nextAt     time.Time
+	pauseUntil time.Time // after a failure
+	// The clock of the store was clock, in Unix milliseconds, at clockAt.
+	clock   int64
+	clockAt time.Time
+	stats   Stats
+}
+
+type shard struct {
+	id     sharding.ShardID
+	epoch  sharding.Epoch
+	lookAt time.Time
+	closed bool
+}
+
+// New returns a purger. The configuration must be valid.
+func New(cfg Config) *Purger { return &Purger{cfg: cfg} }
+
+// Stats returns the current counts.
+func (p *Purger) Stats() Stats { return p.stats }
+
+// Step applies one input at time now, and appends to out what must be done.
+func (p *Purger) Step(now time.Time, in Input, out *Outputs) {
+	switch in := in.(type) {
+	case Open:
+		p.close(in.Shard)
+		p.shards = append(p.shards, &shard{id: in.Shard, epoch: in.Epoch, lookAt: now.Add(p.cfg.Interval)})
+	case Close:
+		p.close(in.Shard)
+	case Page:
+		p.page(now, &in)
+	case Purged:
+		p.purged(now, &in)
+	case Tick:
+	}
+	p.advance(now, out)
+}
+
+func (p *Purger) find(id sharding.ShardID) *shard {
+	if i := slices.IndexFunc(p.shards, func(s *shard) bool { return s.id == id }); i >= 0 {
+		return p.shards[i]
+	}
+	return nil
+}
+
+func (p *Purger) close(id sharding.ShardID) {
+	s := p.find(id)
+	if s == nil {
+		return
+	}
+	s.closed = true
+	p.shards = slices.DeleteFunc(p.shards, func(o *shard) bool { return o == s })
+	p.rows = slices.DeleteFunc(p.rows, func(r Row) bool { return r.Shard == id })
+}
+
+// page takes in the answer to a read.
+func (p *Purger) page(now time.Time, in *Page) {
+	if p.reading == nil || in.Number != p.lastRead {
+		return
+	}
+	read := p.reading
+	p.reading = nil
+	if in.Now.IsZero() {
+		p.stats.Failed++
+		p.pauseUntil = now.Add(p.cfg.Retry)
+		return
+	}
+	p.clock, p.clockAt = in.Now.UnixMilli(), now
+	for _, s := range read {
+		s.lookAt = now.Add(p.cfg.Interval)
+		if slices.Contains(in.More, s.id) {
+			s.lookAt = now // when the rows of this page are done
+		}
+	}
+	for _, r := range in.Rows {
+		if s := p.find(r.Shard); s != nil && slices.Contains(read, s) {
+			p.rows = append(p.rows, r)
+		}
+	}
+}
+
+func (p *Purger) purged(now time.Time, in *Purged) {
+	p.underWay--
+	switch in.Verdict {
+	case sharding.Durable:
+		p.stats.Purges++
+	case sharding.RefusedWake: // it was done before, or the entity was deleted once more
+	case sharding.RefusedEpoch: // the region will hear of it
+		p.stats.Failed++
+	default:
+		p.stats.Failed++
+		p.pauseUntil = now.Add(p.cfg.Retry)
+	}
+}
+
+// advance begins what may begin now.
+func (p *Purger) advance(now time.Time, out *Outputs) {
+	if now.Before(p.pauseUntil) {
+		return
+	}
+	if early := now.Add(-time.Second / 20); p.nextAt.Before(early) {
+		p.nextAt = early // what was not used before that is not made up for
+	}
+	pace := time.Second / time.Duration(p.cfg.Rate)
+	for len(p.rows) > 0 && p.underWay < p.cfg.UnderWay && (!p.nextAt.After(now) || mutant.On("purge-rate")) {
+		r := p.rows[0]
+		p.rows = p.rows[1:]
+		s := p.find(r.Shard)
+		if s == nil {
+			continue
+		}
+		p.nextAt = p.nextAt.Add(pace)
+		p.underWay++
+		out.Purges = append(out.Purges, Purge{Row: r, Epoch: s.epoch})
+	}
+	if len(p.rows) > 0 || p.underWay > 0 || p.reading != nil {
+		return
+	}
+	p.look(now, out)
+}
+
+// look reads the rows of shards whose time has come. Those that were looked at longest ago go
+// first.
+func (p *Purger) look(now time.Time, out *Outputs) {
+	slices.SortStableFunc(p.shards, func(a, b *shard) int { return a.lookAt.Compare(b.lookAt) })
+	n := 0
+	for n < len(p.shards) && n < p.cfg.ReadShards && !p.shards[n].lookAt.After(now) {
+		n++
+	}
+	if n == 0 {
+		return
+	}
+	p.lastRead++
+	p.reading = slices.Clone(p.shards[:n])
+	r := Read{Number: p.lastRead, Until: p.wall(now), Limit: p.cfg.Page}
+	for _, s := range p.reading {
+		r.Shards = append(r.Shards, s.id)
+	}
+	out.Reads = append(out.Reads, r)
+}
+
+// wall is the clock of the store, in Unix milliseconds.
+func (p *Purger) wall(now time.Time) int64 {
+	if p.clockAt.IsZero() {
+		return now.UnixMilli()
+	}
+	return p.clock + now.Sub(p.clockAt).Milliseconds()
+}
+
+// Check verifies the invariants of the purger. An error means a bug.
+func (p *Purger) Check() error {
+	switch {
+	case p.underWay < 0 || p.underWay > p.cfg.UnderWay:
+		return fmt.Errorf("purge: %d purges are under way, at most %d may be", p.underWay, p.cfg.UnderWay)
+	case len(p.rows) > p.cfg.Page*p.cfg.ReadShards:
+		return fmt.Errorf("purge: %d rows are in memory, at most %d may be", len(p.rows), p.cfg.Page*p.cfg.ReadShards)
+	}
+	for _, r := range p.rows {
+		if p.find(r.Shard) == nil {
+			return fmt.Errorf("purge: a row of %s, which is not open", r.Shard)
+		}
+	}
+	return nil
+}
+
+// Clone returns a copy of the purger that shares no mutable state with it.
+func (p *Purger) Clone() *Purger {
+	c := *p
+	c.shards, c.reading, c.rows = nil, nil, slices.Clone(p.rows)
+	copies := map[*shard]*shard{}
+	clone := func(s *shard) *shard {
+		if copies[s] == nil {
+			x := *s
+			copies[s] = &x
+		}
+		return copies[s]
+	}
+	for _, s := range p.shards {
+		c.shards = append(c.shards, clone(s))
+	}
+	for _, s := range p.reading {
+		c.reading = append(c.reading, clone(s))
+	}
+	return &c
+}
+
+// AppendState appends a canonical description of the state, with times relative to now.
+func (p *Purger) AppendState(now time.Time, b []byte) []byte {
+	b = fmt.Appendf(b, "purge read %d %d under way %d next %d pause %d\n", p.lastRead, len(p.reading), p.underWay,
+		max(0, p.nextAt.Sub(now)), max(0, p.pauseUntil.Sub(now)))
+	for _, s := range p.shards {
+		b = fmt.Appendf(b, " %s %s look %d\n", s.id, s.epoch, s.lookAt.Sub(now))
+	}
+	for _, r := range p.rows {
+		b = fmt.Appendf(b, " %+v\n", r)
+	}
+	return b
+}

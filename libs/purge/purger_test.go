@@ -1,0 +1,170 @@
+package purge_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/purge"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// world drives a purger in virtual time: a journal with some rows in each shard.
+type world struct {
+	t    testing.TB
+	p    *purge.Purger
+	now  time.Time
+	left map[sharding.ShardID]int
+	// begun are the times at which purges began; hold keeps their answers back.
+	begun   []time.Time
+	held    []purge.Purge
+	hold    bool
+	verdict sharding.Verdict
+	fails   bool // reads fail
+	reads   int
+}
+
+func newWorld(t testing.TB, change func(*purge.Config)) *world {
+	cfg := purge.DefaultConfig()
+	cfg.Rate, cfg.Interval, cfg.Page = 100, 10*time.Second, 20
+	change(&cfg)
+	if err := cfg.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	return &world{t: t, p: purge.New(cfg), now: time.Unix(1000, 0), left: map[sharding.ShardID]int{}, verdict: sharding.Durable}
+}
+
+func shard(i uint32) sharding.ShardID { return sharding.ShardID{Type: "T", Index: i} }
+
+func (w *world) open(i uint32, rows int) {
+	w.left[shard(i)] = rows
+	w.step(purge.Open{Shard: shard(i), Epoch: sharding.Epoch(i + 1)})
+}
+
+func (w *world) step(in purge.Input) {
+	w.t.Helper()
+	var out purge.Outputs
+	w.p.Step(w.now, in, &out)
+	if err := w.p.Check(); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := w.p.Clone().Check(); err != nil {
+		w.t.Fatal(err)
+	}
+	for _, r := range out.Reads {
+		w.reads++
+		page := purge.Page{Number: r.Number, Now: w.now}
+		if w.fails {
+			page.Now = time.Time{}
+		}
+		for _, s := range r.Shards {
+			n := min(w.left[s], r.Limit)
+			for k := range n {
+				page.Rows = append(page.Rows, purge.Row{Shard: s, Entity: sharding.Entity{Type: s.Type, ID: sharding.EntityID(fmt.Sprint(w.left[s] - k))}, Life: 3})
+			}
+			if n < w.left[s] {
+				page.More = append(page.More, s)
+			}
+		}
+		w.step(page)
+	}
+	for _, p := range out.Purges {
+		if want := sharding.Epoch(p.Shard.Index + 1); p.Epoch != want || p.Life != 3 {
+			w.t.Fatalf("purge %+v, want it at epoch %v", p, want)
+		}
+		w.begun = append(w.begun, w.now)
+		if w.hold {
+			w.held = append(w.held, p)
+			continue
+		}
+		w.answer(p)
+	}
+}
+
+func (w *world) answer(p purge.Purge) {
+	if w.verdict == sharding.Durable {
+		w.left[p.Shard]--
+	}
+	w.step(purge.Purged{Purge: p, Verdict: w.verdict})
+}
+
+// pass lets time pass in ticks.
+func (w *world) pass(d time.Duration) {
+	for end := w.now.Add(d); w.now.Before(end); {
+		w.now = w.now.Add(20 * time.Millisecond)
+		w.step(purge.Tick{})
+	}
+}
+
+// TestRate: purges begin at a constant rate, page after page, until nothing is left.
+func TestRate(t *testing.T) {
+	w := newWorld(t, func(*purge.Config) {})
+	w.open(0, 450)
+	w.open(1, 50)
+	w.pass(9 * time.Second)
+	if w.reads > 0 {
+		t.Fatal("shards are looked at as soon as they are opened")
+	}
+	w.pass(time.Minute)
+	if w.left[shard(0)] != 0 || w.left[shard(1)] != 0 || len(w.begun) != 500 {
+		t.Fatalf("left %v after %d purges", w.left, len(w.begun))
+	}
+	for i := range w.begun {
+		if j := i + 110; j < len(w.begun) && w.begun[j].Sub(w.begun[i]) < time.Second {
+			t.Fatalf("110 purges in %v, at most 100 may begin in a second, and 5 at once", w.begun[j].Sub(w.begun[i]))
+		}
+	}
+	reads := w.reads
+	w.pass(time.Minute)
+	if n := w.reads - reads; n < 10 || n > 14 {
+		t.Errorf("%d looks in a minute, each of two shards is looked at every 10 s", n)
+	}
+}
+
+// TestUnderWay: a journal that does not answer gets a few purges, and a shard that was closed
+// none.
+func TestUnderWay(t *testing.T) {
+	w := newWorld(t, func(c *purge.Config) { c.UnderWay = 3 })
+	w.hold = true
+	w.open(0, 10)
+	w.open(1, 10)
+	w.pass(20 * time.Second)
+	if len(w.held) != 3 {
+		t.Fatalf("%d purges are under way, want 3", len(w.held))
+	}
+	w.step(purge.Close{Shard: shard(0)})
+	w.hold = false
+	for _, p := range w.held {
+		w.answer(p)
+	}
+	before := w.left[shard(0)]
+	w.pass(20 * time.Second)
+	if w.left[shard(0)] != before || w.left[shard(1)] != 0 {
+		t.Errorf("left %v; of the closed shard were %d left", w.left, before)
+	}
+}
+
+// TestFailures: after a failure nothing begins for a while.
+func TestFailures(t *testing.T) {
+	w := newWorld(t, func(*purge.Config) {})
+	w.fails = true
+	w.open(0, 5)
+	w.pass(30 * time.Second)
+	if w.reads < 3 || w.reads > 5 {
+		t.Errorf("%d reads failed in 20 s, want one every 5 s", w.reads)
+	}
+	w.fails, w.verdict = false, sharding.UnknownOutcome
+	w.begun = nil
+	w.pass(30 * time.Second)
+	if n := len(w.begun); n < 3 || n > 40 {
+		t.Errorf("%d purges failed in 30 s, want a few every 5 s", n)
+	}
+	w.verdict = sharding.Durable
+	w.pass(30 * time.Second)
+	if w.left[shard(0)] != 0 {
+		t.Errorf("left %v", w.left)
+	}
+	if s := w.p.Stats(); s.Purges != 5 || s.Failed == 0 {
+		t.Errorf("counted %+v", s)
+	}
+}
