@@ -106,6 +106,21 @@ func Upgrade(ctx context.Context, rawURL string, cfg journal.Config, dryRun bool
 	return postgres.Upgrade(ctx, rawURL, cfg, dryRun)
 }
 
+// Compact makes the journal that a URL names give back, from then on, the space of what is
+// removed. It says whether it had to; with dryRun it changes nothing. Only files need it.
+func Compact(ctx context.Context, rawURL string, cfg journal.Config, dryRun bool) (changed bool, err error) {
+	t, err := parse(rawURL, cfg)
+	switch {
+	case err != nil:
+		return false, err
+	case t.scheme == "memory":
+		return false, errMemory
+	case t.scheme == "sqlite":
+		return sqlite.Compact(ctx, t.path, cfg, dryRun)
+	}
+	return false, fmt.Errorf("%w: a journal in PostgreSQL needs no compaction: autovacuum makes the space of removed rows usable again", journal.ErrConfig)
+}
+
 // Activate lets no program below [journal.Format] use the journal that a URL names any
 // more. It says whether one could; with dryRun it changes nothing. Errors are those of
 // [Open].

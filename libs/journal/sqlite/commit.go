@@ -21,7 +21,9 @@ func (d *Driver) Commit(ctx context.Context, ops []journal.Op) ([]journal.Result
 		if err := d.checkOpened(ctx); err != nil {
 			return err
 		}
-		results, err = journal.Decide(ops, t)
+		if results, err = journal.Decide(ops, t); err == nil && t.purges > 0 {
+			err = d.freePages(t.purges)
+		}
 		return err
 	})
 	if err != nil {

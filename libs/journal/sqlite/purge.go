@@ -7,6 +7,7 @@ import (
 
 // purge removes what is left of a life, as far as that may be done.
 func (t *tx) purge(op *journal.Purge) error {
+	t.purges++
 	var h journal.Head
 	id, _, err := t.readHead(op.Entity, 0, &h)
 	if err != nil || id == 0 {

@@ -28,6 +28,13 @@ const (
 const addEntitySQL = `INSERT INTO entity (id, type, name, dropped) VALUES (1 + max(
 	ifnull((SELECT max(id) FROM entity), 0), ifnull((SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'purged'), 0)), ?, ?, ?)`
 
+func addEntity() string {
+	if mutant.On("number-reuse") {
+		return "INSERT INTO entity (type, name, dropped) VALUES (?, ?, ?)"
+	}
+	return addEntitySQL
+}
+
 const bodySQL = "SELECT body FROM record WHERE entity = ? AND seq = ?"
 
 type writeStmts struct {
@@ -57,7 +64,7 @@ func (s *writeStmts) statements() []statement {
 		{&s.setFence, "INSERT INTO fence (type, shard, epoch, owner) VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET epoch = excluded.epoch, owner = excluded.owner"},
 		{&s.entity, "SELECT id FROM entity WHERE type = ? AND name = ?"},
 		{&s.named, "SELECT EXISTS (SELECT 1 FROM entity WHERE id = ? AND type = ? AND name = ?)"},
-		{&s.addEntity, addEntitySQL},
+		{&s.addEntity, addEntity()},
 		{&s.head, `SELECT e.snapshot, e.life, e.dropped, e.writer <> 0, ifnull(r.seq, 0),
 			iif(e.writer <> 0, e.age, ifnull(r.age, 0)), iif(e.writer <> 0, e.writer, ifnull(r.writer, 0)), iif(e.writer <> 0, e.elapsed, ifnull(r.elapsed, 0)),
 			EXISTS (SELECT 1 FROM command WHERE entity = ?1 AND hash = ?2)
@@ -141,7 +148,8 @@ type tx struct {
 	fences map[sharding.ShardID]sharding.Fence
 	// added are the numbers of entities that this transaction has made or looked up: they are
 	// cached only when it is committed.
-	added map[sharding.Entity]int64
+	added  map[sharding.Entity]int64
+	purges int // that were performed
 	// body and reply are memory for the stored forms.
 	body, reply []byte
 }

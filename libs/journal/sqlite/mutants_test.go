@@ -1,0 +1,29 @@
+//go:build mutants
+
+package sqlite
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/roost-cluster/roost/libs/mutant"
+)
+
+const mutantVar = "ROOST_SQLITE_TEST_MUTANT"
+
+func init() { mutant.Activate(os.Getenv(mutantVar)) }
+
+// TestMutants runs the test that is about a guard without it: it must fail.
+func TestMutants(t *testing.T) {
+	for name, test := range map[string]string{
+		"cached-number": "^TestConformance$/^PurgedNumbers$",
+		"number-reuse":  "^TestNumbersAreNeverReused$",
+	} {
+		cmd := exec.Command(os.Args[0], "-test.run", test)
+		cmd.Env = append(os.Environ(), mutantVar+"="+name)
+		if out, err := cmd.CombinedOutput(); err == nil {
+			t.Errorf("%s passes without the guard %s:\n%s", test, name, out)
+		}
+	}
+}
