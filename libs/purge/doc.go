@@ -23,4 +23,23 @@
 //  1. Step is never called by two goroutines at a time, and a [Tick] comes every 20 ms or so.
 //  2. Every [Read] is answered by one [Page], every [Purge] by one [Purged], however late.
 //  3. A Purge goes to the journal as it is.
+//
+// The loop to write:
+//
+//	var out purge.Outputs
+//	for {
+//		select {
+//		case in := <-inputs: // shards, pages, answers of the journal
+//			p.Step(time.Now(), in, &out)
+//		case <-ticker.C:
+//			p.Step(time.Now(), purge.Tick{}, &out)
+//		}
+//		for _, r := range out.Reads {
+//			read(r) // beside the loop
+//		}
+//		for _, x := range out.Purges {
+//			submit(x)
+//		}
+//		out.Reads, out.Purges = nil, nil
+//	}
 package purge
