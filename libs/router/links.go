@@ -89,7 +89,7 @@ func (m *Machine) linkUp(in LinkUp) {
 	}
 	l.up, l.number = true, in.Link
 	for _, s := range m.sortedShards() {
-		if row, ok := m.served(s); ok && s.waiting > 0 && row.Owner == in.Region {
+		if row, ok := m.served(s); s.waiting > 0 && row.Owner == in.Region && (ok || row.Phase == sharding.HandingOff) {
 			m.touch(s)
 		}
 	}

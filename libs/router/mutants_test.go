@@ -41,12 +41,15 @@ func TestMutantsOfVersions(t *testing.T) {
 }
 
 // TestMutantsOfReads: a command that may change something would be sent for a sender that
-// relies on it to change nothing.
+// relies on it to change nothing; and one for which an entity of a shard waits that is handed
+// off would wait for the end of that.
 func TestMutantsOfReads(t *testing.T) {
 	t.Cleanup(func() { mutant.Activate("") })
-	mutant.Activate("must-read")
-	if scenariotest.Differing(t, play) == 0 {
-		t.Error("mutant must-read: no scenario differs")
+	for _, name := range []string{"must-read", "route-chained"} {
+		mutant.Activate(name)
+		if scenariotest.Differing(t, play) == 0 {
+			t.Errorf("mutant %s: no scenario differs", name)
+		}
 	}
 }
 

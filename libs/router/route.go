@@ -1,6 +1,7 @@
 package router
 
 import (
+	"slices"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/control"
@@ -29,6 +30,7 @@ func (m *Machine) flush(s *shard) {
 	}
 	row, ok := m.served(s)
 	if !ok {
+		m.flushChained(s)
 		return
 	}
 	l := m.need(row.Owner)
@@ -57,6 +59,37 @@ func (m *Machine) flush(s *shard) {
 		}
 		r = next
 	}
+}
+
+// flushChained sends, of the commands for a shard that is handed off, those for which entities
+// of that very shard wait: the handoff cannot end before they are answered. They pass the
+// others, which wait for the next owner.
+func (m *Machine) flushChained(s *shard) {
+	row, ok := m.table.Row(s.id)
+	desc, known := m.table.Type(s.id.Type)
+	if !ok || !known || row.Phase != sharding.HandingOff || row.Epoch <= s.refused || mutant.On("route-chained") {
+		return
+	}
+	for r := s.first; r != nil && !r.blocks; r = r.next {
+		if r.sent || !m.now.Before(r.env.Deadline) || !chained(r.env.Chain, s.id, desc.Shards) {
+			continue
+		}
+		l := m.need(row.Owner)
+		if l == nil || !l.up {
+			return
+		}
+		m.waiting--
+		s.waiting--
+		r.sent, r.epoch = true, row.Epoch
+		m.send(r, l)
+	}
+}
+
+// chained reports whether a chain has an entity of the shard, whose type has so many shards.
+func chained(chain []sharding.Entity, id sharding.ShardID, shards uint32) bool {
+	return slices.ContainsFunc(chain, func(e sharding.Entity) bool {
+		return e.Type == id.Type && sharding.ShardOf(e.ID, shards) == id.Index
+	})
 }
 
 // unreadable reports whether the shard waits for a region that reads what is stored of it.

@@ -81,7 +81,7 @@ func (s *scenario) do(line string) {
 		s.step(LinkUp{Region: node(arg(1)), Link: s.number(arg(2))})
 	case "down": // r1 [2]
 		s.step(LinkDown{Region: node(arg(1)), Link: s.number(arg(2))})
-	case "submit": // 1 T/x Do [key=k] [timeout=1s] [size=200]
+	case "submit": // 1 T/x Do [key=k] [timeout=1s] [chain=T/y] [size=200]
 		env := s.envelope(word)
 		s.step(Submit{Request: RequestID(s.number(arg(1))), Env: &env})
 	case "read": // like submit, by a sender that relies on it to change nothing
@@ -263,6 +263,9 @@ func (s *scenario) envelope(word []string) sharding.Envelope {
 				s.t.Fatal(err)
 			}
 			env.Deadline = s.now.Add(d)
+		case "chain":
+			typ, id, _ := strings.Cut(value, "/")
+			env.Chain = append(env.Chain, sharding.Entity{Type: sharding.EntityType(typ), ID: sharding.EntityID(id)})
 		case "size":
 			env.Payload = make([]byte, int(s.number(value))-env.Size())
 		default:

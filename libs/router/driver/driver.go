@@ -114,7 +114,7 @@ type Call struct {
 // Number gives a call its ID, and a command id to a command without key.
 func (d *Driver) Number(c *Call) {
 	c.ID = router.RequestID(d.lastRequest.Add(1))
-	if !c.Env.Keyed {
+	if c.Env.ID == "" {
 		var buf [40]byte
 		c.Env.ID = sharding.CommandID(strconv.AppendUint(append(buf[:0], d.idPrefix...), uint64(c.ID), 36))
 	}

@@ -104,9 +104,7 @@ func NewRunner(c RunnerConfig) (*Runner, error) {
 		commands: map[sharding.EntityType]map[string]*replies.SizeEstimate{},
 		paces:    map[sharding.EntityType]*paces{},
 	}}
-	s.route = func(_ sharding.Envelope, _ bool, done func(sharding.Reply)) {
-		done(sharding.Reject(sharding.Unimplemented, "not sent: this region sends no commands to other entities"))
-	}
+	s.route = s.Route
 	s.ctx, s.end = context.WithCancel(context.Background())
 	var errs []error
 	for _, t := range c.Types {
