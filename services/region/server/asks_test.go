@@ -39,11 +39,15 @@ func (b *chime) Strike(ctx *entity.Ctx, in strike) (int, error) {
 
 var strikeChime = entity.Command[strike, int]("Chime", "Strike")
 
+func chimes() entity.Definition {
+	return entity.Define("Chime", func(string) *chime { return &chime{} }, entity.On(strikeChime, (*chime).Strike)).Events(chimed{}).Shards(4)
+}
+
 // runChimes runs a runner of chimes that ask each other through route.
 func runChimes(t *testing.T, cores int, route func(sharding.Envelope, bool, func(sharding.Reply))) *Runner {
 	s := runTypes(t, RunnerConfig{
 		Log: slog.New(slog.DiscardHandler), Core: func(c *region.Config) { c.ShardCores = cores },
-	}, entity.Define("Chime", func(string) *chime { return &chime{} }, entity.On(strikeChime, (*chime).Strike)).Events(chimed{}).Shards(4))
+	}, chimes())
 	s.route = route
 	if route == nil {
 		s.route = (&here{runner: s, done: map[uint64]func(sharding.Reply){}}).route

@@ -142,6 +142,7 @@ type fake struct {
 	started    map[sharding.Epoch]bool
 	stopped    map[sharding.Epoch]bool
 	refused    map[sharding.Epoch]sharding.Epoch
+	table      sharding.TableDelta // N is 0: empty
 }
 
 func newFake(t *testing.T) *fake {
@@ -193,6 +194,9 @@ func (f *fake) Answer(ctx context.Context, _ sharding.NodeID, m control.Message,
 		return control.DueAck{Term: f.term, Due: f.due}, nil
 	case control.WatchTable:
 		term := f.term
+		if n := f.table.Version.N; n > 0 && m.Version.N != n {
+			return control.TableChanged{Delta: f.table}, nil
+		}
 		if m.Version.Term == term {
 			f.mu.Unlock()
 			hold := time.NewTimer(200 * time.Millisecond)
@@ -202,6 +206,9 @@ func (f *fake) Answer(ctx context.Context, _ sharding.NodeID, m control.Message,
 			}
 			hold.Stop()
 			f.mu.Lock()
+		}
+		if f.table.Version.N > 0 {
+			return control.TableChanged{Delta: f.table}, nil
 		}
 		return control.TableChanged{Delta: sharding.TableDelta{Version: sharding.Version{Term: term, N: 1}}}, nil
 	}
