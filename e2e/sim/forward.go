@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/router"
@@ -11,8 +12,8 @@ import (
 )
 
 // In the harsh climate entities send commands to others: the turn of a Forward has another
-// entity add a number, under a key of its own, and ends when that is answered. The region
-// routes such a command by itself.
+// entity add a number, and ends when that is answered. The region routes such a command by
+// itself. The entity core says when it may leave, and with which key.
 
 // forwarded is the number that the other entity adds.
 func forwarded(x uint64) uint64 { return x | 1<<60 }
@@ -28,10 +29,7 @@ func (w *World) forwardOf(env *sharding.Envelope) *op {
 	if w.entities[at] == env.Entity { // which waits for the answer
 		at = (at + 1) % len(w.entities)
 	}
-	o := &op{id: int(x), client: forwarderID, entity: w.entities[at], cmd: cmdAdd, x: forwarded(x), key: sharding.CommandID(fmt.Sprintf("f%d", x)), keyed: true, called: w.now}
-	if _, timed := journal.KeyTime(env.ID); timed {
-		o.key = env.ID[:len(env.ID)-12] + sharding.CommandID(fmt.Sprintf("%012x", x|1<<40))
-	}
+	o := &op{id: int(x), client: forwarderID, entity: w.entities[at], cmd: cmdAdd, x: forwarded(x), keyed: true, called: w.now}
 	w.forwards[x] = o
 	return o
 }
@@ -76,22 +74,32 @@ func (g *routerNode) connectHere() {
 	g.sender.Up(router.LinkUp{Region: g.p.id(), Link: g.numbers}, g.here)
 }
 
-// forward sends the command of a Forward, and calls over with the end of its turn.
-func (n *shardNode) forward(o *turn.Run, over func(sharding.Reply)) {
-	w := n.w
+// ask lets the turn of a Forward ask for what it forwards.
+func (n *shardNode) ask(o *turn.Run, b *instance) {
+	f := n.w.forwardOf(o.Env)
+	n.asks++
+	b.asks, b.askedAt, b.shard, b.epoch = f, n.w.now, o.Shard, o.Epoch
+	n.stepTurn(turn.Ask{
+		Incarnation: o.Incarnation, Request: o.Request, Number: n.asks, Target: f.entity, Command: f.cmd, Payload: number(f.x),
+	})
+}
+
+// sendAsk sends what a turn asks. It first checks that it may leave.
+func (n *shardNode) sendAsk(o *turn.SendAsk) {
+	w, b := n.w, n.instances[o.Incarnation]
+	if b == nil || b.asks == nil {
+		w.violate("no ask of an ended incarnation", "%s sends %v, and the incarnation that asks has ended", n.p.name, o.Env)
+		return
+	}
+	f := b.asks
+	n.checkAsk(o, b, f)
 	n.startRouter()
-	f := w.forwardOf(o.Env)
-	env := sharding.Envelope{
-		Entity: f.entity, Command: f.cmd, ID: f.key, Keyed: true, Payload: number(f.x), Deadline: o.Env.Deadline, Principal: o.Env.Principal,
-	}
-	if env.Deadline.IsZero() {
-		env.Deadline = n.p.deadline(nanos(sec))
-	}
 	t := &try{called: w.now}
 	f.tries = append(f.tries, t)
-	n.router.route(env, &call{op: f, reply: func(answer router.Finish) {
+	inc, number := o.Incarnation, o.Number
+	n.router.route(o.Env, &call{op: f, reply: func(answer router.Finish) {
 		if t.returned != 0 {
-			w.violate("one outcome", "%s: the command that %v sends is answered twice", n.p.name, o.Entity)
+			w.violate("one outcome", "%s: the command that %v sends is answered twice", n.p.name, b.entity)
 		}
 		t.returned, t.reply = w.now, answer.Reply
 		t.list, t.told = decodeList(answer.Reply.Payload)
@@ -102,14 +110,66 @@ func (n *shardNode) forward(o *turn.Run, over func(sharding.Reply)) {
 			w.mark("forward: answered by another region")
 		}
 		w.mark("forward: " + answer.Reply.Outcome.String())
-		over(answer.Reply)
+		n.stepTurn(turn.Asked{Incarnation: inc, Number: number, Reply: answer.Reply})
 	}})
 }
 
+// checkAsk checks that a changing ask shows no state that may still be lost, does not come from
+// an owner that was deposed before it asked, and has the key that it had when the command ran
+// before.
+func (n *shardNode) checkAsk(o *turn.SendAsk, b *instance, f *op) {
+	w := n.w
+	if f.key == "" {
+		f.key = o.Env.ID
+	}
+	if f.key != o.Env.ID {
+		w.violate("an ask keeps its key", "%v asks %v with key %s, and before that with %s", b.entity, f.entity, o.Env.ID, f.key)
+	}
+	if w.volatile(b.entity) {
+		return
+	}
+	if got, err := w.journal.load(journal.LoadRequest{Entity: b.entity}); err == nil {
+		if stored, _, _ := replay(got); b.list.n > stored.n || b.list.n == stored.n && b.list != stored {
+			w.violate("an ask follows from what is durable", "%v asks with %d elements, and %d are stored", b.entity, b.list.n, stored.n)
+		}
+	}
+	if top := w.journal.highest[b.shard]; top.Epoch > b.epoch && w.journal.claimedAt[b.shard] < b.askedAt {
+		w.violate("no ask of a deposed owner", "%v asks at epoch %v, and %v was claimed at epoch %v before", b.entity, b.epoch, b.shard, top.Epoch)
+	}
+}
+
+// sendProbe sends a probe, whose answer nobody waits for.
+func (n *shardNode) sendProbe(o turn.SendProbe) {
+	n.startRouter()
+	n.asks++
+	n.w.mark("ask: a probe is sent")
+	env := o.Env
+	env.ID = sharding.CommandID(fmt.Sprintf("~probe %s %d %d", n.p.name, n.index, n.asks))
+	n.router.route(env, &call{readOnly: true, op: &op{client: forwarderID, entity: env.Entity, cmd: env.Command, key: env.ID}, reply: func(router.Finish) {}})
+}
+
+// askDone lets a turn go on that has asked.
+func (n *shardNode) askDone(o turn.AskDone) {
+	b := n.instances[o.Incarnation]
+	if b == nil || b.over == nil {
+		return
+	}
+	if o.Reply.Code == sharding.Aborted && strings.HasPrefix(o.Reply.Message, "deadlock") {
+		n.w.mark("ask: a circle is found")
+	}
+	b.forwarded = o.Reply
+	b.over()
+}
+
 // forwardDone is the end of the turn of a Forward, by the answer to the command that it sent.
-// The entity itself does not change.
-func forwardDone(l list, answer *sharding.Reply) turn.TurnDone {
-	if answer.Outcome != sharding.OK || answer.Code != "" {
+// The entity itself does not change. Some turns fail, before or after they have changed the other
+// entity.
+func forwardDone(l list, env *sharding.Envelope, answer *sharding.Reply) turn.TurnDone {
+	x := decodeNumber(env.Payload)
+	switch failed := answer.Outcome != sharding.OK || answer.Code != ""; {
+	case failed && x%2 == 0, x%8 == 3:
+		return turn.TurnDone{Reply: sharding.Reject(sharding.Internal, "the turn fails")}
+	case failed:
 		return turn.TurnDone{Reply: sharding.Reply{Outcome: sharding.OK, Code: sharding.Aborted, Message: fmt.Sprintf("%v %s: %s", answer.Outcome, answer.Code, answer.Message)}}
 	}
 	return turn.TurnDone{Reply: sharding.Reply{Outcome: sharding.OK, Payload: l.encode()}}
@@ -131,6 +191,7 @@ func (c *checker) forwards() {
 			}
 		}
 		c.sameReplies(f)
+		c.neverRejected(w.byID[x], f)
 		for _, t := range w.byID[x].tries {
 			if t.returned == 0 || t.reply.Outcome != sharding.OK || t.reply.Code != "" {
 				continue
@@ -139,5 +200,17 @@ func (c *checker) forwards() {
 				w.violate("what is forwarded is done", "%v succeeded, and %v of it took effect at %v", w.byID[x], f, at)
 			}
 		}
+	}
+}
+
+// neverRejected checks that a client is not told that nothing has happened if its command has
+// changed another entity.
+func (c *checker) neverRejected(o, f *op) {
+	rejected := len(o.tries) > 0
+	for _, t := range o.tries {
+		rejected = rejected && t.returned > 0 && t.reply.Outcome == sharding.Rejected
+	}
+	if rejected && len(c.where[f.x]) > 0 {
+		c.w.violate("who has asked is not undone", "%v was rejected (%s), and %v took effect", o, o.tries[len(o.tries)-1].reply.Message, f)
 	}
 }

@@ -30,6 +30,7 @@ type store struct {
 	stopped map[sharding.ShardID]sharding.Epoch
 	// claims are those that held, newest the highest of each shard.
 	claims    map[sharding.Claim]bool
+	claimedAt map[sharding.ShardID]int64 // when the highest claim was made
 	highest   map[sharding.ShardID]sharding.Claim
 	fullUntil int64 // refuses everything until then
 	hangs     []*hang
@@ -50,11 +51,11 @@ var errLost = errors.New("connection to the journal lost")
 func newStore(w *World) *store {
 	return &store{
 		w: w, ledger: memory.NewLedger(w.journalConfig()),
-		rows:     map[sharding.Row]bool{},
-		newest:   map[sharding.ShardID]sharding.Row{},
-		drained:  map[sharding.NodeID]bool{},
-		stopped:  map[sharding.ShardID]sharding.Epoch{},
-		claims:   map[sharding.Claim]bool{},
+		rows:    map[sharding.Row]bool{},
+		newest:  map[sharding.ShardID]sharding.Row{},
+		drained: map[sharding.NodeID]bool{},
+		stopped: map[sharding.ShardID]sharding.Epoch{},
+		claims:  map[sharding.Claim]bool{}, claimedAt: map[sharding.ShardID]int64{},
 		highest:  map[sharding.ShardID]sharding.Claim{},
 		forms:    map[sharding.ShardID]map[sharding.Form]sharding.Epoch{},
 		doubtful: map[sharding.Entity]bool{}, touched: map[sharding.Entity]bool{}, unfenced: map[sharding.ShardID]bool{},
@@ -97,6 +98,9 @@ func (s *store) law(op *journal.Op, r journal.Result) {
 		case !holds && c == top:
 			s.w.violate("a claim that holds holds again", "claim %+v is refused: %v %+v", c, r.Verdict, r.Fence)
 		case holds:
+			if c != top {
+				s.claimedAt[c.Shard] = s.w.now
+			}
 			s.highest[c.Shard], s.claims[c] = c, true
 		}
 	case op.Purge != nil && holds && op.Purge.Epoch != s.highest[op.Purge.Shard].Epoch:

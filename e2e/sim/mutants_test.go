@@ -87,6 +87,10 @@ var harshMutants = []struct{ name, place string }{
 	{"delete-ends", "turn: an instance does not outlive the life that it shows"},
 	{"delete-wakes", "journal: the wake-ups of an entity are deleted with it"},
 	{"purge-age", "journal: what is left of a life stays until its keys are old"},
+	{"ask-barrier", "turn: no changing ask leaves before what was staged before its turn is durable"},
+	{"ask-fence", "turn: no changing ask leaves before the fence was read after that"},
+	{"ask-key", "turn: an ask has the same key whenever its command runs"},
+	{"ask-doubt", "turn: who has asked is not told that nothing happened"},
 	{"ahead-kept", "journal: a key whose time is far ahead is never dropped"},
 }
 

@@ -51,6 +51,7 @@ type shardNode struct {
 	core      *region.ShardCore
 	outputs   region.Outputs // of the core, not performed yet
 	instances map[turn.Incarnation]*instance
+	asks      uint64      // number of the newest ask or probe
 	toCore    lastArrival // of messages from the control core
 	fromCore  lastArrival // of messages to the control core
 }
@@ -99,11 +100,16 @@ type instance struct {
 	list       list // its state
 	running    bool
 	request    turn.RequestID // of its last turn
-	forwarded  sharding.Reply // answer to what its turn has sent
-	cancel     func()         // ends a turn that hangs; nil: it cannot be ended
-	idleSince  int64          // when its last turn ended, in virtual time
-	timerSet   bool           // it has a timer that has not fired
-	passivates bool           // it has asked for passivation
+	forwarded  sharding.Reply // answer to what its turn has asked
+	over       func()         // ends a turn that asks; nil: it does not
+	asks       *op            // what its turn asks, since askedAt, in a shard at an epoch
+	askedAt    int64
+	shard      sharding.ShardID
+	epoch      sharding.Epoch
+	cancel     func() // ends a turn that hangs; nil: it cannot be ended
+	idleSince  int64  // when its last turn ended, in virtual time
+	timerSet   bool   // it has a timer that has not fired
+	passivates bool   // it has asked for passivation
 }
 
 func (w *World) regionProgram(p *process) program {

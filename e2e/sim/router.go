@@ -39,6 +39,7 @@ type call struct {
 	op       *op
 	reply    func(router.Finish)
 	due      time.Time     // the deadline
+	readOnly bool          // the sender relies on it to change nothing
 	timeLeft time.Duration // how long before the deadline the call came
 }
 
@@ -63,7 +64,7 @@ func (g *routerNode) route(env sharding.Envelope, c *call) router.RequestID {
 	id := g.next
 	c.due = env.Deadline
 	g.waiting[id] = c
-	g.step(router.Submit{Request: id, Env: &env})
+	g.step(router.Submit{Request: id, Env: &env, ReadOnly: c.readOnly})
 	return id
 }
 

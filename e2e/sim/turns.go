@@ -55,7 +55,16 @@ func (n *shardNode) performEntity(o turn.Output) {
 			n.stepTurn(turn.Stopped{Incarnation: o.Incarnation})
 		}))
 	case turn.Drop:
+		if b := n.instances[o.Incarnation]; b != nil && b.over != nil { // its handler learns it by its context
+			n.w.after(n.w.dice("turn").exp(5*ms), b.over)
+		}
 		delete(n.instances, o.Incarnation)
+	case turn.SendAsk:
+		n.sendAsk(&o)
+	case turn.SendProbe:
+		n.sendProbe(o)
+	case turn.AskDone:
+		n.askDone(o)
 	case *turn.Answer:
 		n.reply(o)
 	case turn.TellDone:
@@ -188,13 +197,8 @@ func (n *shardNode) run(o *turn.Run) {
 		took = d.between(10*ms, 600*ms)
 	}
 	if o.Env.Command == cmdForward {
-		b.cancel = func() { w.after(d.exp(5*ms), end(true)) }
-		w.after(took, n.p.ifAlive(func() {
-			n.forward(o, func(r sharding.Reply) {
-				b.forwarded = r
-				end(false)()
-			})
-		}))
+		b.cancel, b.over = func() { w.after(d.exp(5*ms), end(true)) }, end(false)
+		w.after(took, n.p.ifAlive(func() { n.ask(o, b) }))
 		return
 	}
 	w.after(took, end(false))
@@ -207,7 +211,7 @@ func (n *shardNode) turnDone(o *turn.Run, b *instance, took int64, cancelled boo
 		done.Wakes = nil
 	}
 	if o.Env.Command == cmdForward {
-		done = forwardDone(b.list, &b.forwarded)
+		done = forwardDone(b.list, o.Env, &b.forwarded)
 	}
 	if o.Wakeup != nil {
 		n.w.mark("reminder: it fires")
@@ -218,6 +222,7 @@ func (n *shardNode) turnDone(o *turn.Run, b *instance, took int64, cancelled boo
 		state = b.list
 	}
 	b.list, b.running, b.cancel, b.idleSince = state, false, nil, n.w.now
+	b.over, b.asks = nil, nil
 	b.timerSet = b.timerSet || len(done.Timers) > 0
 	b.passivates = b.passivates || done.Passivate
 	done.Incarnation, done.Request, done.Handler = o.Incarnation, o.Request, nanos(took)

@@ -117,6 +117,7 @@ func regionConfig(w *World, p *process, version int) region.Config {
 	}
 	cfg.Turn.DrainTimeout, cfg.Turn.LoadTimeout, cfg.Turn.RecentIDs = nanos(3*sec), nanos(3*sec), 256
 	cfg.Turn.EntityLoads = entityLoads
+	cfg.Turn.ProbeAfter, cfg.Turn.AskTimeout = nanos(50*ms), nanos(sec)
 	cfg.ShardCores = w.weather.Cores
 	cfg.Wakeups.Refresh, cfg.Wakeups.Ahead, cfg.Wakeups.RetryMin, cfg.Wakeups.RetryMax = nanos(sec), nanos(2*sec), nanos(100*ms), nanos(sec)
 	cfg.Wakeups.Page, cfg.Wakeups.FailingRows, cfg.Wakeups.Rows = 3, 8, 40
