@@ -54,6 +54,13 @@ func TestDerivedKeys(t *testing.T) {
 	}
 }
 
+func TestProbesComeFromInside(t *testing.T) {
+	env := sharding.Envelope{Entity: sharding.Entity{Type: "T", ID: "x"}, Command: sharding.ProbeCommand}
+	if env.Check() == nil || env.CheckInside() != nil {
+		t.Errorf("from outside: %v, from inside: %v", env.Check(), env.CheckInside())
+	}
+}
+
 func TestChainsAreChecked(t *testing.T) {
 	env := sharding.Envelope{Entity: sharding.Entity{Type: "T", ID: "x"}, Command: "Do", ID: "k"}
 	for range sharding.MaxChain {

@@ -322,6 +322,9 @@ func (e *Envelope) Check() error {
 	if e.Keyed && strings.HasPrefix(string(e.ID), ReservedPrefix) {
 		return reservedKey()
 	}
+	if e.Command == ProbeCommand {
+		return fmt.Errorf("%w: command %q is for regions only", ErrBadName, e.Command)
+	}
 	return e.CheckInside()
 }
 

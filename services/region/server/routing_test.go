@@ -108,7 +108,7 @@ func TestRoute(t *testing.T) {
 			t.Errorf("what changes something is asked as read-only: %+v", r)
 		}
 		keyed := ring("b")
-		keyed.Keyed, keyed.ID = true, "roost:x:1"
+		keyed.Keyed, keyed.ID = true, sharding.DerivedKey(sharding.SendPrefix, time.Time{}, "1")
 		if r := tw.ask(keyed, false); r.Outcome != sharding.OK || string(r.Payload) != "3" {
 			t.Errorf("with a key that only regions make: %+v", r)
 		}
