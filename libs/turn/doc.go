@@ -36,6 +36,13 @@
 // is damaged, the entity's commands are refused. Each command that arrives makes the core try
 // to append the empty record once more.
 //
+// # Asks
+//
+// A running turn may ask other entities ([Ask]), and keeps its entity meanwhile. The machine says
+// when the command may leave and with which key ([SendAsk]), and gives up for turns that wait for
+// each other in a circle ([SendProbe]). A turn that has sent a command which may change another
+// entity, and does not end well, is in doubt: it is never answered as not applied.
+//
 // # What this does not do
 //
 // It holds no entity state, runs no user code, and reads no clock: instances
@@ -72,6 +79,9 @@
 //     instance at once, whatever runs on it.
 //  8. An [Answer] is sent, or copied, before [Machine.Recycle] is called; a [Run] is not
 //     used any more once its TurnDone is stepped.
+//  9. [SendAsk] goes to whoever routes commands, and is answered by one [Asked]; [SendProbe] goes
+//     the same way, and may get lost. [AskDone] lets the turn go on that has asked. When the
+//     context of a turn ends while it waits, the driver lets it go on and steps [WithdrawAsk].
 //
 // The loop to write:
 //
