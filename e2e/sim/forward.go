@@ -129,7 +129,7 @@ func (n *shardNode) checkAsk(o *turn.SendAsk, b *instance, f *op) {
 		return
 	}
 	if got, err := w.journal.load(journal.LoadRequest{Entity: b.entity}); err == nil {
-		if stored, _, _ := replay(got); b.list.n > stored.n || b.list.n == stored.n && b.list != stored {
+		if stored, _, _ := replay(got); b.list.life == stored.life && (b.list.n > stored.n || b.list.n == stored.n && b.list != stored) {
 			w.violate("an ask follows from what is durable", "%v asks with %d elements, and %d are stored", b.entity, b.list.n, stored.n)
 		}
 	}
