@@ -98,6 +98,7 @@ var suites = []suite{
 	{"link", (*run).linkAsks},
 	{"tell", (*run).linkTells},
 	{"process", (*run).inProcessAsks},
+	{"calls", (*run).calls},
 	{"activation", (*run).activations},
 	{"idle", (*run).idleEntities},
 	{"http", (*run).httpAsks},

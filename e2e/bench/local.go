@@ -21,6 +21,7 @@ import (
 // local is the runner of a region inside this process: a region without network and
 // telemetry.
 type local struct {
+	self    sharding.NodeID
 	runner  *server.Runner
 	journal *journal.Journal
 	term    sharding.Term
@@ -34,10 +35,10 @@ type local struct {
 
 // startLocal starts a runner on a journal.
 func startLocal(ctx context.Context, url string) (*local, error) {
-	l := &local{}
+	l := &local{self: sharding.NodeID{Addr: "127.0.0.1:1", UID: 1}}
 	var err error
 	if l.runner, err = server.NewRunner(server.RunnerConfig{
-		Self: sharding.NodeID{Addr: "127.0.0.1:1", UID: 1}, Name: "local", Types: entities.Types(),
+		Self: l.self, Router: localRouter(l.self), Name: "local", Types: entities.Types(),
 		Inbox: 65536, StopTimeout: time.Second, Log: slog.New(slog.DiscardHandler), Outside: l.outside,
 	}); err != nil {
 		return nil, err
