@@ -81,6 +81,7 @@ func turnTypes(version int) []turn.Type {
 		if i == 1 {
 			tt.SnapshotEvery = 7
 		}
+		tt.KeepOnMoves = t.Volatile
 		list = append(list, tt)
 	}
 	return list

@@ -36,6 +36,8 @@ type regionNode struct {
 	stopped     map[sharding.ShardID]sharding.Epoch // the highest epoch with which ShardStopped was sent
 	term        sharding.Term                       // the highest term of a message that came from a coordinator
 	calls       calls
+	gives       map[control.Call]func(region.Kept) // what other regions have asked for
+	lastGive    control.Call
 	newestLoad  map[sharding.Entity]pendingLoad // for each entity, the newest load that has no answer
 	loads       map[sharding.Entity]int         // for each entity, how many loads have no answer, also those given up
 	ticked      bool                            // since the last flush
@@ -110,6 +112,7 @@ type instance struct {
 	idleSince  int64  // when its last turn ended, in virtual time
 	timerSet   bool   // it has a timer that has not fired
 	passivates bool   // it has asked for passivation
+	from       uint64 // number of the kept state from which it was brought to life, until its first turn
 }
 
 func (w *World) regionProgram(p *process) program {
@@ -119,6 +122,7 @@ func (w *World) regionProgram(p *process) program {
 		callers:    map[turn.RequestID]caller{},
 		stopped:    map[sharding.ShardID]sharding.Epoch{},
 		calls:      newCalls(w, p),
+		gives:      map[control.Call]func(region.Kept){},
 		newestLoad: map[sharding.Entity]pendingLoad{},
 		loads:      map[sharding.Entity]int{},
 	}
@@ -322,6 +326,11 @@ func (n *shardNode) performShard(o region.ShardOutput) {
 		n.group.add(journal.Op{Claim: &claim}, func(r journal.Result) {
 			n.stepShard(region.Claimed{Shard: o.Shard, Epoch: o.Epoch, Verdict: r.Verdict, Fence: r.Fence})
 		})
+	case region.FetchKept:
+		n.fetchKept(o)
+	case region.Kept:
+		n.gives[o.Call](o)
+		delete(n.gives, o.Call)
 	case region.ReadWakes:
 		n.readWakes(o.Read)
 	case region.ReadDeleted:

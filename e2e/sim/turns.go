@@ -50,10 +50,12 @@ func (n *shardNode) performEntity(o turn.Output) {
 		} else if b.timerSet && !b.passivates && o.Reason == turn.Passivated {
 			n.w.violate("a timer holds passivation off", "%s: %v is passivated before its timer has fired", n.p.name, o.Entity)
 		}
+		in := turn.Stopped{Incarnation: o.Incarnation}
+		if b := n.instances[o.Incarnation]; o.Keep && b != nil {
+			in.Kept = n.write(o, b)
+		}
 		delete(n.instances, o.Incarnation)
-		n.w.after(n.w.dice("turn").exp(ms/5), n.p.ifAlive(func() {
-			n.stepTurn(turn.Stopped{Incarnation: o.Incarnation})
-		}))
+		n.w.after(n.w.dice("turn").exp(ms/5), n.p.ifAlive(func() { n.stepTurn(in) }))
 	case turn.Drop:
 		if b := n.instances[o.Incarnation]; b != nil && b.over != nil { // its handler learns it by its context
 			n.w.after(n.w.dice("turn").exp(5*ms), b.over)
@@ -78,11 +80,12 @@ func (n *shardNode) performEntity(o turn.Output) {
 func (n *shardNode) load(o turn.Load) {
 	n.checkStopped(o.Shard, o.Epoch)
 	n.checkReads(o)
-	b := &instance{entity: o.Entity}
+	b := &instance{entity: o.Entity, epoch: o.Epoch}
 	if !o.LookupOnly {
 		n.instances[o.Incarnation] = b
 	}
 	if o.Volatile {
+		n.readState(o, b)
 		n.w.after(n.w.dice("turn").exp(ms/5), n.p.ifAlive(func() {
 			n.stepTurn(turn.Loaded{Entity: o.Entity, Incarnation: o.Incarnation})
 		}))
@@ -167,6 +170,9 @@ func (n *shardNode) run(o *turn.Run) {
 	if b == nil || b.running {
 		w.violate("one turn at a time", "%s: %v runs two turns at a time, or before it lives", n.p.name, o.Entity)
 		return
+	}
+	if n.w.volatile(o.Entity) {
+		n.ranTurn(o, b)
 	}
 	b.running, b.request, b.cancel = true, o.Request, nil
 	if o.Timer {

@@ -46,6 +46,7 @@ type World struct {
 	// recordLost says that the lease store has forgotten its record. From then on the lease
 	// alone promises nothing: two processes may hold it at a time, and terms may come again.
 	recordLost bool
+	kept       keptChecks
 
 	broken  *violation     // the first promise that was broken, if any
 	marks   map[string]int // how often something happened, see mark
@@ -65,7 +66,7 @@ func newWorld(c climate, seed uint64, traceTo func(string)) *World {
 	w := &World{
 		climate: c, seed: seed, traceTo: traceTo,
 		diceFor: map[string]dice{}, marks: map[string]int{}, byID: map[uint64]*op{}, forwards: map[uint64]*op{}, refusedUnread: map[sharding.CommandID]int{},
-		terms: map[sharding.Term]bool{},
+		terms: map[sharding.Term]bool{}, kept: newKeptChecks(),
 	}
 	w.hash = 14695981039346656037 // the offset basis of FNV-1a
 	w.weather = drawWeather(c, seed)
@@ -328,7 +329,9 @@ func (w *World) settle(stop func() bool) {
 		w.violate("all finish and converge", "%v after the storm: %s", nanos(settleTime), why)
 		return
 	}
-	w.probe(stop)
+	if w.probe(stop); !stop() {
+		w.moveVolatile(stop)
+	}
 }
 
 // unfinished names a command or client that has not finished, or returns "".

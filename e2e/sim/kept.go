@@ -1,0 +1,243 @@
+package sim
+
+import (
+	"encoding/binary"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/turn"
+	"github.com/roost-cluster/roost/services/coordinator"
+	"github.com/roost-cluster/roost/services/region"
+)
+
+// The states of volatile entities that move with their shards. Each one that is written down
+// has a number of its own, by which the checks follow it.
+
+// keptChecks is what is known of all states that were written down.
+type keptChecks struct {
+	last  uint64 // number of the newest one
+	wrote map[uint64]writtenState
+	// given has which region has given a state away last, and used those on which a turn has
+	// run.
+	given map[uint64]sharding.NodeUID
+	used  map[uint64]bool
+	// ran is the highest epoch at which an entity has run a turn.
+	ran map[sharding.Entity]sharding.Epoch
+	// arrived are states that a region serves a shard with, and that no entity has read yet.
+	arrived map[arrival]arrivedState
+}
+
+type writtenState struct {
+	entity sharding.Entity
+	epoch  sharding.Epoch
+}
+
+type arrival struct {
+	entity sharding.Entity
+	epoch  sharding.Epoch
+}
+
+type arrivedState struct {
+	number uint64
+	at     int64
+}
+
+func newKeptChecks() keptChecks {
+	return keptChecks{
+		wrote: map[uint64]writtenState{}, given: map[uint64]sharding.NodeUID{}, used: map[uint64]bool{},
+		ran: map[sharding.Entity]sharding.Epoch{}, arrived: map[arrival]arrivedState{},
+	}
+}
+
+// write writes the state of a stopped instance down, as the driver of a region does.
+func (n *shardNode) write(o turn.Stop, b *instance) *turn.Kept {
+	w := n.w
+	w.mark("kept: an entity is written down")
+	w.kept.last++
+	w.kept.wrote[w.kept.last] = writtenState{o.Entity, b.epoch}
+	return &turn.Kept{Payload: binary.BigEndian.AppendUint64(b.list.encode(), w.kept.last)}
+}
+
+func stateNumber(k *turn.Kept) uint64 {
+	if len(k.Payload) != 24 {
+		return 0
+	}
+	return binary.BigEndian.Uint64(k.Payload[16:])
+}
+
+// readState brings an instance to life from a state.
+func (n *shardNode) readState(o turn.Load, b *instance) {
+	key := arrival{o.Entity, o.Epoch}
+	if a, found := n.w.kept.arrived[key]; found && o.Kept == nil && n.w.now-a.at < passivateAfter*9/10 {
+		n.w.violate("a planned move keeps the state", "%s: %v begins empty at %v, though its state has come", n.p.name, o.Entity, o.Epoch)
+	}
+	delete(n.w.kept.arrived, key)
+	if o.Kept == nil {
+		return
+	}
+	n.w.mark("kept: an entity goes on where it moved to")
+	b.list, _ = decodeList(o.Kept.Payload[:16])
+	b.from = stateNumber(o.Kept)
+}
+
+// ranTurn checks that a state is alive once, and that no entity that has begun without its
+// state gets it later.
+func (n *shardNode) ranTurn(o *turn.Run, b *instance) {
+	w, k := n.w, &n.w.kept
+	if number := b.from; number > 0 {
+		b.from = 0
+		was := k.wrote[number]
+		if k.used[number] {
+			w.violate("a state lives once", "%s: %v lives at %v with a state of epoch %v that was alive after that", n.p.name, o.Entity, o.Epoch, was.epoch)
+		}
+		if was.entity != o.Entity {
+			w.violate("a state lives once", "%s: %v has the state of %v", n.p.name, o.Entity, was.entity)
+		}
+		if k.ran[o.Entity] > was.epoch {
+			w.violate("who begins without a state does not get it later", "%s: %v has a state of epoch %v at %v, and it ran at %v", n.p.name, o.Entity, was.epoch, o.Epoch, k.ran[o.Entity])
+		}
+		k.used[number] = true
+	}
+	k.ran[o.Entity] = max(k.ran[o.Entity], o.Epoch)
+}
+
+// fetchKept asks the region that had the shard before. The request and the answer are a
+// stream: they come at most once, but maybe only in part, or never.
+func (n *shardNode) fetchKept(o region.FetchKept) {
+	w := n.w
+	over := false
+	done := func(states []turn.Kept) {
+		if over {
+			return
+		}
+		over = true
+		at := len(n.outputs.Turn) + len(n.outputs.Events)
+		n.stepShard(region.KeptFetched{Shard: o.Shard, Epoch: o.Epoch, Kept: states})
+		if len(states) == 0 {
+			return
+		}
+		if len(n.outputs.Turn)+len(n.outputs.Events) == at {
+			w.mark("kept: states come too late")
+			return
+		}
+		w.mark("kept: states come")
+		for i := range states {
+			e := sharding.Entity{Type: o.Shard.Type, ID: states[i].ID}
+			w.kept.arrived[arrival{e, o.Epoch}] = arrivedState{stateNumber(&states[i]), w.now}
+		}
+	}
+	w.after(int64(o.Within), n.p.ifAlive(func() { done(nil) }))
+	target, to := w.process(o.Previous.Owner.Addr), o.Previous.Owner
+	served := false
+	w.net.send(n.p.host, target.host, func() {
+		again := served
+		served = true
+		answer := func(states []turn.Kept) {
+			if again { // the same stream has brought an answer before
+				return
+			}
+			w.net.send(target.host, n.p.host, n.p.ifAlive(func() { done(states) }))
+		}
+		if !target.up || target.uid != to.UID {
+			w.mark("kept: the region before is gone")
+			answer(nil)
+			return
+		}
+		target.post(func() {
+			t, ok := target.body.(*regionNode)
+			if !ok || target.uid != to.UID {
+				answer(nil)
+				return
+			}
+			t.give(region.GiveKept{Shard: o.Shard, Epoch: o.Epoch, Stopped: o.Previous.Epoch}, answer)
+		})
+	})
+}
+
+// give asks the core for what it has kept.
+func (n *regionNode) give(in region.GiveKept, answer func([]turn.Kept)) {
+	s := n.shards[n.cfg.CoreOf(in.Shard)]
+	n.lastGive++
+	in.Call = n.lastGive
+	n.gives[in.Call] = func(o region.Kept) {
+		w := n.w
+		states := o.States
+		for i := range states {
+			number := stateNumber(&states[i])
+			if w.kept.given[number] == n.p.uid {
+				w.violate("a state lives once", "%s gives the state of %s/%s twice", n.p.name, in.Shard, states[i].ID)
+			}
+			w.kept.given[number] = n.p.uid
+			if was := w.kept.wrote[number]; in.Epoch <= was.epoch {
+				w.violate("a state lives once", "%s gives a state of epoch %v to the owner of %v", n.p.name, was.epoch, in.Epoch)
+			}
+		}
+		if d := w.dice("kept"); len(states) > 0 && d.chance(w.weather.LinkBreak*5) {
+			w.mark("kept: only a part arrives")
+			states = states[:d.IntN(len(states))]
+		}
+		answer(states)
+		if len(o.States) > 0 {
+			w.after(w.dice("kept").exp(ms), n.p.ifAlive(func() { s.stepShard(region.KeptSent{Bytes: o.Bytes}) }))
+		}
+	}
+	s.stepShard(in)
+}
+
+// moveVolatile is the last check, when nothing fails any more: regions are drained, and no
+// volatile entity loses what it has.
+func (w *World) moveVolatile(stop func() bool) {
+	mover := &client{w: w, id: len(w.clients) + 1, open: neverDone} // it sends nothing by itself
+	ask := func(e sharding.Entity, cmd string) *try {
+		o := mover.draw(e, true, 0)
+		o.cmd, o.tell, o.called = cmd, false, w.now
+		mover.send(o, 0, nanos(10*sec))
+		for end := w.now + 12*sec; o.pending > 0 && w.now < end && !stop(); {
+			w.run(w.now+5*ms, stop)
+		}
+		return o.tries[len(o.tries)-1]
+	}
+	for _, e := range w.entities {
+		if !w.volatile(e) || stop() {
+			continue
+		}
+		before := ask(e, cmdAdd)
+		from := w.ownerOf(e)
+		if before.reply.Outcome != sharding.OK || from.IsZero() {
+			continue // another check is about that
+		}
+		for _, c := range w.activeCoordinators() {
+			c.p.post(func() { c.step(coordinator.DrainRegion{Region: from}) })
+		}
+		for end := w.now + 2*sec; w.now < end && !stop() && (w.ownerOf(e) == from || w.ownerOf(e).IsZero()); {
+			w.run(w.now+5*ms, stop)
+		}
+		to := w.ownerOf(e)
+		after := ask(e, cmdGet)
+		w.resumeRegions()
+		if stop() || to == from || to.IsZero() {
+			continue
+		}
+		w.mark("kept: a planned move in calm weather")
+		if after.reply.Outcome != sharding.OK || after.list != before.list {
+			w.violate("a planned move keeps the state", "%v had %v at %v, and has %v %v at %v", e, before.list, from, after.reply.Outcome, after.list, to)
+		}
+	}
+}
+
+// ownerOf returns the region that serves an entity, by the active coordinator's table.
+func (w *World) ownerOf(e sharding.Entity) sharding.NodeID {
+	id := sharding.ShardID{Type: e.Type}
+	for i := range types {
+		if types[i].Type == e.Type {
+			id.Index = sharding.ShardOf(e.ID, types[i].Shards)
+		}
+	}
+	for _, c := range w.activeCoordinators() {
+		for _, row := range c.core.View().Rows {
+			if row.Shard == id && row.Phase == sharding.Serving {
+				return row.Owner
+			}
+		}
+	}
+	return sharding.NodeID{}
+}
