@@ -62,6 +62,8 @@ var mutants = []struct{ name, place string }{
 	{"wrote", "region: what was stored is told when the shard is stopped"},
 	{"last-registers", "coordinator: a command exists while a registered region has it"},
 	{"region-as-coordinator", "region: a watch meant for a coordinator is not answered with the copy of a region"},
+	{"kept-and-alive", "turn: a kept state that an entity has read is kept no longer"},
+	{"kept-given-once", "region: a state is given to the next owner once"},
 	{"late-tick", "gossip: one's own pause is nobody's death"},
 }
 

@@ -309,3 +309,27 @@ func TestMutantsOfCommands(t *testing.T) {
 		}
 	}
 }
+
+// TestMutantsOfPrevious: a region would be asked for states that its shard has outlived.
+func TestMutantsOfPrevious(t *testing.T) {
+	t.Cleanup(func() { mutant.Activate("") })
+	for _, name := range []string{"", "previous-served"} {
+		mutant.Activate(name)
+		w := newWorld(t, DefaultConfig())
+		var last control.HostShard
+		for _, line := range []string{
+			"member r1", "member r2", "elect 1", "register r1 V:1:volatile", "home V/0", "started r1 V/0 1.1", "register r2 V:1:volatile",
+			"drain r1", "stopped r1 V/0 1.1 keeps", "started r2 V/0 1.2", "resume r1", "drain r2",
+		} {
+			w.do(line)
+		}
+		for _, o := range w.step(from(node(t, "r2"), control.ShardStopped{Shard: shard(t, "V/0"), Epoch: epoch(t, "1.2")})) {
+			if m, ok := sent(o).(control.HostShard); ok {
+				last = m
+			}
+		}
+		if asked := last.Previous != (control.Previous{}); last.Epoch == 0 || asked != (name != "") {
+			t.Errorf("mutant %q: after r2 has served the shard and kept nothing, %+v", name, last)
+		}
+	}
+}
