@@ -43,6 +43,13 @@
 // each other in a circle ([SendProbe]). A turn that has sent a command which may change another
 // entity, and does not end well, is in doubt: it is never answered as not applied.
 //
+// # Kept states
+//
+// A volatile type may keep the states of its entities when a shard is handed off in order. Stop
+// asks for the state, [Drained] has those of all entities that were alive, and [Open] brings them
+// to the next owner. An entity is loaded with its state by its first command, or when one of its
+// timers is due; until then the state stays in the machine, and is handed on with the next move.
+//
 // # What this does not do
 //
 // It holds no entity state, runs no user code, and reads no clock: instances
@@ -77,9 +84,11 @@
 //     the machine need not know whether the snapshot was stored.
 //  7. [Cancel] ends the context of the turn; its TurnDone still comes. [Drop] forgets an
 //     instance at once, whatever runs on it.
-//  8. An [Answer] is sent, or copied, before [Machine.Recycle] is called; a [Run] is not
+//  8. If a [Stop] asks for it, the state is taken after the stop hook, if that has ended. A
+//     [Load] with a state makes the instance from it, or an empty one if it cannot be read.
+//  9. An [Answer] is sent, or copied, before [Machine.Recycle] is called; a [Run] is not
 //     used any more once its TurnDone is stepped.
-//  9. [SendAsk] goes to whoever routes commands, and is answered by one [Asked]; [SendProbe] goes
+//  10. [SendAsk] goes to whoever routes commands, and is answered by one [Asked]; [SendProbe] goes
 //     the same way, and may get lost. [AskDone] lets the turn go on that has asked. When the
 //     context of a turn ends while it waits, the driver lets it go on and steps [WithdrawAsk].
 //

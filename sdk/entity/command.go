@@ -122,8 +122,8 @@ func (h *Handle[In, Out]) send(ctx context.Context, via Caller, id string, in In
 
 // After sends the command to the entity itself when d has passed. A timer is
 // identified by its name: setting it again replaces it. Timers are volatile: they
-// die with the incarnation, when the entity is moved, lost, or stopped by
-// [Ctx.Passivate]. An entity with a pending timer is not idle and is not
+// die with the incarnation, when the entity is moved (unless its type has
+// [Type.KeepOnMoves]), lost, or stopped by [Ctx.Passivate]. An entity with a pending timer is not idle and is not
 // passivated. Like events, timers count only if the handler succeeds. If the
 // input cannot be encoded the turn fails.
 func (h *Handle[In, Out]) After(ctx *Ctx, d time.Duration, name string, in In) {

@@ -79,8 +79,8 @@
 //
 // # What this does not do
 //
-// Types made by [DefineVolatile] keep their state in memory only: it is gone when the
-// entity is passivated, moved or lost. The timers of [Handle.After] and [Handle.Every] are
+// Types made by [DefineVolatile] have their state in memory only: it is gone when the
+// entity is passivated or lost, and when it moves, unless the type has [Type.KeepOnMoves]. The timers of [Handle.After] and [Handle.Every] are
 // volatile for all types: a pending one keeps its entity from being passivated, but it is
 // gone when the entity is moved or lost. Reminders ([Handle.Remind]) are not lost: a reminder
 // is stored with the events of its turn, and brings the entity to life. Commands that change state and have no key are not repeated after a lost answer.

@@ -43,6 +43,10 @@
 // below the minimum epoch is refused: a late repeat must not revive a shard that was
 // released.
 //
+// If the type keeps the states of its entities on moves and HostShard names the owner that has
+// them, they are fetched between the claim and serving. At HandOff they are kept until the next
+// owner has fetched them, see [FetchKept] and [GiveKept].
+//
 // Anything that shows the shard at a higher epoch (a row of the table, a command, the
 // fence) stops the shard at once.
 //
@@ -59,7 +63,7 @@
 //
 // The control core asks the coordinator to take the shards, and tells every shard core to
 // take no others. The region has left when every shard core has reported that it is
-// leaving and holds no shard: by then it has obeyed or refused every order that the control
+// leaving, holds no shard and keeps no states that a next owner may fetch: by then it has obeyed or refused every order that the control
 // core passed on before.
 //
 // # What this does not do
@@ -88,6 +92,9 @@
 //  5. [Claim] goes to the journal, and is answered by [Claimed], however late; with
 //     UnknownOutcome if its result is not known. [ProbeJournal] and [ReadJournalHeartbeat]
 //     are performed beside the loop; their answers may get lost.
+//     [FetchKept] asks another region beside the loop, and is answered by one [KeptFetched].
+//     [GiveKept] comes from another region; of the [Kept] that answers it, nothing is sent
+//     twice, and [KeptSent] follows.
 //  6. A [Send] that is a call ends with one [Replied], with a nil Msg if there is no
 //     answer. Every other Send may get lost, and so may a [Reply].
 //  7. After [Left] the process may leave the membership. After [Fail] it stops.

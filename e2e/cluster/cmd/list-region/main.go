@@ -68,6 +68,15 @@ func (t *Tally) Count(*entity.Ctx, struct{}) (history.Reply, error) {
 	return history.Reply{Length: t.n}, nil
 }
 
+// Visits counts in memory, and keeps the count when it moves.
+type Visits struct{ Count int64 }
+
+// Hit counts up.
+func (v *Visits) Hit(*entity.Ctx, struct{}) (int64, error) {
+	v.Count++
+	return v.Count, nil
+}
+
 // Get returns length and hash.
 func (l *List) Get(*entity.Ctx, struct{}) (history.Reply, error) { return l.reply(), nil }
 
@@ -98,9 +107,13 @@ var (
 	).Events(Added{}).SnapshotEvery(20).Shards(64)
 
 	tallies = entity.DefineVolatile("Tally", func(string) *Tally { return &Tally{} }, entity.On(count, (*Tally).Count)).Shards(16)
+
+	visits = entity.DefineVolatile("Visits", func(string) *Visits { return &Visits{} },
+		entity.On(entity.Command[struct{}, int64]("Visits", "Hit"), (*Visits).Hit),
+	).KeepOnMoves().PassivateAfter(0).Shards(48)
 )
 
 func main() {
 	server.AppVersion = "1"
-	server.Main(lists, tallies)
+	server.Main(lists, tallies, visits)
 }
