@@ -103,6 +103,10 @@ func DefaultConfig(self sharding.NodeID, name string, types ...turn.Type) Config
 	}
 }
 
+// MaxKeptWait is the longest KeptWait. A coordinator gives a shard to another region if it is
+// not served within two seconds, and the states that were fetched by then are lost.
+const MaxKeptWait = 1500 * time.Millisecond
+
 // MaxShardCores is the largest number of shard cores of a region.
 const MaxShardCores = 64
 
@@ -157,8 +161,8 @@ func (c *Config) Validate() error {
 	if c.BufferCommands <= 0 || c.BufferBytes <= 0 {
 		errs = append(errs, errors.New("region: BufferCommands and BufferBytes must be above 0"))
 	}
-	if c.KeptWait <= 0 || c.KeptBytes <= 0 {
-		errs = append(errs, errors.New("region: KeptWait and KeptBytes must be above 0"))
+	if c.KeptWait <= 0 || c.KeptWait > MaxKeptWait || c.KeptBytes <= 0 {
+		errs = append(errs, fmt.Errorf("region: KeptWait is %s, must be above 0 and at most %s, and KeptBytes must be above 0", c.KeptWait, MaxKeptWait))
 	}
 	if c.Resend <= 0 {
 		errs = append(errs, errors.New("region: Resend must be above 0"))

@@ -205,6 +205,9 @@ func (c *Config) Validate() error {
 	if c.JournalRecovery <= 0 {
 		errs = append(errs, fmt.Errorf("journal.recovery is %s, must be above 0", c.JournalRecovery))
 	}
+	if c.KeptWait > region.MaxKeptWait {
+		errs = append(errs, fmt.Errorf("region.kept_wait is %s, must be at most %s: a shard that is not served for longer goes to another region", c.KeptWait, region.MaxKeptWait))
+	}
 	if c.LeaveTimeout <= c.DrainTimeout {
 		errs = append(errs, fmt.Errorf("region.leave_timeout %s must be above region.drain_timeout %s", c.LeaveTimeout, c.DrainTimeout))
 	}
