@@ -28,6 +28,9 @@
 //
 // docs/membership.md has a table of what proves what.
 //
+// TestMoves drains and restarts regions while clients call volatile entities that keep their
+// state on moves. Every answer must be one more than the one before.
+//
 // # What this does not do
 //
 // It does not look into the processes: it checks what they answer, export and store. It
