@@ -20,6 +20,10 @@ func (k *Kit) step(in turn.Input) {
 func (k *Kit) core(in turn.Input) {
 	k.queue = k.m.Step(k.now, in, k.queue)
 	for _, e := range k.m.ShardEvents() {
+		if d, ok := e.(turn.Drained); ok {
+			k.keep(d)
+			continue
+		}
 		k.wakeups.Told(k.now, e, &k.wanted)
 	}
 }
@@ -85,12 +89,10 @@ func (k *Kit) perform(o turn.Output) turn.Input {
 		s := k.journal(o.Entity)
 		s.snapSeq, s.form, s.snap = o.Seq, form, b
 	case turn.Stop:
-		if err := k.insts[o.Entity].Stop(context.Background(), k.now, o.Reason); err != nil {
-			k.t.Errorf("entitytest: %v", err)
-		}
+		in := k.stopped(o)
 		k.checkOne(o.Entity)
 		delete(k.insts, o.Entity)
-		return turn.Stopped{Incarnation: o.Incarnation}
+		return in
 	case turn.Drop:
 		delete(k.insts, o.Entity)
 		return k.answerAsk(o.Incarnation, sharding.Doubt(sharding.Aborted, "the result of the turn is not wanted any more"))
@@ -145,6 +147,9 @@ func (k *Kit) load(o turn.Load) turn.Input {
 		}
 	}
 	inst, replayed, err := k.replay(o.Entity, true)
+	if o.Kept != nil {
+		inst, err = k.resume(o)
+	}
 	if err == nil {
 		out.Timers, err = inst.Start(context.Background(), k.now)
 	}

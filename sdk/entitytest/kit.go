@@ -14,7 +14,8 @@
 // # What this does not do
 //
 // There is one process, which fails only when it is told to ([Kit.Restart],
-// [Kit.CrashAtCommit]): handoffs and fences are tested elsewhere. Calls run one after another.
+// [Kit.CrashAtCommit]). Of moves ([Kit.Move]) it shows what entities notice: fences are tested
+// elsewhere. Calls run one after another.
 package entitytest
 
 import (
@@ -57,6 +58,7 @@ type Kit struct {
 	crashOf  sharding.Entity // whose commit; the zero value: anybody's
 	turns    map[turn.Incarnation]*running
 	asked    map[turn.RequestID]waiting
+	kept     map[sharding.ShardID][]turn.Kept // by a move, until the shard is opened
 }
 
 // stored is the journal of one entity.

@@ -89,13 +89,18 @@ func (k *Kit) open(ent sharding.Entity) {
 
 // openShard is open, but leaves what the cores want then to its caller.
 func (k *Kit) openShard(ent sharding.Entity) {
-	shard := k.shardOf(ent)
-	if k.m.Epoch(shard) != 0 {
-		return
+	if shard := k.shardOf(ent); k.m.Epoch(shard) == 0 {
+		k.openWithKept(shard)
 	}
+}
+
+// openWithKept opens a shard, with the states that a move has kept.
+func (k *Kit) openWithKept(shard sharding.ShardID) {
 	epoch := sharding.MakeEpoch(1, 1+k.restarts)
-	k.core(turn.Open{Shard: shard, Epoch: epoch})
-	if !k.descs[ent.Type].Desc.Volatile {
+	kept := k.kept[shard]
+	delete(k.kept, shard)
+	k.core(turn.Open{Shard: shard, Epoch: epoch, Kept: kept})
+	if !k.descs[shard.Type].Desc.Volatile {
 		k.wakeups.Step(k.now, wakeup.Open{Shard: shard, Epoch: epoch}, &k.wanted)
 	}
 }
