@@ -112,7 +112,7 @@ func TestMutantsOfKeptStates(t *testing.T) {
 // TestMutantsOfCalls shows what the rules about probes are for.
 func TestMutantsOfCalls(t *testing.T) {
 	t.Cleanup(func() { mutant.Activate("") })
-	for _, name := range []string{"probe-youngest", "probe-stale", "probe-again", "call-cycle"} {
+	for _, name := range []string{"probe-youngest", "probe-stale", "probe-again"} {
 		mutant.Activate(name)
 		if breakDeadlocks() == nil && randomCalls() == nil {
 			t.Errorf("mutant %s is not noticed", name)
