@@ -9,7 +9,8 @@
 --
 -- A service reads, and writes through two functions that decide first: it adds
 -- records under its fence, claims shards and declares types. It may not change
--- or delete an event, nor write past the fence, nor change the schema.
+-- an event, nor delete one that a purge under its fence does not remove, nor write past the
+-- fence, nor change the schema.
 --
 -- roost_reader is for what only reads, such as roost journal check:
 --
