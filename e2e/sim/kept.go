@@ -58,10 +58,10 @@ func (n *shardNode) write(o turn.Stop, b *instance) *turn.Kept {
 }
 
 func stateNumber(k *turn.Kept) uint64 {
-	if len(k.Payload) != 24 {
+	if len(k.Payload) < 8 {
 		return 0
 	}
-	return binary.BigEndian.Uint64(k.Payload[16:])
+	return binary.BigEndian.Uint64(k.Payload[len(k.Payload)-8:])
 }
 
 // readState brings an instance to life from a state.
@@ -75,7 +75,7 @@ func (n *shardNode) readState(o turn.Load, b *instance) {
 		return
 	}
 	n.w.mark("kept: an entity goes on where it moved to")
-	b.list, _ = decodeList(o.Kept.Payload[:16])
+	b.list, _ = decodeList(o.Kept.Payload[:len(o.Kept.Payload)-8])
 	b.from = stateNumber(o.Kept)
 }
 
