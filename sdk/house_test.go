@@ -10,7 +10,7 @@ func TestHouse(t *testing.T) {
 	// The same entity core runs in the region, in entitytest and in the
 	// simulator; a user of the sdk inherits nothing heavier than these.
 	archtest.Check(t, archtest.Rules{
-		May: map[string][]string{"...": {"libs/mutant", "libs/passivation", "libs/sharding", "libs/turn", "libs/wakeup", "sdk/..."}},
+		May: map[string][]string{"...": {"libs/mutant", "libs/passivation", "libs/sharding", "libs/turn", "libs/wakeup", "libs/outbox", "sdk/..."}},
 		Outside: []string{
 			"github.com/google/uuid",
 			"google.golang.org/protobuf",

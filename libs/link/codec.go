@@ -32,7 +32,8 @@ const (
 	flagProto     = 1 << 4
 	flagPrincipal = 1 << 5
 	flagChain     = 1 << 6
-	commandFlags  = 1<<7 - 1
+	flagStored    = 1 << 7 // the input was stored
+	commandFlags  = 1<<8 - 1
 )
 
 // Flags of an answer; the lowest two bits are the outcome.
@@ -182,6 +183,9 @@ func (n *nameTable) appendCommand(b []byte, c *Command, timeLeft time.Duration) 
 	if len(e.Chain) > 0 {
 		flags |= flagChain
 	}
+	if e.Version != 0 {
+		flags |= flagStored
+	}
 	b = append(b, flags)
 	b = binary.AppendUvarint(b, c.Corr)
 	b = binary.AppendUvarint(b, uint64(c.Epoch))
@@ -204,6 +208,9 @@ func (n *nameTable) appendCommand(b []byte, c *Command, timeLeft time.Duration) 
 		for i := range e.Chain {
 			b = sharding.AppendString(n.append(b, typeName, string(e.Chain[i].Type)), string(e.Chain[i].ID))
 		}
+	}
+	if e.Version != 0 {
+		b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(e.Version)), uint64(e.ReadableBy))
 	}
 	return end(append(b, e.Payload...), start)
 }
@@ -253,6 +260,11 @@ func (n *nameTable) readCommand(body []byte, now time.Time, maxPayload int, c *C
 		d.fail("principal is empty")
 	default:
 		d.failOn(e.CheckInside())
+	}
+	if flags&flagStored != 0 {
+		if e.Version, e.ReadableBy = d.uint16("version"), d.uint16("least reader"); e.Version == 0 {
+			d.fail("version is 0")
+		}
 	}
 	e.Payload = d.rest("payload", maxPayload)
 	return d.bad
@@ -491,6 +503,15 @@ func (d *decoder) uvarint(field string) uint64 {
 	}
 	d.b = d.b[n:]
 	return v
+}
+
+func (d *decoder) uint16(field string) uint16 {
+	v := d.uvarint(field)
+	if v > math.MaxUint16 {
+		d.fail("%s %d is too high", field, v)
+		return 0
+	}
+	return uint16(v)
 }
 
 func (d *decoder) uint64(field string) uint64 {

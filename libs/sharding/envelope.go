@@ -33,6 +33,9 @@ type Envelope struct {
 	Tell     bool
 	Encoding Encoding
 	Payload  []byte
+	// Version and ReadableBy are those of an [Input] that was stored, of a command that an
+	// entity has sent; 0: a caller has sent it, whose input has no version.
+	Version, ReadableBy uint16
 	// Deadline is when the client stops waiting, by the local clock. On the wire it
 	// is the remaining time. The zero value means no deadline.
 	Deadline time.Time

@@ -18,18 +18,20 @@ func (m *Machine) turnDone(in *TurnDone) {
 	e.observeTurn(m.now.Sub(c.arrived) - mailbox) // includes the wait for a processor
 	c.done, c.finished, c.reply = true, m.now, in.Reply
 	c.reply.Timing.Mailbox, c.reply.Timing.Handler = mailbox, in.Handler
-	events, wakes, deleted := in.Events, in.Wakes, in.Deleted && !e.volatile()
-	spoiled := in.Spoiled || c.desc.ReadOnly && (len(events)+len(wakes) > 0 || deleted)
+	st := staged{events: in.Events, wakes: in.Wakes, sends: in.Sends, deleted: in.Deleted && !e.volatile()}
+	spoiled := in.Spoiled || c.desc.ReadOnly && !st.empty()
 	if c.conflict {
-		spoiled = spoiled || len(events)+len(wakes) > 0 || deleted
+		spoiled = spoiled || !st.empty()
 		c.reply = sharding.Doubt(sharding.Aborted, c.env.Command+" was undone: it has run before, and then it sent other input to an entity that it asks")
+	} else if refusal := m.tooManySends(e, len(st.sends)); refusal != nil && !spoiled {
+		spoiled, c.reply.Outcome, c.reply.Code, c.reply.Message, c.reply.Payload = true, refusal.Outcome, refusal.Code, refusal.Message, nil
 	}
 	if spoiled {
 		m.stats.Spoiled++
-		events, wakes, deleted = nil, nil, false
+		st = staged{}
 	}
-	if deleted {
-		wakes = nil
+	if st.deleted {
+		st.wakes = nil
 	}
 	if m.mayBeStored(e, c) {
 		c.done = false
@@ -43,9 +45,9 @@ func (m *Machine) turnDone(in *TurnDone) {
 	case c.wakeup != nil && c.reply.Outcome != sharding.OK:
 		m.answer(e, c, &c.reply) // the wake-up stands
 	case c.wakeup != nil:
-		m.stageFiring(e, c, events, wakes, deleted)
-	case !c.desc.ReadOnly && c.reply.Outcome == sharding.OK && (len(events)+len(wakes) > 0 || deleted || c.recordable()):
-		m.stage(e, c, events, wakes)
+		m.stageFiring(e, c, &st)
+	case !c.desc.ReadOnly && c.reply.Outcome == sharding.OK && (!st.empty() || c.recordable()):
+		m.stage(e, c, &st)
 	default:
 		c.seq = e.staged
 		if c.desc.Stale { // may show any state that was durable once: needs no fence read
@@ -59,7 +61,7 @@ func (m *Machine) turnDone(in *TurnDone) {
 	switch {
 	case spoiled:
 		m.endIncarnation(e)
-	case deleted && c.record > 0:
+	case st.deleted && c.record > 0:
 		m.deleteEntity(e)
 	default:
 		for _, t := range in.Timers {
@@ -70,16 +72,35 @@ func (m *Machine) turnDone(in *TurnDone) {
 	m.appendPending(e)
 	m.releaseReplies(e)
 	if c.done && !c.answered {
-		size := len(c.reply.Payload)
-		for i := range events {
-			size += len(events[i].Name) + len(events[i].Payload)
-		}
-		for i := range wakes {
-			size += len(wakes[i].Name) + len(wakes[i].Input.Payload)
-		}
-		m.hold(e, c, size)
+		m.hold(e, c, len(c.reply.Payload)+st.size())
 	}
 	m.advance(e)
+}
+
+// staged is what a turn has staged.
+type staged struct {
+	events []sharding.Event
+	wakes  []sharding.Wake
+	sends  []sharding.Send
+	// deleted: the entity.
+	deleted bool
+}
+
+func (s *staged) empty() bool {
+	return len(s.events)+len(s.wakes)+len(s.sends) == 0 && !s.deleted
+}
+
+func (s *staged) size() (n int) {
+	for i := range s.events {
+		n += len(s.events[i].Name) + len(s.events[i].Payload)
+	}
+	for i := range s.wakes {
+		n += len(s.wakes[i].Name) + len(s.wakes[i].Input.Payload)
+	}
+	for i := range s.sends {
+		n += len(s.sends[i].To.ID) + len(s.sends[i].Input.Payload)
+	}
+	return n
 }
 
 // mayBeStored reports whether a failed command may repeat one that succeeded.
@@ -92,17 +113,18 @@ func (m *Machine) mayBeStored(e *entity, c *command) bool {
 }
 
 // stage gives what the turn has staged, or only its reply, the next sequence number.
-func (m *Machine) stage(e *entity, c *command, events []sharding.Event, wakes []sharding.Wake) {
+func (m *Machine) stage(e *entity, c *command, st *staged) {
 	e.staged++
 	c.record, c.seq = e.staged, e.staged
-	r := sharding.Record{Seq: e.staged, Events: events, Wakes: wakes}
+	r := sharding.Record{Seq: e.staged, Events: st.events, Wakes: st.wakes, Sends: st.sends}
+	e.sends += uint32(len(st.sends))
 	if c.wakeup == nil { // nobody asks again for a command that nobody has sent
 		r.Command, r.Hash, r.Reply = c.env.ID, c.hash(), c.reply
 		r.Reply.Timing = sharding.Timing{}
 	}
 	e.pending = append(e.pending, r)
 	e.fresh = false
-	e.sinceSnapshot += max(1, len(events))
+	e.sinceSnapshot += max(1, len(st.events))
 	e.bytesSinceSnapshot += e.pending[len(e.pending)-1].ReplaySize()
 	if c.recordable() {
 		m.recent.add(e.inc, c.env.ID)
@@ -190,6 +212,7 @@ func (m *Machine) appended(in Appended) {
 	}
 	switch in.Verdict {
 	case sharding.Durable:
+		m.noteSends(e, in.At)
 		m.noteWakes(e)
 		if n := len(e.inflight); n > 0 {
 			e.durable = e.inflight[n-1].Seq
@@ -226,7 +249,7 @@ func (m *Machine) appended(in Appended) {
 		// firing have seen what it staged.
 		m.markInDoubt(e)
 		e.inflight = nil
-		m.emitShardEvent(WakesUnknown{Shard: e.shard.id, Epoch: e.shard.epoch})
+		m.emitShardEvent(WakesUnknown{Shard: e.shard.id, Epoch: e.shard.epoch, Entity: e.id})
 		m.endIncarnation(e)
 		if e.shard.phase == aborting {
 			m.lookup(e)
@@ -306,7 +329,7 @@ func (m *Machine) settled(e *entity, in Appended) {
 		return
 	}
 	e.inflight = nil
-	m.emitShardEvent(WakesUnknown{Shard: e.shard.id, Epoch: e.shard.epoch})
+	m.emitShardEvent(WakesUnknown{Shard: e.shard.id, Epoch: e.shard.epoch, Entity: e.id})
 	if e.shard.phase == aborting {
 		m.lookup(e)
 		return

@@ -96,6 +96,12 @@ type Config struct {
 	// in a circle. After that it does so at intervals that double, up to eight times as long.
 	// Default 500 ms: longer than most answers take, and a small part of a usual deadline.
 	ProbeAfter time.Duration
+	// TurnSends is how many sends a turn may stage: delivering them must not let a whole shard
+	// wait. Default 1,000, which is also the most that the journal takes.
+	TurnSends int
+	// PendingSends is how many sends of one entity may be pending. A turn that would make it
+	// more is undone and refused: the targets do not keep up. Default 10,000.
+	PendingSends int
 	// DrainTimeout is how long a handed-off shard may finish what it accepted.
 	// Then running turns are cancelled and abandoned. Default 10 s.
 	DrainTimeout time.Duration
@@ -151,6 +157,8 @@ func DefaultConfig(types ...Type) Config {
 		AsksPerTurn:     1000,
 		WaitingTurns:    10_000,
 		ProbeAfter:      500 * time.Millisecond,
+		TurnSends:       1000,
+		PendingSends:    10_000,
 		DrainTimeout:    10 * time.Second,
 		LoadTimeout:     30 * time.Second,
 		EntityLoads:     4,
@@ -195,6 +203,8 @@ func (c *Config) Validate() error {
 	positive("AsksPerTurn", c.AsksPerTurn)
 	positive("WaitingTurns", c.WaitingTurns)
 	positive("ProbeAfter", int(c.ProbeAfter))
+	positive("TurnSends", c.TurnSends)
+	positive("PendingSends", c.PendingSends)
 	positive("DrainTimeout", int(c.DrainTimeout))
 	positive("LoadTimeout", int(c.LoadTimeout))
 	positive("EntityLoads", c.EntityLoads)

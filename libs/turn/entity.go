@@ -38,6 +38,8 @@ type entity struct {
 	// shardIndex is the index of the entity in shard.entities.
 	shardIndex uint32
 	idHash     uint32 // for the policy
+	// sends is how many of its sends are pending, or staged: never fewer than there are.
+	sends uint32
 }
 
 // work is the state of an entity that is not idle.

@@ -34,6 +34,9 @@ func (m *Machine) fireWakeup(in *Fire) {
 		Entity: in.Entity, Command: w.Input.Command, ID: timerID(s.epoch, m.lastTimer+1), Tell: true,
 		Encoding: w.Input.Encoding, Payload: w.Input.Payload, Deadline: m.now.Add(m.cfg.TimerTimeout),
 	}
+	if w.Answer != nil {
+		env.Encoding, env.Payload = w.Answer.Reply.Encoding, w.Answer.Reply.Payload
+	}
 	e := s.typ.entities[in.Entity.ID]
 	size, room := env.Size(), m.room(false)
 	switch {
@@ -53,10 +56,10 @@ func (m *Machine) fireWakeup(in *Fire) {
 }
 
 // stageFiring stages that a wake-up has fired, with what its turn has staged.
-func (m *Machine) stageFiring(e *entity, c *command, events []sharding.Event, wakes []sharding.Wake, deleted bool) {
+func (m *Machine) stageFiring(e *entity, c *command, st *staged) {
 	c.seq = e.staged
-	if len(events)+len(wakes) > 0 || deleted {
-		m.stage(e, c, events, wakes)
+	if !st.empty() {
+		m.stage(e, c, st)
 	}
 	e.firings = append(e.firings, c)
 }
@@ -102,9 +105,13 @@ func (m *Machine) appendFiring(e *entity) {
 		e.inflight, e.pending = e.pending[:1:1], e.pending[1:]
 		e.shard.noteForms(e.inflight)
 	}
-	m.emit(Append{Incarnation: e.inc, Append: sharding.Append{
-		Shard: e.shard.id, Epoch: e.shard.epoch, Entity: e.id, Records: e.inflight, Fired: f.firedRow(),
-	}})
+	a := sharding.Append{Shard: e.shard.id, Epoch: e.shard.epoch, Entity: e.id, Records: e.inflight}
+	if f.wakeup.Kind == sharding.SendWake {
+		a.Delivered = f.deliveredRow()
+	} else {
+		a.Fired = f.firedRow()
+	}
+	m.emit(Append{Incarnation: e.inc, Append: a})
 }
 
 func (c *command) firedRow() []sharding.Fired {
@@ -125,6 +132,10 @@ func (m *Machine) noteWakes(e *entity) {
 	f := e.firing
 	if f != nil {
 		f.fired, e.firing = true, nil
+	}
+	if f != nil && f.wakeup.Kind == sharding.SendWake {
+		e.sends -= min(1, e.sends)
+		f = nil
 	}
 	if f == nil && !slices.ContainsFunc(e.inflight, func(r sharding.Record) bool { return len(r.Wakes) > 0 || r.Delete }) {
 		return

@@ -134,6 +134,7 @@ func (m *Machine) loaded(in *Loaded) {
 	e.state = live
 	e.staged, e.durable = in.LastSeq, in.LastSeq
 	e.sinceSnapshot, e.bytesSinceSnapshot, e.fresh = in.Events, in.Bytes, in.Fresh
+	e.sends = uint32(in.Pending)
 	m.revived(e)
 	for _, t := range in.Timers {
 		m.setTimer(e, t)

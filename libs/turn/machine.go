@@ -223,6 +223,8 @@ func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
 		m.appended(in)
 	case FenceRead:
 		m.fenceRead(in)
+	case SendsEnded:
+		m.sendsEnded(in)
 	case Loaded:
 		m.loaded(&in)
 	case LookedUp:

@@ -81,6 +81,8 @@ type (
 		Timers []Timer
 		// Fresh: no turn has left a record in this life of the entity.
 		Fresh bool
+		// Pending is how many sends of the entity's records are pending.
+		Pending int
 		// Err says why there is no instance. Retry means try again (the store is not
 		// reachable). Otherwise the entity has failed (a record has a wrong checksum,
 		// the replay panicked), and its commands are rejected with Err and Code.
@@ -105,6 +107,8 @@ type (
 		Events      []sharding.Event
 		// Wakes are the wake-ups that the turn sets or removes, each name at most once.
 		Wakes []sharding.Wake
+		// Sends are commands to other entities, to be delivered when the turn is durable.
+		Sends []sharding.Send
 		// Deleted: the turn has deleted the entity. Its Wakes and Timers are dropped.
 		Deleted bool
 		Reply   sharding.Reply
@@ -127,6 +131,16 @@ type (
 		// Reason says why, with RefusedFull (disk full, queue full),
 		// RefusedTooLarge and RefusedDamaged.
 		Reason string
+		// At is when the records were stored, with Durable.
+		At time.Time
+	}
+	// SendsEnded: it is durable that so many sends of the entity, which were pending, have
+	// ended, other than by a Fire.
+	SendsEnded struct {
+		Shard  sharding.ShardID
+		Epoch  sharding.Epoch
+		Entity sharding.Entity
+		Count  int
 	}
 	// FenceRead answers ReadFence.
 	FenceRead struct {
@@ -202,6 +216,17 @@ type Wakeup struct {
 	// Late is how long ago it was due when it was fired, by the clock that says so.
 	Late  time.Duration
 	Input sharding.Input
+	// Answer is what a command of kind SendWake takes instead of Input.Payload.
+	Answer *Answered
+}
+
+// Answered is how a send of the entity has ended.
+type Answered struct {
+	From    sharding.Entity // its target
+	Command string
+	// Reply is the target's answer. One that is Rejected or Unknown was made when the send
+	// was given up.
+	Reply sharding.Reply
 }
 
 // Timer is a volatile timer of an entity: it dies with the incarnation.
@@ -396,11 +421,21 @@ type (
 		Fired   []sharding.Fired
 		Records []sharding.Record
 	}
-	// WakesUnknown: wake-ups of the shard may have changed without a WakesChanged, because the
-	// outcome of an append was unknown. By now it cannot change any more.
+	// WakesUnknown: wake-ups and sends of the entity may have changed without a WakesChanged or
+	// a SendsStored, because the outcome of an append was unknown. By now it cannot change any
+	// more.
 	WakesUnknown struct {
-		Shard sharding.ShardID
-		Epoch sharding.Epoch
+		Shard  sharding.ShardID
+		Epoch  sharding.Epoch
+		Entity sharding.Entity
+	}
+	// SendsStored: an append is durable that has records with sends.
+	SendsStored struct {
+		Shard   sharding.ShardID
+		Epoch   sharding.Epoch
+		Entity  sharding.Entity
+		At      time.Time // when it was stored
+		Records []sharding.Record
 	}
 	// Drained: nothing of the shard is alive or unsettled any more.
 	Drained struct {
@@ -459,6 +494,9 @@ func (w *Wakeup) text() string {
 	if w == nil {
 		return ""
 	}
+	if w.Answer != nil {
+		return fmt.Sprintf(" Wakeup:%+v Answer:%+v", w.WakeRef, *w.Answer)
+	}
 	return fmt.Sprintf(" Wakeup:%+v", *w)
 }
 
@@ -470,6 +508,7 @@ func (LookedUp) input()    {}
 func (TurnDone) input()    {}
 func (Appended) input()    {}
 func (FenceRead) input()   {}
+func (SendsEnded) input()  {}
 func (Ask) input()         {}
 func (Asked) input()       {}
 func (WithdrawAsk) input() {}
@@ -498,4 +537,5 @@ func (Fenced) shardEvent()       {}
 func (FiringEnded) shardEvent()  {}
 func (WakesChanged) shardEvent() {}
 func (WakesUnknown) shardEvent() {}
+func (SendsStored) shardEvent()  {}
 func (Drained) shardEvent()      {}

@@ -38,7 +38,7 @@ type Caller interface {
 type Handle[In, Out any] struct {
 	typ  string
 	desc sharding.CommandDesc
-	// input says how inputs are stored, for reminders.
+	// input says how inputs are stored, for reminders and sends.
 	input *EventType
 }
 

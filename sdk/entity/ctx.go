@@ -24,6 +24,7 @@ type Ctx struct {
 	staged   []sharding.Event
 	timers   []turn.Timer
 	wakes    []sharding.Wake
+	sends    []sharding.Send
 	wakeup   *turn.Wakeup // whose command runs; nil: none
 	quit     bool
 	deleted  bool // see Delete

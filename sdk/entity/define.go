@@ -69,6 +69,8 @@ type binding struct {
 	typ   string
 	desc  sharding.CommandDesc
 	input reflect.Type
+	// answers says that the command takes answers to sends.
+	answers bool
 	// run decodes the input, calls the method and encodes the reply. The error is the
 	// handler's; with bad it is about the input.
 	run func(state any, ctx *Ctx, env *sharding.Envelope) (payload []byte, enc sharding.Encoding, bad bool, err error)
@@ -82,12 +84,18 @@ type Binding[E any] struct{ b *binding }
 // On binds a command to a method.
 func On[E, In, Out any](h *Handle[In, Out], method func(*E, *Ctx, In) (Out, error)) Binding[E] {
 	check := func(env *sharding.Envelope) error {
+		if takesAnswers[In]() {
+			return errAnswerOnly
+		}
+		if env.Version != 0 { // it was stored, perhaps by another version of the program
+			return nil
+		}
 		_, err := decode[In](env.Payload, env.Encoding)
 		return err
 	}
 	input, desc := reflect.TypeFor[In](), h.desc
 	desc.Input = fingerprint(shapeOf(input))
-	return Binding[E]{&binding{typ: h.typ, desc: desc, input: input, check: check, run: func(state any, ctx *Ctx, env *sharding.Envelope) ([]byte, sharding.Encoding, bool, error) {
+	return Binding[E]{&binding{typ: h.typ, desc: desc, input: input, answers: takesAnswers[In](), check: check, run: func(state any, ctx *Ctx, env *sharding.Envelope) ([]byte, sharding.Encoding, bool, error) {
 		in, err := inputOf(h, ctx, env)
 		if err != nil {
 			return nil, 0, true, err
@@ -135,6 +143,10 @@ func define[E any](name string, volatile bool, create func(id string) *E, on []B
 		switch {
 		case o.b.typ != name:
 			d.errs = append(d.errs, fmt.Errorf("entity type %s: command %s belongs to type %s", name, o.b.desc.Name, o.b.typ))
+		case o.b.answers && o.b.desc.ReadOnly:
+			d.errs = append(d.errs, fmt.Errorf("entity type %s: command %s takes answers to sends, so it cannot be read-only: the send ends when it is stored that the answer was taken", name, o.b.desc.Name))
+		case o.b.answers && volatile:
+			d.errs = append(d.errs, fmt.Errorf("entity type %s: command %s takes answers to sends, and a volatile type cannot send", name, o.b.desc.Name))
 		case d.commands[o.b.desc.Name] != nil:
 			d.errs = append(d.errs, fmt.Errorf("entity type %s: command %s is bound twice", name, o.b.desc.Name))
 		default:

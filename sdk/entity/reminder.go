@@ -23,7 +23,7 @@ type Reminder struct {
 // Reminder returns the reminder for which the command runs; not ok: it runs for a caller or
 // a timer.
 func (c *Ctx) Reminder() (r Reminder, ok bool) {
-	if c.wakeup == nil {
+	if c.wakeup == nil || c.wakeup.Kind != sharding.TimerWake {
 		return r, false
 	}
 	return Reminder{Name: c.wakeup.Name, Due: time.UnixMilli(c.wakeup.Due).UTC(), Missed: int(c.wakeup.Missed)}, true
@@ -98,6 +98,14 @@ func (h *Handle[In, Out]) store(ctx *Ctx, in In) (sharding.Input, error) {
 	if b := ctx.inst.def.commands[h.desc.Name]; h.typ != ctx.inst.def.name || b == nil {
 		return sharding.Input{}, fmt.Errorf("command %s.%s is not one of type %s; an entity can remind itself only", h.typ, h.desc.Name, ctx.inst.def.name)
 	}
+	return h.encodeInput(in)
+}
+
+// encodeInput encodes an input that is stored, and read by whatever version runs then.
+func (h *Handle[In, Out]) encodeInput(in In) (sharding.Input, error) {
+	if takesAnswers[In]() {
+		return sharding.Input{}, errAnswerOnly
+	}
 	payload, enc, err := encode(in, preferred(in))
 	if err != nil {
 		return sharding.Input{}, fmt.Errorf("the input of %s cannot be encoded: %w", h.desc.Name, err)
@@ -127,24 +135,36 @@ func (e *EventType) stored(payload []byte, enc sharding.Encoding) sharding.Event
 	}
 }
 
-// inputOf decodes the input of a command: that of a caller, or one that was stored for a
-// reminder.
+// inputOf decodes the input of a command: that of a caller, one that was stored for a reminder
+// or by an entity that has sent it, or an answer.
 func inputOf[In, Out any](h *Handle[In, Out], ctx *Ctx, env *sharding.Envelope) (In, error) {
-	if ctx.wakeup == nil {
+	var none In
+	if a, ok := any(&none).(answerTaker); ok {
+		if ctx.wakeup == nil || ctx.wakeup.Answer == nil {
+			return none, errAnswerOnly
+		}
+		err := a.takeAnswer(ctx.wakeup.Answer)
+		return none, err
+	}
+	if ctx.wakeup == nil && env.Version == 0 {
 		return decode[In](env.Payload, env.Encoding)
 	}
-	in := &ctx.wakeup.Input
-	ev := sharding.Event{Name: in.Command, Version: in.Version, ReadableBy: in.ReadableBy, Encoding: in.Encoding, Payload: in.Payload}
+	ev := sharding.Event{Name: env.Command, Version: env.Version, ReadableBy: env.ReadableBy, Encoding: env.Encoding, Payload: env.Payload}
+	what := "input of " + env.Command + ", which another entity has sent"
+	if ctx.wakeup != nil {
+		in := &ctx.wakeup.Input
+		ev.Version, ev.ReadableBy, ev.Encoding, ev.Payload = in.Version, in.ReadableBy, in.Encoding, in.Payload
+		what = fmt.Sprintf("input of reminder %s for %s", ctx.wakeup.Name, in.Command)
+	}
 	v, _, err := h.input.decode(ev)
 	if err != nil {
-		var none In
-		return none, ctx.inst.unreadable(fmt.Sprintf("input of reminder %s for %s", ctx.wakeup.Name, in.Command), err, h.input.fix(ev))
+		return none, ctx.inst.unreadable(what, err, h.input.fix(ev))
 	}
 	got, _ := v.(In) // the zero value of an interface is none
 	return got, nil
 }
 
-// V sets the version in which inputs are stored for reminders from now on, 1 to 65535, and
+// V sets the version in which inputs are stored for reminders and sends from now on, 1 to 65535, and
 // gives the steps by which stored inputs of older versions are read, as [EventType.V] does
 // for events. The version must be raised with every change of the input's fields. What
 // callers send has no version.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"reflect"
 
+	"github.com/roost-cluster/roost/libs/outbox"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/sdk/entity"
@@ -25,6 +26,7 @@ func (k *Kit) core(in turn.Input) {
 			continue
 		}
 		k.wakeups.Told(k.now, e, &k.wanted)
+		k.outbox.Told(k.now, e, &k.sent)
 	}
 }
 
@@ -49,12 +51,39 @@ func (k *Kit) run() {
 			k.wanted.Fires = k.wanted.Fires[1:]
 			k.lastFire = &f
 			k.core(f)
+		case !k.sent.Empty():
+			k.performSends()
 		default:
-			if err := errors.Join(k.m.Check(), k.wakeups.Check()); err != nil {
+			if err := errors.Join(k.m.Check(), k.wakeups.Check(), k.outbox.Check()); err != nil {
 				k.t.Fatalf("entitytest: the execution core is broken: %v", err)
 			}
 			return
 		}
+	}
+}
+
+// performSends does one thing that the dispatcher of sends wants.
+func (k *Kit) performSends() {
+	switch o := &k.sent; {
+	case len(o.Reads) > 0:
+		r := o.Reads[0]
+		o.Reads = o.Reads[1:]
+		k.outbox.Step(k.now, k.sendPage(r), o)
+	case len(o.Turn) > 0:
+		in := o.Turn[0]
+		o.Turn = o.Turn[1:]
+		k.core(in)
+	case len(o.Acks) > 0:
+		a := o.Acks[0]
+		o.Acks = o.Acks[1:]
+		k.journal(a.Append.Entity).changeSends(&a.Append, k.now)
+		k.outbox.Step(k.now, outbox.Acked{Number: a.Number, Verdict: sharding.Durable}, o)
+	case len(o.Delivers) > 0:
+		v := o.Delivers[0]
+		o.Delivers = o.Delivers[1:]
+		k.deliver(v)
+	default:
+		o.Dead = nil
 	}
 }
 
@@ -97,6 +126,11 @@ func (k *Kit) perform(o turn.Output) turn.Input {
 		delete(k.insts, o.Entity)
 		return k.answerAsk(o.Incarnation, sharding.Doubt(sharding.Aborted, "the result of the turn is not wanted any more"))
 	case *turn.Answer:
+		if number, ok := k.deliveries[o.Request]; ok {
+			delete(k.deliveries, o.Request)
+			k.sendAnswered(number, o.Reply)
+			break
+		}
 		return k.answered(o)
 	}
 	return nil
@@ -110,7 +144,7 @@ func (k *Kit) append(o turn.Append) turn.Input {
 			verdict = sharding.RefusedCommand
 		}
 	}
-	if !s.stands(o.Append.Fired) {
+	if !s.stands(o.Append.Fired) || !s.mayDeliver(o.Append.Delivered) {
 		verdict = sharding.RefusedWake
 	}
 	var crash Crash
@@ -121,12 +155,13 @@ func (k *Kit) append(o turn.Append) turn.Input {
 	if verdict == sharding.Durable && crash != BeforeCommit {
 		s.records = append(s.records, o.Append.Records...)
 		s.change(&o.Append)
+		s.changeSends(&o.Append, k.now)
 	}
 	var seq uint64
 	if len(o.Append.Records) > 0 {
 		seq = o.Append.Records[0].Seq
 	}
-	return turn.Appended{Incarnation: o.Incarnation, Seq: seq, Verdict: verdict}
+	return turn.Appended{Incarnation: o.Incarnation, Seq: seq, Verdict: verdict, At: k.now}
 }
 
 func (s *stored) find(id sharding.CommandID) *sharding.Record {
@@ -161,7 +196,7 @@ func (k *Kit) load(o turn.Load) turn.Input {
 		return out
 	}
 	k.insts[o.Entity] = inst
-	out.LastSeq = uint64(len(s.records))
+	out.LastSeq, out.Pending = uint64(len(s.records)), s.pending()
 	out.Fresh = len(replayed) == 0 && s.snapSeq == 0
 	for i := range replayed {
 		out.Events += max(1, len(replayed[i].Events))

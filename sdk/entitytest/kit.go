@@ -29,6 +29,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/outbox"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/libs/wakeup"
@@ -59,6 +60,11 @@ type Kit struct {
 	turns    map[turn.Incarnation]*running
 	asked    map[turn.RequestID]waiting
 	kept     map[sharding.ShardID][]turn.Kept // by a move, until the shard is opened
+	// outbox delivers what entities send; deliveries are those without an answer, by request.
+	outbox       *outbox.Dispatcher
+	sent         outbox.Outputs // of outbox, to be done
+	deliveries   map[turn.RequestID]uint64
+	lastDelivery *sharding.Envelope
 }
 
 // stored is the journal of one entity.
@@ -70,6 +76,9 @@ type stored struct {
 	snap    []byte
 	// reminders are those that stand, by name.
 	reminders map[string]wakeup.Row
+	// sends are the states of those of each record that has some, sentAt when it was stored.
+	sends  map[uint64][]sharding.SendState
+	sentAt map[uint64]time.Time
 }
 
 // New returns a kit for the types. Mistakes in their definitions fail the test.
@@ -103,6 +112,7 @@ func (k *Kit) begin(types []entity.Definition) {
 		k.t.Fatal(err)
 	}
 	k.m, k.wakeups, k.wanted = turn.New(cfg), wakeup.New(wakeupConfig()), wakeup.Outputs{}
+	k.outbox, k.sent, k.deliveries = outbox.New(outboxConfig()), outbox.Outputs{}, map[turn.RequestID]uint64{}
 }
 
 // Now returns the virtual time.
@@ -158,6 +168,9 @@ func (k *Kit) Advance(d time.Duration) {
 		if at := k.wakeups.NextAlarm(); next.IsZero() || !at.IsZero() && at.Before(next) {
 			next = at
 		}
+		if at := k.outbox.NextAlarm(); next.IsZero() || !at.IsZero() && at.Before(next) {
+			next = at
+		}
 		if next.IsZero() || next.After(end) {
 			break
 		}
@@ -172,6 +185,7 @@ func (k *Kit) Advance(d time.Duration) {
 
 func (k *Kit) tick() {
 	k.wakeups.Step(k.now, wakeup.Tick{}, &k.wanted)
+	k.outbox.Step(k.now, outbox.Tick{}, &k.sent)
 	k.step(turn.Tick{})
 }
 
@@ -292,7 +306,7 @@ func (k *Kit) journal(ent sharding.Entity) *stored {
 		if k.types[ent.Type] == nil {
 			k.t.Fatalf("entitytest: no type %s in this kit", ent.Type)
 		}
-		s = &stored{reminders: map[string]wakeup.Row{}}
+		s = &stored{reminders: map[string]wakeup.Row{}, sends: map[uint64][]sharding.SendState{}, sentAt: map[uint64]time.Time{}}
 		k.store[ent] = s
 	}
 	return s

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/outbox"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/libs/wakeup"
@@ -102,13 +103,14 @@ func (k *Kit) openWithKept(shard sharding.ShardID) {
 	k.core(turn.Open{Shard: shard, Epoch: epoch, Kept: kept})
 	if !k.descs[shard.Type].Desc.Volatile {
 		k.wakeups.Step(k.now, wakeup.Open{Shard: shard, Epoch: epoch}, &k.wanted)
+		k.outbox.Step(k.now, outbox.Open{Shard: shard, Epoch: epoch}, &k.sent)
 	}
 }
 
-// openReminders opens the shards of all entities that have reminders.
+// openReminders opens the shards of all entities that have reminders or pending sends.
 func (k *Kit) openReminders() {
 	for _, ent := range slices.SortedFunc(maps.Keys(k.store), sharding.Entity.Compare) {
-		if len(k.store[ent].reminders) > 0 {
+		if s := k.store[ent]; len(s.reminders) > 0 || s.pending() > 0 {
 			k.open(ent)
 		}
 	}

@@ -1,0 +1,105 @@
+package outbox
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Config holds the limits of a [Dispatcher].
+type Config struct {
+	// Page is how many records of a shard are read at a time. Default 64: with their inputs
+	// they are the largest part of what a page costs.
+	Page int
+	// ReadShards is how many shards one read asks for. Default 256: the sends of a region with
+	// the usual 1024 shards of a type are read by four queries.
+	ReadShards int
+	// Reads is how many reads are under way at a time. Default 1: loads of entities use the
+	// same connections.
+	Reads int
+	// Sends and Bytes bound what is held in memory: sends, and bytes of their inputs and of
+	// answers. What is beyond that stays in the journal until there is room. Defaults 50,000
+	// and 64 MiB: some seconds of a busy region.
+	Sends int
+	Bytes int
+	// Deliveries is how many commands to entities of one type are under way at a time.
+	// Default 256: a region that starts with a large backlog must serve its callers too.
+	Deliveries int
+	// TargetDeliveries is how many commands to one entity are under way at a time, each from
+	// another sender. Default 16: an entity that hangs must not hold all of Deliveries.
+	TargetDeliveries int
+	// AttemptTimeout is how long a target has to answer, before the same command is sent
+	// again. Default 10 s: longer than a handoff of its shard.
+	AttemptTimeout time.Duration
+	// MaxAge is how long a send is tried. Default 23 h, an hour less than the time for which a
+	// target remembers keys: later a repeat might have its effect a second time.
+	MaxAge time.Duration
+	// AckDelay is how long the end of a send may wait to be stored together with others.
+	// Default 50 ms: a crash in the meantime costs a repeat, which the target recognizes.
+	AckDelay time.Duration
+	// AckSends is how many of them are stored at once at most. Default 1,000.
+	AckSends int
+	// Refresh is the pause between two sweeps of a shard. Default 1 min: a sweep finds only
+	// what there was no room for.
+	Refresh time.Duration
+	// RetryMin is the pause after the first failure of a pair of sender and target, or of a
+	// read; it doubles with each failure up to RetryMax. A random part of up to a half is
+	// subtracted. Defaults 1 s and 1 min.
+	RetryMin, RetryMax time.Duration
+	// Seed is that of the random part.
+	Seed uint64
+}
+
+// DefaultConfig returns the defaults that the fields' comments name.
+func DefaultConfig() Config {
+	return Config{
+		Page: 64, ReadShards: 256, Reads: 1, Sends: 50_000, Bytes: 64 << 20, Deliveries: 256, TargetDeliveries: 16,
+		AttemptTimeout: 10 * time.Second, MaxAge: 23 * time.Hour, AckDelay: 50 * time.Millisecond, AckSends: 1000,
+		Refresh: time.Minute, RetryMin: time.Second, RetryMax: time.Minute,
+	}
+}
+
+// The least values of Config.Sends and Config.Bytes: the largest record has room.
+const (
+	leastSends = 1000
+	leastBytes = 16 << 20
+)
+
+// AgeSlack is how much longer a target must remember keys than a send is tried: for the last
+// attempt, and for clocks that differ.
+const AgeSlack = time.Hour
+
+// Validate returns an error that names every field with an unusable value.
+func (c *Config) Validate() error {
+	var errs []error
+	for _, f := range []struct {
+		name  string
+		value int
+	}{
+		{"Page", c.Page}, {"ReadShards", c.ReadShards}, {"Reads", c.Reads}, {"Deliveries", c.Deliveries}, {"TargetDeliveries", c.TargetDeliveries},
+		{"AttemptTimeout", int(c.AttemptTimeout)}, {"MaxAge", int(c.MaxAge)}, {"AckDelay", int(c.AckDelay)}, {"AckSends", c.AckSends},
+		{"Refresh", int(c.Refresh)}, {"RetryMin", int(c.RetryMin)},
+	} {
+		if f.value <= 0 {
+			errs = append(errs, fmt.Errorf("outbox: %s is %d, must be above 0", f.name, f.value))
+		}
+	}
+	if c.Sends < leastSends || c.Bytes < leastBytes {
+		errs = append(errs, fmt.Errorf("outbox: Sends is %d and Bytes %d, must be at least %d and %d: one record may have as many", c.Sends, c.Bytes, leastSends, leastBytes))
+	}
+	if c.AckDelay > 100*time.Millisecond {
+		errs = append(errs, fmt.Errorf("outbox: AckDelay is %s, must be at most 100 ms: more would be repeated after a crash", c.AckDelay))
+	}
+	if c.RetryMax < c.RetryMin {
+		errs = append(errs, fmt.Errorf("outbox: RetryMax is %s, must be at least RetryMin, which is %s", c.RetryMax, c.RetryMin))
+	}
+	return errors.Join(errs...)
+}
+
+// CheckAge returns an error unless targets remember keys long enough for MaxAge.
+func (c *Config) CheckAge(dedupeAge time.Duration) error {
+	if c.MaxAge > dedupeAge-AgeSlack {
+		return fmt.Errorf("sends are tried for %s, must be at most %s: keys are remembered for %s, and an hour is kept back; lower sends.max_age, or raise journal.dedupe_age", c.MaxAge, dedupeAge-AgeSlack, dedupeAge)
+	}
+	return nil
+}

@@ -1,0 +1,671 @@
+package outbox_test
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/outbox"
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/turn"
+)
+
+// model is a journal with sends, targets that remember keys, and senders that take answers as
+// the journal's law has it: once.
+type model struct {
+	t     testing.TB
+	rng   *rand.Rand
+	cfg   outbox.Config
+	d     *outbox.Dispatcher
+	now   time.Time
+	rows  map[sharding.Entity][]*record
+	open  map[sharding.ShardID]sharding.Epoch
+	epoch sharding.Epoch
+	later []event
+	// behave says how a delivery ends; nil: with success.
+	behave func(env *sharding.Envelope) behaviour
+	stored map[sharding.CommandID]sharding.Reply // of targets
+	// effects are the places of the sends of each pair that had an effect, in their order.
+	effects map[string][]string
+	taken   map[string][]sharding.Reply // by send
+	dead    []outbox.DeadLetter
+	most    int // deliveries under way
+	reads   int
+	acks    int
+	rejects int // attempts that were refused
+}
+
+type record struct {
+	seq    uint64
+	at     time.Time
+	sends  []sharding.Send
+	states []sharding.SendState
+}
+
+// event is what happens later.
+type event struct {
+	at time.Time
+	do func()
+}
+
+type behaviour struct {
+	reply  sharding.Reply // with an effect if it is OK without a code
+	lost   bool           // the answer: it is unknown
+	before bool           // the command gets lost before the effect
+	delay  time.Duration
+	apply  time.Duration // when the effect comes, if the answer is lost
+}
+
+const shards = 3
+
+func newModel(t testing.TB, seed uint64, change func(*outbox.Config)) *model {
+	cfg := outbox.DefaultConfig()
+	cfg.Seed = seed
+	if change != nil {
+		change(&cfg)
+	}
+	m := &model{
+		t: t, rng: rand.New(rand.NewPCG(seed, 1)), cfg: cfg, d: outbox.New(cfg), now: time.UnixMilli(1_000_000_000_000), rows: map[sharding.Entity][]*record{},
+		open: map[sharding.ShardID]sharding.Epoch{}, stored: map[sharding.CommandID]sharding.Reply{}, effects: map[string][]string{}, taken: map[string][]sharding.Reply{},
+	}
+	return m
+}
+
+func shardOf(e sharding.Entity) sharding.ShardID {
+	return sharding.ShardID{Type: e.Type, Index: sharding.ShardOf(e.ID, shards)}
+}
+
+func (m *model) after(d time.Duration, do func()) { m.later = append(m.later, event{m.now.Add(d), do}) }
+
+func (m *model) did(out *outbox.Outputs) {
+	m.t.Helper()
+	if err := m.d.Check(); err != nil {
+		m.t.Fatal(err)
+	}
+	d := m.d
+	current := func(in outbox.Input) func() {
+		return func() {
+			if m.d == d {
+				m.step(in)
+			}
+		}
+	}
+	for _, r := range out.Reads {
+		m.reads++
+		page := m.page(r)
+		m.after(time.Duration(m.rng.IntN(20))*time.Millisecond, current(page))
+	}
+	for _, a := range out.Acks {
+		m.acks++
+		m.after(time.Duration(m.rng.IntN(10))*time.Millisecond, func() {
+			v := sharding.RefusedEpoch
+			if m.epochOf(a.Append.Shard) == a.Append.Epoch {
+				if v = sharding.Durable; m.rng.IntN(20) == 0 {
+					v = sharding.UnknownOutcome
+				}
+				if v == sharding.Durable || m.rng.IntN(2) == 0 {
+					m.deliver(a.Append.Entity, a.Append.Delivered)
+				}
+			}
+			current(outbox.Acked{Number: a.Number, Verdict: v})()
+		})
+	}
+	for _, v := range out.Delivers {
+		m.receive(v, current)
+	}
+	for _, in := range out.Turn {
+		if f, ok := in.(turn.Fire); ok {
+			m.fire(f, d)
+		}
+	}
+	m.dead = append(m.dead, out.Dead...)
+	m.most = max(m.most, m.d.Stats().UnderWay)
+}
+
+// epochOf is the stored epoch of a shard: of its present owner, or of the last one.
+func (m *model) epochOf(s sharding.ShardID) sharding.Epoch { return m.open[s] }
+
+func (m *model) step(in outbox.Input) {
+	m.t.Helper()
+	var out outbox.Outputs
+	m.d.Step(m.now, in, &out)
+	m.did(&out)
+}
+
+func (m *model) tell(e turn.ShardEvent) {
+	m.t.Helper()
+	var out outbox.Outputs
+	m.d.Told(m.now, e, &out)
+	m.did(&out)
+}
+
+func (m *model) page(r outbox.Read) outbox.Page {
+	p := outbox.Page{Number: r.Number, Now: m.now}
+	for _, after := range r.Shards {
+		var rows []outbox.Row
+		for e, records := range m.rows { // order-free: sorted below
+			if shardOf(e) != after.Shard {
+				continue
+			}
+			for _, rec := range records {
+				row := outbox.Row{Shard: after.Shard, Entity: e, Seq: rec.seq, At: rec.at}
+				for i, s := range rec.states {
+					if s == sharding.SendPending {
+						row.Sends = append(row.Sends, outbox.Pending{Place: uint16(i), Send: rec.sends[i]})
+					}
+				}
+				if len(row.Sends) > 0 && cmp.Or(e.Compare(after.Entity), cmp.Compare(rec.seq, after.Seq)) > 0 {
+					rows = append(rows, row)
+				}
+			}
+		}
+		slices.SortFunc(rows, func(a, b outbox.Row) int { return cmp.Or(a.Entity.Compare(b.Entity), cmp.Compare(a.Seq, b.Seq)) })
+		if len(rows) > r.Limit {
+			rows = rows[:r.Limit]
+			p.More = append(p.More, after.Shard)
+		}
+		p.Rows = append(p.Rows, rows...)
+	}
+	return p
+}
+
+func (m *model) find(e sharding.Entity, seq uint64) *record {
+	for _, r := range m.rows[e] {
+		if r.seq == seq {
+			return r
+		}
+	}
+	return nil
+}
+
+func (m *model) deliver(e sharding.Entity, all []sharding.Delivered) {
+	for _, d := range all {
+		r := m.find(e, d.Seq)
+		for _, n := range d.Sends {
+			if r.states[n] == sharding.SendPending || d.As == sharding.SendDone {
+				r.states[n] = d.As
+			}
+		}
+	}
+}
+
+// send stores a record, and tells the dispatcher: what it is, or only that its outcome was
+// unknown.
+func (m *model) send(from sharding.Entity, told bool, sends ...sharding.Send) {
+	m.t.Helper()
+	r := &record{seq: uint64(len(m.rows[from]) + 1), at: m.now, sends: sends, states: make([]sharding.SendState, len(sends))}
+	m.rows[from] = append(m.rows[from], r)
+	s := shardOf(from)
+	switch {
+	case m.open[s] == 0:
+	case told:
+		m.tell(turn.SendsStored{Shard: s, Epoch: m.open[s], Entity: from, At: m.now, Records: []sharding.Record{{Seq: r.seq, Sends: sends}}})
+	default:
+		m.tell(turn.WakesUnknown{Shard: s, Epoch: m.open[s], Entity: from})
+	}
+}
+
+// receive is the target: it applies a command at most once for its key, unless it is late.
+func (m *model) receive(v outbox.Deliver, current func(outbox.Input) func()) {
+	var b behaviour
+	if m.behave != nil {
+		b = m.behave(&v.Env)
+	}
+	apply := func() sharding.Reply {
+		if !m.now.Before(v.Env.Deadline) {
+			return sharding.Reject(sharding.DeadlineExceeded, "late")
+		}
+		if r, ok := m.stored[v.Env.ID]; ok {
+			return r
+		}
+		if b.reply.Outcome == sharding.Rejected {
+			m.rejects++
+			return b.reply
+		}
+		r := b.reply
+		r.Outcome = sharding.OK
+		m.stored[v.Env.ID] = r
+		if r.Code == "" {
+			pair, what, _ := strings.Cut(string(v.Env.Payload), "|")
+			m.effects[pair] = append(m.effects[pair], what)
+		}
+		return r
+	}
+	var reply sharding.Reply
+	if !b.lost {
+		reply = apply()
+	} else if !b.before {
+		m.after(b.apply, func() { apply() })
+	}
+	m.after(b.delay, func() {
+		if b.lost {
+			reply = sharding.Doubt(sharding.Unavailable, "lost")
+		}
+		current(outbox.Answered{Number: v.Number, Reply: reply})()
+	})
+}
+
+// fire lets the sender take an answer.
+func (m *model) fire(f turn.Fire, d *outbox.Dispatcher) {
+	m.after(time.Duration(m.rng.IntN(5))*time.Millisecond, func() {
+		end := turn.FiringEnded{Shard: f.Shard, Epoch: f.Epoch, Entity: f.Entity, Ref: f.Wakeup.WakeRef}
+		key := fmt.Sprint(f.Entity, f.Wakeup.Seq, f.Wakeup.Number)
+		r := m.find(f.Entity, f.Wakeup.Seq)
+		switch dice := m.rng.IntN(20); {
+		case m.open[f.Shard] != f.Epoch:
+			end.End = turn.FiringGone
+		case dice == 0:
+			end.End, end.Code = turn.FiringFailed, sharding.Internal
+		case r.states[f.Wakeup.Number] == sharding.SendDone:
+			end.End = turn.FiringObsolete
+		default:
+			end.End = turn.FiringDone
+			if dice == 1 {
+				end.End = turn.FiringInDoubt
+			}
+			r.states[f.Wakeup.Number] = sharding.SendDone
+			m.taken[key] = append(m.taken[key], f.Wakeup.Answer.Reply)
+		}
+		if m.d == d {
+			m.tell(end)
+		}
+	})
+}
+
+// run lets time pass.
+func (m *model) run(d time.Duration) {
+	m.t.Helper()
+	end := m.now.Add(d)
+	for tick := m.now; m.now.Before(end); {
+		slices.SortStableFunc(m.later, func(a, b event) int { return a.at.Compare(b.at) })
+		if tick = tick.Add(20 * time.Millisecond); m.d.Stats().Sends == 0 && len(m.later) == 0 || d > time.Hour {
+			tick = tick.Add(max(time.Second, d/1000))
+		}
+		for len(m.later) > 0 && !m.later[0].at.After(tick) {
+			e := m.later[0]
+			m.later = m.later[1:]
+			if e.at.After(m.now) {
+				m.now = e.at
+			}
+			e.do()
+			slices.SortStableFunc(m.later, func(a, b event) int { return a.at.Compare(b.at) })
+		}
+		m.now = tick
+		m.step(outbox.Tick{})
+	}
+}
+
+// own opens all shards at another epoch, in a new process.
+func (m *model) own() {
+	m.t.Helper()
+	m.d = outbox.New(m.cfg)
+	m.epoch++
+	for _, t := range []sharding.EntityType{"A", "B"} {
+		for i := range uint32(shards) {
+			s := sharding.ShardID{Type: t, Index: i}
+			m.open[s] = m.epoch
+			m.step(outbox.Open{Shard: s, Epoch: m.epoch})
+		}
+	}
+}
+
+func entity(typ string, n int) sharding.Entity {
+	return sharding.Entity{Type: sharding.EntityType(typ), ID: sharding.EntityID(fmt.Sprint("e", n))}
+}
+
+// command is a send whose payload says of which pair it is and which one.
+func command(from, to sharding.Entity, what any, replyTo string) sharding.Send {
+	return sharding.Send{To: to, Input: sharding.Input{Command: "do", Version: 1, ReadableBy: 1, Payload: fmt.Appendf(nil, "%s>%s|%v", from, to, what)}, ReplyTo: replyTo}
+}
+
+// unended counts the sends that are pending.
+func (m *model) unended() (n int) {
+	for _, records := range m.rows { // order-free: a sum
+		for _, r := range records {
+			for _, s := range r.states {
+				if s == sharding.SendPending {
+					n++
+				}
+			}
+		}
+	}
+	return n
+}
+
+// random lets entities send, targets and answers fail, and owners change. In the end every send
+// has had its effect once, in order, or is a dead letter, or its sender was told.
+func random(t testing.TB, seed uint64) {
+	m := newModel(t, seed, func(c *outbox.Config) {
+		c.Page, c.ReadShards, c.Refresh = 2, 4, 5*time.Second
+		c.Deliveries, c.TargetDeliveries = 6, 2
+		if seed%2 == 0 {
+			c.Sends, c.Bytes = 25, 1<<16
+		}
+		c.RetryMax = 4 * time.Second
+	})
+	calm := false
+	m.behave = func(env *sharding.Envelope) behaviour {
+		b := behaviour{delay: time.Duration(m.rng.IntN(30)) * time.Millisecond}
+		h := env.Payload[len(env.Payload)-1]
+		switch dice := m.rng.IntN(10); {
+		case h == '7':
+			b.reply = sharding.Reply{Code: sharding.FailedPrecondition, Message: "no"}
+		case calm:
+		case dice == 0:
+			b.reply = sharding.Reject(sharding.Unavailable, "away")
+		case dice == 1:
+			b.lost, b.before, b.delay = true, true, time.Duration(m.rng.IntN(12))*time.Second
+		case dice == 2:
+			b.lost, b.apply, b.delay = true, time.Duration(m.rng.IntN(5))*time.Second, time.Duration(m.rng.IntN(4))*time.Second
+		}
+		return b
+	}
+	m.own()
+	sent := map[string]int{}
+	var all []sharding.Send
+	var froms []sharding.Entity
+	for range 60 {
+		for range m.rng.IntN(6) {
+			from := entity(string("AB"[m.rng.IntN(2)]), m.rng.IntN(6))
+			var list []sharding.Send
+			for range 1 + m.rng.IntN(3) {
+				to := entity(string("CD"[m.rng.IntN(2)]), m.rng.IntN(3))
+				pair := fmt.Sprint(from, to)
+				sent[pair]++
+				list = append(list, command(from, to, sent[pair], []string{"", "told"}[m.rng.IntN(2)]))
+				all, froms = append(all, list[len(list)-1]), append(froms, from)
+			}
+			m.send(from, m.rng.IntN(10) > 0, list...)
+		}
+		m.run(time.Duration(m.rng.IntN(400)) * time.Millisecond)
+		if m.rng.IntN(15) == 0 {
+			m.own()
+		}
+	}
+	calm = true
+	for n := 0; m.unended() > 0; n++ {
+		if n == 100 {
+			t.Fatalf("seed %d: %d sends have not ended: %+v\n%s", seed, m.unended(), m.d.Failing(sharding.Entity{}, 5), m.d.AppendState(m.now, nil))
+		}
+		m.run(2 * time.Second)
+	}
+	m.run(5 * time.Second) // the last ends are stored
+	checkEffects(t, m, seed)
+	for i := range all {
+		checkSend(t, m, seed, froms[i], &all[i])
+	}
+	if s := m.d.Stats(); s.Sends != 0 || s.Bytes != 0 || s.UnderWay != 0 {
+		t.Errorf("seed %d: %+v is left", seed, s)
+	}
+	if !bytes.Equal(m.d.AppendState(m.now, nil), m.d.Clone().AppendState(m.now, nil)) {
+		t.Errorf("seed %d: the clone differs", seed)
+	}
+}
+
+// checkEffects: of each pair the effects are in order, and none comes twice.
+func checkEffects(t testing.TB, m *model, seed uint64) {
+	for pair, list := range m.effects { // order-free: reports
+		last := 0
+		for _, what := range list {
+			var n int
+			_, _ = fmt.Sscan(what, &n)
+			if n <= last {
+				t.Errorf("seed %d: the effects of %s are %v", seed, pair, list)
+				break
+			}
+			last = n
+		}
+	}
+}
+
+func checkSend(t testing.TB, m *model, seed uint64, from sharding.Entity, s *sharding.Send) {
+	pair, what, _ := strings.Cut(string(s.Input.Payload), "|")
+	refused := what[len(what)-1] == '7'
+	if got := slices.Contains(m.effects[pair], what); got == refused {
+		t.Errorf("seed %d: %s of %s has an effect: %t", seed, what, pair, got)
+	}
+	for _, r := range m.rows[from] {
+		for i := range r.sends {
+			if !bytes.Equal(r.sends[i].Input.Payload, s.Input.Payload) {
+				continue
+			}
+			want := sharding.SendDone
+			if refused && s.ReplyTo == "" {
+				want = sharding.SendRefused
+			}
+			if r.states[i] != want {
+				t.Errorf("seed %d: %s of %s is %v, want %v", seed, what, pair, r.states[i], want)
+			}
+			answers := m.taken[fmt.Sprint(from, r.seq, i)]
+			if s.ReplyTo != "" && (len(answers) != 1 || (answers[0].Code != "") != refused) || s.ReplyTo == "" && len(answers) > 0 {
+				t.Errorf("seed %d: the answers to %s of %s are %v", seed, what, pair, answers)
+			}
+		}
+	}
+}
+
+func TestRandom(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("from seed %d", seed)
+	for n := range uint64(40) {
+		random(t, seed+n)
+	}
+	for n := range uint64(10) {
+		random(t, n)
+	}
+}
+
+// atOnce: what is stored in this process is delivered without a read, and in batches.
+func atOnce(t testing.TB) {
+	m := newModel(t, 1, nil)
+	m.own()
+	m.run(time.Second)
+	reads := m.reads
+	from := entity("A", 1)
+	for n := range 50 {
+		m.send(from, true, command(from, entity("C", n), 1, ""))
+	}
+	m.run(300 * time.Millisecond)
+	if m.unended() > 0 || m.reads != reads || m.acks == 0 || m.acks > 5 {
+		t.Errorf("%d sends have not ended; %d reads and %d acks", m.unended(), m.reads-reads, m.acks)
+	}
+}
+
+func TestAtOnce(t *testing.T) { atOnce(t) }
+
+// pairsApart: a target that fails holds back what is sent to it, in order, and nothing else.
+func pairsApart(t testing.TB) {
+	m := newModel(t, 2, nil)
+	away, attempts := true, 0
+	bad := entity("C", 1)
+	m.behave = func(env *sharding.Envelope) (b behaviour) {
+		if env.Entity == bad && away {
+			attempts++
+			b.reply = sharding.Reject(sharding.Unavailable, "away")
+		}
+		return b
+	}
+	m.own()
+	m.run(time.Second)
+	from := entity("A", 1)
+	for n := range 20 {
+		m.send(from, true, command(from, bad, n+1, ""), command(from, entity("C", 2), n+1, ""))
+	}
+	m.run(10 * time.Second)
+	if m.unended() != 20 || len(m.effects[fmt.Sprintf("%s>%s", from, bad)]) > 0 {
+		t.Errorf("%d sends have not ended, want those to one target", m.unended())
+	}
+	if f := m.d.Failing(from, 10); len(f) != 1 || f[0].Waiting != 19 || f[0].Code != sharding.Unavailable || f[0].To != bad {
+		t.Errorf("failing: %+v", f)
+	}
+	m.run(10 * time.Minute)
+	if attempts < 10 || attempts > 40 {
+		t.Errorf("%d attempts in ten minutes", attempts)
+	}
+	away = false
+	m.run(time.Minute)
+	if m.unended() > 0 {
+		t.Errorf("%d sends have not ended", m.unended())
+	}
+	checkEffects(t, m, 2)
+}
+
+func TestPairsApart(t *testing.T) { pairsApart(t) }
+
+// deadLetters: what is never answered with success ends when it is too old: refused if it was
+// always refused, else in doubt.
+func deadLetters(t testing.TB) {
+	m := newModel(t, 3, nil)
+	m.behave = func(env *sharding.Envelope) (b behaviour) {
+		switch env.Entity {
+		case entity("C", 1):
+			b.reply = sharding.Reject(sharding.UnknownCommand, "not here")
+		case entity("C", 2):
+			b.lost, b.before = true, true
+		case entity("C", 3):
+			b.reply = sharding.Reject(sharding.PermissionDenied, "never")
+		}
+		return b
+	}
+	m.own()
+	m.run(time.Minute)
+	from := entity("A", 1)
+	m.send(from, true, command(from, entity("C", 1), 1, ""), command(from, entity("C", 2), 1, ""), command(from, entity("C", 3), 1, ""),
+		command(from, entity("C", 1), 2, "told"), command(from, entity("C", 2), 2, "told"))
+	m.run(time.Minute)
+	if len(m.dead) != 1 || m.dead[0].Code != sharding.PermissionDenied || m.dead[0].State != sharding.SendRefused {
+		t.Errorf("dead after a minute: %+v", m.dead)
+	}
+	m.run(22 * time.Hour)
+	if m.unended() != 4 {
+		t.Errorf("after 22 h %d have not ended, want 4", m.unended())
+	}
+	m.run(2 * time.Hour)
+	states := m.rows[from][0].states
+	want := []sharding.SendState{sharding.SendRefused, sharding.SendInDoubt, sharding.SendRefused, sharding.SendDone, sharding.SendDone}
+	if !slices.Equal(states, want) || len(m.dead) != 3 {
+		t.Errorf("after a day they are %v, want %v; %+v", states, want, m.dead)
+	}
+	if a := m.taken[fmt.Sprint(from, 1, 3)]; len(a) != 1 || a[0].Outcome == sharding.OK {
+		t.Errorf("the sender was told %+v", a)
+	}
+	if a := m.taken[fmt.Sprint(from, 1, 4)]; len(a) != 1 || a[0].Outcome != sharding.Unknown {
+		t.Errorf("the sender was told %+v", a)
+	}
+}
+
+func TestDeadLetters(t *testing.T) { deadLetters(t) }
+
+// TestTooOld: what was stored long ago is not tried at all: its targets may have forgotten that
+// they have done it.
+func TestTooOld(t *testing.T) {
+	m := newModel(t, 4, nil)
+	from := entity("A", 1)
+	m.send(from, false, command(from, entity("C", 1), 1, ""))
+	m.now = m.now.Add(24 * time.Hour)
+	m.own()
+	m.run(time.Minute)
+	if len(m.effects) > 0 || len(m.dead) != 1 || m.dead[0].State != sharding.SendInDoubt {
+		t.Errorf("effects %v, dead letters %+v", m.effects, m.dead)
+	}
+}
+
+// TestBounds: deliveries to a type, and to one entity, are bounded, and a target that hangs
+// leaves room for others.
+func TestBounds(t *testing.T) {
+	m := newModel(t, 5, func(c *outbox.Config) { c.Deliveries, c.TargetDeliveries = 8, 3 })
+	m.behave = func(env *sharding.Envelope) (b behaviour) {
+		if b.delay = 5 * time.Millisecond; env.Entity == entity("C", 0) {
+			b.lost, b.before, b.delay = true, true, 10*time.Second
+		}
+		return b
+	}
+	m.own()
+	m.run(time.Second)
+	for n := range 300 {
+		from := entity("A", n)
+		m.send(from, true, command(from, entity("C", 0), 1, ""), command(from, entity("C", 1+n%50), 1, ""))
+	}
+	m.run(5 * time.Second)
+	if m.unended() != 300 || m.most > 8 {
+		t.Errorf("%d have not ended, %d were under way", m.unended(), m.most)
+	}
+}
+
+// TestRefusesConfig: each limit is checked.
+func TestRefusesConfig(t *testing.T) {
+	good := outbox.DefaultConfig()
+	if err := good.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(*outbox.Config){
+		"Page":     func(c *outbox.Config) { c.Page = 0 },
+		"Sends":    func(c *outbox.Config) { c.Sends = 999 },
+		"AckDelay": func(c *outbox.Config) { c.AckDelay = time.Second },
+		"RetryMax": func(c *outbox.Config) { c.RetryMax = time.Millisecond },
+	} {
+		bad := good
+		change(&bad)
+		if err := bad.Validate(); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if good.CheckAge(24*time.Hour) != nil || good.CheckAge(24*time.Hour-1) == nil {
+		t.Error("MaxAge must be an hour below the time for which keys are remembered")
+	}
+}
+
+// meanwhile: what is stored while its sender is being read is not overtaken by what is stored
+// after that.
+func meanwhile(t testing.TB) {
+	cfg := outbox.DefaultConfig()
+	cfg.ReadShards = 1
+	d, now := outbox.New(cfg), time.UnixMilli(1_000_000_000_000)
+	first, second := sharding.ShardID{Type: "A"}, sharding.ShardID{Type: "A", Index: 1}
+	from, to := entity("A", 1), entity("C", 1)
+	var out outbox.Outputs
+	delivered, last := "", uint64(0)
+	step := func(do func()) {
+		out = outbox.Outputs{}
+		do()
+		for _, v := range out.Delivers {
+			delivered, last = delivered+string(v.Env.Payload), v.Number
+		}
+		if err := d.Check(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	in := func(i outbox.Input) { step(func() { d.Step(now, i, &out) }) }
+	row := func(seq uint64) outbox.Row {
+		s := sharding.Send{To: to, Input: sharding.Input{Command: "do", Payload: fmt.Append(nil, seq)}}
+		return outbox.Row{Shard: first, Entity: from, Seq: seq, At: now, Sends: []outbox.Pending{{Send: s}}}
+	}
+	store := func(seq uint64) {
+		r := sharding.Record{Seq: seq, Sends: []sharding.Send{row(seq).Sends[0].Send}}
+		step(func() {
+			d.Told(now, turn.SendsStored{Shard: first, Epoch: 1, Entity: from, At: now, Records: []sharding.Record{r}}, &out)
+		})
+	}
+	in(outbox.Open{Shard: sharding.ShardID{Type: "A", Index: 2}, Epoch: 1})
+	in(outbox.Open{Shard: first, Epoch: 1})
+	in(outbox.Open{Shard: second, Epoch: 1})
+	in(outbox.Page{Number: 1, Now: now})
+	store(2)                                                         // while the first shard is read
+	in(outbox.Page{Number: 2, Now: now, Rows: []outbox.Row{row(1)}}) // then the second one is
+	store(3)                                                         // behind 2, which is not known yet
+	in(outbox.Page{Number: 3, Now: now})                             // now the sender is read
+	in(outbox.Page{Number: 4, Now: now, Rows: []outbox.Row{row(2), row(3)}})
+	for range 3 {
+		in(outbox.Answered{Number: last, Reply: sharding.Reply{Outcome: sharding.OK}})
+	}
+	if delivered != "123" {
+		t.Errorf("delivered in the order %s", delivered)
+	}
+}
+
+func TestMeanwhile(t *testing.T) { meanwhile(t) }

@@ -1,0 +1,45 @@
+//go:build mutants
+
+package outbox_test
+
+import (
+	"runtime"
+	"testing"
+
+	"github.com/roost-cluster/roost/libs/mutant"
+)
+
+// probe takes the failures of a test that is run with a mutant.
+type probe struct {
+	testing.TB
+	failed bool
+}
+
+func (p *probe) Helper()               {}
+func (p *probe) Errorf(string, ...any) { p.failed = true }
+func (p *probe) Fatal(...any)          { p.failed = true; runtime.Goexit() }
+func (p *probe) Fatalf(string, ...any) { p.failed = true; runtime.Goexit() }
+
+// TestMutants checks that the comparison with the model fails without a guard.
+func TestMutants(t *testing.T) {
+	t.Cleanup(func() { mutant.Activate("") })
+	for _, name := range []string{"pair-order", "send-key", "max-age", "silent-refusal", "send-ack", "send-back-off", "unsure", "stored-sends", "sends-meanwhile", "evicted"} {
+		mutant.Activate(name)
+		p := &probe{TB: t}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for _, test := range []func(testing.TB){atOnce, pairsApart, deadLetters, meanwhile} {
+				test(p)
+			}
+			for seed := range uint64(10) {
+				random(p, seed)
+			}
+		}()
+		<-done
+		mutant.Activate("")
+		if !p.failed {
+			t.Errorf("mutant %s: no test fails", name)
+		}
+	}
+}

@@ -1,0 +1,450 @@
+package outbox
+
+import (
+	"cmp"
+	"container/heap"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/turn"
+)
+
+// pair is a sender and a target. One send of it is under way at a time: the next one begins
+// when it has ended.
+type pair struct {
+	source *source
+	to     sharding.Entity
+	queue  []*send // by record and place, never empty
+	state  pairState
+	number uint64 // of the delivery under way
+	// Of one whose first send has failed:
+	times          int
+	since, retryAt time.Time
+	code           sharding.Code
+	message        string
+	order          uint64
+	index          int // in the heap of retries
+}
+
+type pairState uint8
+
+const (
+	ready    pairState = iota + 1 // in typeQueue.ready
+	crowded                       // in target.waiting
+	underWay                      // a delivery is under way
+	taking                        // a command of the sender takes the answer
+	retrying                      // in Dispatcher.retries
+)
+
+// delivery is one that is under way.
+type delivery struct {
+	pair *pair // nil: it was forgotten
+	to   sharding.Entity
+}
+
+// takingKey names a send.
+type takingKey struct {
+	from  sharding.Entity
+	seq   uint64
+	place uint16
+}
+
+// takeGrace is how long, after a send was given up, its sender may need to take that answer.
+const takeGrace = time.Hour
+
+// enqueue adds a send to those of its pair.
+func (d *Dispatcher) enqueue(x *send) {
+	src, to := x.source, x.To
+	if mutant.On("pair-order") { // every send is a pair of its own
+		to.ID += sharding.EntityID(fmt.Sprint("\x00", x.seq, x.Place))
+	}
+	p := src.pairs[to]
+	if p == nil {
+		p = &pair{source: src, to: to}
+		src.pairs[to] = p
+	}
+	if p.queue = append(p.queue, x); len(p.queue) == 1 {
+		d.makeReady(p)
+	}
+}
+
+// next is the entity that has the next command for the first send: the target, or the sender
+// once there is an answer.
+func (p *pair) next() sharding.Entity {
+	if x := p.queue[0]; x.answer == nil {
+		return x.To
+	}
+	return p.source.entity
+}
+
+// typeOf returns the queue of a type of targets.
+func (d *Dispatcher) typeOf(t sharding.EntityType) *typeQueue {
+	for _, q := range d.types {
+		if q.name == t {
+			return q
+		}
+	}
+	q := &typeQueue{name: t}
+	d.types = append(d.types, q)
+	return q
+}
+
+// makeReady queues a pair for its next attempt.
+func (d *Dispatcher) makeReady(p *pair) {
+	p.state = ready
+	q := d.typeOf(p.next().Type)
+	q.ready = append(q.ready, p)
+}
+
+// unqueue takes a pair out of wherever it waits.
+func (d *Dispatcher) unqueue(p *pair) {
+	switch p.state {
+	case ready:
+		q := d.typeOf(p.next().Type)
+		q.ready = without(q.ready, p)
+	case crowded:
+		t := d.targets[p.next()]
+		t.waiting = without(t.waiting, p)
+	case underWay:
+		d.deliveries[p.number].pair = nil
+	case taking:
+		delete(d.taking, p.takingKey())
+		d.leave(p.source.entity)
+	case retrying:
+		heap.Remove(&d.retries, p.index)
+	}
+	p.state = 0
+}
+
+// enter counts a command to an entity, unless there are too many.
+func (d *Dispatcher) enter(q *typeQueue, p *pair) bool {
+	to := p.next()
+	t := d.targets[to]
+	if t == nil {
+		t = &target{}
+		d.targets[to] = t
+	}
+	if t.underWay >= d.cfg.TargetDeliveries {
+		p.state = crowded
+		t.waiting = append(t.waiting, p)
+		return false
+	}
+	t.underWay++
+	q.underWay++
+	return true
+}
+
+// leave counts a command to an entity as ended.
+func (d *Dispatcher) leave(to sharding.Entity) {
+	d.typeOf(to.Type).underWay--
+	t := d.targets[to]
+	t.underWay--
+	if len(t.waiting) > 0 {
+		p := t.waiting[0]
+		t.waiting = t.waiting[1:]
+		d.makeReady(p)
+	} else if t.underWay == 0 {
+		delete(d.targets, to)
+	}
+}
+
+func without(list []*pair, p *pair) []*pair {
+	for i, o := range list {
+		if o == p {
+			return append(list[:i], list[i+1:]...)
+		}
+	}
+	return list
+}
+
+func (p *pair) takingKey() takingKey {
+	x := p.queue[0]
+	return takingKey{p.source.entity, x.seq, x.Place}
+}
+
+// advance begins what is due: retries, deliveries, acknowledgements and reads.
+func (d *Dispatcher) advance() {
+	for len(d.retries) > 0 && !d.retries[0].retryAt.After(d.now) {
+		p := heap.Pop(&d.retries).(*pair)
+		d.makeReady(p)
+	}
+	for _, q := range d.types {
+		for q.underWay < d.cfg.Deliveries && len(q.ready) > 0 {
+			p := q.ready[0]
+			q.ready = q.ready[1:]
+			d.attempt(q, p)
+		}
+	}
+	if !d.acksAt.IsZero() && !d.now.Before(d.acksAt) {
+		d.acksAt = time.Time{}
+		for _, s := range d.shards {
+			switch {
+			case len(s.ended) == 0:
+			case d.now.Before(s.ackAt):
+				d.ackBy(s.ackAt)
+			default:
+				d.storeEnded(s)
+			}
+		}
+	}
+	d.scan()
+}
+
+// attempt delivers the first send of a pair, or gives it up; or has its answer taken.
+func (d *Dispatcher) attempt(q *typeQueue, p *pair) {
+	x := p.queue[0]
+	if x.answer == nil && d.wall()-x.at.UnixMilli() >= d.cfg.MaxAge.Milliseconds() && !mutant.On("max-age") {
+		d.giveUp(p)
+		return
+	}
+	if !d.enter(q, p) {
+		return
+	}
+	if x.answer != nil {
+		d.take(p)
+		return
+	}
+	d.lastNumber++
+	p.state, p.number = underWay, d.lastNumber
+	at := x.at
+	if mutant.On("send-key") {
+		at = at.Add(time.Duration(p.times) * time.Millisecond)
+	}
+	d.deliveries[p.number] = &delivery{pair: p, to: x.To}
+	d.out.Delivers = append(d.out.Delivers, Deliver{Number: p.number, Env: sharding.Envelope{
+		Entity: x.To, Command: x.Input.Command, ID: Key(p.source.entity, x.seq, x.Place, at), Keyed: true,
+		Encoding: x.Input.Encoding, Payload: x.Input.Payload, Version: x.Input.Version, ReadableBy: x.Input.ReadableBy,
+		Deadline: d.now.Add(d.cfg.AttemptTimeout),
+	}})
+}
+
+// Key returns the idempotency key of a send: whoever delivers it, and however often, it is
+// the same. The time in it is when its record was stored, so that its target knows how old
+// it is.
+func Key(from sharding.Entity, seq uint64, place uint16, at time.Time) sharding.CommandID {
+	return sharding.DerivedKey(sharding.SendPrefix, at, string(from.Type), string(from.ID), strconv.FormatUint(seq, 10), strconv.Itoa(int(place)))
+}
+
+// giveUp ends a send that was tried for as long as it may be.
+func (d *Dispatcher) giveUp(p *pair) {
+	reply := sharding.Reject(p.code, fmt.Sprintf("it was not answered in %s; the last attempt failed with: %s", d.cfg.MaxAge, p.message))
+	if p.times == 0 {
+		reply = sharding.Doubt(sharding.DeadlineExceeded, fmt.Sprintf("it is older than %s, so that it is not tried any more", d.cfg.MaxAge))
+	}
+	d.answer(p, &reply)
+}
+
+// answered takes in the answer to a delivery.
+func (d *Dispatcher) answered(in *Answered) {
+	v := d.deliveries[in.Number]
+	if v == nil {
+		return
+	}
+	delete(d.deliveries, in.Number)
+	d.leave(v.to)
+	p := v.pair
+	if p == nil {
+		return
+	}
+	p.state = 0
+	r := &in.Reply
+	switch {
+	case r.Outcome == sharding.OK && r.Code != sharding.ReplyLost, r.Outcome == sharding.Rejected && final(r.Code):
+		d.answer(p, r)
+	default:
+		p.queue[0].unsure = p.queue[0].unsure || r.Outcome != sharding.Rejected
+		d.fail(p, r.Code, r.Message)
+	}
+}
+
+// final reports whether a command that was rejected would be rejected again. All else may
+// change: a version that knows the command is rolled out, the target has room again.
+func final(c sharding.Code) bool {
+	switch c {
+	case sharding.InvalidArgument, sharding.AlreadyExists, sharding.PermissionDenied, sharding.FailedPrecondition, sharding.OutOfRange:
+		return true
+	}
+	return false
+}
+
+// answer hands the answer to a send to its sender. If no command of the sender takes it, the
+// send ends: with success, or as a dead letter.
+func (d *Dispatcher) answer(p *pair, r *sharding.Reply) {
+	x := p.queue[0]
+	reply := *r
+	reply.Timing = sharding.Timing{}
+	if reply.Outcome == sharding.Rejected && x.unsure && !mutant.On("unsure") { // an earlier attempt may have had its effect
+		reply.Outcome = sharding.Unknown
+	}
+	if x.ReplyTo == "" {
+		d.end(p, d.stateOf(&reply), &reply)
+		return
+	}
+	x.answer = &reply
+	more := len(r.Payload) + len(r.Message)
+	x.size += more
+	d.bytes += more
+	d.succeed(p) // the target has answered; what may fail from here on is the sender
+	d.makeReady(p)
+}
+
+// stateOf is the state in which a send ends whose sender is not told.
+func (d *Dispatcher) stateOf(r *sharding.Reply) sharding.SendState {
+	switch {
+	case r.Outcome == sharding.OK && r.Code == "":
+		return sharding.SendDone
+	case mutant.On("silent-refusal"):
+		return sharding.SendDone
+	case r.Outcome == sharding.Unknown:
+		return sharding.SendInDoubt
+	}
+	return sharding.SendRefused
+}
+
+// take runs the command of the sender that takes the answer to the first send.
+func (d *Dispatcher) take(p *pair) {
+	x := p.queue[0]
+	p.state = taking
+	d.taking[p.takingKey()] = p
+	d.out.Turn = append(d.out.Turn, turn.Fire{Shard: p.source.shard.id, Epoch: p.source.shard.epoch, Entity: p.source.entity, Wakeup: turn.Wakeup{
+		WakeRef: sharding.WakeRef{Kind: sharding.SendWake, Name: x.To.String(), Seq: x.seq, Number: uint64(x.Place)},
+		Input:   sharding.Input{Command: x.ReplyTo},
+		Answer:  &turn.Answered{From: x.To, Command: x.Input.Command, Reply: *x.answer},
+	}})
+}
+
+// taken takes in how the command has ended that took an answer.
+func (d *Dispatcher) taken(e *turn.FiringEnded) {
+	key := takingKey{e.Entity, e.Ref.Seq, uint16(e.Ref.Number)}
+	p := d.taking[key]
+	if p == nil || p.source.shard.id != e.Shard || p.source.shard.epoch != e.Epoch {
+		return
+	}
+	delete(d.taking, key)
+	d.leave(e.Entity)
+	p.state = 0
+	x := p.queue[0]
+	switch e.End {
+	case turn.FiringDone:
+		d.stats.Delivered++
+		d.goOn(p)
+		d.gone(x)
+	case turn.FiringObsolete:
+		d.stats.Obsolete++
+		d.goOn(p)
+		d.gone(x)
+	case turn.FiringFailed:
+		if d.wall()-x.at.UnixMilli() >= (d.cfg.MaxAge + takeGrace).Milliseconds() {
+			reply := sharding.Doubt(e.Code, "the sender cannot take the answer: "+e.Message)
+			d.end(p, sharding.SendInDoubt, &reply)
+			return
+		}
+		d.fail(p, e.Code, e.Message)
+	default: // the journal refuses it if it is done
+		d.fail(p, sharding.Unavailable, "whether the answer was taken is not known yet")
+	}
+}
+
+// end ends the first send of a pair, other than by a command of the sender.
+func (d *Dispatcher) end(p *pair, as sharding.SendState, r *sharding.Reply) {
+	x := p.queue[0]
+	switch as {
+	case sharding.SendDone:
+		d.stats.Delivered++
+	case sharding.SendRefused:
+		d.stats.Refused++
+	case sharding.SendInDoubt:
+		d.stats.InDoubt++
+	}
+	if as.Dead() {
+		d.out.Dead = append(d.out.Dead, DeadLetter{
+			From: p.source.entity, Seq: x.seq, Place: x.Place, To: x.To, Command: x.Input.Command, State: as, Code: r.Code, Message: r.Message,
+		})
+	}
+	x.as = as
+	d.goOn(p)
+	d.storeLater(x)
+}
+
+// goOn goes on with the send behind the first one, which has ended.
+func (d *Dispatcher) goOn(p *pair) {
+	d.succeed(p)
+	if p.queue = p.queue[1:]; len(p.queue) == 0 {
+		delete(p.source.pairs, p.to)
+		return
+	}
+	d.makeReady(p)
+}
+
+// succeed notes that a pair does not fail any more.
+func (d *Dispatcher) succeed(p *pair) {
+	if p.times > 0 {
+		d.failing--
+	}
+	p.times, p.code, p.message, p.since, p.retryAt = 0, "", "", time.Time{}, time.Time{}
+}
+
+// fail queues a pair to be tried again.
+func (d *Dispatcher) fail(p *pair, code sharding.Code, message string) {
+	d.stats.Failed++
+	if p.times == 0 {
+		d.failing++
+		p.since = d.now
+	}
+	p.times++
+	p.code, p.message, p.state = code, message, retrying
+	p.retryAt, p.order = d.now.Add(d.pause(p.times)), d.order()
+	if mutant.On("send-back-off") {
+		p.retryAt = d.now.Add(time.Millisecond)
+	}
+	heap.Push(&d.retries, p)
+}
+
+// pause is how long to wait after a number of failures.
+func (d *Dispatcher) pause(times int) time.Duration {
+	t := d.cfg.RetryMin
+	for i := 1; i < times && t < d.cfg.RetryMax; i++ {
+		t *= 2
+	}
+	t = min(t, d.cfg.RetryMax)
+	d.random += 0x9e3779b97f4a7c15 // splitmix64
+	x := d.random
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	x ^= x >> 31
+	return t - time.Duration(x%uint64(t/2+1))
+}
+
+// pairHeap orders pairs by when they are tried again.
+type pairHeap []*pair
+
+func (h pairHeap) Len() int { return len(h) }
+
+func (h pairHeap) Less(i, j int) bool {
+	return cmp.Or(h[i].retryAt.Compare(h[j].retryAt), cmp.Compare(h[i].order, h[j].order)) < 0
+}
+
+func (h pairHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i, j
+}
+
+// Push is that of heap.Interface.
+func (h *pairHeap) Push(x any) {
+	p := x.(*pair)
+	p.index = len(*h)
+	*h = append(*h, p)
+}
+
+// Pop is that of heap.Interface.
+func (h *pairHeap) Pop() any {
+	old := *h
+	last := len(old) - 1
+	p := old[last]
+	old[last] = nil
+	*h = old[:last]
+	return p
+}

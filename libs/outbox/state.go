@@ -1,0 +1,292 @@
+package outbox
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// Check verifies the invariants of the dispatcher. An error means a bug.
+func (d *Dispatcher) Check() error {
+	c := checking{d: d, heads: map[*pair]bool{}}
+	for _, s := range d.shards {
+		if d.byID[s.id] != s || s.closed {
+			return fmt.Errorf("outbox: %s is listed but closed", s.id)
+		}
+		for e, src := range s.sources { // order-free: any error is a bug
+			if src.entity != e || src.shard != s {
+				return fmt.Errorf("outbox: %s is in the wrong place", e)
+			}
+			if err := c.source(src); err != nil {
+				return err
+			}
+		}
+		for _, src := range s.wanted {
+			if !src.wanted || s.sources[src.entity] != src {
+				return fmt.Errorf("outbox: %s is to be read, and is not known", src.entity)
+			}
+		}
+	}
+	under := 0
+	for _, q := range d.types {
+		under += q.underWay
+	}
+	entered := 0
+	for e, t := range d.targets { // order-free: any error is a bug
+		entered += t.underWay
+		if t.underWay > d.cfg.TargetDeliveries || len(t.waiting) > 0 && t.underWay == 0 {
+			return fmt.Errorf("outbox: %d commands to %s are under way, and %d wait", t.underWay, e, len(t.waiting))
+		}
+	}
+	if n := len(d.deliveries) + len(d.taking); n != under || n != entered {
+		return fmt.Errorf("outbox: %d commands are under way, counted %d by type and %d by target", n, under, entered)
+	}
+	for _, p := range d.retries {
+		if !c.heads[p] || p.state != retrying {
+			return fmt.Errorf("outbox: a pair that is not failing is to be tried again: %v", p.to)
+		}
+	}
+	if c.sends != d.sends || c.bytes != d.bytes || c.failing != d.failing || c.sources != d.sourceCount {
+		return fmt.Errorf("outbox: counted %d sends, %d bytes, %d failing, %d sources; there are %d, %d, %d, %d",
+			d.sends, d.bytes, d.failing, d.sourceCount, c.sends, c.bytes, c.failing, c.sources)
+	}
+	return nil
+}
+
+// checking counts what there is.
+type checking struct {
+	d                              *Dispatcher
+	heads                          map[*pair]bool
+	sends, bytes, failing, sources int
+}
+
+func (c *checking) source(src *source) error {
+	c.sources++
+	held := 0
+	count := func(x *send) {
+		held++
+		c.bytes += x.size
+	}
+	for to, p := range src.pairs { // order-free: any error is a bug
+		c.heads[p] = true
+		if p.to != to || p.source != src || len(p.queue) == 0 {
+			return fmt.Errorf("outbox: the pair of %s and %s is in the wrong place", src.entity, to)
+		}
+		for i, x := range p.queue {
+			count(x)
+			if i > 0 && !(p.queue[i-1].seq < x.seq || p.queue[i-1].seq == x.seq && p.queue[i-1].Place < x.Place) {
+				return fmt.Errorf("outbox: sends of %s to %s are not in order", src.entity, to)
+			}
+			if x.seq > src.upTo {
+				return fmt.Errorf("outbox: a send of %s is in memory, and its record was not read", src.entity)
+			}
+		}
+		if p.times > 0 {
+			c.failing++
+		}
+		if err := c.pair(p); err != nil {
+			return err
+		}
+	}
+	for _, x := range src.shard.ended {
+		if x.source == src {
+			count(x)
+		}
+	}
+	for _, a := range c.d.acks { // order-free: counted
+		if a.source == src {
+			for _, x := range a.sends {
+				count(x)
+			}
+		}
+	}
+	c.sends += held
+	if held != src.held {
+		return fmt.Errorf("outbox: counted %d sends of %s, there are %d", src.held, src.entity, held)
+	}
+	return nil
+}
+
+// pair checks that a pair is where its state says.
+func (c *checking) pair(p *pair) error {
+	ok := false
+	switch d := c.d; p.state {
+	case ready:
+		ok = slices.Contains(d.typeOf(p.next().Type).ready, p)
+	case crowded:
+		ok = d.targets[p.next()] != nil && slices.Contains(d.targets[p.next()].waiting, p)
+	case underWay:
+		ok = d.deliveries[p.number] != nil && d.deliveries[p.number].pair == p
+	case taking:
+		ok = d.taking[p.takingKey()] == p
+	case retrying:
+		ok = p.index < len(d.retries) && d.retries[p.index] == p
+	}
+	if !ok {
+		return fmt.Errorf("outbox: the pair of %s and %s is in state %d, but not where that says", p.source.entity, p.to, p.state)
+	}
+	return nil
+}
+
+// Clone copies the dispatcher; both go on independently.
+func (d *Dispatcher) Clone() *Dispatcher {
+	n := *d
+	n.out = nil
+	c := cloning{shards: map[*shard]*shard{}, sources: map[*source]*source{}, pairs: map[*pair]*pair{}, sends: map[*send]*send{}}
+	n.shards, n.byID = nil, maps.Clone(d.byID)
+	for _, s := range d.shards {
+		n.shards = append(n.shards, c.shard(s))
+		n.byID[s.id] = c.shard(s)
+	}
+	n.targets = maps.Clone(d.targets)
+	for e, t := range d.targets { // order-free: copies
+		n.targets[e] = &target{underWay: t.underWay, waiting: c.pairList(t.waiting)}
+	}
+	n.types = nil
+	for _, q := range d.types {
+		n.types = append(n.types, &typeQueue{name: q.name, ready: c.pairList(q.ready), underWay: q.underWay})
+	}
+	n.retries = c.pairList(d.retries)
+	n.deliveries, n.taking = maps.Clone(d.deliveries), maps.Clone(d.taking)
+	for k, v := range d.deliveries { // order-free: copies
+		n.deliveries[k] = &delivery{pair: c.pair(v.pair), to: v.to}
+	}
+	for k, p := range d.taking { // order-free: copies
+		n.taking[k] = c.pair(p)
+	}
+	n.acks, n.reads = maps.Clone(d.acks), maps.Clone(d.reads)
+	for k, a := range d.acks { // order-free: copies
+		n.acks[k] = &ack{source: c.source(a.source), sends: c.sendList(a.sends)}
+	}
+	for k, r := range d.reads { // order-free: copies
+		rc := &reading{parts: slices.Clone(r.parts)}
+		for i := range rc.parts {
+			rc.parts[i].shard, rc.parts[i].source = c.shard(r.parts[i].shard), c.source(r.parts[i].source)
+		}
+		n.reads[k] = rc
+	}
+	return &n
+}
+
+// cloning knows what was copied already.
+type cloning struct {
+	shards  map[*shard]*shard
+	sources map[*source]*source
+	pairs   map[*pair]*pair
+	sends   map[*send]*send
+}
+
+func (c *cloning) shard(s *shard) *shard {
+	if n := c.shards[s]; n != nil {
+		return n
+	}
+	n := *s
+	c.shards[s] = &n
+	n.sources = maps.Clone(s.sources)
+	for e, src := range s.sources { // order-free: copies
+		n.sources[e] = c.source(src)
+	}
+	n.wanted, n.idle = c.sourceList(s.wanted), c.sourceList(s.idle)
+	n.ended = c.sendList(s.ended)
+	return &n
+}
+
+func (c *cloning) source(src *source) *source {
+	if src == nil || c.sources[src] != nil {
+		return c.sources[src]
+	}
+	n := *src
+	c.sources[src] = &n
+	n.shard, n.pairs = c.shard(src.shard), maps.Clone(src.pairs)
+	for to, p := range src.pairs { // order-free: copies
+		n.pairs[to] = c.pair(p)
+	}
+	return &n
+}
+
+func (c *cloning) pair(p *pair) *pair {
+	if p == nil || c.pairs[p] != nil {
+		return c.pairs[p]
+	}
+	n := *p
+	c.pairs[p] = &n
+	n.source, n.queue = c.source(p.source), c.sendList(p.queue)
+	return &n
+}
+
+func (c *cloning) sendList(list []*send) []*send {
+	var out []*send
+	for _, x := range list {
+		n := c.sends[x]
+		if n == nil {
+			m := *x
+			n = &m
+			c.sends[x] = n
+			n.source = c.source(x.source)
+		}
+		out = append(out, n)
+	}
+	return out
+}
+
+func (c *cloning) sourceList(list []*source) []*source {
+	var out []*source
+	for _, src := range list {
+		out = append(out, c.source(src))
+	}
+	return out
+}
+
+func (c *cloning) pairList(list []*pair) []*pair {
+	var out []*pair
+	for _, p := range list {
+		out = append(out, c.pair(p))
+	}
+	return out
+}
+
+// AppendState appends a canonical description of the state, with times relative to now: equal
+// states give equal bytes.
+func (d *Dispatcher) AppendState(now time.Time, b []byte) []byte {
+	rel := func(t time.Time) time.Duration {
+		if t.IsZero() {
+			return -1
+		}
+		return max(0, t.Sub(now))
+	}
+	b = fmt.Appendf(b, "sends clock %d scan %d from %d room %t after %d pause %d acks %d random %x last %d %d\n",
+		d.clock-d.clockAt.UnixMilli(), rel(d.scanAt), d.scanFrom, d.noRoom, rel(d.readsAfter), d.readPause, rel(d.acksAt), d.random, d.lastRead, d.lastNumber)
+	for _, n := range slices.Sorted(maps.Keys(d.reads)) {
+		for _, p := range d.reads[n].parts {
+			b = fmt.Appendf(b, " reading %d %s %s %d source %t closed %t\n", n, p.shard.id, p.from.Entity, p.from.Seq, p.source != nil, p.shard.closed)
+		}
+	}
+	for _, n := range slices.Sorted(maps.Keys(d.acks)) {
+		b = fmt.Appendf(b, " ack %d %s %v\n", n, d.acks[n].source.entity, d.acks[n].delivered())
+	}
+	for _, n := range slices.Sorted(maps.Keys(d.deliveries)) {
+		b = fmt.Appendf(b, " delivery %d to %s forgotten %t\n", n, d.deliveries[n].to, d.deliveries[n].pair == nil)
+	}
+	for _, q := range d.types {
+		b = fmt.Appendf(b, " type %s %d\n", q.name, q.underWay)
+		for _, p := range q.ready {
+			b = fmt.Appendf(b, "  ready %s %s\n", p.source.entity, p.to)
+		}
+	}
+	for _, s := range d.shards {
+		b = fmt.Appendf(b, " shard %s %s complete %t after %s %d at %d %t missed %t next %t wanted %d idle %d ended %d\n", s.id, s.epoch, s.complete,
+			s.after.Entity, s.after.Seq, rel(s.sweepAt), s.reading, s.missed, s.sweepNext, len(s.wanted), len(s.idle), len(s.ended))
+		for _, src := range s.sorted() {
+			b = fmt.Appendf(b, "  %s up to %d more %t wanted %t\n", src.entity, src.upTo, src.more, src.wanted)
+			for _, p := range src.sorted() {
+				b = fmt.Appendf(b, "   to %s state %d times %d %d", p.to, p.state, p.times, rel(p.retryAt))
+				for _, x := range p.queue {
+					b = fmt.Appendf(b, " %d/%d age %d answered %t unsure %t", x.seq, x.Place, now.Sub(x.at), x.answer != nil, x.unsure)
+				}
+				b = append(b, '\n')
+			}
+		}
+	}
+	return b
+}

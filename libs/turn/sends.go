@@ -1,0 +1,59 @@
+package turn
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// What a turn sends is part of its record. The machine only counts what is pending; package
+// outbox delivers it, and brings answers back as firings of kind SendWake.
+
+// tooManySends returns the refusal of a turn that has staged a number of sends, nil if they
+// are within the limits.
+func (m *Machine) tooManySends(e *entity, n int) *sharding.Reply {
+	var message string
+	switch {
+	case n == 0 || mutant.On("send-limit"):
+		return nil
+	case n > m.cfg.TurnSends:
+		message = fmt.Sprintf("the command was undone: it sends %d commands, at most %d are allowed; send fewer in one turn", n, m.cfg.TurnSends)
+	case int(e.sends)+n > m.cfg.PendingSends:
+		message = fmt.Sprintf("the command was undone: it sends %d commands, and %d of the entity are pending, at most %d may be; try again when their targets have answered", n, e.sends, m.cfg.PendingSends)
+	default:
+		return nil
+	}
+	refusal := sharding.Reject(sharding.ResourceExhausted, message)
+	return &refusal
+}
+
+// noteSends tells of what the unit in flight, which is durable, sends.
+func (m *Machine) noteSends(e *entity, at time.Time) {
+	if slices.ContainsFunc(e.inflight, func(r sharding.Record) bool { return len(r.Sends) > 0 }) {
+		m.emitShardEvent(SendsStored{Shard: e.shard.id, Epoch: e.shard.epoch, Entity: e.id, At: at, Records: e.inflight})
+	}
+}
+
+// sendsEnded counts sends that have ended. What ends while the entity is being loaded may
+// be counted by the load as pending: the number is then too high until the next load, and a
+// turn that is refused for it makes the entity load.
+func (m *Machine) sendsEnded(in SendsEnded) {
+	s := m.shard(in.Shard)
+	if s == nil || s.epoch != in.Epoch {
+		return
+	}
+	if e := s.typ.entities[in.Entity.ID]; e != nil && e.state == live {
+		e.sends -= min(uint32(in.Count), e.sends)
+	}
+}
+
+// deliveredRow says that a send has ended whose answer the command has taken. The journal
+// refuses it if the send is done already.
+func (c *command) deliveredRow() []sharding.Delivered {
+	return []sharding.Delivered{{
+		Seq: c.wakeup.Seq, Sends: []uint16{uint16(c.wakeup.Number)}, As: sharding.SendDone, Once: !mutant.On("answer-once"),
+	}}
+}

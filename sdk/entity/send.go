@@ -1,0 +1,125 @@
+package entity
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/turn"
+)
+
+// Send has the command sent to another entity, whose type may be of another program, when the
+// events of this turn are durable. It is staged like an event, and counts only if the handler
+// succeeds.
+//
+// The command takes effect at most once, and is tried again until its target has answered: for
+// 23 h as a rule (sends.max_age). What an entity sends to one target arrives in order: each
+// waits until the one before it has been answered. With [ReplyTo] a command of this entity is
+// given the answer. Without it, the answer is dropped if it is success. A refusal, or a target
+// that has not answered in time, then becomes a *dead letter*, which an operator finds with
+// `roost sends --dead`. A volatile target keeps no keys: there the command may take effect more
+// than once, or be forgotten.
+//
+// The input is stored until it is delivered, perhaps by a later version of the program: see
+// [Handle.V]. A turn may send at most 1,000 commands, and an entity have at most 10,000 that are
+// pending: beyond that the turn is undone and refused as resource_exhausted. If the input
+// cannot be stored, or the command is read-only, the turn fails. So it does in a read-only
+// command, and for a volatile type, which keeps nothing: use Ask there.
+func (h *Handle[In, Out]) Send(ctx *Ctx, id string, in In, opts ...SendOption[Out]) {
+	x := sending{ctx: ctx, send: sharding.Send{To: h.Entity(id)}}
+	err := ctx.maySend(x.send.To)
+	if err == nil && h.desc.ReadOnly {
+		err = fmt.Errorf("%s only reads, so that nothing would come of it; use Ask", h.desc.Name)
+	}
+	if err == nil {
+		x.send.Input, err = h.encodeInput(in)
+	}
+	for _, o := range opts {
+		if err == nil {
+			err = o.apply(&x)
+		}
+	}
+	switch {
+	case err != nil:
+		ctx.broken = cmp.Or(ctx.broken, fmt.Errorf("send %s to %s: %w", h.desc.Name, x.send.To, err))
+	case len(ctx.sends) <= maxSends: // one more than allowed: then the turn is refused
+		ctx.sends = append(ctx.sends, x.send)
+	}
+}
+
+// maxSends is how many commands a turn may send: as many as a record may have.
+const maxSends = 1000
+
+// maySend returns an error unless the running turn may send commands to the entity.
+func (c *Ctx) maySend(to sharding.Entity) error {
+	switch {
+	case c.inst.def.volatile:
+		return fmt.Errorf("type %s is volatile and keeps nothing; use Ask", c.inst.def.name)
+	case c.readOnly:
+		return fmt.Errorf("%s changes nothing, so it cannot send", c.command)
+	}
+	return to.Check()
+}
+
+// SendOption changes one Send of a command with replies of type Out.
+type SendOption[Out any] struct{ apply func(*sending) error }
+
+// sending is a send that is being made.
+type sending struct {
+	ctx  *Ctx
+	send sharding.Send
+}
+
+// ReplyTo has the answer to a Send given to a command of the sender, whose input is an
+// [Answer]: the reply, a refusal, or that there was no answer in time. The command takes effect
+// once, like that of a reminder: what it stages becomes durable together with the end of the
+// send. Until then nothing else is sent to the same target. If it fails with anything but an
+// error made by [Errorf], it is undone and runs again.
+func ReplyTo[Out, X any](h *Handle[Answer[Out], X]) SendOption[Out] {
+	return SendOption[Out]{func(x *sending) error {
+		def := x.ctx.inst.def
+		if b := def.commands[h.desc.Name]; h.typ != def.name || b == nil {
+			return fmt.Errorf("the answer is for command %s.%s, which is not one of type %s; the sender itself must take it", h.typ, h.desc.Name, def.name)
+		}
+		x.send.ReplyTo = h.desc.Name
+		return nil
+	}}
+}
+
+// Answer is what the command of a [ReplyTo] is given: how a send has ended.
+type Answer[Out any] struct {
+	From    sharding.Entity // the target
+	Command string          // what was sent to it
+	// Value is the reply, if Err is nil.
+	Value Out
+	// Err says why there is none. Its Outcome is OK if the target itself has refused the
+	// command, by an error made by [Errorf]; Rejected if the command was not applied for
+	// another reason, such as an input that the target does not understand; and Unknown if it
+	// is in doubt: the target has not answered in time, and may have applied it.
+	Err *Error
+}
+
+// answerTaker is *Answer of any type.
+type answerTaker interface {
+	takeAnswer(a *turn.Answered) error
+}
+
+func (a *Answer[Out]) takeAnswer(in *turn.Answered) (err error) {
+	a.From, a.Command = in.From, in.Command
+	if r := &in.Reply; r.Outcome != sharding.OK || r.Code != "" {
+		a.Err = &Error{Code: r.Code, Message: r.Message, Outcome: r.Outcome}
+		return nil
+	}
+	a.Value, err = decodeReply[Out](in.Reply.Payload, in.Reply.Encoding)
+	return err
+}
+
+// takesAnswers reports whether inputs of the type are answers.
+func takesAnswers[In any]() bool {
+	_, ok := any(new(In)).(answerTaker)
+	return ok
+}
+
+// errAnswerOnly refuses a caller who sends what only a target can answer.
+var errAnswerOnly = errors.New("the command takes answers to what the entity has sent, and nothing from callers")

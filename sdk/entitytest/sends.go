@@ -1,0 +1,166 @@
+package entitytest
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/outbox"
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/turn"
+)
+
+// Send is a command that an entity has sent to another one, and that is not done.
+type Send struct {
+	To      string // "Type/id"
+	Command string
+	// State is "pending", or "refused" or "in doubt" for a dead letter.
+	State string
+	// Failures is how often it has failed, and Error is why, for the last time.
+	Failures int
+	Error    string
+}
+
+// Sends returns what an entity has sent and is not done, in the order in which it was sent. What
+// has a target in the kit is delivered before the call returns that has sent it, unless it fails:
+// then it is tried again when time passes.
+func (k *Kit) Sends(typ, id string) []Send {
+	ent := address(typ, id)
+	failing := k.outbox.Failing(ent, 1<<30)
+	var list []Send
+	s := k.journal(ent)
+	for _, seq := range slices.Sorted(maps.Keys(s.sends)) {
+		for place, state := range s.sends[seq] {
+			if state == sharding.SendDone {
+				continue
+			}
+			x := s.records[seq-1].Sends[place]
+			out := Send{To: x.To.String(), Command: x.Input.Command, State: state.String()}
+			if i := slices.IndexFunc(failing, func(f outbox.Failing) bool { return f.Seq == seq && int(f.Place) == place }); i >= 0 {
+				out.Failures, out.Error = failing[i].Times, string(failing[i].Code)+": "+failing[i].Message
+			}
+			list = append(list, out)
+		}
+	}
+	return list
+}
+
+// DeliverAgain delivers once more what was delivered last, as a region does that did not learn
+// how it ended. The target recognizes it, and answers as it did before, without running the
+// command.
+func (k *Kit) DeliverAgain() {
+	k.t.Helper()
+	if k.lastDelivery == nil {
+		k.t.Fatal("entitytest: DeliverAgain: nothing was delivered yet")
+	}
+	env := *k.lastDelivery
+	env.Deadline = time.Time{}
+	k.deliver(outbox.Deliver{Env: env})
+	k.run()
+}
+
+// outboxConfig is that of the dispatcher: what was sent is known without asking again, and ends
+// are stored at once.
+func outboxConfig() outbox.Config {
+	c := outbox.DefaultConfig()
+	c.Refresh = 365 * 24 * time.Hour
+	c.AckSends = 1
+	return c
+}
+
+// deliver brings a send to its target.
+func (k *Kit) deliver(v outbox.Deliver) {
+	env := v.Env
+	k.lastDelivery = &env
+	d, ok := k.descs[env.Entity.Type]
+	if !ok {
+		k.sendAnswered(v.Number, sharding.Reject(sharding.Unavailable, "no type "+string(env.Entity.Type)+" in this kit"))
+		return
+	}
+	k.last++
+	k.deliveries[k.last] = v.Number
+	shard := sharding.ShardID{Type: env.Entity.Type, Index: sharding.ShardOf(env.Entity.ID, d.Desc.Shards)}
+	k.openShard(env.Entity)
+	k.core(turn.Deliver{Request: k.last, Shard: shard, Env: &env})
+}
+
+// sendAnswered tells the dispatcher how a target has answered.
+func (k *Kit) sendAnswered(number uint64, r sharding.Reply) {
+	if number != 0 { // else it was delivered again
+		k.outbox.Step(k.now, outbox.Answered{Number: number, Reply: r}, &k.sent)
+	}
+}
+
+// sendPage answers a read of sends.
+func (k *Kit) sendPage(r outbox.Read) outbox.Page {
+	p := outbox.Page{Number: r.Number, Now: k.now}
+	for _, after := range r.Shards {
+		var rows []outbox.Row
+		for ent, s := range k.store { // order-free: sorted below
+			d := k.descs[ent.Type].Desc
+			if (sharding.ShardID{Type: ent.Type, Index: sharding.ShardOf(ent.ID, d.Shards)}) != after.Shard {
+				continue
+			}
+			for seq, states := range s.sends { // order-free: sorted below
+				row := outbox.Row{Shard: after.Shard, Entity: ent, Seq: seq, At: s.sentAt[seq]}
+				for place, state := range states {
+					if state == sharding.SendPending {
+						row.Sends = append(row.Sends, outbox.Pending{Place: uint16(place), Send: s.records[seq-1].Sends[place]})
+					}
+				}
+				if len(row.Sends) > 0 && cmp.Or(ent.Compare(after.Entity), cmp.Compare(seq, after.Seq)) > 0 {
+					rows = append(rows, row)
+				}
+			}
+		}
+		slices.SortFunc(rows, func(a, b outbox.Row) int { return cmp.Or(a.Entity.Compare(b.Entity), cmp.Compare(a.Seq, b.Seq)) })
+		if len(rows) > r.Limit {
+			rows = rows[:r.Limit]
+			p.More = append(p.More, after.Shard)
+		}
+		p.Rows = append(p.Rows, rows...)
+	}
+	return p
+}
+
+// mayDeliver reports whether none of the sends is done that an append may deliver only once.
+func (s *stored) mayDeliver(all []sharding.Delivered) bool {
+	for _, d := range all {
+		for _, place := range d.Sends {
+			if states := s.sends[d.Seq]; d.Once && (int(place) >= len(states) || states[place] == sharding.SendDone) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// changeSends does what an append does to sends.
+func (s *stored) changeSends(a *sharding.Append, now time.Time) {
+	for _, d := range a.Delivered {
+		states := s.sends[d.Seq]
+		for _, place := range d.Sends {
+			if states[place] == sharding.SendPending || d.As == sharding.SendDone {
+				states[place] = d.As
+			}
+		}
+	}
+	for _, r := range a.Records {
+		if len(r.Sends) > 0 {
+			s.sends[r.Seq], s.sentAt[r.Seq] = make([]sharding.SendState, len(r.Sends)), now
+		}
+	}
+}
+
+// pending is how many sends of the entity are pending.
+func (s *stored) pending() (n int) {
+	for _, states := range s.sends { // order-free: a sum
+		for _, state := range states {
+			if state == sharding.SendPending {
+				n++
+			}
+		}
+	}
+	return n
+}

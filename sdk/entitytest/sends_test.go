@@ -1,0 +1,215 @@
+package entitytest_test
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/sdk/entity"
+	"github.com/roost-cluster/roost/sdk/entitytest"
+)
+
+// shelf is an item in stock, purchase is somebody who reserves it.
+type (
+	shelf    struct{ Left int }
+	purchase struct{ Log []string }
+
+	taken   struct{ N int }
+	logged  struct{ Line string }
+	request struct{ N int }
+	granted struct{ Left int }
+)
+
+func (s *shelf) Apply(ev any) { s.Left -= ev.(taken).N }
+
+func (s *shelf) Take(ctx *entity.Ctx, in request) (granted, error) {
+	if in.N > s.Left {
+		return granted{}, entity.Errorf(entity.FailedPrecondition, "only %d are left", s.Left)
+	}
+	err := ctx.Persist(taken(in))
+	return granted{s.Left}, err
+}
+
+func (o *purchase) Apply(ev any) { o.Log = append(o.Log, ev.(logged).Line) }
+
+type buy struct {
+	Item  string
+	N     int
+	Told  bool
+	Times int
+}
+
+func (o *purchase) Buy(ctx *entity.Ctx, in buy) (struct{}, error) {
+	for range max(1, in.Times) {
+		if in.Told {
+			take.Send(ctx, in.Item, request{in.N}, entity.ReplyTo(bought))
+		} else {
+			take.Send(ctx, in.Item, request{in.N})
+		}
+	}
+	return struct{}{}, ctx.Persist(logged{"buy " + in.Item})
+}
+
+func (o *purchase) Bought(ctx *entity.Ctx, a entity.Answer[granted]) (struct{}, error) {
+	line := fmt.Sprintf("%s %s: %d left", a.From, a.Command, a.Value.Left)
+	if a.Err != nil {
+		line = fmt.Sprintf("%s %s: %s, outcome %s", a.From, a.Command, a.Err.Code, a.Err.Outcome)
+	}
+	if _, ok := ctx.Reminder(); ok {
+		line = "a reminder"
+	}
+	return struct{}{}, ctx.Persist(logged{line})
+}
+
+var (
+	take   = entity.Command[request, granted]("Shelf", "Take")
+	buyIt  = entity.Command[buy, struct{}]("Order", "Buy")
+	bought = entity.Command[entity.Answer[granted], struct{}]("Order", "Bought")
+	look   = entity.Command[struct{}, granted]("Shelf", "Look").ReadOnly()
+	peek   = entity.Command[string, struct{}]("Order", "Peek")
+
+	shelves   = entity.Define("Shelf", func(string) *shelf { return &shelf{Left: 3} }, entity.On(take, (*shelf).Take)).Events(taken{})
+	purchases = entity.Define("Order", func(string) *purchase { return &purchase{} },
+		entity.On(buyIt, (*purchase).Buy), entity.On(bought, (*purchase).Bought),
+		entity.On(peek, func(_ *purchase, ctx *entity.Ctx, id string) (struct{}, error) {
+			look.Send(ctx, id, struct{}{})
+			return struct{}{}, nil
+		})).Events(logged{})
+)
+
+func wantLog(t *testing.T, k *entitytest.Kit, want ...string) {
+	t.Helper()
+	var got []string
+	for _, ev := range k.Events("Order", "o") {
+		got = append(got, ev.(logged).Line)
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("the order has\n %q, want\n %q", got, want)
+	}
+}
+
+func do(t *testing.T, k *entitytest.Kit, in buy) {
+	t.Helper()
+	if _, err := buyIt.Ask(t.Context(), k, "o", in); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestSends(t *testing.T) {
+	k := entitytest.New(t, shelves, purchases)
+	do(t, k, buy{Item: "a", N: 2, Told: true})
+	wantLog(t, k, "buy a", "Shelf/a Take: 1 left")
+	k.WantEvents("Shelf", "a", taken{2})
+	do(t, k, buy{Item: "a", N: 2, Told: true})
+	wantLog(t, k, "buy a", "Shelf/a Take: 1 left", "buy a", "Shelf/a Take: failed_precondition, outcome ok")
+	if s := k.Sends("Order", "o"); len(s) > 0 {
+		t.Errorf("not done: %+v", s)
+	}
+	// Without ReplyTo nobody is told, so the refusal stays.
+	do(t, k, buy{Item: "a", N: 1})
+	do(t, k, buy{Item: "a", N: 1})
+	want := []entitytest.Send{{To: "Shelf/a", Command: "Take", State: "refused"}}
+	if s := k.Sends("Order", "o"); !reflect.DeepEqual(s, want) {
+		t.Errorf("not done: %+v, want %+v", s, want)
+	}
+	k.WantEvents("Shelf", "a", taken{2}, taken{1})
+}
+
+func TestSendsAgain(t *testing.T) {
+	k := entitytest.New(t, shelves, purchases)
+	k.CrashAtCommit(entitytest.BeforeCommit)
+	_, err := buyIt.Ask(t.Context(), k, "o", buy{Item: "a", N: 1, Told: true})
+	if entity.OutcomeOf(err) != sharding.Unknown {
+		t.Errorf("the caller got %v", err)
+	}
+	wantLog(t, k)
+	k.WantEvents("Shelf", "a")
+	k.CrashAtCommit(entitytest.AfterCommit)
+	_, _ = buyIt.Ask(t.Context(), k, "o", buy{Item: "a", N: 1, Told: true})
+	wantLog(t, k, "buy a", "Shelf/a Take: 2 left")
+	for range 2 {
+		k.DeliverAgain()
+		k.Restart()
+		k.Advance(time.Hour)
+		k.WantEvents("Shelf", "a", taken{1})
+		wantLog(t, k, "buy a", "Shelf/a Take: 2 left")
+	}
+	if s := k.Sends("Order", "o"); len(s) > 0 {
+		t.Errorf("not done: %+v", s)
+	}
+}
+
+// TestSendsFail: a target that is not there is tried until the send is too old.
+func TestSendsFail(t *testing.T) {
+	k := entitytest.New(t, purchases)
+	do(t, k, buy{Item: "a", N: 1, Told: true})
+	do(t, k, buy{Item: "b", N: 1})
+	k.Advance(22 * time.Hour)
+	s := k.Sends("Order", "o")
+	if len(s) != 2 || s[0].Failures < 100 || !strings.HasPrefix(s[0].Error, "unavailable: no type Shelf") {
+		t.Errorf("not done: %+v", s)
+	}
+	k.Advance(2 * time.Hour)
+	wantLog(t, k, "buy a", "buy b", "Shelf/a Take: unavailable, outcome rejected")
+	if s := k.Sends("Order", "o"); len(s) != 1 || s[0].State != "refused" {
+		t.Errorf("not done: %+v", s)
+	}
+}
+
+// TestSendsLate: the target comes with a later version of the program.
+func TestSendsLate(t *testing.T) {
+	k := entitytest.New(t, purchases)
+	do(t, k, buy{Item: "a", N: 1, Told: true})
+	k.Advance(time.Minute)
+	k.Restart(shelves)
+	k.Advance(time.Minute)
+	wantLog(t, k, "buy a", "Shelf/a Take: 2 left")
+}
+
+func TestSendsAreRefused(t *testing.T) {
+	k := entitytest.New(t, shelves, purchases)
+	_, err := buyIt.Ask(t.Context(), k, "o", buy{Item: "a", N: 1, Times: 1001})
+	if entity.CodeOf(err) != entity.ResourceExhausted || entity.OutcomeOf(err) != sharding.Rejected {
+		t.Errorf("1001 sends: %v", err)
+	}
+	wantLog(t, k)
+	do(t, k, buy{Item: "a", N: 9, Times: 1000})
+	if s := k.Sends("Order", "o"); len(s) != 1000 {
+		t.Errorf("%d are refused", len(s))
+	}
+	if _, err := buyIt.Ask(t.Context(), k, "p", buy{Item: "\x01", N: 1}); err == nil {
+		t.Error("a target with a bad id is accepted")
+	}
+	if _, err := peek.Ask(t.Context(), k, "p", "a"); err == nil || !strings.Contains(err.Error(), "only reads") {
+		t.Errorf("a read-only target: %v", err)
+	}
+	// Nobody but a target can answer.
+	if _, err := bought.Ask(t.Context(), k, "o", entity.Answer[granted]{}); entity.CodeOf(err) != entity.InvalidArgument {
+		t.Errorf("an answer from a caller: %v", err)
+	}
+	_, err = entity.Describe(entity.Define("Order", func(string) *purchase { return &purchase{} },
+		entity.On(entity.Command[entity.Answer[granted], struct{}]("Order", "Bought").ReadOnly(), (*purchase).Bought)))
+	if err == nil || !strings.Contains(err.Error(), "cannot be read-only") {
+		t.Errorf("a read-only command that takes answers: %v", err)
+	}
+}
+
+// TestPendingSends: an entity has a bounded number of pending sends.
+func TestPendingSends(t *testing.T) {
+	k := entitytest.New(t, purchases)
+	for n := range 10 {
+		do(t, k, buy{Item: fmt.Sprint(n), N: 1, Times: 1000})
+	}
+	_, err := buyIt.Ask(t.Context(), k, "o", buy{Item: "a", N: 1})
+	if entity.CodeOf(err) != entity.ResourceExhausted || entity.OutcomeOf(err) != sharding.Rejected {
+		t.Errorf("with 10,000 pending: %v", err)
+	}
+	if len(k.Events("Order", "o")) != 10 {
+		t.Error("the refused turn has left an event")
+	}
+	k.Advance(25 * time.Hour) // they are dead letters by now
+	do(t, k, buy{Item: "a", N: 1})
+}
