@@ -165,6 +165,7 @@ func newScenario() *scenario {
 	cfg.MailboxCommands, cfg.SnapshotBytes = 4, 1000
 	cfg.HeldBytes, cfg.TotalHeldBytes = 500, 800
 	cfg.EntityLoads, cfg.TotalLoads = 2, 3
+	cfg.TurnSends, cfg.PendingSends = 3, 5
 	cfg.AsksPerTurn, cfg.WaitingTurns = 3, 5
 	return &scenario{m: turn.New(cfg), now: time.Unix(1000, 0), runs: map[turn.RequestID]*turn.Run{}, firings: map[string]*turn.Run{}, asks: map[uint64]turn.Incarnation{}}
 }
@@ -201,6 +202,14 @@ func (s *scenario) command(f []string) []string {
 		return s.step(turn.Deliver{Request: turn.RequestID(r), Shard: shard0, Env: &env})
 	case "loaded":
 		return s.step(s.loaded(f[1:], opt))
+	case "take": // the answer to a send
+		in := turn.Fire{Shard: shard0, Epoch: sharding.MakeEpoch(1, 1), Entity: sharding.Entity{Type: "T", ID: "a"}}
+		in.Wakeup.Kind, in.Wakeup.Name, in.Wakeup.Input.Command = sharding.SendWake, f[1], f[2]
+		in.Wakeup.Seq, in.Wakeup.Number = number(opt["seq"]), number(opt["number"])
+		in.Wakeup.Answer = &turn.Answered{Reply: sharding.Reply{Outcome: sharding.OK, Payload: []byte(f[1])}}
+		return s.step(in)
+	case "ended": // so many sends
+		return s.step(turn.SendsEnded{Shard: shard0, Epoch: sharding.MakeEpoch(1, 1), Entity: sharding.Entity{Type: "T", ID: "a"}, Count: int(number(f[1]))})
 	case "fire":
 		in := turn.Fire{Shard: shard0, Epoch: sharding.MakeEpoch(1, 1), Entity: sharding.Entity{Type: "T", ID: "a"}}
 		in.Wakeup.Kind, in.Wakeup.Name, in.Wakeup.Input.Command = sharding.TimerWake, f[1], f[2]
@@ -297,6 +306,8 @@ func (s *scenario) loaded(args []string, opt map[string]string) turn.Loaded {
 		case k == "nth", k == "principal", k == "of":
 		case k == "fresh":
 			in.Fresh = true
+		case k == "pending":
+			in.Pending = int(number(v))
 		case k == "retry":
 			in.Retry = true
 		case k == "conflict":
@@ -354,6 +365,7 @@ func (s *scenario) done(f []string, opt map[string]string, has func(string) bool
 	for range n {
 		in.Events = append(in.Events, sharding.Event{Name: "E", Payload: make([]byte, size)})
 	}
+	in.Sends = make([]sharding.Send, number(opt["sends"]))
 	if name, due, ok := strings.Cut(opt["set"], ":"); ok {
 		in.Wakes = append(in.Wakes, sharding.Wake{Kind: sharding.TimerWake, Name: name, Due: int64(number(due))})
 	}
@@ -401,6 +413,12 @@ func (s *scenario) step(in turn.Input) []string {
 				for _, w := range r.Wakes {
 					line += fmt.Sprintf(" [%s at %d]", w.Name, w.Due)
 				}
+				if n := len(r.Sends); n > 0 {
+					line += fmt.Sprintf(" [%d sends]", n)
+				}
+			}
+			for _, d := range o.Append.Delivered {
+				line += fmt.Sprintf(" [seq %d sends %v %s once %t]", d.Seq, d.Sends, d.As, d.Once)
 			}
 			for _, w := range o.Append.Fired {
 				line += fmt.Sprintf(" [%s seq %d number %d fired, next %d]", w.Name, w.Seq, w.Number, w.Next)
@@ -436,6 +454,8 @@ func (s *scenario) step(in turn.Input) []string {
 		switch e := e.(type) {
 		case turn.FiringEnded:
 			line = strings.TrimRight(fmt.Sprintf("FiringEnded %s at %s %s seq %d number %d: %s %s %s", e.Entity, e.Epoch, e.Ref.Name, e.Ref.Seq, e.Ref.Number, e.End, e.Code, e.Message), " ")
+		case turn.SendsStored:
+			line = fmt.Sprintf("SendsStored %s: %d records", e.Entity, len(e.Records))
 		case turn.WakesChanged:
 			line = fmt.Sprintf("WakesChanged %s: %d fired, %d records", e.Entity, len(e.Fired), len(e.Records))
 		}

@@ -81,7 +81,7 @@ func (k *Kit) performSends() {
 	case len(o.Delivers) > 0:
 		v := o.Delivers[0]
 		o.Delivers = o.Delivers[1:]
-		k.deliver(v)
+		k.deliverSend(v)
 	default:
 		o.Dead = nil
 	}

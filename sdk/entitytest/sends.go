@@ -56,7 +56,7 @@ func (k *Kit) DeliverAgain() {
 	}
 	env := *k.lastDelivery
 	env.Deadline = time.Time{}
-	k.deliver(outbox.Deliver{Env: env})
+	k.deliverSend(outbox.Deliver{Env: env})
 	k.run()
 }
 
@@ -69,8 +69,8 @@ func outboxConfig() outbox.Config {
 	return c
 }
 
-// deliver brings a send to its target.
-func (k *Kit) deliver(v outbox.Deliver) {
+// deliverSend brings a send to its target.
+func (k *Kit) deliverSend(v outbox.Deliver) {
 	env := v.Env
 	k.lastDelivery = &env
 	d, ok := k.descs[env.Entity.Type]

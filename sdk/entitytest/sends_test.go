@@ -35,14 +35,14 @@ func (s *shelf) Take(ctx *entity.Ctx, in request) (granted, error) {
 
 func (o *purchase) Apply(ev any) { o.Log = append(o.Log, ev.(logged).Line) }
 
-type buy struct {
+type wish struct {
 	Item  string
 	N     int
 	Told  bool
 	Times int
 }
 
-func (o *purchase) Buy(ctx *entity.Ctx, in buy) (struct{}, error) {
+func (o *purchase) Buy(ctx *entity.Ctx, in wish) (struct{}, error) {
 	for range max(1, in.Times) {
 		if in.Told {
 			take.Send(ctx, in.Item, request{in.N}, entity.ReplyTo(bought))
@@ -66,7 +66,7 @@ func (o *purchase) Bought(ctx *entity.Ctx, a entity.Answer[granted]) (struct{}, 
 
 var (
 	take   = entity.Command[request, granted]("Shelf", "Take")
-	buyIt  = entity.Command[buy, struct{}]("Order", "Buy")
+	buyIt  = entity.Command[wish, struct{}]("Order", "Buy")
 	bought = entity.Command[entity.Answer[granted], struct{}]("Order", "Bought")
 	look   = entity.Command[struct{}, granted]("Shelf", "Look").ReadOnly()
 	peek   = entity.Command[string, struct{}]("Order", "Peek")
@@ -91,7 +91,7 @@ func wantLog(t *testing.T, k *entitytest.Kit, want ...string) {
 	}
 }
 
-func do(t *testing.T, k *entitytest.Kit, in buy) {
+func do(t *testing.T, k *entitytest.Kit, in wish) {
 	t.Helper()
 	if _, err := buyIt.Ask(t.Context(), k, "o", in); err != nil {
 		t.Fatal(err)
@@ -100,17 +100,17 @@ func do(t *testing.T, k *entitytest.Kit, in buy) {
 
 func TestSends(t *testing.T) {
 	k := entitytest.New(t, shelves, purchases)
-	do(t, k, buy{Item: "a", N: 2, Told: true})
+	do(t, k, wish{Item: "a", N: 2, Told: true})
 	wantLog(t, k, "buy a", "Shelf/a Take: 1 left")
 	k.WantEvents("Shelf", "a", taken{2})
-	do(t, k, buy{Item: "a", N: 2, Told: true})
+	do(t, k, wish{Item: "a", N: 2, Told: true})
 	wantLog(t, k, "buy a", "Shelf/a Take: 1 left", "buy a", "Shelf/a Take: failed_precondition, outcome ok")
 	if s := k.Sends("Order", "o"); len(s) > 0 {
 		t.Errorf("not done: %+v", s)
 	}
 	// Without ReplyTo nobody is told, so the refusal stays.
-	do(t, k, buy{Item: "a", N: 1})
-	do(t, k, buy{Item: "a", N: 1})
+	do(t, k, wish{Item: "a", N: 1})
+	do(t, k, wish{Item: "a", N: 1})
 	want := []entitytest.Send{{To: "Shelf/a", Command: "Take", State: "refused"}}
 	if s := k.Sends("Order", "o"); !reflect.DeepEqual(s, want) {
 		t.Errorf("not done: %+v, want %+v", s, want)
@@ -121,14 +121,14 @@ func TestSends(t *testing.T) {
 func TestSendsAgain(t *testing.T) {
 	k := entitytest.New(t, shelves, purchases)
 	k.CrashAtCommit(entitytest.BeforeCommit)
-	_, err := buyIt.Ask(t.Context(), k, "o", buy{Item: "a", N: 1, Told: true})
+	_, err := buyIt.Ask(t.Context(), k, "o", wish{Item: "a", N: 1, Told: true})
 	if entity.OutcomeOf(err) != sharding.Unknown {
 		t.Errorf("the caller got %v", err)
 	}
 	wantLog(t, k)
 	k.WantEvents("Shelf", "a")
 	k.CrashAtCommit(entitytest.AfterCommit)
-	_, _ = buyIt.Ask(t.Context(), k, "o", buy{Item: "a", N: 1, Told: true})
+	_, _ = buyIt.Ask(t.Context(), k, "o", wish{Item: "a", N: 1, Told: true})
 	wantLog(t, k, "buy a", "Shelf/a Take: 2 left")
 	for range 2 {
 		k.DeliverAgain()
@@ -145,8 +145,8 @@ func TestSendsAgain(t *testing.T) {
 // TestSendsFail: a target that is not there is tried until the send is too old.
 func TestSendsFail(t *testing.T) {
 	k := entitytest.New(t, purchases)
-	do(t, k, buy{Item: "a", N: 1, Told: true})
-	do(t, k, buy{Item: "b", N: 1})
+	do(t, k, wish{Item: "a", N: 1, Told: true})
+	do(t, k, wish{Item: "b", N: 1})
 	k.Advance(22 * time.Hour)
 	s := k.Sends("Order", "o")
 	if len(s) != 2 || s[0].Failures < 100 || !strings.HasPrefix(s[0].Error, "unavailable: no type Shelf") {
@@ -162,7 +162,7 @@ func TestSendsFail(t *testing.T) {
 // TestSendsLate: the target comes with a later version of the program.
 func TestSendsLate(t *testing.T) {
 	k := entitytest.New(t, purchases)
-	do(t, k, buy{Item: "a", N: 1, Told: true})
+	do(t, k, wish{Item: "a", N: 1, Told: true})
 	k.Advance(time.Minute)
 	k.Restart(shelves)
 	k.Advance(time.Minute)
@@ -171,16 +171,16 @@ func TestSendsLate(t *testing.T) {
 
 func TestSendsAreRefused(t *testing.T) {
 	k := entitytest.New(t, shelves, purchases)
-	_, err := buyIt.Ask(t.Context(), k, "o", buy{Item: "a", N: 1, Times: 1001})
+	_, err := buyIt.Ask(t.Context(), k, "o", wish{Item: "a", N: 1, Times: 1001})
 	if entity.CodeOf(err) != entity.ResourceExhausted || entity.OutcomeOf(err) != sharding.Rejected {
 		t.Errorf("1001 sends: %v", err)
 	}
 	wantLog(t, k)
-	do(t, k, buy{Item: "a", N: 9, Times: 1000})
+	do(t, k, wish{Item: "a", N: 9, Times: 1000})
 	if s := k.Sends("Order", "o"); len(s) != 1000 {
 		t.Errorf("%d are refused", len(s))
 	}
-	if _, err := buyIt.Ask(t.Context(), k, "p", buy{Item: "\x01", N: 1}); err == nil {
+	if _, err := buyIt.Ask(t.Context(), k, "p", wish{Item: "\x01", N: 1}); err == nil {
 		t.Error("a target with a bad id is accepted")
 	}
 	if _, err := peek.Ask(t.Context(), k, "p", "a"); err == nil || !strings.Contains(err.Error(), "only reads") {
@@ -201,9 +201,9 @@ func TestSendsAreRefused(t *testing.T) {
 func TestPendingSends(t *testing.T) {
 	k := entitytest.New(t, purchases)
 	for n := range 10 {
-		do(t, k, buy{Item: fmt.Sprint(n), N: 1, Times: 1000})
+		do(t, k, wish{Item: fmt.Sprint(n), N: 1, Times: 1000})
 	}
-	_, err := buyIt.Ask(t.Context(), k, "o", buy{Item: "a", N: 1})
+	_, err := buyIt.Ask(t.Context(), k, "o", wish{Item: "a", N: 1})
 	if entity.CodeOf(err) != entity.ResourceExhausted || entity.OutcomeOf(err) != sharding.Rejected {
 		t.Errorf("with 10,000 pending: %v", err)
 	}
@@ -211,5 +211,5 @@ func TestPendingSends(t *testing.T) {
 		t.Error("the refused turn has left an event")
 	}
 	k.Advance(25 * time.Hour) // they are dead letters by now
-	do(t, k, buy{Item: "a", N: 1})
+	do(t, k, wish{Item: "a", N: 1})
 }
