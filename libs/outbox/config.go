@@ -59,10 +59,11 @@ func DefaultConfig() Config {
 	}
 }
 
-// The least values of Config.Sends and Config.Bytes: the largest record has room.
+// LeastSends and LeastBytes are the least values of Config.Sends and Config.Bytes: the largest
+// record has room.
 const (
-	leastSends = 1000
-	leastBytes = 16 << 20
+	LeastSends = 1000
+	LeastBytes = 16 << 20
 )
 
 // AgeSlack is how much longer a target must remember keys than a send is tried: for the last
@@ -84,8 +85,8 @@ func (c *Config) Validate() error {
 			errs = append(errs, fmt.Errorf("outbox: %s is %d, must be above 0", f.name, f.value))
 		}
 	}
-	if c.Sends < leastSends || c.Bytes < leastBytes {
-		errs = append(errs, fmt.Errorf("outbox: Sends is %d and Bytes %d, must be at least %d and %d: one record may have as many", c.Sends, c.Bytes, leastSends, leastBytes))
+	if c.Sends < LeastSends || c.Bytes < LeastBytes {
+		errs = append(errs, fmt.Errorf("outbox: Sends is %d and Bytes %d, must be at least %d and %d: one record may have as many", c.Sends, c.Bytes, LeastSends, LeastBytes))
 	}
 	if c.AckDelay > 100*time.Millisecond {
 		errs = append(errs, fmt.Errorf("outbox: AckDelay is %s, must be at most 100 ms: more would be repeated after a crash", c.AckDelay))
@@ -99,7 +100,7 @@ func (c *Config) Validate() error {
 // CheckAge returns an error unless targets remember keys long enough for MaxAge.
 func (c *Config) CheckAge(dedupeAge time.Duration) error {
 	if c.MaxAge > dedupeAge-AgeSlack {
-		return fmt.Errorf("sends are tried for %s, must be at most %s: keys are remembered for %s, and an hour is kept back; lower sends.max_age, or raise journal.dedupe_age", c.MaxAge, dedupeAge-AgeSlack, dedupeAge)
+		return fmt.Errorf("sends are tried for %s, must be at most %s: keys are remembered for %s, and an hour is kept back; lower sends.max_age", c.MaxAge, dedupeAge-AgeSlack, dedupeAge)
 	}
 	return nil
 }

@@ -45,7 +45,7 @@ type wish struct {
 func (o *purchase) Buy(ctx *entity.Ctx, in wish) (struct{}, error) {
 	for range max(1, in.Times) {
 		if in.Told {
-			take.Send(ctx, in.Item, request{in.N}, entity.ReplyTo(bought))
+			take.Send(ctx, in.Item, request{in.N}, entity.ReplyTo(gotIt))
 		} else {
 			take.Send(ctx, in.Item, request{in.N})
 		}
@@ -67,13 +67,13 @@ func (o *purchase) Bought(ctx *entity.Ctx, a entity.Answer[granted]) (struct{}, 
 var (
 	take   = entity.Command[request, granted]("Shelf", "Take")
 	buyIt  = entity.Command[wish, struct{}]("Order", "Buy")
-	bought = entity.Command[entity.Answer[granted], struct{}]("Order", "Bought")
+	gotIt = entity.Command[entity.Answer[granted], struct{}]("Order", "Bought")
 	look   = entity.Command[struct{}, granted]("Shelf", "Look").ReadOnly()
 	peek   = entity.Command[string, struct{}]("Order", "Peek")
 
 	shelves   = entity.Define("Shelf", func(string) *shelf { return &shelf{Left: 3} }, entity.On(take, (*shelf).Take)).Events(taken{})
 	purchases = entity.Define("Order", func(string) *purchase { return &purchase{} },
-		entity.On(buyIt, (*purchase).Buy), entity.On(bought, (*purchase).Bought),
+		entity.On(buyIt, (*purchase).Buy), entity.On(gotIt, (*purchase).Bought),
 		entity.On(peek, func(_ *purchase, ctx *entity.Ctx, id string) (struct{}, error) {
 			look.Send(ctx, id, struct{}{})
 			return struct{}{}, nil
@@ -187,7 +187,7 @@ func TestSendsAreRefused(t *testing.T) {
 		t.Errorf("a read-only target: %v", err)
 	}
 	// Nobody but a target can answer.
-	if _, err := bought.Ask(t.Context(), k, "o", entity.Answer[granted]{}); entity.CodeOf(err) != entity.InvalidArgument {
+	if _, err := gotIt.Ask(t.Context(), k, "o", entity.Answer[granted]{}); entity.CodeOf(err) != entity.InvalidArgument {
 		t.Errorf("an answer from a caller: %v", err)
 	}
 	_, err = entity.Describe(entity.Define("Order", func(string) *purchase { return &purchase{} },

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/control"
+	"github.com/roost-cluster/roost/libs/outbox"
 	"github.com/roost-cluster/roost/libs/passivation"
 	"github.com/roost-cluster/roost/libs/purge"
 	"github.com/roost-cluster/roost/libs/replies"
@@ -35,6 +36,9 @@ type Config struct {
 	Wakeups wakeup.Config
 	// Purge says how what is left of deleted entities is removed, for all shard cores together.
 	Purge purge.Config
+	// Sends bounds and times the delivery of what entities send. Of Sends, Bytes and Deliveries
+	// each shard core has an equal part.
+	Sends outbox.Config
 	// Watch times the watch of the route table.
 	Watch routetable.WatchConfig
 	// BufferCommands and BufferBytes bound what waits per shard for its claim: that
@@ -88,6 +92,7 @@ func DefaultConfig(self sharding.NodeID, name string, types ...turn.Type) Config
 		Turn:           turn.DefaultConfig(types...),
 		Wakeups:        wakeup.DefaultConfig(),
 		Purge:          purge.DefaultConfig(),
+		Sends:          outbox.DefaultConfig(),
 		Watch:          routetable.DefaultWatchConfig(),
 		BufferCommands: 1000,
 		BufferBytes:    8 << 20,
@@ -175,7 +180,7 @@ func (c *Config) Validate() error {
 	if c.LeaveTimeout <= c.Turn.DrainTimeout {
 		errs = append(errs, fmt.Errorf("region: LeaveTimeout %s must be above DrainTimeout %s, or leaving cuts drains short", c.LeaveTimeout, c.Turn.DrainTimeout))
 	}
-	return errors.Join(append(errs, c.Replies.Validate(), c.Watch.Validate(), c.Turn.Validate(), c.Wakeups.Validate(), c.Purge.Validate())...)
+	return errors.Join(append(errs, c.Replies.Validate(), c.Watch.Validate(), c.Turn.Validate(), c.Wakeups.Validate(), c.Purge.Validate(), c.Sends.Validate())...)
 }
 
 // passivationOfCore is the strategy for the entities of one type in a shard core. Each core

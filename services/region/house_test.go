@@ -9,7 +9,7 @@ import (
 func TestHouse(t *testing.T) {
 	archtest.Check(t, archtest.Rules{
 		May: map[string][]string{
-			".":          {"libs/sharding", "libs/control", "libs/mutant", "libs/passivation", "libs/routetable", "libs/turn", "libs/wakeup", "libs/purge", "libs/replies"},
+			".":          {"libs/sharding", "libs/control", "libs/mutant", "libs/outbox", "libs/passivation", "libs/routetable", "libs/turn", "libs/wakeup", "libs/purge", "libs/replies"},
 			"server/...": {"libs/...", "sdk/...", "services/region/..."},
 			"cmd/...":    {"sdk/...", "services/region/server/..."},
 		},

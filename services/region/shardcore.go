@@ -8,6 +8,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/outbox"
 	"github.com/roost-cluster/roost/libs/purge"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
@@ -28,6 +29,9 @@ type ShardCore struct {
 	wanted wakeup.Outputs
 	purger *purge.Purger
 	purges purge.Outputs // memory for what it wants
+	// sends delivers what entities send; sent is what it wants done.
+	sends *outbox.Dispatcher
+	sent  outbox.Outputs
 	// buffered and bufferedBytes count the commands that wait for claims.
 	buffered, bufferedBytes int
 	// claimsToRepeat says that a claim has failed, or that its outcome is unknown, and that it
@@ -145,6 +149,7 @@ func NewShardCore(cfg Config, index int) *ShardCore {
 	m := &ShardCore{cfg: cfg, index: index, turn: turn.New(turnCfg), alone: cfg.ShardCores == 1}
 	m.wakeups = wakeup.New(cfg.wakeupsOfCore(index))
 	m.purger = purge.New(cfg.purgesOfCore())
+	m.sends = outbox.New(cfg.sendsOfCore(index))
 	for r, b := range cfg.budgets() {
 		m.allowances[r] = b.allowance()
 	}
@@ -267,6 +272,8 @@ func (m *ShardCore) Step(now time.Time, in ShardInput, out *Outputs) {
 		m.stepPurger(in.Purged)
 	case Tick:
 		m.tick()
+	default:
+		m.sendInput(in)
 	}
 	m.end()
 }
@@ -301,8 +308,9 @@ func (m *ShardCore) begin(now time.Time, out *Outputs) { m.now, m.out = now, out
 
 // end finishes a step: it tells the control core what has changed.
 func (m *ShardCore) end() {
-	if len(m.wanted.Fires)+len(m.wanted.Reads) > 0 {
+	for len(m.wanted.Fires)+len(m.wanted.Reads) > 0 || !m.sent.Empty() {
 		m.fireWakeups()
+		m.deliverSends()
 	}
 	if held := (Held{Shards: m.heldCount, Leaving: m.leaving, Kept: m.keptWanted()}); held != m.lastHeld {
 		m.lastHeld = held
@@ -498,7 +506,7 @@ func (m *ShardCore) shardEvents(events []turn.ShardEvent) {
 		case turn.Drained:
 			m.drained(e)
 		default:
-			m.wakeups.Told(m.now, e, &m.wanted)
+			m.told(e)
 		}
 	}
 }
@@ -558,6 +566,7 @@ func (m *ShardCore) tick() {
 	m.step(turn.Tick{})
 	m.wakeups.Step(m.now, wakeup.Tick{}, &m.wanted)
 	m.stepPurger(purge.Tick{})
+	m.sends.Step(m.now, outbox.Tick{}, &m.sent)
 	for p := range journalPaths {
 		if m.answered[p] && m.cfg.JournalPatience > 0 {
 			m.event(JournalAnswered{Path: p, At: m.answeredAt[p]})

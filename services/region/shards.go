@@ -3,6 +3,7 @@ package region
 import (
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/outbox"
 	"github.com/roost-cluster/roost/libs/purge"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
@@ -114,6 +115,7 @@ func (m *ShardCore) started(h *heldShard, kept []turn.Kept) {
 	if !m.typ(h.id.Type).volatile {
 		m.wakeups.Step(m.now, wakeup.Open{Shard: h.id, Epoch: h.epoch}, &m.wanted)
 		m.stepPurger(purge.Open{Shard: h.id, Epoch: h.epoch})
+		m.sends.Step(m.now, outbox.Open{Shard: h.id, Epoch: h.epoch}, &m.sent)
 	}
 	m.report(h.from, control.ShardStarted{Shard: h.id, Epoch: h.epoch})
 	for _, c := range m.unbuffer(h) {
@@ -126,6 +128,7 @@ func (m *ShardCore) stop(h *heldShard) {
 	h.phase = stopping
 	m.wakeups.Step(m.now, wakeup.Close{Shard: h.id}, &m.wanted)
 	m.stepPurger(purge.Close{Shard: h.id})
+	m.sends.Step(m.now, outbox.Close{Shard: h.id}, &m.sent)
 }
 
 // letGo forgets a shard that is not served yet, and refuses what waits for it.

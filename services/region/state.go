@@ -64,7 +64,7 @@ func (m *ShardCore) Check() error {
 	if buffered != m.buffered || bytes != m.bufferedBytes {
 		errs = append(errs, fmt.Errorf("region: counted %d buffered commands, %d bytes; there are %d, %d", m.buffered, m.bufferedBytes, buffered, bytes))
 	}
-	return errors.Join(append(errs, m.checkKept(), m.turn.Check(), m.wakeups.Check(), m.purger.Check())...)
+	return errors.Join(append(errs, m.checkKept(), m.turn.Check(), m.wakeups.Check(), m.purger.Check(), m.sends.Check())...)
 }
 
 // Clone copies the core; both go on independently.
@@ -81,7 +81,7 @@ func (c *ControlCore) Clone() *ControlCore {
 // Clone copies the core; both go on independently.
 func (m *ShardCore) Clone() *ShardCore {
 	c := *m
-	c.turn, c.wakeups, c.types, c.lastType, c.out = m.turn.Clone(), m.wakeups.Clone(), slices.Clone(m.types), nil, nil
+	c.turn, c.wakeups, c.sends, c.types, c.lastType, c.out = m.turn.Clone(), m.wakeups.Clone(), m.sends.Clone(), slices.Clone(m.types), nil, nil
 	c.purger, c.purges = m.purger.Clone(), purge.Outputs{}
 	for i, t := range m.types {
 		c.types[i] = &hostedType{name: t.name, volatile: t.volatile, keeps: t.keeps, kept: slices.Clone(t.kept),
@@ -168,5 +168,5 @@ func (m *ShardCore) AppendState(now time.Time, b []byte) []byte {
 		}
 	}
 	b = m.appendKept(now, b)
-	return m.turn.AppendState(now, m.wakeups.AppendState(now, m.purger.AppendState(now, b)))
+	return m.turn.AppendState(now, m.wakeups.AppendState(now, m.purger.AppendState(now, m.sends.AppendState(now, b))))
 }

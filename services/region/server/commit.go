@@ -17,7 +17,7 @@ func (s *shardLoop) append(o turn.Append) {
 	}
 	s.journal.Submit(journal.Op{Append: &o.Append}, func(r journal.Result) {
 		s.put(item{in: region.Turn{Input: turn.Appended{
-			Incarnation: inc, Seq: seq, Verdict: r.Verdict, Fence: r.Fence, Reason: reason(r),
+			Incarnation: inc, Seq: seq, Verdict: r.Verdict, Fence: r.Fence, Reason: reason(r), At: r.At,
 		}}})
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/node"
 	"github.com/roost-cluster/roost/libs/node/member"
+	"github.com/roost-cluster/roost/libs/outbox"
 	"github.com/roost-cluster/roost/libs/purge"
 	"github.com/roost-cluster/roost/libs/replies"
 	"github.com/roost-cluster/roost/libs/router"
@@ -56,6 +57,7 @@ type Config struct {
 	RoutedShard      int           `key:"region.routed_shard_commands" unit:"commands" help:"commands of entities here under way to one shard, so that one hot or moving shard cannot use up the others' room"`
 	RoutedShardBytes node.Bytes    `key:"region.routed_shard_bytes" help:"size of the commands of entities here under way to one shard"`
 	RoutedLinkIdle   time.Duration `key:"region.routed_link_idle" help:"time after which the link to another region is closed to which no entity here has sent a command; above 1m, the longest time that a command has"`
+	SendsMaxAge      time.Duration `key:"sends.max_age" help:"time for which what an entity has sent to another one is tried; then it is a dead letter, unless the sender takes the answer. At most 23 h: entities remember for 24 h which commands they have executed"`
 	// Health of the journal, as the core judges it.
 	JournalPatience time.Duration `key:"journal.patience" help:"time for which the journal leaves commits, or loads, unanswered before this region counts as cut off from it: it is not ready then, and its journaled shards move to other regions; 0: never"`
 	// What is stored of entities that were deleted, and of keys.
@@ -102,6 +104,7 @@ func DefaultConfig() Config {
 		LookupTimeout: time.Second,
 		RecentIDs:     65_536, // a minute of retries at 1,000 commands per second
 		SnapshotBytes: 8 << 20,
+		SendsMaxAge:   23 * time.Hour,
 
 		Routed:           20_000, // twice as many as turns may wait for answers
 		RoutedBytes:      64 << 20,
@@ -161,13 +164,15 @@ func (c *Config) Validate() error {
 		"region.entity_loads": c.EntityLoads, "region.loads": c.Loads, "region.waiting_turns": c.WaitingTurns,
 		"region.lookup_timeout": int(c.LookupTimeout), "region.snapshot_bytes": int(c.SnapshotBytes),
 		"region.kept_wait": int(c.KeptWait), "region.kept_bytes": int(c.KeptBytes),
-		"region.purge_rate": c.PurgeRate, "region.purge_interval": int(c.PurgeInterval),
+		"region.purge_rate": c.PurgeRate, "region.purge_interval": int(c.PurgeInterval), "sends.max_age": int(c.SendsMaxAge),
 		"region.stop_timeout": int(c.StopTimeout), "region.failure_log": c.Failures,
 	} {
 		if v <= 0 {
 			errs = append(errs, fmt.Errorf("%s must be above 0", key))
 		}
 	}
+	sends := outbox.Config{MaxAge: c.SendsMaxAge}
+	errs = append(errs, sends.CheckAge(journal.DefaultConfig().DedupeAge))
 	if c.ShardCores < 1 || c.ShardCores > region.MaxShardCores {
 		errs = append(errs, fmt.Errorf("region.shard_cores is %d, must be 1 to %d", c.ShardCores, region.MaxShardCores))
 	}

@@ -95,7 +95,7 @@ func (s *shardLoop) load(o turn.Load, sl *slot) {
 			s.inbox.putLoaded(s.index, &out, false)
 			return
 		}
-		out.LastSeq, out.Fresh, out.Stored = found.LastSeq, found.Fresh(), found.Stored
+		out.LastSeq, out.Fresh, out.Stored, out.Pending = found.LastSeq, found.Fresh(), found.Stored, found.Pending
 	}
 	if o.LookupOnly {
 		s.inbox.putLoaded(s.index, &out, false)
@@ -151,7 +151,7 @@ func (s *shardLoop) lookup(o turn.Lookup) {
 func (s *shardLoop) run(o *turn.Run) {
 	sl := s.slot(o.Incarnation)
 	sl.ctx = s.turnContext(o)
-	if o.Wakeup != nil {
+	if o.Wakeup != nil && o.Wakeup.Kind == sharding.TimerWake {
 		s.telemetry.reminder[o.Entity.Type].Record(o.Wakeup.Late.Seconds())
 	}
 	s.queueAfterSnapshot(sl, job{Work: work{slot: sl, run: o, ctx: sl.ctx}, Pace: &s.paces[o.Entity.Type].turn})

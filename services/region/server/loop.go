@@ -266,6 +266,14 @@ func (s *shardLoop) perform() {
 			s.readDeleted(o.Read)
 		case region.Purge:
 			s.purge(o.Purge)
+		case region.ReadSends:
+			s.readSends(o.Read)
+		case region.Route:
+			s.routeSend(o.Deliver)
+		case region.StoreEnds:
+			s.storeEnds(o.Ack)
+		case region.SendDied:
+			s.sendDied(o.Letter)
 		}
 	}
 	if len(s.outputs.Events) > 0 {

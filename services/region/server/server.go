@@ -120,7 +120,7 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 			core.Turn.SnapshotBytes = int(cfg.SnapshotBytes)
 			core.Turn.TotalBytes, core.Turn.DrainTimeout = int(cfg.CommandBytes), cfg.DrainTimeout
 			core.Replies.Total, core.Replies.Connection = int(cfg.ReplyBytes), int(cfg.LinkReplies)
-			core.LeaveTimeout = cfg.LeaveTimeout
+			core.LeaveTimeout, core.Sends.MaxAge = cfg.LeaveTimeout, cfg.SendsMaxAge
 			core.KeptWait, core.KeptBytes = cfg.KeptWait, int(cfg.KeptBytes)
 			core.Purge.Rate, core.Purge.Interval = cfg.PurgeRate, cfg.PurgeInterval
 			core.JournalPatience, core.JournalRecovery = cfg.JournalPatience, cfg.JournalRecovery

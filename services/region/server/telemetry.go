@@ -16,6 +16,7 @@ import (
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/node"
 	"github.com/roost-cluster/roost/libs/node/histogram"
+	"github.com/roost-cluster/roost/libs/outbox"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/libs/wakeup"
@@ -107,17 +108,35 @@ func (s *Runner) gauges(meter *node.Instruments) error {
 	failed := meter.Count("roost.region.reminders.failed", "{firing}", "firings of reminders whose command failed and will run again")
 	obsolete := meter.Count("roost.region.reminders.obsolete", "{firing}", "firings of reminders that the journal refused, because they had fired or were changed before")
 	unread := meter.Count("roost.region.reminders.reads.failed", "{read}", "reads of reminders that failed; the reminders fire later")
+	sends := meter.Gauge("roost.region.sends.held", "{send}", "commands from entity to entity that are in memory, until it is stored how they have ended")
+	sendBytes := meter.Gauge("roost.region.sends.bytes", "By", "size of those, with answers that their senders have not taken")
+	sendsFailing := meter.Gauge("roost.region.sends.failing", "{pair}", "pairs of a sender and a target whose next command has failed and will be sent again")
+	sendsDelivered := meter.Count("roost.region.sends.delivered", "{send}", "sends that were answered, and whose sender has taken the answer if it wanted it")
+	sendsDead := meter.Count("roost.region.sends.dead", "{send}", "sends that have become dead letters: refused, or in doubt")
+	sendsInDoubt := meter.Count("roost.region.sends.in_doubt", "{send}", "those of them that may have had their effect")
+	sendsFailed := meter.Count("roost.region.sends.failed", "{attempt}", "attempts to deliver a send, or to have its answer taken, that will be repeated")
+	sendsObsolete := meter.Count("roost.region.sends.obsolete", "{answer}", "answers that were dropped, because the sender had taken them before or was deleted meanwhile")
+	sendsUnread := meter.Count("roost.region.sends.reads.failed", "{read}", "reads of sends that failed; they are delivered later")
 	return meter.Observe(func(ctx context.Context, o metric.Observer) error {
 		if s.ctx.Err() != nil {
 			return nil // the core is not stepped any more; the last report has what is counted elsewhere
 		}
-		st, wakeups, held, err := s.counts(ctx)
+		st, wakeups, sent, held, err := s.counts(ctx)
 		if err != nil {
 			return err
 		}
 		o.ObserveInt64(asking, int64(st.Waiting))
 		o.ObserveInt64(deadlocks, int64(st.Deadlocks))
 		o.ObserveInt64(asks, int64(st.Asks))
+		o.ObserveInt64(sends, int64(sent.Sends))
+		o.ObserveInt64(sendBytes, int64(sent.Bytes))
+		o.ObserveInt64(sendsFailing, int64(sent.Failing))
+		o.ObserveInt64(sendsDelivered, int64(sent.Delivered))
+		o.ObserveInt64(sendsDead, int64(sent.Refused+sent.InDoubt))
+		o.ObserveInt64(sendsInDoubt, int64(sent.InDoubt))
+		o.ObserveInt64(sendsFailed, int64(sent.Failed))
+		o.ObserveInt64(sendsObsolete, int64(sent.Obsolete))
+		o.ObserveInt64(sendsUnread, int64(sent.ReadsFailed))
 		o.ObserveInt64(soon, int64(wakeups.Rows))
 		o.ObserveInt64(failing, int64(wakeups.Failing))
 		o.ObserveInt64(fired, int64(wakeups.Fired))
@@ -141,15 +160,16 @@ func (s *Runner) gauges(meter *node.Instruments) error {
 }
 
 // counts asks the shard cores for their counts.
-func (s *Runner) counts(ctx context.Context) (turn.Stats, wakeup.Stats, int, error) {
+func (s *Runner) counts(ctx context.Context) (turn.Stats, wakeup.Stats, outbox.Stats, int, error) {
 	type counts struct {
 		st      turn.Stats
 		wakeups wakeup.Stats
+		sends   outbox.Stats
 		held    int
 	}
 	got := make(chan counts, len(s.shards))
 	for _, l := range s.shards {
-		l.put(item{do: func() { got <- counts{l.core.Stats(), l.core.Wakeups(), l.core.Held()} }})
+		l.put(item{do: func() { got <- counts{l.core.Stats(), l.core.Wakeups(), l.core.Sends(), l.core.Held()} }})
 	}
 	var all counts
 	for range s.shards {
@@ -157,14 +177,15 @@ func (s *Runner) counts(ctx context.Context) (turn.Stats, wakeup.Stats, int, err
 		case c := <-got:
 			all.st.Add(c.st)
 			all.wakeups.Add(c.wakeups)
+			all.sends.Add(c.sends)
 			all.held += c.held
 		case <-ctx.Done():
-			return turn.Stats{}, wakeup.Stats{}, 0, ctx.Err()
+			return turn.Stats{}, wakeup.Stats{}, outbox.Stats{}, 0, ctx.Err()
 		case <-s.ctx.Done():
-			return turn.Stats{}, wakeup.Stats{}, 0, s.ctx.Err()
+			return turn.Stats{}, wakeup.Stats{}, outbox.Stats{}, 0, s.ctx.Err()
 		}
 	}
-	return all.st, all.wakeups, all.held, nil
+	return all.st, all.wakeups, all.sends, all.held, nil
 }
 
 func (s *shared) journalObserver() journal.Observer {
