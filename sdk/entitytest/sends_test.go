@@ -12,28 +12,28 @@ import (
 	"github.com/roost-cluster/roost/sdk/entitytest"
 )
 
-// shelf is an item in stock, purchase is somebody who reserves it.
+// rack is an item in stock, purchase is somebody who reserves it.
 type (
-	shelf    struct{ Left int }
+	rack     struct{ Left int }
 	purchase struct{ Log []string }
 
-	taken   struct{ N int }
-	logged  struct{ Line string }
-	request struct{ N int }
-	granted struct{ Left int }
+	taken  struct{ N int }
+	noted  struct{ Line string }
+	wanted struct{ N int }
+	given  struct{ Left int }
 )
 
-func (s *shelf) Apply(ev any) { s.Left -= ev.(taken).N }
+func (s *rack) Apply(ev any) { s.Left -= ev.(taken).N }
 
-func (s *shelf) Take(ctx *entity.Ctx, in request) (granted, error) {
+func (s *rack) Take(ctx *entity.Ctx, in wanted) (given, error) {
 	if in.N > s.Left {
-		return granted{}, entity.Errorf(entity.FailedPrecondition, "only %d are left", s.Left)
+		return given{}, entity.Errorf(entity.FailedPrecondition, "only %d are left", s.Left)
 	}
 	err := ctx.Persist(taken(in))
-	return granted{s.Left}, err
+	return given{s.Left}, err
 }
 
-func (o *purchase) Apply(ev any) { o.Log = append(o.Log, ev.(logged).Line) }
+func (o *purchase) Apply(ev any) { o.Log = append(o.Log, ev.(noted).Line) }
 
 type wish struct {
 	Item  string
@@ -45,15 +45,15 @@ type wish struct {
 func (o *purchase) Buy(ctx *entity.Ctx, in wish) (struct{}, error) {
 	for range max(1, in.Times) {
 		if in.Told {
-			take.Send(ctx, in.Item, request{in.N}, entity.ReplyTo(gotIt))
+			takeIt.Send(ctx, in.Item, wanted{in.N}, entity.ReplyTo(gotIt))
 		} else {
-			take.Send(ctx, in.Item, request{in.N})
+			takeIt.Send(ctx, in.Item, wanted{in.N})
 		}
 	}
-	return struct{}{}, ctx.Persist(logged{"buy " + in.Item})
+	return struct{}{}, ctx.Persist(noted{"buy " + in.Item})
 }
 
-func (o *purchase) Bought(ctx *entity.Ctx, a entity.Answer[granted]) (struct{}, error) {
+func (o *purchase) Bought(ctx *entity.Ctx, a entity.Answer[given]) (struct{}, error) {
 	line := fmt.Sprintf("%s %s: %d left", a.From, a.Command, a.Value.Left)
 	if a.Err != nil {
 		line = fmt.Sprintf("%s %s: %s, outcome %s", a.From, a.Command, a.Err.Code, a.Err.Outcome)
@@ -61,30 +61,30 @@ func (o *purchase) Bought(ctx *entity.Ctx, a entity.Answer[granted]) (struct{}, 
 	if _, ok := ctx.Reminder(); ok {
 		line = "a reminder"
 	}
-	return struct{}{}, ctx.Persist(logged{line})
+	return struct{}{}, ctx.Persist(noted{line})
 }
 
 var (
-	take   = entity.Command[request, granted]("Shelf", "Take")
-	buyIt  = entity.Command[wish, struct{}]("Order", "Buy")
-	gotIt = entity.Command[entity.Answer[granted], struct{}]("Order", "Bought")
-	look   = entity.Command[struct{}, granted]("Shelf", "Look").ReadOnly()
-	peek   = entity.Command[string, struct{}]("Order", "Peek")
+	takeIt     = entity.Command[wanted, given]("Shelf", "Take")
+	buyIt      = entity.Command[wish, struct{}]("Order", "Buy")
+	gotIt      = entity.Command[entity.Answer[given], struct{}]("Order", "Bought")
+	glance     = entity.Command[struct{}, given]("Shelf", "Look").ReadOnly()
+	lookAround = entity.Command[string, struct{}]("Order", "Peek")
 
-	shelves   = entity.Define("Shelf", func(string) *shelf { return &shelf{Left: 3} }, entity.On(take, (*shelf).Take)).Events(taken{})
+	racks     = entity.Define("Shelf", func(string) *rack { return &rack{Left: 3} }, entity.On(takeIt, (*rack).Take)).Events(taken{})
 	purchases = entity.Define("Order", func(string) *purchase { return &purchase{} },
 		entity.On(buyIt, (*purchase).Buy), entity.On(gotIt, (*purchase).Bought),
-		entity.On(peek, func(_ *purchase, ctx *entity.Ctx, id string) (struct{}, error) {
-			look.Send(ctx, id, struct{}{})
+		entity.On(lookAround, func(_ *purchase, ctx *entity.Ctx, id string) (struct{}, error) {
+			glance.Send(ctx, id, struct{}{})
 			return struct{}{}, nil
-		})).Events(logged{})
+		})).Events(noted{})
 )
 
 func wantLog(t *testing.T, k *entitytest.Kit, want ...string) {
 	t.Helper()
 	var got []string
 	for _, ev := range k.Events("Order", "o") {
-		got = append(got, ev.(logged).Line)
+		got = append(got, ev.(noted).Line)
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("the order has\n %q, want\n %q", got, want)
@@ -99,7 +99,7 @@ func do(t *testing.T, k *entitytest.Kit, in wish) {
 }
 
 func TestSends(t *testing.T) {
-	k := entitytest.New(t, shelves, purchases)
+	k := entitytest.New(t, racks, purchases)
 	do(t, k, wish{Item: "a", N: 2, Told: true})
 	wantLog(t, k, "buy a", "Shelf/a Take: 1 left")
 	k.WantEvents("Shelf", "a", taken{2})
@@ -119,7 +119,7 @@ func TestSends(t *testing.T) {
 }
 
 func TestSendsAgain(t *testing.T) {
-	k := entitytest.New(t, shelves, purchases)
+	k := entitytest.New(t, racks, purchases)
 	k.CrashAtCommit(entitytest.BeforeCommit)
 	_, err := buyIt.Ask(t.Context(), k, "o", wish{Item: "a", N: 1, Told: true})
 	if entity.OutcomeOf(err) != sharding.Unknown {
@@ -164,13 +164,13 @@ func TestSendsLate(t *testing.T) {
 	k := entitytest.New(t, purchases)
 	do(t, k, wish{Item: "a", N: 1, Told: true})
 	k.Advance(time.Minute)
-	k.Restart(shelves)
+	k.Restart(racks)
 	k.Advance(time.Minute)
 	wantLog(t, k, "buy a", "Shelf/a Take: 2 left")
 }
 
 func TestSendsAreRefused(t *testing.T) {
-	k := entitytest.New(t, shelves, purchases)
+	k := entitytest.New(t, racks, purchases)
 	_, err := buyIt.Ask(t.Context(), k, "o", wish{Item: "a", N: 1, Times: 1001})
 	if entity.CodeOf(err) != entity.ResourceExhausted || entity.OutcomeOf(err) != sharding.Rejected {
 		t.Errorf("1001 sends: %v", err)
@@ -183,15 +183,15 @@ func TestSendsAreRefused(t *testing.T) {
 	if _, err := buyIt.Ask(t.Context(), k, "p", wish{Item: "\x01", N: 1}); err == nil {
 		t.Error("a target with a bad id is accepted")
 	}
-	if _, err := peek.Ask(t.Context(), k, "p", "a"); err == nil || !strings.Contains(err.Error(), "only reads") {
+	if _, err := lookAround.Ask(t.Context(), k, "p", "a"); err == nil || !strings.Contains(err.Error(), "only reads") {
 		t.Errorf("a read-only target: %v", err)
 	}
 	// Nobody but a target can answer.
-	if _, err := gotIt.Ask(t.Context(), k, "o", entity.Answer[granted]{}); entity.CodeOf(err) != entity.InvalidArgument {
+	if _, err := gotIt.Ask(t.Context(), k, "o", entity.Answer[given]{}); entity.CodeOf(err) != entity.InvalidArgument {
 		t.Errorf("an answer from a caller: %v", err)
 	}
 	_, err = entity.Describe(entity.Define("Order", func(string) *purchase { return &purchase{} },
-		entity.On(entity.Command[entity.Answer[granted], struct{}]("Order", "Bought").ReadOnly(), (*purchase).Bought)))
+		entity.On(entity.Command[entity.Answer[given], struct{}]("Order", "Bought").ReadOnly(), (*purchase).Bought)))
 	if err == nil || !strings.Contains(err.Error(), "cannot be read-only") {
 		t.Errorf("a read-only command that takes answers: %v", err)
 	}
