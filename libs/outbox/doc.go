@@ -54,4 +54,22 @@
 //     returned.
 //  5. Each [Read] is answered by one [Page] that was read after it was asked for, each [Deliver]
 //     by one [Answered], and each [Ack] by one [Acked].
+//
+// The loop to write:
+//
+//	for in := range inputs {
+//		var want outbox.Outputs
+//		for _, o := range m.Step(now, in, nil) {
+//			perform(o)
+//		}
+//		for _, e := range m.ShardEvents() {
+//			d.Told(now, e, &want)
+//		}
+//		for _, in := range want.Turn {
+//			inputs.Put(in) // for m
+//		}
+//		for _, v := range want.Delivers {
+//			route(v) // never waits: the Answered is a later input of d, as are Page and Acked
+//		}
+//	}
 package outbox
