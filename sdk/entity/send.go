@@ -17,8 +17,8 @@ import (
 // 23 h as a rule (sends.max_age). What an entity sends to one target arrives in order: each
 // waits until the one before it has been answered. With [ReplyTo] a command of this entity is
 // given the answer. Without it, the answer is dropped if it is success. A refusal, or a target
-// that has not answered in time, then becomes a *dead letter*, which an operator finds with
-// `roost sends --dead`. A volatile target keeps no keys: there the command may take effect more
+// that has not answered in time, then becomes a *dead letter*, which the region logs and counts,
+// and the journal keeps. A volatile target keeps no keys: there the command may take effect more
 // than once, or be forgotten.
 //
 // The input is stored until it is delivered, perhaps by a later version of the program: see

@@ -60,7 +60,7 @@ func (s *shardLoop) storeEnds(o outbox.Ack) {
 
 // sendDied tells operators of a dead letter.
 func (s *shardLoop) sendDied(l outbox.DeadLetter) {
-	s.log.Warn("a send has become a dead letter: roost sends --dead lists it, and roost sends again or drop deals with it",
+	s.log.Warn("a send has become a dead letter: it is not delivered any more, and its sender was not told; the journal keeps it",
 		"entity.type", l.From.Type, "entity.id", l.From.ID, "record", l.Seq, "place", l.Place,
 		"target", l.To.String(), "command", l.Command, "state", l.State.String(), "code", l.Code, "reason", l.Message)
 }
