@@ -90,7 +90,6 @@ func (d *Dispatcher) acked(in Acked) {
 			d.gone(x)
 		}
 		d.out.Turn = append(d.out.Turn, turn.SendsEnded{Shard: s.id, Epoch: s.epoch, Entity: a.source.entity, Count: len(a.sends)})
-	case sharding.RefusedEpoch: // the shard is lost, and is closed soon
 	default:
 		if len(s.ended) == 0 {
 			s.ackAt = d.now.Add(d.pause(1))

@@ -45,9 +45,9 @@ type wish struct {
 func (o *purchase) Buy(ctx *entity.Ctx, in wish) (struct{}, error) {
 	for range max(1, in.Times) {
 		if in.Told {
-			takeIt.Send(ctx, in.Item, wanted{in.N}, entity.ReplyTo(gotIt))
+			takeSome.Send(ctx, in.Item, wanted{in.N}, entity.ReplyTo(gotIt))
 		} else {
-			takeIt.Send(ctx, in.Item, wanted{in.N})
+			takeSome.Send(ctx, in.Item, wanted{in.N})
 		}
 	}
 	return struct{}{}, ctx.Persist(noted{"buy " + in.Item})
@@ -65,17 +65,17 @@ func (o *purchase) Bought(ctx *entity.Ctx, a entity.Answer[given]) (struct{}, er
 }
 
 var (
-	takeIt     = entity.Command[wanted, given]("Shelf", "Take")
+	takeSome   = entity.Command[wanted, given]("Shelf", "Take")
 	buyIt      = entity.Command[wish, struct{}]("Order", "Buy")
 	gotIt      = entity.Command[entity.Answer[given], struct{}]("Order", "Bought")
-	glance     = entity.Command[struct{}, given]("Shelf", "Look").ReadOnly()
-	lookAround = entity.Command[string, struct{}]("Order", "Peek")
+	seeOnly    = entity.Command[struct{}, given]("Shelf", "Look").ReadOnly()
+	sendToRead = entity.Command[string, struct{}]("Order", "Peek")
 
-	racks     = entity.Define("Shelf", func(string) *rack { return &rack{Left: 3} }, entity.On(takeIt, (*rack).Take)).Events(taken{})
+	racks     = entity.Define("Shelf", func(string) *rack { return &rack{Left: 3} }, entity.On(takeSome, (*rack).Take)).Events(taken{})
 	purchases = entity.Define("Order", func(string) *purchase { return &purchase{} },
 		entity.On(buyIt, (*purchase).Buy), entity.On(gotIt, (*purchase).Bought),
-		entity.On(lookAround, func(_ *purchase, ctx *entity.Ctx, id string) (struct{}, error) {
-			glance.Send(ctx, id, struct{}{})
+		entity.On(sendToRead, func(_ *purchase, ctx *entity.Ctx, id string) (struct{}, error) {
+			seeOnly.Send(ctx, id, struct{}{})
 			return struct{}{}, nil
 		})).Events(noted{})
 )
@@ -183,7 +183,7 @@ func TestSendsAreRefused(t *testing.T) {
 	if _, err := buyIt.Ask(t.Context(), k, "p", wish{Item: "\x01", N: 1}); err == nil {
 		t.Error("a target with a bad id is accepted")
 	}
-	if _, err := lookAround.Ask(t.Context(), k, "p", "a"); err == nil || !strings.Contains(err.Error(), "only reads") {
+	if _, err := sendToRead.Ask(t.Context(), k, "p", "a"); err == nil || !strings.Contains(err.Error(), "only reads") {
 		t.Errorf("a read-only target: %v", err)
 	}
 	// Nobody but a target can answer.
