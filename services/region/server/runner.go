@@ -134,7 +134,6 @@ func NewRunner(c RunnerConfig) (*Runner, error) {
 		return nil, err
 	}
 	s.loadTimeout, s.lookupTimeout = s.cfg.Turn.LoadTimeout, s.cfg.Turn.LookupTimeout
-	s.route = s.Route
 	s.inbox = newInbox(c.Inbox, s.cfg.ShardCores, s.coreOf, replies.NewBudget(s.cfg.Replies), s.commands)
 	s.control = newControlLoop(s, c.Outside)
 	for i := range s.cfg.ShardCores {
