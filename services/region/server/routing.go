@@ -73,9 +73,7 @@ func (s *Runner) Route(env sharding.Envelope, readOnly bool, done func(sharding.
 
 // checkRouted refuses what no region would take: nobody checks a command that stays here.
 func checkRouted(env *sharding.Envelope) error {
-	names := *env
-	names.Keyed = false // the keys of commands between entities are reserved ones
-	if err := names.Check(); err != nil {
+	if err := env.CheckInside(); err != nil {
 		return err
 	}
 	if n := len(env.Payload); n > sharding.MaxPayload {
