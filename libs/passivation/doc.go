@@ -4,16 +4,16 @@
 //
 // # Strategies
 //
-// A [Strategy] has up to three parts. [Strategy.Idle] passivates what has had nothing to do
-// for a time. [Strategy.Limit] bounds how many entities are active in a region, and
-// [Strategy.Main] chooses who goes at the limit: the least recently used (LRU), with
-// segments if wanted, the most recently used (MRU), or the least frequently used (LFU),
-// with dynamic aging if wanted. [Strategy.Admission] makes a composite of it: new entities
-// come into a small window first, and get from there into the main area only if they are
-// touched more often than those that they would replace (W-TinyLFU). How often an entity was
-// touched, whether it is active or not, is estimated by a *sketch*: some rows of small
-// counters (a count-min sketch). [Filter] says how many rows and counters it has. [Composite]
-// has proven values, and adapts the window to the load.
+// A [Strategy] has up to three parts. [Strategy.Idle] passivates entities that have had nothing
+// to do for a time. [Strategy.Limit] bounds how many entities are active in a region.
+// [Strategy.Main] chooses which entity is passivated at the limit: the least recently used one
+// (LRU, which may have segments), the most recently used one (MRU), or the least frequently
+// used one (LFU, which may have dynamic aging). [Strategy.Admission] makes the strategy a
+// composite: new entities come into a small window first, and get from there into the main
+// area only if they are touched more often than those that they would replace (W-TinyLFU).
+// How often an entity was touched, whether it is active or not, is estimated by a *sketch*:
+// some rows of small counters (a count-min sketch). [Filter] says how many rows and counters
+// it has. [Composite] has proven values, and adapts the window to the load.
 //
 // [Parse] reads a strategy from a configuration, [Strategy.Validate] checks one that code
 // has built, and [Strategy.String] writes it.
@@ -25,10 +25,11 @@
 // passivate the entities of others. With every shard that opens, the parts of the others
 // shrink at once.
 //
-// Entities differ in size, so no number of them says how much memory they take. A [Bound]
-// says how many there may be while the live heap of the process is above a number of bytes,
-// and [Policy.Shrink] makes it so, also for a strategy without a limit. It grows again later.
-// A working set that is larger than the memory then costs loads.
+// Entities differ in size, so no number of them says how much memory they take. While the live
+// heap of the process is above a number of bytes, a [Bound] says how many entities may be
+// active, and [Policy.Shrink] passivates the others, also if the strategy has no limit. Later
+// the number grows again. If the working set does not fit into the memory, entities are then
+// loaded again and again.
 //
 // # Entities are numbers
 //
@@ -54,9 +55,9 @@
 //   - The idle time begins when the entity has done its command ([Policy.Rests]), and not
 //     when the command arrives: a command that takes longer than the idle time is no reason
 //     to passivate.
-//   - Idle entities are passivated when their time is over ([Policy.NextIdle] says when),
-//     and not at the next of regular checks, which may be up to half of that time later. An
-//     entity that was idle for exactly the configured time is passivated, too.
+//   - An idle entity is passivated when its idle time is over ([Policy.NextIdle] says when).
+//     Akka checks at regular intervals, so it may passivate up to half of the idle time
+//     later. An entity that was idle for exactly the configured time is passivated, too.
 //   - If a limit is smaller than the number of active shards, each shard may have one
 //     entity. In Akka it may have none, and every command loads its entity again.
 //   - The window or main area of a composite has no entity if its part of the limit is

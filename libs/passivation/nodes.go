@@ -1,13 +1,14 @@
 package passivation
 
-// Entity is the number of an active entity. The caller chooses it: above 0, small because
-// memory is kept up to the highest one, and not used for two active entities at a time.
+// Entity is the number of an active entity. The caller chooses it. It must be above 0, and two
+// active entities must not have the same one. It should be small: [Nodes] takes memory for all
+// numbers up to the highest one.
 type Entity uint32
 
 // Nodes is what policies keep for each entity. Policies of several types share one Nodes
 // if their entities are numbered together. It is not safe for concurrent use.
 type Nodes struct {
-	// order links the entities of each list of a replacement.
+	// order links the entities in the lists of the replacers.
 	order links
 	// rests links the resting entities of each policy.
 	rests   []rest
@@ -17,19 +18,19 @@ type Nodes struct {
 // rest is what is kept of an entity while it rests.
 type rest struct {
 	link
-	since int64 // as the time since Policy.base
+	since int64 // when it began to rest, as the time since Policy.base
 }
 
-// tracked is what is kept for an entity besides its links, 20 bytes.
+// tracked is what is kept for an entity besides its links: 20 bytes.
 type tracked struct {
 	hash uint32
 	// shard is the index of the shard plus 1; 0: no policy tracks the entity.
 	shard uint32
 	// group is the segment or bucket that holds the entity; 0: none.
 	group    uint32
-	accesses uint32 // counted by frequencies only; stays at the highest value
+	accesses uint32 // used by frequency only; counting stops at the highest value
 	area     area   // used by composite only
-	resting  bool   // in Policy.rest
+	resting  bool   // the entity is in Policy.rest
 }
 
 // area is where a composite keeps an entity.
@@ -77,7 +78,7 @@ func (n *Nodes) removeRest(l *list, i uint32) {
 	l.size--
 }
 
-// links are the links of doubly linked lists, by number. A number is in one list at most.
+// links has the links of doubly linked lists, by number. A number is in at most one list.
 type links []link
 
 type link struct{ prev, next uint32 }
@@ -99,7 +100,7 @@ func (s links) pushBack(l *list, i uint32) {
 	l.size++
 }
 
-// insertBefore inserts i before a number of the list; at 0, at the end.
+// insertBefore inserts i before the number at; if at is 0, it inserts i at the end.
 func (s links) insertBefore(l *list, i, at uint32) {
 	if at == 0 {
 		s.pushBack(l, i)

@@ -8,30 +8,31 @@ import "time"
 type Policy struct {
 	nodes    *Nodes
 	strategy Strategy
-	limit    int // for all shards
-	perShard int // for each active shard
-	// shards has the replacement of each active shard by index; a shard that is not
-	// active, and each one without a limit, has nil.
+	limit    int // of all shards together
+	perShard int // the part of the limit that each active shard has
+	// shards has the replacer of each active shard, by index. It has nil for a shard that is
+	// not active, and for all shards if there is no limit.
 	shards []replacer
 	open   []bool // by index
 	active int    // number of open shards
 	held   int    // number of entities that are tracked
-	most   int    // how many may be, see Shrink; 0: the limit alone counts
+	most   int    // how many may be tracked, see Shrink; 0: only the limit counts
 	rest   list   // the entities that rest, longest first
-	// base is the time of the first rest. Times are kept relative to it, because that
-	// takes less memory and keeps the monotonic clock.
+	// base is when an entity began to rest for the first time. Other times are stored as
+	// durations since base: they take less memory, and are those of the monotonic clock.
 	base time.Time
 }
 
 // replacer chooses the victims of one shard, or of one area of a composite. Evicted
 // entities are appended to the slice that is passed in; the replacer no longer holds them.
 type replacer interface {
-	// touch takes an entity in, or notes that it was used. It may evict the entity itself.
+	// touch notes that an entity was used, and adds it if it is new. It may evict this very
+	// entity.
 	touch(e Entity, evicted []Entity) []Entity
 	// remove removes an entity that it holds.
 	remove(e Entity)
 	setLimit(n int, evicted []Entity) []Entity
-	// victim returns who would be evicted next; 0 if there is none.
+	// victim returns the entity that would be evicted next; 0 if there is none.
 	victim() Entity
 	len() int
 	clone(*Nodes) replacer
@@ -43,7 +44,7 @@ func New(s Strategy, shards int, nodes *Nodes) *Policy {
 	return &Policy{nodes: nodes, strategy: s, limit: s.Limit, shards: make([]replacer, shards), open: make([]bool, shards)}
 }
 
-// newReplacer returns nil for a replacement without an order.
+// newReplacer returns the replacer of a replacement; nil if that has no order.
 func newReplacer(nodes *Nodes, r Replacement) replacer {
 	switch r.Order {
 	case LeastRecentlyUsed:
@@ -97,16 +98,16 @@ func (p *Policy) SetLimit(n int, passivate []Entity) []Entity {
 	return p.apply(passivate)
 }
 
-// Shrink lets at most n entities be active for a time, whatever the limit is; 0 ends that.
-// Where the parts of the shards leave more than n, because each of them may have one entity,
-// or because the strategy has no limit, those that have rested longest go. It has no effect
-// on [None].
+// Shrink lets at most n entities be active until it is called again; 0: only the limit of the
+// strategy counts. It lowers the parts of the shards. That may leave more than n entities,
+// because each shard may have one, or because the strategy has no limit. Then the entities that
+// have rested for longest are passivated. Shrink has no effect on [None].
 func (p *Policy) Shrink(n int, passivate []Entity) []Entity {
 	p.most = n
 	return p.shed(p.apply(passivate))
 }
 
-// apply divides the limit that counts now.
+// apply divides the limit or the number of Shrink, whichever is lower.
 func (p *Policy) apply(passivate []Entity) []Entity {
 	n := p.strategy.Limit
 	if n > 0 && p.most > 0 {
@@ -119,7 +120,8 @@ func (p *Policy) apply(passivate []Entity) []Entity {
 	return p.divide(passivate)
 }
 
-// shed removes what Shrink has no room for. What does not rest goes later, when it does.
+// shed passivates resting entities that are beyond the number of Shrink. Others are passivated
+// later, when they rest.
 func (p *Policy) shed(passivate []Entity) []Entity {
 	for p.most > 0 && p.held > p.most && p.rest.front != 0 {
 		e := Entity(p.rest.front)
@@ -135,8 +137,8 @@ func (p *Policy) Len() int { return p.held }
 // Strategy returns the strategy with its present limit, which Shrink does not change.
 func (p *Policy) Strategy() Strategy { return p.strategy }
 
-// divide divides the limit equally among the active shards. If there are more of them, each
-// may have one entity.
+// divide divides the limit equally among the active shards. If there are more shards than the
+// limit, each may have one entity.
 func (p *Policy) divide(passivate []Entity) []Entity {
 	if p.limit == 0 {
 		return passivate
@@ -152,13 +154,13 @@ func (p *Policy) divide(passivate []Entity) []Entity {
 	return passivate
 }
 
-// Touched notes that an active shard has a command for an entity, which is active or will
-// be. Until [Policy.Rests] the entity is not idle. hash is a hash of the entity's id; the
-// policy counts touches by it while the entity is passivated. The entities to passivate are
-// appended to passivate. The touched entity can be one of them: it is to be passivated
-// after the command.
+// Touched notes that an active shard has a command for an entity. The entity is active, or is
+// about to be. It is not idle until [Policy.Rests]. hash is a hash of the entity's id, by which
+// touches are counted also while the entity is passivated.
 //
-// An entity that was appended is no longer tracked, until it is touched again.
+// The entities to passivate are appended to passivate. The touched entity can be one of them:
+// then it is to be passivated after the command. An entity that was appended is not tracked any
+// more, until it is touched again.
 func (p *Policy) Touched(shard int, e Entity, hash uint32, passivate []Entity) []Entity {
 	if p.strategy.Idle == 0 && p.strategy.Limit == 0 {
 		return passivate
@@ -184,7 +186,7 @@ func (p *Policy) Touched(shard int, e Entity, hash uint32, passivate []Entity) [
 }
 
 // Rests notes that a tracked entity has nothing to do any more: its idle time begins. The
-// entities to passivate, of which the entity can be one, are appended to passivate.
+// entities to passivate are appended to passivate. This entity can be one of them.
 func (p *Policy) Rests(e Entity, now time.Time, passivate []Entity) []Entity {
 	if !p.Tracks(e) {
 		return passivate
@@ -201,7 +203,7 @@ func (p *Policy) Rests(e Entity, now time.Time, passivate []Entity) []Entity {
 	return passivate
 }
 
-// RestsSince returns since when an entity has rested; false: it does not.
+// RestsSince returns since when an entity has rested, and false if it does not rest.
 func (p *Policy) RestsSince(e Entity) (time.Time, bool) {
 	if !p.Tracks(e) || !p.nodes.tracked[e].resting {
 		return time.Time{}, false
@@ -230,8 +232,8 @@ func (p *Policy) evicted(entities []Entity) {
 	p.held -= len(entities)
 }
 
-// Removed forgets an entity: it has ended, or must not be passivated. It may be one that
-// is not tracked.
+// Removed forgets an entity: it has ended, or must not be passivated. Removed does nothing if
+// the entity is not tracked.
 func (p *Policy) Removed(e Entity) {
 	if !p.Tracks(e) {
 		return
@@ -255,8 +257,8 @@ func (p *Policy) Idle(now time.Time, passivate []Entity) []Entity {
 	return passivate
 }
 
-// NextIdle returns when Idle next has something to return if no entity is touched. The zero
-// time is never.
+// NextIdle returns when Idle will have something to return, if no entity is touched before. The
+// zero time means never.
 func (p *Policy) NextIdle() time.Time {
 	if p.strategy.Idle == 0 || p.rest.front == 0 {
 		return time.Time{}
