@@ -119,6 +119,10 @@ splitbrain: ## Decide on every directed matrix of five nodes, and simulate parti
 e2e: ## Hurt real processes, judge the histories of their clients and the views of all members; a line per scenario (SET=short RUN=regexp)
 	E2E=$(or $(SET),full) go test -count=1 -timeout 2h -run '(TestHistories|TestMembership|TestRollouts|TestMoves)/$(RUN)' -v ./e2e/cluster
 
+.PHONY: e2e-memory
+e2e-memory: ## Give a region ten times the entities that fit into its memory limit (FOR=5m; default 30s)
+	E2E_MEMORY=$(or $(FOR),30s) go test -count=1 -timeout 1h -run 'TestMemory$$' -v ./e2e/cluster
+
 # The revision of the last release: FROM= names another one.
 LAST_RELEASE := 1423cdc58e15f64f554075c2bf25b6d3d9daeaf4
 .PHONY: e2e-upgrade

@@ -31,6 +31,9 @@
 // TestMoves drains and restarts regions while clients call volatile entities that keep their
 // state on moves. Every answer must be one more than the one before.
 //
+// TestMemory gives a region ten times the entities that fit into its memory, and runs on
+// request, too (make e2e-memory).
+//
 // # What this does not do
 //
 // It does not look into the processes: it checks what they answer, export and store. It

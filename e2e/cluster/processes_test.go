@@ -221,8 +221,13 @@ const reportBegins = `{"Resource":`
 
 // scrape returns a metric that a process serves, summed over all attributes.
 func (r *run) scrape(name, metric string) (sum float64, err error) {
+	return scrape(r.process(name), metric)
+}
+
+// scrape returns a metric that a process serves, summed over all attributes.
+func scrape(p launcher.Process, metric string) (sum float64, err error) {
 	client := http.Client{Timeout: 5 * time.Second}
-	res, err := client.Get("http://" + r.process(name).Management + "/metrics")
+	res, err := client.Get("http://" + p.Management + "/metrics")
 	if err != nil {
 		return 0, err
 	}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/journal"
-	"github.com/roost-cluster/roost/libs/passivation"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 )
@@ -72,12 +71,13 @@ func ofVersion(cmd string) bool { return strings.HasPrefix(cmd, "Version") }
 
 const passivateAfter = 3 * sec
 
-// turnTypes are the types as the execution core sees them, in a version of the program.
+// turnTypes are the types as the execution core sees them, in a version of the program. They
+// have no strategies of passivation yet: each region draws them.
 func turnTypes(version int) []turn.Type {
 	var list []turn.Type
 	for i, t := range types {
 		t.Commands = append(slices.Clone(t.Commands), sharding.CommandDesc{Name: cmdOfVersion(version)})
-		tt := turn.Type{Desc: t, Passivation: passivation.Idle(nanos(passivateAfter))}
+		tt := turn.Type{Desc: t}
 		if i == 1 {
 			tt.SnapshotEvery = 7
 		}

@@ -64,6 +64,7 @@ var mutants = []struct{ name, place string }{
 	{"region-as-coordinator", "region: a watch meant for a coordinator is not answered with the copy of a region"},
 	{"kept-and-alive", "turn: a kept state that an entity has read is kept no longer"},
 	{"kept-given-once", "region: a state is given to the next owner once"},
+	{"busy-victim", "turn: an entity is stopped when it is idle, even if its policy has chosen it before"},
 	{"late-tick", "gossip: one's own pause is nobody's death"},
 }
 

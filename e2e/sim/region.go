@@ -56,6 +56,8 @@ type shardNode struct {
 	asks      uint64      // number of the newest ask or probe
 	toCore    lastArrival // of messages from the control core
 	fromCore  lastArrival // of messages to the control core
+	// collections is the number of the last collection of garbage.
+	collections uint64
 }
 
 // lastArrival is when the newest message from one core of a region to another arrives, in
@@ -199,6 +201,7 @@ func (n *regionNode) tick() {
 	n.stepControl(region.Tick{})
 	for _, s := range n.shards {
 		s.stepShard(region.Tick{})
+		s.stressMemory()
 	}
 	if n.router != nil {
 		n.router.step(router.Tick{})

@@ -227,6 +227,8 @@ var mustHappenHarsh = []string{
 	"command refused: too many loads without an answer",
 	"dedupe: a repeat is looked up beside the living entity",
 	"timer: it held passivation off",
+	"passivation: at a limit",
+	"passivation: for lack of memory",
 	"client: stale read",
 	"gossip: downed when all had forgotten it",
 	"region without a journal for long",

@@ -105,7 +105,11 @@ func regionConfig(w *World, p *process, version int) region.Config {
 	if w.weather.Forms {
 		addForms(list, version)
 	}
+	for i := range list {
+		list[i].Passivation = w.strategy()
+	}
 	cfg := region.DefaultConfig(p.id(), p.name, list...)
+	cfg.Turn.HeapBytes = heapBytes
 	if w.weather.Rollout {
 		cfg.Version = fmt.Sprint(version)
 	}
@@ -329,7 +333,9 @@ func (w *World) settle(stop func() bool) {
 		w.violate("all finish and converge", "%v after the storm: %s", nanos(settleTime), why)
 		return
 	}
-	if w.probe(stop); !stop() {
+	w.probe(stop)
+	w.checkLimits()
+	if !stop() {
 		w.moveVolatile(stop)
 	}
 }

@@ -26,5 +26,6 @@
 // # What this does not do
 //
 // It knows nothing of clusters, shards or entities, authenticates clients only by
-// TLS certificates, and reloads no configuration but the TLS files.
+// TLS certificates. Of the configuration only the TLS files and the keys for which the
+// service calls [Node.Reread] are read again when their files change.
 package node

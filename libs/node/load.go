@@ -70,8 +70,10 @@ type Sources struct {
 	// File is the configuration file that was read, if any.
 	File string
 
-	fields []*field
-	asked  string // what the command line asks for instead of a start: help, version or print_config; or ""
+	args    []string
+	environ []string
+	fields  []*field
+	asked   string // what the command line asks for instead of a start: help, version or print_config; or ""
 }
 
 // Load fills config, which holds the defaults, from the YAML file that --config
@@ -91,7 +93,7 @@ func Load(config Configured, args, environ []string) (*Sources, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Sources{fields: fields}
+	s := &Sources{args: args, environ: environ, fields: fields}
 	flags, err := s.parseArgs(args)
 	if err != nil || s.asked == "help" || s.asked == "version" {
 		return s, err

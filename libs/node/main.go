@@ -76,6 +76,7 @@ func Main(service string, config Configured, setup func(*Node) error) int {
 	err = Run(ctx, service, config, func(n *Node) error {
 		otel.SetTracerProvider(n.TracerProvider())
 		otel.SetMeterProvider(n.MeterProvider())
+		n.sources = settings
 		return setup(n)
 	})
 	if err != nil {

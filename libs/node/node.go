@@ -38,6 +38,7 @@ type Node struct {
 	ready      health
 	phase      phase
 	life       lifecycle
+	sources    *Sources // of the configuration; nil unless started by Main
 }
 
 // Log returns the node's logger.

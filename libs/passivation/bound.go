@@ -55,6 +55,9 @@ func (b *Bound) Observe(cycle, live uint64, active int) int {
 	return b.effective
 }
 
+// Limit returns the limit that the policy is to have.
+func (b *Bound) Limit() int { return b.effective }
+
 // SetLimit changes the configured limit; it must be above 0. If the Bound has lowered the limit,
 // and the configured one is now higher, the limit stays lowered. SetLimit returns the limit
 // that the policy is to have.

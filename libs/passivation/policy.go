@@ -98,6 +98,22 @@ func (p *Policy) SetLimit(n int, passivate []Entity) []Entity {
 	return p.apply(passivate)
 }
 
+// Change changes the idle time and the limit to those of another strategy, which must be
+// valid. It reports false, and changes nothing, if the strategies differ in more than these
+// numbers: then the entities must be told to a new policy.
+func (p *Policy) Change(s Strategy, passivate []Entity) (_ []Entity, ok bool) {
+	like := s
+	like.Idle, like.Limit = p.strategy.Idle, p.strategy.Limit
+	if like.String() != p.strategy.String() || (s.Limit == 0) != (p.strategy.Limit == 0) || p.tracksNothing() || s.Idle == 0 && s.Limit == 0 {
+		return passivate, false
+	}
+	p.strategy.Idle = s.Idle
+	return p.SetLimit(s.Limit, passivate), true
+}
+
+// tracksNothing says that no entity is ever passivated.
+func (p *Policy) tracksNothing() bool { return p.strategy.Idle == 0 && p.strategy.Limit == 0 }
+
 // Shrink lets at most n entities be active until it is called again; 0: only the limit of the
 // strategy counts. It lowers the parts of the shards. That may leave more than n entities,
 // because each shard may have one, or because the strategy has no limit. Then the entities that
@@ -106,6 +122,9 @@ func (p *Policy) Shrink(n int, passivate []Entity) []Entity {
 	p.most = n
 	return p.shed(p.apply(passivate))
 }
+
+// Shrunk returns what Shrink allows; 0: the limit of the strategy.
+func (p *Policy) Shrunk() int { return p.most }
 
 // apply divides the limit or the number of Shrink, whichever is lower.
 func (p *Policy) apply(passivate []Entity) []Entity {
@@ -162,7 +181,7 @@ func (p *Policy) divide(passivate []Entity) []Entity {
 // then it is to be passivated after the command. An entity that was appended is not tracked any
 // more, until it is touched again.
 func (p *Policy) Touched(shard int, e Entity, hash uint32, passivate []Entity) []Entity {
-	if p.strategy.Idle == 0 && p.strategy.Limit == 0 {
+	if p.tracksNothing() {
 		return passivate
 	}
 	p.nodes.grow(e)

@@ -68,6 +68,7 @@ func (m *Machine) turnDone(in *TurnDone) {
 			m.setTimer(e, t)
 		}
 		e.passivate = e.passivate || in.Passivate
+		m.grown(e, in.Size)
 	}
 	m.appendPending(e)
 	m.releaseReplies(e)

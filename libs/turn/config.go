@@ -58,6 +58,10 @@ type Config struct {
 	// 8 MiB, two appends, and 256 MiB.
 	HeldBytes      int
 	TotalHeldBytes int
+	// HeapBytes is the live heap of the process, in bytes, above which fewer entities may be
+	// alive than their strategies say, see Collected. 0: no bound. Default 0: the driver knows
+	// how much memory there is.
+	HeapBytes uint64
 	// SnapshotBytes is how much a replay may have to read before a type that has
 	// snapshots cuts one, however few events that are. Default 8 MiB: half of the
 	// largest snapshot, so that large states are not written all the time.

@@ -38,6 +38,7 @@ type entity struct {
 	// shardIndex is the index of the entity in shard.entities.
 	shardIndex uint32
 	idHash     uint32 // for the policy
+	size       int    // in bytes, as the driver has told it; 0: not known
 	// sends is how many of its sends are pending, or staged: never fewer than there are.
 	sends uint32
 }

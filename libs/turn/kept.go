@@ -164,7 +164,7 @@ func (m *Machine) dropIdle(s *shard) {
 	for _, id := range slices.Sorted(maps.Keys(s.kept.byID)) {
 		if k := s.kept.byID[id]; len(k.Timers) == 0 && s.typ.entities[id] == nil {
 			s.kept.drop(&k)
-			m.stats.Passivations.Idle++
+			s.typ.passivations.Idle++
 		}
 	}
 }

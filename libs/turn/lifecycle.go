@@ -11,6 +11,7 @@ import (
 // earlier ones can be recognised.
 func (m *Machine) newIncarnation(e *entity, state entityState) {
 	m.lastIncarnation++
+	m.setSize(e, 0)
 	e.inc, e.state = incarnation(e.inc.Slot(), m.lastIncarnation), state
 	e.mailboxCheck = false
 }
@@ -131,6 +132,7 @@ func (m *Machine) loaded(in *Loaded) {
 		return
 	}
 	m.stats.Activations++
+	m.grown(e, in.Size)
 	e.state = live
 	e.staged, e.durable = in.LastSeq, in.LastSeq
 	e.sinceSnapshot, e.bytesSinceSnapshot, e.fresh = in.Events, in.Bytes, in.Fresh
@@ -204,6 +206,7 @@ func (m *Machine) answerFailed(e *entity, in *Loaded) {
 // removeEntity removes an entity without commands and without an instance.
 func (m *Machine) removeEntity(e *entity) {
 	e.shard.typ.policy.Removed(e.node())
+	m.setSize(e, 0)
 	m.slots.free(e.inc.Slot())
 	e.inc, e.state, e.inflight = 0, 0, nil
 	e.shard.remove(e)
@@ -329,9 +332,9 @@ func (m *Machine) goIdle(e *entity) {
 	case e.shard.phase == draining:
 		m.stop(e, HandedOff)
 	case e.passivate:
-		m.passivate(e, &m.stats.Passivations.Asked)
+		m.passivate(e, &e.shard.typ.passivations.Asked)
 	default:
-		m.rest(e)
+		m.rest(e, m.now)
 		m.freeWork(e)
 	}
 }

@@ -17,8 +17,9 @@ type Machine struct {
 	slots           slots
 	nodes           *passivation.Nodes   // of the policies of all types, by slot
 	victims         []passivation.Entity // reused
-	lastIncarnation uint32               // number of the newest incarnation
-	lastTimer       uint64               // number of the newest timer firing
+	heap            heapState
+	lastIncarnation uint32 // number of the newest incarnation
+	lastTimer       uint64 // number of the newest timer firing
 	alarms          alarmHeap
 	// sweepAt is the number of alarms at which obsolete ones are removed.
 	sweepAt   int
@@ -88,6 +89,10 @@ type typeState struct {
 	// touches less memory than finding the small map of the shard first.
 	entities map[sharding.EntityID]*entity
 	policy   *passivation.Policy
+	bound    *passivation.Bound
+	bytes    int // of the entities whose size is known
+	// passivations are those of this type.
+	passivations Passivations
 }
 
 // shard is one opened shard.
@@ -128,7 +133,7 @@ func New(cfg Config) *Machine {
 	for _, t := range cfg.Types {
 		m.types = append(m.types, &typeState{
 			Type: t, shards: make([]*shard, t.Desc.Shards), entities: map[sharding.EntityID]*entity{},
-			policy: passivation.New(t.Passivation, int(t.Desc.Shards), m.nodes),
+			policy: passivation.New(t.Passivation, int(t.Desc.Shards), m.nodes), bound: passivation.NewBound(cfg.HeapBytes, limitOf(t.Passivation)),
 		})
 	}
 	return m
@@ -138,6 +143,9 @@ func New(cfg Config) *Machine {
 func (m *Machine) Stats() Stats {
 	s := m.stats
 	s.Usage = m.Usage()
+	for _, ts := range m.types {
+		s.Passivations.add(ts.passivations)
+	}
 	return s
 }
 
@@ -243,6 +251,10 @@ func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
 		m.drain(in.Shard)
 	case Abort:
 		m.abort(in.Shard)
+	case SetPassivation:
+		m.setPassivation(&in)
+	case Collected:
+		m.collected(in)
 	case Tick:
 		m.tick()
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/passivation"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -83,6 +84,8 @@ type (
 		Fresh bool
 		// Pending is how many sends of the entity's records are pending.
 		Pending int
+		// Size is about how much memory the instance takes, in bytes; 0: not known.
+		Size int
 		// Err says why there is no instance. Retry means try again (the store is not
 		// reachable). Otherwise the entity has failed (a record has a wrong checksum,
 		// the replay panicked), and its commands are rejected with Err and Code.
@@ -118,6 +121,8 @@ type (
 		// Passivate: the entity asked to be stopped when it is idle.
 		Passivate bool
 		Timers    []Timer
+		// Size is about how much memory the instance takes, in bytes; 0: not known.
+		Size int
 		// Handler is how long the handler ran.
 		Handler time.Duration
 	}
@@ -202,6 +207,16 @@ type (
 	// answered NotMine; those in an append under way wait for its outcome. The answer
 	// is Drained.
 	Abort struct{ Shard sharding.ShardID }
+	// SetPassivation gives a type another strategy. It is ignored if the type is not known or
+	// the strategy is not valid.
+	SetPassivation struct {
+		Type     sharding.EntityType
+		Strategy passivation.Strategy
+	}
+	// Collected says that the garbage collection of a number has ended, and how many bytes of
+	// the heap were live after it. Above Config.HeapBytes entities of all types are
+	// passivated, except those of types that never are.
+	Collected struct{ Cycle, Live uint64 }
 	// Tick lets time pass: deadlines, timers, passivation.
 	Tick struct{}
 )

@@ -41,6 +41,19 @@ func TestMutantsOfPassivation(t *testing.T) {
 	}
 }
 
+// TestMutantsOfMemory: without the bound there are more entities than memory.
+func TestMutantsOfMemory(t *testing.T) {
+	t.Cleanup(func() { mutant.Activate("") })
+	mutant.Activate("heap-bound")
+	if heapAfter(passivation.LRU(5000)) <= heapBound {
+		t.Error("mutant heap-bound: the heap stays below its bound")
+	}
+	mutant.Activate("told-sizes")
+	if heapWithoutCollections(passivation.LRU(5000)) <= 2*heapBound {
+		t.Error("mutant told-sizes: the heap stays near its bound")
+	}
+}
+
 // TestMutantsOfVictims: an entity that the policy has chosen while it was busy is stopped
 // when it is idle.
 func TestMutantsOfVictims(t *testing.T) {

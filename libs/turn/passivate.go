@@ -1,10 +1,14 @@
 package turn
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/passivation"
+	"github.com/roost-cluster/roost/libs/sharding"
 )
 
 // The policy of a type tracks every entity of the type that is in the machine, with these
@@ -13,24 +17,33 @@ import (
 // command comes for them. A policy that chooses an entity never costs a command: the entity is
 // stopped when it is idle, and commands that come while it is being stopped load it again.
 
+func (SetPassivation) input() {}
+func (Collected) input()      {}
+
 // Passivations counts passivations by their reason.
 type Passivations struct {
 	Idle  uint64 // idle for long
 	Limit uint64 // chosen because there were more than the limit
-	Asked uint64 // the entity asked for it
+	// Memory: chosen because there were more than there is memory for.
+	Memory uint64
+	Asked  uint64 // the entity asked for it
 }
 
 func (p *Passivations) add(o Passivations) {
 	p.Idle += o.Idle
 	p.Limit += o.Limit
+	p.Memory += o.Memory
 	p.Asked += o.Asked
 }
 
 // String is the number of all, and of those that have another reason than being idle.
 func (p Passivations) String() string {
-	text := fmt.Sprint(p.Idle + p.Limit + p.Asked)
+	text := fmt.Sprint(p.Idle + p.Limit + p.Memory + p.Asked)
 	if p.Limit > 0 {
 		text += fmt.Sprintf(" limit:%d", p.Limit)
+	}
+	if p.Memory > 0 {
+		text += fmt.Sprintf(" memory:%d", p.Memory)
 	}
 	if p.Asked > 0 {
 		text += fmt.Sprintf(" asked:%d", p.Asked)
@@ -59,16 +72,16 @@ func (m *Machine) evict(victims []passivation.Entity) {
 	for _, v := range victims {
 		e := m.slots[v].entity
 		if e.state == live && (!e.busy() && e.running == nil || mutant.On("busy-victim")) {
-			m.passivate(e, &m.stats.Passivations.Limit)
+			m.passivate(e, e.shard.typ.limitReason())
 		} else {
 			e.evicted = true
 		}
 	}
 }
 
-// rest notes that a live entity is idle. One that waits for a timer is not: passivation
+// rest notes that a live entity has been idle since some time. One that waits for a timer is not: passivation
 // would lose the timer.
-func (m *Machine) rest(e *entity) {
+func (m *Machine) rest(e *entity, since time.Time) {
 	policy := e.shard.typ.policy
 	switch {
 	case len(e.timers) > 0 && !mutant.On("timer-holds"):
@@ -76,7 +89,7 @@ func (m *Machine) rest(e *entity) {
 		policy.Removed(e.node())
 		return
 	case e.evicted && !mutant.On("victim-stops"):
-		m.passivate(e, &m.stats.Passivations.Limit)
+		m.passivate(e, e.shard.typ.limitReason())
 		return
 	case !policy.Tracks(e.node()):
 		m.touch(e) // it has waited for a timer until now
@@ -84,7 +97,7 @@ func (m *Machine) rest(e *entity) {
 	if e.state != live {
 		return // its own victim
 	}
-	if victims := policy.Rests(e.node(), m.now, m.victims[:0]); len(victims) > 0 {
+	if victims := policy.Rests(e.node(), since, m.victims[:0]); len(victims) > 0 {
 		m.victims = victims
 		m.evict(victims)
 	}
@@ -95,9 +108,17 @@ func (m *Machine) passivateIdle() {
 	for _, ts := range m.types {
 		m.victims = ts.policy.Idle(m.now, m.victims[:0])
 		for _, v := range m.victims {
-			m.passivate(m.slots[v].entity, &m.stats.Passivations.Idle)
+			m.passivate(m.slots[v].entity, &ts.passivations.Idle)
 		}
 	}
+}
+
+// limitReason is where a passivation of a chosen entity is counted.
+func (ts *typeState) limitReason() *uint64 {
+	if ts.policy.Shrunk() > 0 {
+		return &ts.passivations.Memory
+	}
+	return &ts.passivations.Limit
 }
 
 // passivate stops a live entity that is idle, and counts it.
@@ -106,11 +127,165 @@ func (m *Machine) passivate(e *entity, reason *uint64) {
 	m.stop(e, Passivated)
 }
 
+// setPassivation changes the strategy of a type. If only numbers change, its policy goes on.
+// Otherwise a new policy is told of the entities, those first that have been idle for longest;
+// how often they were used is forgotten.
+func (m *Machine) setPassivation(in *SetPassivation) {
+	ts := m.typ(in.Type)
+	if ts == nil || in.Strategy.Validate() != nil {
+		return
+	}
+	ts.Passivation = in.Strategy
+	ts.bound.SetLimit(limitOf(in.Strategy))
+	victims, ok := ts.policy.Change(in.Strategy, m.victims[:0])
+	if m.victims = victims; ok {
+		m.evict(victims)
+		m.shrink(ts)
+		return
+	}
+	old := ts.policy
+	ts.policy = passivation.New(in.Strategy, len(ts.shards), m.nodes)
+	for i, s := range ts.shards {
+		if s != nil {
+			ts.policy.Open(i, nil)
+		}
+	}
+	type restingEntity struct {
+		*entity
+		since time.Time
+	}
+	var resting []restingEntity
+	var others []*entity
+	for _, e := range ts.entities { // order-free: sorted below
+		if since, rests := old.RestsSince(e.node()); rests {
+			resting = append(resting, restingEntity{e, since})
+		} else {
+			others = append(others, e)
+		}
+		old.Removed(e.node())
+	}
+	slices.SortFunc(resting, func(a, b restingEntity) int { return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.node(), b.node())) })
+	slices.SortFunc(others, func(a, b *entity) int { return cmp.Compare(a.node(), b.node()) })
+	for _, e := range resting {
+		m.rest(e.entity, e.since)
+	}
+	for _, e := range others {
+		switch {
+		case e.state == live && !e.busy() && e.running == nil:
+			m.rest(e, m.now)
+		case e.state != stopping || len(e.cmds) > 0:
+			m.touch(e)
+		}
+	}
+	m.shrink(ts)
+}
+
+// limitOf is the limit of a strategy, and the highest one if it has none.
+func limitOf(s passivation.Strategy) int {
+	if s.Limit > 0 {
+		return s.Limit
+	}
+	return passivation.MaxLimit
+}
+
+// heapState is what is known of the heap.
+type heapState struct {
+	live  uint64 // after the last collection
+	bytes int    // of the entities whose size is known, now
+	then  int    // the same at the last collection
+	// full says that there may be no more entities than there are, until the next collection.
+	full bool
+}
+
+// setSize notes the size of an entity.
+func (m *Machine) setSize(e *entity, size int) {
+	m.heap.bytes += size - e.size
+	e.shard.typ.bytes += size - e.size
+	e.size = size
+}
+
+// grown notes the size that an entity has told. If what entities have grown by since the last
+// collection makes the heap too large, no more of them may be alive until the next one.
+func (m *Machine) grown(e *entity, size int) {
+	if size <= 0 || size == e.size {
+		return
+	}
+	m.setSize(e, size)
+	h := &m.heap
+	if grown := h.bytes - h.then; m.cfg.HeapBytes == 0 || h.full || grown <= 0 || h.live+uint64(grown) <= m.cfg.HeapBytes || mutant.On("told-sizes") {
+		return
+	}
+	h.full = true
+	for _, ts := range m.types {
+		m.victims = ts.policy.Shrink(max(1, min(ts.policy.Len(), ts.bound.Limit())), m.victims[:0])
+		m.evict(m.victims)
+	}
+}
+
+// collected lets there be fewer entities, or more, after a collection of garbage.
+func (m *Machine) collected(in Collected) {
+	m.heap.live, m.heap.then, m.heap.full = in.Live, m.heap.bytes, false
+	for _, ts := range m.types {
+		if mutant.On("heap-bound") {
+			continue
+		}
+		ts.bound.Observe(in.Cycle, in.Live, ts.policy.Len())
+		m.shrink(ts)
+	}
+}
+
+// shrink gives the policy of a type the limit that memory allows.
+func (m *Machine) shrink(ts *typeState) {
+	n := ts.bound.Limit()
+	if n >= limitOf(ts.Passivation) {
+		n = 0
+	}
+	m.victims = ts.policy.Shrink(n, m.victims[:0])
+	m.evict(m.victims)
+}
+
+// TypeStats says how many entities of a type are alive, and how many may be.
+type TypeStats struct {
+	Type     sharding.EntityType
+	Strategy passivation.Strategy
+	Entities int // alive or being loaded
+	// Limit is how many may be alive, by the strategy and by memory; 0: any number.
+	Limit        int
+	Bytes        int // of the entities whose size is known
+	Passivations Passivations
+}
+
+// Add adds the counts of another machine with the same types.
+func (s *TypeStats) Add(o *TypeStats) {
+	s.Entities += o.Entities
+	if s.Limit == 0 || o.Limit == 0 {
+		s.Limit = 0 // one of them may have any number
+	} else {
+		s.Limit += o.Limit
+	}
+	s.Bytes += o.Bytes
+	s.Passivations.add(o.Passivations)
+}
+
+// TypeStats returns the counts of each type, in the order of the configuration.
+func (m *Machine) TypeStats() []TypeStats {
+	var list []TypeStats
+	for _, ts := range m.types {
+		s := TypeStats{Type: ts.Desc.Type, Strategy: ts.Passivation, Entities: len(ts.entities), Limit: ts.Passivation.Limit, Bytes: ts.bytes, Passivations: ts.passivations}
+		if n := ts.policy.Shrunk(); n > 0 {
+			s.Limit = n
+		}
+		list = append(list, s)
+	}
+	return list
+}
+
 // checkPassivation verifies that the policies and the machine agree.
 func (m *Machine) checkPassivation() error {
 	for _, ts := range m.types {
-		tracked := 0
+		tracked, bytes := 0, 0
 		for _, e := range ts.entities { // order-free: any error is a bug
+			bytes += e.size
 			_, rests := ts.policy.RestsSince(e.node())
 			idle := e.state == live && !e.busy() && e.running == nil && len(e.timers) == 0 && e.shard.phase == open
 			switch tracks := ts.policy.Tracks(e.node()); {
@@ -123,6 +298,9 @@ func (m *Machine) checkPassivation() error {
 			case tracks:
 				tracked++
 			}
+		}
+		if bytes != ts.bytes {
+			return fmt.Errorf("turn: counted %d bytes of entities of %s; there are %d", ts.bytes, ts.Desc.Type, bytes)
 		}
 		if n := ts.policy.Len(); n != tracked {
 			return fmt.Errorf("turn: the policy of %s tracks %d entities; there are %d", ts.Desc.Type, n, tracked)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -39,6 +40,86 @@ func TestPassivationLosesNothing(t *testing.T) {
 				t.Errorf("%d problems, the first ones: %q", len(problems), problems[:min(5, len(problems))])
 			}
 		})
+	}
+	t.Run("changing", func(t *testing.T) {
+		d := newLateDriver(passivation.Idle(time.Second), rand.New(rand.NewPCG(seed, 99)))
+		d.changes = true
+		if d.play(5000); len(d.problems) > 0 {
+			t.Errorf("%d problems, the first ones: %q", len(d.problems), d.problems[:min(5, len(d.problems))])
+		}
+		d.setPassivation(passivation.LFU(4))
+		for !d.quiet() {
+			d.perform()
+		}
+		if n := d.m.Stats().Entities; n > 4 {
+			t.Errorf("%d entities are alive, the limit is 4", n)
+		}
+	})
+}
+
+// TestStrategyChanges: with another strategy the idle time of an entity goes on, and the
+// entities that have been idle for longest go first.
+func TestStrategyChanges(t *testing.T) {
+	d := newLateDriver(passivation.Idle(time.Minute), rand.New(rand.NewPCG(1, 1)))
+	d.calm = true
+	for i := range 5 {
+		d.now = d.now.Add(time.Second)
+		d.deliver(sharding.Envelope{Entity: sharding.Entity{Type: "T", ID: sharding.EntityID(sameShard(i))}, ID: sharding.CommandID(fmt.Sprint(i)), Command: "Get"})
+		for !d.quiet() {
+			d.perform()
+		}
+	}
+	alive := func() (ids []string) {
+		for i := range 5 {
+			if id := sameShard(i); strings.Contains(string(d.m.AppendState(d.now, nil)), "entity T/"+id+" ") {
+				ids = append(ids, id)
+			}
+		}
+		return ids
+	}
+	for _, step := range []struct {
+		after    time.Duration
+		strategy passivation.Strategy
+		alive    int
+	}{
+		{0, passivation.Idle(time.Minute), 5},
+		{0, passivation.LRU(4 * lateShards), 4},
+		{0, passivation.LRU(3 * lateShards).OrIdle(time.Minute), 3},
+		{0, passivation.LFU(2 * lateShards).OrIdle(time.Minute), 2},
+		{58 * time.Second, passivation.Idle(time.Minute), 2},
+		{time.Second, passivation.Idle(time.Minute), 1},
+		{time.Second / 2, passivation.None(), 1},
+		{time.Hour, passivation.Idle(time.Minute), 1},
+		{59 * time.Second, passivation.Strategy{Limit: -1}, 1}, // not valid: ignored
+		{time.Second, passivation.Idle(time.Minute), 0},
+	} {
+		d.now = d.now.Add(step.after)
+		d.setPassivation(step.strategy)
+		for d.step(turn.Tick{}); !d.quiet(); {
+			d.perform()
+		}
+		var want []string
+		for i := 5 - step.alive; i < 5; i++ {
+			want = append(want, sameShard(i))
+		}
+		if got := alive(); !slices.Equal(got, want) {
+			t.Fatalf("after %s with %s %v are alive, want %v", step.after, step.strategy, got, want)
+		}
+	}
+	if len(d.problems) > 0 {
+		t.Error(d.problems)
+	}
+}
+
+// sameShard returns ids that are all in the first shard.
+func sameShard(i int) string {
+	for n := 0; ; n++ {
+		id := fmt.Sprint("e", n)
+		if sharding.ShardOf(sharding.EntityID(id), lateShards) == 0 {
+			if i--; i < 0 {
+				return id
+			}
+		}
 	}
 }
 
@@ -78,6 +159,7 @@ type lateDriver struct {
 	again    []sharding.Envelope                  // answered by NotMine
 	last     turn.RequestID
 	calm     bool // nobody sets timers any more
+	changes  bool // the strategy changes
 }
 
 // jobQueue has the jobs of one instance.
@@ -132,6 +214,9 @@ func (d *lateDriver) play(commands int) {
 			})
 		case n == 25 && sent < commands:
 			d.step(turn.Drain{Shard: sharding.ShardID{Type: "T", Index: uint32(d.rnd.IntN(lateShards))}})
+		case n == 26 && d.changes:
+			list := append(passivationStrategies(), passivation.None(), passivation.LRU(20), passivation.Idle(time.Millisecond))
+			d.setPassivation(list[d.rnd.IntN(len(list))])
 		case n < 30:
 			d.step(turn.Tick{})
 		default:
@@ -162,6 +247,13 @@ func (d *lateDriver) play(commands int) {
 		if id != "" && n != 1 {
 			d.problem("%s is stored %d times", id, n)
 		}
+	}
+}
+
+func (d *lateDriver) setPassivation(s passivation.Strategy) {
+	d.step(turn.SetPassivation{Type: "T", Strategy: s})
+	if err := d.m.Check(); err != nil {
+		d.problem("after %s: %v", s, err)
 	}
 }
 

@@ -132,6 +132,7 @@ func (m *Machine) Clone() *Machine {
 	n := New(m.cfg)
 	n.lastIncarnation, n.lastTimer, n.lastOrder, n.stats = m.lastIncarnation, m.lastTimer, m.lastOrder, m.stats
 	n.keptStats = m.keptStats
+	n.heap = m.heap
 	n.held, n.limit, n.reserve, n.recent = m.held, m.limit, m.reserve, m.recent.clone()
 	n.loads = loads{inFlight: maps.Clone(m.loads.inFlight), perEntity: maps.Clone(m.loads.perEntity)}
 	n.slots = slices.Clone(m.slots)
@@ -144,6 +145,7 @@ func (m *Machine) Clone() *Machine {
 	timers := map[*timer]*timer{}
 	for i, ts := range n.types {
 		ts.Type, ts.policy = m.types[i].Type, m.types[i].policy.Clone(n.nodes)
+		ts.bound, ts.bytes, ts.passivations = new(*m.types[i].bound), m.types[i].bytes, m.types[i].passivations
 		for index, s := range m.types[i].shards {
 			if s == nil {
 				continue

@@ -31,6 +31,12 @@ type Stopper interface {
 	OnStop(ctx *Ctx, why turn.StopReason)
 }
 
+// Sized is implemented by entities that know about how much memory they take, in bytes; 0 is
+// not known. It is asked when the entity has been loaded, and after every turn that succeeds,
+// so it must be quick. A region with little memory then need not wait for the next garbage
+// collection to see that entities have become large.
+type Sized interface{ Size() int }
+
 // Snapshotter is implemented by entities that encode their snapshots themselves.
 // Otherwise a snapshot is the entity's exported fields as JSON.
 type Snapshotter interface {

@@ -43,6 +43,14 @@ func newInstance(d *definition, id sharding.EntityID) (inst *Instance, err error
 // State returns the author's value, for tests.
 func (i *Instance) State() any { return i.state }
 
+// Size returns what the entity says of its size, 0 if it does not.
+func (i *Instance) Size() int {
+	if s, ok := i.state.(Sized); ok {
+		return s.Size()
+	}
+	return 0
+}
+
 // Restore sets the state to that of a snapshot, of a form that [ReadsSnapshot] accepts.
 func (i *Instance) Restore(form sharding.SnapshotForm, snapshot []byte) (err error) {
 	defer recovered(i.def.name, "Restore", &err)
@@ -244,6 +252,7 @@ func (i *Instance) Run(ctx context.Context, now time.Time, run *turn.Run, asker 
 	}
 	return turn.TurnDone{
 		Events: c.staged, Wakes: c.wakes, Sends: c.sends, Timers: c.timers, Passivate: c.quit, Deleted: c.deleted,
+		Size:  i.Size(),
 		Reply: sharding.Reply{Outcome: sharding.OK, Encoding: enc, Payload: payload},
 	}, nil
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/control"
+	"github.com/roost-cluster/roost/libs/passivation"
 	"github.com/roost-cluster/roost/libs/purge"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
@@ -209,6 +210,13 @@ type (
 	DeletedRead struct{ Page purge.Page }
 	// Purged answers Purge.
 	Purged struct{ purge.Purged }
+	// SetPassivation gives a type another strategy. Its limit is the region's.
+	SetPassivation struct {
+		Type     sharding.EntityType
+		Strategy passivation.Strategy
+	}
+	// Collected is turn.Collected.
+	Collected struct{ Cycle, Live uint64 }
 	// Turn carries an answer of the driver to the entity core.
 	Turn struct{ Input turn.Input }
 )

@@ -222,6 +222,9 @@ func (m *ShardCore) Stats() turn.Stats {
 	return st
 }
 
+// TypeStats returns the counts of the entities of each type.
+func (m *ShardCore) TypeStats() []turn.TypeStats { return m.turn.TypeStats() }
+
 // Wakeups returns the counts of the keeper of wake-ups.
 func (m *ShardCore) Wakeups() wakeup.Stats { return m.wakeups.Stats() }
 
@@ -257,6 +260,10 @@ func (m *ShardCore) Step(now time.Time, in ShardInput, out *Outputs) {
 		m.allowances[in.Resource].reclaim(m.used()[in.Resource], in.Keep)
 		m.returning = true
 		m.limit()
+	case SetPassivation:
+		m.step(turn.SetPassivation{Type: in.Type, Strategy: m.cfg.passivationOfCore(in.Strategy)})
+	case Collected:
+		m.step(turn.Collected(in))
 	case KeptFetched:
 		m.keptFetched(in)
 	case GiveKept:

@@ -43,8 +43,8 @@ func keysOf(t *testing.T) map[string][]string {
 var notKeys = map[string]bool{
 	"service.name": true, "service.version": true, "service.instance": true, "http.route": true, "http.request": true, "http.response": true, // OpenTelemetry's attributes
 	"memory.max": true, "memory.limit_in_bytes": true, // files of control groups
-	"journal.append": true,                                                             // a span
-	"cluster.json":   true, "journal.db": true, "lease.db": true, "discovery.md": true, // files
+	"journal.append": true,                                                                                // a span
+	"cluster.json":   true, "journal.db": true, "lease.db": true, "discovery.md": true, "memory.md": true, // files
 	"discovery.k8s": true, "coordinator.prod": true, // names of Kubernetes
 }
 

@@ -27,6 +27,8 @@ type Config struct {
 	Journal      string            `key:"journal.url" secret:"url" help:"where entities are kept, such as sqlite:/var/lib/roost/journal.db or postgres://roost@db/roost; all regions and coordinators use the same"`
 	AppVersion   string            `key:"app.version" help:"version of your entities' code, as roost members shows it; empty: the one that the binary was built with, or that of its main module"`
 	Types        []string          `key:"region.types" help:"entity types of this binary that this process hosts; empty: all. Regions that run the same binary can so host different types"`
+	Passivation  map[string]string `key:"region.passivation" help:"by entity type: which entities are stopped to free memory, instead of what their code says; such as Cart=lru limit=10000 idle=10m,Order=idle=5m. See docs/memory.md for the strategies. A limit is for this region. When the file has changed, it takes effect without a restart"`
+	HeapShare    float64           `key:"region.heap_share" help:"share of the memory limit (GOMEMLIMIT, or 90% of that of the container) that may be live heap; above it entities are stopped to free memory, whatever their strategies say, except those that never are; 0: no bound, as without a memory limit. See docs/memory.md"`
 	Labels       map[string]string `key:"region.labels" help:"what operators and placement should know about this region, such as disk=ssd; shown by roost members -o json"`
 	Capacity     int               `key:"region.capacity" help:"how much this region can host compared with others, such as 2 for twice as much; shown by roost members -o json; 0: not said"`
 	Inbox        int               `key:"region.inbox" unit:"messages" help:"messages that may wait for the region's shard cores, each for an equal part of them, before links are held back"`
@@ -83,6 +85,7 @@ func DefaultConfig() Config {
 	return Config{
 		Config:       node.DefaultConfig(":25520"),
 		Settings:     member.DefaultSettings(),
+		HeapShare:    0.5, // the runtime needs as much again between two collections
 		Inbox:        65536,
 		ShardCores:   min(max(1, runtime.GOMAXPROCS(0)/4), region.MaxShardCores),
 		Mailbox:      1000,
@@ -142,7 +145,7 @@ func (c *Config) Tools() string {
 
 // Validate refuses what cannot work; it names every key.
 func (c *Config) Validate() error {
-	errs := []error{c.Settings.Validate()}
+	errs := []error{c.Settings.Validate(), c.checkPassivation()}
 	if c.Journal == "" {
 		errs = append(errs, errors.New("journal.url is empty; give the journal of the cluster, such as sqlite:/var/lib/roost/journal.db or postgres://roost@db/roost"))
 	}
@@ -182,6 +185,9 @@ func (c *Config) Validate() error {
 	}
 	if c.ReplyBytes < 2*c.LinkReplies {
 		errs = append(errs, fmt.Errorf("region.reply_bytes %s must be at least twice region.link_reply_bytes (%s), or one connection could take all of it", c.ReplyBytes, c.LinkReplies))
+	}
+	if !(c.HeapShare >= 0 && c.HeapShare <= 1) {
+		errs = append(errs, fmt.Errorf("region.heap_share is %v, must be 0 to 1; 0 is no bound", c.HeapShare))
 	}
 	if !(c.MailboxShare > 0 && c.MailboxShare <= 1) {
 		errs = append(errs, fmt.Errorf("region.mailbox_share is %v, must be above 0 and at most 1", c.MailboxShare))

@@ -178,7 +178,7 @@ func TestTells(t *testing.T) {
 		if got := outcomes(t, registry); fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("measured %v, want %v", got, want)
 		}
-		st, _, _, _, err := s.counts(t.Context())
+		st, _, _, _, _, err := s.counts(t.Context())
 		if err != nil || st.LostTells != 3 {
 			t.Errorf("%d tells are lost, %v", st.LostTells, err)
 		}

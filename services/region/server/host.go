@@ -118,6 +118,7 @@ func (s *shardLoop) load(o turn.Load, sl *slot) {
 		out.Bytes += r.ReplaySize()
 	}
 	sl.inst = inst
+	out.Size = sizeOf(inst)
 	s.inbox.putLoaded(s.index, &out, true)
 }
 

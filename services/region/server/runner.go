@@ -63,6 +63,7 @@ type Runner struct {
 	shards  []*shardLoop
 	routing *routing // nil: there is none
 	cfg     region.Config
+	heap    heap // used by Run alone
 }
 
 // shared is what the control loop and all shard loops of a region use.
@@ -193,6 +194,7 @@ func (s *Runner) Run() {
 func (s *Runner) tick() {
 	s.inbox.refresh() // the cores take in with the tick what has entered
 	s.control.step(region.Tick{})
+	s.lookAtHeap()
 	for _, l := range s.shards {
 		l.put(item{in: region.Tick{}})
 	}

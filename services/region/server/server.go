@@ -105,11 +105,19 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 	lc := link.DefaultConfig()
 	lc.Cluster, lc.Self, lc.Dial = cfg.ClusterName, s.self, s.peers.Dial
 	lc.Generation = func() sharding.Generation { return sharding.Generation(s.generation.Load()) }
+	strategies, err := cfg.strategies(types)
+	if err != nil {
+		return nil, err
+	}
 	if s.runner, err = NewRunner(RunnerConfig{
 		Self: s.self, Name: s.name, Types: s.hosted,
 		Inbox: cfg.Inbox, StopTimeout: cfg.StopTimeout, Failures: cfg.Failures, Log: s.log,
 		Tracers: n.TracerProvider(), Meters: n.MeterProvider(), Histograms: n.Histograms(),
 		Core: func(core *region.Config) {
+			core.Turn.HeapBytes = heapBytes(cfg.HeapShare)
+			for i := range core.Turn.Types {
+				core.Turn.Types[i].Passivation = strategies[core.Turn.Types[i].Desc.Type]
+			}
 			core.Version, core.ShardCores = appVersion(n, cfg), cfg.ShardCores
 			core.Zone, core.Labels, core.Capacity = cfg.Zone, cfg.labels(), uint32(cfg.Capacity)
 			core.Turn.MailboxCommands, core.Turn.TotalCommands = cfg.Mailbox, cfg.Commands
@@ -154,6 +162,8 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 	n.Handle(keptPath, giver{s})
 	n.Handle(controlrpc.PathPrefix, controlrpc.Handler(cfg.ClusterName, s.self, control.Region, receiver{s}, s.log))
 	s.stages(n)
+	n.Reread([]string{"region.passivation"}, func() node.Configured { return new(DefaultConfig()) },
+		func(c node.Configured) error { return s.reread(c.(*Config), types) })
 	// When the region leaves, its entry in discovery is removed before shards are handed off.
 	return s, s.member.Register(scope)
 }

@@ -90,11 +90,10 @@ func (s *shared) instrument(tp trace.TracerProvider, mp metric.MeterProvider, hi
 // gauges are read from the counts of the shard cores.
 func (s *Runner) gauges(meter *node.Instruments) error {
 	shards := meter.Gauge("roost.region.shards", "{shard}", "shards that this region holds")
-	active := meter.Gauge("roost.entity.active", "{entity}", "entities alive or on the way")
+	byType := newTypeGauges(meter)
 	loads := meter.Gauge("roost.entity.loads", "{load}", "loads of entities that have not ended, those included that nobody waits for any more")
 	waiting := meter.Gauge("roost.region.buffer.messages", "{message}", "commands delivered and not answered")
 	activations := meter.Count("roost.entity.activations", "{activation}", "entities brought to life")
-	passivations := meter.Count("roost.entity.passivations", "{passivation}", "entities stopped to free memory; roost.reason is idle, limit, or asked if the entity wanted it")
 	unknown := meter.Count("roost.journal.unknown", "{append}", "appends whose outcome was unknown")
 	duplicates := meter.Count("roost.entity.duplicates", "{command}", "commands answered with a stored or joined reply")
 	abandoned := meter.Count("roost.entity.abandoned", "{turn}", "turns given up at a handoff timeout")
@@ -121,7 +120,7 @@ func (s *Runner) gauges(meter *node.Instruments) error {
 		if s.ctx.Err() != nil {
 			return nil // the core is not stepped any more; the last report has what is counted elsewhere
 		}
-		st, wakeups, sent, held, err := s.counts(ctx)
+		st, types, wakeups, sent, held, err := s.counts(ctx)
 		if err != nil {
 			return err
 		}
@@ -144,13 +143,10 @@ func (s *Runner) gauges(meter *node.Instruments) error {
 		o.ObserveInt64(obsolete, int64(wakeups.Obsolete))
 		o.ObserveInt64(unread, int64(wakeups.ReadsFailed))
 		o.ObserveInt64(shards, int64(held))
-		o.ObserveInt64(active, int64(st.Entities))
+		byType.observe(o, types)
 		o.ObserveInt64(loads, int64(st.Loads))
 		o.ObserveInt64(waiting, int64(st.Commands))
 		o.ObserveInt64(activations, int64(st.Activations))
-		for reason, n := range map[string]uint64{"idle": st.Passivations.Idle, "limit": st.Passivations.Limit, "asked": st.Passivations.Asked} { // order-free: series
-			o.ObserveInt64(passivations, int64(n), metric.WithAttributes(attribute.String("roost.reason", reason)))
-		}
 		o.ObserveInt64(unknown, int64(st.Unknown))
 		o.ObserveInt64(duplicates, int64(st.Duplicates))
 		o.ObserveInt64(abandoned, int64(st.Abandoned))
@@ -160,32 +156,36 @@ func (s *Runner) gauges(meter *node.Instruments) error {
 }
 
 // counts asks the shard cores for their counts.
-func (s *Runner) counts(ctx context.Context) (turn.Stats, wakeup.Stats, outbox.Stats, int, error) {
+func (s *Runner) counts(ctx context.Context) (turn.Stats, []turn.TypeStats, wakeup.Stats, outbox.Stats, int, error) {
 	type counts struct {
 		st      turn.Stats
+		types   []turn.TypeStats
 		wakeups wakeup.Stats
 		sends   outbox.Stats
 		held    int
 	}
 	got := make(chan counts, len(s.shards))
 	for _, l := range s.shards {
-		l.put(item{do: func() { got <- counts{l.core.Stats(), l.core.Wakeups(), l.core.Sends(), l.core.Held()} }})
+		l.put(item{do: func() {
+			got <- counts{l.core.Stats(), l.core.TypeStats(), l.core.Wakeups(), l.core.Sends(), l.core.Held()}
+		}})
 	}
 	var all counts
 	for range s.shards {
 		select {
 		case c := <-got:
 			all.st.Add(c.st)
+			all.types = addTypeStats(all.types, c.types)
 			all.wakeups.Add(c.wakeups)
 			all.sends.Add(c.sends)
 			all.held += c.held
 		case <-ctx.Done():
-			return turn.Stats{}, wakeup.Stats{}, outbox.Stats{}, 0, ctx.Err()
+			return turn.Stats{}, nil, wakeup.Stats{}, outbox.Stats{}, 0, ctx.Err()
 		case <-s.ctx.Done():
-			return turn.Stats{}, wakeup.Stats{}, outbox.Stats{}, 0, s.ctx.Err()
+			return turn.Stats{}, nil, wakeup.Stats{}, outbox.Stats{}, 0, s.ctx.Err()
 		}
 	}
-	return all.st, all.wakeups, all.sends, all.held, nil
+	return all.st, all.types, all.wakeups, all.sends, all.held, nil
 }
 
 func (s *shared) journalObserver() journal.Observer {

@@ -1,0 +1,91 @@
+package node
+
+import (
+	"context"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/backendurl"
+)
+
+// rereadEvery is how often the configuration file is looked at: as soon as an operator who
+// waits for an effect expects one.
+const rereadEvery = 2 * time.Second
+
+// Reread reads the configuration again whenever its file has changed, and calls apply with
+// it: from file, environment and flags, as at the start. fresh returns a configuration with
+// the defaults. live are the keys that apply puts into effect; of others that have changed
+// the log says that they need a restart. A file that cannot be used changes nothing.
+//
+// Without a file, or if the node was not started by [Main], Reread does nothing.
+func (n *Node) Reread(live []string, fresh func() Configured, apply func(Configured) error) {
+	if n.sources == nil || n.sources.File == "" {
+		return
+	}
+	r := &rereader{node: n, live: live, fresh: fresh, apply: apply, first: n.sources, last: n.sources, seen: fileStamp(n.sources.File)}
+	n.Stage(Stage{Name: "configuration file", Run: func(ctx context.Context) error {
+		tick := time.NewTicker(rereadEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				r.look()
+			case <-ctx.Done():
+				return nil
+			}
+		}
+	}})
+}
+
+// rereader reads a configuration file again when it changes.
+type rereader struct {
+	node  *Node
+	live  []string
+	fresh func() Configured
+	apply func(Configured) error
+	first *Sources // that the process has started with
+	last  *Sources // that was read last and could be used
+	seen  stamp
+}
+
+// fileStamp returns the zero stamp for a file that is not there.
+func fileStamp(path string) stamp {
+	info, err := os.Stat(path)
+	if err != nil {
+		return stamp{}
+	}
+	return stamp{info.ModTime(), info.Size()}
+}
+
+func (r *rereader) look() {
+	now := fileStamp(r.first.File)
+	if now == r.seen {
+		return
+	}
+	r.seen = now
+	config := r.fresh()
+	sources, err := Load(config, r.first.args, r.first.environ)
+	if err == nil {
+		err = r.apply(config)
+	}
+	if err != nil {
+		r.node.log.Error("the configuration file has changed and cannot be used; what was in effect stays",
+			"file", r.first.File, "error", backendurl.RedactText(err.Error()))
+		return
+	}
+	applied := slices.DeleteFunc(sources.differing(r.last), func(key string) bool { return !slices.Contains(r.live, key) })
+	waiting := slices.DeleteFunc(sources.differing(r.first), func(key string) bool { return slices.Contains(r.live, key) })
+	r.last = sources
+	r.node.log.Info("the configuration file has changed", "file", r.first.File, "applied", applied, "need_restart", waiting)
+}
+
+// differing returns the keys whose values differ.
+func (s *Sources) differing(other *Sources) (keys []string) {
+	for i, f := range s.fields {
+		if f.text() != other.fields[i].text() {
+			keys = append(keys, f.key)
+		}
+	}
+	return keys
+}

@@ -1,0 +1,4 @@
+package region
+
+func (SetPassivation) shardInput() {}
+func (Collected) shardInput()      {}
