@@ -215,6 +215,10 @@ func (c *checker) answer(o *op, t *try) {
 	if p == nil {
 		p = &past{hashes: []list{{}}, lives: map[uint64][]int{0: {0}}}
 	}
+	if adds(o.cmd) && len(c.where[o.x]) == 0 {
+		w.violate("acknowledged is durable", "%v was acknowledged and took no effect", o)
+		return
+	}
 	n := p.place(t.list, o.called, t.returned)
 	if n < 0 {
 		w.violate("linearizable", "%v was answered with a state of %d elements of life %d that never was committed", o, t.list.n, t.list.life)

@@ -24,7 +24,9 @@ func (w *World) trace(p *process, what string, v any) {
 var (
 	noise = regexp.MustCompile(` ?\b(Encoding:0|Tell:false|Keyed:false|Trace:|Code:|Message:|Payload:\[\]|Deadline:0001-01-01 00:00:00 \+0000 UTC|Timing:\{[^}]*\}|Hash:\d+)`)
 	bytes = regexp.MustCompile(`Payload:\[([0-9 ]+)\]`)
-	date  = regexp.MustCompile(`\d{4}-\d\d-\d\d (\d\d:\d\d:\d\d(\.\d+)?) \+0000 UTC`)
+	// A pointer has another value in each run.
+	pointer = regexp.MustCompile(`:0x[0-9a-f]+\b`)
+	date    = regexp.MustCompile(`\d{4}-\d\d-\d\d (\d\d:\d\d:\d\d(\.\d+)?) \+0000 UTC`)
 )
 
 func describe(v any) string {
@@ -44,6 +46,7 @@ func describe(v any) string {
 		}
 		return "Payload:" + strings.TrimLeft(hex.EncodeToString(raw[:min(8, len(raw))]), "0")
 	})
+	text = pointer.ReplaceAllString(text, ":&")
 	text = date.ReplaceAllString(text, "$1")
 	return strings.TrimPrefix(strings.TrimPrefix(fmt.Sprintf("%T", v), "*"), "sim.") + " " + text
 }
