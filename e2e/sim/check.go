@@ -59,6 +59,7 @@ func (w *World) checkHistory(log []commit) {
 	c.readLog(log)
 	c.reminders(log)
 	c.deletions(log)
+	c.sends(log)
 	for _, o := range w.ops {
 		if w.volatile(o.entity) {
 			continue

@@ -151,6 +151,9 @@ func (c *client) draw(entity sharding.Entity, keyed bool, batch int) *op {
 	if (o.cmd == cmdTimer || o.cmd == cmdLater) && w.dice("reminders").chance(w.weather.Harsh.Remind) {
 		o.cmd = cmdRemind
 	}
+	if (o.cmd == cmdTimer || o.cmd == cmdLater || o.cmd == cmdAdd) && w.dice("sends").chance(w.weather.Harsh.Send) {
+		o.cmd = cmdSend
+	}
 	if adds(o.cmd) && keyed && w.dice("forwards").chance(w.weather.Harsh.Forward) {
 		o.cmd = cmdForward
 	}

@@ -30,6 +30,8 @@ const (
 	// cmdRemind sets a reminder that adds later.
 	cmdRemind = "Remind"
 	cmdDelete = "Delete" // appends a number and deletes the entity
+	// cmdSend sends numbers to another entity, cmdTold takes the answers.
+	cmdSend, cmdTold = "Send", "Told"
 )
 
 // types are the entity types of every run. Few shards, so that they move a lot.
@@ -44,6 +46,7 @@ func commands() []sharding.CommandDesc {
 		{Name: cmdAdd}, {Name: cmdAdd2}, {Name: cmdFail}, {Name: cmdPanic},
 		{Name: cmdGet, ReadOnly: true}, {Name: cmdPeek, ReadOnly: true, Stale: true},
 		{Name: cmdQuit}, {Name: cmdForward}, {Name: cmdTimer}, {Name: cmdLater}, {Name: cmdRemind},
+		{Name: cmdSend}, {Name: cmdTold},
 		{Name: cmdDelete}, {Name: sharding.DeleteCommand},
 	}
 	slices.SortFunc(list, func(a, b sharding.CommandDesc) int {

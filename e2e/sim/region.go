@@ -340,6 +340,8 @@ func (n *shardNode) performShard(o region.ShardOutput) {
 		n.readDeleted(o.Read)
 	case region.Purge:
 		n.purge(o.Purge)
+	case region.ReadSends, region.StoreEnds, region.Route, region.SendDied:
+		n.performSends(o)
 	case region.NotMine:
 		w.mark("region: not mine")
 		n.answer(o.Request, func(a router.Attempt) router.Input {

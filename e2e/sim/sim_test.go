@@ -210,6 +210,8 @@ var mustHappen = []string{
 
 // mustHappenHarsh are the events without which the harsh climate is not.
 var mustHappenHarsh = []string{
+	"send: attempt is ok", "send: attempt is rejected", "send: attempt is unknown", "send: refused",
+	"send: its sender was deleted meanwhile", "send: its target was deleted meanwhile",
 	"journal: append refused, damaged",
 	"journal: fence refused, damaged",
 	"journal: claim refused, damaged",

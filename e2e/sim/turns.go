@@ -34,7 +34,7 @@ func (n *shardNode) performEntity(o turn.Output) {
 			}
 			n.stepTurn(turn.Appended{
 				Incarnation: o.Incarnation, Seq: seq,
-				Verdict: r.Verdict, Fence: r.Fence, Reason: reason(r),
+				Verdict: r.Verdict, Fence: r.Fence, Reason: reason(r), At: r.At,
 			})
 		})
 	case turn.ReadFence:
@@ -121,6 +121,7 @@ func (n *shardNode) load(o turn.Load) {
 			default:
 				b.list, in.Events, in.Bytes = replay(got)
 				in.LastSeq, in.Fresh, in.Stored = got.LastSeq, got.Fresh(), got.Stored
+				in.Pending = got.Pending
 				if len(got.Stored) > 0 {
 					n.w.mark("dedupe: a stored reply is found")
 				}
@@ -213,13 +214,19 @@ func (n *shardNode) run(o *turn.Run) {
 func (n *shardNode) turnDone(o *turn.Run, b *instance, took int64, cancelled bool) {
 	state := b.list
 	done := turnOf(&state, o.Env, n.w.clock())
+	switch {
+	case o.Wakeup != nil && o.Wakeup.Answer != nil:
+		done = takeAnswer(&state, o.Wakeup)
+	case o.Env.Command == cmdSend, done.Deleted && n.w.weather.Harsh.Send > 0:
+		done.Sends = n.w.sendsOf(decodeNumber(o.Env.Payload))
+	}
 	if n.w.volatile(o.Entity) {
-		done.Wakes = nil
+		done.Wakes, done.Sends = nil, nil
 	}
 	if o.Env.Command == cmdForward {
 		done = forwardDone(b.list, o.Env, &b.forwarded)
 	}
-	if o.Wakeup != nil {
+	if o.Wakeup != nil && o.Wakeup.Answer == nil {
 		n.w.mark("reminder: it fires")
 	}
 	n.inForm(done.Events)

@@ -82,6 +82,7 @@ type harshWeather struct {
 	Deaf    float64 // answers before which a gateway stops to read for a while
 
 	Stale   float64 // reads that are stale
+	Send    float64 // commands by which an entity sends others, of those that add numbers or set timers
 	Forward float64 // keyed commands by which an entity sends one to another, of those that add numbers
 	Remind  float64 // commands that set reminders, of those that set timers
 	Later   float64 // timers that outlast the passivation of idle entities
@@ -137,7 +138,10 @@ func drawHarsh(seed uint64) harshWeather {
 		h.Forward = 0
 	}
 	d = newDice(seed, "harsh clocks")
-	if h.Forgets = d.chance(0.6); d.chance(0.7) {
+	if h.Forgets = d.chance(0.6); !h.Forgets { // else keys may be forgotten before they are used
+		h.Send = 0.1
+	}
+	if d.chance(0.7) {
 		h.Clocks, h.Skewed = d.between(sec/2, 4*sec), d.Float64()
 	}
 	h.Timed = d.Float64()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/roost-cluster/roost/libs/gossip"
 	"github.com/roost-cluster/roost/libs/router"
@@ -125,6 +126,8 @@ func regionConfig(w *World, p *process, version int) region.Config {
 	cfg.Turn.ProbeAfter, cfg.Turn.AskTimeout = nanos(50*ms), nanos(sec)
 	cfg.ShardCores = w.weather.Cores
 	cfg.Wakeups.Refresh, cfg.Wakeups.Ahead, cfg.Wakeups.RetryMin, cfg.Wakeups.RetryMax = nanos(sec), nanos(2*sec), nanos(100*ms), nanos(sec)
+	cfg.Sends.Page, cfg.Sends.Refresh, cfg.Sends.RetryMin, cfg.Sends.RetryMax = 2, nanos(2*sec), nanos(100*ms), nanos(sec)
+	cfg.Sends.AttemptTimeout, cfg.Sends.MaxAge, cfg.Sends.Deliveries, cfg.Sends.TargetDeliveries = nanos(3*sec), 30*24*time.Hour, 4, 2
 	cfg.Wakeups.Page, cfg.Wakeups.FailingRows, cfg.Wakeups.Rows = 3, 8, 40
 	cfg.Purge.Interval, cfg.Purge.Page, cfg.Purge.Retry = nanos(sec), 2, nanos(200*ms)
 	cfg.JournalPatience, cfg.JournalProbe, cfg.JournalRecovery = nanos(2*sec), nanos(500*ms), nanos(3*sec)
@@ -324,6 +327,9 @@ func (w *World) settle(stop func() bool) {
 		}
 		if why == "" {
 			why = w.unfired()
+		}
+		if why == "" {
+			why = w.unsent()
 		}
 	}
 	if stop() {
