@@ -219,7 +219,7 @@ func (c *coordNode) load(o coordinator.Load) {
 	var err error
 	c.query(func() { got, err = c.w.journal.load(journal.LoadRequest{Entity: factEntity}) }, func(ok bool) {
 		if !ok || err != nil {
-			c.step(coordinator.ReadFailed{Number: o.Number})
+			c.step(coordinator.ReadFailed(o))
 			return
 		}
 		in := coordinator.Loaded{Number: o.Number, LastSeq: got.LastSeq}
@@ -245,7 +245,7 @@ func (c *coordNode) survey(o coordinator.Survey) {
 		got, err = c.w.journal.load(journal.LoadRequest{Entity: journal.HeartbeatEntity})
 	}, func(ok bool) {
 		if !ok {
-			c.step(coordinator.ReadFailed{Number: o.Number})
+			c.step(coordinator.ReadFailed(o))
 			return
 		}
 		if err == nil && got.Snapshot.Seq > 0 { // otherwise no heartbeat is stored, or it is damaged

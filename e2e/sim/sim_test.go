@@ -175,7 +175,6 @@ var mustHappen = []string{
 	"region: shard stopped",
 	"region: host refused",
 	"kept: states come",
-	"kept: states come too late",
 	"kept: an entity goes on where it moved to",
 	"kept: a planned move in calm weather",
 	"region: not mine",

@@ -100,7 +100,7 @@ func (c *Config) Validate() error {
 // CheckAge returns an error unless targets remember keys long enough for MaxAge.
 func (c *Config) CheckAge(dedupeAge time.Duration) error {
 	if c.MaxAge > dedupeAge-AgeSlack {
-		return fmt.Errorf("sends are tried for %s, must be at most %s: keys are remembered for %s, and an hour is kept back; lower sends.max_age", c.MaxAge, dedupeAge-AgeSlack, dedupeAge)
+		return fmt.Errorf("sends are tried for %s, must be at most %s: keys are remembered for %s, and an hour is kept back; lower region.sends_max_age", c.MaxAge, dedupeAge-AgeSlack, dedupeAge)
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ import (
 // succeeds.
 //
 // The command takes effect at most once, and is tried again until its target has answered: for
-// 23 h as a rule (sends.max_age). What an entity sends to one target arrives in order: each
+// 23 h as a rule (region.sends_max_age). What an entity sends to one target arrives in order: each
 // waits until the one before it has been answered. With [ReplyTo] a command of this entity is
 // given the answer. Without it, the answer is dropped if it is success. A refusal, or a target
 // that has not answered in time, then becomes a *dead letter*, which the region logs and counts,

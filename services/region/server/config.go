@@ -59,11 +59,11 @@ type Config struct {
 	RoutedShard      int           `key:"region.routed_shard_commands" unit:"commands" help:"commands of entities here under way to one shard, so that one hot or moving shard cannot use up the others' room"`
 	RoutedShardBytes node.Bytes    `key:"region.routed_shard_bytes" help:"size of the commands of entities here under way to one shard"`
 	RoutedLinkIdle   time.Duration `key:"region.routed_link_idle" help:"time after which the link to another region is closed to which no entity here has sent a command; above 1m, the longest time that a command has"`
-	SendsMaxAge      time.Duration `key:"sends.max_age" help:"time for which what an entity has sent to another one is tried; then it is a dead letter, unless the sender takes the answer. At most 23 h: entities remember for 24 h which commands they have executed"`
+	SendsMaxAge      time.Duration `key:"region.sends_max_age" help:"time for which what an entity has sent to another one is tried; then it is a dead letter, unless the sender takes the answer. At most 23 h: entities remember for 24 h which commands they have executed"`
 	// Health of the journal, as the core judges it.
 	JournalPatience time.Duration `key:"journal.patience" help:"time for which the journal leaves commits, or loads, unanswered before this region counts as cut off from it: it is not ready then, and its journaled shards move to other regions; 0: never"`
 	// What is stored of entities that were deleted, and of keys.
-	DedupeAge       time.Duration `key:"journal.dedupe_age" help:"time for which the idempotency key of a command is remembered at least; after that a repeat may be refused as expired. What is stored of a deleted entity is removed when its keys are that old"`
+	DedupeAge       time.Duration `key:"region.dedupe_age" help:"time for which the idempotency key of a command is remembered at least; after that a repeat may be refused as expired. What is stored of a deleted entity is removed when its keys are that old"`
 	PurgeRate       int           `key:"region.purge_rate" unit:"entities/s" help:"deleted entities of which this process removes what is stored, at most; more wait"`
 	PurgeInterval   time.Duration `key:"region.purge_interval" help:"time between two looks at a shard for deleted entities that can be removed"`
 	JournalRecovery time.Duration `key:"journal.recovery" help:"time for which the journal must answer again before this region is given shards again"`
@@ -167,7 +167,7 @@ func (c *Config) Validate() error {
 		"region.entity_loads": c.EntityLoads, "region.loads": c.Loads, "region.waiting_turns": c.WaitingTurns,
 		"region.lookup_timeout": int(c.LookupTimeout), "region.snapshot_bytes": int(c.SnapshotBytes),
 		"region.kept_wait": int(c.KeptWait), "region.kept_bytes": int(c.KeptBytes),
-		"region.purge_rate": c.PurgeRate, "region.purge_interval": int(c.PurgeInterval), "sends.max_age": int(c.SendsMaxAge),
+		"region.purge_rate": c.PurgeRate, "region.purge_interval": int(c.PurgeInterval), "region.sends_max_age": int(c.SendsMaxAge),
 		"region.stop_timeout": int(c.StopTimeout), "region.failure_log": c.Failures,
 	} {
 		if v <= 0 {
@@ -211,7 +211,7 @@ func (c *Config) Validate() error {
 		errs = append(errs, fmt.Errorf("journal.patience is %s, must not be negative; 0 means never", c.JournalPatience))
 	}
 	if c.DedupeAge < time.Second {
-		errs = append(errs, fmt.Errorf("journal.dedupe_age is %s, must be at least 1s", c.DedupeAge))
+		errs = append(errs, fmt.Errorf("region.dedupe_age is %s, must be at least 1s", c.DedupeAge))
 	}
 	if c.JournalRecovery <= 0 {
 		errs = append(errs, fmt.Errorf("journal.recovery is %s, must be above 0", c.JournalRecovery))
