@@ -60,6 +60,7 @@ func (w *World) checkHistory(log []commit) {
 	c.reminders(log)
 	c.deletions(log)
 	c.sends(log)
+	c.remembered(log)
 	for _, o := range w.ops {
 		if w.volatile(o.entity) {
 			continue

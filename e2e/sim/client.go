@@ -157,6 +157,9 @@ func (c *client) draw(entity sharding.Entity, keyed bool, batch int) *op {
 	if adds(o.cmd) && keyed && w.dice("forwards").chance(w.weather.Harsh.Forward) {
 		o.cmd = cmdForward
 	}
+	if o.cmd == cmdQuit && w.weather.Remember && w.dice("forget").chance(0.4) {
+		o.cmd = cmdForget
+	}
 	o.tell = o.cmd == cmdAdd && d.chance(0.04)
 	if d := w.dice("deletes"); o.cmd != cmdGet && o.cmd != cmdPeek && batch == 0 && !w.volatile(entity) && d.chance(w.weather.Harsh.Delete) {
 		if o.cmd = cmdDelete; keyed && d.chance(0.5) {

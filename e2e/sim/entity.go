@@ -29,6 +29,8 @@ const (
 	cmdForward = "Forward"
 	// cmdRemind sets a reminder that adds later.
 	cmdRemind = "Remind"
+	// cmdForget ends that the entity is remembered.
+	cmdForget = "Forget"
 	cmdDelete = "Delete" // appends a number and deletes the entity
 	// cmdSend sends numbers to another entity, cmdTold takes the answers.
 	cmdSend, cmdTold = "Send", "Told"
@@ -45,7 +47,7 @@ func commands() []sharding.CommandDesc {
 	list := []sharding.CommandDesc{
 		{Name: cmdAdd}, {Name: cmdAdd2}, {Name: cmdFail}, {Name: cmdPanic},
 		{Name: cmdGet, ReadOnly: true}, {Name: cmdPeek, ReadOnly: true, Stale: true},
-		{Name: cmdQuit}, {Name: cmdForward}, {Name: cmdTimer}, {Name: cmdLater}, {Name: cmdRemind},
+		{Name: cmdQuit}, {Name: cmdForward}, {Name: cmdTimer}, {Name: cmdLater}, {Name: cmdRemind}, {Name: cmdForget},
 		{Name: cmdSend}, {Name: cmdTold},
 		{Name: cmdDelete}, {Name: sharding.DeleteCommand},
 	}
@@ -178,6 +180,8 @@ func turnOf(l *list, env *sharding.Envelope, now time.Time) (done turn.TurnDone)
 		done.Passivate = true
 	case cmd == cmdTimer:
 		done.Timers = []turn.Timer{{Name: "t", After: nanos(50 * ms), Command: cmdAdd, Payload: number(second(x))}}
+	case cmd == cmdForget:
+		done.Forgotten = true
 	case cmd == cmdRemind: // of one name in two
 		done.Wakes = []sharding.Wake{{
 			Kind: sharding.TimerWake, Name: fmt.Sprint("r", x%2), Due: now.UnixMilli() + int64(x*37%5000),

@@ -65,6 +65,10 @@ var mutants = []struct{ name, place string }{
 	{"kept-and-alive", "turn: a kept state that an entity has read is kept no longer"},
 	{"kept-given-once", "region: a state is given to the next owner once"},
 	{"busy-victim", "turn: an entity is stopped when it is idle, even if its policy has chosen it before"},
+	{"remembered", "turn: a record that makes an entity worth remembering says so"},
+	{"remembered-lost", "turn: it is told when an entity dies that is remembered"},
+	{"next-page", "wakeup: all pages of remembered entities are read"},
+	{"restart-lost", "wakeup: an entity that has died is started again"},
 	{"late-tick", "gossip: one's own pause is nobody's death"},
 }
 

@@ -53,9 +53,11 @@ type shardNode struct {
 	core      *region.ShardCore
 	outputs   region.Outputs // of the core, not performed yet
 	instances map[turn.Incarnation]*instance
-	asks      uint64      // number of the newest ask or probe
-	toCore    lastArrival // of messages from the control core
-	fromCore  lastArrival // of messages to the control core
+	asks      uint64 // number of the newest ask or probe
+	// passivated has the epoch at which an entity was passivated last.
+	passivated map[sharding.Entity]sharding.Epoch
+	toCore     lastArrival // of messages from the control core
+	fromCore   lastArrival // of messages to the control core
 	// collections is the number of the last collection of garbage.
 	collections uint64
 }
@@ -110,11 +112,13 @@ type instance struct {
 	askedAt    int64
 	shard      sharding.ShardID
 	epoch      sharding.Epoch
-	cancel     func() // ends a turn that hangs; nil: it cannot be ended
-	idleSince  int64  // when its last turn ended, in virtual time
-	timerSet   bool   // it has a timer that has not fired
-	passivates bool   // it has asked for passivation
-	from       uint64 // number of the kept state from which it was brought to life, until its first turn
+	cancel     func()         // ends a turn that hangs; nil: it cannot be ended
+	idleSince  int64          // when its last turn ended, in virtual time
+	timerSet   bool           // it has a timer that has not fired
+	passivates bool           // it has asked for passivation
+	loadedAt   sharding.Epoch // of its shard
+	alive      bool           // it is loaded
+	from       uint64         // number of the kept state from which it was brought to life, until its first turn
 }
 
 func (w *World) regionProgram(p *process) program {
@@ -138,7 +142,7 @@ func (w *World) regionProgram(p *process) program {
 	n.control = region.NewControlCore(n.cfg)
 	for i := range n.cfg.ShardCores {
 		n.shards = append(n.shards, &shardNode{
-			regionNode: n, index: i, core: region.NewShardCore(n.cfg, i), instances: map[turn.Incarnation]*instance{},
+			regionNode: n, index: i, core: region.NewShardCore(n.cfg, i), instances: map[turn.Incarnation]*instance{}, passivated: map[sharding.Entity]sharding.Epoch{},
 		})
 	}
 	n.member = newMember(w, p, roleRegion, func(memberChange) {})

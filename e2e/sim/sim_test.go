@@ -133,6 +133,8 @@ func TestSeeds(t *testing.T) {
 
 // mustHappen are the events without which the weather is too mild.
 var mustHappen = []string{
+	"remembered: it is started",
+	"remembered: it cannot be started",
 	"facts compacted",
 	"facts read from a snapshot on",
 	"journal: append refused by epoch",

@@ -50,6 +50,7 @@ func (n *shardNode) performEntity(o turn.Output) {
 		} else if b.timerSet && !b.passivates && o.Reason == turn.Passivated {
 			n.w.violate("a timer holds passivation off", "%s: %v is passivated before its timer has fired", n.p.name, o.Entity)
 		}
+		n.noteStop(o)
 		in := turn.Stopped{Incarnation: o.Incarnation}
 		if b := n.instances[o.Incarnation]; o.Keep && b != nil {
 			in.Kept = n.write(o, b)
@@ -80,7 +81,7 @@ func (n *shardNode) performEntity(o turn.Output) {
 func (n *shardNode) load(o turn.Load) {
 	n.checkStopped(o.Shard, o.Epoch)
 	n.checkReads(o)
-	b := &instance{entity: o.Entity, epoch: o.Epoch}
+	b := &instance{entity: o.Entity, epoch: o.Epoch, loadedAt: o.Epoch}
 	if !o.LookupOnly {
 		n.instances[o.Incarnation] = b
 	}
@@ -99,7 +100,7 @@ func (n *shardNode) load(o turn.Load) {
 	var err error
 	gen := n.p.gen
 	n.w.journal.read(n.p.host, func() {
-		got, err = n.w.journal.load(journal.LoadRequest{Entity: o.Entity, Lookup: o.Lookup, LookupOnly: o.LookupOnly})
+		got, err = n.w.journal.load(journal.LoadRequest{Entity: o.Entity, Lookup: o.Lookup, LookupOnly: o.LookupOnly, Wakes: o.Wakes})
 	}, func(ok bool) {
 		if n.p.gen != gen {
 			return
@@ -118,7 +119,14 @@ func (n *shardNode) load(o turn.Load) {
 				in.Err, in.Code, in.Retry = errLost.Error(), sharding.Unavailable, true
 			case err != nil:
 				in.Err, in.Code = err.Error(), sharding.DataLoss
+			case n.startFails(&o):
+				delete(n.instances, o.Incarnation)
+				in.Err, in.Code = "the start hook fails", sharding.Internal
 			default:
+				b.alive, in.Remembered, in.Reminders = true, got.Remembered, got.Timers
+				if o.Background {
+					n.w.mark("remembered: it is started")
+				}
 				b.list, in.Events, in.Bytes = replay(got)
 				in.LastSeq, in.Fresh, in.Stored = got.LastSeq, got.Fresh(), got.Stored
 				in.Pending = got.Pending

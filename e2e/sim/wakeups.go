@@ -18,7 +18,7 @@ func (n *shardNode) readWakes(o wakeup.Read) {
 			Due: p.Due, Entity: p.Entity, Kind: p.Kind, Name: p.Name,
 		}})
 	}
-	out := wakeup.Page{Number: o.Number}
+	out := wakeup.Page{Number: o.Number, Remembered: o.Remembered}
 	gen := n.p.gen
 	n.w.journal.read(n.p.host, func() {
 		page := n.w.journal.ledger.Wakes(n.w.clock(), req)
@@ -36,7 +36,7 @@ func (n *shardNode) readWakes(o wakeup.Read) {
 			return
 		}
 		if !ok {
-			out = wakeup.Page{Number: o.Number, Err: errLost.Error()}
+			out = wakeup.Page{Number: o.Number, Remembered: o.Remembered, Err: errLost.Error()}
 		}
 		n.p.post(func() { n.stepShard(region.WakesRead{Page: out}) })
 	})
@@ -90,6 +90,9 @@ func (c *checker) reminders(log []commit) {
 				}
 			}
 			for _, k := range rec.Wakes {
+				if k.Kind != sharding.TimerWake {
+					continue
+				}
 				stands[name{a.Entity, k.Name}] = reminder{seq: rec.Seq, x: decodeNumber(k.Input.Payload), due: k.Due}
 			}
 		}

@@ -51,6 +51,9 @@ type weather struct {
 	Rollout bool  // regions say their version, and operators choose a target
 	Target  int64 // mean time between two choices
 
+	Remember   bool    // journaled entities are remembered; a setting
+	StartFails float64 // start hooks that fail
+
 	Cores        int   // shard cores of a region
 	BetweenCores int64 // mean time of a message between cores of a region
 }
@@ -169,6 +172,9 @@ func drawWeather(c climate, seed uint64) weather {
 	if w.Forms && forms.chance(0.9) {
 		w.Look = forms.between(sec/10, sec/2)
 	}
+	if remember := newDice(seed, "weather of remembered entities"); remember.chance(0.5) && !w.Harsh.JournalFaultOnly {
+		w.Remember, w.StartFails = true, remember.Float64()*0.5
+	}
 	return w
 }
 
@@ -253,7 +259,7 @@ func (w weather) calm() weather {
 	w.Crash, w.CrashAll, w.Pause, w.JournalDown, w.JournalCut, w.Operate = 0, 0, 0, 0, 0, 0
 	w.Target, w.Look = 0, 0
 	w.JournalDelay, w.Unknown, w.Full, w.FullAfter, w.LeaseLoss = min(w.JournalDelay, 5*ms), 0, 0, 0, 0
-	w.Kill, w.LeaseGone = 0, 0
+	w.Kill, w.LeaseGone, w.StartFails = 0, 0, 0
 	w.Hang, w.Slow = 0, 0
 	w.Harsh = harshWeather{Retention: w.Harsh.Retention, Forgets: w.Harsh.Forgets, Timed: w.Harsh.Timed}
 	return w

@@ -106,11 +106,13 @@ func regionConfig(w *World, p *process, version int) region.Config {
 	if w.weather.Forms {
 		addForms(list, version)
 	}
+	w.addRemember(list)
 	for i := range list {
 		list[i].Passivation = w.strategy()
 	}
 	cfg := region.DefaultConfig(p.id(), p.name, list...)
 	cfg.Turn.HeapBytes = heapBytes
+	cfg.Starts = w.startConfig()
 	if w.weather.Rollout {
 		cfg.Version = fmt.Sprint(version)
 	}
@@ -330,6 +332,9 @@ func (w *World) settle(stop func() bool) {
 		}
 		if why == "" {
 			why = w.unsent()
+		}
+		if why == "" {
+			why = w.unstarted()
 		}
 	}
 	if stop() {

@@ -39,7 +39,7 @@ import (
 
 // The largest numbers of wake-ups and sends of a record: what one turn can do that does not
 // let a whole shard wait.
-const MaxWakes, MaxSends = 1000, 1000
+const MaxWakes, MaxSends = 1024, 1000
 
 const (
 	maxTinyEvents = 1024 // events of a record that may have any size

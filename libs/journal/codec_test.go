@@ -179,8 +179,8 @@ func TestWakesAndSends(t *testing.T) {
 		r             sharding.Record
 		writes, reads bool
 	}{
-		"the most":                  {sharding.Record{Seq: 1, Wakes: timers(1000), Sends: sends(1000)}, true, true},
-		"too many wake-ups":         {sharding.Record{Seq: 1, Wakes: timers(1001)}, false, false},
+		"the most":                  {sharding.Record{Seq: 1, Wakes: timers(journal.MaxWakes), Sends: sends(1000)}, true, true},
+		"too many wake-ups":         {sharding.Record{Seq: 1, Wakes: timers(journal.MaxWakes + 1)}, false, false},
 		"too many sends":            {sharding.Record{Seq: 1, Sends: sends(1001)}, false, false},
 		"twice the same wake-up":    {sharding.Record{Seq: 1, Wakes: slices.Repeat([]sharding.Wake{timer}, 2)}, false, true},
 		"no kind":                   {sharding.Record{Seq: 1, Wakes: make([]sharding.Wake, 1)}, false, false},

@@ -205,12 +205,16 @@ func decideRecords(a *sharding.Append, tx Tx) (sharding.Verdict, error) {
 // send is done that may be delivered only once. A wake-up that the append names twice does not
 // stand.
 func allStand(a *sharding.Append, tx Tx) (bool, error) {
+	var seen map[sharding.WakeRef]bool // by kind and name; an append that names one needs none
+	if len(a.Fired) > 1 {
+		seen = make(map[sharding.WakeRef]bool, len(a.Fired))
+	}
 	for i := range a.Fired {
 		want := a.Fired[i].WakeRef
-		for _, earlier := range a.Fired[:i] {
-			if earlier.Kind == want.Kind && earlier.Name == want.Name {
-				return false, nil
-			}
+		if id := (sharding.WakeRef{Kind: want.Kind, Name: want.Name}); seen[id] {
+			return false, nil
+		} else if seen != nil {
+			seen[id] = true
 		}
 		if have, found, err := tx.Wake(a.Entity, want.Kind, want.Name); err != nil || !found || have != want {
 			return false, err

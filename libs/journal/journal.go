@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -29,6 +30,8 @@ type Journal struct {
 	broken     chan struct{}
 	stopped    chan struct{} // closed when the committing goroutine has ended
 	loadTokens chan struct{} // one token per running load
+	// backgroundTokens has one for each that is a LoadRequest.Background.
+	backgroundTokens chan struct{}
 	// writeToken holds a token while a commit or a declaration is under way.
 	writeToken chan struct{}
 	damage     damage
@@ -65,7 +68,7 @@ func Open(ctx context.Context, driver Driver, d Declaration, cfg Config, obs Obs
 		wake:       make(chan struct{}, 1),
 		broken:     make(chan struct{}),
 		stopped:    make(chan struct{}),
-		loadTokens: make(chan struct{}, cfg.Loads),
+		loadTokens: make(chan struct{}, cfg.Loads), backgroundTokens: make(chan struct{}, max(1, cfg.Loads/2)),
 		writeToken: make(chan struct{}, 1),
 	}
 	if u, ok := driver.(Upkeep); ok {
@@ -92,8 +95,11 @@ func (j *Journal) Submit(op Op, done func(Result)) {
 	p := pending{op: op, size: op.Size(), submitted: time.Now(), done: done}
 	if err := j.enqueue(p); err != nil {
 		r := Result{Verdict: sharding.RefusedFull, Err: err}
-		if errors.Is(err, ErrTooLarge) {
+		switch {
+		case errors.Is(err, ErrTooLarge):
 			r.Verdict = sharding.RefusedTooLarge
+		case errors.Is(err, ErrNotActivated):
+			r.Verdict = sharding.RefusedFormat
 		}
 		j.finish(&p, p.submitted, r)
 	}
@@ -138,7 +144,11 @@ func (j *Journal) signal() {
 // Config.LoadTimeout even if the store does not answer. An error that wraps
 // ErrCorrupt means that this entity is damaged; any other may go away.
 func (j *Journal) Load(ctx context.Context, req LoadRequest) (Loaded, error) {
-	return read(ctx, j, "load "+req.Entity.String(), func(ctx context.Context) (Loaded, error) {
+	tokens := []chan struct{}{j.loadTokens}
+	if req.Background && !mutant.On("background-loads") {
+		tokens = []chan struct{}{j.backgroundTokens, j.loadTokens}
+	}
+	return readWith(ctx, j, tokens, "load "+req.Entity.String(), func(ctx context.Context) (Loaded, error) {
 		start := time.Now()
 		l, err := j.driver.Load(ctx, req)
 		j.noteLoad(req.Entity, err)
@@ -151,9 +161,17 @@ func (j *Journal) Load(ctx context.Context, req LoadRequest) (Loaded, error) {
 
 // read runs one read of the driver, as [Journal.Load] says.
 func read[T any](ctx context.Context, j *Journal, what string, f func(context.Context) (T, error)) (T, error) {
+	return readWith(ctx, j, []chan struct{}{j.loadTokens}, what, f)
+}
+
+// readWith is read, with one token of each kind.
+func readWith[T any](ctx context.Context, j *Journal, tokens []chan struct{}, what string, f func(context.Context) (T, error)) (T, error) {
 	var none T
-	if err := j.acquireLoadToken(ctx); err != nil {
-		return none, err
+	for i := range tokens {
+		if err := acquire(ctx, j, tokens[i]); err != nil {
+			release(tokens[:i])
+			return none, err
+		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, j.cfg.LoadTimeout)
 	defer cancel()
@@ -165,7 +183,7 @@ func read[T any](ctx context.Context, j *Journal, what string, f func(context.Co
 	go func() {
 		// A read that hangs keeps its token, so that the number of hanging reads is
 		// bounded too.
-		defer func() { <-j.loadTokens }()
+		defer release(tokens)
 		found, err := f(ctx)
 		if errors.Is(err, ErrBroken) {
 			j.markBroken(err)
@@ -186,12 +204,19 @@ func (j *Journal) List(ctx context.Context, req ListRequest) ([]sharding.Entity,
 	return read(ctx, j, "list entities", func(ctx context.Context) ([]sharding.Entity, error) { return j.driver.List(ctx, req) })
 }
 
-// acquireLoadToken waits until one more load may run.
-func (j *Journal) acquireLoadToken(ctx context.Context) error {
+// release gives tokens back.
+func release(tokens []chan struct{}) {
+	for _, t := range tokens {
+		<-t
+	}
+}
+
+// acquire takes one of the tokens of loads, when there is one.
+func acquire(ctx context.Context, j *Journal, tokens chan struct{}) error {
 	timer := time.NewTimer(j.cfg.LoadTimeout)
 	defer timer.Stop()
 	select {
-	case j.loadTokens <- struct{}{}:
+	case tokens <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

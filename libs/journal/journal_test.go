@@ -446,6 +446,38 @@ func TestLoadsAreBounded(t *testing.T) {
 	})
 }
 
+// TestBackgroundLoads says that loads for which nobody waits leave half of the tokens to the
+// others, even when the store does not answer.
+func TestBackgroundLoads(t *testing.T) { backgroundLoads(t, t.Errorf) }
+
+func backgroundLoads(t *testing.T, errorf func(string, ...any)) {
+	inBubble(t, func(c *journal.Config) { c.Loads, c.LoadTimeout = 4, 3*time.Second }, func(b *bench) {
+		hang := make(chan struct{})
+		b.b.hangOn(hang)
+		for range 10 {
+			go func() {
+				_, _ = b.j.Load(b.Context(), journal.LoadRequest{Entity: alice, Background: true})
+			}()
+		}
+		time.Sleep(time.Minute) // all were given up
+		synctest.Wait()
+		b.b.hangOn(nil)
+		began := time.Now()
+		if _, err := b.j.Load(b.Context(), journal.LoadRequest{Entity: alice}); err != nil || time.Since(began) > 2*time.Second {
+			errorf("beside loads in the background that hang: %v after %v", err, time.Since(began))
+		}
+		if b.b.most > 3 {
+			errorf("%d loads at a time, two of them in the background", b.b.most)
+		}
+		close(hang)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if _, err := b.j.Load(b.Context(), journal.LoadRequest{Entity: alice, Background: true}); err != nil {
+			errorf("the store answers again: %v", err)
+		}
+	})
+}
+
 // TestLoadsThatHang says that a store which does not answer a load keeps nobody
 // longer than LoadTimeout, twice that if all loads hang, and the others not at
 // all; and that closing does not wait for it for ever.
@@ -717,7 +749,7 @@ func TestNotActivated(t *testing.T) {
 		return all
 	}
 	for name, op := range ops(1) {
-		if r := submit(op); r.Verdict != sharding.RefusedFull || !errors.Is(r.Err, journal.ErrNotActivated) || !strings.Contains(r.Err.Error(), "roost journal activate") {
+		if r := submit(op); r.Verdict != sharding.RefusedFormat || !errors.Is(r.Err, journal.ErrNotActivated) || !strings.Contains(r.Err.Error(), "roost journal activate") {
 			t.Errorf("%s: %v, %v", name, r.Verdict, r.Err)
 		}
 	}

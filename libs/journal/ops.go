@@ -227,6 +227,11 @@ type LoadRequest struct {
 	// WithoutSnapshot asks for all records of this life instead of the snapshot and those
 	// after it.
 	WithoutSnapshot bool
+	// Wakes asks which wake-ups the entity has: Loaded.Remembered and Loaded.Timers.
+	Wakes bool
+	// Background says that nobody waits for the entity. Such loads take at most half of
+	// Config.Loads, or one, so that the others need not wait for them.
+	Background bool
 }
 
 // ListRequest asks for one page of the stored entities.
@@ -265,6 +270,12 @@ type Loaded struct {
 	Stored map[sharding.CommandID]sharding.Stored
 	// Pending is how many sends of all records are pending. With LookupOnly it is not set.
 	Pending int
+	// Remembered is when the entity was last active, in Unix milliseconds, as its wake-up of
+	// the kind sharding.RememberWake says; 0: it has none, or was not asked for.
+	Remembered int64
+	// Timers is how many wake-ups of the kind sharding.TimerWake the entity has; 0 if that was
+	// not asked for.
+	Timers int
 }
 
 // StoredAt notes in the results of a batch when the records of its appends were stored.
@@ -289,6 +300,10 @@ func (l *Loaded) Fresh() bool {
 	}
 	return true
 }
+
+// RememberName is the name of the one wake-up of the kind sharding.RememberWake that an entity
+// may have.
+const RememberName = ""
 
 // Declaration is what a process expects of the journal.
 type Declaration struct {

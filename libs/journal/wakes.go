@@ -324,6 +324,9 @@ func checkWakes(a *sharding.Append) error {
 			return fmt.Errorf("append to %s: %w", a.Entity, err)
 		}
 	}
+	if len(a.Fired) > MaxWakes {
+		return fmt.Errorf("%w: append to %s says that %d wake-ups have fired, at most %d may", ErrTooLarge, a.Entity, len(a.Fired), MaxWakes)
+	}
 	fired := map[sharding.WakeRef]struct{}{}
 	for i := range a.Fired {
 		f := &a.Fired[i]

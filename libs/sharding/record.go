@@ -303,6 +303,9 @@ const (
 	// RefusedDamaged: the stored data of the entity, or of the shard's fence, is
 	// damaged; nothing was written.
 	RefusedDamaged
+	// RefusedFormat: the journal is not activated for what the operation contains, such as
+	// wake-ups; nothing was written.
+	RefusedFormat
 	// UnknownOutcome: the connection was lost at commit; it may or may not
 	// have happened, or may still happen later.
 	UnknownOutcome
@@ -310,9 +313,9 @@ const (
 
 // Answered reports whether the verdict proves that the journal answered: a refusal
 // does, unless this process may have made it itself: RefusedFull, if its own queue was
-// full, and RefusedTooLarge.
+// full, RefusedTooLarge, and RefusedFormat.
 func (v Verdict) Answered() bool {
-	return v != UnknownOutcome && v != RefusedFull && v != RefusedTooLarge
+	return v != UnknownOutcome && v != RefusedFull && v != RefusedTooLarge && v != RefusedFormat
 }
 
 // String describes the verdict in words.
@@ -334,6 +337,8 @@ func (v Verdict) String() string {
 		return "refused, too large"
 	case RefusedDamaged:
 		return "refused, damaged"
+	case RefusedFormat:
+		return "refused, not activated"
 	case UnknownOutcome:
 		return "unknown"
 	}

@@ -18,8 +18,9 @@ func (m *Machine) turnDone(in *TurnDone) {
 	e.observeTurn(m.now.Sub(c.arrived) - mailbox) // includes the wait for a processor
 	c.done, c.finished, c.reply = true, m.now, in.Reply
 	c.reply.Timing.Mailbox, c.reply.Timing.Handler = mailbox, in.Handler
+	fits, recount := m.countReminders(e, c, in)
 	st := staged{events: in.Events, wakes: in.Wakes, sends: in.Sends, deleted: in.Deleted && !e.volatile()}
-	spoiled := in.Spoiled || c.desc.ReadOnly && !st.empty()
+	spoiled := in.Spoiled || c.desc.ReadOnly && !st.empty() || !fits
 	if c.conflict {
 		spoiled = spoiled || !st.empty()
 		c.reply = sharding.Doubt(sharding.Aborted, c.env.Command+" was undone: it has run before, and then it sent other input to an entity that it asks")
@@ -33,7 +34,10 @@ func (m *Machine) turnDone(in *TurnDone) {
 	if st.deleted {
 		st.wakes = nil
 	}
-	if m.mayBeStored(e, c) {
+	if !spoiled {
+		m.noteRemembered(e, c, &st, in.Forgotten)
+	}
+	if m.mayBeStored(e, c) || recount {
 		c.done = false
 		m.endIncarnation(e) // the reload runs the command again, unless its reply is stored
 		m.releaseReplies(e)
@@ -239,7 +243,7 @@ func (m *Machine) appended(in Appended) {
 	case sharding.RefusedEpoch:
 		e.inflight, e.firing = nil, nil
 		m.fenced(e.shard, in.Fence.Epoch)
-	case sharding.RefusedFull, sharding.RefusedTooLarge, sharding.RefusedDamaged:
+	case sharding.RefusedFull, sharding.RefusedTooLarge, sharding.RefusedDamaged, sharding.RefusedFormat:
 		m.answerRefused(e, in)
 		e.inflight = nil
 		m.endIncarnation(e)
@@ -275,12 +279,24 @@ func (m *Machine) markInDoubt(e *entity) {
 // for, or that depends on damaged data.
 func (m *Machine) answerRefused(e *entity, in Appended) {
 	last := e.inflight[len(e.inflight)-1].Seq
-	reply := sharding.Reject(refusalCode(in.Verdict, len(e.inflight)), "the journal cannot take it: "+in.Reason)
 	for _, c := range e.cmds[:e.next] {
-		if !c.answered && c.record > 0 && c.record <= last {
-			m.answer(e, c, &reply)
+		if c.answered || c.record == 0 || c.record > last {
+			continue
 		}
+		code := refusalCode(in.Verdict, len(e.inflight))
+		if in.Verdict == sharding.RefusedFormat && e.setsWakes(c.record) && !mutant.On("refused-format") {
+			code = sharding.FailedPrecondition // of the others only that they were in one unit with it
+		}
+		reply := sharding.Reject(code, "the journal cannot take it: "+in.Reason)
+		m.answer(e, c, &reply)
 	}
+}
+
+// setsWakes reports whether a record of the unit in flight has wake-ups or sends, which a journal
+// must be activated for.
+func (e *entity) setsWakes(seq uint64) bool {
+	i := seq - e.inflight[0].Seq
+	return i < uint64(len(e.inflight)) && len(e.inflight[i].Wakes)+len(e.inflight[i].Sends) > 0
 }
 
 // refusalCode is that of the commands of a refused unit with a number of records.
@@ -307,7 +323,7 @@ func (m *Machine) emitSettle(e *entity) {
 // refused, the outcome of the unit before it can no longer change.
 func (m *Machine) settled(e *entity, in Appended) {
 	switch in.Verdict {
-	case sharding.UnknownOutcome, sharding.RefusedFull, sharding.RefusedTooLarge:
+	case sharding.UnknownOutcome, sharding.RefusedFull, sharding.RefusedTooLarge, sharding.RefusedFormat:
 		m.schedule(alarm{at: m.now.Add(m.cfg.Retry), kind: alarmSettle, entity: e, incarnation: e.inc})
 		return
 	case sharding.RefusedDamaged:

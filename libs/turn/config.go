@@ -22,6 +22,9 @@ type Type struct {
 	// KeepOnMoves says that the states of the entities of a volatile type are kept for the
 	// next owner when their shard is handed off, see [Kept].
 	KeepOnMoves bool
+	// Remember says that entities of the type are brought back to life without a command, after
+	// a move, a crash or a cold start. Not for volatile types.
+	Remember bool
 }
 
 // Config holds the entity types and the limits of the core.
@@ -75,6 +78,10 @@ type Config struct {
 	// TimersPerEntity bounds the volatile timers of one entity. A timer beyond the
 	// bound is not set, and is counted as a lost tell. Default 32.
 	TimersPerEntity int
+	// RemindersPerEntity bounds the timers of one entity that stand in the journal. A turn that
+	// would set more is undone, and its command refused. Default 10,000: far beyond what an
+	// entity should have, few enough to be counted when it is loaded.
+	RemindersPerEntity int
 	// TimerTimeout is how long after a firing the timer's command has its deadline:
 	// a turn that hangs must not block its entity for ever. Default 30 s.
 	TimerTimeout time.Duration
@@ -154,22 +161,25 @@ func DefaultConfig(types ...Type) Config {
 		RecentIDs:       65_536,
 		TimersPerEntity: 32,
 		TimerTimeout:    30 * time.Second,
-		KeptEntities:    100_000,
-		KeptBytes:       64 << 20,
-		AskShare:        0.8,
-		AskTimeout:      10 * time.Second,
-		AsksPerTurn:     1000,
-		WaitingTurns:    10_000,
-		ProbeAfter:      500 * time.Millisecond,
-		TurnSends:       1000,
-		PendingSends:    10_000,
-		DrainTimeout:    10 * time.Second,
-		LoadTimeout:     30 * time.Second,
-		EntityLoads:     4,
-		TotalLoads:      20_000,
-		DeadlineCheck:   250 * time.Millisecond,
-		LookupTimeout:   time.Second,
-		Retry:           50 * time.Millisecond,
+
+		RemindersPerEntity: 10_000,
+
+		KeptEntities:  100_000,
+		KeptBytes:     64 << 20,
+		AskShare:      0.8,
+		AskTimeout:    10 * time.Second,
+		AsksPerTurn:   1000,
+		WaitingTurns:  10_000,
+		ProbeAfter:    500 * time.Millisecond,
+		TurnSends:     1000,
+		PendingSends:  10_000,
+		DrainTimeout:  10 * time.Second,
+		LoadTimeout:   30 * time.Second,
+		EntityLoads:   4,
+		TotalLoads:    20_000,
+		DeadlineCheck: 250 * time.Millisecond,
+		LookupTimeout: time.Second,
+		Retry:         50 * time.Millisecond,
 	}
 }
 
@@ -197,6 +207,7 @@ func (c *Config) Validate() error {
 		errs = append(errs, fmt.Errorf("turn: RecentIDs is %d, must not be negative; 0 remembers none", c.RecentIDs))
 	}
 	positive("TimersPerEntity", c.TimersPerEntity)
+	positive("RemindersPerEntity", c.RemindersPerEntity)
 	positive("TimerTimeout", int(c.TimerTimeout))
 	positive("KeptEntities", c.KeptEntities)
 	positive("KeptBytes", c.KeptBytes)
@@ -233,6 +244,9 @@ func (c *Config) Validate() error {
 		}
 		if t.SnapshotEvery < 0 {
 			errs = append(errs, fmt.Errorf("turn: type %s: SnapshotEvery must not be negative", t.Desc.Type))
+		}
+		if t.Remember && t.Desc.Volatile {
+			errs = append(errs, fmt.Errorf("turn: type %s is volatile, so nothing of it can be remembered", t.Desc.Type))
 		}
 	}
 	return errors.Join(errs...)

@@ -23,6 +23,14 @@ type entity struct {
 	// ones.
 	staged, durable uint64
 
+	// remembered is the last activity in Unix milliseconds, as the entity's wake-up of that kind
+	// says; 0: it has none; below 0: see forgottenActivity.
+	remembered int64
+
+	// reminders is how many timers of the entity stand at most: those that stood when it was
+	// loaded, and all that it has set since then, even if one has replaced another.
+	reminders int
+
 	// sinceSnapshot counts the events after the newest snapshot;
 	// bytesSinceSnapshot is their size in a replay.
 	sinceSnapshot      int
@@ -32,6 +40,7 @@ type entity struct {
 	evicted            bool // the policy has chosen it; it is stopped as soon as it is idle
 	fresh              bool // no turn has staged a record in this life of the entity
 	mailboxCheck       bool // an alarmMailbox is scheduled
+	activating         bool // an Activate has not ended
 	// avgTurnMicros is a moving average of the length of the turns, in microseconds.
 	// It begins at 0, so that one slow first turn does not dominate.
 	avgTurnMicros uint32
@@ -125,6 +134,8 @@ type command struct {
 	timer       *timer
 	wakeup      *Wakeup // whose command this is
 	builtin     builtin // nil: the author's
+	// recounted says that the entity was loaded again to count its reminders.
+	recounted bool
 	// fired says that the firing of the wake-up is durable.
 	fired bool
 	// runID is the request id that names the running turn. It is stored because a

@@ -143,6 +143,7 @@ func (m *Machine) noteWakes(e *entity) {
 	changed := WakesChanged{Shard: e.shard.id, Epoch: e.shard.epoch, Entity: e.id, Records: e.inflight}
 	if f != nil {
 		changed.Fired = f.firedRow()
+		e.remindersFired(changed.Fired)
 	}
 	m.emitShardEvent(changed)
 }
@@ -163,7 +164,7 @@ func (m *Machine) firingRefused(e *entity, in Appended) (all bool) {
 			break
 		}
 		m.endFiring(e, f, FiringObsolete)
-	case sharding.RefusedFull, sharding.RefusedTooLarge, sharding.RefusedDamaged:
+	case sharding.RefusedFull, sharding.RefusedTooLarge, sharding.RefusedDamaged, sharding.RefusedFormat:
 		reply := sharding.Reject(refusalCode(in.Verdict, 1), "the journal cannot take it: "+in.Reason)
 		m.answer(e, f, &reply)
 	default:

@@ -32,6 +32,7 @@ func (m *Machine) emitLoad(e *entity) {
 	o := Load{
 		Entity: e.id, Shard: e.shard.id, Epoch: e.shard.epoch, Incarnation: e.inc,
 		Volatile: e.volatile(), LookupOnly: e.state == lookup, Kept: e.stateFor(),
+		Wakes: !e.volatile() && e.state != lookup, Background: e.activating && len(e.cmds) == 0,
 	}
 	if !o.Volatile {
 		for _, c := range e.cmds {
@@ -53,7 +54,7 @@ func (m *Machine) checkLoad(a alarm) {
 	m.expire(e)
 	left := m.cfg.LoadTimeout - m.now.Sub(a.asked)
 	switch {
-	case len(e.cmds) == 0:
+	case len(e.cmds) == 0 && (left <= 0 || !e.activating):
 		m.removeEntity(e) // no command waits for the entity any more
 	case left <= 0 && m.mayLoad(e.id, e.chained()) && !mutant.On("load-again"):
 		m.newIncarnation(e, e.state)
@@ -103,6 +104,9 @@ func (m *Machine) loaded(in *Loaded) {
 		}
 		return
 	}
+	if in.Err != "" {
+		m.endActivation(e, ActivationFailed, in.Code, in.Err)
+	}
 	if in.Err != "" && in.Retry {
 		if m.expire(e); len(e.cmds) == 0 {
 			m.removeEntity(e)
@@ -131,9 +135,17 @@ func (m *Machine) loaded(in *Loaded) {
 		m.removeEntity(e)
 		return
 	}
+	if e.remembered = in.Remembered; e.forgottenBefore(in) {
+		m.emit(Drop{Entity: e.id, Incarnation: e.inc})
+		m.endActivation(e, ActivationDone, "", "")
+		m.removeEntity(e)
+		return
+	}
+	e.reminders = in.Reminders
 	m.stats.Activations++
 	m.grown(e, in.Size)
 	e.state = live
+	m.endActivation(e, ActivationDone, "", "")
 	e.staged, e.durable = in.LastSeq, in.LastSeq
 	e.sinceSnapshot, e.bytesSinceSnapshot, e.fresh = in.Events, in.Bytes, in.Fresh
 	e.sends = uint32(in.Pending)
@@ -207,6 +219,7 @@ func (m *Machine) answerFailed(e *entity, in *Loaded) {
 func (m *Machine) removeEntity(e *entity) {
 	e.shard.typ.policy.Removed(e.node())
 	m.setSize(e, 0)
+	m.noteRemoved(e)
 	m.slots.free(e.inc.Slot())
 	e.inc, e.state, e.inflight = 0, 0, nil
 	e.shard.remove(e)
@@ -362,6 +375,7 @@ func (m *Machine) stopped(in Stopped) {
 		m.load(e)
 		return
 	}
+	e.remembered = 0 // it is started again with its shard, not now
 	m.removeEntity(e)
 }
 
@@ -399,11 +413,11 @@ func (m *Machine) requeue(e *entity) {
 }
 
 // reload loads an entity whose incarnation has ended and whose appends are
-// settled. Without commands it is removed instead.
+// settled. Unless commands wait for it, or an Activate, it is removed instead.
 func (m *Machine) reload(e *entity) {
 	m.requeue(e)
 	m.removeAnswered(e)
-	if len(e.cmds) == 0 {
+	if len(e.cmds) == 0 && (!e.activating || e.shard.phase != open) {
 		m.removeEntity(e)
 		return
 	}

@@ -225,6 +225,8 @@ func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
 		m.deliver(&in)
 	case Fire:
 		m.fireWakeup(&in)
+	case Activate:
+		m.activate(&in)
 	case TurnDone:
 		m.turnDone(&in)
 	case Appended:

@@ -17,14 +17,16 @@ import (
 // TestScenarios runs the scenarios. The commands:
 //
 //	open                              open shard 0 at epoch 1.1
+//	remember                          entities are remembered; the first command of a scenario
+//	activate [entity=E] [epoch=N]     bring an entity to life
 //	deliver R ID CMD [keyed] [payload=P] [tell] [deadline=MS] [entity=E] [chain=E,E…]
-//	loaded SEQ [CMDID=reply…]         answer the newest Load (conflict=CMDID, err=TEXT, retry, fresh), or nth=N
+//	loaded SEQ [CMDID=reply…]         answer the newest Load (conflict=CMDID, err=TEXT, retry, fresh, remembered=MS, reminders=N), or nth=N
 //	lookedup [CMDID=reply | expired | failed]  answer the newest Lookup; nothing: it is not stored
-//	done R [events=N] [bytes=N] [reply=TEXT] [error=CODE] [reject] [bad] [spoiled] [passivate] [timer=NAME:CMD:MS]
+//	done R [events=N] [bytes=N] [reply=TEXT] [error=CODE] [reject] [bad] [spoiled] [passivate] [forget] [timer=NAME:CMD:MS]
 //	                                  [deleted] the turn deletes its entity
 //	                                  [set=NAME:DUE] [remove=NAME] wake-ups; [wake=NAME] the turn of a firing, with R 0
 //	fire NAME CMD [seq=N] [number=N] [next=MS] [entity=E] [epoch=N]  a wake-up is due
-//	appended VERDICT                  answer the oldest Append (durable epoch seq command wake full damaged unknown)
+//	appended VERDICT                  answer the oldest Append (durable epoch seq command wake full damaged format unknown)
 //	fence VERDICT                     answer the oldest ReadFence
 //	stopped                           answer the newest Stop
 //	drain | abort | tick MS           tick lets MS pass first
@@ -142,6 +144,7 @@ func TestAnswersUntilRecycle(t *testing.T) {
 }
 
 type scenario struct {
+	cfg     turn.Config
 	m       *turn.Machine
 	now     time.Time
 	load    turn.Load // the newest
@@ -164,10 +167,10 @@ func newScenario() *scenario {
 	})
 	cfg.MailboxCommands, cfg.SnapshotBytes = 4, 1000
 	cfg.HeldBytes, cfg.TotalHeldBytes = 500, 800
-	cfg.EntityLoads, cfg.TotalLoads = 2, 3
+	cfg.EntityLoads, cfg.TotalLoads, cfg.RemindersPerEntity = 2, 3, 3
 	cfg.TurnSends, cfg.PendingSends = 3, 5
 	cfg.AsksPerTurn, cfg.WaitingTurns = 3, 5
-	return &scenario{m: turn.New(cfg), now: time.Unix(1000, 0), runs: map[turn.RequestID]*turn.Run{}, firings: map[string]*turn.Run{}, asks: map[uint64]turn.Incarnation{}}
+	return &scenario{cfg: cfg, m: turn.New(cfg), now: time.Unix(1000, 0), runs: map[turn.RequestID]*turn.Run{}, firings: map[string]*turn.Run{}, asks: map[uint64]turn.Incarnation{}}
 }
 
 var shard0 = sharding.ShardID{Type: "T"}
@@ -182,6 +185,18 @@ func (s *scenario) command(f []string) []string {
 	switch f[0] {
 	case "open":
 		return s.step(turn.Open{Shard: shard0, Epoch: sharding.MakeEpoch(1, 1)})
+	case "remember":
+		typ := s.cfg.Types[0]
+		typ.Remember, typ.SnapshotEvery = true, 0
+		s.cfg.Types = []turn.Type{typ}
+		s.m = turn.New(s.cfg)
+		return nil
+	case "activate":
+		in := turn.Activate{Shard: shard0, Epoch: sharding.MakeEpoch(1, 1), Entity: sharding.Entity{Type: "T", ID: sharding.EntityID(cmp.Or(opt["entity"], "a"))}}
+		if has("epoch") {
+			in.Epoch = sharding.MakeEpoch(1, uint32(number(opt["epoch"])))
+		}
+		return s.step(in)
 	case "deliver":
 		r, _ := strconv.Atoi(f[1])
 		env := sharding.Envelope{
@@ -308,6 +323,10 @@ func (s *scenario) loaded(args []string, opt map[string]string) turn.Loaded {
 			in.Fresh = true
 		case k == "pending":
 			in.Pending = int(number(v))
+		case k == "reminders":
+			in.Reminders = int(number(v))
+		case k == "remembered":
+			in.Remembered = int64(number(v))
 		case k == "retry":
 			in.Retry = true
 		case k == "conflict":
@@ -353,7 +372,7 @@ func (s *scenario) done(f []string, opt map[string]string, has func(string) bool
 	}
 	in := turn.TurnDone{Incarnation: run.Incarnation, Request: run.Request,
 		Reply:   sharding.Reply{Outcome: sharding.OK, Payload: []byte(opt["reply"]), Code: sharding.Code(opt["error"])},
-		Spoiled: has("spoiled"), Passivate: has("passivate"), Deleted: has("deleted")}
+		Spoiled: has("spoiled"), Passivate: has("passivate"), Deleted: has("deleted"), Forgotten: has("forget")}
 	if has("reject") {
 		in.Reply = sharding.Reject(sharding.Internal, "undone")
 	}
@@ -386,7 +405,11 @@ func (s *scenario) step(in turn.Input) []string {
 		case turn.Load:
 			s.load = o
 			s.loads = append(s.loads, o)
-			lines = append(lines, fmt.Sprintf("Load %s inc %s lookup %v lookup-only %t", o.Entity, o.Incarnation, o.Lookup, o.LookupOnly))
+			line := fmt.Sprintf("Load %s inc %s lookup %v lookup-only %t", o.Entity, o.Incarnation, o.Lookup, o.LookupOnly)
+			if o.Background {
+				line += " in the background"
+			}
+			lines = append(lines, line)
 		case turn.Lookup:
 			s.lookup = o
 			lines = append(lines, fmt.Sprintf("Lookup %s inc %s %s", o.Entity, o.Incarnation, o.ID))
@@ -411,6 +434,9 @@ func (s *scenario) step(in turn.Input) []string {
 					line += " [delete]"
 				}
 				for _, w := range r.Wakes {
+					if w.Kind == sharding.RememberWake {
+						w.Name = "remember"
+					}
 					line += fmt.Sprintf(" [%s at %d]", w.Name, w.Due)
 				}
 				if n := len(r.Sends); n > 0 {
@@ -456,6 +482,8 @@ func (s *scenario) step(in turn.Input) []string {
 			line = strings.TrimRight(fmt.Sprintf("FiringEnded %s at %s %s seq %d number %d: %s %s %s", e.Entity, e.Epoch, e.Ref.Name, e.Ref.Seq, e.Ref.Number, e.End, e.Code, e.Message), " ")
 		case turn.SendsStored:
 			line = fmt.Sprintf("SendsStored %s: %d records", e.Entity, len(e.Records))
+		case turn.ActivationEnded:
+			line = strings.TrimRight(fmt.Sprintf("ActivationEnded %s at %s: %s %s %s", e.Entity, e.Epoch, e.End, e.Code, e.Message), " ")
 		case turn.WakesChanged:
 			line = fmt.Sprintf("WakesChanged %s: %d fired, %d records", e.Entity, len(e.Fired), len(e.Records))
 		}
@@ -477,6 +505,6 @@ func ms(s string) time.Duration {
 func verdict(s string) sharding.Verdict {
 	return map[string]sharding.Verdict{
 		"durable": sharding.Durable, "epoch": sharding.RefusedEpoch, "seq": sharding.RefusedSeq,
-		"command": sharding.RefusedCommand, "wake": sharding.RefusedWake, "full": sharding.RefusedFull, "large": sharding.RefusedTooLarge, "damaged": sharding.RefusedDamaged, "unknown": sharding.UnknownOutcome,
+		"command": sharding.RefusedCommand, "wake": sharding.RefusedWake, "full": sharding.RefusedFull, "large": sharding.RefusedTooLarge, "damaged": sharding.RefusedDamaged, "format": sharding.RefusedFormat, "unknown": sharding.UnknownOutcome,
 	}[s]
 }

@@ -66,6 +66,13 @@ type (
 		Entity sharding.Entity
 		Wakeup Wakeup
 	}
+	// Activate brings an entity to life without a command. It ends with exactly one
+	// ActivationEnded.
+	Activate struct {
+		Shard  sharding.ShardID
+		Epoch  sharding.Epoch
+		Entity sharding.Entity
+	}
 	// Loaded answers Load. The instance exists in the driver and has replayed
 	// its snapshot and events up to LastSeq.
 	Loaded struct {
@@ -84,6 +91,11 @@ type (
 		Fresh bool
 		// Pending is how many sends of the entity's records are pending.
 		Pending int
+		// Remembered is when the entity was last active, in Unix milliseconds; 0: it is not
+		// remembered. Reminders is how many of its timers stand. Both are set if Load.Wakes asks
+		// for them.
+		Remembered int64
+		Reminders  int
 		// Size is about how much memory the instance takes, in bytes; 0: not known.
 		Size int
 		// Err says why there is no instance. Retry means try again (the store is not
@@ -120,6 +132,8 @@ type (
 		Spoiled bool
 		// Passivate: the entity asked to be stopped when it is idle.
 		Passivate bool
+		// Forgotten: the entity does not want to be remembered any more.
+		Forgotten bool
 		Timers    []Timer
 		// Size is about how much memory the instance takes, in bytes; 0: not known.
 		Size int
@@ -294,6 +308,10 @@ type (
 		// LookupOnly: the region has lost the shard. No instance is made; only the
 		// commands whose outcome is in doubt are looked up.
 		LookupOnly bool
+		// Wakes asks which wake-ups the entity has: Loaded.Remembered and Loaded.Reminders.
+		Wakes bool
+		// Background says that no command waits for the entity.
+		Background bool
 	}
 	// Lookup asks the journal for one command of a living entity, whose next turn
 	// waits for the answer, LookedUp.
@@ -452,6 +470,24 @@ type (
 		At      time.Time // when it was stored
 		Records []sharding.Record
 	}
+	// ActivationEnded ends an Activate.
+	ActivationEnded struct {
+		Shard  sharding.ShardID
+		Epoch  sharding.Epoch
+		Entity sharding.Entity
+		End    ActivationEnd
+		// Code and Message say why, with ActivationFailed.
+		Code    sharding.Code
+		Message string
+	}
+	// RememberedLost: an entity that may be remembered is not alive any more, although it was
+	// neither passivated nor handed off: a turn or an append has failed, and no command waits
+	// for it.
+	RememberedLost struct {
+		Shard  sharding.ShardID
+		Epoch  sharding.Epoch
+		Entity sharding.Entity
+	}
 	// Drained: nothing of the shard is alive or unsettled any more.
 	Drained struct {
 		Shard sharding.ShardID
@@ -481,6 +517,35 @@ const (
 	// FiringGone: the region does not serve the shard at the epoch any more.
 	FiringGone
 )
+
+// ActivationEnd says how an Activate has ended.
+type ActivationEnd uint8
+
+const (
+	// ActivationDone: the entity is alive, or is not remembered any more.
+	ActivationDone ActivationEnd = iota + 1
+	// ActivationBusy: the limits leave no room for it now.
+	ActivationBusy
+	// ActivationFailed: it could not be brought to life.
+	ActivationFailed
+	// ActivationGone: the region does not serve the shard at the epoch any more.
+	ActivationGone
+)
+
+// String is a word for the end, such as "done".
+func (a ActivationEnd) String() string {
+	switch a {
+	case ActivationDone:
+		return "done"
+	case ActivationBusy:
+		return "busy"
+	case ActivationFailed:
+		return "failed"
+	case ActivationGone:
+		return "gone"
+	}
+	return "invalid"
+}
 
 // String is a word for the end, such as "done".
 func (f FiringEnd) String() string {
@@ -517,6 +582,7 @@ func (w *Wakeup) text() string {
 
 func (Open) input()        {}
 func (Fire) input()        {}
+func (Activate) input()    {}
 func (Deliver) input()     {}
 func (Loaded) input()      {}
 func (LookedUp) input()    {}
@@ -547,10 +613,12 @@ func (Drop) output()      {}
 func (*Answer) output()   {}
 func (TellDone) output()  {}
 
-func (NotMine) shardEvent()      {}
-func (Fenced) shardEvent()       {}
-func (FiringEnded) shardEvent()  {}
-func (WakesChanged) shardEvent() {}
-func (WakesUnknown) shardEvent() {}
-func (SendsStored) shardEvent()  {}
-func (Drained) shardEvent()      {}
+func (ActivationEnded) shardEvent() {}
+func (RememberedLost) shardEvent()  {}
+func (NotMine) shardEvent()         {}
+func (Fenced) shardEvent()          {}
+func (FiringEnded) shardEvent()     {}
+func (WakesChanged) shardEvent()    {}
+func (WakesUnknown) shardEvent()    {}
+func (SendsStored) shardEvent()     {}
+func (Drained) shardEvent()         {}

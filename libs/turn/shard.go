@@ -125,7 +125,7 @@ func (m *Machine) drain(id sharding.ShardID) {
 		switch {
 		case e.state == live && !e.busy() && e.running == nil:
 			m.stop(e, HandedOff)
-		case e.state == unsettled:
+		case e.state == unsettled, e.state == loading && e.activating && len(e.cmds) == 0: // nobody waits for it
 			m.removeEntity(e)
 		}
 	}

@@ -1,11 +1,14 @@
 // Package wakeup decides when the wake-ups of the open shards fire. [Keeper] is a pure state
 // machine: it asks the journal for the wake-ups that are due soon, holds these in memory, and
-// has their commands run when their time has come, by [turn.Fire].
+// has their commands run when their time has come, by [turn.Fire]. [Starter] is another one,
+// for wake-ups of the kind [sharding.RememberWake]: it has remembered entities brought to life
+// when their shard is open, by [turn.Activate]. What follows is about the Keeper first.
 //
 // # What is in memory
 //
 // A *sweep* of a shard reads all its wake-ups that are due within [Config.Ahead], in the order
-// in which they are due, in pages. Every open shard is swept every [Config.Refresh]. A sweep
+// in which they are due, in pages. Every open shard is swept every [Config.Refresh], except one that has no timer at
+// all: it is swept again when one is set. A sweep
 // stops while there is no room for another page, and goes on when wake-ups have fired. Between
 // two sweeps, a wake-up that this process has set ([turn.WakesChanged]) is added if it is due
 // soon; otherwise a later sweep reads it in time. So no wake-up that is in the journal is
@@ -25,6 +28,14 @@
 // entity whose handler hangs holds back no other entity. The number of firings under way is
 // bounded for each type ([Config.Firings]), so a type holds back no other type.
 //
+// # Remembered entities
+//
+// When a shard is open, the Starter reads its wake-ups of remembered entities, those that were
+// active last first. It has a page of each shard in memory, and reads the next one when all
+// entities of the page have been started. It ends there: an entity that is passivated stays so
+// until a command comes. An entity that dies ([turn.RememberedLost]), or cannot be started, is
+// started again after a back-off. If too many wait for that, the shard is read anew.
+//
 // # What this does not do
 //
 // The package does not make sure that a wake-up fires once. The journal does: it refuses a
@@ -39,13 +50,16 @@
 //
 //  1. Step and Told are never called by two goroutines at a time. Their times are those of
 //     a monotonic clock. A [Tick] comes every 20 ms or so.
-//  2. [Open] comes when the shard is open in the machine, for types that are not volatile, and
-//     [Close] as soon as it drains or is aborted there.
+//  2. [Open] comes when the shard is open in the machine, and [Close] as soon as it drains or
+//     is aborted there. The Keeper gets them for types that are not volatile, the Starter for
+//     those with [turn.Type.Remember].
 //  3. Every [turn.WakesChanged], [turn.WakesUnknown] and [turn.FiringEnded] of the machine goes
-//     to Told, in their order.
-//  4. Each [turn.Fire] goes to the machine, after the call of Step or Told that has returned
-//     it.
-//  5. Each [Read] is answered by one [Page], which is read from the journal after the Read.
+//     to the Keeper's Told, every [turn.ActivationEnded] and [turn.RememberedLost] to that of
+//     the Starter, in their order.
+//  4. Each [turn.Fire] and [turn.Activate] goes to the machine, after the call of Step or Told
+//     that has returned it.
+//  5. Each [Read] is answered by one [Page] to the core that asked, which is read from the
+//     journal after the Read.
 //
 // The loop to write, for a keeper k and its machine m:
 //

@@ -32,7 +32,7 @@ type Keeper struct {
 	rows        int       // all rows in memory
 	failing     int       // how many of them are failing
 	lastOrder   uint64    // see row.order
-	random      uint64
+	random      random
 	// storeClock is what the clock of the store said in the last page, in Unix milliseconds.
 	// That page arrived at storeClockAt.
 	storeClock   int64
@@ -58,8 +58,12 @@ type shard struct {
 	rows    map[key]*row
 	horizon int64     // the last whole sweep has read all rows that are due before this time
 	after   Position  // how far the present sweep has come
-	readAt  time.Time // when the next read begins at the earliest
+	readAt  time.Time // when the next read begins at the earliest; zero: the shard is quiet
 	reading bool      // a read is under way
+	// empty says that the last sweep has found nothing that is due soon. The next read then asks
+	// whether the shard has any timer at all. If it has none, the shard is quiet: it is not read
+	// until one is set, which only this process can do while the shard is open here.
+	empty bool
 	// sweepAgain says that the sweep must begin anew, because a wake-up that it has passed may
 	// have changed.
 	sweepAgain bool
@@ -118,13 +122,14 @@ type firing struct {
 type reading struct {
 	shards []*shard
 	until  int64 // it reads what is due before this time
+	any    bool  // it asks of empty shards whether they have any timer
 }
 
 // New returns a keeper. The configuration must be valid.
 func New(cfg Config) *Keeper {
 	return &Keeper{
 		cfg: cfg, byID: map[sharding.ShardID]*shard{}, firings: map[sharding.Entity]*firing{}, reads: map[uint64]*reading{},
-		random: cfg.Seed,
+		random: random(cfg.Seed),
 	}
 }
 
@@ -322,6 +327,9 @@ func (k *Keeper) replace(s *shard, id key, stored *Row) {
 			}
 		}
 	}
+	if stored != nil && (s.empty || s.readAt.IsZero()) && !mutant.On("quiet") {
+		k.restartSweep(s)
+	}
 	if stored != nil && stored.Due <= s.covered() && !mutant.On("new-wake") {
 		k.add(s, stored)
 	}
@@ -395,13 +403,22 @@ func (k *Keeper) fail(r *row, state rowState, code sharding.Code, message string
 
 // pause returns how long to wait after a number of failures in a row.
 func (k *Keeper) pause(failures int) time.Duration {
-	d := k.cfg.RetryMin
-	for i := 1; i < failures && d < k.cfg.RetryMax; i++ {
+	return k.random.pause(failures, k.cfg.RetryMin, k.cfg.RetryMax)
+}
+
+// random is a source of random numbers.
+type random uint64
+
+// pause returns how long to wait after a number of failures in a row: from least on, it doubles
+// with each up to most, and a random part of up to a half is subtracted.
+func (r *random) pause(failures int, least, most time.Duration) time.Duration {
+	d := least
+	for i := 1; i < failures && d < most; i++ {
 		d *= 2
 	}
-	d = min(d, k.cfg.RetryMax)
-	k.random += 0x9e3779b97f4a7c15 // splitmix64
-	x := k.random
+	d = min(d, most)
+	*r += 0x9e3779b97f4a7c15 // splitmix64
+	x := uint64(*r)
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	x ^= x >> 31

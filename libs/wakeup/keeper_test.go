@@ -36,6 +36,7 @@ type model struct {
 	fired   []string         // the wake-ups that took effect, in their order
 	latest  time.Duration    // how late a wake-up took effect, at most
 	missed  map[string]int64 // how many due times each wake-up has missed
+	asked   int              // reads so far
 }
 
 // answer is the answer to a read on its way.
@@ -79,6 +80,7 @@ func (m *model) did(out *wakeup.Outputs) {
 		m.t.Fatal(err)
 	}
 	m.fires = append(m.fires, out.Fires...)
+	m.asked += len(out.Reads)
 	for _, r := range out.Reads {
 		m.reads = append(m.reads, answer{at: m.now.Add(time.Duration(m.rng.IntN(40)) * time.Millisecond), page: m.page(r)})
 	}

@@ -7,14 +7,19 @@ import (
 	"github.com/roost-cluster/roost/libs/turn"
 )
 
-// Input is what [Keeper.Step] takes. The set is closed.
+// Input is what [Keeper.Step] and [Starter.Step] take. The set is closed.
 type Input interface{ input() }
 
-// Outputs are what the driver must do after calls of [Keeper.Step] and [Keeper.Told].
+// Outputs are what the driver must do after calls of Step and Told.
 type Outputs struct {
 	Reads []Read
-	Fires []turn.Fire // inputs of the turn.Machine
+	// Fires and Activates are inputs of the turn.Machine.
+	Fires     []turn.Fire
+	Activates []turn.Activate
 }
+
+// Empty reports whether there is nothing to do.
+func (o *Outputs) Empty() bool { return len(o.Reads)+len(o.Fires)+len(o.Activates) == 0 }
 
 // Inputs.
 type (
@@ -28,6 +33,8 @@ type (
 	// Page is the answer to a Read.
 	Page struct {
 		Number uint64 // of the Read
+		// Remembered is that of the Read.
+		Remembered bool
 		// Now is what the clock of the store said.
 		Now time.Time
 		// Rows are in the order of Read.Shards. The rows of one shard are in the order of
@@ -45,9 +52,12 @@ type (
 // Read asks the journal for wake-ups of shards. It is answered by one Page.
 type Read struct {
 	Number uint64
-	Shards []Position // of each shard, the rows behind this position are asked for
-	Until  int64      // rows that are due before this time are asked for, in Unix milliseconds
-	Limit  int        // so many rows of each shard at most
+	// Remembered says that a [Starter] asks, for the wake-ups of remembered entities; else a
+	// [Keeper] asks, for timers.
+	Remembered bool
+	Shards     []Position // of each shard, the rows behind this position are asked for
+	Until      int64      // rows that are due before this time are asked for, in Unix milliseconds
+	Limit      int        // so many rows of each shard at most
 }
 
 // Position is a place among the timers of a shard, in the order in which they are due. The

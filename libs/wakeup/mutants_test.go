@@ -23,17 +23,41 @@ func (p *probe) Fatalf(string, ...any) { p.failed = true; runtime.Goexit() }
 // TestMutants checks that the comparison with the model fails without a guard.
 func TestMutants(t *testing.T) {
 	t.Cleanup(func() { mutant.Activate("") })
-	for _, name := range []string{"fires-early", "beyond-horizon", "missed-count", "new-wake", "page-older", "in-doubt", "back-off", "deleted-rows"} {
+	for _, name := range []string{"fires-early", "beyond-horizon", "missed-count", "new-wake", "page-older", "in-doubt", "back-off", "deleted-rows", "quiet"} {
 		mutant.Activate(name)
 		p := &probe{TB: t}
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			for _, test := range []func(testing.TB){beyondTheHorizon, pageOlder, missed, lostAnswers, failingHoldsNobodyBack, deletedEntity} {
+			for _, test := range []func(testing.TB){beyondTheHorizon, pageOlder, missed, lostAnswers, failingHoldsNobodyBack, deletedEntity, quiet} {
 				test(p)
 			}
 			for seed := range uint64(5) {
 				random(p, seed)
+			}
+		}()
+		<-done
+		mutant.Activate("")
+		if !p.failed {
+			t.Errorf("mutant %s: no test fails", name)
+		}
+	}
+}
+
+// TestStartMutants checks that the tests of the starter fail without a guard.
+func TestStartMutants(t *testing.T) {
+	t.Cleanup(func() { mutant.Activate("") })
+	for _, name := range []string{"start-limit", "start-rate", "restart-back-off", "activity-order", "next-page", "restart-lost"} {
+		mutant.Activate(name)
+		p := &probe{TB: t}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for _, test := range []func(testing.TB){startOrder, startFailures, startConstant} {
+				test(p)
+			}
+			for seed := range uint64(10) {
+				startRandom(p, seed)
 			}
 		}()
 		<-done

@@ -133,7 +133,7 @@ func (k *Keeper) Clone() *Keeper {
 	}
 	c.reads = map[uint64]*reading{}
 	for n, r := range k.reads { // order-free: copies
-		rc := &reading{until: r.until}
+		rc := &reading{until: r.until, any: r.any}
 		for _, s := range r.shards {
 			rc.shards = append(rc.shards, copyShard(s))
 		}
@@ -160,8 +160,8 @@ func (k *Keeper) AppendState(now time.Time, b []byte) []byte {
 		b = fmt.Appendf(b, " reading %s %s closed %t\n", s.id, s.epoch, s.closed)
 	}
 	for _, s := range k.shards {
-		b = fmt.Appendf(b, " shard %s %s horizon %d after %d read %d %t again %t changed %d %d\n", s.id, s.epoch, s.horizon-now.UnixMilli(), s.after.Due,
-			rel(s.readAt), s.reading, s.sweepAgain, len(s.changed), len(s.changedRows))
+		b = fmt.Appendf(b, " shard %s %s horizon %d after %d read %d %t again %t empty %t changed %d %d\n", s.id, s.epoch, s.horizon-now.UnixMilli(), s.after.Due,
+			rel(s.readAt), s.reading, s.sweepAgain, s.empty, len(s.changed), len(s.changedRows))
 		for _, id := range slices.SortedFunc(maps.Keys(s.rows), key.compare) {
 			r := s.rows[id]
 			b = fmt.Appendf(b, "  %s %q %d %d due %d %d state %d times %d %d\n", r.Entity, r.Name, r.Seq, r.Number, r.Due-now.UnixMilli(), r.Period, r.state, r.failures, rel(r.retryAt))

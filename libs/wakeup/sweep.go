@@ -1,6 +1,7 @@
 package wakeup
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 // restartSweep begins a new sweep of a shard, from its first wake-up on. It is called when a
 // wake-up of the shard may have changed, and it is not known how.
 func (k *Keeper) restartSweep(s *shard) {
+	s.empty = false
 	if s.reading {
 		s.sweepAgain = true
 		return
@@ -49,7 +51,7 @@ func (k *Keeper) scan() {
 	rd := &reading{until: k.wall() + k.cfg.Ahead.Milliseconds()}
 	for n := range k.shards {
 		s := k.shards[(k.scanFrom+n)%len(k.shards)]
-		if s.reading {
+		if s.reading || s.readAt.IsZero() {
 			continue
 		}
 		if s.readAt.After(k.now) {
@@ -58,6 +60,12 @@ func (k *Keeper) scan() {
 		}
 		if len(rd.shards) >= k.cfg.ReadShards || s.ready >= k.cfg.Page || k.rows+k.reserved+k.cfg.Page > k.cfg.Rows {
 			k.noRoom = true
+			continue
+		}
+		if len(rd.shards) == 0 {
+			rd.any = s.empty
+		} else if rd.any != s.empty {
+			k.scanBy(k.now) // the next read has it
 			continue
 		}
 		s.reading, s.changed, s.changedRows = true, map[key]struct{}{}, nil
@@ -71,6 +79,9 @@ func (k *Keeper) scan() {
 	k.scanFrom = (k.scanFrom + len(rd.shards)) % len(k.shards)
 	k.lastRead++
 	r.Number, r.Until, r.Limit = k.lastRead, rd.until, k.cfg.Page
+	if rd.any {
+		r.Until, r.Limit = math.MaxInt64, 1
+	}
 	k.reads[r.Number] = rd
 	k.out.Reads = append(k.out.Reads, r)
 }
@@ -105,6 +116,8 @@ func (k *Keeper) page(in *Page) {
 			k.notRead(s, k.readsAfter)
 		case slices.Contains(in.Failed, s.id):
 			k.notRead(s, k.now.Add(k.cfg.RetryMax))
+		case rd.any:
+			k.anyOf(s, n > 0)
 		default:
 			k.pageOf(s, rows[:n], rd.until, slices.Contains(in.More, s.id))
 		}
@@ -129,8 +142,10 @@ func (k *Keeper) pageOf(s *shard, rows []Row, until int64, more bool) {
 	case more: // the page had no room for rows of this shard
 		s.readAt = k.now
 	default:
+		first := s.after == Position{Shard: s.id}
 		s.after, s.readAt = Position{Shard: s.id}, k.now.Add(k.cfg.Refresh)
 		s.horizon = until
+		s.empty = first && len(rows)+len(s.rows)+len(changed) == 0
 		if mutant.On("beyond-horizon") {
 			s.readAt = k.now.Add(1000 * time.Hour)
 		}
@@ -156,6 +171,22 @@ func (k *Keeper) pageOf(s *shard, rows []Row, until int64, more bool) {
 	if s.sweepAgain {
 		s.sweepAgain = false
 		k.restartSweep(s)
+	}
+	k.scanBy(s.readAt)
+}
+
+// anyOf handles the answer to whether a shard has any timer.
+func (k *Keeper) anyOf(s *shard, some bool) {
+	quiet := !some && s.empty && len(s.changed) == 0
+	s.reading, s.changed, s.changedRows, s.empty = false, nil, nil, false
+	if s.sweepAgain || !quiet && !some {
+		s.sweepAgain = false
+		k.restartSweep(s)
+		return
+	}
+	if s.readAt = k.now.Add(k.cfg.Refresh); quiet {
+		s.readAt = time.Time{}
+		return
 	}
 	k.scanBy(s.readAt)
 }

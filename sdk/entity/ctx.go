@@ -30,8 +30,10 @@ type Ctx struct {
 	deleted  bool // see Delete
 	fresh    bool // see Fresh
 	broken   error
-	asker    Asker // nil: nothing can be asked
-	calls    calls
+	// forgotten: the entity need not be remembered any more.
+	forgotten bool
+	asker     Asker // nil: nothing can be asked
+	calls     calls
 }
 
 // Entity returns the address of the entity.

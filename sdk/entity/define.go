@@ -59,6 +59,7 @@ type definition struct {
 	shards      uint32
 	volatile    bool
 	keep        bool // its state, on moves
+	remember    bool
 	passivation passivation.Strategy
 	snapshot    int
 	create      func(id string) any
@@ -234,7 +235,7 @@ func (t *Type[E]) SnapshotEvery(events int) *Type[E] { t.def.snapshot = events; 
 // mistake in the definition.
 func Describe(t Definition) (turn.Type, error) {
 	d := t.definition()
-	desc := turn.Type{Passivation: d.passivation, SnapshotEvery: d.snapshot, KeepOnMoves: d.keep, Desc: sharding.TypeDesc{
+	desc := turn.Type{Passivation: d.passivation, SnapshotEvery: d.snapshot, KeepOnMoves: d.keep, Remember: d.remember, Desc: sharding.TypeDesc{
 		Type: sharding.EntityType(d.name), Shards: d.shards, Volatile: d.volatile,
 	}}
 	for _, b := range d.commands { // sorted below
@@ -245,6 +246,9 @@ func Describe(t Definition) (turn.Type, error) {
 	errs := append(slices.Clone(d.errs), sharding.CheckEntityType("entity type", desc.Desc.Type))
 	if d.shards == 0 || d.shards > sharding.MaxShards {
 		errs = append(errs, fmt.Errorf("entity type %s: %d shards, must be 1 to %d", d.name, d.shards, sharding.MaxShards))
+	}
+	if err := d.checkRemember(); err != nil {
+		errs = append(errs, err)
 	}
 	if err := d.passivation.Validate(); err != nil {
 		errs = append(errs, fmt.Errorf("entity type %s: %w", d.name, err))

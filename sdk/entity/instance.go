@@ -251,7 +251,7 @@ func (i *Instance) Run(ctx context.Context, now time.Time, run *turn.Run, asker 
 		return done, failed
 	}
 	return turn.TurnDone{
-		Events: c.staged, Wakes: c.wakes, Sends: c.sends, Timers: c.timers, Passivate: c.quit, Deleted: c.deleted,
+		Events: c.staged, Wakes: c.wakes, Sends: c.sends, Timers: c.timers, Passivate: c.quit, Deleted: c.deleted, Forgotten: c.forgotten,
 		Size:  i.Size(),
 		Reply: sharding.Reply{Outcome: sharding.OK, Encoding: enc, Payload: payload},
 	}, nil

@@ -17,7 +17,7 @@ func (k *Kit) step(in turn.Input) {
 	k.run()
 }
 
-// core steps the entity core, and tells the keeper of reminders what has happened.
+// core steps the entity core, and tells the cores of wake-ups what has happened.
 func (k *Kit) core(in turn.Input) {
 	k.queue = k.m.Step(k.now, in, k.queue)
 	for _, e := range k.m.ShardEvents() {
@@ -26,6 +26,7 @@ func (k *Kit) core(in turn.Input) {
 			continue
 		}
 		k.wakeups.Told(k.now, e, &k.wanted)
+		k.starter.Told(k.now, e, &k.wanted)
 		k.outbox.Told(k.now, e, &k.sent)
 	}
 }
@@ -45,16 +46,24 @@ func (k *Kit) run() {
 		case len(k.wanted.Reads) > 0:
 			r := k.wanted.Reads[0]
 			k.wanted.Reads = k.wanted.Reads[1:]
-			k.wakeups.Step(k.now, k.page(r), &k.wanted)
+			if r.Remembered {
+				k.starter.Step(k.now, k.rememberedPage(r), &k.wanted)
+			} else {
+				k.wakeups.Step(k.now, k.page(r), &k.wanted)
+			}
 		case len(k.wanted.Fires) > 0:
 			f := k.wanted.Fires[0]
 			k.wanted.Fires = k.wanted.Fires[1:]
 			k.lastFire = &f
 			k.core(f)
+		case len(k.wanted.Activates) > 0:
+			a := k.wanted.Activates[0]
+			k.wanted.Activates = k.wanted.Activates[1:]
+			k.core(a)
 		case !k.sent.Empty():
 			k.performSends()
 		default:
-			if err := errors.Join(k.m.Check(), k.wakeups.Check(), k.outbox.Check()); err != nil {
+			if err := errors.Join(k.m.Check(), k.wakeups.Check(), k.starter.Check(), k.outbox.Check()); err != nil {
 				k.t.Fatalf("entitytest: the execution core is broken: %v", err)
 			}
 			return
@@ -196,6 +205,10 @@ func (k *Kit) load(o turn.Load) turn.Input {
 		return out
 	}
 	k.insts[o.Entity] = inst
+	out.Reminders = len(s.reminders)
+	if s.remembered != nil {
+		out.Remembered = -s.remembered.Due
+	}
 	out.LastSeq, out.Pending = uint64(len(s.records)), s.pending()
 	out.Fresh = len(replayed) == 0 && s.snapSeq == 0
 	for i := range replayed {

@@ -52,7 +52,8 @@ type Kit struct {
 	// restarts counts restarts and crashes: each gets a new epoch, as a claim would.
 	restarts uint32
 	wakeups  *wakeup.Keeper
-	wanted   wakeup.Outputs // of wakeups, to be done
+	starter  *wakeup.Starter
+	wanted   wakeup.Outputs // of these two, to be done
 	crash    Crash          // at the next commit; 0: none
 	crashed  bool           // since the last output was performed
 	lastFire *turn.Fire
@@ -76,6 +77,8 @@ type stored struct {
 	snap    []byte
 	// reminders are those that stand, by name.
 	reminders map[string]wakeup.Row
+	// remembered is the wake-up of a remembered entity; nil: it has none.
+	remembered *wakeup.Row
 	// sends are the states of those of each record that has some, sentAt when it was stored.
 	sends  map[uint64][]sharding.SendState
 	sentAt map[uint64]time.Time
@@ -112,6 +115,7 @@ func (k *Kit) begin(types []entity.Definition) {
 		k.t.Fatal(err)
 	}
 	k.m, k.wakeups, k.wanted = turn.New(cfg), wakeup.New(wakeupConfig()), wakeup.Outputs{}
+	k.starter = wakeup.NewStarter(wakeup.DefaultStartConfig())
 	k.outbox, k.sent, k.deliveries = outbox.New(outboxConfig()), outbox.Outputs{}, map[turn.RequestID]uint64{}
 }
 
@@ -165,11 +169,10 @@ func (k *Kit) Advance(d time.Duration) {
 	end := k.now.Add(d)
 	for {
 		next := k.m.NextAlarm()
-		if at := k.wakeups.NextAlarm(); next.IsZero() || !at.IsZero() && at.Before(next) {
-			next = at
-		}
-		if at := k.outbox.NextAlarm(); next.IsZero() || !at.IsZero() && at.Before(next) {
-			next = at
+		for _, at := range []time.Time{k.wakeups.NextAlarm(), k.starter.NextAlarm(), k.outbox.NextAlarm()} {
+			if next.IsZero() || !at.IsZero() && at.Before(next) {
+				next = at
+			}
 		}
 		if next.IsZero() || next.After(end) {
 			break
@@ -185,6 +188,7 @@ func (k *Kit) Advance(d time.Duration) {
 
 func (k *Kit) tick() {
 	k.wakeups.Step(k.now, wakeup.Tick{}, &k.wanted)
+	k.starter.Step(k.now, wakeup.Tick{}, &k.wanted)
 	k.outbox.Step(k.now, outbox.Tick{}, &k.sent)
 	k.step(turn.Tick{})
 }
@@ -278,8 +282,8 @@ func (k *Kit) State(typ, id string) any {
 
 // Restart ends all live entities as a crash does, without their stop hooks, after
 // comparing them with their replay. The next command activates an entity again from its
-// stored events. The given types replace those of the same names, as when another version
-// of the program is started.
+// stored events; those that are remembered are alive again at once. The given types replace
+// those of the same names, as when another version of the program is started.
 func (k *Kit) Restart(types ...entity.Definition) {
 	k.t.Helper()
 	k.checkReplay()
@@ -293,7 +297,7 @@ func (k *Kit) restart(types []entity.Definition) {
 	k.restarts++
 	k.queue, k.crashed = nil, false
 	clear(k.insts)
-	k.openReminders()
+	k.openShards()
 }
 
 func address(typ, id string) sharding.Entity {

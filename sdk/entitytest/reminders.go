@@ -103,14 +103,17 @@ func (k *Kit) openWithKept(shard sharding.ShardID) {
 	k.core(turn.Open{Shard: shard, Epoch: epoch, Kept: kept})
 	if !k.descs[shard.Type].Desc.Volatile {
 		k.wakeups.Step(k.now, wakeup.Open{Shard: shard, Epoch: epoch}, &k.wanted)
+		if k.descs[shard.Type].Remember {
+			k.starter.Step(k.now, wakeup.Open{Shard: shard, Epoch: epoch}, &k.wanted)
+		}
 		k.outbox.Step(k.now, outbox.Open{Shard: shard, Epoch: epoch}, &k.sent)
 	}
 }
 
-// openReminders opens the shards of all entities that have reminders or pending sends.
-func (k *Kit) openReminders() {
+// openShards opens the shards of all entities that have reminders or pending sends, or are remembered.
+func (k *Kit) openShards() {
 	for _, ent := range slices.SortedFunc(maps.Keys(k.store), sharding.Entity.Compare) {
-		if s := k.store[ent]; len(s.reminders) > 0 || s.pending() > 0 {
+		if s := k.store[ent]; len(s.reminders) > 0 || s.remembered != nil || s.pending() > 0 {
 			k.open(ent)
 		}
 	}
@@ -168,8 +171,13 @@ func (s *stored) change(a *sharding.Append) {
 		if rec.Delete {
 			s.life, s.snapSeq, s.snap = rec.Seq, 0, nil
 			clear(s.reminders)
+			s.remembered = nil
 		}
 		for _, w := range rec.Wakes {
+			if w.Kind == sharding.RememberWake {
+				s.remember(a, w.Due)
+				continue
+			}
 			if w.Due == 0 {
 				delete(s.reminders, w.Name)
 				continue

@@ -39,6 +39,9 @@ type Config struct {
 	// Sends bounds and times the delivery of what entities send. Of Sends, Bytes and Deliveries
 	// each shard core has an equal part.
 	Sends outbox.Config
+	// Starts bounds and paces the start of remembered entities. Of Rows, Limit and Failing each
+	// shard core has an equal part; with a constant rate, all of them together keep it.
+	Starts wakeup.StartConfig
 	// Watch times the watch of the route table.
 	Watch routetable.WatchConfig
 	// BufferCommands and BufferBytes bound what waits per shard for its claim: that
@@ -93,6 +96,7 @@ func DefaultConfig(self sharding.NodeID, name string, types ...turn.Type) Config
 		Wakeups:        wakeup.DefaultConfig(),
 		Purge:          purge.DefaultConfig(),
 		Sends:          outbox.DefaultConfig(),
+		Starts:         wakeup.DefaultStartConfig(),
 		Watch:          routetable.DefaultWatchConfig(),
 		BufferCommands: 1000,
 		BufferBytes:    8 << 20,
@@ -180,7 +184,7 @@ func (c *Config) Validate() error {
 	if c.LeaveTimeout <= c.Turn.DrainTimeout {
 		errs = append(errs, fmt.Errorf("region: LeaveTimeout %s must be above DrainTimeout %s, or leaving cuts drains short", c.LeaveTimeout, c.Turn.DrainTimeout))
 	}
-	return errors.Join(append(errs, c.Replies.Validate(), c.Watch.Validate(), c.Turn.Validate(), c.Wakeups.Validate(), c.Purge.Validate(), c.Sends.Validate())...)
+	return errors.Join(append(errs, c.Replies.Validate(), c.Watch.Validate(), c.Turn.Validate(), c.Wakeups.Validate(), c.Purge.Validate(), c.Starts.Validate(), c.Sends.Validate())...)
 }
 
 // passivationOfCore is the strategy for the entities of one type in a shard core. Each core
@@ -200,4 +204,14 @@ func (c *Config) wakeupsOfCore(index int) wakeup.Config {
 	w.Firings = max(1, w.Firings/c.ShardCores)
 	w.Seed += uint64(index)
 	return w
+}
+
+// startsOfCore is the part of Starts that a shard core has.
+func (c *Config) startsOfCore(index int) wakeup.StartConfig {
+	s := c.Starts
+	s.Limit, s.Failing = max(1, s.Limit/c.ShardCores), max(1, s.Failing/c.ShardCores)
+	s.Rows = max(s.Page, s.Rows/c.ShardCores)
+	s.Frequency *= time.Duration(c.ShardCores)
+	s.Seed += uint64(index)
+	return s
 }

@@ -49,7 +49,7 @@ func (m *ShardCore) sendInput(in ShardInput) {
 
 // told tells what stands beside the entity core of an event of it.
 func (m *ShardCore) told(e turn.ShardEvent) {
-	m.wakeups.Told(m.now, e, &m.wanted)
+	m.tellWakeups(e)
 	m.sends.Told(m.now, e, &m.sent)
 }
 

@@ -25,7 +25,8 @@ type ShardCore struct {
 	heldCount int           // number of shards held
 	turn      *turn.Machine
 	wakeups   *wakeup.Keeper
-	// wanted is what the keeper of wake-ups wants done; it is done at the end of the step.
+	starter   *wakeup.Starter
+	// wanted is what the keeper of wake-ups and the starter want done; it is done at the end of the step.
 	wanted wakeup.Outputs
 	purger *purge.Purger
 	purges purge.Outputs // memory for what it wants
@@ -84,6 +85,7 @@ func (o *Outputs) Reset() {
 type hostedType struct {
 	name     sharding.EntityType
 	volatile bool
+	remember bool // its entities are remembered
 	// shards has nil for a shard that is not held.
 	shards []*heldShard
 	// minEpochs has the epoch below which the shard is refused.
@@ -147,7 +149,7 @@ func NewShardCore(cfg Config, index int) *ShardCore {
 	// Each core has an equal part, but never less than one entity may hold.
 	turnCfg.TotalHeldBytes = max(turnCfg.HeldBytes, turnCfg.TotalHeldBytes/cfg.ShardCores)
 	m := &ShardCore{cfg: cfg, index: index, turn: turn.New(turnCfg), alone: cfg.ShardCores == 1}
-	m.wakeups = wakeup.New(cfg.wakeupsOfCore(index))
+	m.wakeups, m.starter = wakeup.New(cfg.wakeupsOfCore(index)), wakeup.NewStarter(cfg.startsOfCore(index))
 	m.purger = purge.New(cfg.purgesOfCore())
 	m.sends = outbox.New(cfg.sendsOfCore(index))
 	for r, b := range cfg.budgets() {
@@ -159,7 +161,7 @@ func NewShardCore(cfg Config, index int) *ShardCore {
 	for i := range cfg.Turn.Types {
 		d := &cfg.Turn.Types[i].Desc
 		m.types = append(m.types, &hostedType{
-			name: d.Type, volatile: d.Volatile,
+			name: d.Type, volatile: d.Volatile, remember: cfg.Turn.Types[i].Remember,
 			shards: make([]*heldShard, d.Shards), minEpochs: make([]sharding.Epoch, d.Shards), rows: make([]sharding.Row, d.Shards),
 			wrote: make([]sharding.FormSet, d.Shards),
 			keeps: d.Volatile && cfg.Turn.Types[i].KeepOnMoves, kept: make([]*keptShard, d.Shards),
@@ -225,9 +227,6 @@ func (m *ShardCore) Stats() turn.Stats {
 // TypeStats returns the counts of the entities of each type.
 func (m *ShardCore) TypeStats() []turn.TypeStats { return m.turn.TypeStats() }
 
-// Wakeups returns the counts of the keeper of wake-ups.
-func (m *ShardCore) Wakeups() wakeup.Stats { return m.wakeups.Stats() }
-
 // Held returns how many shards this core claims, serves or still has to release.
 func (m *ShardCore) Held() int { return m.heldCount }
 
@@ -272,7 +271,7 @@ func (m *ShardCore) Step(now time.Time, in ShardInput, out *Outputs) {
 		m.giving--
 		m.givingBytes -= in.Bytes
 	case WakesRead:
-		m.wakeups.Step(m.now, in.Page, &m.wanted)
+		m.wakesRead(in.Page)
 	case DeletedRead:
 		m.stepPurger(in.Page)
 	case Purged:
@@ -315,10 +314,7 @@ func (m *ShardCore) begin(now time.Time, out *Outputs) { m.now, m.out = now, out
 
 // end finishes a step: it tells the control core what has changed.
 func (m *ShardCore) end() {
-	for len(m.wanted.Fires)+len(m.wanted.Reads) > 0 || !m.sent.Empty() {
-		m.fireWakeups()
-		m.deliverSends()
-	}
+	m.performWanted()
 	if held := (Held{Shards: m.heldCount, Leaving: m.leaving, Kept: m.keptWanted()}); held != m.lastHeld {
 		m.lastHeld = held
 		m.event(held)
@@ -518,22 +514,6 @@ func (m *ShardCore) shardEvents(events []turn.ShardEvent) {
 	}
 }
 
-// fireWakeups does what the keeper of wake-ups wants. The entity core may refuse a firing at
-// once; then the keeper may want the next one, so it is asked again until it wants none.
-func (m *ShardCore) fireWakeups() {
-	for len(m.wanted.Fires) > 0 {
-		fires := m.wanted.Fires
-		m.wanted.Fires = nil
-		for _, f := range fires {
-			m.step(f)
-		}
-	}
-	for _, r := range m.wanted.Reads {
-		m.emit(ReadWakes{Read: r})
-	}
-	m.wanted.Reads = nil
-}
-
 // noteJournalAnswer records what an answer of the driver to the entity core shows about
 // the journal.
 func (m *ShardCore) noteJournalAnswer(in turn.Input) {
@@ -571,7 +551,7 @@ func (m *ShardCore) tick() {
 	m.claimAgain()
 	m.tickKept()
 	m.step(turn.Tick{})
-	m.wakeups.Step(m.now, wakeup.Tick{}, &m.wanted)
+	m.stepWakeups(wakeup.Tick{})
 	m.stepPurger(purge.Tick{})
 	m.sends.Step(m.now, outbox.Tick{}, &m.sent)
 	for p := range journalPaths {

@@ -112,8 +112,8 @@ func (m *ShardCore) started(h *heldShard, kept []turn.Kept) {
 		m.step(turn.Drain{Shard: h.id})
 		return
 	}
+	m.openWakeups(h)
 	if !m.typ(h.id.Type).volatile {
-		m.wakeups.Step(m.now, wakeup.Open{Shard: h.id, Epoch: h.epoch}, &m.wanted)
 		m.stepPurger(purge.Open{Shard: h.id, Epoch: h.epoch})
 		m.sends.Step(m.now, outbox.Open{Shard: h.id, Epoch: h.epoch}, &m.sent)
 	}
@@ -126,7 +126,7 @@ func (m *ShardCore) started(h *heldShard, kept []turn.Kept) {
 // stop is for a shard that is served: no wake-up of it fires any more.
 func (m *ShardCore) stop(h *heldShard) {
 	h.phase = stopping
-	m.wakeups.Step(m.now, wakeup.Close{Shard: h.id}, &m.wanted)
+	m.stepWakeups(wakeup.Close{Shard: h.id})
 	m.stepPurger(purge.Close{Shard: h.id})
 	m.sends.Step(m.now, outbox.Close{Shard: h.id}, &m.sent)
 }

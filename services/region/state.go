@@ -64,7 +64,7 @@ func (m *ShardCore) Check() error {
 	if buffered != m.buffered || bytes != m.bufferedBytes {
 		errs = append(errs, fmt.Errorf("region: counted %d buffered commands, %d bytes; there are %d, %d", m.buffered, m.bufferedBytes, buffered, bytes))
 	}
-	return errors.Join(append(errs, m.checkKept(), m.turn.Check(), m.wakeups.Check(), m.purger.Check(), m.sends.Check())...)
+	return errors.Join(append(errs, m.checkKept(), m.turn.Check(), m.wakeups.Check(), m.starter.Check(), m.purger.Check(), m.sends.Check())...)
 }
 
 // Clone copies the core; both go on independently.
@@ -81,10 +81,10 @@ func (c *ControlCore) Clone() *ControlCore {
 // Clone copies the core; both go on independently.
 func (m *ShardCore) Clone() *ShardCore {
 	c := *m
-	c.turn, c.wakeups, c.sends, c.types, c.lastType, c.out = m.turn.Clone(), m.wakeups.Clone(), m.sends.Clone(), slices.Clone(m.types), nil, nil
+	c.turn, c.wakeups, c.starter, c.sends, c.types, c.lastType, c.out = m.turn.Clone(), m.wakeups.Clone(), m.starter.Clone(), m.sends.Clone(), slices.Clone(m.types), nil, nil
 	c.purger, c.purges = m.purger.Clone(), purge.Outputs{}
 	for i, t := range m.types {
-		c.types[i] = &hostedType{name: t.name, volatile: t.volatile, keeps: t.keeps, kept: slices.Clone(t.kept),
+		c.types[i] = &hostedType{name: t.name, volatile: t.volatile, remember: t.remember, keeps: t.keeps, kept: slices.Clone(t.kept),
 			shards: slices.Clone(t.shards), minEpochs: slices.Clone(t.minEpochs), rows: slices.Clone(t.rows), wrote: slices.Clone(t.wrote)}
 	}
 	for _, t := range c.types {
@@ -168,5 +168,5 @@ func (m *ShardCore) AppendState(now time.Time, b []byte) []byte {
 		}
 	}
 	b = m.appendKept(now, b)
-	return m.turn.AppendState(now, m.wakeups.AppendState(now, m.purger.AppendState(now, m.sends.AppendState(now, b))))
+	return m.turn.AppendState(now, m.starter.AppendState(now, m.wakeups.AppendState(now, m.purger.AppendState(now, m.sends.AppendState(now, b)))))
 }

@@ -55,6 +55,7 @@ func Run(t *testing.T, fresh func(t *testing.T, cfg journal.Config, clock journa
 		{"RepliesAreApart", testReplies},
 		{"WakesAndSends", testWakesAndSends},
 		{"Wakes", testWakes},
+		{"Remembered", testRemembered},
 		{"Fired", testFired},
 		{"FiredIsChecked", testFiredIsChecked},
 		{"WakesAreFenced", testWakesAreFenced},

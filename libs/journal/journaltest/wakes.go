@@ -113,6 +113,7 @@ func testWakes(e *env) {
 	first := journal.ShardPosition{Shard: shard, After: journal.WakePosition{Due: math.MinInt64}}
 	e.equal("remembered", e.wakes(e.b, 1, 100, first), []journal.WakeRow{standing(alice, 9, 0, remember)})
 	e.equal("all", len(e.wakes(e.b, 0, 100, first)), 3)
+	e.remembered(alice, 0, 1) // under another name
 	// A wake-up may have fired before the record that sets it: its number is kept.
 	carried := setting("carried", 70, 0)
 	// A record may say how often its setting has fired. After the highest number comes 0.

@@ -131,6 +131,14 @@ func (l *Ledger) Load(req journal.LoadRequest) (journal.Loaded, error) {
 		e = &entity{dropped: l.forgotten[req.Shard]}
 	}
 	out := journal.Loaded{LastSeq: e.last(), Life: e.life}
+	if req.Wakes {
+		out.Remembered = -e.wakes[wakeKey{sharding.RememberWake, journal.RememberName}].due
+		for key := range e.wakes { // order-free: counts
+			if key.kind == sharding.TimerWake {
+				out.Timers++
+			}
+		}
+	}
 	if !req.LookupOnly && !req.WithoutSnapshot {
 		out.Snapshot = e.snapshot
 	}

@@ -35,7 +35,11 @@ const loadSQL = `
 	UNION ALL
 	SELECT 4, coalesce(sum(x.pending), 0), 0, 0, NULL, NULL, NULL, NULL
 		FROM roost.entity e JOIN roost.send x ON x.entity = e.id AND NOT $4
-		WHERE e.type = $1 AND e.name = $2`
+		WHERE e.type = $1 AND e.name = $2
+	UNION ALL
+	SELECT 5, count(*) FILTER (WHERE w.kind = $9), coalesce(min(w.due) FILTER (WHERE w.kind = $10 AND w.name = $11), 0), 0, NULL, NULL, NULL, NULL
+		FROM roost.entity e JOIN roost.wake w ON w.entity = e.id
+		WHERE $8 AND e.type = $1 AND e.name = $2`
 
 // body is a stored form with its sequence number, and the command that was
 // looked for, if any, with its reply.
@@ -56,6 +60,8 @@ type stored struct {
 	opened            journal.Facts // generation and lowest reader
 	records, commands []body
 	pending           int // sends
+	remembered        int64
+	timers            int
 }
 
 // Load implements [journal.Reader], in one round trip.
@@ -85,7 +91,8 @@ func (r *Reader) read(ctx context.Context, req journal.LoadRequest) (*stored, er
 	for i, c := range req.Lookup {
 		lookup[i] = []byte(c)
 	}
-	rows, err := r.pool.Query(ctx, loadName, string(req.Entity.Type), []byte(req.Entity.ID), lookup, req.LookupOnly, req.WithoutSnapshot, string(req.Shard.Type), int64(req.Shard.Index))
+	rows, err := r.pool.Query(ctx, loadName, string(req.Entity.Type), []byte(req.Entity.ID), lookup, req.LookupOnly, req.WithoutSnapshot, string(req.Shard.Type), int64(req.Shard.Index),
+		req.Wakes, int16(sharding.TimerWake), int16(sharding.RememberWake), []byte(journal.RememberName))
 	if err != nil {
 		return nil, err
 	}
@@ -112,6 +119,8 @@ func (r *Reader) read(ctx context.Context, req journal.LoadRequest) (*stored, er
 			s.opened = journal.Facts{Generation: sharding.Generation(seq), MinReader: int(snapshot)}
 		case 4:
 			s.pending = int(seq)
+		case 5:
+			s.timers, s.remembered = int(seq), -snapshot
 		}
 		return nil
 	})
@@ -119,7 +128,7 @@ func (r *Reader) read(ctx context.Context, req journal.LoadRequest) (*stored, er
 }
 
 func (s *stored) decode(req journal.LoadRequest) (journal.Loaded, error) {
-	out := journal.Loaded{LastSeq: s.last, Life: s.life, Pending: s.pending}
+	out := journal.Loaded{LastSeq: s.last, Life: s.life, Pending: s.pending, Remembered: s.remembered, Timers: s.timers}
 	if s.last == 0 {
 		s.dropped = s.forgotten
 	}

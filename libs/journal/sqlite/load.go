@@ -14,6 +14,7 @@ type readStmts struct {
 	opened, entity, last, snapshot, records, stored *sql.Stmt
 	list, listType                                  *sql.Stmt
 	wakes, sends, dead, pending, body, forgotten    *sql.Stmt
+	ofEntity                                        *sql.Stmt
 }
 
 func (s *readStmts) prepare(ctx context.Context, db *sql.DB) error {
@@ -33,6 +34,8 @@ func (s *readStmts) prepare(ctx context.Context, db *sql.DB) error {
 		{&s.pending, "SELECT ifnull(sum(pending), 0) FROM send WHERE entity = ?"},
 		{&s.body, bodySQL},
 		{&s.forgotten, "SELECT forgotten FROM fence WHERE type = ? AND shard = ?"},
+		{&s.ofEntity, `SELECT (SELECT count(*) FROM wake WHERE entity = ?1 AND kind = ?2),
+			coalesce((SELECT due FROM wake WHERE entity = ?1 AND kind = ?3 AND name = ?4), 0)`},
 	})
 }
 
@@ -80,6 +83,14 @@ func (r *Reader) load(ctx context.Context, t *sql.Tx, req journal.LoadRequest) (
 		return out, err
 	}
 	out.LastSeq, out.Life = uint64(last), uint64(life)
+	if req.Wakes {
+		var due int64
+		err = t.StmtContext(ctx, r.stmts.ofEntity).QueryRowContext(ctx, id, int(sharding.TimerWake), int(sharding.RememberWake), journal.RememberName).
+			Scan(&out.Timers, &due)
+		if out.Remembered = -due; err != nil {
+			return out, err
+		}
+	}
 	if req.LookupOnly {
 		out.Stored, err = r.lookup(ctx, t, req, id, dropped)
 		return out, err

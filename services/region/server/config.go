@@ -60,6 +60,9 @@ type Config struct {
 	RoutedShardBytes node.Bytes    `key:"region.routed_shard_bytes" help:"size of the commands of entities here under way to one shard"`
 	RoutedLinkIdle   time.Duration `key:"region.routed_link_idle" help:"time after which the link to another region is closed to which no entity here has sent a command; above 1m, the longest time that a command has"`
 	SendsMaxAge      time.Duration `key:"region.sends_max_age" help:"time for which what an entity has sent to another one is tried; then it is a dead letter, unless the sender takes the answer. At most 23 h: entities remember for 24 h which commands they have executed"`
+	// Reminders and remembered entities.
+	Remember  RememberConfig
+	Reminders ReminderConfig
 	// Health of the journal, as the core judges it.
 	JournalPatience time.Duration `key:"journal.patience" help:"time for which the journal leaves commits, or loads, unanswered before this region counts as cut off from it: it is not ready then, and its journaled shards move to other regions; 0: never"`
 	// What is stored of entities that were deleted, and of keys.
@@ -108,6 +111,8 @@ func DefaultConfig() Config {
 		RecentIDs:     65_536, // a minute of retries at 1,000 commands per second
 		SnapshotBytes: 8 << 20,
 		SendsMaxAge:   23 * time.Hour,
+		Remember:      defaultRemember(),
+		Reminders:     defaultReminders(),
 
 		Routed:           20_000, // twice as many as turns may wait for answers
 		RoutedBytes:      64 << 20,
@@ -192,6 +197,7 @@ func (c *Config) Validate() error {
 	if !(c.MailboxShare > 0 && c.MailboxShare <= 1) {
 		errs = append(errs, fmt.Errorf("region.mailbox_share is %v, must be above 0 and at most 1", c.MailboxShare))
 	}
+	errs = append(errs, c.validateWakeups())
 	if c.RecentIDs < 0 {
 		errs = append(errs, fmt.Errorf("region.recent_ids is %d, must not be negative; 0 remembers none", c.RecentIDs))
 	}

@@ -178,9 +178,9 @@ func TestTells(t *testing.T) {
 		if got := outcomes(t, registry); fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("measured %v, want %v", got, want)
 		}
-		st, _, _, _, _, err := s.counts(t.Context())
-		if err != nil || st.LostTells != 3 {
-			t.Errorf("%d tells are lost, %v", st.LostTells, err)
+		c, err := s.counts(t.Context())
+		if err != nil || c.st.LostTells != 3 {
+			t.Errorf("%d tells are lost, %v", c.st.LostTells, err)
 		}
 	})
 }

@@ -80,7 +80,7 @@ func (s *shardLoop) load(o turn.Load, sl *slot) {
 	defer cancel()
 	if !o.Volatile {
 		var err error
-		req := journal.LoadRequest{Entity: o.Entity, Shard: o.Shard, Lookup: o.Lookup, LookupOnly: o.LookupOnly}
+		req := journal.LoadRequest{Entity: o.Entity, Shard: o.Shard, Lookup: o.Lookup, LookupOnly: o.LookupOnly, Wakes: o.Wakes, Background: o.Background}
 		var ignored bool
 		found, ignored, err = stored.Load(ctx, s.journal, s.types[o.Entity.Type], req)
 		if ignored {
@@ -96,6 +96,7 @@ func (s *shardLoop) load(o turn.Load, sl *slot) {
 			return
 		}
 		out.LastSeq, out.Fresh, out.Stored, out.Pending = found.LastSeq, found.Fresh(), found.Stored, found.Pending
+		out.Remembered, out.Reminders = found.Remembered, found.Timers
 	}
 	if o.LookupOnly {
 		s.inbox.putLoaded(s.index, &out, false)

@@ -302,7 +302,8 @@ func TestLimitsAreOfAllCores(t *testing.T) {
 			clear(a.got)
 			time.Sleep(tickEvery)
 		}
-		st, _, _, _, _, err := s.counts(t.Context())
+		c, err := s.counts(t.Context())
+		st := c.st
 		const most = total - total/turn.ReservedShare
 		if least := most - (cores-1)*(most/cores/16); err != nil || st.Commands < least || st.Commands > most {
 			t.Errorf("%d commands wait for one core, at least %d and at most %d may: %v", st.Commands, least, most, err)

@@ -126,6 +126,7 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 			core.Turn.WaitingTurns = cfg.WaitingTurns
 			core.Turn.LookupTimeout, core.Turn.RecentIDs = cfg.LookupTimeout, cfg.RecentIDs
 			core.Turn.SnapshotBytes = int(cfg.SnapshotBytes)
+			cfg.setWakeups(core)
 			core.Turn.TotalBytes, core.Turn.DrainTimeout = int(cfg.CommandBytes), cfg.DrainTimeout
 			core.Replies.Total, core.Replies.Connection = int(cfg.ReplyBytes), int(cfg.LinkReplies)
 			core.LeaveTimeout, core.Sends.MaxAge = cfg.LeaveTimeout, cfg.SendsMaxAge

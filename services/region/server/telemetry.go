@@ -116,26 +116,37 @@ func (s *Runner) gauges(meter *node.Instruments) error {
 	sendsFailed := meter.Count("roost.region.sends.failed", "{attempt}", "attempts to deliver a send, or to have its answer taken, that will be repeated")
 	sendsObsolete := meter.Count("roost.region.sends.obsolete", "{answer}", "answers that were dropped, because the sender had taken them before or was deleted meanwhile")
 	sendsUnread := meter.Count("roost.region.sends.reads.failed", "{read}", "reads of sends that failed; they are delivered later")
+	starting := meter.Gauge("roost.region.remembered.starting", "{entity}", "remembered entities that are being started")
+	dead := meter.Gauge("roost.region.remembered.failing", "{entity}", "remembered entities that could not be started, or have died, and will be started again")
+	started := meter.Count("roost.region.remembered.started", "{entity}", "remembered entities that are alive without a command, because their shard has started")
+	startFailed := meter.Count("roost.region.remembered.failed", "{start}", "starts of remembered entities that have failed and will be tried again")
+	startUnread := meter.Count("roost.region.remembered.reads.failed", "{read}", "reads of which entities are remembered that failed; the entities are started later")
 	return meter.Observe(func(ctx context.Context, o metric.Observer) error {
 		if s.ctx.Err() != nil {
 			return nil // the core is not stepped any more; the last report has what is counted elsewhere
 		}
-		st, types, wakeups, sent, held, err := s.counts(ctx)
+		c, err := s.counts(ctx)
 		if err != nil {
 			return err
 		}
+		st, types, wakeups, held := c.st, c.types, c.wakeups, c.held
 		o.ObserveInt64(asking, int64(st.Waiting))
 		o.ObserveInt64(deadlocks, int64(st.Deadlocks))
 		o.ObserveInt64(asks, int64(st.Asks))
-		o.ObserveInt64(sends, int64(sent.Sends))
-		o.ObserveInt64(sendBytes, int64(sent.Bytes))
-		o.ObserveInt64(sendsFailing, int64(sent.Failing))
-		o.ObserveInt64(sendsDelivered, int64(sent.Delivered))
-		o.ObserveInt64(sendsDead, int64(sent.Refused+sent.InDoubt))
-		o.ObserveInt64(sendsInDoubt, int64(sent.InDoubt))
-		o.ObserveInt64(sendsFailed, int64(sent.Failed))
-		o.ObserveInt64(sendsObsolete, int64(sent.Obsolete))
-		o.ObserveInt64(sendsUnread, int64(sent.ReadsFailed))
+		o.ObserveInt64(sends, int64(c.sends.Sends))
+		o.ObserveInt64(sendBytes, int64(c.sends.Bytes))
+		o.ObserveInt64(sendsFailing, int64(c.sends.Failing))
+		o.ObserveInt64(sendsDelivered, int64(c.sends.Delivered))
+		o.ObserveInt64(sendsDead, int64(c.sends.Refused+c.sends.InDoubt))
+		o.ObserveInt64(sendsInDoubt, int64(c.sends.InDoubt))
+		o.ObserveInt64(sendsFailed, int64(c.sends.Failed))
+		o.ObserveInt64(sendsObsolete, int64(c.sends.Obsolete))
+		o.ObserveInt64(sendsUnread, int64(c.sends.ReadsFailed))
+		o.ObserveInt64(starting, int64(c.starts.Starting))
+		o.ObserveInt64(dead, int64(c.starts.Failing))
+		o.ObserveInt64(started, int64(c.starts.Started))
+		o.ObserveInt64(startFailed, int64(c.starts.Failed))
+		o.ObserveInt64(startUnread, int64(c.starts.ReadsFailed))
 		o.ObserveInt64(soon, int64(wakeups.Rows))
 		o.ObserveInt64(failing, int64(wakeups.Failing))
 		o.ObserveInt64(fired, int64(wakeups.Fired))
@@ -155,37 +166,40 @@ func (s *Runner) gauges(meter *node.Instruments) error {
 	})
 }
 
+// counts are those of shard cores.
+type counts struct {
+	st      turn.Stats
+	types   []turn.TypeStats
+	wakeups wakeup.Stats
+	starts  wakeup.StartStats
+	sends   outbox.Stats
+	held    int
+}
+
 // counts asks the shard cores for their counts.
-func (s *Runner) counts(ctx context.Context) (turn.Stats, []turn.TypeStats, wakeup.Stats, outbox.Stats, int, error) {
-	type counts struct {
-		st      turn.Stats
-		types   []turn.TypeStats
-		wakeups wakeup.Stats
-		sends   outbox.Stats
-		held    int
-	}
+func (s *Runner) counts(ctx context.Context) (all counts, err error) {
 	got := make(chan counts, len(s.shards))
 	for _, l := range s.shards {
 		l.put(item{do: func() {
-			got <- counts{l.core.Stats(), l.core.TypeStats(), l.core.Wakeups(), l.core.Sends(), l.core.Held()}
+			got <- counts{l.core.Stats(), l.core.TypeStats(), l.core.Wakeups(), l.core.Starts(), l.core.Sends(), l.core.Held()}
 		}})
 	}
-	var all counts
 	for range s.shards {
 		select {
 		case c := <-got:
 			all.st.Add(c.st)
 			all.types = addTypeStats(all.types, c.types)
 			all.wakeups.Add(c.wakeups)
+			all.starts.Add(c.starts)
 			all.sends.Add(c.sends)
 			all.held += c.held
 		case <-ctx.Done():
-			return turn.Stats{}, nil, wakeup.Stats{}, outbox.Stats{}, 0, ctx.Err()
+			return counts{}, ctx.Err()
 		case <-s.ctx.Done():
-			return turn.Stats{}, nil, wakeup.Stats{}, outbox.Stats{}, 0, s.ctx.Err()
+			return counts{}, s.ctx.Err()
 		}
 	}
-	return all.st, all.types, all.wakeups, all.sends, all.held, nil
+	return all, nil
 }
 
 func (s *shared) journalObserver() journal.Observer {

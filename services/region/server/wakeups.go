@@ -16,10 +16,14 @@ func (s *shardLoop) readWakes(o wakeup.Read) {
 			}})
 		}
 		page, err := s.journal.Wakes(s.ctx, req)
-		out := wakeup.Page{Number: o.Number, Now: page.Now, More: page.More}
+		out := wakeup.Page{Number: o.Number, Remembered: o.Remembered, Now: page.Now, More: page.More}
 		if err != nil {
 			out.Err = err.Error()
-			s.log.Warn("reminders cannot be read; they fire later", "error", err)
+			what := "reminders cannot be read; they fire later"
+			if o.Remembered {
+				what = "it cannot be read which entities are remembered; they are started later"
+			}
+			s.log.Warn(what, "error", err)
 		}
 		for i := range page.Rows {
 			out.Rows = append(out.Rows, wakeRow(&page.Rows[i]))

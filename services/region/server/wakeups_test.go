@@ -203,7 +203,7 @@ func TestReminderNeedsActivation(t *testing.T) {
 		}
 		const set = `{"AfterMs":1000,"EveryMs":0,"Name":"tea"}`
 		a := d.answer(d.send("Set", set))
-		if a.Reply.Outcome != sharding.Rejected || a.Reply.Code != sharding.ResourceExhausted || !strings.Contains(a.Reply.Message, "roost journal activate") {
+		if a.Reply.Outcome != sharding.Rejected || a.Reply.Code != sharding.FailedPrecondition || !strings.Contains(a.Reply.Message, "roost journal activate") {
 			t.Errorf("before the journal is activated: %+v", a.Reply)
 		}
 		d.store.Inspect(func(l *memory.Ledger) { l.SetLowest(2, 2) })

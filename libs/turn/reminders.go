@@ -1,0 +1,50 @@
+package turn
+
+import (
+	"fmt"
+
+	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// The number of timers of an entity that stand is bounded. It is counted when the entity is
+// loaded. A timer that is set may replace another one, so what is added after that makes the
+// number an upper bound. When the bound reaches the limit, the entity is loaded again, which
+// counts anew, and the command runs again.
+
+// countReminders counts the timers that a turn sets. If more may stand then than are allowed,
+// they do not fit, and the turn must be undone: the reply is a refusal, unless they are to be
+// counted anew first.
+func (m *Machine) countReminders(e *entity, c *command, in *TurnDone) (fits, recount bool) {
+	sets := 0
+	for i := range in.Wakes {
+		if w := &in.Wakes[i]; w.Kind == sharding.TimerWake && w.Due != 0 {
+			sets++
+		}
+	}
+	if sets == 0 || in.Spoiled || in.Reply.Outcome != sharding.OK || mutant.On("reminders-limit") {
+		return true, false
+	}
+	if e.reminders+sets <= m.cfg.RemindersPerEntity {
+		e.reminders += sets
+		return true, false
+	}
+	if !c.recounted {
+		c.recounted = true
+		return false, true
+	}
+	timing := c.reply.Timing
+	c.reply = sharding.Reject(sharding.ResourceExhausted, fmt.Sprintf(
+		"%d reminders of the entity stand, and the command sets %d; at most %d may stand (region.reminders_per_entity); cancel some, or let some fire", e.reminders, sets, m.cfg.RemindersPerEntity))
+	c.reply.Timing = timing
+	return false, false
+}
+
+// remindersFired notes that timers have fired for the last time.
+func (e *entity) remindersFired(fired []sharding.Fired) {
+	for i := range fired {
+		if f := &fired[i]; f.Kind == sharding.TimerWake && f.Next == 0 {
+			e.reminders = max(0, e.reminders-1)
+		}
+	}
+}

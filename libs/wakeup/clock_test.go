@@ -1,0 +1,62 @@
+package wakeup_test
+
+import (
+	"testing"
+	"time"
+)
+
+// TestClockSetBack: when the clock of the store is set back by an hour, what has fired does not
+// fire again, and what is due waits an hour longer.
+func TestClockSetBack(t *testing.T) {
+	m := newModel(t, 5, nil)
+	m.claimAll()
+	m.set("a1", "first", m.wall()+1000, 0, false)
+	m.set("a1", "second", m.wall()+60_000, 0, false)
+	m.set("b1", "often", m.wall()+1000, 20_000, false)
+	m.pass(30 * time.Second)
+	fired := len(m.fired)
+	if fired != 3 { // first, and often at 1 s and 21 s
+		t.Fatalf("fired %v", m.fired)
+	}
+	m.ahead -= time.Hour
+	m.pass(50 * time.Minute)
+	if len(m.fired) > fired+1 { // one may fire by the old clock, until the new one is seen
+		t.Fatalf("fired %v", m.fired)
+	}
+	m.pass(11 * time.Minute)
+	first, second := 0, 0
+	for _, f := range m.fired {
+		switch f {
+		case "a1/first":
+			first++
+		case "a1/second":
+			second++
+		}
+	}
+	if first != 1 || second != 1 {
+		t.Errorf("the first fired %d times, the second %d times: %v", first, second, m.fired)
+	}
+}
+
+// TestClockSetForward: when the clock of the store is set forward by an hour, what is due by then
+// fires once; a repeated wake-up is told what it has missed, and goes on from there when the
+// clock is set back.
+func TestClockSetForward(t *testing.T) {
+	m := newModel(t, 5, nil)
+	m.claimAll()
+	m.set("a1", "once", m.wall()+1_800_000, 0, false)
+	m.set("b1", "often", m.wall()+60_000, 60_000, false)
+	m.pass(10 * time.Second)
+	m.ahead += time.Hour
+	m.pass(30 * time.Second)
+	if len(m.fired) != 2 || m.missed["b1/often"] != 59 {
+		t.Fatalf("fired %v, missed %d", m.fired, m.missed["b1/often"])
+	}
+	m.ahead -= time.Hour
+	m.pass(30 * time.Second)
+	fired := len(m.fired) // it may be due once more before the new clock is seen
+	m.pass(50 * time.Minute)
+	if len(m.fired) != fired {
+		t.Errorf("it fires before the time that was reached comes again: %v", m.fired)
+	}
+}

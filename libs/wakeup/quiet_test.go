@@ -1,0 +1,40 @@
+package wakeup_test
+
+import (
+	"testing"
+	"time"
+)
+
+// TestQuiet: shards without any timer are not read again and again. When one is set, it fires.
+func TestQuiet(t *testing.T) { quiet(t) }
+
+func quiet(t testing.TB) {
+	m := newModel(t, 5, nil)
+	m.set("b1", "far", m.wall()+3_600_000, 0, false) // its shard is not quiet
+	m.claimAll()
+	m.pass(time.Minute)
+	before := m.asked
+	m.pass(10 * time.Minute)
+	if n := m.asked - before; n > 2*40+2 { // one shard, every 15 s
+		t.Errorf("%d reads in ten minutes", n)
+	}
+	m.release(shardOf("b1"))
+	m.pass(time.Minute)
+	before = m.asked
+	m.pass(10 * time.Minute)
+	if m.asked != before {
+		t.Errorf("%d reads of shards without timers", m.asked-before)
+	}
+	m.set("a1", "w", m.wall()+120_000, 0, false)
+	m.set("a2", "lost", m.wall()+120_000, 0, true) // the answer of the journal is lost
+	m.pass(121 * time.Second)
+	if len(m.fired) != 2 {
+		t.Errorf("fired %v", m.fired)
+	}
+	m.pass(5 * time.Minute) // quiet again
+	before = m.asked
+	m.pass(10 * time.Minute)
+	if m.asked != before {
+		t.Errorf("%d reads when all has fired", m.asked-before)
+	}
+}

@@ -1,0 +1,85 @@
+package wakeup
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Strategy is how fast a [Starter] starts the remembered entities of a shard.
+type Strategy string
+
+const (
+	// StartAll starts them as fast as it can, StartConfig.Limit at a time.
+	StartAll Strategy = "all"
+	// StartConstant starts StartConfig.Number of them every StartConfig.Frequency.
+	StartConstant Strategy = "constant"
+)
+
+// StartConfig holds the limits of a [Starter].
+type StartConfig struct {
+	// Strategy is StartAll by default.
+	Strategy Strategy
+	// Frequency and Number are those of StartConstant, for each type. Defaults 100 ms and 5: 50
+	// entities per second.
+	Frequency time.Duration
+	Number    int
+	// Limit is how many entities of a type are being started at a time, with either strategy.
+	// Default 32: a command for one of them waits for few loads, and a start hook that hangs
+	// stops only a few others.
+	Limit int
+	// Page is how many wake-ups of a shard are read at a time. Default 16: those of all shards of
+	// a region are compared, to find the entity that was active last.
+	Page int
+	// ReadShards is how many shards one read asks for. Default 256, as in Config.
+	ReadShards int
+	// Rows is how many wake-ups are held in memory. Default 20,000: a page of 1,024 shards. Each
+	// takes some 150 bytes.
+	Rows int
+	// Failing is how many entities that could not be started are held in memory until they are
+	// tried again. Default 10,000. Of a shard with more, all wake-ups are read again later.
+	Failing int
+	// BackOff is the pause before an entity is started again that could not be started, or has
+	// died; it doubles with each failure up to BackOffMax. A random part of up to a half is
+	// subtracted from all but the first. Defaults 10 s and 5 min.
+	BackOff, BackOffMax time.Duration
+	// ReadRetry is the pause after a read that failed, and after the limits left no room for an
+	// entity. Default 1 s.
+	ReadRetry time.Duration
+	// Seed is that of the random part.
+	Seed uint64
+}
+
+// DefaultStartConfig returns the defaults that the fields' comments name.
+func DefaultStartConfig() StartConfig {
+	return StartConfig{
+		Strategy: StartAll, Frequency: 100 * time.Millisecond, Number: 5, Limit: 32, Page: 16, ReadShards: 256, Rows: 20_000,
+		Failing: 10_000, BackOff: 10 * time.Second, BackOffMax: 5 * time.Minute, ReadRetry: time.Second,
+	}
+}
+
+// Validate returns an error that names every field with an unusable value.
+func (c *StartConfig) Validate() error {
+	var errs []error
+	if c.Strategy != StartAll && c.Strategy != StartConstant {
+		errs = append(errs, fmt.Errorf("wakeup: StartConfig.Strategy is %q, must be %s or %s", c.Strategy, StartAll, StartConstant))
+	}
+	for _, f := range []struct {
+		name  string
+		value int
+	}{
+		{"Number", c.Number}, {"Limit", c.Limit}, {"Page", c.Page}, {"ReadShards", c.ReadShards}, {"Failing", c.Failing},
+		{"Frequency", int(c.Frequency)}, {"BackOff", int(c.BackOff)}, {"ReadRetry", int(c.ReadRetry)},
+	} {
+		if f.value <= 0 {
+			errs = append(errs, fmt.Errorf("wakeup: StartConfig.%s is %d, must be above 0", f.name, f.value))
+		}
+	}
+	if c.Rows < c.Page {
+		errs = append(errs, fmt.Errorf("wakeup: StartConfig.Rows is %d, must be at least Page, which is %d", c.Rows, c.Page))
+	}
+	if c.BackOffMax < c.BackOff {
+		errs = append(errs, fmt.Errorf("wakeup: StartConfig.BackOffMax is %s, must be at least BackOff, which is %s", c.BackOffMax, c.BackOff))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,343 @@
+package wakeup
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/turn"
+)
+
+// Starter decides when the remembered entities of the open shards are started: those that were
+// active last come first. It holds a page of their wake-ups for each shard, and reads the next
+// page when all of that have been started. It is not safe for concurrent use.
+type Starter struct {
+	cfg    StartConfig
+	shards []*startShard // in no order
+	byID   map[sharding.ShardID]*startShard
+	types  []*startType // in the order in which they were first opened
+	// starts are the entities that are being started, or will be started again.
+	starts   map[sharding.Entity]*start
+	retries  startHeap // of those, by when they are started again
+	underWay int
+	// reads are under way, one at most.
+	reads      map[uint64][]*startShard
+	lastRead   uint64
+	rows       int       // in memory
+	reserved   int       // rows that the reads may bring
+	scanAt     time.Time // when the shards are looked at again; zero: never
+	scanFrom   int       // where the next scan of the shards begins
+	readsAfter time.Time // no read begins before
+	noRoom     bool      // a shard waits until rows have left the memory
+	lastOrder  uint64
+	random     random
+	stats      StartStats
+	now        time.Time
+	out        *Outputs
+}
+
+// startType has the shards of one entity type.
+type startType struct {
+	name      sharding.EntityType
+	ready     shardHeap // those with rows in memory, by the activity of the first one
+	again     []*start  // whose pause is over
+	alternate bool      // the next one is of again, if there is any
+	underWay  int
+	credit    int       // how many may start before nextAt; of StartConstant
+	nextAt    time.Time // when there is more credit
+	busyTill  time.Time // the limits left no room
+}
+
+// startShard is an open shard.
+type startShard struct {
+	id      sharding.ShardID
+	epoch   sharding.Epoch
+	typ     *startType
+	closed  bool
+	page    []Row     // not started yet, in order
+	after   Position  // how far the wake-ups were read
+	readAt  time.Time // when the next read begins at the earliest; zero: all were read
+	reading bool
+	again   bool // there must be another sweep: the entities that failed are too many to be held
+	index   int  // in startType.ready; -1: it is not there
+}
+
+// start is an entity that is being started, or will be started again.
+type start struct {
+	shard    *startShard
+	entity   sharding.Entity
+	underWay bool
+	queued   bool // in startType.again
+	times    int  // how many times it has failed
+	since    time.Time
+	retryAt  time.Time
+	order    uint64
+	index    int // in Starter.retries
+	code     sharding.Code
+	message  string
+}
+
+// StartStats describes what the starter holds, and counts since its start.
+type StartStats struct {
+	Rows     int // in memory
+	Starting int // under way
+	Failing  int // will be tried again
+	Started  uint64
+	Failed   uint64
+	// ReadsFailed counts reads that failed.
+	ReadsFailed uint64
+}
+
+// Add adds the counts of another starter.
+func (s *StartStats) Add(o StartStats) {
+	s.Rows += o.Rows
+	s.Starting += o.Starting
+	s.Failing += o.Failing
+	s.Started += o.Started
+	s.Failed += o.Failed
+	s.ReadsFailed += o.ReadsFailed
+}
+
+// NewStarter returns a starter. The configuration must be valid.
+func NewStarter(cfg StartConfig) *Starter {
+	return &Starter{
+		cfg: cfg, byID: map[sharding.ShardID]*startShard{}, starts: map[sharding.Entity]*start{}, reads: map[uint64][]*startShard{},
+		random: random(cfg.Seed),
+	}
+}
+
+// Step applies one input at time now, and appends to out what must be done. It takes the inputs
+// of [Keeper.Step].
+func (s *Starter) Step(now time.Time, in Input, out *Outputs) {
+	s.now, s.out = now, out
+	switch in := in.(type) {
+	case Open:
+		s.open(in)
+	case Close:
+		s.close(in.Shard)
+	case Page:
+		s.page(&in)
+	case Tick:
+	}
+	s.advance()
+	s.out = nil
+}
+
+// Told does what Step does for an event of the [turn.Machine]: a [turn.ActivationEnded] or a
+// [turn.RememberedLost]. It ignores all others.
+func (s *Starter) Told(now time.Time, e turn.ShardEvent, out *Outputs) {
+	s.now, s.out = now, out
+	switch e := e.(type) {
+	case turn.ActivationEnded:
+		s.ended(&e)
+	case turn.RememberedLost:
+		if sh := s.byID[e.Shard]; sh != nil && sh.epoch == e.Epoch && s.starts[e.Entity] == nil && !mutant.On("restart-lost") {
+			st := &start{shard: sh, entity: e.Entity, since: now}
+			s.starts[e.Entity] = st
+			s.pause(st, sharding.Unavailable, "it has died")
+		}
+	default:
+		return
+	}
+	s.advance()
+	s.out = nil
+}
+
+func (s *Starter) open(in Open) {
+	s.close(in.Shard)
+	i := slices.IndexFunc(s.types, func(t *startType) bool { return t.name == in.Shard.Type })
+	if i < 0 {
+		i = len(s.types)
+		s.types = append(s.types, &startType{name: in.Shard.Type})
+	}
+	sh := &startShard{id: in.Shard, epoch: in.Epoch, typ: s.types[i], index: -1}
+	s.byID[in.Shard] = sh
+	s.shards = append(s.shards, sh)
+	s.sweep(sh, s.now)
+}
+
+// sweep has the wake-ups of a shard read from the first one on.
+func (s *Starter) sweep(sh *startShard, at time.Time) {
+	sh.after, sh.readAt = Position{Shard: sh.id, Due: math.MinInt64}, at
+	s.scanBy(at)
+}
+
+// sweepAgain has them read again later if that must be, and this sweep is over.
+func (s *Starter) sweepAgain(sh *startShard) {
+	if sh.again && sh.readAt.IsZero() && !sh.reading {
+		sh.again = false
+		s.sweep(sh, s.now.Add(s.cfg.BackOffMax))
+	}
+}
+
+func (s *Starter) close(id sharding.ShardID) {
+	sh := s.byID[id]
+	if sh == nil {
+		return
+	}
+	sh.closed = true
+	delete(s.byID, id)
+	s.shards = slices.DeleteFunc(s.shards, func(o *startShard) bool { return o == sh })
+	if sh.index >= 0 {
+		sh.typ.ready.remove(sh)
+	}
+	s.rows -= len(sh.page)
+	s.madeRoom()
+	sh.page = nil
+	for _, st := range s.starts { // order-free: all of the shard are removed
+		if st.shard == sh {
+			s.forget(st)
+		}
+	}
+}
+
+// forget ends what is known of the start of an entity.
+func (s *Starter) forget(st *start) {
+	switch {
+	case st.underWay:
+		st.shard.typ.underWay--
+		s.underWay--
+	case st.queued:
+		t := st.shard.typ
+		t.again = slices.DeleteFunc(t.again, func(o *start) bool { return o == st })
+	default:
+		s.retries.remove(st)
+	}
+	delete(s.starts, st.entity)
+}
+
+// ended takes in how an activation has ended.
+func (s *Starter) ended(e *turn.ActivationEnded) {
+	st := s.starts[e.Entity]
+	if st == nil || !st.underWay || st.shard.id != e.Shard || st.shard.epoch != e.Epoch {
+		return
+	}
+	switch e.End {
+	case turn.ActivationDone:
+		s.stats.Started++
+		s.forget(st)
+	case turn.ActivationFailed:
+		s.stats.Failed++
+		s.land(st)
+		s.pause(st, e.Code, e.Message)
+	case turn.ActivationBusy: // it has not failed: it is the next one when there is room
+		s.land(st)
+		st.queued = true
+		t := st.shard.typ
+		t.again = slices.Insert(t.again, 0, st)
+		t.busyTill, t.alternate = s.now.Add(s.cfg.ReadRetry), true
+	default:
+		s.forget(st)
+	}
+}
+
+// land says that the start of an entity is not under way any more.
+func (s *Starter) land(st *start) {
+	st.underWay = false
+	st.shard.typ.underWay--
+	s.underWay--
+}
+
+// pause has an entity started again later. If too many wait for that, it is left to another
+// sweep of its shard.
+func (s *Starter) pause(st *start, code sharding.Code, message string) {
+	if st.times == 0 {
+		st.since = s.now
+	}
+	st.times++
+	st.code, st.message = code, message
+	if len(s.starts)-s.underWay > s.cfg.Failing {
+		delete(s.starts, st.entity)
+		st.shard.again = true
+		s.sweepAgain(st.shard)
+		return
+	}
+	d := s.random.pause(st.times, s.cfg.BackOff, s.cfg.BackOffMax)
+	if st.times == 1 {
+		d = s.cfg.BackOff
+	}
+	if mutant.On("restart-back-off") {
+		d = 0
+	}
+	st.retryAt = s.now.Add(d)
+	s.lastOrder++
+	st.order = s.lastOrder
+	s.retries.push(st)
+}
+
+// advance starts what may start, and begins reads.
+func (s *Starter) advance() {
+	for len(s.retries) > 0 && !s.retries[0].retryAt.After(s.now) {
+		st := s.retries[0]
+		s.retries.remove(st)
+		st.queued = true
+		st.shard.typ.again = append(st.shard.typ.again, st)
+	}
+	for _, t := range s.types {
+		for s.mayStart(t) {
+			st := s.next(t)
+			if st == nil {
+				break
+			}
+			st.underWay = true
+			t.underWay++
+			s.underWay++
+			t.credit--
+			s.out.Activates = append(s.out.Activates, turn.Activate{Shard: st.shard.id, Epoch: st.shard.epoch, Entity: st.entity})
+		}
+	}
+	s.scan()
+}
+
+// mayStart reports whether one more entity of the type may be started now.
+func (s *Starter) mayStart(t *startType) bool {
+	if t.underWay >= s.cfg.Limit && !mutant.On("start-limit") || s.now.Before(t.busyTill) || len(t.ready) == 0 && len(t.again) == 0 {
+		return false
+	}
+	if s.cfg.Strategy == StartAll || mutant.On("start-rate") {
+		return true
+	}
+	if !s.now.Before(t.nextAt) {
+		if t.nextAt = t.nextAt.Add(s.cfg.Frequency); !t.nextAt.After(s.now) { // what was not used is over
+			t.nextAt = s.now.Add(s.cfg.Frequency)
+		}
+		t.credit = s.cfg.Number
+	}
+	return t.credit > 0
+}
+
+// next takes the entity of the type that is to be started next, nil if there is none. Those that
+// are tried again take turns with the others, so that neither waits for all of the other kind.
+func (s *Starter) next(t *startType) *start {
+	if len(t.again) > 0 && (t.alternate || len(t.ready) == 0) {
+		st := t.again[0]
+		t.again = t.again[1:]
+		st.queued, t.alternate = false, false
+		return st
+	}
+	t.alternate = true
+	for len(t.ready) > 0 {
+		sh := t.ready[0]
+		t.ready.remove(sh)
+		r := sh.page[0]
+		sh.page = sh.page[1:]
+		s.rows--
+		s.madeRoom()
+		if len(sh.page) > 0 {
+			t.ready.push(sh)
+		} else if !sh.readAt.IsZero() {
+			s.scanBy(sh.readAt)
+		}
+		if s.starts[r.Entity] == nil { // else it is known to be dead
+			st := &start{shard: sh, entity: r.Entity}
+			s.starts[r.Entity] = st
+			return st
+		}
+	}
+	if len(t.again) > 0 {
+		return s.next(t)
+	}
+	return nil
+}

@@ -1,0 +1,156 @@
+package wakeup
+
+import (
+	"slices"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/mutant"
+)
+
+// scanBy makes sure that the shards are looked at by then.
+func (s *Starter) scanBy(t time.Time) {
+	if s.scanAt.IsZero() || t.Before(s.scanAt) {
+		s.scanAt = t
+	}
+}
+
+// madeRoom notes that a row has left the memory.
+func (s *Starter) madeRoom() {
+	if s.noRoom {
+		s.noRoom = false
+		s.scanBy(s.now.Add(roomCheck))
+	}
+}
+
+// scan begins a read of the shards whose pages are used up.
+func (s *Starter) scan() {
+	if s.scanAt.IsZero() || s.now.Before(s.scanAt) || s.now.Before(s.readsAfter) || len(s.reads) > 0 {
+		return
+	}
+	s.scanAt = time.Time{}
+	r := Read{Remembered: true, Until: 1, Limit: s.cfg.Page}
+	var shards []*startShard
+	for n := range s.shards {
+		sh := s.shards[(s.scanFrom+n)%len(s.shards)]
+		if sh.reading || sh.readAt.IsZero() || len(sh.page) > 0 {
+			continue
+		}
+		if sh.readAt.After(s.now) {
+			s.scanBy(sh.readAt)
+			continue
+		}
+		if len(shards) >= s.cfg.ReadShards || s.rows+s.reserved+s.cfg.Page > s.cfg.Rows {
+			s.noRoom = true
+			continue
+		}
+		sh.reading = true
+		s.reserved += s.cfg.Page
+		shards = append(shards, sh)
+		r.Shards = append(r.Shards, sh.after)
+	}
+	if len(shards) == 0 {
+		return
+	}
+	s.scanFrom = (s.scanFrom + len(shards)) % len(s.shards)
+	s.lastRead++
+	r.Number = s.lastRead
+	s.reads[r.Number] = shards
+	s.out.Reads = append(s.out.Reads, r)
+}
+
+// page takes in the answer to a read.
+func (s *Starter) page(in *Page) {
+	shards := s.reads[in.Number]
+	if shards == nil {
+		return
+	}
+	delete(s.reads, in.Number)
+	s.scanBy(s.now) // the next one may begin
+	if in.Err != "" {
+		s.stats.ReadsFailed++
+		s.readsAfter = s.now.Add(s.cfg.ReadRetry)
+	}
+	rows := in.Rows
+	for _, sh := range shards {
+		n := 0
+		for n < len(rows) && rows[n].Shard == sh.id {
+			n++
+		}
+		s.reserved -= s.cfg.Page
+		sh.reading = false
+		switch {
+		case sh.closed:
+		case in.Err != "":
+			s.readLater(sh, s.readsAfter)
+		case slices.Contains(in.Failed, sh.id):
+			s.readLater(sh, s.now.Add(s.cfg.BackOffMax))
+		default:
+			s.pageOf(sh, rows[:n], slices.Contains(in.More, sh.id))
+		}
+		rows = rows[n:]
+	}
+}
+
+func (s *Starter) readLater(sh *startShard, at time.Time) {
+	sh.readAt = at
+	s.scanBy(at)
+}
+
+// pageOf takes in what was read of one shard.
+func (s *Starter) pageOf(sh *startShard, rows []Row, more bool) {
+	sh.readAt = time.Time{}
+	if more && !mutant.On("next-page") {
+		sh.readAt = s.now
+	}
+	s.sweepAgain(sh)
+	if len(rows) == 0 {
+		return
+	}
+	if more {
+		sh.after = rows[len(rows)-1].position()
+	}
+	sh.page = slices.Clone(rows)
+	s.rows += len(rows)
+	sh.typ.ready.push(sh)
+}
+
+// NextAlarm returns when the starter has something to do unless it is told something before;
+// zero: never.
+func (s *Starter) NextAlarm() time.Time {
+	var t time.Time
+	by := func(at time.Time) {
+		if t.IsZero() || at.Before(t) {
+			t = at
+		}
+	}
+	if len(s.reads) == 0 && !s.scanAt.IsZero() {
+		by(latest(s.scanAt, s.readsAfter))
+	}
+	if len(s.retries) > 0 {
+		by(s.retries[0].retryAt)
+	}
+	for _, q := range s.types {
+		if len(q.ready)+len(q.again) > 0 && q.underWay < s.cfg.Limit {
+			at := q.busyTill
+			if s.cfg.Strategy == StartConstant && q.credit <= 0 {
+				at = latest(at, q.nextAt)
+			}
+			by(at)
+		}
+	}
+	return t
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
+
+// Stats returns the current counts.
+func (s *Starter) Stats() StartStats {
+	st := s.stats
+	st.Rows, st.Starting, st.Failing = s.rows, s.underWay, len(s.starts)-s.underWay
+	return st
+}

@@ -1,0 +1,40 @@
+package entity_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/turn"
+	"github.com/roost-cluster/roost/sdk/entity"
+)
+
+func TestForgetMistakes(t *testing.T) {
+	forget := func(ctx *entity.Ctx) { ctx.Forget() }
+	inst, _ := newNotebook(t, false, forget)
+	done, failed := inst.Run(t.Context(), time.Now(), &turn.Run{Env: &sharding.Envelope{Command: "Act", Payload: []byte("1")}}, nil)
+	if failed == nil || !strings.Contains(failed.Error(), "Notebook is not remembered") || done.Forgotten {
+		t.Errorf("Forget of a type without Remember: %v", failed)
+	}
+	def := entity.Define("Notebook", func(string) *notebook { return &notebook{do: forget} },
+		entity.On(actNow, (*notebook).act), entity.On(actRead, (*notebook).act)).Remember()
+	if d, err := entity.Describe(def); err != nil || !d.Remember {
+		t.Errorf("%+v, %v", d, err)
+	}
+	inst, err := entity.NewInstance(def, "n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, readOnly := range []bool{false, true} {
+		command := map[bool]string{false: "Act", true: "Look"}[readOnly]
+		done, failed := inst.Run(t.Context(), time.Now(), &turn.Run{Env: &sharding.Envelope{Command: command, Payload: []byte("1")}, ReadOnly: readOnly}, nil)
+		if done.Forgotten == readOnly || (failed != nil) != readOnly {
+			t.Errorf("%s: forgotten %t, %v", command, done.Forgotten, failed)
+		}
+	}
+	volatile := entity.DefineVolatile("Notebook", func(string) *notebook { return nil }, entity.On(actNow, (*notebook).act)).Remember()
+	if _, err := entity.Describe(volatile); err == nil || !strings.Contains(err.Error(), "cannot have Remember") {
+		t.Errorf("a volatile type: %v", err)
+	}
+}
