@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -65,21 +66,31 @@ func (n *regionNode) inForm(events []sharding.Event) {
 	}
 }
 
-// noteForms notes the forms of what is stored.
+// storedForm is a form in which something of an entity is stored.
+type storedForm struct {
+	sharding.Form
+	entity sharding.Entity
+}
+
+// noteForms notes the forms of what is stored. Nobody reads the records of a life that a
+// delete has ended, nor the events of the delete itself.
 func (s *store) noteForms(a sharding.Append) {
 	if !s.w.weather.Forms || a.Entity == factEntity {
 		return
 	}
 	forms := s.forms[a.Shard]
 	if forms == nil {
-		forms = map[sharding.Form]sharding.Epoch{}
+		forms = map[storedForm]sharding.Epoch{}
 		s.forms[a.Shard] = forms
 	}
 	for _, r := range a.Records {
 		for _, e := range r.Events {
-			if f := formOf(int(e.Version) - 1); forms[f] == 0 {
+			if f := (storedForm{formOf(int(e.Version) - 1), a.Entity}); forms[f] == 0 {
 				forms[f] = a.Epoch
 			}
+		}
+		if r.Delete {
+			maps.DeleteFunc(forms, func(f storedForm, _ sharding.Epoch) bool { return f.entity == a.Entity })
 		}
 	}
 }
@@ -94,8 +105,8 @@ func (n *regionNode) checkReads(o turn.Load) {
 		if f.Version > uint16(n.version+1) {
 			n.w.mark("an event of a later version is read")
 		}
-		if !sharding.Reads(n.reads(o.Shard.Type), f) {
-			n.w.violate("who has a shard reads it", "%s, version %d, loads %v at epoch %v, and %v was stored at %v", n.p.name, n.version, o.Entity, o.Epoch, f, since)
+		if !sharding.Reads(n.reads(o.Shard.Type), f.Form) {
+			n.w.violate("who has a shard reads it", "%s, version %d, loads %v at epoch %v, and %v was stored at %v", n.p.name, n.version, o.Entity, o.Epoch, f.Form, since)
 		}
 	}
 }

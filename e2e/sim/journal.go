@@ -36,9 +36,9 @@ type store struct {
 	hangs     []*hang
 	unhang    []func() // answers what hangs, when the calm comes
 	pages     []*page
-	// forms are those in which events were ever stored in a shard, each with the first epoch
+	// forms are those in which events of living entities are stored in a shard, each with the first epoch
 	// at which one was.
-	forms map[sharding.ShardID]map[sharding.Form]sharding.Epoch
+	forms map[sharding.ShardID]map[storedForm]sharding.Epoch
 	// doubtful are all entities of which an append ever had an unknown outcome.
 	doubtful map[sharding.Entity]bool
 	// touched and unfenced are all entities and shards that were ever damaged.
@@ -57,7 +57,7 @@ func newStore(w *World) *store {
 		stopped: map[sharding.ShardID]sharding.Epoch{},
 		claims:  map[sharding.Claim]bool{}, claimedAt: map[sharding.ShardID]int64{},
 		highest:  map[sharding.ShardID]sharding.Claim{},
-		forms:    map[sharding.ShardID]map[sharding.Form]sharding.Epoch{},
+		forms:    map[sharding.ShardID]map[storedForm]sharding.Epoch{},
 		doubtful: map[sharding.Entity]bool{}, touched: map[sharding.Entity]bool{}, unfenced: map[sharding.ShardID]bool{},
 	}
 }
