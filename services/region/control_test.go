@@ -2,6 +2,7 @@ package region
 
 import (
 	"testing"
+	"time"
 
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -28,5 +29,27 @@ func TestTakesItsMessages(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestFeedsNoOlderTypes: an answer that comes late, behind that of a newer table, does not take
+// commands from the router that the control core knows.
+func TestFeedsNoOlderTypes(t *testing.T) {
+	c := NewControlCore(DefaultConfig(sharding.NodeID{Addr: "r:1", UID: 1}, "r"))
+	c.Step(time.Unix(1, 0), FeedRouter{}, nil)
+	answer := func(n uint64, commands ...sharding.CommandDesc) (fed int) {
+		d := sharding.TableDelta{Version: sharding.Version{Term: 1, N: n}, Types: []sharding.TypeDesc{{Type: "Cart", Shards: 4, Commands: commands}}}
+		for _, o := range c.Step(time.Unix(1, 0), Replied{From: "c:1", Asked: control.WatchTable{}, Msg: control.TableChanged{Delta: d}}, nil) {
+			if f, ok := o.(Feed); ok {
+				fed = len(f.Delta.Types[0].Commands)
+			}
+		}
+		return fed
+	}
+	if n := answer(2, sharding.CommandDesc{Name: "Add"}, sharding.CommandDesc{Name: "Get"}); n != 2 {
+		t.Errorf("the router is told of %d commands, not of 2", n)
+	}
+	if n := answer(1, sharding.CommandDesc{Name: "Get"}); n != 2 {
+		t.Errorf("an older answer tells the router of %d commands, not of 2", n)
 	}
 }

@@ -104,7 +104,11 @@ func (c *ControlCore) tableChanged(from string, d sharding.TableDelta) {
 	changed := c.table.Apply(d)
 	c.forward(changed)
 	if len(changed)+len(d.Types) > 0 || c.table.Version() != before {
-		c.feed(sharding.TableDelta{Version: c.table.Version(), Generation: c.table.Generation(), Types: d.Types, Rows: changed})
+		types := d.Types
+		if len(types) > 0 {
+			types = c.table.Types() // those of an older delta do not replace newer ones
+		}
+		c.feed(sharding.TableDelta{Version: c.table.Version(), Generation: c.table.Generation(), Types: types, Rows: changed})
 	}
 	c.poll()
 	c.register()
