@@ -90,7 +90,7 @@ func (s *store) noteForms(a sharding.Append) {
 			}
 		}
 		if r.Delete {
-			maps.DeleteFunc(forms, func(f storedForm, _ sharding.Epoch) bool { return f.entity == a.Entity })
+			maps.DeleteFunc(forms, func(f storedForm, _ sharding.Epoch) bool { return f.entity == a.Entity }) // order-free: each by itself
 		}
 	}
 }
