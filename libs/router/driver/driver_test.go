@@ -3,6 +3,7 @@ package driver
 import (
 	"log/slog"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,18 +19,28 @@ var self = sharding.NodeID{Addr: "127.0.0.1:1", UID: 255}
 // fakeRegion is a region in this process. It answers what it was given with the next Flush.
 type fakeRegion struct {
 	d      *Driver
-	err    error // of Queue
+	mu     sync.Mutex // guards err: a test changes it while the driver runs
+	err    error      // of Queue
 	silent bool
 	queued []link.Command
 	seen   []link.Command
 }
 
 func (r *fakeRegion) Queue(_ uint32, c *link.Command) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.err != nil {
 		return r.err
 	}
 	r.queued = append(r.queued, *c)
 	return nil
+}
+
+// fail makes Queue return the error from now on.
+func (r *fakeRegion) fail(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.err = err
 }
 
 func (r *fakeRegion) Flush() {
@@ -95,15 +106,15 @@ func TestLocal(t *testing.T) {
 		if len(ended) != 2 || ended[0].Outcome != sharding.OK || len(region.seen) != 2 || region.seen[0].Epoch != 1<<32 || region.seen[0].Envelope.Trace != "a trace" {
 			t.Fatalf("%+v, the region has seen %+v", ended, region.seen)
 		}
-		region.err = link.ErrBackpressure
+		region.fail(link.ErrBackpressure)
 		if err := d.Submit(call(d, "Do", &ended)); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		region.err = nil
 		if len(ended) != 2 {
 			t.Fatalf("a command that found no room has ended: %+v", ended[2])
 		}
+		region.fail(nil)
 		time.Sleep(100 * time.Millisecond) // until it is tried again
 		synctest.Wait()
 		if len(ended) != 3 || ended[2].Outcome != sharding.OK {
@@ -136,7 +147,7 @@ func TestEnd(t *testing.T) {
 			t.Error("idle, with two calls")
 		default:
 		}
-		d.Do(func() { region.err = link.ErrBackpressure })
+		d.Do(func() { region.fail(link.ErrBackpressure) })
 		if err := d.Submit(call(d, "Do", &ended)); err != nil {
 			t.Fatal(err)
 		}
@@ -198,9 +209,9 @@ func TestFailedSends(t *testing.T) {
 	send(owner, 7, 2, 1)
 	send(owner, 7, 3, 2)
 	send(sharding.NodeID{Addr: "nobody:1", UID: 1}, 7, 4, 3)
-	region.err = link.ErrTooLarge
+	region.fail(link.ErrTooLarge)
 	send(owner, 7, 5, 2)
-	region.err = nil
+	region.fail(nil)
 	var failed []router.Attempt
 	for in, ok := d.sender.Next(); ok; in, ok = d.sender.Next() {
 		switch in := in.(type) {

@@ -143,7 +143,7 @@ func TestNobodyAnswers(t *testing.T) {
 		a := &answers{got: map[uint64]link.Answer{}}
 		s.Submit(a, []link.Command{striking(1, "a", "b")})
 		for range 100 {
-			if time.Sleep(100 * time.Millisecond); len(a.got) > 0 {
+			if time.Sleep(100 * time.Millisecond); a.count() > 0 {
 				break
 			}
 		}

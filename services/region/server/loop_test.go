@@ -64,6 +64,13 @@ func (*answers) Ended() bool { return false }
 
 func (*answers) Waiting() {}
 
+// count returns how many answers have come.
+func (a *answers) count() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.got)
+}
+
 // want fails unless these and no others were answered since the last call.
 func (a *answers) want(t *testing.T, corrs ...uint64) {
 	t.Helper()
