@@ -4,7 +4,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/backoff"
 	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/priority"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 )
@@ -17,7 +19,7 @@ type Dispatcher struct {
 	byID    map[sharding.ShardID]*shard
 	targets map[sharding.Entity]*target // those with deliveries
 	types   []*typeQueue                // of targets, in the order in which they first came up
-	retries pairHeap
+	retries priority.Queue[*pair]
 	// deliveries are those that are not answered, taking the pairs whose answer a command of
 	// the sender takes now.
 	deliveries map[uint64]*delivery
@@ -38,7 +40,7 @@ type Dispatcher struct {
 	sourceCount int
 	failing     int
 	lastOrder   uint64
-	random      uint64
+	jitter      backoff.Jitter
 	// The clock of the store was clock, in Unix milliseconds, at clockAt.
 	clock   int64
 	clockAt time.Time
@@ -119,7 +121,7 @@ type send struct {
 func New(cfg Config) *Dispatcher {
 	return &Dispatcher{
 		cfg: cfg, byID: map[sharding.ShardID]*shard{}, targets: map[sharding.Entity]*target{},
-		deliveries: map[uint64]*delivery{}, taking: map[takingKey]*pair{}, acks: map[uint64]*ack{}, reads: map[uint64]*reading{}, random: cfg.Seed,
+		deliveries: map[uint64]*delivery{}, taking: map[takingKey]*pair{}, acks: map[uint64]*ack{}, reads: map[uint64]*reading{}, jitter: backoff.Jitter(cfg.Seed),
 	}
 }
 

@@ -2,7 +2,6 @@ package outbox
 
 import (
 	"cmp"
-	"container/heap"
 	"fmt"
 	"strconv"
 	"time"
@@ -26,8 +25,15 @@ type pair struct {
 	code           sharding.Code
 	message        string
 	order          uint64
-	index          int // in the heap of retries
+	place          int // in Dispatcher.retries
 }
+
+// Before orders pairs by when they are tried again, then by when they were put in.
+func (p *pair) Before(o *pair) bool {
+	return cmp.Or(p.retryAt.Compare(o.retryAt), cmp.Compare(p.order, o.order)) < 0
+}
+
+func (p *pair) Place() *int { return &p.place }
 
 type pairState uint8
 
@@ -114,7 +120,7 @@ func (d *Dispatcher) unqueue(p *pair) {
 		delete(d.taking, p.takingKey())
 		d.leave(p.source.entity)
 	case retrying:
-		heap.Remove(&d.retries, p.index)
+		d.retries.Remove(p)
 	}
 	p.state = 0
 }
@@ -168,7 +174,8 @@ func (p *pair) takingKey() takingKey {
 // advance begins what is due: retries, deliveries, acknowledgements and reads.
 func (d *Dispatcher) advance() {
 	for len(d.retries) > 0 && !d.retries[0].retryAt.After(d.now) {
-		p := heap.Pop(&d.retries).(*pair)
+		p := d.retries[0]
+		d.retries.Remove(p)
 		d.makeReady(p)
 	}
 	for _, q := range d.types {
@@ -400,51 +407,10 @@ func (d *Dispatcher) fail(p *pair, code sharding.Code, message string) {
 	if mutant.On("send-back-off") {
 		p.retryAt = d.now.Add(time.Millisecond)
 	}
-	heap.Push(&d.retries, p)
+	d.retries.Push(p)
 }
 
 // pause is how long to wait after a number of failures.
 func (d *Dispatcher) pause(times int) time.Duration {
-	t := d.cfg.RetryMin
-	for i := 1; i < times && t < d.cfg.RetryMax; i++ {
-		t *= 2
-	}
-	t = min(t, d.cfg.RetryMax)
-	d.random += 0x9e3779b97f4a7c15 // splitmix64
-	x := d.random
-	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-	x = (x ^ x>>27) * 0x94d049bb133111eb
-	x ^= x >> 31
-	return t - time.Duration(x%uint64(t/2+1))
-}
-
-// pairHeap orders pairs by when they are tried again.
-type pairHeap []*pair
-
-func (h pairHeap) Len() int { return len(h) }
-
-func (h pairHeap) Less(i, j int) bool {
-	return cmp.Or(h[i].retryAt.Compare(h[j].retryAt), cmp.Compare(h[i].order, h[j].order)) < 0
-}
-
-func (h pairHeap) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].index, h[j].index = i, j
-}
-
-// Push is that of heap.Interface.
-func (h *pairHeap) Push(x any) {
-	p := x.(*pair)
-	p.index = len(*h)
-	*h = append(*h, p)
-}
-
-// Pop is that of heap.Interface.
-func (h *pairHeap) Pop() any {
-	old := *h
-	last := len(old) - 1
-	p := old[last]
-	old[last] = nil
-	*h = old[:last]
-	return p
+	return d.jitter.Pause(times, d.cfg.RetryMin, d.cfg.RetryMax)
 }

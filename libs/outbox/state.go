@@ -121,7 +121,7 @@ func (c *checking) pair(p *pair) error {
 	case taking:
 		ok = d.taking[p.takingKey()] == p
 	case retrying:
-		ok = p.index < len(d.retries) && d.retries[p.index] == p
+		ok = d.retries.Has(p)
 	}
 	if !ok {
 		return fmt.Errorf("outbox: the pair of %s and %s is in state %d, but not where that says", p.source.entity, p.to, p.state)
@@ -256,7 +256,7 @@ func (d *Dispatcher) AppendState(now time.Time, b []byte) []byte {
 		return max(0, t.Sub(now))
 	}
 	b = fmt.Appendf(b, "sends clock %d scan %d from %d room %t after %d pause %d acks %d random %x last %d %d\n",
-		d.clock-d.clockAt.UnixMilli(), rel(d.scanAt), d.scanFrom, d.noRoom, rel(d.readsAfter), d.readPause, rel(d.acksAt), d.random, d.lastRead, d.lastNumber)
+		d.clock-d.clockAt.UnixMilli(), rel(d.scanAt), d.scanFrom, d.noRoom, rel(d.readsAfter), d.readPause, rel(d.acksAt), d.jitter, d.lastRead, d.lastNumber)
 	for _, n := range slices.Sorted(maps.Keys(d.reads)) {
 		for _, p := range d.reads[n].parts {
 			b = fmt.Appendf(b, " reading %d %s %s %d source %t closed %t\n", n, p.shard.id, p.from.Entity, p.from.Seq, p.source != nil, p.shard.closed)

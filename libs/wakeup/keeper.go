@@ -1,11 +1,14 @@
 package wakeup
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/backoff"
 	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/priority"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 )
@@ -19,7 +22,7 @@ type Keeper struct {
 	types  []*typeQueue // in the order in which they were first opened
 	// firings has the firing under way of each entity: an entity has at most one.
 	firings map[sharding.Entity]*firing
-	retries rowHeap // the failing rows, by the time at which they are tried again
+	retries priority.Queue[*row] // the failing rows, by the time at which they are tried again
 	// reads are the reads under way, by number.
 	reads       map[uint64]*reading
 	lastRead    uint64    // number of the last read
@@ -32,7 +35,7 @@ type Keeper struct {
 	rows        int       // all rows in memory
 	failing     int       // how many of them are failing
 	lastOrder   uint64    // see row.order
-	random      random
+	jitter      backoff.Jitter
 	// storeClock is what the clock of the store said in the last page, in Unix milliseconds.
 	// That page arrived at storeClockAt.
 	storeClock   int64
@@ -45,8 +48,8 @@ type Keeper struct {
 // typeQueue has the wake-ups of one entity type that wait for their time.
 type typeQueue struct {
 	name   sharding.EntityType
-	due    rowHeap // the waiting rows, by due time
-	firing int     // how many firings are under way
+	due    priority.Queue[*row] // the waiting rows, by due time
+	firing int                  // how many firings are under way
 }
 
 // shard is an open shard.
@@ -86,11 +89,11 @@ type row struct {
 	Row
 	shard *shard
 	state rowState
-	// A heap orders its rows by sortKey, and rows of one sortKey by order, which is the order
-	// in which they came in. index is the row's index in the heap.
+	// A queue orders its rows by sortKey, and rows of one sortKey by order, which is the order
+	// in which they came in.
 	sortKey int64
 	order   uint64
-	index   int
+	place   int // in its queue
 	// The fields below are about a row that is failing: one that has failed, and has not
 	// fired since.
 	failures              int
@@ -98,6 +101,12 @@ type row struct {
 	code                  sharding.Code // of the last failure
 	message               string
 }
+
+func (r *row) Before(o *row) bool {
+	return cmp.Or(cmp.Compare(r.sortKey, o.sortKey), cmp.Compare(r.order, o.order)) < 0
+}
+
+func (r *row) Place() *int { return &r.place }
 
 type rowState uint8
 
@@ -129,7 +138,7 @@ type reading struct {
 func New(cfg Config) *Keeper {
 	return &Keeper{
 		cfg: cfg, byID: map[sharding.ShardID]*shard{}, firings: map[sharding.Entity]*firing{}, reads: map[uint64]*reading{},
-		random: random(cfg.Seed),
+		jitter: backoff.Jitter(cfg.Seed),
 	}
 }
 
@@ -240,18 +249,23 @@ func (r *Row) key() key { return key{entity: r.Entity, kind: r.Kind, name: r.Nam
 // wait queues a row until it is due.
 func (k *Keeper) wait(r *row) {
 	r.state = waiting
-	r.shard.typ.due.push(r, r.Due, k.order())
+	k.push(&r.shard.typ.due, r, r.Due)
 }
 
-func (k *Keeper) order() uint64 { k.lastOrder++; return k.lastOrder }
+// push puts a row into a queue, behind those with the same sortKey.
+func (k *Keeper) push(q *priority.Queue[*row], r *row, sortKey int64) {
+	k.lastOrder++
+	r.sortKey, r.order = sortKey, k.lastOrder
+	q.Push(r)
+}
 
 // remove takes a row out of memory.
 func (k *Keeper) remove(r *row) {
 	switch r.state {
 	case waiting:
-		r.shard.typ.due.remove(r)
+		r.shard.typ.due.Remove(r)
 	case retrying:
-		k.retries.remove(r)
+		k.retries.Remove(r)
 	}
 	if r.failures > 0 {
 		k.failing--
@@ -398,38 +412,19 @@ func (k *Keeper) fail(r *row, state rowState, code sharding.Code, message string
 	if r.retryAt = k.now.Add(k.pause(r.failures)); mutant.On("back-off") {
 		r.retryAt = k.now.Add(time.Millisecond)
 	}
-	k.retries.push(r, r.retryAt.UnixNano(), k.order())
+	k.push(&k.retries, r, r.retryAt.UnixNano())
 }
 
 // pause returns how long to wait after a number of failures in a row.
 func (k *Keeper) pause(failures int) time.Duration {
-	return k.random.pause(failures, k.cfg.RetryMin, k.cfg.RetryMax)
-}
-
-// random is a source of random numbers.
-type random uint64
-
-// pause returns how long to wait after a number of failures in a row: from least on, it doubles
-// with each up to most, and a random part of up to a half is subtracted.
-func (r *random) pause(failures int, least, most time.Duration) time.Duration {
-	d := least
-	for i := 1; i < failures && d < most; i++ {
-		d *= 2
-	}
-	d = min(d, most)
-	*r += 0x9e3779b97f4a7c15 // splitmix64
-	x := uint64(*r)
-	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-	x = (x ^ x>>27) * 0x94d049bb133111eb
-	x ^= x >> 31
-	return d - time.Duration(x%uint64(d/2+1))
+	return k.jitter.Pause(failures, k.cfg.RetryMin, k.cfg.RetryMax)
 }
 
 // advance begins what is due: retries, firings and reads.
 func (k *Keeper) advance() {
 	for len(k.retries) > 0 && !k.retries[0].retryAt.After(k.now) {
 		r := k.retries[0]
-		k.retries.remove(r)
+		k.retries.Remove(r)
 		k.wait(r)
 	}
 	wall := k.wall()
@@ -439,7 +434,7 @@ func (k *Keeper) advance() {
 	for _, t := range k.types {
 		for t.firing < k.cfg.Firings && len(t.due) > 0 && t.due[0].Due <= wall {
 			r := t.due[0]
-			t.due.remove(r)
+			t.due.Remove(r)
 			if f := k.firings[r.Entity]; f != nil {
 				r.state = blocked
 				f.blocked = append(f.blocked, r)

@@ -1,11 +1,14 @@
 package wakeup
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/backoff"
 	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/priority"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 )
@@ -20,7 +23,7 @@ type Starter struct {
 	types  []*startType // in the order in which they were first opened
 	// starts are the entities that are being started, or will be started again.
 	starts   map[sharding.Entity]*start
-	retries  startHeap // of those, by when they are started again
+	retries  priority.Queue[*start] // of those, by when they are started again
 	underWay int
 	// reads are under way, one at most.
 	reads      map[uint64][]*startShard
@@ -32,7 +35,7 @@ type Starter struct {
 	readsAfter time.Time // no read begins before
 	noRoom     bool      // a shard waits until rows have left the memory
 	lastOrder  uint64
-	random     random
+	jitter     backoff.Jitter
 	stats      StartStats
 	now        time.Time
 	out        *Outputs
@@ -41,9 +44,9 @@ type Starter struct {
 // startType has the shards of one entity type.
 type startType struct {
 	name      sharding.EntityType
-	ready     shardHeap // those with rows in memory, by the activity of the first one
-	again     []*start  // whose pause is over
-	alternate bool      // the next one is of again, if there is any
+	ready     priority.Queue[*startShard] // those with rows in memory, by the activity of the first one
+	again     []*start                    // whose pause is over
+	alternate bool                        // the next one is of again, if there is any
 	underWay  int
 	credit    int       // how many may start before nextAt; of StartConstant
 	nextAt    time.Time // when there is more credit
@@ -61,7 +64,7 @@ type startShard struct {
 	readAt  time.Time // when the next read begins at the earliest; zero: all were read
 	reading bool
 	again   bool // there must be another sweep: the entities that failed are too many to be held
-	index   int  // in startType.ready; -1: it is not there
+	place   int  // in startType.ready
 }
 
 // start is an entity that is being started, or will be started again.
@@ -74,10 +77,28 @@ type start struct {
 	since    time.Time
 	retryAt  time.Time
 	order    uint64
-	index    int // in Starter.retries
+	place    int // in Starter.retries
 	code     sharding.Code
 	message  string
 }
+
+// Before orders starts by when they are tried again, then by when they were put in.
+func (s *start) Before(o *start) bool {
+	return cmp.Or(s.retryAt.Compare(o.retryAt), cmp.Compare(s.order, o.order)) < 0
+}
+
+func (s *start) Place() *int { return &s.place }
+
+// Before orders shards by the activity of the first entity of their pages, the latest first.
+func (s *startShard) Before(o *startShard) bool {
+	a, b := &s.page[0], &o.page[0]
+	if mutant.On("activity-order") {
+		return a.Due > b.Due
+	}
+	return cmp.Or(cmp.Compare(a.Due, b.Due), a.Entity.Compare(b.Entity)) < 0
+}
+
+func (s *startShard) Place() *int { return &s.place }
 
 // StartStats describes what the starter holds, and counts since its start.
 type StartStats struct {
@@ -104,7 +125,7 @@ func (s *StartStats) Add(o StartStats) {
 func NewStarter(cfg StartConfig) *Starter {
 	return &Starter{
 		cfg: cfg, byID: map[sharding.ShardID]*startShard{}, starts: map[sharding.Entity]*start{}, reads: map[uint64][]*startShard{},
-		random: random(cfg.Seed),
+		jitter: backoff.Jitter(cfg.Seed),
 	}
 }
 
@@ -152,7 +173,7 @@ func (s *Starter) open(in Open) {
 		i = len(s.types)
 		s.types = append(s.types, &startType{name: in.Shard.Type})
 	}
-	sh := &startShard{id: in.Shard, epoch: in.Epoch, typ: s.types[i], index: -1}
+	sh := &startShard{id: in.Shard, epoch: in.Epoch, typ: s.types[i]}
 	s.byID[in.Shard] = sh
 	s.shards = append(s.shards, sh)
 	s.sweep(sh, s.now)
@@ -180,8 +201,8 @@ func (s *Starter) close(id sharding.ShardID) {
 	sh.closed = true
 	delete(s.byID, id)
 	s.shards = slices.DeleteFunc(s.shards, func(o *startShard) bool { return o == sh })
-	if sh.index >= 0 {
-		sh.typ.ready.remove(sh)
+	if sh.typ.ready.Has(sh) {
+		sh.typ.ready.Remove(sh)
 	}
 	s.rows -= len(sh.page)
 	s.madeRoom()
@@ -203,7 +224,7 @@ func (s *Starter) forget(st *start) {
 		t := st.shard.typ
 		t.again = slices.DeleteFunc(t.again, func(o *start) bool { return o == st })
 	default:
-		s.retries.remove(st)
+		s.retries.Remove(st)
 	}
 	delete(s.starts, st.entity)
 }
@@ -254,7 +275,7 @@ func (s *Starter) pause(st *start, code sharding.Code, message string) {
 		s.sweepAgain(st.shard)
 		return
 	}
-	d := s.random.pause(st.times, s.cfg.BackOff, s.cfg.BackOffMax)
+	d := s.jitter.Pause(st.times, s.cfg.BackOff, s.cfg.BackOffMax)
 	if st.times == 1 {
 		d = s.cfg.BackOff
 	}
@@ -264,14 +285,14 @@ func (s *Starter) pause(st *start, code sharding.Code, message string) {
 	st.retryAt = s.now.Add(d)
 	s.lastOrder++
 	st.order = s.lastOrder
-	s.retries.push(st)
+	s.retries.Push(st)
 }
 
 // advance starts what may start, and begins reads.
 func (s *Starter) advance() {
 	for len(s.retries) > 0 && !s.retries[0].retryAt.After(s.now) {
 		st := s.retries[0]
-		s.retries.remove(st)
+		s.retries.Remove(st)
 		st.queued = true
 		st.shard.typ.again = append(st.shard.typ.again, st)
 	}
@@ -320,13 +341,13 @@ func (s *Starter) next(t *startType) *start {
 	t.alternate = true
 	for len(t.ready) > 0 {
 		sh := t.ready[0]
-		t.ready.remove(sh)
+		t.ready.Remove(sh)
 		r := sh.page[0]
 		sh.page = sh.page[1:]
 		s.rows--
 		s.madeRoom()
 		if len(sh.page) > 0 {
-			t.ready.push(sh)
+			t.ready.Push(sh)
 		} else if !sh.readAt.IsZero() {
 			s.scanBy(sh.readAt)
 		}

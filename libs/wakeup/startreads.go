@@ -111,7 +111,7 @@ func (s *Starter) pageOf(sh *startShard, rows []Row, more bool) {
 	}
 	sh.page = slices.Clone(rows)
 	s.rows += len(rows)
-	sh.typ.ready.push(sh)
+	sh.typ.ready.Push(sh)
 }
 
 // NextAlarm returns when the starter has something to do unless it is told something before;

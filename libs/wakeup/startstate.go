@@ -17,10 +17,10 @@ func (s *Starter) Check() error {
 		if s.byID[sh.id] != sh || sh.closed {
 			return fmt.Errorf("wakeup: %s is listed but closed", sh.id)
 		}
-		if (len(sh.page) > 0) != (sh.index >= 0) || sh.index >= 0 && (sh.index >= len(sh.typ.ready) || sh.typ.ready[sh.index] != sh) {
-			return fmt.Errorf("wakeup: %s has %d remembered entities to start, at %d", sh.id, len(sh.page), sh.index)
+		if (len(sh.page) > 0) != sh.typ.ready.Has(sh) {
+			return fmt.Errorf("wakeup: %s has %d remembered entities to start, at %d", sh.id, len(sh.page), sh.place)
 		}
-		if sh.index >= 0 {
+		if sh.typ.ready.Has(sh) {
 			ready++
 		}
 	}
@@ -32,7 +32,7 @@ func (s *Starter) Check() error {
 			underWay++
 		case st.queued:
 			queued++
-		case st.index >= len(s.retries) || s.retries[st.index] != st:
+		case !s.retries.Has(st):
 			return fmt.Errorf("wakeup: nothing will start %s again", e)
 		default:
 			retries++
@@ -116,7 +116,7 @@ func (s *Starter) AppendState(now time.Time, b []byte) []byte {
 		}
 		return max(0, t.Sub(now))
 	}
-	b = fmt.Appendf(b, "starts scan %d from %d room %t after %d random %x last %d\n", rel(s.scanAt), s.scanFrom, s.noRoom, rel(s.readsAfter), s.random, s.lastRead)
+	b = fmt.Appendf(b, "starts scan %d from %d room %t after %d random %x last %d\n", rel(s.scanAt), s.scanFrom, s.noRoom, rel(s.readsAfter), s.jitter, s.lastRead)
 	for _, n := range slices.Sorted(maps.Keys(s.reads)) {
 		for _, sh := range s.reads[n] {
 			b = fmt.Appendf(b, " reading %s %s closed %t\n", sh.id, sh.epoch, sh.closed)

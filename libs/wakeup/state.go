@@ -33,10 +33,10 @@ func (k *Keeper) Check() error {
 			ok := true
 			switch r.state {
 			case waiting:
-				ok = r.index < len(s.typ.due) && s.typ.due[r.index] == r
+				ok = s.typ.due.Has(r)
 				queued++
 			case retrying:
-				ok = r.index < len(k.retries) && k.retries[r.index] == r
+				ok = k.retries.Has(r)
 				retries++
 			case underWay:
 				ok = f != nil && f.row == r
@@ -155,7 +155,7 @@ func (k *Keeper) AppendState(now time.Time, b []byte) []byte {
 		return max(0, t.Sub(now))
 	}
 	b = fmt.Appendf(b, "wakeups clock %d scan %d from %d room %t after %d pause %d random %x last %d\n",
-		k.storeClock-k.storeClockAt.UnixMilli(), rel(k.scanAt), k.scanFrom, k.noRoom, rel(k.readsAfter), k.failedReads, k.random, k.lastRead)
+		k.storeClock-k.storeClockAt.UnixMilli(), rel(k.scanAt), k.scanFrom, k.noRoom, rel(k.readsAfter), k.failedReads, k.jitter, k.lastRead)
 	for _, s := range k.readShards() {
 		b = fmt.Appendf(b, " reading %s %s closed %t\n", s.id, s.epoch, s.closed)
 	}

@@ -1,0 +1,49 @@
+package priority
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+type number struct {
+	value, place int
+}
+
+func (n *number) Before(o *number) bool { return n.value < o.value }
+func (n *number) Place() *int           { return &n.place }
+
+// TestQueue: against a sorted list, elements come out in their order, whatever was removed.
+func TestQueue(t *testing.T) {
+	for seed := range uint64(200) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		var q Queue[*number]
+		var in []*number
+		for i, v := range rng.Perm(100) {
+			n := &number{value: v, place: -1}
+			if q.Has(n) {
+				t.Fatalf("seed %d: has %d, which was never put in", seed, v)
+			}
+			q.Push(n)
+			in = append(in, n)
+			if i%3 == 2 {
+				k := rng.IntN(len(in))
+				q.Remove(in[k])
+				if in[k].place != -1 || q.Has(in[k]) {
+					t.Fatalf("seed %d: %+v was removed", seed, *in[k])
+				}
+				in = slices.Delete(in, k, k+1)
+			}
+		}
+		slices.SortFunc(in, func(a, b *number) int { return a.value - b.value })
+		for _, want := range in {
+			if !q.Has(want) || q[0] != want {
+				t.Fatalf("seed %d: the first one is %d, want %d", seed, q[0].value, want.value)
+			}
+			q.Remove(want)
+		}
+		if len(q) > 0 {
+			t.Fatalf("seed %d: %d are left", seed, len(q))
+		}
+	}
+}
