@@ -230,7 +230,7 @@ func (w *cluster) loadEntity(id sharding.NodeID, o turn.Load) {
 			list += string(e.Payload)
 		}
 	}
-	in := turn.Loaded{Entity: o.Entity, Incarnation: o.Incarnation, LastSeq: got.LastSeq, Fresh: got.Fresh(), Stored: got.Stored}
+	in := turn.Loaded{Entity: o.Entity, Incarnation: o.Incarnation, LastSeq: got.LastSeq, Life: got.Life, Fresh: got.Fresh(), Stored: got.Stored}
 	i := indexOf(id)
 	text := fmt.Sprintf("%v loaded %v seq %d %q %+v only %t", id, o.Incarnation, got.LastSeq, list, got.Stored, o.LookupOnly)
 	w.addMessage(text, ofHost(i), func() {

@@ -191,15 +191,19 @@ func (c *checker) toldOnce(s *oneSend) {
 	if s.numbered+1 < len(begins) {
 		end = begins[s.numbered+1]
 	}
-	for _, e := range p.elements[begins[s.numbered]:end] {
+	ended := false // the life that has sent it
+	for i, e := range p.elements[begins[s.numbered]:end] {
+		ended = ended || p.hashes[begins[s.numbered]+i+1].life >= s.seq
 		if e.x != told(s.seq, uint64(s.place)) {
 			continue
 		}
-		if n++; p.deletedBetween(s.at, e.at) {
-			c.w.mark("send: its sender was deleted meanwhile")
+		if n++; ended {
+			c.w.violate("an answer is for the life that has asked", "%v was answered in life %d", s, p.hashes[begins[s.numbered]+i+1].life)
 		}
 	}
-	if want := s.ReplyTo != "" && s.state == sharding.SendDone; n > 1 || (n == 1) != want {
+	if want := s.ReplyTo != "" && s.state == sharding.SendDone; want && n == 0 && ended {
+		c.w.mark("send: its sender was deleted meanwhile")
+	} else if n > 1 || (n == 1) != want {
 		c.w.violate("an answer is taken once", "%v, which is %v, was answered %d times", s, s.state, n)
 	}
 }

@@ -128,7 +128,7 @@ func (n *shardNode) load(o turn.Load) {
 					n.w.mark("remembered: it is started")
 				}
 				b.list, in.Events, in.Bytes = replay(got)
-				in.LastSeq, in.Fresh, in.Stored = got.LastSeq, got.Fresh(), got.Stored
+				in.LastSeq, in.Life, in.Fresh, in.Stored = got.LastSeq, got.Life, got.Fresh(), got.Stored
 				in.Pending = got.Pending
 				if len(got.Stored) > 0 {
 					n.w.mark("dedupe: a stored reply is found")

@@ -33,6 +33,8 @@ type model struct {
 	// effects are the places of the sends of each pair that had an effect, in their order.
 	effects map[string][]string
 	taken   map[string][]sharding.Reply // by send
+	deletes bool                        // senders are deleted at times
+	dropped map[string]bool             // the answers that came too late for that, by send
 	dead    []outbox.DeadLetter
 	most    int // deliveries under way
 	reads   int
@@ -71,7 +73,7 @@ func newModel(t testing.TB, seed uint64, change func(*outbox.Config)) *model {
 	}
 	m := &model{
 		t: t, rng: rand.New(rand.NewPCG(seed, 1)), cfg: cfg, d: outbox.New(cfg), now: time.UnixMilli(1_000_000_000_000), rows: map[sharding.Entity][]*record{},
-		open: map[sharding.ShardID]sharding.Epoch{}, stored: map[sharding.CommandID]sharding.Reply{}, effects: map[string][]string{}, taken: map[string][]sharding.Reply{},
+		open: map[sharding.ShardID]sharding.Epoch{}, stored: map[sharding.CommandID]sharding.Reply{}, effects: map[string][]string{}, taken: map[string][]sharding.Reply{}, dropped: map[string]bool{},
 	}
 	return m
 }
@@ -263,6 +265,9 @@ func (m *model) fire(f turn.Fire, d *outbox.Dispatcher) {
 			end.End, end.Code = turn.FiringFailed, sharding.Internal
 		case r.states[f.Wakeup.Number] == sharding.SendDone:
 			end.End = turn.FiringObsolete
+		case m.deletes && (dice == 2 || m.dropped[key]): // the sender was deleted: nothing is taken, and the send must end
+			end.End = turn.FiringOtherLife
+			m.dropped[key] = true
 		default:
 			end.End = turn.FiringDone
 			if dice == 1 {
@@ -349,6 +354,7 @@ func random(t testing.TB, seed uint64) {
 		c.RetryMax = 4 * time.Second
 	})
 	calm := false
+	m.deletes = true
 	m.behave = func(env *sharding.Envelope) behaviour {
 		b := behaviour{delay: time.Duration(m.rng.IntN(30)) * time.Millisecond}
 		h := env.Payload[len(env.Payload)-1]
@@ -442,6 +448,12 @@ func checkSend(t testing.TB, m *model, seed uint64, from sharding.Entity, s *sha
 				t.Errorf("seed %d: %s of %s is %v, want %v", seed, what, pair, r.states[i], want)
 			}
 			answers := m.taken[fmt.Sprint(from, r.seq, i)]
+			if m.dropped[fmt.Sprint(from, r.seq, i)] {
+				if len(answers) > 0 {
+					t.Errorf("seed %d: %s of %s was dropped, and the answers are %v", seed, what, pair, answers)
+				}
+				continue
+			}
 			if s.ReplyTo != "" && (len(answers) != 1 || (answers[0].Code != "") != refused) || s.ReplyTo == "" && len(answers) > 0 {
 				t.Errorf("seed %d: the answers to %s of %s are %v", seed, what, pair, answers)
 			}

@@ -343,6 +343,11 @@ func (d *Dispatcher) taken(e *turn.FiringEnded) {
 		d.stats.Obsolete++
 		d.goOn(p)
 		d.gone(x)
+	case turn.FiringOtherLife: // nobody wants it any more
+		d.stats.Obsolete++
+		x.as = sharding.SendDone
+		d.goOn(p)
+		d.storeLater(x)
 	case turn.FiringFailed:
 		if d.wall()-x.at.UnixMilli() >= (d.cfg.MaxAge + takeGrace).Milliseconds() {
 			reply := sharding.Doubt(e.Code, "the sender cannot take the answer: "+e.Message)

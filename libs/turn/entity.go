@@ -31,6 +31,8 @@ type entity struct {
 	// loaded, and all that it has set since then, even if one has replaced another.
 	reminders int
 
+	life uint64 // its number, see Loaded.Life
+
 	// sinceSnapshot counts the events after the newest snapshot;
 	// bytesSinceSnapshot is their size in a replay.
 	sinceSnapshot      int

@@ -114,6 +114,11 @@ func (m *Machine) appendFiring(e *entity) {
 	m.emit(Append{Incarnation: e.inc, Append: a})
 }
 
+// ofOtherLife reports whether the command takes the answer to a send of a life that has ended.
+func (c *command) ofOtherLife(e *entity) bool {
+	return c.wakeup != nil && c.wakeup.Kind == sharding.SendWake && c.wakeup.Seq <= e.life
+}
+
 func (c *command) firedRow() []sharding.Fired {
 	return []sharding.Fired{{WakeRef: c.wakeup.WakeRef, Next: c.wakeup.Next}}
 }

@@ -147,7 +147,7 @@ func (m *Machine) loaded(in *Loaded) {
 	e.state = live
 	m.endActivation(e, ActivationDone, "", "")
 	e.staged, e.durable = in.LastSeq, in.LastSeq
-	e.sinceSnapshot, e.bytesSinceSnapshot, e.fresh = in.Events, in.Bytes, in.Fresh
+	e.sinceSnapshot, e.bytesSinceSnapshot, e.fresh, e.life = in.Events, in.Bytes, in.Fresh, in.Life
 	e.sends = uint32(in.Pending)
 	m.revived(e)
 	for _, t := range in.Timers {
@@ -296,6 +296,11 @@ func (m *Machine) startTurn(e *entity) {
 		if c.wakeup != nil && e.changesWake(&c.wakeup.WakeRef) && !mutant.On("staged-wake") {
 			reply := sharding.Reject(sharding.Aborted, "a turn before it has set the wake-up again or removed it, and that is not durable yet")
 			m.answer(e, c, &reply)
+			e.next++
+			continue
+		}
+		if c.ofOtherLife(e) && !mutant.On("answer-life") {
+			m.endFiring(e, c, FiringOtherLife)
 			e.next++
 			continue
 		}

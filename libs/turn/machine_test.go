@@ -20,7 +20,7 @@ import (
 //	remember                          entities are remembered; the first command of a scenario
 //	activate [entity=E] [epoch=N]     bring an entity to life
 //	deliver R ID CMD [keyed] [payload=P] [tell] [deadline=MS] [entity=E] [chain=E,E…]
-//	loaded SEQ [CMDID=reply…]         answer the newest Load (conflict=CMDID, err=TEXT, retry, fresh, remembered=MS, reminders=N), or nth=N
+//	loaded SEQ [CMDID=reply…]         answer the newest Load (conflict=CMDID, err=TEXT, retry, fresh, life=SEQ, remembered=MS, reminders=N), or nth=N
 //	lookedup [CMDID=reply | expired | failed]  answer the newest Lookup; nothing: it is not stored
 //	done R [events=N] [bytes=N] [reply=TEXT] [error=CODE] [reject] [bad] [spoiled] [passivate] [forget] [timer=NAME:CMD:MS]
 //	                                  [deleted] the turn deletes its entity
@@ -321,6 +321,8 @@ func (s *scenario) loaded(args []string, opt map[string]string) turn.Loaded {
 		case k == "nth", k == "principal", k == "of":
 		case k == "fresh":
 			in.Fresh = true
+		case k == "life":
+			in.Life = number(v)
 		case k == "pending":
 			in.Pending = int(number(v))
 		case k == "reminders":

@@ -87,6 +87,9 @@ type (
 		Stored map[sharding.CommandID]sharding.Stored
 		// Timers were set by the start hook.
 		Timers []Timer
+		// Life is the number of the entity's life: the sequence number of the record that deleted
+		// it last; 0: none did.
+		Life uint64
 		// Fresh: no turn has left a record in this life of the entity.
 		Fresh bool
 		// Pending is how many sends of the entity's records are pending.
@@ -514,6 +517,9 @@ const (
 	FiringFailed
 	// FiringInDoubt: it may be done, or obsolete later. Only the journal knows.
 	FiringInDoubt
+	// FiringOtherLife: the entity was deleted since it has sent what this answers. The answer
+	// is nothing to its present life, and no command has run.
+	FiringOtherLife
 	// FiringGone: the region does not serve the shard at the epoch any more.
 	FiringGone
 )
@@ -558,6 +564,8 @@ func (f FiringEnd) String() string {
 		return "failed"
 	case FiringInDoubt:
 		return "in doubt"
+	case FiringOtherLife:
+		return "of another life"
 	case FiringGone:
 		return "gone"
 	}

@@ -209,7 +209,7 @@ func (k *Kit) load(o turn.Load) turn.Input {
 	if s.remembered != nil {
 		out.Remembered = -s.remembered.Due
 	}
-	out.LastSeq, out.Pending = uint64(len(s.records)), s.pending()
+	out.LastSeq, out.Life, out.Pending = uint64(len(s.records)), s.life, s.pending()
 	out.Fresh = len(replayed) == 0 && s.snapSeq == 0
 	for i := range replayed {
 		out.Events += max(1, len(replayed[i].Events))

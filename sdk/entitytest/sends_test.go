@@ -53,6 +53,13 @@ func (o *purchase) Buy(ctx *entity.Ctx, in wish) (struct{}, error) {
 	return struct{}{}, ctx.Persist(noted{"buy " + in.Item})
 }
 
+// Leave buys something and deletes the entity.
+func (o *purchase) Leave(ctx *entity.Ctx, in wish) (struct{}, error) {
+	takeSome.Send(ctx, in.Item, wanted{in.N}, entity.ReplyTo(gotIt))
+	ctx.Delete()
+	return struct{}{}, nil
+}
+
 func (o *purchase) Bought(ctx *entity.Ctx, a entity.Answer[given]) (struct{}, error) {
 	line := fmt.Sprintf("%s %s: %d left", a.From, a.Command, a.Value.Left)
 	if a.Err != nil {
@@ -67,13 +74,14 @@ func (o *purchase) Bought(ctx *entity.Ctx, a entity.Answer[given]) (struct{}, er
 var (
 	takeSome   = entity.Command[wanted, given]("Shelf", "Take")
 	buyIt      = entity.Command[wish, struct{}]("Order", "Buy")
+	leaveIt    = entity.Command[wish, struct{}]("Order", "Leave")
 	gotIt      = entity.Command[entity.Answer[given], struct{}]("Order", "Bought")
 	seeOnly    = entity.Command[struct{}, given]("Shelf", "Look").ReadOnly()
 	sendToRead = entity.Command[string, struct{}]("Order", "Peek")
 
 	racks     = entity.Define("Shelf", func(string) *rack { return &rack{Left: 3} }, entity.On(takeSome, (*rack).Take)).Events(taken{})
 	purchases = entity.Define("Order", func(string) *purchase { return &purchase{} },
-		entity.On(buyIt, (*purchase).Buy), entity.On(gotIt, (*purchase).Bought),
+		entity.On(buyIt, (*purchase).Buy), entity.On(leaveIt, (*purchase).Leave), entity.On(gotIt, (*purchase).Bought),
 		entity.On(sendToRead, func(_ *purchase, ctx *entity.Ctx, id string) (struct{}, error) {
 			seeOnly.Send(ctx, id, struct{}{})
 			return struct{}{}, nil
@@ -212,4 +220,20 @@ func TestPendingSends(t *testing.T) {
 	}
 	k.Advance(25 * time.Hour) // they are dead letters by now
 	do(t, k, wish{Item: "a", N: 1})
+}
+
+// TestAnswerToAnotherLife: the answer to what a deleted entity has sent is nothing to the life
+// that comes after it, and the send has ended.
+func TestAnswerToAnotherLife(t *testing.T) {
+	k := entitytest.New(t, racks, purchases)
+	if _, err := leaveIt.Ask(t.Context(), k, "o", wish{Item: "a", N: 2}); err != nil {
+		t.Fatal(err)
+	}
+	do(t, k, wish{Item: "b", N: 1})
+	k.Advance(time.Minute)
+	wantLog(t, k, "buy b")
+	k.WantEvents("Shelf", "a", taken{2})
+	if s := k.Sends("Order", "o"); len(s) > 0 {
+		t.Errorf("not done: %+v", s)
+	}
 }

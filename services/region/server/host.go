@@ -95,7 +95,7 @@ func (s *shardLoop) load(o turn.Load, sl *slot) {
 			s.inbox.putLoaded(s.index, &out, false)
 			return
 		}
-		out.LastSeq, out.Fresh, out.Stored, out.Pending = found.LastSeq, found.Fresh(), found.Stored, found.Pending
+		out.LastSeq, out.Life, out.Fresh, out.Stored, out.Pending = found.LastSeq, found.Life, found.Fresh(), found.Stored, found.Pending
 		out.Remembered, out.Reminders = found.Remembered, found.Timers
 	}
 	if o.LookupOnly {
