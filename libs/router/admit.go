@@ -126,7 +126,7 @@ func (m *Machine) place(r *request) (*shard, *sharding.Reply) {
 		return nil, &refusal
 	}
 	command, ok := desc.Command(env.Command)
-	if !ok && strings.HasPrefix(env.Command, builtinPrefix) {
+	if !ok && sharding.IsBuiltin(env.Command) { // every type has them; whoever sends one says whether it changes anything
 		command, ok = sharding.CommandDesc{Name: env.Command, ReadOnly: r.mustRead}, true
 	}
 	if !ok {
@@ -157,10 +157,6 @@ func (m *Machine) place(r *request) (*shard, *sharding.Reply) {
 	r.resend = command.ReadOnly || r.env.Keyed && !desc.Volatile
 	return s, nil
 }
-
-// builtinPrefix begins the names of the commands that Roost itself executes. Every type has
-// them, and no table lists them: whoever sends one says whether it changes anything.
-const builtinPrefix = "roost."
 
 // shard returns the shard, and adds it if necessary. If it was touched, the end of the
 // step removes it again unless it has commands or a refused epoch.

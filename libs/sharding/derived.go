@@ -21,7 +21,7 @@ const uuidLen = 36
 
 // ProbeCommand is the command by which regions find out whether turns wait for each other in a
 // circle. Every type has it. It has no turn of its own.
-const ProbeCommand = "roost.probe"
+const ProbeCommand = BuiltinPrefix + "probe"
 
 // DerivedKey returns a key with a prefix that is always the same for the same parts: a UUID of
 // version 7 with the given time, the rest of which is a hash of the parts. With the zero time
