@@ -16,6 +16,7 @@ SEEDS ?= 2000
 
 binaries := coordinator region gateway roost flights-region flights
 shop := shop-region-v1 shop-region-v2 shop
+bank := bank-region bank
 benchmark := coordinator gateway bench-region bench
 tools := protoc-gen-go protoc-gen-twirp staticcheck
 servers := consul
@@ -41,12 +42,14 @@ $(BIN)/flights: pkg := ./examples/flights/cmd/flights
 $(BIN)/shop-region-v1: pkg := ./examples/shop/cmd/shop-region-v1
 $(BIN)/shop-region-v2: pkg := ./examples/shop/cmd/shop-region-v2
 $(BIN)/shop: pkg := ./examples/shop/cmd/shop
+$(BIN)/bank-region: pkg := ./examples/bank/cmd/bank-region
+$(BIN)/bank: pkg := ./examples/bank/cmd/bank
 $(BIN)/bench: pkg := ./e2e/bench/cmd/bench
 $(BIN)/bench-region: pkg := ./e2e/bench/cmd/bench-region
 
 # The go command knows better than make what is out of date.
-.PHONY: $(addprefix $(BIN)/,$(binaries) $(shop) $(benchmark))
-$(sort $(addprefix $(BIN)/,$(binaries) $(shop) $(benchmark))):
+.PHONY: $(addprefix $(BIN)/,$(binaries) $(shop) $(bank) $(benchmark))
+$(sort $(addprefix $(BIN)/,$(binaries) $(shop) $(bank) $(benchmark))):
 	go build -o $@ $(pkg)
 
 .PHONY: demo
@@ -56,6 +59,9 @@ demo: build ## Carry the flights through a cluster under faults (FLIGHTS= TOTALS
 
 .PHONY: shop
 shop: build $(addprefix $(BIN)/,$(shop)) ## Build the shop too: two versions of its region, and a caller
+
+.PHONY: bank
+bank: build $(addprefix $(BIN)/,$(bank)) ## Build the bank too: its region, and a caller (bin/roost dev --region bin/bank-region)
 
 .PHONY: images
 images: $(addprefix $(BIN)/,coordinator region gateway) ## Build container images of the services (needs Docker)
@@ -101,7 +107,7 @@ sim-bootstrap: ## Simulate how clusters are formed, 10,000 boots under faults (B
 .PHONY: mutants
 mutants: ## Remove one guard after the other and show which seed notices
 	go test -count=1 -timeout 0 -tags mutants -run Mutants -v ./e2e/sim ./e2e/explore ./e2e/membership ./libs/bootstrap ./libs/gossip \
-		./libs/splitbrain ./libs/turn ./libs/wakeup ./libs/replies ./libs/router ./libs/routetable ./libs/lease ./libs/link ./libs/journal ./libs/journal/memory ./services/coordinator ./services/region ./sdk/entity
+		./libs/splitbrain ./libs/turn ./libs/wakeup ./libs/outbox ./libs/purge ./libs/replies ./libs/router ./libs/routetable ./libs/lease ./libs/link ./libs/journal ./libs/journal/memory ./services/coordinator ./services/region ./sdk/entity
 
 .PHONY: sim-membership
 sim-membership: ## Simulate the membership of a large cluster: join, rest, kill, cut off (N=1000)
@@ -117,7 +123,7 @@ splitbrain: ## Decide on every directed matrix of five nodes, and simulate parti
 
 .PHONY: e2e
 e2e: ## Hurt real processes, judge the histories of their clients and the views of all members; a line per scenario (SET=short RUN=regexp)
-	E2E=$(or $(SET),full) go test -count=1 -timeout 2h -run '(TestHistories|TestMembership|TestRollouts|TestMoves)/$(RUN)' -v ./e2e/cluster
+	E2E=$(or $(SET),full) go test -count=1 -timeout 2h -run '(TestHistories|TestMembership|TestRollouts|TestMoves|TestEntities|TestBank)/$(RUN)' -v ./e2e/cluster
 
 .PHONY: e2e-memory
 e2e-memory: ## Give a region ten times the entities that fit into its memory limit (FOR=5m; default 30s)

@@ -34,6 +34,7 @@ func TestHouse(t *testing.T) {
 			// The clients and the judge use nothing of what they judge.
 			"cluster/load":    {"e2e/cluster/history"},
 			"cluster/history": {},
+			"cluster/ledger":  {"e2e/cluster/history"},
 			"cluster/netns":   {"libs/servertest"},
 			// Tests alone: they may import what they like.
 			"cluster": {},

@@ -136,6 +136,20 @@ func (a *Admin) Command(ctx context.Context, req *adminv1.CommandRequest) (*admi
 	}
 }
 
+// Reminders lists a page of the reminders that stand.
+func (a *Admin) Reminders(ctx context.Context, req *adminv1.RemindersRequest) (*adminv1.RemindersResponse, error) {
+	return ask(ctx, a, func(ctx context.Context, c adminv1.Admin) (*adminv1.RemindersResponse, error) {
+		return c.Reminders(ctx, req)
+	})
+}
+
+// Sends lists a page of the sends that have not ended.
+func (a *Admin) Sends(ctx context.Context, req *adminv1.SendsRequest) (*adminv1.SendsResponse, error) {
+	return ask(ctx, a, func(ctx context.Context, c adminv1.Admin) (*adminv1.SendsResponse, error) {
+		return c.Sends(ctx, req)
+	})
+}
+
 // ask tries one coordinator after the other until the active one has answered.
 // Errors of the active one are twirp.Error; ErrUnreachable is wrapped when there
 // is none, ErrStranger when a URL leads to something else.

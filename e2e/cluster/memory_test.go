@@ -94,8 +94,9 @@ const (
 // TestMemory gives commands to a working set of ten times the memory that the region may use.
 // The region lives on, and loses no command. It runs on request, for as long as E2E_MEMORY
 // says: make e2e-memory is 30 s, make e2e-memory FOR=5m five minutes. The limit is that of a
-// control group; where none can be made, it is that of the Go runtime, and what is resident
-// is compared with the limit.
+// control group, which would end the region. Where none can be made, the limit is that of the
+// Go runtime, and what is resident is compared with it. In a control group that says little:
+// pages of files are resident too, and the group takes them away when it needs the room.
 func TestMemory(t *testing.T) {
 	duration, err := time.ParseDuration(os.Getenv("E2E_MEMORY"))
 	if err != nil {
@@ -126,7 +127,7 @@ func TestMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("%d commands to %d entities in %s; at most %d MiB resident, control group %t; %.0f passivations; %d repeats", load.commands.Load(), workingSet, duration, most>>20, limited != nil, passivated, load.repeats.Load())
-	if most > memoryLimit {
+	if limited == nil && most > memoryLimit {
 		t.Errorf("%d bytes were resident, the limit is %d", most, memoryLimit)
 	}
 	if passivated == 0 {

@@ -37,6 +37,8 @@ type checker struct {
 	pasts map[sharding.Entity]*past
 	// where are the positions of a number in its entity's list.
 	where map[uint64][]int
+	// dealt are the commands of operators that have dealt with a dead letter.
+	dealt map[letterName]*op
 }
 
 // violation is a broken promise.
@@ -55,10 +57,11 @@ func (w *World) violate(property, format string, args ...any) {
 // checkHistory compares what clients were told with what was committed: the log
 // of commits.
 func (w *World) checkHistory(log []commit) {
-	c := &checker{w: w, pasts: map[sharding.Entity]*past{}, where: map[uint64][]int{}}
+	c := &checker{w: w, pasts: map[sharding.Entity]*past{}, where: map[uint64][]int{}, dealt: map[letterName]*op{}}
 	c.readLog(log)
 	c.reminders(log)
 	c.deletions(log)
+	c.deadLetters(log)
 	c.sends(log)
 	c.remembered(log)
 	for _, o := range w.ops {
@@ -180,11 +183,7 @@ func (c *checker) effects(o *op) {
 	if n == 0 {
 		return
 	}
-	rejected := len(o.tries) > 0
-	for _, t := range o.tries {
-		rejected = rejected && t.returned > 0 && t.reply.Outcome == sharding.Rejected
-	}
-	if rejected {
+	if o.refused() {
 		last := o.tries[len(o.tries)-1].reply
 		w.violate("rejected is not applied", "%v was rejected (%s: %s) and took effect at position %v", o, last.Code, last.Message, c.where[o.x])
 	}

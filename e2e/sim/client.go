@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/journal"
@@ -11,15 +12,17 @@ import (
 
 // op is one command as its client knows it, over all its attempts.
 type op struct {
-	id      int
-	client  int
-	entity  sharding.Entity
-	cmd     string
-	x       uint64 // the number in the payload, unique in the run
-	key     sharding.CommandID
-	keyed   bool
-	tell    bool
-	batch   int // items of one batch have the same number; 0: none
+	id     int
+	client int
+	entity sharding.Entity
+	cmd    string
+	x      uint64 // the number in the payload, unique in the run
+	key    sharding.CommandID
+	keyed  bool
+	tell   bool
+	batch  int // items of one batch have the same number; 0: none
+	// letter is the dead letter with which an operator deals; nil: none.
+	letter  *sharding.DeadLetterInput
 	called  int64
 	tries   []*try
 	pending int // attempts that have not ended, or are about to be made
@@ -33,6 +36,17 @@ type try struct {
 	reply            sharding.Reply
 	list             list
 	told             bool // list was in the reply
+}
+
+// acknowledged reports whether an attempt was answered with success.
+func (o *op) acknowledged() bool {
+	return slices.ContainsFunc(o.tries, func(t *try) bool { return t.returned > 0 && t.reply.Outcome == sharding.OK })
+}
+
+// refused reports whether every attempt was answered with a refusal, so that the command has
+// had no effect.
+func (o *op) refused() bool {
+	return len(o.tries) > 0 && !slices.ContainsFunc(o.tries, func(t *try) bool { return t.returned == 0 || t.reply.Outcome != sharding.Rejected })
 }
 
 func (o *op) String() string {
@@ -105,9 +119,8 @@ func (c *client) call() {
 		}
 		c.send(o, c.gateway, patience)
 	}
-	if d := w.dice("conflict"); n == 1 && keyed && d.chance(0.03) {
+	if d, first := w.dice("conflict"), w.ops[len(w.ops)-1]; n == 1 && keyed && first.letter == nil && d.chance(0.03) {
 		c.open++
-		first := w.ops[len(w.ops)-1]
 		w.after(d.exp(100*ms), func() { c.conflict(first, patience) })
 	}
 }
@@ -118,6 +131,7 @@ func (c *client) conflict(first *op, patience time.Duration) {
 	w := c.w
 	w.mark("client: key of another command")
 	o := c.draw(first.entity, true, 0)
+	o.entity, o.letter = first.entity, nil
 	o.cmd, o.tell, o.key, o.called = cmdAdd, false, first.key, w.now
 	c.send(o, w.dice("conflict").IntN(gateways), patience)
 }
@@ -161,7 +175,10 @@ func (c *client) draw(entity sharding.Entity, keyed bool, batch int) *op {
 		o.cmd = cmdForget
 	}
 	o.tell = o.cmd == cmdAdd && d.chance(0.04)
-	if d := w.dice("deletes"); o.cmd != cmdGet && o.cmd != cmdPeek && batch == 0 && !w.volatile(entity) && d.chance(w.weather.Harsh.Delete) {
+	if keyed && batch == 0 {
+		c.dealWithDeadLetter(o)
+	}
+	if d := w.dice("deletes"); o.cmd != cmdGet && o.cmd != cmdPeek && o.letter == nil && batch == 0 && !w.volatile(entity) && d.chance(w.weather.Harsh.Delete) {
 		if o.cmd = cmdDelete; keyed && d.chance(0.5) {
 			o.cmd = sharding.DeleteCommand
 		}
@@ -178,6 +195,9 @@ func (c *client) draw(entity sharding.Entity, keyed bool, batch int) *op {
 	} else {
 		o.key = sharding.CommandID(fmt.Sprintf("~%d", o.id)) // the gateway's name for it
 	}
+	if o.letter != nil {
+		w.letters[o.key] = o
+	}
 	w.ops = append(w.ops, o)
 	w.byID[o.x] = o
 	return o
@@ -191,7 +211,7 @@ func (c *client) send(o *op, gw int, patience time.Duration) {
 	o.pending++
 	p := w.gatewayProcess(gw)
 	env := sharding.Envelope{
-		Entity: o.entity, Command: o.cmd, ID: o.key, Keyed: o.keyed, Tell: o.tell, Payload: number(o.x),
+		Entity: o.entity, Command: o.cmd, ID: o.key, Keyed: o.keyed, Tell: o.tell, Payload: o.payload(),
 		Principal: fmt.Sprintf("client-%d", c.id),
 	}
 	attempt := &call{op: o}
@@ -235,7 +255,7 @@ func (c *client) returned(o *op, t *try) {
 	o.pending--
 	w.mark("client: " + t.reply.Outcome.String())
 	w.contained(o, &t.reply)
-	if _, timed := journal.KeyTime(o.key); timed && t.reply.Code == sharding.Aborted {
+	if _, timed := journal.KeyTime(o.key); timed && t.reply.Code == sharding.KeyExpired {
 		w.mark("client: its key has expired")
 	}
 	if o.cmd == cmdPeek && t.told {

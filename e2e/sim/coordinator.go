@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"strings"
 
 	"github.com/roost-cluster/roost/libs/control"
@@ -265,7 +266,12 @@ func (c *coordNode) readForms(o coordinator.ReadForms) {
 			if !found.Wants(e) {
 				continue
 			}
-			if got, err := c.w.journal.load(journal.LoadRequest{Entity: e, WithoutSnapshot: true}); err != nil {
+			got, err := c.w.journal.load(journal.LoadRequest{Entity: e, WithoutSnapshot: true})
+			if errors.Is(err, journal.ErrTrimmed) {
+				c.w.mark("look: an entity was trimmed")
+				got, err = c.w.journal.load(journal.LoadRequest{Entity: e})
+			}
+			if err != nil {
 				found.Unknown(e)
 			} else {
 				found.Stored(e, got.Records)
@@ -348,7 +354,7 @@ func (c *coordNode) perform(o coordinator.Output) {
 	case coordinator.Adopted:
 		w.mark("coordinator: adopts the journal")
 	case coordinator.WriteSnapshot:
-		op := journal.WriteSnapshot{Shard: factShard, Epoch: sharding.MakeEpoch(o.Term, 0), Entity: factEntity, Snapshot: journal.Snapshot{Seq: o.Seq}}
+		op := journal.WriteSnapshot{Shard: factShard, Epoch: sharding.MakeEpoch(o.Term, 0), Entity: factEntity, Snapshot: journal.Snapshot{Seq: o.Seq}, Cut: o.Seq}
 		c.commit(journal.Op{Snapshot: &op}, func(r journal.Result) {
 			if r.Verdict == sharding.Durable {
 				w.mark("facts compacted")

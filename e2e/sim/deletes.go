@@ -19,7 +19,8 @@ func (n *shardNode) readDeleted(o purge.Read) {
 		page := n.w.journal.ledger.Wakes(n.w.clock(), req)
 		out.Now, out.More = page.Now, page.More
 		for i := range page.Rows {
-			out.Rows = append(out.Rows, purge.Row{Shard: page.Rows[i].Shard, Entity: page.Rows[i].Entity, Life: page.Rows[i].Seq})
+			r := &page.Rows[i]
+			out.Rows = append(out.Rows, purge.Row{Shard: r.Shard, Entity: r.Entity, Life: r.Seq, Due: r.Due})
 		}
 	}, func(ok bool) {
 		if n.p.gen != gen {
@@ -62,15 +63,10 @@ func (c *checker) deletions(log []commit) {
 		if o.cmd != sharding.DeleteCommand || w.volatile(o.entity) {
 			continue
 		}
-		ok, refused := false, len(o.tries) > 0
-		for _, t := range o.tries {
-			ok = ok || t.returned > 0 && t.reply.Outcome == sharding.OK
-			refused = refused && t.returned > 0 && t.reply.Outcome == sharding.Rejected
-		}
 		switch n := deleted[o.key]; {
-		case ok && n == 0:
+		case o.acknowledged() && n == 0:
 			w.violate("acknowledged is durable", "%v was acknowledged, and no record deletes the entity", o)
-		case refused && n > 0:
+		case o.refused() && n > 0:
 			w.violate("rejected is not applied", "%v was refused and has deleted the entity", o)
 		case n > 1 && !w.weather.Harsh.Forgets:
 			w.violate("one effect", "%v has deleted the entity %d times", o, n)

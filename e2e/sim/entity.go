@@ -76,15 +76,15 @@ func ofVersion(cmd string) bool { return strings.HasPrefix(cmd, "Version") }
 
 const passivateAfter = 3 * sec
 
-// turnTypes are the types as the execution core sees them, in a version of the program. They
-// have no strategies of passivation yet: each region draws them.
-func turnTypes(version int) []turn.Type {
+// turnTypes are the types as the execution core sees them, in a version of the program, one of
+// which is trimmed if keep is not 0. They have no strategies of passivation yet: each region draws them.
+func turnTypes(version, keep int) []turn.Type {
 	var list []turn.Type
 	for i, t := range types {
 		t.Commands = append(slices.Clone(t.Commands), sharding.CommandDesc{Name: cmdOfVersion(version)})
 		tt := turn.Type{Desc: t}
 		if i == 1 {
-			tt.SnapshotEvery = 7
+			tt.SnapshotEvery, tt.KeepEvents = 7, keep
 		}
 		tt.KeepOnMoves = t.Volatile
 		list = append(list, tt)

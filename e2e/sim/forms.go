@@ -4,13 +4,14 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 )
 
 // In some weather each version of the program stores its events in a form of its own.
 // Version n reads the forms of all versions up to its own, and one more: that of the last
-// version may be read by the one before it.
+// version may be read by the one before it. So it is with snapshots, but for that.
 
 // formOf is the form in which a version of the program stores events.
 func formOf(version int) sharding.Form {
@@ -19,6 +20,11 @@ func formOf(version int) sharding.Form {
 		f.ReadableBy = f.Version - 1
 	}
 	return f
+}
+
+// snapshotForm is the form in which a version of the program stores snapshots.
+func snapshotForm(version int) sharding.SnapshotForm {
+	return sharding.SnapshotForm{Version: uint16(version + 1), Shape: uint64(version + 1)}
 }
 
 // addForms gives the types those of a version.
@@ -31,6 +37,12 @@ func addForms(list []turn.Type, version int) {
 		d.Writes = []sharding.Form{formOf(version)}
 		for v := range version + 1 {
 			d.Reads = append(d.Reads, formOf(v))
+		}
+		if list[i].KeepEvents > 0 {
+			d.Writes = append(d.Writes, snapshotForm(version).Form())
+		}
+		for v := range version + 1 {
+			d.Reads = append(d.Reads, snapshotForm(v).Form())
 		}
 	}
 }
@@ -95,6 +107,45 @@ func (s *store) noteForms(a sharding.Append) {
 	}
 }
 
+// noteTrim notes what is left to be read of an entity when a snapshot with a cut is stored: the
+// snapshot, and the events after it.
+func (s *store) noteTrim(o *journal.WriteSnapshot) {
+	if !s.w.weather.Forms || o.Cut == 0 || o.Entity == factEntity {
+		return
+	}
+	got, err := s.ledger.Load(journal.LoadRequest{Entity: o.Entity})
+	if err != nil || got.Cut == 0 {
+		return // it was of a life that has ended
+	}
+	s.w.mark("trim: only a snapshot has the state")
+	forms := s.forms[o.Shard]
+	left := map[storedForm]bool{{o.Snapshot.Form.Form(), o.Entity}: true}
+	for _, r := range got.Records {
+		for _, e := range r.Events {
+			left[storedForm{formOf(int(e.Version) - 1), o.Entity}] = true
+		}
+	}
+	maps.DeleteFunc(forms, func(f storedForm, _ sharding.Epoch) bool { return f.entity == o.Entity && !left[f] }) // order-free: each by itself
+	for f := range left {                                                                                         // order-free: each by itself
+		if forms[f] == 0 {
+			forms[f] = o.Epoch
+		}
+	}
+}
+
+// formOfSnapshot is the form of the snapshots that the region stores.
+func (n *regionNode) formOfSnapshot() (form sharding.SnapshotForm) {
+	if n.w.weather.Forms {
+		form = snapshotForm(n.version)
+	}
+	return form
+}
+
+// ignoresSnapshot reports whether the region does not read a snapshot.
+func (n *regionNode) ignoresSnapshot(of sharding.Entity, s *journal.Snapshot) bool {
+	return n.w.weather.Forms && s.Seq > 0 && !sharding.Reads(n.reads(of.Type), s.Form.Form())
+}
+
 // checkReads checks that an entity is loaded only by a region that reads every form in
 // which owners before it have stored something in the shard.
 func (n *regionNode) checkReads(o turn.Load) {
@@ -102,7 +153,7 @@ func (n *regionNode) checkReads(o turn.Load) {
 		if since >= o.Epoch {
 			continue // by a later owner: what this one does has no effect any more
 		}
-		if f.Version > uint16(n.version+1) {
+		if f.Kind == sharding.FormOfEvent && f.Version > uint16(n.version+1) {
 			n.w.mark("an event of a later version is read")
 		}
 		if !sharding.Reads(n.reads(o.Shard.Type), f.Form) {

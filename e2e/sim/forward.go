@@ -206,11 +206,7 @@ func (c *checker) forwards() {
 // neverRejected checks that a client is not told that nothing has happened if its command has
 // changed another entity.
 func (c *checker) neverRejected(o, f *op) {
-	rejected := len(o.tries) > 0
-	for _, t := range o.tries {
-		rejected = rejected && t.returned > 0 && t.reply.Outcome == sharding.Rejected
-	}
-	if rejected && len(c.where[f.x]) > 0 {
+	if o.refused() && len(c.where[f.x]) > 0 {
 		c.w.violate("who has asked is not undone", "%v was rejected (%s), and %v took effect", o, o.tries[len(o.tries)-1].reply.Message, f)
 	}
 }

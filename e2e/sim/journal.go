@@ -39,6 +39,9 @@ type store struct {
 	// forms are those in which events of living entities are stored in a shard, each with the first epoch
 	// at which one was.
 	forms map[sharding.ShardID]map[storedForm]sharding.Epoch
+	// outdated are the entities that a region could not read because it was not their owner any
+	// more and did not know that yet. It says that data is lost, and nothing has run.
+	outdated map[sharding.Entity]bool
 	// doubtful are all entities of which an append ever had an unknown outcome.
 	doubtful map[sharding.Entity]bool
 	// touched and unfenced are all entities and shards that were ever damaged.
@@ -56,8 +59,8 @@ func newStore(w *World) *store {
 		drained: map[sharding.NodeID]bool{},
 		stopped: map[sharding.ShardID]sharding.Epoch{},
 		claims:  map[sharding.Claim]bool{}, claimedAt: map[sharding.ShardID]int64{},
-		highest:  map[sharding.ShardID]sharding.Claim{},
-		forms:    map[sharding.ShardID]map[storedForm]sharding.Epoch{},
+		highest: map[sharding.ShardID]sharding.Claim{},
+		forms:   map[sharding.ShardID]map[storedForm]sharding.Epoch{}, outdated: map[sharding.Entity]bool{},
 		doubtful: map[sharding.Entity]bool{}, touched: map[sharding.Entity]bool{}, unfenced: map[sharding.ShardID]bool{},
 	}
 }
@@ -105,9 +108,12 @@ func (s *store) law(op *journal.Op, r journal.Result) {
 		}
 	case op.Purge != nil && holds && op.Purge.Epoch != s.highest[op.Purge.Shard].Epoch:
 		s.w.violate("fenced", "%v is purged at epoch %v; the shard was claimed at %v", op.Purge.Entity, op.Purge.Epoch, s.highest[op.Purge.Shard].Epoch)
-	case op.Snapshot != nil && holds && op.Snapshot.Epoch != s.highest[op.Snapshot.Shard].Epoch:
-		s.w.violate("epochs grow", "a snapshot of %v at epoch %v is stored, the shard is claimed at %v",
-			op.Snapshot.Entity, op.Snapshot.Epoch, s.highest[op.Snapshot.Shard].Epoch)
+	case op.Snapshot != nil && holds:
+		if op.Snapshot.Epoch != s.highest[op.Snapshot.Shard].Epoch {
+			s.w.violate("epochs grow", "a snapshot of %v at epoch %v is stored, the shard is claimed at %v",
+				op.Snapshot.Entity, op.Snapshot.Epoch, s.highest[op.Snapshot.Shard].Epoch)
+		}
+		s.noteTrim(op.Snapshot)
 	}
 }
 

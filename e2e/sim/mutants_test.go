@@ -100,10 +100,16 @@ var harshMutants = []struct{ name, place string }{
 	{"delete-ends", "turn: an instance does not outlive the life that it shows"},
 	{"delete-wakes", "journal: the wake-ups of an entity are deleted with it"},
 	{"purge-age", "journal: what is left of a life stays until its keys are old"},
+	{"again-ends", "turn: a dead letter ends with the append that sends it again"},
+	{"again-pending", "turn: a send that is tried is not sent again"},
 	{"ask-barrier", "turn: no changing ask leaves before what was staged before its turn is durable"},
 	{"ask-fence", "turn: no changing ask leaves before the fence was read after that"},
 	{"ask-key", "turn: an ask has the same key whenever its command runs"},
 	{"ask-doubt", "turn: who has asked is not told that nothing happened"},
+	{"trim-above", "journal: no events go but those up to the cut of a snapshot"},
+	{"trim-keys", "journal: a trimmed record keeps its key as long as that is remembered"},
+	{"trim-wakes", "journal: a trimmed record keeps the input of a wake-up that stands"},
+	{"snapshot-wrote", "turn: that the state may be in a snapshot alone is told when the shard is stopped"},
 	{"ahead-kept", "journal: a key whose time is far ahead is never dropped"},
 }
 

@@ -50,6 +50,7 @@ func (w *World) nemesis() {
 func (w *World) harshNemesis() {
 	h := &w.weather.Harsh
 	w.every("journal hangs", h.StoreHang, w.hangStore)
+	w.every("store clock step", h.Clocks, w.stepStoreClock)
 	w.every("page damaged", h.Flip, w.flipPage)
 	w.every("exile", h.Exile, w.exile)
 	if h.Deprived > 0 {

@@ -57,7 +57,7 @@ func (c *checker) remembered(log []commit) {
 		}
 		r := rows[a.Entity]
 		for i := range a.Records {
-			changes := len(a.Records[i].Events)+len(a.Records[i].Sends) > 0
+			changes := len(a.Records[i].Events) > 0 || len(a.Records[i].Sends) > 0 && c.w.letters[a.Records[i].Command] == nil // what an operator sends again brings nobody back
 			forgotten := a.Records[i].Delete
 			if forgotten {
 				r = row{}

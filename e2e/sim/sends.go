@@ -117,10 +117,13 @@ type pair struct{ from, to sharding.Entity }
 // sends checks the log: what an entity sends has its effect at most once, after it was sent, and
 // in order; what is refused has none. In the end each has had its effect, unless it is a dead
 // letter, and each sender has taken the answer once that wanted it. Deletes change nothing of
-// that: what comes after one is an effect of the next life.
+// that: what comes after one is an effect of the next life. A dead letter that an operator has sent
+// again is another send of the same number.
 func (c *checker) sends(log []commit) {
-	last, begun := map[pair]int{}, map[sharding.Entity]int{}
+	begun := map[sharding.Entity]int{}
 	states := c.w.sendStates()
+	var list []*oneSend
+	same := map[uint64][]*oneSend{}
 	for _, commit := range log {
 		from := commit.Append.Entity
 		for _, r := range commit.Append.Records {
@@ -132,10 +135,22 @@ func (c *checker) sends(log []commit) {
 				if s.state = sharding.SendDone; s.numbered == len(c.pasts[from].lives[0])-1 { // else it was purged: all have ended
 					s.state = states.of(from, r.Seq, place)
 				}
-				c.oneEffect(s, last)
-				c.toldOnce(s)
+				s.dealt = c.dealt[letterName{from, s.numbered, r.Seq, place}]
+				x := decodeNumber(s.Input.Payload)
+				list, same[x] = append(list, s), append(same[x], s)
 			}
 		}
+	}
+	last := map[pair]int{}
+	for _, s := range list {
+		x := decodeNumber(s.Input.Payload)
+		if of := same[x]; of[0] == s {
+			c.effectsOf(of, c.where[x])
+			if len(of) == 1 {
+				c.oneEffect(s, last)
+			}
+		}
+		c.toldOnce(s)
 	}
 }
 
@@ -148,24 +163,43 @@ type oneSend struct {
 	at       int64
 	numbered int // how often the records of the sender were numbered anew before, after purges
 	state    sharding.SendState
+	dealt    *op // by an operator, when it was a dead letter
 }
 
 func (s *oneSend) String() string {
 	return fmt.Sprintf("%s of %v, record %d, place %d to %v", s.Input.Command, s.from, s.seq, s.place, s.To)
 }
 
-// oneEffect checks the effect of a send on its target.
-func (c *checker) oneEffect(s *oneSend, last map[pair]int) {
-	w, at := c.w, c.where[decodeNumber(s.Input.Payload)]
-	if len(at) > 1 || s.Input.Command == cmdFail && len(at) > 0 {
+// effectsOf checks the effects of a send, and of what operators have sent in its place: those
+// that have ended by themselves have one each. A dead letter in doubt may have had its own.
+func (c *checker) effectsOf(same []*oneSend, at []int) {
+	w, s := c.w, same[0]
+	least, most := 0, 1
+	for _, s := range same {
+		switch ended := s.state == sharding.SendDone; {
+		case s.dealt != nil && s.dealt.letter.MayRepeat && s.dealt.cmd == sharding.SendAgainCommand:
+			most++
+		case s.dealt != nil:
+			if !ended {
+				w.violate("a dead letter is dealt with once", "%v is %v after %v", s, s.state, s.dealt)
+			}
+		case ended && s.Input.Command == cmdAdd:
+			least++
+		case ended && s.ReplyTo == "":
+			w.violate("a refusal is not silent", "%v was refused, and nobody is told", s)
+		}
+	}
+	if len(at) > most || s.Input.Command == cmdFail && len(at) > 0 {
 		w.violate("a send has one effect", "%v took effect at positions %v", s, at)
 	}
-	if s.state == sharding.SendDone && s.Input.Command == cmdAdd && len(at) == 0 {
+	if len(at) < least {
 		w.violate("a send is not lost", "%v has ended without an effect", s)
 	}
-	if s.state == sharding.SendDone && s.Input.Command == cmdFail && s.ReplyTo == "" {
-		w.violate("a refusal is not silent", "%v was refused, and nobody is told", s)
-	}
+}
+
+// oneEffect checks when a send had its effect.
+func (c *checker) oneEffect(s *oneSend, last map[pair]int) {
+	w, at := c.w, c.where[decodeNumber(s.Input.Payload)]
 	if len(at) != 1 {
 		return
 	}
@@ -201,7 +235,7 @@ func (c *checker) toldOnce(s *oneSend) {
 			c.w.violate("an answer is for the life that has asked", "%v was answered in life %d", s, p.hashes[begins[s.numbered]+i+1].life)
 		}
 	}
-	if want := s.ReplyTo != "" && s.state == sharding.SendDone; want && n == 0 && ended {
+	if want := s.ReplyTo != "" && s.state == sharding.SendDone && s.dealt == nil; want && n == 0 && ended {
 		c.w.mark("send: its sender was deleted meanwhile")
 	} else if n > 1 || (n == 1) != want {
 		c.w.violate("an answer is taken once", "%v, which is %v, was answered %d times", s, s.state, n)

@@ -213,6 +213,7 @@ var mustHappen = []string{
 var mustHappenHarsh = []string{
 	"send: attempt is ok", "send: attempt is rejected", "send: attempt is unknown", "send: refused",
 	"send: its sender was deleted meanwhile", "send: its target was deleted meanwhile",
+	"trim: a trimmed entity is loaded", "trim: only a snapshot has the state",
 	"journal: append refused, damaged",
 	"journal: fence refused, damaged",
 	"journal: claim refused, damaged",

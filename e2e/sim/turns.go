@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/journal"
@@ -18,6 +19,8 @@ func (n *shardNode) performEntity(o turn.Output) {
 		n.load(o)
 	case turn.Lookup:
 		n.lookup(o)
+	case turn.ReadSend:
+		n.readSend(o)
 	case *turn.Run:
 		n.run(o)
 	case turn.Cancel:
@@ -101,6 +104,18 @@ func (n *shardNode) load(o turn.Load) {
 	gen := n.p.gen
 	n.w.journal.read(n.p.host, func() {
 		got, err = n.w.journal.load(journal.LoadRequest{Entity: o.Entity, Lookup: o.Lookup, LookupOnly: o.LookupOnly, Wakes: o.Wakes})
+		if err == nil && n.ignoresSnapshot(o.Entity, &got.Snapshot) {
+			n.w.mark("a snapshot of another form is ignored")
+			got, err = n.w.journal.load(journal.LoadRequest{Entity: o.Entity, Lookup: o.Lookup, Wakes: o.Wakes, WithoutSnapshot: true})
+		}
+		switch {
+		case !errors.Is(err, journal.ErrTrimmed):
+		case o.Epoch < n.w.journal.highest[o.Shard].Epoch:
+			n.w.mark("trim: an owner that is none any more cannot read what a later one has stored")
+			n.w.journal.outdated[o.Entity] = true
+		default:
+			n.w.violate("the state is not lost", "%s, version %d, cannot load %v: %v", n.p.name, n.version, o.Entity, err)
+		}
 	}, func(ok bool) {
 		if n.p.gen != gen {
 			return
@@ -129,7 +144,10 @@ func (n *shardNode) load(o turn.Load) {
 				}
 				b.list, in.Events, in.Bytes = replay(got)
 				in.LastSeq, in.Life, in.Fresh, in.Stored = got.LastSeq, got.Life, got.Fresh(), got.Stored
-				in.Pending = got.Pending
+				in.Pending, in.Trimmed = got.Pending, got.Cut > 0
+				if in.Trimmed {
+					n.w.mark("trim: a trimmed entity is loaded")
+				}
 				if len(got.Stored) > 0 {
 					n.w.mark("dedupe: a stored reply is found")
 				}
@@ -221,7 +239,7 @@ func (n *shardNode) run(o *turn.Run) {
 
 func (n *shardNode) turnDone(o *turn.Run, b *instance, took int64, cancelled bool) {
 	state := b.list
-	done := turnOf(&state, o.Env, n.w.clock())
+	done := turnOf(&state, o.Env, n.w.storeClock())
 	switch {
 	case o.Wakeup != nil && o.Wakeup.Answer != nil:
 		done = takeAnswer(&state, o.Wakeup)
@@ -265,7 +283,7 @@ func (n *shardNode) snapshot(o turn.Snapshot) {
 	n.w.mark("snapshot")
 	s := journal.WriteSnapshot{
 		Shard: o.Shard, Epoch: o.Epoch, Entity: o.Entity,
-		Snapshot: journal.Snapshot{Seq: o.Seq, Payload: b.list.encode()},
+		Snapshot: journal.Snapshot{Seq: o.Seq, Form: n.formOfSnapshot(), Payload: b.list.encode()}, Cut: o.Cut,
 	}
 	n.group.add(journal.Op{Snapshot: &s}, func(journal.Result) {})
 }

@@ -21,7 +21,7 @@ func (n *shardNode) readWakes(o wakeup.Read) {
 	out := wakeup.Page{Number: o.Number, Remembered: o.Remembered}
 	gen := n.p.gen
 	n.w.journal.read(n.p.host, func() {
-		page := n.w.journal.ledger.Wakes(n.w.clock(), req)
+		page := n.w.journal.ledger.Wakes(n.w.storeClock(), req)
 		out.Now, out.More = page.Now, page.More
 		for i := range page.Rows {
 			w := &page.Rows[i]
@@ -42,8 +42,49 @@ func (n *shardNode) readWakes(o wakeup.Read) {
 	})
 }
 
-// clock is that of the journal's store, on the wall, by which entities set reminders too.
+// clock is the right time on the wall.
 func (w *World) clock() time.Time { return clockStart.Add(nanos(w.now)) }
+
+// storeClock is the clock of the journal's store, by which reminders are set and due. In the harsh
+// climate somebody sets it forth and back, by up to an hour.
+func (w *World) storeClock() time.Time { return w.clock().Add(nanos(w.storeError())) }
+
+// storeStep is when the clock of the store was set, and by how much it is wrong since then.
+type storeStep struct{ at, wrong int64 }
+
+func (w *World) storeError() int64 {
+	if n := len(w.storeSteps); n > 0 {
+		return w.storeSteps[n-1].wrong
+	}
+	return 0
+}
+
+// stepStoreClock sets the clock of the store, or sets it right again.
+func (w *World) stepStoreClock() {
+	d, s := w.dice("store clock"), storeStep{at: w.now}
+	if d.chance(0.7) {
+		s.wrong = d.between(sec, 3600*sec)
+	}
+	if d.chance(0.5) {
+		s.wrong = -s.wrong
+	}
+	w.storeSteps = append(w.storeSteps, s)
+}
+
+// oldClock is how long a region may go on by the clock that it has read, while the journal does
+// not answer.
+const oldClock = 20 * sec
+
+// latestClock is the latest time by any clock that a region may have gone by.
+func (w *World) latestClock(at int64) time.Time {
+	wrong := int64(0)
+	for i, s := range w.storeSteps {
+		if s.at <= at && (i+1 == len(w.storeSteps) || w.storeSteps[i+1].at >= at-oldClock) {
+			wrong = max(wrong, s.wrong)
+		}
+	}
+	return clockStart.Add(nanos(at + wrong))
+}
 
 // reminder is one that stands, by the log.
 type reminder struct {
@@ -69,7 +110,7 @@ func (c *checker) reminders(log []commit) {
 			if !ok || r.seq != f.Seq || f.Number != 0 {
 				w.violate("a reminder fires once", "%v: %q of record %d fires at %s, and does not stand", a.Entity, f.Name, f.Seq, at(commit.at))
 			}
-			if early := r.due - clockStart.Add(nanos(commit.at)).UnixMilli(); early > 100 { // clocks drift between two pages
+			if early := r.due - w.latestClock(commit.at).UnixMilli(); early > 100 { // clocks drift between two pages
 				w.violate("a reminder is not early", "%v: %q fires %d ms before it is due, at %s", a.Entity, f.Name, early, at(commit.at))
 			}
 			fired[r.x] = true
@@ -93,6 +134,10 @@ func (c *checker) reminders(log []commit) {
 				if k.Kind != sharding.TimerWake {
 					continue
 				}
+				if k.Due == 0 {
+					delete(stands, name{a.Entity, k.Name})
+					continue
+				}
 				stands[name{a.Entity, k.Name}] = reminder{seq: rec.Seq, x: decodeNumber(k.Input.Payload), due: k.Due}
 			}
 		}
@@ -108,9 +153,9 @@ func (w *World) unfired() string {
 			req.Shards = append(req.Shards, journal.ShardPosition{Shard: sharding.ShardID{Type: t.Type, Index: i}})
 		}
 	}
-	req.Limit, req.Until = 100, w.clock().UnixMilli()
+	req.Limit, req.Until = 100, w.storeClock().UnixMilli()
 	s := w.journal
-	for _, r := range s.ledger.Wakes(w.clock(), req).Rows {
+	for _, r := range s.ledger.Wakes(w.storeClock(), req).Rows {
 		if !s.loadDamaged(r.Entity) && !s.writeDamaged(r.Entity) && !s.fenceDamaged(r.Shard) {
 			return fmt.Sprintf("reminder %q of %v has been due for %d ms", r.Name, r.Entity, req.Until-r.Due)
 		}

@@ -51,6 +51,8 @@ type weather struct {
 	Rollout bool  // regions say their version, and operators choose a target
 	Target  int64 // mean time between two choices
 
+	// KeepEvents: so many records of the type with snapshots keep their events; 0: all; a setting.
+	KeepEvents int
 	Remember   bool    // journaled entities are remembered; a setting
 	StartFails float64 // start hooks that fail
 
@@ -171,6 +173,9 @@ func drawWeather(c climate, seed uint64) weather {
 	w.Forms = forms.chance(0.4) && w.Harsh.Deprived == 0
 	if w.Forms && forms.chance(0.9) {
 		w.Look = forms.between(sec/10, sec/2)
+	}
+	if trims := newDice(seed, "weather of trimmed entities"); c == harsh && trims.chance(0.7) {
+		w.KeepEvents = 1 + trims.IntN(12)
 	}
 	if remember := newDice(seed, "weather of remembered entities"); remember.chance(0.5) && !w.Harsh.JournalFaultOnly {
 		w.Remember, w.StartFails = true, remember.Float64()*0.5

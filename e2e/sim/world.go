@@ -32,12 +32,14 @@ type World struct {
 	facts     []coordinator.Fact // of the fact stream, by number
 	heals     []func()           // end faults that still last when the calm comes
 
-	entities []sharding.Entity
-	clients  []*client
-	ops      []*op
-	byID     map[uint64]*op
-	forwards map[uint64]*op // commands that entities send to others, by the number of the client's command
-	batches  int
+	entities   []sharding.Entity
+	clients    []*client
+	ops        []*op
+	byID       map[uint64]*op
+	storeSteps []storeStep
+	letters    map[sharding.CommandID]*op // commands of operators that deal with dead letters, by their keys
+	forwards   map[uint64]*op             // commands that entities send to others, by the number of the client's command
+	batches    int
 	// refusedUnread counts, by command id, the rejections that regions have sent, minus those
 	// that a gateway has read in time. A gateway reads a rejection too late if it has sent the
 	// command to another owner, or on another link, before.
@@ -66,7 +68,7 @@ const settleTime = 60 * sec
 func newWorld(c climate, seed uint64, traceTo func(string)) *World {
 	w := &World{
 		climate: c, seed: seed, traceTo: traceTo,
-		diceFor: map[string]dice{}, marks: map[string]int{}, byID: map[uint64]*op{}, forwards: map[uint64]*op{}, refusedUnread: map[sharding.CommandID]int{},
+		diceFor: map[string]dice{}, marks: map[string]int{}, byID: map[uint64]*op{}, letters: map[sharding.CommandID]*op{}, forwards: map[uint64]*op{}, refusedUnread: map[sharding.CommandID]int{},
 		terms: map[sharding.Term]bool{}, kept: newKeptChecks(),
 	}
 	w.hash = 14695981039346656037 // the offset basis of FNV-1a
@@ -102,7 +104,7 @@ func newGateway(w *World, p *process) *router.Machine {
 }
 
 func regionConfig(w *World, p *process, version int) region.Config {
-	list := turnTypes(version)
+	list := turnTypes(version, w.weather.KeepEvents)
 	if w.weather.Forms {
 		addForms(list, version)
 	}

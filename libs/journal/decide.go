@@ -14,6 +14,8 @@ type Head struct {
 	SnapshotSeq uint64 // 0: no snapshot is stored
 	// Life is the sequence number of the newest record that deletes the entity; 0: none does.
 	Life uint64
+	// Cut: events of the records up to this one may be gone.
+	Cut uint64
 	// Dropped is the newest time of a key whose dedupe entry was dropped; the
 	// zero time if there is none.
 	Dropped time.Time
@@ -257,6 +259,9 @@ func decideDrop(d *DropSnapshot, tx Tx) (Result, error) {
 	head, err := tx.Head(d.Entity, nil)
 	if err != nil {
 		return Result{}, err
+	}
+	if head.Cut > head.Life && !mutant.On("drop-trimmed") {
+		return Result{Verdict: sharding.RefusedSeq}, nil
 	}
 	if head.SnapshotSeq == 0 || head.SnapshotSeq > d.Seq && !mutant.On("drop-snapshot") {
 		return Result{Verdict: sharding.RefusedSeq}, nil

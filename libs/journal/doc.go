@@ -16,8 +16,8 @@
 //     number is stored, and no snapshot with a higher sequence number is.
 //   - [Purge] succeeds if its epoch is the stored one, and something is left of the life that it
 //     names. It removes what is old enough.
-//   - [DropSnapshot] succeeds at any epoch, if a snapshot is stored and its sequence number
-//     is not above the given one.
+//   - [DropSnapshot] succeeds at any epoch, if a snapshot is stored, its sequence number
+//     is not above the given one, and no events of the entity's life were trimmed.
 //
 // Both the epoch and the sequence number must be checked: with the epoch alone, two
 // incarnations of an entity at one epoch could apply an effect twice; with the sequence
@@ -90,8 +90,8 @@
 //
 // # What this does not do
 //
-// Records are never rewritten, and are removed only when their entity was deleted and their keys
-// are old: a snapshot makes loading faster, not the store smaller. There are no transactions over several entities. Payloads are not interpreted. A
+// Records are removed only when their entity was deleted and their keys are old, and lose their
+// events only if a snapshot says so ([WriteSnapshot.Cut], [TrimMarks]). There are no transactions over several entities. Payloads are not interpreted. A
 // damaged record is detected and reported, not repaired. Nothing here decides who should own a
 // shard.
 package journal

@@ -112,6 +112,11 @@ func (j *Journal) enqueue(p pending) error {
 	if p.size > j.cfg.OpBytes {
 		return fmt.Errorf("%w: the %s has %d bytes, at most %d are allowed", ErrTooLarge, p.op.Kind(), p.size, j.cfg.OpBytes)
 	}
+	if s := p.op.Snapshot; s != nil && s.Cut > 0 && j.Activated() < WakesFormat {
+		j.readFactsAgain()
+		whole := *s // earlier programs would rebuild the entity from what is left
+		whole.Cut, p.op.Snapshot = 0, &whole
+	}
 	if needs := p.op.needs(); needs > j.Activated() {
 		j.readFactsAgain()
 		return fmt.Errorf("%w: the %s has wake-ups or sends; run \"roost journal activate\" when all processes are of this release", ErrNotActivated, p.op.Kind())

@@ -66,12 +66,18 @@ type WriteSnapshot struct {
 	Epoch    sharding.Epoch
 	Entity   sharding.Entity
 	Snapshot Snapshot
+	// Cut is the sequence number of a record, that of the snapshot at most. From now on nobody
+	// needs the events of that record and of those before it, and the journal removes them, a
+	// bounded number with each snapshot: see [TrimMarks]. What else is in these records stays as
+	// long as it is needed. 0: nothing is removed. It is as good as 0 in a journal that is not
+	// activated for [WakesFormat].
+	Cut uint64
 }
 
 // DropSnapshot makes an entity be rebuilt from its records when it is loaded next. It is
-// refused by sequence unless a snapshot is stored, at Seq or before. It needs no claim: the
-// records stay, and a snapshot is a copy of what they say, which the shard's owner may make
-// again at any time.
+// refused by sequence unless a snapshot is stored, at Seq or before, or if events of this life
+// were trimmed ([WriteSnapshot.Cut]). It needs no claim: the records stay, and a snapshot is a
+// copy of what they say, which the shard's owner may make again at any time.
 type DropSnapshot struct {
 	Shard  sharding.ShardID
 	Entity sharding.Entity
@@ -191,6 +197,8 @@ func (o *Op) Check() error {
 		return checkWakes(o.Append)
 	case o.Snapshot != nil && o.Snapshot.Shard.Type != o.Snapshot.Entity.Type:
 		return fmt.Errorf("snapshot of %s names shard %s", o.Snapshot.Entity, o.Snapshot.Shard)
+	case o.Snapshot != nil && o.Snapshot.Cut > o.Snapshot.Snapshot.Seq:
+		return fmt.Errorf("snapshot of %s at %d lets events up to record %d go, which are not in it", o.Snapshot.Entity, o.Snapshot.Snapshot.Seq, o.Snapshot.Cut)
 	case o.Purge != nil && o.Purge.Shard.Type != o.Purge.Entity.Type:
 		return fmt.Errorf("purge of %s names shard %s", o.Purge.Entity, o.Purge.Shard)
 	case o.Drop != nil && o.Drop.Shard.Type != o.Drop.Entity.Type:
@@ -225,7 +233,7 @@ type LoadRequest struct {
 	// LookupOnly leaves the snapshot and the records out.
 	LookupOnly bool
 	// WithoutSnapshot asks for all records of this life instead of the snapshot and those
-	// after it.
+	// after it. The error wraps ErrTrimmed if events of them were trimmed.
 	WithoutSnapshot bool
 	// Wakes asks which wake-ups the entity has: Loaded.Remembered and Loaded.Timers.
 	Wakes bool
@@ -261,6 +269,9 @@ type Loaded struct {
 	// it last; 0: none did.
 	Life     uint64
 	Snapshot Snapshot
+	// Cut: the events of this life's records up to this one may be gone. 0: none are. It is
+	// never above that of the snapshot.
+	Cut uint64
 	// Records are those after the snapshot, in order and without gaps, those
 	// without events included. Without a snapshot they are all records of this life. They
 	// come without their replies: see Stored.

@@ -30,7 +30,7 @@ func (j *Journal) Sends(ctx context.Context, req SendsRequest) (SendsPage, error
 		shard:  func(s *SendPosition) sharding.ShardID { return s.Shard },
 		damage: func(s *SendRow) (sharding.Entity, error) { return s.Entity, s.Err },
 		read: func(ctx context.Context, shards []SendPosition) (SendsPage, error) {
-			return j.driver.Sends(ctx, SendsRequest{Shards: shards, Limit: req.Limit})
+			return j.driver.Sends(ctx, SendsRequest{Shards: shards, Dead: req.Dead, Limit: req.Limit})
 		},
 	}
 	return read(ctx, j, "read sends", func(ctx context.Context) (SendsPage, error) { return r.page(ctx, req.Shards) })

@@ -153,6 +153,33 @@ func TestTimeOfDamagedPages(t *testing.T) {
 	}
 }
 
+// TestDeadLetterPages: a page of dead letters has no pending sends, and the other way round.
+func TestDeadLetterPages(t *testing.T) {
+	cfg := journal.DefaultConfig()
+	d := memory.New(cfg)
+	j, err := journal.Open(t.Context(), d, journal.Declaration{Cluster: "blue"}, cfg, journal.Observer{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	s, e := sharding.ShardID{Type: "T"}, sharding.Entity{Type: "T", ID: "a"}
+	add := func(seq uint64) journal.Op {
+		return journal.Op{Append: &sharding.Append{Shard: s, Epoch: 1, Entity: e, Records: []sharding.Record{{Seq: seq, Sends: make([]sharding.Send, 1)}}}}
+	}
+	dies := journal.Op{Append: &sharding.Append{Shard: s, Epoch: 1, Entity: e, Delivered: []sharding.Delivered{{Seq: 2, Sends: []uint16{0}, As: sharding.SendRefused}}}}
+	for _, op := range []journal.Op{{Claim: &sharding.Claim{Shard: s, Epoch: 1, Owner: 1}}, add(1), add(2), dies} {
+		if r, err := d.Commit(t.Context(), []journal.Op{op}); err != nil || r[0].Verdict != sharding.Durable {
+			t.Fatal(r, err)
+		}
+	}
+	for dead, want := range map[bool]uint64{false: 1, true: 2} {
+		p, err := j.Sends(t.Context(), journal.SendsRequest{Shards: []journal.SendPosition{{Shard: s}}, Dead: dead, Limit: 10})
+		if err != nil || len(p.Rows) != 1 || p.Rows[0].Seq != want {
+			t.Errorf("dead %t: %+v, %v", dead, p.Rows, err)
+		}
+	}
+}
+
 // stuck is a journal whose lists end when it is told so, whatever the context says.
 type stuck struct {
 	journal.Driver

@@ -145,6 +145,29 @@ func (s *SendRow) Position() SendPosition {
 	return SendPosition{Shard: s.Shard, Entity: s.Entity, Seq: s.Seq}
 }
 
+// SendRequest asks for the sends of one record, for [FindSend]: those pending, or the dead
+// letters.
+func SendRequest(shard sharding.ShardID, entity sharding.Entity, seq uint64, dead bool) SendsRequest {
+	return SendsRequest{Shards: []SendPosition{{Shard: shard, Entity: entity, Seq: seq - 1}}, Dead: dead, Limit: 1}
+}
+
+// FindSend returns the state of a send, and the send unless it is done, from the answer to a
+// [SendRequest].
+func FindSend(rows []SendRow, entity sharding.Entity, seq uint64, place int) (sharding.SendState, sharding.Send, error) {
+	for i := range rows {
+		r := &rows[i]
+		if r.Entity != entity || r.Seq != seq {
+			continue
+		}
+		state := r.States.Of(place)
+		if state == sharding.SendDone || r.Err != nil || place >= len(r.Sends) {
+			return sharding.SendDone, sharding.Send{}, r.Err
+		}
+		return state, r.Sends[place], nil
+	}
+	return sharding.SendDone, sharding.Send{}, nil
+}
+
 // SetSends takes the sends out of the record.
 func (s *SendRow) SetSends(at time.Time, r *sharding.Record) {
 	if len(r.Sends) == 0 || len(s.States) != stateBytes(len(r.Sends)) {

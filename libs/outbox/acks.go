@@ -34,26 +34,29 @@ func (d *Dispatcher) ackBy(t time.Time) {
 	}
 }
 
-// storeEnded stores how sends of a shard have ended, with one append for each entity.
+// storeEnded stores how sends of a shard have ended: with one append for each entity, or
+// several if it has more than AckSends.
 func (d *Dispatcher) storeEnded(s *shard) {
 	ended := s.ended
 	s.ended = nil
 	if mutant.On("send-ack") {
 		return
 	}
-	for len(ended) > 0 {
-		src := ended[0].source
-		a := &ack{source: src}
-		for _, x := range ended {
-			if x.source == src {
-				a.sends = append(a.sends, x)
-			}
+	var list []*ack
+	last := map[*source]*ack{}
+	for _, x := range ended {
+		a := last[x.source]
+		if a == nil || len(a.sends) >= d.cfg.AckSends {
+			a = &ack{source: x.source}
+			last[x.source], list = a, append(list, a)
 		}
-		ended = slices.DeleteFunc(ended, func(x *send) bool { return x.source == src })
+		a.sends = append(a.sends, x)
+	}
+	for _, a := range list {
 		d.lastNumber++
 		d.acks[d.lastNumber] = a
 		d.out.Acks = append(d.out.Acks, Ack{Number: d.lastNumber, Append: sharding.Append{
-			Shard: s.id, Epoch: s.epoch, Entity: src.entity, Delivered: a.delivered(),
+			Shard: s.id, Epoch: s.epoch, Entity: a.source.entity, Delivered: a.delivered(),
 		}})
 	}
 }

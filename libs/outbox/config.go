@@ -37,7 +37,8 @@ type Config struct {
 	// AckDelay is how long the end of a send may wait to be stored together with others.
 	// Default 50 ms: a crash in the meantime costs a repeat, which the target recognizes.
 	AckDelay time.Duration
-	// AckSends is how many of them are stored at once at most. Default 1,000.
+	// AckSends is how many ends one append stores at most. So many of a shard do not wait for
+	// AckDelay. Default 1,000: as many as one turn may send.
 	AckSends int
 	// Refresh is the pause between two sweeps of a shard. Default 1 min: a sweep finds only
 	// what there was no room for.

@@ -108,8 +108,8 @@ type send struct {
 	seq    uint64
 	at     time.Time // when its record was stored
 	size   int
-	// unsure says that an attempt was not answered, or that an earlier owner may have made
-	// one: whether it had an effect is not known.
+	// unsure says that an attempt was not answered, or that its record was read from the
+	// journal, so that one may have been made before: whether it had an effect is not known.
 	unsure bool
 	// answer is what its sender is to be told; nil: the target has not answered.
 	answer *sharding.Reply

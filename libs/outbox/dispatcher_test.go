@@ -225,7 +225,7 @@ func (m *model) receive(v outbox.Deliver, current func(outbox.Input) func()) {
 		if r, ok := m.stored[v.Env.ID]; ok {
 			return r
 		}
-		if b.reply.Outcome == sharding.Rejected {
+		if b.reply.Outcome == sharding.Rejected || b.reply.Outcome == sharding.Unknown {
 			m.rejects++
 			return b.reply
 		}
@@ -258,6 +258,9 @@ func (m *model) fire(f turn.Fire, d *outbox.Dispatcher) {
 		end := turn.FiringEnded{Shard: f.Shard, Epoch: f.Epoch, Entity: f.Entity, Ref: f.Wakeup.WakeRef}
 		key := fmt.Sprint(f.Entity, f.Wakeup.Seq, f.Wakeup.Number)
 		r := m.find(f.Entity, f.Wakeup.Seq)
+		if at := f.Wakeup.Answer.SentAt; at.UnixMilli() != r.at.UnixMilli() {
+			m.t.Fatalf("the answer to a send of %s says that it was sent at %v, it was stored at %v", f.Entity, at, r.at)
+		}
 		switch dice := m.rng.IntN(20); {
 		case m.open[f.Shard] != f.Epoch:
 			end.End = turn.FiringGone
@@ -566,12 +569,32 @@ func deadLetters(t testing.TB) {
 	if a := m.taken[fmt.Sprint(from, 1, 3)]; len(a) != 1 || a[0].Outcome == sharding.OK {
 		t.Errorf("the sender was told %+v", a)
 	}
-	if a := m.taken[fmt.Sprint(from, 1, 4)]; len(a) != 1 || a[0].Outcome != sharding.Unknown {
+	if a := m.taken[fmt.Sprint(from, 1, 4)]; len(a) != 1 || a[0].Outcome != sharding.Rejected { // it waited behind another and was never tried
 		t.Errorf("the sender was told %+v", a)
 	}
 }
 
 func TestDeadLetters(t *testing.T) { deadLetters(t) }
+
+// TestExpired: a target that does not remember any more whether it has executed a send will
+// not remember later. The send ends at once, in doubt.
+func TestExpired(t *testing.T) {
+	m := newModel(t, 3, nil)
+	m.behave = func(*sharding.Envelope) behaviour {
+		return behaviour{reply: sharding.Doubt(sharding.KeyExpired, "too old")}
+	}
+	m.own()
+	m.run(time.Minute)
+	from := entity("A", 1)
+	m.send(from, true, command(from, entity("C", 1), 1, ""), command(from, entity("C", 2), 1, "told"))
+	m.run(time.Minute)
+	if states := m.rows[from][0].states; !slices.Equal(states, []sharding.SendState{sharding.SendInDoubt, sharding.SendDone}) {
+		t.Errorf("after a minute they are %v", states)
+	}
+	if a := m.taken[fmt.Sprint(from, 1, 1)]; len(a) != 1 || a[0].Outcome != sharding.Unknown {
+		t.Errorf("the sender was told %+v", a)
+	}
+}
 
 // TestTooOld: what was stored long ago is not tried at all: its targets may have forgotten that
 // they have done it.
@@ -681,3 +704,153 @@ func meanwhile(t testing.TB) {
 }
 
 func TestMeanwhile(t *testing.T) { meanwhile(t) }
+
+// crowded: many senders send to one target that hangs. All that is too old ends, although few
+// commands to it are under way at a time.
+func crowded(t testing.TB) {
+	m := newModel(t, 6, func(c *outbox.Config) { c.TargetDeliveries, c.MaxAge = 3, time.Minute })
+	m.behave = func(*sharding.Envelope) behaviour {
+		return behaviour{lost: true, before: true, delay: 10 * time.Second}
+	}
+	m.own()
+	m.run(time.Second)
+	for n := range 40 {
+		m.send(entity("A", n), true, command(entity("A", n), entity("C", 1), 1, ""))
+	}
+	m.run(3 * time.Minute)
+	if m.unended() > 0 || len(m.dead) != 40 {
+		t.Errorf("%d sends have not ended, and %d are dead letters, want 40", m.unended(), len(m.dead))
+	}
+}
+
+func TestCrowded(t *testing.T) { crowded(t) }
+
+// TestUntried: what was always refused, and what waited behind it and was never tried, certainly
+// had no effect.
+func TestUntried(t *testing.T) {
+	m := newModel(t, 7, func(c *outbox.Config) { c.MaxAge = time.Minute })
+	m.behave = func(*sharding.Envelope) behaviour {
+		return behaviour{reply: sharding.Reject(sharding.Unavailable, "away")}
+	}
+	m.own()
+	m.run(time.Second)
+	from, to := entity("A", 1), entity("C", 1)
+	m.send(from, true, command(from, to, 1, ""), command(from, to, 2, ""))
+	m.run(3 * time.Minute)
+	if len(m.dead) != 2 {
+		t.Fatalf("dead letters: %+v, want two", m.dead)
+	}
+	for i, want := range []string{"it has not succeeded in 1m0s; the last attempt failed with: away", "it is older than 1m0s, so that it is not tried any more"} {
+		if x := m.dead[i]; x.State != sharding.SendRefused || x.Message != want {
+			t.Errorf("dead letter %d is %v with %q, want it refused with %q", i, x.State, x.Message, want)
+		}
+	}
+}
+
+// TestAckSends: no append stores more ends than AckSends, also if more of them end at once.
+func TestAckSends(t *testing.T) {
+	d, now := outbox.New(func() outbox.Config { c := outbox.DefaultConfig(); c.AckSends = 4; return c }()), time.UnixMilli(1_000_000_000_000)
+	shard, from := sharding.ShardID{Type: "A"}, entity("A", 1)
+	var out outbox.Outputs
+	d.Step(now, outbox.Open{Shard: shard, Epoch: 1}, &out)
+	d.Step(now, outbox.Page{Number: out.Reads[0].Number, Now: now}, &out)
+	var sends []sharding.Send
+	for n := range 10 {
+		sends = append(sends, command(from, entity("C", n), 1, ""))
+	}
+	d.Told(now, turn.SendsStored{Shard: shard, Epoch: 1, Entity: from, At: now.Add(-24 * time.Hour), Records: []sharding.Record{{Seq: 1, Sends: sends}}}, &out)
+	if len(out.Delivers) > 0 {
+		t.Fatalf("%d are delivered, want none: all are too old", len(out.Delivers))
+	}
+	d.Step(now.Add(time.Second), outbox.Tick{}, &out)
+	stored := 0
+	for _, a := range out.Acks {
+		n := 0
+		for _, x := range a.Append.Delivered {
+			n += len(x.Sends)
+		}
+		if n > 4 {
+			t.Errorf("an append stores %d ends, want at most 4", n)
+		}
+		stored += n
+	}
+	if stored != 10 {
+		t.Errorf("%d ends are stored, want 10", stored)
+	}
+}
+
+// aged lets sends become too old behind targets that hang or refuse, while owners change. In the
+// end all have ended, and how they have ended is true.
+func aged(t testing.TB, seed uint64) {
+	m := newModel(t, seed, func(c *outbox.Config) {
+		c.Page, c.ReadShards, c.Refresh = 2, 4, 5*time.Second
+		c.Deliveries, c.TargetDeliveries = 3, 2
+		c.MaxAge, c.RetryMax, c.AckSends = 20*time.Second, 4*time.Second, 3
+		if seed%2 == 0 {
+			c.Sends, c.Bytes = 25, 1<<16
+		}
+	})
+	m.behave = func(env *sharding.Envelope) behaviour {
+		b := behaviour{delay: time.Duration(m.rng.IntN(30)) * time.Millisecond}
+		switch dice := m.rng.IntN(10); {
+		case env.Entity.ID == "e0" && dice > 0:
+			b.lost, b.before, b.apply, b.delay = true, dice > 3, time.Duration(m.rng.IntN(9))*time.Second, 10*time.Second
+		case env.Entity.ID == "e1" && dice > 0:
+			b.reply = sharding.Reject(sharding.Unavailable, "away")
+		}
+		return b
+	}
+	m.own()
+	sent := map[string]int{}
+	for range 30 {
+		for range m.rng.IntN(5) {
+			from, to := entity(string("AB"[m.rng.IntN(2)]), m.rng.IntN(12)), entity(string("CD"[m.rng.IntN(2)]), m.rng.IntN(3))
+			sent[fmt.Sprint(from, to)]++
+			m.send(from, m.rng.IntN(10) > 0, command(from, to, sent[fmt.Sprint(from, to)], []string{"", "told"}[m.rng.IntN(2)]))
+		}
+		m.run(time.Duration(m.rng.IntN(1500)) * time.Millisecond)
+		switch m.rng.IntN(15) {
+		case 0:
+			m.own()
+		case 1: // one shard is handed off and comes back
+			s := sharding.ShardID{Type: "A", Index: uint32(m.rng.IntN(shards))}
+			m.step(outbox.Close{Shard: s})
+			m.epoch++
+			m.open[s] = m.epoch
+			m.step(outbox.Open{Shard: s, Epoch: m.epoch})
+		}
+	}
+	for n := 0; m.unended() > 0; n++ {
+		if n == 100 {
+			t.Fatalf("seed %d: %d sends have not ended\n%s", seed, m.unended(), m.d.AppendState(m.now, nil))
+		}
+		m.run(2 * time.Second)
+	}
+	m.run(30 * time.Second) // the last attempts and ends
+	checkEffects(t, m, seed)
+	for from, records := range m.rows { // order-free: reports
+		for _, r := range records {
+			pair, what, _ := strings.Cut(string(r.sends[0].Input.Payload), "|")
+			effect := slices.Contains(m.effects[pair], what)
+			for _, a := range m.taken[fmt.Sprint(from, r.seq, 0)] {
+				if a.Outcome == sharding.OK && !effect || a.Outcome == sharding.Rejected && effect {
+					t.Errorf("seed %d: the sender of %s of %s was told %+v, and it has an effect: %t", seed, what, pair, a, effect)
+				}
+			}
+			if s := r.states[0]; r.sends[0].ReplyTo == "" && (s == sharding.SendDone && !effect || s == sharding.SendRefused && effect) {
+				t.Errorf("seed %d: %s of %s is %v, and has an effect: %t", seed, what, pair, s, effect)
+			}
+		}
+	}
+}
+
+func TestAged(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("from seed %d", seed)
+	for n := range uint64(20) {
+		aged(t, seed+n)
+	}
+	for n := range uint64(10) {
+		aged(t, n)
+	}
+}

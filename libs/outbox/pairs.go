@@ -111,6 +111,7 @@ func (d *Dispatcher) unqueue(p *pair) {
 	case ready:
 		q := d.typeOf(p.next().Type)
 		q.ready = without(q.ready, p)
+		d.wake(p.next())
 	case crowded:
 		t := d.targets[p.next()]
 		t.waiting = without(t.waiting, p)
@@ -146,13 +147,22 @@ func (d *Dispatcher) enter(q *typeQueue, p *pair) bool {
 // leave counts a command to an entity as ended.
 func (d *Dispatcher) leave(to sharding.Entity) {
 	d.typeOf(to.Type).underWay--
+	d.targets[to].underWay--
+	d.wake(to)
+}
+
+// wake makes the next crowded pair of an entity ready if there is room for its command. It is
+// called for every pair that is not ready any more and has not entered: if that one was woken,
+// another one has its room.
+func (d *Dispatcher) wake(to sharding.Entity) {
 	t := d.targets[to]
-	t.underWay--
-	if len(t.waiting) > 0 {
+	switch {
+	case t == nil || t.underWay >= d.cfg.TargetDeliveries:
+	case len(t.waiting) > 0:
 		p := t.waiting[0]
 		t.waiting = t.waiting[1:]
 		d.makeReady(p)
-	} else if t.underWay == 0 {
+	case t.underWay == 0:
 		delete(d.targets, to)
 	}
 }
@@ -205,6 +215,9 @@ func (d *Dispatcher) attempt(q *typeQueue, p *pair) {
 	x := p.queue[0]
 	if x.answer == nil && d.wall()-x.at.UnixMilli() >= d.cfg.MaxAge.Milliseconds() && !mutant.On("max-age") {
 		d.giveUp(p)
+		if !mutant.On("crowded") {
+			d.wake(x.To)
+		}
 		return
 	}
 	if !d.enter(q, p) {
@@ -235,11 +248,12 @@ func Key(from sharding.Entity, seq uint64, place uint16, at time.Time) sharding.
 	return sharding.DerivedKey(sharding.SendPrefix, at, string(from.Type), string(from.ID), strconv.FormatUint(seq, 10), strconv.Itoa(int(place)))
 }
 
-// giveUp ends a send that was tried for as long as it may be.
+// giveUp ends a send that is too old to be tried. It was refused whenever it was tried, unless
+// it is unsure.
 func (d *Dispatcher) giveUp(p *pair) {
-	reply := sharding.Reject(p.code, fmt.Sprintf("it was not answered in %s; the last attempt failed with: %s", d.cfg.MaxAge, p.message))
+	reply := sharding.Reject(p.code, fmt.Sprintf("it has not succeeded in %s; the last attempt failed with: %s", d.cfg.MaxAge, p.message))
 	if p.times == 0 {
-		reply = sharding.Doubt(sharding.DeadlineExceeded, fmt.Sprintf("it is older than %s, so that it is not tried any more", d.cfg.MaxAge))
+		reply = sharding.Reject(sharding.DeadlineExceeded, fmt.Sprintf("it is older than %s, so that it is not tried any more", d.cfg.MaxAge))
 	}
 	d.answer(p, &reply)
 }
@@ -259,7 +273,8 @@ func (d *Dispatcher) answered(in *Answered) {
 	p.state = 0
 	r := &in.Reply
 	switch {
-	case r.Outcome == sharding.OK && r.Code != sharding.ReplyLost, r.Outcome == sharding.Rejected && final(r.Code):
+	case r.Outcome == sharding.OK && r.Code != sharding.ReplyLost, r.Outcome == sharding.Rejected && final(r.Code),
+		r.Outcome == sharding.Unknown && r.Code == sharding.KeyExpired: // nobody will ever know more
 		d.answer(p, r)
 	default:
 		p.queue[0].unsure = p.queue[0].unsure || r.Outcome != sharding.Rejected
@@ -319,7 +334,7 @@ func (d *Dispatcher) take(p *pair) {
 	d.out.Turn = append(d.out.Turn, turn.Fire{Shard: p.source.shard.id, Epoch: p.source.shard.epoch, Entity: p.source.entity, Wakeup: turn.Wakeup{
 		WakeRef: sharding.WakeRef{Kind: sharding.SendWake, Name: x.To.String(), Seq: x.seq, Number: uint64(x.Place)},
 		Input:   sharding.Input{Command: x.ReplyTo},
-		Answer:  &turn.Answered{From: x.To, Command: x.Input.Command, Reply: *x.answer},
+		Answer:  &turn.Answered{From: x.To, Sent: x.Input, SentAt: x.at, Reply: *x.answer},
 	}})
 }
 

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/roost-cluster/roost/libs/sharding"
 )
 
 // Check verifies the invariants of the dispatcher. An error means a bug.
@@ -29,14 +31,18 @@ func (d *Dispatcher) Check() error {
 		}
 	}
 	under := 0
+	ready := map[sharding.Entity]int{} // pairs
 	for _, q := range d.types {
 		under += q.underWay
+		for _, p := range q.ready {
+			ready[p.next()]++
+		}
 	}
 	entered := 0
 	for e, t := range d.targets { // order-free: any error is a bug
 		entered += t.underWay
-		if t.underWay > d.cfg.TargetDeliveries || len(t.waiting) > 0 && t.underWay == 0 {
-			return fmt.Errorf("outbox: %d commands to %s are under way, and %d wait", t.underWay, e, len(t.waiting))
+		if t.underWay > d.cfg.TargetDeliveries || len(t.waiting) > 0 && t.underWay+ready[e] < d.cfg.TargetDeliveries || t.underWay+ready[e] == 0 {
+			return fmt.Errorf("outbox: %d commands to %s are under way, %d are ready, and %d wait", t.underWay, e, ready[e], len(t.waiting))
 		}
 	}
 	if n := len(d.deliveries) + len(d.taking); n != under || n != entered {

@@ -14,7 +14,8 @@ type Config struct {
 	// UnderWay is how many purges may be under way. Default 32: a small part of a batch.
 	UnderWay int
 	// Interval is the pause between two looks at a shard. Default 1 min: what is old enough may
-	// wait, and a look costs a query.
+	// wait, and a look costs a query. Behind purges a shard is looked at again at once, for
+	// lives of which one purge does not remove all records.
 	Interval time.Duration
 	// Page is how many rows of each shard a read asks for. Default 100.
 	Page int

@@ -47,6 +47,7 @@ type Row struct {
 	Shard  sharding.ShardID
 	Entity sharding.Entity
 	Life   uint64 // the sequence number of the record that has ended it
+	Due    int64  // as the journal says; a purge that leaves records that may go does not change it
 }
 
 // Read asks for the first rows of each shard that are due before a time. It is answered by

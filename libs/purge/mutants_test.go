@@ -19,9 +19,11 @@ func TestMain(m *testing.M) {
 
 // TestMutants: without the guard the test that is about it fails.
 func TestMutants(t *testing.T) {
-	cmd := exec.Command(os.Args[0], "-test.run", "^TestRate$")
-	cmd.Env = append(os.Environ(), mutantVar+"=purge-rate")
-	if out, err := cmd.CombinedOutput(); err == nil {
-		t.Errorf("TestRate passes without the guard:\n%s", out)
+	for name, test := range map[string]string{"purge-rate": "TestRate", "purge-full": "TestLongLife"} {
+		cmd := exec.Command(os.Args[0], "-test.run", "^"+test+"$")
+		cmd.Env = append(os.Environ(), mutantVar+"="+name)
+		if out, err := cmd.CombinedOutput(); err == nil {
+			t.Errorf("%s passes without the guard %s:\n%s", test, name, out)
+		}
 	}
 }

@@ -33,6 +33,11 @@ type shard struct {
 	epoch  sharding.Epoch
 	lookAt time.Time
 	closed bool
+	// more: the last look has not seen all rows that are due. Otherwise purged are those whose
+	// purges were accepted since then: one that is still due at the next look, unchanged, has
+	// more records than a purge removes.
+	more   bool
+	purged []Row
 }
 
 // New returns a purger. The configuration must be valid.
@@ -88,15 +93,17 @@ func (p *Purger) page(now time.Time, in *Page) {
 		return
 	}
 	p.clock, p.clockAt = in.Now.UnixMilli(), now
-	for _, s := range read {
-		s.lookAt = now.Add(p.cfg.Interval)
-		if slices.Contains(in.More, s.id) {
-			s.lookAt = now // when the rows of this page are done
-		}
-	}
 	for _, r := range in.Rows {
-		if s := p.find(r.Shard); s != nil && slices.Contains(read, s) {
-			p.rows = append(p.rows, r)
+		s := p.find(r.Shard)
+		if s == nil || !slices.Contains(read, s) || len(s.purged) > 0 && !slices.Contains(s.purged, r) {
+			continue // what has become due meanwhile waits for the next look
+		}
+		p.rows = append(p.rows, r)
+	}
+	for _, s := range read {
+		s.lookAt, s.purged = now.Add(p.cfg.Interval), nil
+		if s.more = slices.Contains(in.More, s.id); s.more {
+			s.lookAt = now // when the rows of this page are done
 		}
 	}
 }
@@ -106,6 +113,9 @@ func (p *Purger) purged(now time.Time, in *Purged) {
 	switch in.Verdict {
 	case sharding.Durable:
 		p.stats.Purges++
+		if s := p.find(in.Purge.Shard); s != nil && s.epoch == in.Purge.Epoch && !s.more && !mutant.On("purge-full") {
+			s.purged, s.lookAt = append(s.purged, in.Purge.Row), now
+		}
 	case sharding.RefusedWake: // it was done before, or the entity was deleted once more
 	case sharding.RefusedEpoch: // the region will hear of it
 		p.stats.Failed++
@@ -193,6 +203,7 @@ func (p *Purger) Clone() *Purger {
 	clone := func(s *shard) *shard {
 		if copies[s] == nil {
 			x := *s
+			x.purged = slices.Clone(s.purged)
 			copies[s] = &x
 		}
 		return copies[s]
@@ -211,7 +222,7 @@ func (p *Purger) AppendState(now time.Time, b []byte) []byte {
 	b = fmt.Appendf(b, "purge read %d %d under way %d next %d pause %d\n", p.lastRead, len(p.reading), p.underWay,
 		max(0, p.nextAt.Sub(now)), max(0, p.pauseUntil.Sub(now)))
 	for _, s := range p.shards {
-		b = fmt.Appendf(b, " %s %s look %d\n", s.id, s.epoch, s.lookAt.Sub(now))
+		b = fmt.Appendf(b, " %s %s look %d more %t purged %+v\n", s.id, s.epoch, s.lookAt.Sub(now), s.more, s.purged)
 	}
 	for _, r := range p.rows {
 		b = fmt.Appendf(b, " %+v\n", r)

@@ -22,6 +22,10 @@ type world struct {
 	verdict sharding.Verdict
 	fails   bool // reads fail
 	reads   int
+	// more is how many purges of a shard leave records, early whether they say when it is due next.
+	more  map[sharding.ShardID]int
+	early bool
+	due   map[sharding.ShardID]int64
 }
 
 func newWorld(t testing.TB, change func(*purge.Config)) *world {
@@ -31,7 +35,7 @@ func newWorld(t testing.TB, change func(*purge.Config)) *world {
 	if err := cfg.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	return &world{t: t, p: purge.New(cfg), now: time.Unix(1000, 0), left: map[sharding.ShardID]int{}, verdict: sharding.Durable}
+	return &world{t: t, p: purge.New(cfg), now: time.Unix(1000, 0), left: map[sharding.ShardID]int{}, verdict: sharding.Durable, more: map[sharding.ShardID]int{}, due: map[sharding.ShardID]int64{}}
 }
 
 func shard(i uint32) sharding.ShardID { return sharding.ShardID{Type: "T", Index: i} }
@@ -60,7 +64,7 @@ func (w *world) step(in purge.Input) {
 		for _, s := range r.Shards {
 			n := min(w.left[s], r.Limit)
 			for k := range n {
-				page.Rows = append(page.Rows, purge.Row{Shard: s, Entity: sharding.Entity{Type: s.Type, ID: sharding.EntityID(fmt.Sprint(w.left[s] - k))}, Life: 3})
+				page.Rows = append(page.Rows, purge.Row{Shard: s, Entity: sharding.Entity{Type: s.Type, ID: sharding.EntityID(fmt.Sprint(w.left[s] - k))}, Life: 3, Due: w.due[s]})
 			}
 			if n < w.left[s] {
 				page.More = append(page.More, s)
@@ -82,7 +86,14 @@ func (w *world) step(in purge.Input) {
 }
 
 func (w *world) answer(p purge.Purge) {
-	if w.verdict == sharding.Durable {
+	switch {
+	case w.verdict != sharding.Durable:
+	case w.more[p.Shard] > 0:
+		w.more[p.Shard]--
+		if w.early {
+			w.due[p.Shard]++
+		}
+	default:
 		w.left[p.Shard]--
 	}
 	w.step(purge.Purged{Purge: p, Verdict: w.verdict})
@@ -118,6 +129,41 @@ func TestRate(t *testing.T) {
 	w.pass(time.Minute)
 	if n := w.reads - reads; n < 10 || n > 14 {
 		t.Errorf("%d looks in a minute, each of two shards is looked at every 10 s", n)
+	}
+}
+
+// TestLongLife: a life of which a purge leaves records is purged again at once, at the rate.
+func TestLongLife(t *testing.T) {
+	w := newWorld(t, func(*purge.Config) {})
+	w.open(0, 1)
+	w.open(1, 30)
+	w.more[shard(0)] = 300
+	w.pass(10*time.Second + 4*time.Second)
+	if w.left[shard(0)] != 0 || w.left[shard(1)] != 0 {
+		t.Errorf("after %d purges %v are left, and %d purges of the long life", len(w.begun), w.left, w.more[shard(0)])
+	}
+	if n := len(w.begun); n != 331 {
+		t.Errorf("%d purges, want 331", n)
+	}
+	for i := range w.begun {
+		if j := i + 110; j < len(w.begun) && w.begun[j].Sub(w.begun[i]) < time.Second {
+			t.Fatalf("110 purges in %v, at most 100 may begin in a second, and 5 at once", w.begun[j].Sub(w.begun[i]))
+		}
+	}
+}
+
+// TestNotAgain: what has got another time, or has become due meanwhile, waits for the next look.
+func TestNotAgain(t *testing.T) {
+	w := newWorld(t, func(*purge.Config) {})
+	w.early = true
+	w.open(0, 1)
+	w.more[shard(0)] = 300
+	w.pass(time.Minute)
+	if n := len(w.begun); n < 5 || n > 6 {
+		t.Errorf("%d purges in a minute, want one every 10 s", n)
+	}
+	if w.reads > 12 {
+		t.Errorf("%d looks in a minute, want two every 10 s", w.reads)
 	}
 }
 

@@ -126,7 +126,7 @@ func (m *Machine) place(r *request) (*shard, *sharding.Reply) {
 		return nil, &refusal
 	}
 	command, ok := desc.Command(env.Command)
-	if !ok && sharding.IsBuiltin(env.Command) { // every type has them; whoever sends one says whether it changes anything
+	if !ok && sharding.IsBuiltin(env.Command) { // no type declares them, so the sender says whether it only reads
 		command, ok = sharding.CommandDesc{Name: env.Command, ReadOnly: r.mustRead}, true
 	}
 	if !ok {
@@ -253,7 +253,7 @@ func (m *Machine) finish(r *request, reply sharding.Reply, region sharding.NodeI
 		reply.Outcome, reply.Message = sharding.Rejected, "no answer; the command is read-only and changed nothing"
 	case r.readOnly:
 	case reply.Outcome == sharding.Rejected && r.inDoubt() && !mutant.On("doubt-kept"):
-		reply.Outcome = sharding.Unknown
+		reply = sharding.Doubt(reply.Code, "an earlier attempt may have been applied; the last one was refused: "+reply.Message)
 	}
 	held, leftOut := m.hold(r, &reply)
 	if leftOut {

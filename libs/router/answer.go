@@ -40,6 +40,8 @@ func (m *Machine) answer(in *Answer) {
 	// A request that already waits is sent again, unless that would change the order.
 	again := !r.sent || reply.Code == sharding.Unavailable
 	switch {
+	case reply.Outcome == sharding.Unknown && reply.Code == sharding.KeyExpired && !mutant.On("expired-again"):
+		again = false // a repeat would get the same answer until the deadline, which says less
 	case reply.Outcome == sharding.Unknown:
 		again = r.resend
 	case unknown:

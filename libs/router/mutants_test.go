@@ -53,6 +53,16 @@ func TestMutantsOfReads(t *testing.T) {
 	}
 }
 
+// TestMutantsOfKeys: a client would be told that its deadline has passed, not that its key has
+// expired.
+func TestMutantsOfKeys(t *testing.T) {
+	t.Cleanup(func() { mutant.Activate("") })
+	mutant.Activate("expired-again")
+	if scenariotest.Differing(t, play) == 0 {
+		t.Error("no scenario differs")
+	}
+}
+
 // TestMutantsOfForms: a command whose shard no region reads would wait until its deadline.
 func TestMutantsOfForms(t *testing.T) {
 	t.Cleanup(func() { mutant.Activate("") })

@@ -128,7 +128,7 @@ func TestNonsense(t *testing.T) {
 			case 5:
 				in = LinkDown{Region: region(), Link: small()}
 			case 6:
-				in = Answer{Attempt: attempt(), Reply: sharding.Reply{Outcome: sharding.Outcome(small()), Code: []sharding.Code{"", sharding.Unavailable, sharding.UnknownCommand}[rng.IntN(3)]}}
+				in = Answer{Attempt: attempt(), Reply: sharding.Reply{Outcome: sharding.Outcome(small()), Code: []sharding.Code{"", sharding.Unavailable, sharding.UnknownCommand, sharding.KeyExpired}[rng.IntN(4)]}}
 			case 7:
 				in = NotMine{Attempt: attempt(), Refused: sharding.Epoch(small()), Row: row()}
 			case 8:

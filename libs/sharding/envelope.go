@@ -104,6 +104,10 @@ const (
 	// ReplyLost comes with the outcome OK: the command ran, but there was no capacity
 	// for its reply. It is internal; gateways show another code to clients.
 	ReplyLost Code = "roost_reply_lost"
+	// KeyExpired comes with the outcome Unknown: the idempotency key is older than what the
+	// entity remembers, so nobody can tell any more whether the command ran. A repeat gets
+	// the same answer. It is internal; gateways show Aborted to clients.
+	KeyExpired Code = "roost_key_expired"
 	// UnknownCommand comes from a region with the outcome Rejected: its version of the
 	// type does not have the command. What no version has is refused by gateways
 	// themselves, as Unimplemented. It is internal; gateways show Unavailable to clients.

@@ -232,6 +232,27 @@ const BuiltinPrefix = "roost."
 // DeleteCommand is the built-in command that deletes an entity.
 const DeleteCommand = BuiltinPrefix + "delete"
 
+// SendAgainCommand and SendDropCommand are the built-in commands by which an operator deals with
+// a dead letter of the entity: it is sent again, or given up. Both take a [DeadLetterInput].
+const (
+	SendAgainCommand = BuiltinPrefix + "send-again"
+	SendDropCommand  = BuiltinPrefix + "send-drop"
+)
+
+// DeadLetterInput is the payload of [SendAgainCommand] and [SendDropCommand], as JSON.
+type DeadLetterInput struct {
+	Seq   uint64 `json:"seq"`   // of the record that has sent it
+	Index uint16 `json:"index"` // its place in Record.Sends, from 0
+	// MayRepeat says that a send in doubt may have its effect a second time.
+	MayRepeat bool `json:"may_repeat,omitempty"`
+}
+
+// SentAgain is the reply to [SendAgainCommand], as JSON: the new send.
+type SentAgain struct {
+	Seq   uint64 `json:"seq"`
+	Index uint16 `json:"index"`
+}
+
 // IsBuiltin reports whether a command's name is that of a built-in command, or is kept for one.
 func IsBuiltin(command string) bool { return strings.HasPrefix(command, BuiltinPrefix) }
 

@@ -193,6 +193,11 @@ type SnapshotForm struct {
 	Shape uint64
 }
 
+// Form is the form of such snapshots if they must be read, see [FormOfSnapshot].
+func (f SnapshotForm) Form() Form {
+	return Form{Kind: FormOfSnapshot, Version: f.Version, Shape: f.Shape}
+}
+
 // Size is the record's size as limits in bytes count it.
 func (r *Record) Size() int {
 	return r.ReplaySize() + len(r.Reply.Payload) + len(r.Reply.Message)

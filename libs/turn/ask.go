@@ -45,7 +45,7 @@ type made struct {
 // startAsk handles what a running turn wants to ask.
 func (m *Machine) startAsk(in *Ask) {
 	e := m.find(in.Incarnation)
-	if e == nil || e.state != live || e.running == nil || e.running.runID != in.Request {
+	if e == nil || e.running == nil || (e.state != live || e.running.runID != in.Request) && !mutant.On("ask-ended") {
 		m.askDone(in.Incarnation, in.Number, sharding.Reject(sharding.Aborted, "not sent: the turn is over, or its result is not wanted any more"))
 		return
 	}
@@ -110,13 +110,15 @@ func (m *Machine) refuseAsk(e *entity, c *command, in *Ask) *sharding.Reply {
 	switch {
 	case err != nil:
 		return refuse(sharding.InvalidArgument, err.Error())
+	case sharding.IsBuiltin(in.Command) && !mutant.On("ask-builtin"):
+		return refuse(sharding.InvalidArgument, in.Command+" is for operators, and no entity may ask it of another one")
 	case len(in.Payload) > sharding.MaxPayload:
 		return refuse(sharding.InvalidArgument, "the input has "+strconv.Itoa(len(in.Payload))+" bytes, at most "+strconv.Itoa(sharding.MaxPayload)+" are allowed")
 	case e.ask != nil:
 		return refuse(sharding.FailedPrecondition, "the turn waits for another answer already; a turn asks for one at a time")
 	case (in.Target == e.id || slices.Contains(c.env.Chain, in.Target)) && !mutant.On("call-cycle"):
 		return refuse(sharding.FailedPrecondition, "call cycle "+cycle(c.env.Chain, e.id, in.Target))
-	case len(c.env.Chain) >= sharding.MaxChain:
+	case len(c.env.Chain) >= sharding.MaxChain && !mutant.On("ask-depth"):
 		return refuse(sharding.FailedPrecondition, "more than "+strconv.Itoa(sharding.MaxChain)+" entities would wait for one another: "+cycle(c.env.Chain, e.id, in.Target))
 	case !in.ReadOnly && c.desc.ReadOnly && !mutant.On("ask-read-only"):
 		return refuse(sharding.FailedPrecondition, c.env.Command+" changes nothing, so it may send read-only commands only")
@@ -180,14 +182,22 @@ func (m *Machine) askDeadline(c *command, in *Ask) time.Time {
 
 // origin identifies what the running turn is about, in the same way whenever and wherever it
 // runs again; nil: nothing does. A volatile timer is one of a single incarnation: when that
-// ends, nobody would repeat what the turn has begun.
+// ends, nobody would repeat what the turn has begun. Of a wake-up the time is a part: the
+// records of an entity that was purged begin at 1 again, and targets still remember its keys.
 func (c *command) origin(e *entity) []string {
 	switch {
 	case c.env.Keyed:
 		return []string{"key", e.id.String(), string(c.env.ID)}
 	case c.wakeup != nil:
-		w := &c.wakeup.WakeRef
-		return []string{"wake-up", e.id.String(), string(rune(w.Kind)), w.Name, strconv.FormatUint(w.Seq, 10), strconv.FormatUint(w.Number, 10)}
+		w := c.wakeup
+		at := w.Due
+		if w.Answer != nil {
+			at = w.Answer.SentAt.UnixMilli()
+		}
+		if mutant.On("ask-life") {
+			at = 0
+		}
+		return []string{"wake-up", e.id.String(), string(rune(w.Kind)), w.Name, strconv.FormatUint(w.Seq, 10), strconv.FormatUint(w.Number, 10), strconv.FormatInt(at, 10)}
 	}
 	return nil
 }

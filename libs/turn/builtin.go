@@ -9,13 +9,15 @@ import (
 // order, recorded and fenced like all others, but their turn is executed here and not by the
 // author's handlers.
 
-// builtin executes the turn of a built-in command. Incarnation and Request of the result are
-// set by the caller.
-type builtin func(e *entity, c *command) TurnDone
+// builtin executes the turn of a built-in command, at once or when the journal has answered. It
+// ends with Machine.builtinDone.
+type builtin func(m *Machine, e *entity, c *command)
 
 // builtins are the built-in commands by name, see [sharding.BuiltinPrefix].
 var builtins = map[string]builtin{
-	sharding.DeleteCommand: deleteTurn,
+	sharding.DeleteCommand:    deleteTurn,
+	sharding.SendAgainCommand: deadLetterTurn,
+	sharding.SendDropCommand:  deadLetterTurn,
 }
 
 // builtin returns the built-in command of that name. Volatile types have none.
@@ -27,19 +29,19 @@ func (ts *typeState) builtin(name string) (run builtin, desc sharding.CommandDes
 	return run, sharding.CommandDesc{Name: name}, ok
 }
 
-// runBuiltin executes the turn that has just begun.
-func (m *Machine) runBuiltin(e *entity, c *command) {
-	done := c.builtin(e, c)
+// builtinDone ends the running turn of a built-in command.
+func (m *Machine) builtinDone(e *entity, c *command, done TurnDone) {
 	done.Incarnation, done.Request = e.inc, c.runID
 	m.turnDone(&done)
 }
 
 // deleteTurn deletes the entity, whatever its handlers would say.
-func deleteTurn(e *entity, _ *command) TurnDone {
+func deleteTurn(m *Machine, e *entity, c *command) {
+	done := TurnDone{Deleted: true, Reply: sharding.Reply{Outcome: sharding.OK}}
 	if e.fresh {
-		return TurnDone{Reply: sharding.Reject(sharding.NotFound, "nothing is stored of the entity, or it was deleted before")}
+		done = TurnDone{Reply: sharding.Reject(sharding.NotFound, "nothing is stored of the entity, or it was deleted before")}
 	}
-	return TurnDone{Deleted: true, Reply: sharding.Reply{Outcome: sharding.OK}}
+	m.builtinDone(e, c, done)
 }
 
 // deleteEntity makes the record that was staged last end the entity's life. The instance shows

@@ -24,7 +24,7 @@ func (m *Machine) turnDone(in *TurnDone) {
 	if c.conflict {
 		spoiled = spoiled || !st.empty()
 		c.reply = sharding.Doubt(sharding.Aborted, c.env.Command+" was undone: it has run before, and then it sent other input to an entity that it asks")
-	} else if refusal := m.tooManySends(e, len(st.sends)); refusal != nil && !spoiled {
+	} else if refusal := m.refuseSends(e, c, st.sends); refusal != nil && !spoiled {
 		spoiled, c.reply.Outcome, c.reply.Code, c.reply.Message, c.reply.Payload = true, refusal.Outcome, refusal.Code, refusal.Message, nil
 	}
 	if spoiled {
@@ -48,7 +48,7 @@ func (m *Machine) turnDone(in *TurnDone) {
 		m.answer(e, c, &c.reply)
 	case c.wakeup != nil && c.reply.Outcome != sharding.OK:
 		m.answer(e, c, &c.reply) // the wake-up stands
-	case c.wakeup != nil:
+	case c.wakeup != nil, c.ends != nil && c.reply.Outcome == sharding.OK:
 		m.stageFiring(e, c, &st)
 	case !c.desc.ReadOnly && c.reply.Outcome == sharding.OK && (!st.empty() || c.recordable()):
 		m.stage(e, c, &st)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/passivation"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -19,12 +20,34 @@ type Type struct {
 	// record without events counts as one, because a replay reads it too.
 	// 0: never (the type has none).
 	SnapshotEvery int
+	// KeepEvents is how many of the newest records keep their events when a snapshot is stored;
+	// those of earlier records are removed. 0: all keep them. It needs SnapshotEvery, at most
+	// MaxTrimmedEvery.
+	KeepEvents int
 	// KeepOnMoves says that the states of the entities of a volatile type are kept for the
 	// next owner when their shard is handed off, see [Kept].
 	KeepOnMoves bool
 	// Remember says that entities of the type are brought back to life without a command, after
 	// a move, a crash or a cold start. Not for volatile types.
 	Remember bool
+}
+
+// MaxTrimmedEvery is the largest SnapshotEvery of a type with KeepEvents: half as many records as
+// a journal trims with one snapshot, so that it catches up.
+const MaxTrimmedEvery = 2500
+
+// cut returns up to which record a snapshot after the record seq lets the events go, 0 for none.
+func (t *Type) cut(seq uint64) uint64 {
+	keep := uint64(t.KeepEvents)
+	switch {
+	case keep == 0:
+		return 0
+	case mutant.On("keep-events"):
+		return seq
+	case seq <= keep:
+		return 0
+	}
+	return seq - keep
 }
 
 // Config holds the entity types and the limits of the core.
@@ -244,6 +267,9 @@ func (c *Config) Validate() error {
 		}
 		if t.SnapshotEvery < 0 {
 			errs = append(errs, fmt.Errorf("turn: type %s: SnapshotEvery must not be negative", t.Desc.Type))
+		}
+		if t.KeepEvents < 0 || t.KeepEvents > 0 && (t.Desc.Volatile || t.SnapshotEvery < 1 || t.SnapshotEvery > MaxTrimmedEvery) {
+			errs = append(errs, fmt.Errorf("turn: type %s: KeepEvents is %d and SnapshotEvery %d; KeepEvents must not be negative, and needs a SnapshotEvery of 1 to %d and a type that is not volatile", t.Desc.Type, t.KeepEvents, t.SnapshotEvery, MaxTrimmedEvery))
 		}
 		if t.Remember && t.Desc.Volatile {
 			errs = append(errs, fmt.Errorf("turn: type %s is volatile, so nothing of it can be remembered", t.Desc.Type))

@@ -71,7 +71,7 @@
 //     not wait for each other.
 //  3. Every Load is answered by one [Loaded], every Run by one [TurnDone], every Append
 //     by one [Appended], every ReadFence by one [FenceRead], every Lookup by one
-//     [LookedUp], every Stop by one [Stopped], however late. A stop hook that does not
+//     [LookedUp], every ReadSend by one [SendRead], every Stop by one [Stopped], however late. A stop hook that does not
 //     end is abandoned, and answered all the same. A handler cannot be abandoned: its
 //     entity waits for it, and [Cancel] asks it to end.
 //  4. Events are applied to the instance by the turn that staged them, and in a Load by

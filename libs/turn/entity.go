@@ -41,6 +41,7 @@ type entity struct {
 	passivate          bool // the entity asked to be stopped as soon as it is idle
 	evicted            bool // the policy has chosen it; it is stopped as soon as it is idle
 	fresh              bool // no turn has staged a record in this life of the entity
+	trimmed            bool // see Loaded.Trimmed
 	mailboxCheck       bool // an alarmMailbox is scheduled
 	activating         bool // an Activate has not ended
 	// avgTurnMicros is a moving average of the length of the turns, in microseconds.
@@ -71,7 +72,8 @@ type work struct {
 	inflight []sharding.Record
 	pending  []sharding.Record
 	// firing is the command of a wake-up that the unit in flight says has fired; the unit
-	// may have no records. firings are those that are staged behind it, in order.
+	// may have no records. firings are those that are staged behind it, in order. A command that
+	// ends a dead letter is appended in the same way.
 	firing  *command
 	firings []*command
 	timers  []*timer
@@ -136,6 +138,9 @@ type command struct {
 	timer       *timer
 	wakeup      *Wakeup // whose command this is
 	builtin     builtin // nil: the author's
+	// ends is the dead letter that the turn has dealt with; nil: none. It ends in the append that
+	// has the command's record.
+	ends *sharding.Delivered
 	// recounted says that the entity was loaded again to count its reminders.
 	recounted bool
 	// fired says that the firing of the wake-up is durable.

@@ -58,7 +58,7 @@ func (m *Machine) fireWakeup(in *Fire) {
 // stageFiring stages that a wake-up has fired, with what its turn has staged.
 func (m *Machine) stageFiring(e *entity, c *command, st *staged) {
 	c.seq = e.staged
-	if !st.empty() {
+	if !st.empty() || c.ends != nil {
 		m.stage(e, c, st)
 	}
 	e.firings = append(e.firings, c)
@@ -106,9 +106,12 @@ func (m *Machine) appendFiring(e *entity) {
 		e.shard.noteForms(e.inflight)
 	}
 	a := sharding.Append{Shard: e.shard.id, Epoch: e.shard.epoch, Entity: e.id, Records: e.inflight}
-	if f.wakeup.Kind == sharding.SendWake {
+	switch {
+	case f.wakeup == nil:
+		a.Delivered = f.endedRow()
+	case f.wakeup.Kind == sharding.SendWake:
 		a.Delivered = f.deliveredRow()
-	} else {
+	default:
 		a.Fired = f.firedRow()
 	}
 	m.emit(Append{Incarnation: e.inc, Append: a})
@@ -138,6 +141,9 @@ func (m *Machine) noteWakes(e *entity) {
 	if f != nil {
 		f.fired, e.firing = true, nil
 	}
+	if f != nil && f.wakeup == nil {
+		f = nil // a dead letter was not pending
+	}
 	if f != nil && f.wakeup.Kind == sharding.SendWake {
 		e.sends -= min(1, e.sends)
 		f = nil
@@ -162,6 +168,9 @@ func (m *Machine) firingRefused(e *entity, in Appended) (all bool) {
 		return false
 	}
 	e.firing = nil
+	if f.wakeup == nil {
+		return false // somebody waits for the answer: what becomes of the unit decides about it
+	}
 	switch in.Verdict {
 	case sharding.RefusedWake:
 		if mutant.On("refused-wake") {

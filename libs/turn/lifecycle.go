@@ -148,6 +148,7 @@ func (m *Machine) loaded(in *Loaded) {
 	m.endActivation(e, ActivationDone, "", "")
 	e.staged, e.durable = in.LastSeq, in.LastSeq
 	e.sinceSnapshot, e.bytesSinceSnapshot, e.fresh, e.life = in.Events, in.Bytes, in.Fresh, in.Life
+	e.trimmed = in.Trimmed
 	e.sends = uint32(in.Pending)
 	m.revived(e)
 	for _, t := range in.Timers {
@@ -180,8 +181,8 @@ func (m *Machine) resolveStored(e *entity, c *command, found bool, s *sharding.S
 	switch {
 	case !found || c.answered:
 	case s.Expired:
-		reply := sharding.Doubt(sharding.Aborted,
-			"the idempotency key is older than what the entity remembers; whether it ran is not known any more")
+		reply := sharding.Doubt(sharding.KeyExpired,
+			"the idempotency key is too old: the entity does not remember any more whether it has executed the command, and will not execute it now. Find out from the entity's state, and use a new key if the command is still wanted")
 		m.answer(e, c, &reply)
 	case s.Hash != c.hash() && !mutant.On("key-conflict"):
 		reply := sharding.Reject(sharding.AlreadyExists, conflictMessage)
@@ -276,7 +277,8 @@ func (m *Machine) startTurn(e *entity) {
 			return // a snapshot shows durable events only; the next turn waits for it
 		}
 		e.sinceSnapshot, e.bytesSinceSnapshot = 0, 0
-		m.emit(Snapshot{Entity: e.id, Shard: e.shard.id, Epoch: e.shard.epoch, Incarnation: e.inc, Seq: e.durable})
+		e.shard.noteSnapshotForm()
+		m.emit(Snapshot{Entity: e.id, Shard: e.shard.id, Epoch: e.shard.epoch, Incarnation: e.inc, Seq: e.durable, Cut: e.shard.typ.cut(e.durable)})
 	}
 	for e.next < len(e.cmds) {
 		c := e.cmds[e.next]
@@ -310,7 +312,7 @@ func (m *Machine) startTurn(e *entity) {
 		c.barrierOpen, c.made, c.conflict = false, nil, false
 		c.reply.Timing.Mailbox = m.now.Sub(c.arrived)
 		if c.builtin != nil {
-			m.runBuiltin(e, c)
+			c.builtin(m, e, c)
 			return
 		}
 		run := &c.run
@@ -336,8 +338,14 @@ func (c *command) requestID() RequestID {
 	return c.requests[0]
 }
 
+// snapshotDue reports whether a snapshot is to be taken. The only state of a trimmed entity is
+// never replaced by one in a form that nobody is told of: a type without KeepEvents does not
+// declare it.
 func (m *Machine) snapshotDue(e *entity) bool {
 	n := e.shard.typ.SnapshotEvery
+	if e.trimmed && e.shard.typ.KeepEvents == 0 && !mutant.On("untold-snapshot") {
+		return false
+	}
 	return n > 0 && (e.sinceSnapshot >= n || e.bytesSinceSnapshot >= m.cfg.SnapshotBytes) && !e.volatile()
 }
 

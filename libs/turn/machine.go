@@ -239,6 +239,8 @@ func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
 		m.loaded(&in)
 	case LookedUp:
 		m.lookedUp(in)
+	case SendRead:
+		m.sendRead(&in)
 	case Ask:
 		m.startAsk(&in)
 	case Asked:

@@ -3,6 +3,7 @@ package turn_test
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -22,10 +23,11 @@ import (
 //	deliver R ID CMD [keyed] [payload=P] [tell] [deadline=MS] [entity=E] [chain=E,E…]
 //	loaded SEQ [CMDID=reply…]         answer the newest Load (conflict=CMDID, err=TEXT, retry, fresh, life=SEQ, remembered=MS, reminders=N), or nth=N
 //	lookedup [CMDID=reply | expired | failed]  answer the newest Lookup; nothing: it is not stored
+//	sendread [STATE] [reply-to=CMD] [err=TEXT]  answer the newest ReadSend (pending done refused in-doubt)
 //	done R [events=N] [bytes=N] [reply=TEXT] [error=CODE] [reject] [bad] [spoiled] [passivate] [forget] [timer=NAME:CMD:MS]
 //	                                  [deleted] the turn deletes its entity
 //	                                  [set=NAME:DUE] [remove=NAME] wake-ups; [wake=NAME] the turn of a firing, with R 0
-//	fire NAME CMD [seq=N] [number=N] [next=MS] [entity=E] [epoch=N]  a wake-up is due
+//	fire NAME CMD [seq=N] [number=N] [due=MS] [next=MS] [entity=E] [epoch=N]  a wake-up is due
 //	appended VERDICT                  answer the oldest Append (durable epoch seq command wake full damaged format unknown)
 //	fence VERDICT                     answer the oldest ReadFence
 //	stopped                           answer the newest Stop
@@ -150,6 +152,7 @@ type scenario struct {
 	load    turn.Load // the newest
 	loads   []turn.Load
 	lookup  turn.Lookup
+	send    turn.ReadSend
 	runs    map[turn.RequestID]*turn.Run
 	firings map[string]*turn.Run // by the name of the wake-up
 	appends []turn.Append
@@ -191,6 +194,18 @@ func (s *scenario) command(f []string) []string {
 		s.cfg.Types = []turn.Type{typ}
 		s.m = turn.New(s.cfg)
 		return nil
+	case "keep": // so many events; "keep 0": a version that keeps all
+		typ := s.cfg.Types[0]
+		typ.KeepEvents, typ.Desc.Writes = int(number(f[1])), nil
+		if typ.KeepEvents > 0 {
+			typ.Desc.Writes = []sharding.Form{{Kind: sharding.FormOfEvent, Name: "E", Version: 1}, {Kind: sharding.FormOfSnapshot, Version: 1}}
+		}
+		s.cfg.Types = []turn.Type{typ}
+		if err := s.cfg.Validate(); err != nil {
+			return []string{err.Error()}
+		}
+		s.m = turn.New(s.cfg)
+		return nil
 	case "activate":
 		in := turn.Activate{Shard: shard0, Epoch: sharding.MakeEpoch(1, 1), Entity: sharding.Entity{Type: "T", ID: sharding.EntityID(cmp.Or(opt["entity"], "a"))}}
 		if has("epoch") {
@@ -221,7 +236,7 @@ func (s *scenario) command(f []string) []string {
 		in := turn.Fire{Shard: shard0, Epoch: sharding.MakeEpoch(1, 1), Entity: sharding.Entity{Type: "T", ID: "a"}}
 		in.Wakeup.Kind, in.Wakeup.Name, in.Wakeup.Input.Command = sharding.SendWake, f[1], f[2]
 		in.Wakeup.Seq, in.Wakeup.Number = number(opt["seq"]), number(opt["number"])
-		in.Wakeup.Answer = &turn.Answered{Reply: sharding.Reply{Outcome: sharding.OK, Payload: []byte(f[1])}}
+		in.Wakeup.Answer = &turn.Answered{SentAt: time.UnixMilli(int64(number(opt["sent"]))), Reply: sharding.Reply{Outcome: sharding.OK, Payload: []byte(f[1])}}
 		return s.step(in)
 	case "ended": // so many sends
 		return s.step(turn.SendsEnded{Shard: shard0, Epoch: sharding.MakeEpoch(1, 1), Entity: sharding.Entity{Type: "T", ID: "a"}, Count: int(number(f[1]))})
@@ -229,6 +244,7 @@ func (s *scenario) command(f []string) []string {
 		in := turn.Fire{Shard: shard0, Epoch: sharding.MakeEpoch(1, 1), Entity: sharding.Entity{Type: "T", ID: "a"}}
 		in.Wakeup.Kind, in.Wakeup.Name, in.Wakeup.Input.Command = sharding.TimerWake, f[1], f[2]
 		in.Wakeup.Seq, in.Wakeup.Number, in.Wakeup.Next = number(opt["seq"]), number(opt["number"]), int64(number(opt["next"]))
+		in.Wakeup.Due = int64(number(opt["due"]))
 		if e := opt["entity"]; e != "" {
 			in.Entity.ID = sharding.EntityID(e)
 		}
@@ -240,6 +256,14 @@ func (s *scenario) command(f []string) []string {
 		in := turn.LookedUp{Incarnation: s.lookup.Incarnation, ID: s.lookup.ID, Failed: has("failed"), Found: has("expired") || has(string(s.lookup.ID))}
 		in.Stored = sharding.Stored{Expired: has("expired"), Hash: sharding.CommandHash(opt["principal"], "Add", nil),
 			Reply: sharding.Reply{Outcome: sharding.OK, Payload: []byte(opt[string(s.lookup.ID)])}}
+		return s.step(in)
+	case "sendread":
+		in := turn.SendRead{Incarnation: s.send.Incarnation, Request: s.send.Request, Err: opt["err"]}
+		in.State = map[string]sharding.SendState{"pending": sharding.SendPending, "done": sharding.SendDone, "refused": sharding.SendRefused, "in-doubt": sharding.SendInDoubt}[f[1]]
+		in.Send = sharding.Send{To: sharding.Entity{Type: "T", ID: "b"}, Input: sharding.Input{Command: "Add", Payload: []byte("x")}, ReplyTo: opt["reply-to"]}
+		if in.Err != "" {
+			in.Code = sharding.Unavailable
+		}
 		return s.step(in)
 	case "done":
 		if opt["wake"] == "" && s.runs[turn.RequestID(number(f[1]))] == nil {
@@ -319,6 +343,8 @@ func (s *scenario) loaded(args []string, opt map[string]string) turn.Loaded {
 		case k == "err":
 			in.Err, in.Code = v, sharding.DataLoss
 		case k == "nth", k == "principal", k == "of":
+		case k == "trimmed":
+			in.Trimmed = true
 		case k == "fresh":
 			in.Fresh = true
 		case k == "life":
@@ -387,6 +413,9 @@ func (s *scenario) done(f []string, opt map[string]string, has func(string) bool
 		in.Events = append(in.Events, sharding.Event{Name: "E", Payload: make([]byte, size)})
 	}
 	in.Sends = make([]sharding.Send, number(opt["sends"]))
+	for i := range in.Sends {
+		in.Sends[i].Input.Command = opt["send"]
+	}
 	if name, due, ok := strings.Cut(opt["set"], ":"); ok {
 		in.Wakes = append(in.Wakes, sharding.Wake{Kind: sharding.TimerWake, Name: name, Due: int64(number(due))})
 	}
@@ -415,6 +444,9 @@ func (s *scenario) step(in turn.Input) []string {
 		case turn.Lookup:
 			s.lookup = o
 			lines = append(lines, fmt.Sprintf("Lookup %s inc %s %s", o.Entity, o.Incarnation, o.ID))
+		case turn.ReadSend:
+			s.send = o
+			lines = append(lines, fmt.Sprintf("ReadSend %s inc %s request %d: record %d, place %d", o.Entity, o.Incarnation, o.Request, o.Seq, o.Place))
 		case *turn.Run:
 			line := fmt.Sprintf("Run %s inc %s request %d %s %s", o.Entity, o.Incarnation, o.Request, o.Env.Command, o.Env.ID)
 			if o.Fresh {
@@ -443,6 +475,9 @@ func (s *scenario) step(in turn.Input) []string {
 				}
 				if n := len(r.Sends); n > 0 {
 					line += fmt.Sprintf(" [%d sends]", n)
+					if to := r.Sends[0].ReplyTo; to != "" {
+						line += " [answer to " + to + "]"
+					}
 				}
 			}
 			for _, d := range o.Append.Delivered {
@@ -489,6 +524,9 @@ func (s *scenario) step(in turn.Input) []string {
 		case turn.WakesChanged:
 			line = fmt.Sprintf("WakesChanged %s: %d fired, %d records", e.Entity, len(e.Fired), len(e.Records))
 		}
+		if d, ok := e.(turn.Drained); ok && len(d.Wrote) > 0 {
+			line = fmt.Sprintf("Drained %s at %s wrote forms %v", d.Shard, d.Epoch, slices.Collect(d.Wrote.All()))
+		}
 		lines = append(lines, strings.Replace(line, " Wrote: Kept:[]}", "}", 1)) // no type here has forms, or keeps states
 	}
 	return lines
@@ -509,4 +547,22 @@ func verdict(s string) sharding.Verdict {
 		"durable": sharding.Durable, "epoch": sharding.RefusedEpoch, "seq": sharding.RefusedSeq,
 		"command": sharding.RefusedCommand, "wake": sharding.RefusedWake, "full": sharding.RefusedFull, "large": sharding.RefusedTooLarge, "damaged": sharding.RefusedDamaged, "format": sharding.RefusedFormat, "unknown": sharding.UnknownOutcome,
 	}[s]
+}
+
+// TestKeepEventsNeedsSnapshots: nothing is trimmed without what takes its place.
+func TestKeepEventsNeedsSnapshots(t *testing.T) {
+	for _, c := range []struct {
+		keep, every int
+		volatile    bool
+		ok          bool
+	}{
+		{0, 0, false, true}, {1, 1, false, true}, {1 << 40, turn.MaxTrimmedEvery, false, true},
+		{-1, 5, false, false}, {1, 0, false, false}, {1, turn.MaxTrimmedEvery + 1, false, false}, {1, 5, true, false},
+	} {
+		cfg := newScenario().cfg
+		cfg.Types[0].KeepEvents, cfg.Types[0].SnapshotEvery, cfg.Types[0].Desc.Volatile = c.keep, c.every, c.volatile
+		if err := cfg.Validate(); (err == nil) != c.ok {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
 }

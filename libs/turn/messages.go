@@ -85,6 +85,8 @@ type (
 		// Life is the number of the entity's life: the sequence number of the record that deleted
 		// it last; 0: none did.
 		Life uint64
+		// Trimmed: events of this life may be gone, so that only a snapshot has the state.
+		Trimmed bool
 		// Fresh: no turn has left a record in this life of the entity.
 		Fresh bool
 		// Pending is how many sends of the entity's records are pending.
@@ -112,6 +114,17 @@ type (
 		Stored sharding.Stored
 		// Failed: the journal did not answer.
 		Failed bool
+	}
+	// SendRead answers ReadSend.
+	SendRead struct {
+		Incarnation Incarnation
+		Request     RequestID
+		// State is SendDone if there is no such send.
+		State sharding.SendState
+		Send  sharding.Send
+		// Code and Err say why it could not be read; empty: it could.
+		Code sharding.Code
+		Err  string
 	}
 	// TurnDone ends a Run. Events are applied to the instance already.
 	TurnDone struct {
@@ -249,8 +262,10 @@ type Wakeup struct {
 
 // Answered is how a send of the entity has ended.
 type Answered struct {
-	From    sharding.Entity // its target
-	Command string
+	From sharding.Entity // its target
+	// Sent is what was sent to it, and SentAt when the record that says so was stored.
+	Sent   sharding.Input
+	SentAt time.Time
 	// Reply is the target's answer. One that is Rejected or Unknown was made when the send
 	// was given up.
 	Reply sharding.Reply
@@ -318,6 +333,16 @@ type (
 		Incarnation Incarnation
 		ID          sharding.CommandID
 	}
+	// ReadSend asks the journal for a send of a living entity, whose running turn waits for the
+	// answer, SendRead.
+	ReadSend struct {
+		Entity      sharding.Entity
+		Shard       sharding.ShardID
+		Incarnation Incarnation
+		Request     RequestID
+		Seq         uint64
+		Place       uint16
+	}
 	// Run executes one turn on the instance. It is a pointer to memory that is reused
 	// after TurnDone.
 	Run struct {
@@ -378,6 +403,8 @@ type (
 		Epoch       sharding.Epoch
 		Incarnation Incarnation
 		Seq         uint64
+		// Cut is the record up to which the journal may remove events with the snapshot; 0: none.
+		Cut uint64
 	}
 	// Stop runs the stop hook of an instance and drops it. Answered by Stopped.
 	Stop struct {
@@ -436,6 +463,7 @@ func (Activate) input()    {}
 func (Deliver) input()     {}
 func (Loaded) input()      {}
 func (LookedUp) input()    {}
+func (SendRead) input()    {}
 func (TurnDone) input()    {}
 func (Appended) input()    {}
 func (FenceRead) input()   {}
@@ -450,6 +478,7 @@ func (Tick) input()        {}
 
 func (Load) output()      {}
 func (Lookup) output()    {}
+func (ReadSend) output()  {}
 func (*Run) output()      {}
 func (Cancel) output()    {}
 func (SendAsk) output()   {}

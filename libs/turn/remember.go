@@ -23,7 +23,7 @@ const forgottenActivity = -1
 
 // noteRemembered adds to what a turn has staged the change of the wake-up of the entity itself.
 func (m *Machine) noteRemembered(e *entity, c *command, st *staged, forgotten bool) {
-	if !e.shard.typ.Remember || c.desc.ReadOnly || c.reply.Outcome != sharding.OK {
+	if !e.shard.typ.Remember || c.ends != nil || c.desc.ReadOnly || c.reply.Outcome != sharding.OK {
 		return
 	}
 	w := sharding.Wake{Kind: sharding.RememberWake}

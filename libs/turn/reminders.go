@@ -25,7 +25,11 @@ func (m *Machine) countReminders(e *entity, c *command, in *TurnDone) (fits, rec
 	if sets == 0 || in.Spoiled || in.Reply.Outcome != sharding.OK || mutant.On("reminders-limit") {
 		return true, false
 	}
-	if e.reminders+sets <= m.cfg.RemindersPerEntity {
+	ends := 0
+	if w := c.wakeup; w != nil && w.Kind == sharding.TimerWake && w.Next == 0 {
+		ends = 1 // the reminder that fires goes with the turn, which may set it again
+	}
+	if e.reminders+sets-ends <= m.cfg.RemindersPerEntity {
 		e.reminders += sets
 		return true, false
 	}

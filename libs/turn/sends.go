@@ -12,16 +12,28 @@ import (
 // What a turn sends is part of its record. The machine only counts what is pending; package
 // outbox delivers it, and brings answers back as firings of kind SendWake.
 
-// tooManySends returns the refusal of a turn that has staged a number of sends, nil if they
-// are within the limits.
-func (m *Machine) tooManySends(e *entity, n int) *sharding.Reply {
+// refuseSends returns the refusal of a turn because of what it has sent, nil if there is no
+// reason.
+func (m *Machine) refuseSends(e *entity, c *command, sends []sharding.Send) *sharding.Reply {
+	n, ends := len(sends), 0
+	if c.wakeup != nil && c.wakeup.Answer != nil {
+		ends = 1 // with the turn that takes its answer
+	}
+	if c.builtin == nil && !mutant.On("send-builtin") {
+		for i := range sends {
+			if name := sends[i].Input.Command; sharding.IsBuiltin(name) {
+				refusal := sharding.Reject(sharding.InvalidArgument, "the command was undone: it sends "+name+", which is for operators")
+				return &refusal
+			}
+		}
+	}
 	var message string
 	switch {
 	case n == 0 || mutant.On("send-limit"):
 		return nil
 	case n > m.cfg.TurnSends:
 		message = fmt.Sprintf("the command was undone: it sends %d commands, at most %d are allowed; send fewer in one turn", n, m.cfg.TurnSends)
-	case int(e.sends)+n > m.cfg.PendingSends:
+	case int(e.sends)+n-ends > m.cfg.PendingSends:
 		message = fmt.Sprintf("the command was undone: it sends %d commands, and %d of the entity are pending, at most %d may be; try again when their targets have answered", n, e.sends, m.cfg.PendingSends)
 	default:
 		return nil

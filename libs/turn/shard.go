@@ -236,6 +236,16 @@ func (s *shard) noteForms(records []sharding.Record) {
 	}
 }
 
+// noteSnapshotForm notes the form of a snapshot that is about to be stored, if the type declares
+// it: then what is stored may be readable by that snapshot alone.
+func (s *shard) noteSnapshotForm() {
+	for n, f := range s.typ.Desc.Writes {
+		if f.Kind == sharding.FormOfSnapshot && !mutant.On("snapshot-wrote") {
+			s.wrote = s.wrote.With(n)
+		}
+	}
+}
+
 // compareEvent orders a form relative to that of an event with the name.
 func compareEvent(f sharding.Form, name string) int {
 	return cmp.Or(cmp.Compare(f.Kind, sharding.FormOfEvent), cmp.Compare(f.Name, name))

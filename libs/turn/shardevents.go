@@ -87,8 +87,8 @@ type (
 	Drained struct {
 		Shard sharding.ShardID
 		Epoch sharding.Epoch
-		// Wrote are the forms of the events that were handed to the journal, as indexes into
-		// the Writes of the type.
+		// Wrote are the forms of the events that were handed to the journal, and those of
+		// snapshots that were to be taken, as indexes into the Writes of the type.
 		Wrote sharding.FormSet
 		// Kept are the states of the entities that were alive, if the shard was handed off
 		// and its type keeps them.

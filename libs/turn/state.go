@@ -96,7 +96,7 @@ func (e *entity) check(cfg *Config) error {
 		return fmt.Errorf("runs a command that was answered")
 	case !e.appending() && len(e.pending)+len(e.firings) > 0:
 		return fmt.Errorf("has %d pending records, %d pending firings and no append in flight", len(e.pending), len(e.firings))
-	case e.firing != nil && (e.firing.answered || e.firing.wakeup == nil):
+	case e.firing != nil && (e.firing.answered || e.firing.wakeup == nil && e.firing.ends == nil):
 		return fmt.Errorf("appends the firing of %s, which has ended", e.firing.env.ID)
 	case e.firing != nil && len(e.inflight) > 0 && (len(e.inflight) > 1 || e.inflight[0].Seq != e.firing.record):
 		return fmt.Errorf("appends the firing of %s with records of other turns", e.firing.env.ID)
@@ -268,8 +268,8 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 }
 
 func (e *entity) appendState(now time.Time, b []byte) []byte {
-	b = fmt.Appendf(b, " entity %s incarnation %s %d next %d running %t staged %d durable %d snap %d %d passivate %t evicted %t fresh %t life %d sends %d average %d remembered %d reminders %d activating %t",
-		e.id, e.inc, e.state, e.next, e.running != nil, e.staged, e.durable, e.sinceSnapshot, e.bytesSinceSnapshot, e.passivate, e.evicted, e.fresh, e.life, e.sends, e.avgTurnMicros,
+	b = fmt.Appendf(b, " entity %s incarnation %s %d next %d running %t staged %d durable %d snap %d %d passivate %t evicted %t fresh %t trimmed %t life %d sends %d average %d remembered %d reminders %d activating %t",
+		e.id, e.inc, e.state, e.next, e.running != nil, e.staged, e.durable, e.sinceSnapshot, e.bytesSinceSnapshot, e.passivate, e.evicted, e.fresh, e.trimmed, e.life, e.sends, e.avgTurnMicros,
 		e.remembered, e.reminders, e.activating)
 	b = append(e.shard.typ.policy.AppendState(now, e.node(), b), '\n')
 	for _, r := range e.inflight {
@@ -285,6 +285,9 @@ func (e *entity) appendState(now time.Time, b []byte) []byte {
 		b = fmt.Appendf(b, " ask %d %s %s sent %t seq %d fence %d", a.number, a.env.Entity, a.env.ID, a.sent, a.seq, a.fence)
 	}
 	for _, c := range e.cmds {
+		if c.ends != nil {
+			b = fmt.Appendf(b, "  ends %v\n", *c.ends)
+		}
 		if c.wakeup != nil {
 			b = fmt.Appendf(b, "  wakeup %+v fired %t\n", *c.wakeup, c.fired)
 		}

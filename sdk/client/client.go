@@ -177,7 +177,7 @@ func (c *Client) Call(ctx context.Context, call entity.Call) (sharding.Reply, er
 		}
 		again := misdirected < len(c.cfg.Gateways) && // otherwise every URL is a wrong one
 			(err.Outcome == sharding.Rejected && (a.misdirected || retryable(err.Code)) ||
-				err.Outcome == sharding.Unknown && (call.Key != "" || call.ReadOnly) ||
+				err.Outcome == sharding.Unknown && err.Code != entity.KeyExpired && (call.Key != "" || call.ReadOnly) ||
 				err.Code == entity.ReplyLost && call.Key != "" && a.wait > 0) // a gateway asks for a pause only if the reply is stored
 		inDoubt = inDoubt || err.Outcome == sharding.Unknown
 		if err.Code == entity.ReplyLost {
@@ -341,8 +341,11 @@ func unreachable(base string, err error, nothingSent bool) attempt {
 	return a
 }
 
-// replyLost is a gateway's number for [entity.ReplyLost].
-const replyLost = "ROOST-1014"
+// Numbers of a gateway, for [entity.ReplyLost] and [entity.KeyExpired].
+const (
+	replyLost  = "ROOST-1014"
+	keyExpired = "ROOST-1103"
+)
 
 // failure reads the error of a gateway: Twirp's JSON, with what is known of
 // the command's effects in meta.executed.
@@ -366,8 +369,11 @@ func failure(base string, res *http.Response, body []byte) attempt {
 	default: // only a gateway sets executed
 		return notGateway(base, res, body)
 	}
-	if out.Outcome == sharding.OK && e.Meta["error"] == replyLost {
-		out.Code = entity.ReplyLost // the gateway sends a code that an entity can also return
+	switch number := e.Meta["error"]; { // the gateway sends codes that an entity can also return
+	case out.Outcome == sharding.OK && number == replyLost:
+		out.Code = entity.ReplyLost
+	case out.Outcome == sharding.Unknown && number == keyExpired:
+		out.Code = entity.KeyExpired
 	}
 	ms, _ := strconv.Atoi(e.Meta["retry_after_ms"])
 	return attempt{err: out, wait: time.Duration(ms) * time.Millisecond}

@@ -89,6 +89,13 @@ func lost(retryAfter string) func(http.ResponseWriter, *http.Request) {
 	}
 }
 
+// expired is the answer to a command whose key is too old.
+func expired(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusConflict)
+	_, _ = fmt.Fprint(w, `{"code":"aborted","msg":"too old","meta":{"executed":"unknown","error":"ROOST-1103"}}`)
+}
+
 // hangUp breaks the connection without an answer.
 func hangUp(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 
@@ -134,6 +141,7 @@ func TestOutcomes(t *testing.T) {
 		"rejected for now":           {script: []func(http.ResponseWriter, *http.Request){unavailable, unavailable, reply("5")}, requests: 3, outcome: sharding.OK},
 		"unknown, sent again":        {script: []func(http.ResponseWriter, *http.Request){unknown, hangUp, reply("5")}, requests: 3, outcome: sharding.OK},
 		"unknown, then rejected":     {script: []func(http.ResponseWriter, *http.Request){unknown, fail(400, "invalid_argument", "false")}, requests: 2, code: entity.InvalidArgument, outcome: sharding.Unknown},
+		"unknown, key expired":       {script: []func(http.ResponseWriter, *http.Request){unknown, expired, reply("5")}, requests: 2, code: entity.KeyExpired, outcome: sharding.Unknown},
 		"unkeyed unknown":            {script: []func(http.ResponseWriter, *http.Request){unknown, reply("5")}, opts: []entity.Option{entity.NoKey()}, requests: 1, code: entity.Unavailable, outcome: sharding.Unknown},
 		"unkeyed without an answer":  {script: []func(http.ResponseWriter, *http.Request){hangUp}, opts: []entity.Option{entity.NoKey()}, requests: 1, code: entity.Unavailable, outcome: sharding.Unknown},
 		"unkeyed rejected":           {script: []func(http.ResponseWriter, *http.Request){unavailable, reply("5")}, opts: []entity.Option{entity.NoKey()}, requests: 2, outcome: sharding.OK},

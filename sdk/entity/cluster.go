@@ -26,8 +26,8 @@ type Asker interface {
 // Read-only commands can be asked by every handler. To ask for anything else changes another
 // entity, and what the handler does itself may fail afterwards. So there are rules:
 //
-//   - The running command has an idempotency key, or runs for a reminder. Otherwise the ask is
-//     refused as failed_precondition.
+//   - The running command has an idempotency key, runs for a reminder, or takes an answer (ReplyTo).
+//     Otherwise the ask is refused as failed_precondition.
 //   - The input of the ask follows from the running command alone, not from the state of the
 //     entity. When the command runs again, its asks are the same and take effect once: the key
 //     of each is derived from the running command, the asked entity and command, and how many of

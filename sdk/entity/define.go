@@ -62,6 +62,8 @@ type definition struct {
 	remember    bool
 	passivation passivation.Strategy
 	snapshot    int
+	trims       bool // KeepEvents was called
+	keepEvents  int
 	create      func(id string) any
 	commands    map[string]*binding
 	// events are by stored name, aliases included; byType by Go type.
@@ -235,7 +237,7 @@ func (t *Type[E]) SnapshotEvery(events int) *Type[E] { t.def.snapshot = events; 
 // mistake in the definition.
 func Describe(t Definition) (turn.Type, error) {
 	d := t.definition()
-	desc := turn.Type{Passivation: d.passivation, SnapshotEvery: d.snapshot, KeepOnMoves: d.keep, Remember: d.remember, Desc: sharding.TypeDesc{
+	desc := turn.Type{Passivation: d.passivation, SnapshotEvery: d.snapshot, KeepEvents: d.keepEvents, KeepOnMoves: d.keep, Remember: d.remember, Desc: sharding.TypeDesc{
 		Type: sharding.EntityType(d.name), Shards: d.shards, Volatile: d.volatile,
 	}}
 	for _, b := range d.commands { // sorted below
@@ -248,6 +250,9 @@ func Describe(t Definition) (turn.Type, error) {
 		errs = append(errs, fmt.Errorf("entity type %s: %d shards, must be 1 to %d", d.name, d.shards, sharding.MaxShards))
 	}
 	if err := d.checkRemember(); err != nil {
+		errs = append(errs, err)
+	}
+	if err := d.checkKeepEvents(); err != nil {
 		errs = append(errs, err)
 	}
 	if err := d.passivation.Validate(); err != nil {

@@ -30,6 +30,22 @@ const (
 	// ReplyLost: the command ran, but there was no room for its reply. A repeat with its
 	// key gets the stored reply.
 	ReplyLost = sharding.ReplyLost
+	// KeyExpired: the idempotency key is too old to tell whether the command was executed. A
+	// repeat gets the same answer.
+	KeyExpired = sharding.KeyExpired
+)
+
+// Outcome is what is known of a command's effects; see [Error].
+type Outcome = sharding.Outcome
+
+// What is known of the effects of a command that was answered with an error.
+const (
+	// OutcomeOK: it ran, and the error is the answer of the entity itself.
+	OutcomeOK = sharding.OK
+	// OutcomeRejected: it was definitely not applied.
+	OutcomeRejected = sharding.Rejected
+	// OutcomeUnknown: it may have been applied.
+	OutcomeUnknown = sharding.Unknown
 )
 
 // Errors of [Ctx.Persist].

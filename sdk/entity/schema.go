@@ -49,10 +49,14 @@ type SnapshotSchema struct {
 	Shape   string `json:"shape,omitempty"`
 	// Reads are the shapes of the older versions from which there is a step.
 	Reads map[int]string `json:"reads,omitempty"`
+	// Only: the type has [Type.KeepEvents], so that only a snapshot may have the state.
+	Only bool `json:"only,omitempty"`
 }
 
-// forms returns the forms in which events of the type are stored, and all those that are
-// read, each sorted. Snapshots have none: one that is not read is rebuilt from events.
+// forms returns the forms in which something of the type is stored that must be read, and all
+// those that are read, each sorted. A snapshot that is not read is rebuilt from events, unless
+// the type trims these: so the form of its snapshots is stored only then. Which ones are read is
+// always said, because another version of the type may trim.
 func (d *definition) forms() (writes, reads []sharding.Form) {
 	for name, e := range d.events { // sorted below
 		current := sharding.Form{Kind: sharding.FormOfEvent, Name: name, Version: uint16(e.version), Shape: fingerprint(shapeOf(e.typ))}
@@ -67,9 +71,22 @@ func (d *definition) forms() (writes, reads []sharding.Form) {
 			reads = append(reads, sharding.Form{Kind: sharding.FormOfEvent, Name: name, Version: uint16(step.version), Shape: fingerprint(shapeOf(step.from))})
 		}
 	}
+	if !d.volatile {
+		current := d.state.current().Form()
+		if d.trims {
+			writes = append(writes, current)
+		}
+		reads = append(reads, current)
+		for _, step := range d.state.steps {
+			old := sharding.SnapshotForm{Version: uint16(step.version)} // of one that has encoded its snapshots itself
+			reads = append(reads, old.Form())
+			old.Shape = fingerprint(shapeOf(step.from))
+			reads = append(reads, old.Form())
+		}
+	}
 	slices.SortFunc(writes, sharding.Form.Compare)
 	slices.SortFunc(reads, sharding.Form.Compare)
-	return writes, reads
+	return writes, slices.Compact(reads)
 }
 
 // SchemaOf returns the schema of a type.
@@ -97,7 +114,7 @@ func SchemaOf(t Definition) Schema {
 	}
 	slices.SortFunc(s.Events, func(a, b EventSchema) int { return cmp.Compare(a.Name, b.Name) })
 	if d.snapshot > 0 {
-		s.Snapshot = &SnapshotSchema{Version: d.state.version, Shape: d.state.shape}
+		s.Snapshot = &SnapshotSchema{Version: d.state.version, Shape: d.state.shape, Only: d.trims}
 		for _, step := range d.state.steps {
 			if s.Snapshot.Reads == nil {
 				s.Snapshot.Reads = map[int]string{}

@@ -87,7 +87,8 @@ func ReplyTo[Out, X any](h *Handle[Answer[Out], X]) SendOption[Out] {
 	}}
 }
 
-// Answer is what the command of a [ReplyTo] is given: how a send has ended.
+// Answer is what the command of a [ReplyTo] is given: how a send has ended. [Handle.Sent] says
+// which one.
 type Answer[Out any] struct {
 	From    sharding.Entity // the target
 	Command string          // what was sent to it
@@ -98,6 +99,32 @@ type Answer[Out any] struct {
 	// another reason, such as an input that the target does not understand; and Unknown if it
 	// is in doubt: the target has not answered in time, and may have applied it.
 	Err *Error
+
+	sent sharding.Input
+}
+
+// Sent returns the input of the send to which an answer belongs, as [Handle.Send] was given it.
+// An author who has several sends under way names each in its input, and keeps them by that
+// name: the input stays the same if an operator has a dead letter sent again. Neither the order
+// of the answers nor their number says which one it is, because an answer that the sender could
+// not take in time never comes.
+//
+// An input that an older version of the program has sent is read by the steps of [Handle.V].
+// If it cannot be read, or the answer is one to another command, there is an error; a handler
+// that returns it is undone and gets the answer again.
+func (h *Handle[In, Out]) Sent(a Answer[Out]) (In, error) {
+	var none In
+	if a.From.Type != sharding.EntityType(h.typ) || a.Command != h.desc.Name {
+		return none, fmt.Errorf("the answer is one to %s.%s, not to %s.%s", a.From.Type, a.Command, h.typ, h.desc.Name)
+	}
+	in := &a.sent
+	ev := sharding.Event{Name: in.Command, Version: in.Version, ReadableBy: in.ReadableBy, Encoding: in.Encoding, Payload: in.Payload}
+	v, _, err := h.input.decode(ev)
+	if err != nil {
+		return none, fmt.Errorf("the input of %s that was sent to %s cannot be read: %w; %s", h.desc.Name, a.From, err, h.input.fix(ev))
+	}
+	got, _ := v.(In) // the zero value of an interface is none
+	return got, nil
 }
 
 // answerTaker is *Answer of any type.
@@ -106,7 +133,7 @@ type answerTaker interface {
 }
 
 func (a *Answer[Out]) takeAnswer(in *turn.Answered) (err error) {
-	a.From, a.Command = in.From, in.Command
+	a.From, a.Command, a.sent = in.From, in.Sent.Command, in.Sent
 	if r := &in.Reply; r.Outcome != sharding.OK || r.Code != "" {
 		a.Err = &Error{Code: r.Code, Message: r.Message, Outcome: r.Outcome}
 		return nil

@@ -72,6 +72,7 @@ type Kit struct {
 type stored struct {
 	records []sharding.Record
 	life    uint64 // the number of the life: see [journal.Loaded]
+	cut     uint64 // the events of records up to this one are gone, see [entity.Type.KeepEvents]
 	snapSeq uint64
 	form    sharding.SnapshotForm
 	snap    []byte

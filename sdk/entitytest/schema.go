@@ -103,6 +103,9 @@ func unreadable(before, now map[string]entity.Schema) []string {
 		if why := wrongSnapshotStep(before[typ].Snapshot, s.Snapshot); why != "" {
 			broken = append(broken, "type "+typ+": "+why)
 		}
+		for _, why := range lostSnapshots(before[typ].Snapshot, s.Snapshot) {
+			broken = append(broken, "type "+typ+": "+why)
+		}
 		for _, e := range before[typ].Events {
 			for _, why := range lost(typ, e, s.Events) {
 				broken = append(broken, "type "+typ+": "+why)
@@ -129,6 +132,27 @@ func wrongSnapshotStep(before, now *entity.SnapshotSchema) string {
 		}
 	}
 	return ""
+}
+
+// lostSnapshots says which snapshots cannot be read any more that may be the only state.
+func lostSnapshots(before, now *entity.SnapshotSchema) (why []string) {
+	switch {
+	case before == nil || !before.Only:
+		return nil
+	case now == nil:
+		return []string{"its snapshots may be all that there is of the state, because it had KeepEvents: keep SnapshotEvery"}
+	}
+	stored := map[int]string{before.Version: before.Shape}
+	maps.Copy(stored, before.Reads)
+	for _, v := range slices.Sorted(maps.Keys(stored)) {
+		step, ok := now.Reads[v]
+		if v == now.Version && stored[v] == now.Shape || ok && (step == stored[v] || stored[v] == "") {
+			continue
+		}
+		why = append(why, fmt.Sprintf("snapshots of version %d are not read any more, and may be all that there is of the state, because it had KeepEvents:\n\twas %s\nKeep the old struct, and declare a step with SnapshotV(%d, entity.FromSnapshot(%d, …)).",
+			v, stored[v], max(now.Version, before.Version+1), v))
+	}
+	return why
 }
 
 // lost says why stored events cannot be read any more, nothing if they can.

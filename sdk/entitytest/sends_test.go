@@ -68,6 +68,12 @@ func (o *purchase) Bought(ctx *entity.Ctx, a entity.Answer[given]) (struct{}, er
 	if _, ok := ctx.Reminder(); ok {
 		line = "a reminder"
 	}
+	if in, err := takeSome.Sent(a); err != nil || in.N == 0 {
+		line = fmt.Sprintf("what was sent: %+v, %v", in, err)
+	}
+	if _, err := entity.Command[wanted, given]("Shelf", "Give").Sent(a); err == nil {
+		line = "the input of another command"
+	}
 	return struct{}{}, ctx.Persist(noted{line})
 }
 

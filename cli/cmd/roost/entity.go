@@ -26,6 +26,7 @@ func (a *app) entityCommand() *cobra.Command {
 // builtin is a built-in command for an entity, as an operator sends it.
 type builtin struct {
 	typ, id, command string
+	payload          []byte
 	reason, key      string
 	timeout          time.Duration
 }
@@ -93,7 +94,7 @@ func (a *app) builtin(ctx context.Context, b *builtin) (*adminv1.CommandResponse
 	ctx, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
 	res, err := admin.Command(ctx, &adminv1.CommandRequest{
-		Type: b.typ, Id: b.id, Command: b.command, IdempotencyKey: b.key, Reason: b.reason, By: whoAmI(),
+		Type: b.typ, Id: b.id, Command: b.command, Payload: b.payload, IdempotencyKey: b.key, Reason: b.reason, By: whoAmI(),
 	})
 	switch {
 	case err != nil:

@@ -12,6 +12,7 @@ import (
 
 	"github.com/twitchtv/twirp"
 
+	"github.com/roost-cluster/roost/libs/sharding"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 )
 
@@ -150,6 +151,8 @@ func (f *fakeAdmin) Command(_ context.Context, req *adminv1.CommandRequest) (*ad
 		return &adminv1.CommandResponse{Outcome: "rejected", Code: "not_found", Message: "nothing is stored of the entity"}, nil
 	case f.commands.Add(1) == 1:
 		return &adminv1.CommandResponse{Outcome: "unknown", Code: "unavailable", Message: "lost"}, nil
+	case req.Command != sharding.DeleteCommand:
+		return f.deadLetter(req)
 	case req.Id == "stuck":
 		return &adminv1.CommandResponse{Outcome: "rejected", Code: "deadline_exceeded", Message: "no region serves it"}, nil
 	}

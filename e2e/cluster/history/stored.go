@@ -1,12 +1,14 @@
 package history
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 )
 
 // Stored is a record of the journal, as far as the history of a list needs it.
@@ -18,39 +20,84 @@ type Stored struct {
 	Values  []int64 // what its events added, in their order
 }
 
-// Decode reads a record's stored form, which package journal documents:
+// Record is a record of the journal, whatever entity it is of.
+type Record struct {
+	Epoch   uint64
+	Stored  time.Time // by the clock of the region
+	Command string    // the idempotency key, or an id from the gateway
+	Events  []Event
+	// More is what comes behind the events: wake-ups and sends.
+	More []byte
+	// Wakes, Sends and Deletes are what More says: how many wake-ups are set, what is sent to
+	// other entities, and whether the record deletes its entity.
+	Wakes   int
+	Sends   []Send
+	Deletes bool
+}
+
+// Send is a command that a record sends to another entity.
+type Send struct {
+	Type, ID, Command string
+	Payload           []byte
+}
+
+// Event is one of a record.
+type Event struct {
+	Name    string
+	Payload []byte
+}
+
+// DecodeRecord reads a record's stored form, which package journal documents:
 //
 //	crc(4) epoch stored-at-ms hash(8) command
 //	count { name version readable-by encoding(1) payload }
-//	no wake-ups and no sends: two counts of 0
+//	count { kind(1) name number due-ms period-ms input }
+//	count { type id input reply-to }
+//	[ flags ]
+//	input: command version readable-by shape(8) encoding(1) payload
 //
-// Numbers are unsigned varints, strings and bytes are preceded by their length.
-func Decode(list string, seq int64, body []byte) (Stored, error) {
+// Numbers are unsigned varints, strings and bytes are preceded by their length. Of the flags, 1
+// says that the record deletes its entity.
+func DecodeRecord(body []byte) (Record, error) {
 	d := decoder{rest: body}
-	s := Stored{List: list, Seq: seq}
+	var r Record
 	d.skip(4)
-	s.Epoch = d.number()
-	d.number()
+	r.Epoch = d.number()
+	r.Stored = time.UnixMilli(int64(d.number()))
 	d.skip(8)
-	s.Command = string(d.bytes())
+	r.Command = string(d.bytes())
 	for range d.number() {
-		name := string(d.bytes())
+		e := Event{Name: string(d.bytes())}
 		d.number()
 		d.number()
 		d.skip(1)
-		payload := d.bytes()
+		e.Payload = d.bytes()
 		if d.short {
 			break
 		}
+		r.Events = append(r.Events, e)
+	}
+	r.More = d.rest
+	d.more(&r)
+	if d.short || len(d.rest) > 0 {
+		return r, fmt.Errorf("a malformed record: %.200q", body)
+	}
+	return r, nil
+}
+
+// Decode reads a record of a list. It has no wake-ups and no sends: two counts of 0.
+func Decode(list string, seq int64, body []byte) (Stored, error) {
+	r, err := DecodeRecord(body)
+	if err != nil || !bytes.Equal(r.More, []byte{0, 0}) {
+		return Stored{}, fmt.Errorf("record %d of %s is malformed: %q", seq, list, body)
+	}
+	s := Stored{List: list, Seq: seq, Epoch: r.Epoch, Command: r.Command}
+	for _, e := range r.Events {
 		var added struct{ Value, Number *int64 } // version 1 and version 2
-		if err := json.Unmarshal(payload, &added); err != nil || name != "Added" || (added.Value == nil) == (added.Number == nil) {
-			return Stored{}, fmt.Errorf("record %d of %s has an event %q that is not an Added: %q", seq, list, name, payload)
+		if err := json.Unmarshal(e.Payload, &added); err != nil || e.Name != "Added" || (added.Value == nil) == (added.Number == nil) {
+			return Stored{}, fmt.Errorf("record %d of %s has an event %q that is not an Added: %q", seq, list, e.Name, e.Payload)
 		}
 		s.Values = append(s.Values, *cmp.Or(added.Value, added.Number))
-	}
-	wakes, sends := d.number(), d.number()
-	if d.short || len(d.rest) > 0 || wakes > 0 || sends > 0 {
-		return Stored{}, fmt.Errorf("record %d of %s is malformed: %q", seq, list, body)
 	}
 	return s, nil
 }
@@ -81,6 +128,39 @@ func (d *decoder) number() uint64 {
 }
 
 func (d *decoder) bytes() []byte { return d.skip(d.number()) }
+
+// more reads what comes behind the events of a record.
+func (d *decoder) more(r *Record) {
+	for n := d.number(); n > 0 && !d.short; n-- {
+		d.skip(1)
+		d.bytes()
+		d.number()
+		d.number()
+		d.number()
+		d.input()
+		r.Wakes++
+	}
+	for n := d.number(); n > 0 && !d.short; n-- {
+		s := Send{Type: string(d.bytes()), ID: string(d.bytes())}
+		s.Command, s.Payload = d.input()
+		d.bytes()
+		r.Sends = append(r.Sends, s)
+	}
+	if len(d.rest) > 0 {
+		flags := d.number()
+		r.Deletes = flags == 1
+		d.short = d.short || flags != 1
+	}
+}
+
+// input reads the stored input of a command.
+func (d *decoder) input() (command string, payload []byte) {
+	command = string(d.bytes())
+	d.number()
+	d.number()
+	d.skip(9)
+	return command, d.bytes()
+}
 
 // CheckStored checks a history against the records of the journal, those of each list in the
 // order of their sequence numbers. It returns an error for every violation.

@@ -72,6 +72,11 @@ func New(gateways []string, rate float64) *Load {
 		http: &http.Client{Transport: &http.Transport{
 			DialContext:         (&net.Dialer{Timeout: time.Second}).DialContext,
 			MaxIdleConnsPerHost: 512,
+			// Below the shutdown.delay of gateways (500 ms). One that stops closes each
+			// connection with its next answer during that time, and idle ones afterwards. A
+			// connection that has been idle for longer could be closed at the moment of the next
+			// request, which would be in doubt.
+			IdleConnTimeout: 300 * time.Millisecond,
 		}},
 	}
 }

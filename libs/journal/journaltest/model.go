@@ -137,6 +137,9 @@ func randomBatch(rng *rand.Rand, l *memory.Ledger) []journal.Op {
 		case 2:
 			ops[i] = snapshot(at, who, uint64(rng.IntN(int(have.LastSeq)+2)), fmt.Sprint("state", rng.IntN(100)))
 			ops[i].Snapshot.Shard = s
+			if rng.IntN(3) == 0 {
+				ops[i].Snapshot.Cut = uint64(rng.IntN(int(ops[i].Snapshot.Snapshot.Seq) + 1))
+			}
 		case 3:
 			ops[i] = drop(who, uint64(rng.IntN(int(have.LastSeq)+2)))
 			ops[i].Drop.Shard = s

@@ -78,6 +78,8 @@ func Run(t *testing.T, fresh func(t *testing.T, cfg journal.Config, clock journa
 		{"Snapshots", testSnapshots},
 		{"SnapshotsAreFenced", testSnapshotsFenced},
 		{"DropSnapshots", testDropSnapshots},
+		{"Trim", testTrim},
+		{"TrimForgotten", testTrimForgotten},
 		{"Delete", testDelete},
 		{"DeleteWakes", testDeleteWakes},
 		{"Purge", testPurge},

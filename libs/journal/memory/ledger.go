@@ -40,6 +40,8 @@ type entity struct {
 	entries  []entry
 	snapshot journal.Snapshot
 	life     uint64 // the newest record that deletes the entity; 0: none does
+	// cut, stripped and swept are those of journal.TrimMarks.
+	cut, stripped, swept uint64
 	// looked is the stamp of the last purge, if no record was appended since.
 	looked journal.Stamp
 	// commands has the sequence number of the record of each command that is remembered.
@@ -130,7 +132,8 @@ func (l *Ledger) Load(req journal.LoadRequest) (journal.Loaded, error) {
 	if e == nil {
 		e = &entity{dropped: l.forgotten[req.Shard]}
 	}
-	out := journal.Loaded{LastSeq: e.last(), Life: e.life}
+	marks := e.marks()
+	out := journal.Loaded{LastSeq: e.last(), Life: e.life, Cut: marks.Trimmed()}
 	if req.Wakes {
 		out.Remembered = -e.wakes[wakeKey{sharding.RememberWake, journal.RememberName}].due
 		for key := range e.wakes { // order-free: counts
@@ -145,7 +148,13 @@ func (l *Ledger) Load(req journal.LoadRequest) (journal.Loaded, error) {
 	if !req.LookupOnly {
 		out.Pending = e.pending()
 	}
-	begin := max(e.life, out.Snapshot.Seq)
+	var begin uint64
+	if !req.LookupOnly {
+		var err error
+		if begin, err = journal.ReplayFrom(req.Entity, out.Snapshot.Seq, e.life, out.Cut); err != nil {
+			return journal.Loaded{}, err
+		}
+	}
 	for i := range e.entries {
 		if req.LookupOnly {
 			break
@@ -230,8 +239,8 @@ func (l *Ledger) Check() error {
 		for i := range e.entries {
 			x := &e.entries[i]
 			seq := x.record.Seq
-			if want := uint64(i) + 1 + e.entries[0].record.Seq - 1; seq != want {
-				return fmt.Errorf("%s: record %d comes where record %d should be", id, seq, want)
+			if i > 0 && seq != e.entries[i-1].record.Seq+1 && (seq > e.cut+1 || seq <= e.entries[i-1].record.Seq) {
+				return fmt.Errorf("%s: record %d comes behind record %d, events up to record %d were trimmed", id, seq, e.entries[i-1].record.Seq, e.cut)
 			}
 			if x.epoch < epoch {
 				return fmt.Errorf("%s: record %d of epoch %v comes after epoch %v", id, seq, x.epoch, epoch)
@@ -242,6 +251,14 @@ func (l *Ledger) Check() error {
 					return fmt.Errorf("%s: record %d: command %q is stored at record %d", id, seq, c, at)
 				}
 			}
+		}
+		for c, seq := range e.commands { // order-free: any error will do
+			if x := e.at(seq); x == nil || x.record.Command != c {
+				return fmt.Errorf("%s: record %d does not hold command %q any more", id, seq, c)
+			}
+		}
+		if e.cut > e.life && e.cut > e.snapshot.Seq || e.stripped > e.cut {
+			return fmt.Errorf("%s: events up to record %d of %d are trimmed, the snapshot is at %d", id, e.stripped, e.cut, e.snapshot.Seq)
 		}
 		if err := e.checkRows(); err != nil {
 			return fmt.Errorf("%s: %w", id, err)

@@ -27,6 +27,12 @@ func TestSuiteKillsMutants(t *testing.T) {
 		"dedupe":      "AppendByCommand",
 		// What is dropped must be no newer than what was read.
 		"drop-snapshot":      "DropSnapshots",
+		"drop-trimmed":       "Trim",
+		"trim-above":         "Trim",
+		"trim-gap":           "Trim",
+		"trim-keys":          "Trim",
+		"trim-sends":         "Trim",
+		"trim-wakes":         "Trim",
 		"journal-generation": "Generations",
 		"wake-check":         "FiredIsChecked",
 		"fired-with-record":  "Fired",

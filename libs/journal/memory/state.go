@@ -37,6 +37,9 @@ func (l *Ledger) AppendState(b []byte, now time.Time) []byte {
 func (e *entity) appendState(b []byte, now time.Time) []byte {
 	b = binary.AppendUvarint(b, e.snapshot.Seq)
 	b = binary.AppendUvarint(b, e.life)
+	b = binary.AppendUvarint(b, e.cut)
+	b = binary.AppendUvarint(b, e.stripped)
+	b = binary.AppendUvarint(b, e.swept)
 	b = append(b, byte(e.snapshot.Encoding))
 	b = sharding.AppendString(b, string(e.snapshot.Payload))
 	b = binary.AppendUvarint(b, uint64(e.trimIndex))

@@ -17,7 +17,7 @@ func (t *tx) Head(id sharding.Entity, records []sharding.Record) (journal.Head, 
 	if e == nil {
 		return journal.Head{}, nil
 	}
-	h := journal.Head{LastSeq: e.last(), SnapshotSeq: e.snapshot.Seq, Life: e.life, Dropped: e.dropped}
+	h := journal.Head{LastSeq: e.last(), SnapshotSeq: e.snapshot.Seq, Life: e.life, Cut: e.cut, Dropped: e.dropped}
 	for i := range records {
 		if c := records[i].Command; c != "" {
 			if _, ok := e.commands[c]; ok {
@@ -56,6 +56,7 @@ func (t *tx) Write(op *journal.Op) error {
 		e := t.entities[op.Snapshot.Entity]
 		e.snapshot = op.Snapshot.Snapshot
 		e.trim(&t.cfg, t.now.Wall)
+		e.trimEvents(op.Snapshot.Cut)
 	case op.Drop != nil:
 		t.entities[op.Drop.Entity].snapshot = journal.Snapshot{}
 	case op.Purge != nil:

@@ -55,7 +55,7 @@ type batch struct {
 	eHash  []int64
 
 	oKind, oShard, oEntity, oCount, oKeys []int32
-	oEpoch, oSeq, oLife                   []int64
+	oEpoch, oSeq, oLife, oCut             []int64
 	oRepeats                              []bool
 	oTime                                 []*int64
 	oBody                                 [][]byte
@@ -81,7 +81,7 @@ func newBatch(ops []journal.Op, wall time.Time, cfg *journal.Config) *batch {
 	b.numberAll(ops)
 	n := len(ops)
 	b.oKind, b.oShard, b.oEntity, b.oCount, b.oKeys = make([]int32, n), make([]int32, n), make([]int32, n), make([]int32, n), make([]int32, n)
-	b.oEpoch, b.oSeq, b.oLife, b.oRepeats = make([]int64, n), make([]int64, n), make([]int64, n), make([]bool, n)
+	b.oEpoch, b.oSeq, b.oLife, b.oCut, b.oRepeats = make([]int64, n), make([]int64, n), make([]int64, n), make([]int64, n), make([]bool, n)
 	b.oTime, b.oBody = make([]*int64, n), make([][]byte, n)
 	b.rOp, b.rEntity, b.rSeq = make([]int32, 0, n), make([]int32, 0, n), make([]int64, 0, n)
 	b.rCommand, b.rTime = make([][]byte, 0, n), make([]*int64, 0, n)
@@ -110,7 +110,7 @@ func newBatch(ops []journal.Op, wall time.Time, cfg *journal.Config) *batch {
 			s := op.Snapshot
 			b.op(i, kindSnapshot, s.Shard, s.Epoch)
 			b.oEntity[i] = number(b.entities, s.Entity, sharding.Entity.Compare)
-			b.oSeq[i] = int64(s.Snapshot.Seq)
+			b.oSeq[i], b.oCut[i] = int64(s.Snapshot.Seq), int64(s.Cut)
 			b.oBody[i] = journal.AppendSnapshot(nil, s)
 		case op.Drop != nil:
 			b.op(i, kindDrop, op.Drop.Shard, 0)
@@ -233,7 +233,7 @@ func (b *batch) args(generation sharding.Generation, now journal.Moment, cfg *jo
 	return []any{
 		journal.Format, int64(generation),
 		b.sType, b.sShard, b.sHow, b.eType, b.eName, b.eHash,
-		b.oKind, b.oShard, b.oEntity, b.oEpoch, b.oSeq, b.oCount, b.oKeys, b.oRepeats, b.oTime, b.oLife, b.oBody,
+		b.oKind, b.oShard, b.oEntity, b.oEpoch, b.oSeq, b.oCount, b.oKeys, b.oRepeats, b.oTime, b.oLife, b.oCut, b.oBody,
 		b.rOp, b.rEntity, b.rSeq, b.rCommand, b.rTime, b.rForever, b.rBody, b.rReply, b.rSends,
 		given(b.fired.op), given(b.fired.entity), given(b.fired.kind), given(b.fired.name), given(b.fired.seq), given(b.fired.number),
 		given(b.wakes.op), given(b.wakes.entity), given(b.wakes.does), given(b.wakes.kind), given(b.wakes.name),

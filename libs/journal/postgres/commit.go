@@ -41,6 +41,7 @@ func (d *Driver) Commit(ctx context.Context, ops []journal.Op) ([]journal.Result
 		results[i] = journal.Result{Verdict: verdicts[v], Fence: sharding.Fence{Epoch: sharding.Epoch(epoch[i]), Owner: sharding.NodeUID(owner[i])}}
 	}
 	journal.StoredAt(results, ops, now.Wall)
+	d.trimEvents(ctx, ops, results)
 	return results, nil
 }
 

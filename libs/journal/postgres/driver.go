@@ -49,8 +49,8 @@ const (
 	openedSQL = "CASE WHEN greatest(m.min_reader, m.min_writer) <= $1 THEN $2::bigint ELSE 0 END"
 	commitSQL = `SELECT c.verdict, c.epoch, c.owner FROM roost.meta m, LATERAL roost.commit_batch_2(
 		$3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25,
-		$26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42, $43, $44, $45, $46, $47, $48, $49, $50,
-		` + openedSQL + `, $51, $52, $53, $54, $55, $56) c
+		$26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42, $43, $44, $45, $46, $47, $48, $49, $50, $51,
+		` + openedSQL + `, $52, $53, $54, $55, $56, $57) c
 		WHERE m.one`
 	declareName  = "roost_declare"
 	declareSQL   = "SELECT roost.declare_facts(" + openedSQL + ", $3, $4, $5) FROM roost.meta m WHERE m.one"

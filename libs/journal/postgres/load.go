@@ -17,27 +17,27 @@ import (
 // loadSQL reads an entity in one statement, which sees one moment: its head
 // with the snapshot, the records after that, the records of commands, and what CheckOpenedReader needs.
 const loadSQL = `
-	SELECT 0, e.last, CASE WHEN $5 THEN 0 ELSE e.snapshot END, e.life, e.dropped, NULL::bytea, s.body, NULL::bytea
+	SELECT 0, e.last, CASE WHEN $5 THEN 0 ELSE e.snapshot END, e.life, e.dropped, NULL::bytea, s.body, NULL::bytea, e.cut
 		FROM roost.entity e LEFT JOIN roost.snapshot s ON s.entity = e.id AND NOT $4::boolean AND NOT $5::boolean
 		WHERE e.type = $1 AND e.name = $2
 	UNION ALL
-	SELECT 1, r.seq, 0, 0, NULL, NULL, r.body, NULL
+	SELECT 1, r.seq, 0, 0, NULL, NULL, r.body, NULL, 0
 		FROM roost.entity e JOIN roost.record r ON r.entity = e.id AND r.seq > CASE WHEN $5 THEN e.life ELSE greatest(e.snapshot, e.life) END AND NOT $4
 		WHERE e.type = $1 AND e.name = $2
 	UNION ALL
-	SELECT 2, r.seq, 0, 0, NULL, r.command, r.body, r.reply
+	SELECT 2, r.seq, 0, 0, NULL, r.command, r.body, r.reply, 0
 		FROM roost.entity e
 		JOIN roost.record r ON r.entity = e.id AND r.command = ANY ($3::bytea[]) AND (r.seq > e.trimmed OR r.at IS NULL)
 		WHERE e.type = $1 AND e.name = $2
 	UNION ALL
-	SELECT 3, m.generation, m.min_reader, 0, (SELECT f.forgotten FROM roost.fence f WHERE f.type = $6 AND f.shard = $7), NULL, NULL, NULL
+	SELECT 3, m.generation, m.min_reader, 0, (SELECT f.forgotten FROM roost.fence f WHERE f.type = $6 AND f.shard = $7), NULL, NULL, NULL, 0
 		FROM roost.meta m WHERE m.one
 	UNION ALL
-	SELECT 4, coalesce(sum(x.pending), 0), 0, 0, NULL, NULL, NULL, NULL
+	SELECT 4, coalesce(sum(x.pending), 0), 0, 0, NULL, NULL, NULL, NULL, 0
 		FROM roost.entity e JOIN roost.send x ON x.entity = e.id AND NOT $4
 		WHERE e.type = $1 AND e.name = $2
 	UNION ALL
-	SELECT 5, count(*) FILTER (WHERE w.kind = $9), coalesce(min(w.due) FILTER (WHERE w.kind = $10 AND w.name = $11), 0), 0, NULL, NULL, NULL, NULL
+	SELECT 5, count(*) FILTER (WHERE w.kind = $9), coalesce(min(w.due) FILTER (WHERE w.kind = $10 AND w.name = $11), 0), 0, NULL, NULL, NULL, NULL, 0
 		FROM roost.entity e JOIN roost.wake w ON w.entity = e.id
 		WHERE $8 AND e.type = $1 AND e.name = $2`
 
@@ -53,7 +53,7 @@ type body struct {
 // stored is what loadSQL finds.
 type stored struct {
 	last, snapshot    uint64
-	life              uint64
+	life, cut         uint64
 	snapshotBody      []byte
 	dropped           time.Time
 	forgotten         time.Time     // of the shard
@@ -98,13 +98,13 @@ func (r *Reader) read(ctx context.Context, req journal.LoadRequest) (*stored, er
 	}
 	s := &stored{}
 	var kind int
-	var seq, snapshot, life int64
+	var seq, snapshot, life, cut int64
 	var dropped *int64
 	var command, form, reply []byte
-	_, err = pgx.ForEachRow(rows, []any{&kind, &seq, &snapshot, &life, &dropped, &command, &form, &reply}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&kind, &seq, &snapshot, &life, &dropped, &command, &form, &reply, &cut}, func() error {
 		switch kind {
 		case 0:
-			s.last, s.snapshot, s.life, s.snapshotBody = uint64(seq), uint64(snapshot), uint64(life), form
+			s.last, s.snapshot, s.life, s.cut, s.snapshotBody = uint64(seq), uint64(snapshot), uint64(life), uint64(cut), form
 			if dropped != nil {
 				s.dropped = time.UnixMilli(*dropped).UTC()
 			}
@@ -129,6 +129,8 @@ func (r *Reader) read(ctx context.Context, req journal.LoadRequest) (*stored, er
 
 func (s *stored) decode(req journal.LoadRequest) (journal.Loaded, error) {
 	out := journal.Loaded{LastSeq: s.last, Life: s.life, Pending: s.pending, Remembered: s.remembered, Timers: s.timers}
+	marks := journal.TrimMarks{Life: s.life, Cut: s.cut}
+	out.Cut = marks.Trimmed()
 	if s.last == 0 {
 		s.dropped = s.forgotten
 	}
@@ -141,7 +143,7 @@ func (s *stored) decode(req journal.LoadRequest) (journal.Loaded, error) {
 			return out, err
 		}
 	}
-	if out.Records, err = s.decodeRecords(req.Entity); err != nil {
+	if out.Records, err = s.decodeRecords(req.Entity, out.Cut); err != nil {
 		return out, err
 	}
 	return out, s.lookup(req, &out)
@@ -170,9 +172,13 @@ func (s *stored) lookup(req journal.LoadRequest, out *journal.Loaded) error {
 
 // decodeRecords reads the records after that of the snapshot, or after the one that has deleted
 // the entity. A missing one is damage like a changed one.
-func (s *stored) decodeRecords(entity sharding.Entity) ([]sharding.Record, error) {
+func (s *stored) decodeRecords(entity sharding.Entity, cut uint64) ([]sharding.Record, error) {
+	after, err := journal.ReplayFrom(entity, s.snapshot, s.life, cut)
+	if err != nil {
+		return nil, err
+	}
 	slices.SortFunc(s.records, func(a, b body) int { return cmp.Compare(a.seq, b.seq) })
-	next := max(s.snapshot, s.life) + 1
+	next := after + 1
 	var records []sharding.Record
 	for _, r := range s.records {
 		if r.seq != next {

@@ -7,9 +7,9 @@
 --
 --     CREATE ROLE region_1 LOGIN PASSWORD '…' IN ROLE roost_service;
 --
--- A service reads, and writes through two functions that decide first: it adds
+-- A service reads, and writes through functions that decide first: it adds
 -- records under its fence, claims shards and declares types. It may not change
--- an event, nor delete one that a purge under its fence does not remove, nor write past the
+-- an event, nor delete one that neither a purge nor a trim removes, nor write past the
 -- fence, nor change the schema.
 --
 -- roost_reader is for what only reads, such as roost journal check:
@@ -32,4 +32,4 @@ END $$;
 
 GRANT USAGE ON SCHEMA roost TO roost_service, roost_reader;
 GRANT SELECT ON ALL TABLES IN SCHEMA roost TO roost_service, roost_reader;
-GRANT EXECUTE ON FUNCTION roost.commit_batch_2, roost.declare_facts TO roost_service;
+GRANT EXECUTE ON FUNCTION roost.commit_batch_2, roost.trim_records, roost.declare_facts TO roost_service;

@@ -50,6 +50,9 @@ CREATE TABLE roost.entity (
 	age      bigint NOT NULL DEFAULT 0, -- the entity's own time when it was written last, ms,
 	writer   bigint NOT NULL DEFAULT 0, -- by whom, the bits of an unsigned number; 0: nobody,
 	elapsed  bigint NOT NULL DEFAULT 0, -- and for how long that was running, ms
+	cut      bigint NOT NULL DEFAULT 0, -- events of records up to this one may be gone,
+	stripped bigint NOT NULL DEFAULT 0, -- those up to this one are,
+	swept    bigint NOT NULL DEFAULT 0, -- and what was left up to this one was looked at again
 	UNIQUE (type, name)
 ) WITH (fillfactor = 80);
 
@@ -166,17 +169,21 @@ BEGIN
 	IF surplus <= 0 THEN
 		RETURN;
 	END IF;
-	-- Up to the first one that must stay.
+	-- Up to the first one that must stay. Records may be missing: see trim_records.
 	FOR r IN SELECT x.seq, x.at, x.time, x.command IS NOT NULL AND x.at IS NOT NULL AS counts
 		FROM roost.record x WHERE x.entity = of_entity AND x.seq > mark AND x.seq <= final ORDER BY x.seq
 	LOOP
 		IF r.counts THEN
-			EXIT WHEN gone = surplus OR r.at > old OR r.time >= key_old;
+			IF gone = surplus OR r.at > old OR r.time >= key_old THEN
+				final := mark;
+				EXIT;
+			END IF;
 			gone := gone + 1;
 			newest := greatest(newest, r.time);
 		END IF;
 		mark := r.seq;
 	END LOOP;
+	mark := greatest(mark, final);
 	UPDATE roost.entity e SET trimmed = mark, keys = e.keys - gone, dropped = greatest(e.dropped, newest)
 		WHERE e.id = of_entity AND e.trimmed <> mark;
 END $$;
@@ -239,6 +246,27 @@ BEGIN
 	UPDATE roost.entity x SET dropped = newest, keys = x.keys - gone, trimmed = greatest(x.trimmed, final) WHERE x.id = of_entity;
 END $$;
 
+-- trim_records removes events that snapshots have made superfluous. For each entity it gets the
+-- new marks, and for records what is left of them; null: nothing. Records above the cut, which a
+-- durable snapshot has set, and an entity's last one stay as they are.
+CREATE FUNCTION roost.trim_records(of_generation bigint, e_id bigint[], e_stripped bigint[], e_swept bigint[], r_id bigint[], r_seq bigint[], r_body bytea[])
+RETURNS void LANGUAGE plpgsql
+SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	PERFORM FROM roost.meta m WHERE m.one AND m.generation = of_generation;
+	IF NOT FOUND THEN
+		RAISE EXCEPTION 'the journal has another generation' USING ERRCODE = 'RO001';
+	END IF;
+	PERFORM FROM roost.entity x WHERE x.id = ANY (e_id) ORDER BY x.id FOR UPDATE;
+	UPDATE roost.entity x SET stripped = least(greatest(x.stripped, u.stripped), x.cut), swept = u.swept
+		FROM unnest(e_id, e_stripped, e_swept) AS u (id, stripped, swept) WHERE x.id = u.id;
+	DELETE FROM roost.record r USING unnest(r_id, r_seq, r_body) AS u (id, seq, body), roost.entity x
+		WHERE u.body IS NULL AND r.entity = u.id AND r.seq = u.seq AND x.id = u.id AND r.seq <= x.cut AND r.seq > x.life AND r.seq < x.last;
+	UPDATE roost.record r SET body = u.body FROM unnest(r_id, r_seq, r_body) AS u (id, seq, body), roost.entity x
+		WHERE u.body IS NOT NULL AND r.entity = u.id AND r.seq = u.seq AND x.id = u.id AND r.seq <= x.cut AND r.seq > x.life AND r.seq < x.last;
+END $$;
+
 -- commit_batch_2 decides a batch of operations in order and writes what holds.
 -- It is called alone, so that its transaction ends with it: its locks never wait
 -- for a client. (commit_batch is that of format 1, in journals that were made then.)
@@ -252,7 +280,7 @@ END $$;
 --     the first sequence number of an append (-1: it cannot follow anything; 0 without
 --     records) and that of a snapshot. o_keys is how many of its keys may be forgotten some day.
 --     o_repeats: it holds a command twice. o_time is the
---     oldest time in its keys. o_life is the newest of its records that deletes the entity; 0: none.
+--     oldest time in its keys. o_cut is the Cut of a snapshot. o_life is the newest of its records that deletes the entity; 0: none.
 -- r_: the records of all appends; r_forever: its command is never forgotten; r_sends: how
 --     many sends it has.
 -- f_: what has fired; kind 0 stands for what cannot be: no such wake-up stands.
@@ -269,7 +297,7 @@ CREATE FUNCTION roost.commit_batch_2(
 	s_type text[], s_shard bigint[], s_how int[],
 	e_type text[], e_name bytea[], e_hash bigint[],
 	o_kind int[], o_shard int[], o_entity int[], o_epoch bigint[], o_seq bigint[],
-	o_count int[], o_keys int[], o_repeats boolean[], o_time bigint[], o_life bigint[], o_body bytea[],
+	o_count int[], o_keys int[], o_repeats boolean[], o_time bigint[], o_life bigint[], o_cut bigint[], o_body bytea[],
 	r_op int[], r_entity int[], r_seq bigint[], r_command bytea[], r_time bigint[], r_forever boolean[], r_body bytea[], r_reply bytea[], r_sends int[],
 	f_op int[], f_entity int[], f_kind int[], f_name bytea[], f_seq bigint[], f_number bigint[],
 	w_op int[], w_entity int[], w_does int[], w_kind int[], w_name bytea[], w_due bigint[], w_number bigint[], w_period bigint[], w_seq bigint[],
@@ -291,6 +319,7 @@ DECLARE
 	h_last    bigint[] := array_fill(0::bigint, ARRAY[entities]);
 	h_snap    bigint[] := h_last;
 	h_life    bigint[] := h_last;
+	h_cut     bigint[] := h_last;
 	h_keys    bigint[] := h_last;
 	h_trimmed bigint[] := h_last;
 	h_dropped bigint[] := h_id;
@@ -367,7 +396,7 @@ BEGIN
 	END IF;
 
 	IF entities > 0 THEN
-		FOR r IN SELECT u.i, x.id, x.last, x.snapshot, x.life, x.keys, x.trimmed, x.dropped,
+		FOR r IN SELECT u.i, x.id, x.last, x.snapshot, x.life, x.cut, x.keys, x.trimmed, x.dropped,
 			-- journal.Stamp.Next
 			x.age + CASE WHEN x.writer = of_writer THEN greatest(of_elapsed - x.elapsed, 0) ELSE 0 END AS age
 			FROM unnest(e_type, e_name) WITH ORDINALITY AS u (type, name, i)
@@ -378,6 +407,7 @@ BEGIN
 			h_last[r.i] := r.last;
 			h_snap[r.i] := r.snapshot;
 			h_life[r.i] := r.life;
+			h_cut[r.i] := r.cut;
 			h_keys[r.i] := r.keys;
 			h_trimmed[r.i] := r.trimmed;
 			h_dropped[r.i] := r.dropped;
@@ -444,7 +474,7 @@ BEGIN
 		s := o_shard[i];
 		e := o_entity[i];
 		IF o_kind[i] = 5 THEN -- under no claim
-			CONTINUE WHEN h_snap[e] = 0 OR h_snap[e] > o_seq[i] OR h_purged[e] > 0;
+			CONTINUE WHEN h_snap[e] = 0 OR h_snap[e] > o_seq[i] OR h_purged[e] > 0 OR h_cut[e] > h_life[e];
 			verdict[i] := 1;
 			h_snap[e] := 0;
 			h_cleared[e] := true;
@@ -514,6 +544,7 @@ BEGIN
 			CONTINUE WHEN o_seq[i] <= h_life[e] OR o_seq[i] > h_last[e] OR o_seq[i] < h_snap[e];
 			verdict[i] := 1;
 			h_snap[e] := o_seq[i];
+			h_cut[e] := greatest(h_cut[e], o_cut[i]);
 			h_trim[e] := true;
 			h_changed[e] := true;
 		END IF;
@@ -562,8 +593,8 @@ BEGIN
 			RAISE EXCEPTION 'an entity was made at the same time' USING ERRCODE = 'serialization_failure';
 		END IF;
 	END IF;
-	UPDATE roost.entity x SET last = u.last, snapshot = u.snapshot, life = u.life, keys = u.keys, age = u.age, writer = of_writer, elapsed = of_elapsed
-		FROM unnest(h_id, h_last, h_snap, h_life, h_keys, h_age, h_changed) AS u (id, last, snapshot, life, keys, age, changed)
+	UPDATE roost.entity x SET last = u.last, snapshot = u.snapshot, life = u.life, cut = u.cut, keys = u.keys, age = u.age, writer = of_writer, elapsed = of_elapsed
+		FROM unnest(h_id, h_last, h_snap, h_life, h_cut, h_keys, h_age, h_changed) AS u (id, last, snapshot, life, cut, keys, age, changed)
 		WHERE u.changed AND x.id = u.id;
 	IF cardinality(forgotten) > 0 THEN
 		UPDATE roost.record x SET command = NULL
@@ -624,4 +655,4 @@ BEGIN
 	RETURN true;
 END $$;
 
-REVOKE ALL ON FUNCTION roost.trim, roost.purge, roost.deliver, roost.commit_batch_2, roost.declare_facts FROM PUBLIC;
+REVOKE ALL ON FUNCTION roost.trim, roost.purge, roost.deliver, roost.trim_records, roost.commit_batch_2, roost.declare_facts FROM PUBLIC;

@@ -21,8 +21,8 @@ func (d *Driver) Commit(ctx context.Context, ops []journal.Op) ([]journal.Result
 		if err := d.checkOpened(ctx); err != nil {
 			return err
 		}
-		if results, err = journal.Decide(ops, t); err == nil && t.purges > 0 {
-			err = d.freePages(t.purges)
+		if results, err = journal.Decide(ops, t); err == nil && t.free > 0 {
+			err = d.freePages(t.free)
 		}
 		return err
 	})

@@ -43,8 +43,10 @@
 //
 // It is for one machine and a local file system: never put the file on a network share. A
 // process that is paused inside a transaction stops the other writers until it goes on or
-// dies; nothing wrong is written meanwhile. The file never shrinks. Command ids that are made
-// to collide in xxh64 make the appends of their entity slower, not wrong.
+// dies; nothing wrong is written meanwhile. Only purges and trims give pages back to the file system,
+// a bounded number of them in each batch, and in a file that release 1 has made none do before it
+// was compacted ([Compact]); pages of removed rows are used again. Command ids that are made to
+// collide in xxh64 make the appends of their entity slower, not wrong.
 //
 // If the log was not closed, because the machine stopped for example, SQLite reads it up to
 // the first damaged frame. Usually that belongs to a commit that was cut off. But a frame

@@ -20,7 +20,7 @@ type readStmts struct {
 func (s *readStmts) prepare(ctx context.Context, db *sql.DB) error {
 	return prepareAll(ctx, db, []statement{
 		{&s.opened, openedSQL},
-		{&s.entity, "SELECT id, snapshot, life, dropped FROM entity WHERE type = ? AND name = ?"},
+		{&s.entity, "SELECT id, snapshot, life, dropped, cut FROM entity WHERE type = ? AND name = ?"},
 		{&s.last, "SELECT seq FROM record WHERE entity = ? ORDER BY seq DESC LIMIT 1"},
 		{&s.snapshot, "SELECT body FROM snapshot WHERE entity = ?"},
 		{&s.records, "SELECT seq, body FROM record WHERE entity = ? AND seq > ? ORDER BY seq"},
@@ -62,7 +62,7 @@ func (r *Reader) Load(ctx context.Context, req journal.LoadRequest) (journal.Loa
 
 func (r *Reader) load(ctx context.Context, t *sql.Tx, req journal.LoadRequest) (journal.Loaded, error) {
 	var out journal.Loaded
-	var id, snapshot, life, dropped, last int64
+	var id, snapshot, life, dropped, last, cut int64
 	facts, err := readOpened(ctx, t.StmtContext(ctx, r.stmts.opened))
 	if err == nil {
 		err = facts.CheckOpenedReader(r.generation)
@@ -70,7 +70,7 @@ func (r *Reader) load(ctx context.Context, t *sql.Tx, req journal.LoadRequest) (
 	if err != nil {
 		return out, err
 	}
-	err = t.StmtContext(ctx, r.stmts.entity).QueryRowContext(ctx, string(req.Entity.Type), string(req.Entity.ID)).Scan(&id, &snapshot, &life, &dropped)
+	err = t.StmtContext(ctx, r.stmts.entity).QueryRowContext(ctx, string(req.Entity.Type), string(req.Entity.ID)).Scan(&id, &snapshot, &life, &dropped, &cut)
 	if errors.Is(err, sql.ErrNoRows) {
 		out.Stored, err = r.absent(ctx, t, req)
 		return out, err
@@ -83,6 +83,8 @@ func (r *Reader) load(ctx context.Context, t *sql.Tx, req journal.LoadRequest) (
 		return out, err
 	}
 	out.LastSeq, out.Life = uint64(last), uint64(life)
+	marks := journal.TrimMarks{Life: out.Life, Cut: uint64(cut)}
+	out.Cut = marks.Trimmed()
 	if req.Wakes {
 		var due int64
 		err = t.StmtContext(ctx, r.stmts.ofEntity).QueryRowContext(ctx, id, int(sharding.TimerWake), int(sharding.RememberWake), journal.RememberName).
@@ -114,7 +116,11 @@ func (r *Reader) load(ctx context.Context, t *sql.Tx, req journal.LoadRequest) (
 			return out, err
 		}
 	}
-	if out.Records, err = r.loadRecords(ctx, t, req.Entity, id, max(snapshot, life), last); err != nil {
+	after, err := journal.ReplayFrom(req.Entity, out.Snapshot.Seq, out.Life, out.Cut)
+	if err != nil {
+		return out, err
+	}
+	if out.Records, err = r.loadRecords(ctx, t, req.Entity, id, int64(after), last); err != nil {
 		return out, err
 	}
 	out.Stored, err = r.lookup(ctx, t, req, id, dropped)

@@ -7,7 +7,7 @@ import (
 
 // purge removes what is left of a life, as far as that may be done.
 func (t *tx) purge(op *journal.Purge) error {
-	t.purges++
+	t.free += purgePages
 	var h journal.Head
 	id, _, err := t.readHead(op.Entity, 0, &h)
 	if err != nil || id == 0 {
@@ -61,9 +61,8 @@ func (t *tx) remains(id int64, op *journal.Purge) ([]remaining, error) {
 	for rows.Next() {
 		var seq int64
 		var body []byte
-		var remembered bool
 		var r remaining
-		if err := rows.Scan(&seq, &r.Age, &body, &r.Sending, &remembered); err != nil {
+		if err := rows.Scan(&seq, &r.Age, &body, &r.Sending); err != nil {
 			return nil, err
 		}
 		e, err := journal.DecodeRecord(op.Entity, uint64(seq), body)
@@ -71,12 +70,27 @@ func (t *tx) remains(id int64, op *journal.Purge) ([]remaining, error) {
 			return nil, err
 		}
 		r.seq, r.key, r.Wall = uint64(seq), e.Record.Command, e.At
+		left = append(left, r)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	// By the hash of the id, because by its sequence number a row is found only among all those
+	// of the entity.
+	for i := range left {
+		r := &left[i]
+		remembered := false
+		if r.key == "" {
+			continue
+		}
+		if err := t.s.isRemembered.QueryRow(id, commandHash(r.key), int64(r.seq)).Scan(&remembered); err != nil {
+			return nil, err
+		}
 		if remembered {
 			r.Command = r.key
 		}
-		left = append(left, r)
 	}
-	return left, rows.Err()
+	return left, nil
 }
 
 func (t *tx) removeRecord(id int64, r *remaining) error {

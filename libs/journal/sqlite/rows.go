@@ -187,8 +187,8 @@ func (p *pager[R]) number(e sharding.Entity) (int64, error) {
 	if e.ID == "" {
 		return 0, nil
 	}
-	var id, snapshot, life, dropped int64
-	err := p.t.StmtContext(p.ctx, p.r.stmts.entity).QueryRowContext(p.ctx, string(e.Type), string(e.ID)).Scan(&id, &snapshot, &life, &dropped)
+	var id, snapshot, life, dropped, cut int64
+	err := p.t.StmtContext(p.ctx, p.r.stmts.entity).QueryRowContext(p.ctx, string(e.Type), string(e.ID)).Scan(&id, &snapshot, &life, &dropped, &cut)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = nil
 	}

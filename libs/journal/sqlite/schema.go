@@ -31,6 +31,9 @@ CREATE TABLE IF NOT EXISTS entity (
 	age      INTEGER NOT NULL DEFAULT 0, -- as of the newest record, if a purge came behind that: its own time,
 	writer   INTEGER NOT NULL DEFAULT 0, -- who has purged; 0: none came,
 	elapsed  INTEGER NOT NULL DEFAULT 0, -- and for how long that was running
+	cut      INTEGER NOT NULL DEFAULT 0, -- events of records up to this one may be gone,
+	stripped INTEGER NOT NULL DEFAULT 0, -- those up to this one are,
+	swept    INTEGER NOT NULL DEFAULT 0, -- and what was left up to this one was looked at again
 	UNIQUE (type, name)
 );
 CREATE TABLE IF NOT EXISTS record (
@@ -101,5 +104,8 @@ var expansions = []string{
 	ALTER TABLE entity ADD COLUMN life INTEGER NOT NULL DEFAULT 0;
 	ALTER TABLE entity ADD COLUMN age INTEGER NOT NULL DEFAULT 0;
 	ALTER TABLE entity ADD COLUMN writer INTEGER NOT NULL DEFAULT 0;
-	ALTER TABLE entity ADD COLUMN elapsed INTEGER NOT NULL DEFAULT 0`,
+	ALTER TABLE entity ADD COLUMN elapsed INTEGER NOT NULL DEFAULT 0;
+	ALTER TABLE entity ADD COLUMN cut INTEGER NOT NULL DEFAULT 0;
+	ALTER TABLE entity ADD COLUMN stripped INTEGER NOT NULL DEFAULT 0;
+	ALTER TABLE entity ADD COLUMN swept INTEGER NOT NULL DEFAULT 0`,
 }

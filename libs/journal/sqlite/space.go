@@ -15,10 +15,10 @@ import (
 const purgePages = 64
 
 // freePages gives unused pages back to the file system, a bounded number of them, in the
-// transaction of purges. Files that were made by release 1 cannot do that before they were
+// transaction that has removed records. Files that were made by release 1 cannot do that before they were
 // compacted, and keep the pages for what is stored next.
-func (d *Driver) freePages(purges int) error {
-	n := min(purges*purgePages, checkpointPages)
+func (d *Driver) freePages(n int) error {
+	n = min(n, checkpointPages)
 	d.pagesSinceCheck += n / 2 // what is moved
 	rows, err := d.conn.QueryContext(context.Background(), fmt.Sprintf("PRAGMA incremental_vacuum(%d)", n))
 	if err != nil {

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"bytes"
+	"database/sql"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -28,13 +29,18 @@ func TestSpaceComesBack(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal.db")
 	cfg := journal.DefaultConfig()
 	cfg.DedupeAge = time.Minute
-	d, err := Open(t.Context(), path, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
 	began := time.Now()
 	elapsed := time.Duration(0)
-	d.SetClock(func() (time.Time, time.Duration) { return began.Add(elapsed), elapsed })
+	var d *Driver
+	open := func() {
+		t.Helper()
+		var err error
+		if d, err = Open(t.Context(), path, cfg); err != nil {
+			t.Fatal(err)
+		}
+		d.SetClock(func() (time.Time, time.Duration) { return began.Add(elapsed), elapsed })
+	}
+	open()
 	shard := sharding.ShardID{Type: "T"}
 	var batch []journal.Op
 	flush := func() {
@@ -70,11 +76,24 @@ func TestSpaceComesBack(t *testing.T) {
 		}
 	}
 	flush()
+	// size copies the log into the file while nobody else has it open.
 	size := func() int64 {
 		t.Helper()
-		if _, err := d.checkpoints.conn.ExecContext(t.Context(), "PRAGMA wal_checkpoint(TRUNCATE)"); err != nil {
+		if err := d.Close(); err != nil {
 			t.Fatal(err)
 		}
+		db, err := sql.Open("sqlite", dsn(path, copyVFS, "rw", "busy_timeout(0)"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var busy, pages, copied int
+		if err := db.QueryRowContext(t.Context(), "PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &pages, &copied); err != nil || busy != 0 {
+			t.Fatal(busy, err)
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+		defer open()
 		info, err := os.Stat(path)
 		if err != nil {
 			t.Fatal(err)

@@ -44,6 +44,8 @@ type writeStmts struct {
 	entity, addEntity, named, removeEntity          *sql.Stmt
 	forgotten, setForgotten, setPurged              *sql.Stmt
 	remains, removeRecord, setLooked, clearLooked   *sql.Stmt
+	marks, setMarks, trimmable, setBody, waking     *sql.Stmt
+	isRemembered                                    *sql.Stmt
 	head, find, body                                *sql.Stmt
 	addRecord, addCommand, snapshot, setSnapshotSeq *sql.Stmt
 	dropSnapshot, setLife                           *sql.Stmt
@@ -65,15 +67,21 @@ func (s *writeStmts) statements() []statement {
 		{&s.entity, "SELECT id FROM entity WHERE type = ? AND name = ?"},
 		{&s.named, "SELECT EXISTS (SELECT 1 FROM entity WHERE id = ? AND type = ? AND name = ?)"},
 		{&s.addEntity, addEntity()},
-		{&s.head, `SELECT e.snapshot, e.life, e.dropped, e.writer <> 0, ifnull(r.seq, 0),
+		{&s.marks, "SELECT life, cut, stripped, swept, (SELECT max(seq) FROM record WHERE entity = ?1) FROM entity WHERE id = ?1"},
+		{&s.setMarks, "UPDATE entity SET cut = ?, stripped = ?, swept = ? WHERE id = ?"},
+		{&s.trimmable, `SELECT r.seq, r.body, EXISTS (SELECT 1 FROM send s WHERE s.entity = r.entity AND s.seq = r.seq)
+			FROM record r WHERE r.entity = ? AND r.seq > ? AND r.seq <= ? ORDER BY r.seq LIMIT ?`},
+		{&s.setBody, "UPDATE record SET body = ? WHERE entity = ? AND seq = ?"},
+		{&s.waking, "SELECT DISTINCT seq FROM wake WHERE entity = ?"},
+		{&s.isRemembered, "SELECT EXISTS (SELECT 1 FROM command WHERE entity = ? AND hash = ? AND seq = ?)"},
+		{&s.head, `SELECT e.snapshot, e.life, e.cut, e.dropped, e.writer <> 0, ifnull(r.seq, 0),
 			iif(e.writer <> 0, e.age, ifnull(r.age, 0)), iif(e.writer <> 0, e.writer, ifnull(r.writer, 0)), iif(e.writer <> 0, e.elapsed, ifnull(r.elapsed, 0)),
 			EXISTS (SELECT 1 FROM command WHERE entity = ?1 AND hash = ?2)
 			FROM entity e LEFT JOIN record r ON r.entity = e.id AND r.seq = (SELECT max(seq) FROM record WHERE entity = ?1)
 			WHERE e.id = ?1 AND e.type = ?3 AND e.name = ?4`},
 		{&s.forgotten, "SELECT forgotten FROM fence WHERE type = ? AND shard = ?"},
 		{&s.setForgotten, "UPDATE fence SET forgotten = max(forgotten, ?) WHERE type = ? AND shard = ?"},
-		{&s.remains, `SELECT r.seq, r.age, r.body, EXISTS (SELECT 1 FROM send s WHERE s.entity = r.entity AND s.seq = r.seq),
-			EXISTS (SELECT 1 FROM command c WHERE c.entity = r.entity AND c.seq = r.seq)
+		{&s.remains, `SELECT r.seq, r.age, r.body, EXISTS (SELECT 1 FROM send s WHERE s.entity = r.entity AND s.seq = r.seq)
 			FROM record r WHERE r.entity = ? AND r.seq <= ? ORDER BY r.seq LIMIT ?`},
 		{&s.removeRecord, "DELETE FROM record WHERE entity = ? AND seq = ?"},
 		{&s.removeEntity, "DELETE FROM entity WHERE id = ?"},
@@ -148,8 +156,8 @@ type tx struct {
 	fences map[sharding.ShardID]sharding.Fence
 	// added are the numbers of entities that this transaction has made or looked up: they are
 	// cached only when it is committed.
-	added  map[sharding.Entity]int64
-	purges int // that were performed
+	added map[sharding.Entity]int64
+	free  int // how many pages may be given back
 	// body and reply are memory for the stored forms.
 	body, reply []byte
 }
@@ -219,10 +227,10 @@ func (t *tx) readHead(entity sharding.Entity, hash int64, h *journal.Head) (id i
 			return 0, false, err
 		}
 	}
-	var snapshot, life, dropped, last, by int64
+	var snapshot, life, cut, dropped, last, by int64
 	read := func() error {
 		return t.s.head.QueryRow(id, hash, string(entity.Type), string(entity.ID)).Scan(
-			&snapshot, &life, &dropped, &t.looked, &last, &t.stamp.Age, &by, &t.stamp.Elapsed, &maybe)
+			&snapshot, &life, &cut, &dropped, &t.looked, &last, &t.stamp.Age, &by, &t.stamp.Elapsed, &maybe)
 	}
 	err = read()
 	if errors.Is(err, sql.ErrNoRows) && !mutant.On("cached-number") { // it was purged since the number was cached
@@ -238,6 +246,7 @@ func (t *tx) readHead(entity sharding.Entity, hash int64, h *journal.Head) (id i
 	t.add(entity, id)
 	t.stamp.Writer = uint64(by)
 	h.LastSeq, h.SnapshotSeq, h.Life, h.Dropped = uint64(last), uint64(snapshot), uint64(life), fromMillis(dropped)
+	h.Cut = uint64(cut)
 	return id, maybe, nil
 }
 

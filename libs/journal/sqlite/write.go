@@ -117,7 +117,10 @@ func (t *tx) writeSnapshot(s *journal.WriteSnapshot) error {
 	if _, err := t.s.setSnapshotSeq.Exec(int64(s.Snapshot.Seq), id); err != nil {
 		return err
 	}
-	return t.trim(id, s.Entity, s.Snapshot.Seq)
+	if err := t.trim(id, s.Entity, s.Snapshot.Seq); err != nil || s.Cut == 0 {
+		return err
+	}
+	return t.trimEvents(id, s)
 }
 
 func (t *tx) dropSnapshot(d *journal.DropSnapshot) error {

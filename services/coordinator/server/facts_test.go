@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -282,6 +283,13 @@ func TestSnapshotIsTriedAgain(t *testing.T) {
 		found, err := r.journal.Load(r.ctx, journal.LoadRequest{Entity: streamEntity})
 		if err != nil || found.Snapshot.Seq == 0 || !r.text.has("trying again") {
 			t.Errorf("snapshot %d, %v: %s", found.Snapshot.Seq, err, r.text.b.String())
+		}
+		// The facts before it are trimmed, and those behind it are all that there is.
+		if found.Cut != found.Snapshot.Seq {
+			t.Errorf("facts up to record %d are trimmed, the snapshot is at %d", found.Cut, found.Snapshot.Seq)
+		}
+		if _, err := r.journal.Load(r.ctx, journal.LoadRequest{Entity: streamEntity, WithoutSnapshot: true}); !errors.Is(err, journal.ErrTrimmed) {
+			t.Errorf("the facts can be read from the first one on: %v", err)
 		}
 	})
 }

@@ -56,7 +56,11 @@ func (s *Server) findForms(ctx context.Context, typ sharding.EntityType, found *
 				continue
 			}
 			n++
-			switch got, err := s.journal.Load(ctx, journal.LoadRequest{Entity: e, WithoutSnapshot: true}); {
+			got, err := s.journal.Load(ctx, journal.LoadRequest{Entity: e, WithoutSnapshot: true})
+			if errors.Is(err, journal.ErrTrimmed) { // nobody reads what is left before the snapshot, whose form counts anyway
+				got, err = s.journal.Load(ctx, journal.LoadRequest{Entity: e})
+			}
+			switch {
 			case errors.Is(err, journal.ErrCorrupt):
 				s.log.Error("an entity is damaged: anything may be stored in its shard", "entity", e, "error", err)
 				found.Unknown(e)

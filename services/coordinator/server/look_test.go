@@ -68,6 +68,22 @@ func TestFindForms(t *testing.T) {
 	if n, err := r.server.findForms(t.Context(), "T", found); err != nil || n != 1 {
 		t.Errorf("%d entities read to find what the first one has; %v", n, err)
 	}
+	// Of a trimmed entity counts what a region reads: the events after its snapshot, and the form
+	// of that, which is not looked for.
+	ask = coordinator.ReadForms{Type: "U", Shards: 1, Forms: []sharding.Form{form(1), form(2), form(3), {Kind: sharding.FormOfSnapshot, Version: 1}}}
+	ask.At = []coordinator.FormsAt{{Forms: sharding.FormSet("").With(0).With(1).With(2).With(3)}}
+	shard, trimmed := sharding.ShardID{Type: "U"}, sharding.Entity{Type: "U", ID: "u"}
+	add := &sharding.Append{Shard: shard, Epoch: 1, Entity: trimmed}
+	for i := range uint16(2) {
+		add.Records = append(add.Records, sharding.Record{Seq: uint64(i) + 1, Events: []sharding.Event{{Name: "added", Version: i + 1, Encoding: sharding.JSON, Payload: []byte("{}")}}})
+	}
+	r.commit(journal.Op{Claim: &sharding.Claim{Shard: shard, Epoch: 1, Owner: 1}}, journal.Op{Append: add},
+		journal.Op{Snapshot: &journal.WriteSnapshot{Shard: shard, Epoch: 1, Entity: trimmed, Snapshot: journal.Snapshot{Seq: 1}, Cut: 1}})
+	found = ask.Begin()
+	n, err = r.server.findForms(t.Context(), "U", found)
+	if want := sharding.FormSet("").With(1).With(3); err != nil || n != 1 || found.Answer().At[0].Forms != want {
+		t.Errorf("%d entities read, found %x, want %x; %v", n, string(found.Answer().At[0].Forms), string(want), err)
+	}
 	r.end()
 	if _, err := r.server.findForms(t.Context(), "T", ask.Begin()); err == nil {
 		t.Error("a journal that is closed is read")

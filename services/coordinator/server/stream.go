@@ -48,6 +48,7 @@ func (s *Server) performJournal(o coordinator.Output) {
 		op := journal.Op{Snapshot: &journal.WriteSnapshot{
 			Shard: streamShard, Epoch: sharding.MakeEpoch(o.Term, 0), Entity: streamEntity,
 			Snapshot: journal.Snapshot{Seq: o.Seq, Encoding: sharding.Protobuf},
+			Cut:      o.Seq, // the checkpoint behind it says all that these facts do
 		}}
 		s.submit(op, func(r journal.Result) {
 			if r.Verdict != sharding.Durable {

@@ -54,7 +54,7 @@ func (s *Server) check(c *call, timeout time.Duration) *failure {
 		return refusal(sharding.InvalidArgument, err.Error())
 	}
 	if sharding.IsBuiltin(env.Command) {
-		return refusal(sharding.PermissionDenied, fmt.Sprintf("%.40q is kept for Roost itself; operators delete an entity with roost entity delete", env.Command))
+		return refusal(sharding.PermissionDenied, fmt.Sprintf("%.40q is kept for Roost itself; operators use roost entity and roost sends", env.Command))
 	}
 	if env.Encoding > sharding.Protobuf {
 		return refusal(sharding.InvalidArgument, "encoding is not known; use ENCODING_JSON or ENCODING_PROTOBUF")

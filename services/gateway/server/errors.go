@@ -25,7 +25,8 @@ import (
 //	"true"     it ran, and this error is its answer (without a number), or there was
 //	           no room for its reply (ROOST-1014)
 //	"false"    it was definitely not applied
-//	"unknown"  it may or may not have been applied: send it again with its key
+//	"unknown"  it may or may not have been applied: send it again with its key, unless that
+//	           has expired (ROOST-1103)
 //
 // meta.error is a stable number for what Roost itself has to say; the entity's
 // own answers have none:
@@ -50,6 +51,7 @@ import (
 //	                                                 command, another version has it
 //	ROOST-1101  unknown   deadline_exceeded    408   no answer within the time                                  with its key
 //	ROOST-1102  unknown   any other            any   the link was lost, the shard moved, the journal is silent  with its key
+//	ROOST-1103  unknown   aborted              409   the key is too old to tell whether the command was run     no
 //
 // retry_after_ms is how long to wait before, if it is said; the header
 // Retry-After has the same in seconds, rounded up.
@@ -107,9 +109,15 @@ func failureOf(f *router.Finish) *failure {
 		if out.code == sharding.DeadlineExceeded {
 			out.number = "ROOST-1101"
 		}
+		if out.code == sharding.KeyExpired {
+			out.number = "ROOST-1103"
+		}
 	}
-	if out.code == sharding.UnknownCommand {
+	switch out.code {
+	case sharding.UnknownCommand:
 		out.code = sharding.Unavailable
+	case sharding.KeyExpired:
+		out.code = sharding.Aborted
 	}
 	return out
 }

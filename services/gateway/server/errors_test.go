@@ -48,6 +48,7 @@ func TestFailures(t *testing.T) {
 		{reply(sharding.Unknown, sharding.DeadlineExceeded), "deadline_exceeded", "unknown", "ROOST-1101", 408, twirp.DeadlineExceeded, ""},
 		{reply(sharding.Unknown, sharding.Unavailable), "unavailable", "unknown", "ROOST-1102", 503, twirp.Unavailable, ""},
 		{reply(sharding.Unknown, sharding.Aborted), "aborted", "unknown", "ROOST-1102", 409, twirp.Aborted, ""},
+		{reply(sharding.Unknown, sharding.KeyExpired), "aborted", "unknown", "ROOST-1103", 409, twirp.Aborted, ""},
 		{reply(0, ""), "internal", "unknown", "ROOST-1102", 500, twirp.Internal, ""},
 		{noRoute("why"), "bad_route", "false", "ROOST-1010", 404, twirp.BadRoute, ""},
 		{notAllowed("why"), "bad_route", "false", "ROOST-1010", 405, twirp.BadRoute, ""},

@@ -88,15 +88,22 @@ func (s *shardLoop) load(o turn.Load, sl *slot) {
 		}
 		if err != nil {
 			out.Err, out.Code = err.Error(), sharding.DataLoss
-			if out.Retry = !errors.Is(err, journal.ErrCorrupt); !out.Retry {
+			switch {
+			case errors.Is(err, journal.ErrCorrupt):
 				out.Err = "what is stored of the entity is damaged"
+			case errors.Is(err, journal.ErrTrimmed):
+				out.Err = "the snapshot of the entity cannot be read by this version, and the events before it were trimmed; run a version that reads the snapshot"
+			default:
+				out.Retry = true
+			}
+			if !out.Retry {
 				s.loadFailed(o.Entity, err).tell(&out.Err)
 			}
 			s.inbox.putLoaded(s.index, &out, false)
 			return
 		}
 		out.LastSeq, out.Life, out.Fresh, out.Stored, out.Pending = found.LastSeq, found.Life, found.Fresh(), found.Stored, found.Pending
-		out.Remembered, out.Reminders = found.Remembered, found.Timers
+		out.Remembered, out.Reminders, out.Trimmed = found.Remembered, found.Timers, found.Cut > 0
 	}
 	if o.LookupOnly {
 		s.inbox.putLoaded(s.index, &out, false)
@@ -267,6 +274,9 @@ func (s *shardLoop) snapshotTaken(sl *slot) {
 	}
 }
 
+// A journal catches up with what is to be trimmed.
+const _ = uint(journal.MaxTrim - 2*turn.MaxTrimmedEvery)
+
 // takeSnapshot captures the state of an instance and submits it to the journal.
 func (s *shardLoop) takeSnapshot(o *turn.Snapshot, inst *entity.Instance) {
 	form, b, err := inst.Snapshot()
@@ -279,7 +289,7 @@ func (s *shardLoop) takeSnapshot(o *turn.Snapshot, inst *entity.Instance) {
 	}
 	s.journal.Submit(journal.Op{Snapshot: &journal.WriteSnapshot{
 		Shard: o.Shard, Epoch: o.Epoch, Entity: o.Entity,
-		Snapshot: journal.Snapshot{Seq: o.Seq, Form: form, Payload: b},
+		Snapshot: journal.Snapshot{Seq: o.Seq, Form: form, Payload: b}, Cut: o.Cut,
 	}}, func(r journal.Result) { s.snapshotStored(o.Entity, r) })
 }
 

@@ -294,6 +294,8 @@ func (s *shardLoop) performOther(o turn.Output) {
 		s.startLoad(o)
 	case turn.Lookup:
 		s.lookup(o)
+	case turn.ReadSend:
+		s.readSend(o)
 	case turn.SendAsk:
 		s.sendAsk(o)
 	case turn.SendProbe:

@@ -23,7 +23,7 @@ func (s *shardLoop) readDeleted(o purge.Read) {
 		}
 		for i := range page.Rows {
 			w := &page.Rows[i]
-			out.Rows = append(out.Rows, purge.Row{Shard: w.Shard, Entity: w.Entity, Life: w.Seq})
+			out.Rows = append(out.Rows, purge.Row{Shard: w.Shard, Entity: w.Entity, Life: w.Seq, Due: w.Due})
 		}
 		s.put(item{in: region.DeletedRead{Page: out}})
 	}}})

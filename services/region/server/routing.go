@@ -47,7 +47,7 @@ var errNoRouter = sharding.Reject(sharding.Unimplemented, "not applied: this reg
 // Rejected says that the command was not applied. If the sender relies on the command to change
 // nothing, readOnly is set: such a command is refused if it may change something.
 //
-// A command without key gets an id. It is never sent again after a doubt. Nobody may change the
+// A command without key gets an id. After a doubt it is never sent again, unless it is read-only. Nobody may change the
 // payload any more.
 func (s *Runner) Route(env sharding.Envelope, readOnly bool, done func(sharding.Reply)) {
 	r := s.routing

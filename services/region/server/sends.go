@@ -1,9 +1,13 @@
 package server
 
 import (
+	"context"
+	"errors"
+
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/outbox"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/services/region"
 )
 
@@ -63,4 +67,33 @@ func (s *shardLoop) sendDied(l outbox.DeadLetter) {
 	s.log.Warn("a send has become a dead letter: it is not delivered any more, and its sender was not told; the journal keeps it",
 		"entity.type", l.From.Type, "entity.id", l.From.ID, "record", l.Seq, "place", l.Place,
 		"target", l.To.String(), "command", l.Command, "state", l.State.String(), "code", l.Code, "reason", l.Message)
+}
+
+// readSend reads one send, with which an operator wants to deal. It looks among the pending ones
+// first: one that dies between the two reads is found among the dead ones.
+func (s *shardLoop) readSend(o turn.ReadSend) {
+	s.queue(job{Work: work{do: func() {
+		ctx, cancel := context.WithTimeout(s.ctx, s.loadTimeout)
+		defer cancel()
+		out := turn.SendRead{Incarnation: o.Incarnation, Request: o.Request, State: sharding.SendDone}
+		for _, dead := range []bool{false, true} {
+			page, err := s.journal.Sends(ctx, journal.SendRequest(o.Shard, o.Entity, o.Seq, dead))
+			if err == nil && len(page.Damaged) > 0 {
+				err = page.Damaged[0].Err
+			}
+			if err == nil {
+				out.State, out.Send, err = journal.FindSend(page.Rows, o.Entity, o.Seq, int(o.Place))
+			}
+			switch {
+			case errors.Is(err, journal.ErrCorrupt):
+				out.Code, out.Err = sharding.DataLoss, "what is stored of it is damaged"
+			case err != nil:
+				out.Code, out.Err = sharding.Unavailable, "the journal does not answer; try again"
+			}
+			if err != nil || out.State != sharding.SendDone {
+				break
+			}
+		}
+		s.inbox.put(s.index, item{in: region.Turn{Input: out}})
+	}}})
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/journal/memory"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/sdk/entity"
 )
 
 // tally is a counter.
@@ -59,6 +61,42 @@ func TestSnapshotOfAnotherVersion(t *testing.T) {
 		})
 		if a := d.answer(d.send("Get", "")); string(a.Reply.Payload) != "7" || d.script.loads != 2 {
 			t.Errorf("answer %+v after %d loads", a, d.script.loads)
+		}
+	})
+}
+
+// TestSnapshotOfAnotherVersionWhenTrimmed: there is nothing else to read, and it is not tried
+// again and again.
+func TestSnapshotOfAnotherVersionWhenTrimmed(t *testing.T) {
+	drive(t, abaci(&slowCut{}), func(t *testing.T, d *driven) {
+		d.storeEvents(sharding.Event{Name: "counted", Version: 1, Payload: []byte(`{"By":3}`)}, sharding.Event{Name: "counted", Version: 1, Payload: []byte(`{"By":4}`)})
+		d.store.Inspect(func(l *memory.Ledger) {
+			l.Apply(journal.Moment{Wall: time.Now()}, []journal.Op{{Snapshot: &journal.WriteSnapshot{
+				Shard: drivenShard, Epoch: drivenEpoch, Entity: drivenEntity, Cut: 1,
+				Snapshot: journal.Snapshot{Seq: 1, Form: sharding.SnapshotForm{Version: 9}, Payload: []byte("100")},
+			}}})
+		})
+		if a := d.answer(d.send("Get", "")); a.Reply.Code != sharding.DataLoss || !strings.Contains(a.Reply.Message, "run a version that reads the snapshot") || d.script.loads != 2 {
+			t.Errorf("answer %+v after %d loads", a, d.script.loads)
+		}
+	})
+}
+
+// TestKeepEvents: the snapshots of such a type have the journal trim its entities, and the state
+// of one that is loaded again is that of its snapshot.
+func TestKeepEvents(t *testing.T) {
+	drive(t, abaci(&slowCut{}).(*entity.Type[abacus]).KeepEvents(1), func(t *testing.T, d *driven) {
+		for i := range 7 {
+			if a := d.answer(d.send("Add", "1")); string(a.Reply.Payload) != strconv.Itoa(i+1) {
+				t.Fatalf("answer %+v", a)
+			}
+		}
+		found, err := d.store.Load(t.Context(), journal.LoadRequest{Entity: drivenEntity})
+		if err != nil || found.Snapshot.Seq != 6 || found.Cut != 5 || len(found.Records) != 1 || string(found.Snapshot.Payload) != "6" {
+			t.Errorf("stored %+v, %v", found, err)
+		}
+		if _, err := d.store.Load(t.Context(), journal.LoadRequest{Entity: drivenEntity, WithoutSnapshot: true}); !errors.Is(err, journal.ErrTrimmed) {
+			t.Errorf("without its snapshot: %v", err)
 		}
 	})
 }

@@ -315,10 +315,11 @@ func writeReport(w io.Writer, r *stored.Report) error {
 	b := &strings.Builder{}
 	table := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "TYPE\tENTITIES\tCHECKED\tEVENTS\tSNAPSHOTS\tIGNORED\tUNREADABLE")
-	ignored := 0
+	ignored, trimmed := 0, 0
 	for _, t := range r.Types {
 		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%d\t%d\n", t.Type, t.Entities, t.Checked, t.Events, t.Snapshots, t.Ignored, t.Unreadable)
 		ignored += t.Ignored
+		trimmed += t.Trimmed
 	}
 	_ = table.Flush() // into memory
 	if r.Sample > 0 {
@@ -326,6 +327,9 @@ func writeReport(w io.Writer, r *stored.Report) error {
 	}
 	if ignored > 0 {
 		fmt.Fprintln(b, "ignored snapshots are of a form that this program does not read; it rebuilds the entities from their events")
+	}
+	if trimmed > 0 {
+		fmt.Fprintf(b, "entities of which events were trimmed: %d; their snapshots and the events after them were read\n", trimmed)
 	}
 	for _, s := range r.Skipped {
 		fmt.Fprintf(b, "not checked: type %s, entities: %d: %s\n", s.Type, s.Entities, s.Reason)

@@ -2038,6 +2038,483 @@ func (x *CommandResponse) GetRegion() string {
 	return ""
 }
 
+type RemindersRequest struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Type            string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`                                                   // empty: all
+	Id              string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`                                                       // of that type; empty: all
+	DueBeforeUnixMs int64                  `protobuf:"varint,3,opt,name=due_before_unix_ms,json=dueBeforeUnixMs,proto3" json:"due_before_unix_ms,omitempty"` // by the clock of the journal's store; 0: all
+	After           string                 `protobuf:"bytes,4,opt,name=after,proto3" json:"after,omitempty"`                                                 // next of the answer before; empty: from the beginning
+	Limit           uint32                 `protobuf:"varint,5,opt,name=limit,proto3" json:"limit,omitempty"`                                                // 0: 100; at most 1,000
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *RemindersRequest) Reset() {
+	*x = RemindersRequest{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemindersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemindersRequest) ProtoMessage() {}
+
+func (x *RemindersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemindersRequest.ProtoReflect.Descriptor instead.
+func (*RemindersRequest) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *RemindersRequest) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *RemindersRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *RemindersRequest) GetDueBeforeUnixMs() int64 {
+	if x != nil {
+		return x.DueBeforeUnixMs
+	}
+	return 0
+}
+
+func (x *RemindersRequest) GetAfter() string {
+	if x != nil {
+		return x.After
+	}
+	return ""
+}
+
+func (x *RemindersRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+type RemindersResponse struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Reminders []*Reminder            `protobuf:"bytes,1,rep,name=reminders,proto3" json:"reminders,omitempty"`
+	// Where to go on, in after; empty: that was all. An answer may have fewer reminders than were
+	// asked for, or none, and still say where to go on: looking for them took too long.
+	Next string `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`
+	// What cannot be read, in words.
+	Damaged       []string `protobuf:"bytes,3,rep,name=damaged,proto3" json:"damaged,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemindersResponse) Reset() {
+	*x = RemindersResponse{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemindersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemindersResponse) ProtoMessage() {}
+
+func (x *RemindersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemindersResponse.ProtoReflect.Descriptor instead.
+func (*RemindersResponse) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *RemindersResponse) GetReminders() []*Reminder {
+	if x != nil {
+		return x.Reminders
+	}
+	return nil
+}
+
+func (x *RemindersResponse) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
+}
+
+func (x *RemindersResponse) GetDamaged() []string {
+	if x != nil {
+		return x.Damaged
+	}
+	return nil
+}
+
+type Reminder struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Type          string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
+	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	DueUnixMs     int64                  `protobuf:"varint,4,opt,name=due_unix_ms,json=dueUnixMs,proto3" json:"due_unix_ms,omitempty"`
+	PeriodMs      int64                  `protobuf:"varint,5,opt,name=period_ms,json=periodMs,proto3" json:"period_ms,omitempty"` // 0: it fires once
+	Command       string                 `protobuf:"bytes,6,opt,name=command,proto3" json:"command,omitempty"`                    // that it runs; empty: it cannot be read
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Reminder) Reset() {
+	*x = Reminder{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Reminder) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Reminder) ProtoMessage() {}
+
+func (x *Reminder) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Reminder.ProtoReflect.Descriptor instead.
+func (*Reminder) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *Reminder) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *Reminder) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Reminder) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Reminder) GetDueUnixMs() int64 {
+	if x != nil {
+		return x.DueUnixMs
+	}
+	return 0
+}
+
+func (x *Reminder) GetPeriodMs() int64 {
+	if x != nil {
+		return x.PeriodMs
+	}
+	return 0
+}
+
+func (x *Reminder) GetCommand() string {
+	if x != nil {
+		return x.Command
+	}
+	return ""
+}
+
+type SendsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Type          string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"` // of the sender, as in RemindersRequest, and so are the others
+	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	Dead          bool                   `protobuf:"varint,3,opt,name=dead,proto3" json:"dead,omitempty"` // only dead letters
+	After         string                 `protobuf:"bytes,4,opt,name=after,proto3" json:"after,omitempty"`
+	Limit         uint32                 `protobuf:"varint,5,opt,name=limit,proto3" json:"limit,omitempty"` // more only if one record has more
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SendsRequest) Reset() {
+	*x = SendsRequest{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SendsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SendsRequest) ProtoMessage() {}
+
+func (x *SendsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SendsRequest.ProtoReflect.Descriptor instead.
+func (*SendsRequest) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *SendsRequest) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *SendsRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *SendsRequest) GetDead() bool {
+	if x != nil {
+		return x.Dead
+	}
+	return false
+}
+
+func (x *SendsRequest) GetAfter() string {
+	if x != nil {
+		return x.After
+	}
+	return ""
+}
+
+func (x *SendsRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+type SendsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sends         []*Send                `protobuf:"bytes,1,rep,name=sends,proto3" json:"sends,omitempty"`
+	Next          string                 `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`       // as in RemindersResponse
+	Damaged       []string               `protobuf:"bytes,3,rep,name=damaged,proto3" json:"damaged,omitempty"` // as in RemindersResponse
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SendsResponse) Reset() {
+	*x = SendsResponse{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SendsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SendsResponse) ProtoMessage() {}
+
+func (x *SendsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SendsResponse.ProtoReflect.Descriptor instead.
+func (*SendsResponse) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *SendsResponse) GetSends() []*Send {
+	if x != nil {
+		return x.Sends
+	}
+	return nil
+}
+
+func (x *SendsResponse) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
+}
+
+func (x *SendsResponse) GetDamaged() []string {
+	if x != nil {
+		return x.Damaged
+	}
+	return nil
+}
+
+// Send is a send that has not ended. Type, id, record and place name it.
+type Send struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Type       string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"` // of the sender
+	Id         string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	Record     uint64                 `protobuf:"varint,3,opt,name=record,proto3" json:"record,omitempty"` // the number of the sender's record that has sent it
+	Place      uint32                 `protobuf:"varint,4,opt,name=place,proto3" json:"place,omitempty"`   // among the sends of that record, from 0
+	TargetType string                 `protobuf:"bytes,5,opt,name=target_type,json=targetType,proto3" json:"target_type,omitempty"`
+	TargetId   string                 `protobuf:"bytes,6,opt,name=target_id,json=targetId,proto3" json:"target_id,omitempty"`
+	Command    string                 `protobuf:"bytes,7,opt,name=command,proto3" json:"command,omitempty"`
+	// "pending"; of a dead letter "refused" (it had no effect) or "in doubt" (it may have had it).
+	State         string `protobuf:"bytes,8,opt,name=state,proto3" json:"state,omitempty"`
+	SentUnixMs    int64  `protobuf:"varint,9,opt,name=sent_unix_ms,json=sentUnixMs,proto3" json:"sent_unix_ms,omitempty"`
+	ReplyTo       string `protobuf:"bytes,10,opt,name=reply_to,json=replyTo,proto3" json:"reply_to,omitempty"` // the sender's command that takes the answer; empty: none does
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Send) Reset() {
+	*x = Send{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Send) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Send) ProtoMessage() {}
+
+func (x *Send) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Send.ProtoReflect.Descriptor instead.
+func (*Send) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *Send) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *Send) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Send) GetRecord() uint64 {
+	if x != nil {
+		return x.Record
+	}
+	return 0
+}
+
+func (x *Send) GetPlace() uint32 {
+	if x != nil {
+		return x.Place
+	}
+	return 0
+}
+
+func (x *Send) GetTargetType() string {
+	if x != nil {
+		return x.TargetType
+	}
+	return ""
+}
+
+func (x *Send) GetTargetId() string {
+	if x != nil {
+		return x.TargetId
+	}
+	return ""
+}
+
+func (x *Send) GetCommand() string {
+	if x != nil {
+		return x.Command
+	}
+	return ""
+}
+
+func (x *Send) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *Send) GetSentUnixMs() int64 {
+	if x != nil {
+		return x.SentUnixMs
+	}
+	return 0
+}
+
+func (x *Send) GetReplyTo() string {
+	if x != nil {
+		return x.ReplyTo
+	}
+	return ""
+}
+
 var File_roost_admin_v1_admin_proto protoreflect.FileDescriptor
 
 const file_roost_admin_v1_admin_proto_rawDesc = "" +
@@ -2205,7 +2682,48 @@ const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	"\x04code\x18\x02 \x01(\tR\x04code\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12\x18\n" +
 	"\apayload\x18\x04 \x01(\fR\apayload\x12\x16\n" +
-	"\x06region\x18\x05 \x01(\tR\x06region2\xd5\x04\n" +
+	"\x06region\x18\x05 \x01(\tR\x06region\"\x8f\x01\n" +
+	"\x10RemindersRequest\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12+\n" +
+	"\x12due_before_unix_ms\x18\x03 \x01(\x03R\x0fdueBeforeUnixMs\x12\x14\n" +
+	"\x05after\x18\x04 \x01(\tR\x05after\x12\x14\n" +
+	"\x05limit\x18\x05 \x01(\rR\x05limit\"y\n" +
+	"\x11RemindersResponse\x126\n" +
+	"\treminders\x18\x01 \x03(\v2\x18.roost.admin.v1.ReminderR\treminders\x12\x12\n" +
+	"\x04next\x18\x02 \x01(\tR\x04next\x12\x18\n" +
+	"\adamaged\x18\x03 \x03(\tR\adamaged\"\x99\x01\n" +
+	"\bReminder\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x1e\n" +
+	"\vdue_unix_ms\x18\x04 \x01(\x03R\tdueUnixMs\x12\x1b\n" +
+	"\tperiod_ms\x18\x05 \x01(\x03R\bperiodMs\x12\x18\n" +
+	"\acommand\x18\x06 \x01(\tR\acommand\"r\n" +
+	"\fSendsRequest\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
+	"\x04dead\x18\x03 \x01(\bR\x04dead\x12\x14\n" +
+	"\x05after\x18\x04 \x01(\tR\x05after\x12\x14\n" +
+	"\x05limit\x18\x05 \x01(\rR\x05limit\"i\n" +
+	"\rSendsResponse\x12*\n" +
+	"\x05sends\x18\x01 \x03(\v2\x14.roost.admin.v1.SendR\x05sends\x12\x12\n" +
+	"\x04next\x18\x02 \x01(\tR\x04next\x12\x18\n" +
+	"\adamaged\x18\x03 \x03(\tR\adamaged\"\x83\x02\n" +
+	"\x04Send\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x16\n" +
+	"\x06record\x18\x03 \x01(\x04R\x06record\x12\x14\n" +
+	"\x05place\x18\x04 \x01(\rR\x05place\x12\x1f\n" +
+	"\vtarget_type\x18\x05 \x01(\tR\n" +
+	"targetType\x12\x1b\n" +
+	"\ttarget_id\x18\x06 \x01(\tR\btargetId\x12\x18\n" +
+	"\acommand\x18\a \x01(\tR\acommand\x12\x14\n" +
+	"\x05state\x18\b \x01(\tR\x05state\x12 \n" +
+	"\fsent_unix_ms\x18\t \x01(\x03R\n" +
+	"sentUnixMs\x12\x19\n" +
+	"\breply_to\x18\n" +
+	" \x01(\tR\areplyTo2\xed\x05\n" +
 	"\x05Admin\x12J\n" +
 	"\aMembers\x12\x1e.roost.admin.v1.MembersRequest\x1a\x1f.roost.admin.v1.MembersResponse\x12G\n" +
 	"\x06Shards\x12\x1d.roost.admin.v1.ShardsRequest\x1a\x1e.roost.admin.v1.ShardsResponse\x12D\n" +
@@ -2214,7 +2732,9 @@ const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	"\aRollout\x12\x1e.roost.admin.v1.RolloutRequest\x1a\x1f.roost.admin.v1.RolloutResponse\x12A\n" +
 	"\x04Look\x12\x1b.roost.admin.v1.LookRequest\x1a\x1c.roost.admin.v1.LookResponse\x12P\n" +
 	"\tSetTarget\x12 .roost.admin.v1.SetTargetRequest\x1a!.roost.admin.v1.SetTargetResponse\x12J\n" +
-	"\aCommand\x12\x1e.roost.admin.v1.CommandRequest\x1a\x1f.roost.admin.v1.CommandResponse2\xe4\x02\n" +
+	"\aCommand\x12\x1e.roost.admin.v1.CommandRequest\x1a\x1f.roost.admin.v1.CommandResponse\x12P\n" +
+	"\tReminders\x12 .roost.admin.v1.RemindersRequest\x1a!.roost.admin.v1.RemindersResponse\x12D\n" +
+	"\x05Sends\x12\x1c.roost.admin.v1.SendsRequest\x1a\x1d.roost.admin.v1.SendsResponse2\xe4\x02\n" +
 	"\n" +
 	"Membership\x12A\n" +
 	"\x04Join\x12\x1b.roost.admin.v1.JoinRequest\x1a\x1c.roost.admin.v1.JoinResponse\x12B\n" +
@@ -2235,7 +2755,7 @@ func file_roost_admin_v1_admin_proto_rawDescGZIP() []byte {
 	return file_roost_admin_v1_admin_proto_rawDescData
 }
 
-var file_roost_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_roost_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
 var file_roost_admin_v1_admin_proto_goTypes = []any{
 	(*JoinRequest)(nil),       // 0: roost.admin.v1.JoinRequest
 	(*JoinResponse)(nil),      // 1: roost.admin.v1.JoinResponse
@@ -2267,7 +2787,13 @@ var file_roost_admin_v1_admin_proto_goTypes = []any{
 	(*SetTargetResponse)(nil), // 27: roost.admin.v1.SetTargetResponse
 	(*CommandRequest)(nil),    // 28: roost.admin.v1.CommandRequest
 	(*CommandResponse)(nil),   // 29: roost.admin.v1.CommandResponse
-	nil,                       // 30: roost.admin.v1.Member.LabelsEntry
+	(*RemindersRequest)(nil),  // 30: roost.admin.v1.RemindersRequest
+	(*RemindersResponse)(nil), // 31: roost.admin.v1.RemindersResponse
+	(*Reminder)(nil),          // 32: roost.admin.v1.Reminder
+	(*SendsRequest)(nil),      // 33: roost.admin.v1.SendsRequest
+	(*SendsResponse)(nil),     // 34: roost.admin.v1.SendsResponse
+	(*Send)(nil),              // 35: roost.admin.v1.Send
+	nil,                       // 36: roost.admin.v1.Member.LabelsEntry
 }
 var file_roost_admin_v1_admin_proto_depIdxs = []int32{
 	10, // 0: roost.admin.v1.NodeResponse.member:type_name -> roost.admin.v1.Member
@@ -2275,7 +2801,7 @@ var file_roost_admin_v1_admin_proto_depIdxs = []int32{
 	6,  // 2: roost.admin.v1.EventsResponse.events:type_name -> roost.admin.v1.Event
 	10, // 3: roost.admin.v1.MembersResponse.members:type_name -> roost.admin.v1.Member
 	9,  // 4: roost.admin.v1.MembersResponse.quarantined:type_name -> roost.admin.v1.Quarantined
-	30, // 5: roost.admin.v1.Member.labels:type_name -> roost.admin.v1.Member.LabelsEntry
+	36, // 5: roost.admin.v1.Member.labels:type_name -> roost.admin.v1.Member.LabelsEntry
 	14, // 6: roost.admin.v1.ShardsResponse.shards:type_name -> roost.admin.v1.Shard
 	15, // 7: roost.admin.v1.ShardsResponse.types:type_name -> roost.admin.v1.TypeSummary
 	13, // 8: roost.admin.v1.ShardsResponse.unreadable:type_name -> roost.admin.v1.Unreadable
@@ -2285,37 +2811,43 @@ var file_roost_admin_v1_admin_proto_depIdxs = []int32{
 	23, // 12: roost.admin.v1.RolloutResponse.cannot_read:type_name -> roost.admin.v1.CannotRead
 	13, // 13: roost.admin.v1.RolloutResponse.unreadable:type_name -> roost.admin.v1.Unreadable
 	13, // 14: roost.admin.v1.LookResponse.unreadable:type_name -> roost.admin.v1.Unreadable
-	7,  // 15: roost.admin.v1.Admin.Members:input_type -> roost.admin.v1.MembersRequest
-	11, // 16: roost.admin.v1.Admin.Shards:input_type -> roost.admin.v1.ShardsRequest
-	16, // 17: roost.admin.v1.Admin.Where:input_type -> roost.admin.v1.WhereRequest
-	18, // 18: roost.admin.v1.Admin.Drain:input_type -> roost.admin.v1.DrainRequest
-	20, // 19: roost.admin.v1.Admin.Rollout:input_type -> roost.admin.v1.RolloutRequest
-	24, // 20: roost.admin.v1.Admin.Look:input_type -> roost.admin.v1.LookRequest
-	26, // 21: roost.admin.v1.Admin.SetTarget:input_type -> roost.admin.v1.SetTargetRequest
-	28, // 22: roost.admin.v1.Admin.Command:input_type -> roost.admin.v1.CommandRequest
-	0,  // 23: roost.admin.v1.Membership.Join:input_type -> roost.admin.v1.JoinRequest
-	2,  // 24: roost.admin.v1.Membership.Leave:input_type -> roost.admin.v1.NodeRequest
-	2,  // 25: roost.admin.v1.Membership.Down:input_type -> roost.admin.v1.NodeRequest
-	2,  // 26: roost.admin.v1.Membership.Remove:input_type -> roost.admin.v1.NodeRequest
-	4,  // 27: roost.admin.v1.Membership.Events:input_type -> roost.admin.v1.EventsRequest
-	8,  // 28: roost.admin.v1.Admin.Members:output_type -> roost.admin.v1.MembersResponse
-	12, // 29: roost.admin.v1.Admin.Shards:output_type -> roost.admin.v1.ShardsResponse
-	17, // 30: roost.admin.v1.Admin.Where:output_type -> roost.admin.v1.WhereResponse
-	19, // 31: roost.admin.v1.Admin.Drain:output_type -> roost.admin.v1.DrainResponse
-	21, // 32: roost.admin.v1.Admin.Rollout:output_type -> roost.admin.v1.RolloutResponse
-	25, // 33: roost.admin.v1.Admin.Look:output_type -> roost.admin.v1.LookResponse
-	27, // 34: roost.admin.v1.Admin.SetTarget:output_type -> roost.admin.v1.SetTargetResponse
-	29, // 35: roost.admin.v1.Admin.Command:output_type -> roost.admin.v1.CommandResponse
-	1,  // 36: roost.admin.v1.Membership.Join:output_type -> roost.admin.v1.JoinResponse
-	3,  // 37: roost.admin.v1.Membership.Leave:output_type -> roost.admin.v1.NodeResponse
-	3,  // 38: roost.admin.v1.Membership.Down:output_type -> roost.admin.v1.NodeResponse
-	3,  // 39: roost.admin.v1.Membership.Remove:output_type -> roost.admin.v1.NodeResponse
-	5,  // 40: roost.admin.v1.Membership.Events:output_type -> roost.admin.v1.EventsResponse
-	28, // [28:41] is the sub-list for method output_type
-	15, // [15:28] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	32, // 15: roost.admin.v1.RemindersResponse.reminders:type_name -> roost.admin.v1.Reminder
+	35, // 16: roost.admin.v1.SendsResponse.sends:type_name -> roost.admin.v1.Send
+	7,  // 17: roost.admin.v1.Admin.Members:input_type -> roost.admin.v1.MembersRequest
+	11, // 18: roost.admin.v1.Admin.Shards:input_type -> roost.admin.v1.ShardsRequest
+	16, // 19: roost.admin.v1.Admin.Where:input_type -> roost.admin.v1.WhereRequest
+	18, // 20: roost.admin.v1.Admin.Drain:input_type -> roost.admin.v1.DrainRequest
+	20, // 21: roost.admin.v1.Admin.Rollout:input_type -> roost.admin.v1.RolloutRequest
+	24, // 22: roost.admin.v1.Admin.Look:input_type -> roost.admin.v1.LookRequest
+	26, // 23: roost.admin.v1.Admin.SetTarget:input_type -> roost.admin.v1.SetTargetRequest
+	28, // 24: roost.admin.v1.Admin.Command:input_type -> roost.admin.v1.CommandRequest
+	30, // 25: roost.admin.v1.Admin.Reminders:input_type -> roost.admin.v1.RemindersRequest
+	33, // 26: roost.admin.v1.Admin.Sends:input_type -> roost.admin.v1.SendsRequest
+	0,  // 27: roost.admin.v1.Membership.Join:input_type -> roost.admin.v1.JoinRequest
+	2,  // 28: roost.admin.v1.Membership.Leave:input_type -> roost.admin.v1.NodeRequest
+	2,  // 29: roost.admin.v1.Membership.Down:input_type -> roost.admin.v1.NodeRequest
+	2,  // 30: roost.admin.v1.Membership.Remove:input_type -> roost.admin.v1.NodeRequest
+	4,  // 31: roost.admin.v1.Membership.Events:input_type -> roost.admin.v1.EventsRequest
+	8,  // 32: roost.admin.v1.Admin.Members:output_type -> roost.admin.v1.MembersResponse
+	12, // 33: roost.admin.v1.Admin.Shards:output_type -> roost.admin.v1.ShardsResponse
+	17, // 34: roost.admin.v1.Admin.Where:output_type -> roost.admin.v1.WhereResponse
+	19, // 35: roost.admin.v1.Admin.Drain:output_type -> roost.admin.v1.DrainResponse
+	21, // 36: roost.admin.v1.Admin.Rollout:output_type -> roost.admin.v1.RolloutResponse
+	25, // 37: roost.admin.v1.Admin.Look:output_type -> roost.admin.v1.LookResponse
+	27, // 38: roost.admin.v1.Admin.SetTarget:output_type -> roost.admin.v1.SetTargetResponse
+	29, // 39: roost.admin.v1.Admin.Command:output_type -> roost.admin.v1.CommandResponse
+	31, // 40: roost.admin.v1.Admin.Reminders:output_type -> roost.admin.v1.RemindersResponse
+	34, // 41: roost.admin.v1.Admin.Sends:output_type -> roost.admin.v1.SendsResponse
+	1,  // 42: roost.admin.v1.Membership.Join:output_type -> roost.admin.v1.JoinResponse
+	3,  // 43: roost.admin.v1.Membership.Leave:output_type -> roost.admin.v1.NodeResponse
+	3,  // 44: roost.admin.v1.Membership.Down:output_type -> roost.admin.v1.NodeResponse
+	3,  // 45: roost.admin.v1.Membership.Remove:output_type -> roost.admin.v1.NodeResponse
+	5,  // 46: roost.admin.v1.Membership.Events:output_type -> roost.admin.v1.EventsResponse
+	32, // [32:47] is the sub-list for method output_type
+	17, // [17:32] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_roost_admin_v1_admin_proto_init() }
@@ -2329,7 +2861,7 @@ func file_roost_admin_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_roost_admin_v1_admin_proto_rawDesc), len(file_roost_admin_v1_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   31,
+			NumMessages:   37,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -62,7 +62,8 @@ func DefaultConfig() Config {
 var ErrUsage = errors.New("wrong usage")
 
 // Check reads what is stored of entities, all of it or a sample: the snapshot as a region
-// would, and all events, those before the snapshot too. It keeps a page of ids in memory,
+// would, and all events, those before the snapshot too, unless some of these were trimmed: no
+// version reads what is left of them. It keeps a page of ids in memory,
 // and the entities that it is loading. An error says that it could not go on; the report is
 // then about what was checked until then. Entities that are added meanwhile may or may not
 // be checked.
@@ -299,7 +300,7 @@ func (c *checker) retry(ctx context.Context, f func(context.Context) error) erro
 		once, cancel := context.WithTimeout(ctx, c.cfg.LoadTimeout)
 		err := f(once)
 		cancel()
-		if err == nil || errors.Is(err, journal.ErrCorrupt) || ctx.Err() != nil || n >= c.cfg.Attempts {
+		if err == nil || errors.Is(err, journal.ErrCorrupt) || errors.Is(err, journal.ErrTrimmed) || ctx.Err() != nil || n >= c.cfg.Attempts {
 			return err
 		}
 		select {
@@ -331,6 +332,9 @@ func (c *checker) entity(ctx context.Context, e sharding.Entity) error {
 	if x.ignored {
 		t.Ignored++
 	}
+	if x.trimmed {
+		t.Trimmed++
+	}
 	if len(x.problems) > 0 {
 		t.Unreadable++
 	}
@@ -354,6 +358,7 @@ type examined struct {
 	events            int
 	seen              map[seenEvent]bool // without the type
 	snapshot, ignored bool
+	trimmed           bool // only the snapshot and what follows it was read
 	problems          []Problem
 	examples          []Example
 }
@@ -362,8 +367,8 @@ func (x *examined) complain(p Problem, at Example) {
 	x.problems, x.examples = append(x.problems, p), append(x.examples, at)
 }
 
-// examine reads an entity as a region would, and then, unless that was all of it, all
-// events from the first one.
+// examine reads an entity as a region would, and then, unless that was all of it or events
+// were trimmed, all events from the first one.
 func (c *checker) examine(ctx context.Context, e sharding.Entity) (x examined, err error) {
 	req := journal.LoadRequest{Entity: e}
 	var found journal.Loaded
@@ -379,8 +384,17 @@ func (c *checker) examine(ctx context.Context, e sharding.Entity) (x examined, e
 	wanted, snapshot := err, found.Snapshot.Seq
 	if err == nil {
 		_, wanted = Rebuild(c.types[e.Type], e.ID, &found)
-	} else if !errors.Is(err, journal.ErrCorrupt) {
+	} else if !errors.Is(err, journal.ErrCorrupt) && !errors.Is(err, journal.ErrTrimmed) {
 		return x, fmt.Errorf("%s cannot be loaded: %w", e, err)
+	}
+	if x.trimmed = found.Cut > 0; x.trimmed {
+		if err == nil {
+			x.read(&found)
+		}
+		if wanted != nil {
+			x.complain(problem(e, snapshot, wanted))
+		}
+		return x, nil
 	}
 	if snapshot == 0 && err == nil { // that was all of it
 		x.read(&found)
@@ -390,7 +404,9 @@ func (c *checker) examine(ctx context.Context, e sharding.Entity) (x examined, e
 		return x, nil
 	}
 	req.WithoutSnapshot = true
-	if err = load(); err != nil && !errors.Is(err, journal.ErrCorrupt) {
+	if err = load(); errors.Is(err, journal.ErrTrimmed) {
+		return c.examine(ctx, e) // it was meanwhile
+	} else if err != nil && !errors.Is(err, journal.ErrCorrupt) {
 		return x, fmt.Errorf("%s cannot be loaded: %w", e, err)
 	}
 	if err == nil {

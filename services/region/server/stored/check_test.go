@@ -422,3 +422,37 @@ func TestCheckOfASilentStore(t *testing.T) {
 		}
 	})
 }
+
+// TestCheckTrimmed: what is left of an entity is checked, and that there was more is said.
+func TestCheckTrimmed(t *testing.T) {
+	s := newStore(t)
+	s.trimmed("a", form(t, v1()))
+	check := func() Report {
+		t.Helper()
+		r, err := Check(t.Context(), s, []entity.Definition{v1()}, DefaultConfig())
+		if err != nil || !r.Complete {
+			t.Fatalf("%+v, %v", r, err)
+		}
+		return r
+	}
+	if r := check(); !r.Passed() || r.Types[0].Trimmed != 1 || r.Types[0].Events != 1 || r.Types[0].Snapshots != 1 {
+		t.Errorf("%+v", r)
+	}
+	s.trimmed("b", sharding.SnapshotForm{Version: 9})
+	r := check()
+	if r.Passed() || r.Types[0].Trimmed != 2 || r.Types[0].Ignored != 0 || r.Types[0].Unreadable != 1 || len(r.Problems) != 1 {
+		t.Fatalf("%+v", r)
+	}
+	if p := r.Problems[0]; p.What != "snapshot" || p.Examples[0] != (Example{ID: "b", Seq: 2}) ||
+		!strings.Contains(p.Problem, "does not read its version 9") || !strings.Contains(p.Fix, "entity.FromSnapshot") {
+		t.Errorf("%+v", p)
+	}
+	s.add("Box", "c", event("put", `{"Count":1}`), event("gone", `{}`))
+	s.commit(journal.Op{Snapshot: &journal.WriteSnapshot{
+		Shard: sharding.ShardID{Type: "Box"}, Epoch: 1, Entity: sharding.Entity{Type: "Box", ID: "c"}, Cut: 1,
+		Snapshot: journal.Snapshot{Seq: 1, Form: form(t, v1()), Payload: []byte(`{"Sum":1}`)},
+	}})
+	if r := check(); r.Types[0].Unreadable != 2 || len(r.Problems) != 2 || r.Problems[1].Event != "gone" && r.Problems[0].Event != "gone" {
+		t.Errorf("an event after the snapshot cannot be read: %+v", r)
+	}
+}

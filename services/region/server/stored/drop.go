@@ -34,7 +34,7 @@ type DropReport struct {
 
 // DropSnapshots drops the snapshots of all entities of a type, or of one if an id is given,
 // so that each is rebuilt from its events when it is loaded next. The snapshot of an entity
-// that this program could not rebuild is kept. Without submit it is a dry run. It may run
+// that this program could not rebuild, or nobody, because events were trimmed, is kept. Without submit it is a dry run. It may run
 // beside a cluster: a snapshot is a copy. An entity that is live in a region keeps its state
 // until it is loaded again, and its region may store a new snapshot of that state.
 func DropSnapshots(ctx context.Context, r journal.Reader, types []entity.Definition, of sharding.Entity, submit Submit, cfg Config) (DropReport, error) {
@@ -84,14 +84,14 @@ func (d *dropper) entity(ctx context.Context, e sharding.Entity) error {
 			found, err = c.reader.Load(ctx, journal.LoadRequest{Entity: e, WithoutSnapshot: without})
 			return err
 		})
-		if err != nil && !errors.Is(err, journal.ErrCorrupt) {
+		if err != nil && !errors.Is(err, journal.ErrCorrupt) && !errors.Is(err, journal.ErrTrimmed) {
 			return fmt.Errorf("%s cannot be loaded: %w", e, err)
 		}
 		return err
 	}
 	err := load(false)
 	switch {
-	case err != nil && !errors.Is(err, journal.ErrCorrupt):
+	case err != nil && !errors.Is(err, journal.ErrCorrupt) && !errors.Is(err, journal.ErrTrimmed):
 		return err
 	case err == nil && found.LastSeq == 0 && d.report.ID != "":
 		return fmt.Errorf("%w: nothing is stored of %s", ErrUsage, e)
@@ -99,14 +99,15 @@ func (d *dropper) entity(ctx context.Context, e sharding.Entity) error {
 		d.count(&d.report.Entities)
 		return nil
 	}
+	snapshot := found.Snapshot.Seq
 	if err = load(true); err == nil {
 		_, err = Rebuild(c.types[e.Type], e.ID, &found)
-	} else if !errors.Is(err, journal.ErrCorrupt) {
+	} else if !errors.Is(err, journal.ErrCorrupt) && !errors.Is(err, journal.ErrTrimmed) {
 		return err
 	}
 	if err != nil {
 		c.mu.Lock()
-		c.found.add(problem(e, 0, err))
+		c.found.add(problem(e, snapshot, err))
 		c.mu.Unlock()
 		d.count(&d.report.Entities, &d.report.Kept)
 		return nil

@@ -79,6 +79,37 @@ func TestDropSnapshots(t *testing.T) {
 	}
 }
 
+// trimmed stores a box with a snapshot at its second event, of which the first two are gone.
+func (s *store) trimmed(id sharding.EntityID, form sharding.SnapshotForm) {
+	s.add("Box", id, event("put", `{"Count":1}`), event("put", `{"Count":2}`), event("put", `{"Count":3}`))
+	s.commit(journal.Op{Snapshot: &journal.WriteSnapshot{
+		Shard: sharding.ShardID{Type: "Box"}, Epoch: 1, Entity: sharding.Entity{Type: "Box", ID: id}, Cut: 2,
+		Snapshot: journal.Snapshot{Seq: 2, Form: form, Payload: []byte(`{"Sum":3}`)},
+	}})
+}
+
+// TestDropTrimmed: the only state of an entity is kept, the snapshots of others are dropped.
+func TestDropTrimmed(t *testing.T) {
+	for _, dry := range []bool{true, false} {
+		s := newStore(t)
+		s.fill()
+		s.trimmed("bt", form(t, v1()))
+		s.trimmed("bu", sharding.SnapshotForm{Version: 9})
+		submit := s.submit
+		if dry {
+			submit = nil
+		}
+		r, err := DropSnapshots(t.Context(), s, []entity.Definition{v1()}, sharding.Entity{Type: "Box"}, submit, DefaultConfig())
+		if err != nil || r.Dropped != 2 || r.Kept != 3 || len(r.Problems) != 2 ||
+			!strings.Contains(r.Problems[0].Problem, "nothing else holds the state") || fmt.Sprint(r.Problems[0].Examples) != "[{bt 2 } {bu 2 }]" {
+			t.Errorf("dry %t: %+v, %v", dry, r, err)
+		}
+		if s.snapshotSeq("bt") != 2 || s.snapshotSeq("bu") != 2 {
+			t.Error("a snapshot is gone, and with it the state")
+		}
+	}
+}
+
 // TestDropOneSnapshot: only that of the entity that is named.
 func TestDropOneSnapshot(t *testing.T) {
 	s := newStore(t)

@@ -9,6 +9,7 @@ package stored
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/roost-cluster/roost/libs/journal"
@@ -23,15 +24,28 @@ type Source interface {
 
 // Load loads an entity of type t. A snapshot of a form that t does not read, or in an
 // encoding that no snapshot has yet, is ignored, which is reported, and all records are
-// loaded instead.
+// loaded instead. If their events were trimmed there is nothing instead: the error wraps
+// [journal.ErrTrimmed] and [entity.ErrStored], and only the snapshot of what is returned counts.
 func Load(ctx context.Context, from Source, t entity.Definition, req journal.LoadRequest) (found journal.Loaded, ignored bool, err error) {
 	found, err = from.Load(ctx, req)
 	if err == nil && found.Snapshot.Seq > 0 && !(found.Snapshot.Encoding == sharding.JSON && entity.ReadsSnapshot(t, found.Snapshot.Form)) {
-		req.WithoutSnapshot, ignored = true, true
-		found, err = from.Load(ctx, req)
+		req.WithoutSnapshot = true
+		whole, err := from.Load(ctx, req)
+		if errors.Is(err, journal.ErrTrimmed) {
+			form := found.Snapshot.Form
+			return found, false, &entity.StoredError{
+				Entity: req.Entity, What: "snapshot", Fix: fixTrimmed,
+				Err: fmt.Errorf("this program does not read its version %d, shape %016x, and there is nothing else: %w", form.Version, form.Shape, journal.ErrTrimmed),
+			}
+		}
+		return whole, true, err
 	}
-	return found, ignored, err
+	return found, false, err
 }
+
+// fixTrimmed is what the author of a program can do that does not read the snapshot of an entity
+// of which events were trimmed.
+const fixTrimmed = "run the version that has stored it, or declare a step from it with SnapshotV and entity.FromSnapshot"
 
 // Rebuild makes the instance that a loaded entity describes. An error about an event is an
 // [*EventError]; one that wraps [entity.ErrStored] says that t cannot read what is stored.

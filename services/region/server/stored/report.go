@@ -73,6 +73,9 @@ type TypeReport struct {
 	// the program does not read: the entity is rebuilt from its events.
 	Snapshots int `json:"snapshots"`
 	Ignored   int `json:"ignored"`
+	// Trimmed is how many entities have lost events to trimming: of these the snapshot and the
+	// events after it were read, and no version reads more.
+	Trimmed int `json:"trimmed,omitempty"`
 	// Unreadable is how many entities have something that cannot be read.
 	Unreadable int `json:"unreadable"`
 }
@@ -134,6 +137,9 @@ func problem(of sharding.Entity, snapshot uint64, err error) (Problem, Example) 
 		if event == nil {
 			p.What, x.Seq = "snapshot", snapshot
 		}
+	case errors.Is(err, journal.ErrTrimmed):
+		p.What, p.Problem, x.Seq = "snapshot", "nothing else holds the state: "+journal.ErrTrimmed.Error(), snapshot
+		p.Fix = "correct the state by commands, or read the snapshot by a step of a new version (SnapshotV, entity.FromSnapshot)"
 	case errors.Is(err, journal.ErrCorrupt):
 		p.What, p.Problem, x.Detail = "stored data", journal.ErrCorrupt.Error(), err.Error()
 		p.Fix = "restore the journal from a copy; no version of the program can read this"

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+func (a *app) sendsCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "sends [TYPE | TYPE/ID]", Short: "List the sends of entities that have not ended; deal with dead letters",
+		Long: `Lists the sends that have not ended: of all entities, of those of a type, or of one, which
+is their sender. Dead letters come first. STATE is
+
+  pending   it is delivered, and tried again, by itself
+  refused   a dead letter: it had no effect
+  in doubt  a dead letter: it may have had its effect
+
+` + deadLetterHelp + `
+
+` + listedHelp,
+		Example: "  roost sends --dead\n  roost sends Cart/dora\n  roost sends again Cart/dora 7 0 --reason \"the item is back, ticket 4711\"",
+	}
+	a.listSends(cmd)
+	cmd.AddCommand(a.sendAgainCommand(), a.sendDropCommand())
+	return cmd
+}
+
+const deadLetterHelp = `A dead letter is a command that an entity has sent to another one, that is not
+delivered any more, and of which its sender was not told. It is named by its sender,
+by the number of the record that has sent it, and by its place among the sends of that
+record, from 0. "roost sends --dead" lists all three, with the target and the command; the
+regions log them, with the reason, when it becomes a dead letter.`
+
+func (a *app) sendAgainCommand() *cobra.Command {
+	var mayRepeat bool
+	return a.deadLetterCommand(sharding.SendAgainCommand, &mayRepeat, &cobra.Command{
+		Use: "again TYPE/ID RECORD PLACE --reason TEXT", Short: "Send a dead letter again",
+		Long: deadLetterHelp + `
+
+Sending it again makes a new send of the same command, in a new record of the sender,
+and ends the dead letter, in one transaction. The new send comes behind all that
+the sender has sent before, and has its effect at most once. A dead letter in doubt may have had
+its effect already: its target would execute it a second time. Look at the target
+first, and then drop the dead letter, or send it again with --may-repeat. If the sender was
+deleted since then, its next life is not told the answer.`,
+		Example: `  roost sends again Cart/dora 7 0 --reason "the item is back, ticket 4711"`,
+	})
+}
+
+func (a *app) sendDropCommand() *cobra.Command {
+	return a.deadLetterCommand(sharding.SendDropCommand, nil, &cobra.Command{
+		Use: "drop TYPE/ID RECORD PLACE --reason TEXT", Short: "Give up a dead letter",
+		Long: deadLetterHelp + `
+
+Dropping it ends it without any effect. There is no way back.`,
+		Example: `  roost sends drop Cart/dora 7 0 --reason "done by hand, ticket 4711"`,
+	})
+}
+
+// deadLetterCommand completes a command that deals with a dead letter. mayRepeat is nil if there
+// is no such flag.
+func (a *app) deadLetterCommand(command string, mayRepeat *bool, cmd *cobra.Command) *cobra.Command {
+	b := builtin{command: command}
+	cmd.Args = cobra.ExactArgs(3)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		var err error
+		if b.typ, b.id, err = entityOf(args[:1], "TYPE/ID, such as Cart/dora"); err != nil {
+			return err
+		}
+		in := sharding.DeadLetterInput{MayRepeat: mayRepeat != nil && *mayRepeat}
+		if in.Seq, err = strconv.ParseUint(args[1], 10, 64); err != nil || in.Seq == 0 {
+			return usageError{fmt.Errorf("%q is not the number of a record, which is 1 or more", args[1])}
+		}
+		place, err := strconv.ParseUint(args[2], 10, 16)
+		if err != nil {
+			return usageError{fmt.Errorf("%q is not the place of a send, which is 0 or more", args[2])}
+		}
+		in.Index = uint16(place)
+		if b.payload, err = json.Marshal(in); err != nil {
+			return err
+		}
+		res, err := a.builtin(cmd.Context(), &b)
+		if err != nil {
+			return err
+		}
+		name := fmt.Sprintf("%s/%s %d %d", b.typ, b.id, in.Seq, in.Index)
+		if command == sharding.SendDropCommand {
+			if a.json() {
+				return a.printJSON(map[string]any{"type": b.typ, "id": b.id, "seq": in.Seq, "index": in.Index, "dropped": true, "region": res.Region})
+			}
+			_, err = fmt.Fprintf(a.out, "%s is dropped (by %s)\n", name, res.Region)
+			return err
+		}
+		var sent sharding.SentAgain
+		if err := json.Unmarshal(res.Payload, &sent); err != nil {
+			return fmt.Errorf("%s was sent again, but the region's answer cannot be read: %w", name, err)
+		}
+		if a.json() {
+			return a.printJSON(map[string]any{"type": b.typ, "id": b.id, "seq": in.Seq, "index": in.Index, "sent": sent, "region": res.Region})
+		}
+		_, err = fmt.Fprintf(a.out, "%s is sent again, as %s/%s %d %d (by %s)\n", name, b.typ, b.id, sent.Seq, sent.Index, res.Region)
+		return err
+	}
+	a.builtinFlags(cmd, &b)
+	if mayRepeat != nil {
+		cmd.Flags().BoolVar(mayRepeat, "may-repeat", false, "send it again although it is in doubt: its target may execute it a second time")
+	}
+	return cmd
+}

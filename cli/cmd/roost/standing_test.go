@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twitchtv/twirp"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+)
+
+// Reminders has three, and a page of two. The last one cannot be read.
+func (f *fakeAdmin) Reminders(_ context.Context, req *adminv1.RemindersRequest) (*adminv1.RemindersResponse, error) {
+	all := []*adminv1.Reminder{
+		{Type: "Cart", Id: "dora", Name: "expire", DueUnixMs: 1_800_000_000_000, Command: "Expire"},
+		{Type: "Cart", Id: "emil", Name: "tick", DueUnixMs: 1_800_000_000_250, PeriodMs: 90_000, Command: "Tick"},
+		{Type: "Item", Id: "a/b", Name: "count", DueUnixMs: 1_900_000_000_000},
+	}
+	var found []*adminv1.Reminder
+	for _, r := range all {
+		if (req.Type == "" || req.Type == r.Type) && (req.Id == "" || req.Id == r.Id) && (req.DueBeforeUnixMs == 0 || r.DueUnixMs < req.DueBeforeUnixMs) {
+			found = append(found, r)
+		}
+	}
+	res := &adminv1.RemindersResponse{Reminders: found}
+	if req.After != "" {
+		res.Reminders = found[2:]
+	} else if most := min(2, int(req.Limit)); len(found) > most {
+		res.Reminders, res.Next = found[:most], "two"
+	}
+	for _, r := range res.Reminders {
+		if r.Command == "" {
+			res.Damaged = append(res.Damaged, "reminder of "+r.Id)
+		}
+	}
+	return res, f.check()
+}
+
+// Sends has a dead letter, and what is pending on a second page. A page between them is empty.
+func (f *fakeAdmin) Sends(_ context.Context, req *adminv1.SendsRequest) (*adminv1.SendsResponse, error) {
+	res := &adminv1.SendsResponse{}
+	switch {
+	case req.Type == "Plane":
+		return nil, twirp.NewError(twirp.NotFound, "no entity type Plane")
+	case req.After == "":
+		res.Sends = []*adminv1.Send{{Type: "Cart", Id: "dora", Record: 7, TargetType: "Item", TargetId: "book", Command: "Reserve", State: "in doubt", SentUnixMs: 1_700_000_000_000}}
+		if !req.Dead {
+			res.Next = "empty"
+		}
+	case req.After == "empty":
+		res.Next = "pending"
+	case req.After == "pending":
+		res.Sends = []*adminv1.Send{{Type: "Cart", Id: "emil", Record: 12, Place: 3, TargetType: "Item", TargetId: "pen", Command: "Reserve", State: "pending", SentUnixMs: 1_700_000_000_001, ReplyTo: "Reserved"}}
+	}
+	return res, f.check()
+}
+
+// deadLetter answers the commands that deal with one: that of record 7 is in doubt.
+func (f *fakeAdmin) deadLetter(req *adminv1.CommandRequest) (*adminv1.CommandResponse, error) {
+	var in sharding.DeadLetterInput
+	if err := json.Unmarshal(req.Payload, &in); err != nil {
+		return nil, twirp.NewError(twirp.InvalidArgument, err.Error())
+	}
+	switch {
+	case in.Seq != 7 || in.Index != 1:
+		return &adminv1.CommandResponse{Outcome: "rejected", Code: "not_found", Message: fmt.Sprintf("send %d of record %d is no dead letter", in.Index, in.Seq)}, nil
+	case req.Command == sharding.SendDropCommand:
+		return &adminv1.CommandResponse{Outcome: "ok", Region: "region-1"}, nil
+	case !in.MayRepeat:
+		return &adminv1.CommandResponse{Outcome: "rejected", Code: "failed_precondition", Message: "it is in doubt"}, nil
+	}
+	return &adminv1.CommandResponse{Outcome: "ok", Region: "region-1", Payload: []byte(`{"seq":9,"index":0}`)}, nil
+}
+
+// TestStanding: what stands is listed page by page, and dead letters are dealt with by the names
+// that the list has.
+func TestStanding(t *testing.T) {
+	admin := serve(t, &fakeAdmin{})
+	const letter = `Cart/dora       7      0  in doubt  2023-11-14T22:13:20.000Z  Item/book  Reserve
+`
+	for _, test := range []struct {
+		command string
+		code    int
+		want    string
+	}{
+		{"reminders", 0, `ENTITY     NAME    DUE                       PERIOD  COMMAND
+Cart/dora  expire  2027-01-15T08:00:00.000Z  -       Expire
+Cart/emil  tick    2027-01-15T08:00:00.250Z  1m30s   Tick
+Item/a/b   count   2030-03-17T17:46:40.000Z  -       -
+damaged: reminder of a/b
+`},
+		{"reminders Cart/emil", 0, "ENTITY     NAME  DUE                       PERIOD  COMMAND\nCart/emil  tick  2027-01-15T08:00:00.250Z  1m30s   Tick\n"},
+		{"reminders Cart --due-before 2027-01-15T08:00:00.1Z", 0, "ENTITY     NAME    DUE                       PERIOD  COMMAND\nCart/dora  expire  2027-01-15T08:00:00.000Z  -       Expire\n"},
+		{"reminders --limit 2 -o json", 0, `{"reminders":[{"type":"Cart","id":"dora","name":"expire","due_unix_ms":"1800000000000","period_ms":"0","command":"Expire"},` +
+			`{"type":"Cart","id":"emil","name":"tick","due_unix_ms":"1800000000250","period_ms":"90000","command":"Tick"}],"next":"two","damaged":[]}` + "\n"},
+		{"reminders --after two", 0, "ENTITY    NAME   DUE                       PERIOD  COMMAND\nItem/a/b  count  2030-03-17T17:46:40.000Z  -       -\ndamaged: reminder of a/b\n"},
+		{"reminders --due-before soon", exitUsage, "roost: --due-before \"soon\": write a time such as 2026-07-01T12:00:00Z, or how long it is until then, such as 1h\n"},
+		{"reminders --limit 0", exitUsage, "roost: --limit is 0; it must be at least 1\n"},
+		{"reminders Cart/", exitUsage, "roost: \"Cart/\" is not the name of an entity: write TYPE or TYPE/ID, such as Cart or Cart/dora\n"},
+		{"sends", 0, `SENDER     RECORD  PLACE  STATE     SENT                      TARGET     COMMAND
+` + letter + `Cart/emil      12      3  pending   2023-11-14T22:13:20.001Z  Item/pen   Reserve
+`},
+		{"sends Cart --dead", 0, "SENDER     RECORD  PLACE  STATE     SENT                      TARGET     COMMAND\n" + letter},
+		{"sends Cart/dora --limit 1", 0, "SENDER     RECORD  PLACE  STATE     SENT                      TARGET     COMMAND\n" + letter + "more are left; go on with --after empty\n"},
+		{"sends --dead -o json", 0, `{"sends":[{"type":"Cart","id":"dora","record":"7","place":0,"target_type":"Item","target_id":"book","command":"Reserve",` +
+			`"state":"in doubt","sent_unix_ms":"1700000000000","reply_to":""}],"next":"","damaged":[]}` + "\n"},
+		{"sends Plane", exitNotFound, "roost: no entity type Plane\n"},
+		{"sends again Cart/dora 7 1 --reason back", exitFailed, "roost: failed_precondition: it is in doubt (it was not applied)\n"},
+		{"sends again Cart/dora 7 1 --reason back --may-repeat", 0, "Cart/dora 7 1 is sent again, as Cart/dora 9 0 (by region-1)\n"},
+		{"sends again Cart/dora 7 1 --reason back --may-repeat -o json", 0, `{"id":"dora","index":1,"region":"region-1","sent":{"seq":9,"index":0},"seq":7,"type":"Cart"}` + "\n"},
+		{"sends drop Cart/dora 7 1 --reason done", 0, "Cart/dora 7 1 is dropped (by region-1)\n"},
+		{"sends drop Cart/dora 7 1 --reason done -o json", 0, `{"dropped":true,"id":"dora","index":1,"region":"region-1","seq":7,"type":"Cart"}` + "\n"},
+		{"sends drop Cart/dora 8 1 --reason done", exitNotFound, "roost: not_found: send 1 of record 8 is no dead letter (it was not applied)\n"},
+		{"sends drop Cart/dora 7 1", exitUsage, "roost: --reason is missing; say why, for the log\n"},
+		{"sends drop Cart/dora 0 1 --reason done", exitUsage, "roost: \"0\" is not the number of a record, which is 1 or more\n"},
+		{"sends drop Cart/dora 7 -- -1 --reason done", exitUsage, ""},
+		{"sends drop Cart 7 1 --reason done", exitUsage, "roost: \"Cart\" is not the name of an entity: write TYPE/ID, such as Cart/dora\n"},
+	} {
+		code, out, errOut := roost(t, append([]string{"--admin", admin}, strings.Fields(test.command)...)...)
+		if code != test.code || test.want != "" && out+errOut != test.want {
+			t.Errorf("roost %s: exit code %d, want %d\n%s%s\nwant:\n%s", test.command, code, test.code, out, errOut, test.want)
+		}
+	}
+}
+
+// TestDueBefore: a time is written as one, or as how long it is until then.
+func TestDueBefore(t *testing.T) {
+	now := time.UnixMilli(1_000_000)
+	for text, want := range map[string]int64{"": 0, "1h": 4_600_000, "-10s": 990_000, "2026-07-01T12:00:00Z": 1_782_907_200_000} {
+		if got, err := dueBefore(text, now); got != want || err != nil {
+			t.Errorf("%q is %d, %v; want %d", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"tomorrow", "-1h", "1960-01-01T00:00:00Z"} {
+		if got, err := dueBefore(text, now); err == nil {
+			t.Errorf("%q is %d", text, got)
+		}
+	}
+}

@@ -1,0 +1,215 @@
+// Command living-region is a region for the tests of what entities do by themselves and with
+// each other: reminders, remembered entities, deletes, asks and sends. What an entity has
+// done is an event, so that the journal shows it.
+//
+// # What this does not do
+//
+// It is not an example: its entities do nothing but what the tests look for.
+package main
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/roost-cluster/roost/sdk/entity"
+	"github.com/roost-cluster/roost/services/region/server"
+)
+
+// Done is the event of all types: what was done, and which one of its kind it was.
+type Done struct {
+	What string `json:"what"`
+	N    int64  `json:"n"`
+	Due  int64  `json:"due,omitempty"` // of a reminder, in Unix ms
+	Pad  string `json:"pad,omitempty"`
+}
+
+// Count is how many events an entity has.
+type Count struct {
+	N int64 `json:"n"`
+}
+
+// Apply counts.
+func (c *Count) Apply(any) { c.N++ }
+
+// Get returns the count.
+func (c *Count) Get(*entity.Ctx, struct{}) (Count, error) { return *c, nil }
+
+func (c *Count) persist(ctx *entity.Ctx, events ...any) (Count, error) {
+	err := ctx.Persist(events...)
+	return *c, err
+}
+
+// Alarm sets reminders. Crowd is the same with a single shard.
+type Alarm struct{ Count }
+
+// Set asks for reminders numbered from First on: the first one at a time in Unix ms, each next
+// one Step ms later.
+type Set struct {
+	First int64 `json:"first"`
+	Count int64 `json:"count"`
+	At    int64 `json:"at"`
+	Step  int64 `json:"step"`
+}
+
+// Ring is the input of a reminder's command.
+type Ring struct {
+	N int64 `json:"n"`
+}
+
+// Ring stores that a reminder has fired.
+func (a *Alarm) Ring(ctx *entity.Ctx, in Ring) (Count, error) {
+	r, _ := ctx.Reminder()
+	return a.persist(ctx, Done{What: "rang", N: in.N, Due: r.Due.UnixMilli()})
+}
+
+func setWith(ring *entity.Handle[Ring, Count]) func(*Alarm, *entity.Ctx, Set) (Count, error) {
+	return func(a *Alarm, ctx *entity.Ctx, in Set) (Count, error) {
+		for i := range in.Count {
+			n := in.First + i
+			ring.Remind(ctx, time.UnixMilli(in.At+i*in.Step), "r"+strconv.FormatInt(n, 10), Ring{N: n})
+		}
+		return a.persist(ctx, Done{What: "set", N: in.First})
+	}
+}
+
+// Poller is a remembered entity.
+type Poller struct{ Count }
+
+// Touch changes the poller, so that it is remembered.
+func (p *Poller) Touch(ctx *entity.Ctx, _ struct{}) (Count, error) {
+	return p.persist(ctx, Done{What: "touched", N: p.N + 1})
+}
+
+// Box stores padding, and can be deleted.
+type Box struct{ Count }
+
+// Put asks for events with padding of a size.
+type Put struct {
+	Events int `json:"events"`
+	Size   int `json:"size"`
+}
+
+// Put stores events. The padding is random enough not to be compressed.
+func (b *Box) Put(ctx *entity.Ctx, in Put) (Count, error) {
+	events := make([]any, in.Events)
+	for i := range events {
+		n := b.N + int64(i) + 1
+		var pad strings.Builder
+		for x := uint64(n)*0x9e3779b97f4a7c15 + 1; pad.Len() < in.Size; {
+			x ^= x << 13
+			x ^= x >> 7
+			x ^= x << 17
+			pad.WriteByte("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"[x>>58])
+		}
+		events[i] = Done{What: ctx.ID(), N: n, Pad: pad.String()}
+	}
+	return b.persist(ctx, events...)
+}
+
+// End deletes the box, and returns how many events it had.
+func (b *Box) End(ctx *entity.Ctx, _ struct{}) (Count, error) {
+	ctx.Delete()
+	return b.Count, nil
+}
+
+// Peer asks other peers, and sends to them.
+type Peer struct{ Count }
+
+// Visit asks for a visit of the first peer of a path, and so on.
+type Visit struct {
+	Path []string `json:"path"`
+	// Before is how long the peer works before it asks.
+	Before int64 `json:"before"` // ms
+	N      int64 `json:"n"`
+	// Read asks for nothing that changes the others.
+	Read bool `json:"read"`
+}
+
+// Emit sends Take to another peer, Count times, numbered from First on.
+type Emit struct {
+	To    string `json:"to"`
+	First int64  `json:"first"`
+	Count int64  `json:"count"`
+}
+
+// Take is what was sent.
+type Take struct {
+	From string `json:"from"`
+	N    int64  `json:"n"`
+}
+
+// Take stores that it has arrived.
+func (p *Peer) Take(ctx *entity.Ctx, in Take) (Count, error) {
+	return p.persist(ctx, Done{What: in.From, N: in.N})
+}
+
+// Emit sends. It stores which ones.
+func (p *Peer) Emit(ctx *entity.Ctx, in Emit) (Count, error) {
+	for i := range in.Count {
+		take.Send(ctx, in.To, Take{From: ctx.ID(), N: in.First + i})
+	}
+	return p.persist(ctx, Done{What: "emitted to " + in.To, N: in.First + in.Count - 1})
+}
+
+// visitWith makes the handlers of Visit and of Look, which changes nothing.
+func visitWith(next func() *entity.Handle[Visit, Count], changes bool) func(*Peer, *entity.Ctx, Visit) (Count, error) {
+	return func(p *Peer, ctx *entity.Ctx, in Visit) (Count, error) {
+		select {
+		case <-time.After(time.Duration(in.Before) * time.Millisecond):
+		case <-ctx.Done():
+			return Count{}, ctx.Err()
+		}
+		if len(in.Path) > 0 {
+			rest := Visit{Path: in.Path[1:], Before: in.Before, N: in.N, Read: in.Read}
+			if _, err := next().Ask(ctx, ctx.Cluster(), in.Path[0], rest); err != nil {
+				if in.Read || entity.CodeOf(err) == entity.FailedPrecondition || entity.CodeOf(err) == entity.Aborted {
+					return Count{}, entity.Errorf(entity.CodeOf(err), "asking %s: %v", in.Path[0], err)
+				}
+				return Count{}, err // in doubt: the command runs again
+			}
+		}
+		if !changes {
+			return p.Count, nil
+		}
+		return p.persist(ctx, Done{What: "visited", N: in.N})
+	}
+}
+
+var (
+	take  = entity.Command[Take, Count]("Peer", "Take")
+	visit = entity.Command[Visit, Count]("Peer", "Visit")
+	look  = entity.Command[Visit, Count]("Peer", "Look").ReadOnly()
+)
+
+// alarms is a type that sets reminders.
+func alarms(name string, shards uint32) *entity.Type[Alarm] {
+	ring := entity.Command[Ring, Count](name, "Ring")
+	return entity.Define(name, func(string) *Alarm { return &Alarm{} },
+		entity.On(entity.Command[Set, Count](name, "Set"), setWith(ring)),
+		entity.On(ring, (*Alarm).Ring),
+		entity.On(entity.Command[struct{}, Count](name, "Get").ReadOnly(), func(a *Alarm, ctx *entity.Ctx, in struct{}) (Count, error) { return a.Get(ctx, in) }),
+	).Events(Done{}).SnapshotEvery(100).Shards(shards)
+}
+
+func main() {
+	server.AppVersion = "1"
+	server.Main(
+		alarms("Alarm", 16), alarms("Crowd", 1),
+		entity.Define("Poller", func(string) *Poller { return &Poller{} },
+			entity.On(entity.Command[struct{}, Count]("Poller", "Touch"), (*Poller).Touch),
+			entity.On(entity.Command[struct{}, Count]("Poller", "Get").ReadOnly(), func(p *Poller, ctx *entity.Ctx, in struct{}) (Count, error) { return p.Get(ctx, in) }),
+		).Events(Done{}).Remember().Shards(64),
+		entity.Define("Box", func(string) *Box { return &Box{} },
+			entity.On(entity.Command[Put, Count]("Box", "Put"), (*Box).Put),
+			entity.On(entity.Command[struct{}, Count]("Box", "End"), (*Box).End),
+			entity.On(entity.Command[struct{}, Count]("Box", "Get").ReadOnly(), func(b *Box, ctx *entity.Ctx, in struct{}) (Count, error) { return b.Get(ctx, in) }),
+		).Events(Done{}).Shards(64),
+		entity.Define("Peer", func(string) *Peer { return &Peer{} },
+			entity.On(entity.Command[Emit, Count]("Peer", "Emit"), (*Peer).Emit),
+			entity.On(take, (*Peer).Take),
+			entity.On(visit, visitWith(func() *entity.Handle[Visit, Count] { return visit }, true)),
+			entity.On(look, visitWith(func() *entity.Handle[Visit, Count] { return look }, false)),
+		).Events(Done{}).SnapshotEvery(100).Shards(64),
+	)
+}

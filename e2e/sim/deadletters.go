@@ -1,0 +1,126 @@
+package sim
+
+import (
+	"encoding/json"
+
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/turn"
+	"github.com/roost-cluster/roost/services/region"
+)
+
+// Operators look at the dead letters of the journal, and send them again or drop them. Two may
+// deal with the same one at the same time, and what one sees may be old when the command comes.
+
+// dealWithDeadLetter makes a command of a client that of an operator, now and then.
+func (c *client) dealWithDeadLetter(o *op) {
+	w, d := c.w, c.w.dice("dead letters")
+	if w.weather.Harsh.Send == 0 || !d.chance(0.05) {
+		return
+	}
+	pending := d.chance(0.1) // which is refused, unless it dies meanwhile
+	rows := w.allSends(!pending)
+	if len(rows) == 0 {
+		return
+	}
+	row := &rows[d.IntN(len(rows))]
+	if row.Err != nil || len(row.Sends) == 0 {
+		return
+	}
+	o.entity, o.cmd, o.tell = row.Entity, sharding.SendAgainCommand, false
+	if d.chance(0.3) {
+		o.cmd = sharding.SendDropCommand
+	}
+	o.letter = &sharding.DeadLetterInput{Seq: row.Seq, Index: uint16(d.IntN(len(row.Sends))), MayRepeat: d.chance(0.5)}
+}
+
+// payload is the input of the command.
+func (o *op) payload() []byte {
+	if o.letter == nil {
+		return number(o.x)
+	}
+	b, err := json.Marshal(o.letter)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+// readSend reads one send, as the driver of a region does.
+func (n *shardNode) readSend(o turn.ReadSend) {
+	n.findSend(o, false)
+}
+
+// findSend looks for a send among those that are pending, and then among the dead letters.
+func (n *shardNode) findSend(o turn.ReadSend, dead bool) {
+	out := turn.SendRead{Incarnation: o.Incarnation, Request: o.Request, State: sharding.SendDone}
+	gen := n.p.gen
+	n.w.journal.read(n.p.host, func() {
+		page := n.w.journal.ledger.Sends(n.w.clock(), journal.SendRequest(o.Shard, o.Entity, o.Seq, dead))
+		var err error
+		if out.State, out.Send, err = journal.FindSend(page.Rows, o.Entity, o.Seq, int(o.Place)); err != nil {
+			out.Code, out.Err = sharding.DataLoss, err.Error()
+		}
+	}, func(ok bool) {
+		switch {
+		case n.p.gen != gen:
+			return
+		case !ok:
+			out = turn.SendRead{Incarnation: o.Incarnation, Request: o.Request, Code: sharding.Unavailable, Err: errLost.Error()}
+		case !dead && out.Err == "" && out.State == sharding.SendDone:
+			n.findSend(o, true)
+			return
+		}
+		n.p.post(func() { n.stepShard(region.Turn{Input: out}) })
+	})
+}
+
+// letterName is one place of one record of one numbering of an entity's records.
+type letterName struct {
+	from     sharding.Entity
+	numbered int
+	seq      uint64
+	place    int
+}
+
+// deadLetters checks what operators were told: what was acknowledged is in the log, what was
+// refused is not, and a dead letter is dealt with once. The sends that take the place of others
+// are in the log like all sends; see [checker.sends].
+func (c *checker) deadLetters(log []commit) {
+	w := c.w
+	stored := map[sharding.CommandID]int{}
+	begun := map[sharding.Entity]int{}
+	for _, commit := range log {
+		from := commit.Append.Entity
+		for _, r := range commit.Append.Records {
+			if r.Seq == 1 {
+				begun[from]++
+			}
+			o := w.letters[r.Command]
+			if o == nil || o.entity != from {
+				continue
+			}
+			stored[r.Command]++
+			name := letterName{from, begun[from] - 1, o.letter.Seq, int(o.letter.Index)}
+			if before := c.dealt[name]; before != nil {
+				w.violate("a dead letter is dealt with once", "%v: record %d, place %d of %v was ended before by %v", o, o.letter.Seq, o.letter.Index, from, before)
+			}
+			c.dealt[name] = o
+			if again := o.cmd == sharding.SendAgainCommand; again != (len(r.Sends) == 1) {
+				w.violate("a dead letter is sent again", "%v: its record has %d sends", o, len(r.Sends))
+			}
+			w.mark("dead letter: " + o.cmd)
+		}
+	}
+	for _, o := range w.ops {
+		if o.letter == nil {
+			continue
+		}
+		switch n := stored[o.key]; {
+		case o.acknowledged() && n == 0:
+			w.violate("acknowledged is durable", "%v was acknowledged, and no record deals with the dead letter", o)
+		case o.refused() && n > 0:
+			w.violate("rejected is not applied", "%v was refused and has dealt with the dead letter", o)
+		}
+	}
+}

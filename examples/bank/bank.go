@@ -1,0 +1,376 @@
+// Package bank is a small bank: accounts that send money to each other. A transfer debits its
+// source, and sends the target a credit that becomes durable together with the debit
+// ([entity.Handle.Send]). A target that refuses answers that to the source, which takes the
+// money back. So money moves exactly once, whichever process dies.
+//
+// A region hosts [Accounts]. Callers import this package for its handles:
+//
+//	_, err := bank.Open.Ask(ctx, client, "alice", bank.Terms{})
+//	_, err = bank.Deposit.Ask(ctx, client, "alice", bank.Money{Amount: 10000})
+//	status, err := bank.Transfer.Ask(ctx, client, "alice", bank.Order{ID: "rent 2026-11", To: "bob", Amount: 9000}, entity.Key("rent 2026-11"))
+//
+// The answer to a transfer comes when the source is debited and the credit can no longer get
+// lost. Whether the target has taken it is known later: until then it is in Status.OnTheWay.
+//
+// # What this does not do
+//
+// It does not check who calls: Deposit, Withdraw and Credit make money come and go. A real
+// bank would keep them from the public. An operator who deletes an account deletes the money
+// in it, and what comes back to it.
+package bank
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/roost-cluster/roost/sdk/entity"
+)
+
+// Most is the highest balance of an account without a limit, and the highest amount, in cents.
+const Most = 1_000_000_000_000
+
+// snapshotEvery is after how many events the state of an account is stored.
+const snapshotEvery = 50
+
+// Nothing is the input of commands that need none.
+type Nothing struct{}
+
+// Commands of an account.
+var (
+	Open     = entity.Command[Terms, Status]("Account", "Open")
+	Deposit  = entity.Command[Money, Status]("Account", "Deposit")
+	Withdraw = entity.Command[Money, Status]("Account", "Withdraw")
+	Transfer = entity.Command[Order, Status]("Account", "Transfer")
+	Close    = entity.Command[Closing, Status]("Account", "Close")
+	Show     = entity.Command[Nothing, Status]("Account", "Show").ReadOnly()
+
+	// Credit is what the source of a transfer sends to its target, and settle takes the answer.
+	Credit = entity.Command[Incoming, Nothing]("Account", "Credit")
+	settle = entity.Command[entity.Answer[Nothing], Nothing]("Account", "Settle")
+)
+
+// Accounts is the entity type, for the main of a region.
+var Accounts = entity.Define("Account", func(string) *Account { return &Account{} },
+	entity.On(Open, (*Account).Open),
+	entity.On(Deposit, (*Account).Deposit),
+	entity.On(Withdraw, (*Account).Withdraw),
+	entity.On(Transfer, (*Account).Transfer),
+	entity.On(Close, (*Account).Close),
+	entity.On(Show, (*Account).Show),
+	entity.On(Credit, (*Account).Credit),
+	entity.On(settle, (*Account).Settle),
+).Events(
+	entity.Event[Opened]("opened"),
+	entity.Event[Deposited]("deposited"),
+	entity.Event[Withdrawn]("withdrawn"),
+	entity.Event[Debited]("debited"),
+	entity.Event[Credited]("credited"),
+	entity.Event[Settled]("settled"),
+	entity.Event[Refunded]("refunded"),
+	entity.Event[Doubted]("doubted"),
+	entity.Event[Closed]("closed"),
+).SnapshotEvery(snapshotEvery)
+
+// Terms is the input of Open.
+type Terms struct {
+	// Limit is the highest balance, in cents; 0 is [Most]. Money that would exceed it is refused.
+	Limit int64 `json:"limit"`
+}
+
+// Money is the input of Deposit and Withdraw.
+type Money struct {
+	Amount int64 `json:"amount"` // in cents
+}
+
+// Order is the input of Transfer.
+type Order struct {
+	// ID names the transfer; it is in all events of it.
+	ID     string `json:"id"`
+	To     string `json:"to"`
+	Amount int64  `json:"amount"` // in cents
+}
+
+// Closing is the input of Close.
+type Closing struct {
+	ID string `json:"id"` // of the transfer of what is left
+	To string `json:"to"` // the account that receives it
+}
+
+// Incoming is the input of Credit.
+type Incoming struct {
+	ID     string `json:"id"`
+	From   string `json:"from"`
+	Amount int64  `json:"amount"`
+}
+
+// Status is the reply of all commands for callers.
+type Status struct {
+	Open    bool  `json:"open"`
+	Balance int64 `json:"balance"`
+	// OnTheWay was debited, and the target has not yet answered.
+	OnTheWay int64 `json:"on_the_way"`
+	// InDoubt was debited, and the target has not answered in time: whether it was credited must
+	// be found out from the target.
+	InDoubt int64 `json:"in_doubt"`
+}
+
+// Account is an account. Its id is its number.
+type Account struct {
+	IsOpen  bool
+	Limit   int64
+	Balance int64
+	// Out are the transfers that were not answered yet, in the order in which they were sent.
+	Out []Debited
+	// Doubtful are those that will not be answered any more.
+	Doubtful []Debited
+	// IsClosing: what was left is on the way, and the account ends when that has arrived.
+	IsClosing bool
+}
+
+// Opened is the event of an Open.
+type Opened struct{ Limit int64 }
+
+// Deposited is the event of a Deposit.
+type Deposited struct{ Amount int64 }
+
+// Withdrawn is the event of a Withdraw.
+type Withdrawn struct{ Amount int64 }
+
+// Debited is the event of a Transfer at its source.
+type Debited struct {
+	ID, To string
+	Amount int64
+}
+
+// Credited is the event of a Transfer at its target.
+type Credited struct {
+	ID, From string
+	Amount   int64
+}
+
+// Settled says that the target has taken a transfer.
+type Settled struct{ ID string }
+
+// Refunded says that the target has refused a transfer, and that the source has it back.
+type Refunded struct {
+	ID     string
+	Amount int64
+	Reason string
+}
+
+// Doubted says that the target has not answered a transfer in time. It may have taken it.
+type Doubted struct{ ID string }
+
+// Closed says that an account takes no more commands and has sent away what was left.
+type Closed struct{}
+
+// Apply changes the state. Nothing else does.
+func (a *Account) Apply(event any) {
+	switch e := event.(type) {
+	case Opened:
+		a.IsOpen, a.Limit = true, e.Limit
+	case Deposited:
+		a.Balance += e.Amount
+	case Withdrawn:
+		a.Balance -= e.Amount
+	case Debited:
+		a.Balance -= e.Amount
+		a.Out = append(a.Out, e)
+	case Credited:
+		a.Balance += e.Amount
+	case Settled:
+		a.end(e.ID)
+	case Refunded:
+		a.end(e.ID)
+		a.Balance += e.Amount
+		a.IsClosing = false // if it was what was left, somebody else has to get it
+	case Doubted:
+		a.Doubtful = append(a.Doubtful, a.end(e.ID))
+		a.IsClosing = false
+	case Closed:
+		a.IsClosing = true
+	}
+}
+
+// find returns a transfer whose end is not known: it is on the way, or in doubt and an operator
+// has sent it again.
+func (a *Account) find(id string) (d Debited, unused bool) {
+	for _, list := range [][]Debited{a.Out, a.Doubtful} {
+		if i := slices.IndexFunc(list, func(d Debited) bool { return d.ID == id }); i >= 0 {
+			return list[i], false
+		}
+	}
+	return d, true
+}
+
+// end removes a transfer from those whose end is not known, and returns it.
+func (a *Account) end(id string) (d Debited) {
+	d, _ = a.find(id)
+	same := func(d Debited) bool { return d.ID == id }
+	a.Out, a.Doubtful = slices.DeleteFunc(a.Out, same), slices.DeleteFunc(a.Doubtful, same)
+	return d
+}
+
+// usable refuses commands of an account that is not open.
+func (a *Account) usable() error {
+	switch {
+	case !a.IsOpen:
+		return entity.Errorf(entity.FailedPrecondition, "the account is not open")
+	case a.IsClosing:
+		return entity.Errorf(entity.FailedPrecondition, "the account is being closed")
+	}
+	return nil
+}
+
+// payable refuses amounts that cannot be paid.
+func payable(amount int64) error {
+	if amount < 1 || amount > Most {
+		return entity.Errorf(entity.InvalidArgument, "the amount is %d cents; it must be from 1 to %d", amount, int64(Most))
+	}
+	return nil
+}
+
+// mayTake refuses money that the account cannot take.
+func (a *Account) mayTake(amount int64) error {
+	if err := cmp.Or(a.usable(), payable(amount)); err != nil {
+		return err
+	}
+	if a.Balance+amount > a.Limit {
+		return entity.Errorf(entity.FailedPrecondition, "%d cents would be more than the limit of %d", a.Balance+amount, a.Limit)
+	}
+	return nil
+}
+
+// mayGive refuses to give money that the account does not have.
+func (a *Account) mayGive(amount int64) error {
+	if err := cmp.Or(a.usable(), payable(amount)); err != nil {
+		return err
+	}
+	if amount > a.Balance {
+		return entity.Errorf(entity.FailedPrecondition, "%d cents are wanted, and the balance is %d", amount, a.Balance)
+	}
+	return nil
+}
+
+// Open opens the account.
+func (a *Account) Open(ctx *entity.Ctx, in Terms) (Status, error) {
+	if a.IsOpen {
+		return Status{}, entity.Errorf(entity.FailedPrecondition, "the account is open already")
+	}
+	if in.Limit < 0 || in.Limit > Most {
+		return Status{}, entity.Errorf(entity.InvalidArgument, "the limit is %d cents; it must be from 0 to %d", in.Limit, int64(Most))
+	}
+	err := ctx.Persist(Opened{Limit: cmp.Or(in.Limit, Most)})
+	return a.status(), err
+}
+
+// Deposit adds money from outside.
+func (a *Account) Deposit(ctx *entity.Ctx, in Money) (Status, error) {
+	if err := a.mayTake(in.Amount); err != nil {
+		return Status{}, err
+	}
+	err := ctx.Persist(Deposited(in))
+	return a.status(), err
+}
+
+// Withdraw pays money out.
+func (a *Account) Withdraw(ctx *entity.Ctx, in Money) (Status, error) {
+	if err := a.mayGive(in.Amount); err != nil {
+		return Status{}, err
+	}
+	err := ctx.Persist(Withdrawn(in))
+	return a.status(), err
+}
+
+// Transfer sends money to another account. Debit and credit become durable together: the credit
+// as something that is sent. If the target refuses it, the money comes back.
+func (a *Account) Transfer(ctx *entity.Ctx, in Order) (Status, error) {
+	if err := a.mayGive(in.Amount); err != nil {
+		return Status{}, err
+	}
+	err := a.send(ctx, Debited(in))
+	return a.status(), err
+}
+
+// send debits the account and sends the credit.
+func (a *Account) send(ctx *entity.Ctx, d Debited) error {
+	_, unused := a.find(d.ID)
+	switch {
+	case d.ID == "" || d.To == "" || d.To == ctx.ID():
+		return entity.Errorf(entity.InvalidArgument, "name the transfer, and another account")
+	case !unused:
+		return entity.Errorf(entity.FailedPrecondition, "another transfer of the account, %q, has not been answered yet", d.ID)
+	}
+	Credit.Send(ctx, d.To, Incoming{ID: d.ID, From: ctx.ID(), Amount: d.Amount}, entity.ReplyTo(settle))
+	return ctx.Persist(d)
+}
+
+// Credit takes money from another account, or refuses it.
+func (a *Account) Credit(ctx *entity.Ctx, in Incoming) (Nothing, error) {
+	if err := a.mayTake(in.Amount); err != nil {
+		return Nothing{}, err
+	}
+	return Nothing{}, ctx.Persist(Credited(in))
+}
+
+// Settle takes the answer of a target. What was sent says to which transfer it belongs. The
+// oldest one would be wrong: an answer that could not be taken in time never comes, and each
+// later one would be booked on the transfer before it.
+func (a *Account) Settle(ctx *entity.Ctx, answer entity.Answer[Nothing]) (Nothing, error) {
+	sent, err := Credit.Sent(answer)
+	if err != nil {
+		return Nothing{}, err
+	}
+	d, unused := a.find(sent.ID)
+	if unused { // nothing is open under this name
+		return Nothing{}, nil
+	}
+	switch {
+	case answer.Err == nil:
+		closing := a.IsClosing
+		err := ctx.Persist(Settled{ID: d.ID})
+		if err == nil && closing {
+			ctx.Delete()
+		}
+		return Nothing{}, err
+	case answer.Err.Outcome == entity.OutcomeUnknown:
+		return Nothing{}, ctx.Persist(Doubted{ID: d.ID})
+	default: // refused by the target, or not applied for another reason
+		return Nothing{}, ctx.Persist(Refunded{ID: d.ID, Amount: d.Amount, Reason: answer.Err.Message})
+	}
+}
+
+// Close ends the account. What is left is sent to another one; when that has taken it, the
+// account is deleted. If it refuses, the account stays open. As long as transfers are not
+// answered the account cannot be closed, because they may come back.
+func (a *Account) Close(ctx *entity.Ctx, in Closing) (Status, error) {
+	if err := a.usable(); err != nil {
+		return Status{}, err
+	}
+	if len(a.Out)+len(a.Doubtful) > 0 {
+		return Status{}, entity.Errorf(entity.FailedPrecondition, "%d transfers have not been answered yet; try again", len(a.Out)+len(a.Doubtful))
+	}
+	if a.Balance == 0 {
+		ctx.Delete()
+		return Status{}, nil
+	}
+	if err := a.send(ctx, Debited{ID: in.ID, To: in.To, Amount: a.Balance}); err != nil {
+		return Status{}, err
+	}
+	err := ctx.Persist(Closed{})
+	return a.status(), err
+}
+
+// Show returns the balance and what is on the way.
+func (a *Account) Show(*entity.Ctx, Nothing) (Status, error) { return a.status(), nil }
+
+func (a *Account) status() Status {
+	s := Status{Open: a.IsOpen && !a.IsClosing, Balance: a.Balance}
+	for _, d := range a.Out {
+		s.OnTheWay += d.Amount
+	}
+	for _, d := range a.Doubtful {
+		s.InDoubt += d.Amount
+	}
+	return s
+}

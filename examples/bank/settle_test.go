@@ -1,0 +1,65 @@
+package bank
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/roost-cluster/roost/sdk/entity"
+	"github.com/roost-cluster/roost/sdk/entitytest"
+)
+
+// deaf are accounts of a program that cannot take answers.
+var deaf = entity.Define("Account", func(string) *Account { return &Account{} },
+	entity.On(Open, (*Account).Open),
+	entity.On(Deposit, (*Account).Deposit),
+	entity.On(Transfer, (*Account).Transfer),
+	entity.On(Credit, (*Account).Credit),
+	entity.On(settle, func(*Account, *entity.Ctx, entity.Answer[Nothing]) (Nothing, error) {
+		return Nothing{}, errors.New("a fault of the program")
+	}),
+).Events(
+	entity.Event[Opened]("opened"), entity.Event[Deposited]("deposited"), entity.Event[Debited]("debited"), entity.Event[Credited]("credited"),
+)
+
+// TestAnswerThatNeverComes: the answer to a transfer cannot be taken for its whole time. Those
+// to later transfers are booked on these all the same.
+func TestAnswerThatNeverComes(t *testing.T) {
+	k := entitytest.New(t, deaf)
+	must := func(_ Status, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(Open.Ask(t.Context(), k, "alice", Terms{}))
+	must(Deposit.Ask(t.Context(), k, "alice", Money{100}))
+	must(Open.Ask(t.Context(), k, "bob", Terms{Limit: 40}))
+	must(Transfer.Ask(t.Context(), k, "alice", Order{ID: "lost", To: "bob", Amount: 30}))
+	k.Advance(25 * time.Hour)
+	if s := k.Sends("Account", "alice"); len(s) != 1 || s[0].State != "in doubt" {
+		t.Fatalf("after a day: %+v", s)
+	}
+	k.Restart(Accounts)
+	must(Transfer.Ask(t.Context(), k, "alice", Order{ID: "refused", To: "bob", Amount: 20}))
+	must(Transfer.Ask(t.Context(), k, "alice", Order{ID: "taken", To: "bob", Amount: 10}))
+	events := k.Events("Account", "alice")
+	ends := []any{}
+	for _, e := range events {
+		switch e := e.(type) {
+		case Settled:
+			ends = append(ends, e)
+		case Refunded:
+			e.Reason = ""
+			ends = append(ends, e)
+		}
+	}
+	if want := []any{Refunded{ID: "refused", Amount: 20}, Settled{"taken"}}; !slices.Equal(ends, want) {
+		t.Errorf("the transfers have ended with %+v, want %+v", ends, want)
+	}
+	got, err := Show.Ask(t.Context(), k, "alice", Nothing{})
+	if want := (Status{Open: true, Balance: 60, OnTheWay: 30}); err != nil || got != want {
+		t.Errorf("%+v, %v; want %+v", got, err, want)
+	}
+}

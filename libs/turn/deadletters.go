@@ -1,0 +1,86 @@
+package turn
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// A dead letter stays in the journal until an operator deals with it, by a built-in command of
+// the entity that has sent it. The command's record and the end of the dead letter are one
+// append, which the journal refuses if the dead letter has ended already. To send it again, the
+// record has a copy of the send, which is a send of its own: with another key, because its target
+// may have answered the old one or forgotten it, and behind all that the entity has sent before.
+
+// deadLetterTurn begins the turn of a command that deals with a dead letter: what the machine
+// knows of its sends is only how many are pending.
+func deadLetterTurn(m *Machine, e *entity, c *command) {
+	c.ends = nil
+	in, ok := c.deadLetter()
+	if !ok {
+		m.builtinDone(e, c, TurnDone{Reply: sharding.Reject(sharding.InvalidArgument, `the input of `+c.env.Command+` is the number of a record and the place of a send in it, such as {"seq":7,"index":0}`)})
+		return
+	}
+	m.emit(ReadSend{Entity: e.id, Shard: e.shard.id, Incarnation: e.inc, Request: c.runID, Seq: in.Seq, Place: in.Index})
+}
+
+// deadLetter is the input of the command.
+func (c *command) deadLetter() (in sharding.DeadLetterInput, ok bool) {
+	err := json.Unmarshal(c.env.Payload, &in)
+	return in, err == nil && in.Seq > 0
+}
+
+// sendRead goes on with the turn that waits for what the journal has of a send.
+func (m *Machine) sendRead(in *SendRead) {
+	e := m.find(in.Incarnation)
+	if e == nil || e.state != live || e.running == nil || e.running.builtin == nil || e.running.runID != in.Request {
+		return
+	}
+	c := e.running
+	of, _ := c.deadLetter()
+	again := c.env.Command == sharding.SendAgainCommand
+	if refused := refuseDeadLetter(&of, in, again); refused != nil {
+		m.builtinDone(e, c, TurnDone{Reply: *refused})
+		return
+	}
+	c.ends = &sharding.Delivered{Seq: of.Seq, Sends: []uint16{of.Index}, As: sharding.SendDone, Once: !mutant.On("again-once")}
+	done := TurnDone{Reply: sharding.Reply{Outcome: sharding.OK}}
+	if again {
+		x := in.Send
+		if of.Seq <= e.life && !mutant.On("again-life") {
+			x.ReplyTo = "" // the life that would have taken the answer is over
+		}
+		done.Sends = []sharding.Send{x}
+		done.Reply.Payload = fmt.Appendf(nil, `{"seq":%d,"index":0}`, e.staged+1) // a sharding.SentAgain
+	}
+	m.builtinDone(e, c, done)
+}
+
+// refuseDeadLetter returns why a command may not deal with a send, nil if it may.
+func refuseDeadLetter(of *sharding.DeadLetterInput, in *SendRead, again bool) *sharding.Reply {
+	var r sharding.Reply
+	name := fmt.Sprintf("send %d of record %d", of.Index, of.Seq)
+	switch {
+	case in.Err != "":
+		r = sharding.Reject(in.Code, name+" cannot be read: "+in.Err)
+	case in.State == sharding.SendDone:
+		r = sharding.Reject(sharding.NotFound, name+" is no dead letter of the entity: there is no such send, or it has ended, or somebody has dealt with it before")
+	case in.State == sharding.SendPending && !mutant.On("again-pending"):
+		r = sharding.Reject(sharding.FailedPrecondition, name+" is pending: it is delivered, and tried again, by itself. Only dead letters can be sent again or dropped")
+	case again && in.State == sharding.SendInDoubt && !of.MayRepeat && !mutant.On("again-doubt"):
+		r = sharding.Reject(sharding.FailedPrecondition, name+" is in doubt: its target may have executed it already, and would then execute it a second time. Look at the target; then drop the send, or send it again and accept that it may be repeated (may_repeat in the input; --may-repeat of roost sends again)")
+	default:
+		return nil
+	}
+	return &r
+}
+
+// endedRow says that the dead letter has ended with which the command deals.
+func (c *command) endedRow() []sharding.Delivered {
+	if mutant.On("again-ends") {
+		return nil
+	}
+	return []sharding.Delivered{*c.ends}
+}

@@ -1,0 +1,323 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/twitchtv/twirp"
+
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/sharding"
+	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+)
+
+const (
+	// listDefault is how many rows an answer has if nobody says: some screens.
+	listDefault = 100
+	// listMost is the largest number of rows of an answer. A row has names only, and no
+	// inputs, so this is at most a MiB or two.
+	listMost = 1000
+	// listShards is how many shards are read at a time while they have few rows: most of the
+	// time is then spent on asking. What is read is bounded by the journal (PageBytes).
+	listShards = 64
+	// listTime is how long rows are looked for before an answer is given that has fewer than
+	// wanted: half of what the command line waits for an answer.
+	listTime = time.Second
+)
+
+// cursor says where a listing goes on. Clients get it as text that says them nothing.
+type cursor struct {
+	Shard sharding.ShardID
+	ID    sharding.EntityID `json:",omitempty"` // of the last row; none: before all rows of the shard
+	// Of a wake-up.
+	Due  int64             `json:",omitempty"`
+	Kind sharding.WakeKind `json:",omitempty"`
+	Name []byte            `json:",omitempty"` // any bytes
+	Seq  uint64            `json:",omitempty"` // of a record with sends
+	// Pending: all dead letters are listed.
+	Pending bool `json:",omitempty"`
+}
+
+func (c *cursor) String() string {
+	text, err := json.Marshal(c)
+	if err != nil {
+		panic(err) // it has no values that could not be written
+	}
+	return base64.RawURLEncoding.EncodeToString(text)
+}
+
+func parseCursor(text string) (c cursor, err error) {
+	if text == "" {
+		return c, nil
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(text)
+	if err == nil {
+		err = json.Unmarshal(raw, &c)
+	}
+	if err == nil && c.Shard.Type != "" { // else it is before all shards
+		err = (sharding.Entity{Type: c.Shard.Type, ID: cmp.Or(c.ID, "-")}).Check()
+	}
+	if err != nil {
+		return c, errors.New("after is not what an earlier answer said as next; leave it out to begin anew")
+	}
+	return c, nil
+}
+
+// wanted is what a listing is asked for.
+type wanted struct {
+	typ   sharding.EntityType // empty: all
+	id    sharding.EntityID   // empty: all
+	limit int
+	after cursor
+}
+
+func toWanted(typ, id, after string, limit uint32) (w wanted, err error) {
+	w = wanted{typ: sharding.EntityType(typ), id: sharding.EntityID(id), limit: min(int(cmp.Or(limit, listDefault)), listMost)}
+	switch {
+	case id != "":
+		err = (sharding.Entity{Type: w.typ, ID: w.id}).Check()
+	case typ != "":
+		err = sharding.CheckEntityType("type", w.typ)
+	}
+	if err == nil {
+		w.after, err = parseCursor(after)
+	}
+	if err != nil {
+		return w, twirp.NewError(twirp.InvalidArgument, err.Error())
+	}
+	return w, nil
+}
+
+// shards are those in which the rows may be, in their order. Volatile types have none.
+func (w *wanted) shards(types []sharding.TypeDesc) (all []sharding.ShardID) {
+	for _, t := range types {
+		switch {
+		case w.typ != "" && w.typ != t.Type || t.Volatile:
+		case w.id != "":
+			all = append(all, sharding.ShardID{Type: t.Type, Index: sharding.ShardOf(w.id, t.Shards)})
+		default:
+			for i := range t.Shards {
+				all = append(all, sharding.ShardID{Type: t.Type, Index: i})
+			}
+		}
+	}
+	slices.SortFunc(all, sharding.ShardID.Compare)
+	return all
+}
+
+// listing reads rows R of shards at positions P.
+type listing[P, R any] struct {
+	read  func(ctx context.Context, from []P, limit int) (journal.Page[R], error)
+	shard func(*P) sharding.ShardID
+	of    func(*R) sharding.ShardID
+	after func(*R) P
+	// take lists a row, unless the answer is full.
+	take    func(*R) (taken bool)
+	left    func() int // how many rows may still be listed
+	damaged func(string)
+}
+
+// run reads from some positions on. It returns the position at which the listing goes on; nil
+// if all is listed. At least one page is read, so that it gets on. A shard with more rows than
+// a page has is read alone: the rows of others would be read again.
+func (l *listing[P, R]) run(ctx context.Context, from []P, until time.Time) (rest *P, err error) {
+	n := 1
+	for first := true; len(from) > 0; first = false {
+		if !first && (l.left() <= 0 || time.Now().After(until)) {
+			return &from[0], nil
+		}
+		n = min(n, len(from))
+		page, err := l.read(ctx, from[:n], max(l.left(), 1))
+		if err != nil {
+			return nil, fmt.Errorf("the journal cannot be read; try again: %w", err)
+		}
+		done, rows := 0, page.Rows
+		for more := false; done < n && !more; {
+			shard := l.shard(&from[done])
+			for len(rows) > 0 && l.of(&rows[0]) == shard {
+				if !l.take(&rows[0]) {
+					return &from[done], nil
+				}
+				from[done], rows = l.after(&rows[0]), rows[1:]
+			}
+			if more = slices.Contains(page.More, shard); !more {
+				done++
+			}
+			if i := slices.IndexFunc(page.Damaged, func(d journal.Damaged) bool { return d.Shard == shard }); i >= 0 {
+				l.damaged(fmt.Sprintf("shard %s: %v", shard, page.Damaged[i].Err))
+			}
+		}
+		from, n = from[done:], min(2*n, listShards)
+		if len(page.More) > 0 {
+			n = 1
+		}
+	}
+	return nil, nil
+}
+
+// rest are the shards from one on.
+func rest(shards []sharding.ShardID, from sharding.ShardID) []sharding.ShardID {
+	i, _ := slices.BinarySearchFunc(shards, from, sharding.ShardID.Compare)
+	return shards[i:]
+}
+
+// listed begins a listing: it returns what is wanted and the shards in which that may be.
+func (a admin) listed(ctx context.Context, typ, id, after string, limit uint32) (wanted, []sharding.ShardID, error) {
+	w, err := toWanted(typ, id, after, limit)
+	if err != nil {
+		return w, nil, err
+	}
+	v, err := a.view(ctx)
+	if err != nil {
+		return w, nil, err
+	}
+	if w.typ != "" && !slices.ContainsFunc(v.Types, func(t sharding.TypeDesc) bool { return t.Type == w.typ }) {
+		return w, nil, twirp.NewErrorf(twirp.NotFound, "no entity type %s; declared are %s", typ, typeNames(&v))
+	}
+	return w, w.shards(v.Types), nil
+}
+
+// Reminders lists the reminders that are stored, from the journal.
+func (a admin) Reminders(ctx context.Context, req *adminv1.RemindersRequest) (*adminv1.RemindersResponse, error) {
+	w, shards, err := a.listed(ctx, req.Type, req.Id, req.After, req.Limit)
+	if err != nil {
+		return nil, err
+	}
+	if req.DueBeforeUnixMs < 0 {
+		return nil, twirp.NewError(twirp.InvalidArgument, "due_before_unix_ms is negative; 0 stands for all")
+	}
+	out := &adminv1.RemindersResponse{}
+	damaged := func(text string) { out.Damaged = append(out.Damaged, strings.ToValidUTF8(text, "\ufffd")) }
+	l := listing[journal.ShardPosition, journal.WakeRow]{
+		read: func(ctx context.Context, from []journal.ShardPosition, limit int) (journal.WakesPage, error) {
+			return a.s.journal.Wakes(ctx, journal.WakesRequest{Shards: from, Until: req.DueBeforeUnixMs, Limit: limit})
+		},
+		shard: func(p *journal.ShardPosition) sharding.ShardID { return p.Shard },
+		of:    func(r *journal.WakeRow) sharding.ShardID { return r.Shard },
+		after: func(r *journal.WakeRow) journal.ShardPosition {
+			return journal.ShardPosition{Shard: r.Shard, After: r.Position()}
+		},
+		take: func(r *journal.WakeRow) bool {
+			switch {
+			case w.id != "" && r.Entity.ID != w.id:
+				return true
+			case len(out.Reminders) == w.limit:
+				return false
+			}
+			out.Reminders = append(out.Reminders, &adminv1.Reminder{
+				Type: string(r.Entity.Type), Id: string(r.Entity.ID), Name: strings.ToValidUTF8(r.Name, "\ufffd"), DueUnixMs: r.Due, PeriodMs: r.Period, Command: r.Input.Command,
+			})
+			if r.Err != nil {
+				damaged(fmt.Sprintf("reminder %q of %s: %v", r.Name, r.Entity, r.Err))
+			}
+			return true
+		},
+		left:    func() int { return w.limit - len(out.Reminders) },
+		damaged: damaged,
+	}
+	var from []journal.ShardPosition
+	for _, s := range rest(shards, w.after.Shard) {
+		p := journal.ShardPosition{Shard: s}
+		if s == w.after.Shard && w.after.ID != "" {
+			p.After = journal.WakePosition{Due: w.after.Due, Entity: sharding.Entity{Type: s.Type, ID: w.after.ID}, Kind: w.after.Kind, Name: string(w.after.Name)}
+		}
+		from = append(from, p)
+	}
+	next, err := l.run(ctx, from, time.Now().Add(listTime))
+	if err != nil {
+		return nil, twirp.NewError(twirp.Internal, err.Error())
+	}
+	if next != nil {
+		c := cursor{Shard: next.Shard, ID: next.After.Entity.ID, Due: next.After.Due, Kind: next.After.Kind, Name: []byte(next.After.Name)}
+		out.Next = c.String()
+	}
+	return out, nil
+}
+
+// Sends lists the sends that have not ended, from the journal: the dead letters first.
+func (a admin) Sends(ctx context.Context, req *adminv1.SendsRequest) (*adminv1.SendsResponse, error) {
+	w, shards, err := a.listed(ctx, req.Type, req.Id, req.After, req.Limit)
+	if err != nil {
+		return nil, err
+	}
+	out := &adminv1.SendsResponse{}
+	until := time.Now().Add(listTime)
+	next := &w.after
+	if !next.Pending {
+		if next, err = a.sendsFrom(ctx, &w, shards, *next, until, out); err == nil && next == nil && !req.Dead {
+			next = &cursor{Pending: true}
+		}
+	}
+	if err == nil && next != nil && next.Pending && len(out.Sends) < w.limit {
+		next, err = a.sendsFrom(ctx, &w, shards, *next, until, out)
+	}
+	if err != nil {
+		return nil, twirp.NewError(twirp.Internal, err.Error())
+	}
+	if next != nil {
+		out.Next = next.String()
+	}
+	return out, nil
+}
+
+// sendsFrom lists the dead letters, or what is pending, as the cursor says. The sends of one
+// record are not parted.
+func (a admin) sendsFrom(ctx context.Context, w *wanted, shards []sharding.ShardID, at cursor, until time.Time, out *adminv1.SendsResponse) (*cursor, error) {
+	ended := false
+	l := listing[journal.SendPosition, journal.SendRow]{
+		read: func(ctx context.Context, from []journal.SendPosition, limit int) (journal.SendsPage, error) {
+			return a.s.journal.Sends(ctx, journal.SendsRequest{Shards: from, Dead: !at.Pending, Limit: limit})
+		},
+		shard: func(p *journal.SendPosition) sharding.ShardID { return p.Shard },
+		of:    func(r *journal.SendRow) sharding.ShardID { return r.Shard },
+		after: (*journal.SendRow).Position,
+		take: func(r *journal.SendRow) bool {
+			if ended = w.id != "" && r.Entity.ID != w.id; ended || len(out.Sends) >= w.limit {
+				return false // rows are in the order of entities: no other one is this entity's
+			}
+			toSends(r, at.Pending, out)
+			return true
+		},
+		left:    func() int { return w.limit - len(out.Sends) },
+		damaged: func(text string) { out.Damaged = append(out.Damaged, strings.ToValidUTF8(text, "\ufffd")) },
+	}
+	var from []journal.SendPosition
+	for _, s := range rest(shards, at.Shard) {
+		p := journal.SendPosition{Shard: s}
+		switch {
+		case s == at.Shard && at.ID != "":
+			p.Entity, p.Seq = sharding.Entity{Type: s.Type, ID: at.ID}, at.Seq
+		case w.id != "":
+			p.Entity = sharding.Entity{Type: s.Type, ID: w.id}
+		}
+		from = append(from, p)
+	}
+	next, err := l.run(ctx, from, until)
+	if err != nil || next == nil || ended {
+		return nil, err
+	}
+	return &cursor{Shard: next.Shard, ID: next.Entity.ID, Seq: next.Seq, Pending: at.Pending}, nil
+}
+
+// toSends lists the sends of a record that are pending, or those that are dead letters.
+func toSends(r *journal.SendRow, pending bool, out *adminv1.SendsResponse) {
+	if r.Err != nil {
+		out.Damaged = append(out.Damaged, strings.ToValidUTF8(fmt.Sprintf("sends of record %d of %s: %v", r.Seq, r.Entity, r.Err), "\ufffd"))
+	}
+	for place := range r.Sends {
+		s, state := &r.Sends[place], r.States.Of(place)
+		if pending && state == sharding.SendPending || !pending && state.Dead() {
+			out.Sends = append(out.Sends, &adminv1.Send{
+				Type: string(r.Entity.Type), Id: string(r.Entity.ID), Record: r.Seq, Place: uint32(place), State: state.String(),
+				TargetType: string(s.To.Type), TargetId: string(s.To.ID), Command: s.Input.Command, ReplyTo: s.ReplyTo, SentUnixMs: r.At.UnixMilli(),
+			})
+		}
+	}
+}

@@ -1,0 +1,98 @@
+package server
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/control"
+	"github.com/roost-cluster/roost/libs/link"
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/sdk/entity"
+	"github.com/roost-cluster/roost/services/region"
+)
+
+// clerk writes letters to other clerks, who count those that they take.
+type clerk struct{ Took int }
+
+type took struct{}
+
+func (c *clerk) Apply(any) { c.Took++ }
+
+var clerkTake = entity.Command[string, int]("Clerk", "Take")
+
+// clerks take letters unless busy says that they refuse them.
+func clerks(busy *bool) entity.Definition {
+	return entity.Define("Clerk", func(string) *clerk { return &clerk{} },
+		entity.On(entity.Command[string, int]("Clerk", "Write"), func(c *clerk, ctx *entity.Ctx, to string) (int, error) {
+			clerkTake.Send(ctx, to, "dear "+to)
+			clerkTake.Send(ctx, to, "dear "+to+" again")
+			return c.Took, nil
+		}),
+		entity.On(clerkTake, func(c *clerk, ctx *entity.Ctx, _ string) (int, error) {
+			if *busy {
+				return 0, entity.Errorf(entity.FailedPrecondition, "busy")
+			}
+			return c.Took, ctx.Persist(took{})
+		}),
+		entity.On(entity.Command[string, int]("Clerk", "Count").ReadOnly(), func(c *clerk, _ *entity.Ctx, _ string) (int, error) { return c.Took, nil }),
+	).Events(took{}).Shards(4)
+}
+
+// TestDeadLetters: a region finds in its journal the dead letters with which an operator deals;
+// what is sent again arrives, and what is dropped does not.
+func TestDeadLetters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		busy := true // guarded by the bubble: it changes while nothing runs
+		links := link.DefaultConfig()
+		links.Cluster, links.Self = "test", sharding.NodeID{Addr: "127.0.0.1:1", UID: 1}
+		cfg := DefaultConfig()
+		r := runTypes(t, RunnerConfig{
+			Log: slog.New(slog.DiscardHandler), Core: func(c *region.Config) { c.ShardCores = 1 },
+			Router: &RouterConfig{Core: cfg.router(), Link: links, Send: func(sharding.NodeID, control.Message) {}},
+		}, clerks(&busy))
+		d := sharding.TableDelta{Full: true, Version: sharding.Version{Term: 1, N: 1}, Types: []sharding.TypeDesc{r.Types()[0].Desc}}
+		for i := range uint32(4) {
+			d.Rows = append(d.Rows, sharding.Row{Shard: sharding.ShardID{Type: "Clerk", Index: i}, Owner: links.Self, Epoch: sharding.MakeEpoch(1, i+1), Phase: sharding.Serving})
+		}
+		r.Put(region.Coordinators{Addrs: []string{"c:1"}}, region.Replied{From: "c:1", Asked: control.WatchTable{}, Msg: control.TableChanged{Delta: d}})
+		a := &answers{got: map[uint64]link.Answer{}}
+		corr := uint64(0)
+		do := func(id sharding.EntityID, command, payload string) string {
+			t.Helper()
+			corr++
+			c := knock(corr, id, command)
+			c.Envelope.Entity.Type, c.Envelope.Keyed, c.Envelope.ID, c.Envelope.Payload = "Clerk", true, sharding.CommandID(fmt.Sprint(corr)), []byte(payload)
+			c.Envelope.Deadline = time.Now().Add(time.Minute)
+			r.Submit(a, []link.Command{c})
+			time.Sleep(5 * time.Second)
+			synctest.Wait()
+			reply := a.got[corr].Reply
+			return strings.TrimSpace(string(reply.Code) + " " + string(reply.Payload))
+		}
+		for i, step := range []struct {
+			id            sharding.EntityID
+			command, with string
+			want          string
+		}{
+			{"ann", "Write", `"bob"`, "0"}, // both are refused
+			{"ann", sharding.SendAgainCommand, `{"seq":1,"index":2}`, "not_found"},
+			{"bob", sharding.SendAgainCommand, `{"seq":1,"index":0}`, "not_found"},
+			{"ann", sharding.SendAgainCommand, `{"seq":1,"index":0}`, `{"seq":2,"index":0}`},
+			{"bob", "Count", `""`, "1"},
+			{"ann", sharding.SendAgainCommand, `{"seq":1,"index":0}`, "not_found"},
+			{"ann", sharding.SendDropCommand, `{"seq":1,"index":1}`, ""},
+			{"ann", sharding.SendDropCommand, `{"seq":1,"index":1}`, "not_found"},
+			{"ann", sharding.SendDropCommand, `{"seq":2,"index":0}`, "not_found"}, // it has arrived
+			{"bob", "Count", `""`, "1"},
+		} {
+			if got := do(step.id, step.command, step.with); got != step.want {
+				t.Errorf("step %d, %s of %s: %q, want %q", i, step.command, step.id, got, step.want)
+			}
+			busy = i < 2
+		}
+	})
+}
