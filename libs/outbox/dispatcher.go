@@ -24,9 +24,10 @@ type Dispatcher struct {
 	// the sender takes now.
 	deliveries map[uint64]*delivery
 	taking     map[takingKey]*pair
-	lastNumber uint64 // of deliveries and acks
-	acks       map[uint64]*ack
-	acksAt     time.Time // when the first ones are due; zero: there are none
+	lastNumber uint64          // of deliveries and acks
+	acks       map[uint64]*ack // under way
+	refused    int             // sends whose ends were not stored and are to be stored again
+	acksAt     time.Time       // when the first ones are due; zero: there are none
 	// reads are under way.
 	reads       map[uint64]*reading
 	lastRead    uint64
@@ -85,6 +86,8 @@ type shard struct {
 	// ended are sends whose end is to be stored at ackAt.
 	ended []*send
 	ackAt time.Time
+	// refused are acks that were not stored, and wait to be tried again.
+	refused []*ack
 }
 
 // source is an entity with pending sends.
@@ -93,6 +96,8 @@ type source struct {
 	entity sharding.Entity
 	pairs  map[sharding.Entity]*pair // by target
 	held   int                       // sends in memory
+	// refused is how many of them are in shard.refused.
+	refused int
 	// upTo is the sequence number up to which all pending sends are in rows.
 	upTo uint64
 	// more says that there may be others behind it. The source is then in shard.wanted, or is
@@ -220,6 +225,7 @@ func (d *Dispatcher) forget(src *source) {
 			d.failing--
 		}
 	}
+	d.dropRefused(src)
 	src.pairs = nil
 	if src.wanted {
 		src.shard.wanted = slices.DeleteFunc(src.shard.wanted, func(o *source) bool { return o == src })

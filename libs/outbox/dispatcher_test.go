@@ -40,6 +40,8 @@ type model struct {
 	reads   int
 	acks    int
 	rejects int // attempts that were refused
+	// damaged says which appends meet damage; nil: none.
+	damaged func(*sharding.Append) bool
 }
 
 type record struct {
@@ -106,7 +108,11 @@ func (m *model) did(out *outbox.Outputs) {
 		m.acks++
 		m.after(time.Duration(m.rng.IntN(10))*time.Millisecond, func() {
 			v := sharding.RefusedEpoch
-			if m.epochOf(a.Append.Shard) == a.Append.Epoch {
+			switch {
+			case m.epochOf(a.Append.Shard) != a.Append.Epoch:
+			case m.damaged != nil && m.damaged(&a.Append):
+				v = sharding.RefusedDamaged
+			default:
 				if v = sharding.Durable; m.rng.IntN(20) == 0 {
 					v = sharding.UnknownOutcome
 				}
@@ -746,6 +752,107 @@ func TestUntried(t *testing.T) {
 		}
 	}
 }
+
+// unstorable: what cannot be stored about one record is tried again, ever more rarely, until it
+// can. It keeps nothing else from being stored.
+func unstorable(t testing.TB) {
+	m := newModel(t, 8, nil)
+	broken := true
+	m.damaged = func(a *sharding.Append) bool {
+		return broken && slices.ContainsFunc(a.Delivered, func(d sharding.Delivered) bool { return d.Seq == 2 })
+	}
+	m.own()
+	m.run(time.Second)
+	from := entity("A", 1)
+	for n := range 3 {
+		m.send(from, true, command(from, entity("C", 1), n+1, ""))
+	}
+	m.run(10 * time.Minute)
+	if m.unended() != 1 || m.acks < 10 || m.acks > 40 {
+		t.Errorf("%d sends have not ended, want 1; %d acks in ten minutes", m.unended(), m.acks)
+	}
+	broken = false
+	m.run(time.Minute)
+	if m.unended() > 0 {
+		t.Errorf("%d sends have not ended", m.unended())
+	}
+	checkEffects(t, m, 8)
+}
+
+func TestUnstorable(t *testing.T) { unstorable(t) }
+
+// TestUnstorableLeavesRoom: many ends that cannot be stored do not fill the memory for good.
+func TestUnstorableLeavesRoom(t *testing.T) {
+	m := newModel(t, 9, func(c *outbox.Config) { c.Sends, c.Refresh = outbox.LeastSends, time.Second })
+	m.damaged = func(a *sharding.Append) bool { return a.Entity.Type == "A" }
+	m.own()
+	m.run(time.Second)
+	const many = outbox.LeastSends
+	for n := range many {
+		m.send(entity("A", n), true, command(entity("A", n), entity("C", n%50), 1, ""))
+	}
+	m.run(5 * time.Second)
+	for n := range 10 {
+		m.send(entity("B", n), true, command(entity("B", n), entity("C", n), 1, ""))
+	}
+	m.run(5 * time.Second)
+	if n := m.unended(); n != many {
+		t.Errorf("%d sends have not ended, want those %d whose ends cannot be stored", n, many)
+	}
+	checkEffects(t, m, 9)
+}
+
+// deposed: an owner to whom the journal says that it is none any more stores and delivers nothing,
+// although nobody else has told it.
+func deposed(t testing.TB) {
+	m := newModel(t, 10, nil)
+	m.own()
+	m.run(time.Second)
+	from := entity("A", 1)
+	m.open[shardOf(from)]++ // by somebody else
+	shard := turn.SendsStored{Shard: shardOf(from), Epoch: m.open[shardOf(from)] - 1, Entity: from, At: m.now}
+	for n := range 3 {
+		s := command(from, entity("C", n), n, "")
+		r := &record{seq: uint64(n + 1), at: m.now, sends: []sharding.Send{s}, states: make([]sharding.SendState, 1)}
+		m.rows[from] = append(m.rows[from], r)
+		shard.Records = []sharding.Record{{Seq: r.seq, Sends: r.sends}}
+		m.tell(shard)
+		m.run(time.Minute)
+	}
+	if len(m.effects) != 1 || m.acks > 2 {
+		t.Errorf("%d sends were delivered, want the one before it was told; %d acks, want that one and what was left", len(m.effects), m.acks)
+	}
+}
+
+func TestDeposed(t *testing.T) { deposed(t) }
+
+// tooOldToWait: the sender of what is given up takes that answer at once, whichever type was
+// looked at first.
+func tooOldToWait(t testing.TB) {
+	for _, types := range [][2]string{{"A", "B"}, {"B", "A"}} {
+		d, now := outbox.New(outbox.DefaultConfig()), time.UnixMilli(1_000_000_000_000)
+		var out outbox.Outputs
+		for _, typ := range types { // the order in which the types come up
+			from := entity(typ, 1)
+			shard := shardOf(from)
+			d.Step(now, outbox.Open{Shard: shard, Epoch: 1}, &out)
+			d.Step(now, outbox.Page{Number: out.Reads[len(out.Reads)-1].Number, Now: now}, &out)
+			d.Told(now, turn.SendsStored{Shard: shard, Epoch: 1, Entity: from, At: now, Records: []sharding.Record{{Seq: 1, Sends: []sharding.Send{command(from, entity(typ, 2), 1, "")}}}}, &out)
+		}
+		out = outbox.Outputs{}
+		from := entity("A", 1)
+		d.Told(now, turn.SendsStored{Shard: shardOf(from), Epoch: 1, Entity: from, At: now.Add(-24 * time.Hour),
+			Records: []sharding.Record{{Seq: 2, Sends: []sharding.Send{command(from, entity("B", 3), 1, "told")}}}}, &out)
+		if err := d.Check(); err != nil {
+			t.Error(err)
+		}
+		if len(out.Turn) != 1 {
+			t.Errorf("with the types in the order %v, the answer is taken %d times at once, want once", types, len(out.Turn))
+		}
+	}
+}
+
+func TestTooOldToWait(t *testing.T) { tooOldToWait(t) }
 
 // TestAckSends: no append stores more ends than AckSends, also if more of them end at once.
 func TestAckSends(t *testing.T) {

@@ -188,26 +188,24 @@ func (d *Dispatcher) advance() {
 		d.retries.Remove(p)
 		d.makeReady(p)
 	}
+	for d.startReady() {
+	}
+	d.storeDue()
+	d.scan()
+}
+
+// startReady begins the attempts for which there is room, and reports whether there were any: a
+// send that is given up makes its sender ready, whose type may have had its turn before.
+func (d *Dispatcher) startReady() (any bool) {
 	for _, q := range d.types {
 		for q.underWay < d.cfg.Deliveries && len(q.ready) > 0 {
 			p := q.ready[0]
 			q.ready = q.ready[1:]
 			d.attempt(q, p)
+			any = !mutant.On("ready-again")
 		}
 	}
-	if !d.acksAt.IsZero() && !d.now.Before(d.acksAt) {
-		d.acksAt = time.Time{}
-		for _, s := range d.shards {
-			switch {
-			case len(s.ended) == 0:
-			case d.now.Before(s.ackAt):
-				d.ackBy(s.ackAt)
-			default:
-				d.storeEnded(s)
-			}
-		}
-	}
-	d.scan()
+	return any
 }
 
 // attempt delivers the first send of a pair, or gives it up; or has its answer taken.

@@ -79,7 +79,7 @@ func (d *Dispatcher) scan() {
 // evict forgets sources of which all that is held fails, if there is no room for others. A
 // later sweep reads them again.
 func (d *Dispatcher) evict() {
-	if d.sends < d.cfg.Sends && d.bytes < d.cfg.Bytes && !d.noRoom || d.failing == 0 {
+	if d.sends < d.cfg.Sends && d.bytes < d.cfg.Bytes && !d.noRoom || d.failing+d.refused == 0 {
 		return
 	}
 	for _, s := range d.shards {
@@ -98,9 +98,10 @@ func (d *Dispatcher) evict() {
 	}
 }
 
-// fails reports whether a source has sends, and all of them wait to be tried again.
+// fails reports whether a source has sends, and all of them wait to be tried again, or their ends
+// do.
 func (d *Dispatcher) fails(src *source) bool {
-	waiting := 0
+	waiting := src.refused
 	for _, p := range src.pairs { // order-free: all must fail
 		if p.state != retrying {
 			return false

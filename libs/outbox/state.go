@@ -11,8 +11,17 @@ import (
 
 // Check verifies the invariants of the dispatcher. An error means a bug.
 func (d *Dispatcher) Check() error {
-	c := checking{d: d, heads: map[*pair]bool{}}
+	c := checking{d: d, heads: map[*pair]bool{}, ending: map[*source][]*send{}, refused: map[*source]int{}}
+	for _, a := range d.acks { // order-free: collected
+		c.ends(a.sends)
+	}
 	for _, s := range d.shards {
+		c.ends(s.ended)
+		for _, a := range s.refused {
+			c.ends(a.sends)
+			c.refused[a.source] += len(a.sends)
+			c.allRefused += len(a.sends)
+		}
 		if d.byID[s.id] != s || s.closed {
 			return fmt.Errorf("outbox: %s is listed but closed", s.id)
 		}
@@ -34,6 +43,9 @@ func (d *Dispatcher) Check() error {
 	ready := map[sharding.Entity]int{} // pairs
 	for _, q := range d.types {
 		under += q.underWay
+		if q.underWay < d.cfg.Deliveries && len(q.ready) > 0 {
+			return fmt.Errorf("outbox: %d pairs of %s are ready, and only %d commands are under way", len(q.ready), q.name, q.underWay)
+		}
 		for _, p := range q.ready {
 			ready[p.next()]++
 		}
@@ -53,9 +65,9 @@ func (d *Dispatcher) Check() error {
 			return fmt.Errorf("outbox: a pair that is not failing is to be tried again: %v", p.to)
 		}
 	}
-	if c.sends != d.sends || c.bytes != d.bytes || c.failing != d.failing || c.sources != d.sourceCount {
-		return fmt.Errorf("outbox: counted %d sends, %d bytes, %d failing, %d sources; there are %d, %d, %d, %d",
-			d.sends, d.bytes, d.failing, d.sourceCount, c.sends, c.bytes, c.failing, c.sources)
+	if c.sends != d.sends || c.bytes != d.bytes || c.failing != d.failing || c.sources != d.sourceCount || c.allRefused != d.refused {
+		return fmt.Errorf("outbox: counted %d sends, %d bytes, %d failing, %d sources, %d refused; there are %d, %d, %d, %d, %d",
+			d.sends, d.bytes, d.failing, d.sourceCount, d.refused, c.sends, c.bytes, c.failing, c.sources, c.allRefused)
 	}
 	return nil
 }
@@ -64,7 +76,10 @@ func (d *Dispatcher) Check() error {
 type checking struct {
 	d                              *Dispatcher
 	heads                          map[*pair]bool
+	ending                         map[*source][]*send // that have ended, and that is not stored
+	refused                        map[*source]int     // of those, the ones that wait to be stored again
 	sends, bytes, failing, sources int
+	allRefused                     int
 }
 
 func (c *checking) source(src *source) error {
@@ -95,23 +110,24 @@ func (c *checking) source(src *source) error {
 			return err
 		}
 	}
-	for _, x := range src.shard.ended {
-		if x.source == src {
-			count(x)
-		}
+	for _, x := range c.ending[src] {
+		count(x)
 	}
-	for _, a := range c.d.acks { // order-free: counted
-		if a.source == src {
-			for _, x := range a.sends {
-				count(x)
-			}
-		}
+	if n := c.refused[src]; n != src.refused {
+		return fmt.Errorf("outbox: counted %d sends of %s whose ends were not stored, there are %d", src.refused, src.entity, n)
 	}
 	c.sends += held
 	if held != src.held {
 		return fmt.Errorf("outbox: counted %d sends of %s, there are %d", src.held, src.entity, held)
 	}
 	return nil
+}
+
+// ends notes sends that have ended.
+func (c *checking) ends(list []*send) {
+	for _, x := range list {
+		c.ending[x.source] = append(c.ending[x.source], x)
+	}
 }
 
 // pair checks that a pair is where its state says.
@@ -163,7 +179,7 @@ func (d *Dispatcher) Clone() *Dispatcher {
 	}
 	n.acks, n.reads = maps.Clone(d.acks), maps.Clone(d.reads)
 	for k, a := range d.acks { // order-free: copies
-		n.acks[k] = &ack{source: c.source(a.source), sends: c.sendList(a.sends)}
+		n.acks[k] = c.ack(a)
 	}
 	for k, r := range d.reads { // order-free: copies
 		rc := &reading{parts: slices.Clone(r.parts)}
@@ -194,7 +210,10 @@ func (c *cloning) shard(s *shard) *shard {
 		n.sources[e] = c.source(src)
 	}
 	n.wanted, n.idle = c.sourceList(s.wanted), c.sourceList(s.idle)
-	n.ended = c.sendList(s.ended)
+	n.ended, n.refused = c.sendList(s.ended), nil
+	for _, a := range s.refused {
+		n.refused = append(n.refused, c.ack(a))
+	}
 	return &n
 }
 
@@ -218,6 +237,12 @@ func (c *cloning) pair(p *pair) *pair {
 	n := *p
 	c.pairs[p] = &n
 	n.source, n.queue = c.source(p.source), c.sendList(p.queue)
+	return &n
+}
+
+func (c *cloning) ack(a *ack) *ack {
+	n := *a
+	n.source, n.sends = c.source(a.source), c.sendList(a.sends)
 	return &n
 }
 
@@ -283,6 +308,9 @@ func (d *Dispatcher) AppendState(now time.Time, b []byte) []byte {
 	for _, s := range d.shards {
 		b = fmt.Appendf(b, " shard %s %s complete %t after %s %d at %d %t missed %t next %t wanted %d idle %d ended %d\n", s.id, s.epoch, s.complete,
 			s.after.Entity, s.after.Seq, rel(s.sweepAt), s.reading, s.missed, s.sweepNext, len(s.wanted), len(s.idle), len(s.ended))
+		for _, a := range s.refused {
+			b = fmt.Appendf(b, "  ack of %s %v was not stored %d times, again in %d\n", a.source.entity, a.delivered(), a.times, rel(a.at))
+		}
 		for _, src := range s.sorted() {
 			b = fmt.Appendf(b, "  %s up to %d more %t wanted %t\n", src.entity, src.upTo, src.more, src.wanted)
 			for _, p := range src.sorted() {
