@@ -7,6 +7,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/services/region"
+	"github.com/roost-cluster/roost/services/region/reads"
 )
 
 // Operators look at the dead letters of the journal, and send them again or drop them. Two may
@@ -53,21 +54,14 @@ func (n *shardNode) readSend(o turn.ReadSend) {
 
 // findSend looks for a send among those that are pending, and then among the dead letters.
 func (n *shardNode) findSend(o turn.ReadSend, dead bool) {
-	out := turn.SendRead{Incarnation: o.Incarnation, Request: o.Request, State: sharding.SendDone}
+	var page journal.SendsPage
 	gen := n.p.gen
-	n.w.journal.read(n.p.host, func() {
-		page := n.w.journal.ledger.Sends(n.w.clock(), journal.SendRequest(o.Shard, o.Entity, o.Seq, dead))
-		var err error
-		if out.State, out.Send, err = journal.FindSend(page.Rows, o.Entity, o.Seq, int(o.Place)); err != nil {
-			out.Code, out.Err = sharding.DataLoss, err.Error()
-		}
-	}, func(ok bool) {
-		switch {
-		case n.p.gen != gen:
+	n.w.journal.read(n.p.host, func() { page = n.w.journal.ledger.Sends(n.w.clock(), reads.Send(o, dead)) }, func(ok bool) {
+		if n.p.gen != gen {
 			return
-		case !ok:
-			out = turn.SendRead{Incarnation: o.Incarnation, Request: o.Request, Code: sharding.Unavailable, Err: errLost.Error()}
-		case !dead && out.Err == "" && out.State == sharding.SendDone:
+		}
+		out, last := reads.SendRead(o, dead, page, lost(ok))
+		if !last {
 			n.findSend(o, true)
 			return
 		}

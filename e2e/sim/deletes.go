@@ -5,31 +5,18 @@ import (
 	"github.com/roost-cluster/roost/libs/purge"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/services/region"
+	"github.com/roost-cluster/roost/services/region/reads"
 )
 
 // readDeleted reads which deleted entities may be removed, as the driver of a region does.
 func (n *shardNode) readDeleted(o purge.Read) {
-	req := journal.WakesRequest{Until: journal.PurgeFrom + o.Until, Limit: o.Limit}
-	for _, s := range o.Shards {
-		req.Shards = append(req.Shards, journal.ShardPosition{Shard: s, After: journal.WakePosition{Due: journal.PurgeFrom}})
-	}
-	out := purge.Page{Number: o.Number}
+	var page journal.WakesPage
 	gen := n.p.gen
-	n.w.journal.read(n.p.host, func() {
-		page := n.w.journal.ledger.Wakes(n.w.clock(), req)
-		out.Now, out.More = page.Now, page.More
-		for i := range page.Rows {
-			r := &page.Rows[i]
-			out.Rows = append(out.Rows, purge.Row{Shard: r.Shard, Entity: r.Entity, Life: r.Seq, Due: r.Due})
-		}
-	}, func(ok bool) {
+	n.w.journal.read(n.p.host, func() { page = n.w.journal.ledger.Wakes(n.w.clock(), reads.Deleted(o)) }, func(ok bool) {
 		if n.p.gen != gen {
 			return
 		}
-		if !ok {
-			out = purge.Page{Number: o.Number}
-		}
-		n.p.post(func() { n.stepShard(region.DeletedRead{Page: out}) })
+		n.p.post(func() { n.stepShard(region.DeletedRead{Page: reads.DeletedPage(o, page, lost(ok))}) })
 	})
 }
 

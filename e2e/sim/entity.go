@@ -135,19 +135,17 @@ func second(x uint64) uint64 { return x | 1<<62 }
 func reminded(x uint64) uint64 { return x | 1<<61 }
 
 // replay builds the state from what the journal holds.
-func replay(in journal.Loaded) (l list, events, bytes int) {
+func replay(in journal.Loaded) (l list) {
 	l.life = in.Life
 	if in.Snapshot.Seq > 0 {
 		l, _ = decodeList(in.Snapshot.Payload)
 	}
 	for i := range in.Records {
-		events += max(1, len(in.Records[i].Events))
-		bytes += in.Records[i].ReplaySize()
 		for _, e := range in.Records[i].Events {
 			l.add(decodeNumber(e.Payload))
 		}
 	}
-	return l, events, bytes
+	return l
 }
 
 // turnOf runs the handler of a command on the state l and returns what the

@@ -79,6 +79,7 @@ func (n *shardNode) ask(o *turn.Run, b *instance) {
 	f := n.w.forwardOf(o.Env)
 	n.asks++
 	b.asks, b.askedAt, b.shard, b.epoch = f, n.w.now, o.Shard, o.Epoch
+	n.asking[n.asks] = b
 	n.stepTurn(turn.Ask{
 		Incarnation: o.Incarnation, Request: o.Request, Number: n.asks, Target: f.entity, Command: f.cmd, Payload: number(f.x),
 	})
@@ -129,7 +130,7 @@ func (n *shardNode) checkAsk(o *turn.SendAsk, b *instance, f *op) {
 		return
 	}
 	if got, err := w.journal.load(journal.LoadRequest{Entity: b.entity}); err == nil {
-		if stored, _, _ := replay(got); b.list.life == stored.life && (b.list.n > stored.n || b.list.n == stored.n && b.list != stored) {
+		if stored := replay(got); b.list.life == stored.life && (b.list.n > stored.n || b.list.n == stored.n && b.list != stored) {
 			w.violate("an ask follows from what is durable", "%v asks with %d elements, and %d are stored", b.entity, b.list.n, stored.n)
 		}
 	}
@@ -148,16 +149,34 @@ func (n *shardNode) sendProbe(o turn.SendProbe) {
 	n.router.route(env, &call{readOnly: true, op: &op{client: forwarderID, entity: env.Entity, cmd: env.Command, key: env.ID}, reply: func(router.Finish) {}})
 }
 
-// askDone lets a turn go on that has asked.
+// withdraw withdraws what a turn asks, whose context has ended. It waits for the AskDone all the
+// same.
+func (n *shardNode) withdraw(inc turn.Incarnation, b *instance) {
+	for _, number := range sortedKeys(n.asking) {
+		if n.asking[number] == b {
+			n.w.mark("ask: it is withdrawn")
+			n.stepTurn(turn.WithdrawAsk{Incarnation: inc, Number: number})
+		}
+	}
+}
+
+// askDone lets a turn go on that has asked. Nothing else does.
 func (n *shardNode) askDone(o turn.AskDone) {
-	b := n.instances[o.Incarnation]
-	if b == nil || b.over == nil {
+	b := n.asking[o.Number]
+	if b == nil {
+		n.w.violate("an ask has one answer", "%s: %+v is for nobody who waits", n.p.name, o)
 		return
 	}
+	delete(n.asking, o.Number)
 	if o.Reply.Code == sharding.Aborted && strings.HasPrefix(o.Reply.Message, "deadlock") {
 		n.w.mark("ask: a circle is found")
 	}
 	b.forwarded = o.Reply
+	if n.instances[o.Incarnation] != b {
+		n.w.mark("ask: of a turn whose result nobody wants")
+		n.w.after(n.w.dice("turn").exp(5*ms), b.over)
+		return
+	}
 	b.over()
 }
 

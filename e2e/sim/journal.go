@@ -39,9 +39,6 @@ type store struct {
 	// forms are those in which events of living entities are stored in a shard, each with the first epoch
 	// at which one was.
 	forms map[sharding.ShardID]map[storedForm]sharding.Epoch
-	// outdated are the entities that a region could not read because it was not their owner any
-	// more and did not know that yet. It says that data is lost, and nothing has run.
-	outdated map[sharding.Entity]bool
 	// doubtful are all entities of which an append ever had an unknown outcome.
 	doubtful map[sharding.Entity]bool
 	// touched and unfenced are all entities and shards that were ever damaged.
@@ -51,6 +48,14 @@ type store struct {
 
 var errLost = errors.New("connection to the journal lost")
 
+// lost is the error of a read that has got its answer, or not.
+func lost(ok bool) error {
+	if ok {
+		return nil
+	}
+	return errLost
+}
+
 func newStore(w *World) *store {
 	return &store{
 		w: w, ledger: memory.NewLedger(w.journalConfig()),
@@ -59,8 +64,8 @@ func newStore(w *World) *store {
 		drained: map[sharding.NodeID]bool{},
 		stopped: map[sharding.ShardID]sharding.Epoch{},
 		claims:  map[sharding.Claim]bool{}, claimedAt: map[sharding.ShardID]int64{},
-		highest: map[sharding.ShardID]sharding.Claim{},
-		forms:   map[sharding.ShardID]map[storedForm]sharding.Epoch{}, outdated: map[sharding.Entity]bool{},
+		highest:  map[sharding.ShardID]sharding.Claim{},
+		forms:    map[sharding.ShardID]map[storedForm]sharding.Epoch{},
 		doubtful: map[sharding.Entity]bool{}, touched: map[sharding.Entity]bool{}, unfenced: map[sharding.ShardID]bool{},
 	}
 }

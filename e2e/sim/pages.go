@@ -161,7 +161,7 @@ func (w *World) contained(o *op, reply *sharding.Reply) {
 		return
 	}
 	w.mark("client: data loss")
-	if !w.journal.touched[o.entity] && !w.journal.outdated[o.entity] && !w.journal.unfenced[w.shardOf(o.entity)] {
+	if !w.journal.touched[o.entity] && !w.journal.unfenced[w.shardOf(o.entity)] {
 		w.violate("damage is contained", "%v is answered with %s, and nothing of it is damaged: %s", o, reply.Code, reply.Message)
 	}
 }

@@ -53,7 +53,8 @@ type shardNode struct {
 	core      *region.ShardCore
 	outputs   region.Outputs // of the core, not performed yet
 	instances map[turn.Incarnation]*instance
-	asks      uint64 // number of the newest ask or probe
+	asks      uint64               // number of the newest ask or probe
+	asking    map[uint64]*instance // those whose turn waits, by the number of what it asks
 	// passivated has the epoch at which an entity was passivated last.
 	passivated map[sharding.Entity]sharding.Epoch
 	toCore     lastArrival // of messages from the control core
@@ -142,7 +143,7 @@ func (w *World) regionProgram(p *process) program {
 	n.control = region.NewControlCore(n.cfg)
 	for i := range n.cfg.ShardCores {
 		n.shards = append(n.shards, &shardNode{
-			regionNode: n, index: i, core: region.NewShardCore(n.cfg, i), instances: map[turn.Incarnation]*instance{}, passivated: map[sharding.Entity]sharding.Epoch{},
+			regionNode: n, index: i, core: region.NewShardCore(n.cfg, i), instances: map[turn.Incarnation]*instance{}, asking: map[uint64]*instance{}, passivated: map[sharding.Entity]sharding.Epoch{},
 		})
 	}
 	n.member = newMember(w, p, roleRegion, func(memberChange) {})

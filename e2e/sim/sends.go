@@ -9,6 +9,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/services/region"
+	"github.com/roost-cluster/roost/services/region/reads"
 )
 
 // In the harsh climate entities send commands to others: the turn of a Send, and of a Delete,
@@ -78,36 +79,13 @@ func (n *shardNode) performSends(o region.ShardOutput) {
 
 // readSends reads a page of sends.
 func (n *shardNode) readSends(o outbox.Read) {
-	req := journal.SendsRequest{Limit: o.Limit}
-	for _, p := range o.Shards {
-		req.Shards = append(req.Shards, journal.SendPosition{Shard: p.Shard, Entity: p.Entity, Seq: p.Seq})
-	}
-	out := outbox.Page{Number: o.Number}
+	var page journal.SendsPage
 	gen := n.p.gen
-	n.w.journal.read(n.p.host, func() {
-		page := n.w.journal.ledger.Sends(n.w.clock(), req)
-		out.Now, out.More = page.Now, page.More
-		for i := range page.Rows {
-			r := &page.Rows[i]
-			row := outbox.Row{Shard: r.Shard, Entity: r.Entity, Seq: r.Seq, At: r.At}
-			if r.Err != nil {
-				row.Err = r.Err.Error()
-			}
-			for place := range r.Sends {
-				if r.States.Of(place) == sharding.SendPending {
-					row.Sends = append(row.Sends, outbox.Pending{Place: uint16(place), Send: r.Sends[place]})
-				}
-			}
-			out.Rows = append(out.Rows, row)
-		}
-	}, func(ok bool) {
+	n.w.journal.read(n.p.host, func() { page = n.w.journal.ledger.Sends(n.w.clock(), reads.Sends(o)) }, func(ok bool) {
 		if n.p.gen != gen {
 			return
 		}
-		if !ok {
-			out = outbox.Page{Number: o.Number, Err: errLost.Error()}
-		}
-		n.p.post(func() { n.stepShard(region.SendsRead{Page: out}) })
+		n.p.post(func() { n.stepShard(region.SendsRead{Page: reads.SendsPage(o, page, lost(ok))}) })
 	})
 }
 
@@ -294,9 +272,9 @@ func (w *World) unsent() string {
 		if row.Err != nil || !intact(row.Entity) {
 			continue
 		}
-		for place := range row.Sends {
-			if row.States.Of(place) == sharding.SendPending && intact(row.Sends[place].To) {
-				return fmt.Sprintf("%s of %v, record %d, place %d to %v is pending", row.Sends[place].Input.Command, row.Entity, row.Seq, place, row.Sends[place].To)
+		for place, s := range row.Pending() {
+			if intact(s.To) {
+				return fmt.Sprintf("%s of %v, record %d, place %d to %v is pending", s.Input.Command, row.Entity, row.Seq, place, s.To)
 			}
 		}
 	}

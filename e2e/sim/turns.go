@@ -8,6 +8,7 @@ import (
 	"github.com/roost-cluster/roost/libs/router"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
+	"github.com/roost-cluster/roost/services/region/reads"
 )
 
 func nanos(n int64) time.Duration { return time.Duration(n) }
@@ -61,9 +62,6 @@ func (n *shardNode) performEntity(o turn.Output) {
 		delete(n.instances, o.Incarnation)
 		n.w.after(n.w.dice("turn").exp(ms/5), n.p.ifAlive(func() { n.stepTurn(in) }))
 	case turn.Drop:
-		if b := n.instances[o.Incarnation]; b != nil && b.over != nil { // its handler learns it by its context
-			n.w.after(n.w.dice("turn").exp(5*ms), b.over)
-		}
 		delete(n.instances, o.Incarnation)
 	case turn.SendAsk:
 		n.sendAsk(&o)
@@ -103,16 +101,17 @@ func (n *shardNode) load(o turn.Load) {
 	var err error
 	gen := n.p.gen
 	n.w.journal.read(n.p.host, func() {
-		got, err = n.w.journal.load(journal.LoadRequest{Entity: o.Entity, Lookup: o.Lookup, LookupOnly: o.LookupOnly, Wakes: o.Wakes})
+		req := reads.Load(o)
+		got, err = n.w.journal.load(req)
 		if err == nil && n.ignoresSnapshot(o.Entity, &got.Snapshot) {
 			n.w.mark("a snapshot of another form is ignored")
-			got, err = n.w.journal.load(journal.LoadRequest{Entity: o.Entity, Lookup: o.Lookup, Wakes: o.Wakes, WithoutSnapshot: true})
+			req.WithoutSnapshot = true
+			got, err = n.w.journal.load(req)
 		}
 		switch {
 		case !errors.Is(err, journal.ErrTrimmed):
 		case o.Epoch < n.w.journal.highest[o.Shard].Epoch:
 			n.w.mark("trim: an owner that is none any more cannot read what a later one has stored")
-			n.w.journal.outdated[o.Entity] = true
 		default:
 			n.w.violate("the state is not lost", "%s, version %d, cannot load %v: %v", n.p.name, n.version, o.Entity, err)
 		}
@@ -138,13 +137,12 @@ func (n *shardNode) load(o turn.Load) {
 				delete(n.instances, o.Incarnation)
 				in.Err, in.Code = "the start hook fails", sharding.Internal
 			default:
-				b.alive, in.Remembered, in.Reminders = true, got.Remembered, got.Timers
+				b.alive = true
 				if o.Background {
 					n.w.mark("remembered: it is started")
 				}
-				b.list, in.Events, in.Bytes = replay(got)
-				in.LastSeq, in.Life, in.Fresh, in.Stored = got.LastSeq, got.Life, got.Fresh(), got.Stored
-				in.Pending, in.Trimmed = got.Pending, got.Cut > 0
+				b.list = replay(got)
+				reads.Loaded(&in, &got)
 				if in.Trimmed {
 					n.w.mark("trim: a trimmed entity is loaded")
 				}
@@ -230,7 +228,7 @@ func (n *shardNode) run(o *turn.Run) {
 		took = d.between(10*ms, 600*ms)
 	}
 	if o.Env.Command == cmdForward {
-		b.cancel, b.over = func() { w.after(d.exp(5*ms), end(true)) }, end(false)
+		b.cancel, b.over = func() { w.after(d.exp(5*ms), n.p.ifAlive(func() { n.withdraw(o.Incarnation, b) })) }, end(false)
 		w.after(took, n.p.ifAlive(func() { n.ask(o, b) }))
 		return
 	}

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"fmt"
+	"iter"
 	"math"
 	"time"
 
@@ -143,6 +144,17 @@ type SendRow struct {
 // Position returns the place of the row.
 func (s *SendRow) Position() SendPosition {
 	return SendPosition{Shard: s.Shard, Entity: s.Entity, Seq: s.Seq}
+}
+
+// Pending yields the sends that are pending, by their places.
+func (s *SendRow) Pending() iter.Seq2[int, *sharding.Send] {
+	return func(yield func(int, *sharding.Send) bool) {
+		for place := range s.Sends {
+			if s.States.Of(place) == sharding.SendPending && !yield(place, &s.Sends[place]) {
+				return
+			}
+		}
+	}
 }
 
 // SendRequest asks for the sends of one record, for [FindSend]: those pending, or the dead

@@ -13,6 +13,7 @@ import (
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/sdk/entity"
 	"github.com/roost-cluster/roost/services/region"
+	"github.com/roost-cluster/roost/services/region/reads"
 	"github.com/roost-cluster/roost/services/region/server/executor"
 	"github.com/roost-cluster/roost/services/region/server/stored"
 )
@@ -80,9 +81,8 @@ func (s *shardLoop) load(o turn.Load, sl *slot) {
 	defer cancel()
 	if !o.Volatile {
 		var err error
-		req := journal.LoadRequest{Entity: o.Entity, Shard: o.Shard, Lookup: o.Lookup, LookupOnly: o.LookupOnly, Wakes: o.Wakes, Background: o.Background}
 		var ignored bool
-		found, ignored, err = stored.Load(ctx, s.journal, s.types[o.Entity.Type], req)
+		found, ignored, err = stored.Load(ctx, s.journal, s.types[o.Entity.Type], reads.Load(o))
 		if ignored {
 			s.telemetry.rebuilt.Add(s.ctx, 1, metric.WithAttributes(attribute.String("roost.entity.type", string(o.Entity.Type))))
 		}
@@ -102,8 +102,7 @@ func (s *shardLoop) load(o turn.Load, sl *slot) {
 			s.inbox.putLoaded(s.index, &out, false)
 			return
 		}
-		out.LastSeq, out.Life, out.Fresh, out.Stored, out.Pending = found.LastSeq, found.Life, found.Fresh(), found.Stored, found.Pending
-		out.Remembered, out.Reminders, out.Trimmed = found.Remembered, found.Timers, found.Cut > 0
+		reads.Loaded(&out, &found)
 	}
 	if o.LookupOnly {
 		s.inbox.putLoaded(s.index, &out, false)
@@ -120,11 +119,6 @@ func (s *shardLoop) load(o turn.Load, sl *slot) {
 		return
 	}
 	out.Timers = timers
-	for i := range found.Records {
-		r := &found.Records[i]
-		out.Events += max(1, len(r.Events))
-		out.Bytes += r.ReplaySize()
-	}
 	sl.inst = inst
 	out.Size = sizeOf(inst)
 	s.inbox.putLoaded(s.index, &out, true)

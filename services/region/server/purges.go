@@ -1,31 +1,20 @@
 package server
 
 import (
-	"time"
-
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/purge"
 	"github.com/roost-cluster/roost/services/region"
+	"github.com/roost-cluster/roost/services/region/reads"
 )
 
 // readDeleted reads which deleted entities may be removed, as a load reads an entity.
 func (s *shardLoop) readDeleted(o purge.Read) {
 	s.queue(job{Work: work{do: func() {
-		req := journal.WakesRequest{Until: journal.PurgeFrom + o.Until, Limit: o.Limit}
-		for _, shard := range o.Shards {
-			req.Shards = append(req.Shards, journal.ShardPosition{Shard: shard, After: journal.WakePosition{Due: journal.PurgeFrom}})
-		}
-		page, err := s.journal.Wakes(s.ctx, req)
-		out := purge.Page{Number: o.Number, Now: page.Now, More: page.More}
+		page, err := s.journal.Wakes(s.ctx, reads.Deleted(o))
 		if err != nil {
-			out.Now = time.Time{}
 			s.log.Warn("which deleted entities can be removed cannot be read; they are removed later", "error", err)
 		}
-		for i := range page.Rows {
-			w := &page.Rows[i]
-			out.Rows = append(out.Rows, purge.Row{Shard: w.Shard, Entity: w.Entity, Life: w.Seq, Due: w.Due})
-		}
-		s.put(item{in: region.DeletedRead{Page: out}})
+		s.put(item{in: region.DeletedRead{Page: reads.DeletedPage(o, page, err)}})
 	}}})
 }
 

@@ -1,0 +1,143 @@
+// Package reads says what the cores of a region ask the journal for, in the words of the journal,
+// and what its answers are in the words of the cores. The drivers of regions and the simulation
+// share it, so that they cannot differ.
+//
+// # What this does not do
+//
+// It reads nothing: a driver gives it the answer of the journal, or the error.
+package reads
+
+import (
+	"errors"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/outbox"
+	"github.com/roost-cluster/roost/libs/purge"
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/turn"
+	"github.com/roost-cluster/roost/libs/wakeup"
+)
+
+// Load is what a [turn.Load] reads.
+func Load(o turn.Load) journal.LoadRequest {
+	return journal.LoadRequest{Entity: o.Entity, Shard: o.Shard, Lookup: o.Lookup, LookupOnly: o.LookupOnly, Wakes: o.Wakes, Background: o.Background}
+}
+
+// Loaded puts what the journal has of an entity into the answer to a [turn.Load].
+func Loaded(in *turn.Loaded, found *journal.Loaded) {
+	in.LastSeq, in.Life, in.Fresh, in.Trimmed = found.LastSeq, found.Life, found.Fresh(), found.Cut > 0
+	in.Stored, in.Pending, in.Remembered, in.Reminders = found.Stored, found.Pending, found.Remembered, found.Timers
+	for i := range found.Records {
+		r := &found.Records[i]
+		in.Events += max(1, len(r.Events))
+		in.Bytes += r.ReplaySize()
+	}
+}
+
+// Sends is what an [outbox.Read] reads.
+func Sends(o outbox.Read) journal.SendsRequest {
+	req := journal.SendsRequest{Limit: o.Limit}
+	for _, p := range o.Shards {
+		req.Shards = append(req.Shards, journal.SendPosition{Shard: p.Shard, Entity: p.Entity, Seq: p.Seq})
+	}
+	return req
+}
+
+// SendsPage is the answer to an [outbox.Read].
+func SendsPage(o outbox.Read, page journal.SendsPage, err error) outbox.Page {
+	out := outbox.Page{Number: o.Number, Now: page.Now, More: page.More, Failed: failed(page.Damaged), Err: text(err)}
+	for i := range page.Rows {
+		r := &page.Rows[i]
+		row := outbox.Row{Shard: r.Shard, Entity: r.Entity, Seq: r.Seq, At: r.At, Err: text(r.Err)}
+		for place, s := range r.Pending() {
+			row.Sends = append(row.Sends, outbox.Pending{Place: uint16(place), Send: *s})
+		}
+		out.Rows = append(out.Rows, row)
+	}
+	return out
+}
+
+// Send is what a [turn.ReadSend] reads: first with dead false, and if that finds nothing with dead
+// true. So a send that dies meanwhile is found.
+func Send(o turn.ReadSend, dead bool) journal.SendsRequest {
+	return journal.SendRequest(o.Shard, o.Entity, o.Seq, dead)
+}
+
+// SendRead is the answer to a [turn.ReadSend], from one of its two reads. last says that no other
+// read is needed.
+func SendRead(o turn.ReadSend, dead bool, page journal.SendsPage, err error) (out turn.SendRead, last bool) {
+	out = turn.SendRead{Incarnation: o.Incarnation, Request: o.Request, State: sharding.SendDone}
+	if err == nil && len(page.Damaged) > 0 {
+		err = page.Damaged[0].Err
+	}
+	if err == nil {
+		out.State, out.Send, err = journal.FindSend(page.Rows, o.Entity, o.Seq, int(o.Place))
+	}
+	switch {
+	case errors.Is(err, journal.ErrCorrupt):
+		out.Code, out.Err = sharding.DataLoss, "what is stored of it is damaged"
+	case err != nil:
+		out.Code, out.Err = sharding.Unavailable, "the journal does not answer; try again"
+	}
+	return out, dead || err != nil || out.State != sharding.SendDone
+}
+
+// Wakes is what a [wakeup.Read] reads.
+func Wakes(o wakeup.Read) journal.WakesRequest {
+	req := journal.WakesRequest{Until: o.Until, Limit: o.Limit}
+	for _, p := range o.Shards {
+		req.Shards = append(req.Shards, journal.ShardPosition{Shard: p.Shard, After: journal.WakePosition{
+			Due: p.Due, Entity: p.Entity, Kind: p.Kind, Name: p.Name,
+		}})
+	}
+	return req
+}
+
+// WakesPage is the answer to a [wakeup.Read].
+func WakesPage(o wakeup.Read, page journal.WakesPage, err error) wakeup.Page {
+	out := wakeup.Page{Number: o.Number, Remembered: o.Remembered, Now: page.Now, More: page.More, Failed: failed(page.Damaged), Err: text(err)}
+	for i := range page.Rows {
+		w := &page.Rows[i]
+		out.Rows = append(out.Rows, wakeup.Row{
+			Shard: w.Shard, Entity: w.Entity, WakeRef: w.WakeRef, Due: w.Due, Period: w.Period, Input: w.Input, Err: text(w.Err),
+		})
+	}
+	return out
+}
+
+// Deleted is what a [purge.Read] reads.
+func Deleted(o purge.Read) journal.WakesRequest {
+	req := journal.WakesRequest{Until: journal.PurgeFrom + o.Until, Limit: o.Limit}
+	for _, shard := range o.Shards {
+		req.Shards = append(req.Shards, journal.ShardPosition{Shard: shard, After: journal.WakePosition{Due: journal.PurgeFrom}})
+	}
+	return req
+}
+
+// DeletedPage is the answer to a [purge.Read].
+func DeletedPage(o purge.Read, page journal.WakesPage, err error) purge.Page {
+	out := purge.Page{Number: o.Number, Now: page.Now, More: page.More}
+	if err != nil {
+		out.Now = time.Time{}
+	}
+	for i := range page.Rows {
+		w := &page.Rows[i]
+		out.Rows = append(out.Rows, purge.Row{Shard: w.Shard, Entity: w.Entity, Life: w.Seq, Due: w.Due})
+	}
+	return out
+}
+
+func failed(damaged []journal.Damaged) (shards []sharding.ShardID) {
+	for _, d := range damaged {
+		shards = append(shards, d.Shard)
+	}
+	return shards
+}
+
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
