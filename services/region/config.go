@@ -28,8 +28,8 @@ type Config struct {
 	// Turn holds the hosted types and the limits of entity execution. TotalCommands,
 	// TotalBytes, TotalLoads and the limit of a type's Passivation are limits of the region,
 	// however many shard cores there are. Of that limit, TotalHeldBytes, RecentIDs and
-	// WaitingTurns each shard core has an equal
-	// part; of TotalHeldBytes at least HeldBytes.
+	// WaitingTurns each shard core has an equal part; of TotalHeldBytes at least HeldBytes, of
+	// WaitingTurns at least one.
 	Turn turn.Config
 	// Wakeups bounds and times the firing of wake-ups. Of Rows, FailingRows and Firings each
 	// shard core has an equal part.

@@ -20,3 +20,12 @@ func TestMutants(t *testing.T) {
 		}
 	}
 }
+
+// TestMutantsOfWaiting: without a guard there may be so many waiting turns in each shard core.
+func TestMutantsOfWaiting(t *testing.T) {
+	t.Cleanup(func() { mutant.Activate("") })
+	mutant.Activate("waiting-divided")
+	if n := waitingTurns(t, 3, 31); n <= 31 {
+		t.Errorf("mutant waiting-divided: %d turns wait", n)
+	}
+}

@@ -142,7 +142,9 @@ func NewShardCore(cfg Config, index int) *ShardCore {
 	for i := range turnCfg.Types {
 		turnCfg.Types[i].Passivation = cfg.passivationOfCore(turnCfg.Types[i].Passivation)
 	}
-	turnCfg.WaitingTurns = max(1, turnCfg.WaitingTurns/cfg.ShardCores)
+	if !mutant.On("waiting-divided") {
+		turnCfg.WaitingTurns = max(1, turnCfg.WaitingTurns/cfg.ShardCores)
+	}
 	if turnCfg.Program = "region " + cfg.Name; cfg.Version != "" {
 		turnCfg.Program += " with version " + cfg.Version
 	}
