@@ -53,8 +53,19 @@ const (
 // The flags of a record.
 const (
 	flagDelete = 1 << iota
+	flagOperator
 	flagsKnown = 1<<iota - 1
 )
+
+func flagsOf(r *sharding.Record) (flags uint64) {
+	if r.Delete {
+		flags |= flagDelete
+	}
+	if r.Operator {
+		flags |= flagOperator
+	}
+	return flags
+}
 
 // tooDense reports whether the number of events is too high for their size in bytes.
 func tooDense(events, bytes int) bool { return events > maxTinyEvents && bytes < events*minEventBytes }
@@ -112,8 +123,8 @@ func AppendRecord(b []byte, entity sharding.Entity, epoch sharding.Epoch, at tim
 		b = appendBytes(appendBytes(b, s.To.Type), s.To.ID)
 		b = appendBytes(appendInput(b, &s.Input), s.ReplyTo)
 	}
-	if r.Delete {
-		b = binary.AppendUvarint(b, flagDelete)
+	if flags := flagsOf(r); flags != 0 {
+		b = binary.AppendUvarint(b, flags)
 	}
 	seal(b[start:], entity, r.Seq)
 	return b
@@ -208,7 +219,7 @@ func DecodeRecord(entity sharding.Entity, seq uint64, b []byte) (Entry, error) {
 	}
 	if len(d.b) > 0 {
 		flags := d.uint()
-		r.Delete = flags&flagDelete != 0
+		r.Delete, r.Operator = flags&flagDelete != 0, flags&flagOperator != 0
 		d.bad = d.bad || flags == 0 || flags > flagsKnown
 	}
 	if d.bad || len(d.b) > 0 {

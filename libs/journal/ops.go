@@ -298,18 +298,10 @@ func StoredAt(results []Result, ops []Op, wall time.Time) {
 	}
 }
 
-// Fresh reports whether no turn has left a record in this life of the entity. A record that
-// settles an unknown outcome does not count: it says that a turn has left none.
+// Fresh reports whether nothing was stored in this life of the entity, see
+// [sharding.Record.Content].
 func (l *Loaded) Fresh() bool {
-	if l.Snapshot.Seq > 0 {
-		return false
-	}
-	for i := range l.Records {
-		if r := &l.Records[i]; r.Command != "" || len(r.Events)+len(r.Wakes)+len(r.Sends) > 0 {
-			return false
-		}
-	}
-	return true
+	return l.Snapshot.Seq == 0 && !slices.ContainsFunc(l.Records, func(r sharding.Record) bool { return r.Content() })
 }
 
 // RememberName is the name of the one wake-up of the kind sharding.RememberWake that an entity

@@ -22,7 +22,16 @@ type Record struct {
 	// gone. The life that begins is numbered by Seq; that of the first one is 0. A record that
 	// deletes sets no wake-ups; its sends are delivered.
 	Delete bool
-	Reply  Reply // stored for duplicates; Timing is not kept
+	// Operator: a built-in command that does not delete the entity has left it. It is no content
+	// of the life that it is in: a life without other records is as good as new.
+	Operator bool
+	Reply    Reply // stored for duplicates; Timing is not kept
+}
+
+// Content reports whether the record is content of the life that it is in. A record that settles
+// an unknown outcome is none: it says that a turn has left nothing. Nor is that of an operator.
+func (r *Record) Content() bool {
+	return !r.Operator && (r.Command != "" || len(r.Events)+len(r.Wakes)+len(r.Sends) > 0)
 }
 
 // WakeKind says why an entity must come to life although nobody calls it.

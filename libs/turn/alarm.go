@@ -121,7 +121,7 @@ func (m *Machine) handleAlarm(a alarm) {
 	case alarmProbe:
 		m.sendProbe(a.entity)
 	case alarmAsk:
-		m.giveUpAsk(a.entity, sharding.DeadlineExceeded, "the time for the answer of "+a.entity.ask.env.Entity.String()+" is over")
+		m.askTimedOut(a.entity)
 	}
 }
 

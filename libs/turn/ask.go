@@ -42,11 +42,15 @@ type made struct {
 	times   int
 }
 
+// NotAsked is the reply to an ask that has not left and never will. It is also for a driver that
+// has ended before it could step the ask.
+func NotAsked(why string) sharding.Reply { return sharding.Reject(sharding.Aborted, "not sent: "+why) }
+
 // startAsk handles what a running turn wants to ask.
 func (m *Machine) startAsk(in *Ask) {
 	e := m.find(in.Incarnation)
 	if e == nil || e.running == nil || (e.state != live || e.running.runID != in.Request) && !mutant.On("ask-ended") {
-		m.askDone(in.Incarnation, in.Number, sharding.Reject(sharding.Aborted, "not sent: the turn is over, or its result is not wanted any more"))
+		m.askDone(in.Incarnation, in.Number, NotAsked("the turn is over, or its result is not wanted any more"))
 		return
 	}
 	c := e.running
@@ -252,8 +256,24 @@ func (m *Machine) asked(in Asked) {
 
 // withdrawAsk ends an ask whose turn does not want the answer any more.
 func (m *Machine) withdrawAsk(in WithdrawAsk) {
-	if e := m.find(in.Incarnation); e != nil && e.ask != nil && e.ask.number == in.Number {
-		m.giveUpAsk(e, sharding.Aborted, "the turn does not wait for the answer any more")
+	e := m.find(in.Incarnation)
+	switch {
+	case e == nil || e.ask == nil || e.ask.number != in.Number:
+	case m.now.Before(e.ask.env.Deadline):
+		m.giveUpAsk(e, sharding.Aborted, "the turn does not wait for the answer of "+e.ask.env.Entity.String()+" any more")
+	default:
+		m.askTimedOut(e)
+	}
+}
+
+func (m *Machine) askTimedOut(e *entity) {
+	m.giveUpAsk(e, sharding.DeadlineExceeded, "the time for the answer of "+e.ask.env.Entity.String()+" is over")
+}
+
+// unwantedAsk ends the ask of a turn that is over, or whose result nobody wants any more.
+func (m *Machine) unwantedAsk(e *entity) {
+	if e.ask != nil && !mutant.On("ask-unwanted") {
+		m.giveUpAsk(e, sharding.Aborted, "the turn is over, or its result is not wanted any more")
 	}
 }
 
@@ -263,23 +283,18 @@ func (m *Machine) giveUpAsk(e *entity, code sharding.Code, why string) {
 	switch a := e.ask; {
 	case a.sent && a.readOnly:
 		reply = sharding.Reject(code, why)
-	case a.sent:
+	case a.sent && !mutant.On("ask-sent"):
 		reply = sharding.Doubt(code, why)
 	}
 	m.endAsk(e, &reply)
 }
 
-// endAsk lets the turn go on, with a reply. Without one the turn is over, or not wanted.
+// endAsk lets the turn go on, with a reply. Nothing else ends an ask, so that each has one AskDone.
 func (m *Machine) endAsk(e *entity, reply *sharding.Reply) {
 	a := e.ask
-	if a == nil {
-		return
-	}
 	e.ask = nil
 	m.stats.Waiting--
-	if reply != nil {
-		m.askDone(e.inc, a.number, *reply)
-	}
+	m.askDone(e.inc, a.number, *reply)
 }
 
 func (m *Machine) askDone(inc Incarnation, number uint64, reply sharding.Reply) {

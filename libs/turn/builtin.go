@@ -38,7 +38,7 @@ func (m *Machine) builtinDone(e *entity, c *command, done TurnDone) {
 // deleteTurn deletes the entity, whatever its handlers would say.
 func deleteTurn(m *Machine, e *entity, c *command) {
 	done := TurnDone{Deleted: true, Reply: sharding.Reply{Outcome: sharding.OK}}
-	if e.fresh {
+	if e.staged == e.life {
 		done = TurnDone{Reply: sharding.Reject(sharding.NotFound, "nothing is stored of the entity, or it was deleted before")}
 	}
 	m.builtinDone(e, c, done)

@@ -12,8 +12,8 @@ func (m *Machine) turnDone(in *TurnDone) {
 		return // a late result of an ended incarnation is ignored
 	}
 	c := e.running
+	m.unwantedAsk(e) // of a goroutine that the handler has left behind
 	e.running = nil
-	m.endAsk(e, nil)
 	mailbox := c.reply.Timing.Mailbox
 	e.observeTurn(m.now.Sub(c.arrived) - mailbox) // includes the wait for a processor
 	c.done, c.finished, c.reply = true, m.now, in.Reply
@@ -121,14 +121,14 @@ func (m *Machine) mayBeStored(e *entity, c *command) bool {
 func (m *Machine) stage(e *entity, c *command, st *staged) {
 	e.staged++
 	c.record, c.seq = e.staged, e.staged
-	r := sharding.Record{Seq: e.staged, Events: st.events, Wakes: st.wakes, Sends: st.sends}
+	r := sharding.Record{Seq: e.staged, Events: st.events, Wakes: st.wakes, Sends: st.sends, Operator: c.builtin != nil && !st.deleted && !mutant.On("operator-record")}
 	e.sends += uint32(len(st.sends))
 	if c.wakeup == nil { // nobody asks again for a command that nobody has sent
 		r.Command, r.Hash, r.Reply = c.env.ID, c.hash(), c.reply
 		r.Reply.Timing = sharding.Timing{}
 	}
 	e.pending = append(e.pending, r)
-	e.fresh = false
+	e.fresh = e.fresh && r.Operator
 	e.sinceSnapshot += max(1, len(st.events))
 	e.bytesSinceSnapshot += e.pending[len(e.pending)-1].ReplaySize()
 	if c.recordable() {

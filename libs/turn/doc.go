@@ -24,7 +24,7 @@
 // A reply leaves when every record staged before it, its own included, is durable. For a turn
 // without a record the shard's fence is read as well ([ReadFence]), so that a deposed owner
 // can neither write nor answer, and reads are linearizable. Only commands that allow stale
-// reads do without.
+// reads do without. A command whose entity cannot be loaded is refused behind such a read, too.
 //
 // # Unknown outcomes
 //
@@ -89,8 +89,10 @@
 //  9. An [Answer] is sent, or copied, before [Machine.Recycle] is called; a [Run] is not
 //     used any more once its TurnDone is stepped.
 //  10. [SendAsk] goes to whoever routes commands, and is answered by one [Asked]; [SendProbe] goes
-//     the same way, and may get lost. [AskDone] lets the turn go on that has asked. When the
-//     context of a turn ends while it waits, the driver lets it go on and steps [WithdrawAsk].
+//     the same way, and may get lost. [AskDone] lets the turn go on that has asked, also after its
+//     [Drop], and nothing else does: when the context of a turn ends while it waits, the driver
+//     steps [WithdrawAsk], and waits for the AskDone. A driver that ends steps WithdrawAsk for
+//     all turns that wait.
 //
 // The loop to write:
 //

@@ -24,8 +24,10 @@ type entity struct {
 	staged, durable uint64
 
 	// remembered is the last activity in Unix milliseconds, as the entity's wake-up of that kind
-	// says; 0: it has none; below 0: see forgottenActivity.
-	remembered int64
+	// says; 0: it has none. forgottenBy is the number of the record that removes the wake-up, if
+	// that is the last thing that was staged about it; 0: none does.
+	remembered  int64
+	forgottenBy uint64
 
 	// reminders is how many timers of the entity stand at most: those that stood when it was
 	// loaded, and all that it has set since then, even if one has replaced another.

@@ -135,13 +135,8 @@ func (m *Machine) loaded(in *Loaded) {
 		m.removeEntity(e)
 		return
 	}
-	if e.remembered = in.Remembered; e.forgottenBefore(in) {
-		m.emit(Drop{Entity: e.id, Incarnation: e.inc})
-		m.endActivation(e, ActivationDone, "", "")
-		m.removeEntity(e)
-		return
-	}
-	e.reminders = in.Reminders
+	forgotten := e.forgottenBefore(in)
+	e.remembered, e.forgottenBy, e.reminders = in.Remembered, 0, in.Reminders
 	m.stats.Activations++
 	m.grown(e, in.Size)
 	e.state = live
@@ -154,7 +149,16 @@ func (m *Machine) loaded(in *Loaded) {
 	for _, t := range in.Timers {
 		m.setTimer(e, t)
 	}
-	m.advance(e)
+	switch {
+	case forgotten && mutant.On("forgotten-stops"):
+		m.emit(Drop{Entity: e.id, Incarnation: e.inc})
+		m.clearTimers(e)
+		m.removeEntity(e)
+	case forgotten: // its start hook has run, so its stop hook does
+		m.passivate(e, &e.shard.typ.passivations.Asked)
+	default:
+		m.advance(e)
+	}
 }
 
 // lookedUp handles the journal's answer about a command that may be a repeat. If
@@ -194,14 +198,41 @@ func (m *Machine) resolveStored(e *entity, c *command, found bool, s *sharding.S
 	}
 }
 
-// failEntity answers the commands of an entity that cannot be loaded, and
-// removes it.
+// failEntity refuses the commands of an entity that cannot be loaded. Their answers wait, like
+// those of turns, until the fence was read: an owner that was deposed must not say that what it
+// cannot read is lost, because the next owner may have stored it so. Then the entity is removed, or
+// loaded again for the commands that have come meanwhile.
 func (m *Machine) failEntity(e *entity, in *Loaded) {
-	m.answerFailed(e, in)
-	m.removeEntity(e)
+	if e.volatile() || e.state == lookup || mutant.On("failed-fence") {
+		m.answerFailed(e, in)
+		m.removeEntity(e)
+		return
+	}
+	for _, c := range e.cmds {
+		if c.wakeup != nil && !c.answered { // nobody hears of it: it is tried again
+			reply := sharding.Reject(in.Code, in.Err)
+			m.answer(e, c, &reply)
+		}
+	}
+	if m.removeAnswered(e); len(e.cmds) == 0 {
+		m.removeEntity(e)
+		return
+	}
+	m.newIncarnation(e, ending)
+	fence := m.requestFenceRead(e)
+	for _, c := range e.cmds {
+		if c.answered {
+			continue
+		}
+		c.done, c.finished, c.fence = true, m.now, fence
+		if c.reply = sharding.Reject(in.Code, in.Err); c.inDoubt {
+			c.reply = sharding.Doubt(in.Code, in.Err)
+		}
+	}
+	e.next = len(e.cmds)
 }
 
-// answerFailed answers all commands of an entity for the reason of a failed load.
+// answerFailed answers all commands of an entity that cannot be loaded or settled.
 func (m *Machine) answerFailed(e *entity, in *Loaded) {
 	doubt, reject := sharding.Doubt(in.Code, in.Err), sharding.Reject(in.Code, in.Err)
 	for _, c := range e.cmds {
@@ -340,13 +371,13 @@ func (c *command) requestID() RequestID {
 
 // snapshotDue reports whether a snapshot is to be taken. The only state of a trimmed entity is
 // never replaced by one in a form that nobody is told of: a type without KeepEvents does not
-// declare it.
+// declare it. A life without content has no snapshot: it would not be fresh with one.
 func (m *Machine) snapshotDue(e *entity) bool {
 	n := e.shard.typ.SnapshotEvery
 	if e.trimmed && e.shard.typ.KeepEvents == 0 && !mutant.On("untold-snapshot") {
 		return false
 	}
-	return n > 0 && (e.sinceSnapshot >= n || e.bytesSinceSnapshot >= m.cfg.SnapshotBytes) && !e.volatile()
+	return n > 0 && !e.fresh && (e.sinceSnapshot >= n || e.bytesSinceSnapshot >= m.cfg.SnapshotBytes) && !e.volatile()
 }
 
 // goIdle tells the policy that a live entity has no work, or stops the entity.
@@ -388,7 +419,7 @@ func (m *Machine) stopped(in Stopped) {
 		m.load(e)
 		return
 	}
-	e.remembered = 0 // it is started again with its shard, not now
+	e.remembered, e.forgottenBy = 0, 0 // it is started again with its shard, not now
 	m.removeEntity(e)
 }
 
@@ -409,7 +440,7 @@ func (m *Machine) endIncarnation(e *entity) {
 	if e.running != nil {
 		e.running.heldByOldTurn = true
 	}
-	m.endAsk(e, nil) // its turn learns by Drop that nobody wants it
+	m.unwantedAsk(e)
 	m.newIncarnation(e, ending)
 	e.running, e.passivate = nil, false
 }

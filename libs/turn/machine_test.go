@@ -51,6 +51,9 @@ func play(*testing.T) scenariotest.Play {
 			if err := s.m.Clone().Check(); err != nil {
 				trace = append(trace, "CLONE "+err.Error())
 			}
+			if n := s.m.Stats().Waiting; n != s.waiting {
+				trace = append(trace, fmt.Sprintf("ASKS %d wait for AskDone, the machine counts %d", s.waiting, n))
+			}
 		}
 		return trace
 	}
@@ -159,6 +162,7 @@ type scenario struct {
 	fences  []turn.ReadFence
 	stop    turn.Stop
 	asks    map[uint64]turn.Incarnation
+	waiting int // asks without an AskDone
 }
 
 func newScenario() *scenario {
@@ -431,6 +435,9 @@ func (s *scenario) done(f []string, opt map[string]string, has func(string) bool
 
 func (s *scenario) step(in turn.Input) []string {
 	var lines []string
+	if _, ok := in.(turn.Ask); ok {
+		s.waiting++
+	}
 	for _, o := range s.m.Step(s.now, in, nil) {
 		switch o := o.(type) {
 		case turn.Load:
@@ -467,6 +474,9 @@ func (s *scenario) step(in turn.Input) []string {
 				if r.Delete {
 					line += " [delete]"
 				}
+				if r.Operator {
+					line += " [operator]"
+				}
 				for _, w := range r.Wakes {
 					if w.Kind == sharding.RememberWake {
 						w.Name = "remember"
@@ -498,6 +508,7 @@ func (s *scenario) step(in turn.Input) []string {
 		case turn.SendProbe:
 			lines = append(lines, fmt.Sprintf("SendProbe to %s chain %v", o.Env.Entity, o.Env.Chain))
 		case turn.AskDone:
+			s.waiting--
 			lines = append(lines, strings.TrimRight(fmt.Sprintf("AskDone %d %s %s %s%s", o.Number, o.Reply.Outcome, o.Reply.Code, o.Reply.Payload, o.Reply.Message), " "))
 		case turn.TellDone:
 			line := fmt.Sprintf("TellDone %s %s timer=%t %s %s %s", o.Entity, o.Command, o.Timer, o.Reply.Outcome, o.Reply.Code, o.Reply.Message)

@@ -183,8 +183,8 @@ type (
 		Reason string
 	}
 	// Ask: a running turn wants to send a command to another entity and waits for the
-	// answer. It ends with one AskDone, unless the turn ends before. The driver chooses the
-	// number, another one for each ask of an incarnation.
+	// answer. It ends with exactly one AskDone, also if the turn, its incarnation or the shard
+	// ends before. The driver chooses the number, another one for each ask of an incarnation.
 	Ask struct {
 		Incarnation Incarnation
 		Request     RequestID
@@ -211,8 +211,8 @@ type (
 		Number      uint64
 		Reply       sharding.Reply
 	}
-	// WithdrawAsk: the turn does not wait for the answer any more. If the ask has not left, it
-	// never does.
+	// WithdrawAsk: the turn does not want to wait for the answer any more. If the ask has not
+	// left, it never does. The AskDone follows at once, unless it has come before.
 	WithdrawAsk struct {
 		Incarnation Incarnation
 		Number      uint64

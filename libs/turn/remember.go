@@ -17,10 +17,6 @@ import (
 // before its next record says it again: the order in which entities are started needs no more.
 const RememberEvery = time.Hour
 
-// forgottenActivity in entity.remembered says that a turn has removed the wake-up. It may still
-// stand, because that is perhaps not durable.
-const forgottenActivity = -1
-
 // noteRemembered adds to what a turn has staged the change of the wake-up of the entity itself.
 func (m *Machine) noteRemembered(e *entity, c *command, st *staged, forgotten bool) {
 	if !e.shard.typ.Remember || c.ends != nil || c.desc.ReadOnly || c.reply.Outcome != sharding.OK {
@@ -30,17 +26,17 @@ func (m *Machine) noteRemembered(e *entity, c *command, st *staged, forgotten bo
 	now := max(1, m.now.UnixMilli())
 	switch {
 	case st.deleted: // the journal removes all wake-ups of the entity
-		e.remembered = forgottenActivity
+		e.remembered, e.forgottenBy = 0, e.staged+1
 		return
 	case forgotten:
-		if e.remembered <= 0 {
+		if e.remembered == 0 {
 			return
 		}
-		e.remembered = forgottenActivity
+		e.remembered, e.forgottenBy = 0, e.staged+1
 	case st.empty() || e.remembered > 0 && now-e.remembered < RememberEvery.Milliseconds() || mutant.On("remembered"):
 		return
 	default:
-		e.remembered = now
+		e.remembered, e.forgottenBy = now, 0
 		w.Due = -now
 	}
 	st.wakes = append(slices.Clip(st.wakes), w)
@@ -95,9 +91,15 @@ func (m *Machine) noteRemoved(e *entity) {
 		m.endActivation(e, ActivationGone, "", "")
 	case e.activating:
 		m.endActivation(e, ActivationFailed, sharding.Unavailable, "its load was given up")
-	case e.remembered != 0 && !mutant.On("remembered-lost"):
+	case e.mayBeRemembered() && !mutant.On("remembered-lost"):
 		m.emitShardEvent(RememberedLost{Shard: e.shard.id, Epoch: e.shard.epoch, Entity: e.id})
 	}
+}
+
+// mayBeRemembered reports whether the wake-up of the entity itself stands, or may stand because it
+// is not known that its removal is durable.
+func (e *entity) mayBeRemembered() bool {
+	return e.remembered != 0 || e.forgottenBy > e.durable || mutant.On("forgotten-durable") && e.forgottenBy > 0
 }
 
 // forgottenBefore reports whether an entity that was loaded only because it is remembered is not

@@ -60,7 +60,11 @@ func (m *Machine) fenceReadDone(s *shard, refusal *sharding.Reply) {
 	for _, e := range ready {
 		for _, c := range e.cmds[:e.next] {
 			if refusal != nil && c.done && !c.answered && c.fence == f.issued {
-				m.answer(e, c, refusal)
+				reply := *refusal
+				if c.inDoubt {
+					reply = sharding.Doubt(reply.Code, reply.Message)
+				}
+				m.answer(e, c, &reply)
 			}
 		}
 		if refusal != nil && e.ask != nil && e.ask.fence == f.issued {

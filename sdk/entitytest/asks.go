@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
@@ -19,6 +20,7 @@ import (
 type running struct {
 	run     *turn.Run
 	asks    uint64
+	waits   context.Context // of the ask that it waits for; nil: it waits for none, or not any more
 	events  chan event
 	replies chan sharding.Reply
 }
@@ -26,6 +28,7 @@ type running struct {
 // event is what a turn does: it asks, or it is over.
 type event struct {
 	ask    *turn.Ask
+	ctx    context.Context // of ask
 	done   turn.TurnDone
 	exited bool // by runtime.Goexit
 }
@@ -37,10 +40,10 @@ type waiting struct {
 }
 
 // Ask implements entity.Asker.
-func (r *running) Ask(_ context.Context, a turn.Ask) sharding.Reply {
+func (r *running) Ask(ctx context.Context, a turn.Ask) sharding.Reply {
 	r.asks++
 	a.Incarnation, a.Request, a.Number = r.run.Incarnation, r.run.Request, r.asks
-	r.events <- event{ask: &a}
+	r.events <- event{ask: &a, ctx: ctx}
 	return <-r.replies
 }
 
@@ -66,6 +69,10 @@ func (k *Kit) beginTurn(o *turn.Run) turn.Input {
 func (k *Kit) next(r *running) turn.Input {
 	ev := <-r.events
 	if ev.ask != nil {
+		r.waits = ev.ctx
+		if !ev.ask.Deadline.IsZero() { // by the clock of the machine, which contexts have
+			ev.ask.Deadline = k.now.Add(time.Until(ev.ask.Deadline))
+		}
 		return *ev.ask
 	}
 	delete(k.turns, r.run.Incarnation)
@@ -81,8 +88,20 @@ func (k *Kit) answerAsk(inc turn.Incarnation, reply sharding.Reply) turn.Input {
 	if r == nil {
 		return nil
 	}
+	r.waits = nil
 	r.replies <- reply
 	return k.next(r)
+}
+
+// withdrawn returns the withdrawal of an ask whose context has ended, nil if there is none.
+func (k *Kit) withdrawn() turn.Input {
+	for _, inc := range slices.Sorted(maps.Keys(k.turns)) {
+		if r := k.turns[inc]; r.waits != nil && r.waits.Err() != nil {
+			r.waits = nil
+			return turn.WithdrawAsk{Incarnation: inc, Number: r.asks}
+		}
+	}
+	return nil
 }
 
 // dropTurns lets the turns end that wait while the region dies. Nobody takes their results.

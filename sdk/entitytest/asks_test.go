@@ -1,7 +1,9 @@
 package entitytest_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -121,9 +123,27 @@ func (c *cart) Buy(ctx *entity.Ctx, in order) (offer, error) {
 		}
 		return offer{}, nil
 	}
+	own, cancel := context.WithCancel(ctx)
+	defer cancel()
+	switch in.How {
+	case "out of time":
+		own, cancel = context.WithTimeout(ctx, -time.Second)
+		defer cancel()
+	case "not any more":
+		cancel()
+	}
 	seen, err := look.Ask(ctx, ctx.Cluster(), in.Item, struct{}{})
 	if err != nil {
 		return offer{}, err
+	}
+	if own.Err() != nil {
+		if _, err := reserve.Ask(own, ctx.Cluster(), in.Item, by); entity.OutcomeOf(err) != sharding.Rejected || !strings.Contains(err.Error(), "not sent") {
+			return offer{}, fmt.Errorf("before the barrier: %w", err)
+		}
+		if _, err := reserve.Ask(ctx, ctx.Cluster(), in.Item, by); err != nil {
+			return offer{}, err
+		}
+		return reserve.Ask(own, ctx.Cluster(), in.Item, by)
 	}
 	var opts []entity.Option
 	if in.How == "step" {
@@ -232,6 +252,26 @@ func TestAskFails(t *testing.T) {
 	wantError(t, err, entity.FailedPrecondition, sharding.Unknown, "call cycle Cart/dora → Stock/hammer → Cart/dora")
 	if n := left(t, k); n != 5 {
 		t.Errorf("%d are left, want 5", n)
+	}
+}
+
+// TestAskIsWithdrawn: a handler that does not want to wait is told, like in a region, whether
+// what it asks has left.
+func TestAskIsWithdrawn(t *testing.T) {
+	for _, c := range []struct {
+		how  string
+		code entity.Code
+		left int64
+	}{
+		{"out of time", entity.DeadlineExceeded, 4}, // the asked entity does not begin what is out of time
+		{"not any more", entity.Aborted, 3},
+	} {
+		k := shop(t)
+		_, err := buy.Ask(t.Context(), k, "dora", order{Item: "hammer", How: c.how}, entity.Key("k1"))
+		wantError(t, err, c.code, sharding.Unknown, "its turn had sent commands to other entities")
+		if n := left(t, k); n != c.left {
+			t.Errorf("%s: %d are left, want %d", c.how, n, c.left)
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 
 	"github.com/roost-cluster/roost/libs/outbox"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -35,7 +36,10 @@ func (k *Kit) core(in turn.Input) {
 // run performs what the cores want until that is nothing.
 func (k *Kit) run() {
 	for {
+		withdrawn := k.withdrawn()
 		switch {
+		case withdrawn != nil:
+			k.core(withdrawn)
 		case len(k.queue) > 0:
 			o := k.queue[0]
 			k.queue = k.queue[1:]
@@ -138,7 +142,6 @@ func (k *Kit) perform(o turn.Output) turn.Input {
 		return in
 	case turn.Drop:
 		delete(k.insts, o.Entity)
-		return k.answerAsk(o.Incarnation, sharding.Doubt(sharding.Aborted, "the result of the turn is not wanted any more"))
 	case *turn.Answer:
 		if number, ok := k.deliveries[o.Request]; ok {
 			delete(k.deliveries, o.Request)
@@ -216,7 +219,7 @@ func (k *Kit) load(o turn.Load) turn.Input {
 	}
 	out.Trimmed = s.trimmed()
 	out.LastSeq, out.Life, out.Pending = uint64(len(s.records)), s.life, s.pending()
-	out.Fresh = len(replayed) == 0 && s.snapSeq == 0
+	out.Fresh = s.snapSeq == 0 && !slices.ContainsFunc(replayed, func(r sharding.Record) bool { return r.Content() })
 	for i := range replayed {
 		out.Events += max(1, len(replayed[i].Events))
 		out.Bytes += replayed[i].ReplaySize()

@@ -149,7 +149,7 @@ func (d *decoder) more(r *Record) {
 	if len(d.rest) > 0 {
 		flags := d.number()
 		r.Deletes = flags == 1
-		d.short = d.short || flags != 1
+		d.short = d.short || flags != 1 && flags != 2 // of an operator
 	}
 }
 

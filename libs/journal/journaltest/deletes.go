@@ -37,26 +37,30 @@ func testDelete(e *env) {
 	e.one(bySeq, add(alice, record(1, "x")))
 	e.one(durable, add(alice, blank(4)))
 	e.equal("fresh", freshness(e.load(alice)), true)
-	e.one(durable, add(alice, record(5, "c")))
+	operators := record(5, "again")
+	operators.Events, operators.Operator = nil, true
+	e.one(durable, add(alice, operators))
+	e.equal("fresh", freshness(e.load(alice)), true)
+	e.one(durable, add(alice, record(6, "c")))
 	l = e.load(alice)
-	e.equal("records of the new life", l.Records, withoutReplies(blank(4), record(5, "c")))
+	e.equal("records of the new life", l.Records, withoutReplies(blank(4), operators, record(6, "c")))
 	e.equal("fresh", l.Fresh(), false)
-	e.one(durable, snapshot(epoch, alice, 5, "new"))
+	e.one(durable, snapshot(epoch, alice, 6, "new"))
 	all, err := e.b.Load(e.Context(), journal.LoadRequest{Entity: alice, WithoutSnapshot: true})
 	if err != nil {
 		e.Fatal(err)
 	}
-	e.equal("records of the new life", all.Records, withoutReplies(blank(4), record(5, "c")))
+	e.equal("records of the new life", all.Records, withoutReplies(blank(4), operators, record(6, "c")))
 	// In one unit with records of both lives, and in one batch with snapshots of both.
 	e.want(verdicts{durable, durable, bySeq, durable},
-		add(alice, record(6, "d"), deletion(7, "gone2"), record(8, "e")), snapshot(epoch, alice, 8, "newer"),
-		snapshot(epoch, alice, 7, "older"), snapshot(epoch, alice, 8, "newest"))
+		add(alice, record(7, "d"), deletion(8, "gone2"), record(9, "e")), snapshot(epoch, alice, 9, "newer"),
+		snapshot(epoch, alice, 8, "older"), snapshot(epoch, alice, 9, "newest"))
 	l = e.load(alice)
-	e.equal("life", l.Life, uint64(7))
+	e.equal("life", l.Life, uint64(8))
 	e.equal("snapshot", string(l.Snapshot.Payload), "newest")
-	e.want(verdicts{durable, durable}, snapshot(epoch, alice, 8, "again"), add(alice, deletion(9, "")))
+	e.want(verdicts{durable, durable}, snapshot(epoch, alice, 9, "again"), add(alice, deletion(10, "")))
 	l = e.load(alice)
-	e.equal("life", l.Life, uint64(9))
+	e.equal("life", l.Life, uint64(10))
 	e.equal("snapshot", l.Snapshot, journal.Snapshot{})
 	e.one(durable, add(bob, deletion(1, "never there")))
 	e.equal("life", e.load(bob).Life, uint64(1))

@@ -2,7 +2,9 @@ package server
 
 import (
 	"context"
-	"sync/atomic"
+	"maps"
+	"slices"
+	"sync"
 
 	"go.opentelemetry.io/otel/propagation"
 
@@ -12,38 +14,87 @@ import (
 )
 
 // asks are what the running turns of a shard core wait for. The handler waits on its own
-// goroutine, which is a worker's: so the worker gives away what it has still to do.
+// goroutine, which is a worker's: so the worker gives away what it has still to do. What becomes
+// of an ask is for the core to say, however the turn has ended: only the core knows whether the
+// command has left.
 type asks struct {
-	last atomic.Uint64 // number of the newest ask
-	// waiting has where the replies go. It belongs to the core's side.
-	waiting map[uint64]chan<- sharding.Reply
+	mu      sync.Mutex
+	last    uint64 // number of the newest ask
+	waiting map[uint64]waitingTurn
+	ended   bool // nobody steps the core any more
+}
+
+// waitingTurn is a turn that waits for the answer to what it asks.
+type waitingTurn struct {
+	inc     turn.Incarnation
+	replies chan<- sharding.Reply
+}
+
+// errEnded is the reply to an ask that the core has never seen.
+var errEnded = turn.NotAsked("the region has ended")
+
+// begin gives an ask its number. It returns false if it is too late for asks.
+func (a *asks) begin(in *turn.Ask, replies chan<- sharding.Reply) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.ended {
+		return false
+	}
+	a.last++
+	in.Number = a.last
+	a.waiting[a.last] = waitingTurn{inc: in.Incarnation, replies: replies}
+	return true
+}
+
+// answer lets a turn go on.
+func (a *asks) answer(number uint64, reply sharding.Reply) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if w, ok := a.waiting[number]; ok {
+		delete(a.waiting, number)
+		w.replies <- reply
+	}
+}
+
+// end lets no further ask begin, and returns those that wait.
+func (a *asks) end() []turn.WithdrawAsk {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.ended = true
+	var list []turn.WithdrawAsk
+	for _, n := range slices.Sorted(maps.Keys(a.waiting)) {
+		list = append(list, turn.WithdrawAsk{Incarnation: a.waiting[n].inc, Number: n})
+	}
+	return list
 }
 
 // Ask implements [entity.Asker]: the context of a turn sends what the turn asks.
 func (c *turnContext) Ask(ctx context.Context, in turn.Ask) sharding.Reply {
 	s := c.loop
-	in.Incarnation, in.Request, in.Number = c.run.Incarnation, c.run.Request, s.asks.last.Add(1)
-	in.Trace = traceOf(ctx, c.run.Env.Trace)
+	in.Incarnation, in.Request, in.Trace = c.run.Incarnation, c.run.Request, traceOf(ctx, c.run.Env.Trace)
 	replies := make(chan sharding.Reply, 1)
+	if !s.asks.begin(&in, replies) {
+		return errEnded
+	}
 	s.pool.Block(c.worker)
-	s.put(item{do: func() {
-		s.asks.waiting[in.Number] = replies
-		s.input(region.Turn{Input: in})
-	}})
+	s.put(item{in: region.Turn{Input: in}})
 	select {
 	case reply := <-replies:
 		return reply
 	case <-ctx.Done():
 	case <-c.Done(): // ctx may be another one
 	}
-	s.put(item{do: func() {
-		delete(s.asks.waiting, in.Number)
-		s.input(region.Turn{Input: turn.WithdrawAsk{Incarnation: in.Incarnation, Number: in.Number}})
-	}})
-	if in.ReadOnly {
-		return sharding.Reject(sharding.DeadlineExceeded, "the turn's time was over before "+in.Target.String()+" had answered")
+	s.put(item{in: region.Turn{Input: turn.WithdrawAsk{Incarnation: in.Incarnation, Number: in.Number}}})
+	return <-replies
+}
+
+// endAsks lets the turns go on that wait, after the last step: the core says what became of each
+// ask that it has seen.
+func (s *shardLoop) endAsks() {
+	for _, in := range s.asks.end() {
+		s.input(region.Turn{Input: in})
+		s.asks.answer(in.Number, errEnded)
 	}
-	return sharding.Doubt(sharding.DeadlineExceeded, "the turn's time was over before "+in.Target.String()+" had answered")
 }
 
 // sendAsk sends the command that a turn asks.
@@ -55,14 +106,6 @@ func (s *shardLoop) sendAsk(o turn.SendAsk) {
 
 // sendProbe sends a probe. It is sent again if it gets lost.
 func (s *shardLoop) sendProbe(o turn.SendProbe) { s.route(o.Env, true, func(sharding.Reply) {}) }
-
-// askDone lets a turn go on that has asked.
-func (s *shardLoop) askDone(o turn.AskDone) {
-	if replies := s.asks.waiting[o.Number]; replies != nil {
-		delete(s.asks.waiting, o.Number)
-		replies <- o.Reply
-	}
-}
 
 // traceOf returns the trace context of ctx, or else that of the command.
 func traceOf(ctx context.Context, command string) string {

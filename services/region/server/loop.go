@@ -7,7 +7,6 @@ import (
 
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/link"
-	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/services/region"
 	"github.com/roost-cluster/roost/services/region/server/executor"
@@ -61,16 +60,17 @@ type shardLoop struct {
 func newShardLoop(r *Runner, index int) *shardLoop {
 	s := &shardLoop{
 		shared: r.shared, index: index, control: r.control, wakeCores: r.wakeCores,
-		core: region.NewShardCore(r.cfg, index), asks: asks{waiting: map[uint64]chan<- sharding.Reply{}}, snapshotting: map[*slot][]job{}, gives: map[control.Call]chan<- region.Kept{}, attributes: map[attributeKey]*measures{},
+		core: region.NewShardCore(r.cfg, index), asks: asks{waiting: map[uint64]waitingTurn{}}, snapshotting: map[*slot][]job{}, gives: map[control.Call]chan<- region.Kept{}, attributes: map[attributeKey]*measures{},
 	}
 	s.pool = executor.New(s.work, s.handIn, s.ctx.Done())
 	return s
 }
 
-// stop waits for the last step.
+// stop waits for the last step. The turns that wait for answers go on.
 func (s *shardLoop) stop() {
 	s.pool.End()
 	s.stepping.Lock()
+	s.endAsks()
 }
 
 // put adds inputs for the core, and wakes a worker if nobody is stepping the core.
@@ -301,7 +301,7 @@ func (s *shardLoop) performOther(o turn.Output) {
 	case turn.SendProbe:
 		s.sendProbe(o)
 	case turn.AskDone:
-		s.askDone(o)
+		s.asks.answer(o.Number, o.Reply)
 	case turn.Stop:
 		s.stopInstance(o)
 	case turn.Drop:
