@@ -10,7 +10,8 @@ import (
 type Strategy string
 
 const (
-	// StartAll starts them as fast as it can, StartConfig.Limit at a time.
+	// StartAll starts them as fast as it can, StartConfig.Limit at a time. It takes all the
+	// processor time there is: commands take much longer until it is done.
 	StartAll Strategy = "all"
 	// StartConstant starts StartConfig.Number of them every StartConfig.Frequency.
 	StartConstant Strategy = "constant"
@@ -18,10 +19,11 @@ const (
 
 // StartConfig holds the limits of a [Starter].
 type StartConfig struct {
-	// Strategy is StartAll by default.
+	// Strategy is StartConstant by default: commands go first.
 	Strategy Strategy
-	// Frequency and Number are those of StartConstant, for each type. Defaults 100 ms and 5: 50
-	// entities per second.
+	// Frequency and Number are those of StartConstant, for each type. Defaults 10 ms and 10:
+	// 1,000 entities per second, in groups so small that no command waits for long behind one.
+	// Each start costs some 0.1 to 0.3 ms of a processor, so this takes a third of one at most.
 	Frequency time.Duration
 	Number    int
 	// Limit is how many entities of a type are being started at a time, with either strategy.
@@ -53,7 +55,7 @@ type StartConfig struct {
 // DefaultStartConfig returns the defaults that the fields' comments name.
 func DefaultStartConfig() StartConfig {
 	return StartConfig{
-		Strategy: StartAll, Frequency: 100 * time.Millisecond, Number: 5, Limit: 32, Page: 16, ReadShards: 256, Rows: 20_000,
+		Strategy: StartConstant, Frequency: 10 * time.Millisecond, Number: 10, Limit: 32, Page: 16, ReadShards: 256, Rows: 20_000,
 		Failing: 10_000, BackOff: 10 * time.Second, BackOffMax: 5 * time.Minute, ReadRetry: time.Second,
 	}
 }

@@ -373,7 +373,9 @@ func startFailures(t testing.TB) {
 func TestStartConstant(t *testing.T) { startConstant(t) }
 
 func startConstant(t testing.TB) {
-	m := newStartModel(t, 1, func(c *wakeup.StartConfig) { c.Strategy = wakeup.StartConstant })
+	m := newStartModel(t, 1, func(c *wakeup.StartConfig) {
+		c.Strategy, c.Frequency, c.Number = wakeup.StartConstant, 100*time.Millisecond, 5
+	})
 	for i := range 400 {
 		m.rows[fmt.Sprintf("%ca%d", 'a'+i%2, i)] = int64(1 + i)
 	}
