@@ -127,9 +127,11 @@ func pool(ctx context.Context, parsed *pgxpool.Config, timeout time.Duration, si
 	c.MaxConns, c.MinConns, c.MinIdleConns = int32(size), 0, 0
 	set := c.ConnConfig.RuntimeParams
 	set["default_transaction_isolation"] = "read committed" // what commit_batch relies on
-	// Every table is read by a key. Otherwise a plan made for empty tables might be
-	// kept too long.
-	set["enable_seqscan"], set["enable_hashjoin"], set["enable_mergejoin"] = "off", "off", "off"
+	// Every table is read by a key. Otherwise a plan that was made for empty tables might be
+	// kept too long. The statements do their part: where a table is joined by a key x, they
+	// say k = ANY (ARRAY[x]), because with k = x a server may also read the whole index, to
+	// join in its order; or they look for one row with LATERAL and LIMIT 1.
+	set["enable_seqscan"], set["enable_indexonlyscan"], set["enable_hashjoin"], set["enable_mergejoin"] = "off", "off", "off", "off"
 	// A plan that must scan a table all the same looks so costly then that the server
 	// would compile it, which takes many times as long as running it.
 	set["jit"] = "off"

@@ -18,27 +18,28 @@ import (
 // with the snapshot, the records after that, the records of commands, and what CheckOpenedReader needs.
 const loadSQL = `
 	SELECT 0, e.last, CASE WHEN $5 THEN 0 ELSE e.snapshot END, e.life, e.dropped, NULL::bytea, s.body, NULL::bytea, e.cut
-		FROM roost.entity e LEFT JOIN roost.snapshot s ON s.entity = e.id AND NOT $4::boolean AND NOT $5::boolean
+		FROM roost.entity e LEFT JOIN roost.snapshot s ON s.entity = ANY (ARRAY[e.id]) AND NOT $4::boolean AND NOT $5::boolean
 		WHERE e.type = $1 AND e.name = $2
 	UNION ALL
 	SELECT 1, r.seq, 0, 0, NULL, NULL, r.body, NULL, 0
-		FROM roost.entity e JOIN roost.record r ON r.entity = e.id AND r.seq > CASE WHEN $5 THEN e.life ELSE greatest(e.snapshot, e.life) END AND NOT $4
+		FROM roost.entity e JOIN roost.record r ON r.entity = ANY (ARRAY[e.id]) AND r.seq > CASE WHEN $5 THEN e.life ELSE greatest(e.snapshot, e.life) END AND NOT $4
 		WHERE e.type = $1 AND e.name = $2
 	UNION ALL
 	SELECT 2, r.seq, 0, 0, NULL, r.command, r.body, r.reply, 0
-		FROM roost.entity e
-		JOIN roost.record r ON r.entity = e.id AND r.command = ANY ($3::bytea[]) AND (r.seq > e.trimmed OR r.at IS NULL)
-		WHERE e.type = $1 AND e.name = $2
+		FROM roost.entity e CROSS JOIN unnest($3::bytea[]) AS k (command)
+		CROSS JOIN LATERAL (SELECT x.seq, x.command, x.body, x.reply, x.at FROM roost.record x
+			WHERE x.entity = e.id AND x.command = k.command LIMIT 1) r
+		WHERE e.type = $1 AND e.name = $2 AND (r.seq > e.trimmed OR r.at IS NULL)
 	UNION ALL
 	SELECT 3, m.generation, m.min_reader, 0, (SELECT f.forgotten FROM roost.fence f WHERE f.type = $6 AND f.shard = $7), NULL, NULL, NULL, 0
 		FROM roost.meta m WHERE m.one
 	UNION ALL
 	SELECT 4, coalesce(sum(x.pending), 0), 0, 0, NULL, NULL, NULL, NULL, 0
-		FROM roost.entity e JOIN roost.send x ON x.entity = e.id AND NOT $4
+		FROM roost.entity e JOIN roost.send x ON x.entity = ANY (ARRAY[e.id]) AND NOT $4
 		WHERE e.type = $1 AND e.name = $2
 	UNION ALL
 	SELECT 5, count(*) FILTER (WHERE w.kind = $9), coalesce(min(w.due) FILTER (WHERE w.kind = $10 AND w.name = $11), 0), 0, NULL, NULL, NULL, NULL, 0
-		FROM roost.entity e JOIN roost.wake w ON w.entity = e.id
+		FROM roost.entity e JOIN roost.wake w ON w.entity = ANY (ARRAY[e.id])
 		WHERE $8 AND e.type = $1 AND e.name = $2`
 
 // body is a stored form with its sequence number, and the command that was

@@ -21,23 +21,23 @@ const (
 	SELECT a.i, x.entity, e.name, x.kind, x.name, x.seq, x.number, x.due, x.period, 0
 	FROM (SELECT u.i, u.type, u.shard, u.due, coalesce(p.id, 0) AS entity, u.kind::smallint AS kind, u.name
 		FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bytea[], $5::int[], $6::bytea[]) WITH ORDINALITY AS u (type, shard, due, id, kind, name, i)
-		LEFT JOIN roost.entity p ON p.type = u.type AND p.name = u.id) a
+		LEFT JOIN roost.entity p ON p.type = ANY (ARRAY[u.type]) AND p.name = u.id) a
 	CROSS JOIN LATERAL (SELECT w.entity, w.kind, w.name, w.seq, w.number, w.due, w.period FROM roost.wake w
 		WHERE w.type = a.type AND w.shard = a.shard AND (w.due, w.entity, w.kind, w.name) > (a.due, a.entity, a.kind, a.name) AND w.due <= $7
 		ORDER BY w.due, w.entity, w.kind, w.name LIMIT $8) x
-	JOIN roost.entity e ON e.id = x.entity
+	JOIN roost.entity e ON e.id = ANY (ARRAY[x.entity])
 	UNION ALL SELECT 0, m.generation, ''::bytea, 0, ''::bytea, 0, 0, (1000 * extract(epoch FROM now()))::bigint, 0, m.min_reader FROM roost.meta m WHERE m.one
 	ORDER BY 1, 8, 2, 4, 5`
 	sendsHead = `
 	SELECT a.i, x.entity, e.name, x.seq, x.done, 0
 	FROM (SELECT u.i, u.type, u.shard, coalesce(p.id, 0) AS entity, u.seq
 		FROM unnest($1::text[], $2::bigint[], $3::bytea[], $4::bigint[]) WITH ORDINALITY AS u (type, shard, id, seq, i)
-		LEFT JOIN roost.entity p ON p.type = u.type AND p.name = u.id) a
+		LEFT JOIN roost.entity p ON p.type = ANY (ARRAY[u.type]) AND p.name = u.id) a
 	CROSS JOIN LATERAL (SELECT s.entity, s.seq, s.done FROM roost.send s
 		WHERE s.type = a.type AND s.shard = a.shard AND (s.entity, s.seq) > (a.entity, a.seq) AND `
 	sendsTail = `
 		ORDER BY s.entity, s.seq LIMIT $5) x
-	JOIN roost.entity e ON e.id = x.entity
+	JOIN roost.entity e ON e.id = ANY (ARRAY[x.entity])
 	UNION ALL SELECT 0, m.generation, ''::bytea, (1000 * extract(epoch FROM now()))::bigint, ''::bytea, m.min_reader FROM roost.meta m WHERE m.one
 	ORDER BY 1, 2, 4`
 	// Each of these has the condition of an index.
@@ -48,7 +48,7 @@ const (
 	bodiesSQL = `
 	SELECT b.body FROM (SELECT u.i, r.body, sum(octet_length(r.body)) OVER (ORDER BY u.i) - coalesce(octet_length(r.body), 0) AS before
 		FROM unnest($1::bigint[], $2::bigint[]) WITH ORDINALITY AS u (entity, seq, i)
-		LEFT JOIN roost.record r ON r.entity = u.entity AND r.seq = u.seq) b
+		LEFT JOIN roost.record r ON r.entity = ANY (ARRAY[u.entity]) AND r.seq = u.seq) b
 	WHERE coalesce(b.before, 0) < $3 ORDER BY b.i`
 )
 

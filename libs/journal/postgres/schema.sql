@@ -207,7 +207,7 @@ BEGIN
 	SELECT x.last, x.trimmed, x.dropped INTO e FROM roost.entity x WHERE x.id = of_entity;
 	newest := e.dropped;
 	FOR r IN SELECT x.seq, x.at, x.time, x.command IS NOT NULL AND (x.at IS NULL OR x.seq > e.trimmed) AS remembered,
-			EXISTS (SELECT FROM roost.send s WHERE s.entity = x.entity AND s.seq = x.seq) AS sending
+			EXISTS (SELECT FROM roost.send s WHERE s.entity = ANY (ARRAY[x.entity]) AND s.seq = x.seq) AS sending
 		FROM roost.record x WHERE x.entity = of_entity AND x.seq <= of_life ORDER BY x.seq LIMIT batch
 	LOOP
 		IF r.sending THEN
@@ -258,13 +258,13 @@ BEGIN
 	IF NOT FOUND THEN
 		RAISE EXCEPTION 'the journal has another generation' USING ERRCODE = 'RO001';
 	END IF;
-	PERFORM FROM roost.entity x WHERE x.id = ANY (e_id) ORDER BY x.id FOR UPDATE;
+	PERFORM FROM unnest(e_id) AS u (id) JOIN roost.entity x ON x.id = ANY (ARRAY[u.id]) ORDER BY u.id FOR UPDATE OF x;
 	UPDATE roost.entity x SET stripped = least(greatest(x.stripped, u.stripped), x.cut), swept = u.swept
-		FROM unnest(e_id, e_stripped, e_swept) AS u (id, stripped, swept) WHERE x.id = u.id;
+		FROM unnest(e_id, e_stripped, e_swept) AS u (id, stripped, swept) WHERE x.id = ANY (ARRAY[u.id]);
 	DELETE FROM roost.record r USING unnest(r_id, r_seq, r_body) AS u (id, seq, body), roost.entity x
-		WHERE u.body IS NULL AND r.entity = u.id AND r.seq = u.seq AND x.id = u.id AND r.seq <= x.cut AND r.seq > x.life AND r.seq < x.last;
+		WHERE u.body IS NULL AND r.entity = ANY (ARRAY[u.id]) AND r.seq = u.seq AND x.id = ANY (ARRAY[u.id]) AND r.seq <= x.cut AND r.seq > x.life AND r.seq < x.last;
 	UPDATE roost.record r SET body = u.body FROM unnest(r_id, r_seq, r_body) AS u (id, seq, body), roost.entity x
-		WHERE u.body IS NOT NULL AND r.entity = u.id AND r.seq = u.seq AND x.id = u.id AND r.seq <= x.cut AND r.seq > x.life AND r.seq < x.last;
+		WHERE u.body IS NOT NULL AND r.entity = ANY (ARRAY[u.id]) AND r.seq = u.seq AND x.id = ANY (ARRAY[u.id]) AND r.seq <= x.cut AND r.seq > x.life AND r.seq < x.last;
 END $$;
 
 -- commit_batch_2 decides a batch of operations in order and writes what holds.
@@ -365,7 +365,7 @@ BEGIN
 			ON CONFLICT DO NOTHING;
 		FOR r IN SELECT u.i, f.epoch, f.owner, f.forgotten
 			FROM unnest(s_type, s_shard, s_how) WITH ORDINALITY AS u (type, shard, how, i)
-			JOIN roost.fence f ON f.type = u.type AND f.shard = u.shard
+			JOIN roost.fence f ON f.type = ANY (ARRAY[u.type]) AND f.shard = u.shard
 			WHERE u.how > 0 ORDER BY u.i FOR UPDATE OF f
 		LOOP
 			f_epoch[r.i] := r.epoch;
@@ -375,7 +375,7 @@ BEGIN
 	ELSIF 1 = ANY (s_how) THEN
 		FOR r IN SELECT u.i, f.epoch, f.owner, f.forgotten
 			FROM unnest(s_type, s_shard, s_how) WITH ORDINALITY AS u (type, shard, how, i)
-			JOIN roost.fence f ON f.type = u.type AND f.shard = u.shard
+			JOIN roost.fence f ON f.type = ANY (ARRAY[u.type]) AND f.shard = u.shard
 			WHERE u.how > 0 ORDER BY u.i FOR SHARE OF f
 		LOOP
 			f_epoch[r.i] := r.epoch;
@@ -386,7 +386,7 @@ BEGIN
 	IF 0 = ANY (s_how) THEN
 		FOR r IN SELECT u.i, f.epoch, f.owner, f.forgotten
 			FROM unnest(s_type, s_shard, s_how) WITH ORDINALITY AS u (type, shard, how, i)
-			JOIN roost.fence f ON f.type = u.type AND f.shard = u.shard
+			JOIN roost.fence f ON f.type = ANY (ARRAY[u.type]) AND f.shard = u.shard
 			WHERE u.how = 0
 		LOOP
 			f_epoch[r.i] := r.epoch;
@@ -400,7 +400,7 @@ BEGIN
 			-- journal.Stamp.Next
 			x.age + CASE WHEN x.writer = of_writer THEN greatest(of_elapsed - x.elapsed, 0) ELSE 0 END AS age
 			FROM unnest(e_type, e_name) WITH ORDINALITY AS u (type, name, i)
-			JOIN roost.entity x ON x.type = u.type AND x.name = u.name
+			JOIN roost.entity x ON x.type = ANY (ARRAY[u.type]) AND x.name = u.name
 			ORDER BY u.i FOR UPDATE OF x
 		LOOP
 			h_id[r.i] := r.id;
@@ -415,7 +415,7 @@ BEGIN
 		END LOOP;
 		FOR r IN SELECT u.op, u.entity, u.i, x.seq, x.at
 			FROM unnest(r_op, r_entity, r_command) WITH ORDINALITY AS u (op, entity, command, i)
-			JOIN roost.record x ON x.entity = h_id[u.entity] AND x.command = u.command
+			JOIN roost.record x ON x.entity = ANY (ARRAY[h_id[u.entity]]) AND x.command = u.command
 		LOOP
 			IF r.at IS NULL OR r.seq > h_trimmed[r.entity] THEN
 				doubled[r.op] := true;
@@ -427,7 +427,8 @@ BEGIN
 	IF cardinality(f_op) > 0 THEN
 		FOR r IN SELECT u.op
 			FROM unnest(f_op, f_entity, f_kind, f_name, f_seq, f_number) AS u (op, entity, kind, name, seq, number)
-			LEFT JOIN roost.wake x ON x.entity = h_id[u.entity] AND x.kind = u.kind AND x.name = u.name
+			LEFT JOIN LATERAL (SELECT y.seq, y.number FROM roost.wake y
+				WHERE y.entity = h_id[u.entity] AND y.kind = u.kind AND y.name = u.name LIMIT 1) x ON true
 			WHERE x.seq IS DISTINCT FROM u.seq OR x.number IS DISTINCT FROM u.number
 		LOOP
 			fallen[r.op] := true;
@@ -553,19 +554,19 @@ BEGIN
 	IF true = ANY (f_changed) THEN
 		UPDATE roost.fence f SET epoch = u.epoch, owner = u.owner
 			FROM unnest(s_type, s_shard, f_epoch, f_owner, f_changed) AS u (type, shard, epoch, owner, changed)
-			WHERE u.changed AND f.type = u.type AND f.shard = u.shard;
+			WHERE u.changed AND f.type = ANY (ARRAY[u.type]) AND f.shard = u.shard;
 	END IF;
 	IF true = ANY (h_cleared) THEN
 		UPDATE roost.entity x SET snapshot = u.snapshot
-			FROM unnest(h_id, h_snap, h_cleared) AS u (id, snapshot, cleared) WHERE u.cleared AND x.id = u.id;
-		DELETE FROM roost.snapshot x USING unnest(h_id, h_cleared) AS u (id, cleared) WHERE u.cleared AND x.entity = u.id;
+			FROM unnest(h_id, h_snap, h_cleared) AS u (id, snapshot, cleared) WHERE u.cleared AND x.id = ANY (ARRAY[u.id]);
+		DELETE FROM roost.snapshot x USING unnest(h_id, h_cleared) AS u (id, cleared) WHERE u.cleared AND x.entity = ANY (ARRAY[u.id]);
 	END IF;
 	IF cardinality(w_op) > 0 THEN
 		DELETE FROM roost.wake x USING unnest(w_op, w_entity, w_does, w_kind, w_name) AS u (op, entity, does, kind, name)
-			WHERE (u.does = 4 OR u.does = 1 AND x.kind = u.kind AND x.name = u.name) AND verdict[u.op] = 1 AND x.entity = h_id[u.entity];
+			WHERE (u.does = 4 OR u.does = 1 AND x.kind = u.kind AND x.name = u.name) AND verdict[u.op] = 1 AND x.entity = ANY (ARRAY[h_id[u.entity]]);
 		UPDATE roost.wake x SET due = u.due, number = u.number
 			FROM unnest(w_op, w_entity, w_does, w_kind, w_name, w_due, w_number) AS u (op, entity, does, kind, name, due, number)
-			WHERE u.does = 2 AND verdict[u.op] = 1 AND x.entity = h_id[u.entity] AND x.kind = u.kind AND x.name = u.name;
+			WHERE u.does = 2 AND verdict[u.op] = 1 AND x.entity = ANY (ARRAY[h_id[u.entity]]) AND x.kind = u.kind AND x.name = u.name;
 		INSERT INTO roost.wake (entity, kind, name, number, due, period, seq, type, shard, hash)
 			SELECT h_id[u.entity], u.kind, u.name, u.number, u.due, u.period, u.seq, s_type[o_shard[u.op]], s_shard[o_shard[u.op]], e_hash[u.entity]
 			FROM unnest(w_op, w_entity, w_does, w_kind, w_name, w_due, w_number, w_period, w_seq) AS u (op, entity, does, kind, name, due, number, period, seq)
@@ -595,11 +596,11 @@ BEGIN
 	END IF;
 	UPDATE roost.entity x SET last = u.last, snapshot = u.snapshot, life = u.life, cut = u.cut, keys = u.keys, age = u.age, writer = of_writer, elapsed = of_elapsed
 		FROM unnest(h_id, h_last, h_snap, h_life, h_cut, h_keys, h_age, h_changed) AS u (id, last, snapshot, life, cut, keys, age, changed)
-		WHERE u.changed AND x.id = u.id;
+		WHERE u.changed AND x.id = ANY (ARRAY[u.id]);
 	IF cardinality(forgotten) > 0 THEN
 		UPDATE roost.record x SET command = NULL
 			FROM unnest(r_op, r_entity, r_command) WITH ORDINALITY AS u (op, entity, command, i)
-			WHERE u.i = ANY (forgotten) AND verdict[u.op] = 1 AND x.entity = h_id[u.entity] AND x.command = u.command;
+			WHERE u.i = ANY (forgotten) AND verdict[u.op] = 1 AND x.entity = ANY (ARRAY[h_id[u.entity]]) AND x.command = u.command;
 	END IF;
 	INSERT INTO roost.record (entity, seq, at, time, command, body, reply)
 		SELECT h_id[u.entity], u.seq, CASE WHEN u.forever THEN NULL ELSE h_age[u.entity] END, u.time, u.command, u.body, u.reply

@@ -14,12 +14,12 @@ import (
 // only with those that have not lost their events, and may have to keep something.
 const (
 	marksSQL = `SELECT x.id, x.type, x.name, x.last, x.life, x.cut, x.stripped, x.swept
-		FROM unnest($1::text[], $2::bytea[]) AS u (type, name) JOIN roost.entity x ON x.type = u.type AND x.name = u.name`
+		FROM unnest($1::text[], $2::bytea[]) AS u (type, name) JOIN roost.entity x ON x.type = ANY (ARRAY[u.type]) AND x.name = u.name`
 	trimmableSQL = `
 	SELECT t.seq, t.remembered, t.sending, t.waking, CASE WHEN $5 AND (t.remembered OR t.sending OR t.waking) THEN t.body END
 	FROM (SELECT r.seq, r.command IS NOT NULL AND (r.at IS NULL OR r.seq > e.trimmed) AS remembered,
-			EXISTS (SELECT FROM roost.send s WHERE s.entity = r.entity AND s.seq = r.seq) AS sending,
-			EXISTS (SELECT FROM roost.wake w WHERE w.entity = r.entity AND w.seq = r.seq) AS waking, r.body
+			EXISTS (SELECT FROM roost.send s WHERE s.entity = ANY (ARRAY[r.entity]) AND s.seq = r.seq) AS sending,
+			(SELECT true FROM roost.wake w WHERE w.entity = ANY (ARRAY[r.entity]) AND w.seq = r.seq ORDER BY w.entity, w.kind, w.name LIMIT 1) IS NOT NULL AS waking, r.body
 		FROM roost.entity e JOIN roost.record r ON r.entity = e.id
 		WHERE e.id = $1 AND r.seq > $2 AND r.seq <= $3 ORDER BY r.seq LIMIT $4) t`
 	trimSQL = "SELECT roost.trim_records($1, $2, $3, $4, $5, $6, $7)"
