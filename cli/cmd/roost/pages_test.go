@@ -51,11 +51,11 @@ func TestPagesNameRealCode(t *testing.T) {
 	}
 }
 
-// TestPagesShowTheShop: the Go code of these pages is that of the example.
-func TestPagesShowTheShop(t *testing.T) {
+// TestPagesShowExamples: the Go code of these pages is that of the examples.
+func TestPagesShowExamples(t *testing.T) {
 	var code []string
-	for _, dir := range []string{"v1", "v2"} {
-		files, _ := filepath.Glob(filepath.Join(root, "examples", "shop", dir, "*.go"))
+	for _, dir := range []string{"shop/v1", "shop/v2", "bank"} {
+		files, _ := filepath.Glob(filepath.Join(root, "examples", dir, "*.go"))
 		for _, file := range files {
 			code = append(code, unindented(readFile(t, file)))
 		}
