@@ -133,7 +133,7 @@ func regionConfig(w *World, p *process, version int) region.Config {
 	cfg.Sends.Page, cfg.Sends.Refresh, cfg.Sends.RetryMin, cfg.Sends.RetryMax = 2, nanos(2*sec), nanos(100*ms), nanos(sec)
 	cfg.Sends.AttemptTimeout, cfg.Sends.MaxAge, cfg.Sends.Deliveries, cfg.Sends.TargetDeliveries = nanos(3*sec), 30*24*time.Hour, 4, 2
 	cfg.Wakeups.Page, cfg.Wakeups.FailingRows, cfg.Wakeups.Rows = 3, 8, 40
-	cfg.Purge.Interval, cfg.Purge.Page, cfg.Purge.Retry = nanos(sec), 2, nanos(200*ms)
+	cfg.Purge.Interval, cfg.Purge.Page, cfg.Purge.RetryMin, cfg.Purge.RetryMax = nanos(sec), 2, nanos(200*ms), nanos(sec)
 	cfg.JournalPatience, cfg.JournalProbe, cfg.JournalRecovery = nanos(2*sec), nanos(500*ms), nanos(3*sec)
 	if err := cfg.Validate(); err != nil {
 		panic(err)

@@ -42,6 +42,7 @@ type model struct {
 	rejects int // attempts that were refused
 	// damaged says which appends meet damage; nil: none.
 	damaged func(*sharding.Append) bool
+	torn    sharding.ShardID // cannot be read
 }
 
 type record struct {
@@ -155,6 +156,12 @@ func (m *model) tell(e turn.ShardEvent) {
 func (m *model) page(r outbox.Read) outbox.Page {
 	p := outbox.Page{Number: r.Number, Now: m.now}
 	for _, after := range r.Shards {
+		if after.Shard == m.torn {
+			if p.Failed = append(p.Failed, m.torn); len(r.Shards) == 1 {
+				p.Now = time.Time{}
+			}
+			continue
+		}
 		var rows []outbox.Row
 		for e, records := range m.rows { // order-free: sorted below
 			if shardOf(e) != after.Shard {
@@ -613,6 +620,27 @@ func TestTooOld(t *testing.T) {
 	m.run(time.Minute)
 	if len(m.effects) > 0 || len(m.dead) != 1 || m.dead[0].State != sharding.SendInDoubt {
 		t.Errorf("effects %v, dead letters %+v", m.effects, m.dead)
+	}
+}
+
+// TestNoClock: a page of damaged shards alone does not say what the clock of the store is: a send
+// is given up in time.
+func TestNoClock(t *testing.T) { noClock(t) }
+
+func noClock(t testing.TB) {
+	m := newModel(t, 5, func(c *outbox.Config) { c.MaxAge, c.Refresh = 10*time.Second, time.Hour })
+	m.behave = func(*sharding.Envelope) behaviour {
+		return behaviour{reply: sharding.Reject(sharding.Unavailable, "away")}
+	}
+	m.own()
+	m.run(time.Second)
+	from := entity("A", 1)
+	m.send(from, true, command(from, entity("C", 1), 1, ""))
+	m.torn = sharding.ShardID{Type: "D", Index: 0}
+	m.step(outbox.Open{Shard: m.torn, Epoch: m.epoch})
+	m.run(30 * time.Second)
+	if len(m.dead) != 1 {
+		t.Errorf("dead letters %+v, want one that is older than %s", m.dead, m.cfg.MaxAge)
 	}
 }
 

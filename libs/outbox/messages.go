@@ -37,7 +37,7 @@ type (
 	// Page answers Read. Of a shard that is in Failed nothing is known.
 	Page struct {
 		Number uint64
-		// Now is the clock of the store.
+		// Now is the clock of the store; zero: not known, because all shards have failed.
 		Now    time.Time
 		Rows   []Row // in the order of their shards, and in each in that of their positions
 		More   []sharding.ShardID

@@ -121,7 +121,9 @@ func (d *Dispatcher) page(in *Page) {
 	d.scanBy(d.now) // the next one may begin
 	if in.Err == "" {
 		d.readPause = 0
-		d.clock, d.clockAt = in.Now.UnixMilli(), d.now
+		if !in.Now.IsZero() || mutant.On("send-no-clock") {
+			d.clock, d.clockAt = in.Now.UnixMilli(), d.now
+		}
 	} else {
 		d.stats.ReadsFailed++
 		d.readPause++

@@ -21,13 +21,18 @@ type Config struct {
 	Page int
 	// ReadShards is how many shards one read asks about. Default 64.
 	ReadShards int
-	// Retry is the pause after a read or a purge that failed. Default 5 s.
-	Retry time.Duration
+	// RetryMin is the pause after a read or a purge that failed: nothing begins then. After a
+	// shard whose rows could not be read only that shard pauses. The pause doubles with each
+	// failure in a row, up to RetryMax. A random part of it, at most half, is left out. Defaults
+	// 5 s and 5 min: nobody waits for what a purge removes.
+	RetryMin, RetryMax time.Duration
+	// Seed seeds the random part of the pauses.
+	Seed uint64
 }
 
 // DefaultConfig returns the defaults that the fields' comments name.
 func DefaultConfig() Config {
-	return Config{Rate: 500, UnderWay: 32, Interval: time.Minute, Page: 100, ReadShards: 64, Retry: 5 * time.Second}
+	return Config{Rate: 500, UnderWay: 32, Interval: time.Minute, Page: 100, ReadShards: 64, RetryMin: 5 * time.Second, RetryMax: 5 * time.Minute}
 }
 
 // Validate returns an error that names every field with an unusable value.
@@ -38,11 +43,14 @@ func (c *Config) Validate() error {
 		value int64
 	}{
 		{"Rate", int64(c.Rate)}, {"UnderWay", int64(c.UnderWay)}, {"Interval", int64(c.Interval)},
-		{"Page", int64(c.Page)}, {"ReadShards", int64(c.ReadShards)}, {"Retry", int64(c.Retry)},
+		{"Page", int64(c.Page)}, {"ReadShards", int64(c.ReadShards)}, {"RetryMin", int64(c.RetryMin)},
 	} {
 		if f.value <= 0 {
 			errs = append(errs, fmt.Errorf("purge: %s is %d, must be above 0", f.name, f.value))
 		}
+	}
+	if c.RetryMax < c.RetryMin {
+		errs = append(errs, fmt.Errorf("purge: RetryMax is %s, must be at least RetryMin, which is %s", c.RetryMax, c.RetryMin))
 	}
 	return errors.Join(errs...)
 }

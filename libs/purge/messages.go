@@ -27,11 +27,14 @@ type (
 	// Page answers Read.
 	Page struct {
 		Number uint64
-		// Now is the clock of the store; zero: nothing could be read.
+		// Now is the clock of the store; zero: not known, because all shards have failed.
 		Now  time.Time
 		Rows []Row
 		// More are the shards that may have more rows that are due.
-		More []sharding.ShardID
+		More   []sharding.ShardID
+		Failed []sharding.ShardID // shards whose rows could not be read; they have none in Rows
+		// Err says why nothing could be read. If it is empty, the other fields are valid.
+		Err string
 	}
 	// Purged answers Purge.
 	Purged struct {
@@ -65,8 +68,9 @@ type Purge struct {
 	Epoch sharding.Epoch
 }
 
-// Stats counts since the start of the purger.
+// Stats describes what the purger has to do with, and counts since its start.
 type Stats struct {
+	Failing int // shards whose rows could not be read at the last look
 	// Purges counts operations that the journal has accepted: each removes some records, or
 	// finds that it is too early.
 	Purges uint64
@@ -76,6 +80,7 @@ type Stats struct {
 
 // Add adds the counts of another purger.
 func (s *Stats) Add(o Stats) {
+	s.Failing += o.Failing
 	s.Purges += o.Purges
 	s.Failed += o.Failed
 }

@@ -19,7 +19,7 @@ func TestMain(m *testing.M) {
 
 // TestMutants: without the guard the test that is about it fails.
 func TestMutants(t *testing.T) {
-	for name, test := range map[string]string{"purge-rate": "TestRate", "purge-full": "TestLongLife"} {
+	for name, test := range map[string]string{"purge-rate": "TestRate", "purge-full": "TestLongLife", "purge-failed-shard": "TestFailedShard"} {
 		cmd := exec.Command(os.Args[0], "-test.run", "^"+test+"$")
 		cmd.Env = append(os.Environ(), mutantVar+"="+name)
 		if out, err := cmd.CombinedOutput(); err == nil {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/backoff"
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -21,7 +22,9 @@ type Purger struct {
 	underWay int   // purges
 	// The next purge begins at nextAt at the earliest.
 	nextAt     time.Time
-	pauseUntil time.Time // after a failure
+	failures   int       // of reads and purges, without a success in between
+	pauseUntil time.Time // after them
+	jitter     backoff.Jitter
 	// The clock of the store was clock, in Unix milliseconds, at clockAt.
 	clock   int64
 	clockAt time.Time
@@ -29,10 +32,11 @@ type Purger struct {
 }
 
 type shard struct {
-	id     sharding.ShardID
-	epoch  sharding.Epoch
-	lookAt time.Time
-	closed bool
+	id       sharding.ShardID
+	epoch    sharding.Epoch
+	lookAt   time.Time
+	closed   bool
+	failures int // looks in a row at which its rows could not be read
 	// more: the last look has not seen all rows that are due. Otherwise purged are those whose
 	// purges were accepted since then: one that is still due at the next look, unchanged, has
 	// more records than a purge removes.
@@ -41,10 +45,18 @@ type shard struct {
 }
 
 // New returns a purger. The configuration must be valid.
-func New(cfg Config) *Purger { return &Purger{cfg: cfg} }
+func New(cfg Config) *Purger { return &Purger{cfg: cfg, jitter: backoff.Jitter(cfg.Seed)} }
 
 // Stats returns the current counts.
-func (p *Purger) Stats() Stats { return p.stats }
+func (p *Purger) Stats() Stats {
+	st := p.stats
+	for _, s := range p.shards {
+		if s.failures > 0 {
+			st.Failing++
+		}
+	}
+	return st
+}
 
 // Step applies one input at time now, and appends to out what must be done.
 func (p *Purger) Step(now time.Time, in Input, out *Outputs) {
@@ -87,12 +99,16 @@ func (p *Purger) page(now time.Time, in *Page) {
 	}
 	read := p.reading
 	p.reading = nil
-	if in.Now.IsZero() {
-		p.stats.Failed++
-		p.pauseUntil = now.Add(p.cfg.Retry)
+	if in.Err != "" {
+		p.fail(now)
 		return
 	}
-	p.clock, p.clockAt = in.Now.UnixMilli(), now
+	if len(in.Rows) == 0 { // else purges will show whether the journal works again
+		p.failures = 0
+	}
+	if !in.Now.IsZero() {
+		p.clock, p.clockAt = in.Now.UnixMilli(), now
+	}
 	for _, r := range in.Rows {
 		s := p.find(r.Shard)
 		if s == nil || !slices.Contains(read, s) || len(s.purged) > 0 && !slices.Contains(s.purged, r) {
@@ -101,6 +117,15 @@ func (p *Purger) page(now time.Time, in *Page) {
 		p.rows = append(p.rows, r)
 	}
 	for _, s := range read {
+		if slices.Contains(in.Failed, s.id) {
+			p.stats.Failed++
+			s.failures++
+			if s.lookAt = now.Add(p.pause(s.failures)); mutant.On("purge-failed-shard") {
+				s.lookAt = now
+			}
+			continue
+		}
+		s.failures = 0
 		s.lookAt, s.purged = now.Add(p.cfg.Interval), nil
 		if s.more = slices.Contains(in.More, s.id); s.more {
 			s.lookAt = now // when the rows of this page are done
@@ -108,20 +133,37 @@ func (p *Purger) page(now time.Time, in *Page) {
 	}
 }
 
+// fail notes that a read or a purge has failed: nothing begins for a while.
+func (p *Purger) fail(now time.Time) {
+	p.stats.Failed++
+	if now.Before(p.pauseUntil) {
+		return // it began before the pause
+	}
+	p.failures++
+	p.pauseUntil = now.Add(p.pause(p.failures))
+}
+
+// pause returns how long to wait after a number of failures in a row.
+func (p *Purger) pause(failures int) time.Duration {
+	return p.jitter.Pause(failures, p.cfg.RetryMin, p.cfg.RetryMax)
+}
+
 func (p *Purger) purged(now time.Time, in *Purged) {
 	p.underWay--
 	switch in.Verdict {
 	case sharding.Durable:
 		p.stats.Purges++
+		p.failures = 0
 		if s := p.find(in.Purge.Shard); s != nil && s.epoch == in.Purge.Epoch && !s.more && !mutant.On("purge-full") {
 			s.purged, s.lookAt = append(s.purged, in.Purge.Row), now
 		}
 	case sharding.RefusedWake: // it was done before, or the entity was deleted once more
 	case sharding.RefusedEpoch: // the region will hear of it
 		p.stats.Failed++
-	default:
+	case sharding.RefusedDamaged: // it is due still, and tried again after the next look
 		p.stats.Failed++
-		p.pauseUntil = now.Add(p.cfg.Retry)
+	default:
+		p.fail(now)
 	}
 }
 
@@ -219,10 +261,10 @@ func (p *Purger) Clone() *Purger {
 
 // AppendState appends a canonical description of the state, with times relative to now.
 func (p *Purger) AppendState(now time.Time, b []byte) []byte {
-	b = fmt.Appendf(b, "purge read %d %d under way %d next %d pause %d\n", p.lastRead, len(p.reading), p.underWay,
-		max(0, p.nextAt.Sub(now)), max(0, p.pauseUntil.Sub(now)))
+	b = fmt.Appendf(b, "purge read %d %d under way %d next %d failures %d pause %d random %x\n", p.lastRead, len(p.reading), p.underWay,
+		max(0, p.nextAt.Sub(now)), p.failures, max(0, p.pauseUntil.Sub(now)), p.jitter)
 	for _, s := range p.shards {
-		b = fmt.Appendf(b, " %s %s look %d more %t purged %+v\n", s.id, s.epoch, s.lookAt.Sub(now), s.more, s.purged)
+		b = fmt.Appendf(b, " %s %s look %d failures %d more %t purged %+v\n", s.id, s.epoch, s.lookAt.Sub(now), s.failures, s.more, s.purged)
 	}
 	for _, r := range p.rows {
 		b = fmt.Appendf(b, " %+v\n", r)

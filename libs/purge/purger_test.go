@@ -21,7 +21,9 @@ type world struct {
 	hold    bool
 	verdict sharding.Verdict
 	fails   bool // reads fail
+	damaged map[sharding.ShardID]bool
 	reads   int
+	readsOf map[sharding.ShardID]int
 	// more is how many purges of a shard leave records, early whether they say when it is due next.
 	more  map[sharding.ShardID]int
 	early bool
@@ -35,7 +37,7 @@ func newWorld(t testing.TB, change func(*purge.Config)) *world {
 	if err := cfg.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	return &world{t: t, p: purge.New(cfg), now: time.Unix(1000, 0), left: map[sharding.ShardID]int{}, verdict: sharding.Durable, more: map[sharding.ShardID]int{}, due: map[sharding.ShardID]int64{}}
+	return &world{t: t, p: purge.New(cfg), now: time.Unix(1000, 0), left: map[sharding.ShardID]int{}, verdict: sharding.Durable, damaged: map[sharding.ShardID]bool{}, readsOf: map[sharding.ShardID]int{}, more: map[sharding.ShardID]int{}, due: map[sharding.ShardID]int64{}}
 }
 
 func shard(i uint32) sharding.ShardID { return sharding.ShardID{Type: "T", Index: i} }
@@ -57,11 +59,17 @@ func (w *world) step(in purge.Input) {
 	}
 	for _, r := range out.Reads {
 		w.reads++
-		page := purge.Page{Number: r.Number, Now: w.now}
+		page := purge.Page{Number: r.Number}
 		if w.fails {
-			page.Now = time.Time{}
+			page.Err = "silent"
 		}
 		for _, s := range r.Shards {
+			w.readsOf[s]++
+			if w.damaged[s] {
+				page.Failed = append(page.Failed, s)
+				continue
+			}
+			page.Now = w.now
 			n := min(w.left[s], r.Limit)
 			for k := range n {
 				page.Rows = append(page.Rows, purge.Row{Shard: s, Entity: sharding.Entity{Type: s.Type, ID: sharding.EntityID(fmt.Sprint(w.left[s] - k))}, Life: 3, Due: w.due[s]})
@@ -190,27 +198,83 @@ func TestUnderWay(t *testing.T) {
 	}
 }
 
-// TestFailures: after a failure nothing begins for a while.
+// TestFailures: after a failure nothing begins for a while, and longer after each that follows.
 func TestFailures(t *testing.T) {
-	w := newWorld(t, func(*purge.Config) {})
+	w := newWorld(t, func(c *purge.Config) { c.RetryMax = 20 * time.Second })
 	w.fails = true
 	w.open(0, 5)
-	w.pass(30 * time.Second)
-	if w.reads < 3 || w.reads > 5 {
-		t.Errorf("%d reads failed in 20 s, want one every 5 s", w.reads)
+	w.pass(10*time.Second + 55*time.Second)
+	if w.reads < 4 || w.reads > 8 { // after 5, 15 and 35 s at the latest
+		t.Errorf("%d reads failed in 55 s", w.reads)
+	}
+	w.reads = 0
+	w.pass(2 * time.Minute)
+	if w.reads < 5 || w.reads > 13 {
+		t.Errorf("%d reads failed in 2 min, want one every 10 to 20 s", w.reads)
 	}
 	w.fails, w.verdict = false, sharding.UnknownOutcome
 	w.begun = nil
-	w.pass(30 * time.Second)
-	if n := len(w.begun); n < 3 || n > 40 {
-		t.Errorf("%d purges failed in 30 s, want a few every 5 s", n)
+	w.pass(2 * time.Minute)
+	if n := len(w.begun); n < 5 || n > 70 { // up to 5 at once
+		t.Errorf("%d purges failed in 2 min, want a few every 10 to 20 s", n)
 	}
 	w.verdict = sharding.Durable
-	w.pass(30 * time.Second)
+	w.pass(40 * time.Second)
 	if w.left[shard(0)] != 0 {
 		t.Errorf("left %v", w.left)
 	}
 	if s := w.p.Stats(); s.Purges != 5 || s.Failed == 0 {
 		t.Errorf("counted %+v", s)
+	}
+}
+
+// TestFailedShard: a shard whose rows cannot be read is looked at more and more seldom, also if
+// it is read alone, and holds back no other.
+func TestFailedShard(t *testing.T) {
+	w := newWorld(t, func(c *purge.Config) { c.RetryMax = time.Minute })
+	w.damaged[shard(0)] = true
+	w.open(0, 5)
+	w.open(1, 500)
+	w.pass(10*time.Second + 7*time.Second)
+	if w.left[shard(1)] != 0 {
+		t.Errorf("%d rows of the other shard are left", w.left[shard(1)])
+	}
+	w.pass(5 * time.Minute)
+	if n := w.readsOf[shard(0)]; n < 7 || n > 15 { // after 5, 10, 20, 40 and then 60 s, or down to half of that
+		t.Errorf("%d looks at the failed shard in 5 min", n)
+	}
+	if s := w.p.Stats(); s.Failing != 1 || s.Failed != uint64(w.readsOf[shard(0)]) {
+		t.Errorf("counted %+v", s)
+	}
+	w.damaged[shard(0)] = false
+	w.pass(90 * time.Second)
+	if s := w.p.Stats(); w.left[shard(0)] != 0 || s.Failing != 0 {
+		t.Errorf("%d rows of the shard that can be read again are left, %+v", w.left[shard(0)], s)
+	}
+}
+
+// TestDamagedEntity: a life that cannot be removed holds back no other.
+func TestDamagedEntity(t *testing.T) {
+	w := newWorld(t, func(*purge.Config) {})
+	w.hold = true
+	w.open(0, 1)
+	w.open(1, 300)
+	w.pass(11 * time.Second)
+	w.hold = false
+	for _, p := range w.held {
+		w.verdict = sharding.Durable
+		if p.Shard == shard(0) {
+			w.verdict = sharding.RefusedDamaged
+		}
+		w.answer(p)
+	}
+	w.verdict = sharding.Durable
+	w.pass(4 * time.Second)
+	if w.left[shard(1)] != 0 {
+		t.Errorf("%d rows of the other shard are left", w.left[shard(1)])
+	}
+	w.pass(15 * time.Second)
+	if w.left[shard(0)] != 0 {
+		t.Error("what was damaged is not tried again")
 	}
 }

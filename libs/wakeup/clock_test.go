@@ -3,6 +3,8 @@ package wakeup_test
 import (
 	"testing"
 	"time"
+
+	"github.com/roost-cluster/roost/libs/sharding"
 )
 
 // TestClockSetBack: when the clock of the store is set back by an hour, what has fired does not
@@ -58,5 +60,23 @@ func TestClockSetForward(t *testing.T) {
 	m.pass(50 * time.Minute)
 	if len(m.fired) != fired {
 		t.Errorf("it fires before the time that was reached comes again: %v", m.fired)
+	}
+}
+
+// TestNoClock: a page of damaged shards alone does not say what the clock of the store is: the
+// reminders of other shards fire on time.
+func TestNoClock(t *testing.T) { noClock(t) }
+
+func noClock(t testing.TB) {
+	m := newModel(t, 6, nil)
+	m.claimAll()
+	damaged := sharding.ShardID{Type: "Tc", Index: 0}
+	m.damaged = damaged
+	m.set("a1", "w", m.wall()+3_000, 0, false)
+	m.pass(2 * time.Second) // all others are read
+	m.claim(damaged)
+	m.pass(3 * time.Second)
+	if len(m.fired) != 1 || m.latest > 100*time.Millisecond {
+		t.Errorf("fired %v, up to %s late", m.fired, m.latest)
 	}
 }

@@ -37,6 +37,7 @@ type model struct {
 	latest  time.Duration    // how late a wake-up took effect, at most
 	missed  map[string]int64 // how many due times each wake-up has missed
 	asked   int              // reads so far
+	damaged sharding.ShardID // cannot be read
 }
 
 // answer is the answer to a read on its way.
@@ -104,6 +105,12 @@ func (m *model) tell(e turn.ShardEvent) {
 func (m *model) page(r wakeup.Read) wakeup.Page {
 	p := wakeup.Page{Number: r.Number, Now: time.UnixMilli(m.wall())}
 	for _, after := range r.Shards {
+		if after.Shard == m.damaged {
+			if p.Failed = append(p.Failed, m.damaged); len(r.Shards) == 1 {
+				p.Now = time.Time{}
+			}
+			continue
+		}
 		var rows []wakeup.Row
 		for _, w := range m.rows { // order-free: sorted below
 			if w.Shard == after.Shard && w.Due < r.Until && place(w.Due, string(w.Entity.ID), w.Name) > place(after.Due, string(after.Entity.ID), after.Name) {

@@ -35,7 +35,7 @@ type (
 		Number uint64 // of the Read
 		// Remembered is that of the Read.
 		Remembered bool
-		// Now is what the clock of the store said.
+		// Now is what the clock of the store said; zero: not known, because all shards have failed.
 		Now time.Time
 		// Rows are in the order of Read.Shards. The rows of one shard are in the order of
 		// their positions.

@@ -96,7 +96,9 @@ func (k *Keeper) page(in *Page) {
 	k.scanBy(k.now) // the next read may begin
 	if in.Err == "" {
 		k.failedReads = 0
-		k.storeClock, k.storeClockAt = in.Now.UnixMilli(), k.now
+		if !in.Now.IsZero() || mutant.On("no-clock") {
+			k.storeClock, k.storeClockAt = in.Now.UnixMilli(), k.now
+		}
 	} else {
 		k.stats.ReadsFailed++
 		k.failedReads++

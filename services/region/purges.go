@@ -5,10 +5,11 @@ import (
 )
 
 // purgesOfCore is the part of Purge that a shard core has.
-func (c *Config) purgesOfCore() purge.Config {
+func (c *Config) purgesOfCore(index int) purge.Config {
 	p := c.Purge
 	p.Rate = max(1, p.Rate/c.ShardCores)
 	p.UnderWay = max(1, p.UnderWay/c.ShardCores)
+	p.Seed += uint64(index)
 	return p
 }
 

@@ -152,7 +152,7 @@ func NewShardCore(cfg Config, index int) *ShardCore {
 	turnCfg.TotalHeldBytes = max(turnCfg.HeldBytes, turnCfg.TotalHeldBytes/cfg.ShardCores)
 	m := &ShardCore{cfg: cfg, index: index, turn: turn.New(turnCfg), alone: cfg.ShardCores == 1}
 	m.wakeups, m.starter = wakeup.New(cfg.wakeupsOfCore(index)), wakeup.NewStarter(cfg.startsOfCore(index))
-	m.purger = purge.New(cfg.purgesOfCore())
+	m.purger = purge.New(cfg.purgesOfCore(index))
 	m.sends = outbox.New(cfg.sendsOfCore(index))
 	for r, b := range cfg.budgets() {
 		m.allowances[r] = b.allowance()

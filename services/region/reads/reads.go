@@ -9,7 +9,6 @@ package reads
 
 import (
 	"errors"
-	"time"
 
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/outbox"
@@ -117,10 +116,7 @@ func Deleted(o purge.Read) journal.WakesRequest {
 
 // DeletedPage is the answer to a [purge.Read].
 func DeletedPage(o purge.Read, page journal.WakesPage, err error) purge.Page {
-	out := purge.Page{Number: o.Number, Now: page.Now, More: page.More}
-	if err != nil {
-		out.Now = time.Time{}
-	}
+	out := purge.Page{Number: o.Number, Now: page.Now, More: page.More, Failed: failed(page.Damaged), Err: text(err)}
 	for i := range page.Rows {
 		w := &page.Rows[i]
 		out.Rows = append(out.Rows, purge.Row{Shard: w.Shard, Entity: w.Entity, Life: w.Seq, Due: w.Due})

@@ -71,9 +71,12 @@ func TestSendRead(t *testing.T) {
 	}
 }
 
-// TestDeletedPage: a page that could not be read has no time, and so nothing is due.
+// TestDeletedPage: a page that could not be read says why, and one with damaged shards names them.
 func TestDeletedPage(t *testing.T) {
-	if p := reads.DeletedPage(purge.Read{Number: 2}, journal.WakesPage{Now: now}, errors.New("away")); p.Number != 2 || !p.Now.IsZero() {
+	if p := reads.DeletedPage(purge.Read{Number: 2}, journal.WakesPage{}, errors.New("away")); p.Number != 2 || p.Err != "away" {
+		t.Errorf("%+v", p)
+	}
+	if p := reads.DeletedPage(purge.Read{Number: 2}, journal.WakesPage{Damaged: []journal.Damaged{{Shard: shard}}}, nil); p.Err != "" || len(p.Failed) != 1 || p.Failed[0] != shard {
 		t.Errorf("%+v", p)
 	}
 	req := reads.Deleted(purge.Read{Until: 5, Limit: 9, Shards: []sharding.ShardID{shard}})

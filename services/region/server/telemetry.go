@@ -17,6 +17,7 @@ import (
 	"github.com/roost-cluster/roost/libs/node"
 	"github.com/roost-cluster/roost/libs/node/histogram"
 	"github.com/roost-cluster/roost/libs/outbox"
+	"github.com/roost-cluster/roost/libs/purge"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/libs/wakeup"
@@ -121,6 +122,9 @@ func (s *Runner) gauges(meter *node.Instruments) error {
 	started := meter.Count("roost.region.remembered.started", "{entity}", "remembered entities that are alive without a command, because their shard has started")
 	startFailed := meter.Count("roost.region.remembered.failed", "{start}", "starts of remembered entities that have failed and will be tried again")
 	startUnread := meter.Count("roost.region.remembered.reads.failed", "{read}", "reads of which entities are remembered that failed; the entities are started later")
+	purges := meter.Count("roost.region.purges.done", "{purge}", "operations by which the journal has removed records of deleted entities, or has found that it is too early")
+	purgesFailed := meter.Count("roost.region.purges.failed", "{operation}", "such operations, and reads of what can be removed, that failed; it is removed later")
+	purgesFailing := meter.Gauge("roost.region.purges.failing", "{shard}", "shards of which it could not be read which deleted entities can be removed")
 	return meter.Observe(func(ctx context.Context, o metric.Observer) error {
 		if s.ctx.Err() != nil {
 			return nil // the core is not stepped any more; the last report has what is counted elsewhere
@@ -153,6 +157,9 @@ func (s *Runner) gauges(meter *node.Instruments) error {
 		o.ObserveInt64(failed, int64(wakeups.Failed))
 		o.ObserveInt64(obsolete, int64(wakeups.Obsolete))
 		o.ObserveInt64(unread, int64(wakeups.ReadsFailed))
+		o.ObserveInt64(purges, int64(c.purges.Purges))
+		o.ObserveInt64(purgesFailed, int64(c.purges.Failed))
+		o.ObserveInt64(purgesFailing, int64(c.purges.Failing))
 		o.ObserveInt64(shards, int64(held))
 		byType.observe(o, types)
 		o.ObserveInt64(loads, int64(st.Loads))
@@ -173,6 +180,7 @@ type counts struct {
 	wakeups wakeup.Stats
 	starts  wakeup.StartStats
 	sends   outbox.Stats
+	purges  purge.Stats
 	held    int
 }
 
@@ -181,7 +189,7 @@ func (s *Runner) counts(ctx context.Context) (all counts, err error) {
 	got := make(chan counts, len(s.shards))
 	for _, l := range s.shards {
 		l.put(item{do: func() {
-			got <- counts{l.core.Stats(), l.core.TypeStats(), l.core.Wakeups(), l.core.Starts(), l.core.Sends(), l.core.Held()}
+			got <- counts{l.core.Stats(), l.core.TypeStats(), l.core.Wakeups(), l.core.Starts(), l.core.Sends(), l.core.Purges(), l.core.Held()}
 		}})
 	}
 	for range s.shards {
@@ -192,6 +200,7 @@ func (s *Runner) counts(ctx context.Context) (all counts, err error) {
 			all.wakeups.Add(c.wakeups)
 			all.starts.Add(c.starts)
 			all.sends.Add(c.sends)
+			all.purges.Add(c.purges)
 			all.held += c.held
 		case <-ctx.Done():
 			return counts{}, ctx.Err()
