@@ -150,6 +150,13 @@ func (a *Admin) Sends(ctx context.Context, req *adminv1.SendsRequest) (*adminv1.
 	})
 }
 
+// Remembered lists a page of the entities that are remembered.
+func (a *Admin) Remembered(ctx context.Context, req *adminv1.RememberedRequest) (*adminv1.RememberedResponse, error) {
+	return ask(ctx, a, func(ctx context.Context, c adminv1.Admin) (*adminv1.RememberedResponse, error) {
+		return c.Remembered(ctx, req)
+	})
+}
+
 // ask tries one coordinator after the other until the active one has answered.
 // Errors of the active one are twirp.Error; ErrUnreachable is wrapped when there
 // is none, ErrStranger when a URL leads to something else.

@@ -43,6 +43,11 @@ type Config struct {
 	// Refresh is the pause between two sweeps of a shard. Default 1 min: a sweep finds only
 	// what there was no room for.
 	Refresh time.Duration
+	// DeadLetters is how many of the last dead letters are remembered with the reason, of which
+	// DeadLetterBytes bytes. Nothing rests on it: operators see the reasons. Defaults 1,000 and
+	// 500: with names a MiB at most.
+	DeadLetters     int
+	DeadLetterBytes int
 	// RetryMin is the pause after the first failure of a pair of sender and target, or of a
 	// read; it doubles with each failure up to RetryMax. A random part of up to a half is
 	// subtracted. Defaults 1 s and 1 min.
@@ -56,7 +61,7 @@ func DefaultConfig() Config {
 	return Config{
 		Page: 64, ReadShards: 256, Reads: 1, Sends: 50_000, Bytes: 64 << 20, Deliveries: 256, TargetDeliveries: 16,
 		AttemptTimeout: 10 * time.Second, MaxAge: 23 * time.Hour, AckDelay: 50 * time.Millisecond, AckSends: 1000,
-		Refresh: time.Minute, RetryMin: time.Second, RetryMax: time.Minute,
+		Refresh: time.Minute, DeadLetters: 1000, DeadLetterBytes: 500, RetryMin: time.Second, RetryMax: time.Minute,
 	}
 }
 
@@ -80,7 +85,7 @@ func (c *Config) Validate() error {
 	}{
 		{"Page", c.Page}, {"ReadShards", c.ReadShards}, {"Reads", c.Reads}, {"Deliveries", c.Deliveries}, {"TargetDeliveries", c.TargetDeliveries},
 		{"AttemptTimeout", int(c.AttemptTimeout)}, {"MaxAge", int(c.MaxAge)}, {"AckDelay", int(c.AckDelay)}, {"AckSends", c.AckSends},
-		{"Refresh", int(c.Refresh)}, {"RetryMin", int(c.RetryMin)},
+		{"Refresh", int(c.Refresh)}, {"DeadLetters", c.DeadLetters}, {"DeadLetterBytes", c.DeadLetterBytes}, {"RetryMin", int(c.RetryMin)},
 	} {
 		if f.value <= 0 {
 			errs = append(errs, fmt.Errorf("outbox: %s is %d, must be above 0", f.name, f.value))

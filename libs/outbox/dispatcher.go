@@ -39,7 +39,9 @@ type Dispatcher struct {
 	sends       int
 	bytes       int
 	sourceCount int
-	failing     int
+	failing     map[*pair]struct{}
+	died        map[takingKey]Died // the last dead letters, for operators
+	diedOrder   []takingKey
 	lastOrder   uint64
 	jitter      backoff.Jitter
 	// The clock of the store was clock, in Unix milliseconds, at clockAt.
@@ -126,6 +128,7 @@ type send struct {
 func New(cfg Config) *Dispatcher {
 	return &Dispatcher{
 		cfg: cfg, byID: map[sharding.ShardID]*shard{}, targets: map[sharding.Entity]*target{},
+		failing: map[*pair]struct{}{}, died: map[takingKey]Died{},
 		deliveries: map[uint64]*delivery{}, taking: map[takingKey]*pair{}, acks: map[uint64]*ack{}, reads: map[uint64]*reading{}, jitter: backoff.Jitter(cfg.Seed),
 	}
 }
@@ -211,6 +214,7 @@ func (d *Dispatcher) close(id sharding.ShardID) {
 	for _, src := range s.sorted() {
 		d.forget(src)
 	}
+	d.forgetDied(id)
 }
 
 // forget removes a source from memory, and its sends that have not ended. What is under way is
@@ -221,9 +225,7 @@ func (d *Dispatcher) forget(src *source) {
 		for _, x := range p.queue {
 			d.release(x)
 		}
-		if p.times > 0 {
-			d.failing--
-		}
+		delete(d.failing, p)
 	}
 	d.dropRefused(src)
 	src.pairs = nil
@@ -377,31 +379,6 @@ func (d *Dispatcher) dropIdle(src *source) {
 // Stats returns the current counts.
 func (d *Dispatcher) Stats() Stats {
 	s := d.stats
-	s.Sends, s.Bytes, s.UnderWay, s.Failing = d.sends, d.bytes, len(d.deliveries), d.failing
+	s.Sends, s.Bytes, s.UnderWay, s.Failing = d.sends, d.bytes, len(d.deliveries), len(d.failing)
 	return s
-}
-
-// Failing returns the sends that have failed and will be tried again, at most limit of them:
-// those of the entity, or of all if it is zero, longest failing first.
-func (d *Dispatcher) Failing(of sharding.Entity, limit int) []Failing {
-	var list []Failing
-	for _, s := range d.shards {
-		for _, src := range s.sorted() {
-			if of != (sharding.Entity{}) && of != src.entity {
-				continue
-			}
-			for _, p := range src.sorted() {
-				if p.times == 0 {
-					continue
-				}
-				x := p.queue[0]
-				list = append(list, Failing{
-					From: src.entity, Seq: x.seq, Place: x.Place, To: x.To, Command: x.Input.Command, Answer: x.answer != nil, Waiting: len(p.queue) - 1,
-					Since: p.since, Times: p.times, Next: p.retryAt, Code: p.code, Message: p.message,
-				})
-			}
-		}
-	}
-	slices.SortStableFunc(list, func(a, b Failing) int { return a.Since.Compare(b.Since) })
-	return list[:min(limit, len(list))]
 }

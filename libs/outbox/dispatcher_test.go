@@ -531,6 +531,12 @@ func pairsApart(t testing.TB) {
 	if f := m.d.Failing(from, 10); len(f) != 1 || f[0].Waiting != 19 || f[0].Code != sharding.Unavailable || f[0].To != bad {
 		t.Errorf("failing: %+v", f)
 	}
+	if f, ok := m.d.FailingOf(shardOf(from), from, bad); !ok || f.Seq != 1 || f.Place != 0 || f.Times < 3 || !f.Next.After(m.now) || m.d.FailingTypes()["A"] != 1 {
+		t.Errorf("failing: %+v, %v", f, m.d.FailingTypes())
+	}
+	if f, ok := m.d.FailingOf(shardOf(from), from, entity("C", 2)); ok || len(m.d.Failing(sharding.Entity{Type: "B"}, 10)) > 0 {
+		t.Errorf("one that is answered fails: %+v", f)
+	}
 	m.run(10 * time.Minute)
 	if attempts < 10 || attempts > 40 {
 		t.Errorf("%d attempts in ten minutes", attempts)
@@ -569,6 +575,12 @@ func deadLetters(t testing.TB) {
 	if len(m.dead) != 1 || m.dead[0].Code != sharding.PermissionDenied || m.dead[0].State != sharding.SendRefused {
 		t.Errorf("dead after a minute: %+v", m.dead)
 	}
+	if d, ok := m.d.Died(from, 1, 2); !ok || d.Code != sharding.PermissionDenied || d.Message != "never" || m.now.Sub(d.At) > time.Minute {
+		t.Errorf("why it died: %+v", d)
+	}
+	if _, ok := m.d.Died(from, 1, 0); ok {
+		t.Error("one that is pending has died")
+	}
 	m.run(22 * time.Hour)
 	if m.unended() != 4 {
 		t.Errorf("after 22 h %d have not ended, want 4", m.unended())
@@ -588,6 +600,41 @@ func deadLetters(t testing.TB) {
 }
 
 func TestDeadLetters(t *testing.T) { deadLetters(t) }
+
+// TestDied: the reasons of the last dead letters are remembered, a part of each, while their shard
+// is open.
+func TestDied(t *testing.T) {
+	m := newModel(t, 3, func(c *outbox.Config) { c.DeadLetters, c.DeadLetterBytes = 2, 5 })
+	m.behave = func(*sharding.Envelope) behaviour {
+		return behaviour{reply: sharding.Reject(sharding.PermissionDenied, "nie für dich")}
+	}
+	m.own()
+	m.run(time.Minute)
+	from := entity("A", 1)
+	for n := range 3 {
+		m.send(from, true, command(from, entity("C", n), 1, ""))
+		m.run(time.Second)
+	}
+	known := func() (all []uint64) {
+		for seq := range uint64(5) {
+			if d, ok := m.d.Died(from, seq, 0); ok && d.Message == "nie f" {
+				all = append(all, seq)
+			}
+		}
+		return all
+	}
+	if got := known(); len(m.dead) != 3 || !slices.Equal(got, []uint64{2, 3}) {
+		t.Errorf("of %d dead letters, %v are remembered", len(m.dead), got)
+	}
+	m.step(outbox.Close{Shard: shardOf(entity("B", 1))})
+	if got := known(); len(got) != 2 {
+		t.Errorf("when another shard is closed, %v are remembered", got)
+	}
+	m.step(outbox.Close{Shard: shardOf(from)})
+	if got := known(); len(got) != 0 {
+		t.Errorf("when the shard is closed, %v are remembered", got)
+	}
+}
 
 // TestExpired: a target that does not remember any more whether it has executed a send will
 // not remember later. The send ends at once, in doubt.

@@ -118,25 +118,6 @@ type DeadLetter struct {
 	Message string
 }
 
-// Failing is a send that has failed and will be tried again. Those behind it of the same pair
-// wait for it.
-type Failing struct {
-	From    sharding.Entity
-	Seq     uint64
-	Place   uint16
-	To      sharding.Entity
-	Command string
-	// Answer says that the target has answered, and that the command of the sender fails that
-	// takes the answer.
-	Answer  bool
-	Waiting int       // how many wait behind it in memory
-	Since   time.Time // of the first failure, by the clock of this process
-	Times   int       // how many times it has failed
-	Next    time.Time // when it is tried again, by the clock of this process
-	Code    sharding.Code
-	Message string
-}
-
 // Stats describes what the dispatcher holds, and counts since its start.
 type Stats struct {
 	Sends    int // in memory

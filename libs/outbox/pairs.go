@@ -388,6 +388,7 @@ func (d *Dispatcher) end(p *pair, as sharding.SendState, r *sharding.Reply) {
 		d.out.Dead = append(d.out.Dead, DeadLetter{
 			From: p.source.entity, Seq: x.seq, Place: x.Place, To: x.To, Command: x.Input.Command, State: as, Code: r.Code, Message: r.Message,
 		})
+		d.noteDied(p, r)
 	}
 	x.as = as
 	d.goOn(p)
@@ -406,9 +407,7 @@ func (d *Dispatcher) goOn(p *pair) {
 
 // succeed notes that a pair does not fail any more.
 func (d *Dispatcher) succeed(p *pair) {
-	if p.times > 0 {
-		d.failing--
-	}
+	delete(d.failing, p)
 	p.times, p.code, p.message, p.since, p.retryAt = 0, "", "", time.Time{}, time.Time{}
 }
 
@@ -416,7 +415,7 @@ func (d *Dispatcher) succeed(p *pair) {
 func (d *Dispatcher) fail(p *pair, code sharding.Code, message string) {
 	d.stats.Failed++
 	if p.times == 0 {
-		d.failing++
+		d.failing[p] = struct{}{}
 		p.since = d.now
 	}
 	p.times++

@@ -79,7 +79,7 @@ func (d *Dispatcher) scan() {
 // evict forgets sources of which all that is held fails, if there is no room for others. A
 // later sweep reads them again.
 func (d *Dispatcher) evict() {
-	if d.sends < d.cfg.Sends && d.bytes < d.cfg.Bytes && !d.noRoom || d.failing+d.refused == 0 {
+	if d.sends < d.cfg.Sends && d.bytes < d.cfg.Bytes && !d.noRoom || len(d.failing)+d.refused == 0 {
 		return
 	}
 	for _, s := range d.shards {

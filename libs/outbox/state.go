@@ -65,9 +65,9 @@ func (d *Dispatcher) Check() error {
 			return fmt.Errorf("outbox: a pair that is not failing is to be tried again: %v", p.to)
 		}
 	}
-	if c.sends != d.sends || c.bytes != d.bytes || c.failing != d.failing || c.sources != d.sourceCount || c.allRefused != d.refused {
+	if c.sends != d.sends || c.bytes != d.bytes || c.failing != len(d.failing) || len(d.died) != len(d.diedOrder) || len(d.died) > d.cfg.DeadLetters || c.sources != d.sourceCount || c.allRefused != d.refused {
 		return fmt.Errorf("outbox: counted %d sends, %d bytes, %d failing, %d sources, %d refused; there are %d, %d, %d, %d, %d",
-			d.sends, d.bytes, d.failing, d.sourceCount, d.refused, c.sends, c.bytes, c.failing, c.sources, c.allRefused)
+			d.sends, d.bytes, len(d.failing), d.sourceCount, d.refused, c.sends, c.bytes, c.failing, c.sources, c.allRefused)
 	}
 	return nil
 }
@@ -102,6 +102,9 @@ func (c *checking) source(src *source) error {
 			if x.seq > src.upTo {
 				return fmt.Errorf("outbox: a send of %s is in memory, and its record was not read", src.entity)
 			}
+		}
+		if _, known := c.d.failing[p]; known != (p.times > 0) {
+			return fmt.Errorf("outbox: the pair of %s and %s has failed %d times; listed as failing: %t", src.entity, to, p.times, known)
 		}
 		if p.times > 0 {
 			c.failing++
@@ -170,6 +173,10 @@ func (d *Dispatcher) Clone() *Dispatcher {
 		n.types = append(n.types, &typeQueue{name: q.name, ready: c.pairList(q.ready), underWay: q.underWay})
 	}
 	n.retries = c.pairList(d.retries)
+	n.failing, n.died, n.diedOrder = map[*pair]struct{}{}, maps.Clone(d.died), slices.Clone(d.diedOrder)
+	for p := range d.failing { // order-free: copies
+		n.failing[c.pair(p)] = struct{}{}
+	}
 	n.deliveries, n.taking = maps.Clone(d.deliveries), maps.Clone(d.taking)
 	for k, v := range d.deliveries { // order-free: copies
 		n.deliveries[k] = &delivery{pair: c.pair(v.pair), to: v.to}

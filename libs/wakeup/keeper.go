@@ -3,7 +3,6 @@ package wakeup
 import (
 	"cmp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/backoff"
@@ -25,16 +24,16 @@ type Keeper struct {
 	retries priority.Queue[*row] // the failing rows, by the time at which they are tried again
 	// reads are the reads under way, by number.
 	reads       map[uint64]*reading
-	lastRead    uint64    // number of the last read
-	reserved    int       // how many rows the reads under way may bring
-	failedReads int       // how many of the last reads failed, without a success in between
-	readsAfter  time.Time // no read begins before this time
-	scanAt      time.Time // when the shards are scanned for those to be read; zero: never
-	scanFrom    int       // where in shards the next scan begins
-	noRoom      bool      // a shard waits to be read until rows have left the memory
-	rows        int       // all rows in memory
-	failing     int       // how many of them are failing
-	lastOrder   uint64    // see row.order
+	lastRead    uint64            // number of the last read
+	reserved    int               // how many rows the reads under way may bring
+	failedReads int               // how many of the last reads failed, without a success in between
+	readsAfter  time.Time         // no read begins before this time
+	scanAt      time.Time         // when the shards are scanned for those to be read; zero: never
+	scanFrom    int               // where in shards the next scan begins
+	noRoom      bool              // a shard waits to be read until rows have left the memory
+	rows        int               // all rows in memory
+	failing     map[*row]struct{} // those of them that are failing
+	lastOrder   uint64            // see row.order
 	jitter      backoff.Jitter
 	// storeClock is what the clock of the store said in the last page, in Unix milliseconds.
 	// That page arrived at storeClockAt.
@@ -138,7 +137,7 @@ type reading struct {
 func New(cfg Config) *Keeper {
 	return &Keeper{
 		cfg: cfg, byID: map[sharding.ShardID]*shard{}, firings: map[sharding.Entity]*firing{}, reads: map[uint64]*reading{},
-		jitter: backoff.Jitter(cfg.Seed),
+		failing: map[*row]struct{}{}, jitter: backoff.Jitter(cfg.Seed),
 	}
 }
 
@@ -268,7 +267,7 @@ func (k *Keeper) remove(r *row) {
 		k.retries.Remove(r)
 	}
 	if r.failures > 0 {
-		k.failing--
+		delete(k.failing, r)
 	} else {
 		r.shard.ready--
 	}
@@ -393,7 +392,7 @@ func (k *Keeper) ended(e *turn.FiringEnded) {
 // many rows are failing, it is removed from memory: a later sweep reads it again.
 func (k *Keeper) fail(r *row, state rowState, code sharding.Code, message string) {
 	if r.failures == 0 {
-		if k.failing >= k.cfg.FailingRows {
+		if len(k.failing) >= k.cfg.FailingRows {
 			k.remove(r)
 			return
 		}
@@ -401,7 +400,7 @@ func (k *Keeper) fail(r *row, state rowState, code sharding.Code, message string
 		if r.state != 0 { // add, which calls fail with state 0, makes no room
 			k.madeRoom()
 		}
-		k.failing++
+		k.failing[r] = struct{}{}
 		r.failingSince = k.now
 	}
 	r.failures++
@@ -476,36 +475,6 @@ func next(due, period, now int64) (next, missed int64) {
 // Stats returns the current counts.
 func (k *Keeper) Stats() Stats {
 	s := k.stats
-	s.Rows, s.Firing, s.Failing = k.rows, len(k.firings), k.failing
+	s.Rows, s.Firing, s.Failing = k.rows, len(k.firings), len(k.failing)
 	return s
-}
-
-// Failing returns wake-ups that are failing, at most limit of them: those of one entity, or
-// those of all entities if it is zero. The one that has been failing for longest comes first.
-func (k *Keeper) Failing(of sharding.Entity, limit int) []Failing {
-	var list []Failing
-	for _, s := range k.shards {
-		if of.Type != "" && of.Type != s.id.Type {
-			continue
-		}
-		for _, r := range s.rows { // order-free: sorted below
-			if r.failures == 0 || of.ID != "" && r.Entity != of {
-				continue
-			}
-			list = append(list, Failing{
-				Entity: r.Entity, Name: r.Name, Command: r.Input.Command, Due: time.UnixMilli(r.Due), Since: r.failingSince,
-				Times: r.failures, Next: r.retryAt, Code: r.code, Message: r.message,
-			})
-		}
-	}
-	slices.SortFunc(list, func(a, b Failing) int {
-		if c := a.Since.Compare(b.Since); c != 0 {
-			return c
-		}
-		if c := a.Entity.Compare(b.Entity); c != 0 {
-			return c
-		}
-		return strings.Compare(a.Name, b.Name)
-	})
-	return list[:min(limit, len(list))]
 }

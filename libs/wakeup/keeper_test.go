@@ -464,6 +464,29 @@ func failingHoldsNobodyBack(t testing.TB) {
 	if got := m.k.Failing(list[1].Entity, 100); len(got) != 1 || got[0] != list[1] {
 		t.Errorf("of one entity: %+v", got)
 	}
+	for _, of := range []struct {
+		typ  sharding.EntityType
+		want int
+	}{{"Ta", 3}, {"Tb", 0}} {
+		if got := m.k.Failing(sharding.Entity{Type: of.typ}, 3); len(got) != of.want {
+			t.Errorf("of type %s: %+v", of.typ, got)
+		}
+	}
+	e := list[1].Entity
+	shard := shardOf(string(e.ID))
+	if got, ok := m.k.FailingOf(shard, e, "bad"); !ok || got != list[1] || got.Next.Before(m.now) {
+		t.Errorf("one that fails: %+v", got)
+	}
+	if _, ok := m.k.FailingOf(shard, e, "good"); ok {
+		t.Error("one that has fired fails")
+	}
+	if n := m.k.FailingTypes(); len(n) != 1 || n["Ta"] != 5 {
+		t.Errorf("by type: %v", n)
+	}
+	m.release(shard)
+	if _, ok := m.k.FailingOf(shard, e, "bad"); ok || m.k.FailingTypes()["Ta"] == 5 {
+		t.Error("one of a shard that was released fails")
+	}
 }
 
 // TestBeyondTheHorizon: a wake-up that is due later than a sweep reads is found by a later

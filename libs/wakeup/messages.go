@@ -85,19 +85,6 @@ func (r *Row) position() Position {
 	return Position{Shard: r.Shard, Due: r.Due, Entity: r.Entity, Kind: r.Kind, Name: r.Name}
 }
 
-// Failing is a wake-up whose command has failed, and will run again.
-type Failing struct {
-	Entity  sharding.Entity
-	Name    string
-	Command string
-	Due     time.Time
-	Since   time.Time // when it failed first, by the clock of this process
-	Times   int       // how many times it has failed
-	Next    time.Time // when it is tried again, by the clock of this process
-	Code    sharding.Code
-	Message string
-}
-
 // Stats describes what the keeper holds, and counts since its start.
 type Stats struct {
 	Rows    int // wake-ups in memory

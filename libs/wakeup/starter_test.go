@@ -367,6 +367,16 @@ func startFailures(t testing.TB) {
 	if st := m.s.Stats(); st.Failing != 2 {
 		t.Errorf("%+v", st)
 	}
+	list := m.s.Failing(sharding.Entity{}, 10)
+	if len(list) != 2 || list[0].Times < 10 || m.now.Sub(list[0].Since) < time.Hour || len(m.s.Failing(list[1].Entity, 10)) != 1 {
+		t.Fatalf("failing: %+v", list)
+	}
+	if got, ok := m.s.FailingOf(list[1].Entity); !ok || got != list[1] || m.s.FailingTypes()[got.Entity.Type] != 2 {
+		t.Errorf("one that fails: %+v, %v", got, m.s.FailingTypes())
+	}
+	if got, ok := m.s.FailingOf(sharding.Entity{Type: shardOf("aa").Type, ID: "aa1"}); ok {
+		t.Errorf("one that is alive: %+v", got)
+	}
 }
 
 // TestStartConstant: five entities of a type every tenth of a second.

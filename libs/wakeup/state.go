@@ -21,6 +21,9 @@ func (k *Keeper) Check() error {
 		}
 		for id, r := range s.rows { // order-free: any error is a bug
 			rows++
+			if _, known := k.failing[r]; known != (r.failures > 0) {
+				return fmt.Errorf("wakeup: %q of %s has failed %d times; listed as failing: %t", r.Name, r.Entity, r.failures, known)
+			}
 			if r.failures > 0 {
 				failing++
 			} else {
@@ -59,8 +62,8 @@ func (k *Keeper) Check() error {
 		queued -= len(t.due)
 		firings += t.firing
 	}
-	if rows != k.rows || failing != k.failing || queued != 0 || retries != len(k.retries) || firings != len(k.firings) {
-		return fmt.Errorf("wakeup: counted %d rows, %d failing, %d firings; there are %d, %d, %d", k.rows, k.failing, firings, rows, failing, len(k.firings))
+	if rows != k.rows || failing != len(k.failing) || queued != 0 || retries != len(k.retries) || firings != len(k.firings) {
+		return fmt.Errorf("wakeup: counted %d rows, %d failing, %d firings; there are %d, %d, %d", k.rows, len(k.failing), firings, rows, failing, len(k.firings))
 	}
 	if rows > k.cfg.Rows || failing > k.cfg.FailingRows {
 		return fmt.Errorf("wakeup: %d rows, %d of them failing, are above the limits", rows, failing)
@@ -138,6 +141,10 @@ func (k *Keeper) Clone() *Keeper {
 			rc.shards = append(rc.shards, copyShard(s))
 		}
 		c.reads[n] = rc
+	}
+	c.failing = map[*row]struct{}{}
+	for r := range k.failing { // order-free: copies
+		c.failing[copyRow(r)] = struct{}{}
 	}
 	for r, rc := range rows { // order-free: copies
 		rc.shard = copyShard(r.shard)

@@ -36,8 +36,8 @@ type Config struct {
 	Wakeups wakeup.Config
 	// Purge says how what is left of deleted entities is removed, for all shard cores together.
 	Purge purge.Config
-	// Sends bounds and times the delivery of what entities send. Of Sends, Bytes and Deliveries
-	// each shard core has an equal part.
+	// Sends bounds and times the delivery of what entities send. Of Sends, Bytes, Deliveries and
+	// DeadLetters each shard core has an equal part.
 	Sends outbox.Config
 	// Starts bounds and paces the start of remembered entities. Of Rows, Limit and Failing each
 	// shard core has an equal part; with a constant rate, all of them together keep it.
@@ -81,6 +81,10 @@ type Config struct {
 	Zone     string
 	Labels   []control.Label
 	Capacity uint32
+	// InspectRows and InspectBytes bound the answer to an operator's question, such as what
+	// keeps failing, and InspectText each message in it, in bytes. Defaults 1,000, 2 MiB and
+	// 500: a page of what an operator reads, in half of the longest answer of a peer.
+	InspectRows, InspectBytes, InspectText int
 	// LeaveTimeout is how long a leaving region waits for its shards to be
 	// handed off. It covers one drain and the coordinator's slack. Default 20 s.
 	LeaveTimeout time.Duration
@@ -104,6 +108,9 @@ func DefaultConfig(self sharding.NodeID, name string, types ...turn.Type) Config
 		KeptWait:       time.Second,
 		KeptBytes:      256 << 20,
 		Resend:         200 * time.Millisecond,
+		InspectRows:    1000,
+		InspectBytes:   2 << 20,
+		InspectText:    500,
 		LeaveTimeout:   20 * time.Second,
 
 		JournalPatience: 5 * time.Second,
@@ -172,6 +179,9 @@ func (c *Config) Validate() error {
 	}
 	if c.KeptWait <= 0 || c.KeptWait > MaxKeptWait || c.KeptBytes <= 0 {
 		errs = append(errs, fmt.Errorf("region: KeptWait is %s, must be above 0 and at most %s, and KeptBytes must be above 0", c.KeptWait, MaxKeptWait))
+	}
+	if c.InspectRows <= 0 || c.InspectBytes <= 0 || c.InspectText <= 0 {
+		errs = append(errs, errors.New("region: InspectRows, InspectBytes and InspectText must be above 0"))
 	}
 	if c.Resend <= 0 {
 		errs = append(errs, errors.New("region: Resend must be above 0"))

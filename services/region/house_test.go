@@ -11,7 +11,7 @@ func TestHouse(t *testing.T) {
 		May: map[string][]string{
 			".":          {"libs/sharding", "libs/control", "libs/mutant", "libs/outbox", "libs/passivation", "libs/routetable", "libs/turn", "libs/wakeup", "libs/purge", "libs/replies"},
 			"reads":      {"libs/journal", "libs/outbox", "libs/purge", "libs/sharding", "libs/turn", "libs/wakeup"},
-			"server/...": {"libs/...", "sdk/...", "services/region/..."},
+			"server/...": {"libs/...", "proto/...", "sdk/...", "services/region/..."},
 			"cmd/...":    {"sdk/...", "services/region/server/..."},
 		},
 		Never: []string{"services/coordinator/...", "services/gateway/...", "cli/...", "examples/...", "e2e/..."},

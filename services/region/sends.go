@@ -87,6 +87,7 @@ func (c *Config) sendsOfCore(index int) outbox.Config {
 	s.Sends = max(outbox.LeastSends, s.Sends/c.ShardCores)
 	s.Bytes = max(outbox.LeastBytes, s.Bytes/c.ShardCores)
 	s.Deliveries = max(1, s.Deliveries/c.ShardCores)
+	s.DeadLetters = max(1, s.DeadLetters/c.ShardCores)
 	s.Seed += uint64(index)
 	return s
 }

@@ -93,7 +93,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	flags.StringVarP(&a.output, "output", "o", "table", "table or json")
 	root.AddCommand(a.devCommand(), a.newCommand(), a.membersCommand(), a.shardsCommand(), a.whereCommand(), a.drainCommand(), a.rolloutCommand(),
 		a.leaveCommand(), a.downCommand(), a.removeCommand(), a.joinCommand(), a.eventsCommand(),
-		a.callCommand(), a.entityCommand(), a.remindersCommand(), a.sendsCommand(), a.journalCommand(), a.snapshotCommand(), a.discoveryCommand(), a.leaseCommand(), a.versionCommand())
+		a.callCommand(), a.entityCommand(), a.remindersCommand(), a.rememberedCommand(), a.sendsCommand(), a.journalCommand(), a.snapshotCommand(), a.discoveryCommand(), a.leaseCommand(), a.versionCommand())
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetArgs(args)
 	root.SetOut(out)

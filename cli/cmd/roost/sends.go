@@ -15,14 +15,14 @@ func (a *app) sendsCommand() *cobra.Command {
 		Long: `Lists the sends that have not ended: of all entities, of those of a type, or of one, which
 is their sender. Dead letters come first. STATE is
 
-  pending   it is delivered, and tried again, by itself
+  pending   it is delivered by itself, and tried again if it fails
   refused   a dead letter: it had no effect
   in doubt  a dead letter: it may have had its effect
 
 ` + deadLetterHelp + `
 
 ` + listedHelp,
-		Example: "  roost sends --dead\n  roost sends Cart/dora\n  roost sends again Cart/dora 7 0 --reason \"the item is back, ticket 4711\"",
+		Example: "  roost sends --failing\n  roost sends --dead\n  roost sends Cart/dora\n  roost sends again Cart/dora 7 0 --reason \"the item is back, ticket 4711\"",
 	}
 	a.listSends(cmd)
 	cmd.AddCommand(a.sendAgainCommand(), a.sendDropCommand())
@@ -32,8 +32,8 @@ is their sender. Dead letters come first. STATE is
 const deadLetterHelp = `A dead letter is a command that an entity has sent to another one, that is not
 delivered any more, and of which its sender was not told. It is named by its sender,
 by the number of the record that has sent it, and by its place among the sends of that
-record, from 0. "roost sends --dead" lists all three, with the target and the command; the
-regions log them, with the reason, when it becomes a dead letter.`
+record, from 0. "roost sends --dead" lists all three, with the target and the command, and
+why it was given up if its region still knows. The region logs that when it happens.`
 
 func (a *app) sendAgainCommand() *cobra.Command {
 	var mayRepeat bool

@@ -3,8 +3,10 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -16,22 +18,32 @@ import (
 type listed struct {
 	typ, id, after string
 	limit          uint32
+	failing        bool
 }
 
 const listedHelp = `It is read from the journal page by page, while the cluster works: what is set, or
 ends, meanwhile may be in it or not. If there is more than --limit, the last line
-says where to go on; so does next in JSON.`
+says where to go on; so does next in JSON.
+
+FAILED, NEXT and WHY are shown if something of the list keeps failing: how often it has
+failed in a row, when it is tried again, and the last error. The regions say so from
+memory; those that have not answered are named below the list. With --failing, they say
+all: only what fails is listed, first what has failed for longest.`
 
 func (l *listed) flags(cmd *cobra.Command) {
 	cmd.Args = cobra.MaximumNArgs(1)
 	cmd.Flags().Uint32Var(&l.limit, "limit", 1000, "how many to list")
 	cmd.Flags().StringVar(&l.after, "after", "", "go on where the listing before ended, as it says")
+	cmd.Flags().BoolVar(&l.failing, "failing", false, "only what keeps failing")
 }
 
 // of takes the argument: nothing, a type, or an entity.
 func (l *listed) of(args []string) (err error) {
-	if l.limit == 0 {
+	switch {
+	case l.limit == 0:
 		return usageError{errors.New("--limit is 0; it must be at least 1")}
+	case l.failing && l.after != "":
+		return usageError{errors.New("--failing goes without --after: what has failed for longest comes first")}
 	}
 	switch {
 	case len(args) == 0:
@@ -58,21 +70,80 @@ func (l *listed) pages(page func(after string, limit uint32) (n int, next string
 	return nil
 }
 
-// printListed prints a table of what is listed, and what else is to be said.
-func (a *app) printListed(header []string, rows [][]any, damaged []string, next string, right ...string) error {
+// answered is what an answer says beside its rows.
+type answered struct {
+	next    string
+	damaged []string
+	silent  []*adminv1.Silent
+	more    bool
+}
+
+// printListed prints a table of what is listed, and what else is to be said. failures are those of
+// the rows.
+func (a *app) printListed(header []string, rows [][]any, failures []*adminv1.Failure, r answered, right ...string) error {
+	if slices.ContainsFunc(failures, func(f *adminv1.Failure) bool { return f != nil }) {
+		header, right = append(header, "FAILED", "NEXT", "WHY"), append(right, "FAILED")
+		for i, f := range failures {
+			times, next, why := "-", "-", "-"
+			if f != nil {
+				times, why = fmt.Sprint(f.Times), oneLine(f.Code+": "+f.Message)
+				if f.NextUnixMs > 0 {
+					next = timeOf(f.NextUnixMs)
+				}
+			}
+			rows[i] = append(rows[i], times, next, why)
+		}
+	}
 	if err := a.printTable(header, rows, right...); err != nil {
 		return err
 	}
-	for _, d := range damaged {
-		if _, err := fmt.Fprintln(a.out, "damaged: "+d); err != nil {
-			return err
+	var lines []string
+	for _, d := range r.damaged {
+		lines = append(lines, "damaged: "+d)
+	}
+	told := map[string]bool{}
+	for _, s := range r.silent {
+		if line := "what fails in " + s.Region + " is not known: " + oneLine(s.Reason); !told[line] {
+			told[line] = true
+			lines = append(lines, line)
 		}
 	}
-	if next == "" {
+	if r.more {
+		lines = append(lines, "more fails; name a type or an entity, or ask for more by --limit (at most 1000)")
+	}
+	if r.next != "" {
+		lines = append(lines, "more are left; go on with --after "+r.next)
+	}
+	if len(lines) == 0 {
 		return nil
 	}
-	_, err := fmt.Fprintf(a.out, "more are left; go on with --after %s\n", next)
-	return err
+	return a.printLines(lines)
+}
+
+// onlyFailing returns an error if not all of what is listed says that it fails, although only that
+// was asked for.
+func (l *listed) onlyFailing(failures []*adminv1.Failure) error {
+	if l.failing && slices.Contains(failures, nil) {
+		return errors.New("the coordinator runs an earlier release, which does not say what fails")
+	}
+	return nil
+}
+
+// mostShown is how much of an error a table shows; JSON has all that is known.
+const mostShown = 120
+
+// oneLine makes a text from elsewhere fit to be shown in a line.
+func oneLine(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, text)
+	if len(text) > mostShown {
+		text = strings.ToValidUTF8(text[:mostShown], "") + "…"
+	}
+	return text
 }
 
 func (a *app) remindersCommand() *cobra.Command {
@@ -83,10 +154,10 @@ func (a *app) remindersCommand() *cobra.Command {
 		Long: `Lists the reminders that stand: of all entities, of those of a type, or of one. The order
 is that of the types and shards, and in each shard that of the times at which they are due,
 by the clock of the journal's store. A reminder whose time is over fires soon, or has
-failed and is tried again: the log of its region says why.
+failed and is tried again.
 
 ` + listedHelp,
-		Example: "  roost reminders\n  roost reminders Cart/dora\n  roost reminders Cart --due-before 1h",
+		Example: "  roost reminders\n  roost reminders Cart/dora\n  roost reminders Cart --due-before 1h\n  roost reminders --failing",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := l.of(args); err != nil {
 				return err
@@ -95,38 +166,101 @@ failed and is tried again: the log of its region says why.
 			if err != nil {
 				return err
 			}
+			if l.failing && due != 0 {
+				return usageError{errors.New("--failing goes without --due-before: what fails was due")}
+			}
 			admin, err := a.adminClient()
 			if err != nil {
 				return err
 			}
 			all := &adminv1.RemindersResponse{}
 			err = l.pages(func(after string, limit uint32) (int, string, error) {
-				res, err := admin.Reminders(cmd.Context(), &adminv1.RemindersRequest{Type: l.typ, Id: l.id, DueBeforeUnixMs: due, After: after, Limit: limit})
+				res, err := admin.Reminders(cmd.Context(), &adminv1.RemindersRequest{Type: l.typ, Id: l.id, DueBeforeUnixMs: due, After: after, Limit: limit, Failing: l.failing})
 				if err != nil {
 					return 0, "", err
 				}
 				all.Reminders, all.Damaged, all.Next = append(all.Reminders, res.Reminders...), append(all.Damaged, res.Damaged...), res.Next
+				all.Silent, all.More = append(all.Silent, res.Silent...), res.More
 				return len(all.Reminders), res.Next, nil
 			})
 			if err != nil {
 				return err
 			}
-			if a.json() {
-				return a.printMessage(all)
-			}
 			var rows [][]any
+			var failures []*adminv1.Failure
 			for _, r := range all.Reminders {
 				period := "-"
 				if r.PeriodMs > 0 {
 					period = (time.Duration(r.PeriodMs) * time.Millisecond).String()
 				}
 				rows = append(rows, []any{r.Type + "/" + r.Id, r.Name, timeOf(r.DueUnixMs), period, orDash(r.Command)})
+				failures = append(failures, r.Failure)
 			}
-			return a.printListed([]string{"ENTITY", "NAME", "DUE", "PERIOD", "COMMAND"}, rows, all.Damaged, all.Next)
+			if err := l.onlyFailing(failures); err != nil {
+				return err
+			}
+			if a.json() {
+				return a.printMessage(all)
+			}
+			return a.printListed([]string{"ENTITY", "NAME", "DUE", "PERIOD", "COMMAND"}, rows, failures, answered{all.Next, all.Damaged, all.Silent, all.More})
 		},
 	}
 	l.flags(cmd)
 	cmd.Flags().StringVar(&before, "due-before", "", "only what is due before this time: 2026-07-01T12:00:00Z, or 1h for an hour from now")
+	return cmd
+}
+
+func (a *app) rememberedCommand() *cobra.Command {
+	var l listed
+	cmd := &cobra.Command{
+		Use: "remembered [TYPE | TYPE/ID]", Short: "List the entities that are remembered, and those that cannot be started",
+		Long: `Lists the entities that are brought to life whenever their shard starts, without a
+command: all of them, those of a type, or one. The order is that of the types and shards,
+and in each shard those come first that were active last. ACTIVE is when that was, to the
+hour. What cannot be started, or has died, is tried again.
+
+` + listedHelp,
+		Example: "  roost remembered Probe\n  roost remembered --failing",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := l.of(args); err != nil {
+				return err
+			}
+			admin, err := a.adminClient()
+			if err != nil {
+				return err
+			}
+			all := &adminv1.RememberedResponse{}
+			err = l.pages(func(after string, limit uint32) (int, string, error) {
+				res, err := admin.Remembered(cmd.Context(), &adminv1.RememberedRequest{Type: l.typ, Id: l.id, After: after, Limit: limit, Failing: l.failing})
+				if err != nil {
+					return 0, "", err
+				}
+				all.Remembered, all.Damaged, all.Next = append(all.Remembered, res.Remembered...), append(all.Damaged, res.Damaged...), res.Next
+				all.Silent, all.More = append(all.Silent, res.Silent...), res.More
+				return len(all.Remembered), res.Next, nil
+			})
+			if err != nil {
+				return err
+			}
+			var rows [][]any
+			var failures []*adminv1.Failure
+			for _, r := range all.Remembered {
+				active := "-"
+				if r.ActiveUnixMs > 0 {
+					active = timeOf(r.ActiveUnixMs)
+				}
+				rows, failures = append(rows, []any{r.Type + "/" + r.Id, active}), append(failures, r.Failure)
+			}
+			if err := l.onlyFailing(failures); err != nil {
+				return err
+			}
+			if a.json() {
+				return a.printMessage(all)
+			}
+			return a.printListed([]string{"ENTITY", "ACTIVE"}, rows, failures, answered{all.Next, all.Damaged, all.Silent, all.More})
+		},
+	}
+	l.flags(cmd)
 	return cmd
 }
 
@@ -159,31 +293,55 @@ func (a *app) listSends(cmd *cobra.Command) {
 		if err := l.of(args); err != nil {
 			return err
 		}
+		if l.failing && dead {
+			return usageError{errors.New("--failing goes without --dead: a dead letter is not tried any more")}
+		}
 		admin, err := a.adminClient()
 		if err != nil {
 			return err
 		}
 		all := &adminv1.SendsResponse{}
 		err = l.pages(func(after string, limit uint32) (int, string, error) {
-			res, err := admin.Sends(cmd.Context(), &adminv1.SendsRequest{Type: l.typ, Id: l.id, Dead: dead, After: after, Limit: limit})
+			res, err := admin.Sends(cmd.Context(), &adminv1.SendsRequest{Type: l.typ, Id: l.id, Dead: dead, After: after, Limit: limit, Failing: l.failing})
 			if err != nil {
 				return 0, "", err
 			}
 			all.Sends, all.Damaged, all.Next = append(all.Sends, res.Sends...), append(all.Damaged, res.Damaged...), res.Next
+			all.Silent, all.More = append(all.Silent, res.Silent...), res.More
 			return len(all.Sends), res.Next, nil
 		})
 		if err != nil {
 			return err
 		}
+		var rows [][]any
+		var failures []*adminv1.Failure
+		for _, s := range all.Sends {
+			rows = append(rows, []any{s.Type + "/" + s.Id, s.Record, s.Place, s.State, timeOf(s.SentUnixMs), s.TargetType + "/" + s.TargetId, s.Command})
+			failures = append(failures, whatFails(s))
+		}
+		if err := l.onlyFailing(failures); err != nil {
+			return err
+		}
 		if a.json() {
 			return a.printMessage(all)
 		}
-		var rows [][]any
-		for _, s := range all.Sends {
-			rows = append(rows, []any{s.Type + "/" + s.Id, s.Record, s.Place, s.State, timeOf(s.SentUnixMs), s.TargetType + "/" + s.TargetId, s.Command})
-		}
-		return a.printListed([]string{"SENDER", "RECORD", "PLACE", "STATE", "SENT", "TARGET", "COMMAND"}, rows, all.Damaged, all.Next, "RECORD", "PLACE")
+		return a.printListed([]string{"SENDER", "RECORD", "PLACE", "STATE", "SENT", "TARGET", "COMMAND"}, rows, failures,
+			answered{all.Next, all.Damaged, all.Silent, all.More}, "RECORD", "PLACE")
 	}
 	l.flags(cmd)
 	cmd.Flags().BoolVar(&dead, "dead", false, "only dead letters")
+}
+
+// whatFails says in words if not the send itself fails, but what it waits for.
+func whatFails(s *adminv1.Send) *adminv1.Failure {
+	f := s.Failure
+	switch {
+	case f == nil:
+		return nil
+	case s.Answer:
+		return &adminv1.Failure{Times: f.Times, NextUnixMs: f.NextUnixMs, Code: "the sender cannot take the answer: " + f.Code, Message: f.Message}
+	case s.Behind:
+		return &adminv1.Failure{Times: f.Times, NextUnixMs: f.NextUnixMs, Code: "waits for an earlier one: " + f.Code, Message: f.Message}
+	}
+	return f
 }

@@ -21,13 +21,22 @@ func (f *fakeAdmin) Reminders(_ context.Context, req *adminv1.RemindersRequest) 
 		{Type: "Cart", Id: "emil", Name: "tick", DueUnixMs: 1_800_000_000_250, PeriodMs: 90_000, Command: "Tick"},
 		{Type: "Item", Id: "a/b", Name: "count", DueUnixMs: 1_900_000_000_000},
 	}
+	res := &adminv1.RemindersResponse{}
+	if req.Failing {
+		all[1].Failure = &adminv1.Failure{SinceUnixMs: 1_800_000_000_300, Times: 7, NextUnixMs: 1_800_000_060_000, Code: "unavailable", Message: "no\x1b[31m clock\nhere " + strings.Repeat("x", 200), Region: "region-1"}
+		all, res.More, res.Silent = all[1:2], true, []*adminv1.Silent{{Region: "region-2", Reason: "no answer within 500ms"}, {Region: "region-2", Reason: "no answer within 500ms"}}
+		if req.Type == "Old" { // a coordinator that does not know the question
+			all[0].Failure = nil
+			req.Type = ""
+		}
+	}
 	var found []*adminv1.Reminder
 	for _, r := range all {
 		if (req.Type == "" || req.Type == r.Type) && (req.Id == "" || req.Id == r.Id) && (req.DueBeforeUnixMs == 0 || r.DueUnixMs < req.DueBeforeUnixMs) {
 			found = append(found, r)
 		}
 	}
-	res := &adminv1.RemindersResponse{Reminders: found}
+	res.Reminders = found
 	if req.After != "" {
 		res.Reminders = found[2:]
 	} else if most := min(2, int(req.Limit)); len(found) > most {
@@ -56,6 +65,28 @@ func (f *fakeAdmin) Sends(_ context.Context, req *adminv1.SendsRequest) (*adminv
 		res.Next = "pending"
 	case req.After == "pending":
 		res.Sends = []*adminv1.Send{{Type: "Cart", Id: "emil", Record: 12, Place: 3, TargetType: "Item", TargetId: "pen", Command: "Reserve", State: "pending", SentUnixMs: 1_700_000_000_001, ReplyTo: "Reserved"}}
+	}
+	if req.Failing {
+		fails := func() *adminv1.Failure {
+			return &adminv1.Failure{Times: 3, NextUnixMs: 1_700_000_060_000, Code: "unavailable", Message: "closed"}
+		}
+		one := res.Sends[0]
+		one.State, one.Failure = "pending", fails()
+		res.Next = ""
+		res.Sends = append(res.Sends, &adminv1.Send{Type: "Cart", Id: "emil", Record: 12, Place: 3, TargetType: "Item", TargetId: "pen", Command: "Reserve", State: "pending", SentUnixMs: 1_700_000_000_001, Failure: fails(), Behind: true},
+			&adminv1.Send{Type: "Cart", Id: "emil", Record: 13, TargetType: "Item", TargetId: "ink", Command: "Reserve", State: "pending", SentUnixMs: 1_700_000_000_001, Failure: fails(), Answer: true})
+	}
+	return res, f.check()
+}
+
+// Remembered has two, of which one cannot be started.
+func (f *fakeAdmin) Remembered(_ context.Context, req *adminv1.RememberedRequest) (*adminv1.RememberedResponse, error) {
+	res := &adminv1.RememberedResponse{Remembered: []*adminv1.Remembered{
+		{Type: "Probe", Id: "p1", Failure: &adminv1.Failure{SinceUnixMs: 1, Times: 2, Code: "internal", Message: "the entity cannot be brought to life", Region: "region-1"}},
+		{Type: "Probe", Id: "p2", ActiveUnixMs: 1_700_000_000_000},
+	}}
+	if req.Failing {
+		res.Remembered = res.Remembered[:1]
 	}
 	return res, f.check()
 }
@@ -96,9 +127,30 @@ damaged: reminder of a/b
 `},
 		{"reminders Cart/emil", 0, "ENTITY     NAME  DUE                       PERIOD  COMMAND\nCart/emil  tick  2027-01-15T08:00:00.250Z  1m30s   Tick\n"},
 		{"reminders Cart --due-before 2027-01-15T08:00:00.1Z", 0, "ENTITY     NAME    DUE                       PERIOD  COMMAND\nCart/dora  expire  2027-01-15T08:00:00.000Z  -       Expire\n"},
-		{"reminders --limit 2 -o json", 0, `{"reminders":[{"type":"Cart","id":"dora","name":"expire","due_unix_ms":"1800000000000","period_ms":"0","command":"Expire"},` +
-			`{"type":"Cart","id":"emil","name":"tick","due_unix_ms":"1800000000250","period_ms":"90000","command":"Tick"}],"next":"two","damaged":[]}` + "\n"},
+		{"reminders --limit 2 -o json", 0, `{"reminders":[{"type":"Cart","id":"dora","name":"expire","due_unix_ms":"1800000000000","period_ms":"0","command":"Expire","failure":null},` +
+			`{"type":"Cart","id":"emil","name":"tick","due_unix_ms":"1800000000250","period_ms":"90000","command":"Tick","failure":null}],"next":"two","damaged":[],"silent":[],"more":false}` + "\n"},
 		{"reminders --after two", 0, "ENTITY    NAME   DUE                       PERIOD  COMMAND\nItem/a/b  count  2030-03-17T17:46:40.000Z  -       -\ndamaged: reminder of a/b\n"},
+		{"reminders --failing", 0, `ENTITY     NAME  DUE                       PERIOD  COMMAND  FAILED  NEXT                      WHY
+Cart/emil  tick  2027-01-15T08:00:00.250Z  1m30s   Tick          7  2027-01-15T08:01:00.000Z  unavailable: no [31m clock here ` + strings.Repeat("x", 88) + `…
+what fails in region-2 is not known: no answer within 500ms
+more fails; name a type or an entity, or ask for more by --limit (at most 1000)
+`},
+		{"reminders Old --failing", exitFailed, "roost: the coordinator runs an earlier release, which does not say what fails\n"},
+		{"reminders --failing --after two", exitUsage, ""},
+		{"reminders --failing --due-before 1h", exitUsage, ""},
+		{"remembered", 0, `ENTITY    ACTIVE                    FAILED  NEXT  WHY
+Probe/p1  -                              2  -     internal: the entity cannot be brought to life
+Probe/p2  2023-11-14T22:13:20.000Z       -  -     -
+`},
+		{"remembered --failing -o json", 0, `{"remembered":[{"type":"Probe","id":"p1","active_unix_ms":"0","failure":{"since_unix_ms":"1","times":2,"next_unix_ms":"0","code":"internal",` +
+			`"message":"the entity cannot be brought to life","region":"region-1"}}],"next":"","damaged":[],"silent":[],"more":false}` + "\n"},
+		{"remembered --failing --after x", exitUsage, ""},
+		{"sends --failing", 0, `SENDER     RECORD  PLACE  STATE    SENT                      TARGET     COMMAND  FAILED  NEXT                      WHY
+Cart/dora       7      0  pending  2023-11-14T22:13:20.000Z  Item/book  Reserve       3  2023-11-14T22:14:20.000Z  unavailable: closed
+Cart/emil      12      3  pending  2023-11-14T22:13:20.001Z  Item/pen   Reserve       3  2023-11-14T22:14:20.000Z  waits for an earlier one: unavailable: closed
+Cart/emil      13      0  pending  2023-11-14T22:13:20.001Z  Item/ink   Reserve       3  2023-11-14T22:14:20.000Z  the sender cannot take the answer: unavailable: closed
+`},
+		{"sends --failing --dead", exitUsage, ""},
 		{"reminders --due-before soon", exitUsage, "roost: --due-before \"soon\": write a time such as 2026-07-01T12:00:00Z, or how long it is until then, such as 1h\n"},
 		{"reminders --limit 0", exitUsage, "roost: --limit is 0; it must be at least 1\n"},
 		{"reminders Cart/", exitUsage, "roost: \"Cart/\" is not the name of an entity: write TYPE or TYPE/ID, such as Cart or Cart/dora\n"},
@@ -108,7 +160,7 @@ damaged: reminder of a/b
 		{"sends Cart --dead", 0, "SENDER     RECORD  PLACE  STATE     SENT                      TARGET     COMMAND\n" + letter},
 		{"sends Cart/dora --limit 1", 0, "SENDER     RECORD  PLACE  STATE     SENT                      TARGET     COMMAND\n" + letter + "more are left; go on with --after empty\n"},
 		{"sends --dead -o json", 0, `{"sends":[{"type":"Cart","id":"dora","record":"7","place":0,"target_type":"Item","target_id":"book","command":"Reserve",` +
-			`"state":"in doubt","sent_unix_ms":"1700000000000","reply_to":""}],"next":"","damaged":[]}` + "\n"},
+			`"state":"in doubt","sent_unix_ms":"1700000000000","reply_to":"","failure":null,"behind":false,"answer":false,"waiting":0}],"next":"","damaged":[],"silent":[],"more":false}` + "\n"},
 		{"sends Plane", exitNotFound, "roost: no entity type Plane\n"},
 		{"sends again Cart/dora 7 1 --reason back", exitFailed, "roost: failed_precondition: it is in doubt (it was not applied)\n"},
 		{"sends again Cart/dora 7 1 --reason back --may-repeat", 0, "Cart/dora 7 1 is sent again, as Cart/dora 9 0 (by region-1)\n"},

@@ -27,6 +27,7 @@ type Config struct {
 	MaxForms     int           `key:"coordinator.max_forms" unit:"forms" help:"forms in which one entity type may be stored over its whole life: name, version and fields of each event; they are never forgotten"`
 	Unhosted     time.Duration `key:"coordinator.unhosted_after" help:"when no region has hosted an entity type for this long, its commands are refused at once instead of at their deadline"`
 	Rebalance    time.Duration `key:"coordinator.rebalance_interval" help:"time between two decisions about which shards should move"`
+	QueryTimeout time.Duration `key:"coordinator.query_timeout" help:"time that regions have to answer what an operator asks, such as what keeps failing; those that have not answered are named beside the answer"`
 	DrainTimeout time.Duration `key:"coordinator.handoff_timeout" help:"time a region has to hand off a shard; must be the same as region.drain_timeout"`
 }
 
@@ -42,9 +43,14 @@ func DefaultConfig() Config {
 		Unhosted:     coordinator.DefaultConfig().UnhostedAfter,
 		Allocation:   allocation.DefaultConfig(),
 		Rebalance:    500 * time.Millisecond,
+		QueryTimeout: 500 * time.Millisecond,
 		DrainTimeout: 10 * time.Second,
 	}
 }
+
+// maxQueryTimeout is the longest QueryTimeout: with the time for which the journal is read
+// (listTime), less than the command line waits.
+const maxQueryTimeout = 900 * time.Millisecond
 
 // checkLease says in the configuration's own keys what the lease would refuse.
 func (c *Config) checkLease() error {
@@ -94,6 +100,9 @@ func (c *Config) Validate() error {
 	errs = append(errs, c.checkLease())
 	if c.MinRegions < 1 || c.Rebalance <= 0 || c.DrainTimeout <= 0 || c.MaxForms < 1 || c.Unhosted <= 0 {
 		errs = append(errs, errors.New("coordinator.min_regions, coordinator.rebalance_interval, coordinator.handoff_timeout, coordinator.max_forms and coordinator.unhosted_after must be above 0"))
+	}
+	if c.QueryTimeout <= 0 || c.QueryTimeout > maxQueryTimeout {
+		errs = append(errs, fmt.Errorf("coordinator.query_timeout is %s, must be above 0 and at most %s: the command line waits two seconds for an answer", c.QueryTimeout, maxQueryTimeout))
 	}
 	errs = append(errs, c.Allocation.Validate())
 	return errors.Join(errs...)

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +17,8 @@ import (
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
+	"github.com/roost-cluster/roost/services/coordinator"
 )
 
 const (
@@ -76,6 +79,9 @@ type wanted struct {
 	id    sharding.EntityID   // empty: all
 	limit int
 	after cursor
+	// view is what the coordinator knows, and shards are those in which that may be.
+	view   coordinator.View
+	shards []sharding.ShardID
 }
 
 func toWanted(typ, id, after string, limit uint32) (w wanted, err error) {
@@ -95,8 +101,8 @@ func toWanted(typ, id, after string, limit uint32) (w wanted, err error) {
 	return w, nil
 }
 
-// shards are those in which the rows may be, in their order. Volatile types have none.
-func (w *wanted) shards(types []sharding.TypeDesc) (all []sharding.ShardID) {
+// in returns the shards in which the rows may be, in their order. Volatile types have none.
+func (w *wanted) in(types []sharding.TypeDesc) (all []sharding.ShardID) {
 	for _, t := range types {
 		switch {
 		case w.typ != "" && w.typ != t.Type || t.Volatile:
@@ -168,36 +174,113 @@ func rest(shards []sharding.ShardID, from sharding.ShardID) []sharding.ShardID {
 	return shards[i:]
 }
 
-// listed begins a listing: it returns what is wanted and the shards in which that may be.
-func (a admin) listed(ctx context.Context, typ, id, after string, limit uint32) (wanted, []sharding.ShardID, error) {
-	w, err := toWanted(typ, id, after, limit)
-	if err != nil {
-		return w, nil, err
+// listed begins a listing.
+func (a admin) listed(ctx context.Context, typ, id, after string, limit uint32) (w wanted, err error) {
+	if w, err = toWanted(typ, id, after, limit); err != nil {
+		return w, err
 	}
-	v, err := a.view(ctx)
-	if err != nil {
-		return w, nil, err
+	if w.view, err = a.view(ctx); err != nil {
+		return w, err
 	}
-	if w.typ != "" && !slices.ContainsFunc(v.Types, func(t sharding.TypeDesc) bool { return t.Type == w.typ }) {
-		return w, nil, twirp.NewErrorf(twirp.NotFound, "no entity type %s; declared are %s", typ, typeNames(&v))
+	if w.typ != "" && !slices.ContainsFunc(w.view.Types, func(t sharding.TypeDesc) bool { return t.Type == w.typ }) {
+		return w, twirp.NewErrorf(twirp.NotFound, "no entity type %s; declared are %s", typ, typeNames(&w.view))
 	}
-	return w, w.shards(v.Types), nil
+	w.shards = w.in(w.view.Types)
+	return w, nil
 }
 
-// Reminders lists the reminders that are stored, from the journal.
+// Reminders lists the reminders that are stored, from the journal, or those that fail.
 func (a admin) Reminders(ctx context.Context, req *adminv1.RemindersRequest) (*adminv1.RemindersResponse, error) {
-	w, shards, err := a.listed(ctx, req.Type, req.Id, req.After, req.Limit)
+	w, err := a.listed(ctx, req.Type, req.Id, req.After, req.Limit)
 	if err != nil {
 		return nil, err
 	}
-	if req.DueBeforeUnixMs < 0 {
-		return nil, twirp.NewError(twirp.InvalidArgument, "due_before_unix_ms is negative; 0 stands for all")
-	}
+	f := a.failing(inspectionv1.Kind_KIND_REMINDERS, &w)
 	out := &adminv1.RemindersResponse{}
-	damaged := func(text string) { out.Damaged = append(out.Damaged, strings.ToValidUTF8(text, "\ufffd")) }
+	switch {
+	case req.DueBeforeUnixMs < 0:
+		return nil, twirp.NewError(twirp.InvalidArgument, "due_before_unix_ms is negative; 0 stands for all")
+	case req.Failing && (req.DueBeforeUnixMs > 0 || req.After != ""):
+		return nil, twirp.NewError(twirp.InvalidArgument, "failing goes without due_before_unix_ms and after: those are listed that have failed for longest")
+	case req.Failing:
+		var found []*inspectionv1.Failing
+		found, out.More, out.Silent = f.longest(ctx, &w)
+		for _, x := range found {
+			out.Reminders = append(out.Reminders, &adminv1.Reminder{
+				Type: x.Subject.Type, Id: x.Subject.Id, Name: strings.ToValidUTF8(string(x.Subject.Name), "\ufffd"), DueUnixMs: x.DueUnixMs, PeriodMs: x.PeriodMs,
+				Command: x.Command, Failure: f.failure(x),
+			})
+		}
+		return out, nil
+	}
+	var subjects []*inspectionv1.Subject
+	next, err := a.wakes(ctx, &w, journal.WakesRequest{Until: req.DueBeforeUnixMs}, 0, &out.Damaged, func(r *journal.WakeRow) {
+		out.Reminders = append(out.Reminders, &adminv1.Reminder{
+			Type: string(r.Entity.Type), Id: string(r.Entity.ID), Name: strings.ToValidUTF8(r.Name, "\ufffd"), DueUnixMs: r.Due, PeriodMs: r.Period, Command: r.Input.Command,
+		})
+		subjects = append(subjects, &inspectionv1.Subject{Type: string(r.Entity.Type), Id: string(r.Entity.ID), Name: []byte(r.Name)})
+	})
+	if err != nil {
+		return nil, err
+	}
+	out.Next = next
+	found, silent := f.of(ctx, subjects)
+	for i, x := range found {
+		out.Reminders[i].Failure = f.failure(x)
+	}
+	out.Silent = silent
+	return out, nil
+}
+
+// Remembered lists the entities that are remembered, from the journal, or those that cannot be
+// started.
+func (a admin) Remembered(ctx context.Context, req *adminv1.RememberedRequest) (*adminv1.RememberedResponse, error) {
+	w, err := a.listed(ctx, req.Type, req.Id, req.After, req.Limit)
+	if err != nil {
+		return nil, err
+	}
+	f := a.failing(inspectionv1.Kind_KIND_REMEMBERED, &w)
+	out := &adminv1.RememberedResponse{}
+	switch {
+	case req.Failing && req.After != "":
+		return nil, twirp.NewError(twirp.InvalidArgument, "failing goes without after: those are listed that have failed for longest")
+	case req.Failing:
+		var found []*inspectionv1.Failing
+		found, out.More, out.Silent = f.longest(ctx, &w)
+		for _, x := range found {
+			out.Remembered = append(out.Remembered, &adminv1.Remembered{Type: x.Subject.Type, Id: x.Subject.Id, Failure: f.failure(x)})
+		}
+		return out, nil
+	}
+	var subjects []*inspectionv1.Subject
+	// Their wake-ups are due at the negative of their last activity.
+	next, err := a.wakes(ctx, &w, journal.WakesRequest{Until: 1}, math.MinInt64, &out.Damaged, func(r *journal.WakeRow) {
+		if r.Kind == sharding.RememberWake {
+			out.Remembered = append(out.Remembered, &adminv1.Remembered{Type: string(r.Entity.Type), Id: string(r.Entity.ID), ActiveUnixMs: -r.Due})
+			subjects = append(subjects, &inspectionv1.Subject{Type: string(r.Entity.Type), Id: string(r.Entity.ID)})
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	out.Next = next
+	found, silent := f.of(ctx, subjects)
+	for i, x := range found {
+		out.Remembered[i].Failure = f.failure(x)
+	}
+	out.Silent = silent
+	return out, nil
+}
+
+// wakes lists wake-ups: it tells add of each. The first position in a shard is at the time from. It
+// returns where to go on, empty if that was all.
+func (a admin) wakes(ctx context.Context, w *wanted, req journal.WakesRequest, from int64, damaged *[]string, add func(*journal.WakeRow)) (next string, err error) {
+	broken := func(text string) { *damaged = append(*damaged, strings.ToValidUTF8(text, "\ufffd")) }
+	n := 0
 	l := listing[journal.ShardPosition, journal.WakeRow]{
-		read: func(ctx context.Context, from []journal.ShardPosition, limit int) (journal.WakesPage, error) {
-			return a.s.journal.Wakes(ctx, journal.WakesRequest{Shards: from, Until: req.DueBeforeUnixMs, Limit: limit})
+		read: func(ctx context.Context, at []journal.ShardPosition, limit int) (journal.WakesPage, error) {
+			req.Shards, req.Limit = at, limit
+			return a.s.journal.Wakes(ctx, req)
 		},
 		shard: func(p *journal.ShardPosition) sharding.ShardID { return p.Shard },
 		of:    func(r *journal.WakeRow) sharding.ShardID { return r.Shard },
@@ -208,55 +291,72 @@ func (a admin) Reminders(ctx context.Context, req *adminv1.RemindersRequest) (*a
 			switch {
 			case w.id != "" && r.Entity.ID != w.id:
 				return true
-			case len(out.Reminders) == w.limit:
+			case n == w.limit:
 				return false
 			}
-			out.Reminders = append(out.Reminders, &adminv1.Reminder{
-				Type: string(r.Entity.Type), Id: string(r.Entity.ID), Name: strings.ToValidUTF8(r.Name, "\ufffd"), DueUnixMs: r.Due, PeriodMs: r.Period, Command: r.Input.Command,
-			})
+			n++
+			add(r)
 			if r.Err != nil {
-				damaged(fmt.Sprintf("reminder %q of %s: %v", r.Name, r.Entity, r.Err))
+				broken(fmt.Sprintf("reminder %q of %s: %v", r.Name, r.Entity, r.Err))
 			}
 			return true
 		},
-		left:    func() int { return w.limit - len(out.Reminders) },
-		damaged: damaged,
+		left:    func() int { return w.limit - n },
+		damaged: broken,
 	}
-	var from []journal.ShardPosition
-	for _, s := range rest(shards, w.after.Shard) {
-		p := journal.ShardPosition{Shard: s}
+	var positions []journal.ShardPosition
+	for _, s := range rest(w.shards, w.after.Shard) {
+		p := journal.ShardPosition{Shard: s, After: journal.WakePosition{Due: from}}
 		if s == w.after.Shard && w.after.ID != "" {
 			p.After = journal.WakePosition{Due: w.after.Due, Entity: sharding.Entity{Type: s.Type, ID: w.after.ID}, Kind: w.after.Kind, Name: string(w.after.Name)}
 		}
-		from = append(from, p)
+		positions = append(positions, p)
 	}
-	next, err := l.run(ctx, from, time.Now().Add(listTime))
+	at, err := l.run(ctx, positions, time.Now().Add(listTime))
 	if err != nil {
-		return nil, twirp.NewError(twirp.Internal, err.Error())
+		return "", twirp.NewError(twirp.Internal, err.Error())
 	}
-	if next != nil {
-		c := cursor{Shard: next.Shard, ID: next.After.Entity.ID, Due: next.After.Due, Kind: next.After.Kind, Name: []byte(next.After.Name)}
-		out.Next = c.String()
+	if at == nil {
+		return "", nil
 	}
-	return out, nil
+	c := cursor{Shard: at.Shard, ID: at.After.Entity.ID, Due: at.After.Due, Kind: at.After.Kind, Name: []byte(at.After.Name)}
+	return c.String(), nil
 }
 
-// Sends lists the sends that have not ended, from the journal: the dead letters first.
+// Sends lists the sends that have not ended, from the journal: the dead letters first. Or it lists
+// those that fail.
 func (a admin) Sends(ctx context.Context, req *adminv1.SendsRequest) (*adminv1.SendsResponse, error) {
-	w, shards, err := a.listed(ctx, req.Type, req.Id, req.After, req.Limit)
+	w, err := a.listed(ctx, req.Type, req.Id, req.After, req.Limit)
 	if err != nil {
 		return nil, err
 	}
+	f := a.failing(inspectionv1.Kind_KIND_SENDS, &w)
 	out := &adminv1.SendsResponse{}
+	switch {
+	case req.Failing && (req.Dead || req.After != ""):
+		return nil, twirp.NewError(twirp.InvalidArgument, "failing goes without dead and after: those are listed that have failed for longest, and are tried again")
+	case req.Failing:
+		var found []*inspectionv1.Failing
+		found, out.More, out.Silent = f.longest(ctx, &w)
+		for _, x := range found {
+			s := &adminv1.Send{
+				Type: x.Subject.Type, Id: x.Subject.Id, Record: x.Subject.Record, Place: x.Subject.Place, State: sharding.SendPending.String(),
+				TargetType: x.Subject.TargetType, TargetId: x.Subject.TargetId, Command: x.Command, ReplyTo: x.ReplyTo, SentUnixMs: x.SentUnixMs,
+			}
+			f.tell(s, x)
+			out.Sends = append(out.Sends, s)
+		}
+		return out, nil
+	}
 	until := time.Now().Add(listTime)
 	next := &w.after
 	if !next.Pending {
-		if next, err = a.sendsFrom(ctx, &w, shards, *next, until, out); err == nil && next == nil && !req.Dead {
+		if next, err = a.sendsFrom(ctx, &w, *next, until, out); err == nil && next == nil && !req.Dead {
 			next = &cursor{Pending: true}
 		}
 	}
 	if err == nil && next != nil && next.Pending && len(out.Sends) < w.limit {
-		next, err = a.sendsFrom(ctx, &w, shards, *next, until, out)
+		next, err = a.sendsFrom(ctx, &w, *next, until, out)
 	}
 	if err != nil {
 		return nil, twirp.NewError(twirp.Internal, err.Error())
@@ -264,12 +364,28 @@ func (a admin) Sends(ctx context.Context, req *adminv1.SendsRequest) (*adminv1.S
 	if next != nil {
 		out.Next = next.String()
 	}
+	subjects := make([]*inspectionv1.Subject, len(out.Sends))
+	for i, s := range out.Sends {
+		subjects[i] = &inspectionv1.Subject{Type: s.Type, Id: s.Id, Record: s.Record, Place: s.Place, TargetType: s.TargetType, TargetId: s.TargetId}
+	}
+	found, silent := f.of(ctx, subjects)
+	for i, x := range found {
+		if s := out.Sends[i]; x != nil && x.Died == (s.State != sharding.SendPending.String()) { // else it has ended meanwhile
+			f.tell(s, x)
+		}
+	}
+	out.Silent = silent
 	return out, nil
+}
+
+// tell says of a send that it fails, or why it is a dead letter.
+func (f *failing) tell(s *adminv1.Send, x *inspectionv1.Failing) {
+	s.Failure, s.Behind, s.Answer, s.Waiting = f.failure(x), x.Behind, x.Answer, x.Waiting
 }
 
 // sendsFrom lists the dead letters, or what is pending, as the cursor says. The sends of one
 // record are not parted.
-func (a admin) sendsFrom(ctx context.Context, w *wanted, shards []sharding.ShardID, at cursor, until time.Time, out *adminv1.SendsResponse) (*cursor, error) {
+func (a admin) sendsFrom(ctx context.Context, w *wanted, at cursor, until time.Time, out *adminv1.SendsResponse) (*cursor, error) {
 	ended := false
 	l := listing[journal.SendPosition, journal.SendRow]{
 		read: func(ctx context.Context, from []journal.SendPosition, limit int) (journal.SendsPage, error) {
@@ -289,7 +405,7 @@ func (a admin) sendsFrom(ctx context.Context, w *wanted, shards []sharding.Shard
 		damaged: func(text string) { out.Damaged = append(out.Damaged, strings.ToValidUTF8(text, "\ufffd")) },
 	}
 	var from []journal.SendPosition
-	for _, s := range rest(shards, at.Shard) {
+	for _, s := range rest(w.shards, at.Shard) {
 		p := journal.SendPosition{Shard: s}
 		switch {
 		case s == at.Shard && at.ID != "":

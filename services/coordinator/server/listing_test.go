@@ -17,12 +17,13 @@ import (
 
 // standing is a coordinator whose journal has reminders and sends of ten entities: each of them
 // has a reminder and a record with four sends, of which one is done and two are dead letters.
-func standing(t *testing.T) (*running, adminv1.Admin) {
+func standing(t *testing.T) (*running, *fakeRegion, adminv1.Admin) {
 	t.Helper()
 	noneLeft(t)
 	addr := freeAddr(t)
 	r := start(t, t.TempDir(), addr, "static://"+addr, nil)
-	newRegion(t, []string{addr}, sharding.TypeDesc{Type: "T", Shards: 3}, sharding.TypeDesc{Type: "U", Shards: 70}, sharding.TypeDesc{Type: "V", Shards: 5, Volatile: true}).register(t, addr)
+	f := newRegion(t, []string{addr}, sharding.TypeDesc{Type: "T", Shards: 3}, sharding.TypeDesc{Type: "U", Shards: 70}, sharding.TypeDesc{Type: "V", Shards: 5, Volatile: true})
+	f.register(t, addr)
 	var claims, appends, ends []journal.Op
 	for i := range uint32(3) {
 		claims = append(claims, journal.Op{Claim: &sharding.Claim{Shard: sharding.ShardID{Type: "T", Index: i}, Epoch: 1, Owner: 1}})
@@ -47,12 +48,12 @@ func standing(t *testing.T) (*running, adminv1.Admin) {
 	r.commit(append(appends, journal.Op{Append: &sharding.Append{
 		Shard: sharding.ShardID{Type: "T", Index: sharding.ShardOf(gone.ID, 3)}, Epoch: 1, Entity: gone, Records: []sharding.Record{{Seq: 1, Delete: true}}}})...)
 	r.commit(ends...)
-	return r, adminv1.NewAdminProtobufClient("http://"+r.node.ManagementAddr(), r.client)
+	return r, f, adminv1.NewAdminProtobufClient("http://"+r.node.ManagementAddr(), r.client)
 }
 
 // TestReminders: operators see each reminder once, however many an answer has.
 func TestReminders(t *testing.T) {
-	r, admin := standing(t)
+	r, _, admin := standing(t)
 	list := func(req *adminv1.RemindersRequest) (all []string, pages int) {
 		t.Helper()
 		last := map[uint32]int64{}
@@ -119,7 +120,7 @@ func TestReminders(t *testing.T) {
 // TestSends: operators see each send that has not ended once, the dead letters first, and by
 // the name by which they are sent again or dropped.
 func TestSends(t *testing.T) {
-	r, admin := standing(t)
+	r, _, admin := standing(t)
 	list := func(req *adminv1.SendsRequest) (dead, pending []string) {
 		t.Helper()
 		for {

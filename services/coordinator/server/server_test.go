@@ -211,13 +211,14 @@ type fakeRegion struct {
 	self  sharding.NodeID
 	types []sharding.TypeDesc
 	api   *controlrpc.Client
+	mux   *http.ServeMux
 }
 
 func newRegion(t *testing.T, seeds []string, types ...sharding.TypeDesc) *fakeRegion {
 	t.Helper()
 	mux := http.NewServeMux()
 	srv := httptest.NewServer(mux)
-	f := &fakeRegion{self: sharding.NodeID{Addr: srv.Listener.Addr().String(), UID: 55}, types: types}
+	f := &fakeRegion{self: sharding.NodeID{Addr: srv.Listener.Addr().String(), UID: 55}, types: types, mux: mux}
 	client := &http.Client{Transport: &http.Transport{}}
 	f.api = api("dev", f.self, client)
 	g := gossip.DefaultConfig()

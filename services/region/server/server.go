@@ -33,6 +33,7 @@ import (
 	"github.com/roost-cluster/roost/libs/node/member"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
+	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
 	"github.com/roost-cluster/roost/sdk/entity"
 	"github.com/roost-cluster/roost/services/region"
 )
@@ -161,6 +162,7 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 	}
 	n.Handle(link.Path, s.links)
 	n.Handle(keptPath, giver{s})
+	n.Handle(inspectionv1.InspectionPathPrefix, inspectionv1.NewInspectionServer(newInspection(s)))
 	n.Handle(controlrpc.PathPrefix, controlrpc.Handler(cfg.ClusterName, s.self, control.Region, receiver{s}, s.log))
 	s.stages(n)
 	n.Reread([]string{"region.passivation"}, func() node.Configured { return new(DefaultConfig()) },

@@ -103,14 +103,14 @@ func (s *Runner) gauges(meter *node.Instruments) error {
 	asks := meter.Count("roost.region.asks", "{command}", "commands that turns have sent to other entities to wait for their answers")
 	deadlocks := meter.Count("roost.region.asks.deadlocks", "{command}", "asks that were given up because entities waited for each other in a circle")
 	soon := meter.Gauge("roost.region.reminders.held", "{reminder}", "reminders in memory, because they are due soon or fail")
-	failing := meter.Gauge("roost.region.reminders.failing", "{reminder}", "reminders in memory whose command has failed and will run again")
+	failing := meter.Gauge("roost.region.reminders.failing", "{reminder}", "reminders in memory whose command has failed and will run again, by type")
 	fired := meter.Count("roost.region.reminders.fired", "{firing}", "firings of reminders that are durable")
 	failed := meter.Count("roost.region.reminders.failed", "{firing}", "firings of reminders whose command failed and will run again")
 	obsolete := meter.Count("roost.region.reminders.obsolete", "{firing}", "firings of reminders that the journal refused, because they had fired or were changed before")
 	unread := meter.Count("roost.region.reminders.reads.failed", "{read}", "reads of reminders that failed; the reminders fire later")
 	sends := meter.Gauge("roost.region.sends.held", "{send}", "commands from entity to entity that are in memory, until it is stored how they have ended")
 	sendBytes := meter.Gauge("roost.region.sends.bytes", "By", "size of those, with answers that their senders have not taken")
-	sendsFailing := meter.Gauge("roost.region.sends.failing", "{pair}", "pairs of a sender and a target whose next command has failed and will be sent again")
+	sendsFailing := meter.Gauge("roost.region.sends.failing", "{pair}", "pairs of a sender and a target whose next command has failed and will be sent again, by the type of the sender")
 	sendsDelivered := meter.Count("roost.region.sends.delivered", "{send}", "sends that were answered, and whose sender has taken the answer if it wanted it")
 	sendsDead := meter.Count("roost.region.sends.dead", "{send}", "sends that have become dead letters: refused, or in doubt")
 	sendsInDoubt := meter.Count("roost.region.sends.in_doubt", "{send}", "those of them that may have had their effect")
@@ -118,7 +118,7 @@ func (s *Runner) gauges(meter *node.Instruments) error {
 	sendsObsolete := meter.Count("roost.region.sends.obsolete", "{answer}", "answers that were dropped, because the sender had taken them before or was deleted meanwhile")
 	sendsUnread := meter.Count("roost.region.sends.reads.failed", "{read}", "reads of sends that failed; they are delivered later")
 	starting := meter.Gauge("roost.region.remembered.starting", "{entity}", "remembered entities that are being started")
-	dead := meter.Gauge("roost.region.remembered.failing", "{entity}", "remembered entities that could not be started, or have died, and will be started again")
+	dead := meter.Gauge("roost.region.remembered.failing", "{entity}", "remembered entities that could not be started, or have died, and will be started again, by type")
 	started := meter.Count("roost.region.remembered.started", "{entity}", "remembered entities that are alive without a command, because their shard has started")
 	startFailed := meter.Count("roost.region.remembered.failed", "{start}", "starts of remembered entities that have failed and will be tried again")
 	startUnread := meter.Count("roost.region.remembered.reads.failed", "{read}", "reads of which entities are remembered that failed; the entities are started later")
@@ -139,7 +139,6 @@ func (s *Runner) gauges(meter *node.Instruments) error {
 		o.ObserveInt64(asks, int64(st.Asks))
 		o.ObserveInt64(sends, int64(c.sends.Sends))
 		o.ObserveInt64(sendBytes, int64(c.sends.Bytes))
-		o.ObserveInt64(sendsFailing, int64(c.sends.Failing))
 		o.ObserveInt64(sendsDelivered, int64(c.sends.Delivered))
 		o.ObserveInt64(sendsDead, int64(c.sends.Refused+c.sends.InDoubt))
 		o.ObserveInt64(sendsInDoubt, int64(c.sends.InDoubt))
@@ -147,12 +146,10 @@ func (s *Runner) gauges(meter *node.Instruments) error {
 		o.ObserveInt64(sendsObsolete, int64(c.sends.Obsolete))
 		o.ObserveInt64(sendsUnread, int64(c.sends.ReadsFailed))
 		o.ObserveInt64(starting, int64(c.starts.Starting))
-		o.ObserveInt64(dead, int64(c.starts.Failing))
 		o.ObserveInt64(started, int64(c.starts.Started))
 		o.ObserveInt64(startFailed, int64(c.starts.Failed))
 		o.ObserveInt64(startUnread, int64(c.starts.ReadsFailed))
 		o.ObserveInt64(soon, int64(wakeups.Rows))
-		o.ObserveInt64(failing, int64(wakeups.Failing))
 		o.ObserveInt64(fired, int64(wakeups.Fired))
 		o.ObserveInt64(failed, int64(wakeups.Failed))
 		o.ObserveInt64(obsolete, int64(wakeups.Obsolete))
@@ -162,6 +159,12 @@ func (s *Runner) gauges(meter *node.Instruments) error {
 		o.ObserveInt64(purgesFailing, int64(c.purges.Failing))
 		o.ObserveInt64(shards, int64(held))
 		byType.observe(o, types)
+		for typ := range s.types { // order-free: series
+			of := metric.WithAttributes(typeAttribute(typ))
+			o.ObserveInt64(failing, int64(c.failing.reminders[typ]), of)
+			o.ObserveInt64(sendsFailing, int64(c.failing.sends[typ]), of)
+			o.ObserveInt64(dead, int64(c.failing.starts[typ]), of)
+		}
 		o.ObserveInt64(loads, int64(st.Loads))
 		o.ObserveInt64(waiting, int64(st.Commands))
 		o.ObserveInt64(activations, int64(st.Activations))
@@ -182,6 +185,7 @@ type counts struct {
 	sends   outbox.Stats
 	purges  purge.Stats
 	held    int
+	failing failingTypes
 }
 
 // counts asks the shard cores for their counts.
@@ -189,7 +193,12 @@ func (s *Runner) counts(ctx context.Context) (all counts, err error) {
 	got := make(chan counts, len(s.shards))
 	for _, l := range s.shards {
 		l.put(item{do: func() {
-			got <- counts{l.core.Stats(), l.core.TypeStats(), l.core.Wakeups(), l.core.Starts(), l.core.Sends(), l.core.Purges(), l.core.Held()}
+			c := counts{
+				st: l.core.Stats(), types: l.core.TypeStats(), wakeups: l.core.Wakeups(), starts: l.core.Starts(), sends: l.core.Sends(),
+				purges: l.core.Purges(), held: l.core.Held(),
+			}
+			c.failing.reminders, c.failing.sends, c.failing.starts = l.core.FailingTypes()
+			got <- c
 		}})
 	}
 	for range s.shards {
@@ -202,6 +211,7 @@ func (s *Runner) counts(ctx context.Context) (all counts, err error) {
 			all.sends.Add(c.sends)
 			all.purges.Add(c.purges)
 			all.held += c.held
+			all.failing.add(&c.failing)
 		case <-ctx.Done():
 			return counts{}, ctx.Err()
 		case <-s.ctx.Done():
@@ -209,6 +219,26 @@ func (s *Runner) counts(ctx context.Context) (all counts, err error) {
 		}
 	}
 	return all, nil
+}
+
+// failingTypes counts what is failing by the type of entities.
+type failingTypes struct{ reminders, sends, starts map[sharding.EntityType]int }
+
+// add adds the counts of another shard core.
+func (f *failingTypes) add(o *failingTypes) {
+	if f.reminders == nil {
+		*f = *o
+		return
+	}
+	for typ, n := range o.reminders { // order-free: sums
+		f.reminders[typ] += n
+	}
+	for typ, n := range o.sends { // order-free: sums
+		f.sends[typ] += n
+	}
+	for typ, n := range o.starts { // order-free: sums
+		f.starts[typ] += n
+	}
 }
 
 func (s *shared) journalObserver() journal.Observer {

@@ -2045,8 +2045,11 @@ type RemindersRequest struct {
 	DueBeforeUnixMs int64                  `protobuf:"varint,3,opt,name=due_before_unix_ms,json=dueBeforeUnixMs,proto3" json:"due_before_unix_ms,omitempty"` // by the clock of the journal's store; 0: all
 	After           string                 `protobuf:"bytes,4,opt,name=after,proto3" json:"after,omitempty"`                                                 // next of the answer before; empty: from the beginning
 	Limit           uint32                 `protobuf:"varint,5,opt,name=limit,proto3" json:"limit,omitempty"`                                                // 0: 100; at most 1,000
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Only those that fail, as the regions say: those first that have failed for longest. It goes
+	// without due_before_unix_ms and after.
+	Failing       bool `protobuf:"varint,6,opt,name=failing,proto3" json:"failing,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RemindersRequest) Reset() {
@@ -2114,6 +2117,13 @@ func (x *RemindersRequest) GetLimit() uint32 {
 	return 0
 }
 
+func (x *RemindersRequest) GetFailing() bool {
+	if x != nil {
+		return x.Failing
+	}
+	return false
+}
+
 type RemindersResponse struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Reminders []*Reminder            `protobuf:"bytes,1,rep,name=reminders,proto3" json:"reminders,omitempty"`
@@ -2121,7 +2131,10 @@ type RemindersResponse struct {
 	// asked for, or none, and still say where to go on: looking for them took too long.
 	Next string `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`
 	// What cannot be read, in words.
-	Damaged       []string `protobuf:"bytes,3,rep,name=damaged,proto3" json:"damaged,omitempty"`
+	Damaged []string `protobuf:"bytes,3,rep,name=damaged,proto3" json:"damaged,omitempty"`
+	// The regions that have not said what fails there.
+	Silent        []*Silent `protobuf:"bytes,4,rep,name=silent,proto3" json:"silent,omitempty"`
+	More          bool      `protobuf:"varint,5,opt,name=more,proto3" json:"more,omitempty"` // others fail too, for which there was no room
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2177,6 +2190,160 @@ func (x *RemindersResponse) GetDamaged() []string {
 	return nil
 }
 
+func (x *RemindersResponse) GetSilent() []*Silent {
+	if x != nil {
+		return x.Silent
+	}
+	return nil
+}
+
+func (x *RemindersResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+// Silent is a region that has not answered in time, or not all.
+type Silent struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Region        string                 `protobuf:"bytes,1,opt,name=region,proto3" json:"region,omitempty"` // name, or address while unknown
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Silent) Reset() {
+	*x = Silent{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Silent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Silent) ProtoMessage() {}
+
+func (x *Silent) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Silent.ProtoReflect.Descriptor instead.
+func (*Silent) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *Silent) GetRegion() string {
+	if x != nil {
+		return x.Region
+	}
+	return ""
+}
+
+func (x *Silent) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// Failure says that something keeps failing. Times are by the clock of the region.
+type Failure struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	SinceUnixMs int64                  `protobuf:"varint,1,opt,name=since_unix_ms,json=sinceUnixMs,proto3" json:"since_unix_ms,omitempty"` // the first failure; of a dead letter, when it was given up
+	Times       uint32                 `protobuf:"varint,2,opt,name=times,proto3" json:"times,omitempty"`                                  // failures in a row
+	// When it is tried again: now if that time is over. 0: when the journal was read again; of a
+	// dead letter, never.
+	NextUnixMs    int64  `protobuf:"varint,3,opt,name=next_unix_ms,json=nextUnixMs,proto3" json:"next_unix_ms,omitempty"`
+	Code          string `protobuf:"bytes,4,opt,name=code,proto3" json:"code,omitempty"` // of the last failure, as in errors of the gateways' API
+	Message       string `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
+	Region        string `protobuf:"bytes,6,opt,name=region,proto3" json:"region,omitempty"` // name or address
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Failure) Reset() {
+	*x = Failure{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Failure) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Failure) ProtoMessage() {}
+
+func (x *Failure) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Failure.ProtoReflect.Descriptor instead.
+func (*Failure) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *Failure) GetSinceUnixMs() int64 {
+	if x != nil {
+		return x.SinceUnixMs
+	}
+	return 0
+}
+
+func (x *Failure) GetTimes() uint32 {
+	if x != nil {
+		return x.Times
+	}
+	return 0
+}
+
+func (x *Failure) GetNextUnixMs() int64 {
+	if x != nil {
+		return x.NextUnixMs
+	}
+	return 0
+}
+
+func (x *Failure) GetCode() string {
+	if x != nil {
+		return x.Code
+	}
+	return ""
+}
+
+func (x *Failure) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *Failure) GetRegion() string {
+	if x != nil {
+		return x.Region
+	}
+	return ""
+}
+
 type Reminder struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Type          string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
@@ -2185,13 +2352,14 @@ type Reminder struct {
 	DueUnixMs     int64                  `protobuf:"varint,4,opt,name=due_unix_ms,json=dueUnixMs,proto3" json:"due_unix_ms,omitempty"`
 	PeriodMs      int64                  `protobuf:"varint,5,opt,name=period_ms,json=periodMs,proto3" json:"period_ms,omitempty"` // 0: it fires once
 	Command       string                 `protobuf:"bytes,6,opt,name=command,proto3" json:"command,omitempty"`                    // that it runs; empty: it cannot be read
+	Failure       *Failure               `protobuf:"bytes,7,opt,name=failure,proto3" json:"failure,omitempty"`                    // absent: it does not fail
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Reminder) Reset() {
 	*x = Reminder{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[32]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2203,7 +2371,7 @@ func (x *Reminder) String() string {
 func (*Reminder) ProtoMessage() {}
 
 func (x *Reminder) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[32]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2216,7 +2384,7 @@ func (x *Reminder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reminder.ProtoReflect.Descriptor instead.
 func (*Reminder) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{32}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Reminder) GetType() string {
@@ -2261,20 +2429,30 @@ func (x *Reminder) GetCommand() string {
 	return ""
 }
 
+func (x *Reminder) GetFailure() *Failure {
+	if x != nil {
+		return x.Failure
+	}
+	return nil
+}
+
 type SendsRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Type          string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"` // of the sender, as in RemindersRequest, and so are the others
-	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
-	Dead          bool                   `protobuf:"varint,3,opt,name=dead,proto3" json:"dead,omitempty"` // only dead letters
-	After         string                 `protobuf:"bytes,4,opt,name=after,proto3" json:"after,omitempty"`
-	Limit         uint32                 `protobuf:"varint,5,opt,name=limit,proto3" json:"limit,omitempty"` // more only if one record has more
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Type  string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"` // of the sender, as in RemindersRequest, and so are the others
+	Id    string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	Dead  bool                   `protobuf:"varint,3,opt,name=dead,proto3" json:"dead,omitempty"` // only dead letters
+	After string                 `protobuf:"bytes,4,opt,name=after,proto3" json:"after,omitempty"`
+	Limit uint32                 `protobuf:"varint,5,opt,name=limit,proto3" json:"limit,omitempty"` // more only if one record has more
+	// Only those that fail and are tried again, as the regions say, without those that wait behind
+	// them. It goes without dead and after.
+	Failing       bool `protobuf:"varint,6,opt,name=failing,proto3" json:"failing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SendsRequest) Reset() {
 	*x = SendsRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[33]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2286,7 +2464,7 @@ func (x *SendsRequest) String() string {
 func (*SendsRequest) ProtoMessage() {}
 
 func (x *SendsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[33]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2299,7 +2477,7 @@ func (x *SendsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendsRequest.ProtoReflect.Descriptor instead.
 func (*SendsRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{33}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *SendsRequest) GetType() string {
@@ -2337,18 +2515,27 @@ func (x *SendsRequest) GetLimit() uint32 {
 	return 0
 }
 
+func (x *SendsRequest) GetFailing() bool {
+	if x != nil {
+		return x.Failing
+	}
+	return false
+}
+
 type SendsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Sends         []*Send                `protobuf:"bytes,1,rep,name=sends,proto3" json:"sends,omitempty"`
 	Next          string                 `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`       // as in RemindersResponse
-	Damaged       []string               `protobuf:"bytes,3,rep,name=damaged,proto3" json:"damaged,omitempty"` // as in RemindersResponse
+	Damaged       []string               `protobuf:"bytes,3,rep,name=damaged,proto3" json:"damaged,omitempty"` // as in RemindersResponse, and so are the others
+	Silent        []*Silent              `protobuf:"bytes,4,rep,name=silent,proto3" json:"silent,omitempty"`
+	More          bool                   `protobuf:"varint,5,opt,name=more,proto3" json:"more,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SendsResponse) Reset() {
 	*x = SendsResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[34]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2360,7 +2547,7 @@ func (x *SendsResponse) String() string {
 func (*SendsResponse) ProtoMessage() {}
 
 func (x *SendsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[34]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2373,7 +2560,7 @@ func (x *SendsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendsResponse.ProtoReflect.Descriptor instead.
 func (*SendsResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{34}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *SendsResponse) GetSends() []*Send {
@@ -2397,6 +2584,20 @@ func (x *SendsResponse) GetDamaged() []string {
 	return nil
 }
 
+func (x *SendsResponse) GetSilent() []*Silent {
+	if x != nil {
+		return x.Silent
+	}
+	return nil
+}
+
+func (x *SendsResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
 // Send is a send that has not ended. Type, id, record and place name it.
 type Send struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
@@ -2408,16 +2609,22 @@ type Send struct {
 	TargetId   string                 `protobuf:"bytes,6,opt,name=target_id,json=targetId,proto3" json:"target_id,omitempty"`
 	Command    string                 `protobuf:"bytes,7,opt,name=command,proto3" json:"command,omitempty"`
 	// "pending"; of a dead letter "refused" (it had no effect) or "in doubt" (it may have had it).
-	State         string `protobuf:"bytes,8,opt,name=state,proto3" json:"state,omitempty"`
-	SentUnixMs    int64  `protobuf:"varint,9,opt,name=sent_unix_ms,json=sentUnixMs,proto3" json:"sent_unix_ms,omitempty"`
-	ReplyTo       string `protobuf:"bytes,10,opt,name=reply_to,json=replyTo,proto3" json:"reply_to,omitempty"` // the sender's command that takes the answer; empty: none does
+	State      string `protobuf:"bytes,8,opt,name=state,proto3" json:"state,omitempty"`
+	SentUnixMs int64  `protobuf:"varint,9,opt,name=sent_unix_ms,json=sentUnixMs,proto3" json:"sent_unix_ms,omitempty"`
+	ReplyTo    string `protobuf:"bytes,10,opt,name=reply_to,json=replyTo,proto3" json:"reply_to,omitempty"` // the sender's command that takes the answer; empty: none does
+	// Of one that is pending, that it keeps failing; absent: it does not. Of a dead letter, why it was
+	// given up; absent: its region does not know, because it was long ago or elsewhere.
+	Failure       *Failure `protobuf:"bytes,11,opt,name=failure,proto3" json:"failure,omitempty"`
+	Behind        bool     `protobuf:"varint,12,opt,name=behind,proto3" json:"behind,omitempty"`   // an earlier send to the same target fails, for which this one waits
+	Answer        bool     `protobuf:"varint,13,opt,name=answer,proto3" json:"answer,omitempty"`   // the target has answered, and the sender cannot take the answer
+	Waiting       uint32   `protobuf:"varint,14,opt,name=waiting,proto3" json:"waiting,omitempty"` // of one that fails, how many wait behind it in the memory of the region
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Send) Reset() {
 	*x = Send{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[35]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2429,7 +2636,7 @@ func (x *Send) String() string {
 func (*Send) ProtoMessage() {}
 
 func (x *Send) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[35]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2442,7 +2649,7 @@ func (x *Send) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Send.ProtoReflect.Descriptor instead.
 func (*Send) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{35}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Send) GetType() string {
@@ -2513,6 +2720,255 @@ func (x *Send) GetReplyTo() string {
 		return x.ReplyTo
 	}
 	return ""
+}
+
+func (x *Send) GetFailure() *Failure {
+	if x != nil {
+		return x.Failure
+	}
+	return nil
+}
+
+func (x *Send) GetBehind() bool {
+	if x != nil {
+		return x.Behind
+	}
+	return false
+}
+
+func (x *Send) GetAnswer() bool {
+	if x != nil {
+		return x.Answer
+	}
+	return false
+}
+
+func (x *Send) GetWaiting() uint32 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
+}
+
+type RememberedRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Type          string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"` // as in RemindersRequest, and so are the others
+	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	After         string                 `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"`
+	Limit         uint32                 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	Failing       bool                   `protobuf:"varint,5,opt,name=failing,proto3" json:"failing,omitempty"` // only those that cannot be started; it goes without after
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RememberedRequest) Reset() {
+	*x = RememberedRequest{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RememberedRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RememberedRequest) ProtoMessage() {}
+
+func (x *RememberedRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RememberedRequest.ProtoReflect.Descriptor instead.
+func (*RememberedRequest) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *RememberedRequest) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *RememberedRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *RememberedRequest) GetAfter() string {
+	if x != nil {
+		return x.After
+	}
+	return ""
+}
+
+func (x *RememberedRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *RememberedRequest) GetFailing() bool {
+	if x != nil {
+		return x.Failing
+	}
+	return false
+}
+
+type RememberedResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Remembered    []*Remembered          `protobuf:"bytes,1,rep,name=remembered,proto3" json:"remembered,omitempty"`
+	Next          string                 `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"` // as in RemindersResponse, and so are the others
+	Damaged       []string               `protobuf:"bytes,3,rep,name=damaged,proto3" json:"damaged,omitempty"`
+	Silent        []*Silent              `protobuf:"bytes,4,rep,name=silent,proto3" json:"silent,omitempty"`
+	More          bool                   `protobuf:"varint,5,opt,name=more,proto3" json:"more,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RememberedResponse) Reset() {
+	*x = RememberedResponse{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RememberedResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RememberedResponse) ProtoMessage() {}
+
+func (x *RememberedResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RememberedResponse.ProtoReflect.Descriptor instead.
+func (*RememberedResponse) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *RememberedResponse) GetRemembered() []*Remembered {
+	if x != nil {
+		return x.Remembered
+	}
+	return nil
+}
+
+func (x *RememberedResponse) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
+}
+
+func (x *RememberedResponse) GetDamaged() []string {
+	if x != nil {
+		return x.Damaged
+	}
+	return nil
+}
+
+func (x *RememberedResponse) GetSilent() []*Silent {
+	if x != nil {
+		return x.Silent
+	}
+	return nil
+}
+
+func (x *RememberedResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+// Remembered is an entity that is brought to life whenever its shard starts.
+type Remembered struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Type          string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
+	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	ActiveUnixMs  int64                  `protobuf:"varint,3,opt,name=active_unix_ms,json=activeUnixMs,proto3" json:"active_unix_ms,omitempty"` // its last activity, to the hour; 0: not known
+	Failure       *Failure               `protobuf:"bytes,4,opt,name=failure,proto3" json:"failure,omitempty"`                                  // that it could not be started, or has died; absent: it did not
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Remembered) Reset() {
+	*x = Remembered{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Remembered) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Remembered) ProtoMessage() {}
+
+func (x *Remembered) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Remembered.ProtoReflect.Descriptor instead.
+func (*Remembered) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *Remembered) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *Remembered) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Remembered) GetActiveUnixMs() int64 {
+	if x != nil {
+		return x.ActiveUnixMs
+	}
+	return 0
+}
+
+func (x *Remembered) GetFailure() *Failure {
+	if x != nil {
+		return x.Failure
+	}
+	return nil
 }
 
 var File_roost_admin_v1_admin_proto protoreflect.FileDescriptor
@@ -2682,34 +3138,52 @@ const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	"\x04code\x18\x02 \x01(\tR\x04code\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12\x18\n" +
 	"\apayload\x18\x04 \x01(\fR\apayload\x12\x16\n" +
-	"\x06region\x18\x05 \x01(\tR\x06region\"\x8f\x01\n" +
+	"\x06region\x18\x05 \x01(\tR\x06region\"\xa9\x01\n" +
 	"\x10RemindersRequest\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12+\n" +
 	"\x12due_before_unix_ms\x18\x03 \x01(\x03R\x0fdueBeforeUnixMs\x12\x14\n" +
 	"\x05after\x18\x04 \x01(\tR\x05after\x12\x14\n" +
-	"\x05limit\x18\x05 \x01(\rR\x05limit\"y\n" +
+	"\x05limit\x18\x05 \x01(\rR\x05limit\x12\x18\n" +
+	"\afailing\x18\x06 \x01(\bR\afailing\"\xbd\x01\n" +
 	"\x11RemindersResponse\x126\n" +
 	"\treminders\x18\x01 \x03(\v2\x18.roost.admin.v1.ReminderR\treminders\x12\x12\n" +
 	"\x04next\x18\x02 \x01(\tR\x04next\x12\x18\n" +
-	"\adamaged\x18\x03 \x03(\tR\adamaged\"\x99\x01\n" +
+	"\adamaged\x18\x03 \x03(\tR\adamaged\x12.\n" +
+	"\x06silent\x18\x04 \x03(\v2\x16.roost.admin.v1.SilentR\x06silent\x12\x12\n" +
+	"\x04more\x18\x05 \x01(\bR\x04more\"8\n" +
+	"\x06Silent\x12\x16\n" +
+	"\x06region\x18\x01 \x01(\tR\x06region\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xab\x01\n" +
+	"\aFailure\x12\"\n" +
+	"\rsince_unix_ms\x18\x01 \x01(\x03R\vsinceUnixMs\x12\x14\n" +
+	"\x05times\x18\x02 \x01(\rR\x05times\x12 \n" +
+	"\fnext_unix_ms\x18\x03 \x01(\x03R\n" +
+	"nextUnixMs\x12\x12\n" +
+	"\x04code\x18\x04 \x01(\tR\x04code\x12\x18\n" +
+	"\amessage\x18\x05 \x01(\tR\amessage\x12\x16\n" +
+	"\x06region\x18\x06 \x01(\tR\x06region\"\xcc\x01\n" +
 	"\bReminder\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x12\x1e\n" +
 	"\vdue_unix_ms\x18\x04 \x01(\x03R\tdueUnixMs\x12\x1b\n" +
 	"\tperiod_ms\x18\x05 \x01(\x03R\bperiodMs\x12\x18\n" +
-	"\acommand\x18\x06 \x01(\tR\acommand\"r\n" +
+	"\acommand\x18\x06 \x01(\tR\acommand\x121\n" +
+	"\afailure\x18\a \x01(\v2\x17.roost.admin.v1.FailureR\afailure\"\x8c\x01\n" +
 	"\fSendsRequest\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
 	"\x04dead\x18\x03 \x01(\bR\x04dead\x12\x14\n" +
 	"\x05after\x18\x04 \x01(\tR\x05after\x12\x14\n" +
-	"\x05limit\x18\x05 \x01(\rR\x05limit\"i\n" +
+	"\x05limit\x18\x05 \x01(\rR\x05limit\x12\x18\n" +
+	"\afailing\x18\x06 \x01(\bR\afailing\"\xad\x01\n" +
 	"\rSendsResponse\x12*\n" +
 	"\x05sends\x18\x01 \x03(\v2\x14.roost.admin.v1.SendR\x05sends\x12\x12\n" +
 	"\x04next\x18\x02 \x01(\tR\x04next\x12\x18\n" +
-	"\adamaged\x18\x03 \x03(\tR\adamaged\"\x83\x02\n" +
+	"\adamaged\x18\x03 \x03(\tR\adamaged\x12.\n" +
+	"\x06silent\x18\x04 \x03(\v2\x16.roost.admin.v1.SilentR\x06silent\x12\x12\n" +
+	"\x04more\x18\x05 \x01(\bR\x04more\"\x80\x03\n" +
 	"\x04Send\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x16\n" +
@@ -2723,7 +3197,31 @@ const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	"\fsent_unix_ms\x18\t \x01(\x03R\n" +
 	"sentUnixMs\x12\x19\n" +
 	"\breply_to\x18\n" +
-	" \x01(\tR\areplyTo2\xed\x05\n" +
+	" \x01(\tR\areplyTo\x121\n" +
+	"\afailure\x18\v \x01(\v2\x17.roost.admin.v1.FailureR\afailure\x12\x16\n" +
+	"\x06behind\x18\f \x01(\bR\x06behind\x12\x16\n" +
+	"\x06answer\x18\r \x01(\bR\x06answer\x12\x18\n" +
+	"\awaiting\x18\x0e \x01(\rR\awaiting\"}\n" +
+	"\x11RememberedRequest\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x14\n" +
+	"\x05after\x18\x03 \x01(\tR\x05after\x12\x14\n" +
+	"\x05limit\x18\x04 \x01(\rR\x05limit\x12\x18\n" +
+	"\afailing\x18\x05 \x01(\bR\afailing\"\xc2\x01\n" +
+	"\x12RememberedResponse\x12:\n" +
+	"\n" +
+	"remembered\x18\x01 \x03(\v2\x1a.roost.admin.v1.RememberedR\n" +
+	"remembered\x12\x12\n" +
+	"\x04next\x18\x02 \x01(\tR\x04next\x12\x18\n" +
+	"\adamaged\x18\x03 \x03(\tR\adamaged\x12.\n" +
+	"\x06silent\x18\x04 \x03(\v2\x16.roost.admin.v1.SilentR\x06silent\x12\x12\n" +
+	"\x04more\x18\x05 \x01(\bR\x04more\"\x89\x01\n" +
+	"\n" +
+	"Remembered\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12$\n" +
+	"\x0eactive_unix_ms\x18\x03 \x01(\x03R\factiveUnixMs\x121\n" +
+	"\afailure\x18\x04 \x01(\v2\x17.roost.admin.v1.FailureR\afailure2\xc2\x06\n" +
 	"\x05Admin\x12J\n" +
 	"\aMembers\x12\x1e.roost.admin.v1.MembersRequest\x1a\x1f.roost.admin.v1.MembersResponse\x12G\n" +
 	"\x06Shards\x12\x1d.roost.admin.v1.ShardsRequest\x1a\x1e.roost.admin.v1.ShardsResponse\x12D\n" +
@@ -2734,7 +3232,9 @@ const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	"\tSetTarget\x12 .roost.admin.v1.SetTargetRequest\x1a!.roost.admin.v1.SetTargetResponse\x12J\n" +
 	"\aCommand\x12\x1e.roost.admin.v1.CommandRequest\x1a\x1f.roost.admin.v1.CommandResponse\x12P\n" +
 	"\tReminders\x12 .roost.admin.v1.RemindersRequest\x1a!.roost.admin.v1.RemindersResponse\x12D\n" +
-	"\x05Sends\x12\x1c.roost.admin.v1.SendsRequest\x1a\x1d.roost.admin.v1.SendsResponse2\xe4\x02\n" +
+	"\x05Sends\x12\x1c.roost.admin.v1.SendsRequest\x1a\x1d.roost.admin.v1.SendsResponse\x12S\n" +
+	"\n" +
+	"Remembered\x12!.roost.admin.v1.RememberedRequest\x1a\".roost.admin.v1.RememberedResponse2\xe4\x02\n" +
 	"\n" +
 	"Membership\x12A\n" +
 	"\x04Join\x12\x1b.roost.admin.v1.JoinRequest\x1a\x1c.roost.admin.v1.JoinResponse\x12B\n" +
@@ -2755,45 +3255,50 @@ func file_roost_admin_v1_admin_proto_rawDescGZIP() []byte {
 	return file_roost_admin_v1_admin_proto_rawDescData
 }
 
-var file_roost_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
+var file_roost_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
 var file_roost_admin_v1_admin_proto_goTypes = []any{
-	(*JoinRequest)(nil),       // 0: roost.admin.v1.JoinRequest
-	(*JoinResponse)(nil),      // 1: roost.admin.v1.JoinResponse
-	(*NodeRequest)(nil),       // 2: roost.admin.v1.NodeRequest
-	(*NodeResponse)(nil),      // 3: roost.admin.v1.NodeResponse
-	(*EventsRequest)(nil),     // 4: roost.admin.v1.EventsRequest
-	(*EventsResponse)(nil),    // 5: roost.admin.v1.EventsResponse
-	(*Event)(nil),             // 6: roost.admin.v1.Event
-	(*MembersRequest)(nil),    // 7: roost.admin.v1.MembersRequest
-	(*MembersResponse)(nil),   // 8: roost.admin.v1.MembersResponse
-	(*Quarantined)(nil),       // 9: roost.admin.v1.Quarantined
-	(*Member)(nil),            // 10: roost.admin.v1.Member
-	(*ShardsRequest)(nil),     // 11: roost.admin.v1.ShardsRequest
-	(*ShardsResponse)(nil),    // 12: roost.admin.v1.ShardsResponse
-	(*Unreadable)(nil),        // 13: roost.admin.v1.Unreadable
-	(*Shard)(nil),             // 14: roost.admin.v1.Shard
-	(*TypeSummary)(nil),       // 15: roost.admin.v1.TypeSummary
-	(*WhereRequest)(nil),      // 16: roost.admin.v1.WhereRequest
-	(*WhereResponse)(nil),     // 17: roost.admin.v1.WhereResponse
-	(*DrainRequest)(nil),      // 18: roost.admin.v1.DrainRequest
-	(*DrainResponse)(nil),     // 19: roost.admin.v1.DrainResponse
-	(*RolloutRequest)(nil),    // 20: roost.admin.v1.RolloutRequest
-	(*RolloutResponse)(nil),   // 21: roost.admin.v1.RolloutResponse
-	(*RolloutVersion)(nil),    // 22: roost.admin.v1.RolloutVersion
-	(*CannotRead)(nil),        // 23: roost.admin.v1.CannotRead
-	(*LookRequest)(nil),       // 24: roost.admin.v1.LookRequest
-	(*LookResponse)(nil),      // 25: roost.admin.v1.LookResponse
-	(*SetTargetRequest)(nil),  // 26: roost.admin.v1.SetTargetRequest
-	(*SetTargetResponse)(nil), // 27: roost.admin.v1.SetTargetResponse
-	(*CommandRequest)(nil),    // 28: roost.admin.v1.CommandRequest
-	(*CommandResponse)(nil),   // 29: roost.admin.v1.CommandResponse
-	(*RemindersRequest)(nil),  // 30: roost.admin.v1.RemindersRequest
-	(*RemindersResponse)(nil), // 31: roost.admin.v1.RemindersResponse
-	(*Reminder)(nil),          // 32: roost.admin.v1.Reminder
-	(*SendsRequest)(nil),      // 33: roost.admin.v1.SendsRequest
-	(*SendsResponse)(nil),     // 34: roost.admin.v1.SendsResponse
-	(*Send)(nil),              // 35: roost.admin.v1.Send
-	nil,                       // 36: roost.admin.v1.Member.LabelsEntry
+	(*JoinRequest)(nil),        // 0: roost.admin.v1.JoinRequest
+	(*JoinResponse)(nil),       // 1: roost.admin.v1.JoinResponse
+	(*NodeRequest)(nil),        // 2: roost.admin.v1.NodeRequest
+	(*NodeResponse)(nil),       // 3: roost.admin.v1.NodeResponse
+	(*EventsRequest)(nil),      // 4: roost.admin.v1.EventsRequest
+	(*EventsResponse)(nil),     // 5: roost.admin.v1.EventsResponse
+	(*Event)(nil),              // 6: roost.admin.v1.Event
+	(*MembersRequest)(nil),     // 7: roost.admin.v1.MembersRequest
+	(*MembersResponse)(nil),    // 8: roost.admin.v1.MembersResponse
+	(*Quarantined)(nil),        // 9: roost.admin.v1.Quarantined
+	(*Member)(nil),             // 10: roost.admin.v1.Member
+	(*ShardsRequest)(nil),      // 11: roost.admin.v1.ShardsRequest
+	(*ShardsResponse)(nil),     // 12: roost.admin.v1.ShardsResponse
+	(*Unreadable)(nil),         // 13: roost.admin.v1.Unreadable
+	(*Shard)(nil),              // 14: roost.admin.v1.Shard
+	(*TypeSummary)(nil),        // 15: roost.admin.v1.TypeSummary
+	(*WhereRequest)(nil),       // 16: roost.admin.v1.WhereRequest
+	(*WhereResponse)(nil),      // 17: roost.admin.v1.WhereResponse
+	(*DrainRequest)(nil),       // 18: roost.admin.v1.DrainRequest
+	(*DrainResponse)(nil),      // 19: roost.admin.v1.DrainResponse
+	(*RolloutRequest)(nil),     // 20: roost.admin.v1.RolloutRequest
+	(*RolloutResponse)(nil),    // 21: roost.admin.v1.RolloutResponse
+	(*RolloutVersion)(nil),     // 22: roost.admin.v1.RolloutVersion
+	(*CannotRead)(nil),         // 23: roost.admin.v1.CannotRead
+	(*LookRequest)(nil),        // 24: roost.admin.v1.LookRequest
+	(*LookResponse)(nil),       // 25: roost.admin.v1.LookResponse
+	(*SetTargetRequest)(nil),   // 26: roost.admin.v1.SetTargetRequest
+	(*SetTargetResponse)(nil),  // 27: roost.admin.v1.SetTargetResponse
+	(*CommandRequest)(nil),     // 28: roost.admin.v1.CommandRequest
+	(*CommandResponse)(nil),    // 29: roost.admin.v1.CommandResponse
+	(*RemindersRequest)(nil),   // 30: roost.admin.v1.RemindersRequest
+	(*RemindersResponse)(nil),  // 31: roost.admin.v1.RemindersResponse
+	(*Silent)(nil),             // 32: roost.admin.v1.Silent
+	(*Failure)(nil),            // 33: roost.admin.v1.Failure
+	(*Reminder)(nil),           // 34: roost.admin.v1.Reminder
+	(*SendsRequest)(nil),       // 35: roost.admin.v1.SendsRequest
+	(*SendsResponse)(nil),      // 36: roost.admin.v1.SendsResponse
+	(*Send)(nil),               // 37: roost.admin.v1.Send
+	(*RememberedRequest)(nil),  // 38: roost.admin.v1.RememberedRequest
+	(*RememberedResponse)(nil), // 39: roost.admin.v1.RememberedResponse
+	(*Remembered)(nil),         // 40: roost.admin.v1.Remembered
+	nil,                        // 41: roost.admin.v1.Member.LabelsEntry
 }
 var file_roost_admin_v1_admin_proto_depIdxs = []int32{
 	10, // 0: roost.admin.v1.NodeResponse.member:type_name -> roost.admin.v1.Member
@@ -2801,7 +3306,7 @@ var file_roost_admin_v1_admin_proto_depIdxs = []int32{
 	6,  // 2: roost.admin.v1.EventsResponse.events:type_name -> roost.admin.v1.Event
 	10, // 3: roost.admin.v1.MembersResponse.members:type_name -> roost.admin.v1.Member
 	9,  // 4: roost.admin.v1.MembersResponse.quarantined:type_name -> roost.admin.v1.Quarantined
-	36, // 5: roost.admin.v1.Member.labels:type_name -> roost.admin.v1.Member.LabelsEntry
+	41, // 5: roost.admin.v1.Member.labels:type_name -> roost.admin.v1.Member.LabelsEntry
 	14, // 6: roost.admin.v1.ShardsResponse.shards:type_name -> roost.admin.v1.Shard
 	15, // 7: roost.admin.v1.ShardsResponse.types:type_name -> roost.admin.v1.TypeSummary
 	13, // 8: roost.admin.v1.ShardsResponse.unreadable:type_name -> roost.admin.v1.Unreadable
@@ -2811,43 +3316,52 @@ var file_roost_admin_v1_admin_proto_depIdxs = []int32{
 	23, // 12: roost.admin.v1.RolloutResponse.cannot_read:type_name -> roost.admin.v1.CannotRead
 	13, // 13: roost.admin.v1.RolloutResponse.unreadable:type_name -> roost.admin.v1.Unreadable
 	13, // 14: roost.admin.v1.LookResponse.unreadable:type_name -> roost.admin.v1.Unreadable
-	32, // 15: roost.admin.v1.RemindersResponse.reminders:type_name -> roost.admin.v1.Reminder
-	35, // 16: roost.admin.v1.SendsResponse.sends:type_name -> roost.admin.v1.Send
-	7,  // 17: roost.admin.v1.Admin.Members:input_type -> roost.admin.v1.MembersRequest
-	11, // 18: roost.admin.v1.Admin.Shards:input_type -> roost.admin.v1.ShardsRequest
-	16, // 19: roost.admin.v1.Admin.Where:input_type -> roost.admin.v1.WhereRequest
-	18, // 20: roost.admin.v1.Admin.Drain:input_type -> roost.admin.v1.DrainRequest
-	20, // 21: roost.admin.v1.Admin.Rollout:input_type -> roost.admin.v1.RolloutRequest
-	24, // 22: roost.admin.v1.Admin.Look:input_type -> roost.admin.v1.LookRequest
-	26, // 23: roost.admin.v1.Admin.SetTarget:input_type -> roost.admin.v1.SetTargetRequest
-	28, // 24: roost.admin.v1.Admin.Command:input_type -> roost.admin.v1.CommandRequest
-	30, // 25: roost.admin.v1.Admin.Reminders:input_type -> roost.admin.v1.RemindersRequest
-	33, // 26: roost.admin.v1.Admin.Sends:input_type -> roost.admin.v1.SendsRequest
-	0,  // 27: roost.admin.v1.Membership.Join:input_type -> roost.admin.v1.JoinRequest
-	2,  // 28: roost.admin.v1.Membership.Leave:input_type -> roost.admin.v1.NodeRequest
-	2,  // 29: roost.admin.v1.Membership.Down:input_type -> roost.admin.v1.NodeRequest
-	2,  // 30: roost.admin.v1.Membership.Remove:input_type -> roost.admin.v1.NodeRequest
-	4,  // 31: roost.admin.v1.Membership.Events:input_type -> roost.admin.v1.EventsRequest
-	8,  // 32: roost.admin.v1.Admin.Members:output_type -> roost.admin.v1.MembersResponse
-	12, // 33: roost.admin.v1.Admin.Shards:output_type -> roost.admin.v1.ShardsResponse
-	17, // 34: roost.admin.v1.Admin.Where:output_type -> roost.admin.v1.WhereResponse
-	19, // 35: roost.admin.v1.Admin.Drain:output_type -> roost.admin.v1.DrainResponse
-	21, // 36: roost.admin.v1.Admin.Rollout:output_type -> roost.admin.v1.RolloutResponse
-	25, // 37: roost.admin.v1.Admin.Look:output_type -> roost.admin.v1.LookResponse
-	27, // 38: roost.admin.v1.Admin.SetTarget:output_type -> roost.admin.v1.SetTargetResponse
-	29, // 39: roost.admin.v1.Admin.Command:output_type -> roost.admin.v1.CommandResponse
-	31, // 40: roost.admin.v1.Admin.Reminders:output_type -> roost.admin.v1.RemindersResponse
-	34, // 41: roost.admin.v1.Admin.Sends:output_type -> roost.admin.v1.SendsResponse
-	1,  // 42: roost.admin.v1.Membership.Join:output_type -> roost.admin.v1.JoinResponse
-	3,  // 43: roost.admin.v1.Membership.Leave:output_type -> roost.admin.v1.NodeResponse
-	3,  // 44: roost.admin.v1.Membership.Down:output_type -> roost.admin.v1.NodeResponse
-	3,  // 45: roost.admin.v1.Membership.Remove:output_type -> roost.admin.v1.NodeResponse
-	5,  // 46: roost.admin.v1.Membership.Events:output_type -> roost.admin.v1.EventsResponse
-	32, // [32:47] is the sub-list for method output_type
-	17, // [17:32] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	34, // 15: roost.admin.v1.RemindersResponse.reminders:type_name -> roost.admin.v1.Reminder
+	32, // 16: roost.admin.v1.RemindersResponse.silent:type_name -> roost.admin.v1.Silent
+	33, // 17: roost.admin.v1.Reminder.failure:type_name -> roost.admin.v1.Failure
+	37, // 18: roost.admin.v1.SendsResponse.sends:type_name -> roost.admin.v1.Send
+	32, // 19: roost.admin.v1.SendsResponse.silent:type_name -> roost.admin.v1.Silent
+	33, // 20: roost.admin.v1.Send.failure:type_name -> roost.admin.v1.Failure
+	40, // 21: roost.admin.v1.RememberedResponse.remembered:type_name -> roost.admin.v1.Remembered
+	32, // 22: roost.admin.v1.RememberedResponse.silent:type_name -> roost.admin.v1.Silent
+	33, // 23: roost.admin.v1.Remembered.failure:type_name -> roost.admin.v1.Failure
+	7,  // 24: roost.admin.v1.Admin.Members:input_type -> roost.admin.v1.MembersRequest
+	11, // 25: roost.admin.v1.Admin.Shards:input_type -> roost.admin.v1.ShardsRequest
+	16, // 26: roost.admin.v1.Admin.Where:input_type -> roost.admin.v1.WhereRequest
+	18, // 27: roost.admin.v1.Admin.Drain:input_type -> roost.admin.v1.DrainRequest
+	20, // 28: roost.admin.v1.Admin.Rollout:input_type -> roost.admin.v1.RolloutRequest
+	24, // 29: roost.admin.v1.Admin.Look:input_type -> roost.admin.v1.LookRequest
+	26, // 30: roost.admin.v1.Admin.SetTarget:input_type -> roost.admin.v1.SetTargetRequest
+	28, // 31: roost.admin.v1.Admin.Command:input_type -> roost.admin.v1.CommandRequest
+	30, // 32: roost.admin.v1.Admin.Reminders:input_type -> roost.admin.v1.RemindersRequest
+	35, // 33: roost.admin.v1.Admin.Sends:input_type -> roost.admin.v1.SendsRequest
+	38, // 34: roost.admin.v1.Admin.Remembered:input_type -> roost.admin.v1.RememberedRequest
+	0,  // 35: roost.admin.v1.Membership.Join:input_type -> roost.admin.v1.JoinRequest
+	2,  // 36: roost.admin.v1.Membership.Leave:input_type -> roost.admin.v1.NodeRequest
+	2,  // 37: roost.admin.v1.Membership.Down:input_type -> roost.admin.v1.NodeRequest
+	2,  // 38: roost.admin.v1.Membership.Remove:input_type -> roost.admin.v1.NodeRequest
+	4,  // 39: roost.admin.v1.Membership.Events:input_type -> roost.admin.v1.EventsRequest
+	8,  // 40: roost.admin.v1.Admin.Members:output_type -> roost.admin.v1.MembersResponse
+	12, // 41: roost.admin.v1.Admin.Shards:output_type -> roost.admin.v1.ShardsResponse
+	17, // 42: roost.admin.v1.Admin.Where:output_type -> roost.admin.v1.WhereResponse
+	19, // 43: roost.admin.v1.Admin.Drain:output_type -> roost.admin.v1.DrainResponse
+	21, // 44: roost.admin.v1.Admin.Rollout:output_type -> roost.admin.v1.RolloutResponse
+	25, // 45: roost.admin.v1.Admin.Look:output_type -> roost.admin.v1.LookResponse
+	27, // 46: roost.admin.v1.Admin.SetTarget:output_type -> roost.admin.v1.SetTargetResponse
+	29, // 47: roost.admin.v1.Admin.Command:output_type -> roost.admin.v1.CommandResponse
+	31, // 48: roost.admin.v1.Admin.Reminders:output_type -> roost.admin.v1.RemindersResponse
+	36, // 49: roost.admin.v1.Admin.Sends:output_type -> roost.admin.v1.SendsResponse
+	39, // 50: roost.admin.v1.Admin.Remembered:output_type -> roost.admin.v1.RememberedResponse
+	1,  // 51: roost.admin.v1.Membership.Join:output_type -> roost.admin.v1.JoinResponse
+	3,  // 52: roost.admin.v1.Membership.Leave:output_type -> roost.admin.v1.NodeResponse
+	3,  // 53: roost.admin.v1.Membership.Down:output_type -> roost.admin.v1.NodeResponse
+	3,  // 54: roost.admin.v1.Membership.Remove:output_type -> roost.admin.v1.NodeResponse
+	5,  // 55: roost.admin.v1.Membership.Events:output_type -> roost.admin.v1.EventsResponse
+	40, // [40:56] is the sub-list for method output_type
+	24, // [24:40] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_roost_admin_v1_admin_proto_init() }
@@ -2861,7 +3375,7 @@ func file_roost_admin_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_roost_admin_v1_admin_proto_rawDesc), len(file_roost_admin_v1_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   37,
+			NumMessages:   42,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -1,0 +1,119 @@
+package outbox
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// Failing is a send that has failed and will be tried again. Those behind it of the same pair
+// wait for it.
+type Failing struct {
+	From    sharding.Entity
+	Seq     uint64
+	Place   uint16
+	To      sharding.Entity
+	Command string
+	ReplyTo string
+	SentAt  time.Time
+	// Answer says that the target has answered, and that the command of the sender fails that
+	// takes the answer.
+	Answer  bool
+	Waiting int       // how many wait behind it in memory
+	Since   time.Time // of the first failure, by the clock of this process
+	Times   int       // how many times it has failed
+	Next    time.Time // when it is tried again, by the clock of this process: now if that is over
+	Code    sharding.Code
+	Message string
+}
+
+// Died is why a send has become a dead letter.
+type Died struct {
+	shard   sharding.ShardID // of the sender
+	At      time.Time        // by the clock of this process
+	Times   int              // how many attempts have failed in a row before
+	Code    sharding.Code
+	Message string
+}
+
+// Failing returns the sends that have failed and will be tried again, at most limit of them:
+// those of an entity, those of a type if the entity has no id, or all if it is zero. The one that
+// has been failing for longest comes first.
+func (d *Dispatcher) Failing(of sharding.Entity, limit int) []Failing {
+	var list []Failing
+	for p := range d.failing { // order-free: sorted below
+		if e := p.source.entity; (of.Type == "" || of.Type == e.Type) && (of.ID == "" || of.ID == e.ID) {
+			list = append(list, p.describe())
+		}
+	}
+	slices.SortFunc(list, func(a, b Failing) int {
+		return cmp.Or(a.Since.Compare(b.Since), a.From.Compare(b.From), a.To.Compare(b.To))
+	})
+	return list[:min(limit, len(list))]
+}
+
+// FailingOf returns the send for which those of one entity to another one wait, if it is failing.
+func (d *Dispatcher) FailingOf(s sharding.ShardID, from, to sharding.Entity) (f Failing, ok bool) {
+	sh := d.byID[s]
+	if sh == nil || sh.sources[from] == nil {
+		return f, false
+	}
+	if p := sh.sources[from].pairs[to]; p != nil && p.times > 0 {
+		return p.describe(), true
+	}
+	return f, false
+}
+
+// FailingTypes counts the pairs that are failing by the type of their senders.
+func (d *Dispatcher) FailingTypes() map[sharding.EntityType]int {
+	n := map[sharding.EntityType]int{}
+	for p := range d.failing { // order-free: counted
+		n[p.source.entity.Type]++
+	}
+	return n
+}
+
+func (p *pair) describe() Failing {
+	x := p.queue[0]
+	return Failing{
+		From: p.source.entity, Seq: x.seq, Place: x.Place, To: x.To, Command: x.Input.Command, ReplyTo: x.ReplyTo, SentAt: x.at,
+		Answer: x.answer != nil, Waiting: len(p.queue) - 1,
+		Since: p.since, Times: p.times, Next: p.retryAt, Code: p.code, Message: p.message,
+	}
+}
+
+// Died returns why a send has become a dead letter, if it did so in this process, since its shard
+// was opened, and is one of the last ones. Nothing is decided by it.
+func (d *Dispatcher) Died(from sharding.Entity, seq uint64, place uint16) (died Died, ok bool) {
+	died, ok = d.died[takingKey{from, seq, place}]
+	return died, ok
+}
+
+// noteDied remembers why the first send of a pair has become a dead letter.
+func (d *Dispatcher) noteDied(p *pair, r *sharding.Reply) {
+	k := p.takingKey()
+	if _, known := d.died[k]; !known {
+		if len(d.diedOrder) >= d.cfg.DeadLetters {
+			delete(d.died, d.diedOrder[0])
+			d.diedOrder = d.diedOrder[1:]
+		}
+		d.diedOrder = append(d.diedOrder, k)
+	}
+	// A copy: the message may be part of a long reply, and waits here for long.
+	message := strings.ToValidUTF8(strings.Clone(r.Message[:min(len(r.Message), d.cfg.DeadLetterBytes)]), "")
+	d.died[k] = Died{shard: p.source.shard.id, At: d.now, Times: p.times, Code: r.Code, Message: message}
+}
+
+// forgetDied forgets the dead letters of a shard: another region may deal with them.
+func (d *Dispatcher) forgetDied(s sharding.ShardID) {
+	d.diedOrder = slices.DeleteFunc(d.diedOrder, func(k takingKey) bool {
+		if d.died[k].shard != s {
+			return false
+		}
+		delete(d.died, k)
+		return true
+	})
+}

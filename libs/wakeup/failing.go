@@ -1,0 +1,115 @@
+package wakeup
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// Failing is a wake-up that has failed, and is tried again: a reminder whose command has failed, or
+// a remembered entity that could not be started, or has died.
+type Failing struct {
+	Entity sharding.Entity
+	Since  time.Time // when it failed first, by the clock of this process
+	Times  int       // how many times it has failed
+	// Next is when it is tried again, by the clock of this process: now if that time is over. It
+	// is zero if the journal must be read again before.
+	Next    time.Time
+	Code    sharding.Code // of the last failure
+	Message string
+	// Of a reminder. Due is by the clock of the store.
+	Name    string
+	Command string
+	Due     time.Time
+	Period  time.Duration
+}
+
+// asked reports whether an entity is among those that are asked for: one, those of a type, or all.
+func asked(of, e sharding.Entity) bool {
+	return (of.Type == "" || of.Type == e.Type) && (of.ID == "" || of.ID == e.ID)
+}
+
+// longest returns those that have been failing for longest, at most limit of them, in order.
+func longest(list []Failing, limit int) []Failing {
+	slices.SortFunc(list, func(a, b Failing) int {
+		return cmp.Or(a.Since.Compare(b.Since), a.Entity.Compare(b.Entity), strings.Compare(a.Name, b.Name))
+	})
+	return list[:min(limit, len(list))]
+}
+
+// Failing returns reminders that are failing, at most limit of them: those of an entity, those of a
+// type if the entity has no id, or all if it is zero. The one that has been failing for longest
+// comes first.
+func (k *Keeper) Failing(of sharding.Entity, limit int) []Failing {
+	var list []Failing
+	for r := range k.failing { // order-free: sorted below
+		if asked(of, r.Entity) {
+			list = append(list, r.describe())
+		}
+	}
+	return longest(list, limit)
+}
+
+// FailingOf returns the reminder of an entity with that name, if it is failing.
+func (k *Keeper) FailingOf(s sharding.ShardID, e sharding.Entity, name string) (f Failing, ok bool) {
+	if sh := k.byID[s]; sh != nil {
+		if r := sh.rows[key{entity: e, kind: sharding.TimerWake, name: name}]; r != nil && r.failures > 0 {
+			return r.describe(), true
+		}
+	}
+	return f, false
+}
+
+// FailingTypes counts the reminders that are failing by the type of their entities.
+func (k *Keeper) FailingTypes() map[sharding.EntityType]int {
+	n := map[sharding.EntityType]int{}
+	for r := range k.failing { // order-free: counted
+		n[r.Entity.Type]++
+	}
+	return n
+}
+
+func (r *row) describe() Failing {
+	return Failing{
+		Entity: r.Entity, Since: r.failingSince, Times: r.failures, Next: r.retryAt, Code: r.code, Message: r.message,
+		Name: r.Name, Command: r.Input.Command, Due: time.UnixMilli(r.Due), Period: time.Duration(r.Period) * time.Millisecond,
+	}
+}
+
+// Failing returns remembered entities that could not be started, or have died, and will be started
+// again, as [Keeper.Failing] does.
+func (s *Starter) Failing(of sharding.Entity, limit int) []Failing {
+	var list []Failing
+	for e, st := range s.starts { // order-free: sorted below
+		if st.times > 0 && asked(of, e) {
+			list = append(list, st.describe())
+		}
+	}
+	return longest(list, limit)
+}
+
+// FailingOf returns a remembered entity if it could not be started, or has died.
+func (s *Starter) FailingOf(e sharding.Entity) (f Failing, ok bool) {
+	if st := s.starts[e]; st != nil && st.times > 0 {
+		return st.describe(), true
+	}
+	return f, false
+}
+
+// FailingTypes counts such entities by type.
+func (s *Starter) FailingTypes() map[sharding.EntityType]int {
+	n := map[sharding.EntityType]int{}
+	for e, st := range s.starts { // order-free: counted
+		if st.times > 0 {
+			n[e.Type]++
+		}
+	}
+	return n
+}
+
+func (st *start) describe() Failing {
+	return Failing{Entity: st.entity, Since: st.since, Times: st.times, Next: st.retryAt, Code: st.code, Message: st.message}
+}

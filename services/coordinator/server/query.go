@@ -1,0 +1,240 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/twitchtv/twirp"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
+)
+
+// askAtOnce is how many regions are asked at a time: enough for those of most clusters, and few
+// connections.
+const askAtOnce = 64
+
+// asked is a region that is asked for an operator.
+type asked struct {
+	node sharding.NodeID
+	name string
+}
+
+// ask asks regions the same, and returns their answers in the order of the regions, nil where there
+// is none. All of them together have coordinator.query_timeout. Those that have not answered are
+// named with the reason. A question is asked once: who wants to know asks again.
+func ask[A any](ctx context.Context, s *Server, regions []asked, question func(context.Context, inspectionv1.Inspection, int) (*A, error)) (answers []*A, silent []*adminv1.Silent) {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.QueryTimeout)
+	defer cancel()
+	answers = make([]*A, len(regions))
+	reasons := make([]error, len(regions))
+	slots := make(chan struct{}, askAtOnce)
+	var all sync.WaitGroup
+	for i, r := range regions {
+		all.Go(func() {
+			select {
+			case slots <- struct{}{}:
+				defer func() { <-slots }()
+			case <-ctx.Done():
+				reasons[i] = ctx.Err()
+				return
+			}
+			client := inspectionv1.NewInspectionProtobufClient(s.peers.URL(r.node.Addr), s.peers.Client())
+			answers[i], reasons[i] = question(ctx, client, i)
+		})
+	}
+	all.Wait()
+	for i, err := range reasons {
+		if err != nil {
+			answers[i] = nil
+			silent = append(silent, &adminv1.Silent{Region: regions[i].name, Reason: s.reason(err)})
+		}
+	}
+	return answers, silent
+}
+
+// maxReasonOf is how much of a region's own words about why it does not answer are passed on.
+const maxReasonOf = 300
+
+// reason says why a region has not answered.
+func (s *Server) reason(err error) string {
+	var e twirp.Error
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Sprintf("no answer within %s (coordinator.query_timeout)", s.cfg.QueryTimeout)
+	case errors.As(err, &e) && e.Code() == twirp.BadRoute:
+		return "it runs a release of Roost that cannot be asked"
+	}
+	text := err.Error()
+	return strings.ToValidUTF8(text[:min(len(text), maxReasonOf)], "\ufffd")
+}
+
+// askItems is how many things a region is asked about at a time. Regions answer about at least as
+// many.
+const askItems = 1000
+
+// failing is what is asked about what fails.
+type failing struct {
+	s    *Server
+	kind inspectionv1.Kind
+	// owners are the regions of the shards in question.
+	owners map[sharding.ShardID]asked
+	shards map[sharding.EntityType]uint32
+}
+
+// failing prepares a question about entities of a type, or of all.
+func (a admin) failing(kind inspectionv1.Kind, w *wanted) *failing {
+	f := &failing{s: a.s, kind: kind, owners: map[sharding.ShardID]asked{}, shards: map[sharding.EntityType]uint32{}}
+	named := names(&w.view)
+	for _, t := range w.view.Types {
+		f.shards[t.Type] = t.Shards
+	}
+	only := sharding.ShardID{Type: w.typ, Index: sharding.ShardOf(w.id, max(1, f.shards[w.typ]))}
+	for _, r := range w.view.Rows {
+		if !r.Owner.IsZero() && (w.typ == "" || w.typ == r.Shard.Type) && (w.id == "" || only == r.Shard) {
+			f.owners[r.Shard] = asked{r.Owner, cmp.Or(named[r.Owner], r.Owner.Addr)}
+		}
+	}
+	return f
+}
+
+// owner is the region that has a subject, if one has.
+func (f *failing) owner(x *inspectionv1.Subject) (asked, bool) {
+	n := f.shards[sharding.EntityType(x.GetType())]
+	if n == 0 {
+		return asked{}, false
+	}
+	r, ok := f.owners[sharding.ShardID{Type: sharding.EntityType(x.Type), Index: sharding.ShardOf(sharding.EntityID(x.Id), n)}]
+	return r, ok
+}
+
+// subjectKey tells subjects apart.
+type subjectKey struct {
+	typ, id, name string
+	record        uint64
+	place         uint32
+}
+
+func keyOf(x *inspectionv1.Subject) subjectKey {
+	return subjectKey{x.GetType(), x.GetId(), string(x.GetName()), x.GetRecord(), x.GetPlace()}
+}
+
+// of asks the regions which of some subjects fail. The answers are in the order of the subjects, nil
+// for those that do not fail, or of which nobody says so.
+func (f *failing) of(ctx context.Context, subjects []*inspectionv1.Subject) ([]*inspectionv1.Failing, []*adminv1.Silent) {
+	index := map[asked][]int{}
+	var regions []asked
+	for i, x := range subjects {
+		r, ok := f.owner(x)
+		if !ok {
+			continue // nobody tries it
+		}
+		if index[r] == nil {
+			regions = append(regions, r)
+		}
+		index[r] = append(index[r], i)
+	}
+	found := make([]*inspectionv1.Failing, len(subjects))
+	answers, silent := ask(ctx, f.s, regions, func(ctx context.Context, c inspectionv1.Inspection, region int) (*inspectionv1.FailingResponse, error) {
+		all := &inspectionv1.FailingResponse{}
+		for some := range slices.Chunk(index[regions[region]], askItems) {
+			req := f.request(regions[region])
+			for _, i := range some {
+				req.Of = append(req.Of, subjects[i])
+			}
+			res, err := c.Failing(ctx, req)
+			if err != nil {
+				return nil, err
+			}
+			trim(res, len(some))
+			all.Failing, all.More = append(all.Failing, res.Failing...), all.More || res.More
+		}
+		return all, nil
+	})
+	for n, res := range answers {
+		if res == nil {
+			continue
+		}
+		by := make(map[subjectKey]*inspectionv1.Failing, len(res.Failing))
+		for _, x := range res.Failing {
+			by[keyOf(x.Subject)] = x
+		}
+		for _, i := range index[regions[n]] { // what was not asked is not listened to
+			found[i] = by[keyOf(subjects[i])]
+		}
+		if res.More {
+			silent = append(silent, &adminv1.Silent{Region: regions[n].name, Reason: "its answer had no room for all that fails; ask for fewer, such as those of one entity"})
+		}
+	}
+	return found, silent
+}
+
+// longest asks the regions what fails, and returns at most limit of it: what has failed for longest.
+func (f *failing) longest(ctx context.Context, w *wanted) (found []*inspectionv1.Failing, more bool, silent []*adminv1.Silent) {
+	var regions []asked
+	for _, r := range f.owners { // order-free: sorted below
+		regions = append(regions, r)
+	}
+	slices.SortFunc(regions, func(a, b asked) int { return cmp.Or(cmp.Compare(a.name, b.name), a.node.Compare(b.node)) })
+	regions = slices.Compact(regions)
+	answers, silent := ask(ctx, f.s, regions, func(ctx context.Context, c inspectionv1.Inspection, region int) (*inspectionv1.FailingResponse, error) {
+		req := f.request(regions[region])
+		req.Type, req.Id, req.Limit = string(w.typ), string(w.id), uint32(w.limit)
+		res, err := c.Failing(ctx, req)
+		if err == nil {
+			trim(res, w.limit)
+		}
+		return res, err
+	})
+	for n, res := range answers {
+		more = more || res.GetMore()
+		for _, x := range res.GetFailing() {
+			// Of a shard that has just moved, only its owner is believed.
+			r, ok := f.owner(x.Subject)
+			e := sharding.Entity{Type: sharding.EntityType(x.GetSubject().GetType()), ID: sharding.EntityID(x.GetSubject().GetId())}
+			if ok && r == regions[n] && e.Check() == nil && (w.id == "" || w.id == e.ID) {
+				found = append(found, x)
+			}
+		}
+	}
+	slices.SortStableFunc(found, func(a, b *inspectionv1.Failing) int { return cmp.Compare(a.SinceUnixMs, b.SinceUnixMs) })
+	if len(found) > w.limit {
+		found, more = found[:w.limit], true
+	}
+	return found, more, silent
+}
+
+// maxMessageOf is how much of a message of a region is passed on, more than regions send.
+const maxMessageOf = 1000
+
+// trim keeps a region from answering with more than it was asked for.
+func trim(res *inspectionv1.FailingResponse, most int) {
+	if len(res.Failing) > most {
+		res.Failing, res.More = slices.Clone(res.Failing[:most]), true
+	}
+	for _, x := range res.Failing {
+		x.Message = strings.ToValidUTF8(strings.Clone(x.Message[:min(len(x.Message), maxMessageOf)]), "")
+		x.Code = strings.ToValidUTF8(strings.Clone(x.Code[:min(len(x.Code), maxMessageOf)]), "")
+	}
+}
+
+func (f *failing) request(r asked) *inspectionv1.FailingRequest {
+	return &inspectionv1.FailingRequest{Cluster: f.s.cfg.ClusterName, To: uint64(r.node.UID), Kind: f.kind}
+}
+
+// failure is what operators are told of what fails; nil: it does not.
+func (f *failing) failure(x *inspectionv1.Failing) *adminv1.Failure {
+	if x == nil {
+		return nil
+	}
+	r, _ := f.owner(x.Subject)
+	return &adminv1.Failure{
+		SinceUnixMs: x.SinceUnixMs, Times: x.Times, NextUnixMs: x.NextUnixMs, Code: x.Code, Message: x.Message, Region: r.name,
+	}
+}

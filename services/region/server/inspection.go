@@ -1,0 +1,196 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/twitchtv/twirp"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/roost-cluster/roost/libs/outbox"
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/wakeup"
+	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
+)
+
+// inspection answers what coordinators ask for operators, one question at a time: whoever asks,
+// and however often, the shard cores spend little of their time on answers.
+type inspection struct {
+	s    *Server
+	slot chan struct{}
+}
+
+func newInspection(s *Server) inspection { return inspection{s, make(chan struct{}, 1)} }
+
+// Failing tells what keeps failing.
+func (i inspection) Failing(ctx context.Context, req *inspectionv1.FailingRequest) (*inspectionv1.FailingResponse, error) {
+	s := i.s
+	switch {
+	case req.Cluster != s.cfg.ClusterName:
+		return nil, twirp.NewErrorf(twirp.FailedPrecondition, "this is cluster %q, not %q; see cluster.name", s.cfg.ClusterName, req.Cluster)
+	case sharding.NodeUID(req.To) != s.self.UID:
+		return nil, twirp.NewError(twirp.FailedPrecondition, "another incarnation of this process was meant")
+	}
+	select {
+	case i.slot <- struct{}{}:
+		defer func() { <-i.slot }()
+	case <-ctx.Done():
+		return nil, errBusy
+	case <-s.runner.ctx.Done():
+		return nil, errStopping
+	}
+	return s.runner.failing(ctx, req)
+}
+
+// failing asks the shard cores what keeps failing.
+func (s *Runner) failing(ctx context.Context, req *inspectionv1.FailingRequest) (*inspectionv1.FailingResponse, error) {
+	if err := checkFailing(req, s.cfg.InspectRows); err != nil {
+		return nil, twirp.NewError(twirp.InvalidArgument, err.Error())
+	}
+	limit := min(int(req.Limit), s.cfg.InspectRows)
+	got := make(chan []*inspectionv1.Failing, len(s.shards))
+	for _, l := range s.shards {
+		l.put(item{do: func() { got <- l.failing(req, limit+1) }})
+	}
+	var all []*inspectionv1.Failing
+	for range s.shards {
+		select {
+		case some := <-got:
+			all = append(all, some...)
+		case <-ctx.Done():
+			return nil, errBusy
+		case <-s.ctx.Done():
+			return nil, errStopping
+		}
+	}
+	out := &inspectionv1.FailingResponse{}
+	if len(req.Of) > 0 {
+		limit = len(all)
+	} else {
+		slices.SortStableFunc(all, func(a, b *inspectionv1.Failing) int { return cmp.Compare(a.SinceUnixMs, b.SinceUnixMs) })
+	}
+	left := s.cfg.InspectBytes
+	for _, f := range all {
+		f.Message = strings.ToValidUTF8(f.Message[:min(len(f.Message), s.cfg.InspectText)], "")
+		f.Code = strings.ToValidUTF8(f.Code[:min(len(f.Code), s.cfg.InspectText)], "")
+		if left -= proto.Size(f); left < 0 || len(out.Failing) == limit {
+			out.More = true
+			break
+		}
+		out.Failing = append(out.Failing, f)
+	}
+	return out, nil
+}
+
+// checkFailing returns an error unless a question can be answered.
+func checkFailing(req *inspectionv1.FailingRequest, most int) error {
+	switch {
+	case req.Kind < inspectionv1.Kind_KIND_REMINDERS || req.Kind > inspectionv1.Kind_KIND_REMEMBERED:
+		return fmt.Errorf("this version does not know kind %d; it knows up to %d", req.Kind, inspectionv1.Kind_KIND_REMEMBERED)
+	case len(req.Of) > most:
+		return fmt.Errorf("it is asked about %d, at most %d are answered; ask in parts", len(req.Of), most)
+	case req.Id != "" && req.Type == "":
+		return errors.New("id is given without type")
+	}
+	return nil
+}
+
+// failing tells what keeps failing in one shard core. It looks at the core, and changes nothing.
+func (s *shardLoop) failing(req *inspectionv1.FailingRequest, limit int) (out []*inspectionv1.Failing) {
+	of := sharding.Entity{Type: sharding.EntityType(req.Type), ID: sharding.EntityID(req.Id)}
+	all := len(req.Of) == 0
+	add := func(f *inspectionv1.Failing) { out = append(out, f) }
+	switch req.Kind {
+	case inspectionv1.Kind_KIND_REMINDERS:
+		for _, x := range req.Of {
+			if f, ok := s.core.FailingReminder(subjectEntity(x), string(x.Name)); ok {
+				add(toFailing(&f))
+			}
+		}
+		if all {
+			for _, f := range s.core.FailingReminders(of, limit) {
+				add(toFailing(&f))
+			}
+		}
+	case inspectionv1.Kind_KIND_REMEMBERED:
+		for _, x := range req.Of {
+			if f, ok := s.core.FailingStart(subjectEntity(x)); ok {
+				add(toFailing(&f))
+			}
+		}
+		if all {
+			for _, f := range s.core.FailingStarts(of, limit) {
+				add(toFailing(&f))
+			}
+		}
+	case inspectionv1.Kind_KIND_SENDS:
+		for _, x := range req.Of {
+			if f := s.failingSend(x); f != nil {
+				add(f)
+			}
+		}
+		if all {
+			for _, f := range s.core.FailingSends(of, limit) {
+				add(toFailingSend(&f))
+			}
+		}
+	}
+	return out
+}
+
+// failingSend tells of one send whether it is failing, waits for one that is, or why it is a dead
+// letter; nil: nothing is known.
+func (s *shardLoop) failingSend(x *inspectionv1.Subject) *inspectionv1.Failing {
+	from, place := subjectEntity(x), uint16(min(x.Place, math.MaxUint16))
+	if d, ok := s.core.DiedSend(from, x.Record, place); ok {
+		return &inspectionv1.Failing{
+			Subject: x, SinceUnixMs: d.At.UnixMilli(), Times: uint32(d.Times), Code: string(d.Code), Message: d.Message, Died: true,
+		}
+	}
+	f, ok := s.core.FailingSend(from, sharding.Entity{Type: sharding.EntityType(x.TargetType), ID: sharding.EntityID(x.TargetId)})
+	if !ok || cmp.Or(cmp.Compare(x.Record, f.Seq), cmp.Compare(place, f.Place)) < 0 {
+		return nil // it has ended meanwhile
+	}
+	out := toFailingSend(&f)
+	if x.Record != f.Seq || place != f.Place {
+		out.Behind, out.Command, out.ReplyTo, out.SentUnixMs, out.Answer, out.Waiting = true, "", "", 0, false, 0
+	}
+	out.Subject = x
+	return out
+}
+
+func subjectEntity(x *inspectionv1.Subject) sharding.Entity {
+	return sharding.Entity{Type: sharding.EntityType(x.Type), ID: sharding.EntityID(x.Id)}
+}
+
+func toFailing(f *wakeup.Failing) *inspectionv1.Failing {
+	return &inspectionv1.Failing{
+		Subject:     &inspectionv1.Subject{Type: string(f.Entity.Type), Id: string(f.Entity.ID), Name: []byte(f.Name)},
+		SinceUnixMs: f.Since.UnixMilli(), Times: uint32(f.Times), NextUnixMs: unixMs(f.Next), Code: string(f.Code), Message: f.Message,
+		Command: f.Command, DueUnixMs: unixMs(f.Due), PeriodMs: f.Period.Milliseconds(),
+	}
+}
+
+func toFailingSend(f *outbox.Failing) *inspectionv1.Failing {
+	return &inspectionv1.Failing{
+		Subject: &inspectionv1.Subject{
+			Type: string(f.From.Type), Id: string(f.From.ID), Record: f.Seq, Place: uint32(f.Place), TargetType: string(f.To.Type), TargetId: string(f.To.ID),
+		},
+		SinceUnixMs: f.Since.UnixMilli(), Times: uint32(f.Times), NextUnixMs: unixMs(f.Next), Code: string(f.Code), Message: f.Message,
+		Command: f.Command, SentUnixMs: unixMs(f.SentAt), ReplyTo: f.ReplyTo, Answer: f.Answer, Waiting: uint32(f.Waiting),
+	}
+}
+
+// unixMs is a time in Unix milliseconds, 0 if there is none.
+func unixMs(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}
