@@ -28,7 +28,7 @@ func TestHouse(t *testing.T) {
 			"routetable":     nouns,
 			"turn":           with("libs/passivation"),
 			"wakeup":         with("libs/turn", "libs/priority", "libs/backoff"),
-			"purge":          nouns,
+			"purge":          with("libs/backoff"),
 			"outbox":         with("libs/turn", "libs/priority", "libs/backoff"),
 			"replies":        nouns,
 			"router":         with("libs/control", "libs/routetable", "libs/replies"),
