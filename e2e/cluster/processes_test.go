@@ -2,12 +2,15 @@ package cluster
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -115,9 +118,9 @@ func (r *run) successor(before uint32) (name string, term uint32) {
 	return name, term
 }
 
-// pause stops a process by SIGSTOP at a moment at which it holds no lock on the journal's
-// file. A process that is stopped while it holds one stops all others. That is safe and
-// known, and would show nothing here.
+// pause stops a process by SIGSTOP at a moment at which it holds no lock on the file of the
+// journal or of the lease. A process that is stopped while it holds one stops all others. That is
+// safe and known, and would show nothing here.
 func (r *run) pause(name string) {
 	r.Helper()
 	r.allowDeath(declaredDown, name)
@@ -126,7 +129,7 @@ func (r *run) pause(name string) {
 		r.wait(50 * time.Millisecond)
 		before := r.load.Acked()
 		r.wait(200 * time.Millisecond)
-		if float64(r.load.Acked()-before) > r.rate/20 {
+		if float64(r.load.Acked()-before) > r.rate/20 && r.leaseFree() {
 			return
 		}
 		r.must(r.cluster.Signal(name, syscall.SIGCONT))
@@ -134,6 +137,22 @@ func (r *run) pause(name string) {
 	}
 	r.markVoid("whenever %s is stopped, all others stop too", name)
 	r.SkipNow()
+}
+
+// leaseFree reports whether the lease can be written. In PostgreSQL it always can.
+func (r *run) leaseFree() bool {
+	if r.store != onSQLite {
+		return true
+	}
+	where := url.URL{Scheme: "file", Path: filepath.Join(r.dir, "lease.db"), RawQuery: "_txlock=immediate&_pragma=busy_timeout(500)"}
+	db, err := sql.Open("sqlite", where.String())
+	r.must(err)
+	defer func() { _ = db.Close() }()
+	tx, err := db.BeginTx(r.Context(), nil)
+	if err == nil {
+		r.must(tx.Rollback())
+	}
+	return err == nil
 }
 
 // ended reports whether a process has ended by itself, for example after it was declared
