@@ -42,6 +42,7 @@ var (
 	Withdraw = entity.Command[Money, Status]("Account", "Withdraw")
 	Transfer = entity.Command[Order, Status]("Account", "Transfer")
 	Close    = entity.Command[Closing, Status]("Account", "Close")
+	Resolve  = entity.Command[Resolution, Status]("Account", "Resolve")
 	Show     = entity.Command[Nothing, Status]("Account", "Show").ReadOnly()
 
 	// Credit is what the source of a transfer sends to its target, and settle takes the answer.
@@ -56,6 +57,7 @@ var Accounts = entity.Define("Account", func(string) *Account { return &Account{
 	entity.On(Withdraw, (*Account).Withdraw),
 	entity.On(Transfer, (*Account).Transfer),
 	entity.On(Close, (*Account).Close),
+	entity.On(Resolve, (*Account).Resolve),
 	entity.On(Show, (*Account).Show),
 	entity.On(Credit, (*Account).Credit),
 	entity.On(settle, (*Account).Settle),
@@ -96,6 +98,12 @@ type Closing struct {
 	To string `json:"to"` // the account that receives it
 }
 
+// Resolution is the input of Resolve.
+type Resolution struct {
+	ID       string `json:"id"`       // of the transfer
+	Credited bool   `json:"credited"` // the target has taken it
+}
+
 // Incoming is the input of Credit.
 type Incoming struct {
 	ID     string `json:"id"`
@@ -110,7 +118,7 @@ type Status struct {
 	// OnTheWay was debited, and the target has not yet answered.
 	OnTheWay int64 `json:"on_the_way"`
 	// InDoubt was debited, and the target has not answered in time: whether it was credited must
-	// be found out from the target.
+	// be found out from the target, and said to Resolve.
 	InDoubt int64 `json:"in_doubt"`
 }
 
@@ -327,12 +335,7 @@ func (a *Account) Settle(ctx *entity.Ctx, answer entity.Answer[Nothing]) (Nothin
 	}
 	switch {
 	case answer.Err == nil:
-		closing := a.IsClosing
-		err := ctx.Persist(Settled{ID: d.ID})
-		if err == nil && closing {
-			ctx.Delete()
-		}
-		return Nothing{}, err
+		return Nothing{}, a.settled(ctx, d)
 	case answer.Err.Outcome == entity.OutcomeUnknown:
 		return Nothing{}, ctx.Persist(Doubted{ID: d.ID})
 	default: // refused by the target, or not applied for another reason
@@ -340,15 +343,48 @@ func (a *Account) Settle(ctx *entity.Ctx, answer entity.Answer[Nothing]) (Nothin
 	}
 }
 
+// settled notes that the target has taken a transfer. If it was what was left, the account ends.
+func (a *Account) settled(ctx *entity.Ctx, d Debited) error {
+	closing := a.IsClosing
+	err := ctx.Persist(Settled{ID: d.ID})
+	if err == nil && closing {
+		ctx.Delete()
+	}
+	return err
+}
+
+// Resolve ends a transfer of which the account is not told any more what has become of it, by what
+// somebody has seen at the target: it is settled, or the money comes back. That is a transfer in
+// doubt, or one whose credit an operator has dropped (roost sends drop). Nothing here can tell the
+// latter from one that is on the way, and a refund of that would be paid twice: so whoever resolves
+// it makes sure first that no credit of it is pending (roost sends list).
+func (a *Account) Resolve(ctx *entity.Ctx, in Resolution) (Status, error) {
+	d, unused := a.find(in.ID)
+	var err error
+	switch {
+	case unused:
+		return Status{}, entity.Errorf(entity.NotFound, "no transfer of the account, %q, is without an end", in.ID)
+	case in.Credited:
+		err = a.settled(ctx, d)
+	default:
+		err = ctx.Persist(Refunded{ID: d.ID, Amount: d.Amount, Reason: "resolved: the target has not taken it"})
+	}
+	return a.status(), err
+}
+
 // Close ends the account. What is left is sent to another one; when that has taken it, the
-// account is deleted. If it refuses, the account stays open. As long as transfers are not
-// answered the account cannot be closed, because they may come back.
+// account is deleted. If it refuses, the account stays open. As long as transfers have no end the
+// account cannot be closed, because they may come back. Those that are on the way get an answer,
+// and those in doubt need a Resolve.
 func (a *Account) Close(ctx *entity.Ctx, in Closing) (Status, error) {
 	if err := a.usable(); err != nil {
 		return Status{}, err
 	}
-	if len(a.Out)+len(a.Doubtful) > 0 {
-		return Status{}, entity.Errorf(entity.FailedPrecondition, "%d transfers have not been answered yet; try again", len(a.Out)+len(a.Doubtful))
+	switch {
+	case len(a.Doubtful) > 0:
+		return Status{}, entity.Errorf(entity.FailedPrecondition, "%d transfers are in doubt; look at their targets, and resolve them (Resolve): the first is %q to %s", len(a.Doubtful), a.Doubtful[0].ID, a.Doubtful[0].To)
+	case len(a.Out) > 0:
+		return Status{}, entity.Errorf(entity.FailedPrecondition, "%d transfers have not been answered yet; try again", len(a.Out))
 	}
 	if a.Balance == 0 {
 		ctx.Delete()

@@ -201,6 +201,51 @@ func TestOnTheWay(t *testing.T) {
 	}
 }
 
+// TestResolve: who has looked at the target ends a transfer in doubt. Then the account can be
+// closed.
+func TestResolve(t *testing.T) {
+	k := entitytest.New(t, bank.Accounts)
+	rich(t, k, "alice", 100, 0)
+	rich(t, k, "bob", 0, 0)
+	k.GivenStored("Account", "broken", "opened", 99, `{}`)
+	transfer := func(id string) {
+		t.Helper()
+		if _, err := bank.Transfer.Ask(t.Context(), k, "alice", bank.Order{ID: id, To: "broken", Amount: 10}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	resolve := func(id string, credited bool) error {
+		_, err := bank.Resolve.Ask(t.Context(), k, "alice", bank.Resolution{ID: id, Credited: credited})
+		return err
+	}
+	transfer("came")
+	k.Restart() // so that nobody knows whether it was delivered before
+	transfer("did not")
+	k.Advance(25 * time.Hour)
+	if s, err := bank.Show.Ask(t.Context(), k, "alice", bank.Nothing{}); err != nil || s.InDoubt == 0 || s.InDoubt+s.Balance != 100 {
+		t.Fatalf("after a day: %+v, %v", s, err)
+	}
+	closing := bank.Closing{ID: "c", To: "bob"}
+	if _, err := bank.Close.Ask(t.Context(), k, "alice", closing); entity.CodeOf(err) != entity.FailedPrecondition || !strings.Contains(err.Error(), "Resolve") {
+		t.Errorf("closing an account with a transfer in doubt: %v", err)
+	}
+	if err := resolve("unheard", true); entity.CodeOf(err) != entity.NotFound {
+		t.Errorf("resolving what is no transfer: %v", err)
+	}
+	if err := resolve("came", true); err != nil {
+		t.Error(err)
+	}
+	want(t, k, "alice", bank.Status{Open: true, Balance: 90})
+	if err := resolve("came", false); entity.CodeOf(err) != entity.NotFound {
+		t.Errorf("resolving it a second time: %v", err)
+	}
+	if _, err := bank.Close.Ask(t.Context(), k, "alice", closing); err != nil {
+		t.Error(err)
+	}
+	want(t, k, "alice", bank.Status{})
+	want(t, k, "bob", bank.Status{Open: true, Balance: 90})
+}
+
 // TestTotal transfers at random, closes, opens and crashes: no money is made or lost.
 func TestTotal(t *testing.T) {
 	seed := rand.Uint64()

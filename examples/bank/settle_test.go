@@ -62,4 +62,26 @@ func TestAnswerThatNeverComes(t *testing.T) {
 	if want := (Status{Open: true, Balance: 60, OnTheWay: 30}); err != nil || got != want {
 		t.Errorf("%+v, %v; want %+v", got, err, want)
 	}
+	// The account waits for an answer that never comes. Bob has the money.
+	got, err = Resolve.Ask(t.Context(), k, "alice", Resolution{ID: "lost", Credited: true})
+	if want := (Status{Open: true, Balance: 60}); err != nil || got != want {
+		t.Errorf("%+v, %v; want %+v", got, err, want)
+	}
+}
+
+// TestResolveWhileClosing: what was left was sent, and nobody tells the account what has become
+// of it.
+func TestResolveWhileClosing(t *testing.T) {
+	for _, credited := range []bool{true, false} {
+		k := entitytest.New(t, Accounts)
+		k.Given("Account", "alice", Opened{Limit: 100}, Deposited{10}, Debited{ID: "c", To: "bob", Amount: 10}, Closed{})
+		got, err := Resolve.Ask(t.Context(), k, "alice", Resolution{ID: "c", Credited: credited})
+		if err != nil {
+			t.Fatal(err)
+		}
+		now, err := Show.Ask(t.Context(), k, "alice", Nothing{})
+		if want := (Status{Open: !credited, Balance: got.Balance}); err != nil || now != want || credited != (got.Balance == 0) {
+			t.Errorf("credited %t: %+v, then %+v, %v", credited, got, now, err)
+		}
+	}
 }
