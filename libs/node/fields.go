@@ -172,6 +172,9 @@ func (f *field) parseList(items []string) error {
 			if !ok || key == "" {
 				return fmt.Errorf("wrong at %q: write it like key=value,key=value", item)
 			}
+			if _, twice := pairs[key]; twice {
+				return fmt.Errorf("%s is given twice: write each key once", key)
+			}
 			pairs[key] = value
 		}
 		f.value.Set(reflect.ValueOf(pairs))
