@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/twitchtv/twirp"
 
 	"github.com/roost-cluster/roost/libs/bounded"
+	"github.com/roost-cluster/roost/libs/sharding"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 )
 
@@ -110,30 +112,57 @@ func (a *Admin) SetTarget(ctx context.Context, version, by string) (*adminv1.Set
 }
 
 // Command has the region that owns an entity run a built-in command. It has a key, and is
-// sent again under that key until ctx ends, or until its outcome is known.
+// sent again under that key until ctx ends, or until its outcome is known. An error says that it
+// was not applied: no coordinator has taken it, or the active one has refused it.
 func (a *Admin) Command(ctx context.Context, req *adminv1.CommandRequest) (*adminv1.CommandResponse, error) {
 	req.TimeoutMs = (askTimeout - askTimeout/4).Milliseconds()
 	doubt := false
+	var last *adminv1.CommandResponse
 	for {
 		res, err := ask(ctx, a, func(ctx context.Context, c adminv1.Admin) (*adminv1.CommandResponse, error) {
-			return c.Command(ctx, req)
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+			res, err := c.Command(ctx, req)
+			doubt = doubt || err != nil && wayward(err) == isLost && !notDialled(err)
+			return res, err
 		})
-		late := err == nil && (res.Outcome == "unknown" || res.Code == string(twirp.DeadlineExceeded) || res.Code == string(twirp.Unavailable))
-		if err == nil && late && res.Outcome == "rejected" && doubt {
-			res.Outcome = "unknown"
+		if err == nil {
+			last = res
+			doubt = doubt || res.Outcome == sharding.Unknown.String()
 		}
-		if ctx.Err() != nil || err == nil && !late || err != nil && !errors.Is(err, ErrUnreachable) {
-			return res, err
+		late := err == nil && (res.Outcome == sharding.Unknown.String() && res.Code != string(sharding.KeyExpired) ||
+			res.Outcome == sharding.Rejected.String() && (res.Code == string(twirp.DeadlineExceeded) || res.Code == string(twirp.Unavailable)))
+		again := late || errors.Is(err, ErrUnreachable)
+		if again {
+			pause := time.NewTimer(askPause)
+			select {
+			case <-pause.C:
+				continue
+			case <-ctx.Done():
+				pause.Stop()
+			}
 		}
-		doubt = doubt || err != nil || res.Outcome == "unknown"
-		pause := time.NewTimer(askPause)
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
-			return res, err
+		switch {
+		case err != nil && doubt:
+			return &adminv1.CommandResponse{
+				Outcome: sharding.Unknown.String(), Code: string(twirp.DeadlineExceeded),
+				Message: "it may have been applied; send it again under the same key: " + err.Error(),
+			}, nil
+		case err != nil && again && last != nil: // it says more than that the time is over
+			return last, nil
+		case late && doubt && res.Outcome == sharding.Rejected.String():
+			res.Outcome = sharding.Unknown.String()
+			res.Message = "an earlier attempt may have been applied; send it again under the same key: " + res.Message
 		}
+		return res, err
 	}
+}
+
+// notDialled reports whether a call has failed before anything was sent.
+func notDialled(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
 }
 
 // Reminders lists a page of the reminders that stand.

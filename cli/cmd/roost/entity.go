@@ -98,11 +98,11 @@ func (a *app) builtin(ctx context.Context, b *builtin) (*adminv1.CommandResponse
 	})
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("%w (it may have been applied all the same; --idempotency-key %s sends it once more, and has it applied once)", err, b.key)
+		return nil, fmt.Errorf("%w (it was not applied)", err)
 	case res.Outcome == sharding.OK.String() && res.Code == "":
 		return res, nil
 	case res.Outcome == sharding.Unknown.String():
-		return nil, timeoutError{fmt.Errorf("%s (--idempotency-key %s)", res.Message, b.key)}
+		return nil, timeoutError{fmt.Errorf("%s (--idempotency-key %s sends it once more, and has it applied once)", res.Message, b.key)}
 	case res.Outcome == sharding.Rejected.String():
 		return nil, fmt.Errorf("%w (it was not applied)", &entity.Error{Code: entity.Code(res.Code), Message: res.Message, Outcome: sharding.Rejected})
 	}

@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,6 +11,8 @@ import (
 
 	"github.com/twitchtv/twirp"
 
+	"github.com/roost-cluster/roost/libs/control"
+	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/sharding"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
@@ -70,25 +73,30 @@ const maxReason = 1024
 
 // operate repeats a command until it is answered.
 func (a admin) operate(ctx context.Context, c link.Command) (*adminv1.CommandResponse, error) {
+	h := home{entity: c.Envelope.Entity}
 	doubt, last := false, errors.New("no attempt was made")
 	for {
-		v, err := a.view(ctx)
-		if err == nil && !slices.ContainsFunc(v.Types, func(t sharding.TypeDesc) bool { return t.Type == c.Envelope.Entity.Type }) {
-			err = twirp.NewErrorf(twirp.NotFound, "no entity type %s; declared are %s", c.Envelope.Entity.Type, typeNames(&v))
+		err := a.find(ctx, &h)
+		if err == nil && h.refusal == nil && !doubt {
+			h.refusal = a.refuseAgain(ctx, &h, &c.Envelope)
 		}
-		if err != nil && !doubt {
+		switch {
+		case err != nil && !doubt:
 			return nil, err // of a standby, mostly: another coordinator knows more
-		}
-		if err == nil {
-			var answer link.Answer
-			var sent bool
-			var row sharding.Row
-			if row, err = rowOf(&v, c.Envelope.Entity); err == nil {
-				c.Epoch = row.Epoch
-				answer, sent, err = a.s.sendOnce(ctx, row, c)
-			}
+		case err != nil:
+			last = err
+		case h.refusal != nil:
+			return toCommandResponse(h.refusal, "", doubt), nil
+		case !h.served:
+			last = fmt.Errorf("no region serves shard %s at the moment", h.row.Shard)
+		default:
+			c.Epoch = h.row.Epoch
+			answer, sent, err := a.s.sendOnce(ctx, h.row, c)
 			if err == nil && answer.NotMine == nil {
-				return toCommandResponse(&answer.Reply, cmp.Or(names(&v)[row.Owner], row.Owner.Addr), doubt), nil
+				return toCommandResponse(&answer.Reply, h.region, doubt), nil
+			}
+			if err == nil {
+				h.refused = h.row.Epoch
 			}
 			doubt = doubt || sent && err != nil
 			last = cmp.Or(err, errors.New("the shard is moving"))
@@ -111,21 +119,68 @@ func toCommandResponse(r *sharding.Reply, region string, doubt bool) *adminv1.Co
 	return &adminv1.CommandResponse{Outcome: r.Outcome.String(), Code: string(r.Code), Message: r.Message, Payload: r.Payload, Region: region}
 }
 
-// rowOf returns the row of the region that serves an entity.
-func rowOf(v *coordinator.View, e sharding.Entity) (sharding.Row, error) {
-	for _, t := range v.Types {
-		if t.Type != e.Type {
-			continue
+// home is where the entity of a command is.
+type home struct {
+	entity  sharding.Entity
+	refused sharding.Epoch // the epoch at which a region has refused the command; 0: none has
+	row     sharding.Row
+	region  string // the name of its owner
+	served  bool   // the command can be sent by the row
+	types   []sharding.EntityType
+	// refusal says why it makes no sense to wait until it can; nil: nothing is known against it.
+	refusal *sharding.Reply
+}
+
+// find looks up where an entity is. Like a gateway, it has a shard allocated that no region
+// serves, or that its owner does not know.
+func (a admin) find(ctx context.Context, h *home) error {
+	return a.s.look(ctx, func() error {
+		if a.s.core.Active() == 0 {
+			return a.s.errStandby()
 		}
-		id := sharding.ShardID{Type: e.Type, Index: sharding.ShardOf(e.ID, t.Shards)}
-		for _, r := range v.Rows {
-			if r.Shard == id && r.Phase == sharding.Serving {
-				return r, nil
-			}
+		v := a.s.core.View()
+		i := slices.IndexFunc(v.Types, func(t sharding.TypeDesc) bool { return t.Type == h.entity.Type })
+		if i < 0 {
+			return twirp.NewErrorf(twirp.NotFound, "no entity type %s; declared are %s", h.entity.Type, typeNames(&v))
 		}
-		return sharding.Row{}, fmt.Errorf("no region serves shard %s at the moment", id)
+		h.types = h.types[:0]
+		for _, t := range v.Types {
+			h.types = append(h.types, t.Type)
+		}
+		h.row = sharding.Row{Shard: sharding.ShardID{Type: h.entity.Type, Index: sharding.ShardOf(h.entity.ID, v.Types[i].Shards)}}
+		if j := slices.IndexFunc(v.Rows, func(r sharding.Row) bool { return r.Shard == h.row.Shard }); j >= 0 {
+			h.row = v.Rows[j]
+		}
+		h.region = cmp.Or(names(&v)[h.row.Owner], h.row.Owner.Addr)
+		h.served = h.row.Phase == sharding.Serving && h.row.Epoch > h.refused
+		switch {
+		case h.row.Reason == sharding.Unreadable:
+			refusal := sharding.Reject(sharding.Unavailable, "not applied: no region that runs now reads what is stored of shard "+h.row.Shard.String()+"; start one of a version that reads it, see roost shards")
+			h.refusal = &refusal
+		case !h.served:
+			a.s.step(coordinator.Received{Msg: control.GetShardHome{Shard: h.row.Shard, Refused: h.refused}})
+		}
+		return nil
+	})
+}
+
+// refuseAgain refuses to send a dead letter again to a type that no region declares: it would
+// only become one again. What else is against it, the region that serves its sender says.
+func (a admin) refuseAgain(ctx context.Context, h *home, env *sharding.Envelope) *sharding.Reply {
+	var in sharding.DeadLetterInput
+	if env.Command != sharding.SendAgainCommand || json.Unmarshal(env.Payload, &in) != nil || in.Seq == 0 {
+		return nil
 	}
-	return sharding.Row{}, fmt.Errorf("there is no entity type %s", e.Type)
+	page, err := a.s.journal.Sends(ctx, journal.SendRequest(h.row.Shard, env.Entity, in.Seq, true))
+	if err != nil {
+		return nil
+	}
+	state, x, err := journal.FindSend(page.Rows, env.Entity, in.Seq, int(in.Index))
+	if err != nil || !state.Dead() || slices.Contains(h.types, x.To.Type) {
+		return nil
+	}
+	refusal := sharding.Reject(sharding.NotFound, fmt.Sprintf("not applied: the target is %s, and no region declares the type %s; declared are %s. Start a region with that type, or drop the dead letter", x.To, x.To.Type, h.types))
+	return &refusal
 }
 
 // sendOnce sends a command to a region and waits for the answer. sent says that the region may
