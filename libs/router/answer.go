@@ -54,11 +54,22 @@ func (m *Machine) answer(in *Answer) {
 	if unknown {
 		m.deferRequest(r)
 	} else if r.sent {
-		r.shard.pausedUntil = m.now.Add(m.cfg.Backoff)
+		m.rest(r)
 	}
 	if r.sent {
 		m.requeue(r)
 	}
+}
+
+// rest has a request wait before it is sent again, longer each time: what has failed several times
+// will fail again, and each attempt costs its region a turn.
+func (m *Machine) rest(r *request) {
+	r.refusals++
+	pause := m.jitter.Pause(r.refusals, m.cfg.Backoff, m.cfg.BackoffMax)
+	if mutant.On("resend-back-off") {
+		pause = m.cfg.Backoff
+	}
+	r.restsUntil = m.now.Add(pause)
 }
 
 // overtaken reports whether a later command for the same entity may have taken effect, or

@@ -57,9 +57,14 @@ type Config struct {
 	// UnkeyedWait is how long a moved shard waits for the answers to commands
 	// that must not be repeated. Default 200 ms: a few round trips.
 	UnkeyedWait time.Duration
-	// Backoff is the pause of a shard after a region was temporarily unable to execute
-	// a command. Default 100 ms.
-	Backoff time.Duration
+	// Backoff is the pause of a command after a region could not execute it, or has left its
+	// outcome in doubt, before it is sent again. It doubles each time up to BackoffMax, and a
+	// random part of up to a half is subtracted. Defaults 100 ms and 2 s: a disturbance that
+	// ends costs little, and a command that fails for good has some ten turns until its
+	// deadline instead of hundreds.
+	Backoff, BackoffMax time.Duration
+	// Seed is that of the random part.
+	Seed uint64
 	// SendRetry is the pause of a shard after the buffer of its link was full. Default
 	// 10 ms: a link drains in less.
 	SendRetry time.Duration
@@ -87,6 +92,7 @@ func DefaultConfig() Config {
 		HomeInterval:    200 * time.Millisecond,
 		UnkeyedWait:     200 * time.Millisecond,
 		Backoff:         100 * time.Millisecond,
+		BackoffMax:      2 * time.Second,
 		SendRetry:       10 * time.Millisecond,
 		RetryHint:       200 * time.Millisecond,
 		Watch:           routetable.DefaultWatchConfig(),
@@ -111,6 +117,9 @@ func (c *Config) Validate() error {
 		if f.value < time.Millisecond {
 			errs = append(errs, fmt.Errorf("router: %s is %v, must be at least 1ms", f.name, f.value))
 		}
+	}
+	if c.BackoffMax < c.Backoff {
+		errs = append(errs, fmt.Errorf("router: BackoffMax is %v, must be at least Backoff, which is %v", c.BackoffMax, c.Backoff))
 	}
 	if c.MaxTimeout < c.DefaultTimeout {
 		errs = append(errs, fmt.Errorf("router: MaxTimeout %v must not be below DefaultTimeout %v", c.MaxTimeout, c.DefaultTimeout))

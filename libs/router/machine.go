@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/backoff"
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/replies"
@@ -41,11 +42,13 @@ type Machine struct {
 	active            string    // coordinator, if the router is fed
 	candidatesChanged bool      // the watch must be given the candidates again
 	idleAt            time.Time // when links are looked at next, to close those that are idle
+	jitter            backoff.Jitter
 
 	// Used during Step only.
 	now   time.Time
 	out   []Output
 	dirty []*shard
+	rests map[sharding.EntityID]bool // entities of the shard that is flushed: a command of theirs rests
 
 	// Free lists: every command needs one of each.
 	spareRequests []*request
@@ -105,6 +108,10 @@ type request struct {
 	mustRead bool   // the sender relies on that
 	resend   bool   // may be sent again after doubt
 	attempts int
+	// It was answered refusals times with something after which it is sent again, and is not sent
+	// before restsUntil.
+	refusals   int
+	restsUntil time.Time
 
 	shard      *shard
 	prev, next *request // of the shard, by order
@@ -159,6 +166,7 @@ type shard struct {
 
 	askAt        time.Time // when GetShardHome is sent next; zero: none is needed
 	pausedUntil  time.Time // nothing is sent before
+	restsUntil   time.Time // when the next resting request can be sent; it may have passed
 	blockedUntil time.Time // when the blocking requests, if there are any, end
 	timer        timer
 	dirty        bool
@@ -191,6 +199,8 @@ func New(cfg Config) *Machine {
 		links:     map[sharding.NodeID]*link{},
 		estimates: map[kind]*replies.SizeEstimate{},
 		unplaced:  &shard{},
+		rests:     map[sharding.EntityID]bool{},
+		jitter:    backoff.Jitter(cfg.Seed),
 	}
 }
 

@@ -16,7 +16,7 @@ func (m *Machine) served(s *shard) (sharding.Row, bool) {
 }
 
 // flush sends the waiting commands in order of admission, up to the first request that
-// blocks.
+// blocks. One that rests holds up those behind it for the same entity, and no others.
 func (m *Machine) flush(s *shard) {
 	if s.waiting == 0 {
 		return
@@ -37,6 +37,8 @@ func (m *Machine) flush(s *shard) {
 	if l == nil || !l.up {
 		return
 	}
+	clear(m.rests)
+	s.restsUntil = time.Time{}
 	backwards := mutant.On("flush-order")
 	r := s.first
 	if backwards {
@@ -51,6 +53,10 @@ func (m *Machine) flush(s *shard) {
 		case r.sent:
 		case !m.now.Before(r.env.Deadline):
 			m.expire(r)
+		case m.now.Before(r.restsUntil):
+			s.restsUntil = earlier(s.restsUntil, r.restsUntil)
+			m.rests[r.env.Entity.ID] = true
+		case m.rests[r.env.Entity.ID] && !mutant.On("rest-order"):
 		default:
 			m.waiting--
 			s.waiting--
@@ -71,6 +77,10 @@ func (m *Machine) flushChained(s *shard) {
 		return
 	}
 	for r := s.first; r != nil && !r.blocks; r = r.next {
+		if m.now.Before(r.restsUntil) {
+			s.restsUntil = earlier(s.restsUntil, r.restsUntil)
+			continue
+		}
 		if r.sent || !m.now.Before(r.env.Deadline) || !chained(r.env.Chain, s.id, desc.Shards) {
 			continue
 		}
@@ -177,6 +187,9 @@ func (m *Machine) rearm(s *shard) {
 	at := s.askAt
 	if s.waiting > 0 && m.now.Before(s.pausedUntil) {
 		at = earlier(at, s.pausedUntil)
+	}
+	if s.waiting > 0 && m.now.Before(s.restsUntil) {
+		at = earlier(at, s.restsUntil)
 	}
 	if s.blocking > 0 {
 		at = earlier(at, s.blockedUntil)

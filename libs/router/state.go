@@ -160,7 +160,7 @@ func (m *Machine) Clone() *Machine {
 		c.estimates[name] = &copied
 	}
 	c.timers = timerHeap{list: make([]*timer, len(m.timers.list))}
-	c.out, c.dirty = nil, nil
+	c.out, c.dirty, c.rests = nil, nil, map[sharding.EntityID]bool{}
 	c.spareRequests, c.spareAttempts, c.spareShards = nil, nil, nil
 	c.unplaced = c.adopt(m.unplaced)
 	for id, s := range m.shards { // order-free: fills a map
@@ -226,9 +226,9 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 		}
 		b = append(b, '\n')
 		for r := s.first; r != nil; r = r.next {
-			b = fmt.Appendf(b, "request %d -%d %s %q %d due %d read %t must %t resend %t attempts %d sent %t %s %s lost %t holds %t deferred %t",
+			b = fmt.Appendf(b, "request %d -%d %s %q %d due %d read %t must %t resend %t attempts %d sent %t %s %s lost %t holds %t deferred %t refusals %d rests %d",
 				r.id, m.order-r.order, r.env.Entity, r.env.ID, r.env.Hash(),
-				rel(r.env.Deadline), r.readOnly, r.mustRead, r.resend, r.attempts, r.sent, r.epoch, r.region, r.lost, r.blocks, r.deferred)
+				rel(r.env.Deadline), r.readOnly, r.mustRead, r.resend, r.attempts, r.sent, r.epoch, r.region, r.lost, r.blocks, r.deferred, r.refusals, rel(r.restsUntil))
 			for _, id := range r.unanswered {
 				a := m.attempts[id]
 				b = fmt.Appendf(b, " [-%d %s %s %d]", m.next-id, a.epoch, a.region, a.link)
