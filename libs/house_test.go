@@ -31,7 +31,7 @@ func TestHouse(t *testing.T) {
 			"purge":          with("libs/backoff"),
 			"outbox":         with("libs/turn", "libs/priority", "libs/backoff"),
 			"replies":        nouns,
-			"router":         with("libs/control", "libs/routetable", "libs/replies"),
+			"router":         with("libs/control", "libs/routetable", "libs/replies", "libs/backoff"),
 			"router/driver":  with("libs/router", "libs/control", "libs/link", "libs/loop"),
 			"backendurl":     {},
 			"priority":       {},

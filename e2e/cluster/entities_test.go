@@ -53,7 +53,7 @@ var livings = []living{
 	{name: "million", regions: 1, play: playMillion},
 	{name: "remembered", play: playRemembered, args: []string{"--region.passivation=Poller=none,Peer=none"}},
 	{name: "deletion", on: files, regions: 2, play: playDeletion, args: []string{
-		"--region.dedupe_age=1m", "--region.sends_max_age=1m", "--region.purge_interval=5s"}},
+		"--region.dedupe_age=1m", "--region.sends_max_age=30s", "--region.purge_interval=5s"}},
 }
 
 // TestEntities runs the scenarios of reminders, remembered entities, deletes, asks and sends.

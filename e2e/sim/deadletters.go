@@ -10,8 +10,9 @@ import (
 	"github.com/roost-cluster/roost/services/region/reads"
 )
 
-// Operators look at the dead letters of the journal, and send them again or drop them. Two may
-// deal with the same one at the same time, and what one sees may be old when the command comes.
+// Operators look at the dead letters of the journal, and send them again or drop them, and drop what
+// is pending. Two may deal with the same one at the same time, and what one sees may be old when
+// the command comes.
 
 // dealWithDeadLetter makes a command of a client that of an operator, now and then.
 func (c *client) dealWithDeadLetter(o *op) {
@@ -19,7 +20,7 @@ func (c *client) dealWithDeadLetter(o *op) {
 	if w.weather.Harsh.Send == 0 || !d.chance(0.05) {
 		return
 	}
-	pending := d.chance(0.1) // which is refused, unless it dies meanwhile
+	pending := d.chance(0.2)
 	rows := w.allSends(!pending)
 	if len(rows) == 0 {
 		return
@@ -33,6 +34,9 @@ func (c *client) dealWithDeadLetter(o *op) {
 		o.cmd = sharding.SendDropCommand
 	}
 	o.letter = &sharding.DeadLetterInput{Seq: row.Seq, Index: uint16(d.IntN(len(row.Sends))), MayRepeat: d.chance(0.5)}
+	if pending && d.chance(0.7) { // else it is refused, unless the send dies meanwhile
+		o.cmd, o.letter.MayHaveRun = sharding.SendDropCommand, true
+	}
 }
 
 // payload is the input of the command.
@@ -102,6 +106,9 @@ func (c *checker) deadLetters(log []commit) {
 			c.dealt[name] = o
 			if again := o.cmd == sharding.SendAgainCommand; again != (len(r.Sends) == 1) {
 				w.violate("a dead letter is sent again", "%v: its record has %d sends", o, len(r.Sends))
+			}
+			if o.letter.MayHaveRun {
+				w.mark("dead letter: a send that was pending is dropped")
 			}
 			w.mark("dead letter: " + o.cmd)
 		}

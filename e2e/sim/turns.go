@@ -103,7 +103,7 @@ func (n *shardNode) load(o turn.Load) {
 	n.w.journal.read(n.p.host, func() {
 		req := reads.Load(o)
 		got, err = n.w.journal.load(req)
-		if err == nil && n.ignoresSnapshot(o.Entity, &got.Snapshot) {
+		if err == nil && !o.Bare && n.ignoresSnapshot(o.Entity, &got.Snapshot) {
 			n.w.mark("a snapshot of another form is ignored")
 			req.WithoutSnapshot = true
 			got, err = n.w.journal.load(req)
@@ -137,7 +137,10 @@ func (n *shardNode) load(o turn.Load) {
 				delete(n.instances, o.Incarnation)
 				in.Err, in.Code = "the start hook fails", sharding.Internal
 			default:
-				b.alive = true
+				b.alive = !o.Bare
+				if o.Bare {
+					n.w.mark("an operator's command runs without an instance")
+				}
 				if o.Background {
 					n.w.mark("remembered: it is started")
 				}
@@ -195,6 +198,9 @@ func (n *shardNode) run(o *turn.Run) {
 	if b == nil || b.running {
 		w.violate("one turn at a time", "%s: %v runs two turns at a time, or before it lives", n.p.name, o.Entity)
 		return
+	}
+	if !b.alive && !n.w.volatile(o.Entity) {
+		w.violate("a turn has an instance", "%s: a turn of %v runs, and the entity was loaded without an instance", n.p.name, o.Entity)
 	}
 	if n.w.volatile(o.Entity) {
 		n.ranTurn(o, b)

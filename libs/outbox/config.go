@@ -73,7 +73,8 @@ const (
 )
 
 // AgeSlack is how much longer a target must remember keys than a send is tried: for the last
-// attempt, and for clocks that differ.
+// attempt, and for clocks that differ. If keys are remembered for less than twice as long, it is a
+// half of that time.
 const AgeSlack = time.Hour
 
 // Validate returns an error that names every field with an unusable value.
@@ -105,8 +106,8 @@ func (c *Config) Validate() error {
 
 // CheckAge returns an error unless targets remember keys long enough for MaxAge.
 func (c *Config) CheckAge(dedupeAge time.Duration) error {
-	if c.MaxAge > dedupeAge-AgeSlack {
-		return fmt.Errorf("sends are tried for %s, must be at most %s: keys are remembered for %s, and an hour is kept back; lower region.sends_max_age", c.MaxAge, dedupeAge-AgeSlack, dedupeAge)
+	if most := dedupeAge - min(AgeSlack, dedupeAge/2); c.MaxAge > most {
+		return fmt.Errorf("region.sends_max_age is %s, must be at most %s, because region.dedupe_age is %s: of a send that is tried for longer, its target may have forgotten that it has executed it; lower region.sends_max_age, or raise region.dedupe_age", c.MaxAge, most, dedupeAge)
 	}
 	return nil
 }

@@ -23,7 +23,7 @@ type Dispatcher struct {
 	// deliveries are those that are not answered, taking the pairs whose answer a command of
 	// the sender takes now.
 	deliveries map[uint64]*delivery
-	taking     map[takingKey]*pair
+	taking     map[sendName]*pair
 	lastNumber uint64          // of deliveries and acks
 	acks       map[uint64]*ack // under way
 	refused    int             // sends whose ends were not stored and are to be stored again
@@ -40,8 +40,8 @@ type Dispatcher struct {
 	bytes       int
 	sourceCount int
 	failing     map[*pair]struct{}
-	died        map[takingKey]Died // the last dead letters, for operators
-	diedOrder   []takingKey
+	died        map[sendName]Died // the last dead letters, for operators
+	diedOrder   []sendName
 	lastOrder   uint64
 	jitter      backoff.Jitter
 	// The clock of the store was clock, in Unix milliseconds, at clockAt.
@@ -85,6 +85,8 @@ type shard struct {
 	// missed says that, since the sweep began, sources were forgotten that have pending sends:
 	// the sweep may have passed them.
 	missed bool
+	// dropped are sends that were given up while a read was under way, which may be older.
+	dropped []sendName
 	// ended are sends whose end is to be stored at ackAt.
 	ended []*send
 	ackAt time.Time
@@ -120,6 +122,9 @@ type send struct {
 	unsure bool
 	// answer is what its sender is to be told; nil: the target has not answered.
 	answer *sharding.Reply
+	// dropped: an operator has given it up while an attempt was under way. It goes when that has
+	// ended.
+	dropped bool
 	// Of one that has ended:
 	as sharding.SendState
 }
@@ -128,8 +133,8 @@ type send struct {
 func New(cfg Config) *Dispatcher {
 	return &Dispatcher{
 		cfg: cfg, byID: map[sharding.ShardID]*shard{}, targets: map[sharding.Entity]*target{},
-		failing: map[*pair]struct{}{}, died: map[takingKey]Died{},
-		deliveries: map[uint64]*delivery{}, taking: map[takingKey]*pair{}, acks: map[uint64]*ack{}, reads: map[uint64]*reading{}, jitter: backoff.Jitter(cfg.Seed),
+		failing: map[*pair]struct{}{}, died: map[sendName]Died{},
+		deliveries: map[uint64]*delivery{}, taking: map[sendName]*pair{}, acks: map[uint64]*ack{}, reads: map[uint64]*reading{}, jitter: backoff.Jitter(cfg.Seed),
 	}
 }
 
@@ -154,12 +159,14 @@ func (d *Dispatcher) Step(now time.Time, in Input, out *Outputs) {
 }
 
 // Told does what Step does for an event of the [turn.Machine]: a [turn.SendsStored], a
-// [turn.WakesUnknown] or a [turn.FiringEnded]. It ignores all others.
+// [turn.SendDropped], a [turn.WakesUnknown] or a [turn.FiringEnded]. It ignores all others.
 func (d *Dispatcher) Told(now time.Time, e turn.ShardEvent, out *Outputs) {
 	d.now, d.out = now, out
 	switch e := e.(type) {
 	case turn.SendsStored:
 		d.stored(&e)
+	case turn.SendDropped:
+		d.dropped(&e)
 	case turn.WakesUnknown:
 		if s := d.shard(e.Shard, e.Epoch); s != nil {
 			d.lookAt(s, e.Entity)

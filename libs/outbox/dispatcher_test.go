@@ -35,6 +35,7 @@ type model struct {
 	taken   map[string][]sharding.Reply // by send
 	deletes bool                        // senders are deleted at times
 	dropped map[string]bool             // the answers that came too late for that, by send
+	given   map[string]bool             // sends that operators have given up, by pair and what was sent
 	dead    []outbox.DeadLetter
 	most    int // deliveries under way
 	reads   int
@@ -76,7 +77,7 @@ func newModel(t testing.TB, seed uint64, change func(*outbox.Config)) *model {
 	}
 	m := &model{
 		t: t, rng: rand.New(rand.NewPCG(seed, 1)), cfg: cfg, d: outbox.New(cfg), now: time.UnixMilli(1_000_000_000_000), rows: map[sharding.Entity][]*record{},
-		open: map[sharding.ShardID]sharding.Epoch{}, stored: map[sharding.CommandID]sharding.Reply{}, effects: map[string][]string{}, taken: map[string][]sharding.Reply{}, dropped: map[string]bool{},
+		open: map[sharding.ShardID]sharding.Epoch{}, stored: map[sharding.CommandID]sharding.Reply{}, effects: map[string][]string{}, taken: map[string][]sharding.Reply{}, dropped: map[string]bool{}, given: map[string]bool{},
 	}
 	return m
 }
@@ -222,6 +223,42 @@ func (m *model) send(from sharding.Entity, told bool, sends ...sharding.Send) {
 		m.tell(turn.SendsStored{Shard: s, Epoch: m.open[s], Entity: from, At: m.now, Records: []sharding.Record{{Seq: r.seq, Sends: sends}}})
 	default:
 		m.tell(turn.WakesUnknown{Shard: s, Epoch: m.open[s], Entity: from})
+	}
+}
+
+// giveUp lets an operator give up a pending send. The dispatcher is told a while after it is
+// durable, perhaps twice.
+func (m *model) giveUp() {
+	var all []*record
+	var froms []sharding.Entity
+	for from, records := range m.rows { // order-free: sorted below
+		for _, r := range records {
+			if slices.Contains(r.states, sharding.SendPending) {
+				all, froms = append(all, r), append(froms, from)
+			}
+		}
+	}
+	if len(all) == 0 {
+		return
+	}
+	order := make([]int, len(all))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return cmp.Or(froms[a].Compare(froms[b]), cmp.Compare(all[a].seq, all[b].seq)) })
+	n := order[m.rng.IntN(len(order))]
+	r, from := all[n], froms[n]
+	place := slices.Index(r.states, sharding.SendPending)
+	r.states[place] = sharding.SendDone
+	m.given[string(r.sends[place].Input.Payload)] = true
+	s := shardOf(from)
+	e := turn.SendDropped{Shard: s, Epoch: m.open[s], Entity: from, Seq: r.seq, Place: uint16(place)}
+	for range 1 + m.rng.IntN(2) {
+		m.after(time.Duration(m.rng.IntN(20))*time.Millisecond, func() {
+			if e.Epoch == m.open[s] {
+				m.tell(e)
+			}
+		})
 	}
 }
 
@@ -408,6 +445,9 @@ func random(t testing.TB, seed uint64) {
 		if m.rng.IntN(15) == 0 {
 			m.own()
 		}
+		if seed%4 == 1 && m.rng.IntN(4) == 0 {
+			m.giveUp()
+		}
 	}
 	calm = true
 	for n := 0; m.unended() > 0; n++ {
@@ -434,6 +474,9 @@ func checkEffects(t testing.TB, m *model, seed uint64) {
 	for pair, list := range m.effects { // order-free: reports
 		last := 0
 		for _, what := range list {
+			if m.given[pair+"|"+what] {
+				continue // an attempt that was lost may come late
+			}
 			var n int
 			_, _ = fmt.Sscan(what, &n)
 			if n <= last {
@@ -448,6 +491,10 @@ func checkEffects(t testing.TB, m *model, seed uint64) {
 func checkSend(t testing.TB, m *model, seed uint64, from sharding.Entity, s *sharding.Send) {
 	pair, what, _ := strings.Cut(string(s.Input.Payload), "|")
 	refused := what[len(what)-1] == '7'
+	given := m.given[string(s.Input.Payload)]
+	if given && !refused {
+		refused = !slices.Contains(m.effects[pair], what) // nobody knows
+	}
 	if got := slices.Contains(m.effects[pair], what); got == refused {
 		t.Errorf("seed %d: %s of %s has an effect: %t", seed, what, pair, got)
 	}
@@ -457,13 +504,19 @@ func checkSend(t testing.TB, m *model, seed uint64, from sharding.Entity, s *sha
 				continue
 			}
 			want := sharding.SendDone
-			if refused && s.ReplyTo == "" {
+			if refused && s.ReplyTo == "" && !given {
 				want = sharding.SendRefused
 			}
 			if r.states[i] != want {
 				t.Errorf("seed %d: %s of %s is %v, want %v", seed, what, pair, r.states[i], want)
 			}
 			answers := m.taken[fmt.Sprint(from, r.seq, i)]
+			if given {
+				if len(answers) > 0 {
+					t.Errorf("seed %d: %s of %s was given up, and the answers are %v", seed, what, pair, answers)
+				}
+				continue
+			}
 			if m.dropped[fmt.Sprint(from, r.seq, i)] {
 				if len(answers) > 0 {
 					t.Errorf("seed %d: %s of %s was dropped, and the answers are %v", seed, what, pair, answers)
@@ -785,6 +838,117 @@ func meanwhile(t testing.TB) {
 }
 
 func TestMeanwhile(t *testing.T) { meanwhile(t) }
+
+// givenUp: a send that an operator has given up is not tried again, wherever it is just then, and
+// what waits behind it goes on: at once, or when the attempt under way has ended.
+func givenUp(t testing.TB) {
+	cfg := outbox.DefaultConfig()
+	d, now := outbox.New(cfg), time.UnixMilli(1_000_000_000_000)
+	shard, from, to := sharding.ShardID{Type: "A"}, entity("A", 1), entity("C", 1)
+	var out outbox.Outputs
+	ended := 0
+	delivered, last, fired := "", uint64(0), turn.Fire{}
+	step := func(do func()) {
+		out = outbox.Outputs{}
+		do()
+		for _, v := range out.Delivers {
+			delivered, last = delivered+string(v.Env.Payload), v.Number
+		}
+		for _, in := range out.Turn {
+			switch in := in.(type) {
+			case turn.SendsEnded:
+				ended += in.Count
+			case turn.Fire:
+				fired = in
+			}
+		}
+		if err := d.Check(); err != nil {
+			t.Fatal(err)
+		}
+		if c := d.Clone(); !bytes.Equal(c.AppendState(now, nil), d.AppendState(now, nil)) {
+			t.Fatal("the clone differs")
+		}
+	}
+	in := func(i outbox.Input) { step(func() { d.Step(now, i, &out) }) }
+	tell := func(e turn.ShardEvent) { step(func() { d.Told(now, e, &out) }) }
+	want := func(what, to string, held, done int) {
+		t.Helper()
+		if delivered != to || d.Stats().Sends != held || ended != done {
+			t.Errorf("%s: delivered %q, %d held, %d ended; want %q, %d, %d", what, delivered, d.Stats().Sends, ended, to, held, done)
+		}
+	}
+	store := func(seq uint64, replyTo string) {
+		s := sharding.Send{To: to, Input: sharding.Input{Command: "do", Payload: fmt.Append(nil, seq)}, ReplyTo: replyTo}
+		tell(turn.SendsStored{Shard: shard, Epoch: 1, Entity: from, At: now, Records: []sharding.Record{{Seq: seq, Sends: []sharding.Send{s}}}})
+	}
+	drop := func(seq uint64) { tell(turn.SendDropped{Shard: shard, Epoch: 1, Entity: from, Seq: seq}) }
+	answer := func(r sharding.Reply) { in(outbox.Answered{Number: last, Reply: r}) }
+	stored := func() {
+		t.Helper()
+		if len(out.Acks) != 1 {
+			t.Fatalf("%d ends are stored at a time, want 1", len(out.Acks))
+		}
+		in(outbox.Acked{Number: out.Acks[0].Number, Verdict: sharding.Durable})
+	}
+	away, done := sharding.Reject(sharding.Unavailable, "away"), sharding.Reply{Outcome: sharding.OK}
+	in(outbox.Open{Shard: shard, Epoch: 1})
+	in(outbox.Page{Number: 1, Now: now})
+
+	store(1, "")
+	store(2, "")
+	store(3, "")
+	answer(away)
+	want("one fails", "1", 3, 0)
+	drop(2)
+	want("behind it", "1", 2, 1)
+	drop(2)
+	drop(1)
+	want("while it waits to be tried again", "13", 1, 2)
+	store(4, "")
+	drop(3)
+	want("while it is under way", "13", 2, 3)
+	drop(3)
+	answer(done)
+	want("when that has ended", "134", 1, 3)
+	answer(done)
+	in(outbox.Tick{})
+	drop(4) // while its end is being stored, which counts it
+	now = now.Add(cfg.AckDelay)
+	in(outbox.Tick{})
+	stored()
+	want("while its end is stored", "134", 0, 4)
+	drop(4)
+	want("when it has ended", "134", 0, 4)
+
+	store(5, "take")
+	store(6, "")
+	answer(done)
+	drop(5) // the turn that takes the answer is refused, or fails
+	tell(turn.FiringEnded{Shard: shard, Epoch: 1, Entity: from, Ref: fired.Wakeup.WakeRef, End: turn.FiringFailed, Code: sharding.Internal})
+	want("while its answer is taken", "13456", 1, 5)
+	answer(done)
+	now = now.Add(cfg.AckDelay)
+	in(outbox.Tick{})
+	stored()
+
+	// What is read may be older than what is told.
+	now = now.Add(cfg.Refresh)
+	in(outbox.Tick{})
+	drop(7)
+	row := func(seq uint64) outbox.Row {
+		return outbox.Row{Shard: shard, Entity: from, Seq: seq, At: now, Sends: []outbox.Pending{{Send: sharding.Send{To: to, Input: sharding.Input{Command: "do", Payload: fmt.Append(nil, seq)}}}}}
+	}
+	in(outbox.Page{Number: 2, Now: now, Rows: []outbox.Row{row(7), row(8)}})
+	want("while it is read", "134568", 1, 6)
+	answer(done)
+	now = now.Add(cfg.Refresh)
+	in(outbox.Tick{})
+	drop(9)
+	in(outbox.Page{Number: 3, Now: now, Rows: []outbox.Row{row(9)}})
+	want("while it alone is read", "134568", 1, 6)
+}
+
+func TestGivenUp(t *testing.T) { givenUp(t) }
 
 // crowded: many senders send to one target that hangs. All that is too old ends, although few
 // commands to it are under way at a time.

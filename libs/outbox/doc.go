@@ -14,7 +14,8 @@
 // If the send names a command of its sender, that command takes the answer, whatever it is: as
 // a firing of the [turn.Machine], whose commit ends the send. Otherwise success ends it, and
 // everything else makes it a dead letter: *refused* if it certainly had no effect, else *in
-// doubt*. Dead letters stay in the journal.
+// doubt*. Dead letters stay in the journal. An operator ends a send in any state by a command of its
+// sender ([turn.SendDropped]); nobody is told the answer then.
 //
 // # Order
 //
@@ -48,8 +49,8 @@
 //     monotonic clock. A [Tick] comes every 20 ms or so.
 //  2. [Open] comes when the shard is open in the machine, for types that are not volatile, and
 //     [Close] as soon as it drains or is aborted there.
-//  3. Every [turn.SendsStored], [turn.WakesUnknown] and [turn.FiringEnded] of the machine goes
-//     to Told, in their order.
+//  3. Every [turn.SendsStored], [turn.SendDropped], [turn.WakesUnknown] and [turn.FiringEnded]
+//     of the machine goes to Told, in their order.
 //  4. Each input in [Outputs.Turn] goes to the machine, after the call that asked for it has
 //     returned.
 //  5. Each [Read] is answered by one [Page] that was read after it was asked for, each [Deliver]

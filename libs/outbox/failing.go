@@ -88,13 +88,13 @@ func (p *pair) describe() Failing {
 // Died returns why a send has become a dead letter, if it did so in this process, since its shard
 // was opened, and is one of the last ones. Nothing is decided by it.
 func (d *Dispatcher) Died(from sharding.Entity, seq uint64, place uint16) (died Died, ok bool) {
-	died, ok = d.died[takingKey{from, seq, place}]
+	died, ok = d.died[sendName{from, seq, place}]
 	return died, ok
 }
 
 // noteDied remembers why the first send of a pair has become a dead letter.
 func (d *Dispatcher) noteDied(p *pair, r *sharding.Reply) {
-	k := p.takingKey()
+	k := p.first()
 	if _, known := d.died[k]; !known {
 		if len(d.diedOrder) >= d.cfg.DeadLetters {
 			delete(d.died, d.diedOrder[0])
@@ -109,7 +109,7 @@ func (d *Dispatcher) noteDied(p *pair, r *sharding.Reply) {
 
 // forgetDied forgets the dead letters of a shard: another region may deal with them.
 func (d *Dispatcher) forgetDied(s sharding.ShardID) {
-	d.diedOrder = slices.DeleteFunc(d.diedOrder, func(k takingKey) bool {
+	d.diedOrder = slices.DeleteFunc(d.diedOrder, func(k sendName) bool {
 		if d.died[k].shard != s {
 			return false
 		}

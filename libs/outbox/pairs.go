@@ -3,6 +3,7 @@ package outbox
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -51,8 +52,8 @@ type delivery struct {
 	to   sharding.Entity
 }
 
-// takingKey names a send.
-type takingKey struct {
+// sendName names a send.
+type sendName struct {
 	from  sharding.Entity
 	seq   uint64
 	place uint16
@@ -118,7 +119,7 @@ func (d *Dispatcher) unqueue(p *pair) {
 	case underWay:
 		d.deliveries[p.number].pair = nil
 	case taking:
-		delete(d.taking, p.takingKey())
+		delete(d.taking, p.first())
 		d.leave(p.source.entity)
 	case retrying:
 		d.retries.Remove(p)
@@ -176,9 +177,10 @@ func without(list []*pair, p *pair) []*pair {
 	return list
 }
 
-func (p *pair) takingKey() takingKey {
+// first names the first send of the pair.
+func (p *pair) first() sendName {
 	x := p.queue[0]
-	return takingKey{p.source.entity, x.seq, x.Place}
+	return sendName{p.source.entity, x.seq, x.Place}
 }
 
 // advance begins what is due: retries, deliveries, acknowledgements and reads.
@@ -269,25 +271,19 @@ func (d *Dispatcher) answered(in *Answered) {
 		return
 	}
 	p.state = 0
+	if p.queue[0].dropped {
+		d.goAfterDrop(p)
+		return
+	}
 	r := &in.Reply
 	switch {
-	case r.Outcome == sharding.OK && r.Code != sharding.ReplyLost, r.Outcome == sharding.Rejected && final(r.Code),
+	case r.Outcome == sharding.OK && r.Code != sharding.ReplyLost, r.Outcome == sharding.Rejected && r.Code.Final(),
 		r.Outcome == sharding.Unknown && r.Code == sharding.KeyExpired: // nobody will ever know more
 		d.answer(p, r)
 	default:
 		p.queue[0].unsure = p.queue[0].unsure || r.Outcome != sharding.Rejected
 		d.fail(p, r.Code, r.Message)
 	}
-}
-
-// final reports whether a command that was rejected would be rejected again. All else may
-// change: a version that knows the command is rolled out, the target has room again.
-func final(c sharding.Code) bool {
-	switch c {
-	case sharding.InvalidArgument, sharding.AlreadyExists, sharding.PermissionDenied, sharding.FailedPrecondition, sharding.OutOfRange:
-		return true
-	}
-	return false
 }
 
 // answer hands the answer to a send to its sender. If no command of the sender takes it, the
@@ -328,7 +324,7 @@ func (d *Dispatcher) stateOf(r *sharding.Reply) sharding.SendState {
 func (d *Dispatcher) take(p *pair) {
 	x := p.queue[0]
 	p.state = taking
-	d.taking[p.takingKey()] = p
+	d.taking[p.first()] = p
 	d.out.Turn = append(d.out.Turn, turn.Fire{Shard: p.source.shard.id, Epoch: p.source.shard.epoch, Entity: p.source.entity, Wakeup: turn.Wakeup{
 		WakeRef: sharding.WakeRef{Kind: sharding.SendWake, Name: x.To.String(), Seq: x.seq, Number: uint64(x.Place)},
 		Input:   sharding.Input{Command: x.ReplyTo},
@@ -338,7 +334,7 @@ func (d *Dispatcher) take(p *pair) {
 
 // taken takes in how the command has ended that took an answer.
 func (d *Dispatcher) taken(e *turn.FiringEnded) {
-	key := takingKey{e.Entity, e.Ref.Seq, uint16(e.Ref.Number)}
+	key := sendName{e.Entity, e.Ref.Seq, uint16(e.Ref.Number)}
 	p := d.taking[key]
 	if p == nil || p.source.shard.id != e.Shard || p.source.shard.epoch != e.Epoch {
 		return
@@ -347,6 +343,10 @@ func (d *Dispatcher) taken(e *turn.FiringEnded) {
 	d.leave(e.Entity)
 	p.state = 0
 	x := p.queue[0]
+	if x.dropped {
+		d.goAfterDrop(p)
+		return
+	}
 	switch e.End {
 	case turn.FiringDone:
 		d.stats.Delivered++
@@ -393,6 +393,49 @@ func (d *Dispatcher) end(p *pair, as sharding.SendState, r *sharding.Reply) {
 	x.as = as
 	d.goOn(p)
 	d.storeLater(x)
+}
+
+// dropped forgets a send that an operator has given up. If an attempt of it is under way, the
+// next one of its pair waits until that has ended, and its result is nothing any more. A send
+// whose end is being stored is not pending for its sender any more when that is done, whatever
+// the journal makes of it.
+func (d *Dispatcher) dropped(e *turn.SendDropped) {
+	s := d.shard(e.Shard, e.Epoch)
+	if s == nil || mutant.On("drop-forgets") {
+		return
+	}
+	if s.reading && !mutant.On("drop-read") {
+		s.dropped = append(s.dropped, sendName{e.Entity, e.Seq, e.Place})
+	}
+	src := s.sources[e.Entity]
+	if src == nil {
+		return
+	}
+	for _, p := range src.sorted() {
+		i := slices.IndexFunc(p.queue, func(x *send) bool { return x.seq == e.Seq && x.Place == e.Place })
+		if i < 0 || p.queue[i].dropped {
+			continue
+		}
+		x := p.queue[i]
+		d.out.Turn = append(d.out.Turn, turn.SendsEnded{Shard: s.id, Epoch: s.epoch, Entity: e.Entity, Count: 1})
+		switch {
+		case i > 0:
+			p.queue = slices.Delete(p.queue, i, i+1)
+			d.gone(x)
+		case (p.state == underWay || p.state == taking) && !mutant.On("drop-waits"):
+			x.dropped = true
+		default:
+			d.unqueue(p)
+			d.goAfterDrop(p)
+		}
+	}
+}
+
+// goAfterDrop forgets the first send of a pair, which was given up, and goes on with the next.
+func (d *Dispatcher) goAfterDrop(p *pair) {
+	x := p.queue[0]
+	d.goOn(p)
+	d.gone(x)
 }
 
 // goOn goes on with the send behind the first one, which has ended.

@@ -170,7 +170,7 @@ func (d *Dispatcher) notRead(p *part, damaged bool) {
 // endRead forgets those sources of which nothing is pending any more.
 func (d *Dispatcher) endRead(s *shard) {
 	idle := s.idle
-	s.idle = nil
+	s.idle, s.dropped = nil, nil
 	for _, src := range idle {
 		d.dropIdle(src)
 	}
@@ -188,10 +188,21 @@ func (d *Dispatcher) pageOfSource(p *part, rows []Row, more bool) {
 	}
 }
 
+// standing are the sends of a row that were not given up since it was read.
+func (src *source) standing(r *Row) []Pending {
+	if len(src.shard.dropped) == 0 {
+		return r.Sends
+	}
+	return slices.DeleteFunc(slices.Clone(r.Sends), func(p Pending) bool {
+		return slices.Contains(src.shard.dropped, sendName{src.entity, r.Seq, p.Place})
+	})
+}
+
 // rowsOf takes in the next records of a source. more says that there are others behind them.
 func (d *Dispatcher) rowsOf(src *source, rows []Row, more bool) (all bool) {
 	for i := range rows {
-		r := &rows[i]
+		r := rows[i]
+		r.Sends = src.standing(&r)
 		switch {
 		case r.Seq <= src.upTo:
 		case r.Err != "":
@@ -199,7 +210,7 @@ func (d *Dispatcher) rowsOf(src *source, rows []Row, more bool) (all bool) {
 			d.stats.ReadsFailed++
 			src.more = true
 			return true // the next sweep tries again
-		case !d.add(src, r, true):
+		case !d.add(src, &r, true):
 			d.want(src)
 			return false
 		}
@@ -242,6 +253,7 @@ func (d *Dispatcher) pageOfSweep(p *part, rows []Row, more bool) {
 			src.more = true // the next page may have others
 		}
 		s.after = Position{Shard: s.id, Entity: e, Seq: rows[n-1].Seq}
+		d.dropIdle(src) // all that was read of it may have been given up
 		rows = rows[n:]
 	}
 	if more {

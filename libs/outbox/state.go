@@ -144,7 +144,7 @@ func (c *checking) pair(p *pair) error {
 	case underWay:
 		ok = d.deliveries[p.number] != nil && d.deliveries[p.number].pair == p
 	case taking:
-		ok = d.taking[p.takingKey()] == p
+		ok = d.taking[p.first()] == p
 	case retrying:
 		ok = d.retries.Has(p)
 	}
@@ -217,7 +217,7 @@ func (c *cloning) shard(s *shard) *shard {
 		n.sources[e] = c.source(src)
 	}
 	n.wanted, n.idle = c.sourceList(s.wanted), c.sourceList(s.idle)
-	n.ended, n.refused = c.sendList(s.ended), nil
+	n.ended, n.refused, n.dropped = c.sendList(s.ended), nil, slices.Clone(s.dropped)
 	for _, a := range s.refused {
 		n.refused = append(n.refused, c.ack(a))
 	}
@@ -313,8 +313,8 @@ func (d *Dispatcher) AppendState(now time.Time, b []byte) []byte {
 		}
 	}
 	for _, s := range d.shards {
-		b = fmt.Appendf(b, " shard %s %s complete %t after %s %d at %d %t missed %t next %t wanted %d idle %d ended %d\n", s.id, s.epoch, s.complete,
-			s.after.Entity, s.after.Seq, rel(s.sweepAt), s.reading, s.missed, s.sweepNext, len(s.wanted), len(s.idle), len(s.ended))
+		b = fmt.Appendf(b, " shard %s %s complete %t after %s %d at %d %t missed %t next %t wanted %d idle %d ended %d dropped %v\n", s.id, s.epoch, s.complete,
+			s.after.Entity, s.after.Seq, rel(s.sweepAt), s.reading, s.missed, s.sweepNext, len(s.wanted), len(s.idle), len(s.ended), s.dropped)
 		for _, a := range s.refused {
 			b = fmt.Appendf(b, "  ack of %s %v was not stored %d times, again in %d\n", a.source.entity, a.delivered(), a.times, rel(a.at))
 		}
@@ -323,7 +323,7 @@ func (d *Dispatcher) AppendState(now time.Time, b []byte) []byte {
 			for _, p := range src.sorted() {
 				b = fmt.Appendf(b, "   to %s state %d times %d %d", p.to, p.state, p.times, rel(p.retryAt))
 				for _, x := range p.queue {
-					b = fmt.Appendf(b, " %d/%d age %d answered %t unsure %t", x.seq, x.Place, now.Sub(x.at), x.answer != nil, x.unsure)
+					b = fmt.Appendf(b, " %d/%d age %d answered %t unsure %t dropped %t", x.seq, x.Place, now.Sub(x.at), x.answer != nil, x.unsure, x.dropped)
 				}
 				b = append(b, '\n')
 			}

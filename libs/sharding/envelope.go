@@ -119,6 +119,16 @@ const (
 	Internal         Code = "internal"
 )
 
+// Final reports whether a command that was rejected with this code would be rejected again. All
+// else may change: a version that knows the command is rolled out, the target has room again.
+func (c Code) Final() bool {
+	switch c {
+	case InvalidArgument, AlreadyExists, PermissionDenied, FailedPrecondition, OutOfRange:
+		return true
+	}
+	return false
+}
+
 // Codes returns the codes that entities may use. They may make up others, perhaps one
 // for each reply: what counts replies by code counts those as [Internal].
 func Codes() []Code {

@@ -233,7 +233,8 @@ const BuiltinPrefix = "roost."
 const DeleteCommand = BuiltinPrefix + "delete"
 
 // SendAgainCommand and SendDropCommand are the built-in commands by which an operator deals with
-// a dead letter of the entity: it is sent again, or given up. Both take a [DeadLetterInput].
+// a dead letter of the entity: it is sent again, or given up. What is pending can be given up too.
+// Both take a [DeadLetterInput].
 const (
 	SendAgainCommand = BuiltinPrefix + "send-again"
 	SendDropCommand  = BuiltinPrefix + "send-drop"
@@ -245,6 +246,9 @@ type DeadLetterInput struct {
 	Index uint16 `json:"index"` // its place in Record.Sends, from 0
 	// MayRepeat says that a send in doubt may have its effect a second time.
 	MayRepeat bool `json:"may_repeat,omitempty"`
+	// MayHaveRun says that a pending send may be dropped: its target may have executed it, or be
+	// executing it now.
+	MayHaveRun bool `json:"may_have_run,omitempty"`
 }
 
 // SentAgain is the reply to [SendAgainCommand], as JSON: the new send.

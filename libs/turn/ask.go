@@ -26,6 +26,8 @@ type ask struct {
 	env      *sharding.Envelope
 	readOnly bool
 	sent     bool
+	// first says that no ask of the command has changed anything before.
+	first bool
 	// The barrier opens when the record seq is durable and the fence read number fence,
 	// which begins after that, is done. fence is 0 until it is requested.
 	seq   uint64
@@ -91,6 +93,7 @@ func (m *Machine) sendAsk(e *entity) {
 	a, c := e.ask, e.running
 	a.sent = true
 	if !a.readOnly {
+		a.first = !c.asked
 		c.barrierOpen, c.asked = true, true
 	}
 	a.since = m.now.UnixNano()
@@ -127,7 +130,7 @@ func (m *Machine) refuseAsk(e *entity, c *command, in *Ask) *sharding.Reply {
 	case !in.ReadOnly && c.desc.ReadOnly && !mutant.On("ask-read-only"):
 		return refuse(sharding.FailedPrecondition, c.env.Command+" changes nothing, so it may send read-only commands only")
 	case !in.ReadOnly && c.origin(e) == nil && !mutant.On("ask-unkeyed"):
-		return refuse(sharding.FailedPrecondition, c.env.Command+" has no idempotency key, so "+in.Command+" could not be told from a repeat; send "+c.env.Command+" with a key, or use a reminder instead of a timer")
+		return refuse(sharding.FailedPrecondition, c.env.Command+" has no idempotency key, so "+in.Command+" could not be told from a repeat; send "+c.env.Command+" with one (the header Idempotency-Key; entity.Key in Go), or use a reminder instead of a timer")
 	case !in.ReadOnly && len(c.made) >= m.cfg.AsksPerTurn:
 		return refuse(sharding.ResourceExhausted, "the turn has asked "+strconv.Itoa(len(c.made))+" entities already for something that changes them; use Send for so many")
 	case m.stats.Waiting >= waiting && !mutant.On("ask-waiting"):
@@ -251,6 +254,9 @@ func (m *Machine) asked(in Asked) {
 		e.running.conflict = true
 		reply = sharding.Doubt(sharding.Aborted, "the turn has run before, and then it sent "+e.ask.env.Command+" with another input to "+e.ask.env.Entity.String()+": that took effect. The input of an ask must follow from the command alone")
 	}
+	if reply.Outcome == sharding.Rejected && e.ask.first && !mutant.On("ask-refused") {
+		e.running.asked = false // it has changed nothing
+	}
 	m.endAsk(e, &reply)
 }
 
@@ -294,6 +300,9 @@ func (m *Machine) endAsk(e *entity, reply *sharding.Reply) {
 	a := e.ask
 	e.ask = nil
 	m.stats.Waiting--
+	if reply.Outcome == sharding.Unknown && e.running != nil {
+		e.running.unsure = true
+	}
 	m.askDone(e.inc, a.number, *reply)
 }
 
@@ -307,6 +316,18 @@ func (c *command) doubtful(reply *sharding.Reply) *sharding.Reply {
 	if !c.asked || reply.Outcome != sharding.Rejected || mutant.On("ask-doubt") {
 		return reply
 	}
-	r := sharding.Doubt(reply.Code, reply.Message+"; but its turn had sent commands to other entities, and what they did stays")
+	r := sharding.Doubt(reply.Code, reply.Message+butAsked)
 	return &r
+}
+
+const butAsked = "; but its turn had sent commands to other entities, and what they did stays"
+
+// endsForGood makes the refusal of a turn that has changed other entities its answer, if it would
+// be refused again: to run the command again until its deadline would end nothing. If the outcome
+// of an ask is not known, the next run may learn it.
+func (c *command) endsForGood() {
+	if c.asked && !c.unsure && c.reply.Outcome == sharding.Rejected && c.reply.Code.Final() && !mutant.On("ask-final") {
+		c.reply.Outcome = sharding.OK
+		c.reply.Message += butAsked
+	}
 }

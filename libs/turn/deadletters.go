@@ -13,6 +13,9 @@ import (
 // append, which the journal refuses if the dead letter has ended already. To send it again, the
 // record has a copy of the send, which is a send of its own: with another key, because its target
 // may have answered the old one or forgotten it, and behind all that the entity has sent before.
+//
+// What is pending can be given up in the same way. Whatever delivers sends is told once that is
+// durable.
 
 // deadLetterTurn begins the turn of a command that deals with a dead letter: what the machine
 // knows of its sends is only how many are pending.
@@ -58,6 +61,18 @@ func (m *Machine) sendRead(in *SendRead) {
 	m.builtinDone(e, c, done)
 }
 
+// tellDropped tells that a send was given up, when its operator is told. If that was not known
+// before, because the outcome was unknown or the shard has moved, the operator repeats the
+// command until it is.
+func (m *Machine) tellDropped(e *entity, c *command, reply *sharding.Reply) {
+	if c.builtin == nil || c.env.Command != sharding.SendDropCommand || reply.Outcome != sharding.OK || reply.Code != "" || mutant.On("drop-told") {
+		return
+	}
+	if of, ok := c.deadLetter(); ok {
+		m.emitShardEvent(SendDropped{Shard: e.shard.id, Epoch: e.shard.epoch, Entity: e.id, Seq: of.Seq, Place: of.Index})
+	}
+}
+
 // refuseDeadLetter returns why a command may not deal with a send, nil if it may.
 func refuseDeadLetter(of *sharding.DeadLetterInput, in *SendRead, again bool) *sharding.Reply {
 	var r sharding.Reply
@@ -66,9 +81,11 @@ func refuseDeadLetter(of *sharding.DeadLetterInput, in *SendRead, again bool) *s
 	case in.Err != "":
 		r = sharding.Reject(in.Code, name+" cannot be read: "+in.Err)
 	case in.State == sharding.SendDone:
-		r = sharding.Reject(sharding.NotFound, name+" is no dead letter of the entity: there is no such send, or it has ended, or somebody has dealt with it before")
-	case in.State == sharding.SendPending && !mutant.On("again-pending"):
-		r = sharding.Reject(sharding.FailedPrecondition, name+" is pending: it is delivered, and tried again, by itself. Only dead letters can be sent again or dropped")
+		r = sharding.Reject(sharding.NotFound, name+" is neither pending nor a dead letter of the entity: there is no such send, or it has ended, or somebody has dealt with it before")
+	case in.State == sharding.SendPending && again && !mutant.On("again-pending"):
+		r = sharding.Reject(sharding.FailedPrecondition, name+" is pending: it is delivered, and tried again, by itself. Only dead letters can be sent again")
+	case in.State == sharding.SendPending && !of.MayHaveRun && !mutant.On("drop-pending"):
+		r = sharding.Reject(sharding.FailedPrecondition, name+" is pending: it is delivered, and tried again, by itself, and its target may have executed it already. Look at the target; to drop it all the same, accept that (may_have_run in the input; --may-have-run of roost sends drop)")
 	case again && in.State == sharding.SendInDoubt && !of.MayRepeat && !mutant.On("again-doubt"):
 		r = sharding.Reject(sharding.FailedPrecondition, name+" is in doubt: its target may have executed it already, and would then execute it a second time. Look at the target; then drop the send, or send it again and accept that it may be repeated (may_repeat in the input; --may-repeat of roost sends again)")
 	default:

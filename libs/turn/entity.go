@@ -46,6 +46,8 @@ type entity struct {
 	trimmed            bool // see Loaded.Trimmed
 	mailboxCheck       bool // an alarmMailbox is scheduled
 	activating         bool // an Activate has not ended
+	bare               bool // it has no instance, see Load.Bare
+	bareNext           bool // the next load is to be bare
 	// avgTurnMicros is a moving average of the length of the turns, in microseconds.
 	// It begins at 0, so that one slow first turn does not dominate.
 	avgTurnMicros uint32
@@ -172,13 +174,15 @@ type command struct {
 	fence    uint64
 	finished time.Time // when the turn was over
 	answered bool      // the command is over; only its position in the mailbox is still taken
-	// asked says that a changing ask of some run of the command has left. barrierOpen, made
-	// and conflict are those of the present run: whether its changing asks may leave, which
-	// ones have, and whether one of them has met its own key with another input.
+	// asked says that a changing ask of some run of the command has left, and was not refused.
+	// The others are of the present run: barrierOpen says whether its changing asks may leave, made
+	// which ones have, conflict whether one of them has met its own key with another input, and
+	// unsure whether the outcome of one is not known.
 	asked       bool
 	barrierOpen bool
 	made        []made
 	conflict    bool
+	unsure      bool
 	// heldByOldTurn says that a turn of an ended incarnation may still read env and run.
 	heldByOldTurn bool
 	run           Run // the output that starts its turn
@@ -245,6 +249,11 @@ func (m *Machine) deliver(in *Deliver) {
 	own, desc, ok := s.typ.builtin(in.Env.Command)
 	if !ok {
 		desc, ok = s.typ.Desc.Command(in.Env.Command)
+	}
+	if !ok && sharding.IsBuiltin(in.Env.Command) && s.typ.Desc.Volatile {
+		m.refuse(in.Request, sharding.FailedPrecondition, "entities of type "+string(s.id.Type)+" are volatile: nothing is stored of them, so there is nothing for "+in.Env.Command+
+			" to change. One ends when it has been idle for long, or when a command of it calls Passivate")
+		return
 	}
 	if !ok {
 		m.refuse(in.Request, sharding.UnknownCommand, m.cfg.Program+" has no command "+in.Env.Command+" of type "+string(s.id.Type))
@@ -447,6 +456,7 @@ func (m *Machine) answer(e *entity, c *command, reply *sharding.Reply) {
 	if c.wakeup != nil {
 		m.emitFiringEnded(e, c, reply)
 	}
+	m.tellDropped(e, c, reply)
 	m.markAnswered(e, c)
 }
 

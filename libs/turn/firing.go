@@ -142,7 +142,7 @@ func (m *Machine) noteWakes(e *entity) {
 		f.fired, e.firing = true, nil
 	}
 	if f != nil && f.wakeup == nil {
-		f = nil // a dead letter was not pending
+		f = nil // whether the send was pending is known to who delivers it, see SendsEnded
 	}
 	if f != nil && f.wakeup.Kind == sharding.SendWake {
 		e.sends -= min(1, e.sends)

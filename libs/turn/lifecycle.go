@@ -18,6 +18,7 @@ func (m *Machine) newIncarnation(e *entity, state entityState) {
 
 // load starts an incarnation. All appends of the entity must be settled.
 func (m *Machine) load(e *entity) {
+	e.bare, e.bareNext = e.bareNext, false
 	m.newIncarnation(e, loading)
 	m.emitLoad(e)
 }
@@ -33,6 +34,7 @@ func (m *Machine) emitLoad(e *entity) {
 		Entity: e.id, Shard: e.shard.id, Epoch: e.shard.epoch, Incarnation: e.inc,
 		Volatile: e.volatile(), LookupOnly: e.state == lookup, Kept: e.stateFor(),
 		Wakes: !e.volatile() && e.state != lookup, Background: e.activating && len(e.cmds) == 0,
+		Bare: e.bare && e.state == loading,
 	}
 	if !o.Volatile {
 		for _, c := range e.cmds {
@@ -135,12 +137,16 @@ func (m *Machine) loaded(in *Loaded) {
 		m.removeEntity(e)
 		return
 	}
-	forgotten := e.forgottenBefore(in)
+	forgotten := !e.bare && e.forgottenBefore(in)
 	e.remembered, e.forgottenBy, e.reminders = in.Remembered, 0, in.Reminders
-	m.stats.Activations++
 	m.grown(e, in.Size)
 	e.state = live
-	m.endActivation(e, ActivationDone, "", "")
+	if e.bare {
+		m.endActivation(e, ActivationBusy, "", "")
+	} else {
+		m.stats.Activations++
+		m.endActivation(e, ActivationDone, "", "")
+	}
 	e.staged, e.durable = in.LastSeq, in.LastSeq
 	e.sinceSnapshot, e.bytesSinceSnapshot, e.fresh, e.life = in.Events, in.Bytes, in.Fresh, in.Life
 	e.trimmed = in.Trimmed
@@ -202,6 +208,9 @@ func (m *Machine) resolveStored(e *entity, c *command, found bool, s *sharding.S
 // those of turns, until the fence was read: an owner that was deposed must not say that what it
 // cannot read is lost, because the next owner may have stored it so. Then the entity is removed, or
 // loaded again for the commands that have come meanwhile.
+//
+// Built-in commands need no instance: an operator deletes or repairs just such an entity. For them
+// it is loaded once more, without one.
 func (m *Machine) failEntity(e *entity, in *Loaded) {
 	if e.volatile() || e.state == lookup || mutant.On("failed-fence") {
 		m.answerFailed(e, in)
@@ -219,17 +228,25 @@ func (m *Machine) failEntity(e *entity, in *Loaded) {
 		return
 	}
 	m.newIncarnation(e, ending)
-	fence := m.requestFenceRead(e)
+	fence, spares := uint64(0), !e.bare && !mutant.On("bare-load")
 	for _, c := range e.cmds {
-		if c.answered {
+		switch {
+		case c.answered:
 			continue
+		case spares && c.builtin != nil:
+			e.bareNext = true
+			continue
+		case fence == 0:
+			fence = m.requestFenceRead(e)
 		}
 		c.done, c.finished, c.fence = true, m.now, fence
 		if c.reply = sharding.Reject(in.Code, in.Err); c.inDoubt {
 			c.reply = sharding.Doubt(in.Code, in.Err)
 		}
 	}
-	e.next = len(e.cmds)
+	if e.next = len(e.cmds); fence == 0 {
+		m.reload(e)
+	}
 }
 
 // answerFailed answers all commands of an entity that cannot be loaded or settled.
@@ -337,10 +354,15 @@ func (m *Machine) startTurn(e *entity) {
 			e.next++
 			continue
 		}
+		if e.bare && c.builtin == nil && !mutant.On("bare-turn") {
+			m.endIncarnation(e) // the command is for an instance: the entity is loaded again
+			m.releaseReplies(e)
+			return
+		}
 		e.next++
 		e.running = c
 		c.runID = c.requestID()
-		c.barrierOpen, c.made, c.conflict = false, nil, false
+		c.barrierOpen, c.made, c.conflict, c.unsure = false, nil, false, false
 		c.reply.Timing.Mailbox = m.now.Sub(c.arrived)
 		if c.builtin != nil {
 			c.builtin(m, e, c)
@@ -377,7 +399,7 @@ func (m *Machine) snapshotDue(e *entity) bool {
 	if e.trimmed && e.shard.typ.KeepEvents == 0 && !mutant.On("untold-snapshot") {
 		return false
 	}
-	return n > 0 && !e.fresh && (e.sinceSnapshot >= n || e.bytesSinceSnapshot >= m.cfg.SnapshotBytes) && !e.volatile()
+	return n > 0 && !e.fresh && !e.bare && (e.sinceSnapshot >= n || e.bytesSinceSnapshot >= m.cfg.SnapshotBytes) && !e.volatile()
 }
 
 // goIdle tells the policy that a live entity has no work, or stops the entity.
@@ -386,6 +408,10 @@ func (m *Machine) goIdle(e *entity) {
 		return
 	}
 	switch {
+	case e.bare: // nothing is left to do that needs no instance
+		m.emit(Drop{Entity: e.id, Incarnation: e.inc})
+		e.remembered, e.forgottenBy = 0, 0 // whether it is to be alive is not changed by this
+		m.removeEntity(e)
 	case e.shard.phase == draining:
 		m.stop(e, HandedOff)
 	case e.passivate:

@@ -406,7 +406,7 @@ func (s *scenario) done(f []string, opt map[string]string, has func(string) bool
 		Reply:   sharding.Reply{Outcome: sharding.OK, Payload: []byte(opt["reply"]), Code: sharding.Code(opt["error"])},
 		Spoiled: has("spoiled"), Passivate: has("passivate"), Deleted: has("deleted"), Forgotten: has("forget")}
 	if has("reject") {
-		in.Reply = sharding.Reject(sharding.Internal, "undone")
+		in.Reply = sharding.Reject(cmp.Or(sharding.Code(opt["reject"]), sharding.Internal), "undone")
 	}
 	if has("bad") {
 		in.Reply = sharding.Reject(sharding.InvalidArgument, "unreadable")
@@ -446,6 +446,9 @@ func (s *scenario) step(in turn.Input) []string {
 			line := fmt.Sprintf("Load %s inc %s lookup %v lookup-only %t", o.Entity, o.Incarnation, o.Lookup, o.LookupOnly)
 			if o.Background {
 				line += " in the background"
+			}
+			if o.Bare {
+				line += " bare"
 			}
 			lines = append(lines, line)
 		case turn.Lookup:

@@ -325,6 +325,9 @@ type (
 		Wakes bool
 		// Background says that no command waits for the entity.
 		Background bool
+		// Bare: built-in commands wait for the entity, and it could not be brought to life. They
+		// need no instance, and none is made: nothing of the author's program runs.
+		Bare bool
 	}
 	// Lookup asks the journal for one command of a living entity, whose next turn
 	// waits for the answer, LookedUp.

@@ -55,7 +55,7 @@ func (m *Machine) activate(in *Activate) {
 		e = m.newEntity(s, in.Entity)
 		e.activating = true
 		m.load(e)
-	case e == nil:
+	case e == nil, e.state == live && e.bare:
 		m.emitShardEvent(ActivationEnded{Shard: in.Shard, Epoch: in.Epoch, Entity: in.Entity, End: ActivationBusy})
 	case e.state == live || e.state == stopping:
 		e.activating = true

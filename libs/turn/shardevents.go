@@ -65,6 +65,15 @@ type (
 		At      time.Time // when it was stored
 		Records []sharding.Record
 	}
+	// SendDropped: it is durable that an operator has given up a send, which was pending or a dead
+	// letter. It may be told again.
+	SendDropped struct {
+		Shard  sharding.ShardID
+		Epoch  sharding.Epoch
+		Entity sharding.Entity
+		Seq    uint64 // of its record
+		Place  uint16
+	}
 	// ActivationEnded ends an Activate.
 	ActivationEnded struct {
 		Shard  sharding.ShardID
@@ -172,4 +181,5 @@ func (FiringEnded) shardEvent()     {}
 func (WakesChanged) shardEvent()    {}
 func (WakesUnknown) shardEvent()    {}
 func (SendsStored) shardEvent()     {}
+func (SendDropped) shardEvent()     {}
 func (Drained) shardEvent()         {}

@@ -56,7 +56,7 @@ func StepKey(name string) Option { return func(c *Call) { c.Step = name } }
 // cluster is Ctx as a Caller.
 type cluster Ctx
 
-// calls says whether a turn may send something.
+// calls says whether a turn may ask for something, or has ended.
 type calls struct {
 	mu         sync.Mutex
 	busy, over bool
@@ -80,6 +80,13 @@ func (c *calls) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.busy = false
+}
+
+// ended reports whether the handler has returned.
+func (c *calls) ended() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.over
 }
 
 func (c *calls) close() {

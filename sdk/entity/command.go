@@ -125,7 +125,7 @@ func (h *Handle[In, Out]) send(ctx context.Context, via Caller, id string, in In
 // die with the incarnation, when the entity is moved (unless its type has
 // [Type.KeepOnMoves]), lost, or stopped by [Ctx.Passivate]. An entity with a pending timer is not idle and is not
 // passivated. Like events, timers count only if the handler succeeds. If the
-// input cannot be encoded the turn fails.
+// input cannot be encoded, or the type has no such command, the turn fails.
 func (h *Handle[In, Out]) After(ctx *Ctx, d time.Duration, name string, in In) {
 	h.timer(ctx, turn.Timer{Name: name, After: max(d, 1)}, in)
 }
@@ -140,8 +140,18 @@ func (h *Handle[In, Out]) Every(ctx *Ctx, d time.Duration, name string, in In) {
 
 func (h *Handle[In, Out]) timer(ctx *Ctx, t turn.Timer, in In) {
 	payload, enc, err := encode(in, preferred(in))
+	switch def := ctx.inst.def; {
+	case ctx.calls.ended():
+		err = ErrTurnOver
+	case err != nil:
+		err = fmt.Errorf("the input of %s cannot be encoded: %w", h.desc.Name, err)
+	case h.typ != def.name || def.commands[h.desc.Name] == nil:
+		err = misused("command %s.%s is not one of type %s; a timer is for the entity itself", h.typ, h.desc.Name, def.name)
+	case takesAnswers[In]():
+		err = &misuse{FailedPrecondition, errAnswerOnly}
+	}
 	if err != nil {
-		ctx.broken = fmt.Errorf("timer %s: the input of %s cannot be encoded: %w", t.Name, h.desc.Name, err)
+		ctx.breakTurn(fmt.Sprintf("timer %q", t.Name), err)
 		return
 	}
 	t.Command, t.Payload, t.Encoding = h.desc.Name, payload, enc

@@ -1,6 +1,7 @@
 package entity
 
 import (
+	"cmp"
 	"context" // pure: handed on
 	"fmt"
 	"log/slog" // pure: handed on
@@ -62,9 +63,12 @@ func (c *Ctx) Log() *slog.Logger {
 // Apply receives the event as it will be replayed, after encoding and decoding: a copy
 // without unexported fields, and a time.Time without its monotonic clock.
 //
-// An error means that nothing was staged by this call: ErrReadOnly, ErrVolatile, ErrDeleted,
+// An error means that nothing was staged by this call: ErrReadOnly, ErrVolatile, ErrDeleted, ErrTurnOver,
 // ErrUnknownEvent, or an event that cannot be encoded or decoded.
 func (c *Ctx) Persist(events ...any) error {
+	if c.calls.ended() {
+		return ErrTurnOver
+	}
 	if c.inst.def.volatile {
 		return fmt.Errorf("%w: %s", ErrVolatile, c.inst.def.name)
 	}
@@ -96,6 +100,16 @@ func (c *Ctx) Persist(events ...any) error {
 		c.inst.state.(Sourced).Apply(ev)
 	}
 	return nil
+}
+
+// breakTurn makes the turn fail because of something that has no result of its own. Once the
+// handler has returned there is nobody left to tell but the log.
+func (c *Ctx) breakTurn(what string, err error) {
+	if c.calls.ended() {
+		c.Log().Error(what+" counts for nothing", "error", ErrTurnOver)
+		return
+	}
+	c.broken = cmp.Or(c.broken, fmt.Errorf("%s: %w", what, err))
 }
 
 // Passivate stops the entity as soon as it is idle. The next command activates it

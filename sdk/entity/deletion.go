@@ -1,10 +1,6 @@
 package entity
 
-import (
-	"cmp"
-	"errors"
-	"fmt"
-)
+import "errors"
 
 // ErrDeleted: the turn has deleted its entity, which can store nothing more in that turn.
 var ErrDeleted = errors.New("the turn has deleted the entity")
@@ -24,10 +20,12 @@ var ErrDeleted = errors.New("the turn has deleted the entity")
 // [Ctx.Passivate].
 func (c *Ctx) Delete() {
 	switch {
+	case c.calls.ended():
+		c.breakTurn("delete", ErrTurnOver)
 	case c.inst.def.volatile:
-		c.broken = cmp.Or(c.broken, fmt.Errorf("type %s is volatile and keeps nothing that could be deleted; use Passivate", c.inst.def.name))
+		c.breakTurn("delete", misused("type %s is volatile and keeps nothing that could be deleted; use Passivate", c.inst.def.name))
 	case c.readOnly:
-		c.broken = cmp.Or(c.broken, fmt.Errorf("%s changes nothing, so it cannot delete the entity", c.command))
+		c.breakTurn("delete", misused("%s changes nothing, so it cannot delete the entity", c.command))
 	default:
 		c.deleted = true
 	}

@@ -54,6 +54,9 @@ var (
 	ErrReadOnly = errors.New("a read-only command cannot persist events")
 	// ErrVolatile: the type keeps no events.
 	ErrVolatile = errors.New("a volatile type cannot persist events")
+	// ErrTurnOver: the handler has returned, and what its Ctx is used for afterwards counts for
+	// nothing. A goroutine of the handler must end before it.
+	ErrTurnOver = errors.New("the handler has returned: it must wait for its goroutines")
 	// ErrUnknownEvent: the event's type was not given to Events.
 	ErrUnknownEvent = errors.New("unknown event type")
 )
@@ -62,6 +65,22 @@ var (
 // version of a type cannot read. The entity is not activated: a state without the data
 // that was not understood would be wrong.
 var ErrStored = errors.New("what is stored cannot be read by this version")
+
+// misuse is what a handler has asked for and can never have. Unlike other failures it is told to
+// the caller: it names the mistake, and says nothing of the entity's state.
+type misuse struct {
+	code Code
+	err  error
+}
+
+// misused returns a misuse for which a handler must be changed.
+func misused(format string, args ...any) error {
+	return &misuse{FailedPrecondition, fmt.Errorf(format, args...)}
+}
+
+func (m *misuse) Error() string { return m.err.Error() }
+
+func (m *misuse) Unwrap() error { return m.err }
 
 // StoredError says what of an entity cannot be read, and why. It wraps [ErrStored].
 type StoredError struct {

@@ -36,8 +36,10 @@ func NewInstance(t Definition, id sharding.EntityID) (*Instance, error) {
 }
 
 func newInstance(d *definition, id sharding.EntityID) (inst *Instance, err error) {
-	defer recovered(d.name, "create", &err)
-	return &Instance{def: d, id: id, state: d.create(string(id))}, nil
+	i := &Instance{def: d, id: id}
+	defer i.recovered("create", &err)
+	i.state = d.create(string(id))
+	return i, nil
 }
 
 // State returns the author's value, for tests.
@@ -53,7 +55,7 @@ func (i *Instance) Size() int {
 
 // Restore sets the state to that of a snapshot, of a form that [ReadsSnapshot] accepts.
 func (i *Instance) Restore(form sharding.SnapshotForm, snapshot []byte) (err error) {
-	defer recovered(i.def.name, "Restore", &err)
+	defer i.recovered("Restore", &err)
 	if form != i.def.state.current() {
 		if step, ok := i.def.state.step(form); ok {
 			err = step.snapshot(snapshot, i.state)
@@ -85,7 +87,7 @@ func (i *Instance) unreadable(what string, err error, fix string) error {
 // snapshot would make permanent what this version has ignored, and [ErrLossySnapshot] if it
 // would lack a part of the state.
 func (i *Instance) Snapshot() (form sharding.SnapshotForm, b []byte, err error) {
-	defer recovered(i.def.name, "Snapshot", &err)
+	defer i.recovered("Snapshot", &err)
 	if i.partly && !mutant.On("partly-read") {
 		return form, nil, fmt.Errorf("%w: %s", ErrPartlyRead, i.entity())
 	}
@@ -125,7 +127,7 @@ func (i *Instance) checkSnapshot(form sharding.SnapshotForm, b []byte) error {
 
 // Replay applies stored events, in order.
 func (i *Instance) Replay(events []sharding.Event) (err error) {
-	defer recovered(i.def.name, "Apply", &err)
+	defer i.recovered("Apply", &err)
 	for _, ev := range events {
 		v, err := i.decode(ev)
 		if err != nil {
@@ -195,8 +197,9 @@ func (i *Instance) Start(ctx context.Context, now time.Time) (timers []turn.Time
 	if !ok {
 		return nil, nil
 	}
-	defer recovered(i.def.name, "OnStart", &err)
+	defer i.recovered("OnStart", &err)
 	c := &Ctx{Context: ctx, inst: i, now: now, readOnly: true, command: "OnStart"}
+	defer c.calls.close()
 	if err = s.OnStart(c); err == nil {
 		err = c.broken
 	}
@@ -212,8 +215,10 @@ func (i *Instance) Stop(ctx context.Context, now time.Time, why turn.StopReason)
 	if !ok {
 		return nil
 	}
-	defer recovered(i.def.name, "OnStop", &err)
-	s.OnStop(&Ctx{Context: ctx, inst: i, now: now, readOnly: true, command: "OnStop"}, why)
+	defer i.recovered("OnStop", &err)
+	c := &Ctx{Context: ctx, inst: i, now: now, readOnly: true, command: "OnStop"}
+	defer c.calls.close()
+	s.OnStop(c, why)
 	return nil
 }
 
@@ -239,6 +244,7 @@ func (i *Instance) Run(ctx context.Context, now time.Time, run *turn.Run, asker 
 		}
 	}()
 	payload, enc, bad, err := b.run(i.state, c, env)
+	c.calls.close()
 	if err == nil {
 		err = c.broken
 	}
@@ -246,7 +252,8 @@ func (i *Instance) Run(ctx context.Context, now time.Time, run *turn.Run, asker 
 		done.Reply, failed = failure(ctx, env, bad, err)
 		done.Spoiled = len(c.staged) > 0
 		if i.def.volatile && !readOnly && failed != nil {
-			done.Reply = sharding.Doubt(done.Reply.Code, env.Command+" failed; what it had changed in memory by then stays")
+			// Nothing undoes it, and the entity lives on: to run it again would do it again.
+			done.Reply = sharding.Reply{Outcome: sharding.OK, Code: done.Reply.Code, Message: env.Command + " failed; what it had changed in memory by then stays" + misuseText(err)}
 		}
 		return done, failed
 	}
@@ -268,15 +275,24 @@ func (p *Panic) Error() string { return fmt.Sprintf("panic: %v", p.Value) }
 
 func undone(env *sharding.Envelope) string { return env.Command + " failed and was undone" }
 
+// misuseText says what was misused, empty if nothing was.
+func misuseText(err error) string {
+	var m *misuse
+	if !errors.As(err, &m) {
+		return ""
+	}
+	return ": " + err.Error()
+}
+
 // askCodes are those of failed asks that the caller of the turn gets too, to know whether a
 // repeat may help.
-var askCodes = []Code{Unavailable, ResourceExhausted, DeadlineExceeded, Aborted, FailedPrecondition}
+var askCodes = []Code{Unavailable, ResourceExhausted, DeadlineExceeded, Aborted, FailedPrecondition, AlreadyExists, PermissionDenied, OutOfRange}
 
-// failure returns the reply of a turn that ended with an error, and the error if the
-// reply does not contain it. Only a business error is an answer; after all others the
-// command was not applied.
+// failure returns the reply of a turn that ended with an error, and the error if it is to be
+// logged. Only a business error is an answer; after all others the command was not applied.
 func failure(ctx context.Context, env *sharding.Envelope, bad bool, err error) (sharding.Reply, error) {
 	var e *Error
+	var m *misuse
 	switch {
 	case bad && errors.Is(err, ErrStored):
 		return sharding.Reject(DataLoss, err.Error()), nil
@@ -284,8 +300,12 @@ func failure(ctx context.Context, env *sharding.Envelope, bad bool, err error) (
 		return sharding.Reject(InvalidArgument, badInput(env, err)), nil
 	case errors.As(err, &e) && e.Outcome == sharding.OK && e.Code != "": // without a code it would look like success
 		return sharding.Reply{Outcome: sharding.OK, Code: e.Code, Message: e.Message}, nil
+	case errors.As(err, &m):
+		return sharding.Reject(m.code, undone(env)+misuseText(err)), err
 	case ctx.Err() != nil:
 		return sharding.Reject(DeadlineExceeded, env.Command+" was undone: its time was over"), err
+	case e != nil && e.Outcome == sharding.Rejected && e.Code == InvalidArgument: // of an ask: not the input of this command is wrong
+		return sharding.Reject(FailedPrecondition, undone(env)+": "+e.Message), err
 	case e != nil && slices.Contains(askCodes, e.Code):
 		return sharding.Reject(e.Code, undone(env)+": "+e.Message), err
 	}
@@ -313,9 +333,9 @@ func CheckInput(t Definition, env *sharding.Envelope) (refusal *sharding.Reply) 
 }
 
 // recovered turns a panic of user code into an error.
-func recovered(typ, where string, err *error) {
+func (i *Instance) recovered(where string, err *error) {
 	if r := recover(); r != nil {
-		slog.Error("an entity panicked", "entity.type", typ, "in", where, "panic", r, "stack", string(debug.Stack()))
-		*err = fmt.Errorf("%s of type %s panicked: %v", where, typ, r)
+		slog.Error("an entity panicked", "entity.type", i.def.name, "entity.id", i.id, "in", where, "panic", r, "stack", string(debug.Stack()))
+		*err = fmt.Errorf("%s of type %s panicked: %v", where, i.def.name, r)
 	}
 }

@@ -2,7 +2,6 @@ package entity
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -41,8 +40,9 @@ func (c *Ctx) Reminder() (r Reminder, ok bool) {
 // roost.region.reminders.failing show it.
 //
 // The input is stored until the command runs, perhaps by a later version of the program: see
-// [Handle.V]. If the input cannot be stored, or the time is zero, the turn fails. So it does in
-// a read-only command, and for a volatile type, which keeps nothing: use After there.
+// [Handle.V]. If the input cannot be stored, the time is zero or after the year 9999, or the name
+// is empty, the turn fails. So it does in a read-only command, and for a volatile type, which
+// keeps nothing: use After there.
 func (h *Handle[In, Out]) Remind(ctx *Ctx, at time.Time, name string, in In) {
 	h.remind(ctx, at, 0, name, in)
 }
@@ -54,7 +54,7 @@ func (h *Handle[In, Out]) Remind(ctx *Ctx, at time.Time, name string, in In) {
 // is as for [Handle.Remind].
 func (h *Handle[In, Out]) RemindEvery(ctx *Ctx, period time.Duration, name string, in In) {
 	if period < MinReminderPeriod {
-		ctx.breakTurn(name, fmt.Errorf("its period is %s, must be at least %s; Every has shorter ones, for as long as the entity is alive", period, MinReminderPeriod))
+		ctx.breakTurn(reminderText(name), misused("its period is %s, must be at least %s; Every has shorter ones, for as long as the entity is alive", period, MinReminderPeriod))
 		return
 	}
 	h.remind(ctx, ctx.now.Add(period), period, name, in)
@@ -68,7 +68,7 @@ const MinReminderPeriod = time.Second
 // the handler succeeds.
 func (c *Ctx) CancelReminder(name string) {
 	if err := c.mayRemind(name); err != nil {
-		c.breakTurn(name, err)
+		c.breakTurn(reminderText(name), err)
 		return
 	}
 	c.setWake(sharding.Wake{Kind: sharding.TimerWake, Name: name})
@@ -80,11 +80,11 @@ func (h *Handle[In, Out]) remind(ctx *Ctx, at time.Time, period time.Duration, n
 	if err == nil {
 		input, err = h.store(ctx, in)
 	}
-	if err == nil && at.IsZero() {
-		err = errors.New("it has no time")
+	if err == nil {
+		err = checkTime(at)
 	}
 	if err != nil {
-		ctx.breakTurn(name, err)
+		ctx.breakTurn(reminderText(name), err)
 		return
 	}
 	due := at.Add(time.Millisecond - 1).UnixMilli() // never early
@@ -93,10 +93,24 @@ func (h *Handle[In, Out]) remind(ctx *Ctx, at time.Time, period time.Duration, n
 	})
 }
 
+// maxReminderYear is the last year in which a reminder can be due: later ones have no text by
+// which an operator could find them.
+const maxReminderYear = 9999
+
+func checkTime(at time.Time) error {
+	switch {
+	case at.IsZero():
+		return misused("it has no time; give Remind the time at which it is due")
+	case at.UTC().Year() > maxReminderYear:
+		return misused("its time is in the year %d, must be in %d at the latest; to remind never, do not set it", at.UTC().Year(), maxReminderYear)
+	}
+	return nil
+}
+
 // store encodes an input so that it can be read later.
 func (h *Handle[In, Out]) store(ctx *Ctx, in In) (sharding.Input, error) {
 	if b := ctx.inst.def.commands[h.desc.Name]; h.typ != ctx.inst.def.name || b == nil {
-		return sharding.Input{}, fmt.Errorf("command %s.%s is not one of type %s; an entity can remind itself only", h.typ, h.desc.Name, ctx.inst.def.name)
+		return sharding.Input{}, misused("command %s.%s is not one of type %s; an entity can remind itself only", h.typ, h.desc.Name, ctx.inst.def.name)
 	}
 	return h.encodeInput(in)
 }
@@ -183,22 +197,21 @@ func (h *Handle[In, Out]) ReadableBy(version int) *Handle[In, Out] {
 // mayRemind returns an error unless the running turn may set and remove reminders.
 func (c *Ctx) mayRemind(name string) error {
 	switch {
+	case c.calls.ended():
+		return ErrTurnOver
 	case c.inst.def.volatile:
-		return fmt.Errorf("type %s is volatile and keeps nothing; use After or Every, which last as long as the entity is alive", c.inst.def.name)
+		return misused("type %s is volatile and keeps nothing; use After or Every, which last as long as the entity is alive", c.inst.def.name)
 	case c.readOnly:
-		return fmt.Errorf("%s changes nothing, so it cannot set or cancel reminders", c.command)
+		return misused("%s changes nothing, so it cannot set or cancel reminders", c.command)
 	case c.deleted:
-		return ErrDeleted
+		return misused("%w; set or cancel reminders before Delete, or not at all", ErrDeleted)
 	case name == "" || len(name) > sharding.MaxWakeNameLen:
-		return fmt.Errorf("its name has %d bytes, must have 1 to %d", len(name), sharding.MaxWakeNameLen)
+		return misused("its name has %d bytes, must have 1 to %d", len(name), sharding.MaxWakeNameLen)
 	}
 	return nil
 }
 
-// breakTurn makes the turn fail because of a reminder.
-func (c *Ctx) breakTurn(name string, err error) {
-	c.broken = cmp.Or(c.broken, fmt.Errorf("reminder %q: %w", name, err))
-}
+func reminderText(name string) string { return fmt.Sprintf("reminder %q", name) }
 
 // setWake stages a change of a wake-up; the last one of a name counts.
 func (c *Ctx) setWake(w sharding.Wake) {
@@ -207,7 +220,7 @@ func (c *Ctx) setWake(w sharding.Wake) {
 		return
 	}
 	if len(c.wakes) == maxReminders {
-		c.breakTurn(w.Name, fmt.Errorf("it is one too many: a turn may change %d reminders; change some of them in another turn", maxReminders))
+		c.breakTurn(reminderText(w.Name), &misuse{ResourceExhausted, fmt.Errorf("it is one too many: a turn may change %d reminders; change some of them in another turn", maxReminders)})
 		return
 	}
 	c.wakes = append(c.wakes, w)

@@ -63,6 +63,10 @@ func TestReminderMistakes(t *testing.T) {
 		"volatile":     {volatile: true, do: func(ctx *entity.Ctx) { take.Remind(ctx, soon, "r", page{}) }, want: "use After or Every"},
 		"read-only":    {readOnly: true, do: func(ctx *entity.Ctx) { ctx.CancelReminder("r") }, want: "Look changes nothing"},
 		"short period": {do: func(ctx *entity.Ctx) { take.RemindEvery(ctx, time.Second-1, "r", page{}) }, want: "must be at least 1s"},
+		"never": {do: func(ctx *entity.Ctx) {
+			take.Remind(ctx, time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC), "r", page{})
+		}, want: "its time is in the year 10000"},
+		"overflow":     {do: func(ctx *entity.Ctx) { take.Remind(ctx, time.Unix(1<<60, 0), "r", page{}) }, want: "must be in 9999"},
 		"no time":      {do: func(ctx *entity.Ctx) { take.Remind(ctx, time.Time{}, "r", page{}) }, want: "has no time"},
 		"no name":      {do: func(ctx *entity.Ctx) { take.Remind(ctx, soon, "", page{}) }, want: "must have 1 to 256"},
 		"another type": {do: func(ctx *entity.Ctx) { foreign.Remind(ctx, soon, "r", page{}) }, want: "an entity can remind itself only"},
@@ -88,6 +92,16 @@ func TestReminderMistakes(t *testing.T) {
 			}
 			if failed == nil || !strings.Contains(failed.Error(), c.want) || !strings.Contains(failed.Error(), "reminder ") || len(done.Wakes) > 0 {
 				t.Errorf("got %v with %d wake-ups, want %s", failed, len(done.Wakes), c.want)
+			}
+			code := entity.FailedPrecondition
+			switch {
+			case name == "too large": // the entity's data are for the log
+				code = entity.Internal
+			case name == "too many":
+				code = entity.ResourceExhausted
+			}
+			if r := done.Reply; r.Code != code || strings.Contains(r.Message, c.want) == (code == entity.Internal) {
+				t.Errorf("the caller is told %+v", r)
 			}
 		})
 	}

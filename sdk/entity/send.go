@@ -1,7 +1,6 @@
 package entity
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 
@@ -30,7 +29,7 @@ func (h *Handle[In, Out]) Send(ctx *Ctx, id string, in In, opts ...SendOption[Ou
 	x := sending{ctx: ctx, send: sharding.Send{To: h.Entity(id)}}
 	err := ctx.maySend(x.send.To)
 	if err == nil && h.desc.ReadOnly {
-		err = fmt.Errorf("%s only reads, so that nothing would come of it; use Ask", h.desc.Name)
+		err = misused("%s only reads, so that nothing would come of it; use Ask", h.desc.Name)
 	}
 	if err == nil {
 		x.send.Input, err = h.encodeInput(in)
@@ -42,7 +41,7 @@ func (h *Handle[In, Out]) Send(ctx *Ctx, id string, in In, opts ...SendOption[Ou
 	}
 	switch {
 	case err != nil:
-		ctx.broken = cmp.Or(ctx.broken, fmt.Errorf("send %s to %s: %w", h.desc.Name, x.send.To, err))
+		ctx.breakTurn(fmt.Sprintf("send %s to %s", h.desc.Name, x.send.To), err)
 	case len(ctx.sends) <= maxSends: // one more than allowed: then the turn is refused
 		ctx.sends = append(ctx.sends, x.send)
 	}
@@ -53,13 +52,17 @@ const maxSends = 1000
 
 // maySend returns an error unless the running turn may send commands to the entity.
 func (c *Ctx) maySend(to sharding.Entity) error {
-	switch {
+	switch err := to.Check(); {
+	case c.calls.ended():
+		return ErrTurnOver
 	case c.inst.def.volatile:
-		return fmt.Errorf("type %s is volatile and keeps nothing; use Ask", c.inst.def.name)
+		return misused("type %s is volatile and keeps nothing; use Ask", c.inst.def.name)
 	case c.readOnly:
-		return fmt.Errorf("%s changes nothing, so it cannot send", c.command)
+		return misused("%s changes nothing, so it cannot send", c.command)
+	case err != nil:
+		return misused("the target has no name: %w", err)
 	}
-	return to.Check()
+	return nil
 }
 
 // SendOption changes one Send of a command with replies of type Out.
@@ -80,7 +83,7 @@ func ReplyTo[Out, X any](h *Handle[Answer[Out], X]) SendOption[Out] {
 	return SendOption[Out]{func(x *sending) error {
 		def := x.ctx.inst.def
 		if b := def.commands[h.desc.Name]; h.typ != def.name || b == nil {
-			return fmt.Errorf("the answer is for command %s.%s, which is not one of type %s; the sender itself must take it", h.typ, h.desc.Name, def.name)
+			return misused("the answer is for command %s.%s, which is not one of type %s; the sender itself must take it", h.typ, h.desc.Name, def.name)
 		}
 		x.send.ReplyTo = h.desc.Name
 		return nil

@@ -2,9 +2,11 @@ package entitytest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -56,13 +58,21 @@ func (k *Kit) beginTurn(o *turn.Run) turn.Input {
 		end := event{exited: true}
 		defer func() { r.events <- end }()
 		done, failed := inst.Run(context.Background(), now, o, r)
-		if failed != nil { // a region would log it
+		if failed != nil && !strings.Contains(done.Reply.Message, reason(failed)) { // a region would log it
 			done.Reply.Message += ": " + failed.Error()
 		}
 		done.Incarnation, done.Request = o.Incarnation, o.Request
 		end = event{done: done}
 	}()
 	return k.next(r)
+}
+
+// reason is the text of an error without its code.
+func reason(err error) string {
+	if e := (*entity.Error)(nil); errors.As(err, &e) {
+		return e.Message
+	}
+	return err.Error()
 }
 
 // next waits until the turn asks for something or is over.

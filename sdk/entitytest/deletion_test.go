@@ -109,6 +109,35 @@ func TestDelete(t *testing.T) {
 	k.WantEvents("Pad", "p", note{"d"}, note{"e"})
 }
 
+// jammed does not start once it has stored something.
+type jammed struct{ pad }
+
+func (j *jammed) OnStart(*entity.Ctx) error {
+	if len(j.Lines) > 0 {
+		return errors.New("jammed")
+	}
+	return nil
+}
+
+// TestDeleteWhatDoesNotStart: the operator's command needs no instance.
+func TestDeleteWhatDoesNotStart(t *testing.T) {
+	put := entity.Command[note, empty]("Jam", "Put")
+	k := entitytest.New(t, entity.Define("Jam", func(string) *jammed { return &jammed{} },
+		entity.On(put, func(_ *jammed, ctx *entity.Ctx, n note) (empty, error) { return empty{}, ctx.Persist(n) })).Events(note{}))
+	for range 2 {
+		if _, err := put.Ask(context.Background(), k, "j", note{"a"}); err != nil {
+			t.Fatal(err)
+		}
+		k.Restart()
+		if _, err := put.Ask(context.Background(), k, "j", note{"b"}); entity.CodeOf(err) != entity.Internal {
+			t.Fatalf("it starts: %v", err)
+		}
+		if !k.Delete("Jam", "j") || k.Delete("Jam", "j") {
+			t.Fatal("it is not deleted once")
+		}
+	}
+}
+
 // TestDeleteByAnOperator: whatever the handlers of the type would say.
 func TestDeleteByAnOperator(t *testing.T) {
 	ctx := context.Background()

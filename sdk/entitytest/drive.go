@@ -97,6 +97,9 @@ func (k *Kit) performSends() {
 		o.Delivers = o.Delivers[1:]
 		k.deliverSend(v)
 	default:
+		for _, l := range o.Dead {
+			k.journal(l.From).died[sendName{l.Seq, l.Place}] = string(l.Code) + ": " + l.Message
+		}
 		o.Dead = nil
 	}
 }
@@ -198,13 +201,7 @@ func (k *Kit) load(o turn.Load) turn.Input {
 			out.Stored[id] = sharding.Stored{Hash: r.Hash, Reply: r.Reply}
 		}
 	}
-	inst, replayed, err := k.replay(o.Entity, true)
-	if o.Kept != nil {
-		inst, err = k.resume(o)
-	}
-	if err == nil {
-		out.Timers, err = inst.Start(context.Background(), k.now)
-	}
+	inst, replayed, err := k.revive(o, &out)
 	if err != nil {
 		out.Err, out.Code = "the entity cannot be brought to life: "+err.Error(), sharding.Internal
 		if errors.Is(err, entity.ErrStored) {
@@ -212,7 +209,9 @@ func (k *Kit) load(o turn.Load) turn.Input {
 		}
 		return out
 	}
-	k.insts[o.Entity] = inst
+	if inst != nil {
+		k.insts[o.Entity] = inst
+	}
 	out.Reminders = len(s.reminders)
 	if s.remembered != nil {
 		out.Remembered = -s.remembered.Due
@@ -225,6 +224,23 @@ func (k *Kit) load(o turn.Load) turn.Input {
 		out.Bytes += replayed[i].ReplaySize()
 	}
 	return out
+}
+
+// revive makes the instance that a load asks for, and returns the records used; no instance for a
+// load without one.
+func (k *Kit) revive(o turn.Load, out *turn.Loaded) (inst *entity.Instance, replayed []sharding.Record, err error) {
+	switch s := k.journal(o.Entity); {
+	case o.Bare:
+		return nil, s.records[s.life:], nil
+	case o.Kept != nil:
+		inst, err = k.resume(o)
+	default:
+		inst, replayed, err = k.replay(o.Entity, true)
+	}
+	if err == nil {
+		out.Timers, err = inst.Start(context.Background(), k.now)
+	}
+	return inst, replayed, err
 }
 
 // trimmed reports whether events of the life that lasts are gone.

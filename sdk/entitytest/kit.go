@@ -83,6 +83,8 @@ type stored struct {
 	// sends are the states of those of each record that has some, sentAt when it was stored.
 	sends  map[uint64][]sharding.SendState
 	sentAt map[uint64]time.Time
+	// died says why sends have become dead letters.
+	died map[sendName]string
 }
 
 // New returns a kit for the types. Mistakes in their definitions fail the test.
@@ -311,7 +313,7 @@ func (k *Kit) journal(ent sharding.Entity) *stored {
 		if k.types[ent.Type] == nil {
 			k.t.Fatalf("entitytest: no type %s in this kit", ent.Type)
 		}
-		s = &stored{reminders: map[string]wakeup.Row{}, sends: map[uint64][]sharding.SendState{}, sentAt: map[uint64]time.Time{}}
+		s = &stored{reminders: map[string]wakeup.Row{}, sends: map[uint64][]sharding.SendState{}, sentAt: map[uint64]time.Time{}, died: map[sendName]string{}}
 		k.store[ent] = s
 	}
 	return s

@@ -17,9 +17,16 @@ type Send struct {
 	Command string
 	// State is "pending", or "refused" or "in doubt" for a dead letter.
 	State string
-	// Failures is how often it has failed, and Error is why, for the last time.
+	// Failures is how often a pending one has failed, and Error is why, for the last time. Of a
+	// dead letter, Error is why it has become one.
 	Failures int
 	Error    string
+}
+
+// sendName names a send of an entity: by its record and its place there.
+type sendName struct {
+	seq   uint64
+	place uint16
 }
 
 // Sends returns what an entity has sent and is not done, in the order in which it was sent. What
@@ -36,7 +43,7 @@ func (k *Kit) Sends(typ, id string) []Send {
 				continue
 			}
 			x := s.records[seq-1].Sends[place]
-			out := Send{To: x.To.String(), Command: x.Input.Command, State: state.String()}
+			out := Send{To: x.To.String(), Command: x.Input.Command, State: state.String(), Error: s.died[sendName{seq, uint16(place)}]}
 			if i := slices.IndexFunc(failing, func(f outbox.Failing) bool { return f.Seq == seq && int(f.Place) == place }); i >= 0 {
 				out.Failures, out.Error = failing[i].Times, string(failing[i].Code)+": "+failing[i].Message
 			}

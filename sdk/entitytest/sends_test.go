@@ -125,7 +125,7 @@ func TestSends(t *testing.T) {
 	// Without ReplyTo nobody is told, so the refusal stays.
 	do(t, k, wish{Item: "a", N: 1})
 	do(t, k, wish{Item: "a", N: 1})
-	want := []entitytest.Send{{To: "Shelf/a", Command: "Take", State: "refused"}}
+	want := []entitytest.Send{{To: "Shelf/a", Command: "Take", State: "refused", Error: "failed_precondition: only 0 are left"}}
 	if s := k.Sends("Order", "o"); !reflect.DeepEqual(s, want) {
 		t.Errorf("not done: %+v, want %+v", s, want)
 	}

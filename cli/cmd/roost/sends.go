@@ -36,8 +36,8 @@ record, from 0. "roost sends --dead" lists all three, with the target and the co
 why it was given up if its region still knows. The region logs that when it happens.`
 
 func (a *app) sendAgainCommand() *cobra.Command {
-	var mayRepeat bool
-	return a.deadLetterCommand(sharding.SendAgainCommand, &mayRepeat, &cobra.Command{
+	var in sharding.DeadLetterInput
+	cmd := a.deadLetterCommand(sharding.SendAgainCommand, &in, &cobra.Command{
 		Use: "again TYPE/ID RECORD PLACE --reason TEXT", Short: "Send a dead letter again",
 		Long: deadLetterHelp + `
 
@@ -49,21 +49,32 @@ first, and then drop the dead letter, or send it again with --may-repeat. If the
 deleted since then, its next life is not told the answer.`,
 		Example: `  roost sends again Cart/dora 7 0 --reason "the item is back, ticket 4711"`,
 	})
+	cmd.Flags().BoolVar(&in.MayRepeat, "may-repeat", false, "send it again although it is in doubt: its target may execute it a second time")
+	return cmd
 }
 
 func (a *app) sendDropCommand() *cobra.Command {
-	return a.deadLetterCommand(sharding.SendDropCommand, nil, &cobra.Command{
-		Use: "drop TYPE/ID RECORD PLACE --reason TEXT", Short: "Give up a dead letter",
+	var in sharding.DeadLetterInput
+	cmd := a.deadLetterCommand(sharding.SendDropCommand, &in, &cobra.Command{
+		Use: "drop TYPE/ID RECORD PLACE --reason TEXT", Short: "Give up a dead letter, or a send that is pending",
 		Long: deadLetterHelp + `
 
-Dropping it ends it without any effect. There is no way back.`,
-		Example: `  roost sends drop Cart/dora 7 0 --reason "done by hand, ticket 4711"`,
+Dropping it ends it without any effect. There is no way back.
+
+With --may-have-run a send that is pending can be dropped too, such as one that fails again and
+again and holds up what the sender has sent to the same target behind it. Its target may have executed it
+already, or may be executing it now: look at the target first, and afterwards. The sender is not
+told, also if it waits for the answer.`,
+		Example: `  roost sends drop Cart/dora 7 0 --reason "done by hand, ticket 4711"
+  roost sends drop Cart/dora 9 0 --may-have-run --reason "its target always fails, ticket 4712"`,
 	})
+	cmd.Flags().BoolVar(&in.MayHaveRun, "may-have-run", false, "drop it although it is pending: its target may have executed it, or be executing it")
+	return cmd
 }
 
-// deadLetterCommand completes a command that deals with a dead letter. mayRepeat is nil if there
-// is no such flag.
-func (a *app) deadLetterCommand(command string, mayRepeat *bool, cmd *cobra.Command) *cobra.Command {
+// deadLetterCommand completes a command that deals with a dead letter. The flags of in are the
+// caller's.
+func (a *app) deadLetterCommand(command string, in *sharding.DeadLetterInput, cmd *cobra.Command) *cobra.Command {
 	b := builtin{command: command}
 	cmd.Args = cobra.ExactArgs(3)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -71,7 +82,6 @@ func (a *app) deadLetterCommand(command string, mayRepeat *bool, cmd *cobra.Comm
 		if b.typ, b.id, err = entityOf(args[:1], "TYPE/ID, such as Cart/dora"); err != nil {
 			return err
 		}
-		in := sharding.DeadLetterInput{MayRepeat: mayRepeat != nil && *mayRepeat}
 		if in.Seq, err = strconv.ParseUint(args[1], 10, 64); err != nil || in.Seq == 0 {
 			return usageError{fmt.Errorf("%q is not the number of a record, which is 1 or more", args[1])}
 		}
@@ -106,8 +116,5 @@ func (a *app) deadLetterCommand(command string, mayRepeat *bool, cmd *cobra.Comm
 		return err
 	}
 	a.builtinFlags(cmd, &b)
-	if mayRepeat != nil {
-		cmd.Flags().BoolVar(mayRepeat, "may-repeat", false, "send it again although it is in doubt: its target may execute it a second time")
-	}
 	return cmd
 }

@@ -12,7 +12,7 @@ import (
 // TestOperateUnusedShard: an operator's command has the shard of its entity allocated, as the
 // command of a gateway has. What no region took is answered as not applied, with the reason.
 func TestOperateUnusedShard(t *testing.T) {
-	r, admin := standing(t)
+	r, _, admin := standing(t)
 	t.Cleanup(r.end) // while its region is there: it would wait for one that has gone
 	where := func() *adminv1.Shard {
 		t.Helper()
@@ -38,7 +38,7 @@ func TestOperateUnusedShard(t *testing.T) {
 
 // TestSendAgainToNobody: a dead letter is not sent again to a type that no region declares.
 func TestSendAgainToNobody(t *testing.T) {
-	r, admin := standing(t)
+	r, _, admin := standing(t)
 	t.Cleanup(r.end)
 	from := sharding.Entity{Type: "T", ID: "lost"}
 	shard := sharding.ShardID{Type: "T", Index: sharding.ShardOf(from.ID, 3)}

@@ -59,7 +59,7 @@ type Config struct {
 	RoutedShard      int           `key:"region.routed_shard_commands" unit:"commands" help:"commands of entities here under way to one shard, so that one hot or moving shard cannot use up the others' room"`
 	RoutedShardBytes node.Bytes    `key:"region.routed_shard_bytes" help:"size of the commands of entities here under way to one shard"`
 	RoutedLinkIdle   time.Duration `key:"region.routed_link_idle" help:"time after which the link to another region is closed to which no entity here has sent a command; above 1m, the longest time that a command has"`
-	SendsMaxAge      time.Duration `key:"region.sends_max_age" help:"time for which what an entity has sent to another one is tried; then it is a dead letter, unless the sender takes the answer. At most 23 h: entities remember for 24 h which commands they have executed"`
+	SendsMaxAge      time.Duration `key:"region.sends_max_age" help:"time for which what an entity has sent to another one is tried; then it is a dead letter, unless the sender takes the answer. At least an hour less than region.dedupe_age, for which entities remember which commands they have executed"`
 	// Reminders and remembered entities.
 	Remember  RememberConfig
 	Reminders ReminderConfig
@@ -180,7 +180,7 @@ func (c *Config) Validate() error {
 		}
 	}
 	sends := outbox.Config{MaxAge: c.SendsMaxAge}
-	errs = append(errs, sends.CheckAge(journal.DefaultConfig().DedupeAge))
+	errs = append(errs, sends.CheckAge(c.DedupeAge))
 	if c.ShardCores < 1 || c.ShardCores > region.MaxShardCores {
 		errs = append(errs, fmt.Errorf("region.shard_cores is %d, must be 1 to %d", c.ShardCores, region.MaxShardCores))
 	}

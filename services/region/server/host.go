@@ -82,7 +82,11 @@ func (s *shardLoop) load(o turn.Load, sl *slot) {
 	if !o.Volatile {
 		var err error
 		var ignored bool
-		found, ignored, err = stored.Load(ctx, s.journal, s.types[o.Entity.Type], reads.Load(o))
+		if o.Bare {
+			found, err = s.journal.Load(ctx, reads.Load(o))
+		} else {
+			found, ignored, err = stored.Load(ctx, s.journal, s.types[o.Entity.Type], reads.Load(o))
+		}
 		if ignored {
 			s.telemetry.rebuilt.Add(s.ctx, 1, metric.WithAttributes(attribute.String("roost.entity.type", string(o.Entity.Type))))
 		}
@@ -104,7 +108,7 @@ func (s *shardLoop) load(o turn.Load, sl *slot) {
 		}
 		reads.Loaded(&out, &found)
 	}
-	if o.LookupOnly {
+	if o.LookupOnly || o.Bare {
 		s.inbox.putLoaded(s.index, &out, false)
 		return
 	}

@@ -1,0 +1,96 @@
+package entity_test
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/turn"
+	"github.com/roost-cluster/roost/sdk/entity"
+)
+
+// logged returns what f logs.
+func logged(t *testing.T, f func()) string {
+	t.Helper()
+	var out bytes.Buffer
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&out, nil)))
+	defer slog.SetDefault(before)
+	f()
+	return out.String()
+}
+
+// TestMisuse: what a handler asks for and can never have is refused with a reason that its caller
+// is told too.
+func TestMisuse(t *testing.T) {
+	for name, c := range map[string]struct {
+		volatile bool
+		do       func(*entity.Ctx)
+		want     string
+	}{
+		"timer of another type": {do: func(ctx *entity.Ctx) { foreign.After(ctx, time.Second, "t", page{}) }, want: `timer "t": command Else.Take is not one of type Notebook`},
+		"timer not bound": {do: func(ctx *entity.Ctx) {
+			entity.Command[page, string]("Notebook", "Gone").Every(ctx, time.Second, "t", page{})
+		}, want: "Notebook.Gone is not one of type Notebook"},
+		"send to nobody":       {do: func(ctx *entity.Ctx) { foreign.Send(ctx, "", page{}) }, want: "send Take to Else/: the target has no name: "},
+		"send of a volatile":   {volatile: true, do: func(ctx *entity.Ctx) { foreign.Send(ctx, "x", page{}) }, want: "use Ask"},
+		"delete of a volatile": {volatile: true, do: func(ctx *entity.Ctx) { ctx.Delete() }, want: "use Passivate"},
+	} {
+		inst, _ := newNotebook(t, c.volatile, c.do)
+		done, failed := inst.Run(t.Context(), time.Now(), &turn.Run{Env: &sharding.Envelope{Command: "Act", Payload: []byte("1")}}, nil)
+		outcome := sharding.Rejected
+		if c.volatile {
+			outcome = sharding.OK
+		}
+		if r := done.Reply; failed == nil || r.Outcome != outcome || r.Code != entity.FailedPrecondition || !strings.Contains(r.Message, c.want) {
+			t.Errorf("%s: %+v, %v; want %s", name, r, failed, c.want)
+		}
+		if len(done.Timers)+len(done.Sends) > 0 || done.Deleted {
+			t.Errorf("%s: it is staged", name)
+		}
+	}
+}
+
+// TestAfterTheTurn: a Ctx that is used when its handler has returned changes nothing. What can
+// return an error does; the log has the rest.
+func TestAfterTheTurn(t *testing.T) {
+	var ctx *entity.Ctx
+	inst, _ := newNotebook(t, false, func(c *entity.Ctx) { ctx = c })
+	if _, failed := inst.Run(t.Context(), time.Now(), &turn.Run{Env: &sharding.Envelope{Command: "Act", Payload: []byte("1")}}, nil); failed != nil {
+		t.Fatal(failed)
+	}
+	if err := ctx.Persist(page{}); !errors.Is(err, entity.ErrTurnOver) {
+		t.Errorf("Persist: %v", err)
+	}
+	for what, do := range map[string]func(){
+		`reminder \"r\"`:      func() { take.Remind(ctx, time.Now().Add(time.Hour), "r", page{}) },
+		`reminder \"s\"`:      func() { take.RemindEvery(ctx, time.Millisecond, "s", page{}) },
+		"send Take to Else/x": func() { foreign.Send(ctx, "x", page{}) },
+		"delete":              func() { ctx.Delete() },
+		`timer \"t\"`:         func() { take.After(ctx, time.Hour, "t", page{}) },
+	} {
+		log := logged(t, do)
+		if !strings.Contains(log, what+" counts for nothing") || !strings.Contains(log, "the handler has returned") || !strings.Contains(log, "entity.id=n") {
+			t.Errorf("%s: %s", what, log)
+		}
+	}
+}
+
+// TestPanicNamesTheEntity: the log says which entity has panicked.
+func TestPanicNamesTheEntity(t *testing.T) {
+	inst, err := entity.NewInstance(boxes(), "b7")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var failed error
+	log := logged(t, func() {
+		failed = inst.Replay([]sharding.Event{{Name: "grown", Version: 1, ReadableBy: 1, Payload: []byte(`{"By":666}`)}})
+	})
+	if failed == nil || !strings.Contains(log, "entity.type=Box entity.id=b7 in=Apply") {
+		t.Errorf("%v: %s", failed, log)
+	}
+}
