@@ -106,6 +106,7 @@ var harshMutants = []struct{ name, place string }{
 	{"ask-fence", "turn: no changing ask leaves before the fence was read after that"},
 	{"ask-key", "turn: an ask has the same key whenever its command runs"},
 	{"ask-doubt", "turn: who has asked is not told that nothing happened"},
+	{"failed-fence", "turn: an owner that was deposed does not say that what it cannot read is lost"},
 	{"trim-above", "journal: no events go but those up to the cut of a snapshot"},
 	{"trim-keys", "journal: a trimmed record keeps its key as long as that is remembered"},
 	{"trim-wakes", "journal: a trimmed record keeps the input of a wake-up that stands"},
