@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/priority"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -43,16 +44,21 @@ type Died struct {
 // those of an entity, those of a type if the entity has no id, or all if it is zero. The one that
 // has been failing for longest comes first.
 func (d *Dispatcher) Failing(of sharding.Entity, limit int) []Failing {
-	var list []Failing
-	for p := range d.failing { // order-free: sorted below
-		if e := p.source.entity; (of.Type == "" || of.Type == e.Type) && (of.ID == "" || of.ID == e.ID) {
-			list = append(list, p.describe())
+	first := priority.First(func(yield func(*pair) bool) {
+		for p := range d.failing { // order-free: the first ones are taken
+			e := p.source.entity
+			if (of.Type == "" || of.Type == e.Type) && (of.ID == "" || of.ID == e.ID) && !yield(p) {
+				return
+			}
 		}
-	}
-	slices.SortFunc(list, func(a, b Failing) int {
-		return cmp.Or(a.Since.Compare(b.Since), a.From.Compare(b.From), a.To.Compare(b.To))
+	}, limit, func(a, b *pair) int {
+		return cmp.Or(a.since.Compare(b.since), a.source.entity.Compare(b.source.entity), a.to.Compare(b.to))
 	})
-	return list[:min(limit, len(list))]
+	list := make([]Failing, len(first))
+	for i, p := range first {
+		list[i] = p.describe()
+	}
+	return list
 }
 
 // FailingOf returns the send for which those of one entity to another one wait, if it is failing.

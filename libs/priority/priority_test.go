@@ -1,6 +1,8 @@
 package priority
 
 import (
+	"cmp"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -45,5 +47,36 @@ func TestQueue(t *testing.T) {
 		if len(q) > 0 {
 			t.Fatalf("seed %d: %d are left", seed, len(q))
 		}
+	}
+}
+
+// TestFirst: against a sorted list, the first elements are taken, whatever their order was.
+func TestFirst(t *testing.T) {
+	for seed := range uint64(200) {
+		rng := rand.New(rand.NewPCG(seed, 2))
+		all := rng.Perm(rng.IntN(300))
+		switch seed % 3 {
+		case 1:
+			slices.Sort(all)
+		case 2:
+			slices.SortFunc(all, func(a, b int) int { return b - a })
+		}
+		sorted := slices.Sorted(slices.Values(all))
+		for _, n := range []int{0, 1, 7, len(all), 1000} {
+			if got := First(slices.Values(all), n, cmp.Compare[int]); !slices.Equal(got, sorted[:min(n, len(all))]) {
+				t.Fatalf("seed %d: the first %d of %v are %v", seed, n, all, got)
+			}
+		}
+	}
+}
+
+// BenchmarkFirst takes a page of as many elements as there may be.
+func BenchmarkFirst(b *testing.B) {
+	all := map[*number]struct{}{}
+	for i := range 50_000 {
+		all[&number{value: i * 7919 % 50_000}] = struct{}{}
+	}
+	for b.Loop() {
+		First(maps.Keys(all), 1000, func(a, b *number) int { return cmp.Compare(a.value, b.value) })
 	}
 }

@@ -2,10 +2,9 @@ package wakeup
 
 import (
 	"cmp"
-	"slices"
-	"strings"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/priority"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -32,25 +31,24 @@ func asked(of, e sharding.Entity) bool {
 	return (of.Type == "" || of.Type == e.Type) && (of.ID == "" || of.ID == e.ID)
 }
 
-// longest returns those that have been failing for longest, at most limit of them, in order.
-func longest(list []Failing, limit int) []Failing {
-	slices.SortFunc(list, func(a, b Failing) int {
-		return cmp.Or(a.Since.Compare(b.Since), a.Entity.Compare(b.Entity), strings.Compare(a.Name, b.Name))
-	})
-	return list[:min(limit, len(list))]
-}
-
 // Failing returns reminders that are failing, at most limit of them: those of an entity, those of a
 // type if the entity has no id, or all if it is zero. The one that has been failing for longest
 // comes first.
 func (k *Keeper) Failing(of sharding.Entity, limit int) []Failing {
-	var list []Failing
-	for r := range k.failing { // order-free: sorted below
-		if asked(of, r.Entity) {
-			list = append(list, r.describe())
+	first := priority.First(func(yield func(*row) bool) {
+		for r := range k.failing { // order-free: the first ones are taken
+			if asked(of, r.Entity) && !yield(r) {
+				return
+			}
 		}
+	}, limit, func(a, b *row) int {
+		return cmp.Or(a.failingSince.Compare(b.failingSince), a.key().compare(b.key()))
+	})
+	list := make([]Failing, len(first))
+	for i, r := range first {
+		list[i] = r.describe()
 	}
-	return longest(list, limit)
+	return list
 }
 
 // FailingOf returns the reminder of an entity with that name, if it is failing.
@@ -82,13 +80,20 @@ func (r *row) describe() Failing {
 // Failing returns remembered entities that could not be started, or have died, and will be started
 // again, as [Keeper.Failing] does.
 func (s *Starter) Failing(of sharding.Entity, limit int) []Failing {
-	var list []Failing
-	for e, st := range s.starts { // order-free: sorted below
-		if st.times > 0 && asked(of, e) {
-			list = append(list, st.describe())
+	first := priority.First(func(yield func(*start) bool) {
+		for e, st := range s.starts { // order-free: the first ones are taken
+			if st.times > 0 && asked(of, e) && !yield(st) {
+				return
+			}
 		}
+	}, limit, func(a, b *start) int {
+		return cmp.Or(a.since.Compare(b.since), a.entity.Compare(b.entity))
+	})
+	list := make([]Failing, len(first))
+	for i, st := range first {
+		list[i] = st.describe()
 	}
-	return longest(list, limit)
+	return list
 }
 
 // FailingOf returns a remembered entity if it could not be started, or has died.
