@@ -36,8 +36,8 @@ func (c *Ctx) Reminder() (r Reminder, ok bool) {
 // The command takes effect at most once: what it stages becomes durable together with the
 // end of the reminder. It runs late if nobody could run it in time, never early by the
 // journal's clock. If it fails with anything but an error made by [Errorf], it is undone and
-// runs again after a pause of 1 s, which grows up to 1 min. The region's log and the metric
-// roost.region.reminders.failing show it.
+// runs again after a pause of 1 s, which grows up to 1 min. The region's log,
+// "roost reminders --failing" and the metric roost.region.reminders.failing show it.
 //
 // The input is stored until the command runs, perhaps by a later version of the program: see
 // [Handle.V]. If the input cannot be stored, the time is zero or after the year 9999, or the name
