@@ -39,8 +39,8 @@ func (*shop) OnStart(ctx *entity.Ctx) error {
 }
 
 var (
-	shopClean = entity.Command[string, int]("Shop", "Clean")
-	shopTake  = entity.Command[string, int]("Shop", "Take")
+	shopClean = entity.Command[string, int]("Shop", "Clean").Stored()
+	shopTake  = entity.Command[string, int]("Shop", "Take").Stored()
 )
 
 func shops() entity.Definition {

@@ -258,10 +258,34 @@ func (c *coordNode) survey(o coordinator.Survey) {
 	})
 }
 
+// readInputs reads the reminders and the pending sends for a look.
+func (c *coordNode) readInputs(found *coordinator.FormsFound) {
+	w, ledger := c.w, c.w.journal.ledger
+	for _, shard := range found.Inputs() {
+		for _, r := range ledger.Wakes(w.storeClock(), journal.WakesRequest{Shards: []journal.ShardPosition{{Shard: shard}}, Limit: 1 << 20}).Rows {
+			if r.Err != nil {
+				found.UnknownShard(shard)
+			}
+			found.Timer(r.Entity, &r.Input)
+		}
+		for _, r := range ledger.Sends(w.storeClock(), journal.SendsRequest{Shards: []journal.SendPosition{{Shard: shard}}, Limit: 1 << 20}).Rows {
+			if r.Err != nil {
+				found.UnknownShard(shard)
+			}
+			for i := range r.Sends {
+				if x := &r.Sends[i]; x.ReplyTo != "" && r.States.Of(i) == sharding.SendPending {
+					found.ReplyTo(r.Entity, x.ReplyTo)
+				}
+			}
+		}
+	}
+}
+
 // readForms reads in which forms events are stored in some shards.
 func (c *coordNode) readForms(o coordinator.ReadForms) {
 	found := o.Begin()
 	c.query(func() {
+		c.readInputs(found)
 		for _, e := range c.w.journal.ledger.List(journal.ListRequest{Type: o.Type, Limit: 1 << 20}) {
 			if !found.Wants(e) {
 				continue

@@ -11,7 +11,8 @@ import (
 
 // In some weather each version of the program stores its events in a form of its own.
 // Version n reads the forms of all versions up to its own, and one more: that of the last
-// version may be read by the one before it. So it is with snapshots, but for that.
+// version may be read by the one before it. So it is with snapshots and with the inputs of reminders,
+// but for that. Answers have one form.
 
 // formOf is the form in which a version of the program stores events.
 func formOf(version int) sharding.Form {
@@ -26,6 +27,14 @@ func formOf(version int) sharding.Form {
 func snapshotForm(version int) sharding.SnapshotForm {
 	return sharding.SnapshotForm{Version: uint16(version + 1), Shape: uint64(version + 1)}
 }
+
+// inputForm is the form in which a version of the program stores the input of a reminder.
+func inputForm(version int) sharding.Form {
+	return sharding.Form{Kind: sharding.FormOfInput, Name: cmdAdd, Version: uint16(version + 1), Shape: uint64(version + 1)}
+}
+
+// answerForm is that of the answers that are taken.
+var answerForm = sharding.Form{Kind: sharding.FormOfInput, Name: cmdTold, Version: 1, Shape: 1}
 
 // addForms gives the types those of a version.
 func addForms(list []turn.Type, version int) {
@@ -44,6 +53,11 @@ func addForms(list []turn.Type, version int) {
 		for v := range version + 1 {
 			d.Reads = append(d.Reads, snapshotForm(v).Form())
 		}
+		d.Writes = append(d.Writes, inputForm(version), answerForm)
+		for v := range version + 1 {
+			d.Reads = append(d.Reads, inputForm(v))
+		}
+		d.Reads = append(d.Reads, answerForm)
 	}
 }
 
@@ -68,13 +82,17 @@ func (w *World) endOldVersion(p *process) {
 	}
 }
 
-// inForm gives events the form of the version of the region.
-func (n *regionNode) inForm(events []sharding.Event) {
-	for i := range events {
-		if n.w.weather.Forms {
-			f := formOf(n.version)
-			events[i].Version, events[i].ReadableBy = f.Version, f.ReadableBy
-		}
+// inForm gives what a turn stores the form of the version of the region.
+func (n *regionNode) inForm(done *turn.TurnDone) {
+	if !n.w.weather.Forms {
+		return
+	}
+	f, in := formOf(n.version), inputForm(n.version)
+	for i := range done.Events {
+		done.Events[i].Version, done.Events[i].ReadableBy = f.Version, f.ReadableBy
+	}
+	for i := range done.Wakes {
+		done.Wakes[i].Input.Version, done.Wakes[i].Input.Shape = in.Version, in.Shape
 	}
 }
 
@@ -105,6 +123,29 @@ func (s *store) noteForms(a sharding.Append) {
 			maps.DeleteFunc(forms, func(f storedForm, _ sharding.Epoch) bool { return f.entity == a.Entity }) // order-free: each by itself
 		}
 	}
+	s.noteInputs(a, forms)
+}
+
+// noteInputs notes the forms of the inputs of the reminders that stand now.
+func (s *store) noteInputs(a sharding.Append, forms map[storedForm]sharding.Epoch) {
+	if len(a.Fired) == 0 && !slices.ContainsFunc(a.Records, func(r sharding.Record) bool { return len(r.Wakes) > 0 }) {
+		return
+	}
+	stand := map[storedForm]bool{}
+	for _, r := range s.ledger.Wakes(s.w.storeClock(), journal.WakesRequest{Shards: []journal.ShardPosition{{Shard: a.Shard}}, Limit: 1 << 20}).Rows {
+		if r.Entity == a.Entity && r.Err == nil {
+			stand[storedForm{inputForm(int(r.Input.Version) - 1), a.Entity}] = true
+		}
+	}
+	gone := func(f storedForm, _ sharding.Epoch) bool {
+		return f.entity == a.Entity && f.Kind == sharding.FormOfInput && !stand[f]
+	}
+	maps.DeleteFunc(forms, gone) // order-free: each by itself
+	for f := range stand {       // order-free: each by itself
+		if forms[f] == 0 {
+			forms[f] = a.Epoch
+		}
+	}
 }
 
 // noteTrim notes what is left to be read of an entity when a snapshot with a cut is stored: the
@@ -125,8 +166,11 @@ func (s *store) noteTrim(o *journal.WriteSnapshot) {
 			left[storedForm{formOf(int(e.Version) - 1), o.Entity}] = true
 		}
 	}
-	maps.DeleteFunc(forms, func(f storedForm, _ sharding.Epoch) bool { return f.entity == o.Entity && !left[f] }) // order-free: each by itself
-	for f := range left {                                                                                         // order-free: each by itself
+	gone := func(f storedForm, _ sharding.Epoch) bool {
+		return f.entity == o.Entity && f.Kind != sharding.FormOfInput && !left[f]
+	}
+	maps.DeleteFunc(forms, gone) // order-free: each by itself
+	for f := range left {        // order-free: each by itself
 		if forms[f] == 0 {
 			forms[f] = o.Epoch
 		}
@@ -153,8 +197,11 @@ func (n *regionNode) checkReads(o turn.Load) {
 		if since >= o.Epoch {
 			continue // by a later owner: what this one does has no effect any more
 		}
-		if f.Kind == sharding.FormOfEvent && f.Version > uint16(n.version+1) {
+		switch {
+		case f.Kind == sharding.FormOfEvent && f.Version > uint16(n.version+1):
 			n.w.mark("an event of a later version is read")
+		case f.Kind == sharding.FormOfInput && f.Version < uint16(n.version+1):
+			n.w.mark("a shard has a reminder of an earlier version")
 		}
 		if !sharding.Reads(n.reads(o.Shard.Type), f.Form) {
 			n.w.violate("who has a shard reads it", "%s, version %d, loads %v at epoch %v, and %v was stored at %v", n.p.name, n.version, o.Entity, o.Epoch, f.Form, since)

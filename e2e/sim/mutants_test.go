@@ -110,6 +110,8 @@ var harshMutants = []struct{ name, place string }{
 	{"trim-above", "journal: no events go but those up to the cut of a snapshot"},
 	{"trim-keys", "journal: a trimmed record keeps its key as long as that is remembered"},
 	{"trim-wakes", "journal: a trimmed record keeps the input of a wake-up that stands"},
+	{"input-wrote", "turn: that the input of a reminder was stored is told when the shard is stopped"},
+	{"look-inputs", "coordinator: a look finds the reminders that stand"},
 	{"snapshot-wrote", "turn: that the state may be in a snapshot alone is told when the shard is stopped"},
 	{"ahead-kept", "journal: a key whose time is far ahead is never dropped"},
 }

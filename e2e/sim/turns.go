@@ -259,7 +259,7 @@ func (n *shardNode) turnDone(o *turn.Run, b *instance, took int64, cancelled boo
 	if o.Wakeup != nil && o.Wakeup.Answer == nil {
 		n.w.mark("reminder: it fires")
 	}
-	n.inForm(done.Events)
+	n.inForm(&done)
 	if cancelled {
 		done = turn.TurnDone{Reply: sharding.Reply{Outcome: sharding.OK, Code: sharding.Aborted, Message: "context cancelled"}}
 		state = b.list

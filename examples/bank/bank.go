@@ -46,7 +46,7 @@ var (
 	Show     = entity.Command[Nothing, Status]("Account", "Show").ReadOnly()
 
 	// Credit is what the source of a transfer sends to its target, and settle takes the answer.
-	Credit = entity.Command[Incoming, Nothing]("Account", "Credit")
+	Credit = entity.Command[Incoming, Nothing]("Account", "Credit").Stored()
 	settle = entity.Command[entity.Answer[Nothing], Nothing]("Account", "Settle")
 )
 

@@ -210,6 +210,15 @@ func (s *scenario) command(f []string) []string {
 		}
 		s.m = turn.New(s.cfg)
 		return nil
+	case "forms": // of events, of the input of a command, and of answers
+		typ := s.cfg.Types[0]
+		typ.Desc.Writes = []sharding.Form{
+			{Kind: sharding.FormOfEvent, Name: "E", Version: 1},
+			{Kind: sharding.FormOfInput, Name: "Add", Version: 1}, {Kind: sharding.FormOfInput, Name: "Got", Version: 1},
+		}
+		s.cfg.Types = []turn.Type{typ}
+		s.m = turn.New(s.cfg)
+		return nil
 	case "activate":
 		in := turn.Activate{Shard: shard0, Epoch: sharding.MakeEpoch(1, 1), Entity: sharding.Entity{Type: "T", ID: sharding.EntityID(cmp.Or(opt["entity"], "a"))}}
 		if has("epoch") {
@@ -418,10 +427,10 @@ func (s *scenario) done(f []string, opt map[string]string, has func(string) bool
 	}
 	in.Sends = make([]sharding.Send, number(opt["sends"]))
 	for i := range in.Sends {
-		in.Sends[i].Input.Command = opt["send"]
+		in.Sends[i].Input.Command, in.Sends[i].ReplyTo = opt["send"], opt["reply-to"]
 	}
 	if name, due, ok := strings.Cut(opt["set"], ":"); ok {
-		in.Wakes = append(in.Wakes, sharding.Wake{Kind: sharding.TimerWake, Name: name, Due: int64(number(due))})
+		in.Wakes = append(in.Wakes, sharding.Wake{Kind: sharding.TimerWake, Name: name, Due: int64(number(due)), Input: sharding.Input{Command: opt["command"]}})
 	}
 	if name := opt["remove"]; name != "" {
 		in.Wakes = append(in.Wakes, sharding.Wake{Kind: sharding.TimerWake, Name: name})

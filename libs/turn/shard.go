@@ -221,21 +221,44 @@ func (m *Machine) checkDrained(s *shard) {
 	m.emitShardEvent(Drained{Shard: s.id, Epoch: s.epoch, Wrote: s.wrote, Kept: m.handedOn(s)})
 }
 
-// noteForms notes the forms of the events of records that are handed to the journal,
-// whatever becomes of them. An event that the type does not list may have any form.
+// noteForms notes the forms of what is in records that are handed to the journal, whatever
+// becomes of them: of events, of the inputs of timers, and of the answers that are wanted to what
+// is sent.
 func (s *shard) noteForms(records []sharding.Record) {
-	writes := s.typ.Desc.Writes
 	for i := range records {
-		for j := range records[i].Events {
-			n, found := slices.BinarySearchFunc(writes, records[i].Events[j].Name, compareEvent)
-			switch {
-			case found:
-				s.wrote = s.wrote.With(n)
-			case s.wrote.Len() < len(writes):
-				for n := range writes {
-					s.wrote = s.wrote.With(n)
-				}
+		r := &records[i]
+		for j := range r.Events {
+			s.noteForm(sharding.FormOfEvent, r.Events[j].Name)
+		}
+		if mutant.On("input-wrote") {
+			continue
+		}
+		for j := range r.Wakes {
+			if w := &r.Wakes[j]; w.Kind == sharding.TimerWake && w.Due != 0 {
+				s.noteForm(sharding.FormOfInput, w.Input.Command)
 			}
+		}
+		for j := range r.Sends {
+			if to := r.Sends[j].ReplyTo; to != "" {
+				s.noteForm(sharding.FormOfInput, to)
+			}
+		}
+	}
+}
+
+// noteForm notes a form that the type stores, by its kind and name. What the type does not list may
+// have any form.
+func (s *shard) noteForm(kind sharding.FormKind, name string) {
+	writes := s.typ.Desc.Writes
+	n, found := slices.BinarySearchFunc(writes, name, func(f sharding.Form, name string) int {
+		return cmp.Or(cmp.Compare(f.Kind, kind), cmp.Compare(f.Name, name))
+	})
+	switch {
+	case found:
+		s.wrote = s.wrote.With(n)
+	case s.wrote.Len() < len(writes):
+		for n := range writes {
+			s.wrote = s.wrote.With(n)
 		}
 	}
 }
@@ -248,11 +271,6 @@ func (s *shard) noteSnapshotForm() {
 			s.wrote = s.wrote.With(n)
 		}
 	}
-}
-
-// compareEvent orders a form relative to that of an event with the name.
-func compareEvent(f sharding.Form, name string) int {
-	return cmp.Or(cmp.Compare(f.Kind, sharding.FormOfEvent), cmp.Compare(f.Name, name))
 }
 
 // registered reports whether the shard is still in the machine: it has not been

@@ -38,14 +38,15 @@ type Caller interface {
 type Handle[In, Out any] struct {
 	typ  string
 	desc sharding.CommandDesc
-	// input says how inputs are stored, for reminders and sends.
-	input *EventType
+	// input says how inputs are stored. stored says that they may be.
+	input  *EventType
+	stored bool
 }
 
 // Command declares a command of an entity type. A handle must not be changed after it
 // was bound.
 func Command[In, Out any](typ, name string) *Handle[In, Out] {
-	return &Handle[In, Out]{typ: typ, desc: sharding.CommandDesc{Name: name}, input: newEventType(reflect.TypeFor[In](), name)}
+	return &Handle[In, Out]{typ: typ, desc: sharding.CommandDesc{Name: name}, input: newEventType(sharding.FormOfInput, reflect.TypeFor[In](), name)}
 }
 
 // ReadOnly says that the command changes nothing: it is never stored, may be

@@ -66,7 +66,7 @@ type definition struct {
 	keepEvents  int
 	create      func(id string) any
 	commands    map[string]*binding
-	// events are by stored name, aliases included; byType by Go type.
+	// commands and events are by name, aliases included; byType by Go type.
 	events map[string]*EventType
 	byType map[reflect.Type]*EventType
 	state  stateForm
@@ -77,9 +77,9 @@ type definition struct {
 type binding struct {
 	typ   string
 	desc  sharding.CommandDesc
-	input reflect.Type
-	// answers says that the command takes answers to sends.
-	answers bool
+	input *EventType
+	// stored says that inputs may be stored, answers that the command takes answers to sends.
+	stored, answers bool
 	// run decodes the input, calls the method and encodes the reply. The error is the
 	// handler's; with bad it is about the input.
 	run func(state any, ctx *Ctx, env *sharding.Envelope) (payload []byte, enc sharding.Encoding, bad bool, err error)
@@ -102,9 +102,9 @@ func On[E, In, Out any](h *Handle[In, Out], method func(*E, *Ctx, In) (Out, erro
 		_, err := decode[In](env.Payload, env.Encoding)
 		return err
 	}
-	input, desc := reflect.TypeFor[In](), h.desc
-	desc.Input = fingerprint(shapeOf(input))
-	return Binding[E]{&binding{typ: h.typ, desc: desc, input: input, answers: takesAnswers[In](), check: check, run: func(state any, ctx *Ctx, env *sharding.Envelope) ([]byte, sharding.Encoding, bool, error) {
+	desc := h.desc
+	desc.Input = fingerprint(shapeOf(h.input.typ))
+	return Binding[E]{&binding{typ: h.typ, desc: desc, input: h.input, stored: h.stored, answers: takesAnswers[In](), check: check, run: func(state any, ctx *Ctx, env *sharding.Envelope) ([]byte, sharding.Encoding, bool, error) {
 		in, err := inputOf(h, ctx, env)
 		if err != nil {
 			return nil, 0, true, err
@@ -149,21 +149,45 @@ func define[E any](name string, volatile bool, create func(id string) *E, on []B
 		state: newStateForm(reflect.TypeFor[E]()),
 	}
 	for _, o := range on {
-		switch {
-		case o.b.typ != name:
-			d.errs = append(d.errs, fmt.Errorf("entity type %s: command %s belongs to type %s", name, o.b.desc.Name, o.b.typ))
-		case o.b.answers && o.b.desc.ReadOnly:
-			d.errs = append(d.errs, fmt.Errorf("entity type %s: command %s takes answers to sends, so it cannot be read-only: the send ends when it is stored that the answer was taken", name, o.b.desc.Name))
-		case o.b.answers && volatile:
-			d.errs = append(d.errs, fmt.Errorf("entity type %s: command %s takes answers to sends, and a volatile type cannot send", name, o.b.desc.Name))
-		case d.commands[o.b.desc.Name] != nil:
-			d.errs = append(d.errs, fmt.Errorf("entity type %s: command %s is bound twice", name, o.b.desc.Name))
-		default:
-			d.errs = append(d.errs, sharding.CheckCommand("command of entity type "+name, o.b.desc.Name))
-		}
-		d.commands[o.b.desc.Name] = o.b
+		d.addCommand(o.b)
 	}
 	return &Type[E]{d}
+}
+
+func (d *definition) addCommand(b *binding) {
+	if err := d.checkBinding(b); err != nil {
+		d.complain(fmt.Errorf("command %s %w", b.desc.Name, err))
+	}
+	if b.stored {
+		if err := b.input.check(); err != nil {
+			d.complain(err)
+		}
+	}
+	for _, name := range b.input.names() {
+		if d.commands[name] != nil {
+			d.complain(fmt.Errorf("command %s is bound twice", name))
+		}
+		d.errs = append(d.errs, sharding.CheckCommand("command of entity type "+d.name, name))
+		d.commands[name] = b
+	}
+}
+
+// checkBinding says what is wrong with a command of the type.
+func (d *definition) checkBinding(b *binding) error {
+	versions := b.input.version != 1 || b.input.readableBy != 0 || len(b.input.steps) > 0
+	switch {
+	case b.typ != d.name:
+		return fmt.Errorf("belongs to type %s", b.typ)
+	case b.answers && b.desc.ReadOnly:
+		return errors.New("takes answers to sends, so it cannot be read-only: the send ends when it is stored that the answer was taken")
+	case b.answers && d.volatile:
+		return errors.New("takes answers to sends, and a volatile type cannot send")
+	case b.answers && (b.stored || versions):
+		return errors.New("takes answers to sends, which have no version and are read as replies are: leave out Stored, V and ReadableBy")
+	case versions && !b.stored:
+		return errors.New("has versions of its input, which are for inputs that are stored: add Stored()")
+	}
+	return nil
 }
 
 // Events declares the events of the type: each by [Event], or by a plain value, which is
@@ -177,7 +201,7 @@ func (t *Type[E]) Events(events ...any) *Type[E] {
 				t.def.complain(errors.New("event nil has no type"))
 				continue
 			}
-			e = newEventType(typ, typeName(typ))
+			e = newEventType(sharding.FormOfEvent, typ, typeName(typ))
 		}
 		t.def.addEvent(e)
 	}
@@ -192,7 +216,7 @@ func (d *definition) addEvent(e *EventType) {
 		d.complain(fmt.Errorf("events of type %s are declared twice", e.typ))
 	}
 	d.byType[e.typ] = e
-	for _, name := range append([]string{e.name}, e.aliases...) {
+	for _, name := range e.names() {
 		if d.events[name] != nil {
 			d.complain(fmt.Errorf("event %q is declared twice", name))
 		}
@@ -240,8 +264,10 @@ func Describe(t Definition) (turn.Type, error) {
 	desc := turn.Type{Passivation: d.passivation, SnapshotEvery: d.snapshot, KeepEvents: d.keepEvents, KeepOnMoves: d.keep, Remember: d.remember, Desc: sharding.TypeDesc{
 		Type: sharding.EntityType(d.name), Shards: d.shards, Volatile: d.volatile,
 	}}
-	for _, b := range d.commands { // sorted below
-		desc.Desc.Commands = append(desc.Desc.Commands, b.desc)
+	for name, b := range d.commands { // sorted below
+		command := b.desc
+		command.Name = name
+		desc.Desc.Commands = append(desc.Desc.Commands, command)
 	}
 	slices.SortFunc(desc.Desc.Commands, func(a, b sharding.CommandDesc) int { return cmp.Compare(a.Name, b.Name) })
 	desc.Desc.Writes, desc.Desc.Reads = d.forms()

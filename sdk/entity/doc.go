@@ -73,8 +73,9 @@
 //
 // [Event] gives an event a stored name and a version; [From] declares how to convert an older
 // version of the event to the current one. A snapshot of another form is read by
-// [FromSnapshot]; without that it is ignored, and the state is rebuilt from the events. The
-// test [entitytest.Schema] fails when stored data would become unreadable.
+// [FromSnapshot]; without that it is ignored, and the state is rebuilt from the events. Inputs of
+// reminders and sends are stored too, if [Handle.Stored] says so, and read by the rules for events.
+// The test [entitytest.Schema] fails when stored data would become unreadable.
 // docs/schema-evolution.md explains all of this.
 //
 // # What this does not do

@@ -85,7 +85,7 @@ func (m *misuse) Unwrap() error { return m.err }
 // StoredError says what of an entity cannot be read, and why. It wraps [ErrStored].
 type StoredError struct {
 	Entity sharding.Entity
-	What   string // "snapshot", or "event" and its stored name
+	What   string // "snapshot", "event" and its stored name, or "input of" a command
 	Err    error  // what is wrong with it
 	Fix    string // what the author of this version can do, for a tool that asks before it is run
 }

@@ -2,6 +2,7 @@ package entity
 
 import (
 	"bytes"
+	"cmp"
 	"encoding"
 	"encoding/json"
 	"errors"
@@ -20,8 +21,10 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// EventType says how events of one Go type are stored. [Event] makes one.
+// EventType says how events of one Go type are stored. [Event] makes one. A [Handle] has one for
+// the inputs of its command.
 type EventType struct {
+	kind sharding.FormKind // events, or inputs of the command with the name
 	name string
 	// typ is the Go type. Values of a plain one are the same after encoding and decoding.
 	typ        reflect.Type
@@ -42,10 +45,12 @@ type EventType struct {
 //
 // An event that is given to Events as a plain value is stored under the name of its Go
 // type.
-func Event[T any](name string) *EventType { return newEventType(reflect.TypeFor[T](), name) }
+func Event[T any](name string) *EventType {
+	return newEventType(sharding.FormOfEvent, reflect.TypeFor[T](), name)
+}
 
-func newEventType(t reflect.Type, name string) *EventType {
-	return &EventType{name: name, typ: t, plain: plain(t), layout: layoutOf(t), version: 1}
+func newEventType(kind sharding.FormKind, t reflect.Type, name string) *EventType {
+	return &EventType{kind: kind, name: name, typ: t, plain: plain(t), layout: layoutOf(t), version: 1}
 }
 
 // V sets the version in which the event is stored from now on, 1 to 65535, and gives the
@@ -82,10 +87,10 @@ type Step struct {
 	snapshot func(payload []byte, state any) error
 }
 
-// From is the step from an older version of an event, with the Go type that it had, to
-// the current one. The function must depend on nothing but its argument.
+// From is the step from an older version of an event, or of a stored input, with the Go type
+// that it had, to the current one. The function must depend on nothing but its argument.
 func From[Old, New any](version int, upgrade func(Old) New) Step {
-	old := newEventType(reflect.TypeFor[Old](), "")
+	old := newEventType(sharding.FormOfEvent, reflect.TypeFor[Old](), "")
 	return Step{version: version, from: old.typ, to: reflect.TypeFor[New](), event: func(ev sharding.Event) (any, error) {
 		v, err := old.decodeAs(ev, false)
 		if err != nil {
@@ -168,14 +173,42 @@ func (e *EventType) decodeAs(ev sharding.Event, lenient bool) (any, error) {
 	return p.Elem().Interface(), nil
 }
 
+// stored is an event of the type as it is stored.
+func (e *EventType) stored(payload []byte, enc sharding.Encoding) sharding.Event {
+	return sharding.Event{
+		Name: e.name, Version: uint16(e.version), ReadableBy: uint16(cmp.Or(e.readableBy, e.version)), Encoding: enc, Payload: payload,
+	}
+}
+
+// names are all under which something may be stored, the current one first.
+func (e *EventType) names() []string { return append([]string{e.name}, e.aliases...) }
+
+// forms returns the form in which something is stored from now on, and all those that are read:
+// under each name, of this version and of those from which there are steps.
+func (e *EventType) forms() (current sharding.Form, reads []sharding.Form) {
+	current = sharding.Form{Kind: e.kind, Name: e.name, Version: uint16(e.version), Shape: fingerprint(shapeOf(e.typ))}
+	if e.readableBy < e.version {
+		current.ReadableBy = uint16(e.readableBy)
+	}
+	for _, name := range e.names() {
+		f := current
+		f.Name = name
+		reads = append(reads, f)
+		for _, step := range e.steps {
+			reads = append(reads, sharding.Form{Kind: e.kind, Name: name, Version: uint16(step.version), Shape: fingerprint(shapeOf(step.from))})
+		}
+	}
+	return current, reads
+}
+
 // check names every mistake in the declaration.
 func (e *EventType) check() error {
 	var errs []error
 	complain := func(format string, args ...any) {
-		errs = append(errs, fmt.Errorf("event "+e.name+": "+format, args...))
+		errs = append(errs, fmt.Errorf(e.kind.String()+" "+e.name+": "+format, args...))
 	}
-	for _, name := range append([]string{e.name}, e.aliases...) {
-		if err := sharding.CheckID("event name", name, sharding.MaxTypeLen); err != nil {
+	for _, name := range e.names() {
+		if err := sharding.CheckID(e.kind.String()+" name", name, sharding.MaxTypeLen); err != nil {
 			errs = append(errs, err)
 		}
 	}
@@ -197,9 +230,9 @@ func (e *EventType) check() error {
 			if i < 0 {
 				complain("ReadableBy(%d) needs a step from version %d, which says what that version has", e.readableBy, v)
 			} else if field := lacks(e.typ, e.steps[i].from); field != "" {
-				complain("ReadableBy(%d): version %d would not find its field %s, and refuse the event", e.readableBy, v, field)
+				complain("ReadableBy(%d): version %d would not find its field %s, and refuse it", e.readableBy, v, field)
 			} else if field := e.layout.confusing(layoutOf(e.steps[i].from)); field != "" {
-				complain("ReadableBy(%d): version %d would take the field %s for its own, whose name differs in case only, and refuse the event; give it another name", e.readableBy, v, field)
+				complain("ReadableBy(%d): version %d would take the field %s for its own, whose name differs in case only, and refuse it; give it another name", e.readableBy, v, field)
 			}
 		}
 	}

@@ -40,9 +40,9 @@ func (c *Ctx) Reminder() (r Reminder, ok bool) {
 // "roost reminders --failing" and the metric roost.region.reminders.failing show it.
 //
 // The input is stored until the command runs, perhaps by a later version of the program: see
-// [Handle.V]. If the input cannot be stored, the time is zero or after the year 9999, or the name
-// is empty, the turn fails. So it does in a read-only command, and for a volatile type, which
-// keeps nothing: use After there.
+// [Handle.Stored], without which the turn fails. So it does if the input cannot be stored, the time
+// is zero or after the year 9999, or the name is empty, in a read-only command, and for a volatile
+// type, which keeps nothing: use After there.
 func (h *Handle[In, Out]) Remind(ctx *Ctx, at time.Time, name string, in In) {
 	h.remind(ctx, at, 0, name, in)
 }
@@ -113,85 +113,6 @@ func (h *Handle[In, Out]) store(ctx *Ctx, in In) (sharding.Input, error) {
 		return sharding.Input{}, misused("command %s.%s is not one of type %s; an entity can remind itself only", h.typ, h.desc.Name, ctx.inst.def.name)
 	}
 	return h.encodeInput(in)
-}
-
-// encodeInput encodes an input that is stored, and read by whatever version runs then.
-func (h *Handle[In, Out]) encodeInput(in In) (sharding.Input, error) {
-	if takesAnswers[In]() {
-		return sharding.Input{}, errAnswerOnly
-	}
-	payload, enc, err := encode(in, preferred(in))
-	if err != nil {
-		return sharding.Input{}, fmt.Errorf("the input of %s cannot be encoded: %w", h.desc.Name, err)
-	}
-	if len(payload) > sharding.MaxPayload {
-		return sharding.Input{}, fmt.Errorf("the input of %s has %d bytes, at most %d are allowed", h.desc.Name, len(payload), sharding.MaxPayload)
-	}
-	ev := h.input.stored(payload, enc)
-	if err := h.input.check(); err != nil {
-		return sharding.Input{}, fmt.Errorf("the input of %s: %w", h.desc.Name, err)
-	}
-	if !h.input.same(ev) {
-		if _, err := h.input.decodeAs(ev, false); err != nil {
-			return sharding.Input{}, fmt.Errorf("the input of %s cannot be read back from %.200q: %w", h.desc.Name, payload, err)
-		}
-	}
-	return sharding.Input{
-		Command: h.desc.Name, Version: ev.Version, ReadableBy: ev.ReadableBy, Shape: fingerprint(shapeOf(h.input.typ)),
-		Encoding: enc, Payload: payload,
-	}, nil
-}
-
-// stored is an event of the type as it is stored.
-func (e *EventType) stored(payload []byte, enc sharding.Encoding) sharding.Event {
-	return sharding.Event{
-		Name: e.name, Version: uint16(e.version), ReadableBy: uint16(cmp.Or(e.readableBy, e.version)), Encoding: enc, Payload: payload,
-	}
-}
-
-// inputOf decodes the input of a command: that of a caller, one that was stored for a reminder
-// or by an entity that has sent it, or an answer.
-func inputOf[In, Out any](h *Handle[In, Out], ctx *Ctx, env *sharding.Envelope) (In, error) {
-	var none In
-	if a, ok := any(&none).(answerTaker); ok {
-		if ctx.wakeup == nil || ctx.wakeup.Answer == nil {
-			return none, errAnswerOnly
-		}
-		err := a.takeAnswer(ctx.wakeup.Answer)
-		return none, err
-	}
-	if ctx.wakeup == nil && env.Version == 0 {
-		return decode[In](env.Payload, env.Encoding)
-	}
-	ev := sharding.Event{Name: env.Command, Version: env.Version, ReadableBy: env.ReadableBy, Encoding: env.Encoding, Payload: env.Payload}
-	what := "input of " + env.Command + ", which another entity has sent"
-	if ctx.wakeup != nil {
-		in := &ctx.wakeup.Input
-		ev.Version, ev.ReadableBy, ev.Encoding, ev.Payload = in.Version, in.ReadableBy, in.Encoding, in.Payload
-		what = fmt.Sprintf("input of reminder %s for %s", ctx.wakeup.Name, in.Command)
-	}
-	v, _, err := h.input.decode(ev)
-	if err != nil {
-		return none, ctx.inst.unreadable(what, err, h.input.fix(ev))
-	}
-	got, _ := v.(In) // the zero value of an interface is none
-	return got, nil
-}
-
-// V sets the version in which inputs are stored for reminders and sends from now on, 1 to 65535, and
-// gives the steps by which stored inputs of older versions are read, as [EventType.V] does
-// for events. The version must be raised with every change of the input's fields. What
-// callers send has no version.
-func (h *Handle[In, Out]) V(version int, steps ...Step) *Handle[In, Out] {
-	h.input.V(version, steps...)
-	return h
-}
-
-// ReadableBy says that a program may read a stored input if it knows at least the given
-// version of it, as [EventType.ReadableBy] does for events.
-func (h *Handle[In, Out]) ReadableBy(version int) *Handle[In, Out] {
-	h.input.ReadableBy(version)
-	return h
 }
 
 // mayRemind returns an error unless the running turn may set and remove reminders.

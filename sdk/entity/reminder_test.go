@@ -32,7 +32,7 @@ func (n *notebook) take(_ *entity.Ctx, in page) (string, error) {
 var (
 	actNow  = entity.Command[int, string]("Notebook", "Act")
 	actRead = entity.Command[int, string]("Notebook", "Look").ReadOnly()
-	take    = entity.Command[page, string]("Notebook", "Take").V(2, entity.From(1, func(old pageV1) page { return page{old.Text, "en"} }))
+	take    = entity.Command[page, string]("Notebook", "Take").Stored().V(2, entity.From(1, func(old pageV1) page { return page{old.Text, "en"} }))
 	other   = entity.Command[func(), string]("Notebook", "Other")
 	foreign = entity.Command[page, string]("Else", "Take")
 )

@@ -20,27 +20,39 @@ type Schema struct {
 
 // CommandSchema describes one command and what its callers send.
 type CommandSchema struct {
-	Name     string `json:"name"`
-	ReadOnly bool   `json:"readOnly,omitempty"`
+	Name     string   `json:"name"`
+	Aliases  []string `json:"aliases,omitempty"`
+	ReadOnly bool     `json:"readOnly,omitempty"`
+	// Answers says that the command takes answers to what the entity has sent, and nothing
+	// from callers.
+	Answers bool `json:"answers,omitempty"`
 	// Input has a line for the input and for each field in it: its path and what it holds,
-	// such as "input.lines[].SKU string".
-	Input []string `json:"input"`
+	// such as "input.lines[].SKU string". A command that takes answers has none.
+	Input []string `json:"input,omitempty"`
+	// Stored says how inputs are stored; absent: they are not.
+	Stored *StoredSchema `json:"stored,omitempty"`
 	// GoType is the name of the input's Go type; empty: it has none. It is not sent and may
 	// change.
 	GoType string `json:"-"`
 }
 
-// EventSchema describes one event. A shape is what is stored: the fields and their types.
+// EventSchema describes one event.
 type EventSchema struct {
-	Name       string   `json:"name"`
-	Aliases    []string `json:"aliases,omitempty"`
-	Version    int      `json:"version"`
-	ReadableBy int      `json:"readableBy,omitempty"`
-	Shape      string   `json:"shape"`
-	// Reads are the shapes of the older versions from which there is a step.
-	Reads map[int]string `json:"reads,omitempty"`
+	Name    string   `json:"name"`
+	Aliases []string `json:"aliases,omitempty"`
+	StoredSchema
 	// GoType is the name of the Go type. It is not stored and may change.
 	GoType string `json:"-"`
+}
+
+// StoredSchema describes how an event or an input is stored. A shape is what is stored: the
+// fields and their types.
+type StoredSchema struct {
+	Version    int    `json:"version"`
+	ReadableBy int    `json:"readableBy,omitempty"`
+	Shape      string `json:"shape"`
+	// Reads are the shapes of the older versions from which there is a step.
+	Reads map[int]string `json:"reads,omitempty"`
 }
 
 // SnapshotSchema describes the snapshots of a type. The shape of a [Snapshotter] is empty.
@@ -56,22 +68,22 @@ type SnapshotSchema struct {
 // forms returns the forms in which something of the type is stored that must be read, and all
 // those that are read, each sorted. A snapshot that is not read is rebuilt from events, unless
 // the type trims these: so the form of its snapshots is stored only then. Which ones are read is
-// always said, because another version of the type may trim.
+// always said, because another version of the type may trim. The input of a reminder is stored in
+// the shard of the entity that has set it, and so is what an answer is for. The input of a send is
+// stored there too, but read by its target: whoever hosts that decides whether it can.
 func (d *definition) forms() (writes, reads []sharding.Form) {
-	for name, e := range d.events { // sorted below
-		current := sharding.Form{Kind: sharding.FormOfEvent, Name: name, Version: uint16(e.version), Shape: fingerprint(shapeOf(e.typ))}
-		if e.readableBy < e.version {
-			current.ReadableBy = uint16(e.readableBy)
-		}
-		if name == e.name {
-			writes = append(writes, current)
-		}
-		reads = append(reads, current)
-		for _, step := range e.steps {
-			reads = append(reads, sharding.Form{Kind: sharding.FormOfEvent, Name: name, Version: uint16(step.version), Shape: fingerprint(shapeOf(step.from))})
-		}
+	for _, e := range d.byType { // sorted below
+		current, all := e.forms()
+		writes, reads = append(writes, current), append(reads, all...)
 	}
 	if !d.volatile {
+		for name, b := range d.commands { // sorted below
+			if name != b.desc.Name || !b.stored && !b.answers {
+				continue
+			}
+			current, all := b.forms()
+			writes, reads = append(writes, current), append(reads, all...)
+		}
 		current := d.state.current().Form()
 		if d.trims {
 			writes = append(writes, current)
@@ -89,28 +101,34 @@ func (d *definition) forms() (writes, reads []sharding.Form) {
 	return writes, slices.Compact(reads)
 }
 
+// forms are those of what is stored for the command. Of an answer that is the name of the command
+// that takes it: the rest is a reply, which its target has stored, and which is read leniently.
+func (b *binding) forms() (current sharding.Form, reads []sharding.Form) {
+	current, reads = b.input.forms()
+	if b.answers {
+		current.Shape = formOfAnswers
+		for i := range reads {
+			reads[i].Shape = formOfAnswers
+		}
+	}
+	return current, reads
+}
+
+// formOfAnswers stands for the fields of an [Answer].
+var formOfAnswers = fingerprint("answer")
+
 // SchemaOf returns the schema of a type.
 func SchemaOf(t Definition) Schema {
 	d := t.definition()
 	var s Schema
-	for _, b := range d.commands { // sorted below
-		s.Commands = append(s.Commands, CommandSchema{
-			Name: b.desc.Name, ReadOnly: b.desc.ReadOnly, Input: inputLines(b.input), GoType: typeName(b.input),
-		})
+	for name, b := range d.commands { // sorted below
+		if name == b.desc.Name {
+			s.Commands = append(s.Commands, b.schema())
+		}
 	}
 	slices.SortFunc(s.Commands, func(a, b CommandSchema) int { return cmp.Compare(a.Name, b.Name) })
 	for _, e := range d.byType { // sorted below
-		es := EventSchema{
-			Name: e.name, Aliases: slices.Sorted(slices.Values(e.aliases)), Version: e.version, ReadableBy: e.readableBy,
-			Shape: shapeOf(e.typ), GoType: typeName(e.typ),
-		}
-		for _, step := range e.steps {
-			if es.Reads == nil {
-				es.Reads = map[int]string{}
-			}
-			es.Reads[step.version] = shapeOf(step.from)
-		}
-		s.Events = append(s.Events, es)
+		s.Events = append(s.Events, EventSchema{Name: e.name, Aliases: e.sortedAliases(), StoredSchema: e.schema(), GoType: typeName(e.typ)})
 	}
 	slices.SortFunc(s.Events, func(a, b EventSchema) int { return cmp.Compare(a.Name, b.Name) })
 	if d.snapshot > 0 {
@@ -121,6 +139,31 @@ func SchemaOf(t Definition) Schema {
 			}
 			s.Snapshot.Reads[step.version] = shapeOf(step.from)
 		}
+	}
+	return s
+}
+
+func (b *binding) schema() CommandSchema {
+	s := CommandSchema{Name: b.desc.Name, Aliases: b.input.sortedAliases(), ReadOnly: b.desc.ReadOnly, Answers: b.answers, GoType: typeName(b.input.typ)}
+	if !b.answers {
+		s.Input = inputLines(b.input.typ)
+	}
+	if b.stored {
+		stored := b.input.schema()
+		s.Stored = &stored
+	}
+	return s
+}
+
+func (e *EventType) sortedAliases() []string { return slices.Sorted(slices.Values(e.aliases)) }
+
+func (e *EventType) schema() StoredSchema {
+	s := StoredSchema{Version: e.version, ReadableBy: e.readableBy, Shape: shapeOf(e.typ)}
+	for _, step := range e.steps {
+		if s.Reads == nil {
+			s.Reads = map[int]string{}
+		}
+		s.Reads[step.version] = shapeOf(step.from)
 	}
 	return s
 }

@@ -3,6 +3,7 @@ package entity
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
@@ -21,7 +22,7 @@ import (
 // than once, or be forgotten.
 //
 // The input is stored until it is delivered, perhaps by a later version of the program: see
-// [Handle.V]. A turn may send at most 1,000 commands, and an entity have at most 10,000 that are
+// [Handle.Stored], without which the turn fails. A turn may send at most 1,000 commands, and an entity have at most 10,000 that are
 // pending: beyond that the turn is undone and refused as resource_exhausted. If the input
 // cannot be stored, or the command is read-only, the turn fails. So it does in a read-only
 // command, and for a volatile type, which keeps nothing: use Ask there.
@@ -117,11 +118,10 @@ type Answer[Out any] struct {
 // that returns it is undone and gets the answer again.
 func (h *Handle[In, Out]) Sent(a Answer[Out]) (In, error) {
 	var none In
-	if a.From.Type != sharding.EntityType(h.typ) || a.Command != h.desc.Name {
+	if a.From.Type != sharding.EntityType(h.typ) || !slices.Contains(h.input.names(), a.Command) {
 		return none, fmt.Errorf("the answer is one to %s.%s, not to %s.%s", a.From.Type, a.Command, h.typ, h.desc.Name)
 	}
-	in := &a.sent
-	ev := sharding.Event{Name: in.Command, Version: in.Version, ReadableBy: in.ReadableBy, Encoding: in.Encoding, Payload: in.Payload}
+	ev := eventOf(&a.sent)
 	v, _, err := h.input.decode(ev)
 	if err != nil {
 		return none, fmt.Errorf("the input of %s that was sent to %s cannot be read: %w; %s", h.desc.Name, a.From, err, h.input.fix(ev))

@@ -168,7 +168,7 @@ var (
 	addStock = entity.Command[stocked, offer]("Stock", "Add")
 	look     = entity.Command[struct{}, offer]("Stock", "Look").ReadOnly()
 	reserve  = entity.Command[string, offer]("Stock", "Reserve")
-	buy      = entity.Command[order, offer]("Cart", "Buy")
+	buy      = entity.Command[order, offer]("Cart", "Buy").Stored()
 	spent    = entity.Command[struct{}, int64]("Cart", "Paid").ReadOnly()
 	failing  = entity.Command[bool, bool]("Cart", "SetFailing")
 )

@@ -21,7 +21,7 @@ type (
 )
 
 var (
-	write   = entity.Command[note, saw]("Pad", "Write")
+	write   = entity.Command[note, saw]("Pad", "Write").Stored()
 	burn    = entity.Command[note, empty]("Pad", "Burn")
 	regret  = entity.Command[empty, empty]("Pad", "Regret")
 	glance  = entity.Command[empty, saw]("Pad", "Look").ReadOnly()

@@ -229,6 +229,54 @@ func (k *Kit) GivenStored(typ, id, name string, version int, payload string) {
 	s.records = append(s.records, sharding.Record{Seq: uint64(len(s.records) + 1), Events: []sharding.Event{ev}})
 }
 
+// StoredInput is the input of a command in the form in which some version of the program stored it:
+// under a name of the command, with the version of the input and its payload in JSON.
+type StoredInput struct {
+	Command string
+	Version int
+	Payload string
+}
+
+func (in StoredInput) encode() sharding.Input {
+	return sharding.Input{Command: in.Command, Version: uint16(in.Version), ReadableBy: uint16(in.Version), Payload: []byte(in.Payload)}
+}
+
+// GivenReminder stores a reminder of an entity that is not alive yet, as some version of the program
+// has set it. It fires when its time has come.
+func (k *Kit) GivenReminder(typ, id, name string, due time.Time, in StoredInput) {
+	k.t.Helper()
+	k.given(address(typ, id), sharding.Record{Wakes: []sharding.Wake{{Kind: sharding.TimerWake, Name: name, Due: due.UnixMilli(), Input: in.encode()}}})
+}
+
+// GivenSend stores a command that an entity has sent which is not alive yet, as some version of
+// the program has sent it. It is delivered at once. replyTo is the command of the sender that takes
+// the answer; empty: none does.
+func (k *Kit) GivenSend(typ, id, toType, toID string, in StoredInput, replyTo string) {
+	k.t.Helper()
+	k.given(address(typ, id), sharding.Record{Sends: []sharding.Send{{To: address(toType, toID), Input: in.encode(), ReplyTo: replyTo}}})
+}
+
+// given stores a record of an entity that is not alive yet, as a turn does.
+func (k *Kit) given(ent sharding.Entity, r sharding.Record) {
+	k.t.Helper()
+	if k.insts[ent] != nil {
+		k.t.Fatalf("entitytest: %s is alive already; give what is stored of it before the first command", ent)
+	}
+	s := k.journal(ent)
+	k.open(ent)
+	shard := k.shardOf(ent)
+	r.Seq = uint64(len(s.records) + 1)
+	a := sharding.Append{Shard: shard, Epoch: k.m.Epoch(shard), Entity: ent, Records: []sharding.Record{r}}
+	s.records = append(s.records, r)
+	s.change(&a)
+	s.changeSends(&a, k.now)
+	k.wakeups.Told(k.now, turn.WakesChanged{Shard: shard, Epoch: a.Epoch, Entity: ent, Records: a.Records}, &k.wanted)
+	if len(r.Sends) > 0 {
+		k.outbox.Told(k.now, turn.SendsStored{Shard: shard, Epoch: a.Epoch, Entity: ent, At: k.now, Records: a.Records}, &k.sent)
+	}
+	k.run()
+}
+
 // Events returns the stored events of an entity, in order: those of its present life.
 func (k *Kit) Events(typ, id string) []any {
 	k.t.Helper()

@@ -35,7 +35,7 @@ const month = 30 * 24 * time.Hour
 
 var (
 	subscribe = entity.Command[int, string]("Subscription", "Subscribe")
-	charge    = entity.Command[int, string]("Subscription", "Charge")
+	charge    = entity.Command[int, string]("Subscription", "Charge").Stored()
 	bankIs    = entity.Command[bool, string]("Subscription", "BankIsOffline")
 	cancel    = entity.Command[int, string]("Subscription", "Cancel")
 	once      = entity.Command[int, string]("Subscription", "ChargeOnce")

@@ -95,7 +95,7 @@ func unreadable(before, now map[string]entity.Schema) []string {
 	for _, typ := range slices.Sorted(maps.Keys(before)) {
 		s, ok := now[typ]
 		if !ok {
-			if len(before[typ].Events) > 0 {
+			if len(before[typ].Events) > 0 || slices.ContainsFunc(before[typ].Commands, func(c entity.CommandSchema) bool { return c.Stored != nil || c.Answers }) {
 				broken = append(broken, fmt.Sprintf("type %s is gone, with the state of its entities: give it to Schema, or delete it from %s if none of them is needed", typ, SchemaFile))
 			}
 			continue
@@ -107,12 +107,56 @@ func unreadable(before, now map[string]entity.Schema) []string {
 			broken = append(broken, "type "+typ+": "+why)
 		}
 		for _, e := range before[typ].Events {
-			for _, why := range lost(typ, e, s.Events) {
+			for _, why := range lost(eventKind(e), kinds(s.Events, eventKind)) {
+				broken = append(broken, "type "+typ+": "+why)
+			}
+		}
+		for _, c := range before[typ].Commands {
+			for _, why := range lost(inputKind(typ)(c), kinds(s.Commands, inputKind(typ))) {
 				broken = append(broken, "type "+typ+": "+why)
 			}
 		}
 	}
 	return broken
+}
+
+// kind is something that is stored under a name: a kind of event, or the inputs of a command.
+type kind struct {
+	name    string
+	aliases []string
+	// stored is nil for a command of which no inputs are stored.
+	stored *entity.StoredSchema
+	goType string
+	// what it is, the line of Go that declares it with its type as %s, and what to do if it is
+	// gone with its name as %[1]q.
+	what, declare, gone string
+}
+
+func eventKind(e entity.EventSchema) kind {
+	return kind{
+		name: e.Name, aliases: e.Aliases, stored: &e.StoredSchema, goType: e.GoType, what: "event " + e.Name,
+		declare: fmt.Sprintf("entity.Event[%%s](%q)", e.Name),
+		gone: "event %[1]s was stored and is not declared any more. Keep it in Events. If only its Go type has another name now, declare\n\tentity.Event[NewName](%[1]q)\n" +
+			"If it is to be stored under another name, add\n\t.Alias(%[1]q)",
+	}
+}
+
+func inputKind(typ string) func(entity.CommandSchema) kind {
+	return func(c entity.CommandSchema) kind {
+		return kind{
+			name: c.Name, aliases: c.Aliases, stored: c.Stored, goType: c.GoType, what: "input of command " + c.Name,
+			declare: fmt.Sprintf("entity.Command[%%s, …](%q, %q).Stored()", typ, c.Name),
+			gone: "inputs of command %[1]s were stored, for reminders or sends, and are not read any more. Keep the command, and its Stored. " +
+				"If it has another name now, add to it\n\t.Alias(%[1]q)\nIf none of them is left (roost reminders, roost sends), delete the command's \"stored\" from " + SchemaFile + ".",
+		}
+	}
+}
+
+func kinds[S any](all []S, of func(S) kind) (list []kind) {
+	for _, s := range all {
+		list = append(list, of(s))
+	}
+	return list
 }
 
 // wrongSnapshotStep names a step that would never be used, because snapshots of its version
@@ -155,49 +199,53 @@ func lostSnapshots(before, now *entity.SnapshotSchema) (why []string) {
 	return why
 }
 
-// lost says why stored events cannot be read any more, nothing if they can.
-func lost(typ string, e entity.EventSchema, events []entity.EventSchema) []string {
+// lost says why what was stored of a kind cannot be read any more, nothing if it can.
+func lost(old kind, all []kind) []string {
+	if old.stored == nil {
+		return nil
+	}
 	var why []string
 	complain := func(format string, args ...any) { why = append(why, fmt.Sprintf(format, args...)) }
-	by := map[string]entity.EventSchema{}
-	for _, now := range events {
-		by[now.Name] = now
-		for _, alias := range now.Aliases {
-			by[alias] = now
+	by := map[string]kind{}
+	for _, now := range all {
+		for _, name := range append([]string{now.name}, now.aliases...) {
+			if now.stored != nil {
+				by[name] = now
+			}
 		}
 	}
-	for _, name := range append([]string{e.Name}, e.Aliases...) {
+	for _, name := range append([]string{old.name}, old.aliases...) {
 		if _, ok := by[name]; !ok {
-			complain("event %s was stored and is not declared any more. Keep it in Events. If only its Go type has another name now, declare\n\tentity.Event[NewName](%q)\nIf it is to be stored under another name, add\n\t.Alias(%q)", name, name, name)
+			complain(old.gone, name)
 		}
 	}
-	now, ok := by[e.Name]
+	now, ok := by[old.name]
 	if !ok {
 		return why
 	}
-	was := maps.Clone(e.Reads)
+	was := maps.Clone(old.stored.Reads)
 	if was == nil {
 		was = map[int]string{}
 	}
-	was[e.Version] = e.Shape
+	was[old.stored.Version] = old.stored.Shape
 	for _, v := range slices.Sorted(maps.Keys(was)) {
-		reads, ok := now.Reads[v], true
-		if v == now.Version {
-			reads = now.Shape
+		reads, ok := now.stored.Reads[v], true
+		if v == now.stored.Version {
+			reads = now.stored.Shape
 		} else {
-			_, ok = now.Reads[v]
+			_, ok = now.stored.Reads[v]
 		}
 		switch {
-		case v > now.Version:
-			complain("event %s was stored in version %d, and is declared with version %d: versions only go up", e.Name, v, now.Version)
+		case v > now.stored.Version:
+			complain("%s was stored in version %d, and is declared with version %d: versions only go up", old.what, v, now.stored.Version)
 		case !ok:
-			complain("event %s was stored in version %d, from which there is no step. Add to its V\n\t%s", e.Name, v, stepLine(now, v))
-		case reads != was[v] && v == now.Version:
-			complain("event %s has changed and still has version %d:\n\twas %s\n\tis  %s\nKeep the old struct as %sV%d, and declare\n\tentity.Event[%s](%q).V(%d, %s)",
-				e.Name, v, was[v], reads, now.GoType, v, now.GoType, e.Name, v+1, strings.Join(append(steps(now), stepLine(now, v)), ", "))
+			complain("%s was stored in version %d, from which there is no step. Add to its V\n\t%s", old.what, v, stepLine(now, v))
+		case reads != was[v] && v == now.stored.Version:
+			complain("%s has changed and still has version %d:\n\twas %s\n\tis  %s\nKeep the old struct as %sV%d, and declare\n\t%s.V(%d, %s)",
+				old.what, v, was[v], reads, now.goType, v, fmt.Sprintf(now.declare, now.goType), v+1, strings.Join(append(steps(now), stepLine(now, v)), ", "))
 		case reads != was[v]:
-			complain("event %s: the step from version %d reads another form than was stored:\n\tstored %s\n\treads  %s\nGive the old struct the fields that it had.",
-				e.Name, v, was[v], reads)
+			complain("%s: the step from version %d reads another form than was stored:\n\tstored %s\n\treads  %s\nGive the old struct the fields that it had.",
+				old.what, v, was[v], reads)
 		}
 	}
 	return why
@@ -213,21 +261,33 @@ func refused(before, now map[string]entity.Schema) []string {
 			continue // callers are told by the lack of the type, and unreadable by its data
 		}
 		for _, c := range before[typ].Commands {
-			if why := refusedCommand(c, s.Commands); why != "" {
-				broken = append(broken, "type "+typ+": command "+c.Name+why)
+			for _, name := range append([]string{c.Name}, c.Aliases...) {
+				if why := refusedCommand(name, c, s.Commands); why != "" {
+					broken = append(broken, "type "+typ+": command "+name+why)
+					break
+				}
 			}
 		}
 	}
 	return broken
 }
 
-// refusedCommand says why the callers of a command break, nothing if they do not.
-func refusedCommand(c entity.CommandSchema, commands []entity.CommandSchema) string {
-	i := slices.IndexFunc(commands, func(now entity.CommandSchema) bool { return now.Name == c.Name })
-	if i < 0 {
-		return fmt.Sprintf(" is gone, and older callers that send it are refused. Bind it again. If nobody sends it any more, delete it from %s.", SchemaFile)
+// refusedCommand says why the callers of a command break that send it under a name, nothing if they
+// do not.
+func refusedCommand(name string, c entity.CommandSchema, commands []entity.CommandSchema) string {
+	i := slices.IndexFunc(commands, func(now entity.CommandSchema) bool {
+		return now.Name == name || slices.Contains(now.Aliases, name)
+	})
+	switch {
+	case i < 0 && c.Answers:
+		return fmt.Sprintf(" is gone, and the answers that it is to take would wait for it for ever. Bind it again. If it has another name now, add to it\n\t.Alias(%q)\nIf no answer is on its way (roost sends), delete it from %s.", name, SchemaFile)
+	case i < 0:
+		return fmt.Sprintf(" is gone, and older callers that send it are refused. Bind it again. If it has another name now, add to it\n\t.Alias(%q)\nIf nobody sends it any more, delete it from %s.", name, SchemaFile)
 	}
 	now := commands[i]
+	if c.Answers && !now.Answers {
+		return " took answers to what the entity has sent, and does not take them any more. Give the command with the other input another name."
+	}
 	if c.ReadOnly && !now.ReadOnly {
 		return " was read-only, and older callers repeat it without a key: it could take effect twice. Give the command that changes something another name."
 	}
@@ -283,16 +343,16 @@ func fieldLine(path, what string, input []string) string {
 	return name + " " + typ
 }
 
-func steps(e entity.EventSchema) []string {
+func steps(k kind) []string {
 	var lines []string
-	for _, v := range slices.Sorted(maps.Keys(e.Reads)) {
-		lines = append(lines, stepLine(e, v))
+	for _, v := range slices.Sorted(maps.Keys(k.stored.Reads)) {
+		lines = append(lines, stepLine(k, v))
 	}
 	return lines
 }
 
-func stepLine(e entity.EventSchema, version int) string {
-	return fmt.Sprintf("entity.From(%d, func(old %sV%d) %s { return %s{…} })", version, e.GoType, version, e.GoType, e.GoType)
+func stepLine(k kind, version int) string {
+	return fmt.Sprintf("entity.From(%d, func(old %sV%d) %s { return %s{…} })", version, k.goType, version, k.goType, k.goType)
 }
 
 // differences are the lines that are in one text and not in the other.

@@ -163,6 +163,67 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+func stores[In any](name string, change func(*entity.Handle[In, int])) entity.Definition {
+	c := entity.Command[In, int]("Box", name).Stored()
+	if change != nil {
+		change(c)
+	}
+	return entity.Define("Box", func(string) *schemaBox { return &schemaBox{} },
+		entity.On(c, func(*schemaBox, *entity.Ctx, In) (int, error) { return 0, nil }))
+}
+
+func answers[Out any](name string, aliases ...string) entity.Definition {
+	c := entity.Command[entity.Answer[Out], int]("Box", name).Alias(aliases...)
+	return entity.Define("Box", func(string) *schemaBox { return &schemaBox{} },
+		entity.On(c, func(*schemaBox, *entity.Ctx, entity.Answer[Out]) (int, error) { return 0, nil }))
+}
+
+// TestStoredInputsOfSchema: inputs that are stored are data like events, and the name of a command
+// that takes answers is, too.
+func TestStoredInputsOfSchema(t *testing.T) {
+	v1 := stores[addIn]("Add", nil)
+	step := entity.From(1, func(o addIn) addMore { return addMore{SKU: o.SKU} })
+	for name, c := range map[string]struct {
+		before, now entity.Definition
+		want        []string // nothing: all is read
+	}{
+		"the same":           {v1, v1, nil},
+		"stored from now on": {takes[addIn]("Add"), v1, nil},
+		"a field more":       {v1, stores[addMore]("Add", nil), []string{"input of command Add has changed and still has version 1", "Keep the old struct as addMoreV1", `entity.Command[addMore, …]("Box", "Add").Stored().V(2, entity.From(1, func(old addMoreV1) addMore`}},
+		"a step":             {v1, stores("Add", func(h *entity.Handle[addMore, int]) { h.V(2, step) }), nil},
+		"a wrong step": {v1, stores("Add", func(h *entity.Handle[addMore, int]) {
+			h.V(2, entity.From(1, func(addLower) addMore { return addMore{} }))
+		}), []string{"input of command Add: the step from version 1 reads another form than was stored"}},
+		"no step":               {v1, stores("Add", func(h *entity.Handle[addMore, int]) { h.V(2) }), []string{"input of command Add was stored in version 1, from which there is no step"}},
+		"not stored any more":   {v1, takes[addIn]("Add"), []string{"inputs of command Add were stored", "Keep the command, and its Stored", `delete the command's "stored"`}},
+		"renamed":               {v1, stores[addIn]("Put", nil), []string{"inputs of command Add were stored", `.Alias("Add")`, "older callers"}},
+		"renamed, and alias":    {v1, stores("Put", func(h *entity.Handle[addIn, int]) { h.Alias("Add") }), nil},
+		"alias gone":            {stores("Put", func(h *entity.Handle[addIn, int]) { h.Alias("Add") }), stores[addIn]("Put", nil), []string{"inputs of command Add were stored", "command Add is gone"}},
+		"answers":               {answers[string]("Got"), answers[int]("Got"), nil},
+		"answers, renamed":      {answers[string]("Got"), answers[string]("Take"), []string{"command Got is gone", "would wait for it", `.Alias("Got")`}},
+		"answers, and alias":    {answers[string]("Got"), answers[string]("Take", "Got"), nil},
+		"answers, now commands": {answers[string]("Got"), takes[string]("Got"), []string{"does not take them any more"}},
+	} {
+		got := strings.Join(append(unreadable(schemaOf(c.before), schemaOf(c.now)), refused(schemaOf(c.before), schemaOf(c.now))...), "\n")
+		if (got == "") != (c.want == nil) {
+			t.Errorf("%s: %q", name, got)
+		}
+		for _, want := range c.want {
+			if !strings.Contains(got, want) {
+				t.Errorf("%s: want %q in\n%s", name, want, got)
+			}
+		}
+	}
+	for name, def := range map[string]entity.Definition{"inputs": v1, "answers": answers[string]("Got")} {
+		if got := unreadable(schemaOf(def), nil); len(got) != 1 || !strings.Contains(got[0], "type Box is gone") {
+			t.Errorf("a type with %s that is gone: %q", name, got)
+		}
+	}
+	if s := entity.SchemaOf(v1).Commands[0]; s.Stored == nil || s.Stored.Shape != "{SKU:string}" || s.Stored.Version != 1 {
+		t.Errorf("%+v", s)
+	}
+}
+
 // TestSchemaFile: the file is compared, written when asked for, and never when data would
 // be lost.
 func TestSchemaFile(t *testing.T) {

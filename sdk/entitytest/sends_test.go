@@ -78,7 +78,7 @@ func (o *purchase) Bought(ctx *entity.Ctx, a entity.Answer[given]) (struct{}, er
 }
 
 var (
-	takeSome   = entity.Command[wanted, given]("Shelf", "Take")
+	takeSome   = entity.Command[wanted, given]("Shelf", "Take").Stored()
 	buyIt      = entity.Command[wish, struct{}]("Order", "Buy")
 	leaveIt    = entity.Command[wish, struct{}]("Order", "Leave")
 	gotIt      = entity.Command[entity.Answer[given], struct{}]("Order", "Bought")

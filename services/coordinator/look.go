@@ -110,36 +110,44 @@ type FormsAt struct {
 	Forms sharding.FormSet
 }
 
-// FormsFound gathers what [ReadForms] asks for. The driver lists all entities of the type,
-// and gives it the records of those that it wants.
+// FormsFound gathers what [ReadForms] asks for. The driver reads the timers and the pending sends
+// of the shards in Inputs. Then it lists all entities of the type, and gives it the records of
+// those that it wants.
 type FormsFound struct {
 	ask    ReadForms
 	answer FormsRead
-	// events are the forms of events.
-	events map[eventForm]sharding.FormSet
+	// forms are those that something stored may have.
+	forms map[storedForm]sharding.FormSet
 }
 
-// eventForm is what is stored of the form of an event. The shape is not, so that several
-// forms may be that of an event.
-type eventForm struct {
+// storedForm is what is stored of a form. Of an event the shape is not, so that several forms may
+// be that of an event. Of an answer only the command is known that is to take it.
+type storedForm struct {
+	kind    sharding.FormKind
 	name    string
 	version uint16
+	shape   uint64
 }
 
 // Begin returns an empty FormsFound for a request.
 func (o ReadForms) Begin() *FormsFound {
-	f := &FormsFound{ask: o, answer: FormsRead{Type: o.Type}, events: map[eventForm]sharding.FormSet{}}
+	f := &FormsFound{ask: o, answer: FormsRead{Type: o.Type}, forms: map[storedForm]sharding.FormSet{}}
+	add := func(s storedForm, i int) { f.forms[s] = f.forms[s].With(i) }
 	for i, form := range o.Forms {
-		if form.Kind == sharding.FormOfEvent {
-			key := eventForm{form.Name, form.Version}
-			f.events[key] = f.events[key].With(i)
+		switch s := (storedForm{kind: form.Kind, name: form.Name, version: form.Version}); form.Kind {
+		case sharding.FormOfEvent:
+			add(s, i)
+		case sharding.FormOfInput:
+			add(storedForm{kind: form.Kind, name: form.Name}, i)
+			s.shape = form.Shape
+			add(s, i)
 		}
 	}
 	for _, at := range o.At {
 		var found sharding.FormSet
 		for i := range at.Forms.All() {
-			if o.Forms[i].Kind != sharding.FormOfEvent {
-				found = found.With(i) // only events are looked for
+			if k := o.Forms[i].Kind; k != sharding.FormOfEvent && k != sharding.FormOfInput {
+				found = found.With(i) // it is not looked for
 			}
 		}
 		f.answer.At = append(f.answer.At, FormsAt{Index: at.Index, Epoch: at.Epoch, Forms: found})
@@ -156,6 +164,36 @@ func (f *FormsFound) shard(e sharding.Entity) int {
 		return -1
 	}
 	return i
+}
+
+// Inputs returns the shards of which the timers and the pending sends are needed.
+func (f *FormsFound) Inputs() (shards []sharding.ShardID) {
+	for _, at := range f.ask.At {
+		for i := range at.Forms.All() {
+			if f.ask.Forms[i].Kind == sharding.FormOfInput {
+				shards = append(shards, sharding.ShardID{Type: f.ask.Type, Index: at.Index})
+				break
+			}
+		}
+	}
+	return shards
+}
+
+// Timer notes the input of a timer of an entity.
+func (f *FormsFound) Timer(e sharding.Entity, in *sharding.Input) {
+	f.found(e, storedForm{sharding.FormOfInput, in.Command, in.Version, in.Shape})
+}
+
+// ReplyTo notes that an entity wants the answer to a send to be taken by a command.
+func (f *FormsFound) ReplyTo(e sharding.Entity, command string) {
+	f.found(e, storedForm{kind: sharding.FormOfInput, name: command})
+}
+
+// found notes that something is stored in the shard of an entity.
+func (f *FormsFound) found(e sharding.Entity, s storedForm) {
+	if i := f.shard(e); i >= 0 && !(s.kind == sharding.FormOfInput && mutant.On("look-inputs")) {
+		f.answer.At[i].Forms = f.answer.At[i].Forms.Union(f.forms[s])
+	}
 }
 
 // Wants reports whether the records of the entity are needed.
@@ -176,21 +214,23 @@ func (f *FormsFound) Done() bool {
 
 // Stored notes all records of an entity.
 func (f *FormsFound) Stored(e sharding.Entity, records []sharding.Record) {
-	i := f.shard(e)
-	if i < 0 {
-		return
-	}
-	found := &f.answer.At[i].Forms
 	for _, r := range records {
 		for _, event := range r.Events {
-			*found = found.Union(f.events[eventForm{event.Name, max(event.Version, 1)}])
+			f.found(e, storedForm{kind: sharding.FormOfEvent, name: event.Name, version: max(event.Version, 1)})
 		}
 	}
 }
 
 // Unknown notes that an entity cannot be read: anything may be stored in its shard.
-func (f *FormsFound) Unknown(e sharding.Entity) {
-	if i := f.shard(e); i >= 0 {
+func (f *FormsFound) Unknown(e sharding.Entity) { f.unknown(f.shard(e)) }
+
+// UnknownShard notes that the timers or the sends of a shard cannot be read.
+func (f *FormsFound) UnknownShard(id sharding.ShardID) {
+	f.unknown(slices.IndexFunc(f.ask.At, func(at FormsAt) bool { return at.Index == id.Index && id.Type == f.ask.Type }))
+}
+
+func (f *FormsFound) unknown(i int) {
+	if i >= 0 {
 		f.answer.At[i].Forms = f.answer.At[i].Forms.Union(f.ask.At[i].Forms)
 	}
 }

@@ -165,7 +165,7 @@ func TestLookOfNextTerm(t *testing.T) {
 func TestFormsFound(t *testing.T) {
 	shape := added(2)
 	shape.Shape++
-	other := sharding.Form{Kind: sharding.FormOfInput, Name: "added", Version: 2}
+	other := sharding.Form{Kind: sharding.FormOfSnapshot, Version: 2}
 	ask := ReadForms{Type: "T", Shards: 2, Forms: []sharding.Form{added(1), added(2), shape, other}, At: []FormsAt{{Index: 1, Forms: sharding.FormSet("").With(1).With(2).With(3)}}}
 	here, there := entityOf(t, 1, 2), entityOf(t, 0, 2)
 	stranger := here
@@ -199,6 +199,41 @@ func TestFormsFound(t *testing.T) {
 	f = ask.Begin()
 	f.Unknown(here)
 	want("damage", 1, 2, 3)
+}
+
+// TestInputsFound: the input of a timer has a form of its own, and of an answer only the command is
+// known that takes it.
+func TestInputsFound(t *testing.T) {
+	input := func(name string, version uint16, shape uint64) sharding.Form {
+		return sharding.Form{Kind: sharding.FormOfInput, Name: name, Version: version, Shape: shape}
+	}
+	ask := ReadForms{Type: "T", Shards: 2, Forms: []sharding.Form{added(1), input("Ring", 1, 7), input("Ring", 1, 8), input("Got", 1, 9)}, At: []FormsAt{
+		{Index: 0, Forms: sharding.FormSet("").With(0)}, {Index: 1, Forms: sharding.FormSet("").With(0).With(1).With(2).With(3)},
+	}}
+	here, shard := entityOf(t, 1, 2), sharding.ShardID{Type: "T", Index: 1}
+	f := ask.Begin()
+	if got := f.Inputs(); !slices.Equal(got, []sharding.ShardID{shard}) {
+		t.Errorf("the inputs are read of %v", got)
+	}
+	found := func(when string, want ...int) {
+		t.Helper()
+		if got := slices.Collect(f.Answer().At[1].Forms.All()); !slices.Equal(got, want) || f.Answer().At[0].Forms != "" {
+			t.Errorf("%s: %v, want %v", when, got, want)
+		}
+	}
+	f.Timer(here, &sharding.Input{Command: "Ring", Version: 1, Shape: 8})
+	f.Timer(here, &sharding.Input{Command: "Ring", Version: 2, Shape: 7})
+	f.Timer(here, &sharding.Input{Command: "added", Version: 1, Shape: 1})
+	found("a timer", 2)
+	f.ReplyTo(here, "Got")
+	f.ReplyTo(here, "Other")
+	found("an answer", 2, 3)
+	if f.Done() || !f.Wants(here) {
+		t.Error("events are not looked for")
+	}
+	f.UnknownShard(sharding.ShardID{Type: "U", Index: 0})
+	f.UnknownShard(shard)
+	found("damage", 0, 1, 2, 3)
 }
 
 // TestUnreadableIsLogged: once per change, those of some time together, and with the version

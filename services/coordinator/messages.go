@@ -272,7 +272,7 @@ type (
 	// FenceShard claims a shard that belongs to no region, at the epoch of its row and for
 	// nobody, so that every coordinator may repeat it. Answered by ShardFenced.
 	FenceShard struct{ Claim sharding.Claim }
-	// ReadForms asks which forms of events are stored in shards of a type, see [FormsFound].
+	// ReadForms asks which forms of events and inputs are stored in shards of a type, see [FormsFound].
 	// What is read must have been stored when the output comes, or later. Answered by
 	// FormsRead.
 	ReadForms struct {

@@ -138,6 +138,20 @@ func TestMutantsOfLooks(t *testing.T) {
 	}
 }
 
+// TestMutantsOfLooksAtInputs: a shard would be given to a region that cannot read a reminder in it.
+func TestMutantsOfLooksAtInputs(t *testing.T) {
+	t.Cleanup(func() { mutant.Activate("") })
+	form := sharding.Form{Kind: sharding.FormOfInput, Name: "Ring", Version: 2, Shape: 7}
+	for _, name := range []string{"", "look-inputs"} {
+		mutant.Activate(name)
+		found := ReadForms{Type: "T", Shards: 1, Forms: []sharding.Form{form}, At: []FormsAt{{Forms: sharding.FormSet("").With(0)}}}.Begin()
+		found.Timer(entityOf(t, 0, 1), &sharding.Input{Command: "Ring", Version: 2, Shape: 7})
+		if (found.Answer().At[0].Forms == "") != (name != "") {
+			t.Errorf("mutant %q: %+v is found", name, found.Answer())
+		}
+	}
+}
+
 // TestMutantsOfRefusals: what an owner stored before it refused a shard would be forgotten.
 func TestMutantsOfRefusals(t *testing.T) {
 	t.Cleanup(func() { mutant.Activate("") })

@@ -31,7 +31,11 @@ func (s *Server) readForms(o coordinator.ReadForms) {
 		begin := time.Now()
 		s.log.Info("looking at what is stored in shards that no region reads", "type", o.Type, "shards", len(o.At))
 		found := o.Begin()
-		n, err := s.findForms(s.ctx, o.Type, found)
+		err := s.findInputs(s.ctx, found)
+		n := 0
+		if err == nil {
+			n, err = s.findForms(s.ctx, o.Type, found)
+		}
 		in := found.Answer()
 		if err != nil {
 			in = found.Failed()
@@ -41,6 +45,41 @@ func (s *Server) readForms(o coordinator.ReadForms) {
 		}
 		s.inbox.Put(func() { s.step(in) })
 	}()
+}
+
+// findInputs reads the timers and the pending sends of the shards that may have some. What was
+// given up is read by nobody.
+func (s *Server) findInputs(ctx context.Context, found *coordinator.FormsFound) error {
+	damaged := func(id sharding.ShardID, err error) {
+		s.log.Error("the reminders or sends of a shard cannot be read: anything may be stored in it", "shard", id, "error", err)
+		found.UnknownShard(id)
+	}
+	shards := found.Inputs()
+	err := journal.EachTimer(ctx, s.journal, shards, func(r *journal.WakeRow) error {
+		if r.Err != nil {
+			damaged(r.Shard, r.Err)
+		}
+		found.Timer(r.Entity, &r.Input)
+		return nil
+	}, damaged)
+	if err != nil {
+		return fmt.Errorf("reading the reminders: %w", err)
+	}
+	err = journal.EachSend(ctx, s.journal, shards, false, func(r *journal.SendRow) error {
+		if r.Err != nil {
+			damaged(r.Shard, r.Err)
+		}
+		for place := range r.Sends {
+			if x := &r.Sends[place]; x.ReplyTo != "" && r.States.Of(place) == sharding.SendPending {
+				found.ReplyTo(r.Entity, x.ReplyTo)
+			}
+		}
+		return nil
+	}, damaged)
+	if err != nil {
+		return fmt.Errorf("reading the sends: %w", err)
+	}
+	return nil
 }
 
 // findForms reads the entities of a type that are wanted, and returns how many those are.

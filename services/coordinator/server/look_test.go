@@ -90,6 +90,44 @@ func TestFindForms(t *testing.T) {
 	}
 }
 
+// TestFindInputs: the timers that stand are found, and the pending sends whose answers are wanted.
+func TestFindInputs(t *testing.T) {
+	noneLeft(t)
+	addr := freeAddr(t)
+	r := start(t, t.TempDir(), addr, "static://"+addr, nil)
+	shard, e := sharding.ShardID{Type: "T"}, sharding.Entity{Type: "T", ID: "e"}
+	input := func(name string) sharding.Input {
+		return sharding.Input{Command: name, Version: 1, Shape: 7, Payload: []byte("{}")}
+	}
+	timer := func(name string) sharding.Wake {
+		return sharding.Wake{Kind: sharding.TimerWake, Name: name, Due: 1 << 40, Input: input(name)}
+	}
+	r.commit(journal.Op{Claim: &sharding.Claim{Shard: shard, Epoch: 1, Owner: 1}})
+	r.commit(journal.Op{Append: &sharding.Append{Shard: shard, Epoch: 1, Entity: e, Records: []sharding.Record{
+		{Seq: 1, Wakes: []sharding.Wake{timer("stands"), timer("removed")}},
+		{Seq: 2, Wakes: []sharding.Wake{{Kind: sharding.TimerWake, Name: "removed"}}, Sends: []sharding.Send{
+			{To: e, Input: input("sent"), ReplyTo: "pending"}, {To: e, Input: input("sent"), ReplyTo: "done"}, {To: e, Input: input("sent"), ReplyTo: "dead"},
+		}},
+	}}})
+	r.commit(journal.Op{Append: &sharding.Append{Shard: shard, Epoch: 1, Entity: e, Delivered: []sharding.Delivered{
+		{Seq: 2, Sends: []uint16{1}, As: sharding.SendDone}, {Seq: 2, Sends: []uint16{2}, As: sharding.SendRefused},
+	}}})
+	ask := coordinator.ReadForms{Type: "T", Shards: 1, At: []coordinator.FormsAt{{}}}
+	names := []string{"stands", "removed", "sent", "pending", "done", "dead"}
+	for i, name := range names {
+		ask.Forms = append(ask.Forms, sharding.Form{Kind: sharding.FormOfInput, Name: name, Version: 1, Shape: 7})
+		ask.At[0].Forms = ask.At[0].Forms.With(i)
+	}
+	found := ask.Begin()
+	if err := r.server.findInputs(t.Context(), found); err != nil || found.Answer().At[0].Forms != sharding.FormSet("").With(0).With(3) {
+		t.Errorf("found %x of %v, %v", string(found.Answer().At[0].Forms), names, err)
+	}
+	r.end()
+	if err := r.server.findInputs(t.Context(), ask.Begin()); err == nil {
+		t.Error("a journal that is closed is read")
+	}
+}
+
 func one(b bool) int {
 	if b {
 		return 1

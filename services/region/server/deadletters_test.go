@@ -22,7 +22,7 @@ type took struct{}
 
 func (c *clerk) Apply(any) { c.Took++ }
 
-var clerkTake = entity.Command[string, int]("Clerk", "Take")
+var clerkTake = entity.Command[string, int]("Clerk", "Take").Stored()
 
 // clerks take letters unless busy says that they refuse them.
 func clerks(busy *bool) entity.Definition {

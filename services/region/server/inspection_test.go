@@ -37,8 +37,8 @@ func (p *pupil) OnStart(ctx *entity.Ctx) error {
 }
 
 var (
-	pupilRing = entity.Command[string, int]("Pupil", "Ring")
-	pupilHear = entity.Command[string, int]("Pupil", "Hear")
+	pupilRing = entity.Command[string, int]("Pupil", "Ring").Stored()
+	pupilHear = entity.Command[string, int]("Pupil", "Hear").Stored()
 )
 
 func pupils(started *bool) entity.Definition {

@@ -66,7 +66,7 @@ func (c *counter) OnStop(ctx *entity.Ctx, why turn.StopReason) {
 
 const shards = 4
 
-var addCommand = entity.Command[int64, int64]("Counter", "Add")
+var addCommand = entity.Command[int64, int64]("Counter", "Add").Stored()
 
 // AddLater adds 7 when some milliseconds have passed.
 func (c *counter) AddLater(ctx *entity.Ctx, ms int64) (string, error) {

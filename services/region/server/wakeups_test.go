@@ -30,7 +30,7 @@ type alarmInput struct {
 
 var (
 	alarmSet    = entity.Command[alarmInput, string]("Tally", "Set")
-	alarmRing   = entity.Command[string, string]("Tally", "Ring")
+	alarmRing   = entity.Command[string, string]("Tally", "Ring").Stored()
 	alarmCancel = entity.Command[string, string]("Tally", "Cancel")
 	alarmRung   = entity.Command[string, []string]("Tally", "Rung").ReadOnly()
 )

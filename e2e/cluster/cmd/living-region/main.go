@@ -177,14 +177,14 @@ func visitWith(next func() *entity.Handle[Visit, Count], changes bool) func(*Pee
 }
 
 var (
-	take  = entity.Command[Take, Count]("Peer", "Take")
+	take  = entity.Command[Take, Count]("Peer", "Take").Stored()
 	visit = entity.Command[Visit, Count]("Peer", "Visit")
 	look  = entity.Command[Visit, Count]("Peer", "Look").ReadOnly()
 )
 
 // alarms is a type that sets reminders.
 func alarms(name string, shards uint32) *entity.Type[Alarm] {
-	ring := entity.Command[Ring, Count](name, "Ring")
+	ring := entity.Command[Ring, Count](name, "Ring").Stored()
 	return entity.Define(name, func(string) *Alarm { return &Alarm{} },
 		entity.On(entity.Command[Set, Count](name, "Set"), setWith(ring)),
 		entity.On(ring, (*Alarm).Ring),

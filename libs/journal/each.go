@@ -1,0 +1,116 @@
+package journal
+
+import (
+	"context" // pure: handed on
+	"errors"
+	"slices"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// Pages reads pages of rows: a [Journal] does, and a [Reader].
+type Pages interface {
+	Wakes(ctx context.Context, req WakesRequest) (WakesPage, error)
+	Sends(ctx context.Context, req SendsRequest) (SendsPage, error)
+}
+
+const (
+	// eachShards is how many shards [EachTimer] and [EachSend] read at a time, and eachRows how
+	// many rows of each: most of the time is then spent in reading.
+	eachShards = 64
+	eachRows   = 1000
+)
+
+// EachTimer visits the timers that stand in shards, a page at a time. Shards whose rows cannot be
+// read are given to damaged. An error says that it could not go on; that of visit is one.
+func EachTimer(ctx context.Context, from Pages, shards []sharding.ShardID, visit func(*WakeRow) error, damaged func(sharding.ShardID, error)) error {
+	e := each[ShardPosition, WakeRow]{
+		read: func(at []ShardPosition) (WakesPage, error) {
+			return from.Wakes(ctx, WakesRequest{Shards: at, Limit: eachRows})
+		},
+		shard:   func(p *ShardPosition) sharding.ShardID { return p.Shard },
+		of:      func(r *WakeRow) sharding.ShardID { return r.Shard },
+		after:   func(r *WakeRow) ShardPosition { return ShardPosition{Shard: r.Shard, After: r.Position()} },
+		visit:   visit,
+		damaged: damaged,
+	}
+	at := make([]ShardPosition, len(shards))
+	for i, s := range shards {
+		at[i].Shard = s
+	}
+	return e.run(at)
+}
+
+// EachSend is EachTimer for records with pending sends, or with dead letters.
+func EachSend(ctx context.Context, from Pages, shards []sharding.ShardID, dead bool, visit func(*SendRow) error, damaged func(sharding.ShardID, error)) error {
+	e := each[SendPosition, SendRow]{
+		read: func(at []SendPosition) (SendsPage, error) {
+			return from.Sends(ctx, SendsRequest{Shards: at, Dead: dead, Limit: eachRows})
+		},
+		shard:   func(p *SendPosition) sharding.ShardID { return p.Shard },
+		of:      func(r *SendRow) sharding.ShardID { return r.Shard },
+		after:   (*SendRow).Position,
+		visit:   visit,
+		damaged: damaged,
+	}
+	at := make([]SendPosition, len(shards))
+	for i, s := range shards {
+		at[i].Shard = s
+	}
+	return e.run(at)
+}
+
+// each visits rows R of shards at positions P.
+type each[P, R any] struct {
+	read    func([]P) (Page[R], error)
+	shard   func(*P) sharding.ShardID
+	of      func(*R) sharding.ShardID
+	after   func(*R) P
+	visit   func(*R) error
+	damaged func(sharding.ShardID, error)
+}
+
+func (e *each[P, R]) run(from []P) error {
+	for n := eachShards; len(from) > 0; {
+		n = min(n, len(from))
+		page, err := e.read(from[:n])
+		switch {
+		case errors.Is(err, ErrCorrupt) && n > 1: // until the damaged shards are alone
+			n /= 2
+			continue
+		case errors.Is(err, ErrCorrupt):
+			e.damaged(e.shard(&from[0]), err)
+			from = from[1:]
+			continue
+		case err != nil:
+			return err
+		}
+		for _, d := range page.Damaged {
+			e.damaged(d.Shard, d.Err)
+		}
+		left, err := e.page(from[:n], &page)
+		if err != nil {
+			return err
+		}
+		from, n = append(left, from[n:]...), eachShards
+	}
+	return nil
+}
+
+// page visits the rows of a page, and returns the positions from which on there is more.
+func (e *each[P, R]) page(at []P, page *Page[R]) (left []P, err error) {
+	rows := page.Rows
+	for i := range at {
+		p := at[i]
+		for len(rows) > 0 && e.of(&rows[0]) == e.shard(&p) {
+			if err := e.visit(&rows[0]); err != nil {
+				return nil, err
+			}
+			p, rows = e.after(&rows[0]), rows[1:]
+		}
+		if slices.Contains(page.More, e.shard(&p)) {
+			left = append(left, p)
+		}
+	}
+	return left, nil
+}

@@ -1,0 +1,196 @@
+package entity_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/turn"
+	"github.com/roost-cluster/roost/sdk/entity"
+)
+
+// binder is a type whose commands have been renamed, and whose inputs have changed.
+type binder struct{ got []page }
+
+func (*binder) Apply(any) {}
+
+func file(b *binder, _ *entity.Ctx, in page) (string, error) {
+	b.got = append(b.got, in)
+	return "", nil
+}
+
+func answered(*binder, *entity.Ctx, entity.Answer[string]) (string, error) { return "", nil }
+
+var fromPageV1 = entity.From(1, func(old pageV1) page { return page{old.Text, "en"} })
+
+func binders(on ...entity.Binding[binder]) *entity.Type[binder] {
+	return entity.Define("Binder", func(string) *binder { return &binder{} }, on...)
+}
+
+func fileAs(name string) *entity.Handle[page, string] {
+	return entity.Command[page, string]("Binder", name)
+}
+
+func answerAs(name string) *entity.Handle[entity.Answer[string], string] {
+	return entity.Command[entity.Answer[string], string]("Binder", name)
+}
+
+// TestInputMistakes: a declaration that cannot work is refused when the type is defined.
+func TestInputMistakes(t *testing.T) {
+	for name, c := range map[string]struct {
+		def  entity.Definition
+		want string
+	}{
+		"versions, and nothing is stored": {binders(entity.On(fileAs("File").V(2, fromPageV1), file)), "add Stored()"},
+		"a step from nowhere":             {binders(entity.On(fileAs("File").Stored().V(2, entity.From(2, func(pageV1) page { return page{} })), file)), "input File: a step from version 2"},
+		"answers with versions":           {binders(entity.On(answerAs("Got").V(2), answered)), "leave out Stored"},
+		"answers that are stored":         {binders(entity.On(answerAs("Got").Stored(), answered)), "leave out Stored"},
+		"a name of another":               {binders(entity.On(fileAs("File"), file), entity.On(fileAs("Put").Alias("File"), file)), "command File is bound twice"},
+		"a name of Roost":                 {binders(entity.On(fileAs("File").Alias("roost.delete"), file)), "kept for Roost"},
+		"a pointer":                       {binders(entity.On(entity.Command[*page, string]("Binder", "File").Stored(), func(*binder, *entity.Ctx, *page) (string, error) { return "", nil })), "is a pointer"},
+	} {
+		if _, err := entity.Describe(c.def); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "entity type Binder") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestInputForms: what counts when shards are given out are inputs that are stored, under all names
+// and in all versions that are read, and commands that take answers, whatever these hold.
+func TestInputForms(t *testing.T) {
+	forms := func(def entity.Definition) (writes, reads []sharding.Form, commands string) {
+		t.Helper()
+		d, err := entity.Describe(def)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range d.Desc.Reads {
+			if f.Kind == sharding.FormOfInput {
+				reads = append(reads, f)
+			}
+		}
+		for _, c := range d.Desc.Commands {
+			commands += c.Name + " "
+		}
+		return d.Desc.Writes, reads, commands
+	}
+	v1, _, _ := forms(binders(entity.On(entity.Command[pageV1, string]("Binder", "File").Stored(), func(*binder, *entity.Ctx, pageV1) (string, error) { return "", nil }), entity.On(answerAs("Got"), answered)))
+	if len(v1) != 2 || v1[0].Name != "File" || v1[0].Version != 1 || v1[1].Name != "Got" || v1[0].Kind != sharding.FormOfInput || v1[0].Shape == 0 {
+		t.Errorf("version 1 stores %v", v1)
+	}
+	of := entity.Command[entity.Answer[int], string]("Binder", "Take").Alias("Got")
+	writes, reads, commands := forms(binders(
+		entity.On(fileAs("Put").Stored().V(2, fromPageV1).Alias("File"), file), entity.On(of, func(*binder, *entity.Ctx, entity.Answer[int]) (string, error) { return "", nil }),
+		entity.On(fileAs("Plain"), file),
+	))
+	if len(writes) != 2 || writes[0].Name != "Put" || writes[0].Version != 2 || writes[1].Name != "Take" || len(reads) != 6 || commands != "File Got Plain Put Take " {
+		t.Errorf("version 2 stores %v, reads %v, has the commands %s", writes, reads, commands)
+	}
+	for _, f := range append(v1, writes...) {
+		if !sharding.Reads(reads, f) {
+			t.Errorf("version 2 does not read %v", f)
+		}
+	}
+	if _, reads, _ := forms(entity.DefineVolatile("Binder", func(string) *binder { return &binder{} }, entity.On(fileAs("File").Stored(), file))); len(reads) > 0 {
+		t.Errorf("a volatile type reads %v, and nothing is stored in its shards", reads)
+	}
+}
+
+// TestInputAlias: what is stored under an old name runs, callers may use it, and the handler sees
+// the present one.
+func TestInputAlias(t *testing.T) {
+	var seen string
+	put := fileAs("Put").Stored().V(2, fromPageV1).Alias("File")
+	def := binders(entity.On(put, func(b *binder, ctx *entity.Ctx, in page) (string, error) {
+		seen = ctx.Command()
+		return file(b, ctx, in)
+	}))
+	inst, err := entity.NewInstance(def, "b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func(env sharding.Envelope, w *turn.Wakeup) sharding.Reply {
+		done, _ := inst.Run(t.Context(), time.Now(), &turn.Run{Env: &env, Wakeup: w}, nil)
+		return done.Reply
+	}
+	v1 := sharding.Input{Command: "File", Version: 1, ReadableBy: 1, Payload: []byte(`{"Text":"r"}`)}
+	for name, reply := range map[string]sharding.Reply{
+		"caller":   run(sharding.Envelope{Command: "File", Payload: []byte(`{"Text":"c"}`)}, nil),
+		"send":     run(sharding.Envelope{Command: "File", Version: 1, ReadableBy: 1, Payload: []byte(`{"Text":"s"}`)}, nil),
+		"reminder": run(sharding.Envelope{Command: "File"}, &turn.Wakeup{WakeRef: sharding.WakeRef{Kind: sharding.TimerWake}, Input: v1}),
+	} {
+		if reply.Outcome != sharding.OK || seen != "Put" {
+			t.Errorf("%s: %+v, by %s", name, reply, seen)
+		}
+	}
+	if got := inst.State().(*binder).got; len(got) != 3 || !slices.Contains(got, page{"s", "en"}) || !slices.Contains(got, page{"r", "en"}) || !slices.Contains(got, page{"c", ""}) {
+		t.Errorf("got %v", got)
+	}
+	if in, err := put.Sent(entity.Answer[string]{From: sharding.Entity{Type: "Binder", ID: "b"}, Command: "File"}); err == nil || !strings.Contains(err.Error(), "has no version") {
+		t.Errorf("%v, %v: it is an answer to what was sent under the old name", in, err)
+	}
+}
+
+// TestCheckStored: what a type does not read of stored inputs is said without running anything.
+func TestCheckStored(t *testing.T) {
+	of := sharding.Entity{Type: "Binder", ID: "b"}
+	evil := entity.Command[page, string]("Binder", "Evil").Stored().V(2, entity.From(1, func(pageV1) page { panic("evil") }))
+	def := binders(entity.On(fileAs("Put").Stored().V(2, fromPageV1).Alias("File"), file), entity.On(fileAs("Plain"), file), entity.On(answerAs("Got"), answered), entity.On(evil, file))
+	for name, c := range map[string]struct {
+		in   sharding.Input
+		want string // empty: it is read
+	}{
+		"current":     {sharding.Input{Command: "Put", Version: 2, Payload: []byte(`{"Text":"a","Lang":"de"}`)}, ""},
+		"older":       {sharding.Input{Command: "File", Version: 1, Payload: []byte(`{"Text":"a"}`)}, ""},
+		"later":       {sharding.Input{Command: "Put", Version: 3, Payload: []byte(`{}`)}, "run one that knows version 3"},
+		"a field":     {sharding.Input{Command: "Put", Version: 2, Payload: []byte(`{"Text":"a"}`)}, "V(3, entity.From(2, …))"},
+		"not stored":  {sharding.Input{Command: "Plain", Version: 1, Payload: []byte(`{"Text":"a","Lang":"de"}`)}, "add Stored() to command Plain"},
+		"no command":  {sharding.Input{Command: "Gone", Version: 1}, `Alias("Gone")`},
+		"a bad step":  {sharding.Input{Command: "Evil", Version: 1, Payload: []byte(`{"Text":"a"}`)}, "panicked: evil"},
+		"for answers": {sharding.Input{Command: "Got", Version: 1}, "Stored()"},
+	} {
+		err := entity.CheckStored(def, of, &c.in)
+		text := ""
+		if err != nil {
+			text = err.Error()
+		}
+		if s, ok := err.(*entity.StoredError); ok {
+			text = s.Fix
+		}
+		if (err == nil) != (c.want == "") || !strings.Contains(text, c.want) {
+			t.Errorf("%s: %v; %s", name, err, text)
+		}
+	}
+	if err := entity.CheckTakesAnswers(def, of, "Got"); err != nil {
+		t.Error(err)
+	}
+	for _, name := range []string{"Put", "Gone"} {
+		if err := entity.CheckTakesAnswers(def, of, name); err == nil || !strings.Contains(err.Error(), "takes no answers") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestInputNotStored: the inputs of a command are stored only if that is declared, at both ends.
+func TestInputNotStored(t *testing.T) {
+	plain := entity.Command[page, string]("Notebook", "Take")
+	for name, do := range map[string]func(*entity.Ctx){
+		"reminder": func(ctx *entity.Ctx) { plain.Remind(ctx, time.Now(), "r", page{}) },
+		"send":     func(ctx *entity.Ctx) { plain.Send(ctx, "other", page{}) },
+	} {
+		inst, _ := newNotebook(t, false, do)
+		if _, failed := inst.Run(t.Context(), time.Now(), &turn.Run{Env: &sharding.Envelope{Command: "Act", Payload: []byte("1")}}, nil); failed == nil || !strings.Contains(failed.Error(), "add Stored()") {
+			t.Errorf("%s: %v", name, failed)
+		}
+	}
+	inst, err := entity.NewInstance(binders(entity.On(fileAs("File"), file)), "b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done, _ := inst.Run(t.Context(), time.Now(), &turn.Run{Env: &sharding.Envelope{Command: "File", Version: 1, ReadableBy: 1, Payload: []byte(`{"Text":"a","Lang":"b"}`)}}, nil)
+	if done.Reply.Outcome != sharding.Rejected || done.Reply.Code != sharding.DataLoss || !strings.Contains(done.Reply.Message, "not declared") {
+		t.Errorf("a target that has not declared it: %+v", done.Reply)
+	}
+}
