@@ -138,7 +138,7 @@ func CheckStored(t Definition, of sharding.Entity, in *sharding.Input) (err erro
 	if b == nil {
 		return inst.unreadable(what, errors.New("this program has no such command"), fixNoCommand(in.Command))
 	}
-	defer recovered(d.name, "a step of "+in.Command, &err)
+	defer inst.recovered("a step of "+in.Command, &err)
 	ev := eventOf(in)
 	_, err = b.input.decodeInput(ev, b.stored)
 	return inst.unreadable(what, err, b.input.fixInput(ev, b.stored))

@@ -1,7 +1,6 @@
 package entity
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"time"
