@@ -33,7 +33,7 @@ func (c *client) dealWithDeadLetter(o *op) {
 	if d.chance(0.3) {
 		o.cmd = sharding.SendDropCommand
 	}
-	o.letter = &sharding.DeadLetterInput{Seq: row.Seq, Index: uint16(d.IntN(len(row.Sends))), MayRepeat: d.chance(0.5)}
+	o.letter = &sharding.DeadLetterInput{Record: row.Seq, Place: uint16(d.IntN(len(row.Sends))), MayRepeat: d.chance(0.5)}
 	if pending && d.chance(0.7) { // else it is refused, unless the send dies meanwhile
 		o.cmd, o.letter.MayHaveRun = sharding.SendDropCommand, true
 	}
@@ -99,9 +99,9 @@ func (c *checker) deadLetters(log []commit) {
 				continue
 			}
 			stored[r.Command]++
-			name := letterName{from, begun[from] - 1, o.letter.Seq, int(o.letter.Index)}
+			name := letterName{from, begun[from] - 1, o.letter.Record, int(o.letter.Place)}
 			if before := c.dealt[name]; before != nil {
-				w.violate("a dead letter is dealt with once", "%v: record %d, place %d of %v was ended before by %v", o, o.letter.Seq, o.letter.Index, from, before)
+				w.violate("a dead letter is dealt with once", "%v: record %d, place %d of %v was ended before by %v", o, o.letter.Record, o.letter.Place, from, before)
 			}
 			c.dealt[name] = o
 			if again := o.cmd == sharding.SendAgainCommand; again != (len(r.Sends) == 1) {

@@ -182,7 +182,7 @@ func turnOf(l *list, env *sharding.Envelope, now time.Time) (done turn.TurnDone)
 		done.Forgotten = true
 	case cmd == cmdRemind: // of one name in two
 		done.Wakes = []sharding.Wake{{
-			Kind: sharding.TimerWake, Name: fmt.Sprint("r", x%2), Due: now.UnixMilli() + int64(x*37%5000),
+			Kind: sharding.ReminderWake, Name: fmt.Sprint("r", x%2), Due: now.UnixMilli() + int64(x*37%5000),
 			Input: sharding.Input{Command: cmdAdd, Payload: number(reminded(x))},
 		}}
 	case cmd == cmdLater:

@@ -112,7 +112,7 @@ func (c *checker) reminders(log []commit) {
 				}
 			}
 			for _, k := range rec.Wakes {
-				if k.Kind != sharding.TimerWake {
+				if k.Kind != sharding.ReminderWake {
 					continue
 				}
 				if k.Due == 0 {

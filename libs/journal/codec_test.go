@@ -21,7 +21,7 @@ var (
 		Seq: 300, Command: "key-1", Hash: 0x0123456789abcdef,
 		Events: []sharding.Event{{Name: "Opened", Version: 300, ReadableBy: 2, Payload: []byte(`{"n":1}`)}, {Name: "Bare", Encoding: sharding.Protobuf}},
 		Wakes: []sharding.Wake{
-			{Kind: sharding.TimerWake, Name: "t", Number: 2, Due: 978307260123, Period: 60000, Input: sharding.Input{
+			{Kind: sharding.ReminderWake, Name: "t", Number: 2, Due: 978307260123, Period: 60000, Input: sharding.Input{
 				Command: "remind", Version: 3, ReadableBy: 1, Shape: 0xfedcba9876543210, Encoding: sharding.Protobuf, Payload: []byte{7},
 			}},
 			{Kind: sharding.RememberWake}, // removed

@@ -734,13 +734,13 @@ func TestNotActivated(t *testing.T) {
 		return <-got
 	}
 	submit(journal.Op{Claim: &sharding.Claim{Shard: shard, Epoch: 1, Owner: 1}})
-	wakes := []sharding.Wake{{Kind: sharding.TimerWake, Name: "t", Due: 5}}
+	wakes := []sharding.Wake{{Kind: sharding.ReminderWake, Name: "t", Due: 5}}
 	ops := func(seq uint64) map[string]journal.Op {
 		var all = map[string]journal.Op{}
 		for name, a := range map[string]sharding.Append{
 			"wake":      {Records: []sharding.Record{{Seq: seq, Wakes: wakes}}},
 			"send":      {Records: []sharding.Record{{Seq: seq, Sends: make([]sharding.Send, 1)}}},
-			"fired":     {Fired: []sharding.Fired{{WakeRef: sharding.WakeRef{Kind: sharding.TimerWake, Name: "u"}}}},
+			"fired":     {Fired: []sharding.Fired{{WakeRef: sharding.WakeRef{Kind: sharding.ReminderWake, Name: "u"}}}},
 			"delivered": {Delivered: []sharding.Delivered{{Seq: 1, As: sharding.SendDone}}},
 		} {
 			a.Shard, a.Epoch, a.Entity = shard, 1, alice

@@ -235,7 +235,7 @@ type LoadRequest struct {
 	// WithoutSnapshot asks for all records of this life instead of the snapshot and those
 	// after it. The error wraps ErrTrimmed if events of them were trimmed.
 	WithoutSnapshot bool
-	// Wakes asks which wake-ups the entity has: Loaded.Remembered and Loaded.Timers.
+	// Wakes asks which wake-ups the entity has: Loaded.Remembered and Loaded.Reminders.
 	Wakes bool
 	// Background says that nobody waits for the entity. Such loads take at most half of
 	// Config.Loads, or one, so that the others need not wait for them.
@@ -284,9 +284,9 @@ type Loaded struct {
 	// Remembered is when the entity was last active, in Unix milliseconds, as its wake-up of
 	// the kind sharding.RememberWake says; 0: it has none, or was not asked for.
 	Remembered int64
-	// Timers is how many wake-ups of the kind sharding.TimerWake the entity has; 0 if that was
+	// Reminders is how many wake-ups of the kind sharding.ReminderWake the entity has; 0 if that was
 	// not asked for.
-	Timers int
+	Reminders int
 }
 
 // StoredAt notes in the results of a batch when the records of its appends were stored.

@@ -80,7 +80,7 @@ func TestDamagedPages(t *testing.T) {
 	var sends journal.SendsRequest
 	for n := range uint32(shards) {
 		s := sharding.ShardID{Type: "T", Index: n}
-		r := sharding.Record{Seq: 1, Sends: make([]sharding.Send, 1), Wakes: []sharding.Wake{{Kind: sharding.TimerWake, Name: "w", Due: 5}, {Kind: sharding.TimerWake, Name: "x", Due: 6}}}
+		r := sharding.Record{Seq: 1, Sends: make([]sharding.Send, 1), Wakes: []sharding.Wake{{Kind: sharding.ReminderWake, Name: "w", Due: 5}, {Kind: sharding.ReminderWake, Name: "x", Due: 6}}}
 		_, err := d.Commit(t.Context(), []journal.Op{
 			{Claim: &sharding.Claim{Shard: s, Epoch: 1, Owner: 1}},
 			{Append: &sharding.Append{Shard: s, Epoch: 1, Entity: sharding.Entity{Type: "T", ID: sharding.EntityID(fmt.Sprint(n))}, Records: []sharding.Record{r}}},

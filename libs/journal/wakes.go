@@ -18,13 +18,13 @@ import (
 // at the same time are in an order that is the store's own, and stays.
 //
 // A [sharding.RememberWake] has a negative due time (see [sharding.Wake]). So a request for
-// timers has the zero position as After. A request for remembered entities has the due time
+// reminders has the zero position as After. A request for remembered entities has the due time
 // math.MinInt64 in After, and Until 1. Deleted entities of which something is left to be removed
 // are behind the due time PurgeFrom; when that may be done is counted from there.
 type WakesRequest struct {
 	Shards []ShardPosition // each shard once
 	// Until is a time in Unix milliseconds: rows that are due then, or later, are left out.
-	// 0: no timer is.
+	// 0: no reminder is.
 	Until int64
 	// Limit is the largest number of rows of each shard, above 0.
 	Limit int
@@ -40,7 +40,7 @@ func (r *WakesRequest) Last() int64 {
 
 // PurgeFrom is added to the time from which on what is left of a deleted entity may be
 // removed, and makes the due time of its row (see [sharding.PurgeWake]): behind those of all
-// timers, so that a page has rows of one sort only.
+// reminders, so that a page has rows of one sort only.
 const PurgeFrom = math.MaxInt64/2 + 1
 
 // ShardPosition is a position among the wake-ups of a shard.

@@ -242,8 +242,8 @@ const (
 
 // DeadLetterInput is the payload of [SendAgainCommand] and [SendDropCommand], as JSON.
 type DeadLetterInput struct {
-	Seq   uint64 `json:"seq"`   // of the record that has sent it
-	Index uint16 `json:"index"` // its place in Record.Sends, from 0
+	Record uint64 `json:"record"` // the number of the record that has sent it
+	Place  uint16 `json:"place"`  // in Record.Sends, from 0
 	// MayRepeat says that a send in doubt may have its effect a second time.
 	MayRepeat bool `json:"may_repeat,omitempty"`
 	// MayHaveRun says that a pending send may be dropped: its target may have executed it, or be
@@ -253,8 +253,8 @@ type DeadLetterInput struct {
 
 // SentAgain is the reply to [SendAgainCommand], as JSON: the new send.
 type SentAgain struct {
-	Seq   uint64 `json:"seq"`
-	Index uint16 `json:"index"`
+	Record uint64 `json:"record"`
+	Place  uint16 `json:"place"`
 }
 
 // IsBuiltin reports whether a command's name is that of a built-in command, or is kept for one.

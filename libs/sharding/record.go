@@ -38,8 +38,8 @@ func (r *Record) Content() bool {
 type WakeKind uint8
 
 const (
-	// TimerWake: at its time, to run a command.
-	TimerWake WakeKind = iota + 1
+	// ReminderWake: at its time, to run a command.
+	ReminderWake WakeKind = iota + 1
 	// RememberWake: whenever its shard starts.
 	RememberWake
 	// SendWake: to take the answer to one of its sends. It has no row of its own: what stands
@@ -69,7 +69,7 @@ type Wake struct {
 // Check returns an error unless the times of the wake-up fit its kind.
 func (w *Wake) Check() error {
 	switch {
-	case w.Kind < TimerWake || w.Kind > RememberWake:
+	case w.Kind < ReminderWake || w.Kind > RememberWake:
 		return fmt.Errorf("wake-up %q is of kind %d, which does not exist", clip(w.Name), w.Kind)
 	case len(w.Name) > MaxWakeNameLen:
 		return fmt.Errorf("the name of wake-up %q has %d bytes, at most %d are allowed", clip(w.Name), len(w.Name), MaxWakeNameLen)
@@ -80,8 +80,8 @@ func (w *Wake) Check() error {
 }
 
 func (k WakeKind) checkDue(name string, due int64) error {
-	if k == TimerWake && due < 0 || k == RememberWake && due > 0 {
-		return fmt.Errorf("wake-up %q is due at %d ms: that of a timer is not negative, that of a remembered entity not positive", clip(name), due)
+	if k == ReminderWake && due < 0 || k == RememberWake && due > 0 {
+		return fmt.Errorf("wake-up %q is due at %d ms: that of a reminder is not negative, that of a remembered entity not positive", clip(name), due)
 	}
 	return nil
 }

@@ -101,7 +101,7 @@ type Config struct {
 	// TimersPerEntity bounds the volatile timers of one entity. A timer beyond the
 	// bound is not set, and is counted as a lost tell. Default 32.
 	TimersPerEntity int
-	// RemindersPerEntity bounds the timers of one entity that stand in the journal. A turn that
+	// RemindersPerEntity bounds the reminders of one entity that stand in the journal. A turn that
 	// would set more is undone, and its command refused. Default 10,000: far beyond what an
 	// entity should have, few enough to be counted when it is loaded.
 	RemindersPerEntity int

@@ -23,16 +23,16 @@ func deadLetterTurn(m *Machine, e *entity, c *command) {
 	c.ends = nil
 	in, ok := c.deadLetter()
 	if !ok {
-		m.builtinDone(e, c, TurnDone{Reply: sharding.Reject(sharding.InvalidArgument, `the input of `+c.env.Command+` is the number of a record and the place of a send in it, such as {"seq":7,"index":0}`)})
+		m.builtinDone(e, c, TurnDone{Reply: sharding.Reject(sharding.InvalidArgument, `the input of `+c.env.Command+` is the number of a record and the place of a send in it, such as {"record":7,"place":0}`)})
 		return
 	}
-	m.emit(ReadSend{Entity: e.id, Shard: e.shard.id, Incarnation: e.inc, Request: c.runID, Seq: in.Seq, Place: in.Index})
+	m.emit(ReadSend{Entity: e.id, Shard: e.shard.id, Incarnation: e.inc, Request: c.runID, Seq: in.Record, Place: in.Place})
 }
 
 // deadLetter is the input of the command.
 func (c *command) deadLetter() (in sharding.DeadLetterInput, ok bool) {
 	err := json.Unmarshal(c.env.Payload, &in)
-	return in, err == nil && in.Seq > 0
+	return in, err == nil && in.Record > 0
 }
 
 // sendRead goes on with the turn that waits for what the journal has of a send.
@@ -48,15 +48,15 @@ func (m *Machine) sendRead(in *SendRead) {
 		m.builtinDone(e, c, TurnDone{Reply: *refused})
 		return
 	}
-	c.ends = &sharding.Delivered{Seq: of.Seq, Sends: []uint16{of.Index}, As: sharding.SendDone, Once: !mutant.On("again-once")}
+	c.ends = &sharding.Delivered{Seq: of.Record, Sends: []uint16{of.Place}, As: sharding.SendDone, Once: !mutant.On("again-once")}
 	done := TurnDone{Reply: sharding.Reply{Outcome: sharding.OK}}
 	if again {
 		x := in.Send
-		if of.Seq <= e.life && !mutant.On("again-life") {
+		if of.Record <= e.life && !mutant.On("again-life") {
 			x.ReplyTo = "" // the life that would have taken the answer is over
 		}
 		done.Sends = []sharding.Send{x}
-		done.Reply.Payload = fmt.Appendf(nil, `{"seq":%d,"index":0}`, e.staged+1) // a sharding.SentAgain
+		done.Reply.Payload = fmt.Appendf(nil, `{"record":%d,"place":0}`, e.staged+1) // a sharding.SentAgain
 	}
 	m.builtinDone(e, c, done)
 }
@@ -69,14 +69,14 @@ func (m *Machine) tellDropped(e *entity, c *command, reply *sharding.Reply) {
 		return
 	}
 	if of, ok := c.deadLetter(); ok {
-		m.emitShardEvent(SendDropped{Shard: e.shard.id, Epoch: e.shard.epoch, Entity: e.id, Seq: of.Seq, Place: of.Index})
+		m.emitShardEvent(SendDropped{Shard: e.shard.id, Epoch: e.shard.epoch, Entity: e.id, Seq: of.Record, Place: of.Place})
 	}
 }
 
 // refuseDeadLetter returns why a command may not deal with a send, nil if it may.
 func refuseDeadLetter(of *sharding.DeadLetterInput, in *SendRead, again bool) *sharding.Reply {
 	var r sharding.Reply
-	name := fmt.Sprintf("send %d of record %d", of.Index, of.Seq)
+	name := fmt.Sprintf("send %d of record %d", of.Place, of.Record)
 	switch {
 	case in.Err != "":
 		r = sharding.Reject(in.Code, name+" cannot be read: "+in.Err)

@@ -29,7 +29,7 @@ type entity struct {
 	remembered  int64
 	forgottenBy uint64
 
-	// reminders is how many timers of the entity stand at most: those that stood when it was
+	// reminders is how many reminders of the entity stand at most: those that stood when it was
 	// loaded, and all that it has set since then, even if one has replaced another.
 	reminders int
 

@@ -255,7 +255,7 @@ func (s *scenario) command(f []string) []string {
 		return s.step(turn.SendsEnded{Shard: shard0, Epoch: sharding.MakeEpoch(1, 1), Entity: sharding.Entity{Type: "T", ID: "a"}, Count: int(number(f[1]))})
 	case "fire":
 		in := turn.Fire{Shard: shard0, Epoch: sharding.MakeEpoch(1, 1), Entity: sharding.Entity{Type: "T", ID: "a"}}
-		in.Wakeup.Kind, in.Wakeup.Name, in.Wakeup.Input.Command = sharding.TimerWake, f[1], f[2]
+		in.Wakeup.Kind, in.Wakeup.Name, in.Wakeup.Input.Command = sharding.ReminderWake, f[1], f[2]
 		in.Wakeup.Seq, in.Wakeup.Number, in.Wakeup.Next = number(opt["seq"]), number(opt["number"]), int64(number(opt["next"]))
 		in.Wakeup.Due = int64(number(opt["due"]))
 		if e := opt["entity"]; e != "" {
@@ -430,10 +430,10 @@ func (s *scenario) done(f []string, opt map[string]string, has func(string) bool
 		in.Sends[i].Input.Command, in.Sends[i].ReplyTo = opt["send"], opt["reply-to"]
 	}
 	if name, due, ok := strings.Cut(opt["set"], ":"); ok {
-		in.Wakes = append(in.Wakes, sharding.Wake{Kind: sharding.TimerWake, Name: name, Due: int64(number(due)), Input: sharding.Input{Command: opt["command"]}})
+		in.Wakes = append(in.Wakes, sharding.Wake{Kind: sharding.ReminderWake, Name: name, Due: int64(number(due)), Input: sharding.Input{Command: opt["command"]}})
 	}
 	if name := opt["remove"]; name != "" {
-		in.Wakes = append(in.Wakes, sharding.Wake{Kind: sharding.TimerWake, Name: name})
+		in.Wakes = append(in.Wakes, sharding.Wake{Kind: sharding.ReminderWake, Name: name})
 	}
 	if t := opt["timer"]; t != "" {
 		p := strings.Split(t, ":")

@@ -92,7 +92,7 @@ type (
 		// Pending is how many sends of the entity's records are pending.
 		Pending int
 		// Remembered is when the entity was last active, in Unix milliseconds; 0: it is not
-		// remembered. Reminders is how many of its timers stand. Both are set if Load.Wakes asks
+		// remembered. Reminders is how many of its reminders stand. Both are set if Load.Wakes asks
 		// for them.
 		Remembered int64
 		Reminders  int

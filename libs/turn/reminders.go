@@ -7,18 +7,18 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// The number of timers of an entity that stand is bounded. It is counted when the entity is
-// loaded. A timer that is set may replace another one, so what is added after that makes the
+// The number of reminders of an entity that stand is bounded. It is counted when the entity is
+// loaded. A reminder that is set may replace another one, so what is added after that makes the
 // number an upper bound. When the bound reaches the limit, the entity is loaded again, which
 // counts anew, and the command runs again.
 
-// countReminders counts the timers that a turn sets. If more may stand then than are allowed,
+// countReminders counts the reminders that a turn sets. If more may stand then than are allowed,
 // they do not fit, and the turn must be undone: the reply is a refusal, unless they are to be
 // counted anew first.
 func (m *Machine) countReminders(e *entity, c *command, in *TurnDone) (fits, recount bool) {
 	sets := 0
 	for i := range in.Wakes {
-		if w := &in.Wakes[i]; w.Kind == sharding.TimerWake && w.Due != 0 {
+		if w := &in.Wakes[i]; w.Kind == sharding.ReminderWake && w.Due != 0 {
 			sets++
 		}
 	}
@@ -26,7 +26,7 @@ func (m *Machine) countReminders(e *entity, c *command, in *TurnDone) (fits, rec
 		return true, false
 	}
 	ends := 0
-	if w := c.wakeup; w != nil && w.Kind == sharding.TimerWake && w.Next == 0 {
+	if w := c.wakeup; w != nil && w.Kind == sharding.ReminderWake && w.Next == 0 {
 		ends = 1 // the reminder that fires goes with the turn, which may set it again
 	}
 	if e.reminders+sets-ends <= m.cfg.RemindersPerEntity {
@@ -44,10 +44,10 @@ func (m *Machine) countReminders(e *entity, c *command, in *TurnDone) (fits, rec
 	return false, false
 }
 
-// remindersFired notes that timers have fired for the last time.
+// remindersFired notes that reminders have fired for the last time.
 func (e *entity) remindersFired(fired []sharding.Fired) {
 	for i := range fired {
-		if f := &fired[i]; f.Kind == sharding.TimerWake && f.Next == 0 {
+		if f := &fired[i]; f.Kind == sharding.ReminderWake && f.Next == 0 {
 			e.reminders = max(0, e.reminders-1)
 		}
 	}

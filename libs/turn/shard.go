@@ -234,7 +234,7 @@ func (s *shard) noteForms(records []sharding.Record) {
 			continue
 		}
 		for j := range r.Wakes {
-			if w := &r.Wakes[j]; w.Kind == sharding.TimerWake && w.Due != 0 {
+			if w := &r.Wakes[j]; w.Kind == sharding.ReminderWake && w.Due != 0 {
 				s.noteForm(sharding.FormOfInput, w.Input.Command)
 			}
 		}

@@ -7,7 +7,7 @@
 // # What is in memory
 //
 // A *sweep* of a shard reads all its wake-ups that are due within [Config.Ahead], in the order
-// in which they are due, in pages. Every open shard is swept every [Config.Refresh], except one that has no timer at
+// in which they are due, in pages. Every open shard is swept every [Config.Refresh], except one that has no reminder at
 // all: it is swept again when one is set. A sweep
 // stops while there is no room for another page, and goes on when wake-ups have fired. Between
 // two sweeps, a wake-up that this process has set ([turn.WakesChanged]) is added if it is due

@@ -54,7 +54,7 @@ func (k *Keeper) Failing(of sharding.Entity, limit int) []Failing {
 // FailingOf returns the reminder of an entity with that name, if it is failing.
 func (k *Keeper) FailingOf(s sharding.ShardID, e sharding.Entity, name string) (f Failing, ok bool) {
 	if sh := k.byID[s]; sh != nil {
-		if r := sh.rows[key{entity: e, kind: sharding.TimerWake, name: name}]; r != nil && r.failures > 0 {
+		if r := sh.rows[key{entity: e, kind: sharding.ReminderWake, name: name}]; r != nil && r.failures > 0 {
 			return r.describe(), true
 		}
 	}

@@ -63,7 +63,7 @@ type shard struct {
 	readAt  time.Time // when the next read begins at the earliest; zero: the shard is quiet
 	reading bool      // a read is under way
 	// empty says that the last sweep has found nothing that is due soon. The next read then asks
-	// whether the shard has any timer at all. If it has none, the shard is quiet: it is not read
+	// whether the shard has any reminder at all. If it has none, the shard is quiet: it is not read
 	// until one is set, which only this process can do while the shard is open here.
 	empty bool
 	// sweepAgain says that the sweep must begin anew, because a wake-up that it has passed may
@@ -130,7 +130,7 @@ type firing struct {
 type reading struct {
 	shards []*shard
 	until  int64 // it reads what is due before this time
-	any    bool  // it asks of empty shards whether they have any timer
+	any    bool  // it asks of empty shards whether they have any reminder
 }
 
 // New returns a keeper. The configuration must be valid.
@@ -284,7 +284,7 @@ func (k *Keeper) changed(e *turn.WakesChanged) {
 		return
 	}
 	for _, f := range e.Fired {
-		if f.Kind != sharding.TimerWake {
+		if f.Kind != sharding.ReminderWake {
 			continue
 		}
 		id := key{entity: e.Entity, kind: f.Kind, name: f.Name}
@@ -307,7 +307,7 @@ func (k *Keeper) changed(e *turn.WakesChanged) {
 		}
 		for j := range e.Records[i].Wakes {
 			w := &e.Records[i].Wakes[j]
-			if w.Kind != sharding.TimerWake {
+			if w.Kind != sharding.ReminderWake {
 				continue
 			}
 			id := key{entity: e.Entity, kind: w.Kind, name: w.Name}

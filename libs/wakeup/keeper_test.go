@@ -137,7 +137,7 @@ func (m *model) set(id, name string, due, period int64, silent bool) {
 	m.t.Helper()
 	m.seq++
 	key := id + "/" + name
-	w := sharding.Wake{Kind: sharding.TimerWake, Name: name, Due: due, Period: period, Input: sharding.Input{Command: "C"}}
+	w := sharding.Wake{Kind: sharding.ReminderWake, Name: name, Due: due, Period: period, Input: sharding.Input{Command: "C"}}
 	if due == 0 {
 		delete(m.rows, key)
 	} else {

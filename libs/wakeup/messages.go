@@ -53,14 +53,14 @@ type (
 type Read struct {
 	Number uint64
 	// Remembered says that a [Starter] asks, for the wake-ups of remembered entities; else a
-	// [Keeper] asks, for timers.
+	// [Keeper] asks, for reminders.
 	Remembered bool
 	Shards     []Position // of each shard, the rows behind this position are asked for
 	Until      int64      // rows that are due before this time are asked for, in Unix milliseconds
 	Limit      int        // so many rows of each shard at most
 }
 
-// Position is a place among the timers of a shard, in the order in which they are due. The
+// Position is a place among the reminders of a shard, in the order in which they are due. The
 // position that has only a Shard is before all of them.
 type Position struct {
 	Shard  sharding.ShardID

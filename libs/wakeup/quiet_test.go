@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestQuiet: shards without any timer are not read again and again. When one is set, it fires.
+// TestQuiet: shards without any reminder are not read again and again. When one is set, it fires.
 func TestQuiet(t *testing.T) { quiet(t) }
 
 func quiet(t testing.TB) {
@@ -23,7 +23,7 @@ func quiet(t testing.TB) {
 	before = m.asked
 	m.pass(10 * time.Minute)
 	if m.asked != before {
-		t.Errorf("%d reads of shards without timers", m.asked-before)
+		t.Errorf("%d reads of shards without reminders", m.asked-before)
 	}
 	m.set("a1", "w", m.wall()+120_000, 0, false)
 	m.set("a2", "lost", m.wall()+120_000, 0, true) // the answer of the journal is lost

@@ -177,7 +177,7 @@ func (k *Keeper) pageOf(s *shard, rows []Row, until int64, more bool) {
 	k.scanBy(s.readAt)
 }
 
-// anyOf handles the answer to whether a shard has any timer.
+// anyOf handles the answer to whether a shard has any reminder.
 func (k *Keeper) anyOf(s *shard, some bool) {
 	quiet := !some && s.empty && len(s.changed) == 0
 	s.reading, s.changed, s.changedRows, s.empty = false, nil, nil, false

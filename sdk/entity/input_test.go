@@ -119,7 +119,7 @@ func TestInputAlias(t *testing.T) {
 	for name, reply := range map[string]sharding.Reply{
 		"caller":   run(sharding.Envelope{Command: "File", Payload: []byte(`{"Text":"c"}`)}, nil),
 		"send":     run(sharding.Envelope{Command: "File", Version: 1, ReadableBy: 1, Payload: []byte(`{"Text":"s"}`)}, nil),
-		"reminder": run(sharding.Envelope{Command: "File"}, &turn.Wakeup{WakeRef: sharding.WakeRef{Kind: sharding.TimerWake}, Input: v1}),
+		"reminder": run(sharding.Envelope{Command: "File"}, &turn.Wakeup{WakeRef: sharding.WakeRef{Kind: sharding.ReminderWake}, Input: v1}),
 	} {
 		if reply.Outcome != sharding.OK || seen != "Put" {
 			t.Errorf("%s: %+v, by %s", name, reply, seen)

@@ -21,7 +21,7 @@ type Reminder struct {
 // Reminder returns the reminder for which the command runs; not ok: it runs for a caller or
 // a timer.
 func (c *Ctx) Reminder() (r Reminder, ok bool) {
-	if c.wakeup == nil || c.wakeup.Kind != sharding.TimerWake {
+	if c.wakeup == nil || c.wakeup.Kind != sharding.ReminderWake {
 		return r, false
 	}
 	return Reminder{Name: c.wakeup.Name, Due: time.UnixMilli(c.wakeup.Due).UTC(), Missed: int(c.wakeup.Missed)}, true
@@ -70,7 +70,7 @@ func (c *Ctx) CancelReminder(name string) {
 		c.breakTurn(reminderText(name), err)
 		return
 	}
-	c.setWake(sharding.Wake{Kind: sharding.TimerWake, Name: name})
+	c.setWake(sharding.Wake{Kind: sharding.ReminderWake, Name: name})
 }
 
 func (h *Handle[In, Out]) remind(ctx *Ctx, at time.Time, period time.Duration, name string, in In) {
@@ -88,7 +88,7 @@ func (h *Handle[In, Out]) remind(ctx *Ctx, at time.Time, period time.Duration, n
 	}
 	due := at.Add(time.Millisecond - 1).UnixMilli() // never early
 	ctx.setWake(sharding.Wake{
-		Kind: sharding.TimerWake, Name: name, Due: max(1, due), Period: period.Milliseconds(), Input: input,
+		Kind: sharding.ReminderWake, Name: name, Due: max(1, due), Period: period.Milliseconds(), Input: input,
 	})
 }
 

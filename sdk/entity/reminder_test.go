@@ -152,7 +152,7 @@ func TestReminderInput(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inst, book := newNotebook(t, false, nil)
-			w := turn.Wakeup{WakeRef: sharding.WakeRef{Kind: sharding.TimerWake, Name: "r"}, Due: 1,
+			w := turn.Wakeup{WakeRef: sharding.WakeRef{Kind: sharding.ReminderWake, Name: "r"}, Due: 1,
 				Input: sharding.Input{Command: "Take", Version: c.version, ReadableBy: c.version, Payload: []byte(c.payload)}}
 			done, _ := inst.Run(t.Context(), time.Now(), &turn.Run{Env: &sharding.Envelope{Command: "Take", Payload: []byte(c.payload)}, Wakeup: &w}, nil)
 			if c.fails == "" {

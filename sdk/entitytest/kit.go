@@ -245,7 +245,7 @@ func (in StoredInput) encode() sharding.Input {
 // has set it. It fires when its time has come.
 func (k *Kit) GivenReminder(typ, id, name string, due time.Time, in StoredInput) {
 	k.t.Helper()
-	k.given(address(typ, id), sharding.Record{Wakes: []sharding.Wake{{Kind: sharding.TimerWake, Name: name, Due: due.UnixMilli(), Input: in.encode()}}})
+	k.given(address(typ, id), sharding.Record{Wakes: []sharding.Wake{{Kind: sharding.ReminderWake, Name: name, Due: due.UnixMilli(), Input: in.encode()}}})
 }
 
 // GivenSend stores a command that an entity has sent which is not alive yet, as some version of

@@ -162,7 +162,7 @@ func (s *scenario) wakes(rows []string) []string {
 		typ, id, _ := strings.Cut(name, "/")
 		e := sharding.Entity{Type: sharding.EntityType(typ), ID: sharding.EntityID(id)}
 		page.Rows = append(page.Rows, wakeup.Row{
-			Shard: s.shardOf(e), Entity: e, WakeRef: sharding.WakeRef{Kind: sharding.TimerWake, Name: "w", Seq: 1},
+			Shard: s.shardOf(e), Entity: e, WakeRef: sharding.WakeRef{Kind: sharding.ReminderWake, Name: "w", Seq: 1},
 			Due: s.now.UnixMilli() + int64(number(due)), Input: sharding.Input{Command: "Add"},
 		})
 	}

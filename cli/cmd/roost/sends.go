@@ -82,14 +82,14 @@ func (a *app) deadLetterCommand(command string, in *sharding.DeadLetterInput, cm
 		if b.typ, b.id, err = entityOf(args[:1], "TYPE/ID, such as Cart/dora"); err != nil {
 			return err
 		}
-		if in.Seq, err = strconv.ParseUint(args[1], 10, 64); err != nil || in.Seq == 0 {
+		if in.Record, err = strconv.ParseUint(args[1], 10, 64); err != nil || in.Record == 0 {
 			return usageError{fmt.Errorf("%q is not the number of a record, which is 1 or more", args[1])}
 		}
 		place, err := strconv.ParseUint(args[2], 10, 16)
 		if err != nil {
 			return usageError{fmt.Errorf("%q is not the place of a send, which is 0 or more", args[2])}
 		}
-		in.Index = uint16(place)
+		in.Place = uint16(place)
 		if b.payload, err = json.Marshal(in); err != nil {
 			return err
 		}
@@ -97,10 +97,10 @@ func (a *app) deadLetterCommand(command string, in *sharding.DeadLetterInput, cm
 		if err != nil {
 			return err
 		}
-		name := fmt.Sprintf("%s/%s %d %d", b.typ, b.id, in.Seq, in.Index)
+		name := fmt.Sprintf("%s/%s %d %d", b.typ, b.id, in.Record, in.Place)
 		if command == sharding.SendDropCommand {
 			if a.json() {
-				return a.printJSON(map[string]any{"type": b.typ, "id": b.id, "seq": in.Seq, "index": in.Index, "dropped": true, "region": res.Region})
+				return a.printJSON(map[string]any{"type": b.typ, "id": b.id, "record": in.Record, "place": in.Place, "dropped": true, "region": res.Region})
 			}
 			_, err = fmt.Fprintf(a.out, "%s is dropped (by %s)\n", name, res.Region)
 			return err
@@ -110,9 +110,9 @@ func (a *app) deadLetterCommand(command string, in *sharding.DeadLetterInput, cm
 			return fmt.Errorf("%s was sent again, but the region's answer cannot be read: %w", name, err)
 		}
 		if a.json() {
-			return a.printJSON(map[string]any{"type": b.typ, "id": b.id, "seq": in.Seq, "index": in.Index, "sent": sent, "region": res.Region})
+			return a.printJSON(map[string]any{"type": b.typ, "id": b.id, "record": in.Record, "place": in.Place, "sent": sent, "region": res.Region})
 		}
-		_, err = fmt.Fprintf(a.out, "%s is sent again, as %s/%s %d %d (by %s)\n", name, b.typ, b.id, sent.Seq, sent.Index, res.Region)
+		_, err = fmt.Fprintf(a.out, "%s is sent again, as %s/%s %d %d (by %s)\n", name, b.typ, b.id, sent.Record, sent.Place, res.Region)
 		return err
 	}
 	a.builtinFlags(cmd, &b)

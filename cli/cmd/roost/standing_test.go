@@ -98,18 +98,18 @@ func (f *fakeAdmin) deadLetter(req *adminv1.CommandRequest) (*adminv1.CommandRes
 		return nil, twirp.NewError(twirp.InvalidArgument, err.Error())
 	}
 	switch {
-	case in.Seq == 9 && req.Command == sharding.SendDropCommand && in.MayHaveRun:
+	case in.Record == 9 && req.Command == sharding.SendDropCommand && in.MayHaveRun:
 		return &adminv1.CommandResponse{Outcome: "ok", Region: "region-1"}, nil
-	case in.Seq == 9:
+	case in.Record == 9:
 		return &adminv1.CommandResponse{Outcome: "rejected", Code: "failed_precondition", Message: "it is pending"}, nil
-	case in.Seq != 7 || in.Index != 1:
-		return &adminv1.CommandResponse{Outcome: "rejected", Code: "not_found", Message: fmt.Sprintf("send %d of record %d is no dead letter", in.Index, in.Seq)}, nil
+	case in.Record != 7 || in.Place != 1:
+		return &adminv1.CommandResponse{Outcome: "rejected", Code: "not_found", Message: fmt.Sprintf("send %d of record %d is no dead letter", in.Place, in.Record)}, nil
 	case req.Command == sharding.SendDropCommand:
 		return &adminv1.CommandResponse{Outcome: "ok", Region: "region-1"}, nil
 	case !in.MayRepeat:
 		return &adminv1.CommandResponse{Outcome: "rejected", Code: "failed_precondition", Message: "it is in doubt"}, nil
 	}
-	return &adminv1.CommandResponse{Outcome: "ok", Region: "region-1", Payload: []byte(`{"seq":9,"index":0}`)}, nil
+	return &adminv1.CommandResponse{Outcome: "ok", Region: "region-1", Payload: []byte(`{"record":9,"place":0}`)}, nil
 }
 
 // TestStanding: what stands is listed page by page, and dead letters are dealt with by the names
@@ -168,9 +168,9 @@ Cart/emil      13      0  pending  2023-11-14T22:13:20.001Z  Item/ink   Reserve 
 		{"sends Plane", exitNotFound, "roost: no entity type Plane\n"},
 		{"sends again Cart/dora 7 1 --reason back", exitFailed, "roost: failed_precondition: it is in doubt (it was not applied)\n"},
 		{"sends again Cart/dora 7 1 --reason back --may-repeat", 0, "Cart/dora 7 1 is sent again, as Cart/dora 9 0 (by region-1)\n"},
-		{"sends again Cart/dora 7 1 --reason back --may-repeat -o json", 0, `{"id":"dora","index":1,"region":"region-1","sent":{"seq":9,"index":0},"seq":7,"type":"Cart"}` + "\n"},
+		{"sends again Cart/dora 7 1 --reason back --may-repeat -o json", 0, `{"id":"dora","place":1,"record":7,"region":"region-1","sent":{"record":9,"place":0},"type":"Cart"}` + "\n"},
 		{"sends drop Cart/dora 7 1 --reason done", 0, "Cart/dora 7 1 is dropped (by region-1)\n"},
-		{"sends drop Cart/dora 7 1 --reason done -o json", 0, `{"dropped":true,"id":"dora","index":1,"region":"region-1","seq":7,"type":"Cart"}` + "\n"},
+		{"sends drop Cart/dora 7 1 --reason done -o json", 0, `{"dropped":true,"id":"dora","place":1,"record":7,"region":"region-1","type":"Cart"}` + "\n"},
 		{"sends drop Cart/dora 9 0 --reason done", exitFailed, "roost: failed_precondition: it is pending (it was not applied)\n"},
 		{"sends drop Cart/dora 9 0 --reason done --may-have-run", 0, "Cart/dora 9 0 is dropped (by region-1)\n"},
 		{"sends drop Cart/dora 8 1 --reason done", exitNotFound, "roost: not_found: send 1 of record 8 is no dead letter (it was not applied)\n"},

@@ -190,7 +190,7 @@ func testWakesAndSends(e *env) {
 	e.one(durable, claim(shard, epoch, 1))
 	r := record(1, "a")
 	in := sharding.Input{Command: "remind", Version: 2, ReadableBy: 1, Shape: 1 << 63, Encoding: sharding.Protobuf, Payload: []byte{0, 255}}
-	r.Wakes = []sharding.Wake{{Kind: sharding.TimerWake, Name: "weekly", Number: 1 << 63, Due: e.now.UnixMilli(), Period: 604_800_000, Input: in}, {Kind: sharding.RememberWake}}
+	r.Wakes = []sharding.Wake{{Kind: sharding.ReminderWake, Name: "weekly", Number: 1 << 63, Due: e.now.UnixMilli(), Period: 604_800_000, Input: in}, {Kind: sharding.RememberWake}}
 	r.Sends = []sharding.Send{{To: bob, Input: in, ReplyTo: "told"}, {To: alice}}
 	e.one(durable, add(alice, r, record(2, "b")))
 	e.equal("records", e.load(alice).Records, withoutReplies(r, record(2, "b")))

@@ -87,7 +87,7 @@ func testDeleteWakes(e *env) {
 	after := record(3, "after")
 	after.Wakes = []sharding.Wake{setting("b", 300, 0)}
 	fired := add(alice, gone, after)
-	fired.Append.Fired = []sharding.Fired{{WakeRef: sharding.WakeRef{Kind: sharding.TimerWake, Name: "b", Seq: 1}, Next: 250}}
+	fired.Append.Fired = []sharding.Fired{{WakeRef: sharding.WakeRef{Kind: sharding.ReminderWake, Name: "b", Seq: 1}, Next: 250}}
 	e.one(durable, fired)
 	from := journal.ShardPosition{Shard: shard, After: journal.WakePosition{Due: math.MinInt64}}
 	var names []string
@@ -100,7 +100,7 @@ func testDeleteWakes(e *env) {
 	e.equal("of both lives", []uint64{sends[0].Seq, sends[1].Seq}, []uint64{1, 2})
 	// A firing of the life that has ended.
 	late := add(alice)
-	late.Append.Fired = []sharding.Fired{{WakeRef: sharding.WakeRef{Kind: sharding.TimerWake, Name: "b", Seq: 1}}}
+	late.Append.Fired = []sharding.Fired{{WakeRef: sharding.WakeRef{Kind: sharding.ReminderWake, Name: "b", Seq: 1}}}
 	e.one(sharding.RefusedWake, late)
 	left := e.wakes(e.b, math.MaxInt64, 10, journal.ShardPosition{Shard: shard, After: journal.WakePosition{Due: journal.PurgeFrom}})
 	e.equal("what is left of alice", left, []journal.WakeRow{{

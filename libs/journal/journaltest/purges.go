@@ -190,7 +190,7 @@ func testPurgedNumbers(e *env) {
 	e.b = first
 	e.one(sharding.RefusedWake, purge(epoch, alice, 2))
 	fired := add(alice)
-	fired.Append.Fired = []sharding.Fired{{WakeRef: sharding.WakeRef{Kind: sharding.TimerWake, Name: "t", Seq: 1}}}
+	fired.Append.Fired = []sharding.Fired{{WakeRef: sharding.WakeRef{Kind: sharding.ReminderWake, Name: "t", Seq: 1}}}
 	e.one(sharding.RefusedWake, fired)
 	e.one(bySeq, add(alice, record(3, "late")))
 	e.one(durable, add(alice, record(1, "again")))
@@ -212,6 +212,6 @@ func testPurgedNumbers(e *env) {
 	e.one(durable, add(carol, with))
 	e.b = second
 	fired = add(carol)
-	fired.Append.Fired = []sharding.Fired{{WakeRef: sharding.WakeRef{Kind: sharding.TimerWake, Name: "t", Seq: 2}}}
+	fired.Append.Fired = []sharding.Fired{{WakeRef: sharding.WakeRef{Kind: sharding.ReminderWake, Name: "t", Seq: 2}}}
 	e.one(durable, fired)
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // remembered checks when a load says that an entity was last active.
-func (e *env) remembered(of sharding.Entity, want int64, timers ...int) {
+func (e *env) remembered(of sharding.Entity, want int64, reminders ...int) {
 	e.Helper()
 	for _, req := range []journal.LoadRequest{{Entity: of, Wakes: true}, {Entity: of, LookupOnly: true, Wakes: true}} {
 		l, err := e.b.Load(e.Context(), req)
@@ -16,7 +16,7 @@ func (e *env) remembered(of sharding.Entity, want int64, timers ...int) {
 			e.Fatal(err)
 		}
 		e.equal("remembered", l.Remembered, want)
-		e.equal("timers", l.Timers, append(timers, 0)[0])
+		e.equal("reminders", l.Reminders, append(reminders, 0)[0])
 	}
 	e.equal("remembered, not asked for", e.load(of).Remembered, int64(0))
 }

@@ -70,7 +70,7 @@ func testWakePages(e *env) {
 		// them by entity id, and may leave rows of that time out. (It has no Renumber.)
 		isDatabase := e.store.Renumber != nil
 		for i := range shards {
-			shards[i].After = journal.WakePosition{Due: 1002, Entity: sharding.Entity{Type: shards[i].Shard.Type, ID: "gone"}, Kind: sharding.TimerWake, Name: "x"}
+			shards[i].After = journal.WakePosition{Due: 1002, Entity: sharding.Entity{Type: shards[i].Shard.Type, ID: "gone"}, Kind: sharding.ReminderWake, Name: "x"}
 		}
 		if got := len(e.wakes(r, 0, 5, shards...)); got < len(whole)-before && isDatabase {
 			e.Errorf("%s: %d rows from the due time of an unknown entity on, want %d", what, got, len(whole)-before)

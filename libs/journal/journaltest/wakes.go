@@ -10,9 +10,9 @@ import (
 
 const byWake = sharding.RefusedWake
 
-// setting is a timer that a record sets. With due 0, the record removes the timer.
+// setting is a reminder that a record sets. With due 0, the record removes the reminder.
 func setting(name string, due, period int64) sharding.Wake {
-	w := sharding.Wake{Kind: sharding.TimerWake, Name: name, Due: due, Period: period}
+	w := sharding.Wake{Kind: sharding.ReminderWake, Name: name, Due: due, Period: period}
 	if due != 0 {
 		w.Input = sharding.Input{Command: "ring", Version: 2, ReadableBy: 1, Shape: 1 << 63, Encoding: sharding.Protobuf, Payload: []byte(name)}
 	}
@@ -24,13 +24,13 @@ func waking(seq uint64, wakes ...sharding.Wake) sharding.Record {
 	return sharding.Record{Seq: seq, Wakes: wakes}
 }
 
-// fired says that a timer has fired. The record with sequence number seq has set it; that
+// fired says that a reminder has fired. The record with sequence number seq has set it; that
 // setting had fired number times before. It is due again at next; 0: it is removed.
 func fired(name string, seq, number uint64, next int64) sharding.Fired {
-	return sharding.Fired{WakeRef: sharding.WakeRef{Kind: sharding.TimerWake, Name: name, Seq: seq, Number: number}, Next: next}
+	return sharding.Fired{WakeRef: sharding.WakeRef{Kind: sharding.ReminderWake, Name: name, Seq: seq, Number: number}, Next: next}
 }
 
-// firing is an append that says which timers have fired. It may have records, too.
+// firing is an append that says which reminders have fired. It may have records, too.
 func firing(e sharding.Epoch, to sharding.Entity, f []sharding.Fired, records ...sharding.Record) journal.Op {
 	return journal.Op{Append: &sharding.Append{Shard: shard, Epoch: e, Entity: to, Records: records, Fired: f}}
 }
@@ -79,9 +79,9 @@ func nextPositions(e *env, shards []journal.ShardPosition, p journal.WakesPage, 
 	return next
 }
 
-// timers returns all timers of the shard that most tests use. It reads from due time 0 on. So
+// reminders returns all reminders of the shard that most tests use. It reads from due time 0 on. So
 // it does not return a RememberWake, whose due time is negative (see sharding.Wake).
-func (e *env) timers() []journal.WakeRow {
+func (e *env) reminders() []journal.WakeRow {
 	e.Helper()
 	return e.wakes(e.b, 0, 100, journal.ShardPosition{Shard: shard})
 }
@@ -98,18 +98,18 @@ func testWakes(e *env) {
 	a, b, c := setting("a", 1000, 0), setting("b", 500, 60_000), setting("c", 2000, 0)
 	e.one(durable, add(alice, waking(1, a, b), waking(2, c)))
 	e.one(durable, add(bob, waking(1, a)))
-	e.equal("timers", e.timers(), []journal.WakeRow{standing(alice, 1, 0, b), standing(alice, 1, 0, a), standing(bob, 1, 0, a), standing(alice, 2, 0, c)})
+	e.equal("reminders", e.reminders(), []journal.WakeRow{standing(alice, 1, 0, b), standing(alice, 1, 0, a), standing(bob, 1, 0, a), standing(alice, 2, 0, c)})
 	e.equal("records", e.load(alice).Records, []sharding.Record{waking(1, a, b), waking(2, c)})
 	// Set again and removed, also within one append, where the last record decides.
 	later := setting("a", 3000, 5)
 	e.one(durable, add(alice, waking(3, later, setting("b", 0, 0)), waking(4, setting("c", 0, 0)), waking(5, setting("c", 9, 0)), waking(6, setting("c", 0, 0))))
-	e.equal("timers", e.timers(), []journal.WakeRow{standing(bob, 1, 0, a), standing(alice, 3, 0, later)})
+	e.equal("reminders", e.reminders(), []journal.WakeRow{standing(bob, 1, 0, a), standing(alice, 3, 0, later)})
 	e.one(durable, add(alice, waking(7, setting("b", 0, 0)), waking(8, setting("none", 0, 0)))) // there is none
-	// Each kind has names of its own: this wake-up is remembered, and does not replace timer a. Its
-	// due time is negative (see sharding.Wake), so a request for timers does not return it.
+	// Each kind has names of its own: this wake-up is remembered, and does not replace reminder a. Its
+	// due time is negative (see sharding.Wake), so a request for reminders does not return it.
 	remember := sharding.Wake{Kind: sharding.RememberWake, Name: "a", Due: -77}
 	e.one(durable, add(alice, waking(9, remember)))
-	e.equal("timers", e.timers(), []journal.WakeRow{standing(bob, 1, 0, a), standing(alice, 3, 0, later)})
+	e.equal("reminders", e.reminders(), []journal.WakeRow{standing(bob, 1, 0, a), standing(alice, 3, 0, later)})
 	first := journal.ShardPosition{Shard: shard, After: journal.WakePosition{Due: math.MinInt64}}
 	e.equal("remembered", e.wakes(e.b, 1, 100, first), []journal.WakeRow{standing(alice, 9, 0, remember)})
 	e.equal("all", len(e.wakes(e.b, 0, 100, first)), 3)
@@ -121,43 +121,43 @@ func testWakes(e *env) {
 	e.one(durable, add(carol, waking(1, carried)))
 	e.one(durable, firing(epoch, carol, []sharding.Fired{fired("carried", 1, 1<<64-1, 80)}))
 	carried.Due = 80
-	e.equal("timers of carol", e.timers()[0], standing(carol, 1, 0, carried))
+	e.equal("reminders of carol", e.reminders()[0], standing(carol, 1, 0, carried))
 	// An append that is refused sets nothing.
 	e.one(bySeq, add(bob, waking(3, later)))
 	e.one(byEpoch, appendAt(epoch-1, bob, waking(2, later)))
-	e.equal("timers", len(e.timers()), 3)
+	e.equal("reminders", len(e.reminders()), 3)
 }
 
-// testFired: the append that says that a timer has fired removes the timer, or makes it due
-// again. Its records may set or remove the timer after that.
+// testFired: the append that says that a reminder has fired removes the reminder, or makes it due
+// again. Its records may set or remove the reminder after that.
 func testFired(e *env) {
 	e.one(durable, claim(shard, epoch, 1))
 	once, often := setting("once", 100, 0), setting("often", 200, 50)
 	e.one(durable, add(alice, waking(1, once, often)))
 	e.one(durable, firing(epoch, alice, []sharding.Fired{fired("once", 1, 0, 0)}, record(2, "a")))
-	e.equal("timers", e.timers(), []journal.WakeRow{standing(alice, 1, 0, often)})
+	e.equal("reminders", e.reminders(), []journal.WakeRow{standing(alice, 1, 0, often)})
 	e.equal("alice", e.load(alice).LastSeq, uint64(2))
 	// An append that has no record.
 	e.one(durable, firing(epoch, alice, []sharding.Fired{fired("often", 1, 0, 250)}))
 	often.Due = 250
-	e.equal("timers", e.timers(), []journal.WakeRow{standing(alice, 1, 1, often)})
+	e.equal("reminders", e.reminders(), []journal.WakeRow{standing(alice, 1, 1, often)})
 	e.one(durable, firing(epoch, alice, []sharding.Fired{fired("often", 1, 1, 300)}, record(3, "b")))
 	often.Due = 300
-	e.equal("timers", e.timers(), []journal.WakeRow{standing(alice, 1, 2, often)})
-	// What has fired comes before the record of the same append: the record sets the timer
+	e.equal("reminders", e.reminders(), []journal.WakeRow{standing(alice, 1, 2, often)})
+	// What has fired comes before the record of the same append: the record sets the reminder
 	// again, or removes it.
 	again := setting("often", 900, 7)
 	e.one(durable, firing(epoch, alice, []sharding.Fired{fired("often", 1, 2, 350)}, waking(4, again)))
-	e.equal("timers", e.timers(), []journal.WakeRow{standing(alice, 4, 0, again)})
+	e.equal("reminders", e.reminders(), []journal.WakeRow{standing(alice, 4, 0, again)})
 	e.one(durable, firing(epoch, alice, []sharding.Fired{fired("often", 4, 0, 950)}, waking(5, setting("often", 0, 0))))
-	e.equal("timers", e.timers(), []journal.WakeRow(nil))
+	e.equal("reminders", e.reminders(), []journal.WakeRow(nil))
 	e.one(durable, firing(epoch, alice, nil, waking(6, once), waking(7, setting("two", 5, 0))))
 	e.one(durable, firing(epoch, alice, []sharding.Fired{fired("once", 6, 0, 0), fired("two", 7, 0, 0)}))
-	e.equal("timers", e.timers(), []journal.WakeRow(nil))
+	e.equal("reminders", e.reminders(), []journal.WakeRow(nil))
 	e.equal("alice", e.load(alice).LastSeq, uint64(7))
 }
 
-// testFiredIsChecked: an append is refused as a whole if it says that a timer has fired whose
+// testFiredIsChecked: an append is refused as a whole if it says that a reminder has fired whose
 // setting does not stand.
 func testFiredIsChecked(e *env) {
 	e.one(durable, claim(shard, epoch, 1))
@@ -185,18 +185,18 @@ func testFiredIsChecked(e *env) {
 			}
 		}
 	}
-	e.one(byWake, firing(epoch, bob, list(fired("w", 1, 0, 0)), record(1, "b"))) // alice has this timer, not bob
-	e.equal("timers", e.timers(), []journal.WakeRow{standing(alice, 1, 0, w)})
+	e.one(byWake, firing(epoch, bob, list(fired("w", 1, 0, 0)), record(1, "b"))) // alice has this reminder, not bob
+	e.equal("reminders", e.reminders(), []journal.WakeRow{standing(alice, 1, 0, w)})
 	e.equal("alice", e.load(alice, "b").LastSeq, uint64(2))
 	e.equal("bob", e.load(bob), journal.Loaded{})
-	// A timer that was set again, or has fired, does not fire as it was before.
+	// A reminder that was set again, or has fired, does not fire as it was before.
 	e.one(durable, add(alice, waking(3, w)))
 	e.one(byWake, firing(epoch, alice, list(fired("w", 1, 0, 0)), record(4, "b")))
 	e.one(durable, firing(epoch, alice, list(fired("w", 3, 0, 300)), record(4, "b")))
 	e.one(byWake, firing(epoch, alice, list(fired("w", 3, 0, 300)), record(5, "c")))
 	e.one(durable, firing(epoch, alice, list(fired("w", 3, 1, 0)), record(5, "c")))
 	e.one(byWake, firing(epoch, alice, list(fired("w", 3, 1, 0))))
-	// The other reasons for a refusal are checked first. A refused append leaves the timer as it
+	// The other reasons for a refusal are checked first. A refused append leaves the reminder as it
 	// is.
 	e.one(durable, add(alice, waking(6, w)))
 	good := list(fired("w", 6, 0, 0))
@@ -208,7 +208,7 @@ func testFiredIsChecked(e *env) {
 	// A batch has one append of an entity. A second one is refused by sequence number, whether
 	// or not it has records.
 	e.want(verdicts{durable, bySeq, durable}, add(alice, record(7, "d")), firing(epoch, alice, good), add(bob, record(1, "a")))
-	e.equal("timers", e.timers(), []journal.WakeRow{standing(alice, 6, 0, w)})
+	e.equal("reminders", e.reminders(), []journal.WakeRow{standing(alice, 6, 0, w)})
 	e.want(verdicts{durable, bySeq}, firing(epoch, alice, good), add(alice, record(8, "e")))
 }
 
@@ -229,7 +229,7 @@ func testWakesAreFenced(e *env) {
 		e.one(byEpoch, firing(other, alice, f, record(2, "a")))
 		e.one(byEpoch, delivering(other, alice, 1, 0))
 	}
-	e.equal("timers", e.timers(), []journal.WakeRow{standing(alice, 1, 0, w)})
+	e.equal("reminders", e.reminders(), []journal.WakeRow{standing(alice, 1, 0, w)})
 	e.equal("states", e.states(), []string{"----"})
 	e.one(durable, firing(epoch+1, alice, f))
 	e.one(durable, delivering(epoch+1, alice, 1, 0))

@@ -11,8 +11,8 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// trimBatch bounds how many dedupe entries one append considers for dropping.
-const trimBatch = 16
+// forgetBatch bounds how many dedupe entries one append considers for dropping.
+const forgetBatch = 16
 
 // Committed is an append that was committed.
 type Committed struct {
@@ -46,11 +46,11 @@ type entity struct {
 	looked journal.Stamp
 	// commands has the sequence number of the record of each command that is remembered.
 	commands map[sharding.CommandID]uint64
-	// trimIndex is the index of the first entry that trim has not decided about;
+	// forgetIndex is the index of the first entry that forgetKeys has not decided about;
 	// neverDropped counts the dedupe entries before it that are kept for ever.
-	trimIndex, neverDropped int
-	dropped                 time.Time
-	damaged                 []uint64 // sequence numbers, of records; see Damage
+	forgetIndex, neverDropped int
+	dropped                   time.Time
+	damaged                   []uint64 // sequence numbers, of records; see Damage
 	// wakes and sends are the rows beside the records.
 	wakes map[wakeKey]wakeRow
 	sends map[uint64]sendRow // by the sequence number of the record
@@ -137,8 +137,8 @@ func (l *Ledger) Load(req journal.LoadRequest) (journal.Loaded, error) {
 	if req.Wakes {
 		out.Remembered = -e.wakes[wakeKey{sharding.RememberWake, journal.RememberName}].due
 		for key := range e.wakes { // order-free: counts
-			if key.kind == sharding.TimerWake {
-				out.Timers++
+			if key.kind == sharding.ReminderWake {
+				out.Reminders++
 			}
 		}
 	}
@@ -246,7 +246,7 @@ func (l *Ledger) Check() error {
 				return fmt.Errorf("%s: record %d of epoch %v comes after epoch %v", id, seq, x.epoch, epoch)
 			}
 			epoch = x.epoch
-			if c := x.record.Command; c != "" && i >= e.trimIndex {
+			if c := x.record.Command; c != "" && i >= e.forgetIndex {
 				if at, ok := e.commands[c]; !ok || at != seq {
 					return fmt.Errorf("%s: record %d: command %q is stored at record %d", id, seq, c, at)
 				}
@@ -309,11 +309,11 @@ func (e *entity) stamp() journal.Stamp {
 	return e.entries[len(e.entries)-1].stamp
 }
 
-// trim drops dedupe entries, oldest first.
-func (e *entity) trim(cfg *journal.Config, wall time.Time) {
+// forgetKeys drops dedupe entries, oldest first.
+func (e *entity) forgetKeys(cfg *journal.Config, wall time.Time) {
 	age := e.stamp().Age
-	for n := 0; n < trimBatch && len(e.commands)-e.neverDropped > cfg.DedupeCount && e.trimIndex < len(e.entries); n++ {
-		x := &e.entries[e.trimIndex]
+	for n := 0; n < forgetBatch && len(e.commands)-e.neverDropped > cfg.DedupeCount && e.forgetIndex < len(e.entries); n++ {
+		x := &e.entries[e.forgetIndex]
 		if id := x.record.Command; id != "" {
 			t, what := cfg.Drop(age, x.stamp.Age, wall, x.wall, id)
 			switch what {
@@ -328,6 +328,6 @@ func (e *entity) trim(cfg *journal.Config, wall time.Time) {
 				}
 			}
 		}
-		e.trimIndex++
+		e.forgetIndex++
 	}
 }

@@ -46,7 +46,7 @@ func randomOps(rng *rand.Rand, l *Ledger) []journal.Op {
 				a.Records = append(a.Records, sharding.Record{
 					Seq:     last + uint64(n) + 1 + uint64(rng.IntN(8)/7),
 					Command: sharding.CommandID(fmt.Sprint(rng.IntN(40))),
-					Wakes:   []sharding.Wake{{Kind: sharding.TimerWake, Name: fmt.Sprint("w", rng.IntN(3)), Due: int64(rng.IntN(3))}},
+					Wakes:   []sharding.Wake{{Kind: sharding.ReminderWake, Name: fmt.Sprint("w", rng.IntN(3)), Due: int64(rng.IntN(3))}},
 					Sends:   make([]sharding.Send, rng.IntN(3)),
 				})
 			}
@@ -63,7 +63,7 @@ func randomRows(rng *rand.Rand, e *entity, a *sharding.Append) {
 		return
 	}
 	for n := range rng.IntN(3) {
-		key := wakeKey{sharding.TimerWake, fmt.Sprint("w", n)}
+		key := wakeKey{sharding.ReminderWake, fmt.Sprint("w", n)}
 		if w, ok := e.wakes[key]; ok {
 			a.Fired = append(a.Fired, sharding.Fired{WakeRef: sharding.WakeRef{Kind: key.kind, Name: key.name, Seq: w.seq, Number: w.number}, Next: int64(rng.IntN(2))})
 		}
@@ -125,14 +125,14 @@ func TestStateHasRows(t *testing.T) {
 	shard, id := sharding.ShardID{Type: "T"}, sharding.Entity{Type: "T", ID: "a"}
 	made := func(now time.Time) *Ledger {
 		l := NewLedger(journal.DefaultConfig())
-		r := sharding.Record{Seq: 1, Sends: make([]sharding.Send, 2), Wakes: []sharding.Wake{{Kind: sharding.TimerWake, Name: "w", Due: now.UnixMilli() + 5}}}
+		r := sharding.Record{Seq: 1, Sends: make([]sharding.Send, 2), Wakes: []sharding.Wake{{Kind: sharding.ReminderWake, Name: "w", Due: now.UnixMilli() + 5}}}
 		l.Apply(moment(now), []journal.Op{
 			{Claim: &sharding.Claim{Shard: shard, Epoch: 1, Owner: 1}},
 			{Append: &sharding.Append{Shard: shard, Epoch: 1, Entity: id, Records: []sharding.Record{r}}},
 		})
 		return l
 	}
-	ref := sharding.WakeRef{Kind: sharding.TimerWake, Name: "w", Seq: 1}
+	ref := sharding.WakeRef{Kind: sharding.ReminderWake, Name: "w", Seq: 1}
 	seen := map[string]string{}
 	for name, a := range map[string]sharding.Append{
 		"as it was": {},

@@ -42,5 +42,5 @@ func (t *tx) purge(op *journal.Purge) {
 	}
 	e.dropped, e.looked = p.Newest, stamp
 	e.entries = slices.Clone(e.entries[n:])
-	e.trimIndex = max(0, e.trimIndex-n)
+	e.forgetIndex = max(0, e.forgetIndex-n)
 }

@@ -42,7 +42,7 @@ func (e *entity) appendState(b []byte, now time.Time) []byte {
 	b = binary.AppendUvarint(b, e.swept)
 	b = append(b, byte(e.snapshot.Encoding))
 	b = sharding.AppendString(b, string(e.snapshot.Payload))
-	b = binary.AppendUvarint(b, uint64(e.trimIndex))
+	b = binary.AppendUvarint(b, uint64(e.forgetIndex))
 	b = binary.AppendUvarint(b, uint64(e.neverDropped))
 	last := e.stamp()
 	b = binary.AppendUvarint(b, last.Writer)

@@ -55,7 +55,7 @@ func (t *tx) Write(op *journal.Op) error {
 		// Decide has checked that the record is stored, so the entity exists.
 		e := t.entities[op.Snapshot.Entity]
 		e.snapshot = op.Snapshot.Snapshot
-		e.trim(&t.cfg, t.now.Wall)
+		e.forgetKeys(&t.cfg, t.now.Wall)
 		e.trimEvents(op.Snapshot.Cut)
 	case op.Drop != nil:
 		t.entities[op.Drop.Entity].snapshot = journal.Snapshot{}
@@ -90,7 +90,7 @@ func (t *tx) append(a *sharding.Append) {
 	}
 	if len(a.Records) > 0 {
 		e.looked = journal.Stamp{}
-		e.trim(&t.cfg, t.now.Wall)
+		e.forgetKeys(&t.cfg, t.now.Wall)
 	}
 	t.log = append(t.log, Committed{Epoch: a.Epoch, Append: *a})
 }

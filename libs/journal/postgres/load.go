@@ -62,7 +62,7 @@ type stored struct {
 	records, commands []body
 	pending           int // sends
 	remembered        int64
-	timers            int
+	reminders         int
 }
 
 // Load implements [journal.Reader], in one round trip.
@@ -93,7 +93,7 @@ func (r *Reader) read(ctx context.Context, req journal.LoadRequest) (*stored, er
 		lookup[i] = []byte(c)
 	}
 	rows, err := r.pool.Query(ctx, loadName, string(req.Entity.Type), []byte(req.Entity.ID), lookup, req.LookupOnly, req.WithoutSnapshot, string(req.Shard.Type), int64(req.Shard.Index),
-		req.Wakes, int16(sharding.TimerWake), int16(sharding.RememberWake), []byte(journal.RememberName))
+		req.Wakes, int16(sharding.ReminderWake), int16(sharding.RememberWake), []byte(journal.RememberName))
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +121,7 @@ func (r *Reader) read(ctx context.Context, req journal.LoadRequest) (*stored, er
 		case 4:
 			s.pending = int(seq)
 		case 5:
-			s.timers, s.remembered = int(seq), -snapshot
+			s.reminders, s.remembered = int(seq), -snapshot
 		}
 		return nil
 	})
@@ -129,7 +129,7 @@ func (r *Reader) read(ctx context.Context, req journal.LoadRequest) (*stored, er
 }
 
 func (s *stored) decode(req journal.LoadRequest) (journal.Loaded, error) {
-	out := journal.Loaded{LastSeq: s.last, Life: s.life, Pending: s.pending, Remembered: s.remembered, Timers: s.timers}
+	out := journal.Loaded{LastSeq: s.last, Life: s.life, Pending: s.pending, Remembered: s.remembered, Reminders: s.reminders}
 	marks := journal.TrimMarks{Life: s.life, Cut: s.cut}
 	out.Cut = marks.Trimmed()
 	if s.last == 0 {

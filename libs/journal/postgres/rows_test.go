@@ -100,12 +100,12 @@ func TestPlansOutlastGrowth(t *testing.T) {
 	use := func() {
 		t.Helper()
 		seq++
-		wake := sharding.Wake{Kind: sharding.TimerWake, Name: "w", Due: 1000, Input: sharding.Input{Command: "C"}}
+		wake := sharding.Wake{Kind: sharding.ReminderWake, Name: "w", Due: 1000, Input: sharding.Input{Command: "C"}}
 		commit(journal.Op{Append: &sharding.Append{Shard: shard, Epoch: 1, Entity: who, Records: []sharding.Record{{
 			Seq: seq, Command: sharding.CommandID(fmt.Sprint("k", seq)), Events: []sharding.Event{{Name: "e"}}, Wakes: []sharding.Wake{wake},
 			Sends: []sharding.Send{{To: sharding.Entity{Type: "T", ID: "other"}, Input: sharding.Input{Command: "C"}}},
 		}}}})
-		ref := sharding.WakeRef{Kind: sharding.TimerWake, Name: "w", Seq: seq}
+		ref := sharding.WakeRef{Kind: sharding.ReminderWake, Name: "w", Seq: seq}
 		seq++
 		commit(journal.Op{Append: &sharding.Append{Shard: shard, Epoch: 1, Entity: who, Records: []sharding.Record{{Seq: seq}},
 			Fired:     []sharding.Fired{{WakeRef: ref}},

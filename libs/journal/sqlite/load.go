@@ -87,8 +87,8 @@ func (r *Reader) load(ctx context.Context, t *sql.Tx, req journal.LoadRequest) (
 	out.Cut = marks.Trimmed()
 	if req.Wakes {
 		var due int64
-		err = t.StmtContext(ctx, r.stmts.ofEntity).QueryRowContext(ctx, id, int(sharding.TimerWake), int(sharding.RememberWake), journal.RememberName).
-			Scan(&out.Timers, &due)
+		err = t.StmtContext(ctx, r.stmts.ofEntity).QueryRowContext(ctx, id, int(sharding.ReminderWake), int(sharding.RememberWake), journal.RememberName).
+			Scan(&out.Reminders, &due)
 		if out.Remembered = -due; err != nil {
 			return out, err
 		}

@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	// trimEvery is after how many records of an entity its old dedupe entries are
-	// trimmed; every snapshot trims them as well.
-	trimEvery = 1024
-	// trimBatch bounds how many entries one trim drops: more than were added since
+	// forgetEvery is after how many records of an entity its old dedupe entries are
+	// forgotten; every snapshot has them forgotten as well.
+	forgetEvery = 1024
+	// forgetBatch bounds how many entries are dropped at a time: more than were added since
 	// the one before.
-	trimBatch = 2 * trimEvery
+	forgetBatch = 2 * forgetEvery
 )
 
 // addEntitySQL gives an entity a number that no other one has or had: whoever remembers a number
@@ -49,7 +49,7 @@ type writeStmts struct {
 	head, find, body                                *sql.Stmt
 	addRecord, addCommand, snapshot, setSnapshotSeq *sql.Stmt
 	dropSnapshot, setLife                           *sql.Stmt
-	trimHead, trimRows, dropCommand, setKept        *sql.Stmt
+	forgetHead, forgetRows, dropCommand, setKept    *sql.Stmt
 	countCommands                                   *sql.Stmt
 	wake, setWake, nextWake, removeWake             *sql.Stmt
 	removeWakes                                     *sql.Stmt
@@ -96,8 +96,8 @@ func (s *writeStmts) statements() []statement {
 		{&s.setSnapshotSeq, "UPDATE entity SET snapshot = ? WHERE id = ?"},
 		{&s.setLife, "UPDATE entity SET life = ?, snapshot = 0 WHERE id = ?"},
 		{&s.dropSnapshot, "DELETE FROM snapshot WHERE entity = ?"},
-		{&s.trimHead, "SELECT kept, dropped FROM entity WHERE id = ?"},
-		{&s.trimRows, "SELECT seq, age, body FROM record WHERE entity = ? AND seq > ? ORDER BY seq LIMIT ?"},
+		{&s.forgetHead, "SELECT kept, dropped FROM entity WHERE id = ?"},
+		{&s.forgetRows, "SELECT seq, age, body FROM record WHERE entity = ? AND seq > ? ORDER BY seq LIMIT ?"},
 		{&s.dropCommand, "DELETE FROM command WHERE entity = ? AND hash = ? AND seq = ?"},
 		{&s.countCommands, "SELECT count(*) FROM command WHERE entity = ? AND seq > ?"},
 		{&s.wake, "SELECT seq, number FROM wake WHERE entity = ? AND kind = ? AND name = ?"},

@@ -55,7 +55,7 @@ func (t *tx) append(a *sharding.Append) error {
 	if err := t.deliver(id, a); err != nil {
 		return err
 	}
-	trim, stamp := false, t.stamp.Next(t.now)
+	forget, stamp := false, t.stamp.Next(t.now)
 	if t.looked && len(a.Records) > 0 {
 		if _, err := t.s.clearLooked.Exec(id); err != nil {
 			return err
@@ -88,13 +88,13 @@ func (t *tx) append(a *sharding.Append) error {
 				return err
 			}
 		}
-		trim = trim || r.Seq%trimEvery == 0
+		forget = forget || r.Seq%forgetEvery == 0
 	}
-	if !trim {
+	if !forget {
 		return nil
 	}
 	t.stamp = stamp
-	return t.trim(id, a.Entity, a.Records[len(a.Records)-1].Seq)
+	return t.forgetKeys(id, a.Entity, a.Records[len(a.Records)-1].Seq)
 }
 
 // endLife notes that a record deletes its entity: nothing before it is loaded any more.
@@ -117,7 +117,7 @@ func (t *tx) writeSnapshot(s *journal.WriteSnapshot) error {
 	if _, err := t.s.setSnapshotSeq.Exec(int64(s.Snapshot.Seq), id); err != nil {
 		return err
 	}
-	if err := t.trim(id, s.Entity, s.Snapshot.Seq); err != nil || s.Cut == 0 {
+	if err := t.forgetKeys(id, s.Entity, s.Snapshot.Seq); err != nil || s.Cut == 0 {
 		return err
 	}
 	return t.trimEvents(id, s)
@@ -135,12 +135,12 @@ func (t *tx) dropSnapshot(d *journal.DropSnapshot) error {
 	return err
 }
 
-// trim drops dedupe entries of the entity's records, oldest first, as long as
+// forgetKeys drops dedupe entries of the entity's records, oldest first, as long as
 // they are old enough and not among its newest. last is a sequence number not
 // above the entity's last one.
-func (t *tx) trim(id int64, entity sharding.Entity, last uint64) error {
+func (t *tx) forgetKeys(id int64, entity sharding.Entity, last uint64) error {
 	var kept, dropped int64
-	if err := t.s.trimHead.QueryRow(id).Scan(&kept, &dropped); err != nil {
+	if err := t.s.forgetHead.QueryRow(id).Scan(&kept, &dropped); err != nil {
 		return err
 	}
 	// There are no more entries than records, so mostly nothing is left to do here.
@@ -189,7 +189,7 @@ type oldEntry struct {
 
 // oldest reads records after kept up to the first one that is not old enough.
 func (t *tx) oldest(id int64, entity sharding.Entity, kept int64) ([]oldEntry, error) {
-	rows, err := t.s.trimRows.Query(id, kept, trimBatch)
+	rows, err := t.s.forgetRows.Query(id, kept, forgetBatch)
 	if err != nil {
 		return nil, err
 	}

@@ -32,7 +32,7 @@ func standing(t *testing.T) (*running, *fakeRegion, adminv1.Admin) {
 		e := sharding.Entity{Type: "T", ID: sharding.EntityID(fmt.Sprint("e", i))}
 		s := sharding.ShardID{Type: "T", Index: sharding.ShardOf(e.ID, 3)}
 		rec := sharding.Record{Seq: 1, Wakes: []sharding.Wake{
-			{Kind: sharding.TimerWake, Name: "w\xff", Due: 1000 - int64(i), Period: 7, Input: sharding.Input{Command: "Ring"}},
+			{Kind: sharding.ReminderWake, Name: "w\xff", Due: 1000 - int64(i), Period: 7, Input: sharding.Input{Command: "Ring"}},
 			{Kind: sharding.RememberWake, Due: -5},
 		}}
 		for range 4 {

@@ -100,12 +100,12 @@ func TestFindInputs(t *testing.T) {
 		return sharding.Input{Command: name, Version: 1, Shape: 7, Payload: []byte("{}")}
 	}
 	timer := func(name string) sharding.Wake {
-		return sharding.Wake{Kind: sharding.TimerWake, Name: name, Due: 1 << 40, Input: input(name)}
+		return sharding.Wake{Kind: sharding.ReminderWake, Name: name, Due: 1 << 40, Input: input(name)}
 	}
 	r.commit(journal.Op{Claim: &sharding.Claim{Shard: shard, Epoch: 1, Owner: 1}})
 	r.commit(journal.Op{Append: &sharding.Append{Shard: shard, Epoch: 1, Entity: e, Records: []sharding.Record{
 		{Seq: 1, Wakes: []sharding.Wake{timer("stands"), timer("removed")}},
-		{Seq: 2, Wakes: []sharding.Wake{{Kind: sharding.TimerWake, Name: "removed"}}, Sends: []sharding.Send{
+		{Seq: 2, Wakes: []sharding.Wake{{Kind: sharding.ReminderWake, Name: "removed"}}, Sends: []sharding.Send{
 			{To: e, Input: input("sent"), ReplyTo: "pending"}, {To: e, Input: input("sent"), ReplyTo: "done"}, {To: e, Input: input("sent"), ReplyTo: "dead"},
 		}},
 	}}})

@@ -168,14 +168,14 @@ func (a admin) find(ctx context.Context, h *home) error {
 // only become one again. What else is against it, the region that serves its sender says.
 func (a admin) refuseAgain(ctx context.Context, h *home, env *sharding.Envelope) *sharding.Reply {
 	var in sharding.DeadLetterInput
-	if env.Command != sharding.SendAgainCommand || json.Unmarshal(env.Payload, &in) != nil || in.Seq == 0 {
+	if env.Command != sharding.SendAgainCommand || json.Unmarshal(env.Payload, &in) != nil || in.Record == 0 {
 		return nil
 	}
-	page, err := a.s.journal.Sends(ctx, journal.SendRequest(h.row.Shard, env.Entity, in.Seq, true))
+	page, err := a.s.journal.Sends(ctx, journal.SendRequest(h.row.Shard, env.Entity, in.Record, true))
 	if err != nil {
 		return nil
 	}
-	state, x, err := journal.FindSend(page.Rows, env.Entity, in.Seq, int(in.Index))
+	state, x, err := journal.FindSend(page.Rows, env.Entity, in.Record, int(in.Place))
 	if err != nil || !state.Dead() || slices.Contains(h.types, x.To.Type) {
 		return nil
 	}

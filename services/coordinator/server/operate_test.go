@@ -49,9 +49,9 @@ func TestSendAgainToNobody(t *testing.T) {
 	r.commit(journal.Op{Append: &sharding.Append{Shard: shard, Epoch: 1, Entity: from, Records: []sharding.Record{{Seq: 1, Sends: sends}}}})
 	r.commit(journal.Op{Append: &sharding.Append{Shard: shard, Epoch: 1, Entity: from, Delivered: []sharding.Delivered{{Seq: 1, Sends: []uint16{0, 1}, As: sharding.SendRefused}}}})
 	for _, test := range []struct{ command, input, want string }{
-		{sharding.SendAgainCommand, `{"seq":1,"index":0}`, "rejected not_found not applied: the target is Zoo/z, and no region declares the type Zoo; declared are [T U V]"},
-		{sharding.SendAgainCommand, `{"seq":1,"index":1}`, "rejected deadline_exceeded"}, // the fake region executes nothing
-		{sharding.SendDropCommand, `{"seq":1,"index":0}`, "rejected deadline_exceeded"},
+		{sharding.SendAgainCommand, `{"record":1,"place":0}`, "rejected not_found not applied: the target is Zoo/z, and no region declares the type Zoo; declared are [T U V]"},
+		{sharding.SendAgainCommand, `{"record":1,"place":1}`, "rejected deadline_exceeded"}, // the fake region executes nothing
+		{sharding.SendDropCommand, `{"record":1,"place":0}`, "rejected deadline_exceeded"},
 	} {
 		res, err := admin.Command(t.Context(), &adminv1.CommandRequest{
 			Type: "T", Id: "lost", Command: test.command, Payload: []byte(test.input), IdempotencyKey: "k", Reason: "test", TimeoutMs: 500,

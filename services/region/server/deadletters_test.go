@@ -79,14 +79,14 @@ func TestDeadLetters(t *testing.T) {
 			want          string
 		}{
 			{"ann", "Write", `"bob"`, "0"}, // both are refused
-			{"ann", sharding.SendAgainCommand, `{"seq":1,"index":2}`, "not_found"},
-			{"bob", sharding.SendAgainCommand, `{"seq":1,"index":0}`, "not_found"},
-			{"ann", sharding.SendAgainCommand, `{"seq":1,"index":0}`, `{"seq":2,"index":0}`},
+			{"ann", sharding.SendAgainCommand, `{"record":1,"place":2}`, "not_found"},
+			{"bob", sharding.SendAgainCommand, `{"record":1,"place":0}`, "not_found"},
+			{"ann", sharding.SendAgainCommand, `{"record":1,"place":0}`, `{"record":2,"place":0}`},
 			{"bob", "Count", `""`, "1"},
-			{"ann", sharding.SendAgainCommand, `{"seq":1,"index":0}`, "not_found"},
-			{"ann", sharding.SendDropCommand, `{"seq":1,"index":1}`, ""},
-			{"ann", sharding.SendDropCommand, `{"seq":1,"index":1}`, "not_found"},
-			{"ann", sharding.SendDropCommand, `{"seq":2,"index":0}`, "not_found"}, // it has arrived
+			{"ann", sharding.SendAgainCommand, `{"record":1,"place":0}`, "not_found"},
+			{"ann", sharding.SendDropCommand, `{"record":1,"place":1}`, ""},
+			{"ann", sharding.SendDropCommand, `{"record":1,"place":1}`, "not_found"},
+			{"ann", sharding.SendDropCommand, `{"record":2,"place":0}`, "not_found"}, // it has arrived
 			{"bob", "Count", `""`, "1"},
 		} {
 			if got := do(step.id, step.command, step.with); got != step.want {

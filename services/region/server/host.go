@@ -158,7 +158,7 @@ func (s *shardLoop) lookup(o turn.Lookup) {
 func (s *shardLoop) run(o *turn.Run) {
 	sl := s.slot(o.Incarnation)
 	sl.ctx = s.turnContext(o)
-	if o.Wakeup != nil && o.Wakeup.Kind == sharding.TimerWake {
+	if o.Wakeup != nil && o.Wakeup.Kind == sharding.ReminderWake {
 		s.telemetry.reminder[o.Entity.Type].Record(o.Wakeup.Late.Seconds())
 	}
 	s.queueAfterSnapshot(sl, job{Work: work{slot: sl, run: o, ctx: sl.ctx}, Pace: &s.paces[o.Entity.Type].turn})
