@@ -103,7 +103,11 @@ func (a *app) printListed(header []string, rows [][]any, failures []*adminv1.Fai
 	}
 	told := map[string]bool{}
 	for _, s := range r.silent {
-		if line := "what fails in " + s.Region + " is not known: " + oneLine(s.Reason); !told[line] {
+		line := oneLine(s.Reason)
+		if s.Region != "" {
+			line = "what fails in " + s.Region + " is not known: " + line
+		}
+		if !told[line] {
 			told[line] = true
 			lines = append(lines, line)
 		}

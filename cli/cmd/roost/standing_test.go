@@ -87,6 +87,8 @@ func (f *fakeAdmin) Remembered(_ context.Context, req *adminv1.RememberedRequest
 	}}
 	if req.Failing {
 		res.Remembered = res.Remembered[:1]
+	} else {
+		res.Silent = []*adminv1.Silent{{Reason: "3 shards have no region now"}}
 	}
 	return res, f.check()
 }
@@ -145,6 +147,7 @@ more fails; name a type or an entity, or ask for more by --limit (at most 1000)
 		{"remembered", 0, `ENTITY    ACTIVE                    FAILED  NEXT  WHY
 Probe/p1  -                              2  -     internal: the entity cannot be brought to life
 Probe/p2  2023-11-14T22:13:20.000Z       -  -     -
+3 shards have no region now
 `},
 		{"remembered --failing -o json", 0, `{"remembered":[{"type":"Probe","id":"p1","active_unix_ms":"0","failure":{"since_unix_ms":"1","times":2,"next_unix_ms":"0","code":"internal",` +
 			`"message":"the entity cannot be brought to life","region":"region-1"}}],"next":"","damaged":[],"silent":[],"more":false}` + "\n"},

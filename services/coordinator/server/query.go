@@ -86,32 +86,61 @@ type failing struct {
 	// owners are the regions of the shards in question.
 	owners map[sharding.ShardID]asked
 	shards map[sharding.EntityType]uint32
+	// away are the shards in question that were allocated before, and that no region has now.
+	away map[sharding.ShardID]bool
 }
 
 // failing prepares a question about entities of a type, or of all.
 func (a admin) failing(kind inspectionv1.Kind, w *wanted) *failing {
-	f := &failing{s: a.s, kind: kind, owners: map[sharding.ShardID]asked{}, shards: map[sharding.EntityType]uint32{}}
+	f := &failing{s: a.s, kind: kind, owners: map[sharding.ShardID]asked{}, shards: map[sharding.EntityType]uint32{}, away: map[sharding.ShardID]bool{}}
 	named := names(&w.view)
 	for _, t := range w.view.Types {
-		f.shards[t.Type] = t.Shards
+		if !t.Volatile { // what is volatile is in no journal, and is not tried again
+			f.shards[t.Type] = t.Shards
+		}
 	}
 	only := sharding.ShardID{Type: w.typ, Index: sharding.ShardOf(w.id, max(1, f.shards[w.typ]))}
 	for _, r := range w.view.Rows {
-		if !r.Owner.IsZero() && (w.typ == "" || w.typ == r.Shard.Type) && (w.id == "" || only == r.Shard) {
+		switch {
+		case f.shards[r.Shard.Type] == 0 || w.typ != "" && w.typ != r.Shard.Type || w.id != "" && only != r.Shard:
+		case r.Owner.IsZero():
+			f.away[r.Shard] = true
+		default:
 			f.owners[r.Shard] = asked{r.Owner, cmp.Or(named[r.Owner], r.Owner.Addr)}
 		}
 	}
 	return f
 }
 
-// owner is the region that has a subject, if one has.
-func (f *failing) owner(x *inspectionv1.Subject) (asked, bool) {
+// shard is that of a subject.
+func (f *failing) shard(x *inspectionv1.Subject) (id sharding.ShardID, ok bool) {
 	n := f.shards[sharding.EntityType(x.GetType())]
 	if n == 0 {
+		return id, false
+	}
+	return sharding.ShardID{Type: sharding.EntityType(x.Type), Index: sharding.ShardOf(sharding.EntityID(x.Id), n)}, true
+}
+
+// owner is the region that has a subject, if one has.
+func (f *failing) owner(x *inspectionv1.Subject) (asked, bool) {
+	id, ok := f.shard(x)
+	if !ok {
 		return asked{}, false
 	}
-	r, ok := f.owners[sharding.ShardID{Type: sharding.EntityType(x.Type), Index: sharding.ShardOf(sharding.EntityID(x.Id), n)}]
+	r, ok := f.owners[id]
 	return r, ok
+}
+
+// nobody says that shards have no region, if there are any: what is stored in them is not tried.
+func nobody(shards map[sharding.ShardID]bool) []*adminv1.Silent {
+	if len(shards) == 0 {
+		return nil
+	}
+	some := "1 shard has"
+	if len(shards) > 1 {
+		some = fmt.Sprintf("%d shards have", len(shards))
+	}
+	return []*adminv1.Silent{{Reason: some + " no region now: nothing of what is stored there is tried; see roost shards"}}
 }
 
 // subjectKey tells subjects apart.
@@ -130,10 +159,14 @@ func keyOf(x *inspectionv1.Subject) subjectKey {
 func (f *failing) of(ctx context.Context, subjects []*inspectionv1.Subject) ([]*inspectionv1.Failing, []*adminv1.Silent) {
 	index := map[asked][]int{}
 	var regions []asked
+	away := map[sharding.ShardID]bool{}
 	for i, x := range subjects {
 		r, ok := f.owner(x)
 		if !ok {
-			continue // nobody tries it
+			if id, known := f.shard(x); known {
+				away[id] = true
+			}
+			continue
 		}
 		if index[r] == nil {
 			regions = append(regions, r)
@@ -172,7 +205,7 @@ func (f *failing) of(ctx context.Context, subjects []*inspectionv1.Subject) ([]*
 			silent = append(silent, &adminv1.Silent{Region: regions[n].name, Reason: "its answer had no room for all that fails; ask for fewer, such as those of one entity"})
 		}
 	}
-	return found, silent
+	return found, append(silent, nobody(away)...)
 }
 
 // longest asks the regions what fails, and returns at most limit of it: what has failed for longest.
@@ -207,7 +240,7 @@ func (f *failing) longest(ctx context.Context, w *wanted) (found []*inspectionv1
 	if len(found) > w.limit {
 		found, more = found[:w.limit], true
 	}
-	return found, more, silent
+	return found, more, append(silent, nobody(f.away)...)
 }
 
 // maxMessageOf is how much of a message of a region is passed on, more than regions send.

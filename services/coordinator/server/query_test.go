@@ -14,6 +14,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
+	"github.com/roost-cluster/roost/services/coordinator"
 )
 
 // inspected answers questions as a region does.
@@ -63,7 +64,7 @@ func TestFailing(t *testing.T) {
 	r, f, admin := standing(t)
 	defer r.end()
 	ctx := t.Context()
-	if res, err := admin.Reminders(ctx, &adminv1.RemindersRequest{}); err != nil || len(res.Reminders) != 10 || len(res.Silent) > 0 {
+	if res, err := admin.Reminders(ctx, &adminv1.RemindersRequest{}); err != nil || len(res.Reminders) != 10 || len(res.Silent) != 1 || res.Silent[0].Region != "" || !strings.HasPrefix(res.Silent[0].Reason, "3 shards have no region") {
 		t.Errorf("nobody has the shards: %v, %v", res, err)
 	}
 	f.serveT(t, r.addr, admin)
@@ -233,5 +234,28 @@ func TestFailing(t *testing.T) {
 	})
 	if known, err := admin.Remembered(ctx, &adminv1.RememberedRequest{}); err != nil || len(known.Remembered) != 10 || !silent(known.Silent, "coordinator.query_timeout") {
 		t.Errorf("a region that does not answer: %v, %v", known, err)
+	}
+}
+
+// TestShardsWithoutRegion: it is said how many shards no region has, of those in question.
+func TestShardsWithoutRegion(t *testing.T) {
+	cfg := DefaultConfig()
+	a := admin{&Server{cfg: &cfg}}
+	view := coordinator.View{Types: []sharding.TypeDesc{{Type: "T", Shards: 4}, {Type: "U", Shards: 2}, {Type: "V", Shards: 3, Volatile: true}}}
+	for _, typ := range view.Types {
+		for i := range typ.Shards {
+			view.Rows = append(view.Rows, sharding.Row{Shard: sharding.ShardID{Type: typ.Type, Index: i}, Epoch: 7, Phase: sharding.Starting})
+		}
+	}
+	for _, x := range []struct {
+		typ  sharding.EntityType
+		id   sharding.EntityID
+		want string
+	}{{"", "", "6 shards"}, {"T", "", "4 shards"}, {"T", "e", "1 shard has"}, {"V", "", ""}} {
+		w := wanted{typ: x.typ, id: x.id, limit: 10, view: view}
+		found, more, silent := a.failing(inspectionv1.Kind_KIND_SENDS, &w).longest(t.Context(), &w)
+		if len(found) > 0 || more || len(silent) > 1 || (len(silent) == 1) != (x.want != "") || x.want != "" && !strings.HasPrefix(silent[0].Reason, x.want) {
+			t.Errorf("of %q %q: %v, %v", x.typ, x.id, found, silent)
+		}
 	}
 }

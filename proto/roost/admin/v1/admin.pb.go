@@ -2204,10 +2204,10 @@ func (x *RemindersResponse) GetMore() bool {
 	return false
 }
 
-// Silent is a region that has not answered in time, or not all.
+// Silent is a region that has not answered in time, or not all; or shards that no region has.
 type Silent struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Region        string                 `protobuf:"bytes,1,opt,name=region,proto3" json:"region,omitempty"` // name, or address while unknown
+	Region        string                 `protobuf:"bytes,1,opt,name=region,proto3" json:"region,omitempty"` // name, or address while unknown; empty: none has the shards
 	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
