@@ -49,6 +49,7 @@ type asker struct {
 	client  *link.Client
 	link    *link.Link
 	to      []addressee
+	command string
 	next    atomic.Uint64
 	callers []linkCaller
 }
@@ -59,8 +60,8 @@ type linkCaller struct {
 	done  chan struct{}
 }
 
-func (r *run) newAsker(s *testCluster, callers int) (*asker, error) {
-	a := &asker{to: s.addressees(entities.EchoType, r.Sizes.Entities), callers: make([]linkCaller, callers)}
+func (r *run) newAsker(s *testCluster, command string, callers int) (*asker, error) {
+	a := &asker{command: command, to: s.addressees(entities.EchoType, r.Sizes.Entities), callers: make([]linkCaller, callers)}
 	for i := range a.callers {
 		a.callers[i].done = make(chan struct{}, 1)
 	}
@@ -85,6 +86,7 @@ func (a *asker) ask(caller int, in, out *wrapperspb.BytesValue) error {
 		return err
 	}
 	command := to.command(uint64(caller), n, c.out)
+	command.Envelope.Command = a.command
 	command.Envelope.Deadline = time.Now().Add(10 * time.Second)
 	if err := a.link.Send(to.shard, &command); err != nil {
 		return err
@@ -128,7 +130,7 @@ func (r *run) linkAsk(s *testCluster, callers int, target report.Target) error {
 		return err
 	}
 	defer mux.Close()
-	a, err := r.newAsker(s, callers)
+	a, err := r.newAsker(s, entities.Ask, callers)
 	if err != nil {
 		return err
 	}

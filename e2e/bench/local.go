@@ -14,6 +14,7 @@ import (
 	"github.com/roost-cluster/roost/libs/journal/open"
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/sdk/entity"
 	"github.com/roost-cluster/roost/services/region"
 	"github.com/roost-cluster/roost/services/region/server"
 )
@@ -27,6 +28,8 @@ type local struct {
 	term    sharding.Term
 	types   []sharding.EntityType
 	ended   sync.WaitGroup
+	// inTurn is what the turns of the entities of callerType do, by the number of the caller.
+	inTurn []func(*entity.Ctx) error
 
 	mu      sync.Mutex
 	missing map[sharding.ShardID]bool
@@ -38,7 +41,7 @@ func startLocal(ctx context.Context, url string) (*local, error) {
 	l := &local{self: sharding.NodeID{Addr: "127.0.0.1:1", UID: 1}}
 	var err error
 	if l.runner, err = server.NewRunner(server.RunnerConfig{
-		Self: l.self, Router: localRouter(l.self), Name: "local", Types: entities.Types(),
+		Self: l.self, Router: localRouter(l.self), Name: "local", Types: append(entities.Types(), l.callers()),
 		Inbox: 65536, StopTimeout: time.Second, Log: slog.New(slog.DiscardHandler), Outside: l.outside,
 	}); err != nil {
 		return nil, err

@@ -20,10 +20,19 @@ const (
 	EchoType    = "Echo"
 	Ask         = "Ask"     // protobuf: 64 bytes answered by 16
 	AskJSON     = "AskJSON" // the same in JSON
+	Look        = "Look"    // the same as Ask, read-only
 	AccountType = "Account"
 	Deposit     = "Deposit" // JSON: 64 bytes answered by 16, one event
+	Balance     = "Balance" // the same, read-only
 	ClerkType   = "Clerk"
 	Serve       = "Serve" // JSON: takes TurnTime
+)
+
+// What entities ask each other.
+var (
+	LookAt    = entity.Command[*wrapperspb.BytesValue, *wrapperspb.BytesValue](EchoType, Look).ReadOnly()
+	BalanceOf = entity.Command[Question, Answer](AccountType, Balance).ReadOnly()
+	DepositTo = entity.Command[Question, Answer](AccountType, Deposit)
 )
 
 // TurnTime is how long a clerk takes for a command. It waits, so that the capacity does not
@@ -53,6 +62,11 @@ type Echo struct{ n uint64 }
 func (e *Echo) Ask(*entity.Ctx, *wrapperspb.BytesValue) (*wrapperspb.BytesValue, error) {
 	e.n++
 	return &wrapperspb.BytesValue{Value: binary.BigEndian.AppendUint64(make([]byte, 6, 14), e.n)}, nil
+}
+
+// Look counts too, which nobody notices.
+func (e *Echo) Look(ctx *entity.Ctx, in *wrapperspb.BytesValue) (*wrapperspb.BytesValue, error) {
+	return e.Ask(ctx, in)
 }
 
 // AskJSON counts.
@@ -87,6 +101,11 @@ func (a *Account) Deposit(ctx *entity.Ctx, in Question) (Answer, error) {
 	return Answer{TenDigits + a.N}, nil
 }
 
+// Balance returns what Deposit has returned last.
+func (a *Account) Balance(*entity.Ctx, Question) (Answer, error) {
+	return Answer{TenDigits + a.N}, nil
+}
+
 // Clerk is a volatile entity whose commands take TurnTime.
 type Clerk struct{ n int64 }
 
@@ -108,13 +127,12 @@ func (c *Clerk) Serve(ctx *entity.Ctx, _ Question) (Answer, error) {
 func Types() []entity.Definition {
 	ask := entity.Command[*wrapperspb.BytesValue, *wrapperspb.BytesValue](EchoType, Ask)
 	askJSON := entity.Command[Question, Answer](EchoType, AskJSON)
-	deposit := entity.Command[Question, Answer](AccountType, Deposit)
 	serve := entity.Command[Question, Answer](ClerkType, Serve)
 	return []entity.Definition{
 		entity.DefineVolatile(EchoType, func(string) *Echo { return &Echo{} },
-			entity.On(ask, (*Echo).Ask), entity.On(askJSON, (*Echo).AskJSON)).Shards(Shards).PassivateAfter(0),
+			entity.On(ask, (*Echo).Ask), entity.On(askJSON, (*Echo).AskJSON), entity.On(LookAt, (*Echo).Look)).Shards(Shards).PassivateAfter(0),
 		entity.Define(AccountType, func(string) *Account { return &Account{} },
-			entity.On(deposit, (*Account).Deposit)).Events(Deposited{}).Shards(Shards).PassivateAfter(0).SnapshotEvery(SnapshotEvery),
+			entity.On(DepositTo, (*Account).Deposit), entity.On(BalanceOf, (*Account).Balance)).Events(Deposited{}).Shards(Shards).PassivateAfter(0).SnapshotEvery(SnapshotEvery),
 		entity.DefineVolatile(ClerkType, func(string) *Clerk { return &Clerk{} },
 			entity.On(serve, (*Clerk).Serve)).Shards(Shards).PassivateAfter(0),
 	}

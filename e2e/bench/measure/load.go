@@ -40,6 +40,14 @@ func (h *lockedHistogram) Add(d time.Duration) {
 // Callers runs a closed loop: n callers, each of which begins the next operation when its
 // last one has ended, until the time is over. The first error ends it.
 func Callers(n int, length time.Duration, do func(caller int) error) (Sample, error) {
+	return Loops(n, length, func(c int, loop func(func() error) error) error {
+		return loop(func() error { return do(c) })
+	})
+}
+
+// Loops is Callers for loops that run somewhere else than in goroutines of the load: start has
+// loop called, which repeats an operation, and returns when that has returned.
+func Loops(n int, length time.Duration, start func(caller int, loop func(do func() error) error) error) (Sample, error) {
 	hs, errs := make([]lockedHistogram, min(n, histograms)), make([]error, n)
 	began := time.Now()
 	end := began.Add(length)
@@ -47,16 +55,18 @@ func Callers(n int, length time.Duration, do func(caller int) error) (Sample, er
 	for c := range n {
 		wg.Go(func() {
 			h := &hs[c%len(hs)]
-			for last := time.Now(); ; {
-				if errs[c] = do(c); errs[c] != nil {
-					return
+			errs[c] = start(c, func(do func() error) error {
+				for last := time.Now(); ; {
+					if err := do(); err != nil {
+						return err
+					}
+					now := time.Now()
+					h.Add(now.Sub(last))
+					if last = now; now.After(end) {
+						return nil
+					}
 				}
-				now := time.Now()
-				h.Add(now.Sub(last))
-				if last = now; now.After(end) {
-					return
-				}
-			}
+			})
 		})
 	}
 	wg.Wait()
