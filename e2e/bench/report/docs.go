@@ -70,6 +70,40 @@ func (r *Report) Rewrite(page string) error {
 	return rewrite(page, func(text string) (string, error) { return between(text, begin, end, r.Markdown()) })
 }
 
+// RewritePart replaces only the sections that the report has, or adds them, and says below each when
+// it was measured. It refuses a report that lacks rows of such a section.
+func (r *Report) RewritePart(page string) error {
+	return rewrite(page, func(text string) (string, error) {
+		_, rest, ok := strings.Cut(text, begin)
+		figures, _, ok2 := strings.Cut(rest, end)
+		if !ok || !ok2 {
+			return between(text, begin, end, "")
+		}
+		const heading = "\n### "
+		parts := strings.Split("\n"+strings.TrimSpace(figures)+"\n", heading)
+		for i := range r.Rows {
+			name := r.Rows[i].Section
+			if i > 0 && r.Rows[i-1].Section == name {
+				continue
+			}
+			part := strings.TrimPrefix(r.section(name), heading[1:]) + "\n" + r.origin()
+			at := slices.IndexFunc(parts, func(p string) bool { return strings.HasPrefix(p, name+"\n") })
+			if at < 0 {
+				parts = append(parts, part)
+				continue
+			}
+			for line := range strings.Lines(parts[at]) {
+				cell, _, row := strings.Cut(strings.TrimPrefix(line, "| "), " | ")
+				if row && strings.HasPrefix(line, "| ") && !strings.Contains(part, "| "+cell+" | ") {
+					return "", fmt.Errorf("this run lacks %q of section %q, which another suite measures: run these suites together, as RUN=\"a|b\"", cell, name)
+				}
+			}
+			parts[at] = part
+		}
+		return between(text, begin, end, strings.TrimSpace(strings.Join(parts, heading))+"\n")
+	})
+}
+
 // RewriteSections replaces each section between marks of its own. It leaves others as they
 // are, so that a part can be measured again.
 func (r *Report) RewriteSections(page string) error {

@@ -156,3 +156,45 @@ func TestSectionIsRewrittenAlone(t *testing.T) {
 		t.Error("a page without marks was taken")
 	}
 }
+
+// TestRewritePart: only what was measured is replaced, a section may be new, and no row gets lost.
+func TestRewritePart(t *testing.T) {
+	page := filepath.Join(t.TempDir(), "page.md")
+	if err := os.WriteFile(page, []byte("before\n"+begin+"\n"+end+"\nafter\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := sample().Rewrite(page); err != nil {
+		t.Fatal(err)
+	}
+	part := sample()
+	part.Time = part.Time.AddDate(0, 0, 1)
+	part.Rows = []Row{{Section: "memory", Measure: "idle entity", Unit: "bytes", Value: 500}, {Section: "calls", Measure: "ask", Unit: "asks/s", Value: 7}}
+	for range 2 {
+		if err := part.RewritePart(page); err != nil {
+			t.Fatal(err)
+		}
+	}
+	raw, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(raw)
+	for what, want := range map[string]int{"### link\n": 1, "### memory\n": 1, "### calls\n": 1, "400 bytes": 0, "500 bytes": 1, "7 asks/s": 1, "2 January": 1, "3 January": 2, "before\n": 1, "\nafter\n": 1} {
+		if got := strings.Count(text, what); got != want {
+			t.Errorf("%q is there %d times, want %d:\n%s", what, got, want, text)
+		}
+	}
+	part.Rows[0].Measure = "other"
+	if err := part.RewritePart(page); err == nil || !strings.Contains(err.Error(), "idle entity") {
+		t.Errorf("a row gets lost: %v", err)
+	}
+	if now, _ := os.ReadFile(page); !bytes.Equal(now, raw) {
+		t.Error("a page is changed that is refused")
+	}
+	if err := os.WriteFile(page, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := part.RewritePart(page); err == nil {
+		t.Error("a page without marks is rewritten")
+	}
+}

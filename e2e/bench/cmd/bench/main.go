@@ -93,6 +93,8 @@ func measure() error {
 	}
 	if *docs != "" && o.Faults {
 		errs = append(errs, r.RewriteSections(filepath.Join(*docs, "performance.md")))
+	} else if *docs != "" && o.Run != nil {
+		errs = append(errs, r.RewritePart(filepath.Join(*docs, "performance.md")))
 	} else if *docs != "" {
 		errs = append(errs, r.Rewrite(filepath.Join(*docs, "performance.md")), write(filepath.Join(*docs, "performance.svg"), r.Chart))
 	}
