@@ -148,12 +148,12 @@ fuzz: ## Fuzz every target for a while, one after the other (TIME=30s each, RUN=
 	if [ -z "$$any" ]; then echo "no fuzz target matches RUN=$(RUN): nothing was run"; exit 1; fi
 
 .PHONY: bench
-bench: $(addprefix $(BIN)/,$(benchmark)) ## Measure Roost beside baselines (RUN=suite ROUNDS= LENGTH= JSON=file; DOCS=1 rewrites the figures in docs/)
+bench: $(addprefix $(BIN)/,$(benchmark)) ## Measure Roost beside baselines (RUN=suite ROUNDS= LENGTH= JSON=file; DOCS=1 rewrites the figures in docs/, or those of the suite)
 	@exec $(BIN)/bench -bin $(BIN) $(if $(RUN),-run "$(RUN)") $(if $(ROUNDS),-rounds "$(ROUNDS)") $(if $(LENGTH),-length "$(LENGTH)") \
 		$(if $(JSON),-json "$(JSON)") $(if $(DOCS),-docs docs)
 
 .PHONY: bench-faults
-bench-faults: $(addprefix $(BIN)/,$(benchmark)) ## Measure what clients notice of faults (RUN=suite KILLS= TIMES= RATE= ENTITIES= OVERLOAD= JSON=file; DOCS=1 rewrites the figures in docs/)
+bench-faults: $(addprefix $(BIN)/,$(benchmark)) ## Measure what clients notice of faults (RUN=suite KILLS= TIMES= RATE= ENTITIES= OVERLOAD= JSON=file; DOCS=1 rewrites the figures in docs/, or those of the suite)
 	@exec $(BIN)/bench -bin $(BIN) -faults $(if $(RUN),-run "$(RUN)") $(if $(KILLS),-kills "$(KILLS)") $(if $(TIMES),-times "$(TIMES)") \
 		$(if $(RATE),-rate "$(RATE)") $(if $(ENTITIES),-entities "$(ENTITIES)") $(if $(OVERLOAD),-overload "$(OVERLOAD)") \
 		$(if $(JSON),-json "$(JSON)") $(if $(DOCS),-docs docs)

@@ -48,7 +48,7 @@ func measure() error {
 	o := bench.DefaultOptions()
 	only := flag.String("run", "", "regular expression of the suites to run: "+strings.Join(bench.Names(), ", ")+"; with -faults: "+strings.Join(bench.FaultNames(), ", "))
 	raw := flag.String("json", "", "file for the report as JSON")
-	docs := flag.String("docs", "", "directory of the documentation: rewrites the figures in performance.md and, without -faults, the chart performance.svg")
+	docs := flag.String("docs", "", "directory of the documentation: rewrites the figures in performance.md (with -run, those of its sections), and after a whole run the chart performance.svg")
 	flag.StringVar(&o.Bin, "bin", "bin", "directory of the binaries")
 	flag.StringVar(&o.Dir, "dir", "", "directory of the journals, whose disk determines durable figures (default: that of temporary files)")
 	flag.IntVar(&o.Rounds, "rounds", o.Rounds, "rounds of each comparison; figures are medians")
