@@ -217,8 +217,7 @@ func (m *Machine) grown(e *entity, size int) {
 	}
 	h.full = true
 	for _, ts := range m.types {
-		m.victims = ts.policy.Shrink(max(1, min(ts.policy.Len(), ts.bound.Limit())), m.victims[:0])
-		m.evict(m.victims)
+		m.shrink(ts)
 	}
 }
 
@@ -237,6 +236,9 @@ func (m *Machine) collected(in Collected) {
 // shrink gives the policy of a type the limit that memory allows.
 func (m *Machine) shrink(ts *typeState) {
 	n := ts.bound.Limit()
+	if m.heap.full {
+		n = max(1, min(n, ts.policy.Len()))
+	}
 	if n >= limitOf(ts.Passivation) {
 		n = 0
 	}

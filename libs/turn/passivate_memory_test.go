@@ -114,6 +114,21 @@ func TestToldSizes(t *testing.T) {
 	}
 }
 
+// TestStrategyWhileFull: another strategy does not end the bound that told sizes have set.
+func TestStrategyWhileFull(t *testing.T) {
+	for _, s := range []passivation.Strategy{passivation.Idle(time.Minute), passivation.LRU(5000)} {
+		p := newHeapProcess(passivation.Idle(time.Hour), 1<<10)
+		p.tells, p.calm = true, true
+		p.step(turn.Collected{Cycle: 1, Live: heapOthers})
+		p.run(200, 1000)
+		p.step(turn.SetPassivation{Type: "T", Strategy: s})
+		p.run(2000, 1000)
+		if live := p.live(); live > heapBound+2<<10 {
+			t.Errorf("%s: %d bytes are live, the bound is %d", s, live, heapBound)
+		}
+	}
+}
+
 // TestHeapBound: a working set of ten times the bound does not make the heap exceed it,
 // whatever the strategy is, also if there is room for fewer entities than there are shards.
 // When entities become smaller there may be all of them again.
