@@ -335,10 +335,13 @@ func (m *Machine) settled(e *entity, in Appended) {
 			m.schedule(alarm{at: m.now.Add(m.cfg.Retry), kind: alarmSettle, entity: e, incarnation: e.inc})
 			return
 		}
-		m.answerFailed(e, &Loaded{Err: "the journal cannot take it: " + in.Reason, Code: sharding.DataLoss})
+		why := "the journal cannot take it: " + in.Reason
+		m.answerFailed(e, &Loaded{Err: why, Code: sharding.DataLoss})
 		if e.state = unsettled; e.shard.phase != open || mutant.On("unsettled-stays") {
 			m.removeEntity(e) // the next owner loads it behind a higher epoch, which refuses the unit
+			return
 		}
+		m.noteDead(e, sharding.DataLoss, why)
 		return
 	case sharding.RefusedEpoch:
 		e.inflight = nil

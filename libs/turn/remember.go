@@ -86,11 +86,18 @@ func (m *Machine) endActivation(e *entity, end ActivationEnd, code sharding.Code
 
 // noteRemoved tells what the removal of an entity means for one that is to be alive.
 func (m *Machine) noteRemoved(e *entity) {
-	switch {
-	case e.shard.phase != open:
+	if e.shard.phase != open {
 		m.endActivation(e, ActivationGone, "", "")
+		return
+	}
+	m.noteDead(e, sharding.Unavailable, "its load was given up")
+}
+
+// noteDead tells that an entity is not alive that is to be, though its shard stays.
+func (m *Machine) noteDead(e *entity, code sharding.Code, why string) {
+	switch {
 	case e.activating:
-		m.endActivation(e, ActivationFailed, sharding.Unavailable, "its load was given up")
+		m.endActivation(e, ActivationFailed, code, why)
 	case e.mayBeRemembered() && !mutant.On("remembered-lost"):
 		m.emitShardEvent(RememberedLost{Shard: e.shard.id, Epoch: e.shard.epoch, Entity: e.id})
 	}
