@@ -160,8 +160,8 @@ func (p *past) place(l list, called, returned int64) int {
 	if l != (list{}) {
 		return found
 	}
-	for life, bases := range p.lives { // order-free: one that fits will do
-		for _, base := range bases {
+	for _, life := range sortedKeys(p.lives) {
+		for _, base := range p.lives[life] {
 			if life > 0 && p.elements[base-1].at+smallAge <= returned && at(base) {
 				return found
 			}

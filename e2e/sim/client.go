@@ -23,6 +23,7 @@ type op struct {
 	batch  int // items of one batch have the same number; 0: none
 	// letter is the dead letter with which an operator deals; nil: none.
 	letter  *sharding.DeadLetterInput
+	hold    int64 // how much longer its turn takes before it asks
 	called  int64
 	tries   []*try
 	pending int // attempts that have not ended, or are about to be made
@@ -162,8 +163,8 @@ func (c *client) draw(entity sharding.Entity, keyed bool, batch int) *op {
 	} else if o.cmd == cmdTimer && w.dice("timers").chance(harsh.Later) {
 		o.cmd = cmdLater
 	}
-	if (o.cmd == cmdTimer || o.cmd == cmdLater) && w.dice("reminders").chance(w.weather.Harsh.Remind) {
-		o.cmd = cmdRemind
+	if d := w.dice("reminders"); (o.cmd == cmdTimer || o.cmd == cmdLater || o.cmd == cmdAdd && d.chance(0.1)) && d.chance(w.weather.Harsh.Remind) {
+		o.cmd = []string{cmdRemind, cmdRemind, cmdRepeat, cmdCancel}[d.IntN(4)]
 	}
 	if (o.cmd == cmdTimer || o.cmd == cmdLater || o.cmd == cmdAdd) && w.dice("sends").chance(w.weather.Harsh.Send) {
 		o.cmd = cmdSend
@@ -187,7 +188,14 @@ func (c *client) draw(entity sharding.Entity, keyed bool, batch int) *op {
 	if d := w.dice("callers of versions"); o.cmd == cmdAdd && !o.tell && d.chance(w.weather.Newer) {
 		o.cmd = cmdOfVersion(d.IntN(versions))
 	}
-	if keyed {
+	c.issue(o)
+	return o
+}
+
+// issue gives a command its key.
+func (c *client) issue(o *op) {
+	w := c.w
+	if o.keyed {
 		o.key = sharding.CommandID(fmt.Sprintf("k%d", o.id))
 		if w.dice("keys").chance(w.weather.Harsh.Timed) {
 			o.key = c.timedKey(o.id)
@@ -200,7 +208,6 @@ func (c *client) draw(entity sharding.Entity, keyed bool, batch int) *op {
 	}
 	w.ops = append(w.ops, o)
 	w.byID[o.x] = o
-	return o
 }
 
 // send makes one attempt through a gateway.

@@ -13,6 +13,9 @@
 //   - the journal does not report the outcome of a transaction, or commits it later;
 //   - operators drain and stop regions.
 //
+// In the harsh climate entities ask each other, in chains and in circles, send each other commands,
+// and set, repeat and cancel reminders.
+//
 // Then all faults end, and everything must finish and converge.
 //
 // # What is checked
@@ -30,6 +33,14 @@
 //   - a command whose client was told UNKNOWN does not take effect after one that was sent
 //     later through the same gateway;
 //   - every request ends exactly once, in time.
+//
+// Of entities that act by themselves (harsh):
+//
+//   - an ask shows nothing that may still be lost; no turn waits beyond its time, a call cycle is
+//     refused at once, and of a circle the youngest turn gives up;
+//   - a reminder fires once for each time at which it is due, or once for several that have come, and
+//     not after it was cancelled;
+//   - a send has its effect once, in order, and what its sender was told of it is true.
 //
 // Besides, each core checks its own invariants, limits of buffers included.
 //

@@ -27,8 +27,9 @@ const (
 	cmdLater = "Later" // the same, later than idle entities are passivated
 	// cmdForward has another entity add a number.
 	cmdForward = "Forward"
-	// cmdRemind sets a reminder that adds later.
-	cmdRemind = "Remind"
+	// cmdRemind sets a reminder that adds later, cmdRepeat one that does so again and again, and
+	// cmdCancel cancels one.
+	cmdRemind, cmdRepeat, cmdCancel = "Remind", "Repeat", "Cancel"
 	// cmdForget ends that the entity is remembered.
 	cmdForget = "Forget"
 	cmdDelete = "Delete" // appends a number and deletes the entity
@@ -47,7 +48,7 @@ func commands() []sharding.CommandDesc {
 	list := []sharding.CommandDesc{
 		{Name: cmdAdd}, {Name: cmdAdd2}, {Name: cmdFail}, {Name: cmdPanic},
 		{Name: cmdGet, ReadOnly: true}, {Name: cmdPeek, ReadOnly: true, Stale: true},
-		{Name: cmdQuit}, {Name: cmdForward}, {Name: cmdTimer}, {Name: cmdLater}, {Name: cmdRemind}, {Name: cmdForget},
+		{Name: cmdQuit}, {Name: cmdForward}, {Name: cmdTimer}, {Name: cmdLater}, {Name: cmdRemind}, {Name: cmdRepeat}, {Name: cmdCancel}, {Name: cmdForget},
 		{Name: cmdSend}, {Name: cmdTold},
 		{Name: cmdDelete}, {Name: sharding.DeleteCommand},
 	}
@@ -131,8 +132,14 @@ func decodeNumber(b []byte) uint64 {
 // second is the number that Add2 and Timer add besides or instead of x.
 func second(x uint64) uint64 { return x | 1<<62 }
 
-// reminded is the number that a reminder adds.
+// reminded is the number that a reminder adds, firing the one that it adds if it was due so many
+// times before and did not fire.
 func reminded(x uint64) uint64 { return x | 1<<61 }
+
+func firing(x uint64, missed int64) uint64 { return reminded(x) | uint64(missed)<<40 }
+
+// missed is how often the reminder was due that adds a number, and did not fire.
+func missed(x uint64) int64 { return int64(x >> 40 & (1<<18 - 1)) }
 
 // replay builds the state from what the journal holds.
 func replay(in journal.Loaded) (l list) {
@@ -180,11 +187,15 @@ func turnOf(l *list, env *sharding.Envelope, now time.Time) (done turn.TurnDone)
 		done.Timers = []turn.Timer{{Name: "t", After: nanos(50 * ms), Command: cmdAdd, Payload: number(second(x))}}
 	case cmd == cmdForget:
 		done.Forgotten = true
-	case cmd == cmdRemind: // of one name in two
-		done.Wakes = []sharding.Wake{{
-			Kind: sharding.ReminderWake, Name: fmt.Sprint("r", x%2), Due: now.UnixMilli() + int64(x*37%5000),
-			Input: sharding.Input{Command: cmdAdd, Payload: number(reminded(x))},
-		}}
+	case cmd == cmdRemind, cmd == cmdRepeat, cmd == cmdCancel: // of one name in two
+		k := sharding.Wake{Kind: sharding.ReminderWake, Name: fmt.Sprint("r", x%2)}
+		if cmd != cmdCancel {
+			k.Due, k.Input = now.UnixMilli()+int64(x*37%5000), sharding.Input{Command: cmdAdd, Payload: number(reminded(x))}
+		}
+		if cmd == cmdRepeat {
+			k.Period = 300 + int64(x*41%3000)
+		}
+		done.Wakes = []sharding.Wake{k}
 	case cmd == cmdLater:
 		done.Timers = []turn.Timer{{Name: "t", After: nanos(passivateAfter * 3 / 2), Command: cmdAdd, Payload: number(second(x))}}
 	}

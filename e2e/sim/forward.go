@@ -2,7 +2,6 @@ package sim
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/router"
@@ -11,39 +10,16 @@ import (
 	"github.com/roost-cluster/roost/services/region"
 )
 
-// In the harsh climate entities send commands to others: the turn of a Forward has another
-// entity add a number, and ends when that is answered. The region routes such a command by
-// itself. The entity core says when it may leave, and with which key.
-
-// forwarded is the number that the other entity adds.
-func forwarded(x uint64) uint64 { return x | 1<<60 }
-
-// forwardOf returns the command that the Forward of an entity sends, as the checkers know it.
-// It is the same one whenever the Forward runs again.
-func (w *World) forwardOf(env *sharding.Envelope) *op {
-	x := decodeNumber(env.Payload)
-	if o := w.forwards[x]; o != nil {
-		return o
-	}
-	at := int(x*7+3) % len(w.entities)
-	if w.entities[at] == env.Entity { // which waits for the answer
-		at = (at + 1) % len(w.entities)
-	}
-	o := &op{id: int(x), client: forwarderID, entity: w.entities[at], cmd: cmdAdd, x: forwarded(x), keyed: true, called: w.now}
-	w.forwards[x] = o
-	return o
-}
-
-// forwarderID is the client of commands between entities.
-const forwarderID = -1
+// In the harsh climate entities ask others: see chains.go. The region routes such commands by
+// itself. The entity core says when one may leave, and with which key.
 
 // newRegionRouter makes the router of a region. Its times are so short that links are closed
-// and made again within a run.
-func newRegionRouter(w *World, p *process) *router.Machine {
+// and made again within a run. It may have so little room that it refuses probes.
+func newRegionRouter(w *World, crowded bool) *router.Machine {
 	cfg := router.DefaultConfig()
 	cfg.Process, cfg.Fed = "region", true
 	cfg.DefaultTimeout, cfg.MaxTimeout, cfg.LinkIdle = nanos(2*sec), nanos(2*sec), nanos(3*sec)
-	if w.dice("router limits").chance(0.2) {
+	if crowded {
 		cfg.MaxWaiting, cfg.MaxTotal = 2, 6
 	}
 	if err := cfg.Validate(); err != nil {
@@ -57,7 +33,8 @@ func (n *regionNode) startRouter() {
 	if n.router != nil {
 		return
 	}
-	n.router = newRouterNode(n.w, n.p, newRegionRouter(n.w, n.p))
+	n.crowdedRouter = n.w.dice("router limits").chance(0.2)
+	n.router = newRouterNode(n.w, n.p, newRegionRouter(n.w, n.crowdedRouter))
 	n.router.here = &gatewayLink{w: n.w, gateway: n.router, region: n, to: n.p.id(), regionOpen: true}
 	n.links = append(n.links, n.router.here)
 	n.stepControl(region.FeedRouter{})
@@ -74,14 +51,21 @@ func (g *routerNode) connectHere() {
 	g.sender.Up(router.LinkUp{Region: g.p.id(), Link: g.numbers}, g.here)
 }
 
-// ask lets the turn of a Forward ask for what it forwards.
+// ask lets the turn of a Forward send what it sends, one command after the other.
 func (n *shardNode) ask(o *turn.Run, b *instance) {
-	f := n.w.forwardOf(o.Env)
+	b.toAsk, b.firstAsked = n.w.asksOf(o.Env), n.w.now
+	b.shard, b.epoch, b.deadline = o.Shard, o.Epoch, o.Env.Deadline
+	n.askNext(o.Incarnation, b)
+}
+
+func (n *shardNode) askNext(inc turn.Incarnation, b *instance) {
+	f := b.toAsk[0]
+	b.toAsk = b.toAsk[1:]
 	n.asks++
-	b.asks, b.askedAt, b.shard, b.epoch = f, n.w.now, o.Shard, o.Epoch
+	b.asks, b.askedAt, b.askUntil = f, n.w.now, n.answerBy(b.deadline)
 	n.asking[n.asks] = b
 	n.stepTurn(turn.Ask{
-		Incarnation: o.Incarnation, Request: o.Request, Number: n.asks, Target: f.entity, Command: f.cmd, Payload: number(f.x),
+		Incarnation: inc, Request: b.request, Number: n.asks, Target: f.entity, Command: f.cmd, Payload: number(f.x),
 	})
 }
 
@@ -97,8 +81,9 @@ func (n *shardNode) sendAsk(o *turn.SendAsk) {
 	n.startRouter()
 	t := &try{called: w.now}
 	f.tries = append(f.tries, t)
+	f.waits, f.since = true, n.p.now()
 	inc, number := o.Incarnation, o.Number
-	n.router.route(o.Env, &call{op: f, reply: func(answer router.Finish) {
+	n.router.route(o.Env, &call{op: &f.op, reply: func(answer router.Finish) {
 		if t.returned != 0 {
 			w.violate("one outcome", "%s: the command that %v sends is answered twice", n.p.name, b.entity)
 		}
@@ -118,8 +103,9 @@ func (n *shardNode) sendAsk(o *turn.SendAsk) {
 // checkAsk checks that a changing ask shows no state that may still be lost, does not come from
 // an owner that was deposed before it asked, and has the key that it had when the command ran
 // before.
-func (n *shardNode) checkAsk(o *turn.SendAsk, b *instance, f *op) {
+func (n *shardNode) checkAsk(o *turn.SendAsk, b *instance, f *forward) {
 	w := n.w
+	n.checkChain(o, b, f)
 	if f.key == "" {
 		f.key = o.Env.ID
 	}
@@ -134,19 +120,34 @@ func (n *shardNode) checkAsk(o *turn.SendAsk, b *instance, f *op) {
 			w.violate("an ask follows from what is durable", "%v asks with %d elements, and %d are stored", b.entity, b.list.n, stored.n)
 		}
 	}
-	if top := w.journal.highest[b.shard]; top.Epoch > b.epoch && w.journal.claimedAt[b.shard] < b.askedAt {
+	if top := w.journal.highest[b.shard]; top.Epoch > b.epoch && w.journal.claimedAt[b.shard] < b.firstAsked {
 		w.violate("no ask of a deposed owner", "%v asks at epoch %v, and %v was claimed at epoch %v before", b.entity, b.epoch, b.shard, top.Epoch)
 	}
 }
 
-// sendProbe sends a probe, whose answer nobody waits for.
+// sendProbe sends a probe, whose answer nobody waits for. Some get lost, some come late, and some
+// come twice.
 func (n *shardNode) sendProbe(o turn.SendProbe) {
 	n.startRouter()
-	n.asks++
-	n.w.mark("ask: a probe is sent")
-	env := o.Env
-	env.ID = sharding.CommandID(fmt.Sprintf("~probe %s %d %d", n.p.name, n.index, n.asks))
-	n.router.route(env, &call{readOnly: true, op: &op{client: forwarderID, entity: env.Entity, cmd: env.Command, key: env.ID}, reply: func(router.Finish) {}})
+	d := n.w.dice("probes")
+	send := func() {
+		n.asks++
+		n.w.mark("ask: a probe is sent")
+		env := o.Env
+		env.ID = sharding.CommandID(fmt.Sprintf("~probe %s %d %d", n.p.name, n.index, n.asks))
+		n.router.route(env, &call{readOnly: true, op: &op{client: forwarderID, entity: env.Entity, cmd: env.Command, key: env.ID}, reply: func(router.Finish) {}})
+	}
+	switch r := d.Float64(); {
+	case r < 0.03:
+	case r < 0.1 && !n.w.calm:
+	case r < 0.2 && !n.w.calm:
+		n.w.after(d.between(0, 500*ms), n.p.ifAlive(send))
+	case r < 0.3:
+		n.w.after(d.between(0, 50*ms), n.p.ifAlive(send))
+		send()
+	default:
+		send()
+	}
 }
 
 // withdraw withdraws what a turn asks, whose context has ended. It waits for the AskDone all the
@@ -168,64 +169,32 @@ func (n *shardNode) askDone(o turn.AskDone) {
 		return
 	}
 	delete(n.asking, o.Number)
-	if o.Reply.Code == sharding.Aborted && strings.HasPrefix(o.Reply.Message, "deadlock") {
-		n.w.mark("ask: a circle is found")
-	}
+	f := b.asks
+	b.asks, f.waits = nil, false
 	b.forwarded = o.Reply
 	if n.instances[o.Incarnation] != b {
 		n.w.mark("ask: of a turn whose result nobody wants")
 		n.w.after(n.w.dice("turn").exp(5*ms), b.over)
 		return
 	}
+	n.checkAskDone(b, f, &o.Reply)
+	if o.Reply.Outcome == sharding.OK && o.Reply.Code == "" && len(b.toAsk) > 0 {
+		n.askNext(o.Incarnation, b)
+		return
+	}
 	b.over()
 }
 
 // forwardDone is the end of the turn of a Forward, by the answer to the command that it sent.
-// The entity itself does not change. Some turns fail, before or after they have changed the other
-// entity.
-func forwardDone(l list, env *sharding.Envelope, answer *sharding.Reply) turn.TurnDone {
+// The entity itself does not change. During the storm some turns fail, before or after they have
+// changed the other entity.
+func (w *World) forwardDone(l list, env *sharding.Envelope, answer *sharding.Reply) turn.TurnDone {
 	x := decodeNumber(env.Payload)
 	switch failed := answer.Outcome != sharding.OK || answer.Code != ""; {
-	case failed && x%2 == 0, x%8 == 3:
+	case failed && x%2 == 0, (x+x>>50)%8 == 3 && !w.calm:
 		return turn.TurnDone{Reply: sharding.Reject(sharding.Internal, "the turn fails")}
 	case failed:
 		return turn.TurnDone{Reply: sharding.Reply{Outcome: sharding.OK, Code: sharding.Aborted, Message: fmt.Sprintf("%v %s: %s", answer.Outcome, answer.Code, answer.Message)}}
 	}
 	return turn.TurnDone{Reply: sharding.Reply{Outcome: sharding.OK, Payload: l.encode()}}
-}
-
-// forwards checks the commands between entities like those of clients, and that a client which
-// was told that a Forward has succeeded can rely on what it has done elsewhere.
-func (c *checker) forwards() {
-	w := c.w
-	for _, x := range sortedKeys(w.forwards) {
-		f := w.forwards[x]
-		if w.volatile(f.entity) {
-			continue
-		}
-		c.effects(f)
-		for _, t := range f.tries {
-			if t.returned > 0 && t.reply.Outcome == sharding.OK {
-				c.answer(f, t)
-			}
-		}
-		c.sameReplies(f)
-		c.neverRejected(w.byID[x], f)
-		for _, t := range w.byID[x].tries {
-			if t.returned == 0 || t.reply.Outcome != sharding.OK || t.reply.Code != "" {
-				continue
-			}
-			if at := c.where[f.x]; len(at) == 0 || c.pasts[f.entity].elements[at[0]-1].at > t.returned {
-				w.violate("what is forwarded is done", "%v succeeded, and %v of it took effect at %v", w.byID[x], f, at)
-			}
-		}
-	}
-}
-
-// neverRejected checks that a client is not told that nothing has happened if its command has
-// changed another entity.
-func (c *checker) neverRejected(o, f *op) {
-	if o.refused() && len(c.where[f.x]) > 0 {
-		c.w.violate("who has asked is not undone", "%v was rejected (%s), and %v took effect", o, o.tries[len(o.tries)-1].reply.Message, f)
-	}
 }

@@ -227,18 +227,21 @@ func (w *World) moveVolatile(stop func() bool) {
 
 // ownerOf returns the region that serves an entity, by the active coordinator's table.
 func (w *World) ownerOf(e sharding.Entity) sharding.NodeID {
-	id := sharding.ShardID{Type: e.Type}
-	for i := range types {
-		if types[i].Type == e.Type {
-			id.Index = sharding.ShardOf(e.ID, types[i].Shards)
-		}
+	if row := w.rowOf(e); row.Phase == sharding.Serving {
+		return row.Owner
 	}
+	return sharding.NodeID{}
+}
+
+// rowOf returns the row of the shard of an entity, by the active coordinator's table.
+func (w *World) rowOf(e sharding.Entity) sharding.Row {
+	id := w.shardOf(e)
 	for _, c := range w.activeCoordinators() {
 		for _, row := range c.core.View().Rows {
-			if row.Shard == id && row.Phase == sharding.Serving {
-				return row.Owner
+			if row.Shard == id {
+				return row
 			}
 		}
 	}
-	return sharding.NodeID{}
+	return sharding.Row{}
 }

@@ -39,7 +39,9 @@ func (w *World) nemesis() {
 		w.lease.record = lease.Record{}
 		w.recordLost = true // terms may come again; the journal knows better
 	})
-	w.every("clock step", wt.Harsh.Clocks, w.stepClock)
+	if wt.Harsh.SendAge == 0 { // else a send that nobody takes may be tried for days
+		w.every("clock step", wt.Harsh.Clocks, w.stepClock)
+	}
 	w.every("operate", wt.Operate, w.operate)
 	w.every("target", wt.Target, w.chooseTarget)
 	w.every("look", wt.Look, w.lookAtShards)
@@ -52,6 +54,8 @@ func (w *World) harshNemesis() {
 	w.every("journal hangs", h.StoreHang, w.hangStore)
 	w.every("store clock step", h.Clocks, w.stepStoreClock)
 	w.every("page damaged", h.Flip, w.flipPage)
+	w.every("circle", h.Circle, w.sendCircle)
+	w.every("crowd", h.Crowd, w.crowd)
 	w.every("exile", h.Exile, w.exile)
 	if h.Deprived > 0 {
 		w.deprive()

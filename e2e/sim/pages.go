@@ -89,6 +89,12 @@ func (s *store) writeDamaged(e sharding.Entity) bool {
 	return false
 }
 
+// intact reports whether nothing in the way of an entity is damaged.
+func (w *World) intact(e sharding.Entity) bool {
+	s := w.journal
+	return !s.loadDamaged(e) && !s.writeDamaged(e) && !s.fenceDamaged(w.shardOf(e))
+}
+
 // damaged reports whether an operation meets damage.
 func (s *store) damaged(op *journal.Op) bool {
 	switch {

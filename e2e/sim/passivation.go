@@ -29,18 +29,81 @@ func (w *World) strategy() passivation.Strategy {
 // stressMemory changes, from time to time, what a shard core may keep in memory.
 func (n *shardNode) stressMemory() {
 	d := n.w.dice("memory")
-	if d.chance(0.02) {
+	if d.chance(n.w.weather.Collect) {
+		n.performAll() // what has ended by now takes no memory
 		n.collections += 2
-		n.stepShard(region.Collected{Cycle: n.collections, Live: uint64(d.between(0, 3*heapBytes))})
+		n.live, n.then, n.most = uint64(d.between(0, 3*heapBytes)), n.toldBytes(), nil
+		n.stepShard(region.Collected{Cycle: n.collections, Live: n.live})
+		n.checkCollected()
 	}
 	if d.chance(0.002) {
 		n.stepShard(region.SetPassivation{Type: types[d.IntN(len(types))].Type, Strategy: n.w.strategy()})
+		n.most = nil
+	}
+}
+
+// told is the size that an entity tells, 0 if it tells none.
+func (w *World) told(l list) int {
+	if !w.weather.Sized {
+		return 0
+	}
+	return 1 + int(l.n*7%heapBytes)
+}
+
+// toldBytes is how much memory the entities take that are alive or being stopped, by what they have
+// told.
+func (n *shardNode) toldBytes() (sum int) {
+	for _, b := range n.instances { // order-free: a sum
+		sum += b.size
+	}
+	for _, size := range n.stopping { // order-free: a sum
+		sum += size
+	}
+	return sum
+}
+
+// checkCollected checks that fewer entities may be alive than there are, of each type, when too
+// much memory was found to be in use.
+func (n *shardNode) checkCollected() {
+	if n.live <= heapBytes {
+		return
+	}
+	for _, t := range n.core.TypeStats() {
+		if t.Limit == 0 || t.Strategy.Limit == 0 && t.Limit > max(1, t.Entities-1) {
+			n.w.violate("memory is bounded", "%s: %d bytes are in use, %d are allowed, and of %s %d entities may be alive (0: any number); there are %d", n.p.name, n.live, heapBytes, t.Type, t.Limit, t.Entities)
+		}
+	}
+}
+
+// checkMemory checks that no more entities may be alive from the moment on at which their sizes make
+// too much memory be in use. That holds until the next collection.
+func (n *shardNode) checkMemory() {
+	sum := n.toldBytes()
+	first := n.most == nil
+	if first && (sum <= n.then || n.live+uint64(sum-n.then) <= heapBytes) {
+		return
+	}
+	if first {
+		n.w.mark("passivation: entities have grown too large")
+		n.most = map[sharding.EntityType]int{}
+	}
+	for _, t := range n.core.TypeStats() {
+		if first {
+			n.most[t.Type] = t.Limit
+		}
+		if t.Limit == 0 || t.Limit > n.most[t.Type] {
+			n.w.violate("memory is bounded", "%s: what entities have told makes too much memory be in use, and of %s %d may be alive (0: any number); before it were %d", n.p.name, t.Type, t.Limit, n.most[t.Type])
+		}
 	}
 }
 
 // checkLimits checks that no shard has more idle entities than the limit of its type. Those
 // that wait for a timer do not count, nor those that have had no turn: their loads may hang.
 func (w *World) checkLimits() {
+	repeating := map[sharding.Entity]bool{} // which are busy again and again
+	for _, r := range w.allReminders() {
+		repeating[r.Entity] = repeating[r.Entity] || r.Period > 0
+	}
 	for _, p := range w.processes[firstRegion:firstGateway] {
 		body, ok := p.body.(*regionNode)
 		if !ok || !p.up {
@@ -49,7 +112,7 @@ func (w *World) checkLimits() {
 		for _, n := range body.shards {
 			idle := map[sharding.ShardID]int{}
 			for _, b := range n.instances { // order-free: counts
-				if b.idleSince > 0 && !b.running && !b.timerSet {
+				if b.idleSince > 0 && !b.running && !b.timerSet && !repeating[b.entity] {
 					idle[w.shardOf(b.entity)]++
 				}
 			}

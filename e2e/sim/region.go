@@ -27,23 +27,25 @@ type regionNode struct {
 	controlOut  []region.ControlOutput // outputs of the control core that are not performed yet
 	group       group                  // commits that go to the journal in one transaction
 	readers     *link.Readers[*gatewayLink]
-	router      *routerNode    // nil until an entity sends a command to another one
-	toRouter    lastArrival    // of answers in this process
-	fromRouter  lastArrival    // of commands in this process
-	links       []*gatewayLink // all that are open, and some that were closed
-	lastRequest turn.RequestID
-	callers     map[turn.RequestID]caller           // of the commands that have no answer yet
-	stopped     map[sharding.ShardID]sharding.Epoch // the highest epoch with which ShardStopped was sent
-	term        sharding.Term                       // the highest term of a message that came from a coordinator
-	calls       calls
-	gives       map[control.Call]func(region.Kept) // what other regions have asked for
-	lastGive    control.Call
-	newestLoad  map[sharding.Entity]pendingLoad // for each entity, the newest load that has no answer
-	loads       map[sharding.Entity]int         // for each entity, how many loads have no answer, also those given up
-	ticked      bool                            // since the last flush
-	leaving     bool                            // it is told to leave
-	leaveBy     time.Time                       // while leaving: it leaves then, even if shards are not handed off
-	left        bool
+	router      *routerNode // nil until an entity sends a command to another one
+	// crowdedRouter says that the router has little room.
+	crowdedRouter bool
+	toRouter      lastArrival    // of answers in this process
+	fromRouter    lastArrival    // of commands in this process
+	links         []*gatewayLink // all that are open, and some that were closed
+	lastRequest   turn.RequestID
+	callers       map[turn.RequestID]caller           // of the commands that have no answer yet
+	stopped       map[sharding.ShardID]sharding.Epoch // the highest epoch with which ShardStopped was sent
+	term          sharding.Term                       // the highest term of a message that came from a coordinator
+	calls         calls
+	gives         map[control.Call]func(region.Kept) // what other regions have asked for
+	lastGive      control.Call
+	newestLoad    map[sharding.Entity]pendingLoad // for each entity, the newest load that has no answer
+	loads         map[sharding.Entity]int         // for each entity, how many loads have no answer, also those given up
+	ticked        bool                            // since the last flush
+	leaving       bool                            // it is told to leave
+	leaveBy       time.Time                       // while leaving: it leaves then, even if shards are not handed off
+	left          bool
 }
 
 // shardNode is the driver of one shard core.
@@ -59,8 +61,14 @@ type shardNode struct {
 	passivated map[sharding.Entity]sharding.Epoch
 	toCore     lastArrival // of messages from the control core
 	fromCore   lastArrival // of messages to the control core
-	// collections is the number of the last collection of garbage.
+	// collections is the number of the last collection of garbage, after which live bytes were in
+	// use, and entities had told then bytes. most is how many entities of each type may be alive
+	// since that has become too much; nil: it has not.
 	collections uint64
+	live        uint64
+	then        int
+	most        map[sharding.EntityType]int
+	stopping    map[turn.Incarnation]int // the sizes of instances that are being stopped
 }
 
 // lastArrival is when the newest message from one core of a region to another arrives, in
@@ -109,8 +117,12 @@ type instance struct {
 	request    turn.RequestID // of its last turn
 	forwarded  sharding.Reply // answer to what its turn has asked
 	over       func()         // ends a turn that asks; nil: it does not
-	asks       *op            // what its turn asks, since askedAt, in a shard at an epoch
+	asks       *forward       // what its turn waits for, since askedAt, in a shard at an epoch
 	askedAt    int64
+	firstAsked int64      // when its turn asked first
+	askUntil   time.Time  // when it must have an end, by the clock of its process
+	toAsk      []*forward // what its turn asks after that
+	deadline   time.Time  // of the command of the turn
 	shard      sharding.ShardID
 	epoch      sharding.Epoch
 	cancel     func()         // ends a turn that hangs; nil: it cannot be ended
@@ -119,6 +131,7 @@ type instance struct {
 	passivates bool           // it has asked for passivation
 	loadedAt   sharding.Epoch // of its shard
 	alive      bool           // it is loaded
+	size       int            // that it has told
 	from       uint64         // number of the kept state from which it was brought to life, until its first turn
 }
 
@@ -135,7 +148,7 @@ func (w *World) regionProgram(p *process) program {
 	}
 	if w.weather.Harsh.repliesHaveSizes() {
 		n.replyBudget = &replyBudget{budget: replies.NewBudget(replyLimits), estimates: map[string]*replies.SizeEstimate{}}
-		n.replyBudget.refusals.Learn(replies.Overhead)
+		n.replyBudget.short.Learn(replies.Overhead)
 	}
 	n.group = group{s: w.journal, p: p}
 	n.version = w.versionOf(p)
@@ -143,7 +156,7 @@ func (w *World) regionProgram(p *process) program {
 	n.control = region.NewControlCore(n.cfg)
 	for i := range n.cfg.ShardCores {
 		n.shards = append(n.shards, &shardNode{
-			regionNode: n, index: i, core: region.NewShardCore(n.cfg, i), instances: map[turn.Incarnation]*instance{}, asking: map[uint64]*instance{}, passivated: map[sharding.Entity]sharding.Epoch{},
+			regionNode: n, index: i, core: region.NewShardCore(n.cfg, i), instances: map[turn.Incarnation]*instance{}, asking: map[uint64]*instance{}, passivated: map[sharding.Entity]sharding.Epoch{}, stopping: map[turn.Incarnation]int{},
 		})
 	}
 	n.member = newMember(w, p, roleRegion, func(memberChange) {})
@@ -233,6 +246,10 @@ func (n *regionNode) flush() {
 	if n.ticked {
 		n.ticked = false
 		n.checkDeadlines()
+		for _, s := range n.shards {
+			s.checkWaits()
+			s.checkMemory()
+		}
 		if n.router != nil {
 			n.router.checkDeadlines()
 		}
@@ -349,6 +366,7 @@ func (n *shardNode) performShard(o region.ShardOutput) {
 		n.performSends(o)
 	case region.NotMine:
 		w.mark("region: not mine")
+		n.checkNotMine(o.Request)
 		n.answer(o.Request, func(a router.Attempt) router.Input {
 			return router.NotMine{Attempt: a, Refused: o.Refused, Row: o.Row}
 		})
@@ -470,6 +488,9 @@ func (n *regionNode) command(l *gatewayLink, attempt router.Attempt, epoch shard
 				return router.Answer{Attempt: a, Reply: sharding.Reject(sharding.ResourceExhausted, refused)}
 			})
 			return
+		}
+		if f := n.w.askKeys[env.ID]; f != nil {
+			f.came = true
 		}
 		n.shardNodeOf(env.Entity).stepShard(region.Command{Request: id, Epoch: epoch, Env: &env})
 	})

@@ -95,7 +95,7 @@ func (w *World) unstarted() string {
 	req.Limit, req.Until = 1000, 1
 	s := w.journal
 	for _, r := range s.ledger.Wakes(w.clock(), req).Rows {
-		if s.loadDamaged(r.Entity) || s.writeDamaged(r.Entity) || s.fenceDamaged(r.Shard) {
+		if !w.intact(r.Entity) {
 			continue
 		}
 		fence := s.ledger.Fence(r.Shard)

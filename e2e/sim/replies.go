@@ -29,15 +29,15 @@ const silence = sec
 type replyBudget struct {
 	budget    *replies.Budget
 	estimates map[string]*replies.SizeEstimate
-	refusals  replies.SizeEstimate // their sizes
+	short     replies.SizeEstimate // of refusals, and of what says only that a command has come
 	posted    bool                 // somebody will look at what waits unread
 }
 
-// estimate returns the estimate for a command; what a tell is answered at once says nothing.
+// estimate returns the estimate for a command. A tell is answered at once, without a result.
 func (o *replyBudget) estimate(env *sharding.Envelope) *replies.SizeEstimate {
 	name := string(env.Entity.Type) + "/" + env.Command
 	if env.Tell && !env.Keyed {
-		name = "tell"
+		return &o.short
 	}
 	k := o.estimates[name]
 	if k == nil {
@@ -85,7 +85,7 @@ func (n *regionNode) whenRoom(l *gatewayLink, env *sharding.Envelope, take func(
 // readOn goes on with what waits, and with what comes behind it.
 func (n *regionNode) readOn(l *gatewayLink) {
 	q, budget := &l.buffer.queue, n.replyBudget.budget
-	for _, late := range q.Late(budget, n.p.now(), &n.replyBudget.refusals) {
+	for _, late := range q.Late(budget, n.p.now(), &n.replyBudget.short) {
 		n.w.mark("region: a command has waited too long for room")
 		late.Command.take(late.Ticket, "there was no room for the reply in time")
 	}
@@ -104,7 +104,7 @@ func (n *regionNode) readOn(l *gatewayLink) {
 		}, &c)
 		if verdict == replies.Full {
 			var ok bool
-			if ticket, ok = budget.Admit(&q.Account, &n.replyBudget.refusals); !ok {
+			if ticket, ok = budget.Admit(&q.Account, &n.replyBudget.short); !ok {
 				return
 			}
 			n.w.mark("region: too many commands wait for room")
@@ -166,8 +166,8 @@ func (n *regionNode) send(c caller, in router.Input, frame func()) {
 	for _, l := range n.links {
 		held += l.buffer.unsent
 	}
-	if held > replyLimits.Total {
-		n.w.violate("replies are bounded", "%s holds %d bytes of replies, at most %d are allowed", n.p.name, held, replyLimits.Total)
+	if held > replyLimits.Total || l.buffer.unsent > replyLimits.Connection {
+		n.w.violate("replies are bounded", "%s holds %d bytes of replies, and %d of one link; at most %d and %d are allowed", n.p.name, held, l.buffer.unsent, replyLimits.Total, replyLimits.Connection)
 	}
 	n.readAll()
 }

@@ -74,8 +74,13 @@ func (g *routerNode) step(in router.Input) {
 	g.out = g.core.Step(g.p.now(), in, g.out)
 	g.w.stepped(g.p, g.core, len(g.out)-at)
 	for _, o := range g.out[at:] {
-		if s, ok := o.(router.SendCommand); ok && s.Epoch <= g.refused[s.Shard] {
-			g.w.violate("a refused epoch is over", "%s sends to %v at epoch %v after a refusal at %v", g.p.name, s.Shard, s.Epoch, g.refused[s.Shard])
+		switch o := o.(type) {
+		case router.SendCommand:
+			if o.Epoch <= g.refused[o.Shard] {
+				g.w.violate("a refused epoch is over", "%s sends to %v at epoch %v after a refusal at %v", g.p.name, o.Shard, o.Epoch, g.refused[o.Shard])
+			}
+		case router.Finish:
+			g.checkVersion(&o)
 		}
 	}
 }
@@ -206,7 +211,6 @@ func (g *routerNode) finish(o router.Finish) {
 		return
 	}
 	delete(g.waiting, o.Request)
-	g.checkVersion(c.op, o)
 	g.step(router.Delivered{Bytes: o.Held})
 	if o.Attempts > 1 {
 		g.w.mark("gateway: command sent again")
@@ -218,9 +222,14 @@ func (g *routerNode) finish(o router.Finish) {
 }
 
 // checkVersion checks how a command ended that not all versions of the regions have. If the
-// router refuses it without sending it, the owner of its shard must really lack it.
-func (g *routerNode) checkVersion(op *op, o router.Finish) {
-	w := g.w
+// router refuses it without sending it, the owner of its shard must really lack it, by the table
+// that the router has now: when the refusal is told, the shard may have another owner.
+func (g *routerNode) checkVersion(o *router.Finish) {
+	w, c := g.w, g.waiting[o.Request]
+	if c == nil {
+		return // finish is about that
+	}
+	op := c.op
 	switch {
 	case o.Reply.Code != sharding.UnknownCommand:
 		if o.Reply.Outcome == sharding.OK && g.unknown[op.key] {

@@ -14,16 +14,41 @@ import (
 
 // In the harsh climate entities send commands to others: the turn of a Send, and of a Delete,
 // stages two numbers for one other entity, to be added in order, and sometimes a command that its
-// target refuses.
-// Of some of them the answer is taken by a Told, which adds a number to the sender.
+// target refuses. Where sends are given up soon, some are to a type that does not exist, or are a
+// command that nobody has.
+// Of some of them the answer is taken by a Told, which adds a number to the sender that says what
+// the answer was.
 
 // sent is a number that another entity adds, toldBit marks those that senders add.
 func sent(x uint64, place int) uint64 { return x | 1<<59 | uint64(place)<<50 }
 
 const toldBit = 1 << 58
 
-// told is the number that a sender adds when it takes the answer to a send.
-func told(seq, place uint64) uint64 { return toldBit | seq<<8 | place }
+// told is the number that a sender adds when it takes an answer to a send.
+func told(seq, place uint64, as answer) uint64 { return toldBit | seq<<8 | uint64(as)<<4 | place }
+
+// answer is what a sender is told of a send.
+type answer uint8
+
+const (
+	toldNothing  answer = iota
+	toldDone            // it has had its effect
+	toldRefused         // the target has refused it, or it was given up and had no effect
+	toldDoubtful        // nobody knows
+)
+
+// String is a word for the answer, such as "done".
+func (a answer) String() string { return [...]string{"nothing", "done", "refused", "doubtful"}[a%4] }
+
+func answerOf(r *sharding.Reply) answer {
+	switch {
+	case r.Outcome == sharding.Unknown:
+		return toldDoubtful
+	case r.Outcome == sharding.OK && r.Code == "":
+		return toldDone
+	}
+	return toldRefused
+}
 
 // sendsOf are the sends of a turn.
 func (w *World) sendsOf(x uint64) []sharding.Send {
@@ -33,12 +58,20 @@ func (w *World) sendsOf(x uint64) []sharding.Send {
 			targets = append(targets, e)
 		}
 	}
-	to := targets[x*5%uint64(len(targets))]
+	to, first := targets[x*5%uint64(len(targets))], cmdAdd
+	if w.weather.Harsh.SendAge > 0 {
+		switch x % 7 {
+		case 0:
+			to.Type = "Nothing"
+		case 1:
+			first = "Nothing"
+		}
+	}
 	send := func(place int, command, replyTo string) sharding.Send {
 		return sharding.Send{To: to, Input: sharding.Input{Command: command, Version: 1, ReadableBy: 1, Payload: number(sent(x, place))}, ReplyTo: replyTo}
 	}
 	reply := []string{"", cmdTold}[x%2]
-	list := []sharding.Send{send(0, cmdAdd, reply), send(1, cmdAdd, "")}
+	list := []sharding.Send{send(0, first, reply), send(1, cmdAdd, "")}
 	if x%3 == 0 {
 		list = append(list, send(2, cmdFail, []string{"", cmdTold}[x/3%2]))
 	}
@@ -47,7 +80,7 @@ func (w *World) sendsOf(x uint64) []sharding.Send {
 
 // takeAnswer is the turn that takes an answer.
 func takeAnswer(l *list, w *turn.Wakeup) turn.TurnDone {
-	x := told(w.Seq, w.Number)
+	x := told(w.Seq, w.Number, answerOf(&w.Answer.Reply))
 	l.add(x)
 	return turn.TurnDone{
 		Events: []sharding.Event{{Name: "Added", Payload: number(x)}}, Reply: sharding.Reply{Outcome: sharding.OK, Payload: l.encode()},
@@ -62,6 +95,9 @@ func (n *shardNode) performSends(o region.ShardOutput) {
 	case region.StoreEnds:
 		a := o.Ack.Append
 		n.group.add(journal.Op{Append: &a}, func(r journal.Result) {
+			if r.Verdict == sharding.UnknownOutcome {
+				n.w.mark("send: whether its end is stored is not known")
+			}
 			n.stepShard(region.EndsStored{Acked: outbox.Acked{Number: o.Ack.Number, Verdict: r.Verdict}})
 		})
 	case region.Route:
@@ -93,31 +129,19 @@ func (n *shardNode) readSends(o outbox.Read) {
 type pair struct{ from, to sharding.Entity }
 
 // sends checks the log: what an entity sends has its effect at most once, after it was sent, and
-// in order; what is refused has none. In the end each has had its effect, unless it is a dead
-// letter, and each sender has taken the answer once that wanted it. Deletes change nothing of
-// that: what comes after one is an effect of the next life. A dead letter that an operator has sent
-// again is another send of the same number.
+// in order; what is refused has none; and what a sender was told is true. In the end each has ended,
+// and the journal says so. Deletes change nothing of that: what comes after one is an effect of the
+// next life. A dead letter that an operator has sent again is another send of the same number.
 func (c *checker) sends(log []commit) {
-	begun := map[sharding.Entity]int{}
-	states := c.w.sendStates()
-	var list []*oneSend
-	same := map[uint64][]*oneSend{}
-	for _, commit := range log {
-		from := commit.Append.Entity
-		for _, r := range commit.Append.Records {
-			if r.Seq == 1 {
-				begun[from]++
-			}
-			for place := range r.Sends {
-				s := &oneSend{Send: &r.Sends[place], from: from, seq: r.Seq, place: place, at: commit.at, numbered: begun[from] - 1}
-				if s.state = sharding.SendDone; s.numbered == len(c.pasts[from].lives[0])-1 { // else it was purged: all have ended
-					s.state = states.of(from, r.Seq, place)
-				}
-				s.dealt = c.dealt[letterName{from, s.numbered, r.Seq, place}]
-				x := decodeNumber(s.Input.Payload)
-				list, same[x] = append(list, s), append(same[x], s)
-			}
+	list := c.readSends(log)
+	states, same := c.w.sendStates(), map[uint64][]*oneSend{}
+	for _, s := range list {
+		x := decodeNumber(s.Input.Payload)
+		same[x] = append(same[x], s)
+		if purged := s.numbered < len(c.pasts[s.from].lives[0])-1; !purged && states.of(s.from, s.seq, s.place) != s.state {
+			c.w.violate("the end of a send is stored", "%v is %v by the log, and %v in the journal", s, s.state, states.of(s.from, s.seq, s.place))
 		}
+		c.toldOnce(s)
 	}
 	last := map[pair]int{}
 	for _, s := range list {
@@ -128,7 +152,43 @@ func (c *checker) sends(log []commit) {
 				c.oneEffect(s, last)
 			}
 		}
-		c.toldOnce(s)
+	}
+}
+
+// readSends reads what was sent from the log, and how it has ended.
+func (c *checker) readSends(log []commit) (list []*oneSend) {
+	begun := map[sharding.Entity]int{}
+	byName := map[letterName]*oneSend{}
+	for _, commit := range log {
+		from := commit.Append.Entity
+		for _, r := range commit.Append.Records {
+			if r.Seq == 1 {
+				begun[from]++
+			}
+			for place := range r.Sends {
+				name := letterName{from, begun[from] - 1, r.Seq, place}
+				s := &oneSend{Send: &r.Sends[place], from: from, seq: r.Seq, place: place, at: commit.at, numbered: name.numbered, dealt: c.dealt[name]}
+				list, byName[name] = append(list, s), s
+			}
+		}
+		for _, d := range commit.Append.Delivered {
+			for _, place := range d.Sends {
+				if s := byName[letterName{from, begun[from] - 1, d.Seq, int(place)}]; s != nil {
+					s.end(d.As)
+				}
+			}
+		}
+	}
+	return list
+}
+
+// end notes an end of a send. It has one, but that an operator may end a dead letter.
+func (s *oneSend) end(as sharding.SendState) {
+	if s.state == sharding.SendPending {
+		s.ended = as
+	}
+	if s.state == sharding.SendPending || as == sharding.SendDone {
+		s.state = as
 	}
 }
 
@@ -139,39 +199,55 @@ type oneSend struct {
 	seq      uint64
 	place    int
 	at       int64
-	numbered int // how often the records of the sender were numbered anew before, after purges
-	state    sharding.SendState
-	dealt    *op // by an operator, when it was a dead letter
+	numbered int                // how often the records of the sender were numbered anew before, after purges
+	ended    sharding.SendState // how it has ended by itself
+	state    sharding.SendState // how it is in the end
+	told     answer             // what its sender was told
+	dealt    *op                // by an operator, when it was a dead letter
 }
 
 func (s *oneSend) String() string {
 	return fmt.Sprintf("%s of %v, record %d, place %d to %v", s.Input.Command, s.from, s.seq, s.place, s.To)
 }
 
-// effectsOf checks the effects of a send, and of what operators have sent in its place: those
-// that have ended by themselves have one each. A dead letter in doubt may have had its own.
+// dropped reports whether an operator has ended the send while it was pending.
+func (s *oneSend) dropped() bool {
+	return s.dealt != nil && s.dealt.letter.MayHaveRun && !s.ended.Dead()
+}
+
+// effects are how many effects a send must have and may have had.
+func (s *oneSend) effects() (least, most int) {
+	switch {
+	case s.dropped() && s.Input.Command == cmdAdd:
+		return 0, 1
+	case s.ended == sharding.SendRefused, s.told == toldRefused, s.Input.Command != cmdAdd:
+		return 0, 0
+	case s.told == toldDone, s.ended == sharding.SendDone && s.ReplyTo == "":
+		return 1, 1
+	}
+	return 0, 1 // it is in doubt, or the sender that was to be told of it was deleted
+}
+
+// effectsOf checks the effects of a send, and of what operators have sent in its place.
 func (c *checker) effectsOf(same []*oneSend, at []int) {
-	w, s := c.w, same[0]
-	least, most := 0, 1
+	w, least, most := c.w, 0, 0
 	for _, s := range same {
-		switch ended := s.state == sharding.SendDone; {
-		case s.dealt != nil && s.dealt.letter.MayRepeat && s.dealt.cmd == sharding.SendAgainCommand:
-			most++
-		case s.dealt != nil:
-			if !ended {
-				w.violate("a dead letter is dealt with once", "%v is %v after %v", s, s.state, s.dealt)
-			}
-		case ended && s.Input.Command == cmdAdd:
-			least++
-		case ended && s.ReplyTo == "":
+		l, m := s.effects()
+		least, most = least+l, most+m
+		switch {
+		case s.dealt != nil && (!s.ended.Dead() && !s.dropped() || s.state != sharding.SendDone):
+			w.violate("a dead letter is dealt with once", "%v was %v and is %v after %v", s, s.ended, s.state, s.dealt)
+		case s.dealt != nil && s.ended == sharding.SendInDoubt && s.dealt.cmd == sharding.SendAgainCommand && !s.dealt.letter.MayRepeat:
+			w.violate("what is in doubt is not repeated", "%v was %v, and %v sends it again", s, s.ended, s.dealt)
+		case s.ended == sharding.SendDone && s.ReplyTo == "" && !s.dropped() && s.Input.Command != cmdAdd:
 			w.violate("a refusal is not silent", "%v was refused, and nobody is told", s)
 		}
 	}
-	if len(at) > most || s.Input.Command == cmdFail && len(at) > 0 {
-		w.violate("a send has one effect", "%v took effect at positions %v", s, at)
-	}
-	if len(at) < least {
-		w.violate("a send is not lost", "%v has ended without an effect", s)
+	switch s := same[0]; {
+	case len(at) > most:
+		w.violate("a send has one effect", "%v, which has ended as %v, took effect at positions %v; its sender was told: %v", s, s.ended, at, s.told)
+	case len(at) < least:
+		w.violate("a send is not lost", "%v has ended without an effect; its sender was told: %v", s, s.told)
 	}
 }
 
@@ -199,7 +275,7 @@ func (c *checker) oneEffect(s *oneSend, last map[pair]int) {
 	last[k] = max(last[k], at[0])
 }
 
-// toldOnce checks that a sender has taken an answer once, in the append that ends the send.
+// toldOnce checks that a sender has taken an answer once.
 func (c *checker) toldOnce(s *oneSend) {
 	p, n := c.pasts[s.from], 0
 	begins, end := p.lives[0], len(p.elements)
@@ -209,14 +285,17 @@ func (c *checker) toldOnce(s *oneSend) {
 	ended := false // the life that has sent it
 	for i, e := range p.elements[begins[s.numbered]:end] {
 		ended = ended || p.hashes[begins[s.numbered]+i+1].life >= s.seq
-		if e.x != told(s.seq, uint64(s.place)) {
+		as := answer(e.x >> 4 & 15)
+		if e.x != told(s.seq, uint64(s.place), as) {
 			continue
 		}
+		s.told = as
+		c.w.mark("send: its sender was told: " + as.String())
 		if n++; ended {
 			c.w.violate("an answer is for the life that has asked", "%v was answered in life %d", s, p.hashes[begins[s.numbered]+i+1].life)
 		}
 	}
-	if want := s.ReplyTo != "" && s.state == sharding.SendDone && s.dealt == nil; want && n == 0 && ended {
+	if want := s.ReplyTo != "" && s.ended == sharding.SendDone && !s.dropped(); want && n == 0 && ended {
 		c.w.mark("send: its sender was deleted meanwhile")
 	} else if n > 1 || (n == 1) != want {
 		c.w.violate("an answer is taken once", "%v, which is %v, was answered %d times", s, s.state, n)
@@ -262,21 +341,12 @@ func (w *World) sendStates() ended {
 
 // unsent names a send that is pending though nothing in its way is damaged, or returns "".
 func (w *World) unsent() string {
-	intact := func(e sharding.Entity) bool {
-		s := w.journal
-		for i := range types {
-			if types[i].Type == e.Type && s.fenceDamaged(sharding.ShardID{Type: e.Type, Index: sharding.ShardOf(e.ID, types[i].Shards)}) {
-				return false
-			}
-		}
-		return !s.loadDamaged(e) && !s.writeDamaged(e)
-	}
 	for _, row := range w.allSends(false) {
-		if row.Err != nil || !intact(row.Entity) {
+		if row.Err != nil || !w.intact(row.Entity) {
 			continue
 		}
 		for place, s := range row.Pending() {
-			if intact(s.To) {
+			if w.intact(s.To) {
 				return fmt.Sprintf("%s of %v, record %d, place %d to %v is pending", s.Input.Command, row.Entity, row.Seq, place, s.To)
 			}
 		}

@@ -213,6 +213,13 @@ var mustHappen = []string{
 var mustHappenHarsh = []string{
 	"send: attempt is ok", "send: attempt is rejected", "send: attempt is unknown", "send: refused",
 	"send: its sender was deleted meanwhile", "send: its target was deleted meanwhile",
+	"send: its sender was told: done", "send: its sender was told: refused", "send: its sender was told: doubtful", "send: in doubt",
+	"send: whether its end is stored is not known",
+	"forward: answered by the same region", "forward: answered by another region", "forward: unknown",
+	"ask: a chain of two", "ask: a chain of three or more", "ask: a call cycle is refused", "ask: a circle is found",
+	"ask: a circle in calm weather", "ask: a command comes into a shard that drains", "ask: there is no room for a command that an entity waits for",
+	"reminder: a repeated one fires", "reminder: it was due several times", "reminder: it is cancelled", "reminder: it is set again",
+	"passivation: entities have grown too large",
 	"trim: a trimmed entity is loaded", "trim: only a snapshot has the state",
 	"journal: append refused, damaged",
 	"journal: fence refused, damaged",

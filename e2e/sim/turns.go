@@ -59,10 +59,17 @@ func (n *shardNode) performEntity(o turn.Output) {
 		if b := n.instances[o.Incarnation]; o.Keep && b != nil {
 			in.Kept = n.write(o, b)
 		}
+		if b := n.instances[o.Incarnation]; b != nil {
+			n.stopping[o.Incarnation] = b.size
+		}
 		delete(n.instances, o.Incarnation)
-		n.w.after(n.w.dice("turn").exp(ms/5), n.p.ifAlive(func() { n.stepTurn(in) }))
+		n.w.after(n.w.dice("turn").exp(ms/5), n.p.ifAlive(func() {
+			delete(n.stopping, o.Incarnation)
+			n.stepTurn(in)
+		}))
 	case turn.Drop:
 		delete(n.instances, o.Incarnation)
+		delete(n.stopping, o.Incarnation)
 	case turn.SendAsk:
 		n.sendAsk(&o)
 	case turn.SendProbe:
@@ -146,6 +153,8 @@ func (n *shardNode) load(o turn.Load) {
 				}
 				b.list = replay(got)
 				reads.Loaded(&in, &got)
+				in.Size = n.w.told(b.list)
+				b.size = in.Size
 				if in.Trimmed {
 					n.w.mark("trim: a trimmed entity is loaded")
 				}
@@ -233,17 +242,23 @@ func (n *shardNode) run(o *turn.Run) {
 	case d.chance(w.weather.Slow):
 		took = d.between(10*ms, 600*ms)
 	}
+	if f := w.forwards[decodeNumber(o.Env.Payload)]; f != nil {
+		f.ran = true
+	}
 	if o.Env.Command == cmdForward {
 		b.cancel, b.over = func() { w.after(d.exp(5*ms), n.p.ifAlive(func() { n.withdraw(o.Incarnation, b) })) }, end(false)
-		w.after(took, n.p.ifAlive(func() { n.ask(o, b) }))
+		w.after(took+w.asksOf(o.Env)[0].asker.hold, n.p.ifAlive(func() { n.ask(o, b) }))
 		return
 	}
 	w.after(took, end(false))
 }
 
 func (n *shardNode) turnDone(o *turn.Run, b *instance, took int64, cancelled bool) {
-	state := b.list
-	done := turnOf(&state, o.Env, n.w.storeClock())
+	state, env := b.list, o.Env
+	if o.Wakeup != nil && o.Wakeup.Answer == nil {
+		env = n.fires(o)
+	}
+	done := turnOf(&state, env, n.w.storeClock())
 	switch {
 	case o.Wakeup != nil && o.Wakeup.Answer != nil:
 		done = takeAnswer(&state, o.Wakeup)
@@ -254,10 +269,7 @@ func (n *shardNode) turnDone(o *turn.Run, b *instance, took int64, cancelled boo
 		done.Wakes, done.Sends = nil, nil
 	}
 	if o.Env.Command == cmdForward {
-		done = forwardDone(b.list, o.Env, &b.forwarded)
-	}
-	if o.Wakeup != nil && o.Wakeup.Answer == nil {
-		n.w.mark("reminder: it fires")
+		done = n.w.forwardDone(b.list, o.Env, &b.forwarded)
 	}
 	n.inForm(&done)
 	if cancelled {
@@ -265,10 +277,13 @@ func (n *shardNode) turnDone(o *turn.Run, b *instance, took int64, cancelled boo
 		state = b.list
 	}
 	b.list, b.running, b.cancel, b.idleSince = state, false, nil, n.w.now
-	b.over, b.asks = nil, nil
+	b.over, b.toAsk = nil, nil
 	b.timerSet = b.timerSet || len(done.Timers) > 0
 	b.passivates = b.passivates || done.Passivate
 	done.Incarnation, done.Request, done.Handler = o.Incarnation, o.Request, nanos(took)
+	if done.Size = n.w.told(b.list); done.Size > 0 && !done.Spoiled && !done.Deleted {
+		b.size = done.Size
+	}
 	if done.Spoiled {
 		n.w.mark("turn spoiled")
 	}
@@ -297,6 +312,7 @@ func (n *shardNode) reply(o *turn.Answer) {
 	if o.Reply.Outcome == sharding.Rejected && o.Reply.Code == sharding.Unavailable {
 		n.w.mark("command refused: too many loads without an answer")
 	}
+	n.checkReserve(o)
 	n.answer(o.Request, func(a router.Attempt) router.Input {
 		return router.Answer{Attempt: a, Reply: o.Reply}
 	})

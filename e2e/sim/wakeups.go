@@ -6,6 +6,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/libs/wakeup"
 	"github.com/roost-cluster/roost/services/region"
 	"github.com/roost-cluster/roost/services/region/reads"
@@ -53,8 +54,8 @@ func (w *World) stepStoreClock() {
 }
 
 // oldClock is how long a region may go on by the clock that it has read, while the journal does
-// not answer.
-const oldClock = 20 * sec
+// not answer, and how long the command of a reminder may wait until its entity is loaded.
+const oldClock = (20 + 30) * sec
 
 // latestClock is the latest time by any clock that a region may have gone by.
 func (w *World) latestClock(at int64) time.Time {
@@ -67,78 +68,153 @@ func (w *World) latestClock(at int64) time.Time {
 	return clockStart.Add(nanos(at + wrong))
 }
 
-// reminder is one that stands, by the log.
-type reminder struct {
-	seq, x uint64
-	due    int64
+// fires returns the command of a reminder, with the number that it adds.
+func (n *shardNode) fires(o *turn.Run) *sharding.Envelope {
+	w, k, env := n.w, o.Wakeup, *o.Env
+	w.mark("reminder: it fires")
+	if k.Next > 0 {
+		w.mark("reminder: a repeated one fires")
+		if k.Missed > 0 {
+			w.mark("reminder: it was due several times")
+		}
+		if k.Next <= k.Due+k.Late.Milliseconds() {
+			w.violate("a repeated reminder fires once for all times", "%v: %q of %d ms fires %v late, and is due again at %d", o.Entity, k.Name, k.Due, k.Late, k.Next)
+		}
+	}
+	env.Payload = number(firing(decodeNumber(env.Payload), k.Missed))
+	return &env
 }
 
-// reminders checks the log: each reminder has its effect at most once, in the append that ends
-// it, not before its time, and no other append has that effect.
+// reminder is one that stands, by the log.
+type reminder struct {
+	seq, x      uint64
+	fired       uint64 // so often
+	due, period int64
+}
+
+type reminderName struct {
+	entity sharding.Entity
+	name   string
+}
+
+// reminders checks the log: what a reminder does is in the append that says so. It happens once for
+// each time at which it is due, or once for several times that have come; not before that, and not
+// if the reminder was cancelled or set again. In the end those stand in the journal that stand by
+// the log.
 func (c *checker) reminders(log []commit) {
 	w := c.w
-	type name struct {
-		entity sharding.Entity
-		name   string
-	}
-	stands := map[name]reminder{}
+	stands := map[reminderName]*reminder{}
 	for _, commit := range log {
 		a := commit.Append
-		fired := map[uint64]bool{}
-		for _, f := range a.Fired {
-			id := name{a.Entity, f.Name}
-			r, ok := stands[id]
-			if !ok || r.seq != f.Seq || f.Number != 0 {
-				w.violate("a reminder fires once", "%v: %q of record %d fires at %s, and does not stand", a.Entity, f.Name, f.Seq, at(commit.at))
+		fired := map[uint64]int64{} // how many times were missed, by the number that is added
+		for i := range a.Fired {
+			id := reminderName{a.Entity, a.Fired[i].Name}
+			r := stands[id]
+			if r == nil || r.seq != a.Fired[i].Seq || r.fired != a.Fired[i].Number {
+				w.violate("a reminder fires once", "%v: %q of record %d fires at %s, and does not stand", a.Entity, id.name, a.Fired[i].Seq, at(commit.at))
+				return
 			}
-			if early := r.due - w.latestClock(commit.at).UnixMilli(); early > 100 { // clocks drift between two pages
-				w.violate("a reminder is not early", "%v: %q fires %d ms before it is due, at %s", a.Entity, f.Name, early, at(commit.at))
+			fired[r.x] = c.reminderFires(id, r, a.Fired[i].Next, commit)
+			if r.fired++; r.period == 0 {
+				delete(stands, id)
 			}
-			fired[r.x] = true
-			delete(stands, id)
+			r.due = a.Fired[i].Next
 		}
 		for _, rec := range a.Records {
 			for _, e := range rec.Events {
-				if x := decodeNumber(e.Payload); x == reminded(x) && a.Entity != factEntity && !fired[x] {
-					w.violate("a reminder fires once", "%v: the effect of a reminder, %x, without its end, at %s", a.Entity, x, at(commit.at))
-				}
-			}
-			if rec.Delete {
-				for id := range stands { // order-free: all of the entity are removed
-					if id.entity == a.Entity {
-						w.mark("delete: a reminder goes with it")
-						delete(stands, id)
-					}
-				}
-			}
-			for _, k := range rec.Wakes {
-				if k.Kind != sharding.ReminderWake {
+				x := decodeNumber(e.Payload)
+				if x != reminded(x) || a.Entity == factEntity {
 					continue
 				}
-				if k.Due == 0 {
-					delete(stands, name{a.Entity, k.Name})
-					continue
+				if times, ok := fired[firing(x&(1<<40-1), 0)]; !ok || times != missed(x) {
+					w.violate("a reminder fires once", "%v: the effect of a reminder, %x, without its end, or with another number of missed times than %d, at %s", a.Entity, x, times, at(commit.at))
 				}
-				stands[name{a.Entity, k.Name}] = reminder{seq: rec.Seq, x: decodeNumber(k.Input.Payload), due: k.Due}
 			}
+			c.setReminders(stands, a.Entity, &rec)
+		}
+	}
+	rows := w.allReminders()
+	for i := range rows {
+		id := reminderName{rows[i].Entity, rows[i].Name}
+		if r := stands[id]; r == nil || r.seq != rows[i].Seq || r.fired != rows[i].Number || r.due != rows[i].Due {
+			w.violate("a reminder is not lost", "%v: by the log %+v stands, and in the journal there is %+v", id, r, rows[i])
+		}
+	}
+	if len(rows) != len(stands) {
+		w.violate("a reminder is not lost", "%d reminders stand by the log, and %d in the journal", len(stands), len(rows))
+	}
+}
+
+// reminderFires checks when a reminder fires and when it is due again: at the next of its times,
+// counted from the one before. It returns for how many times it does not fire.
+func (c *checker) reminderFires(id reminderName, r *reminder, next int64, commit commit) int64 {
+	w, times := c.w, int64(1)
+	if r.period > 0 {
+		times = (next - r.due) / r.period
+	}
+	if r.period == 0 && next != 0 || r.period > 0 && (times < 1 || r.due+times*r.period != next) {
+		w.violate("a reminder keeps its period", "%v: %q of %d ms, due at %d, is due again at %d", id.entity, id.name, r.period, r.due, next)
+	}
+	last := r.due + (times-1)*r.period                                     // of the times for which it fires
+	if early := last - w.latestClock(commit.at).UnixMilli(); early > 100 { // clocks drift between two pages
+		w.violate("a reminder is not early", "%v: %q fires %d ms before it is due, at %s", id.entity, id.name, early, at(commit.at))
+	}
+	return times - 1
+}
+
+// setReminders notes what a record sets, cancels and deletes.
+func (c *checker) setReminders(stands map[reminderName]*reminder, e sharding.Entity, rec *sharding.Record) {
+	if rec.Delete {
+		for id := range stands { // order-free: all of the entity are removed
+			if id.entity == e {
+				c.w.mark("delete: a reminder goes with it")
+				delete(stands, id)
+			}
+		}
+	}
+	for _, k := range rec.Wakes {
+		id := reminderName{e, k.Name}
+		switch was := stands[id]; {
+		case k.Kind != sharding.ReminderWake:
+		case k.Due == 0:
+			if was != nil {
+				c.w.mark("reminder: it is cancelled")
+			}
+			delete(stands, id)
+		default:
+			if was != nil {
+				c.w.mark("reminder: it is set again")
+			}
+			stands[id] = &reminder{seq: rec.Seq, x: decodeNumber(k.Input.Payload), due: k.Due, period: k.Period}
 		}
 	}
 }
 
-// unfired names a reminder that is due and stands though nothing in its way is damaged, or
-// returns "".
-func (w *World) unfired() string {
-	var req journal.WakesRequest
+// allReminders are those that stand in the journal.
+func (w *World) allReminders() []journal.WakeRow {
+	req := journal.WakesRequest{Limit: 1 << 20}
 	for _, t := range types {
 		for i := range t.Shards {
 			req.Shards = append(req.Shards, journal.ShardPosition{Shard: sharding.ShardID{Type: t.Type, Index: i}})
 		}
 	}
-	req.Limit, req.Until = 100, w.storeClock().UnixMilli()
-	s := w.journal
-	for _, r := range s.ledger.Wakes(w.storeClock(), req).Rows {
-		if !s.loadDamaged(r.Entity) && !s.writeDamaged(r.Entity) && !s.fenceDamaged(r.Shard) {
-			return fmt.Sprintf("reminder %q of %v has been due for %d ms", r.Name, r.Entity, req.Until-r.Due)
+	return w.journal.ledger.Wakes(w.storeClock(), req).Rows
+}
+
+// repeats is how late a repeated reminder may be when the world is looked at: it is due again and again.
+const repeats = 2 * sec
+
+// unfired names a reminder that is due and stands though nothing in its way is damaged, or
+// returns "".
+func (w *World) unfired() string {
+	now := w.storeClock().UnixMilli()
+	for _, r := range w.allReminders() {
+		late := now - r.Due
+		if r.Period > 0 {
+			late -= repeats / ms
+		}
+		if late >= 0 && w.intact(r.Entity) {
+			return fmt.Sprintf("reminder %q of %v has been due for %d ms", r.Name, r.Entity, now-r.Due)
 		}
 	}
 	return ""

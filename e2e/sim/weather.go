@@ -55,6 +55,8 @@ type weather struct {
 	KeepEvents int
 	Remember   bool    // journaled entities are remembered; a setting
 	StartFails float64 // start hooks that fail
+	Sized      bool    // entities tell their sizes; a setting
+	Collect    float64 // ticks of a shard core after which garbage was collected
 
 	Cores        int   // shard cores of a region
 	BetweenCores int64 // mean time of a message between cores of a region
@@ -87,8 +89,11 @@ type harshWeather struct {
 	Deaf    float64 // answers before which a gateway stops to read for a while
 
 	Stale   float64 // reads that are stale
+	SendAge int64   // how long sends are tried; 0: for long
 	Send    float64 // commands by which an entity sends others, of those that add numbers or set timers
 	Forward float64 // keyed commands by which an entity sends one to another, of those that add numbers
+	Circle  int64   // mean time between commands that ask each other's entities in a circle
+	Crowd   int64   // mean time between crowds of commands
 	Remind  float64 // commands that set reminders, of those that set timers
 	Later   float64 // timers that outlast the passivation of idle entities
 	Delete  float64 // commands that delete, of those that change something
@@ -122,13 +127,16 @@ func drawHarsh(seed uint64) harshWeather {
 	}
 	d = newDice(seed, "harsh replies")
 	if d.chance(0.5) {
-		h.PerByte, h.Deaf = d.between(ms/1000, ms/50), d.Float64()*0.01
+		h.PerByte, h.Deaf = d.between(ms/1000, ms/50), d.Float64()*0.04
 	}
 	d = newDice(seed, "harsh entities")
 	h.Stale, h.Later = d.Float64(), d.Float64()
 	h.Remind = 0.5
 	if d = newDice(seed, "harsh forwards"); d.chance(0.7) {
-		h.Forward = d.Float64() / 2
+		h.Forward, h.Circle = d.Float64()/2, d.between(sec, 6*sec)
+		if d.chance(0.3) {
+			h.Crowd = d.between(sec, 6*sec)
+		}
 	}
 	h.Delete = 0.04
 	d = newDice(seed, "harsh retention")
@@ -140,11 +148,14 @@ func drawHarsh(seed uint64) harshWeather {
 		h.Deprived, h.JournalFaultOnly = d.between(30*sec, 40*sec), d.chance(0.6)
 	}
 	if h.JournalFaultOnly { // two entities that wait for each other are no fault of the journal
-		h.Forward = 0
+		h.Forward, h.Circle, h.Crowd = 0, 0, 0
 	}
 	d = newDice(seed, "harsh clocks")
 	if h.Forgets = d.chance(0.6); !h.Forgets { // else keys may be forgotten before they are used
 		h.Send = 0.1
+		if ages := newDice(seed, "harsh ages of sends"); ages.chance(0.5) {
+			h.SendAge = ages.between(2*sec, 8*sec)
+		}
 	}
 	if d.chance(0.7) {
 		h.Clocks, h.Skewed = d.between(sec/2, 4*sec), d.Float64()
@@ -177,6 +188,8 @@ func drawWeather(c climate, seed uint64) weather {
 	if trims := newDice(seed, "weather of trimmed entities"); c == harsh && trims.chance(0.7) {
 		w.KeepEvents = 1 + trims.IntN(12)
 	}
+	sizes := newDice(seed, "weather of sizes")
+	w.Sized, w.Collect = sizes.chance(0.6), []float64{0.02, 0.005}[sizes.IntN(2)]
 	if remember := newDice(seed, "weather of remembered entities"); remember.chance(0.5) && !w.Harsh.JournalFaultOnly {
 		w.Remember, w.StartFails = true, remember.Float64()*0.5
 	}
@@ -266,6 +279,6 @@ func (w weather) calm() weather {
 	w.JournalDelay, w.Unknown, w.Full, w.FullAfter, w.LeaseLoss = min(w.JournalDelay, 5*ms), 0, 0, 0, 0
 	w.Kill, w.LeaseGone, w.StartFails = 0, 0, 0
 	w.Hang, w.Slow = 0, 0
-	w.Harsh = harshWeather{Retention: w.Harsh.Retention, Forgets: w.Harsh.Forgets, Timed: w.Harsh.Timed}
+	w.Harsh = harshWeather{Retention: w.Harsh.Retention, Forgets: w.Harsh.Forgets, Timed: w.Harsh.Timed, SendAge: w.Harsh.SendAge}
 	return w
 }

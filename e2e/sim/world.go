@@ -38,7 +38,9 @@ type World struct {
 	byID       map[uint64]*op
 	storeSteps []storeStep
 	letters    map[sharding.CommandID]*op // commands of operators that deal with dead letters, by their keys
-	forwards   map[uint64]*op             // commands that entities send to others, by the number of the client's command
+	forwards   map[uint64]*forward        // commands that entities ask of others, by their numbers
+	asks       map[uint64][]*forward      // the same, by the number of the Forward whose turn asks
+	askKeys    map[sharding.CommandID]*forward
 	batches    int
 	// refusedUnread counts, by command id, the rejections that regions have sent, minus those
 	// that a gateway has read in time. A gateway reads a rejection too late if it has sent the
@@ -68,7 +70,7 @@ const settleTime = 60 * sec
 func newWorld(c climate, seed uint64, traceTo func(string)) *World {
 	w := &World{
 		climate: c, seed: seed, traceTo: traceTo,
-		diceFor: map[string]dice{}, marks: map[string]int{}, byID: map[uint64]*op{}, letters: map[sharding.CommandID]*op{}, forwards: map[uint64]*op{}, refusedUnread: map[sharding.CommandID]int{},
+		diceFor: map[string]dice{}, marks: map[string]int{}, byID: map[uint64]*op{}, letters: map[sharding.CommandID]*op{}, forwards: map[uint64]*forward{}, asks: map[uint64][]*forward{}, askKeys: map[sharding.CommandID]*forward{}, refusedUnread: map[sharding.CommandID]int{},
 		terms: map[sharding.Term]bool{}, kept: newKeptChecks(),
 	}
 	w.hash = 14695981039346656037 // the offset basis of FNV-1a
@@ -121,6 +123,10 @@ func regionConfig(w *World, p *process, version int) region.Config {
 	d := w.dice("limits")
 	if d.chance(0.2) && !w.journalFaultOnly { // in a world with journal faults only, no command may be refused for a limit
 		cfg.Turn.MailboxCommands, cfg.Turn.TotalCommands, cfg.Turn.TotalLoads, cfg.BufferCommands = 3, 15, 15, 3
+		cfg.Turn.WaitingTurns = 6
+		if w.weather.Cores == 1 {
+			cfg.Turn.TotalCommands = 10
+		}
 	}
 	if d.chance(0.5) {
 		cfg.Turn.UnitRecords = 1 + d.IntN(4)
@@ -132,6 +138,9 @@ func regionConfig(w *World, p *process, version int) region.Config {
 	cfg.Wakeups.Refresh, cfg.Wakeups.Ahead, cfg.Wakeups.RetryMin, cfg.Wakeups.RetryMax = nanos(sec), nanos(2*sec), nanos(100*ms), nanos(sec)
 	cfg.Sends.Page, cfg.Sends.Refresh, cfg.Sends.RetryMin, cfg.Sends.RetryMax = 2, nanos(2*sec), nanos(100*ms), nanos(sec)
 	cfg.Sends.AttemptTimeout, cfg.Sends.MaxAge, cfg.Sends.Deliveries, cfg.Sends.TargetDeliveries = nanos(3*sec), 30*24*time.Hour, 4, 2
+	if age := w.weather.Harsh.SendAge; age > 0 {
+		cfg.Sends.MaxAge = nanos(age)
+	}
 	cfg.Wakeups.Page, cfg.Wakeups.FailingRows, cfg.Wakeups.Rows = 3, 8, 40
 	cfg.Purge.Interval, cfg.Purge.Page, cfg.Purge.RetryMin, cfg.Purge.RetryMax = nanos(sec), 2, nanos(200*ms), nanos(sec)
 	cfg.JournalPatience, cfg.JournalProbe, cfg.JournalRecovery = nanos(2*sec), nanos(500*ms), nanos(3*sec)
@@ -348,6 +357,10 @@ func (w *World) settle(stop func() bool) {
 	}
 	w.probe(stop)
 	w.checkLimits()
+	if w.climate == harsh && !w.journalFaultOnly {
+		w.closeCircle(stop)
+		w.drainThrough(stop)
+	}
 	if !stop() {
 		w.moveVolatile(stop)
 	}
