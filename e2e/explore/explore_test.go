@@ -33,7 +33,7 @@ func TestScopes(t *testing.T) {
 }
 
 // TestWholeBound searches each scope with at most two faults and two timeouts, the
-// tenure scope within smaller bounds, if EXPLORE is set: to "full", or to a
+// scopes handoff and tenure within smaller bounds, if EXPLORE is set: to "full", or to a
 // number of states to stop at.
 func TestWholeBound(t *testing.T) {
 	text := os.Getenv("EXPLORE")
@@ -52,7 +52,7 @@ func TestWholeBound(t *testing.T) {
 		name             string
 		faults, timeouts int
 	}{
-		{"append", 2, 2}, {"handoff", 2, 2}, {"lease", 2, 2}, {"tenure", 2, 1}, {"tenure", 0, 2},
+		{"append", 2, 2}, {"handoff", 2, 1}, {"handoff", 1, 2}, {"lease", 2, 2}, {"tenure", 2, 1}, {"tenure", 0, 2},
 	} {
 		t.Run(fmt.Sprintf("%s-%d-%d", s.name, s.faults, s.timeouts), func(t *testing.T) {
 			t.Parallel()
