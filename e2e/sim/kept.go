@@ -214,7 +214,7 @@ func (w *World) moveVolatile(stop func() bool) {
 		to := w.ownerOf(e)
 		after := ask(e, cmdGet)
 		w.resumeRegions()
-		if stop() || to == from || to.IsZero() {
+		if stop() || to == from || to.IsZero() || w.passivatedAt[e] >= before.called { // for lack of memory
 			continue
 		}
 		w.mark("kept: a planned move in calm weather")

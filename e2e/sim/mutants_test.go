@@ -115,6 +115,7 @@ var harshMutants = []struct{ name, place string }{
 	{"call-cycle", "turn: nobody is asked who waits for the answer"},
 	{"probe-youngest", "turn: one turn of a circle gives up"},
 	{"probe-again", "turn: probes are sent again"},
+	{"probe-drain", "turn: a probe comes into a shard that drains"},
 	{"route-chained", "router: a command for which a shard waits that is handed off goes there"},
 	{"missed-count", "wakeup: a reminder that is late fires once for all its times"},
 	{"heap-bound", "turn: fewer entities are alive while too much memory is in use"},

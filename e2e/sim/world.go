@@ -41,7 +41,9 @@ type World struct {
 	forwards   map[uint64]*forward        // commands that entities ask of others, by their numbers
 	asks       map[uint64][]*forward      // the same, by the number of the Forward whose turn asks
 	askKeys    map[sharding.CommandID]*forward
-	batches    int
+	// passivatedAt is when an entity was passivated last.
+	passivatedAt map[sharding.Entity]int64
+	batches      int
 	// refusedUnread counts, by command id, the rejections that regions have sent, minus those
 	// that a gateway has read in time. A gateway reads a rejection too late if it has sent the
 	// command to another owner, or on another link, before.
@@ -70,7 +72,7 @@ const settleTime = 60 * sec
 func newWorld(c climate, seed uint64, traceTo func(string)) *World {
 	w := &World{
 		climate: c, seed: seed, traceTo: traceTo,
-		diceFor: map[string]dice{}, marks: map[string]int{}, byID: map[uint64]*op{}, letters: map[sharding.CommandID]*op{}, forwards: map[uint64]*forward{}, asks: map[uint64][]*forward{}, askKeys: map[sharding.CommandID]*forward{}, refusedUnread: map[sharding.CommandID]int{},
+		diceFor: map[string]dice{}, marks: map[string]int{}, byID: map[uint64]*op{}, letters: map[sharding.CommandID]*op{}, forwards: map[uint64]*forward{}, asks: map[uint64][]*forward{}, askKeys: map[sharding.CommandID]*forward{}, passivatedAt: map[sharding.Entity]int64{}, refusedUnread: map[sharding.CommandID]int{},
 		terms: map[sharding.Term]bool{}, kept: newKeptChecks(),
 	}
 	w.hash = 14695981039346656037 // the offset basis of FNV-1a

@@ -451,6 +451,33 @@ func TestAskIntoOwnDrainingShard(t *testing.T) {
 	}
 }
 
+// TestCircleInDrainingShard: a circle is found, too, while the shard of one of its entities is being
+// handed off. The handoff could not end otherwise.
+func TestCircleInDrainingShard(t *testing.T) {
+	if err := circleInDrainingShard(); err != nil {
+		t.Error(err)
+	}
+}
+
+func circleInDrainingShard() error {
+	w := newCallWorld(1, 2)
+	w.send("a", "Do", "k1", "b")
+	w.send("b", "Do", "k2", "a")
+	if !w.run(time.Second, func() bool { return len(w.waiting) == 2 }) {
+		return errors.New("they do not wait")
+	}
+	w.run(50*time.Millisecond, func() bool { return false }) // until what they ask has come
+	shard := shardOfName("a")
+	w.step(w.machines[int(shard.Index)%2], turn.Drain{Shard: shard})
+	if err := w.settle(2 * time.Minute); err != nil {
+		return err
+	}
+	if w.deadlocks != 1 {
+		return fmt.Errorf("%d deadlocks", w.deadlocks)
+	}
+	return nil
+}
+
 // TestThousandsWait: thousands of turns wait for one entity, in whose way is a deadlock.
 func TestThousandsWait(t *testing.T) {
 	w := newCallWorld(1, 3)

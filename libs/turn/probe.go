@@ -67,9 +67,15 @@ func (m *Machine) scheduleProbe(e *entity, pause time.Duration) {
 func (m *Machine) follow(e *entity, p *probe) {
 	p.edge = e.ask.env.ID
 	p.hops++
+	// A probe is of use if the entity that it goes to waits, too. With that entity in its chain it
+	// gets there even if the shard drains, which could not end before the circle does.
+	chain := []sharding.Entity{e.ask.env.Entity}
+	if mutant.On("probe-drain") {
+		chain = e.ask.env.Chain
+	}
 	m.emit(SendProbe{Env: sharding.Envelope{
 		Entity: e.ask.env.Entity, Command: sharding.ProbeCommand, Tell: true, Payload: p.encode(),
-		Deadline: m.now.Add(m.cfg.ProbeAfter), Chain: e.ask.env.Chain,
+		Deadline: m.now.Add(m.cfg.ProbeAfter), Chain: chain,
 	}})
 }
 
