@@ -315,11 +315,12 @@ func writeReport(w io.Writer, r *stored.Report) error {
 	b := &strings.Builder{}
 	table := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "TYPE\tENTITIES\tCHECKED\tEVENTS\tSNAPSHOTS\tIGNORED\tUNREADABLE")
-	ignored, trimmed := 0, 0
+	ignored, trimmed, inputs := 0, 0, 0
 	for _, t := range r.Types {
 		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%d\t%d\n", t.Type, t.Entities, t.Checked, t.Events, t.Snapshots, t.Ignored, t.Unreadable)
 		ignored += t.Ignored
 		trimmed += t.Trimmed
+		inputs += t.Inputs
 	}
 	_ = table.Flush() // into memory
 	if r.Sample > 0 {
@@ -330,6 +331,9 @@ func writeReport(w io.Writer, r *stored.Report) error {
 	}
 	if trimmed > 0 {
 		fmt.Fprintf(b, "entities of which events were trimmed: %d; their snapshots and the events after them were read\n", trimmed)
+	}
+	if inputs > 0 {
+		fmt.Fprintf(b, "inputs of reminders and sends that were read: %d; unreadable: %d\n", inputs, r.UnreadInputs())
 	}
 	for _, s := range r.Skipped {
 		fmt.Fprintf(b, "not checked: type %s, entities: %d: %s\n", s.Type, s.Entities, s.Reason)
@@ -373,7 +377,11 @@ func writeProblem(b *strings.Builder, p *stored.Problem) {
 	if p.Loads {
 		fmt.Fprintln(b, "  it lies before a snapshot that can be read: the entities load as long as such a snapshot is used")
 	}
-	fmt.Fprintf(b, "  fix: %s\n  entities: %d\n", p.Fix, p.Entities)
+	what := "entities"
+	if p.What == "input" {
+		what = "inputs"
+	}
+	fmt.Fprintf(b, "  fix: %s\n  %s: %d\n", p.Fix, what, p.Entities)
 	for _, x := range p.Examples {
 		fmt.Fprintf(b, "    %s/%s", p.Type, x.ID)
 		if x.Seq > 0 && p.What == "snapshot" {

@@ -63,7 +63,8 @@ var ErrUsage = errors.New("wrong usage")
 
 // Check reads what is stored of entities, all of it or a sample: the snapshot as a region
 // would, and all events, those before the snapshot too, unless some of these were trimmed: no
-// version reads what is left of them. It keeps a page of ids in memory,
+// version reads what is left of them. It also reads the inputs of reminders that stand and of sends
+// that are pending; with a sample, the first of each type. It keeps a page of ids in memory,
 // and the entities that it is loading. An error says that it could not go on; the report is
 // then about what was checked until then. Entities that are added meanwhile may or may not
 // be checked.
@@ -85,7 +86,7 @@ func Check(ctx context.Context, r journal.Reader, types []entity.Definition, cfg
 func newChecker(r journal.Reader, cfg Config) *checker {
 	return &checker{
 		cfg: cfg, reader: r, types: map[sharding.EntityType]entity.Definition{}, reads: map[sharding.EntityType][]sharding.Form{},
-		counts: map[sharding.EntityType]*TypeReport{}, seen: map[seenEvent]bool{},
+		counts: map[sharding.EntityType]*TypeReport{}, seen: map[seenForm]bool{},
 		found: findings{kinds: cfg.Kinds, examples: cfg.Examples, by: map[kind]*Problem{}},
 	}
 }
@@ -98,11 +99,12 @@ type checker struct {
 
 	mu     sync.Mutex
 	counts map[sharding.EntityType]*TypeReport
-	seen   map[seenEvent]bool
+	seen   map[seenForm]bool
 	found  findings
 	report Report
 	done   int
 	total  int
+	facts  journal.Facts
 }
 
 func (c *checker) check(ctx context.Context, types []entity.Definition) error {
@@ -122,6 +124,9 @@ func (c *checker) check(ctx context.Context, types []entity.Definition) error {
 		c.total += n
 	}
 	if err := c.forAll(ctx, sample, c.entity); err != nil {
+		return err
+	}
+	if err := c.checkInputs(ctx); err != nil {
 		return err
 	}
 	// Last: what was stored meanwhile is noted by then.
@@ -165,7 +170,7 @@ func (c *checker) choose(ctx context.Context, types []entity.Definition) (others
 	if err != nil {
 		return nil, err
 	}
-	c.report.Cluster = facts.Cluster
+	c.report.Cluster, c.facts = facts.Cluster, facts
 	others = map[sharding.EntityType]string{}
 	declared := journal.Declaration{Cluster: facts.Cluster}
 	for _, t := range types {
@@ -356,7 +361,7 @@ func (c *checker) countDone() {
 // examined is what was found of one entity.
 type examined struct {
 	events            int
-	seen              map[seenEvent]bool // without the type
+	seen              map[seenForm]bool // without the type
 	snapshot, ignored bool
 	trimmed           bool // only the snapshot and what follows it was read
 	problems          []Problem
@@ -430,11 +435,11 @@ func (c *checker) examine(ctx context.Context, e sharding.Entity) (x examined, e
 }
 
 func (x *examined) read(found *journal.Loaded) {
-	x.seen = map[seenEvent]bool{}
+	x.seen = map[seenForm]bool{}
 	for i := range found.Records {
 		x.events += len(found.Records[i].Events)
 		for _, e := range found.Records[i].Events {
-			x.seen[seenEvent{name: e.Name, version: e.Version}] = true
+			x.seen[seenForm{kind: sharding.FormOfEvent, name: e.Name, version: e.Version}] = true
 		}
 	}
 }

@@ -70,9 +70,10 @@ func note(noted map[sharding.EntityType]*notedForms, e sharding.Event) error {
 	return nil
 }
 
-// seenEvent is a kind of event that was found in a record.
-type seenEvent struct {
+// seenForm is what was found of an event or a stored input. Its shape is not.
+type seenForm struct {
 	typ     sharding.EntityType
+	kind    sharding.FormKind
 	name    string
 	version uint16
 }
@@ -90,7 +91,7 @@ func (c *checker) compareForms(noted map[sharding.EntityType]*notedForms) {
 			}
 			u := UnreadForm{Type: typ, Form: f.String()}
 			u.Problem, u.Fix = unread(c.reads[typ], f)
-			seen := c.seen[seenEvent{typ, f.Name, f.Version}]
+			seen := c.seen[seenForm{typ, f.Kind, f.Name, f.Version}]
 			for _, r := range t.rows { // order-free: it counts
 				switch {
 				case r.Before.Has(i), r.May.Has(i) && seen:
@@ -129,6 +130,8 @@ func unread(reads []sharding.Form, f sharding.Form) (why, fix string) {
 		}
 	}
 	switch {
+	case latest == nil && f.Kind == sharding.FormOfInput:
+		return "this program has no such command, or none whose inputs are stored", fmt.Sprintf("if a later version of the program has stored it, run that version; otherwise bind %s again, with Stored, or give the command that it has become an Alias(%q)", f.Name, f.Name)
 	case latest == nil:
 		return "this program has no such event", fmt.Sprintf("if a later version of the program has stored it, run that version; otherwise declare %s in Events again, or give the event that it has become an Alias(%q)", f.Name, f.Name)
 	case f.Version > latest.Version:

@@ -44,10 +44,19 @@ func (r *Report) Unreadable() int {
 	return n
 }
 
+// UnreadInputs is the number of inputs that cannot be read.
+func (r *Report) UnreadInputs() int {
+	n := 0
+	for i := range r.Types {
+		n += r.Types[i].UnreadInputs
+	}
+	return n
+}
+
 // Passed reports whether the program reads all that it was asked to check: nothing of it is
 // unreadable, it would be given every shard, and it has all types.
 func (r *Report) Passed() bool {
-	return r.Unreadable() == 0 && len(r.Skipped) == 0 && (len(r.Forms) == 0 || !r.Forms[0].Stored)
+	return r.Unreadable() == 0 && r.UnreadInputs() == 0 && len(r.Skipped) == 0 && (len(r.Forms) == 0 || !r.Forms[0].Stored)
 }
 
 // UnreadForm is a form that the program does not read. It is not given a shard in which
@@ -78,6 +87,10 @@ type TypeReport struct {
 	Trimmed int `json:"trimmed,omitempty"`
 	// Unreadable is how many entities have something that cannot be read.
 	Unreadable int `json:"unreadable"`
+	// Inputs is how many inputs of reminders and sends were read, and answers that are to be
+	// taken; UnreadInputs how many of these cannot be.
+	Inputs       int `json:"inputs,omitempty"`
+	UnreadInputs int `json:"unread_inputs,omitempty"`
 }
 
 // Skipped is a stored type that was not checked.
@@ -90,19 +103,21 @@ type Skipped struct {
 // Problem is what is wrong with entities of one type in the same way.
 type Problem struct {
 	Type sharding.EntityType `json:"type"`
-	// What cannot be read: "event", "snapshot", "stored data" if it is damaged, or
+	// What cannot be read: "event", "snapshot", "input", "stored data" if it is damaged, or
 	// "state" if the program fails to apply an event.
 	What string `json:"what"`
-	// Event and Version are those of an event.
+	// Event and Version are those of an event, Command and Version those of an input. An answer
+	// that a command is to take has no version.
 	Event   string `json:"event,omitempty"`
+	Command string `json:"command,omitempty"`
 	Version int    `json:"version,omitempty"`
 	Problem string `json:"problem"`
 	Fix     string `json:"fix"`
 	// Loads says that the entities can be loaded all the same, as long as their snapshots
 	// fit: what cannot be read is before them.
 	Loads    bool      `json:"loads,omitempty"`
-	Entities int       `json:"entities"`
-	Examples []Example `json:"examples"` // the first of the entities, by id
+	Entities int       `json:"entities"` // or inputs
+	Examples []Example `json:"examples"` // the first of them, by id of the entity
 }
 
 // Example is an entity with a problem.
@@ -116,7 +131,7 @@ type Example struct {
 // kind is what problems have in common that are reported as one.
 type kind struct {
 	typ            sharding.EntityType
-	what, event    string
+	what, name     string
 	version        int
 	problem, fixed string
 	loads          bool
@@ -142,10 +157,13 @@ func problem(of sharding.Entity, snapshot uint64, err error) (Problem, Example) 
 		p.Fix = "correct the state by commands, or read the snapshot by a step of a new version (SnapshotV, entity.FromSnapshot)"
 	case errors.Is(err, journal.ErrCorrupt):
 		p.What, p.Problem, x.Detail = "stored data", journal.ErrCorrupt.Error(), err.Error()
-		p.Fix = "restore the journal from a copy; no version of the program can read this"
+		p.Fix = fixDamaged
 	}
 	return p, x
 }
+
+// fixDamaged is what can be done about damage.
+const fixDamaged = "restore the journal from a copy; no version of the program can read this"
 
 // findings collects problems, a bounded number of them.
 type findings struct {
@@ -155,7 +173,7 @@ type findings struct {
 }
 
 func (f *findings) add(p Problem, x Example) {
-	k := kind{p.Type, p.What, p.Event, p.Version, p.Problem, p.Fix, p.Loads}
+	k := kind{p.Type, p.What, p.Event + p.Command, p.Version, p.Problem, p.Fix, p.Loads}
 	known := f.by[k]
 	if known == nil {
 		if len(f.by) == f.kinds {
@@ -173,10 +191,10 @@ func (f *findings) add(p Problem, x Example) {
 	}
 }
 
-// explains reports whether a problem is about events of a form.
+// explains reports whether a problem is about events or inputs of a form.
 func (f *findings) explains(typ sharding.EntityType, form sharding.Form) bool {
 	for k := range f.by { // order-free: any will do
-		if k.typ == typ && k.what == "event" && k.event == form.Name && k.version == int(form.Version) {
+		if k.typ == typ && k.what == form.Kind.String() && k.name == form.Name && k.version == int(form.Version) {
 			return true
 		}
 	}
@@ -197,7 +215,12 @@ func (f *findings) sorted() []Problem {
 
 // Subject names what a problem is about.
 func (p *Problem) Subject() string {
-	if p.Event == "" {
+	switch {
+	case p.Command != "" && p.Version == 0:
+		return fmt.Sprintf("%s, answers for %s", p.Type, p.Command)
+	case p.Command != "":
+		return fmt.Sprintf("%s, input of %s, version %d", p.Type, p.Command, p.Version)
+	case p.Event == "":
 		return fmt.Sprintf("%s, %s", p.Type, p.What)
 	}
 	return fmt.Sprintf("%s, event %s of version %d", p.Type, p.Event, p.Version)

@@ -1,0 +1,126 @@
+package stored
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/sdk/entity"
+)
+
+// The input of a reminder is read by the type that has set it. That of a send is read by the type of
+// its target, and the answer to it is taken by a command of the type that has sent it.
+
+// checkInputs reads the reminders that stand and the sends that are pending. It leaves out what was
+// given up, and what is for types that are not checked.
+func (c *checker) checkInputs(ctx context.Context) error {
+	var own, all []sharding.ShardID
+	for _, t := range c.facts.Types {
+		for i := range t.Shards {
+			all = append(all, sharding.ShardID{Type: t.Type, Index: i})
+			if c.types[t.Type] != nil {
+				own = append(own, all[len(all)-1])
+			}
+		}
+	}
+	damaged := func(id sharding.ShardID, err error) {
+		c.unreadInput(id.Type, Problem{Type: id.Type, What: "stored data", Problem: journal.ErrCorrupt.Error(), Fix: fixDamaged}, Example{Detail: err.Error()})
+	}
+	from := retrying{c, ctx}
+	err := journal.EachTimer(ctx, from, own, func(r *journal.WakeRow) error {
+		if r.Kind == sharding.ReminderWake {
+			c.checkTimer(r)
+		}
+		return nil
+	}, damaged)
+	if err != nil {
+		return fmt.Errorf("the reminders cannot be read: %w", err)
+	}
+	if err := journal.EachSend(ctx, from, all, false, func(r *journal.SendRow) error { c.checkSends(r); return nil }, damaged); err != nil {
+		return fmt.Errorf("the sends cannot be read: %w", err)
+	}
+	return nil
+}
+
+func (c *checker) checkTimer(r *journal.WakeRow) {
+	t := c.counts[r.Entity.Type]
+	if c.enough(t) {
+		return
+	}
+	t.Inputs++
+	if r.Err != nil {
+		c.unreadInput(r.Entity.Type, Problem{Type: r.Entity.Type, What: "stored data", Problem: journal.ErrCorrupt.Error(), Fix: fixDamaged}, Example{ID: r.Entity.ID, Detail: r.Err.Error()})
+		return
+	}
+	c.seen[seenForm{r.Entity.Type, sharding.FormOfInput, r.Input.Command, r.Input.Version}] = true
+	c.noteInput(r.Entity, &r.Input, entity.CheckStored(c.types[r.Entity.Type], r.Entity, &r.Input), Example{ID: r.Entity.ID, Seq: r.Seq, Detail: fmt.Sprintf("reminder %q", r.Name)})
+}
+
+func (c *checker) checkSends(r *journal.SendRow) {
+	if r.Err != nil && c.types[r.Entity.Type] != nil {
+		c.unreadInput(r.Entity.Type, Problem{Type: r.Entity.Type, What: "stored data", Problem: journal.ErrCorrupt.Error(), Fix: fixDamaged}, Example{ID: r.Entity.ID, Seq: r.Seq, Detail: r.Err.Error()})
+	}
+	for place := range r.Sends {
+		s := &r.Sends[place]
+		if r.States.Of(place) != sharding.SendPending {
+			continue
+		}
+		if t := c.counts[s.To.Type]; t != nil && !c.enough(t) {
+			t.Inputs++
+			c.noteInput(s.To, &s.Input, entity.CheckStored(c.types[s.To.Type], s.To, &s.Input), Example{ID: s.To.ID, Detail: fmt.Sprintf("sent by %s, record %d", r.Entity, r.Seq)})
+		}
+		if t := c.counts[r.Entity.Type]; t != nil && s.ReplyTo != "" && !c.enough(t) {
+			t.Inputs++
+			c.seen[seenForm{r.Entity.Type, sharding.FormOfInput, s.ReplyTo, 1}] = true
+			answer := sharding.Input{Command: s.ReplyTo}
+			c.noteInput(r.Entity, &answer, entity.CheckTakesAnswers(c.types[r.Entity.Type], r.Entity, s.ReplyTo), Example{ID: r.Entity.ID, Seq: r.Seq, Detail: fmt.Sprintf("sent to %s", s.To)})
+		}
+	}
+}
+
+// enough reports whether as many inputs of a type were checked as are wanted.
+func (c *checker) enough(t *TypeReport) bool { return c.cfg.Sample > 0 && t.Inputs >= c.cfg.Sample }
+
+// noteInput reports an input that cannot be read.
+func (c *checker) noteInput(of sharding.Entity, in *sharding.Input, err error, at Example) {
+	if err == nil {
+		return
+	}
+	p := Problem{Type: of.Type, What: "input", Command: in.Command, Version: int(in.Version), Problem: err.Error(), Fix: "the step must take every input that was stored; see its log for the stack"}
+	var unread *entity.StoredError
+	if errors.As(err, &unread) {
+		p.Problem, p.Fix = unread.Err.Error(), unread.Fix
+	}
+	c.unreadInput(of.Type, p, at)
+}
+
+func (c *checker) unreadInput(typ sharding.EntityType, p Problem, at Example) {
+	if t := c.counts[typ]; t != nil {
+		t.UnreadInputs++
+	}
+	c.found.add(p, at)
+}
+
+// retrying reads pages, and tries again if the store does not answer.
+type retrying struct {
+	c   *checker
+	ctx context.Context
+}
+
+func (r retrying) Wakes(_ context.Context, req journal.WakesRequest) (page journal.WakesPage, err error) {
+	err = r.c.retry(r.ctx, func(ctx context.Context) (err error) {
+		page, err = r.c.reader.Wakes(ctx, req)
+		return err
+	})
+	return page, err
+}
+
+func (r retrying) Sends(_ context.Context, req journal.SendsRequest) (page journal.SendsPage, err error) {
+	err = r.c.retry(r.ctx, func(ctx context.Context) (err error) {
+		page, err = r.c.reader.Sends(ctx, req)
+		return err
+	})
+	return page, err
+}
