@@ -20,7 +20,7 @@ type keptChecks struct {
 	// run.
 	given map[uint64]sharding.NodeUID
 	used  map[uint64]bool
-	// ran is the highest epoch at which an entity has run a turn.
+	// ran is the highest epoch at which an entity has run a turn, by an owner that was not deposed.
 	ran map[sharding.Entity]sharding.Epoch
 	// arrived are states that a region serves a shard with, and that no entity has read yet.
 	arrived map[arrival]arrivedState
@@ -97,7 +97,9 @@ func (n *shardNode) ranTurn(o *turn.Run, b *instance) {
 		}
 		k.used[number] = true
 	}
-	k.ran[o.Entity] = max(k.ran[o.Entity], o.Epoch)
+	if w.journal.highest[o.Shard].Epoch == o.Epoch { // else the state may live elsewhere already
+		k.ran[o.Entity] = max(k.ran[o.Entity], o.Epoch)
+	}
 }
 
 // fetchKept asks the region that had the shard before. The request and the answer are a
