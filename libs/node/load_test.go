@@ -112,6 +112,7 @@ func TestLoadRefuses(t *testing.T) {
 		{name: "flag without section", args: []string{"--passivate-after=3m"}, want: []string{"did you mean --region.passivate-after?"}},
 		{name: "far off", args: []string{"--bananas", "3"}, want: []string{"--bananas is unknown; see --help"}},
 		{name: "argument", args: []string{"start"}, want: []string{`"start"`}},
+		{name: "key given twice", args: []string{"--region.labels", "zone=x,disk=ssd,zone=y"}, want: []string{"region.labels", "zone is given twice"}},
 		{name: "flag without value", args: []string{"--region.mailbox"}, want: []string{"needs a value"}},
 		{name: "bad duration", env: []string{"ROOST_REGION_PASSIVATE_AFTER=5"}, want: []string{"region.passivate_after", `"5" from ROOST_REGION_PASSIVATE_AFTER`, "2m"}},
 		{name: "bad size", args: []string{"--region.buffer", "5 bananas"}, want: []string{"region.buffer", "64KiB"}},

@@ -784,7 +784,8 @@ func TestRefusesConfig(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if good.CheckAge(24*time.Hour) != nil || good.CheckAge(24*time.Hour-1) == nil {
+	short := outbox.Config{MaxAge: 30 * time.Second}
+	if good.CheckAge(24*time.Hour) != nil || good.CheckAge(24*time.Hour-1) == nil || short.CheckAge(time.Minute) != nil || short.CheckAge(time.Minute-2) == nil {
 		t.Error("MaxAge must be an hour below the time for which keys are remembered")
 	}
 }

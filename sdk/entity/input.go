@@ -50,7 +50,7 @@ func (h *Handle[In, Out]) encodeInput(in In) (sharding.Input, error) {
 	case takesAnswers[In]():
 		return sharding.Input{}, errAnswerOnly
 	case !h.stored:
-		return sharding.Input{}, fmt.Errorf("the input of %s is not declared as one that is stored: add Stored() to the command, on the side of its entity too", h.desc.Name)
+		return sharding.Input{}, misused("the input of %s is not declared as one that is stored: add Stored() to the command, on the side of its entity too", h.desc.Name)
 	}
 	payload, enc, err := encode(in, preferred(in))
 	if err != nil {

@@ -246,6 +246,9 @@ func TestAskFails(t *testing.T) {
 	wantError(t, err, entity.OutOfRange, sharding.OK, "sold out") // as if the cart had said so
 	_, err = buy.Ask(ctx, k, "dora", order{Item: "hammer"}, entity.NoKey())
 	wantError(t, err, entity.FailedPrecondition, sharding.Rejected, "no idempotency key")
+	if n := strings.Count(err.Error(), "not sent:"); n != 1 || !strings.Contains(err.Error(), "the header Idempotency-Key") {
+		t.Errorf("the kit says %d times why: %v", n, err)
+	}
 	_, err = buy.Ask(ctx, k, "dora", order{Item: "hammer", How: "tell"}, entity.Key("k1"))
 	wantError(t, err, entity.FailedPrecondition, sharding.Rejected, "does not Tell")
 	_, err = buy.Ask(ctx, k, "dora", order{Item: "hammer", How: "cycle"}, entity.Key("k2"))

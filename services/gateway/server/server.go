@@ -23,6 +23,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math/rand/v2"
 	"net/http"
 	"os"
 	"slices"
@@ -90,6 +91,7 @@ func New(n *node.Node, cfg *Config) (*Server, error) {
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.limits = cfg.core()
+	s.limits.Seed = rand.Uint64() // gateways do not send again at the same moments
 	s.retryHint = int(s.limits.RetryHint / time.Millisecond)
 	if err := s.instrument(n); err != nil {
 		return nil, err

@@ -42,37 +42,44 @@ func clerks(busy *bool) entity.Definition {
 	).Events(took{}).Shards(4)
 }
 
+// clerksAt runs a region with a type of clerks. What it returns has a command executed, and returns
+// the code and the payload of its reply a while later.
+func clerksAt(t *testing.T, def entity.Definition) func(id sharding.EntityID, command, payload string) string {
+	t.Helper()
+	links := link.DefaultConfig()
+	links.Cluster, links.Self = "test", sharding.NodeID{Addr: "127.0.0.1:1", UID: 1}
+	cfg := DefaultConfig()
+	r := runTypes(t, RunnerConfig{
+		Log: slog.New(slog.DiscardHandler), Core: func(c *region.Config) { c.ShardCores = 1 },
+		Router: &RouterConfig{Core: cfg.router(), Link: links, Send: func(sharding.NodeID, control.Message) {}},
+	}, def)
+	d := sharding.TableDelta{Full: true, Version: sharding.Version{Term: 1, N: 1}, Types: []sharding.TypeDesc{r.Types()[0].Desc}}
+	for i := range uint32(4) {
+		d.Rows = append(d.Rows, sharding.Row{Shard: sharding.ShardID{Type: "Clerk", Index: i}, Owner: links.Self, Epoch: sharding.MakeEpoch(1, i+1), Phase: sharding.Serving})
+	}
+	r.Put(region.Coordinators{Addrs: []string{"c:1"}}, region.Replied{From: "c:1", Asked: control.WatchTable{}, Msg: control.TableChanged{Delta: d}})
+	a := &answers{got: map[uint64]link.Answer{}}
+	corr := uint64(0)
+	return func(id sharding.EntityID, command, payload string) string {
+		t.Helper()
+		corr++
+		c := knock(corr, id, command)
+		c.Envelope.Entity.Type, c.Envelope.Keyed, c.Envelope.ID, c.Envelope.Payload = "Clerk", true, sharding.CommandID(fmt.Sprint(corr)), []byte(payload)
+		c.Envelope.Deadline = time.Now().Add(time.Minute)
+		r.Submit(a, []link.Command{c})
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		reply := a.got[corr].Reply
+		return strings.TrimSpace(string(reply.Code) + " " + string(reply.Payload))
+	}
+}
+
 // TestDeadLetters: a region finds in its journal the dead letters with which an operator deals;
 // what is sent again arrives, and what is dropped does not.
 func TestDeadLetters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		busy := true // guarded by the bubble: it changes while nothing runs
-		links := link.DefaultConfig()
-		links.Cluster, links.Self = "test", sharding.NodeID{Addr: "127.0.0.1:1", UID: 1}
-		cfg := DefaultConfig()
-		r := runTypes(t, RunnerConfig{
-			Log: slog.New(slog.DiscardHandler), Core: func(c *region.Config) { c.ShardCores = 1 },
-			Router: &RouterConfig{Core: cfg.router(), Link: links, Send: func(sharding.NodeID, control.Message) {}},
-		}, clerks(&busy))
-		d := sharding.TableDelta{Full: true, Version: sharding.Version{Term: 1, N: 1}, Types: []sharding.TypeDesc{r.Types()[0].Desc}}
-		for i := range uint32(4) {
-			d.Rows = append(d.Rows, sharding.Row{Shard: sharding.ShardID{Type: "Clerk", Index: i}, Owner: links.Self, Epoch: sharding.MakeEpoch(1, i+1), Phase: sharding.Serving})
-		}
-		r.Put(region.Coordinators{Addrs: []string{"c:1"}}, region.Replied{From: "c:1", Asked: control.WatchTable{}, Msg: control.TableChanged{Delta: d}})
-		a := &answers{got: map[uint64]link.Answer{}}
-		corr := uint64(0)
-		do := func(id sharding.EntityID, command, payload string) string {
-			t.Helper()
-			corr++
-			c := knock(corr, id, command)
-			c.Envelope.Entity.Type, c.Envelope.Keyed, c.Envelope.ID, c.Envelope.Payload = "Clerk", true, sharding.CommandID(fmt.Sprint(corr)), []byte(payload)
-			c.Envelope.Deadline = time.Now().Add(time.Minute)
-			r.Submit(a, []link.Command{c})
-			time.Sleep(5 * time.Second)
-			synctest.Wait()
-			reply := a.got[corr].Reply
-			return strings.TrimSpace(string(reply.Code) + " " + string(reply.Payload))
-		}
+		do := clerksAt(t, clerks(&busy))
 		for i, step := range []struct {
 			id            sharding.EntityID
 			command, with string
@@ -93,6 +100,44 @@ func TestDeadLetters(t *testing.T) {
 				t.Errorf("step %d, %s of %s: %q, want %q", i, step.command, step.id, got, step.want)
 			}
 			busy = i < 2
+		}
+	})
+}
+
+// TestDropPending: an operator gives up a send whose target always panics. What the sender has
+// sent to the same target behind it then arrives.
+func TestDropPending(t *testing.T) {
+	var take, spoil = entity.Command[string, int]("Clerk", "Take").Stored(), entity.Command[string, int]("Clerk", "Spoil").Stored()
+	def := entity.Define("Clerk", func(string) *clerk { return &clerk{} },
+		entity.On(entity.Command[string, int]("Clerk", "Write"), func(_ *clerk, ctx *entity.Ctx, to string) (int, error) {
+			spoil.Send(ctx, to, "")
+			take.Send(ctx, to, "")
+			return 0, nil
+		}),
+		entity.On(spoil, func(*clerk, *entity.Ctx, string) (int, error) { panic("always") }),
+		entity.On(take, func(c *clerk, ctx *entity.Ctx, _ string) (int, error) { return 0, ctx.Persist(took{}) }),
+		entity.On(entity.Command[string, int]("Clerk", "Count").ReadOnly(), func(c *clerk, _ *entity.Ctx, _ string) (int, error) { return c.Took, nil }),
+	).Events(took{}).Shards(4)
+	synctest.Test(t, func(t *testing.T) {
+		do := clerksAt(t, def)
+		for i, step := range []struct {
+			id            sharding.EntityID
+			command, with string
+			want          string
+		}{
+			{"ann", "Write", `"bob"`, "0"},
+			{"bob", "Count", `""`, "0"},
+			{"ann", sharding.SendDropCommand, `{"record":1,"place":0}`, "failed_precondition"},
+			{"ann", sharding.SendAgainCommand, `{"record":1,"place":0,"may_repeat":true}`, "failed_precondition"},
+			{"bob", "Count", `""`, "0"},
+			{"ann", sharding.SendDropCommand, `{"record":1,"place":0,"may_have_run":true}`, ""},
+			{"bob", "Count", `""`, "1"},
+			{"ann", sharding.SendDropCommand, `{"record":1,"place":0,"may_have_run":true}`, "not_found"},
+			{"ann", sharding.SendDropCommand, `{"record":1,"place":1,"may_have_run":true}`, "not_found"}, // it has arrived
+		} {
+			if got := do(step.id, step.command, step.with); got != step.want {
+				t.Errorf("step %d, %s of %s: %q, want %q", i, step.command, step.id, got, step.want)
+			}
 		}
 	})
 }

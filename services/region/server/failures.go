@@ -76,7 +76,7 @@ func (s *shared) turnFailed(run *turn.Run, reply *sharding.Reply, why error) ref
 	if skipped > 0 {
 		log = log.With("not_logged", skipped)
 	}
-	if reply.Outcome == sharding.Unknown { // of a volatile type
+	if reply.Outcome != sharding.Rejected { // of a volatile type
 		log.Error("a turn failed; what it changed in memory was not undone")
 	} else {
 		log.Error("a turn failed and was undone")

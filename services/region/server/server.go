@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -110,6 +111,8 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 	if err != nil {
 		return nil, err
 	}
+	routes := cfg.router()
+	routes.Seed = rand.Uint64() // regions do not send again at the same moments
 	if s.runner, err = NewRunner(RunnerConfig{
 		Self: s.self, Name: s.name, Types: s.hosted,
 		Inbox: cfg.Inbox, StopTimeout: cfg.StopTimeout, Failures: cfg.Failures, Log: s.log,
@@ -143,7 +146,7 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 			}
 		},
 		Router: &RouterConfig{
-			Core: cfg.router(), Link: toOthers(lc),
+			Core: routes, Link: toOthers(lc),
 			Send: func(to sharding.NodeID, msg control.Message) { s.outbox.Send(to, msg) },
 		},
 		Outside: s.performOutside,
