@@ -335,8 +335,15 @@ func (w *World) crowd() {
 	}
 }
 
+// drain has an operator drain a region.
+func (w *World) drain(id sharding.NodeID) {
+	for _, c := range w.activeCoordinators() {
+		c.p.post(func() { c.step(coordinator.DrainRegion{Region: id}) })
+	}
+}
+
 // closeCircle is a check when nothing fails any more: turns that wait for each other in a circle
-// find that out, the youngest of them gives up, and the others succeed.
+// find that out, even if a shard on the way drains, and the youngest of them gives up.
 func (w *World) closeCircle(stop func() bool) {
 	d := w.dice("last circle")
 	list := w.drawCircle(d)
@@ -348,7 +355,7 @@ func (w *World) closeCircle(stop func() bool) {
 	for _, o := range sent {
 		c.send(o, d.IntN(gateways), nanos(10*sec))
 	}
-	closed, youngest := false, (*forward)(nil)
+	closed, youngest, drains := false, (*forward)(nil), d.chance(0.3)
 	over := func(o *op) bool { return o.pending == 0 }
 	for end := w.now + 12*sec; w.now < end && !stop() && !all(sent, over); {
 		w.run(w.now+5*ms, stop)
@@ -357,8 +364,12 @@ func (w *World) closeCircle(stop func() bool) {
 			youngest = slices.MaxFunc(waits, func(a, b *forward) int {
 				return cmp.Or(a.since.Compare(b.since), a.asker.entity.Compare(b.asker.entity))
 			})
+			if drains {
+				w.drain(w.ownerOf(list[0]))
+			}
 		}
 	}
+	w.resumeRegions()
 	if stop() || !closed {
 		return
 	}
@@ -399,10 +410,7 @@ func (w *World) drainThrough(stop func() bool) {
 	w.addForward(&ask.op, []sharding.Entity{near[0], via}, near[1], cmdAdd)
 	c.send(o, d.IntN(gateways), nanos(10*sec))
 	w.run(w.now+150*ms, stop)
-	from := w.ownerOf(near[0])
-	for _, a := range w.activeCoordinators() {
-		a.p.post(func() { a.step(coordinator.DrainRegion{Region: from}) })
-	}
+	w.drain(w.ownerOf(near[0]))
 	drains := false
 	for end := w.now + 12*sec; w.now < end && o.pending > 0 && !stop(); {
 		w.run(w.now+5*ms, stop)

@@ -5,7 +5,6 @@ import (
 
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
-	"github.com/roost-cluster/roost/services/coordinator"
 	"github.com/roost-cluster/roost/services/region"
 )
 
@@ -207,9 +206,7 @@ func (w *World) moveVolatile(stop func() bool) {
 		if before.reply.Outcome != sharding.OK || from.IsZero() {
 			continue // another check is about that
 		}
-		for _, c := range w.activeCoordinators() {
-			c.p.post(func() { c.step(coordinator.DrainRegion{Region: from}) })
-		}
+		w.drain(from)
 		for end := w.now + 2*sec; w.now < end && !stop() && (w.ownerOf(e) == from || w.ownerOf(e).IsZero()); {
 			w.run(w.now+5*ms, stop)
 		}

@@ -241,10 +241,8 @@ func (w *World) operate() {
 		return
 	}
 	id := p.id()
-	for _, c := range w.activeCoordinators() {
-		w.mark("operator: region is drained")
-		c.p.post(func() { c.step(coordinator.DrainRegion{Region: id}) })
-	}
+	w.mark("operator: region is drained")
+	w.drain(id)
 	w.after(d.between(100*ms, 4*sec), func() { w.resumeRegions() })
 }
 
