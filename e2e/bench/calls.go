@@ -28,8 +28,8 @@ const (
 	betweenEntities = "between entities"
 	callerType      = "Caller"
 	callerRun       = "Run"
-	// callTime is longer than any round. A turn that asks has 80 % of what is left of it.
-	callTime = time.Hour
+	// callTime is what a turn that asks has besides the round.
+	callTime = time.Minute
 )
 
 // calls measures what it costs that an entity asks another one: of its region, and of another
@@ -125,6 +125,12 @@ func (r *run) callsAcross(l *local, s *testCluster, callers int) error {
 	for i := range ins {
 		ins[i] = question()
 	}
+	payload, err := proto.Marshal(question())
+	if err != nil {
+		return err
+	}
+	var next atomic.Uint64
+	routed := l.routed(callers)
 	across := func(name, beside string, target report.Target) subject {
 		row := report.Row{Section: betweenEntities, Measure: fmt.Sprintf("across regions, %d in flight%s", callers, beside), Target: target}
 		x := l.asks(fmt.Sprint(name, callers), callers, ids, row, look)
@@ -134,10 +140,18 @@ func (r *run) callsAcross(l *local, s *testCluster, callers int) error {
 	if err := r.compare("asks/s",
 		measure.Subject{Name: "ask of a gateway over the link", Processes: []int{s.region.PID}, Run: func(length time.Duration) (measure.Sample, error) {
 			return measure.Callers(callers, length, func(c int) error { return a.ask(c, ins[c], &outs[c]) })
-		}}, across("ask-across-", "", report.Target{Ratio: 0.75})); err != nil {
+		}},
+		subject{measure.Subject{Name: fmt.Sprint("routed-across-", callers), Processes: []int{s.region.PID}, Run: func(length time.Duration) (measure.Sample, error) {
+			return measure.Callers(callers, length, func(c int) error {
+				n := next.Add(1)
+				env := a.to[n%uint64(len(a.to))].command(uint64(c), n, payload).Envelope
+				env.Command = entities.Look
+				return routed(c, env)
+			})
+		}}, report.Row{Section: betweenEntities, Measure: fmt.Sprintf("the router alone, across regions, %d in flight", callers)}},
+		across("ask-across-", "", report.Target{Ratio: 0.75})); err != nil {
 		return err
 	}
-	var next atomic.Uint64
 	return r.compare("asks/s",
 		measure.Subject{Name: "entity mux", Processes: []int{r.base.PID}, Run: func(length time.Duration) (measure.Sample, error) {
 			return measure.Callers(callers, length, func(c int) error {
@@ -185,7 +199,7 @@ func (l *local) asks(name string, callers int, ids []string, row report.Row, ask
 			command := to.command(uint64(c), turns.Add(1), strconv.AppendInt(nil, int64(c), 10))
 			env := &command.Envelope
 			env.ID = sharding.CommandID(name + "-" + string(env.ID))
-			env.Command, env.Encoding, env.Keyed, env.Deadline = callerRun, sharding.JSON, true, time.Now().Add(callTime)
+			env.Command, env.Encoding, env.Keyed, env.Deadline = callerRun, sharding.JSON, true, time.Now().Add(length+callTime)
 			outer.callers[c].command[0] = command
 			return errors.Join(outer.ask(c), failed)
 		})

@@ -44,14 +44,18 @@ const (
 // behind each time.
 func (m *Machine) schedule(a alarm) {
 	if len(m.alarms) >= m.sweepAt {
-		due := m.alarms
-		m.alarms = make(alarmHeap, 0, len(due)/2)
-		for _, old := range due {
+		all := m.alarms
+		m.alarms = all[:0] // what is kept is never behind what is read
+		for _, old := range all {
 			if m.relevant(old) {
 				m.alarms.push(old)
 			}
 		}
+		clear(all[len(m.alarms):])
 		m.sweepAt = max(minSweep, 2*len(m.alarms))
+		if cap(all) > 4*m.sweepAt { // after a burst
+			m.alarms = append(make(alarmHeap, 0, m.sweepAt), m.alarms...)
+		}
 	}
 	m.lastOrder++
 	a.order = m.lastOrder
