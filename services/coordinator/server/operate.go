@@ -74,7 +74,8 @@ const maxReason = 1024
 // operate repeats a command until it is answered.
 func (a admin) operate(ctx context.Context, c link.Command) (*adminv1.CommandResponse, error) {
 	h := home{entity: c.Envelope.Entity}
-	doubt, last := false, errors.New("no attempt was made")
+	doubt := false
+	var last error // of the attempt before
 	for {
 		err := a.find(ctx, &h)
 		if err == nil && h.refusal == nil && !doubt {
