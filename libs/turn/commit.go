@@ -255,7 +255,7 @@ func (m *Machine) appended(in Appended) {
 		// firing have seen what it staged.
 		m.markInDoubt(e)
 		e.inflight = nil
-		m.emitShardEvent(WakesUnknown{Shard: e.shard.id, Epoch: e.shard.epoch, Entity: e.id})
+		m.wakesUnknown(e)
 		m.endIncarnation(e)
 		if e.shard.phase == aborting {
 			m.lookup(e)
@@ -350,7 +350,7 @@ func (m *Machine) settled(e *entity, in Appended) {
 		return
 	}
 	e.inflight = nil
-	m.emitShardEvent(WakesUnknown{Shard: e.shard.id, Epoch: e.shard.epoch, Entity: e.id})
+	m.wakesUnknown(e)
 	if e.shard.phase == aborting {
 		m.lookup(e)
 		return

@@ -147,6 +147,9 @@ type command struct {
 	ends *sharding.Delivered
 	// recounted says that the entity was loaded again to count its reminders.
 	recounted bool
+	// overtaken is how the firing of a wake-up ends without a turn: what it fires was changed
+	// while it waited; 0: it has its turn.
+	overtaken FiringEnd
 	// fired says that the firing of the wake-up is durable.
 	fired bool
 	// runID is the request id that names the running turn. It is stored because a

@@ -126,17 +126,58 @@ func (c *command) firedRow() []sharding.Fired {
 	return []sharding.Fired{{WakeRef: c.wakeup.WakeRef, Next: c.wakeup.Next}}
 }
 
-// changesWake reports whether a record that is not durable sets the wake-up again or removes
-// it.
-func (e *entity) changesWake(ref *sharding.WakeRef) bool {
-	changes := func(r sharding.Record) bool {
-		return r.Delete || slices.ContainsFunc(r.Wakes, func(w sharding.Wake) bool { return w.Kind == ref.Kind && w.Name == ref.Name })
+// changedBy reports whether the wake-up, or the send whose answer the command takes, is another one
+// or none after a unit, which consists of records, and of what f says if it is not nil. A send of an
+// entity that was deleted is still pending, see ofOtherLife.
+func (c *command) changedBy(records []sharding.Record, f *command) bool {
+	ref := &c.wakeup.WakeRef
+	if slices.ContainsFunc(records, func(r sharding.Record) bool {
+		return r.Delete && ref.Kind != sharding.SendWake ||
+			slices.ContainsFunc(r.Wakes, func(w sharding.Wake) bool { return w.Kind == ref.Kind && w.Name == ref.Name })
+	}) {
+		return true
 	}
-	return slices.ContainsFunc(e.inflight, changes) || slices.ContainsFunc(e.pending, changes)
+	switch {
+	case f == nil:
+		return false
+	case f.ends != nil:
+		return ref.Kind == sharding.SendWake && f.ends.Seq == ref.Seq && uint64(f.ends.Sends[0]) == ref.Number && !mutant.On("drop-overtakes")
+	}
+	return f.wakeup.WakeRef == *ref
+}
+
+// isChanging reports whether something that is staged, and not durable, changes what the command
+// of a wake-up stands for.
+func (e *entity) isChanging(c *command) bool {
+	return c.changedBy(e.inflight, e.firing) || c.changedBy(e.pending, nil) ||
+		slices.ContainsFunc(e.firings, func(f *command) bool { return c.changedBy(nil, f) })
+}
+
+// overtake says how the firings that wait for their turn will end without one, because of the unit
+// in flight, which is durable: those of wake-ups that it has changed. The caller who has cancelled a
+// reminder is told so, and its handler must not begin after that.
+func (e *entity) overtake() {
+	for _, c := range e.cmds[e.next:] {
+		if !c.answered && c.wakeup != nil && c.changedBy(e.inflight, e.firing) && !mutant.On("overtaken-firing") {
+			c.overtaken = FiringObsolete
+		}
+	}
+}
+
+// wakesUnknown tells that wake-ups of the entity may have changed. The firings that wait for their
+// turn may be of those.
+func (m *Machine) wakesUnknown(e *entity) {
+	m.emitShardEvent(WakesUnknown{Shard: e.shard.id, Epoch: e.shard.epoch, Entity: e.id})
+	for _, c := range e.cmds {
+		if !c.answered && c.wakeup != nil && !mutant.On("unknown-firing") {
+			c.overtaken = FiringInDoubt
+		}
+	}
 }
 
 // noteWakes tells what the unit in flight, which is durable, has done to wake-ups.
 func (m *Machine) noteWakes(e *entity) {
+	e.overtake()
 	f := e.firing
 	if f != nil {
 		f.fired, e.firing = true, nil

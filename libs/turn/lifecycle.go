@@ -343,7 +343,7 @@ func (m *Machine) startTurn(e *entity) {
 		if c.lookupPending || m.holdsTooMuch(e) {
 			return
 		}
-		if c.wakeup != nil && e.changesWake(&c.wakeup.WakeRef) && !mutant.On("staged-wake") {
+		if c.wakeup != nil && e.isChanging(c) && !mutant.On("staged-wake") {
 			reply := sharding.Reject(sharding.Aborted, "a turn before it has set the wake-up again or removed it, and that is not durable yet")
 			m.answer(e, c, &reply)
 			e.next++
@@ -351,6 +351,11 @@ func (m *Machine) startTurn(e *entity) {
 		}
 		if c.ofOtherLife(e) && !mutant.On("answer-life") {
 			m.endFiring(e, c, FiringOtherLife)
+			e.next++
+			continue
+		}
+		if c.overtaken != 0 {
+			m.endFiring(e, c, c.overtaken)
 			e.next++
 			continue
 		}

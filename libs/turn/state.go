@@ -289,7 +289,7 @@ func (e *entity) appendState(now time.Time, b []byte) []byte {
 			b = fmt.Appendf(b, "  ends %v\n", *c.ends)
 		}
 		if c.wakeup != nil {
-			b = fmt.Appendf(b, "  wakeup %+v fired %t\n", *c.wakeup, c.fired)
+			b = fmt.Appendf(b, "  wakeup %+v fired %t overtaken %d\n", *c.wakeup, c.fired, c.overtaken)
 		}
 		if c.asked {
 			b = fmt.Appendf(b, "  asked, barrier open %t conflict %t made %v\n", c.barrierOpen, c.conflict, c.made)
