@@ -117,6 +117,11 @@ func (b *binding) forms() (current sharding.Form, reads []sharding.Form) {
 // formOfAnswers stands for the fields of an [Answer].
 var formOfAnswers = fingerprint("answer")
 
+// FormOfAnswers reports whether a form is that of the answers that a command takes ([ReplyTo]).
+func FormOfAnswers(f sharding.Form) bool {
+	return f.Kind == sharding.FormOfInput && f.Shape == formOfAnswers
+}
+
 // SchemaOf returns the schema of a type.
 func SchemaOf(t Definition) Schema {
 	d := t.definition()

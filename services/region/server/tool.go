@@ -314,13 +314,12 @@ func (t *tool) open(ctx context.Context, cfg *stored.Config) (journal.Reader, er
 func writeReport(w io.Writer, r *stored.Report) error {
 	b := &strings.Builder{}
 	table := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "TYPE\tENTITIES\tCHECKED\tEVENTS\tSNAPSHOTS\tIGNORED\tUNREADABLE")
-	ignored, trimmed, inputs := 0, 0, 0
+	fmt.Fprintln(table, "TYPE\tENTITIES\tCHECKED\tEVENTS\tSNAPSHOTS\tIGNORED\tUNREADABLE\tREMINDERS\tSENDS\tANSWERS")
+	ignored, trimmed := 0, 0
 	for _, t := range r.Types {
-		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%d\t%d\n", t.Type, t.Entities, t.Checked, t.Events, t.Snapshots, t.Ignored, t.Unreadable)
+		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\n", t.Type, t.Entities, t.Checked, t.Events, t.Snapshots, t.Ignored, t.Unreadable, t.Reminders, t.Sends, t.Answers)
 		ignored += t.Ignored
 		trimmed += t.Trimmed
-		inputs += t.Inputs
 	}
 	_ = table.Flush() // into memory
 	if r.Sample > 0 {
@@ -331,9 +330,6 @@ func writeReport(w io.Writer, r *stored.Report) error {
 	}
 	if trimmed > 0 {
 		fmt.Fprintf(b, "entities of which events were trimmed: %d; their snapshots and the events after them were read\n", trimmed)
-	}
-	if inputs > 0 {
-		fmt.Fprintf(b, "inputs of reminders and sends that were read: %d; unreadable: %d\n", inputs, r.UnreadInputs())
 	}
 	for _, s := range r.Skipped {
 		fmt.Fprintf(b, "not checked: type %s, entities: %d: %s\n", s.Type, s.Entities, s.Reason)
@@ -353,6 +349,9 @@ func writeReport(w io.Writer, r *stored.Report) error {
 	if n := r.Unreadable(); n > 0 {
 		fmt.Fprintf(b, "\nentities that this program cannot read: %d\n", n)
 	}
+	if n := r.UnreadInputs(); n > 0 {
+		fmt.Fprintf(b, "\nreminders, sends and answers that this program cannot read: %d\n", n)
+	}
 	if len(r.Skipped) > 0 {
 		fmt.Fprintln(b, "this program does not read all types that are stored; if other binaries host the rest, check each binary with --type for its own")
 	}
@@ -365,11 +364,13 @@ func writeReport(w io.Writer, r *stored.Report) error {
 
 // writeForm writes a form that this program does not read.
 func writeForm(b *strings.Builder, f *stored.UnreadForm) {
-	what := "it is stored, so a region with this program is not given these shards"
-	if !f.Stored {
-		what = "nothing is stored in it yet, but the regions that run now may store it; as soon as one does, a region with this program is not given that shard"
+	fmt.Fprintf(b, "\ntype %s, %s: %s\n  fix: %s\n", f.Type, f.Form, f.Problem, f.Fix)
+	if f.Shards > 0 {
+		fmt.Fprintf(b, "  shards in which it is stored, so that a region with this program is not given them: %d\n", f.Shards)
 	}
-	fmt.Fprintf(b, "\ntype %s, %s: %s\n  %s\n  fix: %s\n  shards: %d\n", f.Type, f.Form, f.Problem, what, f.Fix, f.Shards)
+	if f.MayShards > 0 {
+		fmt.Fprintf(b, "  shards in which none was found, but whose regions may store it; then a region with this program is not given them either: %d\n", f.MayShards)
+	}
 }
 
 func writeProblem(b *strings.Builder, p *stored.Problem) {
@@ -378,10 +379,17 @@ func writeProblem(b *strings.Builder, p *stored.Problem) {
 		fmt.Fprintln(b, "  it lies before a snapshot that can be read: the entities load as long as such a snapshot is used")
 	}
 	what := "entities"
-	if p.What == "input" {
+	switch {
+	case p.What == "input" && p.Version == 0:
+		what = "answers"
+	case p.What == "input":
 		what = "inputs"
 	}
-	fmt.Fprintf(b, "  fix: %s\n  %s: %d\n", p.Fix, what, p.Entities)
+	fmt.Fprintf(b, "  fix: %s\n", p.Fix)
+	if p.Shards > 0 {
+		fmt.Fprintf(b, "  shards in which it is stored, so that a region with this program is not given them: %d\n", p.Shards)
+	}
+	fmt.Fprintf(b, "  %s: %d\n", what, p.Entities)
 	for _, x := range p.Examples {
 		fmt.Fprintf(b, "    %s/%s", p.Type, x.ID)
 		if x.Seq > 0 && p.What == "snapshot" {

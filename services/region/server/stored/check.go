@@ -85,7 +85,7 @@ func Check(ctx context.Context, r journal.Reader, types []entity.Definition, cfg
 
 func newChecker(r journal.Reader, cfg Config) *checker {
 	return &checker{
-		cfg: cfg, reader: r, types: map[sharding.EntityType]entity.Definition{}, reads: map[sharding.EntityType][]sharding.Form{},
+		cfg: cfg, reader: r, types: map[sharding.EntityType]entity.Definition{}, descs: map[sharding.EntityType]sharding.TypeDesc{},
 		counts: map[sharding.EntityType]*TypeReport{}, seen: map[seenForm]bool{},
 		found: findings{kinds: cfg.Kinds, examples: cfg.Examples, by: map[kind]*Problem{}},
 	}
@@ -95,7 +95,7 @@ type checker struct {
 	cfg    Config
 	reader journal.Reader
 	types  map[sharding.EntityType]entity.Definition // that are checked
-	reads  map[sharding.EntityType][]sharding.Form
+	descs  map[sharding.EntityType]sharding.TypeDesc // of these
 
 	mu     sync.Mutex
 	counts map[sharding.EntityType]*TypeReport
@@ -183,7 +183,7 @@ func (c *checker) choose(ctx context.Context, types []entity.Definition) (others
 		case len(c.cfg.Types) > 0 && !slices.Contains(c.cfg.Types, typ):
 			others[typ] = "it was not asked for"
 		default:
-			c.types[typ], c.reads[typ] = t, desc.Desc.Reads
+			c.types[typ], c.descs[typ] = t, desc.Desc
 			c.counts[typ] = &TypeReport{Type: typ}
 			declared.Types = append(declared.Types, desc.Desc)
 		}
@@ -327,9 +327,8 @@ func (c *checker) entity(ctx context.Context, e sharding.Entity) error {
 	t := c.counts[e.Type]
 	t.Checked++
 	t.Events += x.events
-	for kind := range x.seen { // order-free: a set
-		kind.typ = e.Type
-		c.seen[kind] = true
+	for form := range x.seen { // order-free: a set
+		c.see(e, form)
 	}
 	if x.snapshot {
 		t.Snapshots++
@@ -361,7 +360,7 @@ func (c *checker) countDone() {
 // examined is what was found of one entity.
 type examined struct {
 	events            int
-	seen              map[seenForm]bool // without the type
+	seen              map[seenForm]bool // without the shard
 	snapshot, ignored bool
 	trimmed           bool // only the snapshot and what follows it was read
 	problems          []Problem

@@ -9,6 +9,7 @@ import (
 	"github.com/roost-cluster/roost/libs/control/wire"
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/sdk/entity"
 )
 
 // A coordinator gives a shard only to a region that reads every form in which something may
@@ -70,12 +71,18 @@ func note(noted map[sharding.EntityType]*notedForms, e sharding.Event) error {
 	return nil
 }
 
-// seenForm is what was found of an event or a stored input. Its shape is not.
+// seenForm is what was found in a shard of an event or a stored input. Its shape is not.
 type seenForm struct {
-	typ     sharding.EntityType
+	shard   sharding.ShardID
 	kind    sharding.FormKind
 	name    string
 	version uint16
+}
+
+// see notes that something of an entity is stored in a form.
+func (c *checker) see(e sharding.Entity, f seenForm) {
+	f.shard = sharding.ShardID{Type: e.Type, Index: sharding.ShardOf(e.ID, c.descs[e.Type].Shards)}
+	c.seen[f] = true
 }
 
 // compareForms reports the forms that the program does not read.
@@ -86,33 +93,33 @@ func (c *checker) compareForms(noted map[sharding.EntityType]*notedForms) {
 			continue
 		}
 		for i, f := range t.forms {
-			if sharding.Reads(c.reads[typ], f) {
+			reads := c.descs[typ].Reads
+			if sharding.Reads(reads, f) {
 				continue
 			}
 			u := UnreadForm{Type: typ, Form: f.String()}
-			u.Problem, u.Fix = unread(c.reads[typ], f)
-			seen := c.seen[seenForm{typ, f.Kind, f.Name, f.Version}]
+			u.Problem, u.Fix = unread(reads, f)
 			for _, r := range t.rows { // order-free: it counts
 				switch {
-				case r.Before.Has(i), r.May.Has(i) && seen:
-					u.Stored = true
+				case r.Before.Has(i), r.May.Has(i) && c.seen[seenForm{r.Row.Shard, f.Kind, f.Name, f.Version}]:
 					u.Shards++
 				case r.May.Has(i):
-					u.Shards++
+					u.MayShards++
 				}
 			}
-			if u.Shards > 0 && !c.found.explains(typ, f) {
+			if u.Shards+u.MayShards > 0 && !c.found.explain(typ, f, u.Shards) {
 				c.report.Forms = append(c.report.Forms, u)
 			}
 		}
 	}
 	slices.SortStableFunc(c.report.Forms, func(a, b UnreadForm) int { // the types are in order, and the forms of each
-		if a.Stored == b.Stored {
-			return 0
-		} else if a.Stored {
+		switch {
+		case a.Shards > 0 && b.Shards == 0:
 			return -1
+		case a.Shards == 0 && b.Shards > 0:
+			return 1
 		}
-		return 1
+		return 0
 	})
 	if n := len(c.report.Forms); n > c.cfg.Kinds {
 		c.report.OtherForms = n - c.cfg.Kinds
@@ -130,6 +137,8 @@ func unread(reads []sharding.Form, f sharding.Form) (why, fix string) {
 		}
 	}
 	switch {
+	case latest == nil && entity.FormOfAnswers(f):
+		return "this program has no such command that takes answers to what its entities have sent", fmt.Sprintf("if a later version of the program has stored it, run that version; otherwise bind %s again, or give the command that it has become an Alias(%q)", f.Name, f.Name)
 	case latest == nil && f.Kind == sharding.FormOfInput:
 		return "this program has no such command, or none whose inputs are stored", fmt.Sprintf("if a later version of the program has stored it, run that version; otherwise bind %s again, with Stored, or give the command that it has become an Alias(%q)", f.Name, f.Name)
 	case latest == nil:
@@ -137,6 +146,8 @@ func unread(reads []sharding.Form, f sharding.Form) (why, fix string) {
 	case f.Version > latest.Version:
 		return fmt.Sprintf("this program knows version %d", latest.Version),
 			fmt.Sprintf("run a program that knows version %d, or store it with ReadableBy(%d) if this one may ignore what it does not know", f.Version, latest.Version)
+	case same && (entity.FormOfAnswers(f) || slices.ContainsFunc(reads, func(r sharding.Form) bool { return r.Kind == f.Kind && r.Name == f.Name && entity.FormOfAnswers(r) })):
+		return "this command takes answers in one program, and inputs that are stored in the other", fmt.Sprintf("give what %s is in this program another name, and bind %s again as it was", f.Name, f.Name)
 	case same && f.Version == latest.Version:
 		return fmt.Sprintf("this program has other fields in it (shape %016x): the form has changed without a new version", latest.Shape),
 			fmt.Sprintf("keep the struct as it was stored, and declare its successor with V(%d, entity.From(%d, …))", f.Version+1, f.Version)

@@ -46,15 +46,17 @@ func (c *checker) checkInputs(ctx context.Context) error {
 
 func (c *checker) checkTimer(r *journal.WakeRow) {
 	t := c.counts[r.Entity.Type]
+	if r.Err == nil { // beyond a sample too: it costs nothing
+		c.see(r.Entity, seenForm{kind: sharding.FormOfInput, name: r.Input.Command, version: r.Input.Version})
+	}
 	if c.enough(t) {
 		return
 	}
-	t.Inputs++
+	t.Reminders++
 	if r.Err != nil {
 		c.unreadInput(r.Entity.Type, Problem{Type: r.Entity.Type, What: "stored data", Problem: journal.ErrCorrupt.Error(), Fix: fixDamaged}, Example{ID: r.Entity.ID, Detail: r.Err.Error()})
 		return
 	}
-	c.seen[seenForm{r.Entity.Type, sharding.FormOfInput, r.Input.Command, r.Input.Version}] = true
 	c.noteInput(r.Entity, &r.Input, entity.CheckStored(c.types[r.Entity.Type], r.Entity, &r.Input), Example{ID: r.Entity.ID, Seq: r.Seq, Detail: fmt.Sprintf("reminder %q", r.Name)})
 }
 
@@ -68,12 +70,16 @@ func (c *checker) checkSends(r *journal.SendRow) {
 			continue
 		}
 		if t := c.counts[s.To.Type]; t != nil && !c.enough(t) {
-			t.Inputs++
+			t.Sends++
 			c.noteInput(s.To, &s.Input, entity.CheckStored(c.types[s.To.Type], s.To, &s.Input), Example{ID: s.To.ID, Detail: fmt.Sprintf("sent by %s, record %d", r.Entity, r.Seq)})
 		}
-		if t := c.counts[r.Entity.Type]; t != nil && s.ReplyTo != "" && !c.enough(t) {
-			t.Inputs++
-			c.seen[seenForm{r.Entity.Type, sharding.FormOfInput, s.ReplyTo, 1}] = true
+		t := c.counts[r.Entity.Type]
+		if t == nil || s.ReplyTo == "" {
+			continue
+		}
+		c.see(r.Entity, seenForm{kind: sharding.FormOfInput, name: s.ReplyTo, version: 1})
+		if !c.enough(t) {
+			t.Answers++
 			answer := sharding.Input{Command: s.ReplyTo}
 			c.noteInput(r.Entity, &answer, entity.CheckTakesAnswers(c.types[r.Entity.Type], r.Entity, s.ReplyTo), Example{ID: r.Entity.ID, Seq: r.Seq, Detail: fmt.Sprintf("sent to %s", s.To)})
 		}
@@ -81,7 +87,7 @@ func (c *checker) checkSends(r *journal.SendRow) {
 }
 
 // enough reports whether as many inputs of a type were checked as are wanted.
-func (c *checker) enough(t *TypeReport) bool { return c.cfg.Sample > 0 && t.Inputs >= c.cfg.Sample }
+func (c *checker) enough(t *TypeReport) bool { return c.cfg.Sample > 0 && t.inputs() >= c.cfg.Sample }
 
 // noteInput reports an input that cannot be read.
 func (c *checker) noteInput(of sharding.Entity, in *sharding.Input, err error, at Example) {

@@ -56,7 +56,7 @@ func (r *Report) UnreadInputs() int {
 // Passed reports whether the program reads all that it was asked to check: nothing of it is
 // unreadable, it would be given every shard, and it has all types.
 func (r *Report) Passed() bool {
-	return r.Unreadable() == 0 && r.UnreadInputs() == 0 && len(r.Skipped) == 0 && (len(r.Forms) == 0 || !r.Forms[0].Stored)
+	return r.Unreadable() == 0 && r.UnreadInputs() == 0 && len(r.Skipped) == 0 && (len(r.Forms) == 0 || r.Forms[0].Shards == 0)
 }
 
 // UnreadForm is a form that the program does not read. It is not given a shard in which
@@ -66,10 +66,11 @@ type UnreadForm struct {
 	Form    string              `json:"form"`
 	Problem string              `json:"problem"`
 	Fix     string              `json:"fix"`
-	Shards  int                 `json:"shards"` // of which the coordinators have noted it
-	// Stored says that something is stored in it, as far as is known. Otherwise the regions
-	// that run may store it, and nothing was found.
-	Stored bool `json:"stored"`
+	// Shards is in how many shards something is stored in it: an earlier owner may have stored it,
+	// or the check has found it.
+	Shards int `json:"shards"`
+	// MayShards is how many shards there are beside these whose owner may store something in it.
+	MayShards int `json:"may_shards"`
 }
 
 // TypeReport is what was found of one type.
@@ -87,11 +88,16 @@ type TypeReport struct {
 	Trimmed int `json:"trimmed,omitempty"`
 	// Unreadable is how many entities have something that cannot be read.
 	Unreadable int `json:"unreadable"`
-	// Inputs is how many inputs of reminders and sends were read, and answers that are to be
-	// taken; UnreadInputs how many of these cannot be.
-	Inputs       int `json:"inputs,omitempty"`
-	UnreadInputs int `json:"unread_inputs,omitempty"`
+	// Reminders is how many reminders were read, Sends how many that are pending for entities of
+	// the type, and Answers how many answers its commands are to take. UnreadInputs is how many of
+	// all these cannot be read.
+	Reminders    int `json:"reminders"`
+	Sends        int `json:"sends"`
+	Answers      int `json:"answers"`
+	UnreadInputs int `json:"unread_inputs"`
 }
+
+func (t *TypeReport) inputs() int { return t.Reminders + t.Sends + t.Answers }
 
 // Skipped is a stored type that was not checked.
 type Skipped struct {
@@ -115,7 +121,10 @@ type Problem struct {
 	Fix     string `json:"fix"`
 	// Loads says that the entities can be loaded all the same, as long as their snapshots
 	// fit: what cannot be read is before them.
-	Loads    bool      `json:"loads,omitempty"`
+	Loads bool `json:"loads,omitempty"`
+	// Shards is in how many shards something is stored in the form that cannot be read, whoever
+	// owns them: a region with the program is not given these.
+	Shards   int       `json:"shards,omitempty"`
 	Entities int       `json:"entities"` // or inputs
 	Examples []Example `json:"examples"` // the first of them, by id of the entity
 }
@@ -191,14 +200,19 @@ func (f *findings) add(p Problem, x Example) {
 	}
 }
 
-// explains reports whether a problem is about events or inputs of a form.
-func (f *findings) explains(typ sharding.EntityType, form sharding.Form) bool {
-	for k := range f.by { // order-free: any will do
-		if k.typ == typ && k.what == form.Kind.String() && k.name == form.Name && k.version == int(form.Version) {
-			return true
+// explain notes in how many shards something is stored in a form, if there are problems with events
+// or inputs of that form, and reports whether there are.
+func (f *findings) explain(typ sharding.EntityType, form sharding.Form, shards int) (explained bool) {
+	version := int(form.Version)
+	if entity.FormOfAnswers(form) {
+		version = 0 // as in a Problem
+	}
+	for k, p := range f.by { // order-free: each gets the same
+		if k.typ == typ && k.what == form.Kind.String() && k.name == form.Name && k.version == version {
+			p.Shards, explained = max(p.Shards, shards), true
 		}
 	}
-	return false
+	return explained
 }
 
 func (f *findings) sorted() []Problem {
