@@ -18,7 +18,7 @@ type Purging struct {
 	Wall time.Time
 	// Newest is the newest time in a key that is forgotten, the zero time if there is none.
 	Newest time.Time
-	// Again is when the rest may be removed, if a record stays.
+	// Again is when the rest is looked at again, if a record stays.
 	Again time.Time
 }
 
@@ -34,6 +34,22 @@ type Remains struct {
 
 // sendingCheck is the pause before it is checked again whether sends have ended.
 const sendingCheck = time.Minute
+
+// looks is how many times an entity is looked at while [Config.DedupeAge] passes. What passes
+// between two looks of one process counts for its age, and the rest does not: a process that is
+// replaced costs two such pauses at most. So entities are purged where processes are replaced as
+// often as keys are forgotten, or a few times more often. A look that removes nothing writes two
+// rows.
+const looks = 8
+
+// LookAt returns when an entity of which something is left after a delete is looked at again,
+// at the latest.
+func (c *Config) LookAt(wall time.Time) time.Time {
+	if mutant.On("purge-looks") {
+		return wall.Add(c.DedupeAge)
+	}
+	return wall.Add(c.DedupeAge / looks)
+}
 
 // Remove reports whether a record is removed. The number of keys that an entity remembers
 // does not matter: after a delete only their age counts.
@@ -59,6 +75,9 @@ func (p *Purging) Remove(r *Remains) bool {
 	p.Again = p.Wall.Add(p.Config.DedupeAge - time.Duration(p.Age-r.Age)*time.Millisecond)
 	if t, timed := KeyTime(r.Command); timed && t.Add(p.Config.DedupeAge).After(p.Again) {
 		p.Again = t.Add(p.Config.DedupeAge)
+	}
+	if look := p.Config.LookAt(p.Wall); p.Again.After(look) {
+		p.Again = look
 	}
 	if least := p.Wall.Add(time.Second); p.Again.Before(least) {
 		p.Again = least

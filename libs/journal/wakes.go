@@ -20,7 +20,7 @@ import (
 // A [sharding.RememberWake] has a negative due time (see [sharding.Wake]). So a request for
 // reminders has the zero position as After. A request for remembered entities has the due time
 // math.MinInt64 in After, and Until 1. Deleted entities of which something is left to be removed
-// are behind the due time PurgeFrom; when that may be done is counted from there.
+// are behind the due time PurgeFrom; when they are looked at is counted from there.
 type WakesRequest struct {
 	Shards []ShardPosition // each shard once
 	// Until is a time in Unix milliseconds: rows that are due then, or later, are left out.
@@ -38,8 +38,8 @@ func (r *WakesRequest) Last() int64 {
 	return r.Until - 1
 }
 
-// PurgeFrom is added to the time from which on what is left of a deleted entity may be
-// removed, and makes the due time of its row (see [sharding.PurgeWake]): behind those of all
+// PurgeFrom is added to the time at which a deleted entity of which something is left is looked
+// at again, and makes the due time of its row (see [sharding.PurgeWake]): behind those of all
 // reminders, so that a page has rows of one sort only.
 const PurgeFrom = math.MaxInt64/2 + 1
 
@@ -212,14 +212,16 @@ const (
 	NextWake
 	// SetWake: there is a row afterwards, which is new in all its parts.
 	SetWake
-	// RemoveWakes: the entity has no rows afterwards, but those of the changes behind this one.
-	RemoveWakes
+	// EndLife: the entity has no rows afterwards but its [sharding.PurgeWake], with this Seq and
+	// the earlier one of Due and what it had, and those of the changes behind this one. So
+	// an entity that is deleted again and again is looked at as often as any other.
+	EndLife
 )
 
 // WakeChanges returns what an append that was accepted does to the rows of wake-ups, at most
-// one change for each of them. A RemoveWakes is the first one. purgeAt is when the keys of an
-// entity that is deleted now will be old enough to be forgotten, in Unix milliseconds.
-func WakeChanges(a *sharding.Append, purgeAt int64) []WakeChange {
+// one change for each of them. An EndLife is the first one. lookAt is when an entity that is
+// deleted now is looked at first ([Config.LookAt]).
+func WakeChanges(a *sharding.Append, lookAt time.Time) []WakeChange {
 	if !changesWakes(a) {
 		return nil
 	}
@@ -247,10 +249,10 @@ func WakeChanges(a *sharding.Append, purgeAt int64) []WakeChange {
 	for i := range a.Records {
 		if a.Records[i].Delete && !mutant.On("delete-wakes") {
 			clear(places)
-			changes = append(changes[:0], WakeChange{Does: RemoveWakes})
+			changes = changes[:0]
 		}
 		if a.Records[i].Delete {
-			change(WakeChange{Does: SetWake, Kind: sharding.PurgeWake, Due: PurgeFrom + purgeAt, Seq: a.Records[i].Seq})
+			change(WakeChange{Does: endLife(), Kind: sharding.PurgeWake, Due: PurgeFrom + lookAt.UnixMilli(), Seq: a.Records[i].Seq})
 		}
 		for n := range a.Records[i].Wakes {
 			w := &a.Records[i].Wakes[n]
@@ -262,6 +264,14 @@ func WakeChanges(a *sharding.Append, purgeAt int64) []WakeChange {
 		}
 	}
 	return changes
+}
+
+// endLife is what a delete does to rows.
+func endLife() WakeDoing {
+	if mutant.On("delete-wakes") {
+		return SetWake
+	}
+	return EndLife
 }
 
 // changesWakes reports whether WakeChanges returns any.

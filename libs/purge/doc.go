@@ -2,8 +2,9 @@
 // pure state machine beside the entity core, one for each shard core of a region.
 //
 // A deleted entity keeps the records of the life that has ended until their keys are old
-// enough to be forgotten. The journal has a row for each of these lives that says when that
-// is ([sharding.PurgeWake]). The [Purger] reads the rows of its open shards that are due, a
+// enough to be forgotten. The journal has a row for each of these entities that says when it is
+// looked at next ([sharding.PurgeWake]): some times before its keys are old, because time
+// counts only between two looks of one process. Such a look is a purge that removes nothing. The [Purger] reads the rows of its open shards that are due, a
 // page at a time, and has what they are about removed ([Purge]), at a constant rate and a few
 // at a time: removing never competes with commands for long. Each shard is looked at once in
 // [Config.Interval], and again at once as long as a page is full.

@@ -46,8 +46,8 @@ const (
 	// is the send. The Seq of its WakeRef is that of the record, the Number the place of the
 	// send in it.
 	SendWake
-	// PurgeWake is the kind of the row of an entity that was deleted: when what is left of it
-	// may be removed. Records do not set it; the journal does (see [Record.Delete]).
+	// PurgeWake is the kind of the row of an entity that was deleted: when it is looked at again
+	// whether what is left of it may be removed. Records do not set it; the journal does (see [Record.Delete]).
 	PurgeWake
 )
 

@@ -105,6 +105,6 @@ func testDeleteWakes(e *env) {
 	left := e.wakes(e.b, math.MaxInt64, 10, journal.ShardPosition{Shard: shard, After: journal.WakePosition{Due: journal.PurgeFrom}})
 	e.equal("what is left of alice", left, []journal.WakeRow{{
 		Shard: shard, Entity: alice, WakeRef: sharding.WakeRef{Kind: sharding.PurgeWake, Seq: 2},
-		Due: journal.PurgeFrom + e.now.Add(e.cfg.DedupeAge).UnixMilli(),
+		Due: journal.PurgeFrom + e.cfg.LookAt(e.now).UnixMilli(),
 	}})
 }

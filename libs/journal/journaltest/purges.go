@@ -13,14 +13,38 @@ func purge(e sharding.Epoch, of sharding.Entity, life uint64) journal.Op {
 	return journal.Op{Purge: &journal.Purge{Shard: shard, Epoch: e, Entity: of, Life: life}}
 }
 
-// left returns of which deleted entities something is left, and when it may be removed.
+// deleted returns the rows of deleted entities of which something is left.
+func (e *env) deleted() []journal.WakeRow {
+	e.Helper()
+	return e.wakes(e.b, math.MaxInt64, 10, journal.ShardPosition{Shard: shard, After: journal.WakePosition{Due: journal.PurgeFrom}})
+}
+
+// lookIn returns when a row is due.
+func (e *env) lookIn(w *journal.WakeRow) time.Duration {
+	return time.UnixMilli(w.Due - journal.PurgeFrom).Sub(e.now)
+}
+
+// left returns of which deleted entities something is left, and when that is looked at.
 func (e *env) left() map[sharding.EntityID]time.Duration {
 	e.Helper()
 	left := map[sharding.EntityID]time.Duration{}
-	for _, w := range e.wakes(e.b, math.MaxInt64, 10, journal.ShardPosition{Shard: shard, After: journal.WakePosition{Due: journal.PurgeFrom}}) {
-		left[w.Entity.ID] = time.UnixMilli(w.Due - journal.PurgeFrom).Sub(e.now)
+	for _, w := range e.deleted() {
+		left[w.Entity.ID] = e.lookIn(&w)
 	}
 	return left
+}
+
+// own lets time pass as for the owner of the shard, who looks at what is due every minute.
+func (e *env) own(d time.Duration) {
+	e.Helper()
+	for end := e.now.Add(d); e.now.Before(end); {
+		e.pass(time.Minute)
+		for _, w := range e.deleted() {
+			if e.lookIn(&w) <= 0 {
+				e.one(durable, purge(epoch, w.Entity, w.Seq))
+			}
+		}
+	}
 }
 
 func (e *env) exists(id sharding.Entity) bool {
@@ -48,14 +72,15 @@ func testPurge(e *env) {
 	e.one(durable, snapshot(epoch, alice, 3, "s"))
 	e.one(durable, add(alice, deletion(4, gone)))
 	e.one(durable, add(bob, records(1, "b")...))
-	e.equal("left", e.left(), map[sharding.EntityID]time.Duration{alice.ID: e.cfg.DedupeAge})
+	soon := map[sharding.EntityID]time.Duration{alice.ID: e.cfg.LookAt(e.now).Sub(e.now)}
+	e.equal("left", e.left(), soon)
 	// Fenced, and about one life.
 	e.one(byEpoch, purge(epoch+1, alice, 4))
 	e.one(sharding.RefusedWake, purge(epoch, alice, 3))
 	// Too early: nothing is removed.
 	e.pass(e.cfg.DedupeAge / 2)
 	e.one(durable, purge(epoch, alice, 4))
-	e.equal("left", e.left(), map[sharding.EntityID]time.Duration{alice.ID: e.cfg.DedupeAge / 2})
+	e.equal("left", e.left(), soon)
 	e.equal("still remembered", len(e.load(alice, old, "plain", gone).Stored), 3)
 	e.pass(e.cfg.DedupeAge/2 + time.Second)
 	e.one(durable, purge(epoch, alice, 4))
@@ -129,7 +154,7 @@ func testPurgeSeenTime(e *env) {
 	e.pass(e.cfg.DedupeAge / 2)
 	e.one(durable, purge(epoch, alice, 2))
 	e.equal("stored", e.exists(alice), true)
-	e.equal("left", e.left(), map[sharding.EntityID]time.Duration{alice.ID: e.cfg.DedupeAge / 2})
+	e.equal("left", e.left(), map[sharding.EntityID]time.Duration{alice.ID: e.cfg.LookAt(e.now).Sub(e.now)})
 	// A record in between: from then on only what passes after it counts for its key.
 	e.one(durable, add(alice, record(3, "new")))
 	e.pass(e.cfg.DedupeAge/2 + time.Second)
@@ -141,6 +166,54 @@ func testPurgeSeenTime(e *env) {
 	e.equal("stored", e.exists(alice), true)
 	e.pass(e.cfg.DedupeAge)
 	e.one(durable, purge(epoch, alice, 4))
+	e.equal("stored", e.exists(alice), false)
+}
+
+// testPurgeReplaced: an entity is gone although processes are replaced as often as keys are
+// forgotten, or more often.
+func testPurgeReplaced(e *env) {
+	e.one(durable, claim(shard, epoch, 1))
+	e.one(durable, add(alice, deletion(1, "gone")))
+	e.own(e.cfg.DedupeAge / 5) // then its process is replaced
+	for range 2 {
+		e.b = e.open()
+		e.equal("stored", e.exists(alice), true)
+		e.own(e.cfg.DedupeAge * 5 / 6)
+	}
+	e.equal("stored", e.exists(alice), false)
+	e.one(durable, add(alice, deletion(1, "gone")))
+	e.own(e.cfg.DedupeAge / 5)
+	e.b = e.open()
+	e.own(e.cfg.DedupeAge)
+	e.equal("stored", e.exists(alice), false)
+}
+
+// testPurgeAgain: of an entity that is deleted again and again the old lives go, however often
+// that is.
+func testPurgeAgain(e *env) {
+	const lives, every = 24, 5 * time.Minute
+	e.cfg.DedupeCount = 3 * lives // so that only purges forget keys
+	e.store = e.fresh(e.T, e.cfg, e.clock)
+	e.b = e.open()
+	e.equal("a life is shorter than the pause between two looks", e.cfg.LookAt(e.now).Sub(e.now) > every, true)
+	key := func(life int) sharding.CommandID { return sharding.CommandID(fmt.Sprint("c", life)) }
+	e.one(durable, claim(shard, epoch, 1))
+	for n := range lives {
+		seq := uint64(2*n + 1)
+		e.one(durable, add(alice, record(seq, key(n)), deletion(seq+1, "")))
+		left := e.deleted()
+		e.equal("rows", len(left), 1)
+		e.equal("the life that has ended", left[0].Seq, seq+1)
+		e.own(every)
+	}
+	for n := range lives {
+		age := time.Duration(lives-n) * every
+		found := len(e.load(alice, key(n)).Stored)
+		if due := e.cfg.DedupeAge; age < due && found == 0 || age > due*5/4 && found > 0 {
+			e.Errorf("%d keys of a command that ran %v ago are remembered; they are for %v", found, age, due)
+		}
+	}
+	e.own(e.cfg.DedupeAge * 5 / 4)
 	e.equal("stored", e.exists(alice), false)
 }
 

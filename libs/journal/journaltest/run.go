@@ -85,6 +85,8 @@ func Run(t *testing.T, fresh func(t *testing.T, cfg journal.Config, clock journa
 		{"Purge", testPurge},
 		{"PurgeLives", testPurgeLives},
 		{"PurgeSeenTime", testPurgeSeenTime},
+		{"PurgeReplaced", testPurgeReplaced},
+		{"PurgeAgain", testPurgeAgain},
 		{"PurgeIsBounded", testPurgeIsBounded},
 		{"PurgedNumbers", testPurgedNumbers},
 		{"Identity", testIdentity},

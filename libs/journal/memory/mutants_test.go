@@ -50,6 +50,8 @@ func TestSuiteKillsMutants(t *testing.T) {
 		"purge-age":            "Purge",
 		"purged-keys":          "Purge",
 		"purge-sends":          "PurgeLives",
+		"purge-looks":          "PurgeReplaced",
+		"purge-again":          "PurgeAgain",
 	} {
 		cmd := exec.Command(os.Args[0], "-test.run", "^TestConformance$")
 		cmd.Env = append(os.Environ(), mutantVar+"="+name)

@@ -74,7 +74,7 @@ func (t *tx) append(a *sharding.Append) {
 		e = &entity{commands: map[sharding.CommandID]uint64{}, dropped: t.forgotten[a.Shard]}
 		t.entities[a.Entity] = e
 	}
-	e.changeWakes(a, t.now.Wall.Add(t.cfg.DedupeAge).UnixMilli())
+	e.changeWakes(a, t.cfg.LookAt(t.now.Wall))
 	e.changeSends(a)
 	stamp := e.stamp().Next(t.now)
 	for i := range a.Records {

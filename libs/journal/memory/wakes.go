@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -28,12 +29,16 @@ type sendRow struct {
 	states journal.SendStates // never changed in place: clones share it
 }
 
-func (e *entity) changeWakes(a *sharding.Append, purgeAt int64) {
-	for _, c := range journal.WakeChanges(a, purgeAt) {
+func (e *entity) changeWakes(a *sharding.Append, lookAt time.Time) {
+	for _, c := range journal.WakeChanges(a, lookAt) {
 		key := wakeKey{c.Kind, c.Name}
 		switch c.Does {
-		case journal.RemoveWakes:
-			clear(e.wakes)
+		case journal.EndLife:
+			w, ended := e.wakes[key]
+			if !ended || w.due > c.Due || mutant.On("purge-again") {
+				w.due = c.Due
+			}
+			e.wakes = map[wakeKey]wakeRow{key: {shard: a.Shard, due: w.due, seq: c.Seq}}
 		case journal.RemoveWake:
 			delete(e.wakes, key)
 		case journal.NextWake:

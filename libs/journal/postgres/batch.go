@@ -178,7 +178,7 @@ func (b *batch) append(i int, a *sharding.Append, wall time.Time, cfg *journal.C
 	case len(a.Fired)+len(a.Delivered) > 0:
 		b.oSeq[i] = 0
 	}
-	b.addWakes(int32(i)+1, entity, a, wall.Add(cfg.DedupeAge).UnixMilli())
+	b.addWakes(int32(i)+1, entity, a, cfg.LookAt(wall))
 	var seen map[sharding.CommandID]struct{}
 	if len(a.Records) > 1 {
 		seen = make(map[sharding.CommandID]struct{}, len(a.Records))
@@ -254,7 +254,7 @@ func given[T any](s []T) []T {
 }
 
 // addWakes adds what an append says about wake-ups and sends of earlier records.
-func (b *batch) addWakes(op, entity int32, a *sharding.Append, purgeAt int64) {
+func (b *batch) addWakes(op, entity int32, a *sharding.Append, lookAt time.Time) {
 	for n, f := range a.Fired {
 		kind := int32(f.Kind)
 		if slices.ContainsFunc(a.Fired[:n], func(o sharding.Fired) bool { return o.Kind == f.Kind && o.Name == f.Name }) {
@@ -264,7 +264,7 @@ func (b *batch) addWakes(op, entity int32, a *sharding.Append, purgeAt int64) {
 		x.op, x.entity, x.kind = append(x.op, op), append(x.entity, entity), append(x.kind, kind)
 		x.name, x.seq, x.number = append(x.name, []byte(f.Name)), append(x.seq, int64(f.Seq)), append(x.number, int64(f.Number))
 	}
-	for _, c := range journal.WakeChanges(a, purgeAt) {
+	for _, c := range journal.WakeChanges(a, lookAt) {
 		x := &b.wakes
 		x.op, x.entity, x.does = append(x.op, op), append(x.entity, entity), append(x.does, int32(c.Does))
 		x.kind, x.name = append(x.kind, int32(c.Kind)), append(x.name, []byte(c.Name))

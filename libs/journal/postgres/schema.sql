@@ -196,6 +196,7 @@ CREATE FUNCTION roost.purge(of_entity bigint, of_life bigint, of_type text, of_s
 RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
 	wall   CONSTANT bigint := key_old + keep_for;
+	look   CONSTANT bigint := wall + keep_for / 8; -- Config.LookAt
 	e      record;
 	r      record;
 	again  bigint;
@@ -220,7 +221,7 @@ BEGIN
 				EXIT;
 			END IF;
 			IF of_age - r.at < keep_for OR r.time >= key_old THEN
-				again := greatest(wall + keep_for - (of_age - r.at), r.time + keep_for, wall + 1000);
+				again := greatest(least(greatest(wall + keep_for - (of_age - r.at), r.time + keep_for), look), wall + 1000);
 				EXIT;
 			END IF;
 			newest := greatest(newest, r.time);
@@ -285,7 +286,8 @@ END $$;
 --     many sends it has.
 -- f_: what has fired; kind 0 stands for what cannot be: no such wake-up stands.
 -- w_: what appends do to rows of wake-ups, one for each row; w_does: 1 remove it, 2 change
---     due and number, 3 set all of it, 4 remove all rows of the entity but those set here.
+--     due and number, 3 set all of it, 4 end a life: remove all rows of the entity but those
+--     set here and that of the purge, which gets this seq, and this due if it is earlier.
 -- d_: which sends of a record have ended: d_count of the numbers in d_send, behind those of
 --     the rows before. d_as: in which state; d_once: none of them may be done already.
 -- of_generation: that of the journal which the caller has opened.
@@ -563,16 +565,16 @@ BEGIN
 	END IF;
 	IF cardinality(w_op) > 0 THEN
 		DELETE FROM roost.wake x USING unnest(w_op, w_entity, w_does, w_kind, w_name) AS u (op, entity, does, kind, name)
-			WHERE (u.does = 4 OR u.does = 1 AND x.kind = u.kind AND x.name = u.name) AND verdict[u.op] = 1 AND x.entity = ANY (ARRAY[h_id[u.entity]]);
+			WHERE (u.does = 4 AND x.kind <> u.kind OR u.does = 1 AND x.kind = u.kind AND x.name = u.name) AND verdict[u.op] = 1 AND x.entity = ANY (ARRAY[h_id[u.entity]]);
 		UPDATE roost.wake x SET due = u.due, number = u.number
 			FROM unnest(w_op, w_entity, w_does, w_kind, w_name, w_due, w_number) AS u (op, entity, does, kind, name, due, number)
 			WHERE u.does = 2 AND verdict[u.op] = 1 AND x.entity = ANY (ARRAY[h_id[u.entity]]) AND x.kind = u.kind AND x.name = u.name;
-		INSERT INTO roost.wake (entity, kind, name, number, due, period, seq, type, shard, hash)
+		INSERT INTO roost.wake AS x (entity, kind, name, number, due, period, seq, type, shard, hash)
 			SELECT h_id[u.entity], u.kind, u.name, u.number, u.due, u.period, u.seq, s_type[o_shard[u.op]], s_shard[o_shard[u.op]], e_hash[u.entity]
 			FROM unnest(w_op, w_entity, w_does, w_kind, w_name, w_due, w_number, w_period, w_seq) AS u (op, entity, does, kind, name, due, number, period, seq)
-			WHERE u.does = 3 AND verdict[u.op] = 1
+			WHERE u.does IN (3, 4) AND verdict[u.op] = 1
 			ON CONFLICT (entity, kind, name) DO UPDATE
-				SET number = excluded.number, due = excluded.due, period = excluded.period, seq = excluded.seq, shard = excluded.shard;
+				SET number = excluded.number, due = CASE WHEN excluded.kind = 4 THEN least(x.due, excluded.due) ELSE excluded.due END, period = excluded.period, seq = excluded.seq, shard = excluded.shard;
 	END IF;
 	sent := 0;
 	FOR i IN 1 .. cardinality(d_op) LOOP

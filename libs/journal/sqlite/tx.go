@@ -52,7 +52,7 @@ type writeStmts struct {
 	forgetHead, forgetRows, dropCommand, setKept    *sql.Stmt
 	countCommands                                   *sql.Stmt
 	wake, setWake, nextWake, removeWake             *sql.Stmt
-	removeWakes                                     *sql.Stmt
+	removeWakes, removeOthers, endLife              *sql.Stmt
 	addSends, sends, setStates, removeSends         *sql.Stmt
 }
 
@@ -105,6 +105,9 @@ func (s *writeStmts) statements() []statement {
 			ON CONFLICT DO UPDATE SET number = excluded.number, due = excluded.due, period = excluded.period, seq = excluded.seq, shard = excluded.shard`},
 		{&s.nextWake, "UPDATE wake SET due = ?, number = ? WHERE entity = ? AND kind = ? AND name = ?"},
 		{&s.removeWakes, "DELETE FROM wake WHERE entity = ?"},
+		{&s.removeOthers, "DELETE FROM wake WHERE entity = ? AND kind <> ?"},
+		{&s.endLife, `INSERT INTO wake (entity, kind, name, number, due, period, seq, type, shard, hash) VALUES (?, ?, ?, 0, ?, 0, ?, ?, ?, ?)
+			ON CONFLICT DO UPDATE SET number = excluded.number, due = min(due, excluded.due), seq = excluded.seq, shard = excluded.shard`},
 		{&s.removeWake, "DELETE FROM wake WHERE entity = ? AND kind = ? AND name = ?"},
 		{&s.addSends, "INSERT INTO send (entity, seq, done, type, shard, hash, sends, pending) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"},
 		{&s.sends, "SELECT done, sends FROM send WHERE entity = ? AND seq = ?"},

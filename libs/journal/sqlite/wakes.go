@@ -26,11 +26,11 @@ func (t *tx) Wake(entity sharding.Entity, kind sharding.WakeKind, name string) (
 
 // changeWakes changes the rows of wake-ups as an append says.
 func (t *tx) changeWakes(id int64, a *sharding.Append) error {
-	for _, c := range journal.WakeChanges(a, t.now.Wall.Add(t.driver.cfg.DedupeAge).UnixMilli()) {
+	for _, c := range journal.WakeChanges(a, t.driver.cfg.LookAt(t.now.Wall)) {
 		var err error
 		switch c.Does {
-		case journal.RemoveWakes:
-			_, err = t.s.removeWakes.Exec(id)
+		case journal.EndLife:
+			err = t.endLifeRows(id, a, &c)
 		case journal.RemoveWake:
 			_, err = t.s.removeWake.Exec(id, int(c.Kind), c.Name)
 		case journal.NextWake:
@@ -44,6 +44,15 @@ func (t *tx) changeWakes(id int64, a *sharding.Append) error {
 		}
 	}
 	return nil
+}
+
+// endLifeRows does what [journal.EndLife] says.
+func (t *tx) endLifeRows(id int64, a *sharding.Append, c *journal.WakeChange) error {
+	if _, err := t.s.removeOthers.Exec(id, int(c.Kind)); err != nil {
+		return err
+	}
+	_, err := t.s.endLife.Exec(id, int(c.Kind), c.Name, c.Due, int64(c.Seq), string(a.Shard.Type), a.Shard.Index, idHash(a.Entity))
+	return err
 }
 
 // deliver marks the sends of earlier records that an append says have ended.

@@ -67,7 +67,7 @@ type Config struct {
 	JournalPatience time.Duration `key:"journal.patience" help:"time for which the journal leaves commits, or loads, unanswered before this region counts as cut off from it: it is not ready then, and its journaled shards move to other regions; 0: never"`
 	// What is stored of entities that were deleted, and of keys.
 	DedupeAge       time.Duration `key:"region.dedupe_age" help:"time for which the idempotency key of a command is remembered at least; after that a repeat may be refused as expired. What is stored of a deleted entity is removed when its keys are that old"`
-	PurgeRate       int           `key:"region.purge_rate" unit:"entities/s" help:"deleted entities of which this process removes what is stored, at most; more wait"`
+	PurgeRate       int           `key:"region.purge_rate" unit:"entities/s" help:"deleted entities that this process looks at, or of which it removes what is stored, at most; more wait"`
 	PurgeInterval   time.Duration `key:"region.purge_interval" help:"time between two looks at a shard for deleted entities that can be removed"`
 	JournalRecovery time.Duration `key:"journal.recovery" help:"time for which the journal must answer again before this region is given shards again"`
 }
