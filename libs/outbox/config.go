@@ -34,6 +34,10 @@ type Config struct {
 	// MaxAge is how long a send is tried. Default 23 h, an hour less than the time for which a
 	// target remembers keys: later a repeat might have its effect a second time.
 	MaxAge time.Duration
+	// TakeGrace is how much longer the sender of a send has to take the answer: if its command
+	// fails for so long, the send is a dead letter in doubt. Default 1 h: of a send that was given up
+	// at MaxAge the sender hears only then, and an operator can mend what it fails at.
+	TakeGrace time.Duration
 	// AckDelay is how long the end of a send may wait to be stored together with others.
 	// Default 50 ms: a crash in the meantime costs a repeat, which the target recognizes.
 	AckDelay time.Duration
@@ -60,7 +64,7 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		Page: 64, ReadShards: 256, Reads: 1, Sends: 50_000, Bytes: 64 << 20, Deliveries: 256, TargetDeliveries: 16,
-		AttemptTimeout: 10 * time.Second, MaxAge: 23 * time.Hour, AckDelay: 50 * time.Millisecond, AckSends: 1000,
+		AttemptTimeout: 10 * time.Second, MaxAge: 23 * time.Hour, TakeGrace: time.Hour, AckDelay: 50 * time.Millisecond, AckSends: 1000,
 		Refresh: time.Minute, DeadLetters: 1000, DeadLetterBytes: 500, RetryMin: time.Second, RetryMax: time.Minute,
 	}
 }
@@ -85,7 +89,7 @@ func (c *Config) Validate() error {
 		value int
 	}{
 		{"Page", c.Page}, {"ReadShards", c.ReadShards}, {"Reads", c.Reads}, {"Deliveries", c.Deliveries}, {"TargetDeliveries", c.TargetDeliveries},
-		{"AttemptTimeout", int(c.AttemptTimeout)}, {"MaxAge", int(c.MaxAge)}, {"AckDelay", int(c.AckDelay)}, {"AckSends", c.AckSends},
+		{"AttemptTimeout", int(c.AttemptTimeout)}, {"MaxAge", int(c.MaxAge)}, {"TakeGrace", int(c.TakeGrace)}, {"AckDelay", int(c.AckDelay)}, {"AckSends", c.AckSends},
 		{"Refresh", int(c.Refresh)}, {"DeadLetters", c.DeadLetters}, {"DeadLetterBytes", c.DeadLetterBytes}, {"RetryMin", int(c.RetryMin)},
 	} {
 		if f.value <= 0 {

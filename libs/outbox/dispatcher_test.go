@@ -40,7 +40,8 @@ type model struct {
 	most    int // deliveries under way
 	reads   int
 	acks    int
-	rejects int // attempts that were refused
+	rejects int  // attempts that were refused
+	untaken bool // senders cannot take answers
 	// damaged says which appends meet damage; nil: none.
 	damaged func(*sharding.Append) bool
 	torn    sharding.ShardID // cannot be read
@@ -314,7 +315,7 @@ func (m *model) fire(f turn.Fire, d *outbox.Dispatcher) {
 		switch dice := m.rng.IntN(20); {
 		case m.open[f.Shard] != f.Epoch:
 			end.End = turn.FiringGone
-		case dice == 0:
+		case dice == 0, m.untaken:
 			end.End, end.Code = turn.FiringFailed, sharding.Internal
 		case r.states[f.Wakeup.Number] == sharding.SendDone:
 			end.End = turn.FiringObsolete
@@ -744,6 +745,29 @@ func noClock(t testing.TB) {
 	}
 }
 
+// TestUntaken: an answer that its sender cannot take is given to it until TakeGrace after the send
+// was given up. Then it is a dead letter in doubt.
+func TestUntaken(t *testing.T) { untaken(t) }
+
+func untaken(t testing.TB) {
+	m := newModel(t, 5, func(c *outbox.Config) {
+		c.MaxAge, c.TakeGrace, c.RetryMax = 10*time.Second, 20*time.Second, 2*time.Second
+	})
+	m.untaken = true
+	m.own()
+	m.run(time.Second)
+	from, to := entity("A", 1), entity("C", 1)
+	m.send(from, true, command(from, to, 1, "told"))
+	m.run(28 * time.Second)
+	if len(m.dead) > 0 || m.unended() != 1 {
+		t.Errorf("28 s after it was sent %d have not ended, and %+v are dead letters; want 1 and none", m.unended(), m.dead)
+	}
+	m.run(10 * time.Second)
+	if len(m.dead) != 1 || m.dead[0].State != sharding.SendInDoubt || !strings.Contains(m.dead[0].Message, "has not taken the answer in 30s") || m.unended() != 0 {
+		t.Errorf("38 s after it was sent %d have not ended, and %+v are dead letters; want 0, and one in doubt", m.unended(), m.dead)
+	}
+}
+
 // TestBounds: deliveries to a type, and to one entity, are bounded, and a target that hangs
 // leaves room for others.
 func TestBounds(t *testing.T) {
@@ -773,10 +797,11 @@ func TestRefusesConfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, change := range map[string]func(*outbox.Config){
-		"Page":     func(c *outbox.Config) { c.Page = 0 },
-		"Sends":    func(c *outbox.Config) { c.Sends = 999 },
-		"AckDelay": func(c *outbox.Config) { c.AckDelay = time.Second },
-		"RetryMax": func(c *outbox.Config) { c.RetryMax = time.Millisecond },
+		"Page":      func(c *outbox.Config) { c.Page = 0 },
+		"Sends":     func(c *outbox.Config) { c.Sends = 999 },
+		"TakeGrace": func(c *outbox.Config) { c.TakeGrace = 0 },
+		"AckDelay":  func(c *outbox.Config) { c.AckDelay = time.Second },
+		"RetryMax":  func(c *outbox.Config) { c.RetryMax = time.Millisecond },
 	} {
 		bad := good
 		change(&bad)

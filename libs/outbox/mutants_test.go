@@ -24,13 +24,13 @@ func (p *probe) Fatalf(string, ...any) { p.failed = true; runtime.Goexit() }
 func TestMutants(t *testing.T) {
 	t.Cleanup(func() { mutant.Activate("") })
 	for _, name := range []string{"pair-order", "send-key", "max-age", "silent-refusal", "send-ack", "send-back-off", "unsure", "stored-sends", "sends-meanwhile", "evicted", "crowded", "ready-again", "ack-apart", "ack-back-off", "ack-deposed", "send-no-clock",
-		"drop-forgets", "drop-waits", "drop-read"} {
+		"drop-forgets", "drop-waits", "drop-read", "take-grace"} {
 		mutant.Activate(name)
 		p := &probe{TB: t}
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			for _, test := range []func(testing.TB){atOnce, pairsApart, deadLetters, meanwhile, crowded, unstorable, deposed, tooOldToWait, noClock, givenUp} {
+			for _, test := range []func(testing.TB){atOnce, pairsApart, deadLetters, meanwhile, crowded, unstorable, deposed, tooOldToWait, noClock, givenUp, untaken} {
 				test(p)
 			}
 			for seed := uint64(0); seed < 200 && !p.failed; seed++ {

@@ -59,9 +59,6 @@ type sendName struct {
 	place uint16
 }
 
-// takeGrace is how long, after a send was given up, its sender may need to take that answer.
-const takeGrace = time.Hour
-
 // enqueue adds a send to those of its pair.
 func (d *Dispatcher) enqueue(x *send) {
 	src, to := x.source, x.To
@@ -362,8 +359,8 @@ func (d *Dispatcher) taken(e *turn.FiringEnded) {
 		d.goOn(p)
 		d.storeLater(x)
 	case turn.FiringFailed:
-		if d.wall()-x.at.UnixMilli() >= (d.cfg.MaxAge + takeGrace).Milliseconds() {
-			reply := sharding.Doubt(e.Code, "the sender cannot take the answer: "+e.Message)
+		if d.wall()-x.at.UnixMilli() >= (d.cfg.MaxAge+d.cfg.TakeGrace).Milliseconds() && !mutant.On("take-grace") {
+			reply := sharding.Doubt(e.Code, fmt.Sprintf("the sender has not taken the answer in %s: %s", d.cfg.MaxAge+d.cfg.TakeGrace, e.Message))
 			d.end(p, sharding.SendInDoubt, &reply)
 			return
 		}
