@@ -134,12 +134,13 @@ func (n *shardNode) load(o turn.Load) {
 			} else if ok {
 				n.w.mark("load answered after it was given up")
 			}
+			if !ok {
+				err = errLost
+			}
 			switch {
-			case !ok:
-				delete(n.instances, o.Incarnation)
-				in.Err, in.Code, in.Retry = errLost.Error(), sharding.Unavailable, true
 			case err != nil:
-				in.Err, in.Code = err.Error(), sharding.DataLoss
+				delete(n.instances, o.Incarnation)
+				reads.NotLoaded(&in, err)
 			case n.startFails(&o):
 				delete(n.instances, o.Incarnation)
 				in.Err, in.Code = "the start hook fails", sharding.Internal

@@ -11,6 +11,7 @@ import (
 	"errors"
 
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/outbox"
 	"github.com/roost-cluster/roost/libs/purge"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -31,6 +32,19 @@ func Loaded(in *turn.Loaded, found *journal.Loaded) {
 		r := &found.Records[i]
 		in.Events += max(1, len(r.Events))
 		in.Bytes += r.ReplaySize()
+	}
+}
+
+// NotLoaded puts why the journal has not answered a [turn.Load] into the answer. What is stored may
+// be at fault: then loading it again would not help. Everything else may pass.
+func NotLoaded(in *turn.Loaded, err error) {
+	switch {
+	case errors.Is(err, journal.ErrCorrupt) && !mutant.On("damaged-load"):
+		in.Code, in.Err = sharding.DataLoss, "what is stored of the entity is damaged"
+	case errors.Is(err, journal.ErrTrimmed):
+		in.Code, in.Err = sharding.DataLoss, "the snapshot of the entity cannot be read by this version, and the events before it were trimmed; run a version that reads the snapshot"
+	default:
+		in.Code, in.Err, in.Retry = sharding.Unavailable, err.Error(), true
 	}
 }
 

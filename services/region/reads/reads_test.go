@@ -1,8 +1,11 @@
 package reads_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -67,6 +70,28 @@ func TestSendRead(t *testing.T) {
 		out, last := reads.SendRead(turn.ReadSend{Entity: alice, Shard: shard, Seq: 7, Place: c.place}, c.dead, c.page, c.err)
 		if out.State != c.state || out.Code != c.code || last != c.last || (out.Err == "") != (c.code == "") {
 			t.Errorf("%s: %+v, last %t", c.name, out, last)
+		}
+	}
+}
+
+// TestNotLoaded: what is damaged, or was trimmed, is not read again; everything else is.
+func TestNotLoaded(t *testing.T) { notLoaded(t) }
+
+func notLoaded(t testing.TB) {
+	for _, c := range []struct {
+		err   error
+		code  sharding.Code
+		retry bool
+		text  string
+	}{
+		{fmt.Errorf("%w: T/alice, record 3", journal.ErrCorrupt), sharding.DataLoss, false, "is damaged"},
+		{fmt.Errorf("%w: T/alice", journal.ErrTrimmed), sharding.DataLoss, false, "run a version that reads the snapshot"},
+		{errors.New("connection refused"), sharding.Unavailable, true, "connection refused"},
+		{context.DeadlineExceeded, sharding.Unavailable, true, "deadline"},
+	} {
+		in := turn.Loaded{Entity: alice}
+		if reads.NotLoaded(&in, c.err); in.Entity != alice || in.Code != c.code || in.Retry != c.retry || !strings.Contains(in.Err, c.text) {
+			t.Errorf("%v: %+v, want %s, retry %t, and %q", c.err, in, c.code, c.retry, c.text)
 		}
 	}
 }

@@ -91,16 +91,7 @@ func (s *shardLoop) load(o turn.Load, sl *slot) {
 			s.telemetry.rebuilt.Add(s.ctx, 1, metric.WithAttributes(attribute.String("roost.entity.type", string(o.Entity.Type))))
 		}
 		if err != nil {
-			out.Err, out.Code = err.Error(), sharding.DataLoss
-			switch {
-			case errors.Is(err, journal.ErrCorrupt):
-				out.Err = "what is stored of the entity is damaged"
-			case errors.Is(err, journal.ErrTrimmed):
-				out.Err = "the snapshot of the entity cannot be read by this version, and the events before it were trimmed; run a version that reads the snapshot"
-			default:
-				out.Retry = true
-			}
-			if !out.Retry {
+			if reads.NotLoaded(&out, err); !out.Retry {
 				s.loadFailed(o.Entity, err).tell(&out.Err)
 			}
 			s.inbox.putLoaded(s.index, &out, false)
