@@ -143,7 +143,7 @@ func regionConfig(w *World, p *process, version int) region.Config {
 	if age := w.weather.Harsh.SendAge; age > 0 {
 		cfg.Sends.MaxAge = nanos(age)
 	}
-	cfg.Wakeups.Page, cfg.Wakeups.FailingRows, cfg.Wakeups.Rows = 3, 8, 40
+	cfg.Wakeups.Page, cfg.Wakeups.FailingRows, cfg.Wakeups.BlockedRows, cfg.Wakeups.Rows = 3, 8, 4, 44
 	cfg.Purge.Interval, cfg.Purge.Page, cfg.Purge.RetryMin, cfg.Purge.RetryMax = nanos(sec), 2, nanos(200*ms), nanos(sec)
 	cfg.JournalPatience, cfg.JournalProbe, cfg.JournalRecovery = nanos(2*sec), nanos(500*ms), nanos(3*sec)
 	if err := cfg.Validate(); err != nil {

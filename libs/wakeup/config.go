@@ -24,6 +24,10 @@ type Config struct {
 	// from memory, and tried again after the next sweep. Default 10,000: few enough to leave
 	// room for those that do not fail.
 	FailingRows int
+	// BlockedRows is how many of the rows in memory may wait for another firing of their entity.
+	// Further ones are removed from memory, and read again when that firing has ended. Default
+	// 10,000: few enough to leave room for other entities.
+	BlockedRows int
 	// Firings is how many firings of a type are under way at a time. Default 256: a region
 	// that starts with many due wake-ups must serve its callers too.
 	Firings int
@@ -44,7 +48,7 @@ type Config struct {
 // DefaultConfig returns the defaults that the fields' comments name.
 func DefaultConfig() Config {
 	return Config{
-		Page: 128, ReadShards: 256, Reads: 1, Rows: 100_000, FailingRows: 10_000, Firings: 256,
+		Page: 128, ReadShards: 256, Reads: 1, Rows: 100_000, FailingRows: 10_000, BlockedRows: 10_000, Firings: 256,
 		Refresh: 15 * time.Second, Ahead: 45 * time.Second, RetryMin: time.Second, RetryMax: time.Minute,
 	}
 }
@@ -56,15 +60,16 @@ func (c *Config) Validate() error {
 		name  string
 		value int
 	}{
-		{"Page", c.Page}, {"ReadShards", c.ReadShards}, {"Reads", c.Reads}, {"FailingRows", c.FailingRows}, {"Firings", c.Firings},
+		{"Page", c.Page}, {"ReadShards", c.ReadShards}, {"Reads", c.Reads}, {"FailingRows", c.FailingRows}, {"BlockedRows", c.BlockedRows},
+		{"Firings", c.Firings},
 		{"Refresh", int(c.Refresh)}, {"RetryMin", int(c.RetryMin)},
 	} {
 		if f.value <= 0 {
 			errs = append(errs, fmt.Errorf("wakeup: %s is %d, must be above 0", f.name, f.value))
 		}
 	}
-	if c.Rows < c.FailingRows+c.Page {
-		errs = append(errs, fmt.Errorf("wakeup: Rows is %d, must be at least %d: FailingRows and one Page", c.Rows, c.FailingRows+c.Page))
+	if least := c.FailingRows + c.BlockedRows + c.Page; c.Rows < least {
+		errs = append(errs, fmt.Errorf("wakeup: Rows is %d, must be at least %d: FailingRows, BlockedRows and one Page", c.Rows, least))
 	}
 	if c.Ahead < 2*c.Refresh {
 		errs = append(errs, fmt.Errorf("wakeup: Ahead is %s, must be at least twice Refresh, which is %s: else a wake-up could be read when it is late already", c.Ahead, c.Refresh))

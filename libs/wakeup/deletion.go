@@ -7,20 +7,22 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// deleted takes in that an entity was deleted, and with it all its wake-ups. A page that is
-// being read may still have them: then the sweep begins anew, and what fires until then is
-// refused by the journal.
-func (k *Keeper) deleted(s *shard, of sharding.Entity) {
-	if mutant.On("deleted-rows") {
-		return
-	}
+// drop removes all wake-ups of an entity from memory, because it was deleted, or because it is not
+// known which of them still stand. A page that is being read may have them as they were: what it
+// has of the entity is left out.
+func (k *Keeper) drop(s *shard, of sharding.Entity) {
 	for id, r := range s.rows { // order-free: all of the entity are removed
 		if id.entity == of {
 			k.remove(r)
 		}
 	}
-	if s.reading {
-		s.sweepAgain = true
-		s.changedRows = slices.DeleteFunc(s.changedRows, func(r Row) bool { return r.Entity == of })
+	if !s.reading || mutant.On("deleted-in-page") {
+		return
 	}
+	s.changedRows = slices.DeleteFunc(s.changedRows, func(r Row) bool { return r.Entity == of })
+	if len(s.renewed) >= k.cfg.Rows {
+		s.sweepAgain = true // it mends what the page has wrong
+		return
+	}
+	s.renewed[of] = struct{}{}
 }

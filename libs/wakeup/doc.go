@@ -7,12 +7,15 @@
 // # What is in memory
 //
 // A *sweep* of a shard reads all its wake-ups that are due within [Config.Ahead], in the order
-// in which they are due, in pages. Every open shard is swept every [Config.Refresh], except one that has no reminder at
-// all: it is swept again when one is set. A sweep
-// stops while there is no room for another page, and goes on when wake-ups have fired. Between
-// two sweeps, a wake-up that this process has set ([turn.WakesChanged]) is added if it is due
-// soon; otherwise a later sweep reads it in time. So no wake-up that is in the journal is
-// lost: even if this package makes a mistake, the next sweep reads the wake-up again.
+// in which they are due, in pages. Every open shard is swept every [Config.Refresh], except one
+// that has no reminder at all: it is swept again when one is set. A sweep stops while there is no
+// room for another page, and goes on when wake-ups have fired. Between two sweeps, a wake-up that
+// this process has set ([turn.WakesChanged]) is added if it is due soon; otherwise a later sweep
+// reads it in time. What this process has removed leaves the memory at once, and so do all wake-ups
+// of an entity of which it is not known what has become of them ([turn.WakesUnknown]): they are
+// read again. So no wake-up that is in the journal is lost, and none stays that is not: even if
+// this package makes a mistake, the end of the next sweep has added what is missing and removed
+// what is gone.
 //
 // # Time
 //
@@ -25,8 +28,9 @@
 //
 // A firing that fails is repeated after a pause, which grows with each failure in a row. The
 // failures are counted in memory only. An entity has one firing under way at a time, so an
-// entity whose handler hangs holds back no other entity. The number of firings under way is
-// bounded for each type ([Config.Firings]), so a type holds back no other type.
+// entity whose handler hangs holds back no other entity: what waits behind it is bounded by itself
+// ([Config.BlockedRows]), and does not stop a sweep. The number of firings under way is bounded for
+// each type ([Config.Firings]), so a type holds back no other type.
 //
 // # Remembered entities
 //

@@ -33,6 +33,7 @@ type Keeper struct {
 	noRoom      bool              // a shard waits to be read until rows have left the memory
 	rows        int               // all rows in memory
 	failing     map[*row]struct{} // those of them that are failing
+	blocked     int               // how many others are blocked
 	lastOrder   uint64            // see row.order
 	jitter      backoff.Jitter
 	// storeClock is what the clock of the store said in the last page, in Unix milliseconds.
@@ -58,6 +59,7 @@ type shard struct {
 	typ     *typeQueue
 	closed  bool
 	rows    map[key]*row
+	sweep   uint64    // number of the present sweep, or of the next one
 	horizon int64     // the last whole sweep has read all rows that are due before this time
 	after   Position  // how far the present sweep has come
 	readAt  time.Time // when the next read begins at the earliest; zero: the shard is quiet
@@ -73,7 +75,10 @@ type shard struct {
 	// be older than these changes.
 	changed     map[key]struct{}
 	changedRows []Row // the rows of changed, without those of wake-ups that were removed
-	ready       int   // how many rows are not failing
+	// renewed has the entities that were deleted, or of which wake-ups became unknown, while the
+	// read was under way. What its page has of them counts for nothing.
+	renewed map[sharding.Entity]struct{}
+	ready   int // how many rows are waiting, and not failing
 }
 
 // key names a wake-up in its shard.
@@ -88,6 +93,7 @@ type row struct {
 	Row
 	shard *shard
 	state rowState
+	sweep uint64 // shard.sweep when the row was read last, or was set
 	// A queue orders its rows by sortKey, and rows of one sortKey by order, which is the order
 	// in which they came in.
 	sortKey int64
@@ -124,6 +130,7 @@ type firing struct {
 	row     *row
 	ref     sharding.WakeRef // the row's when the firing began
 	blocked []*row           // rows of the same entity that are due, and wait until it has ended
+	more    bool             // there was no room in memory for more rows that wait in this way
 }
 
 // reading is a read under way.
@@ -166,6 +173,9 @@ func (k *Keeper) Told(now time.Time, e turn.ShardEvent, out *Outputs) {
 		k.changed(&e)
 	case turn.WakesUnknown:
 		if s := k.shard(e.Shard, e.Epoch); s != nil {
+			if !mutant.On("unknown-rows") {
+				k.drop(s, e.Entity)
+			}
 			k.restartSweep(s)
 		}
 	case turn.FiringEnded:
@@ -232,9 +242,8 @@ func (k *Keeper) add(s *shard, in *Row) {
 		k.restartSweep(s)
 		return
 	}
-	r := &row{Row: *in, shard: s}
+	r := &row{Row: *in, shard: s, sweep: s.sweep}
 	s.rows[in.key()] = r
-	s.ready++
 	k.rows++
 	if r.Err != "" {
 		k.fail(r, damaged, sharding.DataLoss, r.Err)
@@ -249,6 +258,18 @@ func (r *Row) key() key { return key{entity: r.Entity, kind: r.Kind, name: r.Nam
 func (k *Keeper) wait(r *row) {
 	r.state = waiting
 	k.push(&r.shard.typ.due, r, r.Due)
+	if r.failures == 0 {
+		r.shard.ready++
+	}
+}
+
+// unwait undoes wait.
+func (k *Keeper) unwait(r *row) {
+	r.shard.typ.due.Remove(r)
+	if r.failures == 0 {
+		r.shard.ready--
+		k.madeRoom()
+	}
 }
 
 // push puts a row into a queue, behind those with the same sortKey.
@@ -262,15 +283,13 @@ func (k *Keeper) push(q *priority.Queue[*row], r *row, sortKey int64) {
 func (k *Keeper) remove(r *row) {
 	switch r.state {
 	case waiting:
-		r.shard.typ.due.Remove(r)
+		k.unwait(r)
 	case retrying:
 		k.retries.Remove(r)
+	case blocked:
+		k.unblock(r)
 	}
-	if r.failures > 0 {
-		delete(k.failing, r)
-	} else {
-		r.shard.ready--
-	}
+	delete(k.failing, r)
 	k.madeRoom()
 	r.state = 0
 	delete(r.shard.rows, r.key())
@@ -302,8 +321,8 @@ func (k *Keeper) changed(e *turn.WakesChanged) {
 		}
 	}
 	for i := range e.Records {
-		if e.Records[i].Delete {
-			k.deleted(s, e.Entity)
+		if e.Records[i].Delete && !mutant.On("deleted-rows") {
+			k.drop(s, e.Entity)
 		}
 		for j := range e.Records[i].Wakes {
 			w := &e.Records[i].Wakes[j]
@@ -331,7 +350,7 @@ func (k *Keeper) replace(s *shard, id key, stored *Row) {
 	}
 	if s.reading && !mutant.On("page-older") {
 		if len(s.changed) >= k.cfg.Rows {
-			s.sweepAgain = true
+			s.sweepAgain = true // it mends what the page has wrong
 		} else {
 			s.changed[id] = struct{}{}
 			s.changedRows = slices.DeleteFunc(s.changedRows, func(r Row) bool { return r.key() == id })
@@ -382,9 +401,35 @@ func (k *Keeper) ended(e *turn.FiringEnded) {
 	}
 	for i, r := range f.blocked {
 		if r.state == blocked {
-			k.fire(r, f.blocked[i+1:])
+			k.unblock(r)
+			k.fire(r, f.blocked[i+1:], f.more)
 			return
 		}
+	}
+	if f.more && !mutant.On("blocked-left") {
+		k.restartSweep(f.shard)
+	}
+}
+
+// block has a row that is due wait until the firing of its entity has ended. If too many rows
+// wait in this way, it is removed from memory, and read again then.
+func (k *Keeper) block(r *row, f *firing) {
+	if r.failures == 0 && k.blocked >= k.cfg.BlockedRows {
+		f.more = true
+		k.remove(r)
+		return
+	}
+	k.unwait(r)
+	if r.state = blocked; r.failures == 0 {
+		k.blocked++
+	}
+	f.blocked = append(f.blocked, r)
+}
+
+// unblock undoes what block has counted.
+func (k *Keeper) unblock(r *row) {
+	if r.failures == 0 {
+		k.blocked--
 	}
 }
 
@@ -395,10 +440,6 @@ func (k *Keeper) fail(r *row, state rowState, code sharding.Code, message string
 		if len(k.failing) >= k.cfg.FailingRows {
 			k.remove(r)
 			return
-		}
-		r.shard.ready--
-		if r.state != 0 { // add, which calls fail with state 0, makes no room
-			k.madeRoom()
 		}
 		k.failing[r] = struct{}{}
 		r.failingSince = k.now
@@ -433,23 +474,22 @@ func (k *Keeper) advance() {
 	for _, t := range k.types {
 		for t.firing < k.cfg.Firings && len(t.due) > 0 && t.due[0].Due <= wall {
 			r := t.due[0]
-			t.due.Remove(r)
 			if f := k.firings[r.Entity]; f != nil {
-				r.state = blocked
-				f.blocked = append(f.blocked, r)
+				k.block(r, f)
 				continue
 			}
-			k.fire(r, nil)
+			k.unwait(r)
+			k.fire(r, nil, false)
 		}
 	}
 	k.scan()
 }
 
 // fire asks for the command of a wake-up to be run. The rows in behind are of the same
-// entity; they wait until that has ended.
-func (k *Keeper) fire(r *row, behind []*row) {
+// entity; they wait until that has ended. more says that there was no room for more of these.
+func (k *Keeper) fire(r *row, behind []*row, more bool) {
 	r.state = underWay
-	k.firings[r.Entity] = &firing{shard: r.shard, row: r, ref: r.WakeRef, blocked: behind}
+	k.firings[r.Entity] = &firing{shard: r.shard, row: r, ref: r.WakeRef, blocked: behind, more: more}
 	r.shard.typ.firing++
 	w := turn.Wakeup{WakeRef: r.WakeRef, Due: r.Due, Input: r.Input}
 	wall := k.wall()

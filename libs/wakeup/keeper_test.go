@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/libs/wakeup"
@@ -37,6 +38,9 @@ type model struct {
 	latest  time.Duration    // how late a wake-up took effect, at most
 	missed  map[string]int64 // how many due times each wake-up has missed
 	asked   int              // reads so far
+	purges  []wakeup.Row     // what is left of deleted entities
+	// hangs says that a firing does not end; nil: every firing does.
+	hangs   func(turn.Fire) bool
 	damaged sharding.ShardID // cannot be read
 }
 
@@ -103,6 +107,7 @@ func (m *model) tell(e turn.ShardEvent) {
 
 // page reads the rows that the journal has now.
 func (m *model) page(r wakeup.Read) wakeup.Page {
+	until := (&journal.WakesRequest{Until: r.Until}).Last()
 	p := wakeup.Page{Number: r.Number, Now: time.UnixMilli(m.wall())}
 	for _, after := range r.Shards {
 		if after.Shard == m.damaged {
@@ -113,8 +118,13 @@ func (m *model) page(r wakeup.Read) wakeup.Page {
 		}
 		var rows []wakeup.Row
 		for _, w := range m.rows { // order-free: sorted below
-			if w.Shard == after.Shard && w.Due < r.Until && place(w.Due, string(w.Entity.ID), w.Name) > place(after.Due, string(after.Entity.ID), after.Name) {
+			if w.Shard == after.Shard && w.Due <= until && place(w.Due, string(w.Entity.ID), w.Name) > place(after.Due, string(after.Entity.ID), after.Name) {
 				rows = append(rows, *w)
+			}
+		}
+		for _, w := range m.purges {
+			if w.Shard == after.Shard && w.Due <= until {
+				rows = append(rows, w)
 			}
 		}
 		slices.SortFunc(rows, func(a, b wakeup.Row) int {
@@ -148,9 +158,29 @@ func (m *model) set(id, name string, due, period int64, silent bool) {
 	switch epoch := m.open[s]; {
 	case epoch == 0:
 	case silent:
-		m.tell(turn.WakesUnknown{Shard: s, Epoch: epoch})
+		m.tell(turn.WakesUnknown{Shard: s, Epoch: epoch, Entity: m.ent(id)})
 	default:
 		m.tell(turn.WakesChanged{Shard: s, Epoch: epoch, Entity: m.ent(id), Records: []sharding.Record{{Seq: m.seq, Wakes: []sharding.Wake{w}}}})
+	}
+}
+
+// deletes deletes an entity, as set does.
+func (m *model) deletes(id string, silent bool) {
+	m.t.Helper()
+	m.seq++
+	s := shardOf(id)
+	for key, w := range m.rows { // order-free: all of the entity are removed
+		if w.Entity == m.ent(id) {
+			delete(m.rows, key)
+		}
+	}
+	m.purges = append(m.purges, wakeup.Row{Shard: s, Entity: m.ent(id), Due: journal.PurgeFrom + m.wall(), WakeRef: sharding.WakeRef{Kind: sharding.PurgeWake, Seq: m.seq}})
+	switch epoch := m.open[s]; {
+	case epoch == 0:
+	case silent:
+		m.tell(turn.WakesUnknown{Shard: s, Epoch: epoch, Entity: m.ent(id)})
+	default:
+		m.tell(turn.WakesChanged{Shard: s, Epoch: epoch, Entity: m.ent(id), Records: []sharding.Record{{Seq: m.seq, Delete: true}}})
 	}
 }
 
@@ -245,11 +275,16 @@ func (m *model) deliver() {
 			m.step(a.page)
 		}
 	}
+	var hung []turn.Fire
 	for len(m.fires) > 0 {
 		f := m.fires[0]
-		m.fires = m.fires[1:]
+		if m.fires = m.fires[1:]; m.hangs != nil && m.hangs(f) {
+			hung = append(hung, f)
+			continue
+		}
 		m.fire(f)
 	}
+	m.fires = hung
 }
 
 func (m *model) claimAll() {
@@ -275,7 +310,7 @@ func TestRandom(t *testing.T) {
 func random(t testing.TB, seed uint64) wakeup.Stats {
 	m := newModel(t, seed, func(c *wakeup.Config) {
 		c.Page, c.Firings, c.ReadShards = 1+int(seed%4), 2, 2
-		c.FailingRows, c.Rows = 5, 5+3*c.Page
+		c.FailingRows, c.BlockedRows, c.Rows = 5, 2, 7+3*c.Page
 		c.RetryMax = 4 * time.Second
 	})
 	m.ahead = time.Duration(m.rng.IntN(200)-100) * time.Second
@@ -288,11 +323,14 @@ func random(t testing.TB, seed uint64) wakeup.Stats {
 		}
 		return turn.FiringDone
 	}
+	m.hangs = func(turn.Fire) bool { return m.rng.IntN(40) > 0 } // it ends later
 	m.claimAll()
 	for range 400 {
 		id := string("ab"[m.rng.IntN(2)]) + string(rune('0'+m.rng.IntN(6)))
 		name := string(rune('m' + m.rng.IntN(3)))
-		switch m.rng.IntN(12) {
+		switch m.rng.IntN(13) {
+		case 12:
+			m.deletes(id, m.rng.IntN(4) == 0)
 		case 0:
 			m.set(id, name, 0, 0, m.rng.IntN(4) == 0)
 		case 1, 2, 3:
@@ -318,7 +356,7 @@ func random(t testing.TB, seed uint64) wakeup.Stats {
 	for s := range m.open { // order-free: all are claimed again
 		m.release(s)
 	}
-	m.fails = nil
+	m.fails, m.hangs = nil, nil
 	m.claimAll()
 	m.pass(5 * time.Minute)
 	for key, w := range m.rows { // order-free: any is an error
@@ -337,7 +375,7 @@ func random(t testing.TB, seed uint64) wakeup.Stats {
 // TestBacklog: wake-ups that became due while nobody owned their shards fire in the order in
 // which they were due. The number of firings under way is bounded, and so is the memory.
 func TestBacklog(t *testing.T) {
-	m := newModel(t, 1, func(c *wakeup.Config) { c.Page, c.Firings, c.FailingRows, c.Rows = 10, 4, 5, 60 })
+	m := newModel(t, 1, func(c *wakeup.Config) { c.Page, c.Firings, c.FailingRows, c.BlockedRows, c.Rows = 10, 4, 5, 5, 60 })
 	for i := range 500 {
 		m.set(fmt.Sprintf("a0%d", i), "w", m.wall()-1000+int64(i), 0, false)
 	}
@@ -431,7 +469,7 @@ func (m *model) deliverOne() {
 func TestFailingHoldsNobodyBack(t *testing.T) { failingHoldsNobodyBack(t) }
 
 func failingHoldsNobodyBack(t testing.TB) {
-	m := newModel(t, 2, func(c *wakeup.Config) { c.Page, c.Firings, c.FailingRows, c.Rows = 10, 20, 5, 100 })
+	m := newModel(t, 2, func(c *wakeup.Config) { c.Page, c.Firings, c.FailingRows, c.BlockedRows, c.Rows = 10, 20, 5, 5, 100 })
 	m.claimAll()
 	failing := 0
 	m.fails = func(f turn.Fire) turn.FiringEnd {

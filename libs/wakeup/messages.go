@@ -56,7 +56,7 @@ type Read struct {
 	// [Keeper] asks, for reminders.
 	Remembered bool
 	Shards     []Position // of each shard, the rows behind this position are asked for
-	Until      int64      // rows that are due before this time are asked for, in Unix milliseconds
+	Until      int64      // rows that are due before this time are asked for, in Unix milliseconds; 0: all reminders
 	Limit      int        // so many rows of each shard at most
 }
 

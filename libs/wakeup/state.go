@@ -13,7 +13,7 @@ import (
 
 // Check verifies the invariants of the keeper. An error means a bug.
 func (k *Keeper) Check() error {
-	rows, failing, queued, retries, firings := 0, 0, 0, 0, 0
+	rows, failing, held, queued, retries, firings := 0, 0, 0, 0, 0, 0
 	for _, s := range k.shards {
 		ready := 0
 		if k.byID[s.id] != s || s.closed {
@@ -24,9 +24,12 @@ func (k *Keeper) Check() error {
 			if _, known := k.failing[r]; known != (r.failures > 0) {
 				return fmt.Errorf("wakeup: %q of %s has failed %d times; listed as failing: %t", r.Name, r.Entity, r.failures, known)
 			}
-			if r.failures > 0 {
+			switch {
+			case r.failures > 0:
 				failing++
-			} else {
+			case r.state == blocked:
+				held++
+			case r.state == waiting:
 				ready++
 			}
 			if r.key() != id || r.shard != s {
@@ -55,18 +58,18 @@ func (k *Keeper) Check() error {
 			}
 		}
 		if ready != s.ready {
-			return fmt.Errorf("wakeup: %s counts %d wake-ups that are not failing; there are %d", s.id, s.ready, ready)
+			return fmt.Errorf("wakeup: %s counts %d wake-ups that wait and are not failing; there are %d", s.id, s.ready, ready)
 		}
 	}
 	for _, t := range k.types {
 		queued -= len(t.due)
 		firings += t.firing
 	}
-	if rows != k.rows || failing != len(k.failing) || queued != 0 || retries != len(k.retries) || firings != len(k.firings) {
-		return fmt.Errorf("wakeup: counted %d rows, %d failing, %d firings; there are %d, %d, %d", k.rows, len(k.failing), firings, rows, failing, len(k.firings))
+	if rows != k.rows || failing != len(k.failing) || held != k.blocked || queued != 0 || retries != len(k.retries) || firings != len(k.firings) {
+		return fmt.Errorf("wakeup: counted %d rows, %d failing, %d blocked, %d firings; there are %d, %d, %d, %d", k.rows, len(k.failing), k.blocked, firings, rows, failing, held, len(k.firings))
 	}
-	if rows > k.cfg.Rows || failing > k.cfg.FailingRows {
-		return fmt.Errorf("wakeup: %d rows, %d of them failing, are above the limits", rows, failing)
+	if rows > k.cfg.Rows || failing > k.cfg.FailingRows || held > k.cfg.BlockedRows {
+		return fmt.Errorf("wakeup: %d rows, %d of them failing and %d blocked, are above the limits", rows, failing, held)
 	}
 	if k.reserved != len(k.readShards())*k.cfg.Page {
 		return fmt.Errorf("wakeup: %d rows are reserved for reads of %d shards", k.reserved, len(k.readShards()))
@@ -105,7 +108,7 @@ func (k *Keeper) Clone() *Keeper {
 	copyShard := func(s *shard) *shard {
 		if shards[s] == nil {
 			sc := *s
-			sc.typ, sc.changed, sc.changedRows, sc.rows = types[s.typ], maps.Clone(s.changed), slices.Clone(s.changedRows), map[key]*row{}
+			sc.typ, sc.changed, sc.changedRows, sc.renewed, sc.rows = types[s.typ], maps.Clone(s.changed), slices.Clone(s.changedRows), maps.Clone(s.renewed), map[key]*row{}
 			shards[s] = &sc
 		}
 		return shards[s]
@@ -132,7 +135,7 @@ func (k *Keeper) Clone() *Keeper {
 	c.retries = copyRows(k.retries)
 	c.firings = map[sharding.Entity]*firing{}
 	for e, f := range k.firings { // order-free: copies
-		c.firings[e] = &firing{shard: copyShard(f.shard), row: copyRow(f.row), ref: f.ref, blocked: copyRows(f.blocked)}
+		c.firings[e] = &firing{shard: copyShard(f.shard), row: copyRow(f.row), ref: f.ref, blocked: copyRows(f.blocked), more: f.more}
 	}
 	c.reads = map[uint64]*reading{}
 	for n, r := range k.reads { // order-free: copies
@@ -167,16 +170,16 @@ func (k *Keeper) AppendState(now time.Time, b []byte) []byte {
 		b = fmt.Appendf(b, " reading %s %s closed %t\n", s.id, s.epoch, s.closed)
 	}
 	for _, s := range k.shards {
-		b = fmt.Appendf(b, " shard %s %s horizon %d after %d read %d %t again %t empty %t changed %d %d\n", s.id, s.epoch, s.horizon-now.UnixMilli(), s.after.Due,
-			rel(s.readAt), s.reading, s.sweepAgain, s.empty, len(s.changed), len(s.changedRows))
+		b = fmt.Appendf(b, " shard %s %s horizon %d after %d read %d %t again %t empty %t changed %d %d %d\n", s.id, s.epoch, s.horizon-now.UnixMilli(), s.after.Due,
+			rel(s.readAt), s.reading, s.sweepAgain, s.empty, len(s.changed), len(s.changedRows), len(s.renewed))
 		for _, id := range slices.SortedFunc(maps.Keys(s.rows), key.compare) {
 			r := s.rows[id]
-			b = fmt.Appendf(b, "  %s %q %d %d due %d %d state %d times %d %d\n", r.Entity, r.Name, r.Seq, r.Number, r.Due-now.UnixMilli(), r.Period, r.state, r.failures, rel(r.retryAt))
+			b = fmt.Appendf(b, "  %s %q %d %d due %d %d state %d times %d %d seen %t\n", r.Entity, r.Name, r.Seq, r.Number, r.Due-now.UnixMilli(), r.Period, r.state, r.failures, rel(r.retryAt), r.sweep == s.sweep)
 		}
 	}
 	for _, e := range slices.SortedFunc(maps.Keys(k.firings), sharding.Entity.Compare) {
 		f := k.firings[e]
-		b = fmt.Appendf(b, " firing %s %q %d %d", e, f.ref.Name, f.ref.Seq, f.ref.Number)
+		b = fmt.Appendf(b, " firing %s %q %d %d more %t", e, f.ref.Name, f.ref.Seq, f.ref.Number, f.more)
 		for _, r := range f.blocked {
 			b = fmt.Appendf(b, " %q", r.Name)
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/sharding"
 )
 
 // restartSweep begins a new sweep of a shard, from its first wake-up on. It is called when a
@@ -16,8 +17,14 @@ func (k *Keeper) restartSweep(s *shard) {
 		s.sweepAgain = true
 		return
 	}
-	s.after, s.readAt = Position{Shard: s.id}, k.now
-	k.scanBy(k.now)
+	k.beginSweep(s, k.now)
+}
+
+// beginSweep has the next sweep of a shard begin at a time.
+func (k *Keeper) beginSweep(s *shard, at time.Time) {
+	s.sweep++
+	s.after, s.readAt = Position{Shard: s.id}, at
+	k.scanBy(at)
 }
 
 // scanBy makes sure that the shards are scanned at time t, or earlier.
@@ -31,7 +38,7 @@ func (k *Keeper) scanBy(t time.Time) {
 // because thousands of rows may leave in a second.
 const roomCheck = 10 * time.Millisecond
 
-// madeRoom is called when a row leaves the memory, or begins to fail. Either may make room for
+// madeRoom is called when a row leaves the memory, or does not wait for its time any more. Either may make room for
 // a shard that waits to be read.
 func (k *Keeper) madeRoom() {
 	if k.noRoom {
@@ -58,7 +65,7 @@ func (k *Keeper) scan() {
 			k.scanBy(s.readAt)
 			continue
 		}
-		if len(rd.shards) >= k.cfg.ReadShards || s.ready >= k.cfg.Page || k.rows+k.reserved+k.cfg.Page > k.cfg.Rows {
+		if len(rd.shards) >= k.cfg.ReadShards || k.busy(s) || k.rows+k.reserved+k.cfg.Page > k.cfg.Rows {
 			k.noRoom = true
 			continue
 		}
@@ -68,7 +75,7 @@ func (k *Keeper) scan() {
 			k.scanBy(k.now) // the next read has it
 			continue
 		}
-		s.reading, s.changed, s.changedRows = true, map[key]struct{}{}, nil
+		s.reading, s.changed, s.changedRows, s.renewed = true, map[key]struct{}{}, nil, map[sharding.Entity]struct{}{}
 		k.reserved += k.cfg.Page
 		rd.shards = append(rd.shards, s)
 		r.Shards = append(r.Shards, s.after)
@@ -80,10 +87,25 @@ func (k *Keeper) scan() {
 	k.lastRead++
 	r.Number, r.Until, r.Limit = k.lastRead, rd.until, k.cfg.Page
 	if rd.any {
-		r.Until, r.Limit = math.MaxInt64, 1
+		if r.Until, r.Limit = 0, 1; mutant.On("any-purge") {
+			r.Until = math.MaxInt64
+		}
 	}
 	k.reads[r.Number] = rd
 	k.out.Reads = append(k.out.Reads, r)
+}
+
+// busy reports whether so much of a shard is in memory, and about to fire, that no more is read of
+// it. What fires does not count, and what waits until another firing of its entity has ended: a
+// handler may take as long as it likes.
+func (k *Keeper) busy(s *shard) bool {
+	switch {
+	case mutant.On("blocked-ready"):
+		return s.ready+k.blocked >= k.cfg.Page
+	case mutant.On("firing-ready"):
+		return s.ready+len(k.firings) >= k.cfg.Page
+	}
+	return s.ready >= k.cfg.Page
 }
 
 // page handles the answer to a read.
@@ -129,58 +151,85 @@ func (k *Keeper) page(in *Page) {
 
 // notRead has a shard read again later.
 func (k *Keeper) notRead(s *shard, at time.Time) {
-	s.reading, s.changed, s.changedRows, s.readAt = false, nil, nil, at
+	s.endRead()
+	s.readAt = at
 	k.scanBy(at)
 }
+
+// endRead notes that a read of the shard is not under way any more.
+func (s *shard) endRead() { s.reading, s.changed, s.changedRows, s.renewed = false, nil, nil, nil }
 
 // pageOf handles the rows that were read of one shard, all of which are due before until. more
 // says that the page may not have all of the shard's rows.
 func (k *Keeper) pageOf(s *shard, rows []Row, until int64, more bool) {
-	changed, changedRows := s.changed, s.changedRows
-	s.reading, s.changed, s.changedRows = false, nil, nil
+	first := s.after == Position{Shard: s.id}
+	none := first && len(rows)+len(s.rows)+len(s.changed) == 0
 	switch {
-	case more && len(rows) > 0:
-		s.after, s.readAt = rows[len(rows)-1].position(), k.now
-	case more: // the page had no room for rows of this shard
-		s.readAt = k.now
-	default:
-		first := s.after == Position{Shard: s.id}
-		s.after, s.readAt = Position{Shard: s.id}, k.now.Add(k.cfg.Refresh)
+	case !more:
 		s.horizon = until
-		s.empty = first && len(rows)+len(s.rows)+len(changed) == 0
-		if mutant.On("beyond-horizon") {
-			s.readAt = k.now.Add(1000 * time.Hour)
-		}
+	case len(rows) > 0:
+		s.after = rows[len(rows)-1].position()
+	default: // the page had no room for rows of this shard
 	}
 	for i := range rows {
 		r := &rows[i]
-		if _, newer := changed[r.key()]; newer {
+		if _, renewed := s.renewed[r.Entity]; renewed {
+			continue
+		}
+		if _, newer := s.changed[r.key()]; newer {
 			continue
 		}
 		if old := s.rows[r.key()]; old != nil {
 			if old.state == underWay || old.WakeRef == r.WakeRef && old.Err == r.Err {
+				old.sweep = s.sweep
 				continue // if a firing under way is of another setting, the journal refuses it
 			}
 			k.remove(old)
 		}
 		k.add(s, r)
 	}
-	for i := range changedRows {
-		if r := &changedRows[i]; r.Due <= s.covered() && s.rows[r.key()] == nil {
+	for i := range s.changedRows {
+		if r := &s.changedRows[i]; r.Due <= s.covered() && s.rows[r.key()] == nil {
 			k.add(s, r)
 		}
 	}
-	if s.sweepAgain {
+	if !more && !mutant.On("gone-rows") {
+		k.removeGone(s, until)
+	}
+	s.endRead()
+	switch {
+	case s.sweepAgain:
 		s.sweepAgain = false
 		k.restartSweep(s)
+	case more:
+		s.readAt = k.now
+		k.scanBy(k.now)
+	default:
+		at := k.now.Add(k.cfg.Refresh)
+		if mutant.On("beyond-horizon") {
+			at = k.now.Add(1000 * time.Hour)
+		}
+		s.empty = none
+		k.beginSweep(s, at)
 	}
-	k.scanBy(s.readAt)
+}
+
+// removeGone ends a sweep that has read all that is due before until: the rows that it should have
+// found, and has not, are not in the journal any more. A firing under way may have removed its row;
+// its end says so.
+func (k *Keeper) removeGone(s *shard, until int64) {
+	for _, r := range s.rows { // order-free: all that are gone are removed
+		if r.sweep != s.sweep && r.Due < until && r.state != underWay {
+			k.remove(r)
+		}
+	}
 }
 
 // anyOf handles the answer to whether a shard has any reminder.
 func (k *Keeper) anyOf(s *shard, some bool) {
 	quiet := !some && s.empty && len(s.changed) == 0
-	s.reading, s.changed, s.changedRows, s.empty = false, nil, nil, false
+	s.endRead()
+	s.empty = false
 	if s.sweepAgain || !quiet && !some {
 		s.sweepAgain = false
 		k.restartSweep(s)

@@ -31,8 +31,8 @@ type Config struct {
 	// WaitingTurns each shard core has an equal part; of TotalHeldBytes at least HeldBytes, of
 	// WaitingTurns at least one.
 	Turn turn.Config
-	// Wakeups bounds and times the firing of wake-ups. Of Rows, FailingRows and Firings each
-	// shard core has an equal part.
+	// Wakeups bounds and times the firing of wake-ups. Of Rows, FailingRows, BlockedRows and
+	// Firings each shard core has an equal part.
 	Wakeups wakeup.Config
 	// Purge says how what is left of deleted entities is removed, for all shard cores together.
 	Purge purge.Config
@@ -210,7 +210,8 @@ func (c *Config) passivationOfCore(s passivation.Strategy) passivation.Strategy 
 func (c *Config) wakeupsOfCore(index int) wakeup.Config {
 	w := c.Wakeups
 	w.FailingRows = max(1, w.FailingRows/c.ShardCores)
-	w.Rows = max(w.FailingRows+w.Page, w.Rows/c.ShardCores)
+	w.BlockedRows = max(1, w.BlockedRows/c.ShardCores)
+	w.Rows = max(w.FailingRows+w.BlockedRows+w.Page, w.Rows/c.ShardCores)
 	w.Firings = max(1, w.Firings/c.ShardCores)
 	w.Seed += uint64(index)
 	return w

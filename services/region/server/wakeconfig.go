@@ -26,6 +26,7 @@ type RememberConfig struct {
 type ReminderConfig struct {
 	Held     int           `key:"region.reminders_held" unit:"reminders" help:"reminders in memory, because they are due soon or fail; the others are read from the journal later. Some 300 bytes each, and the input of the command"`
 	Failing  int           `key:"region.reminders_failing" unit:"reminders" help:"reminders in memory whose command has failed; further ones are read again after region.reminders_refresh"`
+	Blocked  int           `key:"region.reminders_blocked" unit:"reminders" help:"reminders in memory that are due and wait, because another one of their entity has its command run; further ones are read again when that has ended"`
 	Firings  int           `key:"region.reminders_firings" unit:"reminders" help:"reminders of a type whose commands run at a time"`
 	Entity   int           `key:"region.reminders_per_entity" unit:"reminders" help:"reminders of one entity that may stand; a command that would set more is refused as resource_exhausted"`
 	Page     int           `key:"region.reminders_page" unit:"reminders" help:"reminders of a shard that are read at a time"`
@@ -46,7 +47,7 @@ func defaultRemember() RememberConfig {
 func defaultReminders() ReminderConfig {
 	d := wakeup.DefaultConfig()
 	return ReminderConfig{
-		Held: d.Rows, Failing: d.FailingRows, Firings: d.Firings, Page: d.Page, Entity: turn.DefaultConfig().RemindersPerEntity, Refresh: d.Refresh, Ahead: d.Ahead, RetryMin: d.RetryMin, RetryMax: d.RetryMax,
+		Held: d.Rows, Failing: d.FailingRows, Blocked: d.BlockedRows, Firings: d.Firings, Page: d.Page, Entity: turn.DefaultConfig().RemindersPerEntity, Refresh: d.Refresh, Ahead: d.Ahead, RetryMin: d.RetryMin, RetryMax: d.RetryMax,
 	}
 }
 
@@ -64,7 +65,7 @@ func (c *Config) starts() wakeup.StartConfig {
 
 func (c *Config) wakeups() wakeup.Config {
 	r, w := &c.Reminders, wakeup.DefaultConfig()
-	w.Rows, w.FailingRows, w.Firings, w.Page = r.Held, r.Failing, r.Firings, r.Page
+	w.Rows, w.FailingRows, w.BlockedRows, w.Firings, w.Page = r.Held, r.Failing, r.Blocked, r.Firings, r.Page
 	w.Refresh, w.Ahead, w.RetryMin, w.RetryMax = r.Refresh, r.Ahead, r.RetryMin, r.RetryMax
 	return w
 }
@@ -86,7 +87,7 @@ func (c *Config) validateWakeups() error {
 		named(starts.Validate(), "StartConfig.", "", "Strategy", "region.remember_strategy", "Frequency", "region.remember_frequency",
 			"Number", "region.remember_number", "Limit", "region.remember_limit", "Failing", "region.remember_failing", "Rows", "region.remember_held",
 			"BackOffMax", "region.remember_backoff_max", "BackOff", "region.remember_backoff", "Page", "a page"),
-		named(wakeups.Validate(), "FailingRows", "region.reminders_failing", "Firings", "region.reminders_firings", "Refresh", "region.reminders_refresh",
+		named(wakeups.Validate(), "FailingRows", "region.reminders_failing", "BlockedRows", "region.reminders_blocked", "Firings", "region.reminders_firings", "Refresh", "region.reminders_refresh",
 			"Ahead", "region.reminders_ahead", "RetryMin", "region.reminders_retry_min", "RetryMax", "region.reminders_retry_max",
 			"Rows", "region.reminders_held", "Page", "region.reminders_page"),
 	)...)
