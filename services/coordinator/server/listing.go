@@ -214,7 +214,8 @@ func (a admin) Reminders(ctx context.Context, req *adminv1.RemindersRequest) (*a
 		return out, nil
 	}
 	var subjects []*inspectionv1.Subject
-	next, err := a.wakes(ctx, &w, journal.WakesRequest{Until: req.DueBeforeUnixMs}, 0, &out.Damaged, func(r *journal.WakeRow) {
+	// Behind PurgeFrom there are deleted entities, and no reminders.
+	next, err := a.wakes(ctx, &w, journal.WakesRequest{Until: min(req.DueBeforeUnixMs, journal.PurgeFrom)}, 0, &out.Damaged, func(r *journal.WakeRow) {
 		out.Reminders = append(out.Reminders, &adminv1.Reminder{
 			Type: string(r.Entity.Type), Id: string(r.Entity.ID), Name: strings.ToValidUTF8(r.Name, "\ufffd"), DueUnixMs: r.Due, PeriodMs: r.Period, Command: r.Input.Command,
 		})

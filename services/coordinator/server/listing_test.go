@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -89,6 +90,11 @@ func TestReminders(t *testing.T) {
 	}
 	if got, _ := list(&adminv1.RemindersRequest{Type: "T", DueBeforeUnixMs: 993}); !slices.Equal(got, want[8:]) {
 		t.Errorf("due before 993: %q", got)
+	}
+	for _, due := range []int64{1001, journal.PurgeFrom - 1, journal.PurgeFrom, math.MaxInt64} {
+		if got, _ := list(&adminv1.RemindersRequest{DueBeforeUnixMs: due}); !slices.Equal(got, want) {
+			t.Errorf("due before %d: %q", due, got)
+		}
 	}
 	if got, _ := list(&adminv1.RemindersRequest{Type: "T", Id: "e4", Limit: 1}); !slices.Equal(got, want[4:5]) {
 		t.Errorf("of e4: %q", got)
