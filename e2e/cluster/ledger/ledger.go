@@ -2,9 +2,9 @@
 //
 // [Ledger.Add] takes the records of accounts, those of each in their order, as they are stored.
 // [Ledger.Balance] can be called whenever all records and all pending sends of one moment are
-// known: the balances, and what pending sends have on the way, are what was deposited.
-// [Ledger.End] is called when nothing is on the way any more: each transfer has one debit, and
-// one credit or its refund; the credits of one account to another come in the order of the
+// known: the balances, what pending sends have on the way, and what is in doubt, are what was
+// deposited. [Ledger.End] is called when nothing is on the way any more: each transfer has one
+// debit, and one credit or its refund, and none is in doubt; the credits of one account to another come in the order of the
 // debits; what a client was told is what is stored.
 //
 // # What this does not do
@@ -33,6 +33,7 @@ type transfer struct {
 	amount                            int64
 	command                           string
 	debits, credits, refunds, settled int
+	doubts                            int // how often its target has not answered in time
 	creditedTo, creditedFrom          string
 	creditedAmount, refunded, sentFor int64
 }
@@ -44,6 +45,9 @@ type account struct {
 	balance  int64
 	commands map[string]int64
 }
+
+// inDoubt reports whether the target has not answered in time, and nobody has resolved it since.
+func (t *transfer) inDoubt() bool { return t.doubts > 0 && t.settled == 0 }
 
 // Ledger is what the records that were added say. [New] makes one.
 type Ledger struct {
@@ -172,12 +176,23 @@ func (l *Ledger) event(at Place, a *account, command string, e history.Event) {
 		if t.settled++; t.settled > 1 {
 			l.found("ended twice: %s", in.ID)
 		}
-		l.ended[[2]string{t.from, t.to}] = append(l.ended[[2]string{t.from, t.to}], in.ID)
+		if t.doubts == 0 { // else somebody has resolved it, whenever that was
+			l.ended[[2]string{t.from, t.to}] = append(l.ended[[2]string{t.from, t.to}], in.ID)
+		}
 		if e.Name == "refunded" {
 			t.refunds, t.refunded = t.refunds+1, in.Amount
 			a.balance += in.Amount
 			l.Refunds++
 		}
+	case "doubted": // the end of the send, and not of the transfer
+		t := l.transfer(in.ID)
+		if t.from != at.Account {
+			l.found("astray: %s doubts %s, which is of %q", at.Account, in.ID, t.from)
+		}
+		if t.doubts++; t.doubts > 1 || t.settled > 0 {
+			l.found("doubted after its end: %s", in.ID)
+		}
+		l.ended[[2]string{t.from, t.to}] = append(l.ended[[2]string{t.from, t.to}], in.ID)
 	default:
 		l.found("record %d of %s has an event %q", at.Seq, at.Account, e.Name)
 	}
@@ -186,7 +201,7 @@ func (l *Ledger) event(at Place, a *account, command string, e history.Event) {
 // Balance checks one moment, of which all records were added and all pending sends are given:
 // no money was made or lost.
 func (l *Ledger) Balance(pending []Place) error {
-	sum, onTheWay := int64(0), int64(0)
+	sum, onTheWay, inDoubt, sent := int64(0), int64(0), int64(0), map[string]bool{}
 	for _, a := range l.accounts { // order-free: a sum
 		sum += a.balance
 	}
@@ -195,11 +210,16 @@ func (l *Ledger) Balance(pending []Place) error {
 		if t := l.transfers[id]; !ok {
 			l.found("record %d of %s is said to send", p.Seq, p.Account)
 		} else if t.credits == 0 && t.refunds == 0 {
-			onTheWay += t.sentFor
+			onTheWay, sent[id] = onTheWay+t.sentFor, true
 		}
 	}
-	if sum+onTheWay != l.Deposited {
-		l.found("the total is wrong: %d in accounts and %d on the way, and %d were deposited", sum, onTheWay, l.Deposited)
+	for id, t := range l.transfers { // order-free: a sum
+		if t.inDoubt() && t.credits == 0 && !sent[id] {
+			inDoubt += t.amount
+		}
+	}
+	if sum+onTheWay+inDoubt != l.Deposited {
+		l.found("the total is wrong: %d in accounts, %d on the way and %d in doubt, and %d were deposited", sum, onTheWay, inDoubt, l.Deposited)
 	}
 	return l.err()
 }
@@ -221,6 +241,8 @@ func (l *Ledger) End(ops []Op) error {
 			l.found("credited and never debited: %s", id)
 		case t.credits > 0 && t.refunds > 0:
 			l.found("credited and refunded: %s", id)
+		case t.inDoubt():
+			l.found("in doubt: the target of %s has not answered in time, and nobody has resolved it; it was credited %d times", id, t.credits)
 		case t.credits+t.refunds == 0:
 			l.found("lost: %s was debited, and neither credited nor refunded", id)
 		case t.settled == 0:

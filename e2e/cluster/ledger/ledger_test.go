@@ -74,6 +74,34 @@ func TestCorrect(t *testing.T) {
 	}
 }
 
+// TestDoubt: what is in doubt is not lost, whether the target has taken it or not, and the transfer
+// ends when somebody resolves it, after later ones too.
+func TestDoubt(t *testing.T) {
+	b := newBook()
+	one, two := b.debit("1"), b.debit("2")
+	b.debit("3")
+	b.credit("1")
+	b.credit("3")
+	for _, x := range []struct {
+		pending []Place
+		end     string
+		how     string
+	}{
+		{[]Place{one, two}, "1", "doubted"}, {[]Place{two}, "2", "doubted"}, {nil, "3", "settled"}, {nil, "2", "refunded"}, {nil, "1", "settled"},
+	} {
+		if err := b.l.Balance(x.pending); err != nil {
+			t.Fatal(err)
+		}
+		b.end(x.end, x.how)
+	}
+	if err := b.l.Balance(nil); err != nil {
+		t.Error(err)
+	}
+	if err := b.l.End(b.ops); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestWrong: each wrong history is found, with its name.
 func TestWrong(t *testing.T) {
 	for want, do := range map[string]func(b *book){
@@ -89,20 +117,26 @@ func TestWrong(t *testing.T) {
 			b.end("1", "settled")
 			b.end("2", "settled")
 		},
-		"[2 1] ended":           func(b *book) { b.debit("1"); b.debit("2"); b.end("2", "refunded"); b.end("1", "refunded") },
-		"debited twice: 1":      func(b *book) { b.debit("1"); b.debit("1") },
-		"one effect twice":      func(b *book) { b.debit("1"); b.debit("1") },
-		"never debited: 1":      func(b *book) { b.credit("1") },
-		"never ended: 1":        func(b *book) { b.debit("1"); b.credit("1") },
-		"ended twice: 1":        func(b *book) { b.debit("1"); b.end("1", "refunded"); b.end("1", "refunded") },
-		"a gap":                 func(b *book) { b.seq["a"]++; b.debit("1") },
-		"overdrawn":             func(b *book) { b.record("b", "", history.Record{}, "withdrawn", `{"Amount":5}`) },
-		"deleted with money":    func(b *book) { b.record("a", "", history.Record{Deletes: true}) },
-		"epochs fall":           func(b *book) { b.record("a", "", history.Record{Epoch: 2}); b.debit("1") },
-		"acknowledged and lost": func(b *book) { b.ops = append(b.ops, Op{ID: "1", From: "a", Outcome: history.OK}) },
-		"refused and stored":    func(b *book) { b.debit("1"); b.ops[0].Outcome = history.Rejected },
-		"another's":             func(b *book) { b.debit("1"); b.ops[0].Amount = 6 },
-		"has an event":          func(b *book) { b.record("a", "", history.Record{}, "stolen", "{}") },
+		"[2 1] ended":               func(b *book) { b.debit("1"); b.debit("2"); b.end("2", "refunded"); b.end("1", "refunded") },
+		"debited twice: 1":          func(b *book) { b.debit("1"); b.debit("1") },
+		"one effect twice":          func(b *book) { b.debit("1"); b.debit("1") },
+		"never debited: 1":          func(b *book) { b.credit("1") },
+		"never ended: 1":            func(b *book) { b.debit("1"); b.credit("1") },
+		"ended twice: 1":            func(b *book) { b.debit("1"); b.end("1", "refunded"); b.end("1", "refunded") },
+		"a gap":                     func(b *book) { b.seq["a"]++; b.debit("1") },
+		"overdrawn":                 func(b *book) { b.record("b", "", history.Record{}, "withdrawn", `{"Amount":5}`) },
+		"in doubt: the target of 1": func(b *book) { b.debit("1"); b.end("1", "doubted") },
+		"credited 1 times":          func(b *book) { b.debit("1"); b.credit("1"); b.end("1", "doubted") },
+		"lost: 2":                   func(b *book) { b.debit("1"); b.debit("2"); b.end("2", "doubted"); b.end("2", "settled") },
+		"[2] ended":                 func(b *book) { b.debit("1"); b.debit("2"); b.end("2", "doubted") },
+		"doubted after its end: 1":  func(b *book) { b.debit("1"); b.end("1", "refunded"); b.end("1", "doubted") },
+		"astray: b doubts 1":        func(b *book) { b.debit("1"); b.record("b", "", history.Record{}, "doubted", `{"ID":"1"}`) },
+		"deleted with money":        func(b *book) { b.record("a", "", history.Record{Deletes: true}) },
+		"epochs fall":               func(b *book) { b.record("a", "", history.Record{Epoch: 2}); b.debit("1") },
+		"acknowledged and lost":     func(b *book) { b.ops = append(b.ops, Op{ID: "1", From: "a", Outcome: history.OK}) },
+		"refused and stored":        func(b *book) { b.debit("1"); b.ops[0].Outcome = history.Rejected },
+		"another's":                 func(b *book) { b.debit("1"); b.ops[0].Amount = 6 },
+		"has an event":              func(b *book) { b.record("a", "", history.Record{}, "stolen", "{}") },
 	} { // order-free
 		b := newBook()
 		do(b)
