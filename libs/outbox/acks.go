@@ -155,10 +155,12 @@ func (d *Dispatcher) acked(in Acked) {
 	}
 	switch verdict := in.Verdict; {
 	case verdict == sharding.Durable:
+		seqs := make([]uint64, 0, len(a.sends))
 		for _, x := range a.sends {
+			seqs = append(seqs, x.seq)
 			d.gone(x)
 		}
-		d.out.Turn = append(d.out.Turn, turn.SendsEnded{Shard: s.id, Epoch: s.epoch, Entity: a.source.entity, Count: len(a.sends)})
+		d.out.Turn = append(d.out.Turn, turn.SendsEnded{Shard: s.id, Epoch: s.epoch, Entity: a.source.entity, Seqs: seqs})
 	case verdict == sharding.RefusedEpoch && !mutant.On("ack-deposed"):
 		// The journal will take nothing more of this owner. What is not stored is for the next
 		// one, who delivers it again.

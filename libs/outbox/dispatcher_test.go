@@ -883,7 +883,7 @@ func givenUp(t testing.TB) {
 		for _, in := range out.Turn {
 			switch in := in.(type) {
 			case turn.SendsEnded:
-				ended += in.Count
+				ended += len(in.Seqs)
 			case turn.Fire:
 				fired = in
 			}

@@ -414,7 +414,7 @@ func (d *Dispatcher) dropped(e *turn.SendDropped) {
 			continue
 		}
 		x := p.queue[i]
-		d.out.Turn = append(d.out.Turn, turn.SendsEnded{Shard: s.id, Epoch: s.epoch, Entity: e.Entity, Count: 1})
+		d.out.Turn = append(d.out.Turn, turn.SendsEnded{Shard: s.id, Epoch: s.epoch, Entity: e.Entity, Seqs: []uint64{x.seq}})
 		switch {
 		case i > 0:
 			p.queue = slices.Delete(p.queue, i, i+1)

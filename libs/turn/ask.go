@@ -26,8 +26,6 @@ type ask struct {
 	env      *sharding.Envelope
 	readOnly bool
 	sent     bool
-	// first says that no ask of the command has changed anything before.
-	first bool
 	// The barrier opens when the record seq is durable and the fence read number fence,
 	// which begins after that, is done. fence is 0 until it is requested.
 	seq   uint64
@@ -93,7 +91,6 @@ func (m *Machine) sendAsk(e *entity) {
 	a, c := e.ask, e.running
 	a.sent = true
 	if !a.readOnly {
-		a.first = !c.asked
 		c.barrierOpen, c.asked = true, true
 	}
 	a.since = m.now.UnixNano()
@@ -254,8 +251,8 @@ func (m *Machine) asked(in Asked) {
 		e.running.conflict = true
 		reply = sharding.Doubt(sharding.Aborted, "the turn has run before, and then it sent "+e.ask.env.Command+" with another input to "+e.ask.env.Entity.String()+": that took effect. The input of an ask must follow from the command alone")
 	}
-	if reply.Outcome == sharding.Rejected && e.ask.first && !mutant.On("ask-refused") {
-		e.running.asked = false // it has changed nothing
+	if reply.Outcome == sharding.Rejected && mutant.On("ask-refused") {
+		e.running.asked = false
 	}
 	m.endAsk(e, &reply)
 }
@@ -311,7 +308,9 @@ func (m *Machine) askDone(inc Incarnation, number uint64, reply sharding.Reply) 
 }
 
 // doubtful replaces the refusal of a command whose turn has sent changing asks: they may have
-// taken effect, so nobody may be told that nothing happened.
+// taken effect, so nobody may be told that nothing happened. That they were refused says nothing
+// about an earlier run of the command, which the caller repeats because its outcome was unknown: in
+// that run they may have taken effect, and so may others that this run has not come to.
 func (c *command) doubtful(reply *sharding.Reply) *sharding.Reply {
 	if !c.asked || reply.Outcome != sharding.Rejected || mutant.On("ask-doubt") {
 		return reply

@@ -25,7 +25,9 @@ func (m *Machine) turnDone(in *TurnDone) {
 	if c.conflict {
 		spoiled = spoiled || !st.empty()
 		c.reply = sharding.Doubt(sharding.Aborted, c.env.Command+" was undone: it has run before, and then it sent other input to an entity that it asks")
-	} else if refusal := m.refuseSends(e, c, st.sends); refusal != nil && !spoiled {
+	} else if refusal, again := m.refuseSends(e, c, st.sends); again && !spoiled {
+		spoiled, recount = true, true
+	} else if refusal != nil && !spoiled {
 		spoiled, c.reply.Outcome, c.reply.Code, c.reply.Message, c.reply.Payload = true, refusal.Outcome, refusal.Code, refusal.Message, nil
 	}
 	if spoiled {

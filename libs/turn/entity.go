@@ -55,8 +55,12 @@ type entity struct {
 	shardIndex uint32
 	idHash     uint32 // for the policy
 	size       int    // in bytes, as the driver has told it; 0: not known
-	// sends is how many of its sends are pending, or staged: never fewer than there are.
-	sends uint32
+	// sends is how many of its sends are pending, or staged: never fewer than there are. Those of
+	// the records up to loadedSeq are as the load has counted them. uncounted says that some of
+	// those have ended since the load began.
+	sends     uint32
+	uncounted bool
+	loadedSeq uint64
 }
 
 // work is the state of an entity that is not idle.
@@ -145,7 +149,7 @@ type command struct {
 	// ends is the dead letter that the turn has dealt with; nil: none. It ends in the append that
 	// has the command's record.
 	ends *sharding.Delivered
-	// recounted says that the entity was loaded again to count its reminders.
+	// recounted says that the entity was loaded again to count its reminders and sends.
 	recounted bool
 	// overtaken is how the firing of a wake-up ends without a turn: what it fires was changed
 	// while it waited; 0: it has its turn.
@@ -177,7 +181,7 @@ type command struct {
 	fence    uint64
 	finished time.Time // when the turn was over
 	answered bool      // the command is over; only its position in the mailbox is still taken
-	// asked says that a changing ask of some run of the command has left, and was not refused.
+	// asked says that a changing ask of some run of the command has left.
 	// The others are of the present run: barrierOpen says whether its changing asks may leave, made
 	// which ones have, conflict whether one of them has met its own key with another input, and
 	// unsure whether the outcome of one is not known.

@@ -13,7 +13,7 @@ func (m *Machine) newIncarnation(e *entity, state entityState) {
 	m.lastIncarnation++
 	m.setSize(e, 0)
 	e.inc, e.state = incarnation(e.inc.Slot(), m.lastIncarnation), state
-	e.mailboxCheck = false
+	e.mailboxCheck, e.uncounted = false, false
 }
 
 // load starts an incarnation. All appends of the entity must be settled.
@@ -150,7 +150,7 @@ func (m *Machine) loaded(in *Loaded) {
 	e.staged, e.durable = in.LastSeq, in.LastSeq
 	e.sinceSnapshot, e.bytesSinceSnapshot, e.fresh, e.life = in.Events, in.Bytes, in.Fresh, in.Life
 	e.trimmed = in.Trimmed
-	e.sends = uint32(in.Pending)
+	e.sends, e.loadedSeq = uint32(in.Pending), in.LastSeq
 	m.revived(e)
 	for _, t := range in.Timers {
 		m.setTimer(e, t)

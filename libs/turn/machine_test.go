@@ -251,8 +251,8 @@ func (s *scenario) command(f []string) []string {
 		in.Wakeup.Seq, in.Wakeup.Number = number(opt["seq"]), number(opt["number"])
 		in.Wakeup.Answer = &turn.Answered{SentAt: time.UnixMilli(int64(number(opt["sent"]))), Reply: sharding.Reply{Outcome: sharding.OK, Payload: []byte(f[1])}}
 		return s.step(in)
-	case "ended": // so many sends
-		return s.step(turn.SendsEnded{Shard: shard0, Epoch: sharding.MakeEpoch(1, 1), Entity: sharding.Entity{Type: "T", ID: "a"}, Count: int(number(f[1]))})
+	case "ended": // a send of a record, of which there are so many
+		return s.step(turn.SendsEnded{Shard: shard0, Epoch: sharding.MakeEpoch(1, 1), Entity: sharding.Entity{Type: "T", ID: "a"}, Seqs: slices.Repeat([]uint64{number(opt["seq"])}, int(number(f[1])))})
 	case "fire":
 		in := turn.Fire{Shard: shard0, Epoch: sharding.MakeEpoch(1, 1), Entity: sharding.Entity{Type: "T", ID: "a"}}
 		in.Wakeup.Kind, in.Wakeup.Name, in.Wakeup.Input.Command = sharding.ReminderWake, f[1], f[2]

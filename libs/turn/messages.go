@@ -164,13 +164,13 @@ type (
 		// At is when the records were stored, with Durable.
 		At time.Time
 	}
-	// SendsEnded: it is durable that so many sends of the entity, which were pending, have
-	// ended, other than by a Fire.
+	// SendsEnded: it is durable that sends of the entity, which were pending, have ended, other
+	// than by a Fire.
 	SendsEnded struct {
 		Shard  sharding.ShardID
 		Epoch  sharding.Epoch
 		Entity sharding.Entity
-		Count  int
+		Seqs   []uint64 // of the record of each of them
 	}
 	// FenceRead answers ReadFence.
 	FenceRead struct {

@@ -13,8 +13,9 @@ import (
 // outbox delivers it, and brings answers back as firings of kind SendWake.
 
 // refuseSends returns the refusal of a turn because of what it has sent, nil if there is no
-// reason.
-func (m *Machine) refuseSends(e *entity, c *command, sends []sharding.Send) *sharding.Reply {
+// reason. recount says that they may be fewer than the limit: the entity must be loaded again, which
+// counts anew, and the command runs again.
+func (m *Machine) refuseSends(e *entity, c *command, sends []sharding.Send) (refusal *sharding.Reply, recount bool) {
 	n, ends := len(sends), 0
 	if c.wakeup != nil && c.wakeup.Answer != nil {
 		ends = 1 // with the turn that takes its answer
@@ -22,24 +23,27 @@ func (m *Machine) refuseSends(e *entity, c *command, sends []sharding.Send) *sha
 	if c.builtin == nil && !mutant.On("send-builtin") {
 		for i := range sends {
 			if name := sends[i].Input.Command; sharding.IsBuiltin(name) {
-				refusal := sharding.Reject(sharding.InvalidArgument, "the command was undone: it sends "+name+", which is for operators")
-				return &refusal
+				r := sharding.Reject(sharding.InvalidArgument, "the command was undone: it sends "+name+", which is for operators")
+				return &r, false
 			}
 		}
 	}
 	var message string
 	switch {
 	case n == 0 || mutant.On("send-limit"):
-		return nil
+		return nil, false
 	case n > m.cfg.TurnSends:
 		message = fmt.Sprintf("the command was undone: it sends %d commands, at most %d are allowed; send fewer in one turn", n, m.cfg.TurnSends)
+	case int(e.sends)+n-ends > m.cfg.PendingSends && e.uncounted && !c.recounted:
+		c.recounted = true
+		return nil, true
 	case int(e.sends)+n-ends > m.cfg.PendingSends:
 		message = fmt.Sprintf("the command was undone: it sends %d commands, and %d of the entity are pending, at most %d may be; try again when their targets have answered", n, e.sends, m.cfg.PendingSends)
 	default:
-		return nil
+		return nil, false
 	}
-	refusal := sharding.Reject(sharding.ResourceExhausted, message)
-	return &refusal
+	r := sharding.Reject(sharding.ResourceExhausted, message)
+	return &r, false
 }
 
 // noteSends tells of what the unit in flight, which is durable, sends.
@@ -49,16 +53,23 @@ func (m *Machine) noteSends(e *entity, at time.Time) {
 	}
 }
 
-// sendsEnded counts sends that have ended. What ends while the entity is being loaded may
-// be counted by the load as pending: the number is then too high until the next load, and a
-// turn that is refused for it makes the entity load.
+// sendsEnded counts sends that have ended. Whether the load has counted one of an earlier record,
+// or has read after that had ended, is not known: it stays counted until the next load.
 func (m *Machine) sendsEnded(in SendsEnded) {
 	s := m.shard(in.Shard)
 	if s == nil || s.epoch != in.Epoch {
 		return
 	}
-	if e := s.typ.entities[in.Entity.ID]; e != nil && e.state == live {
-		e.sends -= min(uint32(in.Count), e.sends)
+	e := s.typ.entities[in.Entity.ID]
+	if e == nil {
+		return
+	}
+	for _, seq := range in.Seqs {
+		if e.state == live && (seq > e.loadedSeq || mutant.On("ended-twice")) {
+			e.sends -= min(1, e.sends)
+		} else {
+			e.uncounted = true
+		}
 	}
 }
 

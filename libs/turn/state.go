@@ -268,8 +268,8 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 }
 
 func (e *entity) appendState(now time.Time, b []byte) []byte {
-	b = fmt.Appendf(b, " entity %s incarnation %s %d next %d running %t staged %d durable %d snap %d %d passivate %t evicted %t fresh %t trimmed %t life %d sends %d average %d remembered %d %d reminders %d activating %t bare %t next %t",
-		e.id, e.inc, e.state, e.next, e.running != nil, e.staged, e.durable, e.sinceSnapshot, e.bytesSinceSnapshot, e.passivate, e.evicted, e.fresh, e.trimmed, e.life, e.sends, e.avgTurnMicros,
+	b = fmt.Appendf(b, " entity %s incarnation %s %d next %d running %t staged %d durable %d snap %d %d passivate %t evicted %t fresh %t trimmed %t life %d sends %d %t %d average %d remembered %d %d reminders %d activating %t bare %t next %t",
+		e.id, e.inc, e.state, e.next, e.running != nil, e.staged, e.durable, e.sinceSnapshot, e.bytesSinceSnapshot, e.passivate, e.evicted, e.fresh, e.trimmed, e.life, e.sends, e.uncounted, e.loadedSeq, e.avgTurnMicros,
 		e.remembered, e.forgottenBy, e.reminders, e.activating, e.bare, e.bareNext)
 	b = append(e.shard.typ.policy.AppendState(now, e.node(), b), '\n')
 	for _, r := range e.inflight {
