@@ -250,10 +250,10 @@ func (m *Machine) hint(code sharding.Code) int {
 func (m *Machine) finish(r *request, reply sharding.Reply, region sharding.NodeID) {
 	switch {
 	case r.readOnly && reply.Outcome == sharding.Unknown:
-		reply.Outcome, reply.Message = sharding.Rejected, "no answer; the command is read-only and changed nothing"
+		reply.Outcome, reply.Message = sharding.Rejected, "no answer; the command is read-only and changed nothing"+r.lastFailure()
 	case r.readOnly:
 	case reply.Outcome == sharding.Rejected && r.inDoubt() && !mutant.On("doubt-kept"):
-		reply = sharding.Doubt(reply.Code, "an earlier attempt may have been applied; the last one was refused: "+reply.Message)
+		reply = sharding.Doubt(reply.Code, "an earlier attempt may have been applied; the last one was refused: "+reply.Message+r.failureBefore(reply.Code))
 	}
 	held, leftOut := m.hold(r, &reply)
 	if leftOut {
@@ -274,11 +274,28 @@ func (m *Machine) finish(r *request, reply sharding.Reply, region sharding.NodeI
 func (m *Machine) expire(r *request) {
 	if r.inDoubt() {
 		m.finish(r, sharding.Doubt(sharding.DeadlineExceeded,
-			"no answer within the deadline; the command may or may not have been applied"), r.region)
+			"no answer within the deadline; the command may or may not have been applied"+r.lastFailure()), r.region)
 		return
 	}
 	m.finish(r, sharding.Reject(sharding.DeadlineExceeded,
-		"not applied: no region took the command within the deadline; "+m.waitsFor(r)), sharding.NodeID{})
+		"not applied: no region took the command within the deadline; "+m.waitsFor(r)+r.lastFailure()), sharding.NodeID{})
+}
+
+// lastFailure names the last answer after which a command was sent again: when its time is over, it
+// says more than that.
+func (r *request) lastFailure() string {
+	if r.failure == "" {
+		return ""
+	}
+	return "; it was tried again, the last failure was " + r.failure
+}
+
+// failureBefore is lastFailure for an answer that says no more than that the time is over.
+func (r *request) failureBefore(code sharding.Code) string {
+	if code != sharding.DeadlineExceeded {
+		return ""
+	}
+	return r.lastFailure()
 }
 
 // waitsFor says what a command waits for that is in no doubt.

@@ -3,6 +3,7 @@ package router
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -51,6 +52,12 @@ func (m *Machine) answer(in *Answer) {
 		m.finish(r, reply, a.region)
 		return
 	}
+	if r.failure == "" || reply.Code != sharding.DeadlineExceeded { // which says less than what was before it
+		r.failure = failureText(&reply)
+	}
+	if mutant.On("failure-kept") {
+		r.failure = ""
+	}
 	if unknown {
 		m.deferRequest(r)
 	} else if r.sent {
@@ -59,6 +66,18 @@ func (m *Machine) answer(in *Answer) {
 	if r.sent {
 		m.requeue(r)
 	}
+}
+
+// failureText keeps what is wrong for the time when the command is given up. Few messages are longer
+// than the limits, which bound what commands that are sent again and again take. The end of a message
+// is kept, since it says where the log has more.
+func failureText(reply *sharding.Reply) string {
+	const first, last = 400, 100
+	text := reply.Message
+	if len(text) > first+last {
+		text = strings.ToValidUTF8(text[:first], "") + "…" + strings.ToValidUTF8(text[len(text)-last:], "")
+	}
+	return string(reply.Code) + ": " + text
 }
 
 // rest has a request wait before it is sent again, longer each time: what has failed several times

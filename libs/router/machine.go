@@ -112,6 +112,7 @@ type request struct {
 	// before restsUntil.
 	refusals   int
 	restsUntil time.Time
+	failure    string // the last of these answers; empty: none
 
 	shard      *shard
 	prev, next *request // of the shard, by order

@@ -43,10 +43,10 @@ func TestMutantsOfVersions(t *testing.T) {
 // TestMutantsOfReads: a command that may change something would be sent for a sender that
 // relies on it to change nothing; one for which an entity of a shard waits that is handed
 // off would wait for the end of that; and one that fails for good would have dozens of turns, or
-// be overtaken meanwhile.
+// be overtaken meanwhile, or end without its reason.
 func TestMutantsOfReads(t *testing.T) {
 	t.Cleanup(func() { mutant.Activate("") })
-	for _, name := range []string{"must-read", "route-chained", "resend-back-off", "rest-order"} {
+	for _, name := range []string{"must-read", "route-chained", "resend-back-off", "rest-order", "failure-kept"} {
 		mutant.Activate(name)
 		if scenariotest.Differing(t, play) == 0 {
 			t.Errorf("mutant %s: no scenario differs", name)

@@ -129,7 +129,7 @@ func (m *Machine) refuseAsk(e *entity, c *command, in *Ask) *sharding.Reply {
 	case !in.ReadOnly && c.origin(e) == nil && !mutant.On("ask-unkeyed"):
 		return refuse(sharding.FailedPrecondition, c.env.Command+" has no idempotency key, so "+in.Command+" could not be told from a repeat; send "+c.env.Command+" with one (the header Idempotency-Key; entity.Key in Go), or use a reminder instead of a timer")
 	case !in.ReadOnly && len(c.made) >= m.cfg.AsksPerTurn:
-		return refuse(sharding.ResourceExhausted, "the turn has asked "+strconv.Itoa(len(c.made))+" entities already for something that changes them; use Send for so many")
+		return refuse(sharding.FailedPrecondition, "the turn has asked "+strconv.Itoa(len(c.made))+" entities already for something that changes them; use Send for so many")
 	case m.stats.Waiting >= waiting && !mutant.On("ask-waiting"):
 		return refuse(sharding.ResourceExhausted, "too many turns of the region wait for answers of other entities")
 	}

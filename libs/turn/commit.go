@@ -18,7 +18,6 @@ func (m *Machine) turnDone(in *TurnDone) {
 	e.observeTurn(m.now.Sub(c.arrived) - mailbox) // includes the wait for a processor
 	c.done, c.finished, c.reply = true, m.now, in.Reply
 	c.reply.Timing.Mailbox, c.reply.Timing.Handler = mailbox, in.Handler
-	c.endsForGood()
 	fits, recount := m.countReminders(e, c, in)
 	st := staged{events: in.Events, wakes: in.Wakes, sends: in.Sends, deleted: in.Deleted && !e.volatile()}
 	spoiled := in.Spoiled || c.desc.ReadOnly && !st.empty() || !fits
@@ -30,6 +29,7 @@ func (m *Machine) turnDone(in *TurnDone) {
 	} else if refusal != nil && !spoiled {
 		spoiled, c.reply.Outcome, c.reply.Code, c.reply.Message, c.reply.Payload = true, refusal.Outcome, refusal.Code, refusal.Message, nil
 	}
+	c.endsForGood()
 	if spoiled {
 		m.stats.Spoiled++
 		st = staged{}

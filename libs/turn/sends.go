@@ -28,11 +28,14 @@ func (m *Machine) refuseSends(e *entity, c *command, sends []sharding.Send) (ref
 			}
 		}
 	}
-	var message string
+	code, message := sharding.ResourceExhausted, ""
 	switch {
 	case n == 0 || mutant.On("send-limit"):
 		return nil, false
 	case n > m.cfg.TurnSends:
+		if code = sharding.FailedPrecondition; mutant.On("send-limit-final") { // it would send as many again
+			code = sharding.ResourceExhausted
+		}
 		message = fmt.Sprintf("the command was undone: it sends %d commands, at most %d are allowed; send fewer in one turn", n, m.cfg.TurnSends)
 	case int(e.sends)+n-ends > m.cfg.PendingSends && e.uncounted && !c.recounted:
 		c.recounted = true
@@ -42,7 +45,7 @@ func (m *Machine) refuseSends(e *entity, c *command, sends []sharding.Send) (ref
 	default:
 		return nil, false
 	}
-	r := sharding.Reject(sharding.ResourceExhausted, message)
+	r := sharding.Reject(code, message)
 	return &r, false
 }
 

@@ -133,11 +133,20 @@ func (h *Handle[In, Out]) After(ctx *Ctx, d time.Duration, name string, in In) {
 
 // Every sends the command to the entity itself repeatedly, at intervals of d. A firing
 // is skipped while the previous one is still waiting. The timer keeps the entity from
-// being passivated until it is cancelled.
+// being passivated until it is cancelled. The interval is at least 1 ms; with a shorter one the
+// turn fails.
 func (h *Handle[In, Out]) Every(ctx *Ctx, d time.Duration, name string, in In) {
-	d = max(d, time.Millisecond)
+	if d < minTimerInterval {
+		ctx.breakTurn(timerText(name), misused("its interval is %s, must be at least %s", d, minTimerInterval))
+		return
+	}
 	h.timer(ctx, turn.Timer{Name: name, After: d, Every: d}, in)
 }
+
+// minTimerInterval is the shortest interval of a repeated timer: each firing is a turn.
+const minTimerInterval = time.Millisecond
+
+func timerText(name string) string { return fmt.Sprintf("timer %q", shortName(name)) }
 
 func (h *Handle[In, Out]) timer(ctx *Ctx, t turn.Timer, in In) {
 	payload, enc, err := encode(in, preferred(in))
@@ -149,10 +158,10 @@ func (h *Handle[In, Out]) timer(ctx *Ctx, t turn.Timer, in In) {
 	case h.typ != def.name || def.commands[h.desc.Name] == nil:
 		err = misused("command %s.%s is not one of type %s; a timer is for the entity itself", h.typ, h.desc.Name, def.name)
 	case takesAnswers[In]():
-		err = &misuse{FailedPrecondition, errAnswerOnly}
+		err = &misuse{errAnswerOnly}
 	}
 	if err != nil {
-		ctx.breakTurn(fmt.Sprintf("timer %q", t.Name), err)
+		ctx.breakTurn(timerText(t.Name), err)
 		return
 	}
 	t.Command, t.Payload, t.Encoding = h.desc.Name, payload, enc

@@ -67,15 +67,13 @@ var (
 var ErrStored = errors.New("what is stored cannot be read by this version")
 
 // misuse is what a handler has asked for and can never have. Unlike other failures it is told to
-// the caller: it names the mistake, and says nothing of the entity's state.
-type misuse struct {
-	code Code
-	err  error
-}
+// the caller: it names the mistake, and says nothing of the entity's state. It is refused as
+// failed_precondition, which nobody repeats.
+type misuse struct{ err error }
 
 // misused returns a misuse for which a handler must be changed.
 func misused(format string, args ...any) error {
-	return &misuse{FailedPrecondition, fmt.Errorf(format, args...)}
+	return &misuse{fmt.Errorf(format, args...)}
 }
 
 func (m *misuse) Error() string { return m.err.Error() }

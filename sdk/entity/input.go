@@ -57,7 +57,7 @@ func (h *Handle[In, Out]) encodeInput(in In) (sharding.Input, error) {
 		return sharding.Input{}, fmt.Errorf("the input of %s cannot be encoded: %w", h.desc.Name, err)
 	}
 	if len(payload) > sharding.MaxPayload {
-		return sharding.Input{}, fmt.Errorf("the input of %s has %d bytes, at most %d are allowed", h.desc.Name, len(payload), sharding.MaxPayload)
+		return sharding.Input{}, misused("the input of %s has %d bytes, at most %d are allowed", h.desc.Name, len(payload), sharding.MaxPayload)
 	}
 	ev := h.input.stored(payload, enc)
 	if err := h.input.check(); err != nil {

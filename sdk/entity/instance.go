@@ -301,7 +301,7 @@ func failure(ctx context.Context, env *sharding.Envelope, bad bool, err error) (
 	case errors.As(err, &e) && e.Outcome == sharding.OK && e.Code != "": // without a code it would look like success
 		return sharding.Reply{Outcome: sharding.OK, Code: e.Code, Message: e.Message}, nil
 	case errors.As(err, &m):
-		return sharding.Reject(m.code, undone(env)+misuseText(err)), err
+		return sharding.Reject(FailedPrecondition, undone(env)+misuseText(err)), err
 	case ctx.Err() != nil:
 		return sharding.Reject(DeadlineExceeded, env.Command+" was undone: its time was over"), err
 	case e != nil && e.Outcome == sharding.Rejected && e.Code == InvalidArgument: // of an ask: not the input of this command is wrong

@@ -36,9 +36,17 @@ func TestMisuse(t *testing.T) {
 		"timer not bound": {do: func(ctx *entity.Ctx) {
 			entity.Command[page, string]("Notebook", "Gone").Every(ctx, time.Second, "t", page{})
 		}, want: "Notebook.Gone is not one of type Notebook"},
-		"send to nobody":       {do: func(ctx *entity.Ctx) { foreign.Send(ctx, "", page{}) }, want: "send Take to Else/: the target has no name: "},
-		"send of a volatile":   {volatile: true, do: func(ctx *entity.Ctx) { foreign.Send(ctx, "x", page{}) }, want: "use Ask"},
-		"delete of a volatile": {volatile: true, do: func(ctx *entity.Ctx) { ctx.Delete() }, want: "use Passivate"},
+		"send to nobody": {do: func(ctx *entity.Ctx) { foreign.Send(ctx, "", page{}) }, want: "send Take to Else/: the target has no name: "},
+		"send of no command": {do: func(ctx *entity.Ctx) {
+			entity.Command[page, string]("Else", "").Stored().Send(ctx, "x", page{})
+		}, want: "command is empty"},
+		"send of too much": {do: func(ctx *entity.Ctx) {
+			entity.Command[page, string]("Else", "Take").Stored().Send(ctx, "x", page{Text: strings.Repeat("x", sharding.MaxPayload)})
+		}, want: "at most 1048576 are allowed"},
+		"timer without interval": {do: func(ctx *entity.Ctx) { take.Every(ctx, 0, "t", page{}) }, want: `timer "t": its interval is 0s, must be at least 1ms`},
+		"timer back in time":     {volatile: true, do: func(ctx *entity.Ctx) { take.Every(ctx, -5*time.Millisecond, "t", page{}) }, want: "its interval is -5ms"},
+		"send of a volatile":     {volatile: true, do: func(ctx *entity.Ctx) { foreign.Send(ctx, "x", page{}) }, want: "use Ask"},
+		"delete of a volatile":   {volatile: true, do: func(ctx *entity.Ctx) { ctx.Delete() }, want: "use Passivate"},
 	} {
 		inst, _ := newNotebook(t, c.volatile, c.do)
 		done, failed := inst.Run(t.Context(), time.Now(), &turn.Run{Env: &sharding.Envelope{Command: "Act", Payload: []byte("1")}}, nil)

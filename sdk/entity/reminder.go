@@ -3,6 +3,7 @@ package entity
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -40,8 +41,9 @@ func (c *Ctx) Reminder() (r Reminder, ok bool) {
 //
 // The input is stored until the command runs, perhaps by a later version of the program: see
 // [Handle.Stored], without which the turn fails. So it does if the input cannot be stored, the time
-// is zero or after the year 9999, or the name is empty, in a read-only command, and for a volatile
-// type, which keeps nothing: use After there.
+// is zero or after the year 9999, in a read-only command, and for a volatile type, which keeps
+// nothing: use After there. A name has 1 to 256 bytes of UTF-8, and no control or format characters:
+// operators see it in lists.
 func (h *Handle[In, Out]) Remind(ctx *Ctx, at time.Time, name string, in In) {
 	h.remind(ctx, at, 0, name, in)
 }
@@ -75,6 +77,9 @@ func (c *Ctx) CancelReminder(name string) {
 
 func (h *Handle[In, Out]) remind(ctx *Ctx, at time.Time, period time.Duration, name string, in In) {
 	err := ctx.mayRemind(name)
+	if err == nil {
+		err = checkReminderName(name)
+	}
 	var input sharding.Input
 	if err == nil {
 		input, err = h.store(ctx, in)
@@ -131,7 +136,25 @@ func (c *Ctx) mayRemind(name string) error {
 	return nil
 }
 
-func reminderText(name string) string { return fmt.Sprintf("reminder %q", name) }
+// checkReminderName returns an error for the name of a new reminder that cannot be told apart in
+// a list. One that an earlier release has set can be cancelled all the same.
+func checkReminderName(name string) error {
+	if err := sharding.CheckText("its name", name, sharding.MaxWakeNameLen); err != nil {
+		return misused("%w", err)
+	}
+	return nil
+}
+
+func reminderText(name string) string { return fmt.Sprintf("reminder %q", shortName(name)) }
+
+// shortName leaves room in an error for what is wrong: messages have a greatest length.
+func shortName(name string) string {
+	const most = 64
+	if len(name) <= most {
+		return name
+	}
+	return strings.ToValidUTF8(name[:most], "") + "…"
+}
 
 // setWake stages a change of a wake-up; the last one of a name counts.
 func (c *Ctx) setWake(w sharding.Wake) {
@@ -140,7 +163,7 @@ func (c *Ctx) setWake(w sharding.Wake) {
 		return
 	}
 	if len(c.wakes) == maxReminders {
-		c.breakTurn(reminderText(w.Name), &misuse{ResourceExhausted, fmt.Errorf("it is one too many: a turn may change %d reminders; change some of them in another turn", maxReminders)})
+		c.breakTurn(reminderText(w.Name), misused("it is one too many: a turn may change %d reminders; change some of them in another turn", maxReminders))
 		return
 	}
 	c.wakes = append(c.wakes, w)

@@ -74,6 +74,10 @@ func TestReminderMistakes(t *testing.T) {
 		"too large": {do: func(ctx *entity.Ctx) {
 			take.Remind(ctx, soon, "r", page{Text: strings.Repeat("x", sharding.MaxPayload)})
 		}, want: "at most 1048576 are allowed"},
+		"control":       {do: func(ctx *entity.Ctx) { take.Remind(ctx, soon, "a\nb", page{}) }, want: "control character U+000A"},
+		"direction":     {do: func(ctx *entity.Ctx) { take.RemindEvery(ctx, time.Hour, "a\u202eb", page{}) }, want: "holds U+202E"},
+		"no text":       {do: func(ctx *entity.Ctx) { take.Remind(ctx, soon, "a\xff", page{}) }, want: "not valid UTF-8"},
+		"long name":     {do: func(ctx *entity.Ctx) { take.Remind(ctx, soon, strings.Repeat("n", 5000), page{}) }, want: "nnn…\": its name has 5000 bytes"},
 		"too many":      {do: func(ctx *entity.Ctx) { setMany(ctx, 1001) }, want: "may change 1000 reminders"},
 		"as many as is": {do: func(ctx *entity.Ctx) { setMany(ctx, 1000) }},
 	} {
@@ -95,10 +99,6 @@ func TestReminderMistakes(t *testing.T) {
 			}
 			code := entity.FailedPrecondition
 			switch {
-			case name == "too large": // the entity's data are for the log
-				code = entity.Internal
-			case name == "too many":
-				code = entity.ResourceExhausted
 			}
 			if r := done.Reply; r.Code != code || strings.Contains(r.Message, c.want) == (code == entity.Internal) {
 				t.Errorf("the caller is told %+v", r)
@@ -110,6 +110,15 @@ func TestReminderMistakes(t *testing.T) {
 func setMany(ctx *entity.Ctx, n int) {
 	for i := range n {
 		ctx.CancelReminder(strings.Repeat("x", i%250) + string(rune('a'+i/250)))
+	}
+}
+
+// TestCancelOldReminders: what an earlier release has set can be cancelled, whatever its name is.
+func TestCancelOldReminders(t *testing.T) {
+	inst, _ := newNotebook(t, false, func(ctx *entity.Ctx) { ctx.CancelReminder("a\n\xff") })
+	done, failed := inst.Run(t.Context(), time.Now(), &turn.Run{Env: &sharding.Envelope{Command: "Act", Payload: []byte("1")}}, nil)
+	if failed != nil || len(done.Wakes) != 1 {
+		t.Errorf("%+v %v", done, failed)
 	}
 }
 

@@ -22,13 +22,17 @@ import (
 // than once, or be forgotten.
 //
 // The input is stored until it is delivered, perhaps by a later version of the program: see
-// [Handle.Stored], without which the turn fails. A turn may send at most 1,000 commands, and an entity have at most 10,000 that are
-// pending: beyond that the turn is undone and refused as resource_exhausted. If the input
+// [Handle.Stored], without which the turn fails. A turn may send at most 1,000 commands: one that
+// sends more is undone and refused as failed_precondition. An entity may have at most 10,000 that
+// are pending: beyond that the turn is undone and refused as resource_exhausted. If the input
 // cannot be stored, or the command is read-only, the turn fails. So it does in a read-only
 // command, and for a volatile type, which keeps nothing: use Ask there.
 func (h *Handle[In, Out]) Send(ctx *Ctx, id string, in In, opts ...SendOption[Out]) {
 	x := sending{ctx: ctx, send: sharding.Send{To: h.Entity(id)}}
 	err := ctx.maySend(x.send.To)
+	if err == nil {
+		err = h.checkCommand()
+	}
 	if err == nil && h.desc.ReadOnly {
 		err = misused("%s only reads, so that nothing would come of it; use Ask", h.desc.Name)
 	}
@@ -46,6 +50,14 @@ func (h *Handle[In, Out]) Send(ctx *Ctx, id string, in In, opts ...SendOption[Ou
 	case len(ctx.sends) <= maxSends: // one more than allowed: then the turn is refused
 		ctx.sends = append(ctx.sends, x.send)
 	}
+}
+
+// checkCommand returns an error for a handle that was made with a name that no command can have.
+func (h *Handle[In, Out]) checkCommand() error {
+	if err := sharding.CheckType("command", h.desc.Name); err != nil {
+		return misused("no type has such a command: %w", err)
+	}
+	return nil
 }
 
 // maxSends is how many commands a turn may send: as many as a record may have.

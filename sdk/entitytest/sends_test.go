@@ -186,7 +186,7 @@ func TestSendsLate(t *testing.T) {
 func TestSendsAreRefused(t *testing.T) {
 	k := entitytest.New(t, racks, purchases)
 	_, err := buyIt.Ask(t.Context(), k, "o", wish{Item: "a", N: 1, Times: 1001})
-	if entity.CodeOf(err) != entity.ResourceExhausted || entity.OutcomeOf(err) != sharding.Rejected {
+	if entity.CodeOf(err) != entity.FailedPrecondition || entity.OutcomeOf(err) != sharding.Rejected || !strings.Contains(err.Error(), "at most 1000") {
 		t.Errorf("1001 sends: %v", err)
 	}
 	wantLog(t, k)
