@@ -44,6 +44,9 @@ type cursor struct {
 	Kind sharding.WakeKind `json:",omitempty"`
 	Name []byte            `json:",omitempty"` // any bytes
 	Seq  uint64            `json:",omitempty"` // of a record with sends
+	// Place is where the record goes on, all of whose sends before it are listed; 0: the record is
+	// listed.
+	Place int `json:",omitempty"`
 	// Pending: all dead letters are listed.
 	Pending bool `json:",omitempty"`
 }
@@ -384,10 +387,10 @@ func (f *failing) tell(s *adminv1.Send, x *inspectionv1.Failing) {
 	s.Failure, s.Behind, s.Answer, s.Waiting = f.failure(x), x.Behind, x.Answer, x.Waiting
 }
 
-// sendsFrom lists the dead letters, or what is pending, as the cursor says. The sends of one
-// record are not parted.
+// sendsFrom lists the dead letters, or what is pending, as the cursor says.
 func (a admin) sendsFrom(ctx context.Context, w *wanted, at cursor, until time.Time, out *adminv1.SendsResponse) (*cursor, error) {
 	ended := false
+	var parted *cursor // of the record that was not listed to its end
 	l := listing[journal.SendPosition, journal.SendRow]{
 		read: func(ctx context.Context, from []journal.SendPosition, limit int) (journal.SendsPage, error) {
 			return a.s.journal.Sends(ctx, journal.SendsRequest{Shards: from, Dead: !at.Pending, Limit: limit})
@@ -399,8 +402,15 @@ func (a admin) sendsFrom(ctx context.Context, w *wanted, at cursor, until time.T
 			if ended = w.id != "" && r.Entity.ID != w.id; ended || len(out.Sends) >= w.limit {
 				return false // rows are in the order of entities: no other one is this entity's
 			}
-			toSends(r, at.Pending, out)
-			return true
+			from := 0
+			if r.Entity.Type == at.Shard.Type && r.Entity.ID == at.ID && r.Seq == at.Seq {
+				from = at.Place
+			}
+			place := toSends(r, at.Pending, from, w.limit, out)
+			if place > 0 {
+				parted = &cursor{Shard: r.Shard, ID: r.Entity.ID, Seq: r.Seq, Place: place, Pending: at.Pending}
+			}
+			return place == 0
 		},
 		left:    func() int { return w.limit - len(out.Sends) },
 		damaged: func(text string) { out.Damaged = append(out.Damaged, strings.ToValidUTF8(text, "\ufffd")) },
@@ -411,6 +421,9 @@ func (a admin) sendsFrom(ctx context.Context, w *wanted, at cursor, until time.T
 		switch {
 		case s == at.Shard && at.ID != "":
 			p.Entity, p.Seq = sharding.Entity{Type: s.Type, ID: at.ID}, at.Seq
+			if at.Place > 0 && at.Seq > 0 {
+				p.Seq-- // the record is read again
+			}
 		case w.id != "":
 			p.Entity = sharding.Entity{Type: s.Type, ID: w.id}
 		}
@@ -420,21 +433,29 @@ func (a admin) sendsFrom(ctx context.Context, w *wanted, at cursor, until time.T
 	if err != nil || next == nil || ended {
 		return nil, err
 	}
+	if parted != nil {
+		return parted, nil
+	}
 	return &cursor{Shard: next.Shard, ID: next.Entity.ID, Seq: next.Seq, Pending: at.Pending}, nil
 }
 
-// toSends lists the sends of a record that are pending, or those that are dead letters.
-func toSends(r *journal.SendRow, pending bool, out *adminv1.SendsResponse) {
+// toSends lists the sends of a record that are pending, or those that are dead letters, from a place
+// on. It returns the place of the first one for which there is no room, 0 if all are listed.
+func toSends(r *journal.SendRow, pending bool, from, limit int, out *adminv1.SendsResponse) (left int) {
 	if r.Err != nil {
 		out.Damaged = append(out.Damaged, strings.ToValidUTF8(fmt.Sprintf("sends of record %d of %s: %v", r.Seq, r.Entity, r.Err), "\ufffd"))
 	}
 	for place := range r.Sends {
 		s, state := &r.Sends[place], r.States.Of(place)
-		if pending && state == sharding.SendPending || !pending && state.Dead() {
+		if place >= from && (pending && state == sharding.SendPending || !pending && state.Dead()) {
+			if len(out.Sends) >= limit {
+				return place // not 0: there is room for one when a record begins
+			}
 			out.Sends = append(out.Sends, &adminv1.Send{
 				Type: string(r.Entity.Type), Id: string(r.Entity.ID), Record: r.Seq, Place: uint32(place), State: state.String(),
 				TargetType: string(s.To.Type), TargetId: string(s.To.ID), Command: s.Input.Command, ReplyTo: s.ReplyTo, SentUnixMs: r.At.UnixMilli(),
 			})
 		}
 	}
+	return 0
 }

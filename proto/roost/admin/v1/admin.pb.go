@@ -2442,7 +2442,7 @@ type SendsRequest struct {
 	Id    string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
 	Dead  bool                   `protobuf:"varint,3,opt,name=dead,proto3" json:"dead,omitempty"` // only dead letters
 	After string                 `protobuf:"bytes,4,opt,name=after,proto3" json:"after,omitempty"`
-	Limit uint32                 `protobuf:"varint,5,opt,name=limit,proto3" json:"limit,omitempty"` // more only if one record has more
+	Limit uint32                 `protobuf:"varint,5,opt,name=limit,proto3" json:"limit,omitempty"`
 	// Only those that fail and are tried again, as the regions say, without those that wait behind
 	// them. It goes without dead and after.
 	Failing       bool `protobuf:"varint,6,opt,name=failing,proto3" json:"failing,omitempty"`
