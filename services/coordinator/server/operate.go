@@ -17,14 +17,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 	"github.com/roost-cluster/roost/services/coordinator"
-)
-
-const (
-	// operateTimeout is how long a built-in command is tried if the operator does not say.
-	operateTimeout = 10 * time.Second
-	// operatePause is the pause before it is tried again: the shard is moving, or its region
-	// cannot be reached.
-	operatePause = 100 * time.Millisecond
+	"github.com/roost-cluster/roost/services/coordinator/operate"
 )
 
 // Command has a built-in command run where its entity is. An operator's command is rare, so
@@ -50,20 +43,21 @@ func (a admin) Command(ctx context.Context, req *adminv1.CommandRequest) (*admin
 
 // toOperation checks a request.
 func toOperation(req *adminv1.CommandRequest) (link.Command, error) {
-	timeout := cmp.Or(time.Duration(req.TimeoutMs)*time.Millisecond, operateTimeout)
+	cfg := operate.DefaultConfig()
+	timeout, err := cfg.TimeoutOf(req.TimeoutMs)
 	c := link.Command{Envelope: sharding.Envelope{
 		Entity: sharding.Entity{Type: sharding.EntityType(req.Type), ID: sharding.EntityID(req.Id)}, Command: req.Command,
 		ID: sharding.CommandID(req.IdempotencyKey), Keyed: true, Payload: req.Payload, Deadline: time.Now().Add(timeout),
 	}}
-	errs := []error{c.Envelope.Check(), sharding.CheckText("reason", req.Reason, maxReason)}
+	errs := []error{err, c.Envelope.Check(), sharding.CheckText("reason", req.Reason, maxReason)}
 	if req.By != "" {
 		errs = append(errs, sharding.CheckText("by", req.By, sharding.MaxTypeLen))
 	}
 	if !sharding.IsBuiltin(req.Command) {
 		errs = append(errs, fmt.Errorf("%q is not a built-in command; send it through a gateway", req.Command))
 	}
-	if timeout < 0 || len(req.Payload) > sharding.MaxPayload {
-		errs = append(errs, errors.New("the time-out is negative, or the payload too large"))
+	if n := len(req.Payload); n > sharding.MaxPayload {
+		errs = append(errs, fmt.Errorf("payload has %d bytes, at most %d are allowed", n, sharding.MaxPayload))
 	}
 	return c, errors.Join(errs...)
 }
@@ -71,122 +65,96 @@ func toOperation(req *adminv1.CommandRequest) (link.Command, error) {
 // maxReason is the longest reason for an operator's command, in bytes.
 const maxReason = 1024
 
-// operate repeats a command until it is answered.
+// operate does what the core of an operator's command wants done, until it ends.
 func (a admin) operate(ctx context.Context, c link.Command) (*adminv1.CommandResponse, error) {
-	h := home{entity: c.Envelope.Entity}
-	doubt := false
-	var last error // of the attempt before
+	m := operate.New(operate.DefaultConfig(), c.Envelope.Deadline)
+	in := operate.Input(operate.Begin{})
 	for {
-		err := a.find(ctx, &h)
-		if err == nil && h.refusal == nil && !doubt {
-			h.refusal = a.refuseAgain(ctx, &h, &c.Envelope)
-		}
-		switch {
-		case err != nil && !doubt:
-			return nil, err // of a standby, mostly: another coordinator knows more
-		case err != nil:
-			last = err
-		case h.refusal != nil:
-			return toCommandResponse(h.refusal, "", doubt), nil
-		case !h.served:
-			last = fmt.Errorf("no region serves shard %s at the moment", h.row.Shard)
-		default:
-			c.Epoch = h.row.Epoch
-			answer, sent, err := a.s.sendOnce(ctx, h.row, c)
-			if err == nil && answer.NotMine == nil {
-				return toCommandResponse(&answer.Reply, h.region, doubt), nil
+		for _, o := range m.Step(time.Now(), in) {
+			switch o := o.(type) {
+			case operate.End:
+				if o.Err != nil {
+					return nil, o.Err
+				}
+				return &adminv1.CommandResponse{Outcome: o.Reply.Outcome.String(), Code: string(o.Reply.Code), Message: o.Reply.Message, Payload: o.Reply.Payload, Region: o.Region}, nil
+			case operate.Find:
+				in = a.find(ctx, &c.Envelope, o)
+			case operate.Allocate:
+				_ = a.s.look(ctx, func() error { // if it cannot, that is seen when the entity is looked for again
+					a.s.step(coordinator.Received{Msg: control.GetShardHome{Shard: o.Shard, Refused: o.Refused}})
+					return nil
+				})
+			case operate.Send:
+				c.Epoch = o.Row.Epoch
+				in = a.s.sendOnce(ctx, o.Row, c)
+			case operate.Wait:
+				in = waitUntil(ctx, o.Until)
 			}
-			if err == nil {
-				h.refused = h.row.Epoch
-			}
-			doubt = doubt || sent && err != nil
-			last = cmp.Or(err, errors.New("the shard is moving"))
-		}
-		timer := time.NewTimer(operatePause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			reply := sharding.Reject(sharding.DeadlineExceeded, "not applied within its time: "+last.Error())
-			return toCommandResponse(&reply, "", doubt), nil
 		}
 	}
 }
 
-func toCommandResponse(r *sharding.Reply, region string, doubt bool) *adminv1.CommandResponse {
-	if r.Outcome == sharding.Rejected && doubt { // by the last attempt; an earlier one may have been applied
-		*r = sharding.Doubt(r.Code, "it may have been applied; send it again under the same key: "+r.Message)
+func waitUntil(ctx context.Context, t time.Time) operate.Input {
+	timer := time.NewTimer(time.Until(t))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return operate.Tick{}
+	case <-ctx.Done():
+		return operate.Over{}
 	}
-	return &adminv1.CommandResponse{Outcome: r.Outcome.String(), Code: string(r.Code), Message: r.Message, Payload: r.Payload, Region: region}
 }
 
-// home is where the entity of a command is.
-type home struct {
-	entity  sharding.Entity
-	refused sharding.Epoch // the epoch at which a region has refused the command; 0: none has
-	row     sharding.Row
-	region  string // the name of its owner
-	served  bool   // the command can be sent by the row
-	types   []sharding.EntityType
-	// refusal says why it makes no sense to wait until it can; nil: nothing is known against it.
-	refusal *sharding.Reply
-}
-
-// find looks up where an entity is. Like a gateway, it has a shard allocated that no region
-// serves, or that its owner does not know.
-func (a admin) find(ctx context.Context, h *home) error {
-	return a.s.look(ctx, func() error {
+// find looks up where an entity is.
+func (a admin) find(ctx context.Context, env *sharding.Envelope, o operate.Find) operate.Input {
+	in := operate.Found{}
+	err := a.s.look(ctx, func() error {
 		if a.s.core.Active() == 0 {
 			return a.s.errStandby()
 		}
 		v := a.s.core.View()
-		i := slices.IndexFunc(v.Types, func(t sharding.TypeDesc) bool { return t.Type == h.entity.Type })
+		i := slices.IndexFunc(v.Types, func(t sharding.TypeDesc) bool { return t.Type == env.Entity.Type })
 		if i < 0 {
-			return twirp.NewErrorf(twirp.NotFound, "no entity type %s; declared are %s", h.entity.Type, typeNames(&v))
+			return twirp.NewErrorf(twirp.NotFound, "no entity type %s; declared are %s", env.Entity.Type, typeNames(&v))
 		}
-		h.types = h.types[:0]
 		for _, t := range v.Types {
-			h.types = append(h.types, t.Type)
+			in.Types = append(in.Types, t.Type)
 		}
-		h.row = sharding.Row{Shard: sharding.ShardID{Type: h.entity.Type, Index: sharding.ShardOf(h.entity.ID, v.Types[i].Shards)}}
-		if j := slices.IndexFunc(v.Rows, func(r sharding.Row) bool { return r.Shard == h.row.Shard }); j >= 0 {
-			h.row = v.Rows[j]
+		in.Row = sharding.Row{Shard: sharding.ShardID{Type: env.Entity.Type, Index: sharding.ShardOf(env.Entity.ID, v.Types[i].Shards)}}
+		if j := slices.IndexFunc(v.Rows, func(r sharding.Row) bool { return r.Shard == in.Row.Shard }); j >= 0 {
+			in.Row = v.Rows[j]
 		}
-		h.region = cmp.Or(names(&v)[h.row.Owner], h.row.Owner.Addr)
-		h.served = h.row.Phase == sharding.Serving && h.row.Epoch > h.refused
-		switch {
-		case h.row.Reason == sharding.Unreadable:
-			refusal := sharding.Reject(sharding.Unavailable, "not applied: no region that runs now reads what is stored of shard "+h.row.Shard.String()+"; start one of a version that reads it, see roost shards")
-			h.refusal = &refusal
-		case !h.served:
-			a.s.step(coordinator.Received{Msg: control.GetShardHome{Shard: h.row.Shard, Refused: h.refused}})
-		}
+		in.Region = cmp.Or(names(&v)[in.Row.Owner], in.Row.Owner.Addr)
 		return nil
 	})
+	if err != nil {
+		return operate.NotFound{Err: err}
+	}
+	if o.Target {
+		in.Target = a.target(ctx, in.Row.Shard, env)
+	}
+	return in
 }
 
-// refuseAgain refuses to send a dead letter again to a type that no region declares: it would
-// only become one again. What else is against it, the region that serves its sender says.
-func (a admin) refuseAgain(ctx context.Context, h *home, env *sharding.Envelope) *sharding.Reply {
+// target looks up to whom a dead letter goes that a command would send again.
+func (a admin) target(ctx context.Context, shard sharding.ShardID, env *sharding.Envelope) (none sharding.Entity) {
 	var in sharding.DeadLetterInput
 	if env.Command != sharding.SendAgainCommand || json.Unmarshal(env.Payload, &in) != nil || in.Record == 0 {
-		return nil
+		return none
 	}
-	page, err := a.s.journal.Sends(ctx, journal.SendRequest(h.row.Shard, env.Entity, in.Record, true))
+	page, err := a.s.journal.Sends(ctx, journal.SendRequest(shard, env.Entity, in.Record, true))
 	if err != nil {
-		return nil
+		return none
 	}
 	state, x, err := journal.FindSend(page.Rows, env.Entity, in.Record, int(in.Place))
-	if err != nil || !state.Dead() || slices.Contains(h.types, x.To.Type) {
-		return nil
+	if err != nil || !state.Dead() {
+		return none
 	}
-	refusal := sharding.Reject(sharding.NotFound, fmt.Sprintf("not applied: the target is %s, and no region declares the type %s; declared are %s. Start a region with that type, or drop the dead letter", x.To, x.To.Type, h.types))
-	return &refusal
+	return x.To
 }
 
-// sendOnce sends a command to a region and waits for the answer. sent says that the region may
-// have got it.
-func (s *Server) sendOnce(ctx context.Context, row sharding.Row, c link.Command) (answer link.Answer, sent bool, err error) {
+// sendOnce sends a command to a region and waits for the answer.
+func (s *Server) sendOnce(ctx context.Context, row sharding.Row, c link.Command) operate.Input {
 	cfg := link.DefaultConfig()
 	cfg.Cluster, cfg.Self, cfg.Dial, cfg.Lanes = s.cfg.ClusterName, s.self, s.peers.Dial, 1
 	cfg.Generation = s.journal.Generation
@@ -218,25 +186,28 @@ func (s *Server) sendOnce(ctx context.Context, row sharding.Row, c link.Command)
 		},
 	})
 	if err != nil {
-		return answer, false, err
+		return operate.Failed{Err: err}
 	}
 	defer client.Close()
 	select {
 	case l := <-up:
 		if err := l.Send(row.Shard.Index, &c); err != nil {
-			return answer, false, err
+			return operate.Failed{Err: err}
 		}
 	case err := <-lost:
-		return answer, false, err
+		return operate.Failed{Err: err}
 	case <-ctx.Done():
-		return answer, false, ctx.Err()
+		return operate.Failed{Err: ctx.Err()}
 	}
 	select {
 	case answer := <-answers:
-		return answer, true, nil
+		if answer.NotMine != nil {
+			return operate.NotMine{}
+		}
+		return operate.Answered{Reply: answer.Reply}
 	case err := <-lost:
-		return answer, true, err
+		return operate.Failed{Sent: true, Err: err}
 	case <-ctx.Done():
-		return answer, true, ctx.Err()
+		return operate.Failed{Sent: true, Err: ctx.Err()}
 	}
 }

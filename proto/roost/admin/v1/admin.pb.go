@@ -1869,7 +1869,7 @@ type CommandRequest struct {
 	IdempotencyKey string `protobuf:"bytes,5,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
 	Reason         string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`                         // why, for the log of the coordinator
 	By             string `protobuf:"bytes,7,opt,name=by,proto3" json:"by,omitempty"`                                 // who asks, for the log
-	TimeoutMs      int64  `protobuf:"varint,8,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"` // 0: 10 s
+	TimeoutMs      int64  `protobuf:"varint,8,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"` // at most 50 s; 0: 10 s
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }

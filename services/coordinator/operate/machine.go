@@ -1,0 +1,111 @@
+package operate
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// Machine is one command. It is not safe for concurrent use.
+type Machine struct {
+	cfg      Config
+	deadline time.Time
+	region   string         // where it was sent last
+	epoch    sharding.Epoch // at which it was sent last
+	sending  bool           // an attempt is under way
+	refused  sharding.Epoch // up to which regions have refused it; 0: none has
+	doubt    bool           // an attempt may have been applied
+	last     string         // why it is not applied yet
+	ended    bool
+}
+
+// New returns the machine of a command that is tried until a deadline.
+func New(cfg Config, deadline time.Time) *Machine {
+	return &Machine{cfg: cfg, deadline: deadline, last: "it was not found out where the entity is"}
+}
+
+// Step takes one input in, and returns what is to be done.
+func (m *Machine) Step(now time.Time, in Input) []Output {
+	if m.ended {
+		return nil
+	}
+	sending := m.sending
+	m.sending = false
+	switch in := in.(type) {
+	case Begin:
+		return m.find()
+	case Tick:
+		if !now.Before(m.deadline) {
+			return m.late()
+		}
+		return m.find()
+	case Over:
+		m.doubt = m.doubt || sending
+		return m.late()
+	case Found:
+		return m.found(now, &in)
+	case NotFound:
+		if !m.doubt {
+			m.ended = true
+			return []Output{End{Err: in.Err}}
+		}
+		return m.wait(now, in.Err.Error())
+	case Answered:
+		return m.end(in.Reply, m.region)
+	case NotMine:
+		m.refused = max(m.refused, m.epoch)
+		return m.wait(now, "the shard is moving")
+	case Failed:
+		m.doubt = m.doubt || in.Sent
+		return m.wait(now, in.Err.Error())
+	}
+	return nil
+}
+
+// find has it looked up where the entity is. What an earlier attempt may have done is not refused
+// because of what is known of its target now: its region knows better.
+func (m *Machine) find() []Output { return []Output{Find{Target: !m.doubt}} }
+
+func (m *Machine) found(now time.Time, in *Found) []Output {
+	switch {
+	case in.Row.Reason == sharding.Unreadable:
+		return m.end(sharding.Reject(sharding.Unavailable, fmt.Sprintf(
+			"not applied: no region that runs now reads what is stored of shard %s; start one of a version that reads it, see roost shards", in.Row.Shard)), "")
+	case in.Target.Type != "" && !m.doubt && !slices.Contains(in.Types, in.Target.Type):
+		// It would only become a dead letter again. What else is against it, the region that
+		// serves its sender says.
+		return m.end(sharding.Reject(sharding.NotFound, fmt.Sprintf(
+			"not applied: the target is %s, and no region declares the type %s; declared are %s. Start a region with that type, or drop the dead letter", in.Target, in.Target.Type, in.Types)), "")
+	case in.Row.Phase != sharding.Serving || in.Row.Epoch <= m.refused && !mutant.On("operate-epoch"):
+		return append([]Output{Allocate{Shard: in.Row.Shard, Refused: m.refused}}, m.wait(now, fmt.Sprintf("no region serves shard %s at the moment", in.Row.Shard))...)
+	}
+	m.region, m.epoch, m.sending = in.Region, in.Row.Epoch, true
+	return []Output{Send{Row: in.Row}}
+}
+
+// wait has it tried again after a pause.
+func (m *Machine) wait(now time.Time, why string) []Output {
+	m.last = why
+	until := now.Add(m.cfg.Pause)
+	if until.After(m.deadline) {
+		until = m.deadline
+	}
+	return []Output{Wait{Until: until}}
+}
+
+func (m *Machine) late() []Output {
+	return m.end(sharding.Reject(sharding.DeadlineExceeded, "not applied within its time: "+m.last), "")
+}
+
+// end answers the operator. A refusal is about the last attempt: an earlier one may have been
+// applied.
+func (m *Machine) end(r sharding.Reply, region string) []Output {
+	m.ended = true
+	if r.Outcome == sharding.Rejected && m.doubt && !mutant.On("operate-doubt") {
+		r = sharding.Doubt(r.Code, "it may have been applied; send it again under the same key: "+r.Message)
+	}
+	return []Output{End{Reply: r, Region: region}}
+}

@@ -1,0 +1,125 @@
+package operate_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/services/coordinator/operate"
+)
+
+var (
+	began  = time.UnixMilli(1_000_000)
+	shard  = sharding.ShardID{Type: "T", Index: 1}
+	away   = errors.New("connection refused")
+	silent = errors.New("connection reset")
+	done   = operate.Answered{Reply: sharding.Reply{Outcome: sharding.OK}}
+	no     = operate.Answered{Reply: sharding.Reject(sharding.FailedPrecondition, "sold out")}
+	perish = operate.Answered{Reply: sharding.Doubt(sharding.Unavailable, "lost")}
+)
+
+// serves says that a region serves the shard at an epoch.
+func serves(epoch sharding.Epoch) operate.Found {
+	return operate.Found{Row: sharding.Row{Shard: shard, Phase: sharding.Serving, Epoch: epoch}, Region: fmt.Sprint("region-", uint64(epoch)), Types: []sharding.EntityType{"T"}}
+}
+
+func with(f operate.Found, change func(*operate.Found)) operate.Found {
+	change(&f)
+	return f
+}
+
+// play gives inputs to a machine, 100 ms after each other, and returns the outputs in short.
+func play(inputs []operate.Input) (trace []string) {
+	m := operate.New(operate.DefaultConfig(), began.Add(time.Second))
+	for i, in := range inputs {
+		now := began.Add(time.Duration(i) * 100 * time.Millisecond)
+		for _, o := range m.Step(now, in) {
+			switch o := o.(type) {
+			case operate.Find:
+				trace = append(trace, fmt.Sprint("find ", o.Target))
+			case operate.Allocate:
+				trace = append(trace, fmt.Sprint("allocate above ", uint64(o.Refused)))
+			case operate.Send:
+				trace = append(trace, fmt.Sprint("send at ", uint64(o.Row.Epoch)))
+			case operate.Wait:
+				trace = append(trace, fmt.Sprint("wait ", o.Until.Sub(now)))
+			case operate.End:
+				if o.Err != nil {
+					trace = append(trace, "not tried: "+o.Err.Error())
+					continue
+				}
+				trace = append(trace, strings.TrimSpace(fmt.Sprint(o.Region, " ", o.Reply.Outcome, " ", o.Reply.Code, " ", o.Reply.Message)))
+			}
+		}
+	}
+	return trace
+}
+
+var cases = []struct {
+	name   string
+	inputs []operate.Input
+	want   []string
+}{
+	{"answered", []operate.Input{operate.Begin{}, serves(5), done, operate.Tick{}}, []string{"find true", "send at 5", "region-5 ok"}},
+	{"refused", []operate.Input{operate.Begin{}, serves(5), no}, []string{"find true", "send at 5", "region-5 rejected failed_precondition sold out"}},
+	{"the region itself does not know", []operate.Input{operate.Begin{}, serves(5), perish}, []string{"find true", "send at 5", "region-5 unknown unavailable lost"}},
+	{"a region that cannot be reached leaves no doubt", []operate.Input{operate.Begin{}, serves(5), operate.Failed{Err: away}, operate.Tick{}, serves(5), no},
+		[]string{"find true", "send at 5", "wait 100ms", "find true", "send at 5", "region-5 rejected failed_precondition sold out"}},
+	{"an attempt that was not answered is in doubt", []operate.Input{operate.Begin{}, serves(5), operate.Failed{Sent: true, Err: silent}, operate.Tick{}, serves(5), no},
+		[]string{"find true", "send at 5", "wait 100ms", "find false", "send at 5", "region-5 unknown failed_precondition it may have been applied; send it again under the same key: sold out"}},
+	{"a repeat has its reply", []operate.Input{operate.Begin{}, serves(5), operate.Failed{Sent: true, Err: silent}, operate.Tick{}, serves(6), done},
+		[]string{"find true", "send at 5", "wait 100ms", "find false", "send at 6", "region-6 ok"}},
+	{"a refused epoch is not used again", []operate.Input{operate.Begin{}, serves(5), operate.NotMine{}, operate.Tick{}, serves(5), operate.Tick{}, serves(4), operate.Tick{}, serves(6), done},
+		[]string{"find true", "send at 5", "wait 100ms", "find true", "allocate above 5", "wait 100ms", "find true", "allocate above 5", "wait 100ms", "find true", "send at 6", "region-6 ok"}},
+	{"that it is not theirs leaves no doubt", []operate.Input{operate.Begin{}, serves(5), operate.NotMine{}, operate.Over{}},
+		[]string{"find true", "send at 5", "wait 100ms", "rejected deadline_exceeded not applied within its time: the shard is moving"}},
+	{"a shard that nobody serves", []operate.Input{operate.Begin{}, operate.Found{Row: sharding.Row{Shard: shard}}, operate.Tick{}, with(serves(5), func(f *operate.Found) { f.Row.Phase = sharding.Serving + 1 }), operate.Over{}},
+		[]string{"find true", "allocate above 0", "wait 100ms", "find true", "allocate above 0", "wait 100ms", "rejected deadline_exceeded not applied within its time: no region serves shard T/1 at the moment"}},
+	{"late", []operate.Input{operate.Begin{}, serves(5), operate.Failed{Err: away}, operate.Tick{}, serves(5), operate.Failed{Err: away}, operate.Tick{}, serves(5), operate.Over{}, operate.Tick{}},
+		[]string{"find true", "send at 5", "wait 100ms", "find true", "send at 5", "wait 100ms", "find true", "send at 5",
+			"unknown deadline_exceeded it may have been applied; send it again under the same key: not applied within its time: connection refused"}},
+	{"late after a doubt", []operate.Input{operate.Begin{}, serves(5), operate.Failed{Sent: true, Err: silent}, operate.Over{}},
+		[]string{"find true", "send at 5", "wait 100ms", "unknown deadline_exceeded it may have been applied; send it again under the same key: not applied within its time: connection reset"}},
+	{"its time is over", []operate.Input{operate.Begin{}, operate.NotMine{}, operate.NotMine{}, operate.NotMine{}, operate.NotMine{}, operate.NotMine{}, operate.NotMine{}, operate.NotMine{}, operate.NotMine{}, serves(5), operate.Tick{}},
+		append(append([]string{"find true"}, slices.Repeat([]string{"wait 100ms"}, 8)...), "send at 5", "rejected deadline_exceeded not applied within its time: the shard is moving")},
+	{"a standby", []operate.Input{operate.Begin{}, operate.NotFound{Err: away}}, []string{"find true", "not tried: connection refused"}},
+	{"a standby after a doubt", []operate.Input{operate.Begin{}, serves(5), operate.Failed{Sent: true, Err: silent}, operate.Tick{}, operate.NotFound{Err: away}, operate.Over{}},
+		[]string{"find true", "send at 5", "wait 100ms", "find false", "wait 100ms", "unknown deadline_exceeded it may have been applied; send it again under the same key: not applied within its time: connection refused"}},
+	{"nobody reads the shard", []operate.Input{operate.Begin{}, with(serves(5), func(f *operate.Found) { f.Row.Reason = sharding.Unreadable })},
+		[]string{"find true", "rejected unavailable not applied: no region that runs now reads what is stored of shard T/1; start one of a version that reads it, see roost shards"}},
+	{"a target that nobody declares", []operate.Input{operate.Begin{}, with(serves(5), func(f *operate.Found) { f.Target = sharding.Entity{Type: "Zoo", ID: "z"} })},
+		[]string{"find true", "rejected not_found not applied: the target is Zoo/z, and no region declares the type Zoo; declared are [T]. Start a region with that type, or drop the dead letter"}},
+	{"a target that is declared", []operate.Input{operate.Begin{}, with(serves(5), func(f *operate.Found) { f.Target = sharding.Entity{Type: "T", ID: "z"} })},
+		[]string{"find true", "send at 5"}},
+}
+
+// TestMachine: what is done with a command, and what is known of it in the end.
+func TestMachine(t *testing.T) { machine(t) }
+
+func machine(t testing.TB) {
+	for _, c := range cases {
+		if got := play(c.inputs); !slices.Equal(got, c.want) {
+			t.Errorf("%s:\ngot  %q\nwant %q", c.name, got, c.want)
+		}
+	}
+}
+
+// TestTimeouts: the time that an operator names is bounded, and one that overflows is none.
+func TestTimeouts(t *testing.T) { timeouts(t) }
+
+func timeouts(t testing.TB) {
+	cfg := operate.DefaultConfig()
+	for ms, want := range map[int64]time.Duration{0: cfg.Timeout, 1: time.Millisecond, 50_000: cfg.MaxTimeout, 50_001: 0, -1: 0, 1 << 62: 0, -1 << 63: 0, 10_000_000_000_000: 0} {
+		got, err := cfg.TimeoutOf(ms)
+		if got != want || (err != nil) != (want == 0) {
+			t.Errorf("%d ms: %v, %v, want %v", ms, got, err, want)
+		}
+		if err != nil && !strings.Contains(err.Error(), fmt.Sprint("timeout_ms is ", ms, "; choose at most 50000")) {
+			t.Errorf("%d ms: %v names no field or limit", ms, err)
+		}
+	}
+}
