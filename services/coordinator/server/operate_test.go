@@ -1,10 +1,14 @@
 package server
 
 import (
+	"context"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/sharding"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 )
@@ -33,6 +37,64 @@ func TestOperateUnusedShard(t *testing.T) {
 	}
 	if s := where(); s.Region != "region-1" || s.Phase != "serving" {
 		t.Errorf("the shard is not served: %v", s)
+	}
+}
+
+// TestOperateInDoubt: an attempt that the region has taken and not answered leaves a doubt, which a
+// refusal of the next one, under the same key, does not remove.
+func TestOperateInDoubt(t *testing.T) {
+	r, f, admin := standing(t)
+	t.Cleanup(r.end)
+	cfg := link.DefaultConfig()
+	cfg.Cluster, cfg.Self = "dev", f.self
+	var mu sync.Mutex
+	var keys []sharding.CommandID
+	server, err := link.NewServer(cfg, func(c *link.Conn, commands []link.Command) {
+		mu.Lock()
+		defer mu.Unlock()
+		keys = append(keys, commands[0].Envelope.ID)
+		if len(keys) == 1 {
+			c.Close()
+			return
+		}
+		_ = c.Send(link.Answer{Corr: commands[0].Corr, Reply: sharding.Reject(sharding.FailedPrecondition, "sold out")})
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.mux.Handle(link.Path, server)
+	t.Cleanup(func() { _ = server.Close(context.WithoutCancel(t.Context())) })
+	res, err := admin.Command(t.Context(), &adminv1.CommandRequest{
+		Type: "U", Id: "new", Command: sharding.DeleteCommand, IdempotencyKey: "k", Reason: "test", TimeoutMs: 20_000,
+	})
+	if err != nil || res.Outcome != "unknown" || res.Code != "failed_precondition" || res.Region != "region-1" || !strings.Contains(res.Message, "send it again under the same key: sold out") {
+		t.Errorf("%v, %v", res, err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if !slices.Equal(keys, []sharding.CommandID{"k", "k"}) {
+		t.Errorf("the keys of the attempts are %v, want k twice", keys)
+	}
+}
+
+// TestOperateRefusesInput: what is wrong with a request is said with the field and its limit.
+func TestOperateRefusesInput(t *testing.T) {
+	good := func() *adminv1.CommandRequest {
+		return &adminv1.CommandRequest{Type: "U", Id: "new", Command: sharding.DeleteCommand, IdempotencyKey: "k", Reason: "test"}
+	}
+	if _, err := toOperation(good()); err != nil {
+		t.Fatal(err)
+	}
+	for want, change := range map[string]func(*adminv1.CommandRequest){
+		"timeout_ms is 4611686018427387904; choose at most 50000, or 0 for 10000": func(r *adminv1.CommandRequest) { r.TimeoutMs = 1 << 62 },
+		"payload has 1048577 bytes, at most 1048576 are allowed":                  func(r *adminv1.CommandRequest) { r.Payload = make([]byte, 1<<20+1) },
+		`"Add" is not a built-in command`:                                         func(r *adminv1.CommandRequest) { r.Command = "Add" },
+	} {
+		req := good()
+		change(req)
+		if _, err := toOperation(req); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
 	}
 }
 
