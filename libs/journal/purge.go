@@ -32,9 +32,6 @@ type Remains struct {
 	Sending bool
 }
 
-// sendingCheck is the pause before it is checked again whether sends have ended.
-const sendingCheck = time.Minute
-
 // looks is how many times an entity is looked at while [Config.DedupeAge] passes. What passes
 // between two looks of one process counts for its age, and the rest does not: a process that is
 // replaced costs two such pauses at most. So entities are purged where processes are replaced as
@@ -55,7 +52,7 @@ func (c *Config) LookAt(wall time.Time) time.Time {
 // does not matter: after a delete only their age counts.
 func (p *Purging) Remove(r *Remains) bool {
 	if r.Sending && !mutant.On("purge-sends") {
-		p.Again = p.Wall.Add(sendingCheck)
+		p.Again = p.Config.LookAt(p.Wall) // dead letters may stay for ever
 		return false
 	}
 	if r.Command == "" || mutant.On("purge-age") {

@@ -123,7 +123,7 @@ func testPurgeLives(e *env) {
 	e.one(durable, add(alice, record(4, "newer")))
 	// Its sends have not ended.
 	e.one(durable, purge(epoch, alice, 2))
-	e.equal("left", e.left(), map[sharding.EntityID]time.Duration{alice.ID: time.Minute})
+	e.equal("left", e.left(), map[sharding.EntityID]time.Duration{alice.ID: e.cfg.LookAt(e.now).Sub(e.now)})
 	e.equal("sends", len(e.sends(e.b, 10, journal.SendPosition{Shard: shard})), 1)
 	e.one(durable, delivering(epoch, alice, 1, 0, 1))
 	e.one(durable, purge(epoch, alice, 2))

@@ -212,7 +212,7 @@ BEGIN
 		FROM roost.record x WHERE x.entity = of_entity AND x.seq <= of_life ORDER BY x.seq LIMIT batch
 	LOOP
 		IF r.sending THEN
-			again := wall + 60000;
+			again := look;
 			EXIT;
 		END IF;
 		IF r.remembered THEN
