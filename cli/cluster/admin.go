@@ -26,6 +26,9 @@ const (
 	// every one that answers is a standby: longer than a lease (2 s) and the
 	// head starts take.
 	electionTimeout = 6 * time.Second
+	// answerGrace is how much longer an answer is waited for than a coordinator may work at it: its
+	// own words say more than that the time is over.
+	answerGrace = askTimeout / 4
 	// askPause is the pause between two rounds.
 	askPause = 100 * time.Millisecond
 )
@@ -112,17 +115,23 @@ func (a *Admin) SetTarget(ctx context.Context, version, by string) (*adminv1.Set
 }
 
 // Command has the region that owns an entity run a built-in command. It has a key, and is
-// sent again under that key until ctx ends, or until its outcome is known. An error says that it
-// was not applied: no coordinator has taken it, or the active one has refused it.
-func (a *Admin) Command(ctx context.Context, req *adminv1.CommandRequest) (*adminv1.CommandResponse, error) {
-	req.TimeoutMs = (askTimeout - askTimeout/4).Milliseconds()
+// sent again under that key until the time is over, or until its outcome is known. An error says
+// that it was not applied: no coordinator has taken it, or the active one has refused it.
+func (a *Admin) Command(ctx context.Context, req *adminv1.CommandRequest, timeout time.Duration) (*adminv1.CommandResponse, error) {
+	end := time.Now().Add(timeout)
+	ctx, cancel := context.WithDeadline(ctx, end.Add(answerGrace))
+	defer cancel()
 	doubt := false
 	var last *adminv1.CommandResponse
 	for {
 		res, err := ask(ctx, a, func(ctx context.Context, c adminv1.Admin) (*adminv1.CommandResponse, error) {
+			left := min(time.Until(end), askTimeout-answerGrace)
 			if err := ctx.Err(); err != nil {
 				return nil, err
+			} else if left < time.Millisecond {
+				return nil, context.DeadlineExceeded
 			}
+			req.TimeoutMs = left.Milliseconds()
 			res, err := c.Command(ctx, req)
 			doubt = doubt || err != nil && wayward(err) == isLost && !notDialled(err)
 			return res, err
@@ -134,7 +143,7 @@ func (a *Admin) Command(ctx context.Context, req *adminv1.CommandRequest) (*admi
 		late := err == nil && (res.Outcome == sharding.Unknown.String() && res.Code != string(sharding.KeyExpired) ||
 			res.Outcome == sharding.Rejected.String() && (res.Code == string(twirp.DeadlineExceeded) || res.Code == string(twirp.Unavailable)))
 		again := late || errors.Is(err, ErrUnreachable)
-		if again {
+		if again && time.Until(end) > askPause {
 			pause := time.NewTimer(askPause)
 			select {
 			case <-pause.C:

@@ -91,11 +91,9 @@ func (a *app) builtin(ctx context.Context, b *builtin) (*adminv1.CommandResponse
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, b.timeout)
-	defer cancel()
 	res, err := admin.Command(ctx, &adminv1.CommandRequest{
 		Type: b.typ, Id: b.id, Command: b.command, Payload: b.payload, IdempotencyKey: b.key, Reason: b.reason, By: whoAmI(),
-	})
+	}, b.timeout)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("%w (it was not applied)", err)

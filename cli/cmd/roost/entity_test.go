@@ -24,6 +24,8 @@ func TestOperatorsDoubt(t *testing.T) {
 		<-r.Context().Done()
 	}))
 	t.Cleanup(silent.Close)
+	// One that answers when its time is over, as for an entity that is busy.
+	slow := serve(t, &fakeAdmin{slow: true})
 	standby := serve(t, &fakeAdmin{standby: true})
 	for _, test := range []struct {
 		admin string
@@ -32,6 +34,7 @@ func TestOperatorsDoubt(t *testing.T) {
 	}{
 		{nobody, exitUnreachable, "(it was not applied)"},
 		{standby, exitUnreachable, "(it was not applied)"},
+		{slow, exitTimedOut, "the entity is busy: it may have been applied"},
 		{silent.URL, exitTimedOut, "it may have been applied; send it again under the same key"},
 	} {
 		code, _, errOut := roost(t, "--admin", test.admin, "entity", "delete", "Cart/dora", "--reason", "gone", "--timeout", "400ms")

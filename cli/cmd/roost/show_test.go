@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/twitchtv/twirp"
 
@@ -19,6 +20,7 @@ import (
 // fakeAdmin is a coordinator with a little cluster; it may stand by.
 type fakeAdmin struct {
 	standby   bool
+	slow      bool // it answers commands when their time is over
 	remaining atomic.Int32
 	resumed   atomic.Bool
 	commands  atomic.Int32
@@ -141,10 +143,16 @@ func (f *fakeAdmin) SetTarget(_ context.Context, req *adminv1.SetTargetRequest) 
 }
 
 // Command has lost its first attempt.
-func (f *fakeAdmin) Command(_ context.Context, req *adminv1.CommandRequest) (*adminv1.CommandResponse, error) {
+func (f *fakeAdmin) Command(ctx context.Context, req *adminv1.CommandRequest) (*adminv1.CommandResponse, error) {
 	switch {
 	case f.standby:
 		return nil, f.check()
+	case f.slow:
+		select {
+		case <-time.After(time.Duration(req.TimeoutMs) * time.Millisecond):
+		case <-ctx.Done():
+		}
+		return &adminv1.CommandResponse{Outcome: "unknown", Code: "deadline_exceeded", Message: "the entity is busy: it may have been applied"}, nil
 	case req.Reason == "" || req.IdempotencyKey == "" || req.By == "":
 		return nil, twirp.NewError(twirp.InvalidArgument, "no reason, no key, or nobody")
 	case req.Id == "absent":

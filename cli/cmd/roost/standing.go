@@ -25,10 +25,13 @@ const listedHelp = `It is read from the journal page by page, while the cluster 
 ends, meanwhile may be in it or not. If there is more than --limit, the last line
 says where to go on; so does next in JSON.
 
-FAILED, NEXT and WHY are shown if something of the list keeps failing: how often it has
-failed in a row, when it is tried again, and the last error. The regions say so from
-memory; those that have not answered are named below the list. With --failing, they say
-all: only what fails is listed, first what has failed for longest.`
+FAILED, NEXT, REGION and WHY are shown if something of the list keeps failing: how often it
+has failed in a row, when it is tried again, the region that tries it, and the last error. A
+reference in WHY is in the log of REGION; that of a send is in the log of the region of
+its target (roost where TARGET). The regions say so from memory; those that have not
+answered are named below the list. With --failing, they say all: only what fails is
+listed, first what has failed for longest. What is stored in shards that no region reads
+is tried by no region: the list says so of each, and below it why.`
 
 func (l *listed) flags(cmd *cobra.Command) {
 	cmd.Args = cobra.MaximumNArgs(1)
@@ -81,29 +84,37 @@ type answered struct {
 // printListed prints a table of what is listed, and what else is to be said. failures are those of
 // the rows.
 func (a *app) printListed(header []string, rows [][]any, failures []*adminv1.Failure, r answered, right ...string) error {
+	cut := false
 	if slices.ContainsFunc(failures, func(f *adminv1.Failure) bool { return f != nil }) {
-		header, right = append(header, "FAILED", "NEXT", "WHY"), append(right, "FAILED")
+		header, right = append(header, "FAILED", "NEXT", "REGION", "WHY"), append(right, "FAILED")
 		for i, f := range failures {
-			times, next, why := "-", "-", "-"
+			times, next, region, why := "-", "-", "-", "-"
 			if f != nil {
-				times, why = fmt.Sprint(f.Times), oneLine(f.Code+": "+f.Message)
+				region, why = orDash(f.Region), oneLine(f.Code+": "+f.Message)
+				cut = cut || len(why) > mostShown
+				if f.Times > 0 {
+					times = fmt.Sprint(f.Times)
+				}
 				if f.NextUnixMs > 0 {
 					next = timeOf(f.NextUnixMs)
 				}
 			}
-			rows[i] = append(rows[i], times, next, why)
+			rows[i] = append(rows[i], times, next, region, why)
 		}
 	}
 	if err := a.printTable(header, rows, right...); err != nil {
 		return err
 	}
 	var lines []string
+	if cut {
+		lines = append(lines, "what ends in … is longer; -o json has all of it")
+	}
 	for _, d := range r.damaged {
 		lines = append(lines, "damaged: "+d)
 	}
 	told := map[string]bool{}
 	for _, s := range r.silent {
-		line := oneLine(s.Reason)
+		line := printable(s.Reason)
 		if s.Region != "" {
 			line = "what fails in " + s.Region + " is not known: " + line
 		}
@@ -133,17 +144,23 @@ func (l *listed) onlyFailing(failures []*adminv1.Failure) error {
 	return nil
 }
 
-// mostShown is how much of an error a table shows; JSON has all that is known.
-const mostShown = 120
+// mostShown is how much of an error a table shows, in bytes: the references and versions that
+// errors of regions end with are within it. JSON has all that is known.
+const mostShown = 400
 
-// oneLine makes a text from elsewhere fit to be shown in a line.
-func oneLine(text string) string {
-	text = strings.Map(func(r rune) rune {
+// printable makes a text from elsewhere fit to be shown in a line.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
 			return ' '
 		}
 		return r
 	}, text)
+}
+
+// oneLine makes a text from elsewhere fit to be shown in a table.
+func oneLine(text string) string {
+	text = printable(text)
 	if len(text) > mostShown {
 		text = strings.ToValidUTF8(text[:mostShown], "") + "…"
 	}

@@ -23,7 +23,7 @@ func (f *fakeAdmin) Reminders(_ context.Context, req *adminv1.RemindersRequest) 
 	}
 	res := &adminv1.RemindersResponse{}
 	if req.Failing {
-		all[1].Failure = &adminv1.Failure{SinceUnixMs: 1_800_000_000_300, Times: 7, NextUnixMs: 1_800_000_060_000, Code: "unavailable", Message: "no\x1b[31m clock\nhere " + strings.Repeat("x", 200), Region: "region-1"}
+		all[1].Failure = &adminv1.Failure{SinceUnixMs: 1_800_000_000_300, Times: 7, NextUnixMs: 1_800_000_060_000, Code: "unavailable", Message: "no\x1b[31m clock\nhere " + strings.Repeat("x", 500), Region: "region-1"}
 		all, res.More, res.Silent = all[1:2], true, []*adminv1.Silent{{Region: "region-2", Reason: "no answer within 500ms"}, {Region: "region-2", Reason: "no answer within 500ms"}}
 		if req.Type == "Old" { // a coordinator that does not know the question
 			all[0].Failure = nil
@@ -136,26 +136,27 @@ damaged: reminder of a/b
 		{"reminders --limit 2 -o json", 0, `{"reminders":[{"type":"Cart","id":"dora","name":"expire","due_unix_ms":"1800000000000","period_ms":"0","command":"Expire","failure":null},` +
 			`{"type":"Cart","id":"emil","name":"tick","due_unix_ms":"1800000000250","period_ms":"90000","command":"Tick","failure":null}],"next":"two","damaged":[],"silent":[],"more":false}` + "\n"},
 		{"reminders --after two", 0, "ENTITY    NAME   DUE                       PERIOD  COMMAND\nItem/a/b  count  2030-03-17T17:46:40.000Z  -       -\ndamaged: reminder of a/b\n"},
-		{"reminders --failing", 0, `ENTITY     NAME  DUE                       PERIOD  COMMAND  FAILED  NEXT                      WHY
-Cart/emil  tick  2027-01-15T08:00:00.250Z  1m30s   Tick          7  2027-01-15T08:01:00.000Z  unavailable: no [31m clock here ` + strings.Repeat("x", 88) + `…
+		{"reminders --failing", 0, `ENTITY     NAME  DUE                       PERIOD  COMMAND  FAILED  NEXT                      REGION    WHY
+Cart/emil  tick  2027-01-15T08:00:00.250Z  1m30s   Tick          7  2027-01-15T08:01:00.000Z  region-1  unavailable: no [31m clock here ` + strings.Repeat("x", 368) + `…
+what ends in … is longer; -o json has all of it
 what fails in region-2 is not known: no answer within 500ms
 more fails; name a type or an entity, or ask for more by --limit (at most 1000)
 `},
 		{"reminders Old --failing", exitFailed, "roost: the coordinator runs an earlier release, which does not say what fails\n"},
 		{"reminders --failing --after two", exitUsage, ""},
 		{"reminders --failing --due-before 1h", exitUsage, ""},
-		{"remembered", 0, `ENTITY    ACTIVE                    FAILED  NEXT  WHY
-Probe/p1  -                              2  -     internal: the entity cannot be brought to life
-Probe/p2  2023-11-14T22:13:20.000Z       -  -     -
+		{"remembered", 0, `ENTITY    ACTIVE                    FAILED  NEXT  REGION    WHY
+Probe/p1  -                              2  -     region-1  internal: the entity cannot be brought to life
+Probe/p2  2023-11-14T22:13:20.000Z       -  -     -         -
 3 shards have no region now
 `},
 		{"remembered --failing -o json", 0, `{"remembered":[{"type":"Probe","id":"p1","active_unix_ms":"0","failure":{"since_unix_ms":"1","times":2,"next_unix_ms":"0","code":"internal",` +
 			`"message":"the entity cannot be brought to life","region":"region-1"}}],"next":"","damaged":[],"silent":[],"more":false}` + "\n"},
 		{"remembered --failing --after x", exitUsage, ""},
-		{"sends --failing", 0, `SENDER     RECORD  PLACE  STATE    SENT                      TARGET     COMMAND  FAILED  NEXT                      WHY
-Cart/dora       7      0  pending  2023-11-14T22:13:20.000Z  Item/book  Reserve       3  2023-11-14T22:14:20.000Z  unavailable: closed
-Cart/emil      12      3  pending  2023-11-14T22:13:20.001Z  Item/pen   Reserve       3  2023-11-14T22:14:20.000Z  waits for an earlier one: unavailable: closed
-Cart/emil      13      0  pending  2023-11-14T22:13:20.001Z  Item/ink   Reserve       3  2023-11-14T22:14:20.000Z  the sender cannot take the answer: unavailable: closed
+		{"sends --failing", 0, `SENDER     RECORD  PLACE  STATE    SENT                      TARGET     COMMAND  FAILED  NEXT                      REGION  WHY
+Cart/dora       7      0  pending  2023-11-14T22:13:20.000Z  Item/book  Reserve       3  2023-11-14T22:14:20.000Z  -       unavailable: closed
+Cart/emil      12      3  pending  2023-11-14T22:13:20.001Z  Item/pen   Reserve       3  2023-11-14T22:14:20.000Z  -       waits for an earlier one: unavailable: closed
+Cart/emil      13      0  pending  2023-11-14T22:13:20.001Z  Item/ink   Reserve       3  2023-11-14T22:14:20.000Z  -       the sender cannot take the answer: unavailable: closed
 `},
 		{"sends --failing --dead", exitUsage, ""},
 		{"reminders --due-before soon", exitUsage, "roost: --due-before \"soon\": write a time such as 2026-07-01T12:00:00Z, or how long it is until then, such as 1h\n"},

@@ -14,6 +14,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
+	"github.com/roost-cluster/roost/services/coordinator"
 )
 
 // askAtOnce is how many regions are asked at a time: enough for those of most clusters, and few
@@ -88,11 +89,19 @@ type failing struct {
 	shards map[sharding.EntityType]uint32
 	// away are the shards in question that were allocated before, and that no region has now.
 	away map[sharding.ShardID]bool
+	// unreadable is, of those that no region reads, the place in lost, which says why.
+	unreadable map[sharding.ShardID]int
+	lost       []coordinator.UnreadableShards
 }
 
 // failing prepares a question about entities of a type, or of all.
 func (a admin) failing(kind inspectionv1.Kind, w *wanted) *failing {
-	f := &failing{s: a.s, kind: kind, owners: map[sharding.ShardID]asked{}, shards: map[sharding.EntityType]uint32{}, away: map[sharding.ShardID]bool{}}
+	f := &failing{s: a.s, kind: kind, owners: map[sharding.ShardID]asked{}, shards: map[sharding.EntityType]uint32{}, away: map[sharding.ShardID]bool{}, unreadable: map[sharding.ShardID]int{}, lost: w.view.Unreadable}
+	for i, u := range f.lost {
+		for _, index := range u.Shards {
+			f.unreadable[sharding.ShardID{Type: u.Type, Index: index}] = i
+		}
+	}
 	named := names(&w.view)
 	for _, t := range w.view.Types {
 		if !t.Volatile { // what is volatile is in no journal, and is not tried again
@@ -131,16 +140,32 @@ func (f *failing) owner(x *inspectionv1.Subject) (asked, bool) {
 	return r, ok
 }
 
-// nobody says that shards have no region, if there are any: what is stored in them is not tried.
-func nobody(shards map[sharding.ShardID]bool) []*adminv1.Silent {
-	if len(shards) == 0 {
-		return nil
+// nobody says that shards have no region, if there are any, and which of them no region reads: what is
+// stored in them is not tried.
+func (f *failing) nobody(shards map[sharding.ShardID]bool) (silent []*adminv1.Silent) {
+	others, lost := 0, make([]int, len(f.lost))
+	for id := range shards { // order-free: it counts
+		if i, ok := f.unreadable[id]; ok {
+			lost[i]++
+		} else {
+			others++
+		}
 	}
-	some := "1 shard has"
-	if len(shards) > 1 {
-		some = fmt.Sprintf("%d shards have", len(shards))
+	for i, n := range lost {
+		if n > 0 {
+			u := f.lost[i]
+			silent = append(silent, &adminv1.Silent{Reason: fmt.Sprintf("unreadable are %d of the shards of %s, and nothing of what is stored there is tried: %s",
+				n, u.Type, unreadableNow(coordinator.UnreadableNow(u)))})
+		}
 	}
-	return []*adminv1.Silent{{Reason: some + " no region now: nothing of what is stored there is tried; see roost shards"}}
+	if others > 0 {
+		some := "1 shard has"
+		if others > 1 {
+			some = fmt.Sprintf("%d shards have", others)
+		}
+		silent = append(silent, &adminv1.Silent{Reason: some + " no region now: nothing of what is stored there is tried; see roost shards"})
+	}
+	return silent
 }
 
 // subjectKey tells subjects apart.
@@ -160,11 +185,13 @@ func (f *failing) of(ctx context.Context, subjects []*inspectionv1.Subject) ([]*
 	index := map[asked][]int{}
 	var regions []asked
 	away := map[sharding.ShardID]bool{}
+	found := make([]*inspectionv1.Failing, len(subjects))
 	for i, x := range subjects {
 		r, ok := f.owner(x)
 		if !ok {
 			if id, known := f.shard(x); known {
 				away[id] = true
+				found[i] = f.lostShard(id, x)
 			}
 			continue
 		}
@@ -173,7 +200,6 @@ func (f *failing) of(ctx context.Context, subjects []*inspectionv1.Subject) ([]*
 		}
 		index[r] = append(index[r], i)
 	}
-	found := make([]*inspectionv1.Failing, len(subjects))
 	answers, silent := ask(ctx, f.s, regions, func(ctx context.Context, c inspectionv1.Inspection, region int) (*inspectionv1.FailingResponse, error) {
 		all := &inspectionv1.FailingResponse{}
 		for some := range slices.Chunk(index[regions[region]], askItems) {
@@ -205,7 +231,19 @@ func (f *failing) of(ctx context.Context, subjects []*inspectionv1.Subject) ([]*
 			silent = append(silent, &adminv1.Silent{Region: regions[n].name, Reason: "its answer had no room for all that fails; ask for fewer, such as those of one entity"})
 		}
 	}
-	return found, append(silent, nobody(away)...)
+	return found, append(silent, f.nobody(away)...)
+}
+
+// lostShard says of a subject that no region reads its shard; nil: some region does.
+func (f *failing) lostShard(id sharding.ShardID, x *inspectionv1.Subject) *inspectionv1.Failing {
+	i, ok := f.unreadable[id]
+	if !ok {
+		return nil
+	}
+	u := &f.lost[i]
+	return &inspectionv1.Failing{
+		Subject: x, Code: string(sharding.Unavailable), Message: "its shard is unreadable: no region reads all that may be stored there; start a region of " + readers(u.By, u.Version),
+	}
 }
 
 // longest asks the regions what fails, and returns at most limit of it: what has failed for longest.
@@ -240,7 +278,7 @@ func (f *failing) longest(ctx context.Context, w *wanted) (found []*inspectionv1
 	if len(found) > w.limit {
 		found, more = found[:w.limit], true
 	}
-	return found, more, append(silent, nobody(f.away)...)
+	return found, more, append(silent, f.nobody(f.away)...)
 }
 
 // maxMessageOf is how much of a message of a region is passed on, more than regions send.

@@ -258,4 +258,26 @@ func TestShardsWithoutRegion(t *testing.T) {
 			t.Errorf("of %q %q: %v, %v", x.typ, x.id, found, silent)
 		}
 	}
+
+	// Of those that no region reads it is said why, and what to do: below a list, and of each reminder.
+	index := sharding.ShardOf("e", 4)
+	view.Unreadable = []coordinator.UnreadableShards{{
+		Type: "T", Shards: []uint32{index}, Closest: "region-1", Version: "v2", By: []string{"v3"},
+		Forms: []sharding.Form{{Kind: sharding.FormOfInput, Name: "Close", Version: 2}},
+	}}
+	w := wanted{limit: 10, view: view}
+	f := a.failing(inspectionv1.Kind_KIND_REMINDERS, &w)
+	_, _, silent := f.longest(t.Context(), &w)
+	if len(silent) != 2 || !strings.HasPrefix(silent[0].Reason, "unreadable are 1 of the shards of T") || !strings.Contains(silent[0].Reason, "input Close, version 2") ||
+		!strings.Contains(silent[0].Reason, "Start a region of v3") || !strings.HasPrefix(silent[1].Reason, "5 shards have no region") {
+		t.Errorf("said of unreadable shards: %v", silent)
+	}
+	other := "f"
+	for sharding.ShardOf(sharding.EntityID(other), 4) == index {
+		other += "f"
+	}
+	found, silent := f.of(t.Context(), []*inspectionv1.Subject{{Type: "T", Id: "e"}, {Type: "T", Id: other}})
+	if told := f.failure(found[0]); told == nil || told.Code != string(sharding.Unavailable) || !strings.Contains(told.Message, "its shard is unreadable") || !strings.Contains(told.Message, "v3") || found[1] != nil || len(silent) != 2 {
+		t.Errorf("said of what is stored in an unreadable shard: %v, and of others: %v; %v", told, found[1], silent)
+	}
 }

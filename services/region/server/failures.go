@@ -116,7 +116,8 @@ func (s *shardLoop) told(o *turn.TellDone) {
 		what = "the command of a reminder has been refused by its entity"
 	}
 	s.queue(job{Work: work{do: func() { // the core waits for no log
-		s.log.Warn(what, "reference", newReference(), "entity.type", end.Entity.Type, "entity.id", end.Entity.ID, "command", end.Command,
+		// A reference is in the message, if why it has failed is in a line of its own.
+		s.log.Warn(what, "entity.type", end.Entity.Type, "entity.id", end.Entity.ID, "command", end.Command,
 			"outcome", end.Reply.Outcome.String(), "code", end.Reply.Code, "message", end.Reply.Message, "not_logged", skipped)
 	}}})
 }

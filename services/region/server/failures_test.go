@@ -164,10 +164,18 @@ func TestTells(t *testing.T) {
 			if refused := reply.Outcome == sharding.Rejected && reply.Code == sharding.InvalidArgument; refused != c.refused || !refused && reply.Outcome != sharding.OK {
 				t.Errorf("%s: answered %+v", c.payload, reply)
 			}
-			warned := ""
+			warned, logged := "", "none"
 			for _, line := range l.take(t) {
-				if line["level"] == "WARN" && line["entity.id"] == "x" && line["command"] == "Fail" && len(fmt.Sprint(line["reference"])) == 8 {
+				if line["level"] == "ERROR" {
+					logged = fmt.Sprint(line["reference"])
+				}
+				if line["level"] == "WARN" && line["entity.id"] == "x" && line["command"] == "Fail" {
 					warned += fmt.Sprint(line["code"])
+					// What failed inside is in a line of its own, to which the message refers. There is no
+					// second reference.
+					if ref := referenced.FindStringSubmatch(fmt.Sprint(line["message"])); line["reference"] != nil || (ref != nil) != (c.code == "internal") || ref != nil && ref[1] != logged {
+						t.Errorf("%s: the line before has reference %s, and this one is %v", c.payload, logged, line)
+					}
 				}
 			}
 			if warned != c.code {
