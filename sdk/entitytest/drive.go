@@ -145,6 +145,10 @@ func (k *Kit) perform(o turn.Output) turn.Input {
 		return in
 	case turn.Drop:
 		delete(k.insts, o.Entity)
+	case turn.TellDone:
+		if o.Timer {
+			k.timerDone(&o)
+		}
 	case *turn.Answer:
 		if number, ok := k.deliveries[o.Request]; ok {
 			delete(k.deliveries, o.Request)

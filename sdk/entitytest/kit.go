@@ -66,6 +66,7 @@ type Kit struct {
 	sent         outbox.Outputs // of outbox, to be done
 	deliveries   map[turn.RequestID]uint64
 	lastDelivery *sharding.Envelope
+	timers       map[sharding.Entity][]FailingTimer
 }
 
 // stored is the journal of one entity.
@@ -119,6 +120,7 @@ func (k *Kit) begin(types []entity.Definition) {
 	}
 	k.m, k.wakeups, k.wanted = turn.New(cfg), wakeup.New(wakeupConfig()), wakeup.Outputs{}
 	k.starter = wakeup.NewStarter(wakeup.DefaultStartConfig())
+	k.timers = map[sharding.Entity][]FailingTimer{}
 	k.outbox, k.sent, k.deliveries = outbox.New(outboxConfig()), outbox.Outputs{}, map[turn.RequestID]uint64{}
 }
 
