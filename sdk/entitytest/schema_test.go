@@ -65,7 +65,7 @@ func TestUnreadable(t *testing.T) {
 		"alias gone":   {schemaBoxes(entity.Event[addedV1]("put").Alias("added")), schemaBoxes(entity.Event[addedV1]("put")), []string{"event added was stored"}},
 		"event gone":   {v1, schemaBoxes(), []string{"is not declared any more"}},
 	} {
-		got := strings.Join(unreadable(schemaOf(c.before), schemaOf(c.now)), "\n")
+		got := joined(unreadable(schemaOf(c.before), schemaOf(c.now)))
 		if (got == "") != (c.want == nil) {
 			t.Errorf("%s: %q", name, got)
 		}
@@ -75,7 +75,7 @@ func TestUnreadable(t *testing.T) {
 			}
 		}
 	}
-	if got := unreadable(schemaOf(v1), nil); len(got) != 1 || !strings.Contains(got[0], "type Box is gone") {
+	if got := unreadable(schemaOf(v1), nil); len(got) != 1 || !strings.Contains(got[0].String(), "type Box is gone") {
 		t.Errorf("a type that is gone: %q", got)
 	}
 }
@@ -93,7 +93,7 @@ func TestSnapshotSteps(t *testing.T) {
 	if got := unreadable(schemaOf(v1), schemaOf(right)); len(got) > 0 {
 		t.Errorf("a step that fits: %q", got)
 	}
-	if got := unreadable(schemaOf(v1), schemaOf(wrong)); len(got) != 1 || !strings.Contains(got[0], "would never be used") {
+	if got := unreadable(schemaOf(v1), schemaOf(wrong)); len(got) != 1 || !strings.Contains(got[0].String(), "would never be used") {
 		t.Errorf("a step that fits nothing: %q", got)
 	}
 }
@@ -140,7 +140,7 @@ func TestRefused(t *testing.T) {
 		"may be null":       {takes[addLower]("Add"), takes[addLowerIn]("Add"), nil},
 		"read-only now":     {takes[addIn]("Add"), reads[addIn]("Add"), nil},
 		"a message":         {takes[*durationpb.Duration]("Add"), takes[*durationpb.Duration]("Add"), nil},
-		"renamed":           {takes[addIn]("Add"), takes[addIn]("Put"), []string{"command Add is gone", "delete it from testdata/schema.json"}},
+		"renamed":           {takes[addIn]("Add"), takes[addIn]("Put"), []string{"command Add is gone", "nobody sends that any more", "UPDATE_SCHEMA=Box.Add.callers go test ."}},
 		"field gone":        {takes[addMore]("Add"), takes[addIn]("Add"), []string{"input.Note string, now unknown", "Add to addIn\n\tNote string\n"}},
 		"field renamed":     {takes[addIn]("Add"), takes[addOther]("Add"), []string{"Add to addOther\n\tSKU string\n"}},
 		"field retyped":     {takes[addIn]("Add"), takes[addNumber]("Add"), []string{"input.SKU string, now int64", "another name, and keep this one"}},
@@ -151,7 +151,7 @@ func TestRefused(t *testing.T) {
 		"another message":   {takes[*durationpb.Duration]("Add"), takes[*timestamppb.Timestamp]("Add"), []string{"input google.protobuf.Duration, now google.protobuf.Timestamp"}},
 		"no more read-only": {reads[addIn]("Add"), takes[addIn]("Add"), []string{"was read-only", "take effect twice"}},
 	} {
-		got := strings.Join(refused(schemaOf(c.before), schemaOf(c.now)), "\n")
+		got := joined(refused(schemaOf(c.before), schemaOf(c.now)))
 		if (got == "") != (c.want == nil) {
 			t.Errorf("%s: %q", name, got)
 		}
@@ -195,7 +195,7 @@ func TestStoredInputsOfSchema(t *testing.T) {
 			h.V(2, entity.From(1, func(addLower) addMore { return addMore{} }))
 		}), []string{"input of command Add: the step from version 1 reads another form than was stored"}},
 		"no step":               {v1, stores("Add", func(h *entity.Handle[addMore, int]) { h.V(2) }), []string{"input of command Add was stored in version 1, from which there is no step"}},
-		"not stored any more":   {v1, takes[addIn]("Add"), []string{"inputs of command Add were stored", "Keep the command, and its Stored", `delete the command's "stored"`}},
+		"not stored any more":   {v1, takes[addIn]("Add"), []string{"inputs of command Add were stored", "Keep the command, and its Stored", "none of them is left", "UPDATE_SCHEMA=Box.Add.inputs"}},
 		"renamed":               {v1, stores[addIn]("Put", nil), []string{"inputs of command Add were stored", `.Alias("Add")`, "older callers"}},
 		"renamed, and alias":    {v1, stores("Put", func(h *entity.Handle[addIn, int]) { h.Alias("Add") }), nil},
 		"alias gone":            {stores("Put", func(h *entity.Handle[addIn, int]) { h.Alias("Add") }), stores[addIn]("Put", nil), []string{"inputs of command Add were stored", "command Add is gone"}},
@@ -204,7 +204,7 @@ func TestStoredInputsOfSchema(t *testing.T) {
 		"answers, and alias":    {answers[string]("Got"), answers[string]("Take", "Got"), nil},
 		"answers, now commands": {answers[string]("Got"), takes[string]("Got"), []string{"does not take them any more"}},
 	} {
-		got := strings.Join(append(unreadable(schemaOf(c.before), schemaOf(c.now)), refused(schemaOf(c.before), schemaOf(c.now))...), "\n")
+		got := joined(append(unreadable(schemaOf(c.before), schemaOf(c.now)), refused(schemaOf(c.before), schemaOf(c.now))...))
 		if (got == "") != (c.want == nil) {
 			t.Errorf("%s: %q", name, got)
 		}
@@ -215,7 +215,7 @@ func TestStoredInputsOfSchema(t *testing.T) {
 		}
 	}
 	for name, def := range map[string]entity.Definition{"inputs": v1, "answers": answers[string]("Got")} {
-		if got := unreadable(schemaOf(def), nil); len(got) != 1 || !strings.Contains(got[0], "type Box is gone") {
+		if got := unreadable(schemaOf(def), nil); len(got) != 1 || !strings.Contains(got[0].String(), "type Box is gone") {
 			t.Errorf("a type with %s that is gone: %q", name, got)
 		}
 	}
@@ -273,3 +273,47 @@ type recorder struct {
 func (r *recorder) Errorf(format string, args ...any) { r.text += fmt.Sprintf(format, args...) + "\n" }
 func (r *recorder) Logf(string, ...any)               {}
 func (r *recorder) Helper()                           {}
+
+// TestAcceptedChanges: what is meant can be accepted by its name, and nothing else is. So a renamed
+// field of an input that only reminders use needs a version and a step, and one word.
+func TestAcceptedChanges(t *testing.T) {
+	t.Chdir(t.TempDir())
+	check := func(update string, def ...entity.Definition) string {
+		t.Setenv(updateSchema, update)
+		r := &recorder{TB: t}
+		Schema(r, def...)
+		return r.text
+	}
+	type renamed struct{ Article string }
+	other := entity.DefineVolatile("Other", func(string) *schemaBox { return &schemaBox{} },
+		entity.On(entity.Command[int, int]("Other", "Look"), func(*schemaBox, *entity.Ctx, int) (int, error) { return 0, nil }))
+	step := entity.From(1, func(o addIn) renamed { return renamed{Article: o.SKU} })
+	withStep := stores("Add", func(h *entity.Handle[renamed, int]) { h.V(2, step) })
+	for _, x := range []struct {
+		update string
+		types  []entity.Definition
+		want   string // in what it complains of; empty: nothing
+	}{
+		{"1", []entity.Definition{stores[addIn]("Add", nil), other}, ""},
+		{"1", []entity.Definition{withStep, other}, "UPDATE_SCHEMA=Box.Add.callers go test ."},
+		{"Box.Put.callers", []entity.Definition{withStep, other}, "older callers"},
+		{"Box.Add.callers", []entity.Definition{stores[renamed]("Add", nil), other}, "still has version 1"}, // stored data is another matter
+		{"Other.Add.callers,Box.Add.callers", []entity.Definition{withStep, other}, ""},
+		{"", []entity.Definition{withStep, other}, ""},
+		{"1", []entity.Definition{other}, "UPDATE_SCHEMA=Box.entities"},
+		{"Box.entities", []entity.Definition{other}, ""},
+		{"", []entity.Definition{other}, ""},
+	} {
+		if got := check(x.update, x.types...); (got == "") != (x.want == "") || !strings.Contains(got, x.want) {
+			t.Errorf("UPDATE_SCHEMA=%s: %q, want %q", x.update, got, x.want)
+		}
+	}
+}
+
+func joined(list []complaint) string {
+	var texts []string
+	for _, c := range list {
+		texts = append(texts, c.String())
+	}
+	return strings.Join(texts, "\n")
+}
