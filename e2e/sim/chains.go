@@ -28,6 +28,8 @@ type forward struct {
 	refused bool              // a turn was told that the command was refused
 	// deadlocks are how often a turn was told that it waits in a circle.
 	deadlocks int
+	// firstAsked is when a turn asked for it whose ask was sent, the earliest one.
+	firstAsked int64
 }
 
 // forwarderID is the client of commands between entities.
@@ -41,7 +43,7 @@ const longestPlan = 6
 
 // asksOf returns what the turn of a Forward asks, in order.
 func (w *World) asksOf(env *sharding.Envelope) []*forward {
-	x := decodeNumber(env.Payload)
+	x := ofReminder(decodeNumber(env.Payload))
 	if w.asks[x] == nil {
 		w.plan(w.byID[x], nil)
 	}
@@ -222,8 +224,8 @@ func (c *checker) forwards() {
 			}
 		}
 		c.sameReplies(&f.op)
-		if f.cmd != cmdAdd {
-			continue
+		if f.cmd != cmdAdd || f.asker.cmd == cmdRemindAsk {
+			continue // who has set a reminder is not told what becomes of it
 		}
 		for _, t := range f.asker.tries {
 			if t.returned == 0 || t.reply.Outcome != sharding.OK || t.reply.Code != "" {

@@ -77,6 +77,7 @@ func (w *World) checkHistory(log []commit) {
 		c.sameReplies(o)
 	}
 	c.forwards()
+	c.reminderAsks(log)
 	c.batches()
 	c.succession()
 }

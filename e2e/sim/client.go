@@ -166,6 +166,9 @@ func (c *client) draw(entity sharding.Entity, keyed bool, batch int) *op {
 	if d := w.dice("reminders"); (o.cmd == cmdTimer || o.cmd == cmdLater || o.cmd == cmdAdd && d.chance(0.1)) && d.chance(w.weather.Harsh.Remind) {
 		o.cmd = []string{cmdRemind, cmdRemind, cmdRepeat, cmdCancel}[d.IntN(4)]
 	}
+	if o.cmd == cmdRemind && w.mayRemindAsk() && w.dice("reminders that ask").chance(0.5) {
+		o.cmd = cmdRemindAsk
+	}
 	if (o.cmd == cmdTimer || o.cmd == cmdLater || o.cmd == cmdAdd) && w.dice("sends").chance(w.weather.Harsh.Send) {
 		o.cmd = cmdSend
 	}

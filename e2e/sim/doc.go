@@ -39,7 +39,7 @@
 //   - an ask shows nothing that may still be lost; no turn waits beyond its time, a call cycle is
 //     refused at once, and of a circle the youngest turn gives up;
 //   - a reminder fires once for each time at which it is due, or once for several that have come, and
-//     not after it was cancelled;
+//     not after it was cancelled; nor does its command have others do something then;
 //   - a send has its effect once, in order, and what its sender was told of it is true.
 //
 // Besides, each core checks its own invariants, limits of buffers included.

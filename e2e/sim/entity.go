@@ -30,6 +30,8 @@ const (
 	// cmdRemind sets a reminder that adds later, cmdRepeat one that does so again and again, and
 	// cmdCancel cancels one.
 	cmdRemind, cmdRepeat, cmdCancel = "Remind", "Repeat", "Cancel"
+	// cmdRemindAsk sets a reminder that has other entities add, see reminderasks.go.
+	cmdRemindAsk = "RemindAsk"
 	// cmdForget ends that the entity is remembered.
 	cmdForget = "Forget"
 	cmdDelete = "Delete" // appends a number and deletes the entity
@@ -48,7 +50,7 @@ func commands() []sharding.CommandDesc {
 	list := []sharding.CommandDesc{
 		{Name: cmdAdd}, {Name: cmdAdd2}, {Name: cmdFail}, {Name: cmdPanic},
 		{Name: cmdGet, ReadOnly: true}, {Name: cmdPeek, ReadOnly: true, Stale: true},
-		{Name: cmdQuit}, {Name: cmdForward}, {Name: cmdTimer}, {Name: cmdLater}, {Name: cmdRemind}, {Name: cmdRepeat}, {Name: cmdCancel}, {Name: cmdForget},
+		{Name: cmdQuit}, {Name: cmdForward}, {Name: cmdTimer}, {Name: cmdLater}, {Name: cmdRemind}, {Name: cmdRemindAsk}, {Name: cmdRepeat}, {Name: cmdCancel}, {Name: cmdForget},
 		{Name: cmdSend}, {Name: cmdTold},
 		{Name: cmdDelete}, {Name: sharding.DeleteCommand},
 	}
@@ -138,6 +140,9 @@ func reminded(x uint64) uint64 { return x | 1<<61 }
 
 func firing(x uint64, missed int64) uint64 { return reminded(x) | uint64(missed)<<40 }
 
+// ofReminder is the number of the command that has set the reminder which adds a number, or asks.
+func ofReminder(x uint64) uint64 { return x &^ (1 << 61) }
+
 // missed is how often the reminder was due that adds a number, and did not fire.
 func missed(x uint64) int64 { return int64(x >> 40 & (1<<18 - 1)) }
 
@@ -187,10 +192,13 @@ func turnOf(l *list, env *sharding.Envelope, now time.Time) (done turn.TurnDone)
 		done.Timers = []turn.Timer{{Name: "t", After: nanos(50 * ms), Command: cmdAdd, Payload: number(second(x))}}
 	case cmd == cmdForget:
 		done.Forgotten = true
-	case cmd == cmdRemind, cmd == cmdRepeat, cmd == cmdCancel: // of one name in two
+	case cmd == cmdRemind, cmd == cmdRemindAsk, cmd == cmdRepeat, cmd == cmdCancel: // of one name in two
 		k := sharding.Wake{Kind: sharding.ReminderWake, Name: fmt.Sprint("r", x%2)}
 		if cmd != cmdCancel {
-			k.Due, k.Input = now.UnixMilli()+int64(x*37%5000), sharding.Input{Command: cmdAdd, Payload: number(reminded(x))}
+			k.Due, k.Input = now.UnixMilli()+remindIn(x), sharding.Input{Command: cmdAdd, Payload: number(reminded(x))}
+		}
+		if cmd == cmdRemindAsk {
+			k.Input.Command = cmdForward
 		}
 		if cmd == cmdRepeat {
 			k.Period = 300 + int64(x*41%3000)

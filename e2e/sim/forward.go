@@ -82,6 +82,9 @@ func (n *shardNode) sendAsk(o *turn.SendAsk) {
 	t := &try{called: w.now}
 	f.tries = append(f.tries, t)
 	f.waits, f.since = true, n.p.now()
+	if f.firstAsked == 0 || b.askedAt < f.firstAsked {
+		f.firstAsked = b.askedAt
+	}
 	inc, number := o.Incarnation, o.Number
 	n.router.route(o.Env, &call{op: &f.op, reply: func(answer router.Finish) {
 		if t.returned != 0 {
@@ -191,7 +194,7 @@ func (n *shardNode) askDone(o turn.AskDone) {
 func (w *World) forwardDone(l list, env *sharding.Envelope, answer *sharding.Reply) turn.TurnDone {
 	x := decodeNumber(env.Payload)
 	switch failed := answer.Outcome != sharding.OK || answer.Code != ""; {
-	case failed && x%2 == 0, (x+x>>50)%8 == 3 && !w.calm:
+	case failed && x%2 == 0 && (x == ofReminder(x) || !w.calm), (x+x>>50)%8 == 3 && !w.calm:
 		return turn.TurnDone{Reply: sharding.Reject(sharding.Internal, "the turn fails")}
 	case failed:
 		return turn.TurnDone{Reply: sharding.Reply{Outcome: sharding.OK, Code: sharding.Aborted, Message: fmt.Sprintf("%v %s: %s", answer.Outcome, answer.Code, answer.Message)}}

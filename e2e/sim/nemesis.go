@@ -55,6 +55,7 @@ func (w *World) harshNemesis() {
 	w.every("store clock step", h.Clocks, w.stepStoreClock)
 	w.every("page damaged", h.Flip, w.flipPage)
 	w.every("circle", h.Circle, w.sendCircle)
+	w.every("reminder that ends", h.RemindEnd, w.remindAndEnd)
 	w.every("crowd", h.Crowd, w.crowd)
 	w.every("exile", h.Exile, w.exile)
 	if h.Deprived > 0 {

@@ -314,6 +314,9 @@ func (n *shardNode) reply(o *turn.Answer) {
 		n.w.mark("command refused: too many loads without an answer")
 	}
 	n.checkReserve(o)
+	if c := n.callers[o.Request]; o.Reply.Outcome == sharding.OK {
+		n.w.answeredAt[commandName{c.entity, c.key}] = append(n.w.answeredAt[commandName{c.entity, c.key}], n.w.now)
+	}
 	n.answer(o.Request, func(a router.Attempt) router.Input {
 		return router.Answer{Attempt: a, Reply: o.Reply}
 	})

@@ -95,8 +95,10 @@ type harshWeather struct {
 	Circle  int64   // mean time between commands that ask each other's entities in a circle
 	Crowd   int64   // mean time between crowds of commands
 	Remind  float64 // commands that set reminders, of those that set timers
-	Later   float64 // timers that outlast the passivation of idle entities
-	Delete  float64 // commands that delete, of those that change something
+	// RemindEnd is the time between two reminders that ask others and are ended when they are due.
+	RemindEnd int64
+	Later     float64 // timers that outlast the passivation of idle entities
+	Delete    float64 // commands that delete, of those that change something
 
 	Retention int64 // how long an era of membership lasts, by which removed nodes are forgotten; a setting
 	Exile     int64 // mean time between times in which a member is cut off for longer than that
@@ -138,6 +140,7 @@ func drawHarsh(seed uint64) harshWeather {
 			h.Crowd = d.between(sec, 6*sec)
 		}
 	}
+	h.RemindEnd = newDice(seed, "harsh reminders").between(300*ms, 2*sec)
 	h.Delete = 0.04
 	d = newDice(seed, "harsh retention")
 	if h.Retention = d.between(500*ms, 4*sec); d.chance(0.15) {

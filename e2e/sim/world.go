@@ -36,6 +36,7 @@ type World struct {
 	clients    []*client
 	ops        []*op
 	byID       map[uint64]*op
+	answeredAt map[commandName][]int64 // when a region has answered a command with OK
 	storeSteps []storeStep
 	letters    map[sharding.CommandID]*op // commands of operators that deal with dead letters, by their keys
 	forwards   map[uint64]*forward        // commands that entities ask of others, by their numbers
@@ -72,7 +73,7 @@ const settleTime = 60 * sec
 func newWorld(c climate, seed uint64, traceTo func(string)) *World {
 	w := &World{
 		climate: c, seed: seed, traceTo: traceTo,
-		diceFor: map[string]dice{}, marks: map[string]int{}, byID: map[uint64]*op{}, letters: map[sharding.CommandID]*op{}, forwards: map[uint64]*forward{}, asks: map[uint64][]*forward{}, askKeys: map[sharding.CommandID]*forward{}, passivatedAt: map[sharding.Entity]int64{}, refusedUnread: map[sharding.CommandID]int{},
+		diceFor: map[string]dice{}, marks: map[string]int{}, byID: map[uint64]*op{}, letters: map[sharding.CommandID]*op{}, forwards: map[uint64]*forward{}, asks: map[uint64][]*forward{}, askKeys: map[sharding.CommandID]*forward{}, answeredAt: map[commandName][]int64{}, passivatedAt: map[sharding.Entity]int64{}, refusedUnread: map[sharding.CommandID]int{},
 		terms: map[sharding.Term]bool{}, kept: newKeptChecks(),
 	}
 	w.hash = 14695981039346656037 // the offset basis of FNV-1a
