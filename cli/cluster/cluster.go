@@ -80,10 +80,6 @@ func (c *Cluster) startAll(ctx context.Context) error {
 			if group.role == Coordinator {
 				c.seeds = append(c.seeds, p.service)
 			}
-			// A new cluster starts with empty logs.
-			if err := os.Truncate(p.log, 0); err != nil && !errors.Is(err, os.ErrNotExist) {
-				return err
-			}
 		}
 	}
 	// The first failure ends the start. The errors that this causes in other processes are

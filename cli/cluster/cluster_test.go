@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -405,9 +406,16 @@ func TestOneClusterPerDir(t *testing.T) {
 	if err := c.Close(deadline(t)); err != nil {
 		t.Fatal(err)
 	}
-	c, err := cluster.Start(deadline(t), o)
+	before, err := os.ReadFile(c.Processes()[0].Log)
+	if err != nil || len(before) == 0 {
+		t.Fatalf("the log of the first: %q, %v", before, err)
+	}
+	c, err = cluster.Start(deadline(t), o)
 	if err != nil {
 		t.Fatalf("after the end of the first: %v", err)
+	}
+	if after, err := os.ReadFile(c.Processes()[0].Log); err != nil || !bytes.HasPrefix(after, before) || len(after) == len(before) {
+		t.Errorf("the log of the first is not kept: %q, %v", after, err)
 	}
 	if err := c.Close(deadline(t)); err != nil {
 		t.Fatal(err)

@@ -11,7 +11,7 @@
 //	err = c.Restart(ctx, "region-2")
 //
 // Processes are named role-number, from 1. What they print is in
-// Dir/logs/name.log. The journal and the lease are SQLite files in Dir, so that
+// Dir/logs/name.log, behind what processes of that name have printed there before. The journal and the lease are SQLite files in Dir, so that
 // a cluster started later in the same Dir finds the state.
 //
 // # No process survives the launcher

@@ -92,7 +92,7 @@ func inputOf[In, Out any](h *Handle[In, Out], ctx *Ctx, env *sharding.Envelope) 
 		return none, ctx.inst.noAnswers(env.Command)
 	}
 	in := sharding.Input{Command: env.Command, Version: env.Version, ReadableBy: env.ReadableBy, Encoding: env.Encoding, Payload: env.Payload}
-	what := "input of " + env.Command + ", which another entity has sent"
+	what := "input that another entity has sent for " + env.Command + ","
 	if ctx.wakeup != nil {
 		in = ctx.wakeup.Input
 		what = fmt.Sprintf("input of reminder %s for %s", ctx.wakeup.Name, in.Command)

@@ -38,7 +38,10 @@ const devHelp = `Starts a cluster of real processes on this machine and keeps it
 which drains and stops everything; a second Ctrl-C ends everything at once.
 
 Journal and logs are below --dir and are removed at the end, or with --data in that
-directory and kept: a later start finds the state.`
+directory and kept: a later start finds the state, and appends to the logs.
+
+Each process gets this command's environment, and takes from it the keys that it has:
+ROOST_REGION_PASSIVATION="Cart=idle=10m" roost dev`
 
 // devOptions are the flags of roost dev.
 type devOptions struct {
