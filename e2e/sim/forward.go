@@ -65,7 +65,7 @@ func (n *shardNode) askNext(inc turn.Incarnation, b *instance) {
 	b.asks, b.askedAt, b.askUntil = f, n.w.now, n.answerBy(b.deadline)
 	n.asking[n.asks] = b
 	n.stepTurn(turn.Ask{
-		Incarnation: inc, Request: b.request, Number: n.asks, Target: f.entity, Command: f.cmd, Payload: number(f.x),
+		Incarnation: inc, Turn: b.turn, Number: n.asks, Target: f.entity, Command: f.cmd, Payload: number(f.x),
 	})
 }
 

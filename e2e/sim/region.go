@@ -115,6 +115,7 @@ type instance struct {
 	list       list // its state
 	running    bool
 	request    turn.RequestID // of its last turn
+	turn       uint64         // its number
 	forwarded  sharding.Reply // answer to what its turn has asked
 	over       func()         // ends a turn that asks; nil: it does not
 	asks       *forward       // what its turn waits for, since askedAt, in a shard at an epoch

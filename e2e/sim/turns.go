@@ -215,7 +215,7 @@ func (n *shardNode) run(o *turn.Run) {
 	if n.w.volatile(o.Entity) {
 		n.ranTurn(o, b)
 	}
-	b.running, b.request, b.cancel = true, o.Request, nil
+	b.running, b.request, b.turn, b.cancel = true, o.Request, o.Turn, nil
 	if o.Timer {
 		b.timerSet = false
 		if n.p.w.now-b.idleSince > passivateAfter {

@@ -49,7 +49,7 @@ func NotAsked(why string) sharding.Reply { return sharding.Reject(sharding.Abort
 // startAsk handles what a running turn wants to ask.
 func (m *Machine) startAsk(in *Ask) {
 	e := m.find(in.Incarnation)
-	if e == nil || e.running == nil || (e.state != live || e.running.runID != in.Request) && !mutant.On("ask-ended") {
+	if e == nil || e.running == nil || (e.state != live || e.running.turn != in.Turn && !mutant.On("ask-turn")) && !mutant.On("ask-ended") {
 		m.askDone(in.Incarnation, in.Number, NotAsked("the turn is over, or its result is not wanted any more"))
 		return
 	}
@@ -128,7 +128,7 @@ func (m *Machine) refuseAsk(e *entity, c *command, in *Ask) *sharding.Reply {
 		return refuse(sharding.FailedPrecondition, c.env.Command+" changes nothing, so it may send read-only commands only")
 	case !in.ReadOnly && c.origin(e) == nil && !mutant.On("ask-unkeyed"):
 		return refuse(sharding.FailedPrecondition, c.env.Command+" has no idempotency key, so "+in.Command+" could not be told from a repeat; send "+c.env.Command+" with one (the header Idempotency-Key; entity.Key in Go), or use a reminder instead of a timer")
-	case !in.ReadOnly && len(c.made) >= m.cfg.AsksPerTurn:
+	case !in.ReadOnly && len(c.made) >= m.cfg.AsksPerTurn && (!c.asks(in) || mutant.On("asks-again")):
 		return refuse(sharding.FailedPrecondition, "the turn has asked "+strconv.Itoa(len(c.made))+" entities already for something that changes them; use Send for so many")
 	case m.stats.Waiting >= waiting && !mutant.On("ask-waiting"):
 		return refuse(sharding.ResourceExhausted, "too many turns of the region wait for answers of other entities")
@@ -225,6 +225,11 @@ func (m *Machine) askKey(e *entity, c *command, in *Ask) sharding.CommandID {
 		}
 	}
 	return sharding.DerivedKey(sharding.AskPrefix, at, parts...)
+}
+
+// asks reports whether the turn has sent the same command to the same entity before.
+func (c *command) asks(in *Ask) bool {
+	return slices.ContainsFunc(c.made, func(n made) bool { return n.target == in.Target && n.command == in.Command })
 }
 
 // note counts a changing ask, and returns how many there were before to the same command of

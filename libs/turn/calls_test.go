@@ -260,7 +260,7 @@ func (w *callWorld) goOn(t *callTurn) {
 	t.asked++
 	w.waiting[callWait{t.on, t.inc}] = t
 	w.step(t.on, turn.Ask{
-		Incarnation: t.inc, Request: t.req, Number: t.asked, Target: name(target), Command: t.run.Env.Command,
+		Incarnation: t.inc, Turn: t.run.Turn, Number: t.asked, Target: name(target), Command: t.run.Env.Command,
 		ReadOnly: t.run.ReadOnly, Payload: []byte(inner),
 	})
 }

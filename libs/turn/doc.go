@@ -36,6 +36,20 @@
 // is damaged, the entity's commands are refused. Each command that arrives makes the core try
 // to append the empty record once more.
 //
+// # Wake-ups
+//
+// The command of a wake-up that is due comes with [Fire]. That it has fired is stored by one append
+// with the record of its turn, and the journal refuses that append unless the setting stands. A firing
+// that waits for its turn ends without one if an append that becomes durable meanwhile changes its
+// wake-up, or may have done so.
+//
+// One gap is left. Whoever sends the Fire may not know yet that the setting is gone, because the
+// outcome of an append was unknown, and the entity may have been loaded since then. The turn of such a
+// Fire runs. What it stages is refused, but an ask of it that changes another entity may have left:
+// [Machine] makes sure only that the shard's fence stands. To close the gap, the first changing ask of
+// such a turn needs an operation of the journal that checks the setting as an append with a
+// [sharding.Fired] does, and changes nothing.
+//
 // # Asks
 //
 // A running turn may ask other entities ([Ask]), and keeps its entity meanwhile. The machine says

@@ -159,6 +159,8 @@ type command struct {
 	// runID is the request id that names the running turn. It is stored because a
 	// duplicate that joins meanwhile must not change it.
 	runID RequestID
+	// turn is the number of the running turn. Those of tells, timers and wake-ups have no request.
+	turn uint64
 	// checked says that the journal is asked whether the command is stored: by the load of
 	// this incarnation, or by a lookup that has not failed.
 	checked bool

@@ -366,7 +366,8 @@ func (m *Machine) startTurn(e *entity) {
 		}
 		e.next++
 		e.running = c
-		c.runID = c.requestID()
+		m.lastTurn++
+		c.runID, c.turn = c.requestID(), m.lastTurn
 		c.barrierOpen, c.made, c.conflict, c.unsure = false, nil, false, false
 		c.reply.Timing.Mailbox = m.now.Sub(c.arrived)
 		if c.builtin != nil {
@@ -379,7 +380,7 @@ func (m *Machine) startTurn(e *entity) {
 		}
 		*run = Run{
 			Entity: e.id, Shard: e.shard.id, Epoch: e.shard.epoch, Incarnation: e.inc,
-			Request: c.runID, Env: &c.env, ReadOnly: c.desc.ReadOnly, Fresh: e.fresh, Timer: c.timer != nil, Wakeup: c.wakeup,
+			Request: c.runID, Turn: c.turn, Env: &c.env, ReadOnly: c.desc.ReadOnly, Fresh: e.fresh, Timer: c.timer != nil, Wakeup: c.wakeup,
 		}
 		m.emit(run)
 		return

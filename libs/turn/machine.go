@@ -20,6 +20,7 @@ type Machine struct {
 	heap            heapState
 	lastIncarnation uint32 // number of the newest incarnation
 	lastTimer       uint64 // number of the newest timer firing
+	lastTurn        uint64
 	alarms          alarmHeap
 	// sweepAt is the number of alarms at which obsolete ones are removed.
 	sweepAt   int

@@ -396,7 +396,7 @@ func (s *scenario) ask(f []string, opt map[string]string, has func(string) bool)
 	}
 	s.asks[n] = run.Incarnation
 	in := turn.Ask{
-		Incarnation: run.Incarnation, Request: run.Request, Number: n, Target: sharding.Entity{Type: "T", ID: sharding.EntityID(f[2])}, Command: f[3],
+		Incarnation: run.Incarnation, Turn: run.Turn, Number: n, Target: sharding.Entity{Type: "T", ID: sharding.EntityID(f[2])}, Command: f[3],
 		ReadOnly: has("read-only"), Key: sharding.CommandID(opt["key"]), Step: opt["step"], Payload: []byte(opt["payload"]),
 	}
 	if d := opt["deadline"]; d != "" {
@@ -472,7 +472,8 @@ func (s *scenario) step(in turn.Input) []string {
 				line += " fresh"
 			}
 			if w := o.Wakeup; w != nil {
-				s.firings[w.Name] = o
+				run := *o // its memory is reused
+				s.firings[w.Name] = &run
 				line += fmt.Sprintf(" wakeup %s seq %d number %d", w.Name, w.Seq, w.Number)
 			} else {
 				s.runs[o.Request] = o

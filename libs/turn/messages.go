@@ -187,7 +187,7 @@ type (
 	// ends before. The driver chooses the number, another one for each ask of an incarnation.
 	Ask struct {
 		Incarnation Incarnation
-		Request     RequestID
+		Turn        uint64 // of the Run
 		Number      uint64
 		Target      sharding.Entity
 		Command     string
@@ -354,6 +354,8 @@ type (
 		Epoch       sharding.Epoch
 		Incarnation Incarnation
 		Request     RequestID
+		// Turn is another number for each turn.
+		Turn uint64
 		// Env must not be changed.
 		Env      *sharding.Envelope
 		ReadOnly bool

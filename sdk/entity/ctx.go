@@ -114,9 +114,19 @@ func (c *Ctx) breakTurn(what string, err error) {
 
 // Passivate stops the entity as soon as it is idle. The next command activates it
 // again.
-func (c *Ctx) Passivate() { c.quit = true }
+func (c *Ctx) Passivate() {
+	if c.calls.ended() {
+		c.breakTurn("passivate", ErrTurnOver)
+		return
+	}
+	c.quit = true
+}
 
 // CancelTimer cancels the timer with the given name, if there is one.
 func (c *Ctx) CancelTimer(name string) {
+	if c.calls.ended() {
+		c.breakTurn(fmt.Sprintf("cancel timer %q", name), ErrTurnOver)
+		return
+	}
 	c.timers = append(c.timers, turn.Timer{Name: name})
 }

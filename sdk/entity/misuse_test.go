@@ -43,10 +43,11 @@ func TestMisuse(t *testing.T) {
 		"send of too much": {do: func(ctx *entity.Ctx) {
 			entity.Command[page, string]("Else", "Take").Stored().Send(ctx, "x", page{Text: strings.Repeat("x", sharding.MaxPayload)})
 		}, want: "at most 1048576 are allowed"},
-		"timer without interval": {do: func(ctx *entity.Ctx) { take.Every(ctx, 0, "t", page{}) }, want: `timer "t": its interval is 0s, must be at least 1ms`},
-		"timer back in time":     {volatile: true, do: func(ctx *entity.Ctx) { take.Every(ctx, -5*time.Millisecond, "t", page{}) }, want: "its interval is -5ms"},
-		"send of a volatile":     {volatile: true, do: func(ctx *entity.Ctx) { foreign.Send(ctx, "x", page{}) }, want: "use Ask"},
-		"delete of a volatile":   {volatile: true, do: func(ctx *entity.Ctx) { ctx.Delete() }, want: "use Passivate"},
+		"timer without interval":  {do: func(ctx *entity.Ctx) { take.Every(ctx, 0, "t", page{}) }, want: `timer "t": its interval is 0s, must be at least 1ms`},
+		"timer back in time":      {volatile: true, do: func(ctx *entity.Ctx) { take.Every(ctx, -5*time.Millisecond, "t", page{}) }, want: "its interval is -5ms"},
+		"send of a volatile":      {volatile: true, do: func(ctx *entity.Ctx) { foreign.Send(ctx, "x", page{}) }, want: "use Ask"},
+		"delete of a volatile":    {volatile: true, do: func(ctx *entity.Ctx) { ctx.Delete() }, want: "use Passivate"},
+		"forget without Remember": {do: func(ctx *entity.Ctx) { ctx.Forget() }, want: "forget: entity type Notebook is not remembered; it has no Remember"},
 	} {
 		inst, _ := newNotebook(t, c.volatile, c.do)
 		done, failed := inst.Run(t.Context(), time.Now(), &turn.Run{Env: &sharding.Envelope{Command: "Act", Payload: []byte("1")}}, nil)
@@ -79,6 +80,9 @@ func TestAfterTheTurn(t *testing.T) {
 		`reminder \"s\"`:      func() { take.RemindEvery(ctx, time.Millisecond, "s", page{}) },
 		"send Take to Else/x": func() { foreign.Send(ctx, "x", page{}) },
 		"delete":              func() { ctx.Delete() },
+		"forget":              func() { ctx.Forget() },
+		"passivate":           func() { ctx.Passivate() },
+		`cancel timer \"t\"`:  func() { ctx.CancelTimer("t") },
 		`timer \"t\"`:         func() { take.After(ctx, time.Hour, "t", page{}) },
 	} {
 		log := logged(t, do)

@@ -1,10 +1,6 @@
 package entity
 
-import (
-	"cmp"
-	"errors"
-	"fmt"
-)
+import "fmt"
 
 // Remember has the entities of the type started again without a command: after a move, a crash
 // or a cold start, their state is loaded and their start hook runs. An entity is remembered from
@@ -30,10 +26,13 @@ func (d *definition) checkRemember() error {
 // remembered again. In a read-only command, and if the type has no Remember, the turn fails.
 func (c *Ctx) Forget() {
 	switch {
+	case c.calls.ended():
+		c.breakTurn("forget", ErrTurnOver)
 	case !c.inst.def.remember:
-		c.broken = cmp.Or(c.broken, fmt.Errorf("Forget: entity type %s is not remembered; it has no Remember", c.inst.def.name))
+		c.breakTurn("forget", misused("entity type %s is not remembered; it has no Remember", c.inst.def.name))
 	case c.readOnly:
-		c.broken = cmp.Or(c.broken, errors.New("Forget: "+c.command+" changes nothing, so the entity cannot be forgotten"))
+		c.breakTurn("forget", misused("%s changes nothing, so the entity cannot be forgotten", c.command))
+	default:
+		c.forgotten = true
 	}
-	c.forgotten = true
 }

@@ -44,7 +44,7 @@ type waiting struct {
 // Ask implements entity.Asker.
 func (r *running) Ask(ctx context.Context, a turn.Ask) sharding.Reply {
 	r.asks++
-	a.Incarnation, a.Request, a.Number = r.run.Incarnation, r.run.Request, r.asks
+	a.Incarnation, a.Turn, a.Number = r.run.Incarnation, r.run.Turn, r.asks
 	r.events <- event{ask: &a, ctx: ctx}
 	return <-r.replies
 }

@@ -41,7 +41,7 @@ func waitingTurns(t testing.TB, cores, limit int) (waiting int) {
 			load := out.Turn[len(out.Turn)-1].(turn.Load)
 			run := step(region.Turn{Input: turn.Loaded{Entity: id, Incarnation: load.Incarnation}}).Turn[0].(*turn.Run)
 			out = step(region.Turn{Input: turn.Ask{
-				Incarnation: run.Incarnation, Request: run.Request, Number: uint64(n), Target: sharding.Entity{Type: "Other", ID: "x"}, Command: "Get", ReadOnly: true,
+				Incarnation: run.Incarnation, Turn: run.Turn, Number: uint64(n), Target: sharding.Entity{Type: "Other", ID: "x"}, Command: "Get", ReadOnly: true,
 			}})
 			switch o := out.Turn[0].(type) {
 			case turn.SendAsk:

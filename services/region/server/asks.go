@@ -71,7 +71,7 @@ func (a *asks) end() []turn.WithdrawAsk {
 // Ask implements [entity.Asker]: the context of a turn sends what the turn asks.
 func (c *turnContext) Ask(ctx context.Context, in turn.Ask) sharding.Reply {
 	s := c.loop
-	in.Incarnation, in.Request, in.Trace = c.run.Incarnation, c.run.Request, traceOf(ctx, c.run.Env.Trace)
+	in.Incarnation, in.Turn, in.Trace = c.inc, c.turn, traceOf(ctx, c.trace)
 	replies := make(chan sharding.Reply, 1)
 	if !s.asks.begin(&in, replies) {
 		return errEnded

@@ -14,9 +14,12 @@ type turnContext struct {
 	context.Context // of the process, or of the command's trace
 	deadline        time.Time
 
-	// For what the turn asks: see Ask.
+	// For what the turn asks: see Ask. A goroutine that the handler has left behind may ask when
+	// the Run is that of another turn.
 	loop   *shardLoop
-	run    *turn.Run
+	inc    turn.Incarnation
+	turn   uint64
+	trace  string
 	worker *worker
 
 	mu     sync.Mutex

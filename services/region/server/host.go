@@ -199,7 +199,7 @@ func (s *shardLoop) turn(w *worker, j *work, over *finished, began time.Time) ti
 // turnContext ends when the command's client stops waiting, and carries its
 // trace.
 func (s *shardLoop) turnContext(o *turn.Run) *turnContext {
-	return &turnContext{Context: s.traceContext(o.Env.Trace), deadline: o.Env.Deadline, loop: s, run: o}
+	return &turnContext{Context: s.traceContext(o.Env.Trace), deadline: o.Env.Deadline, loop: s, inc: o.Incarnation, turn: o.Turn, trace: o.Env.Trace}
 }
 
 func (s *shardLoop) cancel(o turn.Cancel) {
