@@ -320,11 +320,19 @@ func (c *command) doubtful(reply *sharding.Reply) *sharding.Reply {
 	if !c.asked || reply.Outcome != sharding.Rejected || mutant.On("ask-doubt") {
 		return reply
 	}
-	r := sharding.Doubt(reply.Code, reply.Message+butAsked)
+	r := sharding.Doubt(reply.Code, withAsked(reply.Message))
 	return &r
 }
 
 const butAsked = "; but its turn had sent commands to other entities, and what they did stays"
+
+// withAsked adds that to a message, unless an entity that was asked has said it already.
+func withAsked(message string) string {
+	if strings.Contains(message, butAsked) {
+		return message
+	}
+	return message + butAsked
+}
 
 // endsForGood makes the refusal of a turn that has changed other entities its answer, if it would
 // be refused again: to run the command again until its deadline would end nothing. If the outcome
@@ -332,6 +340,6 @@ const butAsked = "; but its turn had sent commands to other entities, and what t
 func (c *command) endsForGood() {
 	if c.asked && !c.unsure && c.reply.Outcome == sharding.Rejected && c.reply.Code.Final() && !mutant.On("ask-final") {
 		c.reply.Outcome = sharding.OK
-		c.reply.Message += butAsked
+		c.reply.Message = withAsked(c.reply.Message)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"reflect"       // pure: of types
 	"runtime/debug" // pure: the stack of a panic, for the log
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/mutant"
@@ -273,7 +274,18 @@ type Panic struct {
 // Error returns the value without the stack.
 func (p *Panic) Error() string { return fmt.Sprintf("panic: %v", p.Value) }
 
-func undone(env *sharding.Envelope) string { return env.Command + " failed and was undone" }
+func undone(env *sharding.Envelope) string { return env.Command + undoneText }
+
+const undoneText = " failed and was undone"
+
+// cause is why an ask has failed. The turns of a chain would each say in turn that they were undone:
+// what counts is the reason of the innermost one.
+func cause(e *Error) string {
+	if i := strings.LastIndex(e.Message, undoneText+": "); i >= 0 {
+		return e.Message[i+len(undoneText+": "):]
+	}
+	return e.Message
+}
 
 // misuseText says what was misused, empty if nothing was.
 func misuseText(err error) string {
@@ -305,9 +317,9 @@ func failure(ctx context.Context, env *sharding.Envelope, bad bool, err error) (
 	case ctx.Err() != nil:
 		return sharding.Reject(DeadlineExceeded, env.Command+" was undone: its time was over"), err
 	case e != nil && e.Outcome == sharding.Rejected && e.Code == InvalidArgument: // of an ask: not the input of this command is wrong
-		return sharding.Reject(FailedPrecondition, undone(env)+": "+e.Message), err
+		return sharding.Reject(FailedPrecondition, undone(env)+": "+cause(e)), err
 	case e != nil && slices.Contains(askCodes, e.Code):
-		return sharding.Reject(e.Code, undone(env)+": "+e.Message), err
+		return sharding.Reject(e.Code, undone(env)+": "+cause(e)), err
 	}
 	return sharding.Reject(Internal, undone(env)), err
 }

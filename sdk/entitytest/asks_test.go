@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -343,5 +344,26 @@ func TestOneAskAtATime(t *testing.T) {
 		if err != nil && !strings.Contains(err.Error(), "one at a time") {
 			t.Error(err)
 		}
+	}
+}
+
+// link is an entity of a chain: it asks the next one.
+type link struct{}
+
+func (l *link) Next(ctx *entity.Ctx, _ struct{}) (int, error) {
+	n, _ := strconv.Atoi(ctx.ID())
+	return nextLink.Ask(ctx, ctx.Cluster(), strconv.Itoa(n+1), struct{}{})
+}
+
+var nextLink = entity.Command[struct{}, int]("Link", "Next").ReadOnly()
+
+// TestChainSaysItOnce: of a chain that is too deep the caller is told the reason, and not by each of
+// its entities that it was undone.
+func TestChainSaysItOnce(t *testing.T) {
+	k := entitytest.New(t, entity.DefineVolatile("Link", func(string) *link { return &link{} }, entity.On(nextLink, (*link).Next)))
+	_, err := nextLink.Ask(t.Context(), k, "0", struct{}{})
+	const want = "failed_precondition: Next failed and was undone: not sent: more than 16 entities would wait for one another: Link/0 → Link/1"
+	if err == nil || !strings.HasPrefix(err.Error(), want) || strings.Count(err.Error(), "undone") != 1 {
+		t.Error(err)
 	}
 }

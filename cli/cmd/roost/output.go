@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -71,6 +72,22 @@ func (a *app) printTable(header []string, rows [][]any, right ...string) error {
 		}
 	}
 	return nil
+}
+
+// mostNamed is how many characters of a name a table shows; JSON has all.
+const mostNamed = 64
+
+// named makes a name that users have chosen fit for a table: nobody can break out of its cell, or
+// make a row that does not exist, and a long one does not make all rows wide.
+func named(name string) string {
+	if name != printable(name) || strings.HasPrefix(name, `"`) || strings.Contains(name, "  ") || strings.TrimSpace(name) != name {
+		name = strconv.Quote(name)
+	}
+	if r := []rune(name); len(r) > mostNamed {
+		const last = 20
+		name = string(r[:mostNamed-last-1]) + "…" + string(r[len(r)-last:])
+	}
+	return name
 }
 
 // printLines prints one line after the other.

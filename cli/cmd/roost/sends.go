@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -87,7 +88,7 @@ func (a *app) deadLetterCommand(command string, in *sharding.DeadLetterInput, cm
 		}
 		place, err := strconv.ParseUint(args[2], 10, 16)
 		if err != nil {
-			return usageError{fmt.Errorf("%q is not the place of a send, which is 0 or more", args[2])}
+			return usageError{fmt.Errorf("%q is not the place of a send, which is a number from 0 to %d", args[2], math.MaxUint16)}
 		}
 		in.Place = uint16(place)
 		if b.payload, err = json.Marshal(in); err != nil {

@@ -31,7 +31,10 @@ reference in WHY is in the log of REGION; that of a send is in the log of the re
 its target (roost where TARGET). The regions say so from memory; those that have not
 answered are named below the list. With --failing, they say all: only what fails is
 listed, first what has failed for longest. What is stored in shards that no region reads
-is tried by no region: the list says so of each, and below it why.`
+is tried by no region: the list says so of each, and below it why.
+
+The middle of long names is left out, and names with characters that are not shown are
+quoted; -o json has all.`
 
 func (l *listed) flags(cmd *cobra.Command) {
 	cmd.Args = cobra.MaximumNArgs(1)
@@ -110,7 +113,7 @@ func (a *app) printListed(header []string, rows [][]any, failures []*adminv1.Fai
 		lines = append(lines, "what ends in … is longer; -o json has all of it")
 	}
 	for _, d := range r.damaged {
-		lines = append(lines, "damaged: "+d)
+		lines = append(lines, "damaged: "+printable(d))
 	}
 	told := map[string]bool{}
 	for _, s := range r.silent {
@@ -214,7 +217,7 @@ failed and is tried again.
 				if r.PeriodMs > 0 {
 					period = (time.Duration(r.PeriodMs) * time.Millisecond).String()
 				}
-				rows = append(rows, []any{r.Type + "/" + r.Id, r.Name, timeOf(r.DueUnixMs), period, orDash(r.Command)})
+				rows = append(rows, []any{named(r.Type + "/" + r.Id), named(r.Name), timeOf(r.DueUnixMs), period, orDash(r.Command)})
 				failures = append(failures, r.Failure)
 			}
 			if err := l.onlyFailing(failures); err != nil {
@@ -270,7 +273,7 @@ hour. What cannot be started, or has died, is tried again.
 				if r.ActiveUnixMs > 0 {
 					active = timeOf(r.ActiveUnixMs)
 				}
-				rows, failures = append(rows, []any{r.Type + "/" + r.Id, active}), append(failures, r.Failure)
+				rows, failures = append(rows, []any{named(r.Type + "/" + r.Id), active}), append(failures, r.Failure)
 			}
 			if err := l.onlyFailing(failures); err != nil {
 				return err
@@ -337,7 +340,7 @@ func (a *app) listSends(cmd *cobra.Command) {
 		var rows [][]any
 		var failures []*adminv1.Failure
 		for _, s := range all.Sends {
-			rows = append(rows, []any{s.Type + "/" + s.Id, s.Record, s.Place, s.State, timeOf(s.SentUnixMs), s.TargetType + "/" + s.TargetId, s.Command})
+			rows = append(rows, []any{named(s.Type + "/" + s.Id), s.Record, s.Place, s.State, timeOf(s.SentUnixMs), named(s.TargetType + "/" + s.TargetId), s.Command})
 			failures = append(failures, whatFails(s))
 		}
 		if err := l.onlyFailing(failures); err != nil {

@@ -21,6 +21,12 @@ func (f *fakeAdmin) Reminders(_ context.Context, req *adminv1.RemindersRequest) 
 		{Type: "Cart", Id: "emil", Name: "tick", DueUnixMs: 1_800_000_000_250, PeriodMs: 90_000, Command: "Tick"},
 		{Type: "Item", Id: "a/b", Name: "count", DueUnixMs: 1_900_000_000_000},
 	}
+	if req.Type == "Evil" {
+		all = []*adminv1.Reminder{
+			{Type: "Evil", Id: strings.Repeat("i", 256), Name: "a\nCart/dora  \x1b[31mexpire", DueUnixMs: 1_800_000_000_000, Command: "Expire"},
+			{Type: "Evil", Id: "exe.\u202egpj", Name: "b  2027", DueUnixMs: 1_800_000_000_000, Command: "Expire"},
+		}
+	}
 	res := &adminv1.RemindersResponse{}
 	if req.Failing {
 		all[1].Failure = &adminv1.Failure{SinceUnixMs: 1_800_000_000_300, Times: 7, NextUnixMs: 1_800_000_060_000, Code: "unavailable", Message: "no\x1b[31m clock\nhere " + strings.Repeat("x", 500), Region: "region-1"}
@@ -133,6 +139,10 @@ damaged: reminder of a/b
 `},
 		{"reminders Cart/emil", 0, "ENTITY     NAME  DUE                       PERIOD  COMMAND\nCart/emil  tick  2027-01-15T08:00:00.250Z  1m30s   Tick\n"},
 		{"reminders Cart --due-before 2027-01-15T08:00:00.1Z", 0, "ENTITY     NAME    DUE                       PERIOD  COMMAND\nCart/dora  expire  2027-01-15T08:00:00.000Z  -       Expire\n"},
+		{"reminders Evil", 0, `ENTITY                                                            NAME                            DUE                       PERIOD  COMMAND
+Evil/` + strings.Repeat("i", 38) + "…" + strings.Repeat("i", 20) + `  "a\nCart/dora  \x1b[31mexpire"  2027-01-15T08:00:00.000Z  -       Expire
+"Evil/exe.\u202egpj"                                              "b  2027"                       2027-01-15T08:00:00.000Z  -       Expire
+`},
 		{"reminders --limit 2 -o json", 0, `{"reminders":[{"type":"Cart","id":"dora","name":"expire","due_unix_ms":"1800000000000","period_ms":"0","command":"Expire","failure":null},` +
 			`{"type":"Cart","id":"emil","name":"tick","due_unix_ms":"1800000000250","period_ms":"90000","command":"Tick","failure":null}],"next":"two","damaged":[],"silent":[],"more":false}` + "\n"},
 		{"reminders --after two", 0, "ENTITY    NAME   DUE                       PERIOD  COMMAND\nItem/a/b  count  2030-03-17T17:46:40.000Z  -       -\ndamaged: reminder of a/b\n"},
@@ -180,6 +190,7 @@ Cart/emil      13      0  pending  2023-11-14T22:13:20.001Z  Item/ink   Reserve 
 		{"sends drop Cart/dora 8 1 --reason done", exitNotFound, "roost: not_found: send 1 of record 8 is no dead letter (it was not applied)\n"},
 		{"sends drop Cart/dora 7 1", exitUsage, "roost: --reason is missing; say why, for the log\n"},
 		{"sends drop Cart/dora 0 1 --reason done", exitUsage, "roost: \"0\" is not the number of a record, which is 1 or more\n"},
+		{"sends drop Cart/dora 7 4294967295 --reason done", exitUsage, "roost: \"4294967295\" is not the place of a send, which is a number from 0 to 65535\n"},
 		{"sends drop Cart/dora 7 -- -1 --reason done", exitUsage, ""},
 		{"sends drop Cart 7 1 --reason done", exitUsage, "roost: \"Cart\" is not the name of an entity: write TYPE/ID, such as Cart/dora\n"},
 	} {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -25,14 +26,19 @@ func newReference() reference {
 	return reference(s[len(s)-8:])
 }
 
-// tell adds the reference to what the caller is told.
+// tell adds the reference to what the caller is told. If a turn fails because an entity that it has
+// asked has failed, the message has the reference of that one, which is the cause.
 func (r reference) tell(message *string) {
-	if r == "" {
+	switch {
+	case strings.Contains(*message, underReference):
+	case r == "":
 		*message += "; the region has too much to log to say why"
-		return
+	default:
+		*message += underReference + string(r)
 	}
-	*message += "; the region's log says why under reference " + string(r)
 }
+
+const underReference = "; the region's log says why under reference "
 
 // failures bounds the lines per second that failures write.
 type failures struct {

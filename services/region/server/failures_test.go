@@ -234,4 +234,12 @@ func TestFailuresAreBounded(t *testing.T) {
 	if !strings.Contains(message, "too much to log") {
 		t.Error(message)
 	}
+	// Of a chain of turns, the one that has failed first is named.
+	message = "x"
+	for _, ref := range []reference{"inner000", "outer000", ""} {
+		ref.tell(&message)
+	}
+	if !strings.HasSuffix(message, "reference inner000") {
+		t.Error(message)
+	}
 }
