@@ -26,6 +26,7 @@ func TestOperatorsDoubt(t *testing.T) {
 	t.Cleanup(silent.Close)
 	// One that answers when its time is over, as for an entity that is busy.
 	slow := serve(t, &fakeAdmin{slow: true})
+	unserved := serve(t, &fakeAdmin{slow: true, unserved: true})
 	standby := serve(t, &fakeAdmin{standby: true})
 	for _, test := range []struct {
 		admin string
@@ -35,6 +36,8 @@ func TestOperatorsDoubt(t *testing.T) {
 		{nobody, exitUnreachable, "(it was not applied)"},
 		{standby, exitUnreachable, "(it was not applied)"},
 		{slow, exitTimedOut, "the entity is busy: it may have been applied"},
+		{standby + "," + unserved, exitFailed, "not applied: connection refused (it was not applied)"}, // what the active one says counts
+		{unserved + "," + standby, exitFailed, "not applied: connection refused (it was not applied)"},
 		{silent.URL, exitTimedOut, "it may have been applied; send it again under the same key"},
 	} {
 		code, _, errOut := roost(t, "--admin", test.admin, "entity", "delete", "Cart/dora", "--reason", "gone", "--timeout", "400ms")

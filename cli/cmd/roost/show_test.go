@@ -21,6 +21,7 @@ import (
 type fakeAdmin struct {
 	standby   bool
 	slow      bool // it answers commands when their time is over
+	unserved  bool // and that no region has taken them
 	remaining atomic.Int32
 	resumed   atomic.Bool
 	commands  atomic.Int32
@@ -151,6 +152,9 @@ func (f *fakeAdmin) Command(ctx context.Context, req *adminv1.CommandRequest) (*
 		select {
 		case <-time.After(time.Duration(req.TimeoutMs) * time.Millisecond):
 		case <-ctx.Done():
+		}
+		if f.unserved {
+			return &adminv1.CommandResponse{Outcome: "rejected", Code: "deadline_exceeded", Message: "not applied: connection refused"}, nil
 		}
 		return &adminv1.CommandResponse{Outcome: "unknown", Code: "deadline_exceeded", Message: "the entity is busy: it may have been applied"}, nil
 	case req.Reason == "" || req.IdempotencyKey == "" || req.By == "":
