@@ -59,3 +59,22 @@ func hangsHoldNobodyBack(t testing.TB) {
 		t.Errorf("fired %v, up to %s late", m.fired, m.latest)
 	}
 }
+
+// TestSweepAgainInBusyShard: when a sweep begins anew while as much of the shard is in memory as is
+// read ahead, what is due before that is found in time, and what is set then is taken in.
+func TestSweepAgainInBusyShard(t *testing.T) { sweepAgainInBusyShard(t) }
+
+func sweepAgainInBusyShard(t testing.TB) {
+	m := newModel(t, 7, func(c *wakeup.Config) { c.Page = 10 })
+	for i := range 30 {
+		m.set(fmt.Sprintf("a0%d", i), "later", m.wall()+40_000, 0, false)
+	}
+	m.claimAll()
+	m.pass(5 * time.Second)
+	m.set("a3", "found", m.wall()+1000, 0, true) // the answer of the journal is lost
+	m.set("a3", "set", m.wall()+2000, 0, false)
+	m.pass(5 * time.Second)
+	if len(m.fired) != 2 || m.latest > 100*time.Millisecond {
+		t.Errorf("fired %v, up to %s late", m.fired, m.latest)
+	}
+}

@@ -60,7 +60,7 @@ type shard struct {
 	closed  bool
 	rows    map[key]*row
 	sweep   uint64    // number of the present sweep, or of the next one
-	horizon int64     // the last whole sweep has read all rows that are due before this time
+	horizon int64     // earlier sweeps have read all rows that were due before this time
 	after   Position  // how far the present sweep has come
 	readAt  time.Time // when the next read begins at the earliest; zero: the shard is quiet
 	reading bool      // a read is under way

@@ -23,6 +23,9 @@ func (k *Keeper) restartSweep(s *shard) {
 // beginSweep has the next sweep of a shard begin at a time.
 func (k *Keeper) beginSweep(s *shard, at time.Time) {
 	s.sweep++
+	if !mutant.On("coverage-lost") {
+		s.horizon = s.covered()
+	}
 	s.after, s.readAt = Position{Shard: s.id}, at
 	k.scanBy(at)
 }
@@ -104,6 +107,9 @@ func (k *Keeper) busy(s *shard) bool {
 		return s.ready+k.blocked >= k.cfg.Page
 	case mutant.On("firing-ready"):
 		return s.ready+len(k.firings) >= k.cfg.Page
+	}
+	if s.after.Due < s.horizon && !mutant.On("restart-held") {
+		return false // what is due so soon was read before: a page of it has few rows that are new
 	}
 	return s.ready >= k.cfg.Page
 }
