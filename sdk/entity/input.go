@@ -136,7 +136,7 @@ func CheckStored(t Definition, of sharding.Entity, in *sharding.Input) (err erro
 	inst := &Instance{def: d, id: of.ID}
 	b := d.commands[in.Command]
 	if b == nil {
-		return inst.unreadable(what, errors.New("this program has no such command"), fixNoCommand(in.Command))
+		return inst.unreadable(what, errors.New("this program has no such command"), fixNoCommand(in.Command, ", with Stored"))
 	}
 	defer inst.recovered("a step of "+in.Command, &err)
 	ev := eventOf(in)
@@ -156,9 +156,9 @@ func CheckTakesAnswers(t Definition, of sharding.Entity, command string) error {
 
 // noAnswers is the error about an answer that is for a command which takes none.
 func (i *Instance) noAnswers(command string) error {
-	return i.unreadable("answer for "+command, errors.New("this program has no such command, or the command takes no answers"), fixNoCommand(command))
+	return i.unreadable("answer for "+command, errors.New("this program has no such command, or the command takes no answers"), fixNoCommand(command, ""))
 }
 
-func fixNoCommand(name string) string {
-	return fmt.Sprintf("if a later version of the program has stored it, run that version; otherwise bind %s again, or give the command that it has become an Alias(%q)", name, name)
+func fixNoCommand(name, how string) string {
+	return fmt.Sprintf("if a later version of the program has stored it, run that version; otherwise bind %s again%s, or give the command that it has become an Alias(%q)", name, how, name)
 }

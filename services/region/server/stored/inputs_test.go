@@ -81,7 +81,7 @@ func TestCheckInputs(t *testing.T) {
 		{"all is read", input("Fill", 1, `{"Count":1}`), "Filled", 1, nil},
 		{"by a step, under old names", input("Fill", 1, `{"Count":1}`), "Filled", 2, nil},
 		{"no answer is wanted", input("Pour", 2, `{"Count":1,"Note":"n"}`), "", 2, nil},
-		{"a later version", input("Pour", 2, `{"Count":1,"Note":"n"}`), "Poured", 1, []string{"Tank, input of Pour, version 2", `Alias("Pour")`, "Tank, answers for Poured", `Alias("Poured")`}},
+		{"a later version", input("Pour", 2, `{"Count":1,"Note":"n"}`), "Poured", 1, []string{"Tank, input of Pour, version 2", "bind Pour again, with Stored, or", `Alias("Pour")`, "bind Poured again, or", "Tank, answers for Poured", `Alias("Poured")`}},
 		{"another form", input("Fill", 1, `{"Count":1,"Note":"n"}`), "Filled", 1, []string{"Tank, input of Fill, version 1", "V(2, entity.From(1, …))"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
