@@ -101,7 +101,6 @@ var harshMutants = []struct{ name, place string }{
 	{"delete-wakes", "journal: the wake-ups of an entity are deleted with it"},
 	{"purge-age", "journal: what is left of a life stays until its keys are old"},
 	{"again-ends", "turn: a dead letter ends with the append that sends it again"},
-	{"again-pending", "turn: a send that is tried is not sent again"},
 	{"overtaken-firing", "turn: a reminder that was cancelled while its firing waited has no turn"},
 	{"ask-barrier", "turn: no changing ask leaves before what was staged before its turn is durable"},
 	{"ask-fence", "turn: no changing ask leaves before the fence was read after that"},
