@@ -50,7 +50,7 @@ func TestJournalCheck(t *testing.T) {
 	out, _ = run(1, "--region", filepath.Join(bin, "renamed-region"))
 	contains(out, "Cart, event item-added of version 1: ", `"SKU"`, "V(2, entity.From(1, …))", "Cart/anna, record 1\n", "Cart/bert, record 1\n",
 		"entities that this program cannot read: 2\n", "not checked: type Stock, entities: 1: this program has no such type",
-		"type Cart, event item-removed, version 1, ", "the form has changed without a new version\n  nothing is stored in it yet, but the regions that run now may store it")
+		"type Cart, event item-removed, version 1, ", "the form has changed without a new version\n", "  shards in which none was found, but whose regions may store it; then a region with this program is not given them either: 3\n")
 	add("anna") // nobody was disturbed
 	out, _ = run(exitOK, "--region", filepath.Join(bin, "shop-region-v2"), "-o", "json", "--type", "Cart")
 	var report struct {
@@ -72,7 +72,7 @@ func TestJournalCheck(t *testing.T) {
 	// What can be decoded is of no use if the coordinator gives the program no such shard.
 	wantPost(t, d.API, "Cart/bert/Remove", `{"sku":"tea"}`, `{"items":{},"total":0}`)
 	out, _ = run(1, "--region", filepath.Join(bin, "renamed-region"))
-	contains(out, "type Cart, event item-removed, version 1, ", "  it is stored, so a region with this program is not given these shards\n  fix: keep the struct")
+	contains(out, "type Cart, event item-removed, version 1, ", "  fix: keep the struct as it was stored, and declare its successor with V(2, entity.From(1, …))\n  shards in which it is stored, so that a region with this program is not given them: 1\n")
 
 	// Snapshots are dropped beside the cluster, which goes on, and makes the next one.
 	drop := func(code int, says string, args ...string) {
