@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -699,11 +700,11 @@ func TestUpkeep(t *testing.T) {
 // unactivated is a journal that was expanded and not activated yet.
 type unactivated struct {
 	journal.Driver
-	activated bool
+	activated atomic.Bool
 }
 
 func (u *unactivated) facts(f journal.Facts, err error) (journal.Facts, error) {
-	if !u.activated {
+	if !u.activated.Load() {
 		f.MinReader, f.MinWriter = 1, 1
 	}
 	return f, err
@@ -756,7 +757,7 @@ func TestNotActivated(t *testing.T) {
 	if r := submit(journal.Op{Append: &sharding.Append{Shard: shard, Epoch: 1, Entity: alice, Records: []sharding.Record{{Seq: 1}}}}); r.Verdict != sharding.Durable || j.Activated() != 1 {
 		t.Errorf("a record without either: %v; activated for %d", r, j.Activated())
 	}
-	u.activated = true
+	u.activated.Store(true)
 	if _, err := j.Facts(t.Context()); err != nil || j.Activated() != 2 {
 		t.Errorf("activated for %d, %v", j.Activated(), err)
 	}
