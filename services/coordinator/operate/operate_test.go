@@ -13,13 +13,13 @@ import (
 )
 
 var (
-	began  = time.UnixMilli(1_000_000)
-	shard  = sharding.ShardID{Type: "T", Index: 1}
-	away   = errors.New("connection refused")
-	silent = errors.New("connection reset")
-	done   = operate.Answered{Reply: sharding.Reply{Outcome: sharding.OK}}
-	no     = operate.Answered{Reply: sharding.Reject(sharding.FailedPrecondition, "sold out")}
-	perish = operate.Answered{Reply: sharding.Doubt(sharding.Unavailable, "lost")}
+	began     = time.UnixMilli(1_000_000)
+	shard     = sharding.ShardID{Type: "T", Index: 1}
+	errAway   = errors.New("connection refused")
+	errSilent = errors.New("connection reset")
+	done      = operate.Answered{Reply: sharding.Reply{Outcome: sharding.OK}}
+	no        = operate.Answered{Reply: sharding.Reject(sharding.FailedPrecondition, "sold out")}
+	perish    = operate.Answered{Reply: sharding.Doubt(sharding.Unavailable, "lost")}
 )
 
 // serves says that a region serves the shard at an epoch.
@@ -67,11 +67,11 @@ var cases = []struct {
 	{"answered", []operate.Input{operate.Begin{}, serves(5), done, operate.Tick{}}, []string{"find true", "send at 5", "region-5 ok"}},
 	{"refused", []operate.Input{operate.Begin{}, serves(5), no}, []string{"find true", "send at 5", "region-5 rejected failed_precondition sold out"}},
 	{"the region itself does not know", []operate.Input{operate.Begin{}, serves(5), perish}, []string{"find true", "send at 5", "region-5 unknown unavailable lost"}},
-	{"a region that cannot be reached leaves no doubt", []operate.Input{operate.Begin{}, serves(5), operate.Failed{Err: away}, operate.Tick{}, serves(5), no},
+	{"a region that cannot be reached leaves no doubt", []operate.Input{operate.Begin{}, serves(5), operate.Failed{Err: errAway}, operate.Tick{}, serves(5), no},
 		[]string{"find true", "send at 5", "wait 100ms", "find true", "send at 5", "region-5 rejected failed_precondition sold out"}},
-	{"an attempt that was not answered is in doubt", []operate.Input{operate.Begin{}, serves(5), operate.Failed{Sent: true, Err: silent}, operate.Tick{}, serves(5), no},
+	{"an attempt that was not answered is in doubt", []operate.Input{operate.Begin{}, serves(5), operate.Failed{Sent: true, Err: errSilent}, operate.Tick{}, serves(5), no},
 		[]string{"find true", "send at 5", "wait 100ms", "find false", "send at 5", "region-5 unknown failed_precondition it may have been applied; send it again under the same key: sold out"}},
-	{"a repeat has its reply", []operate.Input{operate.Begin{}, serves(5), operate.Failed{Sent: true, Err: silent}, operate.Tick{}, serves(6), done},
+	{"a repeat has its reply", []operate.Input{operate.Begin{}, serves(5), operate.Failed{Sent: true, Err: errSilent}, operate.Tick{}, serves(6), done},
 		[]string{"find true", "send at 5", "wait 100ms", "find false", "send at 6", "region-6 ok"}},
 	{"a refused epoch is not used again", []operate.Input{operate.Begin{}, serves(5), operate.NotMine{}, operate.Tick{}, serves(5), operate.Tick{}, serves(4), operate.Tick{}, serves(6), done},
 		[]string{"find true", "send at 5", "wait 100ms", "find true", "allocate above 5", "wait 100ms", "find true", "allocate above 5", "wait 100ms", "find true", "send at 6", "region-6 ok"}},
@@ -79,15 +79,15 @@ var cases = []struct {
 		[]string{"find true", "send at 5", "wait 100ms", "rejected deadline_exceeded not applied within its time: the shard is moving"}},
 	{"a shard that nobody serves", []operate.Input{operate.Begin{}, operate.Found{Row: sharding.Row{Shard: shard}}, operate.Tick{}, with(serves(5), func(f *operate.Found) { f.Row.Phase = sharding.Serving + 1 }), operate.Over{}},
 		[]string{"find true", "allocate above 0", "wait 100ms", "find true", "allocate above 0", "wait 100ms", "rejected deadline_exceeded not applied within its time: no region serves shard T/1 at the moment"}},
-	{"late", []operate.Input{operate.Begin{}, serves(5), operate.Failed{Err: away}, operate.Tick{}, serves(5), operate.Failed{Err: away}, operate.Tick{}, serves(5), operate.Over{}, operate.Tick{}},
+	{"late", []operate.Input{operate.Begin{}, serves(5), operate.Failed{Err: errAway}, operate.Tick{}, serves(5), operate.Failed{Err: errAway}, operate.Tick{}, serves(5), operate.Over{}, operate.Tick{}},
 		[]string{"find true", "send at 5", "wait 100ms", "find true", "send at 5", "wait 100ms", "find true", "send at 5",
 			"unknown deadline_exceeded it may have been applied; send it again under the same key: not applied within its time: connection refused"}},
-	{"late after a doubt", []operate.Input{operate.Begin{}, serves(5), operate.Failed{Sent: true, Err: silent}, operate.Over{}},
+	{"late after a doubt", []operate.Input{operate.Begin{}, serves(5), operate.Failed{Sent: true, Err: errSilent}, operate.Over{}},
 		[]string{"find true", "send at 5", "wait 100ms", "unknown deadline_exceeded it may have been applied; send it again under the same key: not applied within its time: connection reset"}},
 	{"its time is over", append([]operate.Input{operate.Begin{}}, slices.Repeat([]operate.Input{operate.Found{Row: sharding.Row{Shard: shard}}, operate.Tick{}}, 5)...),
 		append(slices.Repeat([]string{"find true", "allocate above 0", "wait 100ms"}, 5), "rejected deadline_exceeded not applied within its time: no region serves shard T/1 at the moment")},
-	{"a standby", []operate.Input{operate.Begin{}, operate.NotFound{Err: away}}, []string{"find true", "not tried: connection refused"}},
-	{"a standby after a doubt", []operate.Input{operate.Begin{}, serves(5), operate.Failed{Sent: true, Err: silent}, operate.Tick{}, operate.NotFound{Err: away}, operate.Over{}},
+	{"a standby", []operate.Input{operate.Begin{}, operate.NotFound{Err: errAway}}, []string{"find true", "not tried: connection refused"}},
+	{"a standby after a doubt", []operate.Input{operate.Begin{}, serves(5), operate.Failed{Sent: true, Err: errSilent}, operate.Tick{}, operate.NotFound{Err: errAway}, operate.Over{}},
 		[]string{"find true", "send at 5", "wait 100ms", "find false", "wait 100ms", "unknown deadline_exceeded it may have been applied; send it again under the same key: not applied within its time: connection refused"}},
 	{"nobody reads the shard", []operate.Input{operate.Begin{}, with(serves(5), func(f *operate.Found) { f.Row.Reason = sharding.Unreadable })},
 		[]string{"find true", "rejected unavailable not applied: no region that runs now reads what is stored of shard T/1; start one of a version that reads it, see roost shards"}},
