@@ -10,11 +10,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/libs/wakeup"
 )
+
+// purgeFrom is the due time of the journal behind which deleted entities are.
+const purgeFrom = 1 << 62
 
 // model is a journal with wake-ups, and an entity core that runs their commands. A firing takes
 // effect by the rule of the journal: only if its setting still stands.
@@ -107,7 +109,10 @@ func (m *model) tell(e turn.ShardEvent) {
 
 // page reads the rows that the journal has now.
 func (m *model) page(r wakeup.Read) wakeup.Page {
-	until := (&journal.WakesRequest{Until: r.Until}).Last()
+	until := r.Until - 1
+	if r.Until == 0 { // all reminders
+		until = purgeFrom - 1
+	}
 	p := wakeup.Page{Number: r.Number, Now: time.UnixMilli(m.wall())}
 	for _, after := range r.Shards {
 		if after.Shard == m.damaged {
@@ -174,7 +179,7 @@ func (m *model) deletes(id string, silent bool) {
 			delete(m.rows, key)
 		}
 	}
-	m.purges = append(m.purges, wakeup.Row{Shard: s, Entity: m.ent(id), Due: journal.PurgeFrom + m.wall(), WakeRef: sharding.WakeRef{Kind: sharding.PurgeWake, Seq: m.seq}})
+	m.purges = append(m.purges, wakeup.Row{Shard: s, Entity: m.ent(id), Due: purgeFrom + m.wall(), WakeRef: sharding.WakeRef{Kind: sharding.PurgeWake, Seq: m.seq}})
 	switch epoch := m.open[s]; {
 	case epoch == 0:
 	case silent:
