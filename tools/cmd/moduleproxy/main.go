@@ -2,7 +2,7 @@
 // directory from which the go command can take them:
 //
 //	moduleproxy -version v0.1.0 -to DIR
-//	GOPROXY=file://DIR,https://proxy.golang.org go get github.com/roost-cluster/roost/sdk@v0.1.0
+//	GOPROXY=file://DIR,$(go env GOPROXY) go get github.com/roost-cluster/roost/sdk@v0.1.0
 //
 // A web server that serves the directory is a module proxy as well.
 //
