@@ -10,6 +10,7 @@ require (
 	github.com/roost-cluster/roost/libs v0.0.0
 	github.com/roost-cluster/roost/proto v0.0.0
 	github.com/roost-cluster/roost/sdk v0.0.0
+	github.com/roost-cluster/roost/services/coordinator v0.0.0
 	github.com/roost-cluster/roost/services/region v0.0.0
 	golang.org/x/sync v0.24.0
 )
@@ -57,6 +58,7 @@ require (
 	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect
 	github.com/roost-cluster/roost/libs/discovery v0.0.0 // indirect
 	github.com/roost-cluster/roost/libs/journal v0.0.0 // indirect
+	github.com/roost-cluster/roost/libs/lease v0.0.0 // indirect
 	github.com/roost-cluster/roost/libs/node v0.0.0 // indirect
 	github.com/twitchtv/twirp v8.1.3+incompatible // indirect
 	go.etcd.io/etcd/api/v3 v3.7.3 // indirect
@@ -110,6 +112,7 @@ replace (
 	github.com/roost-cluster/roost/libs/node => ../libs/node
 	github.com/roost-cluster/roost/proto => ../proto
 	github.com/roost-cluster/roost/sdk => ../sdk
+	github.com/roost-cluster/roost/services/coordinator => ../services/coordinator
 	github.com/roost-cluster/roost/services/region => ../services/region
 )
 

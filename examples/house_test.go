@@ -14,7 +14,10 @@ func TestHouse(t *testing.T) {
 			"...": user,
 			// The demonstration starts and kills a cluster; an application does not.
 			"flights/cmd/flights": append([]string{"cli/cluster"}, user...),
+			// A strategy for coordinators is not an entity.
+			"pack":                      {"libs/allocation", "libs/sharding"},
+			"pack/cmd/pack-coordinator": {"examples/pack", "services/coordinator/server"},
 		},
-		Never: []string{"services/coordinator/...", "services/gateway/...", "e2e/..."},
+		Never: []string{"services/coordinator", "services/coordinator/operate", "services/gateway/...", "e2e/..."},
 	})
 }

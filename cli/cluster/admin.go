@@ -91,6 +91,34 @@ func (a *Admin) Stays(ctx context.Context, region string) (*adminv1.DrainRespons
 	})
 }
 
+// Cordon has the regions with a name get no more shards, or ends that. Repeat this, and the
+// three after it, until the answer says that it is stored.
+func (a *Admin) Cordon(ctx context.Context, req *adminv1.CordonRequest) (*adminv1.SteerResponse, error) {
+	return ask(ctx, a, func(ctx context.Context, c adminv1.Admin) (*adminv1.SteerResponse, error) { return c.Cordon(ctx, req) })
+}
+
+// Freeze has nothing move that need not, or ends that.
+func (a *Admin) Freeze(ctx context.Context, req *adminv1.FreezeRequest) (*adminv1.SteerResponse, error) {
+	return ask(ctx, a, func(ctx context.Context, c adminv1.Admin) (*adminv1.SteerResponse, error) { return c.Freeze(ctx, req) })
+}
+
+// Pin has shards be at regions with certain names, or ends that.
+func (a *Admin) Pin(ctx context.Context, req *adminv1.PinRequest) (*adminv1.SteerResponse, error) {
+	return ask(ctx, a, func(ctx context.Context, c adminv1.Admin) (*adminv1.SteerResponse, error) { return c.Pin(ctx, req) })
+}
+
+// Move moves a shard to a region once.
+func (a *Admin) Move(ctx context.Context, req *adminv1.MoveRequest) (*adminv1.SteerResponse, error) {
+	return ask(ctx, a, func(ctx context.Context, c adminv1.Admin) (*adminv1.SteerResponse, error) { return c.Move(ctx, req) })
+}
+
+// Steering lists what operators want of placement; an empty type means pins of all types.
+func (a *Admin) Steering(ctx context.Context, typ string) (*adminv1.SteeringResponse, error) {
+	return ask(ctx, a, func(ctx context.Context, c adminv1.Admin) (*adminv1.SteeringResponse, error) {
+		return c.Steering(ctx, &adminv1.SteeringRequest{Type: typ})
+	})
+}
+
 // Rollout tells which versions of the application run, and what is left to move.
 func (a *Admin) Rollout(ctx context.Context) (*adminv1.RolloutResponse, error) {
 	return ask(ctx, a, func(ctx context.Context, c adminv1.Admin) (*adminv1.RolloutResponse, error) {

@@ -10,9 +10,9 @@
 //	err = c.Kill("region-2")
 //	err = c.Restart(ctx, "region-2")
 //
-// Processes are named role-number, from 1. What they print is in
-// Dir/logs/name.log, behind what processes of that name have printed there before. The journal and the lease are SQLite files in Dir, so that
-// a cluster started later in the same Dir finds the state.
+// Processes are named role-number, from 1. What they print is appended to Dir/logs/name.log, after
+// the output of earlier processes of that name. The journal and the lease are SQLite files in Dir,
+// so that a cluster started later in the same Dir finds the state.
 //
 // # No process survives the launcher
 //
@@ -25,6 +25,6 @@
 //
 // It does not restart what died, does not build binaries, and does not reach
 // beyond this machine; Options.Address and Options.Start may give processes
-// networks of their own. It is made for Unix; elsewhere processes die with the
-// launcher a moment later.
+// networks of their own. It is made for Unix; elsewhere the processes end a
+// moment after the launcher.
 package cluster

@@ -70,12 +70,18 @@ func (l *livingRun) deadlock(prefix string, n int) {
 		err     error
 	}
 	results := make(chan result)
+	for i := range n { // a shard that starts only now would keep its command waiting, and the ring open
+		if _, err := l.count(fmt.Sprintf("/v1/Peer/%s%d/Visit", prefix, i), fmt.Sprint("first-", prefix, i), visitOf(-1, 0)); err != nil {
+			l.Error(err)
+			return
+		}
+	}
 	began := time.Now()
 	for i := range n {
 		go func() {
 			next := fmt.Sprint(prefix, (i+1)%n)
 			_, refused, err := l.post(l.Context(), fmt.Sprintf("/v1/Peer/%s%d/Visit", prefix, i), fmt.Sprint("key-", prefix, i),
-				visitOf(int64(i), 300*time.Millisecond, next), 30*time.Second)
+				visitOf(int64(i), time.Second, next), 30*time.Second)
 			results <- result{refused, err}
 		}()
 	}

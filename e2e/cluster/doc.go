@@ -31,27 +31,28 @@
 // TestMoves drains and restarts regions while clients call volatile entities that keep their
 // state on moves. Every answer must be one more than the one before.
 //
-// TestEntities has entities act by themselves and with each other while processes fail, and reads
-// from the journal what they have done:
+// In TestEntities, entities act without clients and with each other while processes fail. The test
+// reads from the journal what they have done:
 //
-//   - reminders: each fires once, none early, through kills of regions and a full stop. The
-//     99th percentile of the lateness is at most 1 s. A firing is late from the time at which it
-//     was due; if its shard did not answer then, from the first answer of its shard on.
+//   - reminders: each fires once, and none early, through kills of regions and a full stop. The
+//     99th percentile of the lateness is at most 1 s. Lateness counts from the time at which the
+//     firing was due or, if its shard did not answer at that time, from the shard's next answer.
 //   - sends: what one entity sends to another one takes effect once and in order, through kills
 //     and drains.
-//   - asks: entities ask each other while regions are killed, in circles (one gives up), within
-//     a shard that is handed off, and 100,000 at once, of which those without room are refused.
-//   - million: one shard with a million reminders. Its region takes at most 64 MiB more than
-//     without them, and its first answer after a cold start comes at most 2 s later.
+//   - asks: entities ask each other while regions are killed, in circles (one turn gives up), within
+//     a shard that is handed off, and with 100,000 asks at once (those without room are refused).
+//   - million: one shard has a million reminders. Its region takes at most 64 MiB more memory than
+//     without them, and its first answer after a cold start comes at most 2 s later
+//     than without them.
 //   - remembered: 100,000 remembered entities are active within a minute after a cold start, and
-//     the 99th percentile of live traffic meanwhile is at most twice that of the same traffic
+//     the 99th percentile of the latency meanwhile is at most twice that of the same traffic
 //     afterwards.
-//   - deletion: of a million events of 1 KiB, those of nine of ten entities are deleted. Repeats
-//     get their first answers, and have no effect when their keys are old. Then the file has at
-//     most a quarter of its greatest length.
+//   - deletion: there are a million events of 1 KiB, and nine of ten entities are deleted. Repeats
+//     get their first answers. Once their keys were forgotten, they are refused, still without
+//     effect. In the end the file has at most a quarter of its greatest length.
 //
-// TestMemory gives a region ten times the entities that fit into its memory, and runs on
-// request, too (make e2e-memory).
+// TestMemory gives a region ten times the entities that fit into its memory. It runs on request
+// too (make e2e-memory).
 //
 // # What this does not do
 //

@@ -2,14 +2,14 @@
 // of the journal (journal.Decide), in every order of events up to a bound, breadth first,
 // each state once.
 //
-// There are four scopes, each with two coordinators:
+// There are four scopes. lease has two candidates for it, each of the others two coordinators:
 //
 //   - handoff: two regions, one shard that is drained from its owner;
 //   - append: the owner of the shard is suspected while two commands for one entity are in
 //     flight, one of them sent twice;
 //   - lease: two candidates and the store;
-//   - tenure: what lies between the lease and the facts, that is taking over, storing,
-//     compacting and stepping down.
+//   - tenure: what lies between the lease and the facts: taking over, storing, compacting and
+//     stepping down.
 //
 // In every state any message that is in flight may arrive next. While the budgets of
 // [Bound] last, a timeout of one process may expire, or a fault may happen:
@@ -77,25 +77,24 @@
 // messages to the coordinators arrive at once, and their facts are durable at once; in the
 // handoff scope both may take longer.
 //
-// Time passes only when a timeout expires. In the handoff and append scopes it then advances by
-// one second. After a second, a core sends every message again that it repeats until it is
-// answered. In the lease and tenure scopes time advances by one second or three, for both
-// processes alike. There are no deadlines
-// and no passivation. In the tenure scope reads do not fail, the journal is never full, and
-// a coordinator writes one journal heartbeat per term. A coordinator that finds the journal
-// heartbeats of another cluster watches them for a while before it decides; no path lasts
+// Time passes only when a timeout expires. In the handoff and append scopes it then advances by one
+// second. A core that repeats a message until it is answered does so within a second. In
+// the lease and tenure scopes time advances by one second or three, for both processes alike. There
+// are no deadlines and no passivation. In the tenure scope reads do not fail, the journal is never
+// full, and a coordinator writes one journal heartbeat per term. A coordinator that finds the
+// journal heartbeats of another cluster watches them for a while before it decides; no path lasts
 // that long. Only safety is searched; package sim checks that everything finishes.
 //
-// A region has one shard core, because there is one shard: only the shard core to which a
-// shard belongs and the control core know anything about it, so a second shard core would
-// have nothing to do. Messages between the control core and the shard core arrive at once.
+// A region has one shard core, because there is one shard: a second shard core would have nothing
+// to do. Messages between the control core and the shard core arrive at once.
 // Package sim delays them, in regions with three shard cores.
 //
-// make explore searches the scopes append and lease exhaustively, with at most two faults and
-// two timeouts, which takes minutes. The others are too large for that. In the handoff scope
-// there are 5.1 million states with at most two faults and one timeout, and 0.8 million with at most
-// one fault and two timeouts; with two of both, 17 million are within the first 14 moves, and paths
-// are more than three times as long. make explore searches it within the first two of these bounds,
-// and the tenure scope with at most two faults and one timeout, and with two timeouts and no
-// fault. make test searches every scope within smaller bounds.
+// make explore searches the scopes append and lease exhaustively, with at most two faults and two
+// timeouts, which takes minutes. The others are too large for that. In the handoff scope there are
+// 5.1 million states with at most two faults and one timeout, and 0.8 million with at most one
+// fault and two timeouts; with two faults and two timeouts, 17 million are within the first 14
+// moves, and paths are more than three times as long. make explore searches the handoff scope
+// within the first two of these bounds, and the tenure scope with at most two faults and one
+// timeout, and with two timeouts and no fault. make test searches every scope within smaller
+// bounds.
 package explore

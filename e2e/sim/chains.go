@@ -12,61 +12,63 @@ import (
 	"github.com/roost-cluster/roost/services/coordinator"
 )
 
-// The turn of a Forward asks another entity to add a number, or to forward on, and so on: a chain.
-// What it asks is planned with the client's command, and is the same whenever the command runs
-// again. By the plan the checks know who waits for whom, without the chains that commands carry.
+// The turn of a Forward (cmdForward) asks other entities. Each ask is a command to add a number, or
+// another Forward. So entities wait for one another in chains. The asks are planned with the client's
+// command, and are the same whenever this command runs again. From the plan the checks know who waits
+// for whom, without the chains that commands carry.
 
-// forward is a command that the turn of a Forward sends.
-type forward struct {
+// ask is a command that the turn of a Forward sends to another entity.
+type ask struct {
 	op
-	asker   *op               // whose turn sends it
-	chain   []sharding.Entity // who waits for the answer; the asker's entity is the last one
-	waits   bool              // a turn waits for the answer now
-	since   time.Time         // when it began to, by the clock of its process
-	came    bool              // the command has come to the region of its entity
-	ran     bool              // it has had a turn
-	refused bool              // a turn was told that the command was refused
-	// deadlocks are how often a turn was told that it waits in a circle.
-	deadlocks int
-	// firstAsked is when a turn asked for it whose ask was sent, the earliest one.
+	asker     *op               // the Forward whose turn sends it
+	chain     []sharding.Entity // the entities that wait for the answer; the last one is that of asker
+	waits     bool              // a turn waits for the answer now
+	since     time.Time         // when that turn began to wait, by the clock of its process
+	came      bool              // the command has come to the region of its entity
+	ran       bool              // the command has had a turn
+	refused   bool              // a turn was told that the command was refused
+	deadlocks int               // how often a turn that sent it was told that it waits in a circle
+	// firstAsked is the earliest time at which a turn began to wait for the answer, of those turns
+	// whose ask was really sent.
 	firstAsked int64
 }
 
 // forwarderID is the client of commands between entities.
 const forwarderID = -1
 
-// planned is the number of the n-th command that is planned with a client's command.
+// planned returns the number of the n-th command that is planned with a client's command.
 func planned(x uint64, n int) uint64 { return x&(1<<50-1) | 1<<60 | uint64(n)<<50 }
 
-// longestPlan is how long a chain is at most.
+// longestPlan is the maximum length of a chain.
 const longestPlan = 6
 
-// asksOf returns what the turn of a Forward asks, in order.
-func (w *World) asksOf(env *sharding.Envelope) []*forward {
+// asksOf returns the commands that the turn of a Forward sends, in order.
+func (w *World) asksOf(env *sharding.Envelope) []*ask {
 	x := ofReminder(decodeNumber(env.Payload))
-	if w.asks[x] == nil {
+	if w.asksBy[x] == nil {
 		w.plan(w.byID[x], nil)
 	}
-	return w.asks[x]
+	return w.asksBy[x]
 }
 
-// plan draws what the turn of a Forward asks, for which others wait.
+// plan draws the commands that the turn of a Forward sends. waiting are the entities that wait for
+// the answer of this Forward.
 func (w *World) plan(asker *op, waiting []sharding.Entity) {
 	d, chain := w.dice("chains"), append(slices.Clip(waiting), asker.entity)
 	to := w.drawAsked(d, chain)
 	switch {
 	case !slices.Contains(chain, to) && len(chain) < longestPlan && d.chance(0.4):
-		w.plan(&w.addForward(asker, chain, to, cmdForward).op, chain)
+		w.plan(&w.addAsk(asker, chain, to, cmdForward).op, chain)
 	case d.chance(0.2):
-		w.addForward(asker, chain, to, cmdAdd)
+		w.addAsk(asker, chain, to, cmdAdd)
 		fallthrough
 	default:
-		w.addForward(asker, chain, to, cmdAdd)
+		w.addAsk(asker, chain, to, cmdAdd)
 	}
 }
 
-// drawAsked draws whom a turn asks: now and then somebody who waits for its answer, which must be
-// refused, and often somebody in the same shard.
+// drawAsked draws the entity that a turn asks. Now and then it is an entity that waits for the
+// turn's own answer, and then the ask must be refused. Often it is one in the same shard.
 func (w *World) drawAsked(d dice, chain []sharding.Entity) sharding.Entity {
 	if d.chance(0.06) {
 		return chain[d.IntN(len(chain))]
@@ -87,20 +89,21 @@ func (w *World) drawAsked(d dice, chain []sharding.Entity) sharding.Entity {
 	return others[d.IntN(len(others))]
 }
 
-// addForward adds a command to the plan of a turn.
-func (w *World) addForward(asker *op, chain []sharding.Entity, to sharding.Entity, cmd string) *forward {
+// addAsk adds an ask to the plan of a turn.
+func (w *World) addAsk(asker *op, chain []sharding.Entity, to sharding.Entity, cmd string) *ask {
 	n := 1
-	for w.forwards[planned(asker.x, n)] != nil {
+	for w.asks[planned(asker.x, n)] != nil {
 		n++
 	}
 	x := planned(asker.x, n)
-	f := &forward{op: op{id: int(x), client: forwarderID, entity: to, cmd: cmd, x: x, keyed: true, called: w.now}, asker: asker, chain: chain}
-	w.forwards[x] = f
-	w.asks[asker.x] = append(w.asks[asker.x], f)
+	f := &ask{op: op{id: int(x), client: forwarderID, entity: to, cmd: cmd, x: x, keyed: true, called: w.now}, asker: asker, chain: chain}
+	w.asks[x] = f
+	w.asksBy[asker.x] = append(w.asksBy[asker.x], f)
 	return f
 }
 
-// answerBy is when a turn that asks now must have the answer, or be told that there is none.
+// answerBy returns the time by which a turn that asks now must have the answer, or must be told
+// that there is none.
 func (n *shardNode) answerBy(deadline time.Time) time.Time {
 	now := n.p.now()
 	if deadline.IsZero() {
@@ -116,16 +119,16 @@ const askTimeout = time.Second
 func (n *shardNode) checkWaits() {
 	now := n.p.now()
 	for _, b := range n.instances { // order-free: any is a violation
-		if b.asks != nil && now.Sub(b.askUntil) > overdue {
-			n.w.violate("no turn waits beyond its time", "%s: %v waits for %v, %v longer than it may", n.p.name, b.entity, &b.asks.op, now.Sub(b.askUntil))
+		if b.waitsFor != nil && now.Sub(b.askUntil) > overdue {
+			n.w.violate("no turn waits beyond its time", "%s: %v waits for %v, %v longer than it may", n.p.name, b.entity, &b.waitsFor.op, now.Sub(b.askUntil))
 		}
 	}
 }
 
-// checkChain checks that who waits is told along with a command, that nobody is asked who waits for
-// the answer, that each command has a key of its own, and that it must be answered before the turn
-// that asks.
-func (n *shardNode) checkChain(o *turn.SendAsk, b *instance, f *forward) {
+// checkChain checks a command that a turn sends to another entity: its chain has all entities that
+// wait for its answer, its own entity is not one of them, no other command has its key, and its
+// deadline is not after that of the turn's waiting.
+func (n *shardNode) checkChain(o *turn.SendAsk, b *instance, f *ask) {
 	w := n.w
 	if slices.Contains(f.chain, f.entity) {
 		w.violate("a call cycle is refused", "%v asks %v, which waits for the answer: %v", b.entity, f.entity, f.chain)
@@ -153,8 +156,9 @@ func isDeadlock(r *sharding.Reply) bool {
 	return r.Code == sharding.Aborted && strings.HasPrefix(r.Message, "deadlock")
 }
 
-// checkAskDone checks how the ask of a turn ends that would close its own chain: at once.
-func (n *shardNode) checkAskDone(b *instance, f *forward, r *sharding.Reply) {
+// checkAskDone notes how an ask has ended. If the entity that was asked waits for the turn's own
+// answer, the ask must have been refused at once.
+func (n *shardNode) checkAskDone(b *instance, f *ask, r *sharding.Reply) {
 	w := n.w
 	if f.refused = f.refused || r.Outcome == sharding.Rejected; isDeadlock(r) {
 		w.mark("ask: a circle is found")
@@ -169,8 +173,8 @@ func (n *shardNode) checkAskDone(b *instance, f *forward, r *sharding.Reply) {
 	}
 }
 
-// checkNotMine checks that a shard which drains refuses no command for which one of its entities
-// waits: it could not end otherwise.
+// checkNotMine checks that a draining shard refuses no command whose answer one of its own entities
+// waits for: otherwise the drain could not end.
 func (n *shardNode) checkNotMine(id turn.RequestID) {
 	c := n.callers[id]
 	if c.env == nil || len(c.env.Chain) == 0 {
@@ -178,7 +182,7 @@ func (n *shardNode) checkNotMine(id turn.RequestID) {
 	}
 	shard := n.w.shardOf(c.entity)
 	for _, b := range n.instances { // order-free: any is a violation
-		if b.asks != nil && b.askedAt < n.w.now && b.shard == shard && b.epoch == c.epoch && slices.Contains(c.env.Chain, b.entity) {
+		if b.waitsFor != nil && b.askedAt < n.w.now && b.shard == shard && b.epoch == c.epoch && slices.Contains(c.env.Chain, b.entity) {
 			n.w.violate("a draining shard takes what its entities wait for", "%s refuses %s of %v, and %v waits for it", n.p.name, c.key, c.entity, b.entity)
 		}
 	}
@@ -207,12 +211,12 @@ func (n *shardNode) checkReserve(o *turn.Answer) {
 	}
 }
 
-// forwards checks the commands between entities like those of clients, and that who was told that
-// a Forward has succeeded can rely on what it has done elsewhere.
-func (c *checker) forwards() {
+// asks checks the commands between entities like those of clients. It also checks every Forward that
+// was answered with success: it must have had its effects on other entities.
+func (c *checker) asks() {
 	w := c.w
-	for _, x := range sortedKeys(w.forwards) {
-		f := w.forwards[x]
+	for _, x := range sortedKeys(w.asks) {
+		f := w.asks[x]
 		c.neverRejected(f)
 		if w.volatile(f.entity) {
 			continue
@@ -225,7 +229,7 @@ func (c *checker) forwards() {
 		}
 		c.sameReplies(&f.op)
 		if f.cmd != cmdAdd || f.asker.cmd == cmdRemindAsk {
-			continue // who has set a reminder is not told what becomes of it
+			continue // a client that has set a reminder is not told what the reminder does
 		}
 		for _, t := range f.asker.tries {
 			if t.returned == 0 || t.reply.Outcome != sharding.OK || t.reply.Code != "" {
@@ -238,9 +242,9 @@ func (c *checker) forwards() {
 	}
 }
 
-// neverRejected checks that nobody is told that nothing has happened if the command has changed
-// another entity.
-func (c *checker) neverRejected(f *forward) {
+// neverRejected checks that no command on behalf of which f was sent is answered as rejected if f
+// has taken effect.
+func (c *checker) neverRejected(f *ask) {
 	if len(c.where[f.x]) == 0 {
 		return
 	}
@@ -248,7 +252,7 @@ func (c *checker) neverRejected(f *forward) {
 		if asker.refused() {
 			c.w.violate("who has asked is not undone", "%v was rejected (%s), and %v took effect", asker, asker.tries[len(asker.tries)-1].reply.Message, &f.op)
 		}
-		next := c.w.forwards[asker.x]
+		next := c.w.asks[asker.x]
 		if asker = nil; next != nil {
 			asker = next.asker
 		}
@@ -263,24 +267,25 @@ func (c *client) newForward(e sharding.Entity, hold int64) *op {
 	o := &op{id: len(c.w.ops) + 1, client: c.id, entity: e, keyed: true, cmd: cmdForward, called: c.w.now, hold: hold}
 	o.x = uint64(o.id)
 	c.issue(o)
-	o.key = sharding.CommandID(fmt.Sprintf("k%d", o.id)) // it has no time, so it is not too old
+	o.key = sharding.CommandID(fmt.Sprintf("k%d", o.id)) // a key without a time never expires
 	return o
 }
 
-// circle makes Forwards that wait for each other in a circle of entities, if their turns run at the
-// same time: each asks the next entity, or the first one asks along a chain and another one asks
-// back.
-func (c *client) circle(list []sharding.Entity, along bool, hold int64) (sent []*op, waits []*forward) {
+// circle makes Forwards whose turns wait for each other in a circle of entities, if they run at the
+// same time. Either each asks the next entity; or, if along is set, the first one asks along a chain
+// to the last entity, and a Forward of the last entity asks the first one. waits are the commands
+// that they wait for.
+func (c *client) circle(list []sharding.Entity, along bool, hold int64) (sent []*op, waits []*ask) {
 	w, last := c.w, len(list)-1
 	if !along {
 		for i, e := range list {
 			o := c.newForward(e, hold)
-			sent, waits = append(sent, o), append(waits, w.addForward(o, []sharding.Entity{e}, list[(i+1)%len(list)], cmdAdd))
+			sent, waits = append(sent, o), append(waits, w.addAsk(o, []sharding.Entity{e}, list[(i+1)%len(list)], cmdAdd))
 		}
 		return sent, waits
 	}
 	back := c.newForward(list[last], hold)
-	waits = append(waits, w.addForward(back, list[last:], list[0], cmdAdd))
+	waits = append(waits, w.addAsk(back, list[last:], list[0], cmdAdd))
 	first := c.newForward(list[0], 0)
 	asker := first
 	for i := range last {
@@ -288,19 +293,19 @@ func (c *client) circle(list []sharding.Entity, along bool, hold int64) (sent []
 		if i+1 == last {
 			cmd = cmdAdd
 		}
-		f := w.addForward(asker, list[:i+1], list[i+1], cmd)
+		f := w.addAsk(asker, list[:i+1], list[i+1], cmd)
 		asker, waits = &f.op, append(waits, f)
 	}
 	return []*op{back, first}, waits
 }
 
-// drawCircle draws two to five entities, of those that are not damaged.
+// drawCircle draws two to five entities that are not damaged.
 func (w *World) drawCircle(d dice) []sharding.Entity {
 	list := w.shuffled(d)
 	return list[:min(len(list), 2+d.IntN(4))]
 }
 
-// shuffled are the entities that are not damaged, in any order.
+// shuffled returns the entities that are not damaged, in random order.
 func (w *World) shuffled(d dice) (list []sharding.Entity) {
 	for _, i := range d.Perm(len(w.entities)) {
 		if e := w.entities[i]; w.intact(e) {
@@ -344,8 +349,8 @@ func (w *World) drain(id sharding.NodeID) {
 	}
 }
 
-// closeCircle is a check when nothing fails any more: turns that wait for each other in a circle
-// find that out, even if a shard on the way drains, and the youngest of them gives up.
+// closeCircle is a check in calm weather: when turns wait for each other in a circle, the circle is
+// found, even if a shard on the way drains, and the turn that began to wait last gives up.
 func (w *World) closeCircle(stop func() bool) {
 	d := w.dice("last circle")
 	list := w.drawCircle(d)
@@ -357,13 +362,13 @@ func (w *World) closeCircle(stop func() bool) {
 	for _, o := range sent {
 		c.send(o, d.IntN(gateways), nanos(10*sec))
 	}
-	closed, youngest, drains := false, (*forward)(nil), d.chance(0.3)
+	closed, youngest, drains := false, (*ask)(nil), d.chance(0.3)
 	over := func(o *op) bool { return o.pending == 0 }
 	for end := w.now + 12*sec; w.now < end && !stop() && !all(sent, over); {
 		w.run(w.now+5*ms, stop)
-		if !closed && all(waits, func(f *forward) bool { return f.waits && f.came && !f.ran }) {
+		if !closed && all(waits, func(f *ask) bool { return f.waits && f.came && !f.ran }) {
 			closed = true
-			youngest = slices.MaxFunc(waits, func(a, b *forward) int {
+			youngest = slices.MaxFunc(waits, func(a, b *ask) int {
 				return cmp.Or(a.since.Compare(b.since), a.asker.entity.Compare(b.asker.entity))
 			})
 			if drains {
@@ -387,18 +392,18 @@ func (w *World) closeCircle(stop func() bool) {
 		n, ok := p.body.(*regionNode)
 		return ok && (n.crowdedRouter || n.replyBudget != nil)
 	})
-	if found == 0 && !crowded || youngest.deadlocks != found { // it may run, and give up, again at once
+	if found == 0 && !crowded || youngest.deadlocks != found { // the youngest may run again, and give up again
 		w.violate("a circle ends by its youngest turn", "%d turns of %v gave up, of which %d is that of %v, which began to wait last", found, list, youngest.deadlocks, youngest.asker.entity)
 	}
 }
 
-// all reports whether something is true of all in a list.
+// all reports whether is holds for each element of a list.
 func all[T any](list []T, is func(T) bool) bool {
 	return !slices.ContainsFunc(list, func(x T) bool { return !is(x) })
 }
 
-// drainThrough is a check when nothing fails any more: a shard is drained while one of its entities
-// waits for another one of its entities, by way of a third one. The drain waits for that.
+// drainThrough is a check in calm weather. A shard is drained while one of its entities waits for
+// another one, by way of an entity in another shard. The drain must wait until that is over.
 func (w *World) drainThrough(stop func() bool) {
 	d := w.dice("last drain")
 	near, via := w.drawNear(d)
@@ -407,9 +412,9 @@ func (w *World) drainThrough(stop func() bool) {
 	}
 	c := w.idleClient(len(w.clients) + 4)
 	o := c.newForward(near[0], 0)
-	ask := w.addForward(o, near[:1], via, cmdForward)
+	ask := w.addAsk(o, near[:1], via, cmdForward)
 	ask.hold = 400 * ms
-	w.addForward(&ask.op, []sharding.Entity{near[0], via}, near[1], cmdAdd)
+	w.addAsk(&ask.op, []sharding.Entity{near[0], via}, near[1], cmdAdd)
 	c.send(o, d.IntN(gateways), nanos(10*sec))
 	w.run(w.now+150*ms, stop)
 	w.drain(w.ownerOf(near[0]))
@@ -428,7 +433,7 @@ func (w *World) drainThrough(stop func() bool) {
 	}
 }
 
-// drawNear draws two entities of one shard and one of another shard, of those that are not damaged.
+// drawNear draws two entities of one shard, and one of another shard. None of them is damaged.
 func (w *World) drawNear(d dice) (near []sharding.Entity, via sharding.Entity) {
 	list := w.shuffled(d)
 	for i, a := range list {

@@ -76,7 +76,7 @@ func (w *World) checkHistory(log []commit) {
 		}
 		c.sameReplies(o)
 	}
-	c.forwards()
+	c.asks()
 	c.reminderAsks(log)
 	c.batches()
 	c.succession()

@@ -12,13 +12,13 @@ import (
 	"github.com/roost-cluster/roost/services/coordinator"
 )
 
-// factShard is the stream of the coordinator's facts in the journal.
+// factShard and factEntity are where the journal has the fact stream.
 var (
 	factShard  = sharding.ShardID{Type: "roost.coordinator"}
 	factEntity = sharding.Entity{Type: "roost.coordinator", ID: "facts"}
 )
 
-// coordNode is the driver of a coordinator, with those of its lease and its membership.
+// coordNode is the driver of a coordinator. It has the drivers of its lease and its membership.
 type coordNode struct {
 	p        *process
 	w        *World
@@ -29,9 +29,9 @@ type coordNode struct {
 	out      []coordinator.Output
 
 	calls         calls
-	rank          int                      // the rank that the holder was told last
-	reportedLease gossip.Lease             // the lease that the membership was told last
-	joining       map[sharding.NodeID]bool // whether a region is joining, as the membership has said last
+	rank          int                      // the rank that the holder was last told
+	reportedLease gossip.Lease             // the lease that the membership was last told
+	joining       map[sharding.NodeID]bool // whether a region is joining, by what the membership has last said
 }
 
 func (w *World) coordinatorProgram(p *process) program {
@@ -39,7 +39,7 @@ func (w *World) coordinatorProgram(p *process) program {
 	c.core = newCoordinator(w, p)
 	cfg := lease.DefaultConfig()
 	cfg.Self, cfg.Seed = p.id(), w.dice("lease").Uint64()|1
-	cfg.Rank = -1 // no candidate for the lease; tick sets the rank when this process is a member
+	cfg.Rank = -1 // not a candidate for the lease; tick sets a rank when this process has become a member
 	holder, err := lease.NewHolder(cfg)
 	if err != nil {
 		panic(err)
@@ -65,6 +65,7 @@ func (c *coordNode) step(in coordinator.Input) {
 		case coordinator.BecameActive:
 			c.w.mark("coordinator elected")
 			c.checkDrains(o.Term)
+			c.checkSteering(o.Term)
 		case coordinator.SteppedDown:
 			c.w.mark("coordinator deposed")
 		case coordinator.YieldLease:
@@ -136,8 +137,9 @@ func (c *coordNode) checkDrains(term sharding.Term) {
 	}
 }
 
-// query sends a request to the journal. read is called when it arrives there, and done when
-// the answer arrives here, or with false when there is none. done runs in the process's loop.
+// query sends a request to the journal. read is called when the request arrives there. done is
+// called in the loop of the process: with true when the answer arrives, or with false when no
+// answer will.
 func (c *coordNode) query(read func(), done func(ok bool)) {
 	gen := c.p.gen
 	c.w.journal.read(c.p.host, read, func(ok bool) {
@@ -147,7 +149,8 @@ func (c *coordNode) query(read func(), done func(ok bool)) {
 	})
 }
 
-// commit has the journal commit one operation. done gets the result, in the process's loop.
+// commit sends one operation to the journal, to be committed. done is called with the result, in
+// the loop of the process.
 func (c *coordNode) commit(op journal.Op, done func(journal.Result)) {
 	gen := c.p.gen
 	c.w.journal.commit(c.p.host, []journal.Op{op}, func(r []journal.Result) {
@@ -178,7 +181,7 @@ func (c *coordNode) tick() {
 	c.step(coordinator.Tick{})
 }
 
-// yieldLease gives the lease up, so that a coordinator on the larger side of a partition can
+// yieldLease gives up the lease, so that a coordinator on the larger side of a partition can
 // acquire it.
 func (c *coordNode) yieldLease() {
 	c.rank = c.member.rank()
@@ -229,7 +232,7 @@ func (c *coordNode) load(o coordinator.Load) {
 				in.Facts = append(in.Facts, c.w.facts[decodeNumber(e.Payload)])
 			}
 		}
-		in.FactsAfterSnapshot = len(in.Facts) // the journal returns no records before the snapshot
+		in.FactsAfterSnapshot = len(in.Facts) // all of them: the journal returns no records from before the snapshot
 		if got.Snapshot.Seq > 0 {
 			c.w.mark("facts read from a snapshot on")
 		}
@@ -258,7 +261,8 @@ func (c *coordNode) survey(o coordinator.Survey) {
 	})
 }
 
-// readInputs reads the reminders and the pending sends for a look.
+// readInputs reads the reminders and the pending sends of shards. The coordinator wants to know the
+// forms in which they are stored, and names the shards in found.
 func (c *coordNode) readInputs(found *coordinator.FormsFound) {
 	w, ledger := c.w, c.w.journal.ledger
 	for _, shard := range found.Inputs() {
@@ -266,7 +270,7 @@ func (c *coordNode) readInputs(found *coordinator.FormsFound) {
 			if r.Err != nil {
 				found.UnknownShard(shard)
 			}
-			found.Timer(r.Entity, &r.Input)
+			found.Reminder(r.Entity, &r.Input)
 		}
 		for _, r := range ledger.Sends(w.storeClock(), journal.SendsRequest{Shards: []journal.SendPosition{{Shard: shard}}, Limit: 1 << 20}).Rows {
 			if r.Err != nil {
@@ -281,7 +285,8 @@ func (c *coordNode) readInputs(found *coordinator.FormsFound) {
 	}
 }
 
-// readForms reads in which forms events are stored in some shards.
+// readForms reads what is stored in some shards, for the coordinator to know in which forms it is
+// stored.
 func (c *coordNode) readForms(o coordinator.ReadForms) {
 	found := o.Begin()
 	c.query(func() {
@@ -403,6 +408,8 @@ func (c *coordNode) perform(o coordinator.Output) {
 		})
 	case coordinator.ReadForms:
 		c.readForms(o)
+	case coordinator.Plan: // computing it takes a while; meanwhile the process may be paused, or lose its term
+		w.after(w.dice("plan").exp(500*ms), c.p.ifAlive(func() { c.step(o.Compute()) }))
 	case coordinator.ProbeJournal:
 		c.query(func() {}, func(ok bool) { c.step(coordinator.JournalProbed{Verdict: readVerdict(ok)}) })
 	default:
@@ -410,7 +417,7 @@ func (c *coordNode) perform(o coordinator.Output) {
 	}
 }
 
-// checkDurable checks that what a message reveals is in the journal.
+// checkDurable checks that the journal has the rows that a message reveals.
 func (c *coordNode) checkDurable(to sharding.NodeID, m control.Message) {
 	about := m.About()
 	for _, row := range about.Rows {
@@ -427,8 +434,8 @@ func (c *coordNode) checkFact(row sharding.Row) {
 	}
 }
 
-// receive handles a one-way message. If it is a ShardStopped, its epoch is remembered, to tell
-// why the shard moves.
+// receive handles a one-way message. It notes the epochs of ShardStopped: from them the simulated
+// journal tells why a shard has moved.
 func (c *coordNode) receive(from sharding.NodeID, m control.Message) {
 	if m, ok := m.(control.ShardStopped); ok {
 		c.w.journal.stopped[m.Shard] = max(c.w.journal.stopped[m.Shard], m.Epoch)
@@ -477,8 +484,9 @@ type leaseStore struct {
 	record lease.Record
 }
 
-// ask sends a request to the store. do is called when it arrives: it gets the record, and
-// returns the record to be stored, and the reply. answer gets the reply.
+// ask sends a request to the store. do is called when the request arrives there. It gets the
+// stored record, and returns the record to store and the reply. answer is called with the reply,
+// unless the reply gets lost.
 func (s *leaseStore) ask(p *process, do func(lease.Record) (lease.Record, lease.Input), answer func(lease.Input)) {
 	w := s.w
 	gen := p.gen

@@ -12,7 +12,10 @@ import (
 func (n *shardNode) readDeleted(o purge.Read) {
 	var page journal.WakesPage
 	gen := n.p.gen
-	n.w.journal.read(n.p.host, func() { page = n.w.journal.ledger.Wakes(n.w.clock(), reads.Deleted(o)) }, func(ok bool) {
+	n.w.journal.read(n.p.host, func() {
+		page = n.w.journal.ledger.Wakes(n.w.clock(), reads.Deleted(o))
+		shorten(n.w, &page, shardOfWake)
+	}, func(ok bool) {
 		if n.p.gen != gen {
 			return
 		}

@@ -11,7 +11,7 @@
 //   - hosts are cut off, in one direction or both;
 //   - processes crash or are paused;
 //   - the journal does not report the outcome of a transaction, or commits it later;
-//   - operators drain and stop regions.
+//   - operators drain and stop regions, cordon them, pin and move shards, and freeze moves.
 //
 // In the harsh climate entities ask each other, in chains and in circles, send each other commands,
 // and set, repeat and cancel reminders.
@@ -34,15 +34,17 @@
 //     later through the same gateway;
 //   - every request ends exactly once, in time.
 //
-// Of entities that act by themselves (harsh):
+// In the harsh climate, where entities act without clients, these are checked too:
 //
-//   - an ask shows nothing that may still be lost; no turn waits beyond its time, a call cycle is
-//     refused at once, and of a circle the youngest turn gives up;
-//   - a reminder fires once for each time at which it is due, or once for several that have come, and
-//     not after it was cancelled; nor does its command have others do something then;
-//   - a send has its effect once, in order, and what its sender was told of it is true.
+//   - an ask shows nothing that may still be lost;
+//   - no turn waits beyond its time: a call cycle is refused at once, and the youngest turn of a
+//     circle gives up;
+//   - a reminder fires once for each due time, or once for several due times that have passed;
+//   - once somebody was told that a reminder is cancelled, the reminder does not fire. If its turn
+//     runs already, asks that the turn begins after that have no effect;
+//   - a send has its effect once and in order, and what its sender is told of the effect is true.
 //
-// Besides, each core checks its own invariants, limits of buffers included.
+// Each core also checks its own invariants, limits of buffers included.
 //
 // After the storm there are one active coordinator, one membership and equal tables; every
 // shard is served by a living owner that holds the claim, and every entity answers.

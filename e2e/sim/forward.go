@@ -10,8 +10,9 @@ import (
 	"github.com/roost-cluster/roost/services/region"
 )
 
-// In the harsh climate entities ask others: see chains.go. The region routes such commands by
-// itself. The entity core says when one may leave, and with which key.
+// In the harsh climate entities ask others: see chains.go. The region has a router of its own for
+// the commands of its entities. The entity core says when such a command may leave, and with which
+// key.
 
 // newRegionRouter makes the router of a region. Its times are so short that links are closed
 // and made again within a run. It may have so little room that it refuses probes.
@@ -35,48 +36,48 @@ func (n *regionNode) startRouter() {
 	}
 	n.crowdedRouter = n.w.dice("router limits").chance(0.2)
 	n.router = newRouterNode(n.w, n.p, newRegionRouter(n.w, n.crowdedRouter))
-	n.router.here = &gatewayLink{w: n.w, gateway: n.router, region: n, to: n.p.id(), regionOpen: true}
+	n.router.here = &routerLink{w: n.w, router: n.router, region: n, to: n.p.id(), regionOpen: true}
 	n.links = append(n.links, n.router.here)
 	n.stepControl(region.FeedRouter{})
 }
 
-// isHere reports whether this is no link, but the way from a region's router into its inbox:
-// nothing gets lost there, and the order is kept.
-func (l *gatewayLink) isHere() bool { return l.gateway.here == l }
+// isHere reports whether this is the way from a region's router into the inbox of the same region,
+// and not a link over the network. On this way nothing gets lost, and the order is kept.
+func (l *routerLink) isHere() bool { return l.router.here == l }
 
 // connectHere opens the way into the region's own inbox.
 func (g *routerNode) connectHere() {
 	g.numbers++
-	g.here.gwOpen, g.here.number = true, g.numbers
+	g.here.routerOpen, g.here.number = true, g.numbers
 	g.sender.Up(router.LinkUp{Region: g.p.id(), Link: g.numbers}, g.here)
 }
 
-// ask lets the turn of a Forward send what it sends, one command after the other.
+// ask makes the turn of a Forward send its commands, one after the other.
 func (n *shardNode) ask(o *turn.Run, b *instance) {
 	b.toAsk, b.firstAsked = n.w.asksOf(o.Env), n.w.now
-	b.shard, b.epoch, b.deadline = o.Shard, o.Epoch, o.Env.Deadline
+	b.deadline = o.Env.Deadline
 	n.askNext(o.Incarnation, b)
 }
 
 func (n *shardNode) askNext(inc turn.Incarnation, b *instance) {
 	f := b.toAsk[0]
 	b.toAsk = b.toAsk[1:]
-	n.asks++
-	b.asks, b.askedAt, b.askUntil = f, n.w.now, n.answerBy(b.deadline)
-	n.asking[n.asks] = b
+	n.lastAsk++
+	b.waitsFor, b.askedAt, b.askUntil = f, n.w.now, n.answerBy(b.deadline)
+	n.asking[n.lastAsk] = b
 	n.stepTurn(turn.Ask{
-		Incarnation: inc, Turn: b.turn, Number: n.asks, Target: f.entity, Command: f.cmd, Payload: number(f.x),
+		Incarnation: inc, Turn: b.turn, Number: n.lastAsk, Target: f.entity, Command: f.cmd, Payload: number(f.x),
 	})
 }
 
-// sendAsk sends what a turn asks. It first checks that it may leave.
+// sendAsk sends a command that a turn asks for. It first checks that the command may leave.
 func (n *shardNode) sendAsk(o *turn.SendAsk) {
 	w, b := n.w, n.instances[o.Incarnation]
-	if b == nil || b.asks == nil {
+	if b == nil || b.waitsFor == nil {
 		w.violate("no ask of an ended incarnation", "%s sends %v, and the incarnation that asks has ended", n.p.name, o.Env)
 		return
 	}
-	f := b.asks
+	f := b.waitsFor
 	n.checkAsk(o, b, f)
 	n.startRouter()
 	t := &try{called: w.now}
@@ -103,10 +104,10 @@ func (n *shardNode) sendAsk(o *turn.SendAsk) {
 	}})
 }
 
-// checkAsk checks that a changing ask shows no state that may still be lost, does not come from
-// an owner that was deposed before it asked, and has the key that it had when the command ran
-// before.
-func (n *shardNode) checkAsk(o *turn.SendAsk, b *instance, f *forward) {
+// checkAsk checks three things about a changing ask: it reveals no state that may still be lost, it
+// does not come from an owner that was deposed before the turn asked, and it has the same key as in
+// earlier runs of the command.
+func (n *shardNode) checkAsk(o *turn.SendAsk, b *instance, f *ask) {
 	w := n.w
 	n.checkChain(o, b, f)
 	if f.key == "" {
@@ -128,16 +129,16 @@ func (n *shardNode) checkAsk(o *turn.SendAsk, b *instance, f *forward) {
 	}
 }
 
-// sendProbe sends a probe, whose answer nobody waits for. Some get lost, some come late, and some
-// come twice.
+// sendProbe sends a probe. Nobody waits for its answer. Some probes get lost, some come late, and
+// some come twice.
 func (n *shardNode) sendProbe(o turn.SendProbe) {
 	n.startRouter()
 	d := n.w.dice("probes")
 	send := func() {
-		n.asks++
+		n.lastAsk++
 		n.w.mark("ask: a probe is sent")
 		env := o.Env
-		env.ID = sharding.CommandID(fmt.Sprintf("~probe %s %d %d", n.p.name, n.index, n.asks))
+		env.ID = sharding.CommandID(fmt.Sprintf("~probe %s %d %d", n.p.name, n.index, n.lastAsk))
 		n.router.route(env, &call{readOnly: true, op: &op{client: forwarderID, entity: env.Entity, cmd: env.Command, key: env.ID}, reply: func(router.Finish) {}})
 	}
 	switch r := d.Float64(); {
@@ -153,8 +154,8 @@ func (n *shardNode) sendProbe(o turn.SendProbe) {
 	}
 }
 
-// withdraw withdraws what a turn asks, whose context has ended. It waits for the AskDone all the
-// same.
+// withdraw withdraws the ask of a turn whose context has ended. The turn still waits for the
+// AskDone.
 func (n *shardNode) withdraw(inc turn.Incarnation, b *instance) {
 	for _, number := range sortedKeys(n.asking) {
 		if n.asking[number] == b {
@@ -164,7 +165,7 @@ func (n *shardNode) withdraw(inc turn.Incarnation, b *instance) {
 	}
 }
 
-// askDone lets a turn go on that has asked. Nothing else does.
+// askDone continues the turn that waits for an answer. Nothing else continues such a turn.
 func (n *shardNode) askDone(o turn.AskDone) {
 	b := n.asking[o.Number]
 	if b == nil {
@@ -172,12 +173,12 @@ func (n *shardNode) askDone(o turn.AskDone) {
 		return
 	}
 	delete(n.asking, o.Number)
-	f := b.asks
-	b.asks, f.waits = nil, false
-	b.forwarded = o.Reply
+	f := b.waitsFor
+	b.waitsFor, f.waits = nil, false
+	b.lastAnswer = o.Reply
 	if n.instances[o.Incarnation] != b {
 		n.w.mark("ask: of a turn whose result nobody wants")
-		n.w.after(n.w.dice("turn").exp(5*ms), b.over)
+		n.w.after(n.w.dice("turn").exp(5*ms), b.endAsking)
 		return
 	}
 	n.checkAskDone(b, f, &o.Reply)
@@ -185,11 +186,11 @@ func (n *shardNode) askDone(o turn.AskDone) {
 		n.askNext(o.Incarnation, b)
 		return
 	}
-	b.over()
+	b.endAsking()
 }
 
-// forwardDone is the end of the turn of a Forward, by the answer to the command that it sent.
-// The entity itself does not change. During the storm some turns fail, before or after they have
+// forwardDone returns how the turn of a Forward ends, after the last answer to its commands. The
+// entity of the turn does not change. During the storm some turns fail, although they may have
 // changed the other entity.
 func (w *World) forwardDone(l list, env *sharding.Envelope, answer *sharding.Reply) turn.TurnDone {
 	x := decodeNumber(env.Payload)

@@ -23,11 +23,16 @@ type store struct {
 	rows   map[sharding.Row]bool
 	newest map[sharding.ShardID]sharding.Row
 	// drained are the regions that operators want empty, by the facts.
-	drained map[sharding.NodeID]bool
+	drained  map[sharding.NodeID]bool
+	steering steering
 	// target is the target version of rollouts, by the facts.
 	target coordinator.TargetFact
 	// stopped are the highest epochs for which a coordinator heard ShardStopped.
 	stopped map[sharding.ShardID]sharding.Epoch
+	// successors are the regions that shards shall go to, and plannedIn the terms in which that
+	// was decided.
+	successors map[sharding.ShardID]sharding.NodeID
+	plannedIn  map[sharding.ShardID]sharding.Term
 	// claims are those that held, newest the highest of each shard.
 	claims    map[sharding.Claim]bool
 	claimedAt map[sharding.ShardID]int64 // when the highest claim was made
@@ -59,11 +64,13 @@ func lost(ok bool) error {
 func newStore(w *World) *store {
 	return &store{
 		w: w, ledger: memory.NewLedger(w.journalConfig()),
-		rows:    map[sharding.Row]bool{},
-		newest:  map[sharding.ShardID]sharding.Row{},
-		drained: map[sharding.NodeID]bool{},
-		stopped: map[sharding.ShardID]sharding.Epoch{},
-		claims:  map[sharding.Claim]bool{}, claimedAt: map[sharding.ShardID]int64{},
+		rows:       map[sharding.Row]bool{},
+		newest:     map[sharding.ShardID]sharding.Row{},
+		successors: map[sharding.ShardID]sharding.NodeID{}, plannedIn: map[sharding.ShardID]sharding.Term{},
+		drained:  map[sharding.NodeID]bool{},
+		steering: steering{cordons: map[string]bool{}, pins: map[sharding.ShardID]string{}},
+		stopped:  map[sharding.ShardID]sharding.Epoch{},
+		claims:   map[sharding.Claim]bool{}, claimedAt: map[sharding.ShardID]int64{},
 		highest:  map[sharding.ShardID]sharding.Claim{},
 		forms:    map[sharding.ShardID]map[storedForm]sharding.Epoch{},
 		doubtful: map[sharding.Entity]bool{}, touched: map[sharding.Entity]bool{}, unfenced: map[sharding.ShardID]bool{},
@@ -154,6 +161,7 @@ func (s *store) factsOf(a sharding.Append) {
 	for _, r := range a.Records {
 		for _, e := range r.Events {
 			fact := s.w.facts[decodeNumber(e.Payload)]
+			s.steered(fact)
 			if d, ok := fact.(coordinator.DrainFact); ok {
 				s.drained[d.Region] = !d.Resume
 			}
@@ -173,6 +181,7 @@ func (s *store) factsOf(a sharding.Append) {
 			}
 			old := s.newest[f.Row.Shard]
 			s.newest[f.Row.Shard] = f.Row
+			s.planned(f, a.Epoch.Term())
 			switch {
 			case f.Row.Phase != sharding.Starting || old.Epoch == 0:
 			case s.w.withoutJournal(old.Owner):
@@ -187,6 +196,25 @@ func (s *store) factsOf(a sharding.Append) {
 				s.w.mark("shard moved: handoff in good order")
 			}
 		}
+	}
+}
+
+// planned follows the shards of which a plan has said where they go.
+func (s *store) planned(f coordinator.RowFact, term sharding.Term) {
+	shard := f.Row.Shard
+	to := s.successors[shard]
+	switch {
+	case to.IsZero() || f.Row.Owner.IsZero() || f.Row.Phase != sharding.Starting:
+	case to == f.Row.Owner:
+		s.w.mark("shard moved: as planned")
+		if s.plannedIn[shard] != term {
+			s.w.mark("shard moved: as planned, by the next coordinator")
+		}
+	default:
+		s.w.mark("shard moved: not as planned")
+	}
+	if f.Successor != to {
+		s.successors[shard], s.plannedIn[shard] = f.Successor, term
 	}
 }
 

@@ -6,30 +6,29 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// gatewayLink is a link between a gateway and a region incarnation. It has one lane: a
-// stream of frames that is reliable and in order until it breaks. The two ends notice a
-// break at different times; what was not read by then is lost. The link.Readers of the
-// region decide when it reads the link; the router.Sender of the gateway decides what is
-// written to it.
-type gatewayLink struct {
-	w                  *World
-	gateway            *routerNode
-	region             *regionNode
-	to                 sharding.NodeID
-	laneID             link.LaneID
-	number             uint64 // at the gateway, of those that were up
-	gwOpen, regionOpen bool
-	up, down           direction // to the region, to the gateway
-	buffer             buffer
-	unread             int    // commands that have come from the router of the same region, and whose answers it has not read
-	welcomed           func() // is called when the region begins to read the link
+// routerLink is a link between a router, of a gateway or of a region, and a region incarnation. It
+// has one lane: a stream of frames that is reliable and in order until it breaks. The two ends
+// notice a break at different times; frames that an end has not read by then are lost. The
+// link.Readers of the region decide when the region reads the link. The router.Sender of the router
+// decides what is written to it.
+type routerLink struct {
+	w                      *World
+	router                 *routerNode
+	region                 *regionNode
+	to                     sharding.NodeID
+	laneID                 link.LaneID
+	number                 uint64 // at the gateway, of those that were up
+	routerOpen, regionOpen bool
+	up, down               direction // to the region, to the router
+	buffer                 buffer
+	unread                 int    // commands that have come from the router of the same region, and whose answers it has not read
+	welcomed               func() // is called when the region begins to read the link
 
-	// The region's reader hands a command over, and what has come meanwhile waits.
-	handing bool
-	behind  []func()
+	handing bool     // the region's reader is held up while it hands over a command
+	behind  []func() // reads of the commands that have come meanwhile
 }
 
-// frame is something on its way; attempt is 0 on the way to the gateway.
+// frame is something on its way; attempt is 0 on the way to the router.
 type frame struct {
 	attempt router.Attempt
 	arrive  func()
@@ -39,15 +38,15 @@ type frame struct {
 type direction struct {
 	from, to int
 	frames   []frame // not under way yet
-	pumping  bool    // somebody will try again
-	last     int64   // the newest delivery: streams do not overtake
-	stuckAt  int64   // since when nothing gets through; 0: something does
-	patience int64   // how long that is borne
-	reset    bool    // what was not delivered is lost
+	pumping  bool    // a call of pump is scheduled
+	last     int64   // when the newest frame is delivered: no later frame may overtake it
+	stuckAt  int64   // since when no frame has got through; 0: frames get through
+	patience int64   // after how long without any the link breaks
+	reset    bool    // frames that were not delivered are lost
 }
 
 // push sends a frame in one direction.
-func (l *gatewayLink) push(n *direction, f frame) {
+func (l *routerLink) push(n *direction, f frame) {
 	n.frames = append(n.frames, f)
 	if l.w.dice("link").chance(l.w.weather.LinkBreak) {
 		l.w.mark("link broken")
@@ -58,12 +57,12 @@ func (l *gatewayLink) push(n *direction, f frame) {
 	}
 }
 
-// pump moves frames while the way is free, and breaks the link when it has not
-// been for a while.
-func (l *gatewayLink) pump(n *direction) {
+// pump sends the frames on their way if the network lets them through. If it has let none through
+// for a while, pump breaks the link.
+func (l *routerLink) pump(n *direction) {
 	w := l.w
 	n.pumping = false
-	if len(n.frames) == 0 || n.reset || !l.gwOpen && !l.regionOpen {
+	if len(n.frames) == 0 || n.reset || !l.routerOpen && !l.regionOpen {
 		n.frames = nil
 		return
 	}
@@ -96,9 +95,9 @@ func (l *gatewayLink) pump(n *direction) {
 	n.frames = n.frames[:0]
 }
 
-// snap breaks the link: each end learns of it in its own time, and the frames
-// under way are lost, or not.
-func (l *gatewayLink) snap() {
+// snap breaks the link. Each end learns of the break at a time of its own. The frames under way in
+// one direction are lost, or still arrive.
+func (l *routerLink) snap() {
 	d := l.w.dice("link")
 	if d.chance(0.5) {
 		l.up.reset = true
@@ -106,18 +105,18 @@ func (l *gatewayLink) snap() {
 	if d.chance(0.5) {
 		l.down.reset = true
 	}
-	l.w.after(d.between(0, sec), l.closeGateway)
+	l.w.after(d.between(0, sec), l.closeRouter)
 	l.w.after(d.between(0, 3*sec), l.closeRegion)
 }
 
-// closeGateway is the end of the link for the gateway. Of what is not under way yet it
-// may know that it never will be.
-func (l *gatewayLink) closeGateway() {
-	if !l.gwOpen {
+// closeRouter closes the router's end of the link. The router may know of some frames that they
+// were never written to the network.
+func (l *routerLink) closeRouter() {
+	if !l.routerOpen {
 		return
 	}
-	l.gwOpen = false
-	l.w.trace(l.gateway.p, "UNLINK", l.to)
+	l.routerOpen = false
+	l.w.trace(l.router.p, "UNLINK", l.to)
 	var unsent []router.Attempt
 	written := l.w.dice("unsent").IntN(len(l.up.frames) + 1)
 	for _, f := range l.up.frames[written:] {
@@ -125,13 +124,13 @@ func (l *gatewayLink) closeGateway() {
 		unsent = append(unsent, f.attempt)
 	}
 	l.up.frames = l.up.frames[:written]
-	l.gateway.linkLost(l, unsent)
+	l.router.linkLost(l, unsent)
 	l.announceClose(&l.up, l.closeRegion)
 }
 
-// closeRegion is the end of the link for the region: it reads no more frames,
-// and answers nothing on it.
-func (l *gatewayLink) closeRegion() {
+// closeRegion closes the region's end of the link: the region reads no more frames from it, and
+// sends no more answers on it.
+func (l *routerLink) closeRegion() {
 	if !l.regionOpen {
 		return
 	}
@@ -140,13 +139,13 @@ func (l *gatewayLink) closeRegion() {
 	if !l.handing {
 		l.region.readerEnded(l)
 	}
-	l.announceClose(&l.down, l.closeGateway)
+	l.announceClose(&l.down, l.closeRouter)
 }
 
-// announceClose is called when one end of the link is closed. The news goes to the other end
-// in the given direction, and learn closes that end: soon if the network lets the news
-// through, and otherwise when the other end gives up by itself.
-func (l *gatewayLink) announceClose(way *direction, learn func()) {
+// announceClose is called when one end of the link is closed. way is the direction to the other
+// end, and learn closes the other end: soon if the network lets the news through, otherwise when the
+// other end gives up without it.
+func (l *routerLink) announceClose(way *direction, learn func()) {
 	w := l.w
 	if w.net.blocked(way.from, way.to) {
 		w.after(w.dice("link").between(500*ms, 4*sec), learn)
@@ -155,8 +154,8 @@ func (l *gatewayLink) announceClose(way *direction, learn func()) {
 	w.after(w.net.delay(), learn)
 }
 
-// toRegion sends a command to the region; read runs in its loop.
-func (l *gatewayLink) toRegion(a router.Attempt, read func()) {
+// toRegion sends a command to the region; read runs in the region's loop.
+func (l *routerLink) toRegion(a router.Attempt, read func()) {
 	if l.isHere() {
 		l.unread++
 		l.region.carry(&l.region.fromRouter, read)
@@ -165,10 +164,10 @@ func (l *gatewayLink) toRegion(a router.Attempt, read func()) {
 	l.push(&l.up, frame{a, func() { l.arrived(read) }})
 }
 
-// arrived is a command at the region's end of the link. Now and then its reader is
-// held up while it hands one over: then those behind it wait, and are dropped if the
-// link ends; this one is handed over all the same.
-func (l *gatewayLink) arrived(read func()) {
+// arrived handles a command that has arrived at the region's end of the link. Now and then the
+// reader is held up while it hands over a command. Then the commands behind it wait, and are dropped
+// if the link ends; the command that is being handed over is not dropped.
+func (l *routerLink) arrived(read func()) {
 	w, gen := l.w, l.region.p.gen
 	switch {
 	case !l.regionOpen:
@@ -192,7 +191,7 @@ func (l *gatewayLink) arrived(read func()) {
 	}
 }
 
-func (l *gatewayLink) handedOver() {
+func (l *routerLink) handedOver() {
 	l.handing = false
 	if !l.regionOpen {
 		l.w.mark("region: a command handed over after the end of its link")
@@ -206,8 +205,8 @@ func (l *gatewayLink) handedOver() {
 	}
 }
 
-// toGateway sends a frame to the gateway; read runs in its loop.
-func (l *gatewayLink) toGateway(read func()) {
+// toRouter sends a frame to the router; read runs in the router's loop.
+func (l *routerLink) toRouter(read func()) {
 	if !l.regionOpen {
 		return
 	}
@@ -219,8 +218,8 @@ func (l *gatewayLink) toGateway(read func()) {
 		return
 	}
 	l.push(&l.down, frame{0, func() {
-		if l.gwOpen {
-			l.gateway.p.post(read)
+		if l.routerOpen {
+			l.router.p.post(read)
 		}
 	}})
 }

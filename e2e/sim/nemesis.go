@@ -44,6 +44,7 @@ func (w *World) nemesis() {
 	}
 	w.every("operate", wt.Operate, w.operate)
 	w.every("target", wt.Target, w.chooseTarget)
+	w.steer(wt.Operate)
 	w.every("look", wt.Look, w.lookAtShards)
 	w.harshNemesis()
 }

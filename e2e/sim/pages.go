@@ -2,10 +2,32 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
+
+// shorten leaves the last rows of a page out, as a journal does that has read enough bytes of records:
+// of the last shards the page may have none.
+func shorten[R any](w *World, p *journal.Page[R], shard func(*R) sharding.ShardID) {
+	d := w.dice("room of pages")
+	if w.weather.Harsh == (harshWeather{}) || len(p.Rows) < 2 || !d.chance(0.3) {
+		return
+	}
+	n := 1 + d.IntN(len(p.Rows)-1)
+	for i := range p.Rows[n:] {
+		if s := shard(&p.Rows[n+i]); !slices.Contains(p.More, s) {
+			p.More = append(p.More, s)
+		}
+	}
+	p.Rows = p.Rows[:n]
+	if last := p.More[len(p.More)-1]; shard(&p.Rows[n-1]) != last {
+		w.mark("journal: a page has no room for a shard")
+	}
+}
+
+func shardOfWake(r *journal.WakeRow) sharding.ShardID { return r.Shard }
 
 // page is a part of the store that a flipped bit has damaged, and what needs it:
 // loads of entities, writes of entities, or the fences of shards. What needs it is
@@ -157,7 +179,7 @@ func (s *store) maxEpoch() sharding.Epoch {
 func (w *World) answersDamage(o *op, r *sharding.Reply) bool {
 	j := w.journal
 	meets := j.loadDamaged(o.entity) || j.writeDamaged(o.entity) && (o.cmd == cmdAdd || j.doubtful[o.entity])
-	return meets && r.Outcome != sharding.OK && r.Code == sharding.DataLoss
+	return meets && r.Outcome != sharding.OK && (r.Code == sharding.DataLoss || r.Code == sharding.KeyExpired && w.weather.Harsh.Forgets)
 }
 
 // contained checks an answer that says that data is lost: damage of an entity, or

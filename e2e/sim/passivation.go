@@ -32,13 +32,13 @@ func (n *shardNode) stressMemory() {
 	if d.chance(n.w.weather.Collect) {
 		n.performAll() // what has ended by now takes no memory
 		n.collections += 2
-		n.live, n.then, n.most = uint64(d.between(0, 3*heapBytes)), n.toldBytes(), nil
-		n.stepShard(region.Collected{Cycle: n.collections, Live: n.live})
+		n.liveBytes, n.toldThen, n.limitsWhenOver = uint64(d.between(0, 3*heapBytes)), n.toldBytes(), nil
+		n.stepShard(region.Collected{Cycle: n.collections, Live: n.liveBytes})
 		n.checkCollected()
 	}
 	if d.chance(0.002) {
 		n.stepShard(region.SetPassivation{Type: types[d.IntN(len(types))].Type, Strategy: n.w.strategy()})
-		n.most = nil
+		n.limitsWhenOver = nil
 	}
 }
 
@@ -65,12 +65,15 @@ func (n *shardNode) toldBytes() (sum int) {
 // checkCollected checks that fewer entities may be alive than there are, of each type, when too
 // much memory was found to be in use.
 func (n *shardNode) checkCollected() {
-	if n.live <= heapBytes {
+	if n.liveBytes <= heapBytes {
 		return
 	}
 	for _, t := range n.core.TypeStats() {
+		if t.Entities == 0 {
+			continue // it has nothing to give up
+		}
 		if t.Limit == 0 || t.Strategy.Limit == 0 && t.Limit > max(1, t.Entities-1) {
-			n.w.violate("memory is bounded", "%s: %d bytes are in use, %d are allowed, and of %s %d entities may be alive (0: any number); there are %d", n.p.name, n.live, heapBytes, t.Type, t.Limit, t.Entities)
+			n.w.violate("memory is bounded", "%s: %d bytes are in use, %d are allowed, and of %s %d entities may be alive (0: any number); there are %d", n.p.name, n.liveBytes, heapBytes, t.Type, t.Limit, t.Entities)
 		}
 	}
 }
@@ -79,20 +82,20 @@ func (n *shardNode) checkCollected() {
 // too much memory be in use. That holds until the next collection.
 func (n *shardNode) checkMemory() {
 	sum := n.toldBytes()
-	first := n.most == nil
-	if first && (sum <= n.then || n.live+uint64(sum-n.then) <= heapBytes) {
+	first := n.limitsWhenOver == nil
+	if first && (sum <= n.toldThen || n.liveBytes+uint64(sum-n.toldThen) <= heapBytes) {
 		return
 	}
 	if first {
 		n.w.mark("passivation: entities have grown too large")
-		n.most = map[sharding.EntityType]int{}
+		n.limitsWhenOver = map[sharding.EntityType]int{}
 	}
 	for _, t := range n.core.TypeStats() {
 		if first {
-			n.most[t.Type] = t.Limit
+			n.limitsWhenOver[t.Type] = t.Limit
 		}
-		if t.Limit == 0 || t.Limit > n.most[t.Type] {
-			n.w.violate("memory is bounded", "%s: what entities have told makes too much memory be in use, and of %s %d may be alive (0: any number); before it were %d", n.p.name, t.Type, t.Limit, n.most[t.Type])
+		if t.Limit == 0 || t.Limit > n.limitsWhenOver[t.Type] {
+			n.w.violate("memory is bounded", "%s: what entities have told makes too much memory be in use, and of %s %d may be alive (0: any number); before it were %d", n.p.name, t.Type, t.Limit, n.limitsWhenOver[t.Type])
 		}
 	}
 }

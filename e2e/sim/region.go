@@ -26,24 +26,24 @@ type regionNode struct {
 	replyBudget *replyBudget           // nil: the memory of replies is not simulated
 	controlOut  []region.ControlOutput // outputs of the control core that are not performed yet
 	group       group                  // commits that go to the journal in one transaction
-	readers     *link.Readers[*gatewayLink]
+	readers     *link.Readers[*routerLink]
 	router      *routerNode // nil until an entity sends a command to another one
 	// crowdedRouter says that the router has little room.
 	crowdedRouter bool
-	toRouter      lastArrival    // of answers in this process
-	fromRouter    lastArrival    // of commands in this process
-	links         []*gatewayLink // all that are open, and some that were closed
+	toRouter      lastArrival   // of answers to the region's own router
+	fromRouter    lastArrival   // of commands from the region's own router
+	links         []*routerLink // all that are open, and some that were closed
 	lastRequest   turn.RequestID
-	callers       map[turn.RequestID]caller           // of the commands that have no answer yet
+	callers       map[turn.RequestID]caller           // the callers of commands that have no answer yet
 	stopped       map[sharding.ShardID]sharding.Epoch // the highest epoch with which ShardStopped was sent
 	term          sharding.Term                       // the highest term of a message that came from a coordinator
 	calls         calls
-	gives         map[control.Call]func(region.Kept) // what other regions have asked for
+	gives         map[control.Call]func(region.Kept) // answers to regions that have asked for kept states
 	lastGive      control.Call
 	newestLoad    map[sharding.Entity]pendingLoad // for each entity, the newest load that has no answer
-	loads         map[sharding.Entity]int         // for each entity, how many loads have no answer, also those given up
+	loads         map[sharding.Entity]int         // for each entity, how many loads have no answer; loads that were given up count
 	ticked        bool                            // since the last flush
-	leaving       bool                            // it is told to leave
+	leaving       bool                            // it was told to leave
 	leaveBy       time.Time                       // while leaving: it leaves then, even if shards are not handed off
 	left          bool
 }
@@ -55,25 +55,25 @@ type shardNode struct {
 	core      *region.ShardCore
 	outputs   region.Outputs // of the core, not performed yet
 	instances map[turn.Incarnation]*instance
-	asks      uint64               // number of the newest ask or probe
-	asking    map[uint64]*instance // those whose turn waits, by the number of what it asks
-	// passivated has the epoch at which an entity was passivated last.
-	passivated map[sharding.Entity]sharding.Epoch
-	toCore     lastArrival // of messages from the control core
-	fromCore   lastArrival // of messages to the control core
-	// collections is the number of the last collection of garbage, after which live bytes were in
-	// use, and entities had told then bytes. most is how many entities of each type may be alive
-	// since that has become too much; nil: it has not.
-	collections uint64
-	live        uint64
-	then        int
-	most        map[sharding.EntityType]int
-	stopping    map[turn.Incarnation]int // the sizes of instances that are being stopped
+	lastAsk   uint64               // number of the newest ask or probe
+	asking    map[uint64]*instance // instances whose turn waits for an answer, by the number of the ask
+	// passivated has the epoch of the shard at which each entity was last passivated.
+	passivated  map[sharding.Entity]sharding.Epoch
+	toCore      lastArrival // of messages from the control core
+	fromCore    lastArrival // of messages to the control core
+	collections uint64      // number of the last garbage collection
+	liveBytes   uint64      // bytes of the heap that were in use after the last garbage collection
+	toldThen    int         // what toldBytes was at the last garbage collection
+	// limitsWhenOver has the limit of live entities of each type at one moment: when, since the last
+	// garbage collection, the entities first told sizes by which too much memory is in use. nil: they
+	// have not told such sizes.
+	limitsWhenOver map[sharding.EntityType]int
+	stopping       map[turn.Incarnation]int // the sizes of instances that are being stopped
 }
 
 // lastArrival is when the newest message from one core of a region to another arrives, in
-// virtual time. In a real region each core runs on its own goroutine. So here, too, such a
-// message arrives after a delay, and after the messages before it.
+// virtual time. In a real region each core runs on its own goroutine. Here, too, a message between
+// cores arrives after a delay, and after the messages that were sent before it.
 type lastArrival int64
 
 // carry delivers a message after a delay from the control core to a shard core, or back.
@@ -89,7 +89,7 @@ func (n *regionNode) carry(last *lastArrival, arrive func()) {
 
 // caller says where the answer to a command goes.
 type caller struct {
-	link    *gatewayLink
+	link    *routerLink
 	attempt router.Attempt
 	key     sharding.CommandID
 	entity  sharding.Entity
@@ -113,33 +113,32 @@ type pendingLoad struct {
 type instance struct {
 	entity     sharding.Entity
 	list       list // its state
-	running    bool
-	request    turn.RequestID // of its last turn
-	turn       uint64         // its number
-	forwarded  sharding.Reply // answer to what its turn has asked
-	over       func()         // ends a turn that asks; nil: it does not
-	asks       *forward       // what its turn waits for, since askedAt, in a shard at an epoch
-	askedAt    int64
-	firstAsked int64      // when its turn asked first
-	askUntil   time.Time  // when it must have an end, by the clock of its process
-	toAsk      []*forward // what its turn asks after that
-	deadline   time.Time  // of the command of the turn
 	shard      sharding.ShardID
-	epoch      sharding.Epoch
-	cancel     func()         // ends a turn that hangs; nil: it cannot be ended
+	epoch      sharding.Epoch // of its shard
+	running    bool           // a turn is running
+	request    turn.RequestID // of its last turn
+	turn       uint64         // number of its last turn
+	endAsking  func()         // ends the turn if it asks; nil: the turn does not ask
+	waitsFor   *ask           // the ask whose answer its turn waits for; nil: none
+	askedAt    int64          // when it began to wait, in virtual time
+	firstAsked int64          // when its turn began to wait for the first time, in virtual time
+	askUntil   time.Time      // when the waiting must have an end, by the clock of its process
+	toAsk      []*ask         // the asks that its turn sends after waitsFor
+	lastAnswer sharding.Reply // the newest answer to an ask of its turn
+	deadline   time.Time      // of the command whose turn asks
+	cancel     func()         // ends a turn that hangs, or withdraws what it asks; nil: it cannot be ended
 	idleSince  int64          // when its last turn ended, in virtual time
 	timerSet   bool           // it has a timer that has not fired
 	passivates bool           // it has asked for passivation
-	loadedAt   sharding.Epoch // of its shard
 	alive      bool           // it is loaded
-	size       int            // that it has told
-	from       uint64         // number of the kept state from which it was brought to life, until its first turn
+	size       int            // the size that it has told
+	from       uint64         // number of the kept state from which it was brought to life; 0 after its first turn
 }
 
 func (w *World) regionProgram(p *process) program {
 	n := &regionNode{
 		p: p, w: w,
-		readers:    link.NewReaders[*gatewayLink](),
+		readers:    link.NewReaders[*routerLink](),
 		callers:    map[turn.RequestID]caller{},
 		stopped:    map[sharding.ShardID]sharding.Epoch{},
 		calls:      newCalls(w, p),
@@ -189,8 +188,7 @@ func (s *shardNode) outputCount() int {
 // stepTurn steps the entity core inside the shard core.
 func (s *shardNode) stepTurn(in turn.Input) { s.stepShard(region.Turn{Input: in}) }
 
-// checkLimits checks that what all shard cores of the region use together is within the
-// region's limits.
+// checkLimits checks that all shard cores together use no more than the region's limits allow.
 func (n *regionNode) checkLimits() {
 	var all turn.Stats
 	for _, s := range n.shards {
@@ -280,9 +278,8 @@ func (s *shardNode) performAll() {
 	s.core.Recycle()
 }
 
-// checkDeadlines checks that no command waits for a load beyond its deadline. Commands
-// with the same id share one answer, so all of them may wait until the latest of their
-// deadlines.
+// checkDeadlines checks that no command waits for a load beyond the command's deadline. Commands
+// with the same id share one answer, so each of them may wait until the latest of their deadlines.
 func (n *regionNode) checkDeadlines() {
 	now := n.p.now()
 	hung := false
@@ -290,7 +287,7 @@ func (n *regionNode) checkDeadlines() {
 		hung = hung || now.Sub(l.began) > overdue
 	}
 	if !hung {
-		return // almost always: what follows sorts all callers
+		return // this is the usual case, and saves sorting all callers
 	}
 	due := map[sharding.CommandID]time.Time{}
 	for _, id := range sortedKeys(n.callers) {
@@ -412,8 +409,8 @@ func (n *regionNode) receive(from sharding.NodeID, m control.Message) {
 	n.term = max(n.term, term)
 }
 
-// serveCall handles a call, as receiver demands: reply sends the answer, and the returned
-// function is called when the caller waits no longer.
+// serveCall implements the interface receiver: it handles a call. reply sends the answer. The
+// returned function must be called when the caller waits no longer.
 func (n *regionNode) serveCall(from sharding.NodeID, m control.Message, reply func(control.Message)) func() {
 	call := n.calls.begin(reply)
 	n.stepControl(region.Received{From: from.Addr, Call: call, Msg: m})
@@ -440,8 +437,8 @@ func (n *regionNode) readJournalHeartbeat(o region.ReadJournalHeartbeat) {
 	})
 }
 
-// checkStopped checks that a region which sent ShardStopped does not claim, load or run the
-// shard again at that epoch or a lower one.
+// checkStopped is called when the region claims a shard, or loads or runs an entity of it. It
+// checks that the region has not sent ShardStopped for this epoch of the shard, or for a higher one.
 func (n *regionNode) checkStopped(s sharding.ShardID, e sharding.Epoch) {
 	if said := n.stopped[s]; e <= said {
 		n.w.violate("stopped stays stopped", "%s takes up %v at epoch %v after ShardStopped(%v)", n.p.name, s, e, said)
@@ -465,7 +462,7 @@ func (n *regionNode) probe(o region.ProbeJournal) {
 	})
 }
 
-// readVerdict is the verdict on a read of the journal that was answered, or was not.
+// readVerdict is the verdict on a read of the journal. ok says that the journal has answered.
 func readVerdict(ok bool) sharding.Verdict {
 	if ok {
 		return sharding.Durable
@@ -476,9 +473,9 @@ func readVerdict(ok bool) sharding.Verdict {
 // probeShard is a shard that no region hosts. Reading its fence has no effect.
 var probeShard = sharding.ShardID{Type: "roost.probe"}
 
-// command handles a command that has arrived on a link. The command goes to its shard core
-// when there is room for its reply; until then, it waits.
-func (n *regionNode) command(l *gatewayLink, attempt router.Attempt, epoch sharding.Epoch, env sharding.Envelope, timeLeft time.Duration) {
+// command handles a command that has arrived on a link. The command waits until there is room for
+// its reply, and then goes to its shard core.
+func (n *regionNode) command(l *routerLink, attempt router.Attempt, epoch sharding.Epoch, env sharding.Envelope, timeLeft time.Duration) {
 	env.Deadline = n.p.deadline(timeLeft)
 	n.whenRoom(l, &env, func(reserved replies.Ticket, refused string) {
 		n.lastRequest++
@@ -497,8 +494,8 @@ func (n *regionNode) command(l *gatewayLink, attempt router.Attempt, epoch shard
 	})
 }
 
-// answer sends the answer to a command to its caller. makeFrame makes the answer, as the
-// input of the gateway.
+// answer sends the answer to a command to its caller. makeFrame makes the answer, as an input of
+// the caller's router.
 func (n *regionNode) answer(id turn.RequestID, makeFrame func(router.Attempt) router.Input) {
 	c, ok := n.callers[id]
 	if !ok {
@@ -510,13 +507,13 @@ func (n *regionNode) answer(id turn.RequestID, makeFrame func(router.Attempt) ro
 	if a, ok := frame.(router.Answer); ok && a.Reply.Outcome == sharding.Rejected {
 		n.w.refusedUnread[c.key]++
 	}
-	n.send(c, frame, func() { c.link.gateway.read(c.attempt, frame) })
+	n.send(c, frame, func() { c.link.router.read(c.attempt, frame) })
 }
 
-// accept makes the region's end of a new link. opened is called once: with the link when the
-// region begins to read it, or with nil if the region refuses it.
-func (n *regionNode) accept(g *routerNode, to sharding.NodeID, id link.LaneID, number uint64, opened func(*gatewayLink)) {
-	l := &gatewayLink{w: n.w, gateway: g, region: n, to: to, laneID: id}
+// accept makes the region's end of a new link from the router g. opened is called once: with the
+// link when the region begins to read it, or with nil if the region refuses it.
+func (n *regionNode) accept(g *routerNode, to sharding.NodeID, id link.LaneID, number uint64, opened func(*routerLink)) {
+	l := &routerLink{w: n.w, router: g, region: n, to: to, laneID: id}
 	e := n.readers.Enter(id, number, l)
 	if e.Refused {
 		n.w.mark("region: an older link comes late")
@@ -548,9 +545,9 @@ func (n *regionNode) accept(g *routerNode, to sharding.NodeID, id link.LaneID, n
 	n.links = append(open, l)
 }
 
-// readerEnded is called when nothing more of a link will be read or handed over. The next
-// link of its lane may now be read.
-func (n *regionNode) readerEnded(l *gatewayLink) {
+// readerEnded is called when no more commands of a link will be read or handed over. The region
+// may then read the next link of the same lane.
+func (n *regionNode) readerEnded(l *routerLink) {
 	if next, ok := n.readers.Leave(l.laneID, l); ok {
 		next.welcomed()
 	}
@@ -566,7 +563,7 @@ func (n *regionNode) stop() {
 			if n.w.dice("link").chance(0.5) {
 				l.down.reset = true // answers that are still under way are lost
 			}
-			l.announceClose(&l.down, l.closeGateway)
+			l.announceClose(&l.down, l.closeRouter)
 		}
 	}
 	n.member.stop()

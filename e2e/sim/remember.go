@@ -125,6 +125,6 @@ func (n *shardNode) lives(e sharding.Entity) bool {
 // noteStop notes that an entity is passivated.
 func (n *shardNode) noteStop(o turn.Stop) {
 	if b := n.instances[o.Incarnation]; b != nil && o.Reason == turn.Passivated {
-		n.passivated[o.Entity], n.w.passivatedAt[o.Entity] = b.loadedAt, n.w.now
+		n.passivated[o.Entity], n.w.passivatedAt[o.Entity] = b.epoch, n.w.now
 	}
 }

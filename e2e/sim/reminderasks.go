@@ -117,7 +117,7 @@ func (c *checker) askedInVain(x uint64, by commandName, ended int64) {
 	if i < 0 {
 		return
 	}
-	for _, f := range w.asks[x] {
+	for _, f := range w.asksBy[x] {
 		if f.firstAsked <= answers[i] {
 			continue // it was not asked, or before
 		}
@@ -130,11 +130,11 @@ func (c *checker) askedInVain(x uint64, by commandName, ended int64) {
 
 // effectOf returns a command that took effect, of one that was asked for and those that its turn
 // has asked for in turn.
-func (c *checker) effectOf(f *forward) *forward {
+func (c *checker) effectOf(f *ask) *ask {
 	if len(c.where[f.x]) > 0 {
 		return f
 	}
-	for _, next := range c.w.asks[f.x] {
+	for _, next := range c.w.asksBy[f.x] {
 		if done := c.effectOf(next); done != nil {
 			return done
 		}

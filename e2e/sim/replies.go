@@ -73,7 +73,7 @@ type outgoing struct {
 
 // whenRoom calls take when there is room for the command's reply, or with the reason for which
 // the command is refused.
-func (n *regionNode) whenRoom(l *gatewayLink, env *sharding.Envelope, take func(replies.Ticket, string)) {
+func (n *regionNode) whenRoom(l *routerLink, env *sharding.Envelope, take func(replies.Ticket, string)) {
 	if n.replyBudget == nil {
 		take(replies.Ticket{}, "")
 		return
@@ -83,7 +83,7 @@ func (n *regionNode) whenRoom(l *gatewayLink, env *sharding.Envelope, take func(
 }
 
 // readOn goes on with what waits, and with what comes behind it.
-func (n *regionNode) readOn(l *gatewayLink) {
+func (n *regionNode) readOn(l *routerLink) {
 	q, budget := &l.buffer.queue, n.replyBudget.budget
 	for _, late := range q.Late(budget, n.p.now(), &n.replyBudget.short) {
 		n.w.mark("region: a command has waited too long for room")
@@ -139,7 +139,7 @@ func (n *regionNode) readAll() {
 // send sends an answer and counts it.
 func (n *regionNode) send(c caller, in router.Input, frame func()) {
 	if n.replyBudget == nil {
-		c.link.toGateway(frame)
+		c.link.toRouter(frame)
 		return
 	}
 	size, learned := replies.Overhead, 0
@@ -155,7 +155,7 @@ func (n *regionNode) send(c caller, in router.Input, frame func()) {
 	l := c.link
 	if l.isHere() { // the router has it at once
 		n.replyBudget.budget.Answered(c.ticket, learned)
-		l.toGateway(frame)
+		l.toRouter(frame)
 		n.readAll()
 		return
 	}
@@ -173,7 +173,7 @@ func (n *regionNode) send(c caller, in router.Input, frame func()) {
 }
 
 // hold keeps an answer until the link has taken it.
-func (l *gatewayLink) hold(o outgoing) {
+func (l *routerLink) hold(o outgoing) {
 	b := &l.buffer
 	if !l.regionOpen {
 		return
@@ -187,7 +187,7 @@ func (l *gatewayLink) hold(o outgoing) {
 }
 
 // drain lets the link take one answer after the other, while the gateway reads.
-func (l *gatewayLink) drain() {
+func (l *routerLink) drain() {
 	w, b := l.w, &l.buffer
 	if b.timer || len(b.frames) == 0 || !l.regionOpen {
 		return
@@ -205,14 +205,14 @@ func (l *gatewayLink) drain() {
 	if w.dice("replies").chance(w.weather.Harsh.Deaf) {
 		b.deaf = max(b.deaf, w.now+w.dice("replies").between(100*ms, 3*sec))
 	}
-	reads := func() bool { return !l.gateway.p.paused && w.now >= b.deaf }
+	reads := func() bool { return !l.router.p.paused && w.now >= b.deaf }
 	if reads() {
 		again(int64(b.frames[0].size)*w.weather.Harsh.PerByte, func() {
 			o := b.frames[0]
 			b.frames = b.frames[1:]
 			b.unsent -= o.size
 			b.moved = w.now
-			l.toGateway(o.frame)
+			l.toRouter(o.frame)
 			l.region.replyBudget.budget.Unsent(&b.queue.Account, b.unsent)
 			l.region.readAll()
 		})
@@ -227,7 +227,7 @@ func (l *gatewayLink) drain() {
 }
 
 // forgetReplies drops all that waits at the region's end.
-func (l *gatewayLink) forgetReplies() {
+func (l *routerLink) forgetReplies() {
 	if l.region.replyBudget == nil {
 		return
 	}

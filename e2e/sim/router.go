@@ -16,14 +16,14 @@ type routerNode struct {
 	p       *process
 	w       *World
 	core    *router.Machine
-	sender  *router.Sender[*gatewayLink]
+	sender  *router.Sender[*routerLink]
 	numbers uint64 // how many links have come up: the number of the newest one
 	dials   uint64 // how many links were dialled: the number of the newest one
 	out     []router.Output
 	next    router.RequestID
 	waiting map[router.RequestID]*call // calls that are not finished
-	links   map[sharding.NodeID]*gatewayLink
-	here    *gatewayLink             // the way into the region that this router is in; nil: it is in a gateway
+	links   map[sharding.NodeID]*routerLink
+	here    *routerLink              // the way into the region that this router is in; nil: it is in a gateway
 	wanted  map[sharding.NodeID]bool // regions to which the core wants a link
 	dialing map[sharding.NodeID]bool
 	last    map[sharding.CommandID]router.SendCommand // how a command was sent last
@@ -46,9 +46,9 @@ type call struct {
 func newRouterNode(w *World, p *process, core *router.Machine) *routerNode {
 	return &routerNode{
 		p: p, w: w, core: core,
-		sender:  router.NewSender[*gatewayLink](),
+		sender:  router.NewSender[*routerLink](),
 		waiting: map[router.RequestID]*call{},
-		links:   map[sharding.NodeID]*gatewayLink{},
+		links:   map[sharding.NodeID]*routerLink{},
 		wanted:  map[sharding.NodeID]bool{},
 		dialing: map[sharding.NodeID]bool{},
 		last:    map[sharding.CommandID]router.SendCommand{},
@@ -166,7 +166,7 @@ func (g *routerNode) perform(o router.Output) {
 		delete(g.wanted, o.Region)
 		g.sender.Close(o.Region)
 		if l := g.links[o.Region]; l != nil {
-			l.closeGateway()
+			l.closeRouter()
 		}
 	case router.Send:
 		if !control.IsCall(o.Msg) {
@@ -187,7 +187,7 @@ func (g *routerNode) sendCommand(o router.SendCommand) {
 		g.w.mark("gateway: no link to send on")
 		return
 	}
-	if full := g.w.dice("link full").chance(g.w.weather.LinkFull); full || !l.gwOpen {
+	if full := g.w.dice("link full").chance(g.w.weather.LinkFull); full || !l.routerOpen {
 		if full {
 			g.w.mark("gateway: link full")
 		}
@@ -274,7 +274,7 @@ func (g *routerNode) dial(to sharding.NodeID) {
 	w, d, gen := g.w, g.w.dice("dial"), g.p.gen
 	region := w.process(to.Addr)
 	settled := false
-	settle := func(l *gatewayLink) {
+	settle := func(l *routerLink) {
 		if settled || g.p.gen != gen {
 			if l != nil {
 				l.closeRegion()
@@ -306,7 +306,7 @@ func (g *routerNode) dial(to sharding.NodeID) {
 			return
 		}
 		region.post(func() {
-			region.body.(*regionNode).accept(g, to, id, number, func(l *gatewayLink) {
+			region.body.(*regionNode).accept(g, to, id, number, func(l *routerLink) {
 				switch {
 				case !w.net.blocked(region.host, g.p.host):
 					w.after(w.net.delay(), func() { settle(l) })
@@ -319,9 +319,9 @@ func (g *routerNode) dial(to sharding.NodeID) {
 	w.after(d.between(sec, 2*sec), func() { settle(nil) })
 }
 
-func (g *routerNode) linked(l *gatewayLink) {
+func (g *routerNode) linked(l *routerLink) {
 	g.numbers++
-	l.gwOpen, l.number = true, g.numbers
+	l.routerOpen, l.number = true, g.numbers
 	g.links[l.to] = l
 	g.p.post(func() {
 		if g.wanted[l.to] {
@@ -331,13 +331,13 @@ func (g *routerNode) linked(l *gatewayLink) {
 		}
 	})
 	if !l.regionOpen { // the region has closed its end meanwhile
-		g.w.after(g.w.net.delay(), l.closeGateway)
+		g.w.after(g.w.net.delay(), l.closeRouter)
 	}
 }
 
 // linkLost is called when the gateway's end of a link is closed. unsent are the commands that
 // were certainly not written to it. Everything that was read from the link comes first.
-func (g *routerNode) linkLost(l *gatewayLink, unsent []router.Attempt) {
+func (g *routerNode) linkLost(l *routerLink, unsent []router.Attempt) {
 	if g.links[l.to] == l {
 		delete(g.links, l.to)
 		g.p.post(func() {
@@ -353,7 +353,7 @@ func (g *routerNode) linkLost(l *gatewayLink, unsent []router.Attempt) {
 func (g *routerNode) closeLinks() {
 	for _, to := range sortedNodes(g.links) {
 		l := g.links[to]
-		l.gwOpen = false
+		l.routerOpen = false
 		if g.w.dice("link").chance(0.5) {
 			l.up.reset = true // commands that are still under way are lost
 		}

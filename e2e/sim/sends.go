@@ -117,7 +117,10 @@ func (n *shardNode) performSends(o region.ShardOutput) {
 func (n *shardNode) readSends(o outbox.Read) {
 	var page journal.SendsPage
 	gen := n.p.gen
-	n.w.journal.read(n.p.host, func() { page = n.w.journal.ledger.Sends(n.w.clock(), reads.Sends(o)) }, func(ok bool) {
+	n.w.journal.read(n.p.host, func() {
+		page = n.w.journal.ledger.Sends(n.w.clock(), reads.Sends(o))
+		shorten(n.w, &page, func(r *journal.SendRow) sharding.ShardID { return r.Shard })
+	}, func(ok bool) {
 		if n.p.gen != gen {
 			return
 		}

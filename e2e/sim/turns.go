@@ -89,7 +89,7 @@ func (n *shardNode) performEntity(o turn.Output) {
 func (n *shardNode) load(o turn.Load) {
 	n.checkStopped(o.Shard, o.Epoch)
 	n.checkReads(o)
-	b := &instance{entity: o.Entity, epoch: o.Epoch, loadedAt: o.Epoch}
+	b := &instance{entity: o.Entity, shard: o.Shard, epoch: o.Epoch}
 	if !o.LookupOnly {
 		n.instances[o.Incarnation] = b
 	}
@@ -243,11 +243,11 @@ func (n *shardNode) run(o *turn.Run) {
 	case d.chance(w.weather.Slow):
 		took = d.between(10*ms, 600*ms)
 	}
-	if f := w.forwards[decodeNumber(o.Env.Payload)]; f != nil {
+	if f := w.asks[decodeNumber(o.Env.Payload)]; f != nil {
 		f.ran = true
 	}
 	if o.Env.Command == cmdForward {
-		b.cancel, b.over = func() { w.after(d.exp(5*ms), n.p.ifAlive(func() { n.withdraw(o.Incarnation, b) })) }, end(false)
+		b.cancel, b.endAsking = func() { w.after(d.exp(5*ms), n.p.ifAlive(func() { n.withdraw(o.Incarnation, b) })) }, end(false)
 		w.after(took+w.asksOf(o.Env)[0].asker.hold, n.p.ifAlive(func() { n.ask(o, b) }))
 		return
 	}
@@ -270,7 +270,7 @@ func (n *shardNode) turnDone(o *turn.Run, b *instance, took int64, cancelled boo
 		done.Wakes, done.Sends = nil, nil
 	}
 	if o.Env.Command == cmdForward {
-		done = n.w.forwardDone(b.list, o.Env, &b.forwarded)
+		done = n.w.forwardDone(b.list, o.Env, &b.lastAnswer)
 	}
 	n.inForm(&done)
 	if cancelled {
@@ -278,7 +278,7 @@ func (n *shardNode) turnDone(o *turn.Run, b *instance, took int64, cancelled boo
 		state = b.list
 	}
 	b.list, b.running, b.cancel, b.idleSince = state, false, nil, n.w.now
-	b.over, b.toAsk = nil, nil
+	b.endAsking, b.toAsk = nil, nil
 	b.timerSet = b.timerSet || len(done.Timers) > 0
 	b.passivates = b.passivates || done.Passivate
 	done.Incarnation, done.Request, done.Handler = o.Incarnation, o.Request, nanos(took)

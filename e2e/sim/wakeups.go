@@ -16,7 +16,10 @@ import (
 func (n *shardNode) readWakes(o wakeup.Read) {
 	var page journal.WakesPage
 	gen := n.p.gen
-	n.w.journal.read(n.p.host, func() { page = n.w.journal.ledger.Wakes(n.w.storeClock(), reads.Wakes(o)) }, func(ok bool) {
+	n.w.journal.read(n.p.host, func() {
+		page = n.w.journal.ledger.Wakes(n.w.storeClock(), reads.Wakes(o))
+		shorten(n.w, &page, shardOfWake)
+	}, func(ok bool) {
 		if n.p.gen != gen {
 			return
 		}

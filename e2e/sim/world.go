@@ -26,38 +26,41 @@ type World struct {
 	diceFor          map[string]dice
 
 	net       network
-	processes []*process // coordinators, regions, gateways; the index is the host
+	processes []*process // coordinators, regions and gateways; the index of each is its host
 	journal   *store
 	lease     *leaseStore
 	facts     []coordinator.Fact // of the fact stream, by number
-	heals     []func()           // end faults that still last when the calm comes
+	heals     []func()           // each ends a fault that may still last when the storm is over
 
 	entities   []sharding.Entity
 	clients    []*client
 	ops        []*op
 	byID       map[uint64]*op
-	answeredAt map[commandName][]int64 // when a region has answered a command with OK
+	answeredAt map[commandName][]int64 // the times at which regions have answered a command with OK
 	storeSteps []storeStep
 	letters    map[sharding.CommandID]*op // commands of operators that deal with dead letters, by their keys
-	forwards   map[uint64]*forward        // commands that entities ask of others, by their numbers
-	asks       map[uint64][]*forward      // the same, by the number of the Forward whose turn asks
-	askKeys    map[sharding.CommandID]*forward
-	// passivatedAt is when an entity was passivated last.
+	// asks has all asks: the commands that turns of Forward commands (cmdForward) are to send to
+	// other entities. The key is the number of the ask. See chains.go.
+	asks    map[uint64]*ask
+	asksBy  map[uint64][]*ask           // all asks, by the number of the Forward whose turn sends them
+	askKeys map[sharding.CommandID]*ask // the asks that were sent, by their idempotency keys
+	// passivatedAt has the time at which each entity was last passivated.
 	passivatedAt map[sharding.Entity]int64
 	batches      int
-	// refusedUnread counts, by command id, the rejections that regions have sent, minus those
-	// that a gateway has read in time. A gateway reads a rejection too late if it has sent the
-	// command to another owner, or on another link, before.
+	// refusedUnread has, for each command id, the number of rejections that regions have sent and no
+	// router has read in time. A router reads a rejection too late if it has sent the command again
+	// before that, to another owner or on another link. Rejections that are read too late, or never,
+	// stay counted.
 	refusedUnread map[sharding.CommandID]int
-	terms         map[sharding.Term]bool // all that were acquired
-	highest       sharding.Term          // of terms
-	// recordLost says that the lease store has forgotten its record. From then on the lease
-	// alone promises nothing: two processes may hold it at a time, and terms may come again.
+	terms         map[sharding.Term]bool // all terms that were acquired
+	highest       sharding.Term          // the highest of terms
+	// recordLost says that the lease store has lost its record. From then on the lease alone
+	// promises nothing: two processes may hold it at a time, and a term may be acquired twice.
 	recordLost bool
 	kept       keptChecks
 
 	broken  *violation     // the first promise that was broken, if any
-	marks   map[string]int // how often something happened, see mark
+	marks   map[string]int // how often each kind of event happened, see mark
 	steps   int            // steps of machines so far
 	traceTo func(string)
 }
@@ -66,14 +69,14 @@ type World struct {
 const checkEvery = 16
 
 // settleTime is how long everything may take to finish and converge once the weather is
-// calm. Three things may take long, one after the other: a drain with a hung turn, a handoff
+// calm. Three things may take long, and follow one another: a drain with a hung turn, a handoff
 // (twelve seconds), and the removal of a member that did not come back.
 const settleTime = 60 * sec
 
 func newWorld(c climate, seed uint64, traceTo func(string)) *World {
 	w := &World{
 		climate: c, seed: seed, traceTo: traceTo,
-		diceFor: map[string]dice{}, marks: map[string]int{}, byID: map[uint64]*op{}, letters: map[sharding.CommandID]*op{}, forwards: map[uint64]*forward{}, asks: map[uint64][]*forward{}, askKeys: map[sharding.CommandID]*forward{}, answeredAt: map[commandName][]int64{}, passivatedAt: map[sharding.Entity]int64{}, refusedUnread: map[sharding.CommandID]int{},
+		diceFor: map[string]dice{}, marks: map[string]int{}, byID: map[uint64]*op{}, letters: map[sharding.CommandID]*op{}, asks: map[uint64]*ask{}, asksBy: map[uint64][]*ask{}, askKeys: map[sharding.CommandID]*ask{}, answeredAt: map[commandName][]int64{}, passivatedAt: map[sharding.Entity]int64{}, refusedUnread: map[sharding.CommandID]int{},
 		terms: map[sharding.Term]bool{}, kept: newKeptChecks(),
 	}
 	w.hash = 14695981039346656037 // the offset basis of FNV-1a
@@ -124,7 +127,7 @@ func regionConfig(w *World, p *process, version int) region.Config {
 		cfg.Version = fmt.Sprint(version)
 	}
 	d := w.dice("limits")
-	if d.chance(0.2) && !w.journalFaultOnly { // in a world with journal faults only, no command may be refused for a limit
+	if d.chance(0.2) && !w.journalFaultOnly { // low limits; if faults of the journal are the only ones, no command may be refused for a limit
 		cfg.Turn.MailboxCommands, cfg.Turn.TotalCommands, cfg.Turn.TotalLoads, cfg.BufferCommands = 3, 15, 15, 3
 		cfg.Turn.WaitingTurns = 6
 		if w.weather.Cores == 1 {
@@ -179,16 +182,16 @@ func (w *World) dice(purpose string) dice {
 	return d
 }
 
-// mark counts that something happened, so that a test can require it to have happened
-// in some seed.
+// mark counts an event under a name, so that a test can require the event to have happened in
+// some seed.
 func (w *World) mark(name string) { w.marks[name]++ }
 
 // machine is what every core can do.
 type machine interface{ Check() error }
 
-// stepped is called after every step of a machine. It adds the step to the hash of the
-// run. After every checkEvery-th step, or after each if the run is traced, it checks the
-// machine's invariants.
+// stepped is called after every step of a machine. It adds the step to the hash of the run, and
+// checks the machine's invariants: after every step if the run is traced, else after every
+// checkEvery-th step.
 func (w *World) stepped(p *process, m machine, outs int) {
 	w.mix(uint64(p.host)<<32 | uint64(outs))
 	if w.steps++; w.steps%checkEvery == 0 || w.traceTo != nil {
@@ -214,9 +217,9 @@ func (w *World) coordinatorAddrs() []string {
 	return []string{w.processes[0].addr, w.processes[1].addr}
 }
 
-// discovered returns the addresses at which discovery says that coordinators may be. One of
-// them is a region's. Real discovery may list an address without a role, and then the
-// gateways and regions have to ask there, too.
+// discovered returns the addresses at which, according to discovery, coordinators may be. One of
+// them is that of a region: real discovery may list an address without a role, and then gateways
+// and regions have to ask there, too.
 func (w *World) discovered() []string {
 	return append(w.coordinatorAddrs(), w.processes[firstRegion].addr)
 }
@@ -244,8 +247,8 @@ func (w *World) volatile(e sharding.Entity) bool {
 	return false
 }
 
-// crashed lets the members that were connected to a dead process find out: their connection
-// is reset, and the next dial is refused.
+// crashed tells other members that a process is dead, as they would learn from their connections
+// to it: a connection is reset, and the next dial is refused.
 func (w *World) crashed(dead *process) {
 	w.mark("crash")
 	if !w.weather.Evidence {
@@ -258,7 +261,7 @@ func (w *World) crashed(dead *process) {
 		}
 		w.after(w.dice("evidence").between(ms, 200*ms), func() {
 			if dead.up || !p.up {
-				return // the dial succeeds; heartbeats will show which incarnation is there
+				return // the dial succeeds: heartbeats will show which incarnation is running there
 			}
 			p.post(func() {
 				if b, ok := p.body.(interface{ membership() *member }); ok {
@@ -366,6 +369,7 @@ func (w *World) settle(stop func() bool) {
 	}
 	if !stop() {
 		w.moveVolatile(stop)
+		w.steerCalm(stop)
 	}
 }
 
@@ -392,7 +396,7 @@ func (w *World) unfinished() string {
 	return ""
 }
 
-// divided names something about which the processes do not agree, or returns "". It first
+// divided describes a difference between the views of the processes, or returns "". It first
 // resumes the regions that are still drained.
 func (w *World) divided() string {
 	active := w.activeCoordinators()
@@ -400,6 +404,7 @@ func (w *World) divided() string {
 		return fmt.Sprintf("%d coordinators are active", len(active))
 	}
 	w.resumeRegions()
+	w.unsteer()
 	for _, r := range active[0].core.View().Regions {
 		if r.Journal != sharding.JournalAnswers {
 			return fmt.Sprintf("%v is taken for cut off from the journal: %v", r.Node, r.Journal)
@@ -433,8 +438,8 @@ func (w *World) divided() string {
 	return w.tables(want)
 }
 
-// tables returns a description of a difference between the copies of the route table, or of a
-// shard that no live region serves, else "".
+// tables describes a difference between the copies of the route table, or a shard that no live
+// region serves. It returns "" if there is neither.
 func (w *World) tables(alive []sharding.NodeID) string {
 	var first *routetable.Table
 	for _, p := range w.processes[firstRegion:] {
@@ -472,7 +477,7 @@ func (w *World) tables(alive []sharding.NodeID) string {
 	return ""
 }
 
-// unknownCommand names a command that a region has and the table lacks, or returns "".
+// unknownCommand describes a command that a region has and the table lacks, or returns "".
 func (w *World) unknownCommand(table *routetable.Table) string {
 	for _, p := range w.processes[firstRegion:firstGateway] {
 		n, ok := p.body.(*regionNode)
@@ -494,9 +499,9 @@ func (w *World) unknownCommand(table *routetable.Table) string {
 	return ""
 }
 
-// probe reads every entity through every gateway. Every read must succeed, or say that data is
-// lost if the entity is damaged. Through every gateway, probe also writes to every entity
-// whose writes still meet a damaged page. Every one of these writes must say that data is lost.
+// probe reads every entity through every gateway. Every read must succeed or, if the entity is
+// damaged, say that data is lost. Through every gateway, probe also writes to every entity whose
+// writes still meet a damaged page. Every one of these writes must say that data is lost.
 func (w *World) probe(stop func() bool) {
 	prober := &client{w: w, id: len(w.clients), open: neverDone}
 	first := len(w.ops)
@@ -511,17 +516,17 @@ func (w *World) probe(stop func() bool) {
 			const keyed, noBatch = true, 0
 			o := prober.draw(e, keyed, noBatch)
 			o.cmd, o.tell = cmd, false
-			o.pending++                                     // it is not answered before it is sent
-			w.after(int64(len(w.ops)-first)*60*ms, func() { // so slowly that the smallest buffers have room
+			o.pending++                                     // it is not sent yet, and w.answered must wait for it
+			w.after(int64(len(w.ops)-first)*60*ms, func() { // one after the other, so that the smallest buffers have room
 				o.pending--
 				o.called = w.now
 				prober.send(o, gw, nanos(30*sec))
 			})
 		}
 	}
-	// When a link that was cut off for long works again, all commands that waited on it
-	// arrive in one burst, although their clients have given them up. The burst fills small
-	// buffers. A command of this round that is refused for that reason is sent again.
+	// When a link that was cut off for long works again, all commands that waited on it arrive in
+	// one burst, although their clients have given them up. The burst fills small buffers. A
+	// command of this round that is refused because a buffer is full is sent again.
 	crowded := func(o *op) bool {
 		r := &o.tries[len(o.tries)-1].reply
 		return r.Outcome == sharding.Rejected && r.Code == sharding.ResourceExhausted
@@ -552,7 +557,7 @@ func (w *World) probe(stop func() bool) {
 			w.violate("all finish and converge", "%v of the last round is not answered", o)
 		} else if r := o.tries[len(o.tries)-1].reply; w.answersDamage(o, &r) {
 			w.mark("damage is answered after the storm")
-		} else if r.Outcome != sharding.OK || o.cmd == cmdAdd { // a write that is OK is wrong: it should have met damage
+		} else if r.Outcome != sharding.OK || o.cmd == cmdAdd { // a write must not succeed here: its entity is damaged
 			w.violate("all finish and converge", "%v of the last round: %v %s", o, r.Outcome, r.Message)
 		}
 	}

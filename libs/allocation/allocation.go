@@ -2,8 +2,6 @@ package allocation
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -47,25 +45,122 @@ func (s Status) Going() bool { return s == Leaving || s == Exiting || s == Down 
 
 // Region is one region that hosts the view's entity type.
 type Region struct {
-	Node   sharding.NodeID
-	Status Status
+	Node sharding.NodeID
+	// Name is what operators call the region. Unlike Node it survives a restart.
+	Name string
+	// Zone is where the region runs, such as an availability zone; "": it did not say.
+	Zone string
+	// Version is that of the application; "": it did not say. Versions have no order.
+	Version string
+	Status  Status
 	// Unreachable means that a failure detector suspects the region.
 	Unreachable bool
+	// Cordoned means that an operator wants the region to get no more shards. It keeps
+	// those that it has.
+	Cordoned bool
+	// Capacity is the largest number of shards, of all types, that the region wants; 0:
+	// it did not say.
+	Capacity int
+	// Total is the number of shards, of all types, that the region owns or is about to
+	// own, and Load the sum of what is known of their load.
+	Total int
+	Load  Load
+	// Reads are those of the forms of the type that the region reads; see [View.Forms].
+	Reads sharding.FormSet
 	// Shards are the shards of the view's type that the region owns or is
 	// about to own, in the order in which they were allocated to it.
 	Shards []sharding.ShardID
 }
 
-// candidate reports whether a shard may be given to the region.
+// candidate reports whether a strategy may give a shard to the region.
 func (r *Region) candidate() bool { return !r.Status.Going() && !r.Unreachable }
+
+// label names the region for people.
+func (r *Region) label() string {
+	if r.Name == "" {
+		return r.Node.String()
+	}
+	return r.Name
+}
+
+// Load is what a shard, or all shards of a region, take of it. What is a rate is smoothed.
+type Load struct {
+	Processors   float64 // processor time of handlers, in seconds per second
+	Commands     float64 // per second
+	JournalBytes float64 // written per second
+	Entities     float64 // in memory
+	Bytes        float64 // of them, in memory
+}
+
+// Plus returns the sum of two loads.
+func (l Load) Plus(o Load) Load {
+	return Load{l.Processors + o.Processors, l.Commands + o.Commands, l.JournalBytes + o.JournalBytes, l.Entities + o.Entities, l.Bytes + o.Bytes}
+}
+
+// Minus returns the difference of two loads. None of its parts is below 0: reports of
+// regions and of their shards are not of the same moment.
+func (l Load) Minus(o Load) Load {
+	return Load{
+		max(0, l.Processors-o.Processors), max(0, l.Commands-o.Commands), max(0, l.JournalBytes-o.JournalBytes),
+		max(0, l.Entities-o.Entities), max(0, l.Bytes-o.Bytes),
+	}
+}
+
+// ShardLoad is what is known of a shard's load.
+type ShardLoad struct {
+	Load
+	// Cooling means that the shard has moved less than [Config.LoadCooldown] ago. It does
+	// not move again because of its load.
+	Cooling bool
+}
 
 // View is the information that a strategy has about one entity type.
 type View struct {
-	// Regions are those that host the type. Their order breaks ties.
+	// Type is the type. Its hash decides which of several equal regions is the first, so
+	// that types with few shards do not meet on one region. Without it, ties are broken by
+	// the order of Regions.
+	Type sharding.EntityType
+	// Regions are those that host the type, in a fixed order. Each shard is listed once: at
+	// the region that owns it, or that it is on its way to.
 	Regions []Region
 	// Unsettled forbids any rebalance for a reason that the regions do not
-	// show, such as another member that is joining or unreachable.
+	// show, such as another member that is joining or unreachable, or a rollout.
 	Unsettled bool
+	// Forms are, by the index of the shard, the forms in which something may be stored in
+	// it. Only a region that reads all of them can serve it. Nil: no forms matter.
+	Forms []sharding.FormSet
+	// Pins are the regions, by name, that shards are wanted at.
+	Pins map[sharding.ShardID]string
+	// ShardLoads are, by the index of the shard, what is known of its load. Nil: too little
+	// is known to move anything because of it.
+	ShardLoads []ShardLoad
+
+	// The shards and the candidates of the view that [Candidates] has narrowed.
+	ofShards, ofRegions int
+}
+
+// formsOf returns the forms in which something may be stored in a shard.
+func (v *View) formsOf(s sharding.ShardID) sharding.FormSet {
+	if int(s.Index) < len(v.Forms) {
+		return v.Forms[s.Index]
+	}
+	return ""
+}
+
+// loadOf returns what is known of a shard's load.
+func (v *View) loadOf(s sharding.ShardID) ShardLoad {
+	if int(s.Index) < len(v.ShardLoads) {
+		return v.ShardLoads[s.Index]
+	}
+	return ShardLoad{}
+}
+
+// first returns the index of the region that wins ties, of n regions.
+func (v *View) first(n int) int {
+	if v.Type == "" || n == 0 {
+		return 0
+	}
+	return int(sharding.EntityID(v.Type).Hash() % uint64(n))
 }
 
 // Settled reports whether a rebalance makes sense: there is a region; none is unreachable
@@ -90,92 +185,25 @@ type Strategy interface {
 	// Allocate returns the region for a shard that has none. The zero NodeID
 	// means that no region of the view can take it; the caller must try again when
 	// the view has changed. Regions that are leaving, down or unreachable are never
-	// returned. To avoid a region, the caller leaves it out of the view.
+	// returned. To avoid a region, the caller leaves it out of the view, as [Candidates]
+	// does: a strategy need not know the constraints.
 	Allocate(view View, shard sharding.ShardID) sharding.NodeID
-	// Rebalance returns shards to hand off, which are then allocated again.
+	// Rebalance returns shards to hand off, which are then allocated again, in this order.
 	// inFlight are the shards of the type that are already moving (handing off
 	// or starting); none of them is returned.
 	Rebalance(view View, inFlight []sharding.ShardID) []sharding.ShardID
 }
 
-// The names of the strategies.
-const (
-	NameLeastShards = "least-shards"
-	NameThreshold   = "threshold"
-)
-
-// ErrConfig is wrapped by every error about a Config.
-var ErrConfig = errors.New("bad allocation config")
-
-// Config names a strategy and has the limits of all of them; each uses its own.
-// Errors name the coordinator's configuration keys.
-type Config struct {
-	// Strategy is one of the names above. Default least-shards.
-	Strategy string `key:"allocation.strategy" help:"what decides which shards move: least-shards, or threshold, which moves a few at a time"`
-	// RelativeLimit is the largest part of a type's shards that LeastShards
-	// moves in one round, in (0, 1]. Default 0.25: a fourth region has its share
-	// in one round.
-	RelativeLimit float64 `key:"allocation.relative_limit" help:"with least-shards, the largest part of a type's shards that moves in one round"`
-	// AbsoluteLimit is the largest number of shards of a type that LeastShards
-	// moves in one round. Default 256: a round of hand-offs stays short however
-	// many shards there are.
-	AbsoluteLimit int `key:"allocation.absolute_limit" unit:"shards" help:"with least-shards, the most shards of a type that move in one round"`
-	// Threshold is the difference in shards that the strategy of that name
-	// tolerates, and the most it moves at once. Default 1.
-	Threshold int `key:"allocation.threshold" unit:"shards" help:"with threshold, the difference between two regions that is tolerated, and the most shards of a type that begin to move at once"`
-	// MaxSimultaneous is the number of shards of a type that Threshold keeps
-	// on the move. Default 3.
-	MaxSimultaneous int `key:"allocation.max_simultaneous" unit:"shards" help:"with threshold, the most shards of a type that are on the move"`
-}
-
-// DefaultConfig returns the defaults named at the fields.
-func DefaultConfig() Config {
-	return Config{Strategy: NameLeastShards, RelativeLimit: 0.25, AbsoluteLimit: 256, Threshold: 1, MaxSimultaneous: 3}
-}
-
-// Validate returns an error that names every invalid key and how to correct it.
-func (c Config) Validate() error {
-	var errs []error
-	if c.Strategy != NameLeastShards && c.Strategy != NameThreshold {
-		errs = append(errs, fmt.Errorf("%w: allocation.strategy is %q; use %q or %q", ErrConfig, c.Strategy, NameLeastShards, NameThreshold))
-	}
-	if !(c.RelativeLimit > 0 && c.RelativeLimit <= 1) {
-		errs = append(errs, fmt.Errorf("%w: allocation.relative_limit is %v, must be above 0 and at most 1", ErrConfig, c.RelativeLimit))
-	}
-	for _, f := range []struct {
-		key   string
-		value int
-	}{
-		{"allocation.absolute_limit", c.AbsoluteLimit}, {"allocation.threshold", c.Threshold},
-		{"allocation.max_simultaneous", c.MaxSimultaneous},
-	} {
-		if f.value < 1 {
-			errs = append(errs, fmt.Errorf("%w: %s is %d, must be at least 1", ErrConfig, f.key, f.value))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// New returns the strategy that a config names. All strategies are listed here.
-func New(c Config) (Strategy, error) {
-	if err := c.Validate(); err != nil {
-		return nil, err
-	}
-	if c.Strategy == NameThreshold {
-		return Threshold{Threshold: c.Threshold, MaxSimultaneous: c.MaxSimultaneous}, nil
-	}
-	return LeastShards{RelativeLimit: c.RelativeLimit, AbsoluteLimit: c.AbsoluteLimit}, nil
-}
-
 // Compare orders two regions by suitability, negative if a is better. When
 // their statuses differ, only leaving or not decides: two different healthy
 // statuses are equal whatever the shard counts (a region that is not Up yet is
-// neither preferred nor avoided).
+// neither preferred nor avoided). Of two regions with equally many shards of the type, the
+// one with fewer shards of all types is better.
 func Compare(a, b *Region) int {
 	if a.Status != b.Status {
 		return compareBool(a.Status.Going(), b.Status.Going())
 	}
-	return cmp.Compare(len(a.Shards), len(b.Shards))
+	return cmp.Or(cmp.Compare(len(a.Shards), len(b.Shards)), cmp.Compare(a.Total, b.Total))
 }
 
 func compareBool(a, b bool) int {
@@ -188,27 +216,42 @@ func compareBool(a, b bool) int {
 	return 1
 }
 
-// bySuitability lists the regions best first; equal ones keep their order.
+// bySuitability lists the regions that stay, best first; equal ones keep their order.
 func bySuitability(regions []Region) []*Region {
-	sorted := make([]*Region, len(regions))
+	sorted := make([]*Region, 0, len(regions))
 	for i := range regions {
-		sorted[i] = &regions[i]
+		if !regions[i].Status.Going() {
+			sorted = append(sorted, &regions[i])
+		}
 	}
 	slices.SortStableFunc(sorted, Compare)
 	return sorted
 }
 
-// mostSuitable is the allocation that all strategies here share.
-func mostSuitable(v View) sharding.NodeID {
-	var best *Region
-	for i := range v.Regions {
-		r := &v.Regions[i]
-		if r.candidate() && (best == nil || Compare(r, best) < 0) {
-			best = r
+// mostSuitable is the allocation that the strategies share which count shards.
+func mostSuitable(v View) sharding.NodeID { return best(v, Compare) }
+
+// best returns the candidate that comes first in an order of suitability.
+func best(v View, compare func(a, b *Region) int) sharding.NodeID {
+	var found *Region
+	n, first := len(v.Regions), v.first(len(v.Regions))
+	for i := range n {
+		r := &v.Regions[(first+i)%n]
+		if r.candidate() && (found == nil || compare(r, found) < 0) {
+			found = r
 		}
 	}
-	if best == nil {
+	if found == nil {
 		return sharding.NodeID{}
 	}
-	return best.Node
+	return found.Node
+}
+
+// setOf returns shards as a set.
+func setOf(shards []sharding.ShardID) map[sharding.ShardID]bool {
+	set := make(map[sharding.ShardID]bool, len(shards))
+	for _, s := range shards {
+		set[s] = true
+	}
+	return set
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/roost-cluster/roost/libs/allocation"
@@ -22,17 +23,38 @@ func mustNew(t *testing.T) allocation.Strategy {
 }
 
 func TestConformance(t *testing.T) {
-	for _, name := range []string{allocation.NameLeastShards, allocation.NameThreshold} {
-		t.Run(name, func(t *testing.T) {
-			c := allocation.DefaultConfig()
-			c.Strategy = name
-			s, err := allocation.New(c)
-			if err != nil {
-				t.Fatal(err)
-			}
-			allocationtest.Run(t, s)
-		})
+	for _, name := range allocation.Names {
+		t.Run(name, func(t *testing.T) { allocationtest.Run(t, strategy(t, name), prepare[name]) })
 	}
+}
+
+// prepare adds to a view what strategies go by.
+var prepare = map[string]func(*allocation.View){
+	// Each third shard is wanted at the first region.
+	allocation.NameExternal: func(v *allocation.View) {
+		v.Pins = map[sharding.ShardID]string{}
+		for i := range v.Regions {
+			for _, s := range v.Regions[i].Shards {
+				if s.Index%3 == 0 {
+					v.Pins[s] = v.Regions[0].Name
+				}
+			}
+		}
+	},
+	// Some shards are busier than others.
+	allocation.NameLoad: func(v *allocation.View) {
+		for i := range v.Regions {
+			r := &v.Regions[i]
+			for _, s := range r.Shards {
+				for int(s.Index) >= len(v.ShardLoads) {
+					v.ShardLoads = append(v.ShardLoads, allocation.ShardLoad{})
+				}
+				load := allocation.Load{Processors: 0.1 * float64(1+s.Index%5)}
+				v.ShardLoads[s.Index].Load = load
+				r.Load = r.Load.Plus(load)
+			}
+		}
+	},
 }
 
 func TestNewRefusesNonsense(t *testing.T) {
@@ -45,6 +67,25 @@ func TestNewRefusesNonsense(t *testing.T) {
 		"absolute":     func(c *allocation.Config) { c.AbsoluteLimit = 0 },
 		"threshold":    func(c *allocation.Config) { c.Threshold = -1 },
 		"simultaneous": func(c *allocation.Config) { c.MaxSimultaneous = 0 },
+		"no points":    func(c *allocation.Config) { c.VirtualNodes = 0 },
+		"many points":  func(c *allocation.Config) { c.VirtualNodes = 1_000_000 },
+		"bound":        func(c *allocation.Config) { c.BoundedLoad = -1 },
+		"bound NaN":    func(c *allocation.Config) { c.BoundedLoad = math.NaN() },
+		"tolerance":    func(c *allocation.Config) { c.LoadTolerance, c.LoadHysteresis = 0, 0 },
+		"hysteresis":   func(c *allocation.Config) { c.LoadHysteresis = 0.11 },
+		"floor":        func(c *allocation.Config) { c.LoadFloor = -1 },
+		"cool-down":    func(c *allocation.Config) { c.LoadCooldown = -1 },
+		"move":         func(c *allocation.Config) { c.LoadMoveMiB = 0 },
+		"command":      func(c *allocation.Config) { c.LoadCommand = -1 },
+		"journal":      func(c *allocation.Config) { c.LoadJournalMiB = math.Inf(1) },
+		"entities":     func(c *allocation.Config) { c.LoadEntities = -1 },
+		"GiB":          func(c *allocation.Config) { c.LoadGiB = math.NaN() },
+		"own, unnamed": func(c *allocation.Config) { c.Own = map[string]allocation.Strategy{"": allocation.External{}} },
+		"own, spaces":  func(c *allocation.Config) { c.Own = map[string]allocation.Strategy{"my own": allocation.External{}} },
+		"own, ours": func(c *allocation.Config) {
+			c.Own = map[string]allocation.Strategy{allocation.NameLoad: allocation.External{}}
+		},
+		"own, nil": func(c *allocation.Config) { c.Own = map[string]allocation.Strategy{"mine": nil} },
 	}
 	for name, f := range bad {
 		c := allocation.DefaultConfig()
@@ -52,6 +93,22 @@ func TestNewRefusesNonsense(t *testing.T) {
 		if _, err := allocation.New(c); !errors.Is(err, allocation.ErrConfig) {
 			t.Errorf("%s gives %v", name, err)
 		}
+	}
+}
+
+// TestOwnStrategy: a strategy that a program has registered is chosen by its name, and is
+// among those that the error about a wrong name lists.
+func TestOwnStrategy(t *testing.T) {
+	c := allocation.DefaultConfig()
+	mine := allocation.External{AbsoluteLimit: 7}
+	c.Own = map[string]allocation.Strategy{"mine": mine}
+	c.Strategy = "mine"
+	if s, err := allocation.New(c); err != nil || s != allocation.Strategy(mine) {
+		t.Errorf("New returns %+v, %v", s, err)
+	}
+	c.Strategy = "yours"
+	if _, err := allocation.New(c); err == nil || !strings.Contains(err.Error(), "external, load, mine") {
+		t.Errorf("New returns %v", err)
 	}
 }
 

@@ -16,25 +16,29 @@ func (s LeastShards) Allocate(v View, _ sharding.ShardID) sharding.NodeID { retu
 
 // Rebalance returns the shards that regions have above the rounded-up average, oldest
 // allocation first. If there are none, it returns one shard each of regions with that
-// average, as many as are missing elsewhere.
+// average, as many as are missing elsewhere. If constraints or forms keep shards from some
+// regions, it compares regions in pairs instead, see [board.evenOut].
 func (s LeastShards) Rebalance(v View, inFlight []sharding.ShardID) []sharding.ShardID {
 	if len(inFlight) > 0 || !v.Settled() {
 		return nil
 	}
+	sorted := bySuitability(v.Regions)
 	shards := 0
-	for i := range v.Regions {
-		shards += len(v.Regions[i].Shards)
+	for _, r := range sorted {
+		shards += len(r.Shards)
 	}
 	if shards == 0 {
 		return nil
 	}
-	optimal := (shards + len(v.Regions) - 1) / len(v.Regions)
 	limit := max(1, min(int(s.RelativeLimit*float64(shards)), s.AbsoluteLimit))
-	sorted := bySuitability(v.Regions)
+	if v.constrained() {
+		return newBoard(v).evenOut(nil, limit, 1)
+	}
+	optimal := (shards + len(sorted) - 1) / len(sorted)
 	if moves := surplus(sorted, optimal, limit); len(moves) > 0 {
 		return moves
 	}
-	return evenOut(sorted, optimal, limit)
+	return fillGaps(sorted, optimal, limit)
 }
 
 func surplus(sorted []*Region, optimal, limit int) []sharding.ShardID {
@@ -47,9 +51,9 @@ func surplus(sorted []*Region, optimal, limit int) []sharding.ShardID {
 	return moves
 }
 
-// evenOut handles the case in which every region has at most the rounded-up
+// fillGaps handles the case in which every region has at most the rounded-up
 // average, but some have two less: they could each get one more.
-func evenOut(sorted []*Region, optimal, limit int) []sharding.ShardID {
+func fillGaps(sorted []*Region, optimal, limit int) []sharding.ShardID {
 	below := 0
 	for _, r := range sorted {
 		below += max(0, optimal-1-len(r.Shards))

@@ -19,16 +19,21 @@ type Threshold struct {
 func (s Threshold) Allocate(v View, _ sharding.ShardID) sharding.NodeID { return mostSuitable(v) }
 
 // Rebalance returns the shards with the lowest indexes of the region that has the most
-// shards which are not moving.
+// shards which are not moving. If constraints or forms keep shards from some regions, it
+// compares regions in pairs instead, see [board.evenOut].
 func (s Threshold) Rebalance(v View, inFlight []sharding.ShardID) []sharding.ShardID {
 	if len(inFlight) >= s.MaxSimultaneous || !v.Settled() {
 		return nil
 	}
-	moving := make(map[sharding.ShardID]bool, len(inFlight))
-	for _, sh := range inFlight {
-		moving[sh] = true
-	}
 	sorted := bySuitability(v.Regions)
+	if len(sorted) == 0 {
+		return nil
+	}
+	free := s.MaxSimultaneous - len(inFlight)
+	if v.constrained() {
+		return newBoard(v).evenOut(inFlight, min(s.Threshold, free), max(1, s.Threshold))
+	}
+	moving := setOf(inFlight)
 	var most []sharding.ShardID
 	for _, r := range sorted {
 		if staying := without(r.Shards, moving); len(staying) > len(most) {
@@ -39,7 +44,7 @@ func (s Threshold) Rebalance(v View, inFlight []sharding.ShardID) []sharding.Sha
 	if difference <= s.Threshold {
 		return nil
 	}
-	n := min(difference-s.Threshold, s.Threshold, s.MaxSimultaneous-len(inFlight))
+	n := min(difference-s.Threshold, s.Threshold, free)
 	slices.SortFunc(most, sharding.ShardID.Compare)
 	return most[:n]
 }

@@ -27,8 +27,9 @@
 //	gateway      WatchTable        coordinator   as above
 //	gateway      WatchTable.Copy   region        repeated until a coordinator answers
 //	             ◀ TableChanged                  at once
-//	any of both  GetShardHome      coordinator   repeated until no command waits for the shard;
-//	                                             not answered: the table shows the new owner
+//	either       GetShardHome      coordinator   from a gateway or a region; repeated until no
+//	                                             command waits for the shard. It is not answered:
+//	                                             the table shows the new owner
 //
 // A shard is given to a region and taken back:
 //
@@ -58,16 +59,15 @@
 // which they were sent. Answers are not ordered relative to other messages.
 //
 // A one-way message of a kind that the receiver does not know is ignored and logged; the
-// messages that came with it are processed. A call of such a kind is refused.
+// messages that came with it are processed. A call of an unknown kind is refused.
 //
-// The receiver learns which incarnation of which process a message is from. A message
-// to a region names its incarnation, and other incarnations refuse it.
+// The receiver learns which incarnation of which process has sent a message. A message
+// to a region names the incarnation for which it is meant, and other incarnations refuse it.
 //
 // # Terms and epochs
 //
-// Messages of a coordinator carry its term, and a region ignores those of a term below
-// the highest that it has seen. Messages about a shard carry the epoch that they are
-// about, and mean nothing for another one.
+// Messages of a coordinator carry its term. A region ignores messages of a term below the highest
+// term that it has seen. Messages about a shard carry an epoch, and mean nothing at another epoch.
 //
 // # What this does not do
 //

@@ -56,7 +56,7 @@ type (
 		Zone string
 		// Labels say more about the region, sorted by name.
 		Labels []Label
-		// Capacity is how much the region can host compared with others; 0: it does not
+		// Capacity is the most shards, of all types, that the region wants; 0: it does not
 		// say.
 		Capacity uint32
 	}

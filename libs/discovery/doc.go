@@ -14,6 +14,6 @@
 // # What this does not do
 //
 // A listed peer may be dead, and a live one may be missing: membership decides which nodes
-// are there. If a list has host names, as SRV records do, they are not resolved: whoever
-// dials a peer does that.
+// are there. If a list has host names, as SRV records do, the package does not resolve them:
+// the code that dials a peer does.
 package discovery

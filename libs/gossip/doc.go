@@ -10,9 +10,9 @@
 // tombstones of removed nodes. At short intervals a node sends the digest of its state to
 // another one ([GossipStatus]). When the digests of the two differ, they exchange the hashes
 // of the parts of their states, and then the parts that differ: the entries of a few
-// members. Each of the two learns what the other one knows. In each gossip round a node sends to one member, or to
-// two while a change spreads. The leader sends to ten, because all others wait for what
-// the leader decides.
+// members. Each of the two learns what the other one knows. In each gossip round a
+// node sends to one member, or to two while a change spreads. The leader sends to ten, because all
+// others wait for its decisions.
 //
 // Two states of one era (see the section "Forgetting") are merged, and neither replaces the
 // other: the merge is idempotent, commutative and associative, so eventually all nodes hold
@@ -38,20 +38,21 @@
 //
 // # Forming one cluster
 //
-// With Config.Wait only [Form] forms a cluster: the driver decides, see package
-// bootstrap. Without Config.Wait, two kinds of nodes may form a cluster:
+// A [JoinVia] with the node's own address forms a cluster. With Config.Wait, only [Form] does so
+// too: the driver decides, see package bootstrap. Without Config.Wait, two more kinds of nodes may
+// form a cluster:
 //
 //   - a node without other seeds, at once;
 //   - the first seed, when it has heard of no cluster for Config.SeedTimeout, or for
 //     Config.SeedNackTimeout if all other seeds have said that they know of none.
 //
-// (A [JoinVia] with the node's own address always forms a cluster.) Members announce the
-// cluster to seed addresses that are not members, so restarted seeds find it.
+// Members announce the cluster to seed addresses that are not members, so restarted seeds
+// find it.
 //
-// Nevertheless two clusters may exist, or two halves of one that declared each other down.
-// When they meet, the senior one survives, and the nodes of the other one stop; they may be
-// restarted as new incarnations. Of two clusters, the older one is senior. Of two halves, it
-// is the one in the later era, and in the same era the one with the older member (see
+// Nevertheless two clusters may exist, or two halves of one cluster that have declared each other
+// down. When they meet, the senior side survives, and the nodes of the other side stop; they may be
+// restarted as new incarnations. Of two clusters, the older cluster is senior. Of two halves, the
+// half in the later era is senior, and in the same era the half with the older member (see
 // [Claim]).
 //
 // The protocol follows Akka Cluster's (reference documentation, "Cluster Membership
@@ -93,9 +94,9 @@
 //     finishes what it must and then steps [Leave]; after [Left] it stops.
 //  8. With a [Downing] that relies on a lease, [Lease] is stepped whenever the holder of
 //     the lease, or the time until which the holder may act, has changed. On [YieldLease]
-//     the process gives the lease up. From then on it competes for the lease with a higher
-//     rank than all other candidates: the candidate with the lowest rank gets a lease that
-//     is free (see package lease).
+//     the process gives the lease up. From then on it competes behind all other
+//     candidates: its rank is higher than theirs, and the candidate with the lowest rank
+//     acquires a free lease (see package lease).
 //
 // Package agent is that driver. The loop to write:
 //

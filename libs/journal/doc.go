@@ -3,14 +3,14 @@
 // advisory.
 //
 // An entity's journal is a sequence of records without gaps. A shard has a fence: the epoch at
-// which it was claimed, and by whom. A [Driver] decides a batch of operations ([Op]) in one
-// transaction, by [Decide]:
+// which the shard was claimed, and the region that claimed it. A [Driver] decides a batch of
+// operations ([Op]) in one transaction, by [Decide]:
 //
 //   - [sharding.Claim] succeeds if the stored epoch is lower, or equal with the
 //     same owner.
 //   - [sharding.Append] succeeds if its epoch is the stored one, its first record follows
-//     the entity's last one, none of its commands is stored, and every wake-up that it
-//     reports as fired is still set as it was when it fired. All of it is written, or nothing.
+//     the entity's last one, none of its commands is stored, and the setting of every wake-up
+//     that it reports as fired still stands. All of it is written, or nothing.
 //   - [sharding.ReadFence] succeeds if its epoch is the stored one.
 //   - [WriteSnapshot] succeeds if its epoch is the stored one, the record of its sequence
 //     number is stored, and no snapshot with a higher sequence number is.
@@ -44,30 +44,33 @@
 // generation that the process knows with the journal's, and in every handshake two processes
 // compare theirs.
 //
-// A journal also says which formats a program must know at least, to read it and to write to
-// it. An operator raises these by activating the journal for a later release, perhaps while a
-// process of an earlier release still runs. That process must stop too, so every transaction
-// compares the formats as well: see [Facts.CheckOpened].
+// A journal also says the lowest format that a program must know to read it, and the lowest one to
+// write to it. An operator raises these formats by activating the journal for a later release,
+// perhaps while a process of an earlier release still runs. That process must stop too, so every
+// transaction compares the formats as well: see [Facts.CheckOpened].
 //
 // # Wake-ups and sends
 //
-// Beside the records are two kinds of rows, which are written in the transaction of the append
-// that changes them, and in no other way. A *wake-up* says when its entity must come to life
-// although nobody calls it. A record sets or removes it. The *setting* of a wake-up stands
-// until the wake-up is set again or removed, or has fired for the last time. When the command
-// of a wake-up has run, an append says so ([sharding.Fired]). It is refused unless the setting
-// stands, so the command takes effect once, whoever believes to own the shard. A row of *sends*
-// says what has become of a record's commands to other entities ([sharding.Delivered]): each is
-// pending, done, or a *dead letter*, which is not delivered any more and stays until somebody
-// deals with it. Saying so again changes nothing. An append that says nothing else may be in one
-// batch with another append of its entity.
+// Beside the records are two kinds of rows. An append changes them in its own transaction. Nothing
+// else changes them, except that a [Purge] changes or removes the [sharding.PurgeWake] of its entity.
+//
+// A *wake-up* says when its entity must come to life although nobody calls it. A record sets or
+// removes it. The *setting* of a wake-up stands until the wake-up is set again or removed, or has
+// fired for the last time. When the command of a wake-up has run, an append reports that the wake-up
+// has fired ([sharding.Fired]). This append is refused unless the setting stands, so the command
+// takes effect once, even if several regions believe that they own the shard.
+//
+// A row of *sends* has the state of each command that a record sends to another entity: pending,
+// done, or a *dead letter*, which is not delivered any more and stays until somebody deals with it.
+// An append reports that a send is done or a dead letter ([sharding.Delivered]). Reporting this a
+// second time changes nothing. An append that only reports ends of sends may be in one batch with
+// another append of its entity; other appends of one entity may not share a batch.
 //
 // The owner of a shard reads both kinds of rows in pages ([Journal.Wakes], [Journal.Sends]).
 // The cost of a page grows with the rows in it, and not with what is stored. The command that
 // a wake-up runs, or that is sent, is stored in the record, not in the row; the store adds it
-// to the page (see [WakeRow] and [SendRow]).
-// Programs of format 1 would not act on the rows, so a journal takes none before it is
-// activated for [WakesFormat].
+// to the page (see [WakeRow] and [SendRow]). Programs of format 1 would ignore the rows, so a
+// journal takes no rows before it is activated for [WakesFormat].
 //
 // # Group commit
 //
@@ -90,8 +93,8 @@
 //
 // # What this does not do
 //
-// Records are removed only when their entity was deleted and their keys are old, and lose their
-// events only if a snapshot says so ([WriteSnapshot.Cut], [TrimMarks]). There are no transactions over several entities. Payloads are not interpreted. A
-// damaged record is detected and reported, not repaired. Nothing here decides who should own a
-// shard.
+// Records are removed only when their entity was deleted and their idempotency keys are old. They
+// lose their events only if a snapshot says so ([WriteSnapshot.Cut], [TrimMarks]). There are no
+// transactions over several entities. Payloads are not interpreted. A damaged record is detected
+// and reported, not repaired. Nothing here decides who should own a shard.
 package journal

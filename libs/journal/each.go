@@ -15,15 +15,16 @@ type Pages interface {
 }
 
 const (
-	// eachShards is how many shards [EachTimer] and [EachSend] read at a time, and eachRows how
-	// many rows of each: most of the time is then spent in reading.
+	// [EachReminder] and [EachSend] read eachRows rows of each of eachShards shards at a time. These
+	// are so many that most of the time is spent in reading.
 	eachShards = 64
 	eachRows   = 1000
 )
 
-// EachTimer visits the timers that stand in shards, a page at a time. Shards whose rows cannot be
-// read are given to damaged. An error says that it could not go on; that of visit is one.
-func EachTimer(ctx context.Context, from Pages, shards []sharding.ShardID, visit func(*WakeRow) error, damaged func(sharding.ShardID, error)) error {
+// EachReminder visits the reminders that stand in shards, and reads them in pages. It calls damaged
+// for the shards whose rows cannot be read. It returns an error if it could not go on, or the error
+// of visit.
+func EachReminder(ctx context.Context, from Pages, shards []sharding.ShardID, visit func(*WakeRow) error, damaged func(sharding.ShardID, error)) error {
 	e := each[ShardPosition, WakeRow]{
 		read: func(at []ShardPosition) (WakesPage, error) {
 			return from.Wakes(ctx, WakesRequest{Shards: at, Limit: eachRows})
@@ -41,7 +42,7 @@ func EachTimer(ctx context.Context, from Pages, shards []sharding.ShardID, visit
 	return e.run(at)
 }
 
-// EachSend is EachTimer for records with pending sends, or with dead letters.
+// EachSend is EachReminder for records with pending sends, or with dead letters.
 func EachSend(ctx context.Context, from Pages, shards []sharding.ShardID, dead bool, visit func(*SendRow) error, damaged func(sharding.ShardID, error)) error {
 	e := each[SendPosition, SendRow]{
 		read: func(at []SendPosition) (SendsPage, error) {

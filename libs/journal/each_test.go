@@ -57,7 +57,7 @@ func TestEach(t *testing.T) {
 	seen, broken := map[string]int{}, []uint32{}
 	visit := func(r *journal.WakeRow) error { seen[fmt.Sprint(r.Shard, r.Due)]++; return nil }
 	damaged := func(s sharding.ShardID, err error) { broken = append(broken, s.Index) }
-	if err := journal.EachTimer(t.Context(), from, shards, visit, damaged); err != nil {
+	if err := journal.EachReminder(t.Context(), from, shards, visit, damaged); err != nil {
 		t.Fatal(err)
 	}
 	for row, n := range seen {
@@ -69,7 +69,7 @@ func TestEach(t *testing.T) {
 		t.Errorf("%d rows, want %d; damaged are %v", len(seen), want, broken)
 	}
 	enough := errors.New("enough")
-	if err := journal.EachTimer(t.Context(), from, shards, func(*journal.WakeRow) error { return enough }, damaged); !errors.Is(err, enough) {
+	if err := journal.EachReminder(t.Context(), from, shards, func(*journal.WakeRow) error { return enough }, damaged); !errors.Is(err, enough) {
 		t.Errorf("visiting goes on: %v", err)
 	}
 	broken, from.reads = nil, 0

@@ -124,8 +124,8 @@ func (f *Facts) declare(t sharding.TypeDesc) error {
 		return nil
 	}
 	if have := f.Types[i].Shards; have != t.Shards {
-		return fmt.Errorf("%w: type %s has %d shards in the journal, and is declared with %d; the number is fixed when a type is first declared",
-			ErrShardCount, t.Type, have, t.Shards)
+		return fmt.Errorf("%w: type %s has %d shards in the journal, and is declared with %d; the number is fixed when a type is first declared: declare it with Shards(%d), or give the type another name",
+			ErrShardCount, t.Type, have, t.Shards, have)
 	}
 	return nil
 }

@@ -22,7 +22,7 @@ type Journal struct {
 
 	mu        sync.Mutex
 	queue     []pending
-	bytes     int // of the queue
+	bytes     int // size of the operations in queue
 	closed    bool
 	brokenErr error // set once, when broken is closed
 
@@ -30,16 +30,16 @@ type Journal struct {
 	broken     chan struct{}
 	stopped    chan struct{} // closed when the committing goroutine has ended
 	loadTokens chan struct{} // one token per running load
-	// backgroundTokens has one for each that is a LoadRequest.Background.
+	// backgroundTokens has one token per running load that is a LoadRequest.Background.
 	backgroundTokens chan struct{}
 	// writeToken holds a token while a commit or a declaration is under way.
 	writeToken chan struct{}
 	damage     damage
 	generation sharding.Generation
 	upkeepErr  atomic.Pointer[error] // see Warning
-	fullErr    atomic.Pointer[error] // of the last write, if it found no room
-	activated  atomic.Int32          // by the facts that were read last
-	factsRead  atomic.Int64          // when readFactsAgain last did that, in Unix nanoseconds
+	fullErr    atomic.Pointer[error] // the error of the last write, if the store had no room for it
+	activated  atomic.Int32          // see Activated
+	factsRead  atomic.Int64          // when readFactsAgain last began to read the facts, in Unix nanoseconds
 }
 
 // pending is an operation that is waiting for its batch.
@@ -144,10 +144,10 @@ func (j *Journal) signal() {
 	}
 }
 
-// Load reads one entity, as it is at some moment after the call. At most
-// Config.Loads run at a time; the others wait. It returns within twice
-// Config.LoadTimeout even if the store does not answer. An error that wraps
-// ErrCorrupt means that this entity is damaged; any other may go away.
+// Load reads one entity, as it is at some moment after the call. At most Config.Loads loads run at
+// a time; the others wait. Load returns within twice Config.LoadTimeout even if the store does not
+// answer. An error that wraps ErrCorrupt means that this entity is damaged. After any other error, a
+// later load may succeed.
 func (j *Journal) Load(ctx context.Context, req LoadRequest) (Loaded, error) {
 	tokens := []chan struct{}{j.loadTokens}
 	if req.Background && !mutant.On("background-loads") {
@@ -164,12 +164,12 @@ func (j *Journal) Load(ctx context.Context, req LoadRequest) (Loaded, error) {
 	})
 }
 
-// read runs one read of the driver, as [Journal.Load] says.
+// read runs one read of the driver, with the limits and timeouts that [Journal.Load] describes.
 func read[T any](ctx context.Context, j *Journal, what string, f func(context.Context) (T, error)) (T, error) {
 	return readWith(ctx, j, []chan struct{}{j.loadTokens}, what, f)
 }
 
-// readWith is read, with one token of each kind.
+// readWith does what read does. For the time of the read it takes one token of each of tokens.
 func readWith[T any](ctx context.Context, j *Journal, tokens []chan struct{}, what string, f func(context.Context) (T, error)) (T, error) {
 	var none T
 	for i := range tokens {
@@ -203,8 +203,8 @@ func readWith[T any](ctx context.Context, j *Journal, tokens []chan struct{}, wh
 	}
 }
 
-// List returns one page of the stored entities, see [Driver]. It waits and ends as
-// [Journal.Load] does.
+// List returns one page of the stored entities, see [Driver]. The limits and timeouts are those of
+// [Journal.Load].
 func (j *Journal) List(ctx context.Context, req ListRequest) ([]sharding.Entity, error) {
 	return read(ctx, j, "list entities", func(ctx context.Context) ([]sharding.Entity, error) { return j.driver.List(ctx, req) })
 }
@@ -216,7 +216,7 @@ func release(tokens []chan struct{}) {
 	}
 }
 
-// acquire takes one of the tokens of loads, when there is one.
+// acquire takes one of tokens. It waits until there is one, for Config.LoadTimeout at most.
 func acquire(ctx context.Context, j *Journal, tokens chan struct{}) error {
 	timer := time.NewTimer(j.cfg.LoadTimeout)
 	defer timer.Stop()
@@ -232,9 +232,9 @@ func acquire(ctx context.Context, j *Journal, tokens chan struct{}) error {
 	}
 }
 
-// Declare checks and stores the facts about the journal, and returns all of them.
-// An empty declaration only reads them. It returns when ctx ends even if the store
-// does not answer; the declaration may be stored all the same.
+// Declare checks the facts of a declaration about the journal, stores them, and returns all facts
+// about the journal. With an empty declaration it only reads the facts. It returns when ctx ends
+// even if the store does not answer; the declaration may still be stored then.
 func (j *Journal) Declare(ctx context.Context, d Declaration) (Facts, error) {
 	select {
 	case j.writeToken <- struct{}{}:
@@ -283,8 +283,9 @@ func (j *Journal) declare(ctx context.Context, d Declaration) (Facts, error) {
 	return j.driver.Declare(ctx, d)
 }
 
-// Facts reads the facts without MaxEpoch. A journal that was activated meanwhile takes what
-// needs that from then on.
+// Facts reads the facts about the journal, without MaxEpoch. If the journal was activated for a
+// later format since the facts were last read, operations that need this format are accepted from
+// now on.
 func (j *Journal) Facts(ctx context.Context) (Facts, error) {
 	return read(ctx, j, "read the facts", func(ctx context.Context) (Facts, error) {
 		f, err := j.driver.Facts(ctx)
@@ -295,8 +296,8 @@ func (j *Journal) Facts(ctx context.Context) (Facts, error) {
 	})
 }
 
-// readFactsAgain reads the facts, at most once in factsPause: somebody may have activated the
-// journal since they were read.
+// readFactsAgain reads the facts about the journal again, at most once in factsPause: an operator
+// may have activated the journal for a later format since they were last read.
 func (j *Journal) readFactsAgain() {
 	now, last := time.Now().UnixNano(), j.factsRead.Load()
 	if now-last < int64(factsPause) || !j.factsRead.CompareAndSwap(last, now) {
@@ -305,12 +306,11 @@ func (j *Journal) readFactsAgain() {
 	go func() { _, _ = j.Facts(context.Background()) }() // ends within twice Config.LoadTimeout
 }
 
-// factsPause is the shortest pause between two reads of the facts because operations need
-// more than they say.
+// factsPause is the shortest pause between two reads of the facts by readFactsAgain.
 const factsPause = time.Second
 
-// Activated returns the format for which the journal was activated, by the facts that were
-// read last. Operations that need a later one are refused: see [WakesFormat].
+// Activated returns the format for which the journal was activated, according to the facts that were
+// read last. Operations that need a later format are refused: see [WakesFormat].
 func (j *Journal) Activated() int { return int(j.activated.Load()) }
 
 // MaxEpoch returns the highest epoch of all fences. A coordinator's term must be
@@ -354,9 +354,9 @@ func (j *Journal) noteUpkeep(err error) {
 	}
 }
 
-// Warning returns what an operator has to do something about although the journal works: the
-// last write found no room, or the work that the driver does between calls fails (see
-// [Upkeep]). It returns nil if there is nothing.
+// Warning returns a problem that an operator must solve although the journal works: the last write
+// found no room, or the work that the driver does between calls fails (see [Upkeep]). It returns nil
+// if there is no problem.
 func (j *Journal) Warning() error {
 	var warnings []error
 	if full := j.fullErr.Load(); full != nil {
@@ -394,9 +394,9 @@ func (j *Journal) Close() error {
 	if again {
 		return nil
 	}
-	// A load or declaration that is running holds a token until it is done with the driver.
-	// Close takes all tokens, so that no other one begins. If one hangs, the driver stays
-	// open until the process ends.
+	// A running load or declaration holds a token until it is done with the driver. Close takes
+	// all tokens: it waits for the running ones, and no other one begins. If one of them hangs, the
+	// driver stays open until the process ends.
 	timer := time.NewTimer(j.cfg.LoadTimeout)
 	defer timer.Stop()
 	for range j.cfg.Loads {

@@ -137,6 +137,10 @@ type SendRow struct {
 	At     time.Time // when the record was stored
 	States SendStates
 	Sends  []sharding.Send
+	// Epoch is the highest epoch that was claimed for the shard when the row was read. An owner
+	// that finds a higher one than its own has been deposed, and must not deliver the sends:
+	// otherwise the present owner, which may give them up, could not know of these attempts.
+	Epoch sharding.Epoch
 	// Err says why the sends cannot be read: it wraps ErrCorrupt. At and Sends are not set.
 	Err error
 }

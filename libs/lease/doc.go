@@ -50,14 +50,14 @@
 //
 // # What this does not do
 //
-// The lease alone is no fence: a process that is paused between its check of the lease and
-// its action acts when it goes on, whoever has the lease by then. Only the term and the
-// journal together are a fence. A machine that was suspended with its monotonic clock stopped
-// may believe in its lease for a moment after it resumes.
+// The lease alone is no fence: a process may be paused between its check of the lease and its
+// action. When it continues, it acts, even if another process has the lease by then. Only the term
+// and the journal together are a fence. A machine that was suspended with its monotonic clock
+// stopped may believe in its lease for a moment after it resumes.
 //
 // If the record is deleted while its holder lives, a process that starts afterwards can
-// acquire the lease beside the holder. Then only the term protects: the new term is raised
-// above the old one, and what is fenced by term refuses the old holder.
+// acquire the lease while the holder still has it. Then only the term protects: the new term is
+// raised above the old one, and whatever is fenced by term refuses the old holder.
 //
 // The package looks neither at the health nor at the load of candidates, and they do not take
 // turns. Each candidate has a rank ([SetRank]). When the lease is free, a candidate waits longer
@@ -74,8 +74,9 @@
 //  2. [Got] and [Swapped] that have arrived are stepped before a [Tick] that is due. A
 //     Tick comes every RenewEvery/10 or more often.
 //  3. [Get] and [Swap] run beside the loop. Each is answered at most once; the answer has the
-//     number of its request (Request). A Swap that returned an error, or was not sent, is [Unknown]; it is never
-//     [Conflict]. A late answer is stepped like any other: the Holder ignores it.
+//     number of its request (Request). A Swap that returned an error, or was not sent, is
+//     [Unknown]; it is never [Conflict]. A late answer is stepped like any other: the Holder
+//     ignores it.
 //  4. The number of requests that have not returned is bounded, whether or not the Holder
 //     has given them up.
 //  5. [Acquired], [Renewed] and [Lost] are passed on in their order, without waiting.

@@ -32,7 +32,7 @@ const (
 	flagProto     = 1 << 4
 	flagPrincipal = 1 << 5
 	flagChain     = 1 << 6
-	flagStored    = 1 << 7 // the input was stored
+	flagStored    = 1 << 7 // the input is a stored input: it has a version
 	commandFlags  = 1<<8 - 1
 )
 
@@ -76,11 +76,11 @@ type nameTable struct {
 	list []string
 	// ids has the number of each name. Only the sender has this map. The receiver has none,
 	// because a peer that sends only short names could make the map take far more memory than
-	// the names. It searches list instead, and only when a name is defined, to refuse a second
-	// definition.
+	// the names. The receiver searches list instead, but only when a name is defined, to refuse a
+	// second definition.
 	ids map[string]uint64
-	// recent has, for each kind of name, the number that was sent last. It is a cache: often
-	// the same name follows.
+	// recent has, for each kind of name, the number that was sent last. It is a cache, because the
+	// same name often follows.
 	recent [nameKinds]uint64
 }
 
@@ -262,7 +262,7 @@ func (n *nameTable) readCommand(body []byte, now time.Time, maxPayload int, c *C
 		d.failOn(e.CheckInside())
 	}
 	if flags&flagStored != 0 {
-		if e.Version, e.ReadableBy = d.uint16("version"), d.uint16("least reader"); e.Version == 0 {
+		if e.Version, e.ReadableBy = d.uint16("version"), d.uint16("readable by"); e.Version == 0 {
 			d.fail("version is 0")
 		}
 	}
@@ -444,8 +444,8 @@ func appendHeartbeat(b []byte) []byte {
 	return end(begin(b, kindHeartbeat), start)
 }
 
-// unsentCommands appends to corrs the numbers (Corr) of the commands in a buffer of whole
-// frames.
+// unsentCommands appends the numbers (Corr) of the commands in frames to corrs, and returns the
+// result. frames is a buffer of whole frames.
 func unsentCommands(frames []byte, corrs []uint64) []uint64 {
 	for len(frames) > frameHeader { // a last frame that has only a header is no command
 		next := 4 + int(binary.BigEndian.Uint32(frames))
@@ -549,8 +549,7 @@ func (d *decoder) bytes(field string, max int) []byte {
 }
 
 // ids reads an entity id and the command id that follows it. In the frame, the length of the
-// command id lies between the two. It is copied with them, so that one allocation is enough
-// for both.
+// command id lies between the two. One allocation holds a copy of all three parts.
 func (d *decoder) ids() (sharding.EntityID, sharding.CommandID) {
 	rest := d.b
 	entityLen := len(d.bytes("entity id", sharding.MaxIDLen))

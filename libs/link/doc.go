@@ -36,11 +36,11 @@
 // connection does not take at once is left to the writer. Where writes without waiting are
 // not possible, as with TLS, the writer writes everything.
 //
-// Answers that the client does not take yet are buffered. However many they are, a server
-// does not close the connection for that. It does so if the client's machine acknowledges
-// none of them for Config.Timeout ([ErrSlowReader]). The code that uses the Server must
-// bound the buffers: it knows which commands it has accepted, and [Conn.Unsent] returns how
-// much is not written yet.
+// Answers that the client does not take yet are buffered. However many there are, the server does
+// not close the connection for that. It closes the connection if the client's machine acknowledges
+// none of them for Config.Timeout ([ErrSlowReader]). The code that uses the Server must bound the
+// buffers: it knows which commands it has accepted, and [Conn.Unsent] returns how much is not
+// written yet.
 //
 // # Frames
 //

@@ -27,7 +27,7 @@ type stream struct {
 	frames     frameReader
 	readErr    error // why the reader ended
 	maxPayload int   // the smaller of the two sides' limits
-	// oldPeer says that the server at the other end speaks version 1.
+	// oldPeer says that the server at the other end speaks version 1 of the protocol.
 	oldPeer bool
 	// A client refuses commands when either limit is reached. A server hands over no more
 	// commands while maxPendingMsgs answers wait to be written.
@@ -36,8 +36,8 @@ type stream struct {
 	beat            time.Duration
 	timeout         time.Duration
 	// server says that this is the server's end. A server closes a connection if the client
-	// reads no answers. A client does not close a connection for that reason: a region that
-	// stops reading is alive as long as it sends heartbeats.
+	// reads no answers. A client does not close a connection because the server stops reading: a
+	// region that reads nothing is alive as long as it sends heartbeats.
 	server bool
 
 	mu          sync.Mutex
@@ -46,12 +46,12 @@ type stream struct {
 	outNames    nameTable
 	pending     []byte // whole frames that no write has taken yet
 	pendingMsgs int    // messages in pending
-	inFlight    int    // bytes of the buffer being written that are not written yet
-	unwritten   []byte // rest of a buffer that a sender began to write, for the writer goroutine
+	inFlight    int    // how many bytes of the buffer that is being written are left to write
+	unwritten   []byte // rest of a buffer that a sender has begun to write; the writer goroutine goes on
 	spareBuf    []byte // memory for the next pending
 	unanswered  int    // server: commands handed over and not answered yet
-	writing     bool   // a goroutine is writing, or is about to; no other one may
-	byWriteLoop bool   // that goroutine is the writer goroutine (writeLoop), not a sender
+	writing     bool   // a goroutine is writing, or is about to; no other goroutine may
+	byWriteLoop bool   // if writing: the writer goroutine (writeLoop) writes, not a sender
 	closing     bool   // nothing more is accepted; pending is still written
 	readerLeft  bool   // server: the reader has left, and another connection may have the lane
 	err         error  // the first reason for the end; pending is not written any more
@@ -93,7 +93,7 @@ func (s *stream) full(n int) bool {
 // unsent returns how many bytes wait to be written.
 func (s *stream) unsent() int { return len(s.pending) + s.inFlight }
 
-// lagging reports whether so much is pending that it must be written now.
+// lagging reports whether so many messages or bytes are pending that writing must begin now.
 func (s *stream) lagging() bool {
 	return s.pendingMsgs >= s.maxPendingMsgs || s.unsent() > s.maxPendingBytes/2
 }
@@ -106,7 +106,7 @@ func (s *stream) leaveToWriter(messages int) {
 }
 
 // wakeWriter has the writer goroutine write what is pending. It does nothing if a goroutine
-// is writing already: that one will also write what is pending.
+// is writing already: that goroutine will also write what is pending.
 func (s *stream) wakeWriter() {
 	if !s.writing {
 		s.writing, s.byWriteLoop = true, true
@@ -114,9 +114,9 @@ func (s *stream) wakeWriter() {
 	}
 }
 
-// gather counts messages that were appended to pending. The caller will call writeHere soon.
-// If much is pending, the writer goroutine starts at once. That bounds the memory, and the
-// other side can begin its work.
+// gather counts messages that were appended to pending. The caller will call writeHere soon. If
+// much is pending, the writer goroutine does not wait for that: it starts at once, to bound the
+// memory and to let the other side begin its work.
 func (s *stream) gather(messages int) {
 	s.pendingMsgs += messages
 	if len(s.pending) >= maxGathered || s.lagging() {
@@ -132,8 +132,8 @@ func (s *stream) writeGathered() {
 }
 
 // writeHere writes what is pending, and what others append meanwhile. It does nothing if
-// another goroutine is writing, or about to. It does not wait for the network: it hands over
-// to the writer goroutine what the connection does not take at once. With yield it first lets
+// another goroutine is writing, or about to. It does not wait for the network: bytes that the
+// connection does not take at once are left to the writer goroutine. If yield is set, it first lets
 // other senders append. It must be called with mu held, and releases mu while it writes.
 func (s *stream) writeHere(yield bool) {
 	if s.writing || len(s.pending) == 0 || s.err != nil {
@@ -344,9 +344,8 @@ func (s *stream) drain() {
 	}
 }
 
-// linger ends a stream whose peer broke the protocol. It sends the reason and goes
-// on reading for a moment, because closing a TCP connection with unread bytes would
-// discard what was just written.
+// linger ends a stream whose peer has broken the protocol. It sends the reason, and goes on reading
+// for a moment: closing a TCP connection while received bytes are unread would discard the reason.
 func (s *stream) linger(reason error) {
 	_ = s.nc.SetDeadline(time.Now().Add(lingerTime))
 	s.sendClose(reason.Error())
@@ -374,7 +373,7 @@ func (s *stream) readLoop(handle func(kind byte, body []byte) error, flush func(
 			err = s.dispatch(kind, body, handle)
 		}
 		s.readErr = err
-		handled := ok && err == nil // then another whole frame may be buffered
+		handled := ok && err == nil // if so, another whole frame may be buffered
 		if sinceFlush++; handled && sinceFlush < maxBatch {
 			continue
 		}
@@ -395,7 +394,7 @@ func (s *stream) readLoop(handle func(kind byte, body []byte) error, flush func(
 	return s.readErr
 }
 
-// fill reads once, and counts that for the timeout.
+// fill reads once, and counts the call for the timeout.
 func (s *stream) fill() error {
 	s.reads.Add(1)
 	err := s.frames.fill(s.nc)
@@ -421,9 +420,9 @@ func (s *stream) dispatch(kind byte, body []byte, handle func(byte, []byte) erro
 	return handle(kind, body)
 }
 
-// heartbeatLoop sends heartbeats when nothing else was written, and closes a
-// connection that is dead. It counts ticks instead of reading clocks, so that a
-// pause of this process counts as one tick and not as silence of the other side.
+// heartbeatLoop sends heartbeats when nothing else was written, and closes a connection that is
+// dead. It counts ticks instead of reading clocks: a pause of this process is then one tick, and not
+// a long silence of the other side.
 func (s *stream) heartbeatLoop() {
 	ticker := time.NewTicker(s.beat)
 	defer ticker.Stop()
@@ -461,9 +460,7 @@ func (s *stream) tick(st *progressState) error {
 	if st.writes.ticksStuck(writes, queued) >= st.limit && s.server {
 		return s.stalled(ErrSlowReader)
 	}
-	// Something was written since the last tick, or is being written: a counter of calls is odd
-	// while a call is under way.
-	if writes != last || last%2 == 1 {
+	if writes != last || last%2 == 1 { // something was written since the last tick, or is being written
 		return nil
 	}
 	s.mu.Lock()
@@ -488,16 +485,17 @@ func (s *stream) stalled(err error) error {
 // stallCounter counts the ticks during which one call of Read or Write has not returned and
 // has made no progress.
 type stallCounter struct {
-	last   uint64 // the number of calls at the last tick, see stream.reads
-	queued int    // bytes that the other side has not acknowledged, as far as the system knows
+	last   uint64 // stream.reads or stream.writes at the last tick; odd: a call was under way
+	queued int    // at the last tick, the bytes that the other side had not acknowledged, as far as the system knows
 	ticks  int
 }
 
-// ticksStuck counts a tick. It returns for how many ticks the call has been stuck.
-func (c *stallCounter) ticksStuck(calls uint64, queued int) int {
+// ticksStuck counts a tick, and returns for how many ticks a call has been stuck. counter is
+// stream.reads or stream.writes now.
+func (c *stallCounter) ticksStuck(counter uint64, queued int) int {
 	switch {
-	case calls != c.last || calls%2 == 0:
-		c.last, c.queued, c.ticks = calls, queued, 0
+	case counter != c.last || counter%2 == 0:
+		c.last, c.queued, c.ticks = counter, queued, 0
 	case queued != c.queued:
 		c.queued, c.ticks = queued, 0
 	default:

@@ -20,6 +20,7 @@ import (
 //	unit:"messages"               optional, for --help; durations and sizes name theirs
 //	secret:"true"                 optional: never printed, and can be read from a file
 //	secret:"url"                  optional: a URL that may hold a secret, which can be read from a file too
+//	nested:"true"                 optional, for a map whose values are words for [SetWords]: in the file each can be a section
 //
 // A struct field with a key prefixes the keys of its own fields; one without is
 // flattened. Leaves are strings, booleans, numbers, [time.Duration], [Bytes],

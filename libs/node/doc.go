@@ -25,7 +25,7 @@
 //
 // # What this does not do
 //
-// It knows nothing of clusters, shards or entities, authenticates clients only by
-// TLS certificates. Of the configuration only the TLS files and the keys for which the
-// service calls [Node.Reread] are read again when their files change.
+// It knows nothing of clusters, shards or entities, and authenticates clients only by TLS
+// certificates. Most of the configuration is read only once: when files change, only the TLS files
+// and the keys for which the service calls [Node.Reread] are read again.
 package node

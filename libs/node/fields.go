@@ -21,6 +21,7 @@ type field struct {
 	unit   string
 	secret bool          // the whole value is secret and never shown
 	file   bool          // the value can be the content of a file
+	nested bool          // the values of the map can be sections of the file
 	value  reflect.Value // the field in the service's struct
 	preset string        // the default, as text
 	source string        // where the value is from, such as "default" or "roost.yaml:12"
@@ -82,7 +83,8 @@ func appendFields(fields []*field, prefix string, structure reflect.Value) ([]*f
 		f := &field{
 			key: prefix + key, help: declared.Tag.Get("help"), unit: declared.Tag.Get("unit"),
 			secret: declared.Tag.Get("secret") == "true", file: declared.Tag.Get("secret") != "",
-			value: value, source: "default",
+			nested: declared.Tag.Get("nested") == "true",
+			value:  value, source: "default",
 		}
 		f.preset = f.text()
 		fields = append(fields, f)
@@ -180,6 +182,31 @@ func (f *field) parseList(items []string) error {
 		f.value.Set(reflect.ValueOf(pairs))
 	default:
 		return errors.New("a list, where a single value is required")
+	}
+	return nil
+}
+
+// SetWords sets keys of the struct that config points to from words such as limit=5, with the
+// names that the keys have below the section.
+func SetWords(config any, section, words string) error {
+	fields, err := fieldsOf(config)
+	if err != nil {
+		return err
+	}
+	s := &Sources{fields: fields}
+	for word := range strings.FieldsSeq(words) {
+		name, value, ok := strings.Cut(word, "=")
+		if !ok {
+			return fmt.Errorf("wrong at %q: write it like key=value", word)
+		}
+		below := func(f *field) string { return strings.TrimPrefix(f.key, section+".") }
+		f := s.field(section + "." + name)
+		if f == nil {
+			return fmt.Errorf("%s is unknown%s", name, s.suggest(section+"."+name, below))
+		}
+		if err := f.parse(value); err != nil {
+			return fmt.Errorf("%s: %q is %w", name, value, err)
+		}
 	}
 	return nil
 }

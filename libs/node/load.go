@@ -329,7 +329,15 @@ func (f *field) setNode(node *yaml.Node, where string) error {
 		}
 	case yaml.MappingNode:
 		for i := 0; i+1 < len(node.Content); i += 2 {
-			items = append(items, node.Content[i].Value+"="+node.Content[i+1].Value)
+			value := node.Content[i+1]
+			if value.Kind != yaml.ScalarNode && !f.nested {
+				return fmt.Errorf("%s: %s of %s is not a single value", where, node.Content[i].Value, f.key)
+			}
+			text, err := words(value)
+			if err != nil {
+				return fmt.Errorf("%s: %s of %s is %w", where, node.Content[i].Value, f.key, err)
+			}
+			items = append(items, node.Content[i].Value+"="+text)
 		}
 	default:
 		return fmt.Errorf("%s: %s: anchors and aliases are not supported", where, f.key)
@@ -339,6 +347,25 @@ func (f *field) setNode(node *yaml.Node, where string) error {
 	}
 	f.source = where
 	return nil
+}
+
+// words returns a section of the file in the form that [SetWords] takes, and a single value as
+// it is.
+func words(node *yaml.Node) (string, error) {
+	switch node.Kind {
+	case yaml.ScalarNode:
+		return node.Value, nil
+	case yaml.MappingNode:
+		var list []string
+		for i := 0; i+1 < len(node.Content); i += 2 {
+			if node.Content[i+1].Kind != yaml.ScalarNode {
+				return "", fmt.Errorf("wrong at %s: want a single value there", node.Content[i].Value)
+			}
+			list = append(list, node.Content[i].Value+"="+node.Content[i+1].Value)
+		}
+		return strings.Join(list, " "), nil
+	}
+	return "", errors.New("neither a value nor a section")
 }
 
 func readBounded(path string, most int64) ([]byte, error) {

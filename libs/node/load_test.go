@@ -24,6 +24,7 @@ type exampleConfig struct {
 		Buffer         Bytes             `key:"buffer"`
 		Seeds          []string          `key:"seeds"`
 		Labels         map[string]string `key:"labels"`
+		Types          map[string]string `key:"types" nested:"true"`
 	} `key:"region"`
 	URL      string `key:"journal.url" secret:"true"`
 	Untagged string
@@ -92,6 +93,30 @@ func TestLists(t *testing.T) {
 	}
 }
 
+// TestNested: a map whose values are words may have sections in the file.
+func TestNested(t *testing.T) {
+	file := writeFile(t, "roost.yaml", "region:\n  types:\n    Cart: {mailbox: 7, share: 0.5}\n    Order: lru small=3\n")
+	c := newExample()
+	if _, err := Load(c, []string{"--config", file}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if !maps.Equal(c.Region.Types, map[string]string{"Cart": "mailbox=7 share=0.5", "Order": "lru small=3"}) {
+		t.Fatalf("got %v", c.Region.Types)
+	}
+	if err := SetWords(c, "region", c.Region.Types["Cart"]); err != nil || c.Region.Mailbox != 7 || c.Region.Share != 0.5 {
+		t.Errorf("got %+v, %v", c.Region, err)
+	}
+	for words, says := range map[string]string{
+		"mailbox":     `wrong at "mailbox": write it like key=value`,
+		"mailbx=1":    "mailbx is unknown: did you mean mailbox?",
+		"mailbox=few": `mailbox: "few" is not a whole number`,
+	} {
+		if err := SetWords(c, "region", words); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%q: %v, want %q", words, err, says)
+		}
+	}
+}
+
 // manyKeys returns a file of unknown keys.
 func manyKeys() string {
 	var b strings.Builder
@@ -118,6 +143,9 @@ func TestLoadRefuses(t *testing.T) {
 		{name: "bad size", args: []string{"--region.buffer", "5 bananas"}, want: []string{"region.buffer", "64KiB"}},
 		{name: "bad level", args: []string{"--log.level", "loud"}, want: []string{`log.level: "loud" from --log.level is not a level: write debug`}},
 		{name: "bad map", args: []string{"--region.labels", "zone"}, want: []string{"region.labels", "key=value"}},
+		{name: "a section in a map", file: "region: {labels: {disk: {kind: ssd}}}", want: []string{"disk of region.labels is not a single value"}},
+		{name: "a section too deep", file: "region: {types: {Cart: {a: {b: c}}}}", want: []string{"Cart of region.types", "wrong at a"}},
+		{name: "a list for a section", file: "region: {types: {Cart: [a]}}", want: []string{"Cart of region.types", "neither a value nor a section"}},
 		{name: "overflow", args: []string{"--region.small", "256"}, want: []string{"region.small", "8 bits"}},
 		{name: "secret stays secret", env: []string{"ROOST_JOURNAL_URL_FILE=/nonexistent"}, want: []string{"journal.url", "ROOST_JOURNAL_URL_FILE"}},
 		{name: "a secret and its file", env: []string{"ROOST_JOURNAL_URL=postgres://u:hush@h/d", "ROOST_JOURNAL_URL_FILE=/nonexistent"}, want: []string{"journal.url: both ROOST_JOURNAL_URL and ROOST_JOURNAL_URL_FILE are set", "unset one"}},

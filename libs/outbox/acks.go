@@ -158,6 +158,7 @@ func (d *Dispatcher) acked(in Acked) {
 		seqs := make([]uint64, 0, len(a.sends))
 		for _, x := range a.sends {
 			seqs = append(seqs, x.seq)
+			d.ended(x)
 			d.gone(x)
 		}
 		d.out.Turn = append(d.out.Turn, turn.SendsEnded{Shard: s.id, Epoch: s.epoch, Entity: a.source.entity, Seqs: seqs})

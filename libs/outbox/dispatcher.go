@@ -85,7 +85,8 @@ type shard struct {
 	// missed says that, since the sweep began, sources were forgotten that have pending sends:
 	// the sweep may have passed them.
 	missed bool
-	// dropped are sends that were given up while a read was under way, which may be older.
+	// dropped names the sends that operators have dropped while a read was under way. The page of the
+	// read may still have these sends.
 	dropped []sendName
 	// ended are sends whose end is to be stored at ackAt.
 	ended []*send
@@ -120,10 +121,13 @@ type send struct {
 	// unsure says that an attempt was not answered, or that its record was read from the
 	// journal, so that one may have been made before: whether it had an effect is not known.
 	unsure bool
+	// repeatable says that the target has refused the last attempt. The target does not remember the
+	// refusal, and could execute the next attempt.
+	repeatable bool
 	// answer is what its sender is to be told; nil: the target has not answered.
 	answer *sharding.Reply
-	// dropped: an operator has given it up while an attempt was under way. It goes when that has
-	// ended.
+	// dropped says that an operator has dropped the send while an attempt was under way. The send is
+	// forgotten when the attempt has ended.
 	dropped bool
 	// Of one that has ended:
 	as sharding.SendState
@@ -228,10 +232,10 @@ func (d *Dispatcher) close(id sharding.ShardID) {
 // ignored when it is answered.
 func (d *Dispatcher) forget(src *source) {
 	for _, p := range src.sorted() {
-		d.unqueue(p)
-		for _, x := range p.queue {
+		for _, x := range p.held() {
 			d.release(x)
 		}
+		d.unqueue(p)
 		delete(d.failing, p)
 	}
 	d.dropRefused(src)

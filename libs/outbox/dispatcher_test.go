@@ -45,6 +45,10 @@ type model struct {
 	// damaged says which appends meet damage; nil: none.
 	damaged func(*sharding.Append) bool
 	torn    sharding.ShardID // cannot be read
+	// tight: pages have no room for all rows at times. unreadable says which records cannot be read;
+	// nil: none.
+	tight      bool
+	unreadable func(*record) bool
 }
 
 type record struct {
@@ -157,7 +161,15 @@ func (m *model) tell(e turn.ShardEvent) {
 
 func (m *model) page(r outbox.Read) outbox.Page {
 	p := outbox.Page{Number: r.Number, Now: m.now}
+	room := 1 << 20
+	if m.tight {
+		room = 1 + m.rng.IntN(5)
+	}
 	for _, after := range r.Shards {
+		if room == 0 {
+			p.More = append(p.More, after.Shard)
+			continue
+		}
 		if after.Shard == m.torn {
 			if p.Failed = append(p.Failed, m.torn); len(r.Shards) == 1 {
 				p.Now = time.Time{}
@@ -170,22 +182,27 @@ func (m *model) page(r outbox.Read) outbox.Page {
 				continue
 			}
 			for _, rec := range records {
-				row := outbox.Row{Shard: after.Shard, Entity: e, Seq: rec.seq, At: rec.at}
+				row := outbox.Row{Shard: after.Shard, Entity: e, Seq: rec.seq, At: rec.at, Epoch: m.open[after.Shard]}
 				for i, s := range rec.states {
 					if s == sharding.SendPending {
 						row.Sends = append(row.Sends, outbox.Pending{Place: uint16(i), Send: rec.sends[i]})
 					}
 				}
-				if len(row.Sends) > 0 && cmp.Or(e.Compare(after.Entity), cmp.Compare(rec.seq, after.Seq)) > 0 {
+				wanted := len(row.Sends) > 0
+				if m.unreadable != nil && m.unreadable(rec) {
+					row.Sends, row.Err = nil, "it is damaged"
+				}
+				if wanted && cmp.Or(e.Compare(after.Entity), cmp.Compare(rec.seq, after.Seq)) > 0 {
 					rows = append(rows, row)
 				}
 			}
 		}
 		slices.SortFunc(rows, func(a, b outbox.Row) int { return cmp.Or(a.Entity.Compare(b.Entity), cmp.Compare(a.Seq, b.Seq)) })
-		if len(rows) > r.Limit {
-			rows = rows[:r.Limit]
+		if limit := min(r.Limit, room); len(rows) > limit {
+			rows = rows[:limit]
 			p.More = append(p.More, after.Shard)
 		}
+		room -= len(rows)
 		p.Rows = append(p.Rows, rows...)
 	}
 	return p
@@ -409,6 +426,10 @@ func random(t testing.TB, seed uint64) {
 	})
 	calm := false
 	m.deletes = true
+	m.tight = seed%3 == 0
+	if seed%5 == 0 {
+		m.unreadable = func(r *record) bool { return !calm && r.at.UnixMilli()%7 == 0 }
+	}
 	m.behave = func(env *sharding.Envelope) behaviour {
 		b := behaviour{delay: time.Duration(m.rng.IntN(30)) * time.Millisecond}
 		h := env.Payload[len(env.Payload)-1]
@@ -1094,6 +1115,23 @@ func deposed(t testing.TB) {
 }
 
 func TestDeposed(t *testing.T) { deposed(t) }
+
+// deposedPage: an owner does not deliver what it reads when another owner has claimed the shard.
+func deposedPage(t testing.TB) {
+	m := newModel(t, 11, nil)
+	from := entity("A", 1)
+	s := command(from, entity("C", 1), 1, "")
+	m.own()
+	m.run(time.Second)
+	m.open[shardOf(from)]++ // by somebody else, who stores the send
+	m.rows[from] = []*record{{seq: 1, at: m.now, sends: []sharding.Send{s}, states: make([]sharding.SendState, 1)}}
+	m.run(10 * time.Minute)
+	if len(m.effects) > 0 {
+		t.Errorf("%d sends were delivered by an owner that was deposed", len(m.effects))
+	}
+}
+
+func TestDeposedPage(t *testing.T) { deposedPage(t) }
 
 // tooOldToWait: the sender of what is given up takes that answer at once, whichever type was
 // looked at first.

@@ -1,76 +1,91 @@
-// Package outbox delivers what entities send: commands in their records, which are sent to other
-// entities once the records are durable. [Dispatcher] is a pure state machine: it asks the
-// journal for records with pending sends, has their commands delivered, and stores what has
-// become of each.
+// Package outbox delivers sends: commands that entities store in their records for other entities,
+// and that leave once the records are durable. [Dispatcher] is a pure state machine: it asks the
+// journal for records with pending sends, has their commands delivered, and has the end of each
+// send stored.
 //
 // # Life of a send
 //
-// A send is pending until its target has answered. Until then it is tried again, always with the
-// same idempotency key ([Key]), so that it has its effect once, however often it is delivered
-// and by whomever. A target that answers, with success or with a business error, ends it. So
-// does a refusal that would come again. All else is tried again with a growing pause, for
-// [Config.MaxAge]: a target that cannot be reached, or a type or command that no region has.
+// Every attempt to deliver a send has the same idempotency key ([Key]), so the send has its effect
+// once, however often and by whomever it is delivered. An answer of the target, success or a
+// business error, ends the attempts. So does a refusal that would be repeated. After any other
+// failure (for example, the target cannot be reached, or no region has its type or the command) the
+// send is tried again, with growing pauses, for at most [Config.MaxAge].
 //
-// If the send names a command of its sender, that command takes the answer, whatever it is: as
-// a firing of the [turn.Machine], whose commit ends the send. Otherwise success ends it, and
-// everything else makes it a dead letter: *refused* if it certainly had no effect, else *in
-// doubt*. Dead letters stay in the journal. An operator ends a send in any state by a command of its
-// sender ([turn.SendDropped]); nobody is told the answer then.
+// A send may name a command for the answer, which its sender executes. Then the Dispatcher has
+// this command run with the result, whatever the result is. It does so by a [turn.Fire], as
+// package wakeup does for a wake-up. The commit of the command's turn ends the send. A send that
+// names no command ends with success, or becomes a dead letter: *refused* if it certainly had no
+// effect, else *in doubt*. Dead letters stay in the journal. An operator can end a send in any
+// state, by a built-in command to the sender ([turn.SendDropped]); nobody is told the answer then.
 //
 // # Order
 //
-// Of a *pair*, which is a sender and a target, one send is under way at a time: the next one
-// begins when it has ended. A pair that fails holds back no other pair. For that, a sender is
-// in memory either with all of its pending sends up to some record, or not at all; what is
-// behind that record is read before anything of it is delivered. That holds after a failover
-// too, because the next owner reads the sender from its first pending record on.
+// A *pair* is a sender and a target. One send of a pair is under way at a time: the next send of
+// the pair begins when that one has ended. If the target has refused the send, its end must be
+// stored before the next one begins: the target does not remember a refused send, and could execute
+// it if the next owner delivers it again. A pair that fails holds back no other pair.
+//
+// To keep this order, the Dispatcher has in memory either all pending sends of a sender up to some
+// record, or none of them. The sends of later records are read from the journal before any of them
+// is delivered. The order is kept after a failover too, because the next owner reads the sender's
+// sends from its first pending record on.
 //
 // # What is in memory
 //
-// What becomes durable in this process ([turn.SendsStored]) is delivered at once, if all that
-// the sender has sent before is in memory. Else the sender is read. Each shard is swept when it
-// is opened, and then from time to time, so that nothing is lost that this package forgets.
-// Memory is bounded. If it is full, senders are forgotten of which all sends fail; a later
-// sweep finds them again.
+// A send that becomes durable in this process ([turn.SendsStored]) is delivered at once if all
+// earlier pending sends of its sender are in memory. If they are not, the sender's sends are read.
+// Each shard is swept when it is opened, and then from time to time. Memory is bounded: if it is
+// full, senders whose sends all fail leave it, and a later sweep finds them again.
 //
 // # What this does not do
 //
-// It does not make sure that a command has its effect once: the target does, by the key, and
-// the journal of the sender, which takes an answer once. Volatile targets remember no keys:
-// a repeat has its effect again there. It does not route commands, reads no clock and knows no
-// journal.
+// It does not make sure that a command has its effect once: the target does that, by the key.
+// Nor does it make sure that an answer is taken once: the journal of the sender does. Volatile
+// targets remember no keys, so a repeat has its effect again there. The package does not route
+// commands, reads no clock and knows no journal.
 //
 // # Duties of the driver
 //
 // The driver is whatever owns the [turn.Machine] of the same shards. In the services that is
 // package region.
 //
-//  1. Step and Told are never called by two goroutines at a time, with the times of a
+//  1. Step and Told are never called by two goroutines at a time. Their times are those of a
 //     monotonic clock. A [Tick] comes every 20 ms or so.
-//  2. [Open] comes when the shard is open in the machine, for types that are not volatile, and
-//     [Close] as soon as it drains or is aborted there.
+//  2. For types that are not volatile, [Open] comes when a shard is open in the machine, and
+//     [Close] as soon as the shard drains or is aborted there.
 //  3. Every [turn.SendsStored], [turn.SendDropped], [turn.WakesUnknown] and [turn.FiringEnded]
 //     of the machine goes to Told, in their order.
-//  4. Each input in [Outputs.Turn] goes to the machine, after the call that asked for it has
-//     returned.
-//  5. Each [Read] is answered by one [Page] that was read after it was asked for, each [Deliver]
-//     by one [Answered], and each [Ack] by one [Acked].
+//  4. Each input in [Outputs.Turn] goes to the machine, after the call of Step or Told that
+//     produced it has returned.
+//  5. Each [Read] is answered by one [Page], which is read from the journal after the Read; each
+//     [Deliver] by one [Answered], and each [Ack] by one [Acked].
 //
-// The loop to write:
+// The loop to write, for a dispatcher d and its machine m:
 //
 //	for in := range inputs {
 //		var want outbox.Outputs
-//		for _, o := range m.Step(now, in, nil) {
-//			perform(o)
-//		}
-//		for _, e := range m.ShardEvents() {
-//			d.Told(now, e, &want)
+//		switch in := in.(type) {
+//		case outbox.Input: // an Open, Close, Page, Answered, Acked or Tick
+//			d.Step(now, in, &want)
+//		case turn.Input:
+//			for _, o := range m.Step(now, in, nil) {
+//				perform(o)
+//			}
+//			for _, e := range m.ShardEvents() {
+//				d.Told(now, e, &want)
+//			}
 //		}
 //		for _, in := range want.Turn {
-//			inputs.Put(in) // for m
+//			inputs.Put(in) // it is a turn.Input
+//		}
+//		for _, r := range want.Reads {
+//			read(r) // returns at once, as do route and store; the Page becomes an input later
 //		}
 //		for _, v := range want.Delivers {
-//			route(v) // never waits: the Answered is a later input of d, as are Page and Acked
+//			route(v) // the Answered becomes an input later
+//		}
+//		for _, a := range want.Acks {
+//			store(a) // the Acked becomes an input later
 //		}
 //	}
 package outbox

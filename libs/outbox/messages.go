@@ -82,6 +82,8 @@ type Row struct {
 	Seq    uint64
 	At     time.Time // when it was stored
 	Sends  []Pending // in the order of their places
+	// Epoch is the highest epoch that was claimed for the shard when the row was read.
+	Epoch sharding.Epoch
 	// Err says why the record cannot be read; empty: it can.
 	Err string
 }

@@ -23,14 +23,14 @@ func (p *probe) Fatalf(string, ...any) { p.failed = true; runtime.Goexit() }
 // TestMutants checks that the comparison with the model fails without a guard.
 func TestMutants(t *testing.T) {
 	t.Cleanup(func() { mutant.Activate("") })
-	for _, name := range []string{"pair-order", "send-key", "max-age", "silent-refusal", "send-ack", "send-back-off", "unsure", "stored-sends", "sends-meanwhile", "evicted", "crowded", "ready-again", "ack-apart", "ack-back-off", "ack-deposed", "send-no-clock",
-		"drop-forgets", "drop-waits", "drop-read", "take-grace"} {
+	for _, name := range []string{"pair-order", "send-key", "max-age", "silent-refusal", "send-ack", "send-back-off", "unsure", "stored-sends", "sends-meanwhile", "evicted", "crowded", "ready-again", "ack-apart", "ack-back-off", "ack-deposed", "page-deposed", "send-no-clock",
+		"drop-forgets", "drop-waits", "drop-read", "take-grace", "page-full", "page-behind", "ended-durable", "obsolete-counts"} {
 		mutant.Activate(name)
 		p := &probe{TB: t}
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			for _, test := range []func(testing.TB){atOnce, pairsApart, deadLetters, meanwhile, crowded, unstorable, deposed, tooOldToWait, noClock, givenUp, untaken} {
+			for _, test := range []func(testing.TB){atOnce, pairsApart, deadLetters, meanwhile, crowded, unstorable, deposed, deposedPage, tooOldToWait, noClock, givenUp, untaken, fullPage, behindDamage, evictedBehind, endedDurable, obsolete} {
 				test(p)
 			}
 			for seed := uint64(0); seed < 200 && !p.failed; seed++ {

@@ -12,24 +12,26 @@ import (
 	"github.com/roost-cluster/roost/libs/turn"
 )
 
-// pair is a sender and a target. One send of it is under way at a time: the next one begins
-// when it has ended.
+// pair is a sender and a target. Only the first send of the pair is under way: the next one begins
+// when the first one has ended.
 type pair struct {
 	source *source
 	to     sharding.Entity
 	queue  []*send // by record and place, never empty
 	state  pairState
 	number uint64 // of the delivery under way
-	// Of one whose first send has failed:
-	times          int
-	since, retryAt time.Time
-	code           sharding.Code
-	message        string
-	order          uint64
-	place          int // in Dispatcher.retries
+	// The fields below are about a pair that is failing: an attempt for its first send has failed.
+	times   int           // how many attempts have failed, one after the other
+	since   time.Time     // when the first of these failed
+	retryAt time.Time     // when the next attempt may begin
+	code    sharding.Code // of the last failure
+	message string        // of the last failure
+	order   uint64        // orders pairs with the same retryAt
+	place   int           // index in Dispatcher.retries
 }
 
-// Before orders pairs by when they are tried again, then by when they were put in.
+// Before orders pairs by the time at which they are tried again, then by the order in which they
+// were queued.
 func (p *pair) Before(o *pair) bool {
 	return cmp.Or(p.retryAt.Compare(o.retryAt), cmp.Compare(p.order, o.order)) < 0
 }
@@ -44,11 +46,12 @@ const (
 	underWay                      // a delivery is under way
 	taking                        // a command of the sender takes the answer
 	retrying                      // in Dispatcher.retries
+	ending                        // the end of the first send is being stored, and the next send waits for it (see endAs)
 )
 
-// delivery is one that is under way.
+// delivery is a delivery under way.
 type delivery struct {
-	pair *pair // nil: it was forgotten
+	pair *pair // nil: the dispatcher has forgotten the pair
 	to   sharding.Entity
 }
 
@@ -75,8 +78,8 @@ func (d *Dispatcher) enqueue(x *send) {
 	}
 }
 
-// next is the entity that has the next command for the first send: the target, or the sender
-// once there is an answer.
+// next returns the entity that gets the next command for the first send: the target or, once there
+// is an answer, the sender.
 func (p *pair) next() sharding.Entity {
 	if x := p.queue[0]; x.answer == nil {
 		return x.To
@@ -84,7 +87,7 @@ func (p *pair) next() sharding.Entity {
 	return p.source.entity
 }
 
-// typeOf returns the queue of a type of targets.
+// typeOf returns the queue of an entity type.
 func (d *Dispatcher) typeOf(t sharding.EntityType) *typeQueue {
 	for _, q := range d.types {
 		if q.name == t {
@@ -124,7 +127,8 @@ func (d *Dispatcher) unqueue(p *pair) {
 	p.state = 0
 }
 
-// enter counts a command to an entity, unless there are too many.
+// enter counts a command to the entity that is next for the pair. If too many commands to this
+// entity are under way, the pair waits instead, and enter returns false.
 func (d *Dispatcher) enter(q *typeQueue, p *pair) bool {
 	to := p.next()
 	t := d.targets[to]
@@ -149,9 +153,9 @@ func (d *Dispatcher) leave(to sharding.Entity) {
 	d.wake(to)
 }
 
-// wake makes the next crowded pair of an entity ready if there is room for its command. It is
-// called for every pair that is not ready any more and has not entered: if that one was woken,
-// another one has its room.
+// wake makes the next crowded pair of an entity ready if there is room for its command. It must be
+// called when a command to the entity has ended, and also when a ready pair ends or is removed
+// without having entered: that pair may have been woken for room that another pair can now use.
 func (d *Dispatcher) wake(to sharding.Entity) {
 	t := d.targets[to]
 	switch {
@@ -193,8 +197,9 @@ func (d *Dispatcher) advance() {
 	d.scan()
 }
 
-// startReady begins the attempts for which there is room, and reports whether there were any: a
-// send that is given up makes its sender ready, whose type may have had its turn before.
+// startReady begins the attempts for which there is room, and reports whether there were any. If so,
+// it must be called again: an attempt that gives a send up makes the pair ready for the sender, and
+// the loop may have passed the sender's type already.
 func (d *Dispatcher) startReady() (any bool) {
 	for _, q := range d.types {
 		for q.underWay < d.cfg.Deliveries && len(q.ready) > 0 {
@@ -207,7 +212,8 @@ func (d *Dispatcher) startReady() (any bool) {
 	return any
 }
 
-// attempt delivers the first send of a pair, or gives it up; or has its answer taken.
+// attempt delivers the first send of a pair, or gives it up if it is too old. If there is an answer
+// already, attempt has the sender take it.
 func (d *Dispatcher) attempt(q *typeQueue, p *pair) {
 	x := p.queue[0]
 	if x.answer == nil && d.wall()-x.at.UnixMilli() >= d.cfg.MaxAge.Milliseconds() && !mutant.On("max-age") {
@@ -238,20 +244,21 @@ func (d *Dispatcher) attempt(q *typeQueue, p *pair) {
 	}})
 }
 
-// Key returns the idempotency key of a send: whoever delivers it, and however often, it is
-// the same. The time in it is when its record was stored, so that its target knows how old
-// it is.
+// Key returns the idempotency key of a send. The key is the same for every delivery of the send, by
+// any owner of the sender's shard. It contains the time at which the send's record was stored, so the
+// target knows how old the key is.
 func Key(from sharding.Entity, seq uint64, place uint16, at time.Time) sharding.CommandID {
 	return sharding.DerivedKey(sharding.SendPrefix, at, string(from.Type), string(from.ID), strconv.FormatUint(seq, 10), strconv.Itoa(int(place)))
 }
 
-// giveUp ends a send that is too old to be tried. It was refused whenever it was tried, unless
-// it is unsure.
+// giveUp ends a send that is too old to be tried again. All its attempts were refused, unless the
+// send is marked as unsure.
 func (d *Dispatcher) giveUp(p *pair) {
 	reply := sharding.Reject(p.code, fmt.Sprintf("it has not succeeded in %s; the last attempt failed with: %s", d.cfg.MaxAge, p.message))
 	if p.times == 0 {
 		reply = sharding.Reject(sharding.DeadlineExceeded, fmt.Sprintf("it is older than %s, so that it is not tried any more", d.cfg.MaxAge))
 	}
+	p.queue[0].repeatable = false // the next owner gives it up, too
 	d.answer(p, &reply)
 }
 
@@ -273,6 +280,7 @@ func (d *Dispatcher) answered(in *Answered) {
 		return
 	}
 	r := &in.Reply
+	p.queue[0].repeatable = r.Outcome == sharding.Rejected
 	switch {
 	case r.Outcome == sharding.OK && r.Code != sharding.ReplyLost, r.Outcome == sharding.Rejected && r.Code.Final(),
 		r.Outcome == sharding.Unknown && r.Code == sharding.KeyExpired: // nobody will ever know more
@@ -283,8 +291,8 @@ func (d *Dispatcher) answered(in *Answered) {
 	}
 }
 
-// answer hands the answer to a send to its sender. If no command of the sender takes it, the
-// send ends: with success, or as a dead letter.
+// answer handles the answer to the first send of a pair. If the send names a command of its sender
+// for the answer, this command takes it. Otherwise the send ends: with success, or as a dead letter.
 func (d *Dispatcher) answer(p *pair, r *sharding.Reply) {
 	x := p.queue[0]
 	reply := *r
@@ -304,7 +312,8 @@ func (d *Dispatcher) answer(p *pair, r *sharding.Reply) {
 	d.makeReady(p)
 }
 
-// stateOf is the state in which a send ends whose sender is not told.
+// stateOf returns the state in which a send ends with a reply, if no command of its sender takes
+// the reply.
 func (d *Dispatcher) stateOf(r *sharding.Reply) sharding.SendState {
 	switch {
 	case r.Outcome == sharding.OK && r.Code == "":
@@ -325,11 +334,11 @@ func (d *Dispatcher) take(p *pair) {
 	d.out.Turn = append(d.out.Turn, turn.Fire{Shard: p.source.shard.id, Epoch: p.source.shard.epoch, Entity: p.source.entity, Wakeup: turn.Wakeup{
 		WakeRef: sharding.WakeRef{Kind: sharding.SendWake, Name: x.To.String(), Seq: x.seq, Number: uint64(x.Place)},
 		Input:   sharding.Input{Command: x.ReplyTo},
-		Answer:  &turn.Answered{From: x.To, Sent: x.Input, SentAt: x.at, Reply: *x.answer},
+		Answer:  &turn.SendResult{Target: x.To, Sent: x.Input, SentAt: x.at, Reply: *x.answer},
 	}})
 }
 
-// taken takes in how the command has ended that took an answer.
+// taken handles the end of the command that was to take an answer.
 func (d *Dispatcher) taken(e *turn.FiringEnded) {
 	key := sendName{e.Entity, e.Ref.Seq, uint16(e.Ref.Number)}
 	p := d.taking[key]
@@ -350,14 +359,17 @@ func (d *Dispatcher) taken(e *turn.FiringEnded) {
 		d.goOn(p)
 		d.gone(x)
 	case turn.FiringObsolete:
+		// An earlier append has ended the send. The machine has not been told of this end yet, for
+		// example because the outcome of that append was unknown.
 		d.stats.Obsolete++
+		if s := p.source.shard; !mutant.On("obsolete-counts") {
+			d.out.Turn = append(d.out.Turn, turn.SendsEnded{Shard: s.id, Epoch: s.epoch, Entity: e.Entity, Seqs: []uint64{x.seq}})
+		}
 		d.goOn(p)
 		d.gone(x)
-	case turn.FiringOtherLife: // nobody wants it any more
+	case turn.FiringOtherLife: // the life of the sender that would have taken the answer is over
 		d.stats.Obsolete++
-		x.as = sharding.SendDone
-		d.goOn(p)
-		d.storeLater(x)
+		d.endAs(p, sharding.SendDone)
 	case turn.FiringFailed:
 		if d.wall()-x.at.UnixMilli() >= (d.cfg.MaxAge+d.cfg.TakeGrace).Milliseconds() && !mutant.On("take-grace") {
 			reply := sharding.Doubt(e.Code, fmt.Sprintf("the sender has not taken the answer in %s: %s", d.cfg.MaxAge+d.cfg.TakeGrace, e.Message))
@@ -365,12 +377,12 @@ func (d *Dispatcher) taken(e *turn.FiringEnded) {
 			return
 		}
 		d.fail(p, e.Code, e.Message)
-	default: // the journal refuses it if it is done
+	default: // if the answer was taken after all, the journal will refuse the next attempt
 		d.fail(p, sharding.Unavailable, "whether the answer was taken is not known yet")
 	}
 }
 
-// end ends the first send of a pair, other than by a command of the sender.
+// end ends the first send of a pair, if no command of the sender has ended it by taking the answer.
 func (d *Dispatcher) end(p *pair, as sharding.SendState, r *sharding.Reply) {
 	x := p.queue[0]
 	switch as {
@@ -387,15 +399,50 @@ func (d *Dispatcher) end(p *pair, as sharding.SendState, r *sharding.Reply) {
 		})
 		d.noteDied(p, r)
 	}
-	x.as = as
-	d.goOn(p)
-	d.storeLater(x)
+	d.endAs(p, as)
 }
 
-// dropped forgets a send that an operator has given up. If an attempt of it is under way, the
-// next one of its pair waits until that has ended, and its result is nothing any more. A send
-// whose end is being stored is not pending for its sender any more when that is done, whatever
-// the journal makes of it.
+// endAs has the end of the first send of a pair stored. The next send of the pair begins at once,
+// unless the first one is repeatable: then it begins when the end of the first one is durable. If it
+// began earlier, the next owner of the shard could deliver the first send again, this time with
+// success, and the first send would take effect after the next one.
+func (d *Dispatcher) endAs(p *pair, as sharding.SendState) {
+	x := p.queue[0]
+	x.as = as
+	d.storeLater(x)
+	if !x.repeatable || mutant.On("ended-durable") {
+		d.goOn(p)
+		return
+	}
+	d.succeed(p)
+	p.state = ending
+	x.source.shard.ackAt = d.now
+	d.ackBy(d.now)
+}
+
+// ended is called when the end of a send is durable. If the pair of the send has waited for that,
+// ended goes on with the next send of the pair.
+func (d *Dispatcher) ended(x *send) {
+	if p := x.source.pairs[x.To]; p != nil && p.state == ending && p.queue[0] == x {
+		d.goOn(p)
+	}
+}
+
+// held returns the sends of the pair. It leaves out the first one while its end is being stored: that
+// send is counted with the ends.
+func (p *pair) held() []*send {
+	if p.state == ending {
+		return p.queue[1:]
+	}
+	return p.queue
+}
+
+// dropped forgets a send that an operator has dropped. If an attempt of the send is under way, the
+// next send of the pair waits until the attempt has ended, and the result of the attempt is ignored.
+//
+// dropped does nothing for a send whose end is being stored. This append goes on as before. It changes
+// nothing in the journal, where the send has ended already. Once it is durable, SendsEnded tells the
+// machine of the end, as usual.
 func (d *Dispatcher) dropped(e *turn.SendDropped) {
 	s := d.shard(e.Shard, e.Epoch)
 	if s == nil || mutant.On("drop-forgets") {
@@ -410,7 +457,7 @@ func (d *Dispatcher) dropped(e *turn.SendDropped) {
 	}
 	for _, p := range src.sorted() {
 		i := slices.IndexFunc(p.queue, func(x *send) bool { return x.seq == e.Seq && x.Place == e.Place })
-		if i < 0 || p.queue[i].dropped {
+		if i < 0 || p.queue[i].dropped || i == 0 && p.state == ending {
 			continue
 		}
 		x := p.queue[i]
@@ -428,14 +475,14 @@ func (d *Dispatcher) dropped(e *turn.SendDropped) {
 	}
 }
 
-// goAfterDrop forgets the first send of a pair, which was given up, and goes on with the next.
+// goAfterDrop forgets the first send of a pair, which was dropped, and goes on with the next.
 func (d *Dispatcher) goAfterDrop(p *pair) {
 	x := p.queue[0]
 	d.goOn(p)
 	d.gone(x)
 }
 
-// goOn goes on with the send behind the first one, which has ended.
+// goOn removes the first send of a pair, which has ended, and goes on with the send behind it.
 func (d *Dispatcher) goOn(p *pair) {
 	d.succeed(p)
 	if p.queue = p.queue[1:]; len(p.queue) == 0 {
@@ -467,7 +514,7 @@ func (d *Dispatcher) fail(p *pair, code sharding.Code, message string) {
 	d.retries.Push(p)
 }
 
-// pause is how long to wait after a number of failures.
+// pause returns how long to wait after this many failures, one after the other.
 func (d *Dispatcher) pause(times int) time.Duration {
 	return d.jitter.Pause(times, d.cfg.RetryMin, d.cfg.RetryMax)
 }

@@ -103,10 +103,10 @@ func (d *Dispatcher) evict() {
 func (d *Dispatcher) fails(src *source) bool {
 	waiting := src.refused
 	for _, p := range src.pairs { // order-free: all must fail
-		if p.state != retrying {
+		if p.state != retrying && p.state != ending {
 			return false
 		}
-		waiting += len(p.queue)
+		waiting += len(p.held())
 	}
 	return waiting > 0 && waiting == src.held
 }
@@ -138,6 +138,9 @@ func (d *Dispatcher) page(in *Page) {
 			n++
 		}
 		failed := in.Err != "" || slices.Contains(in.Failed, p.shard.id)
+		if n > 0 && rows[0].Epoch > p.shard.epoch && !p.shard.closed && !mutant.On("page-deposed") {
+			d.close(p.shard.id) // by another owner, see journal.SendRow.Epoch
+		}
 		if !p.shard.closed {
 			p.shard.reading = false
 			switch {
@@ -223,10 +226,17 @@ func (d *Dispatcher) rowsOf(src *source, rows []Row, more bool) (all bool) {
 	return true
 }
 
+// lacks reports whether a sweep that has read the source up to a record has passed some that are
+// not in memory, because one of them could not be read. The source is then read again, and what is
+// behind that record waits.
+func (src *source) lacks(seq uint64) bool { return src.upTo < seq && !mutant.On("page-behind") }
+
 // pageOfSweep takes in a page of a sweep.
 func (d *Dispatcher) pageOfSweep(p *part, rows []Row, more bool) {
 	s := p.shard
-	if src := s.sources[p.from.Entity]; src != nil && (len(rows) == 0 || rows[0].Entity != src.entity) {
+	src := s.sources[p.from.Entity]
+	full := more && len(rows) == 0 && !mutant.On("page-full") // the page had no room for rows of this shard
+	if src != nil && !full && (len(rows) == 0 || rows[0].Entity != src.entity) && !src.lacks(p.from.Seq) {
 		d.rowsOf(src, nil, false) // the page before ended with its last record
 		d.dropIdle(src)
 	}
@@ -244,7 +254,9 @@ func (d *Dispatcher) pageOfSweep(p *part, rows []Row, more bool) {
 				src.upTo = p.from.Seq // the sweep has read what is before
 			}
 		}
-		if !d.rowsOf(src, rows[:n], false) {
+		if e == p.from.Entity && src.lacks(p.from.Seq) {
+			// Another sweep reads these after those.
+		} else if !d.rowsOf(src, rows[:n], false) {
 			// No room: the sweep goes on from here.
 			s.sweepAt = d.now
 			return

@@ -94,8 +94,10 @@ func (c *checking) source(src *source) error {
 		if p.to != to || p.source != src || len(p.queue) == 0 {
 			return fmt.Errorf("outbox: the pair of %s and %s is in the wrong place", src.entity, to)
 		}
-		for i, x := range p.queue {
+		for _, x := range p.held() {
 			count(x)
+		}
+		for i, x := range p.queue {
 			if i > 0 && !(p.queue[i-1].seq < x.seq || p.queue[i-1].seq == x.seq && p.queue[i-1].Place < x.Place) {
 				return fmt.Errorf("outbox: sends of %s to %s are not in order", src.entity, to)
 			}
@@ -147,6 +149,8 @@ func (c *checking) pair(p *pair) error {
 		ok = d.taking[p.first()] == p
 	case retrying:
 		ok = d.retries.Has(p)
+	case ending:
+		ok = slices.Contains(c.ending[p.source], p.queue[0])
 	}
 	if !ok {
 		return fmt.Errorf("outbox: the pair of %s and %s is in state %d, but not where that says", p.source.entity, p.to, p.state)
@@ -323,7 +327,7 @@ func (d *Dispatcher) AppendState(now time.Time, b []byte) []byte {
 			for _, p := range src.sorted() {
 				b = fmt.Appendf(b, "   to %s state %d times %d %d", p.to, p.state, p.times, rel(p.retryAt))
 				for _, x := range p.queue {
-					b = fmt.Appendf(b, " %d/%d age %d answered %t unsure %t dropped %t", x.seq, x.Place, now.Sub(x.at), x.answer != nil, x.unsure, x.dropped)
+					b = fmt.Appendf(b, " %d/%d age %d answered %t unsure %t repeatable %t dropped %t", x.seq, x.Place, now.Sub(x.at), x.answer != nil, x.unsure, x.repeatable, x.dropped)
 				}
 				b = append(b, '\n')
 			}

@@ -4,16 +4,16 @@
 //
 // # Strategies
 //
-// A [Strategy] has up to three parts. [Strategy.Idle] passivates entities that have had nothing
-// to do for a time. [Strategy.Limit] bounds how many entities are active in a region.
-// [Strategy.Main] chooses which entity is passivated at the limit: the least recently used one
-// (LRU, which may have segments), the most recently used one (MRU), or the least frequently
-// used one (LFU, which may have dynamic aging). [Strategy.Admission] makes the strategy a
-// composite: new entities come into a small window first, and get from there into the main
-// area only if they are touched more often than those that they would replace (W-TinyLFU).
-// How often an entity was touched, whether it is active or not, is estimated by a *sketch*:
-// some rows of small counters (a count-min sketch). [Filter] says how many rows and counters
-// it has. [Composite] has proven values, and adapts the window to the load.
+// A [Strategy] has up to four parts. [Strategy.Idle] passivates entities that have had nothing to
+// do for a time. [Strategy.Limit] bounds how many entities are active in a region. [Strategy.Main]
+// chooses which entity is passivated at the limit: the least recently used one (LRU, which may have
+// segments), the most recently used one (MRU), or the least frequently used one (LFU, which may
+// have dynamic aging). [Strategy.Admission] makes the strategy a composite: new entities come into
+// a small window first. From there an entity gets into the main area only if it was touched more
+// often than the entity that it would replace (W-TinyLFU). A *sketch* estimates how often an entity
+// was touched, whether the entity is active or not: some rows of small counters (a count-min
+// sketch). [Filter] says how many rows and counters it has. [Composite] has proven values, and
+// adapts the window to the load.
 //
 // [Parse] reads a strategy from a configuration, [Strategy.Validate] checks one that code
 // has built, and [Strategy.String] writes it.
@@ -22,30 +22,31 @@
 //
 // A region has one Policy for each entity type. Its limit is divided equally among the
 // active shards of the type, so every shard has its own list, and one shard's load does not
-// passivate the entities of others. With every shard that opens, the parts of the others
-// shrink at once.
+// passivate the entities of others. When a shard opens, the parts of the other shards shrink at
+// once.
 //
 // Entities differ in size, so no number of them says how much memory they take. While the live
 // heap of the process is above a number of bytes, a [Bound] says how many entities may be
-// active, and [Policy.Shrink] passivates the others, also if the strategy has no limit. Later
+// active, and [Policy.Shrink] passivates the rest, even if the strategy has no limit. Later
 // the number grows again. If the working set does not fit into the memory, entities are then
 // loaded again and again.
 //
 // # Entities are numbers
 //
-// An entity is a small number that the caller chooses, so a touch looks nothing up. What a
+// The caller gives each entity a small number, so a touch looks nothing up. What a
 // policy keeps for an entity is in [Nodes], by number: 44 bytes. The sketch of a composite
-// takes 8 to 16 bytes more for each entity that the limit allows. No touch allocates memory
-// once the number was used.
+// takes 8 to 16 bytes more for each entity that the limit allows. After the first
+// use of a number, touches of it allocate no memory.
 //
 // # What this does not do
 //
-// It stops nothing. Once an entity that is to be passivated is idle, the caller stops it, and
-// keeps the commands that arrive meanwhile. The policy has forgotten the entity. A command
-// that comes for it before it has stopped touches it again, like any entity that is not
-// active: if the policy then keeps it, it need not be stopped. An entity that must not be
-// passivated, such as one that waits for a timer, is taken out by [Policy.Removed] and
-// touched again later; it does not count towards the limit in between.
+// It stops nothing. The caller stops an entity that the policy has chosen, once the entity is idle,
+// and keeps the commands that arrive meanwhile. From the choice on, the policy treats the entity as
+// not active. If a command comes before the entity has stopped, it touches the entity again; if the
+// policy then keeps the entity, it need not be stopped.
+//
+// An entity that waits for a timer, for example, must not be passivated. The caller takes it out by
+// [Policy.Removed], and touches it again later; in between it does not count towards the limit.
 //
 // # Differences from Akka
 //
@@ -62,11 +63,11 @@
 //     entity. In Akka it may have none, and every command loads its entity again.
 //   - The window or main area of a composite has no entity if its part of the limit is
 //     0. In Akka an area with MRU or LFU then has one, beyond the limit.
-//   - In a composite, the entities that were idle for longest are passivated first. In Akka
-//     those of the window are.
-//   - The hash functions of a sketch are the same for every [Filter]. Akka uses them for
-//     its default filter, and others for all others. The hash of the id comes from the
-//     caller.
+//   - In a composite, the entities that were idle for longest are passivated first. In Akka,
+//     idle entities of the window are passivated first.
+//   - The hash functions of a sketch are the same for every [Filter]. Akka uses them for its
+//     default filter only, and different ones for all other filters. The hash of the id comes from
+//     the caller.
 //   - A new shard's sketch is made with the first touch, and for the shard's part of the
 //     limit; Akka makes it for the whole limit at first. Like Akka, a shard begins to count
 //     anew whenever its part of the limit changes, and whenever another shard opens or

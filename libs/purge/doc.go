@@ -1,23 +1,26 @@
-// Package purge decides when what is left of deleted entities is removed from the journal: a
-// pure state machine beside the entity core, one for each shard core of a region.
+// Package purge decides when the journal is asked to remove what is left of deleted entities.
+// [Purger] is a pure state machine beside the entity core, one for each shard core of a region.
 //
-// A deleted entity keeps the records of the life that has ended until their keys are old
-// enough to be forgotten. The journal has a row for each of these entities that says when it is
-// looked at next ([sharding.PurgeWake]): some times before its keys are old, because time
-// counts only between two looks of one process. Such a look is a purge that removes nothing. The [Purger] reads the rows of its open shards that are due, a
-// page at a time, and has what they are about removed ([Purge]), at a constant rate and a few
-// at a time: removing never competes with commands for long. Each shard is looked at once in
-// [Config.Interval], and again at once as long as a page is full.
+// The records of a life that has ended stay in the journal until their idempotency keys are old
+// enough to be forgotten. For each deleted entity the journal has a row ([sharding.PurgeWake]),
+// which says when the next [Purge] of the entity is due. Several purges are due before the keys are
+// old: they remove nothing, but let the keys age, because keys age only between two moments at
+// which the same process writes (see journal.Stamp.Next).
+//
+// The Purger reads the rows of its open shards that are due, a page at a time, and returns a Purge
+// for each row. It does so at a constant rate, with a few purges under way, so that they never
+// compete with commands for long. Each shard is read once per [Config.Interval]; after a full page
+// it is read again without a pause.
 //
 // Nothing rests on the memory of a Purger. The journal decides what is removed, under the
-// shard's fence; what a Purger has not done, or of which the outcome is unknown, is due still,
-// and is read again.
+// shard's fence. A row whose purge was not done, or has an unknown outcome, is still due, and is
+// read again.
 //
 // # What this does not do
 //
-// It reads no clock, and does not decide what is old enough: the journal does. It knows
-// nothing of live entities. An entity that is alive when it is purged has no records: its next
-// append is refused by sequence, and it is loaded again.
+// It reads no clock, and does not decide what is old enough: the journal does. It does not know
+// which entities are alive. A deleted entity may be in memory again before it has stored anything
+// new. If it is purged then, its next append is refused by sequence, and it is loaded again.
 //
 // # Duties of the driver
 //

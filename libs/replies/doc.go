@@ -10,7 +10,7 @@
 // may wait only for a part of the time before its deadline; then it is taken out of the queue
 // and refused. The commands for one entity may use only a share of what their connection may
 // use. Further commands for that entity wait in a list of their own. So an entity whose turns
-// never end does not take all that its connection may use.
+// never end does not use up the share of its connection.
 //
 // Connections share the budget by dynamic thresholds, as the ports of a switch share
 // its buffer: no connection may hold more than what is still free. So a few connections

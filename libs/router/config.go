@@ -30,6 +30,11 @@ type Config struct {
 	DefaultTimeout time.Duration
 	// MaxTimeout bounds deadlines, so that no command counts in the limits for ever. Default 60 s.
 	MaxTimeout time.Duration
+	// AnswerReserve is how much earlier than the command's deadline the region must have
+	// answered, at most; it is a tenth of the time that is left, if that is less. So the last
+	// answer of the region still arrives: it may say that nothing was applied, and without it
+	// the command would be in doubt. Default 100 ms: a round trip to a busy region. 0: none.
+	AnswerReserve time.Duration
 	// MaxWaiting and MaxWaitingBytes bound the commands of one shard, from
 	// admission to answer. Defaults 1,000 commands and 8 MiB: one hot or moving
 	// shard cannot use up the router.
@@ -82,6 +87,7 @@ func DefaultConfig() Config {
 		ReplyKey:        "gateway.reply_bytes",
 		DefaultTimeout:  5 * time.Second,
 		MaxTimeout:      60 * time.Second,
+		AnswerReserve:   100 * time.Millisecond,
 		MaxWaiting:      1000,
 		MaxWaitingBytes: 8 << 20,
 		MaxTotal:        100_000,
@@ -123,6 +129,9 @@ func (c *Config) Validate() error {
 	}
 	if c.MaxTimeout < c.DefaultTimeout {
 		errs = append(errs, fmt.Errorf("router: MaxTimeout %v must not be below DefaultTimeout %v", c.MaxTimeout, c.DefaultTimeout))
+	}
+	if c.AnswerReserve < 0 {
+		errs = append(errs, fmt.Errorf("router: AnswerReserve is %v, must not be negative", c.AnswerReserve))
 	}
 	if c.LinkIdle != 0 && c.LinkIdle <= c.MaxTimeout {
 		errs = append(errs, fmt.Errorf("router: LinkIdle is %v, must be 0 or above MaxTimeout %v, or links are closed under commands that wait for them", c.LinkIdle, c.MaxTimeout))

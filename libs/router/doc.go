@@ -1,8 +1,8 @@
-// Package router is the pure core of whatever routes commands: it admits commands, finds the
-// region that serves their shard, and sends them over a link. Each command ends with exactly
-// one [Finish], or with none if its client has gone ([Cancel]). A gateway routes the commands
-// of its clients; a region, those that its entities send to others. The driver, package
-// driver, owns the links and the clock.
+// Package router is the pure core that routes commands: it admits commands, finds the region that
+// serves their shard, and sends them over a link. Each command ends with exactly one [Finish], or
+// with none if its client has gone ([Cancel]). A gateway routes the commands of its clients; a
+// region routes the commands that its entities send to other entities. The driver, package driver,
+// owns the links and the clock.
 //
 // # Life of a command
 //
@@ -22,20 +22,21 @@
 // read-only, or has a key and its type is journaled. Any other command is sent again only
 // after a definite refusal.
 //
-// When no region has hosted a type for a while, the table says it. Commands for that type are
-// then refused at once, except those for a shard whose region the router still reaches.
+// When the coordinator has known no region for a type for a while, the route table says that the
+// type is unhosted. Commands for the type are then refused at once, except commands for a shard
+// whose region the router still reaches although the coordinator has lost it.
 //
 // # Moves
 //
 // A region that does not serve the shard at the command's epoch refuses the command with
 // [NotMine]. The router sends no command of that shard at that epoch again.
 //
-// A row with phase serving and a newer epoch means that the newer epoch is claimed. What was
-// sent at an older epoch, and has not taken effect by then, never will. Of the unanswered
-// commands that were sent at an older epoch, those that may be sent again are put back into
-// the queue, ahead of later ones. Each of the others holds up the later commands of its shard
-// until it is answered, for [Config].UnkeyedWait at most; then it ends as Unknown. The first
-// answer to a command counts, whichever attempt it belongs to.
+// A row with phase serving and a newer epoch means that the newer epoch is claimed. What was sent
+// at an older epoch, and has not taken effect by then, never will. If an unanswered command that
+// was sent at an older epoch may be sent again, it is put back into the queue, ahead of later
+// commands. If it may not, it holds up the later commands of its shard until it is answered, for
+// [Config].UnkeyedWait at most; then it ends as Unknown. The first answer to a command counts,
+// whichever attempt it belongs to.
 //
 // The order of a shard's commands depends on links and regions too:
 //
@@ -65,12 +66,14 @@
 //
 // # In a gateway and in a region
 //
-// A gateway watches the route table, and has a link to every region that a row names. A region
-// watches the table anyway: its router is fed with that ([Config].Fed, [Table]) from its first
-// command on, so that one which routes nothing costs nothing. Its links are made when they are
-// first needed, and closed when they are not needed for a while ([Config].LinkIdle). To itself
-// a region has a link too, which only its driver knows to be in memory: its own shards are
-// checked, refused and moved like those of others.
+// The router of a gateway watches the route table, and has a link to every region that a row names.
+//
+// A region watches the table anyway. Its router gets the table from the region ([Config].Fed,
+// [Table]), beginning with the router's first command: a router without commands costs nothing. Its
+// links are opened when they are first needed, and closed when they were not needed for a while
+// ([Config].LinkIdle). The router also has a link to its own region. Only the driver knows that this
+// link is in memory: commands for the region's own shards are checked, refused and sent again like
+// all others.
 //
 // # What this does not do
 //
@@ -105,10 +108,11 @@
 //     same epoch.
 //  7. On [Connect] the driver keeps a link up until [Disconnect]; then it closes the link
 //     and calls [Sender.Close].
-//  8. A [Send] that is a call is answered once, by [Replied]; one that is not may
-//     be lost. See package control.
-//  9. If the Machine is fed, each [Table] has what the table has gained since the one before.
-//  10. [Stop] is the last input. What ends by it is answered like everything else.
+//  8. A [Send] that is a call is answered once, by [Replied]; any other Send may be lost. See
+//     package control.
+//  9. If the Machine is fed, each [Table] has what the route table has gained since the [Table]
+//     before it.
+//  10. [Stop] is the last input. The commands that it ends are answered like all others.
 //
 // The loop to write:
 //

@@ -22,8 +22,8 @@ type Machine struct {
 
 	requests map[RequestID]*request
 	attempts map[Attempt]*attempt
-	shards   map[sharding.ShardID]*shard // that have commands or were refused
-	links    map[sharding.NodeID]*link   // that rows name or that have unanswered attempts
+	shards   map[sharding.ShardID]*shard // the shards that have commands here, or were refused
+	links    map[sharding.NodeID]*link   // by region incarnation: those that rows name, and those with unanswered attempts
 	unplaced *shard                      // commands that wait for the first table
 	timers   timerHeap
 
@@ -41,14 +41,14 @@ type Machine struct {
 	regions           []string  // listed by discovery
 	active            string    // coordinator, if the router is fed
 	candidatesChanged bool      // the watch must be given the candidates again
-	idleAt            time.Time // when links are looked at next, to close those that are idle
+	idleAt            time.Time // when idle links are next looked for, to be closed
 	jitter            backoff.Jitter
 
 	// Used during Step only.
 	now   time.Time
 	out   []Output
 	dirty []*shard
-	rests map[sharding.EntityID]bool // entities of the shard that is flushed: a command of theirs rests
+	rests map[sharding.EntityID]bool // entities of the shard being flushed that have a resting command, see request.restsUntil
 
 	// Free lists: every command needs one of each.
 	spareRequests []*request
@@ -56,8 +56,8 @@ type Machine struct {
 	spareShards   []*shard
 }
 
-// maxSpare bounds each free list: as many as are in flight in a busy router, a megabyte
-// in all.
+// maxSpare bounds each free list. A busy router has this many commands in flight; the lists take
+// a megabyte.
 const maxSpare = 1024
 
 // reuse returns an element of a free list, with its old content, or a new one.
@@ -104,15 +104,14 @@ type request struct {
 	size     int
 	expects  int    // bytes of its reply
 	order    uint64 // of admission
-	readOnly bool   // the table says that it changes nothing
-	mustRead bool   // the sender relies on that
-	resend   bool   // may be sent again after doubt
+	readOnly bool   // the table says that the command changes nothing
+	mustRead bool   // the sender relies on the command to change nothing
+	resend   bool   // the command may be sent again although an attempt is in doubt
 	attempts int
-	// It was answered refusals times with something after which it is sent again, and is not sent
-	// before restsUntil.
-	refusals   int
+	refusals int // how many answers were refusals after which the command is sent again
+	// restsUntil is the time before which the command is not sent, after such a refusal.
 	restsUntil time.Time
-	failure    string // the last of these answers; empty: none
+	failure    string // what the last of these refusals said; empty: there was none
 
 	shard      *shard
 	prev, next *request // of the shard, by order
@@ -122,13 +121,13 @@ type request struct {
 	sent       bool
 	epoch      sharding.Epoch
 	region     sharding.NodeID // of the newest attempt
-	unanswered []Attempt       // including older ones
+	unanswered []Attempt       // all attempts that are unanswered, older ones too
 	lost       bool            // some attempt ended without a definite answer
-	// blocks says that the command was sent at a superseded epoch and must not be repeated,
-	// so that later commands of the shard wait.
+	// blocks says that later commands of the shard wait for this one: it was sent at a superseded
+	// epoch and must not be repeated.
 	blocks bool
-	// deferred: the region that had the shard does not have the command, and the command
-	// waits for the next owner, or has waited for it.
+	// deferred says that the command waits for the next owner of the shard, or has waited for it,
+	// because the version of the present owner lacks the command.
 	deferred bool
 
 	timer timer
@@ -137,10 +136,10 @@ type request struct {
 // inDoubt reports whether the command may have taken effect, or still may.
 func (r *request) inDoubt() bool { return r.lost || len(r.unanswered) > 0 }
 
-// attempt is one unanswered sending. A request has at most one at an epoch. A second
-// attempt on the same link gains nothing, because the region answers the first one, or the
-// link is lost. And it could do harm: if the region refused the first attempt but accepted a
-// later command, the second attempt would put this command after that one.
+// attempt is one unanswered sending of a request. A request has at most one attempt at an epoch. A
+// second attempt on the same link would gain nothing, because the region answers the first attempt,
+// or the link is lost. It could do harm: if the region refused the first attempt but accepted a
+// later command, the second attempt would put the request behind that command.
 type attempt struct {
 	id     Attempt
 	r      *request
@@ -149,8 +148,8 @@ type attempt struct {
 	link   uint64
 }
 
-// newest reports whether this is the newest attempt, and its request has not been put back
-// since.
+// newest reports whether this is the newest attempt of its request, and the request has not been
+// put back into the queue since.
 func (a *attempt) newest() bool { return a.r.sent && a.r.epoch == a.epoch }
 
 // shard holds the admitted commands of one shard, in order of admission.
@@ -166,9 +165,9 @@ type shard struct {
 	departed    uint64         // highest order of a request that was forgotten although it may have taken effect
 
 	askAt        time.Time // when GetShardHome is sent next; zero: none is needed
-	pausedUntil  time.Time // nothing is sent before
+	pausedUntil  time.Time // no command of the shard is sent before
 	restsUntil   time.Time // when the next resting request can be sent; it may have passed
-	blockedUntil time.Time // when the blocking requests, if there are any, end
+	blockedUntil time.Time // until when blocking requests, if there are any, hold up the later ones
 	timer        timer
 	dirty        bool
 	known        bool // it is in Machine.shards
@@ -183,8 +182,8 @@ type link struct {
 	neededAt   time.Time // when a command last needed it
 	up         bool
 	number     uint64
-	// lacks has the commands that the region's version does not have, with what the
-	// region said. The set of commands of an incarnation never changes.
+	// lacks has the commands that the region's version does not have, each with the message of
+	// the region's refusal. The commands of a region incarnation never change.
 	lacks map[kind]string
 }
 

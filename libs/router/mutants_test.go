@@ -54,6 +54,15 @@ func TestMutantsOfReads(t *testing.T) {
 	}
 }
 
+// TestMutantsOfAnswers: the last answer of a region would come when the command is in doubt already.
+func TestMutantsOfAnswers(t *testing.T) {
+	t.Cleanup(func() { mutant.Activate("") })
+	mutant.Activate("answer-reserve")
+	if scenariotest.Differing(t, play) == 0 {
+		t.Error("mutant answer-reserve: no scenario differs")
+	}
+}
+
 // TestMutantsOfKeys: a client would be told that its deadline has passed, not that its key has
 // expired.
 func TestMutantsOfKeys(t *testing.T) {

@@ -135,7 +135,18 @@ func (m *Machine) send(r *request, l *link) {
 	r.attempts++
 	r.region = l.region
 	l.unanswered++
-	m.emit(SendCommand{Region: l.region, Link: l.number, Attempt: a.id, Epoch: r.epoch, Shard: r.shard.id, Env: r.env})
+	env := r.env
+	env.Deadline = m.answerBy(env.Deadline)
+	m.emit(SendCommand{Region: l.region, Link: l.number, Attempt: a.id, Epoch: r.epoch, Shard: r.shard.id, Env: env})
+}
+
+// answerBy returns when a region must have answered a command: a little before its time is over,
+// since what it says then must still arrive.
+func (m *Machine) answerBy(deadline time.Time) time.Time {
+	if mutant.On("answer-reserve") {
+		return deadline
+	}
+	return deadline.Add(-min(deadline.Sub(m.now)/10, m.cfg.AnswerReserve))
 }
 
 // requeue makes a sent request wait again, at its place in the order.

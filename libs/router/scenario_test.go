@@ -36,6 +36,7 @@ type scenario struct {
 	m        *Machine
 	now      time.Time
 	waited   time.Duration
+	within   bool   // how long a region has for an answer is part of the trace
 	watching bool   // polls are part of the trace, and answered by commands only
 	polled   string // the address polled last, if polls are not part of the trace
 	trace    []string
@@ -132,7 +133,11 @@ func (s *scenario) step(in Input) {
 		if f, ok := o.(Finish); ok {
 			s.m.Step(s.now, Delivered{Bytes: f.Held}, nil)
 		}
-		s.trace = append(s.trace, prefix+describe(o))
+		line := prefix + describe(o)
+		if c, ok := o.(SendCommand); ok && s.within {
+			line += fmt.Sprintf(" within %v", c.Env.Deadline.Sub(s.now))
+		}
+		s.trace = append(s.trace, line)
 	}
 	if err := s.m.Check(); err != nil {
 		s.trace = append(s.trace, fmt.Sprintf("after %T%+v: %v", in, in, err))
@@ -233,8 +238,11 @@ func (s *scenario) config(settings []string) {
 		case "share":
 			s.cfg.DeferredShare = float64(s.number(value)) / 100
 			continue
+		case "within":
+			s.within = true
+			continue
 		case "region":
-			s.cfg.Process, s.cfg.Fed, s.cfg.LinkIdle = "region", true, 61*time.Second
+			s.cfg.Process, s.cfg.Fed, s.cfg.LinkIdle, s.cfg.AnswerReserve = "region", true, 61*time.Second, 0
 			continue
 		}
 		field := map[string]*int{

@@ -12,10 +12,9 @@
 //
 // # Epochs
 //
-// A region serves a shard at an [Epoch]. The coordinator hands out epochs, each strictly
-// higher than every earlier one of that shard; the journal refuses every operation with
-// an older epoch than the one that was claimed last. Routing is advisory; the fence is
-// enforced.
+// A region serves a shard at an [Epoch]. The coordinator hands out epochs, each strictly higher
+// than every earlier one of that shard; the journal refuses every operation whose epoch is below
+// the last claimed epoch. Routing is advisory; the fence is enforced.
 //
 // # What this does not do
 //

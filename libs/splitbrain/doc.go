@@ -13,20 +13,25 @@
 //	lease-majority  keeps the side that holds a lease
 //	down-all        keeps none
 //
-// Static-quorum, keep-majority and keep-oldest can be restricted to members of one role.
-// They use only the membership, and that has a price: they cannot distinguish a crash from a
-// partition. When more than half of the members crash, or, with keep-oldest, the oldest
-// member together with others, the remaining members are downed too. A lease tells a crash
-// from a partition, so lease-majority is preferable where there is a store for the lease.
+// Static-quorum, keep-majority and keep-oldest can be restricted to members of one role. They use
+// only the membership, and that has a price: they cannot distinguish a crash from a partition. When
+// members crash, the remaining members are downed too if, depending on the strategy, fewer than the
+// quorum remain, more than half have crashed, or the oldest member has crashed together with others.
+// A lease tells a crash from a partition, so lease-majority is preferable where there is a store for
+// the lease.
 //
 // # When it decides
 //
 // A decision is made when nothing has changed for StableAfter: by then all nodes of a side
-// see the same. Two kinds of changes begin this time anew. One is a change in what any node
-// reports about the reachability of others. The other is a change of the membership, unless
-// it is only that members join, leave or are removed. Time during which this process was paused does not count towards StableAfter. If reachability
-// keeps changing for longer than StableAfter and DownAllWhenUnstable together, every member
-// downs itself; with lease-majority, the lease then decides without waiting any longer.
+// see the same. Two kinds of changes restart this wait:
+//
+//   - any node reports something else about the reachability of others;
+//   - a member becomes up, exiting or down, or becomes reachable or unreachable.
+//
+// Members that join, begin to leave or are removed do not count. Nor does time during which this
+// process was paused count towards StableAfter. If reachability keeps changing for longer than
+// StableAfter and DownAllWhenUnstable together, every member downs itself; with lease-majority, the
+// lease then decides without waiting any longer.
 //
 // The leader of a side decides for it (with lease-majority a coordinator, see below). All
 // members run the resolver all the time, because each must know for how long nothing has
@@ -34,8 +39,7 @@
 // although they may have different information. So members that are joining, weakly up,
 // exiting or down are not counted; and with keep-majority and keep-oldest, a side decides
 // doubtful cases against itself: it does not count its own members that may be leaving,
-// counts members of the other side that may have come up, and stays only if it wins even
-// so.
+// counts members of the other side that may have come up, and stays only if it still wins.
 //
 // An observation says that one node, its observer, cannot reach another, its subject. A node
 // is indirectly connected if some of its links are cut, and others still carry gossip. There
@@ -83,7 +87,7 @@
 // no member of A is unreachable, and A decides nothing: both sides stay until they reach each
 // other.
 //
-// A free lease should not go to the fastest candidate: a candidate for which
+// A free lease should not simply go to the fastest candidate: a candidate for which
 // [InMinority] is true waits for [MinorityDelay] before it acquires the lease ([LeaseRank]).
 //
 // Nor should the lease stay with a minority. A member that holds the lease when it becomes
@@ -115,8 +119,8 @@
 //
 // # Duties of the driver
 //
-// A [Resolver] is driven by the [gossip.Machine] whose Config.Downing it is: the machine
-// calls Decide, downs whom it names, and emits [gossip.YieldLease]. What is left to the
+// A [Resolver] is driven by the [gossip.Machine] that has it as Config.Downing: the machine calls
+// Decide, downs the members that it returns, and emits [gossip.YieldLease]. What is left to the
 // process:
 //
 //  1. Every member has the same strategy and the same settings; the membership compares
@@ -126,7 +130,7 @@
 //  3. With lease-majority, every member with LeaseRole competes for the lease with the
 //     rank that [LeaseRank] gives. It sets the rank again at every change of the
 //     membership, and steps [gossip.Lease] whenever what it knows of the record changes.
-//  4. On [gossip.YieldLease] such a member sets its rank again, then gives the lease up.
+//  4. On [gossip.YieldLease] a member with LeaseRole sets its rank again, then gives the lease up.
 //
 // What to write:
 //

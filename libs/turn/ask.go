@@ -128,8 +128,8 @@ func (m *Machine) refuseAsk(e *entity, c *command, in *Ask) *sharding.Reply {
 		return refuse(sharding.FailedPrecondition, c.env.Command+" changes nothing, so it may send read-only commands only")
 	case !in.ReadOnly && c.origin(e) == nil && !mutant.On("ask-unkeyed"):
 		return refuse(sharding.FailedPrecondition, c.env.Command+" has no idempotency key, so "+in.Command+" could not be told from a repeat; send "+c.env.Command+" with one (the header Idempotency-Key; entity.Key in Go), or use a reminder instead of a timer")
-	case !in.ReadOnly && len(c.made) >= m.cfg.AsksPerTurn && (!c.asks(in) || mutant.On("asks-again")):
-		return refuse(sharding.FailedPrecondition, "the turn has asked "+strconv.Itoa(len(c.made))+" entities already for something that changes them; use Send for so many")
+	case !in.ReadOnly && len(c.asksMade) >= m.cfg.AsksPerTurn && (!c.asks(in) || mutant.On("asks-again")):
+		return refuse(sharding.FailedPrecondition, "the turn has asked "+strconv.Itoa(len(c.asksMade))+" entities already for something that changes them; use Send for so many")
 	case m.stats.Waiting >= waiting && !mutant.On("ask-waiting"):
 		return refuse(sharding.ResourceExhausted, "too many turns of the region wait for answers of other entities")
 	}
@@ -184,10 +184,11 @@ func (m *Machine) askDeadline(c *command, in *Ask) time.Time {
 	return at
 }
 
-// origin identifies what the running turn is about, in the same way whenever and wherever it
-// runs again; nil: nothing does. A volatile timer is one of a single incarnation: when that
-// ends, nobody would repeat what the turn has begun. Of a wake-up the time is a part: the
-// records of an entity that was purged begin at 1 again, and targets still remember its keys.
+// origin identifies the command of the running turn, in the same way whenever and wherever the
+// command runs again; nil: it cannot be identified. The command of a timer cannot: when the
+// incarnation ends, the timer ends, and nobody would repeat what the turn has begun. For a wake-up,
+// the time is a part of the origin: the records of an entity that was purged begin at 1 again,
+// while targets still remember the keys of its earlier asks.
 func (c *command) origin(e *entity) []string {
 	switch {
 	case c.env.Keyed:
@@ -229,19 +230,19 @@ func (m *Machine) askKey(e *entity, c *command, in *Ask) sharding.CommandID {
 
 // asks reports whether the turn has sent the same command to the same entity before.
 func (c *command) asks(in *Ask) bool {
-	return slices.ContainsFunc(c.made, func(n made) bool { return n.target == in.Target && n.command == in.Command })
+	return slices.ContainsFunc(c.asksMade, func(n made) bool { return n.target == in.Target && n.command == in.Command })
 }
 
 // note counts a changing ask, and returns how many there were before to the same command of
 // the same entity.
 func (c *command) note(in *Ask) int {
-	for i := range c.made {
-		if n := &c.made[i]; n.target == in.Target && n.command == in.Command {
+	for i := range c.asksMade {
+		if n := &c.asksMade[i]; n.target == in.Target && n.command == in.Command {
 			n.times++
 			return n.times - 1
 		}
 	}
-	c.made = append(c.made, made{target: in.Target, command: in.Command, times: 1})
+	c.asksMade = append(c.asksMade, made{target: in.Target, command: in.Command, times: 1})
 	return 0
 }
 
@@ -253,7 +254,7 @@ func (m *Machine) asked(in Asked) {
 	}
 	reply := in.Reply
 	if !e.ask.readOnly && reply.Outcome == sharding.Rejected && reply.Code == sharding.AlreadyExists && !mutant.On("ask-conflict") {
-		e.running.conflict = true
+		e.running.askConflict = true
 		reply = sharding.Doubt(sharding.Aborted, "the turn has run before, and then it sent "+e.ask.env.Command+" with another input to "+e.ask.env.Entity.String()+": that took effect. The input of an ask must follow from the command alone")
 	}
 	if reply.Outcome == sharding.Rejected && mutant.On("ask-refused") {
@@ -303,7 +304,7 @@ func (m *Machine) endAsk(e *entity, reply *sharding.Reply) {
 	e.ask = nil
 	m.stats.Waiting--
 	if reply.Outcome == sharding.Unknown && e.running != nil {
-		e.running.unsure = true
+		e.running.askInDoubt = true
 	}
 	m.askDone(e.inc, a.number, *reply)
 }
@@ -338,7 +339,7 @@ func withAsked(message string) string {
 // be refused again: to run the command again until its deadline would end nothing. If the outcome
 // of an ask is not known, the next run may learn it.
 func (c *command) endsForGood() {
-	if c.asked && !c.unsure && c.reply.Outcome == sharding.Rejected && c.reply.Code.Final() && !mutant.On("ask-final") {
+	if c.asked && !c.askInDoubt && c.reply.Outcome == sharding.Rejected && c.reply.Code.Final() && !mutant.On("ask-final") {
 		c.reply.Outcome = sharding.OK
 		c.reply.Message = withAsked(c.reply.Message)
 	}

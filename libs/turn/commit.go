@@ -21,7 +21,7 @@ func (m *Machine) turnDone(in *TurnDone) {
 	fits, recount := m.countReminders(e, c, in)
 	st := staged{events: in.Events, wakes: in.Wakes, sends: in.Sends, deleted: in.Deleted && !e.volatile()}
 	spoiled := in.Spoiled || c.desc.ReadOnly && !st.empty() || !fits
-	if c.conflict {
+	if c.askConflict {
 		spoiled = spoiled || !st.empty()
 		c.reply = sharding.Doubt(sharding.Aborted, c.env.Command+" was undone: it has run before, and then it sent other input to an entity that it asks")
 	} else if refusal, again := m.refuseSends(e, c, st.sends); again && !spoiled {
@@ -117,7 +117,7 @@ func (s *staged) size() (n int) {
 // attempt. Input that cannot be decoded could not be decoded the first time either.
 func (m *Machine) mayBeStored(e *entity, c *command) bool {
 	return c.reply.Outcome == sharding.Rejected && c.reply.Code != sharding.InvalidArgument &&
-		c.recordable() && !c.checked && !e.volatile()
+		c.recordable() && !c.lookedUp && !e.volatile()
 }
 
 // stage gives what the turn has staged, or only its reply, the next sequence number.

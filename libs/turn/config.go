@@ -154,8 +154,9 @@ type Config struct {
 	// enough for all entities of a region that have commands when its shards arrive.
 	TotalLoads int
 	// DeadlineCheck is how often the commands that wait for a load, or for the turns
-	// ahead of them, are checked for expired deadlines. Default 250 ms: a small part of
-	// a usual deadline.
+	// ahead of them, are checked for expired deadlines at least. They are checked at the
+	// first of these deadlines too, with a tenth of this time between two checks. Default
+	// 250 ms: a small part of a usual deadline.
 	DeadlineCheck time.Duration
 	// LookupTimeout is how long a repeat of a recent command, and the commands behind
 	// it, wait for the journal's answer about it. Then it has a turn like any other

@@ -11,14 +11,14 @@ import (
 // A dead letter stays in the journal until an operator deals with it, by a built-in command of
 // the entity that has sent it. The command's record and the end of the dead letter are one
 // append, which the journal refuses if the dead letter has ended already. To send it again, the
-// record has a copy of the send, which is a send of its own: with another key, because its target
-// may have answered the old one or forgotten it, and behind all that the entity has sent before.
+// record has a copy of the send. The copy is a new send, behind all earlier ones of the entity, and
+// has another key, because the target may have answered the old key or forgotten it.
 //
-// What is pending can be given up in the same way. Whatever delivers sends is told once that is
-// durable.
+// A pending send can be given up in the same way. Once that is durable, SendDropped reports it to
+// the dispatcher, which delivers sends.
 
-// deadLetterTurn begins the turn of a command that deals with a dead letter: what the machine
-// knows of its sends is only how many are pending.
+// deadLetterTurn begins the turn of a command that deals with a dead letter. It asks the journal
+// for the send, because the machine knows only how many sends are pending.
 func deadLetterTurn(m *Machine, e *entity, c *command) {
 	c.ends = nil
 	in, ok := c.deadLetter()
@@ -29,13 +29,13 @@ func deadLetterTurn(m *Machine, e *entity, c *command) {
 	m.emit(ReadSend{Entity: e.id, Shard: e.shard.id, Incarnation: e.inc, Request: c.runID, Seq: in.Record, Place: in.Place})
 }
 
-// deadLetter is the input of the command.
+// deadLetter returns the input of a command that deals with a dead letter.
 func (c *command) deadLetter() (in sharding.DeadLetterInput, ok bool) {
 	err := json.Unmarshal(c.env.Payload, &in)
 	return in, err == nil && in.Record > 0
 }
 
-// sendRead goes on with the turn that waits for what the journal has of a send.
+// sendRead continues the turn that waits for a send to be read from the journal.
 func (m *Machine) sendRead(in *SendRead) {
 	e := m.find(in.Incarnation)
 	if e == nil || e.state != live || e.running == nil || e.running.builtin == nil || e.running.runID != in.Request {
@@ -61,10 +61,10 @@ func (m *Machine) sendRead(in *SendRead) {
 	m.builtinDone(e, c, done)
 }
 
-// tellDropped tells that a send was given up, when its operator is told. If that was not known
-// before, because the outcome was unknown or the shard has moved, the operator repeats the
-// command until it is.
-func (m *Machine) tellDropped(e *entity, c *command, reply *sharding.Reply) {
+// reportSendDropped reports that an operator's command has given a send up. It is called when the
+// command is answered. If the outcome of the command was unknown, or the shard has moved, nothing is
+// reported at first; the operator repeats the command, and the repeat is answered with success.
+func (m *Machine) reportSendDropped(e *entity, c *command, reply *sharding.Reply) {
 	if c.builtin == nil || c.env.Command != sharding.SendDropCommand || reply.Outcome != sharding.OK || reply.Code != "" || mutant.On("drop-told") {
 		return
 	}
@@ -94,7 +94,7 @@ func refuseDeadLetter(of *sharding.DeadLetterInput, in *SendRead, again bool) *s
 	return &r
 }
 
-// endedRow says that the dead letter has ended with which the command deals.
+// endedRow makes the append store that the dead letter with which the command deals has ended.
 func (c *command) endedRow() []sharding.Delivered {
 	if mutant.On("again-ends") {
 		return nil

@@ -11,29 +11,29 @@ import (
 )
 
 // entity is one entity that is alive, is being loaded, or has appends to settle.
-// Most entities are idle, so the fields that only busy ones need are in work.
+// Most entities are idle. The fields that only busy entities need are in the struct work.
 type entity struct {
 	id    sharding.Entity
 	shard *shard
 	inc   Incarnation // 0: removed from the machine
 	*work             // Machine.noWork if the entity is idle
 
-	// staged is the sequence number of the newest record, durable that of the newest one
-	// known to be durable. The records after durable are the unit in flight and the pending
-	// ones.
+	// staged is the sequence number of the newest record. durable is that of the newest record
+	// known to be durable. The records after it are the unit in flight and those in pending.
 	staged, durable uint64
 
-	// remembered is the last activity in Unix milliseconds, as the entity's wake-up of that kind
-	// says; 0: it has none. forgottenBy is the number of the record that removes the wake-up, if
-	// that is the last thing that was staged about it; 0: none does.
-	remembered  int64
+	// remembered is the last activity in Unix milliseconds, as the entity's wake-up of the kind
+	// RememberWake says; 0: it has no such wake-up.
+	remembered int64
+	// forgottenBy is the number of the staged record that removes this wake-up; 0: no record does,
+	// or a later one sets the wake-up again.
 	forgottenBy uint64
 
-	// reminders is how many reminders of the entity stand at most: those that stood when it was
-	// loaded, and all that it has set since then, even if one has replaced another.
+	// reminders is an upper bound of how many reminders of the entity stand: those that stood
+	// when it was loaded, and all that it has set since, even if some of these have replaced others.
 	reminders int
 
-	life uint64 // its number, see Loaded.Life
+	life uint64 // the number of its life, see Loaded.Life
 
 	// sinceSnapshot counts the events after the newest snapshot;
 	// bytesSinceSnapshot is their size in a replay.
@@ -55,39 +55,41 @@ type entity struct {
 	shardIndex uint32
 	idHash     uint32 // for the policy
 	size       int    // in bytes, as the driver has told it; 0: not known
-	// sends is how many of its sends are pending, or staged: never fewer than there are. Those of
-	// the records up to loadedSeq are as the load has counted them. uncounted says that some of
-	// those have ended since the load began.
-	sends     uint32
-	uncounted bool
+	// sends is an upper bound of the number of its sends that are pending or staged.
+	sends uint32
+	// loadedSeq is the number of the newest record that the load has read. The load has counted the
+	// pending sends of the records up to loadedSeq. A send of a later record is added to sends when
+	// it is staged, and subtracted when it ends.
 	loadedSeq uint64
+	// sendsOutdated says that sends may be too high. A send of a record up to loadedSeq has ended
+	// since the load began, and it is not known whether the load has counted this send.
+	sendsOutdated bool
 }
 
 // work is the state of an entity that is not idle.
 type work struct {
-	// cmds is the mailbox: commands in order of arrival, from the oldest one that is
-	// not answered. next is the index of the next one to run; the one before it may
-	// be running.
+	// cmds is the mailbox: commands in order of arrival, beginning with the oldest one that is
+	// not answered.
 	cmds    []*command
-	cmdsBuf [2]*command // initial memory
-	next    int
+	cmdsBuf [2]*command // initial memory of cmds
+	next    int         // index in cmds of the next command to run
 	running *command
-	byID    map[sharding.CommandID]*command // index of cmds, if there are more than fewCommands
-	bytes   int                             // of cmds
+	byID    map[sharding.CommandID]*command // cmds by id, if there are more than fewCommands
+	bytes   int                             // size of cmds
 	held    int                             // sum of command.held
-	// inflight is the unit handed to the journal; pending are the records staged
-	// behind it.
+	// inflight is the unit that was handed to the journal. Records staged after it are in pending.
 	inflight []sharding.Record
 	pending  []sharding.Record
-	// firing is the command of a wake-up that the unit in flight says has fired; the unit
-	// may have no records. firings are those that are staged behind it, in order. A command that
-	// ends a dead letter is appended in the same way.
+	// firing is the command of a firing, if the append in flight stores that its wake-up has fired.
+	// That append may have no records. A command that ends a dead letter counts as a firing here:
+	// the append with its record also stores that end.
 	firing  *command
-	firings []*command
+	firings []*command // the firings that are staged for later appends, in order
 	timers  []*timer
-	// keptTimers are those that were pending when the entity was stopped to be kept.
+	// keptTimers are the timers that were pending when the entity was stopped so that its state
+	// could be kept for the next owner.
 	keptTimers []Timer
-	ask        *ask // what the running turn waits for
+	ask        *ask // the ask whose answer the running turn waits for
 }
 
 // allocWork gives an idle entity a work of its own. It must be called before a
@@ -126,11 +128,11 @@ const (
 	stopping                        // Stop is under way
 	ending                          // no instance; what was staged must become durable or refused
 	settling                        // no instance; a write settles an append with an unknown outcome
-	// unsettled: like settling, but the journal refused the write, because data is damaged. The
-	// next command lets it be tried again.
+	// unsettled: like settling, but the journal has refused the write, because data is damaged.
+	// The next command that arrives makes the machine try the write again.
 	unsettled
 	// lookup: no instance. The shard has another owner, so the journal refuses all writes of
-	// this one. A load finds out which of the commands in doubt are stored.
+	// this owner. A load finds out which of the commands in doubt are stored.
 	lookup
 )
 
@@ -139,59 +141,58 @@ type command struct {
 	env     sharding.Envelope
 	desc    sharding.CommandDesc
 	arrived time.Time
-	// requests are the requests to answer. There are several if duplicates joined, and none
-	// for a tell that was answered when it was accepted, or for a timer.
+	// requests are the requests to answer. There are several if duplicates joined. There are
+	// none for the command of a timer or a wake-up, and for a tell that was answered when it was
+	// accepted.
 	requests    []RequestID
-	requestsBuf [1]RequestID // initial memory
-	timer       *timer
-	wakeup      *Wakeup // whose command this is
-	builtin     builtin // nil: the author's
-	// ends is the dead letter that the turn has dealt with; nil: none. It ends in the append that
-	// has the command's record.
+	requestsBuf [1]RequestID // initial memory of requests
+	timer       *timer       // the timer whose command this is; nil: none
+	wakeup      *Wakeup      // the wake-up whose command this is; nil: none
+	builtin     builtin      // nil: a command of the author
+	// ends is the dead letter, or the pending send, that the turn has dealt with; nil: none. The
+	// append with the command's record stores that it has ended.
 	ends *sharding.Delivered
 	// recounted says that the entity was loaded again to count its reminders and sends.
 	recounted bool
-	// overtaken is how the firing of a wake-up ends without a turn: what it fires was changed
-	// while it waited; 0: it has its turn.
+	// overtaken says how the firing of a wake-up must end without a turn, because the wake-up has
+	// changed, or may have changed, while the firing waited; 0: it has its turn.
 	overtaken FiringEnd
 	// fired says that the firing of the wake-up is durable.
 	fired bool
 	// runID is the request id that names the running turn. It is stored because a
 	// duplicate that joins meanwhile must not change it.
 	runID RequestID
-	// turn is the number of the running turn. Those of tells, timers and wake-ups have no request.
+	// turn is the number of the running turn. It is needed beside runID, because turns of tells,
+	// timers and wake-ups have no request.
 	turn uint64
-	// checked says that the journal is asked whether the command is stored: by the load of
-	// this incarnation, or by a lookup that has not failed.
-	checked bool
-	// lookupPending says that the journal has been asked and has not answered. The turn waits
-	// for the answer.
+	// lookedUp says that the command's turn begins only after the journal has said whether the
+	// command is stored: the load of this incarnation asks for that, or a Lookup has been answered.
+	lookedUp bool
+	// lookupPending says that a Lookup of the command has no answer yet. The turn waits for it.
 	lookupPending bool
 
 	// inDoubt says that an append with the command had an unknown outcome.
 	inDoubt bool
-	// done says that the turn is over, and reply waits at the output gate.
+	// done says that the turn is over, and that reply waits at the output gate.
 	done  bool
 	reply sharding.Reply
-	// held is the size of the reply and of the events, in bytes, while reply waits.
+	// held is the size of the reply and of the events, in bytes, while the reply waits at the output
+	// gate.
 	held int
 	// record is the sequence number of the record that the turn staged, or 0.
 	record uint64
-	// The reply leaves when the record seq is durable and the fence read number fence is done.
-	// 0 means that there is nothing to wait for.
+	// The reply leaves when the record with the number seq is durable, and the fence read with the
+	// number fence is done. 0: the reply does not wait for a record, or for a fence read.
 	seq      uint64
 	fence    uint64
 	finished time.Time // when the turn was over
-	answered bool      // the command is over; only its position in the mailbox is still taken
-	// asked says that a changing ask of some run of the command has left.
-	// The others are of the present run: barrierOpen says whether its changing asks may leave, made
-	// which ones have, conflict whether one of them has met its own key with another input, and
-	// unsure whether the outcome of one is not known.
-	asked       bool
-	barrierOpen bool
-	made        []made
-	conflict    bool
-	unsure      bool
+	answered bool      // the command is over; only its place in the mailbox is still taken
+	asked    bool      // a changing ask of this or an earlier run of the command has left
+	// The next four fields are about changing asks of the present run.
+	barrierOpen bool   // the turn has passed the barrier: its changing asks may leave
+	asksMade    []made // the changing asks that have left
+	askConflict bool   // a target had stored the key of an ask with another input
+	askInDoubt  bool   // the outcome of an ask is not known
 	// heldByOldTurn says that a turn of an ended incarnation may still read env and run.
 	heldByOldTurn bool
 	run           Run // the output that starts its turn
@@ -220,8 +221,8 @@ func (m *Machine) freeCommand(c *command) {
 	m.commandPool = append(m.commandPool, c)
 }
 
-// hash returns the hash of the command's content. By it a repeat of a stored command is
-// distinguished from another command with the same id.
+// hash returns the hash of the command's content. It distinguishes a repeat of a stored command
+// from another command with the same id.
 func (c *command) hash() uint64 {
 	if mutant.On("principal") {
 		return sharding.CommandHash("", c.env.Command, c.env.Payload)
@@ -312,7 +313,7 @@ func (m *Machine) deliver(in *Deliver) {
 	m.admit(s, e, c)
 }
 
-// admit puts a command into the mailbox of its entity, which is nil if it is not alive.
+// admit puts a command into the mailbox of its entity. e is nil if the entity is not in memory.
 func (m *Machine) admit(s *shard, e *entity, c *command) {
 	if e == nil {
 		e = m.newEntity(s, c.env.Entity)
@@ -336,7 +337,8 @@ func (m *Machine) admit(s *shard, e *entity, c *command) {
 // newEntity adds an entity to the shard, to be loaded.
 func (m *Machine) newEntity(s *shard, id sharding.Entity) *entity {
 	e := &entity{id: id, shard: s, work: m.noWork, idHash: uint32(id.ID.Hash() >> 32)}
-	// The id may share memory with the first command's envelope, and outlives it.
+	// The id may share memory with the envelope of the first command. It is copied, because it is
+	// used for longer.
 	e.id.ID = sharding.EntityID(strings.Clone(string(e.id.ID)))
 	s.add(e)
 	e.inc = incarnation(m.slots.alloc(e), 0)
@@ -369,8 +371,8 @@ func (m *Machine) refuse(r RequestID, code sharding.Code, msg string) {
 	m.emitAnswer(r, &reply)
 }
 
-// joinDuplicate adds the request of a duplicate to the requests of the waiting command, which
-// has the same id. A command with another content is refused.
+// joinDuplicate adds the request of a duplicate to the requests of c, the waiting command with
+// the same id. It refuses a command that has the id of c and another content.
 func (m *Machine) joinDuplicate(c *command, in *Deliver) {
 	same := c.env.Command == in.Env.Command && bytes.Equal(c.env.Payload, in.Env.Payload) &&
 		(c.env.Principal == in.Env.Principal || mutant.On("principal-joins"))
@@ -386,7 +388,7 @@ func (m *Machine) joinDuplicate(c *command, in *Deliver) {
 	c.requests = append(c.requests, in.Request)
 }
 
-const conflictMessage = "the idempotency key was used for another command or payload, or by somebody else"
+const conflictMessage = "the idempotency key was used for another command or payload, or by somebody else; give each command a key of its own"
 
 // fewCommands is how many commands are searched without an index.
 const fewCommands = 8
@@ -453,7 +455,7 @@ func (m *Machine) removeAnswered(e *entity) {
 	}
 }
 
-// answer ends a command. removeAnswered takes it out of the mailbox.
+// answer ends a command. removeAnswered must then take it out of the mailbox.
 func (m *Machine) answer(e *entity, c *command, reply *sharding.Reply) {
 	reply = c.doubtful(reply)
 	for _, r := range c.requests {
@@ -465,7 +467,7 @@ func (m *Machine) answer(e *entity, c *command, reply *sharding.Reply) {
 	if c.wakeup != nil {
 		m.emitFiringEnded(e, c, reply)
 	}
-	m.tellDropped(e, c, reply)
+	m.reportSendDropped(e, c, reply)
 	m.markAnswered(e, c)
 }
 
@@ -475,7 +477,7 @@ func (m *Machine) emitTellDone(e *entity, c *command, reply *sharding.Reply) {
 		Entity: e.id, Command: c.env.Command, Timer: c.timer != nil, Trace: c.env.Trace, Arrived: c.arrived, Reply: *reply,
 	}
 	if c.wakeup != nil {
-		out.Wakeup, out.Again = c.wakeup.Name, reply.Outcome != sharding.OK
+		out.Wakeup, out.Again = c.wakeup.WakeRef, reply.Outcome != sharding.OK
 	}
 	if !out.Again && (reply.Outcome != sharding.OK || reply.Code != "") {
 		m.stats.LostTells++
@@ -504,17 +506,17 @@ func (m *Machine) answerNotMine(e *entity, c *command) {
 	m.markAnswered(e, c)
 }
 
-// hold adds size, which may be negative, to the bytes that a finished turn holds until its
-// command is answered.
+// hold adds size to the bytes that a finished turn holds until its command is answered. size may
+// be negative.
 func (m *Machine) hold(e *entity, c *command, size int) {
 	c.held += size
 	e.held += size
 	m.held += size
 }
 
-// holdsTooMuch reports whether the entity must wait for the journal before its next turn.
-// An entity that holds nothing itself does not wait: there is no answer of the journal to
-// come that would start its next turn.
+// holdsTooMuch reports whether the entity must wait for the journal before its next turn: an answer
+// of the journal about this entity then starts the turn. An entity that holds nothing itself must
+// not wait, because no such answer may be coming.
 func (m *Machine) holdsTooMuch(e *entity) bool {
 	return e.held > 0 && (e.held >= m.cfg.HeldBytes || m.held >= m.cfg.TotalHeldBytes) && !mutant.On("held-bytes")
 }

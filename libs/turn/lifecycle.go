@@ -8,12 +8,12 @@ import (
 )
 
 // newIncarnation gives the entity a new incarnation, so that late results of
-// earlier ones can be recognised.
+// earlier incarnations can be recognised.
 func (m *Machine) newIncarnation(e *entity, state entityState) {
 	m.lastIncarnation++
 	m.setSize(e, 0)
 	e.inc, e.state = incarnation(e.inc.Slot(), m.lastIncarnation), state
-	e.mailboxCheck, e.uncounted = false, false
+	e.mailboxCheck, e.sendsOutdated = false, false
 }
 
 // load starts an incarnation. All appends of the entity must be settled.
@@ -39,18 +39,18 @@ func (m *Machine) emitLoad(e *entity) {
 	if !o.Volatile {
 		for _, c := range e.cmds {
 			if !c.answered && !c.desc.ReadOnly && (c.env.Keyed || c.inDoubt) && !mutant.On("lookup-first") {
-				c.checked = true
+				c.lookedUp = true
 				o.Lookup = append(o.Lookup, c.env.ID)
 			}
 		}
 	}
 	m.emit(o)
-	m.schedule(alarm{at: m.now.Add(m.cfg.DeadlineCheck), kind: alarmLoadCheck, entity: e, incarnation: e.inc, asked: m.now})
+	m.schedule(alarm{at: m.nextCheck(e.cmds), kind: alarmLoadCheck, entity: e, incarnation: e.inc, asked: m.now})
 }
 
-// checkLoad handles a load that has no answer yet. Commands whose deadline has
-// passed are answered. After Config.LoadTimeout the entity is loaded again, if the
-// limits allow another load, because the first one may never be answered.
+// checkLoad handles a load that has no answer yet. It answers the commands whose deadline has
+// passed. After Config.LoadTimeout it loads the entity again, if the limits allow another load,
+// because the load under way may never be answered.
 func (m *Machine) checkLoad(a alarm) {
 	e := a.entity
 	m.expire(e)
@@ -61,17 +61,18 @@ func (m *Machine) checkLoad(a alarm) {
 	case left <= 0 && m.mayLoad(e.id, e.chained()) && !mutant.On("load-again"):
 		m.newIncarnation(e, e.state)
 		m.emitLoad(e)
-	case 0 < left && left < m.cfg.DeadlineCheck:
-		a.at = m.now.Add(left)
-		m.schedule(a)
 	default:
-		a.at = m.now.Add(m.cfg.DeadlineCheck)
+		a.at = m.nextCheck(e.cmds)
+		if again := m.now.Add(left); 0 < left && again.Before(a.at) {
+			a.at = again
+		}
 		m.schedule(a)
 	}
 }
 
-// expire answers the commands whose deadline has passed while their entity is
-// being loaded. If one of them has had a turn, it is marked as in doubt.
+// expire answers the commands whose deadline has passed while their entity is being loaded.
+// Commands that an append with an unknown outcome may have stored are answered as unknown, the
+// others as rejected.
 func (m *Machine) expire(e *entity) {
 	doubt := sharding.Doubt(sharding.DeadlineExceeded, "the deadline passed before the journal said whether the command was applied")
 	reject := sharding.Reject(sharding.DeadlineExceeded, "the deadline passed before the journal had answered with the entity's state")
@@ -160,7 +161,7 @@ func (m *Machine) loaded(in *Loaded) {
 		m.emit(Drop{Entity: e.id, Incarnation: e.inc})
 		m.clearTimers(e)
 		m.removeEntity(e)
-	case forgotten: // its start hook has run, so its stop hook does
+	case forgotten: // its start hook has run, so its stop hook must run, too
 		m.passivate(e, &e.shard.typ.passivations.Asked)
 	default:
 		m.advance(e)
@@ -178,7 +179,7 @@ func (m *Machine) lookedUp(in LookedUp) {
 	if c == nil || !c.lookupPending {
 		return
 	}
-	c.lookupPending, c.checked = false, !in.Failed
+	c.lookupPending, c.lookedUp = false, !in.Failed
 	m.resolveStored(e, c, in.Found, &in.Stored)
 	m.removeAnswered(e)
 	m.advance(e)
@@ -204,13 +205,14 @@ func (m *Machine) resolveStored(e *entity, c *command, found bool, s *sharding.S
 	}
 }
 
-// failEntity refuses the commands of an entity that cannot be loaded. Their answers wait, like
-// those of turns, until the fence was read: an owner that was deposed must not say that what it
-// cannot read is lost, because the next owner may have stored it so. Then the entity is removed, or
-// loaded again for the commands that have come meanwhile.
+// failEntity refuses the commands of an entity that cannot be loaded. Like the answers of turns,
+// the refusals wait until the fence was read. The reason is that this owner may be deposed: the next
+// owner may have stored the data in a form that this one cannot read, and then no data is lost. After
+// the fence read, the entity is removed, or loaded again for the commands that have come meanwhile.
 //
-// Built-in commands need no instance: an operator deletes or repairs just such an entity. For them
-// it is loaded once more, without one.
+// Built-in commands are not refused. They need no instance, and with them an operator deletes or
+// repairs an entity that cannot be loaded. For them the entity is loaded once more, without an
+// instance ([Load].Bare).
 func (m *Machine) failEntity(e *entity, in *Loaded) {
 	if e.volatile() || e.state == lookup || mutant.On("failed-fence") {
 		m.answerFailed(e, in)
@@ -218,7 +220,7 @@ func (m *Machine) failEntity(e *entity, in *Loaded) {
 		return
 	}
 	for _, c := range e.cmds {
-		if c.wakeup != nil && !c.answered { // nobody hears of it: it is tried again
+		if c.wakeup != nil && !c.answered { // this does not wait for the fence: no client hears of it, and the wake-up fires again later
 			reply := sharding.Reject(in.Code, in.Err)
 			m.answer(e, c, &reply)
 		}
@@ -228,12 +230,12 @@ func (m *Machine) failEntity(e *entity, in *Loaded) {
 		return
 	}
 	m.newIncarnation(e, ending)
-	fence, spares := uint64(0), !e.bare && !mutant.On("bare-load")
+	fence, loadBare := uint64(0), !e.bare && !mutant.On("bare-load")
 	for _, c := range e.cmds {
 		switch {
 		case c.answered:
 			continue
-		case spares && c.builtin != nil:
+		case loadBare && c.builtin != nil:
 			e.bareNext = true
 			continue
 		case fence == 0:
@@ -277,7 +279,8 @@ func (m *Machine) removeEntity(e *entity) {
 }
 
 // checkMailbox answers the commands whose deadline has passed before their turn: the turn
-// ahead of them may never end. They leave the mailbox at once, so that it stays bounded.
+// ahead of them may never end. These commands leave the mailbox at once, so that its size stays
+// bounded.
 func (m *Machine) checkMailbox(e *entity) {
 	e.mailboxCheck = false
 	if e.next == len(e.cmds) {
@@ -306,13 +309,31 @@ func (c *command) expired(now time.Time) bool {
 }
 
 // advance starts the entity's next turn. If no command is left, the entity becomes idle.
-// While commands still wait, their deadlines are checked from time to time.
+// While commands still wait, their deadlines are checked.
 func (m *Machine) advance(e *entity) {
 	m.startTurn(e)
 	if e.state == live && e.next < len(e.cmds) && !e.mailboxCheck {
 		e.mailboxCheck = true
-		m.schedule(alarm{at: m.now.Add(m.cfg.DeadlineCheck), kind: alarmMailbox, entity: e, incarnation: e.inc})
+		m.schedule(alarm{at: m.nextCheck(e.cmds[e.next:]), kind: alarmMailbox, entity: e, incarnation: e.inc})
 	}
+}
+
+// nextCheck returns the time of the next check of the deadlines of waiting commands. This is the
+// earliest of the deadlines, but at most DeadlineCheck from now. The check must not come later: soon
+// after the deadline the router gives the command up, and tells the sender that it is in doubt. Two
+// checks are at least a tenth of DeadlineCheck apart, so that many deadlines close together cost
+// little.
+func (m *Machine) nextCheck(waiting []*command) time.Time {
+	at := m.now.Add(m.cfg.DeadlineCheck)
+	for _, c := range waiting {
+		if d := c.env.Deadline; !c.answered && !d.IsZero() && d.Before(at) && !mutant.On("deadline-late") {
+			at = d
+		}
+	}
+	if first := m.now.Add(m.cfg.DeadlineCheck / 10); at.Before(first) {
+		return first
+	}
+	return at
 }
 
 // startTurn starts the next turn unless one is running.
@@ -322,7 +343,7 @@ func (m *Machine) startTurn(e *entity) {
 	}
 	if m.snapshotDue(e) {
 		if e.durable < e.staged && !mutant.On("snapshot-durable") {
-			return // a snapshot shows durable events only; the next turn waits for it
+			return // a snapshot must show durable events only: the next turn waits until all are durable
 		}
 		e.sinceSnapshot, e.bytesSinceSnapshot = 0, 0
 		e.shard.noteSnapshotForm()
@@ -360,7 +381,7 @@ func (m *Machine) startTurn(e *entity) {
 			continue
 		}
 		if e.bare && c.builtin == nil && !mutant.On("bare-turn") {
-			m.endIncarnation(e) // the command is for an instance: the entity is loaded again
+			m.endIncarnation(e) // the command needs an instance, so the entity is loaded again with one
 			m.releaseReplies(e)
 			return
 		}
@@ -368,7 +389,7 @@ func (m *Machine) startTurn(e *entity) {
 		e.running = c
 		m.lastTurn++
 		c.runID, c.turn = c.requestID(), m.lastTurn
-		c.barrierOpen, c.made, c.conflict, c.unsure = false, nil, false, false
+		c.barrierOpen, c.asksMade, c.askConflict, c.askInDoubt = false, nil, false, false
 		c.reply.Timing.Mailbox = m.now.Sub(c.arrived)
 		if c.builtin != nil {
 			c.builtin(m, e, c)
@@ -389,7 +410,7 @@ func (m *Machine) startTurn(e *entity) {
 	m.goIdle(e)
 }
 
-// requestID names the command's turn; accepted tells and timers have none.
+// requestID returns the request that names the command's turn; 0 if nobody waits for an answer.
 func (c *command) requestID() RequestID {
 	if len(c.requests) == 0 {
 		return 0
@@ -397,9 +418,13 @@ func (c *command) requestID() RequestID {
 	return c.requests[0]
 }
 
-// snapshotDue reports whether a snapshot is to be taken. The only state of a trimmed entity is
-// never replaced by one in a form that nobody is told of: a type without KeepEvents does not
-// declare it. A life without content has no snapshot: it would not be fresh with one.
+// snapshotDue reports whether a snapshot is to be taken.
+//
+// None is taken if events of the entity were trimmed, and its type has no KeepEvents. Then only a
+// snapshot has the whole state. A type without KeepEvents does not declare the form of its snapshots,
+// so the coordinator could give the shard to a region that cannot read a new snapshot.
+//
+// None is taken of a fresh entity either: with a snapshot it would no longer count as fresh.
 func (m *Machine) snapshotDue(e *entity) bool {
 	n := e.shard.typ.SnapshotEvery
 	if e.trimmed && e.shard.typ.KeepEvents == 0 && !mutant.On("untold-snapshot") {
@@ -414,9 +439,9 @@ func (m *Machine) goIdle(e *entity) {
 		return
 	}
 	switch {
-	case e.bare: // nothing is left to do that needs no instance
+	case e.bare: // all built-in commands are done
 		m.emit(Drop{Entity: e.id, Incarnation: e.inc})
-		e.remembered, e.forgottenBy = 0, 0 // whether it is to be alive is not changed by this
+		e.remembered, e.forgottenBy = 0, 0 // removeEntity must not report the entity as lost: without an instance it was not alive
 		m.removeEntity(e)
 	case e.shard.phase == draining:
 		m.stop(e, HandedOff)
@@ -428,8 +453,8 @@ func (m *Machine) goIdle(e *entity) {
 	}
 }
 
-// stop runs the stop hook of a live entity that is idle. Commands that arrive
-// meanwhile wait, and the entity is then loaded again.
+// stop runs the stop hook of a live entity that is idle. Commands that arrive meanwhile wait. If
+// there are any when the hook has run, the entity is loaded again.
 func (m *Machine) stop(e *entity, why StopReason) {
 	e.shard.typ.policy.Removed(e.node())
 	e.state, e.passivate, e.evicted = stopping, false, false
@@ -451,7 +476,7 @@ func (m *Machine) stopped(in Stopped) {
 		m.load(e)
 		return
 	}
-	e.remembered, e.forgottenBy = 0, 0 // it is started again with its shard, not now
+	e.remembered, e.forgottenBy = 0, 0 // removeEntity must not report it as lost: it is started again with its shard, not now
 	m.removeEntity(e)
 }
 
@@ -462,8 +487,8 @@ func (m *Machine) clearTimers(e *entity) {
 	e.timers = nil
 }
 
-// endIncarnation drops the instance. A late result of its turn is ignored, and
-// every command that is not answered will run again. Appends under way continue.
+// endIncarnation drops the instance. A late result of its turn will be ignored, and every command
+// that is not answered will run again. Appends under way continue.
 func (m *Machine) endIncarnation(e *entity) {
 	if e.state == live || e.state == stopping {
 		m.emit(Drop{Entity: e.id, Incarnation: e.inc})
@@ -488,8 +513,8 @@ func (m *Machine) requeue(e *entity) {
 	}
 }
 
-// reload loads an entity whose incarnation has ended and whose appends are
-// settled. Unless commands wait for it, or an Activate, it is removed instead.
+// reload loads an entity whose incarnation has ended and whose appends are settled. If neither a
+// command nor an Activate waits for the entity, it is removed instead.
 func (m *Machine) reload(e *entity) {
 	m.requeue(e)
 	m.removeAnswered(e)

@@ -249,7 +249,7 @@ func (s *scenario) command(f []string) []string {
 		in := turn.Fire{Shard: shard0, Epoch: sharding.MakeEpoch(1, 1), Entity: sharding.Entity{Type: "T", ID: "a"}}
 		in.Wakeup.Kind, in.Wakeup.Name, in.Wakeup.Input.Command = sharding.SendWake, f[1], f[2]
 		in.Wakeup.Seq, in.Wakeup.Number = number(opt["seq"]), number(opt["number"])
-		in.Wakeup.Answer = &turn.Answered{SentAt: time.UnixMilli(int64(number(opt["sent"]))), Reply: sharding.Reply{Outcome: sharding.OK, Payload: []byte(f[1])}}
+		in.Wakeup.Answer = &turn.SendResult{SentAt: time.UnixMilli(int64(number(opt["sent"]))), Reply: sharding.Reply{Outcome: sharding.OK, Payload: []byte(f[1])}}
 		return s.step(in)
 	case "ended": // a send of a record, of which there are so many
 		return s.step(turn.SendsEnded{Shard: shard0, Epoch: sharding.MakeEpoch(1, 1), Entity: sharding.Entity{Type: "T", ID: "a"}, Seqs: slices.Repeat([]uint64{number(opt["seq"])}, int(number(f[1])))})
@@ -525,8 +525,8 @@ func (s *scenario) step(in turn.Input) []string {
 			lines = append(lines, strings.TrimRight(fmt.Sprintf("AskDone %d %s %s %s%s", o.Number, o.Reply.Outcome, o.Reply.Code, o.Reply.Payload, o.Reply.Message), " "))
 		case turn.TellDone:
 			line := fmt.Sprintf("TellDone %s %s timer=%t %s %s %s", o.Entity, o.Command, o.Timer, o.Reply.Outcome, o.Reply.Code, o.Reply.Message)
-			if o.Wakeup != "" {
-				line = fmt.Sprintf("TellDone %s %s wakeup=%s again=%t %s %s %s", o.Entity, o.Command, o.Wakeup, o.Again, o.Reply.Outcome, o.Reply.Code, o.Reply.Message)
+			if o.Wakeup != (sharding.WakeRef{}) {
+				line = fmt.Sprintf("TellDone %s %s wakeup=%s again=%t %s %s %s", o.Entity, o.Command, o.Wakeup.Name, o.Again, o.Reply.Outcome, o.Reply.Code, o.Reply.Message)
 			}
 			lines = append(lines, strings.TrimRight(line, " "))
 		case turn.Stop:

@@ -18,19 +18,18 @@ type Output interface{ output() }
 // commands that are not answered yet.
 type RequestID uint64
 
-// Incarnation identifies one activation of an entity in this machine. Results of
-// slow jobs carry it, and those of ended incarnations are dropped. It consists of
-// the entity's slot and a number that differs for each of the next four billion
-// incarnations. 0 is none.
+// Incarnation identifies one incarnation of an entity in this machine. Results of slow jobs carry
+// it; the machine drops results of incarnations that have ended. It consists of the entity's slot
+// and a number. The number repeats only after four billion incarnations. 0 is none.
 type Incarnation uint64
 
 func incarnation(slot, number uint32) Incarnation {
 	return Incarnation(number)<<32 | Incarnation(slot)
 }
 
-// Slot is a small number that no other entity has at the time, so that a driver
-// can keep its instances in a slice. It is reused by other entities, and by the
-// entity's next incarnation.
+// Slot is a small number that no other entity in the machine has at the same time, so that a
+// driver can keep its instances in a slice. Slots are reused: by the entity's next incarnation,
+// and, when the entity is gone, by other entities.
 func (i Incarnation) Slot() uint32 { return uint32(i) }
 
 // String is "number@slot".
@@ -42,7 +41,7 @@ type (
 	Open struct {
 		Shard sharding.ShardID
 		Epoch sharding.Epoch
-		// Kept are the states that the owner before has kept.
+		// Kept are the states that the previous owner has kept.
 		Kept []Kept
 	}
 	// Deliver is a command for an entity of an open shard. It ends with exactly one
@@ -53,8 +52,8 @@ type (
 		// Env is copied.
 		Env *sharding.Envelope
 	}
-	// Fire runs the command of a wake-up that is due: nobody called, and nobody gets its
-	// answer. It ends with exactly one FiringEnded.
+	// Fire runs the command of a wake-up that is due. No caller waits for the command's reply.
+	// It ends with exactly one FiringEnded.
 	Fire struct {
 		Shard  sharding.ShardID
 		Epoch  sharding.Epoch
@@ -82,27 +81,28 @@ type (
 		Stored map[sharding.CommandID]sharding.Stored
 		// Timers were set by the start hook.
 		Timers []Timer
-		// Life is the number of the entity's life: the sequence number of the record that deleted
-		// it last; 0: none did.
+		// Life is the number of the entity's life: the sequence number of the entity's newest
+		// delete record; 0: it was never deleted.
 		Life uint64
-		// Trimmed: events of this life may be gone, so that only a snapshot has the state.
+		// Trimmed: events of this life may have been trimmed, so that only a snapshot has the state.
 		Trimmed bool
 		// Fresh: no turn has left a record in this life of the entity.
 		Fresh bool
 		// Pending is how many sends of the entity's records are pending.
 		Pending int
 		// Remembered is when the entity was last active, in Unix milliseconds; 0: it is not
-		// remembered. Reminders is how many of its reminders stand. Both are set if Load.Wakes asks
-		// for them.
+		// remembered. It is set if Load.Wakes asks for it.
 		Remembered int64
-		Reminders  int
-		// Size is about how much memory the instance takes, in bytes; 0: not known.
+		// Reminders is how many of its reminders stand. It is set if Load.Wakes asks for it.
+		Reminders int
+		// Size is an estimate of the memory that the instance takes, in bytes; 0: not known.
 		Size int
-		// Err says why there is no instance. Retry means try again (the store is not
-		// reachable). Otherwise the entity has failed (a record has a wrong checksum,
-		// the replay panicked), and its commands are rejected with Err and Code.
-		Err   string
-		Code  sharding.Code
+		// Err says why there is no instance; empty: there is one. If the load may not be repeated
+		// (Retry), the entity has failed: a record has a wrong checksum, for example, or the
+		// replay has panicked. Its commands are then rejected with Err and Code.
+		Err  string
+		Code sharding.Code
+		// Retry: the load is to be repeated, because the store could not be reached, for example.
 		Retry bool
 	}
 	// LookedUp answers Lookup.
@@ -122,7 +122,7 @@ type (
 		// State is SendDone if there is no such send.
 		State sharding.SendState
 		Send  sharding.Send
-		// Code and Err say why it could not be read; empty: it could.
+		// Err and Code say why the send could not be read. Err is empty if it was read.
 		Code sharding.Code
 		Err  string
 	}
@@ -143,10 +143,10 @@ type (
 		Spoiled bool
 		// Passivate: the entity asked to be stopped when it is idle.
 		Passivate bool
-		// Forgotten: the entity does not want to be remembered any more.
+		// Forgotten: the entity is no longer to be a remembered entity.
 		Forgotten bool
 		Timers    []Timer
-		// Size is about how much memory the instance takes, in bytes; 0: not known.
+		// Size is an estimate of the memory that the instance takes, in bytes; 0: not known.
 		Size int
 		// Handler is how long the handler ran.
 		Handler time.Duration
@@ -156,21 +156,21 @@ type (
 		Incarnation Incarnation
 		Seq         uint64 // of the unit's first record
 		Verdict     sharding.Verdict
-		// Fence is the stored one, with RefusedEpoch.
+		// Fence is the stored fence, if the verdict is RefusedEpoch.
 		Fence sharding.Fence
-		// Reason says why, with RefusedFull (disk full, queue full),
-		// RefusedTooLarge and RefusedDamaged.
+		// Reason says why the append was refused, if the verdict is RefusedFull (disk full,
+		// queue full), RefusedTooLarge or RefusedDamaged.
 		Reason string
-		// At is when the records were stored, with Durable.
+		// At is when the records were stored, if the verdict is Durable.
 		At time.Time
 	}
-	// SendsEnded: it is durable that sends of the entity, which were pending, have ended, other
-	// than by a Fire.
+	// SendsEnded: pending sends of the entity have ended, and that is durable. A send that ends with
+	// the turn of a Fire (FiringDone) is not reported in this way.
 	SendsEnded struct {
 		Shard  sharding.ShardID
 		Epoch  sharding.Epoch
 		Entity sharding.Entity
-		Seqs   []uint64 // of the record of each of them
+		Seqs   []uint64 // for each of the sends, the number of its record
 	}
 	// FenceRead answers ReadFence.
 	FenceRead struct {
@@ -179,29 +179,31 @@ type (
 		Number  uint64
 		Verdict sharding.Verdict
 		Fence   sharding.Fence
-		// Reason says why, with RefusedDamaged.
+		// Reason says why the read was refused, if the verdict is RefusedDamaged.
 		Reason string
 	}
-	// Ask: a running turn wants to send a command to another entity and waits for the
-	// answer. It ends with exactly one AskDone, also if the turn, its incarnation or the shard
-	// ends before. The driver chooses the number, another one for each ask of an incarnation.
+	// Ask: a running turn sends a command to another entity and waits for the answer. It ends with
+	// exactly one AskDone, even if the turn, its incarnation or the shard ends first.
 	Ask struct {
 		Incarnation Incarnation
-		Turn        uint64 // of the Run
-		Number      uint64
-		Target      sharding.Entity
-		Command     string
+		Turn        uint64 // Run.Turn of the running turn
+		// Number is chosen by the driver. Each ask of an incarnation has another number.
+		Number  uint64
+		Target  sharding.Entity
+		Command string
 		// ReadOnly says that the command changes nothing.
 		ReadOnly bool
-		// Key is the idempotency key that the author chose, Step the name from which it is
-		// derived; both empty: it is derived from the target, the command and how many of these
-		// the turn has sent before.
-		Key      sharding.CommandID
+		// Key is the idempotency key, if the author has chosen one.
+		Key sharding.CommandID
+		// Step is the name from which the key is derived, if the author has chosen one. If Key and
+		// Step are empty, the key is derived from the target, the command, and the number of times
+		// that the turn has sent this command to this target before.
 		Step     string
 		Encoding sharding.Encoding
 		Payload  []byte
-		// Deadline is when the turn stops waiting, if that is earlier than its command wants it;
-		// zero: it is not.
+		// Deadline ends the waiting, if it is not zero. The machine also sets a limit: a share of
+		// the time that the turn's own command has left or, if that command has no deadline,
+		// Config.AskTimeout. The earlier of the two counts.
 		Deadline time.Time
 		Trace    string
 	}
@@ -211,8 +213,8 @@ type (
 		Number      uint64
 		Reply       sharding.Reply
 	}
-	// WithdrawAsk: the turn does not want to wait for the answer any more. If the ask has not
-	// left, it never does. The AskDone follows at once, unless it has come before.
+	// WithdrawAsk: the turn does not want to wait for the answer any more. An ask that has not
+	// left yet never leaves. AskDone follows at once, unless the ask has ended before.
 	WithdrawAsk struct {
 		Incarnation Incarnation
 		Number      uint64
@@ -220,17 +222,16 @@ type (
 	// Stopped answers Stop: the stop hook has run, the instance is gone.
 	Stopped struct {
 		Incarnation Incarnation
-		// Kept is the state after the stop hook, if Stop asks for it and the instance can
-		// write it down. Its id and its timers are not used.
+		// Kept is the state after the stop hook, if Stop.Keep asks for it and the instance can
+		// write it down. Kept.ID and Kept.Timers are not used.
 		Kept *Kept
 	}
-	// Drain lets a shard finish the commands it accepted and stop its entities. After
-	// Config.DrainTimeout it is aborted. The answer is Drained, once all its appends
-	// are settled.
+	// Drain lets a shard finish the commands that it has accepted, and stops its entities. After
+	// Config.DrainTimeout the shard is aborted. The answer is Drained, once all appends of the
+	// shard are settled.
 	Drain struct{ Shard sharding.ShardID }
-	// Abort ends a shard at once: another region owns it. Waiting commands are
-	// answered NotMine; those in an append under way wait for its outcome. The answer
-	// is Drained.
+	// Abort ends a shard at once: another region owns it. Commands that wait are answered NotMine.
+	// Commands in an append under way wait for its outcome. The answer is Drained.
 	Abort struct{ Shard sharding.ShardID }
 	// SetPassivation gives a type another strategy. It is ignored if the type is not known or
 	// the strategy is not valid.
@@ -238,9 +239,9 @@ type (
 		Type     sharding.EntityType
 		Strategy passivation.Strategy
 	}
-	// Collected says that the garbage collection of a number has ended, and how many bytes of
-	// the heap were live after it. Above Config.HeapBytes entities of all types are
-	// passivated, except those of types that never are.
+	// Collected: garbage collection number Cycle has ended, and Live bytes of the heap were in use
+	// after it. If Live is above Config.HeapBytes, the machine passivates entities, of all types
+	// that allow it.
 	Collected struct{ Cycle, Live uint64 }
 	// Tick lets time pass: deadlines, timers, passivation.
 	Tick struct{}
@@ -249,29 +250,30 @@ type (
 // Wakeup is a wake-up that is due.
 type Wakeup struct {
 	sharding.WakeRef
-	// Due is when it was due and Next when it is due again, in Unix milliseconds; 0: never.
-	Due, Next int64
-	// Missed is how many times it was due between these two and did not fire.
+	// Due is the time at which it was due, in Unix milliseconds.
+	Due int64
+	// Next is the time at which it is due again, in Unix milliseconds; 0: never.
+	Next int64
+	// Missed is how many times it was due between Due and Next and did not fire.
 	Missed int64
-	// Late is how long ago it was due when it was fired, by the clock that says so.
+	// Late is the time from Due to the firing, by the clock of the journal's store.
 	Late  time.Duration
 	Input sharding.Input
-	// Answer is what a command of kind SendWake takes instead of Input.Payload.
-	Answer *Answered
+	// Answer is set if the kind is SendWake: the command takes it as its input, and Input.Payload
+	// is empty.
+	Answer *SendResult
 }
 
-// Answered is how a send of the entity has ended.
-type Answered struct {
-	From sharding.Entity // its target
-	// Sent is what was sent to it, and SentAt when the record that says so was stored.
-	Sent   sharding.Input
-	SentAt time.Time
-	// Reply is the target's answer. One that is Rejected or Unknown was made when the send
-	// was given up.
+// SendResult says how a send of the entity has ended.
+type SendResult struct {
+	Target sharding.Entity
+	Sent   sharding.Input // what was sent to the target
+	SentAt time.Time      // when the record with the send was stored
+	// Reply is the answer of the target, or says why the send was given up.
 	Reply sharding.Reply
 }
 
-// Timer is a volatile timer of an entity: it dies with the incarnation.
+// Timer is a timer of an entity: it is in memory only, and ends with the incarnation.
 type Timer struct {
 	Name string
 	// After is the time to the (first) firing; 0 or less cancels the timer.
@@ -304,9 +306,9 @@ func (r StopReason) String() string {
 
 // Outputs.
 type (
-	// Load makes an instance: new, snapshot and events replayed, commands
-	// looked up. Every Load must be answered once, even if no command waits for it
-	// any more: until then it counts towards Config.EntityLoads and Config.TotalLoads.
+	// Load makes an instance, replays the snapshot and the events, and looks commands up. Every
+	// Load must be answered once, even if no command waits for it any more: until then it counts
+	// towards Config.EntityLoads and Config.TotalLoads.
 	Load struct {
 		Entity      sharding.Entity
 		Shard       sharding.ShardID
@@ -315,7 +317,7 @@ type (
 		Lookup      []sharding.CommandID
 		// Volatile: nothing is stored; make a new instance.
 		Volatile bool
-		// Kept is the state that the owner before has kept, if there is one. If the type
+		// Kept is the state of the entity that the previous owner has kept, if it has. If the type
 		// cannot read it, the instance begins empty.
 		Kept *Kept
 		// LookupOnly: the region has lost the shard. No instance is made; only the
@@ -325,19 +327,19 @@ type (
 		Wakes bool
 		// Background says that no command waits for the entity.
 		Background bool
-		// Bare: built-in commands wait for the entity, and it could not be brought to life. They
-		// need no instance, and none is made: nothing of the author's program runs.
+		// Bare: built-in commands wait for an entity that could not be brought to life. These
+		// commands need no instance, so none is made: no code of the author runs.
 		Bare bool
 	}
-	// Lookup asks the journal for one command of a living entity, whose next turn
+	// Lookup asks the journal whether a command of a living entity is stored. The command's turn
 	// waits for the answer, LookedUp.
 	Lookup struct {
 		Entity      sharding.Entity
 		Incarnation Incarnation
 		ID          sharding.CommandID
 	}
-	// ReadSend asks the journal for a send of a living entity, whose running turn waits for the
-	// answer, SendRead.
+	// ReadSend asks the journal for a send of a living entity. The entity's running turn waits for
+	// the answer, SendRead.
 	ReadSend struct {
 		Entity      sharding.Entity
 		Shard       sharding.ShardID
@@ -354,16 +356,16 @@ type (
 		Epoch       sharding.Epoch
 		Incarnation Incarnation
 		Request     RequestID
-		// Turn is another number for each turn.
+		// Turn is the number of the turn. Each turn has another number.
 		Turn uint64
 		// Env must not be changed.
 		Env      *sharding.Envelope
 		ReadOnly bool
 		// Fresh says that no turn before this one has left a record in this life of the entity.
 		Fresh bool
-		// Timer says that the command is a timer's.
+		// Timer says that the command is that of a timer.
 		Timer bool
-		// Wakeup is the wake-up whose command it is; nil: none. Its input is that of Env.
+		// Wakeup is the wake-up whose command runs; nil: none. Env has the input of Wakeup.
 		Wakeup *Wakeup
 	}
 	// Cancel cancels the context of a running turn: its result is no longer wanted.
@@ -372,18 +374,18 @@ type (
 		Incarnation Incarnation
 		Request     RequestID
 	}
-	// SendAsk sends a command to another entity. It is answered by one Asked, at its deadline
-	// at the latest.
+	// SendAsk sends a command to another entity. It is answered by one Asked, by the deadline of
+	// the command at the latest.
 	SendAsk struct {
 		Incarnation Incarnation
 		Number      uint64
 		Env         sharding.Envelope
 		ReadOnly    bool
 	}
-	// SendProbe sends a command that nobody waits for; it may get lost.
+	// SendProbe sends a probe. Nobody waits for its answer, and it may get lost.
 	SendProbe struct{ Env sharding.Envelope }
-	// AskDone lets the turn that has asked go on. With the outcome Rejected, its command was
-	// not sent, or was refused.
+	// AskDone lets the turn that has asked go on. The outcome Rejected says that the command was
+	// not sent to the other entity, or was refused there.
 	AskDone struct {
 		Incarnation Incarnation
 		Number      uint64
@@ -400,8 +402,8 @@ type (
 		Epoch  sharding.Epoch
 		Number uint64
 	}
-	// Snapshot asks the instance for its state, to be stored as of Seq. Seq is
-	// durable, and is the last record applied to the instance.
+	// Snapshot asks the instance for its state, and stores it as the snapshot at Seq. Record Seq
+	// is durable, and no later record has been applied to the instance.
 	Snapshot struct {
 		Entity      sharding.Entity
 		Shard       sharding.ShardID
@@ -411,15 +413,15 @@ type (
 		// Cut is the record up to which the journal may remove events with the snapshot; 0: none.
 		Cut uint64
 	}
-	// Stop runs the stop hook of an instance and drops it. Answered by Stopped.
+	// Stop runs the stop hook of an instance and drops the instance. Answered by Stopped.
 	Stop struct {
 		Entity      sharding.Entity
 		Incarnation Incarnation
 		Reason      StopReason
-		// Keep: the answer is to have the state, for the next owner.
+		// Keep: the answer must have the state, for the next owner of the shard.
 		Keep bool
 	}
-	// Drop forgets an instance without its stop hook: the incarnation ended.
+	// Drop drops an instance without running its stop hook: the incarnation has ended.
 	Drop struct {
 		Entity      sharding.Entity
 		Incarnation Incarnation
@@ -436,9 +438,9 @@ type (
 		Entity  sharding.Entity
 		Command string
 		Timer   bool
-		// Wakeup is the name of the wake-up whose command it was; with Again, that command
-		// will run again.
-		Wakeup  string
+		// Wakeup is the wake-up whose command it was; with Again, that command will run again.
+		// Zero: there is none.
+		Wakeup  sharding.WakeRef
 		Again   bool
 		Trace   string
 		Arrived time.Time

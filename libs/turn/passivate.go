@@ -79,8 +79,8 @@ func (m *Machine) evict(victims []passivation.Entity) {
 	}
 }
 
-// rest notes that a live entity has been idle since some time. One that waits for a timer is not: passivation
-// would lose the timer.
+// rest notes that a live entity is idle since a time. An entity that waits for a timer does not
+// count as idle, because passivation would lose the timer.
 func (m *Machine) rest(e *entity, since time.Time) {
 	policy := e.shard.typ.policy
 	switch {
@@ -227,6 +227,9 @@ func (m *Machine) collected(in Collected) {
 	for _, ts := range m.types {
 		if mutant.On("heap-bound") {
 			continue
+		}
+		if len(ts.entities) == 0 && in.Live > m.cfg.HeapBytes && !mutant.On("idle-bound") {
+			continue // it has nothing to give up, and would have to do with one entity for as long as others fill the heap
 		}
 		ts.bound.Observe(in.Cycle, in.Live, ts.policy.Len())
 		m.shrink(ts)

@@ -28,27 +28,38 @@ type heapProcess struct {
 }
 
 func newHeapProcess(s passivation.Strategy, size uint64) *heapProcess {
-	cfg := turn.DefaultConfig(turn.Type{Desc: sharding.TypeDesc{
-		Type: "T", Shards: heapShards, Volatile: true, Commands: []sharding.CommandDesc{{Name: "Do"}},
-	}, Passivation: s})
+	var types []turn.Type
+	for _, name := range []sharding.EntityType{"T", "U"} {
+		types = append(types, turn.Type{Desc: sharding.TypeDesc{
+			Type: name, Shards: heapShards, Volatile: true, Commands: []sharding.CommandDesc{{Name: "Do"}},
+		}, Passivation: s})
+	}
+	cfg := turn.DefaultConfig(types...)
 	cfg.HeapBytes = heapBound
 	p := &heapProcess{m: turn.New(cfg), now: time.Unix(1000, 0), size: size}
 	for i := range uint32(heapShards) {
-		p.step(turn.Open{Shard: sharding.ShardID{Type: "T", Index: i}, Epoch: 1})
+		for _, t := range types {
+			p.step(turn.Open{Shard: sharding.ShardID{Type: t.Desc.Type, Index: i}, Epoch: 1})
+		}
 	}
 	return p
 }
 
 func (p *heapProcess) live() uint64 { return heapOthers + p.size*uint64(p.m.Stats().Entities) }
 
+// command gives a command to an entity.
+func (p *heapProcess) command(typ sharding.EntityType, id int) {
+	p.now = p.now.Add(time.Millisecond)
+	env := sharding.Envelope{Entity: sharding.Entity{Type: typ, ID: sharding.EntityID(fmt.Sprint(id))}, Command: "Do"}
+	p.step(turn.Deliver{Request: 1, Env: &env, Shard: sharding.ShardID{Type: typ, Index: sharding.ShardOf(env.Entity.ID, heapShards)}})
+	p.m.Recycle()
+}
+
 // run gives commands to a working set in turn, and collects garbage from time to time.
 func (p *heapProcess) run(commands, workingSet int) {
 	for i := range commands {
 		p.next = (p.next + 1) % workingSet
-		p.now = p.now.Add(time.Millisecond)
-		env := sharding.Envelope{Entity: sharding.Entity{Type: "T", ID: sharding.EntityID(fmt.Sprint(p.next))}, Command: "Do"}
-		p.step(turn.Deliver{Request: turn.RequestID(i + 1), Env: &env, Shard: sharding.ShardID{Type: "T", Index: sharding.ShardOf(env.Entity.ID, heapShards)}})
-		p.m.Recycle()
+		p.command("T", p.next)
 		if i%50 == 0 && !p.calm {
 			p.cycle++
 			p.step(turn.Collected{Cycle: p.cycle, Live: p.live()})
@@ -83,6 +94,27 @@ func heapAfter(s passivation.Strategy) uint64 {
 	p := newHeapProcess(s, 1<<10)
 	p.run(5000, 1000)
 	return p.live()
+}
+
+// aliveOfIdle returns how many entities of a type are alive that had none when those of another one
+// filled the heap, and has ten now.
+func aliveOfIdle() int {
+	p := newHeapProcess(passivation.Idle(time.Hour), 1<<10)
+	p.run(5000, 1000)
+	for range 100 {
+		for id := range 10 {
+			p.command("U", id)
+		}
+		p.run(60, 1000)
+	}
+	return p.m.TypeStats()[1].Entities
+}
+
+// TestIdleType: a type without entities gives nothing up for those of others.
+func TestIdleType(t *testing.T) {
+	if n := aliveOfIdle(); n < 5 {
+		t.Errorf("%d entities are alive, want about ten", n)
+	}
 }
 
 // heapWithoutCollections returns the live heap after many commands to entities that tell their

@@ -84,7 +84,8 @@ func (m *Machine) endActivation(e *entity, end ActivationEnd, code sharding.Code
 	m.emitShardEvent(ActivationEnded{Shard: e.shard.id, Epoch: e.shard.epoch, Entity: e.id, End: end, Code: code, Message: message})
 }
 
-// noteRemoved tells what the removal of an entity means for one that is to be alive.
+// noteRemoved reports that an entity was removed from the machine, if it is a remembered entity or
+// an Activate waits for it.
 func (m *Machine) noteRemoved(e *entity) {
 	if e.shard.phase != open {
 		m.endActivation(e, ActivationGone, "", "")
@@ -93,7 +94,7 @@ func (m *Machine) noteRemoved(e *entity) {
 	m.noteDead(e, sharding.Unavailable, "its load was given up")
 }
 
-// noteDead tells that an entity is not alive that is to be, though its shard stays.
+// noteDead reports, in the same cases, that the entity is not alive although its shard is open.
 func (m *Machine) noteDead(e *entity, code sharding.Code, why string) {
 	switch {
 	case e.activating:

@@ -12,13 +12,13 @@ import (
 // What a turn sends is part of its record. The machine only counts what is pending; package
 // outbox delivers it, and brings answers back as firings of kind SendWake.
 
-// refuseSends returns the refusal of a turn because of what it has sent, nil if there is no
-// reason. recount says that they may be fewer than the limit: the entity must be loaded again, which
-// counts anew, and the command runs again.
+// refuseSends returns the refusal of a turn because of what it sends, nil if there is no reason.
+// recount says that the count of pending sends may be too high to decide: the entity must be loaded
+// again, which counts them anew, and then the command must run again.
 func (m *Machine) refuseSends(e *entity, c *command, sends []sharding.Send) (refusal *sharding.Reply, recount bool) {
 	n, ends := len(sends), 0
 	if c.wakeup != nil && c.wakeup.Answer != nil {
-		ends = 1 // with the turn that takes its answer
+		ends = 1 // this turn takes the answer to a send, and so ends it
 	}
 	if c.builtin == nil && !mutant.On("send-builtin") {
 		for i := range sends {
@@ -37,7 +37,7 @@ func (m *Machine) refuseSends(e *entity, c *command, sends []sharding.Send) (ref
 			code = sharding.ResourceExhausted
 		}
 		message = fmt.Sprintf("the command was undone: it sends %d commands, at most %d are allowed; send fewer in one turn", n, m.cfg.TurnSends)
-	case int(e.sends)+n-ends > m.cfg.PendingSends && e.uncounted && !c.recounted:
+	case int(e.sends)+n-ends > m.cfg.PendingSends && e.sendsOutdated && !c.recounted:
 		c.recounted = true
 		return nil, true
 	case int(e.sends)+n-ends > m.cfg.PendingSends:
@@ -49,15 +49,16 @@ func (m *Machine) refuseSends(e *entity, c *command, sends []sharding.Send) (ref
 	return &r, false
 }
 
-// noteSends tells of what the unit in flight, which is durable, sends.
+// noteSends reports the sends of the unit in flight, which has become durable.
 func (m *Machine) noteSends(e *entity, at time.Time) {
 	if slices.ContainsFunc(e.inflight, func(r sharding.Record) bool { return len(r.Sends) > 0 }) {
 		m.emitShardEvent(SendsStored{Shard: e.shard.id, Epoch: e.shard.epoch, Entity: e.id, At: at, Records: e.inflight})
 	}
 }
 
-// sendsEnded counts sends that have ended. Whether the load has counted one of an earlier record,
-// or has read after that had ended, is not known: it stays counted until the next load.
+// sendsEnded subtracts sends that have ended from the count of pending sends. A send of a record
+// that the load has read is not subtracted: it may have ended before the load counted, and then it
+// was never counted. The count stays too high, if it is, until the next load.
 func (m *Machine) sendsEnded(in SendsEnded) {
 	s := m.shard(in.Shard)
 	if s == nil || s.epoch != in.Epoch {
@@ -71,13 +72,13 @@ func (m *Machine) sendsEnded(in SendsEnded) {
 		if e.state == live && (seq > e.loadedSeq || mutant.On("ended-twice")) {
 			e.sends -= min(1, e.sends)
 		} else {
-			e.uncounted = true
+			e.sendsOutdated = true
 		}
 	}
 }
 
-// deliveredRow says that a send has ended whose answer the command has taken. The journal
-// refuses it if the send is done already.
+// deliveredRow makes the append store that the send has ended whose answer the command has taken.
+// The journal refuses the append if the send is done already.
 func (c *command) deliveredRow() []sharding.Delivered {
 	return []sharding.Delivered{{
 		Seq: c.wakeup.Seq, Sends: []uint16{uint16(c.wakeup.Number)}, As: sharding.SendDone, Once: !mutant.On("answer-once"),

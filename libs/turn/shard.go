@@ -264,7 +264,7 @@ func (s *shard) noteForm(kind sharding.FormKind, name string) {
 }
 
 // noteSnapshotForm notes the form of a snapshot that is about to be stored, if the type declares
-// it: then what is stored may be readable by that snapshot alone.
+// that form: events may then be trimmed, so that only this snapshot has the state.
 func (s *shard) noteSnapshotForm() {
 	for n, f := range s.typ.Desc.Writes {
 		if f.Kind == sharding.FormOfSnapshot && !mutant.On("snapshot-wrote") {

@@ -21,7 +21,7 @@ func (k *Keeper) drop(s *shard, of sharding.Entity) {
 	}
 	s.changedRows = slices.DeleteFunc(s.changedRows, func(r Row) bool { return r.Entity == of })
 	if len(s.renewed) >= k.cfg.Rows {
-		s.sweepAgain = true // it mends what the page has wrong
+		s.outdated = !mutant.On("page-outdated")
 		return
 	}
 	s.renewed[of] = struct{}{}

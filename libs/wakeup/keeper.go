@@ -26,19 +26,19 @@ type Keeper struct {
 	reads       map[uint64]*reading
 	lastRead    uint64            // number of the last read
 	reserved    int               // how many rows the reads under way may bring
-	failedReads int               // how many of the last reads failed, without a success in between
+	failedReads int               // number of reads that have failed since the last one that succeeded
 	readsAfter  time.Time         // no read begins before this time
-	scanAt      time.Time         // when the shards are scanned for those to be read; zero: never
+	scanAt      time.Time         // when the shards are next scanned for those to be read; zero: never
 	scanFrom    int               // where in shards the next scan begins
 	noRoom      bool              // a shard waits to be read until rows have left the memory
-	rows        int               // all rows in memory
-	failing     map[*row]struct{} // those of them that are failing
-	blocked     int               // how many others are blocked
-	lastOrder   uint64            // see row.order
+	rows        int               // number of rows in memory
+	failing     map[*row]struct{} // the rows in memory that are failing
+	blocked     int               // number of rows that are blocked and not failing
+	lastOrder   uint64            // the last row.order that was given
 	jitter      backoff.Jitter
-	// storeClock is what the clock of the store said in the last page, in Unix milliseconds.
-	// That page arrived at storeClockAt.
-	storeClock   int64
+	// storeClock is the time of the store's clock in the newest page, in Unix milliseconds.
+	storeClock int64
+	// storeClockAt is when that page arrived here.
 	storeClockAt time.Time
 	stats        Stats
 	now          time.Time
@@ -59,26 +59,29 @@ type shard struct {
 	typ     *typeQueue
 	closed  bool
 	rows    map[key]*row
-	sweep   uint64    // number of the present sweep, or of the next one
-	horizon int64     // earlier sweeps have read all rows that were due before this time
+	sweep   uint64    // number of the present sweep; between two sweeps, of the next one
+	horizon int64     // earlier sweeps have read all rows that are due before this time
 	after   Position  // how far the present sweep has come
 	readAt  time.Time // when the next read begins at the earliest; zero: the shard is quiet
 	reading bool      // a read is under way
 	// empty says that the last sweep has found nothing that is due soon. The next read then asks
 	// whether the shard has any reminder at all. If it has none, the shard is quiet: it is not read
-	// until one is set, which only this process can do while the shard is open here.
+	// until a reminder is set. While the shard is open here, only this process can set one.
 	empty bool
 	// sweepAgain says that the sweep must begin anew, because a wake-up that it has passed may
 	// have changed.
 	sweepAgain bool
-	// changed has the wake-ups that have changed while the read was under way. Its page may
-	// be older than these changes.
+	// changed has the wake-ups that have changed while the read was under way. The page of the
+	// read may be older than these changes.
 	changed     map[key]struct{}
-	changedRows []Row // the rows of changed, without those of wake-ups that were removed
-	// renewed has the entities that were deleted, or of which wake-ups became unknown, while the
-	// read was under way. What its page has of them counts for nothing.
+	changedRows []Row // the newest rows of the wake-ups in changed that still exist
+	// renewed has entities whose rows in the page of the read are ignored: while the read was under
+	// way, they were deleted, or their wake-ups became unknown.
 	renewed map[sharding.Entity]struct{}
-	ready   int // how many rows are waiting, and not failing
+	// outdated says that the whole page of the read is ignored: while the read was under way, more
+	// has changed than could be noted.
+	outdated    bool
+	waitingRows int // number of rows that are waiting and not failing
 }
 
 // key names a wake-up in its shard.
@@ -93,18 +96,16 @@ type row struct {
 	Row
 	shard *shard
 	state rowState
-	sweep uint64 // shard.sweep when the row was read last, or was set
-	// A queue orders its rows by sortKey, and rows of one sortKey by order, which is the order
-	// in which they came in.
-	sortKey int64
-	order   uint64
-	place   int // in its queue
-	// The fields below are about a row that is failing: one that has failed, and has not
-	// fired since.
+	sweep uint64 // shard.sweep when the row was last read or set
+	// The fields up to place are about the queue that the row is in.
+	sortKey int64  // orders the queue
+	order   uint64 // orders rows with the same sortKey: the order in which they were queued
+	place   int    // where in the queue the row is
+	// The fields below are about a row that is failing: it has failed, and has not fired since.
 	failures              int
 	failingSince, retryAt time.Time
 	code                  sharding.Code // of the last failure
-	message               string
+	message               string        // of the last failure
 }
 
 func (r *row) Before(o *row) bool {
@@ -124,20 +125,20 @@ const (
 )
 
 // firing is a firing under way: the keeper has asked for the command of a wake-up to be run,
-// and does not know yet how that has ended.
+// and does not know yet how the firing has ended.
 type firing struct {
 	shard   *shard
 	row     *row
-	ref     sharding.WakeRef // the row's when the firing began
-	blocked []*row           // rows of the same entity that are due, and wait until it has ended
-	more    bool             // there was no room in memory for more rows that wait in this way
+	ref     sharding.WakeRef // the setting of the wake-up that fires
+	blocked []*row           // due rows of the same entity, which wait until this firing has ended
+	more    bool             // other due rows of the entity were removed from memory, because too many rows are blocked
 }
 
 // reading is a read under way.
 type reading struct {
 	shards []*shard
 	until  int64 // it reads what is due before this time
-	any    bool  // it asks of empty shards whether they have any reminder
+	any    bool  // it only asks whether the shards have any reminder at all
 }
 
 // New returns a keeper. The configuration must be valid.
@@ -164,10 +165,11 @@ func (k *Keeper) Step(now time.Time, in Input, out *Outputs) {
 	k.out = nil
 }
 
-// Told does what Step does for an event of the [turn.Machine]: a [turn.WakesChanged], a
-// [turn.WakesUnknown] or a [turn.FiringEnded]. It ignores all others.
-func (k *Keeper) Told(now time.Time, e turn.ShardEvent, out *Outputs) {
-	k.now, k.out = now, out
+// Told takes an event of the [turn.Machine]: a [turn.WakesChanged], a [turn.WakesUnknown] or a
+// [turn.FiringEnded]. It ignores all others. Nothing fires before the next Step, because another
+// event of the same step of the Machine may say that a wake-up is gone.
+func (k *Keeper) Told(now time.Time, e turn.ShardEvent) {
+	k.now = now
 	switch e := e.(type) {
 	case turn.WakesChanged:
 		k.changed(&e)
@@ -181,8 +183,6 @@ func (k *Keeper) Told(now time.Time, e turn.ShardEvent, out *Outputs) {
 	case turn.FiringEnded:
 		k.ended(&e)
 	}
-	k.advance()
-	k.out = nil
 }
 
 // shard returns the shard if it is open at the epoch, else nil.
@@ -236,7 +236,7 @@ func (k *Keeper) wall() int64 {
 // covered is the time up to which all wake-ups of the shard are in memory.
 func (s *shard) covered() int64 { return max(s.horizon, s.after.Due) }
 
-// add puts a wake-up into memory, if there is room. Otherwise a later sweep reads it.
+// add puts a wake-up into memory. If there is no room for it, a later sweep reads it again.
 func (k *Keeper) add(s *shard, in *Row) {
 	if k.rows >= k.cfg.Rows {
 		k.restartSweep(s)
@@ -259,7 +259,7 @@ func (k *Keeper) wait(r *row) {
 	r.state = waiting
 	k.push(&r.shard.typ.due, r, r.Due)
 	if r.failures == 0 {
-		r.shard.ready++
+		r.shard.waitingRows++
 	}
 }
 
@@ -267,7 +267,7 @@ func (k *Keeper) wait(r *row) {
 func (k *Keeper) unwait(r *row) {
 	r.shard.typ.due.Remove(r)
 	if r.failures == 0 {
-		r.shard.ready--
+		r.shard.waitingRows--
 		k.madeRoom()
 	}
 }
@@ -296,7 +296,7 @@ func (k *Keeper) remove(r *row) {
 	k.rows--
 }
 
-// changed applies to the memory what an append has done to wake-ups.
+// changed brings the rows in memory up to date after an append that has changed wake-ups.
 func (k *Keeper) changed(e *turn.WakesChanged) {
 	s := k.shard(e.Shard, e.Epoch)
 	if s == nil {
@@ -311,7 +311,7 @@ func (k *Keeper) changed(e *turn.WakesChanged) {
 		switch {
 		case f.Next == 0:
 			k.replace(s, id, nil)
-		case r == nil: // it is not in memory any more, and its period is not known here
+		case r == nil: // the row is not in memory any more, and the period is not known without it
 			k.replace(s, id, nil)
 			k.restartSweep(s)
 		default:
@@ -342,32 +342,33 @@ func (k *Keeper) changed(e *turn.WakesChanged) {
 	}
 }
 
-// replace puts a row into memory that the journal has now for a wake-up, in the place of the
-// one before. nil says that the wake-up was removed.
-func (k *Keeper) replace(s *shard, id key, stored *Row) {
+// replace replaces the row of a wake-up after the journal has changed it. newest is the row that the
+// journal has now; nil: it has none. The old row is removed from memory. The newest row is added only
+// if it is due before the time up to which memory has all rows; otherwise a later sweep reads it.
+func (k *Keeper) replace(s *shard, id key, newest *Row) {
 	if old := s.rows[id]; old != nil {
 		k.remove(old)
 	}
 	if s.reading && !mutant.On("page-older") {
 		if len(s.changed) >= k.cfg.Rows {
-			s.sweepAgain = true // it mends what the page has wrong
+			s.outdated = !mutant.On("page-outdated")
 		} else {
 			s.changed[id] = struct{}{}
 			s.changedRows = slices.DeleteFunc(s.changedRows, func(r Row) bool { return r.key() == id })
-			if stored != nil {
-				s.changedRows = append(s.changedRows, *stored)
+			if newest != nil {
+				s.changedRows = append(s.changedRows, *newest)
 			}
 		}
 	}
-	if stored != nil && (s.empty || s.readAt.IsZero()) && !mutant.On("quiet") {
+	if newest != nil && (s.empty || s.readAt.IsZero()) && !mutant.On("quiet") {
 		k.restartSweep(s)
 	}
-	if stored != nil && stored.Due <= s.covered() && !mutant.On("new-wake") {
-		k.add(s, stored)
+	if newest != nil && newest.Due <= s.covered() && !mutant.On("new-wake") {
+		k.add(s, newest)
 	}
 }
 
-// ended applies to the memory how a firing has ended, and begins the entity's next one.
+// ended applies the end of a firing to the rows in memory, and lets other rows of the entity fire.
 func (k *Keeper) ended(e *turn.FiringEnded) {
 	f := k.firings[e.Entity]
 	if f == nil || f.shard.id != e.Shard || f.shard.epoch != e.Epoch || f.ref != e.Ref {
@@ -379,7 +380,7 @@ func (k *Keeper) ended(e *turn.FiringEnded) {
 	switch e.End {
 	case turn.FiringDone:
 		k.stats.Fired++
-		if unchanged { // a WakesChanged should have said what the journal has now
+		if unchanged { // a WakesChanged should have come first; the sweep reads what the journal has now
 			k.remove(f.row)
 			k.restartSweep(f.shard)
 		}
@@ -399,11 +400,10 @@ func (k *Keeper) ended(e *turn.FiringEnded) {
 			k.restartSweep(f.shard)
 		}
 	}
-	for i, r := range f.blocked {
+	for _, r := range f.blocked {
 		if r.state == blocked {
 			k.unblock(r)
-			k.fire(r, f.blocked[i+1:], f.more)
-			return
+			k.wait(r)
 		}
 	}
 	if f.more && !mutant.On("blocked-left") {
@@ -411,8 +411,9 @@ func (k *Keeper) ended(e *turn.FiringEnded) {
 	}
 }
 
-// block has a row that is due wait until the firing of its entity has ended. If too many rows
-// wait in this way, it is removed from memory, and read again then.
+// block makes a due row wait until the firing of its entity has ended. If too many rows wait in
+// this way, the row is removed from memory instead; when the firing has ended, a sweep reads it
+// again.
 func (k *Keeper) block(r *row, f *firing) {
 	if r.failures == 0 && k.blocked >= k.cfg.BlockedRows {
 		f.more = true
@@ -433,8 +434,8 @@ func (k *Keeper) unblock(r *row) {
 	}
 }
 
-// fail notes a failure of a row, and queues it to be tried again unless it is damaged. If too
-// many rows are failing, it is removed from memory: a later sweep reads it again.
+// fail notes a failure of a row, and queues the row to be tried again unless it is damaged. If too
+// many rows are failing already, the row is removed from memory, and a later sweep reads it again.
 func (k *Keeper) fail(r *row, state rowState, code sharding.Code, message string) {
 	if r.failures == 0 {
 		if len(k.failing) >= k.cfg.FailingRows {
@@ -455,7 +456,7 @@ func (k *Keeper) fail(r *row, state rowState, code sharding.Code, message string
 	k.push(&k.retries, r, r.retryAt.UnixNano())
 }
 
-// pause returns how long to wait after a number of failures in a row.
+// pause returns how long to wait after this many failures, one after the other.
 func (k *Keeper) pause(failures int) time.Duration {
 	return k.jitter.Pause(failures, k.cfg.RetryMin, k.cfg.RetryMax)
 }
@@ -479,17 +480,16 @@ func (k *Keeper) advance() {
 				continue
 			}
 			k.unwait(r)
-			k.fire(r, nil, false)
+			k.fire(r)
 		}
 	}
 	k.scan()
 }
 
-// fire asks for the command of a wake-up to be run. The rows in behind are of the same
-// entity; they wait until that has ended. more says that there was no room for more of these.
-func (k *Keeper) fire(r *row, behind []*row, more bool) {
+// fire asks for the command of a wake-up to be run.
+func (k *Keeper) fire(r *row) {
 	r.state = underWay
-	k.firings[r.Entity] = &firing{shard: r.shard, row: r, ref: r.WakeRef, blocked: behind, more: more}
+	k.firings[r.Entity] = &firing{shard: r.shard, row: r, ref: r.WakeRef}
 	r.shard.typ.firing++
 	w := turn.Wakeup{WakeRef: r.WakeRef, Due: r.Due, Input: r.Input}
 	wall := k.wall()
@@ -498,8 +498,8 @@ func (k *Keeper) fire(r *row, behind []*row, more bool) {
 	k.out.Fires = append(k.out.Fires, turn.Fire{Shard: r.shard.id, Epoch: r.shard.epoch, Entity: r.Entity, Wakeup: w})
 }
 
-// next returns when a wake-up that was due at due, and fires now, is due again; 0: never.
-// missed is how many more times it was due between due and now: it does not fire for those.
+// next returns when a wake-up that fires now is due again; 0: never. The wake-up was due at the time
+// due. missed is how many more times it was due after that, up to now, without firing.
 func next(due, period, now int64) (next, missed int64) {
 	if period <= 0 {
 		return 0, 0

@@ -102,9 +102,8 @@ func (m *model) step(in wakeup.Input) {
 
 func (m *model) tell(e turn.ShardEvent) {
 	m.t.Helper()
-	var out wakeup.Outputs
-	m.k.Told(m.now, e, &out)
-	m.did(&out)
+	m.k.Told(m.now, e)
+	m.step(wakeup.Tick{})
 }
 
 // page reads the rows that the journal has now.
@@ -565,6 +564,59 @@ func pageOlder(t testing.TB) {
 	m.pass(time.Second)
 	if s := m.k.Stats(); len(m.fired) != 1 || s.Obsolete != 0 {
 		t.Errorf("fired %v, %+v", m.fired, s)
+	}
+}
+
+// TestToldFirst: what is due does not fire before all events of a step of the machine are told.
+// The last one may say that it is gone.
+func TestToldFirst(t *testing.T) { toldFirst(t) }
+
+func toldFirst(t testing.TB) {
+	m := newModel(t, 7, nil)
+	m.claimAll()
+	m.set("a0", "w", m.wall()+1000, 0, false)
+	m.set("a0", "v", m.wall()+1000, 0, false)
+	m.pass(990 * time.Millisecond)
+	m.now = m.now.Add(20 * time.Millisecond)
+	delete(m.rows, "a0/w")
+	delete(m.rows, "a0/v")
+	s := shardOf("a0")
+	m.k.Told(m.now, turn.SendsStored{Shard: s, Epoch: m.open[s], Entity: m.ent("a0")})
+	m.k.Told(m.now, turn.WakesChanged{Shard: s, Epoch: m.open[s], Entity: m.ent("a0"), Records: []sharding.Record{{Seq: 3, Delete: true}}})
+	m.pass(time.Second)
+	if got := m.k.Stats(); got.Obsolete > 0 || got.Rows > 0 {
+		t.Errorf("%+v, want no firing of what was deleted", got)
+	}
+}
+
+// TestPageOutdated: a page counts for nothing if more has changed, or was deleted, while it was
+// being read than the keeper has noted.
+func TestPageOutdated(t *testing.T) { pageOutdated(t) }
+
+func pageOutdated(t testing.TB) {
+	const noted = 4
+	for _, deletes := range []bool{false, true} {
+		m := newModel(t, 6, func(c *wakeup.Config) { c.Page, c.FailingRows, c.BlockedRows, c.Rows = 2, 1, 1, noted })
+		id := func(n int) string { return fmt.Sprintf("a0%d", n) }
+		m.set("a0", "removed", m.wall()+100, 0, false)
+		m.claimAll() // a read is under way now; all entities are in its shard
+		for n := range noted {
+			if deletes {
+				m.deletes(id(n), false)
+			} else {
+				m.set(id(n), "later", m.wall()+1000_000, 0, false)
+			}
+		}
+		if deletes {
+			m.deletes("a0", false)
+		} else {
+			m.set("a0", "removed", 0, 0, false)
+		}
+		m.set("a3", "set", m.wall()+100, 0, false)
+		m.pass(time.Second)
+		if s := m.k.Stats(); len(m.fired) != 1 || s.Obsolete != 0 {
+			t.Errorf("deletes %t: fired %v, %+v", deletes, m.fired, s)
+		}
 	}
 }
 

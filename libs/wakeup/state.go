@@ -15,7 +15,7 @@ import (
 func (k *Keeper) Check() error {
 	rows, failing, held, queued, retries, firings := 0, 0, 0, 0, 0, 0
 	for _, s := range k.shards {
-		ready := 0
+		waitingRows := 0
 		if k.byID[s.id] != s || s.closed {
 			return fmt.Errorf("wakeup: %s is listed but closed", s.id)
 		}
@@ -30,7 +30,7 @@ func (k *Keeper) Check() error {
 			case r.state == blocked:
 				held++
 			case r.state == waiting:
-				ready++
+				waitingRows++
 			}
 			if r.key() != id || r.shard != s {
 				return fmt.Errorf("wakeup: %q of %s is in the wrong place", r.Name, r.Entity)
@@ -57,8 +57,8 @@ func (k *Keeper) Check() error {
 				return fmt.Errorf("wakeup: %q of %s is in state %d, but not where that says", r.Name, r.Entity, r.state)
 			}
 		}
-		if ready != s.ready {
-			return fmt.Errorf("wakeup: %s counts %d wake-ups that wait and are not failing; there are %d", s.id, s.ready, ready)
+		if waitingRows != s.waitingRows {
+			return fmt.Errorf("wakeup: %s counts %d wake-ups that wait and are not failing; there are %d", s.id, s.waitingRows, waitingRows)
 		}
 	}
 	for _, t := range k.types {
@@ -170,8 +170,8 @@ func (k *Keeper) AppendState(now time.Time, b []byte) []byte {
 		b = fmt.Appendf(b, " reading %s %s closed %t\n", s.id, s.epoch, s.closed)
 	}
 	for _, s := range k.shards {
-		b = fmt.Appendf(b, " shard %s %s horizon %d after %d read %d %t again %t empty %t changed %d %d %d\n", s.id, s.epoch, s.horizon-now.UnixMilli(), s.after.Due,
-			rel(s.readAt), s.reading, s.sweepAgain, s.empty, len(s.changed), len(s.changedRows), len(s.renewed))
+		b = fmt.Appendf(b, " shard %s %s horizon %d after %d read %d %t again %t empty %t changed %d %d %d %t\n", s.id, s.epoch, s.horizon-now.UnixMilli(), s.after.Due,
+			rel(s.readAt), s.reading, s.sweepAgain, s.empty, len(s.changed), len(s.changedRows), len(s.renewed), s.outdated)
 		for _, id := range slices.SortedFunc(maps.Keys(s.rows), key.compare) {
 			r := s.rows[id]
 			b = fmt.Appendf(b, "  %s %q %d %d due %d %d state %d times %d %d seen %t\n", r.Entity, r.Name, r.Seq, r.Number, r.Due-now.UnixMilli(), r.Period, r.state, r.failures, rel(r.retryAt), r.sweep == s.sweep)

@@ -9,8 +9,8 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// restartSweep begins a new sweep of a shard, from its first wake-up on. It is called when a
-// wake-up of the shard may have changed, and it is not known how.
+// restartSweep begins a new sweep of a shard, from its first wake-up on. It is called when the
+// rows in memory may differ from those of the journal.
 func (k *Keeper) restartSweep(s *shard) {
 	s.empty = false
 	if s.reading {
@@ -20,7 +20,7 @@ func (k *Keeper) restartSweep(s *shard) {
 	k.beginSweep(s, k.now)
 }
 
-// beginSweep has the next sweep of a shard begin at a time.
+// beginSweep makes the next sweep of a shard begin at the time at.
 func (k *Keeper) beginSweep(s *shard, at time.Time) {
 	s.sweep++
 	if !mutant.On("coverage-lost") {
@@ -41,8 +41,8 @@ func (k *Keeper) scanBy(t time.Time) {
 // because thousands of rows may leave in a second.
 const roomCheck = 10 * time.Millisecond
 
-// madeRoom is called when a row leaves the memory, or does not wait for its time any more. Either may make room for
-// a shard that waits to be read.
+// madeRoom is called when a row leaves the memory, or stops waiting for its time. Either may make
+// room for a shard that waits to be read.
 func (k *Keeper) madeRoom() {
 	if k.noRoom {
 		k.noRoom = false
@@ -50,8 +50,8 @@ func (k *Keeper) madeRoom() {
 	}
 }
 
-// scan looks for shards whose next read is due, and begins one read for as many of them as it
-// may have.
+// scan looks for shards whose next read is due, and begins one read for as many of these shards
+// as one read may have.
 func (k *Keeper) scan() {
 	if k.scanAt.IsZero() || k.now.Before(k.scanAt) || k.now.Before(k.readsAfter) || len(k.reads) >= k.cfg.Reads {
 		return
@@ -98,20 +98,20 @@ func (k *Keeper) scan() {
 	k.out.Reads = append(k.out.Reads, r)
 }
 
-// busy reports whether so much of a shard is in memory, and about to fire, that no more is read of
-// it. What fires does not count, and what waits until another firing of its entity has ended: a
-// handler may take as long as it likes.
+// busy reports whether so many rows of a shard wait in memory for their time that no more are read.
+// Rows whose firing is under way do not count, nor do blocked rows, which wait for a firing of
+// their entity to end: how long a firing takes is up to the handler.
 func (k *Keeper) busy(s *shard) bool {
 	switch {
 	case mutant.On("blocked-ready"):
-		return s.ready+k.blocked >= k.cfg.Page
+		return s.waitingRows+k.blocked >= k.cfg.Page
 	case mutant.On("firing-ready"):
-		return s.ready+len(k.firings) >= k.cfg.Page
+		return s.waitingRows+len(k.firings) >= k.cfg.Page
 	}
 	if s.after.Due < s.horizon && !mutant.On("restart-held") {
-		return false // what is due so soon was read before: a page of it has few rows that are new
+		return false // earlier sweeps have read what is due so soon: the page will have few new rows
 	}
-	return s.ready >= k.cfg.Page
+	return s.waitingRows >= k.cfg.Page
 }
 
 // page handles the answer to a read.
@@ -155,19 +155,27 @@ func (k *Keeper) page(in *Page) {
 	}
 }
 
-// notRead has a shard read again later.
+// notRead ends a failed read of a shard. The shard is read again at the time at.
 func (k *Keeper) notRead(s *shard, at time.Time) {
 	s.endRead()
 	s.readAt = at
 	k.scanBy(at)
 }
 
-// endRead notes that a read of the shard is not under way any more.
-func (s *shard) endRead() { s.reading, s.changed, s.changedRows, s.renewed = false, nil, nil, nil }
+// endRead notes that no read of the shard is under way any more.
+func (s *shard) endRead() {
+	s.reading, s.outdated, s.changed, s.changedRows, s.renewed = false, false, nil, nil, nil
+}
 
-// pageOf handles the rows that were read of one shard, all of which are due before until. more
-// says that the page may not have all of the shard's rows.
+// pageOf handles the rows of one shard in a page. All of them are due before until. The flag more
+// says that the shard may have more such rows than the page.
 func (k *Keeper) pageOf(s *shard, rows []Row, until int64, more bool) {
+	if s.outdated {
+		s.endRead()
+		s.sweepAgain = false
+		k.restartSweep(s)
+		return
+	}
 	first := s.after == Position{Shard: s.id}
 	none := first && len(rows)+len(s.rows)+len(s.changed) == 0
 	switch {
@@ -188,7 +196,7 @@ func (k *Keeper) pageOf(s *shard, rows []Row, until int64, more bool) {
 		if old := s.rows[r.key()]; old != nil {
 			if old.state == underWay || old.WakeRef == r.WakeRef && old.Err == r.Err {
 				old.sweep = s.sweep
-				continue // if a firing under way is of another setting, the journal refuses it
+				continue // if the firing under way is that of an older setting, the journal refuses it
 			}
 			k.remove(old)
 		}
@@ -220,9 +228,10 @@ func (k *Keeper) pageOf(s *shard, rows []Row, until int64, more bool) {
 	}
 }
 
-// removeGone ends a sweep that has read all that is due before until: the rows that it should have
-// found, and has not, are not in the journal any more. A firing under way may have removed its row;
-// its end says so.
+// removeGone is called at the end of a sweep that has read all rows that are due before until. It
+// removes from memory the rows that the sweep has not found: they are not in the journal any more.
+// A row whose firing is under way stays: the firing itself may have removed the row from the
+// journal, and ended handles that.
 func (k *Keeper) removeGone(s *shard, until int64) {
 	for _, r := range s.rows { // order-free: all that are gone are removed
 		if r.sweep != s.sweep && r.Due < until && r.state != underWay {

@@ -56,7 +56,7 @@ func (h *Handle[In, Out]) ReadOnly() *Handle[In, Out] {
 	return h
 }
 
-// Stale lets a read-only command answer without asking the journal whether its
+// Stale makes the command a read-only one, and lets it answer without asking the journal whether its
 // region still owns the entity: faster, but a deposed owner may answer for a
 // while. The answer may be old but never shows what may be undone: it waits until the
 // state that it shows is durable.

@@ -73,7 +73,7 @@ func (c *Ctx) Persist(events ...any) error {
 		return fmt.Errorf("%w: %s", ErrVolatile, c.inst.def.name)
 	}
 	if c.readOnly {
-		return fmt.Errorf("%w: %s", ErrReadOnly, c.command)
+		return fmt.Errorf("%w: %s changes nothing", ErrReadOnly, c.command)
 	}
 	if c.deleted {
 		return ErrDeleted

@@ -19,7 +19,8 @@ import (
 type Sourced interface{ Apply(event any) }
 
 // Starter is implemented by entities that act when they are activated, after their
-// state is loaded. An error fails the activation. The context ends when the load has
+// state is loaded. The hook may set timers ([Handle.After], [Handle.Every]), whose commands do
+// the rest: it cannot persist, remind, send, ask or delete. An error fails the activation. The context ends when the load has
 // taken too long (30 s); a hook that keeps running is not waited for, but keeps its
 // goroutine. While region.entity_loads (4) hooks of one entity have not returned,
 // commands for it are refused as unavailable.

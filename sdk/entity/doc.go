@@ -31,14 +31,13 @@
 //
 // # Guarantees
 //
-// An entity handles one command at a time, so that its methods need no locks. State must
-// change only in Apply. [Ctx.Persist] stages events and applies them at once. Apply always
-// gets an event that was decoded from its stored form, also when the event is new. A time in an event
-// must come from [Ctx.Now]. The reply leaves when the events are durable.
+// An entity handles one command at a time, so that its methods need no locks. State must change
+// only in Apply. [Ctx.Persist] stages events and applies them at once. Apply always gets an event
+// that was decoded from its stored form, also when the event is new. A time in an event must come
+// from [Ctx.Now]. The reply leaves when the events are durable.
 //
-// A handler that returns an error after Persist is undone: its events are discarded, and
-// the entity is loaded again. So the command was not applied. What its caller gets depends
-// on the error:
+// If a handler returns an error after Persist, its events are discarded, and the entity is loaded
+// again. So the command was not applied. What its caller gets depends on the error:
 //
 //   - An error made by [Errorf] is the answer of the entity. It is stored with the
 //     idempotency key, and repeated to duplicates.
@@ -52,12 +51,12 @@
 // read strictly: an unknown field is refused as invalid_argument. A field that is missing in
 // a command is zero, because callers may be older.
 //
-// Stored events are read strictly too. A version of the program reads an event only if that
-// version could have stored it in this way:
+// Stored events are read strictly too. A version of the program reads an event only if this
+// version could have stored the event as it is:
 //
 //   - it knows the name and the version of the event;
 //   - the event has all fields that this version knows, and no others;
-//   - the name of each field is written as this version writes it, in upper or lower case;
+//   - the name of each field is exactly the one that this version writes; case matters;
 //   - a field is null only if its Go type has a nil.
 //
 // If an event cannot be read, the commands of its entity are refused as data_loss, until a
@@ -72,19 +71,21 @@
 // them.
 //
 // [Event] gives an event a stored name and a version; [From] declares how to convert an older
-// version of the event to the current one. A snapshot of another form is read by
-// [FromSnapshot]; without that it is ignored, and the state is rebuilt from the events. Inputs of
-// reminders and sends are stored too, if [Handle.Stored] says so, and read by the rules for events.
+// version of the event to the current one. [FromSnapshot] reads a snapshot of another form; without
+// it the snapshot is ignored, and the state is rebuilt from the events. Inputs of reminders and
+// sends are stored too, if [Handle.Stored] says so. They are read by the rules for events.
 // The test [entitytest.Schema] fails when stored data would become unreadable.
 // docs/schema-evolution.md explains all of this.
 //
 // # What this does not do
 //
-// Types made by [DefineVolatile] have their state in memory only: it is gone when the
-// entity is passivated or lost, and when it moves, unless the type has [Type.KeepOnMoves]. The timers of [Handle.After] and [Handle.Every] are
-// volatile for all types: a pending one keeps its entity from being passivated, but it is
-// gone when the entity is moved or lost. Reminders ([Handle.Remind]) are not lost: a reminder
-// is stored with the events of its turn, and brings the entity to life. Commands that change state and have no key are not repeated after a lost answer.
+// Types made by [DefineVolatile] have their state in memory only. It is lost when the entity is
+// passivated or its region crashes, and also when the entity moves, unless the type has
+// [Type.KeepOnMoves]. The timers of [Handle.After] and [Handle.Every] are volatile for all types: a
+// pending timer keeps its entity from being passivated, but is lost when the entity moves or its
+// region crashes. Reminders ([Handle.Remind]) are not lost: a reminder is stored with the events of
+// its turn, and brings the entity to life. After a lost answer, a command that changes state and has
+// no key is not repeated.
 //
 // [entitytest.Schema]: https://pkg.go.dev/github.com/roost-cluster/roost/sdk/entitytest#Schema
 package entity

@@ -241,6 +241,8 @@ func (e *EventType) check() error {
 		switch {
 		case s.event == nil:
 			complain("a step for snapshots, from version %d; use entity.From", s.version)
+		case e.version == 1:
+			complain("a step from version %d, and the version is 1, which has no older one: raise it with V(2, …)", s.version)
 		case s.version < 1 || s.version >= e.version:
 			complain("a step from version %d, must be 1 to %d", s.version, e.version-1)
 		case seen[s.version]:

@@ -144,11 +144,11 @@ func (h *Handle[In, Out]) Sent(a Answer[Out]) (In, error) {
 
 // answerTaker is *Answer of any type.
 type answerTaker interface {
-	takeAnswer(a *turn.Answered) error
+	takeAnswer(a *turn.SendResult) error
 }
 
-func (a *Answer[Out]) takeAnswer(in *turn.Answered) (err error) {
-	a.From, a.Command, a.sent = in.From, in.Sent.Command, in.Sent
+func (a *Answer[Out]) takeAnswer(in *turn.SendResult) (err error) {
+	a.From, a.Command, a.sent = in.Target, in.Sent.Command, in.Sent
 	if r := &in.Reply; r.Outcome != sharding.OK || r.Code != "" {
 		a.Err = &Error{Code: r.Code, Message: r.Message, Outcome: r.Outcome}
 		return nil

@@ -10,6 +10,7 @@ import (
 	"github.com/roost-cluster/roost/libs/outbox"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
+	"github.com/roost-cluster/roost/libs/wakeup"
 	"github.com/roost-cluster/roost/sdk/entity"
 )
 
@@ -27,10 +28,11 @@ func (k *Kit) core(in turn.Input) {
 			k.keep(d)
 			continue
 		}
-		k.wakeups.Told(k.now, e, &k.wanted)
+		k.wakeups.Told(k.now, e)
 		k.starter.Told(k.now, e, &k.wanted)
 		k.outbox.Told(k.now, e, &k.sent)
 	}
+	k.wakeups.Step(k.now, wakeup.Tick{}, &k.wanted)
 }
 
 // run performs what the cores want until that is nothing.

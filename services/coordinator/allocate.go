@@ -6,6 +6,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/allocation"
 	"github.com/roost-cluster/roost/libs/control"
+	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -15,17 +16,21 @@ func (m *Machine) view(t *typeTable, except sharding.NodeID, forms sharding.Form
 	v := m.scratch[:0]
 	for i := range m.regions {
 		if r := &m.regions[i]; r.node != except && r.readable(t, forms) && candidate(r) {
-			v = append(v, allocation.Region{Node: r.node, Shards: t.shardsOf(r.node)})
+			v = append(v, m.regionView(t, r))
 		}
 	}
 	m.scratch = v
-	return allocation.View{Regions: v}
+	return allocation.View{Type: t.desc.Type, Regions: v, Pins: t.pinsOf()}
 }
 
-// choose asks the strategy for an owner other than except that reads the forms; the zero
-// node says that there is none now. Regions that are being drained are the last resort: a
-// shard is better served there than not at all.
-func (m *Machine) choose(t *typeTable, s sharding.ShardID, except sharding.NodeID, forms sharding.FormSet) sharding.NodeID {
+// choose returns an owner for a row, other than except, that reads the forms; the zero node
+// says that there is none now. It is the successor that a plan has named, or whom the
+// strategy chooses. Regions that are being drained are the last resort: a shard is better
+// served there than not at all.
+func (m *Machine) choose(t *typeTable, r *row, except sharding.NodeID, forms sharding.FormSet) sharding.NodeID {
+	if m.succeeds(t, r, except, forms) {
+		return r.successor
+	}
 	if !m.recovered || !m.open {
 		return sharding.NodeID{}
 	}
@@ -33,12 +38,36 @@ func (m *Machine) choose(t *typeTable, s sharding.ShardID, except sharding.NodeI
 	if len(v.Regions) == 0 {
 		v = m.view(t, except, forms, (*region).lastResort)
 	}
-	v = m.preferTarget(t, v)
-	to := m.cfg.Strategy.Allocate(v, s)
+	v, _ = allocation.Candidates(m.preferTarget(t, v, r.Shard), r.Shard, sharding.NodeID{})
+	to := m.cfg.strategy(t.desc.Type).Allocate(v, r.Shard)
 	if !slices.ContainsFunc(v.Regions, func(r allocation.Region) bool { return r.Node == to }) {
 		return sharding.NodeID{}
 	}
 	return to
+}
+
+// succeeds reports whether a row goes to the successor that a plan has named. A new term does
+// not wait for other regions then: the choice was made when they were here. In a rollout the
+// plan no longer counts.
+func (m *Machine) succeeds(t *typeTable, r *row, except sharding.NodeID, forms sharding.FormSet) bool {
+	to := m.region(r.successor)
+	return to != nil && to.node != except && (to.candidate() && to.readable(t, forms) || mutant.On("successor-checked")) &&
+		!m.frozen() && !mutant.On("successor") && m.wanted(t, r, to, except, forms)
+}
+
+// wanted reports whether a successor is still what operators want: since it was named, they may
+// have pinned the shard elsewhere, or cordoned the region. That counts only if another region
+// keeps it. Otherwise the strategy would choose anew, might choose the former owner, and the
+// next plan would move the shard again.
+func (m *Machine) wanted(t *typeTable, r *row, to *region, except sharding.NodeID, forms sharding.FormSet) bool {
+	pin, cordoned := t.pin(r.Shard), m.cordoned(to.name)
+	if to.name == pin || pin == "" && !cordoned || mutant.On("successor-wanted") {
+		return true
+	}
+	return !slices.ContainsFunc(m.regions, func(o region) bool {
+		better := o.name == pin && pin != "" || cordoned && !m.cordoned(o.name)
+		return better && o.node != except && o.candidate() && o.readable(t, forms)
+	})
 }
 
 // assign gives the shard to a node, or to nobody, at a new epoch that is above both
@@ -59,7 +88,7 @@ func (m *Machine) assign(t *typeTable, r *row, to sharding.NodeID, above shardin
 	}
 	if to.IsZero() {
 		next.Reason = m.reason(t, forms)
-		m.commit(RowFact{Row: next, Before: forms, Previous: previous})
+		m.commit(RowFact{Row: next, Before: forms, Successor: r.successor, Previous: previous})
 		if next.Reason == sharding.Unreadable && !was {
 			r.untold, m.untold = true, true
 		}
@@ -84,12 +113,12 @@ func (m *Machine) getShardHome(in control.GetShardHome) {
 	switch {
 	case r == nil || !m.plausible(in.Refused):
 	case r.Epoch == 0:
-		if to := m.choose(t, r.Shard, sharding.NodeID{}, ""); !to.IsZero() {
+		if to := m.choose(t, r, sharding.NodeID{}, ""); !to.IsZero() {
 			m.assign(t, r, to, in.Refused, "", control.Previous{})
 		}
 	case r.Phase == sharding.Serving && in.Refused >= r.Epoch && !m.pending(r.number) && m.now.Sub(r.asked) >= m.cfg.Resend:
 		if r.tries >= maxDoubts && m.handoffs < m.cfg.MaxHandoffs {
-			m.handOff(r)
+			m.handOff(r, sharding.NodeID{})
 			return
 		}
 		r.tries = min(r.tries+1, maxDoubts)
@@ -127,7 +156,7 @@ func (m *Machine) sweepRow(t *typeTable, r *row) {
 		forms := r.stored()
 		if pending {
 			m.deferred = true
-		} else if to := m.choose(t, r.Shard, r.Owner, forms); !to.IsZero() {
+		} else if to := m.choose(t, r, r.Owner, forms); !to.IsZero() {
 			m.assign(t, r, to, 0, forms, r.previous)
 		} else if owner == nil && r.Reason == 0 && m.unreadable(t, forms) {
 			m.assign(t, r, sharding.NodeID{}, 0, forms, r.previous)
@@ -146,6 +175,6 @@ func (m *Machine) sweepRow(t *typeTable, r *row) {
 	case owner.going || owner.leaving || len(m.view(t, r.Owner, r.stored(), (*region).candidate).Regions) > 0:
 		// A region that leaves hands everything off. One that is drained keeps
 		// what no other region could serve.
-		m.handOff(r)
+		m.handOff(r, sharding.NodeID{})
 	}
 }

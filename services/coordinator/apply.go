@@ -23,7 +23,11 @@ type typeTable struct {
 	host    string          // the region that hosts it, or did last in this term
 	// unhosted is since when none does, in this term; zero: some region does.
 	unhosted time.Time
-	owned    []holding
+	pins     []PinFact // sorted by shard
+	// pinned has the pins for views; nil: not made since the last change.
+	pinned   map[sharding.ShardID]string
+	owned    []holding // by owner
+	expected []holding // by who has the shards when what is under way has ended
 }
 
 // row is a line of the table and what the coordinator remembers about it.
@@ -46,7 +50,10 @@ type row struct {
 	untold bool
 }
 
-// holding lists the shards of one type that one node owns, oldest allocation
+// expected returns who has the shard when what is under way has ended.
+func (r *row) expected() sharding.NodeID { return cmp.Or(r.successor, r.Owner) }
+
+// holding lists the shards of one type that one node owns, or is to own, oldest allocation
 // first. A table lists its holdings by node; none is empty.
 type holding struct {
 	node   sharding.NodeID
@@ -92,6 +99,8 @@ func (m *Machine) persist(f Fact) {
 		}
 	case TargetFact:
 		m.targetFact = m.persisted
+	case CordonFact, FreezeFact, PinFact, MoveFact:
+		m.steering.number = m.persisted
 	}
 }
 
@@ -107,6 +116,14 @@ func (m *Machine) apply(f Fact) {
 		m.applyDrain(f)
 	case TargetFact:
 		m.applyTarget(f)
+	case CordonFact:
+		m.applyCordon(f)
+	case FreezeFact:
+		m.applyFreeze(f)
+	case PinFact:
+		m.applyPin(f)
+	case MoveFact:
+		m.applyMove(f)
 	case UnknownFact:
 		m.keepUnknown(f)
 	}
@@ -176,16 +193,26 @@ func (m *Machine) applyRow(f RowFact) {
 		next.Owner.IsZero() && next.Phase != sharding.Starting || !next.Owner.IsZero() && next.Reason != 0 {
 		return
 	}
-	last := r.Row
-	r.before, r.may, r.successor, r.previous = f.Before, f.May, f.Successor, f.Previous
-	if next.Owner == last.Owner && next.Epoch == last.Epoch {
-		r.Row = next
-	} else {
-		t.release(last)
-		r.Row = next
-		t.hold(next)
+	last, was := r.Row, r.expected()
+	becomes := cmp.Or(f.Successor, next.Owner)
+	owned, expected := next.Owner != last.Owner || next.Epoch != last.Epoch, becomes != was || next.Epoch != last.Epoch
+	if owned {
+		t.release(&t.owned, last.Owner, last)
+	}
+	if expected {
+		t.release(&t.expected, was, last)
+		m.countExpected(was, -1)
+	}
+	r.Row, r.before, r.may, r.successor, r.previous = next, f.Before, f.May, f.Successor, f.Previous
+	if owned {
+		t.hold(&t.owned, next.Owner, next)
+	}
+	if expected {
+		t.hold(&t.expected, becomes, next)
+		m.countExpected(becomes, 1)
 	}
 	m.allocated += one(last.Epoch == 0)
+	m.endMove(next)
 	t.transit += one(inTransit(next)) - one(inTransit(last))
 	m.handoffs += one(next.Phase == sharding.HandingOff) - one(last.Phase == sharding.HandingOff)
 	if next.Epoch.Term() == m.term {
@@ -210,13 +237,27 @@ func one(b bool) int {
 	return 0
 }
 
-// release takes a shard off its owner's list.
-func (t *typeTable) release(r sharding.Row) {
-	i, found := t.searchHolding(r.Owner)
+// countExpected counts the shards of all types that a node has when what is under way has
+// ended.
+func (m *Machine) countExpected(node sharding.NodeID, change int) {
+	if node.IsZero() {
+		return
+	}
+	if m.expected == nil {
+		m.expected = map[sharding.NodeID]int{}
+	}
+	if m.expected[node] += change; m.expected[node] == 0 {
+		delete(m.expected, node)
+	}
+}
+
+// release takes a shard off a node's list.
+func (t *typeTable) release(list *[]holding, node sharding.NodeID, r sharding.Row) {
+	i, found := searchHolding(*list, node)
 	if !found {
 		return
 	}
-	h := &t.owned[i]
+	h := &(*list)[i]
 	for at := t.searchEpoch(h.shards, r.Epoch); at < len(h.shards); at++ {
 		if h.shards[at] != r.Shard {
 			continue
@@ -229,25 +270,25 @@ func (t *typeTable) release(r sharding.Row) {
 		break
 	}
 	if len(h.shards) == 0 {
-		t.owned = slices.Delete(t.owned, i, i+1)
+		*list = slices.Delete(*list, i, i+1)
 	}
 }
 
-// hold puts a shard on its owner's list, by epoch: the order of allocation.
-func (t *typeTable) hold(r sharding.Row) {
-	if r.Owner.IsZero() {
+// hold puts a shard on a node's list, by epoch: the order of allocation.
+func (t *typeTable) hold(list *[]holding, node sharding.NodeID, r sharding.Row) {
+	if node.IsZero() {
 		return
 	}
-	i, found := t.searchHolding(r.Owner)
+	i, found := searchHolding(*list, node)
 	if !found {
-		t.owned = slices.Insert(t.owned, i, holding{node: r.Owner})
+		*list = slices.Insert(*list, i, holding{node: node})
 	}
-	h := &t.owned[i]
+	h := &(*list)[i]
 	h.shards = slices.Insert(h.shards, t.searchEpoch(h.shards, r.Epoch), r.Shard)
 }
 
-func (t *typeTable) searchHolding(node sharding.NodeID) (int, bool) {
-	return slices.BinarySearchFunc(t.owned, node, func(h holding, n sharding.NodeID) int { return h.node.Compare(n) })
+func searchHolding(list []holding, node sharding.NodeID) (int, bool) {
+	return slices.BinarySearchFunc(list, node, func(h holding, n sharding.NodeID) int { return h.node.Compare(n) })
 }
 
 func (t *typeTable) searchEpoch(shards []sharding.ShardID, e sharding.Epoch) int {
@@ -257,9 +298,14 @@ func (t *typeTable) searchEpoch(shards []sharding.ShardID, e sharding.Epoch) int
 	return i
 }
 
+// shardsOf returns the shards of which the node is the owner.
 func (t *typeTable) shardsOf(node sharding.NodeID) []sharding.ShardID {
-	if i, found := t.searchHolding(node); found {
-		return t.owned[i].shards
+	return shardsIn(t.owned, node)
+}
+
+func shardsIn(list []holding, node sharding.NodeID) []sharding.ShardID {
+	if i, found := searchHolding(list, node); found {
+		return list[i].shards
 	}
 	return nil
 }

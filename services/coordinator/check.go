@@ -3,6 +3,7 @@ package coordinator
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -40,6 +41,12 @@ func (m *Machine) Check() error {
 		if r := &m.regions[i]; r.draining != slices.Contains(m.drained, r.node) {
 			return fmt.Errorf("%v is drained: %t, and the facts say otherwise", r.node, r.draining)
 		}
+	}
+	if err := m.checkSteering(); err != nil {
+		return err
+	}
+	if err := m.checkExpected(); err != nil {
+		return err
 	}
 	var epochs []sharding.Epoch
 	handoffs, allocated := 0, 0
@@ -80,7 +87,54 @@ func (m *Machine) Check() error {
 	return nil
 }
 
+// checkExpected checks how many shards of all types each node is to have.
+func (m *Machine) checkExpected() error {
+	counts := map[sharding.NodeID]int{}
+	for _, t := range m.types {
+		for _, h := range t.expected {
+			counts[h.node] += len(h.shards)
+		}
+	}
+	if !maps.Equal(counts, m.expected) {
+		return fmt.Errorf("%v are to have shards, %v are counted", counts, m.expected)
+	}
+	return nil
+}
+
+// checkSteering checks what operators want: the lists, their order and limits, and that
+// moves are those of shards that move.
+func (m *Machine) checkSteering() error {
+	if !slices.IsSortedFunc(m.steering.cordons, func(a, b CordonFact) int { return cmp.Compare(a.Region, b.Region) }) || len(m.steering.cordons) > m.cfg.MaxCordons {
+		return fmt.Errorf("the %d cordons are too many, or not sorted: %+v", len(m.steering.cordons), m.steering.cordons)
+	}
+	for i, f := range m.steering.moves {
+		if i > 0 && m.steering.moves[i-1].Shard.Compare(f.Shard) >= 0 {
+			return fmt.Errorf("the moves are not sorted at %v", f.Shard)
+		}
+		if _, r := m.find(f.Shard); r == nil || r.Epoch != f.Epoch || r.Phase != sharding.HandingOff || r.successor.IsZero() {
+			return fmt.Errorf("%v is moved to %s, and its row is %+v", f.Shard, f.Region, r)
+		}
+	}
+	for _, t := range m.types {
+		for i, p := range t.pins {
+			if i > 0 && t.pins[i-1].Shard.Index >= p.Shard.Index || p.Region == "" || p.Shard.Type != t.desc.Type || int(p.Shard.Index) >= len(t.rows) {
+				return fmt.Errorf("the pin %+v is out of place", p)
+			}
+		}
+		if t.pinned != nil && len(t.pinned) != len(t.pins) {
+			return fmt.Errorf("%d shards of %s are pinned, a view has %d", len(t.pins), t.desc.Type, len(t.pinned))
+		}
+	}
+	return nil
+}
+
 func (m *Machine) checkStandby() error {
+	if m.planning || len(m.expected) > 0 {
+		return fmt.Errorf("a standby waits for a plan: %t, and counts shards of %d nodes", m.planning, len(m.expected))
+	}
+	if len(m.steering.cordons) > 0 || len(m.steering.moves) > 0 || m.steering.freeze.Frozen {
+		return fmt.Errorf("a standby knows what operators want: %+v", m.steering)
+	}
 	if m.target.Version != "" || len(m.types) > 0 || len(m.drained) > 0 || len(m.waiting) > 0 || m.n > 0 || m.handoffs > 0 {
 		return fmt.Errorf("a standby keeps %d types, %d watches, version %d", len(m.types), len(m.waiting), m.n)
 	}
@@ -111,7 +165,7 @@ func (t *typeTable) check() error {
 	if len(t.rows) != int(t.desc.Shards) {
 		return fmt.Errorf("type %q has %d rows for %d shards", t.desc.Type, len(t.rows), t.desc.Shards)
 	}
-	transit, owned, held := 0, 0, 0
+	transit, owned, expected := 0, 0, 0
 	for i := range t.rows {
 		r := &t.rows[i]
 		if want := (sharding.ShardID{Type: t.desc.Type, Index: uint32(i)}); r.Shard != want {
@@ -128,20 +182,40 @@ func (t *typeTable) check() error {
 		if !nobody && !slices.Contains(t.shardsOf(r.Owner), r.Shard) {
 			return fmt.Errorf("%v is not on the list of its owner %v", r.Shard, r.Owner)
 		}
+		if to := r.expected(); !to.IsZero() && !slices.Contains(shardsIn(t.expected, to), r.Shard) {
+			return fmt.Errorf("%v is not on the list of %v, which is to have it", r.Shard, to)
+		}
+		if !r.successor.IsZero() && r.Phase == sharding.Starting && !nobody {
+			return fmt.Errorf("%v starts at %v, and is to go to %v", r.Shard, r.Owner, r.successor)
+		}
+		expected += one(!r.expected().IsZero())
 	}
-	for i, h := range t.owned {
-		if len(h.shards) == 0 || i > 0 && t.owned[i-1].node.Compare(h.node) >= 0 {
-			return fmt.Errorf("the list of %v is empty or out of place", h.node)
+	held, err := t.checkHoldings(t.owned)
+	if err != nil {
+		return err
+	}
+	coming, err := t.checkHoldings(t.expected)
+	if err != nil {
+		return err
+	}
+	if transit != t.transit || owned != held || expected != coming {
+		return fmt.Errorf("type %q: %d rows in transit, %d counted; %d owned, %d listed; %d expected, %d listed", t.desc.Type, transit, t.transit, owned, held, expected, coming)
+	}
+	return nil
+}
+
+// checkHoldings checks the lists of shards by node, and counts their shards.
+func (t *typeTable) checkHoldings(list []holding) (held int, err error) {
+	for i, h := range list {
+		if len(h.shards) == 0 || i > 0 && list[i-1].node.Compare(h.node) >= 0 {
+			return 0, fmt.Errorf("the list of %v is empty or out of place", h.node)
 		}
 		if !slices.IsSortedFunc(h.shards, func(a, b sharding.ShardID) int {
 			return cmp.Compare(t.rows[a.Index].Epoch, t.rows[b.Index].Epoch)
 		}) {
-			return fmt.Errorf("the list of %v is not in order of allocation", h.node)
+			return 0, fmt.Errorf("the list of %v is not in order of allocation", h.node)
 		}
 		held += len(h.shards)
 	}
-	if transit != t.transit || owned != held {
-		return fmt.Errorf("type %q: %d rows in transit, %d counted; %d owned, %d listed", t.desc.Type, transit, t.transit, owned, held)
-	}
-	return nil
+	return held, nil
 }

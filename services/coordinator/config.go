@@ -3,6 +3,8 @@ package coordinator
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/allocation"
@@ -18,6 +20,8 @@ type Config struct {
 	// at most a quarter of a type and 256 shards per round, so that a fourth
 	// region has its share of 1024 shards in one round.
 	Strategy allocation.Strategy
+	// Strategies are those of types that have one of their own. Default: none.
+	Strategies map[sharding.EntityType]allocation.Strategy
 	// MinRegions is how many regions must have registered in this term before
 	// the first shard is allocated. Default 1. It holds back a cluster that
 	// starts, not one that runs: a region of an earlier term that registers again
@@ -128,6 +132,15 @@ type Config struct {
 	// the oldest are dropped. Default 4096: more
 	// than there should be of a kind that this release does not know.
 	MaxUnknownFacts int
+	// MaxCordons bounds the names of regions that operators have cordoned. Default 1024: more
+	// than there are regions.
+	MaxCordons int
+	// MaxPins bounds the shards of one request to pin them. Default 4096: a record or two of
+	// the fact stream. All pins together are at most as many as there are shards.
+	MaxPins int
+	// MaxReason bounds the texts that operators give: who they are, and why. In bytes.
+	// Default 256: a sentence.
+	MaxReason int
 	// MaxForms bounds the forms in which one type is stored, over its whole life: each
 	// takes a bit or two in every row. Default 1024: a new form every week for twenty
 	// years.
@@ -169,9 +182,20 @@ func DefaultConfig() Config {
 		MaxTypes:                 256,
 		MaxShards:                1 << 18,
 		MaxCommands:              1024,
+		MaxCordons:               1024,
+		MaxPins:                  4096,
+		MaxReason:                256,
 		MaxForms:                 1024,
 		MaxUnknownFacts:          4096,
 	}
+}
+
+// strategy returns the strategy of a type.
+func (c *Config) strategy(t sharding.EntityType) allocation.Strategy {
+	if s, own := c.Strategies[t]; own {
+		return s
+	}
+	return c.Strategy
 }
 
 // Validate names every field that makes no sense, and what would. Errors wrap
@@ -183,6 +207,11 @@ func (c Config) Validate() error {
 	}
 	if c.Strategy == nil {
 		bad("Strategy is nil; use one of package allocation")
+	}
+	for _, t := range slices.Sorted(maps.Keys(c.Strategies)) {
+		if c.Strategies[t] == nil {
+			bad("Strategies has nil for %s; use one of package allocation", t)
+		}
 	}
 	for _, f := range []struct {
 		name  string
@@ -206,6 +235,7 @@ func (c Config) Validate() error {
 		{"MinRegions", c.MinRegions}, {"MaxHandoffs", c.MaxHandoffs}, {"MaxVersions", c.MaxVersions}, {"MaxLabels", c.MaxLabels}, {"MaxWatches", c.MaxWatches},
 		{"ChangeLog", c.ChangeLog}, {"FactsPerRecord", c.FactsPerRecord}, {"RecordBytes", c.RecordBytes}, {"CompactAfter", c.CompactAfter},
 		{"MaxHeld", c.MaxHeld}, {"MaxHeldBytes", c.MaxHeldBytes}, {"MaxTypes", c.MaxTypes}, {"MaxShards", c.MaxShards}, {"MaxCommands", c.MaxCommands}, {"MaxForms", c.MaxForms}, {"MaxUnknownFacts", c.MaxUnknownFacts},
+		{"MaxCordons", c.MaxCordons}, {"MaxPins", c.MaxPins}, {"MaxReason", c.MaxReason},
 	} {
 		if f.value < 1 {
 			bad("%s is %d, must be at least 1", f.name, f.value)

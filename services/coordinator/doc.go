@@ -21,8 +21,11 @@
 //	hosts.go     which types no region hosts
 //	health.go    which regions reach the journal
 //	allocate.go  which region gets a shard
+//	plan.go      which shards move for balance
+//	steer.go     what operators want of placement
+//	request.go   what operators may request, and what each request would do
 //	rows.go      the life of one row
-//	handoff.go   draining and balance
+//	handoff.go   releasing shards
 //	rollout.go   which version of the application gets shards
 //	watch.go     the watches of the table
 //
@@ -49,13 +52,21 @@
 // A starting row without an owner waits for a region that can take it, and is allocated as
 // soon as there is one. A region that is being drained is the last resort.
 //
+// # Plans
+//
+// What moves for balance is planned over all types at once, beside the loop: the core asks for a
+// [Plan] of how things are now, at most one at a time, and goes on. Each move of the answer is
+// checked again, against how things are then. The fact that begins the handoff ([RowFact]) names
+// the region that is to get the shard, the successor. So a new coordinator goes on with the plan.
+// A successor that cannot be given shards any more is replaced by whom the strategy chooses.
+//
 // # Epochs
 //
-// Every allocation takes the next epoch of the term. A region that has released a shard at
-// epoch e takes it again only from e+1 on, and names e+1 when it refuses the shard
+// Every allocation takes the next epoch of the term. A region that has released a shard at epoch e
+// takes it again only from e+1 on, and names e+1 when it refuses the shard
 // (control.HostRefused.Above). So in a message that this coordinator has caused, the epoch is at
-// most one above the last one that it has allocated. A message that names a higher epoch was caused by a newer
-// coordinator. It is ignored: this term is about to end anyway.
+// most one above the last one that it has allocated. A message that names a higher epoch was
+// caused by a newer coordinator. It is ignored: this term is about to end anyway.
 //
 // # What this does not do
 //
@@ -81,7 +92,9 @@
 //  5. Messages may be lost, and so may the answer to a call; see package control. A call
 //     that nobody waits for any more is reported by CallEnded. Each call has a number
 //     of its own.
-//  6. RaiseTerm and YieldLease go to the lease. Resign is stepped before the lease is
+//  6. A Plan is computed beside the loop, and answered with what [Plan.Compute] returns,
+//     however late.
+//  7. RaiseTerm and YieldLease go to the lease. Resign is stepped before the lease is
 //     released. After Contested (another cluster uses the journal) the process stops.
 //
 // The loop to write:

@@ -133,7 +133,7 @@ func TestStrategyIsAskedAgain(t *testing.T) {
 type greedy struct{ allocation.LeastShards }
 
 func (greedy) Rebalance(allocation.View, []sharding.ShardID) []sharding.ShardID {
-	return []sharding.ShardID{{Type: "T"}, {Type: "T"}, {Type: "T", Index: 1}, {Type: "T", Index: 2}, {Type: "X"}}
+	return []sharding.ShardID{{Type: "M"}, {Type: "M"}, {Type: "M", Index: 1}, {Type: "M", Index: 2}, {Type: "X"}}
 }
 
 // Only shards that are served are moved for balance, each once.
@@ -142,12 +142,12 @@ func TestStrategyMovesNonsense(t *testing.T) {
 	cfg.Strategy = greedy{}
 	w := newWorld(t, cfg)
 	for _, line := range []string{
-		"member r1", "member r2", "elect 1", "register r1 T:2", "register r2 T:2",
-		"home T/0", "home T/1", "started r1 T/0 1.1", "wait 1500ms",
+		"member r1", "elect 1", "register r1 M:3", "home M/0", "home M/1", "started r1 M/0 1.1",
+		"member r2", "register r2 M:3", "wait 1500ms",
 	} {
 		w.do(line)
 	}
-	if r := w.stored[sharding.ShardID{Type: "T"}]; r.Phase != sharding.HandingOff || w.m.handoffs != 1 {
+	if r := w.stored[sharding.ShardID{Type: "M"}]; r.Phase != sharding.HandingOff || w.m.handoffs != 1 {
 		t.Errorf("%d handoffs, %s", w.m.handoffs, rowText(r))
 	}
 }
@@ -162,6 +162,9 @@ func TestJoinIsQuick(t *testing.T) {
 		for len(out) > 0 {
 			next := m.Step(now, Stored{Facts: persisted(out)}, nil)
 			for _, o := range out {
+				if p, ok := o.(Plan); ok {
+					next = m.Step(now, p.Compute(), next)
+				}
 				o, _ := o.(Send)
 				switch msg := o.Msg.(type) {
 				case control.HostShard:

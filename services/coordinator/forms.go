@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/roost-cluster/roost/libs/allocation"
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -135,62 +134,6 @@ func (m *Machine) reason(t *typeTable, forms sharding.FormSet) sharding.RowReaso
 		return sharding.Unreadable
 	}
 	return 0
-}
-
-// uniform reports whether every region that may be given shards of a type reads everything
-// that may be stored of it.
-func (m *Machine) uniform(t *typeTable) bool {
-	for i := range m.regions {
-		if r := &m.regions[i]; r.candidate() && r.hosts(t.desc.Type) && r.formsOf(t).reads.Len() < len(t.forms) {
-			return false
-		}
-	}
-	return true
-}
-
-// evenOut returns the shards of a type that move for balance if the regions differ in what
-// they read. A strategy knows nothing of that: it would go on to name shards that must
-// stay. A shard moves to the region with the fewest of those that read it, if that one has
-// at least two less than its owner. So none moves back and forth.
-func (m *Machine) evenOut(t *typeTable, v allocation.View) []sharding.ShardID {
-	if t.transit > 0 || !v.Settled() {
-		return nil
-	}
-	var moves []sharding.ShardID
-	counts := map[sharding.NodeID]int{} // as they will be after the moves
-	for _, r := range v.Regions {
-		counts[r.Node] = len(r.Shards)
-	}
-	owners := slices.Clone(v.Regions)
-	slices.SortStableFunc(owners, func(a, b allocation.Region) int { return len(b.Shards) - len(a.Shards) })
-	for _, owner := range owners {
-		stays := map[sharding.FormSet]bool{} // what cannot move now can no more after other moves
-		for _, s := range owner.Shards {
-			forms := t.rows[s.Index].stored()
-			if stays[forms] {
-				continue
-			}
-			to, found := m.fewest(t, owners, owner.Node, forms, counts)
-			if !found || counts[to]+1 >= counts[owner.Node] {
-				stays[forms] = true
-				continue
-			}
-			counts[to]++
-			counts[owner.Node]--
-			moves = append(moves, s)
-		}
-	}
-	return moves
-}
-
-// fewest returns the region with the lowest count of those that read the forms, except one.
-func (m *Machine) fewest(t *typeTable, regions []allocation.Region, except sharding.NodeID, forms sharding.FormSet, counts map[sharding.NodeID]int) (to sharding.NodeID, found bool) {
-	for _, r := range regions {
-		if r.Node != except && m.region(r.Node).readable(t, forms) && (!found || counts[r.Node] < counts[to]) {
-			to, found = r.Node, true
-		}
-	}
-	return to, found
 }
 
 // checkForms says what is wrong with the forms of one descriptor, and puts them in order.

@@ -36,7 +36,7 @@ func program(n uint16, shards uint32) sharding.TypeDesc {
 	return d
 }
 
-// do runs an input, and stores all facts.
+// do runs an input, stores all facts, and makes plans.
 func (w *formsWorld) do(in Input) (out []Output) {
 	w.t.Helper()
 	out = w.step(in)
@@ -44,6 +44,11 @@ func (w *formsWorld) do(in Input) (out []Output) {
 		next := w.step(Stored{Facts: n})
 		n = persisted(next)
 		out = append(out, next...)
+	}
+	for _, o := range out {
+		if p, ok := o.(Plan); ok {
+			out = append(out, w.do(p.Compute())...)
+		}
 	}
 	return out
 }

@@ -296,6 +296,14 @@ func factSize(f Fact) int {
 		return n
 	case DrainFact:
 		return numbers + len(f.Region.Addr)
+	case CordonFact:
+		return 2*numbers + len(f.Region) + f.Note.size()
+	case FreezeFact:
+		return 2*numbers + f.Note.size()
+	case PinFact:
+		return 2*numbers + len(f.Shard.Type) + len(f.Region) + f.Note.size()
+	case MoveFact:
+		return 2*numbers + len(f.Shard.Type) + len(f.Region) + f.Note.size()
 	case TargetFact:
 		n := numbers + len(f.Version)
 		for _, v := range f.Seen {
@@ -309,13 +317,15 @@ func factSize(f Fact) int {
 }
 
 // cursor is how far a checkpoint has gone through the facts of a table: types,
-// drained regions, the target, rows, unknown facts. It names the next fact by its key, because what lies
-// between may have changed meanwhile.
+// drained regions, the target, cordons, the freeze, pins, rows, moves of operators, unknown facts. It names the
+// next fact by its key, because what lies between may have changed meanwhile.
 type cursor struct {
-	kind int // 0 types, 1 drained regions, 2 the target, 3 rows, 4 unknown facts and the end
+	kind int // the place in the list above; the last one is the end as well
 	typ  sharding.EntityType
 	row  int
 	node sharding.NodeID
+	name string // of a cordoned region
+	move sharding.ShardID
 	// unknown is how many unknown facts were given. Their list changes only when a term
 	// begins.
 	unknown int
@@ -351,30 +361,79 @@ func (m *Machine) next(c *cursor) Fact {
 			return m.target
 		}
 	}
-	for c.kind == 3 {
-		i, found := m.searchType(c.typ)
-		if !found && i < len(m.types) {
-			c.typ, c.row = m.types[i].desc.Type, 0
-		}
-		if i == len(m.types) {
-			c.kind = 4
-			break
-		}
-		for rows := m.types[i].rows; c.row < len(rows); {
+	if f := m.nextSteering(c); f != nil {
+		return f
+	}
+	if r := m.nextOfType(c, 6, func(t *typeTable) Fact {
+		for c.row < len(t.rows) {
 			c.row++
-			if r := &rows[c.row-1]; r.Epoch != 0 {
+			if r := &t.rows[c.row-1]; r.Epoch != 0 {
 				return r.fact(r.Row)
 			}
 		}
-		if i+1 == len(m.types) {
-			c.kind = 4
-			break
+		return nil
+	}); r != nil {
+		return r
+	}
+	if c.kind == 7 {
+		i, found := m.steering.searchMove(c.move)
+		if i += one(found); i < len(m.steering.moves) {
+			c.move = m.steering.moves[i].Shard
+			return m.steering.moves[i]
 		}
-		c.typ, c.row = m.types[i+1].desc.Type, 0
+		c.kind = 8
 	}
 	if c.unknown < len(m.unknown) {
 		c.unknown++
 		return m.unknown[c.unknown-1]
 	}
+	return nil
+}
+
+// nextSteering returns cordons, the freeze and pins.
+func (m *Machine) nextSteering(c *cursor) Fact {
+	if c.kind == 3 {
+		i, found := m.steering.searchCordon(c.name)
+		if i += one(found); i < len(m.steering.cordons) {
+			c.name = m.steering.cordons[i].Region
+			return m.steering.cordons[i]
+		}
+		c.kind = 4
+	}
+	if c.kind == 4 {
+		c.kind = 5
+		if m.steering.freeze.Frozen {
+			return m.steering.freeze
+		}
+	}
+	return m.nextOfType(c, 5, func(t *typeTable) Fact {
+		i, _ := t.searchPin(uint32(c.row))
+		if i == len(t.pins) {
+			return nil
+		}
+		c.row = int(t.pins[i].Shard.Index) + 1
+		return t.pins[i]
+	})
+}
+
+// nextOfType returns the next fact of a kind that types have. From the row of the cursor on,
+// next returns the next one of a type, and moves the row on; nil: there is none.
+func (m *Machine) nextOfType(c *cursor, kind int, next func(*typeTable) Fact) Fact {
+	if c.kind != kind {
+		return nil
+	}
+	i, found := m.searchType(c.typ)
+	if !found {
+		c.row = 0
+	}
+	for ; i < len(m.types); i++ {
+		if c.typ != m.types[i].desc.Type {
+			c.typ, c.row = m.types[i].desc.Type, 0
+		}
+		if f := next(m.types[i]); f != nil {
+			return f
+		}
+	}
+	c.kind, c.typ, c.row = kind+1, "", 0
 	return nil
 }

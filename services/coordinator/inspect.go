@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"encoding/binary"
+	"maps"
 	"slices"
 	"time"
 
@@ -20,6 +21,7 @@ func (m *Machine) Clone() *Machine {
 		c.regions[i].forms = slices.Clone(c.regions[i].forms)
 	}
 	c.drained = slices.Clone(m.drained)
+	c.steering.cordons, c.steering.moves = slices.Clone(m.steering.cordons), slices.Clone(m.steering.moves)
 	c.unknown = slices.Clone(m.unknown)
 	c.log = slices.Clone(m.log)
 	c.waiting = slices.Clone(m.waiting)
@@ -28,13 +30,20 @@ func (m *Machine) Clone() *Machine {
 	for i, t := range m.types {
 		u := *t
 		u.rows = slices.Clone(t.rows)
-		u.owned = slices.Clone(t.owned)
-		for j := range u.owned {
-			u.owned[j].shards = slices.Clone(u.owned[j].shards)
-		}
+		u.owned, u.expected = cloneHoldings(t.owned), cloneHoldings(t.expected)
+		u.pins = slices.Clone(t.pins)
 		c.types[i] = &u
 	}
+	c.expected = maps.Clone(m.expected)
 	return &c
+}
+
+func cloneHoldings(list []holding) []holding {
+	list = slices.Clone(list)
+	for i := range list {
+		list[i].shards = slices.Clone(list[i].shards)
+	}
+	return list
 }
 
 // state appends values to a canonical form.
@@ -119,9 +128,10 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 	s.time(m.rebalanced)
 	s.time(m.probedAt)
 	s.time(m.answeredAt)
-	for _, v := range []bool{m.recovered, m.open, m.sweepDue, m.short, m.deferred, m.probing} {
+	for _, v := range []bool{m.recovered, m.open, m.sweepDue, m.short, m.deferred, m.probing, m.planning} {
 		s.bool(v)
 	}
+	s.uint(m.plans)
 	s.uint(uint64(m.counter))
 	s.uint(m.n)
 	s.uint(m.base)
@@ -133,6 +143,7 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 	for _, n := range m.drained {
 		s.node(n)
 	}
+	s.steering(&m.steering)
 	s.bool(m.untold)
 	for _, f := range m.unknown {
 		s.text(f.Name)
@@ -160,11 +171,38 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 	s.stored = m.stored
 	s.fact(m.persisted)
 	s.fact(m.targetFact)
+	s.fact(m.steering.number)
 	s.uint(uint64(len(m.types)))
 	for _, t := range m.types {
 		s.table(t)
 	}
 	return s.b
+}
+
+func (s *state) steering(v *steering) {
+	s.uint(uint64(len(v.cordons)))
+	for _, c := range v.cordons {
+		s.text(c.Region)
+		s.uint(uint64(c.After))
+		s.note(c.Note)
+	}
+	if s.bool(v.freeze.Frozen); v.freeze.Frozen {
+		s.time(v.freeze.Until)
+		s.note(v.freeze.Note)
+	}
+	s.uint(uint64(len(v.moves)))
+	for _, f := range v.moves {
+		s.text(f.Shard.String())
+		s.text(f.Region)
+		s.uint(uint64(f.Epoch))
+		s.note(f.Note)
+	}
+}
+
+// note leaves out since when, which decides nothing.
+func (s *state) note(n Note) {
+	s.text(n.By)
+	s.text(n.Reason)
 }
 
 func (s *state) region(r *region) {
@@ -199,6 +237,12 @@ func (s *state) table(t *typeTable) {
 	s.fact(t.number)
 	s.text(t.host)
 	s.time(t.unhosted)
+	for _, p := range t.pins {
+		s.uint(uint64(p.Shard.Index) + 1)
+		s.text(p.Region)
+		s.note(p.Note)
+	}
+	s.uint(0)
 	for i := range t.rows {
 		r := &t.rows[i]
 		if r.Epoch == 0 {
@@ -245,6 +289,8 @@ type View struct {
 	// Handoffs is the number of rows that hand off now.
 	Handoffs int
 	Rollout  RolloutView
+	// Freeze is in force if it is Frozen.
+	Freeze FreezeFact
 }
 
 // RegionView is one region as the coordinator sees it.
@@ -262,6 +308,8 @@ type RegionView struct {
 	Reachable, Registered bool
 	// Joining: not up yet, and so given nothing. Leaving: on its way out. Draining: emptied on an operator's wish.
 	Joining, Leaving, Draining bool
+	// Cordoned: an operator wants it to get no more shards.
+	Cordoned bool
 	// Journal is what the region says of its journal.
 	Journal sharding.JournalState
 	// Shards counts the rows that name it, HandingOff those that hand off.
@@ -277,6 +325,7 @@ func (m *Machine) View() View {
 		Active: m.active, Term: m.term, Known: m.known, Version: full.Version,
 		Recovered: m.recovered, Open: m.open,
 		Types: full.Types, Rows: full.Rows, Unreadable: m.unreadableShards(func(*row) bool { return true }), Handoffs: m.handoffs, Rollout: m.rolloutView(),
+		Freeze: m.steering.freeze,
 	}
 	for i := range m.regions {
 		r := &m.regions[i]
@@ -284,7 +333,7 @@ func (m *Machine) View() View {
 			Node: r.node, Name: r.name, Version: r.version, Types: typesOf(r.types),
 			Zone: r.zone, Labels: slices.Clone(r.labels), Capacity: r.capacity,
 			Reachable: r.reachable, Registered: r.registered,
-			Joining: r.joining, Leaving: r.going || r.leaving, Draining: r.draining,
+			Joining: r.joining, Leaving: r.going || r.leaving, Draining: r.draining, Cordoned: m.cordoned(r.name),
 			Journal: r.journal.state,
 		}
 		rv.Stays = m.staying(r)

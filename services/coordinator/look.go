@@ -95,7 +95,7 @@ func (m *Machine) formsRead(in FormsRead) {
 			continue
 		}
 		if forms := both(r.stored(), at.Forms); forms != r.stored() {
-			m.assign(t, r, m.choose(t, r.Shard, sharding.NodeID{}, forms), 0, forms, r.previous)
+			m.assign(t, r, m.choose(t, r, sharding.NodeID{}, forms), 0, forms, r.previous)
 		}
 		if r.Owner.IsZero() {
 			r.look = looked
@@ -166,7 +166,7 @@ func (f *FormsFound) shard(e sharding.Entity) int {
 	return i
 }
 
-// Inputs returns the shards of which the timers and the pending sends are needed.
+// Inputs returns the shards whose reminders and pending sends are needed.
 func (f *FormsFound) Inputs() (shards []sharding.ShardID) {
 	for _, at := range f.ask.At {
 		for i := range at.Forms.All() {
@@ -179,8 +179,8 @@ func (f *FormsFound) Inputs() (shards []sharding.ShardID) {
 	return shards
 }
 
-// Timer notes the input of a timer of an entity.
-func (f *FormsFound) Timer(e sharding.Entity, in *sharding.Input) {
+// Reminder notes the stored input of a reminder of an entity.
+func (f *FormsFound) Reminder(e sharding.Entity, in *sharding.Input) {
 	f.found(e, storedForm{sharding.FormOfInput, in.Command, in.Version, in.Shape})
 }
 

@@ -221,9 +221,9 @@ func TestInputsFound(t *testing.T) {
 			t.Errorf("%s: %v, want %v", when, got, want)
 		}
 	}
-	f.Timer(here, &sharding.Input{Command: "Ring", Version: 1, Shape: 8})
-	f.Timer(here, &sharding.Input{Command: "Ring", Version: 2, Shape: 7})
-	f.Timer(here, &sharding.Input{Command: "added", Version: 1, Shape: 1})
+	f.Reminder(here, &sharding.Input{Command: "Ring", Version: 1, Shape: 8})
+	f.Reminder(here, &sharding.Input{Command: "Ring", Version: 2, Shape: 7})
+	f.Reminder(here, &sharding.Input{Command: "added", Version: 1, Shape: 1})
 	found("a timer", 2)
 	f.ReplyTo(here, "Got")
 	f.ReplyTo(here, "Other")

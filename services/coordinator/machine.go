@@ -30,7 +30,7 @@ type Machine struct {
 
 	// recovered: the owners found in the facts had their chance to register.
 	recovered bool
-	awaited   []sharding.NodeID // owners that have not, sorted
+	awaited   []sharding.NodeID // owners and successors that have not, sorted
 	// open: enough regions have registered to begin allocating.
 	open bool
 
@@ -40,7 +40,8 @@ type Machine struct {
 	// none will.
 	hostsDue time.Time
 	// drained are the regions that an operator wants empty, sorted.
-	drained []sharding.NodeID
+	drained  []sharding.NodeID
+	steering steering // what operators want besides
 	// target is the version that a rollout leads to, and targetFact the number of its
 	// newest fact in this term. rolloutStep is when a region last came or went, targetGone
 	// since when no region has had the target; zero: one has it.
@@ -64,9 +65,15 @@ type Machine struct {
 	probing    bool      // that probe is not answered
 	answeredAt time.Time // when the journal last answered
 
-	sweepDue   bool      // the membership has changed, or what a region or an operator wants
-	short      bool      // a sweep ran out of handoffs
-	rebalanced time.Time // when the strategy was last asked
+	sweepDue bool // the membership has changed, or what a region or an operator wants
+	short    bool // a sweep ran out of handoffs
+	// expected counts, for all types, the shards that a node has when what is under way has
+	// ended.
+	expected map[sharding.NodeID]int
+
+	rebalanced time.Time // when a plan was last due
+	plans      uint64    // the number of the last plan that was asked for, in any term
+	planning   bool      // that plan was not answered
 
 	// n counts changes of the table; log holds those after base.
 	// told is the n that every waiting watch knows.
@@ -127,6 +134,8 @@ func (m *Machine) stepActive(in Input) {
 		}
 	case SetTarget:
 		m.setTarget(in.Version, "asked for by "+cmp.Or(in.By, "an operator"))
+	case Request:
+		m.request(in)
 	case LookAtShards:
 		m.lookAtShards()
 	case ShardFenced:
@@ -135,6 +144,8 @@ func (m *Machine) stepActive(in Input) {
 		m.formsRead(in)
 	case JournalProbed:
 		m.journalProbed(in)
+	case Planned:
+		m.planned(in)
 	case Tick:
 		m.tick()
 	}
@@ -200,7 +211,7 @@ func (m *Machine) elected(in Elected) {
 	}
 	m.log, m.base = nil, m.n // watchers come from another term: full table
 	for _, t := range m.types {
-		for _, h := range t.owned {
+		for _, h := range slices.Concat(t.owned, t.expected) {
 			if i, found := slices.BinarySearchFunc(m.awaited, h.node, sharding.NodeID.Compare); !found {
 				m.awaited = slices.Insert(m.awaited, i, h.node)
 			}
@@ -224,7 +235,7 @@ func (m *Machine) deposed() {
 		r := &m.regions[i]
 		*r = region{node: r.node, name: r.name, reachable: r.reachable, joining: r.joining, going: r.going}
 	}
-	*m = Machine{cfg: m.cfg, now: m.now, out: m.out, term: m.term, known: m.known, regions: m.regions, scratch: m.scratch}
+	*m = Machine{cfg: m.cfg, now: m.now, out: m.out, term: m.term, known: m.known, regions: m.regions, plans: m.plans, scratch: m.scratch}
 }
 
 // endRecovery ends the wait for the owners in the facts when none is awaited any more
@@ -249,6 +260,7 @@ func (m *Machine) arrived(node sharding.NodeID) bool {
 func (m *Machine) tick() {
 	m.endRecovery()
 	m.forgetDrained()
+	m.endFreeze()
 	m.checkTarget()
 	m.expire()
 	if !m.hostsDue.IsZero() && !m.now.Before(m.hostsDue) {
@@ -262,7 +274,7 @@ func (m *Machine) tick() {
 	if m.now.Sub(m.rebalanced) >= m.cfg.RebalanceInterval {
 		m.rebalanced = m.now
 		m.sweepDue = true
-		m.rebalance()
+		m.plan()
 		m.tellUnreadable()
 		m.tellStaying()
 	}

@@ -3,6 +3,7 @@ package coordinator
 import (
 	"time"
 
+	"github.com/roost-cluster/roost/libs/allocation"
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -168,6 +169,11 @@ type (
 	}
 	// JournalProbed answers ProbeJournal.
 	JournalProbed struct{ Verdict sharding.Verdict }
+	// Planned answers Plan; see [Plan.Compute].
+	Planned struct {
+		Number uint64
+		Moves  []allocation.Move
+	}
 	// DrainRegion is an operator's request to hand off all shards of a region, although
 	// it does not leave. Resume ends that. The request outlives the term.
 	DrainRegion struct {
@@ -297,6 +303,14 @@ type (
 	// ProbeJournal asks the journal something that has no effect. Answered by
 	// JournalProbed.
 	ProbeJournal struct{}
+	// Plan asks which shards shall move for balance, as the table and the regions are now.
+	// Nothing in the Input is written to later. Answered by Planned, which [Plan.Compute]
+	// returns; that takes long if there are many shards. There is no next Plan in this term
+	// before the answer.
+	Plan struct {
+		Number uint64
+		Input  allocation.PlanInput
+	}
 )
 
 // Fact is one durable change of the table. State changes only in apply(fact),
@@ -310,7 +324,8 @@ type (
 		// Before are the forms that earlier owners may have stored, May those that this
 		// owner may store.
 		Before, May sharding.FormSet
-		// Successor is the region that is to get the shard next; zero: any.
+		// Successor is the region that is to get the shard when its owner has released it, if
+		// a plan says so; zero: any.
 		Successor sharding.NodeID
 		// Previous has kept the states of the shard's entities, for the owner of a row that
 		// is not served yet; zero: nobody has.
@@ -331,6 +346,35 @@ type (
 	DrainFact struct {
 		Region sharding.NodeID
 		Resume bool
+	}
+	// CordonFact: an operator wants no more shards at regions with this name; Lifted: not any
+	// more. After is the last epoch that was given out before.
+	CordonFact struct {
+		Region string
+		Lifted bool
+		After  sharding.Epoch
+		Note
+	}
+	// FreezeFact: an operator wants nothing to move that need not, until a moment or, if that
+	// is zero, until the freeze is ended. Frozen is false: it has ended.
+	FreezeFact struct {
+		Frozen bool
+		Until  time.Time
+		Note
+	}
+	// PinFact: the shard is wanted at a region with this name; "": anywhere.
+	PinFact struct {
+		Shard  sharding.ShardID
+		Region string
+		Note
+	}
+	// MoveFact: an operator wants what the RowFact before it begins: the shard goes from its
+	// owner at this epoch to a region.
+	MoveFact struct {
+		Shard  sharding.ShardID
+		Region string
+		Epoch  sharding.Epoch
+		Note
 	}
 	// TargetFact: shards that need a place in a rollout go to regions with this version
 	// of the application. Seen are versions that were seen before it, the newest last.
@@ -370,9 +414,14 @@ func (Tick) input()                    {}
 func (Received) input()                {}
 func (CallEnded) input()               {}
 func (JournalProbed) input()           {}
+func (Planned) input()                 {}
 func (DrainRegion) input()             {}
 func (SetTarget) input()               {}
 func (LookAtShards) input()            {}
+func (CordonRegion) input()            {}
+func (FreezeMoves) input()             {}
+func (PinShards) input()               {}
+func (MoveShard) input()               {}
 func (ShardFenced) input()             {}
 func (FormsRead) input()               {}
 
@@ -398,9 +447,14 @@ func (ReadForms) output()             {}
 func (UnreadableNow) output()         {}
 func (DrainStays) output()            {}
 func (ProbeJournal) output()          {}
+func (Plan) output()                  {}
 
 func (RowFact) fact()     {}
 func (TypeFact) fact()    {}
 func (DrainFact) fact()   {}
 func (TargetFact) fact()  {}
+func (CordonFact) fact()  {}
+func (FreezeFact) fact()  {}
+func (PinFact) fact()     {}
+func (MoveFact) fact()    {}
 func (UnknownFact) fact() {}

@@ -109,6 +109,29 @@ func TestMutantsOfDrains(t *testing.T) {
 	}
 }
 
+// TestMutantsOfSteering: what operators want would be forgotten, or not be done.
+func TestMutantsOfSteering(t *testing.T) {
+	t.Cleanup(func() { mutant.Activate("") })
+	for _, name := range []string{"", "cordon-kept", "cordon", "pin-kept", "pin", "freeze-kept", "freeze"} {
+		mutant.Activate("")
+		if lost := lostSteering(t, func() { mutant.Activate(name) }); (len(lost) > 0) != (name != "") {
+			t.Errorf("mutant %q: lost is %q", name, lost)
+		}
+	}
+	for name, broken := range map[string]func(*testing.T) bool{
+		"freeze-moves":     func(t *testing.T) bool { return movesFrozen(t) == nil },
+		"move-readable":    func(t *testing.T) bool { return movesToBlind(t) != "" },
+		"successor-wanted": func(t *testing.T) bool { return changedMind(t) == node(t, "r2") },
+	} { // order-free
+		for _, on := range []string{"", name} {
+			mutant.Activate(on)
+			if broken(t) != (on != "") {
+				t.Errorf("mutant %q: noticed is %t", on, broken(t))
+			}
+		}
+	}
+}
+
 // TestMutantsOfForms: a shard would go to a region that does not read it.
 func TestMutantsOfForms(t *testing.T) {
 	t.Cleanup(func() { mutant.Activate("") })
@@ -145,7 +168,7 @@ func TestMutantsOfLooksAtInputs(t *testing.T) {
 	for _, name := range []string{"", "look-inputs"} {
 		mutant.Activate(name)
 		found := ReadForms{Type: "T", Shards: 1, Forms: []sharding.Form{form}, At: []FormsAt{{Forms: sharding.FormSet("").With(0)}}}.Begin()
-		found.Timer(entityOf(t, 0, 1), &sharding.Input{Command: "Ring", Version: 2, Shape: 7})
+		found.Reminder(entityOf(t, 0, 1), &sharding.Input{Command: "Ring", Version: 2, Shape: 7})
 		if (found.Answer().At[0].Forms == "") != (name != "") {
 			t.Errorf("mutant %q: %+v is found", name, found.Answer())
 		}
@@ -344,6 +367,44 @@ func TestMutantsOfPrevious(t *testing.T) {
 		}
 		if asked := last.Previous != (control.Previous{}); last.Epoch == 0 || asked != (name != "") {
 			t.Errorf("mutant %q: after r2 has served the shard and kept nothing, %+v", name, last)
+		}
+	}
+}
+
+// TestMutantsOfPlans: a plan would be carried out although the cluster has changed.
+func TestMutantsOfPlans(t *testing.T) {
+	t.Cleanup(func() { mutant.Activate("") })
+	for _, m := range []struct {
+		name  string
+		moves func(*testing.T) bool
+	}{{"plan-of-earlier-term", planOfEarlierTerm}, {"move-checked-again", planForLeaver}} {
+		for _, name := range []string{"", m.name} {
+			mutant.Activate(name)
+			if m.moves(t) != (name != "") {
+				t.Errorf("mutant %q: a shard moves: %t", name, name == "")
+			}
+		}
+	}
+}
+
+// TestMutantsOfSuccessors: a shard would go elsewhere than planned, or to a region that is
+// about to leave.
+func TestMutantsOfSuccessors(t *testing.T) {
+	t.Cleanup(func() { mutant.Activate("") })
+	for _, m := range []struct {
+		name string
+		run  func(*testing.T) string
+		want string
+	}{
+		{"successor", goesToSuccessor, "r2"},
+		{"successor", successorInNextTerm, "r2"},
+		{"successor-checked", successorLeaves, "r1"},
+	} {
+		for _, name := range []string{"", m.name} {
+			mutant.Activate(name)
+			if to := m.run(t); (to == m.want) != (name == "") {
+				t.Errorf("mutant %q: the shard goes to %s", name, to)
+			}
 		}
 	}
 }

@@ -72,6 +72,7 @@ type cluster struct {
 	mail  []letter
 	// held back outputs wait for their facts to be durable.
 	pending []Output
+	plans   []letter // that are being made
 	durable []Fact
 	term    sharding.Term
 	fence   map[sharding.ShardID]sharding.Row
@@ -108,6 +109,10 @@ func (c *cluster) run() {
 		c.round()
 	}
 	c.calm, c.loss = true, 0
+	c.input(FreezeMoves{Thaw: true})
+	if c.rng.IntN(2) == 0 { // otherwise cordons and pins must be kept, and the spread is what they leave
+		c.unsteer()
+	}
 	for _, p := range c.peers {
 		p.suspected = time.Time{}
 	}
@@ -145,9 +150,15 @@ func (c *cluster) addPeer(addr string) {
 	})
 }
 
-// elect starts a new coordinator process with what is durable.
+// elect starts a new term with what is durable, in another coordinator process or in the same
+// one, which may still be making a plan.
 func (c *cluster) elect() {
-	c.m, c.pending = New(c.cfg), nil
+	if c.rng.IntN(2) == 0 {
+		c.step(Deposed{})
+	} else {
+		c.m, c.plans = New(c.cfg), nil
+	}
+	c.pending = nil
 	c.term += sharding.Term(1 + c.rng.IntN(3))
 	c.facts = slices.Clone(c.durable)
 	c.stored = map[sharding.ShardID]sharding.Row{}
@@ -158,7 +169,7 @@ func (c *cluster) elect() {
 	}
 	for _, p := range c.peers {
 		if p.member {
-			c.input(Member{Node: p.node, Reachable: p.alive && c.now.After(p.suspected)})
+			c.input(Member{Node: p.node, Name: p.node.Addr, Reachable: p.alive && c.now.After(p.suspected)})
 		}
 	}
 	c.input(Elected{Term: c.term, Facts: c.facts})
@@ -191,11 +202,15 @@ func (c *cluster) flush() {
 	out := c.pending
 	c.pending = nil
 	for _, o := range out {
-		if p, ok := o.(Persist); ok {
-			c.durable = append(c.durable, p.Fact)
-			continue
+		switch o := o.(type) {
+		case Persist:
+			c.durable = append(c.durable, o.Fact)
+		case Plan:
+			at := c.now.Add(time.Duration(c.rng.IntN(1+3000*one(!c.calm))) * time.Millisecond)
+			c.plans = append(c.plans, letter{at: at, in: o.Compute()})
+		default:
+			c.post(letter{out: o})
 		}
-		c.post(letter{out: o})
 	}
 	c.input(Stored{Facts: persisted(out)})
 	if persisted(c.pending) == 0 && c.rng.IntN(100) == 0 {
@@ -244,10 +259,13 @@ func (c *cluster) round() {
 	if c.now.Sub(c.polled) > 1500*time.Millisecond {
 		c.poll()
 	}
-	due := c.mail
-	c.mail = nil
+	due := append(c.plans, c.mail...)
+	c.plans, c.mail = nil, nil
 	for _, l := range due {
+		_, plan := l.in.(Planned)
 		switch {
+		case l.at.After(c.now) && plan:
+			c.plans = append(c.plans, l)
 		case l.at.After(c.now):
 			c.mail = append(c.mail, l)
 		case l.in != nil:
@@ -294,9 +312,46 @@ func (c *cluster) weather() {
 		c.input(DrainRegion{Region: p.node, Resume: true})
 	case 8:
 		c.tell(c.nonsense(p))
+	case 9, 10:
+		c.steer(p)
 	}
 	if len(c.peers) == 0 || c.living() == 0 {
 		c.addPeer("")
+	}
+}
+
+// steer has an operator want something of placement.
+func (c *cluster) steer(p *peer) {
+	s := sharding.ShardID{Type: []sharding.EntityType{"T", "V"}[c.rng.IntN(2)], Index: uint32(c.rng.IntN(16))}
+	c.input([]Input{
+		CordonRegion{Region: p.node.Addr, Reason: "x"}, CordonRegion{Region: p.node.Addr, Lift: true}, CordonRegion{Region: "far away", Ahead: true},
+		FreezeMoves{For: time.Duration(c.rng.IntN(3)) * time.Second}, FreezeMoves{Thaw: true},
+		PinShards{Pins: []Pin{{Shard: s, Region: p.node.Addr}}}, PinShards{Pins: []Pin{{Shard: s}}}, MoveShard{Shard: s, Region: p.node.Addr},
+	}[c.rng.IntN(8)])
+}
+
+// unsteer ends all cordons and pins.
+func (c *cluster) unsteer() {
+	v := c.m.Steering()
+	for _, f := range v.Cordons {
+		c.input(CordonRegion{Region: f.Region, Lift: true})
+	}
+	for _, f := range v.Pins {
+		c.input(PinShards{Pins: []Pin{{Shard: f.Shard}}})
+	}
+}
+
+// checkSteering: shards are where they are pinned, if that region takes shards.
+func (c *cluster) checkSteering(v SteeringView) {
+	for _, f := range v.Pins {
+		for _, r := range c.m.View().Regions {
+			if r.Name == f.Region && f.Name != r.Name && !f.Owner.IsZero() && !r.Draining && !r.Leaving && r.Reachable && r.Registered {
+				c.t.Errorf("%v is pinned to %s, and is at %s", f.Shard, f.Region, f.Name)
+			}
+		}
+	}
+	if len(v.Moves) > 0 {
+		c.t.Errorf("moves do not end: %+v", v.Moves)
 	}
 }
 
@@ -318,7 +373,7 @@ func (c *cluster) nonsense(p *peer) Input {
 func (c *cluster) beat(p *peer) {
 	switch {
 	case !p.alive:
-		c.input(Member{Node: p.node})
+		c.input(Member{Node: p.node, Name: p.node.Addr})
 		if p.member = c.rng.IntN(40) > 0; !p.member {
 			c.input(MemberGone{Node: p.node})
 		}
@@ -329,7 +384,7 @@ func (c *cluster) beat(p *peer) {
 	}
 	if !p.member || c.rng.IntN(4) == 0 {
 		p.member = true
-		c.input(Member{Node: p.node, Reachable: c.now.After(p.suspected)})
+		c.input(Member{Node: p.node, Name: p.node.Addr, Reachable: c.now.After(p.suspected)})
 	}
 	if c.rng.IntN(6) == 0 {
 		c.tell(calls(p.node, control.Register{Types: p.types}))
@@ -447,7 +502,9 @@ func (c *cluster) checkCalm() {
 			c.t.Errorf("%v was asked for and is not served", s)
 		}
 	}
-	drained := slices.ContainsFunc(v.Regions, func(r RegionView) bool { return r.Draining || r.Leaving })
+	steered := c.m.Steering()
+	c.checkSteering(steered)
+	drained := len(steered.Cordons)+len(steered.Pins) > 0 || slices.ContainsFunc(v.Regions, func(r RegionView) bool { return r.Draining || r.Leaving })
 	for name, byNode := range counts {
 		low, high := 1<<30, 0
 		for _, p := range c.peers {

@@ -136,11 +136,21 @@ func (m *Machine) frozenFor() time.Duration {
 }
 
 // preferTarget narrows what the strategy sees in a rollout: to the regions of the target
-// version that have room, if there are any.
-func (m *Machine) preferTarget(t *typeTable, v allocation.View) allocation.View {
+// version that have room, if there are any. What operators want, and the capacity of regions,
+// counts more than the version; zones count less.
+func (m *Machine) preferTarget(t *typeTable, v allocation.View, s sharding.ShardID) allocation.View {
 	if !m.frozen() || mutant.On("move-once") {
 		return v
 	}
+	everywhere := v
+	everywhere.Regions = slices.Clone(v.Regions)
+	for i := range everywhere.Regions {
+		everywhere.Regions[i].Zone = ""
+	}
+	wanted, _ := allocation.Candidates(everywhere, s, sharding.NodeID{})
+	v.Regions = slices.DeleteFunc(v.Regions, func(r allocation.Region) bool {
+		return !slices.ContainsFunc(wanted.Regions, func(w allocation.Region) bool { return w.Node == r.Node })
+	})
 	most := m.rolloutRoom(t)
 	preferred := func(r allocation.Region) bool {
 		return len(r.Shards) < most && m.region(r.Node).version == m.target.Version

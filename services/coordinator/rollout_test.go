@@ -92,6 +92,8 @@ func (p *platform) worldFacts(in Input) (answers []Input) {
 				}
 			}
 			p.facts = append(p.facts, o.Fact)
+		case Plan:
+			answers = append(answers, o.Compute())
 		case Send:
 			if !slices.Contains(p.up, o.To) {
 				continue

@@ -54,9 +54,9 @@ func (m *Machine) hostRefused(from sharding.NodeID, in control.HostRefused) {
 	if r.Phase == sharding.Starting || mutant.On("refused-while-serving") {
 		forms = r.before // a region refuses no shard that it holds, so it stored nothing at this epoch
 	}
-	to := m.choose(t, r.Shard, r.Owner, forms)
+	to := m.choose(t, r, r.Owner, forms)
 	if to.IsZero() {
-		to = m.choose(t, r.Shard, sharding.NodeID{}, forms)
+		to = m.choose(t, r, sharding.NodeID{}, forms)
 	}
 	m.assign(t, r, to, in.Above, forms, r.previous)
 }
@@ -90,7 +90,7 @@ func (m *Machine) repeat() {
 				continue
 			}
 			if m.overdue(t, r) {
-				if to := m.choose(t, r.Shard, r.Owner, r.stored()); !to.IsZero() {
+				if to := m.choose(t, r, r.Owner, r.stored()); !to.IsZero() {
 					m.assign(t, r, to, 0, r.stored(), r.previous)
 					continue
 				}

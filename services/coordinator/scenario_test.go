@@ -158,7 +158,8 @@ func (w *world) do(line string) {
 	case "active": // active c2 3: a standby hears who is active
 		w.run(Active{Node: node(w.t, args[0]), Term: sharding.Term(number(w.t, args[1]))})
 	case "member": // member r1 [unreachable] [joining] [leaving]
-		w.run(Member{Node: node(w.t, args[0]), Name: args[0],
+		name, _, _ := strings.Cut(args[0], "#")
+		w.run(Member{Node: node(w.t, args[0]), Name: name,
 			Reachable: !slices.Contains(args, "unreachable"),
 			Joining:   slices.Contains(args, "joining"), Leaving: slices.Contains(args, "leaving")})
 	case "gone":
@@ -196,6 +197,12 @@ func (w *world) do(line string) {
 		w.call(args[0], control.GracefulShutdown{})
 	case "drain", "resume":
 		w.run(DrainRegion{Region: node(w.t, args[0]), Resume: word == "resume"})
+	case "cordon", "uncordon", "freeze", "thaw", "pin", "unpin", "move":
+		w.steer(wish(w.t, word, args), true)
+	case "would": // would move T/0 r1: a dry run
+		w.steer(wish(w.t, args[0], args[1:]), false)
+	case "steering":
+		w.tellSteering()
 	case "journal": // journal r1 3 silent: the third report of r1
 		states := []string{"answers", "recovering", "silent"}
 		w.run(from(node(w.t, args[0]), control.JournalReport{Number: number(w.t, args[1]), State: sharding.JournalState(slices.Index(states, args[2]))}))
@@ -274,8 +281,13 @@ func (w *world) run(in Input) {
 		out = append(out, w.step(Stored{Facts: n})...)
 	}
 	for _, o := range out {
+		if p, ok := o.(Plan); ok {
+			w.run(p.Compute())
+			continue
+		}
 		l := traceLine{text: w.outputText(o), times: 1}
-		if _, tick := in.(Tick); tick {
+		_, tick := in.(Tick)
+		if _, planned := in.(Planned); tick || planned {
 			l.from = w.now.Sub(w.start)
 			l.to = l.from
 		}
@@ -310,6 +322,9 @@ func (w *world) outputText(o Output) string {
 	case Persist:
 		switch f := o.Fact.(type) {
 		case RowFact:
+			if !f.Successor.IsZero() {
+				return "persist " + rowText(f.Row) + ", then " + nodeText(f.Successor)
+			}
 			return "persist " + rowText(f.Row)
 		case TypeFact:
 			return "persist " + descText(f.Desc)
@@ -318,6 +333,23 @@ func (w *world) outputText(o Output) string {
 				return "persist resume " + nodeText(f.Region)
 			}
 			return "persist drain " + nodeText(f.Region)
+		case CordonFact:
+			if f.Lifted {
+				return "persist uncordon " + f.Region
+			}
+			return "persist cordon " + f.Region + " after " + f.After.String() + because(f.Reason)
+		case FreezeFact:
+			if !f.Frozen {
+				return "persist thaw"
+			}
+			return "persist freeze" + because(f.Reason)
+		case PinFact:
+			if f.Region == "" {
+				return fmt.Sprintf("persist unpin %v", f.Shard)
+			}
+			return fmt.Sprintf("persist pin %v %s%s", f.Shard, f.Region, because(f.Reason))
+		case MoveFact:
+			return fmt.Sprintf("persist move %v %v %s%s", f.Shard, f.Epoch, f.Region, because(f.Reason))
 		}
 	case Send:
 		about := o.Msg.About()

@@ -484,3 +484,10 @@ func (t *Tenure) Held() (outputs, facts, bytes int) {
 
 // View returns the state of the coordinator for operators.
 func (t *Tenure) View() View { return t.m.View() }
+
+// Steering returns what operators want of placement, see [Machine.Steering].
+func (t *Tenure) Steering() SteeringView { return t.m.Steering() }
+
+// Ask says what a request of an operator would do, see [Machine.Ask]. Only the active
+// coordinator knows.
+func (t *Tenure) Ask(r Request) (Effect, error) { return t.m.Ask(r) }

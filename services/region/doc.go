@@ -43,28 +43,30 @@
 // below the minimum epoch is refused: a late repeat must not revive a shard that was
 // released.
 //
-// If the type keeps the states of its entities on moves and HostShard names the owner that has
-// them, they are fetched between the claim and serving. At HandOff they are kept until the next
-// owner has fetched them, see [FetchKept] and [GiveKept].
+// If HostShard names a region that has kept the states of the shard's entities, these states are
+// fetched after the claim and before the shard is served ([FetchKept]). If a type keeps states on
+// moves, the region that has handed a shard off keeps them until the next owner has fetched them
+// ([GiveKept]).
 //
 // Anything that shows the shard at a higher epoch (a row of the table, a command, the
 // fence) stops the shard at once.
 //
 // # Commands between entities
 //
-// An entity can send commands to others. A router (package router, as in gateways) runs beside
-// the cores and sends them: over a link if the other shard is elsewhere, and if it is here, as
-// a [Command] like those that come over links, at the epoch of the router's row. So every
-// command passes the same check of its epoch, whoever sent it. With the first such command the
-// control core is told to feed the router ([FeedRouter]): it passes on what the route table
-// gains ([Feed]), and nobody polls the table a second time.
+// An entity can send commands to others. A router (package router, as in gateways) runs beside the
+// cores and sends these commands. If another region has the target's shard, the command goes over a
+// link. If this region has it, the command becomes a [Command], like those that come over links, at
+// the epoch of the router's row. So every command passes the same check of its epoch, whether an
+// entity or a client has sent it. With the first command to another entity, the control core is
+// told to feed the router ([FeedRouter]): from then on it passes on what the route table gains
+// ([Feed]), and nobody polls the table a second time.
 //
 // # Leaving
 //
 // The control core asks the coordinator to take the shards, and tells every shard core to
 // take no others. The region has left when every shard core has reported that it is
-// leaving, holds no shard and keeps no states that a next owner may fetch: by then it has obeyed or refused every order that the control
-// core passed on before.
+// leaving, holds no shard, and keeps no states that a next owner may fetch. By then every shard core
+// has obeyed or refused all orders that the control core passed on before.
 //
 // # What this does not do
 //
@@ -78,29 +80,30 @@
 //     20 ms or so.
 //  2. A [ToCore] is an input of the shard core that it names; an [Event] is an input of
 //     the control core, as [FromCore]. None gets lost, and those from one core to another
-//     arrive in their order. How long they take, and what other cores do meanwhile, does
-//     not matter.
+//     arrive in their order. It does not matter how long they take, and what other cores do
+//     meanwhile.
 //  3. A command goes to the shard core of its entity's shard ([Config.CoreOf]); the
 //     commands of one connection go there in their order. A command for a type that is
 //     not hosted may go to any shard core. The names in every command are checked before it
 //     goes to a core ([sharding.Envelope.Check]; package link does that when it decodes a
 //     command). Nobody waits for one shard core while stepping another.
 //  4. The outputs of a step are performed before those of the core's next step: each list
-//     of [Outputs] in its order, the events last. None of them may wait. For Outputs.Turn,
+//     of [Outputs] in its order, the events last. Performing them never waits. For Outputs.Turn,
 //     the driver has the duties that the comment of package turn lists. The answers go back
 //     to the same shard core, each in a [Turn].
 //  5. [Claim] goes to the journal, and is answered by [Claimed], however late; with
 //     UnknownOutcome if its result is not known. [ProbeJournal] and [ReadJournalHeartbeat]
 //     are performed beside the loop; their answers may get lost.
 //     [FetchKept] asks another region beside the loop, and is answered by one [KeptFetched].
-//     [GiveKept] comes from another region; of the [Kept] that answers it, nothing is sent
-//     twice, and [KeptSent] follows.
+//     [GiveKept] comes from another region and is answered by one [Kept]. If the
+//     Kept has states, the driver sends them to that region once, and never again. When they
+//     have been sent, or cannot be sent, the driver steps [KeptSent].
 //  6. A [Send] that is a call ends with one [Replied], with a nil Msg if there is no
 //     answer. Every other Send may get lost, and so may a [Reply].
 //  7. After [Left] the process may leave the membership. After [Fail] it stops.
 //  8. The router is driven as its package says. Each [Feed] becomes a Table of the router, in
-//     their order. While the region drains, the router goes on: turns that end may have to
-//     send. It is stopped when no command comes in any more.
+//     their order. While the region drains, the router goes on, because turns that still run may
+//     send commands. It is stopped when no command comes in any more.
 //
 // The loops to write, for the control core:
 //

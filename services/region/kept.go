@@ -11,33 +11,34 @@ import (
 )
 
 // A volatile type may keep the states of its entities when a shard moves in order. The owner
-// that hands the shard off keeps them, and says so in ShardStopped. HostShard names that owner
-// to the next one, which fetches the states once it has claimed the shard, and serves the shard
-// with them. A state is given once, and fetched once: whoever does not get it in time begins
-// without it, for good. So no state is ever alive twice.
+// that hands the shard off keeps the states, and ShardStopped says that it does. HostShard names
+// that owner to the next owner. The next owner claims the shard, fetches the states, and serves
+// the shard with them. A state is given once and fetched once. An owner that does not get the
+// states in time begins without them, for good. Therefore no state is ever alive twice.
 
 // keptShard are the states of a shard's entities that this region keeps for the next owner.
 type keptShard struct {
 	epoch  sharding.Epoch // at which the region held the shard
 	states []turn.Kept
 	bytes  int
-	until  time.Time // when nobody will fetch them any more
-	// unowned says that the shard has no owner now who could fetch them.
+	until  time.Time // the states are dropped then if nobody has fetched them
+	// unowned says that the shard has no owner now who could fetch the states.
 	unowned bool
 }
 
 // KeptStats counts states of entities that moved, or did not move, with their shards.
 type KeptStats struct {
 	Given   uint64 // given to the next owner
-	Fetched uint64 // got from the owner before
-	// Unfetched were dropped: the next owner has not fetched them in time.
+	Fetched uint64 // got from the previous owner
+	// Unfetched counts states that were dropped: the next owner has not fetched them in time.
 	Unfetched uint64
-	// OverLimit were not kept: the region, or a shard, had kept too many, or too large ones.
+	// OverLimit counts states that were not kept: the region, or a shard, would have kept too
+	// many states, or too many bytes of them.
 	OverLimit uint64
-	// TimedOut counts shards that were served without the states of their entities, because
-	// these had not come in time.
+	// TimedOut counts shards that were served without the states of their entities, because the
+	// states had not come in time.
 	TimedOut uint64
-	// Late came after that, and were ignored.
+	// Late counts states that came too late for their shard, and were ignored.
 	Late uint64
 }
 
@@ -68,13 +69,13 @@ func (m *ShardCore) beginShard(h *heldShard) {
 		m.started(h, m.takeKept(h.id, h.epoch, p.Epoch))
 	default:
 		h.phase, h.damaged, h.fetchBy = fetching, false, m.now.Add(m.cfg.KeptWait)
-		m.fetches = true
+		m.mayFetch = true
 		m.emit(FetchKept{Shard: h.id, Epoch: h.epoch, Previous: p, Within: m.cfg.KeptWait - m.cfg.KeptWait/8})
 	}
 }
 
-// keptFetched takes the states that the owner before has kept. The shard that they were fetched
-// for may have been let go, or be served without them.
+// keptFetched takes the states that the previous owner has kept. It ignores them if the shard has
+// been let go meanwhile, or is served without them.
 func (m *ShardCore) keptFetched(in KeptFetched) {
 	h := m.shard(in.Shard)
 	if h == nil || h.phase != fetching || h.epoch != in.Epoch && !mutant.On("fetched-epoch") {
@@ -85,7 +86,7 @@ func (m *ShardCore) keptFetched(in KeptFetched) {
 	m.started(h, in.Kept)
 }
 
-// giveKept gives what is kept of a shard to the owner of a higher epoch.
+// giveKept gives the kept states of a shard to an owner with a higher epoch.
 func (m *ShardCore) giveKept(in GiveKept) {
 	o := Kept{Call: in.Call, States: m.takeKept(in.Shard, in.Epoch, in.Stopped)}
 	for i := range o.States {
@@ -99,8 +100,8 @@ func (m *ShardCore) giveKept(in GiveKept) {
 	m.emit(o)
 }
 
-// takeKept returns what is kept of a shard for the owner of an epoch, and keeps it no longer.
-// That owner says at which epoch the shard was stopped here.
+// takeKept returns the kept states of a shard, for the owner of an epoch, and keeps them no
+// longer. stopped is what that owner says about the epoch at which the shard was stopped here.
 func (m *ShardCore) takeKept(id sharding.ShardID, epoch, stopped sharding.Epoch) []turn.Kept {
 	t := m.typeOfShard(id)
 	if t == nil {
@@ -127,7 +128,7 @@ func (m *ShardCore) dropKept(t *hostedType, id sharding.ShardID) {
 
 // keep keeps the states of a shard that was handed off.
 func (m *ShardCore) keep(h *heldShard, states []turn.Kept) {
-	if len(states) == 0 || h.handOff == 0 { // without a HandOff nobody learns of it
+	if len(states) == 0 || h.handOff == 0 { // without a HandOff nobody learns that states are kept
 		return
 	}
 	k := &keptShard{epoch: h.epoch, states: states, until: m.now.Add(m.cfg.LeaveTimeout)}
@@ -145,14 +146,15 @@ func (m *ShardCore) keep(h *heldShard, states []turn.Kept) {
 	m.keptBytes += k.bytes
 }
 
-// keeps reports whether states of the shard are kept that were alive at the epoch or before.
+// keeps reports whether the region keeps states of the shard that were alive at the epoch or
+// before it.
 func (m *ShardCore) keeps(id sharding.ShardID, e sharding.Epoch) bool {
 	k := m.typ(id.Type).kept[id.Index]
 	return k != nil && k.epoch <= e
 }
 
-// keptRow looks at a row of a shard of which states are kept. An owner that serves the shard
-// has fetched them, or has begun without them.
+// keptRow notes what a row means for the kept states of its shard. An owner that serves the shard
+// has fetched the states, or has begun without them.
 func (m *ShardCore) keptRow(t *hostedType, row sharding.Row) {
 	k := t.kept[row.Shard.Index]
 	switch {
@@ -175,19 +177,20 @@ func (m *ShardCore) setUnowned(k *keptShard, unowned bool) {
 	k.unowned = unowned
 }
 
-// keptWanted counts the shards whose kept states somebody may still fetch, or is being given.
+// keptWanted counts what an owner may still want of the kept states: the shards whose states it
+// may still fetch, and the [Kept] that are being sent.
 func (m *ShardCore) keptWanted() int { return m.giving + m.keptShards - m.keptUnowned }
 
-// tickKept ends what takes too long: shards that wait for states are served without them, and
-// states that nobody fetches are dropped.
+// tickKept ends what takes too long. Shards that have waited too long for states are served
+// without them, and states that nobody has fetched in time are dropped.
 func (m *ShardCore) tickKept() {
-	if m.fetches {
-		m.fetches = false
+	if m.mayFetch {
+		m.mayFetch = false
 		for h := range m.heldShards() {
 			switch {
 			case h.phase != fetching:
 			case m.now.Before(h.fetchBy):
-				m.fetches = true
+				m.mayFetch = true
 			default:
 				m.keptStats.TimedOut++
 				m.started(h, nil)
@@ -231,7 +234,7 @@ func (m *ShardCore) checkKept() error {
 	return nil
 }
 
-// appendKept appends a canonical description of what is kept.
+// appendKept appends a canonical description of the kept states.
 func (m *ShardCore) appendKept(now time.Time, b []byte) []byte {
 	for _, t := range m.types {
 		for i, k := range t.kept {

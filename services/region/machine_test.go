@@ -284,6 +284,9 @@ func (s *scenario) command(f []string) []string {
 			term = sharding.Term(number(t))
 		}
 		return s.step(region.Replied{From: s.leaves.To, Asked: control.GracefulShutdown{}, Msg: control.ShutdownAck{Term: term, Remaining: number(f[1])}})
+	case "later": // without a tick
+		s.now = s.now.Add(time.Duration(number(f[1])) * time.Millisecond)
+		return nil
 	case "tick":
 		s.now = s.now.Add(time.Duration(number(f[1])) * time.Millisecond)
 		var lines []string
@@ -322,7 +325,7 @@ func (s *scenario) entity(f []string, opt map[string]string, arg func(int) strin
 			events[i].Name = cmp.Or(opt["event"], "added")
 		}
 		return back(r.core, turn.TurnDone{Incarnation: r.o.Incarnation, Request: r.o.Request,
-			Events: events, Reply: sharding.Reply{Outcome: sharding.OK}})
+			Events: events, Sends: make([]sharding.Send, number(opt["sends"])), Deleted: opt["delete"] != "", Reply: sharding.Reply{Outcome: sharding.OK}})
 	case "wakes":
 		return s.wakes(f[1:])
 	case "appended":

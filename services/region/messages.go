@@ -143,7 +143,7 @@ type (
 		From  string
 		Shard sharding.ShardID
 		Epoch sharding.Epoch
-		// Previous has kept the states of the entities, if anybody has.
+		// Previous names the region that has kept the states of the entities; zero: none has.
 		Previous control.Previous
 	}
 	// HandOff: the coordinator at From wants the shard back.
@@ -193,16 +193,16 @@ type (
 		Epoch sharding.Epoch
 		Kept  []turn.Kept
 	}
-	// GiveKept: the region that owns the shard at Epoch asks for the states that this one has
-	// kept when it stopped the shard at Stopped. Answered by Kept.
+	// GiveKept: the region that owns the shard at Epoch asks for the states that this region has
+	// kept since it stopped the shard at the epoch Stopped. Answered by Kept.
 	GiveKept struct {
 		Call    control.Call
 		Shard   sharding.ShardID
 		Epoch   sharding.Epoch
 		Stopped sharding.Epoch
 	}
-	// KeptSent follows a Kept that has states: they have been sent, or cannot be. Bytes is
-	// that of the Kept.
+	// KeptSent follows each Kept that has states: the states have been sent, or sending them has
+	// failed. Bytes is the field of that Kept.
 	KeptSent struct{ Bytes int }
 	// WakesRead answers ReadWakes.
 	WakesRead struct{ Page wakeup.Page }
@@ -228,17 +228,18 @@ type (
 		Shard sharding.ShardID
 		Epoch sharding.Epoch
 	}
-	// FetchKept asks the owner before for the states that it has kept. Answered by
-	// KeptFetched, once.
+	// FetchKept asks the previous owner for the states that it has kept. Answered by one
+	// KeptFetched.
 	FetchKept struct {
 		Shard    sharding.ShardID
 		Epoch    sharding.Epoch
 		Previous control.Previous
-		// Within is when what has come by then is to be handed in.
+		// Within is how long the driver may take. After that it answers with the states that
+		// have come by then.
 		Within time.Duration
 	}
-	// Kept answers GiveKept. The states are kept no longer: if they get lost, nobody has
-	// them. If there are any, KeptSent follows.
+	// Kept answers GiveKept. The core does not keep the states any longer: if they get lost on
+	// the way, nobody has them. If there are any, KeptSent must follow.
 	Kept struct {
 		Call   control.Call
 		States []turn.Kept
@@ -246,10 +247,10 @@ type (
 	}
 	// ReadWakes reads wake-ups of the shards. Answered by WakesRead.
 	ReadWakes struct{ Read wakeup.Read }
-	// ReadDeleted reads which deleted entities of the shards something is left of that may be
-	// removed. Answered by DeletedRead.
+	// ReadDeleted reads which lives of the shards' entities have ended and are due to be purged.
+	// Answered by DeletedRead.
 	ReadDeleted struct{ Read purge.Read }
-	// Purge has it removed. Answered by Purged.
+	// Purge purges these lives. Answered by Purged.
 	Purge struct{ purge.Purge }
 	// NotMine refuses a command; it was definitely not applied here.
 	NotMine struct {

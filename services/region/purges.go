@@ -13,17 +13,17 @@ func (c *Config) purgesOfCore(index int) purge.Config {
 	return p
 }
 
-// Purges returns the counts of what removes deleted entities.
+// Purges returns the counts of the purger.
 func (m *ShardCore) Purges() purge.Stats { return m.purger.Stats() }
 
-// stepPurger steps what removes deleted entities.
+// stepPurger steps the purger, which removes what is left of deleted entities.
 func (m *ShardCore) stepPurger(in purge.Input) {
-	m.purger.Step(m.now, in, &m.purges)
-	for _, r := range m.purges.Reads {
+	m.purger.Step(m.now, in, &m.purgesWanted)
+	for _, r := range m.purgesWanted.Reads {
 		m.emit(ReadDeleted{Read: r})
 	}
-	for _, p := range m.purges.Purges {
+	for _, p := range m.purgesWanted.Purges {
 		m.emit(Purge{Purge: p})
 	}
-	m.purges.Reads, m.purges.Purges = m.purges.Reads[:0], m.purges.Purges[:0]
+	m.purgesWanted.Reads, m.purgesWanted.Purges = m.purgesWanted.Reads[:0], m.purgesWanted.Purges[:0]
 }

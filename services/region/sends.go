@@ -22,7 +22,7 @@ type (
 	StoreEnds struct{ Ack outbox.Ack }
 	// EndsStored answers StoreEnds.
 	EndsStored struct{ Acked outbox.Acked }
-	// SendDied tells of a send that has become a dead letter.
+	// SendDied reports that a send has become a dead letter.
 	SendDied struct{ Letter outbox.DeadLetter }
 )
 
@@ -34,48 +34,49 @@ func (StoreEnds) shardOutput() {}
 func (EndsStored) shardInput() {}
 func (SendDied) shardOutput()  {}
 
-// sendInput hands an input to the dispatcher of sends, if it is one about sends.
-func (m *ShardCore) sendInput(in ShardInput) {
+// stepSends steps the dispatcher of sends, if the input is for it.
+func (m *ShardCore) stepSends(in ShardInput) {
 	switch in := in.(type) {
 	case SendsRead:
-		m.sends.Step(m.now, in.Page, &m.sent)
+		m.sends.Step(m.now, in.Page, &m.sendsWanted)
 	case Routed:
-		m.sends.Step(m.now, in.Answer, &m.sent)
+		m.sends.Step(m.now, in.Answer, &m.sendsWanted)
 	case EndsStored:
 		m.noteJournalVerdict(Commits, in.Acked.Verdict)
-		m.sends.Step(m.now, in.Acked, &m.sent)
+		m.sends.Step(m.now, in.Acked, &m.sendsWanted)
 	}
 }
 
-// told tells what stands beside the entity core of an event of it.
+// told passes an event of the entity core on to the cores beside it: those for wake-ups and
+// sends.
 func (m *ShardCore) told(e turn.ShardEvent) {
 	m.tellWakeups(e)
-	m.sends.Told(m.now, e, &m.sent)
+	m.sends.Told(m.now, e, &m.sendsWanted)
 }
 
-// deliverSends does what the dispatcher of sends wants. What the entity core refuses at once
-// may make room for more.
+// deliverSends does what the dispatcher of sends wants. It repeats the part for the entity core:
+// a command that the entity core refuses at once may make room for another one.
 func (m *ShardCore) deliverSends() {
-	for len(m.sent.Turn) > 0 {
-		inputs := m.sent.Turn
-		m.sent.Turn = nil
+	for len(m.sendsWanted.Turn) > 0 {
+		inputs := m.sendsWanted.Turn
+		m.sendsWanted.Turn = nil
 		for _, in := range inputs {
 			m.step(in)
 		}
 	}
-	for _, r := range m.sent.Reads {
+	for _, r := range m.sendsWanted.Reads {
 		m.emit(ReadSends{Read: r})
 	}
-	for _, d := range m.sent.Delivers {
+	for _, d := range m.sendsWanted.Delivers {
 		m.emit(Route{Deliver: d})
 	}
-	for _, a := range m.sent.Acks {
+	for _, a := range m.sendsWanted.Acks {
 		m.emit(StoreEnds{Ack: a})
 	}
-	for _, l := range m.sent.Dead {
+	for _, l := range m.sendsWanted.Dead {
 		m.emit(SendDied{Letter: l})
 	}
-	m.sent = outbox.Outputs{}
+	m.sendsWanted = outbox.Outputs{}
 }
 
 // Sends returns the counts of the dispatcher of sends.

@@ -26,35 +26,44 @@ type ShardCore struct {
 	turn      *turn.Machine
 	wakeups   *wakeup.Keeper
 	starter   *wakeup.Starter
-	// wanted is what the keeper of wake-ups and the starter want done; it is done at the end of the step.
-	wanted wakeup.Outputs
-	purger *purge.Purger
-	purges purge.Outputs // memory for what it wants
-	// sends delivers what entities send; sent is what it wants done.
-	sends *outbox.Dispatcher
-	sent  outbox.Outputs
-	// buffered and bufferedBytes count the commands that wait for claims.
+	// wakesWanted is what the keeper of wake-ups and the starter want done. It is done at the end
+	// of the step.
+	wakesWanted wakeup.Outputs
+	purger      *purge.Purger
+	// purgesWanted is what the purger wants done. stepPurger does it at once. Between the calls of
+	// stepPurger the lists are empty, and are kept only so that their memory is used again.
+	purgesWanted purge.Outputs
+	sends        *outbox.Dispatcher // delivers what entities send
+	// sendsWanted is what the dispatcher of sends wants done. It is done at the end of the step.
+	sendsWanted outbox.Outputs
+	// buffered and bufferedBytes count the commands in the buffers of all shards.
 	buffered, bufferedBytes int
 	// claimsToRepeat says that a claim has failed, or that its outcome is unknown, and that it
 	// must be made again (see heldShard.claimAt).
 	claimsToRepeat bool
 	leaving        bool
-	// What is kept for the next owners of shards: of how many, how large, and how many times
-	// states are being sent. fetches says that some shard may wait for states.
-	keptShards, keptUnowned, keptBytes int
-	giving, givingBytes                int
-	fetches                            bool
-	keptStats                          KeptStats
-	// alone says that this is the region's only shard core. It then has the region's limits
-	// to itself, and never asks for more.
+
+	// The fields up to keptStats are about states of entities that are kept for the next owners
+	// of shards, see kept.go.
+	keptShards  int // number of shards whose states are kept here
+	keptUnowned int // how many of these shards have no owner now who could fetch the states
+	keptBytes   int // size of all states that are kept
+	giving      int // how many [Kept] with states the driver is sending
+	givingBytes int // size of the states in these
+	// mayFetch says that some shard may be in the phase fetching. It saves a loop over the shards.
+	mayFetch  bool
+	keptStats KeptStats
+
+	// alone says that this is the region's only shard core. Such a core has all of the region's
+	// limits from the start, and never asks for more.
 	alone      bool
 	allowances [resources]allowance
 	// returning says that this core must still give a part of its allowances back. A [Reclaim]
-	// has asked for that part when it was in use; each step gives back what is not in use any
-	// more.
+	// has asked for that part while it was in use. Each step gives back as much of it as is no
+	// longer in use.
 	returning bool
 
-	lastHeld Held // what was last reported to the control core
+	lastHeld Held // the last one that was reported to the control core
 	// answeredAt is when the journal last answered on each JournalPath (commits, loads).
 	// answered says that the journal has answered on that path since the last tick.
 	answeredAt [journalPaths]time.Time
@@ -90,16 +99,16 @@ type hostedType struct {
 	shards []*heldShard
 	// minEpochs has the epoch below which the shard is refused.
 	minEpochs []sharding.Epoch
-	// rows has the newest row that is known of the shard.
+	// rows has the newest row of each shard that this region knows.
 	rows []sharding.Row
 	// wrote has the forms of all events of the shard that this incarnation of the region has
-	// handed to the journal, at whatever epoch. A form is named by its index in
-	// [sharding.TypeDesc.Writes]. Every ShardStopped carries them, because an earlier one may have got lost.
+	// handed to the journal, at any epoch. A form is named by its index in
+	// [sharding.TypeDesc.Writes]. Every ShardStopped carries all of these forms, because an
+	// earlier ShardStopped may have got lost.
 	wrote []sharding.FormSet
-	// keeps says that the type keeps the states of its entities on moves; kept has those of
-	// shards that were handed off, or nil.
-	keeps bool
-	kept  []*keptShard
+	keeps bool // the type keeps the states of its entities when a shard moves
+	// kept has the states that this region keeps of shards that it has handed off; nil: none.
+	kept []*keptShard
 }
 
 // heldShard is one shard that this core claims, serves or releases.
@@ -107,28 +116,31 @@ type heldShard struct {
 	id    sharding.ShardID
 	epoch sharding.Epoch
 	phase heldPhase
-	// buffer holds the commands that wait for the claim.
+	// buffer holds the commands that wait until the shard is served. It is empty outside the phases
+	// claiming and fetching.
 	buffer  []Command
 	bytes   int       // of buffer
 	claimAt time.Time // when the claim is made again; zero: a claim is under way
 	damaged bool      // the last claim was refused because the fence is damaged; every command is refused too
 	// from is the address of the coordinator that sent the last order for the shard.
 	from string
-	// handOff is the highest epoch to answer ShardStopped for; 0: nobody asked.
+	// handOff is the epoch that ShardStopped must name: the highest one of the HandOff orders;
+	// 0: there was none.
 	handOff sharding.Epoch
 	// nextEpoch is the epoch to claim when the shard is stopped at the present one; 0: none.
 	nextEpoch sharding.Epoch
-	// previous has kept the states of the entities, for the present epoch, and nextPrevious
-	// for the next one. fetchBy is when the shard waits for them no longer.
+	// previous names the region that has kept the states of the entities, as the order for the
+	// present epoch says; nextPrevious, as the order for nextEpoch says.
 	previous, nextPrevious control.Previous
-	fetchBy                time.Time
+	// fetchBy is when the shard stops waiting for the states.
+	fetchBy time.Time
 }
 
 type heldPhase uint8
 
 const (
 	claiming heldPhase = iota + 1
-	fetching           // the states of the entities, which the owner before has kept
+	fetching           // waits for the states of the entities, which the previous owner has kept
 	serving
 	stopping
 )
@@ -174,8 +186,8 @@ func NewShardCore(cfg Config, index int) *ShardCore {
 	return m
 }
 
-// typ returns the hosted type of that name, nil if there is none. It remembers the last
-// one, because many commands for one type come in a row.
+// typ returns the hosted type with a name, nil if there is none. It remembers the type that it
+// returned last, because many commands for one type come in a row.
 func (m *ShardCore) typ(name sharding.EntityType) *hostedType {
 	if m.lastType != nil && m.lastType.name == name {
 		return m.lastType
@@ -218,7 +230,7 @@ func (m *ShardCore) heldShards() iter.Seq[*heldShard] {
 	}
 }
 
-// Stats returns the counts of the entity core, plus the commands that wait for claims.
+// Stats returns the counts of the entity core, plus the commands in buffers.
 func (m *ShardCore) Stats() turn.Stats {
 	st := m.turn.Stats()
 	st.Commands += m.buffered
@@ -281,7 +293,7 @@ func (m *ShardCore) Step(now time.Time, in ShardInput, out *Outputs) {
 	case Tick:
 		m.tick()
 	default:
-		m.sendInput(in)
+		m.stepSends(in)
 	}
 	m.end()
 }
@@ -334,8 +346,8 @@ func (m *ShardCore) event(e Event) { m.out.Events = append(m.out.Events, e) }
 // report answers the coordinator at an address.
 func (m *ShardCore) report(to string, msg control.Message) { m.event(Report{To: to, Msg: msg}) }
 
-// command checks the epoch: a command passes only if its shard is served here at
-// exactly the epoch it was routed at.
+// command admits a command only if its shard is served here, at exactly the epoch at which the
+// command was routed.
 func (m *ShardCore) command(in *Command) {
 	t := m.typ(in.Env.Entity.Type)
 	if t == nil {
@@ -346,7 +358,7 @@ func (m *ShardCore) command(in *Command) {
 	h := t.shards[id.Index]
 	switch {
 	case h != nil && h.phase == stopping && in.Epoch == h.epoch && len(in.Env.Chain) > 0:
-		m.deliver(id, in) // which refuses it, unless the shard drains and waits for it
+		m.deliver(id, in) // the entity core refuses it, unless the shard drains and one of its turns waits for it
 	case h == nil || h.phase == stopping || in.Epoch < h.epoch && !mutant.On("admission-epoch"):
 		m.notMine(in.Request, id, in.Epoch)
 	case in.Epoch > h.epoch:
@@ -364,7 +376,7 @@ func (m *ShardCore) command(in *Command) {
 }
 
 func (m *ShardCore) notMine(r turn.RequestID, id sharding.ShardID, refused sharding.Epoch) {
-	row := sharding.Row{Shard: id} // a refusal always says which shard it is about
+	row := sharding.Row{Shard: id} // a refusal always names the shard
 	if t := m.typeOfShard(id); t != nil && t.rows[id.Index].Epoch > 0 {
 		row = t.rows[id.Index]
 	}
@@ -376,9 +388,9 @@ func (m *ShardCore) notMine(r turn.RequestID, id sharding.ShardID, refused shard
 	m.emit(NotMine{Request: r, Refused: refused, Row: row})
 }
 
-// rowsChanged stores the rows, so that refusals can carry them. If a row of a held shard has
-// a higher epoch, the shard is stopped. Rows come in the order in which the table has
-// changed, so each row of a shard is newer than the one before.
+// rowsChanged stores the rows, for refusals to carry. If the row of a held shard has an epoch
+// above the one at which the shard is held, the shard is stopped. Rows come in the order in which
+// the table has changed: each row of a shard is newer than the previous row of that shard.
 func (m *ShardCore) rowsChanged(rows []sharding.Row) {
 	for _, row := range rows {
 		t := m.typeOfShard(row.Shard)
@@ -416,7 +428,7 @@ func (m *ShardCore) refuse(r turn.RequestID, code sharding.Code, reason string) 
 	m.emit(Refuse{Request: r, Reply: sharding.Reject(code, reason)})
 }
 
-// unbuffer removes and returns the commands that wait for the claim of the shard.
+// unbuffer removes and returns the commands that wait until the shard is served.
 func (m *ShardCore) unbuffer(h *heldShard) []Command {
 	waiting := h.buffer
 	m.buffered -= len(waiting)
@@ -434,8 +446,8 @@ func (m *ShardCore) used() [resources]int {
 	}
 }
 
-// limit tells the entity core what it may use: the allowances, minus what is used by the
-// commands that wait for claims.
+// limit tells the entity core how much it may use: the allowances, minus what the commands in
+// buffers use.
 func (m *ShardCore) limit() {
 	m.turn.Limit(turn.Usage{
 		Commands: m.allowances[ResourceCommands].room(true) - m.buffered,
@@ -448,8 +460,8 @@ func (m *ShardCore) limit() {
 	})
 }
 
-// wantMore asks the control core for larger allowances if little of them would be left
-// after admitting a command of this size.
+// wantMore asks the control core for larger allowances if little of the present ones would be
+// left after admitting a command of this size.
 func (m *ShardCore) wantMore(size int) {
 	if m.alone {
 		return
@@ -513,7 +525,11 @@ func (m *ShardCore) shardEvents(events []turn.ShardEvent) {
 		default:
 			m.told(e)
 		}
+		if mutant.On("fires-before-told") {
+			m.wakeups.Step(m.now, wakeup.Tick{}, &m.wakesWanted)
+		}
 	}
+	m.wakeups.Step(m.now, wakeup.Tick{}, &m.wakesWanted) // not before all events are told
 }
 
 // noteJournalAnswer records what an answer of the driver to the entity core shows about
@@ -537,9 +553,9 @@ func (m *ShardCore) noteJournalVerdict(p JournalPath, v sharding.Verdict) {
 	}
 }
 
-// noteJournalLoaded records that the journal answered a load, also if the entity is
-// damaged. A failure that may be retried is no answer. The load of a volatile entity is none
-// either, because it does not use the journal.
+// noteJournalLoaded records that the journal answered a load. That the entity is damaged is an
+// answer, too. A failure that may be retried is not an answer of the journal, nor is the load of
+// a volatile entity, which does not use the journal.
 func (m *ShardCore) noteJournalLoaded(in *turn.Loaded) {
 	if in.Err != "" && in.Retry {
 		return
@@ -555,15 +571,15 @@ func (m *ShardCore) tick() {
 	m.step(turn.Tick{})
 	m.stepWakeups(wakeup.Tick{})
 	m.stepPurger(purge.Tick{})
-	m.sends.Step(m.now, outbox.Tick{}, &m.sent)
+	m.sends.Step(m.now, outbox.Tick{}, &m.sendsWanted)
 	for p := range journalPaths {
 		if m.answered[p] && m.cfg.JournalPatience > 0 {
 			m.event(JournalAnswered{Path: p, At: m.answeredAt[p]})
 		}
 		m.answered[p] = false
 	}
-	// What is used may have grown without a command from outside: timers deliver commands,
-	// and entities are loaded again.
+	// More may be in use, although no command has come from outside: timers deliver commands, and
+	// entities are loaded again.
 	if u := m.used(); !m.alone {
 		for r := range resources {
 			if u[r] > 0 {
@@ -576,7 +592,7 @@ func (m *ShardCore) tick() {
 // claimAgain makes claims again that have failed, or whose outcome is unknown.
 func (m *ShardCore) claimAgain() {
 	if !m.claimsToRepeat {
-		return // as almost always. The flag saves the loop over the shards, of which there may be many
+		return // almost always: the flag saves a loop over the shards, of which there may be many
 	}
 	m.claimsToRepeat = false
 	for h := range m.heldShards() {

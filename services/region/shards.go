@@ -13,8 +13,9 @@ import (
 func (m *ShardCore) hostShard(in Host) {
 	from := in.From
 	h := m.shard(in.Shard)
-	// The coordinator takes it that nothing is stored at an epoch that was refused, and a
-	// gateway may know what is held from notMine. So what is held is handed off instead.
+	// A refusal makes the coordinator assume that nothing was stored at the epoch, and notMine may
+	// have told a gateway of a shard that is held. A leaving region therefore does not refuse a
+	// shard that it holds: it hands the shard off.
 	held := h != nil && h.epoch == in.Epoch && !mutant.On("refused-while-held")
 	if m.leaving && !held {
 		m.report(from, control.HostRefused{Shard: in.Shard, Epoch: in.Epoch, Above: in.Epoch})
@@ -45,14 +46,14 @@ func (m *ShardCore) hostShard(in Host) {
 	}
 }
 
-// claim takes the shard in the journal before anything is served: from then on
+// claim claims the shard in the journal before it serves any command: once the claim is durable,
 // nothing of a lower epoch can take effect.
 func (m *ShardCore) claim(id sharding.ShardID, e sharding.Epoch, from string, previous control.Previous) {
 	h := &heldShard{id: id, epoch: e, phase: claiming, from: from, previous: previous}
 	t := m.typ(id.Type)
 	t.shards[id.Index] = h
 	if previous.Owner != m.cfg.Self {
-		m.dropKept(t, id) // it is older than what others have
+		m.dropKept(t, id) // another region has had the shard since, so the states kept here are too old
 	}
 	m.heldCount++
 	if mutant.On("claim") {
@@ -74,7 +75,7 @@ func (m *ShardCore) claimed(in Claimed) {
 		m.raiseMinEpoch(h.id, in.Fence.Epoch)
 		m.letGo(h)
 		m.report(h.from, control.HostRefused{Shard: h.id, Epoch: h.epoch, Above: in.Fence.Epoch})
-	default: // the claim is made again later: if it has succeeded, it succeeds again
+	default: // the claim is made again later; if it did succeed, it succeeds again
 		h.claimAt = m.now.Add(m.cfg.Resend)
 		m.claimsToRepeat = true
 		was := h.damaged
@@ -85,9 +86,9 @@ func (m *ShardCore) claimed(in Claimed) {
 	}
 }
 
-// refuseAll takes a shard whose fence is damaged. None of its commands run: they are
-// refused at once instead of waiting for a claim that may never succeed. When the fence
-// can be read again, the repeated claim decides.
+// refuseAll is for a shard whose fence is damaged. It reports the shard as started, and refuses
+// its commands at once: the claim that they wait for may never succeed. If the fence can be read
+// again later, the repeated claim decides.
 func (m *ShardCore) refuseAll(h *heldShard) {
 	m.report(h.from, control.ShardStarted{Shard: h.id, Epoch: h.epoch})
 	for _, c := range m.unbuffer(h) {
@@ -99,12 +100,12 @@ func (m *ShardCore) refuseDamaged(c *Command) {
 	m.refuse(c.Request, sharding.DataLoss, "who owns the shard cannot be read: what is stored of it is damaged")
 }
 
-// started serves the shard, with the states of its entities that were kept.
+// started serves the shard, with the states of its entities that the previous owner has kept.
 func (m *ShardCore) started(h *heldShard, kept []turn.Kept) {
 	h.phase, h.damaged = serving, false
 	m.dropKept(m.typ(h.id.Type), h.id)
 	m.step(turn.Open{Shard: h.id, Epoch: h.epoch, Kept: kept})
-	if h.handOff > 0 { // it was to be handed off while it waited for the states
+	if h.handOff > 0 { // a HandOff came while the shard waited for the states
 		m.stop(h)
 		for _, c := range m.unbuffer(h) {
 			m.notMine(c.Request, h.id, c.Epoch)
@@ -115,7 +116,7 @@ func (m *ShardCore) started(h *heldShard, kept []turn.Kept) {
 	m.openWakeups(h)
 	if !m.typ(h.id.Type).volatile {
 		m.stepPurger(purge.Open{Shard: h.id, Epoch: h.epoch})
-		m.sends.Step(m.now, outbox.Open{Shard: h.id, Epoch: h.epoch}, &m.sent)
+		m.sends.Step(m.now, outbox.Open{Shard: h.id, Epoch: h.epoch}, &m.sendsWanted)
 	}
 	m.report(h.from, control.ShardStarted{Shard: h.id, Epoch: h.epoch})
 	for _, c := range m.unbuffer(h) {
@@ -123,15 +124,16 @@ func (m *ShardCore) started(h *heldShard, kept []turn.Kept) {
 	}
 }
 
-// stop is for a shard that is served: no wake-up of it fires any more.
+// stop begins the end of a shard that is served: from now on none of its wake-ups fires, and none
+// of its sends is delivered.
 func (m *ShardCore) stop(h *heldShard) {
 	h.phase = stopping
 	m.stepWakeups(wakeup.Close{Shard: h.id})
 	m.stepPurger(purge.Close{Shard: h.id})
-	m.sends.Step(m.now, outbox.Close{Shard: h.id}, &m.sent)
+	m.sends.Step(m.now, outbox.Close{Shard: h.id}, &m.sendsWanted)
 }
 
-// letGo forgets a shard that is not served yet, and refuses what waits for it.
+// letGo forgets a shard that is not served yet, and refuses the commands that wait for it.
 func (m *ShardCore) letGo(h *heldShard) {
 	m.forget(h)
 	for _, c := range m.unbuffer(h) {
@@ -144,7 +146,7 @@ func (m *ShardCore) forget(h *heldShard) {
 	m.heldCount--
 }
 
-// supersede stops a shard that was seen at a higher epoch.
+// supersede stops a held shard after its row, an order or a command has shown a higher epoch.
 func (m *ShardCore) supersede(h *heldShard) {
 	switch h.phase {
 	case claiming, fetching:
@@ -178,12 +180,12 @@ func (m *ShardCore) handOff(in HandOff) {
 	case serving:
 		m.stop(h)
 		m.step(turn.Drain{Shard: h.id})
-	case fetching: // the states may be on their way: they are handed on when they are here
+	case fetching: // the states may be on their way; when they have come, the shard is handed off with them
 	case stopping:
 	}
 }
 
-// stopped reports that nothing of the shard at the epoch, or a lower one, is alive here.
+// stopped reports that at this epoch and all lower ones nothing of the shard is alive here.
 func (m *ShardCore) stopped(to string, id sharding.ShardID, e sharding.Epoch) {
 	wrote := m.typ(id.Type).wrote[id.Index]
 	if mutant.On("wrote") {
@@ -192,8 +194,8 @@ func (m *ShardCore) stopped(to string, id sharding.ShardID, e sharding.Epoch) {
 	m.report(to, control.ShardStopped{Shard: id, Epoch: e, Wrote: wrote, Keeps: m.keeps(id, e)})
 }
 
-// drained: nothing of the shard is alive or unsettled. The minimum epoch keeps a late
-// HostShard of the same epoch from reviving it.
+// drained is called when nothing of the shard is alive or unsettled any more. It raises the
+// minimum epoch, so that a late HostShard of the same epoch does not revive the shard.
 func (m *ShardCore) drained(in turn.Drained) {
 	h := m.shard(in.Shard)
 	if h == nil || h.epoch != in.Epoch {
@@ -224,7 +226,8 @@ func (m *ShardCore) raiseMinEpoch(id sharding.ShardID, e sharding.Epoch) {
 	*minEpoch = max(*minEpoch, e)
 }
 
-// drainAll lets go of shards that the coordinator does not count as ours.
+// drainAll lets go of all shards that are still held. The coordinator has released this region by
+// then, or the time for leaving is over.
 func (m *ShardCore) drainAll() {
 	for h := range m.heldShards() {
 		switch h.phase {

@@ -34,7 +34,7 @@ type builtin struct {
 func (a *app) deleteCommand() *cobra.Command {
 	b := builtin{command: sharding.DeleteCommand}
 	cmd := &cobra.Command{
-		Use: "delete TYPE/ID --reason TEXT", Short: "Delete an entity: its state, its reminders and, later, its records",
+		Use: "delete TYPE ID | TYPE/ID --reason TEXT", Short: "Delete an entity: its state, its reminders and, later, its records",
 		Args: cobra.RangeArgs(1, 2),
 		Long: `Deletes an entity, whatever its handlers would say. It takes its turn behind the
 commands that wait for the entity already. From then on the entity is empty; the
@@ -47,7 +47,7 @@ has deleted what and why.`,
 		Example: `  roost entity delete Cart/dora --reason "asked for by the customer, ticket 4711"`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var err error
-			if b.typ, b.id, err = entityOf(args, "TYPE/ID, such as Cart/dora"); err != nil {
+			if b.typ, b.id, err = entityOf(args, "TYPE ID or TYPE/ID, such as Cart/dora"); err != nil {
 				return err
 			}
 			res, err := a.builtin(cmd.Context(), &b)

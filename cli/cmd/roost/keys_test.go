@@ -108,7 +108,7 @@ func TestTextsNameRealKeys(t *testing.T) {
 	if texts < 1000 {
 		t.Errorf("only %d texts were found", texts)
 	}
-	for _, page := range []string{"README.md", "deploy/README.md", "docs/discovery.md", "docs/leases.md", "docs/bootstrap.md"} {
+	for _, page := range []string{"README.md", "deploy/README.md", "docs/discovery.md", "docs/leases.md", "docs/bootstrap.md", "docs/placement.md"} {
 		check(page, readFile(t, filepath.Join(root, page)))
 	}
 }

@@ -54,13 +54,13 @@ func TestPagesNameRealCode(t *testing.T) {
 // TestPagesShowExamples: the Go code of these pages is that of the examples.
 func TestPagesShowExamples(t *testing.T) {
 	var code []string
-	for _, dir := range []string{"shop/v1", "shop/v2", "bank"} {
+	for _, dir := range []string{"shop/v1", "shop/v2", "bank", "pack", "pack/cmd/pack-coordinator"} {
 		files, _ := filepath.Glob(filepath.Join(root, "examples", dir, "*.go"))
 		for _, file := range files {
 			code = append(code, unindented(readFile(t, file)))
 		}
 	}
-	for _, page := range []string{"testing.md", "rolling-out.md"} {
+	for _, page := range []string{"testing.md", "rolling-out.md", "placement.md"} {
 		shown := 0
 		for i, part := range strings.Split(readFile(t, filepath.Join(root, "docs", page)), "```") {
 			text, ok := strings.CutPrefix(part, "go\n")
@@ -69,7 +69,7 @@ func TestPagesShowExamples(t *testing.T) {
 			}
 			shown++
 			if !slices.ContainsFunc(code, func(file string) bool { return strings.Contains(file, unindented(text)) }) {
-				t.Errorf("%s shows what is not in examples/shop:\n%s", page, text)
+				t.Errorf("%s shows what is not in the examples:\n%s", page, text)
 			}
 		}
 		if shown == 0 {

@@ -12,7 +12,7 @@ import (
 )
 
 func (a *app) sendsCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "sends [TYPE | TYPE/ID]", Short: "List the sends of entities that have not ended; deal with dead letters",
+	cmd := &cobra.Command{Use: "sends [TYPE | TYPE ID | TYPE/ID]", Short: "List the sends of entities that have not ended; deal with dead letters",
 		Long: `Lists the sends that have not ended: of all entities, of those of a type, or of one, which
 is their sender. Dead letters come first. STATE is
 

@@ -52,6 +52,11 @@ func (a *app) membersCommand() *cobra.Command {
 					return err
 				}
 			}
+			if res.Freeze != nil {
+				if _, err := fmt.Fprintln(a.out, describeFreeze(res.Freeze)); err != nil {
+					return err
+				}
+			}
 			_, err = fmt.Fprintf(a.out, "active coordinator: %s, term %d\n", res.Self, res.Term)
 			return err
 		},
@@ -101,6 +106,9 @@ func memberState(m *adminv1.Member) string {
 	}
 	if m.Draining {
 		state += ", draining"
+	}
+	if m.Cordoned {
+		state += ", cordoned"
 	}
 	if !m.Reachable {
 		state += ", unreachable"

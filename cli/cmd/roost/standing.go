@@ -37,7 +37,7 @@ The middle of long names is left out, and names with characters that are not sho
 quoted; -o json has all.`
 
 func (l *listed) flags(cmd *cobra.Command) {
-	cmd.Args = cobra.MaximumNArgs(1)
+	cmd.Args = cobra.MaximumNArgs(2)
 	cmd.Flags().Uint32Var(&l.limit, "limit", 1000, "how many to list")
 	cmd.Flags().StringVar(&l.after, "after", "", "go on where the listing before ended, as it says")
 	cmd.Flags().BoolVar(&l.failing, "failing", false, "only what keeps failing")
@@ -53,7 +53,7 @@ func (l *listed) of(args []string) (err error) {
 	}
 	switch {
 	case len(args) == 0:
-	case strings.Contains(args[0], "/"):
+	case len(args) == 2 || strings.Contains(args[0], "/"):
 		l.typ, l.id, err = entityOf(args, "TYPE or TYPE/ID, such as Cart or Cart/dora")
 	default:
 		l.typ = args[0]
@@ -174,7 +174,7 @@ func (a *app) remindersCommand() *cobra.Command {
 	var l listed
 	var before string
 	cmd := &cobra.Command{
-		Use: "reminders [TYPE | TYPE/ID]", Short: "List the reminders of entities",
+		Use: "reminders [TYPE | TYPE ID | TYPE/ID]", Short: "List the reminders of entities",
 		Long: `Lists the reminders that stand: of all entities, of those of a type, or of one. The order
 is that of the types and shards, and in each shard that of the times at which they are due,
 by the clock of the journal's store. A reminder whose time is over fires soon, or has
@@ -237,7 +237,7 @@ failed and is tried again.
 func (a *app) rememberedCommand() *cobra.Command {
 	var l listed
 	cmd := &cobra.Command{
-		Use: "remembered [TYPE | TYPE/ID]", Short: "List the entities that are remembered, and those that cannot be started",
+		Use: "remembered [TYPE | TYPE ID | TYPE/ID]", Short: "List the entities that are remembered, and those that cannot be started",
 		Long: `Lists the entities that are brought to life whenever their shard starts, without a
 command: all of them, those of a type, or one. The order is that of the types and shards,
 and in each shard those come first that were active last. ACTIVE is when that was, to the

@@ -138,6 +138,7 @@ Item/a/b   count   2030-03-17T17:46:40.000Z  -       -
 damaged: reminder of a/b
 `},
 		{"reminders Cart/emil", 0, "ENTITY     NAME  DUE                       PERIOD  COMMAND\nCart/emil  tick  2027-01-15T08:00:00.250Z  1m30s   Tick\n"},
+		{"reminders Cart emil", 0, "ENTITY     NAME  DUE                       PERIOD  COMMAND\nCart/emil  tick  2027-01-15T08:00:00.250Z  1m30s   Tick\n"},
 		{"reminders Cart --due-before 2027-01-15T08:00:00.1Z", 0, "ENTITY     NAME    DUE                       PERIOD  COMMAND\nCart/dora  expire  2027-01-15T08:00:00.000Z  -       Expire\n"},
 		{"reminders Evil", 0, `ENTITY                                                            NAME                            DUE                       PERIOD  COMMAND
 Evil/` + strings.Repeat("i", 38) + "…" + strings.Repeat("i", 20) + `  "a\nCart/dora  \x1b[31mexpire"  2027-01-15T08:00:00.000Z  -       Expire

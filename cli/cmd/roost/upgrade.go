@@ -36,27 +36,31 @@ large.
 The journal is that of --journal.url, of the environment variable ROOST_JOURNAL_URL,
 or of the cluster that "roost dev" runs in --dir. See docs/deletion.md.`
 
+// exampleOwner is the journal's URL in the examples of commands that need the schema's owner.
+const exampleOwner = "postgres://owner@db/roost"
+
 // journalChange is a command that changes the journal for a release.
 type journalChange struct {
 	use, short, long   string
+	example            string // of a journal's URL
 	run                func(ctx context.Context, url string, cfg journal.Config, dryRun bool) (changed bool, err error)
 	done, would, empty string // what it says, with the format
 }
 
 var (
 	upgradeChange = journalChange{
-		use: "upgrade", short: "Expand the journal's schema to the format of this release", long: journalUpgradeHelp, run: journalopen.Upgrade,
+		use: "upgrade", short: "Expand the journal's schema to the format of this release", long: journalUpgradeHelp, example: exampleOwner, run: journalopen.Upgrade,
 		done: "The schema now has format %d.", would: "It would get a schema of format %d.", empty: "The schema has format %d already: nothing to do.",
 	}
 	activateChange = journalChange{
-		use: "activate", short: "Let no earlier release use the journal any more", long: journalActivateHelp, run: journalopen.Activate,
+		use: "activate", short: "Let no earlier release use the journal any more", long: journalActivateHelp, example: exampleOwner, run: journalopen.Activate,
 		done: "Releases below format %d can no longer use the journal.", would: "Releases below format %d could no longer use the journal.",
 		empty: "The journal is activated for format %d already: nothing to do.",
 	}
 )
 
 var compactChange = journalChange{
-	use: "compact", short: "Let a journal file give space back", long: journalCompactHelp, run: journalopen.Compact,
+	use: "compact", short: "Let a journal file give space back", long: journalCompactHelp, example: "sqlite:/var/lib/roost/journal.db", run: journalopen.Compact,
 	done: "The file was written anew (format %d).", would: "The file would be written anew (format %d).", empty: "The file (format %d) gives space back already: nothing to do.",
 }
 
@@ -72,7 +76,7 @@ func (a *app) journalChange(c journalChange) *cobra.Command {
 	var dryRun bool
 	cmd := &cobra.Command{
 		Use: c.use, Short: c.short, Long: c.long, Args: cobra.NoArgs,
-		Example: "  roost journal " + c.use + " --dry-run --journal.url postgres://owner@db/roost",
+		Example: "  roost journal " + c.use + " --dry-run --journal.url " + c.example,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if url == "" {
 				url = os.Getenv("ROOST_JOURNAL_URL")

@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/roost-cluster/roost/libs/allocation"
@@ -20,13 +21,31 @@ import (
 // rounds is enough for any strategy that moves at least one shard per round.
 const rounds = 1000
 
-// Run runs the conformance suite on a strategy.
-func Run(t *testing.T, s allocation.Strategy) {
-	t.Run("no regions", func(t *testing.T) { noRegions(t, s) })
-	t.Run("candidates", func(t *testing.T) { candidates(t, s) })
-	t.Run("unsettled", func(t *testing.T) { unsettled(t, s) })
-	t.Run("valid moves", func(t *testing.T) { validMoves(t, s) })
-	t.Run("rebalancing ends", func(t *testing.T) { rebalancingEnds(t, s) })
+// Run runs the conformance suite on a strategy. Prepare adds to a view what the strategy goes
+// by besides the numbers of shards, such as pins or loads, so that shards should move from
+// the other regions to those with none; nil: it goes by numbers.
+func Run(t *testing.T, s allocation.Strategy, prepare func(*allocation.View)) {
+	c := conformance{Strategy: s, prepare: prepare}
+	t.Run("no regions", c.noRegions)
+	t.Run("candidates", c.candidates)
+	t.Run("unsettled", c.unsettled)
+	t.Run("valid moves", c.validMoves)
+	t.Run("rebalancing ends", c.rebalancingEnds)
+}
+
+type conformance struct {
+	allocation.Strategy
+	prepare func(*allocation.View)
+}
+
+// counts is Counts with what the strategy goes by.
+func (c conformance) counts(numbers ...int) allocation.View { return c.prepared(Counts(numbers...)) }
+
+func (c conformance) prepared(v allocation.View) allocation.View {
+	if c.prepare != nil {
+		c.prepare(&v)
+	}
+	return v
 }
 
 // Node returns the i-th node.
@@ -39,7 +58,7 @@ func Counts(counts ...int) allocation.View {
 	var v allocation.View
 	var index uint32
 	for i, n := range counts {
-		r := allocation.Region{Node: Node(i)}
+		r := allocation.Region{Node: Node(i), Name: "region-" + strconv.Itoa(i), Total: n}
 		for range n {
 			r.Shards = append(r.Shards, sharding.ShardID{Type: "T", Index: index})
 			index++
@@ -56,7 +75,11 @@ func Move(t *testing.T, s allocation.Strategy, v allocation.View, moves []shardi
 	for _, sh := range moves {
 		for i := range v.Regions {
 			r := &v.Regions[i]
-			r.Shards = slices.DeleteFunc(r.Shards, func(x sharding.ShardID) bool { return x == sh })
+			if at := slices.Index(r.Shards, sh); at >= 0 {
+				r.Shards = slices.Delete(r.Shards, at, at+1)
+				r.Total--
+				r.Load = r.Load.Minus(loadOf(v, sh))
+			}
 		}
 	}
 	for _, sh := range moves {
@@ -65,9 +88,19 @@ func Move(t *testing.T, s allocation.Strategy, v allocation.View, moves []shardi
 		if i < 0 {
 			t.Fatalf("shard %v was allocated to %v, which is not in the view", sh, node)
 		}
-		v.Regions[i].Shards = append(v.Regions[i].Shards, sh)
+		r := &v.Regions[i]
+		r.Shards = append(r.Shards, sh)
+		r.Total++
+		r.Load = r.Load.Plus(loadOf(v, sh))
 	}
 	return v
+}
+
+func loadOf(v allocation.View, s sharding.ShardID) allocation.Load {
+	if int(s.Index) < len(v.ShardLoads) {
+		return v.ShardLoads[s.Index].Load
+	}
+	return allocation.Load{}
 }
 
 // Clone returns a deep copy of a view.
@@ -101,7 +134,7 @@ func random(t *testing.T) func() allocation.View {
 	}
 }
 
-func noRegions(t *testing.T, s allocation.Strategy) {
+func (s conformance) noRegions(t *testing.T) {
 	shard := sharding.ShardID{Type: "T"}
 	if got := s.Allocate(allocation.View{}, shard); !got.IsZero() {
 		t.Errorf("an empty view allocates to %v, want nobody", got)
@@ -109,15 +142,15 @@ func noRegions(t *testing.T, s allocation.Strategy) {
 	if got := s.Rebalance(allocation.View{}, nil); len(got) != 0 {
 		t.Errorf("an empty view moves %v, want nothing", got)
 	}
-	if got := s.Rebalance(Counts(0, 0, 0), nil); len(got) != 0 {
+	if got := s.Rebalance(s.counts(0, 0, 0), nil); len(got) != 0 {
 		t.Errorf("without shards %v moves, want nothing", got)
 	}
-	if got := s.Rebalance(Counts(7), nil); len(got) != 0 {
+	if got := s.Rebalance(s.counts(7), nil); len(got) != 0 {
 		t.Errorf("a single region moves %v, want nothing", got)
 	}
 }
 
-func candidates(t *testing.T, s allocation.Strategy) {
+func (s conformance) candidates(t *testing.T) {
 	shard := sharding.ShardID{Type: "T", Index: 99}
 	spoil := map[string]func(*allocation.Region){
 		"leaving":     func(r *allocation.Region) { r.Status = allocation.Leaving },
@@ -126,7 +159,7 @@ func candidates(t *testing.T, s allocation.Strategy) {
 		"unreachable": func(r *allocation.Region) { r.Unreachable = true },
 	}
 	for name, f := range spoil {
-		v := Counts(0, 5, 0)
+		v := s.counts(0, 5, 0)
 		f(&v.Regions[0])
 		f(&v.Regions[2])
 		if got := s.Allocate(v, shard); got != Node(1) {
@@ -139,8 +172,8 @@ func candidates(t *testing.T, s allocation.Strategy) {
 	}
 }
 
-func unsettled(t *testing.T, s allocation.Strategy) {
-	calm := Counts(0, 40, 40)
+func (s conformance) unsettled(t *testing.T) {
+	calm := s.counts(0, 40, 40)
 	if len(s.Rebalance(calm, nil)) == 0 {
 		t.Fatal("a settled view of 0, 40 and 40 shards moves nothing")
 	}
@@ -159,10 +192,10 @@ func unsettled(t *testing.T, s allocation.Strategy) {
 	}
 }
 
-func validMoves(t *testing.T, s allocation.Strategy) {
+func (s conformance) validMoves(t *testing.T) {
 	draw := random(t)
 	for range 200 {
-		v := draw()
+		v := s.prepared(draw())
 		before := Clone(v)
 		var all, inFlight []sharding.ShardID
 		for _, r := range v.Regions {
@@ -197,10 +230,10 @@ func validMoves(t *testing.T, s allocation.Strategy) {
 	}
 }
 
-func rebalancingEnds(t *testing.T, s allocation.Strategy) {
+func (s conformance) rebalancingEnds(t *testing.T) {
 	draw := random(t)
 	for range 50 {
-		v := draw()
+		v := s.prepared(draw())
 		total := count(v)
 		n := 0
 		for moves := s.Rebalance(v, nil); len(moves) > 0; moves = s.Rebalance(v, nil) {

@@ -26,11 +26,11 @@ func toOwner(n sharding.NodeID) *controlv1.Node {
 	return ToNode(n)
 }
 
-func toShard(s sharding.ShardID) *controlv1.Shard {
+func ToShard(s sharding.ShardID) *controlv1.Shard {
 	return &controlv1.Shard{Type: string(s.Type), Index: s.Index}
 }
 
-func fromShard(s *controlv1.Shard) sharding.ShardID {
+func FromShard(s *controlv1.Shard) sharding.ShardID {
 	return sharding.ShardID{Type: sharding.EntityType(s.GetType()), Index: s.GetIndex()}
 }
 

@@ -51,24 +51,24 @@ func Encode(m control.Message) *controlv1.Message {
 	case control.JournalReport:
 		return &controlv1.Message{Kind: &controlv1.Message_JournalReport{JournalReport: &controlv1.JournalReport{Number: m.Number, State: toJournalState(m.State)}}}
 	case control.GetShardHome:
-		return &controlv1.Message{Kind: &controlv1.Message_GetShardHome{GetShardHome: &controlv1.GetShardHome{Shard: toShard(m.Shard), Refused: uint64(m.Refused)}}}
+		return &controlv1.Message{Kind: &controlv1.Message_GetShardHome{GetShardHome: &controlv1.GetShardHome{Shard: ToShard(m.Shard), Refused: uint64(m.Refused)}}}
 	case control.HostShard:
 		return &controlv1.Message{Kind: &controlv1.Message_HostShard{HostShard: &controlv1.HostShard{
-			Term: uint32(m.Term), Shard: toShard(m.Shard), Epoch: uint64(m.Epoch), Previous: toPrevious(m.Previous),
+			Term: uint32(m.Term), Shard: ToShard(m.Shard), Epoch: uint64(m.Epoch), Previous: toPrevious(m.Previous),
 		}}}
 	case control.ShardStarted:
-		return &controlv1.Message{Kind: &controlv1.Message_ShardStarted{ShardStarted: &controlv1.ShardStarted{Shard: toShard(m.Shard), Epoch: uint64(m.Epoch)}}}
+		return &controlv1.Message{Kind: &controlv1.Message_ShardStarted{ShardStarted: &controlv1.ShardStarted{Shard: ToShard(m.Shard), Epoch: uint64(m.Epoch)}}}
 	case control.HostRefused:
 		return &controlv1.Message{Kind: &controlv1.Message_HostRefused{HostRefused: &controlv1.HostRefused{
-			Shard: toShard(m.Shard), Epoch: uint64(m.Epoch), Above: uint64(m.Above),
+			Shard: ToShard(m.Shard), Epoch: uint64(m.Epoch), Above: uint64(m.Above),
 		}}}
 	case control.HandOff:
 		return &controlv1.Message{Kind: &controlv1.Message_HandOff{HandOff: &controlv1.HandOff{
-			Term: uint32(m.Term), Shard: toShard(m.Shard), Epoch: uint64(m.Epoch),
+			Term: uint32(m.Term), Shard: ToShard(m.Shard), Epoch: uint64(m.Epoch),
 		}}}
 	case control.ShardStopped:
 		return &controlv1.Message{Kind: &controlv1.Message_ShardStopped{ShardStopped: &controlv1.ShardStopped{
-			Shard: toShard(m.Shard), Epoch: uint64(m.Epoch), Wrote: []byte(m.Wrote), Keeps: m.Keeps,
+			Shard: ToShard(m.Shard), Epoch: uint64(m.Epoch), Wrote: []byte(m.Wrote), Keeps: m.Keeps,
 		}}}
 	}
 	return &controlv1.Message{} // refused by every receiver
@@ -110,24 +110,24 @@ func Decode(w *controlv1.Message) (control.Message, error) {
 	case *controlv1.Message_JournalReport:
 		return control.JournalReport{Number: k.JournalReport.GetNumber(), State: fromJournalState(k.JournalReport.GetState())}, nil
 	case *controlv1.Message_GetShardHome:
-		return control.GetShardHome{Shard: fromShard(k.GetShardHome.GetShard()), Refused: sharding.Epoch(k.GetShardHome.GetRefused())}, nil
+		return control.GetShardHome{Shard: FromShard(k.GetShardHome.GetShard()), Refused: sharding.Epoch(k.GetShardHome.GetRefused())}, nil
 	case *controlv1.Message_HostShard:
 		h := k.HostShard
 		return control.HostShard{
-			Term: sharding.Term(h.GetTerm()), Shard: fromShard(h.GetShard()), Epoch: sharding.Epoch(h.GetEpoch()), Previous: fromPrevious(h.GetPrevious()),
+			Term: sharding.Term(h.GetTerm()), Shard: FromShard(h.GetShard()), Epoch: sharding.Epoch(h.GetEpoch()), Previous: fromPrevious(h.GetPrevious()),
 		}, nil
 	case *controlv1.Message_ShardStarted:
-		return control.ShardStarted{Shard: fromShard(k.ShardStarted.GetShard()), Epoch: sharding.Epoch(k.ShardStarted.GetEpoch())}, nil
+		return control.ShardStarted{Shard: FromShard(k.ShardStarted.GetShard()), Epoch: sharding.Epoch(k.ShardStarted.GetEpoch())}, nil
 	case *controlv1.Message_HostRefused:
 		h := k.HostRefused
-		return control.HostRefused{Shard: fromShard(h.GetShard()), Epoch: sharding.Epoch(h.GetEpoch()), Above: sharding.Epoch(h.GetAbove())}, nil
+		return control.HostRefused{Shard: FromShard(h.GetShard()), Epoch: sharding.Epoch(h.GetEpoch()), Above: sharding.Epoch(h.GetAbove())}, nil
 	case *controlv1.Message_HandOff:
 		h := k.HandOff
-		return control.HandOff{Term: sharding.Term(h.GetTerm()), Shard: fromShard(h.GetShard()), Epoch: sharding.Epoch(h.GetEpoch())}, nil
+		return control.HandOff{Term: sharding.Term(h.GetTerm()), Shard: FromShard(h.GetShard()), Epoch: sharding.Epoch(h.GetEpoch())}, nil
 	case *controlv1.Message_ShardStopped:
 		h := k.ShardStopped
 		return control.ShardStopped{
-			Shard: fromShard(h.GetShard()), Epoch: sharding.Epoch(h.GetEpoch()), Wrote: sharding.MakeFormSet(h.GetWrote()), Keeps: h.GetKeeps(),
+			Shard: FromShard(h.GetShard()), Epoch: sharding.Epoch(h.GetEpoch()), Wrote: sharding.MakeFormSet(h.GetWrote()), Keeps: h.GetKeeps(),
 		}, nil
 	}
 	return nil, ErrUnknownKind

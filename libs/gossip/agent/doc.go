@@ -7,8 +7,8 @@
 //
 // A refused connection to a member that accepted messages before is evidence that
 // its process is gone: the old connection ended, and nothing listens any more. The
-// agent reports it to the core by itself. Other parts of the process that notice
-// the same on their own connections report it with [Agent.Evidence].
+// agent itself reports this to the core. Other parts of the process that notice it on
+// their own connections report it with [Agent.Evidence].
 //
 // # Limits
 //

@@ -110,7 +110,7 @@ func testSends(e *env) {
 	e.one(durable, claim(shard, epoch, 1))
 	e.one(durable, add(alice, mailing(1, 3), record(2, "a"), mailing(3, 17)))
 	row := func(of sharding.Entity, r sharding.Record, are string) journal.SendRow {
-		return journal.SendRow{Shard: shard, Entity: of, Seq: r.Seq, At: e.now, States: states(are), Sends: r.Sends}
+		return journal.SendRow{Shard: shard, Entity: of, Seq: r.Seq, At: e.now, States: states(are), Sends: r.Sends, Epoch: epoch}
 	}
 	const fresh = "-----------------"
 	e.equal("sends", e.outbox(), []journal.SendRow{row(alice, mailing(1, 3), "---"), row(alice, mailing(3, 17), fresh)})

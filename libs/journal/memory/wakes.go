@@ -131,7 +131,7 @@ func (l *Ledger) Sends(now time.Time, req journal.SendsRequest) journal.SendsPag
 				row := e.sends[seq]
 				pending, dead := row.states.Count(len(e.at(seq).record.Sends))
 				if row.shard == s.Shard && cmp.Or(id.Compare(s.Entity), cmp.Compare(seq, s.Seq)) > 0 && (pending > 0 && !req.Dead || dead > 0 && req.Dead) {
-					all = append(all, journal.SendRow{Shard: s.Shard, Entity: id, Seq: seq, States: slices.Clone(row.states)})
+					all = append(all, journal.SendRow{Shard: s.Shard, Entity: id, Seq: seq, States: slices.Clone(row.states), Epoch: l.fences[s.Shard].Epoch})
 				}
 			}
 		}

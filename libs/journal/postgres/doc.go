@@ -46,7 +46,8 @@
 // the replica lacks; use synchronous replication for that. The role roost_service prevents
 // events from being changed or deleted, but it does not distinguish services: a malicious
 // service can claim shards that it does not own, or hold a lock by calling a function
-// inside a transaction of its own. Tables never shrink: a command id that is forgotten
-// stays in its record. The schema's name is fixed: one journal per database. A connection
+// inside its own transaction. The files of tables do not shrink: autovacuum makes the
+// space of removed rows usable again. Forgetting a command id frees no space, because the id stays
+// in its record. The schema's name is fixed: one journal per database. A connection
 // pooler must keep a session per connection, because prepared statements are used.
 package postgres

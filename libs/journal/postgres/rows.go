@@ -29,7 +29,7 @@ const (
 	UNION ALL SELECT 0, m.generation, ''::bytea, 0, ''::bytea, 0, 0, (1000 * extract(epoch FROM now()))::bigint, 0, m.min_reader FROM roost.meta m WHERE m.one
 	ORDER BY 1, 8, 2, 4, 5`
 	sendsHead = `
-	SELECT a.i, x.entity, e.name, x.seq, x.done, 0
+	SELECT a.i, x.entity, e.name, x.seq, x.done, 0, (SELECT coalesce(max(f.epoch), 0) FROM roost.fence f WHERE f.type = a.type AND f.shard = a.shard)
 	FROM (SELECT u.i, u.type, u.shard, coalesce(p.id, 0) AS entity, u.seq
 		FROM unnest($1::text[], $2::bigint[], $3::bytea[], $4::bigint[]) WITH ORDINALITY AS u (type, shard, id, seq, i)
 		LEFT JOIN roost.entity p ON p.type = ANY (ARRAY[u.type]) AND p.name = u.id) a
@@ -38,7 +38,7 @@ const (
 	sendsTail = `
 		ORDER BY s.entity, s.seq LIMIT $5) x
 	JOIN roost.entity e ON e.id = ANY (ARRAY[x.entity])
-	UNION ALL SELECT 0, m.generation, ''::bytea, (1000 * extract(epoch FROM now()))::bigint, ''::bytea, m.min_reader FROM roost.meta m WHERE m.one
+	UNION ALL SELECT 0, m.generation, ''::bytea, (1000 * extract(epoch FROM now()))::bigint, ''::bytea, m.min_reader, 0 FROM roost.meta m WHERE m.one
 	ORDER BY 1, 2, 4`
 	// Each of these has the condition of an index.
 	pendingSQL = sendsHead + "s.pending > 0" + sendsTail
@@ -104,15 +104,15 @@ func (r *Reader) Sends(ctx context.Context, req journal.SendsRequest) (journal.S
 	rows, err := r.pool.Query(ctx, name, types, numbers, after, seqs, req.Limit+1)
 	if err == nil {
 		var i, lowest int
-		var entity, seq int64
+		var entity, seq, epoch int64
 		var id, done []byte
-		_, err = pgx.ForEachRow(rows, []any{&i, &entity, &id, &seq, &done, &lowest}, func() error {
+		_, err = pgx.ForEachRow(rows, []any{&i, &entity, &id, &seq, &done, &lowest, &epoch}, func() error {
 			if i == 0 {
 				return p.head(sharding.Generation(entity), lowest, seq)
 			}
 			shard := req.Shards[i-1].Shard
 			of := sharding.Entity{Type: shard.Type, ID: sharding.EntityID(id)}
-			p.row(shard, record{entity, seq}, of, journal.SendRow{Shard: shard, Entity: of, Seq: uint64(seq), States: slices.Clone(done)})
+			p.row(shard, record{entity, seq}, of, journal.SendRow{Shard: shard, Entity: of, Seq: uint64(seq), States: slices.Clone(done), Epoch: sharding.Epoch(epoch)})
 			return nil
 		})
 	}

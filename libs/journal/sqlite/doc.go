@@ -15,40 +15,41 @@
 //
 // # Another file
 //
-// A process goes on with the file that it has opened, even if that file is moved. Nobody else
-// would find what it stores then. So transactions look at the path, once a second, and the
-// process stops if the path leads to another file or to none.
+// A process continues to use the file that it has opened, even if that file is moved. Nobody else
+// would find what the process stores there. So transactions look at the path, once a second, and
+// the process stops if the path leads to another file or to none.
 //
 // # Layout
 //
 //	meta     the cluster's name and the format
 //	type     number of shards per entity type
 //	fence    epoch and owner per shard
-//	entity   per entity: a number, shorter than its id, that the other tables use; what
-//	         its dedupe has dropped; the sequence number of its snapshot
+//	entity   per entity: its number, which is shorter than its id and which the other tables
+//	         use; up to when command ids were forgotten; the sequence number of its snapshot
 //	record   (entity number, sequence number) → record, checksummed
 //	command  (entity number, hash of the command id, sequence number)
 //	snapshot the newest snapshot per entity, checksummed
 //	wake     wake-ups: why and when an entity must come to life
-//	send     which commands to other entities a record has left to deliver
+//	send     state of each command that a record sends to another entity
 //
 // The tables are clustered by entity number, so that what is loaded together
-// lies together. The command id itself is in the record only; the hash finds
-// the record, the record decides.
+// lies together. The command id itself is only in the record: the hash finds
+// the record, and the id in the record decides.
 //
 // Every page of the file ends in a checksum, and every page that is read from the log is
 // checked too: see [VFS], through which alone the file is opened.
 //
 // # What this does not do
 //
-// It is for one machine and a local file system: never put the file on a network share. A
-// process that is paused inside a transaction stops the other writers until it goes on or
-// dies; nothing wrong is written meanwhile. Only purges and trims give pages back to the file system,
-// a bounded number of them in each batch, and in a file that release 1 has made none do before it
-// was compacted ([Compact]); pages of removed rows are used again. Command ids that are made to
-// collide in xxh64 make the appends of their entity slower, not wrong.
+// It is for one machine and a local file system: never put the file on a network share. A process
+// that is paused inside a transaction stops the other writers until it goes on or dies; nothing
+// wrong is written meanwhile. The pages of removed rows are used again. Only purges and trims give
+// pages back to the file system, a bounded number of pages per batch. In a file made by release 1
+// (see docs/upgrading.md), they do so only after it was compacted ([Compact]). Command ids that
+// are made to collide in xxh64 make the appends of their entity slower, not wrong.
 //
 // If the log was not closed, because the machine stopped for example, SQLite reads it up to
-// the first damaged frame. Usually that belongs to a commit that was cut off. But a frame
-// that was damaged after its commit looks the same, and then the commits behind it are lost.
+// the first damaged frame. Usually that frame belongs to a commit that was cut off. But a
+// frame that was damaged after its commit looks the same; then the commits after that frame are
+// lost.
 package sqlite

@@ -18,11 +18,11 @@ const (
 		FROM wake w JOIN entity e ON e.id = w.entity
 		WHERE w.type = ?1 AND w.shard = ?2 AND (w.due, w.entity, w.kind, w.name) > (?3, ?4, ?5, ?6) AND w.due <= ?7
 		ORDER BY w.due, w.entity, w.kind, w.name LIMIT ?8`
-	sendsSQL = `SELECT s.entity, e.name, s.seq, s.done
+	sendsSQL = `SELECT s.entity, e.name, s.seq, s.done, ifnull((SELECT epoch FROM fence WHERE type = ?1 AND shard = ?2), 0)
 		FROM send s JOIN entity e ON e.id = s.entity
 		WHERE s.type = ?1 AND s.shard = ?2 AND (s.entity, s.seq) > (?3, ?4) AND s.pending > 0
 		ORDER BY s.entity, s.seq LIMIT ?5`
-	deadSQL = `SELECT s.entity, e.name, s.seq, s.done
+	deadSQL = `SELECT s.entity, e.name, s.seq, s.done, ifnull((SELECT epoch FROM fence WHERE type = ?1 AND shard = ?2), 0)
 		FROM send s JOIN entity e ON e.id = s.entity
 		WHERE s.type = ?1 AND s.shard = ?2 AND (s.entity, s.seq) > (?3, ?4) AND s.dead > 0
 		ORDER BY s.entity, s.seq LIMIT ?5`
@@ -239,11 +239,12 @@ func sendsOf(p *pager[journal.SendRow], s *journal.SendPosition, dead bool, limi
 	var found []row[journal.SendRow]
 	for rows.Next() {
 		x := row[journal.SendRow]{entity: sharding.Entity{Type: s.Shard.Type}}
-		var seq int64
-		if err := rows.Scan(&x.id, &x.entity.ID, &seq, &x.row.States); err != nil {
+		var seq, epoch int64
+		if err := rows.Scan(&x.id, &x.entity.ID, &seq, &x.row.States, &epoch); err != nil {
 			return nil, fmt.Errorf("%w: sends of shard %s: %w", journal.ErrCorrupt, s.Shard, err)
 		}
 		x.seq, x.row.Shard, x.row.Entity, x.row.Seq = uint64(seq), s.Shard, x.entity, uint64(seq)
+		x.row.Epoch = sharding.Epoch(epoch)
 		found = append(found, x)
 	}
 	return found, rows.Err()

@@ -6,10 +6,9 @@
 // PostgreSQL have in common. What differs (driver, connection, creation of the table) is in
 // one file per database.
 //
-// Because the lease has a schema of its own, the PostgreSQL server may be the one that has the
-// journal. The role of the
-// connection must be allowed to create the schema roost_lease, which happens at the first
-// start. Or another role creates the schema and its table, and grants the role of the
+// Because the lease has a schema of its own, the PostgreSQL server may also have the journal. The
+// schema roost_lease is created at the first start, so the role of the connection must be allowed
+// to create it. Or another role creates the schema and its table, and grants the role of the
 // connection USAGE of the schema, and SELECT, INSERT and UPDATE on roost_lease.lease.
 //
 // A SQLite lease file must not be the journal's file: a journal writer that is stopped in

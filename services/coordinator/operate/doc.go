@@ -1,14 +1,14 @@
 // Package operate decides how a built-in command of an operator is brought to the region that
-// serves its entity: when it is sent, when again, and what is known of it in the end. A [Machine]
-// is about one command and lives as long as that.
+// serves its entity: when the command is sent, when it is sent again, and what is known of its
+// effect in the end. A [Machine] is for one command.
 //
-// A command is sent to the owner of its shard at an epoch that no region has refused. An attempt
-// that was not answered is repeated, under the same key, so that it has one effect. Then the command
-// is in doubt: what is refused after that is answered as unknown, because an earlier attempt may
-// have been applied, or may arrive still.
+// The command is sent to the owner of its shard, at an epoch that no region has refused. An attempt
+// that was not answered is repeated with the same key, so the command has one effect. From then
+// on the command is in doubt: a later refusal is answered as unknown, because the unanswered
+// attempt may have been applied, or may still arrive.
 //
-// It is no router (libs/router): an operator's command is rare, so there are no queues, and links
-// live as long as an attempt.
+// The package does not use a router (libs/router): operators' commands are rare, so they need no
+// queues, and a link lasts only for one attempt.
 //
 // # What this does not do
 //
@@ -17,11 +17,11 @@
 // # Duties of the driver
 //
 //  1. The first input is Begin. Each of the outputs [Find], [Send] and [Wait] is answered by one
-//     input before anything else happens, but for [Over], which may come at any time. After [End]
-//     there are none.
+//     input before any other input is stepped. Only [Over] (nobody waits for the result any more)
+//     may come at any time. After [End] no input is stepped.
 //  2. [Allocate] is not answered.
-//  3. All attempts have the same idempotency key. What may have left this process is sent
-//     ([Failed.Sent]).
+//  3. All attempts have the same idempotency key. An attempt that may have left this process is
+//     reported with [Failed.Sent] set.
 //
 // The loop to write:
 //

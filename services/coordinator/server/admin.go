@@ -38,7 +38,7 @@ func (a admin) Members(ctx context.Context, _ *adminv1.MembersRequest) (*adminv1
 	if err != nil {
 		return nil, err
 	}
-	out := &adminv1.MembersResponse{Self: a.s.name, Active: a.s.self.Addr, Term: uint32(v.Term)}
+	out := &adminv1.MembersResponse{Self: a.s.name, Active: a.s.self.Addr, Term: uint32(v.Term), Freeze: toFreeze(v.Freeze)}
 	members := a.s.agent.Members()
 	for i := range members.Members {
 		out.Members = append(out.Members, toMember(&members.Members[i], &v, a.s.self))
@@ -57,7 +57,7 @@ func toMember(m *gossip.MemberView, v *coordinator.View, self sharding.NodeID) *
 	out.Active = m.Node == self
 	for i := range v.Regions {
 		if r := &v.Regions[i]; r.Node == m.Node {
-			out.Shards, out.Draining, out.Capacity = uint32(r.Shards), r.Draining, r.Capacity
+			out.Shards, out.Draining, out.Capacity, out.Cordoned = uint32(r.Shards), r.Draining, r.Capacity, r.Cordoned
 			out.Labels = map[string]string{}
 			for _, l := range r.Labels {
 				out.Labels[l.Name] = l.Value

@@ -3,6 +3,8 @@ package server
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 	"github.com/roost-cluster/roost/libs/lease"
 	"github.com/roost-cluster/roost/libs/node"
 	"github.com/roost-cluster/roost/libs/node/member"
+	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/services/coordinator"
 )
 
@@ -24,11 +27,12 @@ type Config struct {
 	MinRegions int           `key:"coordinator.min_regions" unit:"regions" help:"regions that must have registered before the first shard is allocated"`
 	// Allocation is the strategy with its limits.
 	Allocation   allocation.Config
-	MaxForms     int           `key:"coordinator.max_forms" unit:"forms" help:"forms in which one entity type may be stored over its whole life: name, version and fields of each event; they are never forgotten"`
-	Unhosted     time.Duration `key:"coordinator.unhosted_after" help:"when no region has hosted an entity type for this long, its commands are refused at once instead of at their deadline"`
-	Rebalance    time.Duration `key:"coordinator.rebalance_interval" help:"time between two decisions about which shards should move"`
-	QueryTimeout time.Duration `key:"coordinator.query_timeout" help:"time that regions have to answer what an operator asks, such as what keeps failing; those that have not answered are named beside the answer"`
-	DrainTimeout time.Duration `key:"coordinator.handoff_timeout" help:"time a region has to hand off a shard; must be the same as region.drain_timeout"`
+	Types        map[string]string `key:"allocation.types" nested:"true" help:"by entity type: the strategy, and those limits that differ from the other keys of this section; such as Cart=threshold max_simultaneous=5,Order=least-shards. In the file each type can be a section, such as Cart: {strategy: threshold}. See docs/placement.md"`
+	MaxForms     int               `key:"coordinator.max_forms" unit:"forms" help:"forms in which one entity type may be stored over its whole life: name, version and fields of each event; they are never forgotten"`
+	Unhosted     time.Duration     `key:"coordinator.unhosted_after" help:"when no region has hosted an entity type for this long, its commands are refused at once instead of at their deadline"`
+	Rebalance    time.Duration     `key:"coordinator.rebalance_interval" help:"time between two decisions about which shards should move"`
+	QueryTimeout time.Duration     `key:"coordinator.query_timeout" help:"time that regions have to answer what an operator asks, such as what keeps failing; those that have not answered are named beside the answer"`
+	DrainTimeout time.Duration     `key:"coordinator.handoff_timeout" help:"time a region has to hand off a shard; must be the same as region.drain_timeout"`
 }
 
 // DefaultConfig is the configuration before file, environment and flags.
@@ -72,11 +76,14 @@ func (c *Config) checkLease() error {
 // core is the configuration of the core.
 func (c *Config) core() (coordinator.Config, error) {
 	core := coordinator.DefaultConfig()
-	strategy, err := allocation.New(c.Allocation)
+	strategy, err := newStrategy(c.Allocation)
 	if err != nil {
 		return core, err
 	}
 	core.Strategy = strategy
+	if core.Strategies, err = c.strategies(); err != nil {
+		return core, err
+	}
 	core.MinRegions, core.RebalanceInterval, core.HandoffTimeout = c.MinRegions, c.Rebalance, c.DrainTimeout
 	core.MaxForms, core.UnhostedAfter = c.MaxForms, c.Unhosted
 	core.JournalHeartbeatPatience = max(core.JournalHeartbeatPatience, 2*c.LeaseTTL)
@@ -104,6 +111,43 @@ func (c *Config) Validate() error {
 	if c.QueryTimeout <= 0 || c.QueryTimeout > maxQueryTimeout {
 		errs = append(errs, fmt.Errorf("coordinator.query_timeout is %s, must be above 0 and at most %s: the command line waits two seconds for an answer", c.QueryTimeout, maxQueryTimeout))
 	}
-	errs = append(errs, c.Allocation.Validate())
-	return errors.Join(errs...)
+	_, err := newStrategy(c.Allocation)
+	errs = append(errs, err)
+	_, err = c.strategies()
+	return errors.Join(append(errs, err)...)
+}
+
+// strategies returns the strategies of the types that have one of their own.
+func (c *Config) strategies() (map[sharding.EntityType]allocation.Strategy, error) {
+	var errs []error
+	all := map[sharding.EntityType]allocation.Strategy{}
+	for _, name := range slices.Sorted(maps.Keys(c.Types)) {
+		s, err := c.strategyOf(c.Types[name])
+		if err = errors.Join(sharding.CheckEntityType("a name in allocation.types", sharding.EntityType(name)), err); err != nil {
+			errs = append(errs, fmt.Errorf("allocation.types of %s: %w", name, err))
+		}
+		all[sharding.EntityType(name)] = s
+	}
+	return all, errors.Join(errs...)
+}
+
+// strategyOf returns the strategy that is written such as "threshold max_simultaneous=5".
+func (c *Config) strategyOf(text string) (allocation.Strategy, error) {
+	if first, _, _ := strings.Cut(strings.TrimSpace(text), " "); !strings.Contains(first, "=") {
+		text = "strategy=" + text
+	}
+	own := c.Allocation
+	if err := node.SetWords(&own, "allocation", text); err != nil {
+		return nil, err
+	}
+	return newStrategy(own)
+}
+
+// newStrategy makes the strategy that a config names. It refuses the one that goes by the
+// loads of shards, which regions do not report: it would move nothing.
+func newStrategy(c allocation.Config) (allocation.Strategy, error) {
+	if c.Strategy == allocation.NameLoad {
+		return nil, errors.New("allocation.strategy is load, but regions report no loads by which shards could move; use least-shards, or another one")
+	}
+	return allocation.New(c)
 }

@@ -1,11 +1,13 @@
 package server
 
 import (
+	"maps"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/allocation"
+	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/services/coordinator"
 )
 
@@ -41,12 +43,47 @@ func TestStrategy(t *testing.T) {
 	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), `allocation.strategy is "most-shards"`) {
 		t.Errorf("an unknown strategy: %v", err)
 	}
-	c.Allocation.Strategy = allocation.NameThreshold
+	c.Allocation.Strategy = allocation.NameLoad
+	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "report no loads") {
+		t.Errorf("a strategy that cannot work: %v", err)
+	}
+	c.Allocation.Strategy, c.Types = allocation.NameThreshold, map[string]string{"Cart": "load"}
+	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "allocation.types of Cart: allocation.strategy is load") {
+		t.Errorf("a strategy of a type that cannot work: %v", err)
+	}
+	c.Types = nil
 	if err := c.Validate(); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := c.core(); err != nil || got.Strategy != (allocation.Threshold{Threshold: 1, MaxSimultaneous: 3}) {
 		t.Errorf("the core asks %+v, %v", got.Strategy, err)
+	}
+	c.Types = map[string]string{"Cart": "least-shards absolute_limit=7", "Order": "max_simultaneous=5", "Log": "strategy=least-shards relative_limit=0.5"}
+	if err := c.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	got, err := c.core()
+	want := map[sharding.EntityType]allocation.Strategy{
+		"Cart":  allocation.LeastShards{RelativeLimit: 0.25, AbsoluteLimit: 7},
+		"Order": allocation.Threshold{Threshold: 1, MaxSimultaneous: 5},
+		"Log":   allocation.LeastShards{RelativeLimit: 0.5, AbsoluteLimit: 256},
+	}
+	if err != nil || !maps.Equal(got.Strategies, want) {
+		t.Errorf("types have the strategies %+v, %v", got.Strategies, err)
+	}
+	for text, says := range map[string]string{
+		"most-shards":               `allocation.types of Cart: bad allocation config: allocation.strategy is "most-shards"`,
+		"least-shards limit=3":      "limit is unknown",
+		"threshold threshold=few":   "not a whole number",
+		"threshold threshold=0":     "allocation.threshold is 0",
+		"least-shards threshold":    "write it like key=value",
+		"threshold thresold=1":      "did you mean threshold?",
+		"threshold absolute_limit=": "not a whole number",
+	} {
+		c.Types = map[string]string{"Cart": text}
+		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%q: %v, want %q", text, err, says)
+		}
 	}
 	if got, err := new(DefaultConfig()).core(); err != nil || got.Strategy != coordinator.DefaultConfig().Strategy {
 		t.Errorf("by default the core asks %+v, %v", got.Strategy, err)

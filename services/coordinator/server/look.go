@@ -47,7 +47,7 @@ func (s *Server) readForms(o coordinator.ReadForms) {
 	}()
 }
 
-// findInputs reads the timers and the pending sends of the shards that may have some. What was
+// findInputs reads the reminders and the pending sends of the shards that may have some. What was
 // given up is read by nobody.
 func (s *Server) findInputs(ctx context.Context, found *coordinator.FormsFound) error {
 	damaged := func(id sharding.ShardID, err error) {
@@ -55,11 +55,11 @@ func (s *Server) findInputs(ctx context.Context, found *coordinator.FormsFound) 
 		found.UnknownShard(id)
 	}
 	shards := found.Inputs()
-	err := journal.EachTimer(ctx, s.journal, shards, func(r *journal.WakeRow) error {
+	err := journal.EachReminder(ctx, s.journal, shards, func(r *journal.WakeRow) error {
 		if r.Err != nil {
 			damaged(r.Shard, r.Err)
 		}
-		found.Timer(r.Entity, &r.Input)
+		found.Reminder(r.Entity, &r.Input)
 		return nil
 	}, damaged)
 	if err != nil {

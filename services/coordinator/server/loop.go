@@ -78,6 +78,8 @@ func (s *Server) perform(o coordinator.Output) {
 		s.log.Warn("the drain of a region does not end: "+drainStays(&o.Shards), "region", o.Region, "type", o.Shards.Type, "shards", o.Shards.Shards)
 	case coordinator.UnreadableNow:
 		s.log.Warn("commands for these shards are refused: "+unreadableNow(o), "type", o.Type, "shards", o.Shards)
+	case coordinator.Plan:
+		s.plan(o)
 	case coordinator.RaiseTerm:
 		s.keeper.RaiseTerm(o.Above)
 	case coordinator.YieldLease:
@@ -85,6 +87,18 @@ func (s *Server) perform(o coordinator.Output) {
 	default:
 		s.performJournal(o)
 	}
+}
+
+// plan makes a plan beside the loop. The core asks for the next one only when it has this one.
+func (s *Server) plan(o coordinator.Plan) {
+	go func() {
+		begin := time.Now()
+		in := o.Compute()
+		if took := time.Since(begin); took > s.limits.RebalanceInterval {
+			s.log.Info("planning which shards shall move takes longer than coordinator.rebalance_interval", "took", took.Round(time.Millisecond))
+		}
+		s.inbox.Put(func() { s.step(in) })
+	}()
 }
 
 // steppedDown logs the end of a term, and forgets what belongs to it.

@@ -1,5 +1,8 @@
 // Package server is the driver of the coordinator service: it gives the pure
-// core its clock, lease, journal, membership and sockets.
+// core its clock, lease, journal, membership and sockets. With an allocation strategy of
+// their own, users build their own coordinator binary:
+//
+//	func main() { server.Main(server.WithStrategy("pack", pack.Strategy{PerRegion: 100})) }
 //
 // # What this does not do
 //
@@ -15,6 +18,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/allocation"
 	"github.com/roost-cluster/roost/libs/bootstrap"
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/gossip"
@@ -32,9 +36,31 @@ import (
 	"github.com/roost-cluster/roost/services/coordinator"
 )
 
-// Main runs a coordinator until it is told to stop. It does not return.
-func Main() {
+// Option adds to what a coordinator can do.
+type Option func(*Config)
+
+// WithStrategy adds an allocation strategy of your own, which the coordinator uses if
+// allocation.strategy, or allocation.types for a type, says its name. It must be safe for
+// concurrent use, because plans are made beside other decisions. Its conformance suite is
+// package libs/allocation/allocationtest.
+//
+//	func main() { server.Main(server.WithStrategy("pack", pack.Strategy{PerRegion: 100})) }
+func WithStrategy(name string, s allocation.Strategy) Option {
+	return func(c *Config) {
+		if c.Allocation.Own == nil {
+			c.Allocation.Own = map[string]allocation.Strategy{}
+		}
+		c.Allocation.Own[name] = s
+	}
+}
+
+// Main runs a coordinator until it is told to stop: flags, environment, signals, health and
+// telemetry are taken care of. It does not return.
+func Main(options ...Option) {
 	cfg := DefaultConfig()
+	for _, add := range options {
+		add(&cfg)
+	}
 	os.Exit(node.Main("coordinator", &cfg, func(n *node.Node) error {
 		_, err := New(n, &cfg)
 		return err

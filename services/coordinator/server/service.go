@@ -17,7 +17,7 @@ type service struct{ s *Server }
 
 // errStandby answers operators at a standby.
 func (s *Server) errStandby() error {
-	err := twirp.NewError(twirp.FailedPrecondition, "this coordinator stands by")
+	err := twirp.NewError(twirp.FailedPrecondition, "this coordinator stands by; ask the active one, which roost members names, at its management address")
 	if !s.known.Node.IsZero() {
 		err = err.WithMeta("active", s.known.Node.Addr)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -191,6 +192,14 @@ func encodeFact(f coordinator.Fact) sharding.Event {
 		return sharding.Event{Name: f.Name, Version: f.Version, Encoding: f.Encoding, Payload: []byte(f.Payload)}
 	case coordinator.TargetFact:
 		name, m = "target", &coordinatorv1.TargetFact{Version: f.Version, Seen: f.Seen}
+	case coordinator.CordonFact:
+		name, m = "cordon", &coordinatorv1.CordonFact{Region: f.Region, Lifted: f.Lifted, After: uint64(f.After), Note: toNote(f.Note)}
+	case coordinator.FreezeFact:
+		name, m = "freeze", &coordinatorv1.FreezeFact{Frozen: f.Frozen, UntilUnixMs: unixMs(f.Until), Note: toNote(f.Note)}
+	case coordinator.PinFact:
+		name, m = "pin", &coordinatorv1.PinFact{Shard: wire.ToShard(f.Shard), Region: f.Region, Note: toNote(f.Note)}
+	case coordinator.MoveFact:
+		name, m = "move", &coordinatorv1.MoveFact{Shard: wire.ToShard(f.Shard), Region: f.Region, Epoch: uint64(f.Epoch), Note: toNote(f.Note)}
 	}
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 	if err != nil {
@@ -240,6 +249,53 @@ func decodeFact(e sharding.Event) (coordinator.Fact, error) {
 			return nil, err
 		}
 		return coordinator.TargetFact{Version: g.Version, Seen: g.Seen}, nil
+	case "cordon":
+		var c coordinatorv1.CordonFact
+		if err := proto.Unmarshal(e.Payload, &c); err != nil {
+			return nil, err
+		}
+		return coordinator.CordonFact{Region: c.Region, Lifted: c.Lifted, After: sharding.Epoch(c.After), Note: fromNote(c.Note)}, nil
+	case "freeze":
+		var z coordinatorv1.FreezeFact
+		if err := proto.Unmarshal(e.Payload, &z); err != nil {
+			return nil, err
+		}
+		return coordinator.FreezeFact{Frozen: z.Frozen, Until: fromUnixMs(z.UntilUnixMs), Note: fromNote(z.Note)}, nil
+	case "pin":
+		var p coordinatorv1.PinFact
+		if err := proto.Unmarshal(e.Payload, &p); err != nil {
+			return nil, err
+		}
+		return coordinator.PinFact{Shard: wire.FromShard(p.Shard), Region: p.Region, Note: fromNote(p.Note)}, nil
+	case "move":
+		var v coordinatorv1.MoveFact
+		if err := proto.Unmarshal(e.Payload, &v); err != nil {
+			return nil, err
+		}
+		return coordinator.MoveFact{Shard: wire.FromShard(v.Shard), Region: v.Region, Epoch: sharding.Epoch(v.Epoch), Note: fromNote(v.Note)}, nil
 	}
 	return coordinator.UnknownFact{Name: e.Name, Version: e.Version, Encoding: e.Encoding, Payload: string(e.Payload)}, nil
+}
+
+func toNote(n coordinator.Note) *coordinatorv1.Note {
+	return &coordinatorv1.Note{By: n.By, Reason: n.Reason, AtUnixMs: unixMs(n.At)}
+}
+
+func fromNote(n *coordinatorv1.Note) coordinator.Note {
+	return coordinator.Note{By: n.GetBy(), Reason: n.GetReason(), At: fromUnixMs(n.GetAtUnixMs())}
+}
+
+// unixMs writes a time of a fact; 0: the zero time.
+func unixMs(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}
+
+func fromUnixMs(ms int64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms).UTC()
 }

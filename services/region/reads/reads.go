@@ -62,7 +62,7 @@ func SendsPage(o outbox.Read, page journal.SendsPage, err error) outbox.Page {
 	out := outbox.Page{Number: o.Number, Now: page.Now, More: page.More, Failed: failed(page.Damaged), Err: text(err)}
 	for i := range page.Rows {
 		r := &page.Rows[i]
-		row := outbox.Row{Shard: r.Shard, Entity: r.Entity, Seq: r.Seq, At: r.At, Err: text(r.Err)}
+		row := outbox.Row{Shard: r.Shard, Entity: r.Entity, Seq: r.Seq, At: r.At, Epoch: r.Epoch, Err: text(r.Err)}
 		for place, s := range r.Pending() {
 			row.Sends = append(row.Sends, outbox.Pending{Place: uint16(place), Send: *s})
 		}

@@ -30,7 +30,7 @@ type Config struct {
 	Passivation  map[string]string `key:"region.passivation" help:"by entity type: which entities are stopped to free memory, instead of what their code says; such as Cart=lru limit=10000 idle=10m,Order=idle=5m. See docs/memory.md for the strategies. A limit is for this region. When the file has changed, it takes effect without a restart"`
 	HeapShare    float64           `key:"region.heap_share" help:"share of the memory limit (GOMEMLIMIT, or 90% of that of the container) that may be live heap; above it entities are stopped to free memory, whatever their strategies say, except those that never are; 0: no bound, as without a memory limit. See docs/memory.md"`
 	Labels       map[string]string `key:"region.labels" help:"what operators and placement should know about this region, such as disk=ssd; shown by roost members -o json"`
-	Capacity     int               `key:"region.capacity" help:"how much this region can host compared with others, such as 2 for twice as much; shown by roost members -o json; 0: not said"`
+	Capacity     int               `key:"region.capacity" unit:"shards" help:"the most shards, of all types, that this region is given as long as others have room; if all regions say one, zones share the shards of a type in this proportion; 0: not limited"`
 	Inbox        int               `key:"region.inbox" unit:"messages" help:"messages that may wait for the region's shard cores, each for an equal part of them, before links are held back"`
 	ShardCores   int               `key:"region.shard_cores" unit:"shard cores" help:"parts into which the shards of this process are divided; what does not run entities (admission, mailboxes, deduplication, gates) is done for each part by one thread at a time. Limits are for all of them together; there are fewer parts if each would have less than 5 commands, 10MiB of them and 5 loads. More than one helps only where many processors are busy with that"`
 	Mailbox      int               `key:"region.mailbox" unit:"commands" help:"commands that may wait for one entity; more are refused as resource_exhausted"`
@@ -135,6 +135,7 @@ func (c *Config) router() router.Config {
 	core := router.DefaultConfig()
 	core.Process, core.ReplyKey, core.Fed = "region", "region.routed_reply_bytes", true
 	core.LinkIdle = c.RoutedLinkIdle
+	core.AnswerReserve = 0 // an ask has a part of its turn's time already
 	core.MaxTotal, core.MaxTotalBytes = c.Routed, int(c.RoutedBytes)
 	core.MaxWaiting, core.MaxWaitingBytes = c.RoutedShard, int(c.RoutedShardBytes)
 	core.MaxReplyBytes = int(c.RoutedReplies)
@@ -158,7 +159,7 @@ func (c *Config) Validate() error {
 		errs = append(errs, sharding.CheckText("app.version", c.AppVersion, sharding.MaxTypeLen))
 	}
 	if c.Capacity < 0 || c.Capacity > 1_000_000 {
-		errs = append(errs, fmt.Errorf("region.capacity is %d, must be 0 to 1000000; 0: not said", c.Capacity))
+		errs = append(errs, fmt.Errorf("region.capacity is %d, must be 0 to 1000000 shards; 0: not limited", c.Capacity))
 	}
 	if len(c.Labels) > maxLabels {
 		errs = append(errs, fmt.Errorf("region.labels has %d labels, at most %d are allowed", len(c.Labels), maxLabels))

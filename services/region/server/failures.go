@@ -112,20 +112,36 @@ func (s *shardLoop) told(o *turn.TellDone) {
 	if !ok {
 		return
 	}
-	what, end := "an accepted tell has failed", *o
-	switch {
-	case o.Timer:
-		what = "the command of a timer has failed"
-	case o.Again:
-		what = "the command of a reminder has failed and will run again"
-	case o.Wakeup != "":
-		what = "the command of a reminder has been refused by its entity"
-	}
+	what, end := toldText(o), *o
 	s.queue(job{Work: work{do: func() { // the core waits for no log
 		// A reference is in the message, if why it has failed is in a line of its own.
-		s.log.Warn(what, "entity.type", end.Entity.Type, "entity.id", end.Entity.ID, "command", end.Command,
+		log := s.log
+		switch end.Wakeup.Kind {
+		case sharding.ReminderWake:
+			log = log.With("reminder", end.Wakeup.Name)
+		case sharding.SendWake: // the name is that of the target
+			log = log.With("target", end.Wakeup.Name)
+		}
+		log.Warn(what, "entity.type", end.Entity.Type, "entity.id", end.Entity.ID, "command", end.Command,
 			"outcome", end.Reply.Outcome.String(), "code", end.Reply.Code, "message", end.Reply.Message, "not_logged", skipped)
 	}}})
+}
+
+// toldText says what has failed.
+func toldText(o *turn.TellDone) string {
+	switch {
+	case o.Timer:
+		return "the command of a timer has failed"
+	case o.Wakeup.Kind == sharding.SendWake && o.Again:
+		return "the command that takes the answer to a send has failed and will run again"
+	case o.Wakeup.Kind == sharding.SendWake:
+		return "the command that takes the answer to a send has been refused by its entity, and the send has ended"
+	case o.Wakeup.Kind == sharding.ReminderWake && o.Again:
+		return "the command of a reminder has failed and will run again"
+	case o.Wakeup.Kind == sharding.ReminderWake:
+		return "the command of a reminder has been refused by its entity"
+	}
+	return "an accepted tell has failed"
 }
 
 // malformed are the refusals of tells that cannot be read, by their index. The

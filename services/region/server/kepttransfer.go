@@ -53,7 +53,7 @@ func newKeptClient(cluster string, peers *node.Peers, limits *turn.Config) *kept
 	return &keptClient{
 		cluster: cluster, url: peers.URL, slots: make(chan struct{}, maxFetches),
 		entities: limits.KeptEntities, bytes: limits.KeptBytes,
-		// That of the peers allows only short answers.
+		// The client of the peers is not used, because it allows only short answers.
 		http: &http.Client{Transport: &http.Transport{
 			DialContext: dial, DialTLSContext: dial,
 			MaxIdleConnsPerHost: maxFetches, IdleConnTimeout: 10 * time.Second, DisableCompression: true,
@@ -61,8 +61,8 @@ func newKeptClient(cluster string, peers *node.Peers, limits *turn.Config) *kept
 	}
 }
 
-// fetch asks the owner before for the states that it has kept. It returns those that have
-// arrived whole, even with an error.
+// fetch asks the previous owner for the states that it has kept. If there is an error, it also
+// returns the states that have arrived whole.
 func (c *keptClient) fetch(ctx context.Context, o region.FetchKept) ([]turn.Kept, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.Within)
 	defer cancel()

@@ -32,12 +32,12 @@ import (
 const (
 	toolOK     = 0 // the check passed, or all snapshots are dropped
 	toolFound  = 1 // the check did not pass, or a snapshot was kept
-	toolFailed = 2 // the tool could not do its work, or not to the end
+	toolFailed = 2 // the tool could not do its work, or not all of it
 )
 
 // toolStatusEnv names an environment variable with a number that a region's tool adds to its
-// exit code. The roost command sets it when it runs a binary as a tool. It takes a binary that
-// ends with a lower exit code for something else than a region.
+// exit code. The roost command sets the variable when it runs a binary as a tool. If the exit code
+// is lower than the number, the binary is not that of a region.
 const toolStatusEnv = "ROOST_TOOL_STATUS"
 
 const checkHelp = `Usage: %[1]s journal check [flags]
@@ -78,8 +78,9 @@ Exit codes: 0 all snapshots are dropped, 1 some were kept, 2 it could not be don
 to its end.
 `
 
-// toolConfig is the part of a region's configuration that a tool needs: where the journal
-// is. The other keys are known and not looked at, so that a region's own file can be used.
+// toolConfig is a region's configuration as a tool reads it. A tool needs only the key that says
+// where the journal is. The other keys are accepted and ignored, so that a tool can read the
+// configuration file of a region.
 type toolConfig Config
 
 // Validate refuses a configuration without a journal.
@@ -110,15 +111,15 @@ func runTool(args, environ []string, types []entity.Definition, out, errOut io.W
 	}
 	for _, e := range environ {
 		if name, value, _ := strings.Cut(e, "="); name == toolStatusEnv {
-			n, _ := strconv.Atoi(value) // what is no number adds nothing
+			n, _ := strconv.Atoi(value) // a value that is not a number adds nothing
 			defer func() { code += n }()
 		}
 	}
 	t := &tool{program: filepath.Base(os.Args[0]), types: types, out: out, err: errOut}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	// Apply and conversion functions that panic are logged with their stacks, each time. So
-	// only the first lines are printed.
+	// Each panic of an Apply or conversion function is logged with its stack. These may be many,
+	// so only the first lines of the log are printed.
 	slog.SetDefault(slog.New(&firstLines{Handler: slog.NewTextHandler(errOut, nil), logged: &atomic.Int64{}}))
 	found, err := tools[args[0]+" "+args[1]](t, ctx, args[2:], environ)
 	switch {
@@ -145,7 +146,7 @@ type firstLines struct {
 // Enabled counts a line, and reports whether it may be logged.
 func (h *firstLines) Enabled(context.Context, slog.Level) bool { return h.logged.Add(1) <= maxToolLog }
 
-// typeList is a flag that may be given several times.
+// typeList is the value of a flag that may be given several times.
 type typeList []sharding.EntityType
 
 func (l *typeList) String() string     { return fmt.Sprint(*l) }

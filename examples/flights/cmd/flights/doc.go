@@ -12,7 +12,7 @@
 // Every command has an idempotency key, made of the digest of the file, the number of the
 // line, and which of the line's three commands it is. So nothing is counted twice, neither
 // when a command is repeated nor when the whole demonstration is run again with the same
-// -data.
+// -data (the directory of the journal and the logs).
 //
 // Exit codes: 0 all totals are equal; 1 some differ, or something failed; 2 bad flags; 130
 // interrupted. Whatever happens, no process is left behind.
@@ -24,7 +24,7 @@
 // every command is repeated until it succeeds.
 //
 // The latencies are those of a client that waits for each answer: while the cluster stalls,
-// such a client sends less. Stalls are therefore reported separately, as the longest time
+// this client sends less. Stalls are therefore reported separately, as the longest time
 // in which an airport with waiting commands had no success. -data can be used again within
 // a day: after that, an entity forgets keys that are older than 24 hours and not among its
 // newest 100,000.

@@ -474,6 +474,7 @@ type MembersResponse struct {
 	Active        string                 `protobuf:"bytes,3,opt,name=active,proto3" json:"active,omitempty"` // address of the active coordinator, or empty
 	Term          uint32                 `protobuf:"varint,4,opt,name=term,proto3" json:"term,omitempty"`
 	Quarantined   []*Quarantined         `protobuf:"bytes,5,rep,name=quarantined,proto3" json:"quarantined,omitempty"`
+	Freeze        *Freeze                `protobuf:"bytes,6,opt,name=freeze,proto3" json:"freeze,omitempty"` // absent: nothing is frozen
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -539,6 +540,13 @@ func (x *MembersResponse) GetTerm() uint32 {
 func (x *MembersResponse) GetQuarantined() []*Quarantined {
 	if x != nil {
 		return x.Quarantined
+	}
+	return nil
+}
+
+func (x *MembersResponse) GetFreeze() *Freeze {
+	if x != nil {
+		return x.Freeze
 	}
 	return nil
 }
@@ -613,6 +621,7 @@ type Member struct {
 	// What a registered region says of itself: region.labels and region.capacity.
 	Labels        map[string]string `protobuf:"bytes,12,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Capacity      uint32            `protobuf:"varint,13,opt,name=capacity,proto3" json:"capacity,omitempty"`
+	Cordoned      bool              `protobuf:"varint,14,opt,name=cordoned,proto3" json:"cordoned,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -736,6 +745,13 @@ func (x *Member) GetCapacity() uint32 {
 		return x.Capacity
 	}
 	return 0
+}
+
+func (x *Member) GetCordoned() bool {
+	if x != nil {
+		return x.Cordoned
+	}
+	return false
 }
 
 type ShardsRequest struct {
@@ -1326,6 +1342,930 @@ func (x *DrainResponse) GetStays() []*Unreadable {
 	return nil
 }
 
+type CordonRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Region        string                 `protobuf:"bytes,1,opt,name=region,proto3" json:"region,omitempty"` // name or address; what counts is the name
+	Lift          bool                   `protobuf:"varint,2,opt,name=lift,proto3" json:"lift,omitempty"`    // end it
+	Ahead         bool                   `protobuf:"varint,3,opt,name=ahead,proto3" json:"ahead,omitempty"`  // of a name that no region has now
+	DryRun        bool                   `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	By            string                 `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"` // who asks
+	Reason        string                 `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CordonRequest) Reset() {
+	*x = CordonRequest{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CordonRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CordonRequest) ProtoMessage() {}
+
+func (x *CordonRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CordonRequest.ProtoReflect.Descriptor instead.
+func (*CordonRequest) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *CordonRequest) GetRegion() string {
+	if x != nil {
+		return x.Region
+	}
+	return ""
+}
+
+func (x *CordonRequest) GetLift() bool {
+	if x != nil {
+		return x.Lift
+	}
+	return false
+}
+
+func (x *CordonRequest) GetAhead() bool {
+	if x != nil {
+		return x.Ahead
+	}
+	return false
+}
+
+func (x *CordonRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+func (x *CordonRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *CordonRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type FreezeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Thaw  bool                   `protobuf:"varint,1,opt,name=thaw,proto3" json:"thaw,omitempty"` // end it
+	// It ends by itself after this time, or at this moment; both 0: it does not. To repeat a
+	// request, give it the moment of the first answer.
+	ForMs         int64  `protobuf:"varint,2,opt,name=for_ms,json=forMs,proto3" json:"for_ms,omitempty"`
+	UntilUnixMs   int64  `protobuf:"varint,3,opt,name=until_unix_ms,json=untilUnixMs,proto3" json:"until_unix_ms,omitempty"`
+	DryRun        bool   `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	By            string `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`
+	Reason        string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FreezeRequest) Reset() {
+	*x = FreezeRequest{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FreezeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FreezeRequest) ProtoMessage() {}
+
+func (x *FreezeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FreezeRequest.ProtoReflect.Descriptor instead.
+func (*FreezeRequest) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *FreezeRequest) GetThaw() bool {
+	if x != nil {
+		return x.Thaw
+	}
+	return false
+}
+
+func (x *FreezeRequest) GetForMs() int64 {
+	if x != nil {
+		return x.ForMs
+	}
+	return 0
+}
+
+func (x *FreezeRequest) GetUntilUnixMs() int64 {
+	if x != nil {
+		return x.UntilUnixMs
+	}
+	return 0
+}
+
+func (x *FreezeRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+func (x *FreezeRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *FreezeRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type PinRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Pins          []*Pin                 `protobuf:"bytes,1,rep,name=pins,proto3" json:"pins,omitempty"`
+	Ahead         bool                   `protobuf:"varint,2,opt,name=ahead,proto3" json:"ahead,omitempty"` // also to names that no region has now
+	DryRun        bool                   `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	By            string                 `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`
+	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PinRequest) Reset() {
+	*x = PinRequest{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PinRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PinRequest) ProtoMessage() {}
+
+func (x *PinRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PinRequest.ProtoReflect.Descriptor instead.
+func (*PinRequest) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *PinRequest) GetPins() []*Pin {
+	if x != nil {
+		return x.Pins
+	}
+	return nil
+}
+
+func (x *PinRequest) GetAhead() bool {
+	if x != nil {
+		return x.Ahead
+	}
+	return false
+}
+
+func (x *PinRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+func (x *PinRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *PinRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type Pin struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Type          string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
+	Index         uint32                 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
+	Region        string                 `protobuf:"bytes,3,opt,name=region,proto3" json:"region,omitempty"` // name or address; what counts is the name. Empty: not pinned any more
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Pin) Reset() {
+	*x = Pin{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Pin) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Pin) ProtoMessage() {}
+
+func (x *Pin) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Pin.ProtoReflect.Descriptor instead.
+func (*Pin) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *Pin) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *Pin) GetIndex() uint32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *Pin) GetRegion() string {
+	if x != nil {
+		return x.Region
+	}
+	return ""
+}
+
+type MoveRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Type          string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
+	Index         uint32                 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
+	Region        string                 `protobuf:"bytes,3,opt,name=region,proto3" json:"region,omitempty"` // name or address
+	DryRun        bool                   `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	By            string                 `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`
+	Reason        string                 `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MoveRequest) Reset() {
+	*x = MoveRequest{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MoveRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MoveRequest) ProtoMessage() {}
+
+func (x *MoveRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MoveRequest.ProtoReflect.Descriptor instead.
+func (*MoveRequest) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *MoveRequest) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *MoveRequest) GetIndex() uint32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *MoveRequest) GetRegion() string {
+	if x != nil {
+		return x.Region
+	}
+	return ""
+}
+
+func (x *MoveRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+func (x *MoveRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *MoveRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type SteerResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Already       bool                   `protobuf:"varint,1,opt,name=already,proto3" json:"already,omitempty"`                              // it was so before
+	Stored        bool                   `protobuf:"varint,2,opt,name=stored,proto3" json:"stored,omitempty"`                                // it is so for good: repeat the request until it is
+	Changes       uint32                 `protobuf:"varint,3,opt,name=changes,proto3" json:"changes,omitempty"`                              // how many facts change
+	Region        string                 `protobuf:"bytes,4,opt,name=region,proto3" json:"region,omitempty"`                                 // the name of the region, if it is about one
+	UntilUnixMs   int64                  `protobuf:"varint,5,opt,name=until_unix_ms,json=untilUnixMs,proto3" json:"until_unix_ms,omitempty"` // when a freeze ends by itself; 0: it does not
+	Remarks       []string               `protobuf:"bytes,6,rep,name=remarks,proto3" json:"remarks,omitempty"`                               // what an operator should know besides, in sentences
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SteerResponse) Reset() {
+	*x = SteerResponse{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SteerResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SteerResponse) ProtoMessage() {}
+
+func (x *SteerResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SteerResponse.ProtoReflect.Descriptor instead.
+func (*SteerResponse) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *SteerResponse) GetAlready() bool {
+	if x != nil {
+		return x.Already
+	}
+	return false
+}
+
+func (x *SteerResponse) GetStored() bool {
+	if x != nil {
+		return x.Stored
+	}
+	return false
+}
+
+func (x *SteerResponse) GetChanges() uint32 {
+	if x != nil {
+		return x.Changes
+	}
+	return 0
+}
+
+func (x *SteerResponse) GetRegion() string {
+	if x != nil {
+		return x.Region
+	}
+	return ""
+}
+
+func (x *SteerResponse) GetUntilUnixMs() int64 {
+	if x != nil {
+		return x.UntilUnixMs
+	}
+	return 0
+}
+
+func (x *SteerResponse) GetRemarks() []string {
+	if x != nil {
+		return x.Remarks
+	}
+	return nil
+}
+
+type SteeringRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Type          string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"` // pins and moves of this type only; empty: all
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SteeringRequest) Reset() {
+	*x = SteeringRequest{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SteeringRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SteeringRequest) ProtoMessage() {}
+
+func (x *SteeringRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SteeringRequest.ProtoReflect.Descriptor instead.
+func (*SteeringRequest) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *SteeringRequest) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+type SteeringResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Freeze        *Freeze                `protobuf:"bytes,1,opt,name=freeze,proto3" json:"freeze,omitempty"` // absent: nothing is frozen
+	Cordons       []*Cordon              `protobuf:"bytes,2,rep,name=cordons,proto3" json:"cordons,omitempty"`
+	Pins          []*PinnedShard         `protobuf:"bytes,3,rep,name=pins,proto3" json:"pins,omitempty"`
+	Moves         []*MovingShard         `protobuf:"bytes,4,rep,name=moves,proto3" json:"moves,omitempty"` // those under way that an operator wants
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SteeringResponse) Reset() {
+	*x = SteeringResponse{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SteeringResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SteeringResponse) ProtoMessage() {}
+
+func (x *SteeringResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SteeringResponse.ProtoReflect.Descriptor instead.
+func (*SteeringResponse) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *SteeringResponse) GetFreeze() *Freeze {
+	if x != nil {
+		return x.Freeze
+	}
+	return nil
+}
+
+func (x *SteeringResponse) GetCordons() []*Cordon {
+	if x != nil {
+		return x.Cordons
+	}
+	return nil
+}
+
+func (x *SteeringResponse) GetPins() []*PinnedShard {
+	if x != nil {
+		return x.Pins
+	}
+	return nil
+}
+
+func (x *SteeringResponse) GetMoves() []*MovingShard {
+	if x != nil {
+		return x.Moves
+	}
+	return nil
+}
+
+// Freeze: nothing moves that need not.
+type Freeze struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	UntilUnixMs   int64                  `protobuf:"varint,1,opt,name=until_unix_ms,json=untilUnixMs,proto3" json:"until_unix_ms,omitempty"` // when it ends by itself; 0: it does not
+	By            string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	SinceUnixMs   int64                  `protobuf:"varint,4,opt,name=since_unix_ms,json=sinceUnixMs,proto3" json:"since_unix_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Freeze) Reset() {
+	*x = Freeze{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Freeze) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Freeze) ProtoMessage() {}
+
+func (x *Freeze) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Freeze.ProtoReflect.Descriptor instead.
+func (*Freeze) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *Freeze) GetUntilUnixMs() int64 {
+	if x != nil {
+		return x.UntilUnixMs
+	}
+	return 0
+}
+
+func (x *Freeze) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *Freeze) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Freeze) GetSinceUnixMs() int64 {
+	if x != nil {
+		return x.SinceUnixMs
+	}
+	return 0
+}
+
+// Cordon: the regions with this name get no more shards.
+type Cordon struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Region        string                 `protobuf:"bytes,1,opt,name=region,proto3" json:"region,omitempty"`
+	Here          bool                   `protobuf:"varint,2,opt,name=here,proto3" json:"here,omitempty"` // a region has this name
+	Shards        uint32                 `protobuf:"varint,3,opt,name=shards,proto3" json:"shards,omitempty"`
+	Given         uint32                 `protobuf:"varint,4,opt,name=given,proto3" json:"given,omitempty"` // of them since then, because no other region could be given them
+	By            string                 `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`
+	Reason        string                 `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	SinceUnixMs   int64                  `protobuf:"varint,7,opt,name=since_unix_ms,json=sinceUnixMs,proto3" json:"since_unix_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Cordon) Reset() {
+	*x = Cordon{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Cordon) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Cordon) ProtoMessage() {}
+
+func (x *Cordon) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Cordon.ProtoReflect.Descriptor instead.
+func (*Cordon) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *Cordon) GetRegion() string {
+	if x != nil {
+		return x.Region
+	}
+	return ""
+}
+
+func (x *Cordon) GetHere() bool {
+	if x != nil {
+		return x.Here
+	}
+	return false
+}
+
+func (x *Cordon) GetShards() uint32 {
+	if x != nil {
+		return x.Shards
+	}
+	return 0
+}
+
+func (x *Cordon) GetGiven() uint32 {
+	if x != nil {
+		return x.Given
+	}
+	return 0
+}
+
+func (x *Cordon) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *Cordon) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Cordon) GetSinceUnixMs() int64 {
+	if x != nil {
+		return x.SinceUnixMs
+	}
+	return 0
+}
+
+type PinnedShard struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Type          string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
+	Index         uint32                 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
+	Region        string                 `protobuf:"bytes,3,opt,name=region,proto3" json:"region,omitempty"` // the name that it is pinned to
+	Owner         string                 `protobuf:"bytes,4,opt,name=owner,proto3" json:"owner,omitempty"`   // the name or address of the region that has it; empty: none
+	By            string                 `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`
+	Reason        string                 `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	SinceUnixMs   int64                  `protobuf:"varint,7,opt,name=since_unix_ms,json=sinceUnixMs,proto3" json:"since_unix_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PinnedShard) Reset() {
+	*x = PinnedShard{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PinnedShard) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PinnedShard) ProtoMessage() {}
+
+func (x *PinnedShard) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PinnedShard.ProtoReflect.Descriptor instead.
+func (*PinnedShard) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *PinnedShard) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *PinnedShard) GetIndex() uint32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *PinnedShard) GetRegion() string {
+	if x != nil {
+		return x.Region
+	}
+	return ""
+}
+
+func (x *PinnedShard) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
+func (x *PinnedShard) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *PinnedShard) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *PinnedShard) GetSinceUnixMs() int64 {
+	if x != nil {
+		return x.SinceUnixMs
+	}
+	return 0
+}
+
+type MovingShard struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Type          string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
+	Index         uint32                 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
+	Region        string                 `protobuf:"bytes,3,opt,name=region,proto3" json:"region,omitempty"` // where it goes
+	By            string                 `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`
+	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	SinceUnixMs   int64                  `protobuf:"varint,6,opt,name=since_unix_ms,json=sinceUnixMs,proto3" json:"since_unix_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MovingShard) Reset() {
+	*x = MovingShard{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MovingShard) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MovingShard) ProtoMessage() {}
+
+func (x *MovingShard) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MovingShard.ProtoReflect.Descriptor instead.
+func (*MovingShard) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *MovingShard) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *MovingShard) GetIndex() uint32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *MovingShard) GetRegion() string {
+	if x != nil {
+		return x.Region
+	}
+	return ""
+}
+
+func (x *MovingShard) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *MovingShard) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *MovingShard) GetSinceUnixMs() int64 {
+	if x != nil {
+		return x.SinceUnixMs
+	}
+	return 0
+}
+
 type RolloutRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1334,7 +2274,7 @@ type RolloutRequest struct {
 
 func (x *RolloutRequest) Reset() {
 	*x = RolloutRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[20]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1346,7 +2286,7 @@ func (x *RolloutRequest) String() string {
 func (*RolloutRequest) ProtoMessage() {}
 
 func (x *RolloutRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[20]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1359,7 +2299,7 @@ func (x *RolloutRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RolloutRequest.ProtoReflect.Descriptor instead.
 func (*RolloutRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{20}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{32}
 }
 
 type RolloutResponse struct {
@@ -1385,7 +2325,7 @@ type RolloutResponse struct {
 
 func (x *RolloutResponse) Reset() {
 	*x = RolloutResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[21]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1397,7 +2337,7 @@ func (x *RolloutResponse) String() string {
 func (*RolloutResponse) ProtoMessage() {}
 
 func (x *RolloutResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[21]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1410,7 +2350,7 @@ func (x *RolloutResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RolloutResponse.ProtoReflect.Descriptor instead.
 func (*RolloutResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{21}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *RolloutResponse) GetTarget() string {
@@ -1503,7 +2443,7 @@ type RolloutVersion struct {
 
 func (x *RolloutVersion) Reset() {
 	*x = RolloutVersion{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[22]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1515,7 +2455,7 @@ func (x *RolloutVersion) String() string {
 func (*RolloutVersion) ProtoMessage() {}
 
 func (x *RolloutVersion) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[22]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1528,7 +2468,7 @@ func (x *RolloutVersion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RolloutVersion.ProtoReflect.Descriptor instead.
 func (*RolloutVersion) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{22}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RolloutVersion) GetVersion() string {
@@ -1579,7 +2519,7 @@ type CannotRead struct {
 
 func (x *CannotRead) Reset() {
 	*x = CannotRead{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[23]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1591,7 +2531,7 @@ func (x *CannotRead) String() string {
 func (*CannotRead) ProtoMessage() {}
 
 func (x *CannotRead) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[23]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1604,7 +2544,7 @@ func (x *CannotRead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CannotRead.ProtoReflect.Descriptor instead.
 func (*CannotRead) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{23}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *CannotRead) GetReader() string {
@@ -1643,7 +2583,7 @@ type LookRequest struct {
 
 func (x *LookRequest) Reset() {
 	*x = LookRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[24]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1655,7 +2595,7 @@ func (x *LookRequest) String() string {
 func (*LookRequest) ProtoMessage() {}
 
 func (x *LookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[24]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1668,7 +2608,7 @@ func (x *LookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LookRequest.ProtoReflect.Descriptor instead.
 func (*LookRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{24}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{36}
 }
 
 type LookResponse struct {
@@ -1680,7 +2620,7 @@ type LookResponse struct {
 
 func (x *LookResponse) Reset() {
 	*x = LookResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[25]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1692,7 +2632,7 @@ func (x *LookResponse) String() string {
 func (*LookResponse) ProtoMessage() {}
 
 func (x *LookResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[25]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1705,7 +2645,7 @@ func (x *LookResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LookResponse.ProtoReflect.Descriptor instead.
 func (*LookResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{25}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *LookResponse) GetUnreadable() []*Unreadable {
@@ -1725,7 +2665,7 @@ type SetTargetRequest struct {
 
 func (x *SetTargetRequest) Reset() {
 	*x = SetTargetRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[26]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1737,7 +2677,7 @@ func (x *SetTargetRequest) String() string {
 func (*SetTargetRequest) ProtoMessage() {}
 
 func (x *SetTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[26]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1750,7 +2690,7 @@ func (x *SetTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTargetRequest.ProtoReflect.Descriptor instead.
 func (*SetTargetRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{26}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *SetTargetRequest) GetVersion() string {
@@ -1782,7 +2722,7 @@ type SetTargetResponse struct {
 
 func (x *SetTargetResponse) Reset() {
 	*x = SetTargetResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[27]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1794,7 +2734,7 @@ func (x *SetTargetResponse) String() string {
 func (*SetTargetResponse) ProtoMessage() {}
 
 func (x *SetTargetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[27]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1807,7 +2747,7 @@ func (x *SetTargetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTargetResponse.ProtoReflect.Descriptor instead.
 func (*SetTargetResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{27}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *SetTargetResponse) GetTarget() string {
@@ -1876,7 +2816,7 @@ type CommandRequest struct {
 
 func (x *CommandRequest) Reset() {
 	*x = CommandRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[28]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1888,7 +2828,7 @@ func (x *CommandRequest) String() string {
 func (*CommandRequest) ProtoMessage() {}
 
 func (x *CommandRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[28]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1901,7 +2841,7 @@ func (x *CommandRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandRequest.ProtoReflect.Descriptor instead.
 func (*CommandRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{28}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *CommandRequest) GetType() string {
@@ -1975,7 +2915,7 @@ type CommandResponse struct {
 
 func (x *CommandResponse) Reset() {
 	*x = CommandResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[29]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1987,7 +2927,7 @@ func (x *CommandResponse) String() string {
 func (*CommandResponse) ProtoMessage() {}
 
 func (x *CommandResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[29]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2000,7 +2940,7 @@ func (x *CommandResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandResponse.ProtoReflect.Descriptor instead.
 func (*CommandResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{29}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *CommandResponse) GetOutcome() string {
@@ -2054,7 +2994,7 @@ type RemindersRequest struct {
 
 func (x *RemindersRequest) Reset() {
 	*x = RemindersRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[30]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2066,7 +3006,7 @@ func (x *RemindersRequest) String() string {
 func (*RemindersRequest) ProtoMessage() {}
 
 func (x *RemindersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[30]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2079,7 +3019,7 @@ func (x *RemindersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemindersRequest.ProtoReflect.Descriptor instead.
 func (*RemindersRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{30}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *RemindersRequest) GetType() string {
@@ -2141,7 +3081,7 @@ type RemindersResponse struct {
 
 func (x *RemindersResponse) Reset() {
 	*x = RemindersResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[31]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2153,7 +3093,7 @@ func (x *RemindersResponse) String() string {
 func (*RemindersResponse) ProtoMessage() {}
 
 func (x *RemindersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[31]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2166,7 +3106,7 @@ func (x *RemindersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemindersResponse.ProtoReflect.Descriptor instead.
 func (*RemindersResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{31}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *RemindersResponse) GetReminders() []*Reminder {
@@ -2215,7 +3155,7 @@ type Silent struct {
 
 func (x *Silent) Reset() {
 	*x = Silent{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[32]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2227,7 +3167,7 @@ func (x *Silent) String() string {
 func (*Silent) ProtoMessage() {}
 
 func (x *Silent) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[32]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2240,7 +3180,7 @@ func (x *Silent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Silent.ProtoReflect.Descriptor instead.
 func (*Silent) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{32}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Silent) GetRegion() string {
@@ -2274,7 +3214,7 @@ type Failure struct {
 
 func (x *Failure) Reset() {
 	*x = Failure{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[33]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2286,7 +3226,7 @@ func (x *Failure) String() string {
 func (*Failure) ProtoMessage() {}
 
 func (x *Failure) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[33]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2299,7 +3239,7 @@ func (x *Failure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failure.ProtoReflect.Descriptor instead.
 func (*Failure) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{33}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Failure) GetSinceUnixMs() int64 {
@@ -2359,7 +3299,7 @@ type Reminder struct {
 
 func (x *Reminder) Reset() {
 	*x = Reminder{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[34]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2371,7 +3311,7 @@ func (x *Reminder) String() string {
 func (*Reminder) ProtoMessage() {}
 
 func (x *Reminder) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[34]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2384,7 +3324,7 @@ func (x *Reminder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reminder.ProtoReflect.Descriptor instead.
 func (*Reminder) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{34}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Reminder) GetType() string {
@@ -2452,7 +3392,7 @@ type SendsRequest struct {
 
 func (x *SendsRequest) Reset() {
 	*x = SendsRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[35]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2464,7 +3404,7 @@ func (x *SendsRequest) String() string {
 func (*SendsRequest) ProtoMessage() {}
 
 func (x *SendsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[35]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2477,7 +3417,7 @@ func (x *SendsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendsRequest.ProtoReflect.Descriptor instead.
 func (*SendsRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{35}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *SendsRequest) GetType() string {
@@ -2535,7 +3475,7 @@ type SendsResponse struct {
 
 func (x *SendsResponse) Reset() {
 	*x = SendsResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[36]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2547,7 +3487,7 @@ func (x *SendsResponse) String() string {
 func (*SendsResponse) ProtoMessage() {}
 
 func (x *SendsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[36]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2560,7 +3500,7 @@ func (x *SendsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendsResponse.ProtoReflect.Descriptor instead.
 func (*SendsResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{36}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *SendsResponse) GetSends() []*Send {
@@ -2624,7 +3564,7 @@ type Send struct {
 
 func (x *Send) Reset() {
 	*x = Send{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[37]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2636,7 +3576,7 @@ func (x *Send) String() string {
 func (*Send) ProtoMessage() {}
 
 func (x *Send) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[37]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2649,7 +3589,7 @@ func (x *Send) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Send.ProtoReflect.Descriptor instead.
 func (*Send) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{37}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Send) GetType() string {
@@ -2763,7 +3703,7 @@ type RememberedRequest struct {
 
 func (x *RememberedRequest) Reset() {
 	*x = RememberedRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[38]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2775,7 +3715,7 @@ func (x *RememberedRequest) String() string {
 func (*RememberedRequest) ProtoMessage() {}
 
 func (x *RememberedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[38]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2788,7 +3728,7 @@ func (x *RememberedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RememberedRequest.ProtoReflect.Descriptor instead.
 func (*RememberedRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{38}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *RememberedRequest) GetType() string {
@@ -2839,7 +3779,7 @@ type RememberedResponse struct {
 
 func (x *RememberedResponse) Reset() {
 	*x = RememberedResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[39]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2851,7 +3791,7 @@ func (x *RememberedResponse) String() string {
 func (*RememberedResponse) ProtoMessage() {}
 
 func (x *RememberedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[39]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2864,7 +3804,7 @@ func (x *RememberedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RememberedResponse.ProtoReflect.Descriptor instead.
 func (*RememberedResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{39}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *RememberedResponse) GetRemembered() []*Remembered {
@@ -2915,7 +3855,7 @@ type Remembered struct {
 
 func (x *Remembered) Reset() {
 	*x = Remembered{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[40]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2927,7 +3867,7 @@ func (x *Remembered) String() string {
 func (*Remembered) ProtoMessage() {}
 
 func (x *Remembered) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[40]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2940,7 +3880,7 @@ func (x *Remembered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Remembered.ProtoReflect.Descriptor instead.
 func (*Remembered) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{40}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Remembered) GetType() string {
@@ -3003,16 +3943,17 @@ const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	"\x04name\x18\x05 \x01(\tR\x04name\x12\x13\n" +
 	"\x05by_me\x18\x06 \x01(\bR\x04byMe\x12\x12\n" +
 	"\x04text\x18\a \x01(\tR\x04text\"\x10\n" +
-	"\x0eMembersRequest\"\xc2\x01\n" +
+	"\x0eMembersRequest\"\xf2\x01\n" +
 	"\x0fMembersResponse\x120\n" +
 	"\amembers\x18\x01 \x03(\v2\x16.roost.admin.v1.MemberR\amembers\x12\x12\n" +
 	"\x04self\x18\x02 \x01(\tR\x04self\x12\x16\n" +
 	"\x06active\x18\x03 \x01(\tR\x06active\x12\x12\n" +
 	"\x04term\x18\x04 \x01(\rR\x04term\x12=\n" +
-	"\vquarantined\x18\x05 \x03(\v2\x1b.roost.admin.v1.QuarantinedR\vquarantined\"9\n" +
+	"\vquarantined\x18\x05 \x03(\v2\x1b.roost.admin.v1.QuarantinedR\vquarantined\x12.\n" +
+	"\x06freeze\x18\x06 \x01(\v2\x16.roost.admin.v1.FreezeR\x06freeze\"9\n" +
 	"\vQuarantined\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xa2\x03\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xbe\x03\n" +
 	"\x06Member\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05roles\x18\x02 \x03(\tR\x05roles\x12\x16\n" +
@@ -3028,7 +3969,8 @@ const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	"\vapp_version\x18\v \x01(\tR\n" +
 	"appVersion\x12:\n" +
 	"\x06labels\x18\f \x03(\v2\".roost.admin.v1.Member.LabelsEntryR\x06labels\x12\x1a\n" +
-	"\bcapacity\x18\r \x01(\rR\bcapacity\x1a9\n" +
+	"\bcapacity\x18\r \x01(\rR\bcapacity\x12\x1a\n" +
+	"\bcordoned\x18\x0e \x01(\bR\bcordoned\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\";\n" +
@@ -3075,7 +4017,81 @@ const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	"\adry_run\x18\x03 \x01(\bR\x06dryRun\"_\n" +
 	"\rDrainResponse\x12\x1c\n" +
 	"\tremaining\x18\x01 \x01(\rR\tremaining\x120\n" +
-	"\x05stays\x18\x02 \x03(\v2\x1a.roost.admin.v1.UnreadableR\x05stays\"\x10\n" +
+	"\x05stays\x18\x02 \x03(\v2\x1a.roost.admin.v1.UnreadableR\x05stays\"\x92\x01\n" +
+	"\rCordonRequest\x12\x16\n" +
+	"\x06region\x18\x01 \x01(\tR\x06region\x12\x12\n" +
+	"\x04lift\x18\x02 \x01(\bR\x04lift\x12\x14\n" +
+	"\x05ahead\x18\x03 \x01(\bR\x05ahead\x12\x17\n" +
+	"\adry_run\x18\x04 \x01(\bR\x06dryRun\x12\x0e\n" +
+	"\x02by\x18\x05 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\"\x9f\x01\n" +
+	"\rFreezeRequest\x12\x12\n" +
+	"\x04thaw\x18\x01 \x01(\bR\x04thaw\x12\x15\n" +
+	"\x06for_ms\x18\x02 \x01(\x03R\x05forMs\x12\"\n" +
+	"\runtil_unix_ms\x18\x03 \x01(\x03R\vuntilUnixMs\x12\x17\n" +
+	"\adry_run\x18\x04 \x01(\bR\x06dryRun\x12\x0e\n" +
+	"\x02by\x18\x05 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\"\x8c\x01\n" +
+	"\n" +
+	"PinRequest\x12'\n" +
+	"\x04pins\x18\x01 \x03(\v2\x13.roost.admin.v1.PinR\x04pins\x12\x14\n" +
+	"\x05ahead\x18\x02 \x01(\bR\x05ahead\x12\x17\n" +
+	"\adry_run\x18\x03 \x01(\bR\x06dryRun\x12\x0e\n" +
+	"\x02by\x18\x04 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"G\n" +
+	"\x03Pin\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\x12\x14\n" +
+	"\x05index\x18\x02 \x01(\rR\x05index\x12\x16\n" +
+	"\x06region\x18\x03 \x01(\tR\x06region\"\x90\x01\n" +
+	"\vMoveRequest\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\x12\x14\n" +
+	"\x05index\x18\x02 \x01(\rR\x05index\x12\x16\n" +
+	"\x06region\x18\x03 \x01(\tR\x06region\x12\x17\n" +
+	"\adry_run\x18\x04 \x01(\bR\x06dryRun\x12\x0e\n" +
+	"\x02by\x18\x05 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\"\xb1\x01\n" +
+	"\rSteerResponse\x12\x18\n" +
+	"\aalready\x18\x01 \x01(\bR\aalready\x12\x16\n" +
+	"\x06stored\x18\x02 \x01(\bR\x06stored\x12\x18\n" +
+	"\achanges\x18\x03 \x01(\rR\achanges\x12\x16\n" +
+	"\x06region\x18\x04 \x01(\tR\x06region\x12\"\n" +
+	"\runtil_unix_ms\x18\x05 \x01(\x03R\vuntilUnixMs\x12\x18\n" +
+	"\aremarks\x18\x06 \x03(\tR\aremarks\"%\n" +
+	"\x0fSteeringRequest\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\"\xd8\x01\n" +
+	"\x10SteeringResponse\x12.\n" +
+	"\x06freeze\x18\x01 \x01(\v2\x16.roost.admin.v1.FreezeR\x06freeze\x120\n" +
+	"\acordons\x18\x02 \x03(\v2\x16.roost.admin.v1.CordonR\acordons\x12/\n" +
+	"\x04pins\x18\x03 \x03(\v2\x1b.roost.admin.v1.PinnedShardR\x04pins\x121\n" +
+	"\x05moves\x18\x04 \x03(\v2\x1b.roost.admin.v1.MovingShardR\x05moves\"x\n" +
+	"\x06Freeze\x12\"\n" +
+	"\runtil_unix_ms\x18\x01 \x01(\x03R\vuntilUnixMs\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\"\n" +
+	"\rsince_unix_ms\x18\x04 \x01(\x03R\vsinceUnixMs\"\xae\x01\n" +
+	"\x06Cordon\x12\x16\n" +
+	"\x06region\x18\x01 \x01(\tR\x06region\x12\x12\n" +
+	"\x04here\x18\x02 \x01(\bR\x04here\x12\x16\n" +
+	"\x06shards\x18\x03 \x01(\rR\x06shards\x12\x14\n" +
+	"\x05given\x18\x04 \x01(\rR\x05given\x12\x0e\n" +
+	"\x02by\x18\x05 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\x12\"\n" +
+	"\rsince_unix_ms\x18\a \x01(\x03R\vsinceUnixMs\"\xb1\x01\n" +
+	"\vPinnedShard\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\x12\x14\n" +
+	"\x05index\x18\x02 \x01(\rR\x05index\x12\x16\n" +
+	"\x06region\x18\x03 \x01(\tR\x06region\x12\x14\n" +
+	"\x05owner\x18\x04 \x01(\tR\x05owner\x12\x0e\n" +
+	"\x02by\x18\x05 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\x12\"\n" +
+	"\rsince_unix_ms\x18\a \x01(\x03R\vsinceUnixMs\"\x9b\x01\n" +
+	"\vMovingShard\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\x12\x14\n" +
+	"\x05index\x18\x02 \x01(\rR\x05index\x12\x16\n" +
+	"\x06region\x18\x03 \x01(\tR\x06region\x12\x0e\n" +
+	"\x02by\x18\x04 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\"\n" +
+	"\rsince_unix_ms\x18\x06 \x01(\x03R\vsinceUnixMs\"\x10\n" +
 	"\x0eRolloutRequest\"\x98\x03\n" +
 	"\x0fRolloutResponse\x12\x16\n" +
 	"\x06target\x18\x01 \x01(\tR\x06target\x12\x0e\n" +
@@ -3221,12 +4237,17 @@ const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12$\n" +
 	"\x0eactive_unix_ms\x18\x03 \x01(\x03R\factiveUnixMs\x121\n" +
-	"\afailure\x18\x04 \x01(\v2\x17.roost.admin.v1.FailureR\afailure2\xc2\x06\n" +
+	"\afailure\x18\x04 \x01(\v2\x17.roost.admin.v1.FailureR\afailure2\xa7\t\n" +
 	"\x05Admin\x12J\n" +
 	"\aMembers\x12\x1e.roost.admin.v1.MembersRequest\x1a\x1f.roost.admin.v1.MembersResponse\x12G\n" +
 	"\x06Shards\x12\x1d.roost.admin.v1.ShardsRequest\x1a\x1e.roost.admin.v1.ShardsResponse\x12D\n" +
 	"\x05Where\x12\x1c.roost.admin.v1.WhereRequest\x1a\x1d.roost.admin.v1.WhereResponse\x12D\n" +
-	"\x05Drain\x12\x1c.roost.admin.v1.DrainRequest\x1a\x1d.roost.admin.v1.DrainResponse\x12J\n" +
+	"\x05Drain\x12\x1c.roost.admin.v1.DrainRequest\x1a\x1d.roost.admin.v1.DrainResponse\x12F\n" +
+	"\x06Cordon\x12\x1d.roost.admin.v1.CordonRequest\x1a\x1d.roost.admin.v1.SteerResponse\x12F\n" +
+	"\x06Freeze\x12\x1d.roost.admin.v1.FreezeRequest\x1a\x1d.roost.admin.v1.SteerResponse\x12@\n" +
+	"\x03Pin\x12\x1a.roost.admin.v1.PinRequest\x1a\x1d.roost.admin.v1.SteerResponse\x12B\n" +
+	"\x04Move\x12\x1b.roost.admin.v1.MoveRequest\x1a\x1d.roost.admin.v1.SteerResponse\x12M\n" +
+	"\bSteering\x12\x1f.roost.admin.v1.SteeringRequest\x1a .roost.admin.v1.SteeringResponse\x12J\n" +
 	"\aRollout\x12\x1e.roost.admin.v1.RolloutRequest\x1a\x1f.roost.admin.v1.RolloutResponse\x12A\n" +
 	"\x04Look\x12\x1b.roost.admin.v1.LookRequest\x1a\x1c.roost.admin.v1.LookResponse\x12P\n" +
 	"\tSetTarget\x12 .roost.admin.v1.SetTargetRequest\x1a!.roost.admin.v1.SetTargetResponse\x12J\n" +
@@ -3255,7 +4276,7 @@ func file_roost_admin_v1_admin_proto_rawDescGZIP() []byte {
 	return file_roost_admin_v1_admin_proto_rawDescData
 }
 
-var file_roost_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
+var file_roost_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 54)
 var file_roost_admin_v1_admin_proto_goTypes = []any{
 	(*JoinRequest)(nil),        // 0: roost.admin.v1.JoinRequest
 	(*JoinResponse)(nil),       // 1: roost.admin.v1.JoinResponse
@@ -3277,28 +4298,40 @@ var file_roost_admin_v1_admin_proto_goTypes = []any{
 	(*WhereResponse)(nil),      // 17: roost.admin.v1.WhereResponse
 	(*DrainRequest)(nil),       // 18: roost.admin.v1.DrainRequest
 	(*DrainResponse)(nil),      // 19: roost.admin.v1.DrainResponse
-	(*RolloutRequest)(nil),     // 20: roost.admin.v1.RolloutRequest
-	(*RolloutResponse)(nil),    // 21: roost.admin.v1.RolloutResponse
-	(*RolloutVersion)(nil),     // 22: roost.admin.v1.RolloutVersion
-	(*CannotRead)(nil),         // 23: roost.admin.v1.CannotRead
-	(*LookRequest)(nil),        // 24: roost.admin.v1.LookRequest
-	(*LookResponse)(nil),       // 25: roost.admin.v1.LookResponse
-	(*SetTargetRequest)(nil),   // 26: roost.admin.v1.SetTargetRequest
-	(*SetTargetResponse)(nil),  // 27: roost.admin.v1.SetTargetResponse
-	(*CommandRequest)(nil),     // 28: roost.admin.v1.CommandRequest
-	(*CommandResponse)(nil),    // 29: roost.admin.v1.CommandResponse
-	(*RemindersRequest)(nil),   // 30: roost.admin.v1.RemindersRequest
-	(*RemindersResponse)(nil),  // 31: roost.admin.v1.RemindersResponse
-	(*Silent)(nil),             // 32: roost.admin.v1.Silent
-	(*Failure)(nil),            // 33: roost.admin.v1.Failure
-	(*Reminder)(nil),           // 34: roost.admin.v1.Reminder
-	(*SendsRequest)(nil),       // 35: roost.admin.v1.SendsRequest
-	(*SendsResponse)(nil),      // 36: roost.admin.v1.SendsResponse
-	(*Send)(nil),               // 37: roost.admin.v1.Send
-	(*RememberedRequest)(nil),  // 38: roost.admin.v1.RememberedRequest
-	(*RememberedResponse)(nil), // 39: roost.admin.v1.RememberedResponse
-	(*Remembered)(nil),         // 40: roost.admin.v1.Remembered
-	nil,                        // 41: roost.admin.v1.Member.LabelsEntry
+	(*CordonRequest)(nil),      // 20: roost.admin.v1.CordonRequest
+	(*FreezeRequest)(nil),      // 21: roost.admin.v1.FreezeRequest
+	(*PinRequest)(nil),         // 22: roost.admin.v1.PinRequest
+	(*Pin)(nil),                // 23: roost.admin.v1.Pin
+	(*MoveRequest)(nil),        // 24: roost.admin.v1.MoveRequest
+	(*SteerResponse)(nil),      // 25: roost.admin.v1.SteerResponse
+	(*SteeringRequest)(nil),    // 26: roost.admin.v1.SteeringRequest
+	(*SteeringResponse)(nil),   // 27: roost.admin.v1.SteeringResponse
+	(*Freeze)(nil),             // 28: roost.admin.v1.Freeze
+	(*Cordon)(nil),             // 29: roost.admin.v1.Cordon
+	(*PinnedShard)(nil),        // 30: roost.admin.v1.PinnedShard
+	(*MovingShard)(nil),        // 31: roost.admin.v1.MovingShard
+	(*RolloutRequest)(nil),     // 32: roost.admin.v1.RolloutRequest
+	(*RolloutResponse)(nil),    // 33: roost.admin.v1.RolloutResponse
+	(*RolloutVersion)(nil),     // 34: roost.admin.v1.RolloutVersion
+	(*CannotRead)(nil),         // 35: roost.admin.v1.CannotRead
+	(*LookRequest)(nil),        // 36: roost.admin.v1.LookRequest
+	(*LookResponse)(nil),       // 37: roost.admin.v1.LookResponse
+	(*SetTargetRequest)(nil),   // 38: roost.admin.v1.SetTargetRequest
+	(*SetTargetResponse)(nil),  // 39: roost.admin.v1.SetTargetResponse
+	(*CommandRequest)(nil),     // 40: roost.admin.v1.CommandRequest
+	(*CommandResponse)(nil),    // 41: roost.admin.v1.CommandResponse
+	(*RemindersRequest)(nil),   // 42: roost.admin.v1.RemindersRequest
+	(*RemindersResponse)(nil),  // 43: roost.admin.v1.RemindersResponse
+	(*Silent)(nil),             // 44: roost.admin.v1.Silent
+	(*Failure)(nil),            // 45: roost.admin.v1.Failure
+	(*Reminder)(nil),           // 46: roost.admin.v1.Reminder
+	(*SendsRequest)(nil),       // 47: roost.admin.v1.SendsRequest
+	(*SendsResponse)(nil),      // 48: roost.admin.v1.SendsResponse
+	(*Send)(nil),               // 49: roost.admin.v1.Send
+	(*RememberedRequest)(nil),  // 50: roost.admin.v1.RememberedRequest
+	(*RememberedResponse)(nil), // 51: roost.admin.v1.RememberedResponse
+	(*Remembered)(nil),         // 52: roost.admin.v1.Remembered
+	nil,                        // 53: roost.admin.v1.Member.LabelsEntry
 }
 var file_roost_admin_v1_admin_proto_depIdxs = []int32{
 	10, // 0: roost.admin.v1.NodeResponse.member:type_name -> roost.admin.v1.Member
@@ -3306,62 +4339,78 @@ var file_roost_admin_v1_admin_proto_depIdxs = []int32{
 	6,  // 2: roost.admin.v1.EventsResponse.events:type_name -> roost.admin.v1.Event
 	10, // 3: roost.admin.v1.MembersResponse.members:type_name -> roost.admin.v1.Member
 	9,  // 4: roost.admin.v1.MembersResponse.quarantined:type_name -> roost.admin.v1.Quarantined
-	41, // 5: roost.admin.v1.Member.labels:type_name -> roost.admin.v1.Member.LabelsEntry
-	14, // 6: roost.admin.v1.ShardsResponse.shards:type_name -> roost.admin.v1.Shard
-	15, // 7: roost.admin.v1.ShardsResponse.types:type_name -> roost.admin.v1.TypeSummary
-	13, // 8: roost.admin.v1.ShardsResponse.unreadable:type_name -> roost.admin.v1.Unreadable
-	14, // 9: roost.admin.v1.WhereResponse.shard:type_name -> roost.admin.v1.Shard
-	13, // 10: roost.admin.v1.DrainResponse.stays:type_name -> roost.admin.v1.Unreadable
-	22, // 11: roost.admin.v1.RolloutResponse.versions:type_name -> roost.admin.v1.RolloutVersion
-	23, // 12: roost.admin.v1.RolloutResponse.cannot_read:type_name -> roost.admin.v1.CannotRead
-	13, // 13: roost.admin.v1.RolloutResponse.unreadable:type_name -> roost.admin.v1.Unreadable
-	13, // 14: roost.admin.v1.LookResponse.unreadable:type_name -> roost.admin.v1.Unreadable
-	34, // 15: roost.admin.v1.RemindersResponse.reminders:type_name -> roost.admin.v1.Reminder
-	32, // 16: roost.admin.v1.RemindersResponse.silent:type_name -> roost.admin.v1.Silent
-	33, // 17: roost.admin.v1.Reminder.failure:type_name -> roost.admin.v1.Failure
-	37, // 18: roost.admin.v1.SendsResponse.sends:type_name -> roost.admin.v1.Send
-	32, // 19: roost.admin.v1.SendsResponse.silent:type_name -> roost.admin.v1.Silent
-	33, // 20: roost.admin.v1.Send.failure:type_name -> roost.admin.v1.Failure
-	40, // 21: roost.admin.v1.RememberedResponse.remembered:type_name -> roost.admin.v1.Remembered
-	32, // 22: roost.admin.v1.RememberedResponse.silent:type_name -> roost.admin.v1.Silent
-	33, // 23: roost.admin.v1.Remembered.failure:type_name -> roost.admin.v1.Failure
-	7,  // 24: roost.admin.v1.Admin.Members:input_type -> roost.admin.v1.MembersRequest
-	11, // 25: roost.admin.v1.Admin.Shards:input_type -> roost.admin.v1.ShardsRequest
-	16, // 26: roost.admin.v1.Admin.Where:input_type -> roost.admin.v1.WhereRequest
-	18, // 27: roost.admin.v1.Admin.Drain:input_type -> roost.admin.v1.DrainRequest
-	20, // 28: roost.admin.v1.Admin.Rollout:input_type -> roost.admin.v1.RolloutRequest
-	24, // 29: roost.admin.v1.Admin.Look:input_type -> roost.admin.v1.LookRequest
-	26, // 30: roost.admin.v1.Admin.SetTarget:input_type -> roost.admin.v1.SetTargetRequest
-	28, // 31: roost.admin.v1.Admin.Command:input_type -> roost.admin.v1.CommandRequest
-	30, // 32: roost.admin.v1.Admin.Reminders:input_type -> roost.admin.v1.RemindersRequest
-	35, // 33: roost.admin.v1.Admin.Sends:input_type -> roost.admin.v1.SendsRequest
-	38, // 34: roost.admin.v1.Admin.Remembered:input_type -> roost.admin.v1.RememberedRequest
-	0,  // 35: roost.admin.v1.Membership.Join:input_type -> roost.admin.v1.JoinRequest
-	2,  // 36: roost.admin.v1.Membership.Leave:input_type -> roost.admin.v1.NodeRequest
-	2,  // 37: roost.admin.v1.Membership.Down:input_type -> roost.admin.v1.NodeRequest
-	2,  // 38: roost.admin.v1.Membership.Remove:input_type -> roost.admin.v1.NodeRequest
-	4,  // 39: roost.admin.v1.Membership.Events:input_type -> roost.admin.v1.EventsRequest
-	8,  // 40: roost.admin.v1.Admin.Members:output_type -> roost.admin.v1.MembersResponse
-	12, // 41: roost.admin.v1.Admin.Shards:output_type -> roost.admin.v1.ShardsResponse
-	17, // 42: roost.admin.v1.Admin.Where:output_type -> roost.admin.v1.WhereResponse
-	19, // 43: roost.admin.v1.Admin.Drain:output_type -> roost.admin.v1.DrainResponse
-	21, // 44: roost.admin.v1.Admin.Rollout:output_type -> roost.admin.v1.RolloutResponse
-	25, // 45: roost.admin.v1.Admin.Look:output_type -> roost.admin.v1.LookResponse
-	27, // 46: roost.admin.v1.Admin.SetTarget:output_type -> roost.admin.v1.SetTargetResponse
-	29, // 47: roost.admin.v1.Admin.Command:output_type -> roost.admin.v1.CommandResponse
-	31, // 48: roost.admin.v1.Admin.Reminders:output_type -> roost.admin.v1.RemindersResponse
-	36, // 49: roost.admin.v1.Admin.Sends:output_type -> roost.admin.v1.SendsResponse
-	39, // 50: roost.admin.v1.Admin.Remembered:output_type -> roost.admin.v1.RememberedResponse
-	1,  // 51: roost.admin.v1.Membership.Join:output_type -> roost.admin.v1.JoinResponse
-	3,  // 52: roost.admin.v1.Membership.Leave:output_type -> roost.admin.v1.NodeResponse
-	3,  // 53: roost.admin.v1.Membership.Down:output_type -> roost.admin.v1.NodeResponse
-	3,  // 54: roost.admin.v1.Membership.Remove:output_type -> roost.admin.v1.NodeResponse
-	5,  // 55: roost.admin.v1.Membership.Events:output_type -> roost.admin.v1.EventsResponse
-	40, // [40:56] is the sub-list for method output_type
-	24, // [24:40] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	28, // 5: roost.admin.v1.MembersResponse.freeze:type_name -> roost.admin.v1.Freeze
+	53, // 6: roost.admin.v1.Member.labels:type_name -> roost.admin.v1.Member.LabelsEntry
+	14, // 7: roost.admin.v1.ShardsResponse.shards:type_name -> roost.admin.v1.Shard
+	15, // 8: roost.admin.v1.ShardsResponse.types:type_name -> roost.admin.v1.TypeSummary
+	13, // 9: roost.admin.v1.ShardsResponse.unreadable:type_name -> roost.admin.v1.Unreadable
+	14, // 10: roost.admin.v1.WhereResponse.shard:type_name -> roost.admin.v1.Shard
+	13, // 11: roost.admin.v1.DrainResponse.stays:type_name -> roost.admin.v1.Unreadable
+	23, // 12: roost.admin.v1.PinRequest.pins:type_name -> roost.admin.v1.Pin
+	28, // 13: roost.admin.v1.SteeringResponse.freeze:type_name -> roost.admin.v1.Freeze
+	29, // 14: roost.admin.v1.SteeringResponse.cordons:type_name -> roost.admin.v1.Cordon
+	30, // 15: roost.admin.v1.SteeringResponse.pins:type_name -> roost.admin.v1.PinnedShard
+	31, // 16: roost.admin.v1.SteeringResponse.moves:type_name -> roost.admin.v1.MovingShard
+	34, // 17: roost.admin.v1.RolloutResponse.versions:type_name -> roost.admin.v1.RolloutVersion
+	35, // 18: roost.admin.v1.RolloutResponse.cannot_read:type_name -> roost.admin.v1.CannotRead
+	13, // 19: roost.admin.v1.RolloutResponse.unreadable:type_name -> roost.admin.v1.Unreadable
+	13, // 20: roost.admin.v1.LookResponse.unreadable:type_name -> roost.admin.v1.Unreadable
+	46, // 21: roost.admin.v1.RemindersResponse.reminders:type_name -> roost.admin.v1.Reminder
+	44, // 22: roost.admin.v1.RemindersResponse.silent:type_name -> roost.admin.v1.Silent
+	45, // 23: roost.admin.v1.Reminder.failure:type_name -> roost.admin.v1.Failure
+	49, // 24: roost.admin.v1.SendsResponse.sends:type_name -> roost.admin.v1.Send
+	44, // 25: roost.admin.v1.SendsResponse.silent:type_name -> roost.admin.v1.Silent
+	45, // 26: roost.admin.v1.Send.failure:type_name -> roost.admin.v1.Failure
+	52, // 27: roost.admin.v1.RememberedResponse.remembered:type_name -> roost.admin.v1.Remembered
+	44, // 28: roost.admin.v1.RememberedResponse.silent:type_name -> roost.admin.v1.Silent
+	45, // 29: roost.admin.v1.Remembered.failure:type_name -> roost.admin.v1.Failure
+	7,  // 30: roost.admin.v1.Admin.Members:input_type -> roost.admin.v1.MembersRequest
+	11, // 31: roost.admin.v1.Admin.Shards:input_type -> roost.admin.v1.ShardsRequest
+	16, // 32: roost.admin.v1.Admin.Where:input_type -> roost.admin.v1.WhereRequest
+	18, // 33: roost.admin.v1.Admin.Drain:input_type -> roost.admin.v1.DrainRequest
+	20, // 34: roost.admin.v1.Admin.Cordon:input_type -> roost.admin.v1.CordonRequest
+	21, // 35: roost.admin.v1.Admin.Freeze:input_type -> roost.admin.v1.FreezeRequest
+	22, // 36: roost.admin.v1.Admin.Pin:input_type -> roost.admin.v1.PinRequest
+	24, // 37: roost.admin.v1.Admin.Move:input_type -> roost.admin.v1.MoveRequest
+	26, // 38: roost.admin.v1.Admin.Steering:input_type -> roost.admin.v1.SteeringRequest
+	32, // 39: roost.admin.v1.Admin.Rollout:input_type -> roost.admin.v1.RolloutRequest
+	36, // 40: roost.admin.v1.Admin.Look:input_type -> roost.admin.v1.LookRequest
+	38, // 41: roost.admin.v1.Admin.SetTarget:input_type -> roost.admin.v1.SetTargetRequest
+	40, // 42: roost.admin.v1.Admin.Command:input_type -> roost.admin.v1.CommandRequest
+	42, // 43: roost.admin.v1.Admin.Reminders:input_type -> roost.admin.v1.RemindersRequest
+	47, // 44: roost.admin.v1.Admin.Sends:input_type -> roost.admin.v1.SendsRequest
+	50, // 45: roost.admin.v1.Admin.Remembered:input_type -> roost.admin.v1.RememberedRequest
+	0,  // 46: roost.admin.v1.Membership.Join:input_type -> roost.admin.v1.JoinRequest
+	2,  // 47: roost.admin.v1.Membership.Leave:input_type -> roost.admin.v1.NodeRequest
+	2,  // 48: roost.admin.v1.Membership.Down:input_type -> roost.admin.v1.NodeRequest
+	2,  // 49: roost.admin.v1.Membership.Remove:input_type -> roost.admin.v1.NodeRequest
+	4,  // 50: roost.admin.v1.Membership.Events:input_type -> roost.admin.v1.EventsRequest
+	8,  // 51: roost.admin.v1.Admin.Members:output_type -> roost.admin.v1.MembersResponse
+	12, // 52: roost.admin.v1.Admin.Shards:output_type -> roost.admin.v1.ShardsResponse
+	17, // 53: roost.admin.v1.Admin.Where:output_type -> roost.admin.v1.WhereResponse
+	19, // 54: roost.admin.v1.Admin.Drain:output_type -> roost.admin.v1.DrainResponse
+	25, // 55: roost.admin.v1.Admin.Cordon:output_type -> roost.admin.v1.SteerResponse
+	25, // 56: roost.admin.v1.Admin.Freeze:output_type -> roost.admin.v1.SteerResponse
+	25, // 57: roost.admin.v1.Admin.Pin:output_type -> roost.admin.v1.SteerResponse
+	25, // 58: roost.admin.v1.Admin.Move:output_type -> roost.admin.v1.SteerResponse
+	27, // 59: roost.admin.v1.Admin.Steering:output_type -> roost.admin.v1.SteeringResponse
+	33, // 60: roost.admin.v1.Admin.Rollout:output_type -> roost.admin.v1.RolloutResponse
+	37, // 61: roost.admin.v1.Admin.Look:output_type -> roost.admin.v1.LookResponse
+	39, // 62: roost.admin.v1.Admin.SetTarget:output_type -> roost.admin.v1.SetTargetResponse
+	41, // 63: roost.admin.v1.Admin.Command:output_type -> roost.admin.v1.CommandResponse
+	43, // 64: roost.admin.v1.Admin.Reminders:output_type -> roost.admin.v1.RemindersResponse
+	48, // 65: roost.admin.v1.Admin.Sends:output_type -> roost.admin.v1.SendsResponse
+	51, // 66: roost.admin.v1.Admin.Remembered:output_type -> roost.admin.v1.RememberedResponse
+	1,  // 67: roost.admin.v1.Membership.Join:output_type -> roost.admin.v1.JoinResponse
+	3,  // 68: roost.admin.v1.Membership.Leave:output_type -> roost.admin.v1.NodeResponse
+	3,  // 69: roost.admin.v1.Membership.Down:output_type -> roost.admin.v1.NodeResponse
+	3,  // 70: roost.admin.v1.Membership.Remove:output_type -> roost.admin.v1.NodeResponse
+	5,  // 71: roost.admin.v1.Membership.Events:output_type -> roost.admin.v1.EventsResponse
+	51, // [51:72] is the sub-list for method output_type
+	30, // [30:51] is the sub-list for method input_type
+	30, // [30:30] is the sub-list for extension type_name
+	30, // [30:30] is the sub-list for extension extendee
+	0,  // [0:30] is the sub-list for field type_name
 }
 
 func init() { file_roost_admin_v1_admin_proto_init() }
@@ -3375,7 +4424,7 @@ func file_roost_admin_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_roost_admin_v1_admin_proto_rawDesc), len(file_roost_admin_v1_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   42,
+			NumMessages:   54,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

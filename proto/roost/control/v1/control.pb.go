@@ -941,7 +941,7 @@ type Register struct {
 	JournalCluster    *uint64  `protobuf:"fixed64,5,opt,name=journal_cluster,json=journalCluster,proto3,oneof" json:"journal_cluster,omitempty"`
 	Zone              string   `protobuf:"bytes,6,opt,name=zone,proto3" json:"zone,omitempty"`                                                      // where the region runs, or empty
 	Labels            []*Label `protobuf:"bytes,7,rep,name=labels,proto3" json:"labels,omitempty"`                                                  // sorted by name
-	Capacity          uint32   `protobuf:"varint,8,opt,name=capacity,proto3" json:"capacity,omitempty"`                                             // compared with that of other regions; 0: it does not say
+	Capacity          uint32   `protobuf:"varint,8,opt,name=capacity,proto3" json:"capacity,omitempty"`                                             // most shards, of all types, that it wants; 0: it does not say
 	JournalGeneration uint64   `protobuf:"fixed64,9,opt,name=journal_generation,json=journalGeneration,proto3" json:"journal_generation,omitempty"` // of the region's journal, or 0
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache

@@ -164,6 +164,327 @@ func (x *TypeFact) GetBy() []string {
 	return nil
 }
 
+// Note says who wants something, why, and since when.
+type Note struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	By            string                 `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"`
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	AtUnixMs      int64                  `protobuf:"varint,3,opt,name=at_unix_ms,json=atUnixMs,proto3" json:"at_unix_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Note) Reset() {
+	*x = Note{}
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Note) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Note) ProtoMessage() {}
+
+func (x *Note) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Note.ProtoReflect.Descriptor instead.
+func (*Note) Descriptor() ([]byte, []int) {
+	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Note) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *Note) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Note) GetAtUnixMs() int64 {
+	if x != nil {
+		return x.AtUnixMs
+	}
+	return 0
+}
+
+// CordonFact: regions with a name are to get no more shards.
+type CordonFact struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Region        string                 `protobuf:"bytes,1,opt,name=region,proto3" json:"region,omitempty"`
+	Lifted        bool                   `protobuf:"varint,2,opt,name=lifted,proto3" json:"lifted,omitempty"` // not any more
+	After         uint64                 `protobuf:"fixed64,3,opt,name=after,proto3" json:"after,omitempty"`  // the last epoch that was given out before
+	Note          *Note                  `protobuf:"bytes,4,opt,name=note,proto3" json:"note,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CordonFact) Reset() {
+	*x = CordonFact{}
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CordonFact) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CordonFact) ProtoMessage() {}
+
+func (x *CordonFact) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CordonFact.ProtoReflect.Descriptor instead.
+func (*CordonFact) Descriptor() ([]byte, []int) {
+	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *CordonFact) GetRegion() string {
+	if x != nil {
+		return x.Region
+	}
+	return ""
+}
+
+func (x *CordonFact) GetLifted() bool {
+	if x != nil {
+		return x.Lifted
+	}
+	return false
+}
+
+func (x *CordonFact) GetAfter() uint64 {
+	if x != nil {
+		return x.After
+	}
+	return 0
+}
+
+func (x *CordonFact) GetNote() *Note {
+	if x != nil {
+		return x.Note
+	}
+	return nil
+}
+
+// FreezeFact: nothing moves that need not.
+type FreezeFact struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Frozen        bool                   `protobuf:"varint,1,opt,name=frozen,proto3" json:"frozen,omitempty"`                                // false: it has ended
+	UntilUnixMs   int64                  `protobuf:"varint,2,opt,name=until_unix_ms,json=untilUnixMs,proto3" json:"until_unix_ms,omitempty"` // when it ends by itself; 0: it does not
+	Note          *Note                  `protobuf:"bytes,3,opt,name=note,proto3" json:"note,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FreezeFact) Reset() {
+	*x = FreezeFact{}
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FreezeFact) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FreezeFact) ProtoMessage() {}
+
+func (x *FreezeFact) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FreezeFact.ProtoReflect.Descriptor instead.
+func (*FreezeFact) Descriptor() ([]byte, []int) {
+	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *FreezeFact) GetFrozen() bool {
+	if x != nil {
+		return x.Frozen
+	}
+	return false
+}
+
+func (x *FreezeFact) GetUntilUnixMs() int64 {
+	if x != nil {
+		return x.UntilUnixMs
+	}
+	return 0
+}
+
+func (x *FreezeFact) GetNote() *Note {
+	if x != nil {
+		return x.Note
+	}
+	return nil
+}
+
+// PinFact: a shard is wanted at a region with a name.
+type PinFact struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Shard         *v1.Shard              `protobuf:"bytes,1,opt,name=shard,proto3" json:"shard,omitempty"`
+	Region        string                 `protobuf:"bytes,2,opt,name=region,proto3" json:"region,omitempty"` // empty: anywhere
+	Note          *Note                  `protobuf:"bytes,3,opt,name=note,proto3" json:"note,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PinFact) Reset() {
+	*x = PinFact{}
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PinFact) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PinFact) ProtoMessage() {}
+
+func (x *PinFact) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PinFact.ProtoReflect.Descriptor instead.
+func (*PinFact) Descriptor() ([]byte, []int) {
+	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *PinFact) GetShard() *v1.Shard {
+	if x != nil {
+		return x.Shard
+	}
+	return nil
+}
+
+func (x *PinFact) GetRegion() string {
+	if x != nil {
+		return x.Region
+	}
+	return ""
+}
+
+func (x *PinFact) GetNote() *Note {
+	if x != nil {
+		return x.Note
+	}
+	return nil
+}
+
+// MoveFact: an operator wants the move that the RowFact before it begins.
+type MoveFact struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Shard         *v1.Shard              `protobuf:"bytes,1,opt,name=shard,proto3" json:"shard,omitempty"`
+	Region        string                 `protobuf:"bytes,2,opt,name=region,proto3" json:"region,omitempty"`
+	Epoch         uint64                 `protobuf:"fixed64,3,opt,name=epoch,proto3" json:"epoch,omitempty"` // at which the shard is handed off
+	Note          *Note                  `protobuf:"bytes,4,opt,name=note,proto3" json:"note,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MoveFact) Reset() {
+	*x = MoveFact{}
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MoveFact) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MoveFact) ProtoMessage() {}
+
+func (x *MoveFact) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MoveFact.ProtoReflect.Descriptor instead.
+func (*MoveFact) Descriptor() ([]byte, []int) {
+	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *MoveFact) GetShard() *v1.Shard {
+	if x != nil {
+		return x.Shard
+	}
+	return nil
+}
+
+func (x *MoveFact) GetRegion() string {
+	if x != nil {
+		return x.Region
+	}
+	return ""
+}
+
+func (x *MoveFact) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *MoveFact) GetNote() *Note {
+	if x != nil {
+		return x.Note
+	}
+	return nil
+}
+
 // TargetFact: the application version that a rollout leads to.
 type TargetFact struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -175,7 +496,7 @@ type TargetFact struct {
 
 func (x *TargetFact) Reset() {
 	*x = TargetFact{}
-	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[2]
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -187,7 +508,7 @@ func (x *TargetFact) String() string {
 func (*TargetFact) ProtoMessage() {}
 
 func (x *TargetFact) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[2]
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -200,7 +521,7 @@ func (x *TargetFact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TargetFact.ProtoReflect.Descriptor instead.
 func (*TargetFact) Descriptor() ([]byte, []int) {
-	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{2}
+	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *TargetFact) GetVersion() string {
@@ -231,7 +552,32 @@ const file_roost_coordinator_v1_coordinator_proto_rawDesc = "" +
 	"\bTypeFact\x12*\n" +
 	"\x04type\x18\x01 \x01(\v2\x16.roost.control.v1.TypeR\x04type\x12,\n" +
 	"\x05forms\x18\x02 \x03(\v2\x16.roost.control.v1.FormR\x05forms\x12\x0e\n" +
-	"\x02by\x18\x03 \x03(\tR\x02by\":\n" +
+	"\x02by\x18\x03 \x03(\tR\x02by\"L\n" +
+	"\x04Note\x12\x0e\n" +
+	"\x02by\x18\x01 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x1c\n" +
+	"\n" +
+	"at_unix_ms\x18\x03 \x01(\x03R\batUnixMs\"\x82\x01\n" +
+	"\n" +
+	"CordonFact\x12\x16\n" +
+	"\x06region\x18\x01 \x01(\tR\x06region\x12\x16\n" +
+	"\x06lifted\x18\x02 \x01(\bR\x06lifted\x12\x14\n" +
+	"\x05after\x18\x03 \x01(\x06R\x05after\x12.\n" +
+	"\x04note\x18\x04 \x01(\v2\x1a.roost.coordinator.v1.NoteR\x04note\"x\n" +
+	"\n" +
+	"FreezeFact\x12\x16\n" +
+	"\x06frozen\x18\x01 \x01(\bR\x06frozen\x12\"\n" +
+	"\runtil_unix_ms\x18\x02 \x01(\x03R\vuntilUnixMs\x12.\n" +
+	"\x04note\x18\x03 \x01(\v2\x1a.roost.coordinator.v1.NoteR\x04note\"\x80\x01\n" +
+	"\aPinFact\x12-\n" +
+	"\x05shard\x18\x01 \x01(\v2\x17.roost.control.v1.ShardR\x05shard\x12\x16\n" +
+	"\x06region\x18\x02 \x01(\tR\x06region\x12.\n" +
+	"\x04note\x18\x03 \x01(\v2\x1a.roost.coordinator.v1.NoteR\x04note\"\x97\x01\n" +
+	"\bMoveFact\x12-\n" +
+	"\x05shard\x18\x01 \x01(\v2\x17.roost.control.v1.ShardR\x05shard\x12\x16\n" +
+	"\x06region\x18\x02 \x01(\tR\x06region\x12\x14\n" +
+	"\x05epoch\x18\x03 \x01(\x06R\x05epoch\x12.\n" +
+	"\x04note\x18\x04 \x01(\v2\x1a.roost.coordinator.v1.NoteR\x04note\":\n" +
 	"\n" +
 	"TargetFact\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x12\n" +
@@ -249,28 +595,40 @@ func file_roost_coordinator_v1_coordinator_proto_rawDescGZIP() []byte {
 	return file_roost_coordinator_v1_coordinator_proto_rawDescData
 }
 
-var file_roost_coordinator_v1_coordinator_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
+var file_roost_coordinator_v1_coordinator_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_roost_coordinator_v1_coordinator_proto_goTypes = []any{
 	(*RowFact)(nil),     // 0: roost.coordinator.v1.RowFact
 	(*TypeFact)(nil),    // 1: roost.coordinator.v1.TypeFact
-	(*TargetFact)(nil),  // 2: roost.coordinator.v1.TargetFact
-	(*v1.Row)(nil),      // 3: roost.control.v1.Row
-	(*v1.Node)(nil),     // 4: roost.control.v1.Node
-	(*v1.Previous)(nil), // 5: roost.control.v1.Previous
-	(*v1.Type)(nil),     // 6: roost.control.v1.Type
-	(*v1.Form)(nil),     // 7: roost.control.v1.Form
+	(*Note)(nil),        // 2: roost.coordinator.v1.Note
+	(*CordonFact)(nil),  // 3: roost.coordinator.v1.CordonFact
+	(*FreezeFact)(nil),  // 4: roost.coordinator.v1.FreezeFact
+	(*PinFact)(nil),     // 5: roost.coordinator.v1.PinFact
+	(*MoveFact)(nil),    // 6: roost.coordinator.v1.MoveFact
+	(*TargetFact)(nil),  // 7: roost.coordinator.v1.TargetFact
+	(*v1.Row)(nil),      // 8: roost.control.v1.Row
+	(*v1.Node)(nil),     // 9: roost.control.v1.Node
+	(*v1.Previous)(nil), // 10: roost.control.v1.Previous
+	(*v1.Type)(nil),     // 11: roost.control.v1.Type
+	(*v1.Form)(nil),     // 12: roost.control.v1.Form
+	(*v1.Shard)(nil),    // 13: roost.control.v1.Shard
 }
 var file_roost_coordinator_v1_coordinator_proto_depIdxs = []int32{
-	3, // 0: roost.coordinator.v1.RowFact.row:type_name -> roost.control.v1.Row
-	4, // 1: roost.coordinator.v1.RowFact.successor:type_name -> roost.control.v1.Node
-	5, // 2: roost.coordinator.v1.RowFact.previous:type_name -> roost.control.v1.Previous
-	6, // 3: roost.coordinator.v1.TypeFact.type:type_name -> roost.control.v1.Type
-	7, // 4: roost.coordinator.v1.TypeFact.forms:type_name -> roost.control.v1.Form
-	5, // [5:5] is the sub-list for method output_type
-	5, // [5:5] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	8,  // 0: roost.coordinator.v1.RowFact.row:type_name -> roost.control.v1.Row
+	9,  // 1: roost.coordinator.v1.RowFact.successor:type_name -> roost.control.v1.Node
+	10, // 2: roost.coordinator.v1.RowFact.previous:type_name -> roost.control.v1.Previous
+	11, // 3: roost.coordinator.v1.TypeFact.type:type_name -> roost.control.v1.Type
+	12, // 4: roost.coordinator.v1.TypeFact.forms:type_name -> roost.control.v1.Form
+	2,  // 5: roost.coordinator.v1.CordonFact.note:type_name -> roost.coordinator.v1.Note
+	2,  // 6: roost.coordinator.v1.FreezeFact.note:type_name -> roost.coordinator.v1.Note
+	13, // 7: roost.coordinator.v1.PinFact.shard:type_name -> roost.control.v1.Shard
+	2,  // 8: roost.coordinator.v1.PinFact.note:type_name -> roost.coordinator.v1.Note
+	13, // 9: roost.coordinator.v1.MoveFact.shard:type_name -> roost.control.v1.Shard
+	2,  // 10: roost.coordinator.v1.MoveFact.note:type_name -> roost.coordinator.v1.Note
+	11, // [11:11] is the sub-list for method output_type
+	11, // [11:11] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_roost_coordinator_v1_coordinator_proto_init() }
@@ -284,7 +642,7 @@ func file_roost_coordinator_v1_coordinator_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_roost_coordinator_v1_coordinator_proto_rawDesc), len(file_roost_coordinator_v1_coordinator_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   3,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -9,8 +9,8 @@
 // has been at the same job since the last look is preempted: the jobs behind that job go
 // to the pool, and the results of the jobs before it go to the function handIn (see [New]).
 // If the worker belongs to an inline runner, its yield function is called, so that another
-// goroutine brings commands meanwhile. A job that is about to wait for what others do calls
-// [Pool.Block] to be preempted at once.
+// goroutine brings commands meanwhile. A job that is about to wait for something calls
+// [Pool.Block], so that its worker is preempted at once.
 //
 // # Life of a worker
 //
@@ -25,8 +25,8 @@
 //	                                      └─────────▶ preempted ───────┘
 //
 // Next ends the current job and begins the next one. When it returns nil, no job is left, and
-// Finish is called. For a preempted worker that is when its current job has ended, because
-// its other jobs went to the pool.
+// Finish is called. A preempted worker has no job left after its current one, because its other
+// jobs went to the pool.
 //
 // # How many goroutines there are
 //

@@ -30,15 +30,15 @@ type Config struct {
 	// Loads is how many entities are loaded at a time. Default 2: half as many as a region,
 	// which they must not hold up.
 	Loads int
-	// LoadTimeout is how long one load may take. Default 30 s: longer than a region takes,
-	// so that nothing is called unreadable that a region could load.
+	// LoadTimeout is how long one load may take. Default 30 s: longer than in a region, so that
+	// no entity is reported as unreadable that a region could load.
 	LoadTimeout time.Duration
 	// Attempts is how often a load is tried if the store does not answer. Default 3.
 	Attempts int
 	// AttemptDelay is the delay between two attempts. Default 1 s.
 	AttemptDelay time.Duration
-	// Kinds is how many kinds of problems are reported; what exceeds it is counted. Default
-	// 100: a page that somebody reads.
+	// Kinds is how many kinds of problems are reported; further kinds are only counted. Default
+	// 100: about as many as a person reads.
 	Kinds int
 	// Examples is how many entities are named for each kind of problem. Default 5.
 	Examples int
@@ -61,13 +61,14 @@ func DefaultConfig() Config {
 // ErrUsage is wrapped by errors about what was asked for.
 var ErrUsage = errors.New("wrong usage")
 
-// Check reads what is stored of entities, all of it or a sample: the snapshot as a region
-// would, and all events, those before the snapshot too, unless some of these were trimmed: no
-// version reads what is left of them. It also reads the inputs of reminders that stand and of sends
-// that are pending; with a sample, the first of each type. It keeps a page of ids in memory,
-// and the entities that it is loading. An error says that it could not go on; the report is
-// then about what was checked until then. Entities that are added meanwhile may or may not
-// be checked.
+// Check reads what is stored of all entities, or of a sample of them. Of each entity it reads the
+// snapshot, as a region would, and all events. It does not read the events before the snapshot if
+// some of them were trimmed, because no version reads the rest of these. It also reads the inputs of
+// standing reminders and pending sends; with a sample, only the first ones of each type.
+//
+// It keeps a page of ids in memory, and the entities that it is loading. An error says that the
+// check could not go on; the report then covers what was checked before. Entities that are added
+// during the check may or may not be checked.
 func Check(ctx context.Context, r journal.Reader, types []entity.Definition, cfg Config) (Report, error) {
 	c := newChecker(r, cfg)
 	c.report.Sample = cfg.Sample
@@ -129,7 +130,8 @@ func (c *checker) check(ctx context.Context, types []entity.Definition) error {
 	if err := c.checkInputs(ctx); err != nil {
 		return err
 	}
-	// Last: what was stored meanwhile is noted by then.
+	// The declared forms are read last: by then the forms of all that was stored meanwhile are among
+	// them.
 	noted, err := c.readForms(ctx)
 	if err == nil {
 		c.compareForms(noted)
@@ -163,8 +165,8 @@ func (c *checker) forAll(ctx context.Context, sample map[sharding.EntityType][]s
 	return err
 }
 
-// choose decides which types are checked, and returns a text for each type of the program
-// that is not. It refuses a program that could not use the journal at all.
+// choose decides which types are checked. For each type of the program that is not checked, it
+// returns a text that says why. It refuses a program that could not use the journal at all.
 func (c *checker) choose(ctx context.Context, types []entity.Definition) (others map[sharding.EntityType]string, err error) {
 	facts, err := c.reader.Facts(ctx)
 	if err != nil {
@@ -180,6 +182,9 @@ func (c *checker) choose(ctx context.Context, types []entity.Definition) (others
 			return nil, err
 		case desc.Desc.Volatile:
 			others[typ] = "it is volatile in this program, which reads nothing of it"
+			if len(c.cfg.Types) == 0 { // its number of shards is fixed too
+				declared.Types = append(declared.Types, desc.Desc)
+			}
 		case len(c.cfg.Types) > 0 && !slices.Contains(c.cfg.Types, typ):
 			others[typ] = "it was not asked for"
 		default:
@@ -357,7 +362,7 @@ func (c *checker) countDone() {
 	}
 }
 
-// examined is what was found of one entity.
+// examined is what a check has found about one entity.
 type examined struct {
 	events            int
 	seen              map[seenForm]bool // without the shard
@@ -371,8 +376,8 @@ func (x *examined) complain(p Problem, at Example) {
 	x.problems, x.examples = append(x.problems, p), append(x.examples, at)
 }
 
-// examine reads an entity as a region would, and then, unless that was all of it or events
-// were trimmed, all events from the first one.
+// examine reads an entity as a region would. After that it reads all events from the first one on,
+// unless the first read had all of them, or events were trimmed.
 func (c *checker) examine(ctx context.Context, e sharding.Entity) (x examined, err error) {
 	req := journal.LoadRequest{Entity: e}
 	var found journal.Loaded
@@ -409,7 +414,7 @@ func (c *checker) examine(ctx context.Context, e sharding.Entity) (x examined, e
 	}
 	req.WithoutSnapshot = true
 	if err = load(); errors.Is(err, journal.ErrTrimmed) {
-		return c.examine(ctx, e) // it was meanwhile
+		return c.examine(ctx, e) // events were trimmed since the first read
 	} else if err != nil && !errors.Is(err, journal.ErrCorrupt) {
 		return x, fmt.Errorf("%s cannot be loaded: %w", e, err)
 	}

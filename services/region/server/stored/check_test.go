@@ -383,6 +383,10 @@ func TestCheckRefusesAProgramThatCouldNotStart(t *testing.T) {
 	if _, err := Check(t.Context(), s, []entity.Definition{other}, DefaultConfig()); !errors.Is(err, journal.ErrShardCount) {
 		t.Errorf("16 shards for 8: %v", err)
 	}
+	volatile := entity.DefineVolatile("Box", func(string) *Box { return &Box{} }, entity.On(show, (*Box).Show)).Shards(16)
+	if _, err := Check(t.Context(), s, []entity.Definition{volatile}, DefaultConfig()); !errors.Is(err, journal.ErrShardCount) {
+		t.Errorf("16 shards of a volatile type for 8: %v", err)
+	}
 }
 
 // silent is a store that does not answer some loads.

@@ -143,6 +143,13 @@ func unread(reads []sharding.Form, f sharding.Form) (why, fix string) {
 		return "this program has no such command, or none whose inputs are stored", fmt.Sprintf("if a later version of the program has stored it, run that version; otherwise bind %s again, with Stored, or give the command that it has become an Alias(%q)", f.Name, f.Name)
 	case latest == nil:
 		return "this program has no such event", fmt.Sprintf("if a later version of the program has stored it, run that version; otherwise declare %s in Events again, or give the event that it has become an Alias(%q)", f.Name, f.Name)
+	case f.Kind == sharding.FormOfSnapshot && f.Version > latest.Version:
+		return fmt.Sprintf("this program knows version %d", latest.Version), fmt.Sprintf("run a program that knows version %d", f.Version)
+	case f.Kind == sharding.FormOfSnapshot && f.Version == latest.Version:
+		return fmt.Sprintf("this program has other fields in it (shape %016x): the form has changed without a new version", latest.Shape),
+			fmt.Sprintf("keep the struct as it was stored, and declare its successor with SnapshotV(%d, entity.FromSnapshot(%d, …))", f.Version+1, f.Version)
+	case f.Kind == sharding.FormOfSnapshot && !same:
+		return fmt.Sprintf("this program has no step from version %d", f.Version), fmt.Sprintf("give SnapshotV(%d, …) an entity.FromSnapshot(%d, …)", latest.Version, f.Version)
 	case f.Version > latest.Version:
 		return fmt.Sprintf("this program knows version %d", latest.Version),
 			fmt.Sprintf("run a program that knows version %d, or store it with ReadableBy(%d) if this one may ignore what it does not know", f.Version, latest.Version)

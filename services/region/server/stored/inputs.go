@@ -29,7 +29,7 @@ func (c *checker) checkInputs(ctx context.Context) error {
 		c.unreadInput(id.Type, Problem{Type: id.Type, What: "stored data", Problem: journal.ErrCorrupt.Error(), Fix: fixDamaged}, Example{Detail: err.Error()})
 	}
 	from := retrying{c, ctx}
-	err := journal.EachTimer(ctx, from, own, func(r *journal.WakeRow) error {
+	err := journal.EachReminder(ctx, from, own, func(r *journal.WakeRow) error {
 		if r.Kind == sharding.ReminderWake {
 			c.checkTimer(r)
 		}

@@ -167,6 +167,27 @@ func TestCheckComparesFormsOfInputs(t *testing.T) {
 	}
 }
 
+// TestCheckComparesFormsOfSnapshots: what it says of a snapshot that is not read are the words for
+// snapshots. Those for events would not compile.
+func TestCheckComparesFormsOfSnapshots(t *testing.T) {
+	snapshot := func(version uint16, shape uint64) sharding.Form {
+		return sharding.Form{Kind: sharding.FormOfSnapshot, Version: version, Shape: shape}
+	}
+	for want, c := range map[string]struct {
+		reads []sharding.Form
+		of    sharding.Form
+	}{
+		"run a program that knows version 3":           {[]sharding.Form{snapshot(2, 7)}, snapshot(3, 7)},
+		"SnapshotV(3, entity.FromSnapshot(2, …))":      {[]sharding.Form{snapshot(2, 7)}, snapshot(2, 8)},
+		"SnapshotV(2, …) an entity.FromSnapshot(1, …)": {[]sharding.Form{snapshot(2, 7)}, snapshot(1, 8)},
+		"the struct of the step from version 1":        {[]sharding.Form{snapshot(1, 6), snapshot(2, 7)}, snapshot(1, 8)},
+	} {
+		if why, fix := unread(c.reads, c.of); !strings.Contains(fix, want) || strings.Contains(fix, "entity.From(") || strings.Contains(fix, "ReadableBy") {
+			t.Errorf("%v: %s, %s, want %s", c.of, why, fix, want)
+		}
+	}
+}
+
 // TestCheckFindsInputsOfThePresentOwner: what the owner of a shard may have stored counts for the
 // shards in which it stands, although nobody but the owner has noted it. So the check says that these
 // are not given to the program before its regions are refused.

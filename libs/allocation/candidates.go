@@ -1,0 +1,241 @@
+package allocation
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// Broken are the constraints that a choice does not keep because no other region could
+// serve the shard.
+type Broken uint8
+
+// The constraints, the most important one first.
+const (
+	BrokenCapacity Broken = 1 << iota
+	BrokenPin
+	BrokenCordon
+	BrokenZone
+)
+
+var constraintNames = []string{"capacity", "pin", "cordon", "zone"}
+
+// String lists the constraints.
+func (b Broken) String() string {
+	var names []string
+	for i, name := range constraintNames {
+		if b&(1<<i) != 0 {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, " ")
+}
+
+// Candidates returns the view with those regions only that may be given a shard, except
+// one. All of them are up and reachable and read everything that may be stored in the
+// shard; if there are none, nobody can serve it. Of these regions those are kept, one
+// constraint after the other, that
+//
+//  1. have fewer shards than their capacity,
+//  2. have the name to which the shard is pinned,
+//  3. are not cordoned,
+//  4. are in a zone with less than its share of the type's shards.
+//
+// A constraint that none of the remaining regions keeps is ignored, and returned. So a
+// constraint is broken only if a more important one would be broken otherwise, or the shard
+// would not be served at all.
+//
+// The share of a zone is the part that its regions have in the capacity of all regions of
+// the view that are up, or in their number if one of them has not said its capacity.
+func Candidates(v View, shard sharding.ShardID, except sharding.NodeID) (View, Broken) {
+	b := survey(v)
+	if i := b.indexOf(except); i >= 0 && slices.Contains(v.Regions[i].Shards, shard) {
+		b.tally(i, -1) // it is one of the shards whose number counts, and counts once
+	}
+	indexes, broken := b.candidates(shard, except, make([]int, 0, len(v.Regions)))
+	return b.narrowed(indexes, make([]Region, 0, len(indexes))), broken
+}
+
+// zone is what a board knows of the regions of one zone.
+type zone struct {
+	shards int // of the type, with regions that are up
+	weight int // of these regions
+}
+
+// board is a view that changes as shards move.
+type board struct {
+	View
+	zones   []zone
+	zoneOf  []int // by the index of the region; nil: all are in one zone
+	weights int   // of all zones
+	shards  int   // of the type
+	ready   int   // regions that are up and reachable
+}
+
+// up reports whether the region may be given shards at all.
+func (r *Region) up() bool {
+	return (r.Status == Up || mutant.On("candidate-status")) && (!r.Unreachable || mutant.On("candidate-unreachable"))
+}
+
+// newBoard returns a board with regions of its own. The lists of shards are copied when they
+// change.
+func newBoard(v View) *board {
+	v.Regions = slices.Clone(v.Regions)
+	for i := range v.Regions {
+		v.Regions[i].Shards = slices.Clip(v.Regions[i].Shards)
+	}
+	return survey(v)
+}
+
+// survey returns a board that must not be changed.
+func survey(v View) *board {
+	b := &board{View: v, zones: make([]zone, 1)}
+	if slices.ContainsFunc(v.Regions, func(r Region) bool { return r.Zone != v.Regions[0].Zone }) {
+		b.zoneOf = make([]int, len(v.Regions))
+		byName := map[string]int{v.Regions[0].Zone: 0}
+		for i := range v.Regions {
+			z, found := byName[v.Regions[i].Zone]
+			if !found {
+				z = len(b.zones)
+				byName[v.Regions[i].Zone] = z
+				b.zones = append(b.zones, zone{})
+			}
+			b.zoneOf[i] = z
+		}
+	}
+	counted := slices.ContainsFunc(b.Regions, func(r Region) bool { return r.up() && r.Capacity == 0 })
+	for i := range b.Regions {
+		r := &b.Regions[i]
+		b.shards += len(r.Shards)
+		if !r.up() {
+			continue
+		}
+		weight := 1
+		if !counted {
+			weight = r.Capacity
+		}
+		z := b.zone(i)
+		b.ready++
+		b.zones[z].shards += len(r.Shards)
+		b.zones[z].weight += weight
+		b.weights += weight
+	}
+	return b
+}
+
+// zone returns the index of a region's zone.
+func (b *board) zone(region int) int {
+	if b.zoneOf == nil {
+		return 0
+	}
+	return b.zoneOf[region]
+}
+
+// indexOf returns the index of a region, or -1.
+func (b *board) indexOf(node sharding.NodeID) int {
+	if node.IsZero() {
+		return -1
+	}
+	return slices.IndexFunc(b.Regions, func(r Region) bool { return r.Node == node })
+}
+
+// remove takes the shard at a place of a region's list off the board.
+func (b *board) remove(region, place int) {
+	r := &b.Regions[region]
+	s := r.Shards[place]
+	r.Shards = slices.Concat(r.Shards[:place], r.Shards[place+1:])
+	r.Total--
+	r.Load = r.Load.Minus(b.loadOf(s).Load)
+	b.tally(region, -1)
+}
+
+// restore undoes a remove; was is the region before it.
+func (b *board) restore(region int, was Region) {
+	b.Regions[region] = was
+	b.tally(region, 1)
+}
+
+// give appends a shard to a region's list.
+func (b *board) give(region int, s sharding.ShardID) {
+	r := &b.Regions[region]
+	r.Shards = append(r.Shards, s)
+	r.Total++
+	r.Load = r.Load.Plus(b.loadOf(s).Load)
+	b.tally(region, 1)
+}
+
+// tally counts a shard that has come or gone.
+func (b *board) tally(region, by int) {
+	b.shards += by
+	if b.Regions[region].up() {
+		b.zones[b.zone(region)].shards += by
+	}
+}
+
+// allowed returns how many shards of the type a zone may have, if the type has n.
+func (b *board) allowed(zone, n int) int {
+	return (b.zones[zone].weight*n + b.weights - 1) / max(1, b.weights)
+}
+
+// candidates returns the indexes of the regions that may be given a shard which is not on the
+// board, see [Candidates]. They are appended to buf[:0].
+func (b *board) candidates(s sharding.ShardID, except sharding.NodeID, buf []int) ([]int, Broken) {
+	list, forms := buf[:0], b.formsOf(s)
+	for i := range b.Regions {
+		r := &b.Regions[i]
+		if r.Node != except && r.up() && (r.Reads.Contains(forms) || mutant.On("candidate-reads")) {
+			list = append(list, i)
+		}
+	}
+	var broken Broken
+	keep := func(constraint Broken, mutation string, keeps func(int) bool) {
+		if mutant.On(mutation) {
+			return
+		}
+		if !slices.ContainsFunc(list, keeps) {
+			broken |= constraint
+			return
+		}
+		list = slices.DeleteFunc(list, func(i int) bool { return !keeps(i) })
+	}
+	if len(list) == 0 {
+		return list, 0
+	}
+	keep(BrokenCapacity, "constraint-capacity", func(i int) bool { return b.Regions[i].Capacity == 0 || b.Regions[i].Total < b.Regions[i].Capacity })
+	if pin := b.Pins[s]; pin != "" {
+		keep(BrokenPin, "constraint-pin", func(i int) bool { return b.Regions[i].Name == pin })
+	}
+	keep(BrokenCordon, "constraint-cordon", func(i int) bool { return !b.Regions[i].Cordoned })
+	if len(b.zones) > 1 {
+		keep(BrokenZone, "constraint-zone", func(i int) bool { return b.zones[b.zone(i)].shards < b.allowed(b.zone(i), b.shards+1) })
+	}
+	return list, broken
+}
+
+// narrowed returns the view with some of its regions only. They are appended to buf[:0].
+func (b *board) narrowed(indexes []int, buf []Region) View {
+	v := b.View
+	v.ofShards, v.ofRegions = b.shards, b.ready
+	v.Regions = buf[:0]
+	for _, i := range indexes {
+		v.Regions = append(v.Regions, b.Regions[i])
+	}
+	return v
+}
+
+// constrained reports whether constraints or forms may keep a shard from a region that is
+// up. Then it is not enough to compare numbers.
+func (v *View) constrained() bool {
+	all, known := sharding.FormSet(""), map[sharding.FormSet]bool{}
+	for _, forms := range v.Forms {
+		if !known[forms] {
+			known[forms] = true
+			all = all.Union(forms)
+		}
+	}
+	return len(v.Pins) > 0 || slices.ContainsFunc(v.Regions, func(r Region) bool {
+		return r.Cordoned || r.Capacity > 0 || r.Zone != v.Regions[0].Zone || !r.Status.Going() && !r.Reads.Contains(all)
+	})
+}

@@ -1,0 +1,201 @@
+package allocation
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// The checker shares no code with what makes plans: it states the same rules in another way.
+// Each region breaks some constraints if it gets the shard. Read as a binary number, with the
+// most important constraint as the highest bit, this is its penalty. The new owner must be
+// one of those with the lowest penalty, and the old owner is one of those that count.
+
+// ErrMove is wrapped by every error about a move.
+var ErrMove = errors.New("bad move")
+
+// CheckMove returns an error if a move that nobody must make, only for balance, steering or
+// load, is not allowed by the view of the type. The view is that before the move.
+func CheckMove(v View, m Move) error {
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("%w of %v from %v to %v: "+format, append([]any{ErrMove, m.Shard, m.From, m.To}, args...)...)
+	}
+	var from, to *Region
+	for i := range v.Regions {
+		r := &v.Regions[i]
+		if r.Node == m.From {
+			from = r
+		}
+		if r.Node == m.To {
+			to = r
+		}
+	}
+	switch {
+	case !v.Settled():
+		return bad("the cluster is not settled; plan again when it is")
+	case m.From == m.To:
+		return bad("it is there already")
+	case from == nil || !slices.Contains(from.Shards, m.Shard):
+		return bad("it is not there any more; plan again")
+	case to == nil:
+		return bad("the new region is not here, or does not host the type")
+	}
+	if why := unable(v, to, m.Shard); why != "" {
+		return bad("the new region %s", why)
+	}
+	zones := sharesOf(v, from)
+	got := penalty(v, zones, to, from, m.Shard)
+	lowest, with := got, to
+	for i := range v.Regions {
+		r := &v.Regions[i]
+		if unable(v, r, m.Shard) != "" {
+			continue
+		}
+		if p := penalty(v, zones, r, from, m.Shard); p < lowest {
+			lowest, with = p, r
+		}
+	}
+	if with == to {
+		return nil
+	}
+	for i, name := range constraintNames {
+		if bit := 8 >> i; got&bit != 0 && lowest&bit == 0 {
+			return bad("it breaks the constraint %s, which %s keeps", name, with.label())
+		}
+	}
+	return bad("%s breaks less", with.label())
+}
+
+// unable says why a region cannot serve a shard.
+func unable(v View, r *Region, s sharding.ShardID) string {
+	if r.Status != Up && !mutant.On("check-status") {
+		return "is " + r.Status.String() // none is unreachable, or the cluster would not be settled
+	}
+	if int(s.Index) < len(v.Forms) && !mutant.On("check-reads") {
+		for form := range v.Forms[s.Index].All() {
+			if !r.Reads.Has(form) {
+				return fmt.Sprintf("does not read form %d of the type, in which something may be stored in the shard", form)
+			}
+		}
+	}
+	return ""
+}
+
+// penalty says which constraints a region breaks if it has the shard and its owner has not.
+func penalty(v View, zones shares, r, owner *Region, s sharding.ShardID) int {
+	p, one := 0, 1
+	if r == owner {
+		one = 0
+	}
+	if r.Capacity != 0 && r.Total+one > r.Capacity && !mutant.On("check-capacity") {
+		p += 8
+	}
+	if pin, pinned := v.Pins[s]; pinned && pin != "" && r.Name != pin && !mutant.On("check-pin") {
+		p += 4
+	}
+	if r.Cordoned && !mutant.On("check-cordon") {
+		p += 2
+	}
+	if zones.exceeded(r.Zone) && !mutant.On("check-zone") {
+		p++
+	}
+	return p
+}
+
+// shares are what the zones of a view have, and may have, without one shard of an owner.
+type shares struct {
+	of           map[string]share
+	all, weights int
+}
+
+type share struct{ shards, weight int }
+
+func sharesOf(v View, owner *Region) shares {
+	list, say := shares{of: map[string]share{}}, true
+	for i := range v.Regions {
+		r := &v.Regions[i]
+		say = say && (r.Capacity != 0 || r.Status != Up)
+	}
+	for i := range v.Regions {
+		r := &v.Regions[i]
+		list.all += len(r.Shards)
+		if r.Status != Up {
+			continue
+		}
+		z := list.of[r.Zone]
+		z.shards += len(r.Shards)
+		if r == owner {
+			z.shards--
+		}
+		weight := 1
+		if say {
+			weight = r.Capacity
+		}
+		z.weight += weight
+		list.weights += weight
+		list.of[r.Zone] = z
+	}
+	return list
+}
+
+// exceeded reports whether a zone has its share without the shard: with n of N shards and
+// the part w/W, whether n/N is at least w/W.
+func (s shares) exceeded(zone string) bool {
+	z := s.of[zone]
+	return z.weight != s.weights && z.shards*s.weights >= z.weight*s.all
+}
+
+// CheckPlan returns an error if a plan breaks a rule, as the cluster would be when each
+// move has been made before the next one.
+func CheckPlan(in PlanInput, moves []Move) error {
+	if len(moves) > max(0, in.Budget) {
+		return fmt.Errorf("%w: %d moves, and the budget is %d", ErrMove, len(moves), in.Budget)
+	}
+	views := make([]View, len(in.Types))
+	for i, t := range in.Types {
+		views[i] = t.View
+		views[i].Regions = slices.Clone(t.View.Regions)
+	}
+	moved := map[sharding.ShardID]bool{}
+	for _, m := range moves {
+		t := slices.IndexFunc(in.Types, func(t TypePlan) bool { return t.View.Type == m.Shard.Type })
+		switch {
+		case t < 0:
+			return fmt.Errorf("%w of %v: the type is not planned", ErrMove, m.Shard)
+		case moved[m.Shard]:
+			return fmt.Errorf("%w of %v: it has moved before", ErrMove, m.Shard)
+		case slices.Contains(in.Types[t].InFlight, m.Shard):
+			return fmt.Errorf("%w of %v: it is on the move already", ErrMove, m.Shard)
+		}
+		if err := CheckMove(views[t], m); err != nil {
+			return err
+		}
+		moved[m.Shard] = true
+		for i := range views {
+			carryOut(views[i].Regions, m, i == t)
+		}
+	}
+	return nil
+}
+
+// carryOut makes a move in the view of the shard's type or of another one.
+func carryOut(regions []Region, m Move, own bool) {
+	for i := range regions {
+		r := &regions[i]
+		switch r.Node {
+		case m.From:
+			r.Total--
+			if own {
+				r.Shards = slices.DeleteFunc(slices.Clone(r.Shards), func(s sharding.ShardID) bool { return s == m.Shard })
+			}
+		case m.To:
+			r.Total++
+			if own {
+				r.Shards = append(slices.Clip(r.Shards), m.Shard)
+			}
+		}
+	}
+}

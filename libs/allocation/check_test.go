@@ -1,0 +1,221 @@
+package allocation_test
+
+import (
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/roost-cluster/roost/libs/allocation"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// able reports whether a region of a random cluster can serve a shard.
+func able(v allocation.View, r allocation.Region, s sharding.ShardID) bool {
+	return r.Status == allocation.Up && r.Reads.Contains(v.Forms[s.Index])
+}
+
+// free reports whether a region can take a shard and breaks no constraint but perhaps that
+// of the zone.
+func free(v allocation.View, r allocation.Region, s sharding.ShardID) bool {
+	return able(v, r, s) && r.Capacity == 0 && !r.Cordoned && (v.Pins[s] == "" || v.Pins[s] == r.Name)
+}
+
+// plants are the ways in which the first move of a plan can be wrong, and what the checker
+// says of it. Each returns a wrong move of the type, if it finds one: of a shard of a region
+// to another region.
+var plants = map[string]struct {
+	says  string
+	wrong func(v allocation.View, m allocation.Move, from, to allocation.Region) bool
+}{
+	"status": {"is leaving", func(v allocation.View, m allocation.Move, from, to allocation.Region) bool {
+		return to.Status == allocation.Leaving
+	}},
+	"forms": {"does not read form", func(v allocation.View, m allocation.Move, from, to allocation.Region) bool {
+		return to.Status == allocation.Up && !to.Reads.Contains(v.Forms[m.Shard.Index])
+	}},
+	"capacity": {"the constraint capacity", func(v allocation.View, m allocation.Move, from, to allocation.Region) bool {
+		return able(v, to, m.Shard) && to.Capacity > 0 && to.Total >= to.Capacity &&
+			slices.ContainsFunc(v.Regions, func(r allocation.Region) bool { return able(v, r, m.Shard) && r.Capacity == 0 })
+	}},
+	"pin": {"the constraint pin", func(v allocation.View, m allocation.Move, from, to allocation.Region) bool {
+		pin := v.Pins[m.Shard]
+		return pin != "" && able(v, to, m.Shard) && to.Capacity == 0 && to.Name != pin &&
+			slices.ContainsFunc(v.Regions, func(r allocation.Region) bool {
+				return r.Name == pin && able(v, r, m.Shard) && r.Capacity == 0
+			})
+	}},
+	"cordon": {"the constraint cordon", func(v allocation.View, m allocation.Move, from, to allocation.Region) bool {
+		return able(v, to, m.Shard) && to.Cordoned && to.Capacity == 0 && v.Pins[m.Shard] == "" &&
+			slices.ContainsFunc(v.Regions, func(r allocation.Region) bool { return free(v, r, m.Shard) })
+	}},
+	"zone": {"the constraint zone", func(v allocation.View, m allocation.Move, from, to allocation.Region) bool {
+		inZone, up, all, regions := 0, 0.0, 0, 0.0
+		empty := map[string]bool{}
+		for _, r := range v.Regions {
+			all += len(r.Shards)
+			empty[r.Zone] = (empty[r.Zone] || !slices.ContainsFunc(v.Regions, func(o allocation.Region) bool { return o.Zone == r.Zone && len(o.Shards) > 0 }))
+			if r.Status != allocation.Up {
+				continue
+			}
+			if r.Capacity > 0 {
+				return false // shares by capacity are tried elsewhere
+			}
+			regions++
+			if r.Zone == to.Zone {
+				up++
+				inZone += len(r.Shards)
+			}
+		}
+		return free(v, to, m.Shard) && to.Zone != from.Zone && float64(inZone) > float64(all)*up/regions &&
+			slices.ContainsFunc(v.Regions, func(r allocation.Region) bool { return free(v, r, m.Shard) && empty[r.Zone] })
+	}},
+}
+
+// TestPlantedViolations: whatever is wrong with a move of an otherwise good plan is found.
+func TestPlantedViolations(t *testing.T) {
+	rng := seeded(t)
+	planted := map[string]int{}
+	for range 4000 {
+		c := newCluster(rng, options{maxRegions: 8, maxShards: 24, constraints: true, strategies: allocation.Names})
+		in := c.input(t, 1000)
+		plan := allocation.Plan(in)
+		for _, tp := range in.Types {
+			for name, p := range plants {
+				if m, found := plant(rng, tp, p.wrong); found {
+					planted[name]++
+					for _, err := range []error{
+						allocation.CheckMove(tp.View, m),
+						allocation.CheckPlan(in, append([]allocation.Move{m}, plan...)),
+					} {
+						if !errors.Is(err, allocation.ErrMove) || !strings.Contains(err.Error(), p.says) {
+							t.Fatalf("%s: the checker says %v of %+v in %+v", name, err, m, tp.View)
+						}
+					}
+				}
+			}
+		}
+		plantInPlan(t, in, plan, planted)
+	}
+	t.Logf("planted %v", planted)
+	for name := range plants {
+		if planted[name] < 20 {
+			t.Errorf("%s was planted %d times", name, planted[name])
+		}
+	}
+}
+
+// plant returns a move that is wrong.
+func plant(rng *rand.Rand, tp allocation.TypePlan, wrong func(allocation.View, allocation.Move, allocation.Region, allocation.Region) bool) (allocation.Move, bool) {
+	var found []allocation.Move
+	for _, from := range tp.View.Regions {
+		for _, s := range from.Shards {
+			for _, to := range tp.View.Regions {
+				m := allocation.Move{Shard: s, From: from.Node, To: to.Node}
+				if from.Node != to.Node && !slices.Contains(tp.InFlight, s) && wrong(tp.View, m, from, to) {
+					found = append(found, m)
+				}
+			}
+		}
+	}
+	if len(found) == 0 {
+		return allocation.Move{}, false
+	}
+	return found[rng.IntN(len(found))], true
+}
+
+// plantInPlan makes a good plan wrong as a whole.
+func plantInPlan(t *testing.T, in allocation.PlanInput, plan []allocation.Move, planted map[string]int) {
+	if len(plan) == 0 {
+		return
+	}
+	first := plan[0]
+	wrong := map[string]func() (allocation.PlanInput, []allocation.Move){
+		"the budget is": func() (allocation.PlanInput, []allocation.Move) {
+			of := in
+			of.Budget = len(plan) - 1
+			return of, plan
+		},
+		"it has moved before": func() (allocation.PlanInput, []allocation.Move) {
+			back := allocation.Move{Shard: first.Shard, From: first.To, To: first.From}
+			return in, append(slices.Clone(plan), back)
+		},
+		"it is there already": func() (allocation.PlanInput, []allocation.Move) {
+			first.To = first.From
+			return in, []allocation.Move{first}
+		},
+		"is not there any more": func() (allocation.PlanInput, []allocation.Move) {
+			return in, []allocation.Move{{Shard: plan[0].Shard, From: plan[0].To, To: plan[0].From}}
+		},
+		"is not here": func() (allocation.PlanInput, []allocation.Move) {
+			return in, []allocation.Move{{Shard: plan[0].Shard, From: plan[0].From, To: node(77)}}
+		},
+		"on the move already": func() (allocation.PlanInput, []allocation.Move) {
+			of := in
+			of.Types = slices.Clone(in.Types)
+			for i := range of.Types {
+				of.Types[i].InFlight = append(slices.Clone(of.Types[i].InFlight), plan[0].Shard)
+			}
+			return of, plan
+		},
+		"not settled": func() (allocation.PlanInput, []allocation.Move) {
+			of := in
+			of.Types = slices.Clone(in.Types)
+			for i := range of.Types {
+				of.Types[i].View.Unsettled = true
+			}
+			return of, plan
+		},
+		"is not planned": func() (allocation.PlanInput, []allocation.Move) {
+			other := plan[0]
+			other.Shard.Type = "Other"
+			return in, []allocation.Move{other}
+		},
+	}
+	for says, make := range wrong {
+		of, moves := make()
+		planted[says]++
+		if err := allocation.CheckPlan(of, moves); !errors.Is(err, allocation.ErrMove) || !strings.Contains(err.Error(), says) {
+			t.Fatalf("the checker says %v, want %q", err, says)
+		}
+	}
+}
+
+// TestNothingGained: a shard that exceeds the capacity of its region stays if all others are
+// full too.
+func TestNothingGained(t *testing.T) {
+	v := allocation.View{Type: "T"}
+	for i, n := range []int{4, 2, 2} {
+		r := allocation.Region{Node: node(i), Capacity: 1, Total: n}
+		for s := range n {
+			r.Shards = append(r.Shards, sharding.ShardID{Type: "T", Index: uint32(10*i + s)})
+		}
+		v.Regions = append(v.Regions, r)
+	}
+	in := allocation.PlanInput{Budget: 9, Types: []allocation.TypePlan{{View: v, Strategy: strategy(t, allocation.NameExternal)}}}
+	if plan := allocation.Plan(in); plan != nil {
+		t.Errorf("planned %+v", plan)
+	}
+	in.Types[0].View.Regions[2].Capacity = 3
+	if plan := allocation.Plan(in); len(plan) != 1 || plan[0].To != node(2) || plan[0].Reason != allocation.ReasonCapacity || plan[0].Broken != 0 {
+		t.Errorf("planned %+v", plan)
+	}
+}
+
+// TestUnreachable: the checker refuses a move to a region that a detector suspects. No plan
+// is made then, because the view is not settled.
+func TestUnreachable(t *testing.T) {
+	v := allocation.View{Type: "T", Regions: []allocation.Region{
+		{Node: node(0), Shards: []sharding.ShardID{{Type: "T"}}}, {Node: node(1), Unreachable: true}, {Node: node(2), Status: allocation.Joining},
+	}}
+	if plan := allocation.Plan(allocation.PlanInput{Budget: 1, Types: []allocation.TypePlan{{View: v, Strategy: allocation.External{AbsoluteLimit: 1}}}}); plan != nil {
+		t.Errorf("planned %+v", plan)
+	}
+	if got, broken := allocation.Candidates(v, sharding.ShardID{Type: "T", Index: 1}, sharding.NodeID{}); len(got.Regions) != 1 || got.Regions[0].Node != node(0) || broken != 0 {
+		t.Errorf("candidates are %+v, %v broken", got.Regions, broken)
+	}
+	if got, _ := allocation.Candidates(v, sharding.ShardID{Type: "T"}, node(0)); len(got.Regions) != 0 {
+		t.Errorf("without the owner, candidates are %+v", got.Regions)
+	}
+}

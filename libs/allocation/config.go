@@ -1,0 +1,196 @@
+package allocation
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// The names of the strategies.
+const (
+	NameLeastShards       = "least-shards"
+	NameThreshold         = "threshold"
+	NameConsistentHashing = "consistent-hashing"
+	NameExternal          = "external"
+	NameLoad              = "load"
+)
+
+// Names lists the strategies that [New] knows.
+var Names = []string{NameLeastShards, NameThreshold, NameConsistentHashing, NameExternal, NameLoad}
+
+// ErrConfig is wrapped by every error about a Config.
+var ErrConfig = errors.New("bad allocation config")
+
+// Config names a strategy and has the limits of all of them; each uses its own.
+// Errors name the coordinator's configuration keys.
+type Config struct {
+	// Strategy is one of the names above. Default least-shards.
+	Strategy string `key:"allocation.strategy" help:"what decides which region gets a shard and which shards move: least-shards; threshold, which moves a few at a time; consistent-hashing, which has shards with the same index of all types at one region; or external, where a program does by pinning shards"`
+	// Own are strategies of one's own, by the names that Strategy may have besides. They
+	// are registered by the program of a coordinator, not configured.
+	Own map[string]Strategy
+	// RelativeLimit is the largest part of a type's shards that LeastShards
+	// moves in one round, in (0, 1]. Default 0.25: a fourth region has its share
+	// in one round.
+	RelativeLimit float64 `key:"allocation.relative_limit" help:"with least-shards, the largest part of a type's shards that moves in one round"`
+	// AbsoluteLimit is the largest number of shards of a type that a strategy other than
+	// Threshold moves in one round. Default 256: a round of hand-offs stays short however
+	// many shards there are.
+	AbsoluteLimit int `key:"allocation.absolute_limit" unit:"shards" help:"with any strategy but threshold, the most shards of a type that move in one round"`
+	// Threshold is the difference in shards that the strategy of that name
+	// tolerates, and the most it moves at once. Default 1.
+	Threshold int `key:"allocation.threshold" unit:"shards" help:"with threshold, the difference between two regions that is tolerated, and the most shards of a type that begin to move at once"`
+	// MaxSimultaneous is the number of shards of a type that Threshold keeps
+	// on the move. Default 3.
+	MaxSimultaneous int `key:"allocation.max_simultaneous" unit:"shards" help:"with threshold, the most shards of a type that are on the move"`
+
+	// VirtualNodes is how many points each region has on the ring of ConsistentHashing.
+	// Default 100: the parts of regions then differ by a tenth; with the 10 of Akka, by a
+	// third.
+	VirtualNodes int `key:"allocation.virtual_nodes" unit:"points" help:"with consistent-hashing, points that each region has on the ring; more of them make the regions' parts more equal, and choosing slower"`
+	// BoundedLoad is how much more than the average number of a type's shards a region
+	// may get by ConsistentHashing, as a part of it, in [0, 10]; 0: there is no bound.
+	// Default 0.25: few shards are not at their first region, and none has much more than
+	// the others.
+	BoundedLoad float64 `key:"allocation.bounded_load" help:"with consistent-hashing, how much more of a type's shards than the average a region may get, as a part of the average; the next region on the ring gets what exceeds it; 0: no bound, so that shards with the same index are always at one region"`
+
+	// The settings of LeastLoad have no keys, because coordinators do not offer it: they
+	// know no loads of shards.
+
+	// LoadTolerance is how much more load than the average a region may have before
+	// LeastLoad moves shards, as a part of the average, in (0, 10]. Default 0.1: closer
+	// than what is measured of shards is true for the next minute.
+	LoadTolerance float64
+	// LoadHysteresis is how far below the tolerated load a region is brought, as a part of
+	// the average, in [0, LoadTolerance]. Default 0.05: half of the tolerance is left for
+	// changes.
+	LoadHysteresis float64
+	// LoadFloor is the load above the average, in processors, that is always tolerated.
+	// Default 0.05: an idle cluster is left alone, whatever part of nearly nothing a
+	// region has.
+	LoadFloor float64
+	// LoadCooldown is how long a shard that has moved does not move again because of its
+	// load. Default 5 min: a new owner's caches are warm and its load is measured, and no
+	// shard follows a load that comes and goes.
+	LoadCooldown time.Duration
+	// LoadMoveMiB is the largest size of entities in memory whose shards move in one round,
+	// beyond the first shard. Default 1024: what is loaded again in a few seconds.
+	LoadMoveMiB int
+	// LoadCommand is the processor time that a command costs besides its handler.
+	// Default 20 µs: what routing, its record and its answer take.
+	LoadCommand time.Duration
+	// LoadJournalMiB is how many processors 1 MiB per second of journal is counted as.
+	// Default 0.01: 100 MiB/s are as much as a processor.
+	LoadJournalMiB float64
+	// LoadEntities is how many processors a million entities in memory are counted as.
+	// Default 0.1.
+	LoadEntities float64
+	// LoadGiB is how many processors 1 GiB of entities in memory is counted as. Default
+	// 0.25: machines have about 4 GiB for each processor.
+	LoadGiB float64
+}
+
+// DefaultConfig returns the defaults named at the fields.
+func DefaultConfig() Config {
+	return Config{
+		Strategy: NameLeastShards, RelativeLimit: 0.25, AbsoluteLimit: 256, Threshold: 1, MaxSimultaneous: 3,
+		VirtualNodes: 100, BoundedLoad: 0.25,
+		LoadTolerance: 0.1, LoadHysteresis: 0.05, LoadFloor: 0.05, LoadCooldown: 5 * time.Minute, LoadMoveMiB: 1024,
+		LoadCommand: 20 * time.Microsecond, LoadJournalMiB: 0.01, LoadEntities: 0.1, LoadGiB: 0.25,
+	}
+}
+
+// maxVirtualNodes bounds the time in which a shard is allocated.
+const maxVirtualNodes = 10_000
+
+// Validate returns an error that names every invalid key and how to correct it.
+func (c Config) Validate() error {
+	var errs []error
+	bad := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("%w: "+format, append([]any{ErrConfig}, args...)...))
+	}
+	names := slices.Concat(Names, slices.Sorted(maps.Keys(c.Own)))
+	if !slices.Contains(names, c.Strategy) {
+		bad("allocation.strategy is %q; use one of %s", c.Strategy, strings.Join(names, ", "))
+	}
+	for _, name := range names[len(Names):] {
+		switch {
+		case name == "" || strings.ContainsAny(name, " ,=\t\n"):
+			bad("a strategy of this coordinator is registered as %q; choose a name without spaces, commas and equals signs", name)
+		case slices.Contains(Names, name):
+			bad("a strategy of this coordinator is registered as %q, which is one of Roost's; choose another name", name)
+		case c.Own[name] == nil:
+			bad("the strategy %q of this coordinator is nil; register a value", name)
+		}
+	}
+	if !(c.RelativeLimit > 0 && c.RelativeLimit <= 1) {
+		bad("allocation.relative_limit is %v, must be above 0 and at most 1", c.RelativeLimit)
+	}
+	for _, f := range []struct {
+		key   string
+		value int
+	}{
+		{"allocation.absolute_limit", c.AbsoluteLimit}, {"allocation.threshold", c.Threshold},
+		{"allocation.max_simultaneous", c.MaxSimultaneous}, {"allocation.virtual_nodes", c.VirtualNodes},
+		{"LoadMoveMiB", c.LoadMoveMiB},
+	} {
+		if f.value < 1 {
+			bad("%s is %d, must be at least 1", f.key, f.value)
+		}
+	}
+	if c.VirtualNodes > maxVirtualNodes {
+		bad("allocation.virtual_nodes is %d, must be at most %d: each of them is computed whenever a shard is allocated", c.VirtualNodes, maxVirtualNodes)
+	}
+	if !(c.BoundedLoad >= 0 && c.BoundedLoad <= 10) {
+		bad("allocation.bounded_load is %v, must be 0 (no bound) to 10", c.BoundedLoad)
+	}
+	if !(c.LoadTolerance > 0 && c.LoadTolerance <= 10) {
+		bad("LoadTolerance is %v, must be above 0 and at most 10", c.LoadTolerance)
+	}
+	if !(c.LoadHysteresis >= 0 && c.LoadHysteresis <= c.LoadTolerance) {
+		bad("LoadHysteresis is %v, must be 0 to LoadTolerance (%v): below the average there is no room", c.LoadHysteresis, c.LoadTolerance)
+	}
+	if c.LoadCooldown < 0 || c.LoadCommand < 0 {
+		bad("LoadCooldown is %v and LoadCommand %v, must not be below 0", c.LoadCooldown, c.LoadCommand)
+	}
+	for _, f := range []struct {
+		key   string
+		value float64
+	}{
+		{"LoadFloor", c.LoadFloor}, {"LoadJournalMiB", c.LoadJournalMiB},
+		{"LoadEntities", c.LoadEntities}, {"LoadGiB", c.LoadGiB},
+	} {
+		if !(f.value >= 0 && f.value <= 1e6) {
+			bad("%s is %v, must be 0 to 1000000", f.key, f.value)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// New returns the strategy that a config names. All strategies of Roost are listed here.
+func New(c Config) (Strategy, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	if own := c.Own[c.Strategy]; own != nil {
+		return own, nil
+	}
+	switch c.Strategy {
+	case NameThreshold:
+		return Threshold{Threshold: c.Threshold, MaxSimultaneous: c.MaxSimultaneous}, nil
+	case NameConsistentHashing:
+		return ConsistentHashing{VirtualNodes: c.VirtualNodes, BoundedLoad: c.BoundedLoad, AbsoluteLimit: c.AbsoluteLimit}, nil
+	case NameExternal:
+		return External{AbsoluteLimit: c.AbsoluteLimit}, nil
+	case NameLoad:
+		return LeastLoad{
+			Tolerance: c.LoadTolerance, Hysteresis: c.LoadHysteresis, Floor: c.LoadFloor,
+			Weights: Weights{Command: c.LoadCommand.Seconds(), JournalMiB: c.LoadJournalMiB, Entities: c.LoadEntities, GiB: c.LoadGiB},
+			MoveMiB: c.LoadMoveMiB, AbsoluteLimit: c.AbsoluteLimit,
+		}, nil
+	}
+	return LeastShards{RelativeLimit: c.RelativeLimit, AbsoluteLimit: c.AbsoluteLimit}, nil
+}

@@ -1,0 +1,80 @@
+package allocation
+
+import (
+	"slices"
+
+	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// A strategy that compares numbers of shards knows nothing of what keeps a shard from a
+// region. It would name the same shards again and again, or move one back and forth between
+// two regions. With constraints, strategies that count therefore move a shard only if the
+// best of its candidates has fewer shards than its owner by more than is tolerated, and so
+// at least two fewer. Each such move makes the sum of the squares smaller, so moving ends.
+
+// evenOut returns shards to move, at most limit, and moves them on the board.
+func (b *board) evenOut(inFlight []sharding.ShardID, limit, tolerated int) []sharding.ShardID {
+	var moves []sharding.ShardID
+	var buf []int
+	moving := setOf(inFlight)
+	for _, owner := range b.byCount() {
+		// What cannot move now can no more after other moves of the same owner.
+		type class struct {
+			forms sharding.FormSet
+			pin   string
+		}
+		stays := map[class]bool{}
+		for _, s := range slices.Clone(b.Regions[owner].Shards) {
+			if len(moves) >= limit {
+				return moves
+			}
+			of := class{b.formsOf(s), b.Pins[s]}
+			if moving[s] || stays[of] {
+				continue
+			}
+			place := slices.Index(b.Regions[owner].Shards, s)
+			was := b.Regions[owner]
+			b.remove(owner, place)
+			buf, _ = b.candidates(s, sharding.NodeID{}, buf)
+			to := b.mostSuitable(buf)
+			worth := to >= 0 && to != owner && len(b.Regions[owner].Shards)+1-len(b.Regions[to].Shards) > tolerated
+			if !worth && !(mutant.On("even-out-worth") && to >= 0 && to != owner) {
+				b.restore(owner, was)
+				stays[of] = true
+				continue
+			}
+			b.give(to, s)
+			moves = append(moves, s)
+		}
+	}
+	return moves
+}
+
+// byCount lists the regions that stay, those with most shards first.
+func (b *board) byCount() []int {
+	var owners []int
+	for i := range b.Regions {
+		if !b.Regions[i].Status.Going() {
+			owners = append(owners, i)
+		}
+	}
+	slices.SortStableFunc(owners, func(a, c int) int { return len(b.Regions[c].Shards) - len(b.Regions[a].Shards) })
+	return owners
+}
+
+// mostSuitable is the choice of mostSuitable among some regions of the board; -1: there are
+// none.
+func (b *board) mostSuitable(indexes []int) int { return b.best(indexes, Compare) }
+
+func (b *board) best(indexes []int, compare func(x, y *Region) int) int {
+	found := -1
+	first := b.first(len(indexes))
+	for n := range indexes {
+		i := indexes[(first+n)%len(indexes)]
+		if found < 0 || compare(&b.Regions[i], &b.Regions[found]) < 0 {
+			found = i
+		}
+	}
+	return found
+}

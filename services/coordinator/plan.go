@@ -1,0 +1,135 @@
+package coordinator
+
+import (
+	"slices"
+
+	"github.com/roost-cluster/roost/libs/allocation"
+	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// What moves for balance is planned beside the core, because a plan for many shards takes
+// seconds, and the lease does not wait. Meanwhile the table changes. So a plan is only a
+// proposal: each of its moves is checked again when it comes back, by a function that shares
+// no code with the one that has planned it.
+
+// Compute makes the plan. It runs beside the loop that steps the core.
+func (o Plan) Compute() Planned {
+	return Planned{Number: o.Number, Moves: allocation.Plan(o.Input)}
+}
+
+// plan asks for a plan, unless nothing may move now or the last plan is still being made.
+func (m *Machine) plan() {
+	if m.planning || !m.balances() || m.handoffs >= m.cfg.MaxHandoffs {
+		return
+	}
+	in := allocation.PlanInput{Budget: m.cfg.MaxHandoffs - m.handoffs}
+	for _, t := range m.types {
+		v := m.typeView(t)
+		if len(v.Regions) < 2 {
+			continue
+		}
+		for i := range v.Regions {
+			v.Regions[i].Shards = slices.Clone(v.Regions[i].Shards)
+		}
+		v.Forms = t.storedForms()
+		in.Types = append(in.Types, allocation.TypePlan{View: v, InFlight: t.inFlight(), Strategy: m.cfg.strategy(t.desc.Type)})
+	}
+	if len(in.Types) == 0 {
+		return
+	}
+	m.plans++
+	m.planning = true
+	m.emit(Plan{Number: m.plans, Input: in})
+}
+
+// planned begins those moves of a plan that still make sense. A plan of an earlier term is
+// ignored: its regions may have gone, and its shards may be elsewhere.
+func (m *Machine) planned(in Planned) {
+	if (!m.planning || in.Number != m.plans) && !mutant.On("plan-of-earlier-term") {
+		return
+	}
+	m.planning = false
+	if !m.balances() {
+		return
+	}
+	var of *typeTable // whose forms are these; no move changes them
+	var forms []sharding.FormSet
+	for _, move := range in.Moves {
+		if m.handoffs >= m.cfg.MaxHandoffs {
+			return
+		}
+		t, r := m.find(move.Shard)
+		if r == nil || r.Phase != sharding.Serving || m.pending(r.number) {
+			continue
+		}
+		if t != of {
+			of, forms = t, t.storedForms()
+		}
+		v := m.typeView(t)
+		v.Forms = forms
+		if allocation.CheckMove(v, move) != nil && !mutant.On("move-checked-again") {
+			continue
+		}
+		m.handOff(r, move.To)
+	}
+}
+
+// balances reports whether shards may move for balance now.
+func (m *Machine) balances() bool {
+	return m.recovered && (!m.frozen() || mutant.On("rollout-freeze")) && !m.halted() &&
+		!slices.ContainsFunc(m.regions, func(r region) bool { return !r.reachable })
+}
+
+// typeView is what strategies see of a type: all regions that host it, except those whose
+// journal does not answer, or has not for long: these come back by themselves.
+func (m *Machine) typeView(t *typeTable) allocation.View {
+	v := allocation.View{Type: t.desc.Type, Pins: t.pinsOf()}
+	for i := range m.regions {
+		if r := &m.regions[i]; r.registered && r.hosts(t.desc.Type) && !r.cutOff() && !r.recovering() {
+			rv := m.regionView(t, r)
+			switch rv.Unreachable = !r.reachable; {
+			case r.leaves():
+				rv.Status = allocation.Leaving
+			case !r.present():
+				rv.Status = allocation.Joining
+			}
+			v.Regions = append(v.Regions, rv)
+		}
+	}
+	return v
+}
+
+// regionView is what strategies see of a region that may be given shards.
+func (m *Machine) regionView(t *typeTable, r *region) allocation.Region {
+	return allocation.Region{
+		Node: r.node, Name: r.name, Zone: r.zone, Version: r.version, Capacity: int(r.capacity),
+		Total: m.expected[r.node], Cordoned: m.cordoned(r.name), Reads: r.formsOf(t).reads, Shards: shardsIn(t.expected, r.node),
+	}
+}
+
+// storedForms lists, by the index of the shard, the forms in which something may be stored.
+func (t *typeTable) storedForms() []sharding.FormSet {
+	if len(t.forms) == 0 {
+		return nil
+	}
+	forms := make([]sharding.FormSet, len(t.rows))
+	for i := range t.rows {
+		forms[i] = t.rows[i].stored()
+	}
+	return forms
+}
+
+// inFlight lists the shards that are on the move.
+func (t *typeTable) inFlight() []sharding.ShardID {
+	if t.transit == 0 {
+		return nil
+	}
+	moving := make([]sharding.ShardID, 0, t.transit)
+	for i := range t.rows {
+		if inTransit(t.rows[i].Row) {
+			moving = append(moving, t.rows[i].Shard)
+		}
+	}
+	return moving
+}

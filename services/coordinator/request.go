@@ -1,0 +1,498 @@
+package coordinator
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// A request of an operator about placement is answered before it is stepped, by [Machine.Ask],
+// which changes nothing: so a dry run is the same question, without the step. What a request
+// asks for may be so already. So it can be repeated until it is stored.
+
+// Request is an [Input] about placement. The set is closed.
+type Request interface {
+	Input
+	// effect says what the request does, and by which facts.
+	effect(m *Machine) (Effect, []Fact, error)
+	// Said returns who asks, and why.
+	Said() (by, reason string)
+}
+
+// Effect is what a request does, or would do.
+type Effect struct {
+	// Already says that all is as the request wants it. Stored says that this is durable.
+	Already, Stored bool
+	// Region is the name of the region that the request is about, if it is about one.
+	Region string
+	// Changes is the number of facts.
+	Changes int
+	// Until is when a freeze ends by itself; zero: never.
+	Until time.Time
+	// Remarks are what an operator should know besides, in sentences.
+	Remarks []string
+}
+
+// Refusal is an error about a request. Text says what to do.
+type Refusal struct {
+	Kind RefusalKind
+	Text string
+}
+
+// Error returns the text.
+func (r *Refusal) Error() string { return r.Text }
+
+// RefusalKind says whose fault it is.
+type RefusalKind uint8
+
+// The kinds.
+const (
+	Malformed RefusalKind = iota // the request makes no sense
+	NotFound                     // what it names is not here
+	NotNow                       // it is not possible as things are
+)
+
+func refuse(kind RefusalKind, format string, args ...any) error {
+	return &Refusal{Kind: kind, Text: fmt.Sprintf(format, args...)}
+}
+
+// Ask says what a request would do now. It changes nothing. Only the active coordinator knows.
+func (m *Machine) Ask(r Request) (Effect, error) {
+	e, _, err := r.effect(m)
+	return e, err
+}
+
+// request carries a request out.
+func (m *Machine) request(r Request) {
+	e, facts, err := r.effect(m)
+	if err != nil || e.Already {
+		return
+	}
+	for _, f := range facts {
+		if row, ok := f.(RowFact); ok { // of a MoveShard
+			_, at := m.find(row.Row.Shard)
+			m.handOff(at, row.Successor)
+			continue
+		}
+		m.commit(f)
+	}
+}
+
+// checkSaid checks who asks, and why.
+func (m *Machine) checkSaid(r Request) error {
+	by, reason := r.Said()
+	for _, t := range [][2]string{{"by", by}, {"reason", reason}} {
+		if t[1] == "" {
+			continue
+		}
+		if err := sharding.CheckText(t[0], t[1], m.cfg.MaxReason); err != nil {
+			return refuse(Malformed, "%v", err)
+		}
+	}
+	return nil
+}
+
+// called returns the regions with a name, or with an address.
+func (m *Machine) called(name string) (list []*region) {
+	for i := range m.regions {
+		if r := &m.regions[i]; name != "" && (r.name == name || r.node.Addr == name || r.node.String() == name) {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// regionName finds the name that a request is about: that of a region that is here, given by
+// its name or its address, or another one if that is allowed.
+func (m *Machine) regionName(given string, other bool) (string, error) {
+	if err := sharding.CheckText("region", given, sharding.MaxTypeLen); err != nil {
+		return "", refuse(Malformed, "%v", err)
+	}
+	list := m.called(given)
+	switch {
+	case len(list) > 0 && list[0].name != "":
+		return list[0].name, nil
+	case len(list) > 0:
+		return "", refuse(NotNow, "the region at %s has no name; give it one by node.name", given)
+	case other:
+		return given, nil
+	}
+	var here []string
+	for i := range m.regions {
+		here = append(here, cmp.Or(m.regions[i].name, m.regions[i].node.Addr))
+	}
+	slices.Sort(here)
+	text := "none is here"
+	if len(here) > 0 {
+		text = "here are " + strings.Join(slices.Compact(here), ", ")
+	}
+	return "", refuse(NotFound, "no region is called %s; %s. To say it of a region that is not here yet, add --ahead", given, text)
+}
+
+// CordonRegion is an operator's request that regions with a name get no shards; Lift ends that.
+// Ahead allows a name that no region has now.
+type CordonRegion struct {
+	Region      string
+	Lift, Ahead bool
+	By, Reason  string
+}
+
+// Said returns who asks, and why.
+func (in CordonRegion) Said() (by, reason string) { return in.By, in.Reason }
+
+func (in CordonRegion) effect(m *Machine) (e Effect, facts []Fact, err error) {
+	if err := m.checkSaid(in); err != nil {
+		return e, nil, err
+	}
+	_, found := m.steering.searchCordon(in.Region)
+	if e.Region, err = m.regionName(in.Region, in.Ahead || found || in.Lift); err != nil {
+		return e, nil, err
+	}
+	i, found := m.steering.searchCordon(e.Region)
+	if in.Lift {
+		e.Already = !found
+	} else if found {
+		c := m.steering.cordons[i]
+		if e.Already = in.Reason == "" || c.By == in.By && c.Reason == in.Reason; e.Already && c.By != in.By {
+			e.Remarks = append(e.Remarks, fmt.Sprintf("%s wanted it already%s", who(c.By), because(c.Reason)))
+		}
+	} else if len(m.steering.cordons) >= m.cfg.MaxCordons {
+		return e, nil, refuse(NotNow, "%d names are cordoned, more are not allowed; roost uncordon those whose regions do not come back, see roost steering", len(m.steering.cordons))
+	}
+	e.Stored = e.Already && !m.pending(m.steering.number)
+	if !in.Lift {
+		e.Remarks = append(e.Remarks, m.aboutCordon(e.Region)...)
+	}
+	if e.Already {
+		return e, nil, nil
+	}
+	e.Changes = 1
+	f := CordonFact{Region: e.Region, Lifted: in.Lift, Note: m.note(in.By, in.Reason), After: sharding.MakeEpoch(m.term, m.counter)}
+	if found { // what it was given meanwhile still counts
+		f.After = m.steering.cordons[i].After
+	}
+	return e, []Fact{f}, nil
+}
+
+// aboutCordon says what a cordon does not do.
+func (m *Machine) aboutCordon(name string) (remarks []string) {
+	regions, shards := 0, 0
+	for i := range m.regions {
+		if r := &m.regions[i]; r.name == name {
+			regions, shards = regions+1, shards+m.shardsOf(r.node)
+		}
+	}
+	switch {
+	case regions == 0:
+		remarks = append(remarks, "no region has this name now; one that comes with it is cordoned")
+	case shards > 0:
+		remarks = append(remarks, fmt.Sprintf("it keeps the shards that it has (%d); roost drain %s moves them off", shards, name))
+	}
+	if regions > 1 {
+		remarks = append(remarks, fmt.Sprintf("%d regions have this name, and all of them are cordoned; give each a node.name of its own", regions))
+	}
+	for _, t := range m.types {
+		hosts, others := false, false
+		for i := range m.regions {
+			r := &m.regions[i]
+			if !r.hosts(t.desc.Type) || !r.candidate() {
+				continue
+			}
+			if r.name == name {
+				hosts = true
+			} else {
+				others = others || !m.cordoned(r.name)
+			}
+		}
+		if hosts && !others {
+			remarks = append(remarks, fmt.Sprintf("it is given shards of type %s all the same: no other region can be", t.desc.Type))
+		}
+	}
+	return remarks
+}
+
+// FreezeMoves is an operator's request that nothing moves that need not; Thaw ends that. The
+// freeze ends by itself at Until, or after For; zero: it does not. A request is repeated with
+// the Until of the first answer, so that it is the same one.
+type FreezeMoves struct {
+	Thaw       bool
+	For        time.Duration
+	Until      time.Time
+	By, Reason string
+}
+
+// Said returns who asks, and why.
+func (in FreezeMoves) Said() (by, reason string) { return in.By, in.Reason }
+
+func (in FreezeMoves) effect(m *Machine) (e Effect, facts []Fact, err error) {
+	if err := m.checkSaid(in); err != nil {
+		return e, nil, err
+	}
+	until := in.Until
+	if in.For > 0 {
+		until = m.now.Add(in.For)
+	}
+	if !until.IsZero() {
+		until = factTime(until)
+	}
+	switch {
+	case in.For < 0 || in.For > 0 && !in.Until.IsZero():
+		return e, nil, refuse(Malformed, "a freeze ends after a time above 0, or at a moment, not both")
+	case in.Thaw && !until.IsZero():
+		return e, nil, refuse(Malformed, "a thaw has no end; freeze again when you want to")
+	case !until.IsZero() && !until.After(m.now):
+		return e, nil, refuse(Malformed, "the freeze would end at %s, which is over; give it a time to come", until.Format(time.RFC3339))
+	}
+	now := m.steering.freeze
+	switch {
+	case in.Thaw:
+		e.Already = !now.Frozen
+	case now.Frozen:
+		e.Already = now.Until.Equal(until) && (in.Reason == "" || now.By == in.By && now.Reason == in.Reason)
+		if now.By != in.By {
+			e.Remarks = append(e.Remarks, fmt.Sprintf("%s froze it already%s", who(now.By), because(now.Reason)))
+		}
+	}
+	e.Until = until
+	e.Stored = e.Already && !m.pending(m.steering.number)
+	if !in.Thaw {
+		e.Remarks = append(e.Remarks, "drains, regions that leave and lost owners still move shards; pins wait for the thaw")
+	}
+	if e.Already {
+		return e, nil, nil
+	}
+	e.Changes = 1
+	return e, []Fact{FreezeFact{Frozen: !in.Thaw, Until: until, Note: m.note(in.By, in.Reason)}}, nil
+}
+
+// PinShards is an operator's, or a program's, request that shards are at regions with certain
+// names, all of them or none. Ahead allows names that no region has now.
+type PinShards struct {
+	Pins       []Pin
+	Ahead      bool
+	By, Reason string
+}
+
+// Pin is where a shard is wanted. An empty Region: anywhere, it is not pinned any more.
+type Pin struct {
+	Shard  sharding.ShardID
+	Region string
+}
+
+// Said returns who asks, and why.
+func (in PinShards) Said() (by, reason string) { return in.By, in.Reason }
+
+func (in PinShards) effect(m *Machine) (e Effect, facts []Fact, err error) {
+	if err := m.checkSaid(in); err != nil {
+		return e, nil, err
+	}
+	if n := len(in.Pins); n == 0 || n > m.cfg.MaxPins {
+		return e, nil, refuse(Malformed, "a request has 1 to %d shards, this one has %d; split it", m.cfg.MaxPins, n)
+	}
+	asked := make(map[sharding.ShardID]bool, len(in.Pins))
+	names := map[string]string{} // what was given, and the name
+	move, cannot := 0, map[string]bool{}
+	for _, p := range in.Pins {
+		t, r, err := m.findShard(p.Shard)
+		if err != nil {
+			return e, nil, err
+		}
+		if asked[p.Shard] {
+			return e, nil, refuse(Malformed, "%v is there twice; pin it to one region", p.Shard)
+		}
+		asked[p.Shard] = true
+		name, known := names[p.Region]
+		if !known && p.Region != "" {
+			if name, err = m.regionName(p.Region, in.Ahead); err != nil {
+				return e, nil, err
+			}
+			names[p.Region] = name
+		}
+		e.Region = name
+		i, found := t.searchPin(p.Shard.Index)
+		if found && name != "" && t.pins[i].Region == name && (in.Reason == "" || t.pins[i].By == in.By && t.pins[i].Reason == in.Reason) || !found && name == "" {
+			continue
+		}
+		facts = append(facts, PinFact{Shard: p.Shard, Region: name, Note: m.note(in.By, in.Reason)})
+		if name == "" {
+			continue
+		}
+		if why := m.unfit(t, r, name); why != "" {
+			cannot[name+" "+why] = true
+		} else if owner := m.region(r.Owner); r.Epoch != 0 && (owner == nil || owner.name != name) {
+			move++
+		}
+	}
+	e.Changes, e.Already = len(facts), len(facts) == 0
+	e.Stored = e.Already && !m.pending(m.steering.number)
+	if len(names) > 1 {
+		e.Region = ""
+	}
+	if move > 0 {
+		text := fmt.Sprintf("shards that move there as soon as that is possible: %d", move)
+		if m.halted() {
+			text = fmt.Sprintf("shards that move there when the freeze has ended, see roost thaw: %d", move)
+		}
+		e.Remarks = append(e.Remarks, text)
+	}
+	for why := range cannot { // sorted below
+		e.Remarks = append(e.Remarks, why+"; until it can be given the shard, another region has it")
+	}
+	slices.Sort(e.Remarks)
+	return e, facts, nil
+}
+
+// findShard finds a shard for a request.
+func (m *Machine) findShard(s sharding.ShardID) (*typeTable, *row, error) {
+	i, found := m.searchType(s.Type)
+	if !found {
+		var known []string
+		for _, t := range m.types {
+			known = append(known, string(t.desc.Type))
+		}
+		if known == nil {
+			return nil, nil, refuse(NotFound, "no entity type %s: no region has registered one yet", s.Type)
+		}
+		return nil, nil, refuse(NotFound, "no entity type %s; declared are %s", s.Type, strings.Join(known, ", "))
+	}
+	t := m.types[i]
+	if int64(s.Index) >= int64(len(t.rows)) {
+		return nil, nil, refuse(NotFound, "type %s has %d shards, 0 to %d; roost where finds the shard of an entity", s.Type, len(t.rows), len(t.rows)-1)
+	}
+	return t, &t.rows[s.Index], nil
+}
+
+// unfit says why no region with a name can be given a shard now; "": one can.
+func (m *Machine) unfit(t *typeTable, r *row, name string) string {
+	why := "is not here"
+	for i := range m.regions {
+		o := &m.regions[i]
+		if o.name != name {
+			continue
+		}
+		if why = m.unable(t, r, o); why == "" {
+			return ""
+		}
+	}
+	return why
+}
+
+// unable says why a region cannot be given a shard now; "": it can.
+func (m *Machine) unable(t *typeTable, r *row, o *region) string {
+	switch {
+	case !o.reachable:
+		return "is unreachable; see roost members"
+	case !o.registered:
+		return "has not registered yet; try again in a moment"
+	case o.joining:
+		return "is not up yet; try again when roost members says that it is"
+	case o.going || o.leaving:
+		return "is leaving; choose another region"
+	case !o.hosts(t.desc.Type):
+		return fmt.Sprintf("does not host type %s; choose a region that does", t.desc.Type)
+	case o.draining:
+		return fmt.Sprintf("is being drained; roost drain %s --resume first", cmp.Or(o.name, o.node.Addr))
+	case o.cutOff() || o.recovering():
+		return "does not reach the journal, or has not for long; look at its log"
+	case !o.readable(t, r.stored()) && !mutant.On("move-readable"):
+		var forms []string
+		for i := range r.stored().All() {
+			if !o.formsOf(t).reads.Has(i) {
+				forms = append(forms, t.forms[i].String())
+			}
+		}
+		return fmt.Sprintf("does not read what may be stored in it: %s; choose a region of a version that does, see roost rollout", strings.Join(forms, "; "))
+	}
+	return ""
+}
+
+// MoveShard is an operator's request to move a shard to a region once. By itself it does not
+// keep the shard there: the strategy may move it on.
+type MoveShard struct {
+	Shard      sharding.ShardID
+	Region     string
+	By, Reason string
+}
+
+// Said returns who asks, and why.
+func (in MoveShard) Said() (by, reason string) { return in.By, in.Reason }
+
+func (in MoveShard) effect(m *Machine) (e Effect, facts []Fact, err error) {
+	if err := m.checkSaid(in); err != nil {
+		return e, nil, err
+	}
+	t, r, err := m.findShard(in.Shard)
+	if err != nil {
+		return e, nil, err
+	}
+	list := m.called(in.Region)
+	if len(list) > 1 {
+		return e, nil, refuse(Malformed, "%d regions are called %s; name one by its address and uid, as roost members shows them, such as %s", len(list), in.Region, list[0].node)
+	}
+	if len(list) == 0 {
+		return e, nil, refuse(NotFound, "no region %s; see roost members", in.Region)
+	}
+	to := list[0]
+	e.Region = cmp.Or(to.name, to.node.Addr)
+	if r.expected() == to.node {
+		e.Already, e.Stored = true, !m.pending(r.number)
+		return e, nil, nil
+	}
+	if err := m.mayMove(t, r, to); err != nil {
+		return e, nil, err
+	}
+	e.Changes = 1
+	if t.pin(in.Shard) == "" {
+		e.Remarks = append(e.Remarks, "the strategy may move it on; roost pin keeps it there")
+	}
+	next := r.Row
+	next.Phase = sharding.HandingOff
+	f := r.fact(next)
+	f.Successor = to.node
+	return e, []Fact{f, MoveFact{Shard: in.Shard, Region: e.Region, Epoch: r.Epoch, Note: m.note(in.By, in.Reason)}}, nil
+}
+
+// mayMove says why an operator cannot move a shard to a region now.
+func (m *Machine) mayMove(t *typeTable, r *row, to *region) error {
+	name, shard := cmp.Or(to.name, to.node.Addr), r.Shard
+	owner := m.region(r.Owner)
+	if why := m.unable(t, r, to); why != "" {
+		return refuse(NotNow, "%v cannot move to %s: the region %s", shard, name, why)
+	}
+	c, cordoned := m.steering.searchCordon(to.name)
+	switch pin := t.pin(shard); {
+	case !m.recovered:
+		return refuse(NotNow, "the coordinator has just become active and waits for the regions; try again in %v", m.cfg.RecoveryWait)
+	case m.halted() && !mutant.On("freeze-moves"):
+		return refuse(NotNow, "%s froze all moves that need not be%s; roost thaw first", who(m.steering.freeze.By), because(m.steering.freeze.Reason))
+	case m.frozen():
+		return refuse(NotNow, "a rollout is on, in which nothing moves that need not; see roost rollout, or pin the shard to have it move afterwards")
+	case r.Epoch == 0:
+		return refuse(NotNow, "%v has never been used, so there is nothing to move; roost pin says where it begins", shard)
+	case r.Phase != sharding.Serving || m.pending(r.number) || lost(t, owner) || owner.leaves():
+		return refuse(NotNow, "%v is about to move already; try again when roost shards --type %s shows it serving", shard, shard.Type)
+	case cordoned:
+		return refuse(NotNow, "%s has cordoned %s%s; roost uncordon %s first", who(m.steering.cordons[c].By), name, because(m.steering.cordons[c].Reason), name)
+	case pin != "" && pin != to.name:
+		return refuse(NotNow, "%v is pinned to %s and would move back; roost unpin %v first, or pin it to %s instead", shard, pin, shard, name)
+	case to.capacity > 0 && m.expected[to.node] >= int(to.capacity):
+		return refuse(NotNow, "%s has %d shards, and its region.capacity is %d; move another one off first", name, m.expected[to.node], to.capacity)
+	case m.handoffs >= m.cfg.MaxHandoffs:
+		return refuse(NotNow, "%d shards are handed off now, which is the limit; try again in a moment", m.handoffs)
+	}
+	return nil
+}
+
+func who(by string) string { return cmp.Or(by, "an operator") }
+
+func because(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return " (" + reason + ")"
+}

@@ -1,0 +1,212 @@
+package coordinator
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// What operators want of placement. Each wish is a fact, with who wants it and why, so that
+// it outlives coordinators. A cordon and a pin are about the name of a region, and so outlive
+// its process as well; a drain is about one process.
+
+// steering is what operators want, apart from drains, and from pins, which are kept with
+// their types.
+type steering struct {
+	cordons []CordonFact // sorted by region
+	freeze  FreezeFact   // Frozen is false: nothing is frozen
+	moves   []MoveFact   // not carried out yet, sorted by shard
+	// number is that of the newest of these facts in this term, pins included.
+	number uint64
+}
+
+// Note says who wants something, why, and since when. The reason may be empty.
+type Note struct {
+	By, Reason string
+	At         time.Time
+}
+
+func (s *steering) searchCordon(region string) (int, bool) {
+	return slices.BinarySearchFunc(s.cordons, region, func(c CordonFact, name string) int { return strings.Compare(c.Region, name) })
+}
+
+func (s *steering) searchMove(shard sharding.ShardID) (int, bool) {
+	return slices.BinarySearchFunc(s.moves, shard, func(f MoveFact, s sharding.ShardID) int { return f.Shard.Compare(s) })
+}
+
+func (t *typeTable) searchPin(index uint32) (int, bool) {
+	return slices.BinarySearchFunc(t.pins, index, func(f PinFact, i uint32) int { return cmp.Compare(f.Shard.Index, i) })
+}
+
+func (m *Machine) applyCordon(f CordonFact) {
+	if f.Region == "" || mutant.On("cordon-kept") && !m.recovered {
+		return
+	}
+	i, found := m.steering.searchCordon(f.Region)
+	switch {
+	case f.Lifted && found:
+		m.steering.cordons = slices.Delete(m.steering.cordons, i, i+1)
+	case f.Lifted:
+	case found:
+		m.steering.cordons[i] = f
+	default:
+		m.steering.cordons = slices.Insert(m.steering.cordons, i, f)
+	}
+}
+
+func (m *Machine) applyFreeze(f FreezeFact) {
+	if mutant.On("freeze-kept") && !m.recovered {
+		return
+	}
+	if !f.Frozen {
+		f = FreezeFact{}
+	}
+	m.steering.freeze = f
+}
+
+func (m *Machine) applyPin(f PinFact) {
+	t, r := m.find(f.Shard)
+	if r == nil || mutant.On("pin-kept") && !m.recovered {
+		return
+	}
+	i, found := t.searchPin(f.Shard.Index)
+	switch {
+	case f.Region == "" && found:
+		t.pins = slices.Delete(t.pins, i, i+1)
+	case f.Region == "":
+	case found:
+		t.pins[i] = f
+	default:
+		t.pins = slices.Insert(t.pins, i, f)
+	}
+	t.pinned = nil
+}
+
+// applyMove keeps the wish as long as the shard is handed off: then the move was carried out,
+// or something else has happened to the shard. The fact of the row comes first.
+func (m *Machine) applyMove(f MoveFact) {
+	_, r := m.find(f.Shard)
+	if r == nil || f.Epoch != r.Epoch || r.Phase != sharding.HandingOff || r.successor.IsZero() {
+		return
+	}
+	if i, found := m.steering.searchMove(f.Shard); found {
+		m.steering.moves[i] = f
+	} else {
+		m.steering.moves = slices.Insert(m.steering.moves, i, f)
+	}
+}
+
+// endMove forgets that an operator moves a shard that has a later epoch now.
+func (m *Machine) endMove(r sharding.Row) {
+	if i, found := m.steering.searchMove(r.Shard); found && m.steering.moves[i].Epoch < r.Epoch {
+		m.steering.moves = slices.Delete(m.steering.moves, i, i+1)
+	}
+}
+
+// cordoned reports whether an operator wants the regions with this name to get no shards.
+func (m *Machine) cordoned(name string) bool {
+	_, found := m.steering.searchCordon(name)
+	return found && !mutant.On("cordon")
+}
+
+// pinsOf returns the pins of a type, for a view. Nobody writes to them.
+func (t *typeTable) pinsOf() map[sharding.ShardID]string {
+	if len(t.pins) == 0 || mutant.On("pin") {
+		return nil
+	}
+	if t.pinned == nil {
+		t.pinned = make(map[sharding.ShardID]string, len(t.pins))
+		for _, p := range t.pins {
+			t.pinned[p.Shard] = p.Region
+		}
+	}
+	return t.pinned
+}
+
+// pin returns the region's name to which a shard is pinned, or "".
+func (t *typeTable) pin(s sharding.ShardID) string { return t.pinsOf()[s] }
+
+// halted reports whether an operator wants nothing to move that need not.
+func (m *Machine) halted() bool {
+	f := m.steering.freeze
+	return f.Frozen && (f.Until.IsZero() || m.now.Before(f.Until)) && !mutant.On("freeze")
+}
+
+// endFreeze ends a freeze whose time is over.
+func (m *Machine) endFreeze() {
+	if m.steering.freeze.Frozen && !m.halted() && !m.pending(m.steering.number) && !mutant.On("freeze") {
+		m.commit(FreezeFact{Note: m.note("", "its time is over")})
+	}
+}
+
+// size is about the length of a note as stored, never less.
+func (n Note) size() int { return 16 + len(n.By) + len(n.Reason) }
+
+// note is about now. Facts have times in milliseconds.
+func (m *Machine) note(by, reason string) Note {
+	return Note{By: by, Reason: reason, At: factTime(m.now)}
+}
+
+func factTime(t time.Time) time.Time { return time.UnixMilli(t.UnixMilli()).UTC() }
+
+// SteeringView is what operators want of placement. It shares nothing that is written to
+// later.
+type SteeringView struct {
+	Cordons []CordonView // sorted by region
+	Freeze  FreezeFact   // in force if it is Frozen
+	Pins    []PinView    // sorted by shard
+	Moves   []MoveFact   // that are under way, sorted by shard
+}
+
+// CordonView is a cordon, and what has become of it.
+type CordonView struct {
+	CordonFact
+	// Here says that a region with this name is a member.
+	Here bool
+	// Shards are those of the region. Since is how many of them it was given although it is
+	// cordoned, because no other region could be.
+	Shards, Since int
+}
+
+// PinView is a pin, and who owns the shard.
+type PinView struct {
+	PinFact
+	Owner sharding.NodeID
+	Name  string // of the owner
+}
+
+// Steering returns what operators want of placement.
+func (m *Machine) Steering() SteeringView {
+	v := SteeringView{Freeze: m.steering.freeze, Moves: slices.Clone(m.steering.moves)}
+	for _, c := range m.steering.cordons {
+		cv := CordonView{CordonFact: c}
+		for i := range m.regions {
+			r := &m.regions[i]
+			if r.name != c.Region {
+				continue
+			}
+			cv.Here = true
+			for _, t := range m.types {
+				for _, s := range t.shardsOf(r.node) {
+					cv.Shards++
+					cv.Since += one(t.rows[s.Index].Epoch > c.After)
+				}
+			}
+		}
+		v.Cordons = append(v.Cordons, cv)
+	}
+	for _, t := range m.types {
+		for _, p := range t.pins {
+			pv := PinView{PinFact: p, Owner: t.rows[p.Shard.Index].Owner}
+			if r := m.region(pv.Owner); r != nil {
+				pv.Name = r.name
+			}
+			v.Pins = append(v.Pins, pv)
+		}
+	}
+	return v
+}
