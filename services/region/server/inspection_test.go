@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,14 +24,14 @@ import (
 
 // pupil is an entity whose reminders fail, whose sends are not taken, and which cannot be started
 // again.
-type pupil struct{ started *bool }
+type pupil struct{ started *atomic.Bool }
 
 type woke struct{}
 
 func (*pupil) Apply(any) {}
 
 func (p *pupil) OnStart(ctx *entity.Ctx) error {
-	if ctx.ID() == "tired" && !*p.started {
+	if ctx.ID() == "tired" && !p.started.Load() {
 		return errors.New("too \x1btired")
 	}
 	return nil
@@ -41,7 +42,7 @@ var (
 	pupilHear = entity.Command[string, int]("Pupil", "Hear").Stored()
 )
 
-func pupils(started *bool) entity.Definition {
+func pupils(started *atomic.Bool) entity.Definition {
 	return entity.Define("Pupil", func(string) *pupil { return &pupil{started} },
 		entity.On(entity.Command[string, int]("Pupil", "Wake"), func(_ *pupil, ctx *entity.Ctx, other string) (int, error) {
 			pupilRing.Remind(ctx, ctx.Now(), "bell", "now")
@@ -70,7 +71,8 @@ func TestFailing(t *testing.T) {
 }
 
 func failing(t *testing.T, cores int) {
-	started := true // guarded by the bubble: it changes while nothing runs
+	var started atomic.Bool
+	started.Store(true)
 	links := link.DefaultConfig()
 	links.Cluster, links.Self = "test", sharding.NodeID{Addr: "127.0.0.1:1", UID: 1}
 	cfg := DefaultConfig()
@@ -91,12 +93,13 @@ func failing(t *testing.T, cores int) {
 		time.Sleep(time.Second)
 	}
 	time.Sleep(time.Minute)
+	synctest.Wait()
 	for corr, got := range a.got { // order-free: checked
 		if got.Reply.Outcome != sharding.OK || got.NotMine != nil {
 			t.Fatalf("command %d is answered with %+v", corr, got)
 		}
 	}
-	started = false
+	started.Store(false)
 	shard := sharding.ShardID{Type: "Pupil", Index: sharding.ShardOf("tired", 4)}
 	r.Put(region.Received{From: "c:1", Msg: control.HandOff{Term: 1, Shard: shard, Epoch: sharding.MakeEpoch(1, shard.Index+1)}})
 	time.Sleep(20 * time.Second)
