@@ -12,6 +12,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/roost-cluster/roost/sdk/adminclient"
 )
 
 // ErrUnknown is wrapped by errors about a name that no process has.
@@ -245,12 +247,12 @@ func (c *Cluster) processes() []Process {
 // Gateways returns the base URLs of the public API, one per gateway.
 func (c *Cluster) Gateways() []string { return urls(c.Processes(), Gateway) }
 
-// Admin returns the base URLs of the coordinators' management, for [NewAdmin].
+// Admin returns the base URLs of the coordinators' management, for adminclient.New.
 func (c *Cluster) Admin() []string { return urls(c.Processes(), Coordinator) }
 
 // Active asks which coordinator is active, and its term.
 func (c *Cluster) Active(ctx context.Context) (name string, term uint32, err error) {
-	members, err := NewAdmin(c.Admin()...).Members(ctx)
+	members, err := adminclient.New(c.Admin()...).Members(ctx)
 	if err != nil {
 		return "", 0, err
 	}

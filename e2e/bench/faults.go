@@ -16,6 +16,7 @@ import (
 	"github.com/roost-cluster/roost/e2e/bench/measure"
 	"github.com/roost-cluster/roost/e2e/bench/report"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/sdk/adminclient"
 	"github.com/roost-cluster/roost/sdk/client"
 	"github.com/roost-cluster/roost/sdk/entity"
 )
@@ -61,7 +62,7 @@ func (r *run) startFaultRun(dir string, change func(*cluster.Options)) (*faultRu
 	if err != nil {
 		return nil, err
 	}
-	f := &faultRun{run: r, cluster: c, admin: cluster.NewAdmin(c.Admin()...), journal: filepath.Join(o.Dir, "journal.db")}
+	f := &faultRun{run: r, cluster: c, admin: adminclient.New(c.Admin()...), journal: filepath.Join(o.Dir, "journal.db")}
 	if f.client, err = client.New(client.DefaultConfig(c.Gateways()...)); err != nil {
 		f.close()
 		return nil, err
@@ -73,7 +74,7 @@ func (r *run) startFaultRun(dir string, change func(*cluster.Options)) (*faultRu
 type faultRun struct {
 	*run
 	cluster *cluster.Cluster
-	admin   *cluster.Admin
+	admin   *adminclient.Client
 	client  *client.Client
 	journal string // its file
 	used    int    // shards that unplacedIDs has given out

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	launcher "github.com/roost-cluster/roost/cli/cluster"
+	"github.com/roost-cluster/roost/sdk/adminclient"
 )
 
 // TestBootstrapByFile: coordinators and regions that are given nothing but a file, which is
@@ -117,7 +118,7 @@ func oneCluster(t *testing.T, c *launcher.Cluster, formed int) {
 		t.Fatal(err)
 	}
 	eventually(t, time.Minute, func() error {
-		members, err := launcher.NewAdmin(c.Admin()...).Members(ctx)
+		members, err := adminclient.New(c.Admin()...).Members(ctx)
 		if err != nil {
 			return err
 		}

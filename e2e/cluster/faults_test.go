@@ -15,6 +15,7 @@ import (
 	launcher "github.com/roost-cluster/roost/cli/cluster"
 	"github.com/roost-cluster/roost/e2e/cluster/history"
 	"github.com/roost-cluster/roost/e2e/cluster/load"
+	"github.com/roost-cluster/roost/sdk/adminclient"
 )
 
 // sameAddress kills processes and starts them again at the same addresses, before anybody
@@ -60,7 +61,7 @@ func sameIdentity(r *run) {
 	})
 	defer kill()
 	r.wait(5 * time.Second)
-	m, err := launcher.NewAdmin(r.cluster.Admin()...).Members(r.Context())
+	m, err := adminclient.New(r.cluster.Admin()...).Members(r.Context())
 	r.must(err)
 	namesakes := 0
 	for _, member := range m.Members {

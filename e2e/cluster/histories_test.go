@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	launcher "github.com/roost-cluster/roost/cli/cluster"
 	"github.com/roost-cluster/roost/libs/journal/postgres/postgrestest"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+	"github.com/roost-cluster/roost/sdk/adminclient"
 )
 
 // TestHistories: under every fault, the histories of the clients are correct.
@@ -215,7 +215,7 @@ func (r *run) allocated(typ string) (indexes []int) {
 	r.Helper()
 	var res *adminv1.ShardsResponse
 	eventually(r.T, waitLimit, func() (err error) {
-		res, err = launcher.NewAdmin(r.cluster.Admin()...).Shards(r.Context(), typ, "")
+		res, err = adminclient.New(r.cluster.Admin()...).Shards(r.Context(), typ, "")
 		return err
 	})
 	for _, s := range res.Shards {

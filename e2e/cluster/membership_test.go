@@ -12,6 +12,7 @@ import (
 
 	launcher "github.com/roost-cluster/roost/cli/cluster"
 	"github.com/roost-cluster/roost/e2e/cluster/netns"
+	"github.com/roost-cluster/roost/sdk/adminclient"
 )
 
 // membership is a scenario of faults in an idle cluster of seven members: three coordinators
@@ -255,7 +256,7 @@ func downByHand(m *members) {
 	gone := m.views.uids(victim)
 	m.allowDeath(declaredDown, victim)
 	from := time.Now()
-	_, err := launcher.NewMembership("http://"+m.process("region-1").Management).Down(m.Context(), victim)
+	_, err := adminclient.NewMembership("http://"+m.process("region-1").Management).Down(m.Context(), victim)
 	m.must(err)
 	m.waitEnd(victim)
 	m.figure("ended within %.1f s", time.Since(from).Seconds())

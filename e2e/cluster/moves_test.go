@@ -13,6 +13,7 @@ import (
 
 	launcher "github.com/roost-cluster/roost/cli/cluster"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/sdk/adminclient"
 	"github.com/roost-cluster/roost/sdk/client"
 	"github.com/roost-cluster/roost/sdk/entity"
 )
@@ -139,7 +140,7 @@ func playMoves(t *testing.T, entities, moves int) (void string) {
 // drain moves all shards off a region, and lets it have shards again.
 func drain(t *testing.T, c *launcher.Cluster, region string) {
 	t.Helper()
-	admin := launcher.NewAdmin(c.Admin()...)
+	admin := adminclient.New(c.Admin()...)
 	eventually(t, waitLimit, func() error {
 		left, err := admin.Drain(t.Context(), region, false)
 		if err == nil && left.Remaining > 0 {

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
-	launcher "github.com/roost-cluster/roost/cli/cluster"
 	"github.com/roost-cluster/roost/libs/journal/postgres/postgrestest"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+	"github.com/roost-cluster/roost/sdk/adminclient"
 )
 
 // partition cuts the network for a while. Processes that are cut off may be declared down,
@@ -118,7 +118,7 @@ func (r *run) shardsOf(region string) int {
 	r.Helper()
 	var res *adminv1.ShardsResponse
 	eventually(r.T, waitLimit, func() (err error) {
-		res, err = launcher.NewAdmin(r.cluster.Admin()...).Shards(r.Context(), "List", region)
+		res, err = adminclient.New(r.cluster.Admin()...).Shards(r.Context(), "List", region)
 		return err
 	})
 	return len(res.Shards)

@@ -14,6 +14,7 @@ import (
 	launcher "github.com/roost-cluster/roost/cli/cluster"
 	"github.com/roost-cluster/roost/e2e/cluster/history"
 	"github.com/roost-cluster/roost/e2e/cluster/load"
+	"github.com/roost-cluster/roost/sdk/adminclient"
 )
 
 // The regions of a rollout, and the shards of both types that they host.
@@ -179,7 +180,7 @@ func (r *run) rollTo(version string, how replace, then func(r *run, done []strin
 func (r *run) target(version string) {
 	r.Helper()
 	eventually(r.T, waitLimit, func() error {
-		res, err := launcher.NewAdmin(r.cluster.Admin()...).SetTarget(r.Context(), version, "the test")
+		res, err := adminclient.New(r.cluster.Admin()...).SetTarget(r.Context(), version, "the test")
 		if err == nil && !res.GetStored() {
 			err = errors.New("the target is not stored yet")
 		}
@@ -213,7 +214,7 @@ func rollBackUnread(r *run) {
 	}
 	r.replaceAll(surge, old[:1], func([]string) {})
 	eventually(r.T, waitLimit, func() error {
-		res, err := launcher.NewAdmin(r.cluster.Admin()...).Rollout(r.Context())
+		res, err := adminclient.New(r.cluster.Admin()...).Rollout(r.Context())
 		if err != nil || len(res.GetUnreadable()) == 0 {
 			return cmp.Or(err, errors.New("no shard is unreadable"))
 		}

@@ -12,6 +12,7 @@ import (
 
 	launcher "github.com/roost-cluster/roost/cli/cluster"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+	"github.com/roost-cluster/roost/sdk/adminclient"
 )
 
 // views has what each member itself reports about the membership.
@@ -34,7 +35,7 @@ type incarnation struct {
 func (v *views) follow(ctx context.Context, processes []launcher.Process) (wait func()) {
 	var group sync.WaitGroup
 	for _, p := range processes {
-		m := launcher.NewMembership("http://" + p.Management)
+		m := adminclient.NewMembership("http://" + p.Management)
 		group.Go(func() {
 			tick := time.NewTicker(100 * time.Millisecond)
 			defer tick.Stop()

@@ -23,6 +23,7 @@ import (
 	launcher "github.com/roost-cluster/roost/cli/cluster"
 	"github.com/roost-cluster/roost/e2e/cluster/load"
 	"github.com/roost-cluster/roost/libs/testbin"
+	"github.com/roost-cluster/roost/sdk/adminclient"
 )
 
 const (
@@ -267,7 +268,7 @@ func (c *cluster) serverOf(name string) *container {
 }
 
 // admin returns a client for the active one of some coordinators; none given: of all.
-func (c *cluster) admin(of ...*node) *launcher.Admin {
+func (c *cluster) admin(of ...*node) *adminclient.Client {
 	if len(of) == 0 {
 		of = c.all(coordinator)
 	}
@@ -275,7 +276,7 @@ func (c *cluster) admin(of ...*node) *launcher.Admin {
 	for _, n := range of {
 		urls = append(urls, n.management())
 	}
-	return launcher.NewAdmin(urls...)
+	return adminclient.New(urls...)
 }
 
 // active returns the active one of some coordinators, and its term.

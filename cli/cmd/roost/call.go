@@ -14,6 +14,7 @@ import (
 
 	"github.com/roost-cluster/roost/cli/cluster"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/sdk/adminclient"
 	"github.com/roost-cluster/roost/sdk/client"
 	"github.com/roost-cluster/roost/sdk/entity"
 )
@@ -98,11 +99,11 @@ func (a *app) call(ctx context.Context, call entity.Call) error {
 	reply, err := c.Call(ctx, call)
 	var failed *entity.Error
 	if errors.As(err, &failed) && failed.Code == entity.Internal {
-		if stranger := cluster.CheckGateways(context.WithoutCancel(ctx), gateways); stranger != nil {
+		if stranger := adminclient.CheckGateways(context.WithoutCancel(ctx), gateways); stranger != nil {
 			return stranger
 		}
 	}
-	refused := errors.As(err, &failed) && failed.Code == entity.Unavailable && cluster.AnyGateway(context.WithoutCancel(ctx), gateways)
+	refused := errors.As(err, &failed) && failed.Code == entity.Unavailable && adminclient.AnyGateway(context.WithoutCancel(ctx), gateways)
 	if errors.As(err, &failed) && failed.Outcome == sharding.Rejected {
 		err = fmt.Errorf("%w (it was not applied)", err)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/roost-cluster/roost/cli/cluster"
+	"github.com/roost-cluster/roost/sdk/adminclient"
 )
 
 // orderTimeout bounds an order: a region that stops drains for up to 20 s.
@@ -141,7 +142,7 @@ func (a *app) orderCommand(order, short string) *cobra.Command {
 // warnOfStop says which shards of a region no other one can be given. A coordinator that
 // does not answer keeps nobody from stopping a process.
 func (a *app) warnOfStop(ctx context.Context, state *cluster.State, name string) {
-	res, err := cluster.NewAdmin(state.Admin()...).Stays(ctx, name)
+	res, err := adminclient.New(state.Admin()...).Stays(ctx, name)
 	if err != nil {
 		return
 	}
@@ -165,7 +166,7 @@ func send(ctx context.Context, to cluster.Control, order, name string) error {
 	req.Header.Set("Authorization", "Bearer "+to.Token)
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return fmt.Errorf("%w: roost dev does not answer: %w", cluster.ErrUnreachable, err)
+		return fmt.Errorf("%w: roost dev does not answer: %w", adminclient.ErrUnreachable, err)
 	}
 	defer func() { _ = res.Body.Close() }()
 	if res.StatusCode == http.StatusOK {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/roost-cluster/roost/cli/cluster"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/sdk/adminclient"
 )
 
 const (
@@ -258,7 +259,7 @@ func (d *devCluster) stop(ctx context.Context, signals <-chan os.Signal) error {
 		}
 	}()
 	shards := 0
-	if table, err := cluster.NewAdmin(d.cluster.Admin()...).Shards(ctx, "", ""); err == nil {
+	if table, err := adminclient.New(d.cluster.Admin()...).Shards(ctx, "", ""); err == nil {
 		shards = len(table.Shards)
 	}
 	fmt.Fprintf(d.err, "draining %s and stopping everything; Ctrl-C again ends it at once\n", plural(shards, "shard"))

@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/roost-cluster/roost/cli/cluster"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+	"github.com/roost-cluster/roost/sdk/adminclient"
 )
 
 func (a *app) eventsCommand() *cobra.Command {
@@ -35,14 +35,14 @@ the present members follow.`,
 	return cmd
 }
 
-func (a *app) events(ctx context.Context, client *cluster.Membership, follow, all bool) error {
+func (a *app) events(ctx context.Context, client *adminclient.Membership, follow, all bool) error {
 	var last *adminv1.EventsResponse
 	for {
 		res, err := client.Events(ctx, last)
 		switch {
 		case ctx.Err() != nil:
 			return errInterrupted
-		case err != nil && last != nil && errors.Is(err, cluster.ErrUnreachable):
+		case err != nil && last != nil && errors.Is(err, adminclient.ErrUnreachable):
 			if err := pause(ctx, leavePoll); err != nil {
 				return err
 			}

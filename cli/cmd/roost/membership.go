@@ -11,6 +11,7 @@ import (
 
 	"github.com/roost-cluster/roost/cli/cluster"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+	"github.com/roost-cluster/roost/sdk/adminclient"
 )
 
 // leavePoll is the pause between two requests to leave.
@@ -21,12 +22,12 @@ const nodeHelp = `
 A node is named as roost members lists it: by name, by address, or, when an old
 and a new process share these, by host:port#uid.`
 
-func (a *app) membershipClient() (*cluster.Membership, error) {
+func (a *app) membershipClient() (*adminclient.Membership, error) {
 	urls, err := a.urls(a.admin, "admin", (*cluster.State).Admin)
 	if err != nil {
 		return nil, err
 	}
-	return cluster.NewMembership(urls...), nil
+	return adminclient.NewMembership(urls...), nil
 }
 
 func (a *app) leaveCommand() *cobra.Command {
@@ -76,7 +77,7 @@ func (a *app) leave(ctx context.Context, node string) error {
 			last = now
 		case errors.As(err, &remote) && remote.Code() == twirp.NotFound:
 			return a.done(first, "left", fmt.Sprintf("%s has left the cluster (%.1f s)", name(first), time.Since(begin).Seconds()))
-		case errors.Is(err, cluster.ErrUnreachable) && ctx.Err() == nil && len(a.admin) > 0:
+		case errors.Is(err, adminclient.ErrUnreachable) && ctx.Err() == nil && len(a.admin) > 0:
 			return fmt.Errorf("%w; whether %s has left is not known", err, name(first))
 		}
 	}

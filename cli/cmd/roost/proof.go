@@ -16,6 +16,7 @@ import (
 	controlplane "github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/node/controlrpc"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/sdk/adminclient"
 )
 
 const (
@@ -83,7 +84,7 @@ func hosted(ctx context.Context, c *cluster.Cluster) ([]sharding.TypeDesc, error
 		if process.Role != cluster.Region || process.PID == 0 {
 			continue
 		}
-		client := controlrpc.Client{Cluster: "dev", HTTP: cluster.NewClient(proveTimeout), Timeout: proveTimeout}
+		client := controlrpc.Client{Cluster: "dev", HTTP: adminclient.NewHTTP(proveTimeout), Timeout: proveTimeout}
 		answer, err := client.Call(ctx, process.Service, controlplane.WatchTable{Copy: true})
 		table, _ := answer.(controlplane.TableChanged)
 		switch {

@@ -17,6 +17,7 @@ import (
 	"github.com/roost-cluster/roost/libs/backendurl"
 	"github.com/roost-cluster/roost/libs/node"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/sdk/adminclient"
 	"github.com/roost-cluster/roost/sdk/entity"
 )
 
@@ -151,9 +152,9 @@ func exitCode(ctx context.Context, err error) int {
 		return exitTimedOut
 	case errors.As(err, &refused):
 		return exitFailed
-	case errors.Is(err, cluster.ErrStranger):
+	case errors.Is(err, adminclient.ErrStranger):
 		return exitUsage
-	case errors.Is(err, cluster.ErrNoCluster), errors.Is(err, cluster.ErrUnreachable):
+	case errors.Is(err, cluster.ErrNoCluster), errors.Is(err, adminclient.ErrUnreachable):
 		return exitUnreachable
 	case errors.Is(err, cluster.ErrUnknown):
 		return exitNotFound
@@ -178,7 +179,7 @@ func exitCode(ctx context.Context, err error) int {
 // message returns the text of an error for people.
 func message(err error) string {
 	var remote twirp.Error
-	if !errors.Is(err, cluster.ErrUnreachable) && errors.As(err, &remote) {
+	if !errors.Is(err, adminclient.ErrUnreachable) && errors.As(err, &remote) {
 		return remote.Msg()
 	}
 	return err.Error()
@@ -198,12 +199,12 @@ func (a *app) state(otherwise string) (*cluster.State, error) {
 }
 
 // adminClient returns a client for the cluster that the command is about.
-func (a *app) adminClient() (*cluster.Admin, error) {
+func (a *app) adminClient() (*adminclient.Client, error) {
 	urls, err := a.urls(a.admin, "admin", (*cluster.State).Admin)
 	if err != nil {
 		return nil, err
 	}
-	return cluster.NewAdmin(urls...), nil
+	return adminclient.New(urls...), nil
 }
 
 // urls returns addresses from the flag of that name, the environment, or the state file.

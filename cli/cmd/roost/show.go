@@ -8,10 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/roost-cluster/roost/cli/cluster"
 	"github.com/roost-cluster/roost/libs/node"
 	"github.com/roost-cluster/roost/libs/sharding"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+	"github.com/roost-cluster/roost/sdk/adminclient"
 )
 
 func (a *app) membersCommand() *cobra.Command {
@@ -184,7 +184,7 @@ func (a *app) shardsCommand() *cobra.Command {
 const unregisteredOwner = "a region that is not registered: it comes back, or another region takes over"
 
 // checkRegion returns an error for the name of a region that is not a member.
-func (a *app) checkRegion(ctx context.Context, admin *cluster.Admin, region string) error {
+func (a *app) checkRegion(ctx context.Context, admin *adminclient.Client, region string) error {
 	res, err := admin.Members(ctx)
 	if err != nil {
 		return err

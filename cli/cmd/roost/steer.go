@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/roost-cluster/roost/cli/cluster"
 	"github.com/roost-cluster/roost/libs/sharding"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+	"github.com/roost-cluster/roost/sdk/adminclient"
 )
 
 // steer is what all commands have by which operators steer placement.
@@ -35,38 +35,30 @@ func (s *steer) aheadFlag(cmd *cobra.Command) {
 
 // steer asks the coordinator again and again until it has stored what is wanted: a coordinator
 // that ended may not have stored it. done says what is the case then.
-func (a *app) steer(ctx context.Context, s *steer, ask func(context.Context, *cluster.Admin) (*adminv1.SteerResponse, error), done func(*adminv1.SteerResponse) string) error {
+func (a *app) steer(ctx context.Context, s *steer, ask func(context.Context, *adminclient.Client) (*adminv1.SteerResponse, error), done func(*adminv1.SteerResponse) string) error {
 	admin, err := a.adminClient()
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	poll := time.NewTicker(drainPoll)
-	defer poll.Stop()
-	var first *adminv1.SteerResponse
-	for {
+	if s.dryRun {
 		res, err := ask(ctx, admin)
-		if err != nil && ctx.Err() == nil {
+		if err != nil {
 			return err
 		}
-		if err == nil {
-			if first == nil {
-				first = res
-			}
-			if first.Stored = res.Stored; s.dryRun || res.Stored {
-				return a.printSteer(first, s.dryRun, done(first))
-			}
-		}
-		select {
-		case <-poll.C:
-		case <-ctx.Done():
-			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				return timeoutError{errors.New("it is not known whether this is stored; run it again")}
-			}
-			return errInterrupted
-		}
+		return a.printSteer(res, true, done(res))
 	}
+	res, err := adminclient.UntilStored(ctx, func(ctx context.Context) (*adminv1.SteerResponse, error) { return ask(ctx, admin) })
+	switch {
+	case err == nil:
+		return a.printSteer(res, false, done(res))
+	case ctx.Err() == nil:
+		return err
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return timeoutError{errors.New("it is not known whether this is stored; run it again")}
+	}
+	return errInterrupted
 }
 
 func (a *app) printSteer(res *adminv1.SteerResponse, dryRun bool, text string) error {
@@ -115,7 +107,7 @@ func (a *app) uncordonCommand() *cobra.Command {
 }
 
 func (a *app) cordon(ctx context.Context, s *steer, region string, lift bool) error {
-	return a.steer(ctx, s, func(ctx context.Context, admin *cluster.Admin) (*adminv1.SteerResponse, error) {
+	return a.steer(ctx, s, func(ctx context.Context, admin *adminclient.Client) (*adminv1.SteerResponse, error) {
 		return admin.Cordon(ctx, &adminv1.CordonRequest{Region: region, Lift: lift, Ahead: s.ahead, DryRun: s.dryRun, By: whoAmI(), Reason: s.reason})
 	}, func(res *adminv1.SteerResponse) string {
 		if lift {
@@ -158,7 +150,7 @@ func (a *app) thawCommand() *cobra.Command {
 
 func (a *app) freeze(ctx context.Context, s *steer, thaw bool, lasts time.Duration) error {
 	req := &adminv1.FreezeRequest{Thaw: thaw, ForMs: lasts.Milliseconds(), DryRun: s.dryRun, By: whoAmI(), Reason: s.reason}
-	return a.steer(ctx, s, func(ctx context.Context, admin *cluster.Admin) (*adminv1.SteerResponse, error) {
+	return a.steer(ctx, s, func(ctx context.Context, admin *adminclient.Client) (*adminv1.SteerResponse, error) {
 		res, err := admin.Freeze(ctx, req)
 		if err == nil && res.UntilUnixMs != 0 { // the next attempt asks for the same
 			req.ForMs, req.UntilUnixMs = 0, res.UntilUnixMs
@@ -230,7 +222,7 @@ func (a *app) pin(ctx context.Context, s *steer, shards []string, region string)
 		}
 		req.Pins = append(req.Pins, &adminv1.Pin{Type: typ, Index: index, Region: region})
 	}
-	return a.steer(ctx, s, func(ctx context.Context, admin *cluster.Admin) (*adminv1.SteerResponse, error) {
+	return a.steer(ctx, s, func(ctx context.Context, admin *adminclient.Client) (*adminv1.SteerResponse, error) {
 		return admin.Pin(ctx, req)
 	}, func(res *adminv1.SteerResponse) string {
 		what := strings.Join(shards, " ")
@@ -266,7 +258,7 @@ strategy may move it on later; roost pin keeps it where you want it.`,
 			if err != nil {
 				return err
 			}
-			return a.steer(cmd.Context(), s, func(ctx context.Context, admin *cluster.Admin) (*adminv1.SteerResponse, error) {
+			return a.steer(cmd.Context(), s, func(ctx context.Context, admin *adminclient.Client) (*adminv1.SteerResponse, error) {
 				return admin.Move(ctx, &adminv1.MoveRequest{Type: typ, Index: index, Region: args[1], DryRun: s.dryRun, By: whoAmI(), Reason: s.reason})
 			}, func(res *adminv1.SteerResponse) string {
 				return fmt.Sprintf("%s goes to %s", args[0], res.Region)

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/roost-cluster/roost/cli/cluster"
+	"github.com/roost-cluster/roost/sdk/adminclient"
 	"github.com/roost-cluster/roost/sdk/client"
 )
 
@@ -167,7 +168,7 @@ func (d *demo) start(ctx context.Context, fail context.CancelCauseFunc) (err err
 	if err := d.cluster.Ready(starting); err != nil {
 		return err
 	}
-	d.table = newTable(cluster.NewAdmin(d.cluster.Admin()...))
+	d.table = newTable(adminclient.New(d.cluster.Admin()...))
 	d.resent = newResent(d.cluster.Processes())
 	d.stream.via, err = newClient(d.cluster.Gateways(), d.concurrency)
 	d.progress.say("ready; gateways: %s", strings.Join(d.cluster.Gateways(), " "))

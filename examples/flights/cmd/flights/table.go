@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/roost-cluster/roost/cli/cluster"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+	"github.com/roost-cluster/roost/sdk/adminclient"
 )
 
 const (
@@ -29,7 +29,7 @@ const (
 
 // table watches the route table of the cluster. It is safe for concurrent use.
 type table struct {
-	admin *cluster.Admin
+	admin *adminclient.Client
 
 	mu     sync.Mutex
 	owners map[shard]string
@@ -41,7 +41,7 @@ type shard struct {
 	index uint32
 }
 
-func newTable(admin *cluster.Admin) *table {
+func newTable(admin *adminclient.Client) *table {
 	return &table{admin: admin, owners: map[shard]string{}}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/roost-cluster/roost/cli/cluster"
 	"github.com/roost-cluster/roost/libs/testbin"
+	"github.com/roost-cluster/roost/sdk/adminclient"
 )
 
 // counters is how many entities there are: about as many shards.
@@ -65,7 +66,7 @@ func TestPackCoordinator(t *testing.T) {
 // only returns the region that has shards, and fails the test if there are several.
 func only(ctx context.Context, t *testing.T, c *cluster.Cluster) string {
 	t.Helper()
-	members, err := cluster.NewAdmin(c.Admin()...).Members(ctx)
+	members, err := adminclient.New(c.Admin()...).Members(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,20 @@
-package cluster
+// Package adminclient asks the admin API of coordinators, and steers a cluster with it. The command
+// roost is written with it, and so is a program that says where shards go:
+//
+//	c := adminclient.New("http://localhost:7200", "http://localhost:7210")
+//	done, err := c.Assign(ctx, adminclient.Assignment{
+//		Type: "Cart", Regions: map[uint32]string{0: "region-1", 1: "region-2"}, By: "placer",
+//	})
+//
+// The URLs are those of management listeners of coordinators. Whichever coordinator is active
+// answers; while there is none, a call waits some seconds for one.
+//
+// # What this does not do
+//
+// It calls no entities: see package client for that. It finds no coordinators by itself. A call
+// other than [Client.Assign], [Client.Command] and [UntilStored] is made once, and its request
+// may get lost with the coordinator that took it.
+package adminclient
 
 import (
 	"context"
@@ -31,46 +47,48 @@ const (
 	answerGrace = askTimeout / 4
 	// askPause is the pause between two rounds.
 	askPause = 100 * time.Millisecond
+	// storePoll is the pause between two questions whether a request is stored.
+	storePoll = 100 * time.Millisecond
 )
 
-// Admin asks the admin API of the active coordinator, whichever that is.
-type Admin struct {
+// Client asks the admin API of the active coordinator, whichever that is.
+type Client struct {
 	urls    []string
 	clients []adminv1.Admin
 }
 
-// NewAdmin makes a client of the coordinators with these management URLs.
-func NewAdmin(addresses ...string) *Admin {
-	a := &Admin{urls: addresses}
+// New makes a client of the coordinators with these management URLs.
+func New(addresses ...string) *Client {
+	a := &Client{urls: addresses}
 	for _, u := range addresses {
-		a.clients = append(a.clients, adminv1.NewAdminProtobufClient(u, NewClient(askTimeout)))
+		a.clients = append(a.clients, adminv1.NewAdminProtobufClient(u, NewHTTP(askTimeout)))
 	}
 	return a
 }
 
-// NewClient makes a client of the services' Twirp APIs that waits for an answer
+// NewHTTP makes a client of the services' Twirp APIs that waits for an answer
 // for the given time, and reads none of more than 64 MiB: a few times the whole
 // route table.
-func NewClient(timeout time.Duration) *http.Client {
+func NewHTTP(timeout time.Duration) *http.Client {
 	return &http.Client{Timeout: timeout, Transport: bounded.Limits{Body: 64 << 20}.Transport(http.DefaultTransport)}
 }
 
 // Members lists the members as the active coordinator sees them.
-func (a *Admin) Members(ctx context.Context) (*adminv1.MembersResponse, error) {
+func (a *Client) Members(ctx context.Context) (*adminv1.MembersResponse, error) {
 	return ask(ctx, a, func(ctx context.Context, c adminv1.Admin) (*adminv1.MembersResponse, error) {
 		return c.Members(ctx, &adminv1.MembersRequest{})
 	})
 }
 
 // Shards lists the route table; an empty type or region means all.
-func (a *Admin) Shards(ctx context.Context, typ, region string) (*adminv1.ShardsResponse, error) {
+func (a *Client) Shards(ctx context.Context, typ, region string) (*adminv1.ShardsResponse, error) {
 	return ask(ctx, a, func(ctx context.Context, c adminv1.Admin) (*adminv1.ShardsResponse, error) {
 		return c.Shards(ctx, &adminv1.ShardsRequest{Type: typ, Region: region})
 	})
 }
 
 // Where returns the region that owns an entity.
-func (a *Admin) Where(ctx context.Context, typ, id string) (*adminv1.WhereResponse, error) {
+func (a *Client) Where(ctx context.Context, typ, id string) (*adminv1.WhereResponse, error) {
 	return ask(ctx, a, func(ctx context.Context, c adminv1.Admin) (*adminv1.WhereResponse, error) {
 		return c.Where(ctx, &adminv1.WhereRequest{Type: typ, Id: id})
 	})
@@ -78,14 +96,14 @@ func (a *Admin) Where(ctx context.Context, typ, id string) (*adminv1.WhereRespon
 
 // Drain hands all shards of a region off, or ends that. It returns how many
 // remain, and which of them stay.
-func (a *Admin) Drain(ctx context.Context, region string, resume bool) (*adminv1.DrainResponse, error) {
+func (a *Client) Drain(ctx context.Context, region string, resume bool) (*adminv1.DrainResponse, error) {
 	return ask(ctx, a, func(ctx context.Context, c adminv1.Admin) (*adminv1.DrainResponse, error) {
 		return c.Drain(ctx, &adminv1.DrainRequest{Region: region, Resume: resume})
 	})
 }
 
 // Stays tells which shards of a region no other one can be given now.
-func (a *Admin) Stays(ctx context.Context, region string) (*adminv1.DrainResponse, error) {
+func (a *Client) Stays(ctx context.Context, region string) (*adminv1.DrainResponse, error) {
 	return ask(ctx, a, func(ctx context.Context, c adminv1.Admin) (*adminv1.DrainResponse, error) {
 		return c.Drain(ctx, &adminv1.DrainRequest{Region: region, DryRun: true})
 	})
@@ -93,34 +111,62 @@ func (a *Admin) Stays(ctx context.Context, region string) (*adminv1.DrainRespons
 
 // Cordon has the regions with a name get no more shards, or ends that. Repeat this, and the
 // three after it, until the answer says that it is stored.
-func (a *Admin) Cordon(ctx context.Context, req *adminv1.CordonRequest) (*adminv1.SteerResponse, error) {
+func (a *Client) Cordon(ctx context.Context, req *adminv1.CordonRequest) (*adminv1.SteerResponse, error) {
 	return ask(ctx, a, func(ctx context.Context, c adminv1.Admin) (*adminv1.SteerResponse, error) { return c.Cordon(ctx, req) })
 }
 
 // Freeze has nothing move that need not, or ends that.
-func (a *Admin) Freeze(ctx context.Context, req *adminv1.FreezeRequest) (*adminv1.SteerResponse, error) {
+func (a *Client) Freeze(ctx context.Context, req *adminv1.FreezeRequest) (*adminv1.SteerResponse, error) {
 	return ask(ctx, a, func(ctx context.Context, c adminv1.Admin) (*adminv1.SteerResponse, error) { return c.Freeze(ctx, req) })
 }
 
 // Pin has shards be at regions with certain names, or ends that.
-func (a *Admin) Pin(ctx context.Context, req *adminv1.PinRequest) (*adminv1.SteerResponse, error) {
+func (a *Client) Pin(ctx context.Context, req *adminv1.PinRequest) (*adminv1.SteerResponse, error) {
 	return ask(ctx, a, func(ctx context.Context, c adminv1.Admin) (*adminv1.SteerResponse, error) { return c.Pin(ctx, req) })
 }
 
 // Move moves a shard to a region once.
-func (a *Admin) Move(ctx context.Context, req *adminv1.MoveRequest) (*adminv1.SteerResponse, error) {
+func (a *Client) Move(ctx context.Context, req *adminv1.MoveRequest) (*adminv1.SteerResponse, error) {
 	return ask(ctx, a, func(ctx context.Context, c adminv1.Admin) (*adminv1.SteerResponse, error) { return c.Move(ctx, req) })
 }
 
+// UntilStored repeats a request to steer placement (Cordon, Freeze, Pin, Move) until it is stored.
+// It returns the first answer: the later ones only say that it is so already. If the
+// context ends before, it is not known whether the request is stored. Then, as after any error of
+// the context, the same request can be made again.
+func UntilStored(ctx context.Context, ask func(context.Context) (*adminv1.SteerResponse, error)) (*adminv1.SteerResponse, error) {
+	var first *adminv1.SteerResponse
+	poll := time.NewTicker(storePoll)
+	defer poll.Stop()
+	for {
+		res, err := ask(ctx)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			return nil, err
+		case err == nil && first == nil:
+			first = res
+		}
+		if err == nil && res.Stored {
+			first.Stored = true
+			return first, nil
+		}
+		select {
+		case <-poll.C:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("it is not known whether this is stored: %w", ctx.Err())
+		}
+	}
+}
+
 // Steering lists what operators want of placement; an empty type means pins of all types.
-func (a *Admin) Steering(ctx context.Context, typ string) (*adminv1.SteeringResponse, error) {
+func (a *Client) Steering(ctx context.Context, typ string) (*adminv1.SteeringResponse, error) {
 	return ask(ctx, a, func(ctx context.Context, c adminv1.Admin) (*adminv1.SteeringResponse, error) {
 		return c.Steering(ctx, &adminv1.SteeringRequest{Type: typ})
 	})
 }
 
 // Rollout tells which versions of the application run, and what is left to move.
-func (a *Admin) Rollout(ctx context.Context) (*adminv1.RolloutResponse, error) {
+func (a *Client) Rollout(ctx context.Context) (*adminv1.RolloutResponse, error) {
 	return ask(ctx, a, func(ctx context.Context, c adminv1.Admin) (*adminv1.RolloutResponse, error) {
 		return c.Rollout(ctx, &adminv1.RolloutRequest{})
 	})
@@ -128,7 +174,7 @@ func (a *Admin) Rollout(ctx context.Context) (*adminv1.RolloutResponse, error) {
 
 // Look has the shards that no region reads looked at. Repeat it until those that are left
 // are looked at.
-func (a *Admin) Look(ctx context.Context) (*adminv1.LookResponse, error) {
+func (a *Client) Look(ctx context.Context) (*adminv1.LookResponse, error) {
 	return ask(ctx, a, func(ctx context.Context, c adminv1.Admin) (*adminv1.LookResponse, error) {
 		return c.Look(ctx, &adminv1.LookRequest{})
 	})
@@ -136,7 +182,7 @@ func (a *Admin) Look(ctx context.Context) (*adminv1.LookResponse, error) {
 
 // SetTarget makes a version the target of rollouts; by says who asks. Repeat it until the
 // answer says that it is stored.
-func (a *Admin) SetTarget(ctx context.Context, version, by string) (*adminv1.SetTargetResponse, error) {
+func (a *Client) SetTarget(ctx context.Context, version, by string) (*adminv1.SetTargetResponse, error) {
 	return ask(ctx, a, func(ctx context.Context, c adminv1.Admin) (*adminv1.SetTargetResponse, error) {
 		return c.SetTarget(ctx, &adminv1.SetTargetRequest{Version: version, By: by})
 	})
@@ -145,7 +191,7 @@ func (a *Admin) SetTarget(ctx context.Context, version, by string) (*adminv1.Set
 // Command has the region that owns an entity run a built-in command. It has a key, and is
 // sent again under that key until the time is over, or until its outcome is known. An error says
 // that it was not applied: no coordinator has taken it, or the active one has refused it.
-func (a *Admin) Command(ctx context.Context, req *adminv1.CommandRequest, timeout time.Duration) (*adminv1.CommandResponse, error) {
+func (a *Client) Command(ctx context.Context, req *adminv1.CommandRequest, timeout time.Duration) (*adminv1.CommandResponse, error) {
 	end := time.Now().Add(timeout)
 	ctx, cancel := context.WithDeadline(ctx, end.Add(answerGrace))
 	defer cancel()
@@ -203,21 +249,21 @@ func notDialled(err error) bool {
 }
 
 // Reminders lists a page of the reminders that stand.
-func (a *Admin) Reminders(ctx context.Context, req *adminv1.RemindersRequest) (*adminv1.RemindersResponse, error) {
+func (a *Client) Reminders(ctx context.Context, req *adminv1.RemindersRequest) (*adminv1.RemindersResponse, error) {
 	return ask(ctx, a, func(ctx context.Context, c adminv1.Admin) (*adminv1.RemindersResponse, error) {
 		return c.Reminders(ctx, req)
 	})
 }
 
 // Sends lists a page of the sends that have not ended.
-func (a *Admin) Sends(ctx context.Context, req *adminv1.SendsRequest) (*adminv1.SendsResponse, error) {
+func (a *Client) Sends(ctx context.Context, req *adminv1.SendsRequest) (*adminv1.SendsResponse, error) {
 	return ask(ctx, a, func(ctx context.Context, c adminv1.Admin) (*adminv1.SendsResponse, error) {
 		return c.Sends(ctx, req)
 	})
 }
 
 // Remembered lists a page of the entities that are remembered.
-func (a *Admin) Remembered(ctx context.Context, req *adminv1.RememberedRequest) (*adminv1.RememberedResponse, error) {
+func (a *Client) Remembered(ctx context.Context, req *adminv1.RememberedRequest) (*adminv1.RememberedResponse, error) {
 	return ask(ctx, a, func(ctx context.Context, c adminv1.Admin) (*adminv1.RememberedResponse, error) {
 		return c.Remembered(ctx, req)
 	})
@@ -226,7 +272,7 @@ func (a *Admin) Remembered(ctx context.Context, req *adminv1.RememberedRequest) 
 // ask tries one coordinator after the other until the active one has answered.
 // Errors of the active one are twirp.Error; ErrUnreachable is wrapped when there
 // is none, ErrStranger when a URL leads to something else.
-func ask[T any](ctx context.Context, a *Admin, call func(context.Context, adminv1.Admin) (*T, error)) (*T, error) {
+func ask[T any](ctx context.Context, a *Client, call func(context.Context, adminv1.Admin) (*T, error)) (*T, error) {
 	if len(a.clients) == 0 {
 		return nil, fmt.Errorf("%w: no coordinator is known", ErrUnreachable)
 	}
