@@ -123,7 +123,7 @@ splitbrain: ## Decide on every directed matrix of five nodes, and simulate parti
 
 .PHONY: e2e
 e2e: ## Hurt real processes, judge the histories of their clients and the views of all members; a line per scenario (SET=short RUN=regexp)
-	E2E=$(or $(SET),full) go test -count=1 -timeout 2h -run '(TestHistories|TestMembership|TestRollouts|TestMoves|TestEntities|TestBank)/$(RUN)' -v ./e2e/cluster
+	E2E=$(or $(SET),full) go test -count=1 -timeout 2h -run '(TestHistories|TestMembership|TestRollouts|TestMoves|TestPlacement|TestEntities|TestBank)/$(RUN)' -v ./e2e/cluster
 
 .PHONY: e2e-memory
 e2e-memory: ## Give a region ten times the entities that fit into its memory limit (FOR=5m; default 30s)

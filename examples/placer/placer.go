@@ -1,0 +1,70 @@
+// Package placer is a program that says where the shards of an entity type go: at the regions
+// with a certain label, in equal parts. Coordinators do as it says if the type's strategy is
+// external:
+//
+//	coordinator --allocation.types=Counter=external
+//	region --region.labels=disk=ssd
+//	placer --type Counter --label disk=ssd --coordinators http://localhost:8558
+//
+// # What this does not do
+//
+// It decides about no single shard at once: between two rounds of it, shards that have lost their
+// region go where there are the fewest.
+package placer
+
+import (
+	"context"
+	"slices"
+
+	"github.com/roost-cluster/roost/sdk/adminclient"
+)
+
+// Place has the shards of a type be at the regions with a label.
+func Place(ctx context.Context, c *adminclient.Client, typ, label, value string) (adminclient.Assigned, error) {
+	members, err := c.Members(ctx)
+	if err != nil {
+		return adminclient.Assigned{}, err
+	}
+	var regions []string
+	for _, m := range members.Members {
+		if m.Labels[label] == value && m.Status == "up" && m.Reachable && !m.Draining && !m.Cordoned {
+			regions = append(regions, m.Name)
+		}
+	}
+	table, err := c.Shards(ctx, typ, "")
+	if err != nil {
+		return adminclient.Assigned{}, err
+	}
+	now := make([]string, table.Types[0].Shards)
+	for _, s := range table.Shards {
+		now[s.Index] = s.Region
+	}
+	return c.Assign(ctx, adminclient.Assignment{
+		Type: typ, Regions: spread(now, regions), By: "placer", Reason: label + "=" + value,
+	})
+}
+
+// spread gives each region an equal part of the shards. now is where each of them is; it stays
+// there if it can. Without regions no shard is wanted anywhere.
+func spread(now, regions []string) map[uint32]string {
+	if len(regions) == 0 {
+		return nil
+	}
+	most := (len(now) + len(regions) - 1) / len(regions)
+	wanted, has := map[uint32]string{}, map[string]int{}
+	for shard, region := range now {
+		if slices.Contains(regions, region) && has[region] < most {
+			wanted[uint32(shard)] = region
+			has[region]++
+		}
+	}
+	for shard := range now {
+		if wanted[uint32(shard)] != "" {
+			continue
+		}
+		fewest := slices.MinFunc(regions, func(a, b string) int { return has[a] - has[b] })
+		wanted[uint32(shard)] = fewest
+		has[fewest]++
+	}
+	return wanted
+}
