@@ -458,7 +458,10 @@ func (w *tenureWorld) checkRevealed(i int, o coordinator.Output, m control.Messa
 			}
 		}
 		for _, r := range rows {
-			if !w.isDurable(func(f coordinator.Fact) bool { return f == coordinator.Fact(coordinator.RowFact{Row: r}) }) {
+			if !w.isDurable(func(f coordinator.Fact) bool {
+				stored, ok := f.(coordinator.RowFact)
+				return ok && stored.Row == r
+			}) {
 				w.fail("c%d says %T%+v, and %+v is no durable fact", i, o, o, r)
 			}
 		}

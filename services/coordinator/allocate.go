@@ -72,8 +72,8 @@ func (m *Machine) wanted(t *typeTable, r *row, to *region, except sharding.NodeI
 
 // assign gives the shard to a node, or to nobody, at a new epoch that is above both
 // the row's and the given one. The forms are those in which something may be stored; previous
-// has the states of the entities, if somebody has kept them.
-func (m *Machine) assign(t *typeTable, r *row, to sharding.NodeID, above sharding.Epoch, forms sharding.FormSet, previous control.Previous) {
+// has the states of the entities, if somebody has kept them; why is the cause.
+func (m *Machine) assign(t *typeTable, r *row, to sharding.NodeID, above sharding.Epoch, forms sharding.FormSet, previous control.Previous, why sharding.Cause) {
 	was := r.Reason == sharding.Unreadable
 	counter := m.counter
 	if above.Term() == m.term {
@@ -88,13 +88,13 @@ func (m *Machine) assign(t *typeTable, r *row, to sharding.NodeID, above shardin
 	}
 	if to.IsZero() {
 		next.Reason = m.reason(t, forms)
-		m.commit(RowFact{Row: next, Before: forms, Successor: r.successor, Previous: previous})
+		m.commit(RowFact{Row: next, Before: forms, Successor: r.successor, Previous: previous, Cause: why})
 		if next.Reason == sharding.Unreadable && !was {
 			r.untold, m.untold = true, true
 		}
 		return
 	}
-	m.commit(RowFact{Row: next, Before: forms, May: m.region(to).formsOf(t).writes, Previous: previous},
+	m.commit(RowFact{Row: next, Before: forms, May: m.region(to).formsOf(t).writes, Previous: previous, Cause: why},
 		Send{To: to, Msg: control.HostShard{Term: m.term, Shard: next.Shard, Epoch: next.Epoch, Previous: previous}})
 	r.asked = m.now
 }
@@ -114,11 +114,11 @@ func (m *Machine) getShardHome(in control.GetShardHome) {
 	case r == nil || !m.plausible(in.Refused):
 	case r.Epoch == 0:
 		if to := m.choose(t, r, sharding.NodeID{}, ""); !to.IsZero() {
-			m.assign(t, r, to, in.Refused, "", control.Previous{})
+			m.assign(t, r, to, in.Refused, "", control.Previous{}, sharding.CauseFirstCommand)
 		}
 	case r.Phase == sharding.Serving && in.Refused >= r.Epoch && !m.pending(r.number) && m.now.Sub(r.asked) >= m.cfg.Resend:
 		if r.tries >= maxDoubts && m.handoffs < m.cfg.MaxHandoffs {
-			m.handOff(r, sharding.NodeID{})
+			m.handOff(r, sharding.NodeID{}, sharding.CauseCommandsRefused)
 			return
 		}
 		r.tries = min(r.tries+1, maxDoubts)
@@ -157,9 +157,9 @@ func (m *Machine) sweepRow(t *typeTable, r *row) {
 		if pending {
 			m.deferred = true
 		} else if to := m.choose(t, r, r.Owner, forms); !to.IsZero() {
-			m.assign(t, r, to, 0, forms, r.previous)
+			m.assign(t, r, to, 0, forms, r.previous, causeOfLoss(r, owner, t))
 		} else if owner == nil && r.Reason == 0 && m.unreadable(t, forms) {
-			m.assign(t, r, sharding.NodeID{}, 0, forms, r.previous)
+			m.assign(t, r, sharding.NodeID{}, 0, forms, r.previous, sharding.CauseUnreadable)
 		}
 		return
 	}
@@ -175,6 +175,29 @@ func (m *Machine) sweepRow(t *typeTable, r *row) {
 	case owner.going || owner.leaving || len(m.view(t, r.Owner, r.stored(), (*region).candidate).Regions) > 0:
 		// A region that leaves hands everything off. One that is drained keeps
 		// what no other region could serve.
-		m.handOff(r, sharding.NodeID{})
+		m.handOff(r, sharding.NodeID{}, m.causeOfLeaving(owner))
 	}
+}
+
+// causeOfLoss says why the shard of a row is allocated to another region without waiting for its
+// owner.
+func causeOfLoss(r *row, owner *region, t *typeTable) sharding.Cause {
+	switch {
+	case r.Owner.IsZero():
+		return sharding.CauseRegionCame
+	case lost(t, owner):
+		return sharding.CauseRegionLost
+	}
+	return sharding.CauseJournalCutOff
+}
+
+// causeOfLeaving says why the shards of a region are handed off.
+func (m *Machine) causeOfLeaving(owner *region) sharding.Cause {
+	switch {
+	case !owner.going && !owner.leaving:
+		return sharding.CauseDrain
+	case m.frozen() && owner.version != m.target.Version:
+		return sharding.CauseRollout
+	}
+	return sharding.CauseLeave
 }

@@ -37,6 +37,7 @@ type row struct {
 	// may store.
 	before, may sharding.FormSet
 	successor   sharding.NodeID // who is to get the shard next; zero: anybody
+	cause       sharding.Cause  // why the shard is at its owner, or leaves
 	previous    control.Previous
 	changed     uint64    // n of the last change
 	number      uint64    // of its newest fact in this term
@@ -203,7 +204,7 @@ func (m *Machine) applyRow(f RowFact) {
 		t.release(&t.expected, was, last)
 		m.countExpected(was, -1)
 	}
-	r.Row, r.before, r.may, r.successor, r.previous = next, f.Before, f.May, f.Successor, f.Previous
+	r.Row, r.before, r.may, r.successor, r.previous, r.cause = next, f.Before, f.May, f.Successor, f.Previous, f.Cause
 	if owned {
 		t.hold(&t.owned, next.Owner, next)
 	}

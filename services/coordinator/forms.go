@@ -32,7 +32,7 @@ func (r *row) stored() sharding.FormSet {
 // fact is the fact that a row has changed and its forms have not. An owner that serves has
 // asked for the states that were kept, or has begun without them: nobody may ask again.
 func (r *row) fact(next sharding.Row) RowFact {
-	f := RowFact{Row: next, Before: r.before, May: r.may, Successor: r.successor, Previous: r.previous}
+	f := RowFact{Row: next, Before: r.before, May: r.may, Successor: r.successor, Previous: r.previous, Cause: r.cause}
 	if next.Phase == sharding.Serving && !mutant.On("previous-served") {
 		f.Previous = control.Previous{}
 	}

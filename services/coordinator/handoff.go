@@ -7,12 +7,12 @@ import (
 )
 
 // handOff orders the owner to stop the shard, which then goes to the successor; zero: to
-// whoever is chosen then. The row cannot go back to serving at this epoch.
-func (m *Machine) handOff(r *row, successor sharding.NodeID) {
+// whoever is chosen then; why is the cause. The row cannot go back to serving at this epoch.
+func (m *Machine) handOff(r *row, successor sharding.NodeID, why sharding.Cause) {
 	next := r.Row
 	next.Phase = sharding.HandingOff
 	f := r.fact(next)
-	f.Successor = successor
+	f.Successor, f.Cause = successor, why
 	m.commit(f, Send{To: next.Owner, Msg: control.HandOff{Term: m.term, Shard: next.Shard, Epoch: next.Epoch}})
 	r.asked = m.now
 }
@@ -23,8 +23,11 @@ func (m *Machine) shardStopped(from sharding.NodeID, in control.ShardStopped) {
 	if r == nil || in.Epoch < r.Epoch && !mutant.On("stopped-epoch") || !m.plausible(in.Epoch) {
 		return
 	}
-	forms := m.afterStop(t, r, in.Wrote)
-	m.assign(t, r, m.choose(t, r, sharding.NodeID{}, forms), in.Epoch, forms, r.keeper(from, in))
+	forms, why := m.afterStop(t, r, in.Wrote), r.cause
+	if r.Phase != sharding.HandingOff {
+		why = sharding.CauseReleased
+	}
+	m.assign(t, r, m.choose(t, r, sharding.NodeID{}, forms), in.Epoch, forms, r.keeper(from, in), why)
 }
 
 // gracefulShutdown marks the region as leaving; the sweep at the end of the

@@ -95,7 +95,7 @@ func (m *Machine) formsRead(in FormsRead) {
 			continue
 		}
 		if forms := both(r.stored(), at.Forms); forms != r.stored() {
-			m.assign(t, r, m.choose(t, r, sharding.NodeID{}, forms), 0, forms, r.previous)
+			m.assign(t, r, m.choose(t, r, sharding.NodeID{}, forms), 0, forms, r.previous, sharding.CauseFormsRead)
 		}
 		if r.Owner.IsZero() {
 			r.look = looked

@@ -330,6 +330,8 @@ type (
 		// Previous has kept the states of the shard's entities, for the owner of a row that
 		// is not served yet; zero: nobody has.
 		Previous control.Previous
+		// Cause says why the shard is at its owner, or, while it is handed off, why it leaves.
+		Cause sharding.Cause
 	}
 	// TypeFact: the type is declared with this descriptor; its number of
 	// shards never changes. Forms are all that regions have ever registered to store; the

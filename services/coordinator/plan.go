@@ -71,8 +71,14 @@ func (m *Machine) planned(in Planned) {
 		if allocation.CheckMove(v, move) != nil && !mutant.On("move-checked-again") {
 			continue
 		}
-		m.handOff(r, move.To)
+		m.handOff(r, move.To, causes[move.Reason])
 	}
+}
+
+// causes are those of the moves of a plan.
+var causes = map[allocation.Reason]sharding.Cause{
+	allocation.ReasonBalance: sharding.CauseBalance, allocation.ReasonLoad: sharding.CauseLoad, allocation.ReasonPin: sharding.CausePin,
+	allocation.ReasonCapacity: sharding.CauseCapacity, allocation.ReasonZone: sharding.CauseZone,
 }
 
 // balances reports whether shards may move for balance now.

@@ -76,7 +76,7 @@ func (m *Machine) request(r Request) {
 	for _, f := range facts {
 		if row, ok := f.(RowFact); ok { // of a MoveShard
 			_, at := m.find(row.Row.Shard)
-			m.handOff(at, row.Successor)
+			m.handOff(at, row.Successor, row.Cause)
 			continue
 		}
 		m.commit(f)
@@ -453,7 +453,7 @@ func (in MoveShard) effect(m *Machine) (e Effect, facts []Fact, err error) {
 	next := r.Row
 	next.Phase = sharding.HandingOff
 	f := r.fact(next)
-	f.Successor = to.node
+	f.Successor, f.Cause = to.node, sharding.CauseMove
 	return e, []Fact{f, MoveFact{Shard: in.Shard, Region: e.Region, Epoch: r.Epoch, Note: m.note(in.By, in.Reason)}}, nil
 }
 

@@ -58,7 +58,7 @@ func (m *Machine) hostRefused(from sharding.NodeID, in control.HostRefused) {
 	if to.IsZero() {
 		to = m.choose(t, r, sharding.NodeID{}, forms)
 	}
-	m.assign(t, r, to, in.Above, forms, r.previous)
+	m.assign(t, r, to, in.Above, forms, r.previous, sharding.CauseClaimRefused)
 }
 
 // ask sends the order that belongs to the row's phase to its owner.
@@ -91,7 +91,7 @@ func (m *Machine) repeat() {
 			}
 			if m.overdue(t, r) {
 				if to := m.choose(t, r, r.Owner, r.stored()); !to.IsZero() {
-					m.assign(t, r, to, 0, r.stored(), r.previous)
+					m.assign(t, r, to, 0, r.stored(), r.previous, causeOfDelay(r))
 					continue
 				}
 			}
@@ -109,4 +109,12 @@ func (m *Machine) overdue(t *typeTable, r *row) bool {
 		return !t.desc.Volatile && m.now.Sub(r.since) >= m.cfg.HandoffTimeout+m.cfg.HandoffSlack
 	}
 	return m.now.Sub(r.since) >= m.cfg.HostTimeout<<min(time.Duration(r.tries), 2)
+}
+
+// causeOfDelay says what the owner of an overdue row has not done.
+func causeOfDelay(r *row) sharding.Cause {
+	if r.Phase == sharding.HandingOff {
+		return sharding.CauseNotReleased
+	}
+	return sharding.CauseNotClaimed
 }

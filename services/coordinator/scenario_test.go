@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -84,6 +85,9 @@ func (w *world) observe(o Output) error {
 		if f, ok := o.Fact.(RowFact); ok {
 			if last := w.stored[f.Row.Shard]; !f.Row.Newer(last) {
 				return fmt.Errorf("not newer than %+v", last)
+			}
+			if f.Row.Phase != sharding.Serving && f.Cause == 0 {
+				return errors.New("it has no cause")
 			}
 			w.stored[f.Row.Shard] = f.Row
 		}
@@ -217,6 +221,14 @@ func (w *world) do(line string) {
 	case "table":
 		for _, r := range w.m.View().Rows {
 			w.trace = append(w.trace, traceLine{text: "  " + rowText(r)})
+		}
+	case "causes":
+		for _, t := range w.m.types {
+			for i := range t.rows {
+				if r := &t.rows[i]; r.Epoch != 0 {
+					w.trace = append(w.trace, traceLine{text: fmt.Sprintf("  %s: %v", rowText(r.Row), r.cause)})
+				}
+			}
 		}
 	default:
 		w.t.Fatalf("unknown command %q", line)

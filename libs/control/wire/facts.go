@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"math"
+
 	"google.golang.org/protobuf/proto"
 
 	"github.com/roost-cluster/roost/libs/control"
@@ -28,6 +30,8 @@ type RowFact struct {
 	Successor sharding.NodeID
 	// Previous has kept the states of the shard's entities; zero: nobody has.
 	Previous control.Previous
+	// Cause says why the shard is at its owner, or, while it is handed off, why it leaves.
+	Cause sharding.Cause
 }
 
 // TypeFact: the type is declared with this descriptor, and regions have ever registered to
@@ -40,7 +44,7 @@ type TypeFact struct {
 
 // ToRowFact writes a fact.
 func ToRowFact(f RowFact) *coordinatorv1.RowFact {
-	w := &coordinatorv1.RowFact{Row: ToRow(f.Row), Before: []byte(f.Before), May: []byte(f.May), Previous: toPrevious(f.Previous)}
+	w := &coordinatorv1.RowFact{Row: ToRow(f.Row), Before: []byte(f.Before), May: []byte(f.May), Previous: toPrevious(f.Previous), Cause: uint32(f.Cause)}
 	if !f.Successor.IsZero() {
 		w.Successor = ToNode(f.Successor)
 	}
@@ -55,7 +59,7 @@ func DecodeRowFact(b []byte) (RowFact, error) {
 	}
 	return RowFact{
 		Row: FromRow(r.GetRow()), Successor: FromNode(r.GetSuccessor()), Previous: fromPrevious(r.GetPrevious()),
-		Before: sharding.MakeFormSet(r.GetBefore()), May: sharding.MakeFormSet(r.GetMay()),
+		Before: sharding.MakeFormSet(r.GetBefore()), May: sharding.MakeFormSet(r.GetMay()), Cause: causeOf(r.GetCause()),
 	}, nil
 }
 
@@ -72,3 +76,7 @@ func DecodeTypeFact(b []byte) (TypeFact, error) {
 	}
 	return TypeFact{Desc: FromType(t.GetType()), Forms: FromForms(t.GetForms()), By: t.GetBy()}, nil
 }
+
+// causeOf reads a cause. One that does not fit is of a later release, as others are that this one
+// does not know.
+func causeOf(n uint32) sharding.Cause { return sharding.Cause(min(n, math.MaxUint8)) }

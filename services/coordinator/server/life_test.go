@@ -286,7 +286,7 @@ func TestFacts(t *testing.T) {
 	row := sharding.Row{Shard: sharding.ShardID{Type: "T", Index: 3}, Owner: sharding.NodeID{Addr: "r1:1", UID: 1}, Epoch: 1<<32 + 1, Phase: sharding.Serving}
 	facts := []coordinator.Fact{
 		coordinator.TypeFact{Desc: desc, Forms: []sharding.Form{{Kind: sharding.FormOfEvent, Name: "added", Version: 2, ReadableBy: 1, Shape: 1 << 63}}, By: []string{"v2"}},
-		coordinator.RowFact{Row: row, Before: sharding.FormSet("").With(9), May: sharding.FormSet("").With(0), Successor: sharding.NodeID{Addr: "r2:1", UID: 2}},
+		coordinator.RowFact{Row: row, Before: sharding.FormSet("").With(9), May: sharding.FormSet("").With(0), Successor: sharding.NodeID{Addr: "r2:1", UID: 2}, Cause: sharding.CausePin},
 		coordinator.DrainFact{Region: row.Owner},
 		coordinator.DrainFact{Region: row.Owner, Resume: true},
 		coordinator.TargetFact{Version: "1.4.0", Seen: []string{"1.2.0", "1.3.0"}},

@@ -34,6 +34,7 @@ type RowFact struct {
 	May           []byte       `protobuf:"bytes,3,opt,name=may,proto3" json:"may,omitempty"`
 	Successor     *v1.Node     `protobuf:"bytes,4,opt,name=successor,proto3" json:"successor,omitempty"` // the region that is to get the shard; absent: any
 	Previous      *v1.Previous `protobuf:"bytes,5,opt,name=previous,proto3" json:"previous,omitempty"`   // who has kept the states of the entities; absent: nobody
+	Cause         uint32       `protobuf:"varint,6,opt,name=cause,proto3" json:"cause,omitempty"`        // why the shard is at its owner, or leaves: see sharding.Cause; 0: not known
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -101,6 +102,13 @@ func (x *RowFact) GetPrevious() *v1.Previous {
 		return x.Previous
 	}
 	return nil
+}
+
+func (x *RowFact) GetCause() uint32 {
+	if x != nil {
+		return x.Cause
+	}
+	return 0
 }
 
 // TypeFact is a type of the table.
@@ -542,13 +550,14 @@ var File_roost_coordinator_v1_coordinator_proto protoreflect.FileDescriptor
 
 const file_roost_coordinator_v1_coordinator_proto_rawDesc = "" +
 	"\n" +
-	"&roost/coordinator/v1/coordinator.proto\x12\x14roost.coordinator.v1\x1a\x1eroost/control/v1/control.proto\"\xca\x01\n" +
+	"&roost/coordinator/v1/coordinator.proto\x12\x14roost.coordinator.v1\x1a\x1eroost/control/v1/control.proto\"\xe0\x01\n" +
 	"\aRowFact\x12'\n" +
 	"\x03row\x18\x01 \x01(\v2\x15.roost.control.v1.RowR\x03row\x12\x16\n" +
 	"\x06before\x18\x02 \x01(\fR\x06before\x12\x10\n" +
 	"\x03may\x18\x03 \x01(\fR\x03may\x124\n" +
 	"\tsuccessor\x18\x04 \x01(\v2\x16.roost.control.v1.NodeR\tsuccessor\x126\n" +
-	"\bprevious\x18\x05 \x01(\v2\x1a.roost.control.v1.PreviousR\bprevious\"t\n" +
+	"\bprevious\x18\x05 \x01(\v2\x1a.roost.control.v1.PreviousR\bprevious\x12\x14\n" +
+	"\x05cause\x18\x06 \x01(\rR\x05cause\"t\n" +
 	"\bTypeFact\x12*\n" +
 	"\x04type\x18\x01 \x01(\v2\x16.roost.control.v1.TypeR\x04type\x12,\n" +
 	"\x05forms\x18\x02 \x03(\v2\x16.roost.control.v1.FormR\x05forms\x12\x0e\n" +

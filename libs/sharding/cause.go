@@ -1,0 +1,63 @@
+package sharding
+
+// Cause says why a shard is where it is, or why it goes to where it goes. The numbers are stored:
+// they keep their meaning.
+type Cause uint8
+
+// The causes. None is that of what an earlier release has decided.
+const (
+	// CauseFirstCommand: the shard was needed for the first time.
+	CauseFirstCommand Cause = iota + 1
+	// CauseBalance: the strategy evens the regions out.
+	CauseBalance
+	// CauseLoad: the region had too much load.
+	CauseLoad
+	// CausePin: the shard is pinned.
+	CausePin
+	// CauseCapacity: the region had more shards than its capacity.
+	CauseCapacity
+	// CauseZone: the zone had more than its share.
+	CauseZone
+	// CauseMove: an operator, or a program, has moved it.
+	CauseMove
+	// CauseDrain: the region is being drained.
+	CauseDrain
+	// CauseLeave: the region leaves.
+	CauseLeave
+	// CauseRollout: the region leaves in a rollout, and does not have the target version.
+	CauseRollout
+	// CauseRegionLost: the region is lost.
+	CauseRegionLost
+	// CauseJournalCutOff: the region does not reach the journal.
+	CauseJournalCutOff
+	// CauseClaimRefused: the region could not claim the shard at its epoch.
+	CauseClaimRefused
+	// CauseNotClaimed: the region has not claimed the shard in time.
+	CauseNotClaimed
+	// CauseNotReleased: the region has not released the shard in time.
+	CauseNotReleased
+	// CauseReleased: the region has released the shard, although nobody asked it to.
+	CauseReleased
+	// CauseCommandsRefused: the region has the shard, and gateways were refused again and again.
+	CauseCommandsRefused
+	// CauseUnreadable: no region reads what may be stored of the shard.
+	CauseUnreadable
+	// CauseFormsRead: what is stored of the shard was looked at, and is less than it might be.
+	CauseFormsRead
+	// CauseRegionCame: the shard had no region, and one came that can have it.
+	CauseRegionCame
+)
+
+var causeNames = [...]string{
+	"", "first-command", "balance", "load", "pin", "capacity", "zone", "move", "drain", "leave", "rollout", "region-lost",
+	"journal-cut-off", "claim-refused", "not-claimed", "not-released", "released", "commands-refused", "unreadable",
+	"forms-read", "region-came",
+}
+
+// String returns the name; "" without a cause, "unknown" for one of a later release.
+func (c Cause) String() string {
+	if int(c) >= len(causeNames) {
+		return "unknown"
+	}
+	return causeNames[c]
+}
