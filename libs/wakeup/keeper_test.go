@@ -44,6 +44,7 @@ type model struct {
 	// hangs says that a firing does not end; nil: every firing does.
 	hangs   func(turn.Fire) bool
 	damaged sharding.ShardID // cannot be read
+	room    int              // a page has at most so many rows, of all shards together; 0: any number
 }
 
 // answer is the answer to a read on its way.
@@ -139,6 +140,14 @@ func (m *model) page(r wakeup.Read) wakeup.Page {
 			p.More = append(p.More, after.Shard)
 		}
 		p.Rows = append(p.Rows, rows...)
+	}
+	if m.room > 0 && len(p.Rows) > m.room {
+		for _, w := range p.Rows[m.room:] {
+			if !slices.Contains(p.More, w.Shard) {
+				p.More = append(p.More, w.Shard)
+			}
+		}
+		p.Rows = p.Rows[:m.room]
 	}
 	return p
 }
@@ -328,6 +337,7 @@ func random(t testing.TB, seed uint64) wakeup.Stats {
 		return turn.FiringDone
 	}
 	m.hangs = func(turn.Fire) bool { return m.rng.IntN(40) > 0 } // it ends later
+	m.room = int(seed % 3)
 	m.claimAll()
 	for range 400 {
 		id := string("ab"[m.rng.IntN(2)]) + string(rune('0'+m.rng.IntN(6)))

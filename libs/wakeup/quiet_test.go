@@ -40,3 +40,21 @@ func quiet(t testing.TB) {
 		t.Errorf("%d reads when all has fired", m.asked-before)
 	}
 }
+
+// TestNoRoom: a page whose other shards take all its room does not say that a shard has no reminder.
+func TestNoRoom(t *testing.T) { noRoom(t) }
+
+func noRoom(t testing.TB) {
+	m := newModel(t, 5, nil)
+	m.room = 1
+	m.ahead = -time.Hour // an old clock: nothing is due for an hour
+	m.set("a1", "first", m.wall()+7_200_000, 0, false)
+	m.set("a2", "second", m.wall()+7_200_000, 0, false)
+	m.claimAll()
+	m.pass(time.Second)
+	m.ahead = 2 * time.Hour
+	m.pass(time.Minute)
+	if len(m.fired) != 2 {
+		t.Errorf("fired %v", m.fired)
+	}
+}

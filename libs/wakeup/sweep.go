@@ -147,7 +147,8 @@ func (k *Keeper) page(in *Page) {
 		case slices.Contains(in.Failed, s.id):
 			k.notRead(s, k.now.Add(k.cfg.RetryMax))
 		case rd.any:
-			k.anyOf(s, n > 0)
+			// A page without room for the rows of a shard does not say that it has none.
+			k.anyOf(s, n > 0 || slices.Contains(in.More, s.id) && !mutant.On("any-room"))
 		default:
 			k.pageOf(s, rows[:n], rd.until, slices.Contains(in.More, s.id))
 		}
@@ -240,7 +241,8 @@ func (k *Keeper) removeGone(s *shard, until int64) {
 	}
 }
 
-// anyOf handles the answer to whether a shard has any reminder.
+// anyOf handles the answer to whether a shard has any reminder. The flag some says that it has, or
+// may have.
 func (k *Keeper) anyOf(s *shard, some bool) {
 	quiet := !some && s.empty && len(s.changed) == 0
 	s.endRead()
