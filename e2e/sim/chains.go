@@ -1,10 +1,8 @@
 package sim
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -20,14 +18,14 @@ import (
 // ask is a command that the turn of a Forward sends to another entity.
 type ask struct {
 	op
-	asker     *op               // the Forward whose turn sends it
-	chain     []sharding.Entity // the entities that wait for the answer; the last one is that of asker
-	waits     bool              // a turn waits for the answer now
-	since     time.Time         // when that turn began to wait, by the clock of its process
-	came      bool              // the command has come to the region of its entity
-	ran       bool              // the command has had a turn
-	refused   bool              // a turn was told that the command was refused
-	deadlocks int               // how often a turn that sent it was told that it waits in a circle
+	asker   *op               // the Forward whose turn sends it
+	chain   []sharding.Entity // the entities that wait for the answer; the last one is that of asker
+	waits   bool              // a turn waits for the answer now
+	since   time.Time         // when that turn began to wait, by the clock of its process
+	came    bool              // the command has come to the region of its entity
+	ran     bool              // the command has had a turn
+	refused bool              // a turn was told that the command was refused
+	gaveUp  []gaveUp          // each time a turn that sent it was told that it waits in a circle
 	// firstAsked is the earliest time at which a turn began to wait for the answer, of those turns
 	// whose ask was really sent.
 	firstAsked int64
@@ -151,18 +149,13 @@ func (n *shardNode) checkChain(o *turn.SendAsk, b *instance, f *ask) {
 	}
 }
 
-// isDeadlock reports whether a reply says that a turn waits in a circle.
-func isDeadlock(r *sharding.Reply) bool {
-	return r.Code == sharding.Aborted && strings.HasPrefix(r.Message, "deadlock")
-}
-
 // checkAskDone notes how an ask has ended. If the entity that was asked waits for the turn's own
 // answer, the ask must have been refused at once.
 func (n *shardNode) checkAskDone(b *instance, f *ask, r *sharding.Reply) {
 	w := n.w
 	if f.refused = f.refused || r.Outcome == sharding.Rejected; isDeadlock(r) {
 		w.mark("ask: a circle is found")
-		f.deadlocks++
+		f.gaveUp = append(f.gaveUp, w.gaveUpNow(f))
 	}
 	if !slices.Contains(f.chain, f.entity) {
 		return
@@ -271,40 +264,6 @@ func (c *client) newForward(e sharding.Entity, hold int64) *op {
 	return o
 }
 
-// circle makes Forwards whose turns wait for each other in a circle of entities, if they run at the
-// same time. Either each asks the next entity; or, if along is set, the first one asks along a chain
-// to the last entity, and a Forward of the last entity asks the first one. waits are the commands
-// that they wait for.
-func (c *client) circle(list []sharding.Entity, along bool, hold int64) (sent []*op, waits []*ask) {
-	w, last := c.w, len(list)-1
-	if !along {
-		for i, e := range list {
-			o := c.newForward(e, hold)
-			sent, waits = append(sent, o), append(waits, w.addAsk(o, []sharding.Entity{e}, list[(i+1)%len(list)], cmdAdd))
-		}
-		return sent, waits
-	}
-	back := c.newForward(list[last], hold)
-	waits = append(waits, w.addAsk(back, list[last:], list[0], cmdAdd))
-	first := c.newForward(list[0], 0)
-	asker := first
-	for i := range last {
-		cmd := cmdForward
-		if i+1 == last {
-			cmd = cmdAdd
-		}
-		f := w.addAsk(asker, list[:i+1], list[i+1], cmd)
-		asker, waits = &f.op, append(waits, f)
-	}
-	return []*op{back, first}, waits
-}
-
-// drawCircle draws two to five entities that are not damaged.
-func (w *World) drawCircle(d dice) []sharding.Entity {
-	list := w.shuffled(d)
-	return list[:min(len(list), 2+d.IntN(4))]
-}
-
 // shuffled returns the entities that are not damaged, in random order.
 func (w *World) shuffled(d dice) (list []sharding.Entity) {
 	for _, i := range d.Perm(len(w.entities)) {
@@ -313,21 +272,6 @@ func (w *World) shuffled(d dice) (list []sharding.Entity) {
 		}
 	}
 	return list
-}
-
-// sendCircle sends commands that probably end up waiting for each other.
-func (w *World) sendCircle() {
-	d := w.dice("circles")
-	list := w.drawCircle(d)
-	if len(list) < 2 {
-		return
-	}
-	c := w.idleClient(len(w.clients) + 2)
-	sent, _ := c.circle(list, d.chance(0.5), d.between(0, 100*ms))
-	for _, o := range sent {
-		c.gateway = d.IntN(gateways)
-		c.send(o, c.gateway, nanos(d.between(sec, 6*sec)))
-	}
 }
 
 // crowd sends many commands at once.
@@ -346,54 +290,6 @@ func (w *World) crowd() {
 func (w *World) drain(id sharding.NodeID) {
 	for _, c := range w.activeCoordinators() {
 		c.p.post(func() { c.step(coordinator.DrainRegion{Region: id}) })
-	}
-}
-
-// closeCircle is a check in calm weather: when turns wait for each other in a circle, the circle is
-// found, even if a shard on the way drains, and the turn that began to wait last gives up.
-func (w *World) closeCircle(stop func() bool) {
-	d := w.dice("last circle")
-	list := w.drawCircle(d)
-	if stop() || len(list) < 2 {
-		return
-	}
-	c := w.idleClient(len(w.clients) + 3)
-	sent, waits := c.circle(list, d.chance(0.5), 300*ms)
-	for _, o := range sent {
-		c.send(o, d.IntN(gateways), nanos(10*sec))
-	}
-	closed, youngest, drains := false, (*ask)(nil), d.chance(0.3)
-	over := func(o *op) bool { return o.pending == 0 }
-	for end := w.now + 12*sec; w.now < end && !stop() && !all(sent, over); {
-		w.run(w.now+5*ms, stop)
-		if !closed && all(waits, func(f *ask) bool { return f.waits && f.came && !f.ran }) {
-			closed = true
-			youngest = slices.MaxFunc(waits, func(a, b *ask) int {
-				return cmp.Or(a.since.Compare(b.since), a.asker.entity.Compare(b.asker.entity))
-			})
-			if drains {
-				w.drain(w.ownerOf(list[0]))
-			}
-		}
-	}
-	w.resumeRegions()
-	if stop() || !closed {
-		return
-	}
-	w.mark("ask: a circle in calm weather")
-	found := 0
-	for _, f := range waits {
-		found += f.deadlocks
-		if f.refused { // for lack of room, for example
-			return
-		}
-	}
-	crowded := slices.ContainsFunc(w.processes, func(p *process) bool { // there may be no room for probes
-		n, ok := p.body.(*regionNode)
-		return ok && (n.crowdedRouter || n.replyBudget != nil)
-	})
-	if found == 0 && !crowded || youngest.deadlocks != found { // the youngest may run again, and give up again
-		w.violate("a circle ends by its youngest turn", "%d turns of %v gave up, of which %d is that of %v, which began to wait last", found, list, youngest.deadlocks, youngest.asker.entity)
 	}
 }
 
