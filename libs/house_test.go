@@ -7,7 +7,7 @@ import (
 )
 
 func TestHouse(t *testing.T) {
-	nouns := []string{"libs/sharding", "libs/vclock", "libs/phi", "libs/mutant"}
+	nouns := []string{"libs/sharding", "libs/vclock", "libs/phi", "libs/mutant", "libs/latency"}
 	with := func(more ...string) []string { return append(more, nouns...) }
 	archtest.Check(t, archtest.Rules{
 		May: map[string][]string{
@@ -39,8 +39,9 @@ func TestHouse(t *testing.T) {
 			"dial":           {},
 			"kubeapi":        {"libs/backendurl"},
 			"link/...":       with("proto/..."),
-			"control":        {"libs/sharding"},
-			"control/wire":   {"libs/control", "libs/sharding", "proto/..."},
+			"latency":        {},
+			"control":        {"libs/sharding", "libs/latency"},
+			"control/wire":   {"libs/control", "libs/sharding", "libs/latency", "proto/..."},
 			"servertest":     {},
 			"scenariotest":   {},
 			"testbin":        {},
@@ -54,9 +55,9 @@ func TestHouse(t *testing.T) {
 		},
 		Never: []string{"services/...", "sdk/...", "cli/...", "examples/...", "e2e/..."},
 		Pure: []string{
-			"sharding", "vclock", "phi", "control", "control/wire", "gossip", "gossip/gossiptest", "bootstrap", "splitbrain", "allocation", "passivation", "routetable", "turn", "wakeup", "purge", "outbox", "replies", "router", "priority", "backoff",
+			"sharding", "vclock", "phi", "latency", "control", "control/wire", "gossip", "gossip/gossiptest", "bootstrap", "splitbrain", "allocation", "passivation", "routetable", "turn", "wakeup", "purge", "outbox", "replies", "router", "priority", "backoff",
 			"link/readers.go",
 		},
-		Undriven: []string{"sharding", "vclock", "control", "control/wire", "gossip/gossiptest", "allocation", "passivation", "priority", "backoff"},
+		Undriven: []string{"sharding", "vclock", "latency", "control", "control/wire", "gossip/gossiptest", "allocation", "passivation", "priority", "backoff"},
 	})
 }

@@ -20,7 +20,8 @@
 //	             ◀ DueAck
 //	             ◀ NotActive                     as with Register
 //
-// A gateway watches the table too. While no coordinator is alive, it asks a region
+// A gateway watches the table too. Now and then, its call has a [Card]: how its clients have fared
+// since its last card. What gets lost with a call is not repeated. While no coordinator is alive, it asks a region
 // instead, for the region's copy of the table. Gateways, and regions whose entities send
 // commands, ask the coordinator to allocate shards that have no owner:
 //

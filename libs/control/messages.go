@@ -1,6 +1,11 @@
 package control
 
-import "github.com/roost-cluster/roost/libs/sharding"
+import (
+	"time"
+
+	"github.com/roost-cluster/roost/libs/latency"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
 
 // Kinds are all kinds of messages but those that only answer calls.
 var Kinds = []Kind{
@@ -27,6 +32,20 @@ type (
 		// answers with the table, and a region answers NotActive, as a standby does. So a
 		// region at an address where a coordinator was expected is never taken for one.
 		Copy bool
+		// Card is a gateway's, now and then.
+		Card Card
+	}
+	// Card is how the clients of a gateway have fared since its last card. Span is how long
+	// that is; 0: there is no card.
+	Card struct {
+		// Management is the address at which operators reach the gateway.
+		Management string
+		Span       time.Duration
+		// Commands are those that have ended. Refused are those of them that were not
+		// executed for lack of room, of a region or of time, or whose outcome is not known.
+		Commands, Refused uint64
+		// Latencies are those of commands whose client has waited for a region.
+		Latencies latency.Sketch
 	}
 	// TableChanged answers WatchTable.
 	TableChanged struct{ Delta sharding.TableDelta }

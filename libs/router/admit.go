@@ -45,7 +45,7 @@ func (m *Machine) submit(in *Submit) {
 	}
 	r := reuse(&m.spareRequests)
 	r.id, r.env, r.size, r.expects = in.Request, *in.Env, size, expects
-	r.env.Deadline, r.mustRead = deadline, in.ReadOnly
+	r.env.Deadline, r.mustRead, r.since = deadline, in.ReadOnly, m.now
 	s := m.unplaced
 	if m.known() {
 		var refusal *sharding.Reply
@@ -232,7 +232,9 @@ func (m *Machine) placeAll() {
 
 // refuse ends a command that was not admitted.
 func (m *Machine) refuse(id RequestID, code sharding.Code, message string) {
-	m.emit(Finish{Request: id, Reply: sharding.Reject(code, message), RetryAfter: m.hint(code)})
+	f := Finish{Request: id, Reply: sharding.Reject(code, message), RetryAfter: m.hint(code)}
+	m.ended(m.now, &f.Reply)
+	m.emit(f)
 }
 
 // hint returns the milliseconds after which a command refused with this code may be sent
@@ -255,6 +257,7 @@ func (m *Machine) finish(r *request, reply sharding.Reply, region sharding.NodeI
 	case reply.Outcome == sharding.Rejected && r.inDoubt() && !mutant.On("doubt-kept"):
 		reply = sharding.Doubt(reply.Code, "an earlier attempt may have been applied; the last one was refused: "+reply.Message+r.failureBefore(reply.Code))
 	}
+	m.ended(r.since, &reply)
 	held, leftOut := m.hold(r, &reply)
 	if leftOut {
 		region = sharding.NodeID{} // the error is this process's, not the region's

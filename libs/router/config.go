@@ -20,6 +20,12 @@ type Config struct {
 	// Fed says that the route table comes by [Table], from a core of this process that
 	// watches it. The router then polls nobody. Default false: it watches the table itself.
 	Fed bool
+	// Management is the address at which operators reach this process, for the cards with which
+	// it tells the active coordinator how its clients fare. Default "": it sends no cards.
+	Management string
+	// CardInterval is the least time that a card is about. Default 500 ms: less than the
+	// second for which a coordinator holds a poll, so that each of those polls has one.
+	CardInterval time.Duration
 	// LinkIdle is how long a link is kept that no command needs; a link is then made when
 	// the first command needs it. It must be above MaxTimeout, so that no command waits
 	// for a link that is closed. Default 0: there is a link to every region that a row
@@ -85,6 +91,7 @@ func DefaultConfig() Config {
 	return Config{
 		Process:         "gateway",
 		ReplyKey:        "gateway.reply_bytes",
+		CardInterval:    500 * time.Millisecond,
 		DefaultTimeout:  5 * time.Second,
 		MaxTimeout:      60 * time.Second,
 		AnswerReserve:   100 * time.Millisecond,
@@ -118,7 +125,7 @@ func (c *Config) Validate() error {
 		value time.Duration
 	}{
 		{"DefaultTimeout", c.DefaultTimeout}, {"HomeInterval", c.HomeInterval}, {"UnkeyedWait", c.UnkeyedWait},
-		{"Backoff", c.Backoff}, {"SendRetry", c.SendRetry}, {"RetryHint", c.RetryHint},
+		{"CardInterval", c.CardInterval}, {"Backoff", c.Backoff}, {"SendRetry", c.SendRetry}, {"RetryHint", c.RetryHint},
 	} {
 		if f.value < time.Millisecond {
 			errs = append(errs, fmt.Errorf("router: %s is %v, must be at least 1ms", f.name, f.value))

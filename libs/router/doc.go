@@ -67,6 +67,7 @@
 // # In a gateway and in a region
 //
 // The router of a gateway watches the route table, and has a link to every region that a row names.
+// Its polls tell the coordinator how the gateway's clients fare (control.Card).
 //
 // A region watches the table anyway. Its router gets the table from the region ([Config].Fed,
 // [Table]), beginning with the router's first command: a router without commands costs nothing. Its
@@ -92,7 +93,8 @@
 //     [Finish], or with [Cancel] when its client has gone.
 //  3. [Finish].Held counts the bytes of a reply until it is delivered. They are given back
 //     by [Delivered] when the client has the reply or is gone. One Delivered may carry the
-//     sum of several Held.
+//     sum of several Held. Commands that the driver has refused itself, for lack of room, are
+//     counted by [TurnedAway].
 //  4. The command of a [SendCommand] is written only to the link that [Sender.Link] returns, on
 //     the lane of its shard. If the command cannot be written, the [Sender] is told why:
 //     [Sender.Failed] if the link did not take the command, [Sender.Refused] if no link ever

@@ -43,6 +43,7 @@ type Machine struct {
 	candidatesChanged bool      // the watch must be given the candidates again
 	idleAt            time.Time // when idle links are next looked for, to be closed
 	jitter            backoff.Jitter
+	tally             tally
 
 	// Used during Step only.
 	now   time.Time
@@ -102,11 +103,12 @@ type request struct {
 	id       RequestID
 	env      sharding.Envelope // its deadline is set
 	size     int
-	expects  int    // bytes of its reply
-	order    uint64 // of admission
-	readOnly bool   // the table says that the command changes nothing
-	mustRead bool   // the sender relies on the command to change nothing
-	resend   bool   // the command may be sent again although an attempt is in doubt
+	expects  int       // bytes of its reply
+	order    uint64    // of admission
+	since    time.Time // of admission
+	readOnly bool      // the table says that the command changes nothing
+	mustRead bool      // the sender relies on the command to change nothing
+	resend   bool      // the command may be sent again although an attempt is in doubt
 	attempts int
 	refusals int // how many answers were refusals after which the command is sent again
 	// restsUntil is the time before which the command is not sent, after such a refusal.
@@ -232,8 +234,12 @@ func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
 		m.submit(&in)
 	case Cancel:
 		if r := m.requests[in.Request]; r != nil {
+			m.abandoned(r.since)
 			m.forget(r)
 		}
+	case TurnedAway:
+		m.tally.commands += uint64(max(in.Commands, 0))
+		m.tally.refused += uint64(max(in.Commands, 0))
 	case Delivered:
 		m.held -= in.Bytes
 	case Answer:
@@ -336,7 +342,7 @@ func (m *Machine) poll() {
 		m.watch.SetCandidates(m.coordinators, fallbacks)
 	}
 	if to, since, ask := m.watch.Poll(m.now); ask {
-		m.emit(Send{To: to, Msg: control.WatchTable{Version: since, Copy: m.watch.PollsCopy()}})
+		m.emit(Send{To: to, Msg: control.WatchTable{Version: since, Copy: m.watch.PollsCopy(), Card: m.card(to)}})
 	}
 }
 

@@ -36,6 +36,9 @@ type (
 	// Cancel: the client has gone. The core forgets the request, and no Finish
 	// follows. Its effects, if it was sent, are not undone.
 	Cancel struct{ Request RequestID }
+	// TurnedAway: the driver has refused so many commands for lack of room, without submitting
+	// them.
+	TurnedAway struct{ Commands int }
 	// Delivered: clients have received replies that counted this many bytes
 	// ([Finish].Held), or no longer wait for them.
 	Delivered struct{ Bytes int }
@@ -140,6 +143,7 @@ func (s Submit) String() string { return fmt.Sprintf("{Request:%d Env:%+v}", s.R
 
 func (Submit) input()       {}
 func (Cancel) input()       {}
+func (TurnedAway) input()   {}
 func (Delivered) input()    {}
 func (LinkUp) input()       {}
 func (LinkDown) input()     {}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/control"
+	"github.com/roost-cluster/roost/libs/latency"
 	"github.com/roost-cluster/roost/libs/scenariotest"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -52,7 +53,7 @@ func (s *scenario) do(line string) {
 		return ""
 	}
 	switch word[0] {
-	case "config": // waiting=2 total=3 bytes=300 total-bytes=500: limits; share=50: of deferred commands, in percent; region: as in regions
+	case "config": // waiting=2 total=3 bytes=300 total-bytes=500: limits; share=50: of deferred commands, in percent; cards: to coordinators; region: as in regions
 		s.config(word[1:])
 	case "show-watch": // polls are part of the trace from here on
 		s.watching = true
@@ -68,6 +69,8 @@ func (s *scenario) do(line string) {
 		s.step(Table{Active: strings.Trim(arg(1), "-"), Delta: sharding.TableDelta{Version: s.version(arg(2)), Rows: s.rows(rows), Types: testTypes()}})
 	case "stop":
 		s.step(Stop{})
+	case "turned-away": // 3
+		s.step(TurnedAway{Commands: int(s.number(arg(1)))})
 	case "unhosted": // c1 1.2 r9: a table that says of type T that no region hosts it, r9 was the last
 		types := testTypes()
 		types[0].Unhosted, types[0].LastHost = true, arg(3)
@@ -202,6 +205,11 @@ func describe(o Output) string {
 			if w.Copy {
 				s += " copy"
 			}
+			if c := w.Card; c.Span > 0 {
+				var h latency.Histogram
+				h.Merge(c.Latencies)
+				s += fmt.Sprintf(" card of %v: %d commands, %d refused, %d latencies, p99 %v", c.Span, c.Commands, c.Refused, h.Count(), h.Percentile(99))
+			}
 			return s
 		}
 		about := o.Msg.About()
@@ -240,6 +248,9 @@ func (s *scenario) config(settings []string) {
 			continue
 		case "within":
 			s.within = true
+			continue
+		case "cards":
+			s.cfg.Management = "m"
 			continue
 		case "region":
 			s.cfg.Process, s.cfg.Fed, s.cfg.LinkIdle, s.cfg.AnswerReserve = "region", true, 61*time.Second, 0

@@ -239,5 +239,8 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 	for _, l := range m.sortedLinks() {
 		b = fmt.Appendf(b, "link %s wanted %t up %t %d lacks %v\n", l.region, l.wanted, l.up, l.number, l.lacks)
 	}
+	if m.cfg.Management != "" {
+		b = fmt.Appendf(b, "tally %d %d %d %q\n", rel(m.tally.since), m.tally.commands, m.tally.refused, m.tally.latencies.Sketch())
+	}
 	return m.watch.AppendState(m.table.AppendState(b), now)
 }

@@ -10,8 +10,10 @@ package wire
 import (
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/roost-cluster/roost/libs/control"
+	"github.com/roost-cluster/roost/libs/latency"
 	"github.com/roost-cluster/roost/libs/sharding"
 	controlv1 "github.com/roost-cluster/roost/proto/roost/control/v1"
 )
@@ -24,7 +26,7 @@ var ErrUnknownKind = errors.New("a control message of an unknown kind, or of non
 func Encode(m control.Message) *controlv1.Message {
 	switch m := m.(type) {
 	case control.WatchTable:
-		return &controlv1.Message{Kind: &controlv1.Message_WatchTable{WatchTable: &controlv1.WatchTable{Version: toVersion(m.Version), Copy: m.Copy}}}
+		return &controlv1.Message{Kind: &controlv1.Message_WatchTable{WatchTable: &controlv1.WatchTable{Version: toVersion(m.Version), Copy: m.Copy, Card: toCard(m.Card)}}}
 	case control.TableChanged:
 		return &controlv1.Message{Kind: &controlv1.Message_TableChanged{TableChanged: toDelta(m.Delta)}}
 	case control.NotActive:
@@ -78,7 +80,7 @@ func Encode(m control.Message) *controlv1.Message {
 func Decode(w *controlv1.Message) (control.Message, error) {
 	switch k := w.GetKind().(type) {
 	case *controlv1.Message_WatchTable:
-		return control.WatchTable{Version: fromVersion(k.WatchTable.GetVersion()), Copy: k.WatchTable.GetCopy()}, nil
+		return control.WatchTable{Version: fromVersion(k.WatchTable.GetVersion()), Copy: k.WatchTable.GetCopy(), Card: fromCard(k.WatchTable.GetCard())}, nil
 	case *controlv1.Message_TableChanged:
 		return control.TableChanged{Delta: fromDelta(k.TableChanged)}, nil
 	case *controlv1.Message_NotActive:
@@ -131,6 +133,23 @@ func Decode(w *controlv1.Message) (control.Message, error) {
 		}, nil
 	}
 	return nil, ErrUnknownKind
+}
+
+func toCard(c control.Card) *controlv1.Card {
+	if c.Span <= 0 {
+		return nil
+	}
+	return &controlv1.Card{Management: c.Management, SpanNs: uint64(c.Span), Commands: c.Commands, Refused: c.Refused, Latencies: []byte(c.Latencies)}
+}
+
+func fromCard(c *controlv1.Card) control.Card {
+	if int64(c.GetSpanNs()) <= 0 {
+		return control.Card{}
+	}
+	return control.Card{
+		Management: c.GetManagement(), Span: time.Duration(c.GetSpanNs()),
+		Commands: c.GetCommands(), Refused: c.GetRefused(), Latencies: latency.Sketch(c.GetLatencies()),
+	}
 }
 
 func toPrevious(p control.Previous) *controlv1.Previous {

@@ -48,7 +48,7 @@ func fill(v reflect.Value, n *int) {
 		v.SetString(string(rune('a' + *n%26)))
 	case reflect.Bool:
 		v.SetBool(true)
-	case reflect.Int:
+	case reflect.Int, reflect.Int64:
 		v.SetInt(int64(*n))
 	case reflect.Uint8: // a phase, a state or a kind: two of each are valid; a reason has one
 		v.SetUint(uint64(1 + *n%2))

@@ -94,6 +94,7 @@ func (s *Server) submit(cs ...*call) {
 	default:
 		reply = &errFull
 	}
+	s.turnedAway.Add(int64(len(cs)))
 	for _, c := range cs {
 		c.end(&router.Finish{Request: c.ID, Reply: *reply, RetryAfter: s.retryHint})
 	}

@@ -33,6 +33,14 @@ func (s *Server) discovered(a discovery.Answer) {
 	})
 }
 
+// ticked is called by the loop with every tick.
+func (s *Server) ticked() {
+	s.shedder.forget(time.Now())
+	if n := s.turnedAway.Swap(0); n > 0 {
+		s.router.Step(router.TurnedAway{Commands: int(n)})
+	}
+}
+
 // answered is called by the loop after the answer to a call. It says once what is wrong with
 // an address: it is asked again and again.
 func (s *Server) answered(in router.Replied, err error) {

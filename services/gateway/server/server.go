@@ -75,6 +75,8 @@ type Server struct {
 	outbox  *controlrpc.Outbox
 	router  *driver.Driver
 	shedder shedder
+	// turnedAway counts the commands refused for lack of room that the router has not been told of.
+	turnedAway atomic.Int64
 	limits  router.Config
 
 	// Used by the router's loop only.
@@ -92,6 +94,7 @@ func New(n *node.Node, cfg *Config) (*Server, error) {
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.limits = cfg.core()
 	s.limits.Seed = rand.Uint64() // gateways do not send again at the same moments
+	s.limits.Management = n.ManagementAddr()
 	s.retryHint = int(s.limits.RetryHint / time.Millisecond)
 	if err := s.instrument(n); err != nil {
 		return nil, err
@@ -103,7 +106,7 @@ func New(n *node.Node, cfg *Config) (*Server, error) {
 	var err error
 	if s.router, err = driver.New(driver.Config{
 		Core: s.limits, Link: links, Inbox: cfg.Inbox, Log: s.log, Send: s.outbox.Send, Call: s.client.Call,
-		Answered: s.answered, Ticked: func() { s.shedder.forget(time.Now()) },
+		Answered: s.answered, Ticked: s.ticked,
 	}); err != nil {
 		return nil, err
 	}

@@ -31,6 +31,7 @@ func (s *Server) shed(c *call, timeout time.Duration) *failure {
 	if !d.core.Sheds(c.Env.Entity, min(timeout, s.cfg.MaxTimeout), c.arrived) {
 		return nil
 	}
+	s.turnedAway.Add(1)
 	f := gateway.Shed(&s.limits)
 	return failureOf(&f)
 }

@@ -754,6 +754,7 @@ type WatchTable struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Version       *Version               `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"` // what changed after it
 	Copy          bool                   `protobuf:"varint,2,opt,name=copy,proto3" json:"copy,omitempty"`      // the copy of a region will do
+	Card          *Card                  `protobuf:"bytes,3,opt,name=card,proto3" json:"card,omitempty"`       // of a gateway, now and then
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -802,6 +803,93 @@ func (x *WatchTable) GetCopy() bool {
 	return false
 }
 
+func (x *WatchTable) GetCard() *Card {
+	if x != nil {
+		return x.Card
+	}
+	return nil
+}
+
+// Card is how the clients of a gateway have fared since its last card.
+type Card struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Management string                 `protobuf:"bytes,1,opt,name=management,proto3" json:"management,omitempty"`        // where operators reach the gateway
+	SpanNs     uint64                 `protobuf:"varint,2,opt,name=span_ns,json=spanNs,proto3" json:"span_ns,omitempty"` // how long that is, above 0
+	Commands   uint64                 `protobuf:"varint,3,opt,name=commands,proto3" json:"commands,omitempty"`           // that have ended
+	Refused    uint64                 `protobuf:"varint,4,opt,name=refused,proto3" json:"refused,omitempty"`             // of them, not executed for lack of room, of a region or of time, or of unknown outcome
+	// Latencies, as unsigned varints: the index of the first bucket that is not empty, and the
+	// counts from there to the last one that is not. Bucket i begins at
+	// (8 + i % 8) << (3 + i / 8) microseconds; there are 160.
+	Latencies     []byte `protobuf:"bytes,5,opt,name=latencies,proto3" json:"latencies,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Card) Reset() {
+	*x = Card{}
+	mi := &file_roost_control_v1_control_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Card) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Card) ProtoMessage() {}
+
+func (x *Card) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_control_v1_control_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Card.ProtoReflect.Descriptor instead.
+func (*Card) Descriptor() ([]byte, []int) {
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Card) GetManagement() string {
+	if x != nil {
+		return x.Management
+	}
+	return ""
+}
+
+func (x *Card) GetSpanNs() uint64 {
+	if x != nil {
+		return x.SpanNs
+	}
+	return 0
+}
+
+func (x *Card) GetCommands() uint64 {
+	if x != nil {
+		return x.Commands
+	}
+	return 0
+}
+
+func (x *Card) GetRefused() uint64 {
+	if x != nil {
+		return x.Refused
+	}
+	return 0
+}
+
+func (x *Card) GetLatencies() []byte {
+	if x != nil {
+		return x.Latencies
+	}
+	return nil
+}
+
 type TableChanged struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Version       *Version               `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
@@ -815,7 +903,7 @@ type TableChanged struct {
 
 func (x *TableChanged) Reset() {
 	*x = TableChanged{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[6]
+	mi := &file_roost_control_v1_control_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -827,7 +915,7 @@ func (x *TableChanged) String() string {
 func (*TableChanged) ProtoMessage() {}
 
 func (x *TableChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[6]
+	mi := &file_roost_control_v1_control_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -840,7 +928,7 @@ func (x *TableChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TableChanged.ProtoReflect.Descriptor instead.
 func (*TableChanged) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{6}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *TableChanged) GetVersion() *Version {
@@ -888,7 +976,7 @@ type NotActive struct {
 
 func (x *NotActive) Reset() {
 	*x = NotActive{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[7]
+	mi := &file_roost_control_v1_control_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -900,7 +988,7 @@ func (x *NotActive) String() string {
 func (*NotActive) ProtoMessage() {}
 
 func (x *NotActive) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[7]
+	mi := &file_roost_control_v1_control_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -913,7 +1001,7 @@ func (x *NotActive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NotActive.ProtoReflect.Descriptor instead.
 func (*NotActive) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{7}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *NotActive) GetActive() *Node {
@@ -949,7 +1037,7 @@ type Register struct {
 
 func (x *Register) Reset() {
 	*x = Register{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[8]
+	mi := &file_roost_control_v1_control_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -961,7 +1049,7 @@ func (x *Register) String() string {
 func (*Register) ProtoMessage() {}
 
 func (x *Register) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[8]
+	mi := &file_roost_control_v1_control_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -974,7 +1062,7 @@ func (x *Register) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Register.ProtoReflect.Descriptor instead.
 func (*Register) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{8}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Register) GetName() string {
@@ -1050,7 +1138,7 @@ type Label struct {
 
 func (x *Label) Reset() {
 	*x = Label{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[9]
+	mi := &file_roost_control_v1_control_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1062,7 +1150,7 @@ func (x *Label) String() string {
 func (*Label) ProtoMessage() {}
 
 func (x *Label) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[9]
+	mi := &file_roost_control_v1_control_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1075,7 +1163,7 @@ func (x *Label) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Label.ProtoReflect.Descriptor instead.
 func (*Label) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{9}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Label) GetName() string {
@@ -1102,7 +1190,7 @@ type RegisterAck struct {
 
 func (x *RegisterAck) Reset() {
 	*x = RegisterAck{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[10]
+	mi := &file_roost_control_v1_control_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1114,7 +1202,7 @@ func (x *RegisterAck) String() string {
 func (*RegisterAck) ProtoMessage() {}
 
 func (x *RegisterAck) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[10]
+	mi := &file_roost_control_v1_control_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1127,7 +1215,7 @@ func (x *RegisterAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterAck.ProtoReflect.Descriptor instead.
 func (*RegisterAck) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{10}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *RegisterAck) GetTerm() uint32 {
@@ -1152,7 +1240,7 @@ type GracefulShutdown struct {
 
 func (x *GracefulShutdown) Reset() {
 	*x = GracefulShutdown{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[11]
+	mi := &file_roost_control_v1_control_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1164,7 +1252,7 @@ func (x *GracefulShutdown) String() string {
 func (*GracefulShutdown) ProtoMessage() {}
 
 func (x *GracefulShutdown) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[11]
+	mi := &file_roost_control_v1_control_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1177,7 +1265,7 @@ func (x *GracefulShutdown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GracefulShutdown.ProtoReflect.Descriptor instead.
 func (*GracefulShutdown) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{11}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{12}
 }
 
 type ShutdownAck struct {
@@ -1190,7 +1278,7 @@ type ShutdownAck struct {
 
 func (x *ShutdownAck) Reset() {
 	*x = ShutdownAck{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[12]
+	mi := &file_roost_control_v1_control_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1202,7 +1290,7 @@ func (x *ShutdownAck) String() string {
 func (*ShutdownAck) ProtoMessage() {}
 
 func (x *ShutdownAck) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[12]
+	mi := &file_roost_control_v1_control_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1215,7 +1303,7 @@ func (x *ShutdownAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownAck.ProtoReflect.Descriptor instead.
 func (*ShutdownAck) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{12}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ShutdownAck) GetTerm() uint32 {
@@ -1240,7 +1328,7 @@ type CountDue struct {
 
 func (x *CountDue) Reset() {
 	*x = CountDue{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[13]
+	mi := &file_roost_control_v1_control_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1252,7 +1340,7 @@ func (x *CountDue) String() string {
 func (*CountDue) ProtoMessage() {}
 
 func (x *CountDue) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[13]
+	mi := &file_roost_control_v1_control_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1265,7 +1353,7 @@ func (x *CountDue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountDue.ProtoReflect.Descriptor instead.
 func (*CountDue) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{13}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{14}
 }
 
 type DueAck struct {
@@ -1278,7 +1366,7 @@ type DueAck struct {
 
 func (x *DueAck) Reset() {
 	*x = DueAck{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[14]
+	mi := &file_roost_control_v1_control_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1290,7 +1378,7 @@ func (x *DueAck) String() string {
 func (*DueAck) ProtoMessage() {}
 
 func (x *DueAck) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[14]
+	mi := &file_roost_control_v1_control_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1303,7 +1391,7 @@ func (x *DueAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DueAck.ProtoReflect.Descriptor instead.
 func (*DueAck) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{14}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *DueAck) GetTerm() uint32 {
@@ -1330,7 +1418,7 @@ type JournalReport struct {
 
 func (x *JournalReport) Reset() {
 	*x = JournalReport{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[15]
+	mi := &file_roost_control_v1_control_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1342,7 +1430,7 @@ func (x *JournalReport) String() string {
 func (*JournalReport) ProtoMessage() {}
 
 func (x *JournalReport) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[15]
+	mi := &file_roost_control_v1_control_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1355,7 +1443,7 @@ func (x *JournalReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalReport.ProtoReflect.Descriptor instead.
 func (*JournalReport) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{15}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *JournalReport) GetNumber() uint64 {
@@ -1382,7 +1470,7 @@ type GetShardHome struct {
 
 func (x *GetShardHome) Reset() {
 	*x = GetShardHome{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[16]
+	mi := &file_roost_control_v1_control_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1394,7 +1482,7 @@ func (x *GetShardHome) String() string {
 func (*GetShardHome) ProtoMessage() {}
 
 func (x *GetShardHome) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[16]
+	mi := &file_roost_control_v1_control_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1407,7 +1495,7 @@ func (x *GetShardHome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetShardHome.ProtoReflect.Descriptor instead.
 func (*GetShardHome) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{16}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GetShardHome) GetShard() *Shard {
@@ -1436,7 +1524,7 @@ type HostShard struct {
 
 func (x *HostShard) Reset() {
 	*x = HostShard{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[17]
+	mi := &file_roost_control_v1_control_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1448,7 +1536,7 @@ func (x *HostShard) String() string {
 func (*HostShard) ProtoMessage() {}
 
 func (x *HostShard) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[17]
+	mi := &file_roost_control_v1_control_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1461,7 +1549,7 @@ func (x *HostShard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostShard.ProtoReflect.Descriptor instead.
 func (*HostShard) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{17}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *HostShard) GetTerm() uint32 {
@@ -1503,7 +1591,7 @@ type Previous struct {
 
 func (x *Previous) Reset() {
 	*x = Previous{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[18]
+	mi := &file_roost_control_v1_control_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1515,7 +1603,7 @@ func (x *Previous) String() string {
 func (*Previous) ProtoMessage() {}
 
 func (x *Previous) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[18]
+	mi := &file_roost_control_v1_control_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1528,7 +1616,7 @@ func (x *Previous) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Previous.ProtoReflect.Descriptor instead.
 func (*Previous) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{18}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Previous) GetOwner() *Node {
@@ -1555,7 +1643,7 @@ type ShardStarted struct {
 
 func (x *ShardStarted) Reset() {
 	*x = ShardStarted{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[19]
+	mi := &file_roost_control_v1_control_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1567,7 +1655,7 @@ func (x *ShardStarted) String() string {
 func (*ShardStarted) ProtoMessage() {}
 
 func (x *ShardStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[19]
+	mi := &file_roost_control_v1_control_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1580,7 +1668,7 @@ func (x *ShardStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardStarted.ProtoReflect.Descriptor instead.
 func (*ShardStarted) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{19}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ShardStarted) GetShard() *Shard {
@@ -1608,7 +1696,7 @@ type HostRefused struct {
 
 func (x *HostRefused) Reset() {
 	*x = HostRefused{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[20]
+	mi := &file_roost_control_v1_control_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1620,7 +1708,7 @@ func (x *HostRefused) String() string {
 func (*HostRefused) ProtoMessage() {}
 
 func (x *HostRefused) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[20]
+	mi := &file_roost_control_v1_control_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1633,7 +1721,7 @@ func (x *HostRefused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostRefused.ProtoReflect.Descriptor instead.
 func (*HostRefused) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{20}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *HostRefused) GetShard() *Shard {
@@ -1668,7 +1756,7 @@ type HandOff struct {
 
 func (x *HandOff) Reset() {
 	*x = HandOff{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[21]
+	mi := &file_roost_control_v1_control_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1680,7 +1768,7 @@ func (x *HandOff) String() string {
 func (*HandOff) ProtoMessage() {}
 
 func (x *HandOff) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[21]
+	mi := &file_roost_control_v1_control_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1693,7 +1781,7 @@ func (x *HandOff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HandOff.ProtoReflect.Descriptor instead.
 func (*HandOff) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{21}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *HandOff) GetTerm() uint32 {
@@ -1731,7 +1819,7 @@ type ShardStopped struct {
 
 func (x *ShardStopped) Reset() {
 	*x = ShardStopped{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[22]
+	mi := &file_roost_control_v1_control_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1743,7 +1831,7 @@ func (x *ShardStopped) String() string {
 func (*ShardStopped) ProtoMessage() {}
 
 func (x *ShardStopped) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[22]
+	mi := &file_roost_control_v1_control_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1756,7 +1844,7 @@ func (x *ShardStopped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardStopped.ProtoReflect.Descriptor instead.
 func (*ShardStopped) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{22}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ShardStopped) GetShard() *Shard {
@@ -1798,7 +1886,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[23]
+	mi := &file_roost_control_v1_control_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1810,7 +1898,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[23]
+	mi := &file_roost_control_v1_control_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1823,7 +1911,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{23}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Node) GetAddr() string {
@@ -1850,7 +1938,7 @@ type Shard struct {
 
 func (x *Shard) Reset() {
 	*x = Shard{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[24]
+	mi := &file_roost_control_v1_control_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1862,7 +1950,7 @@ func (x *Shard) String() string {
 func (*Shard) ProtoMessage() {}
 
 func (x *Shard) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[24]
+	mi := &file_roost_control_v1_control_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1875,7 +1963,7 @@ func (x *Shard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shard.ProtoReflect.Descriptor instead.
 func (*Shard) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{24}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Shard) GetType() string {
@@ -1907,7 +1995,7 @@ type Row struct {
 
 func (x *Row) Reset() {
 	*x = Row{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[25]
+	mi := &file_roost_control_v1_control_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1919,7 +2007,7 @@ func (x *Row) String() string {
 func (*Row) ProtoMessage() {}
 
 func (x *Row) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[25]
+	mi := &file_roost_control_v1_control_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1932,7 +2020,7 @@ func (x *Row) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Row.ProtoReflect.Descriptor instead.
 func (*Row) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{25}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Row) GetType() string {
@@ -1994,7 +2082,7 @@ type Type struct {
 
 func (x *Type) Reset() {
 	*x = Type{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[26]
+	mi := &file_roost_control_v1_control_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2006,7 +2094,7 @@ func (x *Type) String() string {
 func (*Type) ProtoMessage() {}
 
 func (x *Type) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[26]
+	mi := &file_roost_control_v1_control_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2019,7 +2107,7 @@ func (x *Type) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Type.ProtoReflect.Descriptor instead.
 func (*Type) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{26}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Type) GetName() string {
@@ -2092,7 +2180,7 @@ type Form struct {
 
 func (x *Form) Reset() {
 	*x = Form{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[27]
+	mi := &file_roost_control_v1_control_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2104,7 +2192,7 @@ func (x *Form) String() string {
 func (*Form) ProtoMessage() {}
 
 func (x *Form) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[27]
+	mi := &file_roost_control_v1_control_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2117,7 +2205,7 @@ func (x *Form) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Form.ProtoReflect.Descriptor instead.
 func (*Form) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{27}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Form) GetKind() FormKind {
@@ -2167,7 +2255,7 @@ type Command struct {
 
 func (x *Command) Reset() {
 	*x = Command{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[28]
+	mi := &file_roost_control_v1_control_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2179,7 +2267,7 @@ func (x *Command) String() string {
 func (*Command) ProtoMessage() {}
 
 func (x *Command) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[28]
+	mi := &file_roost_control_v1_control_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2192,7 +2280,7 @@ func (x *Command) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Command.ProtoReflect.Descriptor instead.
 func (*Command) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{28}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Command) GetName() string {
@@ -2234,7 +2322,7 @@ type Version struct {
 
 func (x *Version) Reset() {
 	*x = Version{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[29]
+	mi := &file_roost_control_v1_control_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2246,7 +2334,7 @@ func (x *Version) String() string {
 func (*Version) ProtoMessage() {}
 
 func (x *Version) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[29]
+	mi := &file_roost_control_v1_control_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2259,7 +2347,7 @@ func (x *Version) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Version.ProtoReflect.Descriptor instead.
 func (*Version) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{29}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Version) GetTerm() uint32 {
@@ -2315,11 +2403,20 @@ const file_roost_control_v1_control_proto_rawDesc = "" +
 	"\rshard_stopped\x18\x0e \x01(\v2\x1e.roost.control.v1.ShardStoppedH\x00R\fshardStopped\x129\n" +
 	"\tcount_due\x18\x0f \x01(\v2\x1a.roost.control.v1.CountDueH\x00R\bcountDue\x123\n" +
 	"\adue_ack\x18\x10 \x01(\v2\x18.roost.control.v1.DueAckH\x00R\x06dueAckB\x06\n" +
-	"\x04kind\"U\n" +
+	"\x04kind\"\x81\x01\n" +
 	"\n" +
 	"WatchTable\x123\n" +
 	"\aversion\x18\x01 \x01(\v2\x19.roost.control.v1.VersionR\aversion\x12\x12\n" +
-	"\x04copy\x18\x02 \x01(\bR\x04copy\"\xd0\x01\n" +
+	"\x04copy\x18\x02 \x01(\bR\x04copy\x12*\n" +
+	"\x04card\x18\x03 \x01(\v2\x16.roost.control.v1.CardR\x04card\"\x93\x01\n" +
+	"\x04Card\x12\x1e\n" +
+	"\n" +
+	"management\x18\x01 \x01(\tR\n" +
+	"management\x12\x17\n" +
+	"\aspan_ns\x18\x02 \x01(\x04R\x06spanNs\x12\x1a\n" +
+	"\bcommands\x18\x03 \x01(\x04R\bcommands\x12\x18\n" +
+	"\arefused\x18\x04 \x01(\x04R\arefused\x12\x1c\n" +
+	"\tlatencies\x18\x05 \x01(\fR\tlatencies\"\xd0\x01\n" +
 	"\fTableChanged\x123\n" +
 	"\aversion\x18\x01 \x01(\v2\x19.roost.control.v1.VersionR\aversion\x12\x12\n" +
 	"\x04full\x18\x02 \x01(\bR\x04full\x12)\n" +
@@ -2459,7 +2556,7 @@ func file_roost_control_v1_control_proto_rawDescGZIP() []byte {
 }
 
 var file_roost_control_v1_control_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_roost_control_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_roost_control_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_roost_control_v1_control_proto_goTypes = []any{
 	(JournalState)(0),        // 0: roost.control.v1.JournalState
 	(RowReason)(0),           // 1: roost.control.v1.RowReason
@@ -2471,85 +2568,87 @@ var file_roost_control_v1_control_proto_goTypes = []any{
 	(*CallResponse)(nil),     // 7: roost.control.v1.CallResponse
 	(*Message)(nil),          // 8: roost.control.v1.Message
 	(*WatchTable)(nil),       // 9: roost.control.v1.WatchTable
-	(*TableChanged)(nil),     // 10: roost.control.v1.TableChanged
-	(*NotActive)(nil),        // 11: roost.control.v1.NotActive
-	(*Register)(nil),         // 12: roost.control.v1.Register
-	(*Label)(nil),            // 13: roost.control.v1.Label
-	(*RegisterAck)(nil),      // 14: roost.control.v1.RegisterAck
-	(*GracefulShutdown)(nil), // 15: roost.control.v1.GracefulShutdown
-	(*ShutdownAck)(nil),      // 16: roost.control.v1.ShutdownAck
-	(*CountDue)(nil),         // 17: roost.control.v1.CountDue
-	(*DueAck)(nil),           // 18: roost.control.v1.DueAck
-	(*JournalReport)(nil),    // 19: roost.control.v1.JournalReport
-	(*GetShardHome)(nil),     // 20: roost.control.v1.GetShardHome
-	(*HostShard)(nil),        // 21: roost.control.v1.HostShard
-	(*Previous)(nil),         // 22: roost.control.v1.Previous
-	(*ShardStarted)(nil),     // 23: roost.control.v1.ShardStarted
-	(*HostRefused)(nil),      // 24: roost.control.v1.HostRefused
-	(*HandOff)(nil),          // 25: roost.control.v1.HandOff
-	(*ShardStopped)(nil),     // 26: roost.control.v1.ShardStopped
-	(*Node)(nil),             // 27: roost.control.v1.Node
-	(*Shard)(nil),            // 28: roost.control.v1.Shard
-	(*Row)(nil),              // 29: roost.control.v1.Row
-	(*Type)(nil),             // 30: roost.control.v1.Type
-	(*Form)(nil),             // 31: roost.control.v1.Form
-	(*Command)(nil),          // 32: roost.control.v1.Command
-	(*Version)(nil),          // 33: roost.control.v1.Version
+	(*Card)(nil),             // 10: roost.control.v1.Card
+	(*TableChanged)(nil),     // 11: roost.control.v1.TableChanged
+	(*NotActive)(nil),        // 12: roost.control.v1.NotActive
+	(*Register)(nil),         // 13: roost.control.v1.Register
+	(*Label)(nil),            // 14: roost.control.v1.Label
+	(*RegisterAck)(nil),      // 15: roost.control.v1.RegisterAck
+	(*GracefulShutdown)(nil), // 16: roost.control.v1.GracefulShutdown
+	(*ShutdownAck)(nil),      // 17: roost.control.v1.ShutdownAck
+	(*CountDue)(nil),         // 18: roost.control.v1.CountDue
+	(*DueAck)(nil),           // 19: roost.control.v1.DueAck
+	(*JournalReport)(nil),    // 20: roost.control.v1.JournalReport
+	(*GetShardHome)(nil),     // 21: roost.control.v1.GetShardHome
+	(*HostShard)(nil),        // 22: roost.control.v1.HostShard
+	(*Previous)(nil),         // 23: roost.control.v1.Previous
+	(*ShardStarted)(nil),     // 24: roost.control.v1.ShardStarted
+	(*HostRefused)(nil),      // 25: roost.control.v1.HostRefused
+	(*HandOff)(nil),          // 26: roost.control.v1.HandOff
+	(*ShardStopped)(nil),     // 27: roost.control.v1.ShardStopped
+	(*Node)(nil),             // 28: roost.control.v1.Node
+	(*Shard)(nil),            // 29: roost.control.v1.Shard
+	(*Row)(nil),              // 30: roost.control.v1.Row
+	(*Type)(nil),             // 31: roost.control.v1.Type
+	(*Form)(nil),             // 32: roost.control.v1.Form
+	(*Command)(nil),          // 33: roost.control.v1.Command
+	(*Version)(nil),          // 34: roost.control.v1.Version
 }
 var file_roost_control_v1_control_proto_depIdxs = []int32{
-	27, // 0: roost.control.v1.SendRequest.from:type_name -> roost.control.v1.Node
+	28, // 0: roost.control.v1.SendRequest.from:type_name -> roost.control.v1.Node
 	8,  // 1: roost.control.v1.SendRequest.messages:type_name -> roost.control.v1.Message
-	27, // 2: roost.control.v1.CallRequest.from:type_name -> roost.control.v1.Node
+	28, // 2: roost.control.v1.CallRequest.from:type_name -> roost.control.v1.Node
 	8,  // 3: roost.control.v1.CallRequest.message:type_name -> roost.control.v1.Message
 	8,  // 4: roost.control.v1.CallResponse.message:type_name -> roost.control.v1.Message
 	9,  // 5: roost.control.v1.Message.watch_table:type_name -> roost.control.v1.WatchTable
-	10, // 6: roost.control.v1.Message.table_changed:type_name -> roost.control.v1.TableChanged
-	11, // 7: roost.control.v1.Message.not_active:type_name -> roost.control.v1.NotActive
-	12, // 8: roost.control.v1.Message.register:type_name -> roost.control.v1.Register
-	14, // 9: roost.control.v1.Message.register_ack:type_name -> roost.control.v1.RegisterAck
-	15, // 10: roost.control.v1.Message.graceful_shutdown:type_name -> roost.control.v1.GracefulShutdown
-	16, // 11: roost.control.v1.Message.shutdown_ack:type_name -> roost.control.v1.ShutdownAck
-	19, // 12: roost.control.v1.Message.journal_report:type_name -> roost.control.v1.JournalReport
-	20, // 13: roost.control.v1.Message.get_shard_home:type_name -> roost.control.v1.GetShardHome
-	21, // 14: roost.control.v1.Message.host_shard:type_name -> roost.control.v1.HostShard
-	23, // 15: roost.control.v1.Message.shard_started:type_name -> roost.control.v1.ShardStarted
-	24, // 16: roost.control.v1.Message.host_refused:type_name -> roost.control.v1.HostRefused
-	25, // 17: roost.control.v1.Message.hand_off:type_name -> roost.control.v1.HandOff
-	26, // 18: roost.control.v1.Message.shard_stopped:type_name -> roost.control.v1.ShardStopped
-	17, // 19: roost.control.v1.Message.count_due:type_name -> roost.control.v1.CountDue
-	18, // 20: roost.control.v1.Message.due_ack:type_name -> roost.control.v1.DueAck
-	33, // 21: roost.control.v1.WatchTable.version:type_name -> roost.control.v1.Version
-	33, // 22: roost.control.v1.TableChanged.version:type_name -> roost.control.v1.Version
-	29, // 23: roost.control.v1.TableChanged.rows:type_name -> roost.control.v1.Row
-	30, // 24: roost.control.v1.TableChanged.types:type_name -> roost.control.v1.Type
-	27, // 25: roost.control.v1.NotActive.active:type_name -> roost.control.v1.Node
-	30, // 26: roost.control.v1.Register.types:type_name -> roost.control.v1.Type
-	13, // 27: roost.control.v1.Register.labels:type_name -> roost.control.v1.Label
-	0,  // 28: roost.control.v1.JournalReport.state:type_name -> roost.control.v1.JournalState
-	28, // 29: roost.control.v1.GetShardHome.shard:type_name -> roost.control.v1.Shard
-	28, // 30: roost.control.v1.HostShard.shard:type_name -> roost.control.v1.Shard
-	22, // 31: roost.control.v1.HostShard.previous:type_name -> roost.control.v1.Previous
-	27, // 32: roost.control.v1.Previous.owner:type_name -> roost.control.v1.Node
-	28, // 33: roost.control.v1.ShardStarted.shard:type_name -> roost.control.v1.Shard
-	28, // 34: roost.control.v1.HostRefused.shard:type_name -> roost.control.v1.Shard
-	28, // 35: roost.control.v1.HandOff.shard:type_name -> roost.control.v1.Shard
-	28, // 36: roost.control.v1.ShardStopped.shard:type_name -> roost.control.v1.Shard
-	2,  // 37: roost.control.v1.Row.phase:type_name -> roost.control.v1.Phase
-	27, // 38: roost.control.v1.Row.owner:type_name -> roost.control.v1.Node
-	1,  // 39: roost.control.v1.Row.reason:type_name -> roost.control.v1.RowReason
-	32, // 40: roost.control.v1.Type.commands:type_name -> roost.control.v1.Command
-	31, // 41: roost.control.v1.Type.writes:type_name -> roost.control.v1.Form
-	31, // 42: roost.control.v1.Type.reads:type_name -> roost.control.v1.Form
-	3,  // 43: roost.control.v1.Form.kind:type_name -> roost.control.v1.FormKind
-	4,  // 44: roost.control.v1.Control.Send:input_type -> roost.control.v1.SendRequest
-	6,  // 45: roost.control.v1.Control.Call:input_type -> roost.control.v1.CallRequest
-	5,  // 46: roost.control.v1.Control.Send:output_type -> roost.control.v1.SendResponse
-	7,  // 47: roost.control.v1.Control.Call:output_type -> roost.control.v1.CallResponse
-	46, // [46:48] is the sub-list for method output_type
-	44, // [44:46] is the sub-list for method input_type
-	44, // [44:44] is the sub-list for extension type_name
-	44, // [44:44] is the sub-list for extension extendee
-	0,  // [0:44] is the sub-list for field type_name
+	11, // 6: roost.control.v1.Message.table_changed:type_name -> roost.control.v1.TableChanged
+	12, // 7: roost.control.v1.Message.not_active:type_name -> roost.control.v1.NotActive
+	13, // 8: roost.control.v1.Message.register:type_name -> roost.control.v1.Register
+	15, // 9: roost.control.v1.Message.register_ack:type_name -> roost.control.v1.RegisterAck
+	16, // 10: roost.control.v1.Message.graceful_shutdown:type_name -> roost.control.v1.GracefulShutdown
+	17, // 11: roost.control.v1.Message.shutdown_ack:type_name -> roost.control.v1.ShutdownAck
+	20, // 12: roost.control.v1.Message.journal_report:type_name -> roost.control.v1.JournalReport
+	21, // 13: roost.control.v1.Message.get_shard_home:type_name -> roost.control.v1.GetShardHome
+	22, // 14: roost.control.v1.Message.host_shard:type_name -> roost.control.v1.HostShard
+	24, // 15: roost.control.v1.Message.shard_started:type_name -> roost.control.v1.ShardStarted
+	25, // 16: roost.control.v1.Message.host_refused:type_name -> roost.control.v1.HostRefused
+	26, // 17: roost.control.v1.Message.hand_off:type_name -> roost.control.v1.HandOff
+	27, // 18: roost.control.v1.Message.shard_stopped:type_name -> roost.control.v1.ShardStopped
+	18, // 19: roost.control.v1.Message.count_due:type_name -> roost.control.v1.CountDue
+	19, // 20: roost.control.v1.Message.due_ack:type_name -> roost.control.v1.DueAck
+	34, // 21: roost.control.v1.WatchTable.version:type_name -> roost.control.v1.Version
+	10, // 22: roost.control.v1.WatchTable.card:type_name -> roost.control.v1.Card
+	34, // 23: roost.control.v1.TableChanged.version:type_name -> roost.control.v1.Version
+	30, // 24: roost.control.v1.TableChanged.rows:type_name -> roost.control.v1.Row
+	31, // 25: roost.control.v1.TableChanged.types:type_name -> roost.control.v1.Type
+	28, // 26: roost.control.v1.NotActive.active:type_name -> roost.control.v1.Node
+	31, // 27: roost.control.v1.Register.types:type_name -> roost.control.v1.Type
+	14, // 28: roost.control.v1.Register.labels:type_name -> roost.control.v1.Label
+	0,  // 29: roost.control.v1.JournalReport.state:type_name -> roost.control.v1.JournalState
+	29, // 30: roost.control.v1.GetShardHome.shard:type_name -> roost.control.v1.Shard
+	29, // 31: roost.control.v1.HostShard.shard:type_name -> roost.control.v1.Shard
+	23, // 32: roost.control.v1.HostShard.previous:type_name -> roost.control.v1.Previous
+	28, // 33: roost.control.v1.Previous.owner:type_name -> roost.control.v1.Node
+	29, // 34: roost.control.v1.ShardStarted.shard:type_name -> roost.control.v1.Shard
+	29, // 35: roost.control.v1.HostRefused.shard:type_name -> roost.control.v1.Shard
+	29, // 36: roost.control.v1.HandOff.shard:type_name -> roost.control.v1.Shard
+	29, // 37: roost.control.v1.ShardStopped.shard:type_name -> roost.control.v1.Shard
+	2,  // 38: roost.control.v1.Row.phase:type_name -> roost.control.v1.Phase
+	28, // 39: roost.control.v1.Row.owner:type_name -> roost.control.v1.Node
+	1,  // 40: roost.control.v1.Row.reason:type_name -> roost.control.v1.RowReason
+	33, // 41: roost.control.v1.Type.commands:type_name -> roost.control.v1.Command
+	32, // 42: roost.control.v1.Type.writes:type_name -> roost.control.v1.Form
+	32, // 43: roost.control.v1.Type.reads:type_name -> roost.control.v1.Form
+	3,  // 44: roost.control.v1.Form.kind:type_name -> roost.control.v1.FormKind
+	4,  // 45: roost.control.v1.Control.Send:input_type -> roost.control.v1.SendRequest
+	6,  // 46: roost.control.v1.Control.Call:input_type -> roost.control.v1.CallRequest
+	5,  // 47: roost.control.v1.Control.Send:output_type -> roost.control.v1.SendResponse
+	7,  // 48: roost.control.v1.Control.Call:output_type -> roost.control.v1.CallResponse
+	47, // [47:49] is the sub-list for method output_type
+	45, // [45:47] is the sub-list for method input_type
+	45, // [45:45] is the sub-list for extension type_name
+	45, // [45:45] is the sub-list for extension extendee
+	0,  // [0:45] is the sub-list for field type_name
 }
 
 func init() { file_roost_control_v1_control_proto_init() }
@@ -2575,14 +2674,14 @@ func file_roost_control_v1_control_proto_init() {
 		(*Message_CountDue)(nil),
 		(*Message_DueAck)(nil),
 	}
-	file_roost_control_v1_control_proto_msgTypes[8].OneofWrappers = []any{}
+	file_roost_control_v1_control_proto_msgTypes[9].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_roost_control_v1_control_proto_rawDesc), len(file_roost_control_v1_control_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   30,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
