@@ -117,7 +117,7 @@ func (m *Machine) getShardHome(in control.GetShardHome) {
 			m.assign(t, r, to, in.Refused, "", control.Previous{}, sharding.CauseFirstCommand)
 		}
 	case r.Phase == sharding.Serving && in.Refused >= r.Epoch && !m.pending(r.number) && m.now.Sub(r.asked) >= m.cfg.Resend:
-		if r.tries >= maxDoubts && m.handoffs < m.cfg.MaxHandoffs {
+		if r.tries >= maxDoubts && m.exceeds(r, sharding.NodeID{}, sharding.CauseCommandsRefused) == noLimit {
 			m.handOff(r, sharding.NodeID{}, sharding.CauseCommandsRefused)
 			return
 		}
@@ -138,7 +138,7 @@ func lost(t *typeTable, owner *region) bool {
 // shards of leaving owners are handed off. A row for which that is not possible now stays as
 // it is.
 func (m *Machine) sweep() {
-	m.sweepDue, m.short, m.deferred = false, false, false
+	m.sweepDue, m.short, m.deferred, m.budget.freed = false, false, false, false
 	for _, t := range m.types {
 		for i := range t.rows {
 			if r := &t.rows[i]; r.Epoch != 0 {
@@ -166,16 +166,17 @@ func (m *Machine) sweepRow(t *typeTable, r *row) {
 	if r.Phase == sharding.HandingOff {
 		return
 	}
+	why := m.causeOfLeaving(owner)
 	switch {
 	case !owner.leaves():
 	case pending:
 		m.deferred = true
-	case m.handoffs >= m.cfg.MaxHandoffs:
+	case m.exceeds(r, sharding.NodeID{}, why) != noLimit:
 		m.short = true
 	case owner.going || owner.leaving || len(m.view(t, r.Owner, r.stored(), (*region).candidate).Regions) > 0:
 		// A region that leaves hands everything off. One that is drained keeps
 		// what no other region could serve.
-		m.handOff(r, sharding.NodeID{}, m.causeOfLeaving(owner))
+		m.handOff(r, sharding.NodeID{}, why)
 	}
 }
 

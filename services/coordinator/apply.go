@@ -194,7 +194,7 @@ func (m *Machine) applyRow(f RowFact) {
 		next.Owner.IsZero() && next.Phase != sharding.Starting || !next.Owner.IsZero() && next.Reason != 0 {
 		return
 	}
-	last, was := r.Row, r.expected()
+	before, last, was := *r, r.Row, r.expected()
 	becomes := cmp.Or(f.Successor, next.Owner)
 	owned, expected := next.Owner != last.Owner || next.Epoch != last.Epoch, becomes != was || next.Epoch != last.Epoch
 	if owned {
@@ -215,7 +215,7 @@ func (m *Machine) applyRow(f RowFact) {
 	m.allocated += one(last.Epoch == 0)
 	m.endMove(next)
 	t.transit += one(inTransit(next)) - one(inTransit(last))
-	m.handoffs += one(next.Phase == sharding.HandingOff) - one(last.Phase == sharding.HandingOff)
+	m.budget.count(&before, r)
 	if next.Epoch.Term() == m.term {
 		m.counter = max(m.counter, next.Epoch.Counter())
 	}

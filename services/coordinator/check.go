@@ -49,7 +49,7 @@ func (m *Machine) Check() error {
 		return err
 	}
 	var epochs []sharding.Epoch
-	handoffs, allocated := 0, 0
+	allocated, want := 0, budget{}
 	for i, t := range m.types {
 		if i > 0 && m.types[i-1].desc.Type >= t.desc.Type {
 			return fmt.Errorf("types are not sorted at %q", t.desc.Type)
@@ -60,6 +60,7 @@ func (m *Machine) Check() error {
 		if err := m.checkReaders(t); err != nil {
 			return err
 		}
+		want.countAll(t)
 		for i := range t.rows {
 			r := &t.rows[i]
 			if r.Epoch.Term() > m.term || r.Epoch.Term() == m.term && r.Epoch.Counter() > m.counter {
@@ -69,7 +70,6 @@ func (m *Machine) Check() error {
 			if r.Epoch != 0 {
 				epochs = append(epochs, r.Epoch)
 			}
-			handoffs += one(r.Phase == sharding.HandingOff)
 		}
 	}
 	slices.Sort(epochs)
@@ -81,8 +81,24 @@ func (m *Machine) Check() error {
 	if allocated != m.allocated {
 		return fmt.Errorf("%d rows are allocated, %d are counted", allocated, m.allocated)
 	}
-	if handoffs != m.handoffs {
-		return fmt.Errorf("%d rows hand off, %d are counted", handoffs, m.handoffs)
+	return m.budget.check(&want)
+}
+
+// countAll counts the rows of a type.
+func (b *budget) countAll(t *typeTable) {
+	for i := range t.rows {
+		b.count(&row{}, &t.rows[i])
+	}
+}
+
+// check compares the budget with what is counted.
+func (b *budget) check(want *budget) error {
+	if b.handoffs != want.handoffs || b.moving != want.moving || !maps.Equal(b.from, want.from) || !maps.Equal(b.to, want.to) {
+		return fmt.Errorf("%d rows hand off, from %v to %v, and %d move by choice; counted are %d, %v, %v and %d",
+			want.handoffs, want.from, want.to, want.moving, b.handoffs, b.from, b.to, b.moving)
+	}
+	if b.brake.idle() != b.brake.since.IsZero() {
+		return fmt.Errorf("the brake is %v at 1/%d, and holds moves back since %v", b.brake.state, 1<<b.brake.halvings, b.brake.since)
 	}
 	return nil
 }
@@ -135,7 +151,7 @@ func (m *Machine) checkStandby() error {
 	if len(m.steering.cordons) > 0 || len(m.steering.moves) > 0 || m.steering.freeze.Frozen {
 		return fmt.Errorf("a standby knows what operators want: %+v", m.steering)
 	}
-	if m.target.Version != "" || len(m.types) > 0 || len(m.drained) > 0 || len(m.waiting) > 0 || m.n > 0 || m.handoffs > 0 {
+	if m.target.Version != "" || len(m.types) > 0 || len(m.drained) > 0 || len(m.waiting) > 0 || m.n > 0 || m.budget.handoffs > 0 || !m.budget.brake.idle() || len(m.gateways.list) > 0 {
 		return fmt.Errorf("a standby keeps %d types, %d watches, version %d", len(m.types), len(m.waiting), m.n)
 	}
 	for i := range m.regions {

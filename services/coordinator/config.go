@@ -76,9 +76,45 @@ type Config struct {
 	MaxVersions int
 	// MaxLabels bounds the labels of one region. Default 64: what operators tell apart.
 	MaxLabels int
-	// MaxHandoffs bounds the shards that hand off at the same time, in the
+	// MaxHandoffs bounds the shards that are handed off at the same time, in the
 	// whole cluster. Default 256: as many as a rebalance round moves.
 	MaxHandoffs int
+	// MaxHandoffsPerRegion bounds those that one region hands off at the same time, and those
+	// that are handed off to one region, unless their owner leaves. 0: no limit. Default 0: a
+	// region hands off hundreds in less than a second.
+	MaxHandoffsPerRegion int
+	// MaxMovesPerMinute bounds the shards that begin to move within any minute although they
+	// need not. 0: no limit. Default 0: the brake finds out how many users can stand.
+	MaxMovesPerMinute int
+	// Brake says that moves that need not be are held back while commands are slow. Default true.
+	Brake bool
+	// BrakeWindow is how long what gateways say is gathered before it is judged. Default 5 s:
+	// a few hundred commands even if there are few users, and with BrakeWindows the moves stop
+	// ten to fifteen seconds after they began to hurt.
+	BrakeWindow time.Duration
+	// BrakeWindows is how many slow windows in a row stop the moves. Default 2: one may be an
+	// accident.
+	BrakeWindows int
+	// BrakeSamples is how many latencies a window must have to be slow, or to change the
+	// baseline. Default 200: then two are above the p99.
+	BrakeSamples int
+	// BrakeFactor is how many times the baseline the p99 of a slow window is at least, and
+	// BrakeExcess by how much it is above the baseline at least. Defaults 2 and 50 ms: less is
+	// the noise of a quick cluster, and nobody notices it.
+	BrakeFactor float64
+	BrakeExcess time.Duration
+	// BrakePause is the time from the stop to the next move, by which it is found out whether
+	// moves are to blame. Default 30 s: what the last moves have caused is over.
+	BrakePause time.Duration
+	// BrakeRise and BrakeFall are how many windows it takes, about, until the baseline has
+	// followed a p99 that has become larger, or smaller. Defaults 8 and 2: what was once quick is
+	// expected again soon.
+	BrakeRise, BrakeFall int
+	// MaxGateways bounds the gateways that are listed. Default 1024: some 1.5 MB. The users of
+	// others count all the same.
+	MaxGateways int
+	// GatewayForgotten is how long a gateway is listed after its last card. Default 30 s.
+	GatewayForgotten time.Duration
 
 	// WatchHold is how long a watch waits for a change. Default 1 s; watchers
 	// look elsewhere after 2 s.
@@ -166,6 +202,17 @@ func DefaultConfig() Config {
 		MaxVersions:              64,
 		MaxLabels:                64,
 		MaxHandoffs:              256,
+		Brake:                    true,
+		BrakeWindow:              5 * time.Second,
+		BrakeWindows:             2,
+		BrakeSamples:             200,
+		BrakeFactor:              2,
+		BrakeExcess:              50 * time.Millisecond,
+		BrakePause:               30 * time.Second,
+		BrakeRise:                8,
+		BrakeFall:                2,
+		MaxGateways:              1024,
+		GatewayForgotten:         30 * time.Second,
 		WatchHold:                time.Second,
 		MaxWatches:               4096,
 		ChangeLog:                1 << 16,
@@ -220,6 +267,7 @@ func (c Config) Validate() error {
 		{"RecoveryWait", c.RecoveryWait}, {"UnhostedAfter", c.UnhostedAfter}, {"Resend", c.Resend}, {"HostTimeout", c.HostTimeout},
 		{"HandoffTimeout", c.HandoffTimeout}, {"HandoffSlack", c.HandoffSlack},
 		{"JournalReport", c.JournalReport}, {"JournalFresh", c.JournalFresh},
+		{"BrakeWindow", c.BrakeWindow}, {"BrakeExcess", c.BrakeExcess}, {"BrakePause", c.BrakePause}, {"GatewayForgotten", c.GatewayForgotten},
 		{"RebalanceInterval", c.RebalanceInterval}, {"RolloutFreeze", c.RolloutFreeze}, {"WatchHold", c.WatchHold},
 		{"RetryPause", c.RetryPause}, {"TakeoverTimeout", c.TakeoverTimeout},
 		{"JournalHeartbeatInterval", c.JournalHeartbeatInterval}, {"JournalHeartbeatPatience", c.JournalHeartbeatPatience}, {"SurveyInterval", c.SurveyInterval},
@@ -232,7 +280,8 @@ func (c Config) Validate() error {
 		name  string
 		value int
 	}{
-		{"MinRegions", c.MinRegions}, {"MaxHandoffs", c.MaxHandoffs}, {"MaxVersions", c.MaxVersions}, {"MaxLabels", c.MaxLabels}, {"MaxWatches", c.MaxWatches},
+		{"MinRegions", c.MinRegions}, {"MaxHandoffs", c.MaxHandoffs}, {"BrakeWindows", c.BrakeWindows}, {"BrakeSamples", c.BrakeSamples},
+		{"BrakeRise", c.BrakeRise}, {"BrakeFall", c.BrakeFall}, {"MaxGateways", c.MaxGateways}, {"MaxVersions", c.MaxVersions}, {"MaxLabels", c.MaxLabels}, {"MaxWatches", c.MaxWatches},
 		{"ChangeLog", c.ChangeLog}, {"FactsPerRecord", c.FactsPerRecord}, {"RecordBytes", c.RecordBytes}, {"CompactAfter", c.CompactAfter},
 		{"MaxHeld", c.MaxHeld}, {"MaxHeldBytes", c.MaxHeldBytes}, {"MaxTypes", c.MaxTypes}, {"MaxShards", c.MaxShards}, {"MaxCommands", c.MaxCommands}, {"MaxForms", c.MaxForms}, {"MaxUnknownFacts", c.MaxUnknownFacts},
 		{"MaxCordons", c.MaxCordons}, {"MaxPins", c.MaxPins}, {"MaxReason", c.MaxReason},
@@ -240,6 +289,12 @@ func (c Config) Validate() error {
 		if f.value < 1 {
 			bad("%s is %d, must be at least 1", f.name, f.value)
 		}
+	}
+	if c.MaxHandoffsPerRegion < 0 || c.MaxMovesPerMinute < 0 {
+		bad("MaxHandoffsPerRegion is %d and MaxMovesPerMinute %d, must be 0 (no limit) or more", c.MaxHandoffsPerRegion, c.MaxMovesPerMinute)
+	}
+	if !(c.BrakeFactor > 1 && c.BrakeFactor <= 1000) {
+		bad("BrakeFactor is %v, must be above 1 and at most 1000: usual latencies are not slow", c.BrakeFactor)
 	}
 	if !(c.RolloutShare >= 1 && c.RolloutShare <= 1000) {
 		bad("RolloutShare is %v, must be 1 to 1000: below 1 no region of the target version may have its fair share", c.RolloutShare)

@@ -26,6 +26,9 @@
 //	request.go   what operators may request, and what each request would do
 //	rows.go      the life of one row
 //	handoff.go   releasing shards
+//	budget.go    how many handoffs may be under way
+//	brake.go     when the latency of commands holds moves back
+//	gateways.go  what gateways say of their users
 //	rollout.go   which version of the application gets shards
 //	watch.go     the watches of the table
 //

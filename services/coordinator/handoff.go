@@ -15,6 +15,14 @@ func (m *Machine) handOff(r *row, successor sharding.NodeID, why sharding.Cause)
 	f.Successor, f.Cause = successor, why
 	m.commit(f, Send{To: next.Owner, Msg: control.HandOff{Term: m.term, Shard: next.Shard, Epoch: next.Epoch}})
 	r.asked = m.now
+	if needOf(why) == voluntary {
+		m.budget.moveBegan(m.now, &m.cfg)
+	}
+}
+
+// exceeds returns the limit of the budget that the handoff of a row would exceed now.
+func (m *Machine) exceeds(r *row, successor sharding.NodeID, why sharding.Cause) limit {
+	return m.budget.exceeds(m.now, &m.cfg, needOf(why), r.Owner, successor)
 }
 
 // shardStopped: the owner has stopped the shard, ordered to or not.

@@ -35,6 +35,8 @@ func (m *Machine) Clone() *Machine {
 		c.types[i] = &u
 	}
 	c.expected = maps.Clone(m.expected)
+	c.budget = m.budget.clone()
+	c.gateways.list = slices.Clone(m.gateways.list)
 	return &c
 }
 
@@ -132,6 +134,8 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 		s.bool(v)
 	}
 	s.uint(m.plans)
+	s.budget(&m.budget)
+	s.gateways(&m.gateways)
 	s.uint(uint64(m.counter))
 	s.uint(m.n)
 	s.uint(m.base)
@@ -177,6 +181,35 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 		s.table(t)
 	}
 	return s.b
+}
+
+// budget leaves out what the rows say.
+func (s *state) budget(b *budget) {
+	s.bool(b.freed)
+	for _, t := range b.lastMinute(s.now) {
+		s.time(t)
+	}
+	k := &b.brake
+	s.uint(uint64(k.state))
+	for _, v := range []uint64{uint64(k.baseline), uint64(k.slow), uint64(k.halvings)} {
+		s.uint(v)
+	}
+	s.bool(k.moved)
+	s.bool(k.since.IsZero())
+	if k.state != BrakeReleased {
+		s.time(k.stateAt)
+		s.time(k.probeAt)
+	}
+}
+
+// gateways leaves out what only operators look at, and changes nothing.
+func (s *state) gateways(g *gateways) {
+	s.time(g.since)
+	s.text(string(g.all.Sketch()))
+	for i := range g.list {
+		s.node(g.list[i].node)
+		s.time(g.list[i].heardAt)
+	}
 }
 
 func (s *state) steering(v *steering) {
@@ -288,6 +321,8 @@ type View struct {
 	Regions         []RegionView       // members, sorted by node
 	// Handoffs is the number of rows that hand off now.
 	Handoffs int
+	Brake    BrakeView
+	Gateways []GatewayView // sorted by node
 	Rollout  RolloutView
 	// Freeze is in force if it is Frozen.
 	Freeze FreezeFact
@@ -324,7 +359,7 @@ func (m *Machine) View() View {
 	v := View{
 		Active: m.active, Term: m.term, Known: m.known, Version: full.Version,
 		Recovered: m.recovered, Open: m.open,
-		Types: full.Types, Rows: full.Rows, Unreadable: m.unreadableShards(func(*row) bool { return true }), Handoffs: m.handoffs, Rollout: m.rolloutView(),
+		Types: full.Types, Rows: full.Rows, Unreadable: m.unreadableShards(func(*row) bool { return true }), Handoffs: m.budget.handoffs, Brake: m.budget.brake.view(&m.cfg), Gateways: m.gateways.views(), Rollout: m.rolloutView(),
 		Freeze: m.steering.freeze,
 	}
 	for i := range m.regions {

@@ -59,19 +59,20 @@ type Machine struct {
 
 	// counter is the last epoch of this term that was given out.
 	counter  uint32
-	handoffs int // rows handing off
+	budget   budget
+	gateways gateways
 
 	probedAt   time.Time // when this coordinator's journal was last probed
 	probing    bool      // that probe is not answered
 	answeredAt time.Time // when the journal last answered
 
 	sweepDue bool // the membership has changed, or what a region or an operator wants
-	short    bool // a sweep ran out of handoffs
+	short    bool // a sweep ran out of the budget
 	// expected counts, for all types, the shards that a node has when what is under way has
 	// ended.
 	expected map[sharding.NodeID]int
 
-	rebalanced time.Time // when a plan was last due
+	rebalanced time.Time // when a plan was last due, or came back
 	plans      uint64    // the number of the last plan that was asked for, in any term
 	planning   bool      // that plan was not answered
 
@@ -163,6 +164,7 @@ func (m *Machine) receive(in Received) bool {
 	}
 	switch msg := in.Msg.(type) {
 	case control.WatchTable:
+		m.takeCard(in.From, msg.Card)
 		m.watchTable(in.Call, msg.Version)
 	case control.Register:
 		m.register(in.From, in.Call, msg)
@@ -268,7 +270,8 @@ func (m *Machine) tick() {
 	}
 	m.tickJournal()
 	m.repeat()
-	if m.short && m.handoffs < m.cfg.MaxHandoffs {
+	m.endWindow()
+	if m.short && m.budget.freed {
 		m.sweepDue = true
 	}
 	if m.now.Sub(m.rebalanced) >= m.cfg.RebalanceInterval {

@@ -298,6 +298,9 @@ type (
 		Region string
 		Shards UnreadableShards
 	}
+	// BrakeChanged says, for the log, that moves that need not be are held back, or no longer,
+	// or less.
+	BrakeChanged BrakeView
 	// TargetSet says, for the log, that the target version of rollouts is another one.
 	TargetSet struct{ Version, Before, Why string }
 	// ProbeJournal asks the journal something that has no effect. Answered by
@@ -448,6 +451,7 @@ func (FenceShard) output()            {}
 func (ReadForms) output()             {}
 func (UnreadableNow) output()         {}
 func (DrainStays) output()            {}
+func (BrakeChanged) output()          {}
 func (ProbeJournal) output()          {}
 func (Plan) output()                  {}
 

@@ -20,10 +20,11 @@ func (o Plan) Compute() Planned {
 
 // plan asks for a plan, unless nothing may move now or the last plan is still being made.
 func (m *Machine) plan() {
-	if m.planning || !m.balances() || m.handoffs >= m.cfg.MaxHandoffs {
+	room, _ := m.budget.room(m.now, &m.cfg)
+	if m.planning || !m.balances() || room == 0 {
 		return
 	}
-	in := allocation.PlanInput{Budget: m.cfg.MaxHandoffs - m.handoffs}
+	in := allocation.PlanInput{Budget: room}
 	for _, t := range m.types {
 		v := m.typeView(t)
 		if len(v.Regions) < 2 {
@@ -50,28 +51,44 @@ func (m *Machine) planned(in Planned) {
 		return
 	}
 	m.planning = false
+	if !mutant.On("plan-pause") {
+		m.rebalanced = m.now // a plan that took long is not followed by the next one at once
+	}
 	if !m.balances() {
 		return
 	}
-	var of *typeTable // whose forms are these; no move changes them
-	var forms []sharding.FormSet
+	var of *typeTable // that the view is of
+	var v allocation.View
 	for _, move := range in.Moves {
-		if m.handoffs >= m.cfg.MaxHandoffs {
-			return
-		}
 		t, r := m.find(move.Shard)
 		if r == nil || r.Phase != sharding.Serving || m.pending(r.number) {
 			continue
 		}
-		if t != of {
-			of, forms = t, t.storedForms()
+		switch m.exceeds(r, move.To, causes[move.Reason]) {
+		case noLimit:
+		case limitFrom, limitTo:
+			continue // there may be room for another region's
+		default:
+			return
 		}
-		v := m.typeView(t)
-		v.Forms = forms
+		if t != of {
+			of, v = t, m.typeView(t)
+			v.Forms = t.storedForms() // no move changes them
+		}
 		if allocation.CheckMove(v, move) != nil && !mutant.On("move-checked-again") {
 			continue
 		}
 		m.handOff(r, move.To, causes[move.Reason])
+		m.updateView(v, t, move)
+	}
+}
+
+// updateView has a view show a move that has begun: the two regions have changed.
+func (m *Machine) updateView(v allocation.View, t *typeTable, move allocation.Move) {
+	for i := range v.Regions {
+		if n := v.Regions[i].Node; n == move.From || n == move.To {
+			v.Regions[i].Total, v.Regions[i].Shards = m.expected[n], shardsIn(t.expected, n)
+		}
 	}
 }
 

@@ -100,7 +100,7 @@ func (w *planWorld) stopped() string {
 	return nodeText(w.stored[r.Shard].Owner)
 }
 
-func (w *planWorld) handsOff() bool { return w.m.handoffs > 0 }
+func (w *planWorld) handsOff() bool { return w.m.budget.handoffs > 0 }
 
 // TestOnePlanAtATime: while a plan is being made, no other is asked for, and the coordinator
 // goes on.
@@ -154,8 +154,8 @@ func TestPlansThatAreLate(t *testing.T) {
 	} {
 		w := newPlanWorld(t)
 		change(w)
-		before := w.m.handoffs
-		if w.made(); w.m.handoffs != before {
+		before := w.m.budget.handoffs
+		if w.made(); w.m.budget.handoffs != before {
 			t.Errorf("%s, and the plan moves a shard", name)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/control"
+	"github.com/roost-cluster/roost/libs/latency"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -88,7 +89,8 @@ type cluster struct {
 func newCluster(t *testing.T, seed uint64) *cluster {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	cfg := DefaultConfig()
-	cfg.MaxHandoffs = 1 + rng.IntN(8)
+	cfg.MaxHandoffs, cfg.MaxHandoffsPerRegion, cfg.MaxMovesPerMinute = 1+rng.IntN(8), rng.IntN(3), 120*rng.IntN(2)
+	cfg.BrakeWindow, cfg.BrakePause, cfg.BrakeSamples, cfg.MaxGateways = 500*time.Millisecond, time.Second, 10, 1
 	cfg.MinRegions = 1 + rng.IntN(2)
 	cfg.ChangeLog = 1 + rng.IntN(40)
 	cfg.MaxWatches = 1 + rng.IntN(2)
@@ -235,6 +237,22 @@ func (c *cluster) post(l letter) {
 func (c *cluster) tell(in Input) { c.post(letter{in: in}) }
 
 // round lets 50 ms pass.
+// card is what one of two gateways says: its commands are slow now and then, above all while shards
+// move.
+func (c *cluster) card() Received {
+	took := 5 * time.Millisecond
+	if slow := c.rng.IntN(10) == 0 || c.m.budget.handoffs > 0 && c.rng.IntN(2) == 0; slow && !c.calm {
+		took = time.Second
+	}
+	var h latency.Histogram
+	for range c.rng.IntN(30) {
+		h.Add(took)
+	}
+	gateway := sharding.NodeID{Addr: fmt.Sprintf("g%d:1", c.rng.IntN(2)), UID: 1}
+	msg := control.WatchTable{Version: c.version, Card: control.Card{Management: "m:1", Span: time.Second, Latencies: h.Sketch()}}
+	return Received{From: gateway, Call: control.Call(c.rng.Uint64()), Msg: msg}
+}
+
 func (c *cluster) round() {
 	c.now = c.now.Add(50 * time.Millisecond)
 	if !c.calm {
@@ -242,6 +260,9 @@ func (c *cluster) round() {
 	}
 	for _, p := range c.peers {
 		c.beat(p)
+	}
+	if c.rng.IntN(8) == 0 {
+		c.tell(c.card())
 	}
 	c.peers = slices.DeleteFunc(c.peers, func(p *peer) bool { return !p.alive && !p.member })
 	if c.rng.IntN(4) > 0 || c.calm {

@@ -482,8 +482,24 @@ func (m *Machine) mayMove(t *typeTable, r *row, to *region) error {
 		return refuse(NotNow, "%v is pinned to %s and would move back; roost unpin %v first, or pin it to %s instead", shard, pin, shard, name)
 	case to.capacity > 0 && m.expected[to.node] >= int(to.capacity):
 		return refuse(NotNow, "%s has %d shards, and its region.capacity is %d; move another one off first", name, m.expected[to.node], to.capacity)
-	case m.handoffs >= m.cfg.MaxHandoffs:
-		return refuse(NotNow, "%d shards are handed off now, which is the limit; try again in a moment", m.handoffs)
+	}
+	return m.withinBudget(r, to)
+}
+
+// withinBudget says why an operator cannot move a shard by the budget.
+func (m *Machine) withinBudget(r *row, to *region) error {
+	b, cfg := &m.budget, &m.cfg
+	switch m.exceeds(r, to.node, sharding.CauseMove) {
+	case limitAtOnce:
+		return refuse(NotNow, "%d shards are handed off now, which is the limit (allocation.max_handoffs); try again in a moment", b.handoffs)
+	case limitFrom:
+		return refuse(NotNow, "its region hands off %d shards now, which is the limit (allocation.max_handoffs_per_region); try again in a moment", b.from[r.Owner])
+	case limitTo:
+		return refuse(NotNow, "%d shards are on their way to %s now, which is the limit (allocation.max_handoffs_per_region); try again in a moment", b.to[to.node], cmp.Or(to.name, to.node.Addr))
+	case limitPerMinute:
+		return refuse(NotNow, "%d shards have begun to move in the last minute, which is the limit (allocation.max_moves_per_minute); try again in a while", len(b.lastMinute(m.now)))
+	case limitBrake:
+		return refuse(NotNow, "%s; try again in a while, see roost steering", b.brake.view(cfg).Why())
 	}
 	return nil
 }

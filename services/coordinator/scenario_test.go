@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/control"
+	"github.com/roost-cluster/roost/libs/latency"
 	"github.com/roost-cluster/roost/libs/scenariotest"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -56,7 +57,11 @@ func newWorld(t *testing.T, cfg Config) *world {
 // step runs one input, checks everything, and returns the outputs.
 func (w *world) step(in Input) []Output {
 	w.t.Helper()
+	braked := w.m.budget.brake.state == BrakeStopped
 	out := w.m.Step(w.now, in, nil)
+	if braked {
+		w.checkBraked(out)
+	}
 	if err := w.m.Check(); err != nil {
 		w.t.Fatalf("after %T%+v: %v", in, in, err)
 	}
@@ -66,6 +71,17 @@ func (w *world) step(in Input) []Output {
 		}
 	}
 	return out
+}
+
+// checkBraked checks that nothing begins to move by choice.
+func (w *world) checkBraked(out []Output) {
+	w.t.Helper()
+	for _, o := range out {
+		p, ok := o.(Persist)
+		if f, row := p.Fact.(RowFact); ok && row && f.Row.Phase == sharding.HandingOff && !f.Successor.IsZero() {
+			w.t.Fatalf("while moves are stopped, %+v", f)
+		}
+	}
 }
 
 // persisted counts the facts among outputs.
@@ -191,6 +207,15 @@ func (w *world) do(line string) {
 			in.Version = sharding.Version{Term: e.Term(), N: uint64(e.Counter())}
 		}
 		w.run(Received{Call: control.Call(number(w.t, args[0])), Msg: in})
+	case "card": // card g1 300 20ms: the gateway has counted so many commands, each of so long
+		w.run(Received{From: node(w.t, args[0]), Call: 9, Msg: control.WatchTable{Version: w.m.version(), Card: card(w.t, args)}})
+		w.run(CallEnded{Call: 9})
+	case "braked":
+		v := w.m.View()
+		w.trace = append(w.trace, traceLine{text: fmt.Sprintf("  %v, 1/%d, %d tried: %s", v.Brake.State, v.Brake.Part, v.Brake.Probes, v.Brake.Why())})
+		for _, g := range v.Gateways {
+			w.trace = append(w.trace, traceLine{text: fmt.Sprintf("  %s at %s: %.1f/s, %.1f/s refused, p99 %v", nodeText(g.Node), g.Management, g.Commands, g.Refused, roughly(g.P99))})
+		}
 	case "started": // started r1 T/0 1.1
 		w.run(from(node(w.t, args[0]), control.ShardStarted{Shard: shard(w.t, args[1]), Epoch: epoch(w.t, args[2])}))
 	case "refused": // refused r1 T/0 1.1 above 1.2
@@ -265,6 +290,8 @@ func (w *world) configure(args []string) {
 			cfg.MinRegions = n
 		case "max-handoffs":
 			cfg.MaxHandoffs = n
+		case "max-per-region":
+			cfg.MaxHandoffsPerRegion = n
 		case "max-watches":
 			cfg.MaxWatches = n
 		case "change-log":
@@ -375,6 +402,8 @@ func (w *world) outputText(o Output) string {
 	switch o := o.(type) {
 	case ProbeJournal:
 		return "probe"
+	case BrakeChanged:
+		return fmt.Sprintf("log brake %v, 1/%d", o.State, o.Part)
 	case DrainStays:
 		return fmt.Sprintf("log drain of %s stays %s%v", o.Region, o.Shards.Type, o.Shards.Shards)
 	}
@@ -463,6 +492,20 @@ func desc(t *testing.T, s string) sharding.TypeDesc {
 		}
 	}
 	return d
+}
+
+// card reads the arguments of a card.
+func card(t *testing.T, args []string) control.Card {
+	n := number(t, args[1])
+	took, err := time.ParseDuration(args[2])
+	if err != nil {
+		t.Fatal(err)
+	}
+	var h latency.Histogram
+	for range n {
+		h.Add(took)
+	}
+	return control.Card{Management: args[0] + ":9", Span: time.Second, Commands: n, Refused: n / 10, Latencies: h.Sketch()}
 }
 
 func shard(t *testing.T, s string) sharding.ShardID {

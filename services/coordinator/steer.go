@@ -160,6 +160,7 @@ type SteeringView struct {
 	Freeze  FreezeFact   // in force if it is Frozen
 	Pins    []PinView    // sorted by shard
 	Moves   []MoveFact   // that are under way, sorted by shard
+	Brake   BrakeView
 }
 
 // CordonView is a cordon, and what has become of it.
@@ -181,7 +182,7 @@ type PinView struct {
 
 // Steering returns what operators want of placement.
 func (m *Machine) Steering() SteeringView {
-	v := SteeringView{Freeze: m.steering.freeze, Moves: slices.Clone(m.steering.moves)}
+	v := SteeringView{Freeze: m.steering.freeze, Brake: m.budget.brake.view(&m.cfg), Moves: slices.Clone(m.steering.moves)}
 	for _, c := range m.steering.cordons {
 		cv := CordonView{CordonFact: c}
 		for i := range m.regions {

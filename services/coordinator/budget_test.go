@@ -1,0 +1,308 @@
+package coordinator
+
+import (
+	"cmp"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// The rules of the budget, and of the brake as a part of it. Each says how it is broken, or "".
+
+// budgetWorld is a budget with three regions, and rows that hand off.
+type budgetWorld struct {
+	budget
+	cfg        Config
+	now        time.Time
+	r1, r2, r3 sharding.NodeID
+}
+
+func newBudgetWorld(change func(*Config)) *budgetWorld {
+	w := &budgetWorld{cfg: DefaultConfig(), now: time.Unix(1e6, 0), r1: sharding.NodeID{Addr: "r1"}, r2: sharding.NodeID{Addr: "r2"}, r3: sharding.NodeID{Addr: "r3"}}
+	change(&w.cfg)
+	return w
+}
+
+// causeOf has a cause for each need.
+var causeOf = map[need]sharding.Cause{required: sharding.CauseLeave, drained: sharding.CauseDrain, voluntary: sharding.CausePin}
+
+func (w *budgetWorld) begin(from, to sharding.NodeID, n need) {
+	w.count(&row{}, &row{Row: sharding.Row{Owner: from, Phase: sharding.HandingOff}, successor: to, cause: causeOf[n]})
+	if n == voluntary {
+		w.moveBegan(w.now, &w.cfg)
+	}
+}
+
+func (w *budgetWorld) end(from, to sharding.NodeID, n need) {
+	w.count(&row{Row: sharding.Row{Owner: from, Phase: sharding.HandingOff}, successor: to, cause: causeOf[n]}, &row{})
+}
+
+// want compares what the budget says of a handoff with what it should.
+func (w *budgetWorld) want(what string, n need, from, to sharding.NodeID, l limit) string {
+	if got := w.exceeds(w.now, &w.cfg, n, from, to); got != l {
+		return fmt.Sprintf("%s: the limit is %d, want %d", what, got, l)
+	}
+	return ""
+}
+
+// atOnce: at most so many handoffs are under way, whatever they are for.
+func atOnce() string {
+	w := newBudgetWorld(func(c *Config) { c.MaxHandoffs = 2 })
+	w.begin(w.r1, w.r2, voluntary)
+	fits := w.want("the second one", required, w.r1, sharding.NodeID{}, noLimit)
+	w.begin(w.r1, sharding.NodeID{}, required)
+	full := cmp.Or(
+		w.want("a region leaves", required, w.r2, sharding.NodeID{}, limitAtOnce),
+		w.want("a drain", drained, w.r2, sharding.NodeID{}, limitAtOnce),
+		w.want("a move", voluntary, w.r2, w.r1, limitAtOnce))
+	w.end(w.r1, w.r2, voluntary)
+	return cmp.Or(fits, full, w.want("after an end", required, w.r2, sharding.NodeID{}, noLimit))
+}
+
+// perRegion: at most so many handoffs of one region, and to one, unless the region leaves.
+func perRegion() string {
+	w := newBudgetWorld(func(c *Config) { c.MaxHandoffsPerRegion = 1 })
+	w.begin(w.r1, w.r2, voluntary)
+	return cmp.Or(
+		w.want("from the same region", voluntary, w.r1, w.r3, limitFrom),
+		w.want("to the same region", voluntary, w.r3, w.r2, limitTo),
+		w.want("between others", voluntary, w.r2, w.r3, noLimit),
+		w.want("a drain of the same region", drained, w.r1, sharding.NodeID{}, limitFrom),
+		w.want("a drain of another region", drained, w.r3, sharding.NodeID{}, noLimit),
+		w.want("the region leaves", required, w.r1, sharding.NodeID{}, noLimit))
+}
+
+// perMinute: at most so many voluntary moves begin in any minute.
+func perMinute() string {
+	w := newBudgetWorld(func(c *Config) { c.MaxMovesPerMinute = 2 })
+	w.begin(w.r1, w.r2, voluntary)
+	w.now = w.now.Add(30 * time.Second)
+	w.begin(w.r1, w.r2, drained)
+	w.begin(w.r1, w.r2, voluntary)
+	full := cmp.Or(
+		w.want("a third one", voluntary, w.r1, w.r2, limitPerMinute),
+		w.want("a drain", drained, w.r1, sharding.NodeID{}, noLimit),
+		w.want("a region leaves", required, w.r1, sharding.NodeID{}, noLimit))
+	w.now = w.now.Add(30 * time.Second)
+	next := w.want("a minute after the first", voluntary, w.r1, w.r2, noLimit)
+	w.begin(w.r1, w.r2, voluntary)
+	return cmp.Or(full, next, w.want("the fourth one", voluntary, w.r1, w.r2, limitPerMinute))
+}
+
+// windows passes so many windows, each with so many latencies and a p99.
+func (w *budgetWorld) windows(n int, samples uint64, p99 time.Duration) {
+	for range n {
+		began := w.now
+		for range int(w.cfg.BrakeWindow / time.Second) {
+			w.now = w.now.Add(time.Second)
+			w.brake.tick(w.now, &w.cfg)
+		}
+		w.brake.windowEnded(w.now, began, window{samples, p99}, w.moving, &w.cfg)
+	}
+}
+
+const (
+	quick = 10 * time.Millisecond
+	slow  = 200 * time.Millisecond
+)
+
+// newBrakeWorld returns a budget whose brake knows what is usual.
+func newBrakeWorld() *budgetWorld {
+	w := newBudgetWorld(func(*Config) {})
+	w.windows(2, 1000, quick)
+	return w
+}
+
+// stopped returns a budget whose brake has stopped the moves, because they were slow.
+func stopped() *budgetWorld {
+	w := newBrakeWorld()
+	w.begin(w.r1, w.r2, voluntary)
+	w.windows(2, 1000, slow)
+	w.end(w.r1, w.r2, voluntary)
+	return w
+}
+
+// is compares the state of the brake and the part of the budget.
+func (w *budgetWorld) is(what string, state BrakeState, part int) string {
+	if v := w.brake.view(&w.cfg); v.State != state || v.Part != part || v.Since.IsZero() != (state == BrakeReleased && part == 1) {
+		return fmt.Sprintf("%s: the brake is %v at 1/%d since %v, want %v at 1/%d", what, v.State, v.Part, v.Since, state, part)
+	}
+	return ""
+}
+
+func (w *budgetWorld) mayMove(what string, may bool) string {
+	if may {
+		return w.want(what, voluntary, w.r1, w.r2, noLimit)
+	}
+	return w.want(what, voluntary, w.r1, w.r2, limitBrake)
+}
+
+// twoWindows: one slow window stops nothing, two in a row do.
+func twoWindows() string {
+	w := newBrakeWorld()
+	w.begin(w.r1, w.r2, voluntary)
+	w.windows(1, 1000, slow)
+	one := w.is("after a slow window", BrakeReleased, 1)
+	w.windows(1, 1000, quick)
+	w.windows(1, 1000, slow)
+	between := w.is("with a quick one between", BrakeReleased, 1)
+	w.windows(1, 1000, slow)
+	return cmp.Or(one, between, w.is("after two", BrakeStopped, 2), w.mayMove("after two", false))
+}
+
+// fewSamples: a window with few commands is never slow, and says nothing of what is usual.
+func fewSamples() string {
+	w := newBrakeWorld()
+	w.windows(10, 199, slow)
+	return cmp.Or(w.is("with few commands", BrakeReleased, 1), w.baselineIs(quick))
+}
+
+func (w *budgetWorld) baselineIs(d time.Duration) string {
+	if got := w.brake.baseline; got != d {
+		return fmt.Sprintf("the baseline is %v, want %v", got, d)
+	}
+	return ""
+}
+
+// smallExcess: nobody notices that what takes a millisecond takes ten.
+func smallExcess() string {
+	w := newBudgetWorld(func(*Config) {})
+	w.windows(2, 1000, time.Millisecond)
+	w.begin(w.r1, w.r2, voluntary)
+	w.windows(2, 1000, 10*time.Millisecond)
+	return w.is("ten times a millisecond", BrakeReleased, 1)
+}
+
+// stopsMoves: while moves are stopped, only what must be moves.
+func stopsMoves() string {
+	w := stopped()
+	return cmp.Or(
+		w.mayMove("stopped", false),
+		w.want("a region leaves", required, w.r1, sharding.NodeID{}, noLimit),
+		w.want("a drain", drained, w.r1, sharding.NodeID{}, noLimit))
+}
+
+// probesAfterPause: after the pause one move is tried, alone.
+func probesAfterPause() string {
+	w := stopped()
+	w.windows(5, 1000, quick)
+	before := w.mayMove("before the pause is over", false)
+	w.windows(1, 1000, quick)
+	probe := w.mayMove("after the pause", true)
+	w.begin(w.r1, w.r2, voluntary)
+	during := w.mayMove("while the probe is under way", false)
+	w.end(w.r1, w.r2, voluntary)
+	return cmp.Or(before, probe, during, w.mayMove("while the probe is judged", false))
+}
+
+// probeIsJudged: a probe that makes it worse is followed by a pause, one that does not by moves at
+// half rate. That is doubled by each quick window.
+func probeIsJudged() string {
+	w := stopped()
+	w.windows(6, 1000, quick)
+	w.begin(w.r1, w.r2, voluntary)
+	w.windows(1, 1000, slow)
+	w.end(w.r1, w.r2, voluntary)
+	worse := w.is("after a probe that has made it worse", BrakeStopped, 2)
+	w.windows(6, 1000, quick)
+	w.begin(w.r1, w.r2, voluntary)
+	w.end(w.r1, w.r2, voluntary)
+	w.windows(1, 1000, quick)
+	good := w.is("after a probe that has not", BrakeReleased, 2)
+	for range w.cfg.MaxHandoffs / 2 {
+		w.begin(w.r1, w.r2, voluntary)
+	}
+	half := w.mayMove("with half of the budget taken", false)
+	w.windows(1, 1000, quick)
+	return cmp.Or(worse, good, half, w.is("after a quick window", BrakeReleased, 1), w.mayMove("at the full rate", true))
+}
+
+// baselineIsStill: what is usual is learned when nothing moves.
+func baselineIsStill() string {
+	w := newBrakeWorld()
+	w.begin(w.r1, w.r2, voluntary)
+	w.windows(1, 1000, quick)
+	w.windows(20, 1000, 19*time.Millisecond)
+	return w.baselineIs(quick)
+}
+
+// imbalanceIsCured: what is slow without moves is not their fault.
+func imbalanceIsCured() string {
+	w := newBrakeWorld()
+	w.windows(2, 1000, slow)
+	stopped := w.is("by an imbalance", BrakeStopped, 2)
+	w.windows(6, 1000, slow)
+	w.begin(w.r1, w.r2, voluntary)
+	w.end(w.r1, w.r2, voluntary)
+	w.windows(1, 1000, slow)
+	half := w.is("after the probe", BrakeReleased, 2)
+	w.begin(w.r1, w.r2, voluntary)
+	w.windows(2, 1000, slow)
+	full := w.is("while it is as slow as without moves", BrakeReleased, 1)
+	w.windows(8, 1000, quick)
+	if w.brake.baseline > 2*quick {
+		return "what was slow remains usual"
+	}
+	return cmp.Or(stopped, half, full)
+}
+
+// nothingToMove: if nothing wants to move, the brake is released all the same.
+func nothingToMove() string {
+	w := stopped()
+	w.windows(7, 1000, slow)
+	half := w.is("after the pause and a window", BrakeReleased, 2)
+	w.windows(1, 0, 0)
+	return cmp.Or(half, w.is("after another window", BrakeReleased, 1))
+}
+
+// budgetRules are the rules by name.
+var budgetRules = map[string]func() string{
+	"at once": atOnce, "per region": perRegion, "per minute": perMinute,
+	"two windows": twoWindows, "few samples": fewSamples, "small excess": smallExcess, "moves are stopped": stopsMoves,
+	"a probe after the pause": probesAfterPause, "the probe is judged": probeIsJudged,
+	"the baseline": baselineIsStill, "an imbalance is cured": imbalanceIsCured, "nothing to move": nothingToMove,
+}
+
+func TestBudget(t *testing.T) {
+	for name, rule := range budgetRules {
+		if broken := rule(); broken != "" {
+			t.Errorf("%s: %s", name, broken)
+		}
+	}
+}
+
+// TestBrakeStopsSooner: the rate is halved at each stop before it is full again.
+func TestBrakeStopsSooner(t *testing.T) {
+	w := stopped()
+	for n := 2; n <= 3; n++ {
+		w.windows(6, 1000, quick)
+		w.begin(w.r1, w.r2, voluntary)
+		w.end(w.r1, w.r2, voluntary)
+		w.windows(1, 1000, quick)
+		w.begin(w.r1, w.r2, voluntary)
+		w.windows(2, 1000, slow)
+		w.end(w.r1, w.r2, voluntary)
+		if broken := w.is("stopped again", BrakeStopped, 1<<n); broken != "" {
+			t.Error(broken)
+		}
+	}
+}
+
+// planAgainAtOnce: a plan that took long is followed by a pause.
+func planAgainAtOnce(t *testing.T) (again bool) {
+	w := newPlanWorld(t)
+	w.now = w.now.Add(w.cfg.RebalanceInterval * 9 / 10)
+	w.run(Planned{Number: w.plans[0].Number})
+	w.plans = nil
+	w.now = w.now.Add(w.cfg.RebalanceInterval * 2 / 10)
+	w.run(Tick{})
+	return len(w.plans) > 0
+}
+
+func TestPauseBetweenPlans(t *testing.T) {
+	if planAgainAtOnce(t) {
+		t.Error("a plan that took long is followed by the next one at once")
+	}
+}

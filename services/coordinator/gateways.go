@@ -1,0 +1,117 @@
+package coordinator
+
+import (
+	"slices"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/control"
+	"github.com/roost-cluster/roost/libs/latency"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// What gateways say of their clients is no fact: it is about the last seconds, and a new
+// coordinator learns it from the next cards. Windows are [Config.BrakeWindow] long.
+
+// gateways is what the cards say.
+type gateways struct {
+	list []gateway // sorted by node
+	// since is when the window began; zero: there is none, because no gateway is known.
+	since time.Time
+	all   latency.Histogram // of the window
+}
+
+// gateway is one that has sent cards.
+type gateway struct {
+	node       sharding.NodeID
+	management string
+	heardAt    time.Time
+	// What the cards of this window say.
+	span              time.Duration
+	commands, refused uint64
+	latencies         latency.Histogram
+	last              GatewayView // of the window before
+}
+
+// GatewayView is a gateway as its cards have described it in the last whole window.
+type GatewayView struct {
+	Node sharding.NodeID
+	// Management is the address at which operators reach it.
+	Management string
+	// Commands have ended per second. Refused are those of them that were not executed for lack
+	// of room, of a region or of time, or whose outcome is not known.
+	Commands, Refused float64
+	// P50 and P99 are what so many of 100 commands did not exceed; 0: there was none.
+	P50, P99 time.Duration
+	// HeardAt is when its last card came.
+	HeardAt time.Time
+}
+
+// takeCard takes the card of a gateway.
+func (m *Machine) takeCard(from sharding.NodeID, c control.Card) {
+	if c.Span <= 0 {
+		return
+	}
+	g := &m.gateways
+	if g.since.IsZero() {
+		g.since, m.budget.brake.moved = m.now, m.budget.moving > 0
+	}
+	g.all.Merge(c.Latencies)
+	i, found := slices.BinarySearchFunc(g.list, from, func(g gateway, n sharding.NodeID) int { return g.node.Compare(n) })
+	if !found {
+		if len(g.list) >= m.cfg.MaxGateways || from.IsZero() || sharding.CheckText("management address", c.Management, sharding.MaxTypeLen) != nil {
+			return // its users count all the same
+		}
+		g.list = slices.Insert(g.list, i, gateway{node: from})
+	}
+	of := &g.list[i]
+	of.management, of.heardAt = c.Management, m.now
+	of.span += c.Span
+	of.commands += c.Commands
+	of.refused += c.Refused
+	of.latencies.Merge(c.Latencies)
+}
+
+// endWindow ends the window of the cards when its time is over.
+func (m *Machine) endWindow() {
+	g, b := &m.gateways, &m.budget.brake
+	changed := b.tick(m.now, &m.cfg)
+	if !g.since.IsZero() && m.now.Sub(g.since) >= m.cfg.BrakeWindow {
+		if m.cfg.Brake {
+			w := window{samples: g.all.Count(), p99: g.all.Percentile(99)}
+			changed = b.windowEnded(m.now, g.since, w, m.budget.moving, &m.cfg) || changed
+		}
+		g.roll(m.now, m.cfg.GatewayForgotten)
+		if len(g.list) > 0 || !b.idle() {
+			g.since = m.now
+		}
+	}
+	if changed {
+		m.emit(BrakeChanged(b.view(&m.cfg)))
+	}
+}
+
+// roll begins the next window, and forgets gateways that have sent nothing for long.
+func (g *gateways) roll(now time.Time, forgotten time.Duration) {
+	g.list = slices.DeleteFunc(g.list, func(of gateway) bool { return now.Sub(of.heardAt) >= forgotten })
+	for i := range g.list {
+		of := &g.list[i]
+		v := GatewayView{Node: of.node, Management: of.management}
+		if s := of.span.Seconds(); s > 0 {
+			v.Commands, v.Refused = float64(of.commands)/s, float64(of.refused)/s
+			v.P50, v.P99 = of.latencies.Percentile(50), of.latencies.Percentile(99)
+		}
+		*of = gateway{node: of.node, management: of.management, heardAt: of.heardAt, last: v}
+	}
+	g.all, g.since = latency.Histogram{}, time.Time{}
+}
+
+// views lists the gateways, as they were in the last whole window.
+func (g *gateways) views() (list []GatewayView) {
+	for i := range g.list {
+		of := &g.list[i]
+		v := of.last
+		v.Node, v.Management, v.HeardAt = of.node, of.management, of.heardAt
+		list = append(list, v)
+	}
+	return list
+}
