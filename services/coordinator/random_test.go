@@ -236,7 +236,6 @@ func (c *cluster) post(l letter) {
 
 func (c *cluster) tell(in Input) { c.post(letter{in: in}) }
 
-// round lets 50 ms pass.
 // card is what one of two gateways says: its commands are slow now and then, above all while shards
 // move.
 func (c *cluster) card() Received {
@@ -253,6 +252,7 @@ func (c *cluster) card() Received {
 	return Received{From: gateway, Call: control.Call(c.rng.Uint64()), Msg: msg}
 }
 
+// round lets 50 ms pass.
 func (c *cluster) round() {
 	c.now = c.now.Add(50 * time.Millisecond)
 	if !c.calm {
