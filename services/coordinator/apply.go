@@ -86,7 +86,7 @@ func (m *Machine) commit(f Fact, consequences ...Output) {
 func (m *Machine) persist(f Fact) {
 	m.persisted++
 	if row, ok := f.(RowFact); ok && mutant.On("forms-in-facts") {
-		f = RowFact{Row: row.Row}
+		f = RowFact{Row: row.Row, Cause: row.Cause}
 	}
 	m.emit(Persist{Fact: f})
 	switch f := f.(type) {

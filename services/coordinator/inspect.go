@@ -289,6 +289,7 @@ func (s *state) table(t *typeTable) {
 		s.text(string(r.before))
 		s.text(string(r.may))
 		s.node(r.successor)
+		s.bool(r.moves())
 		s.node(r.previous.Owner)
 		s.uint(uint64(r.previous.Epoch))
 		s.uint(r.changed)

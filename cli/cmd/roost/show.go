@@ -17,7 +17,9 @@ import (
 func (a *app) membersCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "members", Aliases: []string{"m"}, Short: "List the members of the cluster", Args: cobra.NoArgs,
-		Long: "Lists the members as the active coordinator sees them. Gateways are not members.",
+		Long: `Lists the members as the active coordinator sees them, and the gateways, which are no
+members: how many commands they have ended per second, how many of these were refused or have an
+unknown outcome, and what 50 and 99 of 100 commands did not exceed.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			admin, err := a.adminClient()
 			if err != nil {
@@ -42,6 +44,9 @@ func (a *app) membersCommand() *cobra.Command {
 			if err := a.printTable(header, rows, "SHARDS"); err != nil {
 				return err
 			}
+			if err := a.printGateways(res.Gateways); err != nil {
+				return err
+			}
 			for _, q := range res.Quarantined {
 				if _, err := fmt.Fprintf(a.out, "refused for good: %s: %s\n", q.Node, q.Reason); err != nil {
 					return err
@@ -57,10 +62,36 @@ func (a *app) membersCommand() *cobra.Command {
 					return err
 				}
 			}
+			if res.Brake != nil {
+				if _, err := fmt.Fprintln(a.out, describeBrake(res.Brake)); err != nil {
+					return err
+				}
+			}
 			_, err = fmt.Fprintf(a.out, "active coordinator: %s, term %d\n", res.Self, res.Term)
 			return err
 		},
 	}
+}
+
+// printGateways shows how the users of each gateway fare.
+func (a *app) printGateways(gateways []*adminv1.Gateway) error {
+	if len(gateways) == 0 {
+		return nil
+	}
+	latency := func(us int64) any {
+		if us == 0 {
+			return "-"
+		}
+		return fmt.Sprintf("%.1f ms", float64(us)/1e3)
+	}
+	var rows [][]any
+	for _, g := range gateways {
+		rows = append(rows, []any{g.Addr, fmt.Sprintf("%.1f/s", g.Commands), fmt.Sprintf("%.1f/s", g.Refused), latency(g.P50Us), latency(g.P99Us), g.Management})
+	}
+	if _, err := fmt.Fprintln(a.out); err != nil {
+		return err
+	}
+	return a.printTable([]string{"GATEWAY", "COMMANDS", "REFUSED", "P50", "P99", "MANAGEMENT"}, rows, "COMMANDS", "REFUSED", "P50", "P99")
 }
 
 // sharedNames returns warnings about names that several reachable members have.

@@ -35,7 +35,12 @@ func (f *fakeAdmin) check() error {
 }
 
 func (f *fakeAdmin) Members(context.Context, *adminv1.MembersRequest) (*adminv1.MembersResponse, error) {
-	return &adminv1.MembersResponse{Self: "coordinator-1", Active: "10.0.0.1:25521", Term: 3, Members: []*adminv1.Member{
+	return &adminv1.MembersResponse{Self: "coordinator-1", Active: "10.0.0.1:25521", Term: 3, Brake: &adminv1.Brake{
+		State: "stopped", SinceUnixMs: 1_700_000_000_000, NextUnixMs: 1_700_000_030_000, Why: "commands are slow",
+	}, Gateways: []*adminv1.Gateway{
+		{Addr: "10.0.0.8:8080", Management: "10.0.0.8:8558", Commands: 412.34, Refused: 1.2, P50Us: 1400, P99Us: 12_300},
+		{Addr: "10.0.0.9:8080", Management: "10.0.0.9:8558"},
+	}, Members: []*adminv1.Member{
 		{Name: "coordinator-1", Roles: []string{"coordinator"}, Status: "up", Reachable: true, Addr: "10.0.0.1:25521", Active: true},
 		{Name: "region-1", Roles: []string{"region"}, Status: "up", Reachable: true, Addr: "10.0.0.2:25520", Shards: 12, Draining: true},
 		{Name: "region-2", Roles: []string{"region"}, Status: "up", Addr: "10.0.0.3:25520", Zone: "b", AppVersion: "1.4"},
@@ -203,7 +208,12 @@ region-2       region       up                    0  -     -        10.0.0.4:255
 region-3       region       up                    0  -     -        10.0.0.5:25520
 region-3       region       joining               0  -     -        10.0.0.6:25520
 region-3       region       exiting               0  -     -        10.0.0.7:25520
+
+GATEWAY        COMMANDS  REFUSED     P50      P99  MANAGEMENT
+10.0.0.8:8080   412.3/s    1.2/s  1.4 ms  12.3 ms  10.0.0.8:8558
+10.0.0.9:8080     0.0/s    0.0/s       -        -  10.0.0.9:8558
 warning: region-3 is the name of 2 members, at 10.0.0.5:25520 and 10.0.0.6:25520: give each process a node.name of its own, or stop the one that is too many
+braked since ` + localTime(1_700_000_000_000) + `: commands are slow; one is tried at ` + localTime(1_700_000_030_000) + `
 active coordinator: coordinator-1, term 3
 `},
 		{"rollout", 0, `VERSION  ROLLOUT  SHARDS  MOVING  REGIONS

@@ -178,6 +178,14 @@ func describeFreeze(f *adminv1.Freeze) string {
 	return "frozen: nothing moves that need not" + untilText(f.UntilUnixMs) + "; " + saidBy(f.By, f.Reason, f.SinceUnixMs)
 }
 
+func describeBrake(b *adminv1.Brake) string {
+	text := "braked since " + localTime(b.SinceUnixMs) + ": " + b.Why
+	if b.NextUnixMs > 0 {
+		text += "; one is tried at " + localTime(b.NextUnixMs)
+	}
+	return text
+}
+
 func saidBy(by, reason string, since int64) string {
 	text := orDash(by) + ", " + localTime(since)
 	if reason != "" {
@@ -327,6 +335,9 @@ func (a *app) printSteering(res *adminv1.SteeringResponse) error {
 	}
 	if res.Freeze != nil {
 		lines = append(lines, describeFreeze(res.Freeze))
+	}
+	if res.Brake != nil {
+		lines = append(lines, describeBrake(res.Brake))
 	}
 	if lines == nil {
 		return nil

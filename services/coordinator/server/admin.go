@@ -38,7 +38,10 @@ func (a admin) Members(ctx context.Context, _ *adminv1.MembersRequest) (*adminv1
 	if err != nil {
 		return nil, err
 	}
-	out := &adminv1.MembersResponse{Self: a.s.name, Active: a.s.self.Addr, Term: uint32(v.Term), Freeze: toFreeze(v.Freeze)}
+	out := &adminv1.MembersResponse{Self: a.s.name, Active: a.s.self.Addr, Term: uint32(v.Term), Freeze: toFreeze(v.Freeze), Brake: toBrake(v.Brake)}
+	for _, g := range v.Gateways {
+		out.Gateways = append(out.Gateways, toGateway(g))
+	}
 	members := a.s.agent.Members()
 	for i := range members.Members {
 		out.Members = append(out.Members, toMember(&members.Members[i], &v, a.s.self))

@@ -26,13 +26,15 @@ type Config struct {
 	LeaseRenew time.Duration `key:"lease.renew" help:"time between two renewals of the lease"`
 	MinRegions int           `key:"coordinator.min_regions" unit:"regions" help:"regions that must have registered before the first shard is allocated"`
 	// Allocation is the strategy with its limits.
-	Allocation   allocation.Config
-	Types        map[string]string `key:"allocation.types" nested:"true" help:"by entity type: the strategy, and those limits that differ from the other keys of this section; such as Cart=threshold max_simultaneous=5,Order=least-shards. In the file each type can be a section, such as Cart: {strategy: threshold}. See docs/placement.md"`
-	MaxForms     int               `key:"coordinator.max_forms" unit:"forms" help:"forms in which one entity type may be stored over its whole life: name, version and fields of each event; they are never forgotten"`
-	Unhosted     time.Duration     `key:"coordinator.unhosted_after" help:"when no region has hosted an entity type for this long, its commands are refused at once instead of at their deadline"`
-	Rebalance    time.Duration     `key:"coordinator.rebalance_interval" help:"time between two decisions about which shards should move"`
-	QueryTimeout time.Duration     `key:"coordinator.query_timeout" help:"time that regions have to answer what an operator asks, such as what keeps failing; those that have not answered are named beside the answer"`
-	DrainTimeout time.Duration     `key:"coordinator.handoff_timeout" help:"time a region has to hand off a shard; must be the same as region.drain_timeout"`
+	Allocation allocation.Config
+	Types      map[string]string `key:"allocation.types" nested:"true" help:"by entity type: the strategy, and those limits that differ from the other keys of this section; such as Cart=threshold max_simultaneous=5,Order=least-shards. In the file each type can be a section, such as Cart: {strategy: threshold}. See docs/placement.md"`
+	// Budget limits how many shards move at a time.
+	Budget
+	MaxForms     int           `key:"coordinator.max_forms" unit:"forms" help:"forms in which one entity type may be stored over its whole life: name, version and fields of each event; they are never forgotten"`
+	Unhosted     time.Duration `key:"coordinator.unhosted_after" help:"when no region has hosted an entity type for this long, its commands are refused at once instead of at their deadline"`
+	Rebalance    time.Duration `key:"coordinator.rebalance_interval" help:"time between two decisions about which shards should move"`
+	QueryTimeout time.Duration `key:"coordinator.query_timeout" help:"time that regions have to answer what an operator asks, such as what keeps failing; those that have not answered are named beside the answer"`
+	DrainTimeout time.Duration `key:"coordinator.handoff_timeout" help:"time a region has to hand off a shard; must be the same as region.drain_timeout"`
 }
 
 // DefaultConfig is the configuration before file, environment and flags.
@@ -46,6 +48,7 @@ func DefaultConfig() Config {
 		MaxForms:     coordinator.DefaultConfig().MaxForms,
 		Unhosted:     coordinator.DefaultConfig().UnhostedAfter,
 		Allocation:   allocation.DefaultConfig(),
+		Budget:       defaultBudget(),
 		Rebalance:    500 * time.Millisecond,
 		QueryTimeout: 500 * time.Millisecond,
 		DrainTimeout: 10 * time.Second,
@@ -86,6 +89,7 @@ func (c *Config) core() (coordinator.Config, error) {
 	}
 	core.MinRegions, core.RebalanceInterval, core.HandoffTimeout = c.MinRegions, c.Rebalance, c.DrainTimeout
 	core.MaxForms, core.UnhostedAfter = c.MaxForms, c.Unhosted
+	c.Budget.set(&core)
 	core.JournalHeartbeatPatience = max(core.JournalHeartbeatPatience, 2*c.LeaseTTL)
 	return core, core.Validate()
 }
@@ -104,7 +108,7 @@ func (c *Config) Validate() error {
 	if c.Journal == c.Lease && strings.HasPrefix(c.Lease, "sqlite:") {
 		errs = append(errs, errors.New("lease.url is the journal's; the lease needs a file of its own, so that a writer paused inside a transaction cannot stop it"))
 	}
-	errs = append(errs, c.checkLease())
+	errs = append(errs, c.checkLease(), c.Budget.validate())
 	if c.MinRegions < 1 || c.Rebalance <= 0 || c.DrainTimeout <= 0 || c.MaxForms < 1 || c.Unhosted <= 0 {
 		errs = append(errs, errors.New("coordinator.min_regions, coordinator.rebalance_interval, coordinator.handoff_timeout, coordinator.max_forms and coordinator.unhosted_after must be above 0"))
 	}

@@ -74,6 +74,8 @@ func (s *Server) perform(o coordinator.Output) {
 			"former", o.From.Cluster, "coordinator", o.From.Coordinator.Addr, "cluster", o.Cluster)
 	case coordinator.TargetSet:
 		s.log.Info("the target version of rollouts is set", "version", o.Version, "before", o.Before, "why", o.Why)
+	case coordinator.BrakeChanged:
+		s.log.Info(brakeLog(o), "state", o.State, "part", o.Part, "p99", o.P99, "usually", o.Baseline, "samples", o.Samples)
 	case coordinator.DrainStays:
 		s.log.Warn("the drain of a region does not end: "+drainStays(&o.Shards), "region", o.Region, "type", o.Shards.Type, "shards", o.Shards.Shards)
 	case coordinator.UnreadableNow:

@@ -96,7 +96,7 @@ func (a admin) Steering(ctx context.Context, req *adminv1.SteeringRequest) (*adm
 }
 
 func toSteering(v coordinator.SteeringView, typ string) *adminv1.SteeringResponse {
-	out := &adminv1.SteeringResponse{Freeze: toFreeze(v.Freeze)}
+	out := &adminv1.SteeringResponse{Freeze: toFreeze(v.Freeze), Brake: toBrake(v.Brake)}
 	for _, c := range v.Cordons {
 		out.Cordons = append(out.Cordons, &adminv1.Cordon{
 			Region: c.Region, Here: c.Here, Shards: uint32(c.Shards), Given: uint32(c.Since), By: c.By, Reason: c.Reason, SinceUnixMs: unixMs(c.At),

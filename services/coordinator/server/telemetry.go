@@ -96,6 +96,7 @@ func (s *Server) instrument(mp metric.MeterProvider) error {
 	allocated := meter.Gauge("roost.shard.allocated", "{shard}", "shards with an owner")
 	unallocated := meter.Gauge("roost.shard.unallocated", "{shard}", "shards that have no owner, those never asked for included")
 	moving := meter.Gauge("roost.shard.moving", "{shard}", "shards that start or hand off")
+	budget := meter.Gauge("roost.coordinator.moves.budget", "%", "part of the limits that shards have which need not move: 100 usually, less after commands were slow, 0 while such moves are stopped or tried one at a time")
 	unread := meter.Gauge("roost.shard.unreadable", "{shard}", "shards whose commands are refused because no region reads what is stored of them; see roost shards")
 	watches := meter.Gauge("roost.coordinator.watches", "{watch}", "calls that wait for an answer, most of them watches that wait for a change of the table")
 	held := meter.Gauge("roost.coordinator.held", "{output}", "facts that are not stored yet, and what must not be told before they are")
@@ -130,12 +131,21 @@ func (s *Server) instrument(mp metric.MeterProvider) error {
 			o.ObserveInt64(unread, int64(unreadable))
 			o.ObserveInt64(watches, int64(s.calls.Len()))
 			if s.core.Active() != 0 {
+				o.ObserveInt64(budget, part(v.Brake))
 				outputs, _, _ := s.core.Held()
 				o.ObserveInt64(held, int64(outputs))
 			}
 			return nil
 		})
 	})
+}
+
+// part is the part of the budget that is left to moves that need not be, in percent.
+func part(b coordinator.BrakeView) int64 {
+	if b.State != coordinator.BrakeReleased {
+		return 0
+	}
+	return int64(100 / b.Part)
 }
 
 func active(v coordinator.View) int64 {

@@ -77,7 +77,7 @@ type Server struct {
 	shedder shedder
 	// turnedAway counts the commands refused for lack of room that the router has not been told of.
 	turnedAway atomic.Int64
-	limits  router.Config
+	limits     router.Config
 
 	// Used by the router's loop only.
 	complaints map[string]string // last error by address

@@ -474,7 +474,9 @@ type MembersResponse struct {
 	Active        string                 `protobuf:"bytes,3,opt,name=active,proto3" json:"active,omitempty"` // address of the active coordinator, or empty
 	Term          uint32                 `protobuf:"varint,4,opt,name=term,proto3" json:"term,omitempty"`
 	Quarantined   []*Quarantined         `protobuf:"bytes,5,rep,name=quarantined,proto3" json:"quarantined,omitempty"`
-	Freeze        *Freeze                `protobuf:"bytes,6,opt,name=freeze,proto3" json:"freeze,omitempty"` // absent: nothing is frozen
+	Freeze        *Freeze                `protobuf:"bytes,6,opt,name=freeze,proto3" json:"freeze,omitempty"`     // absent: nothing is frozen
+	Brake         *Brake                 `protobuf:"bytes,7,opt,name=brake,proto3" json:"brake,omitempty"`       // absent: shards move freely
+	Gateways      []*Gateway             `protobuf:"bytes,8,rep,name=gateways,proto3" json:"gateways,omitempty"` // they are no members
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -551,6 +553,238 @@ func (x *MembersResponse) GetFreeze() *Freeze {
 	return nil
 }
 
+func (x *MembersResponse) GetBrake() *Brake {
+	if x != nil {
+		return x.Brake
+	}
+	return nil
+}
+
+func (x *MembersResponse) GetGateways() []*Gateway {
+	if x != nil {
+		return x.Gateways
+	}
+	return nil
+}
+
+// Gateway is a gateway that watches the route table, as the last seconds were for its users.
+type Gateway struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Addr          string                 `protobuf:"bytes,1,opt,name=addr,proto3" json:"addr,omitempty"`
+	Uid           string                 `protobuf:"bytes,2,opt,name=uid,proto3" json:"uid,omitempty"`                   // hexadecimal
+	Management    string                 `protobuf:"bytes,3,opt,name=management,proto3" json:"management,omitempty"`     // address at which operators reach it
+	Commands      float64                `protobuf:"fixed64,4,opt,name=commands,proto3" json:"commands,omitempty"`       // per second
+	Refused       float64                `protobuf:"fixed64,5,opt,name=refused,proto3" json:"refused,omitempty"`         // of them, not executed for lack of room, of a region or of time, or of unknown outcome
+	P50Us         int64                  `protobuf:"varint,6,opt,name=p50_us,json=p50Us,proto3" json:"p50_us,omitempty"` // what so many of 100 commands did not exceed; 0: there were none
+	P99Us         int64                  `protobuf:"varint,7,opt,name=p99_us,json=p99Us,proto3" json:"p99_us,omitempty"`
+	HeardUnixMs   int64                  `protobuf:"varint,8,opt,name=heard_unix_ms,json=heardUnixMs,proto3" json:"heard_unix_ms,omitempty"` // when it last told so
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Gateway) Reset() {
+	*x = Gateway{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Gateway) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Gateway) ProtoMessage() {}
+
+func (x *Gateway) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Gateway.ProtoReflect.Descriptor instead.
+func (*Gateway) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Gateway) GetAddr() string {
+	if x != nil {
+		return x.Addr
+	}
+	return ""
+}
+
+func (x *Gateway) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *Gateway) GetManagement() string {
+	if x != nil {
+		return x.Management
+	}
+	return ""
+}
+
+func (x *Gateway) GetCommands() float64 {
+	if x != nil {
+		return x.Commands
+	}
+	return 0
+}
+
+func (x *Gateway) GetRefused() float64 {
+	if x != nil {
+		return x.Refused
+	}
+	return 0
+}
+
+func (x *Gateway) GetP50Us() int64 {
+	if x != nil {
+		return x.P50Us
+	}
+	return 0
+}
+
+func (x *Gateway) GetP99Us() int64 {
+	if x != nil {
+		return x.P99Us
+	}
+	return 0
+}
+
+func (x *Gateway) GetHeardUnixMs() int64 {
+	if x != nil {
+		return x.HeardUnixMs
+	}
+	return 0
+}
+
+// Brake: shards that need not move are held back, because commands were slow.
+type Brake struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	State         string                 `protobuf:"bytes,1,opt,name=state,proto3" json:"state,omitempty"` // stopped; probing: one is tried; released: they have a part of the limits again
+	Part          uint32                 `protobuf:"varint,2,opt,name=part,proto3" json:"part,omitempty"`  // the limits are divided by this when they move again
+	SinceUnixMs   int64                  `protobuf:"varint,3,opt,name=since_unix_ms,json=sinceUnixMs,proto3" json:"since_unix_ms,omitempty"`
+	NextUnixMs    int64                  `protobuf:"varint,4,opt,name=next_unix_ms,json=nextUnixMs,proto3" json:"next_unix_ms,omitempty"` // when one is tried, while all are stopped
+	Probes        uint32                 `protobuf:"varint,5,opt,name=probes,proto3" json:"probes,omitempty"`                             // that were tried since
+	SlowUs        int64                  `protobuf:"varint,6,opt,name=slow_us,json=slowUs,proto3" json:"slow_us,omitempty"`               // the p99 of commands that stopped them
+	UsualUs       int64                  `protobuf:"varint,7,opt,name=usual_us,json=usualUs,proto3" json:"usual_us,omitempty"`            // what it was usually
+	P99Us         int64                  `protobuf:"varint,8,opt,name=p99_us,json=p99Us,proto3" json:"p99_us,omitempty"`                  // in the last window; 0: there were no commands
+	BaselineUs    int64                  `protobuf:"varint,9,opt,name=baseline_us,json=baselineUs,proto3" json:"baseline_us,omitempty"`   // what it is without moves
+	Why           string                 `protobuf:"bytes,10,opt,name=why,proto3" json:"why,omitempty"`                                   // all that in a sentence
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Brake) Reset() {
+	*x = Brake{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Brake) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Brake) ProtoMessage() {}
+
+func (x *Brake) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Brake.ProtoReflect.Descriptor instead.
+func (*Brake) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Brake) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *Brake) GetPart() uint32 {
+	if x != nil {
+		return x.Part
+	}
+	return 0
+}
+
+func (x *Brake) GetSinceUnixMs() int64 {
+	if x != nil {
+		return x.SinceUnixMs
+	}
+	return 0
+}
+
+func (x *Brake) GetNextUnixMs() int64 {
+	if x != nil {
+		return x.NextUnixMs
+	}
+	return 0
+}
+
+func (x *Brake) GetProbes() uint32 {
+	if x != nil {
+		return x.Probes
+	}
+	return 0
+}
+
+func (x *Brake) GetSlowUs() int64 {
+	if x != nil {
+		return x.SlowUs
+	}
+	return 0
+}
+
+func (x *Brake) GetUsualUs() int64 {
+	if x != nil {
+		return x.UsualUs
+	}
+	return 0
+}
+
+func (x *Brake) GetP99Us() int64 {
+	if x != nil {
+		return x.P99Us
+	}
+	return 0
+}
+
+func (x *Brake) GetBaselineUs() int64 {
+	if x != nil {
+		return x.BaselineUs
+	}
+	return 0
+}
+
+func (x *Brake) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
 // Quarantined is an incarnation that this node refuses for good, besides those
 // that were removed.
 type Quarantined struct {
@@ -563,7 +797,7 @@ type Quarantined struct {
 
 func (x *Quarantined) Reset() {
 	*x = Quarantined{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[9]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -575,7 +809,7 @@ func (x *Quarantined) String() string {
 func (*Quarantined) ProtoMessage() {}
 
 func (x *Quarantined) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[9]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -588,7 +822,7 @@ func (x *Quarantined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quarantined.ProtoReflect.Descriptor instead.
 func (*Quarantined) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{9}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Quarantined) GetNode() string {
@@ -628,7 +862,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[10]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -640,7 +874,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[10]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -653,7 +887,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{10}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Member) GetName() string {
@@ -764,7 +998,7 @@ type ShardsRequest struct {
 
 func (x *ShardsRequest) Reset() {
 	*x = ShardsRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[11]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -776,7 +1010,7 @@ func (x *ShardsRequest) String() string {
 func (*ShardsRequest) ProtoMessage() {}
 
 func (x *ShardsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[11]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -789,7 +1023,7 @@ func (x *ShardsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardsRequest.ProtoReflect.Descriptor instead.
 func (*ShardsRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{11}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ShardsRequest) GetType() string {
@@ -817,7 +1051,7 @@ type ShardsResponse struct {
 
 func (x *ShardsResponse) Reset() {
 	*x = ShardsResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[12]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -829,7 +1063,7 @@ func (x *ShardsResponse) String() string {
 func (*ShardsResponse) ProtoMessage() {}
 
 func (x *ShardsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[12]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -842,7 +1076,7 @@ func (x *ShardsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardsResponse.ProtoReflect.Descriptor instead.
 func (*ShardsResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{12}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ShardsResponse) GetShards() []*Shard {
@@ -889,7 +1123,7 @@ type Unreadable struct {
 
 func (x *Unreadable) Reset() {
 	*x = Unreadable{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[13]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -901,7 +1135,7 @@ func (x *Unreadable) String() string {
 func (*Unreadable) ProtoMessage() {}
 
 func (x *Unreadable) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[13]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -914,7 +1148,7 @@ func (x *Unreadable) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unreadable.ProtoReflect.Descriptor instead.
 func (*Unreadable) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{13}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Unreadable) GetType() string {
@@ -981,7 +1215,7 @@ type Shard struct {
 
 func (x *Shard) Reset() {
 	*x = Shard{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[14]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -993,7 +1227,7 @@ func (x *Shard) String() string {
 func (*Shard) ProtoMessage() {}
 
 func (x *Shard) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[14]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1006,7 +1240,7 @@ func (x *Shard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shard.ProtoReflect.Descriptor instead.
 func (*Shard) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{14}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Shard) GetType() string {
@@ -1071,7 +1305,7 @@ type TypeSummary struct {
 
 func (x *TypeSummary) Reset() {
 	*x = TypeSummary{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[15]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1083,7 +1317,7 @@ func (x *TypeSummary) String() string {
 func (*TypeSummary) ProtoMessage() {}
 
 func (x *TypeSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[15]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1096,7 +1330,7 @@ func (x *TypeSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TypeSummary.ProtoReflect.Descriptor instead.
 func (*TypeSummary) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{15}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *TypeSummary) GetType() string {
@@ -1144,7 +1378,7 @@ type WhereRequest struct {
 
 func (x *WhereRequest) Reset() {
 	*x = WhereRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[16]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1156,7 +1390,7 @@ func (x *WhereRequest) String() string {
 func (*WhereRequest) ProtoMessage() {}
 
 func (x *WhereRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[16]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1169,7 +1403,7 @@ func (x *WhereRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhereRequest.ProtoReflect.Descriptor instead.
 func (*WhereRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{16}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *WhereRequest) GetType() string {
@@ -1195,7 +1429,7 @@ type WhereResponse struct {
 
 func (x *WhereResponse) Reset() {
 	*x = WhereResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[17]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1207,7 +1441,7 @@ func (x *WhereResponse) String() string {
 func (*WhereResponse) ProtoMessage() {}
 
 func (x *WhereResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[17]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1220,7 +1454,7 @@ func (x *WhereResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhereResponse.ProtoReflect.Descriptor instead.
 func (*WhereResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{17}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *WhereResponse) GetShard() *Shard {
@@ -1241,7 +1475,7 @@ type DrainRequest struct {
 
 func (x *DrainRequest) Reset() {
 	*x = DrainRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[18]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1253,7 +1487,7 @@ func (x *DrainRequest) String() string {
 func (*DrainRequest) ProtoMessage() {}
 
 func (x *DrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[18]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1266,7 +1500,7 @@ func (x *DrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainRequest.ProtoReflect.Descriptor instead.
 func (*DrainRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{18}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *DrainRequest) GetRegion() string {
@@ -1300,7 +1534,7 @@ type DrainResponse struct {
 
 func (x *DrainResponse) Reset() {
 	*x = DrainResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[19]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1312,7 +1546,7 @@ func (x *DrainResponse) String() string {
 func (*DrainResponse) ProtoMessage() {}
 
 func (x *DrainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[19]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1325,7 +1559,7 @@ func (x *DrainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainResponse.ProtoReflect.Descriptor instead.
 func (*DrainResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{19}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *DrainResponse) GetRemaining() uint32 {
@@ -1356,7 +1590,7 @@ type CordonRequest struct {
 
 func (x *CordonRequest) Reset() {
 	*x = CordonRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[20]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1368,7 +1602,7 @@ func (x *CordonRequest) String() string {
 func (*CordonRequest) ProtoMessage() {}
 
 func (x *CordonRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[20]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1381,7 +1615,7 @@ func (x *CordonRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CordonRequest.ProtoReflect.Descriptor instead.
 func (*CordonRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{20}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CordonRequest) GetRegion() string {
@@ -1442,7 +1676,7 @@ type FreezeRequest struct {
 
 func (x *FreezeRequest) Reset() {
 	*x = FreezeRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[21]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1454,7 +1688,7 @@ func (x *FreezeRequest) String() string {
 func (*FreezeRequest) ProtoMessage() {}
 
 func (x *FreezeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[21]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1467,7 +1701,7 @@ func (x *FreezeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FreezeRequest.ProtoReflect.Descriptor instead.
 func (*FreezeRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{21}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *FreezeRequest) GetThaw() bool {
@@ -1525,7 +1759,7 @@ type PinRequest struct {
 
 func (x *PinRequest) Reset() {
 	*x = PinRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[22]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1537,7 +1771,7 @@ func (x *PinRequest) String() string {
 func (*PinRequest) ProtoMessage() {}
 
 func (x *PinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[22]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1550,7 +1784,7 @@ func (x *PinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PinRequest.ProtoReflect.Descriptor instead.
 func (*PinRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{22}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *PinRequest) GetPins() []*Pin {
@@ -1599,7 +1833,7 @@ type Pin struct {
 
 func (x *Pin) Reset() {
 	*x = Pin{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[23]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1611,7 +1845,7 @@ func (x *Pin) String() string {
 func (*Pin) ProtoMessage() {}
 
 func (x *Pin) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[23]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1624,7 +1858,7 @@ func (x *Pin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pin.ProtoReflect.Descriptor instead.
 func (*Pin) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{23}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Pin) GetType() string {
@@ -1662,7 +1896,7 @@ type MoveRequest struct {
 
 func (x *MoveRequest) Reset() {
 	*x = MoveRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[24]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1674,7 +1908,7 @@ func (x *MoveRequest) String() string {
 func (*MoveRequest) ProtoMessage() {}
 
 func (x *MoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[24]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1687,7 +1921,7 @@ func (x *MoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveRequest.ProtoReflect.Descriptor instead.
 func (*MoveRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{24}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *MoveRequest) GetType() string {
@@ -1746,7 +1980,7 @@ type SteerResponse struct {
 
 func (x *SteerResponse) Reset() {
 	*x = SteerResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[25]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1758,7 +1992,7 @@ func (x *SteerResponse) String() string {
 func (*SteerResponse) ProtoMessage() {}
 
 func (x *SteerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[25]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1771,7 +2005,7 @@ func (x *SteerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SteerResponse.ProtoReflect.Descriptor instead.
 func (*SteerResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{25}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *SteerResponse) GetAlready() bool {
@@ -1825,7 +2059,7 @@ type SteeringRequest struct {
 
 func (x *SteeringRequest) Reset() {
 	*x = SteeringRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[26]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1837,7 +2071,7 @@ func (x *SteeringRequest) String() string {
 func (*SteeringRequest) ProtoMessage() {}
 
 func (x *SteeringRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[26]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1850,7 +2084,7 @@ func (x *SteeringRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SteeringRequest.ProtoReflect.Descriptor instead.
 func (*SteeringRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{26}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SteeringRequest) GetType() string {
@@ -1866,13 +2100,14 @@ type SteeringResponse struct {
 	Cordons       []*Cordon              `protobuf:"bytes,2,rep,name=cordons,proto3" json:"cordons,omitempty"`
 	Pins          []*PinnedShard         `protobuf:"bytes,3,rep,name=pins,proto3" json:"pins,omitempty"`
 	Moves         []*MovingShard         `protobuf:"bytes,4,rep,name=moves,proto3" json:"moves,omitempty"` // those under way that an operator wants
+	Brake         *Brake                 `protobuf:"bytes,5,opt,name=brake,proto3" json:"brake,omitempty"` // absent: shards move freely
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SteeringResponse) Reset() {
 	*x = SteeringResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[27]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1884,7 +2119,7 @@ func (x *SteeringResponse) String() string {
 func (*SteeringResponse) ProtoMessage() {}
 
 func (x *SteeringResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[27]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1897,7 +2132,7 @@ func (x *SteeringResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SteeringResponse.ProtoReflect.Descriptor instead.
 func (*SteeringResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{27}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SteeringResponse) GetFreeze() *Freeze {
@@ -1928,6 +2163,13 @@ func (x *SteeringResponse) GetMoves() []*MovingShard {
 	return nil
 }
 
+func (x *SteeringResponse) GetBrake() *Brake {
+	if x != nil {
+		return x.Brake
+	}
+	return nil
+}
+
 // Freeze: nothing moves that need not.
 type Freeze struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1941,7 +2183,7 @@ type Freeze struct {
 
 func (x *Freeze) Reset() {
 	*x = Freeze{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[28]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1953,7 +2195,7 @@ func (x *Freeze) String() string {
 func (*Freeze) ProtoMessage() {}
 
 func (x *Freeze) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[28]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1966,7 +2208,7 @@ func (x *Freeze) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Freeze.ProtoReflect.Descriptor instead.
 func (*Freeze) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{28}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Freeze) GetUntilUnixMs() int64 {
@@ -2013,7 +2255,7 @@ type Cordon struct {
 
 func (x *Cordon) Reset() {
 	*x = Cordon{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[29]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2025,7 +2267,7 @@ func (x *Cordon) String() string {
 func (*Cordon) ProtoMessage() {}
 
 func (x *Cordon) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[29]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2038,7 +2280,7 @@ func (x *Cordon) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cordon.ProtoReflect.Descriptor instead.
 func (*Cordon) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{29}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Cordon) GetRegion() string {
@@ -2105,7 +2347,7 @@ type PinnedShard struct {
 
 func (x *PinnedShard) Reset() {
 	*x = PinnedShard{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[30]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2117,7 +2359,7 @@ func (x *PinnedShard) String() string {
 func (*PinnedShard) ProtoMessage() {}
 
 func (x *PinnedShard) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[30]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2130,7 +2372,7 @@ func (x *PinnedShard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PinnedShard.ProtoReflect.Descriptor instead.
 func (*PinnedShard) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{30}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *PinnedShard) GetType() string {
@@ -2196,7 +2438,7 @@ type MovingShard struct {
 
 func (x *MovingShard) Reset() {
 	*x = MovingShard{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[31]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2208,7 +2450,7 @@ func (x *MovingShard) String() string {
 func (*MovingShard) ProtoMessage() {}
 
 func (x *MovingShard) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[31]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2221,7 +2463,7 @@ func (x *MovingShard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MovingShard.ProtoReflect.Descriptor instead.
 func (*MovingShard) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{31}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *MovingShard) GetType() string {
@@ -2274,7 +2516,7 @@ type RolloutRequest struct {
 
 func (x *RolloutRequest) Reset() {
 	*x = RolloutRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[32]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2286,7 +2528,7 @@ func (x *RolloutRequest) String() string {
 func (*RolloutRequest) ProtoMessage() {}
 
 func (x *RolloutRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[32]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2299,7 +2541,7 @@ func (x *RolloutRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RolloutRequest.ProtoReflect.Descriptor instead.
 func (*RolloutRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{32}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{34}
 }
 
 type RolloutResponse struct {
@@ -2325,7 +2567,7 @@ type RolloutResponse struct {
 
 func (x *RolloutResponse) Reset() {
 	*x = RolloutResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[33]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2337,7 +2579,7 @@ func (x *RolloutResponse) String() string {
 func (*RolloutResponse) ProtoMessage() {}
 
 func (x *RolloutResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[33]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2350,7 +2592,7 @@ func (x *RolloutResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RolloutResponse.ProtoReflect.Descriptor instead.
 func (*RolloutResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{33}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RolloutResponse) GetTarget() string {
@@ -2443,7 +2685,7 @@ type RolloutVersion struct {
 
 func (x *RolloutVersion) Reset() {
 	*x = RolloutVersion{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[34]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2455,7 +2697,7 @@ func (x *RolloutVersion) String() string {
 func (*RolloutVersion) ProtoMessage() {}
 
 func (x *RolloutVersion) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[34]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2468,7 +2710,7 @@ func (x *RolloutVersion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RolloutVersion.ProtoReflect.Descriptor instead.
 func (*RolloutVersion) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{34}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *RolloutVersion) GetVersion() string {
@@ -2519,7 +2761,7 @@ type CannotRead struct {
 
 func (x *CannotRead) Reset() {
 	*x = CannotRead{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[35]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2531,7 +2773,7 @@ func (x *CannotRead) String() string {
 func (*CannotRead) ProtoMessage() {}
 
 func (x *CannotRead) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[35]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2544,7 +2786,7 @@ func (x *CannotRead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CannotRead.ProtoReflect.Descriptor instead.
 func (*CannotRead) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{35}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *CannotRead) GetReader() string {
@@ -2583,7 +2825,7 @@ type LookRequest struct {
 
 func (x *LookRequest) Reset() {
 	*x = LookRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[36]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2595,7 +2837,7 @@ func (x *LookRequest) String() string {
 func (*LookRequest) ProtoMessage() {}
 
 func (x *LookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[36]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2608,7 +2850,7 @@ func (x *LookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LookRequest.ProtoReflect.Descriptor instead.
 func (*LookRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{36}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{38}
 }
 
 type LookResponse struct {
@@ -2620,7 +2862,7 @@ type LookResponse struct {
 
 func (x *LookResponse) Reset() {
 	*x = LookResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[37]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2632,7 +2874,7 @@ func (x *LookResponse) String() string {
 func (*LookResponse) ProtoMessage() {}
 
 func (x *LookResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[37]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2645,7 +2887,7 @@ func (x *LookResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LookResponse.ProtoReflect.Descriptor instead.
 func (*LookResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{37}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *LookResponse) GetUnreadable() []*Unreadable {
@@ -2665,7 +2907,7 @@ type SetTargetRequest struct {
 
 func (x *SetTargetRequest) Reset() {
 	*x = SetTargetRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[38]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2677,7 +2919,7 @@ func (x *SetTargetRequest) String() string {
 func (*SetTargetRequest) ProtoMessage() {}
 
 func (x *SetTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[38]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2690,7 +2932,7 @@ func (x *SetTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTargetRequest.ProtoReflect.Descriptor instead.
 func (*SetTargetRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{38}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *SetTargetRequest) GetVersion() string {
@@ -2722,7 +2964,7 @@ type SetTargetResponse struct {
 
 func (x *SetTargetResponse) Reset() {
 	*x = SetTargetResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[39]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2734,7 +2976,7 @@ func (x *SetTargetResponse) String() string {
 func (*SetTargetResponse) ProtoMessage() {}
 
 func (x *SetTargetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[39]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2747,7 +2989,7 @@ func (x *SetTargetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTargetResponse.ProtoReflect.Descriptor instead.
 func (*SetTargetResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{39}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *SetTargetResponse) GetTarget() string {
@@ -2816,7 +3058,7 @@ type CommandRequest struct {
 
 func (x *CommandRequest) Reset() {
 	*x = CommandRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[40]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2828,7 +3070,7 @@ func (x *CommandRequest) String() string {
 func (*CommandRequest) ProtoMessage() {}
 
 func (x *CommandRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[40]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2841,7 +3083,7 @@ func (x *CommandRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandRequest.ProtoReflect.Descriptor instead.
 func (*CommandRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{40}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *CommandRequest) GetType() string {
@@ -2915,7 +3157,7 @@ type CommandResponse struct {
 
 func (x *CommandResponse) Reset() {
 	*x = CommandResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[41]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2927,7 +3169,7 @@ func (x *CommandResponse) String() string {
 func (*CommandResponse) ProtoMessage() {}
 
 func (x *CommandResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[41]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2940,7 +3182,7 @@ func (x *CommandResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandResponse.ProtoReflect.Descriptor instead.
 func (*CommandResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{41}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *CommandResponse) GetOutcome() string {
@@ -2994,7 +3236,7 @@ type RemindersRequest struct {
 
 func (x *RemindersRequest) Reset() {
 	*x = RemindersRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[42]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3006,7 +3248,7 @@ func (x *RemindersRequest) String() string {
 func (*RemindersRequest) ProtoMessage() {}
 
 func (x *RemindersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[42]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3019,7 +3261,7 @@ func (x *RemindersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemindersRequest.ProtoReflect.Descriptor instead.
 func (*RemindersRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{42}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *RemindersRequest) GetType() string {
@@ -3081,7 +3323,7 @@ type RemindersResponse struct {
 
 func (x *RemindersResponse) Reset() {
 	*x = RemindersResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[43]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3093,7 +3335,7 @@ func (x *RemindersResponse) String() string {
 func (*RemindersResponse) ProtoMessage() {}
 
 func (x *RemindersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[43]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3106,7 +3348,7 @@ func (x *RemindersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemindersResponse.ProtoReflect.Descriptor instead.
 func (*RemindersResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{43}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *RemindersResponse) GetReminders() []*Reminder {
@@ -3155,7 +3397,7 @@ type Silent struct {
 
 func (x *Silent) Reset() {
 	*x = Silent{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[44]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3167,7 +3409,7 @@ func (x *Silent) String() string {
 func (*Silent) ProtoMessage() {}
 
 func (x *Silent) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[44]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3180,7 +3422,7 @@ func (x *Silent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Silent.ProtoReflect.Descriptor instead.
 func (*Silent) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{44}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Silent) GetRegion() string {
@@ -3214,7 +3456,7 @@ type Failure struct {
 
 func (x *Failure) Reset() {
 	*x = Failure{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[45]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3226,7 +3468,7 @@ func (x *Failure) String() string {
 func (*Failure) ProtoMessage() {}
 
 func (x *Failure) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[45]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3239,7 +3481,7 @@ func (x *Failure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failure.ProtoReflect.Descriptor instead.
 func (*Failure) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{45}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Failure) GetSinceUnixMs() int64 {
@@ -3299,7 +3541,7 @@ type Reminder struct {
 
 func (x *Reminder) Reset() {
 	*x = Reminder{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[46]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3311,7 +3553,7 @@ func (x *Reminder) String() string {
 func (*Reminder) ProtoMessage() {}
 
 func (x *Reminder) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[46]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3324,7 +3566,7 @@ func (x *Reminder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reminder.ProtoReflect.Descriptor instead.
 func (*Reminder) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{46}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Reminder) GetType() string {
@@ -3392,7 +3634,7 @@ type SendsRequest struct {
 
 func (x *SendsRequest) Reset() {
 	*x = SendsRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[47]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3404,7 +3646,7 @@ func (x *SendsRequest) String() string {
 func (*SendsRequest) ProtoMessage() {}
 
 func (x *SendsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[47]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3417,7 +3659,7 @@ func (x *SendsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendsRequest.ProtoReflect.Descriptor instead.
 func (*SendsRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{47}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *SendsRequest) GetType() string {
@@ -3475,7 +3717,7 @@ type SendsResponse struct {
 
 func (x *SendsResponse) Reset() {
 	*x = SendsResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[48]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3487,7 +3729,7 @@ func (x *SendsResponse) String() string {
 func (*SendsResponse) ProtoMessage() {}
 
 func (x *SendsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[48]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3500,7 +3742,7 @@ func (x *SendsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendsResponse.ProtoReflect.Descriptor instead.
 func (*SendsResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{48}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *SendsResponse) GetSends() []*Send {
@@ -3564,7 +3806,7 @@ type Send struct {
 
 func (x *Send) Reset() {
 	*x = Send{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[49]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3576,7 +3818,7 @@ func (x *Send) String() string {
 func (*Send) ProtoMessage() {}
 
 func (x *Send) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[49]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3589,7 +3831,7 @@ func (x *Send) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Send.ProtoReflect.Descriptor instead.
 func (*Send) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{49}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Send) GetType() string {
@@ -3703,7 +3945,7 @@ type RememberedRequest struct {
 
 func (x *RememberedRequest) Reset() {
 	*x = RememberedRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[50]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3715,7 +3957,7 @@ func (x *RememberedRequest) String() string {
 func (*RememberedRequest) ProtoMessage() {}
 
 func (x *RememberedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[50]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3728,7 +3970,7 @@ func (x *RememberedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RememberedRequest.ProtoReflect.Descriptor instead.
 func (*RememberedRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{50}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *RememberedRequest) GetType() string {
@@ -3779,7 +4021,7 @@ type RememberedResponse struct {
 
 func (x *RememberedResponse) Reset() {
 	*x = RememberedResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[51]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3791,7 +4033,7 @@ func (x *RememberedResponse) String() string {
 func (*RememberedResponse) ProtoMessage() {}
 
 func (x *RememberedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[51]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3804,7 +4046,7 @@ func (x *RememberedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RememberedResponse.ProtoReflect.Descriptor instead.
 func (*RememberedResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{51}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *RememberedResponse) GetRemembered() []*Remembered {
@@ -3855,7 +4097,7 @@ type Remembered struct {
 
 func (x *Remembered) Reset() {
 	*x = Remembered{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[52]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3867,7 +4109,7 @@ func (x *Remembered) String() string {
 func (*Remembered) ProtoMessage() {}
 
 func (x *Remembered) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[52]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3880,7 +4122,7 @@ func (x *Remembered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Remembered.ProtoReflect.Descriptor instead.
 func (*Remembered) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{52}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Remembered) GetType() string {
@@ -3943,14 +4185,41 @@ const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	"\x04name\x18\x05 \x01(\tR\x04name\x12\x13\n" +
 	"\x05by_me\x18\x06 \x01(\bR\x04byMe\x12\x12\n" +
 	"\x04text\x18\a \x01(\tR\x04text\"\x10\n" +
-	"\x0eMembersRequest\"\xf2\x01\n" +
+	"\x0eMembersRequest\"\xd4\x02\n" +
 	"\x0fMembersResponse\x120\n" +
 	"\amembers\x18\x01 \x03(\v2\x16.roost.admin.v1.MemberR\amembers\x12\x12\n" +
 	"\x04self\x18\x02 \x01(\tR\x04self\x12\x16\n" +
 	"\x06active\x18\x03 \x01(\tR\x06active\x12\x12\n" +
 	"\x04term\x18\x04 \x01(\rR\x04term\x12=\n" +
 	"\vquarantined\x18\x05 \x03(\v2\x1b.roost.admin.v1.QuarantinedR\vquarantined\x12.\n" +
-	"\x06freeze\x18\x06 \x01(\v2\x16.roost.admin.v1.FreezeR\x06freeze\"9\n" +
+	"\x06freeze\x18\x06 \x01(\v2\x16.roost.admin.v1.FreezeR\x06freeze\x12+\n" +
+	"\x05brake\x18\a \x01(\v2\x15.roost.admin.v1.BrakeR\x05brake\x123\n" +
+	"\bgateways\x18\b \x03(\v2\x17.roost.admin.v1.GatewayR\bgateways\"\xd7\x01\n" +
+	"\aGateway\x12\x12\n" +
+	"\x04addr\x18\x01 \x01(\tR\x04addr\x12\x10\n" +
+	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x1e\n" +
+	"\n" +
+	"management\x18\x03 \x01(\tR\n" +
+	"management\x12\x1a\n" +
+	"\bcommands\x18\x04 \x01(\x01R\bcommands\x12\x18\n" +
+	"\arefused\x18\x05 \x01(\x01R\arefused\x12\x15\n" +
+	"\x06p50_us\x18\x06 \x01(\x03R\x05p50Us\x12\x15\n" +
+	"\x06p99_us\x18\a \x01(\x03R\x05p99Us\x12\"\n" +
+	"\rheard_unix_ms\x18\b \x01(\x03R\vheardUnixMs\"\x8d\x02\n" +
+	"\x05Brake\x12\x14\n" +
+	"\x05state\x18\x01 \x01(\tR\x05state\x12\x12\n" +
+	"\x04part\x18\x02 \x01(\rR\x04part\x12\"\n" +
+	"\rsince_unix_ms\x18\x03 \x01(\x03R\vsinceUnixMs\x12 \n" +
+	"\fnext_unix_ms\x18\x04 \x01(\x03R\n" +
+	"nextUnixMs\x12\x16\n" +
+	"\x06probes\x18\x05 \x01(\rR\x06probes\x12\x17\n" +
+	"\aslow_us\x18\x06 \x01(\x03R\x06slowUs\x12\x19\n" +
+	"\busual_us\x18\a \x01(\x03R\ausualUs\x12\x15\n" +
+	"\x06p99_us\x18\b \x01(\x03R\x05p99Us\x12\x1f\n" +
+	"\vbaseline_us\x18\t \x01(\x03R\n" +
+	"baselineUs\x12\x10\n" +
+	"\x03why\x18\n" +
+	" \x01(\tR\x03why\"9\n" +
 	"\vQuarantined\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xbe\x03\n" +
@@ -4058,12 +4327,13 @@ const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	"\runtil_unix_ms\x18\x05 \x01(\x03R\vuntilUnixMs\x12\x18\n" +
 	"\aremarks\x18\x06 \x03(\tR\aremarks\"%\n" +
 	"\x0fSteeringRequest\x12\x12\n" +
-	"\x04type\x18\x01 \x01(\tR\x04type\"\xd8\x01\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\"\x85\x02\n" +
 	"\x10SteeringResponse\x12.\n" +
 	"\x06freeze\x18\x01 \x01(\v2\x16.roost.admin.v1.FreezeR\x06freeze\x120\n" +
 	"\acordons\x18\x02 \x03(\v2\x16.roost.admin.v1.CordonR\acordons\x12/\n" +
 	"\x04pins\x18\x03 \x03(\v2\x1b.roost.admin.v1.PinnedShardR\x04pins\x121\n" +
-	"\x05moves\x18\x04 \x03(\v2\x1b.roost.admin.v1.MovingShardR\x05moves\"x\n" +
+	"\x05moves\x18\x04 \x03(\v2\x1b.roost.admin.v1.MovingShardR\x05moves\x12+\n" +
+	"\x05brake\x18\x05 \x01(\v2\x15.roost.admin.v1.BrakeR\x05brake\"x\n" +
 	"\x06Freeze\x12\"\n" +
 	"\runtil_unix_ms\x18\x01 \x01(\x03R\vuntilUnixMs\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
@@ -4276,7 +4546,7 @@ func file_roost_admin_v1_admin_proto_rawDescGZIP() []byte {
 	return file_roost_admin_v1_admin_proto_rawDescData
 }
 
-var file_roost_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 54)
+var file_roost_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 56)
 var file_roost_admin_v1_admin_proto_goTypes = []any{
 	(*JoinRequest)(nil),        // 0: roost.admin.v1.JoinRequest
 	(*JoinResponse)(nil),       // 1: roost.admin.v1.JoinResponse
@@ -4287,130 +4557,135 @@ var file_roost_admin_v1_admin_proto_goTypes = []any{
 	(*Event)(nil),              // 6: roost.admin.v1.Event
 	(*MembersRequest)(nil),     // 7: roost.admin.v1.MembersRequest
 	(*MembersResponse)(nil),    // 8: roost.admin.v1.MembersResponse
-	(*Quarantined)(nil),        // 9: roost.admin.v1.Quarantined
-	(*Member)(nil),             // 10: roost.admin.v1.Member
-	(*ShardsRequest)(nil),      // 11: roost.admin.v1.ShardsRequest
-	(*ShardsResponse)(nil),     // 12: roost.admin.v1.ShardsResponse
-	(*Unreadable)(nil),         // 13: roost.admin.v1.Unreadable
-	(*Shard)(nil),              // 14: roost.admin.v1.Shard
-	(*TypeSummary)(nil),        // 15: roost.admin.v1.TypeSummary
-	(*WhereRequest)(nil),       // 16: roost.admin.v1.WhereRequest
-	(*WhereResponse)(nil),      // 17: roost.admin.v1.WhereResponse
-	(*DrainRequest)(nil),       // 18: roost.admin.v1.DrainRequest
-	(*DrainResponse)(nil),      // 19: roost.admin.v1.DrainResponse
-	(*CordonRequest)(nil),      // 20: roost.admin.v1.CordonRequest
-	(*FreezeRequest)(nil),      // 21: roost.admin.v1.FreezeRequest
-	(*PinRequest)(nil),         // 22: roost.admin.v1.PinRequest
-	(*Pin)(nil),                // 23: roost.admin.v1.Pin
-	(*MoveRequest)(nil),        // 24: roost.admin.v1.MoveRequest
-	(*SteerResponse)(nil),      // 25: roost.admin.v1.SteerResponse
-	(*SteeringRequest)(nil),    // 26: roost.admin.v1.SteeringRequest
-	(*SteeringResponse)(nil),   // 27: roost.admin.v1.SteeringResponse
-	(*Freeze)(nil),             // 28: roost.admin.v1.Freeze
-	(*Cordon)(nil),             // 29: roost.admin.v1.Cordon
-	(*PinnedShard)(nil),        // 30: roost.admin.v1.PinnedShard
-	(*MovingShard)(nil),        // 31: roost.admin.v1.MovingShard
-	(*RolloutRequest)(nil),     // 32: roost.admin.v1.RolloutRequest
-	(*RolloutResponse)(nil),    // 33: roost.admin.v1.RolloutResponse
-	(*RolloutVersion)(nil),     // 34: roost.admin.v1.RolloutVersion
-	(*CannotRead)(nil),         // 35: roost.admin.v1.CannotRead
-	(*LookRequest)(nil),        // 36: roost.admin.v1.LookRequest
-	(*LookResponse)(nil),       // 37: roost.admin.v1.LookResponse
-	(*SetTargetRequest)(nil),   // 38: roost.admin.v1.SetTargetRequest
-	(*SetTargetResponse)(nil),  // 39: roost.admin.v1.SetTargetResponse
-	(*CommandRequest)(nil),     // 40: roost.admin.v1.CommandRequest
-	(*CommandResponse)(nil),    // 41: roost.admin.v1.CommandResponse
-	(*RemindersRequest)(nil),   // 42: roost.admin.v1.RemindersRequest
-	(*RemindersResponse)(nil),  // 43: roost.admin.v1.RemindersResponse
-	(*Silent)(nil),             // 44: roost.admin.v1.Silent
-	(*Failure)(nil),            // 45: roost.admin.v1.Failure
-	(*Reminder)(nil),           // 46: roost.admin.v1.Reminder
-	(*SendsRequest)(nil),       // 47: roost.admin.v1.SendsRequest
-	(*SendsResponse)(nil),      // 48: roost.admin.v1.SendsResponse
-	(*Send)(nil),               // 49: roost.admin.v1.Send
-	(*RememberedRequest)(nil),  // 50: roost.admin.v1.RememberedRequest
-	(*RememberedResponse)(nil), // 51: roost.admin.v1.RememberedResponse
-	(*Remembered)(nil),         // 52: roost.admin.v1.Remembered
-	nil,                        // 53: roost.admin.v1.Member.LabelsEntry
+	(*Gateway)(nil),            // 9: roost.admin.v1.Gateway
+	(*Brake)(nil),              // 10: roost.admin.v1.Brake
+	(*Quarantined)(nil),        // 11: roost.admin.v1.Quarantined
+	(*Member)(nil),             // 12: roost.admin.v1.Member
+	(*ShardsRequest)(nil),      // 13: roost.admin.v1.ShardsRequest
+	(*ShardsResponse)(nil),     // 14: roost.admin.v1.ShardsResponse
+	(*Unreadable)(nil),         // 15: roost.admin.v1.Unreadable
+	(*Shard)(nil),              // 16: roost.admin.v1.Shard
+	(*TypeSummary)(nil),        // 17: roost.admin.v1.TypeSummary
+	(*WhereRequest)(nil),       // 18: roost.admin.v1.WhereRequest
+	(*WhereResponse)(nil),      // 19: roost.admin.v1.WhereResponse
+	(*DrainRequest)(nil),       // 20: roost.admin.v1.DrainRequest
+	(*DrainResponse)(nil),      // 21: roost.admin.v1.DrainResponse
+	(*CordonRequest)(nil),      // 22: roost.admin.v1.CordonRequest
+	(*FreezeRequest)(nil),      // 23: roost.admin.v1.FreezeRequest
+	(*PinRequest)(nil),         // 24: roost.admin.v1.PinRequest
+	(*Pin)(nil),                // 25: roost.admin.v1.Pin
+	(*MoveRequest)(nil),        // 26: roost.admin.v1.MoveRequest
+	(*SteerResponse)(nil),      // 27: roost.admin.v1.SteerResponse
+	(*SteeringRequest)(nil),    // 28: roost.admin.v1.SteeringRequest
+	(*SteeringResponse)(nil),   // 29: roost.admin.v1.SteeringResponse
+	(*Freeze)(nil),             // 30: roost.admin.v1.Freeze
+	(*Cordon)(nil),             // 31: roost.admin.v1.Cordon
+	(*PinnedShard)(nil),        // 32: roost.admin.v1.PinnedShard
+	(*MovingShard)(nil),        // 33: roost.admin.v1.MovingShard
+	(*RolloutRequest)(nil),     // 34: roost.admin.v1.RolloutRequest
+	(*RolloutResponse)(nil),    // 35: roost.admin.v1.RolloutResponse
+	(*RolloutVersion)(nil),     // 36: roost.admin.v1.RolloutVersion
+	(*CannotRead)(nil),         // 37: roost.admin.v1.CannotRead
+	(*LookRequest)(nil),        // 38: roost.admin.v1.LookRequest
+	(*LookResponse)(nil),       // 39: roost.admin.v1.LookResponse
+	(*SetTargetRequest)(nil),   // 40: roost.admin.v1.SetTargetRequest
+	(*SetTargetResponse)(nil),  // 41: roost.admin.v1.SetTargetResponse
+	(*CommandRequest)(nil),     // 42: roost.admin.v1.CommandRequest
+	(*CommandResponse)(nil),    // 43: roost.admin.v1.CommandResponse
+	(*RemindersRequest)(nil),   // 44: roost.admin.v1.RemindersRequest
+	(*RemindersResponse)(nil),  // 45: roost.admin.v1.RemindersResponse
+	(*Silent)(nil),             // 46: roost.admin.v1.Silent
+	(*Failure)(nil),            // 47: roost.admin.v1.Failure
+	(*Reminder)(nil),           // 48: roost.admin.v1.Reminder
+	(*SendsRequest)(nil),       // 49: roost.admin.v1.SendsRequest
+	(*SendsResponse)(nil),      // 50: roost.admin.v1.SendsResponse
+	(*Send)(nil),               // 51: roost.admin.v1.Send
+	(*RememberedRequest)(nil),  // 52: roost.admin.v1.RememberedRequest
+	(*RememberedResponse)(nil), // 53: roost.admin.v1.RememberedResponse
+	(*Remembered)(nil),         // 54: roost.admin.v1.Remembered
+	nil,                        // 55: roost.admin.v1.Member.LabelsEntry
 }
 var file_roost_admin_v1_admin_proto_depIdxs = []int32{
-	10, // 0: roost.admin.v1.NodeResponse.member:type_name -> roost.admin.v1.Member
-	10, // 1: roost.admin.v1.EventsResponse.members:type_name -> roost.admin.v1.Member
+	12, // 0: roost.admin.v1.NodeResponse.member:type_name -> roost.admin.v1.Member
+	12, // 1: roost.admin.v1.EventsResponse.members:type_name -> roost.admin.v1.Member
 	6,  // 2: roost.admin.v1.EventsResponse.events:type_name -> roost.admin.v1.Event
-	10, // 3: roost.admin.v1.MembersResponse.members:type_name -> roost.admin.v1.Member
-	9,  // 4: roost.admin.v1.MembersResponse.quarantined:type_name -> roost.admin.v1.Quarantined
-	28, // 5: roost.admin.v1.MembersResponse.freeze:type_name -> roost.admin.v1.Freeze
-	53, // 6: roost.admin.v1.Member.labels:type_name -> roost.admin.v1.Member.LabelsEntry
-	14, // 7: roost.admin.v1.ShardsResponse.shards:type_name -> roost.admin.v1.Shard
-	15, // 8: roost.admin.v1.ShardsResponse.types:type_name -> roost.admin.v1.TypeSummary
-	13, // 9: roost.admin.v1.ShardsResponse.unreadable:type_name -> roost.admin.v1.Unreadable
-	14, // 10: roost.admin.v1.WhereResponse.shard:type_name -> roost.admin.v1.Shard
-	13, // 11: roost.admin.v1.DrainResponse.stays:type_name -> roost.admin.v1.Unreadable
-	23, // 12: roost.admin.v1.PinRequest.pins:type_name -> roost.admin.v1.Pin
-	28, // 13: roost.admin.v1.SteeringResponse.freeze:type_name -> roost.admin.v1.Freeze
-	29, // 14: roost.admin.v1.SteeringResponse.cordons:type_name -> roost.admin.v1.Cordon
-	30, // 15: roost.admin.v1.SteeringResponse.pins:type_name -> roost.admin.v1.PinnedShard
-	31, // 16: roost.admin.v1.SteeringResponse.moves:type_name -> roost.admin.v1.MovingShard
-	34, // 17: roost.admin.v1.RolloutResponse.versions:type_name -> roost.admin.v1.RolloutVersion
-	35, // 18: roost.admin.v1.RolloutResponse.cannot_read:type_name -> roost.admin.v1.CannotRead
-	13, // 19: roost.admin.v1.RolloutResponse.unreadable:type_name -> roost.admin.v1.Unreadable
-	13, // 20: roost.admin.v1.LookResponse.unreadable:type_name -> roost.admin.v1.Unreadable
-	46, // 21: roost.admin.v1.RemindersResponse.reminders:type_name -> roost.admin.v1.Reminder
-	44, // 22: roost.admin.v1.RemindersResponse.silent:type_name -> roost.admin.v1.Silent
-	45, // 23: roost.admin.v1.Reminder.failure:type_name -> roost.admin.v1.Failure
-	49, // 24: roost.admin.v1.SendsResponse.sends:type_name -> roost.admin.v1.Send
-	44, // 25: roost.admin.v1.SendsResponse.silent:type_name -> roost.admin.v1.Silent
-	45, // 26: roost.admin.v1.Send.failure:type_name -> roost.admin.v1.Failure
-	52, // 27: roost.admin.v1.RememberedResponse.remembered:type_name -> roost.admin.v1.Remembered
-	44, // 28: roost.admin.v1.RememberedResponse.silent:type_name -> roost.admin.v1.Silent
-	45, // 29: roost.admin.v1.Remembered.failure:type_name -> roost.admin.v1.Failure
-	7,  // 30: roost.admin.v1.Admin.Members:input_type -> roost.admin.v1.MembersRequest
-	11, // 31: roost.admin.v1.Admin.Shards:input_type -> roost.admin.v1.ShardsRequest
-	16, // 32: roost.admin.v1.Admin.Where:input_type -> roost.admin.v1.WhereRequest
-	18, // 33: roost.admin.v1.Admin.Drain:input_type -> roost.admin.v1.DrainRequest
-	20, // 34: roost.admin.v1.Admin.Cordon:input_type -> roost.admin.v1.CordonRequest
-	21, // 35: roost.admin.v1.Admin.Freeze:input_type -> roost.admin.v1.FreezeRequest
-	22, // 36: roost.admin.v1.Admin.Pin:input_type -> roost.admin.v1.PinRequest
-	24, // 37: roost.admin.v1.Admin.Move:input_type -> roost.admin.v1.MoveRequest
-	26, // 38: roost.admin.v1.Admin.Steering:input_type -> roost.admin.v1.SteeringRequest
-	32, // 39: roost.admin.v1.Admin.Rollout:input_type -> roost.admin.v1.RolloutRequest
-	36, // 40: roost.admin.v1.Admin.Look:input_type -> roost.admin.v1.LookRequest
-	38, // 41: roost.admin.v1.Admin.SetTarget:input_type -> roost.admin.v1.SetTargetRequest
-	40, // 42: roost.admin.v1.Admin.Command:input_type -> roost.admin.v1.CommandRequest
-	42, // 43: roost.admin.v1.Admin.Reminders:input_type -> roost.admin.v1.RemindersRequest
-	47, // 44: roost.admin.v1.Admin.Sends:input_type -> roost.admin.v1.SendsRequest
-	50, // 45: roost.admin.v1.Admin.Remembered:input_type -> roost.admin.v1.RememberedRequest
-	0,  // 46: roost.admin.v1.Membership.Join:input_type -> roost.admin.v1.JoinRequest
-	2,  // 47: roost.admin.v1.Membership.Leave:input_type -> roost.admin.v1.NodeRequest
-	2,  // 48: roost.admin.v1.Membership.Down:input_type -> roost.admin.v1.NodeRequest
-	2,  // 49: roost.admin.v1.Membership.Remove:input_type -> roost.admin.v1.NodeRequest
-	4,  // 50: roost.admin.v1.Membership.Events:input_type -> roost.admin.v1.EventsRequest
-	8,  // 51: roost.admin.v1.Admin.Members:output_type -> roost.admin.v1.MembersResponse
-	12, // 52: roost.admin.v1.Admin.Shards:output_type -> roost.admin.v1.ShardsResponse
-	17, // 53: roost.admin.v1.Admin.Where:output_type -> roost.admin.v1.WhereResponse
-	19, // 54: roost.admin.v1.Admin.Drain:output_type -> roost.admin.v1.DrainResponse
-	25, // 55: roost.admin.v1.Admin.Cordon:output_type -> roost.admin.v1.SteerResponse
-	25, // 56: roost.admin.v1.Admin.Freeze:output_type -> roost.admin.v1.SteerResponse
-	25, // 57: roost.admin.v1.Admin.Pin:output_type -> roost.admin.v1.SteerResponse
-	25, // 58: roost.admin.v1.Admin.Move:output_type -> roost.admin.v1.SteerResponse
-	27, // 59: roost.admin.v1.Admin.Steering:output_type -> roost.admin.v1.SteeringResponse
-	33, // 60: roost.admin.v1.Admin.Rollout:output_type -> roost.admin.v1.RolloutResponse
-	37, // 61: roost.admin.v1.Admin.Look:output_type -> roost.admin.v1.LookResponse
-	39, // 62: roost.admin.v1.Admin.SetTarget:output_type -> roost.admin.v1.SetTargetResponse
-	41, // 63: roost.admin.v1.Admin.Command:output_type -> roost.admin.v1.CommandResponse
-	43, // 64: roost.admin.v1.Admin.Reminders:output_type -> roost.admin.v1.RemindersResponse
-	48, // 65: roost.admin.v1.Admin.Sends:output_type -> roost.admin.v1.SendsResponse
-	51, // 66: roost.admin.v1.Admin.Remembered:output_type -> roost.admin.v1.RememberedResponse
-	1,  // 67: roost.admin.v1.Membership.Join:output_type -> roost.admin.v1.JoinResponse
-	3,  // 68: roost.admin.v1.Membership.Leave:output_type -> roost.admin.v1.NodeResponse
-	3,  // 69: roost.admin.v1.Membership.Down:output_type -> roost.admin.v1.NodeResponse
-	3,  // 70: roost.admin.v1.Membership.Remove:output_type -> roost.admin.v1.NodeResponse
-	5,  // 71: roost.admin.v1.Membership.Events:output_type -> roost.admin.v1.EventsResponse
-	51, // [51:72] is the sub-list for method output_type
-	30, // [30:51] is the sub-list for method input_type
-	30, // [30:30] is the sub-list for extension type_name
-	30, // [30:30] is the sub-list for extension extendee
-	0,  // [0:30] is the sub-list for field type_name
+	12, // 3: roost.admin.v1.MembersResponse.members:type_name -> roost.admin.v1.Member
+	11, // 4: roost.admin.v1.MembersResponse.quarantined:type_name -> roost.admin.v1.Quarantined
+	30, // 5: roost.admin.v1.MembersResponse.freeze:type_name -> roost.admin.v1.Freeze
+	10, // 6: roost.admin.v1.MembersResponse.brake:type_name -> roost.admin.v1.Brake
+	9,  // 7: roost.admin.v1.MembersResponse.gateways:type_name -> roost.admin.v1.Gateway
+	55, // 8: roost.admin.v1.Member.labels:type_name -> roost.admin.v1.Member.LabelsEntry
+	16, // 9: roost.admin.v1.ShardsResponse.shards:type_name -> roost.admin.v1.Shard
+	17, // 10: roost.admin.v1.ShardsResponse.types:type_name -> roost.admin.v1.TypeSummary
+	15, // 11: roost.admin.v1.ShardsResponse.unreadable:type_name -> roost.admin.v1.Unreadable
+	16, // 12: roost.admin.v1.WhereResponse.shard:type_name -> roost.admin.v1.Shard
+	15, // 13: roost.admin.v1.DrainResponse.stays:type_name -> roost.admin.v1.Unreadable
+	25, // 14: roost.admin.v1.PinRequest.pins:type_name -> roost.admin.v1.Pin
+	30, // 15: roost.admin.v1.SteeringResponse.freeze:type_name -> roost.admin.v1.Freeze
+	31, // 16: roost.admin.v1.SteeringResponse.cordons:type_name -> roost.admin.v1.Cordon
+	32, // 17: roost.admin.v1.SteeringResponse.pins:type_name -> roost.admin.v1.PinnedShard
+	33, // 18: roost.admin.v1.SteeringResponse.moves:type_name -> roost.admin.v1.MovingShard
+	10, // 19: roost.admin.v1.SteeringResponse.brake:type_name -> roost.admin.v1.Brake
+	36, // 20: roost.admin.v1.RolloutResponse.versions:type_name -> roost.admin.v1.RolloutVersion
+	37, // 21: roost.admin.v1.RolloutResponse.cannot_read:type_name -> roost.admin.v1.CannotRead
+	15, // 22: roost.admin.v1.RolloutResponse.unreadable:type_name -> roost.admin.v1.Unreadable
+	15, // 23: roost.admin.v1.LookResponse.unreadable:type_name -> roost.admin.v1.Unreadable
+	48, // 24: roost.admin.v1.RemindersResponse.reminders:type_name -> roost.admin.v1.Reminder
+	46, // 25: roost.admin.v1.RemindersResponse.silent:type_name -> roost.admin.v1.Silent
+	47, // 26: roost.admin.v1.Reminder.failure:type_name -> roost.admin.v1.Failure
+	51, // 27: roost.admin.v1.SendsResponse.sends:type_name -> roost.admin.v1.Send
+	46, // 28: roost.admin.v1.SendsResponse.silent:type_name -> roost.admin.v1.Silent
+	47, // 29: roost.admin.v1.Send.failure:type_name -> roost.admin.v1.Failure
+	54, // 30: roost.admin.v1.RememberedResponse.remembered:type_name -> roost.admin.v1.Remembered
+	46, // 31: roost.admin.v1.RememberedResponse.silent:type_name -> roost.admin.v1.Silent
+	47, // 32: roost.admin.v1.Remembered.failure:type_name -> roost.admin.v1.Failure
+	7,  // 33: roost.admin.v1.Admin.Members:input_type -> roost.admin.v1.MembersRequest
+	13, // 34: roost.admin.v1.Admin.Shards:input_type -> roost.admin.v1.ShardsRequest
+	18, // 35: roost.admin.v1.Admin.Where:input_type -> roost.admin.v1.WhereRequest
+	20, // 36: roost.admin.v1.Admin.Drain:input_type -> roost.admin.v1.DrainRequest
+	22, // 37: roost.admin.v1.Admin.Cordon:input_type -> roost.admin.v1.CordonRequest
+	23, // 38: roost.admin.v1.Admin.Freeze:input_type -> roost.admin.v1.FreezeRequest
+	24, // 39: roost.admin.v1.Admin.Pin:input_type -> roost.admin.v1.PinRequest
+	26, // 40: roost.admin.v1.Admin.Move:input_type -> roost.admin.v1.MoveRequest
+	28, // 41: roost.admin.v1.Admin.Steering:input_type -> roost.admin.v1.SteeringRequest
+	34, // 42: roost.admin.v1.Admin.Rollout:input_type -> roost.admin.v1.RolloutRequest
+	38, // 43: roost.admin.v1.Admin.Look:input_type -> roost.admin.v1.LookRequest
+	40, // 44: roost.admin.v1.Admin.SetTarget:input_type -> roost.admin.v1.SetTargetRequest
+	42, // 45: roost.admin.v1.Admin.Command:input_type -> roost.admin.v1.CommandRequest
+	44, // 46: roost.admin.v1.Admin.Reminders:input_type -> roost.admin.v1.RemindersRequest
+	49, // 47: roost.admin.v1.Admin.Sends:input_type -> roost.admin.v1.SendsRequest
+	52, // 48: roost.admin.v1.Admin.Remembered:input_type -> roost.admin.v1.RememberedRequest
+	0,  // 49: roost.admin.v1.Membership.Join:input_type -> roost.admin.v1.JoinRequest
+	2,  // 50: roost.admin.v1.Membership.Leave:input_type -> roost.admin.v1.NodeRequest
+	2,  // 51: roost.admin.v1.Membership.Down:input_type -> roost.admin.v1.NodeRequest
+	2,  // 52: roost.admin.v1.Membership.Remove:input_type -> roost.admin.v1.NodeRequest
+	4,  // 53: roost.admin.v1.Membership.Events:input_type -> roost.admin.v1.EventsRequest
+	8,  // 54: roost.admin.v1.Admin.Members:output_type -> roost.admin.v1.MembersResponse
+	14, // 55: roost.admin.v1.Admin.Shards:output_type -> roost.admin.v1.ShardsResponse
+	19, // 56: roost.admin.v1.Admin.Where:output_type -> roost.admin.v1.WhereResponse
+	21, // 57: roost.admin.v1.Admin.Drain:output_type -> roost.admin.v1.DrainResponse
+	27, // 58: roost.admin.v1.Admin.Cordon:output_type -> roost.admin.v1.SteerResponse
+	27, // 59: roost.admin.v1.Admin.Freeze:output_type -> roost.admin.v1.SteerResponse
+	27, // 60: roost.admin.v1.Admin.Pin:output_type -> roost.admin.v1.SteerResponse
+	27, // 61: roost.admin.v1.Admin.Move:output_type -> roost.admin.v1.SteerResponse
+	29, // 62: roost.admin.v1.Admin.Steering:output_type -> roost.admin.v1.SteeringResponse
+	35, // 63: roost.admin.v1.Admin.Rollout:output_type -> roost.admin.v1.RolloutResponse
+	39, // 64: roost.admin.v1.Admin.Look:output_type -> roost.admin.v1.LookResponse
+	41, // 65: roost.admin.v1.Admin.SetTarget:output_type -> roost.admin.v1.SetTargetResponse
+	43, // 66: roost.admin.v1.Admin.Command:output_type -> roost.admin.v1.CommandResponse
+	45, // 67: roost.admin.v1.Admin.Reminders:output_type -> roost.admin.v1.RemindersResponse
+	50, // 68: roost.admin.v1.Admin.Sends:output_type -> roost.admin.v1.SendsResponse
+	53, // 69: roost.admin.v1.Admin.Remembered:output_type -> roost.admin.v1.RememberedResponse
+	1,  // 70: roost.admin.v1.Membership.Join:output_type -> roost.admin.v1.JoinResponse
+	3,  // 71: roost.admin.v1.Membership.Leave:output_type -> roost.admin.v1.NodeResponse
+	3,  // 72: roost.admin.v1.Membership.Down:output_type -> roost.admin.v1.NodeResponse
+	3,  // 73: roost.admin.v1.Membership.Remove:output_type -> roost.admin.v1.NodeResponse
+	5,  // 74: roost.admin.v1.Membership.Events:output_type -> roost.admin.v1.EventsResponse
+	54, // [54:75] is the sub-list for method output_type
+	33, // [33:54] is the sub-list for method input_type
+	33, // [33:33] is the sub-list for extension type_name
+	33, // [33:33] is the sub-list for extension extendee
+	0,  // [0:33] is the sub-list for field type_name
 }
 
 func init() { file_roost_admin_v1_admin_proto_init() }
@@ -4424,7 +4699,7 @@ func file_roost_admin_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_roost_admin_v1_admin_proto_rawDesc), len(file_roost_admin_v1_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   54,
+			NumMessages:   56,
 			NumExtensions: 0,
 			NumServices:   2,
 		},
