@@ -25,7 +25,7 @@ func TestHouse(t *testing.T) {
 			"cluster/cmd/...": {"sdk/entity/...", "services/region/server", "e2e/cluster/history"},
 			// What is measured is the real thing; what it is compared with knows
 			// nothing of it but a message.
-			"bench":          {"libs/...", "proto/...", "sdk/...", "services/region/...", "cli/cluster", "e2e/bench/...", "e2e/cluster/history", "e2e/cluster/netns"},
+			"bench":          {"libs/...", "proto/...", "sdk/...", "services/region/...", "services/coordinator", "cli/cluster", "e2e/bench/...", "e2e/cluster/history", "e2e/cluster/netns"},
 			"bench/cmd/...":  {"libs/node", "services/region/server", "e2e/bench/..."},
 			"bench/entities": {"sdk/entity"},
 			"bench/baseline": {"proto/...", "e2e/bench/measure"},

@@ -54,6 +54,8 @@ type Sizes struct {
 	Activations int // entities activated in a round. 100,000
 	Replay      int // events of one entity that are read back. 100,000
 	Claims      int // shards claimed at once. 1,024
+	PlanShards  int // shards of a plan. 75,000
+	TableShards int // shards of a coordinator. 100,000
 	// FaultRate is the number of commands per second under faults. FaultTime is how long
 	// they are sent around each fault, Kills how often a region is killed, and Times how
 	// often every other fault is injected. 2,000, 9 s, 50, 10
@@ -72,7 +74,7 @@ type Sizes struct {
 func DefaultOptions() Options {
 	return Options{
 		Rounds: 5, Length: time.Second, Progress: io.Discard,
-		Sizes: Sizes{Entities: 10_000, Accounts: 1000, Idle: 1_000_000, Activations: 100_000, Replay: 100_000, Claims: 1024,
+		Sizes: Sizes{Entities: 10_000, Accounts: 1000, Idle: 1_000_000, Activations: 100_000, Replay: 100_000, Claims: 1024, PlanShards: 75_000, TableShards: 100_000,
 			FaultRate: 2000, FaultTime: 9 * time.Second, Kills: 50, Times: 10, NewShards: 60, Watchers: 100, Changes: 200, Clerks: 5, Overload: time.Minute},
 	}
 }
@@ -106,6 +108,7 @@ var suites = []suite{
 	{"replay", (*run).replay},
 	{"claims", (*run).claims},
 	{"postgres", (*run).durablePostgres},
+	{"placement", (*run).placement},
 }
 
 // Names returns the names of all suites.

@@ -3,10 +3,10 @@ package allocation_test
 import (
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"testing"
 
 	"github.com/roost-cluster/roost/libs/allocation"
+	"github.com/roost-cluster/roost/libs/allocation/allocationtest"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -18,7 +18,6 @@ func BenchmarkPlan(b *testing.B) {
 	const shards, regions = 75_000, 1000
 	for _, name := range []string{allocation.NameLeastShards, allocation.NameConsistentHashing, allocation.NameLoad} {
 		b.Run(name, func(b *testing.B) {
-			rng := rand.New(rand.NewPCG(1, 0))
 			cfg := allocation.DefaultConfig()
 			cfg.Strategy, cfg.AbsoluteLimit, cfg.RelativeLimit, cfg.LoadMoveMiB = name, math.MaxInt, 1, math.MaxInt32
 			if name == allocation.NameConsistentHashing {
@@ -28,24 +27,7 @@ func BenchmarkPlan(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			v := allocation.View{Type: "T", ShardLoads: make([]allocation.ShardLoad, shards)}
-			for i := range regions {
-				v.Regions = append(v.Regions, allocation.Region{Node: node(i), Name: fmt.Sprint("region-", i), Zone: fmt.Sprint("zone-", i%3)})
-			}
-			for rank, i := range rng.Perm(shards) {
-				load := allocation.Load{Processors: 20 / float64(100+rank), Entities: 1000 * rng.Float64(), Bytes: 1e6 * rng.Float64()}
-				v.ShardLoads[i].Load = load
-			}
-			for i := range shards {
-				at := rng.IntN(regions)
-				for at%10 == 9 {
-					at = rng.IntN(regions)
-				}
-				r := &v.Regions[at]
-				r.Shards = append(r.Shards, sharding.ShardID{Type: "T", Index: uint32(i)})
-				r.Total++
-				r.Load = r.Load.Plus(v.ShardLoads[i].Load)
-			}
+			v := allocationtest.Large(1, shards, regions)
 			in := allocation.PlanInput{Types: []allocation.TypePlan{{View: v, Strategy: s}}, Budget: math.MaxInt}
 			b.ReportAllocs()
 			moves := 0

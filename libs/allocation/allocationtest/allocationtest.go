@@ -1,9 +1,10 @@
 // Package allocationtest is the conformance suite of allocation strategies. The test of
-// each strategy calls [Run].
+// each strategy calls [Run]. It also has models of loads, with which tests and benchmarks
+// show what the strategy for loads does: [RunZipf] and [RunSine].
 //
 // # What this does not do
 //
-// It does not judge how good an allocation is; only that it is valid, that the strategy
+// The suite does not judge how good an allocation is; only that it is valid, that the strategy
 // is a pure function, and that rebalancing ends.
 package allocationtest
 
