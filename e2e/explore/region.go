@@ -48,6 +48,7 @@ func (w *cluster) startRegion(i int, uid sharding.NodeUID) {
 	cfg.Turn.RecentIDs = 0 // what a repeat costs is not what is looked for
 	cfg.Resend, cfg.Turn.Retry, cfg.Turn.DrainTimeout = timeoutStep, timeoutStep, timeoutStep
 	cfg.JournalPatience = 0 // its questions change nothing but the number of states
+	cfg.LoadInterval = 0    // likewise
 	w.hosts[i] = &host{id: id, control: region.NewControlCore(cfg), shards: region.NewShardCore(cfg, 0)}
 }
 

@@ -85,23 +85,32 @@ func (r *Region) label() string {
 
 // Load is what a shard, or all shards of a region, take of it. What is a rate is smoothed.
 type Load struct {
-	Processors   float64 // processor time of handlers, in seconds per second
+	Processors   float64 // time of handlers, in seconds per second: see sharding.Load
 	Commands     float64 // per second
+	Waiting      float64 // commands that wait in mailboxes
 	JournalBytes float64 // written per second
 	Entities     float64 // in memory
 	Bytes        float64 // of them, in memory
 }
 
+// LoadOf returns what was measured, as strategies count it.
+func LoadOf(l sharding.Load) Load {
+	return Load{
+		Processors: float64(l.HandlerMicros) / 1e6, Commands: float64(l.MilliCommands) / 1000, Waiting: float64(l.MilliWaiting) / 1000,
+		JournalBytes: float64(l.JournalBytes), Entities: float64(l.Entities), Bytes: float64(l.Bytes),
+	}
+}
+
 // Plus returns the sum of two loads.
 func (l Load) Plus(o Load) Load {
-	return Load{l.Processors + o.Processors, l.Commands + o.Commands, l.JournalBytes + o.JournalBytes, l.Entities + o.Entities, l.Bytes + o.Bytes}
+	return Load{l.Processors + o.Processors, l.Commands + o.Commands, l.Waiting + o.Waiting, l.JournalBytes + o.JournalBytes, l.Entities + o.Entities, l.Bytes + o.Bytes}
 }
 
 // Minus returns the difference of two loads. None of its parts is below 0: reports of
 // regions and of their shards are not of the same moment.
 func (l Load) Minus(o Load) Load {
 	return Load{
-		max(0, l.Processors-o.Processors), max(0, l.Commands-o.Commands), max(0, l.JournalBytes-o.JournalBytes),
+		max(0, l.Processors-o.Processors), max(0, l.Commands-o.Commands), max(0, l.Waiting-o.Waiting), max(0, l.JournalBytes-o.JournalBytes),
 		max(0, l.Entities-o.Entities), max(0, l.Bytes-o.Bytes),
 	}
 }

@@ -40,6 +40,10 @@ func CheckMove(v View, m Move) error {
 		return bad("it is there already")
 	case from == nil || !slices.Contains(from.Shards, m.Shard):
 		return bad("it is not there any more; plan again")
+	case m.Reason == ReasonLoad && v.ShardLoads == nil:
+		return bad("too little is known of loads")
+	case m.Reason == ReasonLoad && v.loadOf(m.Shard).Cooling && !mutant.On("check-cooling"):
+		return bad("it has not been there for as long as the cool-down")
 	case to == nil:
 		return bad("the new region is not here, or does not host the type")
 	}

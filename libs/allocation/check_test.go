@@ -106,6 +106,31 @@ func TestPlantedViolations(t *testing.T) {
 	}
 }
 
+// TestCheckLoad: a move because of load is refused if the shard has just come, or if nothing is
+// known of loads.
+func TestCheckLoad(t *testing.T) {
+	shard := sharding.ShardID{Type: "T"}
+	v := allocation.View{Type: "T", Regions: []allocation.Region{{Node: node(1), Shards: []sharding.ShardID{shard}}, {Node: node(2)}}}
+	m := allocation.Move{Shard: shard, From: node(1), To: node(2), Reason: allocation.ReasonLoad}
+	for _, c := range []struct {
+		loads []allocation.ShardLoad
+		says  string // empty: it is allowed
+	}{
+		{nil, "too little is known"},
+		{[]allocation.ShardLoad{{}}, ""},
+		{[]allocation.ShardLoad{{Cooling: true}}, "the cool-down"},
+	} {
+		v.ShardLoads = c.loads
+		if err := allocation.CheckMove(v, m); (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("with the loads %v: %v", c.loads, err)
+		}
+	}
+	v.ShardLoads, m.Reason = nil, allocation.ReasonBalance
+	if err := allocation.CheckMove(v, m); err != nil {
+		t.Errorf("a move for balance: %v", err)
+	}
+}
+
 // plant returns a move that is wrong.
 func plant(rng *rand.Rand, tp allocation.TypePlan, wrong func(allocation.View, allocation.Move, allocation.Region, allocation.Region) bool) (allocation.Move, bool) {
 	var found []allocation.Move

@@ -28,7 +28,7 @@ var ErrConfig = errors.New("bad allocation config")
 // Errors name the coordinator's configuration keys.
 type Config struct {
 	// Strategy is one of the names above. Default least-shards.
-	Strategy string `key:"allocation.strategy" help:"what decides which region gets a shard and which shards move: least-shards; threshold, which moves a few at a time; consistent-hashing, which has shards with the same index of all types at one region; or external, where a program does by pinning shards"`
+	Strategy string `key:"allocation.strategy" help:"what decides which region gets a shard and which shards move: least-shards; threshold, which moves a few at a time; consistent-hashing, which has shards with the same index of all types at one region; load, by what shards take of their regions; or external, where a program does by pinning shards"`
 	// Own are strategies of one's own, by the names that Strategy may have besides. They
 	// are registered by the program of a coordinator, not configured.
 	Own map[string]Strategy
@@ -57,40 +57,37 @@ type Config struct {
 	// the others.
 	BoundedLoad float64 `key:"allocation.bounded_load" help:"with consistent-hashing, how much more of a type's shards than the average a region may get, as a part of the average; the next region on the ring gets what exceeds it; 0: no bound, so that shards with the same index are always at one region"`
 
-	// The settings of LeastLoad have no keys, because coordinators do not offer it: they
-	// know no loads of shards.
-
 	// LoadTolerance is how much more load than the average a region may have before
 	// LeastLoad moves shards, as a part of the average, in (0, 10]. Default 0.1: closer
 	// than what is measured of shards is true for the next minute.
-	LoadTolerance float64
+	LoadTolerance float64 `key:"allocation.tolerance" help:"with load, how much more load than the average a region may have before shards move, as a part of the average"`
 	// LoadHysteresis is how far below the tolerated load a region is brought, as a part of
 	// the average, in [0, LoadTolerance]. Default 0.05: half of the tolerance is left for
 	// changes.
-	LoadHysteresis float64
+	LoadHysteresis float64 `key:"allocation.hysteresis" help:"with load, how far below what is tolerated a region is brought, as a part of the average; at most allocation.tolerance"`
 	// LoadFloor is the load above the average, in processors, that is always tolerated.
 	// Default 0.05: an idle cluster is left alone, whatever part of nearly nothing a
 	// region has.
-	LoadFloor float64
+	LoadFloor float64 `key:"allocation.floor" unit:"processors" help:"with load, the load above the average that is always tolerated"`
 	// LoadCooldown is how long a shard that has moved does not move again because of its
 	// load. Default 5 min: a new owner's caches are warm and its load is measured, and no
 	// shard follows a load that comes and goes.
-	LoadCooldown time.Duration
+	LoadCooldown time.Duration `key:"allocation.cooldown" help:"with load, for how long a shard that has come to a region does not move on because of its load; and how long after a coordinator has become active none does"`
 	// LoadMoveMiB is the largest size of entities in memory whose shards move in one round,
 	// beyond the first shard. Default 1024: what is loaded again in a few seconds.
-	LoadMoveMiB int
+	LoadMoveMiB int `key:"allocation.move_mib" unit:"MiB" help:"with load, the size of entities in memory whose shards move in one round, beyond the first shard"`
 	// LoadCommand is the processor time that a command costs besides its handler.
 	// Default 20 µs: what routing, its record and its answer take.
-	LoadCommand time.Duration
+	LoadCommand time.Duration `key:"allocation.command_cost" help:"with load, the processor time that a command is counted as besides its handler"`
 	// LoadJournalMiB is how many processors 1 MiB per second of journal is counted as.
 	// Default 0.01: 100 MiB/s are as much as a processor.
-	LoadJournalMiB float64
+	LoadJournalMiB float64 `key:"allocation.journal_weight" unit:"processors" help:"with load, what 1MiB of records per second is counted as"`
 	// LoadEntities is how many processors a million entities in memory are counted as.
 	// Default 0.1.
-	LoadEntities float64
+	LoadEntities float64 `key:"allocation.entity_weight" unit:"processors" help:"with load, what a million entities in memory are counted as"`
 	// LoadGiB is how many processors 1 GiB of entities in memory is counted as. Default
 	// 0.25: machines have about 4 GiB for each processor.
-	LoadGiB float64
+	LoadGiB float64 `key:"allocation.memory_weight" unit:"processors" help:"with load, what 1GiB of entities in memory is counted as, as far as they tell their size"`
 }
 
 // DefaultConfig returns the defaults named at the fields.
@@ -101,6 +98,11 @@ func DefaultConfig() Config {
 		LoadTolerance: 0.1, LoadHysteresis: 0.05, LoadFloor: 0.05, LoadCooldown: 5 * time.Minute, LoadMoveMiB: 1024,
 		LoadCommand: 20 * time.Microsecond, LoadJournalMiB: 0.01, LoadEntities: 0.1, LoadGiB: 0.25,
 	}
+}
+
+// Weights say what loads are counted as.
+func (c Config) Weights() Weights {
+	return Weights{Command: c.LoadCommand.Seconds(), JournalMiB: c.LoadJournalMiB, Entities: c.LoadEntities, GiB: c.LoadGiB}
 }
 
 // maxVirtualNodes bounds the time in which a shard is allocated.
@@ -135,7 +137,7 @@ func (c Config) Validate() error {
 	}{
 		{"allocation.absolute_limit", c.AbsoluteLimit}, {"allocation.threshold", c.Threshold},
 		{"allocation.max_simultaneous", c.MaxSimultaneous}, {"allocation.virtual_nodes", c.VirtualNodes},
-		{"LoadMoveMiB", c.LoadMoveMiB},
+		{"allocation.move_mib", c.LoadMoveMiB},
 	} {
 		if f.value < 1 {
 			bad("%s is %d, must be at least 1", f.key, f.value)
@@ -148,20 +150,20 @@ func (c Config) Validate() error {
 		bad("allocation.bounded_load is %v, must be 0 (no bound) to 10", c.BoundedLoad)
 	}
 	if !(c.LoadTolerance > 0 && c.LoadTolerance <= 10) {
-		bad("LoadTolerance is %v, must be above 0 and at most 10", c.LoadTolerance)
+		bad("allocation.tolerance is %v, must be above 0 and at most 10", c.LoadTolerance)
 	}
 	if !(c.LoadHysteresis >= 0 && c.LoadHysteresis <= c.LoadTolerance) {
-		bad("LoadHysteresis is %v, must be 0 to LoadTolerance (%v): below the average there is no room", c.LoadHysteresis, c.LoadTolerance)
+		bad("allocation.hysteresis is %v, must be 0 to allocation.tolerance (%v): below the average there is no room", c.LoadHysteresis, c.LoadTolerance)
 	}
 	if c.LoadCooldown < 0 || c.LoadCommand < 0 {
-		bad("LoadCooldown is %v and LoadCommand %v, must not be below 0", c.LoadCooldown, c.LoadCommand)
+		bad("allocation.cooldown is %v and allocation.command_cost %v, must not be below 0", c.LoadCooldown, c.LoadCommand)
 	}
 	for _, f := range []struct {
 		key   string
 		value float64
 	}{
-		{"LoadFloor", c.LoadFloor}, {"LoadJournalMiB", c.LoadJournalMiB},
-		{"LoadEntities", c.LoadEntities}, {"LoadGiB", c.LoadGiB},
+		{"allocation.floor", c.LoadFloor}, {"allocation.journal_weight", c.LoadJournalMiB},
+		{"allocation.entity_weight", c.LoadEntities}, {"allocation.memory_weight", c.LoadGiB},
 	} {
 		if !(f.value >= 0 && f.value <= 1e6) {
 			bad("%s is %v, must be 0 to 1000000", f.key, f.value)
@@ -187,8 +189,7 @@ func New(c Config) (Strategy, error) {
 		return External{AbsoluteLimit: c.AbsoluteLimit}, nil
 	case NameLoad:
 		return LeastLoad{
-			Tolerance: c.LoadTolerance, Hysteresis: c.LoadHysteresis, Floor: c.LoadFloor,
-			Weights: Weights{Command: c.LoadCommand.Seconds(), JournalMiB: c.LoadJournalMiB, Entities: c.LoadEntities, GiB: c.LoadGiB},
+			Tolerance: c.LoadTolerance, Hysteresis: c.LoadHysteresis, Floor: c.LoadFloor, Weights: c.Weights(),
 			MoveMiB: c.LoadMoveMiB, AbsoluteLimit: c.AbsoluteLimit,
 		}, nil
 	}

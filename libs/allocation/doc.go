@@ -54,8 +54,7 @@
 //     Akka, with its hash; regions are on it by their names. What a region gets is bounded:
 //     the next one on the ring gets what exceeds it.
 //   - load, [LeastLoad], compares regions by the load of all their shards, and moves shards
-//     off those that have more than the average and a tolerance. Coordinators refuse it,
-//     because regions do not report the loads of their shards.
+//     off those that have more than the average and a tolerance.
 //   - external, [External], leaves it to a program, which pins shards.
 //
 // The first three look only at the shards of the type. The strategy "load" looks at all shards of

@@ -38,8 +38,8 @@ type Weights struct {
 
 const mebi = 1 << 20
 
-// cost returns a load in processors.
-func (w Weights) cost(l Load) float64 {
+// Cost returns a load in processors.
+func (w Weights) Cost(l Load) float64 {
 	return l.Processors + w.Command*l.Commands + w.JournalMiB*l.JournalBytes/mebi + w.Entities*l.Entities/1e6 + w.GiB*l.Bytes/(1024*mebi)
 }
 
@@ -48,13 +48,13 @@ func (w Weights) cost(l Load) float64 {
 func moveTime(l Load) float64 { return 0.01 + 50e-6*l.Entities + l.Bytes/(100*mebi) }
 
 func (s LeastLoad) compare(a, b *Region) int {
-	return cmp.Or(cmp.Compare(s.Weights.cost(a.Load), s.Weights.cost(b.Load)), Compare(a, b))
+	return cmp.Or(cmp.Compare(s.Weights.Cost(a.Load), s.Weights.Cost(b.Load)), Compare(a, b))
 }
 
 // Allocate picks the region with the least load, or, for a shard whose load is not known, the
 // one with the fewest shards.
 func (s LeastLoad) Allocate(v View, shard sharding.ShardID) sharding.NodeID {
-	if s.Weights.cost(v.loadOf(shard).Load) == 0 {
+	if s.Weights.Cost(v.loadOf(shard).Load) == 0 {
 		return mostSuitable(v)
 	}
 	return best(v, s.compare)
@@ -105,7 +105,7 @@ type relief struct {
 	buf        []int
 }
 
-func (r *relief) loadAt(region int) float64 { return r.Weights.cost(r.Regions[region].Load) }
+func (r *relief) loadAt(region int) float64 { return r.Weights.Cost(r.Regions[region].Load) }
 
 // relieve moves shards off a region.
 func (r *relief) relieve(owner int) {
@@ -153,7 +153,7 @@ func (r *relief) relieve(owner int) {
 	}
 }
 
-func (r *relief) costOf(s sharding.ShardID) float64 { return r.Weights.cost(r.loadOf(s).Load) }
+func (r *relief) costOf(s sharding.ShardID) float64 { return r.Weights.Cost(r.loadOf(s).Load) }
 
 // better is the load that the other region of a move may have in the end if that is to be
 // better than what the owner has now.

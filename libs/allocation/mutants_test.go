@@ -28,7 +28,7 @@ func TestMutants(t *testing.T) {
 		"even-out-worth": "TestPlanningEnds", "repair-worse": "TestNothingGained", "plan-totals": "TestPlansKeepConstraints",
 		"hash-bound": "TestHashBound", "load-cooldown": "TestLoadRules", "load-hysteresis": "TestLoadRules",
 		"check-status": "TestPlantedViolations", "check-reads": "TestPlantedViolations", "check-capacity": "TestPlantedViolations",
-		"check-pin": "TestPlantedViolations", "check-cordon": "TestPlantedViolations", "check-zone": "TestPlantedViolations",
+		"check-pin": "TestPlantedViolations", "check-cooling": "TestCheckLoad", "check-cordon": "TestPlantedViolations", "check-zone": "TestPlantedViolations",
 	}
 	for _, name := range slices.Sorted(maps.Keys(mutants)) {
 		test := mutants[name]

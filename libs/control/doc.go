@@ -20,6 +20,15 @@
 //	             ◀ DueAck
 //	             ◀ NotActive                     as with Register
 //
+// It also reports the loads of its shards, for those coordinators that place shards by load:
+//
+//	region       ReportLoad        coordinator   once registered, and again some seconds after every
+//	                                             answer. It has what has changed, or everything if
+//	                                             the report before was not answered, or if the term
+//	                                             is new
+//	             ◀ LoadAck
+//	             ◀ NotActive                     as with Register
+//
 // A gateway watches the table too. Now and then, its call has a [Card]: how its clients have fared
 // since its last card. What gets lost with a call is not repeated. While no coordinator is alive, it asks a region
 // instead, for the region's copy of the table. Gateways, and regions whose entities send

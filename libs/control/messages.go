@@ -13,6 +13,7 @@ var Kinds = []Kind{
 	{Zero: Register{}, From: Region, To: Coordinator, Answers: []Message{RegisterAck{}, NotActive{}}},
 	{Zero: GracefulShutdown{}, From: Region, To: Coordinator, Answers: []Message{ShutdownAck{}, NotActive{}}},
 	{Zero: CountDue{}, From: Region, To: Coordinator, Answers: []Message{DueAck{}, NotActive{}}},
+	{Zero: ReportLoad{}, From: Region, To: Coordinator, Answers: []Message{LoadAck{}, NotActive{}}},
 	{Zero: GetShardHome{}, From: Region | Gateway, To: Coordinator},
 	{Zero: HostShard{}, From: Coordinator, To: Region},
 	{Zero: HandOff{}, From: Coordinator, To: Region},
@@ -113,6 +114,35 @@ type (
 		Term sharding.Term
 		Due  int
 	}
+	// ReportLoad is what the shards of a region take of it: those that take most, each by
+	// itself, and all others together. A report with a lower Number than an earlier one is
+	// outdated and is ignored.
+	ReportLoad struct {
+		Number uint64
+		// Full: Shards are all that are reported by themselves. Otherwise they are those that
+		// have changed since the report with the Number before, and the others are as they
+		// were then.
+		Full   bool
+		Shards []ShardLoad
+		// Rest is the load of the shards that are not reported by themselves.
+		Rest sharding.Load
+		Node NodeLoad
+	}
+	// ShardLoad is the load of a shard. A zero Load: the shard is part of the rest from now on,
+	// or is not in the region any more.
+	ShardLoad struct {
+		Shard sharding.ShardID
+		Load  sharding.Load
+	}
+	// NodeLoad is what the process of a region has and uses.
+	NodeLoad struct {
+		Processors  uint32 // that its code may use
+		MilliGC     uint32 // thousandths of its processor time that go to collecting garbage
+		MemoryUsed  uint64 // bytes
+		MemoryLimit uint64 // bytes; 0: there is none
+	}
+	// LoadAck answers ReportLoad: the coordinator of the term has taken the report.
+	LoadAck struct{ Term sharding.Term }
 	// JournalReport is a region's judgement of its journal. A report with a lower
 	// Number than an earlier one is outdated and is ignored.
 	JournalReport struct {
@@ -187,6 +217,8 @@ func (GracefulShutdown) name() string { return "GracefulShutdown" }
 func (ShutdownAck) name() string      { return "ShutdownAck" }
 func (CountDue) name() string         { return "CountDue" }
 func (DueAck) name() string           { return "DueAck" }
+func (ReportLoad) name() string       { return "ReportLoad" }
+func (LoadAck) name() string          { return "LoadAck" }
 func (JournalReport) name() string    { return "JournalReport" }
 func (GetShardHome) name() string     { return "GetShardHome" }
 func (HostShard) name() string        { return "HostShard" }
@@ -221,6 +253,12 @@ func (CountDue) About() About { return About{} }
 
 // About is of the term that counts.
 func (m DueAck) About() About { return About{Term: m.Term} }
+
+// About is of no shard: loads are estimates.
+func (ReportLoad) About() About { return About{} }
+
+// About is of the term that has taken the report.
+func (m LoadAck) About() About { return About{Term: m.Term} }
 
 // About is of no shard.
 func (JournalReport) About() About { return About{} }

@@ -30,6 +30,7 @@ type ask struct {
 	// which begins after that, is done. fence is 0 until it is requested.
 	seq   uint64
 	fence uint64
+	began time.Time // when the turn began to wait
 	// since is when it was sent, in Unix nanoseconds. probePause is the time between two probes.
 	since      int64
 	probePause time.Duration
@@ -58,7 +59,7 @@ func (m *Machine) startAsk(in *Ask) {
 		m.askDone(in.Incarnation, in.Number, *refusal)
 		return
 	}
-	a := &ask{number: in.Number, readOnly: in.ReadOnly, env: m.askEnvelope(e, c, in), seq: e.staged}
+	a := &ask{number: in.Number, readOnly: in.ReadOnly, env: m.askEnvelope(e, c, in), seq: e.staged, began: m.now}
 	e.ask = a
 	m.stats.Waiting++
 	m.schedule(alarm{at: a.env.Deadline, kind: alarmAsk, entity: e, incarnation: e.inc, number: a.number})
@@ -303,8 +304,9 @@ func (m *Machine) endAsk(e *entity, reply *sharding.Reply) {
 	a := e.ask
 	e.ask = nil
 	m.stats.Waiting--
-	if reply.Outcome == sharding.Unknown && e.running != nil {
-		e.running.askInDoubt = true
+	if c := e.running; c != nil {
+		c.waited += m.now.Sub(a.began)
+		c.askInDoubt = c.askInDoubt || reply.Outcome == sharding.Unknown
 	}
 	m.askDone(e.inc, a.number, *reply)
 }

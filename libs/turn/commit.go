@@ -16,6 +16,7 @@ func (m *Machine) turnDone(in *TurnDone) {
 	e.running = nil
 	mailbox := c.reply.Timing.Mailbox
 	e.observeTurn(m.now.Sub(c.arrived) - mailbox) // includes the wait for a processor
+	e.shard.work.note(in.Handler-c.waited, mailbox)
 	c.done, c.finished, c.reply = true, m.now, in.Reply
 	c.reply.Timing.Mailbox, c.reply.Timing.Handler = mailbox, in.Handler
 	fits, recount := m.countReminders(e, c, in)
@@ -156,12 +157,14 @@ func (m *Machine) appendPending(e *entity) {
 	}
 	n, size := 0, 0
 	for n < last && n < m.cfg.UnitRecords {
-		size += e.pending[n].Size()
-		if n > 0 && size > m.cfg.UnitBytes {
+		more := e.pending[n].Size()
+		if n > 0 && size+more > m.cfg.UnitBytes {
 			break
 		}
+		size += more
 		n++
 	}
+	e.shard.work.JournalBytes += uint64(size)
 	e.inflight, e.pending = e.pending[:n:n], e.pending[n:]
 	e.shard.noteForms(e.inflight)
 	m.emit(Append{Incarnation: e.inc, Append: sharding.Append{

@@ -185,9 +185,10 @@ type command struct {
 	// number fence is done. 0: the reply does not wait for a record, or for a fence read.
 	seq      uint64
 	fence    uint64
-	finished time.Time // when the turn was over
-	answered bool      // the command is over; only its place in the mailbox is still taken
-	asked    bool      // a changing ask of this or an earlier run of the command has left
+	finished time.Time     // when the turn was over
+	answered bool          // the command is over; only its place in the mailbox is still taken
+	asked    bool          // a changing ask of this or an earlier run of the command has left
+	waited   time.Duration // for the answers to asks of the present run
 	// The next four fields are about changing asks of the present run.
 	barrierOpen bool   // the turn has passed the barrier: its changing asks may leave
 	asksMade    []made // the changing asks that have left

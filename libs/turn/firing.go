@@ -104,6 +104,7 @@ func (m *Machine) appendFiring(e *entity) {
 	if f.record > 0 {
 		e.inflight, e.pending = e.pending[:1:1], e.pending[1:]
 		e.shard.noteForms(e.inflight)
+		e.shard.work.JournalBytes += uint64(e.inflight[0].Size())
 	}
 	a := sharding.Append{Shard: e.shard.id, Epoch: e.shard.epoch, Entity: e.id, Records: e.inflight}
 	switch {

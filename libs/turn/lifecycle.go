@@ -389,7 +389,7 @@ func (m *Machine) startTurn(e *entity) {
 		e.running = c
 		m.lastTurn++
 		c.runID, c.turn = c.requestID(), m.lastTurn
-		c.barrierOpen, c.asksMade, c.askConflict, c.askInDoubt = false, nil, false, false
+		c.barrierOpen, c.asksMade, c.askConflict, c.askInDoubt, c.waited = false, nil, false, false, 0
 		c.reply.Timing.Mailbox = m.now.Sub(c.arrived)
 		if c.builtin != nil {
 			c.builtin(m, e, c)

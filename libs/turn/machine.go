@@ -105,6 +105,8 @@ type shard struct {
 	entities []*entity // in no order
 	fence    fenceReads
 	kept     keptStates // of entities that are not alive
+	work     ShardWork  // done since the shard was opened
+	bytes    int        // of the entities whose size is known
 	// wrote are the forms of all events that were handed to the journal, as indexes into
 	// the Writes of the type.
 	wrote sharding.FormSet

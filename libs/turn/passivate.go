@@ -201,6 +201,7 @@ type heapState struct {
 func (m *Machine) setSize(e *entity, size int) {
 	m.heap.bytes += size - e.size
 	e.shard.typ.bytes += size - e.size
+	e.shard.bytes += size - e.size
 	e.size = size
 }
 

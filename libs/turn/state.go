@@ -35,8 +35,10 @@ func (m *Machine) Check() error {
 		if err := s.kept.check(&m.cfg); err != nil {
 			return fmt.Errorf("turn: shard %s: %w", s.id, err)
 		}
+		size := s.bytes
 		for i, e := range s.entities {
 			entities++
+			size -= e.size
 			if s.typ.entities[e.id.ID] != e || e.shard != s || e.shardIndex != uint32(i) {
 				return fmt.Errorf("turn: entity %s in %s is not found", e.id, s.id)
 			}
@@ -56,6 +58,9 @@ func (m *Machine) Check() error {
 					bytes += c.env.Size()
 				}
 			}
+		}
+		if size != 0 {
+			return fmt.Errorf("turn: shard %s counts %d bytes of entities, which is %d too many", s.id, s.bytes, size)
 		}
 	}
 	if commands != m.stats.Commands || bytes != m.stats.Bytes || entities != m.stats.Entities {
@@ -150,7 +155,7 @@ func (m *Machine) Clone() *Machine {
 			if s == nil {
 				continue
 			}
-			c := &shard{id: s.id, epoch: s.epoch, phase: s.phase, typ: ts, wrote: s.wrote}
+			c := &shard{id: s.id, epoch: s.epoch, phase: s.phase, typ: ts, wrote: s.wrote, work: s.work, bytes: s.bytes}
 			c.kept = keptStates{byID: maps.Clone(s.kept.byID), bytes: s.kept.bytes}
 			shards[s], ts.shards[index] = c, c
 			for _, e := range s.entities {

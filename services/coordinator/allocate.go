@@ -20,7 +20,7 @@ func (m *Machine) view(t *typeTable, except sharding.NodeID, forms sharding.Form
 		}
 	}
 	m.scratch = v
-	return allocation.View{Type: t.desc.Type, Regions: v, Pins: t.pinsOf()}
+	return allocation.View{Type: t.desc.Type, Regions: v, Pins: t.pinsOf(), ShardLoads: m.shardLoads(t)}
 }
 
 // choose returns an owner for a row, other than except, that reads the forms; the zero node

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/allocation"
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -25,7 +26,11 @@ type typeTable struct {
 	unhosted time.Time
 	pins     []PinFact // sorted by shard
 	// pinned has the pins for views; nil: not made since the last change.
-	pinned   map[sharding.ShardID]string
+	pinned map[sharding.ShardID]string
+	// loads are what is known of the loads of the shards, by index, and shown the same for views;
+	// nil: nothing is.
+	loads    []shardLoad
+	shown    []allocation.ShardLoad
 	owned    []holding // by owner
 	expected []holding // by who has the shards when what is under way has ended
 }
@@ -211,6 +216,9 @@ func (m *Machine) applyRow(f RowFact) {
 	if expected {
 		t.hold(&t.expected, becomes, next)
 		m.countExpected(becomes, 1)
+	}
+	if t.loads != nil {
+		m.shiftLoad(was, becomes, t.loads[next.Shard.Index].Load)
 	}
 	m.allocated += one(last.Epoch == 0)
 	m.endMove(next)

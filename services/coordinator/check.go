@@ -48,6 +48,9 @@ func (m *Machine) Check() error {
 	if err := m.checkExpected(); err != nil {
 		return err
 	}
+	if err := m.checkLoads(); err != nil {
+		return err
+	}
 	var epochs []sharding.Epoch
 	allocated, want := 0, budget{}
 	for i, t := range m.types {
@@ -113,6 +116,24 @@ func (m *Machine) checkExpected() error {
 	}
 	if !maps.Equal(counts, m.expected) {
 		return fmt.Errorf("%v are to have shards, %v are counted", counts, m.expected)
+	}
+	return nil
+}
+
+// checkLoads checks the sums of the loads of the shards that each node is to have.
+func (m *Machine) checkLoads() error {
+	sums := map[sharding.NodeID]sharding.Load{}
+	for _, t := range m.types {
+		for i, l := range t.loads {
+			node := t.rows[i].expected()
+			if node.IsZero() || l.Load == (sharding.Load{}) {
+				continue
+			}
+			sums[node] = sums[node].Plus(l.Load)
+		}
+	}
+	if !maps.Equal(sums, m.loads) {
+		return fmt.Errorf("nodes have the loads %v, %v are counted", sums, m.loads)
 	}
 	return nil
 }

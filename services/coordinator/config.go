@@ -59,6 +59,12 @@ type Config struct {
 	UnhostedAfter time.Duration
 	// RebalanceInterval is how often the strategy is asked. Default 500 ms.
 	RebalanceInterval time.Duration
+	// LoadCooldown is how long after a shard has come to its owner, and after the beginning of a
+	// term, no shard moves because of its load. Default 5 min, as that of package allocation.
+	LoadCooldown time.Duration
+	// LoadReport is how long what a region has reported of its load counts. Default 1 min:
+	// several reports may get lost.
+	LoadReport time.Duration
 	// RolloutFreeze is how long after a region has come or gone nothing moves for balance
 	// while regions of several versions are here, and how long no region must have had the
 	// target version before the one version that all regions have becomes the target.
@@ -197,6 +203,8 @@ func DefaultConfig() Config {
 		JournalReport:            5 * time.Second,
 		JournalFresh:             time.Second,
 		RebalanceInterval:        500 * time.Millisecond,
+		LoadCooldown:             allocation.DefaultConfig().LoadCooldown,
+		LoadReport:               time.Minute,
 		RolloutFreeze:            30 * time.Minute,
 		RolloutShare:             1.5,
 		MaxVersions:              64,
@@ -245,6 +253,16 @@ func (c *Config) strategy(t sharding.EntityType) allocation.Strategy {
 	return c.Strategy
 }
 
+// byLoad reports whether a type has the strategy "load".
+func (c *Config) byLoad() bool {
+	_, is := c.Strategy.(allocation.LeastLoad)
+	for _, s := range c.Strategies { // order-free: any of them will do
+		_, own := s.(allocation.LeastLoad)
+		is = is || own
+	}
+	return is
+}
+
 // Validate names every field that makes no sense, and what would. Errors wrap
 // [ErrConfig].
 func (c Config) Validate() error {
@@ -268,7 +286,7 @@ func (c Config) Validate() error {
 		{"HandoffTimeout", c.HandoffTimeout}, {"HandoffSlack", c.HandoffSlack},
 		{"JournalReport", c.JournalReport}, {"JournalFresh", c.JournalFresh},
 		{"BrakeWindow", c.BrakeWindow}, {"BrakeExcess", c.BrakeExcess}, {"BrakePause", c.BrakePause}, {"GatewayForgotten", c.GatewayForgotten},
-		{"RebalanceInterval", c.RebalanceInterval}, {"RolloutFreeze", c.RolloutFreeze}, {"WatchHold", c.WatchHold},
+		{"RebalanceInterval", c.RebalanceInterval}, {"LoadReport", c.LoadReport}, {"RolloutFreeze", c.RolloutFreeze}, {"WatchHold", c.WatchHold},
 		{"RetryPause", c.RetryPause}, {"TakeoverTimeout", c.TakeoverTimeout},
 		{"JournalHeartbeatInterval", c.JournalHeartbeatInterval}, {"JournalHeartbeatPatience", c.JournalHeartbeatPatience}, {"SurveyInterval", c.SurveyInterval},
 	} {
@@ -295,6 +313,9 @@ func (c Config) Validate() error {
 	}
 	if !(c.BrakeFactor > 1 && c.BrakeFactor <= 1000) {
 		bad("BrakeFactor is %v, must be above 1 and at most 1000: usual latencies are not slow", c.BrakeFactor)
+	}
+	if c.LoadCooldown < 0 {
+		bad("LoadCooldown is %v, must not be below 0", c.LoadCooldown)
 	}
 	if !(c.RolloutShare >= 1 && c.RolloutShare <= 1000) {
 		bad("RolloutShare is %v, must be 1 to 1000: below 1 no region of the target version may have its fair share", c.RolloutShare)

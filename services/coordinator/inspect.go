@@ -32,11 +32,12 @@ func (m *Machine) Clone() *Machine {
 		u.rows = slices.Clone(t.rows)
 		u.owned, u.expected = cloneHoldings(t.owned), cloneHoldings(t.expected)
 		u.pins = slices.Clone(t.pins)
+		u.loads, u.shown = slices.Clone(t.loads), slices.Clone(t.shown)
 		c.types[i] = &u
 	}
-	c.expected = maps.Clone(m.expected)
 	c.budget = m.budget.clone()
 	c.gateways.list = slices.Clone(m.gateways.list)
+	c.expected, c.loads = maps.Clone(m.expected), maps.Clone(m.loads)
 	return &c
 }
 
@@ -248,6 +249,15 @@ func (s *state) region(r *region) {
 		s.uint(r.journal.number)
 		s.time(r.journal.at)
 	}
+	if l := &r.load; l.number > 0 {
+		s.uint(l.number)
+		s.uint(uint64(l.reports))
+		s.load(l.rest)
+		s.bool(l.told)
+	}
+	if r.registered {
+		s.time(r.load.at)
+	}
 	s.text(r.version)
 	s.text(r.zone)
 	for _, l := range r.labels {
@@ -301,8 +311,19 @@ func (s *state) table(t *typeTable) {
 		s.uint(uint64(r.tries))
 		s.uint(uint64(r.look))
 		s.bool(r.untold)
+		if t.loads != nil {
+			s.load(t.loads[i].Load)
+			s.node(t.loads[i].by)
+			s.time(r.since) // of a cool-down
+		}
 	}
 	s.uint(0)
+}
+
+func (s *state) load(l sharding.Load) {
+	for _, v := range [...]uint64{l.HandlerMicros, l.MilliCommands, l.MilliWaiting, l.JournalBytes, l.Entities, l.Bytes} {
+		s.uint(v)
+	}
 }
 
 // View is the coordinator as an operator sees it. It shares nothing that is

@@ -71,6 +71,8 @@ type Machine struct {
 	// expected counts, for all types, the shards that a node has when what is under way has
 	// ended.
 	expected map[sharding.NodeID]int
+	// loads are the sums of what is known of the loads of these shards.
+	loads map[sharding.NodeID]sharding.Load
 
 	rebalanced time.Time // when a plan was last due, or came back
 	plans      uint64    // the number of the last plan that was asked for, in any term
@@ -172,6 +174,8 @@ func (m *Machine) receive(in Received) bool {
 		m.gracefulShutdown(in.From, in.Call)
 	case control.CountDue:
 		m.countDue(in.From, in.Call)
+	case control.ReportLoad:
+		m.reportLoad(in.From, in.Call, msg)
 	case control.GetShardHome:
 		m.getShardHome(msg)
 	case control.ShardStarted:
@@ -280,6 +284,7 @@ func (m *Machine) tick() {
 		m.plan()
 		m.tellUnreadable()
 		m.tellStaying()
+		m.tellUnmeasured()
 	}
 }
 

@@ -292,6 +292,9 @@ type (
 	}
 	// UnreadableNow says, for the log, that no region reads these shards from now on.
 	UnreadableNow UnreadableShards
+	// NoLoad says, for the log, that nothing moves because of load as long as a region reports
+	// none. It comes once for each region, and only if a type has the strategy "load".
+	NoLoad struct{ Region string }
 	// DrainStays says, for the log, that a drain does not end: no other region can be given
 	// these shards of the region.
 	DrainStays struct {
@@ -452,6 +455,7 @@ func (ReadForms) output()             {}
 func (UnreadableNow) output()         {}
 func (DrainStays) output()            {}
 func (BrakeChanged) output()          {}
+func (NoLoad) output()                {}
 func (ProbeJournal) output()          {}
 func (Plan) output()                  {}
 

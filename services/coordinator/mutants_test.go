@@ -387,6 +387,25 @@ func TestMutantsOfPlans(t *testing.T) {
 	}
 }
 
+// TestMutantsOfLoad: shards would follow loads that come and go, or are not there any more.
+func TestMutantsOfLoad(t *testing.T) {
+	t.Cleanup(func() { mutant.Activate("") })
+	for _, m := range []struct {
+		name   string
+		broken func(*testing.T) bool
+	}{
+		{"load-two-reports", movesAfter(1)}, {"load-cooling", movesInNewTerm}, {"load-cooling", movesOn}, {"load-fresh", movesByOldReports},
+		{"load-of-earlier-owner", func(t *testing.T) bool { return loadOfEarlierOwner(t) > 0 }},
+	} {
+		for _, name := range []string{"", m.name} {
+			mutant.Activate(name)
+			if broken := m.broken(t); broken != (name != "") {
+				t.Errorf("mutant %q: broken %t", name, broken)
+			}
+		}
+	}
+}
+
 // TestMutantsOfSuccessors: a shard would go elsewhere than planned, or to a region that is
 // about to leave.
 func TestMutantsOfSuccessors(t *testing.T) {

@@ -24,6 +24,7 @@ func (m *Machine) plan() {
 	if m.planning || !m.balances() || room == 0 {
 		return
 	}
+	m.cool()
 	in := allocation.PlanInput{Budget: room}
 	for _, t := range m.types {
 		v := m.typeView(t)
@@ -33,7 +34,7 @@ func (m *Machine) plan() {
 		for i := range v.Regions {
 			v.Regions[i].Shards = slices.Clone(v.Regions[i].Shards)
 		}
-		v.Forms = t.storedForms()
+		v.Forms, v.ShardLoads = t.storedForms(), slices.Clone(v.ShardLoads)
 		in.Types = append(in.Types, allocation.TypePlan{View: v, InFlight: t.inFlight(), Strategy: m.cfg.strategy(t.desc.Type)})
 	}
 	if len(in.Types) == 0 {
@@ -57,6 +58,7 @@ func (m *Machine) planned(in Planned) {
 	if !m.balances() {
 		return
 	}
+	m.cool()
 	var of *typeTable // that the view is of
 	var v allocation.View
 	for _, move := range in.Moves {
@@ -107,7 +109,7 @@ func (m *Machine) balances() bool {
 // typeView is what strategies see of a type: all regions that host it, except those whose
 // journal does not answer, or has not for long: these come back by themselves.
 func (m *Machine) typeView(t *typeTable) allocation.View {
-	v := allocation.View{Type: t.desc.Type, Pins: t.pinsOf()}
+	v := allocation.View{Type: t.desc.Type, Pins: t.pinsOf(), ShardLoads: m.shardLoads(t)}
 	for i := range m.regions {
 		if r := &m.regions[i]; r.registered && r.hosts(t.desc.Type) && !r.cutOff() && !r.recovering() {
 			rv := m.regionView(t, r)
@@ -127,7 +129,7 @@ func (m *Machine) typeView(t *typeTable) allocation.View {
 func (m *Machine) regionView(t *typeTable, r *region) allocation.Region {
 	return allocation.Region{
 		Node: r.node, Name: r.name, Zone: r.zone, Version: r.version, Capacity: int(r.capacity),
-		Total: m.expected[r.node], Cordoned: m.cordoned(r.name), Reads: r.formsOf(t).reads, Shards: shardsIn(t.expected, r.node),
+		Total: m.expected[r.node], Load: m.loadOf(r), Cordoned: m.cordoned(r.name), Reads: r.formsOf(t).reads, Shards: shardsIn(t.expected, r.node),
 	}
 }
 

@@ -78,6 +78,7 @@ type cluster struct {
 	term    sharding.Term
 	fence   map[sharding.ShardID]sharding.Row
 	asked   map[sharding.ShardID]bool
+	reports uint64 // number of the newest report of any load
 	uid     sharding.NodeUID
 	// the watcher's table
 	watch   control.Call
@@ -252,6 +253,19 @@ func (c *cluster) card() Received {
 	return Received{From: gateway, Call: control.Call(c.rng.Uint64()), Msg: msg}
 }
 
+// report has a region report loads, of shards that it has and of others.
+func (c *cluster) report(p *peer) {
+	c.reports++
+	load := func() sharding.Load {
+		return sharding.Load{HandlerMicros: uint64(c.rng.IntN(3)) << (20 * c.rng.IntN(3)), MilliCommands: uint64(c.rng.IntN(2000)), Bytes: uint64(c.rng.IntN(1 << 20))}
+	}
+	r := control.ReportLoad{Number: c.reports, Full: c.rng.IntN(3) == 0, Rest: load()}
+	for range c.rng.IntN(8) {
+		r.Shards = append(r.Shards, control.ShardLoad{Shard: sharding.ShardID{Type: "T", Index: uint32(c.rng.IntN(17))}, Load: load()})
+	}
+	c.tell(calls(p.node, r))
+}
+
 // round lets 50 ms pass.
 func (c *cluster) round() {
 	c.now = c.now.Add(50 * time.Millisecond)
@@ -260,6 +274,9 @@ func (c *cluster) round() {
 	}
 	for _, p := range c.peers {
 		c.beat(p)
+		if c.rng.IntN(10) == 0 && p.alive {
+			c.report(p)
+		}
 	}
 	if c.rng.IntN(8) == 0 {
 		c.tell(c.card())

@@ -24,6 +24,7 @@ type region struct {
 	draining   bool // an operator drains the region
 	stayTold   bool // the log knows that this drain does not end
 	journal    journalHealth
+	load       regionLoad
 	version    string
 	zone       string
 	labels     []control.Label
@@ -141,7 +142,7 @@ func (m *Machine) register(from sharding.NodeID, call control.Call, in control.R
 		}
 	}
 	if !r.registered {
-		m.rolloutStep = m.now
+		m.rolloutStep, r.load.at = m.now, m.now
 	}
 	r.registered, r.version, r.types, r.forms = true, in.Version, descs, make([]regionForms, len(descs))
 	r.zone, r.labels, r.capacity = in.Zone, slices.Clone(in.Labels), in.Capacity

@@ -76,6 +76,21 @@ type Config struct {
 	// is given shards. Default 10 s: a connection that comes and goes must not
 	// move them back and forth.
 	JournalRecovery time.Duration
+	// LoadInterval is the time between two reports of the loads of the shards, and between two
+	// measurements of them. Default 5 s: what moves because of load is wanted for minutes.
+	// 0: nothing is measured.
+	LoadInterval time.Duration
+	// LoadHalfLife is how long ago what was measured counts half in the rates that are
+	// reported. Default 15 s: a burst of a few seconds moves nothing, and a lasting change
+	// is seen after half a minute.
+	LoadHalfLife time.Duration
+	// LoadShards is how many shards are reported by themselves, the heaviest ones. Default
+	// 256: some more than move at a time. A report lists twice as many at most, those that are
+	// no longer among the heaviest included: 100 kB.
+	LoadShards int
+	// LoadFull is after how many reports one has everything, even if the coordinator has taken all
+	// reports since the last one. Default 10.
+	LoadFull int
 	// Zone, Labels (sorted by name) and Capacity are what the region says of itself when
 	// it registers, see control.Register. Default none.
 	Zone     string
@@ -116,12 +131,21 @@ func DefaultConfig(self sharding.NodeID, name string, types ...turn.Type) Config
 		JournalPatience: 5 * time.Second,
 		JournalProbe:    time.Second,
 		JournalRecovery: 10 * time.Second,
+
+		LoadInterval: 5 * time.Second,
+		LoadHalfLife: 15 * time.Second,
+		LoadShards:   256,
+		LoadFull:     10,
 	}
 }
 
 // MaxKeptWait is the longest KeptWait. A coordinator gives a shard to another region if it is
 // not served within two seconds, and the states that were fetched by then are lost.
 const MaxKeptWait = 1500 * time.Millisecond
+
+// MaxLoadInterval is the longest LoadInterval. A coordinator counts on a report for a minute
+// (coordinator.Config.LoadReport), and two may get lost.
+const MaxLoadInterval = 20 * time.Second
 
 // MaxShardCores is the largest number of shard cores of a region.
 const MaxShardCores = 64
@@ -190,6 +214,12 @@ func (c *Config) Validate() error {
 		errs = append(errs, errors.New("region: JournalPatience must not be negative, JournalProbe and JournalRecovery must be above 0"))
 	} else if c.JournalPatience > 0 && 2*c.JournalProbe > c.JournalPatience {
 		errs = append(errs, fmt.Errorf("region: JournalProbe %s must be at most half of JournalPatience %s, or one lost answer looks like silence", c.JournalProbe, c.JournalPatience))
+	}
+	if c.LoadInterval < 0 || c.LoadInterval > MaxLoadInterval {
+		errs = append(errs, fmt.Errorf("region: LoadInterval is %s, must be 0 (nothing is measured) to %s", c.LoadInterval, MaxLoadInterval))
+	}
+	if c.LoadHalfLife <= 0 || c.LoadShards <= 0 || c.LoadFull <= 0 {
+		errs = append(errs, errors.New("region: LoadHalfLife, LoadShards and LoadFull must be above 0"))
 	}
 	if c.LeaveTimeout <= c.Turn.DrainTimeout {
 		errs = append(errs, fmt.Errorf("region: LeaveTimeout %s must be above DrainTimeout %s, or leaving cuts drains short", c.LeaveTimeout, c.Turn.DrainTimeout))

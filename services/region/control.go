@@ -33,6 +33,7 @@ type ControlCore struct {
 	draining   bool // DrainAll was ordered
 	failed     bool
 	health     health
+	loads      loadReports
 
 	now time.Time
 	out []ControlOutput
@@ -46,6 +47,7 @@ func NewControlCore(cfg Config) *ControlCore {
 		watcher: routetable.NewWatcher(cfg.Watch),
 		shards:  map[sharding.EntityType]uint32{},
 		cores:   make([]Held, cfg.ShardCores),
+		loads:   loadReports{cores: make([]*ShardLoads, cfg.ShardCores)},
 		budgets: cfg.budgets(),
 	}
 	for i := range cfg.Turn.Types {
@@ -97,6 +99,8 @@ func (c *ControlCore) Step(now time.Time, in ControlInput, out []ControlOutput) 
 		c.leave()
 	case FeedRouter:
 		c.feedRouter()
+	case NodeMeasured:
+		c.loads.node = in.Load
 	case Tick:
 		c.tick()
 	}
@@ -168,6 +172,8 @@ func (c *ControlCore) event(core int, e Event) {
 		c.tickLeave()
 	case JournalAnswered:
 		c.answered(e.Path, e.At)
+	case Measured:
+		c.loads.cores[core] = &e.ShardLoads
 	case Want:
 		b := &c.budgets[e.Resource]
 		b.wanting[core] = true
@@ -211,6 +217,7 @@ func (c *ControlCore) tick() {
 	c.countDue()
 	c.tickLeave()
 	c.tickJournal()
+	c.reportLoad()
 	for r := range resources {
 		c.reclaim(r)
 	}

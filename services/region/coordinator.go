@@ -60,6 +60,15 @@ func (c *ControlCore) replied(in Replied) bool {
 		case control.NotActive: // it is repeated
 			return true
 		}
+	case control.ReportLoad:
+		c.loads.call.answered(in.From)
+		switch msg := in.Msg.(type) {
+		case control.LoadAck:
+			c.loadTaken(in.Asked.(control.ReportLoad), msg)
+			return true
+		case nil, control.NotActive: // the next report has everything
+			return true
+		}
 	case control.GracefulShutdown:
 		c.leaveCall.answered(in.From)
 		switch msg := in.Msg.(type) {
@@ -248,6 +257,7 @@ func (c *ControlCore) registerAck(from string, asked control.Register, in contro
 		c.registered = in.Term
 		c.announcing.call = repeated{}
 		c.health.told = time.Time{} // it may know nothing yet
+		c.loads.call, c.loads.taken = repeated{}, false
 		c.emit(Registered{With: from, Term: in.Term})
 		c.readiness.call = repeated{}
 		c.countDue()

@@ -22,6 +22,7 @@ import (
 // each unless there are several shard cores; epochs are written term.counter. The commands:
 //
 //	cores N                               first: so many shard cores, and six shards per type
+//	loads MS                              first: loads are reported in this interval, two shards by themselves
 //	hold | pass                           messages between cores wait, or go on
 //	coordinators ADDR…                    where coordinators may be
 //	table TERM N [SHARD=EPOCH:PHASE:OWNER…]  the oldest Watch is answered
@@ -34,11 +35,12 @@ import (
 //	handoff SHARD EPOCH [term=N]
 //	claimed VERDICT [EPOCH]               answers the oldest Claim; EPOCH is the stored one
 //	command R EPOCH TYPE/ID CMD [size=N]
-//	loaded SEQ | done R [events=N] [event=NAME] | appended VERDICT [EPOCH] | fence VERDICT [EPOCH] | stopped [STATE]
+//	loaded SEQ | done R [events=N] [event=NAME] [ran=MS] | appended VERDICT [EPOCH] | fence VERDICT [EPOCH] | stopped [STATE]
 //	wakes [TYPE/ID=MS…]                   answers the oldest ReadWakes: wake-ups w that are due in MS
 //	probed ok|lost                        answers the oldest ProbeJournal
 //	count-due                             from now on CountDue is shown, and answered by:
 //	due N [term=N] | due-failed           answers the last CountDue; without count-due it is 0 at once
+//	taken [term=N] | not-taken            answers the last ReportLoad
 //	ready                                 whether the region is ready
 //	leave | remaining N [term=N] | tick MS
 //	feed-router                           the router is told of the table from now on
@@ -68,6 +70,7 @@ type scenario struct {
 	watches   []region.Send
 	registers region.Send  // the newest
 	leaves    region.Send  // the newest
+	reports   region.Send  // the newest ReportLoad
 	dues      *region.Send // the newest CountDue; nil: 0 is answered at once
 	heartbeat region.JournalHeartbeatRead
 	claims    []region.Claim
@@ -92,7 +95,7 @@ var self = sharding.NodeID{Addr: "r1:1", UID: 1}
 
 func newScenario() *scenario {
 	s := &scenario{now: time.Unix(1000, 0), runs: map[turn.RequestID]of[*turn.Run]{}}
-	s.start(1, 1)
+	s.start(cfg(1, 1))
 	return s
 }
 
@@ -115,16 +118,16 @@ func cfg(cores int, shards uint32) region.Config {
 		cfg.Turn.TotalCommands = 5 * cores // the least
 	}
 	cfg.ShardCores = cores
+	cfg.LoadInterval = 0 // unless the scenario is about loads
 	return cfg
 }
 
-func (s *scenario) start(cores int, shards uint32) {
-	c := cfg(cores, shards)
+func (s *scenario) start(c region.Config) {
 	if err := c.Validate(); err != nil {
 		panic(err)
 	}
 	s.control, s.shards = region.NewControlCore(c), nil
-	for i := range cores {
+	for i := range c.ShardCores {
 		s.shards = append(s.shards, region.NewShardCore(c, i))
 	}
 }
@@ -189,8 +192,22 @@ func (s *scenario) command(f []string) []string {
 	}
 	switch f[0] {
 	case "cores":
-		s.start(number(f[1]), 6)
+		s.start(cfg(number(f[1]), 6))
 		return nil
+	case "loads":
+		c := cfg(2, 6)
+		c.LoadInterval, c.LoadHalfLife = time.Duration(number(f[1]))*time.Millisecond, time.Second
+		c.LoadShards, c.LoadFull, c.JournalPatience = 2, 5, 0
+		s.start(c)
+		return nil
+	case "taken":
+		_, term, _ := s.control.Coordinator()
+		if t := opt["term"]; t != "" {
+			term = sharding.Term(number(t))
+		}
+		return s.step(region.Replied{From: s.reports.To, Asked: s.reports.Msg, Msg: control.LoadAck{Term: term}})
+	case "not-taken":
+		return s.step(region.Replied{From: s.reports.To, Asked: s.reports.Msg})
 	case "feed-router":
 		return s.step(region.FeedRouter{})
 	case "hold":
@@ -325,7 +342,7 @@ func (s *scenario) entity(f []string, opt map[string]string, arg func(int) strin
 			events[i].Name = cmp.Or(opt["event"], "added")
 		}
 		return back(r.core, turn.TurnDone{Incarnation: r.o.Incarnation, Request: r.o.Request,
-			Events: events, Sends: make([]sharding.Send, number(opt["sends"])), Deleted: opt["delete"] != "", Reply: sharding.Reply{Outcome: sharding.OK}})
+			Handler: time.Duration(number(opt["ran"])) * time.Millisecond, Events: events, Sends: make([]sharding.Send, number(opt["sends"])), Deleted: opt["delete"] != "", Reply: sharding.Reply{Outcome: sharding.OK}})
 	case "wakes":
 		return s.wakes(f[1:])
 	case "appended":
@@ -469,6 +486,13 @@ func (s *scenario) send(o region.Send) string {
 		}
 	case control.CountDue:
 		s.dues = &o
+	case control.ReportLoad:
+		s.reports = o
+		fields = fmt.Sprintf("%d full %t", m.Number, m.Full)
+		for _, l := range m.Shards {
+			fields += fmt.Sprintf("\n    %s %v", l.Shard, l.Load)
+		}
+		fields += fmt.Sprintf("\n    rest %v", m.Rest)
 	}
 	return fmt.Sprintf("%s to %s %s", control.Name(o.Msg), o.To, fields)
 }

@@ -80,6 +80,8 @@ type (
 	// FeedRouter: an entity of this region has sent its first command. From now on the
 	// router is told of the route table, by Feed.
 	FeedRouter struct{}
+	// NodeMeasured is what the process has and uses now. It comes every second or so.
+	NodeMeasured struct{ Load control.NodeLoad }
 	// Tick lets time pass; the driver sends one to every core every 20 ms or so.
 	Tick struct{}
 )
@@ -289,6 +291,8 @@ type (
 		Path JournalPath
 		At   time.Time
 	}
+	// Measured has the loads of the core's shards.
+	Measured struct{ ShardLoads }
 	// Want asks for more of what is almost used up. Answered by Grant, once there is
 	// something to grant.
 	Want struct{ Resource Resource }
@@ -329,6 +333,7 @@ func (JournalHeartbeatRead) controlInput() {}
 func (FromCore) controlInput()             {}
 func (Leave) controlInput()                {}
 func (FeedRouter) controlInput()           {}
+func (NodeMeasured) controlInput()         {}
 func (Tick) controlInput()                 {}
 
 func (Send) controlOutput()                 {}
@@ -380,5 +385,6 @@ func (Refuse) shardOutput()      {}
 func (Report) event()          {}
 func (Held) event()            {}
 func (JournalAnswered) event() {}
+func (Measured) event()        {}
 func (Want) event()            {}
 func (Return) event()          {}

@@ -63,6 +63,8 @@ type ShardCore struct {
 	// longer in use.
 	returning bool
 
+	measuredAt time.Time // when the loads of the shards were last measured
+
 	lastHeld Held // the last one that was reported to the control core
 	// answeredAt is when the journal last answered on each JournalPath (commits, loads).
 	// answered says that the journal has answered on that path since the last tick.
@@ -134,6 +136,7 @@ type heldShard struct {
 	previous, nextPrevious control.Previous
 	// fetchBy is when the shard stops waiting for the states.
 	fetchBy time.Time
+	meter   meter // of its load
 }
 
 type heldPhase uint8
@@ -572,6 +575,7 @@ func (m *ShardCore) tick() {
 	m.stepWakeups(wakeup.Tick{})
 	m.stepPurger(purge.Tick{})
 	m.sends.Step(m.now, outbox.Tick{}, &m.sendsWanted)
+	m.tickMeasure()
 	for p := range journalPaths {
 		if m.answered[p] && m.cfg.JournalPatience > 0 {
 			m.event(JournalAnswered{Path: p, At: m.answeredAt[p]})

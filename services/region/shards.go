@@ -102,7 +102,7 @@ func (m *ShardCore) refuseDamaged(c *Command) {
 
 // started serves the shard, with the states of its entities that the previous owner has kept.
 func (m *ShardCore) started(h *heldShard, kept []turn.Kept) {
-	h.phase, h.damaged = serving, false
+	h.phase, h.damaged, h.meter = serving, false, meter{at: m.now}
 	m.dropKept(m.typ(h.id.Type), h.id)
 	m.step(turn.Open{Shard: h.id, Epoch: h.epoch, Kept: kept})
 	if h.handOff > 0 { // a HandOff came while the shard waited for the states

@@ -71,6 +71,7 @@ func (m *ShardCore) Check() error {
 func (c *ControlCore) Clone() *ControlCore {
 	n := *c
 	n.table, n.watcher, n.cores, n.out = c.table.Clone(), c.watcher.Clone(), slices.Clone(c.cores), nil
+	n.loads.cores = slices.Clone(c.loads.cores) // their lists are never written to
 	for r := range resources {
 		b := &n.budgets[r]
 		b.granted, b.wanting = slices.Clone(b.granted), slices.Clone(b.wanting)
@@ -128,6 +129,13 @@ func (c *ControlCore) AppendState(now time.Time, b []byte) []byte {
 			b = fmt.Appendf(b, "%s heard %d asking %d asked %d number %d open %t\n", JournalPath(p), rel(e.heard), rel(e.asking), rel(e.asked), e.number, e.open)
 		}
 	}
+	if r := &c.loads; c.cfg.LoadInterval > 0 {
+		b = fmt.Appendf(b, "loads %d %q number %d taken %t told %v node %v", rel(r.call.at), r.call.askedOf, r.number, r.taken, r.told, r.node)
+		for _, core := range r.cores {
+			b = fmt.Appendf(b, " %v", core)
+		}
+		b = append(b, '\n')
+	}
 	b = fmt.Appendf(b, "cores %v feeding %v\n", c.cores, c.feeding)
 	for r := range resources {
 		b = fmt.Appendf(b, "%s %d %v %v\n", r, c.budgets[r].free, c.budgets[r].granted, c.budgets[r].wanting)
@@ -145,12 +153,19 @@ func (m *ShardCore) AppendState(now time.Time, b []byte) []byte {
 			b = fmt.Appendf(b, " %s %d", p, relative(now, m.answeredAt[p]))
 		}
 	}
+	if m.cfg.LoadInterval > 0 {
+		b = fmt.Appendf(b, " measured %d", relative(now, m.measuredAt))
+	}
 	b = append(b, '\n')
 	for h := range m.heldShards() {
 		b = fmt.Appendf(b, "held %s %s %d claim %d damaged %t from %s handoff %s next %s fetch by %d", h.id, h.epoch, h.phase,
 			relative(now, h.claimAt), h.damaged, h.from, h.handOff, h.nextEpoch, relative(now, h.fetchBy))
 		for _, c := range h.buffer {
 			b = fmt.Appendf(b, " %d", c.Request)
+		}
+		if m.cfg.LoadInterval > 0 {
+			l := &h.meter
+			b = fmt.Appendf(b, " meter %d %v %v %v %v %v %v", relative(now, l.at), l.last, l.weight, l.handlers, l.turns, l.mailbox, l.journal)
 		}
 		b = append(b, '\n')
 	}

@@ -34,6 +34,24 @@ func FromShard(s *controlv1.Shard) sharding.ShardID {
 	return sharding.ShardID{Type: sharding.EntityType(s.GetType()), Index: s.GetIndex()}
 }
 
+// toLoad writes a load; nil if it is nothing.
+func toLoad(l sharding.Load) *controlv1.Load {
+	if l == (sharding.Load{}) {
+		return nil
+	}
+	return &controlv1.Load{
+		HandlerMicros: l.HandlerMicros, MilliCommands: l.MilliCommands, MilliWaiting: l.MilliWaiting,
+		JournalBytes: l.JournalBytes, Entities: l.Entities, Bytes: l.Bytes,
+	}
+}
+
+func fromLoad(l *controlv1.Load) sharding.Load {
+	return sharding.Load{
+		HandlerMicros: l.GetHandlerMicros(), MilliCommands: l.GetMilliCommands(), MilliWaiting: l.GetMilliWaiting(),
+		JournalBytes: l.GetJournalBytes(), Entities: l.GetEntities(), Bytes: l.GetBytes(),
+	}
+}
+
 func toVersion(v sharding.Version) *controlv1.Version {
 	return &controlv1.Version{Term: uint32(v.Term), N: v.N}
 }

@@ -50,6 +50,16 @@ func Encode(m control.Message) *controlv1.Message {
 		return &controlv1.Message{Kind: &controlv1.Message_CountDue{CountDue: &controlv1.CountDue{}}}
 	case control.DueAck:
 		return &controlv1.Message{Kind: &controlv1.Message_DueAck{DueAck: &controlv1.DueAck{Term: uint32(m.Term), Due: uint32(m.Due)}}}
+	case control.ReportLoad:
+		r := &controlv1.ReportLoad{Number: m.Number, Full: m.Full, Rest: toLoad(m.Rest), Node: &controlv1.NodeLoad{
+			Processors: m.Node.Processors, MilliGc: m.Node.MilliGC, MemoryUsed: m.Node.MemoryUsed, MemoryLimit: m.Node.MemoryLimit,
+		}}
+		for _, s := range m.Shards {
+			r.Shards = append(r.Shards, &controlv1.ShardLoad{Type: string(s.Shard.Type), Index: s.Shard.Index, Load: toLoad(s.Load)})
+		}
+		return &controlv1.Message{Kind: &controlv1.Message_ReportLoad{ReportLoad: r}}
+	case control.LoadAck:
+		return &controlv1.Message{Kind: &controlv1.Message_LoadAck{LoadAck: &controlv1.LoadAck{Term: uint32(m.Term)}}}
 	case control.JournalReport:
 		return &controlv1.Message{Kind: &controlv1.Message_JournalReport{JournalReport: &controlv1.JournalReport{Number: m.Number, State: toJournalState(m.State)}}}
 	case control.GetShardHome:
@@ -109,6 +119,18 @@ func Decode(w *controlv1.Message) (control.Message, error) {
 		return control.CountDue{}, nil
 	case *controlv1.Message_DueAck:
 		return control.DueAck{Term: sharding.Term(k.DueAck.GetTerm()), Due: int(k.DueAck.GetDue())}, nil
+	case *controlv1.Message_ReportLoad:
+		r, n := k.ReportLoad, k.ReportLoad.GetNode()
+		m := control.ReportLoad{
+			Number: r.GetNumber(), Full: r.GetFull(), Shards: slices.Grow([]control.ShardLoad(nil), len(r.GetShards())), Rest: fromLoad(r.GetRest()),
+			Node: control.NodeLoad{Processors: n.GetProcessors(), MilliGC: n.GetMilliGc(), MemoryUsed: n.GetMemoryUsed(), MemoryLimit: n.GetMemoryLimit()},
+		}
+		for _, s := range r.GetShards() {
+			m.Shards = append(m.Shards, control.ShardLoad{Shard: sharding.ShardID{Type: sharding.EntityType(s.GetType()), Index: s.GetIndex()}, Load: fromLoad(s.GetLoad())})
+		}
+		return m, nil
+	case *controlv1.Message_LoadAck:
+		return control.LoadAck{Term: sharding.Term(k.LoadAck.GetTerm())}, nil
 	case *controlv1.Message_JournalReport:
 		return control.JournalReport{Number: k.JournalReport.GetNumber(), State: fromJournalState(k.JournalReport.GetState())}, nil
 	case *controlv1.Message_GetShardHome:

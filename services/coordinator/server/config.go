@@ -79,7 +79,7 @@ func (c *Config) checkLease() error {
 // core is the configuration of the core.
 func (c *Config) core() (coordinator.Config, error) {
 	core := coordinator.DefaultConfig()
-	strategy, err := newStrategy(c.Allocation)
+	strategy, err := allocation.New(c.Allocation)
 	if err != nil {
 		return core, err
 	}
@@ -88,6 +88,7 @@ func (c *Config) core() (coordinator.Config, error) {
 		return core, err
 	}
 	core.MinRegions, core.RebalanceInterval, core.HandoffTimeout = c.MinRegions, c.Rebalance, c.DrainTimeout
+	core.LoadCooldown = c.Allocation.LoadCooldown
 	core.MaxForms, core.UnhostedAfter = c.MaxForms, c.Unhosted
 	c.Budget.set(&core)
 	core.JournalHeartbeatPatience = max(core.JournalHeartbeatPatience, 2*c.LeaseTTL)
@@ -115,7 +116,7 @@ func (c *Config) Validate() error {
 	if c.QueryTimeout <= 0 || c.QueryTimeout > maxQueryTimeout {
 		errs = append(errs, fmt.Errorf("coordinator.query_timeout is %s, must be above 0 and at most %s: the command line waits two seconds for an answer", c.QueryTimeout, maxQueryTimeout))
 	}
-	_, err := newStrategy(c.Allocation)
+	_, err := allocation.New(c.Allocation)
 	errs = append(errs, err)
 	_, err = c.strategies()
 	return errors.Join(append(errs, err)...)
@@ -144,14 +145,8 @@ func (c *Config) strategyOf(text string) (allocation.Strategy, error) {
 	if err := node.SetWords(&own, "allocation", text); err != nil {
 		return nil, err
 	}
-	return newStrategy(own)
-}
-
-// newStrategy makes the strategy that a config names. It refuses the one that goes by the
-// loads of shards, which regions do not report: it would move nothing.
-func newStrategy(c allocation.Config) (allocation.Strategy, error) {
-	if c.Strategy == allocation.NameLoad {
-		return nil, errors.New("allocation.strategy is load, but regions report no loads by which shards could move; use least-shards, or another one")
+	if own.LoadCooldown != c.Allocation.LoadCooldown || own.Weights() != c.Allocation.Weights() {
+		return nil, errors.New("allocation.cooldown, allocation.command_cost and the weights are for all types: a region has one load; set them in the section allocation")
 	}
-	return allocation.New(c)
+	return allocation.New(own)
 }

@@ -43,23 +43,21 @@ func TestStrategy(t *testing.T) {
 	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), `allocation.strategy is "most-shards"`) {
 		t.Errorf("an unknown strategy: %v", err)
 	}
-	c.Allocation.Strategy = allocation.NameLoad
-	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "report no loads") {
-		t.Errorf("a strategy that cannot work: %v", err)
-	}
-	c.Allocation.Strategy, c.Types = allocation.NameThreshold, map[string]string{"Cart": "load"}
-	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "allocation.types of Cart: allocation.strategy is load") {
-		t.Errorf("a strategy of a type that cannot work: %v", err)
-	}
-	c.Types = nil
+	c.Allocation.Strategy = allocation.NameThreshold
 	if err := c.Validate(); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := c.core(); err != nil || got.Strategy != (allocation.Threshold{Threshold: 1, MaxSimultaneous: 3}) {
 		t.Errorf("the core asks %+v, %v", got.Strategy, err)
 	}
-	c.Types = map[string]string{"Cart": "least-shards absolute_limit=7", "Order": "max_simultaneous=5", "Log": "strategy=least-shards relative_limit=0.5"}
+	c.Types = map[string]string{"Cart": "least-shards absolute_limit=7", "Order": "max_simultaneous=5", "Log": "strategy=least-shards relative_limit=0.5", "Hot": "load tolerance=0.5 absolute_limit=9"}
 	if err := c.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	hot := allocation.DefaultConfig()
+	hot.Strategy, hot.LoadTolerance, hot.AbsoluteLimit, hot.MaxSimultaneous = allocation.NameLoad, 0.5, 9, 5
+	byLoad, err := allocation.New(hot)
+	if err != nil {
 		t.Fatal(err)
 	}
 	got, err := c.core()
@@ -67,6 +65,7 @@ func TestStrategy(t *testing.T) {
 		"Cart":  allocation.LeastShards{RelativeLimit: 0.25, AbsoluteLimit: 7},
 		"Order": allocation.Threshold{Threshold: 1, MaxSimultaneous: 5},
 		"Log":   allocation.LeastShards{RelativeLimit: 0.5, AbsoluteLimit: 256},
+		"Hot":   byLoad,
 	}
 	if err != nil || !maps.Equal(got.Strategies, want) {
 		t.Errorf("types have the strategies %+v, %v", got.Strategies, err)
@@ -79,6 +78,9 @@ func TestStrategy(t *testing.T) {
 		"least-shards threshold":    "write it like key=value",
 		"threshold thresold=1":      "did you mean threshold?",
 		"threshold absolute_limit=": "not a whole number",
+		"load cooldown=1s":          "for all types",
+		"load entity_weight=1":      "for all types",
+		"load hysteresis=1":         "allocation.hysteresis is 1",
 	} {
 		c.Types = map[string]string{"Cart": text}
 		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), says) {

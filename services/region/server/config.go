@@ -43,6 +43,8 @@ type Config struct {
 	LeaveTimeout time.Duration     `key:"region.leave_timeout" help:"time a stopping region waits for its shards to be handed off"`
 	KeptWait     time.Duration     `key:"region.kept_wait" help:"time for which a shard of a volatile type that keeps its states on moves waits for the states of its entities, and commands with it; then the entities begin empty"`
 	KeptBytes    node.Bytes        `key:"region.kept_bytes" help:"size of the states that are kept for the next owners of shards of such types, each until it is fetched, for region.leave_timeout at most; entities beyond it begin empty there"`
+	LoadInterval time.Duration     `key:"region.load_interval" help:"time between two reports of what the shards of this region take of it, for coordinators with allocation.strategy load and for roost members; 0: nothing is measured and reported. See docs/placement.md"`
+	LoadHalfLife time.Duration     `key:"region.load_half_life" help:"how long ago what was measured of a shard counts half in the rates that are reported"`
 	StopTimeout  time.Duration     `key:"region.stop_timeout" help:"time an entity's stop hook has"`
 	Failures     int               `key:"region.failure_log" unit:"lines/s" help:"log lines about failed turns, tells, loads and snapshots; what exceeds it is left out and counted in the next line"`
 	// Limits of what brings entities to life, and of what is remembered.
@@ -101,6 +103,8 @@ func DefaultConfig() Config {
 		LeaveTimeout: 20 * time.Second,
 		KeptWait:     time.Second,
 		KeptBytes:    256 << 20,
+		LoadInterval: 5 * time.Second,
+		LoadHalfLife: 15 * time.Second,
 		StopTimeout:  5 * time.Second,
 		Failures:     100, // enough to see what is wrong, too few to fill a disk
 
@@ -225,6 +229,9 @@ func (c *Config) Validate() error {
 	}
 	if c.KeptWait > region.MaxKeptWait {
 		errs = append(errs, fmt.Errorf("region.kept_wait is %s, must be at most %s: a shard that is not served for longer goes to another region", c.KeptWait, region.MaxKeptWait))
+	}
+	if c.LoadInterval < 0 || c.LoadInterval > region.MaxLoadInterval || c.LoadHalfLife <= 0 {
+		errs = append(errs, fmt.Errorf("region.load_interval is %s, must be 0 (nothing is reported) to %s, and region.load_half_life %s must be above 0", c.LoadInterval, region.MaxLoadInterval, c.LoadHalfLife))
 	}
 	if c.LeaveTimeout <= c.DrainTimeout {
 		errs = append(errs, fmt.Errorf("region.leave_timeout %s must be above region.drain_timeout %s", c.LeaveTimeout, c.DrainTimeout))

@@ -63,7 +63,8 @@ type Runner struct {
 	shards  []*shardLoop
 	routing *routing // nil: there is none
 	cfg     region.Config
-	heap    heap // used by Run alone
+	heap    heap    // used by Run alone
+	process process // likewise
 }
 
 // shared is what the control loop and all shard loops of a region use.
@@ -195,6 +196,7 @@ func (s *Runner) tick() {
 	s.inbox.refresh() // the cores take in with the tick what has entered
 	s.control.step(region.Tick{})
 	s.lookAtHeap()
+	s.lookAtProcess()
 	for _, l := range s.shards {
 		l.put(item{in: region.Tick{}})
 	}

@@ -135,6 +135,7 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 			core.Replies.Total, core.Replies.Connection = int(cfg.ReplyBytes), int(cfg.LinkReplies)
 			core.LeaveTimeout, core.Sends.MaxAge = cfg.LeaveTimeout, cfg.SendsMaxAge
 			core.KeptWait, core.KeptBytes = cfg.KeptWait, int(cfg.KeptBytes)
+			core.LoadInterval, core.LoadHalfLife = cfg.LoadInterval, cfg.LoadHalfLife
 			core.Purge.Rate, core.Purge.Interval = cfg.PurgeRate, cfg.PurgeInterval
 			core.JournalPatience, core.JournalRecovery = cfg.JournalPatience, cfg.JournalRecovery
 			if cfg.JournalPatience > 0 { // short patience asks more often

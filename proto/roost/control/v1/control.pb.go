@@ -464,6 +464,8 @@ type Message struct {
 	//	*Message_ShardStopped
 	//	*Message_CountDue
 	//	*Message_DueAck
+	//	*Message_ReportLoad
+	//	*Message_LoadAck
 	Kind          isMessage_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -650,6 +652,24 @@ func (x *Message) GetDueAck() *DueAck {
 	return nil
 }
 
+func (x *Message) GetReportLoad() *ReportLoad {
+	if x != nil {
+		if x, ok := x.Kind.(*Message_ReportLoad); ok {
+			return x.ReportLoad
+		}
+	}
+	return nil
+}
+
+func (x *Message) GetLoadAck() *LoadAck {
+	if x != nil {
+		if x, ok := x.Kind.(*Message_LoadAck); ok {
+			return x.LoadAck
+		}
+	}
+	return nil
+}
+
 type isMessage_Kind interface {
 	isMessage_Kind()
 }
@@ -718,6 +738,14 @@ type Message_DueAck struct {
 	DueAck *DueAck `protobuf:"bytes,16,opt,name=due_ack,json=dueAck,proto3,oneof"`
 }
 
+type Message_ReportLoad struct {
+	ReportLoad *ReportLoad `protobuf:"bytes,17,opt,name=report_load,json=reportLoad,proto3,oneof"`
+}
+
+type Message_LoadAck struct {
+	LoadAck *LoadAck `protobuf:"bytes,18,opt,name=load_ack,json=loadAck,proto3,oneof"`
+}
+
 func (*Message_WatchTable) isMessage_Kind() {}
 
 func (*Message_TableChanged) isMessage_Kind() {}
@@ -749,6 +777,10 @@ func (*Message_ShardStopped) isMessage_Kind() {}
 func (*Message_CountDue) isMessage_Kind() {}
 
 func (*Message_DueAck) isMessage_Kind() {}
+
+func (*Message_ReportLoad) isMessage_Kind() {}
+
+func (*Message_LoadAck) isMessage_Kind() {}
 
 type WatchTable struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1460,6 +1492,343 @@ func (x *JournalReport) GetState() JournalState {
 	return JournalState_JOURNAL_STATE_UNSPECIFIED
 }
 
+// ReportLoad is what the shards of a region take of it.
+type ReportLoad struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Number uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"` // one with a lower number is older
+	// The report has every shard that is reported by itself. Otherwise it has those that have
+	// changed since the report before, and the others are as they were.
+	Full          bool         `protobuf:"varint,2,opt,name=full,proto3" json:"full,omitempty"`
+	Shards        []*ShardLoad `protobuf:"bytes,3,rep,name=shards,proto3" json:"shards,omitempty"`
+	Rest          *Load        `protobuf:"bytes,4,opt,name=rest,proto3" json:"rest,omitempty"` // of all other shards, together
+	Node          *NodeLoad    `protobuf:"bytes,5,opt,name=node,proto3" json:"node,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportLoad) Reset() {
+	*x = ReportLoad{}
+	mi := &file_roost_control_v1_control_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportLoad) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportLoad) ProtoMessage() {}
+
+func (x *ReportLoad) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_control_v1_control_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportLoad.ProtoReflect.Descriptor instead.
+func (*ReportLoad) Descriptor() ([]byte, []int) {
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ReportLoad) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *ReportLoad) GetFull() bool {
+	if x != nil {
+		return x.Full
+	}
+	return false
+}
+
+func (x *ReportLoad) GetShards() []*ShardLoad {
+	if x != nil {
+		return x.Shards
+	}
+	return nil
+}
+
+func (x *ReportLoad) GetRest() *Load {
+	if x != nil {
+		return x.Rest
+	}
+	return nil
+}
+
+func (x *ReportLoad) GetNode() *NodeLoad {
+	if x != nil {
+		return x.Node
+	}
+	return nil
+}
+
+type ShardLoad struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Type          string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
+	Index         uint32                 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
+	Load          *Load                  `protobuf:"bytes,3,opt,name=load,proto3" json:"load,omitempty"` // absent: from now on the shard is part of the rest, or is not here any more
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ShardLoad) Reset() {
+	*x = ShardLoad{}
+	mi := &file_roost_control_v1_control_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ShardLoad) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ShardLoad) ProtoMessage() {}
+
+func (x *ShardLoad) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_control_v1_control_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ShardLoad.ProtoReflect.Descriptor instead.
+func (*ShardLoad) Descriptor() ([]byte, []int) {
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ShardLoad) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *ShardLoad) GetIndex() uint32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *ShardLoad) GetLoad() *Load {
+	if x != nil {
+		return x.Load
+	}
+	return nil
+}
+
+// Load is what shards take of a region. Rates are smoothed.
+type Load struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	HandlerMicros uint64                 `protobuf:"varint,1,opt,name=handler_micros,json=handlerMicros,proto3" json:"handler_micros,omitempty"` // handlers have run, by the clock, per second
+	MilliCommands uint64                 `protobuf:"varint,2,opt,name=milli_commands,json=milliCommands,proto3" json:"milli_commands,omitempty"` // thousandths of commands per second
+	MilliWaiting  uint64                 `protobuf:"varint,3,opt,name=milli_waiting,json=milliWaiting,proto3" json:"milli_waiting,omitempty"`    // thousandths of commands that wait in mailboxes, on average
+	JournalBytes  uint64                 `protobuf:"varint,4,opt,name=journal_bytes,json=journalBytes,proto3" json:"journal_bytes,omitempty"`    // of records, per second
+	Entities      uint64                 `protobuf:"varint,5,opt,name=entities,proto3" json:"entities,omitempty"`                                // in memory
+	Bytes         uint64                 `protobuf:"varint,6,opt,name=bytes,proto3" json:"bytes,omitempty"`                                      // of them, as far as they tell their size
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Load) Reset() {
+	*x = Load{}
+	mi := &file_roost_control_v1_control_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Load) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Load) ProtoMessage() {}
+
+func (x *Load) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_control_v1_control_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Load.ProtoReflect.Descriptor instead.
+func (*Load) Descriptor() ([]byte, []int) {
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *Load) GetHandlerMicros() uint64 {
+	if x != nil {
+		return x.HandlerMicros
+	}
+	return 0
+}
+
+func (x *Load) GetMilliCommands() uint64 {
+	if x != nil {
+		return x.MilliCommands
+	}
+	return 0
+}
+
+func (x *Load) GetMilliWaiting() uint64 {
+	if x != nil {
+		return x.MilliWaiting
+	}
+	return 0
+}
+
+func (x *Load) GetJournalBytes() uint64 {
+	if x != nil {
+		return x.JournalBytes
+	}
+	return 0
+}
+
+func (x *Load) GetEntities() uint64 {
+	if x != nil {
+		return x.Entities
+	}
+	return 0
+}
+
+func (x *Load) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+// NodeLoad is what the process of a region has and uses.
+type NodeLoad struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Processors    uint32                 `protobuf:"varint,1,opt,name=processors,proto3" json:"processors,omitempty"`                      // that its code may use
+	MilliGc       uint32                 `protobuf:"varint,2,opt,name=milli_gc,json=milliGc,proto3" json:"milli_gc,omitempty"`             // thousandths of its processor time that go to collecting garbage
+	MemoryUsed    uint64                 `protobuf:"varint,3,opt,name=memory_used,json=memoryUsed,proto3" json:"memory_used,omitempty"`    // bytes
+	MemoryLimit   uint64                 `protobuf:"varint,4,opt,name=memory_limit,json=memoryLimit,proto3" json:"memory_limit,omitempty"` // bytes; 0: there is none
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeLoad) Reset() {
+	*x = NodeLoad{}
+	mi := &file_roost_control_v1_control_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeLoad) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeLoad) ProtoMessage() {}
+
+func (x *NodeLoad) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_control_v1_control_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeLoad.ProtoReflect.Descriptor instead.
+func (*NodeLoad) Descriptor() ([]byte, []int) {
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *NodeLoad) GetProcessors() uint32 {
+	if x != nil {
+		return x.Processors
+	}
+	return 0
+}
+
+func (x *NodeLoad) GetMilliGc() uint32 {
+	if x != nil {
+		return x.MilliGc
+	}
+	return 0
+}
+
+func (x *NodeLoad) GetMemoryUsed() uint64 {
+	if x != nil {
+		return x.MemoryUsed
+	}
+	return 0
+}
+
+func (x *NodeLoad) GetMemoryLimit() uint64 {
+	if x != nil {
+		return x.MemoryLimit
+	}
+	return 0
+}
+
+type LoadAck struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Term          uint32                 `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LoadAck) Reset() {
+	*x = LoadAck{}
+	mi := &file_roost_control_v1_control_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LoadAck) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LoadAck) ProtoMessage() {}
+
+func (x *LoadAck) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_control_v1_control_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LoadAck.ProtoReflect.Descriptor instead.
+func (*LoadAck) Descriptor() ([]byte, []int) {
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *LoadAck) GetTerm() uint32 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
 type GetShardHome struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Shard         *Shard                 `protobuf:"bytes,1,opt,name=shard,proto3" json:"shard,omitempty"`
@@ -1470,7 +1839,7 @@ type GetShardHome struct {
 
 func (x *GetShardHome) Reset() {
 	*x = GetShardHome{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[17]
+	mi := &file_roost_control_v1_control_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1482,7 +1851,7 @@ func (x *GetShardHome) String() string {
 func (*GetShardHome) ProtoMessage() {}
 
 func (x *GetShardHome) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[17]
+	mi := &file_roost_control_v1_control_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1495,7 +1864,7 @@ func (x *GetShardHome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetShardHome.ProtoReflect.Descriptor instead.
 func (*GetShardHome) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{17}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *GetShardHome) GetShard() *Shard {
@@ -1524,7 +1893,7 @@ type HostShard struct {
 
 func (x *HostShard) Reset() {
 	*x = HostShard{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[18]
+	mi := &file_roost_control_v1_control_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1536,7 +1905,7 @@ func (x *HostShard) String() string {
 func (*HostShard) ProtoMessage() {}
 
 func (x *HostShard) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[18]
+	mi := &file_roost_control_v1_control_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1549,7 +1918,7 @@ func (x *HostShard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostShard.ProtoReflect.Descriptor instead.
 func (*HostShard) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{18}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *HostShard) GetTerm() uint32 {
@@ -1591,7 +1960,7 @@ type Previous struct {
 
 func (x *Previous) Reset() {
 	*x = Previous{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[19]
+	mi := &file_roost_control_v1_control_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1603,7 +1972,7 @@ func (x *Previous) String() string {
 func (*Previous) ProtoMessage() {}
 
 func (x *Previous) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[19]
+	mi := &file_roost_control_v1_control_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1616,7 +1985,7 @@ func (x *Previous) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Previous.ProtoReflect.Descriptor instead.
 func (*Previous) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{19}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Previous) GetOwner() *Node {
@@ -1643,7 +2012,7 @@ type ShardStarted struct {
 
 func (x *ShardStarted) Reset() {
 	*x = ShardStarted{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[20]
+	mi := &file_roost_control_v1_control_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1655,7 +2024,7 @@ func (x *ShardStarted) String() string {
 func (*ShardStarted) ProtoMessage() {}
 
 func (x *ShardStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[20]
+	mi := &file_roost_control_v1_control_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1668,7 +2037,7 @@ func (x *ShardStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardStarted.ProtoReflect.Descriptor instead.
 func (*ShardStarted) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{20}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ShardStarted) GetShard() *Shard {
@@ -1696,7 +2065,7 @@ type HostRefused struct {
 
 func (x *HostRefused) Reset() {
 	*x = HostRefused{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[21]
+	mi := &file_roost_control_v1_control_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1708,7 +2077,7 @@ func (x *HostRefused) String() string {
 func (*HostRefused) ProtoMessage() {}
 
 func (x *HostRefused) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[21]
+	mi := &file_roost_control_v1_control_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1721,7 +2090,7 @@ func (x *HostRefused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostRefused.ProtoReflect.Descriptor instead.
 func (*HostRefused) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{21}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *HostRefused) GetShard() *Shard {
@@ -1756,7 +2125,7 @@ type HandOff struct {
 
 func (x *HandOff) Reset() {
 	*x = HandOff{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[22]
+	mi := &file_roost_control_v1_control_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1768,7 +2137,7 @@ func (x *HandOff) String() string {
 func (*HandOff) ProtoMessage() {}
 
 func (x *HandOff) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[22]
+	mi := &file_roost_control_v1_control_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1781,7 +2150,7 @@ func (x *HandOff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HandOff.ProtoReflect.Descriptor instead.
 func (*HandOff) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{22}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *HandOff) GetTerm() uint32 {
@@ -1819,7 +2188,7 @@ type ShardStopped struct {
 
 func (x *ShardStopped) Reset() {
 	*x = ShardStopped{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[23]
+	mi := &file_roost_control_v1_control_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1831,7 +2200,7 @@ func (x *ShardStopped) String() string {
 func (*ShardStopped) ProtoMessage() {}
 
 func (x *ShardStopped) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[23]
+	mi := &file_roost_control_v1_control_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1844,7 +2213,7 @@ func (x *ShardStopped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardStopped.ProtoReflect.Descriptor instead.
 func (*ShardStopped) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{23}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ShardStopped) GetShard() *Shard {
@@ -1886,7 +2255,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[24]
+	mi := &file_roost_control_v1_control_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1898,7 +2267,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[24]
+	mi := &file_roost_control_v1_control_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1911,7 +2280,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{24}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Node) GetAddr() string {
@@ -1938,7 +2307,7 @@ type Shard struct {
 
 func (x *Shard) Reset() {
 	*x = Shard{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[25]
+	mi := &file_roost_control_v1_control_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1950,7 +2319,7 @@ func (x *Shard) String() string {
 func (*Shard) ProtoMessage() {}
 
 func (x *Shard) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[25]
+	mi := &file_roost_control_v1_control_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1963,7 +2332,7 @@ func (x *Shard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shard.ProtoReflect.Descriptor instead.
 func (*Shard) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{25}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Shard) GetType() string {
@@ -1995,7 +2364,7 @@ type Row struct {
 
 func (x *Row) Reset() {
 	*x = Row{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[26]
+	mi := &file_roost_control_v1_control_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2007,7 +2376,7 @@ func (x *Row) String() string {
 func (*Row) ProtoMessage() {}
 
 func (x *Row) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[26]
+	mi := &file_roost_control_v1_control_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2020,7 +2389,7 @@ func (x *Row) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Row.ProtoReflect.Descriptor instead.
 func (*Row) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{26}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Row) GetType() string {
@@ -2082,7 +2451,7 @@ type Type struct {
 
 func (x *Type) Reset() {
 	*x = Type{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[27]
+	mi := &file_roost_control_v1_control_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2094,7 +2463,7 @@ func (x *Type) String() string {
 func (*Type) ProtoMessage() {}
 
 func (x *Type) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[27]
+	mi := &file_roost_control_v1_control_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2107,7 +2476,7 @@ func (x *Type) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Type.ProtoReflect.Descriptor instead.
 func (*Type) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{27}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Type) GetName() string {
@@ -2180,7 +2549,7 @@ type Form struct {
 
 func (x *Form) Reset() {
 	*x = Form{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[28]
+	mi := &file_roost_control_v1_control_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2192,7 +2561,7 @@ func (x *Form) String() string {
 func (*Form) ProtoMessage() {}
 
 func (x *Form) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[28]
+	mi := &file_roost_control_v1_control_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2205,7 +2574,7 @@ func (x *Form) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Form.ProtoReflect.Descriptor instead.
 func (*Form) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{28}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Form) GetKind() FormKind {
@@ -2255,7 +2624,7 @@ type Command struct {
 
 func (x *Command) Reset() {
 	*x = Command{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[29]
+	mi := &file_roost_control_v1_control_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2267,7 +2636,7 @@ func (x *Command) String() string {
 func (*Command) ProtoMessage() {}
 
 func (x *Command) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[29]
+	mi := &file_roost_control_v1_control_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2280,7 +2649,7 @@ func (x *Command) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Command.ProtoReflect.Descriptor instead.
 func (*Command) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{29}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Command) GetName() string {
@@ -2322,7 +2691,7 @@ type Version struct {
 
 func (x *Version) Reset() {
 	*x = Version{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[30]
+	mi := &file_roost_control_v1_control_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2334,7 +2703,7 @@ func (x *Version) String() string {
 func (*Version) ProtoMessage() {}
 
 func (x *Version) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[30]
+	mi := &file_roost_control_v1_control_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2347,7 +2716,7 @@ func (x *Version) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Version.ProtoReflect.Descriptor instead.
 func (*Version) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{30}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Version) GetTerm() uint32 {
@@ -2381,7 +2750,7 @@ const file_roost_control_v1_control_proto_rawDesc = "" +
 	"\x02to\x18\x03 \x01(\x06R\x02to\x123\n" +
 	"\amessage\x18\x04 \x01(\v2\x19.roost.control.v1.MessageR\amessage\"C\n" +
 	"\fCallResponse\x123\n" +
-	"\amessage\x18\x01 \x01(\v2\x19.roost.control.v1.MessageR\amessage\"\xb6\b\n" +
+	"\amessage\x18\x01 \x01(\v2\x19.roost.control.v1.MessageR\amessage\"\xaf\t\n" +
 	"\aMessage\x12?\n" +
 	"\vwatch_table\x18\x01 \x01(\v2\x1c.roost.control.v1.WatchTableH\x00R\n" +
 	"watchTable\x12E\n" +
@@ -2402,7 +2771,10 @@ const file_roost_control_v1_control_proto_rawDesc = "" +
 	"\bhand_off\x18\r \x01(\v2\x19.roost.control.v1.HandOffH\x00R\ahandOff\x12E\n" +
 	"\rshard_stopped\x18\x0e \x01(\v2\x1e.roost.control.v1.ShardStoppedH\x00R\fshardStopped\x129\n" +
 	"\tcount_due\x18\x0f \x01(\v2\x1a.roost.control.v1.CountDueH\x00R\bcountDue\x123\n" +
-	"\adue_ack\x18\x10 \x01(\v2\x18.roost.control.v1.DueAckH\x00R\x06dueAckB\x06\n" +
+	"\adue_ack\x18\x10 \x01(\v2\x18.roost.control.v1.DueAckH\x00R\x06dueAck\x12?\n" +
+	"\vreport_load\x18\x11 \x01(\v2\x1c.roost.control.v1.ReportLoadH\x00R\n" +
+	"reportLoad\x126\n" +
+	"\bload_ack\x18\x12 \x01(\v2\x19.roost.control.v1.LoadAckH\x00R\aloadAckB\x06\n" +
 	"\x04kind\"\x81\x01\n" +
 	"\n" +
 	"WatchTable\x123\n" +
@@ -2456,7 +2828,35 @@ const file_roost_control_v1_control_proto_rawDesc = "" +
 	"\x03due\x18\x02 \x01(\rR\x03due\"]\n" +
 	"\rJournalReport\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x124\n" +
-	"\x05state\x18\x02 \x01(\x0e2\x1e.roost.control.v1.JournalStateR\x05state\"W\n" +
+	"\x05state\x18\x02 \x01(\x0e2\x1e.roost.control.v1.JournalStateR\x05state\"\xc9\x01\n" +
+	"\n" +
+	"ReportLoad\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x12\n" +
+	"\x04full\x18\x02 \x01(\bR\x04full\x123\n" +
+	"\x06shards\x18\x03 \x03(\v2\x1b.roost.control.v1.ShardLoadR\x06shards\x12*\n" +
+	"\x04rest\x18\x04 \x01(\v2\x16.roost.control.v1.LoadR\x04rest\x12.\n" +
+	"\x04node\x18\x05 \x01(\v2\x1a.roost.control.v1.NodeLoadR\x04node\"a\n" +
+	"\tShardLoad\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\x12\x14\n" +
+	"\x05index\x18\x02 \x01(\rR\x05index\x12*\n" +
+	"\x04load\x18\x03 \x01(\v2\x16.roost.control.v1.LoadR\x04load\"\xd0\x01\n" +
+	"\x04Load\x12%\n" +
+	"\x0ehandler_micros\x18\x01 \x01(\x04R\rhandlerMicros\x12%\n" +
+	"\x0emilli_commands\x18\x02 \x01(\x04R\rmilliCommands\x12#\n" +
+	"\rmilli_waiting\x18\x03 \x01(\x04R\fmilliWaiting\x12#\n" +
+	"\rjournal_bytes\x18\x04 \x01(\x04R\fjournalBytes\x12\x1a\n" +
+	"\bentities\x18\x05 \x01(\x04R\bentities\x12\x14\n" +
+	"\x05bytes\x18\x06 \x01(\x04R\x05bytes\"\x89\x01\n" +
+	"\bNodeLoad\x12\x1e\n" +
+	"\n" +
+	"processors\x18\x01 \x01(\rR\n" +
+	"processors\x12\x19\n" +
+	"\bmilli_gc\x18\x02 \x01(\rR\amilliGc\x12\x1f\n" +
+	"\vmemory_used\x18\x03 \x01(\x04R\n" +
+	"memoryUsed\x12!\n" +
+	"\fmemory_limit\x18\x04 \x01(\x04R\vmemoryLimit\"\x1d\n" +
+	"\aLoadAck\x12\x12\n" +
+	"\x04term\x18\x01 \x01(\rR\x04term\"W\n" +
 	"\fGetShardHome\x12-\n" +
 	"\x05shard\x18\x01 \x01(\v2\x17.roost.control.v1.ShardR\x05shard\x12\x18\n" +
 	"\arefused\x18\x02 \x01(\x06R\arefused\"\x9c\x01\n" +
@@ -2556,7 +2956,7 @@ func file_roost_control_v1_control_proto_rawDescGZIP() []byte {
 }
 
 var file_roost_control_v1_control_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_roost_control_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_roost_control_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_roost_control_v1_control_proto_goTypes = []any{
 	(JournalState)(0),        // 0: roost.control.v1.JournalState
 	(RowReason)(0),           // 1: roost.control.v1.RowReason
@@ -2579,25 +2979,30 @@ var file_roost_control_v1_control_proto_goTypes = []any{
 	(*CountDue)(nil),         // 18: roost.control.v1.CountDue
 	(*DueAck)(nil),           // 19: roost.control.v1.DueAck
 	(*JournalReport)(nil),    // 20: roost.control.v1.JournalReport
-	(*GetShardHome)(nil),     // 21: roost.control.v1.GetShardHome
-	(*HostShard)(nil),        // 22: roost.control.v1.HostShard
-	(*Previous)(nil),         // 23: roost.control.v1.Previous
-	(*ShardStarted)(nil),     // 24: roost.control.v1.ShardStarted
-	(*HostRefused)(nil),      // 25: roost.control.v1.HostRefused
-	(*HandOff)(nil),          // 26: roost.control.v1.HandOff
-	(*ShardStopped)(nil),     // 27: roost.control.v1.ShardStopped
-	(*Node)(nil),             // 28: roost.control.v1.Node
-	(*Shard)(nil),            // 29: roost.control.v1.Shard
-	(*Row)(nil),              // 30: roost.control.v1.Row
-	(*Type)(nil),             // 31: roost.control.v1.Type
-	(*Form)(nil),             // 32: roost.control.v1.Form
-	(*Command)(nil),          // 33: roost.control.v1.Command
-	(*Version)(nil),          // 34: roost.control.v1.Version
+	(*ReportLoad)(nil),       // 21: roost.control.v1.ReportLoad
+	(*ShardLoad)(nil),        // 22: roost.control.v1.ShardLoad
+	(*Load)(nil),             // 23: roost.control.v1.Load
+	(*NodeLoad)(nil),         // 24: roost.control.v1.NodeLoad
+	(*LoadAck)(nil),          // 25: roost.control.v1.LoadAck
+	(*GetShardHome)(nil),     // 26: roost.control.v1.GetShardHome
+	(*HostShard)(nil),        // 27: roost.control.v1.HostShard
+	(*Previous)(nil),         // 28: roost.control.v1.Previous
+	(*ShardStarted)(nil),     // 29: roost.control.v1.ShardStarted
+	(*HostRefused)(nil),      // 30: roost.control.v1.HostRefused
+	(*HandOff)(nil),          // 31: roost.control.v1.HandOff
+	(*ShardStopped)(nil),     // 32: roost.control.v1.ShardStopped
+	(*Node)(nil),             // 33: roost.control.v1.Node
+	(*Shard)(nil),            // 34: roost.control.v1.Shard
+	(*Row)(nil),              // 35: roost.control.v1.Row
+	(*Type)(nil),             // 36: roost.control.v1.Type
+	(*Form)(nil),             // 37: roost.control.v1.Form
+	(*Command)(nil),          // 38: roost.control.v1.Command
+	(*Version)(nil),          // 39: roost.control.v1.Version
 }
 var file_roost_control_v1_control_proto_depIdxs = []int32{
-	28, // 0: roost.control.v1.SendRequest.from:type_name -> roost.control.v1.Node
+	33, // 0: roost.control.v1.SendRequest.from:type_name -> roost.control.v1.Node
 	8,  // 1: roost.control.v1.SendRequest.messages:type_name -> roost.control.v1.Message
-	28, // 2: roost.control.v1.CallRequest.from:type_name -> roost.control.v1.Node
+	33, // 2: roost.control.v1.CallRequest.from:type_name -> roost.control.v1.Node
 	8,  // 3: roost.control.v1.CallRequest.message:type_name -> roost.control.v1.Message
 	8,  // 4: roost.control.v1.CallResponse.message:type_name -> roost.control.v1.Message
 	9,  // 5: roost.control.v1.Message.watch_table:type_name -> roost.control.v1.WatchTable
@@ -2608,47 +3013,53 @@ var file_roost_control_v1_control_proto_depIdxs = []int32{
 	16, // 10: roost.control.v1.Message.graceful_shutdown:type_name -> roost.control.v1.GracefulShutdown
 	17, // 11: roost.control.v1.Message.shutdown_ack:type_name -> roost.control.v1.ShutdownAck
 	20, // 12: roost.control.v1.Message.journal_report:type_name -> roost.control.v1.JournalReport
-	21, // 13: roost.control.v1.Message.get_shard_home:type_name -> roost.control.v1.GetShardHome
-	22, // 14: roost.control.v1.Message.host_shard:type_name -> roost.control.v1.HostShard
-	24, // 15: roost.control.v1.Message.shard_started:type_name -> roost.control.v1.ShardStarted
-	25, // 16: roost.control.v1.Message.host_refused:type_name -> roost.control.v1.HostRefused
-	26, // 17: roost.control.v1.Message.hand_off:type_name -> roost.control.v1.HandOff
-	27, // 18: roost.control.v1.Message.shard_stopped:type_name -> roost.control.v1.ShardStopped
+	26, // 13: roost.control.v1.Message.get_shard_home:type_name -> roost.control.v1.GetShardHome
+	27, // 14: roost.control.v1.Message.host_shard:type_name -> roost.control.v1.HostShard
+	29, // 15: roost.control.v1.Message.shard_started:type_name -> roost.control.v1.ShardStarted
+	30, // 16: roost.control.v1.Message.host_refused:type_name -> roost.control.v1.HostRefused
+	31, // 17: roost.control.v1.Message.hand_off:type_name -> roost.control.v1.HandOff
+	32, // 18: roost.control.v1.Message.shard_stopped:type_name -> roost.control.v1.ShardStopped
 	18, // 19: roost.control.v1.Message.count_due:type_name -> roost.control.v1.CountDue
 	19, // 20: roost.control.v1.Message.due_ack:type_name -> roost.control.v1.DueAck
-	34, // 21: roost.control.v1.WatchTable.version:type_name -> roost.control.v1.Version
-	10, // 22: roost.control.v1.WatchTable.card:type_name -> roost.control.v1.Card
-	34, // 23: roost.control.v1.TableChanged.version:type_name -> roost.control.v1.Version
-	30, // 24: roost.control.v1.TableChanged.rows:type_name -> roost.control.v1.Row
-	31, // 25: roost.control.v1.TableChanged.types:type_name -> roost.control.v1.Type
-	28, // 26: roost.control.v1.NotActive.active:type_name -> roost.control.v1.Node
-	31, // 27: roost.control.v1.Register.types:type_name -> roost.control.v1.Type
-	14, // 28: roost.control.v1.Register.labels:type_name -> roost.control.v1.Label
-	0,  // 29: roost.control.v1.JournalReport.state:type_name -> roost.control.v1.JournalState
-	29, // 30: roost.control.v1.GetShardHome.shard:type_name -> roost.control.v1.Shard
-	29, // 31: roost.control.v1.HostShard.shard:type_name -> roost.control.v1.Shard
-	23, // 32: roost.control.v1.HostShard.previous:type_name -> roost.control.v1.Previous
-	28, // 33: roost.control.v1.Previous.owner:type_name -> roost.control.v1.Node
-	29, // 34: roost.control.v1.ShardStarted.shard:type_name -> roost.control.v1.Shard
-	29, // 35: roost.control.v1.HostRefused.shard:type_name -> roost.control.v1.Shard
-	29, // 36: roost.control.v1.HandOff.shard:type_name -> roost.control.v1.Shard
-	29, // 37: roost.control.v1.ShardStopped.shard:type_name -> roost.control.v1.Shard
-	2,  // 38: roost.control.v1.Row.phase:type_name -> roost.control.v1.Phase
-	28, // 39: roost.control.v1.Row.owner:type_name -> roost.control.v1.Node
-	1,  // 40: roost.control.v1.Row.reason:type_name -> roost.control.v1.RowReason
-	33, // 41: roost.control.v1.Type.commands:type_name -> roost.control.v1.Command
-	32, // 42: roost.control.v1.Type.writes:type_name -> roost.control.v1.Form
-	32, // 43: roost.control.v1.Type.reads:type_name -> roost.control.v1.Form
-	3,  // 44: roost.control.v1.Form.kind:type_name -> roost.control.v1.FormKind
-	4,  // 45: roost.control.v1.Control.Send:input_type -> roost.control.v1.SendRequest
-	6,  // 46: roost.control.v1.Control.Call:input_type -> roost.control.v1.CallRequest
-	5,  // 47: roost.control.v1.Control.Send:output_type -> roost.control.v1.SendResponse
-	7,  // 48: roost.control.v1.Control.Call:output_type -> roost.control.v1.CallResponse
-	47, // [47:49] is the sub-list for method output_type
-	45, // [45:47] is the sub-list for method input_type
-	45, // [45:45] is the sub-list for extension type_name
-	45, // [45:45] is the sub-list for extension extendee
-	0,  // [0:45] is the sub-list for field type_name
+	21, // 21: roost.control.v1.Message.report_load:type_name -> roost.control.v1.ReportLoad
+	25, // 22: roost.control.v1.Message.load_ack:type_name -> roost.control.v1.LoadAck
+	39, // 23: roost.control.v1.WatchTable.version:type_name -> roost.control.v1.Version
+	10, // 24: roost.control.v1.WatchTable.card:type_name -> roost.control.v1.Card
+	39, // 25: roost.control.v1.TableChanged.version:type_name -> roost.control.v1.Version
+	35, // 26: roost.control.v1.TableChanged.rows:type_name -> roost.control.v1.Row
+	36, // 27: roost.control.v1.TableChanged.types:type_name -> roost.control.v1.Type
+	33, // 28: roost.control.v1.NotActive.active:type_name -> roost.control.v1.Node
+	36, // 29: roost.control.v1.Register.types:type_name -> roost.control.v1.Type
+	14, // 30: roost.control.v1.Register.labels:type_name -> roost.control.v1.Label
+	0,  // 31: roost.control.v1.JournalReport.state:type_name -> roost.control.v1.JournalState
+	22, // 32: roost.control.v1.ReportLoad.shards:type_name -> roost.control.v1.ShardLoad
+	23, // 33: roost.control.v1.ReportLoad.rest:type_name -> roost.control.v1.Load
+	24, // 34: roost.control.v1.ReportLoad.node:type_name -> roost.control.v1.NodeLoad
+	23, // 35: roost.control.v1.ShardLoad.load:type_name -> roost.control.v1.Load
+	34, // 36: roost.control.v1.GetShardHome.shard:type_name -> roost.control.v1.Shard
+	34, // 37: roost.control.v1.HostShard.shard:type_name -> roost.control.v1.Shard
+	28, // 38: roost.control.v1.HostShard.previous:type_name -> roost.control.v1.Previous
+	33, // 39: roost.control.v1.Previous.owner:type_name -> roost.control.v1.Node
+	34, // 40: roost.control.v1.ShardStarted.shard:type_name -> roost.control.v1.Shard
+	34, // 41: roost.control.v1.HostRefused.shard:type_name -> roost.control.v1.Shard
+	34, // 42: roost.control.v1.HandOff.shard:type_name -> roost.control.v1.Shard
+	34, // 43: roost.control.v1.ShardStopped.shard:type_name -> roost.control.v1.Shard
+	2,  // 44: roost.control.v1.Row.phase:type_name -> roost.control.v1.Phase
+	33, // 45: roost.control.v1.Row.owner:type_name -> roost.control.v1.Node
+	1,  // 46: roost.control.v1.Row.reason:type_name -> roost.control.v1.RowReason
+	38, // 47: roost.control.v1.Type.commands:type_name -> roost.control.v1.Command
+	37, // 48: roost.control.v1.Type.writes:type_name -> roost.control.v1.Form
+	37, // 49: roost.control.v1.Type.reads:type_name -> roost.control.v1.Form
+	3,  // 50: roost.control.v1.Form.kind:type_name -> roost.control.v1.FormKind
+	4,  // 51: roost.control.v1.Control.Send:input_type -> roost.control.v1.SendRequest
+	6,  // 52: roost.control.v1.Control.Call:input_type -> roost.control.v1.CallRequest
+	5,  // 53: roost.control.v1.Control.Send:output_type -> roost.control.v1.SendResponse
+	7,  // 54: roost.control.v1.Control.Call:output_type -> roost.control.v1.CallResponse
+	53, // [53:55] is the sub-list for method output_type
+	51, // [51:53] is the sub-list for method input_type
+	51, // [51:51] is the sub-list for extension type_name
+	51, // [51:51] is the sub-list for extension extendee
+	0,  // [0:51] is the sub-list for field type_name
 }
 
 func init() { file_roost_control_v1_control_proto_init() }
@@ -2673,6 +3084,8 @@ func file_roost_control_v1_control_proto_init() {
 		(*Message_ShardStopped)(nil),
 		(*Message_CountDue)(nil),
 		(*Message_DueAck)(nil),
+		(*Message_ReportLoad)(nil),
+		(*Message_LoadAck)(nil),
 	}
 	file_roost_control_v1_control_proto_msgTypes[9].OneofWrappers = []any{}
 	type x struct{}
@@ -2681,7 +3094,7 @@ func file_roost_control_v1_control_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_roost_control_v1_control_proto_rawDesc), len(file_roost_control_v1_control_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   31,
+			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

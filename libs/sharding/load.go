@@ -1,0 +1,49 @@
+package sharding
+
+// Load is what a shard, or several shards together, take of the region that hosts them, as the
+// region has measured it. What is a rate is smoothed. The parts are whole numbers, so that sums
+// are exact in whatever order they are made.
+type Load struct {
+	// HandlerMicros is how long handlers have run, in microseconds per second. It is time by the
+	// clock, from the start of a handler to its end, without the time for which it has waited for
+	// the answers of other entities. So it is processor time unless handlers wait for something
+	// else, or for a processor.
+	HandlerMicros uint64
+	// MilliCommands are the commands that have had a turn, in thousandths per second.
+	MilliCommands uint64
+	// MilliWaiting is how many commands wait in mailboxes on average, in thousandths.
+	MilliWaiting uint64
+	// JournalBytes are what was handed to the journal as records, per second. Snapshots are not
+	// in it.
+	JournalBytes uint64
+	// Entities are in memory, and Bytes is their size as far as they tell it.
+	Entities, Bytes uint64
+}
+
+// maxLoad bounds each part of what one region reports of itself or of one shard, so that no sum
+// of such loads overflows.
+const maxLoad = 1 << 40
+
+// Plus returns the sum of two loads.
+func (l Load) Plus(o Load) Load {
+	return Load{
+		l.HandlerMicros + o.HandlerMicros, l.MilliCommands + o.MilliCommands, l.MilliWaiting + o.MilliWaiting,
+		l.JournalBytes + o.JournalBytes, l.Entities + o.Entities, l.Bytes + o.Bytes,
+	}
+}
+
+// Minus takes a load away that is a part of the sum.
+func (l Load) Minus(o Load) Load {
+	return Load{
+		l.HandlerMicros - o.HandlerMicros, l.MilliCommands - o.MilliCommands, l.MilliWaiting - o.MilliWaiting,
+		l.JournalBytes - o.JournalBytes, l.Entities - o.Entities, l.Bytes - o.Bytes,
+	}
+}
+
+// Bounded returns the load with no part above what a region can have.
+func (l Load) Bounded() Load {
+	return Load{
+		min(l.HandlerMicros, maxLoad), min(l.MilliCommands, maxLoad), min(l.MilliWaiting, maxLoad),
+		min(l.JournalBytes, maxLoad), min(l.Entities, maxLoad), min(l.Bytes, maxLoad),
+	}
+}

@@ -1,0 +1,47 @@
+package turn
+
+import (
+	"iter"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// ShardWork counts what the entities of a shard have done since the shard was opened. It is
+// counted where turns end and records leave, by times that are known there anyway.
+type ShardWork struct {
+	Turns uint64
+	// Handlers is how long the handlers of these turns have run, by the clock, without the time
+	// for which they have waited for the answers of other entities.
+	Handlers time.Duration
+	// Mailbox is how long the commands of these turns have waited for them, all together.
+	Mailbox time.Duration
+	// JournalBytes is the size of the records that were handed to the journal.
+	JournalBytes uint64
+}
+
+// note counts a turn.
+func (w *ShardWork) note(handler, mailbox time.Duration) {
+	w.Turns++
+	w.Handlers += max(0, handler) // the waiting is measured by the less precise clock of the steps
+	w.Mailbox += max(0, mailbox)
+}
+
+// ShardStats is what an open shard has in memory and has done.
+type ShardStats struct {
+	Shard sharding.ShardID
+	ShardWork
+	Entities int // alive or being loaded
+	Bytes    int // of those that tell their size
+}
+
+// ShardStats yields the counts of the open shards, by type and index.
+func (m *Machine) ShardStats() iter.Seq[ShardStats] {
+	return func(yield func(ShardStats) bool) {
+		for s := range m.shards() {
+			if !yield(ShardStats{Shard: s.id, ShardWork: s.work, Entities: len(s.entities), Bytes: s.bytes}) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,244 @@
+package coordinator
+
+import (
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/allocation"
+	"github.com/roost-cluster/roost/libs/control"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// loadWorld is a cluster of r1, which serves four shards, and of r2, which has none. Shards move
+// because of their loads. The term has begun long ago.
+type loadWorld struct {
+	*planWorld
+	reports map[string]uint64
+}
+
+func newLoadWorld(t *testing.T) *loadWorld {
+	cfg := DefaultConfig()
+	config := allocation.DefaultConfig()
+	config.Strategy = allocation.NameLoad
+	strategy, err := allocation.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Strategy = strategy
+	w := &loadWorld{planWorld: &planWorld{world: newWorld(t, cfg)}, reports: map[string]uint64{}}
+	w.run(Member{Node: node(t, "r1"), Name: "r1", Reachable: true})
+	w.run(Elected{Term: 1})
+	w.register("r1")
+	for i := range uint32(4) {
+		s := sharding.ShardID{Type: "T", Index: i}
+		w.run(Received{Msg: control.GetShardHome{Shard: s}})
+		w.run(from(node(t, "r1"), control.ShardStarted{Shard: s, Epoch: w.stored[s].Epoch}))
+	}
+	w.join("r2")
+	w.later(w.cfg.LoadCooldown)
+	return w
+}
+
+func (w *loadWorld) later(d time.Duration) { w.now = w.now.Add(d) }
+
+// report has a region report the loads of some shards of the type T, in tenths of a processor.
+func (w *loadWorld) report(name string, full bool, of map[uint32]int, rest int) {
+	w.t.Helper()
+	w.reports[name]++
+	r := control.ReportLoad{Number: w.reports[name], Full: full, Rest: tenths(rest)}
+	for index, load := range of { // order-free: each is noted by itself
+		r.Shards = append(r.Shards, control.ShardLoad{Shard: sharding.ShardID{Type: "T", Index: index}, Load: tenths(load)})
+	}
+	w.run(calls(node(w.t, name), r))
+	if len(w.out) != 1 || w.out[0].(Reply).Msg != (control.LoadAck{Term: w.m.term}) {
+		w.t.Fatalf("the report is answered with %+v", w.out)
+	}
+}
+
+func tenths(n int) sharding.Load { return sharding.Load{HandlerMicros: uint64(n) * 100_000} }
+
+// busy has both regions report twice: the four shards of r1 take half a processor each.
+func (w *loadWorld) busy(times int) {
+	for range times {
+		w.report("r1", true, map[uint32]int{0: 5, 1: 5, 2: 5, 3: 5}, 0)
+		w.report("r2", true, nil, 0)
+	}
+}
+
+// moves returns how many shards the next plan moves.
+func (w *loadWorld) moves() int {
+	before := w.m.budget.handoffs
+	w.plans = nil
+	w.pass(1)
+	for _, p := range w.plans {
+		w.run(p.Compute())
+	}
+	return w.m.budget.handoffs - before
+}
+
+// arrived ends all handoffs to r2.
+func (w *loadWorld) arrived() {
+	for _, s := range slices.SortedFunc(maps.Keys(w.stored), sharding.ShardID.Compare) {
+		if w.stored[s].Phase == sharding.HandingOff {
+			w.run(from(node(w.t, "r1"), control.ShardStopped{Shard: s, Epoch: w.stored[s].Epoch}))
+			w.run(from(node(w.t, "r2"), control.ShardStarted{Shard: s, Epoch: w.stored[s].Epoch}))
+		}
+	}
+}
+
+// load returns what the view of T says of a region, in tenths of a processor.
+func (w *loadWorld) load(name string) int {
+	for _, r := range w.m.typeView(w.m.types[0]).Regions {
+		if r.Node == node(w.t, name) {
+			return int(r.Load.Processors*10 + 0.5)
+		}
+	}
+	w.t.Fatalf("%s is not in the view", name)
+	return 0
+}
+
+// movesAfter: each region has reported so often.
+func movesAfter(reports int) func(*testing.T) bool {
+	return func(t *testing.T) bool {
+		w := newLoadWorld(t)
+		w.busy(reports)
+		return w.moves() > 0
+	}
+}
+
+// movesInNewTerm: all regions have reported twice, and the term has just begun.
+func movesInNewTerm(t *testing.T) bool {
+	w := newLoadWorld(t)
+	w.elect()
+	w.busy(2)
+	return w.moves() > 0
+}
+
+// movesOn: shards have come to r2, and then r2 has much more load than r1.
+func movesOn(t *testing.T) bool {
+	w := newLoadWorld(t)
+	w.busy(2)
+	if n := w.moves(); n != 2 {
+		t.Fatalf("%d shards move", n)
+	}
+	w.arrived()
+	for range 2 {
+		w.later(time.Second)
+		w.report("r1", true, nil, 0)
+		w.report("r2", true, map[uint32]int{0: 20, 1: 20, 2: 20, 3: 20}, 0)
+	}
+	return w.moves() > 0
+}
+
+// movesByOldReports: the regions have reported long ago.
+func movesByOldReports(t *testing.T) bool {
+	w := newLoadWorld(t)
+	w.busy(2)
+	w.later(w.cfg.LoadReport)
+	return w.moves() > 0
+}
+
+func TestLoadMoves(t *testing.T) {
+	if !movesAfter(2)(t) {
+		t.Error("nothing moves off a region that has all the load")
+	}
+	for name, moves := range map[string]func(*testing.T) bool{
+		"no region has reported": movesAfter(0), "the regions have reported once": movesAfter(1),
+		"the term has just begun": movesInNewTerm, "the shards have just come": movesOn, "the reports are old": movesByOldReports,
+	} {
+		if moves(t) {
+			t.Errorf("%s, and shards move because of load", name)
+		}
+	}
+	w := newLoadWorld(t)
+	w.busy(2)
+	w.moves()
+	w.arrived()
+	for range 2 {
+		w.later(w.cfg.LoadCooldown)
+		w.report("r1", true, nil, 0)
+		w.report("r2", true, map[uint32]int{0: 20, 1: 20, 2: 20, 3: 20}, 0)
+	}
+	if w.moves() == 0 {
+		t.Error("after the cool-down nothing moves on")
+	}
+}
+
+// loadOfEarlierOwner: r2 has reported twice since it serves shards of r1, and it does not name
+// them, because they take next to nothing there. It returns what counts of them.
+func loadOfEarlierOwner(t *testing.T) int {
+	w := newLoadWorld(t)
+	w.busy(2)
+	w.moves()
+	w.arrived()
+	for range 2 {
+		w.later(time.Second)
+		w.report("r2", true, nil, 1)
+	}
+	return w.load("r2") - 1
+}
+
+// TestLoadThatMoves: the load of a shard counts where the shard goes, from the moment at which
+// that is decided. It counts until the new owner says otherwise.
+func TestLoadThatMoves(t *testing.T) {
+	w := newLoadWorld(t)
+	w.busy(2)
+	want := func(when string, r1, r2 int) {
+		t.Helper()
+		if a, b := w.load("r1"), w.load("r2"); a != r1 || b != r2 {
+			t.Errorf("%s: the loads are %d and %d, want %d and %d", when, a, b, r1, r2)
+		}
+	}
+	want("before", 20, 0)
+	w.moves()
+	want("two shards hand off", 10, 10)
+	w.report("r1", true, map[uint32]int{0: 1, 1: 1, 2: 6, 3: 6}, 1)
+	want("the owner reports less of shards that it drains", 13, 10)
+	w.arrived()
+	w.later(time.Second)
+	w.report("r2", true, nil, 0)
+	want("the new owner has measured nothing yet", 13, 10)
+	w.report("r1", false, map[uint32]int{0: 9, 2: 0}, 1)
+	want("the earlier owner speaks of shards that it has not", 7, 10)
+	w.later(time.Second)
+	w.report("r2", false, map[uint32]int{0: 3}, 1)
+	want("the new owner has measured", 7, 4)
+	if n := loadOfEarlierOwner(t); n != 0 {
+		t.Errorf("the load of an earlier owner counts: %d", n)
+	}
+	w.run(MemberGone{Node: node(t, "r2")})
+	want2 := 7 + 3
+	if got := w.load("r1"); got != want2 {
+		t.Errorf("a region is gone, and its shards count %d, want %d", got, want2)
+	}
+}
+
+// TestOutdatedReport: a report that comes late changes nothing.
+func TestOutdatedReport(t *testing.T) {
+	w := newLoadWorld(t)
+	w.busy(2)
+	w.run(calls(node(t, "r1"), control.ReportLoad{Number: 1, Full: true, Rest: tenths(70)}))
+	if n := w.load("r1"); n != 20 {
+		t.Errorf("after an outdated report the load is %d", n)
+	}
+}
+
+// TestUnmeasured: the log is told, once, which region reports nothing.
+func TestUnmeasured(t *testing.T) {
+	w := newLoadWorld(t)
+	told := map[string]int{}
+	for range 3 {
+		w.report("r1", true, nil, 0)
+		w.pass(1)
+		for _, o := range w.out {
+			if o, ok := o.(NoLoad); ok {
+				told[o.Region]++
+			}
+		}
+	}
+	if len(told) != 1 || told["r2"] != 1 {
+		t.Errorf("told is %v", told)
+	}
+}
