@@ -1,14 +1,19 @@
 package bench
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"runtime"
 	"slices"
+	"strconv"
+	"sync"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/roost-cluster/roost/e2e/bench/entities"
+	"github.com/roost-cluster/roost/e2e/bench/measure"
 	"github.com/roost-cluster/roost/e2e/bench/report"
 	"github.com/roost-cluster/roost/libs/allocation"
 	"github.com/roost-cluster/roost/libs/allocation/allocationtest"
@@ -48,7 +53,56 @@ func (r *run) placement() error {
 	if err := r.sine(s.(allocation.LeastLoad)); err != nil {
 		return err
 	}
-	return r.largeTable()
+	if err := r.largeTable(); err != nil {
+		return err
+	}
+	return r.withLocal("reload", r.reload)
+}
+
+// reload measures what the move of shards costs their next owner: to claim them, and to load
+// each entity again at its first command.
+func (r *run) reload(l *local) error {
+	const events = entities.SnapshotEvery / 2
+	count := r.Sizes.Entities
+	to := make([]addressee, count)
+	for i := range to {
+		to[i] = l.addressee(entities.AccountType, "account-"+strconv.Itoa(i))
+	}
+	a := newLocalAsker(l, hotCallers)
+	each := func(command string, times int) (measure.Sample, error) {
+		began := time.Now()
+		errs := make([]error, hotCallers)
+		var group sync.WaitGroup
+		for c := range hotCallers {
+			group.Go(func() {
+				for n := c; n < count*times && errs[c] == nil; n += hotCallers {
+					a.callers[c].command[0] = to[n%count].command(uint64(c), uint64(n), questionJSON)
+					e := &a.callers[c].command[0].Envelope
+					e.Command, e.Encoding = command, sharding.JSON
+					errs[c] = a.ask(c)
+				}
+			})
+		}
+		group.Wait()
+		return measure.Sample{Ops: int64(count * times), Elapsed: time.Since(began)}, errors.Join(errs...)
+	}
+	if _, err := each(entities.Deposit, events); err != nil {
+		return err
+	}
+	return r.compare("entities/s",
+		measure.Subject{Name: "entities in memory", Run: func(time.Duration) (measure.Sample, error) { return each(entities.Balance, 1) }},
+		subject{measure.Subject{Name: "reload", Run: func(time.Duration) (measure.Sample, error) {
+			began := time.Now()
+			if err := l.claim(r.ctx, entities.AccountType, entities.Shards); err != nil {
+				return measure.Sample{}, err
+			}
+			for i := range to {
+				to[i].epoch = sharding.MakeEpoch(l.term, 1)
+			}
+			s, err := each(entities.Balance, 1)
+			s.Elapsed = time.Since(began)
+			return s, err
+		}}, report.Row{Section: placing, Measure: fmt.Sprintf("%s entities with %d events in %d shards: claimed, and asked for the first time", report.Number(float64(count)), events, entities.Shards)}})
 }
 
 func (r *run) strategy(name string, change func(*allocation.Config)) (allocation.Strategy, error) {
