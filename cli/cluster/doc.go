@@ -19,7 +19,7 @@
 // The launcher is the process that calls Start. All processes die with it, however it dies:
 // Close stops them, each of them watches its parent, and on Linux the kernel kills them. Each
 // has a process group of its own, so that Ctrl-C in a terminal reaches only the launcher,
-// which then stops them in order.
+// which then shuts them down gracefully: gateways, then regions, then coordinators.
 //
 // # What this does not do
 //

@@ -2,7 +2,8 @@
 // of the journal (journal.Decide), in every order of events up to a bound, breadth first,
 // each state once.
 //
-// There are four scopes. lease has two candidates for it, each of the others two coordinators:
+// There are four scopes. In the scope lease there are two candidates for the lease. In each of the
+// other scopes there are two coordinators:
 //
 //   - handoff: two regions, one shard that is drained from its owner;
 //   - append: the owner of the shard is suspected while two commands for one entity are in

@@ -35,9 +35,9 @@ var newerDesc = sharding.TypeDesc{Type: desc.Type, Shards: desc.Shards, Commands
 
 // tenureWorld is two coordinator processes, the lease, and the journal with the
 // facts. A move of a process does not use the lease or the journal: requests to them, and
-// the answers, are messages. A move of a process
-// cannot look at them either. So what a process announces is checked against the lease and
-// the journal in a move of its own, which comes before any other (atOnce).
+// the answers, are messages. Nor can a move of a process look at the lease or the journal. What a
+// process announces is therefore checked against the lease and the journal in a move of its own,
+// which comes before any other (atOnce).
 type tenureWorld struct {
 	processes [2]*process
 	*recordStore
@@ -413,8 +413,8 @@ func (w *tenureWorld) perform(i int, o coordinator.Output) {
 }
 
 // becameActive compares the table that the coordinator has folded with the durable facts,
-// unless the stream has been claimed in a later term since. Then it watches the table, so
-// that what the coordinator says about the table is checked, too.
+// unless the stream has been claimed in a later term since. In either case it then watches the
+// table, so that what the coordinator says about the table is checked, too.
 func (w *tenureWorld) becameActive(i int, term sharding.Term) {
 	v := w.processes[i].core.View()
 	folded := table{types: v.Types, rows: v.Rows}

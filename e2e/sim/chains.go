@@ -102,8 +102,8 @@ func (w *World) addAsk(asker *op, chain []sharding.Entity, to sharding.Entity, c
 
 // answerBy returns the time by which a turn that asks now must have the answer, or must be told
 // that there is none.
-func (n *shardNode) answerBy(deadline time.Time) time.Time {
-	now := n.p.now()
+func (s *shardNode) answerBy(deadline time.Time) time.Time {
+	now := s.p.now()
 	if deadline.IsZero() {
 		return now.Add(askTimeout)
 	}
@@ -114,11 +114,11 @@ func (n *shardNode) answerBy(deadline time.Time) time.Time {
 const askTimeout = time.Second
 
 // checkWaits checks that no turn waits longer than it may.
-func (n *shardNode) checkWaits() {
-	now := n.p.now()
-	for _, b := range n.instances { // order-free: any is a violation
+func (s *shardNode) checkWaits() {
+	now := s.p.now()
+	for _, b := range s.instances { // order-free: any is a violation
 		if b.waitsFor != nil && now.Sub(b.askUntil) > overdue {
-			n.w.violate("no turn waits beyond its time", "%s: %v waits for %v, %v longer than it may", n.p.name, b.entity, &b.waitsFor.op, now.Sub(b.askUntil))
+			s.w.violate("no turn waits beyond its time", "%s: %v waits for %v, %v longer than it may", s.p.name, b.entity, &b.waitsFor.op, now.Sub(b.askUntil))
 		}
 	}
 }
@@ -126,8 +126,8 @@ func (n *shardNode) checkWaits() {
 // checkChain checks a command that a turn sends to another entity: its chain has all entities that
 // wait for its answer, its own entity is not one of them, no other command has its key, and its
 // deadline is not after that of the turn's waiting.
-func (n *shardNode) checkChain(o *turn.SendAsk, b *instance, f *ask) {
-	w := n.w
+func (s *shardNode) checkChain(o *turn.SendAsk, b *instance, f *ask) {
+	w := s.w
 	if slices.Contains(f.chain, f.entity) {
 		w.violate("a call cycle is refused", "%v asks %v, which waits for the answer: %v", b.entity, f.entity, f.chain)
 	}
@@ -151,8 +151,8 @@ func (n *shardNode) checkChain(o *turn.SendAsk, b *instance, f *ask) {
 
 // checkAskDone notes how an ask has ended. If the entity that was asked waits for the turn's own
 // answer, the ask must have been refused at once.
-func (n *shardNode) checkAskDone(b *instance, f *ask, r *sharding.Reply) {
-	w := n.w
+func (s *shardNode) checkAskDone(b *instance, f *ask, r *sharding.Reply) {
+	w := s.w
 	if f.refused = f.refused || r.Outcome == sharding.Rejected; isDeadlock(r) {
 		w.mark("ask: a circle is found")
 		f.gaveUp = append(f.gaveUp, w.gaveUpNow(f))
@@ -168,39 +168,39 @@ func (n *shardNode) checkAskDone(b *instance, f *ask, r *sharding.Reply) {
 
 // checkNotMine checks that a draining shard refuses no command whose answer one of its own entities
 // waits for: otherwise the drain could not end.
-func (n *shardNode) checkNotMine(id turn.RequestID) {
-	c := n.callers[id]
+func (s *shardNode) checkNotMine(id turn.RequestID) {
+	c := s.callers[id]
 	if c.env == nil || len(c.env.Chain) == 0 {
 		return
 	}
-	shard := n.w.shardOf(c.entity)
-	for _, b := range n.instances { // order-free: any is a violation
-		if b.waitsFor != nil && b.askedAt < n.w.now && b.shard == shard && b.epoch == c.epoch && slices.Contains(c.env.Chain, b.entity) {
-			n.w.violate("a draining shard takes what its entities wait for", "%s refuses %s of %v, and %v waits for it", n.p.name, c.key, c.entity, b.entity)
+	shard := s.w.shardOf(c.entity)
+	for _, b := range s.instances { // order-free: any is a violation
+		if b.waitsFor != nil && b.askedAt < s.w.now && b.shard == shard && b.epoch == c.epoch && slices.Contains(c.env.Chain, b.entity) {
+			s.w.violate("a draining shard takes what its entities wait for", "%s refuses %s of %v, and %v waits for it", s.p.name, c.key, c.entity, b.entity)
 		}
 	}
 }
 
 // checkReserve checks that commands from outside do not take the places of those that entities
 // wait for.
-func (n *shardNode) checkReserve(o *turn.Answer) {
-	c := n.callers[o.Request]
-	if o.Reply.Code != sharding.ResourceExhausted || o.Reply.Message != turn.TooMuchWaits || len(c.env.Chain) == 0 || n.cfg.ShardCores > 1 {
+func (s *shardNode) checkReserve(o *turn.Answer) {
+	c := s.callers[o.Request]
+	if o.Reply.Code != sharding.ResourceExhausted || o.Reply.Message != turn.TooMuchWaits || len(c.env.Chain) == 0 || s.cfg.ShardCores > 1 {
 		return
 	}
-	n.w.mark("ask: there is no room for a command that an entity waits for")
+	s.w.mark("ask: there is no room for a command that an entity waits for")
 	type name struct {
 		entity sharding.Entity
 		key    sharding.CommandID
 	}
 	chained := map[name]bool{}
-	for other, c := range n.callers { // order-free: counts
+	for other, c := range s.callers { // order-free: counts
 		if other != o.Request && len(c.env.Chain) > 0 {
 			chained[name{c.entity, c.key}] = true
 		}
 	}
-	if kept := n.cfg.Turn.TotalCommands / turn.ReservedShare; len(chained) < kept {
-		n.w.violate("a part of the limits is for what entities wait for", "%s refuses %s of %v, and has %d such commands; %d find room", n.p.name, c.key, c.entity, len(chained), kept)
+	if kept := s.cfg.Turn.TotalCommands / turn.ReservedShare; len(chained) < kept {
+		s.w.violate("a part of the limits is for what entities wait for", "%s refuses %s of %v, and has %d such commands; %d find room", s.p.name, c.key, c.entity, len(chained), kept)
 	}
 }
 
@@ -253,7 +253,7 @@ func (c *checker) neverRejected(f *ask) {
 }
 
 // idleClient is a client that sends only what it is told to send.
-func (w *World) idleClient(id int) *client { return &client{w: w, id: id, open: neverDone} }
+func (w *World) idleClient(id int) *client { return &client{w: w, id: id, openCommands: neverDone} }
 
 // newForward makes a Forward of a client.
 func (c *client) newForward(e sharding.Entity, hold int64) *op {

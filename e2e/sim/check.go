@@ -301,17 +301,17 @@ func (c *checker) batches() {
 // client was told: what is unknown must not come behind what was sent after it.
 func (c *checker) succession() {
 	type through struct {
-		entity       sharding.Entity
-		gateway, gen int
+		entity               sharding.Entity
+		gateway, incarnation int
 	}
 	newest := map[through]*op{} // called last of those that took effect so far
 	w := c.w
 	for _, o := range c.byEffect() {
 		first := o.tries[0]
-		k := through{o.entity, first.gateway, first.gen}
+		k := through{o.entity, first.gateway, first.incarnation}
 		ended := int64(0)
 		for _, t := range o.tries {
-			if t.gateway != k.gateway || t.gen != k.gen || t.returned == 0 {
+			if t.gateway != k.gateway || t.incarnation != k.incarnation || t.returned == 0 {
 				ended = -1
 				break
 			}

@@ -33,7 +33,7 @@ type op struct {
 type try struct {
 	called, returned int64 // returned 0: not yet
 	gateway          int
-	gen              int // of the gateway that took it; 0: none did
+	incarnation      int // see process.incarnation: of the gateway that took it; 0: none did
 	reply            sharding.Reply
 	list             list
 	told             bool // list was in the reply
@@ -56,16 +56,16 @@ func (o *op) String() string {
 
 // client sends one command or batch at a time and waits for all answers.
 type client struct {
-	w       *World
-	id      int
-	gateway int
-	open    int // commands of the current round that have not ended; at 0 the next round begins
-	stopped bool
-	wall    int64 // error of its clock
+	w            *World
+	id           int
+	gateway      int
+	openCommands int // of the current round: those that have not ended; at 0 the next round begins
+	stopped      bool
+	wall         int64 // error of its clock
 }
 
-// neverDone is the value of client.open for a client that only sends what it is told to send.
-// It is so large that open never falls to 0, so no round of the client's own begins.
+// neverDone is the value of client.openCommands for a client that only sends what it is told to send.
+// It is so large that openCommands never falls to 0, so no round of the client's own begins.
 const neverDone = 1 << 30
 
 // entities are few, so that they are hot.
@@ -111,7 +111,7 @@ func (c *client) call() {
 	entity := all[min(d.IntN(len(all)), d.IntN(len(all)))]
 	keyed := d.chance(0.7)
 	patience := nanos(100*ms + d.exp(w.weather.Patience))
-	c.open = n
+	c.openCommands = n
 	for range n {
 		o := c.draw(entity, keyed, batch)
 		o.called = w.now
@@ -121,7 +121,7 @@ func (c *client) call() {
 		c.send(o, c.gateway, patience)
 	}
 	if d, first := w.dice("conflict"), w.ops[len(w.ops)-1]; n == 1 && keyed && first.letter == nil && d.chance(0.03) {
-		c.open++
+		c.openCommands++
 		w.after(d.exp(100*ms), func() { c.conflict(first, patience) })
 	}
 }
@@ -238,12 +238,12 @@ func (c *client) send(o *op, gw int, patience time.Duration) {
 			refused()
 			return
 		}
-		gen := p.gen
+		incarnation := p.incarnation
 		p.unread = append(p.unread, refused)
 		p.post(func() {
-			if p.gen == gen {
+			if p.incarnation == incarnation {
 				p.unread = p.unread[1:]
-				t.gen = gen
+				t.incarnation = incarnation
 				p.body.(*gatewayNode).submit(env, patience, attempt)
 			}
 		})
@@ -301,7 +301,7 @@ func (c *client) returned(o *op, t *try) {
 		})
 		return
 	}
-	if c.open--; c.open == 0 {
+	if c.openCommands--; c.openCommands == 0 {
 		c.think()
 	}
 }

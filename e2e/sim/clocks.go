@@ -60,7 +60,7 @@ func (c *client) oldKey() bool {
 		return false
 	}
 	w.mark("client: an old key again")
-	c.open = 1
+	c.openCommands = 1
 	c.send(o, c.gateway, nanos(100*ms+d.exp(w.weather.Patience)))
 	return true
 }

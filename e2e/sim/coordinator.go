@@ -68,7 +68,7 @@ func (c *coordNode) step(in coordinator.Input) {
 			c.checkSteering(o.Term)
 		case coordinator.SteppedDown:
 			c.w.mark("coordinator deposed")
-		case coordinator.YieldLease:
+		case coordinator.YieldLease: // it yields only if too much waits for the journal, which must not happen here
 			c.w.violate("memory is bounded", "%s: too much waits for the journal", c.p.name)
 		}
 		c.checkTerm(o)
@@ -141,9 +141,9 @@ func (c *coordNode) checkDrains(term sharding.Term) {
 // called in the loop of the process: with true when the answer arrives, or with false when no
 // answer will.
 func (c *coordNode) query(read func(), done func(ok bool)) {
-	gen := c.p.gen
+	incarnation := c.p.incarnation
 	c.w.journal.read(c.p.host, read, func(ok bool) {
-		if c.p.gen == gen {
+		if c.p.incarnation == incarnation {
 			c.p.post(func() { done(ok) })
 		}
 	})
@@ -152,9 +152,9 @@ func (c *coordNode) query(read func(), done func(ok bool)) {
 // commit sends one operation to the journal, to be committed. done is called with the result, in
 // the loop of the process.
 func (c *coordNode) commit(op journal.Op, done func(journal.Result)) {
-	gen := c.p.gen
+	incarnation := c.p.incarnation
 	c.w.journal.commit(c.p.host, []journal.Op{op}, func(r []journal.Result) {
-		if c.p.gen != gen {
+		if c.p.incarnation != incarnation {
 			return
 		}
 		c.p.post(func() {
@@ -261,8 +261,8 @@ func (c *coordNode) survey(o coordinator.Survey) {
 	})
 }
 
-// readInputs reads the reminders and the pending sends of shards. The coordinator wants to know the
-// forms in which they are stored, and names the shards in found.
+// readInputs reads the reminders and the pending sends of the shards that found.Inputs lists, and
+// adds the forms in which they are stored to found.
 func (c *coordNode) readInputs(found *coordinator.FormsFound) {
 	w, ledger := c.w, c.w.journal.ledger
 	for _, shard := range found.Inputs() {
@@ -489,7 +489,7 @@ type leaseStore struct {
 // unless the reply gets lost.
 func (s *leaseStore) ask(p *process, do func(lease.Record) (lease.Record, lease.Input), answer func(lease.Input)) {
 	w := s.w
-	gen := p.gen
+	incarnation := p.incarnation
 	w.net.send(p.host, leaseHost, func() {
 		record, in := do(s.record)
 		if record.Term != s.record.Term {
@@ -504,7 +504,7 @@ func (s *leaseStore) ask(p *process, do func(lease.Record) (lease.Record, lease.
 			return
 		}
 		w.net.send(leaseHost, p.host, func() {
-			if p.gen == gen {
+			if p.incarnation == incarnation {
 				p.post(func() { answer(in) })
 			}
 		})

@@ -52,24 +52,24 @@ func (o *op) payload() []byte {
 }
 
 // readSend reads one send, as the driver of a region does.
-func (n *shardNode) readSend(o turn.ReadSend) {
-	n.findSend(o, false)
+func (s *shardNode) readSend(o turn.ReadSend) {
+	s.findSend(o, false)
 }
 
 // findSend looks for a send among those that are pending, and then among the dead letters.
-func (n *shardNode) findSend(o turn.ReadSend, dead bool) {
+func (s *shardNode) findSend(o turn.ReadSend, dead bool) {
 	var page journal.SendsPage
-	gen := n.p.gen
-	n.w.journal.read(n.p.host, func() { page = n.w.journal.ledger.Sends(n.w.clock(), reads.Send(o, dead)) }, func(ok bool) {
-		if n.p.gen != gen {
+	incarnation := s.p.incarnation
+	s.w.journal.read(s.p.host, func() { page = s.w.journal.ledger.Sends(s.w.clock(), reads.Send(o, dead)) }, func(ok bool) {
+		if s.p.incarnation != incarnation {
 			return
 		}
 		out, last := reads.SendRead(o, dead, page, lost(ok))
 		if !last {
-			n.findSend(o, true)
+			s.findSend(o, true)
 			return
 		}
-		n.p.post(func() { n.stepShard(region.Turn{Input: out}) })
+		s.p.post(func() { s.stepShard(region.Turn{Input: out}) })
 	})
 }
 

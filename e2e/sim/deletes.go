@@ -9,27 +9,27 @@ import (
 )
 
 // readDeleted reads which deleted entities may be removed, as the driver of a region does.
-func (n *shardNode) readDeleted(o purge.Read) {
+func (s *shardNode) readDeleted(o purge.Read) {
 	var page journal.WakesPage
-	gen := n.p.gen
-	n.w.journal.read(n.p.host, func() {
-		page = n.w.journal.ledger.Wakes(n.w.clock(), reads.Deleted(o))
-		shorten(n.w, &page, shardOfWake)
+	incarnation := s.p.incarnation
+	s.w.journal.read(s.p.host, func() {
+		page = s.w.journal.ledger.Wakes(s.w.clock(), reads.Deleted(o))
+		shorten(s.w, &page, shardOfWake)
 	}, func(ok bool) {
-		if n.p.gen != gen {
+		if s.p.incarnation != incarnation {
 			return
 		}
-		n.p.post(func() { n.stepShard(region.DeletedRead{Page: reads.DeletedPage(o, page, lost(ok))}) })
+		s.p.post(func() { s.stepShard(region.DeletedRead{Page: reads.DeletedPage(o, page, lost(ok))}) })
 	})
 }
 
-func (n *shardNode) purge(o purge.Purge) {
+func (s *shardNode) purge(o purge.Purge) {
 	op := journal.Purge{Shard: o.Shard, Epoch: o.Epoch, Entity: o.Entity, Life: o.Life}
-	n.group.add(journal.Op{Purge: &op}, func(r journal.Result) {
+	s.group.add(journal.Op{Purge: &op}, func(r journal.Result) {
 		if r.Verdict == sharding.Durable {
-			n.w.mark("delete: purged")
+			s.w.mark("delete: purged")
 		}
-		n.stepShard(region.Purged{Purged: purge.Purged{Purge: o, Verdict: r.Verdict}})
+		s.stepShard(region.Purged{Purged: purge.Purged{Purge: o, Verdict: r.Verdict}})
 	})
 }
 

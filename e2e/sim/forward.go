@@ -53,63 +53,63 @@ func (g *routerNode) connectHere() {
 }
 
 // ask makes the turn of a Forward send its commands, one after the other.
-func (n *shardNode) ask(o *turn.Run, b *instance) {
-	b.toAsk, b.firstAsked = n.w.asksOf(o.Env), n.w.now
+func (s *shardNode) ask(o *turn.Run, b *instance) {
+	b.toAsk, b.firstAsked = s.w.asksOf(o.Env), s.w.now
 	b.deadline = o.Env.Deadline
-	n.askNext(o.Incarnation, b)
+	s.askNext(o.Incarnation, b)
 }
 
-func (n *shardNode) askNext(inc turn.Incarnation, b *instance) {
+func (s *shardNode) askNext(inc turn.Incarnation, b *instance) {
 	f := b.toAsk[0]
 	b.toAsk = b.toAsk[1:]
-	n.lastAsk++
-	b.waitsFor, b.askedAt, b.askUntil = f, n.w.now, n.answerBy(b.deadline)
-	n.asking[n.lastAsk] = b
-	n.stepTurn(turn.Ask{
-		Incarnation: inc, Turn: b.turn, Number: n.lastAsk, Target: f.entity, Command: f.cmd, Payload: number(f.x),
+	s.lastAsk++
+	b.waitsFor, b.askedAt, b.askUntil = f, s.w.now, s.answerBy(b.deadline)
+	s.asking[s.lastAsk] = b
+	s.stepTurn(turn.Ask{
+		Incarnation: inc, Turn: b.turn, Number: s.lastAsk, Target: f.entity, Command: f.cmd, Payload: number(f.x),
 	})
 }
 
 // sendAsk sends a command that a turn asks for. It first checks that the command may leave.
-func (n *shardNode) sendAsk(o *turn.SendAsk) {
-	w, b := n.w, n.instances[o.Incarnation]
+func (s *shardNode) sendAsk(o *turn.SendAsk) {
+	w, b := s.w, s.instances[o.Incarnation]
 	if b == nil || b.waitsFor == nil {
-		w.violate("no ask of an ended incarnation", "%s sends %v, and the incarnation that asks has ended", n.p.name, o.Env)
+		w.violate("no ask of an ended incarnation", "%s sends %v, and the incarnation that asks has ended", s.p.name, o.Env)
 		return
 	}
 	f := b.waitsFor
-	n.checkAsk(o, b, f)
-	n.startRouter()
+	s.checkAsk(o, b, f)
+	s.startRouter()
 	t := &try{called: w.now}
 	f.tries = append(f.tries, t)
-	f.waits, f.since = true, n.p.now()
+	f.waits, f.since = true, s.p.now()
 	if f.firstAsked == 0 || b.askedAt < f.firstAsked {
 		f.firstAsked = b.askedAt
 	}
 	inc, number := o.Incarnation, o.Number
-	n.router.route(o.Env, &call{op: &f.op, reply: func(answer router.Finish) {
+	s.router.route(o.Env, &call{op: &f.op, reply: func(answer router.Finish) {
 		if t.returned != 0 {
-			w.violate("one outcome", "%s: the command that %v sends is answered twice", n.p.name, b.entity)
+			w.violate("one outcome", "%s: the command that %v sends is answered twice", s.p.name, b.entity)
 		}
 		t.returned, t.reply = w.now, answer.Reply
 		t.list, t.told = decodeList(answer.Reply.Payload)
 		switch {
-		case answer.Region == n.p.id():
+		case answer.Region == s.p.id():
 			w.mark("forward: answered by the same region")
 		case !answer.Region.IsZero():
 			w.mark("forward: answered by another region")
 		}
 		w.mark("forward: " + answer.Reply.Outcome.String())
-		n.stepTurn(turn.Asked{Incarnation: inc, Number: number, Reply: answer.Reply})
+		s.stepTurn(turn.Asked{Incarnation: inc, Number: number, Reply: answer.Reply})
 	}})
 }
 
 // checkAsk checks three things about a changing ask: it reveals no state that may still be lost, it
 // does not come from an owner that was deposed before the turn asked, and it has the same key as in
 // earlier runs of the command.
-func (n *shardNode) checkAsk(o *turn.SendAsk, b *instance, f *ask) {
-	w := n.w
-	n.checkChain(o, b, f)
+func (s *shardNode) checkAsk(o *turn.SendAsk, b *instance, f *ask) {
+	w := s.w
+	s.checkChain(o, b, f)
 	if f.key == "" {
 		f.key = o.Env.ID
 	}
@@ -131,23 +131,23 @@ func (n *shardNode) checkAsk(o *turn.SendAsk, b *instance, f *ask) {
 
 // sendProbe sends a probe. Nobody waits for its answer. Some probes get lost, some come late, and
 // some come twice.
-func (n *shardNode) sendProbe(o turn.SendProbe) {
-	n.startRouter()
-	d := n.w.dice("probes")
+func (s *shardNode) sendProbe(o turn.SendProbe) {
+	s.startRouter()
+	d := s.w.dice("probes")
 	send := func() {
-		n.lastAsk++
-		n.w.mark("ask: a probe is sent")
+		s.lastAsk++
+		s.w.mark("ask: a probe is sent")
 		env := o.Env
-		env.ID = sharding.CommandID(fmt.Sprintf("~probe %s %d %d", n.p.name, n.index, n.lastAsk))
-		n.router.route(env, &call{readOnly: true, op: &op{client: forwarderID, entity: env.Entity, cmd: env.Command, key: env.ID}, reply: func(router.Finish) {}})
+		env.ID = sharding.CommandID(fmt.Sprintf("~probe %s %d %d", s.p.name, s.index, s.lastAsk))
+		s.router.route(env, &call{readOnly: true, op: &op{client: forwarderID, entity: env.Entity, cmd: env.Command, key: env.ID}, reply: func(router.Finish) {}})
 	}
 	switch r := d.Float64(); {
 	case r < 0.03:
-	case r < 0.1 && !n.w.calm:
-	case r < 0.2 && !n.w.calm:
-		n.w.after(d.between(0, 500*ms), n.p.ifAlive(send))
+	case r < 0.1 && !s.w.calm:
+	case r < 0.2 && !s.w.calm:
+		s.w.after(d.between(0, 500*ms), s.p.ifAlive(send))
 	case r < 0.3:
-		n.w.after(d.between(0, 50*ms), n.p.ifAlive(send))
+		s.w.after(d.between(0, 50*ms), s.p.ifAlive(send))
 		send()
 	default:
 		send()
@@ -156,34 +156,34 @@ func (n *shardNode) sendProbe(o turn.SendProbe) {
 
 // withdraw withdraws the ask of a turn whose context has ended. The turn still waits for the
 // AskDone.
-func (n *shardNode) withdraw(inc turn.Incarnation, b *instance) {
-	for _, number := range sortedKeys(n.asking) {
-		if n.asking[number] == b {
-			n.w.mark("ask: it is withdrawn")
-			n.stepTurn(turn.WithdrawAsk{Incarnation: inc, Number: number})
+func (s *shardNode) withdraw(inc turn.Incarnation, b *instance) {
+	for _, number := range sortedKeys(s.asking) {
+		if s.asking[number] == b {
+			s.w.mark("ask: it is withdrawn")
+			s.stepTurn(turn.WithdrawAsk{Incarnation: inc, Number: number})
 		}
 	}
 }
 
 // askDone continues the turn that waits for an answer. Nothing else continues such a turn.
-func (n *shardNode) askDone(o turn.AskDone) {
-	b := n.asking[o.Number]
+func (s *shardNode) askDone(o turn.AskDone) {
+	b := s.asking[o.Number]
 	if b == nil {
-		n.w.violate("an ask has one answer", "%s: %+v is for nobody who waits", n.p.name, o)
+		s.w.violate("an ask has one answer", "%s: %+v is for nobody who waits", s.p.name, o)
 		return
 	}
-	delete(n.asking, o.Number)
+	delete(s.asking, o.Number)
 	f := b.waitsFor
 	b.waitsFor, f.waits = nil, false
 	b.lastAnswer = o.Reply
-	if n.instances[o.Incarnation] != b {
-		n.w.mark("ask: of a turn whose result nobody wants")
-		n.w.after(n.w.dice("turn").exp(5*ms), b.endAsking)
+	if s.instances[o.Incarnation] != b {
+		s.w.mark("ask: of a turn whose result nobody wants")
+		s.w.after(s.w.dice("turn").exp(5*ms), b.endAsking)
 		return
 	}
-	n.checkAskDone(b, f, &o.Reply)
+	s.checkAskDone(b, f, &o.Reply)
 	if o.Reply.Outcome == sharding.OK && o.Reply.Code == "" && len(b.toAsk) > 0 {
-		n.askNext(o.Incarnation, b)
+		s.askNext(o.Incarnation, b)
 		return
 	}
 	b.endAsking()

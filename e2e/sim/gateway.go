@@ -43,9 +43,9 @@ func (g *gatewayNode) submit(env sharding.Envelope, timeLeft time.Duration, c *c
 		g.w.mark("gateway: a command waits for a version that has it")
 	}
 	if !g.w.calm && g.w.dice("cancel").chance(0.002) && c.op.client != proberID {
-		gen := g.p.gen
+		incarnation := g.p.incarnation
 		g.w.after(g.w.dice("cancel").between(0, sec), func() {
-			if g.p.gen != gen {
+			if g.p.incarnation != incarnation {
 				return
 			}
 			g.p.post(func() {

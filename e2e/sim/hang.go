@@ -116,7 +116,7 @@ func (w *World) deprive() {
 	if !w.weather.Harsh.JournalFaultOnly {
 		return
 	}
-	prober := &client{w: w, id: proberID, open: neverDone}
+	prober := w.idleClient(proberID)
 	for after := movedBy; after < length-4*sec; after += length / 3 {
 		w.after(after, func() { w.served(prober, nanos(2*sec)) })
 	}

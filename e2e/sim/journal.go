@@ -367,9 +367,9 @@ func (g *group) kick() {
 	}
 	ops, done := g.ops, g.done
 	g.ops, g.done, g.inFlight = nil, nil, true
-	gen := g.p.gen
+	incarnation := g.p.incarnation
 	g.s.commit(g.p.host, ops, func(results []journal.Result) {
-		if g.p.gen != gen {
+		if g.p.incarnation != incarnation {
 			return // nobody is there to hear it
 		}
 		g.p.post(func() {

@@ -48,8 +48,8 @@ func newKeptChecks() keptChecks {
 }
 
 // write writes the state of a stopped instance down, as the driver of a region does.
-func (n *shardNode) write(o turn.Stop, b *instance) *turn.Kept {
-	w := n.w
+func (s *shardNode) write(o turn.Stop, b *instance) *turn.Kept {
+	w := s.w
 	w.mark("kept: an entity is written down")
 	w.kept.last++
 	w.kept.wrote[w.kept.last] = writtenState{o.Entity, b.epoch}
@@ -64,35 +64,35 @@ func stateNumber(k *turn.Kept) uint64 {
 }
 
 // readState brings an instance to life from a state.
-func (n *shardNode) readState(o turn.Load, b *instance) {
+func (s *shardNode) readState(o turn.Load, b *instance) {
 	key := arrival{o.Entity, o.Epoch}
-	if a, found := n.w.kept.arrived[key]; found && o.Kept == nil && n.w.now-a.at < passivateAfter*9/10 {
-		n.w.violate("a planned move keeps the state", "%s: %v begins empty at %v, though its state has come", n.p.name, o.Entity, o.Epoch)
+	if a, found := s.w.kept.arrived[key]; found && o.Kept == nil && s.w.now-a.at < passivateAfter*9/10 {
+		s.w.violate("a planned move keeps the state", "%s: %v begins empty at %v, though its state has come", s.p.name, o.Entity, o.Epoch)
 	}
-	delete(n.w.kept.arrived, key)
+	delete(s.w.kept.arrived, key)
 	if o.Kept == nil {
 		return
 	}
-	n.w.mark("kept: an entity goes on where it moved to")
+	s.w.mark("kept: an entity goes on where it moved to")
 	b.list, _ = decodeList(o.Kept.Payload[:len(o.Kept.Payload)-8])
 	b.from = stateNumber(o.Kept)
 }
 
 // ranTurn checks that a state is alive once, and that no entity that has begun without its
 // state gets it later.
-func (n *shardNode) ranTurn(o *turn.Run, b *instance) {
-	w, k := n.w, &n.w.kept
+func (s *shardNode) ranTurn(o *turn.Run, b *instance) {
+	w, k := s.w, &s.w.kept
 	if number := b.from; number > 0 {
 		b.from = 0
 		was := k.wrote[number]
 		if k.used[number] {
-			w.violate("a state lives once", "%s: %v lives at %v with a state of epoch %v that was alive after that", n.p.name, o.Entity, o.Epoch, was.epoch)
+			w.violate("a state lives once", "%s: %v lives at %v with a state of epoch %v that was alive after that", s.p.name, o.Entity, o.Epoch, was.epoch)
 		}
 		if was.entity != o.Entity {
-			w.violate("a state lives once", "%s: %v has the state of %v", n.p.name, o.Entity, was.entity)
+			w.violate("a state lives once", "%s: %v has the state of %v", s.p.name, o.Entity, was.entity)
 		}
 		if k.ran[o.Entity] > was.epoch {
-			w.violate("who begins without a state does not get it later", "%s: %v has a state of epoch %v at %v, and it ran at %v", n.p.name, o.Entity, was.epoch, o.Epoch, k.ran[o.Entity])
+			w.violate("who begins without a state does not get it later", "%s: %v has a state of epoch %v at %v, and it ran at %v", s.p.name, o.Entity, was.epoch, o.Epoch, k.ran[o.Entity])
 		}
 		k.used[number] = true
 	}
@@ -103,20 +103,20 @@ func (n *shardNode) ranTurn(o *turn.Run, b *instance) {
 
 // fetchKept asks the region that had the shard before. The request and the answer are a
 // stream: they come at most once, but maybe only in part, or never.
-func (n *shardNode) fetchKept(o region.FetchKept) {
-	w := n.w
+func (s *shardNode) fetchKept(o region.FetchKept) {
+	w := s.w
 	over := false
 	done := func(states []turn.Kept) {
 		if over {
 			return
 		}
 		over = true
-		at := len(n.outputs.Turn) + len(n.outputs.Events)
-		n.stepShard(region.KeptFetched{Shard: o.Shard, Epoch: o.Epoch, Kept: states})
+		at := len(s.outputs.Turn) + len(s.outputs.Events)
+		s.stepShard(region.KeptFetched{Shard: o.Shard, Epoch: o.Epoch, Kept: states})
 		if len(states) == 0 {
 			return
 		}
-		if len(n.outputs.Turn)+len(n.outputs.Events) == at {
+		if len(s.outputs.Turn)+len(s.outputs.Events) == at {
 			w.mark("kept: states come too late")
 			return
 		}
@@ -126,17 +126,17 @@ func (n *shardNode) fetchKept(o region.FetchKept) {
 			w.kept.arrived[arrival{e, o.Epoch}] = arrivedState{stateNumber(&states[i]), w.now}
 		}
 	}
-	w.after(int64(o.Within), n.p.ifAlive(func() { done(nil) }))
+	w.after(int64(o.Within), s.p.ifAlive(func() { done(nil) }))
 	target, to := w.process(o.Previous.Owner.Addr), o.Previous.Owner
 	served := false
-	w.net.send(n.p.host, target.host, func() {
+	w.net.send(s.p.host, target.host, func() {
 		again := served
 		served = true
 		answer := func(states []turn.Kept) {
 			if again { // the same stream has brought an answer before
 				return
 			}
-			w.net.send(target.host, n.p.host, n.p.ifAlive(func() { done(states) }))
+			w.net.send(target.host, s.p.host, s.p.ifAlive(func() { done(states) }))
 		}
 		if !target.up || target.uid != to.UID {
 			w.mark("kept: the region before is gone")
@@ -187,7 +187,7 @@ func (n *regionNode) give(in region.GiveKept, answer func([]turn.Kept)) {
 // moveVolatile is the last check, when nothing fails any more: regions are drained, and no
 // volatile entity loses what it has.
 func (w *World) moveVolatile(stop func() bool) {
-	mover := &client{w: w, id: len(w.clients) + 1, open: neverDone} // it sends nothing by itself
+	mover := w.idleClient(len(w.clients) + 1)
 	ask := func(e sharding.Entity, cmd string) *try {
 		o := mover.draw(e, true, 0)
 		o.cmd, o.tell, o.called = cmd, false, w.now

@@ -168,7 +168,7 @@ func (l *routerLink) toRegion(a router.Attempt, read func()) {
 // reader is held up while it hands over a command. Then the commands behind it wait, and are dropped
 // if the link ends; the command that is being handed over is not dropped.
 func (l *routerLink) arrived(read func()) {
-	w, gen := l.w, l.region.p.gen
+	w, incarnation := l.w, l.region.p.incarnation
 	switch {
 	case !l.regionOpen:
 		w.mark("frame dropped unread")
@@ -181,7 +181,7 @@ func (l *routerLink) arrived(read func()) {
 			l.snap()
 		}
 		w.after(w.dice("held up").between(0, 2*sec), func() {
-			if l.region.p.gen == gen {
+			if l.region.p.incarnation == incarnation {
 				l.region.p.post(read)
 				l.handedOver()
 			}

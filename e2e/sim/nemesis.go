@@ -83,14 +83,14 @@ func (w *World) exile() {
 	if d.chance(0.5) {
 		p.pause()
 	}
-	gen, over := p.gen, false
+	incarnation, over := p.incarnation, false
 	end := func() {
 		if over {
 			return
 		}
 		over = true
 		heal()
-		if p.gen == gen {
+		if p.incarnation == incarnation {
 			p.resume()
 		}
 	}
@@ -214,9 +214,9 @@ func (w *World) pauseOne() {
 	d := w.dice("nemesis")
 	p := w.processes[d.IntN(len(w.processes))]
 	p.pause()
-	gen := p.gen
+	incarnation := p.incarnation
 	w.after(d.between(50*ms, w.weather.PauseFor), func() {
-		if p.gen == gen {
+		if p.incarnation == incarnation {
 			p.resume()
 		}
 	})

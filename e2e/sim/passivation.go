@@ -27,18 +27,18 @@ func (w *World) strategy() passivation.Strategy {
 }
 
 // stressMemory changes, from time to time, what a shard core may keep in memory.
-func (n *shardNode) stressMemory() {
-	d := n.w.dice("memory")
-	if d.chance(n.w.weather.Collect) {
-		n.performAll() // what has ended by now takes no memory
-		n.collections += 2
-		n.liveBytes, n.toldThen, n.limitsWhenOver = uint64(d.between(0, 3*heapBytes)), n.toldBytes(), nil
-		n.stepShard(region.Collected{Cycle: n.collections, Live: n.liveBytes})
-		n.checkCollected()
+func (s *shardNode) stressMemory() {
+	d := s.w.dice("memory")
+	if d.chance(s.w.weather.Collect) {
+		s.performAll() // what has ended by now takes no memory
+		s.collections += 2
+		s.liveBytes, s.toldAtCollection, s.limitsWhenOver = uint64(d.between(0, 3*heapBytes)), s.toldBytes(), nil
+		s.stepShard(region.Collected{Cycle: s.collections, Live: s.liveBytes})
+		s.checkCollected()
 	}
 	if d.chance(0.002) {
-		n.stepShard(region.SetPassivation{Type: types[d.IntN(len(types))].Type, Strategy: n.w.strategy()})
-		n.limitsWhenOver = nil
+		s.stepShard(region.SetPassivation{Type: types[d.IntN(len(types))].Type, Strategy: s.w.strategy()})
+		s.limitsWhenOver = nil
 	}
 }
 
@@ -50,13 +50,12 @@ func (w *World) told(l list) int {
 	return 1 + int(l.n*7%heapBytes)
 }
 
-// toldBytes is how much memory the entities take that are alive or being stopped, by what they have
-// told.
-func (n *shardNode) toldBytes() (sum int) {
-	for _, b := range n.instances { // order-free: a sum
+// toldBytes is the sum of the sizes that the entities have told that are alive or being stopped.
+func (s *shardNode) toldBytes() (sum int) {
+	for _, b := range s.instances { // order-free: a sum
 		sum += b.size
 	}
-	for _, size := range n.stopping { // order-free: a sum
+	for _, size := range s.stopping { // order-free: a sum
 		sum += size
 	}
 	return sum
@@ -64,38 +63,38 @@ func (n *shardNode) toldBytes() (sum int) {
 
 // checkCollected checks that fewer entities may be alive than there are, of each type, when too
 // much memory was found to be in use.
-func (n *shardNode) checkCollected() {
-	if n.liveBytes <= heapBytes {
+func (s *shardNode) checkCollected() {
+	if s.liveBytes <= heapBytes {
 		return
 	}
-	for _, t := range n.core.TypeStats() {
+	for _, t := range s.core.TypeStats() {
 		if t.Entities == 0 {
 			continue // it has nothing to give up
 		}
 		if t.Limit == 0 || t.Strategy.Limit == 0 && t.Limit > max(1, t.Entities-1) {
-			n.w.violate("memory is bounded", "%s: %d bytes are in use, %d are allowed, and of %s %d entities may be alive (0: any number); there are %d", n.p.name, n.liveBytes, heapBytes, t.Type, t.Limit, t.Entities)
+			s.w.violate("memory is bounded", "%s: %d bytes are in use, %d are allowed, and of %s %d entities may be alive (0: any number); there are %d", s.p.name, s.liveBytes, heapBytes, t.Type, t.Limit, t.Entities)
 		}
 	}
 }
 
-// checkMemory checks that no more entities may be alive from the moment on at which their sizes make
-// too much memory be in use. That holds until the next collection.
-func (n *shardNode) checkMemory() {
-	sum := n.toldBytes()
-	first := n.limitsWhenOver == nil
-	if first && (sum <= n.toldThen || n.liveBytes+uint64(sum-n.toldThen) <= heapBytes) {
+// checkMemory checks that the limits of live entities do not rise after the sizes that entities have
+// told add up to too much memory. They may rise at the next collection.
+func (s *shardNode) checkMemory() {
+	sum := s.toldBytes()
+	first := s.limitsWhenOver == nil
+	if first && (sum <= s.toldAtCollection || s.liveBytes+uint64(sum-s.toldAtCollection) <= heapBytes) {
 		return
 	}
 	if first {
-		n.w.mark("passivation: entities have grown too large")
-		n.limitsWhenOver = map[sharding.EntityType]int{}
+		s.w.mark("passivation: entities have grown too large")
+		s.limitsWhenOver = map[sharding.EntityType]int{}
 	}
-	for _, t := range n.core.TypeStats() {
+	for _, t := range s.core.TypeStats() {
 		if first {
-			n.limitsWhenOver[t.Type] = t.Limit
+			s.limitsWhenOver[t.Type] = t.Limit
 		}
-		if t.Limit == 0 || t.Limit > n.limitsWhenOver[t.Type] {
-			n.w.violate("memory is bounded", "%s: what entities have told makes too much memory be in use, and of %s %d may be alive (0: any number); before it were %d", n.p.name, t.Type, t.Limit, n.limitsWhenOver[t.Type])
+		if t.Limit == 0 || t.Limit > s.limitsWhenOver[t.Type] {
+			s.w.violate("memory is bounded", "%s: the sizes that entities have told add up to too much memory, and the limit of live entities of type %s is %d now (0: none); it was %d before", s.p.name, t.Type, t.Limit, s.limitsWhenOver[t.Type])
 		}
 	}
 }

@@ -19,15 +19,17 @@ type process struct {
 	// program makes the memory of a new incarnation.
 	program func(p *process) program
 
-	uid     sharding.NodeUID
-	gen     int
-	up      bool
-	paused  bool
-	waiting bool // the loop will run
-	tickDue bool
-	gone    bool // left for good
-	inbox   []func()
-	body    program
+	uid sharding.NodeUID
+	// incarnation is a number that changes at every start and at every crash, so that what one
+	// incarnation has begun does not come back to a later one. 0: the process never ran.
+	incarnation int
+	up          bool
+	paused      bool
+	waiting     bool // the loop will run
+	tickDue     bool
+	gone        bool // left for good
+	inbox       []func()
+	body        program
 	// unread are the callers whose request is in the inbox: a crash refuses
 	// them.
 	unread []func()
@@ -87,7 +89,7 @@ func (p *process) start() {
 		return
 	}
 	w := p.w
-	p.gen++
+	p.incarnation++
 	p.up, p.paused, p.waiting, p.tickDue = true, false, false, false
 	p.uid = sharding.NodeUID(w.dice("uid").Uint64() | 1)
 	p.started = w.now
@@ -96,18 +98,18 @@ func (p *process) start() {
 	p.inbox = nil
 	w.trace(p, "START", p.id())
 	p.body = p.program(p)
-	p.nextTick(p.gen)
+	p.nextTick(p.incarnation)
 	p.wake()
 }
 
-func (p *process) nextTick(gen int) {
+func (p *process) nextTick(incarnation int) {
 	p.w.after(p.tickEvery, func() {
-		if p.gen != gen || !p.up {
+		if p.incarnation != incarnation || !p.up {
 			return
 		}
 		p.tickDue = true
 		p.wake()
-		p.nextTick(gen)
+		p.nextTick(incarnation)
 	})
 }
 
@@ -118,7 +120,7 @@ func (p *process) crash(why string) {
 	}
 	p.w.trace(p, "CRASH", why)
 	p.up = false
-	p.gen++
+	p.incarnation++
 	p.inbox = nil
 	body, unread := p.body, p.unread
 	p.body, p.unread = nil, nil
@@ -151,9 +153,9 @@ func (p *process) post(fn func()) {
 // ifAlive binds a completion to this incarnation: it is posted if the incarnation
 // still lives when it comes.
 func (p *process) ifAlive(fn func()) func() {
-	gen := p.gen
+	incarnation := p.incarnation
 	return func() {
-		if p.gen == gen {
+		if p.incarnation == incarnation {
 			p.post(fn)
 		}
 	}
@@ -179,9 +181,9 @@ func (p *process) wake() {
 		return
 	}
 	p.waiting = true
-	gen := p.gen
+	incarnation := p.incarnation
 	p.w.after(p.w.dice("loop").exp(p.w.weather.Loop), func() {
-		if p.gen == gen {
+		if p.incarnation == incarnation {
 			p.loop()
 		}
 	})
@@ -193,12 +195,12 @@ func (p *process) loop() {
 	if p.paused {
 		return
 	}
-	gen := p.gen
+	incarnation := p.incarnation
 	batch := p.inbox
 	p.inbox = nil
 	for _, fn := range batch {
 		fn()
-		if p.gen != gen {
+		if p.incarnation != incarnation {
 			return
 		}
 	}
@@ -206,10 +208,10 @@ func (p *process) loop() {
 		p.tickDue = false
 		p.body.tick()
 	}
-	if p.gen == gen {
+	if p.incarnation == incarnation {
 		p.body.flush()
 	}
-	if p.gen == gen && len(p.inbox) > 0 {
+	if p.incarnation == incarnation && len(p.inbox) > 0 {
 		p.wake()
 	}
 }

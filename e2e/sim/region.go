@@ -63,10 +63,11 @@ type shardNode struct {
 	fromCore    lastArrival // of messages to the control core
 	collections uint64      // number of the last garbage collection
 	liveBytes   uint64      // bytes of the heap that were in use after the last garbage collection
-	toldThen    int         // what toldBytes was at the last garbage collection
-	// limitsWhenOver has the limit of live entities of each type at one moment: when, since the last
-	// garbage collection, the entities first told sizes by which too much memory is in use. nil: they
-	// have not told such sizes.
+	// toldAtCollection is what the method toldBytes returned at the last garbage collection.
+	toldAtCollection int
+	// limitsWhenOver has the limits of live entities, by type, at the moment when, for the first time
+	// since the last garbage collection, the sizes that entities have told add up to too much memory.
+	// nil: they have not added up to too much since then.
 	limitsWhenOver map[sharding.EntityType]int
 	stopping       map[turn.Incarnation]int // the sizes of instances that are being stopped
 }
@@ -340,39 +341,39 @@ func (n *regionNode) perform(o region.ControlOutput) {
 	}
 }
 
-func (n *shardNode) performShard(o region.ShardOutput) {
-	w := n.w
+func (s *shardNode) performShard(o region.ShardOutput) {
+	w := s.w
 	switch o := o.(type) {
 	case region.Claim:
-		n.checkStopped(o.Shard, o.Epoch)
-		claim := sharding.Claim{Shard: o.Shard, Epoch: o.Epoch, Owner: n.p.uid}
-		n.group.add(journal.Op{Claim: &claim}, func(r journal.Result) {
-			n.stepShard(region.Claimed{Shard: o.Shard, Epoch: o.Epoch, Verdict: r.Verdict, Fence: r.Fence})
+		s.checkStopped(o.Shard, o.Epoch)
+		claim := sharding.Claim{Shard: o.Shard, Epoch: o.Epoch, Owner: s.p.uid}
+		s.group.add(journal.Op{Claim: &claim}, func(r journal.Result) {
+			s.stepShard(region.Claimed{Shard: o.Shard, Epoch: o.Epoch, Verdict: r.Verdict, Fence: r.Fence})
 		})
 	case region.FetchKept:
-		n.fetchKept(o)
+		s.fetchKept(o)
 	case region.Kept:
-		n.gives[o.Call](o)
-		delete(n.gives, o.Call)
+		s.gives[o.Call](o)
+		delete(s.gives, o.Call)
 	case region.ReadWakes:
-		n.readWakes(o.Read)
+		s.readWakes(o.Read)
 	case region.ReadDeleted:
-		n.readDeleted(o.Read)
+		s.readDeleted(o.Read)
 	case region.Purge:
-		n.purge(o.Purge)
+		s.purge(o.Purge)
 	case region.ReadSends, region.StoreEnds, region.Route, region.SendDied:
-		n.performSends(o)
+		s.performSends(o)
 	case region.NotMine:
 		w.mark("region: not mine")
-		n.checkNotMine(o.Request)
-		n.answer(o.Request, func(a router.Attempt) router.Input {
+		s.checkNotMine(o.Request)
+		s.answer(o.Request, func(a router.Attempt) router.Input {
 			return router.NotMine{Attempt: a, Refused: o.Refused, Row: o.Row}
 		})
 	case region.Refuse:
 		if o.Reply.Outcome != sharding.Rejected {
-			w.violate("one outcome", "%s refuses a command with outcome %v", n.p.name, o.Reply.Outcome)
+			w.violate("one outcome", "%s refuses a command with outcome %v", s.p.name, o.Reply.Outcome)
 		}
-		n.answer(o.Request, func(a router.Attempt) router.Input {
+		s.answer(o.Request, func(a router.Attempt) router.Input {
 			return router.Answer{Attempt: a, Reply: o.Reply}
 		})
 	}
@@ -409,8 +410,8 @@ func (n *regionNode) receive(from sharding.NodeID, m control.Message) {
 	n.term = max(n.term, term)
 }
 
-// serveCall implements the interface receiver: it handles a call. reply sends the answer. The
-// returned function must be called when the caller waits no longer.
+// serveCall handles a call, see messageTaker. reply sends the answer. The returned function must be
+// called when the caller waits no longer.
 func (n *regionNode) serveCall(from sharding.NodeID, m control.Message, reply func(control.Message)) func() {
 	call := n.calls.begin(reply)
 	n.stepControl(region.Received{From: from.Addr, Call: call, Msg: m})
@@ -422,7 +423,7 @@ func (n *regionNode) serveCall(from sharding.NodeID, m control.Message, reply fu
 
 // readJournalHeartbeat reads which cluster uses the journal.
 func (n *regionNode) readJournalHeartbeat(o region.ReadJournalHeartbeat) {
-	in, gen := region.JournalHeartbeatRead{Number: o.Number}, n.p.gen
+	in, incarnation := region.JournalHeartbeatRead{Number: o.Number}, n.p.incarnation
 	n.w.journal.read(n.p.host, func() {
 		got, err := n.w.journal.load(journal.LoadRequest{Entity: journal.HeartbeatEntity})
 		if err == nil && got.Snapshot.Seq > 0 {
@@ -430,7 +431,7 @@ func (n *regionNode) readJournalHeartbeat(o region.ReadJournalHeartbeat) {
 		}
 		in.OK = err == nil
 	}, func(ok bool) {
-		if n.p.gen == gen {
+		if n.p.incarnation == incarnation {
 			in.OK = in.OK && ok
 			n.p.post(func() { n.stepControl(in) })
 		}
@@ -449,9 +450,9 @@ func (n *regionNode) checkStopped(s sharding.ShardID, e sharding.Epoch) {
 func (n *regionNode) probe(o region.ProbeJournal) {
 	answer := func(v sharding.Verdict) { n.stepControl(region.Probed{Path: o.Path, Number: o.Number, Verdict: v}) }
 	if o.Path == region.Loads {
-		gen := n.p.gen
+		incarnation := n.p.incarnation
 		n.w.journal.read(n.p.host, func() {}, func(ok bool) {
-			if n.p.gen == gen {
+			if n.p.incarnation == incarnation {
 				n.p.post(func() { answer(readVerdict(ok)) })
 			}
 		})
@@ -494,20 +495,20 @@ func (n *regionNode) command(l *routerLink, attempt router.Attempt, epoch shardi
 	})
 }
 
-// answer sends the answer to a command to its caller. makeFrame makes the answer, as an input of
+// answer sends the answer to a command to its caller. makeInput makes the answer, as an input of
 // the caller's router.
-func (n *regionNode) answer(id turn.RequestID, makeFrame func(router.Attempt) router.Input) {
+func (n *regionNode) answer(id turn.RequestID, makeInput func(router.Attempt) router.Input) {
 	c, ok := n.callers[id]
 	if !ok {
 		n.w.violate("one outcome", "%s: command %d is answered twice, or never came", n.p.name, id)
 		return
 	}
 	delete(n.callers, id)
-	frame := makeFrame(c.attempt)
-	if a, ok := frame.(router.Answer); ok && a.Reply.Outcome == sharding.Rejected {
+	in := makeInput(c.attempt)
+	if a, ok := in.(router.Answer); ok && a.Reply.Outcome == sharding.Rejected {
 		n.w.refusedUnread[c.key]++
 	}
-	n.send(c, frame, func() { c.link.router.read(c.attempt, frame) })
+	n.send(c, in, func() { c.link.router.read(c.attempt, in) })
 }
 
 // accept makes the region's end of a new link from the router g. opened is called once: with the

@@ -34,10 +34,10 @@ func (w *World) startConfig() wakeup.StartConfig {
 }
 
 // startFails reports whether the start hook of an entity fails for which no command waits.
-func (n *shardNode) startFails(o *turn.Load) bool {
-	fails := o.Background && n.w.dice("start hooks").chance(n.w.weather.StartFails)
+func (s *shardNode) startFails(o *turn.Load) bool {
+	fails := o.Background && s.w.dice("start hooks").chance(s.w.weather.StartFails)
 	if fails {
-		n.w.mark("remembered: it cannot be started")
+		s.w.mark("remembered: it cannot be started")
 	}
 	return fails
 }
@@ -113,8 +113,8 @@ func (w *World) unstarted() string {
 }
 
 // lives reports whether an entity has an instance that was loaded.
-func (n *shardNode) lives(e sharding.Entity) bool {
-	for _, b := range n.instances { // order-free: reports whether there is one
+func (s *shardNode) lives(e sharding.Entity) bool {
+	for _, b := range s.instances { // order-free: reports whether there is one
 		if b.entity == e && b.alive {
 			return true
 		}
@@ -123,8 +123,8 @@ func (n *shardNode) lives(e sharding.Entity) bool {
 }
 
 // noteStop notes that an entity is passivated.
-func (n *shardNode) noteStop(o turn.Stop) {
-	if b := n.instances[o.Incarnation]; b != nil && o.Reason == turn.Passivated {
-		n.passivated[o.Entity], n.w.passivatedAt[o.Entity] = b.epoch, n.w.now
+func (s *shardNode) noteStop(o turn.Stop) {
+	if b := s.instances[o.Incarnation]; b != nil && o.Reason == turn.Passivated {
+		s.passivated[o.Entity], s.w.passivatedAt[o.Entity] = b.epoch, s.w.now
 	}
 }

@@ -160,7 +160,7 @@ func (n *regionNode) send(c caller, in router.Input, frame func()) {
 		return
 	}
 	l.hold(outgoing{size, frame})
-	n.replyBudget.budget.Unsent(&l.buffer.queue.Account, l.buffer.unsent)
+	n.replyBudget.budget.SetUnsent(&l.buffer.queue.Account, l.buffer.unsent)
 	n.replyBudget.budget.Answered(c.ticket, learned)
 	held := 0
 	for _, l := range n.links {
@@ -213,7 +213,7 @@ func (l *routerLink) drain() {
 			b.unsent -= o.size
 			b.moved = w.now
 			l.toRouter(o.frame)
-			l.region.replyBudget.budget.Unsent(&b.queue.Account, b.unsent)
+			l.region.replyBudget.budget.SetUnsent(&b.queue.Account, b.unsent)
 			l.region.readAll()
 		})
 		return

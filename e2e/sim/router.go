@@ -271,11 +271,11 @@ func (g *routerNode) dial(to sharding.NodeID) {
 	g.dialing[to] = true
 	g.dials++
 	id, number := link.LaneID{Client: g.p.uid}, g.dials
-	w, d, gen := g.w, g.w.dice("dial"), g.p.gen
+	w, d, incarnation := g.w, g.w.dice("dial"), g.p.incarnation
 	region := w.process(to.Addr)
 	settled := false
 	settle := func(l *routerLink) {
-		if settled || g.p.gen != gen {
+		if settled || g.p.incarnation != incarnation {
 			if l != nil {
 				l.closeRegion()
 			}
@@ -286,7 +286,7 @@ func (g *routerNode) dial(to sharding.NodeID) {
 		switch {
 		case l == nil:
 			w.after(d.between(50*ms, 400*ms), func() {
-				if g.p.gen == gen {
+				if g.p.incarnation == incarnation {
 					g.dial(to)
 				}
 			})

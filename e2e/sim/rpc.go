@@ -8,8 +8,8 @@ import (
 // callTimeout is when the caller of a call gives up.
 const callTimeout = 2500 * ms
 
-// receiver is a program that takes control messages.
-type receiver interface {
+// messageTaker is a program that takes control messages.
+type messageTaker interface {
 	// receive takes a one-way message.
 	receive(from sharding.NodeID, m control.Message)
 	// serveCall takes a call, and calls reply once, or never. It returns the function that is
@@ -21,9 +21,9 @@ type receiver interface {
 // process's loop, with the answer or nil. A refused connection is noticed at once.
 func (w *World) call(p *process, to string, m control.Message, done func(control.Message)) {
 	target := w.process(to)
-	gen, over := p.gen, false
+	incarnation, over := p.incarnation, false
 	answer := func(a control.Message) {
-		if p.gen == gen && !over {
+		if p.incarnation == incarnation && !over {
 			over = true
 			p.post(func() { done(a) })
 		}
@@ -35,13 +35,13 @@ func (w *World) call(p *process, to string, m control.Message, done func(control
 	}
 	from := p.id()
 	w.net.send(p.host, target.host, func() {
-		r, ok := target.body.(receiver)
+		r, ok := target.body.(messageTaker)
 		if !target.up || !ok {
 			w.net.send(target.host, p.host, func() { answer(nil) })
 			return
 		}
 		target.post(func() {
-			served := target.gen
+			served := target.incarnation
 			ended := r.serveCall(from, m, func(a control.Message) {
 				if err := control.CheckAnswer(m, a); err != nil {
 					w.violate("driver", "%s: %v", target.name, err)
@@ -49,7 +49,7 @@ func (w *World) call(p *process, to string, m control.Message, done func(control
 				w.net.send(target.host, p.host, func() { answer(a) })
 			})
 			w.after(callTimeout, func() {
-				if target.gen == served {
+				if target.incarnation == served {
 					target.post(ended)
 				}
 			})
@@ -72,7 +72,7 @@ func (w *World) tell(p *process, to sharding.NodeID, m control.Message) {
 				w.mark("message to a former incarnation")
 				return
 			}
-			if r, ok := target.body.(receiver); ok {
+			if r, ok := target.body.(messageTaker); ok {
 				r.receive(from, m)
 			}
 		})

@@ -88,43 +88,43 @@ func takeAnswer(l *list, w *turn.Wakeup) turn.TurnDone {
 }
 
 // performSends does what a shard core wants done about sends, as the driver of a region does.
-func (n *shardNode) performSends(o region.ShardOutput) {
+func (s *shardNode) performSends(o region.ShardOutput) {
 	switch o := o.(type) {
 	case region.ReadSends:
-		n.readSends(o.Read)
+		s.readSends(o.Read)
 	case region.StoreEnds:
 		a := o.Ack.Append
-		n.group.add(journal.Op{Append: &a}, func(r journal.Result) {
+		s.group.add(journal.Op{Append: &a}, func(r journal.Result) {
 			if r.Verdict == sharding.UnknownOutcome {
-				n.w.mark("send: whether its end is stored is not known")
+				s.w.mark("send: whether its end is stored is not known")
 			}
-			n.stepShard(region.EndsStored{Acked: outbox.Acked{Number: o.Ack.Number, Verdict: r.Verdict}})
+			s.stepShard(region.EndsStored{Acked: outbox.Acked{Number: o.Ack.Number, Verdict: r.Verdict}})
 		})
 	case region.Route:
-		n.startRouter()
+		s.startRouter()
 		env := o.Deliver.Env
-		f := &op{client: forwarderID, entity: env.Entity, cmd: env.Command, x: decodeNumber(env.Payload), key: env.ID, keyed: true, called: n.w.now}
-		n.router.route(env, &call{op: f, reply: func(answer router.Finish) {
-			n.w.mark("send: attempt is " + answer.Reply.Outcome.String())
-			n.stepShard(region.Routed{Answer: outbox.Answered{Number: o.Deliver.Number, Reply: answer.Reply}})
+		f := &op{client: forwarderID, entity: env.Entity, cmd: env.Command, x: decodeNumber(env.Payload), key: env.ID, keyed: true, called: s.w.now}
+		s.router.route(env, &call{op: f, reply: func(answer router.Finish) {
+			s.w.mark("send: attempt is " + answer.Reply.Outcome.String())
+			s.stepShard(region.Routed{Answer: outbox.Answered{Number: o.Deliver.Number, Reply: answer.Reply}})
 		}})
 	case region.SendDied:
-		n.w.mark("send: " + o.Letter.State.String())
+		s.w.mark("send: " + o.Letter.State.String())
 	}
 }
 
 // readSends reads a page of sends.
-func (n *shardNode) readSends(o outbox.Read) {
+func (s *shardNode) readSends(o outbox.Read) {
 	var page journal.SendsPage
-	gen := n.p.gen
-	n.w.journal.read(n.p.host, func() {
-		page = n.w.journal.ledger.Sends(n.w.clock(), reads.Sends(o))
-		shorten(n.w, &page, func(r *journal.SendRow) sharding.ShardID { return r.Shard })
+	incarnation := s.p.incarnation
+	s.w.journal.read(s.p.host, func() {
+		page = s.w.journal.ledger.Sends(s.w.clock(), reads.Sends(o))
+		shorten(s.w, &page, func(r *journal.SendRow) sharding.ShardID { return r.Shard })
 	}, func(ok bool) {
-		if n.p.gen != gen {
+		if s.p.incarnation != incarnation {
 			return
 		}
-		n.p.post(func() { n.stepShard(region.SendsRead{Page: reads.SendsPage(o, page, lost(ok))}) })
+		s.p.post(func() { s.stepShard(region.SendsRead{Page: reads.SendsPage(o, page, lost(ok))}) })
 	})
 }
 

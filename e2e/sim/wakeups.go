@@ -13,17 +13,17 @@ import (
 )
 
 // readWakes reads a page of wake-ups, as the driver of a region does.
-func (n *shardNode) readWakes(o wakeup.Read) {
+func (s *shardNode) readWakes(o wakeup.Read) {
 	var page journal.WakesPage
-	gen := n.p.gen
-	n.w.journal.read(n.p.host, func() {
-		page = n.w.journal.ledger.Wakes(n.w.storeClock(), reads.Wakes(o))
-		shorten(n.w, &page, shardOfWake)
+	incarnation := s.p.incarnation
+	s.w.journal.read(s.p.host, func() {
+		page = s.w.journal.ledger.Wakes(s.w.storeClock(), reads.Wakes(o))
+		shorten(s.w, &page, shardOfWake)
 	}, func(ok bool) {
-		if n.p.gen != gen {
+		if s.p.incarnation != incarnation {
 			return
 		}
-		n.p.post(func() { n.stepShard(region.WakesRead{Page: reads.WakesPage(o, page, lost(ok))}) })
+		s.p.post(func() { s.stepShard(region.WakesRead{Page: reads.WakesPage(o, page, lost(ok))}) })
 	})
 }
 
@@ -72,8 +72,8 @@ func (w *World) latestClock(at int64) time.Time {
 }
 
 // fires returns the command of a reminder, with the number that it adds.
-func (n *shardNode) fires(o *turn.Run) *sharding.Envelope {
-	w, k, env := n.w, o.Wakeup, *o.Env
+func (s *shardNode) fires(o *turn.Run) *sharding.Envelope {
+	w, k, env := s.w, o.Wakeup, *o.Env
 	w.mark("reminder: it fires")
 	if k.Next > 0 {
 		w.mark("reminder: a repeated one fires")

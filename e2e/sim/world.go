@@ -415,7 +415,7 @@ func (w *World) divided() string {
 		switch {
 		case p.up:
 			want = append(want, p.id())
-		case p.gen > 0:
+		case p.incarnation > 0:
 			return p.name + " is not up"
 		}
 	}
@@ -503,7 +503,7 @@ func (w *World) unknownCommand(table *routetable.Table) string {
 // damaged, say that data is lost. Through every gateway, probe also writes to every entity whose
 // writes still meet a damaged page. Every one of these writes must say that data is lost.
 func (w *World) probe(stop func() bool) {
-	prober := &client{w: w, id: len(w.clients), open: neverDone}
+	prober := w.idleClient(len(w.clients))
 	first := len(w.ops)
 	for gw := range gateways {
 		for i := range 2 * len(w.entities) {

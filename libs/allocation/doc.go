@@ -45,8 +45,9 @@
 //
 //   - least-shards, [LeastShards], moves shards in rounds, and in each round at most a given
 //     number of them. As long as some regions have more shards than the average, rounded up, it
-//     takes the surplus from them. Afterwards it takes one shard each from regions with just that
-//     rounded average, for regions with at least two fewer. It is the algorithm of Akka 2.6.10.
+//     takes the surplus from them. After that, regions that have exactly the rounded average give
+//     one shard each to regions that have at least two fewer than that. It is the algorithm of
+//     Akka 2.6.10.
 //   - threshold, [Threshold], is Akka's earlier one: it moves a few shards from the region
 //     with most to the one with fewest, while they differ by more than a threshold.
 //   - consistent-hashing, [ConsistentHashing], puts a shard by its index on a ring of regions.

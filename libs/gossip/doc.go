@@ -38,9 +38,9 @@
 //
 // # Forming one cluster
 //
-// A [JoinVia] with the node's own address forms a cluster. With Config.Wait, only [Form] does so
-// too: the driver decides, see package bootstrap. Without Config.Wait, two more kinds of nodes may
-// form a cluster:
+// A [JoinVia] with the node's own address forms a cluster. With Config.Wait, the only other way to
+// form one is [Form]: the driver decides, see package bootstrap. Without Config.Wait, two kinds of
+// nodes may form a cluster by themselves:
 //
 //   - a node without other seeds, at once;
 //   - the first seed, when it has heard of no cluster for Config.SeedTimeout, or for
@@ -52,7 +52,7 @@
 // Nevertheless two clusters may exist, or two halves of one cluster that have declared each other
 // down. When they meet, the senior side survives, and the nodes of the other side stop; they may be
 // restarted as new incarnations. Of two clusters, the older cluster is senior. Of two halves, the
-// half in the later era is senior, and in the same era the half with the older member (see
+// half in the later era is senior, and in the same era the half that has the oldest member (see
 // [Claim]).
 //
 // The protocol follows Akka Cluster's (reference documentation, "Cluster Membership

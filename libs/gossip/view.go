@@ -246,7 +246,7 @@ type Claim struct {
 }
 
 // Senior reports whether c wins over o. The older cluster wins; within one cluster
-// the side in the later era does, then the one with the older member. Of equal
+// the side in the later era does, then the one that has the oldest member. Of equal
 // claims neither is senior.
 func (c Claim) Senior(o Claim) bool {
 	if d := c.Cluster.Compare(o.Cluster); d != 0 {

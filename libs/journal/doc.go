@@ -40,7 +40,7 @@
 //
 // A journal has a generation: a random number, drawn when the journal is created and again
 // when it is restored. A process that opened the journal in an earlier generation must stop:
-// what the process remembers may not be stored any more. So every transaction compares the
+// what the process remembers is perhaps no longer stored. So every transaction compares the
 // generation that the process knows with the journal's, and in every handshake two processes
 // compare theirs.
 //
@@ -60,8 +60,9 @@
 // has fired ([sharding.Fired]). This append is refused unless the setting stands, so the command
 // takes effect once, even if several regions believe that they own the shard.
 //
-// A row of *sends* has the state of each command that a record sends to another entity: pending,
-// done, or a *dead letter*, which is not delivered any more and stays until somebody deals with it.
+// There is one row of *sends* for each record that sends commands to other entities. It has the
+// state of each of these commands: pending, done, or a *dead letter*, which is not delivered any
+// more and stays until somebody deals with it.
 // An append reports that a send is done or a dead letter ([sharding.Delivered]). Reporting this a
 // second time changes nothing. An append that only reports ends of sends may be in one batch with
 // another append of its entity; other appends of one entity may not share a batch.

@@ -121,9 +121,10 @@ type send struct {
 	// unsure says that an attempt was not answered, or that its record was read from the
 	// journal, so that one may have been made before: whether it had an effect is not known.
 	unsure bool
-	// repeatable says that the target has refused the last attempt. The target does not remember the
-	// refusal, and could execute the next attempt.
-	repeatable bool
+	// mayStillRun says that the target has refused the last attempt and could execute the next one,
+	// because it does not remember the refusal. Before the end of such a send is stored, the next
+	// owner of the shard may deliver it again.
+	mayStillRun bool
 	// answer is what its sender is to be told; nil: the target has not answered.
 	answer *sharding.Reply
 	// dropped says that an operator has dropped the send while an attempt was under way. The send is

@@ -1,7 +1,7 @@
 // Package outbox delivers sends: commands that entities store in their records for other entities,
-// and that leave once the records are durable. [Dispatcher] is a pure state machine: it asks the
-// journal for records with pending sends, has their commands delivered, and has the end of each
-// send stored.
+// and that leave once the records are durable. [Dispatcher] is a pure state machine. Its outputs
+// ask the journal for records with pending sends, deliver their commands, and store the end of each
+// send.
 //
 // # Life of a send
 //

@@ -258,7 +258,7 @@ func (d *Dispatcher) giveUp(p *pair) {
 	if p.times == 0 {
 		reply = sharding.Reject(sharding.DeadlineExceeded, fmt.Sprintf("it is older than %s, so that it is not tried any more", d.cfg.MaxAge))
 	}
-	p.queue[0].repeatable = false // the next owner gives it up, too
+	p.queue[0].mayStillRun = false // the next owner will not deliver it either: it is too old there too
 	d.answer(p, &reply)
 }
 
@@ -280,7 +280,7 @@ func (d *Dispatcher) answered(in *Answered) {
 		return
 	}
 	r := &in.Reply
-	p.queue[0].repeatable = r.Outcome == sharding.Rejected
+	p.queue[0].mayStillRun = r.Outcome == sharding.Rejected
 	switch {
 	case r.Outcome == sharding.OK && r.Code != sharding.ReplyLost, r.Outcome == sharding.Rejected && r.Code.Final(),
 		r.Outcome == sharding.Unknown && r.Code == sharding.KeyExpired: // nobody will ever know more
@@ -403,14 +403,14 @@ func (d *Dispatcher) end(p *pair, as sharding.SendState, r *sharding.Reply) {
 }
 
 // endAs has the end of the first send of a pair stored. The next send of the pair begins at once,
-// unless the first one is repeatable: then it begins when the end of the first one is durable. If it
+// unless the first one may still run: then it begins when the end of the first one is durable. If it
 // began earlier, the next owner of the shard could deliver the first send again, this time with
 // success, and the first send would take effect after the next one.
 func (d *Dispatcher) endAs(p *pair, as sharding.SendState) {
 	x := p.queue[0]
 	x.as = as
 	d.storeLater(x)
-	if !x.repeatable || mutant.On("ended-durable") {
+	if !x.mayStillRun || mutant.On("ended-durable") {
 		d.goOn(p)
 		return
 	}
@@ -440,9 +440,9 @@ func (p *pair) held() []*send {
 // dropped forgets a send that an operator has dropped. If an attempt of the send is under way, the
 // next send of the pair waits until the attempt has ended, and the result of the attempt is ignored.
 //
-// dropped does nothing for a send whose end is being stored. This append goes on as before. It changes
-// nothing in the journal, where the send has ended already. Once it is durable, SendsEnded tells the
-// machine of the end, as usual.
+// dropped does nothing for a send whose end this Dispatcher is storing. The append that stores the end
+// goes on as before. It changes nothing in the journal, where the drop has ended the send already.
+// Once the append is durable, SendsEnded tells the machine of the end, as usual.
 func (d *Dispatcher) dropped(e *turn.SendDropped) {
 	s := d.shard(e.Shard, e.Epoch)
 	if s == nil || mutant.On("drop-forgets") {

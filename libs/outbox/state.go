@@ -327,7 +327,7 @@ func (d *Dispatcher) AppendState(now time.Time, b []byte) []byte {
 			for _, p := range src.sorted() {
 				b = fmt.Appendf(b, "   to %s state %d times %d %d", p.to, p.state, p.times, rel(p.retryAt))
 				for _, x := range p.queue {
-					b = fmt.Appendf(b, " %d/%d age %d answered %t unsure %t repeatable %t dropped %t", x.seq, x.Place, now.Sub(x.at), x.answer != nil, x.unsure, x.repeatable, x.dropped)
+					b = fmt.Appendf(b, " %d/%d age %d answered %t unsure %t mayStillRun %t dropped %t", x.seq, x.Place, now.Sub(x.at), x.answer != nil, x.unsure, x.mayStillRun, x.dropped)
 				}
 				b = append(b, '\n')
 			}

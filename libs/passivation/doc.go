@@ -73,5 +73,6 @@
 //     anew whenever its part of the limit changes, and whenever another shard opens or
 //     closes.
 //   - The number of accesses that LFU counts stops at 4,294,967,295.
-//   - Setting a limit to what it is changes nothing. In Akka the sketch begins anew.
+//   - Setting a limit to the value that it already has changes nothing. In Akka the sketch begins
+//     anew.
 package passivation

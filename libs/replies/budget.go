@@ -216,7 +216,7 @@ func (b *Budget) Grow(t *Ticket, size int) bool {
 }
 
 // Answered ends an admitted command. From now on its reply counts as unsent (see
-// [Budget.Unsent]). size is the size of the reply, 0 if it is not typical of its kind of command.
+// [Budget.SetUnsent]). size is the size of the reply, 0 if it is not typical of its kind of command.
 func (b *Budget) Answered(t Ticket, size int) {
 	t.account.owed -= t.expected
 	if t.entity != nil {
@@ -228,8 +228,8 @@ func (b *Budget) Answered(t Ticket, size int) {
 	}
 }
 
-// Unsent sets how many bytes of replies a connection has not sent: 0 once it has ended.
-func (b *Budget) Unsent(a *Account, bytes int) {
+// SetUnsent sets how many bytes of replies a connection has not sent: 0 once it has ended.
+func (b *Budget) SetUnsent(a *Account, bytes int) {
 	b.unsent += bytes - a.unsent
 	a.unsent = bytes
 }

@@ -34,10 +34,10 @@
 //     [Budget.Admit]. While Admit has none, the driver reads nothing more from the
 //     connection, and tries again.
 //  4. Every ticket is given back by one [Budget.Answered], after its reply was handed to
-//     the connection, and after [Budget.Unsent] was told how much the connection has not
+//     the connection, and after [Budget.SetUnsent] has noted how much the connection has not
 //     sent yet. If a reply is larger than expected, [Budget.Grow] is called first. If Grow
 //     reports that there is no capacity, the reply is replaced by the one that [NoRoom] returns.
-//  5. Unsent is set again for every connection at every tick, because connections send
+//  5. SetUnsent is called again for every connection at every tick, because connections send
 //     without reporting it. After that, and after every Answered, [Queue.Next] is called
 //     for all queues until none admits anything.
 //  6. [Queue.Late] is called for every queue at every tick. The commands that it returns are
@@ -56,11 +56,11 @@
 //			refuse(command) // with a ticket from Admit; read no further until there is one
 //		}
 //	answered: connection.Send(reply)
-//		budget.Unsent(&queue.Account, connection.Unsent())
+//		budget.SetUnsent(&queue.Account, connection.Unsent())
 //		budget.Answered(ticket, size)
 //		admit()
 //	tick: for each connection:
-//			budget.Unsent(&queue.Account, connection.Unsent())
+//			budget.SetUnsent(&queue.Account, connection.Unsent())
 //			refuse(queue.Late(budget, now, &refusal)...) // refusal: the SizeEstimate of refusals
 //		admit()
 //	admit: for each queue:

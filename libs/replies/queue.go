@@ -303,7 +303,7 @@ func (q *Queue[T]) Drop(b *Budget) {
 		q.passFreed(b)
 	}
 	q.held = nil
-	b.Unsent(&q.Account, 0)
+	b.SetUnsent(&q.Account, 0)
 }
 
 // Waiting is how many commands wait, on all connections.

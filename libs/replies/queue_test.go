@@ -15,7 +15,7 @@ import (
 func testQueue(t *testing.T) (b *Budget, q *Queue[string], ask func(id string, k *SizeEstimate, command string) Verdict) {
 	t.Helper()
 	b, q = NewBudget(testConfig()), &Queue[string]{}
-	b.Unsent(&q.Account, 13_000)
+	b.SetUnsent(&q.Account, 13_000)
 	return b, q, func(id string, k *SizeEstimate, command string) Verdict {
 		_, v := q.Ask(b, time.Time{}, &Request{Entity: entityOf(id), Estimate: k, Size: 10}, &command)
 		return v
@@ -46,7 +46,7 @@ func TestSmallOnesPass(t *testing.T) {
 	if _, _, ok := q.Next(b); ok {
 		t.Error("there is no room yet")
 	}
-	b.Unsent(&q.Account, 0)
+	b.SetUnsent(&q.Account, 0)
 	for _, want := range []string{"a", "a", "c"} {
 		if got, _, ok := q.Next(b); !ok || got != want {
 			t.Errorf("%q is next, want %q", got, want)
@@ -61,7 +61,7 @@ func TestSmallOnesPass(t *testing.T) {
 // no small ones, and keeps its place before those of its entity.
 func TestEstimatesGrow(t *testing.T) {
 	b, q, ask := testQueue(t)
-	b.Unsent(&q.Account, 16_000)
+	b.SetUnsent(&q.Account, 16_000)
 	grows, small := &SizeEstimate{size: 300}, &SizeEstimate{size: 300}
 	for i, c := range []struct {
 		id       string
@@ -72,11 +72,11 @@ func TestEstimatesGrow(t *testing.T) {
 		}
 	}
 	grows.Learn(4_000)
-	b.Unsent(&q.Account, 13_000)
+	b.SetUnsent(&q.Account, 13_000)
 	if got, _, ok := q.Next(b); !ok || got != "b1" {
 		t.Errorf("%q is next", got)
 	}
-	b.Unsent(&q.Account, 0)
+	b.SetUnsent(&q.Account, 0)
 	for _, want := range []string{"a0", "a2", "a3"} {
 		if got, _, ok := q.Next(b); !ok || got != want {
 			t.Errorf("%q is next, want %q", got, want)
@@ -88,7 +88,7 @@ func TestEstimatesGrow(t *testing.T) {
 // waited keep their order among each other, and go before those that came later.
 func TestGrownKeepTheirOrder(t *testing.T) {
 	b, q, ask := testQueue(t)
-	b.Unsent(&q.Account, 16_000)
+	b.SetUnsent(&q.Account, 16_000)
 	grows, large := &SizeEstimate{size: 300}, &SizeEstimate{size: 4_000}
 	for _, c := range []struct {
 		command  string
@@ -99,7 +99,7 @@ func TestGrownKeepTheirOrder(t *testing.T) {
 		}
 	}
 	grows.Learn(4_000)
-	b.Unsent(&q.Account, 0)
+	b.SetUnsent(&q.Account, 0)
 	for _, want := range []string{"c2", "a0", "b1"} {
 		if got, ticket, ok := q.Next(b); !ok || got != want {
 			t.Errorf("%q is next, want %q", got, want)
@@ -123,7 +123,7 @@ func TestGrownKeepTheirOrder(t *testing.T) {
 // say so.
 func TestLate(t *testing.T) {
 	b, q, _ := testQueue(t)
-	b.Unsent(&q.Account, 16_000)
+	b.SetUnsent(&q.Account, 16_000)
 	var short SizeEstimate
 	short.Learn(Overhead)
 	at := time.Unix(1000, 0)
@@ -147,17 +147,17 @@ func TestLate(t *testing.T) {
 		}
 	}
 	late(time.Second) // there is no room to say so
-	b.Unsent(&q.Account, 16_000-3*Overhead/2)
+	b.SetUnsent(&q.Account, 16_000-3*Overhead/2)
 	late(999 * time.Millisecond)
 	late(time.Second, "2")
 	late(5 * time.Second) // there was room for one
-	b.Unsent(&q.Account, 15_000)
+	b.SetUnsent(&q.Account, 15_000)
 	late(5*time.Second, "1", "3")
 	late(time.Hour)
 	if got, _, ok := q.Next(b); ok || q.Len() != 2 {
 		t.Errorf("%q was taken, %d wait: there is no room", got, q.Len())
 	}
-	b.Unsent(&q.Account, 0)
+	b.SetUnsent(&q.Account, 0)
 	for _, want := range []string{"0", "4"} {
 		if got, _, ok := q.Next(b); !ok || got != want {
 			t.Errorf("%q is next, want %q: those without a deadline wait on, in order", got, want)
@@ -189,7 +189,7 @@ func TestWhatWaitsIsBounded(t *testing.T) {
 		t.Errorf("%v, after what came before it was dropped", v)
 	}
 	q = &Queue[string]{}
-	b.Unsent(&q.Account, 13_000)
+	b.SetUnsent(&q.Account, 13_000)
 	for _, size := range []int{600, 400, 1} {
 		_, v := q.Ask(b, time.Time{}, &Request{Entity: entityOf("a"), Estimate: large, Size: size}, new(""))
 		if (v == Full) != (size == 1) {

@@ -61,12 +61,12 @@ func TestAConnectionIsBounded(t *testing.T) {
 		b.Answered(ticket, 1_000)
 	}
 	tickets = nil
-	b.Unsent(&a, 7_000)
+	b.SetUnsent(&a, 7_000)
 	admit(7) // of one that is known
 	if _, ok := b.Admit(&other, &k); !ok {
 		t.Error("another connection has to wait")
 	}
-	b.Unsent(&a, 0)
+	b.SetUnsent(&a, 0)
 	admit(7)
 	if a.Used() != 14_000 || b.Used() != 15_000 {
 		t.Errorf("%d and %d are used", a.Used(), b.Used())
@@ -113,7 +113,7 @@ func TestTheTotalHolds(t *testing.T) {
 					tickets = append(tickets, ticket)
 				}
 			case d.IntN(3) == 0:
-				b.Unsent(a, d.IntN(a.unsent+1))
+				b.SetUnsent(a, d.IntN(a.unsent+1))
 			case len(tickets) > 0:
 				i := d.IntN(len(tickets))
 				ticket := tickets[i]
@@ -128,7 +128,7 @@ func TestTheTotalHolds(t *testing.T) {
 					kept = 0
 				}
 				b.Answered(ticket, size)
-				b.Unsent(ticket.account, ticket.account.unsent+kept)
+				b.SetUnsent(ticket.account, ticket.account.unsent+kept)
 			}
 			if b.Used() > 64_000 || b.owed < 0 || b.unsent < 0 {
 				t.Fatalf("seed %d: %+v", seed, b)
@@ -138,7 +138,7 @@ func TestTheTotalHolds(t *testing.T) {
 			b.Answered(ticket, 0)
 		}
 		for i := range accounts {
-			b.Unsent(&accounts[i], 0)
+			b.SetUnsent(&accounts[i], 0)
 		}
 		if b.Used() != 0 {
 			t.Fatalf("seed %d: %+v is left", seed, b)

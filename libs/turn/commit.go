@@ -118,7 +118,7 @@ func (s *staged) size() (n int) {
 // attempt. Input that cannot be decoded could not be decoded the first time either.
 func (m *Machine) mayBeStored(e *entity, c *command) bool {
 	return c.reply.Outcome == sharding.Rejected && c.reply.Code != sharding.InvalidArgument &&
-		c.recordable() && !c.lookedUp && !e.volatile()
+		c.recordable() && !c.lookupAssured && !e.volatile()
 }
 
 // stage gives what the turn has staged, or only its reply, the next sequence number.

@@ -44,9 +44,9 @@
 // wake-up. Once that append is durable, or if its outcome is unknown, the firing ends and its
 // command does not run.
 //
-// The asks of a firing's turn are not part of an append, so the journal cannot refuse them. Whoever
-// sends a Fire must therefore not send one whose setting is gone by the events that the machine
-// has reported: see the last of the duties.
+// The asks of a firing's turn are not part of an append, so the journal cannot refuse them. The
+// driver must therefore not send a Fire if its setting is gone, according to the events that the
+// machine has reported: see the last of the duties.
 //
 // # Asks
 //
@@ -58,7 +58,7 @@
 //
 // # Kept states
 //
-// A volatile type may keep the states of its entities when a shard is handed off in order. [Stop]
+// A volatile type may keep the states of its entities when a shard is handed off. [Stop]
 // asks an instance for its state, [Drained] has the states of all entities that were alive, and
 // [Open] brings these states to the next owner. An entity is loaded with its state by
 // its first command, or when one of its timers is due. Until then the state stays in the machine; if

@@ -22,9 +22,9 @@ type entity struct {
 	// known to be durable. The records after it are the unit in flight and those in pending.
 	staged, durable uint64
 
-	// remembered is the last activity in Unix milliseconds, as the entity's wake-up of the kind
-	// RememberWake says; 0: it has no such wake-up.
-	remembered int64
+	// rememberedActivity is the time of the last activity that is stored in the entity's wake-up of
+	// the kind RememberWake, in Unix milliseconds; 0: it has no such wake-up.
+	rememberedActivity int64
 	// forgottenBy is the number of the staged record that removes this wake-up; 0: no record does,
 	// or a later one sets the wake-up again.
 	forgottenBy uint64
@@ -165,9 +165,9 @@ type command struct {
 	// turn is the number of the running turn. It is needed beside runID, because turns of tells,
 	// timers and wake-ups have no request.
 	turn uint64
-	// lookedUp says that the command's turn begins only after the journal has said whether the
-	// command is stored: the load of this incarnation asks for that, or a Lookup has been answered.
-	lookedUp bool
+	// lookupAssured says that no turn of the command can begin before the journal has said whether
+	// the command is stored: the load of this incarnation has asked for that, or a Lookup was answered.
+	lookupAssured bool
 	// lookupPending says that a Lookup of the command has no answer yet. The turn waits for it.
 	lookupPending bool
 
@@ -257,7 +257,7 @@ func (m *Machine) deliver(in *Deliver) {
 		m.probed(s, in)
 		return
 	}
-	own, desc, ok := s.typ.builtin(in.Env.Command)
+	handler, desc, ok := s.typ.builtin(in.Env.Command)
 	if !ok {
 		desc, ok = s.typ.Desc.Command(in.Env.Command)
 	}
@@ -305,7 +305,7 @@ func (m *Machine) deliver(in *Deliver) {
 		return
 	}
 	c := m.newCommand()
-	c.env, c.desc, c.builtin, c.arrived = *in.Env, desc, own, m.now
+	c.env, c.desc, c.builtin, c.arrived = *in.Env, desc, handler, m.now
 	if in.Env.Tell && !in.Env.Keyed {
 		m.emitAnswer(in.Request, &sharding.Reply{Outcome: sharding.OK})
 	} else {

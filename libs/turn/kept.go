@@ -169,9 +169,9 @@ func (m *Machine) dropIdle(s *shard) {
 	}
 }
 
-// stateFor returns the kept state from which the entity is to be brought to life, nil if
+// keptState returns the kept state from which the entity is to be brought to life, nil if
 // there is none. It stays kept until the entity is alive.
-func (e *entity) stateFor() *Kept {
+func (e *entity) keptState() *Kept {
 	if k, found := e.shard.kept.byID[e.id.ID]; found {
 		return &k.Kept
 	}

@@ -32,14 +32,14 @@ func (m *Machine) emitLoad(e *entity) {
 	m.loads.start(e.inc, e.id)
 	o := Load{
 		Entity: e.id, Shard: e.shard.id, Epoch: e.shard.epoch, Incarnation: e.inc,
-		Volatile: e.volatile(), LookupOnly: e.state == lookup, Kept: e.stateFor(),
+		Volatile: e.volatile(), LookupOnly: e.state == lookup, Kept: e.keptState(),
 		Wakes: !e.volatile() && e.state != lookup, Background: e.activating && len(e.cmds) == 0,
 		Bare: e.bare && e.state == loading,
 	}
 	if !o.Volatile {
 		for _, c := range e.cmds {
 			if !c.answered && !c.desc.ReadOnly && (c.env.Keyed || c.inDoubt) && !mutant.On("lookup-first") {
-				c.lookedUp = true
+				c.lookupAssured = true
 				o.Lookup = append(o.Lookup, c.env.ID)
 			}
 		}
@@ -139,7 +139,7 @@ func (m *Machine) loaded(in *Loaded) {
 		return
 	}
 	forgotten := !e.bare && e.forgottenBefore(in)
-	e.remembered, e.forgottenBy, e.reminders = in.Remembered, 0, in.Reminders
+	e.rememberedActivity, e.forgottenBy, e.reminders = in.Remembered, 0, in.Reminders
 	m.grown(e, in.Size)
 	e.state = live
 	if e.bare {
@@ -179,7 +179,7 @@ func (m *Machine) lookedUp(in LookedUp) {
 	if c == nil || !c.lookupPending {
 		return
 	}
-	c.lookupPending, c.lookedUp = false, !in.Failed
+	c.lookupPending, c.lookupAssured = false, !in.Failed
 	m.resolveStored(e, c, in.Found, &in.Stored)
 	m.removeAnswered(e)
 	m.advance(e)
@@ -287,7 +287,7 @@ func (m *Machine) checkMailbox(e *entity) {
 		return
 	}
 	reply := sharding.Reject(sharding.DeadlineExceeded, "the deadline passed in the mailbox")
-	waiting := e.cmds[:e.next]
+	remaining := e.cmds[:e.next]
 	for _, c := range e.cmds[e.next:] {
 		if !c.answered && c.expired(m.now) && !mutant.On("mailbox-deadline") {
 			m.answer(e, c, &reply)
@@ -295,11 +295,11 @@ func (m *Machine) checkMailbox(e *entity) {
 		if c.answered {
 			m.freeCommand(c)
 		} else {
-			waiting = append(waiting, c)
+			remaining = append(remaining, c)
 		}
 	}
-	clear(e.cmds[len(waiting):])
-	e.cmds = waiting
+	clear(e.cmds[len(remaining):])
+	e.cmds = remaining
 	m.advance(e)
 }
 
@@ -441,7 +441,7 @@ func (m *Machine) goIdle(e *entity) {
 	switch {
 	case e.bare: // all built-in commands are done
 		m.emit(Drop{Entity: e.id, Incarnation: e.inc})
-		e.remembered, e.forgottenBy = 0, 0 // removeEntity must not report the entity as lost: without an instance it was not alive
+		e.rememberedActivity, e.forgottenBy = 0, 0 // removeEntity must not report the entity as lost: without an instance it was not alive
 		m.removeEntity(e)
 	case e.shard.phase == draining:
 		m.stop(e, HandedOff)
@@ -476,7 +476,7 @@ func (m *Machine) stopped(in Stopped) {
 		m.load(e)
 		return
 	}
-	e.remembered, e.forgottenBy = 0, 0 // removeEntity must not report it as lost: it is started again with its shard, not now
+	e.rememberedActivity, e.forgottenBy = 0, 0 // removeEntity must not report it as lost: it is started again with its shard, not now
 	m.removeEntity(e)
 }
 

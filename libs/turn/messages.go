@@ -97,12 +97,13 @@ type (
 		Reminders int
 		// Size is an estimate of the memory that the instance takes, in bytes; 0: not known.
 		Size int
-		// Err says why there is no instance; empty: there is one. If the load may not be repeated
-		// (Retry), the entity has failed: a record has a wrong checksum, for example, or the
-		// replay has panicked. Its commands are then rejected with Err and Code.
+		// Err says why there is no instance; empty: there is one. If Retry is false, the entity has
+		// failed: a record has a wrong checksum, for example, or the replay has panicked. Its commands
+		// are then rejected with Err and Code.
 		Err  string
 		Code sharding.Code
-		// Retry: the load is to be repeated, because the store could not be reached, for example.
+		// Retry says that the load is to be repeated, because the store could not be reached, for
+		// example.
 		Retry bool
 	}
 	// LookedUp answers Lookup.
@@ -187,7 +188,7 @@ type (
 	Ask struct {
 		Incarnation Incarnation
 		Turn        uint64 // Run.Turn of the running turn
-		// Number is chosen by the driver. Each ask of an incarnation has another number.
+		// Number is chosen by the driver. No two asks of an incarnation have the same number.
 		Number  uint64
 		Target  sharding.Entity
 		Command string
@@ -356,7 +357,7 @@ type (
 		Epoch       sharding.Epoch
 		Incarnation Incarnation
 		Request     RequestID
-		// Turn is the number of the turn. Each turn has another number.
+		// Turn is the number of the turn. No two turns have the same number.
 		Turn uint64
 		// Env must not be changed.
 		Env      *sharding.Envelope

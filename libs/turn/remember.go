@@ -26,17 +26,17 @@ func (m *Machine) noteRemembered(e *entity, c *command, st *staged, forgotten bo
 	now := max(1, m.now.UnixMilli())
 	switch {
 	case st.deleted: // the journal removes all wake-ups of the entity
-		e.remembered, e.forgottenBy = 0, e.staged+1
+		e.rememberedActivity, e.forgottenBy = 0, e.staged+1
 		return
 	case forgotten:
-		if e.remembered == 0 {
+		if e.rememberedActivity == 0 {
 			return
 		}
-		e.remembered, e.forgottenBy = 0, e.staged+1
-	case st.empty() || e.remembered > 0 && now-e.remembered < RememberEvery.Milliseconds() || mutant.On("remembered"):
+		e.rememberedActivity, e.forgottenBy = 0, e.staged+1
+	case st.empty() || e.rememberedActivity > 0 && now-e.rememberedActivity < RememberEvery.Milliseconds() || mutant.On("remembered"):
 		return
 	default:
-		e.remembered, e.forgottenBy = now, 0
+		e.rememberedActivity, e.forgottenBy = now, 0
 		w.Due = -now
 	}
 	st.wakes = append(slices.Clip(st.wakes), w)
@@ -107,7 +107,7 @@ func (m *Machine) noteDead(e *entity, code sharding.Code, why string) {
 // mayBeRemembered reports whether the wake-up of the entity itself stands, or may stand because it
 // is not known that its removal is durable.
 func (e *entity) mayBeRemembered() bool {
-	return e.remembered != 0 || e.forgottenBy > e.durable || mutant.On("forgotten-durable") && e.forgottenBy > 0
+	return e.rememberedActivity != 0 || e.forgottenBy > e.durable || mutant.On("forgotten-durable") && e.forgottenBy > 0
 }
 
 // forgottenBefore reports whether an entity that was loaded only because it is remembered is not

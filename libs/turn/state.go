@@ -275,7 +275,7 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 func (e *entity) appendState(now time.Time, b []byte) []byte {
 	b = fmt.Appendf(b, " entity %s incarnation %s %d next %d running %t staged %d durable %d snap %d %d passivate %t evicted %t fresh %t trimmed %t life %d sends %d %t %d average %d remembered %d %d reminders %d activating %t bare %t next %t",
 		e.id, e.inc, e.state, e.next, e.running != nil, e.staged, e.durable, e.sinceSnapshot, e.bytesSinceSnapshot, e.passivate, e.evicted, e.fresh, e.trimmed, e.life, e.sends, e.sendsOutdated, e.loadedSeq, e.avgTurnMicros,
-		e.remembered, e.forgottenBy, e.reminders, e.activating, e.bare, e.bareNext)
+		e.rememberedActivity, e.forgottenBy, e.reminders, e.activating, e.bare, e.bareNext)
 	b = append(e.shard.typ.policy.AppendState(now, e.node(), b), '\n')
 	for _, r := range e.inflight {
 		b = binary.AppendUvarint(append(b, 'f'), r.Seq)
@@ -300,7 +300,7 @@ func (e *entity) appendState(now time.Time, b []byte) []byte {
 			b = fmt.Appendf(b, "  asked, barrier open %t conflict %t made %v\n", c.barrierOpen, c.askConflict, c.asksMade)
 		}
 		b = fmt.Appendf(b, "  %s %x req %v ran %d looked %t asked %t doubt %t done %t held %d rec %d seq %d fence %d answered %t reply %d %s %x\n",
-			c.env.ID, c.hash(), c.requests, c.runID, c.lookedUp, c.lookupPending, c.inDoubt, c.done, c.held, c.record, c.seq, c.fence, c.answered,
+			c.env.ID, c.hash(), c.requests, c.runID, c.lookupAssured, c.lookupPending, c.inDoubt, c.done, c.held, c.record, c.seq, c.fence, c.answered,
 			c.reply.Outcome, c.reply.Code, c.reply.Payload)
 	}
 	return b

@@ -37,10 +37,10 @@
 //
 // When a shard is open, the Starter reads the wake-ups of its remembered entities, the most recently
 // active entities first. It has a page of each shard in memory, and reads the next page when all
-// entities of this page have been started. After the last page it starts no entity that was
-// passivated: only a command loads that entity again. An entity that cannot be started, or that
-// ends without having been passivated ([turn.RememberedLost]), is started again after a back-off.
-// If too many entities wait for that, the shard is read anew.
+// entities of this page have been started. An entity that is passivated after its page was read is
+// not started again: only a command loads it. An entity that cannot be started, or that ends without
+// having been passivated ([turn.RememberedLost]), is started again after a back-off. If too many
+// entities wait for their back-off, the shard is read anew, from its first page on.
 //
 // # What this does not do
 //

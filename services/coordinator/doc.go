@@ -1,6 +1,6 @@
 // Package coordinator is the pure core of the coordinator: it decides which
-// region owns which shard, has every decision stored before anybody hears of it, and
-// sends the changes to those that watch the table.
+// region owns which shard, makes every decision durable before anybody hears of it, and
+// sends the changes to the processes that watch the table.
 //
 // Decisions are stored as facts. [Tenure] is what a process runs: it decides
 // whether this coordinator may act. Inside it, [Machine] decides about shards, and [Gate]
@@ -58,10 +58,11 @@
 // # Plans
 //
 // What moves for balance is planned over all types at once, beside the loop: the core asks for a
-// [Plan] of how things are now, at most one at a time, and goes on. Each move of the answer is
-// checked again, against how things are then. The fact that begins the handoff ([RowFact]) names
-// the region that is to get the shard, the successor. So a new coordinator goes on with the plan.
-// A successor that cannot be given shards any more is replaced by whom the strategy chooses.
+// [Plan] from the present rows and regions, at most one plan at a time, and goes on. When the plan
+// arrives, each of its moves is checked again, against the rows and regions of that moment. The fact
+// that begins the handoff ([RowFact]) names the region that is to get the shard, the successor.
+// Therefore a new coordinator can go on with the plan. A successor that cannot be given shards any
+// more is replaced by the region that the strategy chooses.
 //
 // # Epochs
 //

@@ -80,7 +80,7 @@
 //     20 ms or so.
 //  2. A [ToCore] is an input of the shard core that it names; an [Event] is an input of
 //     the control core, as [FromCore]. None gets lost, and those from one core to another
-//     arrive in their order. It does not matter how long they take, and what other cores do
+//     arrive in their order. It does not matter how long they take, or what other cores do
 //     meanwhile.
 //  3. A command goes to the shard core of its entity's shard ([Config.CoreOf]); the
 //     commands of one connection go there in their order. A command for a type that is

@@ -61,7 +61,7 @@ func (m *ShardCore) KeptStats() KeptStats {
 
 // beginShard serves a shard that was claimed, or first fetches the states of its entities.
 func (m *ShardCore) beginShard(h *heldShard) {
-	p := h.previous
+	p := h.keptBy
 	switch {
 	case !m.typ(h.id.Type).keeps || p == (control.Previous{}):
 		m.started(h, nil)

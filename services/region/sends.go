@@ -61,7 +61,7 @@ func (m *ShardCore) deliverSends() {
 		inputs := m.sendsWanted.Turn
 		m.sendsWanted.Turn = nil
 		for _, in := range inputs {
-			m.step(in)
+			m.stepTurn(in)
 		}
 	}
 	for _, r := range m.sendsWanted.Reads {

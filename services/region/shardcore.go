@@ -131,9 +131,9 @@ type heldShard struct {
 	handOff sharding.Epoch
 	// nextEpoch is the epoch to claim when the shard is stopped at the present one; 0: none.
 	nextEpoch sharding.Epoch
-	// previous names the region that has kept the states of the entities, as the order for the
-	// present epoch says; nextPrevious, as the order for nextEpoch says.
-	previous, nextPrevious control.Previous
+	// keptBy names the region that has kept the states of the entities; it is from the order for
+	// epoch. nextKeptBy is the same from the order for nextEpoch.
+	keptBy, nextKeptBy control.Previous
 	// fetchBy is when the shard stops waiting for the states.
 	fetchBy time.Time
 	meter   meter // of its load
@@ -163,7 +163,7 @@ func NewShardCore(cfg Config, index int) *ShardCore {
 	if turnCfg.Program = "region " + cfg.Name; cfg.Version != "" {
 		turnCfg.Program += " with version " + cfg.Version
 	}
-	// Each core has an equal part, but never less than one entity may hold.
+	// Each core has an equal part, but at least as much as one entity may hold.
 	turnCfg.TotalHeldBytes = max(turnCfg.HeldBytes, turnCfg.TotalHeldBytes/cfg.ShardCores)
 	m := &ShardCore{cfg: cfg, index: index, turn: turn.New(turnCfg), alone: cfg.ShardCores == 1}
 	m.wakeups, m.starter = wakeup.New(cfg.wakeupsOfCore(index)), wakeup.NewStarter(cfg.startsOfCore(index))
@@ -255,7 +255,7 @@ func (m *ShardCore) Step(now time.Time, in ShardInput, out *Outputs) {
 		m.command(&in)
 	case Turn:
 		m.noteJournalAnswer(in.Input)
-		m.step(in.Input)
+		m.stepTurn(in.Input)
 	case Claimed:
 		m.noteJournalVerdict(Commits, in.Verdict)
 		m.claimed(in)
@@ -277,9 +277,9 @@ func (m *ShardCore) Step(now time.Time, in ShardInput, out *Outputs) {
 		m.returning = true
 		m.limit()
 	case SetPassivation:
-		m.step(turn.SetPassivation{Type: in.Type, Strategy: m.cfg.passivationOfCore(in.Strategy)})
+		m.stepTurn(turn.SetPassivation{Type: in.Type, Strategy: m.cfg.passivationOfCore(in.Strategy)})
 	case Collected:
-		m.step(turn.Collected(in))
+		m.stepTurn(turn.Collected(in))
 	case KeptFetched:
 		m.keptFetched(in)
 	case GiveKept:
@@ -497,8 +497,8 @@ func (m *ShardCore) giveBack() {
 	}
 }
 
-// step steps the entity core.
-func (m *ShardCore) step(in turn.Input) { m.take(m.turn.Step(m.now, in, m.out.Turn)) }
+// stepTurn steps the entity core.
+func (m *ShardCore) stepTurn(in turn.Input) { m.take(m.turn.Step(m.now, in, m.out.Turn)) }
 
 func (m *ShardCore) deliver(id sharding.ShardID, c *Command) {
 	in := turn.Deliver{Request: c.Request, Shard: id, Env: c.Env}
@@ -571,7 +571,7 @@ func (m *ShardCore) noteJournalLoaded(in *turn.Loaded) {
 func (m *ShardCore) tick() {
 	m.claimAgain()
 	m.tickKept()
-	m.step(turn.Tick{})
+	m.stepTurn(turn.Tick{})
 	m.stepWakeups(wakeup.Tick{})
 	m.stepPurger(purge.Tick{})
 	m.sends.Step(m.now, outbox.Tick{}, &m.sendsWanted)

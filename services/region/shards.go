@@ -33,7 +33,7 @@ func (m *ShardCore) hostShard(in Host) {
 	case in.Epoch > h.epoch:
 		h.from = from
 		if in.Epoch > h.nextEpoch {
-			h.nextEpoch, h.nextPrevious = in.Epoch, in.Previous
+			h.nextEpoch, h.nextKeptBy = in.Epoch, in.Previous
 		}
 		m.supersede(h)
 	case h.phase == serving:
@@ -48,11 +48,11 @@ func (m *ShardCore) hostShard(in Host) {
 
 // claim claims the shard in the journal before it serves any command: once the claim is durable,
 // nothing of a lower epoch can take effect.
-func (m *ShardCore) claim(id sharding.ShardID, e sharding.Epoch, from string, previous control.Previous) {
-	h := &heldShard{id: id, epoch: e, phase: claiming, from: from, previous: previous}
+func (m *ShardCore) claim(id sharding.ShardID, e sharding.Epoch, from string, keptBy control.Previous) {
+	h := &heldShard{id: id, epoch: e, phase: claiming, from: from, keptBy: keptBy}
 	t := m.typ(id.Type)
 	t.shards[id.Index] = h
-	if previous.Owner != m.cfg.Self {
+	if keptBy.Owner != m.cfg.Self {
 		m.dropKept(t, id) // another region has had the shard since, so the states kept here are too old
 	}
 	m.heldCount++
@@ -104,13 +104,13 @@ func (m *ShardCore) refuseDamaged(c *Command) {
 func (m *ShardCore) started(h *heldShard, kept []turn.Kept) {
 	h.phase, h.damaged, h.meter = serving, false, meter{at: m.now}
 	m.dropKept(m.typ(h.id.Type), h.id)
-	m.step(turn.Open{Shard: h.id, Epoch: h.epoch, Kept: kept})
+	m.stepTurn(turn.Open{Shard: h.id, Epoch: h.epoch, Kept: kept})
 	if h.handOff > 0 { // a HandOff came while the shard waited for the states
 		m.stop(h)
 		for _, c := range m.unbuffer(h) {
 			m.notMine(c.Request, h.id, c.Epoch)
 		}
-		m.step(turn.Drain{Shard: h.id})
+		m.stepTurn(turn.Drain{Shard: h.id})
 		return
 	}
 	m.openWakeups(h)
@@ -153,11 +153,11 @@ func (m *ShardCore) supersede(h *heldShard) {
 		m.letGo(h)
 		m.raiseMinEpoch(h.id, h.epoch+1)
 		if h.nextEpoch > h.epoch && !m.leaving {
-			m.claim(h.id, h.nextEpoch, h.from, h.nextPrevious)
+			m.claim(h.id, h.nextEpoch, h.from, h.nextKeptBy)
 		}
 	case serving:
 		m.stop(h)
-		m.step(turn.Abort{Shard: h.id})
+		m.stepTurn(turn.Abort{Shard: h.id})
 	case stopping:
 	}
 }
@@ -179,7 +179,7 @@ func (m *ShardCore) handOff(in HandOff) {
 		m.stopped(from, h.id, in.Epoch)
 	case serving:
 		m.stop(h)
-		m.step(turn.Drain{Shard: h.id})
+		m.stepTurn(turn.Drain{Shard: h.id})
 	case fetching: // the states may be on their way; when they have come, the shard is handed off with them
 	case stopping:
 	}
@@ -212,7 +212,7 @@ func (m *ShardCore) drained(in turn.Drained) {
 		m.stopped(h.from, h.id, h.handOff)
 	}
 	if h.nextEpoch >= m.minEpoch(h.id) && h.nextEpoch > h.epoch && !m.leaving {
-		m.claim(h.id, h.nextEpoch, h.from, h.nextPrevious)
+		m.claim(h.id, h.nextEpoch, h.from, h.nextKeptBy)
 	}
 }
 
@@ -235,7 +235,7 @@ func (m *ShardCore) drainAll() {
 			m.letGo(h)
 		case serving:
 			m.stop(h)
-			m.step(turn.Drain{Shard: h.id})
+			m.stepTurn(turn.Drain{Shard: h.id})
 		case stopping:
 		}
 	}

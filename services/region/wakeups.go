@@ -58,10 +58,10 @@ func (m *ShardCore) performWakeups() {
 		fires, activates := m.wakesWanted.Fires, m.wakesWanted.Activates
 		m.wakesWanted.Fires, m.wakesWanted.Activates = nil, nil
 		for _, f := range fires {
-			m.step(f)
+			m.stepTurn(f)
 		}
 		for _, a := range activates {
-			m.step(a)
+			m.stepTurn(a)
 		}
 	}
 	for _, r := range m.wakesWanted.Reads {

@@ -25,7 +25,8 @@
 //	type     number of shards per entity type
 //	fence    epoch and owner per shard
 //	entity   per entity: its number, which is shorter than its id and which the other tables
-//	         use; up to when command ids were forgotten; the sequence number of its snapshot
+//	         use; the time up to which its command ids have been forgotten; the sequence number
+//	         of its snapshot
 //	record   (entity number, sequence number) → record, checksummed
 //	command  (entity number, hash of the command id, sequence number)
 //	snapshot the newest snapshot per entity, checksummed

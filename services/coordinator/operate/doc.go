@@ -17,8 +17,8 @@
 // # Duties of the driver
 //
 //  1. The first input is Begin. Each of the outputs [Find], [Send] and [Wait] is answered by one
-//     input before any other input is stepped. Only [Over] (nobody waits for the result any more)
-//     may come at any time. After [End] no input is stepped.
+//     input before any other input is stepped. Only [CallerGone] (nobody waits for the result any
+//     more) may come at any time. After [End] no input is stepped.
 //  2. [Allocate] is not answered.
 //  3. All attempts have the same idempotency key. An attempt that may have left this process is
 //     reported with [Failed.Sent] set.
@@ -37,7 +37,7 @@
 //			case operate.Send:
 //				in = send(o)
 //			case operate.Wait:
-//				in = wait(o) // Tick, or Over
+//				in = wait(o) // Tick, or CallerGone
 //			case operate.Allocate:
 //				allocate(o)
 //			}

@@ -42,7 +42,7 @@ func (m *Machine) Step(now time.Time, in Input) []Output {
 			return m.late()
 		}
 		return m.find()
-	case Over:
+	case CallerGone:
 		m.doubt = m.doubt || sending
 		return m.late()
 	case Found:

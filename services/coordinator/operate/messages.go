@@ -39,8 +39,8 @@ type (
 	}
 	// Tick answers Wait when its time has come.
 	Tick struct{}
-	// Over says that nobody waits any more.
-	Over struct{}
+	// CallerGone: nobody waits for the result any more.
+	CallerGone struct{}
 )
 
 // Outputs.
@@ -67,14 +67,14 @@ type (
 	}
 )
 
-func (Begin) input()    {}
-func (Found) input()    {}
-func (NotFound) input() {}
-func (Answered) input() {}
-func (NotMine) input()  {}
-func (Failed) input()   {}
-func (Tick) input()     {}
-func (Over) input()     {}
+func (Begin) input()      {}
+func (Found) input()      {}
+func (NotFound) input()   {}
+func (Answered) input()   {}
+func (NotMine) input()    {}
+func (Failed) input()     {}
+func (Tick) input()       {}
+func (CallerGone) input() {}
 
 func (Find) output()     {}
 func (Allocate) output() {}

@@ -101,7 +101,7 @@ func waitUntil(ctx context.Context, t time.Time) operate.Input {
 	case <-timer.C:
 		return operate.Tick{}
 	case <-ctx.Done():
-		return operate.Over{}
+		return operate.CallerGone{}
 	}
 }
 

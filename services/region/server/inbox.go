@@ -153,7 +153,7 @@ func (b *inbox) arrive(to Sink, cmds []link.Command, refused map[int]*sharding.R
 		queue = &replies.Queue[arrival]{}
 		b.queues[to] = queue
 	}
-	b.budget.Unsent(&queue.Account, to.Unsent())
+	b.budget.SetUnsent(&queue.Account, to.Unsent())
 	announced := false // beforeBlock was called for this command
 	for i := range cmds {
 		a := arrival{cmd: cmds[i], to: to, at: now, refused: refused[i], core: b.coreOf(cmds[i].Envelope.Entity)}
@@ -289,7 +289,7 @@ func (b *inbox) markAnswered(to Sink, list []ended) (ready cores) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if queue := b.queues[to]; queue != nil {
-		b.budget.Unsent(&queue.Account, to.Unsent())
+		b.budget.SetUnsent(&queue.Account, to.Unsent())
 	}
 	for i := range list {
 		b.budget.Answered(list[i].ticket, list[i].size)
@@ -305,7 +305,7 @@ func (b *inbox) refresh() (ready cores) {
 	defer b.mu.Unlock()
 	now := time.Now()
 	for to, queue := range b.queues { // order-free: each for itself
-		b.budget.Unsent(&queue.Account, to.Unsent())
+		b.budget.SetUnsent(&queue.Account, to.Unsent())
 		if queue.Len() > 0 && !to.Ended() {
 			b.refuseLate(queue, now, &ready)
 		}
