@@ -20,7 +20,7 @@ type region struct {
 	going     bool // the membership says that the region leaves the cluster
 
 	registered bool
-	leaving    bool // the region has asked for its shards to be taken
+	leaving    bool // the region itself has asked for its shards to be taken
 	draining   bool // an operator drains the region
 	stayTold   bool // the log knows that this drain does not end
 	journal    journalHealth

@@ -12,15 +12,15 @@ import (
 )
 
 // A request of an operator about placement is answered before it is stepped, by [Machine.Ask],
-// which changes nothing: so a dry run is the same question, without the step. What a request
-// asks for may be so already. So it can be repeated until it is stored.
+// which changes nothing. Therefore a dry run is the same question, without the step. A request whose
+// effect is already there is not an error, so a client can repeat it until the effect is stored.
 
 // Request is an [Input] about placement. The set is closed.
 type Request interface {
 	Input
 	// effect says what the request does, and by which facts.
 	effect(m *Machine) (Effect, []Fact, error)
-	// Said returns who asks, and why.
+	// Said returns what the request says about itself: who asks, and why.
 	Said() (by, reason string)
 }
 
@@ -47,7 +47,7 @@ type Refusal struct {
 // Error returns the text.
 func (r *Refusal) Error() string { return r.Text }
 
-// RefusalKind says whose fault it is.
+// RefusalKind says why a request is refused.
 type RefusalKind uint8
 
 // The kinds.
@@ -173,7 +173,7 @@ func (in CordonRegion) effect(m *Machine) (e Effect, facts []Fact, err error) {
 	}
 	e.Changes = 1
 	f := CordonFact{Region: e.Region, Lifted: in.Lift, Note: m.note(in.By, in.Reason), After: sharding.MakeEpoch(m.term, m.counter)}
-	if found { // what it was given meanwhile still counts
+	if found { // shards that the region was given since the first cordon are still counted (CordonView.Since)
 		f.After = m.steering.cordons[i].After
 	}
 	return e, []Fact{f}, nil
@@ -271,7 +271,8 @@ func (in FreezeMoves) effect(m *Machine) (e Effect, facts []Fact, err error) {
 }
 
 // PinShards is an operator's, or a program's, request that shards are at regions with certain
-// names, all of them or none. Ahead allows names that no region has now.
+// names. It is carried out for all of the shards or for none. Ahead allows names that no region
+// has now.
 type PinShards struct {
 	Pins       []Pin
 	Ahead      bool
@@ -367,7 +368,7 @@ func (m *Machine) findShard(s sharding.ShardID) (*typeTable, *row, error) {
 	return t, &t.rows[s.Index], nil
 }
 
-// unfit says why no region with a name can be given a shard now; "": one can.
+// unfit says why no region with the given name can be given the shard now; "": one can.
 func (m *Machine) unfit(t *typeTable, r *row, name string) string {
 	why := "is not here"
 	for i := range m.regions {
@@ -391,14 +392,14 @@ func (m *Machine) unable(t *typeTable, r *row, o *region) string {
 		return "has not registered yet; try again in a moment"
 	case o.joining:
 		return "is not up yet; try again when roost members says that it is"
-	case o.going || o.leaving:
+	case o.going || o.leaving: // the membership says that it leaves, or the region itself has asked to
 		return "is leaving; choose another region"
 	case !o.hosts(t.desc.Type):
 		return fmt.Sprintf("does not host type %s; choose a region that does", t.desc.Type)
 	case o.draining:
 		return fmt.Sprintf("is being drained; roost drain %s --resume first", cmp.Or(o.name, o.node.Addr))
 	case o.cutOff() || o.recovering():
-		return "does not reach the journal, or has not for long; look at its log"
+		return "does not reach the journal, or has reached it again only recently; look at its log"
 	case !o.readable(t, r.stored()) && !mutant.On("move-readable"):
 		var forms []string
 		for i := range r.stored().All() {

@@ -122,9 +122,9 @@ func (m *Machine) rollingOut() bool {
 	return target && other
 }
 
-// frozen reports whether a rollout is on that goes on: a region has come or gone within
-// [Config.RolloutFreeze]. One that stands still is treated like any cluster of several
-// versions, such as one with a canary.
+// frozen reports whether a rollout freezes moves: it is on, and a region has come or gone within
+// [Config.RolloutFreeze]. A rollout that stands still is treated like any cluster of several
+// versions, such as one with a canary. A freeze that an operator has asked for is reported by halted.
 func (m *Machine) frozen() bool { return m.frozenFor() > 0 }
 
 // frozenFor is how long the freeze lasts if no region comes or goes.

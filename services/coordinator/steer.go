@@ -130,7 +130,8 @@ func (t *typeTable) pinsOf() map[sharding.ShardID]string {
 // pin returns the region's name to which a shard is pinned, or "".
 func (t *typeTable) pin(s sharding.ShardID) string { return t.pinsOf()[s] }
 
-// halted reports whether an operator wants nothing to move that need not.
+// halted reports whether an operator's freeze is in force: only shards that must move do. The freeze
+// of a rollout is reported by frozen.
 func (m *Machine) halted() bool {
 	f := m.steering.freeze
 	return f.Frozen && (f.Until.IsZero() || m.now.Before(f.Until)) && !mutant.On("freeze")

@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// listDefault is how many rows an answer has if nobody says: some screens.
+	// listDefault is the number of rows of an answer if the request names no limit: a few screenfuls.
 	listDefault = 100
 	// listMost is the largest number of rows of an answer. A row has names only, and no
 	// inputs, so this is at most a MiB or two.
@@ -30,12 +30,12 @@ const (
 	// listShards is how many shards are read at a time while they have few rows: most of the
 	// time is then spent on asking. What is read is bounded by the journal (PageBytes).
 	listShards = 64
-	// listTime is how long rows are looked for before an answer is given that has fewer than
-	// wanted: half of what the command line waits for an answer.
+	// listTime is how long rows are looked for. After that the answer has the rows that were found,
+	// even if more are wanted. It is half of the time that the command line waits for an answer.
 	listTime = time.Second
 )
 
-// cursor says where a listing goes on. Clients get it as text that says them nothing.
+// cursor is the position at which a listing goes on. Clients get it as opaque text.
 type cursor struct {
 	Shard sharding.ShardID
 	ID    sharding.EntityID `json:",omitempty"` // of the last row; none: before all rows of the shard
@@ -44,10 +44,10 @@ type cursor struct {
 	Kind sharding.WakeKind `json:",omitempty"`
 	Name []byte            `json:",omitempty"` // any bytes
 	Seq  uint64            `json:",omitempty"` // of a record with sends
-	// Place is where the record goes on, all of whose sends before it are listed; 0: the record is
-	// listed.
+	// Place is the place of the first send of record Seq that is not listed yet; 0: all of the
+	// record's sends are listed.
 	Place int `json:",omitempty"`
-	// Pending: all dead letters are listed.
+	// Pending says that the dead letters are done: the listing goes on with the pending sends.
 	Pending bool `json:",omitempty"`
 }
 
@@ -71,7 +71,7 @@ func parseCursor(text string) (c cursor, err error) {
 		err = (sharding.Entity{Type: c.Shard.Type, ID: cmp.Or(c.ID, "-")}).Check()
 	}
 	if err != nil {
-		return c, errors.New("after is not what an earlier answer said as next; leave it out to begin anew")
+		return c, errors.New(`the field "after" must be the "next" of an earlier answer; leave it out to begin anew`)
 	}
 	return c, nil
 }
@@ -82,8 +82,8 @@ type wanted struct {
 	id    sharding.EntityID   // empty: all
 	limit int
 	after cursor
-	// view is what the coordinator knows, and shards are those in which that may be.
-	view   coordinator.View
+	view  coordinator.View // what the coordinator knows
+	// shards are those that may have rows that are wanted.
 	shards []sharding.ShardID
 }
 
@@ -104,7 +104,8 @@ func toWanted(typ, id, after string, limit uint32) (w wanted, err error) {
 	return w, nil
 }
 
-// in returns the shards in which the rows may be, in their order. Volatile types have none.
+// in returns the shards that may have rows that are wanted, in the order of shards. Volatile types
+// have no rows.
 func (w *wanted) in(types []sharding.TypeDesc) (all []sharding.ShardID) {
 	for _, t := range types {
 		switch {
@@ -123,19 +124,20 @@ func (w *wanted) in(types []sharding.TypeDesc) (all []sharding.ShardID) {
 
 // listing reads rows R of shards at positions P.
 type listing[P, R any] struct {
-	read  func(ctx context.Context, from []P, limit int) (journal.Page[R], error)
-	shard func(*P) sharding.ShardID
-	of    func(*R) sharding.ShardID
-	after func(*R) P
+	read            func(ctx context.Context, from []P, limit int) (journal.Page[R], error)
+	shardOfPosition func(*P) sharding.ShardID
+	shardOfRow      func(*R) sharding.ShardID
+	after           func(*R) P
 	// take lists a row, unless the answer is full.
 	take    func(*R) (taken bool)
 	left    func() int // how many rows may still be listed
 	damaged func(string)
 }
 
-// run reads from some positions on. It returns the position at which the listing goes on; nil
-// if all is listed. At least one page is read, so that it gets on. A shard with more rows than
-// a page has is read alone: the rows of others would be read again.
+// run reads rows, beginning at the given positions. It returns the position at which the listing
+// goes on; nil if all rows are listed. At least one page is read, so that every call makes progress.
+// A shard whose rows do not fit into one page is read alone; otherwise the rows of the other shards
+// would be read again with every page.
 func (l *listing[P, R]) run(ctx context.Context, from []P, until time.Time) (rest *P, err error) {
 	n := 1
 	for first := true; len(from) > 0; first = false {
@@ -149,8 +151,8 @@ func (l *listing[P, R]) run(ctx context.Context, from []P, until time.Time) (res
 		}
 		done, rows := 0, page.Rows
 		for more := false; done < n && !more; {
-			shard := l.shard(&from[done])
-			for len(rows) > 0 && l.of(&rows[0]) == shard {
+			shard := l.shardOfPosition(&from[done])
+			for len(rows) > 0 && l.shardOfRow(&rows[0]) == shard {
 				if !l.take(&rows[0]) {
 					return &from[done], nil
 				}
@@ -171,14 +173,14 @@ func (l *listing[P, R]) run(ctx context.Context, from []P, until time.Time) (res
 	return nil, nil
 }
 
-// rest are the shards from one on.
-func rest(shards []sharding.ShardID, from sharding.ShardID) []sharding.ShardID {
+// beginningWith returns the shards that come after from, and from itself.
+func beginningWith(shards []sharding.ShardID, from sharding.ShardID) []sharding.ShardID {
 	i, _ := slices.BinarySearchFunc(shards, from, sharding.ShardID.Compare)
 	return shards[i:]
 }
 
-// listed begins a listing.
-func (a admin) listed(ctx context.Context, typ, id, after string, limit uint32) (w wanted, err error) {
+// beginListing checks a request for a listing, and finds the shards to read.
+func (a admin) beginListing(ctx context.Context, typ, id, after string, limit uint32) (w wanted, err error) {
 	if w, err = toWanted(typ, id, after, limit); err != nil {
 		return w, err
 	}
@@ -194,7 +196,7 @@ func (a admin) listed(ctx context.Context, typ, id, after string, limit uint32) 
 
 // Reminders lists the reminders that are stored, from the journal, or those that fail.
 func (a admin) Reminders(ctx context.Context, req *adminv1.RemindersRequest) (*adminv1.RemindersResponse, error) {
-	w, err := a.listed(ctx, req.Type, req.Id, req.After, req.Limit)
+	w, err := a.beginListing(ctx, req.Type, req.Id, req.After, req.Limit)
 	if err != nil {
 		return nil, err
 	}
@@ -204,7 +206,7 @@ func (a admin) Reminders(ctx context.Context, req *adminv1.RemindersRequest) (*a
 	case req.DueBeforeUnixMs < 0:
 		return nil, twirp.NewError(twirp.InvalidArgument, "due_before_unix_ms is negative; 0 stands for all")
 	case req.Failing && (req.DueBeforeUnixMs > 0 || req.After != ""):
-		return nil, twirp.NewError(twirp.InvalidArgument, "failing goes without due_before_unix_ms and after: those are listed that have failed for longest")
+		return nil, twirp.NewError(twirp.InvalidArgument, `"failing" cannot be combined with "due_before_unix_ms" or "after": it lists the reminders that have failed for longest`)
 	case req.Failing:
 		var found []*inspectionv1.Failing
 		found, out.More, out.Silent = f.longest(ctx, &w)
@@ -217,7 +219,7 @@ func (a admin) Reminders(ctx context.Context, req *adminv1.RemindersRequest) (*a
 		return out, nil
 	}
 	var subjects []*inspectionv1.Subject
-	// Behind PurgeFrom there are deleted entities, and no reminders.
+	// Wake-ups that are due at PurgeFrom or later are those of deleted entities, not reminders.
 	next, err := a.wakes(ctx, &w, journal.WakesRequest{Until: min(req.DueBeforeUnixMs, journal.PurgeFrom)}, 0, &out.Damaged, func(r *journal.WakeRow) {
 		out.Reminders = append(out.Reminders, &adminv1.Reminder{
 			Type: string(r.Entity.Type), Id: string(r.Entity.ID), Name: strings.ToValidUTF8(r.Name, "\ufffd"), DueUnixMs: r.Due, PeriodMs: r.Period, Command: r.Input.Command,
@@ -239,7 +241,7 @@ func (a admin) Reminders(ctx context.Context, req *adminv1.RemindersRequest) (*a
 // Remembered lists the entities that are remembered, from the journal, or those that cannot be
 // started.
 func (a admin) Remembered(ctx context.Context, req *adminv1.RememberedRequest) (*adminv1.RememberedResponse, error) {
-	w, err := a.listed(ctx, req.Type, req.Id, req.After, req.Limit)
+	w, err := a.beginListing(ctx, req.Type, req.Id, req.After, req.Limit)
 	if err != nil {
 		return nil, err
 	}
@@ -247,7 +249,7 @@ func (a admin) Remembered(ctx context.Context, req *adminv1.RememberedRequest) (
 	out := &adminv1.RememberedResponse{}
 	switch {
 	case req.Failing && req.After != "":
-		return nil, twirp.NewError(twirp.InvalidArgument, "failing goes without after: those are listed that have failed for longest")
+		return nil, twirp.NewError(twirp.InvalidArgument, `"failing" cannot be combined with "after": it lists the entities that have failed for longest`)
 	case req.Failing:
 		var found []*inspectionv1.Failing
 		found, out.More, out.Silent = f.longest(ctx, &w)
@@ -276,8 +278,9 @@ func (a admin) Remembered(ctx context.Context, req *adminv1.RememberedRequest) (
 	return out, nil
 }
 
-// wakes lists wake-ups: it tells add of each. The first position in a shard is at the time from. It
-// returns where to go on, empty if that was all.
+// wakes lists wake-ups: it calls add for each. In each shard it begins with the wake-ups that are due
+// at the time given by from. It returns the position at which the listing goes on; empty if all are
+// listed.
 func (a admin) wakes(ctx context.Context, w *wanted, req journal.WakesRequest, from int64, damaged *[]string, add func(*journal.WakeRow)) (next string, err error) {
 	broken := func(text string) { *damaged = append(*damaged, strings.ToValidUTF8(text, "\ufffd")) }
 	n := 0
@@ -286,8 +289,8 @@ func (a admin) wakes(ctx context.Context, w *wanted, req journal.WakesRequest, f
 			req.Shards, req.Limit = at, limit
 			return a.s.journal.Wakes(ctx, req)
 		},
-		shard: func(p *journal.ShardPosition) sharding.ShardID { return p.Shard },
-		of:    func(r *journal.WakeRow) sharding.ShardID { return r.Shard },
+		shardOfPosition: func(p *journal.ShardPosition) sharding.ShardID { return p.Shard },
+		shardOfRow:      func(r *journal.WakeRow) sharding.ShardID { return r.Shard },
 		after: func(r *journal.WakeRow) journal.ShardPosition {
 			return journal.ShardPosition{Shard: r.Shard, After: r.Position()}
 		},
@@ -309,7 +312,7 @@ func (a admin) wakes(ctx context.Context, w *wanted, req journal.WakesRequest, f
 		damaged: broken,
 	}
 	var positions []journal.ShardPosition
-	for _, s := range rest(w.shards, w.after.Shard) {
+	for _, s := range beginningWith(w.shards, w.after.Shard) {
 		p := journal.ShardPosition{Shard: s, After: journal.WakePosition{Due: from}}
 		if s == w.after.Shard && w.after.ID != "" {
 			p.After = journal.WakePosition{Due: w.after.Due, Entity: sharding.Entity{Type: s.Type, ID: w.after.ID}, Kind: w.after.Kind, Name: string(w.after.Name)}
@@ -330,7 +333,7 @@ func (a admin) wakes(ctx context.Context, w *wanted, req journal.WakesRequest, f
 // Sends lists the sends that have not ended, from the journal: the dead letters first. Or it lists
 // those that fail.
 func (a admin) Sends(ctx context.Context, req *adminv1.SendsRequest) (*adminv1.SendsResponse, error) {
-	w, err := a.listed(ctx, req.Type, req.Id, req.After, req.Limit)
+	w, err := a.beginListing(ctx, req.Type, req.Id, req.After, req.Limit)
 	if err != nil {
 		return nil, err
 	}
@@ -338,7 +341,7 @@ func (a admin) Sends(ctx context.Context, req *adminv1.SendsRequest) (*adminv1.S
 	out := &adminv1.SendsResponse{}
 	switch {
 	case req.Failing && (req.Dead || req.After != ""):
-		return nil, twirp.NewError(twirp.InvalidArgument, "failing goes without dead and after: those are listed that have failed for longest, and are tried again")
+		return nil, twirp.NewError(twirp.InvalidArgument, `"failing" cannot be combined with "dead" or "after": it lists the sends that have failed for longest and are tried again`)
 	case req.Failing:
 		var found []*inspectionv1.Failing
 		found, out.More, out.Silent = f.longest(ctx, &w)
@@ -347,7 +350,7 @@ func (a admin) Sends(ctx context.Context, req *adminv1.SendsRequest) (*adminv1.S
 				Type: x.Subject.Type, Id: x.Subject.Id, Record: x.Subject.Record, Place: x.Subject.Place, State: sharding.SendPending.String(),
 				TargetType: x.Subject.TargetType, TargetId: x.Subject.TargetId, Command: x.Command, ReplyTo: x.ReplyTo, SentUnixMs: x.SentUnixMs,
 			}
-			f.tell(s, x)
+			f.addFailure(s, x)
 			out.Sends = append(out.Sends, s)
 		}
 		return out, nil
@@ -375,32 +378,34 @@ func (a admin) Sends(ctx context.Context, req *adminv1.SendsRequest) (*adminv1.S
 	found, silent := f.of(ctx, subjects)
 	for i, x := range found {
 		if s := out.Sends[i]; x != nil && x.Died == (s.State != sharding.SendPending.String()) { // else it has ended meanwhile
-			f.tell(s, x)
+			f.addFailure(s, x)
 		}
 	}
 	out.Silent = silent
 	return out, nil
 }
 
-// tell says of a send that it fails, or why it is a dead letter.
-func (f *failing) tell(s *adminv1.Send, x *inspectionv1.Failing) {
+// addFailure adds to a send of an answer how it fails, or why it is a dead letter.
+func (f *failing) addFailure(s *adminv1.Send, x *inspectionv1.Failing) {
 	s.Failure, s.Behind, s.Answer, s.Waiting = f.failure(x), x.Behind, x.Answer, x.Waiting
 }
 
-// sendsFrom lists the dead letters, or what is pending, as the cursor says.
+// sendsFrom lists pending sends if at.Pending is set, otherwise dead letters, beginning at the cursor.
 func (a admin) sendsFrom(ctx context.Context, w *wanted, at cursor, until time.Time, out *adminv1.SendsResponse) (*cursor, error) {
-	ended := false
-	var parted *cursor // of the record that was not listed to its end
+	pastEntity := false // all rows of the wanted entity are listed
+	var partial *cursor // the position in a record that is listed in part; nil: there is none
 	l := listing[journal.SendPosition, journal.SendRow]{
 		read: func(ctx context.Context, from []journal.SendPosition, limit int) (journal.SendsPage, error) {
 			return a.s.journal.Sends(ctx, journal.SendsRequest{Shards: from, Dead: !at.Pending, Limit: limit})
 		},
-		shard: func(p *journal.SendPosition) sharding.ShardID { return p.Shard },
-		of:    func(r *journal.SendRow) sharding.ShardID { return r.Shard },
-		after: (*journal.SendRow).Position,
+		shardOfPosition: func(p *journal.SendPosition) sharding.ShardID { return p.Shard },
+		shardOfRow:      func(r *journal.SendRow) sharding.ShardID { return r.Shard },
+		after:           (*journal.SendRow).Position,
 		take: func(r *journal.SendRow) bool {
-			if ended = w.id != "" && r.Entity.ID != w.id; ended || len(out.Sends) >= w.limit {
-				return false // rows are in the order of entities: no other one is this entity's
+			// Rows are sorted by entity, so after the first row of another entity, no row belongs to
+			// the wanted one.
+			if pastEntity = w.id != "" && r.Entity.ID != w.id; pastEntity || len(out.Sends) >= w.limit {
+				return false
 			}
 			from := 0
 			if r.Entity.Type == at.Shard.Type && r.Entity.ID == at.ID && r.Seq == at.Seq {
@@ -408,7 +413,7 @@ func (a admin) sendsFrom(ctx context.Context, w *wanted, at cursor, until time.T
 			}
 			place := toSends(r, at.Pending, from, w.limit, out)
 			if place > 0 {
-				parted = &cursor{Shard: r.Shard, ID: r.Entity.ID, Seq: r.Seq, Place: place, Pending: at.Pending}
+				partial = &cursor{Shard: r.Shard, ID: r.Entity.ID, Seq: r.Seq, Place: place, Pending: at.Pending}
 			}
 			return place == 0
 		},
@@ -416,7 +421,7 @@ func (a admin) sendsFrom(ctx context.Context, w *wanted, at cursor, until time.T
 		damaged: func(text string) { out.Damaged = append(out.Damaged, strings.ToValidUTF8(text, "\ufffd")) },
 	}
 	var from []journal.SendPosition
-	for _, s := range rest(w.shards, at.Shard) {
+	for _, s := range beginningWith(w.shards, at.Shard) {
 		p := journal.SendPosition{Shard: s}
 		switch {
 		case s == at.Shard && at.ID != "":
@@ -430,18 +435,19 @@ func (a admin) sendsFrom(ctx context.Context, w *wanted, at cursor, until time.T
 		from = append(from, p)
 	}
 	next, err := l.run(ctx, from, until)
-	if err != nil || next == nil || ended {
+	if err != nil || next == nil || pastEntity {
 		return nil, err
 	}
-	if parted != nil {
-		return parted, nil
+	if partial != nil {
+		return partial, nil
 	}
 	return &cursor{Shard: next.Shard, ID: next.Entity.ID, Seq: next.Seq, Pending: at.Pending}, nil
 }
 
-// toSends lists the sends of a record that are pending, or those that are dead letters, from a place
-// on. It returns the place of the first one for which there is no room, 0 if all are listed.
-func toSends(r *journal.SendRow, pending bool, from, limit int, out *adminv1.SendsResponse) (left int) {
+// toSends lists the sends of a record that are pending, or those that are dead letters, beginning at
+// the place from. It returns the place of the first send that does not fit into the answer, 0 if all
+// are listed.
+func toSends(r *journal.SendRow, pending bool, from, limit int, out *adminv1.SendsResponse) (next int) {
 	if r.Err != nil {
 		out.Damaged = append(out.Damaged, strings.ToValidUTF8(fmt.Sprintf("sends of record %d of %s: %v", r.Seq, r.Entity, r.Err), "\ufffd"))
 	}
@@ -449,7 +455,7 @@ func toSends(r *journal.SendRow, pending bool, from, limit int, out *adminv1.Sen
 		s, state := &r.Sends[place], r.States.Of(place)
 		if place >= from && (pending && state == sharding.SendPending || !pending && state.Dead()) {
 			if len(out.Sends) >= limit {
-				return place // not 0: there is room for one when a record begins
+				return place // never 0: before a record, the caller checks that there is room for one send
 			}
 			out.Sends = append(out.Sends, &adminv1.Send{
 				Type: string(r.Entity.Type), Id: string(r.Entity.ID), Record: r.Seq, Place: uint32(place), State: state.String(),

@@ -207,12 +207,12 @@ func TestListingGetsOn(t *testing.T) {
 			}
 			return page, nil
 		},
-		shard:   func(p *row) sharding.ShardID { return sharding.ShardID{Type: "T", Index: uint32(p.shard)} },
-		of:      func(r *row) sharding.ShardID { return sharding.ShardID{Type: "T", Index: uint32(r.shard)} },
-		after:   func(r *row) row { return *r },
-		take:    func(r *row) bool { got = append(got, *r); return true },
-		left:    func() int { return 1 },
-		damaged: func(text string) { damaged = append(damaged, text) },
+		shardOfPosition: func(p *row) sharding.ShardID { return sharding.ShardID{Type: "T", Index: uint32(p.shard)} },
+		shardOfRow:      func(r *row) sharding.ShardID { return sharding.ShardID{Type: "T", Index: uint32(r.shard)} },
+		after:           func(r *row) row { return *r },
+		take:            func(r *row) bool { got = append(got, *r); return true },
+		left:            func() int { return 1 },
+		damaged:         func(text string) { damaged = append(damaged, text) },
 	}
 	from := func(p row) (all []row) {
 		all = append(all, p)

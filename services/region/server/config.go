@@ -26,41 +26,42 @@ type Config struct {
 	member.Settings
 	Journal      string            `key:"journal.url" secret:"url" help:"where entities are kept, such as sqlite:/var/lib/roost/journal.db or postgres://roost@db/roost; all regions and coordinators use the same"`
 	AppVersion   string            `key:"app.version" help:"version of your entities' code, as roost members shows it; empty: the one that the binary was built with, or that of its main module"`
-	Types        []string          `key:"region.types" help:"entity types of this binary that this process hosts; empty: all. Regions that run the same binary can so host different types"`
+	Types        []string          `key:"region.types" help:"entity types of this binary that this process hosts; empty: all. In this way regions that run the same binary can host different types"`
 	Passivation  map[string]string `key:"region.passivation" help:"by entity type: which entities are stopped to free memory, instead of what their code says; such as Cart=lru limit=10000 idle=10m,Order=idle=5m. See docs/memory.md for the strategies. A limit is for this region. When the file has changed, it takes effect without a restart"`
 	HeapShare    float64           `key:"region.heap_share" help:"share of the memory limit (GOMEMLIMIT, or 90% of that of the container) that may be live heap; above it entities are stopped to free memory, whatever their strategies say, except those that never are; 0: no bound, as without a memory limit. See docs/memory.md"`
 	Labels       map[string]string `key:"region.labels" help:"what operators and placement should know about this region, such as disk=ssd; shown by roost members -o json"`
-	Capacity     int               `key:"region.capacity" unit:"shards" help:"the most shards, of all types, that this region is given as long as others have room; if all regions say one, zones share the shards of a type in this proportion; 0: not limited"`
-	Inbox        int               `key:"region.inbox" unit:"messages" help:"messages that may wait for the region's shard cores, each for an equal part of them, before links are held back"`
+	Capacity     int               `key:"region.capacity" unit:"shards" help:"the most shards, of all types, that this region is given as long as others have room; if all regions have a capacity, zones share the shards of a type in proportion to the capacities of their regions; 0: not limited"`
+	Inbox        int               `key:"region.inbox" unit:"messages" help:"messages that may wait for the region's shard cores, divided equally among the cores; when that many wait, nothing more is read from links"`
 	ShardCores   int               `key:"region.shard_cores" unit:"shard cores" help:"parts into which the shards of this process are divided; what does not run entities (admission, mailboxes, deduplication, gates) is done for each part by one thread at a time. Limits are for all of them together; there are fewer parts if each would have less than 5 commands, 10MiB of them and 5 loads. More than one helps only where many processors are busy with that"`
 	Mailbox      int               `key:"region.mailbox" unit:"commands" help:"commands that may wait for one entity; more are refused as resource_exhausted"`
 	MailboxShare float64           `key:"region.mailbox_share" help:"share of a command's time that the turns before it may take, judged by how long recent turns of its entity took; a command that would wait longer is refused at once as resource_exhausted"`
 	Commands     int               `key:"region.commands" unit:"commands" help:"commands that may wait for all entities; more are refused as resource_exhausted"`
 	CommandBytes node.Bytes        `key:"region.command_bytes" help:"size of all waiting commands; more are refused as resource_exhausted"`
-	ReplyBytes   node.Bytes        `key:"region.reply_bytes" help:"size of all replies that are owed: what gateways have not taken, and what commands that were taken on may still bring; commands for which there is no room wait, and are refused as resource_exhausted after half of their time"`
+	ReplyBytes   node.Bytes        `key:"region.reply_bytes" help:"size of all replies that are owed: those that gateways have not taken, and those that accepted commands may still produce; commands for which there is no room wait, and are refused as resource_exhausted after half of their time"`
 	LinkReplies  node.Bytes        `key:"region.link_reply_bytes" help:"the same for one connection of a gateway; at most half of region.reply_bytes"`
 	DrainTimeout time.Duration     `key:"region.drain_timeout" help:"time a handed-off shard has to finish what it accepted; then running turns are cancelled"`
 	LeaveTimeout time.Duration     `key:"region.leave_timeout" help:"time a stopping region waits for its shards to be handed off"`
-	KeptWait     time.Duration     `key:"region.kept_wait" help:"time for which a shard of a volatile type that keeps its states on moves waits for the states of its entities, and commands with it; then the entities begin empty"`
-	KeptBytes    node.Bytes        `key:"region.kept_bytes" help:"size of the states that are kept for the next owners of shards of such types, each until it is fetched, for region.leave_timeout at most; entities beyond it begin empty there"`
+	KeptWait     time.Duration     `key:"region.kept_wait" help:"for volatile types with KeepOnMoves: time for which a shard, and its commands, wait for the states that the previous owner has kept; then the entities begin empty"`
+	KeptBytes    node.Bytes        `key:"region.kept_bytes" help:"for volatile types with KeepOnMoves: size of all states that are kept for the next owners of shards; each state is kept until it is fetched, for region.leave_timeout at most. An entity whose state finds no room begins empty at its next owner"`
 	LoadInterval time.Duration     `key:"region.load_interval" help:"time between two reports of what the shards of this region take of it, for coordinators with allocation.strategy load and for roost members; 0: nothing is measured and reported. See docs/placement.md"`
 	LoadHalfLife time.Duration     `key:"region.load_half_life" help:"how long ago what was measured of a shard counts half in the rates that are reported"`
 	StopTimeout  time.Duration     `key:"region.stop_timeout" help:"time an entity's stop hook has"`
 	Failures     int               `key:"region.failure_log" unit:"lines/s" help:"log lines about failed turns, tells, loads and snapshots; what exceeds it is left out and counted in the next line"`
-	// Limits of what brings entities to life, and of what is remembered.
-	EntityLoads   int           `key:"region.entity_loads" unit:"loads" help:"loads of one entity that may run at a time, those included that nobody waits for any more; a command that would need one more is refused as unavailable. Each may keep a goroutine until it ends, and a start hook that ignores its context may never end"`
-	Loads         int           `key:"region.loads" unit:"loads" help:"the same for all entities: room for those that have commands when shards arrive"`
-	WaitingTurns  int           `key:"region.waiting_turns" unit:"turns" help:"turns that may wait for the answers of other entities, each shard core an equal part of them; each keeps a goroutine with its stack. Beyond it, what an entity asks is refused as resource_exhausted"`
-	LookupTimeout time.Duration `key:"region.lookup_timeout" help:"time that the repeat of a recent command, and what comes behind it, waits for what the journal has of it; a lookup takes some milliseconds. Then the command has a turn like any other"`
-	RecentIDs     int           `key:"region.recent_ids" unit:"ids" help:"ids of recent commands that are remembered, of all entities, at eight bytes each: a repeat is answered from the journal, while one that is not remembered costs a turn and a reload; 0: none"`
-	SnapshotBytes node.Bytes    `key:"region.snapshot_bytes" help:"size of the records after which a snapshot is taken, however few events they have: what bringing an entity to life may have to read. Half of the largest snapshot, so that large states are not written all the time"`
+	// Limits of loads, of turns that wait, and of the command ids that are in memory; and when snapshots
+	// are taken.
+	EntityLoads   int           `key:"region.entity_loads" unit:"loads" help:"loads of one entity that may run at a time, including loads that nobody waits for any more; a command that would need one more is refused as unavailable. Each load may keep a goroutine until it ends, and a start hook that ignores its context may never end"`
+	Loads         int           `key:"region.loads" unit:"loads" help:"loads of all entities together that may run at a time; enough for the entities that have commands waiting when many shards arrive at once"`
+	WaitingTurns  int           `key:"region.waiting_turns" unit:"turns" help:"turns that may wait for the answers of other entities, divided equally among the shard cores; each keeps a goroutine with its stack. When that many wait, what an entity asks is refused as resource_exhausted"`
+	LookupTimeout time.Duration `key:"region.lookup_timeout" help:"time for which the repeat of a recent command, and the commands behind it, wait until the journal has said whether that command is stored, which takes some milliseconds; then the repeat has a turn like any other command"`
+	RecentIDs     int           `key:"region.recent_ids" unit:"ids" help:"ids of recent commands that are kept in memory, for all entities together, at eight bytes each. The repeat of a command whose id is in memory is answered from the journal; any other repeat costs a turn and a reload; 0: none"`
+	SnapshotBytes node.Bytes    `key:"region.snapshot_bytes" help:"size of the records after which a snapshot is taken, however few events they have; more is not read to load an entity. The default is half of the largest possible snapshot, so that large states are not written all the time"`
 	// Limits of the router, for the commands that entities here send to others.
 	Routed           int           `key:"region.routed_commands" unit:"commands" help:"commands that entities of this region have sent to other entities, here or elsewhere, and that are not answered; more are refused as resource_exhausted"`
 	RoutedBytes      node.Bytes    `key:"region.routed_command_bytes" help:"size of all these commands; more are refused as resource_exhausted"`
 	RoutedReplies    node.Bytes    `key:"region.routed_reply_bytes" help:"size of the replies that these commands are expected to bring; more commands are refused as resource_exhausted"`
 	RoutedShard      int           `key:"region.routed_shard_commands" unit:"commands" help:"commands of entities here under way to one shard, so that one hot or moving shard cannot use up the others' room"`
 	RoutedShardBytes node.Bytes    `key:"region.routed_shard_bytes" help:"size of the commands of entities here under way to one shard"`
-	RoutedLinkIdle   time.Duration `key:"region.routed_link_idle" help:"time after which the link to another region is closed to which no entity here has sent a command; above 1m, the longest time that a command has"`
+	RoutedLinkIdle   time.Duration `key:"region.routed_link_idle" help:"a link to another region is closed when no entity here has sent a command over it for this time; above 1m, the longest time that a command has"`
 	SendsMaxAge      time.Duration `key:"region.sends_max_age" help:"time for which what an entity has sent to another one is tried; then it is a dead letter, unless the sender takes the answer. At least an hour less than region.dedupe_age, for which entities remember which commands they have executed"`
 	// Reminders and remembered entities.
 	Remember  RememberConfig
@@ -139,7 +140,7 @@ func (c *Config) router() router.Config {
 	core := router.DefaultConfig()
 	core.Process, core.ReplyKey, core.Fed = "region", "region.routed_reply_bytes", true
 	core.LinkIdle = c.RoutedLinkIdle
-	core.AnswerReserve = 0 // an ask has a part of its turn's time already
+	core.AnswerReserve = 0 // the deadline of an ask already leaves a part of its turn's time unused
 	core.MaxTotal, core.MaxTotalBytes = c.Routed, int(c.RoutedBytes)
 	core.MaxWaiting, core.MaxWaitingBytes = c.RoutedShard, int(c.RoutedShardBytes)
 	core.MaxReplyBytes = int(c.RoutedReplies)

@@ -45,7 +45,7 @@ type telemetry struct {
 	damaged metric.Int64Counter
 	// statesLost counts states of volatile entities that did not move with their shard.
 	statesLost metric.Int64Counter
-	// dropped counts reports that found no room in the outbox.
+	// dropped counts reports that were dropped because the queue of reports to the coordinator was full.
 	dropped metric.Int64Counter
 }
 
@@ -65,7 +65,7 @@ func (s *shared) instrument(tp trace.TracerProvider, mp metric.MeterProvider, hi
 		}
 		return m
 	}
-	t.command = seconds("roost.entity.command.duration", "time from a command's arrival in its region to its answer; of a tell, or a timer's, to its end")
+	t.command = seconds("roost.entity.command.duration", "time from a command's arrival in its region to its answer; for a tell, or the command of a timer, to its end")
 	t.mailbox = seconds("roost.entity.mailbox.wait", "time from a command's arrival to the start of its turn")
 	t.commit = seconds("roost.journal.append.duration", "time of one group commit").With()
 	t.batch = number("roost.journal.batch.size", "{operation}", "operations in one group commit").With()
@@ -107,27 +107,27 @@ func (s *Runner) gauges(meter *node.Instruments) error {
 	fired := meter.Count("roost.region.reminders.fired", "{firing}", "firings of reminders that are durable")
 	failed := meter.Count("roost.region.reminders.failed", "{firing}", "firings of reminders whose command failed and will run again")
 	obsolete := meter.Count("roost.region.reminders.obsolete", "{firing}", "firings of reminders that the journal refused, because they had fired or were changed before")
-	unread := meter.Count("roost.region.reminders.reads.failed", "{read}", "reads of reminders that failed; the reminders fire later")
+	unread := meter.Count("roost.region.reminders.reads.failed", "{read}", "failed reads of reminders; the reminders fire later")
 	sends := meter.Gauge("roost.region.sends.held", "{send}", "commands from entity to entity that are in memory, until it is stored how they have ended")
-	sendBytes := meter.Gauge("roost.region.sends.bytes", "By", "size of those, with answers that their senders have not taken")
+	sendBytes := meter.Gauge("roost.region.sends.bytes", "By", "size of the sends in memory, with the answers that their senders have not taken")
 	sendsFailing := meter.Gauge("roost.region.sends.failing", "{pair}", "pairs of a sender and a target whose next command has failed and will be sent again, by the type of the sender")
 	sendsDelivered := meter.Count("roost.region.sends.delivered", "{send}", "sends that were answered, and whose sender has taken the answer if it wanted it")
 	sendsDead := meter.Count("roost.region.sends.dead", "{send}", "sends that have become dead letters: refused, or in doubt")
-	sendsInDoubt := meter.Count("roost.region.sends.in_doubt", "{send}", "those of them that may have had their effect")
+	sendsInDoubt := meter.Count("roost.region.sends.in_doubt", "{send}", "sends that have become dead letters and may have had their effect")
 	sendsFailed := meter.Count("roost.region.sends.failed", "{attempt}", "attempts to deliver a send, or to have its answer taken, that will be repeated")
 	sendsObsolete := meter.Count("roost.region.sends.obsolete", "{answer}", "answers that were dropped, because the sender had taken them before or was deleted meanwhile")
-	sendsUnread := meter.Count("roost.region.sends.reads.failed", "{read}", "reads of sends that failed; they are delivered later")
+	sendsUnread := meter.Count("roost.region.sends.reads.failed", "{read}", "failed reads of sends; the sends are delivered later")
 	starting := meter.Gauge("roost.region.remembered.starting", "{entity}", "remembered entities that are being started")
-	dead := meter.Gauge("roost.region.remembered.failing", "{entity}", "remembered entities that could not be started, or have died, and will be started again, by type")
+	startsFailing := meter.Gauge("roost.region.remembered.failing", "{entity}", "remembered entities that could not be started, or have died, and will be started again, by type")
 	started := meter.Count("roost.region.remembered.started", "{entity}", "remembered entities that are alive without a command, because their shard has started")
 	startFailed := meter.Count("roost.region.remembered.failed", "{start}", "starts of remembered entities that have failed and will be tried again")
-	startUnread := meter.Count("roost.region.remembered.reads.failed", "{read}", "reads of which entities are remembered that failed; the entities are started later")
-	purges := meter.Count("roost.region.purges.done", "{purge}", "operations by which the journal has removed records of deleted entities, or has found that it is too early")
-	purgesFailed := meter.Count("roost.region.purges.failed", "{operation}", "such operations, and reads of what can be removed, that failed; it is removed later")
-	purgesFailing := meter.Gauge("roost.region.purges.failing", "{shard}", "shards of which it could not be read which deleted entities can be removed")
+	startUnread := meter.Count("roost.region.remembered.reads.failed", "{read}", "failed reads of the list of remembered entities; the entities are started later")
+	purges := meter.Count("roost.region.purges.done", "{purge}", "operations by which the journal has removed records of deleted entities, or has found that it was too early to remove them")
+	purgesFailed := meter.Count("roost.region.purges.failed", "{operation}", "failed operations that remove records of deleted entities, and failed reads of what can be removed; both are repeated")
+	purgesFailing := meter.Gauge("roost.region.purges.failing", "{shard}", "shards whose list of deleted entities could not be read")
 	return meter.Observe(func(ctx context.Context, o metric.Observer) error {
 		if s.ctx.Err() != nil {
-			return nil // the core is not stepped any more; the last report has what is counted elsewhere
+			return nil // the cores have stopped; the last export has only the metrics that do not come from them
 		}
 		c, err := s.counts(ctx)
 		if err != nil {
@@ -163,7 +163,7 @@ func (s *Runner) gauges(meter *node.Instruments) error {
 			of := metric.WithAttributes(typeAttribute(typ))
 			o.ObserveInt64(failing, int64(c.failing.reminders[typ]), of)
 			o.ObserveInt64(sendsFailing, int64(c.failing.sends[typ]), of)
-			o.ObserveInt64(dead, int64(c.failing.starts[typ]), of)
+			o.ObserveInt64(startsFailing, int64(c.failing.starts[typ]), of)
 		}
 		o.ObserveInt64(loads, int64(st.Loads))
 		o.ObserveInt64(waiting, int64(st.Commands))
@@ -303,7 +303,7 @@ func (s *shared) traceContext(traceparent string) context.Context {
 }
 
 // observe measures an answered command, and draws its spans if its trace is
-// sampled: mailbox, handler and journal, from the times that the core took.
+// sampled: mailbox, handler and journal, from the times that the core has measured.
 func (s *shardLoop) observe(c *caller, r *sharding.Reply) {
 	now := s.now
 	if s.telemetry.command != nil {
@@ -374,7 +374,7 @@ func (s *shardLoop) measures(k attributeKey) *measures {
 	}
 	if k.code != "" {
 		named.outcome = 0
-		if !slices.Contains(sharding.Codes(), k.code) { // nor one that the entity makes up
+		if !slices.Contains(sharding.Codes(), k.code) { // nor may a code that the entity has made up
 			named.code = sharding.Internal
 		}
 	}
