@@ -351,6 +351,8 @@ func (c *coordNode) perform(o coordinator.Output) {
 	w := c.w
 	switch o := o.(type) {
 	case coordinator.BecameActive, coordinator.SteppedDown:
+	case coordinator.BrakeChanged:
+		w.mark("brake: " + o.State.String())
 	case coordinator.TargetSet:
 		if strings.Contains(o.Why, "no region has run") {
 			w.mark("rollout: a target that nobody runs is given up")

@@ -22,6 +22,7 @@ type store struct {
 	// rows are the rows of all facts that were committed.
 	rows   map[sharding.Row]bool
 	newest map[sharding.ShardID]sharding.Row
+	begun  []int64 // when moves that need not be have begun
 	// drained are the regions that operators want empty, by the facts.
 	drained  map[sharding.NodeID]bool
 	steering steering
@@ -180,6 +181,9 @@ func (s *store) factsOf(a sharding.Append) {
 				s.w.violate("serving means claimed", "%+v becomes a fact and was never claimed", f.Row)
 			}
 			old := s.newest[f.Row.Shard]
+			if movesByChoice(f) && f.Row != old {
+				s.begun = append(s.begun, s.w.now)
+			}
 			s.newest[f.Row.Shard] = f.Row
 			s.planned(f, a.Epoch.Term())
 			switch {

@@ -133,6 +133,9 @@ func TestSeeds(t *testing.T) {
 
 // mustHappen are the events without which the weather is too mild.
 var mustHappen = []string{
+	"brake: stopped",
+	"brake: probing",
+	"brake: released",
 	"remembered: it is started",
 	"remembered: it cannot be started",
 	"facts compacted",

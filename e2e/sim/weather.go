@@ -58,6 +58,11 @@ type weather struct {
 	Sized      bool    // entities tell their sizes; a setting
 	Collect    float64 // ticks of a shard core after which garbage was collected
 
+	// Handoffs and HandoffsPerRegion are how many shards move at a time; settings.
+	Handoffs, HandoffsPerRegion int
+	// Burden is by how much each shard of a region above burdenFrom makes each turn there longer.
+	Burden int64
+
 	Cores        int   // shard cores of a region
 	BetweenCores int64 // mean time of a message between cores of a region
 }
@@ -258,6 +263,9 @@ func drawClassic(seed uint64) weather {
 		w.Cores = 3
 	}
 	w.BetweenCores = cores.between(50_000, 5*ms)
+	budget := newDice(seed, "weather of the budget")
+	w.Handoffs = []int{1, 3, 256}[budget.IntN(3)]
+	w.HandoffsPerRegion = budget.IntN(3)
 	versions := newDice(seed, "weather of versions")
 	if versions.chance(0.5) {
 		w.Newer = versions.Float64() * 0.7

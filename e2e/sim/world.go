@@ -102,6 +102,7 @@ func newWorld(c climate, seed uint64, traceTo func(string)) *World {
 
 func newGateway(w *World, p *process) *router.Machine {
 	cfg := router.DefaultConfig()
+	cfg.Management = p.addr + "/management"
 	if w.dice("limits").chance(0.2) && !w.journalFaultOnly {
 		cfg.MaxWaiting, cfg.MaxTotal, cfg.DeferredShare = 4, 16, 0.25
 	}
@@ -157,12 +158,14 @@ func regionConfig(w *World, p *process, version int) region.Config {
 }
 
 func newCoordinator(w *World, p *process) *coordinator.Tenure {
-	return coordinator.NewTenure(coordinatorConfig(), p.id())
+	return coordinator.NewTenure(coordinatorConfig(w), p.id())
 }
 
 // coordinatorConfig has limits so low that runs reach them.
-func coordinatorConfig() coordinator.Config {
+func coordinatorConfig(w *World) coordinator.Config {
 	cfg := coordinator.DefaultConfig()
+	cfg.MaxHandoffs, cfg.MaxHandoffsPerRegion = w.weather.Handoffs, w.weather.HandoffsPerRegion
+	cfg.BrakeWindow, cfg.BrakeSamples, cfg.BrakePause = nanos(sec), brakeSamples, nanos(brakePause)
 	cfg.RolloutFreeze = nanos(4 * sec)
 	cfg.HandoffTimeout = nanos(3 * sec)
 	cfg.FactsPerRecord, cfg.CompactAfter = 8, 40

@@ -50,7 +50,8 @@ type brake struct {
 	since    time.Time     // when moves were stopped; zero: they are not held back
 	stateAt  time.Time     // when the pause began, while stopped, or ended, while probing
 	probeAt  time.Time     // when the probe began, while probing; zero: it has not
-	probes   int           // since then
+	noMoves  bool          // while probing, a plan has begun no move
+	probes   int           // since the stop
 	cause    window        // that stopped the moves
 	usual    time.Duration // the baseline then
 	last     window
@@ -67,14 +68,12 @@ type window struct {
 func (b *brake) part(limit int) int { return max(limit>>b.halvings, 1) }
 
 // room returns how many voluntary moves may begin by the brake alone.
-func (b *brake) room(cfg *Config, handoffs, moving int) int {
+func (b *brake) room(cfg *Config, handoffs int) int {
 	switch {
 	case b.state == BrakeStopped:
 		return 0
-	case b.state == BrakeProbing && !b.probeAt.IsZero() && !mutant.On("probe-alone"):
-		return 0
 	case b.state == BrakeProbing:
-		return one(moving == 0)
+		return one(b.probeAt.IsZero() || mutant.On("probe-alone"))
 	}
 	return max(b.part(cfg.MaxHandoffs)-handoffs, 0)
 }
@@ -93,7 +92,7 @@ func (b *brake) tick(now time.Time, cfg *Config) bool {
 	if b.state != BrakeStopped || now.Sub(b.stateAt) < cfg.BrakePause || mutant.On("brake-probes") {
 		return false
 	}
-	b.state, b.stateAt, b.probeAt = BrakeProbing, now, time.Time{}
+	b.state, b.stateAt, b.probeAt, b.noMoves = BrakeProbing, now, time.Time{}, false
 	return true
 }
 
@@ -121,8 +120,8 @@ func (b *brake) windowEnded(now, began time.Time, w window, moving int, cfg *Con
 		}
 	case b.state == BrakeProbing && !b.probeAt.IsZero() && slow && !mutant.On("probe-judged"):
 		b.pause(now) // the probe has made it worse
-	case b.state == BrakeProbing && !slow && moving == 0 && !began.Before(b.stateAt) && !began.Before(b.probeAt):
-		b.state, b.slow = BrakeReleased, 0 // there was nothing to move, or it has made nothing worse
+	case b.state == BrakeProbing && !slow && b.judged(began):
+		b.state, b.slow = BrakeReleased, 0
 	}
 	if b.idle() {
 		b.since = time.Time{}
@@ -131,6 +130,18 @@ func (b *brake) windowEnded(now, began time.Time, w window, moving int, cfg *Con
 	b.last, b.moved = w, moving > 0
 	return b.state != before || b.halvings != rate
 }
+
+// judged reports whether the probe has shown its effect, in a window that began after it. Its end is
+// not waited for: it may be stuck. No probe is needed if there is nothing to move.
+func (b *brake) judged(began time.Time) bool {
+	if b.probeAt.IsZero() {
+		return b.noMoves && !began.Before(b.stateAt)
+	}
+	return !began.Before(b.probeAt)
+}
+
+// planEnded follows plans: one may have named no move that could begin.
+func (b *brake) planEnded() { b.noMoves = b.state == BrakeProbing && b.probeAt.IsZero() }
 
 // stop stops the moves. When they go on, it is at half the rate of before.
 func (b *brake) stop(now time.Time, w window) {

@@ -129,7 +129,7 @@ func (b *budget) room(now time.Time, cfg *Config) (n int, by limit) {
 			n, by = left, limitPerMinute
 		}
 	}
-	if left := b.brake.room(cfg, b.handoffs, b.moving); left < n && !mutant.On("brake") {
+	if left := b.brake.room(cfg, b.handoffs); left < n && !mutant.On("brake") {
 		n, by = left, limitBrake
 	}
 	return max(n, 0), by

@@ -251,10 +251,13 @@ func imbalanceIsCured() string {
 // nothingToMove: if nothing wants to move, the brake is released all the same.
 func nothingToMove() string {
 	w := stopped()
-	w.windows(7, 1000, slow)
-	half := w.is("after the pause and a window", BrakeReleased, 2)
+	w.windows(8, 1000, slow)
+	unknown := w.is("before that is known", BrakeProbing, 2)
+	w.brake.planEnded()
+	w.windows(1, 1000, slow)
+	half := w.is("after a plan and a window", BrakeReleased, 2)
 	w.windows(1, 0, 0)
-	return cmp.Or(half, w.is("after another window", BrakeReleased, 1))
+	return cmp.Or(unknown, half, w.is("after another window", BrakeReleased, 1))
 }
 
 // budgetRules are the rules by name.

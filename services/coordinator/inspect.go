@@ -200,6 +200,7 @@ func (s *state) budget(b *budget) {
 	if k.state != BrakeReleased {
 		s.time(k.stateAt)
 		s.time(k.probeAt)
+		s.bool(k.noMoves)
 	}
 }
 

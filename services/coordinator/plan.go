@@ -21,7 +21,11 @@ func (o Plan) Compute() Planned {
 // plan asks for a plan, unless nothing may move now or the last plan is still being made.
 func (m *Machine) plan() {
 	room, _ := m.budget.room(m.now, &m.cfg)
-	if m.planning || !m.balances() || room == 0 {
+	if m.planning || room == 0 {
+		return
+	}
+	if !m.balances() {
+		m.budget.brake.planEnded()
 		return
 	}
 	m.cool()
@@ -38,6 +42,7 @@ func (m *Machine) plan() {
 		in.Types = append(in.Types, allocation.TypePlan{View: v, InFlight: t.inFlight(), Strategy: m.cfg.strategy(t.desc.Type)})
 	}
 	if len(in.Types) == 0 {
+		m.budget.brake.planEnded()
 		return
 	}
 	m.plans++
@@ -55,6 +60,7 @@ func (m *Machine) planned(in Planned) {
 	if !mutant.On("plan-pause") {
 		m.rebalanced = m.now // a plan that took long is not followed by the next one at once
 	}
+	defer m.budget.brake.planEnded()
 	if !m.balances() {
 		return
 	}
