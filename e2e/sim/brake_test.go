@@ -121,13 +121,15 @@ func imbalance(t *testing.T, seed uint64) {
 	w.pinAll(r1)
 	w.until("all shards are at the first region", 60*sec, func() bool { return len(w.journal.newest) >= 8 && w.away(r1) == 0 })
 	w.pass(5 * sec)
-	usual := w.brake().Baseline
+	usual := w.brake()
 	w.weather.Burden = 20 * ms
 	w.until("moves are stopped", 10*sec, func() bool { return w.brake().State == coordinator.BrakeStopped })
 	w.unsteer()
-	worst := usual
+	slow := w.brake()
+	if slow.Samples > usual.Samples/2 {
+		t.Fatalf("seed %d: %d commands in a second, usually %d: there is no imbalance", seed, slow.Samples, usual.Samples)
+	}
 	w.until("the shards are spread", 90*sec, func() bool {
-		worst = max(worst, w.brake().P99)
 		per := map[sharding.NodeID]int{}
 		for _, row := range w.journal.newest { // order-free: counts
 			per[row.Owner]++
@@ -135,8 +137,9 @@ func imbalance(t *testing.T, seed uint64) {
 		return len(per) == 3 && per[r1.id()] <= burdenFrom
 	})
 	w.until("the brake is released", 60*sec, func() bool { return w.brake().Since.IsZero() })
-	w.until("commands are quick again", 30*sec, func() bool { v := w.brake(); return v.Samples > brakeSamples && v.P99 < worst/3 })
-	t.Logf("seed %d: p99 %v, then %v, now %v", seed, usual, worst, w.brake().P99)
+	// Clients send the next command when the last one is answered.
+	w.until("commands are quick again", 30*sec, func() bool { return w.brake().Samples > usual.Samples/2 })
+	t.Logf("seed %d: %d commands in a second, then %d, now %d", seed, usual.Samples, slow.Samples, w.brake().Samples)
 }
 
 // TestBrake: slow commands hold voluntary moves back, and do not preserve what makes them slow.
