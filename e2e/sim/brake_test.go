@@ -123,6 +123,7 @@ func imbalance(t *testing.T, seed uint64) {
 	w.pass(5 * sec)
 	usual := w.brake()
 	w.weather.Burden = 20 * ms
+	w.pass(2 * sec)
 	w.until("moves are stopped", 10*sec, func() bool { return w.brake().State == coordinator.BrakeStopped })
 	w.unsteer()
 	slow := w.brake()
