@@ -222,7 +222,7 @@ func (s *shardNode) run(o *turn.Run) {
 			w.mark("timer: it held passivation off")
 		}
 	}
-	took := d.exp(ms/4) + w.burden(n.p)
+	took := d.exp(ms/4) + w.burden(s.p)
 	over := false
 	end := func(cancelled bool) func() {
 		return s.p.ifAlive(func() {
