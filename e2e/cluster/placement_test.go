@@ -25,7 +25,7 @@ import (
 func TestPlacement(t *testing.T) { runScenarios(t, placements) }
 
 var placements = []scenario{
-	{name: "brake", on: server, length: 20 * time.Second, least: 0.2, prepare: takeDetour, faults: slowJournal},
+	{name: "brake", on: server, length: 20 * time.Second, rate: 150, least: 0.2, prepare: takeDetour, faults: slowJournal},
 	{name: "steering", short: files, length: 10 * time.Second, faults: steer},
 	{name: "external", length: 10 * time.Second, prepare: externally, faults: placeExternally},
 	{name: "custom", length: 10 * time.Second, prepare: packed, faults: pack},

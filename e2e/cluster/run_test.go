@@ -69,7 +69,7 @@ type run struct {
 	net     *netns.Net           // nil: all share the test's own
 	server  *postgrestest.Server // nil: the journal is a file
 	db      *sql.DB              // the journal
-	detour *detour               // on the way to the journal, or nil
+	detour  *detour              // on the way to the journal, or nil
 	// journalURL is that of the journal, for its owner.
 	journalURL string
 	retired    map[string]bool // processes that were stopped for good

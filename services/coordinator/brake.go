@@ -160,14 +160,14 @@ func (b *brake) pause(now time.Time) { b.state, b.stateAt, b.probeAt = BrakeStop
 
 // learn moves the baseline towards the p99 of a window: down by any window, because moves make
 // nothing faster; up only by one in which nothing moved by choice. While moves are held back it is
-// that p99.
+// that p99, and at first it is that of any window.
 func (b *brake) learn(w window, slow bool, cfg *Config) {
 	still := !b.moved || mutant.On("baseline-still")
 	switch d := w.p99 - b.baseline; {
 	case w.samples < uint64(cfg.BrakeSamples):
-	case still && (b.baseline == 0 || b.state != BrakeReleased):
+	case b.baseline == 0, still && b.state != BrakeReleased:
 		b.baseline = w.p99
-	case d < 0 && b.baseline > 0:
+	case d < 0:
 		b.baseline += d / time.Duration(cfg.BrakeFall)
 	case still && !slow:
 		b.baseline += d / time.Duration(cfg.BrakeRise)

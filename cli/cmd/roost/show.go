@@ -44,7 +44,7 @@ unknown outcome, and what 50 and 99 of 100 commands did not exceed.`,
 			if err := a.printTable(header, rows, "SHARDS"); err != nil {
 				return err
 			}
-			if err := a.printGateways(res.Gateways); err != nil {
+			if err := a.printGateways(res); err != nil {
 				return err
 			}
 			for _, q := range res.Quarantined {
@@ -74,24 +74,32 @@ unknown outcome, and what 50 and 99 of 100 commands did not exceed.`,
 }
 
 // printGateways shows how the users of each gateway fare.
-func (a *app) printGateways(gateways []*adminv1.Gateway) error {
-	if len(gateways) == 0 {
+func (a *app) printGateways(res *adminv1.MembersResponse) error {
+	if len(res.Gateways) == 0 {
 		return nil
 	}
-	latency := func(us int64) any {
-		if us == 0 {
-			return "-"
-		}
-		return fmt.Sprintf("%.1f ms", float64(us)/1e3)
-	}
 	var rows [][]any
-	for _, g := range gateways {
+	for _, g := range res.Gateways {
 		rows = append(rows, []any{g.Addr, fmt.Sprintf("%.1f/s", g.Commands), fmt.Sprintf("%.1f/s", g.Refused), latency(g.P50Us), latency(g.P99Us), g.Management})
 	}
 	if _, err := fmt.Fprintln(a.out); err != nil {
 		return err
 	}
-	return a.printTable([]string{"GATEWAY", "COMMANDS", "REFUSED", "P50", "P99", "MANAGEMENT"}, rows, "COMMANDS", "REFUSED", "P50", "P99")
+	if err := a.printTable([]string{"GATEWAY", "COMMANDS", "REFUSED", "P50", "P99", "MANAGEMENT"}, rows, "COMMANDS", "REFUSED", "P50", "P99"); err != nil {
+		return err
+	}
+	if res.UsualP99Us == 0 {
+		return nil
+	}
+	_, err := fmt.Fprintf(a.out, "p99 at all gateways: %s, usually %s\n", latency(res.P99Us), latency(res.UsualP99Us))
+	return err
+}
+
+func latency(us int64) string {
+	if us == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f ms", float64(us)/1e3)
 }
 
 // sharedNames returns warnings about names that several reachable members have.

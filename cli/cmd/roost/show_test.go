@@ -35,7 +35,7 @@ func (f *fakeAdmin) check() error {
 }
 
 func (f *fakeAdmin) Members(context.Context, *adminv1.MembersRequest) (*adminv1.MembersResponse, error) {
-	return &adminv1.MembersResponse{Self: "coordinator-1", Active: "10.0.0.1:25521", Term: 3, Brake: &adminv1.Brake{
+	return &adminv1.MembersResponse{Self: "coordinator-1", Active: "10.0.0.1:25521", Term: 3, P99Us: 12_300, UsualP99Us: 6100, Brake: &adminv1.Brake{
 		State: "stopped", SinceUnixMs: 1_700_000_000_000, NextUnixMs: 1_700_000_030_000, Why: "commands are slow",
 	}, Gateways: []*adminv1.Gateway{
 		{Addr: "10.0.0.8:8080", Management: "10.0.0.8:8558", Commands: 412.34, Refused: 1.2, P50Us: 1400, P99Us: 12_300},
@@ -212,6 +212,7 @@ region-3       region       exiting               0  -     -        10.0.0.7:255
 GATEWAY        COMMANDS  REFUSED     P50      P99  MANAGEMENT
 10.0.0.8:8080   412.3/s    1.2/s  1.4 ms  12.3 ms  10.0.0.8:8558
 10.0.0.9:8080     0.0/s    0.0/s       -        -  10.0.0.9:8558
+p99 at all gateways: 12.3 ms, usually 6.1 ms
 warning: region-3 is the name of 2 members, at 10.0.0.5:25520 and 10.0.0.6:25520: give each process a node.name of its own, or stop the one that is too many
 braked since ` + localTime(1_700_000_000_000) + `: commands are slow; one is tried at ` + localTime(1_700_000_030_000) + `
 active coordinator: coordinator-1, term 3

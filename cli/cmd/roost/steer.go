@@ -282,7 +282,8 @@ func (a *app) steeringCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "steering", Short: "List cordons, pins and other wishes about placement", Args: cobra.NoArgs,
 		Long: `Lists what roost cordon, freeze, pin and move have asked for, who has asked, when and
-why. A move is listed while it is under way.`,
+why. A move is listed while it is under way. It also says if moves are held back because commands
+are slow.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			admin, err := a.adminClient()
 			if err != nil {

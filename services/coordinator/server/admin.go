@@ -38,7 +38,7 @@ func (a admin) Members(ctx context.Context, _ *adminv1.MembersRequest) (*adminv1
 	if err != nil {
 		return nil, err
 	}
-	out := &adminv1.MembersResponse{Self: a.s.name, Active: a.s.self.Addr, Term: uint32(v.Term), Freeze: toFreeze(v.Freeze), Brake: toBrake(v.Brake)}
+	out := &adminv1.MembersResponse{Self: a.s.name, Active: a.s.self.Addr, Term: uint32(v.Term), Freeze: toFreeze(v.Freeze), Brake: toBrake(v.Brake), P99Us: v.Brake.P99.Microseconds(), UsualP99Us: v.Brake.Baseline.Microseconds()}
 	for _, g := range v.Gateways {
 		out.Gateways = append(out.Gateways, toGateway(g))
 	}

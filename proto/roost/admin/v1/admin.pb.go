@@ -468,15 +468,19 @@ func (*MembersRequest) Descriptor() ([]byte, []int) {
 }
 
 type MembersResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Members       []*Member              `protobuf:"bytes,1,rep,name=members,proto3" json:"members,omitempty"`
-	Self          string                 `protobuf:"bytes,2,opt,name=self,proto3" json:"self,omitempty"`     // name of the node that answers
-	Active        string                 `protobuf:"bytes,3,opt,name=active,proto3" json:"active,omitempty"` // address of the active coordinator, or empty
-	Term          uint32                 `protobuf:"varint,4,opt,name=term,proto3" json:"term,omitempty"`
-	Quarantined   []*Quarantined         `protobuf:"bytes,5,rep,name=quarantined,proto3" json:"quarantined,omitempty"`
-	Freeze        *Freeze                `protobuf:"bytes,6,opt,name=freeze,proto3" json:"freeze,omitempty"`     // absent: nothing is frozen
-	Brake         *Brake                 `protobuf:"bytes,7,opt,name=brake,proto3" json:"brake,omitempty"`       // absent: shards move freely
-	Gateways      []*Gateway             `protobuf:"bytes,8,rep,name=gateways,proto3" json:"gateways,omitempty"` // they are no members
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Members     []*Member              `protobuf:"bytes,1,rep,name=members,proto3" json:"members,omitempty"`
+	Self        string                 `protobuf:"bytes,2,opt,name=self,proto3" json:"self,omitempty"`     // name of the node that answers
+	Active      string                 `protobuf:"bytes,3,opt,name=active,proto3" json:"active,omitempty"` // address of the active coordinator, or empty
+	Term        uint32                 `protobuf:"varint,4,opt,name=term,proto3" json:"term,omitempty"`
+	Quarantined []*Quarantined         `protobuf:"bytes,5,rep,name=quarantined,proto3" json:"quarantined,omitempty"`
+	Freeze      *Freeze                `protobuf:"bytes,6,opt,name=freeze,proto3" json:"freeze,omitempty"`     // absent: nothing is frozen
+	Brake       *Brake                 `protobuf:"bytes,7,opt,name=brake,proto3" json:"brake,omitempty"`       // absent: shards move freely
+	Gateways    []*Gateway             `protobuf:"bytes,8,rep,name=gateways,proto3" json:"gateways,omitempty"` // they are no members
+	// The p99 of the commands of all gateways: in the last seconds, and what is usual while no
+	// shard moves voluntarily. 0: too few commands.
+	P99Us         int64 `protobuf:"varint,9,opt,name=p99_us,json=p99Us,proto3" json:"p99_us,omitempty"`
+	UsualP99Us    int64 `protobuf:"varint,10,opt,name=usual_p99_us,json=usualP99Us,proto3" json:"usual_p99_us,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -565,6 +569,20 @@ func (x *MembersResponse) GetGateways() []*Gateway {
 		return x.Gateways
 	}
 	return nil
+}
+
+func (x *MembersResponse) GetP99Us() int64 {
+	if x != nil {
+		return x.P99Us
+	}
+	return 0
+}
+
+func (x *MembersResponse) GetUsualP99Us() int64 {
+	if x != nil {
+		return x.UsualP99Us
+	}
+	return 0
 }
 
 // Gateway is a gateway that watches the route table, as the last seconds were for its users.
@@ -4185,7 +4203,7 @@ const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	"\x04name\x18\x05 \x01(\tR\x04name\x12\x13\n" +
 	"\x05by_me\x18\x06 \x01(\bR\x04byMe\x12\x12\n" +
 	"\x04text\x18\a \x01(\tR\x04text\"\x10\n" +
-	"\x0eMembersRequest\"\xd4\x02\n" +
+	"\x0eMembersRequest\"\x8d\x03\n" +
 	"\x0fMembersResponse\x120\n" +
 	"\amembers\x18\x01 \x03(\v2\x16.roost.admin.v1.MemberR\amembers\x12\x12\n" +
 	"\x04self\x18\x02 \x01(\tR\x04self\x12\x16\n" +
@@ -4194,7 +4212,11 @@ const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	"\vquarantined\x18\x05 \x03(\v2\x1b.roost.admin.v1.QuarantinedR\vquarantined\x12.\n" +
 	"\x06freeze\x18\x06 \x01(\v2\x16.roost.admin.v1.FreezeR\x06freeze\x12+\n" +
 	"\x05brake\x18\a \x01(\v2\x15.roost.admin.v1.BrakeR\x05brake\x123\n" +
-	"\bgateways\x18\b \x03(\v2\x17.roost.admin.v1.GatewayR\bgateways\"\xd7\x01\n" +
+	"\bgateways\x18\b \x03(\v2\x17.roost.admin.v1.GatewayR\bgateways\x12\x15\n" +
+	"\x06p99_us\x18\t \x01(\x03R\x05p99Us\x12 \n" +
+	"\fusual_p99_us\x18\n" +
+	" \x01(\x03R\n" +
+	"usualP99Us\"\xd7\x01\n" +
 	"\aGateway\x12\x12\n" +
 	"\x04addr\x18\x01 \x01(\tR\x04addr\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x1e\n" +
