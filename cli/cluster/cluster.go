@@ -165,7 +165,7 @@ func (c *Cluster) Kill(name string) error {
 	return c.kill(p)
 }
 
-// Stop ends a process in order, by SIGTERM, and waits for its end. If ctx ends first, Stop
+// Stop ends a process gracefully, by SIGTERM, and waits for its end. If ctx ends first, Stop
 // returns an error, and the process continues to stop.
 func (c *Cluster) Stop(ctx context.Context, name string) error {
 	p, err := c.find(name)
@@ -259,7 +259,7 @@ func (c *Cluster) Active(ctx context.Context) (name string, term uint32, err err
 	return members.Self, members.Term, nil
 }
 
-// Close stops everything in order: gateways, then regions, then coordinators. If ctx ends
+// Close stops everything gracefully: gateways, then regions, then coordinators. If ctx ends
 // first, the remaining processes are killed, and an error says which. Close returns when no
 // process is left.
 func (c *Cluster) Close(ctx context.Context) error {
@@ -293,7 +293,7 @@ func (c *Cluster) close(ctx context.Context) error {
 	return errors.Join(problems...)
 }
 
-// shut ends a child in order, or at once when ctx ends.
+// shut ends a child gracefully, or at once when ctx ends.
 func (c *Cluster) shut(ctx context.Context, p *child) error {
 	c.mu.Lock()
 	alive := p.alive()

@@ -21,8 +21,8 @@ import (
 const (
 	Starting = "starting" // forked, listeners not bound yet
 	Running  = "running"
-	Stopping = "stopping" // told to end in order
-	Stopped  = "stopped"  // ended in order: as told, or by leaving the cluster
+	Stopping = "stopping" // told to end gracefully
+	Stopped  = "stopped"  // ended gracefully: as told, or by leaving the cluster
 	Killed   = "killed"   // ended by Kill
 	Died     = "died"     // ended by itself
 )

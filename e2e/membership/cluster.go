@@ -17,7 +17,7 @@ type cluster struct {
 	rng     *rand.Rand
 	logf    func(format string, args ...any)
 
-	// While nodes join: whom somebody welcomed, and when the last one was; how
+	// While nodes join: which nodes were welcomed by another one, when the last one was, and how
 	// many members each node has seen come up.
 	welcomed map[string]bool
 	lastIn   time.Time

@@ -71,9 +71,8 @@ func Starve(n int, seed uint64, d time.Duration, logf func(string, ...any)) (sta
 	return s, nil
 }
 
-// consistent verifies, once a second, what must hold across nodes: of whom
-// a node says that it has seen its state, that one's changes are no fewer; and
-// no view moves back.
+// consistent verifies, once a second, what must hold across nodes: if a node says that another one
+// has seen its state, the other one knows of at least as many changes; and no view moves back.
 func (c *cluster) consistent() error {
 	if c.net.Now.Sub(c.verified) < time.Second {
 		return nil

@@ -91,7 +91,7 @@ func (d LowestAddress) Decide(info Info) Decision {
 	wait := func(format string, args ...any) Decision { return Decision{Why: fmt.Sprintf(format, args...)} }
 	if !d.NewCluster && !mutant.On("form-new-cluster") {
 		if len(info.ContactPoints) == 0 {
-			return wait("waits for a cluster to join: this node may not form one, and discovery lists nobody else who may")
+			return wait("waits for a cluster to join: this node may not form one, and discovery lists no other node that may")
 		}
 		return wait("waits for a cluster to join: this node may not form one, and none of %s knows of one", listPoints(info.ContactPoints))
 	}

@@ -162,7 +162,7 @@ func TestOthersWait(t *testing.T) {
 	if outs := alone.pass(20*time.Second, map[string]bootstrap.Answer{"a:1": itself}); has[bootstrap.FormCluster](outs) {
 		t.Error("a region formed a cluster of itself")
 	}
-	alone.waits("discovery lists nobody else who may")
+	alone.waits("discovery lists no other node that may")
 }
 
 // TestAnswersAreJudged: who answers, and when, counts; not what it is listed as.

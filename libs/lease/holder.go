@@ -281,7 +281,7 @@ func (h *Holder) got(now time.Time, in Got, out []Output) []Output {
 		out = h.lose(now, out)
 	}
 	if r.Version == 0 && h.known && !h.ownRecord {
-		// The record is lost, but its holder may not know that yet.
+		// The record is lost, but perhaps its holder does not know that yet.
 		h.lostHolderUntil = now.Add(h.ttl())
 	}
 	h.attempts = h.attempts[:0]

@@ -29,7 +29,7 @@ type Record struct {
 }
 
 // Replaceable reports whether next may replace the stored record r, if the caller has last
-// read old. That is so only if r is still old. Equal versions alone do not show that: when a
+// read old. That holds only if r is still old. Equal versions alone do not show that: when a
 // store has lost the record, versions start again.
 func (r Record) Replaceable(old, next Record) bool {
 	same := r.Version == old.Version && (r.Nonce == old.Nonce || mutant.On("lease-nonce"))

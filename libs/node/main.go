@@ -22,7 +22,7 @@ const memoryShare = 0.9
 
 // Main is a complete main function for a service: it loads the configuration from the
 // arguments, the environment and the file that they name, runs the service, and returns
-// the exit code. SIGTERM and SIGINT stop it in order, with code 0 if that succeeds; a
+// the exit code. SIGTERM and SIGINT stop it gracefully, with code 0 if that succeeds; a
 // second signal ends the process at once with code 1.
 func Main(service string, config Configured, setup func(*Node) error) int {
 	program := "roost-" + service

@@ -97,10 +97,10 @@ func (n *Node) Ready(name string, check func(context.Context) error) { n.ready.a
 // Stage adds a stage, to be started after those that were added before.
 func (n *Node) Stage(stage Stage) { n.life.stages = append(n.life.stages, &stage) }
 
-// Stop stops the node in order, as SIGTERM does. It does not wait.
+// Stop stops the node gracefully, as SIGTERM does. It does not wait.
 func (n *Node) Stop() { n.life.fail(nil) }
 
-// Fail stops the node in order, and makes [Run] return err. It does not wait.
+// Fail stops the node gracefully, and makes [Run] return err. It does not wait.
 func (n *Node) Fail(err error) { n.life.fail(err) }
 
 // Run runs a service until ctx is done or something fails. The configuration must be

@@ -59,7 +59,7 @@ func Consul(tb testing.TB, c ConsulConfig) *Server {
 	}
 	s.args = []string{"agent", "-config-file=" + file}
 	s.ready = func(ctx context.Context) error {
-		// A new leader may not accept writes or its token yet.
+		// Perhaps a new leader does not accept writes or its token yet.
 		return ask(ctx, http.MethodPut, s.URL()+"/v1/kv/servertest/ready", token, "true")
 	}
 	return serve(tb, s)

@@ -59,7 +59,7 @@ func (r *Resolver) Decide(now time.Time, v gossip.View) gossip.Decision {
 		return r.byLease(now, &v, s, stable || unstable)
 	}
 	switch {
-	case unstable: // on every node: the nodes may not agree on a leader
+	case unstable: // on every node: perhaps the nodes do not agree on a leader
 		return r.downBy(now, s, downAll, "unstable for too long")
 	case stable && (v.Leader == v.Self || mutant.On("split-leader")):
 		return r.downBy(now, s, r.strategy.decide(s), "")

@@ -12,7 +12,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// A type whose state is in memory only may keep it when a shard moves in order. The entities
+// A type whose state is in memory only may keep it when a shard is handed off. The entities
 // that are alive at the hand-off are stopped, and their states are kept: [Drained] has them.
 // The next owner opens the shard with them. An entity is brought to life from its kept state
 // by its first command, or when one of its timers is due.

@@ -37,7 +37,7 @@ func (m *Membership) Join(ctx context.Context, addr string) (self string, err er
 	return res.GetSelf(), err
 }
 
-// Leave asks a node to stop in order.
+// Leave asks a node to stop gracefully.
 func (m *Membership) Leave(ctx context.Context, node string) (*adminv1.Member, error) {
 	res, err := anyOf(ctx, m, func(ctx context.Context, c adminv1.Membership) (*adminv1.NodeResponse, error) {
 		return c.Leave(ctx, &adminv1.NodeRequest{Node: node})

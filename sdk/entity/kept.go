@@ -9,12 +9,13 @@ import (
 	"github.com/roost-cluster/roost/libs/turn"
 )
 
-// KeepOnMoves keeps the state of a volatile type's entities when their shard moves in order:
-// when its region leaves or is drained, or shards are balanced. The next region goes on with
-// what the entity was after its last command and its stop hook, pending timers included. What
-// is kept is what a snapshot would be: the exported fields as JSON, or what Snapshot says. A
-// state of another version or of other fields cannot be read, unless a step of SnapshotV reads
-// it; then the entity begins empty. So it does after a crash, and after it was passivated.
+// KeepOnMoves keeps the state of a volatile type's entities when their shard is handed off: when its
+// region leaves or is drained, or shards are balanced. The next region goes on with the state of the
+// entity after its last command and its stop hook, and with its pending timers. The state is kept
+// as a snapshot would be: the exported fields as JSON, or what the method Snapshot returns. If the
+// next region cannot read the state, the entity begins empty. It cannot read a state of another
+// version or of other fields, unless a step of SnapshotV reads it. An entity also begins empty after
+// a crash, and after it was passivated.
 func (t *Type[E]) KeepOnMoves() *Type[E] { t.def.keep = true; return t }
 
 // checkKeep returns an error if the type cannot keep its state.

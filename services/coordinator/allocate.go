@@ -24,7 +24,7 @@ func (m *Machine) view(t *typeTable, except sharding.NodeID, forms sharding.Form
 }
 
 // choose returns an owner for a row, other than except, that reads the forms; the zero node
-// says that there is none now. It is the successor that a plan has named, or whom the
+// says that there is none now. It is the successor that a plan has named, or the region that the
 // strategy chooses. Regions that are being drained are the last resort: a shard is better
 // served there than not at all.
 func (m *Machine) choose(t *typeTable, r *row, except sharding.NodeID, forms sharding.FormSet) sharding.NodeID {

@@ -42,7 +42,7 @@ func (m *Machine) commandsOfRegions(t sharding.EntityType, besides sharding.Node
 }
 
 // allSpoken reports whether every region besides one has told this term its commands. A
-// new term may not know all regions at first.
+// new term perhaps does not know all regions at first.
 func (m *Machine) allSpoken(besides sharding.NodeID) bool {
 	return m.now.Sub(m.since) >= m.cfg.RecoveryWait && !slices.ContainsFunc(m.regions, func(r region) bool {
 		return !r.registered && r.node != besides
@@ -93,8 +93,8 @@ func searchDesc(types []sharding.TypeDesc, t sharding.EntityType) (int, bool) {
 }
 
 // join merges two lists of commands, both sorted by name. A command of both lists is
-// read-only, or may be answered stale, only if it is so in both. Its input is known only
-// if it is the same in both.
+// read-only only if both lists say so, and may be answered stale only if both lists say so. Its
+// input is known only if it is the same in both.
 func join(a, b []sharding.CommandDesc) []sharding.CommandDesc {
 	if len(a) == 0 {
 		return b

@@ -15,7 +15,7 @@ import (
 func (m *Machine) checkHosts() {
 	m.hostsDue = time.Time{}
 	if !m.recovered {
-		return // regions of earlier terms may not have registered yet
+		return // perhaps some regions of earlier terms have not registered yet
 	}
 	for _, t := range m.types {
 		host := m.hostOf(t.desc.Type)

@@ -126,7 +126,7 @@ type (
 		// together with evidence of a dead process.
 		Reachable bool
 		// Joining says that the member is not up yet, weakly up included: it is
-		// given no shards, because others may not know of it.
+		// given no shards, because others perhaps do not know of it.
 		Joining bool
 		// Leaving says that the member is on its way out.
 		Leaving bool

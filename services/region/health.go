@@ -52,8 +52,8 @@ type health struct {
 	ticked time.Time
 }
 
-// Journal returns this region's judgement of its journal, since when it is so, and when
-// something last succeeded there.
+// Journal returns this region's judgement of its journal, the time since which the judgement is the
+// same, and the time at which something last succeeded there.
 func (c *ControlCore) Journal() (state sharding.JournalState, since, heard time.Time) {
 	h := &c.health
 	heard = h.paths[Commits].heard

@@ -10,7 +10,7 @@ import (
 	"github.com/roost-cluster/roost/libs/turn"
 )
 
-// A volatile type may keep the states of its entities when a shard moves in order. The owner
+// A volatile type may keep the states of its entities when a shard is handed off. The owner
 // that hands the shard off keeps the states, and ShardStopped says that it does. HostShard names
 // that owner to the next owner. The next owner claims the shard, fetches the states, and serves
 // the shard with them. A state is given once and fetched once. An owner that does not get the

@@ -31,7 +31,7 @@ const (
 	drainTimeout = 30 * time.Second
 	// stableAfter is the time after which a process that does not answer is declared
 	// down: on one machine, without a network in between, it is dead. Until then no
-	// other member can leave in order.
+	// other member can leave gracefully.
 	stableAfter = "--gossip.stable_after=3s"
 )
 
@@ -243,7 +243,7 @@ func (d *devCluster) changed(p cluster.Process) {
 	}
 }
 
-// stop ends the processes in order, or at once at a second signal.
+// stop ends the processes gracefully, or at once at a second signal.
 func (d *devCluster) stop(ctx context.Context, signals <-chan os.Signal) error {
 	begin := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
@@ -283,7 +283,7 @@ func (d *devCluster) kill() {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	_ = d.cluster.Close(ctx) // the error only says that the stop was not in order
+	_ = d.cluster.Close(ctx) // the error only says that processes were killed
 }
 
 // ready is what roost dev -o json prints, once.

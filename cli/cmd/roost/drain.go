@@ -78,7 +78,7 @@ func (a *app) drain(ctx context.Context, region string, resume bool) error {
 			}
 			return errInterrupted
 		}
-		// The request is repeated, because a coordinator that ended may not have stored
+		// The request is repeated, because a coordinator that ended has perhaps not stored
 		// it.
 		if now, err := admin.Drain(ctx, region, false); err == nil {
 			last = now

@@ -35,7 +35,7 @@ are listed, and those in the shards are read: that takes time.`,
 }
 
 // look repeats the request until all shards that are left are looked at: a coordinator that
-// ended knows nothing of it, and the journal may not have answered.
+// ended knows nothing of it, and the journal has perhaps not answered.
 func (a *app) look(ctx context.Context) error {
 	admin, err := a.adminClient()
 	if err != nil {

@@ -119,7 +119,7 @@ to its regions. Nothing moves by this alone: replace the regions as well.`,
 	return cmd
 }
 
-// setTarget repeats the request, because a coordinator that ended may not have stored it.
+// setTarget repeats the request, because a coordinator that ended has perhaps not stored it.
 func (a *app) setTarget(ctx context.Context, version string) error {
 	admin, err := a.adminClient()
 	if err != nil {

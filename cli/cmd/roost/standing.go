@@ -49,7 +49,7 @@ func (l *listed) of(args []string) (err error) {
 	case l.limit == 0:
 		return usageError{errors.New("--limit is 0; it must be at least 1")}
 	case l.failing && l.after != "":
-		return usageError{errors.New("--failing goes without --after: what has failed for longest comes first")}
+		return usageError{errors.New("--failing cannot be combined with --after: what has failed for longest comes first")}
 	}
 	switch {
 	case len(args) == 0:
@@ -191,7 +191,7 @@ failed and is tried again.
 				return err
 			}
 			if l.failing && due != 0 {
-				return usageError{errors.New("--failing goes without --due-before: what fails was due")}
+				return usageError{errors.New("--failing cannot be combined with --due-before: reminders that fail were all due")}
 			}
 			admin, err := a.adminClient()
 			if err != nil {
@@ -318,7 +318,7 @@ func (a *app) listSends(cmd *cobra.Command) {
 			return err
 		}
 		if l.failing && dead {
-			return usageError{errors.New("--failing goes without --dead: a dead letter is not tried any more")}
+			return usageError{errors.New("--failing cannot be combined with --dead: a dead letter is not tried any more")}
 		}
 		admin, err := a.adminClient()
 		if err != nil {

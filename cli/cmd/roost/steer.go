@@ -34,7 +34,7 @@ func (s *steer) aheadFlag(cmd *cobra.Command) {
 }
 
 // steer asks the coordinator again and again until it has stored what is wanted: a coordinator
-// that ended may not have stored it. done says what is the case then.
+// that ended has perhaps not stored it. done returns the text to print then.
 func (a *app) steer(ctx context.Context, s *steer, ask func(context.Context, *adminclient.Client) (*adminv1.SteerResponse, error), done func(*adminv1.SteerResponse) string) error {
 	admin, err := a.adminClient()
 	if err != nil {
@@ -259,7 +259,7 @@ func (a *app) moveCommand() *cobra.Command {
 	s := &steer{}
 	cmd := &cobra.Command{
 		Use: "move TYPE/SHARD REGION", Short: "Move a shard to a region once", Args: cobra.ExactArgs(2),
-		Long: `Moves a shard to a region now, in order: its owner finishes what it has accepted. The
+		Long: `Moves a shard to a region now, by a handoff: its owner finishes what it has accepted. The
 strategy may move it on later; roost pin keeps it where you want it.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			typ, index, err := shardOf(args[0])

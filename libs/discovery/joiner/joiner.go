@@ -161,7 +161,7 @@ func (j *Joiner) tick(ctx context.Context, m Membership) {
 	j.step(ctx, m, bootstrap.Tick{})
 }
 
-// announce gives the membership the addresses of nodes that may not know of it.
+// announce gives the membership the addresses of nodes that perhaps do not know of it.
 func (j *Joiner) announce(m Membership) {
 	a := j.watch.Peers()
 	m.SetSeeds(coordinators(a.Peers)) // repeating the same list has no effect

@@ -86,7 +86,7 @@ func (d *Driver) replaced(ctx context.Context, conn *pgx.Conn) error {
 // a new primary.
 func closeNow(conn *pgxpool.Conn) {
 	ctx, cancel := context.WithCancel(context.Background())
-	cancel() // no goodbye to a server that may not answer
+	cancel() // no goodbye: perhaps the server does not answer
 	_ = conn.Conn().Close(ctx)
 }
 

@@ -181,7 +181,7 @@ func dialer(connect, timeout time.Duration) pgconn.DialFunc {
 	return dial.Dialer(connect, timeout).DialContext
 }
 
-// checkServer refuses a server whose commits may not survive a power cut.
+// checkServer refuses a server whose commits could be lost in a power cut.
 func checkServer(ctx context.Context, conn *pgx.Conn) error {
 	for _, name := range []string{"fsync", "synchronous_commit"} {
 		var value string

@@ -22,7 +22,7 @@ const (
 	statementTimeout = 2 * time.Second
 	// dialTimeout bounds one attempt to connect.
 	dialTimeout = 3 * time.Second
-	// silence is how long the server's machine may not respond on a connection before
+	// silence is how long the server's machine may leave a connection without a response before
 	// the connection fails.
 	silence = 4 * time.Second
 	// schemaLock serializes the creation of the table; the number is arbitrary.

@@ -84,7 +84,7 @@ func Join(n *node.Node, o Options) (*Member, error) {
 }
 
 // Stages adds the stages of the membership: run, which runs the Agent, and the search
-// for the cluster. leave ends the membership in order when the process stops, within
+// for the cluster. leave ends the membership gracefully when the process stops, within
 // timeout; 0 is as long as the process has.
 func (m *Member) Stages(run, leave func(context.Context) error, timeout time.Duration) {
 	m.node.Stage(node.Stage{Name: "membership", Run: run, Stop: leave, StopTimeout: timeout})

@@ -22,8 +22,8 @@ type (
 		Region string       // the name of its owner, for people
 		// Types are the entity types that regions declare.
 		Types []sharding.EntityType
-		// Target is to whom a dead letter goes that the command would send again; empty: nobody, or
-		// it is not known.
+		// Target is the target of the dead letter that the command would send again; empty: the
+		// command sends none, or its target is not known.
 		Target sharding.Entity
 	}
 	// NotFound answers Find if nothing is known here: this is a standby, for example.
@@ -45,8 +45,8 @@ type (
 
 // Outputs.
 type (
-	// Find asks where the entity is. Target: and to whom a dead letter goes that the command would
-	// send again.
+	// Find asks where the entity is. If Target is set, it also asks for the target of the dead letter
+	// that the command would send again.
 	Find struct{ Target bool }
 	// Allocate asks that the shard be given an owner that serves it, as a gateway would. Refused
 	// is the epoch at which a region has refused the command; 0: none has.

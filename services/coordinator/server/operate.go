@@ -136,7 +136,7 @@ func (a admin) find(ctx context.Context, env *sharding.Envelope, o operate.Find)
 	return in
 }
 
-// target looks up to whom a dead letter goes that a command would send again.
+// target looks up the target of the dead letter that a command would send again.
 func (a admin) target(ctx context.Context, shard sharding.ShardID, env *sharding.Envelope) (none sharding.Entity) {
 	var in sharding.DeadLetterInput
 	if env.Command != sharding.SendAgainCommand || json.Unmarshal(env.Payload, &in) != nil || in.Record == 0 {

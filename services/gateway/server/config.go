@@ -51,7 +51,8 @@ func DefaultConfig() Config {
 		Refusals:     1024, // some 200 KiB, and more entities than can be overloaded at a time
 		Lanes:        link.DefaultConfig().Lanes,
 	}
-	// Clients' connections are in use again within that time, and end in order.
+	// Within that time each client uses its connection again, so the connection can be closed with an
+	// answer.
 	c.ShutdownDelay = 500 * time.Millisecond
 	c.ReadTimeout = c.MaxTimeout + 15*time.Second // a request lasts as long as its command
 	return c
