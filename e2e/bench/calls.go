@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -225,6 +226,9 @@ func (l *local) routed(callers int) func(caller int, env sharding.Envelope) erro
 // localRouter configures the router of a region without network.
 func localRouter(self sharding.NodeID) *server.RouterConfig {
 	c := &server.RouterConfig{Core: router.DefaultConfig(), Link: link.DefaultConfig(), Send: func(sharding.NodeID, control.Message) {}}
+	c.Call = func(context.Context, string, control.Message) (control.Message, error) {
+		return nil, errors.New("no coordinator")
+	}
 	c.Core.Fed, c.Core.LinkIdle = true, 5*time.Minute
 	c.Link.Cluster, c.Link.Self = clusterName, self
 	return c

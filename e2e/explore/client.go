@@ -201,6 +201,9 @@ func (w *cluster) fact(b []byte) {
 		return
 	}
 	w.facts = append(w.facts, f.Row)
+	if f.Next != 0 {
+		w.reserved = append(w.reserved, sharding.Row{Shard: f.Row.Shard, Owner: f.Successor, Epoch: f.Next, Phase: sharding.Starting})
+	}
 	if f.Row.Phase == sharding.Serving {
 		w.served = append(w.served, f.Row)
 		if w.ledger.Fence(theShard).Epoch < f.Row.Epoch {
@@ -211,16 +214,19 @@ func (w *cluster) fact(b []byte) {
 
 // stored is a fact as the journal keeps it.
 type stored struct {
-	Row   *sharding.Row          `json:",omitempty"`
-	Desc  *sharding.TypeDesc     `json:",omitempty"`
-	Drain *coordinator.DrainFact `json:",omitempty"`
+	Row *sharding.Row `json:",omitempty"`
+	// Successor and Next belong to the row.
+	Successor sharding.NodeID
+	Next      sharding.Epoch
+	Desc      *sharding.TypeDesc     `json:",omitempty"`
+	Drain     *coordinator.DrainFact `json:",omitempty"`
 }
 
 func encodeFact(f coordinator.Fact) []byte {
 	var s stored
 	switch f := f.(type) {
 	case coordinator.RowFact:
-		s.Row = &f.Row
+		s.Row, s.Successor, s.Next = &f.Row, f.Successor, f.Next
 	case coordinator.TypeFact:
 		s.Desc = &f.Desc
 	case coordinator.DrainFact:
@@ -240,7 +246,7 @@ func decodeFact(b []byte) coordinator.Fact {
 	}
 	switch {
 	case s.Row != nil:
-		return coordinator.RowFact{Row: *s.Row}
+		return coordinator.RowFact{Row: *s.Row, Successor: s.Successor, Next: s.Next}
 	case s.Drain != nil:
 		return *s.Drain
 	}

@@ -62,6 +62,8 @@ type cluster struct {
 	*client
 	sent []*message
 	why  string
+	// handsOver: a region that has released the shard tells the successor.
+	handsOver bool
 	// prompt: the coordinators decide in no time, and nothing happens to them.
 	prompt bool
 
@@ -76,12 +78,14 @@ type store struct {
 	ledger *memory.Ledger
 	served []sharding.Row
 	facts  []sharding.Row // durable rows
-	read   int            // how much of the log of commits they were read from
-	last   uint64         // sequence number of the entity
+	// reserved are those that successors may claim without another fact.
+	reserved []sharding.Row
+	read     int    // how much of the log of commits they were read from
+	last     uint64 // sequence number of the entity
 }
 
 func (s *store) clone() part {
-	return &store{s.ledger.Clone(), slices.Clone(s.served), slices.Clone(s.facts), s.read, s.last}
+	return &store{s.ledger.Clone(), slices.Clone(s.served), slices.Clone(s.facts), slices.Clone(s.reserved), s.read, s.last}
 }
 
 func (s *store) appendState(b []byte) []byte { return s.ledger.AppendState(b, start) }
@@ -91,9 +95,10 @@ func (s *store) term() sharding.Term { return s.ledger.Fence(factShard).Epoch.Te
 
 // newCluster is a cluster whose shard has just been given to one of the
 // regions; nobody has heard of it yet.
-func newCluster() *cluster {
+func newCluster(handsOver bool) *cluster {
 	w := &cluster{
-		now: start, store: &store{ledger: memory.NewLedger(journal.DefaultConfig())}, client: &client{},
+		handsOver: handsOver,
+		now:       start, store: &store{ledger: memory.NewLedger(journal.DefaultConfig())}, client: &client{},
 		sendings: map[sending]*move{},
 	}
 	for i := range w.hosts {

@@ -74,7 +74,7 @@ func (w *cluster) elect(i int) {
 func (w *cluster) register(i, h int) {
 	id := w.hosts[h].id
 	// The answer is left out, so that all calls of a region are one.
-	register := coordinator.Received{From: id, Call: control.Call(id.UID), Msg: control.Register{Types: []sharding.TypeDesc{desc}}}
+	register := coordinator.Received{From: id, Call: control.Call(id.UID), Msg: control.Register{Types: []sharding.TypeDesc{desc}, HandsOver: w.handsOver}}
 	w.toCoord(i, register, func(e *engine, s *state) bool {
 		return unknown(e, s, i, id)
 	})
@@ -167,9 +167,9 @@ func (w *cluster) perform(i int, o coordinator.Output) {
 	}
 }
 
-// revealed: what a coordinator tells is a durable fact.
+// revealed: what a coordinator tells is a durable fact, or follows from one.
 func (w *cluster) revealed(row sharding.Row) {
-	if !slices.Contains(w.facts, row) {
+	if !slices.Contains(w.facts, row) && !slices.Contains(w.reserved, row) {
 		w.fail("%+v is told and is no fact", row)
 	}
 }

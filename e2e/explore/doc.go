@@ -2,10 +2,12 @@
 // of the journal (journal.Decide), in every order of events up to a bound, breadth first,
 // each state once.
 //
-// There are four scopes. In the scope lease there are two candidates for the lease. In each of the
+// There are five scopes. In the scope lease there are two candidates for the lease. In each of the
 // other scopes there are two coordinators:
 //
-//   - handoff: two regions, one shard that is drained from its owner;
+//   - handoff: two regions, one shard that is drained from its owner, and given away when the owner
+//     has released it;
+//   - handover: the same, but an epoch is reserved for the successor, and the owner tells it;
 //   - append: the owner of the shard is suspected while two commands for one entity are in
 //     flight, one of them sent twice;
 //   - lease: two candidates and the store;
@@ -95,7 +97,8 @@
 // 5.1 million states with at most two faults and one timeout, and 0.8 million with at most one
 // fault and two timeouts; with two faults and two timeouts, 17 million are within the first 14
 // moves, and paths are more than three times as long. make explore searches the handoff scope
-// within the first two of these bounds, and the tenure scope with at most two faults and one
+// within the first two of these bounds, the handover scope with at most one fault and one timeout
+// (666,306 states) and with at most two faults and no timeout, and the tenure scope with at most two faults and one
 // timeout, and with two timeouts and no fault. make test searches every scope within smaller
 // bounds.
 package explore

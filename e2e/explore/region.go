@@ -80,14 +80,19 @@ func (w *cluster) crashRegion(i int) {
 // changes nothing now never will: the region's minimum epoch and term stay above it.
 func (w *cluster) toRegion(from string, to sharding.NodeID, order control.Message) {
 	about := order.About()
-	m := w.send(fmt.Sprintf("%v %T %+v from %s", to, order, order, from), ofHost(indexOf(to)), func() {
-		if w.there(to) {
-			w.controlStep(indexOf(to), region.Received{From: from, Msg: order})
-		}
-	})
+	m := w.deliver(sharding.NodeID{Addr: from}, to, order)
 	m.void = func(e *engine, s *state) bool {
 		return hostIn(e, s, to).id != to || !e.bound.Whole && about.Epoch != 0 && pastForAll(e, s, after(about.Epoch)) && e.inert(s, m)
 	}
+}
+
+// deliver sends a control message to a region.
+func (w *cluster) deliver(from, to sharding.NodeID, msg control.Message) *message {
+	return w.send(fmt.Sprintf("%v %T %+v from %v", to, msg, msg, from), ofHost(indexOf(to)), func() {
+		if w.there(to) {
+			w.controlStep(indexOf(to), region.Received{From: from.Addr, UID: from.UID, Msg: msg})
+		}
+	})
 }
 
 // there reports whether a region incarnation is still there.
@@ -113,7 +118,7 @@ func (w *cluster) controlStep(i int, in region.ControlInput) {
 		case region.ToCore:
 			w.shardStep(i, o.Order)
 		case region.Send:
-			w.answerCoord(h.id, o)
+			w.sendControl(h.id, o)
 		}
 	}
 }
@@ -156,9 +161,13 @@ func (w *cluster) regionDoes(i int, o region.ShardOutput) {
 	}
 }
 
-// answerCoord answers the coordinator that asked. An answer is void once the row has
-// gone on beyond what the answer is about.
-func (w *cluster) answerCoord(from sharding.NodeID, o region.Send) {
+// sendControl answers the coordinator that asked, or sends a message to the other region. An
+// answer is void once the row has gone on beyond what the answer is about.
+func (w *cluster) sendControl(from sharding.NodeID, o region.Send) {
+	if to := (sharding.NodeID{Addr: o.To, UID: o.UID}); o.To == "r0" || o.To == "r1" {
+		w.deliver(from, to, o.Msg).void = gone(to)
+		return
+	}
 	if o.To != "c0" && o.To != "c1" {
 		panic(fmt.Sprintf("%T goes to %q; every region was told who asks", o.Msg, o.To))
 	}

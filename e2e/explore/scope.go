@@ -5,9 +5,14 @@ import (
 )
 
 // Handoff searches the move of a drained shard. No commands are under way; those
-// are the append scope's.
-func Handoff(b Bound) *Result {
-	w := newCluster()
+// are the append scope's. The coordinator tells the next owner.
+func Handoff(b Bound) *Result { return drainedOwner(b, false) }
+
+// Handover searches the same move if the owner tells its successor.
+func Handover(b Bound) *Result { return drainedOwner(b, true) }
+
+func drainedOwner(b Bound, handsOver bool) *Result {
+	w := newCluster(handsOver)
 	w.addMessage("the owner is to be drained", ofStore|bothCoords, func() {
 		w.coordStep(w.active(), coordinator.DrainRegion{Region: w.facts[0].Owner})
 	})
@@ -16,7 +21,7 @@ func Handoff(b Bound) *Result {
 
 // Append searches commits of two commands while the owner may be suspected.
 func Append(b Bound) *Result {
-	w := newCluster()
+	w := newCluster(false)
 	w.prompt = true
 	w.calls = []call{{cmd: cmdAdd, x: "a", left: 2}, {cmd: cmdGet, x: "g", left: 1}}
 	owner := w.facts[0].Owner

@@ -174,6 +174,9 @@ func (s *store) factsOf(a sharding.Append) {
 				continue
 			}
 			s.rows[f.Row] = true
+			if f.Next != 0 { // the successor may be told to claim the shard then, without another fact
+				s.rows[sharding.Row{Shard: f.Row.Shard, Owner: f.Successor, Epoch: f.Next, Phase: sharding.Starting}] = true
+			}
 			if f.Row.Reason == sharding.Unreadable {
 				s.w.mark("no region reads a shard")
 			}
@@ -187,6 +190,8 @@ func (s *store) factsOf(a sharding.Append) {
 			s.newest[f.Row.Shard] = f.Row
 			s.planned(f, a.Epoch.Term())
 			switch {
+			case f.Row.Phase == sharding.Serving && old.Phase == sharding.HandingOff:
+				s.w.mark("shard moved: at the reserved epoch")
 			case f.Row.Phase != sharding.Starting || old.Epoch == 0:
 			case s.w.withoutJournal(old.Owner):
 				s.w.mark("shard of a region without a journal moved")
@@ -208,7 +213,7 @@ func (s *store) planned(f coordinator.RowFact, term sharding.Term) {
 	shard := f.Row.Shard
 	to := s.successors[shard]
 	switch {
-	case to.IsZero() || f.Row.Owner.IsZero() || f.Row.Phase != sharding.Starting:
+	case to.IsZero() || f.Row.Owner.IsZero() || f.Row.Phase == sharding.HandingOff || f.Successor == to:
 	case to == f.Row.Owner:
 		s.w.mark("shard moved: as planned")
 		if s.plannedIn[shard] != term {

@@ -75,6 +75,8 @@ var mutants = []struct{ name, place string }{
 	{"remembered-lost", "turn: it is told when an entity dies that is remembered"},
 	{"next-page", "wakeup: all pages of remembered entities are read"},
 	{"restart-lost", "wakeup: an entity that has died is started again"},
+	{"successor-told", "region: the successor of a shard that was released is told so"},
+	{"owner-asked", "router: whoever waits for a shard asks the owner that it knows"},
 	{"late-tick", "gossip: one's own pause is nobody's death"},
 }
 

@@ -38,7 +38,8 @@ type regionNode struct {
 	stopped       map[sharding.ShardID]sharding.Epoch // the highest epoch with which ShardStopped was sent
 	term          sharding.Term                       // the highest term of a message that came from a coordinator
 	calls         calls
-	gives         map[control.Call]func(region.Kept) // answers to regions that have asked for kept states
+	handOffs      map[sharding.ShardID]control.HandOff // the newest orders
+	gives         map[control.Call]func(region.Kept)   // answers to regions that have asked for kept states
 	lastGive      control.Call
 	newestLoad    map[sharding.Entity]pendingLoad // for each entity, the newest load that has no answer
 	loads         map[sharding.Entity]int         // for each entity, how many loads have no answer; loads that were given up count
@@ -143,6 +144,7 @@ func (w *World) regionProgram(p *process) program {
 		callers:    map[turn.RequestID]caller{},
 		stopped:    map[sharding.ShardID]sharding.Epoch{},
 		calls:      newCalls(w, p),
+		handOffs:   map[sharding.ShardID]control.HandOff{},
 		gives:      map[control.Call]func(region.Kept){},
 		newestLoad: map[sharding.Entity]pendingLoad{},
 		loads:      map[sharding.Entity]int{},
@@ -391,7 +393,10 @@ func (n *regionNode) sendControl(o region.Send) {
 		n.stopped[m.Shard] = max(n.stopped[m.Shard], m.Epoch)
 	}
 	if !control.IsCall(o.Msg) {
-		w.tell(n.p, sharding.NodeID{Addr: o.To}, o.Msg)
+		if _, to := w.process(o.To).body.(*regionNode); to && o.UID == 0 {
+			w.violate("driver", "%s sends %s to a region without naming its incarnation", n.p.name, control.Name(o.Msg))
+		}
+		w.tell(n.p, sharding.NodeID{Addr: o.To, UID: o.UID}, o.Msg)
 		return
 	}
 	w.call(n.p, o.To, o.Msg, func(a control.Message) {
@@ -399,12 +404,15 @@ func (n *regionNode) sendControl(o region.Send) {
 	})
 }
 
-// receive takes a message of a coordinator. If the region has already seen a higher term, the
-// message must have no effect.
+// receive takes a message of a coordinator or of another region. If the region has already seen a
+// higher term than that of a coordinator, the message must have no effect.
 func (n *regionNode) receive(from sharding.NodeID, m control.Message) {
+	if h, is := m.(control.HandOff); is {
+		n.handOffs[h.Shard] = h
+	}
 	before, term := len(n.controlOut), m.About().Term
-	n.stepControl(region.Received{From: from.Addr, Msg: m})
-	if term < n.term && len(n.controlOut) > before {
+	n.stepControl(region.Received{From: from.Addr, UID: from.UID, Msg: m})
+	if term > 0 && term < n.term && len(n.controlOut) > before {
 		n.w.violate("the newest term decides", "%s heard of term %d and obeys %+v: %+v", n.p.name, n.term, m, n.controlOut[before:])
 	}
 	n.term = max(n.term, term)
@@ -414,7 +422,7 @@ func (n *regionNode) receive(from sharding.NodeID, m control.Message) {
 // called when the caller waits no longer.
 func (n *regionNode) serveCall(from sharding.NodeID, m control.Message, reply func(control.Message)) func() {
 	call := n.calls.begin(reply)
-	n.stepControl(region.Received{From: from.Addr, Call: call, Msg: m})
+	n.stepControl(region.Received{From: from.Addr, UID: from.UID, Call: call, Msg: m})
 	return func() {
 		n.flush() // an answer that the core has already given is still sent
 		n.calls.end(call)

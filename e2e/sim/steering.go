@@ -97,13 +97,22 @@ func (s *store) steered(fact coordinator.Fact) {
 		v.freeze = f
 	case coordinator.RowFact:
 		last := s.newest[f.Row.Shard]
-		if f.Row.Phase != sharding.HandingOff || f.Successor.IsZero() || last.Epoch == f.Row.Epoch && last.Phase == sharding.HandingOff {
+		if f.Row.Phase != sharding.HandingOff || mustMove(f.Cause) || last.Epoch == f.Row.Epoch && last.Phase == sharding.HandingOff {
 			return // it must be, or a checkpoint repeats it
 		}
 		if v.freeze.Frozen && v.freeze.Until.IsZero() {
 			s.w.violate("a freeze holds", "%v begins to move to %v, although all is frozen since %v", f.Row.Shard, f.Successor, v.freeze.At)
 		}
 	}
+}
+
+// mustMove reports whether a shard that is handed off for this cause cannot stay.
+func mustMove(c sharding.Cause) bool {
+	switch c {
+	case sharding.CauseDrain, sharding.CauseLeave, sharding.CauseRollout, sharding.CauseCommandsRefused:
+		return true
+	}
+	return false
 }
 
 // checkSteering checks that a new term knows what operators want.

@@ -373,6 +373,7 @@ func (w *World) settle(stop func() bool) {
 	if !stop() {
 		w.moveVolatile(stop)
 		w.steerCalm(stop)
+		w.handOffAlone(stop)
 	}
 }
 

@@ -40,6 +40,10 @@
 //	either       GetShardHome      coordinator   from a gateway or a region; repeated until no
 //	                                             command waits for the shard. It is not answered:
 //	                                             the table shows the new owner
+//	either       FindShards        region        at the same times, to the owner that the row names:
+//	                                             the shard may be served although no coordinator
+//	                                             has said so yet. One at a time
+//	             ◀ ShardsFound                   at once
 //
 // A shard is given to a region and taken back:
 //
@@ -49,9 +53,14 @@
 //	region       ShardStarted      coordinator   when it has claimed the shard, or found its fence
 //	                                             damaged; repeated once for each later HostShard
 //	region       HostRefused       coordinator   once for each HostShard that it refuses
-//	coordinator  HandOff           region        repeated until ShardStopped, or until the row changes
+//	coordinator  HandOff           region        repeated until ShardStopped, or until the row changes.
+//	                                             It may name the successor, and its epoch
 //	region       ShardStopped      coordinator   when it has stopped the shard; repeated once for each
 //	                                             later HandOff
+//	region       HostShard         successor     when it has stopped the shard, if HandOff has named
+//	             with Released                   the successor; repeated until the shard has gone on
+//	successor    ShardStarted      region        as to a coordinator; the active one is told too
+//	successor    HostRefused       region        as to a coordinator; the active one is told too
 //
 // A region that leaves asks for its shards to be taken. A region whose journal does not
 // answer reports that:
@@ -77,7 +86,9 @@
 // # Terms and epochs
 //
 // Messages of a coordinator carry its term. A region ignores messages of a term below the highest
-// term that it has seen. Messages about a shard carry an epoch, and mean nothing at another epoch.
+// term that it has seen. HostShard with Released carries the term of the HandOff before it. It stands
+// for a fact of that term, which later terms know. So it still counts in these, unless the region
+// knows a row of the shard with a higher epoch. Messages about a shard carry an epoch, and mean nothing at another epoch.
 //
 // # What this does not do
 //

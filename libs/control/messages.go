@@ -15,13 +15,17 @@ var Kinds = []Kind{
 	{Zero: CountDue{}, From: Region, To: Coordinator, Answers: []Message{DueAck{}, NotActive{}}},
 	{Zero: ReportLoad{}, From: Region, To: Coordinator, Answers: []Message{LoadAck{}, NotActive{}}},
 	{Zero: GetShardHome{}, From: Region | Gateway, To: Coordinator},
-	{Zero: HostShard{}, From: Coordinator, To: Region},
+	{Zero: FindShards{}, From: Region | Gateway, To: Region, Answers: []Message{ShardsFound{}}},
+	{Zero: HostShard{}, From: Coordinator | Region, To: Region},
 	{Zero: HandOff{}, From: Coordinator, To: Region},
-	{Zero: ShardStarted{}, From: Region, To: Coordinator},
-	{Zero: HostRefused{}, From: Region, To: Coordinator},
+	{Zero: ShardStarted{}, From: Region, To: Coordinator | Region},
+	{Zero: HostRefused{}, From: Region, To: Coordinator | Region},
 	{Zero: ShardStopped{}, From: Region, To: Coordinator},
 	{Zero: JournalReport{}, From: Region, To: Coordinator},
 }
+
+// MaxFindShards is how many shards a FindShards names at most; a region does not answer for more.
+const MaxFindShards = 1024
 
 // The watch of the table.
 type (
@@ -79,6 +83,9 @@ type (
 		// Capacity is the most shards, of all types, that the region wants; 0: it does not
 		// say.
 		Capacity uint32
+		// HandsOver says that the region sends HostShard to the successor of a shard that it has
+		// released, and takes shards in this way.
+		HandsOver bool
 	}
 	// Label is one thing that a region says about itself, such as disk: ssd.
 	Label struct{ Name, Value string }
@@ -159,13 +166,23 @@ type (
 		Shard   sharding.ShardID
 		Refused sharding.Epoch
 	}
-	// HostShard asks the owner of a starting row to claim the shard and serve it.
+	// FindShards asks the region that a row names as the owner for the newest rows that it knows of
+	// these shards. A region may know that a shard is served, or by whom, before a coordinator
+	// does.
+	FindShards struct{ Shards []sharding.ShardID }
+	// ShardsFound answers FindShards with the rows that are known.
+	ShardsFound struct{ Rows []sharding.Row }
+	// HostShard asks the owner of a starting row to claim the shard and serve it; or the successor
+	// of a shard that its owner has released, at the epoch that is reserved for it.
 	HostShard struct {
 		Term  sharding.Term
 		Shard sharding.ShardID
 		Epoch sharding.Epoch
 		// Previous has the states of the entities, if their type keeps them on moves.
 		Previous Previous
+		// Released says that the sender is the region that has released the shard. Term is that
+		// of the HandOff then.
+		Released bool
 	}
 	// Previous is the region that has kept the states of a shard's entities, and the epoch
 	// at which it stopped the shard. Zero: nobody has.
@@ -188,11 +205,15 @@ type (
 		Above sharding.Epoch
 	}
 	// HandOff asks the owner of a row to finish what it has accepted, and to stop and
-	// release the shard.
+	// release the shard. If it names a successor, the owner then sends HostShard to it.
 	HandOff struct {
 		Term  sharding.Term
 		Shard sharding.ShardID
 		Epoch sharding.Epoch
+		// Successor gets the shard next, at the epoch Next, which is reserved for it. Zero: the
+		// coordinator gives the shard away when it is released.
+		Successor sharding.NodeID
+		Next      sharding.Epoch
 	}
 	// ShardStopped: nothing of the shard at this or a lower epoch is alive in the
 	// region.
@@ -221,6 +242,8 @@ func (ReportLoad) name() string       { return "ReportLoad" }
 func (LoadAck) name() string          { return "LoadAck" }
 func (JournalReport) name() string    { return "JournalReport" }
 func (GetShardHome) name() string     { return "GetShardHome" }
+func (FindShards) name() string       { return "FindShards" }
+func (ShardsFound) name() string      { return "ShardsFound" }
 func (HostShard) name() string        { return "HostShard" }
 func (ShardStarted) name() string     { return "ShardStarted" }
 func (HostRefused) name() string      { return "HostRefused" }
@@ -266,8 +289,18 @@ func (JournalReport) About() About { return About{} }
 // About is of the shard, whatever its row says.
 func (m GetShardHome) About() About { return About{Shard: m.Shard, Epoch: m.Refused} }
 
-// About is of a row that is given to the region.
+// About is of several shards.
+func (FindShards) About() About { return About{} }
+
+// About shows the rows that are known.
+func (m ShardsFound) About() About { return About{Rows: m.Rows} }
+
+// About is of a row that is given to the region. If a region sends the message, it is of no term,
+// and the row may be handed off at a lower epoch still.
 func (m HostShard) About() About {
+	if m.Released {
+		return About{Shard: m.Shard, Epoch: m.Epoch}
+	}
 	return About{Term: m.Term, Shard: m.Shard, Epoch: m.Epoch, Phase: sharding.Starting}
 }
 

@@ -25,7 +25,9 @@ type Machine struct {
 	shards   map[sharding.ShardID]*shard // the shards that have commands here, or were refused
 	links    map[sharding.NodeID]*link   // by region incarnation: those that rows name, and those with unanswered attempts
 	unplaced *shard                      // commands that wait for the first table
-	timers   timerHeap
+	// inquiries are what regions are asked, by their addresses.
+	inquiries map[string]*inquiry
+	timers    timerHeap
 
 	bytes int // sizes of all requests
 	// deferred counts the deferred requests and their bytes.
@@ -201,6 +203,7 @@ func New(cfg Config) *Machine {
 		links:     map[sharding.NodeID]*link{},
 		estimates: map[kind]*replies.SizeEstimate{},
 		unplaced:  &shard{},
+		inquiries: map[string]*inquiry{},
 		rests:     map[sharding.EntityID]bool{},
 		jitter:    backoff.Jitter(cfg.Seed),
 	}
@@ -285,6 +288,7 @@ func (m *Machine) Answer(now time.Time, in *Answer, out []Output) []Output {
 // end does what is due at the end of every step.
 func (m *Machine) end() []Output {
 	m.flushTouched()
+	m.sendInquiries()
 	m.poll()
 	out := m.out
 	m.out = nil
@@ -346,12 +350,24 @@ func (m *Machine) poll() {
 	}
 }
 
-// replied takes the answer to a call. A router makes no other calls than polls of the
-// table; replied reports false for a message that cannot answer one.
+// replied takes the answer to a call. It reports false for a message that cannot answer one.
 func (m *Machine) replied(in Replied) bool {
-	if _, watch := in.Asked.(control.WatchTable); !watch {
-		return false
+	switch in.Asked.(type) {
+	case control.WatchTable:
+		return m.watched(in)
+	case control.FindShards:
+		found, is := in.Msg.(control.ShardsFound)
+		if !is && in.Msg != nil {
+			return false
+		}
+		m.found(in.From, found.Rows)
+		return true
 	}
+	return false
+}
+
+// watched takes the answer to a poll of the table.
+func (m *Machine) watched(in Replied) bool {
 	switch msg := in.Msg.(type) {
 	case control.TableChanged:
 		m.tableChanged(in.From, msg.Delta)

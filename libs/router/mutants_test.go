@@ -63,6 +63,15 @@ func TestMutantsOfAnswers(t *testing.T) {
 	}
 }
 
+// TestMutantsOfFinding: commands would wait for the next coordinator although their shard is served.
+func TestMutantsOfFinding(t *testing.T) {
+	t.Cleanup(func() { mutant.Activate("") })
+	mutant.Activate("owner-asked")
+	if scenariotest.Differing(t, play) == 0 {
+		t.Error("no scenario differs")
+	}
+}
+
 // TestMutantsOfKeys: a client would be told that its deadline has passed, not that its key has
 // expired.
 func TestMutantsOfKeys(t *testing.T) {

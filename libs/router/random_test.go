@@ -140,7 +140,9 @@ func TestNonsense(t *testing.T) {
 			case 11:
 				in = watched(addr(), control.NotActive{Active: region(), Term: sharding.Term(small())})
 			case 12:
-				in = []Input{watched(addr(), nil), Replied{From: addr(), Msg: control.HostShard{}}, Coordinators{Addrs: []string{addr()}, Regions: []string{addr()}}, nil}[rng.IntN(4)]
+				in = []Input{watched(addr(), nil), Replied{From: addr(), Msg: control.HostShard{}},
+					Replied{From: addr(), Asked: control.FindShards{}}, Replied{From: addr(), Asked: control.FindShards{}, Msg: control.ShardsFound{Rows: []sharding.Row{row()}}},
+					Coordinators{Addrs: []string{addr()}, Regions: []string{addr()}}, nil}[rng.IntN(6)]
 			default:
 				in = Tick{}
 			}

@@ -213,7 +213,8 @@ func (m *Machine) rearm(s *shard) {
 }
 
 // ask sends GetShardHome while commands wait for a row: at once if there is none or its
-// epoch was refused, and after a pause if the coordinator is already moving the shard.
+// epoch was refused, and after a pause if the coordinator is already moving the shard. It asks the
+// owner at the same times, and more often if there is no coordinator.
 func (m *Machine) ask(s *shard, row sharding.Row, known bool) {
 	if _, ok := m.served(s); ok || s.waiting == 0 {
 		s.askAt = time.Time{}
@@ -228,6 +229,7 @@ func (m *Machine) ask(s *shard, row sharding.Row, known bool) {
 	if m.now.Before(s.askAt) {
 		return
 	}
+	m.inquire(row)
 	to := m.coordinator()
 	if to == "" {
 		s.askAt = m.now.Add(m.cfg.HomeInterval / 4) // try again soon

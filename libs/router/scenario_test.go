@@ -81,6 +81,11 @@ func (s *scenario) do(line string) {
 		s.step(watched(arg(1), control.NotActive{Term: sharding.Term(s.number(arg(2))), Active: node(arg(3))}))
 	case "unwatched": // c1: a poll failed
 		s.step(watched(arg(1), nil))
+	case "found": // r1 [T/0 1.2 serving r2, …]: the answer of a region to which shards it knows
+		_, rows, _ := strings.Cut(line, arg(1))
+		s.step(Replied{From: arg(1), Asked: control.FindShards{}, Msg: control.ShardsFound{Rows: s.rows(rows)}})
+	case "unfound": // r1: a region does not answer that
+		s.step(Replied{From: arg(1), Asked: control.FindShards{}})
 	case "up": // r1 [2]: a link is open, its number
 		s.step(LinkUp{Region: node(arg(1)), Link: s.number(arg(2))})
 	case "down": // r1 [2]
@@ -129,9 +134,11 @@ func (s *scenario) step(in Input) {
 		prefix = fmt.Sprintf("@%v ", s.waited)
 	}
 	for _, o := range s.machine().Step(s.now, in, nil) {
-		if w, ok := o.(Send); ok && control.IsCall(w.Msg) && !s.watching {
-			s.polled = w.To
-			continue
+		if w, ok := o.(Send); ok && !s.watching {
+			if _, poll := w.Msg.(control.WatchTable); poll {
+				s.polled = w.To
+				continue
+			}
 		}
 		if f, ok := o.(Finish); ok {
 			s.m.Step(s.now, Delivered{Bytes: f.Held}, nil)
@@ -211,6 +218,9 @@ func describe(o Output) string {
 				s += fmt.Sprintf(" card of %v: %d commands, %d refused, %d latencies, p99 %v", c.Span, c.Commands, c.Refused, h.Count(), h.Percentile(99))
 			}
 			return s
+		}
+		if f, ok := o.Msg.(control.FindShards); ok {
+			return fmt.Sprintf("find %s %v", o.To, f.Shards)
 		}
 		about := o.Msg.About()
 		s := fmt.Sprintf("home %s %s", o.To, about.Shard)

@@ -153,6 +153,10 @@ func (m *Machine) Clone() *Machine {
 	c.requests = make(map[RequestID]*request, len(m.requests))
 	c.attempts = make(map[Attempt]*attempt, len(m.attempts))
 	c.shards = make(map[sharding.ShardID]*shard, len(m.shards))
+	c.inquiries = make(map[string]*inquiry, len(m.inquiries))
+	for addr, q := range m.inquiries { // order-free: fills a map
+		c.inquiries[addr] = &inquiry{slices.Clone(q.shards), q.asked}
+	}
 	c.links = make(map[sharding.NodeID]*link, len(m.links))
 	c.estimates = make(map[kind]*replies.SizeEstimate, len(m.estimates))
 	for name, k := range m.estimates { // order-free: fills a map
@@ -241,6 +245,9 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 	}
 	if m.cfg.Management != "" {
 		b = fmt.Appendf(b, "tally %d %d %d %q\n", rel(m.tally.since), m.tally.commands, m.tally.refused, m.tally.latencies.Sketch())
+	}
+	for _, addr := range slices.Sorted(maps.Keys(m.inquiries)) {
+		b = fmt.Appendf(b, "inquiry %q %v asked %t\n", addr, m.inquiries[addr].shards, m.inquiries[addr].asked)
 	}
 	return m.watch.AppendState(m.table.AppendState(b), now)
 }

@@ -46,13 +46,13 @@ func (m *Machine) choose(t *typeTable, r *row, except sharding.NodeID, forms sha
 	return to
 }
 
-// succeeds reports whether a row goes to the successor that a plan has named. A new term does
-// not wait for other regions then: the choice was made when they were here. In a rollout the
-// plan no longer counts.
+// succeeds reports whether a row goes to the successor that was named for it. A new term does
+// not wait for other regions then: the choice was made when they were here. In a rollout a plan
+// made before it no longer counts.
 func (m *Machine) succeeds(t *typeTable, r *row, except sharding.NodeID, forms sharding.FormSet) bool {
 	to := m.region(r.successor)
 	return to != nil && to.node != except && (to.candidate() && to.readable(t, forms) || mutant.On("successor-checked")) &&
-		!m.frozen() && !mutant.On("successor") && m.wanted(t, r, to, except, forms)
+		!mutant.On("successor") && m.wanted(t, r, to, except, forms) && m.rolloutWants(t, r, to, except, forms)
 }
 
 // wanted reports whether a successor is still what operators want: since it was named, they may
@@ -118,7 +118,7 @@ func (m *Machine) getShardHome(in control.GetShardHome) {
 		}
 	case r.Phase == sharding.Serving && in.Refused >= r.Epoch && !m.pending(r.number) && m.now.Sub(r.asked) >= m.cfg.Resend:
 		if r.tries >= maxDoubts && m.exceeds(r, sharding.NodeID{}, sharding.CauseCommandsRefused) == noLimit {
-			m.handOff(r, sharding.NodeID{}, sharding.CauseCommandsRefused)
+			m.handOff(t, r, sharding.NodeID{}, sharding.CauseCommandsRefused)
 			return
 		}
 		r.tries = min(r.tries+1, maxDoubts)
@@ -151,12 +151,14 @@ func (m *Machine) sweep() {
 }
 
 func (m *Machine) sweepRow(t *typeTable, r *row) {
-	owner, pending := m.region(r.Owner), m.pending(r.number)
+	owner, pending := m.region(r.awaited()), m.pending(r.number)
 	if lost(t, owner) || m.deprived(t, owner) {
 		forms := r.stored()
 		if pending {
 			m.deferred = true
-		} else if to := m.choose(t, r, r.Owner, forms); !to.IsZero() {
+		} else if m.release(t, r, r.left()) {
+			return
+		} else if to := m.choose(t, r, r.awaited(), forms); !to.IsZero() {
 			m.assign(t, r, to, 0, forms, r.previous, causeOfLoss(r, owner, t))
 		} else if owner == nil && r.Reason == 0 && m.unreadable(t, forms) {
 			m.assign(t, r, sharding.NodeID{}, 0, forms, r.previous, sharding.CauseUnreadable)
@@ -176,7 +178,7 @@ func (m *Machine) sweepRow(t *typeTable, r *row) {
 	case owner.going || owner.leaving || len(m.view(t, r.Owner, r.stored(), (*region).candidate).Regions) > 0:
 		// A region that leaves hands everything off. One that is drained keeps
 		// what no other region could serve.
-		m.handOff(r, sharding.NodeID{}, why)
+		m.handOff(t, r, sharding.NodeID{}, why)
 	}
 }
 

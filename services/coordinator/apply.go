@@ -43,11 +43,20 @@ type row struct {
 	before, may sharding.FormSet
 	successor   sharding.NodeID // who is to get the shard next; zero: anybody
 	cause       sharding.Cause  // why the shard is at its owner, or leaves
-	previous    control.Previous
-	changed     uint64    // n of the last change
-	number      uint64    // of its newest fact in this term
-	since       time.Time // when it came into this phase, in this term
-	asked       time.Time // when its owner was last asked for something
+	// next is the epoch that is reserved for the successor, 0: none is; nextMay are the forms
+	// that it may store then.
+	next    sharding.Epoch
+	nextMay sharding.FormSet
+	// released says that the successor may claim the shard: the owner has released the shard, is
+	// lost, or has had its time. leaves are the forms in which something may be stored then. A new
+	// coordinator asks the owner again.
+	released bool
+	leaves   sharding.FormSet
+	previous control.Previous
+	changed  uint64    // n of the last change
+	number   uint64    // of its newest fact in this term
+	since    time.Time // when it came into this phase, in this term
+	asked    time.Time // when its owner was last asked for something
 	// tries counts failed allocations while it is starting, and questions to
 	// the owner about refused commands while it is serving.
 	tries uint8
@@ -58,6 +67,15 @@ type row struct {
 
 // expected returns who has the shard when what is under way has ended.
 func (r *row) expected() sharding.NodeID { return cmp.Or(r.successor, r.Owner) }
+
+// awaited returns the region that has been asked for something, for a row in transit: the
+// owner, or the successor when it may claim the shard.
+func (r *row) awaited() sharding.NodeID {
+	if r.released {
+		return r.successor
+	}
+	return r.Owner
+}
 
 // holding lists the shards of one type that one node owns, or is to own, oldest allocation
 // first. A table lists its holdings by node; none is empty.
@@ -196,7 +214,8 @@ func (m *Machine) applyRow(f RowFact) {
 	t, r := m.find(next.Shard)
 	if r == nil || !next.Newer(r.Row) || next.Epoch == 0 ||
 		next.Phase < sharding.Starting || next.Phase > sharding.HandingOff ||
-		next.Owner.IsZero() && next.Phase != sharding.Starting || !next.Owner.IsZero() && next.Reason != 0 {
+		next.Owner.IsZero() && next.Phase != sharding.Starting || !next.Owner.IsZero() && next.Reason != 0 ||
+		f.Next != 0 && (next.Phase != sharding.HandingOff || f.Successor.IsZero() || f.Next <= next.Epoch) {
 		return
 	}
 	before, last, was := *r, r.Row, r.expected()
@@ -210,6 +229,7 @@ func (m *Machine) applyRow(f RowFact) {
 		m.countExpected(was, -1)
 	}
 	r.Row, r.before, r.may, r.successor, r.previous, r.cause = next, f.Before, f.May, f.Successor, f.Previous, f.Cause
+	r.next, r.nextMay, r.released, r.leaves = f.Next, f.NextMay, false, ""
 	if owned {
 		t.hold(&t.owned, next.Owner, next)
 	}
@@ -224,8 +244,10 @@ func (m *Machine) applyRow(f RowFact) {
 	m.endMove(next)
 	t.transit += one(inTransit(next)) - one(inTransit(last))
 	m.budget.count(&before, r)
-	if next.Epoch.Term() == m.term {
-		m.counter = max(m.counter, next.Epoch.Counter())
+	for _, e := range []sharding.Epoch{next.Epoch, f.Next} {
+		if e.Term() == m.term && (e != f.Next || !mutant.On("next-counted")) {
+			m.counter = max(m.counter, e.Counter())
+		}
 	}
 	r.since, r.asked = m.now, time.Time{}
 	t.fencing -= one(r.look == fencing)

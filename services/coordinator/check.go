@@ -73,6 +73,12 @@ func (m *Machine) Check() error {
 			if r.Epoch != 0 {
 				epochs = append(epochs, r.Epoch)
 			}
+			if r.next != 0 {
+				epochs = append(epochs, r.next)
+			}
+			if r.next.Term() > m.term || r.next.Term() == m.term && r.next.Counter() > m.counter {
+				return fmt.Errorf("epoch %v is reserved for the successor of %v, the last one given out is %d.%d", r.next, r.Shard, m.term, m.counter)
+			}
 		}
 	}
 	slices.Sort(epochs)
@@ -224,6 +230,9 @@ func (t *typeTable) check() error {
 		}
 		if !r.successor.IsZero() && r.Phase == sharding.Starting && !nobody {
 			return fmt.Errorf("%v starts at %v, and is to go to %v", r.Shard, r.Owner, r.successor)
+		}
+		if r.next != 0 && (r.Phase != sharding.HandingOff || r.successor.IsZero() || r.next <= r.Epoch || t.desc.Volatile) || r.next == 0 && (r.released || r.nextMay != "") {
+			return fmt.Errorf("epoch %v is reserved for %v, released %t, and the row is %+v", r.next, r.successor, r.released, r.Row)
 		}
 		expected += one(!r.expected().IsZero())
 	}

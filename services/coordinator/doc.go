@@ -36,8 +36,15 @@
 //
 //	             GetShardHome            ShardStarted            rebalance, drain, leave
 //	unallocated ─────────────▶ starting ─────────────▶ serving ─────────────▶ handing-off
-//	                             ▲ (sends HostShard)            (sends HandOff) │
-//	                             └──────────── higher epoch ◀───────────────────┘ ShardStopped
+//	                             ▲ (sends HostShard)      ▲     (sends HandOff) │ │
+//	                             │                        └── reserved epoch ◀──┘ │ ShardStarted of the successor
+//	                             └──────────── higher epoch ◀─────────────────────┘ ShardStopped
+//
+// The fact that begins a handoff may reserve an epoch for the successor. Then the row becomes serving
+// when the successor has claimed the shard at that epoch. The owner tells the successor when it has
+// released the shard. The coordinator tells it too when it hears of that (ShardStopped), when the
+// owner is lost, or when the owner has not released the shard in time. From then on it waits for
+// the successor. Without a reserved epoch, or without the successor, the row goes to starting.
 //
 // A row goes from any phase to starting at a higher epoch, at another region if there is
 // one, when its owner
@@ -48,6 +55,8 @@
 //   - has not released the shard in time ([Config.HandoffTimeout]; journaled types only);
 //   - says that it is cut off from the journal, while the coordinator reaches the journal
 //     (journaled types only).
+//
+// When the coordinator waits for a successor, all this is about the successor.
 //
 // An owner is lost if it is no longer a member. For journaled types it is also lost if it
 // is unreachable, or has not registered within [Config.RecoveryWait] of the term's start.
@@ -61,12 +70,14 @@
 // [Plan] from the present rows and regions, at most one plan at a time, and goes on. When the plan
 // arrives, each of its moves is checked again, against the rows and regions of that moment. The fact
 // that begins the handoff ([RowFact]) names the region that is to get the shard, the successor.
-// Therefore a new coordinator can go on with the plan. A successor that cannot be given shards any
+// Therefore a new coordinator can go on with the plan. If a shard leaves without a plan, the strategy
+// chooses the successor when the handoff begins. A successor that cannot be given shards any
 // more is replaced by the region that the strategy chooses.
 //
 // # Epochs
 //
-// Every allocation takes the next epoch of the term. A region that has released a shard at epoch e
+// Every allocation takes the next epoch of the term, and so does every reservation for a successor:
+// later allocations of the shard are above it. A region that has released a shard at epoch e
 // takes it again only from e+1 on, and names e+1 when it refuses the shard
 // (control.HostRefused.Above). So in a message that this coordinator has caused, the epoch is at
 // most one above the last one that it has allocated. A message that names a higher epoch was

@@ -21,9 +21,21 @@ import (
 // regionForms are those of one type of a region, as indexes into the list of the type.
 type regionForms struct{ writes, reads sharding.FormSet }
 
-// stored are the forms in which something may be stored in the shard of a row.
+// stored are the forms in which something may be stored in the shard of a row: also by a
+// successor, which may have claimed the shard already.
 func (r *row) stored() sharding.FormSet {
-	if mutant.On("lost-owner-wrote") {
+	if mutant.On("successor-wrote") {
+		return r.left()
+	}
+	return r.left().Union(r.nextMay)
+}
+
+// left are the forms in which something may be stored when a successor claims the shard.
+func (r *row) left() sharding.FormSet {
+	switch {
+	case r.released:
+		return r.leaves
+	case mutant.On("lost-owner-wrote"):
 		return r.before
 	}
 	return r.before.Union(r.may)
@@ -32,7 +44,7 @@ func (r *row) stored() sharding.FormSet {
 // fact is the fact that a row has changed and its forms have not. An owner that serves has
 // asked for the states that were kept, or has begun without them: nobody may ask again.
 func (r *row) fact(next sharding.Row) RowFact {
-	f := RowFact{Row: next, Before: r.before, May: r.may, Successor: r.successor, Previous: r.previous, Cause: r.cause}
+	f := RowFact{Row: next, Before: r.before, May: r.may, Successor: r.successor, Next: r.next, NextMay: r.nextMay, Previous: r.previous, Cause: r.cause}
 	if next.Phase == sharding.Serving && !mutant.On("previous-served") {
 		f.Previous = control.Previous{}
 	}

@@ -280,8 +280,8 @@ func (g *Gate) size(o Output) int {
 func factSize(f Fact) int {
 	const numbers = 64
 	switch f := f.(type) {
-	case RowFact:
-		return 3*numbers + len(f.Row.Shard.Type) + len(f.Row.Owner.Addr) + len(f.Before) + len(f.May) + len(f.Successor.Addr) + len(f.Previous.Owner.Addr)
+	case RowFact: // Before is stored twice, and the second time with NextMay
+		return 4*numbers + len(f.Before) + len(f.NextMay) + len(f.Row.Shard.Type) + len(f.Row.Owner.Addr) + len(f.Before) + len(f.May) + len(f.NextMay) + len(f.Successor.Addr) + len(f.Previous.Owner.Addr)
 	case TypeFact:
 		n := numbers + len(f.Desc.Type)
 		for _, c := range f.Desc.Commands {

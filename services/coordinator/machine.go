@@ -223,7 +223,7 @@ func (m *Machine) elected(in Elected) {
 			}
 		}
 		for i := range t.rows {
-			m.ask(&t.rows[i])
+			m.ask(&t.rows[i]) // also adopts handoffs: their owners are told the successor again
 		}
 	}
 	m.endRecovery()

@@ -330,9 +330,13 @@ type (
 		// Before are the forms that earlier owners may have stored, May those that this
 		// owner may store.
 		Before, May sharding.FormSet
-		// Successor is the region that is to get the shard when its owner has released it, if
-		// a plan says so; zero: any.
+		// Successor is the region that is to get the shard when its owner has released it; zero:
+		// any.
 		Successor sharding.NodeID
+		// Next is the epoch that is reserved for the successor: it may claim the shard then
+		// without another fact. NextMay are the forms that it may store. 0: none is reserved.
+		Next    sharding.Epoch
+		NextMay sharding.FormSet
 		// Previous has kept the states of the shard's entities, for the owner of a row that
 		// is not served yet; zero: nobody has.
 		Previous control.Previous

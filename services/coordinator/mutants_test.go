@@ -9,6 +9,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/scenariotest"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -402,6 +403,33 @@ func TestMutantsOfLoad(t *testing.T) {
 			if broken := m.broken(t); broken != (name != "") {
 				t.Errorf("mutant %q: broken %t", name, broken)
 			}
+		}
+	}
+}
+
+// TestMutantsOfHandovers: an epoch would be given out twice, a shard would be served at an epoch at
+// which nobody has claimed it, or a region would be relied on that cannot do without the coordinator.
+func TestMutantsOfHandovers(t *testing.T) {
+	t.Cleanup(func() { mutant.Activate("") })
+	for _, name := range []string{"next-epoch", "successor-able"} {
+		mutant.Activate(name)
+		if scenariotest.Differing(t, play) == 0 {
+			t.Errorf("mutant %s: no scenario differs", name)
+		}
+	}
+	for _, name := range []string{"", "next-counted"} {
+		mutant.Activate("")
+		w := beforeHandover(t)
+		mutant.Activate(name)
+		w.m.Step(w.now, DrainRegion{Region: node(t, "r1")}, nil)
+		if broken := w.m.Check() != nil; broken != (name != "") {
+			t.Errorf("mutant %q: an epoch is given out twice: %t", name, broken)
+		}
+	}
+	for _, name := range []string{"", "successor-wrote"} {
+		mutant.Activate(name)
+		if wrote := storedBySuccessor(t).Has(1); wrote != (name == "") {
+			t.Errorf("mutant %q: what the successor may have stored counts: %t", name, wrote)
 		}
 	}
 }

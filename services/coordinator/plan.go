@@ -86,7 +86,7 @@ func (m *Machine) planned(in Planned) {
 		if allocation.CheckMove(v, move) != nil && !mutant.On("move-checked-again") {
 			continue
 		}
-		m.handOff(r, move.To, causes[move.Reason])
+		m.handOff(t, r, move.To, causes[move.Reason])
 		m.updateView(v, t, move)
 	}
 }

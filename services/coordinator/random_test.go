@@ -164,10 +164,10 @@ func (c *cluster) elect() {
 	c.pending = nil
 	c.term += sharding.Term(1 + c.rng.IntN(3))
 	c.facts = slices.Clone(c.durable)
-	c.stored = map[sharding.ShardID]sharding.Row{}
+	c.stored, c.reserved = map[sharding.ShardID]sharding.Row{}, map[sharding.ShardID]sharding.Row{}
 	for _, f := range c.facts {
 		if f, ok := f.(RowFact); ok {
-			c.stored[f.Row.Shard] = f.Row
+			c.store(f)
 		}
 	}
 	for _, p := range c.peers {
@@ -425,7 +425,7 @@ func (c *cluster) beat(p *peer) {
 		c.input(Member{Node: p.node, Name: p.node.Addr, Reachable: c.now.After(p.suspected)})
 	}
 	if c.rng.IntN(6) == 0 {
-		c.tell(calls(p.node, control.Register{Types: p.types}))
+		c.tell(calls(p.node, control.Register{Types: p.types, HandsOver: p.node.UID%3 != 0})) // the others are of an earlier release
 	}
 	if p.leaving && c.rng.IntN(4) == 0 {
 		c.tell(calls(p.node, control.GracefulShutdown{}))
@@ -513,6 +513,9 @@ func (c *cluster) letGo(p *peer, o control.HandOff) {
 	}
 	p.minEpochs[o.Shard] = max(p.minEpochs[o.Shard], o.Epoch+1)
 	c.tell(from(p.node, control.ShardStopped{Shard: o.Shard, Epoch: o.Epoch}))
+	if to := c.peer(o.Successor); to != nil && c.rng.IntN(2) == 0 {
+		c.host(to, control.HostShard{Term: o.Term, Shard: o.Shard, Epoch: o.Next, Released: true})
+	}
 }
 
 // checkCalm: every shard ever asked for is served by a region that is there

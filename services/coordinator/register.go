@@ -29,6 +29,7 @@ type region struct {
 	zone       string
 	labels     []control.Label
 	capacity   uint32
+	handsOver  bool                // see control.Register
 	types      []sharding.TypeDesc // sorted by type
 	forms      []regionForms       // of the types, see learnForms
 }
@@ -145,7 +146,7 @@ func (m *Machine) register(from sharding.NodeID, call control.Call, in control.R
 		m.rolloutStep, r.load.at = m.now, m.now
 	}
 	r.registered, r.version, r.types, r.forms = true, in.Version, descs, make([]regionForms, len(descs))
-	r.zone, r.labels, r.capacity = in.Zone, slices.Clone(in.Labels), in.Capacity
+	r.zone, r.labels, r.capacity, r.handsOver = in.Zone, slices.Clone(in.Labels), in.Capacity, in.HandsOver
 	m.registeredVersion(r)
 	for _, d := range descs {
 		i, found := m.searchType(d.Type)

@@ -75,8 +75,8 @@ func (m *Machine) request(r Request) {
 	}
 	for _, f := range facts {
 		if row, ok := f.(RowFact); ok { // of a MoveShard
-			_, at := m.find(row.Row.Shard)
-			m.handOff(at, row.Successor, row.Cause)
+			t, at := m.find(row.Row.Shard)
+			m.handOff(t, at, row.Successor, row.Cause)
 			continue
 		}
 		m.commit(f)

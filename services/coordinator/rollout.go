@@ -162,6 +162,15 @@ func (m *Machine) preferTarget(t *typeTable, v allocation.View, s sharding.Shard
 	return v
 }
 
+// rolloutWants reports whether a successor is one that a rollout prefers, if a rollout is on.
+func (m *Machine) rolloutWants(t *typeTable, r *row, to *region, except sharding.NodeID, forms sharding.FormSet) bool {
+	if !m.frozen() || to.version == m.target.Version {
+		return true
+	}
+	v := m.preferTarget(t, m.view(t, except, forms, (*region).candidate), r.Shard)
+	return slices.ContainsFunc(v.Regions, func(o allocation.Region) bool { return o.Node == to.node })
+}
+
 // rolloutRoom is how many shards of a type a region may have before others are preferred:
 // its fair share among the regions that can be given some, times [Config.RolloutShare].
 func (m *Machine) rolloutRoom(t *typeTable) int {

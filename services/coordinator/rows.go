@@ -31,6 +31,10 @@ func (m *Machine) owned(s sharding.ShardID, by sharding.NodeID) (*typeTable, *ro
 
 // shardStarted handles a ShardStarted: the claim holds, so gateways may send commands.
 func (m *Machine) shardStarted(from sharding.NodeID, in control.ShardStarted) {
+	if r := m.succeeding(in.Shard, from, in.Epoch); r != nil {
+		m.commit(RowFact{Row: sharding.Row{Shard: r.Shard, Owner: from, Epoch: r.next, Phase: sharding.Serving}, Before: r.left(), May: r.nextMay, Cause: r.cause})
+		return
+	}
 	_, r := m.owned(in.Shard, from)
 	if r == nil || r.Epoch != in.Epoch && !mutant.On("started-epoch") || r.Phase != sharding.Starting {
 		return // a repeat, or superseded
@@ -43,6 +47,10 @@ func (m *Machine) shardStarted(from sharding.NodeID, in control.ShardStarted) {
 // hostRefused handles a HostRefused: nobody can serve the shard at this epoch, so it gets a
 // higher one. The row may be serving: its owner is asked when a command was refused.
 func (m *Machine) hostRefused(from sharding.NodeID, in control.HostRefused) {
+	if m.succeeding(in.Shard, from, in.Epoch) != nil {
+		m.successorRefused(from, in)
+		return
+	}
 	t, r := m.owned(in.Shard, from)
 	if r == nil || r.Epoch != in.Epoch || r.Phase == sharding.HandingOff || !m.plausible(in.Above) {
 		return
@@ -61,15 +69,18 @@ func (m *Machine) hostRefused(from sharding.NodeID, in control.HostRefused) {
 	m.assign(t, r, to, in.Above, forms, r.previous, sharding.CauseClaimRefused)
 }
 
-// ask sends the order that belongs to the row's phase to its owner.
+// ask sends the order that belongs to the row's phase to its owner, or to the successor.
 func (m *Machine) ask(r *row) {
 	if !inTransit(r.Row) {
 		return
 	}
 	r.asked = m.now
-	if r.Phase == sharding.HandingOff {
-		m.send(r.Owner, control.HandOff{Term: m.term, Shard: r.Shard, Epoch: r.Epoch})
-	} else {
+	switch {
+	case r.released:
+		m.send(r.successor, control.HostShard{Term: m.term, Shard: r.Shard, Epoch: r.next})
+	case r.Phase == sharding.HandingOff:
+		m.send(r.Owner, m.handOffOrder(r.fact(r.Row)))
+	default:
 		m.send(r.Owner, control.HostShard{Term: m.term, Shard: r.Shard, Epoch: r.Epoch, Previous: r.previous})
 	}
 }
@@ -90,12 +101,15 @@ func (m *Machine) repeat() {
 				continue
 			}
 			if m.overdue(t, r) {
-				if to := m.choose(t, r, r.Owner, r.stored()); !to.IsZero() {
+				if m.release(t, r, r.left()) {
+					continue
+				}
+				if to := m.choose(t, r, r.awaited(), r.stored()); !to.IsZero() {
 					m.assign(t, r, to, 0, r.stored(), r.previous, causeOfDelay(r))
 					continue
 				}
 			}
-			if m.now.Sub(r.asked) >= m.cfg.Resend && m.region(r.Owner) != nil {
+			if m.now.Sub(r.asked) >= m.cfg.Resend && m.region(r.awaited()) != nil {
 				m.ask(r)
 			}
 		}
@@ -105,7 +119,7 @@ func (m *Machine) repeat() {
 // overdue reports whether the time for the owner's answer is over. A volatile shard that was
 // served is never taken away without ShardStopped.
 func (m *Machine) overdue(t *typeTable, r *row) bool {
-	if r.Phase == sharding.HandingOff {
+	if r.Phase == sharding.HandingOff && !r.released {
 		return !t.desc.Volatile && m.now.Sub(r.since) >= m.cfg.HandoffTimeout+m.cfg.HandoffSlack
 	}
 	return m.now.Sub(r.since) >= m.cfg.HostTimeout<<min(time.Duration(r.tries), 2)
@@ -113,7 +127,7 @@ func (m *Machine) overdue(t *typeTable, r *row) bool {
 
 // causeOfDelay says what the owner of an overdue row has not done.
 func causeOfDelay(r *row) sharding.Cause {
-	if r.Phase == sharding.HandingOff {
+	if r.Phase == sharding.HandingOff && !r.released {
 		return sharding.CauseNotReleased
 	}
 	return sharding.CauseNotClaimed

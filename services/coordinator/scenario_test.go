@@ -18,19 +18,22 @@ import (
 
 // TestScenarios runs the scenarios. The commands are the cases of world.do.
 func TestScenarios(t *testing.T) {
-	scenariotest.Run(t, func(t *testing.T) scenariotest.Play {
-		w := newWorld(t, DefaultConfig())
-		return func(commands []string) (trace []string) {
-			w.trace = nil
-			for _, c := range commands {
-				w.do(c)
-			}
-			for _, line := range w.trace {
-				trace = append(trace, line.String())
-			}
-			return trace
+	scenariotest.Run(t, play)
+}
+
+// play runs the scenarios of a file.
+func play(t *testing.T) scenariotest.Play {
+	w := newWorld(t, DefaultConfig())
+	return func(commands []string) (trace []string) {
+		w.trace = nil
+		for _, c := range commands {
+			w.do(c)
 		}
-	})
+		for _, line := range w.trace {
+			trace = append(trace, line.String())
+		}
+		return trace
+	}
 }
 
 // world drives one machine and watches over what it says: facts are stored
@@ -42,16 +45,18 @@ type world struct {
 	start time.Time
 	now   time.Time
 	facts []Fact
-	// stored are the rows of facts.
-	stored map[sharding.ShardID]sharding.Row
-	trace  []traceLine
+	// stored are the rows of facts, reserved those that successors may claim by the newest fact.
+	stored, reserved map[sharding.ShardID]sharding.Row
+	trace            []traceLine
+	// handsOver: regions register as those of this release.
+	handsOver bool
 	// callers are the regions that made the calls.
 	callers map[control.Call]string
 }
 
 func newWorld(t *testing.T, cfg Config) *world {
 	now := time.Unix(1_000_000, 0)
-	return &world{t: t, cfg: cfg, m: New(cfg), start: now, now: now, stored: map[sharding.ShardID]sharding.Row{}, callers: map[control.Call]string{}}
+	return &world{t: t, cfg: cfg, m: New(cfg), start: now, now: now, stored: map[sharding.ShardID]sharding.Row{}, reserved: map[sharding.ShardID]sharding.Row{}, callers: map[control.Call]string{}}
 }
 
 // step runs one input, checks everything, and returns the outputs.
@@ -105,11 +110,14 @@ func (w *world) observe(o Output) error {
 			if f.Row.Phase != sharding.Serving && f.Cause == 0 {
 				return errors.New("it has no cause")
 			}
-			w.stored[f.Row.Shard] = f.Row
+			w.store(f)
 		}
 	case Send:
 		about := o.Msg.About()
 		r := w.stored[about.Shard]
+		if reserved := w.reserved[about.Shard]; is[control.HostShard](o) && reserved.Epoch == about.Epoch {
+			r = reserved
+		}
 		if handOff := about.Phase == sharding.HandingOff; r.Epoch != about.Epoch || r.Owner != o.To || handOff != (r.Phase == sharding.HandingOff) {
 			return fmt.Errorf("stored is %+v", r)
 		}
@@ -121,6 +129,15 @@ func (w *world) observe(o Output) error {
 		}
 	}
 	return nil
+}
+
+// store notes the newest row of a shard.
+func (w *world) store(f RowFact) {
+	w.stored[f.Row.Shard] = f.Row
+	delete(w.reserved, f.Row.Shard)
+	if f.Next != 0 {
+		w.reserved[f.Row.Shard] = sharding.Row{Shard: f.Row.Shard, Owner: f.Successor, Epoch: f.Next, Phase: sharding.Starting}
+	}
 }
 
 // from is a one-way message of a process.
@@ -182,10 +199,14 @@ func (w *world) do(line string) {
 		w.run(Member{Node: node(w.t, args[0]), Name: name,
 			Reachable: !slices.Contains(args, "unreachable"),
 			Joining:   slices.Contains(args, "joining"), Leaving: slices.Contains(args, "leaving")})
+	case "hands-over": // regions that register from now on tell successors
+		w.handsOver = true
+	case "old": // or not
+		w.handsOver = false
 	case "gone":
 		w.run(MemberGone{Node: node(w.t, args[0])})
 	case "register": // register r1 [last 1] T:4 V:2:volatile
-		caller, in := args[0], control.Register{Name: args[0]}
+		caller, in := args[0], control.Register{Name: args[0], HandsOver: w.handsOver}
 		if len(args) > 2 && args[1] == "last" {
 			in.Last = sharding.Term(number(w.t, args[2]))
 			args = args[2:]
@@ -310,7 +331,7 @@ func (w *world) configure(args []string) {
 		w.t.Fatal(err)
 	}
 	w.cfg, w.m = cfg, New(cfg)
-	w.facts, w.stored = nil, map[sharding.ShardID]sharding.Row{}
+	w.facts, w.stored, w.reserved = nil, map[sharding.ShardID]sharding.Row{}, map[sharding.ShardID]sharding.Row{}
 }
 
 func (w *world) run(in Input) {
@@ -361,6 +382,9 @@ func (w *world) outputText(o Output) string {
 	case Persist:
 		switch f := o.Fact.(type) {
 		case RowFact:
+			if f.Next != 0 {
+				return fmt.Sprintf("persist %s, then %s %v", rowText(f.Row), nodeText(f.Successor), f.Next)
+			}
 			if !f.Successor.IsZero() {
 				return "persist " + rowText(f.Row) + ", then " + nodeText(f.Successor)
 			}
@@ -394,6 +418,9 @@ func (w *world) outputText(o Output) string {
 		about := o.Msg.About()
 		if h, ok := o.Msg.(control.HostShard); ok && h.Previous != (control.Previous{}) {
 			return fmt.Sprintf("host %s %v %v, kept by %s at %v", nodeText(o.To), about.Shard, about.Epoch, nodeText(h.Previous.Owner), h.Previous.Epoch)
+		}
+		if h, ok := o.Msg.(control.HandOff); ok && h.Next != 0 {
+			return fmt.Sprintf("handoff %s %v %v, then %s %v", nodeText(o.To), about.Shard, about.Epoch, nodeText(h.Successor), h.Next)
 		}
 		return fmt.Sprintf("%s %s %v %v", map[string]string{"HostShard": "host", "HandOff": "handoff"}[control.Name(o.Msg)], nodeText(o.To), about.Shard, about.Epoch)
 	case Reply:

@@ -63,6 +63,10 @@ type Config struct {
 	// Resend is the pause before an unanswered message to the coordinator is
 	// repeated, and before an unanswered claim is. Default 200 ms.
 	Resend time.Duration
+	// HandoverTimeout is how long the successor of a shard that was released is told so, if
+	// nothing is heard of the shard. Default 20 s: as long as a region that leaves is there.
+	// By then a coordinator sees to it.
+	HandoverTimeout time.Duration
 	// JournalPatience is how long the journal may leave commits, or loads, unanswered before
 	// the region reports that it is cut off: its journaled shards then move.
 	// Default 5 s: longer than a failover of the database's network, shorter than most
@@ -127,6 +131,8 @@ func DefaultConfig(self sharding.NodeID, name string, types ...turn.Type) Config
 		InspectBytes:   2 << 20,
 		InspectText:    500,
 		LeaveTimeout:   20 * time.Second,
+
+		HandoverTimeout: 20 * time.Second,
 
 		JournalPatience: 5 * time.Second,
 		JournalProbe:    time.Second,
@@ -207,8 +213,8 @@ func (c *Config) Validate() error {
 	if c.InspectRows <= 0 || c.InspectBytes <= 0 || c.InspectText <= 0 {
 		errs = append(errs, errors.New("region: InspectRows, InspectBytes and InspectText must be above 0"))
 	}
-	if c.Resend <= 0 {
-		errs = append(errs, errors.New("region: Resend must be above 0"))
+	if c.Resend <= 0 || c.HandoverTimeout < c.Resend {
+		errs = append(errs, errors.New("region: Resend must be above 0, and HandoverTimeout not below it"))
 	}
 	if c.JournalPatience < 0 || c.JournalProbe <= 0 || c.JournalRecovery <= 0 {
 		errs = append(errs, errors.New("region: JournalPatience must not be negative, JournalProbe and JournalRecovery must be above 0"))

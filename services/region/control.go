@@ -19,6 +19,11 @@ type ControlCore struct {
 	cores   []Held                         // the last report of each shard core
 	budgets [resources]budget
 	feeding feeding
+	// handovers are the shards whose successors this region was told.
+	handovers map[sharding.ShardID]handover
+	// releasers are the regions that gave shards to this one, by the last order: they wait for
+	// the answer.
+	releasers map[sharding.ShardID]sharding.NodeID
 
 	term       sharding.Term // highest seen
 	registered sharding.Term // the term that acknowledged us
@@ -49,6 +54,9 @@ func NewControlCore(cfg Config) *ControlCore {
 		cores:   make([]Held, cfg.ShardCores),
 		loads:   loadReports{cores: make([]*ShardLoads, cfg.ShardCores)},
 		budgets: cfg.budgets(),
+
+		handovers: map[sharding.ShardID]handover{},
+		releasers: map[sharding.ShardID]sharding.NodeID{},
 	}
 	for i := range cfg.Turn.Types {
 		d := &cfg.Turn.Types[i].Desc
@@ -142,13 +150,15 @@ func (c *ControlCore) obeyed(t sharding.Term, e sharding.Epoch) bool {
 	return c.current(t) && e > 0 && e.Term() <= t || mutant.On("order-check")
 }
 
-func (c *ControlCore) hostShard(from string, in control.HostShard) {
+func (c *ControlCore) hostShard(sender sharding.NodeID, in control.HostShard) {
+	from := sender.Addr
 	switch {
-	case !c.obeyed(in.Term, in.Epoch):
+	case in.Released && !c.taken(sender, in):
+	case !in.Released && !c.obeyed(in.Term, in.Epoch):
 	case c.hosts(in.Shard):
-		c.order(in.Shard, Host{From: from, Shard: in.Shard, Epoch: in.Epoch, Previous: in.Previous})
+		c.order(in.Shard, Host{From: from, Shard: in.Shard, Epoch: in.Epoch, Previous: in.Previous, Released: in.Released})
 	default:
-		c.report(from, control.HostRefused{Shard: in.Shard, Epoch: in.Epoch, Above: in.Epoch})
+		c.reportShard(from, control.HostRefused{Shard: in.Shard, Epoch: in.Epoch, Above: in.Epoch})
 	}
 }
 
@@ -156,6 +166,7 @@ func (c *ControlCore) handOff(from string, in control.HandOff) {
 	switch {
 	case !c.obeyed(in.Term, in.Epoch):
 	case c.hosts(in.Shard):
+		c.handOffTo(in)
 		c.order(in.Shard, HandOff{From: from, Shard: in.Shard, Epoch: in.Epoch})
 	default:
 		c.report(from, control.ShardStopped{Shard: in.Shard, Epoch: in.Epoch})
@@ -166,7 +177,7 @@ func (c *ControlCore) handOff(from string, in control.HandOff) {
 func (c *ControlCore) event(core int, e Event) {
 	switch e := e.(type) {
 	case Report:
-		c.report(e.To, e.Msg)
+		c.reportShard(e.To, e.Msg)
 	case Held:
 		c.cores[core] = e
 		c.tickLeave()
@@ -218,6 +229,7 @@ func (c *ControlCore) tick() {
 	c.tickLeave()
 	c.tickJournal()
 	c.reportLoad()
+	c.tickHandovers()
 	for r := range resources {
 		c.reclaim(r)
 	}

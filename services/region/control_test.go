@@ -9,7 +9,7 @@ import (
 )
 
 // TestTakesItsMessages: a region takes each message that the vocabulary sends it, and
-// each answer to a call of its own, and nothing else.
+// each answer to a call of its own, and nothing else. FindShards is a call of its router.
 func TestTakesItsMessages(t *testing.T) {
 	m := NewControlCore(DefaultConfig(sharding.NodeID{Addr: "r:1", UID: 1}, "r"))
 	for _, k := range control.Kinds {
@@ -18,7 +18,7 @@ func TestTakesItsMessages(t *testing.T) {
 		}
 		for _, other := range control.Kinds {
 			for _, a := range append([]control.Message{other.Zero, nil}, other.Answers...) {
-				want := k.From&control.Region != 0 && k.Answers != nil && (a == nil || control.CheckAnswer(k.Zero, a) == nil)
+				want := k.From&control.Region != 0 && k.Answers != nil && control.Name(k.Zero) != "FindShards" && (a == nil || control.CheckAnswer(k.Zero, a) == nil)
 				if takes := m.replied(Replied{From: "c:1", Asked: k.Zero, Msg: a}); takes != want {
 					t.Errorf("takes %T as the answer to %T: %t", a, k.Zero, takes)
 				}

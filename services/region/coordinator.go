@@ -13,9 +13,15 @@ import (
 func (c *ControlCore) receive(in Received) bool {
 	switch msg := in.Msg.(type) {
 	case control.HostShard:
-		c.hostShard(in.From, msg)
+		c.hostShard(sharding.NodeID{Addr: in.From, UID: in.UID}, msg)
 	case control.HandOff:
 		c.handOff(in.From, msg)
+	case control.ShardStarted:
+		c.successorStarted(in.From, msg)
+	case control.HostRefused:
+		c.successorRefused(in.From, msg)
+	case control.FindShards:
+		c.emit(Reply{Call: in.Call, Msg: c.found(msg)})
 	case control.WatchTable:
 		c.emit(Reply{Call: in.Call, Msg: c.copy(msg)})
 	default:
@@ -111,6 +117,7 @@ func (c *ControlCore) tableChanged(from string, d sharding.TableDelta) {
 	c.current(d.Version.Term)
 	before := c.table.Version()
 	changed := c.table.Apply(d)
+	c.endHandovers(changed)
 	c.forward(changed)
 	if len(changed)+len(d.Types) > 0 || c.table.Version() != before {
 		types := d.Types
@@ -235,7 +242,7 @@ func (c *ControlCore) journalHeartbeatRead(in JournalHeartbeatRead) {
 	case !c.unregistered():
 	case a.refusal == "":
 		to, _ := c.watcher.Active()
-		reg := control.Register{Name: c.cfg.Name, Version: c.cfg.Version, Last: c.registered, Journal: journal, Zone: c.cfg.Zone, Labels: c.cfg.Labels, Capacity: c.cfg.Capacity}
+		reg := control.Register{Name: c.cfg.Name, Version: c.cfg.Version, Last: c.registered, Journal: journal, Zone: c.cfg.Zone, Labels: c.cfg.Labels, Capacity: c.cfg.Capacity, HandsOver: true}
 		for i := range c.cfg.Turn.Types {
 			reg.Types = append(reg.Types, c.cfg.Turn.Types[i].Desc)
 		}

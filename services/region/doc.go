@@ -48,6 +48,12 @@
 // moves, the region that has handed a shard off keeps them until the next owner has fetched them
 // ([GiveKept]).
 //
+// If HandOff names the successor of the shard, the region sends HostShard to it when it has released
+// the shard, until it hears that the shard has gone on. The successor claims the shard at the epoch
+// that the coordinator has reserved for it. It reports to the region, and to the active coordinator if
+// there is one. Both regions then know that it serves the shard, and say so to whoever asks
+// (FindShards), before a coordinator has written it down. See handover.go.
+//
 // Anything that shows the shard at a higher epoch (a row of the table, a command, the
 // fence) stops the shard at once.
 //

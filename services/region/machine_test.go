@@ -247,9 +247,29 @@ func (s *scenario) command(f []string) []string {
 					m.Previous.Owner = self
 				}
 			}
+			if owner := opt["released"]; owner != "" {
+				m.Released = true
+				return s.step(region.Received{From: owner, UID: 2, Msg: m})
+			}
 			return s.step(region.Received{From: "c1", Msg: m})
 		}
-		return s.step(region.Received{From: "c1", Msg: control.HandOff{Term: term, Shard: shard(f[1]), Epoch: e}})
+		m := control.HandOff{Term: term, Shard: shard(f[1]), Epoch: e}
+		if addr, next, ok := strings.Cut(opt["then"], "@"); ok {
+			m.Successor, m.Next = sharding.NodeID{Addr: addr, UID: 2}, epoch(next)
+		}
+		return s.step(region.Received{From: "c1", Msg: m})
+	case "started-at", "refused-at": // r2 T/0 1.2: another region says so
+		var m control.Message = control.ShardStarted{Shard: shard(f[2]), Epoch: epoch(f[3])}
+		if f[0] == "refused-at" {
+			m = control.HostRefused{Shard: shard(f[2]), Epoch: epoch(f[3]), Above: epoch(f[3])}
+		}
+		return s.step(region.Received{From: f[1], Msg: m})
+	case "find": // T/0 T/1
+		var m control.FindShards
+		for _, name := range f[1:] {
+			m.Shards = append(m.Shards, shard(name))
+		}
+		return s.step(region.Received{From: "g1", Call: 1, Msg: m})
 	case "fetched":
 		o := pop(&s.fetches)
 		in := region.KeptFetched{Shard: o.Shard, Epoch: o.Epoch}

@@ -37,10 +37,11 @@ type Event interface{ event() }
 
 // Inputs of the control core.
 type (
-	// Received is a control message. From is the address of its sender, if known. A
-	// message with a Call is answered by a Reply.
+	// Received is a control message. From is the address of its sender, if known, and UID its
+	// incarnation. A message with a Call is answered by a Reply.
 	Received struct {
 		From string
+		UID  sharding.NodeUID
 		Call control.Call
 		Msg  control.Message
 	}
@@ -90,8 +91,10 @@ type (
 type (
 	// Send sends a control message to the process at an address. If it is a call, it is
 	// answered by Replied. Any other may get lost, and the core repeats it.
+	// UID is the incarnation that is meant; 0: whichever is there.
 	Send struct {
 		To  string
+		UID sharding.NodeUID
 		Msg control.Message
 	}
 	// Reply answers a Received with a Call.
@@ -140,13 +143,16 @@ type (
 
 // Orders of the control core, and what they are for.
 type (
-	// Host: the coordinator at From gives the shard to this region.
+	// Host: the coordinator at From gives the shard to this region; or the region at From, which
+	// has released it.
 	Host struct {
 		From  string
 		Shard sharding.ShardID
 		Epoch sharding.Epoch
 		// Previous names the region that has kept the states of the entities; zero: none has.
 		Previous control.Previous
+		// Released says that From is a region.
+		Released bool
 	}
 	// HandOff: the coordinator at From wants the shard back.
 	HandOff struct {
@@ -311,6 +317,9 @@ func (c Command) String() string {
 
 // String leaves out who has kept states, if nobody has.
 func (h Host) String() string {
+	if h.Released {
+		return fmt.Sprintf("{From:%s Shard:%v Epoch:%v Released:true}", h.From, h.Shard, h.Epoch)
+	}
 	if h.Previous == (control.Previous{}) {
 		return fmt.Sprintf("{From:%s Shard:%v Epoch:%v}", h.From, h.Shard, h.Epoch)
 	}

@@ -31,7 +31,7 @@ func (m *ShardCore) hostShard(in Host) {
 	case in.Epoch < h.epoch:
 		m.report(from, control.HostRefused{Shard: in.Shard, Epoch: in.Epoch, Above: h.epoch})
 	case in.Epoch > h.epoch:
-		h.from = from
+		m.hear(h, in)
 		if in.Epoch > h.nextEpoch {
 			h.nextEpoch, h.nextKeptBy = in.Epoch, in.Previous
 		}
@@ -39,10 +39,18 @@ func (m *ShardCore) hostShard(in Host) {
 	case h.phase == serving:
 		m.report(from, control.ShardStarted{Shard: h.id, Epoch: h.epoch})
 	default: // claiming or fetching: ShardStarted follows; stopping: ShardStopped does
-		h.from = from
+		m.hear(h, in)
 		if h.damaged {
 			m.report(from, control.ShardStarted{Shard: h.id, Epoch: h.epoch})
 		}
+	}
+}
+
+// hear notes who waits for the answer: the coordinator that sent the newest order. A region that
+// has released the shard asks again until it hears what became of it.
+func (m *ShardCore) hear(h *heldShard, in Host) {
+	if !in.Released {
+		h.from = in.From
 	}
 }
 

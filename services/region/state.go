@@ -3,6 +3,7 @@ package region
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -13,6 +14,11 @@ import (
 // Check verifies the invariants of the core. An error is a bug.
 func (c *ControlCore) Check() error {
 	errs := []error{c.table.Check(), c.watcher.Check()}
+	for id, h := range c.handovers { // order-free: a broken one is a bug
+		if row, known := c.table.Row(id); !c.hosts(id) || h.order.Shard != id || known && row.Epoch > h.order.Epoch {
+			errs = append(errs, fmt.Errorf("region: %s goes to %s, and its row is %v", id, h.order.Successor, row))
+		}
+	}
 	for r := range resources {
 		if err := c.budgets[r].check(); err != nil {
 			errs = append(errs, fmt.Errorf("region: %s: %w", r, err))
@@ -72,6 +78,7 @@ func (c *ControlCore) Clone() *ControlCore {
 	n := *c
 	n.table, n.watcher, n.cores, n.out = c.table.Clone(), c.watcher.Clone(), slices.Clone(c.cores), nil
 	n.loads.cores = slices.Clone(c.loads.cores) // their lists are never written to
+	n.handovers, n.releasers = maps.Clone(c.handovers), maps.Clone(c.releasers)
 	for r := range resources {
 		b := &n.budgets[r]
 		b.granted, b.wanting = slices.Clone(b.granted), slices.Clone(b.wanting)
@@ -139,6 +146,13 @@ func (c *ControlCore) AppendState(now time.Time, b []byte) []byte {
 	b = fmt.Appendf(b, "cores %v feeding %v\n", c.cores, c.feeding)
 	for r := range resources {
 		b = fmt.Appendf(b, "%s %d %v %v\n", r, c.budgets[r].free, c.budgets[r].granted, c.budgets[r].wanting)
+	}
+	for _, id := range slices.SortedFunc(maps.Keys(c.handovers), sharding.ShardID.Compare) {
+		h := c.handovers[id]
+		b = fmt.Appendf(b, "handover %+v released %t told %d until %d\n", h.order, h.released, relative(now, h.toldAt), relative(now, h.until))
+	}
+	for _, id := range slices.SortedFunc(maps.Keys(c.releasers), sharding.ShardID.Compare) {
+		b = fmt.Appendf(b, "released %s by %s\n", id, c.releasers[id])
 	}
 	b = c.table.AppendState(b)
 	return c.watcher.AppendState(b, now)

@@ -28,6 +28,10 @@ type RowFact struct {
 	Before, May sharding.FormSet
 	// Successor is the region that is to get the shard next; zero: any.
 	Successor sharding.NodeID
+	// Next is the epoch that is reserved for the successor, and NextMay are the forms that it may
+	// store then; 0: none is reserved.
+	Next    sharding.Epoch
+	NextMay sharding.FormSet
 	// Previous has kept the states of the shard's entities; zero: nobody has.
 	Previous control.Previous
 	// Cause says why the shard is at its owner, or, while it is handed off, why it leaves.
@@ -48,6 +52,12 @@ func ToRowFact(f RowFact) *coordinatorv1.RowFact {
 	if !f.Successor.IsZero() {
 		w.Successor = ToNode(f.Successor)
 	}
+	if f.Next != 0 {
+		// Release 1 ignores what it does not know. So to a coordinator of release 1, what the
+		// successor may have stored is what an earlier owner may have stored.
+		w.Next, w.NextMay, w.Earlier = uint64(f.Next), []byte(f.NextMay), w.Before
+		w.Before = []byte(f.Before.Union(f.NextMay))
+	}
 	return w
 }
 
@@ -57,10 +67,15 @@ func DecodeRowFact(b []byte) (RowFact, error) {
 	if err := proto.Unmarshal(b, &r); err != nil {
 		return RowFact{}, err
 	}
-	return RowFact{
+	f := RowFact{
 		Row: FromRow(r.GetRow()), Successor: FromNode(r.GetSuccessor()), Previous: fromPrevious(r.GetPrevious()),
 		Before: sharding.MakeFormSet(r.GetBefore()), May: sharding.MakeFormSet(r.GetMay()), Cause: causeOf(r.GetCause()),
-	}, nil
+		Next: sharding.Epoch(r.GetNext()), NextMay: sharding.MakeFormSet(r.GetNextMay()),
+	}
+	if f.Next != 0 {
+		f.Before = sharding.MakeFormSet(r.GetEarlier())
+	}
+	return f, nil
 }
 
 // ToTypeFact writes a fact.

@@ -32,7 +32,7 @@ func Encode(m control.Message) *controlv1.Message {
 	case control.NotActive:
 		return &controlv1.Message{Kind: &controlv1.Message_NotActive{NotActive: &controlv1.NotActive{Active: toOwner(m.Active), Term: uint32(m.Term)}}}
 	case control.Register:
-		r := &controlv1.Register{Name: m.Name, Types: toTypes(m.Types), Version: m.Version, LastTerm: uint32(m.Last), JournalGeneration: uint64(m.Journal.Generation), Zone: m.Zone, Capacity: m.Capacity}
+		r := &controlv1.Register{Name: m.Name, Types: toTypes(m.Types), Version: m.Version, LastTerm: uint32(m.Last), JournalGeneration: uint64(m.Journal.Generation), Zone: m.Zone, Capacity: m.Capacity, HandsOver: m.HandsOver}
 		for _, l := range m.Labels {
 			r.Labels = append(r.Labels, &controlv1.Label{Name: l.Name, Value: l.Value})
 		}
@@ -64,9 +64,21 @@ func Encode(m control.Message) *controlv1.Message {
 		return &controlv1.Message{Kind: &controlv1.Message_JournalReport{JournalReport: &controlv1.JournalReport{Number: m.Number, State: toJournalState(m.State)}}}
 	case control.GetShardHome:
 		return &controlv1.Message{Kind: &controlv1.Message_GetShardHome{GetShardHome: &controlv1.GetShardHome{Shard: ToShard(m.Shard), Refused: uint64(m.Refused)}}}
+	case control.FindShards:
+		f := &controlv1.FindShards{}
+		for _, s := range m.Shards {
+			f.Shards = append(f.Shards, ToShard(s))
+		}
+		return &controlv1.Message{Kind: &controlv1.Message_FindShards{FindShards: f}}
+	case control.ShardsFound:
+		f := &controlv1.ShardsFound{}
+		for _, r := range m.Rows {
+			f.Rows = append(f.Rows, ToRow(r))
+		}
+		return &controlv1.Message{Kind: &controlv1.Message_ShardsFound{ShardsFound: f}}
 	case control.HostShard:
 		return &controlv1.Message{Kind: &controlv1.Message_HostShard{HostShard: &controlv1.HostShard{
-			Term: uint32(m.Term), Shard: ToShard(m.Shard), Epoch: uint64(m.Epoch), Previous: toPrevious(m.Previous),
+			Term: uint32(m.Term), Shard: ToShard(m.Shard), Epoch: uint64(m.Epoch), Previous: toPrevious(m.Previous), Released: m.Released,
 		}}}
 	case control.ShardStarted:
 		return &controlv1.Message{Kind: &controlv1.Message_ShardStarted{ShardStarted: &controlv1.ShardStarted{Shard: ToShard(m.Shard), Epoch: uint64(m.Epoch)}}}
@@ -76,7 +88,7 @@ func Encode(m control.Message) *controlv1.Message {
 		}}}
 	case control.HandOff:
 		return &controlv1.Message{Kind: &controlv1.Message_HandOff{HandOff: &controlv1.HandOff{
-			Term: uint32(m.Term), Shard: ToShard(m.Shard), Epoch: uint64(m.Epoch),
+			Term: uint32(m.Term), Shard: ToShard(m.Shard), Epoch: uint64(m.Epoch), Successor: toOwner(m.Successor), Next: uint64(m.Next),
 		}}}
 	case control.ShardStopped:
 		return &controlv1.Message{Kind: &controlv1.Message_ShardStopped{ShardStopped: &controlv1.ShardStopped{
@@ -99,7 +111,7 @@ func Decode(w *controlv1.Message) (control.Message, error) {
 		r := k.Register
 		m := control.Register{
 			Name: r.GetName(), Types: fromTypes(r.GetTypes()), Version: r.GetVersion(), Last: sharding.Term(r.GetLastTerm()),
-			Zone: r.GetZone(), Capacity: r.GetCapacity(), Labels: slices.Grow([]control.Label(nil), len(r.GetLabels())),
+			Zone: r.GetZone(), Capacity: r.GetCapacity(), HandsOver: r.GetHandsOver(), Labels: slices.Grow([]control.Label(nil), len(r.GetLabels())),
 		}
 		for _, l := range r.GetLabels() {
 			m.Labels = append(m.Labels, control.Label{Name: l.GetName(), Value: l.GetValue()})
@@ -135,10 +147,23 @@ func Decode(w *controlv1.Message) (control.Message, error) {
 		return control.JournalReport{Number: k.JournalReport.GetNumber(), State: fromJournalState(k.JournalReport.GetState())}, nil
 	case *controlv1.Message_GetShardHome:
 		return control.GetShardHome{Shard: FromShard(k.GetShardHome.GetShard()), Refused: sharding.Epoch(k.GetShardHome.GetRefused())}, nil
+	case *controlv1.Message_FindShards:
+		m := control.FindShards{Shards: slices.Grow([]sharding.ShardID(nil), len(k.FindShards.GetShards()))}
+		for _, s := range k.FindShards.GetShards() {
+			m.Shards = append(m.Shards, FromShard(s))
+		}
+		return m, nil
+	case *controlv1.Message_ShardsFound:
+		m := control.ShardsFound{Rows: slices.Grow([]sharding.Row(nil), len(k.ShardsFound.GetRows()))}
+		for _, r := range k.ShardsFound.GetRows() {
+			m.Rows = append(m.Rows, FromRow(r))
+		}
+		return m, nil
 	case *controlv1.Message_HostShard:
 		h := k.HostShard
 		return control.HostShard{
 			Term: sharding.Term(h.GetTerm()), Shard: FromShard(h.GetShard()), Epoch: sharding.Epoch(h.GetEpoch()), Previous: fromPrevious(h.GetPrevious()),
+			Released: h.GetReleased(),
 		}, nil
 	case *controlv1.Message_ShardStarted:
 		return control.ShardStarted{Shard: FromShard(k.ShardStarted.GetShard()), Epoch: sharding.Epoch(k.ShardStarted.GetEpoch())}, nil
@@ -147,7 +172,10 @@ func Decode(w *controlv1.Message) (control.Message, error) {
 		return control.HostRefused{Shard: FromShard(h.GetShard()), Epoch: sharding.Epoch(h.GetEpoch()), Above: sharding.Epoch(h.GetAbove())}, nil
 	case *controlv1.Message_HandOff:
 		h := k.HandOff
-		return control.HandOff{Term: sharding.Term(h.GetTerm()), Shard: FromShard(h.GetShard()), Epoch: sharding.Epoch(h.GetEpoch())}, nil
+		return control.HandOff{
+			Term: sharding.Term(h.GetTerm()), Shard: FromShard(h.GetShard()), Epoch: sharding.Epoch(h.GetEpoch()),
+			Successor: FromNode(h.GetSuccessor()), Next: sharding.Epoch(h.GetNext()),
+		}, nil
 	case *controlv1.Message_ShardStopped:
 		h := k.ShardStopped
 		return control.ShardStopped{

@@ -44,6 +44,9 @@ func (s *Server) ticked() {
 // answered is called by the loop after the answer to a call. It says once what is wrong with
 // an address: it is asked again and again.
 func (s *Server) answered(in router.Replied, err error) {
+	if _, poll := in.Asked.(control.WatchTable); !poll {
+		return // a region may be of a release that does not know the question
+	}
 	if err == nil {
 		delete(s.complaints, in.From)
 	} else if text := err.Error(); s.complaints[in.From] != text && !s.router.Ended() {

@@ -24,7 +24,7 @@ const maxCalls = 1024
 // send sends a control message, beside the loop.
 func (s *Server) send(o region.Send) {
 	if !control.IsCall(o.Msg) {
-		s.outbox.Send(sharding.NodeID{Addr: o.To}, o.Msg)
+		s.outbox.Send(sharding.NodeID{Addr: o.To, UID: o.UID}, o.Msg)
 		return
 	}
 	go func() {
@@ -82,7 +82,7 @@ type receiver struct{ s *Server }
 func (r receiver) Receive(_ context.Context, from sharding.NodeID, msgs []control.Message, size int) error {
 	items := make([]controlItem, len(msgs))
 	for i, m := range msgs {
-		items[i].in = region.Received{From: from.Addr, Msg: m}
+		items[i].in = region.Received{From: from.Addr, UID: from.UID, Msg: m}
 	}
 	return r.s.offer(size, items...)
 }
@@ -115,7 +115,7 @@ func (r receiver) Answer(ctx context.Context, from sharding.NodeID, m control.Me
 			got <- controlrpc.Answer{Err: errCrowded}
 			return
 		}
-		s.runner.control.step(region.Received{From: from.Addr, Call: call, Msg: m})
+		s.runner.control.step(region.Received{From: from.Addr, UID: from.UID, Call: call, Msg: m})
 	}}); err != nil {
 		return nil, err
 	}

@@ -206,7 +206,7 @@ func TestWhatIsRefused(t *testing.T) {
 		{r.send("dev", 1, host), "another incarnation"},
 		{r.send("dev", 0, host), "must name the incarnation"},
 		{r.send("other", uid, host), `not "other"`},
-		{r.send("dev", uid, host, control.ShardStarted{}), "ShardStarted is no one-way message for a region"},
+		{r.send("dev", uid, host, control.ShardStopped{}), "ShardStopped is no one-way message for a region"},
 		{r.send("dev", uid, control.WatchTable{}), "WatchTable is no one-way message for a region"},
 		{watch("other", control.WatchTable{}), `not "other"`},
 		{watch("dev", control.Register{}), "Register is no call that a region answers"},

@@ -123,8 +123,9 @@ func (r *routing) end() {
 type RouterConfig struct {
 	Core router.Config
 	Link link.Config
-	// Send sends a one-way message to a coordinator. It must not wait.
+	// Send sends a one-way message to a coordinator. It must not wait. Call makes a call.
 	Send func(sharding.NodeID, control.Message)
+	Call func(ctx context.Context, to string, msg control.Message) (control.Message, error)
 }
 
 // newRouting makes a router that is not started.
@@ -132,7 +133,7 @@ func newRouting(r *Runner, c *RouterConfig) (*routing, error) {
 	s := &routing{runner: r}
 	way := &wayIn{runner: r}
 	var err error
-	s.loop, err = driver.New(driver.Config{Core: c.Core, Link: c.Link, Local: way, Log: r.log, Send: c.Send, Inbox: c.Core.MaxTotal})
+	s.loop, err = driver.New(driver.Config{Core: c.Core, Link: c.Link, Local: way, Log: r.log, Send: c.Send, Call: c.Call, Inbox: c.Core.MaxTotal})
 	way.answers = s.loop
 	return s, err
 }

@@ -1,6 +1,8 @@
 package server
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -66,7 +68,7 @@ func runTower(t *testing.T, cores int, older sharding.Epoch, change func(*Runner
 	cfg := DefaultConfig()
 	c := RunnerConfig{
 		Log: slog.New(slog.DiscardHandler), Core: func(c *region.Config) { c.ShardCores = cores },
-		Router: &RouterConfig{Core: cfg.router(), Link: links, Send: func(sharding.NodeID, control.Message) {}},
+		Router: &RouterConfig{Core: cfg.router(), Link: links, Send: func(sharding.NodeID, control.Message) {}, Call: noCall},
 	}
 	if change != nil {
 		change(&c)
@@ -253,4 +255,9 @@ func TestNoRoute(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	})
+}
+
+// noCall is for routers whose shards are always served.
+func noCall(context.Context, string, control.Message) (control.Message, error) {
+	return nil, errors.New("nobody is there")
 }

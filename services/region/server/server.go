@@ -149,6 +149,9 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 		Router: &RouterConfig{
 			Core: routes, Link: toOthers(lc),
 			Send: func(to sharding.NodeID, msg control.Message) { s.outbox.Send(to, msg) },
+			Call: func(ctx context.Context, to string, msg control.Message) (control.Message, error) {
+				return s.client.Call(ctx, to, msg)
+			},
 		},
 		Outside: s.performOutside,
 		Fetch:   func(ctx context.Context, o region.FetchKept) ([]turn.Kept, error) { return s.kept.fetch(ctx, o) },

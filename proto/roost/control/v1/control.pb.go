@@ -466,6 +466,8 @@ type Message struct {
 	//	*Message_DueAck
 	//	*Message_ReportLoad
 	//	*Message_LoadAck
+	//	*Message_FindShards
+	//	*Message_ShardsFound
 	Kind          isMessage_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -670,6 +672,24 @@ func (x *Message) GetLoadAck() *LoadAck {
 	return nil
 }
 
+func (x *Message) GetFindShards() *FindShards {
+	if x != nil {
+		if x, ok := x.Kind.(*Message_FindShards); ok {
+			return x.FindShards
+		}
+	}
+	return nil
+}
+
+func (x *Message) GetShardsFound() *ShardsFound {
+	if x != nil {
+		if x, ok := x.Kind.(*Message_ShardsFound); ok {
+			return x.ShardsFound
+		}
+	}
+	return nil
+}
+
 type isMessage_Kind interface {
 	isMessage_Kind()
 }
@@ -746,6 +766,14 @@ type Message_LoadAck struct {
 	LoadAck *LoadAck `protobuf:"bytes,18,opt,name=load_ack,json=loadAck,proto3,oneof"`
 }
 
+type Message_FindShards struct {
+	FindShards *FindShards `protobuf:"bytes,19,opt,name=find_shards,json=findShards,proto3,oneof"`
+}
+
+type Message_ShardsFound struct {
+	ShardsFound *ShardsFound `protobuf:"bytes,20,opt,name=shards_found,json=shardsFound,proto3,oneof"`
+}
+
 func (*Message_WatchTable) isMessage_Kind() {}
 
 func (*Message_TableChanged) isMessage_Kind() {}
@@ -781,6 +809,10 @@ func (*Message_DueAck) isMessage_Kind() {}
 func (*Message_ReportLoad) isMessage_Kind() {}
 
 func (*Message_LoadAck) isMessage_Kind() {}
+
+func (*Message_FindShards) isMessage_Kind() {}
+
+func (*Message_ShardsFound) isMessage_Kind() {}
 
 type WatchTable struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1063,6 +1095,7 @@ type Register struct {
 	Labels            []*Label `protobuf:"bytes,7,rep,name=labels,proto3" json:"labels,omitempty"`                                                  // sorted by name
 	Capacity          uint32   `protobuf:"varint,8,opt,name=capacity,proto3" json:"capacity,omitempty"`                                             // most shards, of all types, that it wants; 0: it does not say
 	JournalGeneration uint64   `protobuf:"fixed64,9,opt,name=journal_generation,json=journalGeneration,proto3" json:"journal_generation,omitempty"` // of the region's journal, or 0
+	HandsOver         bool     `protobuf:"varint,10,opt,name=hands_over,json=handsOver,proto3" json:"hands_over,omitempty"`                         // the region sends and takes HostShard with released
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -1158,6 +1191,13 @@ func (x *Register) GetJournalGeneration() uint64 {
 		return x.JournalGeneration
 	}
 	return 0
+}
+
+func (x *Register) GetHandsOver() bool {
+	if x != nil {
+		return x.HandsOver
+	}
+	return false
 }
 
 type Label struct {
@@ -1881,19 +1921,108 @@ func (x *GetShardHome) GetRefused() uint64 {
 	return 0
 }
 
+type FindShards struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Shards        []*Shard               `protobuf:"bytes,1,rep,name=shards,proto3" json:"shards,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FindShards) Reset() {
+	*x = FindShards{}
+	mi := &file_roost_control_v1_control_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FindShards) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FindShards) ProtoMessage() {}
+
+func (x *FindShards) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_control_v1_control_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FindShards.ProtoReflect.Descriptor instead.
+func (*FindShards) Descriptor() ([]byte, []int) {
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *FindShards) GetShards() []*Shard {
+	if x != nil {
+		return x.Shards
+	}
+	return nil
+}
+
+type ShardsFound struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rows          []*Row                 `protobuf:"bytes,1,rep,name=rows,proto3" json:"rows,omitempty"` // those that the region knows
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ShardsFound) Reset() {
+	*x = ShardsFound{}
+	mi := &file_roost_control_v1_control_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ShardsFound) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ShardsFound) ProtoMessage() {}
+
+func (x *ShardsFound) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_control_v1_control_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ShardsFound.ProtoReflect.Descriptor instead.
+func (*ShardsFound) Descriptor() ([]byte, []int) {
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *ShardsFound) GetRows() []*Row {
+	if x != nil {
+		return x.Rows
+	}
+	return nil
+}
+
 type HostShard struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Term          uint32                 `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"`
 	Shard         *Shard                 `protobuf:"bytes,2,opt,name=shard,proto3" json:"shard,omitempty"`
 	Epoch         uint64                 `protobuf:"fixed64,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	Previous      *Previous              `protobuf:"bytes,4,opt,name=previous,proto3" json:"previous,omitempty"` // absent: nobody has kept the states of the entities
+	Previous      *Previous              `protobuf:"bytes,4,opt,name=previous,proto3" json:"previous,omitempty"`  // absent: nobody has kept the states of the entities
+	Released      bool                   `protobuf:"varint,5,opt,name=released,proto3" json:"released,omitempty"` // the sender is the region that has released the shard
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *HostShard) Reset() {
 	*x = HostShard{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[23]
+	mi := &file_roost_control_v1_control_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1905,7 +2034,7 @@ func (x *HostShard) String() string {
 func (*HostShard) ProtoMessage() {}
 
 func (x *HostShard) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[23]
+	mi := &file_roost_control_v1_control_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1918,7 +2047,7 @@ func (x *HostShard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostShard.ProtoReflect.Descriptor instead.
 func (*HostShard) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{23}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *HostShard) GetTerm() uint32 {
@@ -1949,6 +2078,13 @@ func (x *HostShard) GetPrevious() *Previous {
 	return nil
 }
 
+func (x *HostShard) GetReleased() bool {
+	if x != nil {
+		return x.Released
+	}
+	return false
+}
+
 // Previous is the region that has kept the states of a shard's entities.
 type Previous struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1960,7 +2096,7 @@ type Previous struct {
 
 func (x *Previous) Reset() {
 	*x = Previous{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[24]
+	mi := &file_roost_control_v1_control_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1972,7 +2108,7 @@ func (x *Previous) String() string {
 func (*Previous) ProtoMessage() {}
 
 func (x *Previous) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[24]
+	mi := &file_roost_control_v1_control_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1985,7 +2121,7 @@ func (x *Previous) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Previous.ProtoReflect.Descriptor instead.
 func (*Previous) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{24}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Previous) GetOwner() *Node {
@@ -2012,7 +2148,7 @@ type ShardStarted struct {
 
 func (x *ShardStarted) Reset() {
 	*x = ShardStarted{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[25]
+	mi := &file_roost_control_v1_control_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2024,7 +2160,7 @@ func (x *ShardStarted) String() string {
 func (*ShardStarted) ProtoMessage() {}
 
 func (x *ShardStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[25]
+	mi := &file_roost_control_v1_control_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2037,7 +2173,7 @@ func (x *ShardStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardStarted.ProtoReflect.Descriptor instead.
 func (*ShardStarted) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{25}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ShardStarted) GetShard() *Shard {
@@ -2065,7 +2201,7 @@ type HostRefused struct {
 
 func (x *HostRefused) Reset() {
 	*x = HostRefused{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[26]
+	mi := &file_roost_control_v1_control_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2077,7 +2213,7 @@ func (x *HostRefused) String() string {
 func (*HostRefused) ProtoMessage() {}
 
 func (x *HostRefused) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[26]
+	mi := &file_roost_control_v1_control_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2090,7 +2226,7 @@ func (x *HostRefused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostRefused.ProtoReflect.Descriptor instead.
 func (*HostRefused) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{26}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *HostRefused) GetShard() *Shard {
@@ -2119,13 +2255,15 @@ type HandOff struct {
 	Term          uint32                 `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"`
 	Shard         *Shard                 `protobuf:"bytes,2,opt,name=shard,proto3" json:"shard,omitempty"`
 	Epoch         uint64                 `protobuf:"fixed64,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Successor     *Node                  `protobuf:"bytes,4,opt,name=successor,proto3" json:"successor,omitempty"` // gets HostShard from the owner; absent: the coordinator decides
+	Next          uint64                 `protobuf:"fixed64,5,opt,name=next,proto3" json:"next,omitempty"`         // the epoch that is reserved for the successor
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *HandOff) Reset() {
 	*x = HandOff{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[27]
+	mi := &file_roost_control_v1_control_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2137,7 +2275,7 @@ func (x *HandOff) String() string {
 func (*HandOff) ProtoMessage() {}
 
 func (x *HandOff) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[27]
+	mi := &file_roost_control_v1_control_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2150,7 +2288,7 @@ func (x *HandOff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HandOff.ProtoReflect.Descriptor instead.
 func (*HandOff) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{27}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *HandOff) GetTerm() uint32 {
@@ -2174,6 +2312,20 @@ func (x *HandOff) GetEpoch() uint64 {
 	return 0
 }
 
+func (x *HandOff) GetSuccessor() *Node {
+	if x != nil {
+		return x.Successor
+	}
+	return nil
+}
+
+func (x *HandOff) GetNext() uint64 {
+	if x != nil {
+		return x.Next
+	}
+	return 0
+}
+
 type ShardStopped struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Shard *Shard                 `protobuf:"bytes,1,opt,name=shard,proto3" json:"shard,omitempty"`
@@ -2188,7 +2340,7 @@ type ShardStopped struct {
 
 func (x *ShardStopped) Reset() {
 	*x = ShardStopped{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[28]
+	mi := &file_roost_control_v1_control_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2200,7 +2352,7 @@ func (x *ShardStopped) String() string {
 func (*ShardStopped) ProtoMessage() {}
 
 func (x *ShardStopped) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[28]
+	mi := &file_roost_control_v1_control_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2213,7 +2365,7 @@ func (x *ShardStopped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardStopped.ProtoReflect.Descriptor instead.
 func (*ShardStopped) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{28}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ShardStopped) GetShard() *Shard {
@@ -2255,7 +2407,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[29]
+	mi := &file_roost_control_v1_control_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2267,7 +2419,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[29]
+	mi := &file_roost_control_v1_control_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2280,7 +2432,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{29}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Node) GetAddr() string {
@@ -2307,7 +2459,7 @@ type Shard struct {
 
 func (x *Shard) Reset() {
 	*x = Shard{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[30]
+	mi := &file_roost_control_v1_control_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2319,7 +2471,7 @@ func (x *Shard) String() string {
 func (*Shard) ProtoMessage() {}
 
 func (x *Shard) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[30]
+	mi := &file_roost_control_v1_control_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2332,7 +2484,7 @@ func (x *Shard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shard.ProtoReflect.Descriptor instead.
 func (*Shard) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{30}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Shard) GetType() string {
@@ -2364,7 +2516,7 @@ type Row struct {
 
 func (x *Row) Reset() {
 	*x = Row{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[31]
+	mi := &file_roost_control_v1_control_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2376,7 +2528,7 @@ func (x *Row) String() string {
 func (*Row) ProtoMessage() {}
 
 func (x *Row) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[31]
+	mi := &file_roost_control_v1_control_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2389,7 +2541,7 @@ func (x *Row) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Row.ProtoReflect.Descriptor instead.
 func (*Row) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{31}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Row) GetType() string {
@@ -2451,7 +2603,7 @@ type Type struct {
 
 func (x *Type) Reset() {
 	*x = Type{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[32]
+	mi := &file_roost_control_v1_control_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2463,7 +2615,7 @@ func (x *Type) String() string {
 func (*Type) ProtoMessage() {}
 
 func (x *Type) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[32]
+	mi := &file_roost_control_v1_control_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2476,7 +2628,7 @@ func (x *Type) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Type.ProtoReflect.Descriptor instead.
 func (*Type) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{32}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Type) GetName() string {
@@ -2549,7 +2701,7 @@ type Form struct {
 
 func (x *Form) Reset() {
 	*x = Form{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[33]
+	mi := &file_roost_control_v1_control_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2561,7 +2713,7 @@ func (x *Form) String() string {
 func (*Form) ProtoMessage() {}
 
 func (x *Form) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[33]
+	mi := &file_roost_control_v1_control_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2574,7 +2726,7 @@ func (x *Form) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Form.ProtoReflect.Descriptor instead.
 func (*Form) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{33}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Form) GetKind() FormKind {
@@ -2624,7 +2776,7 @@ type Command struct {
 
 func (x *Command) Reset() {
 	*x = Command{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[34]
+	mi := &file_roost_control_v1_control_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2636,7 +2788,7 @@ func (x *Command) String() string {
 func (*Command) ProtoMessage() {}
 
 func (x *Command) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[34]
+	mi := &file_roost_control_v1_control_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2649,7 +2801,7 @@ func (x *Command) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Command.ProtoReflect.Descriptor instead.
 func (*Command) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{34}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Command) GetName() string {
@@ -2691,7 +2843,7 @@ type Version struct {
 
 func (x *Version) Reset() {
 	*x = Version{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[35]
+	mi := &file_roost_control_v1_control_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2703,7 +2855,7 @@ func (x *Version) String() string {
 func (*Version) ProtoMessage() {}
 
 func (x *Version) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[35]
+	mi := &file_roost_control_v1_control_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2716,7 +2868,7 @@ func (x *Version) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Version.ProtoReflect.Descriptor instead.
 func (*Version) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{35}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Version) GetTerm() uint32 {
@@ -2750,7 +2902,8 @@ const file_roost_control_v1_control_proto_rawDesc = "" +
 	"\x02to\x18\x03 \x01(\x06R\x02to\x123\n" +
 	"\amessage\x18\x04 \x01(\v2\x19.roost.control.v1.MessageR\amessage\"C\n" +
 	"\fCallResponse\x123\n" +
-	"\amessage\x18\x01 \x01(\v2\x19.roost.control.v1.MessageR\amessage\"\xaf\t\n" +
+	"\amessage\x18\x01 \x01(\v2\x19.roost.control.v1.MessageR\amessage\"\xb4\n" +
+	"\n" +
 	"\aMessage\x12?\n" +
 	"\vwatch_table\x18\x01 \x01(\v2\x1c.roost.control.v1.WatchTableH\x00R\n" +
 	"watchTable\x12E\n" +
@@ -2774,7 +2927,10 @@ const file_roost_control_v1_control_proto_rawDesc = "" +
 	"\adue_ack\x18\x10 \x01(\v2\x18.roost.control.v1.DueAckH\x00R\x06dueAck\x12?\n" +
 	"\vreport_load\x18\x11 \x01(\v2\x1c.roost.control.v1.ReportLoadH\x00R\n" +
 	"reportLoad\x126\n" +
-	"\bload_ack\x18\x12 \x01(\v2\x19.roost.control.v1.LoadAckH\x00R\aloadAckB\x06\n" +
+	"\bload_ack\x18\x12 \x01(\v2\x19.roost.control.v1.LoadAckH\x00R\aloadAck\x12?\n" +
+	"\vfind_shards\x18\x13 \x01(\v2\x1c.roost.control.v1.FindShardsH\x00R\n" +
+	"findShards\x12B\n" +
+	"\fshards_found\x18\x14 \x01(\v2\x1d.roost.control.v1.ShardsFoundH\x00R\vshardsFoundB\x06\n" +
 	"\x04kind\"\x81\x01\n" +
 	"\n" +
 	"WatchTable\x123\n" +
@@ -2799,7 +2955,7 @@ const file_roost_control_v1_control_proto_rawDesc = "" +
 	"generation\"O\n" +
 	"\tNotActive\x12.\n" +
 	"\x06active\x18\x01 \x01(\v2\x16.roost.control.v1.NodeR\x06active\x12\x12\n" +
-	"\x04term\x18\x02 \x01(\rR\x04term\"\xd5\x02\n" +
+	"\x04term\x18\x02 \x01(\rR\x04term\"\xf4\x02\n" +
 	"\bRegister\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12,\n" +
 	"\x05types\x18\x02 \x03(\v2\x16.roost.control.v1.TypeR\x05types\x12\x18\n" +
@@ -2809,7 +2965,10 @@ const file_roost_control_v1_control_proto_rawDesc = "" +
 	"\x04zone\x18\x06 \x01(\tR\x04zone\x12/\n" +
 	"\x06labels\x18\a \x03(\v2\x17.roost.control.v1.LabelR\x06labels\x12\x1a\n" +
 	"\bcapacity\x18\b \x01(\rR\bcapacity\x12-\n" +
-	"\x12journal_generation\x18\t \x01(\x06R\x11journalGenerationB\x12\n" +
+	"\x12journal_generation\x18\t \x01(\x06R\x11journalGeneration\x12\x1d\n" +
+	"\n" +
+	"hands_over\x18\n" +
+	" \x01(\bR\thandsOverB\x12\n" +
 	"\x10_journal_cluster\"1\n" +
 	"\x05Label\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
@@ -2859,12 +3018,18 @@ const file_roost_control_v1_control_proto_rawDesc = "" +
 	"\x04term\x18\x01 \x01(\rR\x04term\"W\n" +
 	"\fGetShardHome\x12-\n" +
 	"\x05shard\x18\x01 \x01(\v2\x17.roost.control.v1.ShardR\x05shard\x12\x18\n" +
-	"\arefused\x18\x02 \x01(\x06R\arefused\"\x9c\x01\n" +
+	"\arefused\x18\x02 \x01(\x06R\arefused\"=\n" +
+	"\n" +
+	"FindShards\x12/\n" +
+	"\x06shards\x18\x01 \x03(\v2\x17.roost.control.v1.ShardR\x06shards\"8\n" +
+	"\vShardsFound\x12)\n" +
+	"\x04rows\x18\x01 \x03(\v2\x15.roost.control.v1.RowR\x04rows\"\xb8\x01\n" +
 	"\tHostShard\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\rR\x04term\x12-\n" +
 	"\x05shard\x18\x02 \x01(\v2\x17.roost.control.v1.ShardR\x05shard\x12\x14\n" +
 	"\x05epoch\x18\x03 \x01(\x06R\x05epoch\x126\n" +
-	"\bprevious\x18\x04 \x01(\v2\x1a.roost.control.v1.PreviousR\bprevious\"N\n" +
+	"\bprevious\x18\x04 \x01(\v2\x1a.roost.control.v1.PreviousR\bprevious\x12\x1a\n" +
+	"\breleased\x18\x05 \x01(\bR\breleased\"N\n" +
 	"\bPrevious\x12,\n" +
 	"\x05owner\x18\x01 \x01(\v2\x16.roost.control.v1.NodeR\x05owner\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x06R\x05epoch\"S\n" +
@@ -2874,11 +3039,13 @@ const file_roost_control_v1_control_proto_rawDesc = "" +
 	"\vHostRefused\x12-\n" +
 	"\x05shard\x18\x01 \x01(\v2\x17.roost.control.v1.ShardR\x05shard\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x06R\x05epoch\x12\x14\n" +
-	"\x05above\x18\x03 \x01(\x06R\x05above\"b\n" +
+	"\x05above\x18\x03 \x01(\x06R\x05above\"\xac\x01\n" +
 	"\aHandOff\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\rR\x04term\x12-\n" +
 	"\x05shard\x18\x02 \x01(\v2\x17.roost.control.v1.ShardR\x05shard\x12\x14\n" +
-	"\x05epoch\x18\x03 \x01(\x06R\x05epoch\"\x7f\n" +
+	"\x05epoch\x18\x03 \x01(\x06R\x05epoch\x124\n" +
+	"\tsuccessor\x18\x04 \x01(\v2\x16.roost.control.v1.NodeR\tsuccessor\x12\x12\n" +
+	"\x04next\x18\x05 \x01(\x06R\x04next\"\x7f\n" +
 	"\fShardStopped\x12-\n" +
 	"\x05shard\x18\x01 \x01(\v2\x17.roost.control.v1.ShardR\x05shard\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x06R\x05epoch\x12\x14\n" +
@@ -2956,7 +3123,7 @@ func file_roost_control_v1_control_proto_rawDescGZIP() []byte {
 }
 
 var file_roost_control_v1_control_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_roost_control_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
+var file_roost_control_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_roost_control_v1_control_proto_goTypes = []any{
 	(JournalState)(0),        // 0: roost.control.v1.JournalState
 	(RowReason)(0),           // 1: roost.control.v1.RowReason
@@ -2985,24 +3152,26 @@ var file_roost_control_v1_control_proto_goTypes = []any{
 	(*NodeLoad)(nil),         // 24: roost.control.v1.NodeLoad
 	(*LoadAck)(nil),          // 25: roost.control.v1.LoadAck
 	(*GetShardHome)(nil),     // 26: roost.control.v1.GetShardHome
-	(*HostShard)(nil),        // 27: roost.control.v1.HostShard
-	(*Previous)(nil),         // 28: roost.control.v1.Previous
-	(*ShardStarted)(nil),     // 29: roost.control.v1.ShardStarted
-	(*HostRefused)(nil),      // 30: roost.control.v1.HostRefused
-	(*HandOff)(nil),          // 31: roost.control.v1.HandOff
-	(*ShardStopped)(nil),     // 32: roost.control.v1.ShardStopped
-	(*Node)(nil),             // 33: roost.control.v1.Node
-	(*Shard)(nil),            // 34: roost.control.v1.Shard
-	(*Row)(nil),              // 35: roost.control.v1.Row
-	(*Type)(nil),             // 36: roost.control.v1.Type
-	(*Form)(nil),             // 37: roost.control.v1.Form
-	(*Command)(nil),          // 38: roost.control.v1.Command
-	(*Version)(nil),          // 39: roost.control.v1.Version
+	(*FindShards)(nil),       // 27: roost.control.v1.FindShards
+	(*ShardsFound)(nil),      // 28: roost.control.v1.ShardsFound
+	(*HostShard)(nil),        // 29: roost.control.v1.HostShard
+	(*Previous)(nil),         // 30: roost.control.v1.Previous
+	(*ShardStarted)(nil),     // 31: roost.control.v1.ShardStarted
+	(*HostRefused)(nil),      // 32: roost.control.v1.HostRefused
+	(*HandOff)(nil),          // 33: roost.control.v1.HandOff
+	(*ShardStopped)(nil),     // 34: roost.control.v1.ShardStopped
+	(*Node)(nil),             // 35: roost.control.v1.Node
+	(*Shard)(nil),            // 36: roost.control.v1.Shard
+	(*Row)(nil),              // 37: roost.control.v1.Row
+	(*Type)(nil),             // 38: roost.control.v1.Type
+	(*Form)(nil),             // 39: roost.control.v1.Form
+	(*Command)(nil),          // 40: roost.control.v1.Command
+	(*Version)(nil),          // 41: roost.control.v1.Version
 }
 var file_roost_control_v1_control_proto_depIdxs = []int32{
-	33, // 0: roost.control.v1.SendRequest.from:type_name -> roost.control.v1.Node
+	35, // 0: roost.control.v1.SendRequest.from:type_name -> roost.control.v1.Node
 	8,  // 1: roost.control.v1.SendRequest.messages:type_name -> roost.control.v1.Message
-	33, // 2: roost.control.v1.CallRequest.from:type_name -> roost.control.v1.Node
+	35, // 2: roost.control.v1.CallRequest.from:type_name -> roost.control.v1.Node
 	8,  // 3: roost.control.v1.CallRequest.message:type_name -> roost.control.v1.Message
 	8,  // 4: roost.control.v1.CallResponse.message:type_name -> roost.control.v1.Message
 	9,  // 5: roost.control.v1.Message.watch_table:type_name -> roost.control.v1.WatchTable
@@ -3014,52 +3183,57 @@ var file_roost_control_v1_control_proto_depIdxs = []int32{
 	17, // 11: roost.control.v1.Message.shutdown_ack:type_name -> roost.control.v1.ShutdownAck
 	20, // 12: roost.control.v1.Message.journal_report:type_name -> roost.control.v1.JournalReport
 	26, // 13: roost.control.v1.Message.get_shard_home:type_name -> roost.control.v1.GetShardHome
-	27, // 14: roost.control.v1.Message.host_shard:type_name -> roost.control.v1.HostShard
-	29, // 15: roost.control.v1.Message.shard_started:type_name -> roost.control.v1.ShardStarted
-	30, // 16: roost.control.v1.Message.host_refused:type_name -> roost.control.v1.HostRefused
-	31, // 17: roost.control.v1.Message.hand_off:type_name -> roost.control.v1.HandOff
-	32, // 18: roost.control.v1.Message.shard_stopped:type_name -> roost.control.v1.ShardStopped
+	29, // 14: roost.control.v1.Message.host_shard:type_name -> roost.control.v1.HostShard
+	31, // 15: roost.control.v1.Message.shard_started:type_name -> roost.control.v1.ShardStarted
+	32, // 16: roost.control.v1.Message.host_refused:type_name -> roost.control.v1.HostRefused
+	33, // 17: roost.control.v1.Message.hand_off:type_name -> roost.control.v1.HandOff
+	34, // 18: roost.control.v1.Message.shard_stopped:type_name -> roost.control.v1.ShardStopped
 	18, // 19: roost.control.v1.Message.count_due:type_name -> roost.control.v1.CountDue
 	19, // 20: roost.control.v1.Message.due_ack:type_name -> roost.control.v1.DueAck
 	21, // 21: roost.control.v1.Message.report_load:type_name -> roost.control.v1.ReportLoad
 	25, // 22: roost.control.v1.Message.load_ack:type_name -> roost.control.v1.LoadAck
-	39, // 23: roost.control.v1.WatchTable.version:type_name -> roost.control.v1.Version
-	10, // 24: roost.control.v1.WatchTable.card:type_name -> roost.control.v1.Card
-	39, // 25: roost.control.v1.TableChanged.version:type_name -> roost.control.v1.Version
-	35, // 26: roost.control.v1.TableChanged.rows:type_name -> roost.control.v1.Row
-	36, // 27: roost.control.v1.TableChanged.types:type_name -> roost.control.v1.Type
-	33, // 28: roost.control.v1.NotActive.active:type_name -> roost.control.v1.Node
-	36, // 29: roost.control.v1.Register.types:type_name -> roost.control.v1.Type
-	14, // 30: roost.control.v1.Register.labels:type_name -> roost.control.v1.Label
-	0,  // 31: roost.control.v1.JournalReport.state:type_name -> roost.control.v1.JournalState
-	22, // 32: roost.control.v1.ReportLoad.shards:type_name -> roost.control.v1.ShardLoad
-	23, // 33: roost.control.v1.ReportLoad.rest:type_name -> roost.control.v1.Load
-	24, // 34: roost.control.v1.ReportLoad.node:type_name -> roost.control.v1.NodeLoad
-	23, // 35: roost.control.v1.ShardLoad.load:type_name -> roost.control.v1.Load
-	34, // 36: roost.control.v1.GetShardHome.shard:type_name -> roost.control.v1.Shard
-	34, // 37: roost.control.v1.HostShard.shard:type_name -> roost.control.v1.Shard
-	28, // 38: roost.control.v1.HostShard.previous:type_name -> roost.control.v1.Previous
-	33, // 39: roost.control.v1.Previous.owner:type_name -> roost.control.v1.Node
-	34, // 40: roost.control.v1.ShardStarted.shard:type_name -> roost.control.v1.Shard
-	34, // 41: roost.control.v1.HostRefused.shard:type_name -> roost.control.v1.Shard
-	34, // 42: roost.control.v1.HandOff.shard:type_name -> roost.control.v1.Shard
-	34, // 43: roost.control.v1.ShardStopped.shard:type_name -> roost.control.v1.Shard
-	2,  // 44: roost.control.v1.Row.phase:type_name -> roost.control.v1.Phase
-	33, // 45: roost.control.v1.Row.owner:type_name -> roost.control.v1.Node
-	1,  // 46: roost.control.v1.Row.reason:type_name -> roost.control.v1.RowReason
-	38, // 47: roost.control.v1.Type.commands:type_name -> roost.control.v1.Command
-	37, // 48: roost.control.v1.Type.writes:type_name -> roost.control.v1.Form
-	37, // 49: roost.control.v1.Type.reads:type_name -> roost.control.v1.Form
-	3,  // 50: roost.control.v1.Form.kind:type_name -> roost.control.v1.FormKind
-	4,  // 51: roost.control.v1.Control.Send:input_type -> roost.control.v1.SendRequest
-	6,  // 52: roost.control.v1.Control.Call:input_type -> roost.control.v1.CallRequest
-	5,  // 53: roost.control.v1.Control.Send:output_type -> roost.control.v1.SendResponse
-	7,  // 54: roost.control.v1.Control.Call:output_type -> roost.control.v1.CallResponse
-	53, // [53:55] is the sub-list for method output_type
-	51, // [51:53] is the sub-list for method input_type
-	51, // [51:51] is the sub-list for extension type_name
-	51, // [51:51] is the sub-list for extension extendee
-	0,  // [0:51] is the sub-list for field type_name
+	27, // 23: roost.control.v1.Message.find_shards:type_name -> roost.control.v1.FindShards
+	28, // 24: roost.control.v1.Message.shards_found:type_name -> roost.control.v1.ShardsFound
+	41, // 25: roost.control.v1.WatchTable.version:type_name -> roost.control.v1.Version
+	10, // 26: roost.control.v1.WatchTable.card:type_name -> roost.control.v1.Card
+	41, // 27: roost.control.v1.TableChanged.version:type_name -> roost.control.v1.Version
+	37, // 28: roost.control.v1.TableChanged.rows:type_name -> roost.control.v1.Row
+	38, // 29: roost.control.v1.TableChanged.types:type_name -> roost.control.v1.Type
+	35, // 30: roost.control.v1.NotActive.active:type_name -> roost.control.v1.Node
+	38, // 31: roost.control.v1.Register.types:type_name -> roost.control.v1.Type
+	14, // 32: roost.control.v1.Register.labels:type_name -> roost.control.v1.Label
+	0,  // 33: roost.control.v1.JournalReport.state:type_name -> roost.control.v1.JournalState
+	22, // 34: roost.control.v1.ReportLoad.shards:type_name -> roost.control.v1.ShardLoad
+	23, // 35: roost.control.v1.ReportLoad.rest:type_name -> roost.control.v1.Load
+	24, // 36: roost.control.v1.ReportLoad.node:type_name -> roost.control.v1.NodeLoad
+	23, // 37: roost.control.v1.ShardLoad.load:type_name -> roost.control.v1.Load
+	36, // 38: roost.control.v1.GetShardHome.shard:type_name -> roost.control.v1.Shard
+	36, // 39: roost.control.v1.FindShards.shards:type_name -> roost.control.v1.Shard
+	37, // 40: roost.control.v1.ShardsFound.rows:type_name -> roost.control.v1.Row
+	36, // 41: roost.control.v1.HostShard.shard:type_name -> roost.control.v1.Shard
+	30, // 42: roost.control.v1.HostShard.previous:type_name -> roost.control.v1.Previous
+	35, // 43: roost.control.v1.Previous.owner:type_name -> roost.control.v1.Node
+	36, // 44: roost.control.v1.ShardStarted.shard:type_name -> roost.control.v1.Shard
+	36, // 45: roost.control.v1.HostRefused.shard:type_name -> roost.control.v1.Shard
+	36, // 46: roost.control.v1.HandOff.shard:type_name -> roost.control.v1.Shard
+	35, // 47: roost.control.v1.HandOff.successor:type_name -> roost.control.v1.Node
+	36, // 48: roost.control.v1.ShardStopped.shard:type_name -> roost.control.v1.Shard
+	2,  // 49: roost.control.v1.Row.phase:type_name -> roost.control.v1.Phase
+	35, // 50: roost.control.v1.Row.owner:type_name -> roost.control.v1.Node
+	1,  // 51: roost.control.v1.Row.reason:type_name -> roost.control.v1.RowReason
+	40, // 52: roost.control.v1.Type.commands:type_name -> roost.control.v1.Command
+	39, // 53: roost.control.v1.Type.writes:type_name -> roost.control.v1.Form
+	39, // 54: roost.control.v1.Type.reads:type_name -> roost.control.v1.Form
+	3,  // 55: roost.control.v1.Form.kind:type_name -> roost.control.v1.FormKind
+	4,  // 56: roost.control.v1.Control.Send:input_type -> roost.control.v1.SendRequest
+	6,  // 57: roost.control.v1.Control.Call:input_type -> roost.control.v1.CallRequest
+	5,  // 58: roost.control.v1.Control.Send:output_type -> roost.control.v1.SendResponse
+	7,  // 59: roost.control.v1.Control.Call:output_type -> roost.control.v1.CallResponse
+	58, // [58:60] is the sub-list for method output_type
+	56, // [56:58] is the sub-list for method input_type
+	56, // [56:56] is the sub-list for extension type_name
+	56, // [56:56] is the sub-list for extension extendee
+	0,  // [0:56] is the sub-list for field type_name
 }
 
 func init() { file_roost_control_v1_control_proto_init() }
@@ -3086,6 +3260,8 @@ func file_roost_control_v1_control_proto_init() {
 		(*Message_DueAck)(nil),
 		(*Message_ReportLoad)(nil),
 		(*Message_LoadAck)(nil),
+		(*Message_FindShards)(nil),
+		(*Message_ShardsFound)(nil),
 	}
 	file_roost_control_v1_control_proto_msgTypes[9].OneofWrappers = []any{}
 	type x struct{}
@@ -3094,7 +3270,7 @@ func file_roost_control_v1_control_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_roost_control_v1_control_proto_rawDesc), len(file_roost_control_v1_control_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   36,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -30,11 +30,17 @@ type RowFact struct {
 	Row   *v1.Row                `protobuf:"bytes,1,opt,name=row,proto3" json:"row,omitempty"`
 	// The forms that earlier owners may have stored, and those that the owner may store:
 	// bit i%8 of byte i/8 is that of the i-th form of the type.
-	Before        []byte       `protobuf:"bytes,2,opt,name=before,proto3" json:"before,omitempty"`
-	May           []byte       `protobuf:"bytes,3,opt,name=may,proto3" json:"may,omitempty"`
-	Successor     *v1.Node     `protobuf:"bytes,4,opt,name=successor,proto3" json:"successor,omitempty"` // the region that is to get the shard; absent: any
-	Previous      *v1.Previous `protobuf:"bytes,5,opt,name=previous,proto3" json:"previous,omitempty"`   // who has kept the states of the entities; absent: nobody
-	Cause         uint32       `protobuf:"varint,6,opt,name=cause,proto3" json:"cause,omitempty"`        // why the shard is at its owner, or leaves: see sharding.Cause; 0: not known
+	Before    []byte       `protobuf:"bytes,2,opt,name=before,proto3" json:"before,omitempty"`
+	May       []byte       `protobuf:"bytes,3,opt,name=may,proto3" json:"may,omitempty"`
+	Successor *v1.Node     `protobuf:"bytes,4,opt,name=successor,proto3" json:"successor,omitempty"` // the region that is to get the shard; absent: any
+	Previous  *v1.Previous `protobuf:"bytes,5,opt,name=previous,proto3" json:"previous,omitempty"`   // who has kept the states of the entities; absent: nobody
+	Cause     uint32       `protobuf:"varint,6,opt,name=cause,proto3" json:"cause,omitempty"`        // why the shard is at its owner, or leaves: see sharding.Cause; 0: not known
+	// The epoch that is reserved for the successor, or 0, and the forms that it may store then.
+	// Then before has these forms too, and earlier is without them: release 1 does not know the
+	// other fields.
+	Next          uint64 `protobuf:"fixed64,7,opt,name=next,proto3" json:"next,omitempty"`
+	NextMay       []byte `protobuf:"bytes,8,opt,name=next_may,json=nextMay,proto3" json:"next_may,omitempty"`
+	Earlier       []byte `protobuf:"bytes,9,opt,name=earlier,proto3" json:"earlier,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -109,6 +115,27 @@ func (x *RowFact) GetCause() uint32 {
 		return x.Cause
 	}
 	return 0
+}
+
+func (x *RowFact) GetNext() uint64 {
+	if x != nil {
+		return x.Next
+	}
+	return 0
+}
+
+func (x *RowFact) GetNextMay() []byte {
+	if x != nil {
+		return x.NextMay
+	}
+	return nil
+}
+
+func (x *RowFact) GetEarlier() []byte {
+	if x != nil {
+		return x.Earlier
+	}
+	return nil
 }
 
 // TypeFact is a type of the table.
@@ -550,14 +577,17 @@ var File_roost_coordinator_v1_coordinator_proto protoreflect.FileDescriptor
 
 const file_roost_coordinator_v1_coordinator_proto_rawDesc = "" +
 	"\n" +
-	"&roost/coordinator/v1/coordinator.proto\x12\x14roost.coordinator.v1\x1a\x1eroost/control/v1/control.proto\"\xe0\x01\n" +
+	"&roost/coordinator/v1/coordinator.proto\x12\x14roost.coordinator.v1\x1a\x1eroost/control/v1/control.proto\"\xa9\x02\n" +
 	"\aRowFact\x12'\n" +
 	"\x03row\x18\x01 \x01(\v2\x15.roost.control.v1.RowR\x03row\x12\x16\n" +
 	"\x06before\x18\x02 \x01(\fR\x06before\x12\x10\n" +
 	"\x03may\x18\x03 \x01(\fR\x03may\x124\n" +
 	"\tsuccessor\x18\x04 \x01(\v2\x16.roost.control.v1.NodeR\tsuccessor\x126\n" +
 	"\bprevious\x18\x05 \x01(\v2\x1a.roost.control.v1.PreviousR\bprevious\x12\x14\n" +
-	"\x05cause\x18\x06 \x01(\rR\x05cause\"t\n" +
+	"\x05cause\x18\x06 \x01(\rR\x05cause\x12\x12\n" +
+	"\x04next\x18\a \x01(\x06R\x04next\x12\x19\n" +
+	"\bnext_may\x18\b \x01(\fR\anextMay\x12\x18\n" +
+	"\aearlier\x18\t \x01(\fR\aearlier\"t\n" +
 	"\bTypeFact\x12*\n" +
 	"\x04type\x18\x01 \x01(\v2\x16.roost.control.v1.TypeR\x04type\x12,\n" +
 	"\x05forms\x18\x02 \x03(\v2\x16.roost.control.v1.FormR\x05forms\x12\x0e\n" +
