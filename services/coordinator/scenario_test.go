@@ -83,7 +83,7 @@ func (w *world) checkBraked(out []Output) {
 	w.t.Helper()
 	for _, o := range out {
 		p, ok := o.(Persist)
-		if f, row := p.Fact.(RowFact); ok && row && f.Row.Phase == sharding.HandingOff && !f.Successor.IsZero() {
+		if f, row := p.Fact.(RowFact); ok && row && f.Row.Phase == sharding.HandingOff && needOf(f.Cause) == voluntary {
 			w.t.Fatalf("while moves are stopped, %+v", f)
 		}
 	}
