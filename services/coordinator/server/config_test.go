@@ -2,6 +2,7 @@ package server
 
 import (
 	"maps"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -89,5 +90,33 @@ func TestStrategy(t *testing.T) {
 	}
 	if got, err := new(DefaultConfig()).core(); err != nil || got.Strategy != coordinator.DefaultConfig().Strategy {
 		t.Errorf("by default the core asks %+v, %v", got.Strategy, err)
+	}
+}
+
+// TestBudget: the keys reach the core, and wrong ones are refused by name.
+func TestBudget(t *testing.T) {
+	c := DefaultConfig()
+	c.Journal, c.Lease = "memory:", "memory:x"
+	c.Budget = Budget{
+		MaxHandoffs: 1, MaxHandoffsPerRegion: 2, MaxMovesPerMinute: 3, BrakeWindow: 20 * time.Second, BrakeWindows: 5, BrakeSamples: 6,
+		BrakeFactor: 7, BrakeExcess: 8, BrakePause: 9, BrakeRise: 10, BrakeFall: 11,
+	}
+	if err := c.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	want := coordinator.DefaultConfig()
+	want.MaxHandoffs, want.MaxHandoffsPerRegion, want.MaxMovesPerMinute, want.Brake, want.BrakeWindow, want.BrakeWindows = 1, 2, 3, false, 20*time.Second, 5
+	want.BrakeSamples, want.BrakeFactor, want.BrakeExcess, want.BrakePause, want.BrakeRise, want.BrakeFall = 6, 7, 8, 9, 10, 11
+	want.GatewayForgotten = 40 * time.Second
+	got, err := c.core()
+	if want.Strategy, want.Strategies = got.Strategy, got.Strategies; err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("the core has %+v, %v\nwant %+v", got, err, want)
+	}
+	c.Budget = Budget{MaxHandoffsPerRegion: -1, MaxMovesPerMinute: maxMovesPerMinute + 1, BrakeFactor: 1}
+	err = c.Validate()
+	for _, key := range []string{"max_handoffs is 0", "max_handoffs_per_region is -1", "max_moves_per_minute", "brake_window,", "brake_windows is 0", "brake_samples", "brake_factor is 1", "brake_rise", "brake_fall"} {
+		if err == nil || !strings.Contains(err.Error(), "allocation."+key) {
+			t.Errorf("no error names %s: %v", key, err)
+		}
 	}
 }
