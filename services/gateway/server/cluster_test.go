@@ -32,6 +32,7 @@ type fake struct {
 	version  uint64
 	epoch    sharding.Epoch
 	asked    []control.GetShardHome
+	cards    []control.Card
 	rows     []sharding.Row
 	changed  chan struct{} // closed at the next change
 	served   map[string]int
@@ -125,6 +126,9 @@ func (f *fake) table(by string) control.Message {
 // Answer is the coordinator's: a watch waits for a change.
 func (f *fake) Answer(ctx context.Context, _ sharding.NodeID, m control.Message, _ int) (control.Message, error) {
 	f.mu.Lock()
+	if c := m.(control.WatchTable).Card; c.Span > 0 {
+		f.cards = append(f.cards, c)
+	}
 	if m.(control.WatchTable).Version.N == f.version {
 		changed := f.changed
 		f.mu.Unlock()

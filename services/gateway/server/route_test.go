@@ -12,6 +12,7 @@ import (
 	"github.com/twitchtv/twirp"
 
 	"github.com/roost-cluster/roost/libs/control"
+	"github.com/roost-cluster/roost/libs/latency"
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/router"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -132,6 +133,32 @@ func TestLinkLost(t *testing.T) {
 	if got := g.do(t, http.MethodPost, "/v1/Echo/a/Do", "{}"); got.status != 200 {
 		t.Errorf("on the next link: %+v", got)
 	}
+}
+
+// TestCards: the coordinator learns where the gateway's operators reach it, and how its clients fare.
+func TestCards(t *testing.T) {
+	f := newFake(t, 1<<20)
+	g := f.startReady(nil)
+	for range 3 {
+		if got := g.do(t, http.MethodPost, "/v1/Echo/a/Do", "{}"); got.status != 200 {
+			t.Fatalf("%+v", got)
+		}
+	}
+	g.turnedAway.Add(2)
+	eventually(t, "all commands are told of", func() bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		var commands, refused uint64
+		var latencies latency.Histogram
+		for _, c := range f.cards {
+			commands, refused = commands+c.Commands, refused+c.Refused
+			latencies.Merge(c.Latencies)
+			if "http://"+c.Management != g.management {
+				t.Fatalf("the management address is %s, want %s", c.Management, g.management)
+			}
+		}
+		return commands == 5 && refused == 2 && latencies.Count() == 3
+	})
 }
 
 // TestFallback: without a coordinator, the table of a region is used.
