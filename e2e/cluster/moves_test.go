@@ -21,11 +21,19 @@ import (
 var hit = entity.Command[struct{}, int64]("Visits", "Hit")
 
 // TestMoves: the counts of volatile entities survive planned moves under load: drains and
-// restarts of regions.
+// restarts of regions. Handoffs of journaled shards end although the coordinator is killed.
 func TestMoves(t *testing.T) {
 	if os.Getenv("E2E") == "" {
 		t.Skip("takes minutes: make e2e for all of them, make e2e SET=short for the most important ones")
 	}
+	t.Run("adopt", func(t *testing.T) {
+		ran.Store(true)
+		lists, kills := 60, 4
+		if fullSet() {
+			kills = 20
+		}
+		playAdopt(t, lists, kills)
+	})
 	t.Run("volatile", func(t *testing.T) {
 		ran.Store(true)
 		entities, moves := 100, 6
