@@ -401,7 +401,7 @@ func (c *coordNode) perform(o coordinator.Output) {
 	case coordinator.Reply:
 		c.checkDurable(sharding.NodeID{}, o.Msg)
 		c.calls.reply(o.Call, o.Msg)
-	case coordinator.UnreadableNow, coordinator.DrainStays, coordinator.NoLoad:
+	case coordinator.UnreadableNow, coordinator.DrainStays, coordinator.NameTaken, coordinator.NoLoad:
 	case coordinator.FenceShard:
 		// The shard may be claimed only for a row that says that it is unreadable.
 		c.checkFact(sharding.Row{Shard: o.Claim.Shard, Epoch: o.Claim.Epoch, Phase: sharding.Starting, Reason: sharding.Unreadable})

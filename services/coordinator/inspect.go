@@ -246,6 +246,7 @@ func (s *state) region(r *region) {
 	for _, v := range []bool{r.reachable, r.joining, r.going, r.registered, r.leaving, r.draining, r.stayTold} {
 		s.bool(v)
 	}
+	s.node(r.heldUpBy)
 	if s.uint(uint64(r.journal.state)); r.journal.number > 0 {
 		s.uint(r.journal.number)
 		s.time(r.journal.at)

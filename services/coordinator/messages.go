@@ -304,6 +304,12 @@ type (
 	// BrakeChanged says, for the log, that moves that need not be are held back, or no longer,
 	// or less.
 	BrakeChanged BrakeView
+	// NameTaken says, for the log, that a region is not registered as long as another one with
+	// the same name is here.
+	NameTaken struct {
+		Name       string
+		Region, By sharding.NodeID
+	}
 	// TargetSet says, for the log, that the target version of rollouts is another one.
 	TargetSet struct{ Version, Before, Why string }
 	// ProbeJournal asks the journal something that has no effect. Answered by
@@ -458,6 +464,7 @@ func (FenceShard) output()            {}
 func (ReadForms) output()             {}
 func (UnreadableNow) output()         {}
 func (DrainStays) output()            {}
+func (NameTaken) output()             {}
 func (BrakeChanged) output()          {}
 func (NoLoad) output()                {}
 func (ProbeJournal) output()          {}

@@ -73,6 +73,26 @@ func TestMutantsOfRegistration(t *testing.T) {
 	}
 }
 
+// TestMutantsOfNames: two regions of one name would have shards, so a pin would mean either.
+func TestMutantsOfNames(t *testing.T) {
+	t.Cleanup(func() { mutant.Activate("") })
+	r1, r2 := node(t, "r1"), node(t, "r2")
+	for _, name := range []string{"", "name-unique"} {
+		mutant.Activate(name)
+		w := newWorld(t, DefaultConfig())
+		for _, in := range []Input{
+			Member{Node: r1, Name: "a", Reachable: true}, Member{Node: r2, Name: "a", Reachable: true}, Elected{Term: 1},
+			calls(r1, control.Register{Types: []sharding.TypeDesc{{Type: "T", Shards: 4}}}),
+			calls(r2, control.Register{Types: []sharding.TypeDesc{{Type: "T", Shards: 4}}}),
+		} {
+			w.step(in)
+		}
+		if got := w.m.region(r2).registered; got != (name != "") {
+			t.Errorf("mutant %q: the second region of the name is registered: %v", name, got)
+		}
+	}
+}
+
 // TestMutantsOfUnknownFacts: what a later release has decided would be lost.
 func TestMutantsOfUnknownFacts(t *testing.T) {
 	t.Cleanup(func() { mutant.Activate("") })

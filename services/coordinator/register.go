@@ -20,9 +20,10 @@ type region struct {
 	going     bool // the membership says that the region leaves the cluster
 
 	registered bool
-	leaving    bool // the region itself has asked for its shards to be taken
-	draining   bool // an operator drains the region
-	stayTold   bool // the log knows that this drain does not end
+	leaving    bool            // the region itself has asked for its shards to be taken
+	draining   bool            // an operator drains the region
+	stayTold   bool            // the log knows that this drain does not end
+	heldUpBy   sharding.NodeID // the region with the same name, as the log knows
 	journal    journalHealth
 	load       regionLoad
 	version    string
@@ -107,12 +108,20 @@ func (m *Machine) forgetDrained() {
 	}
 }
 
-// register handles a Register. The region must ask again in two cases: if it is no member
-// yet, because the membership is about to report it; and if it changes a type whose last
-// change is not durable yet.
+// register handles a Register. The region must ask again in three cases: if it is no member
+// yet, because the membership is about to report it; if another region has its name; and if it
+// changes a type whose last change is not durable yet.
 func (m *Machine) register(from sharding.NodeID, call control.Call, in control.Register) {
 	r := m.region(from)
 	if r == nil {
+		m.askAgain(call)
+		return
+	}
+	if other := m.namesake(r); other != nil {
+		if r.heldUpBy != other.node {
+			r.heldUpBy = other.node
+			m.emit(NameTaken{Name: r.name, Region: r.node, By: other.node})
+		}
 		m.askAgain(call)
 		return
 	}
@@ -171,6 +180,22 @@ func (m *Machine) register(from sharding.NodeID, call control.Call, in control.R
 	m.allowAllocation()
 	m.sweepDue = true
 	m.reply(call, control.RegisterAck{Term: m.term})
+}
+
+// namesake returns a region that keeps another one from being registered, because it has the same
+// name: pins and cordons are about names. A region that leaves, is not reachable, or was
+// replaced at its address does not: the other one may be the same region, started again.
+func (m *Machine) namesake(r *region) *region {
+	if r.registered || r.name == "" || mutant.On("name-unique") {
+		return nil
+	}
+	for i := range m.regions {
+		o := &m.regions[i]
+		if o.name == r.name && o.node.Addr != r.node.Addr && o.registered && o.reachable && !o.going && !o.leaving {
+			return o
+		}
+	}
+	return nil
 }
 
 // changes reports whether a type gets other commands or forms if a region registers it with

@@ -194,8 +194,11 @@ func (w *world) do(line string) {
 		w.run(Deposed{})
 	case "active": // active c2 3: a standby hears who is active
 		w.run(Active{Node: node(w.t, args[0]), Term: sharding.Term(number(w.t, args[1]))})
-	case "member": // member r1 [unreachable] [joining] [leaving]
+	case "member": // member r1 [named r2] [unreachable] [joining] [leaving]
 		name, _, _ := strings.Cut(args[0], "#")
+		if len(args) > 2 && args[1] == "named" {
+			name = args[2]
+		}
 		w.run(Member{Node: node(w.t, args[0]), Name: name,
 			Reachable: !slices.Contains(args, "unreachable"),
 			Joining:   slices.Contains(args, "joining"), Leaving: slices.Contains(args, "leaving")})
@@ -431,6 +434,8 @@ func (w *world) outputText(o Output) string {
 		return "probe"
 	case BrakeChanged:
 		return fmt.Sprintf("log brake %v, 1/%d", o.State, o.Part)
+	case NameTaken:
+		return fmt.Sprintf("held up: %s has the name %s of %s", nodeText(o.By), o.Name, nodeText(o.Region))
 	case DrainStays:
 		return fmt.Sprintf("log drain of %s stays %s%v", o.Region, o.Shards.Type, o.Shards.Shards)
 	}

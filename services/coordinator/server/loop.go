@@ -78,6 +78,8 @@ func (s *Server) perform(o coordinator.Output) {
 		s.log.Info(brakeLog(o), "state", o.State, "part", o.Part, "p99", o.P99, "usually", o.Baseline, "samples", o.Samples)
 	case coordinator.DrainStays:
 		s.log.Warn("the drain of a region does not end: "+drainStays(&o.Shards), "region", o.Region, "type", o.Shards.Type, "shards", o.Shards.Shards)
+	case coordinator.NameTaken:
+		s.log.Warn("a region is given no shards, because another one has its name: give each a node.name of its own, or stop the one that is too many", "name", o.Name, "region", o.Region, "other", o.By)
 	case coordinator.NoLoad:
 		s.log.Warn("a region reports nothing of the load of its shards, so nothing moves because of load until it does: it may be of an earlier release, or have region.load_interval 0", "region", o.Region)
 	case coordinator.UnreadableNow:
