@@ -29,10 +29,10 @@ func (w *World) burden(p *process) int64 {
 	return w.weather.Burden * max(0, n-burdenFrom)
 }
 
-// movesByChoice reports whether a fact begins a move that need not be.
-func movesByChoice(f coordinator.RowFact) bool {
+// voluntary reports whether a fact begins a voluntary move.
+func voluntary(f coordinator.RowFact) bool {
 	switch f.Cause {
-	case sharding.CauseBalance, sharding.CausePin, sharding.CauseCapacity, sharding.CauseZone, sharding.CauseMove:
+	case sharding.CauseBalance, sharding.CauseLoad, sharding.CausePin, sharding.CauseCapacity, sharding.CauseZone, sharding.CauseMove:
 		return f.Row.Phase == sharding.HandingOff
 	}
 	return false

@@ -22,7 +22,7 @@ type store struct {
 	// rows are the rows of all facts that were committed.
 	rows   map[sharding.Row]bool
 	newest map[sharding.ShardID]sharding.Row
-	begun  []int64 // when moves that need not be have begun
+	begun  []int64 // when voluntary moves have begun
 	// drained are the regions that operators want empty, by the facts.
 	drained  map[sharding.NodeID]bool
 	steering steering
@@ -184,7 +184,7 @@ func (s *store) factsOf(a sharding.Append) {
 				s.w.violate("serving means claimed", "%+v becomes a fact and was never claimed", f.Row)
 			}
 			old := s.newest[f.Row.Shard]
-			if movesByChoice(f) && f.Row != old {
+			if voluntary(f) && f.Row != old {
 				s.begun = append(s.begun, s.w.now)
 			}
 			s.newest[f.Row.Shard] = f.Row

@@ -8,7 +8,7 @@ import (
 )
 
 // The brake holds voluntary moves back while commands are much slower than usual. What is usual is
-// the baseline: the p99 of windows in which nothing moved by choice, smoothed. It stops the moves
+// the baseline: the p99 of windows in which nothing moved voluntarily, smoothed. It stops the moves
 // after some slow windows in a row, and after a pause lets one go, the probe. If the windows that
 // follow are no slower than those without moves were, the moves are not to blame, and go on: at
 // first at half rate. So an imbalance that is itself the reason is cured. While moves are stopped,
@@ -159,7 +159,7 @@ func (b *brake) stop(now time.Time, w window) {
 func (b *brake) pause(now time.Time) { b.state, b.stateAt, b.probeAt = BrakeStopped, now, time.Time{} }
 
 // learn moves the baseline towards the p99 of a window: down by any window, because moves make
-// nothing faster; up only by one in which nothing moved by choice. While moves are held back it is
+// nothing faster; up only by one in which nothing moved voluntarily. While moves are held back it is
 // that p99, and at first it is that of any window.
 func (b *brake) learn(w window, slow bool, cfg *Config) {
 	still := !b.moved || mutant.On("baseline-still")
@@ -212,12 +212,12 @@ func (v BrakeView) Why() string {
 	if v.Since.IsZero() {
 		return ""
 	}
-	did := fmt.Sprintf("moves that need not be have 1/%d of the budget again", v.Part)
+	did := fmt.Sprintf("voluntary moves have 1/%d of the budget again", v.Part)
 	switch v.State {
 	case BrakeStopped:
-		did = "moves that need not be are stopped"
+		did = "voluntary moves are stopped"
 	case BrakeProbing:
-		did = "moves that need not be are tried one at a time"
+		did = "voluntary moves are tried one at a time"
 	}
 	return fmt.Sprintf("%s: the p99 of commands was %s, usually it is %s", did, roughly(v.Slow), roughly(v.Usual))
 }

@@ -25,6 +25,9 @@ func (m *Machine) Check() error {
 	if len(m.parked) > m.cfg.MaxWatches || len(m.parked) > 0 && m.stored == m.persisted {
 		return fmt.Errorf("%d watches are parked, %d of %d facts are stored", len(m.parked), m.stored, m.persisted)
 	}
+	if len(m.gateways.list) > m.cfg.MaxGateways {
+		return fmt.Errorf("%d gateways are listed, at most %d may be", len(m.gateways.list), m.cfg.MaxGateways)
+	}
 	if m.told != m.n {
 		return fmt.Errorf("watches wait at version %d, the table is at %d", m.told, m.n)
 	}
@@ -103,7 +106,7 @@ func (b *budget) countAll(t *typeTable) {
 // check compares the budget with what is counted.
 func (b *budget) check(want *budget) error {
 	if b.handoffs != want.handoffs || b.moving != want.moving || !maps.Equal(b.from, want.from) || !maps.Equal(b.to, want.to) {
-		return fmt.Errorf("%d rows hand off, from %v to %v, and %d move by choice; counted are %d, %v, %v and %d",
+		return fmt.Errorf("%d rows hand off, from %v to %v, and %d move voluntarily; counted are %d, %v, %v and %d",
 			want.handoffs, want.from, want.to, want.moving, b.handoffs, b.from, b.to, b.moving)
 	}
 	if b.brake.idle() != b.brake.since.IsZero() {

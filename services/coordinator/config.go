@@ -89,10 +89,9 @@ type Config struct {
 	// that are handed off to one region, unless their owner leaves. 0: no limit. Default 0: a
 	// region hands off hundreds in less than a second.
 	MaxHandoffsPerRegion int
-	// MaxMovesPerMinute bounds the shards that begin to move within any minute although they
-	// need not. 0: no limit. Default 0: the brake finds out how many users can stand.
+	// MaxMovesPerMinute bounds the voluntary moves that begin within any minute. 0: no limit. Default 0: the brake finds out how many users can stand.
 	MaxMovesPerMinute int
-	// Brake says that moves that need not be are held back while commands are slow. Default true.
+	// Brake says that voluntary moves are held back while commands are slow. Default true.
 	Brake bool
 	// BrakeWindow is how long what gateways say is gathered before it is judged. Default 5 s:
 	// a few hundred commands even if there are few users, and with BrakeWindows the moves stop

@@ -301,7 +301,7 @@ type (
 		Region string
 		Shards UnreadableShards
 	}
-	// BrakeChanged says, for the log, that moves that need not be are held back, or no longer,
+	// BrakeChanged says, for the log, that voluntary moves are held back, or no longer,
 	// or less.
 	BrakeChanged BrakeView
 	// NameTaken says, for the log, that a region is not registered as long as another one with

@@ -78,7 +78,7 @@ func (w *world) step(in Input) []Output {
 	return out
 }
 
-// checkBraked checks that nothing begins to move by choice.
+// checkBraked checks that no voluntary move begins.
 func (w *world) checkBraked(out []Output) {
 	w.t.Helper()
 	for _, o := range out {

@@ -14,8 +14,8 @@ import (
 type Budget struct {
 	MaxHandoffs          int           `key:"allocation.max_handoffs" unit:"shards" help:"shards that are handed off at a time in the whole cluster, for whatever reason"`
 	MaxHandoffsPerRegion int           `key:"allocation.max_handoffs_per_region" unit:"shards" help:"shards that one region hands off at a time, and that are handed off to one region, unless their region leaves; 0: no limit"`
-	MaxMovesPerMinute    int           `key:"allocation.max_moves_per_minute" unit:"shards" help:"shards that begin to move within any minute although they need not: for balance, pins, capacities and zones, and by roost move; 0: no limit"`
-	Brake                bool          `key:"allocation.brake" help:"hold moves that need not be back while commands are much slower than usual; see docs/placement.md"`
+	MaxMovesPerMinute    int           `key:"allocation.max_moves_per_minute" unit:"shards" help:"shards that begin to move voluntarily within any minute: for balance, load, pins, capacities and zones, and by roost move; 0: no limit"`
+	Brake                bool          `key:"allocation.brake" help:"hold voluntary moves back while commands are much slower than usual; see docs/placement.md"`
 	BrakeWindow          time.Duration `key:"allocation.brake_window" help:"how long what gateways say of their commands is gathered before it is judged, and shown by roost members"`
 	BrakeWindows         int           `key:"allocation.brake_windows" unit:"windows" help:"slow windows in a row after which moves are stopped"`
 	BrakeSamples         int           `key:"allocation.brake_samples" unit:"commands" help:"commands that a window must have to be slow, or to say what is usual"`
@@ -98,5 +98,5 @@ func brakeLog(o coordinator.BrakeChanged) string {
 	if why := coordinator.BrakeView(o).Why(); why != "" {
 		return why
 	}
-	return "moves that need not be have the whole budget again"
+	return "voluntary moves have the whole budget again"
 }

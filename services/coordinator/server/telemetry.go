@@ -96,7 +96,7 @@ func (s *Server) instrument(mp metric.MeterProvider) error {
 	allocated := meter.Gauge("roost.shard.allocated", "{shard}", "shards with an owner")
 	unallocated := meter.Gauge("roost.shard.unallocated", "{shard}", "shards that have no owner, those never asked for included")
 	moving := meter.Gauge("roost.shard.moving", "{shard}", "shards that start or hand off")
-	budget := meter.Gauge("roost.coordinator.moves.budget", "%", "part of the limits that shards have which need not move: 100 usually, less after commands were slow, 0 while such moves are stopped or tried one at a time")
+	budget := meter.Gauge("roost.coordinator.moves.budget", "%", "part of the limits that voluntary moves of shards have: 100 usually, less after commands were slow, 0 while they are stopped or tried one at a time")
 	unread := meter.Gauge("roost.shard.unreadable", "{shard}", "shards whose commands are refused because no region reads what is stored of them; see roost shards")
 	watches := meter.Gauge("roost.coordinator.watches", "{watch}", "calls that wait for an answer, most of them watches that wait for a change of the table")
 	held := meter.Gauge("roost.coordinator.held", "{output}", "facts that are not stored yet, and what must not be told before they are")
@@ -140,7 +140,7 @@ func (s *Server) instrument(mp metric.MeterProvider) error {
 	})
 }
 
-// part is the part of the budget that is left to moves that need not be, in percent.
+// part is the part of the budget that is left to voluntary moves, in percent.
 func part(b coordinator.BrakeView) int64 {
 	if b.State != coordinator.BrakeReleased {
 		return 0

@@ -686,7 +686,7 @@ func (x *Gateway) GetHeardUnixMs() int64 {
 	return 0
 }
 
-// Brake: shards that need not move are held back, because commands were slow.
+// Brake: voluntary moves of shards are held back, because commands were slow.
 type Brake struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	State         string                 `protobuf:"bytes,1,opt,name=state,proto3" json:"state,omitempty"` // stopped; probing: one is tried; released: they have a part of the limits again
