@@ -2,6 +2,7 @@ package sim
 
 import (
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -178,7 +179,9 @@ func (w *World) steerCalm(stop func() bool) {
 	until(2*sec, func() bool { return w.journal.steering.cordons[here[to].Name] })
 	before := map[sharding.ShardID]sharding.Epoch{}
 	for shard, row := range w.journal.newest { // order-free: all are noted
-		before[shard] = row.Epoch
+		if before[shard] = row.Epoch; row.Phase == sharding.HandingOff {
+			before[shard] = sharding.MakeEpoch(math.MaxUint32, 0) // it may have gone to its successor already
+		}
 	}
 	w.drain(from)
 	until(5*sec, func() bool { return w.ownerOf(e) != from && !w.ownerOf(e).IsZero() })
