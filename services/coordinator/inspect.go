@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/allocation"
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -375,6 +376,12 @@ type RegionView struct {
 	Cordoned bool
 	// Journal is what the region says of its journal.
 	Journal sharding.JournalState
+	// Load is what is known of the load that the region has when what is under way has ended,
+	// and Process what its process has and uses, if the region has reported any. LoadComplete
+	// says that it has reported as much as the strategy "load" needs.
+	Load                       allocation.Load
+	Process                    control.NodeLoad
+	LoadReported, LoadComplete bool
 	// Shards counts the rows that name it, HandingOff those that hand off.
 	Shards, HandingOff int
 	// Stays are those of its shards that no other region can be given now.
@@ -400,6 +407,9 @@ func (m *Machine) View() View {
 			Journal: r.journal.state,
 		}
 		rv.Stays = m.staying(r)
+		if r.load.reports > 0 {
+			rv.Load, rv.Process, rv.LoadReported, rv.LoadComplete = m.loadOf(r), r.load.node, true, m.measuredOf(r)
+		}
 		for _, t := range m.types {
 			shards := t.shardsOf(r.node)
 			rv.Shards += len(shards)

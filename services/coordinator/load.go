@@ -114,9 +114,11 @@ func (m *Machine) loadOf(r *region) allocation.Load {
 // measured reports whether the loads of all regions are known: each has reported twice, the
 // last time not long ago. The first report may be of a time before the region had its shards.
 func (m *Machine) measured() bool {
-	return !slices.ContainsFunc(m.regions, func(r region) bool {
-		return r.registered && (r.load.reports < 2 && !mutant.On("load-two-reports") || m.now.Sub(r.load.at) >= m.cfg.LoadReport && !mutant.On("load-fresh"))
-	})
+	return !slices.ContainsFunc(m.regions, func(r region) bool { return r.registered && !m.measuredOf(&r) })
+}
+
+func (m *Machine) measuredOf(r *region) bool {
+	return (r.load.reports >= 2 || mutant.On("load-two-reports")) && (m.now.Sub(r.load.at) < m.cfg.LoadReport || mutant.On("load-fresh"))
 }
 
 // shardLoads are the loads of a type's shards; nil: too little is known.

@@ -19,7 +19,9 @@ func (a *app) membersCommand() *cobra.Command {
 		Use: "members", Aliases: []string{"m"}, Short: "List the members of the cluster", Args: cobra.NoArgs,
 		Long: `Lists the members as the active coordinator sees them, and the gateways, which are no
 members: how many commands they have ended per second, how many of these were refused or have an
-unknown outcome, and what 50 and 99 of 100 commands did not exceed.`,
+unknown outcome, and what 50 and 99 of 100 commands did not exceed. LOAD is what the shards of a
+region take of it, in processors, as the strategy load counts it; - as long as it has not
+reported it.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			admin, err := a.adminClient()
 			if err != nil {
@@ -34,14 +36,17 @@ unknown outcome, and what 50 and 99 of 100 commands did not exceed.`,
 			}
 			var rows [][]any
 			for _, m := range res.Members {
-				shards := any(m.Shards)
+				shards, load := any(m.Shards), "-"
 				if !isRegion(m) {
 					shards = "-"
 				}
-				rows = append(rows, []any{m.Name, strings.Join(m.Roles, ","), memberState(m), shards, orDash(m.Zone), orDash(m.AppVersion), m.Addr})
+				if m.Load != nil {
+					load = fmt.Sprintf("%.2f", m.Load.Cost)
+				}
+				rows = append(rows, []any{m.Name, strings.Join(m.Roles, ","), memberState(m), shards, load, orDash(m.Zone), orDash(m.AppVersion), m.Addr})
 			}
-			header := []string{"NAME", "ROLE", "STATE", "SHARDS", "ZONE", "VERSION", "ADDRESS"}
-			if err := a.printTable(header, rows, "SHARDS"); err != nil {
+			header := []string{"NAME", "ROLE", "STATE", "SHARDS", "LOAD", "ZONE", "VERSION", "ADDRESS"}
+			if err := a.printTable(header, rows, "SHARDS", "LOAD"); err != nil {
 				return err
 			}
 			if err := a.printGateways(res); err != nil {

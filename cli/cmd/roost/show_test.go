@@ -42,7 +42,7 @@ func (f *fakeAdmin) Members(context.Context, *adminv1.MembersRequest) (*adminv1.
 		{Addr: "10.0.0.9:8080", Management: "10.0.0.9:8558"},
 	}, Members: []*adminv1.Member{
 		{Name: "coordinator-1", Roles: []string{"coordinator"}, Status: "up", Reachable: true, Addr: "10.0.0.1:25521", Active: true},
-		{Name: "region-1", Roles: []string{"region"}, Status: "up", Reachable: true, Addr: "10.0.0.2:25520", Shards: 12, Draining: true},
+		{Name: "region-1", Roles: []string{"region"}, Status: "up", Reachable: true, Addr: "10.0.0.2:25520", Shards: 12, Draining: true, Load: &adminv1.Load{Cost: 1.284}},
 		{Name: "region-2", Roles: []string{"region"}, Status: "up", Addr: "10.0.0.3:25520", Zone: "b", AppVersion: "1.4"},
 		{Name: "region-2", Roles: []string{"region"}, Status: "up", Reachable: true, Addr: "10.0.0.4:25520"},
 		{Name: "region-3", Roles: []string{"region"}, Status: "up", Reachable: true, Addr: "10.0.0.5:25520"},
@@ -200,14 +200,14 @@ func TestShow(t *testing.T) {
 		code    int
 		want    string
 	}{
-		{"members", 0, `NAME           ROLE         STATE            SHARDS  ZONE  VERSION  ADDRESS
-coordinator-1  coordinator  up, active            -  -     -        10.0.0.1:25521
-region-1       region       up, draining         12  -     -        10.0.0.2:25520
-region-2       region       up, unreachable       0  b     1.4      10.0.0.3:25520
-region-2       region       up                    0  -     -        10.0.0.4:25520
-region-3       region       up                    0  -     -        10.0.0.5:25520
-region-3       region       joining               0  -     -        10.0.0.6:25520
-region-3       region       exiting               0  -     -        10.0.0.7:25520
+		{"members", 0, `NAME           ROLE         STATE            SHARDS  LOAD  ZONE  VERSION  ADDRESS
+coordinator-1  coordinator  up, active            -     -  -     -        10.0.0.1:25521
+region-1       region       up, draining         12  1.28  -     -        10.0.0.2:25520
+region-2       region       up, unreachable       0     -  b     1.4      10.0.0.3:25520
+region-2       region       up                    0     -  -     -        10.0.0.4:25520
+region-3       region       up                    0     -  -     -        10.0.0.5:25520
+region-3       region       joining               0     -  -     -        10.0.0.6:25520
+region-3       region       exiting               0     -  -     -        10.0.0.7:25520
 
 GATEWAY        COMMANDS  REFUSED     P50      P99  MANAGEMENT
 10.0.0.8:8080   412.3/s    1.2/s  1.4 ms  12.3 ms  10.0.0.8:8558

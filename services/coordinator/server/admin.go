@@ -9,6 +9,7 @@ import (
 
 	"github.com/twitchtv/twirp"
 
+	"github.com/roost-cluster/roost/libs/allocation"
 	"github.com/roost-cluster/roost/libs/gossip"
 	"github.com/roost-cluster/roost/libs/gossip/agent"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -44,7 +45,7 @@ func (a admin) Members(ctx context.Context, _ *adminv1.MembersRequest) (*adminv1
 	}
 	members := a.s.agent.Members()
 	for i := range members.Members {
-		out.Members = append(out.Members, toMember(&members.Members[i], &v, a.s.self))
+		out.Members = append(out.Members, toMember(&members.Members[i], &v, a.s.self, a.s.cfg.Allocation.Weights()))
 	}
 	for _, q := range members.Quarantined {
 		out.Quarantined = append(out.Quarantined, &adminv1.Quarantined{Node: q.Node.String(), Reason: q.Reason})
@@ -55,7 +56,7 @@ func (a admin) Members(ctx context.Context, _ *adminv1.MembersRequest) (*adminv1
 	return out, nil
 }
 
-func toMember(m *gossip.MemberView, v *coordinator.View, self sharding.NodeID) *adminv1.Member {
+func toMember(m *gossip.MemberView, v *coordinator.View, self sharding.NodeID, weights allocation.Weights) *adminv1.Member {
 	out := agent.ToAdmin(m)
 	out.Active = m.Node == self
 	for i := range v.Regions {
@@ -65,9 +66,22 @@ func toMember(m *gossip.MemberView, v *coordinator.View, self sharding.NodeID) *
 			for _, l := range r.Labels {
 				out.Labels[l.Name] = l.Value
 			}
+			if r.LoadReported {
+				out.Load = toLoad(r, weights)
+			}
 		}
 	}
 	return out
+}
+
+// toLoad is the load of a region that has reported it.
+func toLoad(r *coordinator.RegionView, weights allocation.Weights) *adminv1.Load {
+	return &adminv1.Load{
+		Cost: weights.Cost(r.Load), Handlers: r.Load.Processors, Commands: r.Load.Commands, Waiting: r.Load.Waiting,
+		JournalBytes: r.Load.JournalBytes, Entities: r.Load.Entities, Bytes: r.Load.Bytes,
+		Processors: r.Process.Processors, Gc: float64(r.Process.MilliGC) / 1000,
+		MemoryUsed: r.Process.MemoryUsed, MemoryLimit: r.Process.MemoryLimit, Complete: r.LoadComplete,
+	}
 }
 
 // names finds region names by node.

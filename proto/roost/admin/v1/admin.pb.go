@@ -874,6 +874,7 @@ type Member struct {
 	Labels        map[string]string `protobuf:"bytes,12,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Capacity      uint32            `protobuf:"varint,13,opt,name=capacity,proto3" json:"capacity,omitempty"`
 	Cordoned      bool              `protobuf:"varint,14,opt,name=cordoned,proto3" json:"cordoned,omitempty"`
+	Load          *Load             `protobuf:"bytes,15,opt,name=load,proto3" json:"load,omitempty"` // absent: the member is no region, or has not reported it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1006,6 +1007,147 @@ func (x *Member) GetCordoned() bool {
 	return false
 }
 
+func (x *Member) GetLoad() *Load {
+	if x != nil {
+		return x.Load
+	}
+	return nil
+}
+
+// Load is what the shards of a region take of it, as the strategy "load" sees it: a shard counts
+// where it is when what is under way has ended.
+type Load struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cost          float64                `protobuf:"fixed64,1,opt,name=cost,proto3" json:"cost,omitempty"`                                     // all that counts, in processors, with the coordinator's weights
+	Handlers      float64                `protobuf:"fixed64,2,opt,name=handlers,proto3" json:"handlers,omitempty"`                             // seconds per second for which handlers run
+	Commands      float64                `protobuf:"fixed64,3,opt,name=commands,proto3" json:"commands,omitempty"`                             // per second
+	Waiting       float64                `protobuf:"fixed64,4,opt,name=waiting,proto3" json:"waiting,omitempty"`                               // commands that wait in mailboxes, on average
+	JournalBytes  float64                `protobuf:"fixed64,5,opt,name=journal_bytes,json=journalBytes,proto3" json:"journal_bytes,omitempty"` // of records, per second
+	Entities      float64                `protobuf:"fixed64,6,opt,name=entities,proto3" json:"entities,omitempty"`                             // in memory
+	Bytes         float64                `protobuf:"fixed64,7,opt,name=bytes,proto3" json:"bytes,omitempty"`                                   // of them, as far as they tell their size
+	Processors    uint32                 `protobuf:"varint,8,opt,name=processors,proto3" json:"processors,omitempty"`                          // that the region's process may use
+	Gc            float64                `protobuf:"fixed64,9,opt,name=gc,proto3" json:"gc,omitempty"`                                         // part of its processor time that goes to collecting garbage
+	MemoryUsed    uint64                 `protobuf:"varint,10,opt,name=memory_used,json=memoryUsed,proto3" json:"memory_used,omitempty"`       // bytes, of the process
+	MemoryLimit   uint64                 `protobuf:"varint,11,opt,name=memory_limit,json=memoryLimit,proto3" json:"memory_limit,omitempty"`    // bytes; 0: there is none
+	Complete      bool                   `protobuf:"varint,12,opt,name=complete,proto3" json:"complete,omitempty"`                             // it has reported twice, the last time not long ago: as much as "load" needs
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Load) Reset() {
+	*x = Load{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Load) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Load) ProtoMessage() {}
+
+func (x *Load) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Load.ProtoReflect.Descriptor instead.
+func (*Load) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *Load) GetCost() float64 {
+	if x != nil {
+		return x.Cost
+	}
+	return 0
+}
+
+func (x *Load) GetHandlers() float64 {
+	if x != nil {
+		return x.Handlers
+	}
+	return 0
+}
+
+func (x *Load) GetCommands() float64 {
+	if x != nil {
+		return x.Commands
+	}
+	return 0
+}
+
+func (x *Load) GetWaiting() float64 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
+}
+
+func (x *Load) GetJournalBytes() float64 {
+	if x != nil {
+		return x.JournalBytes
+	}
+	return 0
+}
+
+func (x *Load) GetEntities() float64 {
+	if x != nil {
+		return x.Entities
+	}
+	return 0
+}
+
+func (x *Load) GetBytes() float64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *Load) GetProcessors() uint32 {
+	if x != nil {
+		return x.Processors
+	}
+	return 0
+}
+
+func (x *Load) GetGc() float64 {
+	if x != nil {
+		return x.Gc
+	}
+	return 0
+}
+
+func (x *Load) GetMemoryUsed() uint64 {
+	if x != nil {
+		return x.MemoryUsed
+	}
+	return 0
+}
+
+func (x *Load) GetMemoryLimit() uint64 {
+	if x != nil {
+		return x.MemoryLimit
+	}
+	return 0
+}
+
+func (x *Load) GetComplete() bool {
+	if x != nil {
+		return x.Complete
+	}
+	return false
+}
+
 type ShardsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Type          string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`     // empty: all
@@ -1016,7 +1158,7 @@ type ShardsRequest struct {
 
 func (x *ShardsRequest) Reset() {
 	*x = ShardsRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[13]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1028,7 +1170,7 @@ func (x *ShardsRequest) String() string {
 func (*ShardsRequest) ProtoMessage() {}
 
 func (x *ShardsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[13]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1041,7 +1183,7 @@ func (x *ShardsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardsRequest.ProtoReflect.Descriptor instead.
 func (*ShardsRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{13}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ShardsRequest) GetType() string {
@@ -1069,7 +1211,7 @@ type ShardsResponse struct {
 
 func (x *ShardsResponse) Reset() {
 	*x = ShardsResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[14]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1081,7 +1223,7 @@ func (x *ShardsResponse) String() string {
 func (*ShardsResponse) ProtoMessage() {}
 
 func (x *ShardsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[14]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1094,7 +1236,7 @@ func (x *ShardsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardsResponse.ProtoReflect.Descriptor instead.
 func (*ShardsResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{14}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ShardsResponse) GetShards() []*Shard {
@@ -1141,7 +1283,7 @@ type Unreadable struct {
 
 func (x *Unreadable) Reset() {
 	*x = Unreadable{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[15]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1153,7 +1295,7 @@ func (x *Unreadable) String() string {
 func (*Unreadable) ProtoMessage() {}
 
 func (x *Unreadable) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[15]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1166,7 +1308,7 @@ func (x *Unreadable) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unreadable.ProtoReflect.Descriptor instead.
 func (*Unreadable) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{15}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Unreadable) GetType() string {
@@ -1233,7 +1375,7 @@ type Shard struct {
 
 func (x *Shard) Reset() {
 	*x = Shard{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[16]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1245,7 +1387,7 @@ func (x *Shard) String() string {
 func (*Shard) ProtoMessage() {}
 
 func (x *Shard) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[16]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1258,7 +1400,7 @@ func (x *Shard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shard.ProtoReflect.Descriptor instead.
 func (*Shard) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{16}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Shard) GetType() string {
@@ -1323,7 +1465,7 @@ type TypeSummary struct {
 
 func (x *TypeSummary) Reset() {
 	*x = TypeSummary{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[17]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1335,7 +1477,7 @@ func (x *TypeSummary) String() string {
 func (*TypeSummary) ProtoMessage() {}
 
 func (x *TypeSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[17]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1348,7 +1490,7 @@ func (x *TypeSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TypeSummary.ProtoReflect.Descriptor instead.
 func (*TypeSummary) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{17}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *TypeSummary) GetType() string {
@@ -1396,7 +1538,7 @@ type WhereRequest struct {
 
 func (x *WhereRequest) Reset() {
 	*x = WhereRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[18]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1408,7 +1550,7 @@ func (x *WhereRequest) String() string {
 func (*WhereRequest) ProtoMessage() {}
 
 func (x *WhereRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[18]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1421,7 +1563,7 @@ func (x *WhereRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhereRequest.ProtoReflect.Descriptor instead.
 func (*WhereRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{18}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *WhereRequest) GetType() string {
@@ -1447,7 +1589,7 @@ type WhereResponse struct {
 
 func (x *WhereResponse) Reset() {
 	*x = WhereResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[19]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1459,7 +1601,7 @@ func (x *WhereResponse) String() string {
 func (*WhereResponse) ProtoMessage() {}
 
 func (x *WhereResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[19]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1472,7 +1614,7 @@ func (x *WhereResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhereResponse.ProtoReflect.Descriptor instead.
 func (*WhereResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{19}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *WhereResponse) GetShard() *Shard {
@@ -1493,7 +1635,7 @@ type DrainRequest struct {
 
 func (x *DrainRequest) Reset() {
 	*x = DrainRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[20]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1505,7 +1647,7 @@ func (x *DrainRequest) String() string {
 func (*DrainRequest) ProtoMessage() {}
 
 func (x *DrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[20]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1518,7 +1660,7 @@ func (x *DrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainRequest.ProtoReflect.Descriptor instead.
 func (*DrainRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{20}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *DrainRequest) GetRegion() string {
@@ -1552,7 +1694,7 @@ type DrainResponse struct {
 
 func (x *DrainResponse) Reset() {
 	*x = DrainResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[21]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1564,7 +1706,7 @@ func (x *DrainResponse) String() string {
 func (*DrainResponse) ProtoMessage() {}
 
 func (x *DrainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[21]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1577,7 +1719,7 @@ func (x *DrainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainResponse.ProtoReflect.Descriptor instead.
 func (*DrainResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{21}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *DrainResponse) GetRemaining() uint32 {
@@ -1608,7 +1750,7 @@ type CordonRequest struct {
 
 func (x *CordonRequest) Reset() {
 	*x = CordonRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[22]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1620,7 +1762,7 @@ func (x *CordonRequest) String() string {
 func (*CordonRequest) ProtoMessage() {}
 
 func (x *CordonRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[22]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1633,7 +1775,7 @@ func (x *CordonRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CordonRequest.ProtoReflect.Descriptor instead.
 func (*CordonRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{22}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CordonRequest) GetRegion() string {
@@ -1694,7 +1836,7 @@ type FreezeRequest struct {
 
 func (x *FreezeRequest) Reset() {
 	*x = FreezeRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[23]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1706,7 +1848,7 @@ func (x *FreezeRequest) String() string {
 func (*FreezeRequest) ProtoMessage() {}
 
 func (x *FreezeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[23]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1719,7 +1861,7 @@ func (x *FreezeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FreezeRequest.ProtoReflect.Descriptor instead.
 func (*FreezeRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{23}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *FreezeRequest) GetThaw() bool {
@@ -1777,7 +1919,7 @@ type PinRequest struct {
 
 func (x *PinRequest) Reset() {
 	*x = PinRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[24]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1789,7 +1931,7 @@ func (x *PinRequest) String() string {
 func (*PinRequest) ProtoMessage() {}
 
 func (x *PinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[24]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1802,7 +1944,7 @@ func (x *PinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PinRequest.ProtoReflect.Descriptor instead.
 func (*PinRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{24}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *PinRequest) GetPins() []*Pin {
@@ -1851,7 +1993,7 @@ type Pin struct {
 
 func (x *Pin) Reset() {
 	*x = Pin{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[25]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1863,7 +2005,7 @@ func (x *Pin) String() string {
 func (*Pin) ProtoMessage() {}
 
 func (x *Pin) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[25]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1876,7 +2018,7 @@ func (x *Pin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pin.ProtoReflect.Descriptor instead.
 func (*Pin) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{25}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Pin) GetType() string {
@@ -1914,7 +2056,7 @@ type MoveRequest struct {
 
 func (x *MoveRequest) Reset() {
 	*x = MoveRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[26]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1926,7 +2068,7 @@ func (x *MoveRequest) String() string {
 func (*MoveRequest) ProtoMessage() {}
 
 func (x *MoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[26]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1939,7 +2081,7 @@ func (x *MoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveRequest.ProtoReflect.Descriptor instead.
 func (*MoveRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{26}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *MoveRequest) GetType() string {
@@ -1998,7 +2140,7 @@ type SteerResponse struct {
 
 func (x *SteerResponse) Reset() {
 	*x = SteerResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[27]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2010,7 +2152,7 @@ func (x *SteerResponse) String() string {
 func (*SteerResponse) ProtoMessage() {}
 
 func (x *SteerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[27]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2023,7 +2165,7 @@ func (x *SteerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SteerResponse.ProtoReflect.Descriptor instead.
 func (*SteerResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{27}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SteerResponse) GetAlready() bool {
@@ -2077,7 +2219,7 @@ type SteeringRequest struct {
 
 func (x *SteeringRequest) Reset() {
 	*x = SteeringRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[28]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2089,7 +2231,7 @@ func (x *SteeringRequest) String() string {
 func (*SteeringRequest) ProtoMessage() {}
 
 func (x *SteeringRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[28]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2102,7 +2244,7 @@ func (x *SteeringRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SteeringRequest.ProtoReflect.Descriptor instead.
 func (*SteeringRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{28}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SteeringRequest) GetType() string {
@@ -2125,7 +2267,7 @@ type SteeringResponse struct {
 
 func (x *SteeringResponse) Reset() {
 	*x = SteeringResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[29]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2137,7 +2279,7 @@ func (x *SteeringResponse) String() string {
 func (*SteeringResponse) ProtoMessage() {}
 
 func (x *SteeringResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[29]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2150,7 +2292,7 @@ func (x *SteeringResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SteeringResponse.ProtoReflect.Descriptor instead.
 func (*SteeringResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{29}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SteeringResponse) GetFreeze() *Freeze {
@@ -2201,7 +2343,7 @@ type Freeze struct {
 
 func (x *Freeze) Reset() {
 	*x = Freeze{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[30]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2213,7 +2355,7 @@ func (x *Freeze) String() string {
 func (*Freeze) ProtoMessage() {}
 
 func (x *Freeze) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[30]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2226,7 +2368,7 @@ func (x *Freeze) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Freeze.ProtoReflect.Descriptor instead.
 func (*Freeze) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{30}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Freeze) GetUntilUnixMs() int64 {
@@ -2273,7 +2415,7 @@ type Cordon struct {
 
 func (x *Cordon) Reset() {
 	*x = Cordon{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[31]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2285,7 +2427,7 @@ func (x *Cordon) String() string {
 func (*Cordon) ProtoMessage() {}
 
 func (x *Cordon) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[31]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2298,7 +2440,7 @@ func (x *Cordon) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cordon.ProtoReflect.Descriptor instead.
 func (*Cordon) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{31}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Cordon) GetRegion() string {
@@ -2365,7 +2507,7 @@ type PinnedShard struct {
 
 func (x *PinnedShard) Reset() {
 	*x = PinnedShard{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[32]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2377,7 +2519,7 @@ func (x *PinnedShard) String() string {
 func (*PinnedShard) ProtoMessage() {}
 
 func (x *PinnedShard) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[32]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2390,7 +2532,7 @@ func (x *PinnedShard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PinnedShard.ProtoReflect.Descriptor instead.
 func (*PinnedShard) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{32}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *PinnedShard) GetType() string {
@@ -2456,7 +2598,7 @@ type MovingShard struct {
 
 func (x *MovingShard) Reset() {
 	*x = MovingShard{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[33]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2468,7 +2610,7 @@ func (x *MovingShard) String() string {
 func (*MovingShard) ProtoMessage() {}
 
 func (x *MovingShard) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[33]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2481,7 +2623,7 @@ func (x *MovingShard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MovingShard.ProtoReflect.Descriptor instead.
 func (*MovingShard) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{33}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *MovingShard) GetType() string {
@@ -2534,7 +2676,7 @@ type RolloutRequest struct {
 
 func (x *RolloutRequest) Reset() {
 	*x = RolloutRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[34]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2546,7 +2688,7 @@ func (x *RolloutRequest) String() string {
 func (*RolloutRequest) ProtoMessage() {}
 
 func (x *RolloutRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[34]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2559,7 +2701,7 @@ func (x *RolloutRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RolloutRequest.ProtoReflect.Descriptor instead.
 func (*RolloutRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{34}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{35}
 }
 
 type RolloutResponse struct {
@@ -2585,7 +2727,7 @@ type RolloutResponse struct {
 
 func (x *RolloutResponse) Reset() {
 	*x = RolloutResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[35]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2597,7 +2739,7 @@ func (x *RolloutResponse) String() string {
 func (*RolloutResponse) ProtoMessage() {}
 
 func (x *RolloutResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[35]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2610,7 +2752,7 @@ func (x *RolloutResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RolloutResponse.ProtoReflect.Descriptor instead.
 func (*RolloutResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{35}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *RolloutResponse) GetTarget() string {
@@ -2703,7 +2845,7 @@ type RolloutVersion struct {
 
 func (x *RolloutVersion) Reset() {
 	*x = RolloutVersion{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[36]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2715,7 +2857,7 @@ func (x *RolloutVersion) String() string {
 func (*RolloutVersion) ProtoMessage() {}
 
 func (x *RolloutVersion) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[36]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2728,7 +2870,7 @@ func (x *RolloutVersion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RolloutVersion.ProtoReflect.Descriptor instead.
 func (*RolloutVersion) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{36}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *RolloutVersion) GetVersion() string {
@@ -2779,7 +2921,7 @@ type CannotRead struct {
 
 func (x *CannotRead) Reset() {
 	*x = CannotRead{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[37]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2791,7 +2933,7 @@ func (x *CannotRead) String() string {
 func (*CannotRead) ProtoMessage() {}
 
 func (x *CannotRead) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[37]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2804,7 +2946,7 @@ func (x *CannotRead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CannotRead.ProtoReflect.Descriptor instead.
 func (*CannotRead) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{37}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *CannotRead) GetReader() string {
@@ -2843,7 +2985,7 @@ type LookRequest struct {
 
 func (x *LookRequest) Reset() {
 	*x = LookRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[38]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2855,7 +2997,7 @@ func (x *LookRequest) String() string {
 func (*LookRequest) ProtoMessage() {}
 
 func (x *LookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[38]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2868,7 +3010,7 @@ func (x *LookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LookRequest.ProtoReflect.Descriptor instead.
 func (*LookRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{38}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{39}
 }
 
 type LookResponse struct {
@@ -2880,7 +3022,7 @@ type LookResponse struct {
 
 func (x *LookResponse) Reset() {
 	*x = LookResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[39]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2892,7 +3034,7 @@ func (x *LookResponse) String() string {
 func (*LookResponse) ProtoMessage() {}
 
 func (x *LookResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[39]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2905,7 +3047,7 @@ func (x *LookResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LookResponse.ProtoReflect.Descriptor instead.
 func (*LookResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{39}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *LookResponse) GetUnreadable() []*Unreadable {
@@ -2925,7 +3067,7 @@ type SetTargetRequest struct {
 
 func (x *SetTargetRequest) Reset() {
 	*x = SetTargetRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[40]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2937,7 +3079,7 @@ func (x *SetTargetRequest) String() string {
 func (*SetTargetRequest) ProtoMessage() {}
 
 func (x *SetTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[40]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2950,7 +3092,7 @@ func (x *SetTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTargetRequest.ProtoReflect.Descriptor instead.
 func (*SetTargetRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{40}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *SetTargetRequest) GetVersion() string {
@@ -2982,7 +3124,7 @@ type SetTargetResponse struct {
 
 func (x *SetTargetResponse) Reset() {
 	*x = SetTargetResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[41]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2994,7 +3136,7 @@ func (x *SetTargetResponse) String() string {
 func (*SetTargetResponse) ProtoMessage() {}
 
 func (x *SetTargetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[41]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3007,7 +3149,7 @@ func (x *SetTargetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTargetResponse.ProtoReflect.Descriptor instead.
 func (*SetTargetResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{41}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *SetTargetResponse) GetTarget() string {
@@ -3076,7 +3218,7 @@ type CommandRequest struct {
 
 func (x *CommandRequest) Reset() {
 	*x = CommandRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[42]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3088,7 +3230,7 @@ func (x *CommandRequest) String() string {
 func (*CommandRequest) ProtoMessage() {}
 
 func (x *CommandRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[42]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3101,7 +3243,7 @@ func (x *CommandRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandRequest.ProtoReflect.Descriptor instead.
 func (*CommandRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{42}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *CommandRequest) GetType() string {
@@ -3175,7 +3317,7 @@ type CommandResponse struct {
 
 func (x *CommandResponse) Reset() {
 	*x = CommandResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[43]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3187,7 +3329,7 @@ func (x *CommandResponse) String() string {
 func (*CommandResponse) ProtoMessage() {}
 
 func (x *CommandResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[43]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3200,7 +3342,7 @@ func (x *CommandResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandResponse.ProtoReflect.Descriptor instead.
 func (*CommandResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{43}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *CommandResponse) GetOutcome() string {
@@ -3254,7 +3396,7 @@ type RemindersRequest struct {
 
 func (x *RemindersRequest) Reset() {
 	*x = RemindersRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[44]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3266,7 +3408,7 @@ func (x *RemindersRequest) String() string {
 func (*RemindersRequest) ProtoMessage() {}
 
 func (x *RemindersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[44]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3279,7 +3421,7 @@ func (x *RemindersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemindersRequest.ProtoReflect.Descriptor instead.
 func (*RemindersRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{44}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *RemindersRequest) GetType() string {
@@ -3341,7 +3483,7 @@ type RemindersResponse struct {
 
 func (x *RemindersResponse) Reset() {
 	*x = RemindersResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[45]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3353,7 +3495,7 @@ func (x *RemindersResponse) String() string {
 func (*RemindersResponse) ProtoMessage() {}
 
 func (x *RemindersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[45]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3366,7 +3508,7 @@ func (x *RemindersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemindersResponse.ProtoReflect.Descriptor instead.
 func (*RemindersResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{45}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *RemindersResponse) GetReminders() []*Reminder {
@@ -3415,7 +3557,7 @@ type Silent struct {
 
 func (x *Silent) Reset() {
 	*x = Silent{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[46]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3427,7 +3569,7 @@ func (x *Silent) String() string {
 func (*Silent) ProtoMessage() {}
 
 func (x *Silent) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[46]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3440,7 +3582,7 @@ func (x *Silent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Silent.ProtoReflect.Descriptor instead.
 func (*Silent) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{46}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Silent) GetRegion() string {
@@ -3474,7 +3616,7 @@ type Failure struct {
 
 func (x *Failure) Reset() {
 	*x = Failure{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[47]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3486,7 +3628,7 @@ func (x *Failure) String() string {
 func (*Failure) ProtoMessage() {}
 
 func (x *Failure) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[47]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3499,7 +3641,7 @@ func (x *Failure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failure.ProtoReflect.Descriptor instead.
 func (*Failure) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{47}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Failure) GetSinceUnixMs() int64 {
@@ -3559,7 +3701,7 @@ type Reminder struct {
 
 func (x *Reminder) Reset() {
 	*x = Reminder{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[48]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3571,7 +3713,7 @@ func (x *Reminder) String() string {
 func (*Reminder) ProtoMessage() {}
 
 func (x *Reminder) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[48]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3584,7 +3726,7 @@ func (x *Reminder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reminder.ProtoReflect.Descriptor instead.
 func (*Reminder) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{48}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Reminder) GetType() string {
@@ -3652,7 +3794,7 @@ type SendsRequest struct {
 
 func (x *SendsRequest) Reset() {
 	*x = SendsRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[49]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3664,7 +3806,7 @@ func (x *SendsRequest) String() string {
 func (*SendsRequest) ProtoMessage() {}
 
 func (x *SendsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[49]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3677,7 +3819,7 @@ func (x *SendsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendsRequest.ProtoReflect.Descriptor instead.
 func (*SendsRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{49}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *SendsRequest) GetType() string {
@@ -3735,7 +3877,7 @@ type SendsResponse struct {
 
 func (x *SendsResponse) Reset() {
 	*x = SendsResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[50]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3747,7 +3889,7 @@ func (x *SendsResponse) String() string {
 func (*SendsResponse) ProtoMessage() {}
 
 func (x *SendsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[50]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3760,7 +3902,7 @@ func (x *SendsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendsResponse.ProtoReflect.Descriptor instead.
 func (*SendsResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{50}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *SendsResponse) GetSends() []*Send {
@@ -3824,7 +3966,7 @@ type Send struct {
 
 func (x *Send) Reset() {
 	*x = Send{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[51]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3836,7 +3978,7 @@ func (x *Send) String() string {
 func (*Send) ProtoMessage() {}
 
 func (x *Send) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[51]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3849,7 +3991,7 @@ func (x *Send) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Send.ProtoReflect.Descriptor instead.
 func (*Send) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{51}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Send) GetType() string {
@@ -3963,7 +4105,7 @@ type RememberedRequest struct {
 
 func (x *RememberedRequest) Reset() {
 	*x = RememberedRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[52]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3975,7 +4117,7 @@ func (x *RememberedRequest) String() string {
 func (*RememberedRequest) ProtoMessage() {}
 
 func (x *RememberedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[52]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3988,7 +4130,7 @@ func (x *RememberedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RememberedRequest.ProtoReflect.Descriptor instead.
 func (*RememberedRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{52}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *RememberedRequest) GetType() string {
@@ -4039,7 +4181,7 @@ type RememberedResponse struct {
 
 func (x *RememberedResponse) Reset() {
 	*x = RememberedResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[53]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4051,7 +4193,7 @@ func (x *RememberedResponse) String() string {
 func (*RememberedResponse) ProtoMessage() {}
 
 func (x *RememberedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[53]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4064,7 +4206,7 @@ func (x *RememberedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RememberedResponse.ProtoReflect.Descriptor instead.
 func (*RememberedResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{53}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *RememberedResponse) GetRemembered() []*Remembered {
@@ -4115,7 +4257,7 @@ type Remembered struct {
 
 func (x *Remembered) Reset() {
 	*x = Remembered{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[54]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4127,7 +4269,7 @@ func (x *Remembered) String() string {
 func (*Remembered) ProtoMessage() {}
 
 func (x *Remembered) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[54]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4140,7 +4282,7 @@ func (x *Remembered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Remembered.ProtoReflect.Descriptor instead.
 func (*Remembered) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{54}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Remembered) GetType() string {
@@ -4244,7 +4386,7 @@ const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	" \x01(\tR\x03why\"9\n" +
 	"\vQuarantined\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xbe\x03\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xe8\x03\n" +
 	"\x06Member\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05roles\x18\x02 \x03(\tR\x05roles\x12\x16\n" +
@@ -4261,10 +4403,28 @@ const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	"appVersion\x12:\n" +
 	"\x06labels\x18\f \x03(\v2\".roost.admin.v1.Member.LabelsEntryR\x06labels\x12\x1a\n" +
 	"\bcapacity\x18\r \x01(\rR\bcapacity\x12\x1a\n" +
-	"\bcordoned\x18\x0e \x01(\bR\bcordoned\x1a9\n" +
+	"\bcordoned\x18\x0e \x01(\bR\bcordoned\x12(\n" +
+	"\x04load\x18\x0f \x01(\v2\x14.roost.admin.v1.LoadR\x04load\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\";\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd3\x02\n" +
+	"\x04Load\x12\x12\n" +
+	"\x04cost\x18\x01 \x01(\x01R\x04cost\x12\x1a\n" +
+	"\bhandlers\x18\x02 \x01(\x01R\bhandlers\x12\x1a\n" +
+	"\bcommands\x18\x03 \x01(\x01R\bcommands\x12\x18\n" +
+	"\awaiting\x18\x04 \x01(\x01R\awaiting\x12#\n" +
+	"\rjournal_bytes\x18\x05 \x01(\x01R\fjournalBytes\x12\x1a\n" +
+	"\bentities\x18\x06 \x01(\x01R\bentities\x12\x14\n" +
+	"\x05bytes\x18\a \x01(\x01R\x05bytes\x12\x1e\n" +
+	"\n" +
+	"processors\x18\b \x01(\rR\n" +
+	"processors\x12\x0e\n" +
+	"\x02gc\x18\t \x01(\x01R\x02gc\x12\x1f\n" +
+	"\vmemory_used\x18\n" +
+	" \x01(\x04R\n" +
+	"memoryUsed\x12!\n" +
+	"\fmemory_limit\x18\v \x01(\x04R\vmemoryLimit\x12\x1a\n" +
+	"\bcomplete\x18\f \x01(\bR\bcomplete\";\n" +
 	"\rShardsRequest\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x16\n" +
 	"\x06region\x18\x02 \x01(\tR\x06region\"\xae\x01\n" +
@@ -4568,7 +4728,7 @@ func file_roost_admin_v1_admin_proto_rawDescGZIP() []byte {
 	return file_roost_admin_v1_admin_proto_rawDescData
 }
 
-var file_roost_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 56)
+var file_roost_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 57)
 var file_roost_admin_v1_admin_proto_goTypes = []any{
 	(*JoinRequest)(nil),        // 0: roost.admin.v1.JoinRequest
 	(*JoinResponse)(nil),       // 1: roost.admin.v1.JoinResponse
@@ -4583,49 +4743,50 @@ var file_roost_admin_v1_admin_proto_goTypes = []any{
 	(*Brake)(nil),              // 10: roost.admin.v1.Brake
 	(*Quarantined)(nil),        // 11: roost.admin.v1.Quarantined
 	(*Member)(nil),             // 12: roost.admin.v1.Member
-	(*ShardsRequest)(nil),      // 13: roost.admin.v1.ShardsRequest
-	(*ShardsResponse)(nil),     // 14: roost.admin.v1.ShardsResponse
-	(*Unreadable)(nil),         // 15: roost.admin.v1.Unreadable
-	(*Shard)(nil),              // 16: roost.admin.v1.Shard
-	(*TypeSummary)(nil),        // 17: roost.admin.v1.TypeSummary
-	(*WhereRequest)(nil),       // 18: roost.admin.v1.WhereRequest
-	(*WhereResponse)(nil),      // 19: roost.admin.v1.WhereResponse
-	(*DrainRequest)(nil),       // 20: roost.admin.v1.DrainRequest
-	(*DrainResponse)(nil),      // 21: roost.admin.v1.DrainResponse
-	(*CordonRequest)(nil),      // 22: roost.admin.v1.CordonRequest
-	(*FreezeRequest)(nil),      // 23: roost.admin.v1.FreezeRequest
-	(*PinRequest)(nil),         // 24: roost.admin.v1.PinRequest
-	(*Pin)(nil),                // 25: roost.admin.v1.Pin
-	(*MoveRequest)(nil),        // 26: roost.admin.v1.MoveRequest
-	(*SteerResponse)(nil),      // 27: roost.admin.v1.SteerResponse
-	(*SteeringRequest)(nil),    // 28: roost.admin.v1.SteeringRequest
-	(*SteeringResponse)(nil),   // 29: roost.admin.v1.SteeringResponse
-	(*Freeze)(nil),             // 30: roost.admin.v1.Freeze
-	(*Cordon)(nil),             // 31: roost.admin.v1.Cordon
-	(*PinnedShard)(nil),        // 32: roost.admin.v1.PinnedShard
-	(*MovingShard)(nil),        // 33: roost.admin.v1.MovingShard
-	(*RolloutRequest)(nil),     // 34: roost.admin.v1.RolloutRequest
-	(*RolloutResponse)(nil),    // 35: roost.admin.v1.RolloutResponse
-	(*RolloutVersion)(nil),     // 36: roost.admin.v1.RolloutVersion
-	(*CannotRead)(nil),         // 37: roost.admin.v1.CannotRead
-	(*LookRequest)(nil),        // 38: roost.admin.v1.LookRequest
-	(*LookResponse)(nil),       // 39: roost.admin.v1.LookResponse
-	(*SetTargetRequest)(nil),   // 40: roost.admin.v1.SetTargetRequest
-	(*SetTargetResponse)(nil),  // 41: roost.admin.v1.SetTargetResponse
-	(*CommandRequest)(nil),     // 42: roost.admin.v1.CommandRequest
-	(*CommandResponse)(nil),    // 43: roost.admin.v1.CommandResponse
-	(*RemindersRequest)(nil),   // 44: roost.admin.v1.RemindersRequest
-	(*RemindersResponse)(nil),  // 45: roost.admin.v1.RemindersResponse
-	(*Silent)(nil),             // 46: roost.admin.v1.Silent
-	(*Failure)(nil),            // 47: roost.admin.v1.Failure
-	(*Reminder)(nil),           // 48: roost.admin.v1.Reminder
-	(*SendsRequest)(nil),       // 49: roost.admin.v1.SendsRequest
-	(*SendsResponse)(nil),      // 50: roost.admin.v1.SendsResponse
-	(*Send)(nil),               // 51: roost.admin.v1.Send
-	(*RememberedRequest)(nil),  // 52: roost.admin.v1.RememberedRequest
-	(*RememberedResponse)(nil), // 53: roost.admin.v1.RememberedResponse
-	(*Remembered)(nil),         // 54: roost.admin.v1.Remembered
-	nil,                        // 55: roost.admin.v1.Member.LabelsEntry
+	(*Load)(nil),               // 13: roost.admin.v1.Load
+	(*ShardsRequest)(nil),      // 14: roost.admin.v1.ShardsRequest
+	(*ShardsResponse)(nil),     // 15: roost.admin.v1.ShardsResponse
+	(*Unreadable)(nil),         // 16: roost.admin.v1.Unreadable
+	(*Shard)(nil),              // 17: roost.admin.v1.Shard
+	(*TypeSummary)(nil),        // 18: roost.admin.v1.TypeSummary
+	(*WhereRequest)(nil),       // 19: roost.admin.v1.WhereRequest
+	(*WhereResponse)(nil),      // 20: roost.admin.v1.WhereResponse
+	(*DrainRequest)(nil),       // 21: roost.admin.v1.DrainRequest
+	(*DrainResponse)(nil),      // 22: roost.admin.v1.DrainResponse
+	(*CordonRequest)(nil),      // 23: roost.admin.v1.CordonRequest
+	(*FreezeRequest)(nil),      // 24: roost.admin.v1.FreezeRequest
+	(*PinRequest)(nil),         // 25: roost.admin.v1.PinRequest
+	(*Pin)(nil),                // 26: roost.admin.v1.Pin
+	(*MoveRequest)(nil),        // 27: roost.admin.v1.MoveRequest
+	(*SteerResponse)(nil),      // 28: roost.admin.v1.SteerResponse
+	(*SteeringRequest)(nil),    // 29: roost.admin.v1.SteeringRequest
+	(*SteeringResponse)(nil),   // 30: roost.admin.v1.SteeringResponse
+	(*Freeze)(nil),             // 31: roost.admin.v1.Freeze
+	(*Cordon)(nil),             // 32: roost.admin.v1.Cordon
+	(*PinnedShard)(nil),        // 33: roost.admin.v1.PinnedShard
+	(*MovingShard)(nil),        // 34: roost.admin.v1.MovingShard
+	(*RolloutRequest)(nil),     // 35: roost.admin.v1.RolloutRequest
+	(*RolloutResponse)(nil),    // 36: roost.admin.v1.RolloutResponse
+	(*RolloutVersion)(nil),     // 37: roost.admin.v1.RolloutVersion
+	(*CannotRead)(nil),         // 38: roost.admin.v1.CannotRead
+	(*LookRequest)(nil),        // 39: roost.admin.v1.LookRequest
+	(*LookResponse)(nil),       // 40: roost.admin.v1.LookResponse
+	(*SetTargetRequest)(nil),   // 41: roost.admin.v1.SetTargetRequest
+	(*SetTargetResponse)(nil),  // 42: roost.admin.v1.SetTargetResponse
+	(*CommandRequest)(nil),     // 43: roost.admin.v1.CommandRequest
+	(*CommandResponse)(nil),    // 44: roost.admin.v1.CommandResponse
+	(*RemindersRequest)(nil),   // 45: roost.admin.v1.RemindersRequest
+	(*RemindersResponse)(nil),  // 46: roost.admin.v1.RemindersResponse
+	(*Silent)(nil),             // 47: roost.admin.v1.Silent
+	(*Failure)(nil),            // 48: roost.admin.v1.Failure
+	(*Reminder)(nil),           // 49: roost.admin.v1.Reminder
+	(*SendsRequest)(nil),       // 50: roost.admin.v1.SendsRequest
+	(*SendsResponse)(nil),      // 51: roost.admin.v1.SendsResponse
+	(*Send)(nil),               // 52: roost.admin.v1.Send
+	(*RememberedRequest)(nil),  // 53: roost.admin.v1.RememberedRequest
+	(*RememberedResponse)(nil), // 54: roost.admin.v1.RememberedResponse
+	(*Remembered)(nil),         // 55: roost.admin.v1.Remembered
+	nil,                        // 56: roost.admin.v1.Member.LabelsEntry
 }
 var file_roost_admin_v1_admin_proto_depIdxs = []int32{
 	12, // 0: roost.admin.v1.NodeResponse.member:type_name -> roost.admin.v1.Member
@@ -4633,81 +4794,82 @@ var file_roost_admin_v1_admin_proto_depIdxs = []int32{
 	6,  // 2: roost.admin.v1.EventsResponse.events:type_name -> roost.admin.v1.Event
 	12, // 3: roost.admin.v1.MembersResponse.members:type_name -> roost.admin.v1.Member
 	11, // 4: roost.admin.v1.MembersResponse.quarantined:type_name -> roost.admin.v1.Quarantined
-	30, // 5: roost.admin.v1.MembersResponse.freeze:type_name -> roost.admin.v1.Freeze
+	31, // 5: roost.admin.v1.MembersResponse.freeze:type_name -> roost.admin.v1.Freeze
 	10, // 6: roost.admin.v1.MembersResponse.brake:type_name -> roost.admin.v1.Brake
 	9,  // 7: roost.admin.v1.MembersResponse.gateways:type_name -> roost.admin.v1.Gateway
-	55, // 8: roost.admin.v1.Member.labels:type_name -> roost.admin.v1.Member.LabelsEntry
-	16, // 9: roost.admin.v1.ShardsResponse.shards:type_name -> roost.admin.v1.Shard
-	17, // 10: roost.admin.v1.ShardsResponse.types:type_name -> roost.admin.v1.TypeSummary
-	15, // 11: roost.admin.v1.ShardsResponse.unreadable:type_name -> roost.admin.v1.Unreadable
-	16, // 12: roost.admin.v1.WhereResponse.shard:type_name -> roost.admin.v1.Shard
-	15, // 13: roost.admin.v1.DrainResponse.stays:type_name -> roost.admin.v1.Unreadable
-	25, // 14: roost.admin.v1.PinRequest.pins:type_name -> roost.admin.v1.Pin
-	30, // 15: roost.admin.v1.SteeringResponse.freeze:type_name -> roost.admin.v1.Freeze
-	31, // 16: roost.admin.v1.SteeringResponse.cordons:type_name -> roost.admin.v1.Cordon
-	32, // 17: roost.admin.v1.SteeringResponse.pins:type_name -> roost.admin.v1.PinnedShard
-	33, // 18: roost.admin.v1.SteeringResponse.moves:type_name -> roost.admin.v1.MovingShard
-	10, // 19: roost.admin.v1.SteeringResponse.brake:type_name -> roost.admin.v1.Brake
-	36, // 20: roost.admin.v1.RolloutResponse.versions:type_name -> roost.admin.v1.RolloutVersion
-	37, // 21: roost.admin.v1.RolloutResponse.cannot_read:type_name -> roost.admin.v1.CannotRead
-	15, // 22: roost.admin.v1.RolloutResponse.unreadable:type_name -> roost.admin.v1.Unreadable
-	15, // 23: roost.admin.v1.LookResponse.unreadable:type_name -> roost.admin.v1.Unreadable
-	48, // 24: roost.admin.v1.RemindersResponse.reminders:type_name -> roost.admin.v1.Reminder
-	46, // 25: roost.admin.v1.RemindersResponse.silent:type_name -> roost.admin.v1.Silent
-	47, // 26: roost.admin.v1.Reminder.failure:type_name -> roost.admin.v1.Failure
-	51, // 27: roost.admin.v1.SendsResponse.sends:type_name -> roost.admin.v1.Send
-	46, // 28: roost.admin.v1.SendsResponse.silent:type_name -> roost.admin.v1.Silent
-	47, // 29: roost.admin.v1.Send.failure:type_name -> roost.admin.v1.Failure
-	54, // 30: roost.admin.v1.RememberedResponse.remembered:type_name -> roost.admin.v1.Remembered
-	46, // 31: roost.admin.v1.RememberedResponse.silent:type_name -> roost.admin.v1.Silent
-	47, // 32: roost.admin.v1.Remembered.failure:type_name -> roost.admin.v1.Failure
-	7,  // 33: roost.admin.v1.Admin.Members:input_type -> roost.admin.v1.MembersRequest
-	13, // 34: roost.admin.v1.Admin.Shards:input_type -> roost.admin.v1.ShardsRequest
-	18, // 35: roost.admin.v1.Admin.Where:input_type -> roost.admin.v1.WhereRequest
-	20, // 36: roost.admin.v1.Admin.Drain:input_type -> roost.admin.v1.DrainRequest
-	22, // 37: roost.admin.v1.Admin.Cordon:input_type -> roost.admin.v1.CordonRequest
-	23, // 38: roost.admin.v1.Admin.Freeze:input_type -> roost.admin.v1.FreezeRequest
-	24, // 39: roost.admin.v1.Admin.Pin:input_type -> roost.admin.v1.PinRequest
-	26, // 40: roost.admin.v1.Admin.Move:input_type -> roost.admin.v1.MoveRequest
-	28, // 41: roost.admin.v1.Admin.Steering:input_type -> roost.admin.v1.SteeringRequest
-	34, // 42: roost.admin.v1.Admin.Rollout:input_type -> roost.admin.v1.RolloutRequest
-	38, // 43: roost.admin.v1.Admin.Look:input_type -> roost.admin.v1.LookRequest
-	40, // 44: roost.admin.v1.Admin.SetTarget:input_type -> roost.admin.v1.SetTargetRequest
-	42, // 45: roost.admin.v1.Admin.Command:input_type -> roost.admin.v1.CommandRequest
-	44, // 46: roost.admin.v1.Admin.Reminders:input_type -> roost.admin.v1.RemindersRequest
-	49, // 47: roost.admin.v1.Admin.Sends:input_type -> roost.admin.v1.SendsRequest
-	52, // 48: roost.admin.v1.Admin.Remembered:input_type -> roost.admin.v1.RememberedRequest
-	0,  // 49: roost.admin.v1.Membership.Join:input_type -> roost.admin.v1.JoinRequest
-	2,  // 50: roost.admin.v1.Membership.Leave:input_type -> roost.admin.v1.NodeRequest
-	2,  // 51: roost.admin.v1.Membership.Down:input_type -> roost.admin.v1.NodeRequest
-	2,  // 52: roost.admin.v1.Membership.Remove:input_type -> roost.admin.v1.NodeRequest
-	4,  // 53: roost.admin.v1.Membership.Events:input_type -> roost.admin.v1.EventsRequest
-	8,  // 54: roost.admin.v1.Admin.Members:output_type -> roost.admin.v1.MembersResponse
-	14, // 55: roost.admin.v1.Admin.Shards:output_type -> roost.admin.v1.ShardsResponse
-	19, // 56: roost.admin.v1.Admin.Where:output_type -> roost.admin.v1.WhereResponse
-	21, // 57: roost.admin.v1.Admin.Drain:output_type -> roost.admin.v1.DrainResponse
-	27, // 58: roost.admin.v1.Admin.Cordon:output_type -> roost.admin.v1.SteerResponse
-	27, // 59: roost.admin.v1.Admin.Freeze:output_type -> roost.admin.v1.SteerResponse
-	27, // 60: roost.admin.v1.Admin.Pin:output_type -> roost.admin.v1.SteerResponse
-	27, // 61: roost.admin.v1.Admin.Move:output_type -> roost.admin.v1.SteerResponse
-	29, // 62: roost.admin.v1.Admin.Steering:output_type -> roost.admin.v1.SteeringResponse
-	35, // 63: roost.admin.v1.Admin.Rollout:output_type -> roost.admin.v1.RolloutResponse
-	39, // 64: roost.admin.v1.Admin.Look:output_type -> roost.admin.v1.LookResponse
-	41, // 65: roost.admin.v1.Admin.SetTarget:output_type -> roost.admin.v1.SetTargetResponse
-	43, // 66: roost.admin.v1.Admin.Command:output_type -> roost.admin.v1.CommandResponse
-	45, // 67: roost.admin.v1.Admin.Reminders:output_type -> roost.admin.v1.RemindersResponse
-	50, // 68: roost.admin.v1.Admin.Sends:output_type -> roost.admin.v1.SendsResponse
-	53, // 69: roost.admin.v1.Admin.Remembered:output_type -> roost.admin.v1.RememberedResponse
-	1,  // 70: roost.admin.v1.Membership.Join:output_type -> roost.admin.v1.JoinResponse
-	3,  // 71: roost.admin.v1.Membership.Leave:output_type -> roost.admin.v1.NodeResponse
-	3,  // 72: roost.admin.v1.Membership.Down:output_type -> roost.admin.v1.NodeResponse
-	3,  // 73: roost.admin.v1.Membership.Remove:output_type -> roost.admin.v1.NodeResponse
-	5,  // 74: roost.admin.v1.Membership.Events:output_type -> roost.admin.v1.EventsResponse
-	54, // [54:75] is the sub-list for method output_type
-	33, // [33:54] is the sub-list for method input_type
-	33, // [33:33] is the sub-list for extension type_name
-	33, // [33:33] is the sub-list for extension extendee
-	0,  // [0:33] is the sub-list for field type_name
+	56, // 8: roost.admin.v1.Member.labels:type_name -> roost.admin.v1.Member.LabelsEntry
+	13, // 9: roost.admin.v1.Member.load:type_name -> roost.admin.v1.Load
+	17, // 10: roost.admin.v1.ShardsResponse.shards:type_name -> roost.admin.v1.Shard
+	18, // 11: roost.admin.v1.ShardsResponse.types:type_name -> roost.admin.v1.TypeSummary
+	16, // 12: roost.admin.v1.ShardsResponse.unreadable:type_name -> roost.admin.v1.Unreadable
+	17, // 13: roost.admin.v1.WhereResponse.shard:type_name -> roost.admin.v1.Shard
+	16, // 14: roost.admin.v1.DrainResponse.stays:type_name -> roost.admin.v1.Unreadable
+	26, // 15: roost.admin.v1.PinRequest.pins:type_name -> roost.admin.v1.Pin
+	31, // 16: roost.admin.v1.SteeringResponse.freeze:type_name -> roost.admin.v1.Freeze
+	32, // 17: roost.admin.v1.SteeringResponse.cordons:type_name -> roost.admin.v1.Cordon
+	33, // 18: roost.admin.v1.SteeringResponse.pins:type_name -> roost.admin.v1.PinnedShard
+	34, // 19: roost.admin.v1.SteeringResponse.moves:type_name -> roost.admin.v1.MovingShard
+	10, // 20: roost.admin.v1.SteeringResponse.brake:type_name -> roost.admin.v1.Brake
+	37, // 21: roost.admin.v1.RolloutResponse.versions:type_name -> roost.admin.v1.RolloutVersion
+	38, // 22: roost.admin.v1.RolloutResponse.cannot_read:type_name -> roost.admin.v1.CannotRead
+	16, // 23: roost.admin.v1.RolloutResponse.unreadable:type_name -> roost.admin.v1.Unreadable
+	16, // 24: roost.admin.v1.LookResponse.unreadable:type_name -> roost.admin.v1.Unreadable
+	49, // 25: roost.admin.v1.RemindersResponse.reminders:type_name -> roost.admin.v1.Reminder
+	47, // 26: roost.admin.v1.RemindersResponse.silent:type_name -> roost.admin.v1.Silent
+	48, // 27: roost.admin.v1.Reminder.failure:type_name -> roost.admin.v1.Failure
+	52, // 28: roost.admin.v1.SendsResponse.sends:type_name -> roost.admin.v1.Send
+	47, // 29: roost.admin.v1.SendsResponse.silent:type_name -> roost.admin.v1.Silent
+	48, // 30: roost.admin.v1.Send.failure:type_name -> roost.admin.v1.Failure
+	55, // 31: roost.admin.v1.RememberedResponse.remembered:type_name -> roost.admin.v1.Remembered
+	47, // 32: roost.admin.v1.RememberedResponse.silent:type_name -> roost.admin.v1.Silent
+	48, // 33: roost.admin.v1.Remembered.failure:type_name -> roost.admin.v1.Failure
+	7,  // 34: roost.admin.v1.Admin.Members:input_type -> roost.admin.v1.MembersRequest
+	14, // 35: roost.admin.v1.Admin.Shards:input_type -> roost.admin.v1.ShardsRequest
+	19, // 36: roost.admin.v1.Admin.Where:input_type -> roost.admin.v1.WhereRequest
+	21, // 37: roost.admin.v1.Admin.Drain:input_type -> roost.admin.v1.DrainRequest
+	23, // 38: roost.admin.v1.Admin.Cordon:input_type -> roost.admin.v1.CordonRequest
+	24, // 39: roost.admin.v1.Admin.Freeze:input_type -> roost.admin.v1.FreezeRequest
+	25, // 40: roost.admin.v1.Admin.Pin:input_type -> roost.admin.v1.PinRequest
+	27, // 41: roost.admin.v1.Admin.Move:input_type -> roost.admin.v1.MoveRequest
+	29, // 42: roost.admin.v1.Admin.Steering:input_type -> roost.admin.v1.SteeringRequest
+	35, // 43: roost.admin.v1.Admin.Rollout:input_type -> roost.admin.v1.RolloutRequest
+	39, // 44: roost.admin.v1.Admin.Look:input_type -> roost.admin.v1.LookRequest
+	41, // 45: roost.admin.v1.Admin.SetTarget:input_type -> roost.admin.v1.SetTargetRequest
+	43, // 46: roost.admin.v1.Admin.Command:input_type -> roost.admin.v1.CommandRequest
+	45, // 47: roost.admin.v1.Admin.Reminders:input_type -> roost.admin.v1.RemindersRequest
+	50, // 48: roost.admin.v1.Admin.Sends:input_type -> roost.admin.v1.SendsRequest
+	53, // 49: roost.admin.v1.Admin.Remembered:input_type -> roost.admin.v1.RememberedRequest
+	0,  // 50: roost.admin.v1.Membership.Join:input_type -> roost.admin.v1.JoinRequest
+	2,  // 51: roost.admin.v1.Membership.Leave:input_type -> roost.admin.v1.NodeRequest
+	2,  // 52: roost.admin.v1.Membership.Down:input_type -> roost.admin.v1.NodeRequest
+	2,  // 53: roost.admin.v1.Membership.Remove:input_type -> roost.admin.v1.NodeRequest
+	4,  // 54: roost.admin.v1.Membership.Events:input_type -> roost.admin.v1.EventsRequest
+	8,  // 55: roost.admin.v1.Admin.Members:output_type -> roost.admin.v1.MembersResponse
+	15, // 56: roost.admin.v1.Admin.Shards:output_type -> roost.admin.v1.ShardsResponse
+	20, // 57: roost.admin.v1.Admin.Where:output_type -> roost.admin.v1.WhereResponse
+	22, // 58: roost.admin.v1.Admin.Drain:output_type -> roost.admin.v1.DrainResponse
+	28, // 59: roost.admin.v1.Admin.Cordon:output_type -> roost.admin.v1.SteerResponse
+	28, // 60: roost.admin.v1.Admin.Freeze:output_type -> roost.admin.v1.SteerResponse
+	28, // 61: roost.admin.v1.Admin.Pin:output_type -> roost.admin.v1.SteerResponse
+	28, // 62: roost.admin.v1.Admin.Move:output_type -> roost.admin.v1.SteerResponse
+	30, // 63: roost.admin.v1.Admin.Steering:output_type -> roost.admin.v1.SteeringResponse
+	36, // 64: roost.admin.v1.Admin.Rollout:output_type -> roost.admin.v1.RolloutResponse
+	40, // 65: roost.admin.v1.Admin.Look:output_type -> roost.admin.v1.LookResponse
+	42, // 66: roost.admin.v1.Admin.SetTarget:output_type -> roost.admin.v1.SetTargetResponse
+	44, // 67: roost.admin.v1.Admin.Command:output_type -> roost.admin.v1.CommandResponse
+	46, // 68: roost.admin.v1.Admin.Reminders:output_type -> roost.admin.v1.RemindersResponse
+	51, // 69: roost.admin.v1.Admin.Sends:output_type -> roost.admin.v1.SendsResponse
+	54, // 70: roost.admin.v1.Admin.Remembered:output_type -> roost.admin.v1.RememberedResponse
+	1,  // 71: roost.admin.v1.Membership.Join:output_type -> roost.admin.v1.JoinResponse
+	3,  // 72: roost.admin.v1.Membership.Leave:output_type -> roost.admin.v1.NodeResponse
+	3,  // 73: roost.admin.v1.Membership.Down:output_type -> roost.admin.v1.NodeResponse
+	3,  // 74: roost.admin.v1.Membership.Remove:output_type -> roost.admin.v1.NodeResponse
+	5,  // 75: roost.admin.v1.Membership.Events:output_type -> roost.admin.v1.EventsResponse
+	55, // [55:76] is the sub-list for method output_type
+	34, // [34:55] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_roost_admin_v1_admin_proto_init() }
@@ -4721,7 +4883,7 @@ func file_roost_admin_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_roost_admin_v1_admin_proto_rawDesc), len(file_roost_admin_v1_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   56,
+			NumMessages:   57,
 			NumExtensions: 0,
 			NumServices:   2,
 		},
