@@ -32,6 +32,7 @@ type coordNode struct {
 	rank          int                      // the rank that the holder was last told
 	reportedLease gossip.Lease             // the lease that the membership was last told
 	joining       map[sharding.NodeID]bool // whether a region is joining, by what the membership has last said
+	loads         loadChecks
 }
 
 func (w *World) coordinatorProgram(p *process) program {
@@ -64,6 +65,7 @@ func (c *coordNode) step(in coordinator.Input) {
 			}
 		case coordinator.BecameActive:
 			c.w.mark("coordinator elected")
+			c.beginLoads()
 			c.checkDrains(o.Term)
 			c.checkSteering(o.Term)
 		case coordinator.SteppedDown:
@@ -411,7 +413,7 @@ func (c *coordNode) perform(o coordinator.Output) {
 	case coordinator.ReadForms:
 		c.readForms(o)
 	case coordinator.Plan: // computing it takes a while; meanwhile the process may be paused, or lose its term
-		w.after(w.dice("plan").exp(500*ms), c.p.ifAlive(func() { c.step(o.Compute()) }))
+		w.after(w.dice("plan").exp(500*ms), c.p.ifAlive(func() { c.planned(o) }))
 	case coordinator.ProbeJournal:
 		c.query(func() {}, func(ok bool) { c.step(coordinator.JournalProbed{Verdict: readVerdict(ok)}) })
 	default:
@@ -447,6 +449,7 @@ func (c *coordNode) receive(from sharding.NodeID, m control.Message) {
 
 func (c *coordNode) serveCall(from sharding.NodeID, m control.Message, reply func(control.Message)) func() {
 	call := c.calls.begin(reply)
+	c.noteLoad(from, m)
 	c.step(coordinator.Received{From: from, Call: call, Msg: m})
 	return func() {
 		c.flush() // an answer that the core has already given is still sent

@@ -23,6 +23,8 @@ type store struct {
 	rows   map[sharding.Row]bool
 	newest map[sharding.ShardID]sharding.Row
 	begun  []int64 // when voluntary moves have begun
+	// arrived is when each shard has last come to another owner, by the facts.
+	arrived map[sharding.ShardID]int64
 	// drained are the regions that operators want empty, by the facts.
 	drained  map[sharding.NodeID]bool
 	steering steering
@@ -67,6 +69,7 @@ func newStore(w *World) *store {
 		w: w, ledger: memory.NewLedger(w.journalConfig()),
 		rows:       map[sharding.Row]bool{},
 		newest:     map[sharding.ShardID]sharding.Row{},
+		arrived:    map[sharding.ShardID]int64{},
 		successors: map[sharding.ShardID]sharding.NodeID{}, plannedIn: map[sharding.ShardID]sharding.Term{},
 		drained:  map[sharding.NodeID]bool{},
 		steering: steering{cordons: map[string]bool{}, pins: map[sharding.ShardID]string{}},

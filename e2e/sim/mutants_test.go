@@ -77,6 +77,9 @@ var mutants = []struct{ name, place string }{
 	{"restart-lost", "wakeup: an entity that has died is started again"},
 	{"successor-told", "region: the successor of a shard that was released is told so"},
 	{"owner-asked", "router: whoever waits for a shard asks the owner that it knows"},
+	{"load-cooling", "coordinator: no shard moves on because of load just after it has moved, or after a term has begun"},
+	{"load-two-reports", "coordinator: nothing moves because of load before each region has reported twice"},
+	{"load-fresh", "coordinator: nothing moves because of loads that are old"},
 	{"late-tick", "gossip: one's own pause is nobody's death"},
 }
 

@@ -221,6 +221,7 @@ var mustHappen = []string{
 
 // mustHappenHarsh are the events without which the harsh climate is not.
 var mustHappenHarsh = []string{
+	"shard moves because of load",
 	"send: attempt is ok", "send: attempt is rejected", "send: attempt is unknown", "send: refused",
 	"send: its sender was deleted meanwhile", "send: its target was deleted meanwhile",
 	"send: its sender was told: done", "send: its sender was told: refused", "send: its sender was told: doubtful", "send: in doubt",

@@ -97,6 +97,7 @@ func (s *store) steered(fact coordinator.Fact) {
 	case coordinator.FreezeFact:
 		v.freeze = f
 	case coordinator.RowFact:
+		s.arrives(f)
 		last := s.newest[f.Row.Shard]
 		if f.Row.Phase != sharding.HandingOff || mustMove(f.Cause) || last.Epoch == f.Row.Epoch && last.Phase == sharding.HandingOff {
 			return // it must be, or a checkpoint repeats it

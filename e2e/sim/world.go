@@ -22,6 +22,7 @@ type World struct {
 	climate          climate
 	weather          weather
 	calm             bool
+	byLoad           bool // shards move because of their loads
 	journalFaultOnly bool // the only fault is that a region has no journal for a while
 	diceFor          map[string]dice
 
@@ -83,6 +84,7 @@ func newWorld(c climate, seed uint64, traceTo func(string)) *World {
 	w.weather = drawWeather(c, seed)
 	w.journalFaultOnly = w.weather.Harsh.JournalFaultOnly
 	w.net.w = w
+	w.drawStrategy()
 	w.journal = newStore(w)
 	w.lease = &leaseStore{w: w}
 	w.entities = entities()
@@ -140,6 +142,7 @@ func regionConfig(w *World, p *process, version int) region.Config {
 	}
 	cfg.Turn.DrainTimeout, cfg.Turn.LoadTimeout, cfg.Turn.RecentIDs = nanos(3*sec), nanos(3*sec), 256
 	cfg.Turn.EntityLoads = entityLoads
+	w.loadsOf(&cfg)
 	cfg.Turn.ProbeAfter, cfg.Turn.AskTimeout = nanos(50*ms), nanos(sec)
 	cfg.ShardCores = w.weather.Cores
 	cfg.Wakeups.Refresh, cfg.Wakeups.Ahead, cfg.Wakeups.RetryMin, cfg.Wakeups.RetryMax = nanos(sec), nanos(2*sec), nanos(100*ms), nanos(sec)
@@ -169,6 +172,7 @@ func coordinatorConfig(w *World) coordinator.Config {
 	cfg.RolloutFreeze = nanos(4 * sec)
 	cfg.HandoffTimeout = nanos(3 * sec)
 	cfg.FactsPerRecord, cfg.CompactAfter = 8, 40
+	w.byLoadOf(&cfg)
 	if err := cfg.Validate(); err != nil {
 		panic(err)
 	}
