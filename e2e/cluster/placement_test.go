@@ -29,6 +29,7 @@ var placements = []scenario{
 	{name: "steering", short: files, length: 10 * time.Second, faults: steer},
 	{name: "external", length: 10 * time.Second, prepare: externally, faults: placeExternally},
 	{name: "custom", length: 10 * time.Second, prepare: packed, faults: pack},
+	{name: "skew", length: 10 * time.Second, skewed: true, prepare: byLoad, faults: divideLoad},
 	{name: "roles", length: 10 * time.Second, prepare: ofTwoKinds, faults: divideTypes},
 }
 

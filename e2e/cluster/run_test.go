@@ -45,6 +45,8 @@ type scenario struct {
 	// least is the share of the started calls that must be answered. Below it the run is
 	// void: a history without answers proves nothing. Default: a half.
 	least float64
+	// skewed says that some lists have many more calls than others.
+	skewed bool
 	// network says that every process has a network of its own, which can be cut.
 	network bool
 	// prepare, if set, changes how the cluster is started.
@@ -118,6 +120,7 @@ func (r *run) play(t *testing.T) {
 	}
 	r.cluster = start(t, o)
 	r.load = load.New(r.cluster.Gateways(), r.rate)
+	r.load.Skewed = r.scenario.skewed
 	over, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)

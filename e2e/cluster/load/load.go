@@ -49,6 +49,10 @@ type Load struct {
 	// Appended is how long each addition by Append took, with all its attempts.
 	Appended []time.Duration
 
+	// Skewed has the calls go to the lists by Zipf's law: about a third to the first one. It is
+	// set before Run.
+	Skewed bool
+
 	gateways []string
 	rate     float64 // calls that start per second
 	http     *http.Client
@@ -88,12 +92,17 @@ func ListName(i int) string { return "list-" + strconv.Itoa(i) }
 // ended.
 func (l *Load) Run(ctx context.Context, atLeast time.Duration, over <-chan struct{}, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 0))
+	list := func() string { return ListName(r.IntN(Lists)) }
+	if l.Skewed {
+		zipf := rand.NewZipf(r, 1.1, 1, Lists-1)
+		list = func() string { return ListName(int(zipf.Uint64())) }
+	}
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for started := 0; ; {
 		at := time.Since(l.began)
 		for ; started < int(at.Seconds()*l.rate); started++ {
-			l.start(ctx, started, r)
+			l.start(ctx, started, r, list)
 		}
 		if at >= atLeast {
 			select {
@@ -111,18 +120,18 @@ func (l *Load) Run(ctx context.Context, atLeast time.Duration, over <-chan struc
 	l.http.CloseIdleConnections()
 }
 
-// start begins the next call. Of 40, ten are reads, one of them large; two are stale reads,
+// start begins the next call, to a list that list chooses. Of 40, ten are reads, one of them large; two are stale reads,
 // two are refused by the list, four have no key, two are batches, one goes to a volatile
 // entity, and four are sent twice.
-func (l *Load) start(ctx context.Context, n int, r *rand.Rand) {
+func (l *Load) start(ctx context.Context, n int, r *rand.Rand, list func() string) {
 	if l.underway.Add(1) > Crowd {
 		l.Turned++
 		l.underway.Add(-1)
 		return
 	}
-	c := call{Load: l, client: n % clients, list: ListName(r.IntN(Lists)), kind: history.Add, keyed: true}
+	c := call{Load: l, client: n % clients, list: list(), kind: history.Add, keyed: true}
 	dice := r.IntN(40)
-	other := ListName(r.IntN(Lists))
+	other := list()
 	l.calls.Go(func() {
 		defer l.underway.Add(-1)
 		ctx, cancel := context.WithTimeout(ctx, patience)

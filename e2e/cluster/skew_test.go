@@ -1,0 +1,107 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	launcher "github.com/roost-cluster/roost/cli/cluster"
+	"github.com/roost-cluster/roost/e2e/cluster/history"
+)
+
+const (
+	// A region with all the load of three has three times the average.
+	skewedRatio, dividedRatio = 1.8, 1.2
+	// divideLimit is how long dividing the load may take: the reports, smoothing and the
+	// cool-down included.
+	divideLimit = 30 * time.Second
+	// dividedFor is how long it must stay divided. By then the new owners have measured it.
+	dividedFor = 5 * time.Second
+)
+
+// byLoad has shards move because of their loads, and soon. The loads of the test are small, and
+// commands count most.
+func byLoad(_ *run, o *launcher.Options) {
+	o.Args[launcher.Coordinator] = append(o.Args[launcher.Coordinator],
+		"--allocation.strategy=load", "--allocation.cooldown=4s", "--allocation.floor=0.001", "--allocation.command-cost=1ms")
+	o.Args[launcher.Region] = append(o.Args[launcher.Region], "--region.load-interval=1s", "--region.load-half-life=3s")
+}
+
+// loads returns the loads of the regions, and the largest divided by the average; 0: not all are
+// known.
+func (r *run) loads() (of []float64, ratio float64) {
+	res, err := r.admin().Members(r.Context())
+	if err != nil {
+		return nil, 0
+	}
+	sum := 0.0
+	for _, m := range res.Members {
+		if slices.Contains(m.Roles, "region") {
+			if m.Load == nil || !m.Load.Complete {
+				return nil, 0
+			}
+			of = append(of, m.Load.Cost)
+			sum += m.Load.Cost
+		}
+	}
+	if sum == 0 {
+		return of, 0
+	}
+	return of, slices.Max(of) * float64(len(of)) / sum
+}
+
+// divideLoad brings all shards to one region by pins, and unpins them.
+func divideLoad(r *run) {
+	r.allocateAll()
+	r.assign("List", typeShards, false, "region-1")
+	want := r.assign("Tally", tallyShards, false, "region-1")
+	r.at("Tally", want)
+	var skewed float64
+	eventually(r.T, waitLimit, func() error {
+		of, ratio := r.loads()
+		if n := r.shardsOf("region-1"); n < typeShards || ratio < skewedRatio {
+			return fmt.Errorf("region-1 has %d shards of lists, and the loads are %.3f", n, of)
+		}
+		skewed = ratio
+		return nil
+	})
+	r.wait(4 * time.Second) // shards that have just come move on only after the cool-down
+	before := r.load.Now()
+	r.assign("List", typeShards, false)
+	r.assign("Tally", tallyShards, false)
+	began := time.Now()
+	var divided time.Time // since when the load is; zero: it is not
+	var took time.Duration
+	eventually(r.T, divideLimit+dividedFor, func() error {
+		of, ratio := r.loads()
+		switch {
+		case ratio == 0 || ratio > dividedRatio:
+			divided = time.Time{}
+		case divided.IsZero():
+			divided = time.Now()
+		case time.Since(divided) >= dividedFor:
+			took = divided.Sub(began)
+			r.figure("the largest load of a region was %.2f times the average, and %.2f times %.1f s after the pins were gone: %.3f processors",
+				skewed, ratio, took.Seconds(), of)
+			return nil
+		}
+		return fmt.Errorf("the loads are %.3f, the largest is %.2f times the average", of, ratio)
+	})
+	after := r.load.Now()
+	r.figure("p99 of commands at one region %v, while shards moved and after that %v", r.p99(0, before), r.p99(before, after))
+}
+
+// p99 is that of the operations that were called in a part of the run, batches included.
+func (r *run) p99(from, to time.Duration) time.Duration {
+	var took []time.Duration
+	for _, o := range r.load.Ops() {
+		if o.Call >= from && o.Call < to && o.Outcome == history.OK {
+			took = append(took, o.Return-o.Call)
+		}
+	}
+	if len(took) == 0 {
+		return 0
+	}
+	slices.Sort(took)
+	return took[len(took)*99/100].Round(100 * time.Microsecond)
+}
