@@ -66,10 +66,9 @@ func divideLoad(r *run) {
 		return nil
 	})
 	r.wait(4 * time.Second) // shards that have just come move on only after the cool-down
-	before := r.load.Now()
+	before, began := r.load.Now(), time.Now()
 	r.assign("List", typeShards, false)
 	r.assign("Tally", tallyShards, false)
-	began := time.Now()
 	var divided time.Time // since when the load is; zero: it is not
 	var took time.Duration
 	eventually(r.T, divideLimit+dividedFor, func() error {
@@ -81,7 +80,7 @@ func divideLoad(r *run) {
 			divided = time.Now()
 		case time.Since(divided) >= dividedFor:
 			took = divided.Sub(began)
-			r.figure("the largest load of a region was %.2f times the average, and %.2f times %.1f s after the pins were gone: %.3f processors",
+			r.figure("the largest load of a region was %.2f times the average, and %.2f times %.1f s after the pins began to go: %.3f processors",
 				skewed, ratio, took.Seconds(), of)
 			return nil
 		}
