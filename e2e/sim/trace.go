@@ -24,7 +24,7 @@ func (w *World) trace(p *process, what string, v any) {
 var (
 	noise = regexp.MustCompile(` ?\b(Encoding:0|Tell:false|Keyed:false|Trace:|Code:|Message:|Payload:\[\]|Deadline:0001-01-01 00:00:00 \+0000 UTC|Timing:\{[^}]*\}|Hash:\d+)`)
 	bytes = regexp.MustCompile(`Payload:\[([0-9 ]+)\]`)
-	// A pointer has another value in each run.
+	// The value of a pointer differs from run to run.
 	pointer = regexp.MustCompile(`:0x[0-9a-f]+\b`)
 	date    = regexp.MustCompile(`\d{4}-\d\d-\d\d (\d\d:\d\d:\d\d(\.\d+)?) \+0000 UTC`)
 )

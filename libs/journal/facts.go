@@ -58,7 +58,7 @@ func activated(lowest int) error {
 }
 
 // CheckOpened returns why a process that found the generation opened, when it opened the
-// journal, must stop: the journal has another generation now, or it was activated for a
+// journal, must stop: the generation of the journal has changed, or it was activated for a
 // format that this program does not know. Of f, only Generation, MinReader and MinWriter
 // matter. The error wraps ErrBroken, and ErrReplaced or ErrIdentity.
 func (f Facts) CheckOpened(opened sharding.Generation) error {

@@ -36,8 +36,8 @@ var (
 	// ErrIdentity: the store belongs to another cluster, or has a format that
 	// this version does not know.
 	ErrIdentity = errors.New("not the journal of this cluster")
-	// ErrReplaced: the store has another generation than when it was opened. It comes
-	// with ErrBroken.
+	// ErrReplaced: the generation of the store is not the one that it had when it was opened. It
+	// comes with ErrBroken.
 	ErrReplaced = errors.New("the journal was restored or replaced")
 	// ErrShardCount: a type is declared with another number of shards than it
 	// has.

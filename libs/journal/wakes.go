@@ -212,7 +212,7 @@ type WakeDoing uint8
 const (
 	// RemoveWake: there is no row afterwards.
 	RemoveWake WakeDoing = iota + 1
-	// NextWake: the row, which is there, gets another Due and Number.
+	// NextWake: the row exists, and gets a new Due and a new Number.
 	NextWake
 	// SetWake: there is a row afterwards, which is new in all its parts.
 	SetWake

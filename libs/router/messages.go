@@ -42,9 +42,8 @@ type (
 	// Delivered: clients have received replies that counted this many bytes
 	// ([Finish].Held), or no longer wait for them.
 	Delivered struct{ Bytes int }
-	// LinkUp: a link to the region incarnation is usable. Link names this link
-	// among those of the region, chosen by the driver; a later link of the same
-	// region has another number.
+	// LinkUp: a link to the region incarnation is usable. Link is the number of this link. The driver
+	// chooses it; no two links of a region have the same number.
 	LinkUp struct {
 		Region sharding.NodeID
 		Link   uint64

@@ -6,8 +6,8 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// alarm is something to do at a later time. If the entity has another incarnation
-// by then, the alarm is obsolete.
+// alarm is something to do at a later time. If the incarnation of the entity has ended by then, the
+// alarm is obsolete.
 type alarm struct {
 	at          time.Time
 	order       uint64 // breaks ties between equal times

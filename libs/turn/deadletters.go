@@ -12,7 +12,7 @@ import (
 // the entity that has sent it. The command's record and the end of the dead letter are one
 // append, which the journal refuses if the dead letter has ended already. To send it again, the
 // record has a copy of the send. The copy is a new send, behind all earlier ones of the entity, and
-// has another key, because the target may have answered the old key or forgotten it.
+// has a new key, because the target may have answered the old key or forgotten it.
 //
 // A pending send can be given up in the same way. Once that is durable, SendDropped reports it to
 // the dispatcher, which delivers sends.

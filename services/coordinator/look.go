@@ -110,9 +110,9 @@ type FormsAt struct {
 	Forms sharding.FormSet
 }
 
-// FormsFound gathers what [ReadForms] asks for. The driver reads the timers and the pending sends
-// of the shards in Inputs. Then it lists all entities of the type, and gives it the records of
-// those that it wants.
+// FormsFound gathers what [ReadForms] asks for. The driver reads the reminders and the pending sends
+// of the shards that [FormsFound.Inputs] returns. Then it lists all entities of the type, and passes
+// the records of those that [FormsFound.Wants] selects to [FormsFound.Stored].
 type FormsFound struct {
 	ask    ReadForms
 	answer FormsRead

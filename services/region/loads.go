@@ -7,8 +7,8 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// The coordinator is told what has changed since the report before, or everything if it
-// may not know that one: because its answer did not come, or because its term is new. Every
+// The coordinator is told what has changed since the report before, or everything if it perhaps does
+// not know that report: because its answer did not come, or because its term is new. Every
 // LoadFull reports have everything anyway.
 
 // loadReports is what this region has reported of the loads of its shards.

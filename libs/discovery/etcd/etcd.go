@@ -232,7 +232,7 @@ func (d *Driver) forget(key string) {
 }
 
 // Remove revokes the lease of self, which removes its entry. An entry that a later
-// process has written has another lease, and stays.
+// process has written has a lease of its own, and stays.
 func (d *Driver) Remove(ctx context.Context, self discovery.Peer) error {
 	key := d.prefix + self.String()
 	d.mu.Lock()

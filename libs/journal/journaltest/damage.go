@@ -30,8 +30,9 @@ func testDamage(e *env) {
 	e.equal("carol", e.load(carol).Records, withoutReplies(records(3, "c")...))
 }
 
-// testDamagedNumbers: rows that cannot be, though each is well-formed, are damage of their
-// entity. None takes memory by what it says, and none is taken for a lost connection.
+// testDamagedNumbers: rows with impossible numbers are damage of their entity, even if each row is
+// well-formed. Reading them takes no memory in proportion to these numbers, and they are not taken
+// for a lost connection.
 func testDamagedNumbers(e *env) {
 	if e.store.Renumber == nil {
 		e.Skip("the numbers of this store cannot be damaged")
