@@ -16,6 +16,7 @@ import (
 	"github.com/roost-cluster/roost/libs/journal/open"
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/sharding/shardingtest"
 	"github.com/roost-cluster/roost/sdk/entity"
 )
 
@@ -199,7 +200,7 @@ func (r *run) replay() error {
 
 // storeEvents stores the events that are replayed.
 func storeEvents(r *run, b journal.Driver, account sharding.Entity) error {
-	shard := sharding.ShardID{Type: account.Type, Index: sharding.ShardOf(account.ID, entities.Shards)}
+	shard := sharding.ShardID{Type: account.Type, Index: shardingtest.ShardOf(account.ID, entities.Shards)}
 	if _, err := b.Commit(r.ctx, []journal.Op{{Claim: &sharding.Claim{Shard: shard, Epoch: 1, Owner: 1}}}); err != nil {
 		return err
 	}

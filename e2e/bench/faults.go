@@ -16,6 +16,7 @@ import (
 	"github.com/roost-cluster/roost/e2e/bench/measure"
 	"github.com/roost-cluster/roost/e2e/bench/report"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/sharding/shardingtest"
 	"github.com/roost-cluster/roost/sdk/adminclient"
 	"github.com/roost-cluster/roost/sdk/client"
 	"github.com/roost-cluster/roost/sdk/entity"
@@ -130,7 +131,7 @@ func (f *faultRun) load(length time.Duration, inject func() (began time.Time, er
 	}()
 	_, _ = measure.Open(f.Sizes.FaultRate, 1<<20, 0, length, func(n int, done func(error)) { // failures are counted below
 		id := "account-" + strconv.Itoa(n%f.Sizes.Entities)
-		a := timedCommand{shard: sharding.ShardOf(sharding.EntityID(id), entities.Shards), due: time.Now()}
+		a := timedCommand{shard: shardingtest.ShardOf(sharding.EntityID(id), entities.Shards), due: time.Now()}
 		go func() {
 			ctx, cancel := context.WithTimeout(f.ctx, deadline)
 			defer cancel()
@@ -273,7 +274,7 @@ func (f *faultRun) unplacedIDs(n int) (ids []string, err error) {
 	seen := map[uint32]bool{}
 	for i := 0; len(ids) < f.used+n; i++ {
 		id := "new-" + strconv.Itoa(i)
-		if shard := sharding.ShardOf(sharding.EntityID(id), entities.Shards); !seen[shard] {
+		if shard := shardingtest.ShardOf(sharding.EntityID(id), entities.Shards); !seen[shard] {
 			seen[shard] = true
 			ids = append(ids, id)
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/roost-cluster/roost/e2e/bench/report"
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/sharding/shardingtest"
 )
 
 // question is 64 bytes of protobuf.
@@ -39,7 +40,7 @@ func (s *testCluster) addressees(typ string, n int) []addressee {
 
 func (s *testCluster) addressee(typ, name string) addressee {
 	id := sharding.EntityID(name)
-	shard := sharding.ShardID{Type: sharding.EntityType(typ), Index: sharding.ShardOf(id, entities.Shards)}
+	shard := sharding.ShardID{Type: sharding.EntityType(typ), Index: shardingtest.ShardOf(id, entities.Shards)}
 	return addressee{sharding.Entity{Type: shard.Type, ID: id}, shard.Index, s.rows[shard].Epoch}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/roost-cluster/roost/libs/journal/open"
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/sharding/shardingtest"
 	"github.com/roost-cluster/roost/sdk/entity"
 	"github.com/roost-cluster/roost/services/region"
 	"github.com/roost-cluster/roost/services/region/server"
@@ -119,7 +120,7 @@ func (l *local) outside(o region.ControlOutput) {
 // type.
 func (l *local) addressee(typ sharding.EntityType, name string) addressee {
 	id := sharding.EntityID(name)
-	a := addressee{entity: sharding.Entity{Type: typ, ID: id}, shard: sharding.ShardOf(id, entities.Shards)}
+	a := addressee{entity: sharding.Entity{Type: typ, ID: id}, shard: shardingtest.ShardOf(id, entities.Shards)}
 	for i, t := range l.types {
 		if t == typ {
 			a.epoch = sharding.MakeEpoch(sharding.Term(i+1), 1)

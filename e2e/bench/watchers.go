@@ -15,6 +15,7 @@ import (
 	"github.com/roost-cluster/roost/libs/node/controlrpc"
 	"github.com/roost-cluster/roost/libs/routetable"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/sharding/shardingtest"
 )
 
 const (
@@ -54,7 +55,7 @@ func (f *faultRun) watchers() error {
 	}
 	shards := make([]sharding.ShardID, len(ids))
 	for i, id := range ids {
-		shards[i] = sharding.ShardID{Type: entities.EchoType, Index: sharding.ShardOf(sharding.EntityID(id), entities.Shards)}
+		shards[i] = sharding.ShardID{Type: entities.EchoType, Index: shardingtest.ShardOf(sharding.EntityID(id), entities.Shards)}
 	}
 
 	ctx, cancel := context.WithTimeout(f.ctx, startTimeout+time.Duration(len(ids))*changePause)

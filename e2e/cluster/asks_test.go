@@ -8,6 +8,7 @@ import (
 
 	launcher "github.com/roost-cluster/roost/cli/cluster"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/sharding/shardingtest"
 )
 
 // peerShards is the number of shards of the type Peer.
@@ -123,7 +124,7 @@ func (l *livingRun) askWhileDrained() {
 	byShard := map[uint32][]string{}
 	for i := range 2000 {
 		id := fmt.Sprint("near-", i)
-		shard := sharding.ShardOf(sharding.EntityID(id), peerShards)
+		shard := shardingtest.ShardOf(sharding.EntityID(id), peerShards)
 		byShard[shard] = append(byShard[shard], id)
 	}
 	repeats := l.repeats.Load()

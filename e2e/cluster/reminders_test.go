@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/sharding/shardingtest"
 )
 
 const (
@@ -31,7 +32,7 @@ func (l *livingRun) probe() (p *probes, end func()) {
 	var group sync.WaitGroup
 	for shard := range p.answered {
 		id := ""
-		for n := 0; id == "" || sharding.ShardOf(sharding.EntityID(id), alarmShards) != uint32(shard); n++ {
+		for n := 0; id == "" || shardingtest.ShardOf(sharding.EntityID(id), alarmShards) != uint32(shard); n++ {
 			id = fmt.Sprint("probe-", n)
 		}
 		group.Go(func() {
@@ -148,7 +149,7 @@ func (l *livingRun) judgeReminders(p *probes, due map[string]int64, kills int) {
 		}
 		fromDue = append(fromDue, d.stored.Sub(at))
 		from := at
-		for _, o := range outages[sharding.ShardOf(sharding.EntityID(d.entity), alarmShards)] {
+		for _, o := range outages[shardingtest.ShardOf(sharding.EntityID(d.entity), alarmShards)] {
 			if o[0].Before(d.stored) && o[1].After(from) {
 				from = o[1]
 			}

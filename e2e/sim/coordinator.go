@@ -293,7 +293,7 @@ func (c *coordNode) readForms(o coordinator.ReadForms) {
 	found := o.Begin()
 	c.query(func() {
 		c.readInputs(found)
-		for _, e := range c.w.journal.ledger.List(journal.ListRequest{Type: o.Type, Limit: 1 << 20}) {
+		for _, e := range c.w.journal.ledger.List(journal.ListRequest{Type: o.Desc.Type, Limit: 1 << 20}) {
 			if !found.Wants(e) {
 				continue
 			}

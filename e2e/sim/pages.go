@@ -197,7 +197,7 @@ func (w *World) contained(o *op, reply *sharding.Reply) {
 func (w *World) shardOf(e sharding.Entity) sharding.ShardID {
 	for i := range types {
 		if types[i].Type == e.Type {
-			return sharding.ShardID{Type: e.Type, Index: sharding.ShardOf(e.ID, types[i].Shards)}
+			return types[i].ShardOf(e.ID)
 		}
 	}
 	return sharding.ShardID{}

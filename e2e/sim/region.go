@@ -207,7 +207,7 @@ func (n *regionNode) checkLimits() {
 func (n *regionNode) shardNodeOf(e sharding.Entity) *shardNode {
 	for i := range types {
 		if types[i].Type == e.Type {
-			return n.shards[n.cfg.CoreOf(sharding.ShardID{Type: e.Type, Index: sharding.ShardOf(e.ID, types[i].Shards)})]
+			return n.shards[n.cfg.CoreOf(types[i].ShardOf(e.ID))]
 		}
 	}
 	return n.shards[0]

@@ -245,7 +245,7 @@ func (g *routerNode) checkVersion(o *router.Finish) {
 		if t.Type != op.entity.Type {
 			continue
 		}
-		row, _ := g.core.Table().Row(sharding.ShardID{Type: t.Type, Index: sharding.ShardOf(op.entity.ID, t.Shards)})
+		row, _ := g.core.Table().Row(t.ShardOf(op.entity.ID))
 		p := w.process(row.Owner.Addr)
 		if p == nil {
 			continue

@@ -13,6 +13,7 @@ import (
 	plane "github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/router"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/sharding/shardingtest"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/services/coordinator"
 )
@@ -46,7 +47,7 @@ func shardID(raw []byte) error {
 	if err := json.Unmarshal(raw, &v); err != nil {
 		return err
 	}
-	if got := strconv.Itoa(int(sharding.ShardOf(sharding.EntityID(v.ID), v.Shards))); got != v.Want {
+	if got := strconv.Itoa(int(shardingtest.ShardOf(sharding.EntityID(v.ID), v.Shards))); got != v.Want {
 		return fmt.Errorf("the shard of %q is %s, want %s", v.ID, got, v.Want)
 	}
 	return nil
@@ -74,7 +75,7 @@ func startsEmpty([]byte) error {
 func becomesActive([]byte) error {
 	m, now := newTurns(), time.Unix(1_000_000, 0)
 	id := sharding.EntityID("a")
-	shard := sharding.ShardID{Type: "T", Index: sharding.ShardOf(id, typeT().Shards)}
+	shard := sharding.ShardID{Type: "T", Index: shardingtest.ShardOf(id, typeT().Shards)}
 	m.Step(now, turn.Open{Shard: shard, Epoch: sharding.MakeEpoch(1, 1)}, nil)
 	out := m.Step(now, turn.Deliver{Request: 1, Shard: shard, Env: &sharding.Envelope{
 		Entity: sharding.Entity{Type: "T", ID: id}, Command: "Do", ID: "c1", Deadline: now.Add(time.Second),

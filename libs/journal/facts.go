@@ -20,6 +20,10 @@ const Format = 2
 // and sends: a program of format 1 would not run them.
 const WakesFormat = 2
 
+// RulesFormat is the format for which a journal must be activated before a type with a shard rule
+// is declared: a coordinator of a program of format 1 would lose the rule, and hash whole ids.
+const RulesFormat = 2
+
 // NewFacts returns the facts of a journal that is being created, which nobody has
 // declared.
 func NewFacts(g sharding.Generation) Facts {
@@ -82,7 +86,8 @@ func (f Facts) checkOpened(opened sharding.Generation, lowest int) error {
 
 // Merge checks a declaration against the facts and returns the new facts. Errors
 // wrap ErrIdentity for another cluster or a format that does not suit, and ErrShardCount
-// for another number of shards.
+// for another number of shards, and ErrNotActivated for a type that the journal must be activated
+// for first.
 func (f Facts) Merge(d Declaration) (Facts, error) {
 	if err := f.Check(); err != nil {
 		return f, err
@@ -115,6 +120,13 @@ func (f *Facts) declare(t sharding.TypeDesc) error {
 	}
 	if t.Shards == 0 || t.Shards > sharding.MaxShards {
 		return fmt.Errorf("type %s declares %d shards; choose 1 to %d", t.Type, t.Shards, sharding.MaxShards)
+	}
+	if err := t.Rule.Check(); err != nil {
+		return fmt.Errorf("type %s: %w", t.Type, err)
+	}
+	if t.Rule != (sharding.ShardRule{}) && f.Activated() < RulesFormat && !mutant.On("rules-format") {
+		return fmt.Errorf("%w: type %s has a shard rule (ShardBy), which coordinators of earlier releases do not know; run \"roost journal activate\" when all processes are of this release",
+			ErrNotActivated, t.Type)
 	}
 	i, found := slices.BinarySearchFunc(f.Types, t.Type, func(a TypeFact, b sharding.EntityType) int {
 		return strings.Compare(string(a.Type), string(b))

@@ -314,7 +314,7 @@ type Declaration struct {
 	// asks for the facts without declaring anything.
 	Cluster string
 	// Types are declared: their numbers of shards are set by the first
-	// declaration. Only Type and Shards are looked at.
+	// declaration. Only Type, Shards and Rule are looked at.
 	Types []sharding.TypeDesc
 }
 

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/sharding/shardingtest"
 )
 
 // The benchmarks ask 10,000 entities over loopback, 64 bytes answered by 16,
@@ -45,7 +46,7 @@ func newEntities() *entities {
 }
 
 func (e *entities) add(id string) uint64 {
-	s := &e[sharding.ShardOf(sharding.EntityID(id), uint32(len(e)))]
+	s := &e[shardingtest.ShardOf(sharding.EntityID(id), uint32(len(e)))]
 	s.Lock()
 	defer s.Unlock()
 	n := s.m[id]

@@ -12,6 +12,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/outbox"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/sharding/shardingtest"
 	"github.com/roost-cluster/roost/libs/turn"
 )
 
@@ -88,7 +89,7 @@ func newModel(t testing.TB, seed uint64, change func(*outbox.Config)) *model {
 }
 
 func shardOf(e sharding.Entity) sharding.ShardID {
-	return sharding.ShardID{Type: e.Type, Index: sharding.ShardOf(e.ID, shards)}
+	return sharding.ShardID{Type: e.Type, Index: shardingtest.ShardOf(e.ID, shards)}
 }
 
 func (m *model) after(d time.Duration, do func()) { m.later = append(m.later, event{m.now.Add(d), do}) }

@@ -142,8 +142,7 @@ func (m *Machine) place(r *request) (*shard, *sharding.Reply) {
 		refusal := sharding.Reject(sharding.Unavailable, unhosted(desc))
 		return nil, &refusal
 	}
-	id := sharding.ShardID{Type: desc.Type, Index: sharding.ShardOf(env.Entity.ID, desc.Shards)}
-	s := m.shard(id)
+	s := m.shard(shardOf(desc, env.Entity.ID))
 	if s.count >= m.cfg.MaxWaiting || s.bytes+r.size > m.cfg.MaxWaitingBytes {
 		refusal := sharding.Reject(sharding.ResourceExhausted, "too many commands are in progress for the shard of this entity")
 		return nil, &refusal
@@ -156,6 +155,14 @@ func (m *Machine) place(r *request) (*shard, *sharding.Reply) {
 	r.readOnly = command.ReadOnly
 	r.resend = command.ReadOnly || r.env.Keyed && !desc.Volatile
 	return s, nil
+}
+
+// shardOf returns the shard of an entity of the type.
+func shardOf(desc *sharding.TypeDesc, id sharding.EntityID) sharding.ShardID {
+	if mutant.On("route-rule") {
+		return (&sharding.TypeDesc{Type: desc.Type, Shards: desc.Shards}).ShardOf(id)
+	}
+	return desc.ShardOf(id)
 }
 
 // shard returns the shard, and adds it if necessary. If it was touched, the end of the
@@ -174,7 +181,7 @@ func (m *Machine) shard(id sharding.ShardID) *shard {
 // reachable reports whether the region that serves the entity's shard by the table, if
 // there is one, can be sent to. It may serve although the coordinator has lost it.
 func (m *Machine) reachable(desc *sharding.TypeDesc, id sharding.EntityID) bool {
-	row, _ := m.table.Row(sharding.ShardID{Type: desc.Type, Index: sharding.ShardOf(id, desc.Shards)})
+	row, _ := m.table.Row(shardOf(desc, id))
 	l := m.links[row.Owner]
 	return row.Phase == sharding.Serving && l != nil && l.up
 }

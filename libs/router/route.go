@@ -81,7 +81,7 @@ func (m *Machine) flushChained(s *shard) {
 			s.restsUntil = earlier(s.restsUntil, r.restsUntil)
 			continue
 		}
-		if r.sent || !m.now.Before(r.env.Deadline) || !chained(r.env.Chain, s.id, desc.Shards) {
+		if r.sent || !m.now.Before(r.env.Deadline) || !chained(r.env.Chain, s.id, desc) {
 			continue
 		}
 		l := m.need(row.Owner)
@@ -95,10 +95,10 @@ func (m *Machine) flushChained(s *shard) {
 	}
 }
 
-// chained reports whether a chain has an entity of the shard, whose type has so many shards.
-func chained(chain []sharding.Entity, id sharding.ShardID, shards uint32) bool {
+// chained reports whether a chain has an entity of the shard, whose type is desc.
+func chained(chain []sharding.Entity, id sharding.ShardID, desc *sharding.TypeDesc) bool {
 	return slices.ContainsFunc(chain, func(e sharding.Entity) bool {
-		return e.Type == id.Type && sharding.ShardOf(e.ID, shards) == id.Index
+		return e.Type == id.Type && desc.ShardOf(e.ID) == id
 	})
 }
 

@@ -75,6 +75,10 @@ func (s *scenario) do(line string) {
 		types := testTypes()
 		types[0].Unhosted, types[0].LastHost = true, arg(3)
 		s.step(changed(arg(1), sharding.TableDelta{Version: s.version(arg(2)), Types: types}))
+	case "rule": // c1 1.2 - 1: a table that says of type W that part 1 of an id at "-" is hashed
+		types := testTypes()
+		types[2].Rule = sharding.ShardRule{Separator: arg(3), Part: int(s.number(arg(4)))}
+		s.step(changed(arg(1), sharding.TableDelta{Version: s.version(arg(2)), Types: types}))
 	case "untyped": // c1 1.1: a table in which no type is declared yet
 		s.step(changed(arg(1), sharding.TableDelta{Version: s.version(arg(2))}))
 	case "standby": // c1 3 [c2]: c1 is not active, in term 3 c2 is

@@ -134,7 +134,7 @@ func (t *Table) Merge(row sharding.Row) bool {
 // Apply merges the delta of a watch, types first, and returns the rows that
 // changed the table, in the order of the delta. The version advances only if
 // the delta's is newer; the descriptor of a known type is replaced only by a
-// delta that is not older, and never with another number of shards.
+// delta that is not older, and never with another number of shards or another shard rule.
 func (t *Table) Apply(d sharding.TableDelta) []sharding.Row {
 	older := d.Version.Compare(t.version) < 0
 	for i := range d.Types {
@@ -157,7 +157,7 @@ func (t *Table) Apply(d sharding.TableDelta) []sharding.Row {
 
 // declare adds a type or replaces its descriptor.
 func (t *Table) declare(d *sharding.TypeDesc, older bool) {
-	if sharding.CheckEntityType("type", d.Type) != nil || d.Shards == 0 || d.Shards > sharding.MaxShards {
+	if sharding.CheckEntityType("type", d.Type) != nil || d.Shards == 0 || d.Shards > sharding.MaxShards || d.Rule.Check() != nil {
 		return
 	}
 	desc := *d
@@ -172,7 +172,7 @@ func (t *Table) declare(d *sharding.TypeDesc, older bool) {
 		t.types[d.Type] = &rowsOf{desc: &desc}
 		return
 	}
-	if !older && of.desc.Shards == d.Shards && of.desc.Volatile == d.Volatile {
+	if !older && of.desc.Shards == d.Shards && of.desc.Rule == d.Rule && of.desc.Volatile == d.Volatile {
 		of.desc = &desc
 	}
 }
@@ -251,6 +251,7 @@ func (t *Table) AppendState(b []byte) []byte {
 		d := t.types[name].desc
 		b = sharding.AppendString(b, string(name))
 		b = binary.AppendUvarint(b, uint64(d.Shards))
+		b = binary.AppendUvarint(sharding.AppendString(b, d.Rule.Separator), uint64(d.Rule.Part))
 		b = appendBool(b, d.Volatile)
 		b = binary.AppendUvarint(b, uint64(len(d.Commands)))
 		for _, c := range d.Commands {

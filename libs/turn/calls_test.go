@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/sharding/shardingtest"
 	"github.com/roost-cluster/roost/libs/turn"
 )
 
@@ -150,7 +151,7 @@ func (w *callWorld) entity(id sharding.Entity) *callEntity {
 func name(id string) sharding.Entity { return sharding.Entity{Type: "T", ID: sharding.EntityID(id)} }
 
 func shardOfName(id sharding.EntityID) sharding.ShardID {
-	return sharding.ShardID{Type: "T", Index: sharding.ShardOf(id, callShards)}
+	return sharding.ShardID{Type: "T", Index: shardingtest.ShardOf(id, callShards)}
 }
 
 // deliver brings a command to the machine of its entity.

@@ -119,7 +119,7 @@ func (m *Machine) takeIn(s *shard, states []Kept) {
 		return
 	}
 	for _, k := range states {
-		if sharding.ShardOf(k.ID, s.typ.Desc.Shards) == s.id.Index {
+		if s.typ.Desc.ShardOf(k.ID) == s.id {
 			m.keep(s, k)
 		}
 	}

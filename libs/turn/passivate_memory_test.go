@@ -7,6 +7,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/passivation"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/sharding/shardingtest"
 	"github.com/roost-cluster/roost/libs/turn"
 )
 
@@ -51,7 +52,7 @@ func (p *heapProcess) live() uint64 { return heapOthers + p.size*uint64(p.m.Stat
 func (p *heapProcess) command(typ sharding.EntityType, id int) {
 	p.now = p.now.Add(time.Millisecond)
 	env := sharding.Envelope{Entity: sharding.Entity{Type: typ, ID: sharding.EntityID(fmt.Sprint(id))}, Command: "Do"}
-	p.step(turn.Deliver{Request: 1, Env: &env, Shard: sharding.ShardID{Type: typ, Index: sharding.ShardOf(env.Entity.ID, heapShards)}})
+	p.step(turn.Deliver{Request: 1, Env: &env, Shard: sharding.ShardID{Type: typ, Index: shardingtest.ShardOf(env.Entity.ID, heapShards)}})
 	p.m.Recycle()
 }
 

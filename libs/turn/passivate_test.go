@@ -10,6 +10,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/passivation"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/sharding/shardingtest"
 	"github.com/roost-cluster/roost/libs/turn"
 )
 
@@ -115,7 +116,7 @@ func TestStrategyChanges(t *testing.T) {
 func sameShard(i int) string {
 	for n := 0; ; n++ {
 		id := fmt.Sprint("e", n)
-		if sharding.ShardOf(sharding.EntityID(id), lateShards) == 0 {
+		if shardingtest.ShardOf(sharding.EntityID(id), lateShards) == 0 {
 			if i--; i < 0 {
 				return id
 			}
@@ -264,7 +265,7 @@ func (d *lateDriver) quiet() bool {
 func (d *lateDriver) deliver(env sharding.Envelope) {
 	d.last++
 	d.pending[d.last] = env
-	d.step(turn.Deliver{Request: d.last, Env: &env, Shard: sharding.ShardID{Type: "T", Index: sharding.ShardOf(env.Entity.ID, lateShards)}})
+	d.step(turn.Deliver{Request: d.last, Env: &env, Shard: sharding.ShardID{Type: "T", Index: shardingtest.ShardOf(env.Entity.ID, lateShards)}})
 }
 
 func (d *lateDriver) step(in turn.Input) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/passivation"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/sharding/shardingtest"
 	"github.com/roost-cluster/roost/libs/turn"
 )
 
@@ -87,7 +88,7 @@ func traceThroughPolicy(s passivation.Strategy, ids []string) (n traceCounts) {
 			active[e] = true
 		}
 		entity := sharding.EntityID(id)
-		gone(p.Touched(int(sharding.ShardOf(entity, traceShards)), e, uint32(entity.Hash()>>32), nil))
+		gone(p.Touched(int(shardingtest.ShardOf(entity, traceShards)), e, uint32(entity.Hash()>>32), nil))
 		p.Rests(e, now, nil)
 	}
 	return n
@@ -122,7 +123,7 @@ func traceThroughTurns(s passivation.Strategy, ids []string) traceCounts {
 		now = now.Add(time.Millisecond)
 		step(turn.Tick{})
 		env := sharding.Envelope{Entity: sharding.Entity{Type: "T", ID: sharding.EntityID(id)}, Command: "Do"}
-		step(turn.Deliver{Request: turn.RequestID(i + 1), Env: &env, Shard: sharding.ShardID{Type: "T", Index: sharding.ShardOf(env.Entity.ID, traceShards)}})
+		step(turn.Deliver{Request: turn.RequestID(i + 1), Env: &env, Shard: sharding.ShardID{Type: "T", Index: shardingtest.ShardOf(env.Entity.ID, traceShards)}})
 		m.Recycle()
 	}
 	st := m.Stats()

@@ -58,6 +58,7 @@ func (t *Type[E]) definition() *definition { return t.def }
 type definition struct {
 	name        string
 	shards      uint32
+	rule        sharding.ShardRule
 	volatile    bool
 	keep        bool // its state, on moves
 	remember    bool
@@ -263,7 +264,7 @@ func (t *Type[E]) SnapshotEvery(events int) *Type[E] { t.def.snapshot = events; 
 func Describe(t Definition) (turn.Type, error) {
 	d := t.definition()
 	desc := turn.Type{Passivation: d.passivation, SnapshotEvery: d.snapshot, KeepEvents: d.keepEvents, KeepOnMoves: d.keep, Remember: d.remember, Desc: sharding.TypeDesc{
-		Type: sharding.EntityType(d.name), Shards: d.shards, Volatile: d.volatile,
+		Type: sharding.EntityType(d.name), Shards: d.shards, Rule: d.rule, Volatile: d.volatile,
 	}}
 	for name, b := range d.commands { // sorted below
 		command := b.desc

@@ -161,5 +161,6 @@ func (k *Kit) refuse(env *sharding.Envelope) *sharding.Reply {
 }
 
 func (k *Kit) shardOf(ent sharding.Entity) sharding.ShardID {
-	return sharding.ShardID{Type: ent.Type, Index: sharding.ShardOf(ent.ID, k.descs[ent.Type].Desc.Shards)}
+	d := k.descs[ent.Type].Desc
+	return d.ShardOf(ent.ID)
 }

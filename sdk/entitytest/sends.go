@@ -87,7 +87,7 @@ func (k *Kit) deliverSend(v outbox.Deliver) {
 	}
 	k.last++
 	k.deliveries[k.last] = v.Number
-	shard := sharding.ShardID{Type: env.Entity.Type, Index: sharding.ShardOf(env.Entity.ID, d.Desc.Shards)}
+	shard := d.Desc.ShardOf(env.Entity.ID)
 	k.openShard(env.Entity)
 	k.core(turn.Deliver{Request: k.last, Shard: shard, Env: &env})
 }
@@ -106,7 +106,7 @@ func (k *Kit) sendPage(r outbox.Read) outbox.Page {
 		var rows []outbox.Row
 		for ent, s := range k.store { // order-free: sorted below
 			d := k.descs[ent.Type].Desc
-			if (sharding.ShardID{Type: ent.Type, Index: sharding.ShardOf(ent.ID, d.Shards)}) != after.Shard {
+			if d.ShardOf(ent.ID) != after.Shard {
 				continue
 			}
 			for seq, states := range s.sends { // order-free: sorted below

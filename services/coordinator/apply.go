@@ -186,7 +186,7 @@ func (m *Machine) applyDrain(f DrainFact) {
 
 func (m *Machine) applyType(f TypeFact) {
 	d := f.Desc
-	if d.Shards == 0 || d.Shards > sharding.MaxShards {
+	if d.Shards == 0 || d.Shards > sharding.MaxShards || d.Rule.Check() != nil {
 		return
 	}
 	i, found := m.searchType(d.Type)
@@ -196,7 +196,7 @@ func (m *Machine) applyType(f TypeFact) {
 			t.rows[s].Shard = sharding.ShardID{Type: d.Type, Index: uint32(s)}
 		}
 		m.types = slices.Insert(m.types, i, t)
-	} else if old := &m.types[i].desc; old.Shards != d.Shards || old.Volatile != d.Volatile {
+	} else if old := &m.types[i].desc; old.Shards != d.Shards || old.Rule != d.Rule || old.Volatile != d.Volatile {
 		return
 	}
 	t := m.types[i]

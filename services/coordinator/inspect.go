@@ -86,6 +86,8 @@ func (s *state) fact(n uint64) { s.uint(max(n, s.stored) - s.stored) }
 func (s *state) desc(d sharding.TypeDesc) {
 	s.text(string(d.Type))
 	s.uint(uint64(d.Shards))
+	s.text(d.Rule.Separator)
+	s.uint(uint64(d.Rule.Part))
 	s.bool(d.Volatile)
 	s.uint(uint64(len(d.Commands)))
 	for _, c := range d.Commands {

@@ -71,7 +71,7 @@ func (m *Machine) readForms(t *typeTable) {
 	if t.fencing > 0 {
 		return
 	}
-	ask := ReadForms{Type: t.desc.Type, Shards: t.desc.Shards, Forms: t.forms}
+	ask := ReadForms{Desc: t.desc, Forms: t.forms}
 	for i := range t.rows {
 		if r := &t.rows[i]; r.look == fenced {
 			r.look = reading
@@ -131,7 +131,7 @@ type storedForm struct {
 
 // Begin returns an empty FormsFound for a request.
 func (o ReadForms) Begin() *FormsFound {
-	f := &FormsFound{ask: o, answer: FormsRead{Type: o.Type}, forms: map[storedForm]sharding.FormSet{}}
+	f := &FormsFound{ask: o, answer: FormsRead{Type: o.Desc.Type}, forms: map[storedForm]sharding.FormSet{}}
 	add := func(s storedForm, i int) { f.forms[s] = f.forms[s].With(i) }
 	for i, form := range o.Forms {
 		switch s := (storedForm{kind: form.Kind, name: form.Name, version: form.Version}); form.Kind {
@@ -157,10 +157,10 @@ func (o ReadForms) Begin() *FormsFound {
 
 // shard returns the place of the entity's shard, or -1.
 func (f *FormsFound) shard(e sharding.Entity) int {
-	i, found := slices.BinarySearchFunc(f.ask.At, sharding.ShardOf(e.ID, f.ask.Shards), func(at FormsAt, index uint32) int {
+	i, found := slices.BinarySearchFunc(f.ask.At, f.ask.Desc.ShardOf(e.ID).Index, func(at FormsAt, index uint32) int {
 		return cmp.Compare(at.Index, index)
 	})
-	if !found || e.Type != f.ask.Type {
+	if !found || e.Type != f.ask.Desc.Type {
 		return -1
 	}
 	return i
@@ -171,7 +171,7 @@ func (f *FormsFound) Inputs() (shards []sharding.ShardID) {
 	for _, at := range f.ask.At {
 		for i := range at.Forms.All() {
 			if f.ask.Forms[i].Kind == sharding.FormOfInput {
-				shards = append(shards, sharding.ShardID{Type: f.ask.Type, Index: at.Index})
+				shards = append(shards, sharding.ShardID{Type: f.ask.Desc.Type, Index: at.Index})
 				break
 			}
 		}
@@ -226,7 +226,7 @@ func (f *FormsFound) Unknown(e sharding.Entity) { f.unknown(f.shard(e)) }
 
 // UnknownShard notes that the timers or the sends of a shard cannot be read.
 func (f *FormsFound) UnknownShard(id sharding.ShardID) {
-	f.unknown(slices.IndexFunc(f.ask.At, func(at FormsAt) bool { return at.Index == id.Index && id.Type == f.ask.Type }))
+	f.unknown(slices.IndexFunc(f.ask.At, func(at FormsAt) bool { return at.Index == id.Index && id.Type == f.ask.Desc.Type }))
 }
 
 func (f *FormsFound) unknown(i int) {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/sharding/shardingtest"
 )
 
 // crashedCanary returns a world in which the only region of version 2 has crashed, with all
@@ -59,7 +60,7 @@ func event(version uint16) []sharding.Record {
 // entityOf returns an entity of a shard.
 func entityOf(t *testing.T, shard, shards uint32) sharding.Entity {
 	for i := range 1000 {
-		if e := (sharding.Entity{Type: "T", ID: sharding.EntityID(rune('a' + i))}); sharding.ShardOf(e.ID, shards) == shard {
+		if e := (sharding.Entity{Type: "T", ID: sharding.EntityID(rune('a' + i))}); shardingtest.ShardOf(e.ID, shards) == shard {
 			return e
 		}
 	}
@@ -72,7 +73,7 @@ func entityOf(t *testing.T, shard, shards uint32) sharding.Entity {
 func TestLook(t *testing.T) {
 	w, r1 := crashedCanary(t, 4)
 	reads := w.fence(w.do(LookAtShards{}), sharding.Durable)
-	if len(reads) != 1 || len(reads[0].At) != 4 || reads[0].Shards != 4 {
+	if len(reads) != 1 || len(reads[0].At) != 4 || reads[0].Desc.Shards != 4 {
 		t.Fatalf("all are read in one go: %+v", reads)
 	}
 	if out := w.do(LookAtShards{}); len(out) > 0 {
@@ -166,7 +167,7 @@ func TestFormsFound(t *testing.T) {
 	shape := added(2)
 	shape.Shape++
 	other := sharding.Form{Kind: sharding.FormOfSnapshot, Version: 2}
-	ask := ReadForms{Type: "T", Shards: 2, Forms: []sharding.Form{added(1), added(2), shape, other}, At: []FormsAt{{Index: 1, Forms: sharding.FormSet("").With(1).With(2).With(3)}}}
+	ask := ReadForms{Desc: sharding.TypeDesc{Type: "T", Shards: 2}, Forms: []sharding.Form{added(1), added(2), shape, other}, At: []FormsAt{{Index: 1, Forms: sharding.FormSet("").With(1).With(2).With(3)}}}
 	here, there := entityOf(t, 1, 2), entityOf(t, 0, 2)
 	stranger := here
 	stranger.Type = "U"
@@ -207,7 +208,7 @@ func TestInputsFound(t *testing.T) {
 	input := func(name string, version uint16, shape uint64) sharding.Form {
 		return sharding.Form{Kind: sharding.FormOfInput, Name: name, Version: version, Shape: shape}
 	}
-	ask := ReadForms{Type: "T", Shards: 2, Forms: []sharding.Form{added(1), input("Ring", 1, 7), input("Ring", 1, 8), input("Got", 1, 9)}, At: []FormsAt{
+	ask := ReadForms{Desc: sharding.TypeDesc{Type: "T", Shards: 2}, Forms: []sharding.Form{added(1), input("Ring", 1, 7), input("Ring", 1, 8), input("Got", 1, 9)}, At: []FormsAt{
 		{Index: 0, Forms: sharding.FormSet("").With(0)}, {Index: 1, Forms: sharding.FormSet("").With(0).With(1).With(2).With(3)},
 	}}
 	here, shard := entityOf(t, 1, 2), sharding.ShardID{Type: "T", Index: 1}

@@ -282,9 +282,7 @@ type (
 	// What is read must have been stored when the output comes, or later. Answered by
 	// FormsRead.
 	ReadForms struct {
-		Type sharding.EntityType
-		// Shards is the number of shards of the type.
-		Shards uint32
+		Desc sharding.TypeDesc
 		// At are the shards, sorted, and the forms that are looked for.
 		At []FormsAt
 		// Forms are those of the type, to which the sets have indexes.

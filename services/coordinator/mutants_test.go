@@ -188,7 +188,7 @@ func TestMutantsOfLooksAtInputs(t *testing.T) {
 	form := sharding.Form{Kind: sharding.FormOfInput, Name: "Ring", Version: 2, Shape: 7}
 	for _, name := range []string{"", "look-inputs"} {
 		mutant.Activate(name)
-		found := ReadForms{Type: "T", Shards: 1, Forms: []sharding.Form{form}, At: []FormsAt{{Forms: sharding.FormSet("").With(0)}}}.Begin()
+		found := ReadForms{Desc: sharding.TypeDesc{Type: "T", Shards: 1}, Forms: []sharding.Form{form}, At: []FormsAt{{Forms: sharding.FormSet("").With(0)}}}.Begin()
 		found.Reminder(entityOf(t, 0, 1), &sharding.Input{Command: "Ring", Version: 2, Shape: 7})
 		if (found.Answer().At[0].Forms == "") != (name != "") {
 			t.Errorf("mutant %q: %+v is found", name, found.Answer())

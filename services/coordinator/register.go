@@ -314,6 +314,9 @@ func (m *Machine) checkType(d *sharding.TypeDesc) string {
 			return fmt.Sprintf("type %q has the command %q twice; define it once", d.Type, c.Name)
 		}
 	}
+	if err := d.Rule.Check(); err != nil {
+		return fmt.Sprintf("type %q: %v", d.Type, err)
+	}
 	if refusal := m.checkForms(d); refusal != "" {
 		return refusal
 	}
@@ -325,6 +328,10 @@ func (m *Machine) checkType(d *sharding.TypeDesc) string {
 	if old.Shards != d.Shards {
 		return fmt.Sprintf("type %q: the region was built with %d shards, the cluster has %d since the type was first declared, and the number never changes; build the region with %d shards, or choose a new type name",
 			d.Type, d.Shards, old.Shards, old.Shards)
+	}
+	if old.Rule != d.Rule && !mutant.On("shard-rule") {
+		return fmt.Sprintf("type %q: the region hashes %s to find a shard (ShardBy), the cluster hashes %s since the type was first declared, and that never changes; build the region with the rule of the cluster, or choose a new type name",
+			d.Type, d.Rule, old.Rule)
 	}
 	if old.Volatile != d.Volatile {
 		return fmt.Sprintf("type %q: the region declares it %s, the cluster has it as %s since it was first declared, and that never changes; declare it %s, or choose a new type name",

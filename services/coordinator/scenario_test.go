@@ -479,6 +479,9 @@ func rowText(r sharding.Row) string {
 
 func descText(d sharding.TypeDesc) string {
 	s := fmt.Sprintf("%s:%d", d.Type, d.Shards)
+	if d.Rule.Separator != "" {
+		s += fmt.Sprintf(":by=%s%d", d.Rule.Separator, d.Rule.Part)
+	}
 	if d.Volatile {
 		s += ":volatile"
 	}
@@ -517,7 +520,9 @@ func desc(t *testing.T, s string) sharding.TypeDesc {
 	parts := strings.Split(s, ":")
 	d := sharding.TypeDesc{Type: sharding.EntityType(parts[0]), Shards: uint32(number(t, parts[1]))}
 	for _, p := range parts[2:] {
-		if p == "volatile" {
+		if rule, is := strings.CutPrefix(p, "by="); is { // "by=-1": part 1 at "-"
+			d.Rule = sharding.ShardRule{Separator: rule[:1], Part: int(number(t, rule[1:]))}
+		} else if p == "volatile" {
 			d.Volatile = true
 		} else {
 			d.Commands = append(d.Commands, sharding.CommandDesc{Name: p})

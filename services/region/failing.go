@@ -58,5 +58,5 @@ func (m *ShardCore) shardIDOf(e sharding.Entity) sharding.ShardID {
 	if t == nil {
 		return sharding.ShardID{}
 	}
-	return sharding.ShardID{Type: t.name, Index: sharding.ShardOf(e.ID, uint32(len(t.shards)))}
+	return t.desc.ShardOf(e.ID)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/roost-cluster/roost/libs/passivation"
 	"github.com/roost-cluster/roost/libs/scenariotest"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/sharding/shardingtest"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/libs/wakeup"
 	"github.com/roost-cluster/roost/services/region"
@@ -406,7 +407,7 @@ func (s *scenario) types() uint32 {
 }
 
 func (s *scenario) shardOf(e sharding.Entity) sharding.ShardID {
-	return sharding.ShardID{Type: e.Type, Index: sharding.ShardOf(e.ID, s.types())}
+	return sharding.ShardID{Type: e.Type, Index: shardingtest.ShardOf(e.ID, s.types())}
 }
 
 // between carries a message between two cores.

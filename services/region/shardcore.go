@@ -95,6 +95,7 @@ func (o *Outputs) Reset() {
 // index of the shard.
 type hostedType struct {
 	name     sharding.EntityType
+	desc     *sharding.TypeDesc // never changed
 	volatile bool
 	remember bool // its entities are remembered
 	// shards has nil for a shard that is not held.
@@ -178,7 +179,7 @@ func NewShardCore(cfg Config, index int) *ShardCore {
 	for i := range cfg.Turn.Types {
 		d := &cfg.Turn.Types[i].Desc
 		m.types = append(m.types, &hostedType{
-			name: d.Type, volatile: d.Volatile, remember: cfg.Turn.Types[i].Remember,
+			name: d.Type, desc: d, volatile: d.Volatile, remember: cfg.Turn.Types[i].Remember,
 			shards: make([]*heldShard, d.Shards), minEpochs: make([]sharding.Epoch, d.Shards), rows: make([]sharding.Row, d.Shards),
 			wrote: make([]sharding.FormSet, d.Shards),
 			keeps: d.Volatile && cfg.Turn.Types[i].KeepOnMoves, kept: make([]*keptShard, d.Shards),
@@ -357,7 +358,7 @@ func (m *ShardCore) command(in *Command) {
 		m.emit(NotMine{Request: in.Request, Refused: in.Epoch})
 		return
 	}
-	id := sharding.ShardID{Type: t.name, Index: sharding.ShardOf(in.Env.Entity.ID, uint32(len(t.shards)))}
+	id := t.desc.ShardOf(in.Env.Entity.ID)
 	h := t.shards[id.Index]
 	switch {
 	case h != nil && h.phase == stopping && in.Epoch == h.epoch && len(in.Env.Chain) > 0:

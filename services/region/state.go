@@ -92,7 +92,7 @@ func (m *ShardCore) Clone() *ShardCore {
 	c.turn, c.wakeups, c.starter, c.sends, c.types, c.lastType, c.out = m.turn.Clone(), m.wakeups.Clone(), m.starter.Clone(), m.sends.Clone(), slices.Clone(m.types), nil, nil
 	c.purger, c.purgesWanted = m.purger.Clone(), purge.Outputs{}
 	for i, t := range m.types {
-		c.types[i] = &hostedType{name: t.name, volatile: t.volatile, remember: t.remember, keeps: t.keeps, kept: slices.Clone(t.kept),
+		c.types[i] = &hostedType{name: t.name, desc: t.desc, volatile: t.volatile, remember: t.remember, keeps: t.keeps, kept: slices.Clone(t.kept),
 			shards: slices.Clone(t.shards), minEpochs: slices.Clone(t.minEpochs), rows: slices.Clone(t.rows), wrote: slices.Clone(t.wrote)}
 	}
 	for _, t := range c.types {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/sharding/shardingtest"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/services/region"
 )
@@ -31,7 +32,7 @@ func waitingTurns(t testing.TB, cores, limit int) (waiting int) {
 		}
 		for n := range 10 * limit {
 			id := sharding.Entity{Type: "T", ID: sharding.EntityID(fmt.Sprint(n))}
-			shard := sharding.ShardID{Type: "T", Index: sharding.ShardOf(id.ID, shards)}
+			shard := sharding.ShardID{Type: "T", Index: shardingtest.ShardOf(id.ID, shards)}
 			if cfg.CoreOf(shard) != i {
 				continue
 			}

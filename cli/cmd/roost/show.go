@@ -203,6 +203,9 @@ func (a *app) shardsCommand() *cobra.Command {
 				if t.Volatile {
 					kind = ", volatile"
 				}
+				if t.ShardedBy != "" {
+					kind += ", sharded by " + t.ShardedBy
+				}
 				if _, err := fmt.Fprintf(a.out, "%s: %d of %d shards allocated, %d moving%s\n", t.Type, t.Allocated, t.Shards, t.Moving, kind); err != nil {
 					return err
 				}
@@ -262,6 +265,9 @@ func (a *app) whereCommand() *cobra.Command {
 				return a.printMessage(res)
 			}
 			s := res.Shard
+			if res.ShardKey != "" {
+				id += fmt.Sprintf("  (key %q)", res.ShardKey)
+			}
 			if s.GetReason() != "" {
 				_, err = fmt.Fprintf(a.out, "%s/%s  shard %d  %s: no region reads what is stored of the shard; see roost shards --type %s\n", typ, id, s.Index, s.Reason, typ)
 				return err

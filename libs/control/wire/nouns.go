@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 	controlv1 "github.com/roost-cluster/roost/proto/roost/control/v1"
 )
@@ -67,6 +68,9 @@ func ToType(t *sharding.TypeDesc) *controlv1.Type {
 		out.Commands = append(out.Commands, &controlv1.Command{Name: c.Name, ReadOnly: c.ReadOnly, Stale: c.Stale, Input: c.Input})
 	}
 	out.Writes, out.Reads = ToForms(t.Writes), ToForms(t.Reads)
+	if r := t.Rule; r != (sharding.ShardRule{}) {
+		out.ShardRule = &controlv1.ShardRule{Separator: r.Separator, Part: uint32(r.Part)}
+	}
 	return out
 }
 
@@ -78,6 +82,9 @@ func FromType(t *controlv1.Type) sharding.TypeDesc {
 		out.Commands = append(out.Commands, sharding.CommandDesc{Name: c.GetName(), ReadOnly: c.GetReadOnly(), Stale: c.GetStale(), Input: c.GetInput()})
 	}
 	out.Writes, out.Reads = FromForms(t.GetWrites()), FromForms(t.GetReads())
+	if r := t.GetShardRule(); r != nil {
+		out.Rule = sharding.ShardRule{Separator: r.GetSeparator(), Part: int(r.GetPart())}
+	}
 	return out
 }
 
@@ -118,17 +125,27 @@ func fromUint16(n uint32) uint16 {
 	return uint16(n)
 }
 
-func toTypes(types []sharding.TypeDesc) []*controlv1.Type {
-	var out []*controlv1.Type
+// toTypes writes types. Those with a shard rule go into a list of their own, which a process of
+// a release before shard rules ignores: it would hash whole ids, and send commands to shards that
+// do not have the entity, or declare the type without its rule.
+func toTypes(types []sharding.TypeDesc) (plain, ruled []*controlv1.Type) {
 	for i := range types {
-		out = append(out, ToType(&types[i]))
+		if types[i].Rule == (sharding.ShardRule{}) || mutant.On("ruled-apart") {
+			plain = append(plain, ToType(&types[i]))
+		} else {
+			ruled = append(ruled, ToType(&types[i]))
+		}
 	}
-	return out
+	return plain, ruled
 }
 
-func fromTypes(types []*controlv1.Type) []sharding.TypeDesc {
-	out := slices.Grow([]sharding.TypeDesc(nil), len(types))
-	for _, t := range types {
+// fromTypes reads types. Whoever takes them in sorts them if their order matters.
+func fromTypes(plain, ruled []*controlv1.Type) []sharding.TypeDesc {
+	out := slices.Grow([]sharding.TypeDesc(nil), len(plain)+len(ruled))
+	for _, t := range plain {
+		out = append(out, FromType(t))
+	}
+	for _, t := range ruled {
 		out = append(out, FromType(t))
 	}
 	return out
@@ -168,7 +185,8 @@ func fromPhase(p controlv1.Phase) sharding.Phase {
 }
 
 func toDelta(d sharding.TableDelta) *controlv1.TableChanged {
-	out := &controlv1.TableChanged{Version: toVersion(d.Version), Full: d.Full, Types: toTypes(d.Types), Generation: uint64(d.Generation)}
+	out := &controlv1.TableChanged{Version: toVersion(d.Version), Full: d.Full, Generation: uint64(d.Generation)}
+	out.Types, out.RuledTypes = toTypes(d.Types)
 	for _, r := range d.Rows {
 		out.Rows = append(out.Rows, ToRow(r))
 	}
@@ -176,7 +194,7 @@ func toDelta(d sharding.TableDelta) *controlv1.TableChanged {
 }
 
 func fromDelta(w *controlv1.TableChanged) sharding.TableDelta {
-	d := sharding.TableDelta{Version: fromVersion(w.GetVersion()), Full: w.GetFull(), Types: fromTypes(w.GetTypes()), Generation: sharding.Generation(w.GetGeneration())}
+	d := sharding.TableDelta{Version: fromVersion(w.GetVersion()), Full: w.GetFull(), Types: fromTypes(w.GetTypes(), w.GetRuledTypes()), Generation: sharding.Generation(w.GetGeneration())}
 	d.Rows = slices.Grow(d.Rows, len(w.GetRows()))
 	for _, r := range w.GetRows() {
 		d.Rows = append(d.Rows, FromRow(r))

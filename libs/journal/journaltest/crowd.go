@@ -11,6 +11,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/sharding/shardingtest"
 )
 
 const (
@@ -71,7 +72,7 @@ func member(i int) sharding.Entity {
 }
 
 func memberShard(e sharding.Entity) sharding.ShardID {
-	return sharding.ShardID{Type: e.Type, Index: sharding.ShardOf(e.ID, crowdShards)}
+	return sharding.ShardID{Type: e.Type, Index: shardingtest.ShardOf(e.ID, crowdShards)}
 }
 
 func memberCommand(e sharding.Entity, seq uint64) sharding.CommandID {

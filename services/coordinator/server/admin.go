@@ -123,6 +123,9 @@ func (a admin) Shards(ctx context.Context, req *adminv1.ShardsRequest) (*adminv1
 			continue
 		}
 		sum := &adminv1.TypeSummary{Type: string(t.Type), Shards: t.Shards, Volatile: t.Volatile}
+		if t.Rule != (sharding.ShardRule{}) {
+			sum.ShardedBy = t.Rule.String()
+		}
 		sums[t.Type] = sum
 		out.Types = append(out.Types, sum)
 	}
@@ -218,12 +221,16 @@ func (a admin) Where(ctx context.Context, req *adminv1.WhereRequest) (*adminv1.W
 	if i < 0 {
 		return nil, twirp.NewErrorf(twirp.NotFound, "no entity type %s; declared are %s", req.Type, typeNames(&v))
 	}
-	id := sharding.ShardID{Type: entity.Type, Index: sharding.ShardOf(entity.ID, v.Types[i].Shards)}
+	id := v.Types[i].ShardOf(entity.ID)
 	row := sharding.Row{Shard: id}
 	if j := slices.IndexFunc(v.Rows, func(r sharding.Row) bool { return r.Shard == id }); j >= 0 {
 		row = v.Rows[j]
 	}
-	return &adminv1.WhereResponse{Shard: toShard(row, names(&v))}, nil
+	out := &adminv1.WhereResponse{Shard: toShard(row, names(&v))}
+	if key := v.Types[i].Rule.Key(entity.ID); key != req.Id {
+		out.ShardKey = key
+	}
+	return out, nil
 }
 
 // Drain hands all shards of a region off, or ends that.

@@ -111,7 +111,7 @@ func (w *wanted) in(types []sharding.TypeDesc) (all []sharding.ShardID) {
 		switch {
 		case w.typ != "" && w.typ != t.Type || t.Volatile:
 		case w.id != "":
-			all = append(all, sharding.ShardID{Type: t.Type, Index: sharding.ShardOf(w.id, t.Shards)})
+			all = append(all, t.ShardOf(w.id))
 		default:
 			for i := range t.Shards {
 				all = append(all, sharding.ShardID{Type: t.Type, Index: i})

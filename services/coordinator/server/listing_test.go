@@ -13,6 +13,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/sharding/shardingtest"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 )
 
@@ -31,7 +32,7 @@ func standing(t *testing.T) (*running, *fakeRegion, adminv1.Admin) {
 	}
 	for i := range 10 {
 		e := sharding.Entity{Type: "T", ID: sharding.EntityID(fmt.Sprint("e", i))}
-		s := sharding.ShardID{Type: "T", Index: sharding.ShardOf(e.ID, 3)}
+		s := sharding.ShardID{Type: "T", Index: shardingtest.ShardOf(e.ID, 3)}
 		rec := sharding.Record{Seq: 1, Wakes: []sharding.Wake{
 			{Kind: sharding.ReminderWake, Name: "w\xff", Due: 1000 - int64(i), Period: 7, Input: sharding.Input{Command: "Ring"}},
 			{Kind: sharding.RememberWake, Due: -5},
@@ -47,7 +48,7 @@ func standing(t *testing.T) (*running, *fakeRegion, adminv1.Admin) {
 	gone := sharding.Entity{Type: "T", ID: "gone"} // its row in the journal is no reminder
 	r.commit(claims...)
 	r.commit(append(appends, journal.Op{Append: &sharding.Append{
-		Shard: sharding.ShardID{Type: "T", Index: sharding.ShardOf(gone.ID, 3)}, Epoch: 1, Entity: gone, Records: []sharding.Record{{Seq: 1, Delete: true}}}})...)
+		Shard: sharding.ShardID{Type: "T", Index: shardingtest.ShardOf(gone.ID, 3)}, Epoch: 1, Entity: gone, Records: []sharding.Record{{Seq: 1, Delete: true}}}})...)
 	r.commit(ends...)
 	return r, f, adminv1.NewAdminProtobufClient("http://"+r.node.ManagementAddr(), r.client)
 }
@@ -66,7 +67,7 @@ func TestReminders(t *testing.T) {
 			pages++
 			for _, x := range res.Reminders {
 				all = append(all, fmt.Sprintf("%s/%s %s %d %d %s", x.Type, x.Id, x.Name, x.DueUnixMs, x.PeriodMs, x.Command))
-				shard := sharding.ShardOf(sharding.EntityID(x.Id), 3)
+				shard := shardingtest.ShardOf(sharding.EntityID(x.Id), 3)
 				if x.DueUnixMs < last[shard] {
 					t.Errorf("%v is out of order", x)
 				}

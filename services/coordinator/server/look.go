@@ -29,19 +29,19 @@ func (s *Server) fenceShard(o coordinator.FenceShard) {
 func (s *Server) readForms(o coordinator.ReadForms) {
 	go func() {
 		begin := time.Now()
-		s.log.Info("looking at what is stored in shards that no region reads", "type", o.Type, "shards", len(o.At))
+		s.log.Info("looking at what is stored in shards that no region reads", "type", o.Desc.Type, "shards", len(o.At))
 		found := o.Begin()
 		err := s.findInputs(s.ctx, found)
 		n := 0
 		if err == nil {
-			n, err = s.findForms(s.ctx, o.Type, found)
+			n, err = s.findForms(s.ctx, o.Desc.Type, found)
 		}
 		in := found.Answer()
 		if err != nil {
 			in = found.Failed()
-			s.log.Warn("what is stored in shards could not be read; let them be looked at again", "type", o.Type, "error", err)
+			s.log.Warn("what is stored in shards could not be read; let them be looked at again", "type", o.Desc.Type, "error", err)
 		} else {
-			s.log.Info("looked at what is stored in shards that no region reads", "type", o.Type, "shards", len(o.At), "entities", n, "took", time.Since(begin).Round(time.Millisecond))
+			s.log.Info("looked at what is stored in shards that no region reads", "type", o.Desc.Type, "shards", len(o.At), "entities", n, "took", time.Since(begin).Round(time.Millisecond))
 		}
 		s.inbox.Put(func() { s.step(in) })
 	}()

@@ -6,6 +6,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/sharding/shardingtest"
 	"github.com/roost-cluster/roost/services/coordinator"
 )
 
@@ -40,11 +41,11 @@ func TestFindForms(t *testing.T) {
 	r.commit(ops...)
 	// All store version 1, and the last one of the second page version 2.
 	ops = nil
-	ask := coordinator.ReadForms{Type: "T", Shards: shards, Forms: []sharding.Form{form(1), form(2), form(3)}}
+	ask := coordinator.ReadForms{Desc: sharding.TypeDesc{Type: "T", Shards: shards}, Forms: []sharding.Form{form(1), form(2), form(3)}}
 	here := 0
 	for i := range lookPage + 10 {
 		e := sharding.Entity{Type: "T", ID: sharding.EntityID(fmt.Sprintf("e%05d", i))}
-		index := sharding.ShardOf(e.ID, shards)
+		index := shardingtest.ShardOf(e.ID, shards)
 		event := sharding.Event{Name: "added", Version: 1, Encoding: sharding.JSON, Payload: []byte("{}")}
 		if i == lookPage+9 {
 			event.Version = 2
@@ -56,7 +57,7 @@ func TestFindForms(t *testing.T) {
 	}
 	r.commit(ops...)
 	for _, op := range ops {
-		here += one(sharding.ShardOf(op.Append.Entity.ID, shards) == ask.At[0].Index)
+		here += one(shardingtest.ShardOf(op.Append.Entity.ID, shards) == ask.At[0].Index)
 	}
 	found := ask.Begin()
 	n, err := r.server.findForms(t.Context(), "T", found)
@@ -70,7 +71,7 @@ func TestFindForms(t *testing.T) {
 	}
 	// Of a trimmed entity counts what a region reads: the events after its snapshot, and the form
 	// of that, which is not looked for.
-	ask = coordinator.ReadForms{Type: "U", Shards: 1, Forms: []sharding.Form{form(1), form(2), form(3), {Kind: sharding.FormOfSnapshot, Version: 1}}}
+	ask = coordinator.ReadForms{Desc: sharding.TypeDesc{Type: "U", Shards: 1}, Forms: []sharding.Form{form(1), form(2), form(3), {Kind: sharding.FormOfSnapshot, Version: 1}}}
 	ask.At = []coordinator.FormsAt{{Forms: sharding.FormSet("").With(0).With(1).With(2).With(3)}}
 	shard, trimmed := sharding.ShardID{Type: "U"}, sharding.Entity{Type: "U", ID: "u"}
 	add := &sharding.Append{Shard: shard, Epoch: 1, Entity: trimmed}
@@ -112,7 +113,7 @@ func TestFindInputs(t *testing.T) {
 	r.commit(journal.Op{Append: &sharding.Append{Shard: shard, Epoch: 1, Entity: e, Delivered: []sharding.Delivered{
 		{Seq: 2, Sends: []uint16{1}, As: sharding.SendDone}, {Seq: 2, Sends: []uint16{2}, As: sharding.SendRefused},
 	}}})
-	ask := coordinator.ReadForms{Type: "T", Shards: 1, At: []coordinator.FormsAt{{}}}
+	ask := coordinator.ReadForms{Desc: sharding.TypeDesc{Type: "T", Shards: 1}, At: []coordinator.FormsAt{{}}}
 	names := []string{"stands", "removed", "sent", "pending", "done", "dead"}
 	for i, name := range names {
 		ask.Forms = append(ask.Forms, sharding.Form{Kind: sharding.FormOfInput, Name: name, Version: 1, Shape: 7})

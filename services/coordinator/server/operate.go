@@ -120,7 +120,7 @@ func (a admin) find(ctx context.Context, env *sharding.Envelope, o operate.Find)
 		for _, t := range v.Types {
 			in.Types = append(in.Types, t.Type)
 		}
-		in.Row = sharding.Row{Shard: sharding.ShardID{Type: env.Entity.Type, Index: sharding.ShardOf(env.Entity.ID, v.Types[i].Shards)}}
+		in.Row = sharding.Row{Shard: v.Types[i].ShardOf(env.Entity.ID)}
 		if j := slices.IndexFunc(v.Rows, func(r sharding.Row) bool { return r.Shard == in.Row.Shard }); j >= 0 {
 			in.Row = v.Rows[j]
 		}

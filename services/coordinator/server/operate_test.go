@@ -10,6 +10,7 @@ import (
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/sharding/shardingtest"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 )
 
@@ -103,7 +104,7 @@ func TestSendAgainToNobody(t *testing.T) {
 	r, _, admin := standing(t)
 	t.Cleanup(r.end)
 	from := sharding.Entity{Type: "T", ID: "lost"}
-	shard := sharding.ShardID{Type: "T", Index: sharding.ShardOf(from.ID, 3)}
+	shard := sharding.ShardID{Type: "T", Index: shardingtest.ShardOf(from.ID, 3)}
 	sends := []sharding.Send{
 		{To: sharding.Entity{Type: "Zoo", ID: "z"}, Input: sharding.Input{Command: "Take"}},
 		{To: sharding.Entity{Type: "U", ID: "u"}, Input: sharding.Input{Command: "Take"}},

@@ -86,7 +86,8 @@ type failing struct {
 	kind inspectionv1.Kind
 	// owners are the regions of the shards in question.
 	owners map[sharding.ShardID]asked
-	shards map[sharding.EntityType]uint32
+	// types are those with a journal: what is volatile is not tried again.
+	types map[sharding.EntityType]*sharding.TypeDesc
 	// away are the shards in question that were allocated before, and that no region has now.
 	away map[sharding.ShardID]bool
 	// unreadable is, of those that no region reads, the place in lost, which says why.
@@ -96,22 +97,26 @@ type failing struct {
 
 // failing prepares a question about entities of a type, or of all.
 func (a admin) failing(kind inspectionv1.Kind, w *wanted) *failing {
-	f := &failing{s: a.s, kind: kind, owners: map[sharding.ShardID]asked{}, shards: map[sharding.EntityType]uint32{}, away: map[sharding.ShardID]bool{}, unreadable: map[sharding.ShardID]int{}, lost: w.view.Unreadable}
+	f := &failing{s: a.s, kind: kind, owners: map[sharding.ShardID]asked{}, types: map[sharding.EntityType]*sharding.TypeDesc{}, away: map[sharding.ShardID]bool{}, unreadable: map[sharding.ShardID]int{}, lost: w.view.Unreadable}
 	for i, u := range f.lost {
 		for _, index := range u.Shards {
 			f.unreadable[sharding.ShardID{Type: u.Type, Index: index}] = i
 		}
 	}
 	named := names(&w.view)
-	for _, t := range w.view.Types {
-		if !t.Volatile { // what is volatile is in no journal, and is not tried again
-			f.shards[t.Type] = t.Shards
+	var only sharding.ShardID
+	for i := range w.view.Types {
+		t := &w.view.Types[i]
+		if !t.Volatile {
+			f.types[t.Type] = t
+		}
+		if t.Type == w.typ {
+			only = t.ShardOf(w.id)
 		}
 	}
-	only := sharding.ShardID{Type: w.typ, Index: sharding.ShardOf(w.id, max(1, f.shards[w.typ]))}
 	for _, r := range w.view.Rows {
 		switch {
-		case f.shards[r.Shard.Type] == 0 || w.typ != "" && w.typ != r.Shard.Type || w.id != "" && only != r.Shard:
+		case f.types[r.Shard.Type] == nil || w.typ != "" && w.typ != r.Shard.Type || w.id != "" && only != r.Shard:
 		case r.Owner.IsZero():
 			f.away[r.Shard] = true
 		default:
@@ -123,11 +128,11 @@ func (a admin) failing(kind inspectionv1.Kind, w *wanted) *failing {
 
 // shard is that of a subject.
 func (f *failing) shard(x *inspectionv1.Subject) (id sharding.ShardID, ok bool) {
-	n := f.shards[sharding.EntityType(x.GetType())]
-	if n == 0 {
+	t := f.types[sharding.EntityType(x.GetType())]
+	if t == nil {
 		return id, false
 	}
-	return sharding.ShardID{Type: sharding.EntityType(x.Type), Index: sharding.ShardOf(sharding.EntityID(x.Id), n)}, true
+	return t.ShardOf(sharding.EntityID(x.Id)), true
 }
 
 // owner is the region that has a subject, if one has.

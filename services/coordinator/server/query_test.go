@@ -12,6 +12,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/sharding/shardingtest"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
 	"github.com/roost-cluster/roost/services/coordinator"
@@ -260,7 +261,7 @@ func TestShardsWithoutRegion(t *testing.T) {
 	}
 
 	// Of those that no region reads it is said why, and what to do: below a list, and of each reminder.
-	index := sharding.ShardOf("e", 4)
+	index := shardingtest.ShardOf("e", 4)
 	view.Unreadable = []coordinator.UnreadableShards{{
 		Type: "T", Shards: []uint32{index}, Closest: "region-1", Version: "v2", By: []string{"v3"},
 		Forms: []sharding.Form{{Kind: sharding.FormOfInput, Name: "Close", Version: 2}},
@@ -273,7 +274,7 @@ func TestShardsWithoutRegion(t *testing.T) {
 		t.Errorf("said of unreadable shards: %v", silent)
 	}
 	other := "f"
-	for sharding.ShardOf(sharding.EntityID(other), 4) == index {
+	for shardingtest.ShardOf(sharding.EntityID(other), 4) == index {
 		other += "f"
 	}
 	found, silent := f.of(t.Context(), []*inspectionv1.Subject{{Type: "T", Id: "e"}, {Type: "T", Id: other}})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/sharding/shardingtest"
 	"github.com/roost-cluster/roost/sdk/entity"
 	"github.com/roost-cluster/roost/services/region"
 )
@@ -69,7 +70,7 @@ func (h *here) route(env sharding.Envelope, _ bool, done func(sharding.Reply)) {
 	n := h.last
 	h.done[n] = done
 	h.mu.Unlock()
-	go h.runner.Submit(h, []link.Command{{Corr: n, Epoch: sharding.MakeEpoch(1, sharding.ShardOf(env.Entity.ID, 4)+1), Envelope: env}})
+	go h.runner.Submit(h, []link.Command{{Corr: n, Epoch: sharding.MakeEpoch(1, shardingtest.ShardOf(env.Entity.ID, 4)+1), Envelope: env}})
 }
 
 func (h *here) SendBatch(as []link.Answer) error {
@@ -91,7 +92,7 @@ func (*here) Waiting()    {}
 func striking(corr uint64, id string, next ...string) link.Command {
 	payload, _ := json.Marshal(strike{next})
 	return link.Command{
-		Corr: corr, Epoch: sharding.MakeEpoch(1, sharding.ShardOf(sharding.EntityID(id), 4)+1),
+		Corr: corr, Epoch: sharding.MakeEpoch(1, shardingtest.ShardOf(sharding.EntityID(id), 4)+1),
 		Envelope: sharding.Envelope{
 			Entity: sharding.Entity{Type: "Chime", ID: sharding.EntityID(id)}, Command: "Strike", Payload: payload,
 			ID: sharding.CommandID(fmt.Sprintf("k%d", corr)), Keyed: true, Deadline: time.Now().Add(10 * time.Second),
@@ -154,7 +155,7 @@ func TestNobodyAnswers(t *testing.T) {
 
 		s.Submit(a, []link.Command{striking(2, "a", "b")})
 		synctest.Wait()
-		id := sharding.ShardOf("a", 4)
+		id := shardingtest.ShardOf("a", 4)
 		s.shards[s.coreOf(sharding.Entity{Type: "Chime", ID: "a"})].put(item{in: region.Rows{Rows: []sharding.Row{{
 			Shard: sharding.ShardID{Type: "Chime", Index: id}, Epoch: sharding.MakeEpoch(2, 1),
 		}}}})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/sharding/shardingtest"
 	"github.com/roost-cluster/roost/sdk/entity"
 )
 
@@ -38,7 +39,7 @@ func own(t *testing.T, f *fake, first uint32, owners ...*running) {
 // chimeIn returns the id of a chime in a shard.
 func chimeIn(shard uint32, n int) string {
 	for i := 0; ; i++ {
-		if id := fmt.Sprintf("%d-%d", n, i); sharding.ShardOf(sharding.EntityID(id), 4) == shard {
+		if id := fmt.Sprintf("%d-%d", n, i); shardingtest.ShardOf(sharding.EntityID(id), 4) == shard {
 			return id
 		}
 	}
@@ -62,7 +63,7 @@ func TestRegionsAskEachOther(t *testing.T) {
 		t.Helper()
 		corr++
 		c := striking(corr, id, next...)
-		index := sharding.ShardOf(sharding.EntityID(id), 4)
+		index := shardingtest.ShardOf(sharding.EntityID(id), 4)
 		c.Epoch = sharding.MakeEpoch(1, first+index)
 		if err := g.link.Send(index, &c); err != nil {
 			t.Fatal(err)

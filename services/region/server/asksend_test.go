@@ -11,6 +11,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/sharding/shardingtest"
 	"github.com/roost-cluster/roost/sdk/entity"
 	"github.com/roost-cluster/roost/services/region"
 )
@@ -66,7 +67,7 @@ func TestAskAlwaysEnds(t *testing.T) {
 		"the time of its command is over": {outcome: sharding.Unknown, code: entity.DeadlineExceeded, text: "the time for the answer"},
 		"the shard moves": {outcome: sharding.Unknown, code: entity.Aborted, text: "not wanted", do: func(s *Runner, id sharding.Entity) {
 			s.shards[s.coreOf(id)].put(item{in: region.Rows{Rows: []sharding.Row{{
-				Shard: sharding.ShardID{Type: id.Type, Index: sharding.ShardOf(id.ID, 4)}, Epoch: sharding.MakeEpoch(2, 1),
+				Shard: sharding.ShardID{Type: id.Type, Index: shardingtest.ShardOf(id.ID, 4)}, Epoch: sharding.MakeEpoch(2, 1),
 			}}}})
 		}},
 		"the region ends": {outcome: sharding.Unknown, code: entity.Aborted, text: "does not wait", do: func(s *Runner, _ sharding.Entity) { s.End() }},
@@ -84,7 +85,7 @@ func TestAskAlwaysEnds(t *testing.T) {
 				}
 				id := sharding.Entity{Type: "Herald", ID: "a"}
 				s.Submit(&answers{got: map[uint64]link.Answer{}}, []link.Command{{
-					Corr: 1, Epoch: sharding.MakeEpoch(1, sharding.ShardOf(id.ID, 4)+1),
+					Corr: 1, Epoch: sharding.MakeEpoch(1, shardingtest.ShardOf(id.ID, 4)+1),
 					Envelope: sharding.Envelope{Entity: id, Command: "Call", Payload: payload, ID: "k", Keyed: true, Deadline: time.Now().Add(10 * time.Second)},
 				}})
 				synctest.Wait()

@@ -17,6 +17,7 @@ import (
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/sharding/shardingtest"
 	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
 	"github.com/roost-cluster/roost/sdk/entity"
 	"github.com/roost-cluster/roost/services/region"
@@ -100,7 +101,7 @@ func failing(t *testing.T, cores int) {
 		}
 	}
 	started.Store(false)
-	shard := sharding.ShardID{Type: "Pupil", Index: sharding.ShardOf("tired", 4)}
+	shard := sharding.ShardID{Type: "Pupil", Index: shardingtest.ShardOf("tired", 4)}
 	r.Put(region.Received{From: "c:1", Msg: control.HandOff{Term: 1, Shard: shard, Epoch: sharding.MakeEpoch(1, shard.Index+1)}})
 	time.Sleep(20 * time.Second)
 	r.Put(region.Received{From: "c:1", Msg: control.HostShard{Term: 1, Shard: shard, Epoch: sharding.MakeEpoch(1, 10)}})

@@ -14,6 +14,7 @@ import (
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/node/controlrpc"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/sharding/shardingtest"
 	"github.com/roost-cluster/roost/sdk/entity"
 )
 
@@ -49,7 +50,7 @@ func TestLifeOfARegion(t *testing.T) {
 	}
 	// Another epoch is not mine; the answer brings the row that is.
 	a := g.answer(g.send(e-1, "a", "Get", ""))
-	index := sharding.ShardOf("a", shards)
+	index := shardingtest.ShardOf("a", shards)
 	if a.NotMine == nil || a.NotMine.Refused != e-1+sharding.Epoch(index) || a.NotMine.Row.Epoch != e+sharding.Epoch(index) {
 		t.Errorf("an older epoch: %+v", a)
 	}
@@ -160,7 +161,7 @@ func TestHungTurnIsCancelledAtHandOff(t *testing.T) {
 	hung := g.send(e, "a", "Hang", "")
 	after := g.send(e, "a", "Get", "")
 	await(t, "the turn runs", func() bool { return strings.Contains(r.get("/metrics"), "roost_region_buffer_messages") })
-	index := sharding.ShardOf("a", shards)
+	index := shardingtest.ShardOf("a", shards)
 	if err := r.order(control.HandOff{Term: 1, Shard: counterShard(index), Epoch: e + sharding.Epoch(index)}); err != nil {
 		t.Fatal(err)
 	}

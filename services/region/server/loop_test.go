@@ -13,6 +13,7 @@ import (
 	"github.com/roost-cluster/roost/libs/journal/open"
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/sharding/shardingtest"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/sdk/entity"
 	"github.com/roost-cluster/roost/services/region"
@@ -158,7 +159,7 @@ func runTypes(t *testing.T, c RunnerConfig, types ...entity.Definition) *Runner 
 
 func knock(corr uint64, id sharding.EntityID, command string) link.Command {
 	return link.Command{
-		Corr: corr, Epoch: sharding.MakeEpoch(1, sharding.ShardOf(id, 4)+1),
+		Corr: corr, Epoch: sharding.MakeEpoch(1, shardingtest.ShardOf(id, 4)+1),
 		Envelope: sharding.Envelope{Entity: sharding.Entity{Type: "Door", ID: id}, Command: command, ID: sharding.CommandID(id), Payload: []byte("{}")},
 	}
 }

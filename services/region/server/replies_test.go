@@ -17,6 +17,7 @@ import (
 	"github.com/roost-cluster/roost/libs/journal/open"
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/sharding/shardingtest"
 	"github.com/roost-cluster/roost/sdk/entity"
 	"github.com/roost-cluster/roost/services/region"
 )
@@ -171,7 +172,7 @@ func (g *gatewayEnd) ask(count int, command string, n int) {
 	for i := range count {
 		g.corr++
 		id := sharding.EntityID(fmt.Sprintf("b%d", i))
-		shard := sharding.ShardOf(id, g.shards)
+		shard := shardingtest.ShardOf(id, g.shards)
 		var deadline time.Time
 		if g.timeout > 0 {
 			deadline = time.Now().Add(g.timeout)
@@ -305,7 +306,7 @@ func TestSmallCommandsPass(t *testing.T) {
 func TestAHungEntityLeavesRoom(t *testing.T) {
 	s := runBlobs(t, func(c *region.Config) { c.Replies.Total, c.Replies.Connection = 40<<20, 4<<20 })
 	g := s.dial(t, 7, true)
-	shard := sharding.ShardOf("hung", g.shards)
+	shard := shardingtest.ShardOf("hung", g.shards)
 	const hung = 200 // of an unknown kind: 64 KiB are expected for each
 	for range hung {
 		g.corr++

@@ -158,7 +158,7 @@ func (s *Runner) coreOf(e sharding.Entity) int {
 	}
 	for i := range s.descs {
 		if d := &s.descs[i].Desc; d.Type == e.Type {
-			return s.cfg.CoreOf(sharding.ShardID{Type: d.Type, Index: sharding.ShardOf(e.ID, d.Shards)})
+			return s.cfg.CoreOf(d.ShardOf(e.ID))
 		}
 	}
 	return 0

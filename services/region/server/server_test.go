@@ -23,6 +23,7 @@ import (
 	"github.com/roost-cluster/roost/libs/node"
 	"github.com/roost-cluster/roost/libs/node/controlrpc"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/sharding/shardingtest"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/sdk/entity"
 )
@@ -427,7 +428,7 @@ func (g *gateway) keyed(e sharding.Epoch, id, command, key, payload string) link
 func (g *gateway) post(e sharding.Epoch, id, command, key, payload string) uint64 {
 	g.t.Helper()
 	g.corr++
-	index := sharding.ShardOf(sharding.EntityID(id), shards)
+	index := shardingtest.ShardOf(sharding.EntityID(id), shards)
 	env := sharding.Envelope{
 		Entity: sharding.Entity{Type: "Counter", ID: sharding.EntityID(id)}, Command: command, ID: sharding.CommandID(key),
 		Keyed: key != "", Payload: []byte(payload), Deadline: time.Now().Add(time.Minute),

@@ -1459,6 +1459,7 @@ type TypeSummary struct {
 	Allocated     uint32                 `protobuf:"varint,3,opt,name=allocated,proto3" json:"allocated,omitempty"`
 	Moving        uint32                 `protobuf:"varint,4,opt,name=moving,proto3" json:"moving,omitempty"`
 	Volatile      bool                   `protobuf:"varint,5,opt,name=volatile,proto3" json:"volatile,omitempty"`
+	ShardedBy     string                 `protobuf:"bytes,6,opt,name=sharded_by,json=shardedBy,proto3" json:"sharded_by,omitempty"` // what of an id is hashed, for people; empty: the whole id
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1528,6 +1529,13 @@ func (x *TypeSummary) GetVolatile() bool {
 	return false
 }
 
+func (x *TypeSummary) GetShardedBy() string {
+	if x != nil {
+		return x.ShardedBy
+	}
+	return ""
+}
+
 type WhereRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Type          string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
@@ -1582,7 +1590,8 @@ func (x *WhereRequest) GetId() string {
 
 type WhereResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Shard         *Shard                 `protobuf:"bytes,1,opt,name=shard,proto3" json:"shard,omitempty"` // phase "unallocated" while nobody owns it
+	Shard         *Shard                 `protobuf:"bytes,1,opt,name=shard,proto3" json:"shard,omitempty"`                       // phase "unallocated" while nobody owns it
+	ShardKey      string                 `protobuf:"bytes,2,opt,name=shard_key,json=shardKey,proto3" json:"shard_key,omitempty"` // what of the id is hashed; empty: the whole id
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1622,6 +1631,13 @@ func (x *WhereResponse) GetShard() *Shard {
 		return x.Shard
 	}
 	return nil
+}
+
+func (x *WhereResponse) GetShardKey() string {
+	if x != nil {
+		return x.ShardKey
+	}
+	return ""
 }
 
 type DrainRequest struct {
@@ -4450,18 +4466,21 @@ const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	"\x04addr\x18\x04 \x01(\tR\x04addr\x12\x14\n" +
 	"\x05epoch\x18\x05 \x01(\tR\x05epoch\x12\x14\n" +
 	"\x05phase\x18\x06 \x01(\tR\x05phase\x12\x16\n" +
-	"\x06reason\x18\a \x01(\tR\x06reason\"\x8b\x01\n" +
+	"\x06reason\x18\a \x01(\tR\x06reason\"\xaa\x01\n" +
 	"\vTypeSummary\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x16\n" +
 	"\x06shards\x18\x02 \x01(\rR\x06shards\x12\x1c\n" +
 	"\tallocated\x18\x03 \x01(\rR\tallocated\x12\x16\n" +
 	"\x06moving\x18\x04 \x01(\rR\x06moving\x12\x1a\n" +
-	"\bvolatile\x18\x05 \x01(\bR\bvolatile\"2\n" +
+	"\bvolatile\x18\x05 \x01(\bR\bvolatile\x12\x1d\n" +
+	"\n" +
+	"sharded_by\x18\x06 \x01(\tR\tshardedBy\"2\n" +
 	"\fWhereRequest\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x0e\n" +
-	"\x02id\x18\x02 \x01(\tR\x02id\"<\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\"Y\n" +
 	"\rWhereResponse\x12+\n" +
-	"\x05shard\x18\x01 \x01(\v2\x15.roost.admin.v1.ShardR\x05shard\"W\n" +
+	"\x05shard\x18\x01 \x01(\v2\x15.roost.admin.v1.ShardR\x05shard\x12\x1b\n" +
+	"\tshard_key\x18\x02 \x01(\tR\bshardKey\"W\n" +
 	"\fDrainRequest\x12\x16\n" +
 	"\x06region\x18\x01 \x01(\tR\x06region\x12\x16\n" +
 	"\x06resume\x18\x02 \x01(\bR\x06resume\x12\x17\n" +

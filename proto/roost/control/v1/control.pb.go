@@ -960,7 +960,8 @@ type TableChanged struct {
 	Full          bool                   `protobuf:"varint,2,opt,name=full,proto3" json:"full,omitempty"`
 	Rows          []*Row                 `protobuf:"bytes,3,rep,name=rows,proto3" json:"rows,omitempty"`
 	Types         []*Type                `protobuf:"bytes,4,rep,name=types,proto3" json:"types,omitempty"`
-	Generation    uint64                 `protobuf:"fixed64,5,opt,name=generation,proto3" json:"generation,omitempty"` // of the journal that holds the table, or 0
+	Generation    uint64                 `protobuf:"fixed64,5,opt,name=generation,proto3" json:"generation,omitempty"`                 // of the journal that holds the table, or 0
+	RuledTypes    []*Type                `protobuf:"bytes,6,rep,name=ruled_types,json=ruledTypes,proto3" json:"ruled_types,omitempty"` // as types; those with a shard rule
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1030,6 +1031,13 @@ func (x *TableChanged) GetGeneration() uint64 {
 	return 0
 }
 
+func (x *TableChanged) GetRuledTypes() []*Type {
+	if x != nil {
+		return x.RuledTypes
+	}
+	return nil
+}
+
 type NotActive struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Active        *Node                  `protobuf:"bytes,1,opt,name=active,proto3" json:"active,omitempty"` // absent: unknown
@@ -1096,6 +1104,7 @@ type Register struct {
 	Capacity          uint32   `protobuf:"varint,8,opt,name=capacity,proto3" json:"capacity,omitempty"`                                             // most shards, of all types, that it wants; 0: it does not say
 	JournalGeneration uint64   `protobuf:"fixed64,9,opt,name=journal_generation,json=journalGeneration,proto3" json:"journal_generation,omitempty"` // of the region's journal, or 0
 	HandsOver         bool     `protobuf:"varint,10,opt,name=hands_over,json=handsOver,proto3" json:"hands_over,omitempty"`                         // the region sends and takes HostShard with released
+	RuledTypes        []*Type  `protobuf:"bytes,11,rep,name=ruled_types,json=ruledTypes,proto3" json:"ruled_types,omitempty"`                       // as types; those with a shard rule
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -1198,6 +1207,13 @@ func (x *Register) GetHandsOver() bool {
 		return x.HandsOver
 	}
 	return false
+}
+
+func (x *Register) GetRuledTypes() []*Type {
+	if x != nil {
+		return x.RuledTypes
+	}
+	return nil
 }
 
 type Label struct {
@@ -2593,10 +2609,11 @@ type Type struct {
 	Shards        uint32                 `protobuf:"varint,2,opt,name=shards,proto3" json:"shards,omitempty"`
 	Volatile      bool                   `protobuf:"varint,3,opt,name=volatile,proto3" json:"volatile,omitempty"`
 	Commands      []*Command             `protobuf:"bytes,4,rep,name=commands,proto3" json:"commands,omitempty"`
-	Writes        []*Form                `protobuf:"bytes,5,rep,name=writes,proto3" json:"writes,omitempty"`                     // what the region stores; in a registration only
-	Reads         []*Form                `protobuf:"bytes,6,rep,name=reads,proto3" json:"reads,omitempty"`                       // what it can read; in a registration only
-	Unhosted      bool                   `protobuf:"varint,7,opt,name=unhosted,proto3" json:"unhosted,omitempty"`                // no registered region hosts the type; in the route table only
-	LastHost      string                 `protobuf:"bytes,8,opt,name=last_host,json=lastHost,proto3" json:"last_host,omitempty"` // which region did last, for people; empty: not known
+	Writes        []*Form                `protobuf:"bytes,5,rep,name=writes,proto3" json:"writes,omitempty"`                        // what the region stores; in a registration only
+	Reads         []*Form                `protobuf:"bytes,6,rep,name=reads,proto3" json:"reads,omitempty"`                          // what it can read; in a registration only
+	Unhosted      bool                   `protobuf:"varint,7,opt,name=unhosted,proto3" json:"unhosted,omitempty"`                   // no registered region hosts the type; in the route table only
+	LastHost      string                 `protobuf:"bytes,8,opt,name=last_host,json=lastHost,proto3" json:"last_host,omitempty"`    // which region did last, for people; empty: not known
+	ShardRule     *ShardRule             `protobuf:"bytes,9,opt,name=shard_rule,json=shardRule,proto3" json:"shard_rule,omitempty"` // absent: the whole id is hashed
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2687,6 +2704,67 @@ func (x *Type) GetLastHost() string {
 	return ""
 }
 
+func (x *Type) GetShardRule() *ShardRule {
+	if x != nil {
+		return x.ShardRule
+	}
+	return nil
+}
+
+// ShardRule says what of an id is hashed. A type that has one is in a list apart from the other
+// types: a process that does not know rules, and would hash whole ids, must not know the type.
+type ShardRule struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Separator     string                 `protobuf:"bytes,1,opt,name=separator,proto3" json:"separator,omitempty"` // divides an id into parts
+	Part          uint32                 `protobuf:"varint,2,opt,name=part,proto3" json:"part,omitempty"`          // index of the part that is hashed; an id without it is hashed whole
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ShardRule) Reset() {
+	*x = ShardRule{}
+	mi := &file_roost_control_v1_control_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ShardRule) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ShardRule) ProtoMessage() {}
+
+func (x *ShardRule) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_control_v1_control_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ShardRule.ProtoReflect.Descriptor instead.
+func (*ShardRule) Descriptor() ([]byte, []int) {
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *ShardRule) GetSeparator() string {
+	if x != nil {
+		return x.Separator
+	}
+	return ""
+}
+
+func (x *ShardRule) GetPart() uint32 {
+	if x != nil {
+		return x.Part
+	}
+	return 0
+}
+
 // Form is one form in which something of a type is stored.
 type Form struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2701,7 +2779,7 @@ type Form struct {
 
 func (x *Form) Reset() {
 	*x = Form{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[35]
+	mi := &file_roost_control_v1_control_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2713,7 +2791,7 @@ func (x *Form) String() string {
 func (*Form) ProtoMessage() {}
 
 func (x *Form) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[35]
+	mi := &file_roost_control_v1_control_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2726,7 +2804,7 @@ func (x *Form) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Form.ProtoReflect.Descriptor instead.
 func (*Form) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{35}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Form) GetKind() FormKind {
@@ -2776,7 +2854,7 @@ type Command struct {
 
 func (x *Command) Reset() {
 	*x = Command{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[36]
+	mi := &file_roost_control_v1_control_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2788,7 +2866,7 @@ func (x *Command) String() string {
 func (*Command) ProtoMessage() {}
 
 func (x *Command) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[36]
+	mi := &file_roost_control_v1_control_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2801,7 +2879,7 @@ func (x *Command) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Command.ProtoReflect.Descriptor instead.
 func (*Command) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{36}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Command) GetName() string {
@@ -2843,7 +2921,7 @@ type Version struct {
 
 func (x *Version) Reset() {
 	*x = Version{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[37]
+	mi := &file_roost_control_v1_control_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2855,7 +2933,7 @@ func (x *Version) String() string {
 func (*Version) ProtoMessage() {}
 
 func (x *Version) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[37]
+	mi := &file_roost_control_v1_control_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2868,7 +2946,7 @@ func (x *Version) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Version.ProtoReflect.Descriptor instead.
 func (*Version) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{37}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Version) GetTerm() uint32 {
@@ -2944,7 +3022,7 @@ const file_roost_control_v1_control_proto_rawDesc = "" +
 	"\aspan_ns\x18\x02 \x01(\x04R\x06spanNs\x12\x1a\n" +
 	"\bcommands\x18\x03 \x01(\x04R\bcommands\x12\x18\n" +
 	"\arefused\x18\x04 \x01(\x04R\arefused\x12\x1c\n" +
-	"\tlatencies\x18\x05 \x01(\fR\tlatencies\"\xd0\x01\n" +
+	"\tlatencies\x18\x05 \x01(\fR\tlatencies\"\x89\x02\n" +
 	"\fTableChanged\x123\n" +
 	"\aversion\x18\x01 \x01(\v2\x19.roost.control.v1.VersionR\aversion\x12\x12\n" +
 	"\x04full\x18\x02 \x01(\bR\x04full\x12)\n" +
@@ -2952,10 +3030,12 @@ const file_roost_control_v1_control_proto_rawDesc = "" +
 	"\x05types\x18\x04 \x03(\v2\x16.roost.control.v1.TypeR\x05types\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x05 \x01(\x06R\n" +
-	"generation\"O\n" +
+	"generation\x127\n" +
+	"\vruled_types\x18\x06 \x03(\v2\x16.roost.control.v1.TypeR\n" +
+	"ruledTypes\"O\n" +
 	"\tNotActive\x12.\n" +
 	"\x06active\x18\x01 \x01(\v2\x16.roost.control.v1.NodeR\x06active\x12\x12\n" +
-	"\x04term\x18\x02 \x01(\rR\x04term\"\xf4\x02\n" +
+	"\x04term\x18\x02 \x01(\rR\x04term\"\xad\x03\n" +
 	"\bRegister\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12,\n" +
 	"\x05types\x18\x02 \x03(\v2\x16.roost.control.v1.TypeR\x05types\x12\x18\n" +
@@ -2968,7 +3048,9 @@ const file_roost_control_v1_control_proto_rawDesc = "" +
 	"\x12journal_generation\x18\t \x01(\x06R\x11journalGeneration\x12\x1d\n" +
 	"\n" +
 	"hands_over\x18\n" +
-	" \x01(\bR\thandsOverB\x12\n" +
+	" \x01(\bR\thandsOver\x127\n" +
+	"\vruled_types\x18\v \x03(\v2\x16.roost.control.v1.TypeR\n" +
+	"ruledTypesB\x12\n" +
 	"\x10_journal_cluster\"1\n" +
 	"\x05Label\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
@@ -3063,7 +3145,7 @@ const file_roost_control_v1_control_proto_rawDesc = "" +
 	"\x05epoch\x18\x03 \x01(\x06R\x05epoch\x12-\n" +
 	"\x05phase\x18\x04 \x01(\x0e2\x17.roost.control.v1.PhaseR\x05phase\x12,\n" +
 	"\x05owner\x18\x05 \x01(\v2\x16.roost.control.v1.NodeR\x05owner\x123\n" +
-	"\x06reason\x18\x06 \x01(\x0e2\x1b.roost.control.v1.RowReasonR\x06reason\"\x9c\x02\n" +
+	"\x06reason\x18\x06 \x01(\x0e2\x1b.roost.control.v1.RowReasonR\x06reason\"\xd8\x02\n" +
 	"\x04Type\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06shards\x18\x02 \x01(\rR\x06shards\x12\x1a\n" +
@@ -3072,7 +3154,12 @@ const file_roost_control_v1_control_proto_rawDesc = "" +
 	"\x06writes\x18\x05 \x03(\v2\x16.roost.control.v1.FormR\x06writes\x12,\n" +
 	"\x05reads\x18\x06 \x03(\v2\x16.roost.control.v1.FormR\x05reads\x12\x1a\n" +
 	"\bunhosted\x18\a \x01(\bR\bunhosted\x12\x1b\n" +
-	"\tlast_host\x18\b \x01(\tR\blastHost\"\x9b\x01\n" +
+	"\tlast_host\x18\b \x01(\tR\blastHost\x12:\n" +
+	"\n" +
+	"shard_rule\x18\t \x01(\v2\x1b.roost.control.v1.ShardRuleR\tshardRule\"=\n" +
+	"\tShardRule\x12\x1c\n" +
+	"\tseparator\x18\x01 \x01(\tR\tseparator\x12\x12\n" +
+	"\x04part\x18\x02 \x01(\rR\x04part\"\x9b\x01\n" +
 	"\x04Form\x12.\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x1a.roost.control.v1.FormKindR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
@@ -3123,7 +3210,7 @@ func file_roost_control_v1_control_proto_rawDescGZIP() []byte {
 }
 
 var file_roost_control_v1_control_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_roost_control_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
+var file_roost_control_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
 var file_roost_control_v1_control_proto_goTypes = []any{
 	(JournalState)(0),        // 0: roost.control.v1.JournalState
 	(RowReason)(0),           // 1: roost.control.v1.RowReason
@@ -3164,9 +3251,10 @@ var file_roost_control_v1_control_proto_goTypes = []any{
 	(*Shard)(nil),            // 36: roost.control.v1.Shard
 	(*Row)(nil),              // 37: roost.control.v1.Row
 	(*Type)(nil),             // 38: roost.control.v1.Type
-	(*Form)(nil),             // 39: roost.control.v1.Form
-	(*Command)(nil),          // 40: roost.control.v1.Command
-	(*Version)(nil),          // 41: roost.control.v1.Version
+	(*ShardRule)(nil),        // 39: roost.control.v1.ShardRule
+	(*Form)(nil),             // 40: roost.control.v1.Form
+	(*Command)(nil),          // 41: roost.control.v1.Command
+	(*Version)(nil),          // 42: roost.control.v1.Version
 }
 var file_roost_control_v1_control_proto_depIdxs = []int32{
 	35, // 0: roost.control.v1.SendRequest.from:type_name -> roost.control.v1.Node
@@ -3194,46 +3282,49 @@ var file_roost_control_v1_control_proto_depIdxs = []int32{
 	25, // 22: roost.control.v1.Message.load_ack:type_name -> roost.control.v1.LoadAck
 	27, // 23: roost.control.v1.Message.find_shards:type_name -> roost.control.v1.FindShards
 	28, // 24: roost.control.v1.Message.shards_found:type_name -> roost.control.v1.ShardsFound
-	41, // 25: roost.control.v1.WatchTable.version:type_name -> roost.control.v1.Version
+	42, // 25: roost.control.v1.WatchTable.version:type_name -> roost.control.v1.Version
 	10, // 26: roost.control.v1.WatchTable.card:type_name -> roost.control.v1.Card
-	41, // 27: roost.control.v1.TableChanged.version:type_name -> roost.control.v1.Version
+	42, // 27: roost.control.v1.TableChanged.version:type_name -> roost.control.v1.Version
 	37, // 28: roost.control.v1.TableChanged.rows:type_name -> roost.control.v1.Row
 	38, // 29: roost.control.v1.TableChanged.types:type_name -> roost.control.v1.Type
-	35, // 30: roost.control.v1.NotActive.active:type_name -> roost.control.v1.Node
-	38, // 31: roost.control.v1.Register.types:type_name -> roost.control.v1.Type
-	14, // 32: roost.control.v1.Register.labels:type_name -> roost.control.v1.Label
-	0,  // 33: roost.control.v1.JournalReport.state:type_name -> roost.control.v1.JournalState
-	22, // 34: roost.control.v1.ReportLoad.shards:type_name -> roost.control.v1.ShardLoad
-	23, // 35: roost.control.v1.ReportLoad.rest:type_name -> roost.control.v1.Load
-	24, // 36: roost.control.v1.ReportLoad.node:type_name -> roost.control.v1.NodeLoad
-	23, // 37: roost.control.v1.ShardLoad.load:type_name -> roost.control.v1.Load
-	36, // 38: roost.control.v1.GetShardHome.shard:type_name -> roost.control.v1.Shard
-	36, // 39: roost.control.v1.FindShards.shards:type_name -> roost.control.v1.Shard
-	37, // 40: roost.control.v1.ShardsFound.rows:type_name -> roost.control.v1.Row
-	36, // 41: roost.control.v1.HostShard.shard:type_name -> roost.control.v1.Shard
-	30, // 42: roost.control.v1.HostShard.previous:type_name -> roost.control.v1.Previous
-	35, // 43: roost.control.v1.Previous.owner:type_name -> roost.control.v1.Node
-	36, // 44: roost.control.v1.ShardStarted.shard:type_name -> roost.control.v1.Shard
-	36, // 45: roost.control.v1.HostRefused.shard:type_name -> roost.control.v1.Shard
-	36, // 46: roost.control.v1.HandOff.shard:type_name -> roost.control.v1.Shard
-	35, // 47: roost.control.v1.HandOff.successor:type_name -> roost.control.v1.Node
-	36, // 48: roost.control.v1.ShardStopped.shard:type_name -> roost.control.v1.Shard
-	2,  // 49: roost.control.v1.Row.phase:type_name -> roost.control.v1.Phase
-	35, // 50: roost.control.v1.Row.owner:type_name -> roost.control.v1.Node
-	1,  // 51: roost.control.v1.Row.reason:type_name -> roost.control.v1.RowReason
-	40, // 52: roost.control.v1.Type.commands:type_name -> roost.control.v1.Command
-	39, // 53: roost.control.v1.Type.writes:type_name -> roost.control.v1.Form
-	39, // 54: roost.control.v1.Type.reads:type_name -> roost.control.v1.Form
-	3,  // 55: roost.control.v1.Form.kind:type_name -> roost.control.v1.FormKind
-	4,  // 56: roost.control.v1.Control.Send:input_type -> roost.control.v1.SendRequest
-	6,  // 57: roost.control.v1.Control.Call:input_type -> roost.control.v1.CallRequest
-	5,  // 58: roost.control.v1.Control.Send:output_type -> roost.control.v1.SendResponse
-	7,  // 59: roost.control.v1.Control.Call:output_type -> roost.control.v1.CallResponse
-	58, // [58:60] is the sub-list for method output_type
-	56, // [56:58] is the sub-list for method input_type
-	56, // [56:56] is the sub-list for extension type_name
-	56, // [56:56] is the sub-list for extension extendee
-	0,  // [0:56] is the sub-list for field type_name
+	38, // 30: roost.control.v1.TableChanged.ruled_types:type_name -> roost.control.v1.Type
+	35, // 31: roost.control.v1.NotActive.active:type_name -> roost.control.v1.Node
+	38, // 32: roost.control.v1.Register.types:type_name -> roost.control.v1.Type
+	14, // 33: roost.control.v1.Register.labels:type_name -> roost.control.v1.Label
+	38, // 34: roost.control.v1.Register.ruled_types:type_name -> roost.control.v1.Type
+	0,  // 35: roost.control.v1.JournalReport.state:type_name -> roost.control.v1.JournalState
+	22, // 36: roost.control.v1.ReportLoad.shards:type_name -> roost.control.v1.ShardLoad
+	23, // 37: roost.control.v1.ReportLoad.rest:type_name -> roost.control.v1.Load
+	24, // 38: roost.control.v1.ReportLoad.node:type_name -> roost.control.v1.NodeLoad
+	23, // 39: roost.control.v1.ShardLoad.load:type_name -> roost.control.v1.Load
+	36, // 40: roost.control.v1.GetShardHome.shard:type_name -> roost.control.v1.Shard
+	36, // 41: roost.control.v1.FindShards.shards:type_name -> roost.control.v1.Shard
+	37, // 42: roost.control.v1.ShardsFound.rows:type_name -> roost.control.v1.Row
+	36, // 43: roost.control.v1.HostShard.shard:type_name -> roost.control.v1.Shard
+	30, // 44: roost.control.v1.HostShard.previous:type_name -> roost.control.v1.Previous
+	35, // 45: roost.control.v1.Previous.owner:type_name -> roost.control.v1.Node
+	36, // 46: roost.control.v1.ShardStarted.shard:type_name -> roost.control.v1.Shard
+	36, // 47: roost.control.v1.HostRefused.shard:type_name -> roost.control.v1.Shard
+	36, // 48: roost.control.v1.HandOff.shard:type_name -> roost.control.v1.Shard
+	35, // 49: roost.control.v1.HandOff.successor:type_name -> roost.control.v1.Node
+	36, // 50: roost.control.v1.ShardStopped.shard:type_name -> roost.control.v1.Shard
+	2,  // 51: roost.control.v1.Row.phase:type_name -> roost.control.v1.Phase
+	35, // 52: roost.control.v1.Row.owner:type_name -> roost.control.v1.Node
+	1,  // 53: roost.control.v1.Row.reason:type_name -> roost.control.v1.RowReason
+	41, // 54: roost.control.v1.Type.commands:type_name -> roost.control.v1.Command
+	40, // 55: roost.control.v1.Type.writes:type_name -> roost.control.v1.Form
+	40, // 56: roost.control.v1.Type.reads:type_name -> roost.control.v1.Form
+	39, // 57: roost.control.v1.Type.shard_rule:type_name -> roost.control.v1.ShardRule
+	3,  // 58: roost.control.v1.Form.kind:type_name -> roost.control.v1.FormKind
+	4,  // 59: roost.control.v1.Control.Send:input_type -> roost.control.v1.SendRequest
+	6,  // 60: roost.control.v1.Control.Call:input_type -> roost.control.v1.CallRequest
+	5,  // 61: roost.control.v1.Control.Send:output_type -> roost.control.v1.SendResponse
+	7,  // 62: roost.control.v1.Control.Call:output_type -> roost.control.v1.CallResponse
+	61, // [61:63] is the sub-list for method output_type
+	59, // [59:61] is the sub-list for method input_type
+	59, // [59:59] is the sub-list for extension type_name
+	59, // [59:59] is the sub-list for extension extendee
+	0,  // [0:59] is the sub-list for field type_name
 }
 
 func init() { file_roost_control_v1_control_proto_init() }
@@ -3270,7 +3361,7 @@ func file_roost_control_v1_control_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_roost_control_v1_control_proto_rawDesc), len(file_roost_control_v1_control_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   38,
+			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -61,6 +61,10 @@ func DefaultConfig() Config {
 // ErrUsage is wrapped by errors about what was asked for.
 var ErrUsage = errors.New("wrong usage")
 
+// ErrShardRule is wrapped if a type of the program has another shard rule than it was first declared
+// with. The coordinator refuses a region of such a program.
+var ErrShardRule = errors.New("another shard rule")
+
 // Check reads what is stored of all entities, or of a sample of them. Of each entity it reads the
 // snapshot, as a region would, and all events. It does not read the events before the snapshot if
 // some of them were trimmed, because no version reads the rest of these. It also reads the inputs of
@@ -205,7 +209,9 @@ func (c *checker) choose(ctx context.Context, types []entity.Definition) (others
 		return nil, fmt.Errorf("%w: this program has no type %q; it has %v", ErrUsage, typ, all)
 	}
 	if facts.Cluster != "" { // else nothing was declared yet
-		_, err = facts.Merge(declared)
+		if _, err = facts.Merge(declared); err == nil {
+			err = c.checkRules(ctx, declared.Types)
+		}
 	}
 	return others, err
 }

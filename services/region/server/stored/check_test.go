@@ -389,6 +389,18 @@ func TestCheckRefusesAProgramThatCouldNotStart(t *testing.T) {
 	}
 }
 
+// TestCheckComparesShardRules: the coordinator would refuse the region.
+func TestCheckComparesShardRules(t *testing.T) {
+	s := newStore(t)
+	s.noteForms(nil)
+	show := entity.Command[struct{}, int64]("Box", "Show").ReadOnly()
+	other := entity.Define("Box", func(string) *Box { return &Box{} }, entity.On(show, (*Box).Show)).Shards(8).ShardBy(entity.Prefix("/"))
+	_, err := Check(t.Context(), s, []entity.Definition{other}, DefaultConfig())
+	if want := `type Box hashes the prefix up to "/" in this program (ShardBy), and the whole id since it was first declared`; !errors.Is(err, ErrShardRule) || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v", err)
+	}
+}
+
 // silent is a store that does not answer some loads.
 type silent struct {
 	journal.Reader

@@ -49,7 +49,7 @@ func DropSnapshots(ctx context.Context, r journal.Reader, types []entity.Definit
 type dropper struct {
 	checker *checker
 	submit  Submit
-	shards  uint32
+	desc    sharding.TypeDesc
 	report  DropReport // under the checker's mutex
 }
 
@@ -63,7 +63,7 @@ func (d *dropper) drop(ctx context.Context, types []entity.Definition, of shardi
 	if err != nil {
 		return err
 	}
-	d.shards = desc.Desc.Shards
+	d.desc = desc.Desc
 	if of.ID != "" {
 		c.total = 1
 		return d.entity(ctx, of)
@@ -129,7 +129,7 @@ func (d *dropper) entity(ctx context.Context, e sharding.Entity) error {
 // commit drops the snapshot of an entity whose records were read up to seq. It reports
 // whether there was one that is not newer.
 func (d *dropper) commit(ctx context.Context, e sharding.Entity, seq uint64) (dropped bool, err error) {
-	shard := sharding.ShardID{Type: e.Type, Index: sharding.ShardOf(e.ID, d.shards)}
+	shard := d.desc.ShardOf(e.ID)
 	result := make(chan journal.Result, 1)
 	d.submit(journal.Op{Drop: &journal.DropSnapshot{Shard: shard, Entity: e, Seq: seq}}, func(r journal.Result) { result <- r })
 	select {

@@ -18,6 +18,7 @@ import (
 
 // notedForms are those of one type.
 type notedForms struct {
+	desc  sharding.TypeDesc
 	forms []sharding.Form
 	rows  map[uint32]wire.RowFact
 }
@@ -44,6 +45,23 @@ func (c *checker) readForms(ctx context.Context) (map[sharding.EntityType]*noted
 	return noted, nil
 }
 
+// checkRules compares the shard rules of types of the program with those that they were first
+// declared with.
+func (c *checker) checkRules(ctx context.Context, types []sharding.TypeDesc) error {
+	noted, err := c.readForms(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range types {
+		t := noted[types[i].Type]
+		if t != nil && t.desc.Type != "" && t.desc.Rule != types[i].Rule {
+			return fmt.Errorf("%w: type %s hashes %s in this program (ShardBy), and %s since it was first declared; the rule never changes: declare that one, or give the type another name",
+				ErrShardRule, types[i].Type, types[i].Rule, t.desc.Rule)
+		}
+	}
+	return nil
+}
+
 // note applies a fact as a coordinator does. Other facts say nothing of forms.
 func note(noted map[sharding.EntityType]*notedForms, e sharding.Event) error {
 	of := func(typ sharding.EntityType) *notedForms {
@@ -58,7 +76,7 @@ func note(noted map[sharding.EntityType]*notedForms, e sharding.Event) error {
 		if err != nil {
 			return err
 		}
-		of(f.Desc.Type).forms = f.Forms
+		of(f.Desc.Type).desc, of(f.Desc.Type).forms = f.Desc, f.Forms
 	case wire.RowFactName:
 		f, err := wire.DecodeRowFact(e.Payload)
 		if err != nil {
@@ -81,7 +99,8 @@ type seenForm struct {
 
 // see notes that something of an entity is stored in a form.
 func (c *checker) see(e sharding.Entity, f seenForm) {
-	f.shard = sharding.ShardID{Type: e.Type, Index: sharding.ShardOf(e.ID, c.descs[e.Type].Shards)}
+	desc := c.descs[e.Type]
+	f.shard = desc.ShardOf(e.ID)
 	c.seen[f] = true
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/roost-cluster/roost/libs/control/wire"
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/sharding/shardingtest"
 	"github.com/roost-cluster/roost/sdk/entity"
 )
 
@@ -46,7 +47,7 @@ func input(command string, version uint16, payload string) sharding.Input {
 func (s *store) addInputs(id sharding.EntityID, in sharding.Input, replyTo string) {
 	s.t.Helper()
 	e := sharding.Entity{Type: "Tank", ID: id}
-	shard := sharding.ShardID{Type: "Tank", Index: sharding.ShardOf(id, 8)}
+	shard := sharding.ShardID{Type: "Tank", Index: shardingtest.ShardOf(id, 8)}
 	wake := func(name string) sharding.Wake {
 		return sharding.Wake{Kind: sharding.ReminderWake, Name: name, Due: 1 << 40, Input: in}
 	}
@@ -243,7 +244,7 @@ func TestCheckFindsInputsOfThePresentOwner(t *testing.T) {
 // inShard is an entity in one of the 8 shards of its type.
 func inShard(typ sharding.EntityType, shard uint32) sharding.EntityID {
 	for i := 0; ; i++ {
-		if id := sharding.EntityID(fmt.Sprint(typ, i)); sharding.ShardOf(id, 8) == shard {
+		if id := sharding.EntityID(fmt.Sprint(typ, i)); shardingtest.ShardOf(id, 8) == shard {
 			return id
 		}
 	}
