@@ -41,7 +41,7 @@ func TestHouse(t *testing.T) {
 			"link/...":       with("proto/..."),
 			"latency":        {},
 			"control":        {"libs/sharding", "libs/latency"},
-			"control/wire":   {"libs/control", "libs/sharding", "libs/latency", "proto/..."},
+			"control/wire":   {"libs/control", "libs/mutant", "libs/sharding", "libs/latency", "proto/..."},
 			"servertest":     {},
 			"scenariotest":   {},
 			"testbin":        {},

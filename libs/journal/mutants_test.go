@@ -18,3 +18,15 @@ func TestMutants(t *testing.T) {
 		t.Error("mutant background-loads: no test fails")
 	}
 }
+
+// TestMutantsOfShardRules: a type would be declared with a rule that coordinators of an earlier
+// release lose.
+func TestMutantsOfShardRules(t *testing.T) {
+	t.Cleanup(func() { mutant.Activate("") })
+	mutant.Activate("rules-format")
+	failed := false
+	rulesFormat(t, func(string, ...any) { failed = true })
+	if !failed {
+		t.Error("mutant rules-format: no test fails")
+	}
+}

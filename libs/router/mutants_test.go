@@ -54,6 +54,15 @@ func TestMutantsOfReads(t *testing.T) {
 	}
 }
 
+// TestMutantsOfRules: a command would be sent to another shard than that of its entity.
+func TestMutantsOfRules(t *testing.T) {
+	t.Cleanup(func() { mutant.Activate("") })
+	mutant.Activate("route-rule")
+	if scenariotest.Differing(t, play) == 0 {
+		t.Error("mutant route-rule: no scenario differs")
+	}
+}
+
 // TestMutantsOfAnswers: the last answer of a region would come when the command is in doubt already.
 func TestMutantsOfAnswers(t *testing.T) {
 	t.Cleanup(func() { mutant.Activate("") })

@@ -39,6 +39,25 @@ func TestPersistBeforeSend(t *testing.T) {
 	}
 }
 
+// TestMutantsOfShardRules: a region that looks for entities in other shards would be registered.
+func TestMutantsOfShardRules(t *testing.T) {
+	t.Cleanup(func() { mutant.Activate("") })
+	r1 := node(t, "r1")
+	for _, name := range []string{"", "shard-rule"} {
+		w := newWorld(t, DefaultConfig())
+		w.step(Member{Node: r1, Reachable: true})
+		w.step(Elected{Term: 1, Facts: []Fact{TypeFact{Desc: sharding.TypeDesc{Type: "T", Shards: 4}}}})
+		mutant.Activate(name)
+		out := w.step(calls(r1, control.Register{Types: []sharding.TypeDesc{{Type: "T", Shards: 4, Rule: sharding.ShardRule{Separator: "/"}}}}))
+		mutant.Activate("")
+		for _, o := range out {
+			if ack, is := sent(o).(control.RegisterAck); is && (ack.Refusal == "") != (name != "") {
+				t.Errorf("mutant %q: %+v", name, ack)
+			}
+		}
+	}
+}
+
 // TestMutantsOfTakeover: the fact stream of a cluster that lives would be claimed by
 // another one.
 func TestMutantsOfTakeover(t *testing.T) {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
-	"github.com/roost-cluster/roost/libs/sharding/shardingtest"
 )
 
 const (
@@ -72,7 +71,7 @@ func member(i int) sharding.Entity {
 }
 
 func memberShard(e sharding.Entity) sharding.ShardID {
-	return sharding.ShardID{Type: e.Type, Index: shardingtest.ShardOf(e.ID, crowdShards)}
+	return (&sharding.TypeDesc{Type: e.Type, Shards: crowdShards}).ShardOf(e.ID)
 }
 
 func memberCommand(e sharding.Entity, seq uint64) sharding.CommandID {

@@ -13,7 +13,6 @@ import (
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/journal/memory"
 	"github.com/roost-cluster/roost/libs/sharding"
-	"github.com/roost-cluster/roost/libs/sharding/shardingtest"
 )
 
 // testAgainstLedger runs random batches through a few handles and through the
@@ -117,7 +116,7 @@ func randomBatch(rng *rand.Rand, l *memory.Ledger) []journal.Op {
 	ops := make([]journal.Op, 1+rng.IntN(6))
 	for i := range ops {
 		who := randomEntity(rng)
-		s := sharding.ShardID{Type: who.Type, Index: shardingtest.ShardOf(who.ID, 2)}
+		s := (&sharding.TypeDesc{Type: who.Type, Shards: 2}).ShardOf(who.ID)
 		at := l.Fence(s).Epoch
 		if at == 0 || rng.IntN(8) == 0 {
 			at += sharding.Epoch(rng.IntN(3))
