@@ -18,14 +18,14 @@ import (
 // ask is a command that the turn of a Forward sends to another entity.
 type ask struct {
 	op
-	asker   *op               // the Forward whose turn sends it
-	chain   []sharding.Entity // the entities that wait for the answer; the last one is that of asker
-	waits   bool              // a turn waits for the answer now
-	since   time.Time         // when that turn began to wait, by the clock of its process
-	came    bool              // the command has come to the region of its entity
-	ran     bool              // the command has had a turn
-	refused bool              // a turn was told that the command was refused
-	gaveUp  []gaveUp          // each time a turn that sent it was told that it waits in a circle
+	asker  *op               // the Forward whose turn sends it
+	chain  []sharding.Entity // the entities that wait for the answer; the last one is that of asker
+	waits  bool              // a turn waits for the answer now
+	since  time.Time         // when that turn began to wait, by the clock of its process
+	came   bool              // the command has come to the region of its entity
+	ran    bool              // the command has had a turn
+	noRoom bool              // a turn was told that the command was refused for lack of room
+	gaveUp []gaveUp          // each time a turn that sent it was told that it waits in a circle
 	// firstAsked is the earliest time at which a turn began to wait for the answer, of those turns
 	// whose ask was really sent.
 	firstAsked int64
@@ -153,7 +153,7 @@ func (s *shardNode) checkChain(o *turn.SendAsk, b *instance, f *ask) {
 // answer, the ask must have been refused at once.
 func (s *shardNode) checkAskDone(b *instance, f *ask, r *sharding.Reply) {
 	w := s.w
-	if f.refused = f.refused || r.Outcome == sharding.Rejected; isDeadlock(r) {
+	if f.noRoom = f.noRoom || r.Code == sharding.ResourceExhausted; isDeadlock(r) {
 		w.mark("ask: a circle is found")
 		f.gaveUp = append(f.gaveUp, w.gaveUpNow(f))
 	}

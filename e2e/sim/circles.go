@@ -122,24 +122,27 @@ func (w *World) closeCircle(stop func() bool) {
 	for _, o := range sent {
 		c.send(o, d.IntN(gateways), nanos(10*sec))
 	}
-	closed, youngest, drains := false, (*ask)(nil), d.chance(0.3)
+	var youngest *ask // of the closed circle
+	drains, lostUntil := d.chance(0.3), int64(0)
 	over := func(o *op) bool { return o.pending == 0 }
 	for end := w.now + 12*sec; w.now < end && !stop() && !all(sent, over); {
 		w.run(w.now+5*ms, stop)
-		if !closed && all(waits, func(f *ask) bool { return f.waits && f.came && !f.ran }) {
-			closed = true
-			youngest = youngestOf(waits)
-			if drains {
+		if youngest == nil && all(waits, func(f *ask) bool { return f.waits && f.came && !f.ran }) {
+			if youngest = youngestOf(waits); drains {
 				w.drain(w.ownerOf(list[0]))
+				lostUntil = w.now + sec
 			}
 		}
+		// The circle is found by probes that are sent again, and come into the shard that drains.
+		w.losesProbes = w.now < lostUntil && w.rowOf(list[0]).Phase != sharding.HandingOff
 	}
+	w.losesProbes = false
 	w.resumeRegions()
-	if stop() || !closed {
+	if stop() || youngest == nil {
 		return
 	}
 	w.mark("ask: a circle in calm weather")
-	if !slices.ContainsFunc(waits, func(f *ask) bool { return f.refused }) { // for lack of room, for example
+	if !slices.ContainsFunc(waits, func(f *ask) bool { return f.noRoom }) {
 		w.checkCircle(waits, youngest)
 	}
 }

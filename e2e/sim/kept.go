@@ -212,6 +212,10 @@ func (w *World) moveVolatile(stop func() bool) {
 		}
 		to := w.ownerOf(e)
 		after := ask(e, cmdGet)
+		for n := 0; n < 10 && after.reply.Code == sharding.ResourceExhausted && !stop(); n++ { // low limits: it says nothing about the state
+			w.run(w.now+50*ms, stop)
+			after = ask(e, cmdGet)
+		}
 		w.resumeRegions()
 		if stop() || to == from || to.IsZero() || w.passivatedAt[e] >= before.called { // for lack of memory
 			continue

@@ -100,7 +100,8 @@ func (s *shardNode) checkMemory() {
 }
 
 // checkLimits checks that no shard has more idle entities than the limit of its type. Those
-// that wait for a timer do not count, nor those that have had no turn: their loads may hang.
+// that wait for a timer do not count, nor those whose last turn is not stored yet, nor those that
+// have had no turn: their loads may hang.
 func (w *World) checkLimits() {
 	repeating := map[sharding.Entity]bool{} // which are busy again and again
 	for _, r := range w.allReminders() {
@@ -114,7 +115,7 @@ func (w *World) checkLimits() {
 		for _, n := range body.shards {
 			idle := map[sharding.ShardID]int{}
 			for _, b := range n.instances { // order-free: counts
-				if b.idleSince > 0 && !b.running && !b.timerSet && !repeating[b.entity] {
+				if b.idleSince > 0 && !b.running && b.appends == 0 && b.timer == 0 && !repeating[b.entity] {
 					idle[w.shardOf(b.entity)]++
 				}
 			}

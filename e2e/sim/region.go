@@ -130,7 +130,8 @@ type instance struct {
 	deadline   time.Time      // of the command whose turn asks
 	cancel     func()         // ends a turn that hangs, or withdraws what it asks; nil: it cannot be ended
 	idleSince  int64          // when its last turn ended, in virtual time
-	timerSet   bool           // it has a timer that has not fired
+	appends    int            // appends under way, of which the journal has not told the outcome
+	timer      uint64         // the number that its pending timer adds; 0: it has none
 	passivates bool           // it has asked for passivation
 	alive      bool           // it is loaded
 	size       int            // the size that it has told

@@ -30,8 +30,14 @@ func (s *shardNode) performEntity(o turn.Output) {
 			b.cancel()
 		}
 	case turn.Append:
-		a := o.Append
+		a, b := o.Append, s.instances[o.Incarnation]
+		if b != nil {
+			b.appends++
+		}
 		s.group.add(journal.Op{Append: &a}, func(r journal.Result) {
+			if b != nil {
+				b.appends--
+			}
 			var seq uint64
 			if len(a.Records) > 0 {
 				seq = a.Records[0].Seq
@@ -51,7 +57,7 @@ func (s *shardNode) performEntity(o turn.Output) {
 	case turn.Stop:
 		if b := s.instances[o.Incarnation]; b == nil || b.running {
 			s.w.violate("one turn at a time", "%s: %v is stopped while it runs, or before it lives", s.p.name, o.Entity)
-		} else if b.timerSet && !b.passivates && o.Reason == turn.Passivated {
+		} else if b.timer != 0 && !b.passivates && o.Reason == turn.Passivated {
 			s.w.violate("a timer holds passivation off", "%s: %v is passivated before its timer has fired", s.p.name, o.Entity)
 		}
 		s.noteStop(o)
@@ -217,7 +223,9 @@ func (s *shardNode) run(o *turn.Run) {
 	}
 	b.running, b.request, b.turn, b.cancel = true, o.Request, o.Turn, nil
 	if o.Timer {
-		b.timerSet = false
+		if b.timer == decodeNumber(o.Env.Payload) { // not an earlier one, whose command waited while this one was set
+			b.timer = 0
+		}
 		if s.p.w.now-b.idleSince > passivateAfter {
 			w.mark("timer: it held passivation off")
 		}
@@ -279,7 +287,9 @@ func (s *shardNode) turnDone(o *turn.Run, b *instance, took int64, cancelled boo
 	}
 	b.list, b.running, b.cancel, b.idleSince = state, false, nil, s.w.now
 	b.endAsking, b.toAsk = nil, nil
-	b.timerSet = b.timerSet || len(done.Timers) > 0
+	for i := range done.Timers { // they have one name
+		b.timer = decodeNumber(done.Timers[i].Payload)
+	}
 	b.passivates = b.passivates || done.Passivate
 	done.Incarnation, done.Request, done.Handler = o.Incarnation, o.Request, nanos(took)
 	if done.Size = s.w.told(b.list); done.Size > 0 && !done.Spoiled && !done.Deleted {

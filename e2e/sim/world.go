@@ -23,6 +23,7 @@ type World struct {
 	weather          weather
 	calm             bool
 	byLoad           bool // shards move because of their loads
+	losesProbes      bool // every probe gets lost
 	journalFaultOnly bool // the only fault is that a region has no journal for a while
 	diceFor          map[string]dice
 
