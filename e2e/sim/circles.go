@@ -130,7 +130,7 @@ func (w *World) closeCircle(stop func() bool) {
 		if youngest == nil && all(waits, func(f *ask) bool { return f.waits && f.came && !f.ran }) {
 			if youngest = youngestOf(waits); drains {
 				w.drain(w.ownerOf(list[0]))
-				lostUntil = w.now + sec
+				lostUntil = w.now + 300*ms // the routers of regions give an ask up after 2 s
 			}
 		}
 		// The circle is found by probes that are sent again, and come into the shard that drains.

@@ -28,7 +28,11 @@ type callWorld struct {
 	requests map[turn.RequestID]func(sharding.Reply)
 	at       map[sharding.Entity]*callEntity
 	loss     float64 // of probes
-	bad      []string
+	// handedOff is a shard that is handed off. As routers do, the world sends commands there only if
+	// its entities are in their chains, and only until one was refused.
+	handedOff sharding.ShardID
+	refused   bool
+	bad       []string
 
 	deadlocks, answered, unsettled int
 	replies                        []sharding.Reply
@@ -158,6 +162,10 @@ func shardOfName(id sharding.EntityID) sharding.ShardID {
 func (w *callWorld) deliver(env *sharding.Envelope, done func(sharding.Reply)) {
 	w.last++
 	req, shard := w.last, shardOfName(env.Entity.ID)
+	if shard == w.handedOff && (w.refused || !slices.ContainsFunc(env.Chain, func(e sharding.Entity) bool { return shardOfName(e.ID) == shard })) {
+		w.soon(func() { done(sharding.Reject(sharding.Unavailable, "not sent")) })
+		return
+	}
 	w.requests[req] = func(r sharding.Reply) {
 		delete(w.entity(env.Entity).present, env.ID)
 		done(r)
@@ -192,6 +200,7 @@ func (w *callWorld) step(m *callMachine, in turn.Input) {
 	}
 	for _, e := range m.ShardEvents() {
 		if e, ok := e.(turn.NotMine); ok {
+			w.refused = w.refused || e.Shard == w.handedOff
 			w.answer(e.Request, sharding.Reject(sharding.Unavailable, "not mine"))
 		}
 	}
@@ -469,7 +478,14 @@ func circleInDrainingShard() error {
 	}
 	w.run(50*time.Millisecond, func() bool { return false }) // until what they ask has come
 	shard := shardOfName("a")
+	w.handedOff = shard
 	w.step(w.machines[int(shard.Index)%2], turn.Drain{Shard: shard})
+	idle := name("i") // of the same shard
+	for n := 0; shardOfName(idle.ID) != shard; n++ {
+		idle = name(fmt.Sprint("i", n))
+	}
+	late := &sharding.Envelope{Entity: idle, Command: sharding.ProbeCommand, ID: "late", Tell: true, Chain: []sharding.Entity{idle}}
+	w.deliver(late, func(sharding.Reply) {})
 	if err := w.settle(2 * time.Minute); err != nil {
 		return err
 	}

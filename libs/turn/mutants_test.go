@@ -131,7 +131,7 @@ func TestMutantsOfKeptStates(t *testing.T) {
 // TestMutantsOfCalls shows what the rules about probes are for.
 func TestMutantsOfCalls(t *testing.T) {
 	t.Cleanup(func() { mutant.Activate("") })
-	for _, name := range []string{"probe-youngest", "probe-stale", "probe-again", "probe-drain"} {
+	for _, name := range []string{"probe-youngest", "probe-stale", "probe-again", "probe-drain", "probe-late"} {
 		mutant.Activate(name)
 		if breakDeadlocks() == nil && randomCalls() == nil && circleInDrainingShard() == nil {
 			t.Errorf("mutant %s is not noticed", name)

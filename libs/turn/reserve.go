@@ -39,13 +39,16 @@ func (e *entity) chained() bool {
 }
 
 // admits reports whether the shard takes a command. While it drains, it takes those for which
-// one of its turns waits: it could not end otherwise.
+// one of its turns waits: it could not end otherwise. It takes every probe, also one that comes too
+// early or too late: a router that was refused once sends nothing more to the shard at this epoch,
+// not even the probe that would find a circle.
 func (s *shard) admits(env *sharding.Envelope) bool {
 	switch s.phase {
 	case open:
 		return true
 	case draining:
-		return slices.ContainsFunc(env.Chain, s.waitsIn) && !mutant.On("ask-drain")
+		probe := env.Command == sharding.ProbeCommand && !mutant.On("probe-late")
+		return probe || slices.ContainsFunc(env.Chain, s.waitsIn) && !mutant.On("ask-drain")
 	}
 	return false
 }
