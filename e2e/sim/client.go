@@ -73,7 +73,11 @@ func entities() []sharding.Entity {
 	var list []sharding.Entity
 	for i, t := range types {
 		for k := range []int{4, 5, 2}[i] {
-			list = append(list, sharding.Entity{Type: t.Type, ID: sharding.EntityID(fmt.Sprintf("e%d", k))})
+			id := fmt.Sprintf("e%d", k)
+			if t.Rule.Separator != "" { // two have the same part, one lacks it
+				id = [3]string{id, fmt.Sprintf("%s-%d", id, k/3), fmt.Sprintf("%s-%d-x", id, k/3)}[k%3]
+			}
+			list = append(list, sharding.Entity{Type: t.Type, ID: sharding.EntityID(id)})
 		}
 	}
 	return list

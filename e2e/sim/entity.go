@@ -42,7 +42,7 @@ const (
 // types are the entity types of every run. Few shards, so that they move a lot.
 var types = []sharding.TypeDesc{
 	{Type: "Account", Shards: 4, Commands: commands()},
-	{Type: "Device", Shards: 6, Commands: commands()},
+	{Type: "Device", Shards: 6, Rule: sharding.ShardRule{Separator: "-", Part: 1}, Commands: commands()},
 	{Type: "Session", Shards: 4, Volatile: true, Commands: commands()},
 }
 
