@@ -195,3 +195,20 @@ func New(c Config) (Strategy, error) {
 	}
 	return LeastShards{RelativeLimit: c.RelativeLimit, AbsoluteLimit: c.AbsoluteLimit}, nil
 }
+
+// NameOf returns the name of a strategy; of one's own it is the type.
+func NameOf(s Strategy) string {
+	switch s.(type) {
+	case LeastShards:
+		return NameLeastShards
+	case Threshold:
+		return NameThreshold
+	case ConsistentHashing:
+		return NameConsistentHashing
+	case External:
+		return NameExternal
+	case LeastLoad:
+		return NameLoad
+	}
+	return fmt.Sprintf("%T", s)
+}

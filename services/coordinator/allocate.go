@@ -88,14 +88,17 @@ func (m *Machine) assign(t *typeTable, r *row, to sharding.NodeID, above shardin
 	}
 	if to.IsZero() {
 		next.Reason = m.reason(t, forms)
-		m.commit(RowFact{Row: next, Before: forms, Successor: r.successor, Previous: previous, Cause: why})
+		f := RowFact{Row: next, Before: forms, Successor: r.successor, Previous: previous, Cause: why}
+		m.decideRow(Given, t, r, f, to)
+		m.commit(f)
 		if next.Reason == sharding.Unreadable && !was {
 			r.untold, m.untold = true, true
 		}
 		return
 	}
-	m.commit(RowFact{Row: next, Before: forms, May: m.region(to).formsOf(t).writes, Previous: previous, Cause: why},
-		Send{To: to, Msg: control.HostShard{Term: m.term, Shard: next.Shard, Epoch: next.Epoch, Previous: previous}})
+	f := RowFact{Row: next, Before: forms, May: m.region(to).formsOf(t).writes, Previous: previous, Cause: why}
+	m.decideRow(Given, t, r, f, to)
+	m.commit(f, Send{To: to, Msg: control.HostShard{Term: m.term, Shard: next.Shard, Epoch: next.Epoch, Previous: previous}})
 	r.asked = m.now
 }
 

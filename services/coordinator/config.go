@@ -179,6 +179,9 @@ type Config struct {
 	// MaxPins bounds the shards of one request to pin them. Default 4096: a record or two of
 	// the fact stream. All pins together are at most as many as there are shards.
 	MaxPins int
+	// MaxWeighed is for how many decisions of one Step the regions are listed that might have
+	// got the shard. Default 1024: the shards of a region that is lost, and no noticeable time.
+	MaxWeighed int
 	// MaxReason bounds the texts that operators give: who they are, and why. In bytes.
 	// Default 256: a sentence.
 	MaxReason int
@@ -238,6 +241,7 @@ func DefaultConfig() Config {
 		MaxCommands:              1024,
 		MaxCordons:               1024,
 		MaxPins:                  4096,
+		MaxWeighed:               1024,
 		MaxReason:                256,
 		MaxForms:                 1024,
 		MaxUnknownFacts:          4096,
@@ -301,7 +305,7 @@ func (c Config) Validate() error {
 		{"BrakeRise", c.BrakeRise}, {"BrakeFall", c.BrakeFall}, {"MaxGateways", c.MaxGateways}, {"MaxVersions", c.MaxVersions}, {"MaxLabels", c.MaxLabels}, {"MaxWatches", c.MaxWatches},
 		{"ChangeLog", c.ChangeLog}, {"FactsPerRecord", c.FactsPerRecord}, {"RecordBytes", c.RecordBytes}, {"CompactAfter", c.CompactAfter},
 		{"MaxHeld", c.MaxHeld}, {"MaxHeldBytes", c.MaxHeldBytes}, {"MaxTypes", c.MaxTypes}, {"MaxShards", c.MaxShards}, {"MaxCommands", c.MaxCommands}, {"MaxForms", c.MaxForms}, {"MaxUnknownFacts", c.MaxUnknownFacts},
-		{"MaxCordons", c.MaxCordons}, {"MaxPins", c.MaxPins}, {"MaxReason", c.MaxReason},
+		{"MaxCordons", c.MaxCordons}, {"MaxPins", c.MaxPins}, {"MaxReason", c.MaxReason}, {"MaxWeighed", c.MaxWeighed},
 	} {
 		if f.value < 1 {
 			bad("%s is %d, must be at least 1", f.name, f.value)

@@ -24,6 +24,7 @@ func (m *Machine) handOff(t *typeTable, r *row, successor sharding.NodeID, why s
 	f := r.fact(next)
 	f.Successor, f.Cause = successor, why
 	m.reserve(t, r, &f)
+	m.decideRow(HandedOff, t, r, f, f.Successor)
 	m.commit(f, Send{To: next.Owner, Msg: m.handOffOrder(f)})
 	r.asked = m.now
 	if needOf(why) == voluntary {

@@ -75,6 +75,8 @@ type Machine struct {
 	loads map[sharding.NodeID]sharding.Load
 
 	rebalanced time.Time // when a plan was last due, or came back
+	decisions  uint64    // how many were emitted in this term
+	weighed    int       // for how many of this Step regions were listed
 	plans      uint64    // the number of the last plan that was asked for, in any term
 	planning   bool      // that plan was not answered
 
@@ -95,7 +97,7 @@ func New(cfg Config) *Machine { return &Machine{cfg: cfg} }
 // do, in that order. It never fails: what makes no sense is ignored, what must be answered
 // is refused by an output.
 func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
-	m.now, m.out = now, out
+	m.now, m.out, m.weighed = now, out, 0
 	switch in := in.(type) {
 	case Elected:
 		m.elected(in)
@@ -132,6 +134,7 @@ func (m *Machine) stepActive(in Input) {
 		m.factsStored(in.Facts)
 	case DrainRegion:
 		if r := m.region(in.Region); r != nil && r.draining == in.Resume {
+			m.decideRequest(DrainFact(in))
 			m.commit(DrainFact(in))
 			m.sweepDue = true
 		}

@@ -321,6 +321,9 @@ type (
 		Number uint64
 		Input  allocation.PlanInput
 	}
+	// Decided says, for people, what was decided and why. It is not a part of what is decided:
+	// it leaves at once, and may get lost.
+	Decided struct{ Decision }
 )
 
 // Fact is one durable change of the table. State changes only in apply(fact),
@@ -467,6 +470,7 @@ func (BrakeChanged) output()          {}
 func (NoLoad) output()                {}
 func (ProbeJournal) output()          {}
 func (Plan) output()                  {}
+func (Decided) output()               {}
 
 func (RowFact) fact()     {}
 func (TypeFact) fact()    {}

@@ -33,8 +33,8 @@ func TestPersistBeforeSend(t *testing.T) {
 		for _, o := range out {
 			wrong += one(w.observe(o) != nil)
 		}
-		if want := 2 * one(name != ""); len(out) != 3 || wrong != want {
-			t.Errorf("mutant %q: %d of %d outputs come before their fact, want %d of 3: %+v", name, wrong, len(out), want, out)
+		if want := 2 * one(name != ""); len(out) != 4 || wrong != want {
+			t.Errorf("mutant %q: %d of %d outputs come before their fact, want %d of 4: %+v", name, wrong, len(out), want, out)
 		}
 	}
 }

@@ -64,6 +64,8 @@ func (m *Machine) planned(in Planned) {
 	if !m.balances() {
 		return
 	}
+	begun := 0
+	defer func() { m.decidePlan(len(in.Moves), begun) }()
 	m.cool()
 	var of *typeTable // that the view is of
 	var v allocation.View
@@ -87,6 +89,7 @@ func (m *Machine) planned(in Planned) {
 			continue
 		}
 		m.handOff(t, r, move.To, causes[move.Reason])
+		begun++
 		m.updateView(v, t, move)
 	}
 }

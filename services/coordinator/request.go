@@ -79,6 +79,7 @@ func (m *Machine) request(r Request) {
 			m.handOff(t, at, row.Successor, row.Cause)
 			continue
 		}
+		m.decideRequest(f)
 		m.commit(f)
 	}
 }

@@ -63,6 +63,7 @@ func (m *Machine) setTarget(v, why string) {
 		}
 	}
 	f.Seen = f.Seen[max(0, len(f.Seen)-m.cfg.MaxVersions):]
+	m.decide(Decision{Kind: Requested, Request: "target version " + v, Reason: why})
 	m.commit(f, TargetSet{Version: v, Before: m.target.Version, Why: why})
 	m.rolloutStep, m.targetGone = m.now, time.Time{}
 	m.checkTarget()

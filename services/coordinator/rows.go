@@ -32,7 +32,10 @@ func (m *Machine) owned(s sharding.ShardID, by sharding.NodeID) (*typeTable, *ro
 // shardStarted handles a ShardStarted: the claim holds, so gateways may send commands.
 func (m *Machine) shardStarted(from sharding.NodeID, in control.ShardStarted) {
 	if r := m.succeeding(in.Shard, from, in.Epoch); r != nil {
-		m.commit(RowFact{Row: sharding.Row{Shard: r.Shard, Owner: from, Epoch: r.next, Phase: sharding.Serving}, Before: r.left(), May: r.nextMay, Cause: r.cause})
+		f := RowFact{Row: sharding.Row{Shard: r.Shard, Owner: from, Epoch: r.next, Phase: sharding.Serving}, Before: r.left(), May: r.nextMay, Cause: r.cause}
+		t, _ := m.find(r.Shard)
+		m.decideRow(Given, t, r, f, from)
+		m.commit(f)
 		return
 	}
 	_, r := m.owned(in.Shard, from)

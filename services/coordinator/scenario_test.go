@@ -2,7 +2,6 @@ package coordinator
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -50,13 +49,17 @@ type world struct {
 	trace            []traceLine
 	// handsOver: regions register as those of this release.
 	handsOver bool
+	// decided are the newest decisions about shards, decisions all since the last command of this
+	// name.
+	decided   map[sharding.ShardID]Decision
+	decisions []Decision
 	// callers are the regions that made the calls.
 	callers map[control.Call]string
 }
 
 func newWorld(t *testing.T, cfg Config) *world {
 	now := time.Unix(1_000_000, 0)
-	return &world{t: t, cfg: cfg, m: New(cfg), start: now, now: now, stored: map[sharding.ShardID]sharding.Row{}, reserved: map[sharding.ShardID]sharding.Row{}, callers: map[control.Call]string{}}
+	return &world{t: t, cfg: cfg, m: New(cfg), start: now, now: now, stored: map[sharding.ShardID]sharding.Row{}, reserved: map[sharding.ShardID]sharding.Row{}, decided: map[sharding.ShardID]Decision{}, callers: map[control.Call]string{}}
 }
 
 // step runs one input, checks everything, and returns the outputs.
@@ -107,10 +110,17 @@ func (w *world) observe(o Output) error {
 			if last := w.stored[f.Row.Shard]; !f.Row.Newer(last) {
 				return fmt.Errorf("not newer than %+v", last)
 			}
-			if f.Row.Phase != sharding.Serving && f.Cause == 0 {
-				return errors.New("it has no cause")
+			if f.Row.Phase != sharding.Serving || f.Row.Owner != w.stored[f.Row.Shard].Owner {
+				if d := w.decided[f.Row.Shard]; d.Epoch != f.Row.Epoch || d.Cause != f.Cause || d.Cause == 0 {
+					return fmt.Errorf("its cause is %v, and decided was %+v", f.Cause, d)
+				}
 			}
 			w.store(f)
+		}
+	case Decided:
+		w.decisions = append(w.decisions, o.Decision)
+		if o.Kind != Requested {
+			w.decided[o.Shard] = o.Decision
 		}
 	case Send:
 		about := o.Msg.About()
@@ -271,6 +281,11 @@ func (w *world) do(line string) {
 		for _, r := range w.m.View().Rows {
 			w.trace = append(w.trace, traceLine{text: "  " + rowText(r)})
 		}
+	case "decisions": // since the last time
+		for _, d := range w.decisions {
+			w.trace = append(w.trace, traceLine{text: "  " + decisionText(d)})
+		}
+		w.decisions = nil
 	case "causes":
 		for _, t := range w.m.types {
 			for i := range t.rows {
@@ -344,6 +359,9 @@ func (w *world) run(in Input) {
 		out = append(out, w.step(Stored{Facts: n})...)
 	}
 	for _, o := range out {
+		if _, ok := o.(Decided); ok {
+			continue // see the command decisions
+		}
 		if p, ok := o.(Plan); ok {
 			w.run(p.Compute())
 			continue
@@ -471,6 +489,39 @@ func (w *world) replyText(o Reply) string {
 		return fmt.Sprintf("ack-shutdown %s term %d remaining %d", w.callers[o.Call], m.Term, m.Remaining)
 	}
 	return fmt.Sprintf("%T%+v", o, o)
+}
+
+func decisionText(d Decision) string {
+	text := d.Kind.String()
+	switch {
+	case d.Kind == PlanMade:
+		return fmt.Sprintf("%s, %d of %d moves begun", text, d.Begun, d.Moves)
+	case d.Kind == Requested:
+		text += " " + d.Request
+	}
+	if d.Shard.Type != "" {
+		text += fmt.Sprintf(" %v", d.Shard)
+	}
+	if d.From != "" {
+		text += " from " + strings.TrimSuffix(d.From, ":1")
+	}
+	if d.To != "" {
+		text += " to " + strings.TrimSuffix(d.To, ":1")
+	}
+	if d.Kind != Requested {
+		text += fmt.Sprintf(" %v: %v, by %s", d.Epoch, d.Cause, d.Strategy)
+	}
+	text += because(d.Reason)
+	if d.Chosen.Region != "" {
+		text += fmt.Sprintf("; has %d, %d in all", d.Chosen.Shards, d.Chosen.Total)
+	}
+	for _, o := range d.Alternatives() {
+		text += fmt.Sprintf("; %s %d, %d: %v", o.Region, o.Shards, o.Total, o.Against)
+	}
+	if d.Unlisted > 0 {
+		text += fmt.Sprintf("; and %d more", d.Unlisted)
+	}
+	return text
 }
 
 func rowText(r sharding.Row) string {

@@ -11,7 +11,8 @@ import (
 
 // Tenure is one coordinator process: a [Machine], and the rules that say when the Machine
 // may act. A Tenure takes over the facts when its process acquires the lease. It emits an
-// output of the Machine only when every fact before it is durable and the lease is valid.
+// output of the Machine only when every fact before it is durable and the lease is valid. A
+// Decided, on which nothing depends, leaves at once.
 //
 // # Life of a term
 //
@@ -167,10 +168,16 @@ func (t *Tenure) emit(o Output) { t.out = append(t.out, o) }
 // step steps the Machine. Its outputs wait in the Gate, unless this process stands by.
 func (t *Tenure) step(in Input) {
 	t.machineOut = t.m.Step(t.now, in, t.machineOut[:0])
+	held := t.machineOut[:0]
+	for _, o := range t.machineOut {
+		if _, decided := o.(Decided); t.gate == nil || decided && !mutant.On("decision-held") {
+			t.out = append(t.out, o)
+		} else {
+			held = append(held, o)
+		}
+	}
 	if t.gate != nil {
-		t.gate.Add(t.machineOut)
-	} else {
-		t.out = append(t.out, t.machineOut...)
+		t.gate.Add(held)
 	}
 	clear(t.machineOut)
 }
@@ -487,6 +494,9 @@ func (t *Tenure) View() View { return t.m.View() }
 
 // Steering returns what operators want of placement, see [Machine.Steering].
 func (t *Tenure) Steering() SteeringView { return t.m.Steering() }
+
+// Shard returns where a shard is, and why, see [Machine.Shard].
+func (t *Tenure) Shard(id sharding.ShardID) (ShardView, uint32) { return t.m.Shard(id) }
 
 // Ask says what a request of an operator would do, see [Machine.Ask]. Only the active
 // coordinator knows.
