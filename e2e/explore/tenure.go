@@ -406,7 +406,7 @@ func (w *tenureWorld) perform(i int, o coordinator.Output) {
 		default:
 			w.checkRevealed(i, o, m, nil, m.About().Rows)
 		}
-	case coordinator.SteppedDown, coordinator.Waiting, coordinator.Adopted, coordinator.TargetSet, coordinator.UnreadableNow, coordinator.DrainStays, coordinator.NameTaken, coordinator.NoLoad:
+	case coordinator.SteppedDown, coordinator.Waiting, coordinator.Adopted, coordinator.TargetSet, coordinator.UnreadableNow, coordinator.DrainStays, coordinator.NameTaken, coordinator.NoLoad, coordinator.Decided:
 	default:
 		w.fail("c%d: output %T is not known here", i, o)
 	}

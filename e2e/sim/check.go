@@ -110,7 +110,7 @@ func (c *checker) readLog(log []commit) {
 				w.violate("sequence without gaps", "%v: record %d after %d, at %s", a.Entity, r.Seq, seqs[a.Entity], at(commit.at))
 			}
 			seqs[a.Entity] = r.Seq
-			if a.Entity == factEntity {
+			if ofCoordinators(a.Entity) {
 				continue
 			}
 			if r.Command != "" {

@@ -132,7 +132,7 @@ func falsified(w *World, falsify func(*World, []commit) []commit) (log []commit,
 func lastCommit(w *World, log []commit) int {
 	for i := len(log) - 1; i >= 0; i-- {
 		r := log[i].Append.Records
-		if log[i].Append.Entity == factEntity || len(r) != 1 || len(r[0].Events) != 1 {
+		if ofCoordinators(log[i].Append.Entity) || len(r) != 1 || len(r[0].Events) != 1 {
 			continue
 		}
 		later := slices.ContainsFunc(log[i+1:], func(c commit) bool { return c.Append.Entity == log[i].Append.Entity })

@@ -23,6 +23,7 @@ type coordNode struct {
 	p        *process
 	w        *World
 	core     *coordinator.Tenure
+	ring     *coordinator.Ring
 	member   *member
 	holder   *lease.Holder
 	leaseOut []lease.Output
@@ -37,7 +38,7 @@ type coordNode struct {
 
 func (w *World) coordinatorProgram(p *process) program {
 	c := &coordNode{p: p, w: w, calls: newCalls(w, p), joining: map[sharding.NodeID]bool{}}
-	c.core = newCoordinator(w, p)
+	c.core, c.ring = newCoordinator(w, p), coordinator.NewRing(ringLimits)
 	cfg := lease.DefaultConfig()
 	cfg.Self, cfg.Seed = p.id(), w.dice("lease").Uint64()|1
 	cfg.Rank = -1 // not a candidate for the lease; tick sets a rank when this process has become a member
@@ -181,6 +182,7 @@ func (c *coordNode) tick() {
 		c.stepLease(lease.SetRank{Rank: rank})
 	}
 	c.step(coordinator.Tick{})
+	c.keepDecisions()
 }
 
 // yieldLease gives up the lease, so that a coordinator on the larger side of a partition can
@@ -352,7 +354,12 @@ func (c *coordNode) append(o coordinator.Append) {
 func (c *coordNode) perform(o coordinator.Output) {
 	w := c.w
 	switch o := o.(type) {
-	case coordinator.BecameActive, coordinator.SteppedDown:
+	case coordinator.BecameActive:
+		c.ring.Begin(o.Term, c.p.now())
+	case coordinator.SteppedDown:
+		c.ring.End()
+	case coordinator.Decided:
+		c.decided(o.Decision)
 	case coordinator.BrakeChanged:
 		w.mark("brake: " + o.State.String())
 	case coordinator.TargetSet:

@@ -105,7 +105,7 @@ type storedForm struct {
 // noteForms notes the forms of what is stored. Nobody reads the records of a life that a
 // delete has ended, nor the events of the delete itself.
 func (s *store) noteForms(a sharding.Append) {
-	if !s.w.weather.Forms || a.Entity == factEntity {
+	if !s.w.weather.Forms || ofCoordinators(a.Entity) {
 		return
 	}
 	forms := s.forms[a.Shard]
@@ -151,7 +151,7 @@ func (s *store) noteInputs(a sharding.Append, forms map[storedForm]sharding.Epoc
 // noteTrim notes what is left to be read of an entity when a snapshot with a cut is stored: the
 // snapshot, and the events after it.
 func (s *store) noteTrim(o *journal.WriteSnapshot) {
-	if !s.w.weather.Forms || o.Cut == 0 || o.Entity == factEntity {
+	if !s.w.weather.Forms || o.Cut == 0 || ofCoordinators(o.Entity) {
 		return
 	}
 	got, err := s.ledger.Load(journal.LoadRequest{Entity: o.Entity})

@@ -86,6 +86,7 @@ func (s *store) apply(sent sending, ops []journal.Op) []journal.Result {
 	results := s.decide(sent.Moment, ops)
 	for len(s.times) < len(s.ledger.Log()) {
 		s.factsOf(s.ledger.Log()[len(s.times)].Append)
+		s.decisionsOf(s.ledger.Log()[len(s.times)].Append)
 		s.noteForms(s.ledger.Log()[len(s.times)].Append)
 		s.times = append(s.times, times{at: s.w.now, sent: sent.at})
 	}

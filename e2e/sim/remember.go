@@ -19,7 +19,7 @@ func (w *World) addRemember(list []turn.Type) {
 
 // remembers reports whether entities of the type are remembered.
 func (w *World) remembers(e sharding.Entity) bool {
-	return w.weather.Remember && e != factEntity && !w.volatile(e)
+	return w.weather.Remember && !ofCoordinators(e) && !w.volatile(e)
 }
 
 // startConfig has limits so low that runs reach them.

@@ -126,7 +126,7 @@ func (c *checker) reminders(log []commit) {
 		for _, rec := range a.Records {
 			for _, e := range rec.Events {
 				x := decodeNumber(e.Payload)
-				if x != reminded(x) || a.Entity == factEntity {
+				if x != reminded(x) || ofCoordinators(a.Entity) {
 					continue
 				}
 				if times, ok := fired[firing(x&(1<<40-1), 0)]; !ok || times != missed(x) {

@@ -32,7 +32,8 @@ type World struct {
 	journal   *store
 	lease     *leaseStore
 	facts     []coordinator.Fact // of the fact stream, by number
-	heals     []func()           // each ends a fault that may still last when the storm is over
+	decisions decisions
+	heals     []func() // each ends a fault that may still last when the storm is over
 
 	entities   []sharding.Entity
 	clients    []*client
@@ -77,7 +78,8 @@ const settleTime = 60 * sec
 
 func newWorld(c climate, seed uint64, traceTo func(string)) *World {
 	w := &World{
-		climate: c, seed: seed, traceTo: traceTo,
+		decisions: decisions{gives: map[sharding.Epoch]coordinator.Decision{}, terms: map[sharding.Term]*termDecisions{}},
+		climate:   c, seed: seed, traceTo: traceTo,
 		diceFor: map[string]dice{}, marks: map[string]int{}, byID: map[uint64]*op{}, letters: map[sharding.CommandID]*op{}, asks: map[uint64]*ask{}, asksBy: map[uint64][]*ask{}, askKeys: map[sharding.CommandID]*ask{}, answeredAt: map[commandName][]int64{}, passivatedAt: map[sharding.Entity]int64{}, refusedUnread: map[sharding.CommandID]int{},
 		terms: map[sharding.Term]bool{}, kept: newKeptChecks(),
 	}
@@ -380,6 +382,7 @@ func (w *World) settle(stop func() bool) {
 		w.steerCalm(stop)
 		w.handOffAlone(stop)
 	}
+	w.checkDecisions()
 }
 
 // unfinished names a command or client that has not finished, or returns "".

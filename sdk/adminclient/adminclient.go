@@ -343,3 +343,8 @@ func wayward(err error) int {
 	}
 	return isAnswer
 }
+
+// Why says why a shard is where it is, and what was decided about it.
+func (a *Client) Why(ctx context.Context, req *adminv1.WhyRequest) (*adminv1.WhyResponse, error) {
+	return ask(ctx, a, func(ctx context.Context, c adminv1.Admin) (*adminv1.WhyResponse, error) { return c.Why(ctx, req) })
+}

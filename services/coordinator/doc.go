@@ -30,6 +30,8 @@
 //	brake.go     when the latency of commands holds moves back
 //	gateways.go  what gateways say of their users
 //	rollout.go   which version of the application gets shards
+//	decide.go    what was decided and why, for people
+//	ring.go      keeping that
 //	watch.go     the watches of the table
 //
 // # Life of a row
@@ -109,7 +111,9 @@
 //     of its own.
 //  6. A Plan is computed beside the loop, and answered with what [Plan.Compute] returns,
 //     however late.
-//  7. RaiseTerm and YieldLease go to the lease. Resign is stepped before the lease is
+//  7. A Decided is given to a [Ring], which is told when a term begins and ends. What the Ring
+//     asks of the journal is done beside everything else.
+//  8. RaiseTerm and YieldLease go to the lease. Resign is stepped before the lease is
 //     released. After Contested (another cluster uses the journal) the process stops.
 //
 // The loop to write:

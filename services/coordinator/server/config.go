@@ -34,6 +34,7 @@ type Config struct {
 	Unhosted     time.Duration `key:"coordinator.unhosted_after" help:"when no region has hosted an entity type for this long, its commands are refused at once instead of at their deadline"`
 	Rebalance    time.Duration `key:"coordinator.rebalance_interval" help:"time between two decisions about which shards should move"`
 	QueryTimeout time.Duration `key:"coordinator.query_timeout" help:"time that regions have to answer what an operator asks, such as what keeps failing; those that have not answered are named beside the answer"`
+	DecisionsMiB int           `key:"coordinator.decisions_mib" unit:"MiB" help:"what the coordinators' decisions may take in the journal, which roost why shows; the oldest are removed"`
 	DrainTimeout time.Duration `key:"coordinator.handoff_timeout" help:"time a region has to hand off a shard; must be the same as region.drain_timeout"`
 }
 
@@ -51,6 +52,7 @@ func DefaultConfig() Config {
 		Budget:       defaultBudget(),
 		Rebalance:    500 * time.Millisecond,
 		QueryTimeout: 500 * time.Millisecond,
+		DecisionsMiB: coordinator.DefaultRingLimits().MaxBytes >> 20,
 		DrainTimeout: 10 * time.Second,
 	}
 }
@@ -58,6 +60,9 @@ func DefaultConfig() Config {
 // maxQueryTimeout is the longest QueryTimeout: with the time for which the journal is read
 // (listTime), less than the command line waits.
 const maxQueryTimeout = 900 * time.Millisecond
+
+// maxDecisionsMiB is the largest DecisionsMiB: what is read within whyTime.
+const maxDecisionsMiB = 256
 
 // checkLease says in the configuration's own keys what the lease would refuse.
 func (c *Config) checkLease() error {
@@ -115,6 +120,9 @@ func (c *Config) Validate() error {
 	}
 	if c.QueryTimeout <= 0 || c.QueryTimeout > maxQueryTimeout {
 		errs = append(errs, fmt.Errorf("coordinator.query_timeout is %s, must be above 0 and at most %s: the command line waits two seconds for an answer", c.QueryTimeout, maxQueryTimeout))
+	}
+	if c.DecisionsMiB < 1 || c.DecisionsMiB > maxDecisionsMiB {
+		errs = append(errs, fmt.Errorf("coordinator.decisions_mib is %d, must be 1 to %d: roost why reads all of them", c.DecisionsMiB, maxDecisionsMiB))
 	}
 	_, err := allocation.New(c.Allocation)
 	errs = append(errs, err)

@@ -24,6 +24,7 @@ func (s *Server) takeBatch(batch []func(), tick bool) {
 		s.shareLease()
 		s.watchJournal()
 		s.step(coordinator.Tick{})
+		s.keepDecisions()
 	}
 }
 
@@ -62,6 +63,9 @@ func (s *Server) perform(o coordinator.Output) {
 		s.calls.Answer(o.Call, controlrpc.Answer{Msg: o.Msg})
 	case coordinator.BecameActive:
 		s.log.Info("active", "term", o.Term, "facts", o.Facts)
+		s.ring.Begin(o.Term, time.Now())
+	case coordinator.Decided:
+		s.ring.Add(time.Now(), encodeDecision(&o.Decision))
 	case coordinator.SteppedDown:
 		s.steppedDown(o)
 	case coordinator.Contested:
@@ -115,6 +119,7 @@ func (s *Server) steppedDown(o coordinator.SteppedDown) {
 	}
 	log.Warn("stepped down", "term", o.Term, "why", o.Why)
 	clear(s.moves)
+	s.ring.End()
 	s.trouble = trouble{}
 }
 

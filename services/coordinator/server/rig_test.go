@@ -177,6 +177,7 @@ func launchOn(t *testing.T, limits coordinator.Config, b *memory.Driver, store *
 		inbox: loop.NewInbox[func()](inboxLimits), news: loop.NewInbox[func()](loop.Limits{}), core: coordinator.NewTenure(limits, driven),
 		calls:   controlrpc.NewCalls(maxCalls(limits)),
 		members: map[sharding.NodeID]coordinator.Member{}, moves: map[sharding.ShardID]time.Time{},
+		ring: coordinator.NewRing(cfg.ringLimits()), readingRing: make(chan struct{}, 1),
 	}
 	r.ctx, r.end = context.WithCancel(context.Background())
 	r.fail = func(err error) {

@@ -89,10 +89,13 @@ type Server struct {
 	outbox  *controlrpc.Outbox
 
 	inboxFull node.Repeated
+	// readingRing has a place for one that reads the ring for an operator.
+	readingRing chan struct{}
 
 	// Of the loop only.
 	limits     coordinator.Config
 	core       *coordinator.Tenure
+	ring       *coordinator.Ring // of decisions
 	outs       []coordinator.Output
 	performing bool    // the outputs, one of which stepped the core
 	trouble    trouble // with the journal
@@ -127,6 +130,7 @@ func New(n *node.Node, cfg *Config) (*Server, error) {
 		news:    loop.NewInbox[func()](loop.Limits{}),
 		members: map[sharding.NodeID]coordinator.Member{},
 		moves:   map[sharding.ShardID]time.Time{},
+		ring:    coordinator.NewRing(cfg.ringLimits()), readingRing: make(chan struct{}, 1),
 	}
 	s.ctx, s.end = context.WithCancel(context.Background())
 	core, err := cfg.core()

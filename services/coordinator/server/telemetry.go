@@ -25,6 +25,15 @@ type telemetry struct {
 	// refused counts calls that found no room in the inbox, and dropped messages to
 	// regions that found none in the outbox.
 	refused, dropped metric.Int64Counter
+	// lost counts decisions that were not kept; lostBefore is how many were counted.
+	lost       metric.Int64Counter
+	lostBefore uint64
+}
+
+// countLost counts the decisions that were not kept, of which there are n now.
+func (t *telemetry) countLost(ctx context.Context, n uint64) {
+	t.lost.Add(ctx, int64(n-t.lostBefore))
+	t.lostBefore = n
 }
 
 // measure takes the time of handoffs: from the fact that a shard hands off to
@@ -90,6 +99,8 @@ func (s *Server) instrument(mp metric.MeterProvider) error {
 		"calls refused because too many waited for the coordinator; callers repeat them")
 	s.telemetry.dropped = meter.Counter("roost.coordinator.messages.dropped", "{message}",
 		"messages to regions left out because too many waited for the same region; each is repeated")
+	s.telemetry.lost = meter.Counter("roost.coordinator.decisions.dropped", "{decision}",
+		"decisions that roost why cannot show, because too many waited to be stored, or the term ended")
 	leader := meter.Gauge("roost.coordinator.leader", "{coordinator}", "1 at the active coordinator")
 	term := meter.Gauge("roost.coordinator.term", "{term}", "term of the active coordinator, 0 at a standby")
 	regions := meter.Gauge("roost.coordinator.regions", "{region}", "regions that are members")

@@ -4329,6 +4329,465 @@ func (x *Remembered) GetFailure() *Failure {
 	return nil
 }
 
+// WhyRequest names a shard, or an entity by type and id. Without a type it asks for all decisions.
+type WhyRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Type          string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
+	Index         uint32                 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
+	Id            string                 `protobuf:"bytes,3,opt,name=id,proto3" json:"id,omitempty"`        // of an entity: its shard is meant
+	Limit         uint32                 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"` // the largest number of decisions, at most 1000; 0: 20
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WhyRequest) Reset() {
+	*x = WhyRequest{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[56]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WhyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WhyRequest) ProtoMessage() {}
+
+func (x *WhyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[56]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WhyRequest.ProtoReflect.Descriptor instead.
+func (*WhyRequest) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{56}
+}
+
+func (x *WhyRequest) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *WhyRequest) GetIndex() uint32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *WhyRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *WhyRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+type WhyResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Shard         *Shard                 `protobuf:"bytes,1,opt,name=shard,proto3" json:"shard,omitempty"`                                   // absent without a type
+	Cause         string                 `protobuf:"bytes,2,opt,name=cause,proto3" json:"cause,omitempty"`                                   // why it is at its region, or leaves it; empty: an earlier release has decided it
+	Next          string                 `protobuf:"bytes,3,opt,name=next,proto3" json:"next,omitempty"`                                     // the region that is to get it next; empty: not known
+	Pin           *PinnedShard           `protobuf:"bytes,4,opt,name=pin,proto3" json:"pin,omitempty"`                                       // absent: it is not pinned
+	SinceUnixMs   int64                  `protobuf:"varint,5,opt,name=since_unix_ms,json=sinceUnixMs,proto3" json:"since_unix_ms,omitempty"` // since when the region has it; 0: that decision is not kept any more
+	Term          uint32                 `protobuf:"varint,6,opt,name=term,proto3" json:"term,omitempty"`                                    // of the coordinator that answers
+	Decisions     []*Decision            `protobuf:"bytes,7,rep,name=decisions,proto3" json:"decisions,omitempty"`                           // the newest first
+	More          bool                   `protobuf:"varint,8,opt,name=more,proto3" json:"more,omitempty"`                                    // there are older ones
+	Dropped       uint64                 `protobuf:"varint,9,opt,name=dropped,proto3" json:"dropped,omitempty"`                              // decisions that this coordinator could not keep
+	Unread        string                 `protobuf:"bytes,10,opt,name=unread,proto3" json:"unread,omitempty"`                                // why those that are stored could not be read; then only those that wait to be stored are here
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WhyResponse) Reset() {
+	*x = WhyResponse{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[57]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WhyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WhyResponse) ProtoMessage() {}
+
+func (x *WhyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[57]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WhyResponse.ProtoReflect.Descriptor instead.
+func (*WhyResponse) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{57}
+}
+
+func (x *WhyResponse) GetShard() *Shard {
+	if x != nil {
+		return x.Shard
+	}
+	return nil
+}
+
+func (x *WhyResponse) GetCause() string {
+	if x != nil {
+		return x.Cause
+	}
+	return ""
+}
+
+func (x *WhyResponse) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
+}
+
+func (x *WhyResponse) GetPin() *PinnedShard {
+	if x != nil {
+		return x.Pin
+	}
+	return nil
+}
+
+func (x *WhyResponse) GetSinceUnixMs() int64 {
+	if x != nil {
+		return x.SinceUnixMs
+	}
+	return 0
+}
+
+func (x *WhyResponse) GetTerm() uint32 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
+func (x *WhyResponse) GetDecisions() []*Decision {
+	if x != nil {
+		return x.Decisions
+	}
+	return nil
+}
+
+func (x *WhyResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+func (x *WhyResponse) GetDropped() uint64 {
+	if x != nil {
+		return x.Dropped
+	}
+	return 0
+}
+
+func (x *WhyResponse) GetUnread() string {
+	if x != nil {
+		return x.Unread
+	}
+	return ""
+}
+
+// Decision is what a coordinator has decided, and why.
+type Decision struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Term          uint32                 `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"` // between two terms, those of the last second may be lost
+	N             uint64                 `protobuf:"varint,2,opt,name=n,proto3" json:"n,omitempty"`       // counts the decisions of the term, from 1
+	AtUnixMs      int64                  `protobuf:"varint,3,opt,name=at_unix_ms,json=atUnixMs,proto3" json:"at_unix_ms,omitempty"`
+	Kind          string                 `protobuf:"bytes,4,opt,name=kind,proto3" json:"kind,omitempty"` // given, handed-off, plan, or request
+	Type          string                 `protobuf:"bytes,5,opt,name=type,proto3" json:"type,omitempty"` // empty: not about one shard
+	Index         uint32                 `protobuf:"varint,6,opt,name=index,proto3" json:"index,omitempty"`
+	From          string                 `protobuf:"bytes,7,opt,name=from,proto3" json:"from,omitempty"` // region, by name or address; empty: none
+	To            string                 `protobuf:"bytes,8,opt,name=to,proto3" json:"to,omitempty"`
+	Epoch         string                 `protobuf:"bytes,9,opt,name=epoch,proto3" json:"epoch,omitempty"` // term.counter
+	Cause         string                 `protobuf:"bytes,10,opt,name=cause,proto3" json:"cause,omitempty"`
+	Strategy      string                 `protobuf:"bytes,11,opt,name=strategy,proto3" json:"strategy,omitempty"`
+	Request       string                 `protobuf:"bytes,12,opt,name=request,proto3" json:"request,omitempty"` // what was asked for
+	By            string                 `protobuf:"bytes,13,opt,name=by,proto3" json:"by,omitempty"`           // who has asked
+	Reason        string                 `protobuf:"bytes,14,opt,name=reason,proto3" json:"reason,omitempty"`
+	Moves         uint32                 `protobuf:"varint,15,opt,name=moves,proto3" json:"moves,omitempty"` // of a plan
+	Begun         uint32                 `protobuf:"varint,16,opt,name=begun,proto3" json:"begun,omitempty"` // of them
+	Chosen        *WeighedRegion         `protobuf:"bytes,17,opt,name=chosen,proto3" json:"chosen,omitempty"`
+	Others        []*WeighedRegion       `protobuf:"bytes,18,rep,name=others,proto3" json:"others,omitempty"`
+	Unlisted      uint32                 `protobuf:"varint,19,opt,name=unlisted,proto3" json:"unlisted,omitempty"`   // how many more regions host the type
+	Unweighed     bool                   `protobuf:"varint,20,opt,name=unweighed,proto3" json:"unweighed,omitempty"` // one of very many decisions at once: no regions are listed
+	Dropped       uint64                 `protobuf:"varint,21,opt,name=dropped,proto3" json:"dropped,omitempty"`     // decisions that were dropped before this one
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Decision) Reset() {
+	*x = Decision{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[58]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Decision) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Decision) ProtoMessage() {}
+
+func (x *Decision) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[58]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Decision.ProtoReflect.Descriptor instead.
+func (*Decision) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{58}
+}
+
+func (x *Decision) GetTerm() uint32 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
+func (x *Decision) GetN() uint64 {
+	if x != nil {
+		return x.N
+	}
+	return 0
+}
+
+func (x *Decision) GetAtUnixMs() int64 {
+	if x != nil {
+		return x.AtUnixMs
+	}
+	return 0
+}
+
+func (x *Decision) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Decision) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *Decision) GetIndex() uint32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *Decision) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *Decision) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+func (x *Decision) GetEpoch() string {
+	if x != nil {
+		return x.Epoch
+	}
+	return ""
+}
+
+func (x *Decision) GetCause() string {
+	if x != nil {
+		return x.Cause
+	}
+	return ""
+}
+
+func (x *Decision) GetStrategy() string {
+	if x != nil {
+		return x.Strategy
+	}
+	return ""
+}
+
+func (x *Decision) GetRequest() string {
+	if x != nil {
+		return x.Request
+	}
+	return ""
+}
+
+func (x *Decision) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *Decision) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Decision) GetMoves() uint32 {
+	if x != nil {
+		return x.Moves
+	}
+	return 0
+}
+
+func (x *Decision) GetBegun() uint32 {
+	if x != nil {
+		return x.Begun
+	}
+	return 0
+}
+
+func (x *Decision) GetChosen() *WeighedRegion {
+	if x != nil {
+		return x.Chosen
+	}
+	return nil
+}
+
+func (x *Decision) GetOthers() []*WeighedRegion {
+	if x != nil {
+		return x.Others
+	}
+	return nil
+}
+
+func (x *Decision) GetUnlisted() uint32 {
+	if x != nil {
+		return x.Unlisted
+	}
+	return 0
+}
+
+func (x *Decision) GetUnweighed() bool {
+	if x != nil {
+		return x.Unweighed
+	}
+	return false
+}
+
+func (x *Decision) GetDropped() uint64 {
+	if x != nil {
+		return x.Dropped
+	}
+	return 0
+}
+
+// WeighedRegion is a region as it was when a shard was given away.
+type WeighedRegion struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Region        string                 `protobuf:"bytes,1,opt,name=region,proto3" json:"region,omitempty"`
+	Shards        uint32                 `protobuf:"varint,2,opt,name=shards,proto3" json:"shards,omitempty"`  // of the type
+	Total         uint32                 `protobuf:"varint,3,opt,name=total,proto3" json:"total,omitempty"`    // of all types
+	Against       string                 `protobuf:"bytes,4,opt,name=against,proto3" json:"against,omitempty"` // what spoke against it, in a word
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WeighedRegion) Reset() {
+	*x = WeighedRegion{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[59]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WeighedRegion) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WeighedRegion) ProtoMessage() {}
+
+func (x *WeighedRegion) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[59]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WeighedRegion.ProtoReflect.Descriptor instead.
+func (*WeighedRegion) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{59}
+}
+
+func (x *WeighedRegion) GetRegion() string {
+	if x != nil {
+		return x.Region
+	}
+	return ""
+}
+
+func (x *WeighedRegion) GetShards() uint32 {
+	if x != nil {
+		return x.Shards
+	}
+	return 0
+}
+
+func (x *WeighedRegion) GetTotal() uint32 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *WeighedRegion) GetAgainst() string {
+	if x != nil {
+		return x.Against
+	}
+	return ""
+}
+
 var File_roost_admin_v1_admin_proto protoreflect.FileDescriptor
 
 const file_roost_admin_v1_admin_proto_rawDesc = "" +
@@ -4708,7 +5167,54 @@ const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12$\n" +
 	"\x0eactive_unix_ms\x18\x03 \x01(\x03R\factiveUnixMs\x121\n" +
-	"\afailure\x18\x04 \x01(\v2\x17.roost.admin.v1.FailureR\afailure2\xa7\t\n" +
+	"\afailure\x18\x04 \x01(\v2\x17.roost.admin.v1.FailureR\afailure\"\\\n" +
+	"\n" +
+	"WhyRequest\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\x12\x14\n" +
+	"\x05index\x18\x02 \x01(\rR\x05index\x12\x0e\n" +
+	"\x02id\x18\x03 \x01(\tR\x02id\x12\x14\n" +
+	"\x05limit\x18\x04 \x01(\rR\x05limit\"\xc9\x02\n" +
+	"\vWhyResponse\x12+\n" +
+	"\x05shard\x18\x01 \x01(\v2\x15.roost.admin.v1.ShardR\x05shard\x12\x14\n" +
+	"\x05cause\x18\x02 \x01(\tR\x05cause\x12\x12\n" +
+	"\x04next\x18\x03 \x01(\tR\x04next\x12-\n" +
+	"\x03pin\x18\x04 \x01(\v2\x1b.roost.admin.v1.PinnedShardR\x03pin\x12\"\n" +
+	"\rsince_unix_ms\x18\x05 \x01(\x03R\vsinceUnixMs\x12\x12\n" +
+	"\x04term\x18\x06 \x01(\rR\x04term\x126\n" +
+	"\tdecisions\x18\a \x03(\v2\x18.roost.admin.v1.DecisionR\tdecisions\x12\x12\n" +
+	"\x04more\x18\b \x01(\bR\x04more\x12\x18\n" +
+	"\adropped\x18\t \x01(\x04R\adropped\x12\x16\n" +
+	"\x06unread\x18\n" +
+	" \x01(\tR\x06unread\"\xa4\x04\n" +
+	"\bDecision\x12\x12\n" +
+	"\x04term\x18\x01 \x01(\rR\x04term\x12\f\n" +
+	"\x01n\x18\x02 \x01(\x04R\x01n\x12\x1c\n" +
+	"\n" +
+	"at_unix_ms\x18\x03 \x01(\x03R\batUnixMs\x12\x12\n" +
+	"\x04kind\x18\x04 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04type\x18\x05 \x01(\tR\x04type\x12\x14\n" +
+	"\x05index\x18\x06 \x01(\rR\x05index\x12\x12\n" +
+	"\x04from\x18\a \x01(\tR\x04from\x12\x0e\n" +
+	"\x02to\x18\b \x01(\tR\x02to\x12\x14\n" +
+	"\x05epoch\x18\t \x01(\tR\x05epoch\x12\x14\n" +
+	"\x05cause\x18\n" +
+	" \x01(\tR\x05cause\x12\x1a\n" +
+	"\bstrategy\x18\v \x01(\tR\bstrategy\x12\x18\n" +
+	"\arequest\x18\f \x01(\tR\arequest\x12\x0e\n" +
+	"\x02by\x18\r \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x0e \x01(\tR\x06reason\x12\x14\n" +
+	"\x05moves\x18\x0f \x01(\rR\x05moves\x12\x14\n" +
+	"\x05begun\x18\x10 \x01(\rR\x05begun\x125\n" +
+	"\x06chosen\x18\x11 \x01(\v2\x1d.roost.admin.v1.WeighedRegionR\x06chosen\x125\n" +
+	"\x06others\x18\x12 \x03(\v2\x1d.roost.admin.v1.WeighedRegionR\x06others\x12\x1a\n" +
+	"\bunlisted\x18\x13 \x01(\rR\bunlisted\x12\x1c\n" +
+	"\tunweighed\x18\x14 \x01(\bR\tunweighed\x12\x18\n" +
+	"\adropped\x18\x15 \x01(\x04R\adropped\"o\n" +
+	"\rWeighedRegion\x12\x16\n" +
+	"\x06region\x18\x01 \x01(\tR\x06region\x12\x16\n" +
+	"\x06shards\x18\x02 \x01(\rR\x06shards\x12\x14\n" +
+	"\x05total\x18\x03 \x01(\rR\x05total\x12\x18\n" +
+	"\aagainst\x18\x04 \x01(\tR\aagainst2\xe7\t\n" +
 	"\x05Admin\x12J\n" +
 	"\aMembers\x12\x1e.roost.admin.v1.MembersRequest\x1a\x1f.roost.admin.v1.MembersResponse\x12G\n" +
 	"\x06Shards\x12\x1d.roost.admin.v1.ShardsRequest\x1a\x1e.roost.admin.v1.ShardsResponse\x12D\n" +
@@ -4718,7 +5224,8 @@ const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	"\x06Freeze\x12\x1d.roost.admin.v1.FreezeRequest\x1a\x1d.roost.admin.v1.SteerResponse\x12@\n" +
 	"\x03Pin\x12\x1a.roost.admin.v1.PinRequest\x1a\x1d.roost.admin.v1.SteerResponse\x12B\n" +
 	"\x04Move\x12\x1b.roost.admin.v1.MoveRequest\x1a\x1d.roost.admin.v1.SteerResponse\x12M\n" +
-	"\bSteering\x12\x1f.roost.admin.v1.SteeringRequest\x1a .roost.admin.v1.SteeringResponse\x12J\n" +
+	"\bSteering\x12\x1f.roost.admin.v1.SteeringRequest\x1a .roost.admin.v1.SteeringResponse\x12>\n" +
+	"\x03Why\x12\x1a.roost.admin.v1.WhyRequest\x1a\x1b.roost.admin.v1.WhyResponse\x12J\n" +
 	"\aRollout\x12\x1e.roost.admin.v1.RolloutRequest\x1a\x1f.roost.admin.v1.RolloutResponse\x12A\n" +
 	"\x04Look\x12\x1b.roost.admin.v1.LookRequest\x1a\x1c.roost.admin.v1.LookResponse\x12P\n" +
 	"\tSetTarget\x12 .roost.admin.v1.SetTargetRequest\x1a!.roost.admin.v1.SetTargetResponse\x12J\n" +
@@ -4747,7 +5254,7 @@ func file_roost_admin_v1_admin_proto_rawDescGZIP() []byte {
 	return file_roost_admin_v1_admin_proto_rawDescData
 }
 
-var file_roost_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 57)
+var file_roost_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 61)
 var file_roost_admin_v1_admin_proto_goTypes = []any{
 	(*JoinRequest)(nil),        // 0: roost.admin.v1.JoinRequest
 	(*JoinResponse)(nil),       // 1: roost.admin.v1.JoinResponse
@@ -4805,7 +5312,11 @@ var file_roost_admin_v1_admin_proto_goTypes = []any{
 	(*RememberedRequest)(nil),  // 53: roost.admin.v1.RememberedRequest
 	(*RememberedResponse)(nil), // 54: roost.admin.v1.RememberedResponse
 	(*Remembered)(nil),         // 55: roost.admin.v1.Remembered
-	nil,                        // 56: roost.admin.v1.Member.LabelsEntry
+	(*WhyRequest)(nil),         // 56: roost.admin.v1.WhyRequest
+	(*WhyResponse)(nil),        // 57: roost.admin.v1.WhyResponse
+	(*Decision)(nil),           // 58: roost.admin.v1.Decision
+	(*WeighedRegion)(nil),      // 59: roost.admin.v1.WeighedRegion
+	nil,                        // 60: roost.admin.v1.Member.LabelsEntry
 }
 var file_roost_admin_v1_admin_proto_depIdxs = []int32{
 	12, // 0: roost.admin.v1.NodeResponse.member:type_name -> roost.admin.v1.Member
@@ -4816,7 +5327,7 @@ var file_roost_admin_v1_admin_proto_depIdxs = []int32{
 	31, // 5: roost.admin.v1.MembersResponse.freeze:type_name -> roost.admin.v1.Freeze
 	10, // 6: roost.admin.v1.MembersResponse.brake:type_name -> roost.admin.v1.Brake
 	9,  // 7: roost.admin.v1.MembersResponse.gateways:type_name -> roost.admin.v1.Gateway
-	56, // 8: roost.admin.v1.Member.labels:type_name -> roost.admin.v1.Member.LabelsEntry
+	60, // 8: roost.admin.v1.Member.labels:type_name -> roost.admin.v1.Member.LabelsEntry
 	13, // 9: roost.admin.v1.Member.load:type_name -> roost.admin.v1.Load
 	17, // 10: roost.admin.v1.ShardsResponse.shards:type_name -> roost.admin.v1.Shard
 	18, // 11: roost.admin.v1.ShardsResponse.types:type_name -> roost.admin.v1.TypeSummary
@@ -4842,53 +5353,60 @@ var file_roost_admin_v1_admin_proto_depIdxs = []int32{
 	55, // 31: roost.admin.v1.RememberedResponse.remembered:type_name -> roost.admin.v1.Remembered
 	47, // 32: roost.admin.v1.RememberedResponse.silent:type_name -> roost.admin.v1.Silent
 	48, // 33: roost.admin.v1.Remembered.failure:type_name -> roost.admin.v1.Failure
-	7,  // 34: roost.admin.v1.Admin.Members:input_type -> roost.admin.v1.MembersRequest
-	14, // 35: roost.admin.v1.Admin.Shards:input_type -> roost.admin.v1.ShardsRequest
-	19, // 36: roost.admin.v1.Admin.Where:input_type -> roost.admin.v1.WhereRequest
-	21, // 37: roost.admin.v1.Admin.Drain:input_type -> roost.admin.v1.DrainRequest
-	23, // 38: roost.admin.v1.Admin.Cordon:input_type -> roost.admin.v1.CordonRequest
-	24, // 39: roost.admin.v1.Admin.Freeze:input_type -> roost.admin.v1.FreezeRequest
-	25, // 40: roost.admin.v1.Admin.Pin:input_type -> roost.admin.v1.PinRequest
-	27, // 41: roost.admin.v1.Admin.Move:input_type -> roost.admin.v1.MoveRequest
-	29, // 42: roost.admin.v1.Admin.Steering:input_type -> roost.admin.v1.SteeringRequest
-	35, // 43: roost.admin.v1.Admin.Rollout:input_type -> roost.admin.v1.RolloutRequest
-	39, // 44: roost.admin.v1.Admin.Look:input_type -> roost.admin.v1.LookRequest
-	41, // 45: roost.admin.v1.Admin.SetTarget:input_type -> roost.admin.v1.SetTargetRequest
-	43, // 46: roost.admin.v1.Admin.Command:input_type -> roost.admin.v1.CommandRequest
-	45, // 47: roost.admin.v1.Admin.Reminders:input_type -> roost.admin.v1.RemindersRequest
-	50, // 48: roost.admin.v1.Admin.Sends:input_type -> roost.admin.v1.SendsRequest
-	53, // 49: roost.admin.v1.Admin.Remembered:input_type -> roost.admin.v1.RememberedRequest
-	0,  // 50: roost.admin.v1.Membership.Join:input_type -> roost.admin.v1.JoinRequest
-	2,  // 51: roost.admin.v1.Membership.Leave:input_type -> roost.admin.v1.NodeRequest
-	2,  // 52: roost.admin.v1.Membership.Down:input_type -> roost.admin.v1.NodeRequest
-	2,  // 53: roost.admin.v1.Membership.Remove:input_type -> roost.admin.v1.NodeRequest
-	4,  // 54: roost.admin.v1.Membership.Events:input_type -> roost.admin.v1.EventsRequest
-	8,  // 55: roost.admin.v1.Admin.Members:output_type -> roost.admin.v1.MembersResponse
-	15, // 56: roost.admin.v1.Admin.Shards:output_type -> roost.admin.v1.ShardsResponse
-	20, // 57: roost.admin.v1.Admin.Where:output_type -> roost.admin.v1.WhereResponse
-	22, // 58: roost.admin.v1.Admin.Drain:output_type -> roost.admin.v1.DrainResponse
-	28, // 59: roost.admin.v1.Admin.Cordon:output_type -> roost.admin.v1.SteerResponse
-	28, // 60: roost.admin.v1.Admin.Freeze:output_type -> roost.admin.v1.SteerResponse
-	28, // 61: roost.admin.v1.Admin.Pin:output_type -> roost.admin.v1.SteerResponse
-	28, // 62: roost.admin.v1.Admin.Move:output_type -> roost.admin.v1.SteerResponse
-	30, // 63: roost.admin.v1.Admin.Steering:output_type -> roost.admin.v1.SteeringResponse
-	36, // 64: roost.admin.v1.Admin.Rollout:output_type -> roost.admin.v1.RolloutResponse
-	40, // 65: roost.admin.v1.Admin.Look:output_type -> roost.admin.v1.LookResponse
-	42, // 66: roost.admin.v1.Admin.SetTarget:output_type -> roost.admin.v1.SetTargetResponse
-	44, // 67: roost.admin.v1.Admin.Command:output_type -> roost.admin.v1.CommandResponse
-	46, // 68: roost.admin.v1.Admin.Reminders:output_type -> roost.admin.v1.RemindersResponse
-	51, // 69: roost.admin.v1.Admin.Sends:output_type -> roost.admin.v1.SendsResponse
-	54, // 70: roost.admin.v1.Admin.Remembered:output_type -> roost.admin.v1.RememberedResponse
-	1,  // 71: roost.admin.v1.Membership.Join:output_type -> roost.admin.v1.JoinResponse
-	3,  // 72: roost.admin.v1.Membership.Leave:output_type -> roost.admin.v1.NodeResponse
-	3,  // 73: roost.admin.v1.Membership.Down:output_type -> roost.admin.v1.NodeResponse
-	3,  // 74: roost.admin.v1.Membership.Remove:output_type -> roost.admin.v1.NodeResponse
-	5,  // 75: roost.admin.v1.Membership.Events:output_type -> roost.admin.v1.EventsResponse
-	55, // [55:76] is the sub-list for method output_type
-	34, // [34:55] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	17, // 34: roost.admin.v1.WhyResponse.shard:type_name -> roost.admin.v1.Shard
+	33, // 35: roost.admin.v1.WhyResponse.pin:type_name -> roost.admin.v1.PinnedShard
+	58, // 36: roost.admin.v1.WhyResponse.decisions:type_name -> roost.admin.v1.Decision
+	59, // 37: roost.admin.v1.Decision.chosen:type_name -> roost.admin.v1.WeighedRegion
+	59, // 38: roost.admin.v1.Decision.others:type_name -> roost.admin.v1.WeighedRegion
+	7,  // 39: roost.admin.v1.Admin.Members:input_type -> roost.admin.v1.MembersRequest
+	14, // 40: roost.admin.v1.Admin.Shards:input_type -> roost.admin.v1.ShardsRequest
+	19, // 41: roost.admin.v1.Admin.Where:input_type -> roost.admin.v1.WhereRequest
+	21, // 42: roost.admin.v1.Admin.Drain:input_type -> roost.admin.v1.DrainRequest
+	23, // 43: roost.admin.v1.Admin.Cordon:input_type -> roost.admin.v1.CordonRequest
+	24, // 44: roost.admin.v1.Admin.Freeze:input_type -> roost.admin.v1.FreezeRequest
+	25, // 45: roost.admin.v1.Admin.Pin:input_type -> roost.admin.v1.PinRequest
+	27, // 46: roost.admin.v1.Admin.Move:input_type -> roost.admin.v1.MoveRequest
+	29, // 47: roost.admin.v1.Admin.Steering:input_type -> roost.admin.v1.SteeringRequest
+	56, // 48: roost.admin.v1.Admin.Why:input_type -> roost.admin.v1.WhyRequest
+	35, // 49: roost.admin.v1.Admin.Rollout:input_type -> roost.admin.v1.RolloutRequest
+	39, // 50: roost.admin.v1.Admin.Look:input_type -> roost.admin.v1.LookRequest
+	41, // 51: roost.admin.v1.Admin.SetTarget:input_type -> roost.admin.v1.SetTargetRequest
+	43, // 52: roost.admin.v1.Admin.Command:input_type -> roost.admin.v1.CommandRequest
+	45, // 53: roost.admin.v1.Admin.Reminders:input_type -> roost.admin.v1.RemindersRequest
+	50, // 54: roost.admin.v1.Admin.Sends:input_type -> roost.admin.v1.SendsRequest
+	53, // 55: roost.admin.v1.Admin.Remembered:input_type -> roost.admin.v1.RememberedRequest
+	0,  // 56: roost.admin.v1.Membership.Join:input_type -> roost.admin.v1.JoinRequest
+	2,  // 57: roost.admin.v1.Membership.Leave:input_type -> roost.admin.v1.NodeRequest
+	2,  // 58: roost.admin.v1.Membership.Down:input_type -> roost.admin.v1.NodeRequest
+	2,  // 59: roost.admin.v1.Membership.Remove:input_type -> roost.admin.v1.NodeRequest
+	4,  // 60: roost.admin.v1.Membership.Events:input_type -> roost.admin.v1.EventsRequest
+	8,  // 61: roost.admin.v1.Admin.Members:output_type -> roost.admin.v1.MembersResponse
+	15, // 62: roost.admin.v1.Admin.Shards:output_type -> roost.admin.v1.ShardsResponse
+	20, // 63: roost.admin.v1.Admin.Where:output_type -> roost.admin.v1.WhereResponse
+	22, // 64: roost.admin.v1.Admin.Drain:output_type -> roost.admin.v1.DrainResponse
+	28, // 65: roost.admin.v1.Admin.Cordon:output_type -> roost.admin.v1.SteerResponse
+	28, // 66: roost.admin.v1.Admin.Freeze:output_type -> roost.admin.v1.SteerResponse
+	28, // 67: roost.admin.v1.Admin.Pin:output_type -> roost.admin.v1.SteerResponse
+	28, // 68: roost.admin.v1.Admin.Move:output_type -> roost.admin.v1.SteerResponse
+	30, // 69: roost.admin.v1.Admin.Steering:output_type -> roost.admin.v1.SteeringResponse
+	57, // 70: roost.admin.v1.Admin.Why:output_type -> roost.admin.v1.WhyResponse
+	36, // 71: roost.admin.v1.Admin.Rollout:output_type -> roost.admin.v1.RolloutResponse
+	40, // 72: roost.admin.v1.Admin.Look:output_type -> roost.admin.v1.LookResponse
+	42, // 73: roost.admin.v1.Admin.SetTarget:output_type -> roost.admin.v1.SetTargetResponse
+	44, // 74: roost.admin.v1.Admin.Command:output_type -> roost.admin.v1.CommandResponse
+	46, // 75: roost.admin.v1.Admin.Reminders:output_type -> roost.admin.v1.RemindersResponse
+	51, // 76: roost.admin.v1.Admin.Sends:output_type -> roost.admin.v1.SendsResponse
+	54, // 77: roost.admin.v1.Admin.Remembered:output_type -> roost.admin.v1.RememberedResponse
+	1,  // 78: roost.admin.v1.Membership.Join:output_type -> roost.admin.v1.JoinResponse
+	3,  // 79: roost.admin.v1.Membership.Leave:output_type -> roost.admin.v1.NodeResponse
+	3,  // 80: roost.admin.v1.Membership.Down:output_type -> roost.admin.v1.NodeResponse
+	3,  // 81: roost.admin.v1.Membership.Remove:output_type -> roost.admin.v1.NodeResponse
+	5,  // 82: roost.admin.v1.Membership.Events:output_type -> roost.admin.v1.EventsResponse
+	61, // [61:83] is the sub-list for method output_type
+	39, // [39:61] is the sub-list for method input_type
+	39, // [39:39] is the sub-list for extension type_name
+	39, // [39:39] is the sub-list for extension extendee
+	0,  // [0:39] is the sub-list for field type_name
 }
 
 func init() { file_roost_admin_v1_admin_proto_init() }
@@ -4902,7 +5420,7 @@ func file_roost_admin_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_roost_admin_v1_admin_proto_rawDesc), len(file_roost_admin_v1_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   57,
+			NumMessages:   61,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

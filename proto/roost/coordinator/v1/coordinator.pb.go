@@ -573,6 +573,310 @@ func (x *TargetFact) GetSeen() []string {
 	return nil
 }
 
+// Decision is what a coordinator has decided, and why: see coordinator.Decision. Nothing depends
+// on it.
+type Decision struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Term          uint32                 `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"`
+	N             uint64                 `protobuf:"varint,2,opt,name=n,proto3" json:"n,omitempty"` // counts the decisions of the term
+	AtUnixMs      int64                  `protobuf:"varint,3,opt,name=at_unix_ms,json=atUnixMs,proto3" json:"at_unix_ms,omitempty"`
+	Kind          uint32                 `protobuf:"varint,4,opt,name=kind,proto3" json:"kind,omitempty"`
+	Shard         *v1.Shard              `protobuf:"bytes,5,opt,name=shard,proto3" json:"shard,omitempty"` // absent: not about one shard
+	From          string                 `protobuf:"bytes,6,opt,name=from,proto3" json:"from,omitempty"`
+	To            string                 `protobuf:"bytes,7,opt,name=to,proto3" json:"to,omitempty"`
+	Epoch         uint64                 `protobuf:"fixed64,8,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Cause         uint32                 `protobuf:"varint,9,opt,name=cause,proto3" json:"cause,omitempty"` // see sharding.Cause
+	Strategy      string                 `protobuf:"bytes,10,opt,name=strategy,proto3" json:"strategy,omitempty"`
+	Request       string                 `protobuf:"bytes,11,opt,name=request,proto3" json:"request,omitempty"`
+	By            string                 `protobuf:"bytes,12,opt,name=by,proto3" json:"by,omitempty"`
+	Reason        string                 `protobuf:"bytes,13,opt,name=reason,proto3" json:"reason,omitempty"`
+	Moves         uint32                 `protobuf:"varint,14,opt,name=moves,proto3" json:"moves,omitempty"`
+	Begun         uint32                 `protobuf:"varint,15,opt,name=begun,proto3" json:"begun,omitempty"`
+	Chosen        *Weighed               `protobuf:"bytes,16,opt,name=chosen,proto3" json:"chosen,omitempty"`
+	Others        []*Weighed             `protobuf:"bytes,17,rep,name=others,proto3" json:"others,omitempty"`
+	Unlisted      uint32                 `protobuf:"varint,18,opt,name=unlisted,proto3" json:"unlisted,omitempty"`
+	Unweighed     bool                   `protobuf:"varint,19,opt,name=unweighed,proto3" json:"unweighed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Decision) Reset() {
+	*x = Decision{}
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Decision) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Decision) ProtoMessage() {}
+
+func (x *Decision) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Decision.ProtoReflect.Descriptor instead.
+func (*Decision) Descriptor() ([]byte, []int) {
+	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Decision) GetTerm() uint32 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
+func (x *Decision) GetN() uint64 {
+	if x != nil {
+		return x.N
+	}
+	return 0
+}
+
+func (x *Decision) GetAtUnixMs() int64 {
+	if x != nil {
+		return x.AtUnixMs
+	}
+	return 0
+}
+
+func (x *Decision) GetKind() uint32 {
+	if x != nil {
+		return x.Kind
+	}
+	return 0
+}
+
+func (x *Decision) GetShard() *v1.Shard {
+	if x != nil {
+		return x.Shard
+	}
+	return nil
+}
+
+func (x *Decision) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *Decision) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+func (x *Decision) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *Decision) GetCause() uint32 {
+	if x != nil {
+		return x.Cause
+	}
+	return 0
+}
+
+func (x *Decision) GetStrategy() string {
+	if x != nil {
+		return x.Strategy
+	}
+	return ""
+}
+
+func (x *Decision) GetRequest() string {
+	if x != nil {
+		return x.Request
+	}
+	return ""
+}
+
+func (x *Decision) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *Decision) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Decision) GetMoves() uint32 {
+	if x != nil {
+		return x.Moves
+	}
+	return 0
+}
+
+func (x *Decision) GetBegun() uint32 {
+	if x != nil {
+		return x.Begun
+	}
+	return 0
+}
+
+func (x *Decision) GetChosen() *Weighed {
+	if x != nil {
+		return x.Chosen
+	}
+	return nil
+}
+
+func (x *Decision) GetOthers() []*Weighed {
+	if x != nil {
+		return x.Others
+	}
+	return nil
+}
+
+func (x *Decision) GetUnlisted() uint32 {
+	if x != nil {
+		return x.Unlisted
+	}
+	return 0
+}
+
+func (x *Decision) GetUnweighed() bool {
+	if x != nil {
+		return x.Unweighed
+	}
+	return false
+}
+
+// Weighed is a region as it was when a shard was given away.
+type Weighed struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Region        string                 `protobuf:"bytes,1,opt,name=region,proto3" json:"region,omitempty"`
+	Shards        uint32                 `protobuf:"varint,2,opt,name=shards,proto3" json:"shards,omitempty"`
+	Total         uint32                 `protobuf:"varint,3,opt,name=total,proto3" json:"total,omitempty"`
+	Against       uint32                 `protobuf:"varint,4,opt,name=against,proto3" json:"against,omitempty"` // see coordinator.Against
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Weighed) Reset() {
+	*x = Weighed{}
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Weighed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Weighed) ProtoMessage() {}
+
+func (x *Weighed) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Weighed.ProtoReflect.Descriptor instead.
+func (*Weighed) Descriptor() ([]byte, []int) {
+	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Weighed) GetRegion() string {
+	if x != nil {
+		return x.Region
+	}
+	return ""
+}
+
+func (x *Weighed) GetShards() uint32 {
+	if x != nil {
+		return x.Shards
+	}
+	return 0
+}
+
+func (x *Weighed) GetTotal() uint32 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *Weighed) GetAgainst() uint32 {
+	if x != nil {
+		return x.Against
+	}
+	return 0
+}
+
+// DroppedDecisions: so many were dropped before the decisions of the same record.
+type DroppedDecisions struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	N             uint64                 `protobuf:"varint,1,opt,name=n,proto3" json:"n,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DroppedDecisions) Reset() {
+	*x = DroppedDecisions{}
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DroppedDecisions) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DroppedDecisions) ProtoMessage() {}
+
+func (x *DroppedDecisions) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DroppedDecisions.ProtoReflect.Descriptor instead.
+func (*DroppedDecisions) Descriptor() ([]byte, []int) {
+	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *DroppedDecisions) GetN() uint64 {
+	if x != nil {
+		return x.N
+	}
+	return 0
+}
+
 var File_roost_coordinator_v1_coordinator_proto protoreflect.FileDescriptor
 
 const file_roost_coordinator_v1_coordinator_proto_rawDesc = "" +
@@ -620,7 +924,36 @@ const file_roost_coordinator_v1_coordinator_proto_rawDesc = "" +
 	"\n" +
 	"TargetFact\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x12\n" +
-	"\x04seen\x18\x02 \x03(\tR\x04seenBIZGgithub.com/roost-cluster/roost/proto/roost/coordinator/v1;coordinatorv1b\x06proto3"
+	"\x04seen\x18\x02 \x03(\tR\x04seen\"\x8f\x04\n" +
+	"\bDecision\x12\x12\n" +
+	"\x04term\x18\x01 \x01(\rR\x04term\x12\f\n" +
+	"\x01n\x18\x02 \x01(\x04R\x01n\x12\x1c\n" +
+	"\n" +
+	"at_unix_ms\x18\x03 \x01(\x03R\batUnixMs\x12\x12\n" +
+	"\x04kind\x18\x04 \x01(\rR\x04kind\x12-\n" +
+	"\x05shard\x18\x05 \x01(\v2\x17.roost.control.v1.ShardR\x05shard\x12\x12\n" +
+	"\x04from\x18\x06 \x01(\tR\x04from\x12\x0e\n" +
+	"\x02to\x18\a \x01(\tR\x02to\x12\x14\n" +
+	"\x05epoch\x18\b \x01(\x06R\x05epoch\x12\x14\n" +
+	"\x05cause\x18\t \x01(\rR\x05cause\x12\x1a\n" +
+	"\bstrategy\x18\n" +
+	" \x01(\tR\bstrategy\x12\x18\n" +
+	"\arequest\x18\v \x01(\tR\arequest\x12\x0e\n" +
+	"\x02by\x18\f \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\r \x01(\tR\x06reason\x12\x14\n" +
+	"\x05moves\x18\x0e \x01(\rR\x05moves\x12\x14\n" +
+	"\x05begun\x18\x0f \x01(\rR\x05begun\x125\n" +
+	"\x06chosen\x18\x10 \x01(\v2\x1d.roost.coordinator.v1.WeighedR\x06chosen\x125\n" +
+	"\x06others\x18\x11 \x03(\v2\x1d.roost.coordinator.v1.WeighedR\x06others\x12\x1a\n" +
+	"\bunlisted\x18\x12 \x01(\rR\bunlisted\x12\x1c\n" +
+	"\tunweighed\x18\x13 \x01(\bR\tunweighed\"i\n" +
+	"\aWeighed\x12\x16\n" +
+	"\x06region\x18\x01 \x01(\tR\x06region\x12\x16\n" +
+	"\x06shards\x18\x02 \x01(\rR\x06shards\x12\x14\n" +
+	"\x05total\x18\x03 \x01(\rR\x05total\x12\x18\n" +
+	"\aagainst\x18\x04 \x01(\rR\aagainst\" \n" +
+	"\x10DroppedDecisions\x12\f\n" +
+	"\x01n\x18\x01 \x01(\x04R\x01nBIZGgithub.com/roost-cluster/roost/proto/roost/coordinator/v1;coordinatorv1b\x06proto3"
 
 var (
 	file_roost_coordinator_v1_coordinator_proto_rawDescOnce sync.Once
@@ -634,40 +967,46 @@ func file_roost_coordinator_v1_coordinator_proto_rawDescGZIP() []byte {
 	return file_roost_coordinator_v1_coordinator_proto_rawDescData
 }
 
-var file_roost_coordinator_v1_coordinator_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_roost_coordinator_v1_coordinator_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_roost_coordinator_v1_coordinator_proto_goTypes = []any{
-	(*RowFact)(nil),     // 0: roost.coordinator.v1.RowFact
-	(*TypeFact)(nil),    // 1: roost.coordinator.v1.TypeFact
-	(*Note)(nil),        // 2: roost.coordinator.v1.Note
-	(*CordonFact)(nil),  // 3: roost.coordinator.v1.CordonFact
-	(*FreezeFact)(nil),  // 4: roost.coordinator.v1.FreezeFact
-	(*PinFact)(nil),     // 5: roost.coordinator.v1.PinFact
-	(*MoveFact)(nil),    // 6: roost.coordinator.v1.MoveFact
-	(*TargetFact)(nil),  // 7: roost.coordinator.v1.TargetFact
-	(*v1.Row)(nil),      // 8: roost.control.v1.Row
-	(*v1.Node)(nil),     // 9: roost.control.v1.Node
-	(*v1.Previous)(nil), // 10: roost.control.v1.Previous
-	(*v1.Type)(nil),     // 11: roost.control.v1.Type
-	(*v1.Form)(nil),     // 12: roost.control.v1.Form
-	(*v1.Shard)(nil),    // 13: roost.control.v1.Shard
+	(*RowFact)(nil),          // 0: roost.coordinator.v1.RowFact
+	(*TypeFact)(nil),         // 1: roost.coordinator.v1.TypeFact
+	(*Note)(nil),             // 2: roost.coordinator.v1.Note
+	(*CordonFact)(nil),       // 3: roost.coordinator.v1.CordonFact
+	(*FreezeFact)(nil),       // 4: roost.coordinator.v1.FreezeFact
+	(*PinFact)(nil),          // 5: roost.coordinator.v1.PinFact
+	(*MoveFact)(nil),         // 6: roost.coordinator.v1.MoveFact
+	(*TargetFact)(nil),       // 7: roost.coordinator.v1.TargetFact
+	(*Decision)(nil),         // 8: roost.coordinator.v1.Decision
+	(*Weighed)(nil),          // 9: roost.coordinator.v1.Weighed
+	(*DroppedDecisions)(nil), // 10: roost.coordinator.v1.DroppedDecisions
+	(*v1.Row)(nil),           // 11: roost.control.v1.Row
+	(*v1.Node)(nil),          // 12: roost.control.v1.Node
+	(*v1.Previous)(nil),      // 13: roost.control.v1.Previous
+	(*v1.Type)(nil),          // 14: roost.control.v1.Type
+	(*v1.Form)(nil),          // 15: roost.control.v1.Form
+	(*v1.Shard)(nil),         // 16: roost.control.v1.Shard
 }
 var file_roost_coordinator_v1_coordinator_proto_depIdxs = []int32{
-	8,  // 0: roost.coordinator.v1.RowFact.row:type_name -> roost.control.v1.Row
-	9,  // 1: roost.coordinator.v1.RowFact.successor:type_name -> roost.control.v1.Node
-	10, // 2: roost.coordinator.v1.RowFact.previous:type_name -> roost.control.v1.Previous
-	11, // 3: roost.coordinator.v1.TypeFact.type:type_name -> roost.control.v1.Type
-	12, // 4: roost.coordinator.v1.TypeFact.forms:type_name -> roost.control.v1.Form
+	11, // 0: roost.coordinator.v1.RowFact.row:type_name -> roost.control.v1.Row
+	12, // 1: roost.coordinator.v1.RowFact.successor:type_name -> roost.control.v1.Node
+	13, // 2: roost.coordinator.v1.RowFact.previous:type_name -> roost.control.v1.Previous
+	14, // 3: roost.coordinator.v1.TypeFact.type:type_name -> roost.control.v1.Type
+	15, // 4: roost.coordinator.v1.TypeFact.forms:type_name -> roost.control.v1.Form
 	2,  // 5: roost.coordinator.v1.CordonFact.note:type_name -> roost.coordinator.v1.Note
 	2,  // 6: roost.coordinator.v1.FreezeFact.note:type_name -> roost.coordinator.v1.Note
-	13, // 7: roost.coordinator.v1.PinFact.shard:type_name -> roost.control.v1.Shard
+	16, // 7: roost.coordinator.v1.PinFact.shard:type_name -> roost.control.v1.Shard
 	2,  // 8: roost.coordinator.v1.PinFact.note:type_name -> roost.coordinator.v1.Note
-	13, // 9: roost.coordinator.v1.MoveFact.shard:type_name -> roost.control.v1.Shard
+	16, // 9: roost.coordinator.v1.MoveFact.shard:type_name -> roost.control.v1.Shard
 	2,  // 10: roost.coordinator.v1.MoveFact.note:type_name -> roost.coordinator.v1.Note
-	11, // [11:11] is the sub-list for method output_type
-	11, // [11:11] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	16, // 11: roost.coordinator.v1.Decision.shard:type_name -> roost.control.v1.Shard
+	9,  // 12: roost.coordinator.v1.Decision.chosen:type_name -> roost.coordinator.v1.Weighed
+	9,  // 13: roost.coordinator.v1.Decision.others:type_name -> roost.coordinator.v1.Weighed
+	14, // [14:14] is the sub-list for method output_type
+	14, // [14:14] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_roost_coordinator_v1_coordinator_proto_init() }
@@ -681,7 +1020,7 @@ func file_roost_coordinator_v1_coordinator_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_roost_coordinator_v1_coordinator_proto_rawDesc), len(file_roost_coordinator_v1_coordinator_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   8,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

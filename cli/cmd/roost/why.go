@@ -1,0 +1,221 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+)
+
+func (a *app) whyCommand() *cobra.Command {
+	var limit uint32
+	cmd := &cobra.Command{
+		Use: "why [TYPE/SHARD | TYPE ID]", Short: "Show why a shard is where it is", Args: cobra.MaximumNArgs(2),
+		Example: "  roost why Airport/17       # a shard\n  roost why Airport PHX      # the shard of an entity\n  roost why                  # what was decided last, about all shards",
+		Long: `Says where a shard is, since when and why, and what was decided about it, the newest
+first: who asked, which strategy chose, and what spoke against the next best
+regions. The numbers of shards are those before the decision: of the type, and of
+all types.
+
+Decisions are kept up to coordinator.decisions_mib. A crash of the coordinator may
+lose those of its last second; between two terms the list says so.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req := &adminv1.WhyRequest{Limit: limit}
+			switch len(args) {
+			case 1:
+				var err error
+				if req.Type, req.Index, err = shardOf(args[0]); err != nil {
+					return err
+				}
+			case 2:
+				req.Type, req.Id = args[0], args[1]
+			}
+			admin, err := a.adminClient()
+			if err != nil {
+				return err
+			}
+			res, err := admin.Why(cmd.Context(), req)
+			if err != nil {
+				return err
+			}
+			if a.json() {
+				return a.printMessage(res)
+			}
+			return a.printLines(describeWhy(res))
+		},
+	}
+	cmd.Flags().Uint32Var(&limit, "limit", 20, "the largest number of decisions, at most 1000")
+	return cmd
+}
+
+func describeWhy(res *adminv1.WhyResponse) (lines []string) {
+	if s := res.Shard; s != nil {
+		lines = append(lines, whereShard(res)...)
+		if p := res.Pin; p != nil {
+			lines = append(lines, fmt.Sprintf("pinned to %s by %s", p.Region, saidBy(p.By, p.Reason, p.SinceUnixMs)))
+		}
+	}
+	term := res.Term
+	if len(res.Decisions) > 0 {
+		lines = append(lines, "decisions, newest first:")
+	} else {
+		lines = append(lines, "no decision is kept")
+	}
+	for _, d := range res.Decisions {
+		if d.Term != term {
+			lines = append(lines, fmt.Sprintf("  -- another coordinator became active after term %d; what that term decided in its last second may be missing --", d.Term))
+			term = d.Term
+		}
+		lines = append(lines, describeDecision(d, res.Shard == nil)...)
+		if d.Dropped > 0 {
+			lines = append(lines, fmt.Sprintf("  -- %s dropped here: too many waited to be stored --", plural(int(d.Dropped), "decision")))
+		}
+	}
+	if res.More {
+		lines = append(lines, "there are older ones; see --limit")
+	}
+	if res.Unread != "" {
+		lines = append(lines, "the stored decisions could not be read: "+res.Unread)
+	}
+	if res.Dropped > 0 {
+		lines = append(lines, fmt.Sprintf("since it was started, the active coordinator could not keep %s", plural(int(res.Dropped), "decision")))
+	}
+	return lines
+}
+
+// whereShard says where a shard is, since when and why.
+func whereShard(res *adminv1.WhyResponse) (lines []string) {
+	s := res.Shard
+	name := fmt.Sprintf("%s/%d", s.Type, s.Index)
+	switch {
+	case s.Epoch == "0.0":
+		return []string{name + " is at no region: its first command will place it"}
+	case s.Region == "":
+		lines = append(lines, fmt.Sprintf("%s is at no region, epoch %s", name, s.Epoch))
+	default:
+		since := ""
+		if res.SinceUnixMs > 0 {
+			since = " since " + localTime(res.SinceUnixMs)
+		}
+		lines = append(lines, fmt.Sprintf("%s is at %s%s, %s, epoch %s", name, s.Region, since, s.Phase, s.Epoch))
+	}
+	verb := "because"
+	if s.Phase == "handing-off" {
+		verb = "leaves it because"
+		if res.Next != "" {
+			verb = "goes to " + res.Next + " because"
+		}
+	}
+	return append(lines, verb+" "+causeText(res.Cause))
+}
+
+func describeDecision(d *adminv1.Decision, all bool) []string {
+	what, shard := "", ""
+	if all && d.Type != "" {
+		shard = fmt.Sprintf(" %s/%d", d.Type, d.Index)
+	}
+	switch {
+	case d.Kind == "given" && d.To == "":
+		what = fmt.Sprintf("taken%s from %s, and given to nobody", shard, cmp.Or(d.From, "nobody"))
+	case d.Kind == "given":
+		what = fmt.Sprintf("given%s to %s", shard, d.To)
+		if d.From != "" {
+			what = fmt.Sprintf("given%s from %s to %s", shard, d.From, d.To)
+		}
+	case d.Kind == "handed-off":
+		what = fmt.Sprintf("handoff%s from %s to %s", shard, d.From, cmp.Or(d.To, "whoever is chosen then"))
+	case d.Kind == "plan":
+		what = fmt.Sprintf("plan: %d of %s begun", d.Begun, plural(int(d.Moves), "move"))
+	default:
+		what = "asked for: " + strings.TrimSpace(d.Request+shard+" "+d.To)
+	}
+	if d.Epoch != "" {
+		what += ", epoch " + d.Epoch
+	}
+	if d.Cause != "" {
+		what += ", because " + causeText(d.Cause)
+	}
+	if d.By != "" || d.Reason != "" {
+		what += fmt.Sprintf("; by %s", orDash(d.By))
+		if d.Reason != "" {
+			what += ": " + d.Reason
+		}
+	}
+	lines := []string{"  " + localTime(d.AtUnixMs) + "  " + what}
+	if d.Chosen != nil {
+		strategy := ""
+		if d.Strategy != "" {
+			strategy = ", strategy " + d.Strategy
+		}
+		lines = append(lines, fmt.Sprintf("      %s had %s, %d in all%s", d.Chosen.Region, plural(int(d.Chosen.Shards), "shard"), d.Chosen.Total, strategy))
+	}
+	for _, o := range d.Others {
+		lines = append(lines, fmt.Sprintf("      not %s (%d, %d in all): %s", o.Region, o.Shards, o.Total, againstText(o.Against)))
+	}
+	if d.Unlisted > 0 {
+		lines = append(lines, fmt.Sprintf("      nor %d others", d.Unlisted))
+	}
+	if d.Unweighed {
+		lines = append(lines, "      one of very many decisions at once: the other regions are not listed")
+	}
+	return lines
+}
+
+// causeText says a cause in words; the names are those of sharding.Cause.
+func causeText(cause string) string {
+	text, known := map[string]string{
+		"":                 "of what an earlier release has decided, which did not note why",
+		"first-command":    "it was needed for the first time",
+		"balance":          "the strategy evens the regions out",
+		"load":             "its region had too much load",
+		"pin":              "it is pinned there",
+		"capacity":         "its region had more shards than its capacity",
+		"zone":             "its zone had more than its share",
+		"move":             "it was moved by request",
+		"drain":            "its region is drained",
+		"leave":            "its region leaves",
+		"rollout":          "its region leaves in a rollout",
+		"region-lost":      "its region was lost",
+		"journal-cut-off":  "its region did not reach the journal",
+		"claim-refused":    "its region could not claim it",
+		"not-claimed":      "its region did not claim it in time",
+		"not-released":     "its region did not release it in time",
+		"released":         "its region released it",
+		"commands-refused": "its region refused commands again and again",
+		"unreadable":       "no region reads what may be stored of it",
+		"forms-read":       "what is stored of it was looked at",
+		"region-came":      "a region came that can have it",
+	}[cause]
+	if !known {
+		return "of " + cause
+	}
+	return text
+}
+
+// againstText says in words what spoke against a region; the names are those of coordinator.Against.
+func againstText(against string) string {
+	text, known := map[string]string{
+		"owner":       "it was taken from there",
+		"unreachable": "unreachable, or not registered",
+		"joining":     "not up yet",
+		"leaving":     "leaving",
+		"draining":    "being drained",
+		"journal":     "does not reach the journal, or has not for long",
+		"forms":       "does not read what may be stored of it",
+		"capacity":    "has as many shards as its capacity",
+		"pin":         "pinned elsewhere",
+		"cordon":      "cordoned",
+		"version":     "does not have the target version",
+		"successor":   "another region was named when it began to move",
+		"zone":        "its zone has its share",
+		"shards":      "has more shards",
+		"strategy":    "the strategy chose the other",
+	}[against]
+	if !known {
+		return against
+	}
+	return text
+}

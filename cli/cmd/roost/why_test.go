@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twitchtv/twirp"
+
+	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+)
+
+func (f *fakeAdmin) Why(_ context.Context, req *adminv1.WhyRequest) (*adminv1.WhyResponse, error) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local).UnixMilli()
+	given := &adminv1.Decision{
+		Term: 2, N: 7, AtUnixMs: at, Kind: "given", Type: "Cart", Index: 3, From: "region-1", To: "region-2", Epoch: "2.9", Cause: "drain", Strategy: "least-shards",
+		Chosen: &adminv1.WeighedRegion{Region: "region-2", Shards: 1, Total: 4},
+		Others: []*adminv1.WeighedRegion{{Region: "region-3", Shards: 5, Total: 6, Against: "shards"}, {Region: "region-1", Shards: 2, Total: 2, Against: "owner"}},
+	}
+	switch {
+	case f.standby:
+		return nil, f.check()
+	case req.Index == 9:
+		return nil, twirp.NewError(twirp.NotFound, "type Cart has 8 shards, 0 to 7; roost where finds the shard of an entity")
+	case req.Type == "":
+		return &adminv1.WhyResponse{Term: 2, Unread: "the journal is locked", Dropped: 1, Decisions: []*adminv1.Decision{
+			given,
+			{Term: 2, N: 6, AtUnixMs: at, Kind: "plan", Moves: 3, Begun: 1},
+			{Term: 2, N: 5, AtUnixMs: at, Kind: "request", Request: "cordon", To: "region-1", By: "ann", Reason: "disk"},
+			{Term: 2, N: 4, AtUnixMs: at, Kind: "given", Type: "Cart", Index: 4, Epoch: "2.8", Cause: "unreadable", From: "region-1"},
+		}}, nil
+	case req.Index == 4:
+		return &adminv1.WhyResponse{Term: 2, Shard: &adminv1.Shard{Type: "Cart", Index: 4, Epoch: "0.0", Phase: "unallocated"}}, nil
+	}
+	return &adminv1.WhyResponse{
+		Term: 3, Shard: &adminv1.Shard{Type: "Cart", Index: 3, Region: "region-2", Epoch: "2.9", Phase: "serving"}, Cause: "drain", SinceUnixMs: at, More: true,
+		Pin: &adminv1.PinnedShard{Region: "region-2", By: "ann", Reason: "near", SinceUnixMs: at},
+		Decisions: []*adminv1.Decision{given, {
+			Term: 2, N: 2, AtUnixMs: at, Kind: "handed-off", Type: "Cart", Index: 3, From: "region-1", Epoch: "2.1", Cause: "drain", Dropped: 2,
+		}},
+	}, nil
+}
+
+func TestWhy(t *testing.T) {
+	admin := serve(t, &fakeAdmin{standby: true}) + "," + strings.TrimPrefix(serve(t, &fakeAdmin{}), "http://")
+	for _, test := range []struct {
+		command string
+		code    int
+		want    string
+	}{
+		{"why Cart/3", 0, `Cart/3 is at region-2 since 2026-01-02 03:04:05, serving, epoch 2.9
+because its region is drained
+pinned to region-2 by ann, 2026-01-02 03:04:05: near
+decisions, newest first:
+  -- another coordinator became active after term 2; what that term decided in its last second may be missing --
+  2026-01-02 03:04:05  given from region-1 to region-2, epoch 2.9, because its region is drained
+      region-2 had 1 shard, 4 in all, strategy least-shards
+      not region-3 (5, 6 in all): has more shards
+      not region-1 (2, 2 in all): it was taken from there
+  2026-01-02 03:04:05  handoff from region-1 to whoever is chosen then, epoch 2.1, because its region is drained
+  -- 2 decisions dropped here: too many waited to be stored --
+there are older ones; see --limit
+`},
+		{"why", 0, `decisions, newest first:
+  2026-01-02 03:04:05  given Cart/3 from region-1 to region-2, epoch 2.9, because its region is drained
+      region-2 had 1 shard, 4 in all, strategy least-shards
+      not region-3 (5, 6 in all): has more shards
+      not region-1 (2, 2 in all): it was taken from there
+  2026-01-02 03:04:05  plan: 1 of 3 moves begun
+  2026-01-02 03:04:05  asked for: cordon region-1; by ann: disk
+  2026-01-02 03:04:05  taken Cart/4 from region-1, and given to nobody, epoch 2.8, because no region reads what may be stored of it
+the stored decisions could not be read: the journal is locked
+since it was started, the active coordinator could not keep 1 decision
+`},
+		{"why Cart/4", 0, "Cart/4 is at no region: its first command will place it\nno decision is kept\n"},
+		{"why Cart/9", exitNotFound, "roost: type Cart has 8 shards, 0 to 7; roost where finds the shard of an entity\n"},
+		{"why Cart", exitUsage, "roost: \"Cart\" is no shard: write TYPE/SHARD, such as Airport/17; roost where finds the shard of an entity\n"},
+	} {
+		code, out, errOut := roost(t, append(strings.Fields(test.command), "--admin", admin)...)
+		if code != test.code || out+errOut != test.want {
+			t.Errorf("roost %s: exit code %d, want %d\n%s%s\nwant:\n%s", test.command, code, test.code, out, errOut, test.want)
+		}
+	}
+	if code, out, _ := roost(t, "why", "Cart", "c1", "-o", "json", "--admin", admin); code != 0 || !strings.Contains(out, `"cause":"drain"`) || !strings.Contains(out, `"against":"owner"`) {
+		t.Errorf("exit code %d, %s", code, out)
+	}
+}

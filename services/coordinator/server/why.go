@@ -1,0 +1,143 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/twitchtv/twirp"
+
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/sharding"
+	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+	coordinatorv1 "github.com/roost-cluster/roost/proto/roost/coordinator/v1"
+	"github.com/roost-cluster/roost/services/coordinator"
+)
+
+const (
+	// whyDecisions is how many decisions an answer has if nobody says how many, and
+	// maxWhyDecisions is how many it may have.
+	whyDecisions, maxWhyDecisions = 20, 1000
+	// whyTime is how long the stored decisions are read for an answer: less than the command
+	// line waits.
+	whyTime = 1500 * time.Millisecond
+)
+
+// Why says why a shard is where it is. The decisions of the past are read when somebody asks.
+func (a admin) Why(ctx context.Context, req *adminv1.WhyRequest) (*adminv1.WhyResponse, error) {
+	limit := int(req.Limit)
+	if limit == 0 {
+		limit = whyDecisions
+	}
+	if limit > maxWhyDecisions {
+		return nil, twirp.NewErrorf(twirp.InvalidArgument, "limit is %d, must be at most %d", limit, maxWhyDecisions)
+	}
+	out := &adminv1.WhyResponse{}
+	var id sharding.ShardID
+	var waiting [][]byte
+	err := a.s.look(ctx, func() (err error) {
+		if a.s.core.Active() == 0 {
+			return a.s.errStandby()
+		}
+		out.Term = uint32(a.s.core.Active())
+		waiting, out.Dropped = a.s.ring.Waiting()
+		if req.Type != "" {
+			id, err = a.aboutShard(req, out)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	records, err := a.s.ringRecords(ctx)
+	if err != nil {
+		out.Unread = a.s.reason(err)
+	}
+	kept := decodeDecisions(records, waiting, limit+1, func(d *coordinatorv1.Decision) bool { return req.Type == "" || wireShard(d) == id })
+	if out.More = len(kept) > limit; out.More {
+		kept = kept[1:]
+	}
+	for _, d := range slices.Backward(kept) {
+		out.Decisions = append(out.Decisions, toDecision(d))
+		if out.Shard != nil && d.Kind == uint32(coordinator.Given) && sharding.Epoch(d.Epoch).String() == out.Shard.Epoch {
+			out.SinceUnixMs = d.AtUnixMs
+		}
+	}
+	return out, nil
+}
+
+// aboutShard writes where a shard is, and returns which one is meant.
+func (a admin) aboutShard(req *adminv1.WhyRequest, out *adminv1.WhyResponse) (sharding.ShardID, error) {
+	id := sharding.ShardID{Type: sharding.EntityType(req.Type), Index: req.Index}
+	v, shards := a.s.core.Shard(id)
+	if shards == 0 {
+		view := a.s.core.View()
+		return id, twirp.NewErrorf(twirp.NotFound, "no entity type %s; declared are %s", req.Type, typeNames(&view))
+	}
+	if req.Id != "" {
+		entity := sharding.Entity{Type: id.Type, ID: sharding.EntityID(req.Id)}
+		if err := entity.Check(); err != nil {
+			return id, twirp.NewError(twirp.InvalidArgument, err.Error())
+		}
+		id.Index = sharding.ShardOf(entity.ID, shards)
+		v, _ = a.s.core.Shard(id)
+	}
+	if id.Index >= shards {
+		return id, twirp.NewErrorf(twirp.NotFound, "type %s has %d shards, 0 to %d; roost where finds the shard of an entity", req.Type, shards, shards-1)
+	}
+	out.Shard = toShard(sharding.Row{Shard: id, Owner: v.Owner, Epoch: v.Epoch, Phase: v.Phase, Reason: v.Reason}, map[sharding.NodeID]string{v.Owner: v.Region})
+	out.Cause, out.Next = v.Cause.String(), v.Next
+	if v.Pin.Region != "" {
+		out.Pin = &adminv1.PinnedShard{
+			Type: req.Type, Index: id.Index, Region: v.Pin.Region, Owner: v.Region, By: v.Pin.By, Reason: v.Pin.Reason, SinceUnixMs: unixMs(v.Pin.At),
+		}
+	}
+	return id, nil
+}
+
+// ringRecords reads the stored decisions. It is called beside the loop. One caller at a time
+// reads: all of them together take as much memory as one.
+func (s *Server) ringRecords(ctx context.Context) ([]sharding.Record, error) {
+	ctx, cancel := context.WithTimeout(ctx, whyTime)
+	defer cancel()
+	select {
+	case s.readingRing <- struct{}{}:
+		defer func() { <-s.readingRing }()
+	case <-ctx.Done():
+		return nil, errors.New("others ask as well; ask again in a moment")
+	}
+	l, err := s.journal.Load(ctx, journal.LoadRequest{Entity: ringEntity, Shard: streamShard, Background: true})
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("that took longer than %v", whyTime)
+	}
+	return l.Records, err
+}
+
+func wireShard(d *coordinatorv1.Decision) sharding.ShardID {
+	return sharding.ShardID{Type: sharding.EntityType(d.GetShard().GetType()), Index: d.GetShard().GetIndex()}
+}
+
+func toDecision(d keptDecision) *adminv1.Decision {
+	of := wireShard(d.Decision)
+	out := &adminv1.Decision{
+		Term: d.Term, N: d.N, AtUnixMs: d.AtUnixMs, Kind: coordinator.DecisionKind(min(d.Kind, 255)).String(), Type: string(of.Type), Index: of.Index,
+		From: d.From, To: d.To, Cause: sharding.Cause(min(d.Cause, 255)).String(), Strategy: d.Strategy, Request: d.Request, By: d.By, Reason: d.Reason,
+		Moves: d.Moves, Begun: d.Begun, Chosen: toWeighedRegion(d.Chosen), Unlisted: d.Unlisted, Unweighed: d.Unweighed, Dropped: d.dropped,
+	}
+	if d.Epoch != 0 {
+		out.Epoch = sharding.Epoch(d.Epoch).String()
+	}
+	for _, o := range d.Others {
+		out.Others = append(out.Others, toWeighedRegion(o))
+	}
+	return out
+}
+
+func toWeighedRegion(w *coordinatorv1.Weighed) *adminv1.WeighedRegion {
+	if w == nil {
+		return nil
+	}
+	return &adminv1.WeighedRegion{Region: w.Region, Shards: w.Shards, Total: w.Total, Against: coordinator.Against(min(w.Against, 255)).String()}
+}
