@@ -35,7 +35,8 @@ type Ring struct {
 
 	located  bool // last is known
 	last     uint64
-	measured bool // records are known, those of earlier terms included
+	doubt    RingRecord // that may be stored although the journal did not say so; zero: none
+	measured bool       // records are known, those of earlier terms included
 	began    time.Time
 	records  []RingRecord // oldest first
 	stored   int          // their bytes
@@ -156,7 +157,7 @@ func (r *Ring) Next(now time.Time) RingRequest {
 func (r *Ring) next(now time.Time) RingRequest {
 	due := len(r.waiting) > 0 && (r.bytes >= r.limits.BatchBytes || now.Sub(r.since) >= r.limits.BatchWait)
 	switch {
-	case r.measured && r.stored > r.limits.MaxBytes && !mutant.On("ring-bounded"):
+	case r.stored > r.limits.MaxBytes && !mutant.On("ring-bounded"):
 		return RingCut{Number: r.number, Term: r.term, Seq: r.cut()}
 	case due && !r.located:
 		return RingLocate{Number: r.number}
@@ -207,6 +208,10 @@ func (r *Ring) Located(now time.Time, number, last uint64, ok bool) {
 		return
 	}
 	r.located, r.last = true, last
+	if r.doubt.Seq != 0 && r.doubt.Seq <= last {
+		r.keep(r.doubt)
+	}
+	r.doubt = RingRecord{}
 }
 
 // Stored answers RingAppend.
@@ -220,16 +225,18 @@ func (r *Ring) Stored(now time.Time, number uint64, verdict sharding.Verdict) {
 		// It may be stored nevertheless. A record that is stored twice does no harm: decisions
 		// are numbered.
 		r.located, r.retryAt = false, now.Add(r.limits.RetryPause)
-		r.measured, r.records, r.stored = false, nil, 0
+		r.doubt = RingRecord{a.Seq, sizeOf(a.Decisions)}
 		r.waiting, r.dropped = slices.Concat(a.Decisions, r.waiting), r.dropped+a.Dropped
 		r.bytes += sizeOf(a.Decisions)
 		r.bound()
 		return
 	}
-	bytes := sizeOf(a.Decisions)
 	r.last, r.since = a.Seq, now
-	r.records, r.stored = append(r.records, RingRecord{a.Seq, bytes}), r.stored+bytes
+	r.keep(RingRecord{a.Seq, sizeOf(a.Decisions)})
 }
+
+// keep notes that a record is stored.
+func (r *Ring) keep(rec RingRecord) { r.records, r.stored = append(r.records, rec), r.stored+rec.Bytes }
 
 func sizeOf(decisions [][]byte) (n int) {
 	for _, d := range decisions {
