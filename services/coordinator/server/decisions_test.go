@@ -37,9 +37,9 @@ func TestWhy(t *testing.T) {
 	if res := why(&adminv1.WhyRequest{Type: "T", Index: 2}); res.Shard.GetEpoch() != "0.0" || res.Cause != "" || len(res.Decisions) > 0 {
 		t.Errorf("a shard that was never needed: %v", res)
 	}
-	c.send(homes(3)...)
 	var given *adminv1.WhyResponse
 	await(t, "the shard has a region", func() bool {
+		c.send(homes(3)...) // in vain until the region is up
 		given = why(&adminv1.WhyRequest{Type: "T", Index: 2})
 		return given.Shard.GetRegion() != ""
 	})
