@@ -23,9 +23,10 @@ var ringLimits = coordinator.RingLimits{
 
 // decisions is what is known of the decisions of all coordinators.
 type decisions struct {
-	all   []coordinator.Decision                  // by number
-	gives map[sharding.Epoch]coordinator.Decision // the shards that are given away, by the new epoch
-	terms map[sharding.Term]*termDecisions        // what of each term was stored
+	all     []coordinator.Decision                  // by number
+	gives   map[sharding.Epoch]coordinator.Decision // the shards that are given away, by the new epoch
+	terms   map[sharding.Term]*termDecisions        // what of each term was stored
+	changes []sharding.Row                          // by the facts, with which a shard has another epoch
 }
 
 type termDecisions struct {
@@ -115,10 +116,7 @@ func (s *store) decisionsOf(a sharding.Append) {
 // checkDecisions checks that each change of an owner has a decision, and that it is stored, unless
 // records say that decisions were dropped, or it was among the last ones of its term.
 func (w *World) checkDecisions() {
-	for row := range w.journal.rows { // order-free
-		if row.Phase != sharding.Starting {
-			continue
-		}
+	for _, row := range w.decisions.changes {
 		d, made := w.decisions.gives[row.Epoch]
 		switch of := w.decisions.terms[row.Epoch.Term()]; {
 		case !made || d.Shard != row.Shard:

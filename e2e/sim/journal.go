@@ -188,6 +188,9 @@ func (s *store) factsOf(a sharding.Append) {
 				s.w.violate("serving means claimed", "%+v becomes a fact and was never claimed", f.Row)
 			}
 			old := s.newest[f.Row.Shard]
+			if f.Row.Epoch != old.Epoch {
+				s.w.decisions.changes = append(s.w.decisions.changes, f.Row)
+			}
 			if voluntary(f) && f.Row != old {
 				s.begun = append(s.begun, s.w.now)
 			}

@@ -281,22 +281,23 @@ type ShardView struct {
 	Pin    PinFact // if it is pinned: it has a region then
 }
 
-// Shard returns where a shard is, and why. Shards are those of its type; 0: there is no such type.
-func (m *Machine) Shard(id sharding.ShardID) (v ShardView, shards uint32) {
+// Shard returns where a shard is, and why. The
+// type is zero if there is no such one.
+func (m *Machine) Shard(id sharding.ShardID) (v ShardView, of sharding.TypeDesc) {
 	i, found := m.searchType(id.Type)
 	if !found {
-		return v, 0
+		return v, of
 	}
 	t := m.types[i]
 	if int64(id.Index) >= int64(len(t.rows)) {
-		return v, t.desc.Shards
+		return v, t.desc
 	}
 	r := &t.rows[id.Index]
 	v = ShardView{Row: r.Row, Region: m.label(r.Owner), Next: m.label(r.successor), Cause: r.cause}
 	if at, found := t.searchPin(id.Index); found {
 		v.Pin = t.pins[at]
 	}
-	return v, t.desc.Shards
+	return v, t.desc
 }
 
 // Alternatives returns those of the others that have a name.

@@ -496,7 +496,7 @@ func (t *Tenure) View() View { return t.m.View() }
 func (t *Tenure) Steering() SteeringView { return t.m.Steering() }
 
 // Shard returns where a shard is, and why, see [Machine.Shard].
-func (t *Tenure) Shard(id sharding.ShardID) (ShardView, uint32) { return t.m.Shard(id) }
+func (t *Tenure) Shard(id sharding.ShardID) (ShardView, sharding.TypeDesc) { return t.m.Shard(id) }
 
 // Ask says what a request of an operator would do, see [Machine.Ask]. Only the active
 // coordinator knows.

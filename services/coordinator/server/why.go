@@ -71,7 +71,8 @@ func (a admin) Why(ctx context.Context, req *adminv1.WhyRequest) (*adminv1.WhyRe
 // aboutShard writes where a shard is, and returns which one is meant.
 func (a admin) aboutShard(req *adminv1.WhyRequest, out *adminv1.WhyResponse) (sharding.ShardID, error) {
 	id := sharding.ShardID{Type: sharding.EntityType(req.Type), Index: req.Index}
-	v, shards := a.s.core.Shard(id)
+	v, desc := a.s.core.Shard(id)
+	shards := desc.Shards
 	if shards == 0 {
 		view := a.s.core.View()
 		return id, twirp.NewErrorf(twirp.NotFound, "no entity type %s; declared are %s", req.Type, typeNames(&view))
@@ -81,7 +82,7 @@ func (a admin) aboutShard(req *adminv1.WhyRequest, out *adminv1.WhyResponse) (sh
 		if err := entity.Check(); err != nil {
 			return id, twirp.NewError(twirp.InvalidArgument, err.Error())
 		}
-		id.Index = sharding.ShardOf(entity.ID, shards)
+		id = desc.ShardOf(entity.ID)
 		v, _ = a.s.core.Shard(id)
 	}
 	if id.Index >= shards {
