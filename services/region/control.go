@@ -21,9 +21,9 @@ type ControlCore struct {
 	feeding feeding
 	// handovers are the shards whose successors this region was told.
 	handovers map[sharding.ShardID]handover
-	// releasers are the regions that gave shards to this one, by the last order: they wait for
-	// the answer.
-	releasers map[sharding.ShardID]sharding.NodeID
+	// releasers are the regions that gave shards to this one: the newest incarnation at each address.
+	// They wait for the answers.
+	releasers map[string]sharding.NodeUID
 
 	term       sharding.Term // highest seen
 	registered sharding.Term // the term that acknowledged us
@@ -56,7 +56,7 @@ func NewControlCore(cfg Config) *ControlCore {
 		budgets: cfg.budgets(),
 
 		handovers: map[sharding.ShardID]handover{},
-		releasers: map[sharding.ShardID]sharding.NodeID{},
+		releasers: map[string]sharding.NodeUID{},
 	}
 	for i := range cfg.Turn.Types {
 		d := &cfg.Turn.Types[i].Desc

@@ -113,7 +113,7 @@ func (c *ControlCore) taken(from sharding.NodeID, in control.HostShard) bool {
 	if in.Epoch == 0 || in.Epoch.Term() > in.Term {
 		return false
 	}
-	c.releasers[in.Shard] = from
+	c.releasers[from.Addr] = from.UID
 	if row, known := c.table.Row(in.Shard); known && row.Epoch > in.Epoch && !mutant.On("released-gone-on") {
 		c.reportShard(from.Addr, control.HostRefused{Shard: in.Shard, Epoch: in.Epoch, Above: row.Epoch})
 		return false
@@ -148,8 +148,8 @@ func (c *ControlCore) found(in control.FindShards) control.ShardsFound {
 // reportShard reports what became of a shard to whoever has sent the order. That may be another
 // region, or a coordinator of an earlier term. So the active coordinator is told too.
 func (c *ControlCore) reportShard(to string, msg control.Message) {
-	if r := c.releasers[msg.About().Shard]; to != "" && r.Addr == to {
-		c.emit(Send{To: to, UID: r.UID, Msg: msg})
+	if uid, region := c.releasers[to]; region {
+		c.emit(Send{To: to, UID: uid, Msg: msg})
 	} else {
 		c.report(to, msg)
 	}

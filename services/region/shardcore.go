@@ -135,6 +135,8 @@ type heldShard struct {
 	// keptBy names the region that has kept the states of the entities; it is from the order for
 	// epoch. nextKeptBy is the same from the order for nextEpoch.
 	keptBy, nextKeptBy control.Previous
+	// nextFrom is the address of the sender of the order for nextEpoch.
+	nextFrom string
 	// fetchBy is when the shard stops waiting for the states.
 	fetchBy time.Time
 	meter   meter // of its load

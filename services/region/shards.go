@@ -33,7 +33,9 @@ func (m *ShardCore) hostShard(in Host) {
 	case in.Epoch > h.epoch:
 		m.hear(h, in)
 		if in.Epoch > h.nextEpoch {
-			h.nextEpoch, h.nextKeptBy = in.Epoch, in.Previous
+			h.nextEpoch, h.nextKeptBy, h.nextFrom = in.Epoch, in.Previous, in.From
+		} else if in.Epoch == h.nextEpoch && !in.Released {
+			h.nextFrom = in.From
 		}
 		m.supersede(h)
 	case h.phase == serving:
@@ -161,7 +163,7 @@ func (m *ShardCore) supersede(h *heldShard) {
 		m.letGo(h)
 		m.raiseMinEpoch(h.id, h.epoch+1)
 		if h.nextEpoch > h.epoch && !m.leaving {
-			m.claim(h.id, h.nextEpoch, h.from, h.nextKeptBy)
+			m.claim(h.id, h.nextEpoch, h.nextFrom, h.nextKeptBy)
 		}
 	case serving:
 		m.stop(h)
@@ -220,7 +222,7 @@ func (m *ShardCore) drained(in turn.Drained) {
 		m.stopped(h.from, h.id, h.handOff)
 	}
 	if h.nextEpoch >= m.minEpoch(h.id) && h.nextEpoch > h.epoch && !m.leaving {
-		m.claim(h.id, h.nextEpoch, h.from, h.nextKeptBy)
+		m.claim(h.id, h.nextEpoch, h.nextFrom, h.nextKeptBy)
 	}
 }
 

@@ -151,8 +151,8 @@ func (c *ControlCore) AppendState(now time.Time, b []byte) []byte {
 		h := c.handovers[id]
 		b = fmt.Appendf(b, "handover %+v released %t told %d until %d\n", h.order, h.released, relative(now, h.toldAt), relative(now, h.until))
 	}
-	for _, id := range slices.SortedFunc(maps.Keys(c.releasers), sharding.ShardID.Compare) {
-		b = fmt.Appendf(b, "released %s by %s\n", id, c.releasers[id])
+	for _, addr := range slices.Sorted(maps.Keys(c.releasers)) {
+		b = fmt.Appendf(b, "releaser %s %x\n", addr, c.releasers[addr])
 	}
 	b = c.table.AppendState(b)
 	return c.watcher.AppendState(b, now)
@@ -172,8 +172,8 @@ func (m *ShardCore) AppendState(now time.Time, b []byte) []byte {
 	}
 	b = append(b, '\n')
 	for h := range m.heldShards() {
-		b = fmt.Appendf(b, "held %s %s %d claim %d damaged %t from %s handoff %s next %s fetch by %d", h.id, h.epoch, h.phase,
-			relative(now, h.claimAt), h.damaged, h.from, h.handOff, h.nextEpoch, relative(now, h.fetchBy))
+		b = fmt.Appendf(b, "held %s %s %d claim %d damaged %t from %s handoff %s next %s from %s fetch by %d", h.id, h.epoch, h.phase,
+			relative(now, h.claimAt), h.damaged, h.from, h.handOff, h.nextEpoch, h.nextFrom, relative(now, h.fetchBy))
 		for _, c := range h.buffer {
 			b = fmt.Appendf(b, " %d", c.Request)
 		}
