@@ -10,6 +10,7 @@ require (
 	github.com/roost-cluster/roost/e2e v0.0.0
 	github.com/roost-cluster/roost/libs v0.0.0
 	github.com/roost-cluster/roost/libs/journal v0.0.0
+	github.com/roost-cluster/roost/sdk v0.0.0
 	modernc.org/sqlite v1.61.1
 )
 
