@@ -25,6 +25,7 @@ var ringLimits = coordinator.RingLimits{
 type decisions struct {
 	all     []coordinator.Decision                  // by number
 	gives   map[sharding.Epoch]coordinator.Decision // the shards that are given away, by the new epoch
+	givenAt map[sharding.Epoch]int64                // when
 	terms   map[sharding.Term]*termDecisions        // what of each term was stored
 	changes []sharding.Row                          // by the facts, with which a shard has another epoch
 }
@@ -43,7 +44,7 @@ func (c *coordNode) decided(d coordinator.Decision) {
 		if d.Cause == 0 {
 			c.w.violate("a decision has a cause", "%s: %+v", c.p.name, d)
 		}
-		k.gives[d.Epoch] = d
+		k.gives[d.Epoch], k.givenAt[d.Epoch] = d, c.w.now
 	}
 	c.ring.Add(c.p.now(), number(uint64(len(k.all)-1)))
 }

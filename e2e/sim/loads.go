@@ -120,9 +120,14 @@ func (c *coordNode) checkLoadMove(v *coordinator.View, s sharding.ShardID) {
 	}
 }
 
-// arrives notes, by the facts, when a shard comes to another owner.
+// arrives notes, by the facts, when a shard comes to another owner: when the coordinator decides
+// so, because it counts from then, and the journal may take the fact much later.
 func (s *store) arrives(f coordinator.RowFact) {
 	if last := s.newest[f.Row.Shard]; !f.Row.Owner.IsZero() && f.Row.Owner != last.Owner && f.Row.Epoch > last.Epoch {
-		s.arrived[f.Row.Shard] = s.w.now
+		at, known := s.w.decisions.givenAt[f.Row.Epoch]
+		if !known {
+			at = s.w.now
+		}
+		s.arrived[f.Row.Shard] = at
 	}
 }

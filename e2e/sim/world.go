@@ -78,7 +78,7 @@ const settleTime = 60 * sec
 
 func newWorld(c climate, seed uint64, traceTo func(string)) *World {
 	w := &World{
-		decisions: decisions{gives: map[sharding.Epoch]coordinator.Decision{}, terms: map[sharding.Term]*termDecisions{}},
+		decisions: decisions{gives: map[sharding.Epoch]coordinator.Decision{}, givenAt: map[sharding.Epoch]int64{}, terms: map[sharding.Term]*termDecisions{}},
 		climate:   c, seed: seed, traceTo: traceTo,
 		diceFor: map[string]dice{}, marks: map[string]int{}, byID: map[uint64]*op{}, letters: map[sharding.CommandID]*op{}, asks: map[uint64]*ask{}, asksBy: map[uint64][]*ask{}, askKeys: map[sharding.CommandID]*ask{}, answeredAt: map[commandName][]int64{}, passivatedAt: map[sharding.Entity]int64{}, refusedUnread: map[sharding.CommandID]int{},
 		terms: map[sharding.Term]bool{}, kept: newKeptChecks(),
