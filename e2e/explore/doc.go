@@ -2,17 +2,19 @@
 // of the journal (journal.Decide), in every order of events up to a bound, breadth first,
 // each state once.
 //
-// There are five scopes. In the scope lease there are two candidates for the lease. In each of the
-// other scopes there are two coordinators:
+// There are five scopes:
 //
 //   - handoff: two regions, one shard that is drained from its owner, and given away when the owner
 //     has released it;
-//   - handover: the same, but an epoch is reserved for the successor, and the owner tells it;
+//   - handover: the same, but an epoch is reserved for the successor, and the old owner itself tells
+//     the successor that it has released the shard;
 //   - append: the owner of the shard is suspected while two commands for one entity are in
 //     flight, one of them sent twice;
 //   - lease: two candidates and the store;
 //   - tenure: what lies between the lease and the facts: taking over, storing, compacting and
 //     stepping down.
+//
+// Each scope has two coordinators, except lease.
 //
 // In every state any message that is in flight may arrive next. While the budgets of
 // [Bound] last, a timeout of one process may expire, or a fault may happen:

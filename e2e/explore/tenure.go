@@ -48,7 +48,7 @@ type tenureWorld struct {
 	// outputs are those of the core that is being stepped and that are not performed yet.
 	// None are left between two moves.
 	outputs    []coordinator.Output
-	performing bool // step is performing outputs, and was called again by one of them
+	performing bool // step is performing outputs; a nested call of step only adds to them
 
 	ticks   [2]*move
 	crashes [2]*move
@@ -65,7 +65,7 @@ type process struct {
 	now    time.Time
 	late   bool // time has passed since its last tick
 	holder *lease.Holder
-	asked  uint64 // the last request to the lease; no other answer is waited for
+	asked  uint64 // number of the last request to the lease; only its answer is still waited for
 	core   *coordinator.Tenure
 	// surveyNumber is the number of the request with which the last take-over began.
 	// Answers to requests with lower numbers are not waited for any more.
@@ -413,8 +413,8 @@ func (w *tenureWorld) perform(i int, o coordinator.Output) {
 }
 
 // becameActive compares the table that the coordinator has folded with the durable facts,
-// unless the stream has been claimed in a later term since. In either case it then watches the
-// table, so that what the coordinator says about the table is checked, too.
+// unless the stream has been claimed in a later term since. In either case a watch
+// of the table begins then, so that what the coordinator says about the table is checked, too.
 func (w *tenureWorld) becameActive(i int, term sharding.Term) {
 	v := w.processes[i].core.View()
 	folded := table{types: v.Types, rows: v.Rows}

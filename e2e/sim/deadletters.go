@@ -64,7 +64,7 @@ func (s *shardNode) findSend(o turn.ReadSend, dead bool) {
 		if s.p.incarnation != incarnation {
 			return
 		}
-		out, last := reads.SendRead(o, dead, page, lost(ok))
+		out, last := reads.ReadSendDone(o, dead, page, lost(ok))
 		if !last {
 			s.findSend(o, true)
 			return

@@ -41,7 +41,7 @@
 //     circle gives up;
 //   - a reminder fires once for each due time, or once for several due times that have passed;
 //   - once somebody was told that a reminder is cancelled, the reminder does not fire. If its turn
-//     runs already, asks that the turn begins after that have no effect;
+//     is running already, the asks that it sends from then on have no effect;
 //   - a send has its effect once and in order, and what its sender is told of the effect is true.
 //
 // Each core also checks its own invariants, limits of buffers included.

@@ -100,7 +100,7 @@ func (s *shardNode) sendAsk(o *turn.SendAsk) {
 			w.mark("forward: answered by another region")
 		}
 		w.mark("forward: " + answer.Reply.Outcome.String())
-		s.stepTurn(turn.Asked{Incarnation: inc, Number: number, Reply: answer.Reply})
+		s.stepTurn(turn.AskAnswered{Incarnation: inc, Number: number, Reply: answer.Reply})
 	}})
 }
 

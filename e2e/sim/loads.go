@@ -22,16 +22,16 @@ const (
 // drawStrategy says whether shards move because of their loads in this world.
 func (w *World) drawStrategy() { w.byLoad = w.dice("load").chance(0.3) }
 
-// byLoadOf has a coordinator move shards because of their loads, which are small here.
-func (w *World) byLoadOf(cfg *coordinator.Config) {
+// configureMovesByLoad has a coordinator move shards because of their loads, which are small here.
+func (w *World) configureMovesByLoad(cfg *coordinator.Config) {
 	if w.byLoad {
 		cfg.Strategy = allocation.LeastLoad{Tolerance: 0.2, Hysteresis: 0.1, Weights: allocation.Weights{Command: 0.01}, MoveMiB: 1, AbsoluteLimit: 8}
 		cfg.LoadCooldown, cfg.LoadReport = nanos(loadCooldown), nanos(loadReport)
 	}
 }
 
-// loadsOf has a region report loads often, and few shards by themselves.
-func (w *World) loadsOf(cfg *region.Config) {
+// configureLoadReports has a region report loads often, and few shards by themselves.
+func (w *World) configureLoadReports(cfg *region.Config) {
 	if w.byLoad {
 		cfg.LoadInterval, cfg.LoadHalfLife, cfg.LoadShards, cfg.LoadFull = nanos(300*ms), nanos(sec), 4, 4
 	}

@@ -66,9 +66,9 @@ type shardNode struct {
 	liveBytes   uint64      // bytes of the heap that were in use after the last garbage collection
 	// toldAtCollection is what the method toldBytes returned at the last garbage collection.
 	toldAtCollection int
-	// limitsWhenOver has the limits of live entities, by type, at the moment when, for the first time
-	// since the last garbage collection, the sizes that entities have told add up to too much memory.
-	// nil: they have not added up to too much since then.
+	// limitsWhenOver is set when the sizes that entities have reported add up to too much memory for
+	// the first time since the last garbage collection. It has the limits of live entities at that
+	// moment, by type. nil: they have not added up to too much since the last collection.
 	limitsWhenOver map[sharding.EntityType]int
 	stopping       map[turn.Incarnation]int // the sizes of instances that are being stopped
 }
@@ -120,7 +120,7 @@ type instance struct {
 	running    bool           // a turn is running
 	request    turn.RequestID // of its last turn
 	turn       uint64         // number of its last turn
-	endAsking  func()         // ends the turn if it asks; nil: the turn does not ask
+	endAsking  func()         // ends the turn while it waits for answers to asks; nil: it waits for none
 	waitsFor   *ask           // the ask whose answer its turn waits for; nil: none
 	askedAt    int64          // when it began to wait, in virtual time
 	firstAsked int64          // when its turn began to wait for the first time, in virtual time
@@ -134,7 +134,7 @@ type instance struct {
 	timer      uint64         // the number that its pending timer adds; 0: it has none
 	passivates bool           // it has asked for passivation
 	alive      bool           // it is loaded
-	size       int            // the size that it has told
+	size       int            // the size that it has reported
 	from       uint64         // number of the kept state from which it was brought to life; 0 after its first turn
 }
 
@@ -199,7 +199,7 @@ func (n *regionNode) checkLimits() {
 		all.Add(s.core.Stats())
 	}
 	if limits := &n.cfg.Turn; all.Commands > limits.TotalCommands || all.Bytes > limits.TotalBytes || all.Loads > limits.TotalLoads {
-		n.w.violate("limits are the region's", "%s: %d commands with %d bytes wait, and %d loads", n.p.name, all.Commands, all.Bytes, all.Loads)
+		n.w.violate("limits hold for the whole region", "%s: %d commands with %d bytes wait, and %d loads", n.p.name, all.Commands, all.Bytes, all.Loads)
 	}
 }
 
@@ -394,7 +394,7 @@ func (n *regionNode) sendControl(o region.Send) {
 		n.stopped[m.Shard] = max(n.stopped[m.Shard], m.Epoch)
 	}
 	if !control.IsCall(o.Msg) {
-		if _, to := w.process(o.To).body.(*regionNode); to && o.UID == 0 {
+		if _, isRegion := w.process(o.To).body.(*regionNode); isRegion && o.UID == 0 {
 			w.violate("driver", "%s sends %s to a region without naming its incarnation", n.p.name, control.Name(o.Msg))
 		}
 		w.tell(n.p, sharding.NodeID{Addr: o.To, UID: o.UID}, o.Msg)
@@ -406,7 +406,7 @@ func (n *regionNode) sendControl(o region.Send) {
 }
 
 // receive takes a message of a coordinator or of another region. If the region has already seen a
-// higher term than that of a coordinator, the message must have no effect.
+// term above that of the message, a message of a coordinator must have no effect.
 func (n *regionNode) receive(from sharding.NodeID, m control.Message) {
 	if h, is := m.(control.HandOff); is {
 		n.handOffs[h.Shard] = h

@@ -50,10 +50,9 @@ type World struct {
 	// passivatedAt has the time at which each entity was last passivated.
 	passivatedAt map[sharding.Entity]int64
 	batches      int
-	// refusedUnread has, for each command id, the number of rejections that regions have sent and no
-	// router has read in time. A router reads a rejection too late if it has sent the command again
-	// before that, to another owner or on another link. Rejections that are read too late, or never,
-	// stay counted.
+	// refusedUnread has, for each command id, the number of rejections that regions have sent, minus
+	// those that a router has read in time: before it sent the command again, to another owner or on
+	// another link.
 	refusedUnread map[sharding.CommandID]int
 	terms         map[sharding.Term]bool // all terms that were acquired
 	highest       sharding.Term          // the highest of terms
@@ -145,7 +144,7 @@ func regionConfig(w *World, p *process, version int) region.Config {
 	}
 	cfg.Turn.DrainTimeout, cfg.Turn.LoadTimeout, cfg.Turn.RecentIDs = nanos(3*sec), nanos(3*sec), 256
 	cfg.Turn.EntityLoads = entityLoads
-	w.loadsOf(&cfg)
+	w.configureLoadReports(&cfg)
 	cfg.Turn.ProbeAfter, cfg.Turn.AskTimeout = nanos(50*ms), nanos(sec)
 	cfg.ShardCores = w.weather.Cores
 	cfg.Wakeups.Refresh, cfg.Wakeups.Ahead, cfg.Wakeups.RetryMin, cfg.Wakeups.RetryMax = nanos(sec), nanos(2*sec), nanos(100*ms), nanos(sec)
@@ -175,7 +174,7 @@ func coordinatorConfig(w *World) coordinator.Config {
 	cfg.RolloutFreeze = nanos(4 * sec)
 	cfg.HandoffTimeout = nanos(3 * sec)
 	cfg.FactsPerRecord, cfg.CompactAfter = 8, 40
-	w.byLoadOf(&cfg)
+	w.configureMovesByLoad(&cfg)
 	if err := cfg.Validate(); err != nil {
 		panic(err)
 	}

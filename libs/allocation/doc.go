@@ -17,9 +17,10 @@
 // # Constraints
 //
 // Only a region that is up and reachable and reads every form in which something may be
-// stored in the shard can serve it. That is never broken. Then come, the most important one first,
-// capacity, pin, cordon and zone; each is broken only if every other region breaks it too, or
-// breaks a more important one. What had to be broken is returned ([Broken]), to be shown.
+// stored in the shard can serve it. That is never broken. The other constraints are, the most
+// important one first: capacity, pin, cordon and zone. A placement that breaks one of them is chosen
+// only if a placement at any other region would break the same one, or a more important one. The
+// constraints that had to be broken are returned ([Broken]), to be shown.
 //
 //   - capacity: a region says how many shards of all types it wants at most.
 //   - pin: an operator, or a program, wants a shard at the region with this name.
@@ -52,8 +53,8 @@
 //     with most to the one with fewest, while they differ by more than a threshold.
 //   - consistent-hashing, [ConsistentHashing], puts a shard by its index on a ring of regions.
 //     Shards of several types with the same index are at the same region. The ring is that of
-//     Akka, with its hash; regions are on it by their names. What a region gets is bounded:
-//     the next one on the ring gets what exceeds it.
+//     Akka, with its hash; regions are on it by their names. The number of shards of
+//     a region is bounded: shards above the bound go to the next region on the ring.
 //   - load, [LeastLoad], compares regions by the load of all their shards, and moves shards
 //     off those that have more than the average and a tolerance.
 //   - external, [External], leaves it to a program, which pins shards.
@@ -68,7 +69,8 @@
 // A plan first repairs each broken constraint that another placement would keep: shards that are
 // not where they are pinned, more shards than the capacity, more than the share of a zone. Then
 // the plan asks the strategy. Each move is chosen as if the moves before it were already made.
-// A shard moves only if the chosen region breaks no constraint that its owner keeps. Planning
+// A shard moves only if no constraint that it satisfies at its owner would be broken at the chosen
+// region. Planning
 // ends: if all moves are made and nothing else changes, a plan is empty in the end.
 //
 // [CheckMove] and [CheckPlan] check the same rules by other code. The coordinator checks each

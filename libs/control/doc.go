@@ -30,8 +30,8 @@
 //	             ◀ NotActive                     as with Register
 //
 // A gateway watches the table too. Now and then, its call has a [Card]: how its clients have fared
-// since its last card. What gets lost with a call is not repeated. While no coordinator is alive, it asks a region
-// instead, for the region's copy of the table. Gateways, and regions whose entities send
+// since its last card. If the call gets lost, that card is not sent again. While no coordinator is
+// alive, the gateway asks a region instead, for the region's copy of the table. Gateways, and regions whose entities send
 // commands, ask the coordinator to allocate shards that have no owner:
 //
 //	gateway      WatchTable        coordinator   as above
@@ -40,9 +40,10 @@
 //	either       GetShardHome      coordinator   from a gateway or a region; repeated until no
 //	                                             command waits for the shard. It is not answered:
 //	                                             the table shows the new owner
-//	either       FindShards        region        at the same times, to the owner that the row names:
-//	                                             the shard may be served although no coordinator
-//	                                             has said so yet. One at a time
+//	either       FindShards        region        whenever GetShardHome is sent, to the owner that the row
+//	                                             names: the shard may be served although no
+//	                                             coordinator has said so yet. At most one such call
+//	                                             to a region is open at a time
 //	             ◀ ShardsFound                   at once
 //
 // A shard is given to a region and taken back:
@@ -58,9 +59,10 @@
 //	region       ShardStopped      coordinator   when it has stopped the shard; repeated once for each
 //	                                             later HandOff
 //	region       HostShard         successor     when it has stopped the shard, if HandOff has named
-//	             with Released                   the successor; repeated until the shard has gone on
-//	successor    ShardStarted      region        as to a coordinator; the active one is told too
-//	successor    HostRefused       region        as to a coordinator; the active one is told too
+//	             with Released                   the successor; repeated until the region knows a row of
+//	                                             the shard with a higher epoch, or HostRefused
+//	successor    ShardStarted      region        as to a coordinator; also to the active coordinator
+//	successor    HostRefused       region        as to a coordinator; also to the active coordinator
 //
 // A region that leaves asks for its shards to be taken. A region whose journal does not
 // answer reports that:
@@ -86,9 +88,10 @@
 // # Terms and epochs
 //
 // Messages of a coordinator carry its term. A region ignores messages of a term below the highest
-// term that it has seen. HostShard with Released carries the term of the HandOff before it. It stands
-// for a fact of that term, which later terms know. So it still counts in these, unless the region
-// knows a row of the shard with a higher epoch. Messages about a shard carry an epoch, and mean nothing at another epoch.
+// term that it has seen. HostShard with Released is an exception. It carries the term of the HandOff
+// that caused it, and rests on a fact of that term. Coordinators of later terms know that fact, too.
+// So a region obeys the message in later terms as well, unless it knows a row of the shard with a
+// higher epoch. Messages about a shard carry an epoch, and mean nothing at another epoch.
 //
 // # What this does not do
 //

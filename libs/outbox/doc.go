@@ -35,7 +35,8 @@
 // A send that becomes durable in this process ([turn.SendsStored]) is delivered at once if all
 // earlier pending sends of its sender are in memory. If they are not, the sender's sends are read.
 // Each shard is swept when it is opened, and then from time to time. Memory is bounded: if it is
-// full, senders whose sends all fail leave it, and a later sweep finds them again.
+// full, the Dispatcher removes from it senders all of whose sends fail. A later sweep reads their
+// sends again.
 //
 // # What this does not do
 //

@@ -4,8 +4,8 @@
 // The records of a life that has ended stay in the journal until their idempotency keys are old
 // enough to be forgotten. For each deleted entity the journal has a row ([sharding.PurgeWake]),
 // which says when the next [Purge] of the entity is due. Several purges are due before the keys are
-// old: they remove nothing, but let the keys age, because keys age only between two moments at
-// which the same process writes (see journal.Stamp.Next).
+// old. They remove nothing, but let the keys age: keys age only between two moments at which the
+// same process writes, and each purge writes (see journal.Stamp.Next).
 //
 // The Purger reads the rows of its open shards that are due, a page at a time, and returns a Purge
 // for each row. It does so at a constant rate, with a few purges under way, so that they never

@@ -36,8 +36,8 @@ type ask struct {
 	probePause time.Duration
 }
 
-// made counts the changing asks of a turn to one command of one entity.
-type made struct {
+// sentAsk counts the changing asks of a turn to one command of one entity.
+type sentAsk struct {
 	target  sharding.Entity
 	command string
 	times   int
@@ -231,7 +231,7 @@ func (m *Machine) askKey(e *entity, c *command, in *Ask) sharding.CommandID {
 
 // asks reports whether the turn has sent the same command to the same entity before.
 func (c *command) asks(in *Ask) bool {
-	return slices.ContainsFunc(c.asksMade, func(n made) bool { return n.target == in.Target && n.command == in.Command })
+	return slices.ContainsFunc(c.asksMade, func(n sentAsk) bool { return n.target == in.Target && n.command == in.Command })
 }
 
 // note counts a changing ask, and returns how many there were before to the same command of
@@ -243,12 +243,12 @@ func (c *command) note(in *Ask) int {
 			return n.times - 1
 		}
 	}
-	c.asksMade = append(c.asksMade, made{target: in.Target, command: in.Command, times: 1})
+	c.asksMade = append(c.asksMade, sentAsk{target: in.Target, command: in.Command, times: 1})
 	return 0
 }
 
-// asked takes the answer to an ask.
-func (m *Machine) asked(in Asked) {
+// askAnswered takes the answer to an ask.
+func (m *Machine) askAnswered(in AskAnswered) {
 	e := m.find(in.Incarnation)
 	if e == nil || e.ask == nil || e.ask.number != in.Number || !e.ask.sent {
 		return

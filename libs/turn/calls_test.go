@@ -240,7 +240,7 @@ func (w *callWorld) perform(m *callMachine, o turn.Output) {
 		t.waits, t.since = &env, time.Unix(1000, 0).Add(w.now+m.skew)
 		w.soon(func() {
 			w.deliver(&env, func(r sharding.Reply) {
-				w.step(m, turn.Asked{Incarnation: o.Incarnation, Number: o.Number, Reply: r})
+				w.step(m, turn.AskAnswered{Incarnation: o.Incarnation, Number: o.Number, Reply: r})
 			})
 		})
 	case turn.SendProbe:

@@ -35,8 +35,8 @@ func (c *command) deadLetter() (in sharding.DeadLetterInput, ok bool) {
 	return in, err == nil && in.Record > 0
 }
 
-// sendRead continues the turn that waits for a send to be read from the journal.
-func (m *Machine) sendRead(in *SendRead) {
+// readSendDone continues the turn that waits for a send to be read from the journal.
+func (m *Machine) readSendDone(in *ReadSendDone) {
 	e := m.find(in.Incarnation)
 	if e == nil || e.state != live || e.running == nil || e.running.builtin == nil || e.running.runID != in.Request {
 		return
@@ -74,7 +74,7 @@ func (m *Machine) reportSendDropped(e *entity, c *command, reply *sharding.Reply
 }
 
 // refuseDeadLetter returns why a command may not deal with a send, nil if it may.
-func refuseDeadLetter(of *sharding.DeadLetterInput, in *SendRead, again bool) *sharding.Reply {
+func refuseDeadLetter(of *sharding.DeadLetterInput, in *ReadSendDone, again bool) *sharding.Reply {
 	var r sharding.Reply
 	name := fmt.Sprintf("send %d of record %d", of.Place, of.Record)
 	switch {

@@ -85,7 +85,7 @@
 //     not wait for each other.
 //  3. Every Load is answered by one [Loaded], every Run by one [TurnDone], every Append
 //     by one [Appended], every ReadFence by one [FenceRead], every Lookup by one
-//     [LookedUp], every ReadSend by one [SendRead], every Stop by one [Stopped], however late.
+//     [LookedUp], every ReadSend by one [ReadSendDone], every Stop by one [Stopped], however late.
 //     A stop hook that does not end is abandoned: the Stop is answered without it. A handler
 //     cannot be abandoned: its entity waits for it, and [Cancel] asks it to end.
 //  4. The turn that stages events applies them to the instance. A Load applies stored events,
@@ -103,7 +103,7 @@
 //     instance if the state cannot be read.
 //  9. An [Answer] is sent, or copied, before [Machine.Recycle] is called; a [Run] is not
 //     used any more once its TurnDone is stepped.
-//  10. [SendAsk] goes to the router, and is answered by one [Asked]; [SendProbe] goes
+//  10. [SendAsk] goes to the router, and is answered by one [AskAnswered]; [SendProbe] goes
 //     the same way, and may get lost. Only [AskDone] lets the asking turn go on, even after a
 //     [Drop] of its instance. If the context of a turn ends while the turn waits, the driver steps
 //     [WithdrawAsk], and waits for the AskDone. A driver that ends steps WithdrawAsk for

@@ -54,7 +54,7 @@ type entity struct {
 	// shardIndex is the index of the entity in shard.entities.
 	shardIndex uint32
 	idHash     uint32 // for the policy
-	size       int    // in bytes, as the driver has told it; 0: not known
+	size       int    // in bytes, as the driver has reported it; 0: not known
 	// sends is an upper bound of the number of its sends that are pending or staged.
 	sends uint32
 	// loadedSeq is the number of the newest record that the load has read. The load has counted the
@@ -190,10 +190,10 @@ type command struct {
 	asked    bool          // a changing ask of this or an earlier run of the command has left
 	waited   time.Duration // for the answers to asks of the present run
 	// The next four fields are about changing asks of the present run.
-	barrierOpen bool   // the turn has passed the barrier: its changing asks may leave
-	asksMade    []made // the changing asks that have left
-	askConflict bool   // a target had stored the key of an ask with another input
-	askInDoubt  bool   // the outcome of an ask is not known
+	barrierOpen bool      // the turn has passed the barrier: its changing asks may leave
+	asksMade    []sentAsk // the changing asks that have left
+	askConflict bool      // a target had stored the key of an ask with another input
+	askInDoubt  bool      // the outcome of an ask is not known
 	// heldByOldTurn says that a turn of an ended incarnation may still read env and run.
 	heldByOldTurn bool
 	run           Run // the output that starts its turn
@@ -263,7 +263,7 @@ func (m *Machine) deliver(in *Deliver) {
 	}
 	if !ok && sharding.IsBuiltin(in.Env.Command) && s.typ.Desc.Volatile {
 		m.refuse(in.Request, sharding.FailedPrecondition, "entities of type "+string(s.id.Type)+" are volatile: nothing is stored of them, so there is nothing for "+in.Env.Command+
-			" to change. One ends when it has been idle for long, or when a command of it calls Passivate")
+			" to change. Such an entity ends when it has been idle for long, or when one of its commands calls Passivate")
 		return
 	}
 	if !ok {

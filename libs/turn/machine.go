@@ -242,12 +242,12 @@ func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
 		m.loaded(&in)
 	case LookedUp:
 		m.lookedUp(in)
-	case SendRead:
-		m.sendRead(&in)
+	case ReadSendDone:
+		m.readSendDone(&in)
 	case Ask:
 		m.startAsk(&in)
-	case Asked:
-		m.asked(in)
+	case AskAnswered:
+		m.askAnswered(in)
 	case WithdrawAsk:
 		m.withdrawAsk(in)
 	case Stopped:

@@ -271,7 +271,7 @@ func (s *scenario) command(f []string) []string {
 			Reply: sharding.Reply{Outcome: sharding.OK, Payload: []byte(opt[string(s.lookup.ID)])}}
 		return s.step(in)
 	case "sendread":
-		in := turn.SendRead{Incarnation: s.send.Incarnation, Request: s.send.Request, Err: opt["err"]}
+		in := turn.ReadSendDone{Incarnation: s.send.Incarnation, Request: s.send.Request, Err: opt["err"]}
 		in.State = map[string]sharding.SendState{"pending": sharding.SendPending, "done": sharding.SendDone, "refused": sharding.SendRefused, "in-doubt": sharding.SendInDoubt}[f[1]]
 		in.Send = sharding.Send{To: sharding.Entity{Type: "T", ID: "b"}, Input: sharding.Input{Command: "Add", Payload: []byte("x")}, ReplyTo: opt["reply-to"]}
 		if in.Err != "" {
@@ -327,7 +327,7 @@ func (s *scenario) command(f []string) []string {
 		return s.step(s.ask(f, opt, has))
 	case "asked":
 		n := number(f[1])
-		in := turn.Asked{Incarnation: s.asks[n], Number: n, Reply: sharding.Reply{Outcome: sharding.OK, Payload: []byte(opt["reply"]), Code: sharding.Code(opt["error"])}}
+		in := turn.AskAnswered{Incarnation: s.asks[n], Number: n, Reply: sharding.Reply{Outcome: sharding.OK, Payload: []byte(opt["reply"]), Code: sharding.Code(opt["error"])}}
 		if has("reject") {
 			in.Reply = sharding.Reject(sharding.Code(opt["reject"]), "refused there")
 		}

@@ -116,8 +116,8 @@ type (
 		// Failed: the journal did not answer.
 		Failed bool
 	}
-	// SendRead answers ReadSend.
-	SendRead struct {
+	// ReadSendDone answers ReadSend.
+	ReadSendDone struct {
 		Incarnation Incarnation
 		Request     RequestID
 		// State is SendDone if there is no such send.
@@ -208,8 +208,8 @@ type (
 		Deadline time.Time
 		Trace    string
 	}
-	// Asked answers SendAsk.
-	Asked struct {
+	// AskAnswered answers SendAsk.
+	AskAnswered struct {
 		Incarnation Incarnation
 		Number      uint64
 		Reply       sharding.Reply
@@ -340,7 +340,7 @@ type (
 		ID          sharding.CommandID
 	}
 	// ReadSend asks the journal for a send of a living entity. The entity's running turn waits for
-	// the answer, SendRead.
+	// the answer, ReadSendDone.
 	ReadSend struct {
 		Entity      sharding.Entity
 		Shard       sharding.ShardID
@@ -375,7 +375,7 @@ type (
 		Incarnation Incarnation
 		Request     RequestID
 	}
-	// SendAsk sends a command to another entity. It is answered by one Asked, by the deadline of
+	// SendAsk sends a command to another entity. It is answered by one AskAnswered, by the deadline of
 	// the command at the latest.
 	SendAsk struct {
 		Incarnation Incarnation
@@ -465,24 +465,24 @@ func (w *Wakeup) text() string {
 	return fmt.Sprintf(" Wakeup:%+v", *w)
 }
 
-func (Open) input()        {}
-func (Fire) input()        {}
-func (Activate) input()    {}
-func (Deliver) input()     {}
-func (Loaded) input()      {}
-func (LookedUp) input()    {}
-func (SendRead) input()    {}
-func (TurnDone) input()    {}
-func (Appended) input()    {}
-func (FenceRead) input()   {}
-func (SendsEnded) input()  {}
-func (Ask) input()         {}
-func (Asked) input()       {}
-func (WithdrawAsk) input() {}
-func (Stopped) input()     {}
-func (Drain) input()       {}
-func (Abort) input()       {}
-func (Tick) input()        {}
+func (Open) input()         {}
+func (Fire) input()         {}
+func (Activate) input()     {}
+func (Deliver) input()      {}
+func (Loaded) input()       {}
+func (LookedUp) input()     {}
+func (ReadSendDone) input() {}
+func (TurnDone) input()     {}
+func (Appended) input()     {}
+func (FenceRead) input()    {}
+func (SendsEnded) input()   {}
+func (Ask) input()          {}
+func (AskAnswered) input()  {}
+func (WithdrawAsk) input()  {}
+func (Stopped) input()      {}
+func (Drain) input()        {}
+func (Abort) input()        {}
+func (Tick) input()         {}
 
 func (Load) output()      {}
 func (Lookup) output()    {}

@@ -15,8 +15,8 @@
 // soon; otherwise a later sweep reads it in time. A wake-up that this process removes leaves the
 // memory at once. If it is not known whether an append has changed wake-ups of an entity
 // ([turn.WakesUnknown]), all wake-ups of that entity leave the memory, and are read again. Even if
-// this package makes a mistake, the next sweep corrects it: at its end, no wake-up that is in the
-// journal is missing, and no other one is left.
+// this package makes a mistake, the next sweep corrects it: at its end, the memory has no
+// wake-up that the journal does not have, and lacks none that should be in it.
 //
 // # Time
 //

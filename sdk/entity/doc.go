@@ -60,7 +60,9 @@
 //   - a field is null only if its Go type has a nil.
 //
 // If an event cannot be read, the commands of its entity are refused as data_loss, until a
-// region runs a version of the program that can read it. There are exceptions:
+// region runs a version of the program that can read it.
+//
+// The rules above have exceptions:
 //
 //   - [EventType.ReadableBy] lets earlier versions ignore the fields that they do not know.
 //   - A field with omitempty or omitzero may be missing. To add or remove one of these options

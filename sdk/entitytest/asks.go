@@ -127,7 +127,7 @@ func (k *Kit) dropTurns() {
 // sendAsk delivers what a turn asks, as a region does that hosts all types of the kit.
 func (k *Kit) sendAsk(o turn.SendAsk) turn.Input {
 	if refusal := k.refuse(&o.Env); refusal != nil {
-		return turn.Asked{Incarnation: o.Incarnation, Number: o.Number, Reply: *refusal}
+		return turn.AskAnswered{Incarnation: o.Incarnation, Number: o.Number, Reply: *refusal}
 	}
 	k.last++
 	k.asked[k.last] = waiting{inc: o.Incarnation, number: o.Number}
@@ -143,7 +143,7 @@ func (k *Kit) answered(o *turn.Answer) turn.Input {
 		return nil
 	}
 	delete(k.asked, o.Request)
-	return turn.Asked{Incarnation: w.inc, Number: w.number, Reply: o.Reply}
+	return turn.AskAnswered{Incarnation: w.inc, Number: w.number, Reply: o.Reply}
 }
 
 // refuse returns the refusal of a command that no type of the kit has, as that of a gateway.

@@ -27,7 +27,7 @@
 //	rows.go      the life of one row
 //	handoff.go   releasing shards
 //	budget.go    how many handoffs may be under way
-//	brake.go     when the latency of commands holds moves back
+//	brake.go     when moves pause because commands are slow
 //	gateways.go  what gateways say of their users
 //	rollout.go   which version of the application gets shards
 //	decide.go    what was decided and why, for people
@@ -44,9 +44,9 @@
 //
 // The fact that begins a handoff may reserve an epoch for the successor. Then the row becomes serving
 // when the successor has claimed the shard at that epoch. The owner tells the successor when it has
-// released the shard. The coordinator tells it too when it hears of that (ShardStopped), when the
-// owner is lost, or when the owner has not released the shard in time. From then on it waits for
-// the successor. Without a reserved epoch, or without the successor, the row goes to starting.
+// released the shard. The coordinator, too, tells the successor: when it hears of the release
+// (ShardStopped), when the owner is lost, or when the owner has not released the shard in time. From
+// then on the coordinator waits for the successor. Without a reserved epoch, or without the successor, the row goes to starting.
 //
 // A row goes from any phase to starting at a higher epoch, at another region if there is
 // one, when its owner
@@ -58,7 +58,7 @@
 //   - says that it is cut off from the journal, while the coordinator reaches the journal
 //     (journaled types only).
 //
-// When the coordinator waits for a successor, all this is about the successor.
+// While the coordinator waits for a successor, these rules apply to the successor instead of the owner.
 //
 // An owner is lost if it is no longer a member. For journaled types it is also lost if it
 // is unreachable, or has not registered within [Config.RecoveryWait] of the term's start.
@@ -69,7 +69,7 @@
 // # Plans
 //
 // What moves for balance is planned over all types at once, beside the loop: the core asks for a
-// [Plan] from the present rows and regions, at most one plan at a time, and goes on. When the plan
+// [Plan], based on the present rows and regions, at most one plan at a time, and goes on. When the plan
 // arrives, each of its moves is checked again, against the rows and regions of that moment. The fact
 // that begins the handoff ([RowFact]) names the region that is to get the shard, the successor.
 // Therefore a new coordinator can go on with the plan. If a shard leaves without a plan, the strategy
@@ -81,8 +81,8 @@
 // Every allocation takes the next epoch of the term, and so does every reservation for a successor:
 // later allocations of the shard are above it. A region that has released a shard at epoch e
 // takes it again only from e+1 on, and names e+1 when it refuses the shard
-// (control.HostRefused.Above). So in a message that this coordinator has caused, the epoch is at
-// most one above the last one that it has allocated. A message that names a higher epoch was
+// (control.HostRefused.Above). So an answer to an order of this coordinator names an epoch that is
+// at most 1 above the last epoch that this coordinator has allocated. A message that names a higher epoch was
 // caused by a newer coordinator. It is ignored: this term is about to end anyway.
 //
 // # What this does not do

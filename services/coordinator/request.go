@@ -98,7 +98,7 @@ func (m *Machine) checkSaid(r Request) error {
 	return nil
 }
 
-// called returns the regions with a name, or with an address.
+// called returns the regions that have the given name or address.
 func (m *Machine) called(name string) (list []*region) {
 	for i := range m.regions {
 		if r := &m.regions[i]; name != "" && (r.name == name || r.node.Addr == name || r.node.String() == name) {
@@ -108,8 +108,8 @@ func (m *Machine) called(name string) (list []*region) {
 	return list
 }
 
-// regionName finds the name that a request is about: that of a region that is here, given by
-// its name or its address, or another one if that is allowed.
+// regionName turns what an operator has given, a name or an address, into the name of a present
+// region. If other is set, a name that no present region has is returned as it is.
 func (m *Machine) regionName(given string, other bool) (string, error) {
 	if err := sharding.CheckText("region", given, sharding.MaxTypeLen); err != nil {
 		return "", refuse(Malformed, "%v", err)
@@ -135,7 +135,8 @@ func (m *Machine) regionName(given string, other bool) (string, error) {
 	return "", refuse(NotFound, "no region is called %s; %s. To say it of a region that is not here yet, add --ahead", given, text)
 }
 
-// CordonRegion is an operator's request that regions with a name get no shards; Lift ends that.
+// CordonRegion is an operator's request that regions with the name Region get no shards; Lift ends
+// that.
 // Ahead allows a name that no region has now.
 type CordonRegion struct {
 	Region      string
@@ -217,9 +218,10 @@ func (m *Machine) aboutCordon(name string) (remarks []string) {
 	return remarks
 }
 
-// FreezeMoves is an operator's request that nothing moves that need not; Thaw ends that. The
-// freeze ends by itself at Until, or after For; zero: it does not. A request is repeated with
-// the Until of the first answer, so that it is the same one.
+// FreezeMoves is an operator's request that only shards that must move do; Thaw ends that. The
+// freeze ends by itself at Until, or after For; if both are zero, it does not end by itself. A
+// client that repeats a request with For must instead send the Until of the first answer:
+// otherwise each repeat would ask for a later end.
 type FreezeMoves struct {
 	Thaw       bool
 	For        time.Duration
@@ -488,7 +490,7 @@ func (m *Machine) mayMove(t *typeTable, r *row, to *region) error {
 	return m.withinBudget(r, to)
 }
 
-// withinBudget says why an operator cannot move a shard by the budget.
+// withinBudget returns an error if the budget does not allow an operator's move now.
 func (m *Machine) withinBudget(r *row, to *region) error {
 	b, cfg := &m.budget, &m.cfg
 	switch m.exceeds(r, to.node, sharding.CauseMove) {

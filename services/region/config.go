@@ -84,8 +84,8 @@ type Config struct {
 	// measurements of them. Default 5 s: what moves because of load is wanted for minutes.
 	// 0: nothing is measured.
 	LoadInterval time.Duration
-	// LoadHalfLife is how long ago what was measured counts half in the rates that are
-	// reported. Default 15 s: a burst of a few seconds moves nothing, and a lasting change
+	// LoadHalfLife is the half-life of measurements: in the rates that are reported, a measurement
+	// of this age has half the weight of a new one. Default 15 s: a burst of a few seconds moves nothing, and a lasting change
 	// is seen after half a minute.
 	LoadHalfLife time.Duration
 	// LoadShards is how many shards are reported by themselves, the heaviest ones. Default

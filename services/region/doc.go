@@ -48,8 +48,9 @@
 // moves, the region that has handed a shard off keeps them until the next owner has fetched them
 // ([GiveKept]).
 //
-// If HandOff names the successor of the shard, the region sends HostShard to it when it has released
-// the shard, until it hears that the shard has gone on. The successor claims the shard at the epoch
+// HandOff may name the successor of the shard. Then the region sends HostShard to the successor once
+// it has released the shard. It repeats that until it knows a row of the shard with a higher epoch,
+// until the successor refuses, or until [Config.HandoverTimeout] has passed. The successor claims the shard at the epoch
 // that the coordinator has reserved for it. It reports to the region, and to the active coordinator if
 // there is one. Both regions then know that it serves the shard, and say so to whoever asks
 // (FindShards), before a coordinator has written it down. See handover.go.

@@ -12,7 +12,7 @@ import (
 
 // A handoff can end without its coordinator. HandOff names the successor of the shard, and the
 // epoch that is reserved for it. When this region has released the shard, it sends HostShard to the
-// successor itself, again and again, until it hears that the shard has gone on. Regions and
+// successor itself, and repeats it until it knows a row of the shard with a higher epoch. Regions and
 // gateways that wait for the shard ask the owner that they know, which is this region, and learn
 // from it that the successor serves (FindShards).
 
@@ -30,7 +30,7 @@ func (c *ControlCore) handOffTo(in control.HandOff) {
 		return
 	}
 	if row, known := c.table.Row(in.Shard); known && row.Epoch > in.Epoch {
-		return // it has gone on
+		return // a later owner has the shard
 	}
 	h := c.handovers[in.Shard]
 	if in.Next < h.order.Next {
@@ -77,7 +77,7 @@ func (c *ControlCore) tickHandovers() {
 	}
 }
 
-// endHandovers forgets the handovers of shards that have gone on.
+// endHandovers forgets the handovers of shards that have rows with higher epochs.
 func (c *ControlCore) endHandovers(rows []sharding.Row) {
 	for _, row := range rows {
 		if h, found := c.handovers[row.Shard]; found && row.Epoch > h.order.Epoch {
@@ -107,8 +107,8 @@ func (c *ControlCore) successorRefused(from string, in control.HostRefused) {
 }
 
 // taken reports whether an order to host a shard that was released by its owner must be obeyed.
-// The order stands for a fact of the term that it names, which may be over: then the shard may
-// have gone on since, and this region may know.
+// The order stands for a fact of the term that it names, which may be over. The shard may
+// have a later owner since then, and this region may know that.
 func (c *ControlCore) taken(from sharding.NodeID, in control.HostShard) bool {
 	if in.Epoch == 0 || in.Epoch.Term() > in.Term {
 		return false

@@ -132,8 +132,8 @@ type heldShard struct {
 	handOff sharding.Epoch
 	// nextEpoch is the epoch to claim when the shard is stopped at the present one; 0: none.
 	nextEpoch sharding.Epoch
-	// keptBy names the region that has kept the states of the entities; it is from the order for
-	// epoch. nextKeptBy is the same from the order for nextEpoch.
+	// keptBy names the region that has kept the states of the entities, as the HostShard order for
+	// the epoch in the field epoch says. nextKeptBy is what the order for nextEpoch says.
 	keptBy, nextKeptBy control.Previous
 	// nextFrom is the address of the sender of the order for nextEpoch.
 	nextFrom string

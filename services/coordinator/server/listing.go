@@ -27,8 +27,8 @@ const (
 	// listMost is the largest number of rows of an answer. A row has names only, and no
 	// inputs, so this is at most a MiB or two.
 	listMost = 1000
-	// listShards is how many shards are read at a time while they have few rows: most of the
-	// time is then spent on asking. What is read is bounded by the journal (PageBytes).
+	// listShards is how many shards are read at a time while they have few rows. If shards with few
+	// rows were read one by one, the round trips would take most of the time. What is read is bounded by the journal (PageBytes).
 	listShards = 64
 	// listTime is how long rows are looked for. After that the answer has the rows that were found,
 	// even if more are wanted. It is half of the time that the command line waits for an answer.
@@ -104,9 +104,9 @@ func toWanted(typ, id, after string, limit uint32) (w wanted, err error) {
 	return w, nil
 }
 
-// in returns the shards that may have rows that are wanted, in the order of shards. Volatile types
-// have no rows.
-func (w *wanted) in(types []sharding.TypeDesc) (all []sharding.ShardID) {
+// shardsOf returns the shards of some types that may have wanted rows, in the order of shards.
+// Volatile types have no rows.
+func (w *wanted) shardsOf(types []sharding.TypeDesc) (all []sharding.ShardID) {
 	for _, t := range types {
 		switch {
 		case w.typ != "" && w.typ != t.Type || t.Volatile:
@@ -122,13 +122,14 @@ func (w *wanted) in(types []sharding.TypeDesc) (all []sharding.ShardID) {
 	return all
 }
 
-// listing reads rows R of shards at positions P.
+// listing reads rows (of type R) of shards, each beginning at a position (of type P).
 type listing[P, R any] struct {
 	read            func(ctx context.Context, from []P, limit int) (journal.Page[R], error)
 	shardOfPosition func(*P) sharding.ShardID
 	shardOfRow      func(*R) sharding.ShardID
 	after           func(*R) P
-	// take lists a row, unless the answer is full.
+	// take lists a row if it is wanted. It returns false if the answer is full, and the listing must
+	// go on with this row later.
 	take    func(*R) (taken bool)
 	left    func() int // how many rows may still be listed
 	damaged func(string)
@@ -173,9 +174,9 @@ func (l *listing[P, R]) run(ctx context.Context, from []P, until time.Time) (res
 	return nil, nil
 }
 
-// beginningWith returns the shards that come after from, and from itself.
-func beginningWith(shards []sharding.ShardID, from sharding.ShardID) []sharding.ShardID {
-	i, _ := slices.BinarySearchFunc(shards, from, sharding.ShardID.Compare)
+// beginningWith returns the shards from first on.
+func beginningWith(shards []sharding.ShardID, first sharding.ShardID) []sharding.ShardID {
+	i, _ := slices.BinarySearchFunc(shards, first, sharding.ShardID.Compare)
 	return shards[i:]
 }
 
@@ -190,7 +191,7 @@ func (a admin) beginListing(ctx context.Context, typ, id, after string, limit ui
 	if w.typ != "" && !slices.ContainsFunc(w.view.Types, func(t sharding.TypeDesc) bool { return t.Type == w.typ }) {
 		return w, twirp.NewErrorf(twirp.NotFound, "no entity type %s; declared are %s", typ, typeNames(&w.view))
 	}
-	w.shards = w.in(w.view.Types)
+	w.shards = w.shardsOf(w.view.Types)
 	return w, nil
 }
 
@@ -385,7 +386,7 @@ func (a admin) Sends(ctx context.Context, req *adminv1.SendsRequest) (*adminv1.S
 	return out, nil
 }
 
-// addFailure adds to a send of an answer how it fails, or why it is a dead letter.
+// addFailure adds to a listed send how it fails, or why it is a dead letter.
 func (f *failing) addFailure(s *adminv1.Send, x *inspectionv1.Failing) {
 	s.Failure, s.Behind, s.Answer, s.Waiting = f.failure(x), x.Behind, x.Answer, x.Waiting
 }

@@ -77,10 +77,10 @@ func Send(o turn.ReadSend, dead bool) journal.SendsRequest {
 	return journal.SendRequest(o.Shard, o.Entity, o.Seq, dead)
 }
 
-// SendRead is the answer to a [turn.ReadSend], from one of its two reads. last says that no other
+// ReadSendDone is the answer to a [turn.ReadSend], from one of its two reads. last says that no other
 // read is needed.
-func SendRead(o turn.ReadSend, dead bool, page journal.SendsPage, err error) (out turn.SendRead, last bool) {
-	out = turn.SendRead{Incarnation: o.Incarnation, Request: o.Request, State: sharding.SendDone}
+func ReadSendDone(o turn.ReadSend, dead bool, page journal.SendsPage, err error) (out turn.ReadSendDone, last bool) {
+	out = turn.ReadSendDone{Incarnation: o.Incarnation, Request: o.Request, State: sharding.SendDone}
 	if err == nil && len(page.Damaged) > 0 {
 		err = page.Damaged[0].Err
 	}

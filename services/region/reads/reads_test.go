@@ -67,7 +67,7 @@ func TestSendRead(t *testing.T) {
 		{"no answer", 0, false, journal.SendsPage{}, away, sharding.SendDone, sharding.Unavailable, true},
 		{"a damaged shard", 0, false, journal.SendsPage{Damaged: []journal.Damaged{{Err: journal.ErrCorrupt}}}, nil, sharding.SendDone, sharding.DataLoss, true},
 	} {
-		out, last := reads.SendRead(turn.ReadSend{Entity: alice, Shard: shard, Seq: 7, Place: c.place}, c.dead, c.page, c.err)
+		out, last := reads.ReadSendDone(turn.ReadSend{Entity: alice, Shard: shard, Seq: 7, Place: c.place}, c.dead, c.page, c.err)
 		if out.State != c.state || out.Code != c.code || last != c.last || (out.Err == "") != (c.code == "") {
 			t.Errorf("%s: %+v, last %t", c.name, out, last)
 		}

@@ -100,7 +100,7 @@ func (s *shardLoop) endAsks() {
 // sendAsk sends the command that a turn asks.
 func (s *shardLoop) sendAsk(o turn.SendAsk) {
 	s.route(o.Env, o.ReadOnly, func(reply sharding.Reply) {
-		s.put(item{in: region.Turn{Input: turn.Asked{Incarnation: o.Incarnation, Number: o.Number, Reply: reply}}})
+		s.put(item{in: region.Turn{Input: turn.AskAnswered{Incarnation: o.Incarnation, Number: o.Number, Reply: reply}}})
 	})
 }
 

@@ -28,11 +28,11 @@ type Config struct {
 	AppVersion   string            `key:"app.version" help:"version of your entities' code, as roost members shows it; empty: the one that the binary was built with, or that of its main module"`
 	Types        []string          `key:"region.types" help:"entity types of this binary that this process hosts; empty: all. In this way regions that run the same binary can host different types"`
 	Passivation  map[string]string `key:"region.passivation" help:"by entity type: which entities are stopped to free memory, instead of what their code says; such as Cart=lru limit=10000 idle=10m,Order=idle=5m. See docs/memory.md for the strategies. A limit is for this region. When the file has changed, it takes effect without a restart"`
-	HeapShare    float64           `key:"region.heap_share" help:"share of the memory limit (GOMEMLIMIT, or 90% of that of the container) that may be live heap; above it entities are stopped to free memory, whatever their strategies say, except those that never are; 0: no bound, as without a memory limit. See docs/memory.md"`
+	HeapShare    float64           `key:"region.heap_share" help:"share of the memory limit (GOMEMLIMIT, or 90% of that of the container) that may be live heap; above it entities are stopped to free memory, whatever their strategies say, except entities of types with the strategy none, which are never stopped; 0: no bound, as without a memory limit. See docs/memory.md"`
 	Labels       map[string]string `key:"region.labels" help:"what operators and placement should know about this region, such as disk=ssd; shown by roost members -o json"`
 	Capacity     int               `key:"region.capacity" unit:"shards" help:"the most shards, of all types, that this region is given as long as others have room; if all regions have a capacity, zones share the shards of a type in proportion to the capacities of their regions; 0: not limited"`
 	Inbox        int               `key:"region.inbox" unit:"messages" help:"messages that may wait for the region's shard cores, divided equally among the cores; when that many wait, nothing more is read from links"`
-	ShardCores   int               `key:"region.shard_cores" unit:"shard cores" help:"parts into which the shards of this process are divided; what does not run entities (admission, mailboxes, deduplication, gates) is done for each part by one thread at a time. Limits are for all of them together; there are fewer parts if each would have less than 5 commands, 10MiB of them and 5 loads. More than one helps only where many processors are busy with that"`
+	ShardCores   int               `key:"region.shard_cores" unit:"shard cores" help:"parts into which the shards of this process are divided; what does not run entities (admission, mailboxes, deduplication, gates) is done for each part by one thread at a time. Limits are for all of them together; there are fewer parts where the share of a part in one of these limits would be less than 5 commands, 10MiB of commands or 5 loads. More than one part helps only if this work keeps many processors busy"`
 	Mailbox      int               `key:"region.mailbox" unit:"commands" help:"commands that may wait for one entity; more are refused as resource_exhausted"`
 	MailboxShare float64           `key:"region.mailbox_share" help:"share of a command's time that the turns before it may take, judged by how long recent turns of its entity took; a command that would wait longer is refused at once as resource_exhausted"`
 	Commands     int               `key:"region.commands" unit:"commands" help:"commands that may wait for all entities; more are refused as resource_exhausted"`
@@ -43,8 +43,8 @@ type Config struct {
 	LeaveTimeout time.Duration     `key:"region.leave_timeout" help:"time a stopping region waits for its shards to be handed off"`
 	KeptWait     time.Duration     `key:"region.kept_wait" help:"for volatile types with KeepOnMoves: time for which a shard, and its commands, wait for the states that the previous owner has kept; then the entities begin empty"`
 	KeptBytes    node.Bytes        `key:"region.kept_bytes" help:"for volatile types with KeepOnMoves: size of all states that are kept for the next owners of shards; each state is kept until it is fetched, for region.leave_timeout at most. An entity whose state finds no room begins empty at its next owner"`
-	LoadInterval time.Duration     `key:"region.load_interval" help:"time between two reports of what the shards of this region take of it, for coordinators with allocation.strategy load and for roost members; 0: nothing is measured and reported. See docs/placement.md"`
-	LoadHalfLife time.Duration     `key:"region.load_half_life" help:"how long ago what was measured of a shard counts half in the rates that are reported"`
+	LoadInterval time.Duration     `key:"region.load_interval" help:"time between two reports of what the shards of this region cost it (handler time, memory and so on), for coordinators with allocation.strategy load and for roost members; 0: nothing is measured and reported. See docs/placement.md"`
+	LoadHalfLife time.Duration     `key:"region.load_half_life" help:"half-life of the measurements: in the rates that are reported of a shard, a measurement of this age has half the weight of a new one"`
 	StopTimeout  time.Duration     `key:"region.stop_timeout" help:"time an entity's stop hook has"`
 	Failures     int               `key:"region.failure_log" unit:"lines/s" help:"log lines about failed turns, tells, loads and snapshots; what exceeds it is left out and counted in the next line"`
 	// Limits of loads, of turns that wait, and of the command ids that are in memory; and when snapshots
@@ -54,7 +54,7 @@ type Config struct {
 	WaitingTurns  int           `key:"region.waiting_turns" unit:"turns" help:"turns that may wait for the answers of other entities, divided equally among the shard cores; each keeps a goroutine with its stack. When that many wait, what an entity asks is refused as resource_exhausted"`
 	LookupTimeout time.Duration `key:"region.lookup_timeout" help:"time for which the repeat of a recent command, and the commands behind it, wait until the journal has said whether that command is stored, which takes some milliseconds; then the repeat has a turn like any other command"`
 	RecentIDs     int           `key:"region.recent_ids" unit:"ids" help:"ids of recent commands that are kept in memory, for all entities together, at eight bytes each. The repeat of a command whose id is in memory is answered from the journal; any other repeat costs a turn and a reload; 0: none"`
-	SnapshotBytes node.Bytes    `key:"region.snapshot_bytes" help:"size of the records after which a snapshot is taken, however few events they have; more is not read to load an entity. The default is half of the largest possible snapshot, so that large states are not written all the time"`
+	SnapshotBytes node.Bytes    `key:"region.snapshot_bytes" help:"a snapshot is taken when the records since the last one have this size, however few events they have. So to load an entity, little more than this is read after its snapshot. The default is half of the largest possible snapshot, so that large states are not written all the time"`
 	// Limits of the router, for the commands that entities here send to others.
 	Routed           int           `key:"region.routed_commands" unit:"commands" help:"commands that entities of this region have sent to other entities, here or elsewhere, and that are not answered; more are refused as resource_exhausted"`
 	RoutedBytes      node.Bytes    `key:"region.routed_command_bytes" help:"size of all these commands; more are refused as resource_exhausted"`
@@ -62,7 +62,7 @@ type Config struct {
 	RoutedShard      int           `key:"region.routed_shard_commands" unit:"commands" help:"commands of entities here under way to one shard, so that one hot or moving shard cannot use up the others' room"`
 	RoutedShardBytes node.Bytes    `key:"region.routed_shard_bytes" help:"size of the commands of entities here under way to one shard"`
 	RoutedLinkIdle   time.Duration `key:"region.routed_link_idle" help:"a link to another region is closed when no entity here has sent a command over it for this time; above 1m, the longest time that a command has"`
-	SendsMaxAge      time.Duration `key:"region.sends_max_age" help:"time for which what an entity has sent to another one is tried; then it is a dead letter, unless the sender takes the answer. At least an hour less than region.dedupe_age, for which entities remember which commands they have executed"`
+	SendsMaxAge      time.Duration `key:"region.sends_max_age" help:"how long the delivery of a command that an entity has sent to another one is tried; after that the command is a dead letter, unless the sender takes the answer. At least an hour less than region.dedupe_age, for which entities remember which commands they have executed"`
 	// Reminders and remembered entities.
 	Remember  RememberConfig
 	Reminders ReminderConfig
@@ -70,7 +70,7 @@ type Config struct {
 	JournalPatience time.Duration `key:"journal.patience" help:"time for which the journal leaves commits, or loads, unanswered before this region counts as cut off from it: it is not ready then, and its journaled shards move to other regions; 0: never"`
 	// What is stored of entities that were deleted, and of keys.
 	DedupeAge       time.Duration `key:"region.dedupe_age" help:"time for which the idempotency key of a command is remembered at least; after that a repeat may be refused as expired. What is stored of a deleted entity is removed when its keys are that old"`
-	PurgeRate       int           `key:"region.purge_rate" unit:"entities/s" help:"deleted entities that this process looks at, or of which it removes what is stored, at most; more wait"`
+	PurgeRate       int           `key:"region.purge_rate" unit:"entities/s" help:"the most deleted entities that this process checks or removes from the journal; others wait"`
 	PurgeInterval   time.Duration `key:"region.purge_interval" help:"time between two looks at a shard for deleted entities that can be removed"`
 	JournalRecovery time.Duration `key:"journal.recovery" help:"time for which the journal must answer again before this region is given shards again"`
 }
@@ -109,7 +109,7 @@ func DefaultConfig() Config {
 		StopTimeout:  5 * time.Second,
 		Failures:     100, // enough to see what is wrong, too few to fill a disk
 
-		EntityLoads:   4, // one that hangs does not keep the entity from everybody
+		EntityLoads:   4, // a single load that hangs does not make the entity unavailable
 		Loads:         20_000,
 		WaitingTurns:  10_000,
 		LookupTimeout: time.Second,

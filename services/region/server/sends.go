@@ -50,7 +50,7 @@ func (s *shardLoop) readSend(o turn.ReadSend) {
 		defer cancel()
 		for _, dead := range []bool{false, true} {
 			page, err := s.journal.Sends(ctx, reads.Send(o, dead))
-			if out, last := reads.SendRead(o, dead, page, err); last {
+			if out, last := reads.ReadSendDone(o, dead, page, err); last {
 				s.inbox.put(s.index, item{in: region.Turn{Input: out}})
 				return
 			}

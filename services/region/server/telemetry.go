@@ -25,8 +25,8 @@ import (
 
 const scope = "github.com/roost-cluster/roost/services/region"
 
-// telemetry is what the region tells about itself. No attribute ever is an
-// entity id: there are too many of them.
+// telemetry is what the region tells about itself. No metric has an entity id as an attribute:
+// there are too many ids. Spans have it.
 type telemetry struct {
 	tracer  trace.Tracer
 	command *histogram.Histogram
@@ -82,9 +82,9 @@ func (s *shared) instrument(tp trace.TracerProvider, mp metric.MeterProvider, hi
 	t.damaged = meter.Counter("roost.journal.damaged", "{operation}",
 		"loads, claims, appends, fence reads and snapshots that were refused, because what the journal has stored for them is damaged")
 	t.statesLost = meter.Counter("roost.entity.states.lost", "{state}",
-		"states of entities of a volatile type that keeps its state on moves, which did not move: the entities begin empty")
+		"kept states of entities of volatile types that did not reach the next owner: the entities begin empty there")
 	t.dropped = meter.Counter("roost.region.reports.dropped", "{report}",
-		"reports about shards left out because too many waited for the coordinator, which asks again")
+		"reports about shards that were dropped because too many reports waited to be sent to the coordinator; the coordinator asks again")
 	return meter.Err()
 }
 
@@ -92,7 +92,7 @@ func (s *shared) instrument(tp trace.TracerProvider, mp metric.MeterProvider, hi
 func (s *Runner) gauges(meter *node.Instruments) error {
 	shards := meter.Gauge("roost.region.shards", "{shard}", "shards that this region holds")
 	byType := newTypeGauges(meter)
-	loads := meter.Gauge("roost.entity.loads", "{load}", "loads of entities that have not ended, those included that nobody waits for any more")
+	loads := meter.Gauge("roost.entity.loads", "{load}", "unfinished loads of entities, including loads that nobody waits for any more")
 	waiting := meter.Gauge("roost.region.buffer.messages", "{message}", "commands delivered and not answered")
 	activations := meter.Count("roost.entity.activations", "{activation}", "entities brought to life")
 	unknown := meter.Count("roost.journal.unknown", "{append}", "appends whose outcome was unknown")
@@ -104,7 +104,7 @@ func (s *Runner) gauges(meter *node.Instruments) error {
 	deadlocks := meter.Count("roost.region.asks.deadlocks", "{command}", "asks that were given up because entities waited for each other in a circle")
 	soon := meter.Gauge("roost.region.reminders.held", "{reminder}", "reminders in memory, because they are due soon or fail")
 	failing := meter.Gauge("roost.region.reminders.failing", "{reminder}", "reminders in memory whose command has failed and will run again, by type")
-	fired := meter.Count("roost.region.reminders.fired", "{firing}", "firings of reminders that are durable")
+	fired := meter.Count("roost.region.reminders.fired", "{firing}", "durable firings of reminders")
 	failed := meter.Count("roost.region.reminders.failed", "{firing}", "firings of reminders whose command failed and will run again")
 	obsolete := meter.Count("roost.region.reminders.obsolete", "{firing}", "firings of reminders that the journal refused, because they had fired or were changed before")
 	unread := meter.Count("roost.region.reminders.reads.failed", "{read}", "failed reads of reminders; the reminders fire later")
@@ -374,7 +374,7 @@ func (s *shardLoop) measures(k attributeKey) *measures {
 	}
 	if k.code != "" {
 		named.outcome = 0
-		if !slices.Contains(sharding.Codes(), k.code) { // nor may a code that the entity has made up
+		if !slices.Contains(sharding.Codes(), k.code) { // a code that the entity has made up must not become an attribute either
 			named.code = sharding.Internal
 		}
 	}
