@@ -30,6 +30,7 @@ var placements = []scenario{
 	{name: "external", length: 10 * time.Second, prepare: externally, faults: placeExternally},
 	{name: "custom", length: 10 * time.Second, prepare: packed, faults: pack},
 	{name: "skew", length: 10 * time.Second, skewed: true, prepare: byLoad, faults: divideLoad},
+	{name: "co-location", length: 10 * time.Second, prepare: ofTwoKinds, faults: colocate},
 	{name: "roles", length: 10 * time.Second, prepare: ofTwoKinds, faults: divideTypes},
 }
 
@@ -347,5 +348,66 @@ func divideTypes(r *run) {
 		return err
 	}); n > 0 {
 		r.Errorf("%d counters do not answer", n)
+	}
+}
+
+// colocate asks entities of a type with a shard rule: all orders of a customer are in one shard and
+// go with it.
+func colocate(r *run) {
+	testbin.Build(r.T, "e2e/cluster/cmd/living-region") // beside the others
+	r.release("living-region")
+	for range 2 {
+		_, err := r.cluster.AddRegion(r.Context())
+		r.must(err)
+	}
+	via, err := client.Dial(r.cluster.Gateways()...)
+	r.must(err)
+	change := entity.Command[struct{}, struct {
+		N int `json:"n"`
+	}]("Order", "Change")
+	const customers, orders = 4, 10
+	all := func(times int) {
+		r.Helper()
+		for c := range customers {
+			for o := range orders {
+				id := fmt.Sprintf("customer-%d/order-%d", c, o)
+				eventually(r.T, waitLimit, func() error { // at first there is no such type
+					got, err := change.Ask(r.Context(), via, id, struct{}{}, entity.Key(fmt.Sprint(times)))
+					if err == nil && got.N != times {
+						r.Errorf("order %s was changed %d times, want %d", id, got.N, times)
+					}
+					return err
+				})
+			}
+		}
+	}
+	shardOf := func(customer int) (index uint32, region string) {
+		r.Helper()
+		for o := range orders {
+			var at *adminv1.WhereResponse
+			eventually(r.T, waitLimit, func() (err error) {
+				at, err = r.admin().Where(r.Context(), "Order", fmt.Sprintf("customer-%d/order-%d", customer, o))
+				return err
+			})
+			if at.ShardKey != fmt.Sprint("customer-", customer) || o > 0 && at.Shard.Index != index {
+				r.Errorf("order %d of customer %d: %v, the others are in shard %d", o, customer, at, index)
+			}
+			index, region = at.Shard.Index, at.Shard.Region
+		}
+		return index, region
+	}
+	all(1)
+	index, from := shardOf(0)
+	r.killActive()
+	all(2)
+	to := map[string]string{"region-3": "region-4", "region-4": "region-3"}[from]
+	eventually(r.T, waitLimit, func() error { // a coordinator that has just become active moves nothing at first
+		_, err := r.admin().Move(r.Context(), &adminv1.MoveRequest{Type: "Order", Index: index, Region: to, By: operator})
+		return err
+	})
+	r.at("Order", map[uint32]string{index: to})
+	all(3)
+	if after, _ := shardOf(0); after != index {
+		r.Errorf("the orders of a customer were in shard %d, and are in %d", index, after)
 	}
 }

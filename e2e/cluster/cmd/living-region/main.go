@@ -205,6 +205,11 @@ func main() {
 			entity.On(entity.Command[struct{}, Count]("Box", "End"), (*Box).End),
 			entity.On(entity.Command[struct{}, Count]("Box", "Get").ReadOnly(), func(b *Box, ctx *entity.Ctx, in struct{}) (Count, error) { return b.Get(ctx, in) }),
 		).Events(Done{}).Shards(64),
+		entity.Define("Order", func(string) *Count { return &Count{} },
+			entity.On(entity.Command[struct{}, Count]("Order", "Change"), func(c *Count, ctx *entity.Ctx, _ struct{}) (Count, error) {
+				return c.persist(ctx, Done{What: "changed", N: c.N})
+			}),
+		).Events(Done{}).ShardBy(entity.Prefix("/")).Shards(64),
 		entity.Define("Peer", func(string) *Peer { return &Peer{} },
 			entity.On(entity.Command[Emit, Count]("Peer", "Emit"), (*Peer).Emit),
 			entity.On(take, (*Peer).Take),
