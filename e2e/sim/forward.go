@@ -41,9 +41,9 @@ func (n *regionNode) startRouter() {
 	n.stepControl(region.FeedRouter{})
 }
 
-// isHere reports whether this is the way from a region's router into the inbox of the same region,
+// isLocal reports whether this is the way from a region's router into the inbox of the same region,
 // and not a link over the network. On this way nothing gets lost, and the order is kept.
-func (l *routerLink) isHere() bool { return l.router.here == l }
+func (l *routerLink) isLocal() bool { return l.router.here == l }
 
 // connectHere opens the way into the region's own inbox.
 func (g *routerNode) connectHere() {

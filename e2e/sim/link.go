@@ -156,7 +156,7 @@ func (l *routerLink) announceClose(way *direction, learn func()) {
 
 // toRegion sends a command to the region; read runs in the region's loop.
 func (l *routerLink) toRegion(a router.Attempt, read func()) {
-	if l.isHere() {
+	if l.isLocal() {
 		l.unread++
 		l.region.carry(&l.region.fromRouter, read)
 		return
@@ -210,7 +210,7 @@ func (l *routerLink) toRouter(read func()) {
 	if !l.regionOpen {
 		return
 	}
-	if l.isHere() {
+	if l.isLocal() {
 		l.region.carry(&l.region.toRouter, func() {
 			l.unread--
 			read()

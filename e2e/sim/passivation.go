@@ -32,7 +32,7 @@ func (s *shardNode) stressMemory() {
 	if d.chance(s.w.weather.Collect) {
 		s.performAll() // what has ended by now takes no memory
 		s.collections += 2
-		s.liveBytes, s.toldAtCollection, s.limitsWhenOver = uint64(d.between(0, 3*heapBytes)), s.toldBytes(), nil
+		s.liveBytes, s.reportedAtCollection, s.limitsWhenOver = uint64(d.between(0, 3*heapBytes)), s.reportedBytes(), nil
 		s.stepShard(region.Collected{Cycle: s.collections, Live: s.liveBytes})
 		s.checkCollected()
 	}
@@ -50,8 +50,9 @@ func (w *World) told(l list) int {
 	return 1 + int(l.n*7%heapBytes)
 }
 
-// toldBytes is the sum of the sizes that the entities have told that are alive or being stopped.
-func (s *shardNode) toldBytes() (sum int) {
+// reportedBytes is the sum of the sizes that entities have reported. Only entities that are alive or
+// being stopped count.
+func (s *shardNode) reportedBytes() (sum int) {
 	for _, b := range s.instances { // order-free: a sum
 		sum += b.size
 	}
@@ -78,11 +79,11 @@ func (s *shardNode) checkCollected() {
 }
 
 // checkMemory checks that the limits of live entities do not rise after the sizes that entities have
-// told add up to too much memory. They may rise at the next collection.
+// reported add up to too much memory. They may rise at the next collection.
 func (s *shardNode) checkMemory() {
-	sum := s.toldBytes()
+	sum := s.reportedBytes()
 	first := s.limitsWhenOver == nil
-	if first && (sum <= s.toldAtCollection || s.liveBytes+uint64(sum-s.toldAtCollection) <= heapBytes) {
+	if first && (sum <= s.reportedAtCollection || s.liveBytes+uint64(sum-s.reportedAtCollection) <= heapBytes) {
 		return
 	}
 	if first {
@@ -94,7 +95,7 @@ func (s *shardNode) checkMemory() {
 			s.limitsWhenOver[t.Type] = t.Limit
 		}
 		if t.Limit == 0 || t.Limit > s.limitsWhenOver[t.Type] {
-			s.w.violate("memory is bounded", "%s: the sizes that entities have told add up to too much memory, and the limit of live entities of type %s is %d now (0: none); it was %d before", s.p.name, t.Type, t.Limit, s.limitsWhenOver[t.Type])
+			s.w.violate("memory is bounded", "%s: the sizes that entities have reported add up to too much memory, and the limit of live entities of type %s is %d now (0: none); it was %d before", s.p.name, t.Type, t.Limit, s.limitsWhenOver[t.Type])
 		}
 	}
 }

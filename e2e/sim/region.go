@@ -64,8 +64,8 @@ type shardNode struct {
 	fromCore    lastArrival // of messages to the control core
 	collections uint64      // number of the last garbage collection
 	liveBytes   uint64      // bytes of the heap that were in use after the last garbage collection
-	// toldAtCollection is what the method toldBytes returned at the last garbage collection.
-	toldAtCollection int
+	// reportedAtCollection is what the method reportedBytes returned at the last garbage collection.
+	reportedAtCollection int
 	// limitsWhenOver is set when the sizes that entities have reported add up to too much memory for
 	// the first time since the last garbage collection. It has the limits of live entities at that
 	// moment, by type. nil: they have not added up to too much since the last collection.
@@ -568,7 +568,7 @@ func (n *regionNode) stop() {
 		n.router.closeLinks()
 	}
 	for _, l := range n.links {
-		if l.regionOpen && !l.isHere() {
+		if l.regionOpen && !l.isLocal() {
 			l.regionOpen = false
 			if n.w.dice("link").chance(0.5) {
 				l.down.reset = true // answers that are still under way are lost

@@ -153,7 +153,7 @@ func (n *regionNode) send(c caller, in router.Input, frame func()) {
 		n.w.violate("a reply finds room", "%s: the answer to %q of %d bytes, for which there was room before it ran", n.p.name, c.key, size)
 	}
 	l := c.link
-	if l.isHere() { // the router has it at once
+	if l.isLocal() { // the router has it at once
 		n.replyBudget.budget.Answered(c.ticket, learned)
 		l.toRouter(frame)
 		n.readAll()

@@ -163,9 +163,9 @@ func (d *Dispatcher) Step(now time.Time, in Input, out *Outputs) {
 	d.out = nil
 }
 
-// Told does what Step does for an event of the [turn.Machine]: a [turn.SendsStored], a
+// Observe does what Step does for an event of the [turn.Machine]: a [turn.SendsStored], a
 // [turn.SendDropped], a [turn.WakesUnknown] or a [turn.FiringEnded]. It ignores all others.
-func (d *Dispatcher) Told(now time.Time, e turn.ShardEvent, out *Outputs) {
+func (d *Dispatcher) Observe(now time.Time, e turn.ShardEvent, out *Outputs) {
 	d.now, d.out = now, out
 	switch e := e.(type) {
 	case turn.SendsStored:

@@ -156,7 +156,7 @@ func (m *model) step(in outbox.Input) {
 func (m *model) tell(e turn.ShardEvent) {
 	m.t.Helper()
 	var out outbox.Outputs
-	m.d.Told(m.now, e, &out)
+	m.d.Observe(m.now, e, &out)
 	m.did(&out)
 }
 
@@ -865,7 +865,7 @@ func meanwhile(t testing.TB) {
 	store := func(seq uint64) {
 		r := sharding.Record{Seq: seq, Sends: []sharding.Send{row(seq).Sends[0].Send}}
 		step(func() {
-			d.Told(now, turn.SendsStored{Shard: first, Epoch: 1, Entity: from, At: now, Records: []sharding.Record{r}}, &out)
+			d.Observe(now, turn.SendsStored{Shard: first, Epoch: 1, Entity: from, At: now, Records: []sharding.Record{r}}, &out)
 		})
 	}
 	in(outbox.Open{Shard: sharding.ShardID{Type: "A", Index: 2}, Epoch: 1})
@@ -918,7 +918,7 @@ func givenUp(t testing.TB) {
 		}
 	}
 	in := func(i outbox.Input) { step(func() { d.Step(now, i, &out) }) }
-	tell := func(e turn.ShardEvent) { step(func() { d.Told(now, e, &out) }) }
+	tell := func(e turn.ShardEvent) { step(func() { d.Observe(now, e, &out) }) }
 	want := func(what, to string, held, done int) {
 		t.Helper()
 		if delivered != to || d.Stats().Sends != held || ended != done {
@@ -1145,11 +1145,11 @@ func tooOldToWait(t testing.TB) {
 			shard := shardOf(from)
 			d.Step(now, outbox.Open{Shard: shard, Epoch: 1}, &out)
 			d.Step(now, outbox.Page{Number: out.Reads[len(out.Reads)-1].Number, Now: now}, &out)
-			d.Told(now, turn.SendsStored{Shard: shard, Epoch: 1, Entity: from, At: now, Records: []sharding.Record{{Seq: 1, Sends: []sharding.Send{command(from, entity(typ, 2), 1, "")}}}}, &out)
+			d.Observe(now, turn.SendsStored{Shard: shard, Epoch: 1, Entity: from, At: now, Records: []sharding.Record{{Seq: 1, Sends: []sharding.Send{command(from, entity(typ, 2), 1, "")}}}}, &out)
 		}
 		out = outbox.Outputs{}
 		from := entity("A", 1)
-		d.Told(now, turn.SendsStored{Shard: shardOf(from), Epoch: 1, Entity: from, At: now.Add(-24 * time.Hour),
+		d.Observe(now, turn.SendsStored{Shard: shardOf(from), Epoch: 1, Entity: from, At: now.Add(-24 * time.Hour),
 			Records: []sharding.Record{{Seq: 2, Sends: []sharding.Send{command(from, entity("B", 3), 1, "told")}}}}, &out)
 		if err := d.Check(); err != nil {
 			t.Error(err)
@@ -1173,7 +1173,7 @@ func TestAckSends(t *testing.T) {
 	for n := range 10 {
 		sends = append(sends, command(from, entity("C", n), 1, ""))
 	}
-	d.Told(now, turn.SendsStored{Shard: shard, Epoch: 1, Entity: from, At: now.Add(-24 * time.Hour), Records: []sharding.Record{{Seq: 1, Sends: sends}}}, &out)
+	d.Observe(now, turn.SendsStored{Shard: shard, Epoch: 1, Entity: from, At: now.Add(-24 * time.Hour), Records: []sharding.Record{{Seq: 1, Sends: sends}}}, &out)
 	if len(out.Delivers) > 0 {
 		t.Fatalf("%d are delivered, want none: all are too old", len(out.Delivers))
 	}

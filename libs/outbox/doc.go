@@ -50,13 +50,13 @@
 // The driver is whatever owns the [turn.Machine] of the same shards. In the services that is
 // package region.
 //
-//  1. Step and Told are never called by two goroutines at a time. Their times are those of a
+//  1. Step and Observe are never called by two goroutines at a time. Their times are those of a
 //     monotonic clock. A [Tick] comes every 20 ms or so.
 //  2. For types that are not volatile, [Open] comes when a shard is open in the machine, and
 //     [Close] as soon as the shard drains or is aborted there.
 //  3. Every [turn.SendsStored], [turn.SendDropped], [turn.WakesUnknown] and [turn.FiringEnded]
-//     of the machine goes to Told, in their order.
-//  4. Each input in [Outputs.Turn] goes to the machine, after the call of Step or Told that
+//     of the machine goes to Observe, in their order.
+//  4. Each input in [Outputs.Turn] goes to the machine, after the call of Step or Observe that
 //     produced it has returned.
 //  5. Each [Read] is answered by one [Page], which is read from the journal after the Read; each
 //     [Deliver] by one [Answered], and each [Ack] by one [Acked].
@@ -73,7 +73,7 @@
 //				perform(o)
 //			}
 //			for _, e := range m.ShardEvents() {
-//				d.Told(now, e, &want)
+//				d.Observe(now, e, &want)
 //			}
 //		}
 //		for _, in := range want.Turn {

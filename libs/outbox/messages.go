@@ -7,7 +7,7 @@ import (
 	"github.com/roost-cluster/roost/libs/turn"
 )
 
-// Input is one message to a [Dispatcher], besides those that [Dispatcher.Told] takes. The set
+// Input is one message to a [Dispatcher], besides those that [Dispatcher.Observe] takes. The set
 // is closed.
 type Input interface{ input() }
 

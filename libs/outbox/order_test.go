@@ -67,7 +67,7 @@ func (s *script) stored(from sharding.Entity, seq uint64) {
 	s.t.Helper()
 	r := sharding.Record{Seq: seq, Sends: []sharding.Send{s.row(from, seq).Sends[0].Send}}
 	s.step(func(out *outbox.Outputs) {
-		s.d.Told(s.now, turn.SendsStored{Shard: s.shard, Epoch: 1, Entity: from, At: s.now, Records: []sharding.Record{r}}, out)
+		s.d.Observe(s.now, turn.SendsStored{Shard: s.shard, Epoch: 1, Entity: from, At: s.now, Records: []sharding.Record{r}}, out)
 	})
 }
 
@@ -169,7 +169,7 @@ func endedDurable(t testing.TB) {
 		t.Fatalf("%s are delivered, and %d ends are being stored; want 1 and one", s.delivered, len(s.acks))
 	}
 	s.step(func(out *outbox.Outputs) { // an operator does not wait for that
-		s.d.Told(s.now, turn.SendDropped{Shard: s.shard, Epoch: 1, Entity: from, Seq: 1}, out)
+		s.d.Observe(s.now, turn.SendDropped{Shard: s.shard, Epoch: 1, Entity: from, Seq: 1}, out)
 	})
 	s.in(outbox.Acked{Number: s.acks[0].Number, Verdict: sharding.UnknownOutcome})
 	s.now = s.now.Add(time.Second)
@@ -201,7 +201,7 @@ func obsolete(t testing.TB) {
 	s.answer(sharding.Reply{Outcome: sharding.OK})
 	for _, end := range []turn.FiringEnd{turn.FiringInDoubt, turn.FiringObsolete} {
 		s.step(func(out *outbox.Outputs) {
-			s.d.Told(s.now, turn.FiringEnded{Shard: s.shard, Epoch: 1, Entity: from, Ref: s.fired.Wakeup.WakeRef, End: end}, out)
+			s.d.Observe(s.now, turn.FiringEnded{Shard: s.shard, Epoch: 1, Entity: from, Ref: s.fired.Wakeup.WakeRef, End: end}, out)
 		})
 		s.now = s.now.Add(2 * time.Second)
 		s.in(outbox.Tick{})

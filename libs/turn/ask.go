@@ -315,11 +315,11 @@ func (m *Machine) askDone(inc Incarnation, number uint64, reply sharding.Reply) 
 	m.emit(AskDone{Incarnation: inc, Number: number, Reply: reply})
 }
 
-// doubtful replaces the refusal of a command whose turn has sent changing asks: they may have
+// withDoubt replaces the refusal of a command whose turn has sent changing asks: they may have
 // taken effect, so nobody may be told that nothing happened. That they were refused says nothing
 // about an earlier run of the command, which the caller repeats because its outcome was unknown: in
 // that run they may have taken effect, and so may others that this run has not come to.
-func (c *command) doubtful(reply *sharding.Reply) *sharding.Reply {
+func (c *command) withDoubt(reply *sharding.Reply) *sharding.Reply {
 	if !c.asked || reply.Outcome != sharding.Rejected || mutant.On("ask-doubt") {
 		return reply
 	}

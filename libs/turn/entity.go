@@ -458,7 +458,7 @@ func (m *Machine) removeAnswered(e *entity) {
 
 // answer ends a command. removeAnswered must then take it out of the mailbox.
 func (m *Machine) answer(e *entity, c *command, reply *sharding.Reply) {
-	reply = c.doubtful(reply)
+	reply = c.withDoubt(reply)
 	for _, r := range c.requests {
 		m.emitAnswer(r, reply)
 	}

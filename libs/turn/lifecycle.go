@@ -139,7 +139,7 @@ func (m *Machine) loaded(in *Loaded) {
 		return
 	}
 	forgotten := !e.bare && e.forgottenBefore(in)
-	e.rememberedActivity, e.forgottenBy, e.reminders = in.Remembered, 0, in.Reminders
+	e.rememberedActivity, e.forgottenBy, e.reminders = in.RememberedActivity, 0, in.Reminders
 	m.grown(e, in.Size)
 	e.state = live
 	if e.bare {

@@ -367,7 +367,7 @@ func (s *scenario) loaded(args []string, opt map[string]string) turn.Loaded {
 		case k == "reminders":
 			in.Reminders = int(number(v))
 		case k == "remembered":
-			in.Remembered = int64(number(v))
+			in.RememberedActivity = int64(number(v))
 		case k == "retry":
 			in.Retry = true
 		case k == "conflict":

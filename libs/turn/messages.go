@@ -90,9 +90,9 @@ type (
 		Fresh bool
 		// Pending is how many sends of the entity's records are pending.
 		Pending int
-		// Remembered is when the entity was last active, in Unix milliseconds; 0: it is not
+		// RememberedActivity is when the entity was last active, in Unix milliseconds; 0: it is not
 		// remembered. It is set if Load.Wakes asks for it.
-		Remembered int64
+		RememberedActivity int64
 		// Reminders is how many of its reminders stand. It is set if Load.Wakes asks for it.
 		Reminders int
 		// Size is an estimate of the memory that the instance takes, in bytes; 0: not known.
@@ -324,7 +324,7 @@ type (
 		// LookupOnly: the region has lost the shard. No instance is made; only the
 		// commands whose outcome is in doubt are looked up.
 		LookupOnly bool
-		// Wakes asks which wake-ups the entity has: Loaded.Remembered and Loaded.Reminders.
+		// Wakes asks which wake-ups the entity has: Loaded.RememberedActivity and Loaded.Reminders.
 		Wakes bool
 		// Background says that no command waits for the entity.
 		Background bool

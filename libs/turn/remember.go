@@ -113,5 +113,5 @@ func (e *entity) mayBeRemembered() bool {
 // forgottenBefore reports whether an entity that was loaded only because it is remembered is not
 // remembered any more.
 func (e *entity) forgottenBefore(in *Loaded) bool {
-	return e.activating && in.Remembered == 0 && len(e.cmds) == 0
+	return e.activating && in.RememberedActivity == 0 && len(e.cmds) == 0
 }

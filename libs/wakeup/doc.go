@@ -54,13 +54,13 @@
 // The driver is whatever owns the [turn.Machine] of the same shards. In the services that is
 // package region.
 //
-//  1. Step and Told are never called by two goroutines at a time. Their times are those of
+//  1. Step and Observe are never called by two goroutines at a time. Their times are those of
 //     a monotonic clock. A [Tick] comes every 20 ms or so.
 //  2. [Open] comes when the shard is open in the machine, and [Close] as soon as the shard drains
 //     or is aborted there. The Keeper gets both for the shards of all types that are not volatile,
 //     the Starter for those of types with [turn.Type.Remember].
 //  3. Every [turn.WakesChanged], [turn.WakesUnknown] and [turn.FiringEnded] of the machine goes
-//     to the Keeper's Told, every [turn.ActivationEnded] and [turn.RememberedLost] to that of
+//     to the Keeper's Observe, every [turn.ActivationEnded] and [turn.RememberedLost] to that of
 //     the Starter, in their order. When all events of a step of the machine are told, the Keeper
 //     is stepped with a Tick. So it never fires a wake-up that an event of this step
 //     has ended.
@@ -81,7 +81,7 @@
 //				perform(o)
 //			}
 //			for _, e := range m.ShardEvents() {
-//				k.Told(now, e)
+//				k.Observe(now, e)
 //			}
 //			k.Step(now, wakeup.Tick{}, &want)
 //		}

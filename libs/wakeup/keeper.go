@@ -165,10 +165,10 @@ func (k *Keeper) Step(now time.Time, in Input, out *Outputs) {
 	k.out = nil
 }
 
-// Told takes an event of the [turn.Machine]: a [turn.WakesChanged], a [turn.WakesUnknown] or a
+// Observe takes an event of the [turn.Machine]: a [turn.WakesChanged], a [turn.WakesUnknown] or a
 // [turn.FiringEnded]. It ignores all others. Nothing fires before the next Step, because another
 // event of the same step of the Machine may say that a wake-up is gone.
-func (k *Keeper) Told(now time.Time, e turn.ShardEvent) {
+func (k *Keeper) Observe(now time.Time, e turn.ShardEvent) {
 	k.now = now
 	switch e := e.(type) {
 	case turn.WakesChanged:

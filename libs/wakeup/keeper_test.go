@@ -103,7 +103,7 @@ func (m *model) step(in wakeup.Input) {
 
 func (m *model) tell(e turn.ShardEvent) {
 	m.t.Helper()
-	m.k.Told(m.now, e)
+	m.k.Observe(m.now, e)
 	m.step(wakeup.Tick{})
 }
 
@@ -591,8 +591,8 @@ func toldFirst(t testing.TB) {
 	delete(m.rows, "a0/w")
 	delete(m.rows, "a0/v")
 	s := shardOf("a0")
-	m.k.Told(m.now, turn.SendsStored{Shard: s, Epoch: m.open[s], Entity: m.ent("a0")})
-	m.k.Told(m.now, turn.WakesChanged{Shard: s, Epoch: m.open[s], Entity: m.ent("a0"), Records: []sharding.Record{{Seq: 3, Delete: true}}})
+	m.k.Observe(m.now, turn.SendsStored{Shard: s, Epoch: m.open[s], Entity: m.ent("a0")})
+	m.k.Observe(m.now, turn.WakesChanged{Shard: s, Epoch: m.open[s], Entity: m.ent("a0"), Records: []sharding.Record{{Seq: 3, Delete: true}}})
 	m.pass(time.Second)
 	if got := m.k.Stats(); got.Obsolete > 0 || got.Rows > 0 {
 		t.Errorf("%+v, want no firing of what was deleted", got)

@@ -10,7 +10,7 @@ import (
 // Input is what [Keeper.Step] and [Starter.Step] take. The set is closed.
 type Input interface{ input() }
 
-// Outputs are what the driver must do after calls of Step and Told.
+// Outputs are what the driver must do after calls of Step and Observe.
 type Outputs struct {
 	Reads []Read
 	// Fires and Activates are inputs of the turn.Machine.

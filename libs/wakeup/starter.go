@@ -146,9 +146,9 @@ func (s *Starter) Step(now time.Time, in Input, out *Outputs) {
 	s.out = nil
 }
 
-// Told does what Step does for an event of the [turn.Machine]: a [turn.ActivationEnded] or a
+// Observe does what Step does for an event of the [turn.Machine]: a [turn.ActivationEnded] or a
 // [turn.RememberedLost]. It ignores all others.
-func (s *Starter) Told(now time.Time, e turn.ShardEvent, out *Outputs) {
+func (s *Starter) Observe(now time.Time, e turn.ShardEvent, out *Outputs) {
 	s.now, s.out = now, out
 	switch e := e.(type) {
 	case turn.ActivationEnded:

@@ -92,7 +92,7 @@ func (m *startModel) step(in wakeup.Input) {
 func (m *startModel) tell(e turn.ShardEvent) {
 	m.t.Helper()
 	var out wakeup.Outputs
-	m.s.Told(m.now, e, &out)
+	m.s.Observe(m.now, e, &out)
 	m.did(&out)
 }
 

@@ -28,9 +28,9 @@ func (k *Kit) core(in turn.Input) {
 			k.keep(d)
 			continue
 		}
-		k.wakeups.Told(k.now, e)
-		k.starter.Told(k.now, e, &k.wanted)
-		k.outbox.Told(k.now, e, &k.sent)
+		k.wakeups.Observe(k.now, e)
+		k.starter.Observe(k.now, e, &k.wanted)
+		k.outbox.Observe(k.now, e, &k.sent)
 	}
 	k.wakeups.Step(k.now, wakeup.Tick{}, &k.wanted)
 }
@@ -220,7 +220,7 @@ func (k *Kit) load(o turn.Load) turn.Input {
 	}
 	out.Reminders = len(s.reminders)
 	if s.remembered != nil {
-		out.Remembered = -s.remembered.Due
+		out.RememberedActivity = -s.remembered.Due
 	}
 	out.Trimmed = s.trimmed()
 	out.LastSeq, out.Life, out.Pending = uint64(len(s.records)), s.life, s.pending()

@@ -272,10 +272,10 @@ func (k *Kit) given(ent sharding.Entity, r sharding.Record) {
 	s.records = append(s.records, r)
 	s.change(&a)
 	s.changeSends(&a, k.now)
-	k.wakeups.Told(k.now, turn.WakesChanged{Shard: shard, Epoch: a.Epoch, Entity: ent, Records: a.Records})
+	k.wakeups.Observe(k.now, turn.WakesChanged{Shard: shard, Epoch: a.Epoch, Entity: ent, Records: a.Records})
 	k.wakeups.Step(k.now, wakeup.Tick{}, &k.wanted)
 	if len(r.Sends) > 0 {
-		k.outbox.Told(k.now, turn.SendsStored{Shard: shard, Epoch: a.Epoch, Entity: ent, At: k.now, Records: a.Records}, &k.sent)
+		k.outbox.Observe(k.now, turn.SendsStored{Shard: shard, Epoch: a.Epoch, Entity: ent, At: k.now, Records: a.Records}, &k.sent)
 	}
 	k.run()
 }

@@ -84,7 +84,7 @@ func (m *Machine) request(r Request) {
 	}
 }
 
-// checkSaid checks who asks, and why.
+// checkSaid checks that the texts that say who asks, and why, are well-formed.
 func (m *Machine) checkSaid(r Request) error {
 	by, reason := r.Said()
 	for _, t := range [][2]string{{"by", by}, {"reason", reason}} {

@@ -51,7 +51,7 @@ func (m *ShardCore) stepSends(in ShardInput) {
 // sends.
 func (m *ShardCore) told(e turn.ShardEvent) {
 	m.tellWakeups(e)
-	m.sends.Told(m.now, e, &m.sendsWanted)
+	m.sends.Observe(m.now, e, &m.sendsWanted)
 }
 
 // deliverSends does what the dispatcher of sends wants. It repeats the part for the entity core:

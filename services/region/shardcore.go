@@ -455,10 +455,11 @@ func (m *ShardCore) used() [resources]int {
 // limit tells the entity core how much it may use: the allowances, minus what the commands in
 // buffers use.
 func (m *ShardCore) limit() {
+	const chained = true // chained commands may use all of it
 	m.turn.Limit(turn.Usage{
-		Commands: m.allowances[ResourceCommands].room(true) - m.buffered,
-		Bytes:    m.allowances[ResourceBytes].room(true) - m.bufferedBytes,
-		Loads:    m.allowances[ResourceLoads].room(true),
+		Commands: m.allowances[ResourceCommands].room(chained) - m.buffered,
+		Bytes:    m.allowances[ResourceBytes].room(chained) - m.bufferedBytes,
+		Loads:    m.allowances[ResourceLoads].room(chained),
 	}, turn.Usage{
 		Commands: m.allowances[ResourceCommands].reserve,
 		Bytes:    m.allowances[ResourceBytes].reserve,

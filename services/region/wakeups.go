@@ -39,8 +39,8 @@ func (m *ShardCore) wakesRead(p wakeup.Page) {
 }
 
 func (m *ShardCore) tellWakeups(e turn.ShardEvent) {
-	m.wakeups.Told(m.now, e)
-	m.starter.Told(m.now, e, &m.wakesWanted)
+	m.wakeups.Observe(m.now, e)
+	m.starter.Observe(m.now, e, &m.wakesWanted)
 }
 
 // performWanted does what the cores for wake-ups and sends want. It repeats that until they want

@@ -231,7 +231,7 @@ func (a admin) Reminders(ctx context.Context, req *adminv1.RemindersRequest) (*a
 		return nil, err
 	}
 	out.Next = next
-	found, silent := f.of(ctx, subjects)
+	found, silent := f.lookup(ctx, subjects)
 	for i, x := range found {
 		out.Reminders[i].Failure = f.failure(x)
 	}
@@ -271,7 +271,7 @@ func (a admin) Remembered(ctx context.Context, req *adminv1.RememberedRequest) (
 		return nil, err
 	}
 	out.Next = next
-	found, silent := f.of(ctx, subjects)
+	found, silent := f.lookup(ctx, subjects)
 	for i, x := range found {
 		out.Remembered[i].Failure = f.failure(x)
 	}
@@ -376,7 +376,7 @@ func (a admin) Sends(ctx context.Context, req *adminv1.SendsRequest) (*adminv1.S
 	for i, s := range out.Sends {
 		subjects[i] = &inspectionv1.Subject{Type: s.Type, Id: s.Id, Record: s.Record, Place: s.Place, TargetType: s.TargetType, TargetId: s.TargetId}
 	}
-	found, silent := f.of(ctx, subjects)
+	found, silent := f.lookup(ctx, subjects)
 	for i, x := range found {
 		if s := out.Sends[i]; x != nil && x.Died == (s.State != sharding.SendPending.String()) { // else it has ended meanwhile
 			f.addFailure(s, x)

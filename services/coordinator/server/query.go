@@ -184,9 +184,9 @@ func keyOf(x *inspectionv1.Subject) subjectKey {
 	return subjectKey{x.GetType(), x.GetId(), string(x.GetName()), x.GetRecord(), x.GetPlace()}
 }
 
-// of asks the regions which of some subjects fail. The answers are in the order of the subjects, nil
+// lookup asks the regions which of some subjects fail. The answers are in the order of the subjects, nil
 // for those that do not fail, or of which nobody says so.
-func (f *failing) of(ctx context.Context, subjects []*inspectionv1.Subject) ([]*inspectionv1.Failing, []*adminv1.Silent) {
+func (f *failing) lookup(ctx context.Context, subjects []*inspectionv1.Subject) ([]*inspectionv1.Failing, []*adminv1.Silent) {
 	index := map[asked][]int{}
 	var regions []asked
 	away := map[sharding.ShardID]bool{}

@@ -27,7 +27,7 @@ func Load(o turn.Load) journal.LoadRequest {
 // Loaded puts what the journal has of an entity into the answer to a [turn.Load].
 func Loaded(in *turn.Loaded, found *journal.Loaded) {
 	in.LastSeq, in.Life, in.Fresh, in.Trimmed = found.LastSeq, found.Life, found.Fresh(), found.Cut > 0
-	in.Stored, in.Pending, in.Remembered, in.Reminders = found.Stored, found.Pending, found.Remembered, found.Reminders
+	in.Stored, in.Pending, in.RememberedActivity, in.Reminders = found.Stored, found.Pending, found.Remembered, found.Reminders
 	for i := range found.Records {
 		r := &found.Records[i]
 		in.Events += max(1, len(r.Events))

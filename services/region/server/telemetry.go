@@ -82,7 +82,7 @@ func (s *shared) instrument(tp trace.TracerProvider, mp metric.MeterProvider, hi
 	t.damaged = meter.Counter("roost.journal.damaged", "{operation}",
 		"loads, claims, appends, fence reads and snapshots that were refused, because what the journal has stored for them is damaged")
 	t.statesLost = meter.Counter("roost.entity.states.lost", "{state}",
-		"kept states of entities of volatile types that did not reach the next owner: the entities begin empty there")
+		"states that should have moved with their shard, of volatile types with KeepOnMoves, and did not: the entities begin empty")
 	t.dropped = meter.Counter("roost.region.reports.dropped", "{report}",
 		"reports about shards that were dropped because too many reports waited to be sent to the coordinator; the coordinator asks again")
 	return meter.Err()
