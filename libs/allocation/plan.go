@@ -34,6 +34,7 @@ const (
 	ReasonPin                        // the shard is pinned to another region
 	ReasonCapacity                   // the owner has more shards than its capacity
 	ReasonZone                       // the owner's zone has more than its share of the type's shards
+	ReasonLeave                      // the owner leaves
 )
 
 // String returns the reason in a word.
@@ -49,6 +50,8 @@ func (r Reason) String() string {
 		return "capacity"
 	case ReasonZone:
 		return "zone"
+	case ReasonLeave:
+		return "leave"
 	}
 	return "invalid"
 }
@@ -69,16 +72,29 @@ type Move struct {
 func Plan(in PlanInput) []Move {
 	p := planner{budget: in.Budget, changes: map[sharding.NodeID]change{}}
 	for _, t := range in.Types {
-		if !t.View.Settled() {
-			continue
+		if t.View.Settled() {
+			p.begin(t)
+			p.balance()
 		}
-		p.begin(t)
-		p.pinned()
-		p.overCapacity()
-		p.overShare()
-		p.strategic()
 	}
 	return p.moves
+}
+
+// Propose returns what [Plan] would if all regions that leave had been emptied before: the moves
+// off these regions, those of the plan, and the shards that no other region can be given. The
+// coordinator hands such shards off one by one, without a plan. So Propose only tells what to
+// expect. Shards of regions that leave go elsewhere even if the view is not settled, or if they
+// are on the move, and do not count for the budget.
+func Propose(in PlanInput) (moves []Move, unplaced []sharding.ShardID) {
+	p := planner{budget: in.Budget, changes: map[sharding.NodeID]change{}}
+	for _, t := range in.Types {
+		p.begin(t)
+		unplaced = append(unplaced, p.evacuate()...)
+		if t.View.Settled() {
+			p.balance()
+		}
+	}
+	return p.moves, unplaced
 }
 
 // change is what the moves so far change about a region.
@@ -146,6 +162,33 @@ func (p *planner) move(owner int, s sharding.ShardID, reason Reason, constraint 
 	}
 	p.restore(owner, was)
 	return false
+}
+
+// evacuate moves all shards off the regions that leave, and returns those that no other region
+// can be given. These moves must be made, so the budget does not limit them.
+func (p *planner) evacuate() (unplaced []sharding.ShardID) {
+	for i := range p.Regions {
+		if !p.Regions[i].Status.Going() {
+			continue
+		}
+		for _, s := range p.Regions[i].Shards {
+			delete(p.settled, s)
+			p.budget++
+			if !p.move(i, s, ReasonLeave, 0) {
+				p.budget--
+				unplaced = append(unplaced, s)
+			}
+		}
+	}
+	return unplaced
+}
+
+// balance makes the moves that nobody must make.
+func (p *planner) balance() {
+	p.pinned()
+	p.overCapacity()
+	p.overShare()
+	p.strategic()
 }
 
 // pinned moves shards to the regions to which they are pinned.

@@ -344,6 +344,11 @@ func wayward(err error) int {
 	return isAnswer
 }
 
+// Plan says what would move, and why, and moves nothing.
+func (a *Client) Plan(ctx context.Context, req *adminv1.PlanRequest) (*adminv1.PlanResponse, error) {
+	return ask(ctx, a, func(ctx context.Context, c adminv1.Admin) (*adminv1.PlanResponse, error) { return c.Plan(ctx, req) })
+}
+
 // Why says why a shard is where it is, and what was decided about it.
 func (a *Client) Why(ctx context.Context, req *adminv1.WhyRequest) (*adminv1.WhyResponse, error) {
 	return ask(ctx, a, func(ctx context.Context, c adminv1.Admin) (*adminv1.WhyResponse, error) { return c.Why(ctx, req) })

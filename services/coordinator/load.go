@@ -131,11 +131,9 @@ func (m *Machine) shardLoads(t *typeTable) []allocation.ShardLoad {
 
 // cool notes which shards have come to their owners too short a time ago to move on because of
 // their loads. At the beginning of a term all have: it does not know what has moved before.
-func (m *Machine) cool() {
-	for _, t := range m.types {
-		for i := range t.shown {
-			t.shown[i].Cooling = m.now.Sub(t.rows[i].since) < m.cfg.LoadCooldown && !mutant.On("load-cooling")
-		}
+func (m *Machine) cool(t *typeTable, loads []allocation.ShardLoad) {
+	for i := range loads {
+		loads[i].Cooling = m.now.Sub(t.rows[i].since) < m.cfg.LoadCooldown && !mutant.On("load-cooling")
 	}
 }
 

@@ -28,18 +28,11 @@ func (m *Machine) plan() {
 		m.budget.brake.planEnded()
 		return
 	}
-	m.cool()
 	in := allocation.PlanInput{Budget: room}
 	for _, t := range m.types {
-		v := m.typeView(t)
-		if len(v.Regions) < 2 {
-			continue
+		if p := m.typePlan(t); len(p.View.Regions) >= 2 {
+			in.Types = append(in.Types, p)
 		}
-		for i := range v.Regions {
-			v.Regions[i].Shards = slices.Clone(v.Regions[i].Shards)
-		}
-		v.Forms, v.ShardLoads = t.storedForms(), slices.Clone(v.ShardLoads)
-		in.Types = append(in.Types, allocation.TypePlan{View: v, InFlight: t.inFlight(), Strategy: m.cfg.strategy(t.desc.Type)})
 	}
 	if len(in.Types) == 0 {
 		m.budget.brake.planEnded()
@@ -48,6 +41,17 @@ func (m *Machine) plan() {
 	m.plans++
 	m.planning = true
 	m.emit(Plan{Number: m.plans, Input: in})
+}
+
+// typePlan is what a plan for a type is made from. It shares nothing that is written to later.
+func (m *Machine) typePlan(t *typeTable) allocation.TypePlan {
+	v := m.typeView(t)
+	for i := range v.Regions {
+		v.Regions[i].Shards = slices.Clone(v.Regions[i].Shards)
+	}
+	v.Forms, v.ShardLoads = t.storedForms(), slices.Clone(v.ShardLoads)
+	m.cool(t, v.ShardLoads)
+	return allocation.TypePlan{View: v, InFlight: t.inFlight(), Strategy: m.cfg.strategy(t.desc.Type)}
 }
 
 // planned begins those moves of a plan that still make sense. A plan of an earlier term is
@@ -66,7 +70,9 @@ func (m *Machine) planned(in Planned) {
 	}
 	begun := 0
 	defer func() { m.decidePlan(len(in.Moves), begun) }()
-	m.cool()
+	for _, t := range m.types {
+		m.cool(t, t.shown)
+	}
 	var of *typeTable // that the view is of
 	var v allocation.View
 	for _, move := range in.Moves {

@@ -351,20 +351,28 @@ func (in PinShards) effect(m *Machine) (e Effect, facts []Fact, err error) {
 	return e, facts, nil
 }
 
+// findType finds an entity type for a request.
+func (m *Machine) findType(typ sharding.EntityType) (*typeTable, error) {
+	i, found := m.searchType(typ)
+	if found {
+		return m.types[i], nil
+	}
+	var known []string
+	for _, t := range m.types {
+		known = append(known, string(t.desc.Type))
+	}
+	if known == nil {
+		return nil, refuse(NotFound, "no entity type %s: no region has registered one yet", typ)
+	}
+	return nil, refuse(NotFound, "no entity type %s; declared are %s", typ, strings.Join(known, ", "))
+}
+
 // findShard finds a shard for a request.
 func (m *Machine) findShard(s sharding.ShardID) (*typeTable, *row, error) {
-	i, found := m.searchType(s.Type)
-	if !found {
-		var known []string
-		for _, t := range m.types {
-			known = append(known, string(t.desc.Type))
-		}
-		if known == nil {
-			return nil, nil, refuse(NotFound, "no entity type %s: no region has registered one yet", s.Type)
-		}
-		return nil, nil, refuse(NotFound, "no entity type %s; declared are %s", s.Type, strings.Join(known, ", "))
+	t, err := m.findType(s.Type)
+	if err != nil {
+		return nil, nil, err
 	}
-	t := m.types[i]
 	if int64(s.Index) >= int64(len(t.rows)) {
 		return nil, nil, refuse(NotFound, "type %s has %d shards, 0 to %d; roost where finds the shard of an entity", s.Type, len(t.rows), len(t.rows)-1)
 	}
@@ -434,14 +442,10 @@ func (in MoveShard) effect(m *Machine) (e Effect, facts []Fact, err error) {
 	if err != nil {
 		return e, nil, err
 	}
-	list := m.called(in.Region)
-	if len(list) > 1 {
-		return e, nil, refuse(Malformed, "%d regions are called %s; name one by its address and uid, as roost members shows them, such as %s", len(list), in.Region, list[0].node)
+	to, err := m.findRegion(in.Region)
+	if err != nil {
+		return e, nil, err
 	}
-	if len(list) == 0 {
-		return e, nil, refuse(NotFound, "no region %s; see roost members", in.Region)
-	}
-	to := list[0]
 	e.Region = cmp.Or(to.name, to.node.Addr)
 	if r.expected() == to.node {
 		e.Already, e.Stored = true, !m.pending(r.number)

@@ -501,3 +501,7 @@ func (t *Tenure) Shard(id sharding.ShardID) (ShardView, sharding.TypeDesc) { ret
 // Ask says what a request of an operator would do, see [Machine.Ask]. Only the active
 // coordinator knows.
 func (t *Tenure) Ask(r Request) (Effect, error) { return t.m.Ask(r) }
+
+// Propose returns what a proposal is made from, see [Machine.Propose]. Only the active
+// coordinator knows.
+func (t *Tenure) Propose(q PlanQuery) (Proposal, error) { return t.m.Propose(q) }

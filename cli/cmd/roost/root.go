@@ -93,7 +93,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	flags.StringSliceVar(&a.gateway, "gateway", nil, "URLs of gateways; env ROOST_GATEWAY")
 	flags.StringVarP(&a.output, "output", "o", "table", "table or json")
 	root.AddCommand(a.devCommand(), a.newCommand(), a.membersCommand(), a.shardsCommand(), a.whereCommand(), a.drainCommand(), a.rolloutCommand(),
-		a.cordonCommand(), a.uncordonCommand(), a.freezeCommand(), a.thawCommand(), a.pinCommand(), a.unpinCommand(), a.moveCommand(), a.steeringCommand(), a.whyCommand(),
+		a.cordonCommand(), a.uncordonCommand(), a.freezeCommand(), a.thawCommand(), a.pinCommand(), a.unpinCommand(), a.moveCommand(), a.steeringCommand(), a.whyCommand(), a.planCommand(),
 		a.leaveCommand(), a.downCommand(), a.removeCommand(), a.joinCommand(), a.eventsCommand(),
 		a.callCommand(), a.entityCommand(), a.remindersCommand(), a.rememberedCommand(), a.sendsCommand(), a.journalCommand(), a.snapshotCommand(), a.discoveryCommand(), a.leaseCommand(), a.versionCommand())
 	root.SetVersionTemplate("{{.Version}}\n")

@@ -91,6 +91,8 @@ type Server struct {
 	inboxFull node.Repeated
 	// readingRing has a place for one that reads the ring for an operator.
 	readingRing chan struct{}
+	// proposing is locked while a plan is made for an operator.
+	proposing sync.Mutex
 
 	// Of the loop only.
 	limits     coordinator.Config

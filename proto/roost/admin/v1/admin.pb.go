@@ -4719,6 +4719,351 @@ func (x *Decision) GetDropped() uint64 {
 	return 0
 }
 
+type PlanRequest struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Type    string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`       // empty: all
+	Without []string               `protobuf:"bytes,2,rep,name=without,proto3" json:"without,omitempty"` // names or addresses of regions that are taken to leave
+	// The strategy that is taken for these types, as in allocation.types, such as "load" or
+	// "threshold max_simultaneous=5"; empty: what is configured.
+	Strategy      string `protobuf:"bytes,3,opt,name=strategy,proto3" json:"strategy,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanRequest) Reset() {
+	*x = PlanRequest{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[59]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanRequest) ProtoMessage() {}
+
+func (x *PlanRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[59]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanRequest.ProtoReflect.Descriptor instead.
+func (*PlanRequest) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{59}
+}
+
+func (x *PlanRequest) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *PlanRequest) GetWithout() []string {
+	if x != nil {
+		return x.Without
+	}
+	return nil
+}
+
+func (x *PlanRequest) GetStrategy() string {
+	if x != nil {
+		return x.Strategy
+	}
+	return ""
+}
+
+type PlanResponse struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Moves    []*PlannedMove         `protobuf:"bytes,1,rep,name=moves,proto3" json:"moves,omitempty"`       // in the order in which they would begin
+	Unplaced []*UnplacedShard       `protobuf:"bytes,2,rep,name=unplaced,proto3" json:"unplaced,omitempty"` // they would have to move, and no other region can be given them
+	Regions  []*PlannedRegion       `protobuf:"bytes,3,rep,name=regions,proto3" json:"regions,omitempty"`
+	// Why less or nothing moves for balance at present, in sentences. The moves are those that
+	// would be made otherwise.
+	HeldBack      []string `protobuf:"bytes,4,rep,name=held_back,json=heldBack,proto3" json:"held_back,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanResponse) Reset() {
+	*x = PlanResponse{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[60]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanResponse) ProtoMessage() {}
+
+func (x *PlanResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[60]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanResponse.ProtoReflect.Descriptor instead.
+func (*PlanResponse) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{60}
+}
+
+func (x *PlanResponse) GetMoves() []*PlannedMove {
+	if x != nil {
+		return x.Moves
+	}
+	return nil
+}
+
+func (x *PlanResponse) GetUnplaced() []*UnplacedShard {
+	if x != nil {
+		return x.Unplaced
+	}
+	return nil
+}
+
+func (x *PlanResponse) GetRegions() []*PlannedRegion {
+	if x != nil {
+		return x.Regions
+	}
+	return nil
+}
+
+func (x *PlanResponse) GetHeldBack() []string {
+	if x != nil {
+		return x.HeldBack
+	}
+	return nil
+}
+
+type PlannedMove struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Type          string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
+	Index         uint32                 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
+	From          string                 `protobuf:"bytes,3,opt,name=from,proto3" json:"from,omitempty"` // region, by name or address
+	To            string                 `protobuf:"bytes,4,opt,name=to,proto3" json:"to,omitempty"`
+	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"` // balance, load, pin, capacity, zone, or leave: the region leaves
+	Broken        string                 `protobuf:"bytes,6,opt,name=broken,proto3" json:"broken,omitempty"` // the constraints that no region keeps for this shard, separated by spaces
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlannedMove) Reset() {
+	*x = PlannedMove{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[61]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlannedMove) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlannedMove) ProtoMessage() {}
+
+func (x *PlannedMove) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[61]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlannedMove.ProtoReflect.Descriptor instead.
+func (*PlannedMove) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{61}
+}
+
+func (x *PlannedMove) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *PlannedMove) GetIndex() uint32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *PlannedMove) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *PlannedMove) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+func (x *PlannedMove) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *PlannedMove) GetBroken() string {
+	if x != nil {
+		return x.Broken
+	}
+	return ""
+}
+
+type UnplacedShard struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Type          string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
+	Index         uint32                 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
+	Region        string                 `protobuf:"bytes,3,opt,name=region,proto3" json:"region,omitempty"` // that has it, by name or address
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnplacedShard) Reset() {
+	*x = UnplacedShard{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[62]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnplacedShard) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnplacedShard) ProtoMessage() {}
+
+func (x *UnplacedShard) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[62]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnplacedShard.ProtoReflect.Descriptor instead.
+func (*UnplacedShard) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{62}
+}
+
+func (x *UnplacedShard) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *UnplacedShard) GetIndex() uint32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *UnplacedShard) GetRegion() string {
+	if x != nil {
+		return x.Region
+	}
+	return ""
+}
+
+// PlannedRegion counts shards of the types that were asked for.
+type PlannedRegion struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Region        string                 `protobuf:"bytes,1,opt,name=region,proto3" json:"region,omitempty"`  // name or address
+	Before        uint32                 `protobuf:"varint,2,opt,name=before,proto3" json:"before,omitempty"` // with those that are on their way to it
+	After         uint32                 `protobuf:"varint,3,opt,name=after,proto3" json:"after,omitempty"`
+	Leaves        bool                   `protobuf:"varint,4,opt,name=leaves,proto3" json:"leaves,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlannedRegion) Reset() {
+	*x = PlannedRegion{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[63]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlannedRegion) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlannedRegion) ProtoMessage() {}
+
+func (x *PlannedRegion) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[63]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlannedRegion.ProtoReflect.Descriptor instead.
+func (*PlannedRegion) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{63}
+}
+
+func (x *PlannedRegion) GetRegion() string {
+	if x != nil {
+		return x.Region
+	}
+	return ""
+}
+
+func (x *PlannedRegion) GetBefore() uint32 {
+	if x != nil {
+		return x.Before
+	}
+	return 0
+}
+
+func (x *PlannedRegion) GetAfter() uint32 {
+	if x != nil {
+		return x.After
+	}
+	return 0
+}
+
+func (x *PlannedRegion) GetLeaves() bool {
+	if x != nil {
+		return x.Leaves
+	}
+	return false
+}
+
 // WeighedRegion is a region as it was when a shard was given away.
 type WeighedRegion struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -4732,7 +5077,7 @@ type WeighedRegion struct {
 
 func (x *WeighedRegion) Reset() {
 	*x = WeighedRegion{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[59]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4744,7 +5089,7 @@ func (x *WeighedRegion) String() string {
 func (*WeighedRegion) ProtoMessage() {}
 
 func (x *WeighedRegion) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[59]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4757,7 +5102,7 @@ func (x *WeighedRegion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeighedRegion.ProtoReflect.Descriptor instead.
 func (*WeighedRegion) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{59}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *WeighedRegion) GetRegion() string {
@@ -5209,12 +5554,38 @@ const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	"\x06others\x18\x12 \x03(\v2\x1d.roost.admin.v1.WeighedRegionR\x06others\x12\x1a\n" +
 	"\bunlisted\x18\x13 \x01(\rR\bunlisted\x12\x1c\n" +
 	"\tunweighed\x18\x14 \x01(\bR\tunweighed\x12\x18\n" +
-	"\adropped\x18\x15 \x01(\x04R\adropped\"o\n" +
+	"\adropped\x18\x15 \x01(\x04R\adropped\"W\n" +
+	"\vPlanRequest\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\x12\x18\n" +
+	"\awithout\x18\x02 \x03(\tR\awithout\x12\x1a\n" +
+	"\bstrategy\x18\x03 \x01(\tR\bstrategy\"\xd2\x01\n" +
+	"\fPlanResponse\x121\n" +
+	"\x05moves\x18\x01 \x03(\v2\x1b.roost.admin.v1.PlannedMoveR\x05moves\x129\n" +
+	"\bunplaced\x18\x02 \x03(\v2\x1d.roost.admin.v1.UnplacedShardR\bunplaced\x127\n" +
+	"\aregions\x18\x03 \x03(\v2\x1d.roost.admin.v1.PlannedRegionR\aregions\x12\x1b\n" +
+	"\theld_back\x18\x04 \x03(\tR\bheldBack\"\x8b\x01\n" +
+	"\vPlannedMove\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\x12\x14\n" +
+	"\x05index\x18\x02 \x01(\rR\x05index\x12\x12\n" +
+	"\x04from\x18\x03 \x01(\tR\x04from\x12\x0e\n" +
+	"\x02to\x18\x04 \x01(\tR\x02to\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x16\n" +
+	"\x06broken\x18\x06 \x01(\tR\x06broken\"Q\n" +
+	"\rUnplacedShard\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\x12\x14\n" +
+	"\x05index\x18\x02 \x01(\rR\x05index\x12\x16\n" +
+	"\x06region\x18\x03 \x01(\tR\x06region\"m\n" +
+	"\rPlannedRegion\x12\x16\n" +
+	"\x06region\x18\x01 \x01(\tR\x06region\x12\x16\n" +
+	"\x06before\x18\x02 \x01(\rR\x06before\x12\x14\n" +
+	"\x05after\x18\x03 \x01(\rR\x05after\x12\x16\n" +
+	"\x06leaves\x18\x04 \x01(\bR\x06leaves\"o\n" +
 	"\rWeighedRegion\x12\x16\n" +
 	"\x06region\x18\x01 \x01(\tR\x06region\x12\x16\n" +
 	"\x06shards\x18\x02 \x01(\rR\x06shards\x12\x14\n" +
 	"\x05total\x18\x03 \x01(\rR\x05total\x12\x18\n" +
-	"\aagainst\x18\x04 \x01(\tR\aagainst2\xe7\t\n" +
+	"\aagainst\x18\x04 \x01(\tR\aagainst2\xaa\n" +
+	"\n" +
 	"\x05Admin\x12J\n" +
 	"\aMembers\x12\x1e.roost.admin.v1.MembersRequest\x1a\x1f.roost.admin.v1.MembersResponse\x12G\n" +
 	"\x06Shards\x12\x1d.roost.admin.v1.ShardsRequest\x1a\x1e.roost.admin.v1.ShardsResponse\x12D\n" +
@@ -5225,7 +5596,8 @@ const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	"\x03Pin\x12\x1a.roost.admin.v1.PinRequest\x1a\x1d.roost.admin.v1.SteerResponse\x12B\n" +
 	"\x04Move\x12\x1b.roost.admin.v1.MoveRequest\x1a\x1d.roost.admin.v1.SteerResponse\x12M\n" +
 	"\bSteering\x12\x1f.roost.admin.v1.SteeringRequest\x1a .roost.admin.v1.SteeringResponse\x12>\n" +
-	"\x03Why\x12\x1a.roost.admin.v1.WhyRequest\x1a\x1b.roost.admin.v1.WhyResponse\x12J\n" +
+	"\x03Why\x12\x1a.roost.admin.v1.WhyRequest\x1a\x1b.roost.admin.v1.WhyResponse\x12A\n" +
+	"\x04Plan\x12\x1b.roost.admin.v1.PlanRequest\x1a\x1c.roost.admin.v1.PlanResponse\x12J\n" +
 	"\aRollout\x12\x1e.roost.admin.v1.RolloutRequest\x1a\x1f.roost.admin.v1.RolloutResponse\x12A\n" +
 	"\x04Look\x12\x1b.roost.admin.v1.LookRequest\x1a\x1c.roost.admin.v1.LookResponse\x12P\n" +
 	"\tSetTarget\x12 .roost.admin.v1.SetTargetRequest\x1a!.roost.admin.v1.SetTargetResponse\x12J\n" +
@@ -5254,7 +5626,7 @@ func file_roost_admin_v1_admin_proto_rawDescGZIP() []byte {
 	return file_roost_admin_v1_admin_proto_rawDescData
 }
 
-var file_roost_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 61)
+var file_roost_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 66)
 var file_roost_admin_v1_admin_proto_goTypes = []any{
 	(*JoinRequest)(nil),        // 0: roost.admin.v1.JoinRequest
 	(*JoinResponse)(nil),       // 1: roost.admin.v1.JoinResponse
@@ -5315,8 +5687,13 @@ var file_roost_admin_v1_admin_proto_goTypes = []any{
 	(*WhyRequest)(nil),         // 56: roost.admin.v1.WhyRequest
 	(*WhyResponse)(nil),        // 57: roost.admin.v1.WhyResponse
 	(*Decision)(nil),           // 58: roost.admin.v1.Decision
-	(*WeighedRegion)(nil),      // 59: roost.admin.v1.WeighedRegion
-	nil,                        // 60: roost.admin.v1.Member.LabelsEntry
+	(*PlanRequest)(nil),        // 59: roost.admin.v1.PlanRequest
+	(*PlanResponse)(nil),       // 60: roost.admin.v1.PlanResponse
+	(*PlannedMove)(nil),        // 61: roost.admin.v1.PlannedMove
+	(*UnplacedShard)(nil),      // 62: roost.admin.v1.UnplacedShard
+	(*PlannedRegion)(nil),      // 63: roost.admin.v1.PlannedRegion
+	(*WeighedRegion)(nil),      // 64: roost.admin.v1.WeighedRegion
+	nil,                        // 65: roost.admin.v1.Member.LabelsEntry
 }
 var file_roost_admin_v1_admin_proto_depIdxs = []int32{
 	12, // 0: roost.admin.v1.NodeResponse.member:type_name -> roost.admin.v1.Member
@@ -5327,7 +5704,7 @@ var file_roost_admin_v1_admin_proto_depIdxs = []int32{
 	31, // 5: roost.admin.v1.MembersResponse.freeze:type_name -> roost.admin.v1.Freeze
 	10, // 6: roost.admin.v1.MembersResponse.brake:type_name -> roost.admin.v1.Brake
 	9,  // 7: roost.admin.v1.MembersResponse.gateways:type_name -> roost.admin.v1.Gateway
-	60, // 8: roost.admin.v1.Member.labels:type_name -> roost.admin.v1.Member.LabelsEntry
+	65, // 8: roost.admin.v1.Member.labels:type_name -> roost.admin.v1.Member.LabelsEntry
 	13, // 9: roost.admin.v1.Member.load:type_name -> roost.admin.v1.Load
 	17, // 10: roost.admin.v1.ShardsResponse.shards:type_name -> roost.admin.v1.Shard
 	18, // 11: roost.admin.v1.ShardsResponse.types:type_name -> roost.admin.v1.TypeSummary
@@ -5356,57 +5733,62 @@ var file_roost_admin_v1_admin_proto_depIdxs = []int32{
 	17, // 34: roost.admin.v1.WhyResponse.shard:type_name -> roost.admin.v1.Shard
 	33, // 35: roost.admin.v1.WhyResponse.pin:type_name -> roost.admin.v1.PinnedShard
 	58, // 36: roost.admin.v1.WhyResponse.decisions:type_name -> roost.admin.v1.Decision
-	59, // 37: roost.admin.v1.Decision.chosen:type_name -> roost.admin.v1.WeighedRegion
-	59, // 38: roost.admin.v1.Decision.others:type_name -> roost.admin.v1.WeighedRegion
-	7,  // 39: roost.admin.v1.Admin.Members:input_type -> roost.admin.v1.MembersRequest
-	14, // 40: roost.admin.v1.Admin.Shards:input_type -> roost.admin.v1.ShardsRequest
-	19, // 41: roost.admin.v1.Admin.Where:input_type -> roost.admin.v1.WhereRequest
-	21, // 42: roost.admin.v1.Admin.Drain:input_type -> roost.admin.v1.DrainRequest
-	23, // 43: roost.admin.v1.Admin.Cordon:input_type -> roost.admin.v1.CordonRequest
-	24, // 44: roost.admin.v1.Admin.Freeze:input_type -> roost.admin.v1.FreezeRequest
-	25, // 45: roost.admin.v1.Admin.Pin:input_type -> roost.admin.v1.PinRequest
-	27, // 46: roost.admin.v1.Admin.Move:input_type -> roost.admin.v1.MoveRequest
-	29, // 47: roost.admin.v1.Admin.Steering:input_type -> roost.admin.v1.SteeringRequest
-	56, // 48: roost.admin.v1.Admin.Why:input_type -> roost.admin.v1.WhyRequest
-	35, // 49: roost.admin.v1.Admin.Rollout:input_type -> roost.admin.v1.RolloutRequest
-	39, // 50: roost.admin.v1.Admin.Look:input_type -> roost.admin.v1.LookRequest
-	41, // 51: roost.admin.v1.Admin.SetTarget:input_type -> roost.admin.v1.SetTargetRequest
-	43, // 52: roost.admin.v1.Admin.Command:input_type -> roost.admin.v1.CommandRequest
-	45, // 53: roost.admin.v1.Admin.Reminders:input_type -> roost.admin.v1.RemindersRequest
-	50, // 54: roost.admin.v1.Admin.Sends:input_type -> roost.admin.v1.SendsRequest
-	53, // 55: roost.admin.v1.Admin.Remembered:input_type -> roost.admin.v1.RememberedRequest
-	0,  // 56: roost.admin.v1.Membership.Join:input_type -> roost.admin.v1.JoinRequest
-	2,  // 57: roost.admin.v1.Membership.Leave:input_type -> roost.admin.v1.NodeRequest
-	2,  // 58: roost.admin.v1.Membership.Down:input_type -> roost.admin.v1.NodeRequest
-	2,  // 59: roost.admin.v1.Membership.Remove:input_type -> roost.admin.v1.NodeRequest
-	4,  // 60: roost.admin.v1.Membership.Events:input_type -> roost.admin.v1.EventsRequest
-	8,  // 61: roost.admin.v1.Admin.Members:output_type -> roost.admin.v1.MembersResponse
-	15, // 62: roost.admin.v1.Admin.Shards:output_type -> roost.admin.v1.ShardsResponse
-	20, // 63: roost.admin.v1.Admin.Where:output_type -> roost.admin.v1.WhereResponse
-	22, // 64: roost.admin.v1.Admin.Drain:output_type -> roost.admin.v1.DrainResponse
-	28, // 65: roost.admin.v1.Admin.Cordon:output_type -> roost.admin.v1.SteerResponse
-	28, // 66: roost.admin.v1.Admin.Freeze:output_type -> roost.admin.v1.SteerResponse
-	28, // 67: roost.admin.v1.Admin.Pin:output_type -> roost.admin.v1.SteerResponse
-	28, // 68: roost.admin.v1.Admin.Move:output_type -> roost.admin.v1.SteerResponse
-	30, // 69: roost.admin.v1.Admin.Steering:output_type -> roost.admin.v1.SteeringResponse
-	57, // 70: roost.admin.v1.Admin.Why:output_type -> roost.admin.v1.WhyResponse
-	36, // 71: roost.admin.v1.Admin.Rollout:output_type -> roost.admin.v1.RolloutResponse
-	40, // 72: roost.admin.v1.Admin.Look:output_type -> roost.admin.v1.LookResponse
-	42, // 73: roost.admin.v1.Admin.SetTarget:output_type -> roost.admin.v1.SetTargetResponse
-	44, // 74: roost.admin.v1.Admin.Command:output_type -> roost.admin.v1.CommandResponse
-	46, // 75: roost.admin.v1.Admin.Reminders:output_type -> roost.admin.v1.RemindersResponse
-	51, // 76: roost.admin.v1.Admin.Sends:output_type -> roost.admin.v1.SendsResponse
-	54, // 77: roost.admin.v1.Admin.Remembered:output_type -> roost.admin.v1.RememberedResponse
-	1,  // 78: roost.admin.v1.Membership.Join:output_type -> roost.admin.v1.JoinResponse
-	3,  // 79: roost.admin.v1.Membership.Leave:output_type -> roost.admin.v1.NodeResponse
-	3,  // 80: roost.admin.v1.Membership.Down:output_type -> roost.admin.v1.NodeResponse
-	3,  // 81: roost.admin.v1.Membership.Remove:output_type -> roost.admin.v1.NodeResponse
-	5,  // 82: roost.admin.v1.Membership.Events:output_type -> roost.admin.v1.EventsResponse
-	61, // [61:83] is the sub-list for method output_type
-	39, // [39:61] is the sub-list for method input_type
-	39, // [39:39] is the sub-list for extension type_name
-	39, // [39:39] is the sub-list for extension extendee
-	0,  // [0:39] is the sub-list for field type_name
+	64, // 37: roost.admin.v1.Decision.chosen:type_name -> roost.admin.v1.WeighedRegion
+	64, // 38: roost.admin.v1.Decision.others:type_name -> roost.admin.v1.WeighedRegion
+	61, // 39: roost.admin.v1.PlanResponse.moves:type_name -> roost.admin.v1.PlannedMove
+	62, // 40: roost.admin.v1.PlanResponse.unplaced:type_name -> roost.admin.v1.UnplacedShard
+	63, // 41: roost.admin.v1.PlanResponse.regions:type_name -> roost.admin.v1.PlannedRegion
+	7,  // 42: roost.admin.v1.Admin.Members:input_type -> roost.admin.v1.MembersRequest
+	14, // 43: roost.admin.v1.Admin.Shards:input_type -> roost.admin.v1.ShardsRequest
+	19, // 44: roost.admin.v1.Admin.Where:input_type -> roost.admin.v1.WhereRequest
+	21, // 45: roost.admin.v1.Admin.Drain:input_type -> roost.admin.v1.DrainRequest
+	23, // 46: roost.admin.v1.Admin.Cordon:input_type -> roost.admin.v1.CordonRequest
+	24, // 47: roost.admin.v1.Admin.Freeze:input_type -> roost.admin.v1.FreezeRequest
+	25, // 48: roost.admin.v1.Admin.Pin:input_type -> roost.admin.v1.PinRequest
+	27, // 49: roost.admin.v1.Admin.Move:input_type -> roost.admin.v1.MoveRequest
+	29, // 50: roost.admin.v1.Admin.Steering:input_type -> roost.admin.v1.SteeringRequest
+	56, // 51: roost.admin.v1.Admin.Why:input_type -> roost.admin.v1.WhyRequest
+	59, // 52: roost.admin.v1.Admin.Plan:input_type -> roost.admin.v1.PlanRequest
+	35, // 53: roost.admin.v1.Admin.Rollout:input_type -> roost.admin.v1.RolloutRequest
+	39, // 54: roost.admin.v1.Admin.Look:input_type -> roost.admin.v1.LookRequest
+	41, // 55: roost.admin.v1.Admin.SetTarget:input_type -> roost.admin.v1.SetTargetRequest
+	43, // 56: roost.admin.v1.Admin.Command:input_type -> roost.admin.v1.CommandRequest
+	45, // 57: roost.admin.v1.Admin.Reminders:input_type -> roost.admin.v1.RemindersRequest
+	50, // 58: roost.admin.v1.Admin.Sends:input_type -> roost.admin.v1.SendsRequest
+	53, // 59: roost.admin.v1.Admin.Remembered:input_type -> roost.admin.v1.RememberedRequest
+	0,  // 60: roost.admin.v1.Membership.Join:input_type -> roost.admin.v1.JoinRequest
+	2,  // 61: roost.admin.v1.Membership.Leave:input_type -> roost.admin.v1.NodeRequest
+	2,  // 62: roost.admin.v1.Membership.Down:input_type -> roost.admin.v1.NodeRequest
+	2,  // 63: roost.admin.v1.Membership.Remove:input_type -> roost.admin.v1.NodeRequest
+	4,  // 64: roost.admin.v1.Membership.Events:input_type -> roost.admin.v1.EventsRequest
+	8,  // 65: roost.admin.v1.Admin.Members:output_type -> roost.admin.v1.MembersResponse
+	15, // 66: roost.admin.v1.Admin.Shards:output_type -> roost.admin.v1.ShardsResponse
+	20, // 67: roost.admin.v1.Admin.Where:output_type -> roost.admin.v1.WhereResponse
+	22, // 68: roost.admin.v1.Admin.Drain:output_type -> roost.admin.v1.DrainResponse
+	28, // 69: roost.admin.v1.Admin.Cordon:output_type -> roost.admin.v1.SteerResponse
+	28, // 70: roost.admin.v1.Admin.Freeze:output_type -> roost.admin.v1.SteerResponse
+	28, // 71: roost.admin.v1.Admin.Pin:output_type -> roost.admin.v1.SteerResponse
+	28, // 72: roost.admin.v1.Admin.Move:output_type -> roost.admin.v1.SteerResponse
+	30, // 73: roost.admin.v1.Admin.Steering:output_type -> roost.admin.v1.SteeringResponse
+	57, // 74: roost.admin.v1.Admin.Why:output_type -> roost.admin.v1.WhyResponse
+	60, // 75: roost.admin.v1.Admin.Plan:output_type -> roost.admin.v1.PlanResponse
+	36, // 76: roost.admin.v1.Admin.Rollout:output_type -> roost.admin.v1.RolloutResponse
+	40, // 77: roost.admin.v1.Admin.Look:output_type -> roost.admin.v1.LookResponse
+	42, // 78: roost.admin.v1.Admin.SetTarget:output_type -> roost.admin.v1.SetTargetResponse
+	44, // 79: roost.admin.v1.Admin.Command:output_type -> roost.admin.v1.CommandResponse
+	46, // 80: roost.admin.v1.Admin.Reminders:output_type -> roost.admin.v1.RemindersResponse
+	51, // 81: roost.admin.v1.Admin.Sends:output_type -> roost.admin.v1.SendsResponse
+	54, // 82: roost.admin.v1.Admin.Remembered:output_type -> roost.admin.v1.RememberedResponse
+	1,  // 83: roost.admin.v1.Membership.Join:output_type -> roost.admin.v1.JoinResponse
+	3,  // 84: roost.admin.v1.Membership.Leave:output_type -> roost.admin.v1.NodeResponse
+	3,  // 85: roost.admin.v1.Membership.Down:output_type -> roost.admin.v1.NodeResponse
+	3,  // 86: roost.admin.v1.Membership.Remove:output_type -> roost.admin.v1.NodeResponse
+	5,  // 87: roost.admin.v1.Membership.Events:output_type -> roost.admin.v1.EventsResponse
+	65, // [65:88] is the sub-list for method output_type
+	42, // [42:65] is the sub-list for method input_type
+	42, // [42:42] is the sub-list for extension type_name
+	42, // [42:42] is the sub-list for extension extendee
+	0,  // [0:42] is the sub-list for field type_name
 }
 
 func init() { file_roost_admin_v1_admin_proto_init() }
@@ -5420,7 +5802,7 @@ func file_roost_admin_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_roost_admin_v1_admin_proto_rawDesc), len(file_roost_admin_v1_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   61,
+			NumMessages:   66,
 			NumExtensions: 0,
 			NumServices:   2,
 		},
