@@ -62,7 +62,7 @@ func TestProposeHeldBack(t *testing.T) {
 		t.Errorf("with a full budget: %q, %v", p.HeldBack, moves)
 	}
 	w.run(FreezeMoves{By: "ann", Reason: "party"})
-	p, moves, _ = w.propose(PlanQuery{Strategy: allocation.LeastLoad{}})
+	p, _, _ = w.propose(PlanQuery{Strategy: allocation.LeastLoad{}})
 	if len(p.HeldBack) != 2 || !strings.Contains(p.HeldBack[0], "ann froze all moves that need not be (party)") || !strings.Contains(p.HeldBack[1], "no shard of T moves because of its load") {
 		t.Errorf("frozen: %q", p.HeldBack)
 	}
