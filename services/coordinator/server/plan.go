@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"context"
+	"slices"
 
 	"github.com/twitchtv/twirp"
 
@@ -63,6 +64,7 @@ func toPlan(p coordinator.Proposal, moves []allocation.Move, unplaced []sharding
 			}
 		}
 	}
+	slices.SortStableFunc(out.Regions, func(a, b *adminv1.PlannedRegion) int { return cmp.Compare(a.Region, b.Region) })
 	for _, m := range moves {
 		from, to := regions[m.From], regions[m.To]
 		from.After--

@@ -63,7 +63,7 @@ func TestToPlan(t *testing.T) {
 	want := &adminv1.PlanResponse{
 		Moves:    []*adminv1.PlannedMove{{Type: "T", Index: 1, From: "r", To: "b:1", Reason: "leave", Broken: "pin zone"}},
 		Unplaced: []*adminv1.UnplacedShard{{Type: "U", Index: 0, Region: "r"}},
-		Regions:  []*adminv1.PlannedRegion{{Region: "r", Before: 4, After: 3, Leaves: true}, {Region: "b:1", After: 1}},
+		Regions:  []*adminv1.PlannedRegion{{Region: "b:1", After: 1}, {Region: "r", Before: 4, After: 3, Leaves: true}},
 		HeldBack: []string{"wait"},
 	}
 	if !proto.Equal(got, want) {
