@@ -255,7 +255,7 @@ Cart: 1 shard unreadable (3): region-1 (version 1.0) does not read event item-ad
 		{"where Airport PHX", 0, "Airport/PHX  shard 7  region-1 (10.0.0.2:25520)  serving  epoch 3.12\n"},
 		{"where Airport/NEW", 0, "Airport/NEW  shard 5  unallocated: its first command will place it\n"},
 		{"where Airport PHX -o json", 0,
-			`{"shard":{"type":"Airport","index":7,"region":"region-1","addr":"10.0.0.2:25520","epoch":"3.12","phase":"serving","reason":""}}` + "\n"},
+			`{"shard":{"type":"Airport","index":7,"region":"region-1","addr":"10.0.0.2:25520","epoch":"3.12","phase":"serving","reason":""},"shard_key":""}` + "\n"},
 		{"where Airline PHX", exitNotFound, "roost: no entity type Airline\n"},
 		{"where PHX", exitUsage, "roost: \"PHX\" is not the name of an entity: write TYPE ID or TYPE/ID, such as Airport/PHX\n"},
 		{"call Airport Get {}", exitUsage, "roost: \"Airport\" is not the name of an entity: write TYPE/ID, such as Airport/PHX\n"},
