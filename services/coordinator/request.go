@@ -132,7 +132,7 @@ func (m *Machine) regionName(given string, other bool) (string, error) {
 	if len(here) > 0 {
 		text = "here are " + strings.Join(slices.Compact(here), ", ")
 	}
-	return "", refuse(NotFound, "no region is called %s; %s. To say it of a region that is not here yet, add --ahead", given, text)
+	return "", refuse(NotFound, "no region is called %s; %s. To name a region that is not here yet, add --ahead", given, text)
 }
 
 // CordonRegion is an operator's request that regions with the name Region get no shards; Lift ends
@@ -212,7 +212,7 @@ func (m *Machine) aboutCordon(name string) (remarks []string) {
 			}
 		}
 		if hosts && !others {
-			remarks = append(remarks, fmt.Sprintf("it is given shards of type %s all the same: no other region can be", t.desc.Type))
+			remarks = append(remarks, fmt.Sprintf("it is given shards of type %s all the same: no other region can be given them", t.desc.Type))
 		}
 	}
 	return remarks
@@ -249,7 +249,7 @@ func (in FreezeMoves) effect(m *Machine) (e Effect, facts []Fact, err error) {
 	case in.Thaw && !until.IsZero():
 		return e, nil, refuse(Malformed, "a thaw has no end; freeze again when you want to")
 	case !until.IsZero() && !until.After(m.now):
-		return e, nil, refuse(Malformed, "the freeze would end at %s, which is over; give it a time to come", until.Format(time.RFC3339))
+		return e, nil, refuse(Malformed, "the freeze would end at %s, which is in the past; give a later time", until.Format(time.RFC3339))
 	}
 	now := m.steering.freeze
 	switch {
@@ -345,7 +345,7 @@ func (in PinShards) effect(m *Machine) (e Effect, facts []Fact, err error) {
 		e.Remarks = append(e.Remarks, text)
 	}
 	for why := range cannot { // sorted below
-		e.Remarks = append(e.Remarks, why+"; until it can be given the shard, another region has it")
+		e.Remarks = append(e.Remarks, why+"; until the region can be given the shard, another one has it")
 	}
 	slices.Sort(e.Remarks)
 	return e, facts, nil
@@ -477,7 +477,7 @@ func (m *Machine) mayMove(t *typeTable, r *row, to *region) error {
 	case !m.recovered:
 		return refuse(NotNow, "the coordinator has just become active and waits for the regions; try again in %v", m.cfg.RecoveryWait)
 	case m.halted() && !mutant.On("freeze-moves"):
-		return refuse(NotNow, "%s froze all moves that need not be%s; roost thaw first", who(m.steering.freeze.By), because(m.steering.freeze.Reason))
+		return refuse(NotNow, "%s froze all moves of shards that can stay%s; roost thaw first", who(m.steering.freeze.By), because(m.steering.freeze.Reason))
 	case m.frozen():
 		return refuse(NotNow, "a rollout is on, in which nothing moves that need not; see roost rollout, or pin the shard to have it move afterwards")
 	case r.Epoch == 0:

@@ -118,7 +118,7 @@ func TestRefusals(t *testing.T) {
 		"pin T/0 r1", "pin T/1 r1", "home T/0", "home T/1", "started r1 T/0 1.1", "unpin T/0",
 	}
 	for _, c := range []struct{ before, ask, want string }{
-		{"", "cordon r9", "no region is called r9; here are r1, r2, r3, r4. To say it of a region that is not here yet, add --ahead"},
+		{"", "cordon r9", "no region is called r9; here are r1, r2, r3, r4. To name a region that is not here yet, add --ahead"},
 		{"", "cordon \u202e", "not shown"},
 		{"", "pin T/9 r1", "type T has 4 shards, 0 to 3; roost where finds the shard of an entity"},
 		{"", "pin X/0 r1", "no entity type X; declared are T, U, V"},
@@ -133,7 +133,7 @@ func TestRefusals(t *testing.T) {
 		{"member r2 leaving", "move T/0 r2", "is leaving; choose another region"},
 		{"drain r2", "move T/0 r2", "is being drained; roost drain r2 --resume first"},
 		{"cordon r2 because disk", "move T/0 r2", "ben has cordoned r2 (disk); roost uncordon r2 first"},
-		{"freeze because party", "move T/0 r2", "ben froze all moves that need not be (party); roost thaw first"},
+		{"freeze because party", "move T/0 r2", "ben froze all moves of shards that can stay (party); roost thaw first"},
 		{"journal r2 1 silent", "move T/0 r2", "does not reach the journal"},
 		{"member r5", "move T/0 r5", "has not registered yet"},
 		{"drain r1", "move T/0 r2", "is about to move already"},

@@ -27,7 +27,7 @@ func (f *fakeAdmin) steered(by string, dryRun bool, res *adminv1.SteerResponse) 
 
 func (f *fakeAdmin) Cordon(_ context.Context, req *adminv1.CordonRequest) (*adminv1.SteerResponse, error) {
 	if req.Region == "region-9" && !req.Ahead {
-		return nil, twirp.NewError(twirp.NotFound, "no region is called region-9; here are region-1. To say it of a region that is not here yet, add --ahead")
+		return nil, twirp.NewError(twirp.NotFound, "no region is called region-9; here are region-1. To name a region that is not here yet, add --ahead")
 	}
 	return f.steered(req.By, req.DryRun, &adminv1.SteerResponse{Region: req.Region, Changes: 1, Remarks: []string{"because of " + req.Reason}})
 }
@@ -76,7 +76,7 @@ func TestSteer(t *testing.T) {
 	}{
 		{"cordon region-1 --reason disk", 0, "region-1 is cordoned: it gets no more shards\nbecause of disk\n"},
 		{"uncordon region-1", 0, "region-1 is not cordoned\nbecause of \n"},
-		{"cordon region-9", exitNotFound, "roost: no region is called region-9; here are region-1. To say it of a region that is not here yet, add --ahead\n"},
+		{"cordon region-9", exitNotFound, "roost: no region is called region-9; here are region-1. To name a region that is not here yet, add --ahead\n"},
 		{"cordon region-9 --ahead --dry-run --reason disk", 0, "would change: region-9 is cordoned: it gets no more shards\nbecause of disk\n"},
 		{"uncordon region-1 --dry-run -o json", 0, `{"already":false,"stored":false,"changes":1,"region":"region-1","until_unix_ms":"0","remarks":["because of "]}` + "\n"},
 		{"freeze --for 1h", 0, "frozen: nothing moves that need not, until 2030-01-02 03:04:05\n"},
