@@ -51,7 +51,7 @@ func (m *Machine) handOffOrder(f RowFact) control.HandOff {
 // types have states that may be kept, and go only from one ShardStopped to the next HostShard.
 func (m *Machine) reserve(t *typeTable, r *row, f *RowFact) {
 	owner := m.region(r.Owner)
-	if t.desc.Volatile || owner == nil || !owner.handsOver || m.counter == math.MaxUint32 {
+	if t.desc.Volatile || owner == nil || !owner.handsOver || m.counter == math.MaxUint32 || m.choiceWaits(t, r) {
 		return
 	}
 	successor := f.Successor
@@ -63,6 +63,14 @@ func (m *Machine) reserve(t *typeTable, r *row, f *RowFact) {
 		return
 	}
 	f.Successor, f.Next, f.NextMay = successor, next, to.formsOf(t).writes
+}
+
+// choiceWaits reports whether some region can be given the shard only if the owner has not stored
+// all that it may store. The owner says so when it stops, and the successor is chosen then.
+func (m *Machine) choiceWaits(t *typeTable, r *row) bool {
+	return !mutant.On("choice-waits") && slices.ContainsFunc(m.regions, func(o region) bool {
+		return o.node != r.Owner && o.lastResort() && o.readable(t, r.before) && !o.readable(t, r.stored())
+	})
 }
 
 // shardStopped: the owner has stopped the shard, ordered to or not.

@@ -473,6 +473,24 @@ func TestMutantsOfHandovers(t *testing.T) {
 	}
 }
 
+// TestMutantsOfWhatOwnersWrote: forms would count as stored that no owner has stored, or shards would
+// go to regions that need not have them.
+func TestMutantsOfWhatOwnersWrote(t *testing.T) {
+	t.Cleanup(func() { mutant.Activate("") })
+	for _, name := range []string{"", "wrote-awaited"} {
+		mutant.Activate(name)
+		if forms := startedFirst(t); (forms == "") != (name == "") {
+			t.Errorf("mutant %q: %x may be stored", name, string(forms))
+		}
+	}
+	for _, name := range []string{"", "choice-waits"} {
+		mutant.Activate(name)
+		if reserved := reservedForOne(t); reserved != (name != "") {
+			t.Errorf("mutant %q: an epoch is reserved: %t", name, reserved)
+		}
+	}
+}
+
 // TestMutantsOfSuccessors: a shard would go elsewhere than planned, or to a region that is
 // about to leave.
 func TestMutantsOfSuccessors(t *testing.T) {

@@ -32,6 +32,9 @@ func (m *Machine) owned(s sharding.ShardID, by sharding.NodeID) (*typeTable, *ro
 // shardStarted handles a ShardStarted: the claim holds, so gateways may send commands.
 func (m *Machine) shardStarted(from sharding.NodeID, in control.ShardStarted) {
 	if r := m.succeeding(in.Shard, from, in.Epoch); r != nil {
+		if m.willSayWhatItWrote(r) {
+			return // when it has, the successor is asked again
+		}
 		f := RowFact{Row: sharding.Row{Shard: r.Shard, Owner: from, Epoch: r.next, Phase: sharding.Serving}, Before: r.left(), May: r.nextMay, Cause: r.cause}
 		t, _ := m.find(r.Shard)
 		m.decideRow(Given, t, r, f, from)
@@ -45,6 +48,15 @@ func (m *Machine) shardStarted(from sharding.NodeID, in control.ShardStarted) {
 	next := r.Row
 	next.Phase = sharding.Serving
 	m.commit(r.fact(next))
+}
+
+// willSayWhatItWrote reports whether the owner of a row that is handed off is yet to say in which
+// forms it has stored something, and that matters. Its ShardStopped and the ShardStarted of its
+// successor may come in either order. Without the former, all forms that the owner writes count as
+// stored, and regions that do not read them could never be given the shard.
+func (m *Machine) willSayWhatItWrote(r *row) bool {
+	owner := m.region(r.Owner)
+	return !r.released && owner != nil && owner.registered && owner.reachable && r.left() != r.before && !mutant.On("wrote-awaited")
 }
 
 // hostRefused handles a HostRefused: nobody can serve the shard at this epoch, so it gets a
