@@ -28,66 +28,66 @@ var ErrConfig = errors.New("bad allocation config")
 // Errors name the coordinator's configuration keys.
 type Config struct {
 	// Strategy is one of the names above. Default least-shards.
-	Strategy string `key:"allocation.strategy" help:"what decides which region gets a shard and which shards move: least-shards; threshold, which moves a few at a time; consistent-hashing, which has shards with the same index of all types at one region; load, by what shards take of their regions; or external, where a program does by pinning shards"`
+	Strategy string `key:"allocation.strategy" help:"strategy that decides which region gets a shard, and which shards move. least-shards: evens out the numbers of shards. threshold: evens out the numbers too, but moves a few shards at a time. consistent-hashing: puts shards of all types with the same index on one region. load: evens out the load that shards cause. external: a program decides, by pinning shards"`
 	// Own are strategies of one's own, by the names that Strategy may have besides. They
 	// are registered by the program of a coordinator, not configured.
 	Own map[string]Strategy
 	// RelativeLimit is the largest part of a type's shards that LeastShards
 	// moves in one round, in (0, 1]. Default 0.25: a fourth region has its share
 	// in one round.
-	RelativeLimit float64 `key:"allocation.relative_limit" help:"with least-shards, the largest part of a type's shards that moves in one round"`
+	RelativeLimit float64 `key:"allocation.relative_limit" help:"with least-shards, the largest part (above 0, at most 1) of a type's shards that moves in one round"`
 	// AbsoluteLimit is the largest number of shards of a type that a strategy other than
 	// Threshold moves in one round. Default 256: a round of hand-offs stays short however
 	// many shards there are.
 	AbsoluteLimit int `key:"allocation.absolute_limit" unit:"shards" help:"with any strategy but threshold, the most shards of a type that move in one round"`
 	// Threshold is the difference in shards that the strategy of that name
 	// tolerates, and the most it moves at once. Default 1.
-	Threshold int `key:"allocation.threshold" unit:"shards" help:"with threshold, the difference between two regions that is tolerated, and the most shards of a type that begin to move at once"`
+	Threshold int `key:"allocation.threshold" unit:"shards" help:"with threshold, the largest difference in shards between two regions that the strategy tolerates. The number is also the most shards of a type that begin to move at once"`
 	// MaxSimultaneous is the number of shards of a type that Threshold keeps
 	// on the move. Default 3.
-	MaxSimultaneous int `key:"allocation.max_simultaneous" unit:"shards" help:"with threshold, the most shards of a type that are on the move"`
+	MaxSimultaneous int `key:"allocation.max_simultaneous" unit:"shards" help:"with threshold, the most shards of a type that are moving at a time"`
 
 	// VirtualNodes is how many points each region has on the ring of ConsistentHashing.
 	// Default 100: the parts of regions then differ by a tenth; with the 10 of Akka, by a
 	// third.
-	VirtualNodes int `key:"allocation.virtual_nodes" unit:"points" help:"with consistent-hashing, points that each region has on the ring; more of them make the regions' parts more equal, and choosing slower"`
+	VirtualNodes int `key:"allocation.virtual_nodes" unit:"points" help:"with consistent-hashing, the number of points that each region has on the ring. With more points, the regions have more equal parts, but each choice of a region is slower"`
 	// BoundedLoad is how much more than the average number of a type's shards a region
 	// may get by ConsistentHashing, as a part of it, in [0, 10]; 0: there is no bound.
 	// Default 0.25: few shards are not at their first region, and none has much more than
 	// the others.
-	BoundedLoad float64 `key:"allocation.bounded_load" help:"with consistent-hashing, how much more of a type's shards than the average a region may get, as a part of the average; the next region on the ring gets what exceeds it; 0: no bound, so that shards with the same index are always at one region"`
+	BoundedLoad float64 `key:"allocation.bounded_load" help:"with consistent-hashing, how far the shards of a type at one region may exceed the average, as a part of the average (0.25: by a quarter). The next region on the ring gets further shards. 0: not limited, so that shards with the same index are always at one region"`
 
 	// LoadTolerance is how much more load than the average a region may have before
 	// LeastLoad moves shards, as a part of the average, in (0, 10]. Default 0.1: closer
 	// than what is measured of shards is true for the next minute.
-	LoadTolerance float64 `key:"allocation.tolerance" help:"with load, how much more load than the average a region may have before shards move, as a part of the average"`
+	LoadTolerance float64 `key:"allocation.tolerance" help:"with load, how far the load of a region may exceed the average before shards move, as a part of the average (0.1: by a tenth)"`
 	// LoadHysteresis is how far below the tolerated load a region is brought, as a part of
 	// the average, in [0, LoadTolerance]. Default 0.05: half of the tolerance is left for
 	// changes.
-	LoadHysteresis float64 `key:"allocation.hysteresis" help:"with load, how far below what is tolerated a region is brought, as a part of the average; at most allocation.tolerance"`
+	LoadHysteresis float64 `key:"allocation.hysteresis" help:"with load, how far below the tolerated load the strategy brings an overloaded region, as a part of the average. At most allocation.tolerance"`
 	// LoadFloor is the load above the average, in processors, that is always tolerated.
 	// Default 0.05: an idle cluster is left alone, whatever part of nearly nothing a
 	// region has.
-	LoadFloor float64 `key:"allocation.floor" unit:"processors" help:"with load, the load above the average that is always tolerated"`
+	LoadFloor float64 `key:"allocation.floor" unit:"processors" help:"with load, the load above the average that the strategy always tolerates"`
 	// LoadCooldown is how long a shard that has moved does not move again because of its
 	// load. Default 5 min: a new owner's caches are warm and its load is measured, and no
 	// shard follows a load that comes and goes.
-	LoadCooldown time.Duration `key:"allocation.cooldown" help:"with load, for how long a shard that has come to a region does not move on because of its load; and how long after a coordinator has become active none does"`
+	LoadCooldown time.Duration `key:"allocation.cooldown" help:"with load, time for which a shard does not move because of load after it has come to a region. For the same time after a coordinator has become active, no shard moves because of load"`
 	// LoadMoveMiB is the largest size of entities in memory whose shards move in one round,
 	// beyond the first shard. Default 1024: what is loaded again in a few seconds.
-	LoadMoveMiB int `key:"allocation.move_mib" unit:"MiB" help:"with load, the size of entities in memory whose shards move in one round, beyond the first shard"`
+	LoadMoveMiB int `key:"allocation.move_mib" unit:"MiB" help:"with load, the largest size of entities in memory whose shards move in one round. The first shard of a round may be larger"`
 	// LoadCommand is the processor time that a command costs besides its handler.
 	// Default 20 µs: what routing, its record and its answer take.
-	LoadCommand time.Duration `key:"allocation.command_cost" help:"with load, the processor time that a command is counted as besides its handler"`
+	LoadCommand time.Duration `key:"allocation.command_cost" help:"with load, the processor time that each command counts in addition to the time of its handler"`
 	// LoadJournalMiB is how many processors 1 MiB per second of journal is counted as.
 	// Default 0.01: 100 MiB/s are as much as a processor.
-	LoadJournalMiB float64 `key:"allocation.journal_weight" unit:"processors" help:"with load, what 1MiB of records per second is counted as"`
+	LoadJournalMiB float64 `key:"allocation.journal_weight" unit:"processors" help:"with load, the number of processors as which 1MiB of journal records per second counts"`
 	// LoadEntities is how many processors a million entities in memory are counted as.
 	// Default 0.1.
-	LoadEntities float64 `key:"allocation.entity_weight" unit:"processors" help:"with load, what a million entities in memory are counted as"`
+	LoadEntities float64 `key:"allocation.entity_weight" unit:"processors" help:"with load, the number of processors as which a million entities in memory count"`
 	// LoadGiB is how many processors 1 GiB of entities in memory is counted as. Default
 	// 0.25: machines have about 4 GiB for each processor.
-	LoadGiB float64 `key:"allocation.memory_weight" unit:"processors" help:"with load, what 1GiB of entities in memory is counted as, as far as they tell their size"`
+	LoadGiB float64 `key:"allocation.memory_weight" unit:"processors" help:"with load, the number of processors as which 1GiB of entities in memory counts. Only entities that report their size count"`
 }
 
 // DefaultConfig returns the defaults named at the fields.

@@ -26,50 +26,50 @@ import (
 // flattened. Leaves are strings, booleans, numbers, [time.Duration], [Bytes],
 // []string, map[string]string, and types that implement [encoding.TextUnmarshaler].
 type Config struct {
-	ClusterName    string `key:"cluster.name" help:"nodes of clusters with another name are refused; at most 63 letters, digits, '_', '-' and '.', the first a letter"`
-	Name           string `key:"node.name" help:"stable name shown everywhere; empty: the host's name"`
-	Advertise      string `key:"node.advertise" help:"host[:port] at which peers reach this node; empty: from service.listen"`
-	AddressFile    string `key:"node.address_file" help:"file to write pid and addresses into, as JSON, once both listeners are bound"`
-	ExitWithParent bool   `key:"node.exit_with_parent" help:"exit at once when the parent process ends, however it ends"`
+	ClusterName    string `key:"cluster.name" help:"name of the cluster. This node refuses nodes of clusters with another name. At most 63 letters, digits, '_', '-' and '.'; the first must be a letter"`
+	Name           string `key:"node.name" help:"stable name of this node, which is shown everywhere. Empty: the host's name"`
+	Advertise      string `key:"node.advertise" help:"host[:port] at which peers reach this node. Empty: the address comes from service.listen"`
+	AddressFile    string `key:"node.address_file" help:"file into which the process writes its pid and addresses, as JSON, once both listeners are bound"`
+	ExitWithParent bool   `key:"node.exit_with_parent" help:"whether the process exits at once when its parent process ends, however the parent ends"`
 
-	Listen        string        `key:"service.listen" help:"host:port of the service listener; port 0: any free one"`
-	MaxBody       Bytes         `key:"service.max_body" help:"longest request body; a longer one is answered 413"`
-	MaxHeader     Bytes         `key:"service.max_header" help:"longest request header; a longer one is answered 431"`
-	HeaderTimeout time.Duration `key:"service.header_timeout" help:"time a client has to send its request header"`
-	ReadTimeout   time.Duration `key:"service.read_timeout" help:"time a request has from its first byte to its answer"`
-	BodyTimeout   time.Duration `key:"service.body_timeout" help:"time for which no byte of a request's body may arrive before the request is answered 408"`
-	WriteTimeout  time.Duration `key:"service.write_timeout" help:"time for which a client may take nothing of its answer before its connection is closed; a slow client that goes on reading is served"`
-	IdleTimeout   time.Duration `key:"service.idle_timeout" help:"a connection without requests is closed after this"`
-	Connections   int           `key:"service.connections" unit:"connections" help:"open connections of clients and peers; requests on more are answered 503"`
-	BodyBytes     Bytes         `key:"service.body_bytes" help:"size of all request bodies that have arrived and are not answered; what exceeds it is answered 429"`
-	DialTimeout   time.Duration `key:"peer.dial_timeout" help:"time to connect to a peer, TLS included"`
-	MaxAnswer     Bytes         `key:"peer.max_answer" help:"longest answer of a peer; a longer one is a failed request"`
+	Listen        string        `key:"service.listen" help:"host:port of the service listener. Port 0: any free port"`
+	MaxBody       Bytes         `key:"service.max_body" help:"the longest request body. A request with a longer body is answered 413"`
+	MaxHeader     Bytes         `key:"service.max_header" help:"the longest request header. A request with a longer header is answered 431"`
+	HeaderTimeout time.Duration `key:"service.header_timeout" help:"time that a client has to send the header of a request"`
+	ReadTimeout   time.Duration `key:"service.read_timeout" help:"time that a request has from its first byte to its answer"`
+	BodyTimeout   time.Duration `key:"service.body_timeout" help:"longest time for which no byte of a request's body may arrive. After this time, the request is answered 408"`
+	WriteTimeout  time.Duration `key:"service.write_timeout" help:"longest time for which a client may take no byte of its answer. After this time, its connection is closed. A slow client that goes on reading is served"`
+	IdleTimeout   time.Duration `key:"service.idle_timeout" help:"time after which a connection without requests is closed"`
+	Connections   int           `key:"service.connections" unit:"connections" help:"the most open connections of clients and peers. Requests on further connections are answered 503"`
+	BodyBytes     Bytes         `key:"service.body_bytes" help:"the largest total size of the request bodies that have arrived and are not answered. A request beyond this size is answered 429"`
+	DialTimeout   time.Duration `key:"peer.dial_timeout" help:"time that this node has to connect to a peer, including the TLS handshake"`
+	MaxAnswer     Bytes         `key:"peer.max_answer" help:"the longest answer of a peer. If an answer is longer, the request has failed"`
 
-	Management string `key:"management.listen" help:"host:port of the management listener: health, metrics, administration; nobody is authenticated there"`
-	Pprof      bool   `key:"management.pprof" help:"serve /debug/pprof on the management listener"`
-	Managing   int    `key:"management.connections" unit:"connections" help:"open connections to the management listener"`
+	Management string `key:"management.listen" help:"host:port of the management listener, for health, metrics and administration. Nobody is authenticated at this listener"`
+	Pprof      bool   `key:"management.pprof" help:"whether the management listener serves /debug/pprof"`
+	Managing   int    `key:"management.connections" unit:"connections" help:"the most open connections to the management listener"`
 
-	AllowedOrigins []string `key:"http.allowed_origins" help:"origins, such as https://shop.example, whose web pages may send requests to the service listener; requests from the pages of other origins are refused"`
-	AllowedHosts   []string `key:"http.allowed_hosts" help:"host names that requests to a loopback listener may use, besides localhost, loopback addresses and node.advertise; others are refused, because a web page can let any name point to 127.0.0.1"`
+	AllowedOrigins []string `key:"http.allowed_origins" help:"origins, such as https://shop.example, whose web pages may send requests to the service listener. Requests from pages of other origins are refused"`
+	AllowedHosts   []string `key:"http.allowed_hosts" help:"host names that requests to a loopback listener may use, besides localhost, loopback addresses and node.advertise. Requests with other host names are refused, because a web page can let any name point to 127.0.0.1"`
 
 	TLS TLS `key:"tls"`
 
-	LogLevel  slog.Level `key:"log.level" help:"debug, info, warn or error"`
-	LogFormat string     `key:"log.format" help:"text or json"`
+	LogLevel  slog.Level `key:"log.level" help:"lowest level of log lines that are written: debug, info, warn or error"`
+	LogFormat string     `key:"log.format" help:"format of log lines: text or json"`
 
-	CollectFrom Bytes `key:"memory.gc_floor" help:"size that the heap may reach before garbage is collected, while less than half of it is live; 0, or GOGC set in the environment: the default of the Go runtime"`
+	CollectFrom Bytes `key:"memory.gc_floor" help:"size that the heap may reach before garbage is collected, while less than half of this size is live. 0, or GOGC set in the environment: the Go runtime's default decides"`
 
-	ShutdownDelay   time.Duration `key:"shutdown.delay" help:"time between /readyz turning 503 and the first stage stopping, for load balancers to notice"`
-	ShutdownTimeout time.Duration `key:"shutdown.timeout" help:"time for all stages to stop; give the supervisor a limit that is 5 s longer"`
+	ShutdownDelay   time.Duration `key:"shutdown.delay" help:"time between the moment when /readyz turns 503 and the moment when the first stage stops. In this time, load balancers notice the shutdown"`
+	ShutdownTimeout time.Duration `key:"shutdown.timeout" help:"time that all stages together have to stop. Give the supervisor of the process a limit that is 5 s longer"`
 }
 
 // TLS names the files that secure the service listener and the connections to
 // peers. All are PEM. They are read again when they change.
 type TLS struct {
-	Cert       string `key:"cert" help:"file with the certificate chain of this node; empty: plain TCP"`
+	Cert       string `key:"cert" help:"file with the certificate chain of this node. Empty: the node uses plain TCP"`
 	Key        string `key:"key" help:"file with the private key of the certificate"`
-	CA         string `key:"ca" help:"file with the authorities that must have signed the certificates of peers; empty: the system's"`
-	ClientAuth string `key:"client_auth" help:"require: if tls.ca is set, clients must present a certificate signed by it; none: they need not"`
+	CA         string `key:"ca" help:"file with the authorities that must have signed the certificates of peers. Empty: the authorities of the system"`
+	ClientAuth string `key:"client_auth" help:"whether clients must present a certificate. require: if tls.ca is set, a client must present a certificate signed by one of its authorities. none: a client need not present a certificate"`
 }
 
 // DefaultConfig returns the defaults, with a service listener at listen, such

@@ -33,42 +33,42 @@ type Config struct {
 	// down-all. [Config.Open] knows two more: auto-down is [gossip.AutoDown],
 	// which bears no partitions; with off only operators down members. Default:
 	// keep-majority, which needs nothing; lease-majority in the services.
-	Strategy string `key:"gossip.downing" help:"who stays after a partition, the same on all members: lease-majority, keep-majority, keep-oldest, static-quorum, down-all; auto-down (unsafe: by time alone, both sides may stay) or off (operators decide)"`
+	Strategy string `key:"gossip.downing" help:"strategy that decides which side stays after a partition: lease-majority, keep-majority, keep-oldest, static-quorum or down-all. auto-down is unsafe: it declares members down by time alone, so both sides may stay. off: operators decide. Must be the same on all members"`
 	// StableAfter is how long nothing must have changed in membership and
 	// reachability before anything is decided. Long enough for all nodes of a
 	// side to see the same, whatever the size of the cluster. Default 20 s, as
 	// in Akka.
-	StableAfter time.Duration `key:"gossip.stable_after" help:"how long reachability must not have changed before members are declared down"`
+	StableAfter time.Duration `key:"gossip.stable_after" help:"time for which the reachability of members must not have changed before members are declared down"`
 	// DownAllWhenUnstable is how long after StableAfter reachability may keep changing.
 	// Then all members down themselves, because none of them can know what the others
 	// see. With lease-majority, the lease decides then, and the side that holds it
 	// stays. Default [On]: three quarters of StableAfter, at least 4 s.
-	DownAllWhenUnstable Span `key:"gossip.down_all_when_unstable" help:"all members go when reachability has kept changing for gossip.stable_after and this: a duration, on (3/4 of gossip.stable_after, at least 4s) or off; with lease-majority the lease decides then"`
+	DownAllWhenUnstable Span `key:"gossip.down_all_when_unstable" help:"if reachability keeps changing for gossip.stable_after plus this duration, all members go down; with lease-majority, the lease decides instead. on: 3/4 of gossip.stable_after, at least 4s. off: members do not go down for this reason"`
 	// Role restricts the members that are counted, or of which the oldest is chosen, to
 	// those with this role. All members of a losing side are downed, whatever their
 	// roles. Default "": all members. Not for lease-majority and down-all, where nobody
 	// is counted.
-	Role string `key:"gossip.downing_role" help:"count only members with this role; empty: all"`
+	Role string `key:"gossip.downing_role" help:"role of the members that the downing strategy counts. Empty: the strategy counts all members"`
 	// QuorumSize is, for static-quorum, how many members a side needs to stay:
 	// more than half of all that there will ever be. No default.
-	QuorumSize int `key:"gossip.quorum_size" unit:"members" help:"with static-quorum, members that a side needs to stay; must be more than half of all"`
+	QuorumSize int `key:"gossip.quorum_size" unit:"members" help:"with static-quorum, the number of members that a side needs to stay. Must be more than half of all members"`
 	// DownIfAlone lets, with keep-oldest, the oldest member go when it is alone
 	// against two or more. Default true.
-	DownIfAlone bool `key:"gossip.down_if_alone" help:"with keep-oldest, the oldest goes when it is alone against two or more"`
+	DownIfAlone bool `key:"gossip.down_if_alone" help:"with keep-oldest, true: the oldest member goes down if it is alone against two or more members"`
 	// LeasePatience is how long a side waits before it downs itself, if it cannot learn
 	// who holds the lease: because no member that can see the lease is reachable, or
 	// because nobody holds it. Default 5 min: longer than it takes to restart all members
 	// that can see the lease. Nothing durable is at stake meanwhile.
-	LeasePatience time.Duration `key:"gossip.lease_patience" help:"with lease-majority, a side without coordinators stops after this; until then it serves what it has"`
+	LeasePatience time.Duration `key:"gossip.lease_patience" help:"with lease-majority, time after which a side without coordinators stops. Until then, the side serves the shards that it has"`
 	// YieldLeaseAfter is for how long the holder of the lease keeps it after it fell
 	// into a minority, if there are candidates on the other side. Then it gives the lease
 	// up, one of the candidates takes over, and the larger side stays. It must be less
 	// than StableAfter, when sides decide. 0: the holder keeps the lease and its side
 	// stays, however small. Default [On], a quarter of StableAfter: longer than most short
 	// troubles, and early enough for the lease to have moved when the sides decide.
-	YieldLeaseAfter Span `key:"gossip.yield_lease_after" help:"with lease-majority, an active coordinator in a minority gives up the lease after this, if the other side has a coordinator: a duration below gossip.stable_after, on (a quarter of it) or off (its side stays)"`
+	YieldLeaseAfter Span `key:"gossip.yield_lease_after" help:"with lease-majority, time after which an active coordinator in a minority gives up the lease, if the other side has a coordinator. A duration must be below gossip.stable_after. on: a quarter of gossip.stable_after. off: the coordinator keeps the lease, and its side stays"`
 	// DownAfter is for auto-down. Default 10 s.
-	DownAfter time.Duration `key:"gossip.down_after" help:"with auto-down, an unreachable member is declared down after this"`
+	DownAfter time.Duration `key:"gossip.down_after" help:"with auto-down, time after which an unreachable member is declared down"`
 
 	// LeaseRole is the role of the members that can see the lease. Required for
 	// lease-majority.

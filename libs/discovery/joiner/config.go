@@ -17,21 +17,21 @@ import (
 // Settings are the configuration keys of every member of a cluster, besides its
 // discovery.url. A service embeds them in its own configuration.
 type Settings struct {
-	Seeds      []string      `key:"cluster.seeds" help:"coordinators to join through, as host:port, instead of those that discovery.url lists; the first forms the cluster if there is none"`
-	Required   int           `key:"discovery.required_contacts" unit:"coordinators" help:"coordinators that must have answered before a cluster is formed; set it to the number of coordinators that start together"`
+	Seeds      []string      `key:"cluster.seeds" help:"coordinators through which this node joins, as host:port, instead of the coordinators that discovery.url lists. If there is no cluster, the first seed forms one"`
+	Required   int           `key:"discovery.required_contacts" unit:"coordinators" help:"number of coordinators that must have answered before a cluster is formed. Set it to the number of coordinators that start together"`
 	StableFor  time.Duration `key:"discovery.stable_for" help:"time for which discovery must have listed the same coordinators before a cluster is formed"`
-	ContactAll bool          `key:"discovery.contact_all" help:"form a cluster only when every listed coordinator has answered"`
-	FormNew    bool          `key:"discovery.form_new_cluster" help:"allow this process to form a cluster; false: it waits for one to join"`
-	GiveUp     time.Duration `key:"discovery.give_up" help:"exit if the process is in no cluster after this; 0: never"`
+	ContactAll bool          `key:"discovery.contact_all" help:"true: a cluster is formed only when every listed coordinator has answered"`
+	FormNew    bool          `key:"discovery.form_new_cluster" help:"true: this process may form a cluster; false: the process waits for a cluster that it can join"`
+	GiveUp     time.Duration `key:"discovery.give_up" help:"if the process is in no cluster after this time, the process exits. 0: the process never exits for this reason"`
 	Interval   time.Duration `key:"discovery.interval" help:"time between two lookups, and between two requests to one contact point"`
-	Timeout    time.Duration `key:"discovery.timeout" help:"time for a lookup or for an answer, and how old an answer may be"`
-	Port       int           `key:"discovery.port" help:"if a host is listed with several ports, use only this one; 0: all"`
+	Timeout    time.Duration `key:"discovery.timeout" help:"time that a lookup, or the answer of a contact point, may take. An answer that is older than this time does not count"`
+	Port       int           `key:"discovery.port" help:"if discovery lists a host with several ports, this process uses only this port. 0: all listed ports"`
 	// Decider, if set, decides which members to join and which node forms a cluster,
 	// instead of the rule that the keys above configure. It has no key: the main of
 	// your own binary sets it.
 	Decider bootstrap.JoinDecider
 	// A management listener has no TLS, so this must be set explicitly.
-	ContactPort int `key:"discovery.contact_port" help:"ask contact points at this port, by plain HTTP, such as their management port; 0: at the listed address"`
+	ContactPort int `key:"discovery.contact_port" help:"port at which this process asks contact points by plain HTTP, such as their management port. 0: the listed address of each contact point"`
 }
 
 // DefaultSettings returns the defaults. [bootstrap.Config] gives the reasons for them.

@@ -12,18 +12,18 @@ import (
 
 // Budget says how many shards may move at a time, and what holds them back.
 type Budget struct {
-	MaxHandoffs          int           `key:"allocation.max_handoffs" unit:"shards" help:"shards that are handed off at a time in the whole cluster, for whatever reason"`
-	MaxHandoffsPerRegion int           `key:"allocation.max_handoffs_per_region" unit:"shards" help:"shards that one region hands off at a time, and that are handed off to one region, unless their region leaves; 0: no limit"`
-	MaxMovesPerMinute    int           `key:"allocation.max_moves_per_minute" unit:"shards" help:"shards that begin to move voluntarily within any minute: for balance, load, pins, capacities and zones, and by roost move; 0: no limit"`
-	Brake                bool          `key:"allocation.brake" help:"hold voluntary moves back while commands are much slower than usual; see docs/placement.md"`
-	BrakeWindow          time.Duration `key:"allocation.brake_window" help:"how long what gateways say of their commands is gathered before it is judged, and shown by roost members"`
-	BrakeWindows         int           `key:"allocation.brake_windows" unit:"windows" help:"slow windows in a row after which moves are stopped"`
-	BrakeSamples         int           `key:"allocation.brake_samples" unit:"commands" help:"commands that a window must have to be slow, or to say what is usual"`
-	BrakeFactor          float64       `key:"allocation.brake_factor" help:"a window is slow if the p99 of its commands is at least so many times the usual one"`
-	BrakeExcess          time.Duration `key:"allocation.brake_excess" help:"and if it is above the usual one by at least this time"`
-	BrakePause           time.Duration `key:"allocation.brake_pause" help:"time for which moves are stopped before one is tried; if it makes nothing worse, others follow at half the rate"`
-	BrakeRise            int           `key:"allocation.brake_rise" unit:"windows" help:"windows in which the usual p99 follows a larger one, about"`
-	BrakeFall            int           `key:"allocation.brake_fall" unit:"windows" help:"windows in which it follows a smaller one, about"`
+	MaxHandoffs          int           `key:"allocation.max_handoffs" unit:"shards" help:"the most shards that are handed off at a time in the whole cluster, whatever the reason. Further handoffs wait"`
+	MaxHandoffsPerRegion int           `key:"allocation.max_handoffs_per_region" unit:"shards" help:"the most shards that one region hands off at a time, and the most shards that are handed off to one region at a time. Shards of a region that leaves are exempt. 0: not limited"`
+	MaxMovesPerMinute    int           `key:"allocation.max_moves_per_minute" unit:"shards" help:"the most voluntary moves of shards that begin within any minute. A move is voluntary if its reason is balance, load, a pin, a capacity, a zone or roost move. 0: not limited"`
+	Brake                bool          `key:"allocation.brake" help:"whether the coordinator holds voluntary moves back while commands are much slower than usual. See docs/placement.md"`
+	BrakeWindow          time.Duration `key:"allocation.brake_window" help:"length of a window. For this time, the coordinator gathers the latencies that gateways report; then it judges whether commands are slow. roost members shows the latencies of a window"`
+	BrakeWindows         int           `key:"allocation.brake_windows" unit:"windows" help:"number of slow windows in a row after which the coordinator stops voluntary moves"`
+	BrakeSamples         int           `key:"allocation.brake_samples" unit:"commands" help:"the fewest commands that a window must have. A window with fewer commands is never slow, and does not change the usual p99"`
+	BrakeFactor          float64       `key:"allocation.brake_factor" help:"a window is slow only if the p99 of its commands is at least this many times the usual p99; see also allocation.brake_excess"`
+	BrakeExcess          time.Duration `key:"allocation.brake_excess" help:"a window is slow only if the p99 of its commands is above the usual p99 by at least this time; see also allocation.brake_factor"`
+	BrakePause           time.Duration `key:"allocation.brake_pause" help:"time for which voluntary moves are stopped before the coordinator tries one move. If that move does not slow commands down, further moves follow at half the rate"`
+	BrakeRise            int           `key:"allocation.brake_rise" unit:"windows" help:"approximate number of windows until the usual p99 has risen to a larger p99"`
+	BrakeFall            int           `key:"allocation.brake_fall" unit:"windows" help:"approximate number of windows until the usual p99 has fallen to a smaller p99"`
 }
 
 // defaultBudget is that of the core.

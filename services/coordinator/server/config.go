@@ -20,22 +20,22 @@ import (
 type Config struct {
 	node.Config
 	member.Settings
-	Journal    string        `key:"journal.url" secret:"url" help:"where the table is kept, such as sqlite:/var/lib/roost/journal.db or postgres://roost@db/roost; the regions' journal"`
-	Lease      string        `key:"lease.url" secret:"url" help:"where the lease is kept that decides which coordinator is active, such as sqlite:/var/lib/roost/lease.db (a file of its own), postgres://, etcd://, consul:// or kubernetes:"`
-	LeaseTTL   time.Duration `key:"lease.ttl" help:"how long the lease is valid without renewal: after the active coordinator has died, nothing is decided for this long"`
+	Journal    string        `key:"journal.url" secret:"url" help:"URL of the journal, in which coordinators store the route table, such as sqlite:/var/lib/roost/journal.db or postgres://roost@db/roost. All regions and coordinators of a cluster must use the same journal"`
+	Lease      string        `key:"lease.url" secret:"url" help:"URL of the lease, which decides which coordinator is active, such as sqlite:/var/lib/roost/lease.db, postgres://, etcd://, consul:// or kubernetes:. An SQLite lease needs a file of its own"`
+	LeaseTTL   time.Duration `key:"lease.ttl" help:"time for which the lease is valid without renewal. After the active coordinator has died, no coordinator decides anything for this time"`
 	LeaseRenew time.Duration `key:"lease.renew" help:"time between two renewals of the lease"`
-	MinRegions int           `key:"coordinator.min_regions" unit:"regions" help:"regions that must have registered before the first shard is allocated"`
+	MinRegions int           `key:"coordinator.min_regions" unit:"regions" help:"number of regions that must have registered before the coordinator allocates the first shard"`
 	// Allocation is the strategy with its limits.
 	Allocation allocation.Config
-	Types      map[string]string `key:"allocation.types" nested:"true" help:"by entity type: the strategy, and those limits that differ from the other keys of this section; such as Cart=threshold max_simultaneous=5,Order=least-shards. In the file each type can be a section, such as Cart: {strategy: threshold}. See docs/placement.md"`
+	Types      map[string]string `key:"allocation.types" nested:"true" help:"by entity type, the strategy, and those limits that differ from the other allocation keys, such as Cart=threshold max_simultaneous=5,Order=least-shards. In the configuration file, each type can be a section, such as Cart: {strategy: threshold}. See docs/placement.md"`
 	// Budget limits how many shards move at a time.
 	Budget
-	MaxForms     int           `key:"coordinator.max_forms" unit:"forms" help:"forms in which one entity type may be stored over its whole life: name, version and fields of each event; they are never forgotten"`
-	Unhosted     time.Duration `key:"coordinator.unhosted_after" help:"when no region has hosted an entity type for this long, its commands are refused at once instead of at their deadline"`
+	MaxForms     int           `key:"coordinator.max_forms" unit:"forms" help:"the most forms in which the events of one entity type may be stored over the whole life of the type. A form is the name, version and fields of an event. The coordinator never forgets a form"`
+	Unhosted     time.Duration `key:"coordinator.unhosted_after" help:"if no region has hosted an entity type for this time, commands for the type are refused at once instead of at their deadline"`
 	Rebalance    time.Duration `key:"coordinator.rebalance_interval" help:"time between two decisions about which shards should move"`
-	QueryTimeout time.Duration `key:"coordinator.query_timeout" help:"time that regions have to answer what an operator asks, such as what keeps failing; those that have not answered are named beside the answer"`
-	DecisionsMiB int           `key:"coordinator.decisions_mib" unit:"MiB" help:"what the coordinators' decisions may take in the journal, which roost why shows; the oldest are removed"`
-	DrainTimeout time.Duration `key:"coordinator.handoff_timeout" help:"time a region has to hand off a shard; must be the same as region.drain_timeout"`
+	QueryTimeout time.Duration `key:"coordinator.query_timeout" help:"time that regions have to answer a question of an operator, such as what keeps failing. The answer to the operator names the regions that did not answer in time"`
+	DecisionsMiB int           `key:"coordinator.decisions_mib" unit:"MiB" help:"the largest size of the stored decisions of the coordinators, which roost why shows. Beyond this size, the coordinator removes the oldest decisions from the journal"`
+	DrainTimeout time.Duration `key:"coordinator.handoff_timeout" help:"time that a region has to hand off a shard. Must be the same as region.drain_timeout"`
 }
 
 // DefaultConfig is the configuration before file, environment and flags.

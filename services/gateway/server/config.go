@@ -14,21 +14,21 @@ import (
 // Config is the configuration of a gateway process.
 type Config struct {
 	node.Config
-	Discovery    string        `key:"discovery.url" secret:"url" help:"where the coordinators are, such as static://host:port,host:port or file:/etc/roost/peers; regions may be listed too, as region@host:port, so that a gateway can start while no coordinator runs; dns, etcd, consul and kubernetes in docs/discovery.md"`
-	Timeout      time.Duration `key:"gateway.timeout" help:"time that a command has if its client names none; should be longer than a failover"`
-	MaxTimeout   time.Duration `key:"gateway.max_timeout" help:"longest time that a client may name; longer ones are cut to it"`
-	MaxPayload   node.Bytes    `key:"gateway.max_body" help:"longest payload of a command, at most 1MiB; a longer one is answered 413"`
-	MaxItems     int           `key:"gateway.max_items" unit:"commands" help:"commands in one AskMany; more are refused"`
-	Inbox        int           `key:"gateway.inbox" unit:"messages" help:"messages that may wait for the gateway's loop before commands are refused as resource_exhausted"`
-	Commands     int           `key:"gateway.commands" unit:"commands" help:"commands under way in the whole gateway; more are refused as resource_exhausted"`
-	CommandBytes node.Bytes    `key:"gateway.command_bytes" help:"size of all commands under way; more are refused as resource_exhausted"`
-	ReplyBytes   node.Bytes    `key:"gateway.reply_bytes" help:"size of the replies that clients have not taken, and that commands under way are expected to bring; more commands are refused as resource_exhausted"`
-	ShardMax     int           `key:"gateway.shard_commands" unit:"commands" help:"commands under way to one shard, so that one hot or moving shard cannot use up the gateway"`
-	ShardBytes   node.Bytes    `key:"gateway.shard_bytes" help:"size of the commands under way to one shard"`
-	Deferred     float64       `key:"gateway.deferred_share" help:"share, 0 to 1, of the four limits above for commands that wait for their shard to move, because the version that had it does not have the command; others are refused at once"`
-	Refusals     int           `key:"gateway.refusals" unit:"entities" help:"overloaded entities for which commands are refused without asking the region each time; 0: none"`
-	TellRegion   bool          `key:"gateway.tell_region" help:"say in the header Roost-Region which region gave an answer: an address of your network"`
-	Lanes        int           `key:"gateway.lanes" unit:"connections" help:"connections to each region; more than one pays off on machines with many processors"`
+	Discovery    string        `key:"discovery.url" secret:"url" help:"where the gateway finds the coordinators, such as static://host:port,host:port or file:/etc/roost/peers. The list may also name regions, as region@host:port, so that a gateway can start while no coordinator runs. For dns, etcd, consul and kubernetes, see docs/discovery.md"`
+	Timeout      time.Duration `key:"gateway.timeout" help:"time that a command has if its client names no time. Should be longer than a failover"`
+	MaxTimeout   time.Duration `key:"gateway.max_timeout" help:"longest time that a command may have. If a client names a longer time, the command has this time"`
+	MaxPayload   node.Bytes    `key:"gateway.max_body" help:"the longest payload of a command, at most 1MiB. The gateway answers a longer payload with 413"`
+	MaxItems     int           `key:"gateway.max_items" unit:"commands" help:"the most commands in one AskMany request. The gateway refuses a request with more commands as invalid_argument"`
+	Inbox        int           `key:"gateway.inbox" unit:"messages" help:"the most messages that may wait for the gateway's loop. Beyond this limit, the gateway refuses commands as resource_exhausted"`
+	Commands     int           `key:"gateway.commands" unit:"commands" help:"the most commands under way in the whole gateway. The gateway refuses further commands as resource_exhausted"`
+	CommandBytes node.Bytes    `key:"gateway.command_bytes" help:"the largest total size of the commands under way in the whole gateway. The gateway refuses further commands as resource_exhausted"`
+	ReplyBytes   node.Bytes    `key:"gateway.reply_bytes" help:"the largest total size of replies: replies that clients have not taken yet, and expected replies to commands under way. The gateway refuses further commands as resource_exhausted"`
+	ShardMax     int           `key:"gateway.shard_commands" unit:"commands" help:"the most commands under way to one shard. So one hot or moving shard cannot use up gateway.commands. The gateway refuses further commands to that shard as resource_exhausted"`
+	ShardBytes   node.Bytes    `key:"gateway.shard_bytes" help:"the largest total size of the commands under way to one shard. The gateway refuses further commands to that shard as resource_exhausted"`
+	Deferred     float64       `key:"gateway.deferred_share" help:"share (0 to 1) of gateway.commands, gateway.command_bytes, gateway.shard_commands and gateway.shard_bytes that deferred commands may use. A deferred command waits until its shard has moved, because the present region runs a version without that command. The gateway refuses further such commands at once. 0: no command is deferred"`
+	Refusals     int           `key:"gateway.refusals" unit:"entities" help:"the most overloaded entities that the gateway remembers. The gateway refuses commands for a remembered entity itself, instead of sending each command to the region. 0: the gateway remembers none"`
+	TellRegion   bool          `key:"gateway.tell_region" help:"whether each answer names its region in the header Roost-Region. The header shows clients an address of your network"`
+	Lanes        int           `key:"gateway.lanes" unit:"connections" help:"number of connections to each region. More than one connection helps only on machines with many processors"`
 }
 
 // DefaultConfig is the configuration before file, environment and flags.

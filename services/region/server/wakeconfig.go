@@ -12,28 +12,28 @@ import (
 
 // RememberConfig says how remembered entities are started again, see [wakeup.StartConfig].
 type RememberConfig struct {
-	Strategy   string        `key:"region.remember_strategy" help:"all: remembered entities are started as fast as region.remember_limit allows; constant: region.remember_number of each type every region.remember_frequency. Those that were active last come first"`
-	Frequency  time.Duration `key:"region.remember_frequency" help:"time between two starts of region.remember_number entities of a type, with the strategy constant"`
-	Number     int           `key:"region.remember_number" unit:"entities" help:"entities of a type that are started at a time, with the strategy constant"`
-	Limit      int           `key:"region.remember_limit" unit:"entities" help:"entities of a type that are being started, with either strategy; their loads take at most half of what the journal and region.loads allow, so that commands go first"`
-	Held       int           `key:"region.remember_held" unit:"entities" help:"entities that are known to be next; the others are read from the journal later. Some 150 bytes each"`
-	Failing    int           `key:"region.remember_failing" unit:"entities" help:"entities that could not be started and are kept in memory until they are tried again; further ones are read again after region.remember_backoff_max"`
-	BackOff    time.Duration `key:"region.remember_backoff" help:"time until an entity that could not be started, or has died, is started again; it doubles with each failure"`
-	BackOffMax time.Duration `key:"region.remember_backoff_max" help:"longest time until an entity that could not be started is tried again"`
+	Strategy   string        `key:"region.remember_strategy" help:"how fast remembered entities are started. all: as fast as region.remember_limit allows. constant: region.remember_number entities of each type in every region.remember_frequency. With both strategies, the entities that were active last are started first"`
+	Frequency  time.Duration `key:"region.remember_frequency" help:"with the strategy constant, the time between two starts of region.remember_number remembered entities of a type"`
+	Number     int           `key:"region.remember_number" unit:"entities" help:"with the strategy constant, the number of remembered entities of a type that are started together"`
+	Limit      int           `key:"region.remember_limit" unit:"entities" help:"with either strategy, the most remembered entities of a type that are being started at a time; further entities wait. So that commands go first, the starts use at most half of the loads that the journal and region.loads allow"`
+	Held       int           `key:"region.remember_held" unit:"entities" help:"the most remembered entities in memory that wait for their start. Each takes some 150 bytes. The region reads further entities from the journal later"`
+	Failing    int           `key:"region.remember_failing" unit:"entities" help:"the most remembered entities in memory that could not be started and wait for the next attempt. The region reads further entities from the journal again after region.remember_backoff_max"`
+	BackOff    time.Duration `key:"region.remember_backoff" help:"time until the region starts a remembered entity again after the first failure: the entity could not be started, or it has died. The time doubles with each failure"`
+	BackOffMax time.Duration `key:"region.remember_backoff_max" help:"longest time until the region tries again to start a remembered entity that could not be started"`
 }
 
 // ReminderConfig bounds the firing of reminders, see [wakeup.Config].
 type ReminderConfig struct {
-	Held     int           `key:"region.reminders_held" unit:"reminders" help:"reminders in memory, because they are due soon or fail; the others are read from the journal later. Some 300 bytes each, and the input of the command"`
-	Failing  int           `key:"region.reminders_failing" unit:"reminders" help:"reminders in memory whose command has failed; further ones are read again after region.reminders_refresh"`
-	Blocked  int           `key:"region.reminders_blocked" unit:"reminders" help:"reminders in memory that are due and wait, because another one of their entity has its command run; further ones are read again when that has ended"`
-	Firings  int           `key:"region.reminders_firings" unit:"reminders" help:"reminders of a type whose commands run at a time"`
-	Entity   int           `key:"region.reminders_per_entity" unit:"reminders" help:"reminders of one entity that may stand; a command that would set more is refused as resource_exhausted"`
-	Page     int           `key:"region.reminders_page" unit:"reminders" help:"reminders of a shard that are read at a time"`
-	Refresh  time.Duration `key:"region.reminders_refresh" help:"time between two reads of the reminders that are due soon; the clock of the journal's store is looked at then"`
-	Ahead    time.Duration `key:"region.reminders_ahead" help:"how long before they are due reminders are read; at least twice region.reminders_refresh"`
-	RetryMin time.Duration `key:"region.reminders_retry_min" help:"time until a reminder whose command has failed is tried again; it doubles with each failure"`
-	RetryMax time.Duration `key:"region.reminders_retry_max" help:"longest time until a reminder whose command has failed is tried again"`
+	Held     int           `key:"region.reminders_held" unit:"reminders" help:"the most reminders in memory. The region holds a reminder in memory if the reminder is due soon, or if its command has failed. Each takes some 300 bytes, plus the input of its command. The region reads further reminders from the journal later"`
+	Failing  int           `key:"region.reminders_failing" unit:"reminders" help:"the most reminders in memory whose command has failed. The region reads further ones from the journal again after region.reminders_refresh"`
+	Blocked  int           `key:"region.reminders_blocked" unit:"reminders" help:"the most due reminders in memory that wait because another reminder of the same entity is firing. The region reads further ones from the journal again when that firing has ended"`
+	Firings  int           `key:"region.reminders_firings" unit:"reminders" help:"the most reminders of a type whose commands run at a time; further reminders wait"`
+	Entity   int           `key:"region.reminders_per_entity" unit:"reminders" help:"the most reminders that one entity may have set. If a command would set more, the region refuses the command as resource_exhausted"`
+	Page     int           `key:"region.reminders_page" unit:"reminders" help:"number of reminders of a shard that the region reads from the journal at a time"`
+	Refresh  time.Duration `key:"region.reminders_refresh" help:"time between two reads of the reminders that are due soon. With each read, the region also reads the clock of the journal's store"`
+	Ahead    time.Duration `key:"region.reminders_ahead" help:"how long before its due time the region reads a reminder from the journal. At least twice region.reminders_refresh"`
+	RetryMin time.Duration `key:"region.reminders_retry_min" help:"time until a reminder fires again after the first failure of its command. The time doubles with each failure"`
+	RetryMax time.Duration `key:"region.reminders_retry_max" help:"longest time until a reminder whose command has failed fires again"`
 }
 
 func defaultRemember() RememberConfig {
