@@ -9,14 +9,15 @@ import (
 
 // Config holds the limits of operators' commands.
 type Config struct {
-	// Timeout is how long a command is tried if the operator does not say. Default 10 s: longer
-	// than most handoffs.
+	// Timeout is how long a command is tried if the operator names no time. Default 10 s: most
+	// handoffs take less.
 	Timeout time.Duration
-	// MaxTimeout is the longest time that an operator may name. Default 50 s: less than the minute
-	// that a request may take by default.
+	// MaxTimeout is the longest time that an operator may name. Default 50 s: by default, a request
+	// may take a minute.
 	MaxTimeout time.Duration
-	// Pause is the time before it is looked again where the entity is: its shard is moving, or its
-	// region cannot be reached. Default 100 ms: operators notice less.
+	// Pause is the time between two searches for the region of an entity. Another search is needed
+	// if the shard of the entity is moving, or if its region cannot be reached. Default 100 ms:
+	// operators do not notice such a pause.
 	Pause time.Duration
 }
 
@@ -25,8 +26,8 @@ func DefaultConfig() Config {
 	return Config{Timeout: 10 * time.Second, MaxTimeout: 50 * time.Second, Pause: 100 * time.Millisecond}
 }
 
-// TimeoutOf returns how long a command is tried whose operator names a number of milliseconds; 0:
-// none.
+// TimeoutOf returns how long a command is tried if its operator names ms milliseconds. If ms is 0,
+// the operator has named no time.
 func (c *Config) TimeoutOf(ms int64) (time.Duration, error) {
 	switch most := c.MaxTimeout.Milliseconds(); {
 	case ms == 0:

@@ -10,7 +10,8 @@ import (
 	"github.com/roost-cluster/roost/services/coordinator"
 )
 
-// Budget says how many shards may move at a time, and what holds them back.
+// Budget limits how many shards may move at a time. The brake stops voluntary moves while commands
+// are slow.
 type Budget struct {
 	MaxHandoffs          int           `key:"allocation.max_handoffs" unit:"shards" help:"the most shards that are handed off at a time in the whole cluster, whatever the reason. Further handoffs wait"`
 	MaxHandoffsPerRegion int           `key:"allocation.max_handoffs_per_region" unit:"shards" help:"the most shards that one region hands off at a time, and the most shards that are handed off to one region at a time. Shards of a region that leaves are exempt. 0: not limited"`
@@ -26,7 +27,7 @@ type Budget struct {
 	BrakeFall            int           `key:"allocation.brake_fall" unit:"windows" help:"approximate number of windows until the usual p99 has fallen to a smaller p99"`
 }
 
-// defaultBudget is that of the core.
+// defaultBudget returns the budget of the core's default configuration.
 func defaultBudget() Budget {
 	c := coordinator.DefaultConfig()
 	return Budget{
@@ -44,10 +45,11 @@ func (b *Budget) set(c *coordinator.Config) {
 	c.GatewayForgotten = max(c.GatewayForgotten, 2*b.BrakeWindow)
 }
 
-// maxMovesPerMinute is the largest MaxMovesPerMinute: the time of each such move is remembered.
+// maxMovesPerMinute is the largest MaxMovesPerMinute. The core remembers the time of each voluntary
+// move for a minute.
 const maxMovesPerMinute = 100_000
 
-// validate names every key that makes no sense.
+// validate returns an error that names every key with an unusable value.
 func (b *Budget) validate() error {
 	var errs []error
 	for _, f := range []struct {

@@ -25,10 +25,10 @@ type Config struct {
 	LeaseTTL   time.Duration `key:"lease.ttl" help:"time for which the lease is valid without renewal. After the active coordinator has died, no coordinator decides anything for this time"`
 	LeaseRenew time.Duration `key:"lease.renew" help:"time between two renewals of the lease"`
 	MinRegions int           `key:"coordinator.min_regions" unit:"regions" help:"number of regions that must have registered before the coordinator allocates the first shard"`
-	// Allocation is the strategy with its limits.
+	// Allocation holds the default strategy and the limits of all strategies.
 	Allocation allocation.Config
 	Types      map[string]string `key:"allocation.types" nested:"true" help:"by entity type, the strategy, and those limits that differ from the other allocation keys, such as Cart=threshold max_simultaneous=5,Order=least-shards. In the configuration file, each type can be a section, such as Cart: {strategy: threshold}. See docs/placement.md"`
-	// Budget limits how many shards move at a time.
+	// Budget limits how many shards may move at a time.
 	Budget
 	MaxForms     int           `key:"coordinator.max_forms" unit:"forms" help:"the most forms in which the events of one entity type may be stored over the whole life of the type. A form is the name, version and fields of an event. The coordinator never forgets a form"`
 	Unhosted     time.Duration `key:"coordinator.unhosted_after" help:"if no region has hosted an entity type for this time, commands for the type are refused at once instead of at their deadline"`
@@ -57,14 +57,14 @@ func DefaultConfig() Config {
 	}
 }
 
-// maxQueryTimeout is the longest QueryTimeout: with the time for which the journal is read
-// (listTime), less than the command line waits.
+// maxQueryTimeout is the longest QueryTimeout. A command line waits longer than QueryTimeout and
+// listTime together; listTime is the time for which the coordinator reads the journal.
 const maxQueryTimeout = 900 * time.Millisecond
 
-// maxDecisionsMiB is the largest DecisionsMiB: what is read within whyTime.
+// maxDecisionsMiB is the largest DecisionsMiB. The coordinator can read this much within whyTime.
 const maxDecisionsMiB = 256
 
-// checkLease says in the configuration's own keys what the lease would refuse.
+// checkLease returns an error if the lease would refuse its configuration. The error names the keys.
 func (c *Config) checkLease() error {
 	l := lease.DefaultConfig()
 	longest := min(100*l.Margin, time.Hour) // a clock may drift by a hundredth
@@ -81,7 +81,7 @@ func (c *Config) checkLease() error {
 	return nil
 }
 
-// core is the configuration of the core.
+// core returns the configuration of the core.
 func (c *Config) core() (coordinator.Config, error) {
 	core := coordinator.DefaultConfig()
 	strategy, err := allocation.New(c.Allocation)
@@ -100,7 +100,7 @@ func (c *Config) core() (coordinator.Config, error) {
 	return core, core.Validate()
 }
 
-// Validate refuses what cannot work; it names every key.
+// Validate returns an error that names every key with an unusable value.
 func (c *Config) Validate() error {
 	errs := []error{c.Settings.Validate()}
 	for _, url := range []struct{ key, value, example string }{

@@ -88,32 +88,32 @@ func (s *Server) journalObserver() journal.Observer {
 func (s *Server) instrument(mp metric.MeterProvider) error {
 	meter := node.NewInstruments(mp.Meter(scope))
 	s.telemetry.handoff = meter.Histogram("roost.shard.handoff.duration", "s",
-		"time from the decision to move a shard until it is served again")
+		"time from the decision to move a shard until a region serves the shard again")
 	s.telemetry.moves = meter.Counter("roost.coordinator.rebalance.moves", "{shard}",
-		"shards told to move: rebalanced, drained, or their region leaves")
+		"shards that the coordinator has ordered to move: for balance, for a drain, or because their region leaves")
 	s.telemetry.fenced = meter.Counter("roost.journal.fenced", "{operation}",
-		"claims, appends and snapshots of the facts that the journal refused, because another coordinator is active")
+		"operations on the facts that the journal refused because another coordinator is active: claims, appends and snapshots")
 	s.telemetry.noSnapshot = meter.Counter("roost.coordinator.snapshot.failures", "{snapshot}",
-		"snapshots of the facts that the journal did not store; each is tried again")
+		"snapshots of the facts that the journal did not store. Each will be tried again")
 	s.telemetry.refused = meter.Counter("roost.coordinator.calls.refused", "{call}",
-		"calls refused because too many waited for the coordinator; callers repeat them")
+		"calls that the coordinator refused, because too many calls were waiting. Callers repeat them")
 	s.telemetry.dropped = meter.Counter("roost.coordinator.messages.dropped", "{message}",
-		"messages to regions left out because too many waited for the same region; each is repeated")
+		"messages to regions that the coordinator dropped, because too many messages to the same region were waiting. Each will be repeated")
 	s.telemetry.lost = meter.Counter("roost.coordinator.decisions.dropped", "{decision}",
-		"decisions that roost why cannot show, because too many waited to be stored, or the term ended")
-	leader := meter.Gauge("roost.coordinator.leader", "{coordinator}", "1 at the active coordinator")
+		"decisions that roost why cannot show, because too many decisions were waiting to be stored, or because the term ended")
+	leader := meter.Gauge("roost.coordinator.leader", "{coordinator}", "1 at the active coordinator, 0 at a standby")
 	term := meter.Gauge("roost.coordinator.term", "{term}", "term of the active coordinator, 0 at a standby")
-	regions := meter.Gauge("roost.coordinator.regions", "{region}", "regions that are members")
-	allocated := meter.Gauge("roost.shard.allocated", "{shard}", "shards with an owner")
-	unallocated := meter.Gauge("roost.shard.unallocated", "{shard}", "shards that have no owner, those never asked for included")
-	moving := meter.Gauge("roost.shard.moving", "{shard}", "shards that start or hand off")
-	budget := meter.Gauge("roost.coordinator.moves.budget", "%", "part of the limits that voluntary moves of shards have: 100 usually, less after commands were slow, 0 while they are stopped or tried one at a time")
-	unread := meter.Gauge("roost.shard.unreadable", "{shard}", "shards whose commands are refused because no region reads what is stored of them; see roost shards")
-	watches := meter.Gauge("roost.coordinator.watches", "{watch}", "calls that wait for an answer, most of them watches that wait for a change of the table")
-	held := meter.Gauge("roost.coordinator.held", "{output}", "facts that are not stored yet, and what must not be told before they are")
+	regions := meter.Gauge("roost.coordinator.regions", "{region}", "regions that are members of the cluster")
+	allocated := meter.Gauge("roost.shard.allocated", "{shard}", "shards that have an owner")
+	unallocated := meter.Gauge("roost.shard.unallocated", "{shard}", "shards that have no owner, including shards for which no command has come yet")
+	moving := meter.Gauge("roost.shard.moving", "{shard}", "shards that are being started or handed off")
+	budget := meter.Gauge("roost.coordinator.moves.budget", "%", "percentage of the limits that voluntary moves may use. Usually 100; less after commands were slow; 0 while voluntary moves are stopped, or are tried one at a time")
+	unread := meter.Gauge("roost.shard.unreadable", "{shard}", "shards whose commands are refused, because no region can read their stored data; see roost shards")
+	watches := meter.Gauge("roost.coordinator.watches", "{watch}", "calls that wait for an answer. Most of them are watches that wait for a change of the route table")
+	held := meter.Gauge("roost.coordinator.held", "{output}", "facts that are not stored yet, plus outputs that must wait until those facts are stored")
 	return meter.Observe(func(ctx context.Context, o metric.Observer) error {
 		if s.ctx.Err() != nil {
-			return nil // the loop has ended; the last report has what is counted elsewhere
+			return nil // the loop has ended; the last export has only the metrics that do not come from it
 		}
 		return s.look(ctx, func() error {
 			v := s.core.View()

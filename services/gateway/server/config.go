@@ -48,17 +48,17 @@ func DefaultConfig() Config {
 		ShardMax:     core.MaxWaiting,
 		ShardBytes:   node.Bytes(core.MaxWaitingBytes),
 		Deferred:     core.DeferredShare,
-		Refusals:     1024, // some 200 KiB, and more entities than can be overloaded at a time
+		Refusals:     1024, // these take some 200 KiB; fewer entities than this are overloaded at a time
 		Lanes:        link.DefaultConfig().Lanes,
 	}
-	// Within that time each client uses its connection again, so the connection can be closed with an
-	// answer.
+	// Within ShutdownDelay, each client uses its connection again. So the gateway can close the
+	// connection with an answer.
 	c.ShutdownDelay = 500 * time.Millisecond
-	c.ReadTimeout = c.MaxTimeout + 15*time.Second // a request lasts as long as its command
+	c.ReadTimeout = c.MaxTimeout + 15*time.Second // a request takes as long as its command
 	return c
 }
 
-// Validate refuses what cannot work; it names every key.
+// Validate returns an error that names every key with an unusable value.
 func (c *Config) Validate() error {
 	var errs []error
 	if c.Discovery == "" {

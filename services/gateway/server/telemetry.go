@@ -38,33 +38,33 @@ func (s *Server) instrument(n *node.Node) error {
 	t.tracer, t.records, t.propagate = n.TracerProvider().Tracer(scope), !silent, node.Propagator()
 	t.duration = n.Histograms().New(histogram.Desc{
 		Scope: scope, Name: "roost.gateway.request.duration", Unit: "s", Bounds: histogram.Seconds,
-		Description: "time from a command's arrival to its answer",
+		Description: "time from the arrival of a command at the gateway to its answer",
 	})
 	t.hops = n.Histograms().New(histogram.Desc{
 		Scope: scope, Name: "roost.gateway.hops", Unit: "{attempt}", Bounds: []float64{0, 1, 2, 3, 5, 8},
-		Description: "sendings that a command needed; more than one when its shard moved or an answer was lost",
+		Description: "number of times that one command was sent. More than 1: the shard moved, or an answer was lost",
 	}).With()
 	meter := node.NewInstruments(n.MeterProvider().Meter(scope))
 	t.dropped = meter.Counter("roost.gateway.messages.dropped", "{message}",
-		"questions for the homes of shards left out because too many waited for the coordinator; they are asked again")
+		"requests for the owners of shards that the gateway dropped, because too many requests to the coordinator were waiting. Each will be repeated")
 	t.retries = meter.Counter("roost.gateway.retries", "{attempt}",
-		"sendings of a command after its first")
+		"repeated sends of commands")
 	t.versions = meter.Counter("roost.gateway.other_version", "{command}",
-		"commands refused because the version that serves their entity does not have them and another version does")
+		"commands that were refused because the version that serves their entity does not have the command, but another version does")
 	return s.gauges(meter)
 }
 
 // gauges registers the gauges, which are read inside the loop.
 func (s *Server) gauges(meter *node.Instruments) error {
-	requests := meter.Gauge("roost.gateway.requests", "{command}", "commands admitted and not answered")
-	size := meter.Gauge("roost.gateway.bytes", "By", "size of the commands admitted and not answered")
-	waiting := meter.Gauge("roost.gateway.waiting", "{command}", "of those, the ones that wait to be sent")
-	deferred := meter.Gauge("roost.gateway.deferred", "{command}", "commands that have waited, or wait, for their shard to move to a version that has them")
-	links := meter.Gauge("roost.gateway.links", "{link}", "regions that rows name")
-	up := meter.Gauge("roost.gateway.links.up", "{link}", "of those, the ones with an open link")
+	requests := meter.Gauge("roost.gateway.requests", "{command}", "commands that are admitted and not answered")
+	size := meter.Gauge("roost.gateway.bytes", "By", "size of the commands that are admitted and not answered")
+	waiting := meter.Gauge("roost.gateway.waiting", "{command}", "admitted commands that wait to be sent")
+	deferred := meter.Gauge("roost.gateway.deferred", "{command}", "commands that are deferred: they wait, or have waited, until their shard moves to a version that has the command")
+	links := meter.Gauge("roost.gateway.links", "{link}", "regions that rows of the route table name")
+	up := meter.Gauge("roost.gateway.links.up", "{link}", "regions that rows of the route table name and to which a link is open")
 	return meter.Observe(func(ctx context.Context, o metric.Observer) error {
 		if s.router.Ended() {
-			return nil // the loop has ended; the last report has what is counted elsewhere
+			return nil // the loop has ended; the last export has only the metrics that do not come from it
 		}
 		var st router.Stats
 		var open int

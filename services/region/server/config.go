@@ -47,15 +47,15 @@ type Config struct {
 	LoadHalfLife time.Duration     `key:"region.load_half_life" help:"half-life of load measurements. In the reported rates of a shard, a measurement of this age has half the weight of a new measurement"`
 	StopTimeout  time.Duration     `key:"region.stop_timeout" help:"time that the stop hook of an entity has"`
 	Failures     int               `key:"region.failure_log" unit:"lines/s" help:"the most log lines per second about failed turns, tells, loads and snapshots. The region leaves out further lines, and the next line says how many were left out"`
-	// Limits of loads, of turns that wait, and of the command ids that are in memory; and when snapshots
-	// are taken.
+	// The next keys limit loads, waiting turns, and command ids in memory. They also set when a
+	// snapshot is taken.
 	EntityLoads   int           `key:"region.entity_loads" unit:"loads" help:"the most loads of one entity that may run at a time. Abandoned loads count until they end, because each running load may hold a goroutine, and a start hook that ignores its context may never end. If a command needs one more load, the region refuses the command as unavailable"`
-	Loads         int           `key:"region.loads" unit:"loads" help:"the most loads of all entities together that may run at a time. When many shards arrive at once, each entity with waiting commands needs one load. Beyond this limit, the region refuses commands that need a load as resource_exhausted"`
+	Loads         int           `key:"region.loads" unit:"loads" help:"the most loads of all entities together that may run at a time. When many shards arrive at once, each entity with waiting commands needs one load. A fifth of this limit is reserved for commands whose sender is a waiting entity. If a command needs one more load, the region refuses the command as unavailable"`
 	WaitingTurns  int           `key:"region.waiting_turns" unit:"turns" help:"the most turns that may wait for answers of other entities. Each waiting turn holds a goroutine with its stack. Each shard core has an equal part of this limit. While the part is used up, the region refuses further asks of its entities as resource_exhausted"`
 	LookupTimeout time.Duration `key:"region.lookup_timeout" help:"longest time for which a repeated command waits until the journal says whether the command is stored. The commands behind it in the mailbox wait as well. Usually the journal needs some milliseconds. After this time, the repeated command has a turn like any other command"`
 	RecentIDs     int           `key:"region.recent_ids" unit:"ids" help:"number of recent command ids that the region keeps in memory, for all entities together. Each id takes eight bytes. If the id of a repeated command is in memory, the journal answers the command. Any other repeated command costs a turn and a reload. 0: the region keeps no ids"`
 	SnapshotBytes node.Bytes    `key:"region.snapshot_bytes" help:"size of new records after which the region takes a snapshot of an entity, even if the records have few events. So a load of the entity reads little more than this size after the snapshot. The default is half of the largest possible snapshot, so that the region does not write large states all the time"`
-	// Limits of the router, for the commands that entities here send to others.
+	// The next keys limit the commands that entities of this region send to other entities.
 	Routed           int           `key:"region.routed_commands" unit:"commands" help:"the most unanswered commands that entities of this region have sent to other entities, in this region or elsewhere. The region refuses further commands of its entities as resource_exhausted"`
 	RoutedBytes      node.Bytes    `key:"region.routed_command_bytes" help:"the largest total size of the unanswered commands that entities of this region have sent to other entities. The region refuses further commands of its entities as resource_exhausted"`
 	RoutedReplies    node.Bytes    `key:"region.routed_reply_bytes" help:"the largest total size of the expected replies to commands that entities of this region have sent to other entities. The region refuses further commands of its entities as resource_exhausted"`
@@ -63,19 +63,19 @@ type Config struct {
 	RoutedShardBytes node.Bytes    `key:"region.routed_shard_bytes" help:"the largest total size of the unanswered commands that entities of this region have sent to one shard. The region refuses further commands to that shard as resource_exhausted"`
 	RoutedLinkIdle   time.Duration `key:"region.routed_link_idle" help:"if no entity of this region has sent a command over a link for this time, the region closes the link. Must be above 1m, the longest time that a command has"`
 	SendsMaxAge      time.Duration `key:"region.sends_max_age" help:"longest time for which the region tries to deliver a command that one entity has sent to another. After this time, the command becomes a dead letter, unless a command of the sender takes the answer. Must be below region.dedupe_age by at least an hour, or by half of region.dedupe_age if that is less, because targets remember executed commands only for region.dedupe_age"`
-	// Reminders and remembered entities.
+	// Remember and Reminders limit remembered entities and reminders.
 	Remember  RememberConfig
 	Reminders ReminderConfig
-	// Health of the journal, as the core judges it.
+	// JournalPatience and JournalRecovery say when the core counts the region as cut off from the journal.
 	JournalPatience time.Duration `key:"journal.patience" help:"longest time for which the journal may leave commits, or loads, unanswered. After this time, the region counts as cut off from the journal: the region is not ready, and its journaled shards move to other regions. 0: the region never counts as cut off"`
-	// What is stored of entities that were deleted, and of keys.
+	// The next keys say how long keys are remembered, and how fast deleted entities are removed.
 	DedupeAge       time.Duration `key:"region.dedupe_age" help:"least time for which the journal remembers the idempotency key of a command. A later repeat of the command may be refused as expired. The records of a deleted entity are removed when its keys have this age"`
 	PurgeRate       int           `key:"region.purge_rate" unit:"entities/s" help:"the most deleted entities per second that this process checks, or removes from the journal. Further deleted entities wait"`
 	PurgeInterval   time.Duration `key:"region.purge_interval" help:"time between two searches of a shard for deleted entities whose records can be removed"`
 	JournalRecovery time.Duration `key:"journal.recovery" help:"time for which the journal must answer again before a region that was cut off from the journal is given shards again"`
 }
 
-// maxLabels is how many labels a coordinator takes from one region.
+// maxLabels is the most labels that a coordinator accepts from one region.
 const maxLabels = 64
 
 // labels returns the labels in the order in which a region registers them.
@@ -91,7 +91,7 @@ func DefaultConfig() Config {
 	return Config{
 		Config:       node.DefaultConfig(":25520"),
 		Settings:     member.DefaultSettings(),
-		HeapShare:    0.5, // the runtime needs as much again between two collections
+		HeapShare:    0.5, // between two collections, the heap grows to twice the live heap
 		Inbox:        65536,
 		ShardCores:   min(max(1, runtime.GOMAXPROCS(0)/4), region.MaxShardCores),
 		Mailbox:      1000,
@@ -107,21 +107,21 @@ func DefaultConfig() Config {
 		LoadInterval: 5 * time.Second,
 		LoadHalfLife: 15 * time.Second,
 		StopTimeout:  5 * time.Second,
-		Failures:     100, // enough to see what is wrong, too few to fill a disk
+		Failures:     100, // 100 lines show what is wrong, and do not fill a disk
 
 		EntityLoads:   4, // a single load that hangs does not make the entity unavailable
 		Loads:         20_000,
 		WaitingTurns:  10_000,
 		LookupTimeout: time.Second,
-		RecentIDs:     65_536, // a minute of retries at 1,000 commands per second
+		RecentIDs:     65_536, // the ids of one minute at 1,000 commands per second
 		SnapshotBytes: 8 << 20,
 		SendsMaxAge:   23 * time.Hour,
 		Remember:      defaultRemember(),
 		Reminders:     defaultReminders(),
 
-		Routed:           20_000, // twice as many as turns may wait for answers
+		Routed:           20_000, // twice WaitingTurns
 		RoutedBytes:      64 << 20,
-		RoutedReplies:    256 << 20, // 16,000 of unknown size
+		RoutedReplies:    256 << 20, // 16,000 replies of unknown size
 		RoutedShard:      1000,
 		RoutedShardBytes: 8 << 20,
 		RoutedLinkIdle:   5 * time.Minute,
@@ -135,26 +135,26 @@ func DefaultConfig() Config {
 	}
 }
 
-// router is the configuration of the core of the router.
+// router returns the configuration of the router's core.
 func (c *Config) router() router.Config {
 	core := router.DefaultConfig()
 	core.Process, core.ReplyKey, core.Fed = "region", "region.routed_reply_bytes", true
 	core.LinkIdle = c.RoutedLinkIdle
-	core.AnswerReserve = 0 // the deadline of an ask already leaves a part of its turn's time unused
+	core.AnswerReserve = 0 // an ask already has an earlier deadline than its turn
 	core.MaxTotal, core.MaxTotalBytes = c.Routed, int(c.RoutedBytes)
 	core.MaxWaiting, core.MaxWaitingBytes = c.RoutedShard, int(c.RoutedShardBytes)
 	core.MaxReplyBytes = int(c.RoutedReplies)
 	return core
 }
 
-// Tools says what the binary of a region can do besides being one.
+// Tools returns the help text for the tools that the binary of a region contains.
 func (c *Config) Tools() string {
 	return "Tools of this binary, each with a --help of its own:\n\n" +
 		"  journal check    read all that is stored with this binary's code, before it is rolled out\n" +
 		"  snapshot drop    drop snapshots, so that entities are rebuilt from their events\n"
 }
 
-// Validate refuses what cannot work; it names every key.
+// Validate returns an error that names every key with an unusable value.
 func (c *Config) Validate() error {
 	errs := []error{c.Settings.Validate(), c.checkPassivation()}
 	if c.Journal == "" {

@@ -16,12 +16,12 @@ import (
 
 // keptGauges are read from the counts of the shard cores.
 func (s *Runner) keptGauges(meter *node.Instruments) error {
-	given := meter.Count("roost.region.states.given", "{state}", "states of volatile entities that were given to the next owner of their shard")
-	fetched := meter.Count("roost.region.states.fetched", "{state}", "states of volatile entities that came from the owner before")
-	unfetched := meter.Count("roost.region.states.unfetched", "{state}", "states of volatile entities that were dropped, because the next owner has not fetched them in time")
-	over := meter.Count("roost.region.states.over_limit", "{state}", "states of volatile entities that were not kept, because they are too many or too large")
-	timedOut := meter.Count("roost.region.states.timed_out", "{shard}", "shards that were served without the states of their entities, because these did not come in time")
-	late := meter.Count("roost.region.states.late", "{state}", "states of volatile entities that came after their shard was served without them; they were ignored")
+	given := meter.Count("roost.region.states.given", "{state}", "states of volatile entities that this region has given to the next owner of their shard")
+	fetched := meter.Count("roost.region.states.fetched", "{state}", "states of volatile entities that this region has fetched from the previous owner of their shard")
+	unfetched := meter.Count("roost.region.states.unfetched", "{state}", "states of volatile entities that this region has dropped, because the next owner did not fetch them in time")
+	over := meter.Count("roost.region.states.over_limit", "{state}", "states of volatile entities that this region has not kept, because there were too many states, or because they were too large")
+	timedOut := meter.Count("roost.region.states.timed_out", "{shard}", "shards that this region served without the states of their entities, because the states did not come in time")
+	late := meter.Count("roost.region.states.late", "{state}", "states of volatile entities that this region ignored, because they came after it had begun to serve their shard without them")
 	return meter.Observe(func(ctx context.Context, o metric.Observer) error {
 		if s.ctx.Err() != nil {
 			return nil

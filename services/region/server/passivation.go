@@ -116,10 +116,10 @@ type typeGauges struct {
 
 func newTypeGauges(meter *node.Instruments) typeGauges {
 	return typeGauges{
-		active:       meter.Gauge("roost.entity.active", "{entity}", "entities alive or on the way"),
-		limit:        meter.Gauge("roost.entity.limit", "{entity}", "entities that may be alive, by the strategy of their type and by memory; absent: any number"),
-		bytes:        meter.Gauge("roost.entity.bytes", "By", "memory of the entities that say how much they take"),
-		passivations: meter.Count("roost.entity.passivations", "{passivation}", "entities stopped to free memory; roost.reason is idle, limit, memory, or asked if the entity wanted it"),
+		active:       meter.Gauge("roost.entity.active", "{entity}", "entities that are alive or being loaded"),
+		limit:        meter.Gauge("roost.entity.limit", "{entity}", "the most entities of a type that may be alive, because of the strategy of the type and because of memory. Absent: not limited"),
+		bytes:        meter.Gauge("roost.entity.bytes", "By", "memory of the entities that report their size"),
+		passivations: meter.Count("roost.entity.passivations", "{passivation}", "entities that the region has stopped to free memory. roost.reason is idle, limit, memory or asked; asked: the entity wanted to be stopped"),
 	}
 }
 

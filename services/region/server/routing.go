@@ -182,14 +182,14 @@ func (w *wayIn) Waiting() {}
 func (r *routing) observe(histograms *histogram.Registry, meter *node.Instruments) error {
 	r.hops = histograms.New(histogram.Desc{
 		Scope: scope, Name: "roost.region.routed.hops", Unit: "{attempt}", Bounds: []float64{0, 1, 2, 3, 5, 8},
-		Description: "sendings that a command of an entity to another one needed; more than one when its shard moved or an answer was lost",
+		Description: "number of times that one command from an entity to another was sent. More than 1: the shard of the target moved, or an answer was lost",
 	}).With()
-	r.retries = meter.Counter("roost.region.routed.retries", "{attempt}", "sendings of a command of an entity to another one after its first")
-	requests := meter.Gauge("roost.region.routed.requests", "{command}", "commands of entities to others that are not answered")
-	size := meter.Gauge("roost.region.routed.bytes", "By", "size of the commands of entities to others that are not answered")
-	waiting := meter.Gauge("roost.region.routed.waiting", "{command}", "of those, the ones that wait to be sent")
-	deferred := meter.Gauge("roost.region.routed.deferred", "{command}", "commands of entities to others that have waited, or wait, for their shard to move to a version that has them")
-	up := meter.Gauge("roost.region.routed.links.up", "{link}", "open links to other regions, and the way to this one")
+	r.retries = meter.Counter("roost.region.routed.retries", "{attempt}", "repeated sends of commands from one entity to another")
+	requests := meter.Gauge("roost.region.routed.requests", "{command}", "commands from one entity to another that are not answered")
+	size := meter.Gauge("roost.region.routed.bytes", "By", "size of the commands from one entity to another that are not answered")
+	waiting := meter.Gauge("roost.region.routed.waiting", "{command}", "commands from one entity to another that wait to be sent")
+	deferred := meter.Gauge("roost.region.routed.deferred", "{command}", "commands from one entity to another that are deferred: they wait, or have waited, until their shard moves to a version that has the command")
+	up := meter.Gauge("roost.region.routed.links.up", "{link}", "open links to other regions, plus the path to this region itself")
 	return meter.Observe(func(ctx context.Context, o metric.Observer) error {
 		if !r.started.Load() || r.loop.Ended() {
 			return nil

@@ -25,8 +25,8 @@ import (
 
 const scope = "github.com/roost-cluster/roost/services/region"
 
-// telemetry is what the region tells about itself. No metric has an entity id as an attribute:
-// there are too many ids. Spans have it.
+// telemetry holds the metrics and the tracer of the region. No metric has an entity id as an
+// attribute, because there are too many ids. A span has the id of its entity as an attribute.
 type telemetry struct {
 	tracer  trace.Tracer
 	command *histogram.Histogram
@@ -35,17 +35,20 @@ type telemetry struct {
 	batch   *histogram.Series
 	load    map[sharding.EntityType]*histogram.Series
 	replay  map[sharding.EntityType]*histogram.Series
-	// reminder is how late reminders are.
+	// reminder measures how late reminders fire.
 	reminder map[sharding.EntityType]*histogram.Series
-	fenced   metric.Int64Counter
+	// fenced counts operations that the journal refused because the shard belongs to another epoch.
+	fenced metric.Int64Counter
 	// noSnapshot counts snapshots that could not be stored.
 	noSnapshot metric.Int64Counter
-	// rebuilt counts loads that ignored a snapshot, because it is of another form.
+	// rebuilt counts loads that ignored a snapshot, because the snapshot has another form.
 	rebuilt metric.Int64Counter
+	// damaged counts operations that failed because their stored data are damaged.
 	damaged metric.Int64Counter
 	// statesLost counts states of volatile entities that did not move with their shard.
 	statesLost metric.Int64Counter
-	// dropped counts reports that were dropped because the queue of reports to the coordinator was full.
+	// dropped counts reports that the region dropped because the queue of reports to the coordinator
+	// was full.
 	dropped metric.Int64Counter
 }
 
@@ -65,65 +68,65 @@ func (s *shared) instrument(tp trace.TracerProvider, mp metric.MeterProvider, hi
 		}
 		return m
 	}
-	t.command = seconds("roost.entity.command.duration", "time from a command's arrival in its region to its answer; for a tell, or the command of a timer, to its end")
-	t.mailbox = seconds("roost.entity.mailbox.wait", "time from a command's arrival to the start of its turn")
-	t.commit = seconds("roost.journal.append.duration", "time of one group commit").With()
-	t.batch = number("roost.journal.batch.size", "{operation}", "operations in one group commit").With()
-	t.load = byType(seconds("roost.journal.replay.duration", "time to read one entity back"))
-	t.replay = byType(number("roost.journal.replay.events", "{record}", "records replayed after the snapshot, per entity read back"))
-	t.reminder = byType(seconds("roost.region.reminders.lateness", "time from when a reminder was due to when it fired, for each attempt to run its command"))
+	t.command = seconds("roost.entity.command.duration", "time from the arrival of a command in its region to the answer. For a tell, and for the command of a timer, the time to the end of its turn")
+	t.mailbox = seconds("roost.entity.mailbox.wait", "time from the arrival of a command in its region to the start of its turn")
+	t.commit = seconds("roost.journal.append.duration", "time that one group commit takes").With()
+	t.batch = number("roost.journal.batch.size", "{operation}", "number of operations in one group commit").With()
+	t.load = byType(seconds("roost.journal.replay.duration", "time that it takes to read one entity from the journal"))
+	t.replay = byType(number("roost.journal.replay.events", "{record}", "number of records that are replayed after the snapshot when one entity is read from the journal"))
+	t.reminder = byType(seconds("roost.region.reminders.lateness", "time from the due time of a reminder to its firing. Each attempt to run the command counts"))
 	meter := node.NewInstruments(mp.Meter(scope))
 	t.fenced = meter.Counter("roost.journal.fenced", "{operation}",
-		"claims, appends, fence reads and snapshots that the journal refused, because the shard belongs to another epoch")
+		"operations that the journal refused because the shard belongs to another epoch: claims, appends, fence reads and snapshots")
 	t.noSnapshot = meter.Counter("roost.entity.snapshot.failures", "{snapshot}",
-		"snapshots of entities that could not be taken or stored: too large, or the journal has no room")
+		"snapshots of entities that the region could not take or store, because they are too large, or because the journal has no room")
 	t.rebuilt = meter.Counter("roost.entity.snapshot.ignored", "{snapshot}",
-		"loads that replayed all events of an entity, because its snapshot was taken by another version of its type")
+		"loads that replayed all events of an entity, because another version of its type had taken its snapshot")
 	t.damaged = meter.Counter("roost.journal.damaged", "{operation}",
-		"loads, claims, appends, fence reads and snapshots that were refused, because what the journal has stored for them is damaged")
+		"operations that failed because their stored data are damaged: loads, claims, appends, fence reads and snapshots")
 	t.statesLost = meter.Counter("roost.entity.states.lost", "{state}",
-		"states that should have moved with their shard, of volatile types with KeepOnMoves, and did not: the entities begin empty")
+		"states of entities that did not move with their shard, although their type is volatile with KeepOnMoves. These entities begin empty")
 	t.dropped = meter.Counter("roost.region.reports.dropped", "{report}",
-		"reports about shards that were dropped because too many reports waited to be sent to the coordinator; the coordinator asks again")
+		"reports about shards that the region dropped, because too many reports to the coordinator were waiting. The coordinator asks again")
 	return meter.Err()
 }
 
-// gauges are read from the counts of the shard cores.
+// gauges registers the metrics whose values come from the counts of the shard cores.
 func (s *Runner) gauges(meter *node.Instruments) error {
 	shards := meter.Gauge("roost.region.shards", "{shard}", "shards that this region holds")
 	byType := newTypeGauges(meter)
-	loads := meter.Gauge("roost.entity.loads", "{load}", "unfinished loads of entities, including loads that nobody waits for any more")
-	waiting := meter.Gauge("roost.region.buffer.messages", "{message}", "commands delivered and not answered")
-	activations := meter.Count("roost.entity.activations", "{activation}", "entities brought to life")
+	loads := meter.Gauge("roost.entity.loads", "{load}", "loads of entities that have not ended, including abandoned loads")
+	waiting := meter.Gauge("roost.region.buffer.messages", "{message}", "commands that are delivered and not answered")
+	activations := meter.Count("roost.entity.activations", "{activation}", "entities that the region has brought to life")
 	unknown := meter.Count("roost.journal.unknown", "{append}", "appends whose outcome was unknown")
-	duplicates := meter.Count("roost.entity.duplicates", "{command}", "commands answered with a stored or joined reply")
-	abandoned := meter.Count("roost.entity.abandoned", "{turn}", "turns given up at a handoff timeout")
-	lost := meter.Count("roost.entity.tells.lost", "{command}", "accepted tells and timer firings that were not done, or not with success")
+	duplicates := meter.Count("roost.entity.duplicates", "{command}", "repeated commands that the region answered with a stored reply, or with the reply of the first command")
+	abandoned := meter.Count("roost.entity.abandoned", "{turn}", "turns that were abandoned because a handoff reached its time limit")
+	lost := meter.Count("roost.entity.tells.lost", "{command}", "accepted tells, and firings of timers, that did not succeed")
 	asking := meter.Gauge("roost.region.asks.waiting", "{turn}", "turns that wait for the answer of another entity")
-	asks := meter.Count("roost.region.asks", "{command}", "commands that turns have sent to other entities to wait for their answers")
+	asks := meter.Count("roost.region.asks", "{command}", "commands that turns have sent to other entities in order to wait for the answers")
 	deadlocks := meter.Count("roost.region.asks.deadlocks", "{command}", "asks that were given up because entities waited for each other in a circle")
-	soon := meter.Gauge("roost.region.reminders.held", "{reminder}", "reminders in memory, because they are due soon or fail")
+	soon := meter.Gauge("roost.region.reminders.held", "{reminder}", "reminders in memory. A reminder is in memory if it is due soon, or if its command has failed")
 	failing := meter.Gauge("roost.region.reminders.failing", "{reminder}", "reminders in memory whose command has failed and will run again, by type")
-	fired := meter.Count("roost.region.reminders.fired", "{firing}", "durable firings of reminders")
-	failed := meter.Count("roost.region.reminders.failed", "{firing}", "firings of reminders whose command failed and will run again")
-	obsolete := meter.Count("roost.region.reminders.obsolete", "{firing}", "firings of reminders that the journal refused, because they had fired or were changed before")
-	unread := meter.Count("roost.region.reminders.reads.failed", "{read}", "failed reads of reminders; the reminders fire later")
-	sends := meter.Gauge("roost.region.sends.held", "{send}", "commands from entity to entity that are in memory, until it is stored how they have ended")
-	sendBytes := meter.Gauge("roost.region.sends.bytes", "By", "size of the sends in memory, with the answers that their senders have not taken")
-	sendsFailing := meter.Gauge("roost.region.sends.failing", "{pair}", "pairs of a sender and a target whose next command has failed and will be sent again, by the type of the sender")
-	sendsDelivered := meter.Count("roost.region.sends.delivered", "{send}", "sends that were answered, and whose sender has taken the answer if it wanted it")
-	sendsDead := meter.Count("roost.region.sends.dead", "{send}", "sends that have become dead letters: refused, or in doubt")
-	sendsInDoubt := meter.Count("roost.region.sends.in_doubt", "{send}", "sends that have become dead letters and may have had their effect")
-	sendsFailed := meter.Count("roost.region.sends.failed", "{attempt}", "attempts to deliver a send, or to have its answer taken, that will be repeated")
-	sendsObsolete := meter.Count("roost.region.sends.obsolete", "{answer}", "answers that were dropped, because the sender had taken them before or was deleted meanwhile")
-	sendsUnread := meter.Count("roost.region.sends.reads.failed", "{read}", "failed reads of sends; the sends are delivered later")
+	fired := meter.Count("roost.region.reminders.fired", "{firing}", "firings of reminders that have ended and are stored")
+	failed := meter.Count("roost.region.reminders.failed", "{firing}", "firings of reminders whose command has failed and will run again")
+	obsolete := meter.Count("roost.region.reminders.obsolete", "{firing}", "firings of reminders that the journal refused, because the reminder had already fired, or had been changed or removed")
+	unread := meter.Count("roost.region.reminders.reads.failed", "{read}", "reads of reminders that have failed. The reminders fire later")
+	sends := meter.Gauge("roost.region.sends.held", "{send}", "sends (commands from one entity to another) in memory. A send stays in memory until its end is stored")
+	sendBytes := meter.Gauge("roost.region.sends.bytes", "By", "size of the sends in memory, including answers that their senders have not taken yet")
+	sendsFailing := meter.Gauge("roost.region.sends.failing", "{pair}", "pairs of a sender and a target whose next send has failed and will be repeated, by the type of the sender")
+	sendsDelivered := meter.Count("roost.region.sends.delivered", "{send}", "sends that were answered. If a sender wants the answer, its send counts when the sender has taken the answer")
+	sendsDead := meter.Count("roost.region.sends.dead", "{send}", "sends that have become dead letters, because they were refused, or because their outcome is in doubt")
+	sendsInDoubt := meter.Count("roost.region.sends.in_doubt", "{send}", "sends that have become dead letters although they may have had their effect")
+	sendsFailed := meter.Count("roost.region.sends.failed", "{attempt}", "failed attempts to deliver a send, or to give its answer to the sender. Each attempt will be repeated")
+	sendsObsolete := meter.Count("roost.region.sends.obsolete", "{answer}", "answers to sends that the region dropped, because the sender had already taken the answer, or because the sender was deleted meanwhile")
+	sendsUnread := meter.Count("roost.region.sends.reads.failed", "{read}", "reads of sends that have failed. The sends are delivered later")
 	starting := meter.Gauge("roost.region.remembered.starting", "{entity}", "remembered entities that are being started")
 	startsFailing := meter.Gauge("roost.region.remembered.failing", "{entity}", "remembered entities that could not be started, or have died, and will be started again, by type")
-	started := meter.Count("roost.region.remembered.started", "{entity}", "remembered entities that are alive without a command, because their shard has started")
+	started := meter.Count("roost.region.remembered.started", "{entity}", "remembered entities that the region has started without a command, because their shard has started")
 	startFailed := meter.Count("roost.region.remembered.failed", "{start}", "starts of remembered entities that have failed and will be tried again")
-	startUnread := meter.Count("roost.region.remembered.reads.failed", "{read}", "failed reads of the list of remembered entities; the entities are started later")
-	purges := meter.Count("roost.region.purges.done", "{purge}", "operations by which the journal has removed records of deleted entities, or has found that it was too early to remove them")
-	purgesFailed := meter.Count("roost.region.purges.failed", "{operation}", "failed operations that remove records of deleted entities, and failed reads of what can be removed; both are repeated")
+	startUnread := meter.Count("roost.region.remembered.reads.failed", "{read}", "reads of the list of remembered entities that have failed. The entities are started later")
+	purges := meter.Count("roost.region.purges.done", "{purge}", "purges of deleted entities that the journal has carried out. A purge removes records, or finds that it is too early to remove them")
+	purgesFailed := meter.Count("roost.region.purges.failed", "{operation}", "purges of deleted entities that have failed, and failed reads of the list of deleted entities. Each will be repeated")
 	purgesFailing := meter.Gauge("roost.region.purges.failing", "{shard}", "shards whose list of deleted entities could not be read")
 	return meter.Observe(func(ctx context.Context, o metric.Observer) error {
 		if s.ctx.Err() != nil {
@@ -176,7 +179,7 @@ func (s *Runner) gauges(meter *node.Instruments) error {
 	})
 }
 
-// counts are those of shard cores.
+// counts are the counts of one shard core, or their sums over several.
 type counts struct {
 	st      turn.Stats
 	types   []turn.TypeStats
@@ -188,7 +191,7 @@ type counts struct {
 	failing failingTypes
 }
 
-// counts asks the shard cores for their counts.
+// counts asks all shard cores for their counts, and returns the sums.
 func (s *Runner) counts(ctx context.Context) (all counts, err error) {
 	got := make(chan counts, len(s.shards))
 	for _, l := range s.shards {
@@ -221,10 +224,11 @@ func (s *Runner) counts(ctx context.Context) (all counts, err error) {
 	return all, nil
 }
 
-// failingTypes counts what is failing by the type of entities.
+// failingTypes counts failing reminders, failing pairs of a sender and a target, and failing starts
+// of remembered entities, by entity type.
 type failingTypes struct{ reminders, sends, starts map[sharding.EntityType]int }
 
-// add adds the counts of another shard core.
+// add adds the counts o of another shard core to f.
 func (f *failingTypes) add(o *failingTypes) {
 	if f.reminders == nil {
 		*f = *o
@@ -261,7 +265,7 @@ func (s *shared) journalObserver() journal.Observer {
 			case errors.Is(l.Err, journal.ErrCorrupt):
 				s.telemetry.damaged.Add(s.ctx, 1, operation("load"))
 			case l.Err == nil && !l.Request.LookupOnly:
-				typ := l.Request.Entity.Type // probes and journal heartbeats have no series
+				typ := l.Request.Entity.Type // the type of probes and journal heartbeats has no series
 				s.telemetry.load[typ].Record(l.Took.Seconds())
 				s.telemetry.replay[typ].Record(float64(l.Records))
 			}
@@ -275,7 +279,7 @@ func operation(kind string) metric.MeasurementOption {
 	return metric.WithAttributes(attribute.String("roost.journal.operation", kind))
 }
 
-// journalDamage logs what an operator has to know of damage.
+// journalDamage logs which data in the journal are damaged, and what the damage means for commands.
 func journalDamage(log *slog.Logger, d journal.Damaged) {
 	if d.Entity == (sharding.Entity{}) {
 		log.Error("the stored epoch of a shard is damaged: its commands are refused until it can be read again", "shard", d.Shard, "error", d.Err)
@@ -285,7 +289,7 @@ func journalDamage(log *slog.Logger, d journal.Damaged) {
 		"entity.type", d.Entity.Type, "entity.id", d.Entity.ID, "error", d.Err)
 }
 
-// journalUpkeep logs that the journal's upkeep fails, or works again.
+// journalUpkeep logs that the upkeep of the journal has failed or, if err is nil, works again.
 func journalUpkeep(log *slog.Logger, err error) {
 	if err != nil {
 		log.Error("the journal works, but not its upkeep, which is tried again", "error", err)
@@ -294,7 +298,7 @@ func journalUpkeep(log *slog.Logger, err error) {
 	log.Info("the upkeep of the journal works again")
 }
 
-// traceContext is a context that continues the trace of a command's sender.
+// traceContext returns a context that continues the trace of a command's sender.
 func (s *shared) traceContext(traceparent string) context.Context {
 	if traceparent == "" {
 		return s.ctx
@@ -302,8 +306,9 @@ func (s *shared) traceContext(traceparent string) context.Context {
 	return propagation.TraceContext{}.Extract(s.ctx, propagation.MapCarrier{"traceparent": traceparent})
 }
 
-// observe measures an answered command, and draws its spans if its trace is
-// sampled: mailbox, handler and journal, from the times that the core has measured.
+// observe records the durations of an answered command. If the trace of the command is sampled,
+// observe also records a span for the command, with one span each for mailbox, handler and journal.
+// The core has measured the durations of these spans.
 func (s *shardLoop) observe(c *caller, r *sharding.Reply) {
 	now := s.now
 	if s.telemetry.command != nil {
@@ -340,15 +345,15 @@ func (s *shardLoop) observe(c *caller, r *sharding.Reply) {
 	span.End(trace.WithTimestamp(now))
 }
 
-// attributeKey names the attributes of an answered command.
+// attributeKey holds the attributes of an answered command.
 type attributeKey struct {
 	typ     sharding.EntityType
 	command string
 	code    sharding.Code
-	outcome sharding.Outcome // if there is no code
+	outcome sharding.Outcome // counts only if code is empty
 }
 
-// end is how the command ended.
+// end returns the attribute that says how the command ended.
 func (k *attributeKey) end() attribute.KeyValue {
 	end := string(k.code)
 	if end == "" {
@@ -357,24 +362,24 @@ func (k *attributeKey) end() attribute.KeyValue {
 	return attribute.String("roost.outcome", end)
 }
 
-// measures are where a command with certain attributes is counted.
+// measures are the series in which commands with the same attributes are counted.
 type measures struct{ command, mailbox *histogram.Series }
 
-// measures returns the series for some attributes. Many commands of one kind follow
-// each other, so the last series are remembered.
+// measures returns the series for the attributes k. Many commands of one kind follow each other, so
+// the loop remembers the last attributes and their series.
 func (s *shardLoop) measures(k attributeKey) *measures {
 	if s.lastMeasures != nil && s.lastAttributes == k {
 		return s.lastMeasures
 	}
 	named := k
 	if _, known := s.types[k.typ]; !known {
-		named.typ, named.command = "", "" // a name from outside must not become an attribute
+		named.typ, named.command = "", "" // a name that only a client has chosen must not become an attribute
 	} else if _, known := s.commands[k.typ][k.command]; !known {
 		named.command = ""
 	}
 	if k.code != "" {
 		named.outcome = 0
-		if !slices.Contains(sharding.Codes(), k.code) { // a code that the entity has made up must not become an attribute either
+		if !slices.Contains(sharding.Codes(), k.code) { // a code that only the entity's author has chosen must not become an attribute
 			named.code = sharding.Internal
 		}
 	}

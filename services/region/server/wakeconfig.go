@@ -10,7 +10,7 @@ import (
 	"github.com/roost-cluster/roost/services/region"
 )
 
-// RememberConfig says how remembered entities are started again, see [wakeup.StartConfig].
+// RememberConfig limits the starts of remembered entities, see [wakeup.StartConfig].
 type RememberConfig struct {
 	Strategy   string        `key:"region.remember_strategy" help:"how fast remembered entities are started. all: as fast as region.remember_limit allows. constant: region.remember_number entities of each type in every region.remember_frequency. With both strategies, the entities that were active last are started first"`
 	Frequency  time.Duration `key:"region.remember_frequency" help:"with the strategy constant, the time between two starts of region.remember_number remembered entities of a type"`
@@ -22,7 +22,7 @@ type RememberConfig struct {
 	BackOffMax time.Duration `key:"region.remember_backoff_max" help:"longest time until the region tries again to start a remembered entity that could not be started"`
 }
 
-// ReminderConfig bounds the firing of reminders, see [wakeup.Config].
+// ReminderConfig limits the firings of reminders, see [wakeup.Config].
 type ReminderConfig struct {
 	Held     int           `key:"region.reminders_held" unit:"reminders" help:"the most reminders in memory. The region holds a reminder in memory if the reminder is due soon, or if its command has failed. Each takes some 300 bytes, plus the input of its command. The region reads further reminders from the journal later"`
 	Failing  int           `key:"region.reminders_failing" unit:"reminders" help:"the most reminders in memory whose command has failed. The region reads further ones from the journal again after region.reminders_refresh"`
@@ -51,7 +51,7 @@ func defaultReminders() ReminderConfig {
 	}
 }
 
-// setWakeups sets what the core needs to know of wake-ups.
+// setWakeups sets the configuration of wake-ups in the configuration of the core.
 func (c *Config) setWakeups(core *region.Config) {
 	core.Starts, core.Wakeups, core.Turn.RemindersPerEntity = c.starts(), c.wakeups(), c.Reminders.Entity
 }
