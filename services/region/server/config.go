@@ -68,7 +68,8 @@ type Config struct {
 	Reminders ReminderConfig
 	// JournalPatience and JournalRecovery say when the core counts the region as cut off from the journal.
 	JournalPatience time.Duration `key:"journal.patience" help:"longest time for which the journal may leave commits, or loads, unanswered. After this time, the region counts as cut off from the journal: the region is not ready, and its journaled shards move to other regions. 0: the region never counts as cut off"`
-	// The next keys say how long keys are remembered, and how fast deleted entities are removed.
+	// DedupeAge is how long keys are remembered. PurgeRate and PurgeInterval limit how fast the records of
+	// deleted entities are removed.
 	DedupeAge       time.Duration `key:"region.dedupe_age" help:"least time for which the journal remembers the idempotency key of a command. A later repeat of the command may be refused as expired. The records of a deleted entity are removed when its keys have this age"`
 	PurgeRate       int           `key:"region.purge_rate" unit:"entities/s" help:"the most deleted entities per second that this process checks, or removes from the journal. Further deleted entities wait"`
 	PurgeInterval   time.Duration `key:"region.purge_interval" help:"time between two searches of a shard for deleted entities whose records can be removed"`
