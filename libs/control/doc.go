@@ -1,101 +1,113 @@
-// Package control is the vocabulary of the control plane: the messages by which
-// coordinators, regions and gateways agree on who hosts which shard. Commands of
-// clients are not part of it; they travel over links.
+// Package control defines the messages of the control plane. With these messages, coordinators,
+// regions and gateways agree on which region hosts which shard. The package does not define the
+// commands of clients, which travel over links.
 //
 // # Who sends what to whom
 //
-// A region finds the active coordinator by watching the table, and announces itself:
+// Each line below shows a sender, a message and the receiver. ◀ marks an answer. The right column
+// says when the sender sends the message, and how long it repeats the message.
 //
-//	region       WatchTable        coordinator   repeated after every answer, and after a timeout
+// A region watches the route table, finds the active coordinator in this way, and registers there:
+//
+//	region       WatchTable        coordinator   after every answer, and after a timeout
 //	             ◀ TableChanged                  as soon as the table is newer than the region's copy,
 //	                                             at the latest after about a second
 //	             ◀ NotActive                     at once, from a standby
-//	region       Register          coordinator   at its start and in every new term; repeated until
-//	                                             RegisterAck
+//	region       Register          coordinator   at the region's start, and in every new term; repeated
+//	                                             until RegisterAck
 //	             ◀ RegisterAck
-//	             ◀ NotActive                     from a standby, or from a coordinator that must be
-//	                                             asked again later
-//	region       CountDue          coordinator   once registered; repeated until no shard is due, that
-//	                                             is, about to come to the region because of a rollout
+//	             ◀ NotActive                     from a standby, or from a coordinator that cannot
+//	                                             answer yet; the region asks again
+//	region       CountDue          coordinator   after RegisterAck; repeated until no shard is due. A
+//	                                             shard is due if it is about to come to the region
+//	                                             because of a rollout
 //	             ◀ DueAck
-//	             ◀ NotActive                     as with Register
+//	             ◀ NotActive                     as for Register
 //
-// It also reports the loads of its shards, for those coordinators that place shards by load:
+// A region also reports the loads of its shards. Coordinators that place shards by load use the reports:
 //
-//	region       ReportLoad        coordinator   once registered, and again some seconds after every
-//	                                             answer. It has what has changed, or everything if
-//	                                             the report before was not answered, or if the term
-//	                                             is new
+//	region       ReportLoad        coordinator   after RegisterAck, and some seconds after every
+//	                                             answer. The report has the loads that have changed.
+//	                                             If the last report was not answered, or if the term
+//	                                             is new, the report has all loads
 //	             ◀ LoadAck
-//	             ◀ NotActive                     as with Register
+//	             ◀ NotActive                     as for Register
 //
-// A gateway watches the table too. Now and then, its call has a [Card]: how its clients have fared
-// since its last card. If the call gets lost, that card is not sent again. While no coordinator is
-// alive, the gateway asks a region instead, for the region's copy of the table. Gateways, and regions whose entities send
-// commands, ask the coordinator to allocate shards that have no owner:
+// A gateway watches the table, too. From time to time, its WatchTable carries a [Card]. A Card says how
+// the clients of the gateway have fared since the last Card. If the call gets lost, the gateway does not
+// send its Card again. While no coordinator is alive, the gateway asks a region for the region's copy of
+// the table. If a shard has no owner, a gateway asks the coordinator to allocate the shard. A region
+// whose entities send commands does the same:
 //
-//	gateway      WatchTable        coordinator   as above
+//	gateway      WatchTable        coordinator   as for a region
 //	gateway      WatchTable.Copy   region        repeated until a coordinator answers
 //	             ◀ TableChanged                  at once
-//	either       GetShardHome      coordinator   from a gateway or a region; repeated until no
-//	                                             command waits for the shard. It is not answered:
-//	                                             the table shows the new owner
-//	either       FindShards        region        whenever GetShardHome is sent, to the owner that the row
-//	                                             names: the shard may be served although no
-//	                                             coordinator has said so yet. At most one such call
-//	                                             to a region is open at a time
+//	either       GetShardHome      coordinator   from a gateway or a region; repeated until no command
+//	                                             waits for the shard. There is no answer, because the
+//	                                             table shows the new owner
+//	either       FindShards        region        to the owner that the row names, whenever GetShardHome
+//	                                             is sent. A region may serve the shard before a
+//	                                             coordinator has said so. The sender has at most one
+//	                                             open call to each region
 //	             ◀ ShardsFound                   at once
 //
-// A shard is given to a region and taken back:
+// A coordinator gives a shard to a region, and takes it back:
 //
-//	coordinator  HostShard         region        repeated until ShardStarted or HostRefused, or until
-//	                                             the row changes. It names the region that has kept
-//	                                             the states of the entities, if one has
-//	region       ShardStarted      coordinator   when it has claimed the shard, or found its fence
-//	                                             damaged; repeated once for each later HostShard
-//	region       HostRefused       coordinator   once for each HostShard that it refuses
+//	coordinator  HostShard         region        repeated until ShardStarted, until HostRefused, or until
+//	                                             the row changes. If a region has kept the states of
+//	                                             the entities, HostShard names that region
+//	region       ShardStarted      coordinator   when the region has claimed the shard, or has found
+//	                                             its fence damaged; once more for each later HostShard
+//	region       HostRefused       coordinator   once for each HostShard that the region refuses
 //	coordinator  HandOff           region        repeated until ShardStopped, or until the row changes.
-//	                                             It may name the successor, and its epoch
-//	region       ShardStopped      coordinator   when it has stopped the shard; repeated once for each
-//	                                             later HandOff
-//	region       HostShard         successor     when it has stopped the shard, if HandOff has named
-//	             with Released                   the successor; repeated until the region knows a row of
-//	                                             the shard with a higher epoch, or HostRefused
-//	successor    ShardStarted      region        as to a coordinator; also to the active coordinator
-//	successor    HostRefused       region        as to a coordinator; also to the active coordinator
+//	                                             HandOff may name the successor and the successor's
+//	                                             epoch
+//	region       ShardStopped      coordinator   when the region has stopped the shard; once more for
+//	                                             each later HandOff
+//	region       HostShard         successor     when the region has stopped the shard, if HandOff has
+//	             with Released                   named the successor; repeated until HostRefused, or
+//	                                             until the region knows a row of the shard with a
+//	                                             higher epoch
+//	successor    ShardStarted      region        as to a coordinator; the successor sends it to the
+//	                                             active coordinator, too
+//	successor    HostRefused       region        as to a coordinator; the successor sends it to the
+//	                                             active coordinator, too
 //
-// A region that leaves asks for its shards to be taken. A region whose journal does not
-// answer reports that:
+// A region that leaves asks the coordinator to take its shards. A region whose journal does not answer
+// reports this to the coordinator:
 //
-//	region       GracefulShutdown  coordinator   repeated until the answer says that no shard remains
+//	region       GracefulShutdown  coordinator   repeated until an answer says that no shard remains
 //	             ◀ ShutdownAck
 //	region       JournalReport     coordinator   at every change; repeated until the journal answers
 //
 // # One-way messages and calls
 //
-// A message is sent one way, or it is a call whose sender waits for an answer; [Kinds]
-// says which. Each may get lost, and each one-way message may arrive twice. A message
-// that must arrive is repeated by the core that sent it, as above; no other layer repeats
-// messages. One-way messages from one process to another that arrive do so in the order in
-// which they were sent. Answers are not ordered relative to other messages.
+// A message is either one-way or a call. The sender of a call waits for an answer. [Kinds] says which
+// messages are calls. Every message may get lost. A one-way message may also arrive twice. If a message
+// must arrive, the core that has sent it repeats it, as listed above. No other layer repeats messages.
+// One-way messages from one process to another arrive in the order in which they were sent. An answer
+// may arrive before or after other messages.
 //
-// A one-way message of a kind that the receiver does not know is ignored and logged; the
-// messages that came with it are processed. A call of an unknown kind is refused.
+// If the receiver does not know the kind of a one-way message, it ignores and logs the message. It
+// still processes the messages that came in the same request. The receiver refuses a call of a kind
+// that it does not know.
 //
-// The receiver learns which incarnation of which process has sent a message. A message
-// to a region names the incarnation for which it is meant, and other incarnations refuse it.
+// The receiver learns which incarnation of which process has sent a message. A message to a region names
+// the receiving incarnation. Other incarnations refuse the message.
 //
 // # Terms and epochs
 //
-// Messages of a coordinator carry its term. A region ignores messages of a term below the highest
-// term that it has seen. HostShard with Released is an exception. It carries the term of the HandOff
-// that caused it, and rests on a fact of that term. Coordinators of later terms know that fact, too.
-// So a region obeys the message in later terms as well, unless it knows a row of the shard with a
-// higher epoch. Messages about a shard carry an epoch, and mean nothing at another epoch.
+// Each message of a coordinator carries the coordinator's term. A region ignores a message if its term is
+// below the highest term that the region has seen. HostShard with Released is an exception. It carries
+// the term of the HandOff that has caused it. The coordinator of that term stored a fact before it sent
+// the HandOff, and later coordinators know this fact. So a region obeys HostShard with Released in later
+// terms, too. If the region knows a row of the shard with a higher epoch, it ignores the message.
+//
+// A message about a shard carries an epoch. At any other epoch, the message has no meaning.
 //
 // # What this does not do
 //
-// It neither sends nor encodes: see package wire for the messages as protobuf, and
-// package controlrpc for what carries them. It does not validate names and numbers: the
-// core that gets a message ignores or refuses invalid ones.
+// This package neither sends nor encodes messages. Package wire encodes them as protobuf, and package
+// controlrpc carries them. This package does not validate names and numbers. A core that gets an invalid
+// message ignores or refuses it.
 package control

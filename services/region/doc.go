@@ -1,12 +1,12 @@
-// Package region is the pure core of the region service. It takes shards, admits only
-// commands routed at the epoch of their shard, hands shards off, and runs their entities
-// through package turn.
+// Package region is the pure core of the region service. The core takes shards and hands shards off.
+// It admits a command only if the command was routed at the epoch of its shard. Package turn runs the
+// entities of the shards.
 //
 // # One control core, several shard cores
 //
-// [ControlCore] has what exists once per region, above all the conversation with the
-// coordinator. The shards are divided among one or more [ShardCore]s, each of which has
-// its own check of epochs and its own entities, so that several processors can run them.
+// A region has one [ControlCore], which above all talks to the coordinator. The shards are divided
+// among one or more [ShardCore]s. Each ShardCore checks epochs for its own shards and has its own
+// entities, so several processors can run the ShardCores.
 //
 //	         coordinator                          gateways
 //	orders, table │ ▲ reports                      │ ▲
@@ -23,96 +23,109 @@
 //	│ epoch check, claims, buffers, minimum epochs, rows  │ turn │ × n
 //	└────────────────────────────────────────────────────────────┘
 //
-// The control core checks an order of the coordinator (term, epoch, type) and passes it
-// on to the shard core of the shard; see [Config.CoreOf]. The shard core does the rest,
-// and reports the result. Changes of the table's rows reach the shard core in the same way,
-// in their order. A shard core that refuses a command with NotMine adds the newest row that
-// it knows. Each shard core claims its own shards. Only the row of a shard is known in two
-// places; everything else about the shard is known to its shard core alone.
+// The control core checks an order of the coordinator (term, epoch, type) and passes the order on to
+// the shard core of the shard; see [Config.CoreOf]. The shard core carries the order out and reports
+// the result. The control core also passes changes of the route table's rows on, in their order. When
+// a shard core refuses a command with NotMine, the refusal carries the newest row that the shard core
+// knows. Each shard core claims its own shards. The control core and the shard core both know the row
+// of a shard. Only the shard core knows anything else about the shard.
 //
-// The limits of commands, bytes and loads hold for all shard cores together, see
-// [Resource]. The limit on the memory of results that wait for the journal is divided
-// equally among the shard cores. A shard core that has reached a limit refuses commands, and
-// never waits for another core.
+// The limits of commands, bytes and loads hold for all shard cores together, see [Resource]. The limit
+// on the memory of results that wait for the journal is divided equally among the shard cores. If a
+// shard core has reached a limit, it refuses commands. It never waits for another core.
 //
 // # A shard's life in a region
 //
-// HostShard(e) → Claim(e) in the journal → serving: it takes commands routed at exactly e
-// → HandOff(e): what was accepted is finished, the entities stop, the appends settle →
-// the minimum epoch of the shard is e+1, and ShardStopped(e) is answered. A HostShard
-// below the minimum epoch is refused: a late repeat must not revive a shard that was
-// released.
+// A shard passes through these steps at epoch e:
 //
-// If HostShard names a region that has kept the states of the shard's entities, these states are
-// fetched after the claim and before the shard is served ([FetchKept]). If a type keeps states on
-// moves, the region that has handed a shard off keeps them until the next owner has fetched them
-// ([GiveKept]).
+//  1. HostShard(e) arrives, and the region sends Claim(e) to the journal.
+//  2. After the claim, the region serves the shard. It accepts commands that were routed at exactly e.
+//  3. HandOff(e) arrives. The shard finishes its accepted commands, its entities stop, and its appends
+//     settle.
+//  4. The region sets the minimum epoch of the shard to e+1, and answers ShardStopped(e).
 //
-// HandOff may name the successor of the shard. Then the region sends HostShard to the successor once
-// it has released the shard. It repeats that until it knows a row of the shard with a higher epoch,
-// until the successor refuses, or until [Config.HandoverTimeout] has passed. The successor claims the shard at the epoch
-// that the coordinator has reserved for it. It reports to the region, and to the active coordinator if
-// there is one. Both regions then know that it serves the shard, and say so to whoever asks
-// (FindShards), before a coordinator has written it down. See handover.go.
+// The region refuses a HostShard below the minimum epoch. So a late repeat of HostShard cannot revive a
+// shard that the region has released.
 //
-// Anything that shows the shard at a higher epoch (a row of the table, a command, the
-// fence) stops the shard at once.
+// HostShard may name a region that has kept the states of the shard's entities. The new owner then
+// fetches these states after the claim, before it serves the shard ([FetchKept]). If a type keeps
+// states on moves, a region that has handed a shard off keeps the states until the next owner has
+// fetched them ([GiveKept]).
+//
+// HandOff may name the successor of the shard. When the region has released the shard, it sends
+// HostShard to the successor. It repeats HostShard until one of these events:
+//
+//   - The region knows a row of the shard with a higher epoch.
+//   - The successor has refused.
+//   - [Config.HandoverTimeout] has passed.
+//
+// The successor claims the shard at the epoch that the coordinator has reserved for the successor. The
+// successor reports the claim to the old owner, and to the active coordinator if there is one. Both
+// regions then know that the successor serves the shard. They answer FindShards accordingly, even if no
+// coordinator has stored the new owner yet. See handover.go.
+//
+// A row of the table, a command or the fence may show that the shard has a higher epoch. In each of
+// these cases, the region stops the shard at once.
 //
 // # Commands between entities
 //
-// An entity can send commands to others. A router (package router, as in gateways) runs beside the
-// cores and sends these commands. If another region has the target's shard, the command goes over a
-// link. If this region has it, the command becomes a [Command], like those that come over links, at
-// the epoch of the router's row. So every command passes the same check of its epoch, whether an
-// entity or a client has sent it. With the first command to another entity, the control core is
-// told to feed the router ([FeedRouter]): from then on it passes on what the route table gains
-// ([Feed]), and nobody polls the table a second time.
+// An entity can send commands to other entities. A router (package router, as in gateways) runs beside
+// the cores and sends these commands. If another region has the target's shard, the command goes over
+// a link. If this region has the target's shard, the command becomes a [Command] at the epoch of the
+// router's row. Commands that arrive over links become Commands, too. So the region checks the epoch of
+// every command in the same way, whether an entity or a client has sent the command.
+//
+// When an entity sends its first command to another entity, the driver steps the control core with
+// [FeedRouter]. From then on, the control core passes each change of the route table on to the router
+// ([Feed]). So the router need not poll the table.
 //
 // # Leaving
 //
-// The control core asks the coordinator to take the shards, and tells every shard core to
-// take no others. The region has left when every shard core has reported that it is
-// leaving, holds no shard, and keeps no states that a next owner may fetch. By then every shard core
-// has obeyed or refused all orders that the control core passed on before.
+// When the region leaves, the control core asks the coordinator to take the region's shards. It also
+// orders every shard core to take no more shards. Each shard core reports three things: that it is
+// leaving, that it holds no shard, and that it keeps no states that a next owner may fetch. The region
+// has left when every shard core has reported all three. By then, every shard core has obeyed or
+// refused all earlier orders of the control core.
 //
 // # What this does not do
 //
-// It opens no connection, writes no disk and runs no user code. It does not trust its
-// own view of ownership: the journal's fence decides.
+// The core opens no connection, writes no disk and runs no user code. It does not trust its own view
+// of who owns a shard, because only the journal's fence decides.
 //
 // # Duties of the driver
 //
-//  1. No core is stepped by two goroutines at a time; different cores may be. The time is
-//     that of a monotonic clock, the same for all cores. Every core gets a [Tick] every
-//     20 ms or so.
-//  2. A [ToCore] is an input of the shard core that it names; an [Event] is an input of
-//     the control core, as [FromCore]. None gets lost, and those from one core to another
-//     arrive in their order. It does not matter how long they take, or what other cores do
-//     meanwhile.
-//  3. A command goes to the shard core of its entity's shard ([Config.CoreOf]); the
-//     commands of one connection go there in their order. A command for a type that is
-//     not hosted may go to any shard core. The names in every command are checked before it
-//     goes to a core ([sharding.Envelope.Check]; package link does that when it decodes a
-//     command). Nobody waits for one shard core while stepping another.
-//  4. The outputs of a step are performed before those of the core's next step: each list
-//     of [Outputs] in its order, the events last. Performing them never waits. For Outputs.Turn,
-//     the driver has the duties that the comment of package turn lists. The answers go back
-//     to the same shard core, each in a [Turn].
-//  5. [Claim] goes to the journal, and is answered by [Claimed], however late; with
-//     UnknownOutcome if its result is not known. [ProbeJournal] and [ReadJournalHeartbeat]
-//     are performed beside the loop; their answers may get lost.
-//     [FetchKept] asks another region beside the loop, and is answered by one [KeptFetched].
-//     [GiveKept] comes from another region and is answered by one [Kept]. If the
-//     Kept has states, the driver sends them to that region once, and never again. When they
-//     have been sent, or cannot be sent, the driver steps [KeptSent].
-//  6. A [Send] that is a call ends with one [Replied], with a nil Msg if there is no
-//     answer. Every other Send may get lost, and so may a [Reply].
-//  7. After [Left] the process may leave the membership. After [Fail] it stops.
-//  8. The router is driven as its package says. Each [Feed] becomes a Table of the router, in
-//     their order. While the region drains, the router goes on, because turns that still run may
-//     send commands. It is stopped when no command comes in any more.
+//  1. The driver never steps a core in two goroutines at a time. It may step different cores at
+//     the same time. All cores get their times from the same monotonic clock. The driver steps every
+//     core with a [Tick] about every 20 ms.
+//  2. The driver steps the shard core that a [ToCore] names with the order in the ToCore. It steps the
+//     control core with each [Event], in a [FromCore]. No ToCore and no Event gets lost. ToCores to
+//     one shard core, and Events from one shard core, arrive in their order. They may take any
+//     time, and other cores may be stepped meanwhile.
+//  3. Each command goes to the shard core of its entity's shard ([Config.CoreOf]). The commands of one
+//     connection reach that shard core in their order. If the region does not host the type of a
+//     command, the command may go to any shard core. Before a command goes to a core, the driver checks
+//     the names in the command ([sharding.Envelope.Check]). Package link checks the names when it
+//     decodes a command. While the driver steps one shard core, it never waits for another.
+//  4. The driver performs the outputs of a step before the outputs of the core's next step. It
+//     performs each list of [Outputs] in its order, and the events last. While the driver performs
+//     outputs, it never waits. For Outputs.Turn, the driver also has the duties that the comment of
+//     package turn lists. Each answer goes back to the same shard core, in a [Turn].
+//  5. The driver sends each [Claim] to the journal, and answers each Claim with [Claimed], however
+//     late. If the result of the Claim is not known, Claimed has the verdict UnknownOutcome.
+//     The driver performs [ProbeJournal] and [ReadJournalHeartbeat] beside the loop. Their answers may
+//     get lost. For [FetchKept], the driver asks another region, beside the loop, and answers with
+//     one [KeptFetched].
+//     A [GiveKept] comes from another region, and the shard core answers it with one [Kept]. If the
+//     Kept has states, the driver sends them to that region once, and never again. When the driver has
+//     sent the states, or cannot send them, it steps the shard core with [KeptSent].
+//  6. A [Send] that is a call ends with one [Replied]. If there is no answer, Msg is nil. Every
+//     other Send may get lost. A [Reply] may get lost, too.
+//  7. After [Left], the process may leave the membership. After [Fail], the process stops.
+//  8. The driver runs the router as package router says. The driver steps the router with each [Feed],
+//     as a Table, in their order. While the region drains, the router keeps running, because running
+//     turns may send commands. When no command comes in any more, the driver stops the router.
 //
-// The loops to write, for the control core:
+// The driver has this loop for the control core:
 //
 //	for in := range control { // a ticker's Ticks too
 //		for _, o := range controlCore.Step(time.Now(), in, nil) {
@@ -124,7 +137,7 @@
 //		}
 //	}
 //
-// and for each shard core:
+// It has this loop for each shard core:
 //
 //	for in := range shards[i] { // a ticker's Ticks too
 //		shardCore.Step(time.Now(), in, &out)
