@@ -15,8 +15,8 @@ import (
 	"github.com/roost-cluster/roost/libs/wakeup"
 )
 
-// ShardCore hosts those shards of a region for which [Config.CoreOf] is its index. It is
-// not safe for concurrent use.
+// ShardCore hosts the shards of a region for which [Config.CoreOf] returns its index. A ShardCore is not
+// safe for concurrent use.
 type ShardCore struct {
 	cfg       Config
 	index     int
@@ -26,47 +26,48 @@ type ShardCore struct {
 	turn      *turn.Machine
 	wakeups   *wakeup.Keeper
 	starter   *wakeup.Starter
-	// wakesWanted is what the keeper of wake-ups and the starter want done. It is done at the end
-	// of the step.
+	// wakesWanted has the outputs of the keeper of wake-ups and of the starter. end performs them at
+	// the end of the step.
 	wakesWanted wakeup.Outputs
 	purger      *purge.Purger
-	// purgesWanted is what the purger wants done. stepPurger does it at once. Between the calls of
-	// stepPurger the lists are empty, and are kept only so that their memory is used again.
+	// purgesWanted has the outputs of the purger. stepPurger performs them at once. Between calls of
+	// stepPurger, the lists in purgesWanted are empty. The field exists so that their memory is used
+	// again.
 	purgesWanted purge.Outputs
-	sends        *outbox.Dispatcher // delivers what entities send
-	// sendsWanted is what the dispatcher of sends wants done. It is done at the end of the step.
+	sends        *outbox.Dispatcher // delivers the sends of entities
+	// sendsWanted has the outputs of the dispatcher. end performs them at the end of the step.
 	sendsWanted outbox.Outputs
-	// buffered and bufferedBytes count the commands in the buffers of all shards.
+	// buffered is the number of commands in the buffers of all shards, and bufferedBytes their size.
 	buffered, bufferedBytes int
-	// claimsToRepeat says that a claim has failed, or that its outcome is unknown, and that it
-	// must be made again (see heldShard.claimAt).
+	// claimsToRepeat says that this core must repeat a claim, because the claim has failed or its
+	// outcome is unknown (see heldShard.claimAt).
 	claimsToRepeat bool
 	leaving        bool
 
-	// The fields up to keptStats are about states of entities that are kept for the next owners
+	// The fields up to keptStats concern states of entities that this core keeps for the next owners
 	// of shards, see kept.go.
-	keptShards  int // number of shards whose states are kept here
-	keptUnowned int // how many of these shards have no owner now who could fetch the states
-	keptBytes   int // size of all states that are kept
-	giving      int // how many [Kept] with states the driver is sending
-	givingBytes int // size of the states in these
-	// mayFetch says that some shard may be in the phase fetching. It saves a loop over the shards.
+	keptShards  int // number of shards whose states this core keeps
+	keptUnowned int // number of these shards that have no owner, so that nobody can fetch the states
+	keptBytes   int // size of all states that this core keeps
+	giving      int // number of [Kept] outputs with states that the driver is sending
+	givingBytes int // size of the states in these outputs
+	// mayFetch says that some shard may be in the phase fetching. The flag saves a loop over the
+	// shards.
 	mayFetch  bool
 	keptStats KeptStats
 
-	// alone says that this is the region's only shard core. Such a core has all of the region's
+	// alone says that this is the region's only shard core. The only core has all of the region's
 	// limits from the start, and never asks for more.
 	alone      bool
 	allowances [resources]allowance
-	// returning says that this core must still give a part of its allowances back. A [Reclaim]
-	// has asked for that part while it was in use. Each step gives back as much of it as is no
-	// longer in use.
+	// returning says that this core must still give a part of its allowances back. A [Reclaim] has
+	// asked for that part while the part was in use. Each step gives back what is no longer in use.
 	returning bool
 
-	measuredAt time.Time // when the loads of the shards were last measured
+	measuredAt time.Time // the last time at which the loads of the shards were measured
 
-	lastHeld Held // the last one that was reported to the control core
-	// answeredAt is when the journal last answered on each JournalPath (commits, loads).
+	lastHeld Held // the last Held that was reported to the control core
+	// answeredAt is the time of the journal's last answer on each JournalPath (commits, loads).
 	// answered says that the journal has answered on that path since the last tick.
 	answeredAt [journalPaths]time.Time
 	answered   [journalPaths]bool
@@ -75,15 +76,15 @@ type ShardCore struct {
 	out *Outputs
 }
 
-// Outputs are what the driver must do after steps of a shard core. Each list is to be
-// performed in its order; between the lists no order is required.
+// Outputs are the actions that the driver must perform after steps of a shard core. The driver performs
+// each list in its order, and Events last. Turn and Shard may be performed in any order.
 type Outputs struct {
 	Turn   []turn.Output
 	Shard  []ShardOutput
 	Events []Event // for the control core
 }
 
-// Reset empties the lists, to be used again.
+// Reset empties the lists, so that the caller can use them again.
 func (o *Outputs) Reset() {
 	clear(o.Turn)
 	clear(o.Shard)
@@ -91,26 +92,26 @@ func (o *Outputs) Reset() {
 	o.Turn, o.Shard, o.Events = o.Turn[:0], o.Shard[:0], o.Events[:0]
 }
 
-// hostedType is an entity type of this region. Its slices have one element per shard, by
-// index of the shard.
+// hostedType is an entity type that this region hosts. Each slice has one element per shard. The index
+// of the element is the index of the shard.
 type hostedType struct {
 	name     sharding.EntityType
 	desc     *sharding.TypeDesc // never changed
 	volatile bool
-	remember bool // its entities are remembered
-	// shards has nil for a shard that is not held.
+	remember bool // the entities of the type are remembered
+	// shards has nil for a shard that this core does not hold.
 	shards []*heldShard
-	// minEpochs has the epoch below which the shard is refused.
+	// minEpochs has the minimum epoch of each shard. The core refuses the shard below this epoch.
 	minEpochs []sharding.Epoch
-	// rows has the newest row of each shard that this region knows.
+	// rows has, for each shard, the newest row that this region knows.
 	rows []sharding.Row
-	// wrote has the forms of all events of the shard that this incarnation of the region has
-	// handed to the journal, at any epoch. A form is named by its index in
-	// [sharding.TypeDesc.Writes]. Every ShardStopped carries all of these forms, because an
-	// earlier ShardStopped may have got lost.
+	// wrote has, for each shard, the forms of all events that this incarnation of the region has
+	// handed to the journal, at any epoch. Each form is an index into [sharding.TypeDesc.Writes]. Every
+	// ShardStopped carries all of these forms, because an earlier ShardStopped may have got lost.
 	wrote []sharding.FormSet
 	keeps bool // the type keeps the states of its entities when a shard moves
-	// kept has the states that this region keeps of shards that it has handed off; nil: none.
+	// kept has, for each shard that this region has handed off, the states that the region keeps; nil:
+	// the region keeps no states of the shard.
 	kept []*keptShard
 }
 
@@ -119,39 +120,43 @@ type heldShard struct {
 	id    sharding.ShardID
 	epoch sharding.Epoch
 	phase heldPhase
-	// buffer holds the commands that wait until the shard is served. It is empty outside the phases
-	// claiming and fetching.
+	// buffer holds the commands that wait until the shard is served. Outside the phases claiming and
+	// fetching, the buffer is empty.
 	buffer  []Command
-	bytes   int       // of buffer
-	claimAt time.Time // when the claim is made again; zero: a claim is under way
-	damaged bool      // the last claim was refused because the fence is damaged; every command is refused too
-	// from is the address of the coordinator that sent the last order for the shard.
+	bytes   int       // size of the commands in buffer
+	claimAt time.Time // the time at which the claim is repeated; zero: a claim is under way
+	// damaged says that the journal refused the last claim because the fence is damaged. While damaged
+	// is set, the core refuses every command of the shard.
+	damaged bool
+	// from is the address of the sender of the last order for the shard.
 	from string
-	// handOff is the epoch that ShardStopped must name: the highest one of the HandOff orders;
-	// 0: there was none.
+	// handOff is the epoch that ShardStopped must name. It is the highest epoch of all HandOff orders;
+	// 0: there was no HandOff.
 	handOff sharding.Epoch
-	// nextEpoch is the epoch to claim when the shard is stopped at the present one; 0: none.
+	// nextEpoch is the epoch that the core claims after it has stopped the shard at the field epoch; 0:
+	// none.
 	nextEpoch sharding.Epoch
-	// keptBy names the region that has kept the states of the entities, as the HostShard order for
-	// the epoch in the field epoch says. nextKeptBy is what the order for nextEpoch says.
+	// keptBy names the region that has kept the states of the entities. It comes from the HostShard
+	// order whose epoch is the field epoch. nextKeptBy comes from the HostShard order whose epoch is
+	// nextEpoch.
 	keptBy, nextKeptBy control.Previous
 	// nextFrom is the address of the sender of the order for nextEpoch.
 	nextFrom string
-	// fetchBy is when the shard stops waiting for the states.
+	// fetchBy is the time at which the shard stops waiting for the states.
 	fetchBy time.Time
-	meter   meter // of its load
+	meter   meter // measures the load of the shard
 }
 
 type heldPhase uint8
 
 const (
 	claiming heldPhase = iota + 1
-	fetching           // waits for the states of the entities, which the previous owner has kept
+	fetching           // the shard waits for the states of the entities that the previous owner has kept
 	serving
 	stopping
 )
 
-// NewShardCore makes the shard core of an index below [Config.ShardCores]. The
+// NewShardCore makes the shard core with an index. The index must be below [Config.ShardCores], and the
 // configuration must be valid.
 func NewShardCore(cfg Config, index int) *ShardCore {
 	turnCfg := cfg.Turn
@@ -166,7 +171,7 @@ func NewShardCore(cfg Config, index int) *ShardCore {
 	if turnCfg.Program = "region " + cfg.Name; cfg.Version != "" {
 		turnCfg.Program += " with version " + cfg.Version
 	}
-	// Each core has an equal part, but at least as much as one entity may hold.
+	// Each core has an equal part of TotalHeldBytes, but at least HeldBytes, which one entity may hold.
 	turnCfg.TotalHeldBytes = max(turnCfg.HeldBytes, turnCfg.TotalHeldBytes/cfg.ShardCores)
 	m := &ShardCore{cfg: cfg, index: index, turn: turn.New(turnCfg), alone: cfg.ShardCores == 1}
 	m.wakeups, m.starter = wakeup.New(cfg.wakeupsOfCore(index)), wakeup.NewStarter(cfg.startsOfCore(index))
@@ -192,7 +197,7 @@ func NewShardCore(cfg Config, index int) *ShardCore {
 	return m
 }
 
-// typ returns the hosted type with a name, nil if there is none. It remembers the type that it
+// typ returns the hosted type with a name, or nil if there is none. typ remembers the type that it
 // returned last, because many commands for one type come in a row.
 func (m *ShardCore) typ(name sharding.EntityType) *hostedType {
 	if m.lastType != nil && m.lastType.name == name {
@@ -207,7 +212,7 @@ func (m *ShardCore) typ(name sharding.EntityType) *hostedType {
 	return nil
 }
 
-// typeOfShard returns the type of a shard if the shard belongs to this core, else nil.
+// typeOfShard returns the type of a shard. If the shard does not belong to this core, it returns nil.
 func (m *ShardCore) typeOfShard(id sharding.ShardID) *hostedType {
 	if t := m.typ(id.Type); t != nil && uint64(id.Index) < uint64(len(t.shards)) && m.cfg.CoreOf(id) == m.index {
 		return t
@@ -215,7 +220,7 @@ func (m *ShardCore) typeOfShard(id sharding.ShardID) *hostedType {
 	return nil
 }
 
-// shard returns the shard if it is held, else nil.
+// shard returns the shard with an id. If this core does not hold the shard, it returns nil.
 func (m *ShardCore) shard(id sharding.ShardID) *heldShard {
 	if t := m.typeOfShard(id); t != nil {
 		return t.shards[id.Index]
@@ -223,7 +228,7 @@ func (m *ShardCore) shard(id sharding.ShardID) *heldShard {
 	return nil
 }
 
-// heldShards iterates over the shards that are held, by type and index.
+// heldShards iterates over the shards that this core holds, in the order of type and index.
 func (m *ShardCore) heldShards() iter.Seq[*heldShard] {
 	return func(yield func(*heldShard) bool) {
 		for _, t := range m.types {
@@ -236,7 +241,7 @@ func (m *ShardCore) heldShards() iter.Seq[*heldShard] {
 	}
 }
 
-// Stats returns the counts of the entity core, plus the commands in buffers.
+// Stats returns the counts of the entity core. The counts of commands include the commands in buffers.
 func (m *ShardCore) Stats() turn.Stats {
 	st := m.turn.Stats()
 	st.Commands += m.buffered
@@ -247,10 +252,10 @@ func (m *ShardCore) Stats() turn.Stats {
 // TypeStats returns the counts of the entities of each type.
 func (m *ShardCore) TypeStats() []turn.TypeStats { return m.turn.TypeStats() }
 
-// Held returns how many shards this core claims, serves or still has to release.
+// Held returns the number of shards that this core claims, serves or still has to release.
 func (m *ShardCore) Held() int { return m.heldCount }
 
-// Step applies one input at time now, and appends to out what the driver must do.
+// Step applies one input at the time now, and appends to out the actions that the driver must perform.
 func (m *ShardCore) Step(now time.Time, in ShardInput, out *Outputs) {
 	m.begin(now, out)
 	switch in := in.(type) {
@@ -304,22 +309,22 @@ func (m *ShardCore) Step(now time.Time, in ShardInput, out *Outputs) {
 	m.end()
 }
 
-// Command does what Step does for a [Command]. It exists because converting to
-// ShardInput would allocate for every command.
+// Command does what Step does for a [Command]. Step would need a ShardInput, and the conversion would
+// allocate memory for every command.
 func (m *ShardCore) Command(now time.Time, in *Command, out *Outputs) {
 	m.begin(now, out)
 	m.command(in)
 	m.end()
 }
 
-// TurnDone does what Step does for a [Turn] with a [turn.TurnDone], without allocating.
+// TurnDone does what Step does for a [Turn] with a [turn.TurnDone], but allocates no memory.
 func (m *ShardCore) TurnDone(now time.Time, in *turn.TurnDone, out *Outputs) {
 	m.begin(now, out)
 	m.take(m.turn.TurnDone(now, in, out.Turn))
 	m.end()
 }
 
-// Loaded does what Step does for a [Turn] with a [turn.Loaded], without allocating.
+// Loaded does what Step does for a [Turn] with a [turn.Loaded], but allocates no memory.
 func (m *ShardCore) Loaded(now time.Time, in *turn.Loaded, out *Outputs) {
 	m.begin(now, out)
 	m.noteJournalLoaded(in)
@@ -327,12 +332,12 @@ func (m *ShardCore) Loaded(now time.Time, in *turn.Loaded, out *Outputs) {
 	m.end()
 }
 
-// Recycle does what [turn.Machine.Recycle] does.
+// Recycle calls [turn.Machine.Recycle] of the entity core.
 func (m *ShardCore) Recycle() { m.turn.Recycle() }
 
 func (m *ShardCore) begin(now time.Time, out *Outputs) { m.now, m.out = now, out }
 
-// end finishes a step: it tells the control core what has changed.
+// end finishes a step. It performs the wanted outputs, and tells the control core what has changed.
 func (m *ShardCore) end() {
 	m.performWanted()
 	if held := (Held{Shards: m.heldCount, Leaving: m.leaving, Kept: m.keptWanted()}); held != m.lastHeld {
@@ -349,11 +354,11 @@ func (m *ShardCore) emit(o ShardOutput) { m.out.Shard = append(m.out.Shard, o) }
 
 func (m *ShardCore) event(e Event) { m.out.Events = append(m.out.Events, e) }
 
-// report answers the coordinator at an address.
+// report sends msg to the sender of an order, at the address to.
 func (m *ShardCore) report(to string, msg control.Message) { m.event(Report{To: to, Msg: msg}) }
 
-// command admits a command only if its shard is served here, at exactly the epoch at which the
-// command was routed.
+// command admits a command only if this core serves the shard at exactly the epoch at which the command
+// was routed.
 func (m *ShardCore) command(in *Command) {
 	t := m.typ(in.Env.Entity.Type)
 	if t == nil {
@@ -364,7 +369,7 @@ func (m *ShardCore) command(in *Command) {
 	h := t.shards[id.Index]
 	switch {
 	case h != nil && h.phase == stopping && in.Epoch == h.epoch && len(in.Env.Chain) > 0:
-		m.deliver(id, in) // the entity core refuses it, unless the shard drains and one of its turns waits for it
+		m.deliver(id, in) // the entity core accepts it only if the shard drains and one of the shard's turns waits for the command
 	case h == nil || h.phase == stopping || in.Epoch < h.epoch && !mutant.On("admission-epoch"):
 		m.notMine(in.Request, id, in.Epoch)
 	case in.Epoch > h.epoch:
@@ -394,9 +399,9 @@ func (m *ShardCore) notMine(r turn.RequestID, id sharding.ShardID, refused shard
 	m.emit(NotMine{Request: r, Refused: refused, Row: row})
 }
 
-// rowsChanged stores the rows, for refusals to carry. If the row of a held shard has an epoch
-// above the one at which the shard is held, the shard is stopped. Rows come in the order in which
-// the table has changed: each row of a shard is newer than the previous row of that shard.
+// rowsChanged stores the rows, because refusals carry them. If the row of a held shard has an epoch above
+// the epoch of the held shard, rowsChanged stops the shard. Rows come in the order in which the table has
+// changed. So each row of a shard is newer than the previous row of that shard.
 func (m *ShardCore) rowsChanged(rows []sharding.Row) {
 	for _, row := range rows {
 		t := m.typeOfShard(row.Shard)
@@ -434,7 +439,7 @@ func (m *ShardCore) refuse(r turn.RequestID, code sharding.Code, reason string) 
 	m.emit(Refuse{Request: r, Reply: sharding.Reject(code, reason)})
 }
 
-// unbuffer removes and returns the commands that wait until the shard is served.
+// unbuffer empties the buffer of a shard, and returns the commands that were in it.
 func (m *ShardCore) unbuffer(h *heldShard) []Command {
 	waiting := h.buffer
 	m.buffered -= len(waiting)
@@ -444,7 +449,7 @@ func (m *ShardCore) unbuffer(h *heldShard) []Command {
 	return waiting
 }
 
-// used returns how much of each [Resource] this core uses.
+// used returns how much of each [Resource] this core is using.
 func (m *ShardCore) used() [resources]int {
 	u := m.turn.Usage()
 	return [resources]int{
@@ -452,10 +457,10 @@ func (m *ShardCore) used() [resources]int {
 	}
 }
 
-// limit tells the entity core how much it may use: the allowances, minus what the commands in
-// buffers use.
+// limit tells the entity core how much of each resource the entity core may use. This is the allowance of
+// the shard core, minus the part that the commands in buffers use.
 func (m *ShardCore) limit() {
-	const chained = true // chained commands may use all of it
+	const chained = true // chained commands may use the whole allowance
 	m.turn.Limit(turn.Usage{
 		Commands: m.allowances[ResourceCommands].room(chained) - m.buffered,
 		Bytes:    m.allowances[ResourceBytes].room(chained) - m.bufferedBytes,
@@ -467,8 +472,8 @@ func (m *ShardCore) limit() {
 	})
 }
 
-// wantMore asks the control core for larger allowances if little of the present ones would be
-// left after admitting a command of this size.
+// wantMore asks the control core for larger allowances if a command of this size would leave little of
+// the present allowances.
 func (m *ShardCore) wantMore(size int) {
 	if m.alone {
 		return
@@ -479,7 +484,7 @@ func (m *ShardCore) wantMore(size int) {
 	m.wantOf(ResourceLoads, u[ResourceLoads]+1)
 }
 
-// wantOf asks for a larger allowance of one resource if little of it is left.
+// wantOf asks the control core for a larger allowance of one resource if little of the allowance is left.
 func (m *ShardCore) wantOf(r Resource, used int) {
 	if a := &m.allowances[r]; a.low(used) {
 		a.asked = true
@@ -487,8 +492,8 @@ func (m *ShardCore) wantOf(r Resource, used int) {
 	}
 }
 
-// giveBack gives the control core the parts of the allowances that are above the ceiling
-// and not in use.
+// giveBack returns parts of allowances to the control core: the parts that are above the ceiling and not in
+// use.
 func (m *ShardCore) giveBack() {
 	m.returning = false
 	u := m.used()
@@ -501,7 +506,7 @@ func (m *ShardCore) giveBack() {
 	}
 }
 
-// stepTurn steps the entity core.
+// stepTurn steps the entity core with an input.
 func (m *ShardCore) stepTurn(in turn.Input) { m.take(m.turn.Step(m.now, in, m.out.Turn)) }
 
 func (m *ShardCore) deliver(id sharding.ShardID, c *Command) {
@@ -509,11 +514,11 @@ func (m *ShardCore) deliver(id sharding.ShardID, c *Command) {
 	m.take(m.turn.Deliver(m.now, &in, m.out.Turn))
 }
 
-// take keeps the outputs of a step of the entity core, and handles its shard events.
+// take stores the outputs of a step of the entity core, and handles the shard events of that step.
 func (m *ShardCore) take(out []turn.Output) {
 	m.out.Turn = out
 	if events := m.turn.ShardEvents(); len(events) > 0 {
-		m.shardEvents(slices.Clone(events)) // handling an event may step the entity core, which overwrites the list
+		m.shardEvents(slices.Clone(events)) // to handle an event may step the entity core, and the step overwrites the list
 	}
 }
 
@@ -536,11 +541,10 @@ func (m *ShardCore) shardEvents(events []turn.ShardEvent) {
 			m.wakeups.Step(m.now, wakeup.Tick{}, &m.wakesWanted)
 		}
 	}
-	m.wakeups.Step(m.now, wakeup.Tick{}, &m.wakesWanted) // not before all events are told
+	m.wakeups.Step(m.now, wakeup.Tick{}, &m.wakesWanted) // only after the keeper has been told of all events
 }
 
-// noteJournalAnswer records what an answer of the driver to the entity core shows about
-// the journal.
+// noteJournalAnswer records that the journal has answered, if the input for the entity core shows it.
 func (m *ShardCore) noteJournalAnswer(in turn.Input) {
 	switch in := in.(type) {
 	case turn.Appended:
@@ -552,17 +556,17 @@ func (m *ShardCore) noteJournalAnswer(in turn.Input) {
 	}
 }
 
-// noteJournalVerdict records when the journal last answered an operation. Most refusals are
-// answers too, see [sharding.Verdict.Answered].
+// noteJournalVerdict records that the journal has answered an operation now. Most refusals count as
+// answers, too; see [sharding.Verdict.Answered].
 func (m *ShardCore) noteJournalVerdict(p JournalPath, v sharding.Verdict) {
 	if v.Answered() {
 		m.answeredAt[p], m.answered[p] = m.now, true
 	}
 }
 
-// noteJournalLoaded records that the journal answered a load. That the entity is damaged is an
-// answer, too. A failure that may be retried is not an answer of the journal, nor is the load of
-// a volatile entity, which does not use the journal.
+// noteJournalLoaded records that the journal has answered a load. If the entity is damaged, this counts as
+// an answer, too. A failure that may be retried is no answer of the journal. A load of a volatile entity
+// is no answer either, because it does not use the journal.
 func (m *ShardCore) noteJournalLoaded(in *turn.Loaded) {
 	if in.Err != "" && in.Retry {
 		return
@@ -586,8 +590,8 @@ func (m *ShardCore) tick() {
 		}
 		m.answered[p] = false
 	}
-	// More may be in use, although no command has come from outside: timers deliver commands, and
-	// entities are loaded again.
+	// The core may use more than before although no command has come from outside: timers deliver
+	// commands, and entities are loaded again.
 	if u := m.used(); !m.alone {
 		for r := range resources {
 			if u[r] > 0 {
@@ -597,10 +601,10 @@ func (m *ShardCore) tick() {
 	}
 }
 
-// claimAgain makes claims again that have failed, or whose outcome is unknown.
+// claimAgain repeats claims that have failed, and claims whose outcome is unknown.
 func (m *ShardCore) claimAgain() {
 	if !m.claimsToRepeat {
-		return // almost always: the flag saves a loop over the shards, of which there may be many
+		return // almost always; the flag saves a loop over all shards
 	}
 	m.claimsToRepeat = false
 	for h := range m.heldShards() {
