@@ -20,56 +20,57 @@ type Config struct {
 	// at most a quarter of a type and 256 shards per round, so that a fourth
 	// region has its share of 1024 shards in one round.
 	Strategy allocation.Strategy
-	// Strategies are those of types that have one of their own. Default: none.
+	// Strategies has, by type, the strategy of each type that has its own strategy. Default: none.
 	Strategies map[sharding.EntityType]allocation.Strategy
 	// MinRegions is how many regions must have registered in this term before
-	// the first shard is allocated. Default 1. It holds back a cluster that
-	// starts, not one that runs: a region of an earlier term that registers again
-	// opens the gate too, whether it owns anything or not.
+	// the first shard is allocated. Default 1. The limit holds a starting cluster
+	// back, but not a running cluster: if a region of an earlier term registers
+	// again, allocation begins at once, even if the region owns no shard.
 	MinRegions int
 
-	// RecoveryWait is how long a new term waits for the owners it found in the
-	// facts before it takes them for lost. Default 2 s: several beats, and
-	// several attempts to register.
+	// RecoveryWait is how long a coordinator of a new term waits for the owners that
+	// the facts name. After this time, owners that have not registered count as lost.
+	// Default 2 s: several heartbeats, and several attempts to register.
 	RecoveryWait time.Duration
 	// Resend is the interval at which HostShard and HandOff are repeated.
 	// Default 200 ms: a lost message costs no more than a fast failover.
 	Resend time.Duration
-	// HostTimeout is how long an owner may take to claim a shard before it is
-	// allocated elsewhere; doubled twice when that does not help either.
-	// Default 2 s.
+	// HostTimeout is how long an owner may take to claim a shard. After this time,
+	// the coordinator allocates the shard elsewhere. If the next owner does not claim
+	// the shard either, the time doubles, at most twice. Default 2 s.
 	HostTimeout time.Duration
-	// HandoffTimeout is what owners count before they abandon turns that do
-	// not end. Default 10 s; it must be the same at the regions.
+	// HandoffTimeout is the time after which owners abandon turns that do not end
+	// in a handoff. Default 10 s. The regions must have the same value.
 	HandoffTimeout time.Duration
 	// HandoffSlack is how much longer than HandoffTimeout the coordinator
 	// waits before it moves a journaled shard without ShardStopped. Default
-	// 2 s: the owner's clock starts later, and its answer travels.
+	// 2 s: the owner begins to count later, and its answer takes time to arrive.
 	HandoffSlack time.Duration
-	// JournalReport is how long a region's word counts that it is cut off from the
-	// journal. Default 5 s: several repeats may get lost.
+	// JournalReport is how long a JournalReport counts in which a region says that it
+	// is cut off from the journal. Default 5 s: several repeats may get lost.
 	JournalReport time.Duration
-	// JournalFresh is how long ago this coordinator's own journal may have
-	// answered for shards of such a region to move. Default 1 s: several
-	// questions, and less than an operation may take before it fails.
+	// JournalFresh is the greatest age of the journal's last answer to this coordinator
+	// at which shards of a cut-off region may move. Default 1 s: several requests fit
+	// into it, and an operation may take longer before it fails.
 	JournalFresh time.Duration
-	// UnhostedAfter is how long no registered region must have hosted a type before
-	// gateways are told, which from then on refuse its commands at once instead of at
-	// their deadline. Default 10 s: longer than a lone region takes to restart.
+	// UnhostedAfter is a time without any registered region that hosts a type. After
+	// this time, the coordinator tells gateways. From then on, gateways refuse commands
+	// of the type at once instead of at their deadline. Default 10 s: a lone region
+	// restarts in less time.
 	UnhostedAfter time.Duration
-	// RebalanceInterval is how often the strategy is asked. Default 500 ms.
+	// RebalanceInterval is the time between two questions to the strategy. Default 500 ms.
 	RebalanceInterval time.Duration
 	// LoadCooldown is how long after a shard has come to its owner, and after the beginning of a
 	// term, no shard moves because of its load. Default 5 min, as that of package allocation.
 	LoadCooldown time.Duration
-	// LoadReport is how long what a region has reported of its load counts. Default 1 min:
-	// several reports may get lost.
+	// LoadReport is how long a region's report of its load counts. Default 1 min: several
+	// reports may get lost.
 	LoadReport time.Duration
-	// RolloutFreeze is how long after a region has come or gone nothing moves for balance
-	// while regions of several versions are here, and how long no region must have had the
-	// target version before the one version that all regions have becomes the target.
-	// Default 30 min: longer than a platform takes from one region to the next, short
-	// enough for a canary to get its share the same day.
+	// RolloutFreeze has two meanings. While regions of several versions are here, nothing
+	// moves for balance for this time after a region has come or gone. And if no region
+	// has had the target version for this time, and all regions have the same version,
+	// that version becomes the target. Default 30 min: a platform takes less time from
+	// one region to the next, and a canary still gets its share on the same day.
 	RolloutFreeze time.Duration
 	// RolloutShare is how many times its fair share of a type's shards a region of the
 	// target version gets in a rollout before others are given shards too. Default 1.5:
@@ -80,49 +81,54 @@ type Config struct {
 	// a region of one of them does not become the target when it comes back. Default 64:
 	// more than run side by side or are gone back to.
 	MaxVersions int
-	// MaxLabels bounds the labels of one region. Default 64: what operators tell apart.
+	// MaxLabels bounds the labels of one region. Default 64: operators need fewer.
 	MaxLabels int
 	// MaxHandoffs bounds the shards that are handed off at the same time, in the
 	// whole cluster. Default 256: as many as a rebalance round moves.
 	MaxHandoffs int
-	// MaxHandoffsPerRegion bounds those that one region hands off at the same time, and those
-	// that are handed off to one region, unless their owner leaves. 0: no limit. Default 0: a
-	// region hands off hundreds in less than a second.
+	// MaxHandoffsPerRegion bounds the shards that one region hands off at the same time. It
+	// also bounds the shards that are handed off to one region at the same time. Shards of a
+	// region that leaves are exempt. 0: no limit. Default 0: a region hands off hundreds of
+	// shards in less than a second.
 	MaxHandoffsPerRegion int
-	// MaxMovesPerMinute bounds the voluntary moves that begin within any minute. 0: no limit. Default 0: the brake finds out how many users can stand.
+	// MaxMovesPerMinute bounds the voluntary moves that begin within any minute. 0: no
+	// limit. Default 0: the brake finds out how many moves the users can bear.
 	MaxMovesPerMinute int
-	// Brake says that voluntary moves are held back while commands are slow. Default true.
+	// Brake says that the coordinator holds voluntary moves back while commands are slow.
+	// Default true.
 	Brake bool
-	// BrakeWindow is how long what gateways say is gathered before it is judged. Default 5 s:
-	// a few hundred commands even if there are few users, and with BrakeWindows the moves stop
-	// ten to fifteen seconds after they began to hurt.
+	// BrakeWindow is the length of a window. In a window, the coordinator gathers the latencies
+	// that gateways report; at its end, it judges them. Default 5 s: a window has a few hundred
+	// commands even if there are few users. With two BrakeWindows, moves stop ten to fifteen
+	// seconds after they have begun to slow commands down.
 	BrakeWindow time.Duration
-	// BrakeWindows is how many slow windows in a row stop the moves. Default 2: one may be an
-	// accident.
+	// BrakeWindows is how many slow windows in a row stop the moves. Default 2: a single slow
+	// window may be an accident.
 	BrakeWindows int
 	// BrakeSamples is how many latencies a window must have to be slow, or to change the
-	// baseline. Default 200: then two are above the p99.
+	// baseline. Default 200: two of 200 latencies are above the p99.
 	BrakeSamples int
-	// BrakeFactor is how many times the baseline the p99 of a slow window is at least, and
-	// BrakeExcess by how much it is above the baseline at least. Defaults 2 and 50 ms: less is
-	// the noise of a quick cluster, and nobody notices it.
+	// A window is slow if its p99 is at least BrakeFactor times the baseline, and exceeds the
+	// baseline by at least BrakeExcess. Defaults 2 and 50 ms: smaller differences are the noise
+	// of a quick cluster, and nobody notices them.
 	BrakeFactor float64
 	BrakeExcess time.Duration
-	// BrakePause is the time from the stop to the next move, by which it is found out whether
-	// moves are to blame. Default 30 s: what the last moves have caused is over.
+	// BrakePause is the time from the stop to the next move. With this move, the coordinator
+	// finds out whether moves slow commands down. Default 30 s: by then, the effects of the last
+	// moves are over.
 	BrakePause time.Duration
-	// BrakeRise and BrakeFall are how many windows it takes, about, until the baseline has
-	// followed a p99 that has become larger, or smaller. Defaults 8 and 2: what was once quick is
-	// expected again soon.
+	// BrakeRise is the approximate number of windows until the baseline has risen to a larger p99.
+	// BrakeFall is the approximate number of windows until the baseline has fallen to a smaller
+	// p99. Defaults 8 and 2: the baseline soon returns to what was once usual.
 	BrakeRise, BrakeFall int
-	// MaxGateways bounds the gateways that are listed. Default 1024: some 1.5 MB. The users of
-	// others count all the same.
+	// MaxGateways bounds the gateways that are listed. Default 1024: these take some 1.5 MB. The
+	// latencies of further gateways still count.
 	MaxGateways int
 	// GatewayForgotten is how long a gateway is listed after its last card. Default 30 s.
 	GatewayForgotten time.Duration
 
-	// WatchHold is how long a watch waits for a change. Default 1 s; watchers
-	// look elsewhere after 2 s.
+	// WatchHold is how long a watch waits for a change. Default 1 s: watchers
+	// ask another coordinator after 2 s.
 	WatchHold time.Duration
 	// MaxWatches bounds the waiting watches; the oldest is answered early.
 	// Default 4096.
@@ -139,24 +145,24 @@ type Config struct {
 	// table is stored once more, to begin there; more for a table of more than half
 	// as many rows. Default 4096: read in a few milliseconds.
 	CompactAfter int
-	// MaxHeld and MaxHeldBytes bound the outputs that wait for facts to be stored;
-	// above, the coordinator steps down. Default 1048576, twice what all shards
-	// need that are allocated at once, and 256 MiB.
+	// MaxHeld and MaxHeldBytes bound the outputs that wait until facts are stored.
+	// Beyond a bound, the coordinator steps down. Defaults 1048576 and 256 MiB. If all
+	// shards are allocated at once, they need half as many outputs.
 	MaxHeld, MaxHeldBytes int
 
-	// RetryPause is the time until a request is made again that the journal refused
-	// or could not answer. Default 100 ms.
+	// RetryPause is the time until a request is repeated after the journal has refused
+	// it or could not answer it. Default 100 ms.
 	RetryPause time.Duration
 	// TakeoverTimeout bounds each request of a take-over. If a request is not answered in
-	// that time, it is given up, and the take-over begins anew. Default 20 s: enough to read
-	// the stream of a large table.
+	// this time, the coordinator gives the request up, and begins the take-over anew.
+	// Default 20 s: the coordinator can read the stream of a large table in this time.
 	TakeoverTimeout time.Duration
 
 	// JournalHeartbeatInterval is the time between two journal heartbeats. Default 1 s.
 	JournalHeartbeatInterval time.Duration
-	// JournalHeartbeatPatience is how long no heartbeat must come before a journal counts
-	// as nobody's. It must be longer than a lease, whose record may have been lost while
-	// its holder acts. Default 4 s.
+	// JournalHeartbeatPatience is a time without heartbeats after which no cluster counts as
+	// the user of a journal. It must be longer than a lease, because the record of a lease
+	// may be lost while its holder still acts. Default 4 s.
 	JournalHeartbeatPatience time.Duration
 	// SurveyInterval is the time between two surveys of a journal that may be
 	// another cluster's. Default 500 ms.
@@ -169,9 +175,9 @@ type Config struct {
 	MaxShards int
 	// MaxCommands bounds the commands of one type. Default 1024.
 	MaxCommands int
-	// MaxUnknownFacts bounds the facts of later releases that are kept; of more than that
-	// the oldest are dropped. Default 4096: more
-	// than there should be of a kind that this release does not know.
+	// MaxUnknownFacts bounds the facts of later releases that the coordinator keeps. If there
+	// are more, it drops the oldest. Default 4096: there should be fewer facts of kinds that
+	// this release does not know.
 	MaxUnknownFacts int
 	// MaxCordons bounds the names of regions that operators have cordoned. Default 1024: more
 	// than there are regions.
@@ -179,15 +185,15 @@ type Config struct {
 	// MaxPins bounds the shards of one request to pin them. Default 4096: a record or two of
 	// the fact stream. All pins together are at most as many as there are shards.
 	MaxPins int
-	// MaxWeighed is for how many decisions of one Step the regions are listed that might have
-	// got the shard. Default 1024: the shards of a region that is lost, and no noticeable time.
+	// MaxWeighed is the number of decisions of one Step that list the regions that might have
+	// got the shard. Default 1024: a lost region has fewer shards, and the lists take no
+	// noticeable time.
 	MaxWeighed int
-	// MaxReason bounds the texts that operators give: who they are, and why. In bytes.
-	// Default 256: a sentence.
+	// MaxReason bounds, in bytes, the texts in which operators say who they are and why they
+	// act. Default 256: a sentence.
 	MaxReason int
-	// MaxForms bounds the forms in which one type is stored, over its whole life: each
-	// takes a bit or two in every row. Default 1024: a new form every week for twenty
-	// years.
+	// MaxForms bounds the forms in which one type is stored, over its whole life. Each form
+	// takes a bit or two in every row. Default 1024: a new form every week for twenty years.
 	MaxForms int
 }
 

@@ -21,7 +21,7 @@ type Config struct {
 	node.Config
 	member.Settings
 	Journal    string        `key:"journal.url" secret:"url" help:"URL of the journal, in which coordinators store the route table, such as sqlite:/var/lib/roost/journal.db or postgres://roost@db/roost. All regions and coordinators of a cluster must use the same journal"`
-	Lease      string        `key:"lease.url" secret:"url" help:"URL of the lease, which decides which coordinator is active, such as sqlite:/var/lib/roost/lease.db, postgres://, etcd://, consul:// or kubernetes:. An SQLite lease needs a file of its own"`
+	Lease      string        `key:"lease.url" secret:"url" help:"URL of the lease, which decides which coordinator is active, such as sqlite:/var/lib/roost/lease.db. The lease can also be at postgres://, etcd://, consul:// or kubernetes: addresses. A lease in SQLite needs a file of its own"`
 	LeaseTTL   time.Duration `key:"lease.ttl" help:"time for which the lease is valid without renewal. After the active coordinator has died, no coordinator decides anything for this time"`
 	LeaseRenew time.Duration `key:"lease.renew" help:"time between two renewals of the lease"`
 	MinRegions int           `key:"coordinator.min_regions" unit:"regions" help:"number of regions that must have registered before the coordinator allocates the first shard"`
