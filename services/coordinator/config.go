@@ -186,8 +186,8 @@ type Config struct {
 	// the fact stream. All pins together are at most as many as there are shards.
 	MaxPins int
 	// MaxWeighed is the number of decisions of one Step that list the regions that might have
-	// got the shard. Default 1024: a lost region has fewer shards, and the lists take no
-	// noticeable time.
+	// got the shard. Default 1024: this is enough for the shards of a lost region, and
+	// takes no noticeable time.
 	MaxWeighed int
 	// MaxReason bounds, in bytes, the texts in which operators say who they are and why they
 	// act. Default 256: a sentence.

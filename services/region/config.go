@@ -27,82 +27,84 @@ type Config struct {
 	ShardCores int
 	// Turn holds the hosted types and the limits of entity execution. TotalCommands,
 	// TotalBytes, TotalLoads and the limit of a type's Passivation are limits of the region,
-	// however many shard cores there are. Of that limit, TotalHeldBytes, RecentIDs and
-	// WaitingTurns each shard core has an equal part; of TotalHeldBytes at least HeldBytes, of
-	// WaitingTurns at least one.
+	// however many shard cores there are. Each shard core has an equal part of these limits:
+	// a type's Passivation, TotalHeldBytes, RecentIDs and WaitingTurns. Each shard core has
+	// at least HeldBytes of TotalHeldBytes, and at least one of WaitingTurns.
 	Turn turn.Config
-	// Wakeups bounds and times the firing of wake-ups. Of Rows, FailingRows, BlockedRows and
-	// Firings each shard core has an equal part.
+	// Wakeups bounds and times the firings of wake-ups. Each shard core has an equal part of
+	// Rows, FailingRows, BlockedRows and Firings.
 	Wakeups wakeup.Config
-	// Purge says how what is left of deleted entities is removed, for all shard cores together.
+	// Purge bounds and times the purges of deleted entities, for all shard cores together.
 	Purge purge.Config
-	// Sends bounds and times the delivery of what entities send. Of Sends, Bytes, Deliveries and
-	// DeadLetters each shard core has an equal part.
+	// Sends bounds and times the delivery of sends. Each shard core has an equal part of Sends,
+	// Bytes, Deliveries and DeadLetters.
 	Sends outbox.Config
-	// Starts bounds and paces the start of remembered entities. Of Rows, Limit and Failing each
-	// shard core has an equal part; with a constant rate, all of them together keep it.
+	// Starts bounds and paces the starts of remembered entities. Each shard core has an equal part
+	// of Rows, Limit and Failing. If the rate is constant, all shard cores together keep the rate.
 	Starts wakeup.StartConfig
 	// Watch times the watch of the route table.
 	Watch routetable.WatchConfig
-	// BufferCommands and BufferBytes bound what waits per shard for its claim: that
-	// wait is one commit long. Defaults 1,000 and 8 MiB. It counts in the limits of
-	// Turn for all entities too.
+	// BufferCommands and BufferBytes bound the commands that wait for the claim of one
+	// shard. A claim takes one commit. These commands also count in the limits of Turn for
+	// all entities. Defaults 1,000 and 8 MiB.
 	BufferCommands int
 	BufferBytes    int
 	// Replies bounds the memory of replies that are expected or not yet sent. Commands
-	// beyond it wait with their connection, see [replies.Queue].
+	// beyond this bound wait with their connection, see [replies.Queue].
 	Replies replies.Config
-	// KeptWait is how long a shard of a volatile type that keeps its states on moves waits for
-	// them. Then its entities begin empty. Default 1 s: commands wait that long, and the
-	// coordinator waits no longer than its HostTimeout of 2 s.
+	// KeptWait is how long a moved shard waits for the states of its entities, if its type is
+	// volatile and keeps states on moves. After this time, the entities begin empty. Default
+	// 1 s: commands wait for the same time, and the coordinator waits only for its HostTimeout
+	// of 2 s.
 	KeptWait time.Duration
-	// KeptBytes bounds the states that are kept for the next owners of all shards; each shard
-	// core has an equal part. They are kept for LeaveTimeout at most. Default 256 MiB: a
-	// region that leaves has freed more than that. Turn bounds those of one shard.
+	// KeptBytes bounds the states that the region keeps for the next owners of all shards. Each
+	// shard core has an equal part of this bound. The region keeps a state for LeaveTimeout at
+	// most. Turn bounds the states of one shard. Default 256 MiB: a region that leaves has freed
+	// more memory.
 	KeptBytes int
-	// Resend is the pause before an unanswered message to the coordinator is
-	// repeated, and before an unanswered claim is. Default 200 ms.
+	// Resend is the pause before an unanswered message to the coordinator, or an
+	// unanswered claim, is repeated. Default 200 ms.
 	Resend time.Duration
-	// HandoverTimeout is how long the successor of a shard that was released is told so, if
-	// nothing is heard of the shard. Default 20 s: as long as a region that leaves is there.
-	// By then a coordinator sees to it.
+	// HandoverTimeout is how long a region that has released a shard sends HostShard to the
+	// successor, if the region hears nothing of the shard. Default 20 s: a region that leaves
+	// stays for this time. By then, a coordinator takes care of the shard.
 	HandoverTimeout time.Duration
-	// JournalPatience is how long the journal may leave commits, or loads, unanswered before
-	// the region reports that it is cut off: its journaled shards then move.
-	// Default 5 s: longer than a failover of the database's network, shorter than most
-	// clients wait. 0: it never reports.
+	// JournalPatience is how long the journal may leave commits, or loads, unanswered. After
+	// this time, the region reports that it is cut off, and its journaled shards move. 0: the
+	// region never reports. Default 5 s: a failover of the database's network takes less time,
+	// and most clients wait longer.
 	JournalPatience time.Duration
-	// JournalProbe is how long no operation may succeed before the region probes the
-	// journal, and the pause between two reports. Default 1 s; at most half of
-	// JournalPatience.
+	// JournalProbe is how long no operation may succeed before the region probes the journal.
+	// It is also the pause between two reports. At most half of JournalPatience. Default 1 s.
 	JournalProbe time.Duration
 	// JournalRecovery is how long the journal must answer again before the region
 	// is given shards. Default 10 s: a connection that comes and goes must not
-	// move them back and forth.
+	// move shards back and forth.
 	JournalRecovery time.Duration
 	// LoadInterval is the time between two reports of the loads of the shards, and between two
-	// measurements of them. Default 5 s: what moves because of load is wanted for minutes.
-	// 0: nothing is measured.
+	// measurements of the loads. 0: the region measures nothing. Default 5 s: a move because of
+	// load should be right for minutes.
 	LoadInterval time.Duration
 	// LoadHalfLife is the half-life of measurements: in the rates that are reported, a measurement
-	// of this age has half the weight of a new one. Default 15 s: a burst of a few seconds moves nothing, and a lasting change
-	// is seen after half a minute.
+	// of this age has half the weight of a new measurement. Default 15 s: a burst of a few seconds
+	// moves nothing, and half a minute shows a lasting change.
 	LoadHalfLife time.Duration
-	// LoadShards is how many shards are reported by themselves, the heaviest ones. Default
-	// 256: some more than move at a time. A report lists twice as many at most, those that are
-	// no longer among the heaviest included: 100 kB.
+	// LoadShards is the number of shards that a report lists one by one: the shards with the most
+	// load. A report also lists shards that no longer belong to these, so it lists twice as many
+	// at most. Default 256: some more than move at a time. Such a report has 100 kB.
 	LoadShards int
-	// LoadFull is after how many reports one has everything, even if the coordinator has taken all
-	// reports since the last one. Default 10.
+	// LoadFull is the number of reports after which a report has all loads, even if the coordinator
+	// has taken all reports since the last full report. Default 10.
 	LoadFull int
-	// Zone, Labels (sorted by name) and Capacity are what the region says of itself when
-	// it registers, see control.Register. Default none.
+	// The region sends Zone, Labels (sorted by name) and Capacity when it registers, see
+	// control.Register. Default none.
 	Zone     string
 	Labels   []control.Label
 	Capacity uint32
 	// InspectRows and InspectBytes bound the answer to an operator's question, such as what
-	// keeps failing, and InspectText each message in it, in bytes. Defaults 1,000, 2 MiB and
-	// 500: a page of what an operator reads, in half of the longest answer of a peer.
+	// keeps failing. InspectText bounds each message in the answer, in bytes. Defaults 1,000,
+	// 2 MiB and 500: an operator reads no longer page, and 2 MiB are half of the longest answer
+	// of a peer.
 	InspectRows, InspectBytes, InspectText int
 	// LeaveTimeout is how long a leaving region waits for its shards to be
 	// handed off. It covers one drain and the coordinator's slack. Default 20 s.
@@ -145,12 +147,13 @@ func DefaultConfig(self sharding.NodeID, name string, types ...turn.Type) Config
 	}
 }
 
-// MaxKeptWait is the longest KeptWait. A coordinator gives a shard to another region if it is
-// not served within two seconds, and the states that were fetched by then are lost.
+// MaxKeptWait is the longest KeptWait. If a region does not serve a shard within two seconds, a
+// coordinator gives the shard to another region. The states that the first region has fetched are
+// then lost.
 const MaxKeptWait = 1500 * time.Millisecond
 
-// MaxLoadInterval is the longest LoadInterval. A coordinator counts on a report for a minute
-// (coordinator.Config.LoadReport), and two may get lost.
+// MaxLoadInterval is the longest LoadInterval. For a coordinator, a report counts for a minute
+// (coordinator.Config.LoadReport). Two reports may get lost in this time.
 const MaxLoadInterval = 20 * time.Second
 
 // MaxShardCores is the largest number of shard cores of a region.
