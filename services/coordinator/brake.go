@@ -7,12 +7,12 @@ import (
 	"github.com/roost-cluster/roost/libs/mutant"
 )
 
-// The brake holds voluntary moves back while commands are much slower than usual. What is usual is
-// the baseline: the p99 of windows in which nothing moved voluntarily, smoothed. It stops the moves
-// after some slow windows in a row, and after a pause lets one go, the probe. If the windows that
-// follow are no slower than those without moves were, the moves are not to blame, and go on: at
-// first at half rate. So an imbalance that is itself the reason is cured. While moves are stopped,
-// the baseline is what users have without them: by that the probe is judged.
+// The brake stops voluntary moves while commands are much slower than usual. The usual latency is
+// the baseline: the smoothed p99 of windows without a voluntary move. After some slow windows in a
+// row, the brake stops voluntary moves. After a pause it lets one voluntary move begin, the probe. If
+// a window that begins after the probe is not slow, the moves are not to blame. Then moves go on, at
+// first at half the rate. So an imbalance that itself makes commands slow is repaired. While moves are
+// stopped, the baseline is the latency that users have without moves. The probe is judged by it.
 
 // BrakeState is what the brake does.
 type BrakeState uint8
@@ -20,11 +20,11 @@ type BrakeState uint8
 // The states.
 const (
 	BrakeReleased BrakeState = iota // moves go on, perhaps at a lower rate
-	BrakeStopped                    // no voluntary move begins
-	BrakeProbing                    // one may begin, or has begun and is being judged
+	BrakeStopped                    // no voluntary move may begin
+	BrakeProbing                    // the probe may begin, or has begun and is not judged yet
 )
 
-// String returns the state in a word.
+// String returns the name of the state.
 func (s BrakeState) String() string {
 	switch s {
 	case BrakeReleased:
@@ -37,37 +37,37 @@ func (s BrakeState) String() string {
 	return "invalid"
 }
 
-// maxHalvings bounds how far the rate is lowered: 1/1024 of any limit is one at a time.
+// maxHalvings bounds how often the rate is halved. In practice, 1/1024 of a limit is less than 1, so
+// one move at a time is left.
 const maxHalvings = 10
 
-// brake decides how many voluntary moves users can stand.
+// brake decides how many voluntary moves may begin, by the latency of commands.
 type brake struct {
 	state    BrakeState
 	baseline time.Duration // 0: not known yet
 	slow     int           // slow windows in a row
-	halvings uint8         // of the rate
+	halvings uint8         // how often the rate is halved
 	moved    bool          // a voluntary move was under way in this window
 	since    time.Time     // when moves were stopped; zero: they are not held back
-	stateAt  time.Time     // when the pause began, while stopped, or ended, while probing
-	probeAt  time.Time     // when the probe began, while probing; zero: it has not
-	noMoves  bool          // while probing, a plan has begun no move
-	probes   int           // since the stop
-	cause    window        // that stopped the moves
-	usual    time.Duration // the baseline then
-	last     window
+	stateAt  time.Time     // stopped: when the pause began; probing: when the pause ended
+	probeAt  time.Time     // probing: when the probe began; zero: it has not begun
+	noMoves  bool          // probing: a plan has ended, and no move has begun
+	probes   int           // how many probes have begun since moves were stopped
+	cause    window        // the window that stopped the moves
+	usual    time.Duration // the baseline at that time
+	last     window        // the window that ended last
 }
 
-// window is what the cards of one window say: how many latencies they count, and what 99 of 100 of
-// these do not exceed.
+// window is what the cards of one window report.
 type window struct {
-	samples uint64
-	p99     time.Duration
+	samples uint64        // the number of latencies
+	p99     time.Duration // 99% of the latencies do not exceed it
 }
 
-// part returns the part of a limit that the brake leaves, at least 1.
+// part returns how much of a limit the brake leaves. It is at least 1.
 func (b *brake) part(limit int) int { return max(limit>>b.halvings, 1) }
 
-// room returns how many voluntary moves may begin by the brake alone.
+// room returns how many voluntary moves the brake allows to begin now. Other limits are not counted.
 func (b *brake) room(cfg *Config, handoffs int) int {
 	switch {
 	case b.state == BrakeStopped:
@@ -78,7 +78,7 @@ func (b *brake) room(cfg *Config, handoffs int) int {
 	return max(b.part(cfg.MaxHandoffs)-handoffs, 0)
 }
 
-// moveBegan follows a voluntary move: the first one after the pause is the probe.
+// moveBegan is called when a voluntary move begins. The first move after the pause is the probe.
 func (b *brake) moveBegan(now time.Time) {
 	b.moved = true
 	if b.state == BrakeProbing && b.probeAt.IsZero() {
@@ -87,7 +87,7 @@ func (b *brake) moveBegan(now time.Time) {
 	}
 }
 
-// tick ends the pause. It reports whether it has.
+// tick ends the pause when its time is over. It reports whether the pause has just ended.
 func (b *brake) tick(now time.Time, cfg *Config) bool {
 	if b.state != BrakeStopped || now.Sub(b.stateAt) < cfg.BrakePause || mutant.On("brake-probes") {
 		return false
@@ -105,8 +105,8 @@ func (b *brake) isSlow(w window, cfg *Config) bool {
 		(w.p99-b.baseline >= cfg.BrakeExcess || mutant.On("brake-excess"))
 }
 
-// windowEnded judges the window that began at began and ends now. Moving are the voluntary moves
-// that have not ended. It reports whether the state or the rate has changed.
+// windowEnded judges the window that began at the time began and ends now. The parameter moving is the
+// number of voluntary moves under way. The result says whether the state or the rate has changed.
 func (b *brake) windowEnded(now, began time.Time, w window, moving int, cfg *Config) bool {
 	before, rate := b.state, b.halvings
 	slow := b.isSlow(w, cfg)
@@ -119,7 +119,7 @@ func (b *brake) windowEnded(now, began time.Time, w window, moving int, cfg *Con
 			b.stop(now, w)
 		}
 	case b.state == BrakeProbing && !b.probeAt.IsZero() && slow && !mutant.On("probe-judged"):
-		b.pause(now) // the probe has made it worse
+		b.pause(now) // the probe has made commands slow
 	case b.state == BrakeProbing && !slow && b.judged(began):
 		b.state, b.slow = BrakeReleased, 0
 	}
@@ -131,8 +131,9 @@ func (b *brake) windowEnded(now, began time.Time, w window, moving int, cfg *Con
 	return b.state != before || b.halvings != rate
 }
 
-// judged reports whether the probe has shown its effect, in a window that began after it. Its end is
-// not waited for: it may be stuck. No probe is needed if there is nothing to move.
+// judged reports whether a window that began at the time began can judge the probe. It can if it
+// began after the probe did. The probe need not have ended, because a move may be stuck. If there is
+// nothing to move, no probe is needed.
 func (b *brake) judged(began time.Time) bool {
 	if b.probeAt.IsZero() {
 		return b.noMoves && !began.Before(b.stateAt)
@@ -140,10 +141,10 @@ func (b *brake) judged(began time.Time) bool {
 	return !began.Before(b.probeAt)
 }
 
-// planEnded follows plans: one may have named no move that could begin.
+// planEnded is called when a plan has ended. Perhaps none of the plan's moves could begin.
 func (b *brake) planEnded() { b.noMoves = b.state == BrakeProbing && b.probeAt.IsZero() }
 
-// stop stops the moves. When they go on, it is at half the rate of before.
+// stop stops voluntary moves, and halves the rate at which they go on later.
 func (b *brake) stop(now time.Time, w window) {
 	if b.since.IsZero() {
 		b.since, b.probes = now, 0
@@ -158,9 +159,10 @@ func (b *brake) stop(now time.Time, w window) {
 
 func (b *brake) pause(now time.Time) { b.state, b.stateAt, b.probeAt = BrakeStopped, now, time.Time{} }
 
-// learn moves the baseline towards the p99 of a window: down by any window, because moves make
-// nothing faster; up only by one in which nothing moved voluntarily. While moves are held back it is
-// that p99, and at first it is that of any window.
+// learn moves the baseline towards the p99 of a window. Any window may lower the baseline, because
+// moves make nothing faster. Only a window without a voluntary move that is not slow may raise it. The
+// first window sets the baseline to its p99. While the brake is not released, so does every window
+// without a voluntary move.
 func (b *brake) learn(w window, slow bool, cfg *Config) {
 	still := !b.moved || mutant.On("baseline-still")
 	switch d := w.p99 - b.baseline; {
@@ -174,24 +176,24 @@ func (b *brake) learn(w window, slow bool, cfg *Config) {
 	}
 }
 
-// idle reports whether no window need be judged.
+// idle reports whether the brake limits nothing.
 func (b *brake) idle() bool { return b.state == BrakeReleased && b.halvings == 0 }
 
 // BrakeView is what the brake does, and why.
 type BrakeView struct {
 	State BrakeState
-	// Part is which part of the budget voluntary moves have when they are not stopped: 1/Part.
+	// Part says how much of the budget voluntary moves have while they are not stopped: 1/Part of it.
 	Part int
-	// Since is when they were stopped; zero: they are not held back.
+	// Since is when voluntary moves were stopped; zero: the brake limits nothing.
 	Since time.Time
-	// Next is when one of them may begin, while all are stopped.
+	// Next is when the next probe may begin; zero: moves are not stopped.
 	Next time.Time
-	// Probes are the moves that were tried since then.
+	// Probes is the number of probes that have begun after Since.
 	Probes int
-	// Slow is the p99 of the window that stopped them, and Usual the baseline then.
+	// Slow is the p99 of the window that stopped the moves. Usual is the baseline at that time.
 	Slow, Usual time.Duration
-	// P99 is that of the last window, in which Samples latencies were counted, and Baseline
-	// that of now; 0: not known.
+	// P99 is the p99 of the last window, which has Samples latencies. Baseline is the present
+	// baseline. 0: not known.
 	P99, Baseline time.Duration
 	Samples       uint64
 }
@@ -207,7 +209,7 @@ func (b *brake) view(cfg *Config) BrakeView {
 	return v
 }
 
-// Why says what the brake does and why; "": moves are not held back.
+// Why says what the brake does, and why; "": the brake limits nothing.
 func (v BrakeView) Why() string {
 	if v.Since.IsZero() {
 		return ""
@@ -222,7 +224,7 @@ func (v BrakeView) Why() string {
 	return fmt.Sprintf("%s: the p99 of commands was %s, usually it is %s", did, roughly(v.Slow), roughly(v.Usual))
 }
 
-// roughly leaves out digits that say nothing: a p99 is known to a sixteenth.
+// roughly rounds a p99 to the digits that are known: a p99 is exact to a sixteenth of it.
 func roughly(d time.Duration) time.Duration {
 	unit := time.Microsecond
 	for d >= 1000*unit {

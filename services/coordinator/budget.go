@@ -9,10 +9,10 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Every handoff disturbs the users of a shard for a moment. The budget says how many may disturb
-// at a time. Whatever begins a handoff asks it: plans and operators' moves keep all its limits, a
-// drain only those of what is under way at once, and what must move only that of the whole
-// cluster, which protects the coordinator.
+// Every handoff delays the commands of a shard for a moment. The budget limits how many handoffs are
+// under way at once. Before any handoff begins, the budget is asked. Voluntary moves obey every
+// limit. Drains obey only the limits of handoffs at once: in the cluster, and per region. Required
+// handoffs obey only the limit of handoffs at once in the cluster, which protects the coordinator.
 
 // need says how urgent a handoff is.
 type need uint8
@@ -20,13 +20,13 @@ type need uint8
 const (
 	// required: the owner leaves, or does not serve the shard.
 	required need = iota
-	// drained: an operator wants the owner empty.
+	// drained: an operator drains the owner.
 	drained
-	// voluntary: the shard is served well where it is.
+	// voluntary: the shard could stay where it is.
 	voluntary
 )
 
-// needOf returns how urgent a handoff with a cause is.
+// needOf returns how urgent a handoff with the given cause is.
 func needOf(why sharding.Cause) need {
 	switch why {
 	case sharding.CauseBalance, sharding.CauseLoad, sharding.CausePin, sharding.CauseCapacity, sharding.CauseZone, sharding.CauseMove:
@@ -51,17 +51,18 @@ const (
 
 // budget counts the handoffs that are under way, and decides whether another one may begin.
 type budget struct {
-	handoffs int // rows handing off
-	// from counts them by owner, to by successor.
+	handoffs int // rows in phase handing-off
+	// from counts handoffs by owner, to counts them by successor.
 	from, to map[sharding.NodeID]int
-	// moving are the rows of which a voluntary move is under way: they hand off, or start.
+	// moving is the number of voluntary moves under way. Their rows are in phase handing-off or
+	// starting.
 	moving int
 	freed  bool        // a handoff has ended since the last sweep
-	begun  []time.Time // voluntary moves of the last minute, the oldest first, if they are limited
+	begun  []time.Time // when the voluntary moves of the last minute began, oldest first; only if they are limited
 	brake  brake
 }
 
-// count follows a row from one phase to the next.
+// count counts the change of a row.
 func (b *budget) count(before, after *row) {
 	if before.Phase == sharding.HandingOff {
 		b.handoffs--
@@ -77,11 +78,11 @@ func (b *budget) count(before, after *row) {
 	b.moving += one(after.moves()) - one(before.moves())
 }
 
-// moves reports whether a voluntary move of the shard is under way: its cause is kept until the
-// shard is given to another region than the chosen one.
+// moves reports whether a voluntary move of the shard is under way. The row keeps the cause of the
+// move until the shard is given to a region other than the chosen one.
 func (r *row) moves() bool { return inTransit(r.Row) && needOf(r.cause) == voluntary }
 
-// add changes the count of a node. A count of 0 is left out.
+// add adds change to the count of a node. It removes a count of 0.
 func add(counts map[sharding.NodeID]int, n sharding.NodeID, change int) map[sharding.NodeID]int {
 	if n.IsZero() {
 		return counts
@@ -96,7 +97,7 @@ func add(counts map[sharding.NodeID]int, n sharding.NodeID, change int) map[shar
 }
 
 // exceeds returns the limit that a handoff would exceed if it began now; noLimit: it may begin.
-// A zero successor is not known yet.
+// A zero successor means that it is not known yet.
 func (b *budget) exceeds(now time.Time, cfg *Config, n need, owner, successor sharding.NodeID) limit {
 	if mutant.On("required-braked") && n == required || mutant.On("drain-braked") && n == drained {
 		n = voluntary
@@ -120,8 +121,8 @@ func (b *budget) exceeds(now time.Time, cfg *Config, n need, owner, successor sh
 	return noLimit
 }
 
-// room returns how many voluntary moves may begin now, and which limit says so. It leaves out the
-// limits of single regions.
+// room returns how many voluntary moves may begin now, and the limit that allows the fewest. The
+// limits per region are not counted.
 func (b *budget) room(now time.Time, cfg *Config) (n int, by limit) {
 	n, by = cfg.MaxHandoffs-b.handoffs, limitAtOnce
 	if most := cfg.MaxMovesPerMinute; most > 0 && !mutant.On("budget-per-minute") {
@@ -135,7 +136,7 @@ func (b *budget) room(now time.Time, cfg *Config) (n int, by limit) {
 	return max(n, 0), by
 }
 
-// lastMinute returns when the voluntary moves of the last minute have begun.
+// lastMinute returns the times at which the voluntary moves of the last minute began.
 func (b *budget) lastMinute(now time.Time) []time.Time {
 	old := 0
 	for old < len(b.begun) && now.Sub(b.begun[old]) >= time.Minute {

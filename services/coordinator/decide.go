@@ -10,9 +10,9 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// What the coordinator decides is emitted a second time, for people: with why, with who asked,
-// and with what spoke against the other regions. Nothing depends on these records. They wait for
-// nothing and hold nothing back, so one may be about a fact that was never stored.
+// Beside the facts, the coordinator emits each decision as a record for people. The record says why
+// the decision was made, who asked for it, and why other regions were not chosen. No core reads these
+// records. A record does not wait for its fact, so the fact may never be stored.
 
 // Decision is what the coordinator has decided, and why.
 type Decision struct {
@@ -20,45 +20,45 @@ type Decision struct {
 	N    uint64 // counts the decisions of the term, from 1
 	At   time.Time
 	Kind DecisionKind
-	// Shard is what it is about; zero: not about one shard.
+	// Shard is the shard that the decision is about; zero: the decision is not about one shard.
 	Shard sharding.ShardID
-	// From and To are regions, by name or address; "": nobody, or not known yet.
+	// From and To are regions, by name or address; "": no region, or not known yet.
 	From, To string
-	// Epoch is that of the row: the new one of a Given shard, the present one of a HandedOff.
+	// Epoch is an epoch of the row. For Given it is the new epoch, for HandedOff the present one.
 	Epoch sharding.Epoch
 	Cause sharding.Cause
-	// Strategy is who chooses for the type.
+	// Strategy is the name of the type's strategy.
 	Strategy string
-	// Request is what was asked for, in words, By who has asked, and Reason why.
+	// Request is the text of a request. By says who sent the request, Reason says why.
 	Request, By, Reason string
-	// Moves is how many moves a plan had, and Begun how many of them began.
+	// Moves is the number of moves in a plan. Begun is how many of these moves began.
 	Moves, Begun int
-	// Chosen is the region that gets the shard, Others are the best of the others, as they were
-	// before the decision.
+	// Chosen is the region that gets the shard. Others are the next best regions. Both describe the
+	// regions before the decision.
 	Chosen Weighed
-	Others [MaxOthers]Weighed // those without a name are none
+	Others [MaxOthers]Weighed // an element without a name is empty
 	// Unlisted is how many more regions host the type.
 	Unlisted int
-	// Unweighed says that no regions are listed: it was one of very many decisions at once.
+	// Unweighed says that no regions are listed, because too many decisions were made at once.
 	Unweighed bool
 }
 
-// MaxOthers is how many regions are listed that did not get a shard: the next best ones are
-// what people ask about.
+// MaxOthers is how many regions a decision lists that did not get the shard. People mostly ask about
+// the next best regions.
 const MaxOthers = 3
 
 // DecisionKind says what was decided.
 type DecisionKind uint8
 
-// The kinds. The numbers are stored: they keep their meaning.
+// The kinds. The numbers are stored, so a number must keep its meaning.
 const (
-	Given     DecisionKind = iota + 1 // the shard goes to a region at a new epoch, or to nobody
-	HandedOff                         // its owner is to release it
-	PlanMade                          // shards were to move for balance
-	Requested                         // an operator, or a program, has asked for something
+	Given     DecisionKind = iota + 1 // the shard is given to a region, or to none, at a new epoch
+	HandedOff                         // the owner must release the shard
+	PlanMade                          // a plan of moves was made
+	Requested                         // an operator, or a program, has sent a request
 )
 
-// String returns the kind in a word.
+// String returns the name of the kind.
 func (k DecisionKind) String() string {
 	switch k {
 	case Given:
@@ -73,36 +73,36 @@ func (k DecisionKind) String() string {
 	return "unknown"
 }
 
-// Weighed is a region as it was when a shard was given away.
+// Weighed describes a region at the time of a decision about a shard.
 type Weighed struct {
 	Region string
-	// Shards are those of the type, Total those of all types, that it has when all is done that
-	// was under way.
+	// Shards is the number of the region's shards of the type, Total that of all types. Both expect
+	// that all moves under way have ended.
 	Shards, Total int
-	// Against is what spoke against it.
+	// Against says why the region was not chosen.
 	Against Against
 }
 
 // Against says why a region did not get a shard.
 type Against uint8
 
-// What may speak against a region. The numbers are stored: they keep their meaning.
+// The reasons. The numbers are stored, so a number must keep its meaning.
 const (
-	AgainstOwner       Against = iota + 1 // the shard is taken from it
+	AgainstOwner       Against = iota + 1 // it is the present owner
 	AgainstUnreachable                    // it is unreachable, or has not registered
 	AgainstJoining                        // it is not up yet
 	AgainstLeaving                        // it leaves
 	AgainstDraining                       // it is being drained
-	AgainstJournal                        // it does not reach the journal, or has not for long
+	AgainstJournal                        // it does not reach the journal, or has reached it only recently
 	AgainstForms                          // it does not read what may be stored in the shard
 	AgainstCapacity                       // it has as many shards as its capacity
 	AgainstPin                            // the shard is pinned to another region
 	AgainstCordon                         // it is cordoned
 	AgainstVersion                        // it does not have the target version of the rollout
-	AgainstSuccessor                      // a plan, or an operator, has named another one
-	AgainstZone                           // its zone has its share
-	AgainstShards                         // it has more shards
-	AgainstStrategy                       // the strategy has chosen another one
+	AgainstSuccessor                      // a plan, or an operator, has named another region
+	AgainstZone                           // it has fewer shards than the chosen region, but is in another zone
+	AgainstShards                         // it has more shards than the chosen region
+	AgainstStrategy                       // none of these: the strategy has chosen another region
 )
 
 var againstNames = [...]string{
@@ -110,7 +110,7 @@ var againstNames = [...]string{
 	"successor", "zone", "shards", "strategy",
 }
 
-// String returns the name; "unknown" for what a later release has stored.
+// String returns the name of the reason; "unknown" if only a later release knows the reason.
 func (a Against) String() string {
 	if int(a) >= len(againstNames) {
 		return "unknown"
@@ -125,8 +125,7 @@ func (m *Machine) decide(d Decision) {
 	m.emit(Decided{Decision: d})
 }
 
-// decideRow emits a decision about a row that is not applied yet. Forms are those that the next
-// owner must read.
+// decideRow emits a decision about a row, before its fact is applied.
 func (m *Machine) decideRow(kind DecisionKind, t *typeTable, r *row, f RowFact, to sharding.NodeID) {
 	if mutant.On("decision-made") {
 		return
@@ -150,7 +149,7 @@ func (m *Machine) decideRow(kind DecisionKind, t *typeTable, r *row, f RowFact, 
 	m.decide(d)
 }
 
-// label names a region for people; "" is nobody.
+// label names a region for people; "": no region.
 func (m *Machine) label(node sharding.NodeID) string {
 	if r := m.region(node); r != nil {
 		return cmp.Or(r.name, node.Addr)
@@ -158,7 +157,7 @@ func (m *Machine) label(node sharding.NodeID) string {
 	return node.Addr
 }
 
-// weigh lists the regions that might have got a shard, the best of them first.
+// weigh lists the regions that might have got the shard, best first. They must read the given forms.
 func (m *Machine) weigh(d *Decision, t *typeTable, r *row, forms sharding.FormSet, to sharding.NodeID) {
 	if m.weighed++; m.weighed > m.cfg.MaxWeighed {
 		d.Unweighed = true
@@ -190,8 +189,8 @@ func (m *Machine) weigh(d *Decision, t *typeTable, r *row, forms sharding.FormSe
 	d.Unlisted = max(0, n-MaxOthers)
 }
 
-// compareWeighed orders regions by how close they were to get a shard: what comes late in the
-// list of what may speak against them is the weaker reason.
+// compareWeighed orders regions by how nearly they were chosen. A reason with a higher number is
+// weaker.
 func compareWeighed(a, b Weighed) int {
 	return cmp.Or(-cmp.Compare(a.Against, b.Against), cmp.Compare(a.Shards, b.Shards), cmp.Compare(a.Total, b.Total))
 }
@@ -200,7 +199,7 @@ func (m *Machine) weight(t *typeTable, r *region) Weighed {
 	return Weighed{Region: m.label(r.node), Shards: len(shardsIn(t.expected, r.node)), Total: m.expected[r.node]}
 }
 
-// against says what spoke against a region, as far as it can be said in a word.
+// against returns the main reason why region o did not get the shard.
 func (m *Machine) against(t *typeTable, r *row, forms sharding.FormSet, chosen, o *region) Against {
 	pin := t.pin(r.Shard)
 	switch {
@@ -236,14 +235,14 @@ func (m *Machine) against(t *typeTable, r *row, forms sharding.FormSet, chosen, 
 	return AgainstStrategy
 }
 
-// decidePlan emits that a plan was made, if it has moves.
+// decidePlan emits a decision for a plan, if the plan has moves.
 func (m *Machine) decidePlan(moves, begun int) {
 	if moves > 0 {
 		m.decide(Decision{Kind: PlanMade, Moves: moves, Begun: begun})
 	}
 }
 
-// decideRequest emits what an operator has asked for, with the fact that carries it out.
+// decideRequest emits a decision for a request of an operator. The fact is the request's effect.
 func (m *Machine) decideRequest(f Fact) {
 	d := Decision{Kind: Requested}
 	note := func(n Note, text string) { d.By, d.Reason, d.Request = n.By, n.Reason, text }
@@ -272,17 +271,16 @@ func (m *Machine) decideRequest(f Fact) {
 	m.decide(d)
 }
 
-// ShardView is where a shard is, and why.
+// ShardView says where a shard is, and why.
 type ShardView struct {
 	sharding.Row
 	Region string // the owner's name, or its address
-	Next   string // the region that is to get it next; "": not known
+	Next   string // the region that gets the shard next; "": not known
 	Cause  sharding.Cause
-	Pin    PinFact // if it is pinned: it has a region then
+	Pin    PinFact // the pin of the shard; without a Region: the shard is not pinned
 }
 
-// Shard returns where a shard is, and why. The
-// type is zero if there is no such one.
+// Shard returns where a shard is, and why. If the entity type is unknown, the returned type is zero.
 func (m *Machine) Shard(id sharding.ShardID) (v ShardView, of sharding.TypeDesc) {
 	i, found := m.searchType(id.Type)
 	if !found {
@@ -300,7 +298,7 @@ func (m *Machine) Shard(id sharding.ShardID) (v ShardView, of sharding.TypeDesc)
 	return v, t.desc
 }
 
-// Alternatives returns those of the others that have a name.
+// Alternatives returns the elements of Others that are not empty.
 func (d *Decision) Alternatives() []Weighed {
 	n := slices.IndexFunc(d.Others[:], func(w Weighed) bool { return w.Region == "" })
 	if n < 0 {

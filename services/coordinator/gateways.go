@@ -9,40 +9,42 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// What gateways say of their clients is no fact: it is about the last seconds, and a new
-// coordinator learns it from the next cards. Windows are [Config.BrakeWindow] long.
+// A card is a gateway's report about the commands of its clients. Cards are not stored as facts: a
+// card describes the last seconds only, and a new coordinator gets new cards soon. Cards are added up
+// over a window, which lasts [Config.BrakeWindow].
 
-// gateways is what the cards say.
+// gateways is what the cards of all gateways report.
 type gateways struct {
 	list []gateway // sorted by node
-	// since is when the window began; zero: there is none, because no gateway is known.
+	// since is when the window began; zero: there is no window, because no gateway is known.
 	since time.Time
-	all   latency.Histogram // of the window
+	all   latency.Histogram // the latencies of this window
 }
 
-// gateway is one that has sent cards.
+// gateway is a gateway that has sent cards.
 type gateway struct {
 	node       sharding.NodeID
 	management string
 	heardAt    time.Time
-	// What the cards of this window say.
+	// The sums of the cards of this window.
 	span              time.Duration
 	commands, refused uint64
 	latencies         latency.Histogram
-	last              GatewayView // of the window before
+	last              GatewayView // the view of the previous window
 }
 
-// GatewayView is a gateway as its cards have described it in the last whole window.
+// GatewayView describes a gateway by its cards of the last whole window.
 type GatewayView struct {
 	Node sharding.NodeID
-	// Management is the address at which operators reach it.
+	// Management is the gateway's management address, for operators.
 	Management string
-	// Commands have ended per second. Refused are those of them that were not executed for lack
-	// of room, of a region or of time, or whose outcome is not known.
+	// Commands is how many commands have ended per second. Refused is how many of these were not
+	// executed or have an unknown outcome. A command is not executed for lack of room, of a region,
+	// or of time.
 	Commands, Refused float64
-	// P50 and P99 are what so many of 100 commands did not exceed; 0: there was none.
+	// P50 and P99 are percentiles of the latency of commands; 0: there was no command.
 	P50, P99 time.Duration
-	// HeardAt is when its last card came.
+	// HeardAt is when the gateway's last card arrived.
 	HeardAt time.Time
 }
 
@@ -59,7 +61,7 @@ func (m *Machine) takeCard(from sharding.NodeID, c control.Card) {
 	i, found := slices.BinarySearchFunc(g.list, from, func(g gateway, n sharding.NodeID) int { return g.node.Compare(n) })
 	if !found {
 		if len(g.list) >= m.cfg.MaxGateways || from.IsZero() || sharding.CheckText("management address", c.Management, sharding.MaxTypeLen) != nil {
-			return // its users count all the same
+			return // its latencies are counted nevertheless
 		}
 		g.list = slices.Insert(g.list, i, gateway{node: from})
 	}
@@ -90,7 +92,7 @@ func (m *Machine) endWindow() {
 	}
 }
 
-// roll begins the next window, and forgets gateways that have sent nothing for long.
+// roll begins the next window, and forgets gateways that have sent no card for a long time.
 func (g *gateways) roll(now time.Time, forgotten time.Duration) {
 	g.list = slices.DeleteFunc(g.list, func(of gateway) bool { return now.Sub(of.heardAt) >= forgotten })
 	for i := range g.list {
@@ -105,7 +107,7 @@ func (g *gateways) roll(now time.Time, forgotten time.Duration) {
 	g.all, g.since = latency.Histogram{}, time.Time{}
 }
 
-// views lists the gateways, as they were in the last whole window.
+// views describes all gateways by their cards of the last whole window.
 func (g *gateways) views() (list []GatewayView) {
 	for i := range g.list {
 		of := &g.list[i]

@@ -11,28 +11,28 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// What regions report of the loads of their shards is no fact: it is about this moment, and a
-// new coordinator is told everything. A shard keeps the load that its last owner has reported
-// until the new owner has measured it. So a shard that moves counts at once where it goes, and no
-// longer where it was.
+// Regions report the loads of their shards. Reports are not stored as facts: a report describes the
+// present only, and regions report everything to a new coordinator. A shard keeps the load that its
+// last owner reported until the new owner has measured the shard. So as soon as a move begins, the
+// load of the shard is counted at the new region, and no longer at the old one.
 
-// regionLoad is what a region has reported of its load in this term.
+// regionLoad is what a region has reported about its load in this term.
 type regionLoad struct {
-	number  uint64    // of the newest report
-	reports int       // how many there were, up to 2
-	at      time.Time // of the newest report, or of the registration
+	number  uint64    // the number of the newest report
+	reports int       // how many reports have arrived; counted up to 2
+	at      time.Time // when the newest report arrived; before the first one: when the region registered
 	rest    sharding.Load
 	node    control.NodeLoad
-	told    bool // the log knows that the region reports nothing
+	told    bool // the log says that the region reports nothing
 }
 
-// shardLoad is what is known of the load of a shard.
+// shardLoad is the last known load of a shard.
 type shardLoad struct {
 	sharding.Load
-	by sharding.NodeID // who has reported it
+	by sharding.NodeID // the region that reported the load
 }
 
-// reportLoad takes the loads that a region reports, of shards that it owns.
+// reportLoad takes a region's report about the loads of its shards.
 func (m *Machine) reportLoad(from sharding.NodeID, call control.Call, in control.ReportLoad) {
 	r := m.region(from)
 	if r == nil || !r.registered {
@@ -59,14 +59,14 @@ func (m *Machine) reportLoad(from sharding.NodeID, call control.Call, in control
 }
 
 // forgetLoads forgets those loads of a region's shards that a report replaces. A full report
-// replaces all that the region has reported. What an earlier owner has reported of a shard counts
-// until this owner has reported twice while it served the shard: the second of these reports is
-// of a time in which the shard was served.
+// replaces every load that the region itself has reported. A load that an earlier owner has reported
+// is replaced by the second report that the region sends while it serves the shard. The first of the
+// two reports may describe a time before the region served the shard.
 func (m *Machine) forgetLoads(t *typeTable, r *region, full bool) {
 	for _, s := range t.shardsOf(r.node) {
 		row, known := &t.rows[s.Index], t.loads[s.Index]
 		if row.Phase == sharding.HandingOff {
-			continue // what it did before that is what it will do elsewhere
+			continue // the load from before the handoff is expected at the successor
 		}
 		measured := row.Phase == sharding.Serving && r.load.reports > 0 && !row.since.After(r.load.at) && !mutant.On("load-of-earlier-owner")
 		if known.Load != (sharding.Load{}) && (known.by == r.node && full || known.by != r.node && measured) {
@@ -75,7 +75,7 @@ func (m *Machine) forgetLoads(t *typeTable, r *region, full bool) {
 	}
 }
 
-// setLoad notes the load of a shard.
+// setLoad stores the load of a shard, and updates the sums of the regions.
 func (m *Machine) setLoad(t *typeTable, r *row, load sharding.Load, by sharding.NodeID) {
 	if t.loads == nil {
 		t.loads, t.shown = make([]shardLoad, len(t.rows)), make([]allocation.ShardLoad, len(t.rows))
@@ -87,8 +87,8 @@ func (m *Machine) setLoad(t *typeTable, r *row, load sharding.Load, by sharding.
 	t.shown[r.Shard.Index].Load = allocation.LoadOf(load)
 }
 
-// shiftLoad moves a load from one region to another one in the sums of what regions have when
-// what is under way has ended.
+// shiftLoad subtracts a load from the sum of one region, and adds it to the sum of another one. The
+// sums expect that all moves under way have ended.
 func (m *Machine) shiftLoad(from, to sharding.NodeID, load sharding.Load) {
 	if load == (sharding.Load{}) || from == to {
 		return
@@ -106,13 +106,14 @@ func (m *Machine) shiftLoad(from, to sharding.NodeID, load sharding.Load) {
 	}
 }
 
-// loadOf is what is known of the load that a region has when what is under way has ended.
+// loadOf returns the load that a region is expected to have when all moves under way have ended.
 func (m *Machine) loadOf(r *region) allocation.Load {
 	return allocation.LoadOf(m.loads[r.node].Plus(r.load.rest))
 }
 
-// measured reports whether the loads of all regions are known: each has reported twice, the
-// last time not long ago. The first report may be of a time before the region had its shards.
+// measured reports whether the loads of all regions are known. Each region must have reported twice,
+// and the last time within [Config.LoadReport]. The first report may describe a time before the region
+// had its shards.
 func (m *Machine) measured() bool {
 	return !slices.ContainsFunc(m.regions, func(r region) bool { return r.registered && !m.measuredOf(&r) })
 }
@@ -121,7 +122,7 @@ func (m *Machine) measuredOf(r *region) bool {
 	return (r.load.reports >= 2 || mutant.On("load-two-reports")) && (m.now.Sub(r.load.at) < m.cfg.LoadReport || mutant.On("load-fresh"))
 }
 
-// shardLoads are the loads of a type's shards; nil: too little is known.
+// shardLoads returns the loads of a type's shards; nil: not all regions are measured.
 func (m *Machine) shardLoads(t *typeTable) []allocation.ShardLoad {
 	if !m.measured() {
 		return nil
@@ -129,16 +130,16 @@ func (m *Machine) shardLoads(t *typeTable) []allocation.ShardLoad {
 	return t.shown
 }
 
-// cool notes which shards have come to their owners too short a time ago to move on because of
-// their loads. At the beginning of a term all have: it does not know what has moved before.
+// cool marks shards that have moved too recently to move again because of load. When a term begins,
+// all shards are marked, because the coordinator does not know when they moved.
 func (m *Machine) cool(t *typeTable, loads []allocation.ShardLoad) {
 	for i := range loads {
 		loads[i].Cooling = m.now.Sub(t.rows[i].since) < m.cfg.LoadCooldown && !mutant.On("load-cooling")
 	}
 }
 
-// tellUnmeasured tells the log, once for each region, that nothing moves because of load as
-// long as the region reports none: it may be of an earlier release.
+// tellUnmeasured writes to the log, once for each region, that the region has reported no load. Until
+// it does, nothing moves because of load. The region may be of an earlier release.
 func (m *Machine) tellUnmeasured() {
 	if !m.recovered || !m.cfg.byLoad() {
 		return

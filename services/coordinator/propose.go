@@ -8,26 +8,26 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// PlanQuery asks what would move.
+// PlanQuery asks which shards a plan would move.
 type PlanQuery struct {
-	// Type is the only type that is planned; "": all are.
+	// Type is the only type to plan for; "": all types.
 	Type sharding.EntityType
-	// Without are the regions that are taken to leave, by name or address.
+	// Without are regions that the plan treats as leaving, by name or address.
 	Without []string
-	// Strategy is taken for these types instead of what is configured; nil: it is not.
+	// Strategy replaces the configured strategies; nil: the configured strategies are used.
 	Strategy allocation.Strategy
 }
 
 // Proposal is what the answer to a [PlanQuery] is computed from.
 type Proposal struct {
 	Input allocation.PlanInput
-	// HeldBack says why less or nothing moves for balance now, in sentences.
+	// HeldBack has sentences that say why fewer moves, or none, can begin now.
 	HeldBack []string
 }
 
-// Propose returns what a plan would be made from now, for [allocation.Propose]. It changes
-// nothing. If nothing may move for balance now, the budget is that of a cluster in which nothing
-// is under way, so that the answer says what is held back.
+// Propose returns the input of a plan made now, for [allocation.Propose]. It changes nothing. If no
+// voluntary move may begin now, the budget of the input is that of a cluster without handoffs. So the
+// answer shows the moves that are held back.
 func (m *Machine) Propose(q PlanQuery) (Proposal, error) {
 	types := m.types
 	if q.Type != "" {
@@ -68,7 +68,7 @@ func (m *Machine) Propose(q PlanQuery) (Proposal, error) {
 	return p, nil
 }
 
-// findRegion finds one region for a request.
+// findRegion returns the one region with a name or address that a request has given.
 func (m *Machine) findRegion(name string) (*region, error) {
 	list := m.called(name)
 	switch len(list) {
@@ -80,8 +80,8 @@ func (m *Machine) findRegion(name string) (*region, error) {
 	return nil, refuse(Malformed, "%d regions are called %s; name one by its address and uid, as roost members shows them, such as %s", len(list), name, list[0].node)
 }
 
-// mayPlanWithout says why it cannot be planned now that a region leaves: no view of a type shows
-// it.
+// mayPlanWithout returns an error if no plan can assume now that a region leaves. That is so if the
+// region is in no view of a type.
 func (m *Machine) mayPlanWithout(r *region) error {
 	name := cmp.Or(r.name, r.node.Addr)
 	switch {
@@ -93,7 +93,7 @@ func (m *Machine) mayPlanWithout(r *region) error {
 	return nil
 }
 
-// heldBack says why less or nothing moves for balance now.
+// heldBack says why fewer moves, or none, can begin now.
 func (m *Machine) heldBack() (why []string) {
 	if !m.recovered {
 		why = append(why, fmt.Sprintf("nothing moves yet: the coordinator has just become active and waits for the regions for up to %v", m.cfg.RecoveryWait))

@@ -8,58 +8,60 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Ring keeps decisions in the journal, in an entity beside the facts and behind the same fence. It
-// is a core of its own, with no say in anything: what it asks of the journal may fail, or never be
-// answered, and then decisions are lost and counted.
+// Ring stores decisions in the journal. It has an entity of its own there, with the same fence as the
+// facts. Ring is a core of its own, on which no other core depends. If a request to the journal fails
+// or is never answered, decisions may be lost. Lost decisions are counted.
 //
-// Decisions wait a second, or until there are many, and are stored as one record. The newest
-// records are kept, up to a size; an empty snapshot says where they begin, and the journal removes
-// what is before. A new term first asks for the number of the last record. How large the records
-// of earlier terms are it reads only when it has stored some itself, or has lasted a while.
+// Decisions wait for a short time, or until there are many, and are then stored as one record. The
+// Ring keeps the newest records, up to a size. An empty snapshot marks where the kept records begin,
+// and the journal removes the records before it. A new term first asks for the number of the last
+// record. The sizes of the records of earlier terms are read later: when the term has stored some
+// bytes, or has lasted a while.
 //
-// One request to the journal is under way at a time. The driver calls [Ring.Next] with every tick.
+// One request to the journal is under way at a time. The driver calls [Ring.Next] at every tick.
 type Ring struct {
 	limits RingLimits
-	term   sharding.Term // 0: nothing is stored
+	term   sharding.Term // 0: no term has begun, nothing is stored
 
-	waiting [][]byte // oldest first, without those of the record under way
-	bytes   int      // of waiting
-	since   time.Time
-	dropped uint64 // that no record tells yet
-	lost    uint64 // that were dropped in all
+	waiting [][]byte  // decisions, oldest first, without those of the request under way
+	bytes   int       // the size of waiting
+	since   time.Time // from when on the oldest waiting decision counts as waiting
+	dropped uint64    // dropped decisions that no record counts yet
+	lost    uint64    // all dropped decisions of this process
 
-	number    uint64      // of the newest request
-	request   RingRequest // that is under way; nil: none
-	retryAt   time.Time
-	measureAt time.Time // when measuring that has failed is tried again
+	number    uint64      // the number of the newest request
+	request   RingRequest // the request under way; nil: none
+	retryAt   time.Time   // the next request is not made before
+	measureAt time.Time   // after RingMeasure has failed, it is not tried again before
 
-	located  bool // last is known
-	last     uint64
-	doubt    RingRecord // that may be stored although the journal did not say so; zero: none
-	measured bool       // records are known, those of earlier terms included
-	began    time.Time
+	located  bool         // last is known
+	last     uint64       // the number of the last record
+	doubt    RingRecord   // a record that may be stored, because its outcome is not known; zero: none
+	measured bool         // records has all records, those of earlier terms included
+	began    time.Time    // when the term began
 	records  []RingRecord // oldest first
-	stored   int          // their bytes
+	stored   int          // the size of records in bytes
 }
 
 // RingLimits bound a Ring.
 type RingLimits struct {
-	// MaxBytes is what the records may take in the journal. Default 32 MiB: about 100,000
+	// MaxBytes bounds the size of the records in the journal. Default 32 MiB: about 100,000
 	// decisions.
 	MaxBytes int
-	// MaxWaiting bounds the decisions that wait to be stored; the oldest are dropped. Default
-	// 4 MiB: those about 10,000 shards at once.
+	// MaxWaiting bounds the size of the decisions that wait to be stored. If they are larger, the
+	// oldest ones are dropped. Default 4 MiB: decisions about 10,000 shards at once.
 	MaxWaiting int
-	// BatchBytes is the size at which a record is written at once. Default 128 KiB: a write that
-	// takes no longer than one of facts.
+	// BatchBytes is the size at which waiting decisions are stored without waiting for more. Default
+	// 128 KiB: such a write takes no longer than a write of facts.
 	BatchBytes int
-	// BatchWait is how long a decision waits for others. Default 1 s: what a crash may lose.
+	// BatchWait is how long a decision waits for others. Default 1 s: a crash may lose the decisions
+	// of that time.
 	BatchWait time.Duration
 	// RetryPause is the time until a request that has failed is made again. Default 1 s.
 	RetryPause time.Duration
 	// MeasureBytes and MeasureAfter say when the records of earlier terms are measured: when
-	// this term has stored so much, or has lasted so long. Default 1 MiB and 1 min: not during a
-	// take-over.
+	// this term has stored so many bytes, or has lasted so long. Default 1 MiB and 1 min, so that
+	// nothing is measured during a take-over.
 	MeasureBytes int
 	MeasureAfter time.Duration
 }
@@ -78,7 +80,7 @@ type RingRecord struct {
 	Bytes int
 }
 
-// RingRequest is what a Ring asks of the journal. It is answered with its Number.
+// RingRequest is a request of a Ring to the journal. The answer has the same Number.
 type RingRequest interface{ number() uint64 }
 
 // The requests.
@@ -86,7 +88,7 @@ type (
 	// RingLocate asks for the number of the last record; answered by [Ring.Located].
 	RingLocate struct{ Number uint64 }
 	// RingAppend stores decisions as one record; answered by [Ring.Stored]. Dropped is how many
-	// were dropped before them that no record tells.
+	// decisions were dropped since the last record.
 	RingAppend struct {
 		Number    uint64
 		Term      sharding.Term
@@ -117,12 +119,12 @@ func (r *Ring) Begin(term sharding.Term, now time.Time) {
 	*r = Ring{limits: r.limits, number: r.number, lost: r.lost, term: term, began: now}
 }
 
-// End ends the term. What waits is dropped; what is under way may be stored yet.
+// End ends the term. Waiting decisions are dropped. The request under way may still take effect.
 func (r *Ring) End() {
 	*r = Ring{limits: r.limits, number: r.number, lost: r.lost + uint64(len(r.waiting))}
 }
 
-// Add takes a decision, as stored.
+// Add takes a decision in its stored form.
 func (r *Ring) Add(now time.Time, d []byte) {
 	if r.term == 0 {
 		return
@@ -134,7 +136,7 @@ func (r *Ring) Add(now time.Time, d []byte) {
 	r.bound()
 }
 
-// bound drops the oldest if too many wait.
+// bound drops the oldest waiting decisions if there are too many.
 func (r *Ring) bound() {
 	for r.bytes > r.limits.MaxWaiting && !mutant.On("ring-waiting") {
 		r.bytes -= len(r.waiting[0])
@@ -144,7 +146,7 @@ func (r *Ring) bound() {
 	}
 }
 
-// Next returns what to ask of the journal now; nil: nothing.
+// Next returns the next request to the journal; nil: none is to be made now.
 func (r *Ring) Next(now time.Time) RingRequest {
 	if r.term == 0 || r.request != nil || now.Before(r.retryAt) {
 		return nil
@@ -176,8 +178,8 @@ func (r *Ring) next(now time.Time) RingRequest {
 	return nil
 }
 
-// cut returns the record up to which an eighth of what may be stored becomes free. The last
-// record stays.
+// cut returns the number of the record up to which records are removed. That leaves an eighth of
+// MaxBytes free. The last record is kept.
 func (r *Ring) cut() uint64 {
 	left := r.stored
 	for i, rec := range r.records {
@@ -188,7 +190,8 @@ func (r *Ring) cut() uint64 {
 	return r.records[0].Seq
 }
 
-// answered returns the request under way if this is its number. It is not under way any more then.
+// answered ends the request under way, and returns it. If the request has another number, answered
+// does nothing and returns nil.
 func (r *Ring) answered(number uint64) RingRequest {
 	if r.request == nil || r.request.number() != number {
 		return nil
@@ -198,7 +201,7 @@ func (r *Ring) answered(number uint64) RingRequest {
 	return request
 }
 
-// Located answers RingLocate; ok is false if that is not known.
+// Located answers RingLocate; ok is false if the number is not known.
 func (r *Ring) Located(now time.Time, number, last uint64, ok bool) {
 	if r.answered(number) == nil {
 		return
@@ -222,8 +225,8 @@ func (r *Ring) Stored(now time.Time, number uint64, verdict sharding.Verdict) {
 	}
 	a := request.(RingAppend)
 	if verdict != sharding.Durable {
-		// It may be stored nevertheless. A record that is stored twice does no harm: decisions
-		// are numbered.
+		// The record may be stored nevertheless. If its decisions are stored twice, that does no
+		// harm, because decisions are numbered.
 		r.located, r.retryAt = false, now.Add(r.limits.RetryPause)
 		r.doubt = RingRecord{a.Seq, sizeOf(a.Decisions)}
 		r.waiting, r.dropped = slices.Concat(a.Decisions, r.waiting), r.dropped+a.Dropped
@@ -235,7 +238,7 @@ func (r *Ring) Stored(now time.Time, number uint64, verdict sharding.Verdict) {
 	r.keep(RingRecord{a.Seq, sizeOf(a.Decisions)})
 }
 
-// keep notes that a record is stored.
+// keep adds a record to those that are stored.
 func (r *Ring) keep(rec RingRecord) { r.records, r.stored = append(r.records, rec), r.stored+rec.Bytes }
 
 func sizeOf(decisions [][]byte) (n int) {
@@ -276,8 +279,8 @@ func (r *Ring) CutDone(now time.Time, number uint64, verdict sharding.Verdict) {
 	}
 }
 
-// Waiting returns the decisions that are not known to be stored, oldest first, and how many were
-// dropped since this process has begun.
+// Waiting returns the decisions that are not known to be stored, oldest first. It also returns how
+// many decisions this process has dropped.
 func (r *Ring) Waiting() (decisions [][]byte, dropped uint64) {
 	if a, ok := r.request.(RingAppend); ok {
 		decisions = a.Decisions

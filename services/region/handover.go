@@ -11,20 +11,20 @@ import (
 )
 
 // A handoff can end without its coordinator. HandOff names the successor of the shard, and the
-// epoch that is reserved for it. When this region has released the shard, it sends HostShard to the
-// successor itself, and repeats it until it knows a row of the shard with a higher epoch. Regions and
-// gateways that wait for the shard ask the owner that they know, which is this region, and learn
-// from it that the successor serves (FindShards).
+// epoch that is reserved for the successor. When this region has released the shard, it sends
+// HostShard to the successor itself. It repeats HostShard until it knows a row of the shard with a
+// higher epoch. Regions and gateways that wait for the shard send FindShards to the owner that they
+// know, which is this region. The answer tells them that the successor serves the shard.
 
-// handover is a shard whose owner, this region, was told the successor.
+// handover is a shard of this region for which HandOff has named a successor.
 type handover struct {
-	order    control.HandOff // the newest one
-	released bool            // the shard is released, and the successor is told so
-	toldAt   time.Time       // when it was last told
-	until    time.Time       // from then on it is not told any more
+	order    control.HandOff // the newest HandOff
+	released bool            // the shard is released, and HostShard is sent to the successor
+	toldAt   time.Time       // when HostShard was last sent
+	until    time.Time       // from then on HostShard is not sent any more
 }
 
-// handOffTo notes the successor that an order names.
+// handOffTo stores the successor that a HandOff names.
 func (c *ControlCore) handOffTo(in control.HandOff) {
 	if in.Next <= in.Epoch || in.Next.Term() > in.Term || in.Successor.IsZero() || in.Successor == c.cfg.Self {
 		return
@@ -43,7 +43,7 @@ func (c *ControlCore) handOffTo(in control.HandOff) {
 	c.handovers[in.Shard] = h
 }
 
-// shardReleased tells the successor of a shard that this region has stopped.
+// shardReleased tells the successor of a shard that this region has released the shard.
 func (c *ControlCore) shardReleased(in control.ShardStopped) {
 	h, found := c.handovers[in.Shard]
 	if !found || h.released || in.Epoch < h.order.Epoch || mutant.On("successor-told") {
@@ -60,7 +60,7 @@ func (c *ControlCore) tellSuccessor(h handover) {
 	c.emit(Send{To: o.Successor.Addr, UID: o.Successor.UID, Msg: control.HostShard{Term: o.Term, Shard: o.Shard, Epoch: o.Next, Released: true}})
 }
 
-// tickHandovers tells successors again that have not answered.
+// tickHandovers sends HostShard again to successors that have not answered.
 func (c *ControlCore) tickHandovers() {
 	if len(c.handovers) == 0 {
 		return
@@ -86,29 +86,31 @@ func (c *ControlCore) endHandovers(rows []sharding.Row) {
 	}
 }
 
-// successor returns the handover to the region at an address, at an epoch.
+// successor returns the handover of a shard, if the region at the address from is its successor at
+// epoch e.
 func (c *ControlCore) successor(from string, id sharding.ShardID, e sharding.Epoch) (handover, bool) {
 	h, found := c.handovers[id]
 	return h, found && h.order.Successor.Addr == from && (h.order.Next == e || mutant.On("successor-epoch"))
 }
 
-// successorStarted takes the word of a successor that it has claimed the shard.
+// successorStarted takes the message of a successor that has claimed the shard.
 func (c *ControlCore) successorStarted(from string, in control.ShardStarted) {
 	if h, is := c.successor(from, in.Shard, in.Epoch); is {
 		c.learn(sharding.Row{Shard: in.Shard, Owner: h.order.Successor, Epoch: in.Epoch, Phase: sharding.Serving})
 	}
 }
 
-// successorRefused leaves the shard to a coordinator.
+// successorRefused ends a handover that the successor has refused. A coordinator must then find
+// another owner.
 func (c *ControlCore) successorRefused(from string, in control.HostRefused) {
 	if _, is := c.successor(from, in.Shard, in.Epoch); is {
 		delete(c.handovers, in.Shard)
 	}
 }
 
-// taken reports whether an order to host a shard that was released by its owner must be obeyed.
-// The order stands for a fact of the term that it names, which may be over. The shard may
-// have a later owner since then, and this region may know that.
+// taken reports whether this region must obey a HostShard that the previous owner has sent. The fact
+// behind such an order was stored in the term that the order names. That term may have ended, and the
+// shard may have a later owner by now. If this region knows a later owner, it refuses the shard.
 func (c *ControlCore) taken(from sharding.NodeID, in control.HostShard) bool {
 	if in.Epoch == 0 || in.Epoch.Term() > in.Term {
 		return false
@@ -121,14 +123,14 @@ func (c *ControlCore) taken(from sharding.NodeID, in control.HostShard) bool {
 	return true
 }
 
-// learn takes a row that is true although no coordinator may have written it down yet.
+// learn takes a row that is true. A coordinator may not have stored it yet.
 func (c *ControlCore) learn(row sharding.Row) {
 	if !c.table.Merge(row) {
 		return
 	}
 	rows := []sharding.Row{row}
 	c.endHandovers(rows)
-	if row.Owner != c.cfg.Self { // else the shard core knows
+	if row.Owner != c.cfg.Self { // otherwise the shard core knows the row already
 		c.forward(rows)
 	}
 	c.feed(sharding.TableDelta{Version: c.table.Version(), Generation: c.table.Generation(), Rows: rows})
@@ -145,8 +147,8 @@ func (c *ControlCore) found(in control.FindShards) control.ShardsFound {
 	return f
 }
 
-// reportShard reports what became of a shard to whoever has sent the order. That may be another
-// region, or a coordinator of an earlier term. So the active coordinator is told too.
+// reportShard answers an order about a shard. The sender of the order may be another region, or a
+// coordinator of an earlier term. So reportShard sends the answer to the active coordinator too.
 func (c *ControlCore) reportShard(to string, msg control.Message) {
 	if uid, region := c.releasers[to]; region {
 		c.emit(Send{To: to, UID: uid, Msg: msg})
