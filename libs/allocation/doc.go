@@ -1,85 +1,83 @@
-// Package allocation decides which region hosts a shard, and which shards should move. All
-// of it is pure functions of what the coordinator knows: no clock, no randomness, no memory.
+// Package allocation decides which region hosts a shard, and which shards should move. All functions
+// are pure: they use only what the coordinator knows, and no clock, randomness or memory.
 //
 // # How a choice is made
 //
-// A [View] has all regions that host one entity type, with their shards of that type, oldest
-// allocation first. [Candidates] narrows it to the regions that may be given a certain shard.
-// A [Strategy] then chooses one of them. So a strategy need not know the constraints, and
-// every choice keeps them: the first one for a shard, the one after its owner is lost, and a
-// planned move.
+// A [View] has all regions that host one entity type. For each region it lists the shards of that
+// type, oldest allocation first. [Candidates] narrows the view to the regions that may get a certain
+// shard. A [Strategy] then chooses one of these regions. So a strategy need not know the constraints,
+// and every choice satisfies them: a first allocation, an allocation after the loss of the owner, and
+// a planned move.
 //
-// There is one view per entity type, because types are spread separately. If all types were
-// counted together, one region could have all shards of a busy type, and another one all
-// those of an idle type. What a region has of other types is in the view too, as numbers:
-// its shards (Total) and its load (Load).
+// There is one view per entity type, because each type is spread separately. If all types were
+// counted together, one region could have all shards of a busy type, and another region all
+// shards of an idle type. The view also has numbers over all types for each region: the number of its
+// shards (Total) and its load (Load).
 //
 // # Constraints
 //
-// Only a region that is up and reachable and reads every form in which something may be
-// stored in the shard can serve it. That is never broken. The other constraints are, the most
-// important one first: capacity, pin, cordon and zone. A placement that breaks one of them is chosen
-// only if a placement at any other region would break the same one, or a more important one. The
-// constraints that had to be broken are returned ([Broken]), to be shown.
+// A region can serve a shard only if the region is up and reachable, and reads every form that may be
+// stored in the shard. This constraint is never broken. The other constraints are capacity, pin,
+// cordon and zone, in the order of importance. A placement that breaks a constraint is chosen only if
+// every other placement breaks the same constraint, or a more important one. A choice returns the
+// constraints that it had to break ([Broken]), so that operators see them.
 //
-//   - capacity: a region says how many shards of all types it wants at most.
-//   - pin: an operator, or a program, wants a shard at the region with this name.
-//   - cordon: an operator wants the region to get no more shards. It keeps those it has.
-//   - zone: no zone has more of a type's shards than its share, by the capacities of its
-//     regions, rounded up. So the loss of a zone takes no more than that.
+//   - capacity: a region has at most the number of shards, of all types, that it has set as its
+//     capacity.
+//   - pin: a shard is at the region to which an operator, or a program, has pinned it.
+//   - cordon: a region that an operator has cordoned gets no more shards. It keeps its present shards.
+//   - zone: no zone has more than its share of a type's shards. The share follows from the capacities
+//     of the zone's regions, and is rounded up. So the loss of a zone affects at most that share.
 //
 // # Order of suitability
 //
-// Strategies that count shards order regions by suitability, best first: those that stay come
-// before those that leave; then those with fewer shards of the type; then those with fewer
-// shards of all types. Equal regions are taken in the order of the view, which must be fixed,
-// for example by [sharding.NodeID.Compare]. This order is cyclic: where it starts depends on
-// the type, so that many types with one shard each do not meet on one region.
+// Strategies that count shards order regions by suitability, best first. Regions that stay come
+// before regions that leave. Then regions with fewer shards of the type come first, and then regions
+// with fewer shards of all types. Equal regions are taken in the order of the view. That order must
+// be fixed, for example by [sharding.NodeID.Compare]. The order is cyclic, and its start depends on
+// the type. So if many types have one shard each, these shards are not all at one region.
 //
-// A strategy knows nothing of versions of the application, although the view shows them for
-// strategies of one's own. In a rollout the coordinator narrows the view to those regions that
-// a shard should go to, and does not plan.
+// The strategies of this package ignore the version of the application. The view shows it for
+// strategies that users write. During a rollout, the coordinator narrows the view to the regions that
+// should get the shard, and makes no plans.
 //
 // # Strategies
 //
 // [New] returns one by its name, the coordinator's allocation.strategy:
 //
-//   - least-shards, [LeastShards], moves shards in rounds, and in each round at most a given
-//     number of them. As long as some regions have more shards than the average, rounded up, it
-//     takes the surplus from them. After that, regions that have exactly the rounded average give
-//     one shard each to regions that have at least two fewer than that. It is the algorithm of
-//     Akka 2.6.10.
-//   - threshold, [Threshold], is Akka's earlier one: it moves a few shards from the region
-//     with most to the one with fewest, while they differ by more than a threshold.
-//   - consistent-hashing, [ConsistentHashing], puts a shard by its index on a ring of regions.
-//     Shards of several types with the same index are at the same region. The ring is that of
-//     Akka, with its hash; regions are on it by their names. The number of shards of
+//   - least-shards, [LeastShards], moves shards in rounds, and in each round at most a given number
+//     of shards. While some regions have more shards than the average, rounded up, it moves the
+//     surplus away. After that, regions with exactly the rounded average give one shard each to
+//     regions that have at least two fewer. It is the algorithm of Akka 2.6.10.
+//   - threshold, [Threshold], is the earlier algorithm of Akka. While the regions with the most and
+//     the fewest shards differ by more than a threshold, it moves a few shards between the two.
+//   - consistent-hashing, [ConsistentHashing], places a shard by its index on a ring of regions. If
+//     shards of several types have the same index, they are at the same region. The ring and its hash
+//     are those of Akka. A region's place on the ring follows from its name. The number of shards of
 //     a region is bounded: shards above the bound go to the next region on the ring.
-//   - load, [LeastLoad], compares regions by the load of all their shards, and moves shards
-//     off those that have more than the average and a tolerance.
-//   - external, [External], leaves it to a program, which pins shards.
+//   - load, [LeastLoad], compares regions by the load of all their shards. If a region's load exceeds
+//     the average by more than a tolerance, the strategy moves shards away from it.
+//   - external, [External], moves nothing itself. A program places the shards by pins.
 //
-// The first three look only at the shards of the type. The strategy "load" looks at all shards of
-// a region: it balances regions, not types.
+// The first three strategies look only at the shards of one type. The strategy "load" looks at all
+// shards of a region: it balances regions, not types.
 //
 // # Plans
 //
-// [Plan] decides for all types at once what should move now, and where to. Nothing moves
-// while a region is unreachable or joining, or while the coordinator forbids it ([View.Settled]).
-// A plan first repairs each broken constraint that another placement would keep: shards that are
-// not where they are pinned, more shards than the capacity, more than the share of a zone. Then
-// the plan asks the strategy. Each move is chosen as if the moves before it were already made.
-// A shard moves only if no constraint that it satisfies at its owner would be broken at the chosen
-// region. Planning
-// ends: if all moves are made and nothing else changes, a plan is empty in the end.
+// [Plan] decides, for all types at once, which shards should move now, and to which regions. Nothing
+// moves while a region is unreachable or joining, or while the coordinator forbids moves
+// ([View.Settled]). If another placement would satisfy a broken constraint, a plan first repairs that
+// constraint: a pin, a capacity, or the share of a zone. Then the plan asks the strategy. Each move is chosen as if the earlier moves of the plan were already made. A shard moves
+// only if the move breaks no constraint that the shard satisfies at its owner. Planning terminates: if
+// all moves are made and nothing else changes, later plans become empty.
 //
-// [CheckMove] and [CheckPlan] check the same rules by other code. The coordinator checks each
-// move with them when it is about to begin, as the cluster has changed since it was planned.
+// [CheckMove] and [CheckPlan] check the same rules by other code. When a move is about to begin, the
+// coordinator checks it again by [CheckMove], because the cluster may have changed since the plan.
 //
 // # What this does not do
 //
-// The package moves nothing, measures nothing and remembers nothing: how long ago a shard has
-// moved is in the view ([ShardLoad]). It does not empty a leaving region: the coordinator
-// hands off the region's shards one by one, and chooses a new owner for each. It does not
+// The package moves nothing, measures nothing and remembers nothing. Whether a shard has moved only
+// recently is in the view ([ShardLoad]). The package does not empty a leaving region: the coordinator
+// hands off the region's shards one by one, and chooses a new owner for each. The package does not
 // wait: if the cluster is unsettled, the caller must plan again later.
 package allocation

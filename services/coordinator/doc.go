@@ -17,21 +17,21 @@
 //	register.go  regions and types
 //	commands.go  which commands a type has
 //	forms.go     which regions read what is stored in a shard
-//	look.go      what is stored in shards that no region reads
+//	look.go      which forms are stored in shards that no region reads
 //	hosts.go     which types no region hosts
 //	health.go    which regions reach the journal
 //	allocate.go  which region gets a shard
 //	plan.go      which shards move for balance
-//	steer.go     what operators want of placement
-//	request.go   what operators may request, and what each request would do
+//	steer.go     cordons, pins and freezes, as operators have requested them
+//	request.go   the requests of operators, and the effect of each request
 //	rows.go      the life of one row
 //	handoff.go   releasing shards
 //	budget.go    how many handoffs may be under way
 //	brake.go     when moves pause because commands are slow
-//	gateways.go  what gateways say of their users
+//	gateways.go  what gateways report about the commands of their clients
 //	rollout.go   which version of the application gets shards
-//	decide.go    what was decided and why, for people
-//	ring.go      keeping that
+//	decide.go    decisions and their reasons, for people
+//	ring.go      storing decisions
 //	watch.go     the watches of the table
 //
 // # Life of a row
@@ -43,76 +43,78 @@
 //	                             └──────────── higher epoch ◀─────────────────────┘ ShardStopped
 //
 // The fact that begins a handoff may reserve an epoch for the successor. Then the row becomes serving
-// when the successor has claimed the shard at that epoch. The owner tells the successor when it has
-// released the shard. The coordinator, too, tells the successor: when it hears of the release
-// (ShardStopped), when the owner is lost, or when the owner has not released the shard in time. From
-// then on the coordinator waits for the successor. Without a reserved epoch, or without the successor, the row goes to starting.
+// when the successor has claimed the shard at that epoch. When the owner has released the shard, it
+// sends HostShard to the successor. The coordinator also sends HostShard to the successor:
 //
-// A row goes from any phase to starting at a higher epoch, at another region if there is
-// one, when its owner
+//   - when it receives ShardStopped;
+//   - when the owner is lost;
+//   - when the owner has not released the shard in time.
+//
+// From then on the coordinator waits for the successor. If no epoch is reserved, or if the successor
+// fails, the row goes to starting.
+//
+// A row goes from any phase to starting, at a higher epoch, if one of the following is true of its
+// owner. The shard then goes to another region if there is one. The owner
 //
 //   - is lost (see below);
 //   - has its claim of the shard refused;
 //   - has not claimed the shard in time ([Config.HostTimeout]);
 //   - has not released the shard in time ([Config.HandoffTimeout]; journaled types only);
-//   - says that it is cut off from the journal, while the coordinator reaches the journal
+//   - reports that it is cut off from the journal, while the coordinator reaches the journal
 //     (journaled types only).
 //
-// While the coordinator waits for a successor, these rules apply to the successor instead of the owner.
+// While the coordinator waits for a successor, these rules apply to the successor, not to the owner.
 //
 // An owner is lost if it is no longer a member. For journaled types it is also lost if it
 // is unreachable, or has not registered within [Config.RecoveryWait] of the term's start.
 //
-// A starting row without an owner waits for a region that can take it, and is allocated as
-// soon as there is one. A region that is being drained is the last resort.
+// A starting row without an owner is allocated as soon as a region can take the shard. A region that is
+// being drained is chosen only if no other region can take the shard.
 //
 // # Plans
 //
-// What moves for balance is planned over all types at once, beside the loop: the core asks for a
-// [Plan], based on the present rows and regions, at most one plan at a time, and goes on. When the plan
-// arrives, each of its moves is checked again, against the rows and regions of that moment. The fact
-// that begins the handoff ([RowFact]) names the region that is to get the shard, the successor.
-// Therefore a new coordinator can go on with the plan. If a shard leaves without a plan, the strategy
-// chooses the successor when the handoff begins. A successor that cannot be given shards any
-// more is replaced by the region that the strategy chooses.
+// One plan decides about all entity types. The driver computes it beside the loop: the core emits a
+// [Plan], which has the present rows and regions, and does not wait for the result. At most one plan is
+// being computed at a time. When the result arrives, the core checks each move again, against the rows
+// and regions of that moment. The fact that begins a handoff ([RowFact]) names the successor, so a new
+// coordinator can complete the move. If a handoff begins without a plan, the strategy chooses the
+// successor at that time. If the successor can no longer get shards, the strategy chooses another one.
 //
 // # Epochs
 //
-// Every allocation takes the next epoch of the term, and so does every reservation for a successor:
-// later allocations of the shard are above it. A region that has released a shard at epoch e
-// takes it again only from e+1 on, and names e+1 when it refuses the shard
-// (control.HostRefused.Above). So an answer to an order of this coordinator names an epoch that is
-// at most 1 above the last epoch that this coordinator has allocated. A message that names a higher epoch was
-// caused by a newer coordinator. It is ignored: this term is about to end anyway.
+// Every allocation takes the next epoch of the term, and so does every reservation for a successor. So
+// a later allocation of the shard has a higher epoch than the reserved one. A region that has released
+// a shard at epoch e takes the shard again only at e+1 or above. When it refuses a lower epoch, its
+// answer names e+1 (control.HostRefused.Above). So an answer to this coordinator names an epoch at most
+// 1 above the last epoch that this coordinator has allocated. If a message names a higher epoch, a
+// newer coordinator exists. The message is ignored, because this term will end soon.
 //
 // # What this does not do
 //
-// It stores nothing itself: the driver does. It detects no failures, and it competes for
-// no lease: see package lease. It cannot promise one live owner of a shard at a time: the
-// epoch and the fence of the journal make a second one harmless. When its term ends, it
-// forgets which regions want to leave; each of them asks the next coordinator again. It
-// never forgets a type: a type that no region hosts stays in the table, and after
+// The core stores nothing itself: the driver does. The core detects no failures. It does not compete
+// for the lease: see package lease. It cannot promise that a shard has one live owner at a time: the
+// epoch and the fence of the journal make a second owner harmless. When a term ends, the core forgets
+// which regions want to leave; each of these regions asks the next coordinator again. The core never
+// forgets an entity type. If no region hosts a type, the type stays in the table, and after
 // [Config.UnhostedAfter] the table says that no region hosts it.
 //
 // # Duties of the driver
 //
 //  1. One goroutine steps the Tenure, with the time of a monotonic clock, and
 //     performs the outputs of each Step before those of the next.
-//  2. Acquired, Renewed and Lost are stepped ahead of everything else that waits.
-//     A term whose renewal waited behind work would end without need.
-//  3. Members are reported at every change, and before the first Acquired; a Tick
-//     comes every 50 ms or so.
-//  4. Requests to the journal are made beside the loop. Each is answered with its Number,
-//     however late: with UnknownOutcome if the result of an operation is not known, and
-//     with ReadFailed if a read failed. A Tenure that is active waits for an answer however
-//     long it takes. During a take-over it stops waiting after a while, and asks again.
-//  5. Messages may be lost, and so may the answer to a call; see package control. A call
-//     that nobody waits for any more is reported by CallEnded. Each call has a number
-//     of its own.
-//  6. A Plan is computed beside the loop, and answered with what [Plan.Compute] returns,
-//     however late.
-//  7. A Decided is given to a [Ring], which is told when a term begins and ends. What the Ring
-//     asks of the journal is done beside everything else.
+//  2. Acquired, Renewed and Lost are stepped before all other inputs that wait. If a renewal waited
+//     behind other inputs, the term could end without need.
+//  3. Members are reported at every change, and before the first Acquired. A Tick is stepped about
+//     every 50 ms.
+//  4. Requests to the journal are made beside the loop. Each request is answered with its Number,
+//     however late. If the result of an operation is not known, the answer is UnknownOutcome. If a
+//     read failed, the answer is ReadFailed. An active Tenure waits for an answer without limit.
+//     During a take-over, a Tenure waits for a limited time, and then asks again.
+//  5. Messages may be lost, and so may the answer to a call; see package control. If nobody waits for
+//     a call any more, CallEnded is stepped. Each call has a number of its own.
+//  6. A Plan is computed beside the loop. The result of [Plan.Compute] is stepped, however late.
+//  7. A Decided is given to a [Ring]. The Ring is told when a term begins and when it ends. Its
+//     requests to the journal are made beside the loop.
 //  8. RaiseTerm and YieldLease go to the lease. Resign is stepped before the lease is
 //     released. After Contested (another cluster uses the journal) the process stops.
 //

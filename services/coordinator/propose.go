@@ -61,7 +61,7 @@ func (m *Machine) Propose(q PlanQuery) (Proposal, error) {
 			}
 		}
 		if _, byLoad := plan.Strategy.(allocation.LeastLoad); byLoad && !m.measured() {
-			p.HeldBack = append(p.HeldBack, fmt.Sprintf("no shard of %s moves because of its load: not every region has reported its load twice, the last time not long ago", t.desc.Type))
+			p.HeldBack = append(p.HeldBack, fmt.Sprintf("no shard of %s moves because of its load: not every region has reported its load twice, with a recent last report", t.desc.Type))
 		}
 		p.Input.Types = append(p.Input.Types, plan)
 	}
@@ -100,7 +100,7 @@ func (m *Machine) heldBack() (why []string) {
 	}
 	if m.halted() {
 		f := m.steering.freeze
-		why = append(why, fmt.Sprintf("nothing moves: %s froze all moves that need not be%s; see roost thaw", who(f.By), because(f.Reason)))
+		why = append(why, fmt.Sprintf("nothing moves: %s froze all moves of shards that can stay%s; see roost thaw", who(f.By), because(f.Reason)))
 	}
 	if m.frozen() {
 		why = append(why, fmt.Sprintf("nothing moves: a rollout to version %s is on; see roost rollout", m.target.Version))
@@ -117,7 +117,7 @@ func (m *Machine) heldBack() (why []string) {
 		why = append(why, v.Why()+"; see roost steering")
 	}
 	if room, by := m.budget.room(m.now, &m.cfg); room == 0 && by != limitBrake {
-		why = append(why, "nothing more begins to move in this moment: as many shards move as may; see allocation.max_handoffs and allocation.max_moves_per_minute")
+		why = append(why, "no more moves can begin now: a limit is reached; see allocation.max_handoffs and allocation.max_moves_per_minute")
 	}
 	return why
 }

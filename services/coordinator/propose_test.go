@@ -63,7 +63,7 @@ func TestProposeHeldBack(t *testing.T) {
 	}
 	w.run(FreezeMoves{By: "ann", Reason: "party"})
 	p, _, _ = w.propose(PlanQuery{Strategy: allocation.LeastLoad{}})
-	if len(p.HeldBack) != 2 || !strings.Contains(p.HeldBack[0], "ann froze all moves that need not be (party)") || !strings.Contains(p.HeldBack[1], "no shard of T moves because of its load") {
+	if len(p.HeldBack) != 2 || !strings.Contains(p.HeldBack[0], "ann froze all moves of shards that can stay (party)") || !strings.Contains(p.HeldBack[1], "no shard of T moves because of its load") {
 		t.Errorf("frozen: %q", p.HeldBack)
 	}
 	if _, moves, _ = w.propose(PlanQuery{}); len(moves) != 1 {

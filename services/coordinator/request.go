@@ -11,34 +11,36 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// A request of an operator about placement is answered before it is stepped, by [Machine.Ask],
-// which changes nothing. Therefore a dry run is the same question, without the step. A request whose
-// effect is already there is not an error, so a client can repeat it until the effect is stored.
+// A request of an operator about placement is first given to [Machine.Ask], which computes the answer
+// and changes nothing. Then the request is stepped, and takes effect. A dry run leaves out the step. If
+// the effect of a request is there already, the request is not refused. So a client can repeat a
+// request until its effect is stored.
 
-// Request is an [Input] about placement. The set is closed.
+// Request is an [Input] about placement. Only this package defines requests.
 type Request interface {
 	Input
-	// effect says what the request does, and by which facts.
+	// effect returns the effect of the request, and the facts that carry the request out.
 	effect(m *Machine) (Effect, []Fact, error)
-	// Said returns what the request says about itself: who asks, and why.
+	// Said returns two texts of the request: who asks, and why.
 	Said() (by, reason string)
 }
 
 // Effect is what a request does, or would do.
 type Effect struct {
-	// Already says that all is as the request wants it. Stored says that this is durable.
+	// Already says that the request changes nothing, because its effect is there already. Stored says
+	// that this earlier effect is durable.
 	Already, Stored bool
 	// Region is the name of the region that the request is about, if it is about one.
 	Region string
-	// Changes is the number of facts.
+	// Changes is the number of facts that carry the request out.
 	Changes int
-	// Until is when a freeze ends by itself; zero: never.
+	// Until is when the freeze of a [FreezeMoves] ends by itself; zero: it does not.
 	Until time.Time
-	// Remarks are what an operator should know besides, in sentences.
+	// Remarks are sentences that the operator should read.
 	Remarks []string
 }
 
-// Refusal is an error about a request. Text says what to do.
+// Refusal is the error for a request that is refused. Text says why, and what the operator can do.
 type Refusal struct {
 	Kind RefusalKind
 	Text string
@@ -52,16 +54,16 @@ type RefusalKind uint8
 
 // The kinds.
 const (
-	Malformed RefusalKind = iota // the request makes no sense
-	NotFound                     // what it names is not here
-	NotNow                       // it is not possible as things are
+	Malformed RefusalKind = iota // the request is never valid
+	NotFound                     // the request names a region, a type or a shard that does not exist
+	NotNow                       // the request is valid, but cannot be carried out now
 )
 
 func refuse(kind RefusalKind, format string, args ...any) error {
 	return &Refusal{Kind: kind, Text: fmt.Sprintf(format, args...)}
 }
 
-// Ask says what a request would do now. It changes nothing. Only the active coordinator knows.
+// Ask returns what a request would do now. It changes nothing.
 func (m *Machine) Ask(r Request) (Effect, error) {
 	e, _, err := r.effect(m)
 	return e, err
@@ -74,7 +76,7 @@ func (m *Machine) request(r Request) {
 		return
 	}
 	for _, f := range facts {
-		if row, ok := f.(RowFact); ok { // of a MoveShard
+		if row, ok := f.(RowFact); ok { // the request is a MoveShard
 			t, at := m.find(row.Row.Shard)
 			m.handOff(t, at, row.Successor, row.Cause)
 			continue
@@ -84,7 +86,7 @@ func (m *Machine) request(r Request) {
 	}
 }
 
-// checkSaid checks that the texts that say who asks, and why, are well-formed.
+// checkSaid checks that the texts that Said returns are well-formed.
 func (m *Machine) checkSaid(r Request) error {
 	by, reason := r.Said()
 	for _, t := range [][2]string{{"by", by}, {"reason", reason}} {
@@ -108,8 +110,8 @@ func (m *Machine) called(name string) (list []*region) {
 	return list
 }
 
-// regionName turns what an operator has given, a name or an address, into the name of a present
-// region. If other is set, a name that no present region has is returned as it is.
+// regionName returns the name of a present region. An operator has given its name or its address. If
+// no present region matches and other is set, the given text is returned as a name.
 func (m *Machine) regionName(given string, other bool) (string, error) {
 	if err := sharding.CheckText("region", given, sharding.MaxTypeLen); err != nil {
 		return "", refuse(Malformed, "%v", err)
@@ -135,9 +137,8 @@ func (m *Machine) regionName(given string, other bool) (string, error) {
 	return "", refuse(NotFound, "no region is called %s; %s. To name a region that is not here yet, add --ahead", given, text)
 }
 
-// CordonRegion is an operator's request that regions with the name Region get no shards; Lift ends
-// that.
-// Ahead allows a name that no region has now.
+// CordonRegion is an operator's request to cordon the regions with the name Region: they get no more
+// shards. If Lift is set, the request ends the cordon. Ahead allows a name that no region has now.
 type CordonRegion struct {
 	Region      string
 	Lift, Ahead bool
@@ -175,13 +176,13 @@ func (in CordonRegion) effect(m *Machine) (e Effect, facts []Fact, err error) {
 	}
 	e.Changes = 1
 	f := CordonFact{Region: e.Region, Lifted: in.Lift, Note: m.note(in.By, in.Reason), After: sharding.MakeEpoch(m.term, m.counter)}
-	if found { // shards that the region was given since the first cordon are still counted (CordonView.Since)
+	if found { // shards given to the region after the first cordon are still counted (CordonView.Since)
 		f.After = m.steering.cordons[i].After
 	}
 	return e, []Fact{f}, nil
 }
 
-// aboutCordon says what a cordon does not do.
+// aboutCordon returns remarks for an operator who expects more from a cordon than it does.
 func (m *Machine) aboutCordon(name string) (remarks []string) {
 	regions, shards := 0, 0
 	for i := range m.regions {
@@ -212,16 +213,16 @@ func (m *Machine) aboutCordon(name string) (remarks []string) {
 			}
 		}
 		if hosts && !others {
-			remarks = append(remarks, fmt.Sprintf("it is given shards of type %s all the same: no other region can be given them", t.desc.Type))
+			remarks = append(remarks, fmt.Sprintf("it still gets shards of type %s: no other region can take them", t.desc.Type))
 		}
 	}
 	return remarks
 }
 
-// FreezeMoves is an operator's request that only shards that must move do; Thaw ends that. The
-// freeze ends by itself at Until, or after For; if both are zero, it does not end by itself. A
-// client that repeats a request with For must instead send the Until of the first answer:
-// otherwise each repeat would ask for a later end.
+// FreezeMoves is an operator's request to stop voluntary moves. If Thaw is set, the request ends the
+// freeze. The freeze ends by itself at Until, or after For. If both are zero, the freeze does not end
+// by itself. If a client repeats a request that had For, it must send the Until of the first answer
+// instead. Otherwise each repeat would ask for a later end.
 type FreezeMoves struct {
 	Thaw       bool
 	For        time.Duration
@@ -273,16 +274,16 @@ func (in FreezeMoves) effect(m *Machine) (e Effect, facts []Fact, err error) {
 	return e, []Fact{FreezeFact{Frozen: !in.Thaw, Until: until, Note: m.note(in.By, in.Reason)}}, nil
 }
 
-// PinShards is an operator's, or a program's, request that shards are at regions with certain
-// names. It is carried out for all of the shards or for none. Ahead allows names that no region
-// has now.
+// PinShards is a request of an operator, or of a program, to pin shards to regions. The request is
+// carried out for all of its shards or for none. Ahead allows names that no region has now.
 type PinShards struct {
 	Pins       []Pin
 	Ahead      bool
 	By, Reason string
 }
 
-// Pin is where a shard is wanted. An empty Region: anywhere, it is not pinned any more.
+// Pin asks that a shard be at the region with the name Region. If Region is empty, it ends the pin of
+// the shard.
 type Pin struct {
 	Shard  sharding.ShardID
 	Region string
@@ -299,7 +300,7 @@ func (in PinShards) effect(m *Machine) (e Effect, facts []Fact, err error) {
 		return e, nil, refuse(Malformed, "a request has 1 to %d shards, this one has %d; split it", m.cfg.MaxPins, n)
 	}
 	asked := make(map[sharding.ShardID]bool, len(in.Pins))
-	names := map[string]string{} // what was given, and the name
+	names := map[string]string{} // names of regions, by the text that was given
 	move, cannot := 0, map[string]bool{}
 	for _, p := range in.Pins {
 		t, r, err := m.findShard(p.Shard)
@@ -345,13 +346,13 @@ func (in PinShards) effect(m *Machine) (e Effect, facts []Fact, err error) {
 		e.Remarks = append(e.Remarks, text)
 	}
 	for why := range cannot { // sorted below
-		e.Remarks = append(e.Remarks, why+"; until the region can be given the shard, another one has it")
+		e.Remarks = append(e.Remarks, why+"; until it can take the shard, another region has the shard")
 	}
 	slices.Sort(e.Remarks)
 	return e, facts, nil
 }
 
-// findType finds an entity type for a request.
+// findType returns the entity type that a request names.
 func (m *Machine) findType(typ sharding.EntityType) (*typeTable, error) {
 	i, found := m.searchType(typ)
 	if found {
@@ -367,7 +368,7 @@ func (m *Machine) findType(typ sharding.EntityType) (*typeTable, error) {
 	return nil, refuse(NotFound, "no entity type %s; declared are %s", typ, strings.Join(known, ", "))
 }
 
-// findShard finds a shard for a request.
+// findShard returns the shard that a request names.
 func (m *Machine) findShard(s sharding.ShardID) (*typeTable, *row, error) {
 	t, err := m.findType(s.Type)
 	if err != nil {
@@ -379,7 +380,7 @@ func (m *Machine) findShard(s sharding.ShardID) (*typeTable, *row, error) {
 	return t, &t.rows[s.Index], nil
 }
 
-// unfit says why no region with the given name can be given the shard now; "": one can.
+// unfit says why no region with the given name can get the shard now; "": at least one can.
 func (m *Machine) unfit(t *typeTable, r *row, name string) string {
 	why := "is not here"
 	for i := range m.regions {
@@ -394,7 +395,7 @@ func (m *Machine) unfit(t *typeTable, r *row, name string) string {
 	return why
 }
 
-// unable says why a region cannot be given a shard now; "": it can.
+// unable says why region o cannot get a shard now; "": it can.
 func (m *Machine) unable(t *typeTable, r *row, o *region) string {
 	switch {
 	case !o.reachable:
@@ -403,7 +404,7 @@ func (m *Machine) unable(t *typeTable, r *row, o *region) string {
 		return "has not registered yet; try again in a moment"
 	case o.joining:
 		return "is not up yet; try again when roost members says that it is"
-	case o.going || o.leaving: // the membership says that it leaves, or the region itself has asked to
+	case o.going || o.leaving: // the membership says that the region leaves, or the region has asked to leave
 		return "is leaving; choose another region"
 	case !o.hosts(t.desc.Type):
 		return fmt.Sprintf("does not host type %s; choose a region that does", t.desc.Type)
@@ -423,8 +424,8 @@ func (m *Machine) unable(t *typeTable, r *row, o *region) string {
 	return ""
 }
 
-// MoveShard is an operator's request to move a shard to a region once. By itself it does not
-// keep the shard there: the strategy may move it on.
+// MoveShard is an operator's request to move a shard to a region once. The shard need not stay there:
+// the strategy may move it again.
 type MoveShard struct {
 	Shard      sharding.ShardID
 	Region     string
@@ -465,7 +466,7 @@ func (in MoveShard) effect(m *Machine) (e Effect, facts []Fact, err error) {
 	return e, []Fact{f, MoveFact{Shard: in.Shard, Region: e.Region, Epoch: r.Epoch, Note: m.note(in.By, in.Reason)}}, nil
 }
 
-// mayMove says why an operator cannot move a shard to a region now.
+// mayMove returns an error if an operator cannot move a shard to a region now.
 func (m *Machine) mayMove(t *typeTable, r *row, to *region) error {
 	name, shard := cmp.Or(to.name, to.node.Addr), r.Shard
 	owner := m.region(r.Owner)
@@ -479,7 +480,7 @@ func (m *Machine) mayMove(t *typeTable, r *row, to *region) error {
 	case m.halted() && !mutant.On("freeze-moves"):
 		return refuse(NotNow, "%s froze all moves of shards that can stay%s; roost thaw first", who(m.steering.freeze.By), because(m.steering.freeze.Reason))
 	case m.frozen():
-		return refuse(NotNow, "a rollout is on, in which nothing moves that need not; see roost rollout, or pin the shard to have it move afterwards")
+		return refuse(NotNow, "a rollout is on, and voluntary moves wait for its end; see roost rollout, or pin the shard to have it move afterwards")
 	case r.Epoch == 0:
 		return refuse(NotNow, "%v has never been used, so there is nothing to move; roost pin says where it begins", shard)
 	case r.Phase != sharding.Serving || m.pending(r.number) || lost(t, owner) || owner.leaves():

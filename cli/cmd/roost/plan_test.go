@@ -18,7 +18,7 @@ func (f *fakeAdmin) Plan(_ context.Context, req *adminv1.PlanRequest) (*adminv1.
 	case slices.Contains(req.Without, "region-9"):
 		return nil, twirp.NewError(twirp.NotFound, "no region region-9; see roost members")
 	case len(req.Without) == 0:
-		return &adminv1.PlanResponse{HeldBack: []string{"nothing moves: ann froze all moves that need not be; see roost thaw"}}, nil
+		return &adminv1.PlanResponse{HeldBack: []string{"nothing moves: ann froze all moves of shards that can stay; see roost thaw"}}, nil
 	}
 	return &adminv1.PlanResponse{
 		Moves: []*adminv1.PlannedMove{
@@ -39,7 +39,7 @@ func TestPlan(t *testing.T) {
 		code    int
 		want    string
 	}{
-		{"plan", 0, "0 moves\nnothing moves: ann froze all moves that need not be; see roost thaw\n"},
+		{"plan", 0, "0 moves\nnothing moves: ann froze all moves of shards that can stay; see roost thaw\n"},
 		{"plan --without region-1 --without region-7", 0, `SHARD    FROM      TO        BECAUSE
 Cart/3   region-1  region-2  its region leaves; no region keeps: cordon, zone
 Cart/12  region-3  region-2  the strategy evens the regions out

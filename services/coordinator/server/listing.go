@@ -22,39 +22,40 @@ import (
 )
 
 const (
-	// listDefault is the number of rows of an answer if the request names no limit: a few screenfuls.
+	// listDefault is the number of rows in an answer if the request names no limit: a few screenfuls.
 	listDefault = 100
-	// listMost is the largest number of rows of an answer. A row has names only, and no
-	// inputs, so this is at most a MiB or two.
+	// listMost is the largest number of rows in an answer. A row has names but no inputs, so an
+	// answer is at most a MiB or two.
 	listMost = 1000
-	// listShards is how many shards are read at a time while they have few rows. If shards with few
-	// rows were read one by one, the round trips would take most of the time. What is read is bounded by the journal (PageBytes).
+	// listShards is how many shards are read at a time while shards have few rows. If they were read
+	// one by one, the round trips would take most of the time. The journal bounds the size of what is
+	// read (PageBytes).
 	listShards = 64
-	// listTime is how long rows are looked for. After that the answer has the rows that were found,
-	// even if more are wanted. It is half of the time that the command line waits for an answer.
+	// listTime bounds how long a listing reads rows. After that time, the rows found so far are
+	// answered. The command line waits twice as long for an answer.
 	listTime = time.Second
 )
 
 // cursor is the position at which a listing goes on. Clients get it as opaque text.
 type cursor struct {
 	Shard sharding.ShardID
-	ID    sharding.EntityID `json:",omitempty"` // of the last row; none: before all rows of the shard
-	// Of a wake-up.
+	ID    sharding.EntityID `json:",omitempty"` // the entity of the last row; empty: no row of the shard is listed
+	// Due, Kind and Name are the position of a wake-up. Name may be any bytes.
 	Due  int64             `json:",omitempty"`
 	Kind sharding.WakeKind `json:",omitempty"`
-	Name []byte            `json:",omitempty"` // any bytes
-	Seq  uint64            `json:",omitempty"` // of a record with sends
+	Name []byte            `json:",omitempty"`
+	Seq  uint64            `json:",omitempty"` // the number of a record with sends
 	// Place is the place of the first send of record Seq that is not listed yet; 0: all of the
 	// record's sends are listed.
 	Place int `json:",omitempty"`
-	// Pending says that the dead letters are done: the listing goes on with the pending sends.
+	// Pending says that all dead letters are listed, and that the listing goes on with pending sends.
 	Pending bool `json:",omitempty"`
 }
 
 func (c *cursor) String() string {
 	text, err := json.Marshal(c)
 	if err != nil {
-		panic(err) // it has no values that could not be written
+		panic(err) // a cursor has only values that can be encoded
 	}
 	return base64.RawURLEncoding.EncodeToString(text)
 }
@@ -67,7 +68,7 @@ func parseCursor(text string) (c cursor, err error) {
 	if err == nil {
 		err = json.Unmarshal(raw, &c)
 	}
-	if err == nil && c.Shard.Type != "" { // else it is before all shards
+	if err == nil && c.Shard.Type != "" { // otherwise the position is before all shards
 		err = (sharding.Entity{Type: c.Shard.Type, ID: cmp.Or(c.ID, "-")}).Check()
 	}
 	if err != nil {
@@ -76,14 +77,14 @@ func parseCursor(text string) (c cursor, err error) {
 	return c, nil
 }
 
-// wanted is what a listing is asked for.
+// wanted is what a request for a listing asks for.
 type wanted struct {
 	typ   sharding.EntityType // empty: all
 	id    sharding.EntityID   // empty: all
 	limit int
 	after cursor
 	view  coordinator.View // what the coordinator knows
-	// shards are those that may have rows that are wanted.
+	// shards are the shards that may have wanted rows.
 	shards []sharding.ShardID
 }
 
@@ -104,8 +105,8 @@ func toWanted(typ, id, after string, limit uint32) (w wanted, err error) {
 	return w, nil
 }
 
-// shardsOf returns the shards of some types that may have wanted rows, in the order of shards.
-// Volatile types have no rows.
+// shardsOf returns those shards of the given types that may have wanted rows, sorted. Volatile types
+// have no rows.
 func (w *wanted) shardsOf(types []sharding.TypeDesc) (all []sharding.ShardID) {
 	for _, t := range types {
 		switch {
@@ -122,23 +123,23 @@ func (w *wanted) shardsOf(types []sharding.TypeDesc) (all []sharding.ShardID) {
 	return all
 }
 
-// listing reads rows (of type R) of shards, each beginning at a position (of type P).
+// listing reads rows (of type R) of shards. In each shard it begins at a position (of type P).
 type listing[P, R any] struct {
 	read            func(ctx context.Context, from []P, limit int) (journal.Page[R], error)
 	shardOfPosition func(*P) sharding.ShardID
 	shardOfRow      func(*R) sharding.ShardID
 	after           func(*R) P
-	// take lists a row if it is wanted. It returns false if the answer is full, and the listing must
-	// go on with this row later.
+	// take lists a row if the row is wanted. It returns false if the answer is full. Then the next
+	// listing must begin with this row.
 	take    func(*R) (taken bool)
-	left    func() int // how many rows may still be listed
+	left    func() int // returns how many more rows the answer may have
 	damaged func(string)
 }
 
-// run reads rows, beginning at the given positions. It returns the position at which the listing
-// goes on; nil if all rows are listed. At least one page is read, so that every call makes progress.
-// A shard whose rows do not fit into one page is read alone; otherwise the rows of the other shards
-// would be read again with every page.
+// run reads rows, beginning at the given positions. It returns the position at which the next listing
+// must begin; nil: all rows are listed. run reads at least one page, so every call makes progress. If
+// the rows of a shard do not fit into one page, that shard is read alone. Otherwise every page would
+// read the rows of the other shards again.
 func (l *listing[P, R]) run(ctx context.Context, from []P, until time.Time) (rest *P, err error) {
 	n := 1
 	for first := true; len(from) > 0; first = false {
@@ -195,7 +196,7 @@ func (a admin) beginListing(ctx context.Context, typ, id, after string, limit ui
 	return w, nil
 }
 
-// Reminders lists the reminders that are stored, from the journal, or those that fail.
+// Reminders lists the reminders that the journal has, or only those that fail.
 func (a admin) Reminders(ctx context.Context, req *adminv1.RemindersRequest) (*adminv1.RemindersResponse, error) {
 	w, err := a.beginListing(ctx, req.Type, req.Id, req.After, req.Limit)
 	if err != nil {
@@ -220,7 +221,7 @@ func (a admin) Reminders(ctx context.Context, req *adminv1.RemindersRequest) (*a
 		return out, nil
 	}
 	var subjects []*inspectionv1.Subject
-	// Wake-ups that are due at PurgeFrom or later are those of deleted entities, not reminders.
+	// A wake-up that is due at PurgeFrom or later belongs to a deleted entity, and is no reminder.
 	next, err := a.wakes(ctx, &w, journal.WakesRequest{Until: min(req.DueBeforeUnixMs, journal.PurgeFrom)}, 0, &out.Damaged, func(r *journal.WakeRow) {
 		out.Reminders = append(out.Reminders, &adminv1.Reminder{
 			Type: string(r.Entity.Type), Id: string(r.Entity.ID), Name: strings.ToValidUTF8(r.Name, "\ufffd"), DueUnixMs: r.Due, PeriodMs: r.Period, Command: r.Input.Command,
@@ -239,8 +240,7 @@ func (a admin) Reminders(ctx context.Context, req *adminv1.RemindersRequest) (*a
 	return out, nil
 }
 
-// Remembered lists the entities that are remembered, from the journal, or those that cannot be
-// started.
+// Remembered lists the remembered entities that the journal has, or only those that cannot be started.
 func (a admin) Remembered(ctx context.Context, req *adminv1.RememberedRequest) (*adminv1.RememberedResponse, error) {
 	w, err := a.beginListing(ctx, req.Type, req.Id, req.After, req.Limit)
 	if err != nil {
@@ -260,7 +260,7 @@ func (a admin) Remembered(ctx context.Context, req *adminv1.RememberedRequest) (
 		return out, nil
 	}
 	var subjects []*inspectionv1.Subject
-	// Their wake-ups are due at the negative of their last activity.
+	// The wake-up of a remembered entity is due at minus the time of the entity's last activity.
 	next, err := a.wakes(ctx, &w, journal.WakesRequest{Until: 1}, math.MinInt64, &out.Damaged, func(r *journal.WakeRow) {
 		if r.Kind == sharding.RememberWake {
 			out.Remembered = append(out.Remembered, &adminv1.Remembered{Type: string(r.Entity.Type), Id: string(r.Entity.ID), ActiveUnixMs: -r.Due})
@@ -279,8 +279,8 @@ func (a admin) Remembered(ctx context.Context, req *adminv1.RememberedRequest) (
 	return out, nil
 }
 
-// wakes lists wake-ups: it calls add for each. In each shard it begins with the wake-ups that are due
-// at the time given by from. It returns the position at which the listing goes on; empty if all are
+// wakes calls add for each wanted wake-up. In each shard it begins with the wake-ups that are due at
+// the time from. It returns the position at which the next listing must begin; "": all wake-ups are
 // listed.
 func (a admin) wakes(ctx context.Context, w *wanted, req journal.WakesRequest, from int64, damaged *[]string, add func(*journal.WakeRow)) (next string, err error) {
 	broken := func(text string) { *damaged = append(*damaged, strings.ToValidUTF8(text, "\ufffd")) }
@@ -331,8 +331,8 @@ func (a admin) wakes(ctx context.Context, w *wanted, req journal.WakesRequest, f
 	return c.String(), nil
 }
 
-// Sends lists the sends that have not ended, from the journal: the dead letters first. Or it lists
-// those that fail.
+// Sends lists the sends that the journal has and that have not ended, dead letters first. Or it lists
+// only those that fail.
 func (a admin) Sends(ctx context.Context, req *adminv1.SendsRequest) (*adminv1.SendsResponse, error) {
 	w, err := a.beginListing(ctx, req.Type, req.Id, req.After, req.Limit)
 	if err != nil {
@@ -378,7 +378,7 @@ func (a admin) Sends(ctx context.Context, req *adminv1.SendsRequest) (*adminv1.S
 	}
 	found, silent := f.lookup(ctx, subjects)
 	for i, x := range found {
-		if s := out.Sends[i]; x != nil && x.Died == (s.State != sharding.SendPending.String()) { // else it has ended meanwhile
+		if s := out.Sends[i]; x != nil && x.Died == (s.State != sharding.SendPending.String()) { // otherwise the state has changed since the row was read
 			f.addFailure(s, x)
 		}
 	}
@@ -391,7 +391,8 @@ func (f *failing) addFailure(s *adminv1.Send, x *inspectionv1.Failing) {
 	s.Failure, s.Behind, s.Answer, s.Waiting = f.failure(x), x.Behind, x.Answer, x.Waiting
 }
 
-// sendsFrom lists pending sends if at.Pending is set, otherwise dead letters, beginning at the cursor.
+// sendsFrom lists sends, beginning at the cursor. If at.Pending is set, it lists pending sends,
+// otherwise dead letters.
 func (a admin) sendsFrom(ctx context.Context, w *wanted, at cursor, until time.Time, out *adminv1.SendsResponse) (*cursor, error) {
 	pastEntity := false // all rows of the wanted entity are listed
 	var partial *cursor // the position in a record that is listed in part; nil: there is none
@@ -403,8 +404,8 @@ func (a admin) sendsFrom(ctx context.Context, w *wanted, at cursor, until time.T
 		shardOfRow:      func(r *journal.SendRow) sharding.ShardID { return r.Shard },
 		after:           (*journal.SendRow).Position,
 		take: func(r *journal.SendRow) bool {
-			// Rows are sorted by entity, so after the first row of another entity, no row belongs to
-			// the wanted one.
+			// Rows are sorted by entity. So after a row of a later entity, no row of the wanted entity
+			// follows.
 			if pastEntity = w.id != "" && r.Entity.ID != w.id; pastEntity || len(out.Sends) >= w.limit {
 				return false
 			}
@@ -445,9 +446,8 @@ func (a admin) sendsFrom(ctx context.Context, w *wanted, at cursor, until time.T
 	return &cursor{Shard: next.Shard, ID: next.Entity.ID, Seq: next.Seq, Pending: at.Pending}, nil
 }
 
-// toSends lists the sends of a record that are pending, or those that are dead letters, beginning at
-// the place from. It returns the place of the first send that does not fit into the answer, 0 if all
-// are listed.
+// toSends lists sends of one record, beginning at the place from: the pending ones or the dead letters.
+// It returns the place of the first send that does not fit into the answer; 0: all are listed.
 func toSends(r *journal.SendRow, pending bool, from, limit int, out *adminv1.SendsResponse) (next int) {
 	if r.Err != nil {
 		out.Damaged = append(out.Damaged, strings.ToValidUTF8(fmt.Sprintf("sends of record %d of %s: %v", r.Seq, r.Entity, r.Err), "\ufffd"))
@@ -456,7 +456,7 @@ func toSends(r *journal.SendRow, pending bool, from, limit int, out *adminv1.Sen
 		s, state := &r.Sends[place], r.States.Of(place)
 		if place >= from && (pending && state == sharding.SendPending || !pending && state.Dead()) {
 			if len(out.Sends) >= limit {
-				return place // never 0: before a record, the caller checks that there is room for one send
+				return place // never 0: before each record, the caller checks that one more send fits
 			}
 			out.Sends = append(out.Sends, &adminv1.Send{
 				Type: string(r.Entity.Type), Id: string(r.Entity.ID), Record: r.Seq, Place: uint32(place), State: state.String(),
