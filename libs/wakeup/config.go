@@ -8,8 +8,8 @@ import (
 
 // Config holds the limits of a [Keeper].
 type Config struct {
-	// Page is how many wake-ups of a shard are read at a time. Default 128: what fires in a
-	// tenth of a second in a busy shard.
+	// Page is how many wake-ups of a shard are read at a time. Default 128: a busy shard fires as
+	// many in a tenth of a second.
 	Page int
 	// ReadShards is how many shards one read asks for. Default 256: the wake-ups of a region
 	// with the usual 1024 shards of a type are read by four queries.
@@ -18,28 +18,28 @@ type Config struct {
 	// same connections.
 	Reads int
 	// Rows is how many wake-ups may be in memory. Default 100,000: enough for two thousand
-	// firings per second, during Ahead. Each takes some 300 bytes, plus its input.
+	// firings per second, during Ahead. Each wake-up takes some 300 bytes, plus its input.
 	Rows int
-	// FailingRows is how many of the rows in memory may be failing. Further ones are removed
-	// from memory, and tried again after the next sweep. Default 10,000: few enough to leave
-	// room for those that do not fail.
+	// FailingRows is how many of the rows in memory may be failing. Further failing rows are removed
+	// from memory, and tried again after the next sweep. Default 10,000: few enough to leave room for
+	// rows that do not fail.
 	FailingRows int
 	// BlockedRows is how many of the rows in memory may wait for another firing of their entity.
-	// Further ones are removed from memory, and read again when that firing has ended. Default
-	// 10,000: few enough to leave room for other entities.
+	// Further waiting rows are removed from memory, and read again when that firing has ended.
+	// Default 10,000: few enough to leave room for other entities.
 	BlockedRows int
 	// Firings is how many firings of a type are under way at a time. Default 256: a region
 	// that starts with many due wake-ups must serve its callers too.
 	Firings int
-	// Refresh is the pause between two sweeps of a shard. Default 15 s. A sweep finds what has
-	// changed without this process knowing of it, and brings the time of the store's clock.
+	// Refresh is the pause between two sweeps of a shard. Default 15 s. A sweep finds changes of
+	// which this process does not know, and reads the store's clock.
 	Refresh time.Duration
 	// Ahead is how far into the future a sweep reads. Default 45 s: above twice Refresh, so
 	// that no wake-up is missed if the next sweep is late.
 	Ahead time.Duration
 	// RetryMin is the pause after the first failure of a firing, or of a read. The pause
-	// doubles with each failure in a row, up to RetryMax. A random part of it, at most half,
-	// is left out. Defaults 1 s and 1 min.
+	// doubles with each failure in a row, up to RetryMax. A random part of the pause, at most half,
+	// is subtracted. Defaults 1 s and 1 min.
 	RetryMin, RetryMax time.Duration
 	// Seed seeds the random part of the pauses.
 	Seed uint64

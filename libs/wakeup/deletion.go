@@ -7,9 +7,9 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// drop removes all wake-ups of an entity from memory, because it was deleted, or because it is not
-// known which of them still stand. A page that is being read may have them as they were: what it
-// has of the entity is left out.
+// drop removes all wake-ups of an entity from memory. Either the entity was deleted, or it is not known
+// which of its wake-ups still stand. If a page is being read, its rows of this entity may be outdated.
+// They are ignored.
 func (k *Keeper) drop(s *shard, of sharding.Entity) {
 	for id, r := range s.rows { // order-free: all of the entity are removed
 		if id.entity == of {

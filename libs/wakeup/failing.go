@@ -8,32 +8,33 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Failing is a wake-up that has failed, and is tried again: a reminder whose command has failed, or
-// a remembered entity that could not be started, or has died.
+// Failing is a wake-up that has failed and will be tried again. It is a reminder whose command has
+// failed, or a remembered entity that could not be started or has died.
 type Failing struct {
 	Entity sharding.Entity
 	Since  time.Time // when it failed first, by the clock of this process
 	Times  int       // how many times it has failed
-	// Next is when it is tried again, by the clock of this process: now if that time is over. It
-	// is zero if the journal must be read again before.
+	// Next is when the wake-up is tried again, by the clock of this process. If that time is over,
+	// Next is the present time. Zero: the journal must be read first.
 	Next    time.Time
 	Code    sharding.Code // of the last failure
 	Message string
-	// Of a reminder. Due is by the clock of the store.
+	// The fields below are for reminders only. Due is by the clock of the store.
 	Name    string
 	Command string
 	Due     time.Time
 	Period  time.Duration
 }
 
-// asked reports whether an entity is among those that are asked for: one, those of a type, or all.
+// asked reports whether a request asks for an entity. A request asks for one entity, for the entities
+// of a type, or for all entities.
 func asked(of, e sharding.Entity) bool {
 	return (of.Type == "" || of.Type == e.Type) && (of.ID == "" || of.ID == e.ID)
 }
 
-// Failing returns reminders that are failing, at most limit of them: those of an entity, those of a
-// type if the entity has no id, or all if it is zero. The one that has been failing for longest
-// comes first.
+// Failing returns at most limit reminders that are failing. It returns the reminders of one entity. If
+// the given entity has no id, it returns the reminders of a type; if the entity is zero, of all
+// entities. The reminder that has been failing for longest comes first.
 func (k *Keeper) Failing(of sharding.Entity, limit int) []Failing {
 	first := priority.First(func(yield func(*row) bool) {
 		for r := range k.failing { // order-free: the first ones are taken
@@ -51,7 +52,7 @@ func (k *Keeper) Failing(of sharding.Entity, limit int) []Failing {
 	return list
 }
 
-// FailingOf returns the reminder of an entity with that name, if it is failing.
+// FailingOf returns the reminder of an entity with the given name, if the reminder is failing.
 func (k *Keeper) FailingOf(s sharding.ShardID, e sharding.Entity, name string) (f Failing, ok bool) {
 	if sh := k.byID[s]; sh != nil {
 		if r := sh.rows[key{entity: e, kind: sharding.ReminderWake, name: name}]; r != nil && r.failures > 0 {
@@ -61,7 +62,7 @@ func (k *Keeper) FailingOf(s sharding.ShardID, e sharding.Entity, name string) (
 	return f, false
 }
 
-// FailingTypes counts the reminders that are failing by the type of their entities.
+// FailingTypes counts the failing reminders by entity type.
 func (k *Keeper) FailingTypes() map[sharding.EntityType]int {
 	n := map[sharding.EntityType]int{}
 	for r := range k.failing { // order-free: counted
@@ -77,8 +78,8 @@ func (r *row) describe() Failing {
 	}
 }
 
-// Failing returns remembered entities that could not be started, or have died, and will be started
-// again, as [Keeper.Failing] does.
+// Failing returns remembered entities that could not be started or have died, and will be started
+// again. Its parameters and the order are those of [Keeper.Failing].
 func (s *Starter) Failing(of sharding.Entity, limit int) []Failing {
 	first := priority.First(func(yield func(*start) bool) {
 		for e, st := range s.starts { // order-free: the first ones are taken
@@ -104,7 +105,7 @@ func (s *Starter) FailingOf(e sharding.Entity) (f Failing, ok bool) {
 	return f, false
 }
 
-// FailingTypes counts such entities by type.
+// FailingTypes counts the failing remembered entities by type.
 func (s *Starter) FailingTypes() map[sharding.EntityType]int {
 	n := map[sharding.EntityType]int{}
 	for e, st := range s.starts { // order-free: counted

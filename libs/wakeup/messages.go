@@ -7,10 +7,10 @@ import (
 	"github.com/roost-cluster/roost/libs/turn"
 )
 
-// Input is what [Keeper.Step] and [Starter.Step] take. The set is closed.
+// Input is an input of [Keeper.Step] and [Starter.Step]. Only this package defines inputs.
 type Input interface{ input() }
 
-// Outputs are what the driver must do after calls of Step and Observe.
+// Outputs is what the driver must do after calls of Step and Observe.
 type Outputs struct {
 	Reads []Read
 	// Fires and Activates are inputs of the turn.Machine.
@@ -32,10 +32,10 @@ type (
 	Close struct{ Shard sharding.ShardID }
 	// Page is the answer to a Read.
 	Page struct {
-		Number uint64 // of the Read
-		// Remembered is that of the Read.
+		Number uint64 // the Number of the Read
+		// Remembered is the same as in the Read.
 		Remembered bool
-		// Now is what the clock of the store said; zero: not known, because all shards have failed.
+		// Now is the time of the store's clock; zero: not known, because no shard could be read.
 		Now time.Time
 		// Rows are in the order of Read.Shards. The rows of one shard are in the order of
 		// their positions.
@@ -52,16 +52,16 @@ type (
 // Read asks the journal for wake-ups of shards. It is answered by one Page.
 type Read struct {
 	Number uint64
-	// Remembered says that a [Starter] asks, for the wake-ups of remembered entities; else a
-	// [Keeper] asks, for reminders.
+	// Remembered says that a [Starter] asks for the wake-ups of remembered entities. Otherwise a
+	// [Keeper] asks for reminders.
 	Remembered bool
-	Shards     []Position // of each shard, the rows behind this position are asked for
-	Until      int64      // rows that are due before this time are asked for, in Unix milliseconds; 0: all reminders
-	Limit      int        // so many rows of each shard at most
+	Shards     []Position // for each shard, the position after which rows are read
+	Until      int64      // only rows that are due before this time are read, in Unix milliseconds; 0: all reminders
+	Limit      int        // the largest number of rows per shard
 }
 
-// Position is a place among the reminders of a shard, in the order in which they are due. The
-// position that has only a Shard is before all of them.
+// Position is a place among the reminders of a shard, which are in the order of their due times. A
+// position that has only a Shard is before all reminders of the shard.
 type Position struct {
 	Shard  sharding.ShardID
 	Due    int64
@@ -90,8 +90,8 @@ type Stats struct {
 	Rows    int // wake-ups in memory
 	Firing  int // firings under way
 	Failing int // rows that are failing
-	// Fired, Failed and Obsolete count the firings that have ended. An obsolete one was refused
-	// by the journal, because the wake-up had been set again or removed, or had fired already.
+	// Fired, Failed and Obsolete count the firings that have ended. An obsolete firing was refused
+	// by the journal, because its wake-up had been set again or removed, or had fired already.
 	Fired, Failed, Obsolete uint64
 	// ReadsFailed counts reads that failed.
 	ReadsFailed uint64

@@ -10,8 +10,8 @@ import (
 type Strategy string
 
 const (
-	// StartAll starts them as fast as it can, StartConfig.Limit at a time. It takes all the
-	// processor time there is: commands take much longer until it is done.
+	// StartAll starts them as fast as possible, StartConfig.Limit at a time. It uses all processors.
+	// Until all are started, commands take much longer.
 	StartAll Strategy = "all"
 	// StartConstant starts StartConfig.Number of them every StartConfig.Frequency.
 	StartConstant Strategy = "constant"
@@ -19,24 +19,24 @@ const (
 
 // StartConfig holds the limits of a [Starter].
 type StartConfig struct {
-	// Strategy is StartConstant by default: commands go first.
+	// Strategy is StartConstant by default, so that commands are not slowed down much.
 	Strategy Strategy
-	// Frequency and Number are those of StartConstant, for each type. Defaults 10 ms and 10:
-	// 1,000 entities per second, in groups so small that no command waits for long behind one.
-	// Each start costs some 0.1 to 0.3 ms of a processor, so this takes a third of one at most.
+	// Frequency and Number are used by StartConstant, for each type. Defaults 10 ms and 10: 1,000
+	// entities per second, in groups so small that no command waits long behind a group. A start
+	// costs some 0.1 to 0.3 ms of processor time, so starts take at most a third of one processor.
 	Frequency time.Duration
 	Number    int
 	// Limit is how many entities of a type are being started at a time, with either strategy.
 	// Default 32: a command for one of them waits for few loads, and a start hook that hangs
 	// stops only a few others.
 	Limit int
-	// Page is how many wake-ups of a shard are read at a time. Default 16: those of all shards of
-	// a region are compared, to find the entity that was active last.
+	// Page is how many wake-ups of a shard are read at a time. Default 16. It is small because the
+	// Starter holds a page of every shard, to find the entity that was active last.
 	Page int
 	// ReadShards is how many shards one read asks for. Default 256, as in Config.
 	ReadShards int
-	// Rows is how many wake-ups are held in memory. Default 20,000: a page of 1,024 shards. Each
-	// takes some 150 bytes.
+	// Rows is how many wake-ups are held in memory. Default 20,000: a page of each of 1,024 shards.
+	// Each wake-up takes some 150 bytes.
 	Rows int
 	// Failing is how many entities that could not be started are held in memory until they are
 	// tried again. Default 10,000. Of a shard with more, all wake-ups are read again later.
@@ -45,10 +45,10 @@ type StartConfig struct {
 	// died; it doubles with each failure up to BackOffMax. A random part of up to a half is
 	// subtracted from all but the first. Defaults 10 s and 5 min.
 	BackOff, BackOffMax time.Duration
-	// ReadRetry is the pause after a read that failed, and after the limits left no room for an
-	// entity. Default 1 s.
+	// ReadRetry is the pause after a read has failed. It is also the pause after the limits have left
+	// no room for an entity. Default 1 s.
 	ReadRetry time.Duration
-	// Seed is that of the random part.
+	// Seed seeds the random part of the pauses.
 	Seed uint64
 }
 

@@ -13,27 +13,27 @@ import (
 	"github.com/roost-cluster/roost/libs/turn"
 )
 
-// Starter decides when the remembered entities of the open shards are started: those that were
-// active last come first. It holds a page of their wake-ups for each shard, and reads the next
-// page when all of that have been started. It is not safe for concurrent use.
+// Starter decides when the remembered entities of the open shards are started. The entities that were
+// active most recently come first. For each shard, the Starter holds a page of wake-ups. When all
+// entities of the page have been started, it reads the next page. It is not safe for concurrent use.
 type Starter struct {
 	cfg    StartConfig
 	shards []*startShard // in no order
 	byID   map[sharding.ShardID]*startShard
 	types  []*startType // in the order in which they were first opened
-	// starts are the entities that are being started, or will be started again.
+	// starts has the entities that are being started, or will be started again.
 	starts   map[sharding.Entity]*start
 	retries  priority.Queue[*start] // of those, by when they are started again
 	underWay int
-	// reads are under way, one at most.
+	// reads has the reads under way. There is at most one.
 	reads      map[uint64][]*startShard
 	lastRead   uint64
-	rows       int       // in memory
-	reserved   int       // rows that the reads may bring
-	scanAt     time.Time // when the shards are looked at again; zero: never
-	scanFrom   int       // where the next scan of the shards begins
-	readsAfter time.Time // no read begins before
-	noRoom     bool      // a shard waits until rows have left the memory
+	rows       int       // number of rows in memory
+	reserved   int       // how many rows the reads under way may bring
+	scanAt     time.Time // when the shards are next scanned for those to be read; zero: never
+	scanFrom   int       // where in shards the next scan begins
+	readsAfter time.Time // no read begins before this time
+	noRoom     bool      // a shard waits to be read until rows have left the memory
 	lastOrder  uint64
 	jitter     backoff.Jitter
 	stats      StartStats
@@ -44,13 +44,13 @@ type Starter struct {
 // startType has the shards of one entity type.
 type startType struct {
 	name      sharding.EntityType
-	ready     priority.Queue[*startShard] // those with rows in memory, by the activity of the first one
-	again     []*start                    // whose pause is over
-	alternate bool                        // the next one is of again, if there is any
+	ready     priority.Queue[*startShard] // the shards with rows in memory, by the activity of their first row
+	again     []*start                    // the starts that are to be tried again, and whose pause is over
+	alternate bool                        // the next start is taken from again, unless again is empty
 	underWay  int
-	credit    int       // how many may start before nextAt; of StartConstant
-	nextAt    time.Time // when there is more credit
-	busyTill  time.Time // the limits left no room
+	credit    int       // StartConstant: how many entities may still be started before nextAt
+	nextAt    time.Time // StartConstant: when there is more credit
+	busyTill  time.Time // nothing is started before this time, because the limits left no room
 }
 
 // startShard is an open shard.
@@ -59,11 +59,11 @@ type startShard struct {
 	epoch   sharding.Epoch
 	typ     *startType
 	closed  bool
-	page    []Row     // not started yet, in order
-	after   Position  // how far the wake-ups were read
-	readAt  time.Time // when the next read begins at the earliest; zero: all were read
+	page    []Row     // the rows whose entities are not started yet, in order
+	after   Position  // how far the present sweep has come
+	readAt  time.Time // when the next read begins at the earliest; zero: all wake-ups were read
 	reading bool
-	again   bool // there must be another sweep: the entities that failed are too many to be held
+	again   bool // another sweep is needed, because too many failed entities were to be held in memory
 	place   int  // in startType.ready
 }
 
@@ -73,7 +73,7 @@ type start struct {
 	entity   sharding.Entity
 	underWay bool
 	queued   bool // in startType.again
-	times    int  // how many times it has failed
+	times    int  // how many times the start has failed
 	since    time.Time
 	retryAt  time.Time
 	order    uint64
@@ -82,14 +82,15 @@ type start struct {
 	message  string
 }
 
-// Before orders starts by when they are tried again, then by when they were put in.
+// Before orders starts by the time at which they are tried again, then by the order in which they were
+// queued.
 func (s *start) Before(o *start) bool {
 	return cmp.Or(s.retryAt.Compare(o.retryAt), cmp.Compare(s.order, o.order)) < 0
 }
 
 func (s *start) Place() *int { return &s.place }
 
-// Before orders shards by the activity of the first entity of their pages, the latest first.
+// Before orders shards by the last activity of the first entity of their pages, the latest first.
 func (s *startShard) Before(o *startShard) bool {
 	a, b := &s.page[0], &o.page[0]
 	if mutant.On("activity-order") {
@@ -102,9 +103,9 @@ func (s *startShard) Place() *int { return &s.place }
 
 // StartStats describes what the starter holds, and counts since its start.
 type StartStats struct {
-	Rows     int // in memory
-	Starting int // under way
-	Failing  int // will be tried again
+	Rows     int // wake-ups in memory
+	Starting int // starts under way
+	Failing  int // entities that will be started again after a failure
 	Started  uint64
 	Failed   uint64
 	// ReadsFailed counts reads that failed.
@@ -146,8 +147,8 @@ func (s *Starter) Step(now time.Time, in Input, out *Outputs) {
 	s.out = nil
 }
 
-// Observe does what Step does for an event of the [turn.Machine]: a [turn.ActivationEnded] or a
-// [turn.RememberedLost]. It ignores all others.
+// Observe takes an event of the [turn.Machine]: a [turn.ActivationEnded] or a [turn.RememberedLost].
+// It ignores all others.
 func (s *Starter) Observe(now time.Time, e turn.ShardEvent, out *Outputs) {
 	s.now, s.out = now, out
 	switch e := e.(type) {
@@ -179,13 +180,13 @@ func (s *Starter) open(in Open) {
 	s.sweep(sh, s.now)
 }
 
-// sweep has the wake-ups of a shard read from the first one on.
+// sweep begins a new sweep of a shard: its wake-ups are read from the first one on.
 func (s *Starter) sweep(sh *startShard, at time.Time) {
 	sh.after, sh.readAt = Position{Shard: sh.id, Due: math.MinInt64}, at
 	s.scanBy(at)
 }
 
-// sweepAgain has them read again later if that must be, and this sweep is over.
+// sweepAgain schedules another sweep of a shard, if one is needed and the present sweep is over.
 func (s *Starter) sweepAgain(sh *startShard) {
 	if sh.again && sh.readAt.IsZero() && !sh.reading {
 		sh.again = false
@@ -214,7 +215,7 @@ func (s *Starter) close(id sharding.ShardID) {
 	}
 }
 
-// forget ends what is known of the start of an entity.
+// forget removes the start of an entity from memory.
 func (s *Starter) forget(st *start) {
 	switch {
 	case st.underWay:
@@ -229,7 +230,7 @@ func (s *Starter) forget(st *start) {
 	delete(s.starts, st.entity)
 }
 
-// ended takes in how an activation has ended.
+// ended handles the end of an activation.
 func (s *Starter) ended(e *turn.ActivationEnded) {
 	st := s.starts[e.Entity]
 	if st == nil || !st.underWay || st.shard.id != e.Shard || st.shard.epoch != e.Epoch {
@@ -243,7 +244,7 @@ func (s *Starter) ended(e *turn.ActivationEnded) {
 		s.stats.Failed++
 		s.land(st)
 		s.pause(st, e.Code, e.Message)
-	case turn.ActivationBusy: // it has not failed: it is the next one when there is room
+	case turn.ActivationBusy: // this is no failure: the entity is started as soon as there is room
 		s.land(st)
 		st.queued = true
 		t := st.shard.typ
@@ -254,15 +255,15 @@ func (s *Starter) ended(e *turn.ActivationEnded) {
 	}
 }
 
-// land says that the start of an entity is not under way any more.
+// land is called when the start of an entity is not under way any more.
 func (s *Starter) land(st *start) {
 	st.underWay = false
 	st.shard.typ.underWay--
 	s.underWay--
 }
 
-// pause has an entity started again later. If too many wait for that, it is left to another
-// sweep of its shard.
+// pause schedules another start of an entity. If too many entities wait for another start, the entity
+// is left to a later sweep of its shard.
 func (s *Starter) pause(st *start, code sharding.Code, message string) {
 	if st.times == 0 {
 		st.since = s.now
@@ -288,7 +289,7 @@ func (s *Starter) pause(st *start, code sharding.Code, message string) {
 	s.retries.Push(st)
 }
 
-// advance starts what may start, and begins reads.
+// advance starts the entities that may start now, and begins reads.
 func (s *Starter) advance() {
 	for len(s.retries) > 0 && !s.retries[0].retryAt.After(s.now) {
 		st := s.retries[0]
@@ -321,7 +322,7 @@ func (s *Starter) mayStart(t *startType) bool {
 		return true
 	}
 	if !s.now.Before(t.nextAt) {
-		if t.nextAt = t.nextAt.Add(s.cfg.Frequency); !t.nextAt.After(s.now) { // what was not used is over
+		if t.nextAt = t.nextAt.Add(s.cfg.Frequency); !t.nextAt.After(s.now) { // credit that was not used is lost
 			t.nextAt = s.now.Add(s.cfg.Frequency)
 		}
 		t.credit = s.cfg.Number
@@ -329,8 +330,8 @@ func (s *Starter) mayStart(t *startType) bool {
 	return t.credit > 0
 }
 
-// next takes the entity of the type that is to be started next, nil if there is none. Those that
-// are tried again take turns with the others, so that neither waits for all of the other kind.
+// next takes the entity of the type that is to be started next; nil: there is none. First starts and
+// repeated starts alternate, so that neither kind waits until the other kind is done.
 func (s *Starter) next(t *startType) *start {
 	if len(t.again) > 0 && (t.alternate || len(t.ready) == 0) {
 		st := t.again[0]
@@ -351,7 +352,7 @@ func (s *Starter) next(t *startType) *start {
 		} else if !sh.readAt.IsZero() {
 			s.scanBy(sh.readAt)
 		}
-		if s.starts[r.Entity] == nil { // else it is known to be dead
+		if s.starts[r.Entity] == nil { // otherwise the entity is being started, or will be started again
 			st := &start{shard: sh, entity: r.Entity}
 			s.starts[r.Entity] = st
 			return st

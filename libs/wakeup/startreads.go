@@ -7,14 +7,14 @@ import (
 	"github.com/roost-cluster/roost/libs/mutant"
 )
 
-// scanBy makes sure that the shards are looked at by then.
+// scanBy makes sure that the shards are scanned at the given time, or earlier.
 func (s *Starter) scanBy(t time.Time) {
 	if s.scanAt.IsZero() || t.Before(s.scanAt) {
 		s.scanAt = t
 	}
 }
 
-// madeRoom notes that a row has left the memory.
+// madeRoom is called when a row has left the memory.
 func (s *Starter) madeRoom() {
 	if s.noRoom {
 		s.noRoom = false
@@ -22,7 +22,7 @@ func (s *Starter) madeRoom() {
 	}
 }
 
-// scan begins a read of the shards whose pages are used up.
+// scan begins a read of the shards that have no rows in memory and are due to be read.
 func (s *Starter) scan() {
 	if s.scanAt.IsZero() || s.now.Before(s.scanAt) || s.now.Before(s.readsAfter) || len(s.reads) > 0 {
 		return
@@ -58,14 +58,14 @@ func (s *Starter) scan() {
 	s.out.Reads = append(s.out.Reads, r)
 }
 
-// page takes in the answer to a read.
+// page handles the answer to a read.
 func (s *Starter) page(in *Page) {
 	shards := s.reads[in.Number]
 	if shards == nil {
 		return
 	}
 	delete(s.reads, in.Number)
-	s.scanBy(s.now) // the next one may begin
+	s.scanBy(s.now) // the next read may begin
 	if in.Err != "" {
 		s.stats.ReadsFailed++
 		s.readsAfter = s.now.Add(s.cfg.ReadRetry)
@@ -96,7 +96,7 @@ func (s *Starter) readLater(sh *startShard, at time.Time) {
 	s.scanBy(at)
 }
 
-// pageOf takes in what was read of one shard.
+// pageOf handles the rows of one shard in a page.
 func (s *Starter) pageOf(sh *startShard, rows []Row, more bool) {
 	sh.readAt = time.Time{}
 	if more && !mutant.On("next-page") {
@@ -114,8 +114,8 @@ func (s *Starter) pageOf(sh *startShard, rows []Row, more bool) {
 	sh.typ.ready.Push(sh)
 }
 
-// NextAlarm returns when the starter has something to do unless it is told something before;
-// zero: never.
+// NextAlarm returns the time at which the starter has something to do, if no input comes earlier. Zero
+// means never.
 func (s *Starter) NextAlarm() time.Time {
 	var t time.Time
 	by := func(at time.Time) {

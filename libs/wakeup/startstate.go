@@ -57,7 +57,7 @@ func (s *Starter) Check() error {
 	return nil
 }
 
-// Clone copies the starter; both go on independently.
+// Clone returns a copy of the starter that shares nothing with it.
 func (s *Starter) Clone() *Starter {
 	c := *s
 	c.out = nil
