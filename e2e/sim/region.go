@@ -43,9 +43,9 @@ type regionNode struct {
 	lastGive      control.Call
 	newestLoad    map[sharding.Entity]pendingLoad // for each entity, the newest load that has no answer
 	loads         map[sharding.Entity]int         // for each entity, how many loads have no answer; loads that were given up count
-	ticked        bool                            // since the last flush
+	ticked        bool                            // it was ticked since the last flush
 	leaving       bool                            // it was told to leave
-	leaveBy       time.Time                       // while leaving: it leaves then, even if shards are not handed off
+	leaveBy       time.Time                       // while leaving: when it leaves, even if it still has shards
 	left          bool
 }
 
@@ -122,15 +122,15 @@ type instance struct {
 	turn       uint64         // number of its last turn
 	endAsking  func()         // ends the turn while it waits for answers to asks; nil: it waits for none
 	waitsFor   *ask           // the ask whose answer its turn waits for; nil: none
-	askedAt    int64          // when it began to wait, in virtual time
+	askedAt    int64          // when its turn began to wait for waitsFor, in virtual time
 	firstAsked int64          // when its turn began to wait for the first time, in virtual time
-	askUntil   time.Time      // when the waiting must have an end, by the clock of its process
+	askUntil   time.Time      // when the wait must have ended, by the clock of its process
 	toAsk      []*ask         // the asks that its turn sends after waitsFor
 	lastAnswer sharding.Reply // the newest answer to an ask of its turn
 	deadline   time.Time      // of the command whose turn asks
-	cancel     func()         // ends a turn that hangs, or withdraws what it asks; nil: it cannot be ended
+	cancel     func()         // ends a turn that hangs, or withdraws its ask; nil: the turn cannot be ended
 	idleSince  int64          // when its last turn ended, in virtual time
-	appends    int            // appends under way, of which the journal has not told the outcome
+	appends    int            // appends whose outcome the journal has not reported yet
 	timer      uint64         // the number that its pending timer adds; 0: it has none
 	passivates bool           // it has asked for passivation
 	alive      bool           // it is loaded
@@ -203,8 +203,8 @@ func (n *regionNode) checkLimits() {
 	}
 }
 
-// shardNodeOf returns the node of the shard core to which an entity belongs. Any will do if
-// the region does not host the entity's type.
+// shardNodeOf returns the node of the shard core to which an entity belongs. If the region does not
+// host the entity's type, any node will do.
 func (n *regionNode) shardNodeOf(e sharding.Entity) *shardNode {
 	for i := range types {
 		if types[i].Type == e.Type {
@@ -260,7 +260,7 @@ func (n *regionNode) flush() {
 	n.member.flush()
 }
 
-// performAll performs what the steps of a shard core have put out.
+// performAll performs the outputs of a shard core.
 func (s *shardNode) performAll() {
 	for s.outputCount() > 0 {
 		out := s.outputs
@@ -405,8 +405,8 @@ func (n *regionNode) sendControl(o region.Send) {
 	})
 }
 
-// receive takes a message of a coordinator or of another region. If the region has already seen a
-// term above that of the message, a message of a coordinator must have no effect.
+// receive takes a message of a coordinator or of another region. If the region has already seen a term
+// above the term of the message, and a coordinator sent the message, it must have no effect.
 func (n *regionNode) receive(from sharding.NodeID, m control.Message) {
 	if h, is := m.(control.HandOff); is {
 		n.handOffs[h.Shard] = h
@@ -419,8 +419,8 @@ func (n *regionNode) receive(from sharding.NodeID, m control.Message) {
 	n.term = max(n.term, term)
 }
 
-// serveCall handles a call, see messageTaker. reply sends the answer. The returned function must be
-// called when the caller waits no longer.
+// serveCall handles a call, see messageTaker. The function reply sends the answer. When the caller
+// stops waiting, the returned function must be called.
 func (n *regionNode) serveCall(from sharding.NodeID, m control.Message, reply func(control.Message)) func() {
 	call := n.calls.begin(reply)
 	n.stepControl(region.Received{From: from.Addr, UID: from.UID, Call: call, Msg: m})
@@ -447,8 +447,8 @@ func (n *regionNode) readJournalHeartbeat(o region.ReadJournalHeartbeat) {
 	})
 }
 
-// checkStopped is called when the region claims a shard, or loads or runs an entity of it. It
-// checks that the region has not sent ShardStopped for this epoch of the shard, or for a higher one.
+// checkStopped is called when the region claims a shard, or loads or runs an entity of the shard. It
+// checks that the region has not sent ShardStopped for this epoch of the shard, or for a higher epoch.
 func (n *regionNode) checkStopped(s sharding.ShardID, e sharding.Epoch) {
 	if said := n.stopped[s]; e <= said {
 		n.w.violate("stopped stays stopped", "%s takes up %v at epoch %v after ShardStopped(%v)", n.p.name, s, e, said)
@@ -472,7 +472,7 @@ func (n *regionNode) probe(o region.ProbeJournal) {
 	})
 }
 
-// readVerdict is the verdict on a read of the journal. ok says that the journal has answered.
+// readVerdict returns the verdict on a read of the journal. If ok is set, the journal has answered.
 func readVerdict(ok bool) sharding.Verdict {
 	if ok {
 		return sharding.Durable

@@ -14,8 +14,8 @@ import (
 	"github.com/roost-cluster/roost/services/region"
 )
 
-// World is one run: a whole cluster, its clients and its weather, drawn from
-// one seed, on one goroutine.
+// World is one run, on one goroutine: a whole cluster, its clients and its weather. One seed determines
+// the run.
 type World struct {
 	scheduler
 	seed             uint64
@@ -23,15 +23,15 @@ type World struct {
 	weather          weather
 	calm             bool
 	byLoad           bool // shards move because of their loads
-	losesProbes      bool // every probe gets lost
-	journalFaultOnly bool // the only fault is that a region has no journal for a while
+	losesProbes      bool // every probe is lost
+	journalFaultOnly bool // there is one fault only: a region does not reach the journal for a while
 	diceFor          map[string]dice
 
 	net       network
 	processes []*process // coordinators, regions and gateways; the index of each is its host
 	journal   *store
 	lease     *leaseStore
-	facts     []coordinator.Fact // of the fact stream, by number
+	facts     []coordinator.Fact // the fact stream, by number
 	decisions decisions
 	heals     []func() // each ends a fault that may still last when the storm is over
 
@@ -56,8 +56,8 @@ type World struct {
 	refusedUnread map[sharding.CommandID]int
 	terms         map[sharding.Term]bool // all terms that were acquired
 	highest       sharding.Term          // the highest of terms
-	// recordLost says that the lease store has lost its record. From then on the lease alone
-	// promises nothing: two processes may hold it at a time, and a term may be acquired twice.
+	// recordLost says that the lease store has lost its record. From then on two processes may hold
+	// the lease at a time, and a term may be acquired twice.
 	recordLost bool
 	kept       keptChecks
 
@@ -70,9 +70,9 @@ type World struct {
 // checkEvery is the number of steps after which the invariants of a machine are checked.
 const checkEvery = 16
 
-// settleTime is how long everything may take to finish and converge once the weather is
-// calm. Three things may take long, and follow one another: a drain with a hung turn, a handoff
-// (twelve seconds), and the removal of a member that did not come back.
+// settleTime is how long the cluster may take to finish and converge once the weather is calm. Three
+// steps take long, and may follow one another: a drain with a hung turn, a handoff (twelve seconds),
+// and the removal of a member that did not come back.
 const settleTime = 60 * sec
 
 func newWorld(c climate, seed uint64, traceTo func(string)) *World {
@@ -195,12 +195,12 @@ func (w *World) dice(purpose string) dice {
 // some seed.
 func (w *World) mark(name string) { w.marks[name]++ }
 
-// machine is what every core can do.
+// machine is the interface that all cores implement.
 type machine interface{ Check() error }
 
 // stepped is called after every step of a machine. It adds the step to the hash of the run, and
-// checks the machine's invariants: after every step if the run is traced, else after every
-// checkEvery-th step.
+// checks the machine's invariants. If the run is traced, they are checked after every step, otherwise
+// after every checkEvery-th step.
 func (w *World) stepped(p *process, m machine, outs int) {
 	w.mix(uint64(p.host)<<32 | uint64(outs))
 	if w.steps++; w.steps%checkEvery == 0 || w.traceTo != nil {
@@ -226,9 +226,9 @@ func (w *World) coordinatorAddrs() []string {
 	return []string{w.processes[0].addr, w.processes[1].addr}
 }
 
-// discovered returns the addresses at which, according to discovery, coordinators may be. One of
-// them is that of a region: real discovery may list an address without a role, and then gateways
-// and regions have to ask there, too.
+// discovered returns the addresses that discovery lists for coordinators. One of them is the address
+// of a region. Real discovery may list an address without a role, and then gateways and regions must
+// ask at that address too.
 func (w *World) discovered() []string {
 	return append(w.coordinatorAddrs(), w.processes[firstRegion].addr)
 }
@@ -281,8 +281,8 @@ func (w *World) crashed(dead *process) {
 	}
 }
 
-// Run runs the world: calm weather until the cluster has formed, then the storm, then calm
-// weather in which everything must finish.
+// Run runs the world. The weather is calm until the cluster has formed. Then there is the storm. After
+// it the weather is calm again, and everything must finish.
 func (w *World) Run() {
 	d := w.dice("start")
 	const secondCoordinator, lastRegion = 1, firstGateway - 1
@@ -326,8 +326,8 @@ func (w *World) Run() {
 	}
 }
 
-// settle is what follows the storm: the weather is calm, every fault that can be repaired is
-// repaired, and everything must finish.
+// settle runs the time after the storm. The weather is calm, and every fault that can be repaired is
+// repaired. Everything must finish.
 func (w *World) settle(stop func() bool) {
 	w.trace(nil, "CALM", nil)
 	w.calm = true
@@ -527,7 +527,7 @@ func (w *World) probe(stop func() bool) {
 			const keyed, noBatch = true, 0
 			o := prober.draw(e, keyed, noBatch)
 			o.cmd, o.tell = cmd, false
-			o.pending++                                     // it is not sent yet, and w.answered must wait for it
+			o.pending++                                     // the read is not sent yet, and w.answered must wait for it
 			w.after(int64(len(w.ops)-first)*60*ms, func() { // one after the other, so that the smallest buffers have room
 				o.pending--
 				o.called = w.now

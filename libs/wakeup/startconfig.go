@@ -39,11 +39,11 @@ type StartConfig struct {
 	// Each wake-up takes some 150 bytes.
 	Rows int
 	// Failing is how many entities that could not be started are held in memory until they are
-	// tried again. Default 10,000. Of a shard with more, all wake-ups are read again later.
+	// tried again. Default 10,000. If there are more, their shards are read again later.
 	Failing int
-	// BackOff is the pause before an entity is started again that could not be started, or has
-	// died; it doubles with each failure up to BackOffMax. A random part of up to a half is
-	// subtracted from all but the first. Defaults 10 s and 5 min.
+	// BackOff is the pause after an entity could not be started, or has died. The pause doubles with
+	// each failure, up to BackOffMax. From each pause but the first, a random part of up to a half is
+	// subtracted. Defaults 10 s and 5 min.
 	BackOff, BackOffMax time.Duration
 	// ReadRetry is the pause after a read has failed. It is also the pause after the limits have left
 	// no room for an entity. Default 1 s.
