@@ -527,7 +527,7 @@ func (w *World) probe(stop func() bool) {
 			const keyed, noBatch = true, 0
 			o := prober.draw(e, keyed, noBatch)
 			o.cmd, o.tell = cmd, false
-			o.pending++                                     // the read is not sent yet, and w.answered must wait for it
+			o.pending++                                     // the command is not sent yet, and w.answered must wait for it
 			w.after(int64(len(w.ops)-first)*60*ms, func() { // one after the other, so that the smallest buffers have room
 				o.pending--
 				o.called = w.now

@@ -8,10 +8,9 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// What moves for balance is planned beside the core, because a plan for many shards takes
-// seconds, and the lease does not wait. Meanwhile the table changes. So a plan is only a
-// proposal: each of its moves is checked again when it comes back, by a function that shares
-// no code with the one that has planned it.
+// Plans are made beside the core: a plan for many shards may take seconds, and the lease must be
+// renewed meanwhile. The table may change while a plan is made. So a plan is only a proposal: when it
+// arrives, each of its moves is checked again. The check shares no code with the planning.
 
 // Compute makes the plan. It runs beside the loop that steps the core.
 func (o Plan) Compute() Planned {
@@ -43,7 +42,7 @@ func (m *Machine) plan() {
 	m.emit(Plan{Number: m.plans, Input: in})
 }
 
-// typePlan is what a plan for a type is made from. It shares nothing that is written to later.
+// typePlan returns the input of a plan for one type. It shares nothing that is written to later.
 func (m *Machine) typePlan(t *typeTable) allocation.TypePlan {
 	v := m.typeView(t)
 	for i := range v.Regions {
@@ -54,15 +53,15 @@ func (m *Machine) typePlan(t *typeTable) allocation.TypePlan {
 	return allocation.TypePlan{View: v, InFlight: t.inFlight(), Strategy: m.cfg.strategy(t.desc.Type)}
 }
 
-// planned begins those moves of a plan that still make sense. A plan of an earlier term is
-// ignored: its regions may have gone, and its shards may be elsewhere.
+// planned begins those moves of a plan that are still valid. A plan of an earlier term is ignored,
+// because regions and shards may have changed since then.
 func (m *Machine) planned(in Planned) {
 	if (!m.planning || in.Number != m.plans) && !mutant.On("plan-of-earlier-term") {
 		return
 	}
 	m.planning = false
 	if !mutant.On("plan-pause") {
-		m.rebalanced = m.now // a plan that took long is not followed by the next one at once
+		m.rebalanced = m.now // even if the plan took long, the next plan must not follow at once
 	}
 	defer m.budget.brake.planEnded()
 	if !m.balances() {
@@ -100,7 +99,7 @@ func (m *Machine) planned(in Planned) {
 	}
 }
 
-// updateView has a view show a move that has begun: the two regions have changed.
+// updateView changes a view after a move has begun: the two regions of the move have changed.
 func (m *Machine) updateView(v allocation.View, t *typeTable, move allocation.Move) {
 	for i := range v.Regions {
 		if n := v.Regions[i].Node; n == move.From || n == move.To {
@@ -121,8 +120,8 @@ func (m *Machine) balances() bool {
 		!slices.ContainsFunc(m.regions, func(r region) bool { return !r.reachable })
 }
 
-// typeView is what strategies see of a type: all regions that host it, except those whose
-// journal does not answer, or has not for long: these come back by themselves.
+// typeView returns the view of a type for strategies. It has all regions that host the type, except
+// regions that do not reach the journal, or have reached it again only recently.
 func (m *Machine) typeView(t *typeTable) allocation.View {
 	v := allocation.View{Type: t.desc.Type, Pins: t.pinsOf(), ShardLoads: m.shardLoads(t)}
 	for i := range m.regions {
@@ -140,7 +139,7 @@ func (m *Machine) typeView(t *typeTable) allocation.View {
 	return v
 }
 
-// regionView is what strategies see of a region that may be given shards.
+// regionView returns the view of a region for strategies.
 func (m *Machine) regionView(t *typeTable, r *region) allocation.Region {
 	return allocation.Region{
 		Node: r.node, Name: r.name, Zone: r.zone, Version: r.version, Capacity: int(r.capacity),
@@ -148,7 +147,7 @@ func (m *Machine) regionView(t *typeTable, r *region) allocation.Region {
 	}
 }
 
-// storedForms lists, by the index of the shard, the forms in which something may be stored.
+// storedForms returns, by the index of the shard, the forms that may be stored in the shard.
 func (t *typeTable) storedForms() []sharding.FormSet {
 	if len(t.forms) == 0 {
 		return nil
@@ -160,7 +159,7 @@ func (t *typeTable) storedForms() []sharding.FormSet {
 	return forms
 }
 
-// inFlight lists the shards that are on the move.
+// inFlight lists the shards whose moves are under way.
 func (t *typeTable) inFlight() []sharding.ShardID {
 	if t.transit == 0 {
 		return nil

@@ -10,21 +10,21 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// What operators want of placement. Each wish is a fact, with who wants it and why, so that
-// it outlives coordinators. A cordon and a pin are about the name of a region, and so outlive
-// its process as well; a drain is about one process.
+// Operators steer placement by requests. Each request is stored as a fact, with its sender and its
+// reason, so it remains in force under later coordinators. A cordon and a pin name a region, so they
+// also remain in force when the region's process is replaced. A drain is about one process.
 
-// steering is what operators want, apart from drains, and from pins, which are kept with
-// their types.
+// steering has the requests of operators that are in force, except drains and pins. Pins are stored
+// with their types.
 type steering struct {
 	cordons []CordonFact // sorted by region
-	freeze  FreezeFact   // Frozen is false: nothing is frozen
-	moves   []MoveFact   // not carried out yet, sorted by shard
-	// number is that of the newest of these facts in this term, pins included.
+	freeze  FreezeFact   // if Frozen is false, there is no freeze
+	moves   []MoveFact   // moves that are under way, sorted by shard
+	// number is the number of the newest of these facts in this term. Pins count too.
 	number uint64
 }
 
-// Note says who wants something, why, and since when. The reason may be empty.
+// Note says who has sent a request, why, and when. The reason may be empty.
 type Note struct {
 	By, Reason string
 	At         time.Time
@@ -100,14 +100,14 @@ func (m *Machine) applyMove(f MoveFact) {
 	}
 }
 
-// endMove forgets that an operator moves a shard that has a later epoch now.
+// endMove forgets the move of a shard when the shard has a later epoch.
 func (m *Machine) endMove(r sharding.Row) {
 	if i, found := m.steering.searchMove(r.Shard); found && m.steering.moves[i].Epoch < r.Epoch {
 		m.steering.moves = slices.Delete(m.steering.moves, i, i+1)
 	}
 }
 
-// cordoned reports whether an operator wants the regions with this name to get no shards.
+// cordoned reports whether an operator has cordoned the regions with this name.
 func (m *Machine) cordoned(name string) bool {
 	_, found := m.steering.searchCordon(name)
 	return found && !mutant.On("cordon")
@@ -127,11 +127,10 @@ func (t *typeTable) pinsOf() map[sharding.ShardID]string {
 	return t.pinned
 }
 
-// pin returns the region's name to which a shard is pinned, or "".
+// pin returns the name of the region to which a shard is pinned; "": the shard is not pinned.
 func (t *typeTable) pin(s sharding.ShardID) string { return t.pinsOf()[s] }
 
-// halted reports whether an operator's freeze is in force: only shards that must move do. The freeze
-// of a rollout is reported by frozen.
+// halted reports whether an operator's freeze is in force. For the freeze of a rollout, see frozen.
 func (m *Machine) halted() bool {
 	f := m.steering.freeze
 	return f.Frozen && (f.Until.IsZero() || m.now.Before(f.Until)) && !mutant.On("freeze")
@@ -154,23 +153,23 @@ func (m *Machine) note(by, reason string) Note {
 
 func factTime(t time.Time) time.Time { return time.UnixMilli(t.UnixMilli()).UTC() }
 
-// SteeringView is what operators want of placement. It shares nothing that is written to
+// SteeringView has the requests of operators that are in force. It shares nothing that is written to
 // later.
 type SteeringView struct {
 	Cordons []CordonView // sorted by region
 	Freeze  FreezeFact   // in force if it is Frozen
 	Pins    []PinView    // sorted by shard
-	Moves   []MoveFact   // that are under way, sorted by shard
+	Moves   []MoveFact   // moves that are under way, sorted by shard
 	Brake   BrakeView
 }
 
-// CordonView is a cordon, and what has become of it.
+// CordonView is a cordon, and its present effect.
 type CordonView struct {
 	CordonFact
 	// Here says that a region with this name is a member.
 	Here bool
-	// Shards are those of the region. Since is how many of them it was given although it is
-	// cordoned, because no other region could be.
+	// Shards is the number of the region's shards. Since is how many of them the region got after it
+	// was cordoned, because no other region could take them.
 	Shards, Since int
 }
 
@@ -178,10 +177,10 @@ type CordonView struct {
 type PinView struct {
 	PinFact
 	Owner sharding.NodeID
-	Name  string // of the owner
+	Name  string // the name of the owner
 }
 
-// Steering returns what operators want of placement.
+// Steering returns the requests of operators that are in force.
 func (m *Machine) Steering() SteeringView {
 	v := SteeringView{Freeze: m.steering.freeze, Brake: m.budget.brake.view(&m.cfg), Moves: slices.Clone(m.steering.moves)}
 	for _, c := range m.steering.cordons {
