@@ -127,8 +127,8 @@ func (d *Dispatcher) unqueue(p *pair) {
 	p.state = 0
 }
 
-// enter counts a command to the entity that is next for the pair. If too many commands to this
-// entity are under way, the pair waits instead, and enter returns false.
+// enter counts a command to the entity that next returns for the pair. If too many commands to this
+// entity are under way, the pair waits, and enter returns false.
 func (d *Dispatcher) enter(q *typeQueue, p *pair) bool {
 	to := p.next()
 	t := d.targets[to]
@@ -153,9 +153,9 @@ func (d *Dispatcher) leave(to sharding.Entity) {
 	d.wake(to)
 }
 
-// wake makes the next crowded pair of an entity ready if there is room for its command. It must be
-// called when a command to the entity has ended, and also when a ready pair ends or is removed
-// without having entered: that pair may have been woken for room that another pair can now use.
+// wake makes the next crowded pair of an entity ready, if there is room for its command. It must be
+// called when a command to the entity has ended. It must also be called when a ready pair ends or is
+// removed before enter has counted its command, because another pair can then use the room.
 func (d *Dispatcher) wake(to sharding.Entity) {
 	t := d.targets[to]
 	switch {
@@ -197,8 +197,8 @@ func (d *Dispatcher) advance() {
 	d.scan()
 }
 
-// startReady begins the attempts for which there is room, and reports whether there were any. If so,
-// it must be called again: an attempt that gives a send up makes the pair ready for the sender, and
+// startReady begins the attempts for which there is room, and reports whether it has begun any. If so,
+// it must be called again: if an attempt gives a send up, the pair becomes ready for its sender, and
 // the loop may have passed the sender's type already.
 func (d *Dispatcher) startReady() (any bool) {
 	for _, q := range d.types {
@@ -258,11 +258,11 @@ func (d *Dispatcher) giveUp(p *pair) {
 	if p.times == 0 {
 		reply = sharding.Reject(sharding.DeadlineExceeded, fmt.Sprintf("it is older than %s, so that it is not tried any more", d.cfg.MaxAge))
 	}
-	p.queue[0].mayStillRun = false // the next owner will not deliver it either: it is too old there too
+	p.queue[0].mayStillRun = false // the send is too old for the next owner too
 	d.answer(p, &reply)
 }
 
-// answered takes in the answer to a delivery.
+// answered handles the answer to a delivery.
 func (d *Dispatcher) answered(in *Answered) {
 	v := d.deliveries[in.Number]
 	if v == nil {
@@ -283,7 +283,7 @@ func (d *Dispatcher) answered(in *Answered) {
 	p.queue[0].mayStillRun = r.Outcome == sharding.Rejected
 	switch {
 	case r.Outcome == sharding.OK && r.Code != sharding.ReplyLost, r.Outcome == sharding.Rejected && r.Code.Final(),
-		r.Outcome == sharding.Unknown && r.Code == sharding.KeyExpired: // nobody will ever know more
+		r.Outcome == sharding.Unknown && r.Code == sharding.KeyExpired: // the outcome will never be known
 		d.answer(p, r)
 	default:
 		p.queue[0].unsure = p.queue[0].unsure || r.Outcome != sharding.Rejected
@@ -308,7 +308,7 @@ func (d *Dispatcher) answer(p *pair, r *sharding.Reply) {
 	more := len(r.Payload) + len(r.Message)
 	x.size += more
 	d.bytes += more
-	d.succeed(p) // the target has answered; what may fail from here on is the sender
+	d.succeed(p) // the target has answered; from here on, only the sender may fail
 	d.makeReady(p)
 }
 
@@ -402,10 +402,10 @@ func (d *Dispatcher) end(p *pair, as sharding.SendState, r *sharding.Reply) {
 	d.endAs(p, as)
 }
 
-// endAs has the end of the first send of a pair stored. The next send of the pair begins at once,
-// unless the first one may still run: then it begins when the end of the first one is durable. If it
-// began earlier, the next owner of the shard could deliver the first send again, this time with
-// success, and the first send would take effect after the next one.
+// endAs stores the end of the first send of a pair. If the first send cannot run any more, the next
+// send of the pair begins at once. Otherwise the next send begins when the end of the first one is
+// durable. If the next send began earlier, the next owner of the shard could deliver the first send
+// again. Then the first send could succeed, and take effect after the next one.
 func (d *Dispatcher) endAs(p *pair, as sharding.SendState) {
 	x := p.queue[0]
 	x.as = as
@@ -428,8 +428,8 @@ func (d *Dispatcher) ended(x *send) {
 	}
 }
 
-// held returns the sends of the pair. It leaves out the first one while its end is being stored: that
-// send is counted with the ends.
+// held returns the sends of the pair. While the end of the first send is being stored, held leaves that
+// send out, because it is counted with the ends.
 func (p *pair) held() []*send {
 	if p.state == ending {
 		return p.queue[1:]
@@ -440,8 +440,8 @@ func (p *pair) held() []*send {
 // dropped forgets a send that an operator has dropped. If an attempt of the send is under way, the
 // next send of the pair waits until the attempt has ended, and the result of the attempt is ignored.
 //
-// dropped does nothing for a send whose end this Dispatcher is storing. The append that stores the end
-// goes on as before. It changes nothing in the journal, where the drop has ended the send already.
+// If this Dispatcher is storing the end of the send, dropped does nothing. The append that stores the
+// end goes on. It changes nothing in the journal, because the drop has ended the send there already.
 // Once the append is durable, SendsEnded tells the machine of the end, as usual.
 func (d *Dispatcher) dropped(e *turn.SendDropped) {
 	s := d.shard(e.Shard, e.Epoch)
@@ -492,7 +492,7 @@ func (d *Dispatcher) goOn(p *pair) {
 	d.makeReady(p)
 }
 
-// succeed notes that a pair does not fail any more.
+// succeed is called when a pair does not fail any more.
 func (d *Dispatcher) succeed(p *pair) {
 	delete(d.failing, p)
 	p.times, p.code, p.message, p.since, p.retryAt = 0, "", "", time.Time{}, time.Time{}

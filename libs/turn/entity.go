@@ -10,8 +10,8 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// entity is one entity that is alive, is being loaded, or has appends to settle.
-// Most entities are idle. The fields that only busy entities need are in the struct work.
+// entity is an entity that is alive, is being loaded, or has appends to settle. Most entities are idle.
+// So the fields that only busy entities need are in the struct work.
 type entity struct {
 	id    sharding.Entity
 	shard *shard
@@ -29,8 +29,8 @@ type entity struct {
 	// or a later one sets the wake-up again.
 	forgottenBy uint64
 
-	// reminders is an upper bound of how many reminders of the entity stand: those that stood
-	// when it was loaded, and all that it has set since, even if some of these have replaced others.
+	// reminders is an upper bound of how many reminders of the entity stand. It counts the reminders
+	// that stood at the load, and every reminder set since then, even if it has replaced another one.
 	reminders int
 
 	life uint64 // the number of its life, see Loaded.Life
@@ -81,8 +81,8 @@ type work struct {
 	inflight []sharding.Record
 	pending  []sharding.Record
 	// firing is the command of a firing, if the append in flight stores that its wake-up has fired.
-	// That append may have no records. A command that ends a dead letter counts as a firing here:
-	// the append with its record also stores that end.
+	// That append may have no records. If a command ends a dead letter, the command counts as a firing
+	// here, because the append with its record also stores the end of the dead letter.
 	firing  *command
 	firings []*command // the firings that are staged for later appends, in order
 	timers  []*timer
@@ -141,32 +141,32 @@ type command struct {
 	env     sharding.Envelope
 	desc    sharding.CommandDesc
 	arrived time.Time
-	// requests are the requests to answer. There are several if duplicates joined. There are
-	// none for the command of a timer or a wake-up, and for a tell that was answered when it was
-	// accepted.
+	// requests are the requests to answer. If duplicates have joined, there are several. The command
+	// of a timer or a wake-up has none. Nor has a tell that was answered when it was accepted.
 	requests    []RequestID
 	requestsBuf [1]RequestID // initial memory of requests
 	timer       *timer       // the timer whose command this is; nil: none
 	wakeup      *Wakeup      // the wake-up whose command this is; nil: none
 	builtin     builtin      // nil: a command of the author
-	// ends is the dead letter, or the pending send, that the turn has dealt with; nil: none. The
-	// append with the command's record stores that it has ended.
+	// ends is the dead letter, or the pending send, that the turn ends; nil: none. The append with the
+	// command's record stores this end.
 	ends *sharding.Delivered
 	// recounted says that the entity was loaded again to count its reminders and sends.
 	recounted bool
-	// overtaken says how the firing of a wake-up must end without a turn, because the wake-up has
-	// changed, or may have changed, while the firing waited; 0: it has its turn.
+	// overtaken is the result of a firing that must end without a turn: while the firing waited, its
+	// wake-up has changed, or may have changed. 0: the firing has a turn.
 	overtaken FiringEnd
 	// fired says that the firing of the wake-up is durable.
 	fired bool
-	// runID is the request id that names the running turn. It is stored because a
-	// duplicate that joins meanwhile must not change it.
+	// runID is the request id that names the running turn. It is stored, because requests may change
+	// when a duplicate joins.
 	runID RequestID
 	// turn is the number of the running turn. It is needed beside runID, because turns of tells,
 	// timers and wake-ups have no request.
 	turn uint64
-	// lookupAssured says that no turn of the command can begin before the journal has said whether
-	// the command is stored: the load of this incarnation has asked for that, or a Lookup was answered.
+	// lookupAssured says that no turn of the command can begin before the journal has said whether the
+	// command is stored. Either the load of this incarnation looks the command up, or a Lookup was
+	// answered.
 	lookupAssured bool
 	// lookupPending says that a Lookup of the command has no answer yet. The turn waits for it.
 	lookupPending bool
@@ -186,9 +186,9 @@ type command struct {
 	seq      uint64
 	fence    uint64
 	finished time.Time     // when the turn was over
-	answered bool          // the command is over; only its place in the mailbox is still taken
+	answered bool          // the command has ended, but is still in the mailbox
 	asked    bool          // a changing ask of this or an earlier run of the command has left
-	waited   time.Duration // for the answers to asks of the present run
+	waited   time.Duration // how long the present run has waited for the answers to its asks
 	// The next four fields are about changing asks of the present run.
 	barrierOpen bool      // the turn has passed the barrier: its changing asks may leave
 	asksMade    []sentAsk // the changing asks that have left
@@ -515,9 +515,9 @@ func (m *Machine) hold(e *entity, c *command, size int) {
 	m.held += size
 }
 
-// holdsTooMuch reports whether the entity must wait for the journal before its next turn: an answer
-// of the journal about this entity then starts the turn. An entity that holds nothing itself must
-// not wait, because no such answer may be coming.
+// holdsTooMuch reports whether the entity must wait for the journal before its next turn. If it waits,
+// an answer of the journal about this entity starts the turn. If the entity itself holds nothing, it
+// must not wait, because no such answer may come.
 func (m *Machine) holdsTooMuch(e *entity) bool {
 	return e.held > 0 && (e.held >= m.cfg.HeldBytes || m.held >= m.cfg.TotalHeldBytes) && !mutant.On("held-bytes")
 }

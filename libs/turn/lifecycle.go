@@ -70,9 +70,9 @@ func (m *Machine) checkLoad(a alarm) {
 	}
 }
 
-// expire answers the commands whose deadline has passed while their entity is being loaded.
-// Commands that an append with an unknown outcome may have stored are answered as unknown, the
-// others as rejected.
+// expire answers the commands whose deadline has passed while their entity is being loaded. If an
+// append with an unknown outcome may have stored a command, the answer is unknown. Otherwise the
+// command is rejected.
 func (m *Machine) expire(e *entity) {
 	doubt := sharding.Doubt(sharding.DeadlineExceeded, "the deadline passed before the journal said whether the command was applied")
 	reject := sharding.Reject(sharding.DeadlineExceeded, "the deadline passed before the journal had answered with the entity's state")
@@ -205,14 +205,14 @@ func (m *Machine) resolveStored(e *entity, c *command, found bool, s *sharding.S
 	}
 }
 
-// failEntity refuses the commands of an entity that cannot be loaded. Like the answers of turns,
-// the refusals wait until the fence was read. The reason is that this owner may be deposed: the next
-// owner may have stored the data in a form that this one cannot read, and then no data is lost. After
-// the fence read, the entity is removed, or loaded again for the commands that have come meanwhile.
+// failEntity refuses the commands of an entity that cannot be loaded. Like the answers of turns, the
+// refusals wait for a fence read, because this owner may be deposed. Then the next owner may have
+// stored the data in a form that this owner cannot read, and no data is lost. After the fence read, the
+// entity is removed. If commands have arrived meanwhile, it is loaded again for them.
 //
-// Built-in commands are not refused. They need no instance, and with them an operator deletes or
-// repairs an entity that cannot be loaded. For them the entity is loaded once more, without an
-// instance ([Load].Bare).
+// Built-in commands are not refused. They need no instance, and an operator uses them to delete or
+// repair an entity that cannot be loaded. For these commands, the entity is loaded once more, without
+// an instance ([Load].Bare).
 func (m *Machine) failEntity(e *entity, in *Loaded) {
 	if e.volatile() || e.state == lookup || mutant.On("failed-fence") {
 		m.answerFailed(e, in)
@@ -278,9 +278,8 @@ func (m *Machine) removeEntity(e *entity) {
 	m.checkDrained(e.shard)
 }
 
-// checkMailbox answers the commands whose deadline has passed before their turn: the turn
-// ahead of them may never end. These commands leave the mailbox at once, so that its size stays
-// bounded.
+// checkMailbox answers the commands whose deadline has passed before their turn. The turn ahead of them
+// may never end. These commands leave the mailbox at once, so that the size of the mailbox is bounded.
 func (m *Machine) checkMailbox(e *entity) {
 	e.mailboxCheck = false
 	if e.next == len(e.cmds) {
@@ -319,10 +318,9 @@ func (m *Machine) advance(e *entity) {
 }
 
 // nextCheck returns the time of the next check of the deadlines of waiting commands. This is the
-// earliest of the deadlines, but at most DeadlineCheck from now. The check must not come later: soon
-// after the deadline the router gives the command up, and tells the sender that it is in doubt. Two
-// checks are at least a tenth of DeadlineCheck apart, so that many deadlines close together cost
-// little.
+// earliest of the deadlines, but at most DeadlineCheck from now. The check must not be later: soon after
+// the deadline, the router gives the command up, and answers that the command is in doubt. Two checks
+// are at least a tenth of DeadlineCheck apart, so that many deadlines close together cost little.
 func (m *Machine) nextCheck(waiting []*command) time.Time {
 	at := m.now.Add(m.cfg.DeadlineCheck)
 	for _, c := range waiting {
@@ -420,11 +418,11 @@ func (c *command) requestID() RequestID {
 
 // snapshotDue reports whether a snapshot is to be taken.
 //
-// None is taken if events of the entity were trimmed, and its type has no KeepEvents. Then only a
-// snapshot has the whole state. A type without KeepEvents does not declare the form of its snapshots,
-// so the coordinator could give the shard to a region that cannot read a new snapshot.
+// If events of the entity were trimmed, and its type has no KeepEvents, no snapshot is taken. Only a
+// snapshot has the whole state of such an entity. A type without KeepEvents does not declare the form
+// of its snapshots. So the coordinator could give the shard to a region that cannot read a new snapshot.
 //
-// None is taken of a fresh entity either: with a snapshot it would no longer count as fresh.
+// If the entity is fresh, no snapshot is taken either: with a snapshot it would not count as fresh.
 func (m *Machine) snapshotDue(e *entity) bool {
 	n := e.shard.typ.SnapshotEvery
 	if e.trimmed && e.shard.typ.KeepEvents == 0 && !mutant.On("untold-snapshot") {
@@ -454,7 +452,7 @@ func (m *Machine) goIdle(e *entity) {
 }
 
 // stop runs the stop hook of a live entity that is idle. Commands that arrive meanwhile wait. If
-// there are any when the hook has run, the entity is loaded again.
+// commands wait when the hook has run, the entity is loaded again.
 func (m *Machine) stop(e *entity, why StopReason) {
 	e.shard.typ.policy.Removed(e.node())
 	e.state, e.passivate, e.evicted = stopping, false, false
