@@ -9,7 +9,8 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// The rules of the budget, and of the brake as a part of it. Each says how it is broken, or "".
+// The rules of the budget, and of the brake as a part of it. Each rule is a function that returns how
+// the rule is broken; "": it holds.
 
 // budgetWorld is a budget with three regions, and rows that hand off.
 type budgetWorld struct {
@@ -39,7 +40,7 @@ func (w *budgetWorld) end(from, to sharding.NodeID, n need) {
 	w.count(&row{Row: sharding.Row{Owner: from, Phase: sharding.HandingOff}, successor: to, cause: causeOf[n]}, &row{})
 }
 
-// want compares what the budget says of a handoff with what it should.
+// want compares the budget's answer about a handoff with the expected one.
 func (w *budgetWorld) want(what string, n need, from, to sharding.NodeID, l limit) string {
 	if got := w.exceeds(w.now, &w.cfg, n, from, to); got != l {
 		return fmt.Sprintf("%s: the limit is %d, want %d", what, got, l)
@@ -47,7 +48,7 @@ func (w *budgetWorld) want(what string, n need, from, to sharding.NodeID, l limi
 	return ""
 }
 
-// atOnce: at most so many handoffs are under way, whatever they are for.
+// atOnce: the number of handoffs under way is bounded, whatever their causes are.
 func atOnce() string {
 	w := newBudgetWorld(func(c *Config) { c.MaxHandoffs = 2 })
 	w.begin(w.r1, w.r2, voluntary)
@@ -61,7 +62,7 @@ func atOnce() string {
 	return cmp.Or(fits, full, w.want("after an end", required, w.r2, sharding.NodeID{}, noLimit))
 }
 
-// perRegion: at most so many handoffs of one region, and to one, unless the region leaves.
+// perRegion: the number of handoffs from a region and to a region is bounded, unless the owner leaves.
 func perRegion() string {
 	w := newBudgetWorld(func(c *Config) { c.MaxHandoffsPerRegion = 1 })
 	w.begin(w.r1, w.r2, voluntary)
@@ -74,7 +75,7 @@ func perRegion() string {
 		w.want("the region leaves", required, w.r1, sharding.NodeID{}, noLimit))
 }
 
-// perMinute: at most so many voluntary moves begin in any minute.
+// perMinute: the number of voluntary moves that begin in any minute is bounded.
 func perMinute() string {
 	w := newBudgetWorld(func(c *Config) { c.MaxMovesPerMinute = 2 })
 	w.begin(w.r1, w.r2, voluntary)
@@ -91,7 +92,7 @@ func perMinute() string {
 	return cmp.Or(full, next, w.want("the fourth one", voluntary, w.r1, w.r2, limitPerMinute))
 }
 
-// windows passes so many windows, each with so many latencies and a p99.
+// windows lets windows pass, each with the given number of latencies and p99.
 func (w *budgetWorld) windows(n int, samples uint64, p99 time.Duration) {
 	for range n {
 		began := w.now
@@ -108,14 +109,14 @@ const (
 	slow  = 200 * time.Millisecond
 )
 
-// newBrakeWorld returns a budget whose brake knows what is usual.
+// newBrakeWorld returns a budget whose brake has a baseline.
 func newBrakeWorld() *budgetWorld {
 	w := newBudgetWorld(func(*Config) {})
 	w.windows(2, 1000, quick)
 	return w
 }
 
-// stopped returns a budget whose brake has stopped the moves, because they were slow.
+// stopped returns a budget whose brake has stopped the moves, because commands were slow.
 func stopped() *budgetWorld {
 	w := newBrakeWorld()
 	w.begin(w.r1, w.r2, voluntary)
@@ -139,7 +140,7 @@ func (w *budgetWorld) mayMove(what string, may bool) string {
 	return w.want(what, voluntary, w.r1, w.r2, limitBrake)
 }
 
-// twoWindows: one slow window stops nothing, two in a row do.
+// twoWindows: one slow window does not stop moves, two slow windows in a row do.
 func twoWindows() string {
 	w := newBrakeWorld()
 	w.begin(w.r1, w.r2, voluntary)
@@ -152,7 +153,7 @@ func twoWindows() string {
 	return cmp.Or(one, between, w.is("after two", BrakeStopped, 2), w.mayMove("after two", false))
 }
 
-// fewSamples: a window with few commands is never slow, and says nothing of what is usual.
+// fewSamples: a window with few commands is never slow, and does not change the baseline.
 func fewSamples() string {
 	w := newBrakeWorld()
 	w.windows(10, 199, slow)
@@ -166,7 +167,7 @@ func (w *budgetWorld) baselineIs(d time.Duration) string {
 	return ""
 }
 
-// smallExcess: nobody notices that what takes a millisecond takes ten.
+// smallExcess: a small excess stops no moves, even if commands take many times the usual time.
 func smallExcess() string {
 	w := newBudgetWorld(func(*Config) {})
 	w.windows(2, 1000, time.Millisecond)
@@ -175,7 +176,7 @@ func smallExcess() string {
 	return w.is("ten times a millisecond", BrakeReleased, 1)
 }
 
-// stopsMoves: while moves are stopped, only what must be moves.
+// stopsMoves: while voluntary moves are stopped, required handoffs and drains go on.
 func stopsMoves() string {
 	w := stopped()
 	return cmp.Or(
@@ -184,7 +185,7 @@ func stopsMoves() string {
 		w.want("a drain", drained, w.r1, sharding.NodeID{}, noLimit))
 }
 
-// probesAfterPause: after the pause one move is tried, alone.
+// probesAfterPause: after the pause, one move may begin alone: the probe.
 func probesAfterPause() string {
 	w := stopped()
 	w.windows(5, 1000, quick)
@@ -197,8 +198,8 @@ func probesAfterPause() string {
 	return cmp.Or(before, probe, during, w.mayMove("while the probe is judged", false))
 }
 
-// probeIsJudged: a probe that makes it worse is followed by a pause, one that does not by moves at
-// half rate. That is doubled by each quick window.
+// probeIsJudged: if the probe makes commands slow, a pause follows. Otherwise moves go on at half the
+// rate, and each window that is not slow doubles the rate.
 func probeIsJudged() string {
 	w := stopped()
 	w.windows(6, 1000, quick)
@@ -219,7 +220,7 @@ func probeIsJudged() string {
 	return cmp.Or(worse, good, half, w.is("after a quick window", BrakeReleased, 1), w.mayMove("at the full rate", true))
 }
 
-// baselineIsStill: what is usual is learned when nothing moves.
+// baselineIsStill: only windows without a voluntary move raise the baseline.
 func baselineIsStill() string {
 	w := newBrakeWorld()
 	w.begin(w.r1, w.r2, voluntary)
@@ -228,7 +229,7 @@ func baselineIsStill() string {
 	return w.baselineIs(quick)
 }
 
-// imbalanceIsCured: what is slow without moves is not their fault.
+// imbalanceIsCured: if commands are slow without moves too, moves go on.
 func imbalanceIsCured() string {
 	w := newBrakeWorld()
 	w.windows(2, 1000, slow)
@@ -248,7 +249,7 @@ func imbalanceIsCured() string {
 	return cmp.Or(stopped, half, full)
 }
 
-// nothingToMove: if nothing wants to move, the brake is released all the same.
+// nothingToMove: if there is nothing to move, the brake is released without a probe.
 func nothingToMove() string {
 	w := stopped()
 	w.windows(8, 1000, slow)
@@ -276,7 +277,7 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// TestBrakeStopsSooner: the rate is halved at each stop before it is full again.
+// TestBrakeStopsSooner: if the brake stops moves again before the rate is full, it halves the rate again.
 func TestBrakeStopsSooner(t *testing.T) {
 	w := stopped()
 	for n := 2; n <= 3; n++ {

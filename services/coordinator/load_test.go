@@ -78,7 +78,7 @@ func (w *loadWorld) moves() int {
 	return w.m.budget.handoffs - before
 }
 
-// arrived ends all handoffs to r2.
+// arrived completes all handoffs to r2.
 func (w *loadWorld) arrived() {
 	for _, s := range slices.SortedFunc(maps.Keys(w.stored), sharding.ShardID.Compare) {
 		if w.stored[s].Phase == sharding.HandingOff {
@@ -166,8 +166,8 @@ func TestLoadMoves(t *testing.T) {
 	}
 }
 
-// loadOfEarlierOwner: r2 has reported twice since it serves shards of r1, and it does not name
-// them, because they take next to nothing there. It returns what counts of them.
+// loadOfEarlierOwner: r2 has taken shards of r1, and has reported twice since then. Its reports leave
+// these shards out, because they have almost no load there. It returns the load that is counted for them.
 func loadOfEarlierOwner(t *testing.T) int {
 	w := newLoadWorld(t)
 	w.busy(2)
@@ -180,8 +180,8 @@ func loadOfEarlierOwner(t *testing.T) int {
 	return w.load("r2") - 1
 }
 
-// TestLoadThatMoves: the load of a shard counts where the shard goes, from the moment at which
-// that is decided. It counts until the new owner says otherwise.
+// TestLoadThatMoves: from the decision to move a shard on, its load is counted at the new region, until
+// the new owner reports another load.
 func TestLoadThatMoves(t *testing.T) {
 	w := newLoadWorld(t)
 	w.busy(2)

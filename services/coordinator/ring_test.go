@@ -80,8 +80,8 @@ func (w *ringWorld) tick() {
 	w.most = max(w.most, n)
 }
 
-// ringKeeps runs a few terms, and says what is wrong: what was neither stored nor dropped, and
-// what takes too much.
+// ringKeeps runs a few terms, and returns what is wrong: decisions that were neither stored nor counted
+// as dropped, or records that take too much room.
 func ringKeeps(seed uint64) error {
 	w := newRingWorld(seed)
 	added := 0
@@ -113,8 +113,8 @@ func ringKeeps(seed uint64) error {
 	return nil
 }
 
-// TestRing: decisions are stored or counted, whatever the journal does, and take as much as they
-// may.
+// TestRing: whatever the journal does, each decision is stored or counted as lost, and the records keep
+// to their bound.
 func TestRing(t *testing.T) {
 	for seed := range uint64(20) {
 		if err := ringKeeps(seed); err != nil {
