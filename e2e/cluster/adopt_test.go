@@ -19,7 +19,7 @@ import (
 
 var getList = entity.Command[struct{}, history.Reply]("List", "Get").ReadOnly()
 
-// calling is a list that is called without a pause, and the calls of late that took longest.
+// calling is a list that is called without a pause, and its longest recent calls.
 type calling struct {
 	mu    sync.Mutex
 	worst time.Duration // of the calls that have ended since it was last taken

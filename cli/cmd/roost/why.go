@@ -126,7 +126,7 @@ func describeDecision(d *adminv1.Decision, all bool) []string {
 			what = fmt.Sprintf("given%s from %s to %s", shard, d.From, d.To)
 		}
 	case d.Kind == "handed-off":
-		what = fmt.Sprintf("handoff%s from %s to %s", shard, d.From, cmp.Or(d.To, "whoever is chosen then"))
+		what = fmt.Sprintf("handoff%s from %s to %s", shard, d.From, cmp.Or(d.To, "a region that is chosen then"))
 	case d.Kind == "plan":
 		what = fmt.Sprintf("plan: %d of %s begun", d.Begun, plural(int(d.Moves), "move"))
 	default:

@@ -58,7 +58,7 @@ decisions, newest first:
       region-2 had 1 shard, 4 in all, strategy least-shards
       not region-3 (5, 6 in all): has more shards
       not region-1 (2, 2 in all): it was taken from there
-  2026-01-02 03:04:05  handoff from region-1 to whoever is chosen then, epoch 2.1, because its region is drained
+  2026-01-02 03:04:05  handoff from region-1 to a region that is chosen then, epoch 2.1, because its region is drained
   -- 2 decisions dropped here: too many waited to be stored --
 there are older ones; see --limit
 `},
