@@ -65,7 +65,9 @@ bank: build $(addprefix $(BIN)/,$(bank)) ## Build the bank too: its region, and 
 
 .PHONY: images
 images: $(addprefix $(BIN)/,coordinator region gateway) ## Build container images of the services (needs Docker)
-	@for s in coordinator region gateway; do docker build -q -f deploy/Dockerfile --build-arg SERVICE=$$s -t roost/$$s . ; done
+	@revision=$$(git describe --always --abbrev=40 --dirty --exclude='*' 2>/dev/null || echo unknown); \
+	for s in coordinator region gateway; do docker build -q -f deploy/Dockerfile --build-arg SERVICE=$$s \
+		--build-arg VERSION=$(or $(VERSION),devel) --build-arg REVISION=$$revision -t roost/$$s . || exit 1; done
 
 .PHONY: dev
 dev: build ## Start a cluster on this machine and keep it up (ARGS="--regions 3")
@@ -123,7 +125,24 @@ splitbrain: ## Decide on every directed matrix of five nodes, and simulate parti
 
 .PHONY: e2e
 e2e: ## Hurt real processes, judge the histories of their clients and the views of all members; a line per scenario (SET=short RUN=regexp)
-	E2E=$(or $(SET),full) go test -count=1 -timeout 2h -run '(TestHistories|TestMembership|TestRollouts|TestMoves|TestPlacement|TestEntities|TestBank)/$(RUN)' -v ./e2e/cluster
+	E2E=$(or $(SET),full) go test -count=1 -timeout 2h -run '(TestHistories|TestMembership|TestRollouts|TestMoves|TestPlacement|TestEntities|TestBank|TestExplain|TestRestores)/$(RUN)' -v ./e2e/cluster
+	$(if $(RUN)$(filter short,$(SET)),,@$(MAKE) --no-print-directory e2e-alerts)
+
+.PHONY: attack
+attack: ## Attack real processes with wrong certificates, tokens, bytes, clients and database roles; a line per attack (RUN=regexp)
+	ATTACK=1 go test -count=1 -timeout 20m -run 'TestAttacks/$(RUN)' -v ./e2e/attack
+
+# Modules outside the workspace: Prometheus would choose the versions of what others depend on, and the protocol of
+# a browser is of no use to anybody else.
+alone := e2e/alerts e2e/ui
+
+.PHONY: e2e-alerts
+e2e-alerts: ## Inject the cause of each alert into real processes, and have Prometheus' own code evaluate the rules and the board (SET=short RUN=regexp)
+	cd e2e/alerts && GOWORK=off E2E=$(or $(SET),full) go test -count=1 -timeout 30m $(if $(RUN),-run 'TestAlerts/$(RUN)') -v .
+
+.PHONY: e2e-ui
+e2e-ui: ## Use the dashboard in Chromium while a region is killed; skipped without Chromium (PICTURES=1 writes those of docs/dashboard.md)
+	cd e2e/ui && GOWORK=off UI_PICTURES=$(if $(PICTURES),$(CURDIR)/docs/dashboard) go test -count=1 -timeout 10m -v .
 
 .PHONY: e2e-memory
 e2e-memory: ## Give a region ten times the entities that fit into its memory limit (FOR=5m; default 30s)
@@ -174,7 +193,7 @@ check: check-format check-help check-vet check-modules check-generated ## Check 
 .PHONY: check-format
 check-format: ## Check that gofmt leaves all files as they are
 	@echo "== gofmt"
-	@bad=$$(go list -m -f '{{.Dir}}' | xargs gofmt -l | sort -u); \
+	@bad=$$({ go list -m -f '{{.Dir}}'; echo $(alone); } | xargs gofmt -l | sort -u); \
 		if [ -n "$$bad" ]; then echo "not formatted, run gofmt -w on:"; echo "$$bad"; exit 1; fi
 
 # The binaries are targets, too, but not ones to remember.
@@ -197,7 +216,7 @@ check-vet: $(BIN)/staticcheck ## Run go vet and staticcheck
 .PHONY: check-modules
 check-modules: export GOWORK = off
 check-modules: ## Check that every go.mod is tidy, and build each service alone
-	@for dir in $$(GOWORK= go list -m -f '{{.Dir}}'); do \
+	@for dir in $$(GOWORK= go list -m -f '{{.Dir}}') $(alone); do \
 		echo "== go.mod of $${dir#$(CURDIR)/}"; (cd "$$dir" && go mod tidy -diff); done
 	@for dir in services/*/; do echo "== build of $$dir alone"; (cd "$$dir" && go build ./...); done
 
@@ -217,9 +236,17 @@ check-generated: ## Check that the generated code is that of the .proto files (n
 .PHONY: tidy
 tidy: export GOWORK = off
 tidy: ## Tidy the go.mod of every module
-	@for dir in $$(GOWORK= go list -m -f '{{.Dir}}'); do (cd "$$dir" && go mod tidy); done
+	@for dir in $$(GOWORK= go list -m -f '{{.Dir}}') $(alone); do (cd "$$dir" && go mod tidy); done
 
 # ---- generated code --------------------------------------------------------
+
+.PHONY: settings
+settings: ## Write docs/settings.md from what --help of the services says
+	@WRITE_SETTINGS=1 go test -count=1 -run 'TestSettingsPage$$' ./cli/cmd/roost
+
+.PHONY: errors
+errors: ## Write docs/errors.md from the numbers of libs/errornumber
+	@WRITE_ERRORS=1 go test -count=1 -run 'TestErrorsPage$$' ./cli/cmd/roost
 
 OUT ?= $(CURDIR)/proto
 

@@ -23,6 +23,7 @@ func TestHouse(t *testing.T) {
 			"membership": {"libs/sharding", "libs/gossip", "libs/gossip/agent", "libs/gossip/gossiptest"},
 			// A region as users build theirs.
 			"cluster/cmd/...": {"sdk/entity/...", "services/region/server", "e2e/cluster/history"},
+			"attack/cmd/...":  {"sdk/entity", "services/region/server"},
 			// What is measured is the real thing; what it is compared with knows
 			// nothing of it but a message.
 			"bench":          {"libs/...", "proto/...", "sdk/...", "services/region/...", "services/coordinator", "cli/cluster", "e2e/bench/...", "e2e/cluster/history", "e2e/cluster/netns"},
@@ -37,6 +38,7 @@ func TestHouse(t *testing.T) {
 			"cluster/ledger":  {"e2e/cluster/history"},
 			"cluster/netns":   {"libs/servertest"},
 			// Tests alone: they may import what they like.
+			"attack":  {},
 			"cluster": {},
 			"vectors": {},
 			// Binaries and files, as any user has them.

@@ -28,6 +28,7 @@ type Cluster struct {
 	launcher *launcher
 	unlock   func()
 	http     *http.Client
+	security *security // nil: no TLS
 
 	mu       sync.Mutex
 	ports    ports
@@ -59,7 +60,11 @@ func Start(ctx context.Context, options Options) (*Cluster, error) {
 		options: options, unlock: unlock, launcher: newLauncher(), ports: ports{taken: map[int]bool{}},
 		http: &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 4}},
 	}
-	if err := c.startAll(ctx); err != nil {
+	err = c.startSecurity()
+	if err == nil {
+		err = c.startAll(ctx)
+	}
+	if err != nil {
 		// The error of the start is returned. Errors of this hasty Close say less.
 		at, cancel := context.WithCancel(context.Background())
 		cancel()
@@ -245,10 +250,10 @@ func (c *Cluster) processes() []Process {
 }
 
 // Gateways returns the base URLs of the public API, one per gateway.
-func (c *Cluster) Gateways() []string { return urls(c.Processes(), Gateway) }
+func (c *Cluster) Gateways() []string { return urls(c.Processes(), Gateway, c.security != nil) }
 
 // Admin returns the base URLs of the coordinators' management, for adminclient.New.
-func (c *Cluster) Admin() []string { return urls(c.Processes(), Coordinator) }
+func (c *Cluster) Admin() []string { return urls(c.Processes(), Coordinator, false) }
 
 // Active asks which coordinator is active, and its term.
 func (c *Cluster) Active(ctx context.Context) (name string, term uint32, err error) {
@@ -327,7 +332,7 @@ func (c *Cluster) change(p *child, state string) {
 	p.state = state
 	if c.options.StateFile != "" {
 		s := State{Cluster: c.options.Name, PID: os.Getpid(), Dir: c.options.Dir, Lease: c.options.Lease,
-			Journal: journalURL(c.options.Dir), Region: c.options.RegionBinary, Control: c.options.Control, Processes: c.processes()}
+			Journal: c.journal(), Region: c.options.RegionBinary, Token: c.Token(), CA: c.CA(), Control: c.options.Control, Processes: c.processes()}
 		// If this fails, readers of the file find an old state; nothing else is harmed.
 		_ = s.write(c.options.StateFile)
 	}
@@ -336,7 +341,10 @@ func (c *Cluster) change(p *child, state string) {
 	}
 }
 
-// journalURL returns the URL of the journal in dir.
-func journalURL(dir string) string {
-	return (&url.URL{Scheme: "sqlite", Path: filepath.ToSlash(filepath.Join(dir, "journal.db"))}).String()
+// journal returns the URL of the journal.
+func (c *Cluster) journal() string {
+	if c.options.Journal != "" {
+		return c.options.Journal
+	}
+	return (&url.URL{Scheme: "sqlite", Path: filepath.ToSlash(filepath.Join(c.options.Dir, "journal.db"))}).String()
 }

@@ -48,8 +48,14 @@ type Options struct {
 	// Dir holds journal, lease, logs and addresses. It is made if missing and
 	// never removed. One cluster uses it at a time. Required.
 	Dir string
-	// Lease is the URL of the coordinators' lease; default a SQLite file in Dir.
+	// Journal is the URL of the journal; default a SQLite file in Dir.
+	Journal string
+	// Lease is the URL of the coordinators' lease; default the Journal if that is in PostgreSQL,
+	// otherwise a SQLite file in Dir.
 	Lease string
+	// TLS has all processes use certificates, with roles, of an authority that is made at the start, and
+	// a management token. The certificates and the audits are below Dir/tls.
+	TLS bool
 	// BinDir holds the binaries coordinator, region and gateway; default: where
 	// the running binary is.
 	BinDir string
@@ -59,11 +65,9 @@ type Options struct {
 	Ports Ports
 	// LogLevel of the processes: debug, info, warn or error; default info.
 	LogLevel string
-	// Args are further flags per role, such as "--region.drain_timeout=2s".
+	// Args are further flags by role, such as "--region.drain_timeout=2s", or by the name of a
+	// process. Those of the process count more than those of its role.
 	Args map[string][]string
-	// AppVersions are the app.version of regions by name; the others have that of their
-	// binary.
-	AppVersions map[string]string
 	// Env is added to the environment of the processes, as KEY=value.
 	Env []string
 	// Address, if set, gives the IP address at which a process listens; default
@@ -90,6 +94,9 @@ type Options struct {
 func (o Options) complete() (Options, error) {
 	if o.Name == "" {
 		o.Name = "dev"
+	}
+	if o.Lease == "" && (strings.HasPrefix(o.Journal, "postgres://") || strings.HasPrefix(o.Journal, "postgresql://")) {
+		o.Lease = o.Journal // they share nothing but the server, and a new lease would not know an old journal
 	}
 	if o.Lease == "" {
 		o.Lease = "sqlite:" + filepath.Join(o.Dir, "lease.db")

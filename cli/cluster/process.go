@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -86,7 +88,7 @@ func (c *child) info() Process {
 }
 
 // arguments are the command line of a child.
-func (c *Cluster) arguments(p *child) []string {
+func (c *Cluster) arguments(p *child) ([]string, error) {
 	o := &c.options
 	args := []string{
 		"--cluster.name=" + o.Name, "--node.name=" + p.name, "--node.address_file=" + p.addresses,
@@ -94,7 +96,9 @@ func (c *Cluster) arguments(p *child) []string {
 		"--discovery.url=static:" + strings.Join(c.seeds, ","), "--log.level=" + o.LogLevel,
 	}
 	if p.role != Gateway {
-		args = append(args, "--journal.url="+journalURL(o.Dir))
+		if o.Journal == "" {
+			args = append(args, "--journal.url="+c.journal())
+		}
 		// All coordinators are known and on one machine. The only thing to wait for is
 		// that members of the cluster announce it to a coordinator that comes back.
 		args = append(args, "--discovery.required_contacts="+strconv.Itoa(o.Coordinators),
@@ -106,10 +110,18 @@ func (c *Cluster) arguments(p *child) []string {
 			args = append(args, "--coordinator.min_regions="+strconv.Itoa(o.Regions))
 		}
 	}
-	if v := o.AppVersions[p.name]; v != "" && p.role == Region {
-		args = append(args, "--app.version="+v)
+	if c.security != nil {
+		host, _, err := net.SplitHostPort(p.service)
+		if err != nil {
+			return nil, err
+		}
+		secured, err := c.security.arguments(p.role, p.name, host)
+		if err != nil {
+			return nil, err
+		}
+		args = append(args, secured...)
 	}
-	return append(args, o.Args[p.role]...)
+	return slices.Concat(args, o.Args[p.role], o.Args[p.name]), nil
 }
 
 // environment returns the launcher's environment, without the variables that are meant for
@@ -118,14 +130,18 @@ func (c *Cluster) environment() []string {
 	var env []string
 	for _, entry := range os.Environ() {
 		switch name, _, _ := strings.Cut(entry, "="); name {
-		case "ROOST_ADMIN", "ROOST_GATEWAY", "ROOST_DIR":
+		case "ROOST_ADMIN", "ROOST_ADMIN_TOKEN", "ROOST_CA", "ROOST_CERT", "ROOST_DIR", "ROOST_GATEWAY", "ROOST_KEY", "ROOST_TOKEN":
 		case "ROOST_LEASE_URL_FILE": // besides the lease's URL, which is given below, it is refused
+		case "ROOST_JOURNAL_URL", "ROOST_JOURNAL_URL_FILE":
 		default:
 			env = append(env, entry)
 		}
 	}
-	// Not by a flag: the URL may hold a password, and anybody may list command lines.
+	// Not by flags: the URLs may hold a password, and anybody may list command lines.
 	env = append(env, "ROOST_LEASE_URL="+c.options.Lease)
+	if c.options.Journal != "" {
+		env = append(env, "ROOST_JOURNAL_URL="+c.options.Journal)
+	}
 	return append(env, c.options.Env...)
 }
 
@@ -139,7 +155,11 @@ func (c *Cluster) fork(p *child) (err error) {
 		return err
 	}
 	defer func() { _ = out.Close() }() // The process has its own copy.
-	cmd := exec.Command(c.options.binary(p.role), c.arguments(p)...)
+	args, err := c.arguments(p)
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(c.options.binary(p.role), args...)
 	cmd.Stdout, cmd.Stderr, cmd.Env, cmd.SysProcAttr = out, out, c.environment(), attributes()
 
 	c.mu.Lock()

@@ -27,6 +27,10 @@ type State struct {
 	// Journal is the URL of the journal, and Region the binary of the regions.
 	Journal string `json:"journal"`
 	Region  string `json:"region"`
+	// Token is the management token; empty: none is needed.
+	Token string `json:"token,omitempty"`
+	// CA is the file with the authority of the gateways' certificates; empty: they serve plain TCP.
+	CA string `json:"ca,omitempty"`
 	// Control is where the launcher takes orders.
 	Control   Control   `json:"control"`
 	Processes []Process `json:"processes"`
@@ -40,17 +44,31 @@ type Control struct {
 }
 
 // Gateways are the base URLs of the public API.
-func (s *State) Gateways() []string { return urls(s.Processes, Gateway) }
+func (s *State) Gateways() []string { return urls(s.Processes, Gateway, s.CA != "") }
 
 // Admin are the base URLs of the coordinators' management.
-func (s *State) Admin() []string { return urls(s.Processes, Coordinator) }
+func (s *State) Admin() []string { return urls(s.Processes, Coordinator, false) }
 
-// urls are base URLs of all processes of a role that have been started.
-func urls(processes []Process, role string) []string {
+// Diagnosis are the base URLs of the processes that explain entities: coordinators and gateways.
+func (s *State) Diagnosis() []string {
+	all := s.Admin()
+	for _, p := range s.Processes {
+		if p.Role == Gateway && p.Management != "" {
+			all = append(all, "http://"+p.Management)
+		}
+	}
+	return all
+}
+
+// urls are base URLs of all processes of a role that have been started. secure says that gateways serve
+// TLS; management is on loopback, and plain.
+func urls(processes []Process, role string, secure bool) []string {
 	var found []string
 	for _, p := range processes {
 		switch {
 		case p.Role != role:
+		case role == Gateway && secure:
+			found = append(found, "https://"+p.Service)
 		case role == Gateway:
 			found = append(found, "http://"+p.Service)
 		default:

@@ -109,6 +109,8 @@ var suites = []suite{
 	{"claims", (*run).claims},
 	{"postgres", (*run).durablePostgres},
 	{"placement", (*run).placement},
+	{"placement-plans", (*run).planningUnderLoad},
+	{"placement-failover", (*run).largeFailover},
 }
 
 // Names returns the names of all suites.

@@ -47,13 +47,13 @@ func (r *run) durable() error {
 }
 
 // deposits returns a function that makes the n-th deposit, over count accounts.
-func (l *local) deposits(count int) func(corr, n uint64) link.Command {
+func (l *local) deposits(count int) func(number, n uint64) link.Command {
 	to := make([]addressee, count)
 	for i := range to {
 		to[i] = l.addressee(entities.AccountType, "account-"+strconv.Itoa(i))
 	}
-	return func(corr, n uint64) link.Command {
-		c := to[n%uint64(count)].command(corr, n, questionJSON)
+	return func(number, n uint64) link.Command {
+		c := to[n%uint64(count)].command(number, n, questionJSON)
 		c.Envelope.Command, c.Envelope.Encoding = entities.Deposit, sharding.JSON
 		return c
 	}
@@ -123,8 +123,8 @@ func (*pending) Waiting() {}
 func (p *pending) SendBatch(as []link.Answer) error {
 	for i := range as {
 		p.mu.Lock()
-		done := p.done[as[i].Corr]
-		delete(p.done, as[i].Corr)
+		done := p.done[as[i].Number]
+		delete(p.done, as[i].Number)
 		p.mu.Unlock()
 		if as[i].NotMine != nil || as[i].Reply.Outcome != sharding.OK {
 			done(fmt.Errorf("%v: %s", as[i].Reply.Outcome, as[i].Reply.Message))
@@ -174,7 +174,7 @@ func (r *run) replay() error {
 		return err
 	}
 	defer func() { _ = bare.Close() }()
-	definition := entities.Types()[1]
+	definition := entities.Types(entities.Shards)[1]
 	return r.compare("events/s",
 		measure.Subject{Name: "bare SELECT of the rows", Run: func(time.Duration) (measure.Sample, error) { return readRows(ctx, bare) }},
 		subject{measure.Subject{Name: "replay", Run: func(time.Duration) (measure.Sample, error) {
@@ -204,7 +204,7 @@ func storeEvents(r *run, b journal.Driver, account sharding.Entity) error {
 	if _, err := b.Commit(r.ctx, []journal.Op{{Claim: &sharding.Claim{Shard: shard, Epoch: 1, Owner: 1}}}); err != nil {
 		return err
 	}
-	inst, err := entity.NewInstance(entities.Types()[1], account.ID)
+	inst, err := entity.NewInstance(entities.Types(entities.Shards)[1], account.ID)
 	if err != nil {
 		return err
 	}

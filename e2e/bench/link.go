@@ -69,7 +69,7 @@ func (r *run) newAsker(s *testCluster, command string, callers int) (*asker, err
 	var err error
 	a.client, a.link, err = s.dial(r.ctx, func(as []link.Answer) {
 		for i := range as {
-			c := &a.callers[as[i].Corr]
+			c := &a.callers[as[i].Number]
 			c.reply = as[i].Reply
 			c.done <- struct{}{}
 		}
@@ -99,9 +99,9 @@ func (a *asker) ask(caller int, in, out *wrapperspb.BytesValue) error {
 	return proto.Unmarshal(c.reply.Payload, out)
 }
 
-func (to *addressee) command(corr, n uint64, payload []byte) link.Command {
+func (to *addressee) command(number, n uint64, payload []byte) link.Command {
 	var name [24]byte
-	return link.Command{Corr: corr, Epoch: to.epoch, Envelope: sharding.Envelope{
+	return link.Command{Number: number, Epoch: to.epoch, Envelope: sharding.Envelope{
 		Entity: to.entity, Command: entities.Ask, ID: sharding.CommandID(strconv.AppendUint(append(name[:0], "bench-"...), n, 36)),
 		Encoding: sharding.Protobuf, Payload: payload,
 	}}

@@ -42,7 +42,7 @@ func startLocal(ctx context.Context, url string) (*local, error) {
 	l := &local{self: sharding.NodeID{Addr: "127.0.0.1:1", UID: 1}}
 	var err error
 	if l.runner, err = server.NewRunner(server.RunnerConfig{
-		Self: l.self, Router: localRouter(l.self), Name: "local", Types: append(entities.Types(), l.callers()),
+		Self: l.self, Router: localRouter(l.self), Name: "local", Types: append(entities.Types(entities.Shards), l.callers()),
 		Inbox: 65536, StopTimeout: time.Second, Log: slog.New(slog.DiscardHandler), Outside: l.outside,
 	}); err != nil {
 		return nil, err
@@ -165,7 +165,7 @@ func newLocalAsker(l *local, callers int) *localAsker {
 // SendBatch takes answers.
 func (a *localAsker) SendBatch(as []link.Answer) error {
 	for i := range as {
-		c := &a.callers[as[i].Corr]
+		c := &a.callers[as[i].Number]
 		c.reply = as[i].Reply
 		if as[i].NotMine != nil {
 			c.reply = sharding.Reject(sharding.Unavailable, "not mine")

@@ -11,6 +11,7 @@ import (
 	"github.com/roost-cluster/roost/e2e/bench/entities"
 	"github.com/roost-cluster/roost/e2e/bench/measure"
 	"github.com/roost-cluster/roost/e2e/bench/report"
+	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 )
 
 // kills kills regions, one at a time, by SIGKILL.
@@ -107,7 +108,7 @@ func (f *faultRun) drains() error {
 	}
 	began, err := f.load(f.Sizes.FaultTime, func() (time.Time, error) {
 		began := time.Now()
-		_, err := f.admin.Drain(f.ctx, victim, false)
+		_, err := f.admin.Drain(f.ctx, &adminv1.DrainRequest{Region: victim})
 		return began, err
 	})
 	if err != nil {
@@ -115,7 +116,7 @@ func (f *faultRun) drains() error {
 	}
 	n := f.measureImpact(began, owned)
 	f.moved("region drained", fmt.Sprintf("%d shards", len(owned)), n.gaps, n.gapsBefore, n.failed)
-	_, err = f.admin.Drain(f.ctx, victim, true)
+	_, err = f.admin.Drain(f.ctx, &adminv1.DrainRequest{Region: victim, Resume: true})
 	return err
 }
 

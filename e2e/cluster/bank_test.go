@@ -108,7 +108,7 @@ func playBank(t *testing.T, store string) {
 	eventually(t, 5*waitLimit, func() error {
 		n := 0
 		if err := r.db.QueryRowContext(t.Context(), `SELECT count(*) FROM send`).Scan(&n); err != nil || n > 0 {
-			return fmt.Errorf("%d records have sends that have not ended: %w", n, err)
+			return fmt.Errorf("%d records have sends that are not done: %w", n, err)
 		}
 		return nil
 	})

@@ -39,17 +39,20 @@
 //     firing was due or, if its shard did not answer at that time, from the shard's next answer.
 //   - sends: what one entity sends to another one takes effect once and in order, through kills
 //     and drains.
-//   - asks: entities ask each other while regions are killed, in circles (one turn gives up), within
-//     a shard that is handed off, and with 100,000 asks at once (those without room are refused).
+//   - asks: entities ask each other in four ways: while regions are killed; in circles (one turn gives
+//     up); within a shard that is handed off; and 100,000 at once (those without room are refused).
 //   - million: one shard has a million reminders. Its region takes at most 64 MiB more memory than
 //     without them, and its first answer after a cold start comes at most 2 s later
 //     than without them.
 //   - remembered: 100,000 remembered entities are active within a minute after a cold start, and
 //     the 99th percentile of the latency meanwhile is at most twice that of the same traffic
 //     afterwards.
-//   - deletion: there are a million events of 1 KiB, and nine of ten entities are deleted. Repeats
-//     get their first answers. Once their keys were forgotten, they are refused, still without
-//     effect. In the end the file has at most a quarter of its greatest length.
+//   - deletion: there are a million events of 1 KiB, and nine of ten entities are deleted. A
+//     repeated command gets the answer that the original got. Once its key is forgotten, the
+//     repeat is refused, still without effect. In the end the file has at most a quarter of its greatest length.
+//
+// TestExplain injects the causes for which commands wait or fail, and has each coordinator and gateway
+// explain an entity: it must name the right cause first.
 //
 // TestMemory gives a region ten times the entities that fit into its memory. It runs on request
 // too (make e2e-memory).

@@ -15,7 +15,6 @@ import (
 	launcher "github.com/roost-cluster/roost/cli/cluster"
 	"github.com/roost-cluster/roost/e2e/cluster/history"
 	"github.com/roost-cluster/roost/e2e/cluster/load"
-	"github.com/roost-cluster/roost/sdk/adminclient"
 )
 
 // sameAddress kills processes and starts them again at the same addresses, before anybody
@@ -29,12 +28,11 @@ func sameAddress(r *run) {
 	}
 }
 
-// sameIdentity starts a region a second time, with the same name and data but other ports
-// and so another uid, and kills the double later.
-func sameIdentity(r *run) {
-	r.wait(2 * time.Second)
-	first := r.process("region-2")
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", first.PID))
+// double returns a command that starts a process like one of the cluster, on other ports. Its log is
+// logs/<label>.log.
+func (r *run) double(of, label string) *exec.Cmd {
+	r.Helper()
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", r.process(of).PID))
 	if err != nil {
 		r.Skipf("needs /proc: %v", err)
 	}
@@ -44,16 +42,24 @@ func sameIdentity(r *run) {
 		case "--service.listen", "--management.listen":
 			args = append(args, name+"=127.0.0.1:0")
 		case "--node.address_file":
-			args = append(args, name+"="+filepath.Join(r.dir, "double.json"))
+			args = append(args, name+"="+filepath.Join(r.dir, label+".json"))
 		default:
 			args = append(args, a)
 		}
 	}
-	out, err := os.Create(filepath.Join(r.dir, "logs", "double.log"))
+	out, err := os.Create(filepath.Join(r.dir, "logs", label+".log"))
 	r.must(err)
-	defer func() { _ = out.Close() }()
-	double := exec.Command(args[0], args[1:]...)
-	double.Stdout, double.Stderr = out, out
+	r.Cleanup(func() { _ = out.Close() })
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Stdout, cmd.Stderr = out, out
+	return cmd
+}
+
+// sameIdentity starts a region a second time, with the same name and data but other ports
+// and so another uid, and kills the double later.
+func sameIdentity(r *run) {
+	r.wait(2 * time.Second)
+	double := r.double("region-2", "double")
 	r.must(double.Start())
 	kill := sync.OnceFunc(func() {
 		_ = double.Process.Kill() // it may have ended by itself
@@ -61,7 +67,7 @@ func sameIdentity(r *run) {
 	})
 	defer kill()
 	r.wait(5 * time.Second)
-	m, err := adminclient.New(r.cluster.Admin()...).Members(r.Context())
+	m, err := r.admin().Members(r.Context())
 	r.must(err)
 	namesakes := 0
 	for _, member := range m.Members {

@@ -55,6 +55,11 @@ func (r *run) setUpJournal(o *launcher.Options) {
 func (r *run) setUpJournalAt(o *launcher.Options, file string) {
 	r.journal(o, (&url.URL{Scheme: "sqlite", Path: file}).String())
 	r.must(sqlite.RegisterVFS()) // corruptedRecord writes
+	r.reopen(file)
+}
+
+// reopen opens the journal in a file, to look into it.
+func (r *run) reopen(file string) {
 	r.open("sqlite", (&url.URL{Scheme: "file", Path: file, RawQuery: "vfs=" + sqlite.VFS}).String())
 }
 

@@ -13,6 +13,7 @@ import (
 
 	launcher "github.com/roost-cluster/roost/cli/cluster"
 	"github.com/roost-cluster/roost/libs/sharding"
+	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 	"github.com/roost-cluster/roost/sdk/adminclient"
 	"github.com/roost-cluster/roost/sdk/client"
 	"github.com/roost-cluster/roost/sdk/entity"
@@ -27,12 +28,16 @@ func TestMoves(t *testing.T) {
 		t.Skip("takes minutes: make e2e for all of them, make e2e SET=short for the most important ones")
 	}
 	t.Run("adopt", func(t *testing.T) {
-		ran.Store(true)
-		lists, kills := 60, 4
+		lists, kills, on := 60, 4, files
 		if fullSet() {
-			kills = 20
+			kills, on = 20, both
 		}
-		playAdopt(t, lists, kills)
+		for _, store := range on {
+			t.Run(store, func(t *testing.T) {
+				ran.Store(true)
+				playAdopt(t, store, lists, kills)
+			})
+		}
 	})
 	t.Run("volatile", func(t *testing.T) {
 		ran.Store(true)
@@ -150,14 +155,21 @@ func drain(t *testing.T, c *launcher.Cluster, region string) {
 	t.Helper()
 	admin := adminclient.New(c.Admin()...)
 	eventually(t, waitLimit, func() error {
-		left, err := admin.Drain(t.Context(), region, false)
+		left, err := admin.Drain(t.Context(), &adminv1.DrainRequest{Region: region})
 		if err == nil && left.Remaining > 0 {
 			err = fmt.Errorf("%d shards are left on %s", left.Remaining, region)
 		}
 		return err
 	})
+	resume(t, c, region)
+}
+
+// resume ends the drain of a region.
+func resume(t *testing.T, c *launcher.Cluster, region string) {
+	t.Helper()
+	admin := adminclient.New(c.Admin()...)
 	eventually(t, waitLimit, func() error {
-		_, err := admin.Drain(t.Context(), region, true)
+		_, err := admin.Drain(t.Context(), &adminv1.DrainRequest{Region: region, Resume: true})
 		return err
 	})
 }

@@ -145,6 +145,9 @@ func steer(r *run) {
 		r.Errorf("shards have moved although moves are frozen: from %v to %v", frozen, now)
 	}
 
+	r.asPlanned("region-3", func() { r.drain("region-3", false) })
+	r.drain("region-3", true)
+
 	r.freeze(true)
 	eventually(r.T, waitLimit, func() error {
 		if r.shardsOf("region-2") == 0 {
@@ -160,6 +163,45 @@ func steer(r *run) {
 		r.Errorf("at the end, steering is %v", steering)
 	}
 	r.figure("%d shards stayed pinned through 2 coordinators and a restart", len(pins))
+}
+
+// drain moves all shards off a region, or ends that.
+func (r *run) drain(region string, resume bool) {
+	r.Helper()
+	eventually(r.T, waitLimit, func() error {
+		res, err := r.admin().Drain(r.Context(), &adminv1.DrainRequest{Region: region, Resume: resume})
+		if err == nil && !resume && res.Remaining > 0 {
+			err = fmt.Errorf("%d shards are left at %s", res.Remaining, region)
+		}
+		return err
+	})
+}
+
+// asPlanned empties a region while nothing moves for balance, and checks that the shards of the lists go
+// where "roost plan --without" has said before, and no others move. Shards of volatile types are given
+// away in the order in which they are released.
+func (r *run) asPlanned(region string, empty func()) {
+	r.Helper()
+	plan, err := r.admin().Plan(r.Context(), &adminv1.PlanRequest{Without: []string{region}})
+	r.must(err)
+	want, moved := r.places("List"), 0
+	for _, m := range plan.Moves {
+		if m.Type == "List" && m.Reason == "leave" {
+			if m.From != region || want[m.Index] != region {
+				r.Errorf("planned is %v, and the shard is at %s", m, want[m.Index])
+			}
+			want[m.Index] = m.To
+			moved++
+		}
+	}
+	for shard, at := range want {
+		if at == region {
+			r.Errorf("no place for List/%d is planned: %v", shard, plan)
+		}
+	}
+	empty()
+	r.at("List", want)
+	r.figure("%d shards of %s went where they were planned to go", moved, region)
 }
 
 func equal(a, b map[uint32]string) bool {
@@ -406,8 +448,37 @@ func colocate(r *run) {
 		return err
 	})
 	r.at("Order", map[uint32]string{index: to})
+	r.anotherRule(to)
 	all(3)
 	if after, _ := shardOf(0); after != index {
 		r.Errorf("the orders of a customer were in shard %d, and are in %d", index, after)
+	}
+}
+
+// anotherRule starts a region with another shard rule for the orders. The coordinator, which knows the
+// rule from the facts of an earlier one, refuses the region, and the region ends.
+func (r *run) anotherRule(like string) {
+	r.Helper()
+	wrong := r.double(like, "another-rule")
+	wrong.Args = append(wrong.Args, "--node.name=another-rule")
+	wrong.Env = append(os.Environ(), "LIVING_ORDERS_PART=1")
+	r.must(wrong.Start())
+	ended := make(chan error, 1)
+	go func() { ended <- wrong.Wait() }()
+	select {
+	case err := <-ended:
+		if err == nil {
+			r.Error("a region with another shard rule ends without an error")
+		}
+	case <-time.After(waitLimit):
+		_ = wrong.Process.Kill()
+		r.Errorf("a region with another shard rule still runs after %v: %v", waitLimit, <-ended)
+	}
+	log, err := os.ReadFile(filepath.Join(r.dir, "logs", "another-rule.log"))
+	r.must(err)
+	for _, want := range []string{"Order", `hashes part 1 at`, `hashes the prefix up to`, "never changes"} {
+		if !strings.Contains(string(log), want) {
+			r.Errorf("the log of a region with another shard rule lacks %q", want)
+		}
 	}
 }

@@ -14,26 +14,26 @@ import (
 const (
 	// alarmShards is the number of shards of the type Alarm.
 	alarmShards = 16
-	// probeGap is the time without an answered probe that counts as an outage of a shard.
-	probeGap = 500 * time.Millisecond
+	// readingGap is the time without an answered read that counts as an outage of a shard.
+	readingGap = 500 * time.Millisecond
 	// latenessLimit is the bound of the 99th percentile of how late reminders are.
 	latenessLimit = time.Second
 )
 
-// probes read an entity of each shard all the time.
-type probes struct {
+// readings read an entity of each shard all the time.
+type readings struct {
 	answered [alarmShards][]time.Time
 }
 
-// probe starts to read. The answers can be used after end.
-func (l *livingRun) probe() (p *probes, end func()) {
-	p = &probes{}
+// read starts to read. The answers can be used after end.
+func (l *livingRun) read() (p *readings, end func()) {
+	p = &readings{}
 	ctx, cancel := context.WithCancel(l.Context())
 	var group sync.WaitGroup
 	for shard := range p.answered {
 		id := ""
 		for n := 0; id == "" || shardingtest.ShardOf(sharding.EntityID(id), alarmShards) != uint32(shard); n++ {
-			id = fmt.Sprint("probe-", n)
+			id = fmt.Sprint("read-", n)
 		}
 		group.Go(func() {
 			for ctx.Err() == nil {
@@ -54,10 +54,10 @@ func (l *livingRun) probe() (p *probes, end func()) {
 }
 
 // outages are the times in which a shard did not answer, with the answers around them.
-func (p *probes) outages(shard uint32) (all [][2]time.Time) {
+func (p *readings) outages(shard uint32) (all [][2]time.Time) {
 	at := p.answered[shard]
 	for i := 1; i < len(at); i++ {
-		if at[i].Sub(at[i-1]) > probeGap {
+		if at[i].Sub(at[i-1]) > readingGap {
 			all = append(all, [2]time.Time{at[i-1], at[i]})
 		}
 	}
@@ -98,7 +98,7 @@ func playReminders(l *livingRun) {
 	if took := time.Since(set); took > 8*time.Second {
 		l.markVoid("setting the reminders took %.1f s, so that some were late from the beginning", took.Seconds())
 	}
-	p, end := l.probe()
+	p, end := l.read()
 	kills := 2
 	for n := range kills {
 		l.wait(time.Until(first) + spread*time.Duration(n+1)/6)
@@ -117,13 +117,13 @@ func playReminders(l *livingRun) {
 		}
 		return nil
 	})
-	l.wait(time.Second) // so that there is a probe behind the last firing
+	l.wait(time.Second) // so that there is a read after the last firing
 	end()
 	l.judgeReminders(p, due, kills)
 }
 
 // judgeReminders compares the journal with the reminders that were set.
-func (l *livingRun) judgeReminders(p *probes, due map[string]int64, kills int) {
+func (l *livingRun) judgeReminders(p *readings, due map[string]int64, kills int) {
 	fired := map[string]int{}
 	var late, fromDue []time.Duration
 	early, total, longest := 0, 0, time.Duration(0)
@@ -170,7 +170,7 @@ func (l *livingRun) judgeReminders(p *probes, due map[string]int64, kills int) {
 		return
 	}
 	p99 := late[len(late)*99/100]
-	l.figure("%d reminders, %d kills and a full stop, lateness beyond the first answered probe p50 %d ms, p99 %d ms, at most %d ms; after the due time at most %.1f s; %d outages of shards, the longest %.1f s",
+	l.figure("%d reminders, %d kills and a full stop, lateness beyond the first answered read p50 %d ms, p99 %d ms, at most %d ms; after the due time at most %.1f s; %d outages of shards, the longest %.1f s",
 		len(fired), kills, late[len(late)/2].Milliseconds(), p99.Milliseconds(), late[len(late)-1].Milliseconds(), fromDue[len(fromDue)-1].Seconds(), total, longest.Seconds())
 	if p99 > latenessLimit {
 		l.Errorf("1 %% of the reminders are later than %s", p99)

@@ -66,6 +66,17 @@ func surge(r *run, old string) string {
 	return name
 }
 
+// surgeAsPlanned does the same, and checks that the old region's shards go where a plan says.
+func surgeAsPlanned(r *run, old string) string {
+	r.Helper()
+	name, err := r.cluster.AddRegion(r.Context())
+	r.must(err)
+	r.must(r.cluster.Ready(r.Context(), name))
+	r.retired[old] = true
+	r.asPlanned(old, func() { r.must(r.cluster.Stop(r.Context(), old)) })
+	return name
+}
+
 // inPlace stops the old region first.
 func inPlace(r *run, old string) string {
 	r.Helper()
@@ -328,7 +339,7 @@ func killCoordinatorAtFirst(r *run, done []string) {
 }
 
 var rollouts = []scenario{
-	{name: "rollout-surge", length: 10 * time.Second, rate: 500, prepare: sixRegions, faults: rollout(surge, nil), check: movedOnce},
+	{name: "rollout-surge", length: 10 * time.Second, rate: 500, prepare: sixRegions, faults: rollout(surgeAsPlanned, nil), check: movedOnce},
 	{name: "rollout-in-place", length: 10 * time.Second, rate: 500, prepare: sixRegions, faults: rollout(inPlace, nil), check: movedLittle},
 	{name: "rollout-back", length: 10 * time.Second, rate: 500, prepare: sixRegionsWithOldEvents, faults: rollBack, check: movedOnceBack},
 	{name: "rollout-back-unread", length: 10 * time.Second, rate: 500, least: 0.2, prepare: sixRegions, faults: rollBackUnread, check: someRefused},

@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/testbin"
+
+	"github.com/roost-cluster/roost/cli/authority"
 )
 
 const root = "../.."
@@ -172,9 +174,38 @@ func (p *process) command(t *testing.T, more ...string) *exec.Cmd {
 	cmd := exec.CommandContext(t.Context(), binary(t, p.service), append(args, more...)...)
 	cmd.Env, cmd.Dir = []string{"PATH=/nowhere"}, dir
 	for name, value := range p.env { // order-free: an environment
-		cmd.Env = append(cmd.Env, name+"="+value)
+		cmd.Env = append(cmd.Env, name+"="+p.mounted(t, dir, value))
 	}
 	return cmd
+}
+
+// mounted makes the file below /certs that a variable names, and returns where it is. Files below /data are
+// made by the process.
+func (p *process) mounted(t *testing.T, dir, path string) string {
+	if file, is := strings.CutPrefix(path, "/data/"); is {
+		return filepath.Join(dir, file)
+	}
+	file, is := strings.CutPrefix(path, "/certs/")
+	if !is {
+		return path
+	}
+	name, kind, _ := strings.Cut(file, ".")
+	made := filepath.Join(dir, file)
+	if _, err := os.Stat(made); err == nil {
+		return made
+	}
+	ca, err := authority.New("test", time.Hour)
+	if err == nil && file == "ca.pem" {
+		err = os.WriteFile(made, ca.PEM(), 0o600)
+	} else if err == nil && kind == "" {
+		err = os.WriteFile(made, nil, 0o600) // no token is known
+	} else if err == nil {
+		_, _, err = ca.IssueFiles(dir, name, authority.Request{Name: name, Hosts: []string{"127.0.0.1"}, End: time.Now().Add(time.Hour)})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
 }
 
 // run starts the process with what it is told, but for listeners and journal,

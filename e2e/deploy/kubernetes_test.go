@@ -198,7 +198,7 @@ func (w *world) process(l *workload) process {
 			for name, content := range config.Data { // order-free: a map
 				p.files[m.MountPath+"/"+name] = content
 			}
-		} else if pod.Volumes[i].Secret.SecretName == "" {
+		} else if pod.Volumes[i].Secret.SecretName == "" && pod.Volumes[i].EmptyDir == nil {
 			w.bad("%s: there is no ConfigMap for volume %s", p.where, m.Name)
 		}
 	}
@@ -247,7 +247,7 @@ func (w *world) checkWorkload(l *workload) {
 	}
 	i := 0
 	for _, p := range w.policies { // order-free: a count
-		if p.selects(labels) {
+		if p.selects("Ingress", labels) {
 			i++
 			for _, in := range p.Spec.Ingress {
 				if len(in.Ports) != 1 || in.Ports[0].Port != "service" {
@@ -258,6 +258,31 @@ func (w *world) checkWorkload(l *workload) {
 	}
 	if i != 1 {
 		w.bad("%s: %d NetworkPolicies keep others from its management port", name, i)
+	}
+	w.checkEgress(l)
+}
+
+// checkEgress looks whether the pods reach each other and what they need, and a gateway no database.
+func (w *world) checkEgress(l *workload) {
+	policies, peers, open := 0, false, map[string]bool{}
+	for _, p := range w.policies { // order-free: a count
+		if !p.selects("Egress", l.Spec.Template.Metadata.Labels) {
+			continue
+		}
+		policies++
+		for _, out := range p.Spec.Egress {
+			peers = peers || len(out.To) == 1 && len(out.To[0].PodSelector.MatchLabels) == 1 && out.To[0].PodSelector.MatchLabels["app.kubernetes.io/part-of"] == "roost"
+			for _, port := range out.Ports {
+				open[port.Port] = true
+			}
+			if len(out.To) == 0 && len(out.Ports) == 0 {
+				w.bad("%s: it may connect to everything", l.Metadata.Name)
+			}
+		}
+	}
+	journal := l.Metadata.Name != "gateway"
+	if policies != 1 || !peers || !open["53"] || !open["443"] || !open["6443"] || open["5432"] != journal {
+		w.bad("%s: %d NetworkPolicies for what it connects to, peers %t, ports %v", l.Metadata.Name, policies, peers, slices.Sorted(maps.Keys(open)))
 	}
 }
 

@@ -40,6 +40,9 @@ func TestNoticed(t *testing.T) {
 		{"readOnlyRootFilesystem: true", "readOnlyRootFilesystem: false", "more than it needs"},
 		{"maxUnavailable: 1", "maxUnavailable: 2", "no PodDisruptionBudget"},
 		{"ports: [{port: service}]", "ports: [{port: management}]", "opens other ports"},
+		{"{port: 6443}]", "{port: 6443}, {port: 5432}]", "gateway: 1 NetworkPolicies for what it connects to"},
+		{"{port: 6443}, {port: 5432}]", "{port: 6443}]", "region: 1 NetworkPolicies for what it connects to"},
+		{"policyTypes: [Egress]", "policyTypes: [Ingress]", "0 NetworkPolicies for what it connects to"},
 		{"serviceAccountName: gateway", "serviceAccountName: gate", "there is no ServiceAccount"},
 		{"configMap: {name: roost}", "configMap: {name: config}", "no ConfigMap"},
 		{"image: roost/region", "image: roost/regions", "there is no service"},
@@ -59,6 +62,8 @@ func TestNoticed(t *testing.T) {
 		{"postgres", "depends_on: {postgres:", "depends_on: {database:", "waits for the health of database"},
 		{"postgres", "read_only: true", "read_only: false", "more than it needs"},
 		{"postgres", "cap_drop", "drop_cap", "drop_cap"},
+		{"certificates", "ROOST_TLS_ROLES: require", "ROOST_TLS_ROLES: needed", "it does not start"},
+		{"certificates", "./certs/region-2:", "./certs/region-1:", "no volume ./certs/region-1"},
 		{"etcd", `["journal:/data"]`, `["journals:/data"]`, "no volume journals"},
 	} {
 		noticed(t, composeText(t, c.file), c.was, c.is, c.hear, checkCompose)

@@ -80,12 +80,18 @@ type networkPolicy struct {
 			}
 			Ports []struct{ Port string }
 		}
+		Egress []struct {
+			To []struct {
+				PodSelector selector `yaml:"podSelector"`
+			}
+			Ports []struct{ Port, Protocol string }
+		}
 	}
 }
 
-// selects reports whether the policy is about pods with the labels.
-func (p *networkPolicy) selects(labels map[string]string) bool {
-	if !slices.Equal(p.Spec.PolicyTypes, []string{"Ingress"}) {
+// selects reports whether the policy is about a direction of pods with the labels.
+func (p *networkPolicy) selects(direction string, labels map[string]string) bool {
+	if !slices.Equal(p.Spec.PolicyTypes, []string{direction}) {
 		return false
 	}
 	for key, value := range p.Spec.PodSelector.MatchLabels { // order-free: a conjunction
@@ -150,6 +156,9 @@ type volume struct {
 		SecretName  string `yaml:"secretName"`
 		DefaultMode int    `yaml:"defaultMode"`
 	}
+	EmptyDir *struct {
+		SizeLimit string `yaml:"sizeLimit"`
+	} `yaml:"emptyDir"`
 }
 
 type probe struct {

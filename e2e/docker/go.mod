@@ -10,6 +10,7 @@ require (
 	github.com/roost-cluster/roost/e2e v0.0.0
 	github.com/roost-cluster/roost/libs v0.0.0
 	github.com/roost-cluster/roost/libs/journal v0.0.0
+	github.com/roost-cluster/roost/proto v0.0.0
 	github.com/roost-cluster/roost/sdk v0.0.0
 	modernc.org/sqlite v1.61.1
 )
@@ -31,6 +32,7 @@ require (
 	github.com/docker/go-connections v0.5.0 // indirect
 	github.com/docker/go-units v0.5.0 // indirect
 	github.com/dustin/go-humanize v1.1.0 // indirect
+	github.com/go-jose/go-jose/v4 v4.1.9 // indirect
 	github.com/go-logr/logr v1.4.4 // indirect
 	github.com/go-logr/stdr v1.2.2 // indirect
 	github.com/go-viper/mapstructure/v2 v2.5.0 // indirect
@@ -60,7 +62,6 @@ require (
 	github.com/prometheus/procfs v0.22.0 // indirect
 	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect
 	github.com/roost-cluster/roost/libs/node v0.0.0 // indirect
-	github.com/roost-cluster/roost/proto v0.0.0 // indirect
 	github.com/sirupsen/logrus v1.9.3 // indirect
 	github.com/twitchtv/twirp v8.1.3+incompatible // indirect
 	github.com/xeipuuv/gojsonpointer v0.0.0-20190905194746-02993c407bfb // indirect

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/e2e/cluster/load"
+	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 )
 
 const (
@@ -282,7 +283,7 @@ func (c *cluster) checkPowerless(old *node, list string) {
 	if _, err := twirp(ctx, old, "Send", home); err != nil { // one-way: the effect is checked below
 		c.Errorf("%s was not asked for a shard's home: %v", old.name, err)
 	}
-	if _, err := c.admin(old).Drain(ctx, "region-3", false); err == nil {
+	if _, err := c.admin(old).Drain(ctx, &adminv1.DrainRequest{Region: "region-3"}); err == nil {
 		c.Errorf("%s took an order to drain a region", old.name)
 	}
 	where, err = c.admin(c.but(old)...).Where(ctx, "List", list)

@@ -62,8 +62,8 @@ type cluster struct {
 	*client
 	sent []*message
 	why  string
-	// handsOver: a region that has released the shard tells the successor.
-	handsOver bool
+	// handsOffDirectly: a region that has released the shard tells the successor.
+	handsOffDirectly bool
 	// prompt: the coordinators decide in no time, and nothing happens to them.
 	prompt bool
 
@@ -95,10 +95,10 @@ func (s *store) term() sharding.Term { return s.ledger.Fence(factShard).Epoch.Te
 
 // newCluster is a cluster whose shard has just been given to one of the
 // regions; nobody has heard of it yet.
-func newCluster(handsOver bool) *cluster {
+func newCluster(handsOffDirectly bool) *cluster {
 	w := &cluster{
-		handsOver: handsOver,
-		now:       start, store: &store{ledger: memory.NewLedger(journal.DefaultConfig())}, client: &client{},
+		handsOffDirectly: handsOffDirectly,
+		now:              start, store: &store{ledger: memory.NewLedger(journal.DefaultConfig())}, client: &client{},
 		sendings: map[sending]*move{},
 	}
 	for i := range w.hosts {

@@ -48,6 +48,7 @@ func (c *coord) appendState(b []byte) []byte {
 // startCoordinator begins a new incarnation, a standby that knows the members.
 func (w *cluster) startCoordinator(i int) {
 	cfg := coordinator.DefaultConfig()
+	cfg.QuarantineCrashes = 0 // nobody counts crashes here
 	cfg.RecoveryWait, cfg.Resend, cfg.HostTimeout = timeoutStep, timeoutStep, timeoutStep
 	cfg.HandoffTimeout, cfg.HandoffSlack, cfg.RebalanceInterval = timeoutStep/2, timeoutStep/2, 1000*timeoutStep
 	cfg.FactsPerRecord = 1
@@ -74,7 +75,7 @@ func (w *cluster) elect(i int) {
 func (w *cluster) register(i, h int) {
 	id := w.hosts[h].id
 	// The answer is left out, so that all calls of a region are one.
-	register := coordinator.Received{From: id, Call: control.Call(id.UID), Msg: control.Register{Types: []sharding.TypeDesc{desc}, HandsOver: w.handsOver}}
+	register := coordinator.Received{From: id, Call: control.Call(id.UID), Msg: control.Register{Types: []sharding.TypeDesc{desc}, HandsOffDirectly: w.handsOffDirectly}}
 	w.toCoord(i, register, func(e *engine, s *state) bool {
 		return unknown(e, s, i, id)
 	})
@@ -90,7 +91,7 @@ func (w *cluster) toCoord(i int, in coordinator.Received, stale func(*engine, *s
 func (w *cluster) coordStep(i int, in coordinator.Input) {
 	c := w.coords[i]
 	out := c.core.Step(w.now, in, nil)
-	c.live = c.core.Active() != 0
+	c.live = c.core.ActiveTerm() != 0
 	if err := c.core.Check(); err != nil {
 		w.fail("c%d: %v", i, err)
 	}

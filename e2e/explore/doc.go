@@ -6,8 +6,8 @@
 //
 //   - handoff: two regions and one shard. The owner is drained. When it has released the shard, the
 //     coordinator gives the shard to the other region;
-//   - handover: like handoff, but an epoch is reserved for the successor. The old owner itself tells
-//     the successor that the shard is released;
+//   - direct: the same move as a direct handoff. An epoch is reserved for the successor, and the old
+//     owner itself tells the successor that the shard is released;
 //   - append: two commands for one entity are in flight, one of them sent twice. Meanwhile the owner of
 //     the shard is suspected;
 //   - lease: two candidates and the store of the lease;
@@ -101,7 +101,7 @@
 // these bounds:
 //
 //   - handoff: two faults and one timeout; one fault and two timeouts;
-//   - handover: one fault and one timeout (666,306 states); two faults and no timeout;
+//   - direct: one fault and one timeout (666,306 states); two faults and no timeout;
 //   - tenure: two faults and one timeout; no fault and two timeouts.
 //
 // make test searches every scope within smaller bounds.

@@ -10,7 +10,7 @@ import (
 )
 
 func scopeNamed(name string) func(Bound) *Result {
-	return map[string]func(Bound) *Result{"handoff": Handoff, "handover": Handover, "append": Append, "lease": Lease, "tenure": Tenure}[name]
+	return map[string]func(Bound) *Result{"handoff": Handoff, "direct": DirectHandoff, "append": Append, "lease": Lease, "tenure": Tenure}[name]
 }
 
 // TestScopes searches each scope exhaustively within small bounds.
@@ -21,8 +21,8 @@ func TestScopes(t *testing.T) {
 	}{
 		{"handoff", Bound{Timeouts: 2}},
 		{"handoff", Bound{Faults: 1, Timeouts: 1}},
-		{"handover", Bound{Timeouts: 2}},
-		{"handover", Bound{Faults: 1}},
+		{"direct", Bound{Timeouts: 2}},
+		{"direct", Bound{Faults: 1}},
 		{"append", Bound{Timeouts: 2}},
 		{"append", Bound{Faults: 1}},
 		{"lease", Bound{Timeouts: 2}},
@@ -54,7 +54,7 @@ func TestWholeBound(t *testing.T) {
 		name             string
 		faults, timeouts int
 	}{
-		{"append", 2, 2}, {"handoff", 2, 1}, {"handoff", 1, 2}, {"handover", 1, 1}, {"handover", 2, 0}, {"lease", 2, 2}, {"tenure", 2, 1}, {"tenure", 0, 2},
+		{"append", 2, 2}, {"handoff", 2, 1}, {"handoff", 1, 2}, {"direct", 1, 1}, {"direct", 2, 0}, {"lease", 2, 2}, {"tenure", 2, 1}, {"tenure", 0, 2},
 	} {
 		t.Run(fmt.Sprintf("%s-%d-%d", s.name, s.faults, s.timeouts), func(t *testing.T) {
 			t.Parallel()
@@ -84,8 +84,8 @@ func TestVoid(t *testing.T) {
 	}{
 		{"handoff", Bound{Timeouts: 2}},
 		{"handoff", Bound{Faults: 1}},
-		{"handover", Bound{Timeouts: 1}},
-		{"handover", Bound{Faults: 1}},
+		{"direct", Bound{Timeouts: 1}},
+		{"direct", Bound{Faults: 1}},
 		{"append", Bound{Timeouts: 1}},
 		{"append", Bound{Faults: 1}},
 		{"tenure", Bound{Timeouts: 1}},

@@ -8,13 +8,13 @@ import (
 // are the append scope's. The coordinator tells the next owner.
 func Handoff(b Bound) *Result { return drainedOwner(b, false) }
 
-// Handover searches the same move if the owner tells its successor.
-func Handover(b Bound) *Result { return drainedOwner(b, true) }
+// DirectHandoff searches the same move as a direct handoff: the old owner tells its successor.
+func DirectHandoff(b Bound) *Result { return drainedOwner(b, true) }
 
-func drainedOwner(b Bound, handsOver bool) *Result {
-	w := newCluster(handsOver)
+func drainedOwner(b Bound, handsOffDirectly bool) *Result {
+	w := newCluster(handsOffDirectly)
 	w.addMessage("the owner is to be drained", ofStore|bothCoords, func() {
-		w.coordStep(w.active(), coordinator.DrainRegion{Region: w.facts[0].Owner})
+		w.coordStep(w.active(), coordinator.DrainRegion{Region: w.facts[0].Owner.String()})
 	})
 	return search(w, b)
 }

@@ -28,7 +28,7 @@ func recordOp(o coordinator.Append) journal.Op {
 	r := sharding.Record{Seq: o.Seq}
 	for i, f := range o.Facts {
 		name := decided
-		if i >= o.Decided {
+		if i >= o.NewFacts {
 			name = repeated
 		}
 		r.Events = append(r.Events, sharding.Event{Name: name, Payload: encodeFact(f)})

@@ -91,7 +91,7 @@ func (p *process) appendState(b []byte) []byte {
 // readCore brings the fields that are copies of the core's state up to date.
 func (p *process) readCore() {
 	v := p.core.View()
-	p.active, p.hosted = p.core.Active() != 0, len(v.Rows) > 0
+	p.active, p.hosted = p.core.ActiveTerm() != 0, len(v.Rows) > 0
 	p.registered, p.drained = v.Regions[0].Registered, v.Regions[0].Draining
 }
 
@@ -156,7 +156,7 @@ func (w *tenureWorld) storeEarlierFacts() {
 	w.apply(journal.Op{Claim: &sharding.Claim{Shard: factShard, Epoch: epoch, Owner: gone.UID}})
 	w.apply(journal.HeartbeatOps(sharding.JournalHeartbeat{Coordinator: gone, Cluster: 1, Term: first, N: 1})...)
 	for i, f := range []coordinator.Fact{coordinator.TypeFact{Desc: desc}, coordinator.DrainFact{Region: theRegion}, coordinator.DrainFact{Region: theRegion, Resume: true}} {
-		w.apply(recordOp(coordinator.Append{Term: first, Seq: uint64(i + 1), Facts: []coordinator.Fact{f}, Decided: 1}))
+		w.apply(recordOp(coordinator.Append{Term: first, Seq: uint64(i + 1), Facts: []coordinator.Fact{f}, NewFacts: 1}))
 	}
 }
 
@@ -177,6 +177,7 @@ func (w *tenureWorld) begin(i int, uid sharding.NodeUID) {
 		panic(err)
 	}
 	cfg := coordinator.DefaultConfig()
+	cfg.QuarantineCrashes = 0 // nobody counts crashes here
 	cfg.FactsPerRecord, cfg.CompactAfter = 1, 4
 	cfg.TakeoverTimeout = timeoutStep
 	// What a coordinator does about regions in the course of time is searched in the handoff
@@ -213,7 +214,7 @@ func (w *tenureWorld) requestMoves(i int) {
 		return coordinator.Received{Msg: control.GetShardHome{Shard: theShard}}
 	})
 	w.drains[i] = request("a drain begins or ends", func(p *process) coordinator.Input {
-		return coordinator.DrainRegion{Region: theRegion, Resume: p.drained}
+		return coordinator.DrainRegion{Region: theRegion.String(), Resume: p.drained}
 	})
 }
 
@@ -406,7 +407,7 @@ func (w *tenureWorld) perform(i int, o coordinator.Output) {
 		default:
 			w.checkRevealed(i, o, m, nil, m.About().Rows)
 		}
-	case coordinator.SteppedDown, coordinator.Waiting, coordinator.Adopted, coordinator.TargetSet, coordinator.UnreadableNow, coordinator.DrainStays, coordinator.NameTaken, coordinator.NoLoad, coordinator.Decided:
+	case coordinator.SteppedDown, coordinator.Waiting, coordinator.Adopted, coordinator.TargetSet, coordinator.UnreadableNow, coordinator.DrainStays, coordinator.NameTaken, coordinator.NoLoad, coordinator.ConstraintBroken, coordinator.QuarantineChanged, coordinator.QuarantineFull, coordinator.Explained:
 	default:
 		w.fail("c%d: output %T is not known here", i, o)
 	}

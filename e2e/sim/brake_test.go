@@ -100,7 +100,7 @@ func journalSlows(t *testing.T, seed uint64) {
 		t.Fatalf("seed %d: all shards have moved before", seed)
 	}
 	stopped := w.now
-	w.until("one is tried", 5*sec, func() bool { return w.brake().Probes > 0 })
+	w.until("one is tried", 5*sec, func() bool { return w.brake().Trials > 0 })
 	for _, b := range w.journal.begun {
 		if b > stopped+500*ms && b < stopped+brakePause {
 			t.Errorf("seed %d: a shard begins to move %v after moves are stopped", seed, nanos(b-stopped))

@@ -185,7 +185,7 @@ func (s *shardNode) checkNotMine(id turn.RequestID) {
 // wait for.
 func (s *shardNode) checkReserve(o *turn.Answer) {
 	c := s.callers[o.Request]
-	if o.Reply.Code != sharding.ResourceExhausted || o.Reply.Message != turn.TooMuchWaits || len(c.env.Chain) == 0 || s.cfg.ShardCores > 1 {
+	if o.Reply.Code != sharding.ResourceExhausted || o.Reply.Message != turn.FullText || len(c.env.Chain) == 0 || s.cfg.ShardCores > 1 {
 		return
 	}
 	s.w.mark("ask: there is no room for a command that an entity waits for")
@@ -289,7 +289,7 @@ func (w *World) crowd() {
 // drain has an operator drain a region.
 func (w *World) drain(id sharding.NodeID) {
 	for _, c := range w.activeCoordinators() {
-		c.p.post(func() { c.step(coordinator.DrainRegion{Region: id}) })
+		c.p.post(func() { c.step(coordinator.DrainRegion{Region: id.String()}) })
 	}
 }
 

@@ -14,105 +14,144 @@ func TestCheckers(t *testing.T) {
 		property string
 		falsify  func(w *World, log []commit) []commit
 	}{
-		{"epochs grow", func(w *World, log []commit) []commit {
-			i := lastCommit(w, log)
-			log[i].Epoch = 1
-			return log
-		}},
-		{"sequence without gaps", func(w *World, log []commit) []commit {
-			i := slices.IndexFunc(log, func(c commit) bool { return c.Append.Entity == w.entities[0] })
-			return slices.Delete(log, i, i+1)
-		}},
-		{"one effect", func(w *World, log []commit) []commit {
-			i := lastCommit(w, log)
-			again := log[i]
-			again.Append.Records = slices.Clone(again.Append.Records)
-			for k := range again.Append.Records {
-				again.Append.Records[k].Seq += uint64(len(again.Append.Records))
-				again.Append.Records[k].Wakes = nil // of which another checker knows
-			}
-			return slices.Insert(log, i+1, again)
-		}},
-		{"acknowledged is durable", func(w *World, log []commit) []commit {
-			i := lastCommit(w, log)
-			return slices.Delete(log, i, i+1)
-		}},
-		{"acknowledged is durable", func(w *World, log []commit) []commit {
-			log[lastCommit(w, log)].at += 3600 * sec
-			return log
-		}},
-		{"linearizable", func(w *World, log []commit) []commit {
-			_, try := answered(w, cmdGet)
-			try.list.hash++
-			return log
-		}},
-		{"linearizable", func(w *World, log []commit) []commit {
-			o, _ := answered(w, cmdGet)
-			o.called = 3600 * sec
-			return log
-		}},
-		{"linearizable", func(w *World, log []commit) []commit {
-			o, _ := answered(w, cmdAdd)
-			o.called = 3600 * sec
-			return log
-		}},
-		{"rejected is not applied", func(w *World, log []commit) []commit {
-			o, _ := answered(w, cmdAdd)
-			for _, t := range o.tries {
-				t.reply = sharding.Reject(sharding.Unavailable, "")
-			}
-			return log
-		}},
-		{"no effect of a failed turn", func(w *World, log []commit) []commit {
-			o, _ := answered(w, cmdAdd)
-			o.cmd = cmdFail
-			return log
-		}},
-		{"one reply", func(w *World, log []commit) []commit {
-			o, try := answered(w, cmdFail)
-			other := *try
-			other.reply.Code = ""
-			o.keyed, o.tries = true, append(o.tries, &other)
-			return log
-		}},
-		{"order", func(w *World, log []commit) []commit {
-			a, _ := answered(w, cmdAdd)
-			i := slices.Index(w.ops, a)
-			k := slices.IndexFunc(w.ops[i+1:], func(o *op) bool {
-				return o.cmd == cmdAdd && o.entity == a.entity && len(o.tries) == 1 && o.tries[0].reply.Outcome == sharding.OK && o.called > a.tries[0].returned
-			})
-			if k < 0 {
-				panic(unsuited{})
-			}
-			k += i + 1
-			for _, o := range w.ops {
-				o.batch = 0
-			}
-			a.batch, w.ops[k].batch = 1, 1
-			w.ops[i], w.ops[k] = w.ops[k], w.ops[i]
-			return log
-		}},
+		{"epochs grow", oldEpoch},
+		{"sequence without gaps", lostCommit},
+		{"one effect", repeatedCommit},
+		{"acknowledged is durable", lostLastCommit},
+		{"acknowledged is durable", lateCommit},
+		{"linearizable", otherAnswer},
+		{"linearizable", lateRead},
+		{"linearizable", lateWrite},
+		{"rejected is not applied", rejectedEffect},
+		{"no effect of a failed turn", failedEffect},
+		{"one reply", otherReply},
+		{"order", swappedBatch},
 	} {
-		t.Run(c.property, func(t *testing.T) {
-			for seed := uint64(1); seed <= 20; seed++ {
-				w := newWorld(classic, seed, nil)
-				w.Run()
-				if w.broken != nil {
-					t.Fatal(w.failure())
-				}
-				log, ok := falsified(w, c.falsify)
-				if !ok {
-					continue
-				}
-				w.checkHistory(log)
-				if w.broken == nil || w.broken.property != c.property {
-					t.Errorf("seed %d: found %+v, want %q", seed, w.broken, c.property)
-				}
-				return
-			}
-			t.Error("no seed has a history that can be falsified so")
-		})
+		t.Run(c.property, func(t *testing.T) { findsFalsified(t, c.property, c.falsify) })
 	}
+}
+
+// findsFalsified falsifies the first history that has a place for it, and has it checked.
+func findsFalsified(t *testing.T, property string, falsify func(*World, []commit) []commit) {
+	for seed := uint64(1); seed <= 20; seed++ {
+		w := newWorld(classic, seed, nil)
+		w.Run()
+		if w.broken != nil {
+			t.Fatal(w.failure())
+		}
+		log, ok := falsified(w, falsify)
+		if !ok {
+			continue
+		}
+		w.checkHistory(log)
+		if w.broken == nil || w.broken.property != property {
+			t.Errorf("seed %d: found %+v, want %q", seed, w.broken, property)
+		}
+		return
+	}
+	t.Error("no seed has a history that can be falsified so")
+}
+
+// oldEpoch: the last commit has the epoch of the beginning.
+func oldEpoch(w *World, log []commit) []commit {
+	i := lastCommit(w, log)
+	log[i].Epoch = 1
+	return log
+}
+
+// lostCommit: the first commit of an entity is missing.
+func lostCommit(w *World, log []commit) []commit {
+	i := slices.IndexFunc(log, func(c commit) bool { return c.Append.Entity == w.entities[0] })
+	return slices.Delete(log, i, i+1)
+}
+
+// repeatedCommit: the last commit is there twice.
+func repeatedCommit(w *World, log []commit) []commit {
+	i := lastCommit(w, log)
+	again := log[i]
+	again.Append.Records = slices.Clone(again.Append.Records)
+	for k := range again.Append.Records {
+		again.Append.Records[k].Seq += uint64(len(again.Append.Records))
+		again.Append.Records[k].Wakes = nil // of which another checker knows
+	}
+	return slices.Insert(log, i+1, again)
+}
+
+// lostLastCommit: the last commit is missing.
+func lostLastCommit(w *World, log []commit) []commit {
+	i := lastCommit(w, log)
+	return slices.Delete(log, i, i+1)
+}
+
+// lateCommit: the last commit is later than its answer.
+func lateCommit(w *World, log []commit) []commit {
+	log[lastCommit(w, log)].at += 3600 * sec
+	return log
+}
+
+// otherAnswer: a read returns something else.
+func otherAnswer(w *World, log []commit) []commit {
+	_, try := answered(w, cmdGet)
+	try.list.hash++
+	return log
+}
+
+// lateRead: a read returns what was there before it was called.
+func lateRead(w *World, log []commit) []commit {
+	o, _ := answered(w, cmdGet)
+	o.called = 3600 * sec
+	return log
+}
+
+// lateWrite: a write has its effect before it was called.
+func lateWrite(w *World, log []commit) []commit {
+	o, _ := answered(w, cmdAdd)
+	o.called = 3600 * sec
+	return log
+}
+
+// rejectedEffect: a write that has taken effect is answered as rejected.
+func rejectedEffect(w *World, log []commit) []commit {
+	o, _ := answered(w, cmdAdd)
+	for _, t := range o.tries {
+		t.reply = sharding.Reject(sharding.Unavailable, "")
+	}
+	return log
+}
+
+// failedEffect: a write that has taken effect was to fail.
+func failedEffect(w *World, log []commit) []commit {
+	o, _ := answered(w, cmdAdd)
+	o.cmd = cmdFail
+	return log
+}
+
+// otherReply: one command has two different answers.
+func otherReply(w *World, log []commit) []commit {
+	o, try := answered(w, cmdFail)
+	other := *try
+	other.reply.Code = ""
+	o.keyed, o.tries = true, append(o.tries, &other)
+	return log
+}
+
+// swappedBatch: two commands of one batch take effect in the other order.
+func swappedBatch(w *World, log []commit) []commit {
+	a, _ := answered(w, cmdAdd)
+	i := slices.Index(w.ops, a)
+	k := slices.IndexFunc(w.ops[i+1:], func(o *op) bool {
+		return o.cmd == cmdAdd && o.entity == a.entity && len(o.tries) == 1 && o.tries[0].reply.Outcome == sharding.OK && o.called > a.tries[0].returned
+	})
+	if k < 0 {
+		panic(unsuited{})
+	}
+	k += i + 1
+	for _, o := range w.ops {
+		o.batch = 0
+	}
+	a.batch, w.ops[k].batch = 1, 1
+	w.ops[i], w.ops[k] = w.ops[k], w.ops[i]
+	return log
 }
 
 // unsuited is what falsify panics with when a history has no fitting place.

@@ -134,9 +134,9 @@ func (w *World) closeCircle(stop func() bool) {
 			}
 		}
 		// The circle is found by probes that are sent again, and come into the shard that drains.
-		w.losesProbes = w.now < lostUntil && w.rowOf(list[0]).Phase != sharding.HandingOff
+		w.losesTurnProbes = w.now < lostUntil && w.rowOf(list[0]).Phase != sharding.HandingOff
 	}
-	w.losesProbes = false
+	w.losesTurnProbes = false
 	w.resumeRegions()
 	if stop() || youngest == nil {
 		return

@@ -20,14 +20,14 @@ var (
 
 // coordNode is the driver of a coordinator. It has the drivers of its lease and its membership.
 type coordNode struct {
-	p        *process
-	w        *World
-	core     *coordinator.Tenure
-	ring     *coordinator.Ring
-	member   *member
-	holder   *lease.Holder
-	leaseOut []lease.Output
-	out      []coordinator.Output
+	p            *process
+	w            *World
+	core         *coordinator.Tenure
+	explanations *coordinator.ExplanationLog
+	member       *member
+	holder       *lease.Holder
+	leaseOut     []lease.Output
+	out          []coordinator.Output
 
 	calls         calls
 	rank          int                      // the rank that the holder was last told
@@ -38,7 +38,7 @@ type coordNode struct {
 
 func (w *World) coordinatorProgram(p *process) program {
 	c := &coordNode{p: p, w: w, calls: newCalls(w, p), joining: map[sharding.NodeID]bool{}}
-	c.core, c.ring = newCoordinator(w, p), coordinator.NewRing(ringLimits)
+	c.core, c.explanations = newCoordinator(w, p), coordinator.NewExplanationLog(explanationLimits)
 	cfg := lease.DefaultConfig()
 	cfg.Self, cfg.Seed = p.id(), w.dice("lease").Uint64()|1
 	cfg.Rank = -1 // not a candidate for the lease; tick sets a rank when this process has become a member
@@ -61,7 +61,7 @@ func (c *coordNode) step(in coordinator.Input) {
 		c.w.trace(c.p, "out", o)
 		switch o := o.(type) {
 		case coordinator.Append:
-			for _, f := range o.Facts[:o.Decided] {
+			for _, f := range o.Facts[:o.NewFacts] {
 				c.checkOwnerIsUp(f)
 			}
 		case coordinator.BecameActive:
@@ -90,7 +90,7 @@ func (c *coordNode) checkTerm(o coordinator.Output) {
 	if m == nil || m.About().Term == 0 {
 		return
 	}
-	if term := c.core.Active(); c.w.highest > term && !c.w.recordLost {
+	if term := c.core.ActiveTerm(); c.w.highest > term && !c.w.recordLost {
 		c.w.violate("one coordinator at a time", "%s speaks in term %d after term %d was acquired: %+v", c.p.name, term, c.w.highest, o)
 	}
 }
@@ -182,7 +182,7 @@ func (c *coordNode) tick() {
 		c.stepLease(lease.SetRank{Rank: rank})
 	}
 	c.step(coordinator.Tick{})
-	c.keepDecisions()
+	c.keepExplanations()
 }
 
 // yieldLease gives up the lease, so that a coordinator on the larger side of a partition can
@@ -269,7 +269,7 @@ func (c *coordNode) survey(o coordinator.Survey) {
 // adds the forms in which they are stored to found.
 func (c *coordNode) readInputs(found *coordinator.FormsFound) {
 	w, ledger := c.w, c.w.journal.ledger
-	for _, shard := range found.Inputs() {
+	for _, shard := range found.InputShards() {
 		for _, r := range ledger.Wakes(w.storeClock(), journal.WakesRequest{Shards: []journal.ShardPosition{{Shard: shard}}, Limit: 1 << 20}).Rows {
 			if r.Err != nil {
 				found.UnknownShard(shard)
@@ -355,11 +355,11 @@ func (c *coordNode) perform(o coordinator.Output) {
 	w := c.w
 	switch o := o.(type) {
 	case coordinator.BecameActive:
-		c.ring.Begin(o.Term, c.p.now())
+		c.explanations.Begin(o.Term, c.p.now())
 	case coordinator.SteppedDown:
-		c.ring.End()
-	case coordinator.Decided:
-		c.decided(o.Decision)
+		c.explanations.End()
+	case coordinator.Explained:
+		c.explained(o.Explanation)
 	case coordinator.BrakeChanged:
 		w.mark("brake: " + o.State.String())
 	case coordinator.TargetSet:
@@ -410,7 +410,7 @@ func (c *coordNode) perform(o coordinator.Output) {
 	case coordinator.Reply:
 		c.checkDurable(sharding.NodeID{}, o.Msg)
 		c.calls.reply(o.Call, o.Msg)
-	case coordinator.UnreadableNow, coordinator.DrainStays, coordinator.NameTaken, coordinator.NoLoad:
+	case coordinator.UnreadableNow, coordinator.DrainStays, coordinator.NameTaken, coordinator.NoLoad, coordinator.ConstraintBroken, coordinator.QuarantineChanged, coordinator.QuarantineFull:
 	case coordinator.FenceShard:
 		// The shard may be claimed only for a row that says that it is unreadable.
 		c.checkFact(sharding.Row{Shard: o.Claim.Shard, Epoch: o.Claim.Epoch, Phase: sharding.Starting, Reason: sharding.Unreadable})
@@ -421,8 +421,8 @@ func (c *coordNode) perform(o coordinator.Output) {
 		c.readForms(o)
 	case coordinator.Plan: // computing it takes a while; meanwhile the process may be paused, or lose its term
 		w.after(w.dice("plan").exp(500*ms), c.p.ifAlive(func() { c.planned(o) }))
-	case coordinator.ProbeJournal:
-		c.query(func() {}, func(ok bool) { c.step(coordinator.JournalProbed{Verdict: readVerdict(ok)}) })
+	case coordinator.TestJournal:
+		c.query(func() {}, func(ok bool) { c.step(coordinator.JournalTested{Verdict: readVerdict(ok)}) })
 	default:
 		w.violate("driver", "coordinator output %T is not known here", o)
 	}
@@ -475,11 +475,11 @@ func (c *coordNode) performLease() {
 	for _, o := range out {
 		switch o := o.(type) {
 		case lease.Get:
-			c.w.lease.ask(c.p, func(r lease.Record) (lease.Record, lease.Input) {
+			c.w.lease.request(c.p, func(r lease.Record) (lease.Record, lease.Input) {
 				return r, lease.Got{Request: o.Request, Record: r}
 			}, c.stepLease)
 		case lease.Swap:
-			c.w.lease.ask(c.p, func(r lease.Record) (lease.Record, lease.Input) {
+			c.w.lease.request(c.p, func(r lease.Record) (lease.Record, lease.Input) {
 				if !r.Replaceable(o.Old, o.New) {
 					return r, lease.Swapped{Request: o.Request, Outcome: lease.Conflict}
 				}
@@ -496,10 +496,10 @@ type leaseStore struct {
 	record lease.Record
 }
 
-// ask sends a request to the store. do is called when the request arrives there. It gets the
+// request sends a request to the store. do is called when the request arrives there. It gets the
 // stored record, and returns the record to store and the reply. answer is called with the reply,
 // unless the reply gets lost.
-func (s *leaseStore) ask(p *process, do func(lease.Record) (lease.Record, lease.Input), answer func(lease.Input)) {
+func (s *leaseStore) request(p *process, do func(lease.Record) (lease.Record, lease.Input), answer func(lease.Input)) {
 	w := s.w
 	incarnation := p.incarnation
 	w.net.send(p.host, leaseHost, func() {

@@ -19,7 +19,7 @@ func (s *shardNode) readDeleted(o purge.Read) {
 		if s.p.incarnation != incarnation {
 			return
 		}
-		s.p.post(func() { s.stepShard(region.DeletedRead{Page: reads.DeletedPage(o, page, lost(ok))}) })
+		s.p.post(func() { s.stepShard(region.PurgesRead{Page: reads.DeletedPage(o, page, lost(ok))}) })
 	})
 }
 

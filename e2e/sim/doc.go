@@ -27,7 +27,7 @@
 //   - every acknowledged command is durable exactly once;
 //   - a command id has one effect and one reply;
 //   - a rejected command has no effect;
-//   - items of a batch take effect in order;
+//   - commands that are sent in one AskMany request take effect in order;
 //   - if the answer to a command was UNKNOWN, the command does not take effect after a command that was
 //     sent later through the same gateway;
 //   - every request ends exactly once, in time.
@@ -35,14 +35,18 @@
 // In the harsh climate, entities act without clients. There these guarantees are checked too:
 //
 //   - the answer to an ask shows only durable state;
-//   - no turn waits beyond its deadline: a call cycle is refused at once, and the youngest turn of a
-//     circle gives up;
+//   - no turn waits beyond its deadline: a turn that asks an entity of its own chain is refused at once,
+//     and if turns of different chains wait for each other in a circle, the youngest of them gives up;
 //   - a reminder fires once for each due time, or once for several due times that have passed;
-//   - after the answer that a reminder is cancelled, the reminder does not fire. If the turn of the
+//   - if a command cancels a reminder, the reminder does not fire after the command was answered. If the turn of the
 //     reminder is running already, the asks that this turn sends from then on have no effect;
 //   - a send takes effect once and in order, and the answer that its sender gets is true.
 //
 // Each core also checks its own invariants, limits of buffers included.
+//
+// TestRestores restores the journal from a backup, in good weather, while an old region and the gateways with
+// their old tables go on. If a process opened the journal before the restore, nothing that
+// it has sent may have an effect after the restore.
 //
 // After the storm, the cluster must have one active coordinator, one membership and equal tables.
 // Every shard must be served by a live owner that has claimed it, and every entity must answer.

@@ -142,7 +142,7 @@ func (s *shardNode) sendProbe(o turn.SendProbe) {
 		s.router.route(env, &call{readOnly: true, op: &op{client: forwarderID, entity: env.Entity, cmd: env.Command, key: env.ID}, reply: func(router.Finish) {}})
 	}
 	switch r := d.Float64(); {
-	case r < 0.03 || s.w.losesProbes:
+	case r < 0.03 || s.w.losesTurnProbes:
 	case r < 0.1 && !s.w.calm:
 	case r < 0.2 && !s.w.calm:
 		s.w.after(d.between(0, 500*ms), s.p.ifAlive(send))

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"errors"
+	"maps"
 	"slices"
 
 	"github.com/roost-cluster/roost/libs/journal"
@@ -14,9 +15,10 @@ import (
 // to say what happened. What was reported durable is durable; a power cut
 // before the sync is a batch whose outcome is unknown and that never applies.
 type store struct {
-	w      *World
-	ledger *memory.Ledger
-	down   bool
+	w        *World
+	ledger   *memory.Ledger
+	restores int // how often it was restored
+	down     bool
 	// times are those of the appends of ledger.Log().
 	times []times
 	// rows are the rows of all facts that were committed.
@@ -26,8 +28,10 @@ type store struct {
 	// arrived is when each shard has last come to another owner, by the facts.
 	arrived map[sharding.ShardID]int64
 	// drained are the regions that operators want empty, by the facts.
-	drained  map[sharding.NodeID]bool
-	steering steering
+	drained map[sharding.NodeID]bool
+	// handedOff are the newest facts that begin handoffs.
+	handedOff map[sharding.ShardID]coordinator.RowFact
+	steering  steering
 	// target is the target version of rollouts, by the facts.
 	target coordinator.TargetFact
 	// stopped are the highest epochs for which a coordinator heard ShardStopped.
@@ -71,7 +75,7 @@ func newStore(w *World) *store {
 		newest:     map[sharding.ShardID]sharding.Row{},
 		arrived:    map[sharding.ShardID]int64{},
 		successors: map[sharding.ShardID]sharding.NodeID{}, plannedIn: map[sharding.ShardID]sharding.Term{},
-		drained:  map[sharding.NodeID]bool{},
+		drained: map[sharding.NodeID]bool{}, handedOff: map[sharding.ShardID]coordinator.RowFact{},
 		steering: steering{cordons: map[string]bool{}, pins: map[sharding.ShardID]string{}},
 		stopped:  map[sharding.ShardID]sharding.Epoch{},
 		claims:   map[sharding.Claim]bool{}, claimedAt: map[sharding.ShardID]int64{},
@@ -84,9 +88,14 @@ func newStore(w *World) *store {
 // apply runs a batch as one transaction, now.
 func (s *store) apply(sent sending, ops []journal.Op) []journal.Result {
 	results := s.decide(sent.Moment, ops)
+	for i, r := range results {
+		if sent.restores != s.restores && r.Verdict == sharding.Durable {
+			s.w.violate("nothing old has an effect", "a %s of a process that has opened the journal before it was restored holds", ops[i].Kind())
+		}
+	}
 	for len(s.times) < len(s.ledger.Log()) {
 		s.factsOf(s.ledger.Log()[len(s.times)].Append)
-		s.decisionsOf(s.ledger.Log()[len(s.times)].Append)
+		s.explanationsOf(s.ledger.Log()[len(s.times)].Append)
 		s.noteForms(s.ledger.Log()[len(s.times)].Append)
 		s.times = append(s.times, times{at: s.w.now, sent: sent.at})
 	}
@@ -138,7 +147,9 @@ func (s *store) law(op *journal.Op, r journal.Result) {
 // by its own.
 type sending struct {
 	journal.Moment
-	at int64
+	at       int64
+	opened   sharding.Generation // of the journal, when the process opened it,
+	restores int                 // and how often it had been restored then
 }
 
 // times are those of one append that holds: when it was committed, and when it was
@@ -170,6 +181,9 @@ func (s *store) factsOf(a sharding.Append) {
 			if d, ok := fact.(coordinator.DrainFact); ok {
 				s.drained[d.Region] = !d.Resume
 			}
+			if r, ok := fact.(coordinator.RowFact); ok && r.Row.Phase == sharding.HandingOff {
+				s.handedOff[r.Row.Shard] = r
+			}
 			if g, ok := fact.(coordinator.TargetFact); ok {
 				s.targetFact(g)
 			}
@@ -189,7 +203,7 @@ func (s *store) factsOf(a sharding.Append) {
 			}
 			old := s.newest[f.Row.Shard]
 			if f.Row.Epoch != old.Epoch {
-				s.w.decisions.changes = append(s.w.decisions.changes, f.Row)
+				s.w.explanations.changes = append(s.w.explanations.changes, f.Row)
 			}
 			if voluntary(f) && f.Row != old {
 				s.begun = append(s.begun, s.w.now)
@@ -258,7 +272,7 @@ func (s *store) targetFact(g coordinator.TargetFact) {
 // or with nil when nothing is known. Once sent it may apply whatever becomes of
 // the process; the callback is the caller's to guard.
 func (s *store) commit(host int, ops []journal.Op, done func([]journal.Result)) {
-	w, sent := s.w, sending{s.w.processes[host].moment(), s.w.now}
+	w, sent := s.w, sending{s.w.processes[host].moment(), s.w.now, s.w.processes[host].opened, s.w.processes[host].restores}
 	d := w.dice("journal")
 	there, back := s.way(), s.way()
 	patience := d.between(100*ms, 2*sec)
@@ -275,6 +289,9 @@ func (s *store) commit(host int, ops []journal.Op, done func([]journal.Result)) 
 		}
 	}
 	arrive := func() {
+		if s.replaced(host, sent.opened) {
+			return
+		}
 		if hung = s.hang(host, kinds(ops), func() { answer(nil) }); hung {
 			s.applyHung(sent, ops)
 			return
@@ -299,7 +316,9 @@ func (s *store) commit(host int, ops []journal.Op, done func([]journal.Result)) 
 			w.after(back, func() { answer(nil) })
 			w.after(lateness, func() {
 				w.mark("journal: unknown, applied later")
-				s.apply(sent, ops)
+				if !s.replaced(host, sent.opened) {
+					s.apply(sent, ops)
+				}
 			})
 			return
 		}
@@ -323,14 +342,59 @@ func (s *store) commit(host int, ops []journal.Op, done func([]journal.Result)) 
 	})
 }
 
+// replaced reports whether a process must not use the journal, because it has opened another
+// generation of it. If the process still lives, it ends.
+func (s *store) replaced(host int, opened sharding.Generation) bool {
+	facts, err := s.ledger.Facts()
+	if err != nil {
+		s.w.violate("driver", "the facts of the journal: %v", err)
+	}
+	if facts.CheckOpened(opened) == nil {
+		return false
+	}
+	s.w.mark("journal: another generation")
+	if p := s.w.processes[host]; p.up && p.opened == opened {
+		p.exit("the journal was restored")
+	}
+	return true
+}
+
+// backup is a copy of the journal, with what the facts in it say of placement.
+type backup struct {
+	ledger   *memory.Ledger
+	steering steering
+	drained  map[sharding.NodeID]bool
+	target   coordinator.TargetFact
+}
+
+func (s *store) backUp() backup {
+	b := backup{s.ledger.Clone(), s.steering, maps.Clone(s.drained), s.target}
+	b.steering.cordons, b.steering.pins = maps.Clone(b.steering.cordons), maps.Clone(b.steering.pins)
+	return b
+}
+
+// restoreFrom makes the journal that of a backup. Of what is lost nothing is known.
+func (s *store) restoreFrom(b backup, drawn sharding.Generation) {
+	if err := s.ledger.Restore(b.ledger, drawn, 0); err != nil {
+		s.w.violate("driver", "restore: %v", err)
+	}
+	s.restores++
+	s.times = s.times[:len(s.ledger.Log())]
+	s.steering, s.drained, s.target = b.steering, b.drained, b.target
+}
+
 // read runs a query at the journal and calls back with true, or with false
 // when there was no answer.
 func (s *store) read(host int, query func(), done func(ok bool)) {
 	w := s.w
 	there, back := s.way(), s.way()
+	opened := w.processes[host].opened
 	lost := w.dice("journal").chance(w.weather.Unknown)
 	patience := w.dice("journal").between(100*ms, 2*sec)
 	w.after(there, func() {
+		if s.replaced(host, opened) {
+			return
+		}
 		if s.hang(host, []string{kindLoad}, func() { done(false) }) {
 			return
 		}

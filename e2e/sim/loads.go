@@ -81,7 +81,7 @@ func (c *coordNode) planned(o coordinator.Plan) {
 		}
 		return list
 	}
-	term := c.core.Active()
+	term := c.core.ActiveTerm()
 	before := c.core.View()
 	c.step(plan)
 	after := c.core.View()
@@ -124,7 +124,7 @@ func (c *coordNode) checkLoadMove(v *coordinator.View, s sharding.ShardID) {
 // so, because it counts from then, and the journal may take the fact much later.
 func (s *store) arrives(f coordinator.RowFact) {
 	if last := s.newest[f.Row.Shard]; !f.Row.Owner.IsZero() && f.Row.Owner != last.Owner && f.Row.Epoch > last.Epoch {
-		at, known := s.w.decisions.givenAt[f.Row.Epoch]
+		at, known := s.w.explanations.givenAt[f.Row.Epoch]
 		if !known {
 			at = s.w.now
 		}

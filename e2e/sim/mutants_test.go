@@ -75,6 +75,7 @@ var mutants = []struct{ name, place string }{
 	{"remembered-lost", "turn: it is told when an entity dies that is remembered"},
 	{"next-page", "wakeup: all pages of remembered entities are read"},
 	{"restart-lost", "wakeup: an entity that has died is started again"},
+	{"order-repeated", "coordinator: an order that may have got lost is repeated, by the next term at once"},
 	{"successor-told", "region: the successor of a shard that was released is told so"},
 	{"owner-asked", "router: whoever waits for a shard asks the owner that it knows"},
 	{"load-cooling", "coordinator: no shard moves on because of load just after it has moved, or after a term has begun"},

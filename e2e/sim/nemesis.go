@@ -268,7 +268,7 @@ func (w *World) resumeRegions() {
 	for _, c := range w.activeCoordinators() {
 		for i := firstRegion; i < firstRegion+regions; i++ {
 			id := w.processes[i].id()
-			c.p.post(func() { c.step(coordinator.DrainRegion{Region: id, Resume: true}) })
+			c.p.post(func() { c.step(coordinator.DrainRegion{Region: id.String(), Resume: true}) })
 		}
 	}
 }
@@ -276,7 +276,7 @@ func (w *World) resumeRegions() {
 func (w *World) activeCoordinators() []*coordNode {
 	var list []*coordNode
 	for _, p := range w.processes[:coordinators] {
-		if c, ok := p.body.(*coordNode); ok && c.core.Active() != 0 {
+		if c, ok := p.body.(*coordNode); ok && c.core.ActiveTerm() != 0 {
 			list = append(list, c)
 		}
 	}

@@ -20,6 +20,10 @@ type process struct {
 	program func(p *process) program
 
 	uid sharding.NodeUID
+	// opened is the generation of the journal when the process started, and restores how often it had
+	// been restored then.
+	opened   sharding.Generation
+	restores int
 	// incarnation is a number that changes at every start and at every crash, so that what one
 	// incarnation has begun does not come back to a later one. 0: the process never ran.
 	incarnation int
@@ -92,6 +96,7 @@ func (p *process) start() {
 	p.incarnation++
 	p.up, p.paused, p.waiting, p.tickDue = true, false, false, false
 	p.uid = sharding.NodeUID(w.dice("uid").Uint64() | 1)
+	p.opened, p.restores = w.journal.ledger.Generation(), w.journal.restores
 	p.started = w.now
 	p.offset = w.dice("clock").between(0, 1000*sec)
 	p.drift = w.dice("clock").between(-w.weather.DriftPPM, w.weather.DriftPPM+1)

@@ -320,12 +320,12 @@ func (n *regionNode) perform(o region.ControlOutput) {
 		n.readJournalHeartbeat(o)
 	case region.Registered:
 	case region.Feed:
-		n.router.step(router.Table{Delta: o.Delta, Active: o.Active})
+		n.router.step(router.TableChange{Delta: o.Delta, Active: o.Active})
 	case region.ToCore:
 		to := n.shards[o.Core]
 		n.carry(&to.toCore, func() { to.stepShard(o.Order) })
-	case region.ProbeJournal:
-		n.probe(o)
+	case region.TestJournal:
+		n.testJournal(o)
 	case region.JournalChanged:
 		w.mark("region: journal " + o.State.String())
 	case region.Left:
@@ -360,7 +360,7 @@ func (s *shardNode) performShard(o region.ShardOutput) {
 		delete(s.gives, o.Call)
 	case region.ReadWakes:
 		s.readWakes(o.Read)
-	case region.ReadDeleted:
+	case region.ReadPurges:
 		s.readDeleted(o.Read)
 	case region.Purge:
 		s.purge(o.Purge)
@@ -455,9 +455,11 @@ func (n *regionNode) checkStopped(s sharding.ShardID, e sharding.Epoch) {
 	}
 }
 
-// probe tests whether the journal answers, by a request that has no effect.
-func (n *regionNode) probe(o region.ProbeJournal) {
-	answer := func(v sharding.Verdict) { n.stepControl(region.Probed{Path: o.Path, Number: o.Number, Verdict: v}) }
+// testJournal tests whether the journal answers, by a request that has no effect.
+func (n *regionNode) testJournal(o region.TestJournal) {
+	answer := func(v sharding.Verdict) {
+		n.stepControl(region.JournalTested{Path: o.Path, Number: o.Number, Verdict: v})
+	}
 	if o.Path == region.Loads {
 		incarnation := n.p.incarnation
 		n.w.journal.read(n.p.host, func() {}, func(ok bool) {
@@ -467,7 +469,7 @@ func (n *regionNode) probe(o region.ProbeJournal) {
 		})
 		return
 	}
-	n.group.add(journal.Op{Fence: &sharding.ReadFence{Shard: probeShard}}, func(r journal.Result) {
+	n.group.add(journal.Op{Fence: &sharding.ReadFence{Shard: journalTestShard}}, func(r journal.Result) {
 		answer(r.Verdict)
 	})
 }
@@ -480,8 +482,8 @@ func readVerdict(ok bool) sharding.Verdict {
 	return sharding.UnknownOutcome
 }
 
-// probeShard is a shard that no region hosts. Reading its fence has no effect.
-var probeShard = sharding.ShardID{Type: "roost.probe"}
+// journalTestShard is a shard that no region hosts. Reading its fence has no effect.
+var journalTestShard = sharding.ShardID{Type: "roost.probe"}
 
 // command handles a command that has arrived on a link. The command waits until there is room for
 // its reply, and then goes to its shard core.
@@ -538,7 +540,7 @@ func (n *regionNode) accept(g *routerNode, to sharding.NodeID, id link.LaneID, n
 			opened(l)
 		}
 	})
-	for _, old := range e.Cut {
+	for _, old := range e.Older {
 		old.closeRegion()
 	}
 	if e.Read {

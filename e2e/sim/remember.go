@@ -25,7 +25,7 @@ func (w *World) remembers(e sharding.Entity) bool {
 // startConfig has limits so low that runs reach them.
 func (w *World) startConfig() wakeup.StartConfig {
 	c, d := wakeup.DefaultStartConfig(), w.dice("limits of starts")
-	c.Page, c.Rows, c.Limit, c.ReadShards, c.Failing = 1+d.IntN(2), 2+d.IntN(4), 1+d.IntN(3), 1+d.IntN(4), 1+d.IntN(3)
+	c.Page, c.Wakes, c.Limit, c.ReadShards, c.Failing = 1+d.IntN(2), 2+d.IntN(4), 1+d.IntN(3), 1+d.IntN(4), 1+d.IntN(3)
 	c.BackOff, c.BackOffMax, c.ReadRetry = nanos(300*ms), nanos(2*sec), nanos(200*ms)
 	if d.chance(0.5) {
 		c.Strategy, c.Number = wakeup.StartConstant, 1+d.IntN(2)

@@ -99,12 +99,12 @@ func (n *regionNode) readOn(l *routerLink) {
 	}
 	for len(l.buffer.unread) > 0 {
 		c, refused := l.buffer.unread[0], ""
-		ticket, verdict := q.Ask(budget, n.p.now(), &replies.Request{
+		ticket, verdict := q.Admit(budget, n.p.now(), &replies.Request{
 			Entity: c.env.Entity, Estimate: n.replyBudget.estimate(c.env), Size: c.env.Size(), Deadline: c.env.Deadline,
 		}, &c)
 		if verdict == replies.Full {
 			var ok bool
-			if ticket, ok = budget.Admit(&q.Account, &n.replyBudget.short); !ok {
+			if ticket, ok = budget.Reserve(&q.Account, &n.replyBudget.short); !ok {
 				return
 			}
 			n.w.mark("region: too many commands wait for room")

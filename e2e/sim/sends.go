@@ -185,7 +185,7 @@ func (c *checker) readSends(log []commit) (list []*oneSend) {
 	return list
 }
 
-// end notes an end of a send. It has one, but that an operator may end a dead letter.
+// end notes the end of a send. A send ends once, but an operator may then make a dead letter done.
 func (s *oneSend) end(as sharding.SendState) {
 	if s.state == sharding.SendPending {
 		s.ended = as

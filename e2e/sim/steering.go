@@ -79,8 +79,8 @@ func (w *World) unsteer() {
 }
 
 // steered follows what operators want, by the facts, and checks that no shard begins to move
-// that need not while moves are frozen. A freeze that ends by itself is not checked: its end
-// is a matter of clocks.
+// while moves are frozen, unless it has to. A freeze that ends by itself is not checked: its end is a
+// matter of clocks.
 func (s *store) steered(fact coordinator.Fact) {
 	v := &s.steering
 	switch f := fact.(type) {
@@ -158,7 +158,7 @@ func (w *World) steerCalm(stop func() bool) {
 	e := w.entities[d.IntN(len(w.entities))]
 	var here []coordinator.RegionView
 	for _, r := range core.View().Regions {
-		if _, err := core.Ask(coordinator.MoveShard{Shard: w.shardOf(e), Region: r.Name}); err == nil {
+		if _, err := core.Preview(coordinator.MoveShard{Shard: w.shardOf(e), Region: r.Name}); err == nil {
 			here = append(here, r)
 		}
 	}
@@ -199,7 +199,7 @@ func (w *World) steerCalm(stop func() bool) {
 // movable reports whether the shard of an entity can be moved to a region now, or is there.
 func (w *World) movable(e sharding.Entity, to coordinator.RegionView) bool {
 	for _, c := range w.activeCoordinators() {
-		if _, err := c.core.Ask(coordinator.MoveShard{Shard: w.shardOf(e), Region: to.Name}); err != nil {
+		if _, err := c.core.Preview(coordinator.MoveShard{Shard: w.shardOf(e), Region: to.Name}); err != nil {
 			return false
 		}
 	}

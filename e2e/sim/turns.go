@@ -84,7 +84,7 @@ func (s *shardNode) performEntity(o turn.Output) {
 		s.askDone(o)
 	case *turn.Answer:
 		s.reply(o)
-	case turn.TellDone:
+	case turn.UnwatchedDone:
 		s.w.mark("turn: told")
 	default:
 		s.w.violate("driver", "entity output %T is not known here", o)

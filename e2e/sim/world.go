@@ -23,17 +23,17 @@ type World struct {
 	weather          weather
 	calm             bool
 	byLoad           bool // shards move because of their loads
-	losesProbes      bool // every probe is lost
+	losesTurnProbes  bool // every probe between turns is lost (turn.SendProbe)
 	journalFaultOnly bool // there is one fault only: a region does not reach the journal for a while
 	diceFor          map[string]dice
 
-	net       network
-	processes []*process // coordinators, regions and gateways; the index of each is its host
-	journal   *store
-	lease     *leaseStore
-	facts     []coordinator.Fact // the fact stream, by number
-	decisions decisions
-	heals     []func() // each ends a fault that may still last when the storm is over
+	net          network
+	processes    []*process // coordinators, regions and gateways; the index of each is its host
+	journal      *store
+	lease        *leaseStore
+	facts        []coordinator.Fact // the fact stream, by number
+	explanations explanations
+	heals        []func() // each ends a fault that may still last when the storm is over
 
 	entities   []sharding.Entity
 	clients    []*client
@@ -77,8 +77,8 @@ const settleTime = 60 * sec
 
 func newWorld(c climate, seed uint64, traceTo func(string)) *World {
 	w := &World{
-		decisions: decisions{gives: map[sharding.Epoch]coordinator.Decision{}, givenAt: map[sharding.Epoch]int64{}, terms: map[sharding.Term]*termDecisions{}},
-		climate:   c, seed: seed, traceTo: traceTo,
+		explanations: explanations{gives: map[sharding.Epoch]coordinator.Explanation{}, givenAt: map[sharding.Epoch]int64{}, terms: map[sharding.Term]*termExplanations{}},
+		climate:      c, seed: seed, traceTo: traceTo,
 		diceFor: map[string]dice{}, marks: map[string]int{}, byID: map[uint64]*op{}, letters: map[sharding.CommandID]*op{}, asks: map[uint64]*ask{}, asksBy: map[uint64][]*ask{}, askKeys: map[sharding.CommandID]*ask{}, answeredAt: map[commandName][]int64{}, passivatedAt: map[sharding.Entity]int64{}, refusedUnread: map[sharding.CommandID]int{},
 		terms: map[sharding.Term]bool{}, kept: newKeptChecks(),
 	}
@@ -153,9 +153,9 @@ func regionConfig(w *World, p *process, version int) region.Config {
 	if age := w.weather.Harsh.SendAge; age > 0 {
 		cfg.Sends.MaxAge = nanos(age)
 	}
-	cfg.Wakeups.Page, cfg.Wakeups.FailingRows, cfg.Wakeups.BlockedRows, cfg.Wakeups.Rows = 3, 8, 4, 44
+	cfg.Wakeups.Page, cfg.Wakeups.FailingWakes, cfg.Wakeups.BlockedWakes, cfg.Wakeups.Wakes = 3, 8, 4, 44
 	cfg.Purge.Interval, cfg.Purge.Page, cfg.Purge.RetryMin, cfg.Purge.RetryMax = nanos(sec), 2, nanos(200*ms), nanos(sec)
-	cfg.JournalPatience, cfg.JournalProbe, cfg.JournalRecovery = nanos(2*sec), nanos(500*ms), nanos(3*sec)
+	cfg.JournalPatience, cfg.JournalTestAfter, cfg.JournalRecovery = nanos(2*sec), nanos(500*ms), nanos(3*sec)
 	if err := cfg.Validate(); err != nil {
 		panic(err)
 	}
@@ -370,7 +370,7 @@ func (w *World) settle(stop func() bool) {
 		w.violate("all finish and converge", "%v after the storm: %s", nanos(settleTime), why)
 		return
 	}
-	w.probe(stop)
+	w.readBack(stop)
 	w.checkLimits()
 	if w.climate == harsh && !w.journalFaultOnly {
 		w.closeCircle(stop)
@@ -380,8 +380,9 @@ func (w *World) settle(stop func() bool) {
 		w.moveVolatile(stop)
 		w.steerCalm(stop)
 		w.handOffAlone(stop)
+		w.handOffUntold(stop)
 	}
-	w.checkDecisions()
+	w.checkExplanations()
 }
 
 // unfinished names a command or client that has not finished, or returns "".
@@ -510,10 +511,10 @@ func (w *World) unknownCommand(table *routetable.Table) string {
 	return ""
 }
 
-// probe reads every entity through every gateway. Every read must succeed or, if the entity is
-// damaged, say that data is lost. Through every gateway, probe also writes to every entity whose
+// readBack reads every entity through every gateway. Every read must succeed or, if the entity is
+// damaged, say that data is lost. Through every gateway, readBack also writes to every entity whose
 // writes still meet a damaged page. Every one of these writes must say that data is lost.
-func (w *World) probe(stop func() bool) {
+func (w *World) readBack(stop func() bool) {
 	prober := w.idleClient(len(w.clients))
 	first := len(w.ops)
 	for gw := range gateways {

@@ -329,7 +329,7 @@ func handOff([]byte) error {
 	if err != nil {
 		return err
 	}
-	for _, o := range c.step(coordinator.DrainRegion{Region: region("r1")}) {
+	for _, o := range c.step(coordinator.DrainRegion{Region: region("r1").String()}) {
 		send, _ := o.(coordinator.Send)
 		if _, ok := send.Msg.(plane.HandOff); ok {
 			return fmt.Errorf("%v is asked to hand off before anybody else was told", send.To)

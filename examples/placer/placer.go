@@ -8,14 +8,19 @@
 //
 // # What this does not do
 //
-// It decides about no single shard at once: between two rounds of it, shards that have lost their
+// If no region with the label can be given shards, for example because the label is misspelt, it changes
+// nothing. It decides about no single shard at once: between two rounds of it, shards that have lost their
 // region go where there are the fewest.
 package placer
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
+	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 	"github.com/roost-cluster/roost/sdk/adminclient"
 )
 
@@ -31,6 +36,9 @@ func Place(ctx context.Context, c *adminclient.Client, typ, label, value string)
 			regions = append(regions, m.Name)
 		}
 	}
+	if len(regions) == 0 {
+		return adminclient.Assigned{}, noRegion(members, label, value)
+	}
 	table, err := c.Shards(ctx, typ, "")
 	if err != nil {
 		return adminclient.Assigned{}, err
@@ -44,12 +52,24 @@ func Place(ctx context.Context, c *adminclient.Client, typ, label, value string)
 	})
 }
 
-// spread gives each region an equal part of the shards. now is where each of them is; it stays
-// there if it can. Without regions no shard is wanted anywhere.
-func spread(now, regions []string) map[uint32]string {
-	if len(regions) == 0 {
-		return nil
+// noRegion says why no region can be given shards, and which labels there are.
+func noRegion(members *adminv1.MembersResponse, label, value string) error {
+	labels := map[string]bool{}
+	for _, m := range members.Members {
+		for name, value := range m.Labels {
+			labels[name+"="+value] = true
+		}
 	}
+	there := "there are none"
+	if len(labels) > 0 {
+		there = "the labels of regions are " + strings.Join(slices.Sorted(maps.Keys(labels)), ", ")
+	}
+	return fmt.Errorf("no region with the label %s=%s can be given shards, so nothing is changed; %s; it must be up, and neither drained nor cordoned", label, value, there)
+}
+
+// spread gives each region an equal part of the shards. now is where each of them is; it stays
+// there if it can. There must be a region.
+func spread(now, regions []string) map[uint32]string {
 	most := (len(now) + len(regions) - 1) / len(regions)
 	wanted, has := map[uint32]string{}, map[string]int{}
 	for shard, region := range now {

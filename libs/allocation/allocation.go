@@ -203,6 +203,14 @@ type Strategy interface {
 	Rebalance(view View, inFlight []sharding.ShardID) []sharding.ShardID
 }
 
+// ByLoad is implemented by strategies whose Rebalance goes by the loads of shards. If ByLoad returns
+// true, the reason of their moves is the load. So a shard does not move within the cool-down, and
+// nothing moves until all loads are known.
+type ByLoad interface {
+	Strategy
+	ByLoad() bool
+}
+
 // Compare orders two regions by suitability, negative if a is better. When
 // their statuses differ, only leaving or not decides: two different healthy
 // statuses are equal whatever the shard counts (a region that is not Up yet is

@@ -24,8 +24,22 @@ func mustNew(t *testing.T) allocation.Strategy {
 
 func TestConformance(t *testing.T) {
 	for _, name := range allocation.Names {
-		t.Run(name, func(t *testing.T) { allocationtest.Run(t, strategy(t, name), prepare[name]) })
+		s := strategy(t, name)
+		if name == allocation.NameExternal {
+			s = rebalanced{s, strategy(t, allocation.NameLeastShards)}
+		}
+		t.Run(name, func(t *testing.T) { allocationtest.Run(t, s, prepare[name]) })
 	}
+}
+
+// rebalanced is a strategy that moves nothing, with the moves of another one.
+type rebalanced struct {
+	allocation.Strategy
+	moves allocation.Strategy
+}
+
+func (s rebalanced) Rebalance(v allocation.View, inFlight []sharding.ShardID) []sharding.ShardID {
+	return s.moves.Rebalance(v, inFlight)
 }
 
 // prepare adds to a view what strategies go by.
@@ -100,15 +114,64 @@ func TestNewRefusesNonsense(t *testing.T) {
 // among those that the error about a wrong name lists.
 func TestOwnStrategy(t *testing.T) {
 	c := allocation.DefaultConfig()
-	mine := allocation.External{AbsoluteLimit: 7}
+	mine := allocation.LeastLoad{AbsoluteLimit: 7}
 	c.Own = map[string]allocation.Strategy{"mine": mine}
 	c.Strategy = "mine"
-	if s, err := allocation.New(c); err != nil || s != allocation.Strategy(mine) {
+	s, err := allocation.New(c)
+	if err != nil || allocation.NameOf(s) != "mine" || !allocation.GoesByLoad(s) {
 		t.Errorf("New returns %+v, %v", s, err)
+	}
+	v := allocationtest.Counts(2, 1)
+	if got := s.Allocate(v, sharding.ShardID{Type: "T", Index: 9}); got != allocationtest.Node(1) {
+		t.Errorf("it allocates to %v", got)
+	}
+	if c.Own["mine"] = (allocation.LeastShards{}); allocation.GoesByLoad(c.Own["mine"]) {
+		t.Error("least-shards goes by load")
+	}
+	if s, err = allocation.New(c); err != nil || allocation.GoesByLoad(s) {
+		t.Errorf("New returns %+v, %v: it goes by load", s, err)
 	}
 	c.Strategy = "yours"
 	if _, err := allocation.New(c); err == nil || !strings.Contains(err.Error(), "external, load, mine") {
 		t.Errorf("New returns %v", err)
+	}
+}
+
+// faulty panics, or chooses a region that is not here.
+type faulty struct{ node sharding.NodeID }
+
+func (f faulty) Allocate(allocation.View, sharding.ShardID) sharding.NodeID {
+	if f.node.IsZero() {
+		panic("no region")
+	}
+	return f.node
+}
+
+func (faulty) Rebalance(allocation.View, []sharding.ShardID) []sharding.ShardID { panic("no shards") }
+
+// TestFaultyStrategy: shards are served although a program's strategy panics, or chooses a region that is not
+// here, and the program is told.
+func TestFaultyStrategy(t *testing.T) {
+	for _, f := range []faulty{{}, {sharding.NodeID{Addr: "nowhere:1", UID: 1}}} {
+		c := allocation.DefaultConfig()
+		var told []string
+		c.Own, c.Strategy = map[string]allocation.Strategy{"faulty": f}, "faulty"
+		c.OwnFailed = func(strategy, what string) { told = append(told, strategy+": "+what) }
+		s, err := allocation.New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := allocationtest.Counts(2, 1)
+		if got := s.Allocate(v, sharding.ShardID{Type: "T", Index: 9}); got != allocationtest.Node(1) {
+			t.Errorf("a shard goes to %v", got)
+		}
+		if got := s.Rebalance(v, nil); len(got) > 0 || len(told) != 2 || !strings.HasPrefix(told[0], "faulty: it ") {
+			t.Errorf("%v shall move, told is %q", got, told)
+		}
+		c.OwnFailed = nil
+		if s, err = allocation.New(c); err != nil || s.Allocate(v, sharding.ShardID{Type: "T", Index: 9}) != allocationtest.Node(1) {
+			t.Errorf("nobody is told: %v", err)
+		}
 	}
 }
 

@@ -20,7 +20,10 @@ const (
 	BrokenZone
 )
 
-var constraintNames = []string{"capacity", "pin", "cordon", "zone"}
+// Constraints are all constraints, the most important one first.
+var Constraints = [...]Broken{BrokenCapacity, BrokenPin, BrokenCordon, BrokenZone}
+
+var constraintNames = [len(Constraints)]string{"capacity", "pin", "cordon", "zone"}
 
 // String lists the constraints.
 func (b Broken) String() string {
@@ -33,8 +36,8 @@ func (b Broken) String() string {
 	return strings.Join(names, " ")
 }
 
-// Candidates returns the view with those regions only that may be given a shard, except
-// one. All of them are up and reachable and read everything that may be stored in the
+// Candidates returns the view with those regions only that may be given a shard, which none of
+// them has. All of them are up and reachable and read everything that may be stored in the
 // shard; if there are none, nobody can serve it. Of these regions those are kept, one
 // constraint after the other, that
 //
@@ -48,13 +51,12 @@ func (b Broken) String() string {
 // would not be served at all.
 //
 // The share of a zone is the part that its regions have in the capacity of all regions of
-// the view that are up, or in their number if one of them has not said its capacity.
-func Candidates(v View, shard sharding.ShardID, except sharding.NodeID) (View, Broken) {
-	b := survey(v)
-	if i := b.indexOf(except); i >= 0 && slices.Contains(v.Regions[i].Shards, shard) {
-		b.tally(i, -1) // it is one of the shards whose number counts, and counts once
-	}
-	indexes, broken := b.candidates(shard, except, make([]int, 0, len(v.Regions)))
+// the view that are up. If one of these has not said its capacity, it is the part that they
+// have in their number, but a region counts for no more shards than its capacity: what it has no
+// room for is divided among the others.
+func Candidates(v View, shard sharding.ShardID) (View, Broken) {
+	b := survey(v, 1)
+	indexes, broken := b.candidates(shard, make([]int, 0, len(v.Regions)))
 	return b.narrowed(indexes, make([]Region, 0, len(indexes))), broken
 }
 
@@ -86,11 +88,12 @@ func newBoard(v View) *board {
 	for i := range v.Regions {
 		v.Regions[i].Shards = slices.Clip(v.Regions[i].Shards)
 	}
-	return survey(v)
+	return survey(v, 0)
 }
 
-// survey returns a board that must not be changed.
-func survey(v View) *board {
+// survey returns a board that must not be changed. So many shards come to the regions, and are not in
+// the view.
+func survey(v View, coming int) *board {
 	b := &board{View: v, zones: make([]zone, 1)}
 	if slices.ContainsFunc(v.Regions, func(r Region) bool { return r.Zone != v.Regions[0].Zone }) {
 		b.zoneOf = make([]int, len(v.Regions))
@@ -105,24 +108,61 @@ func survey(v View) *board {
 			b.zoneOf[i] = z
 		}
 	}
-	counted := slices.ContainsFunc(b.Regions, func(r Region) bool { return r.up() && r.Capacity == 0 })
 	for i := range b.Regions {
 		r := &b.Regions[i]
 		b.shards += len(r.Shards)
+		if r.up() {
+			b.ready++
+			b.zones[b.zone(i)].shards += len(r.Shards)
+		}
+	}
+	b.weigh(coming)
+	return b
+}
+
+// weigh computes the weights of the zones, from which their shares follow.
+func (b *board) weigh(coming int) {
+	if len(b.zones) == 1 {
+		return
+	}
+	all, said := coming, make([]int, 0, len(b.Regions)) // shards of all types; the capacities that are known
+	for i := range b.Regions {
+		r := &b.Regions[i]
+		all += max(r.Total, len(r.Shards))
+		if r.up() && r.Capacity > 0 {
+			said = append(said, r.Capacity)
+		}
+	}
+	// If all regions had the same number of shards, except those without room for so many, this number
+	// would be left divided by free. The weights are numbers of shards, times free.
+	left, free := all, b.ready
+	if len(said) < b.ready && !mutant.On("share-capacity") {
+		slices.Sort(said)
+		for _, capacity := range said {
+			if capacity*free >= left {
+				break
+			}
+			left, free = left-capacity, free-1
+		}
+	}
+	b.weights = 0
+	for z := range b.zones {
+		b.zones[z].weight = 0
+	}
+	for i := range b.Regions {
+		r := &b.Regions[i]
 		if !r.up() {
 			continue
 		}
-		weight := 1
-		if !counted {
+		weight := left
+		if len(said) == b.ready {
 			weight = r.Capacity
+		} else if r.Capacity > 0 {
+			weight = min(left, r.Capacity*free)
 		}
-		z := b.zone(i)
-		b.ready++
-		b.zones[z].shards += len(r.Shards)
-		b.zones[z].weight += weight
+		b.zones[b.zone(i)].weight += weight
 		b.weights += weight
 	}
-	return b
 }
 
 // zone returns the index of a region's zone.
@@ -141,17 +181,23 @@ func (b *board) indexOf(node sharding.NodeID) int {
 	return slices.IndexFunc(b.Regions, func(r Region) bool { return r.Node == node })
 }
 
-// remove takes the shard at a place of a region's list off the board.
-func (b *board) remove(region, place int) {
+// lift takes a shard of a region off the board: the region counts without it. Its list has the right
+// length then, but not the right shards. To correct it takes time, and most shards that are lifted are
+// put back, see [board.restore]; for one that is not, see [board.drop].
+func (b *board) lift(region int, s sharding.ShardID) {
 	r := &b.Regions[region]
-	s := r.Shards[place]
-	r.Shards = slices.Concat(r.Shards[:place], r.Shards[place+1:])
+	r.Shards = r.Shards[:len(r.Shards)-1]
 	r.Total--
 	r.Load = r.Load.Minus(b.loadOf(s).Load)
 	b.tally(region, -1)
 }
 
-// restore undoes a remove; was is the region before it.
+// drop corrects the list of a region whose shard at a place has been lifted; was is the region before.
+func (b *board) drop(region int, was Region, place int) {
+	b.Regions[region].Shards = slices.Concat(was.Shards[:place], was.Shards[place+1:])
+}
+
+// restore undoes a lift; was is the region before it.
 func (b *board) restore(region int, was Region) {
 	b.Regions[region] = was
 	b.tally(region, 1)
@@ -176,16 +222,29 @@ func (b *board) tally(region, by int) {
 
 // allowed returns how many shards of the type a zone may have, if the type has n.
 func (b *board) allowed(zone, n int) int {
-	return (b.zones[zone].weight*n + b.weights - 1) / max(1, b.weights)
+	weights := max(1, b.weights) // 0 if there are no shards
+	return (b.zones[zone].weight*n + weights - 1) / weights
+}
+
+// OverShare returns how many shards of the type zones have beyond their share, see [Candidates].
+func OverShare(v View) (n int) {
+	b := survey(v, 0)
+	if b.ready == 0 || len(b.zones) == 1 {
+		return 0
+	}
+	for z := range b.zones {
+		n += max(0, b.zones[z].shards-b.allowed(z, b.shards))
+	}
+	return n
 }
 
 // candidates returns the indexes of the regions that may be given a shard which is not on the
 // board, see [Candidates]. They are appended to buf[:0].
-func (b *board) candidates(s sharding.ShardID, except sharding.NodeID, buf []int) ([]int, Broken) {
+func (b *board) candidates(s sharding.ShardID, buf []int) ([]int, Broken) {
 	list, forms := buf[:0], b.formsOf(s)
 	for i := range b.Regions {
 		r := &b.Regions[i]
-		if r.Node != except && r.up() && (r.Reads.Contains(forms) || mutant.On("candidate-reads")) {
+		if r.up() && (r.Reads.Contains(forms) || mutant.On("candidate-reads")) {
 			list = append(list, i)
 		}
 	}

@@ -2,6 +2,7 @@ package allocation_test
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -72,7 +73,7 @@ func TestPrecedence(t *testing.T) {
 	} {
 		v := allocation.View{Type: "T", Regions: slices.Clone(base)}
 		test.change(v.Regions, &v)
-		got, broken := allocation.Candidates(v, shard, sharding.NodeID{})
+		got, broken := allocation.Candidates(v, shard)
 		if !slices.Equal(names(got), test.want) || broken != test.broken {
 			t.Errorf("%s: %v, broken: %v; want %v, broken: %v", test.name, names(got), broken, test.want, test.broken)
 		}
@@ -80,14 +81,15 @@ func TestPrecedence(t *testing.T) {
 }
 
 // TestZoneIsLost: the loss of a zone takes no more of a type than its share, rounded up,
-// whatever the strategy; by the number of regions or by their capacity. It is so after the
+// whatever the strategy; by the number of regions, by their capacity, or by both if only some of them
+// say their capacity. It is so after the
 // first allocation, and again after regions have gone and come and all plans are carried out.
 func TestZoneIsLost(t *testing.T) {
 	rng := seeded(t)
 	for range 300 {
 		name := allocation.Names[rng.IntN(len(allocation.Names))]
 		z := &zoned{name: name, strategy: strategy(t, name), shards: 1 + rng.IntN(200)}
-		z.capacities = rng.IntN(2) == 0
+		z.capacities, z.some = rng.IntN(3) == 0, rng.IntN(2) == 0
 		for range 3 + rng.IntN(12) {
 			z.join(rng)
 		}
@@ -122,7 +124,8 @@ type zoned struct {
 	strategy   allocation.Strategy
 	view       allocation.View
 	shards     int
-	capacities bool
+	capacities bool // all regions say theirs
+	some       bool // otherwise, some of them do
 	joined     int
 }
 
@@ -136,12 +139,14 @@ func (z *zoned) join(rng *rand.Rand) {
 	z.joined++
 	if z.capacities {
 		r.Capacity = z.shards + rng.IntN(5*z.shards)
+	} else if z.some && rng.IntN(2) == 0 && slices.ContainsFunc(z.view.Regions, func(r allocation.Region) bool { return r.Capacity == 0 }) {
+		r.Capacity = 1 + rng.IntN(1+z.shards/2)
 	}
 	z.view.Regions = append(z.view.Regions, r)
 }
 
 func (z *zoned) allocate(t *testing.T, s sharding.ShardID) {
-	narrowed, broken := allocation.Candidates(z.view, s, sharding.NodeID{})
+	narrowed, broken := allocation.Candidates(z.view, s)
 	if broken != 0 {
 		t.Fatalf("%s: %v breaks %v", z.name, s, broken)
 	}
@@ -178,22 +183,56 @@ func (z *zoned) balance(t *testing.T) bool {
 
 // check compares what each zone has with its share.
 func (z *zoned) check(t *testing.T) {
-	has, weight, weights, all := map[string]int{}, map[string]int{}, 0, 0
+	has, room, all := map[string]int{}, map[string]float64{}, 0
+	level := z.level()
 	for _, r := range z.view.Regions {
-		w := max(1, r.Capacity)
 		has[r.Zone] += len(r.Shards)
-		weight[r.Zone] += w
-		weights += w
 		all += len(r.Shards)
+		switch {
+		case z.capacities:
+			room[r.Zone] += float64(r.Capacity) * level
+		case r.Capacity > 0:
+			room[r.Zone] += min(float64(r.Capacity), level)
+		default:
+			room[r.Zone] += level
+		}
+		if r.Capacity > 0 && len(r.Shards) > r.Capacity {
+			t.Errorf("%s: %s has %d shards, its capacity is %d", z.name, r.Name, len(r.Shards), r.Capacity)
+		}
 	}
 	for zone, n := range has {
-		if share := (weight[zone]*z.shards + weights - 1) / weights; n > share {
+		if share := int(math.Ceil(room[zone] - 1e-6)); n > share {
 			t.Errorf("%s: %s has %d of %d shards, its share is %d", z.name, zone, n, z.shards, share)
 		}
 	}
 	if all != z.shards {
 		t.Errorf("%s: %d of %d shards are somewhere", z.name, all, z.shards)
 	}
+}
+
+// level is the number with which all regions together have room for all shards, found by halving: the part
+// of their capacities, if all say theirs, or what each has at most.
+func (z *zoned) level() float64 {
+	low, high := 0.0, float64(z.shards)
+	for range 100 {
+		level, room := (low+high)/2, 0.0
+		for _, r := range z.view.Regions {
+			switch {
+			case z.capacities:
+				room += float64(r.Capacity) * level
+			case r.Capacity > 0:
+				room += min(float64(r.Capacity), level)
+			default:
+				room += level
+			}
+		}
+		if room < float64(z.shards) {
+			low = level
+		} else {
+			high = level
+		}
+	}
+	return high
 }
 
 // TestManySmallTypes: types with one shard each do not meet on one region, whether the view

@@ -18,7 +18,9 @@ import (
 var ErrMove = errors.New("bad move")
 
 // CheckMove returns an error if a move that nobody must make, only for balance, steering or
-// load, is not allowed by the view of the type. The view is that before the move.
+// load, is not allowed by the view of the type, or if the constraint that it repairs is not broken. The
+// view is that before the move. Whether a move for balance or load still makes sense only the strategy
+// knows, see [Prefers].
 func CheckMove(v View, m Move) error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%w of %v from %v to %v: "+format, append([]any{ErrMove, m.Shard, m.From, m.To}, args...)...)
@@ -62,11 +64,14 @@ func CheckMove(v View, m Move) error {
 			lowest, with = p, r
 		}
 	}
+	if bit := repaired[m.Reason]; bit != 0 && (penalty(v, zones, from, from, m.Shard)&bit == 0 || got&bit != 0) && !mutant.On("check-reason") {
+		return bad("it repairs no broken %s: its reason is gone; plan again", m.Reason)
+	}
 	if with == to {
 		return nil
 	}
 	for i, name := range constraintNames {
-		if bit := 8 >> i; got&bit != 0 && lowest&bit == 0 {
+		if bit := bitCapacity >> i; got&bit != 0 && lowest&bit == 0 {
 			return bad("it breaks the constraint %s, which %s keeps", name, with.label())
 		}
 	}
@@ -88,6 +93,13 @@ func unable(v View, r *Region, s sharding.ShardID) string {
 	return ""
 }
 
+// The bits of a penalty.
+const bitCapacity, bitPin, bitCordon, bitZone = 8, 4, 2, 1
+
+// repaired is the constraint that the owner must break, and the new region must keep, or the reason of
+// the move is gone.
+var repaired = map[Reason]int{ReasonCapacity: bitCapacity, ReasonPin: bitPin, ReasonZone: bitZone}
+
 // penalty says which constraints a region breaks if it has the shard and its owner has not.
 func penalty(v View, zones shares, r, owner *Region, s sharding.ShardID) int {
 	p, one := 0, 1
@@ -95,16 +107,16 @@ func penalty(v View, zones shares, r, owner *Region, s sharding.ShardID) int {
 		one = 0
 	}
 	if r.Capacity != 0 && r.Total+one > r.Capacity && !mutant.On("check-capacity") {
-		p += 8
+		p += bitCapacity
 	}
 	if pin, pinned := v.Pins[s]; pinned && pin != "" && r.Name != pin && !mutant.On("check-pin") {
-		p += 4
+		p += bitPin
 	}
 	if r.Cordoned && !mutant.On("check-cordon") {
-		p += 2
+		p += bitCordon
 	}
 	if zones.exceeded(r.Zone) && !mutant.On("check-zone") {
-		p++
+		p += bitZone
 	}
 	return p
 }
@@ -118,11 +130,8 @@ type shares struct {
 type share struct{ shards, weight int }
 
 func sharesOf(v View, owner *Region) shares {
-	list, say := shares{of: map[string]share{}}, true
-	for i := range v.Regions {
-		r := &v.Regions[i]
-		say = say && (r.Capacity != 0 || r.Status != Up)
-	}
+	list := shares{of: map[string]share{}}
+	weight := weightsOf(v)
 	for i := range v.Regions {
 		r := &v.Regions[i]
 		list.all += len(r.Shards)
@@ -134,15 +143,49 @@ func sharesOf(v View, owner *Region) shares {
 		if r == owner {
 			z.shards--
 		}
-		weight := 1
-		if say {
-			weight = r.Capacity
-		}
-		z.weight += weight
-		list.weights += weight
+		z.weight += weight(r)
+		list.weights += weight(r)
 		list.of[r.Zone] = z
 	}
 	return list
+}
+
+// weightsOf returns what a region that is up counts in the share of its zone. If all say their
+// capacity, it is that. Otherwise all count the same, except those that are full before the others
+// have so many shards: in each pass, those are full that have less room than what is left for each. The
+// shards are those of all types.
+func weightsOf(v View) func(*Region) int {
+	up, said, left, full := 0, 0, 0, map[*Region]bool{}
+	for i := range v.Regions {
+		r := &v.Regions[i]
+		left += max(r.Total, len(r.Shards))
+		if r.Status == Up {
+			up++
+			said += min(r.Capacity, 1)
+		}
+	}
+	if up == said {
+		return func(r *Region) int { return r.Capacity }
+	}
+	free := up
+	for before := 0; free != before; {
+		before = free
+		each, of := left, free
+		for i := range v.Regions {
+			r := &v.Regions[i]
+			if r.Status == Up && r.Capacity > 0 && !full[r] && r.Capacity*of < each && !mutant.On("check-share") {
+				full[r] = true
+				left -= r.Capacity
+				free--
+			}
+		}
+	}
+	return func(r *Region) int {
+		if full[r] {
+			return r.Capacity * free
+		}
+		return left
+	}
 }
 
 // exceeded reports whether a zone has its share without the shard: with n of N shards and
@@ -177,26 +220,32 @@ func CheckPlan(in PlanInput, moves []Move) error {
 		if err := CheckMove(views[t], m); err != nil {
 			return err
 		}
+		if (m.Reason == ReasonBalance || m.Reason == ReasonLoad) && !Prefers(in.Types[t].Strategy, views[t], m) {
+			return fmt.Errorf("%w of %v: the strategy does not want it at %v", ErrMove, m.Shard, m.To)
+		}
 		moved[m.Shard] = true
+		load := views[t].loadOf(m.Shard).Load
 		for i := range views {
-			carryOut(views[i].Regions, m, i == t)
+			carryOut(views[i].Regions, m, load, i == t)
 		}
 	}
 	return nil
 }
 
 // carryOut makes a move in the view of the shard's type or of another one.
-func carryOut(regions []Region, m Move, own bool) {
+func carryOut(regions []Region, m Move, load Load, own bool) {
 	for i := range regions {
 		r := &regions[i]
 		switch r.Node {
 		case m.From:
 			r.Total--
+			r.Load = r.Load.Minus(load)
 			if own {
 				r.Shards = slices.DeleteFunc(slices.Clone(r.Shards), func(s sharding.ShardID) bool { return s == m.Shard })
 			}
 		case m.To:
 			r.Total++
+			r.Load = r.Load.Plus(load)
 			if own {
 				r.Shards = append(slices.Clip(r.Shards), m.Shard)
 			}

@@ -3,11 +3,13 @@ package allocation_test
 import (
 	"errors"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/roost-cluster/roost/libs/allocation"
+	"github.com/roost-cluster/roost/libs/allocation/allocationtest"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -131,6 +133,101 @@ func TestCheckLoad(t *testing.T) {
 	}
 }
 
+// TestCheckReason: a move that repairs a constraint is refused if the owner keeps the constraint, or the
+// new region breaks it too.
+func TestCheckReason(t *testing.T) {
+	for _, reason := range []allocation.Reason{allocation.ReasonPin, allocation.ReasonCapacity, allocation.ReasonZone} {
+		for _, c := range []struct {
+			name   string
+			broken func(*allocation.View, sharding.ShardID)
+			gone   bool
+		}{
+			{"nothing is broken", func(*allocation.View, sharding.ShardID) {}, true},
+			{"the owner breaks it", func(v *allocation.View, s sharding.ShardID) {
+				switch v.Pins = map[sharding.ShardID]string{s: "region-1"}; reason {
+				case allocation.ReasonCapacity:
+					v.Regions[0].Capacity = 2
+				case allocation.ReasonZone:
+					v.Regions[0].Zone = "a"
+				}
+			}, false},
+			{"both break it", func(v *allocation.View, s sharding.ShardID) {
+				switch v.Pins = map[sharding.ShardID]string{s: "region-7"}; reason {
+				case allocation.ReasonCapacity:
+					v.Regions[0].Capacity, v.Regions[1].Capacity = 2, 2
+				case allocation.ReasonZone:
+					v.Regions[0].Zone, v.Regions[1].Zone = "a", "a"
+				}
+			}, true},
+		} {
+			v := allocationtest.Counts(4, 2)
+			if reason == allocation.ReasonZone {
+				v = allocationtest.Counts(4, 2, 0)
+			}
+			s := v.Regions[0].Shards[1]
+			c.broken(&v, s)
+			m := allocation.Move{Shard: s, From: v.Regions[0].Node, To: v.Regions[1].Node, Reason: reason}
+			if err := allocation.CheckMove(v, m); (err != nil) != c.gone || c.gone && !strings.Contains(err.Error(), "its reason is gone") {
+				t.Errorf("%v, and %s: %v", reason, c.name, err)
+			}
+		}
+	}
+}
+
+// TestPrefers: a move for balance or load makes sense as long as the strategy chooses the new region
+// rather than the owner.
+func TestPrefers(t *testing.T) {
+	loads := func(v allocation.View) allocation.View { prepare[allocation.NameLoad](&v); return v }
+	full := allocationtest.Counts(1, 9)
+	full.Regions[0].Capacity, full.Regions[0].Total = 1, 2
+	for name, c := range map[string]struct {
+		strategy allocation.Strategy
+		view     allocation.View
+		want     bool
+	}{
+		"fewer":              {strategy(t, allocation.NameLeastShards), allocationtest.Counts(9, 1), true},
+		"more":               {strategy(t, allocation.NameLeastShards), allocationtest.Counts(1, 9), false},
+		"a third is better":  {strategy(t, allocation.NameLeastShards), allocationtest.Counts(9, 1, 0), true},
+		"less load":          {strategy(t, allocation.NameLoad), loads(allocationtest.Counts(9, 1)), true},
+		"more load":          {strategy(t, allocation.NameLoad), loads(allocationtest.Counts(1, 9)), false},
+		"the owner is full":  {strategy(t, allocation.NameLeastShards), full, true},
+		"the owner is gone":  {strategy(t, allocation.NameLeastShards), allocation.View{Regions: allocationtest.Counts(9, 1).Regions[1:]}, false},
+		"the target is gone": {strategy(t, allocation.NameLeastShards), allocation.View{Regions: allocationtest.Counts(9, 1).Regions[:1]}, false},
+		"it is not there":    {strategy(t, allocation.NameLeastShards), allocationtest.Counts(0, 1), false},
+		"all regions count":  {byNumber{}, allocationtest.Counts(9, 9, 9), true},
+		"with fewer regions": {byNumber{}, allocationtest.Counts(9, 9), false},
+	} {
+		m := allocation.Move{Shard: sharding.ShardID{Type: "T"}, From: allocationtest.Node(0), To: allocationtest.Node(1)}
+		before := allocationtest.Clone(c.view)
+		if got := allocation.Prefers(c.strategy, c.view, m); got != c.want || !reflect.DeepEqual(c.view, before) {
+			t.Errorf("%s: %t, want %t; the view is then %+v", name, got, c.want, c.view)
+		}
+	}
+}
+
+// byNumber allocates to the second of three regions, and to the first of two.
+type byNumber struct{ allocation.Strategy }
+
+func (byNumber) Allocate(v allocation.View, _ sharding.ShardID) sharding.NodeID {
+	return v.Regions[len(v.Regions)/3].Node
+}
+
+// TestExternalMovesToPins: the strategy moves a shard to nowhere but where it is pinned.
+func TestExternalMovesToPins(t *testing.T) {
+	v := allocationtest.Counts(3, 2, 0)
+	v.Regions[1].Capacity = 2
+	s := v.Regions[0].Shards[0]
+	v.Pins = map[sharding.ShardID]string{s: "region-1"}
+	in := allocation.PlanInput{Budget: 10, Types: []allocation.TypePlan{{View: v, Strategy: strategy(t, allocation.NameExternal)}}}
+	if plan := allocation.Plan(in); len(plan) > 0 {
+		t.Errorf("the region is full, and planned is %+v", plan)
+	}
+	v.Regions[1].Capacity = 3
+	if plan := allocation.Plan(in); len(plan) != 1 || plan[0].Shard != s || plan[0].To != v.Regions[1].Node || plan[0].Reason != allocation.ReasonPin {
+		t.Errorf("planned %+v", plan)
+	}
+}
+
 // plant returns a move that is wrong.
 func plant(rng *rand.Rand, tp allocation.TypePlan, wrong func(allocation.View, allocation.Move, allocation.Region, allocation.Region) bool) (allocation.Move, bool) {
 	var found []allocation.Move
@@ -234,13 +331,10 @@ func TestUnreachable(t *testing.T) {
 	v := allocation.View{Type: "T", Regions: []allocation.Region{
 		{Node: node(0), Shards: []sharding.ShardID{{Type: "T"}}}, {Node: node(1), Unreachable: true}, {Node: node(2), Status: allocation.Joining},
 	}}
-	if plan := allocation.Plan(allocation.PlanInput{Budget: 1, Types: []allocation.TypePlan{{View: v, Strategy: allocation.External{AbsoluteLimit: 1}}}}); plan != nil {
+	if plan := allocation.Plan(allocation.PlanInput{Budget: 1, Types: []allocation.TypePlan{{View: v, Strategy: allocation.External{}}}}); plan != nil {
 		t.Errorf("planned %+v", plan)
 	}
-	if got, broken := allocation.Candidates(v, sharding.ShardID{Type: "T", Index: 1}, sharding.NodeID{}); len(got.Regions) != 1 || got.Regions[0].Node != node(0) || broken != 0 {
+	if got, broken := allocation.Candidates(v, sharding.ShardID{Type: "T", Index: 1}); len(got.Regions) != 1 || got.Regions[0].Node != node(0) || broken != 0 {
 		t.Errorf("candidates are %+v, %v broken", got.Regions, broken)
-	}
-	if got, _ := allocation.Candidates(v, sharding.ShardID{Type: "T"}, node(0)); len(got.Regions) != 0 {
-		t.Errorf("without the owner, candidates are %+v", got.Regions)
 	}
 }

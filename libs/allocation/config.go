@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/roost-cluster/roost/libs/sharding"
 )
 
 // The names of the strategies.
@@ -32,14 +34,17 @@ type Config struct {
 	// Own are strategies of one's own, by the names that Strategy may have besides. They
 	// are registered by the program of a coordinator, not configured.
 	Own map[string]Strategy
+	// OwnFailed is called when one of Own has panicked, or has chosen a region that it was not shown. It may
+	// be called by several goroutines. nil: nobody is told.
+	OwnFailed func(strategy, what string)
 	// RelativeLimit is the largest part of a type's shards that LeastShards
 	// moves in one round, in (0, 1]. Default 0.25: a fourth region has its share
 	// in one round.
 	RelativeLimit float64 `key:"allocation.relative_limit" help:"with least-shards, the largest part (above 0, at most 1) of a type's shards that moves in one round"`
-	// AbsoluteLimit is the largest number of shards of a type that a strategy other than
-	// Threshold moves in one round. Default 256: a round of hand-offs stays short however
+	// AbsoluteLimit is the largest number of shards of a type that LeastShards,
+	// ConsistentHashing and LeastLoad move in one round. Default 256: a round of hand-offs stays short however
 	// many shards there are.
-	AbsoluteLimit int `key:"allocation.absolute_limit" unit:"shards" help:"with any strategy but threshold, the most shards of a type that move in one round"`
+	AbsoluteLimit int `key:"allocation.absolute_limit" unit:"shards" help:"with least-shards, consistent-hashing and load, the most shards of a type that move for balance in one round"`
 	// Threshold is the difference in shards that the strategy of that name
 	// tolerates, and the most it moves at once. Default 1.
 	Threshold int `key:"allocation.threshold" unit:"shards" help:"with threshold, the largest difference in shards between two regions that the strategy tolerates. The number is also the most shards of a type that begin to move at once"`
@@ -73,9 +78,10 @@ type Config struct {
 	// load. Default 5 min: a new owner's caches are warm and its load is measured, and no
 	// shard follows a load that comes and goes.
 	LoadCooldown time.Duration `key:"allocation.cooldown" help:"with load, time for which a shard does not move because of load after it has come to a region. For the same time after a coordinator has become active, no shard moves because of load"`
-	// LoadMoveMiB is the largest size of entities in memory whose shards move in one round,
-	// beyond the first shard. Default 1024: what is loaded again in a few seconds.
-	LoadMoveMiB int `key:"allocation.move_mib" unit:"MiB" help:"with load, the largest size of entities in memory whose shards move in one round. The first shard of a round may be larger"`
+	// LoadMoveMiB is the largest size of entities in memory whose shards, of one type, are on the move
+	// at a time when the strategy adds a shard to them. A shard may move alone whatever its size.
+	// Default 1024: what is loaded again in a few seconds.
+	LoadMoveMiB int `key:"allocation.move_mib" unit:"MiB" help:"with load, the strategy moves a further shard of a type only if the entities in memory of all its shards on the move then have at most this size. A single shard may move whatever its size"`
 	// LoadCommand is the processor time that a command costs besides its handler.
 	// Default 20 µs: what routing, its record and its answer take.
 	LoadCommand time.Duration `key:"allocation.command_cost" help:"with load, the processor time that each command counts in addition to the time of its handler"`
@@ -178,7 +184,7 @@ func New(c Config) (Strategy, error) {
 		return nil, err
 	}
 	if own := c.Own[c.Strategy]; own != nil {
-		return own, nil
+		return ownStrategy{own, c.Strategy, c.OwnFailed}, nil
 	}
 	switch c.Strategy {
 	case NameThreshold:
@@ -186,7 +192,7 @@ func New(c Config) (Strategy, error) {
 	case NameConsistentHashing:
 		return ConsistentHashing{VirtualNodes: c.VirtualNodes, BoundedLoad: c.BoundedLoad, AbsoluteLimit: c.AbsoluteLimit}, nil
 	case NameExternal:
-		return External{AbsoluteLimit: c.AbsoluteLimit}, nil
+		return External{}, nil
 	case NameLoad:
 		return LeastLoad{
 			Tolerance: c.LoadTolerance, Hysteresis: c.LoadHysteresis, Floor: c.LoadFloor, Weights: c.Weights(),
@@ -196,9 +202,62 @@ func New(c Config) (Strategy, error) {
 	return LeastShards{RelativeLimit: c.RelativeLimit, AbsoluteLimit: c.AbsoluteLimit}, nil
 }
 
-// NameOf returns the name of a strategy; of one's own it is the type.
+// ownStrategy is a strategy of a program, with the name under which it is registered. Its faults do not end
+// the coordinator, nor the next one, which would have the same strategy.
+type ownStrategy struct {
+	Strategy
+	name   string
+	failed func(strategy, what string)
+}
+
+// Allocate returns what the strategy chooses. If it panics, or chooses a region that is not in the
+// view, the shard goes to the region with the fewest: being served comes first.
+func (s ownStrategy) Allocate(v View, shard sharding.ShardID) (to sharding.NodeID) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			s.fail("it panicked when a region was to be chosen for %v: %v", shard, fault)
+			to = mostSuitable(v)
+		}
+	}()
+	to = s.Strategy.Allocate(v, shard)
+	if !to.IsZero() && !slices.ContainsFunc(v.Regions, func(r Region) bool { return r.Node == to }) {
+		s.fail("it chose %v for %v, which is no region that it was shown", to, shard)
+		return mostSuitable(v)
+	}
+	return to
+}
+
+// Rebalance returns what the strategy names. If it panics, nothing moves.
+func (s ownStrategy) Rebalance(v View, inFlight []sharding.ShardID) (shards []sharding.ShardID) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			s.fail("it panicked when it was to name the shards of %v that should move: %v", v.Type, fault)
+			shards = nil
+		}
+	}()
+	return s.Strategy.Rebalance(v, inFlight)
+}
+
+func (s ownStrategy) fail(format string, args ...any) {
+	if s.failed != nil {
+		s.failed(s.name, fmt.Sprintf(format, args...))
+	}
+}
+
+// ByLoad is what the strategy itself says.
+func (s ownStrategy) ByLoad() bool { return GoesByLoad(s.Strategy) }
+
+// GoesByLoad reports whether a strategy moves shards because of their loads, see [ByLoad].
+func GoesByLoad(s Strategy) bool {
+	by, says := s.(ByLoad)
+	return says && by.ByLoad()
+}
+
+// NameOf returns the name by which a strategy is configured; of one that is not, it is the type.
 func NameOf(s Strategy) string {
-	switch s.(type) {
+	switch s := s.(type) {
+	case ownStrategy:
+		return s.name
 	case LeastShards:
 		return NameLeastShards
 	case Threshold:

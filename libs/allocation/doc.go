@@ -18,16 +18,19 @@
 //
 // A region can serve a shard only if the region is up and reachable, and reads every form that may be
 // stored in the shard. This constraint is never broken. The other constraints are capacity, pin,
-// cordon and zone, in the order of importance. A placement that breaks a constraint is chosen only if
-// every other placement breaks the same constraint, or a more important one. A choice returns the
-// constraints that it had to break ([Broken]), so that operators see them.
+// cordon and zone. Capacity is the most important of them, and zone the least. A placement that breaks
+// a constraint is chosen only if every other placement breaks the same constraint, or a more important
+// one. A choice returns the constraints that it had to break ([Broken]), so that operators see them.
 //
-//   - capacity: a region has at most the number of shards, of all types, that it has set as its
-//     capacity.
+//   - capacity: a region has set a capacity, and has at most this many shards, counted over all types.
 //   - pin: a shard is at the region to which an operator, or a program, has pinned it.
 //   - cordon: a region that an operator has cordoned gets no more shards. It keeps its present shards.
-//   - zone: no zone has more than its share of a type's shards. The share follows from the capacities
-//     of the zone's regions, and is rounded up. So the loss of a zone affects at most that share.
+//   - zone: no zone has more than its share of a type's shards. If all regions have set a
+//     capacity, the share follows from the capacities of the zone's regions. Otherwise, every region
+//     counts for an equal part of all shards, but a region whose capacity is less than this part counts
+//     for its capacity only, and the others divide the rest. For example, the only type has 58 shards,
+//     and each of three zones has one region, one of them with the capacity 10: the shares are 10, 24 and
+//     24. The share is rounded up. So the loss of a zone affects at most that share.
 //
 // # Order of suitability
 //
@@ -43,12 +46,13 @@
 //
 // # Strategies
 //
-// [New] returns one by its name, the coordinator's allocation.strategy:
+// [New] returns a strategy by its name, which is the value of the coordinator's key
+// allocation.strategy:
 //
 //   - least-shards, [LeastShards], moves shards in rounds, and in each round at most a given number
 //     of shards. While some regions have more shards than the average, rounded up, it moves the
-//     surplus away. After that, regions with exactly the rounded average give one shard each to
-//     regions that have at least two fewer. It is the algorithm of Akka 2.6.10.
+//     surplus away. After that, a region that has exactly the rounded average gives one shard to a
+//     region that has at least two shards fewer. It is the algorithm of Akka 2.6.10.
 //   - threshold, [Threshold], is the earlier algorithm of Akka. While the regions with the most and
 //     the fewest shards differ by more than a threshold, it moves a few shards between the two.
 //   - consistent-hashing, [ConsistentHashing], places a shard by its index on a ring of regions. If
@@ -67,9 +71,10 @@
 // [Plan] decides, for all types at once, which shards should move now, and to which regions. Nothing
 // moves while a region is unreachable or joining, or while the coordinator forbids moves
 // ([View.Settled]). If another placement would satisfy a broken constraint, a plan first repairs that
-// constraint: a pin, a capacity, or the share of a zone. Then the plan asks the strategy. Each move is chosen as if the earlier moves of the plan were already made. A shard moves
-// only if the move breaks no constraint that the shard satisfies at its owner. Planning terminates: if
-// all moves are made and nothing else changes, later plans become empty.
+// constraint: a pin, a capacity, or the share of a zone. Then the plan asks the strategy. Each move is
+// chosen as if the earlier moves of the plan were already made. A shard moves only if the move breaks no
+// constraint that the shard satisfies at its owner. Planning terminates: if all moves are made and nothing
+// else changes, later plans become empty.
 //
 // [CheckMove] and [CheckPlan] check the same rules by other code. When a move is about to begin, the
 // coordinator checks it again by [CheckMove], because the cluster may have changed since the plan.

@@ -25,27 +25,31 @@ func (b *board) evenOut(inFlight []sharding.ShardID, limit, tolerated int) []sha
 			pin   string
 		}
 		stays := map[class]bool{}
+		stay := 0 // those of its shards that have stayed are the first of its list
 		for _, s := range slices.Clone(b.Regions[owner].Shards) {
 			if len(moves) >= limit {
 				return moves
 			}
 			of := class{b.formsOf(s), b.Pins[s]}
 			if moving[s] || stays[of] {
+				stay++
 				continue
 			}
-			place := slices.Index(b.Regions[owner].Shards, s)
 			was := b.Regions[owner]
-			b.remove(owner, place)
-			buf, _ = b.candidates(s, sharding.NodeID{}, buf)
+			b.lift(owner, s)
+			buf, _ = b.candidates(s, buf)
 			to := b.mostSuitable(buf)
 			worth := to >= 0 && to != owner && len(b.Regions[owner].Shards)+1-len(b.Regions[to].Shards) > tolerated
 			if !worth && !(mutant.On("even-out-worth") && to >= 0 && to != owner) {
 				b.restore(owner, was)
 				stays[of] = true
+				stay++
 				continue
 			}
+			b.drop(owner, was, stay)
 			b.give(to, s)
 			moves = append(moves, s)
+			moving[s] = true // the new owner may come later in this loop
 		}
 	}
 	return moves

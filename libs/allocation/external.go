@@ -5,9 +5,7 @@ import "github.com/roost-cluster/roost/libs/sharding"
 // External leaves it to a program where shards go. The program says so by pinning them, see
 // [View.Pins]. It is the external allocation strategy of Akka. A shard without a pin goes to
 // the region with the fewest, and stays there: nothing moves for balance.
-type External struct {
-	AbsoluteLimit int // shards per round, see Config
-}
+type External struct{}
 
 // Allocate picks the region to which the shard is pinned. If the shard is not pinned, or the
 // region is not here or takes no shards, it picks the most suitable one.
@@ -18,26 +16,9 @@ func (s External) Allocate(v View, shard sharding.ShardID) sharding.NodeID {
 	return mostSuitable(v)
 }
 
-// Rebalance returns the shards that are pinned to another region than they are at, if that
-// region is here and takes shards.
-func (s External) Rebalance(v View, inFlight []sharding.ShardID) []sharding.ShardID {
-	if !v.Settled() {
-		return nil
-	}
-	var moves []sharding.ShardID
-	moving := setOf(inFlight)
-	for i := range v.Regions {
-		for _, sh := range v.Regions[i].Shards {
-			if len(moves)+len(inFlight) >= s.AbsoluteLimit {
-				return moves
-			}
-			if at := pinnedTo(v, sh); at != nil && at.candidate() && at != &v.Regions[i] && !moving[sh] {
-				moves = append(moves, sh)
-			}
-		}
-	}
-	return moves
-}
+// Rebalance returns nothing: to bring shards to where they are pinned is no matter of strategies, see
+// [Plan].
+func (s External) Rebalance(View, []sharding.ShardID) []sharding.ShardID { return nil }
 
 // pinnedTo returns the region to which a shard is pinned, if it is here.
 func pinnedTo(v View, s sharding.ShardID) *Region {

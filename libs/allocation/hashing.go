@@ -2,7 +2,6 @@ package allocation
 
 import (
 	"math"
-	"slices"
 	"strconv"
 
 	"github.com/roost-cluster/roost/libs/mutant"
@@ -76,17 +75,18 @@ func (s ConsistentHashing) Rebalance(v View, inFlight []sharding.ShardID) []shar
 	b, moving, ring := newBoard(v), setOf(inFlight), newRing(v.Regions, s.VirtualNodes)
 	allowed := make([]bool, len(b.Regions))
 	for owner := range b.Regions {
+		stay := 0 // those of its shards that have stayed are the first of its list
 		for _, sh := range v.Regions[owner].Shards {
 			if len(moves)+len(inFlight) >= s.AbsoluteLimit {
 				return moves
 			}
 			if moving[sh] {
+				stay++
 				continue
 			}
-			place := slices.Index(b.Regions[owner].Shards, sh)
 			was := b.Regions[owner]
-			b.remove(owner, place)
-			buf, _ = b.candidates(sh, sharding.NodeID{}, buf)
+			b.lift(owner, sh)
+			buf, _ = b.candidates(sh, buf)
 			clear(allowed)
 			for _, i := range buf {
 				allowed[i] = true
@@ -98,8 +98,10 @@ func (s ConsistentHashing) Rebalance(v View, inFlight []sharding.ShardID) []shar
 			}
 			if to < 0 || to == owner {
 				b.restore(owner, was)
+				stay++
 				continue
 			}
+			b.drop(owner, was, stay)
 			b.give(to, sh)
 			moves = append(moves, sh)
 		}

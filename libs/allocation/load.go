@@ -24,7 +24,7 @@ type LeastLoad struct {
 	Hysteresis    float64 // part of the average, see Config
 	Floor         float64 // processors, see Config
 	Weights       Weights
-	MoveMiB       int // of entities in memory that move per round, see Config
+	MoveMiB       int // of entities in memory that move at a time, see Config
 	AbsoluteLimit int // shards per round, see Config
 }
 
@@ -60,12 +60,18 @@ func (s LeastLoad) Allocate(v View, shard sharding.ShardID) sharding.NodeID {
 	return best(v, s.compare)
 }
 
+// ByLoad says that shards move because of their loads, see [ByLoad].
+func (s LeastLoad) ByLoad() bool { return true }
+
 // Rebalance returns the shards that bring regions down to the tolerated load.
 func (s LeastLoad) Rebalance(v View, inFlight []sharding.ShardID) []sharding.ShardID {
 	if len(v.ShardLoads) == 0 || !v.Settled() {
 		return nil
 	}
 	r := relief{LeastLoad: s, board: newBoard(v), moving: setOf(inFlight), left: s.AbsoluteLimit - len(inFlight)}
+	for _, sh := range inFlight {
+		r.bytes += v.loadOf(sh).Bytes
+	}
 	var owners []int
 	total := 0.0
 	for i := range r.Regions {
@@ -97,10 +103,10 @@ func (s LeastLoad) Rebalance(v View, inFlight []sharding.ShardID) []sharding.Sha
 type relief struct {
 	LeastLoad
 	*board
-	moving     map[sharding.ShardID]bool
-	most, step float64 // the load that is tolerated, and how much less is wanted
-	left       int     // shards that may still move
-	bytes      float64 // of those that do
+	moving     map[sharding.ShardID]bool // in flight, or moved by this round
+	most, step float64                   // the load that is tolerated, and how much less is wanted
+	left       int                       // shards that may still move
+	bytes      float64                   // of those that do, or are in flight
 	moves      []sharding.ShardID
 	buf        []int
 }
@@ -177,19 +183,20 @@ func (r *relief) least() float64 {
 // whether it did.
 func (r *relief) try(owner int, s sharding.ShardID, limit float64) bool {
 	l := r.loadOf(s)
-	place := slices.Index(r.Regions[owner].Shards, s)
-	if place < 0 || r.left <= 0 || r.bytes > 0 && r.bytes+l.Bytes > float64(r.MoveMiB)*mebi {
+	if r.moving[s] || r.left <= 0 || r.bytes > 0 && r.bytes+l.Bytes > float64(r.MoveMiB)*mebi {
 		return false
 	}
 	was := r.Regions[owner]
-	r.remove(owner, place)
-	r.buf, _ = r.candidates(s, sharding.NodeID{}, r.buf)
+	r.lift(owner, s)
+	r.buf, _ = r.candidates(s, r.buf)
 	to := r.best(r.buf, r.compare)
 	if to < 0 || to == owner || r.loadAt(to)+r.costOf(s) > limit {
 		r.restore(owner, was)
 		return false
 	}
+	r.drop(owner, was, slices.Index(was.Shards, s))
 	r.give(to, s)
+	r.moving[s] = true
 	r.left--
 	r.bytes += l.Bytes
 	r.moves = append(r.moves, s)

@@ -155,3 +155,32 @@ func TestSine(t *testing.T) {
 		}
 	}
 }
+
+// TestMoveMiB: the size of entities on the move is bounded over all rounds, and a single shard may move
+// whatever its size.
+func TestMoveMiB(t *testing.T) {
+	v := allocationtest.Counts(8, 0)
+	v.ShardLoads = make([]allocation.ShardLoad, 8)
+	for i := range v.ShardLoads {
+		v.ShardLoads[i].Load = allocation.Load{Processors: 1, Bytes: 600 << 20}
+		v.Regions[0].Load = v.Regions[0].Load.Plus(v.ShardLoads[i].Load)
+	}
+	s := leastLoad(t) // of 1024 MiB
+	large := s.Rebalance(v, nil)
+	if len(large) != 1 {
+		t.Fatalf("of shards of 600 MiB, %v move", large)
+	}
+	if more := s.Rebalance(v, large); len(more) > 0 {
+		t.Errorf("while %v is on the move, %v moves too", large, more)
+	}
+	v.ShardLoads[large[0].Index].Bytes = 400 << 20
+	if more := s.Rebalance(v, large); len(more) != 1 {
+		t.Errorf("while a shard of 400 MiB is on the move, %v moves too", more)
+	}
+	for i := range v.ShardLoads {
+		v.ShardLoads[i].Bytes = 2 << 30
+	}
+	if more := s.Rebalance(v, nil); len(more) != 1 {
+		t.Errorf("of shards of 2 GiB, %v move", more)
+	}
+}

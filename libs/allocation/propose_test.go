@@ -50,3 +50,24 @@ func TestPropose(t *testing.T) {
 		})
 	}
 }
+
+// TestAbandoned: a plan for which nobody waits any more ends at once.
+func TestAbandoned(t *testing.T) {
+	view := func() allocation.View {
+		v := allocation.View{Type: "T", Regions: []allocation.Region{{Node: sharding.NodeID{Addr: "a:1", UID: 1}, Status: allocation.Leaving}, {Node: sharding.NodeID{Addr: "b:1", UID: 2}}, {Node: sharding.NodeID{Addr: "c:1", UID: 3}}}}
+		for i := range uint32(100) {
+			v.Regions[i%2].Shards = append(v.Regions[i%2].Shards, sharding.ShardID{Type: "T", Index: i})
+		}
+		return v
+	}
+	for _, after := range []int{0, 3, 60} {
+		asked := 0
+		in := allocation.PlanInput{Types: []allocation.TypePlan{{View: view(), Strategy: allocation.LeastShards{RelativeLimit: 1, AbsoluteLimit: 1000}}}, Budget: 1000, Abandoned: func() bool {
+			asked++
+			return asked > after
+		}}
+		if moves, _ := allocation.Propose(in); len(moves) > after {
+			t.Errorf("abandoned after %d moves, the plan has %d", after, len(moves))
+		}
+	}
+}

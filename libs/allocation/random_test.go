@@ -177,7 +177,7 @@ func (c *cluster) carryOut(moves []allocation.Move) {
 	}
 }
 
-func strategy(t *testing.T, name string) allocation.Strategy {
+func strategy(t testing.TB, name string) allocation.Strategy {
 	t.Helper()
 	cfg := allocation.DefaultConfig()
 	cfg.Strategy = name
@@ -235,7 +235,7 @@ func TestAllocationsKeepConstraints(t *testing.T) {
 				if len(v.Regions) == 0 {
 					continue
 				}
-				narrowed, breaks := allocation.Candidates(v, id, sharding.NodeID{})
+				narrowed, breaks := allocation.Candidates(v, id)
 				to := strategy(t, ct.strategy).Allocate(narrowed, id)
 				// To the checker, it comes from a region that is about to leave.
 				nowhere := allocation.Region{Node: node(99), Status: allocation.Leaving, Shards: []sharding.ShardID{id}}

@@ -293,7 +293,7 @@ func checkExternalAllocate(t *testing.T, v *vector) {
 	if want == "requester" {
 		want = "A"
 	}
-	if got := letter((allocation.External{AbsoluteLimit: 1}).Allocate(view, shard)); got != want {
+	if got := letter((allocation.External{}).Allocate(view, shard)); got != want {
 		t.Errorf("%s: goes to %s, want %s", v.State, got, want)
 	}
 }
@@ -304,7 +304,11 @@ func checkExternalRebalance(t *testing.T, v *vector) {
 	for id, region := range v.Desired {
 		view.Pins[byIndex(t, id)] = fmt.Sprintf("pekko://myapp@127.0.0.%d:252525", region[0]-'A'+1)
 	}
-	checkMoves(t, v, allocation.External{AbsoluteLimit: math.MaxInt}.Rebalance(view, nil))
+	var moved []sharding.ShardID
+	for _, m := range allocation.Plan(allocation.PlanInput{Budget: math.MaxInt, Types: []allocation.TypePlan{{View: view, Strategy: allocation.External{}}}}) {
+		moved = append(moved, m.Shard)
+	}
+	checkMoves(t, v, moved)
 }
 
 // world maps the names of a vector to nodes and shards.

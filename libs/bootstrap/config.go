@@ -41,19 +41,19 @@ type Config struct {
 	// Decider makes the decision. Default: [LowestAddress] of the fields above.
 	Decider JoinDecider
 
-	// ProbeInterval is the time between two probes of one contact point. Default
+	// QueryInterval is the time between two queries of one contact point. Default
 	// 1 s.
-	ProbeInterval time.Duration
-	// ProbeJitter is the fraction, from 0 to 1, by which every interval may be
+	QueryInterval time.Duration
+	// QueryJitter is the fraction, from 0 to 1, by which every interval may be
 	// lengthened at random. Default 0.2.
-	ProbeJitter float64
-	// ProbeTimeout bounds the wait for an answer, and the age of an answer, counted
-	// from its probe. Default 3 s.
-	ProbeTimeout time.Duration
+	QueryJitter float64
+	// QueryTimeout bounds the wait for an answer, and the age of an answer, counted
+	// from its query. Default 3 s.
+	QueryTimeout time.Duration
 	// GiveUp is how long a node looks for a cluster before it gives up. Default
 	// 0: it does not.
 	GiveUp time.Duration
-	// MaxContacts bounds the contact points, and so the probes per interval.
+	// MaxContacts bounds the contact points, and so the queries per interval.
 	// Default 100: a cluster is formed by a few nodes.
 	MaxContacts int
 	// Port, if not 0, selects the contact point of a host with several; see
@@ -67,7 +67,7 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		FormingRole: "coordinator", Required: 1, StableMargin: 5 * time.Second, ContactAll: true, NewCluster: true,
-		ProbeInterval: time.Second, ProbeJitter: 0.2, ProbeTimeout: 3 * time.Second, MaxContacts: 100,
+		QueryInterval: time.Second, QueryJitter: 0.2, QueryTimeout: 3 * time.Second, MaxContacts: 100,
 	}
 }
 
@@ -90,11 +90,11 @@ func (c *Config) Validate() error {
 	if c.GiveUp > 0 && c.GiveUp <= c.StableMargin {
 		bad("GiveUp %v is over before StableMargin %v: choose more, or 0 for never", c.GiveUp, c.StableMargin)
 	}
-	if c.ProbeInterval <= 0 || c.ProbeTimeout < c.ProbeInterval {
-		bad("ProbeInterval %v must be above 0 and at most ProbeTimeout %v, else no answer is ever fresh", c.ProbeInterval, c.ProbeTimeout)
+	if c.QueryInterval <= 0 || c.QueryTimeout < c.QueryInterval {
+		bad("QueryInterval %v must be above 0 and at most QueryTimeout %v, else no answer is ever fresh", c.QueryInterval, c.QueryTimeout)
 	}
-	if !(c.ProbeJitter >= 0 && c.ProbeJitter <= 1) {
-		bad("ProbeJitter is %v: choose from 0 to 1", c.ProbeJitter)
+	if !(c.QueryJitter >= 0 && c.QueryJitter <= 1) {
+		bad("QueryJitter is %v: choose from 0 to 1", c.QueryJitter)
 	}
 	return errors.Join(errs...)
 }
@@ -110,7 +110,7 @@ func (c *Config) decider() JoinDecider {
 	}
 }
 
-// probeDelay is the time to the next probe, for a random number in [0, 1).
-func (c *Config) probeDelay(random float64) time.Duration {
-	return c.ProbeInterval + time.Duration(random*c.ProbeJitter*float64(c.ProbeInterval))
+// queryDelay is the time to the next query, for a random number in [0, 1).
+func (c *Config) queryDelay(random float64) time.Duration {
+	return c.QueryInterval + time.Duration(random*c.QueryJitter*float64(c.QueryInterval))
 }

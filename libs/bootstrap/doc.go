@@ -5,7 +5,7 @@
 // # How it works
 //
 // Discovery lists contact points: addresses at which other nodes may be. Every
-// node probes all of them, itself included, at intervals: which node are you, and
+// node queries all of them, itself included, at intervals: which node are you, and
 // which members of a cluster do you know ([Answer])? A node that hears of members
 // joins through them, and then names them in its own answers.
 //
@@ -22,12 +22,12 @@
 // All of this follows Akka Management's Cluster Bootstrap, with three differences.
 // Nodes are identified and ordered by the address that they advertise, so that a
 // node listed under two names counts once and all agree on the order. The age of
-// an answer is the time since its probe was sent. Two processes that advertise the same address
+// an answer is the time since its query was sent. Two processes that advertise the same address
 // prevent the forming of a cluster.
 //
 // # What this does not do
 //
-// It sends no probes and joins nothing itself: a driver does. It guarantees a single
+// It sends no queries and joins nothing itself: a driver does. It guarantees a single
 // cluster only if the required number of contact points is the real number of nodes that
 // form it. With a lower number two clusters can form, if discovery shows different lists
 // to different nodes for longer than the stable margin.
@@ -35,14 +35,14 @@
 // # Duties of the driver
 //
 //  1. One goroutine steps the machine, with the time of a monotonic clock; [Start] comes
-//     first and once. A [Tick] comes at least twice per ProbeInterval.
+//     first and once. A [Tick] comes at least twice per QueryInterval.
 //  2. Before each Tick, the machine is stepped with what discovery says: [Discovered] if the
 //     latest lookup succeeded, [LookupFailed] if it did not, and neither of them until the first
 //     lookup has ended. An old list must not be passed off as the result of a lookup that
-//     failed. Answers to probes that have arrived are stepped before all of these.
-//  3. A [Probe] is made beside the loop and is bounded by ProbeTimeout. It is answered
-//     once, by [Answered] or [ProbeFailed] with the address that the Probe has.
-//  4. The node answers all probes, its own included, with what [AnswerOf] returns for the
+//     failed. Answers to queries that have arrived are stepped before all of these.
+//  3. A [Query] is made beside the loop and is bounded by QueryTimeout. It is answered
+//     once, by [Answered] or [QueryFailed] with the address that the Query has.
+//  4. The node answers all queries, its own included, with what [AnswerOf] returns for the
 //     current view of its membership. It does so from before Start until the process ends.
 //  5. [JoinSeeds] and [FormCluster] are passed on to the membership at once and in order;
 //     FormCluster forms nothing if the node is in a cluster, or is being admitted to one.

@@ -10,9 +10,9 @@ import (
 
 // Status is where the search is, for people. It encodes as JSON.
 type Status struct {
-	// Phase is probing, told, finished, gave-up or, before Start, idle.
+	// Phase is searching, told, finished, gave-up or, before Start, idle.
 	Phase string `json:"phase"`
-	// Waiting says for what, while probing.
+	// Waiting says for what, while searching.
 	Waiting string `json:"waiting,omitempty"`
 	// Warning is what is wrong outside, if anything.
 	Warning string `json:"warning,omitempty"`
@@ -46,7 +46,7 @@ type ContactStatus struct {
 
 // Status is a copy and may be kept.
 func (m *Machine) Status() Status {
-	names := [...]string{idle: "idle", probing: "probing", explicit: "told", finished: "finished", gaveUp: "gave-up"}
+	names := [...]string{idle: "idle", searching: "searching", explicit: "told", finished: "finished", gaveUp: "gave-up"}
 	s := Status{
 		Phase: names[m.phase], Waiting: m.waitingFor, Warning: m.warning, LookupFailure: m.lookupFailure, Joining: slices.Clone(m.joinSeeds),
 		Required: m.cfg.Required, StableMarginMS: m.cfg.StableMargin.Milliseconds(),
@@ -83,7 +83,7 @@ func (m *Machine) Check() error {
 	if m.listed != (m.lookupFailure == "") && m.phase != idle {
 		bad("listed is %v, and the lookup fails by %q", m.listed, m.lookupFailure)
 	}
-	if m.phase != probing && m.phase != explicit && m.phase != gaveUp && m.waitingFor != "" {
+	if m.phase != searching && m.phase != explicit && m.phase != gaveUp && m.waitingFor != "" {
 		bad("waits for something while nothing is under way: %s", m.waitingFor)
 	}
 	for i := range m.contacts {
@@ -145,8 +145,8 @@ func (m *Machine) AppendState(b []byte) []byte {
 		for _, set := range []bool{c.forms, c.invalid, c.foreign} {
 			flag(set)
 		}
-		since(c.nextProbe)
-		since(c.probedAt)
+		since(c.nextQuery)
+		since(c.queriedAt)
 		text(c.problem)
 		since(c.answerAt)
 		if !c.answerAt.IsZero() {

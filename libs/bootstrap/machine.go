@@ -14,11 +14,11 @@ import (
 type phase uint8
 
 const (
-	idle     phase = iota // not started
-	probing               // looking for a cluster
-	explicit              // told where to join
-	finished              // a member
-	gaveUp                // the time was over
+	idle      phase = iota // not started
+	searching              // looking for a cluster
+	explicit               // told where to join
+	finished               // a member
+	gaveUp                 // the time was over
 )
 
 // Machine is the search of one node for its cluster. Make one with [New]; it
@@ -49,12 +49,12 @@ type contact struct {
 	addr      string       // as listed
 	point     ContactPoint // addr, parsed
 	forms     bool         // it may be one of the nodes that form a cluster
-	nextProbe time.Time
-	probedAt  time.Time // of the outstanding probe; zero: none
+	nextQuery time.Time
+	queriedAt time.Time // of the outstanding query; zero: none
 	answer    Answer    // the last good one, if answerAt is set
-	answerAt  time.Time // when the probe was sent that answer answers
-	problem   string    // of the latest probe, if it got no good answer
-	invalid   bool      // the latest probe got an answer, but an invalid one
+	answerAt  time.Time // when the query was sent that answer answers
+	problem   string    // of the latest query, if it got no good answer
+	invalid   bool      // the latest query got an answer, but an invalid one
 	foreign   bool      // the node that gave the invalid answer belongs to another cluster
 }
 
@@ -75,7 +75,7 @@ func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
 	switch in := in.(type) {
 	case Start:
 		if m.phase == idle {
-			m.phase, m.startedAt, m.lookupFailure = probing, m.now, "discovery has not answered yet"
+			m.phase, m.startedAt, m.lookupFailure = searching, m.now, "discovery has not answered yet"
 		}
 	case Discovered:
 		m.discovered(in.Peers)
@@ -83,14 +83,14 @@ func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
 		m.lookupFailed(in.Reason)
 	case Answered:
 		m.answered(in.Addr, in.Answer)
-	case ProbeFailed:
-		m.probeFailed(in.Addr, in.Reason)
+	case QueryFailed:
+		m.queryFailed(in.Addr, in.Reason)
 	case Joined:
 		m.joined()
 	case ExplicitJoin:
 		m.explicitJoin(in.Seeds)
 	case Tick:
-		m.probe()
+		m.query()
 	}
 	m.decide()
 	out, m.out = m.out, nil
@@ -98,12 +98,12 @@ func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
 }
 
 // discovered replaces the contact points by those that discovery lists. Nodes of
-// roles that do not form clusters are probed too, but never waited for.
+// roles that do not form clusters are queried too, but never waited for.
 func (m *Machine) discovered(peers []Peer) {
 	peers = OnPort(peers, m.cfg.Port)
 	var found []contact
 	for _, p := range peers {
-		c := contact{addr: p.Addr, forms: p.Role == "" || p.Role == m.cfg.FormingRole, nextProbe: m.now}
+		c := contact{addr: p.Addr, forms: p.Role == "" || p.Role == m.cfg.FormingRole, nextQuery: m.now}
 		var ok bool
 		if c.point, ok = ParseContactPoint(p.Addr); !ok {
 			m.lookupFailed(fmt.Sprintf("discovery lists %.80q, which is no host:port", p.Addr))
@@ -180,36 +180,36 @@ func (m *Machine) contact(addr string) *contact {
 	return nil
 }
 
-// probe probes the contact points that are due. A probe without any result, not
+// query queries the contact points that are due. A query without any result, not
 // even a failure, is given up after twice its timeout.
-func (m *Machine) probe() {
-	if m.phase != probing {
+func (m *Machine) query() {
+	if m.phase != searching {
 		return
 	}
 	for i := range m.contacts {
 		c := &m.contacts[i]
-		if !c.probedAt.IsZero() && m.now.Sub(c.probedAt) >= 2*m.cfg.ProbeTimeout {
-			c.probedAt, c.problem = time.Time{}, "no answer in time"
+		if !c.queriedAt.IsZero() && m.now.Sub(c.queriedAt) >= 2*m.cfg.QueryTimeout {
+			c.queriedAt, c.problem = time.Time{}, "no answer in time"
 		}
-		if c.probedAt.IsZero() && !m.now.Before(c.nextProbe) {
-			c.probedAt = m.now
-			m.emit(Probe{c.addr})
+		if c.queriedAt.IsZero() && !m.now.Before(c.nextQuery) {
+			c.queriedAt = m.now
+			m.emit(Query{c.addr})
 		}
 	}
 }
 
 // answered accepts an answer if it is valid. Its age counts from the time of the
-// probe: an answer that a paused process reads late is not fresh.
+// query: an answer that a paused process reads late is not fresh.
 func (m *Machine) answered(addr string, a Answer) {
 	c := m.contact(addr)
-	if c == nil || c.probedAt.IsZero() || m.phase != probing {
+	if c == nil || c.queriedAt.IsZero() || m.phase != searching {
 		return
 	}
-	at := c.probedAt
+	at := c.queriedAt
 	if mutant.On("question-time") {
 		at = m.now
 	}
-	m.probeDone(c)
+	m.queryDone(c)
 	if _, ok := ParseContactPoint(a.SelfNode); !ok || a.SelfUID == 0 {
 		c.problem, c.invalid = fmt.Sprintf("it does not say who it is (selfNode %.80q)", a.SelfNode), true
 		return
@@ -228,16 +228,16 @@ func (m *Machine) answered(addr string, a Answer) {
 	c.answer, c.answerAt = a, at
 }
 
-func (m *Machine) probeFailed(addr, reason string) {
-	if c := m.contact(addr); c != nil && !c.probedAt.IsZero() {
-		m.probeDone(c)
+func (m *Machine) queryFailed(addr, reason string) {
+	if c := m.contact(addr); c != nil && !c.queriedAt.IsZero() {
+		m.queryDone(c)
 		c.problem = reason
 	}
 }
 
-func (m *Machine) probeDone(c *contact) {
-	c.probedAt, c.problem, c.invalid, c.foreign = time.Time{}, "", false, false
-	c.nextProbe = m.now.Add(m.cfg.probeDelay(rand.New(&m.random).Float64()))
+func (m *Machine) queryDone(c *contact) {
+	c.queriedAt, c.problem, c.invalid, c.foreign = time.Time{}, "", false, false
+	c.nextQuery = m.now.Add(m.cfg.queryDelay(rand.New(&m.random).Float64()))
 }
 
 func (m *Machine) joined() {
@@ -263,10 +263,10 @@ func (m *Machine) explicitJoin(seeds []string) {
 // decide asks the decider and executes its decision. A veto prevents forming a
 // cluster from contradictory information.
 func (m *Machine) decide() {
-	if m.phase != probing && m.phase != explicit {
+	if m.phase != searching && m.phase != explicit {
 		return
 	}
-	if m.phase == probing {
+	if m.phase == searching {
 		d, veto := m.decider.Decide(m.Info()), m.veto()
 		if d.Choice != JoinOtherSeedNodes && veto != "" {
 			d = Decision{Why: "waits: " + veto}
@@ -348,7 +348,7 @@ func (m *Machine) Info() Info {
 
 // fresh reports whether a contact point has a recent answer.
 func (m *Machine) fresh(c *contact) bool {
-	return !c.answerAt.IsZero() && (m.now.Sub(c.answerAt) <= m.cfg.ProbeTimeout || mutant.On("stale-observation"))
+	return !c.answerAt.IsZero() && (m.now.Sub(c.answerAt) <= m.cfg.QueryTimeout || mutant.On("stale-observation"))
 }
 
 // veto says why no cluster may be formed, whatever the decider decides, or "".

@@ -73,12 +73,12 @@ func (n *node) pass(d time.Duration, answers map[string]bootstrap.Answer) (outs 
 	n.t.Helper()
 	for end := n.now.Add(d); ; n.now = n.now.Add(100 * time.Millisecond) {
 		for _, o := range n.step(bootstrap.Tick{}) {
-			p, ok := o.(bootstrap.Probe)
+			p, ok := o.(bootstrap.Query)
 			if !ok {
 				outs = append(outs, o)
 				continue
 			}
-			var in bootstrap.Input = bootstrap.ProbeFailed{Addr: p.Addr, Reason: "connection refused"}
+			var in bootstrap.Input = bootstrap.QueryFailed{Addr: p.Addr, Reason: "connection refused"}
 			if a, ok := answers[p.Addr]; ok {
 				in = bootstrap.Answered{Addr: p.Addr, Answer: a}
 			}
@@ -226,7 +226,7 @@ func formsOnLateAnswers(t *testing.T) (formed bool) {
 	var asked []string
 	for len(asked) < 2 {
 		for _, o := range n.step(bootstrap.Tick{}) {
-			if p, ok := o.(bootstrap.Probe); ok {
+			if p, ok := o.(bootstrap.Query); ok {
 				asked = append(asked, p.Addr)
 			}
 		}
@@ -270,7 +270,7 @@ func TestDiscoveryGarbage(t *testing.T) {
 		t.Errorf("%d contact points", got)
 	}
 	n.step(bootstrap.Answered{Addr: "b:1", Answer: good("b:1", "b:1")}) // nobody asked
-	n.step(bootstrap.ProbeFailed{Addr: "nobody:1"})
+	n.step(bootstrap.QueryFailed{Addr: "nobody:1"})
 	n.pass(time.Second, map[string]bootstrap.Answer{"b:1": good("b:1", "no address", "b:1", "", "c:1")})
 	if got := n.m.Status().Joining; fmt.Sprint(got) != "[b:1 c:1]" {
 		t.Errorf("joins through %v", got)
@@ -354,14 +354,14 @@ func TestClonesAreIndependent(t *testing.T) {
 		t.Error("stepping the original changes the clone")
 	}
 	other := &node{t: t, m: clone, now: n.now}
-	if a, b := other.pass(5*time.Second, both), other.m; !has[bootstrap.FormCluster](a) || b.Status().Phase != "probing" {
+	if a, b := other.pass(5*time.Second, both), other.m; !has[bootstrap.FormCluster](a) || b.Status().Phase != "searching" {
 		t.Errorf("the clone goes on with %v", a)
 	}
 }
 
 func TestConfigNamesWhatIsWrong(t *testing.T) {
-	err := (&bootstrap.Config{StableMargin: -1, ProbeJitter: 2}).Validate()
-	for _, field := range []string{"Self", "Cluster", "FormingRole", "Required", "StableMargin", "ProbeInterval", "ProbeJitter"} {
+	err := (&bootstrap.Config{StableMargin: -1, QueryJitter: 2}).Validate()
+	for _, field := range []string{"Self", "Cluster", "FormingRole", "Required", "StableMargin", "QueryInterval", "QueryJitter"} {
 		if err == nil || !strings.Contains(err.Error(), field) {
 			t.Errorf("error does not name %s: %v", field, err)
 		}

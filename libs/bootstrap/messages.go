@@ -49,19 +49,19 @@ type Input interface{ input() }
 type (
 	// Start begins the search. It comes once, first.
 	Start struct{}
-	// Tick lets time pass, at least twice per ProbeInterval.
+	// Tick lets time pass, at least twice per QueryInterval.
 	Tick struct{}
 	// Discovered is the result of each successful lookup in discovery.
 	Discovered struct{ Peers []Peer }
 	// LookupFailed says that a lookup in discovery failed, and why.
 	LookupFailed struct{ Reason string }
-	// Answered is the answer to a [Probe].
+	// Answered is the answer to a [Query].
 	Answered struct {
 		Addr   string
 		Answer Answer
 	}
-	// ProbeFailed says that a [Probe] got no answer, and why.
-	ProbeFailed struct{ Addr, Reason string }
+	// QueryFailed says that a [Query] got no answer, and why.
+	QueryFailed struct{ Addr, Reason string }
 	// Joined says that this node is a member, however it became one.
 	Joined struct{}
 	// ExplicitJoin is an operator's request to join through these members. It takes
@@ -74,7 +74,7 @@ func (Tick) input()         {}
 func (Discovered) input()   {}
 func (LookupFailed) input() {}
 func (Answered) input()     {}
-func (ProbeFailed) input()  {}
+func (QueryFailed) input()  {}
 func (Joined) input()       {}
 func (ExplicitJoin) input() {}
 
@@ -82,9 +82,9 @@ func (ExplicitJoin) input() {}
 type Output interface{ output() }
 
 type (
-	// Probe asks the contact point at an address. Answered or ProbeFailed
+	// Query asks the contact point at an address. Answered or QueryFailed
 	// follows.
-	Probe struct{ Addr string }
+	Query struct{ Addr string }
 	// JoinSeeds joins through the members at these addresses, which replace those
 	// named before. No cluster is formed if they do not answer.
 	JoinSeeds struct{ Seeds []string }
@@ -102,7 +102,7 @@ type (
 	Finished struct{}
 )
 
-func (Probe) output()       {}
+func (Query) output()       {}
 func (JoinSeeds) output()   {}
 func (FormCluster) output() {}
 func (Waiting) output()     {}

@@ -83,7 +83,7 @@ var vectorKinds = map[string]func(*testing.T, *vector){
 	"matches_self":        vecMatchesSelf,
 	"sort_contact_points": vecSort,
 	"select_hosts":        vecSelect,
-	"probe_interval":      vecProbeInterval,
+	"probe_interval":      vecQueryInterval,
 	"http_json":           vecJSON,
 	"effective_name":      vecEffectiveName,
 	"e2e_bootstrap":       vecScenario,
@@ -235,10 +235,10 @@ func vecSelect(t *testing.T, v *vector) {
 	}
 }
 
-func vecProbeInterval(t *testing.T, v *vector) {
-	c := Config{ProbeInterval: time.Duration(v.Interval) * time.Millisecond, ProbeJitter: v.Jitter}
+func vecQueryInterval(t *testing.T, v *vector) {
+	c := Config{QueryInterval: time.Duration(v.Interval) * time.Millisecond, QueryJitter: v.Jitter}
 	for i, random := range []float64{0, 1} {
-		if got := float64(c.probeDelay(random)) / float64(time.Millisecond); got != v.Range[i] {
+		if got := float64(c.queryDelay(random)) / float64(time.Millisecond); got != v.Range[i] {
 			t.Errorf("%v ms at %v, want %v", got, random, v.Range[i])
 		}
 	}
@@ -334,8 +334,8 @@ func playThree(t *testing.T, unreachable int) (formed, joined []string) {
 		self := m.cfg.Self.Addr
 		for _, o := range outs {
 			switch o := o.(type) {
-			case Probe:
-				var in Input = ProbeFailed{o.Addr, "connection refused"}
+			case Query:
+				var in Input = QueryFailed{o.Addr, "connection refused"}
 				if reachable {
 					uid, _ := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(o.Addr, "10.0.0."), ":25521"))
 					in = Answered{o.Addr, Answer{SelfNode: o.Addr, SelfUID: int64(uid), SelfRoles: []string{"coordinator"}, Cluster: "c", SeedNodes: seeds[o.Addr]}}

@@ -60,7 +60,7 @@ func newWorld(seed uint64, coordinators, regions int, change func(*bootstrap.Con
 			role, addr = "region", fmt.Sprintf("r%d:1", i-coordinators+1)
 		}
 		g := gossip.DefaultConfig()
-		g.Wait, g.Roles, g.Watch = true, []string{role}, gossip.FastProfile()
+		g.DriverDecides, g.Roles, g.Watch = true, []string{role}, gossip.FastProfile()
 		cfg := bootstrap.DefaultConfig()
 		cfg.Roles, cfg.Cluster, cfg.Required, cfg.Seed = g.Roles, "c", coordinators, seed
 		if change != nil {
@@ -150,8 +150,8 @@ func (w *world) step(p *proc, in bootstrap.Input) {
 	}
 	for _, o := range p.m.Step(w.net.Now, in, nil) {
 		switch o := o.(type) {
-		case bootstrap.Probe:
-			w.probe(p, o.Addr)
+		case bootstrap.Query:
+			w.query(p, o.Addr)
 		case bootstrap.JoinSeeds:
 			w.tracef("%s joins through %v", p.node.Addr, o.Seeds)
 			w.net.Step(p.node, gossip.SetSeeds{Seeds: o.Seeds})
@@ -187,9 +187,9 @@ func (w *world) form(p *proc) {
 	}
 }
 
-// probe asks the process that an address leads to. What the answer says is as of
+// query asks the process that an address leads to. What the answer says is as of
 // the moment at which it is given; it is as late as the network makes it.
-func (w *world) probe(p *proc, addr string) {
+func (w *world) query(p *proc, addr string) {
 	incarnation, settled := p.m, false
 	reply := func(in bootstrap.Input) {
 		if p.m != incarnation || settled {
@@ -202,7 +202,7 @@ func (w *world) probe(p *proc, addr string) {
 		}
 		w.step(p, in)
 	}
-	w.at(p.cfg.ProbeTimeout, func() { reply(bootstrap.ProbeFailed{Addr: addr, Reason: "no answer in time"}) })
+	w.at(p.cfg.QueryTimeout, func() { reply(bootstrap.QueryFailed{Addr: addr, Reason: "no answer in time"}) })
 	name := strings.TrimPrefix(addr, "alias-")
 	if name == "localhost:1" {
 		name = p.node.Addr
@@ -216,13 +216,13 @@ func (w *world) probe(p *proc, addr string) {
 	}
 	i := slices.IndexFunc(w.procs, func(q *proc) bool { return q.node.Addr == name })
 	if i < 0 {
-		w.at(w.delay(), func() { reply(bootstrap.ProbeFailed{Addr: addr, Reason: "no such host"}) })
+		w.at(w.delay(), func() { reply(bootstrap.QueryFailed{Addr: addr, Reason: "no such host"}) })
 		return
 	}
 	to := w.procs[i]
 	answer := func() {
 		if to.m == nil || to.node.M == nil {
-			w.at(w.delay(), func() { reply(bootstrap.ProbeFailed{Addr: addr, Reason: "connection refused"}) })
+			w.at(w.delay(), func() { reply(bootstrap.QueryFailed{Addr: addr, Reason: "connection refused"}) })
 			return
 		}
 		v := to.node.M.View()

@@ -9,7 +9,8 @@
 //
 // # What this does not do
 //
-// It does not validate messages; that is the decoder's responsibility. [Limits] bounds
+// It does not validate messages; that is the decoder's responsibility. Only names of fields in JSON are
+// checked, if [Limits.KnownFields] is set, because Twirp's decoder ignores those that it does not know. [Limits] bounds
 // one message, not how many are decoded at once. Error responses, and responses from
 // other paths than those of Twirp services, are bounded in length alone.
 package bounded
@@ -39,6 +40,10 @@ type Limits struct {
 	// Lists bounds the elements of lists by the full name of their field, such
 	// as roost.cluster.v1.State.members, each time such a list occurs.
 	Lists map[protoreflect.FullName]int
+	// KnownFields has [Limits.Handler] refuse requests in JSON with fields that their message does not
+	// have: people write these requests, and misspell fields. Protobuf is not concerned, because programs of
+	// a later version may send fields that this one does not know.
+	KnownFields bool
 }
 
 const defaultSlack = 2 << 20

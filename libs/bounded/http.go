@@ -14,6 +14,8 @@ import (
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
+
+	"github.com/roost-cluster/roost/libs/errornumber"
 )
 
 // Handler checks the requests of Twirp services before next reads them; others pass.
@@ -31,17 +33,20 @@ func (l Limits) Handler(next http.Handler) http.Handler {
 		if err == nil {
 			err = l.checkAs(r.Header, b, method.Input())
 		}
+		if err == nil && l.KnownFields && media(r.Header) == "application/json" {
+			err = checkFields(b, method.Input())
+		}
 		var long *http.MaxBytesError
 		switch {
 		case errors.Is(err, ErrTooLarge) || errors.As(err, &long):
-			Refuse(w, http.StatusRequestEntityTooLarge, "invalid_argument", "ROOST-1011", err.Error())
+			Refuse(w, http.StatusRequestEntityTooLarge, "invalid_argument", errornumber.TooLong, err.Error())
 		case errors.Is(err, ErrFull):
 			w.Header().Set("Retry-After", "1")
-			Refuse(w, http.StatusTooManyRequests, "resource_exhausted", "ROOST-1004", err.Error())
+			Refuse(w, http.StatusTooManyRequests, "resource_exhausted", errornumber.Overloaded, err.Error())
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			Refuse(w, http.StatusRequestTimeout, "deadline_exceeded", "ROOST-1006", "the body did not arrive in time")
+			Refuse(w, http.StatusRequestTimeout, "deadline_exceeded", errornumber.TooLate, "the body did not arrive in time")
 		case err != nil:
-			Refuse(w, http.StatusBadRequest, "malformed", "ROOST-1001", err.Error())
+			Refuse(w, http.StatusBadRequest, "malformed", errornumber.InvalidRequest, err.Error())
 		default:
 			whole := r.WithContext(r.Context())
 			whole.Header = r.Header.Clone()
@@ -68,10 +73,15 @@ func methodAt(p string) protoreflect.MethodDescriptor {
 	return m
 }
 
+// media returns the media type of a body, as Twirp reads it.
+func media(h http.Header) string {
+	media, _, _ := strings.Cut(h.Get("Content-Type"), ";")
+	return strings.TrimSpace(strings.ToLower(media))
+}
+
 // checkAs checks a body according to its Content-Type.
 func (l Limits) checkAs(h http.Header, b []byte, kind protoreflect.MessageDescriptor) error {
-	media, _, _ := strings.Cut(h.Get("Content-Type"), ";") // as Twirp does
-	switch strings.TrimSpace(strings.ToLower(media)) {
+	switch media(h) {
 	case "application/protobuf":
 		return l.Check(b, kind)
 	case "application/json":
@@ -160,14 +170,13 @@ func readAll(r io.Reader, most int64) ([]byte, error) {
 	return b, err
 }
 
-// Refuse answers a request that had no effect with an error in Twirp's format. number is
-// the stable error number, as in the gateway's errors.
-func Refuse(w http.ResponseWriter, status int, code, number, message string) {
+// Refuse answers a request that had no effect with an error in Twirp's format.
+func Refuse(w http.ResponseWriter, status int, code string, number errornumber.Number, message string) {
 	text, _ := json.Marshal(struct { // strings always marshal
 		Code string            `json:"code"`
 		Msg  string            `json:"msg"`
 		Meta map[string]string `json:"meta"`
-	}{code, message, map[string]string{"executed": "false", "error": number}})
+	}{code, message, map[string]string{"executed": string(errornumber.False), "error": string(number)}})
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_, _ = w.Write(append(text, '\n'))

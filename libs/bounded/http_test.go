@@ -17,6 +17,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/archtest"
 	"github.com/roost-cluster/roost/libs/bounded"
+	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 	controlv1 "github.com/roost-cluster/roost/proto/roost/control/v1"
 )
 
@@ -95,6 +96,46 @@ func TestHandler(t *testing.T) {
 			t.Errorf("%s: the service got %q", c.name, server.asked)
 		}
 	}
+}
+
+// TestKnownFields: a request in JSON with a field that its message does not have is refused, and the
+// answer names the field and those that there are. A request in protobuf may have such a field.
+func TestKnownFields(t *testing.T) {
+	unknown := protowire.AppendVarint(protowire.AppendTag(nil, 999, protowire.VarintType), 1)
+	for _, c := range []struct {
+		path, media, body string
+		known             bool // the limits ask for known fields
+		says              string
+	}{
+		{"Freeze", "application/json", `{"for":"1h"}`, true, `unknown field \"for\"; the fields are thaw, for_ms, until_unix_ms, dry_run, by, reason`},
+		{"Freeze", "application/json; charset=utf-8", `{"for":"1h"}`, true, `unknown field \"for\"`},
+		{"Freeze", "application/json", `{"for":"1h"}`, false, ""},
+		{"Freeze", "application/json", `{"for_ms":"1000"}`, true, ""},
+		{"Freeze", "application/json", `{"forMs":1000}`, true, ""},
+		{"Freeze", "application/json", `{"for_ms":"1h"}`, true, "for_ms"},
+		{"Freeze", "application/json", `{`, true, "the body is no FreezeRequest"},
+		{"Freeze", "application/protobuf", string(unknown), true, ""},
+		{"Pin", "application/json", `{"pins":[{"type":"T","index":5}],"region":"r1"}`, true, `unknown field \"region\"; the fields are pins {type, index, region}, ahead, `},
+		{"Pin", "application/json", `{"pins":[{"type":"T","shard":5}]}`, true, `unknown field \"shard\"`},
+		{"Rollout", "application/json", `{"a":1}`, true, "the fields are none"},
+		{"Nothing", "application/json", `{"a":1}`, true, "no handler"},
+	} {
+		h := bounded.Limits{Body: 1000, KnownFields: c.known}.Handler(adminv1.NewAdminServer(operator{}))
+		r := httptest.NewRequest(http.MethodPost, adminv1.AdminPathPrefix+c.path, strings.NewReader(c.body))
+		r.Header.Set("Content-Type", c.media)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if ok := w.Code == 200; ok != (c.says == "") || !strings.Contains(w.Body.String(), c.says) {
+			t.Errorf("%s %q: %d %s, want %q", c.path, c.body, w.Code, w.Body, c.says)
+		}
+	}
+}
+
+// operator answers everything that the test asks.
+type operator struct{ adminv1.Admin }
+
+func (operator) Freeze(context.Context, *adminv1.FreezeRequest) (*adminv1.SteerResponse, error) {
+	return &adminv1.SteerResponse{}, nil
 }
 
 // TestTwoHandlers: the inner handler gets the body that the outer one has read.

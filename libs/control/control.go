@@ -108,6 +108,14 @@ func CheckCall(to Role, m Message) error {
 	return nil
 }
 
+// CheckSender refuses what none of the roles sends.
+func CheckSender(from Role, m Message) error {
+	if k := kindOf(m); k == nil || k.From&from == 0 {
+		return fmt.Errorf("%s is no message of %s", Name(m), from)
+	}
+	return nil
+}
+
 // CheckAnswer refuses what does not answer the call.
 func CheckAnswer(call, answer Message) error {
 	k := kindOf(call)

@@ -68,6 +68,9 @@ func TestChecks(t *testing.T) {
 			if ok := control.CheckOneWay(to, k.Zero) == nil; ok != (k.To&to != 0 && k.Answers == nil) {
 				t.Errorf("%T one way to %v: %t", k.Zero, to, ok)
 			}
+			if ok := control.CheckSender(to, k.Zero) == nil; ok != (k.From&to != 0) {
+				t.Errorf("%T of %v: %t", k.Zero, to, ok)
+			}
 			if ok := control.CheckCall(to, k.Zero) == nil; ok != (k.To&to != 0 && k.Answers != nil) {
 				t.Errorf("a call %T of %v: %t", k.Zero, to, ok)
 			}
@@ -88,7 +91,7 @@ func TestChecks(t *testing.T) {
 			}
 		}
 	}
-	if control.CheckOneWay(control.Region, nil) == nil || control.CheckCall(control.Region, nil) == nil || control.CheckAnswer(control.Register{}, nil) == nil {
+	if control.CheckOneWay(control.Region, nil) == nil || control.CheckCall(control.Region, nil) == nil || control.CheckAnswer(control.Register{}, nil) == nil || control.CheckSender(control.Region, nil) == nil {
 		t.Error("no message is taken for one")
 	}
 }

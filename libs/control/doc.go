@@ -14,7 +14,9 @@
 //	                                             at the latest after about a second
 //	             ◀ NotActive                     at once, from a standby
 //	region       Register          coordinator   at the region's start, and in every new term; repeated
-//	                                             until RegisterAck
+//	                                             until RegisterAck. Until the first RegisterAck,
+//	                                             Register also reports how the previous process of
+//	                                             this region has ended
 //	             ◀ RegisterAck
 //	             ◀ NotActive                     from a standby, or from a coordinator that cannot
 //	                                             answer yet; the region asks again
@@ -36,16 +38,16 @@
 // A gateway watches the table, too. From time to time, its WatchTable carries a [Card]. A Card says how
 // the clients of the gateway have fared since the last Card. If the call gets lost, the gateway does not
 // send its Card again. While no coordinator is alive, the gateway asks a region for the region's copy of
-// the table. If a shard has no owner, a gateway asks the coordinator to allocate the shard. A region
-// whose entities send commands does the same:
+// the table. If a shard has no owner, a gateway asks the coordinator to allocate the shard. So does a
+// region whose entities send commands. Below, "router" is a gateway or such a region:
 //
 //	gateway      WatchTable        coordinator   as for a region
 //	gateway      WatchTable.Copy   region        repeated until a coordinator answers
 //	             ◀ TableChanged                  at once
-//	either       GetShardHome      coordinator   from a gateway or a region; repeated until no command
-//	                                             waits for the shard. There is no answer, because the
-//	                                             table shows the new owner
-//	either       FindShards        region        to the owner that the row names, whenever GetShardHome
+//	router       GetShardHome      coordinator   repeated until no command waits for the shard.
+//	                                             There is no answer, because the table shows the new
+//	                                             owner
+//	router       FindShards        region        to the owner that the row names, whenever GetShardHome
 //	                                             is sent. A region may serve the shard before a
 //	                                             coordinator has said so. The sender has at most one
 //	                                             open call to each region
@@ -70,8 +72,9 @@
 //	                                             higher epoch
 //	successor    ShardStarted      region        as to a coordinator; the successor sends it to the
 //	                                             active coordinator, too
-//	successor    HostRefused       region        as to a coordinator; the successor sends it to the
-//	                                             active coordinator, too
+//	successor    HostRefused       region        as to a coordinator, with the newest row that the
+//	                                             successor knows; the successor sends HostRefused to
+//	                                             the active coordinator, too
 //
 // A region that leaves asks the coordinator to take its shards. A region whose journal does not answer
 // reports this to the coordinator:

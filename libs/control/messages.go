@@ -83,9 +83,36 @@ type (
 		// Capacity is the most shards, of all types, that the region wants; 0: it does not
 		// say.
 		Capacity uint32
-		// HandsOver says that the region sends HostShard to the successor of a shard that it has
+		// HandsOffDirectly says that the region sends HostShard to the successor of a shard that it has
 		// released, and takes shards in this way.
-		HandsOver bool
+		HandsOffDirectly bool
+		// Crash is how the process that ran before this one has ended.
+		Crash Crash
+	}
+	// Crash is how a process of a region has ended without leaving. A zero Of: that is not known.
+	Crash struct {
+		Of sharding.NodeUID
+		// Ago is how long ago that was when the region registered.
+		Ago time.Duration
+		// Cause is what the runtime wrote at the end of the process, such as "panic: ...". Empty: the
+		// process was killed, or has ended itself.
+		Cause string
+		// Turns are those that ran then.
+		Turns []CrashedTurn
+	}
+	// CrashedTurn is a turn that ran when its process ended.
+	CrashedTurn struct {
+		Entity sharding.Entity
+		// Command is empty if the entity was brought to life, or stopped.
+		Command string
+		// Alone says that the entity was a suspect, and that no other suspect ran beside it: see
+		// sharding.Quarantined.
+		Alone bool
+		// Clean is how many turns the suspect had run alone before, in that process.
+		Clean uint32
+		// Ended says that the turn had just ended. A goroutine that it has started may have ended the
+		// process.
+		Ended bool
 	}
 	// Label is one thing that a region says about itself, such as disk: ssd.
 	Label struct{ Name, Value string }
@@ -183,6 +210,9 @@ type (
 		// Released says that the sender is the region that has released the shard. Term is that
 		// of the HandOff then.
 		Released bool
+		// Table: the region takes the shard only when its copy of the table is at least this new. So
+		// it knows which entities are quarantined before it runs any. The sender repeats the message.
+		Table sharding.Version
 	}
 	// Previous is the region that has kept the states of a shard's entities, and the epoch
 	// at which it stopped the shard. Zero: nobody has.
@@ -198,11 +228,13 @@ type (
 	}
 	// HostRefused: the region cannot take the shard at the epoch. Above is the epoch
 	// that stands in the way; the next allocation is above it. The region has stored nothing
-	// at the epoch.
+	// at the epoch, or has released the shard since. Row is for a region that has given it the shard:
+	// the newest row that is known, if its epoch is not below Epoch.
 	HostRefused struct {
 		Shard sharding.ShardID
 		Epoch sharding.Epoch
 		Above sharding.Epoch
+		Row   sharding.Row
 	}
 	// HandOff asks the owner of a row to finish what it has accepted, and to stop and
 	// release the shard. If it names a successor, the owner then sends HostShard to it.

@@ -135,7 +135,7 @@ func TestNodesThatWait(t *testing.T) {
 	net := gossiptest.New(1)
 	for i := range 3 {
 		cfg := gossip.DefaultConfig()
-		cfg.Wait = true
+		cfg.DriverDecides = true
 		net.Add(fmt.Sprintf("n%d:1", i+1), cfg)
 	}
 	startAll(net)

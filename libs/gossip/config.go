@@ -87,11 +87,11 @@ type Config struct {
 	Zone, Version string
 	// Seeds are the addresses to join through. The first one may form a cluster
 	// if none of the others knows of one; all nodes need the same first one. A node
-	// without seeds forms a cluster by itself, unless Wait is set.
+	// without seeds forms a cluster by itself, unless DriverDecides is set.
 	Seeds []string
-	// Wait leaves the choice of a cluster to the driver: until [SetSeeds] or
+	// DriverDecides leaves the choice of a cluster to the driver: until [SetSeeds] or
 	// [Form] comes, the node only joins a cluster that announces itself to it.
-	Wait bool
+	DriverDecides bool
 	// Seed seeds the random choices of this node; it may be the same for all. The
 	// agent draws it if it is 0.
 	Seed uint64

@@ -38,9 +38,9 @@
 //
 // # Forming one cluster
 //
-// A [JoinVia] with the node's own address forms a cluster. With Config.Wait, the only other way to
-// form one is [Form]: the driver decides, see package bootstrap. Without Config.Wait, two kinds of
-// nodes may form a cluster by themselves:
+// A [JoinVia] with the node's own address forms a cluster. If Config.DriverDecides is set, the only
+// other way to form one is [Form]: the driver decides, see package bootstrap. If it is not set, two
+// kinds of nodes may form a cluster by themselves:
 //
 //   - a node without other seeds, at once;
 //   - the first seed, when it has heard of no cluster for Config.SeedTimeout, or for

@@ -112,7 +112,7 @@ var (
 func newAges() *ages {
 	a := &ages{net: gossiptest.New(1)}
 	cfg := gossip.DefaultConfig()
-	cfg.Wait, cfg.MaxTombstones = true, 2
+	cfg.DriverDecides, cfg.MaxTombstones = true, 2
 	a.node = a.net.Add("a:1", cfg)
 	a.net.OnSend = func(_ *gossiptest.Node, s gossip.Send) { a.sent = append(a.sent, s) }
 	a.net.Start(a.node)
@@ -278,7 +278,7 @@ func settings() []gossip.Setting {
 	var found []gossip.Setting
 	net := gossiptest.New(1)
 	cfg := gossip.DefaultConfig()
-	cfg.Wait, cfg.MaxTombstones = true, 2
+	cfg.DriverDecides, cfg.MaxTombstones = true, 2
 	node := net.Add("a:1", cfg)
 	net.OnSend = func(_ *gossiptest.Node, s gossip.Send) {
 		if j, ok := s.Msg.(gossip.Join); ok {
@@ -294,7 +294,7 @@ func settings() []gossip.Setting {
 func TestJoinerKeepsItsEra(t *testing.T) {
 	net := gossiptest.New(1)
 	cfg := gossip.DefaultConfig()
-	cfg.Wait = true
+	cfg.DriverDecides = true
 	node := net.Add("a:1", cfg)
 	var last gossip.Join
 	net.OnSend = func(_ *gossiptest.Node, s gossip.Send) {

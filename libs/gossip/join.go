@@ -15,7 +15,7 @@ func (m *Machine) start() {
 	if m.phase != idle {
 		return
 	}
-	if len(m.otherSeeds()) == 0 && !m.cfg.Wait {
+	if len(m.otherSeeds()) == 0 && !m.cfg.DriverDecides {
 		m.form()
 		return
 	}
@@ -71,7 +71,7 @@ func (m *Machine) otherSeeds() []string {
 // mayForm reports whether this node forms a cluster by itself if it finds none: it is the first
 // seed or has no seeds, and neither Wait nor JoinVia leaves the choice to others.
 func (m *Machine) mayForm() bool {
-	return !m.cfg.Wait && m.viaAddr == "" && (len(m.cfg.Seeds) == 0 || m.cfg.Seeds[0] == m.self.Addr)
+	return !m.cfg.DriverDecides && m.viaAddr == "" && (len(m.cfg.Seeds) == 0 || m.cfg.Seeds[0] == m.self.Addr)
 }
 
 // resetSearch restarts the wait before this node forms a cluster. The wait counts from since.
@@ -91,7 +91,7 @@ func (m *Machine) delayForming(since time.Time) {
 // SeedTimeout, which is also how long a first seed waits.
 func (m *Machine) formWhenAlone() {
 	heard := !m.lastHeardAt.IsZero() && m.now.Sub(m.lastHeardAt) < m.cfg.SeedTimeout
-	if m.phase == seeking && m.cfg.Wait && m.viaAddr == "" && m.joinTarget.IsZero() && !heard {
+	if m.phase == seeking && m.cfg.DriverDecides && m.viaAddr == "" && m.joinTarget.IsZero() && !heard {
 		m.form()
 	}
 }

@@ -232,7 +232,7 @@ func ghost(t *testing.T) string {
 // if it is told to.
 func TestRefusedNodeFormsNoCluster(t *testing.T) {
 	differently := func(cfg *gossip.Config) { cfg.MinMembers, cfg.RetryRefused = 2, true }
-	net, waiting := pair(t, func(cfg *gossip.Config) { differently(cfg); cfg.Wait = true })
+	net, waiting := pair(t, func(cfg *gossip.Config) { differently(cfg); cfg.DriverDecides = true })
 	net.Start(waiting)
 	net.Step(waiting, gossip.SetSeeds{Seeds: []string{"n1:1"}})
 	net.Run(time.Second) // it is refused

@@ -111,7 +111,7 @@ type (
 	SetSeeds struct{ Seeds []string }
 	// Form forms a cluster of this node alone, unless the node is in one, is being
 	// admitted to one, or has heard of one within SeedTimeout. A refusal to admit the node
-	// counts as having heard of one. Form is for nodes with Config.Wait.
+	// counts as having heard of one. Form is for nodes with Config.DriverDecides.
 	Form struct{}
 	// Receive is a message from another node. To is the intended receiver, as in the
 	// [Send] of the sender. It may be another incarnation at this address: such a message

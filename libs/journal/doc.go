@@ -16,8 +16,10 @@
 //     number is stored, and no snapshot with a higher sequence number is.
 //   - [Purge] succeeds if its epoch is the stored one, and something is left of the life that it
 //     names. It removes what is old enough.
-//   - [DropSnapshot] succeeds at any epoch, if a snapshot is stored, its sequence number
-//     is not above the given one, and no events of the entity's life were trimmed.
+//   - [DropSnapshot] succeeds if a snapshot is stored, no events of the entity's life were
+//     trimmed, and the snapshot's sequence number is not above the field Seq. (The program that
+//     drops the snapshot has read the entity's records up to Seq.) It succeeds at any epoch, because
+//     it takes nothing from the owner: the records that remain give the same state.
 //
 // Both the epoch and the sequence number must be checked: with the epoch alone, two
 // incarnations of an entity at one epoch could apply an effect twice; with the sequence
@@ -44,10 +46,10 @@
 // generation that the process knows with the journal's, and in every handshake two processes
 // compare theirs.
 //
-// A journal also says the lowest format that a program must know to read it, and the lowest one to
-// write to it. An operator raises these formats by activating the journal for a later release,
-// perhaps while a process of an earlier release still runs. That process must stop too, so every
-// transaction compares the formats as well: see [Facts.CheckOpened].
+// A journal also says which format a program must know to read it ([Facts.MinReader]), and which to
+// write to it ([Facts.MinWriter]). An operator raises these formats by activating the journal for a later release, perhaps while a process of an
+// earlier release still runs. That process must stop too, so every transaction compares the formats as
+// well: see [Facts.CheckOpened].
 //
 // # Wake-ups and sends
 //
@@ -70,7 +72,7 @@
 // The owner of a shard reads both kinds of rows in pages ([Journal.Wakes], [Journal.Sends]).
 // The cost of a page grows with the rows in it, and not with what is stored. The command that
 // a wake-up runs, or that is sent, is stored in the record, not in the row; the store adds it
-// to the page (see [WakeRow] and [SendRow]). Programs of format 1 would ignore the rows, so a
+// to the page (see [WakeRow] and [SendRow]). Programs that know only format 1 would ignore the rows, so a
 // journal takes no rows before it is activated for [WakesFormat].
 //
 // # Group commit

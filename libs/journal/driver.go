@@ -26,8 +26,8 @@ import (
 //     new, and returns all facts, in one transaction.
 //  7. A handle is about one generation of the store: that which it found when it was
 //     opened. Commit and Declare compare it, and the lowest formats, with what is stored,
-//     in their transaction, and return the error of [Facts.CheckOpened]; Load, Wakes and
-//     Sends return that of [Facts.CheckOpenedReader].
+//     in their transaction, and return the error of [Facts.CheckOpened]; Load, Wakes, Sends
+//     and History return that of [Facts.CheckOpenedReader].
 //  8. Every call returns soon after ctx ends. A commit that is under way then may
 //     still happen.
 //  9. Close releases resources. Afterwards only Close may be called, and does nothing.
@@ -43,6 +43,8 @@ import (
 //     case: a page that is full for that reason has More like any other, and the rows that
 //     it has are the first ones of their shard. A damaged record is an Err of its rows. An
 //     error that wraps ErrCorrupt says that the rows of some shard cannot be read.
+//  13. History returns records as [HistoryRequest] says. It reads little more than what it
+//     returns, however much is stored. A damaged record is an Err of its row.
 //
 // The races it has to stand: handles of other processes that commit, claim and
 // declare at the same time, and loads that run beside a commit. What it need not
@@ -64,6 +66,7 @@ type Reader interface {
 	List(ctx context.Context, req ListRequest) ([]sharding.Entity, error)
 	Wakes(ctx context.Context, req WakesRequest) (WakesPage, error)
 	Sends(ctx context.Context, req SendsRequest) (SendsPage, error)
+	History(ctx context.Context, req HistoryRequest) (History, error)
 	Facts(ctx context.Context) (Facts, error)
 	Close() error
 }

@@ -23,9 +23,11 @@ func (j *Journal) run() {
 			ops[i] = batch[i].op
 		}
 		started := time.Now()
+		j.beginCommit(started)
 		j.writeToken <- struct{}{}
 		results := j.commit(ops)
 		<-j.writeToken
+		j.endCommit(started, time.Now())
 		for i := range batch {
 			j.finish(&batch[i], started, results[i])
 		}

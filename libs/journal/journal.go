@@ -25,6 +25,7 @@ type Journal struct {
 	bytes     int // size of the operations in queue
 	closed    bool
 	brokenErr error // set once, when broken is closed
+	pace      pace  // of commits
 
 	wake       chan struct{} // buffered: an operation was submitted, or the journal closed
 	broken     chan struct{}
@@ -207,6 +208,18 @@ func readWith[T any](ctx context.Context, j *Journal, tokens []chan struct{}, wh
 // [Journal.Load].
 func (j *Journal) List(ctx context.Context, req ListRequest) ([]sharding.Entity, error) {
 	return read(ctx, j, "list entities", func(ctx context.Context) ([]sharding.Entity, error) { return j.driver.List(ctx, req) })
+}
+
+// History returns the newest records of an entity. Nobody waits for the entity: it takes its turn
+// as a load with Background does. A damaged record is an Err of its row.
+func (j *Journal) History(ctx context.Context, req HistoryRequest) (History, error) {
+	return readWith(ctx, j, []chan struct{}{j.backgroundTokens, j.loadTokens}, "read the records of "+req.Entity.String(), func(ctx context.Context) (History, error) {
+		h, err := j.driver.History(ctx, req)
+		for i := range h.Records {
+			j.noteLoad(req.Entity, h.Records[i].Err)
+		}
+		return h, err
+	})
 }
 
 // release gives tokens back.

@@ -74,14 +74,16 @@ type WriteSnapshot struct {
 	Cut uint64
 }
 
-// DropSnapshot makes an entity be rebuilt from its records when it is loaded next. It is
-// refused by sequence unless a snapshot is stored, at Seq or before, or if events of this life
-// were trimmed ([WriteSnapshot.Cut]). It needs no claim: the records stay, and a snapshot is a
-// copy of what they say, which the shard's owner may make again at any time.
+// DropSnapshot removes the snapshot of an entity, so that the next load rebuilds the entity from its
+// records. It is refused by sequence number in three cases: no snapshot is stored, the snapshot is of a
+// record above Seq, or events of this life were trimmed ([WriteSnapshot.Cut]). It needs no claim: the
+// records stay, and a snapshot only repeats what they say, so the shard's owner may make it again at any
+// time.
 type DropSnapshot struct {
 	Shard  sharding.ShardID
 	Entity sharding.Entity
-	// Seq is the sequence number up to which the caller has read the entity's records.
+	// Seq is the sequence number up to which the program that drops the snapshot has read the entity's
+	// records.
 	Seq uint64
 }
 

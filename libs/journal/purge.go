@@ -28,7 +28,7 @@ type Remains struct {
 	Command sharding.CommandID
 	Age     Age       // when it was stored, in the entity's own time
 	Wall    time.Time // and on the wall
-	// Sending says that not all of its sends have ended.
+	// Sending says that not all of its sends are done: some are pending, or dead letters.
 	Sending bool
 }
 

@@ -106,7 +106,7 @@ const (
 // Needed is why a record is still needed, other than for its events.
 type Needed struct {
 	Remembered bool // its key: a repeat of the command gets its reply
-	Sending    bool // not all of its sends have ended, or one of them is a dead letter
+	Sending    bool // not all of its sends are done: some are pending, or dead letters
 	Waking     bool // it has set a wake-up that stands: its input is in the record
 }
 

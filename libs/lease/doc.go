@@ -38,15 +38,15 @@
 // # Which cluster it is
 //
 // Two stores may have a record of the same name, because two clusters were given
-// the same name. The record therefore keeps a random [sharding.ClusterID] from its
-// first Swap on, which [Acquired] reports. A candidate that saw the record before
-// it was lost writes the same ID again.
+// the same name. The record therefore keeps a random [sharding.ClusterID], which its
+// first Swap writes. [Acquired] reports the ClusterID. A candidate that saw the record before
+// it was lost writes the same ClusterID again.
 //
 // # Lost replies
 //
 // A Swap without an answer may have happened, or may still happen. Every Swap
-// writes a random nonce; the holder reads the record and compares. A write is
-// credited with the time at which that very attempt started.
+// writes a random nonce; the holder reads the record and compares. If the nonce is that of an earlier
+// attempt, the holder's time to live counts from the start of that attempt, not of the last one.
 //
 // # What this does not do
 //
@@ -71,8 +71,9 @@
 //
 //  1. One goroutine steps the Holder, with the time of a monotonic clock. Config.Seed
 //     differs between all Holders that ever use the same Self.
-//  2. [Got] and [Swapped] that have arrived are stepped before a [Tick] that is due. A
-//     Tick comes every RenewEvery/10 or more often.
+//  2. If a [Got] or a [Swapped] has arrived, the Holder is stepped with this input (its method Step is
+//     called) before it is stepped with a [Tick] that is due. A Tick comes every RenewEvery/10 or more
+//     often.
 //  3. [Get] and [Swap] run beside the loop. Each is answered at most once; the answer has the
 //     number of its request (Request). A Swap that returned an error, or was not sent, is
 //     [Unknown]; it is never [Conflict]. A late answer is stepped like any other: the Holder

@@ -58,8 +58,8 @@ func (e *entities) add(id string) uint64 {
 	return *n
 }
 
-// asker sends the ask of one caller, whose number is corr.
-type asker func(corr uint64, id string, payload []byte)
+// asker sends the ask of one caller, whose number is number.
+type asker func(number uint64, id string, payload []byte)
 
 func BenchmarkAsk(b *testing.B) {
 	for _, callers := range []int{1, 64, 256} {
@@ -73,7 +73,7 @@ func benchAsk(b *testing.B, callers int, start func(b *testing.B, wake func(uint
 	for i := range done {
 		done[i] = make(chan struct{}, 1)
 	}
-	ask := start(b, func(corr uint64) { done[corr] <- struct{}{} })
+	ask := start(b, func(number uint64) { done[number] <- struct{}{} })
 	ids := benchIDs()
 	payload := make([]byte, 64)
 	var next atomic.Int64
@@ -110,16 +110,16 @@ func benchIDs() []string {
 // startLink opens a link to a region that answers in place.
 func startLink(b *testing.B, wake func(uint64)) asker {
 	l := benchLink(b, wake)
-	return func(corr uint64, id string, payload []byte) {
-		c := benchCommand(corr, id, payload)
-		if err := l.Send(uint32(corr), &c); err != nil {
+	return func(number uint64, id string, payload []byte) {
+		c := benchCommand(number, id, payload)
+		if err := l.Send(uint32(number), &c); err != nil {
 			b.Error(err)
 		}
 	}
 }
 
-func benchCommand(corr uint64, id string, payload []byte) Command {
-	return Command{Corr: corr, Epoch: 1 << 32, Envelope: sharding.Envelope{
+func benchCommand(number uint64, id string, payload []byte) Command {
+	return Command{Number: number, Epoch: 1 << 32, Envelope: sharding.Envelope{
 		Entity: sharding.Entity{Type: "Counter", ID: sharding.EntityID(id)}, Command: "Add", ID: "0198f2c4-7d1e-7abc",
 		Encoding: sharding.Protobuf, Payload: payload,
 	}}
@@ -140,7 +140,7 @@ func benchLink(b *testing.B, wake func(uint64)) *Link {
 			if !cs[i].Envelope.Tell {
 				reply = binary.BigEndian.AppendUint64(make([]byte, 8, 16), n)
 			}
-			*as = append(*as, Answer{Corr: cs[i].Corr, Reply: sharding.Reply{Outcome: sharding.OK, Encoding: sharding.Protobuf, Payload: reply}})
+			*as = append(*as, Answer{Number: cs[i].Number, Reply: sharding.Reply{Outcome: sharding.OK, Encoding: sharding.Protobuf, Payload: reply}})
 		}
 		if err := c.SendBatch(*as); err != nil && !errors.Is(err, ErrDown) {
 			b.Error(err)
@@ -161,7 +161,7 @@ func benchLink(b *testing.B, wake func(uint64)) *Link {
 		Failed: func(err error, _ bool) { b.Error(err) },
 		Answers: func(_ *Link, as []Answer) {
 			for i := range as {
-				wake(as[i].Corr)
+				wake(as[i].Number)
 			}
 		},
 	})
@@ -251,9 +251,9 @@ type mux struct {
 	busy bool
 }
 
-func (m *mux) send(corr uint64, id string, payload []byte) error {
+func (m *mux) send(number uint64, id string, payload []byte) error {
 	m.mu.Lock()
-	m.pend = appendMux(m.pend, corr, id, payload)
+	m.pend = appendMux(m.pend, number, id, payload)
 	if m.busy {
 		m.mu.Unlock()
 		return nil
@@ -278,15 +278,15 @@ func (m *mux) send(corr uint64, id string, payload []byte) error {
 	}
 }
 
-func appendMux(b []byte, corr uint64, id string, payload []byte) []byte {
+func appendMux(b []byte, number uint64, id string, payload []byte) []byte {
 	b = binary.BigEndian.AppendUint32(b, uint32(12+len(id)+len(payload)))
-	b = binary.BigEndian.AppendUint64(b, corr)
+	b = binary.BigEndian.AppendUint64(b, number)
 	b = binary.BigEndian.AppendUint32(b, uint32(len(id)))
 	b = append(b, id...)
 	return append(b, payload...)
 }
 
-func readMux(br *bufio.Reader) (corr uint64, id string, payload []byte, err error) {
+func readMux(br *bufio.Reader) (number uint64, id string, payload []byte, err error) {
 	var head [16]byte
 	if _, err := io.ReadFull(br, head[:]); err != nil {
 		return 0, "", nil, err
@@ -311,13 +311,13 @@ func startMux(b *testing.B, wake func(uint64)) asker {
 		br, bw := bufio.NewReaderSize(nc, 64<<10), bufio.NewWriterSize(nc, 64<<10)
 		var out []byte
 		for {
-			corr, id, _, err := readMux(br)
+			number, id, _, err := readMux(br)
 			if err != nil {
 				return
 			}
 			var reply [16]byte
 			binary.BigEndian.PutUint64(reply[:], all.add(id))
-			out = appendMux(out[:0], corr, "", reply[:])
+			out = appendMux(out[:0], number, "", reply[:])
 			_, _ = bw.Write(out)
 			if br.Buffered() == 0 {
 				_ = bw.Flush()
@@ -332,16 +332,16 @@ func startMux(b *testing.B, wake func(uint64)) asker {
 	go func() {
 		br := bufio.NewReaderSize(nc, 64<<10)
 		for {
-			corr, _, _, err := readMux(br)
+			number, _, _, err := readMux(br)
 			if err != nil {
 				return
 			}
-			wake(corr)
+			wake(number)
 		}
 	}()
 	b.Cleanup(func() { _ = nc.Close(); _ = ln.Close() })
-	return func(corr uint64, id string, payload []byte) {
-		if err := m.send(corr, id, payload); err != nil {
+	return func(number uint64, id string, payload []byte) {
+		if err := m.send(number, id, payload); err != nil {
 			b.Error(err)
 		}
 	}

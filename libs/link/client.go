@@ -41,7 +41,7 @@ type Events struct {
 type Down struct {
 	// Reason is the first reason for the end.
 	Reason error
-	// Unsent are the Corr numbers of commands of which no byte was sent: they are
+	// Unsent has the numbers of commands of which no byte was sent: they are
 	// definitely not applied. They are ordered within each lane.
 	Unsent []uint64
 }

@@ -187,7 +187,7 @@ func (n *nameTable) appendCommand(b []byte, c *Command, timeLeft time.Duration) 
 		flags |= flagStored
 	}
 	b = append(b, flags)
-	b = binary.AppendUvarint(b, c.Corr)
+	b = binary.AppendUvarint(b, c.Number)
 	b = binary.AppendUvarint(b, uint64(c.Epoch))
 	if flags&flagDeadline != 0 {
 		timeLeft = min(max(timeLeft, 0), MaxTimeLeft)
@@ -228,7 +228,7 @@ func (n *nameTable) readCommand(body []byte, now time.Time, maxPayload int, c *C
 	if flags&flagProto != 0 {
 		e.Encoding = sharding.Protobuf
 	}
-	c.Corr = d.uvarint("number")
+	c.Number = d.uvarint("number")
 	c.Epoch = sharding.Epoch(d.uvarint("epoch"))
 	if flags&flagDeadline != 0 {
 		left := d.uvarint("time left")
@@ -259,7 +259,7 @@ func (n *nameTable) readCommand(body []byte, now time.Time, maxPayload int, c *C
 	case flags&flagPrincipal != 0 && e.Principal == "":
 		d.fail("principal is empty")
 	default:
-		d.failOn(e.CheckInside())
+		d.failOn(e.CheckFromPeer())
 	}
 	if flags&flagStored != 0 {
 		if e.Version, e.ReadableBy = d.uint16("version"), d.uint16("readable by"); e.Version == 0 {
@@ -288,7 +288,7 @@ func (n *nameTable) readChain(d *decoder, e *sharding.Envelope) {
 // function fit.
 func (n *nameTable) appendAnswer(b []byte, a *Answer) []byte {
 	if a.NotMine != nil {
-		return n.appendNotMine(b, a.Corr, a.NotMine)
+		return n.appendNotMine(b, a.Number, a.NotMine)
 	}
 	r := &a.Reply
 	start := len(b)
@@ -307,7 +307,7 @@ func (n *nameTable) appendAnswer(b []byte, a *Answer) []byte {
 		flags |= flagAnswerProto
 	}
 	b = append(b, flags)
-	b = binary.AppendUvarint(b, a.Corr)
+	b = binary.AppendUvarint(b, a.Number)
 	if flags&flagCode != 0 {
 		b = n.append(b, codeName, string(r.Code))
 	}
@@ -336,7 +336,7 @@ func (n *nameTable) readAnswer(body []byte, maxPayload int, a *Answer) error {
 	if flags&flagAnswerProto != 0 {
 		r.Encoding = sharding.Protobuf
 	}
-	a.Corr = d.uvarint("number")
+	a.Number = d.uvarint("number")
 	if flags&flagCode != 0 {
 		r.Code = sharding.Code(n.read(&d, "code"))
 		d.failOn(sharding.CheckType("code", string(r.Code)))
@@ -358,7 +358,7 @@ func (n *nameTable) readAnswer(body []byte, maxPayload int, a *Answer) error {
 	return d.bad
 }
 
-func (n *nameTable) appendNotMine(b []byte, corr uint64, m *NotMine) []byte {
+func (n *nameTable) appendNotMine(b []byte, number uint64, m *NotMine) []byte {
 	start := len(b)
 	b = begin(b, kindNotMine)
 	var flags byte
@@ -372,7 +372,7 @@ func (n *nameTable) appendNotMine(b []byte, corr uint64, m *NotMine) []byte {
 		flags |= flagReason
 	}
 	b = append(b, flags)
-	b = binary.AppendUvarint(b, corr)
+	b = binary.AppendUvarint(b, number)
 	b = binary.AppendUvarint(b, uint64(m.Refused))
 	if flags&flagShard != 0 {
 		b = n.append(b, typeName, string(m.Row.Shard.Type))
@@ -398,7 +398,7 @@ func (n *nameTable) readNotMine(body []byte, a *Answer) error {
 	if flags&^notMineFlags != 0 {
 		d.fail("flags %#x are not known", flags)
 	}
-	a.Corr = d.uvarint("number")
+	a.Number = d.uvarint("number")
 	m.Refused = sharding.Epoch(d.uvarint("refused epoch"))
 	if flags&flagShard != 0 {
 		m.Row.Shard.Type = sharding.EntityType(n.read(&d, "type"))
@@ -444,18 +444,18 @@ func appendHeartbeat(b []byte) []byte {
 	return end(begin(b, kindHeartbeat), start)
 }
 
-// unsentCommands appends the numbers (Corr) of the commands in frames to corrs, and returns the
+// unsentCommands appends the numbers of the commands in frames to the list numbers, and returns the
 // result. frames is a buffer of whole frames.
-func unsentCommands(frames []byte, corrs []uint64) []uint64 {
+func unsentCommands(frames []byte, numbers []uint64) []uint64 {
 	for len(frames) > frameHeader { // a last frame that has only a header is no command
 		next := 4 + int(binary.BigEndian.Uint32(frames))
 		if frames[4] == kindCommand {
-			corr, _ := binary.Uvarint(frames[frameHeader+1 : next]) // after the flags
-			corrs = append(corrs, corr)
+			number, _ := binary.Uvarint(frames[frameHeader+1 : next]) // after the flags
+			numbers = append(numbers, number)
 		}
 		frames = frames[next:]
 	}
-	return corrs
+	return numbers
 }
 
 // decoder reads a body from front to back. After the first error every value reads

@@ -24,20 +24,20 @@ const testPayload = 1 << 10
 
 func sampleCommands() []Command {
 	return []Command{
-		{Corr: 1, Epoch: sharding.MakeEpoch(3, 7), Envelope: sharding.Envelope{
+		{Number: 1, Epoch: sharding.MakeEpoch(3, 7), Envelope: sharding.Envelope{
 			Entity: sharding.Entity{Type: "Airport", ID: "PHX"}, Command: "Depart", ID: "k-1", Keyed: true,
 			Payload: []byte(`{"delay":5}`), Deadline: testNow.Add(1500 * time.Millisecond),
 			Principal: "spiffe://example.org/tower",
 			Trace:     "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
 		}},
-		{Corr: math.MaxUint64, Epoch: math.MaxUint64, Envelope: sharding.Envelope{
+		{Number: math.MaxUint64, Epoch: math.MaxUint64, Envelope: sharding.Envelope{
 			Entity: sharding.Entity{Type: "Airport", ID: "Zürich"}, Command: "Depart", ID: "k-2", Tell: true,
 			Encoding: sharding.Protobuf, Principal: "alice",
 		}},
 		{Envelope: sharding.Envelope{
 			Entity: sharding.Entity{Type: "Route", ID: "PHX-LAX"}, Command: "Fly", ID: "k-3", Deadline: testNow,
 		}},
-		{Corr: 3, Envelope: sharding.Envelope{
+		{Number: 3, Envelope: sharding.Envelope{
 			Entity: sharding.Entity{Type: "Route", ID: "PHX-LAX"}, Command: "Fly", Keyed: true, Payload: []byte("{}"),
 			ID:    sharding.DerivedKey(sharding.AskPrefix, testNow, "k-4"),
 			Chain: []sharding.Entity{{Type: "Airport", ID: "PHX"}, {Type: "Airport", ID: "Zürich"}},
@@ -47,16 +47,16 @@ func sampleCommands() []Command {
 
 func sampleAnswers() []Answer {
 	return []Answer{
-		{Corr: 1, Reply: sharding.Reply{Outcome: sharding.OK, Payload: []byte("done"),
+		{Number: 1, Reply: sharding.Reply{Outcome: sharding.OK, Payload: []byte("done"),
 			Timing: sharding.Timing{Mailbox: 1, Handler: 2 * time.Microsecond, Journal: 3 * time.Millisecond}}},
-		{Corr: 2, Reply: sharding.Reject(sharding.ResourceExhausted, "mailbox full")},
-		{Corr: 3, Reply: sharding.Doubt(sharding.ResourceExhausted, "mailbox full")},
-		{Corr: 4, NotMine: &NotMine{}},
-		{Corr: 5, NotMine: &NotMine{Refused: 9, Row: sharding.Row{
+		{Number: 2, Reply: sharding.Reject(sharding.ResourceExhausted, "mailbox full")},
+		{Number: 3, Reply: sharding.Doubt(sharding.ResourceExhausted, "mailbox full")},
+		{Number: 4, NotMine: &NotMine{}},
+		{Number: 5, NotMine: &NotMine{Refused: 9, Row: sharding.Row{
 			Shard: sharding.ShardID{Type: "Airport", Index: 1023}, Owner: sharding.NodeID{Addr: "10.0.0.1:80", UID: 77},
 			Epoch: sharding.MakeEpoch(4, 1), Phase: sharding.Serving}}},
-		{Corr: 6, Reply: sharding.Reply{Outcome: sharding.OK, Encoding: sharding.Protobuf}},
-		{Corr: 7, NotMine: &NotMine{Refused: 9, Row: sharding.Row{
+		{Number: 6, Reply: sharding.Reply{Outcome: sharding.OK, Encoding: sharding.Protobuf}},
+		{Number: 7, NotMine: &NotMine{Refused: 9, Row: sharding.Row{
 			Shard: sharding.ShardID{Type: "Airport", Index: 1023}, Epoch: sharding.MakeEpoch(4, 2), Phase: sharding.Starting, Reason: sharding.Unreadable}}},
 	}
 }
@@ -198,7 +198,7 @@ func TestUnfitAnswersKeepTheirOutcome(t *testing.T) {
 		"encoding": {Outcome: sharding.OK, Encoding: 9},
 		"code":     {Outcome: sharding.OK, Code: "no name!"},
 	} {
-		_, as, err := decodeAll(encode(nil, []Answer{{Corr: 1, Reply: r}}))
+		_, as, err := decodeAll(encode(nil, []Answer{{Number: 1, Reply: r}}))
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -373,7 +373,7 @@ func TestRandomCommandsRoundTrip(t *testing.T) {
 	for range 300 {
 		var cs []Command
 		for range 1 + rng.IntN(10) {
-			c := Command{Corr: rng.Uint64() >> rng.IntN(64), Epoch: sharding.Epoch(rng.Uint64() >> rng.IntN(64))}
+			c := Command{Number: rng.Uint64() >> rng.IntN(64), Epoch: sharding.Epoch(rng.Uint64() >> rng.IntN(64))}
 			c.Envelope = sharding.Envelope{
 				Entity: sharding.Entity{Type: sharding.EntityType(text(3)), ID: sharding.EntityID(text(sharding.MaxIDLen))}, Command: text(3),
 				ID: sharding.CommandID(text(sharding.MaxCommandIDLen)), Keyed: rng.IntN(2) == 0, Tell: rng.IntN(2) == 0,

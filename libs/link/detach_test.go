@@ -276,7 +276,7 @@ func testDetachRaces(t *testing.T, ln net.Listener, cfg Config, to sharding.Node
 		call := c.Call()
 		mu.Lock()
 		for i := range cs {
-			got = append(got, cs[i].Corr)
+			got = append(got, cs[i].Number)
 		}
 		mu.Unlock()
 		for range 2 {
@@ -287,20 +287,20 @@ func testDetachRaces(t *testing.T, ln net.Listener, cfg Config, to sharding.Node
 	cfg.Lanes = 1
 	e, _ := connect(t, cfg, to)
 	l := get(t, e.up)
-	for corr := range uint64(all) {
-		if err := l.Send(0, command(corr, "")); err != nil {
+	for number := range uint64(all) {
+		if err := l.Send(0, command(number, "")); err != nil {
 			t.Fatal(err)
 		}
-		if corr%3 == 0 {
+		if number%3 == 0 {
 			get(t, e.answers)
 		}
 	}
 	for range all - (all+2)/3 {
 		get(t, e.answers)
 	}
-	for i, corr := range got {
-		if corr != uint64(i) {
-			t.Fatalf("command %d came at %d", corr, i)
+	for i, number := range got {
+		if number != uint64(i) {
+			t.Fatalf("command %d came at %d", number, i)
 		}
 	}
 }

@@ -19,8 +19,9 @@
 // connection of a lane, the server first stops reading the old one and drops its unread frames,
 // so that no command overtakes an earlier one; [Readers] decides when the new one may be read.
 //
-// The goroutine that reads a connection also calls the callback with its commands. If the
-// callback takes long, [Conn.Detach] makes another goroutine the reader.
+// The goroutine that reads a connection also calls the callback with the commands of the
+// connection. The callback is the one that the Server was made with. If the callback takes
+// long, [Conn.Detach] makes another goroutine the reader.
 //
 // # Writing
 //
@@ -68,8 +69,9 @@
 //  1. Readers is used under one lock, by the whole server.
 //  2. A connection is welcomed, and then read, only after [Readers.Enter] or
 //     [Readers.Leave] has said that it may be read. Its client sends no command before the welcome.
-//  3. Connections in Entered.Cut are ended at once; what they have not delivered is
-//     dropped. They count as entered until Leave is called for them.
+//  3. [Readers.Enter] returns an [Entered]. The connections in its field Older are ended at once, and
+//     the commands that they have not delivered are dropped. These connections count as entered until
+//     Leave is called for them.
 //  4. [Readers.Leave] is called for every connection that was not refused, and only when
 //     its reader has ended: nothing of the connection will be read, no callback with its
 //     commands is running, and none will begin.
@@ -79,7 +81,7 @@
 //	lock()
 //	e := readers.Enter(lane, number, c)
 //	unlock()
-//	end(e.Cut...)
+//	end(e.Older...)
 //	if e.Refused {
 //		return
 //	}

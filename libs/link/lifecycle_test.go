@@ -36,7 +36,7 @@ func TestAnswersAreHeld(t *testing.T) {
 		for range batches {
 			as := make([]Answer, each)
 			for i := range as {
-				as[i] = Answer{Corr: 1, Reply: sharding.Reply{Outcome: sharding.OK, Payload: make([]byte, 50_000)}}
+				as[i] = Answer{Number: 1, Reply: sharding.Reply{Outcome: sharding.OK, Payload: make([]byte, 50_000)}}
 			}
 			if err := c.SendBatch(as); err != nil {
 				t.Error(err)
@@ -269,10 +269,10 @@ func TestAnswersAreReadAfterAFailedWrite(t *testing.T) {
 	b.broken.Store(true)
 	_ = l.Send(0, command(2, ""))
 	<-l.lanes[0].stream.down
-	if err := c.Send(Answer{Corr: 1, Reply: sharding.Reply{Outcome: sharding.OK}}); err != nil {
+	if err := c.Send(Answer{Number: 1, Reply: sharding.Reply{Outcome: sharding.OK}}); err != nil {
 		t.Error(err)
 	}
-	if a := get(t, e.answers); a.Corr != 1 {
+	if a := get(t, e.answers); a.Number != 1 {
 		t.Errorf("%+v", a)
 	}
 	if d := get(t, e.down); !errors.Is(d.Reason, syscall.EPIPE) {
@@ -321,8 +321,8 @@ func TestHoldingBackIsNotSilence(t *testing.T) {
 		client.Dial = p.dial
 		e, _ := connect(t, client, testRegion)
 		l := <-e.up
-		for corr := range uint64(2) {
-			if err := l.Send(0, command(corr, "")); err != nil {
+		for number := range uint64(2) {
+			if err := l.Send(0, command(number, "")); err != nil {
 				t.Fatal(err)
 			}
 			synctest.Wait()

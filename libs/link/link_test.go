@@ -154,10 +154,10 @@ func get[T any](t testing.TB, ch chan T) T {
 	}
 }
 
-func command(corr uint64, payload string) *Command {
-	return &Command{Corr: corr, Epoch: 1, Envelope: sharding.Envelope{
+func command(number uint64, payload string) *Command {
+	return &Command{Number: number, Epoch: 1, Envelope: sharding.Envelope{
 		Entity: sharding.Entity{Type: "Airport", ID: "PHX"}, Command: "Depart",
-		ID: sharding.CommandID(fmt.Sprintf("k-%d", corr)), Payload: []byte(payload),
+		ID: sharding.CommandID(fmt.Sprintf("k-%d", number)), Payload: []byte(payload),
 	}}
 }
 
@@ -165,7 +165,7 @@ func command(corr uint64, payload string) *Command {
 func echo(c *Conn, cs []Command) {
 	as := make([]Answer, len(cs))
 	for i := range cs {
-		as[i] = Answer{Corr: cs[i].Corr, Reply: sharding.Reply{Outcome: sharding.OK, Payload: cs[i].Envelope.Payload}}
+		as[i] = Answer{Number: cs[i].Number, Reply: sharding.Reply{Outcome: sharding.OK, Payload: cs[i].Envelope.Payload}}
 	}
 	_ = c.SendBatch(as)
 }
@@ -174,8 +174,8 @@ func TestAsk(t *testing.T) {
 	p := newPipes()
 	s := serve(t, p, testConfig(testRegion), func(c *Conn, cs []Command) {
 		for i := range cs {
-			a := Answer{Corr: cs[i].Corr}
-			switch cs[i].Corr {
+			a := Answer{Number: cs[i].Number}
+			switch cs[i].Number {
 			case 1:
 				a.Reply = sharding.Reply{Outcome: sharding.OK, Payload: []byte(c.Peer().String() + string(cs[i].Envelope.Payload))}
 			case 2:
@@ -195,18 +195,18 @@ func TestAsk(t *testing.T) {
 	if l.Node() != testRegion || peer.Node() != testRegion {
 		t.Error(l.Node())
 	}
-	for corr := range uint64(3) {
-		if err := l.Send(0, command(corr+1, "!")); err != nil {
+	for number := range uint64(3) {
+		if err := l.Send(0, command(number+1, "!")); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if a := get(t, e.answers); a.Corr != 1 || string(a.Reply.Payload) != testGateway.String()+"!" {
+	if a := get(t, e.answers); a.Number != 1 || string(a.Reply.Payload) != testGateway.String()+"!" {
 		t.Errorf("%+v", a)
 	}
-	if a := get(t, e.answers); a.Corr != 2 || a.NotMine == nil || a.NotMine.Refused != 1 {
+	if a := get(t, e.answers); a.Number != 2 || a.NotMine == nil || a.NotMine.Refused != 1 {
 		t.Errorf("%+v", a)
 	}
-	if a := get(t, e.answers); a.Corr != 3 || a.Reply.Outcome != sharding.OK || a.Reply.Code != sharding.Internal {
+	if a := get(t, e.answers); a.Number != 3 || a.Reply.Outcome != sharding.OK || a.Reply.Code != sharding.Internal {
 		t.Errorf("%+v", a)
 	}
 	peer.Close()
@@ -238,7 +238,7 @@ func TestSendRefusesLongPayloads(t *testing.T) {
 	if err := l.Send(0, command(2, "fine")); err != nil {
 		t.Fatal(err)
 	}
-	if a := get(t, e.answers); a.Corr != 2 {
+	if a := get(t, e.answers); a.Number != 2 {
 		t.Errorf("%+v", a)
 	}
 }
@@ -256,7 +256,7 @@ func testOrderPerShard(t *testing.T, ln net.Listener, cfg Config, to sharding.No
 		mu.Lock()
 		for _, cmd := range cs {
 			id := string(cmd.Envelope.Entity.ID)
-			got[id] = append(got[id], cmd.Corr)
+			got[id] = append(got[id], cmd.Number)
 			if lanes[id] == nil {
 				lanes[id] = map[int]bool{}
 			}
@@ -286,13 +286,13 @@ func testOrderPerShard(t *testing.T, ln net.Listener, cfg Config, to sharding.No
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	for id, corrs := range got {
-		if len(lanes[id]) != 1 || len(corrs) != each {
-			t.Errorf("shard %s: %d commands on lanes %v", id, len(corrs), lanes[id])
+	for id, numbers := range got {
+		if len(lanes[id]) != 1 || len(numbers) != each {
+			t.Errorf("shard %s: %d commands on lanes %v", id, len(numbers), lanes[id])
 		}
-		for i, corr := range corrs {
-			if corr != uint64(i) {
-				t.Fatalf("shard %s: command %d came at %d", id, corr, i)
+		for i, number := range numbers {
+			if number != uint64(i) {
+				t.Fatalf("shard %s: command %d came at %d", id, number, i)
 			}
 		}
 	}
@@ -310,7 +310,7 @@ func testBackpressure(t *testing.T) {
 	serve(t, p, testConfig(testRegion), func(c *Conn, cs []Command) {
 		mu.Lock()
 		for _, cmd := range cs {
-			seen[cmd.Corr] = true
+			seen[cmd.Number] = true
 		}
 		mu.Unlock()
 		entered <- struct{}{}
@@ -344,9 +344,9 @@ func testBackpressure(t *testing.T) {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	for _, corr := range d.Unsent {
-		if seen[corr] {
-			t.Errorf("command %d is called unsent and was seen", corr)
+	for _, number := range d.Unsent {
+		if seen[number] {
+			t.Errorf("command %d is called unsent and was seen", number)
 		}
 	}
 	if !seen[0] || seen[sent-1] {

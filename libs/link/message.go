@@ -11,8 +11,8 @@ import (
 // Command is one command on its way to a region. Every command gets exactly
 // one [Answer], unless the link goes down first.
 type Command struct {
-	// Corr is the client's own number; the answer carries it back.
-	Corr uint64
+	// Number identifies the command on its link. The client chooses it, and the answer carries it back.
+	Number uint64
 	// Epoch is the epoch of the shard in the client's route table.
 	Epoch sharding.Epoch
 	// Envelope is the command. The sender has checked its names and its encoding, see
@@ -26,8 +26,8 @@ type Command struct {
 
 // Answer is the end of a command on this link: a reply, or NotMine.
 type Answer struct {
-	// Corr is the number of the command.
-	Corr uint64
+	// Number is the number of the command.
+	Number uint64
 	// Reply is meaningless when NotMine is set. The receiver owns the payload.
 	Reply sharding.Reply
 	// NotMine says that the region does not serve the shard at the command's

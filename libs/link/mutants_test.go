@@ -25,7 +25,7 @@ func TestMutants(t *testing.T) {
 		"straggler": func() bool {
 			r := NewReaders[string]()
 			r.Enter(LaneID{}, 2, "newer")
-			return len(r.Enter(LaneID{}, 1, "older").Cut) > 0
+			return len(r.Enter(LaneID{}, 1, "older").Older) > 0
 		},
 		"old-peer": func() bool {
 			asks := sampleCommands()[3]

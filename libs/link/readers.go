@@ -45,13 +45,14 @@ func NewReaders[C comparable]() *Readers[C] { return &Readers[C]{lanes: map[Lane
 
 // Entered is the result of [Readers.Enter].
 type Entered[C comparable] struct {
-	// Refused: a newer connection of the lane is open.
+	// Refused says that the new connection must not be used, because a newer connection of the
+	// lane is open.
 	Refused bool
-	// Read: the connection may be read at once. Otherwise it waits until Leave
+	// Read says that the connection may be read at once. Otherwise it waits until Leave
 	// returns it.
 	Read bool
-	// Cut are the older connections of the lane, which the caller must end.
-	Cut []C
+	// Older has the older connections of the lane. The caller must end them.
+	Older []C
 }
 
 // Enter adds an opened connection. Unless it is refused, Leave must be called for it.
@@ -69,7 +70,7 @@ func (r *Readers[C]) Enter(lane LaneID, number uint64, c C) (e Entered[C]) {
 	}
 	for _, p := range older {
 		if p.taken {
-			e.Cut = append(e.Cut, p.conn)
+			e.Older = append(e.Older, p.conn)
 		}
 	}
 	p := slot[C]{number, c, true}

@@ -15,7 +15,7 @@ func TestReaders(t *testing.T) {
 	enter := func(number uint64, c, want string) {
 		t.Helper()
 		e := r.Enter(lane, number, c)
-		if got := fmt.Sprintf("refused %t read %t cut %v", e.Refused, e.Read, e.Cut); got != want {
+		if got := fmt.Sprintf("refused %t read %t cut %v", e.Refused, e.Read, e.Older); got != want {
 			t.Errorf("%s: %s, not %s", c, got, want)
 		}
 	}

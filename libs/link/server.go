@@ -210,7 +210,7 @@ func (s *Server) enter(c *Conn) (why string) {
 	if e.Refused {
 		return "a newer link of this lane is open"
 	}
-	for _, older := range e.Cut {
+	for _, older := range e.Older {
 		older.stream.fail(ErrSuperseded)
 	}
 	if e.Read {

@@ -161,7 +161,7 @@ func TestMalformedHarmsNoOther(t *testing.T) {
 	if err := l.Send(0, command(5, "alive")); err != nil {
 		t.Fatal(err)
 	}
-	if a := get(t, e.answers); a.Corr != 5 {
+	if a := get(t, e.answers); a.Number != 5 {
 		t.Errorf("%+v", a)
 	}
 	if got := s.Stats(); got.Malformed != 5 {

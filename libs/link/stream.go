@@ -29,7 +29,7 @@ type stream struct {
 	maxPayload int   // the smaller of the two sides' limits
 	// oldPeer says that the server at the other end speaks version 1 of the protocol.
 	oldPeer bool
-	// A client refuses commands when either limit is reached. A server hands over no more
+	// A client refuses commands when either limit is reached. A server reads no more
 	// commands while maxPendingMsgs answers wait to be written.
 	maxPendingBytes int
 	maxPendingMsgs  int
@@ -46,10 +46,10 @@ type stream struct {
 	outNames    nameTable
 	pending     []byte // whole frames that no write has taken yet
 	pendingMsgs int    // messages in pending
-	inFlight    int    // how many bytes of the buffer that is being written are left to write
+	inFlight    int    // bytes that are being written: a goroutine has taken them from pending, and they are not written yet
 	unwritten   []byte // rest of a buffer that a sender has begun to write; the writer goroutine goes on
 	spareBuf    []byte // memory for the next pending
-	unanswered  int    // server: commands handed over and not answered yet
+	unanswered  int    // server: commands that were given to the region and are not answered yet
 	writing     bool   // a goroutine is writing, or is about to; no other goroutine may
 	byWriteLoop bool   // if writing: the writer goroutine (writeLoop) writes, not a sender
 	closing     bool   // nothing more is accepted; pending is still written
@@ -151,7 +151,7 @@ func (s *stream) writeHere(yield bool) {
 	}
 	for rounds := 0; len(s.pending) > 0 && s.err == nil; rounds++ {
 		if rounds == maxRounds {
-			s.handOver(nil)
+			s.passToWriter(nil)
 			return
 		}
 		buf := s.swap()
@@ -164,7 +164,7 @@ func (s *stream) writeHere(yield bool) {
 		s.mu.Lock()
 		s.inFlight = max(0, s.inFlight-n) // it is 0 already if the stream has ended meanwhile
 		if err == nil && n < len(buf) {
-			s.handOver(buf[n:])
+			s.passToWriter(buf[n:])
 			return
 		}
 		s.recycle(buf)
@@ -173,9 +173,9 @@ func (s *stream) writeHere(yield bool) {
 	s.progress.Broadcast()
 }
 
-// handOver lets the writer goroutine continue in place of the caller, beginning with the
+// passToWriter lets the writer goroutine continue in place of the caller, beginning with the
 // unwritten part of the caller's buffer.
-func (s *stream) handOver(unwritten []byte) {
+func (s *stream) passToWriter(unwritten []byte) {
 	s.unwritten, s.byWriteLoop = unwritten, true
 	s.work.Signal()
 }
@@ -283,8 +283,8 @@ func (s *stream) setErrLocked(err error) {
 		s.err = err
 		close(s.down)
 		if s.server {
-			// The stream stays in memory as long as a caller still owes an answer. Its buffers
-			// need not.
+			// The stream stays in memory until the region has answered all commands that came over it.
+			// Its buffers need not stay.
 			s.pending, s.spareBuf, s.unwritten, s.inFlight = nil, nil, nil, 0
 		}
 	}

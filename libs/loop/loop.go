@@ -28,10 +28,10 @@ func Run[T any](ctx context.Context, inbox *Inbox[T], every time.Duration, step 
 	}
 }
 
-// Ask runs f in a loop and returns its result. put brings a function into the loop, and
-// ended is closed when the loop has ended; then, or when ctx ends, Ask returns an error,
+// Do runs f in a loop and returns its result. put brings a function into the loop, and
+// ended is closed when the loop has ended; then, or when ctx ends, Do returns an error,
 // and f may run all the same.
-func Ask(ctx context.Context, ended <-chan struct{}, put func(func()) error, f func() error) error {
+func Do(ctx context.Context, ended <-chan struct{}, put func(func()) error, f func() error) error {
 	done := make(chan error, 1)
 	if err := put(func() { done <- f() }); err != nil {
 		return err

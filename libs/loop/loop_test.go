@@ -78,21 +78,21 @@ func TestRun(t *testing.T) {
 			t.Errorf("%v in %d batches, %d ticks", got, batches, ticks)
 		}
 		put := func(f func()) error { b.Put(0); f(); return nil }
-		if err := Ask(ctx, ended, put, func() error { return errors.ErrUnsupported }); !errors.Is(err, errors.ErrUnsupported) {
+		if err := Do(ctx, ended, put, func() error { return errors.ErrUnsupported }); !errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("asked: %v", err)
 		}
 		cancel()
 		<-ended
 		nobody := func(func()) error { return nil }
-		if err := Ask(t.Context(), ended, nobody, nil); !errors.Is(err, ErrClosed) {
+		if err := Do(t.Context(), ended, nobody, nil); !errors.Is(err, ErrClosed) {
 			t.Errorf("asked after the end: %v", err)
 		}
 		gone, stop := context.WithCancel(t.Context())
 		stop()
-		if err := Ask(gone, nil, nobody, nil); !errors.Is(err, context.Canceled) {
+		if err := Do(gone, nil, nobody, nil); !errors.Is(err, context.Canceled) {
 			t.Errorf("asked by somebody who is gone: %v", err)
 		}
-		if err := Ask(ctx, nil, func(func()) error { return ErrFull }, nil); !errors.Is(err, ErrFull) {
+		if err := Do(ctx, nil, func(func()) error { return ErrFull }, nil); !errors.Is(err, ErrFull) {
 			t.Errorf("refused: %v", err)
 		}
 	})

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -45,19 +46,38 @@ type Config struct {
 	DialTimeout   time.Duration `key:"peer.dial_timeout" help:"time that this node has to connect to a peer, including the TLS handshake"`
 	MaxAnswer     Bytes         `key:"peer.max_answer" help:"the longest answer of a peer. If an answer is longer, the request has failed"`
 
-	Management string `key:"management.listen" help:"host:port of the management listener, for health, metrics and administration. Nobody is authenticated at this listener"`
-	Pprof      bool   `key:"management.pprof" help:"whether the management listener serves /debug/pprof"`
-	Managing   int    `key:"management.connections" unit:"connections" help:"the most open connections to the management listener"`
+	Management     string `key:"management.listen" help:"host:port of the management listener, for health, metrics and administration"`
+	Tokens         string `key:"management.tokens" help:"file with the names of management tokens and the SHA-256 hashes of the tokens, one pair in each line. roost key new writes such a line. A line that ends with the word read is for a token that changes nothing. Operators send the token in the header Authorization: Bearer. The file is read again when it changes. Empty: nobody is authenticated at the management listener"`
+	TokenFor       string `key:"management.token_for" help:"requests that need a management token. writes: requests that may change something, and /debug/pprof. all: every request except /livez, /readyz and /version"`
+	Audit          string `key:"management.audit" help:"file to which a line is added, and written to disk, before an operator's request that may change something is carried out, and one with its outcome. If the line cannot be written, nothing is done. A file that was renamed is made anew. Empty: these lines are in the log"`
+	ManagementCert string `key:"management.cert" help:"file with the certificate chain of the management listener. Empty: plain TCP"`
+	ManagementKey  string `key:"management.key" help:"file with the private key of the certificate of management.cert"`
+	ManagementCA   string `key:"management.ca" help:"file with the authorities one of which must have signed the certificate of each client of the management listener, probes included. Empty: clients need no certificate"`
+	Pprof          bool   `key:"management.pprof" help:"whether the management listener serves /debug/pprof"`
+	Managing       int    `key:"management.connections" unit:"connections" help:"the most open connections to the management listener"`
 
 	AllowedOrigins []string `key:"http.allowed_origins" help:"origins, such as https://shop.example, whose web pages may send requests to the service listener. Requests from pages of other origins are refused"`
-	AllowedHosts   []string `key:"http.allowed_hosts" help:"host names that requests to a loopback listener may use, besides localhost, loopback addresses and node.advertise. Requests with other host names are refused, because a web page can let any name point to 127.0.0.1"`
+	AllowedHosts   []string `key:"http.allowed_hosts" help:"host names that requests to the management listener and to listeners on loopback may use, besides localhost, addresses, node.advertise and, for the management listener, node.name and the name of the host. Requests with other host names are refused, because a web page can let any name point to 127.0.0.1 or to an address in your network"`
 
 	TLS TLS `key:"tls"`
+	// Roles and Identity are about the certificates of peers.
+	Roles    string `key:"tls.roles" help:"whether the certificate of a peer must name its role. A peer whose certificate names a role can do only what that role does. require: a peer whose certificate names none is refused. accept: such a peer can be in any role"`
+	Identity string `key:"tls.identity" help:"form of the URI in the certificate of a peer that names its role. {role} is coordinator, region or gateway. {cluster}, if it is there, must be cluster.name. {node}, if it is there, is any name"`
+	// PublicClients says that the clients of the service listener are no peers. It has no key: gateways
+	// set it.
+	PublicClients bool
+	// ServiceTLS are the files of the service listener of a service whose clients are no peers, such as
+	// a gateway. It has no key: the service says where its values are from. nil: TLS.
+	ServiceTLS *ServiceTLS
 
 	LogLevel  slog.Level `key:"log.level" help:"lowest level of log lines that are written: debug, info, warn or error"`
 	LogFormat string     `key:"log.format" help:"format of log lines: text or json"`
 
 	CollectFrom Bytes `key:"memory.gc_floor" help:"size that the heap may reach before garbage is collected, while less than half of this size is live. 0, or GOGC set in the environment: the Go runtime's default decides"`
+
+	StalledAfter  time.Duration `key:"health.stalled_after" help:"if a loop of the process has stood still for this time, /livez answers 503, so that a supervisor restarts the process"`
+	HealthTimeout time.Duration `key:"health.timeout" help:"time that each readiness check has. After this time, the check has failed. Should be shorter than the time that your prober waits"`
+	HealthExclude []string      `key:"health.exclude" help:"names of readiness checks that /readyz lists, but that do not make it answer 503"`
 
 	ShutdownDelay   time.Duration `key:"shutdown.delay" help:"time between the moment when /readyz turns 503 and the moment when the first stage stops. In this time, load balancers notice the shutdown"`
 	ShutdownTimeout time.Duration `key:"shutdown.timeout" help:"time that all stages together have to stop. Give the supervisor of the process a limit that is 5 s longer"`
@@ -70,6 +90,38 @@ type TLS struct {
 	Key        string `key:"key" help:"file with the private key of the certificate"`
 	CA         string `key:"ca" help:"file with the authorities that must have signed the certificates of peers. Empty: the authorities of the system"`
 	ClientAuth string `key:"client_auth" help:"whether clients must present a certificate. require: if tls.ca is set, a client must present a certificate signed by one of its authorities. none: a client need not present a certificate"`
+	Deny       string `key:"deny" help:"file with certificates that are refused although an authority in tls.ca has signed them. Each line has the URI of a certificate, or serial: or sha256: and hexadecimal digits. The file is read again when it changes, and open connections with such certificates are closed. Empty: none"`
+}
+
+// tokenForAll is the value of management.token_for by which every request needs a token.
+const tokenForAll = "all"
+
+// requireRoles is the value of tls.roles by which the certificates of peers must name a role.
+const requireRoles = "require"
+
+// ServiceTLS names the files that secure a service listener whose clients are no peers.
+type ServiceTLS struct {
+	// Section is the name of the section in the configuration, for errors.
+	Section string
+	TLS
+}
+
+// check returns every error in the files of a section.
+func (c *TLS) check(section string, choices ...string) (problems []error) {
+	bad := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
+	if (c.Cert == "") != (c.Key == "") {
+		bad("%s.cert and %s.key come together: set both or neither", section, section)
+	}
+	if c.CA != "" && c.Cert == "" {
+		bad("%s.ca without %s.cert: peers could not trust this node; set %s.cert and %s.key too", section, section, section, section)
+	}
+	if c.Deny != "" && c.CA == "" {
+		bad("%s.deny is set, but nobody verifies certificates: set %s.ca too", section, section)
+	}
+	if !slices.Contains(choices, c.ClientAuth) {
+		bad("%s.client_auth %q: write %s", section, c.ClientAuth, strings.Join(choices, " or "))
+	}
+	return problems
 }
 
 // DefaultConfig returns the defaults, with a service listener at listen, such
@@ -100,13 +152,21 @@ func DefaultConfig(listen string) Config {
 		DialTimeout: 2 * time.Second,
 		// Four times the route table with the largest possible number of shards.
 		MaxAnswer: 64 << 20,
-		// Loopback, because clients are not authenticated there.
+		// Loopback, because clients are not authenticated without management.tokens.
 		Management: "127.0.0.1:8558",
+		// Prometheus and those who only look need none, unless the operator wants it.
+		TokenFor: "writes",
 		// A busy process with little live data then collects garbage a few times a
 		// second instead of dozens of times.
-		CollectFrom:     64 << 20,
-		TLS:             TLS{ClientAuth: "require"},
-		LogFormat:       "text",
+		CollectFrom: 64 << 20,
+		TLS:         TLS{ClientAuth: "require"},
+		// Certificates from before there were roles go on to work.
+		Roles:     "accept",
+		Identity:  "spiffe://{cluster}/{role}/{node}",
+		LogFormat: "text",
+		// Longer than any pause that a machine recovers from by itself.
+		StalledAfter:    30 * time.Second,
+		HealthTimeout:   time.Second, // as long as probers usually wait
 		ShutdownTimeout: 90 * time.Second,
 	}
 }
@@ -137,6 +197,7 @@ func (c *Config) check() error {
 		{"service.connections", int64(c.Connections)}, {"management.connections", int64(c.Managing)},
 		{"service.idle_timeout", int64(c.IdleTimeout)}, {"peer.dial_timeout", int64(c.DialTimeout)}, {"peer.max_answer", int64(c.MaxAnswer)},
 		{"shutdown.timeout", int64(c.ShutdownTimeout)},
+		{"health.stalled_after", int64(c.StalledAfter)}, {"health.timeout", int64(c.HealthTimeout)},
 	} {
 		if limit.value <= 0 {
 			bad("%s must be above 0", limit.key)
@@ -154,14 +215,26 @@ func (c *Config) check() error {
 	if c.ShutdownDelay < 0 {
 		bad("shutdown.delay must not be negative")
 	}
-	if (c.TLS.Cert == "") != (c.TLS.Key == "") {
-		bad("tls.cert and tls.key come together: set both or neither")
+	problems = append(problems, c.TLS.check("tls", "require", "none")...)
+	if c.TokenFor != "writes" && c.TokenFor != tokenForAll {
+		bad("management.token_for %q: write writes or all", c.TokenFor)
 	}
-	if c.TLS.CA != "" && c.TLS.Cert == "" {
-		bad("tls.ca without tls.cert: peers could not trust this node; set tls.cert and tls.key too")
+	if c.TokenFor == tokenForAll && c.Tokens == "" {
+		bad("management.token_for is all, but management.tokens is empty; name the file with the tokens")
 	}
-	if c.TLS.ClientAuth != "require" && c.TLS.ClientAuth != "none" {
-		bad("tls.client_auth %q: write require or none", c.TLS.ClientAuth)
+	managementTLS := c.managementTLS()
+	problems = append(problems, managementTLS.check("management", "require")...)
+	if c.Roles != requireRoles && c.Roles != "accept" {
+		bad("tls.roles %q: write require or accept", c.Roles)
+	}
+	if c.Roles == requireRoles && (c.TLS.CA == "" || c.TLS.ClientAuth == "none" && !c.PublicClients) {
+		bad("tls.roles is require, but peers need not present certificates: set tls.ca, and tls.client_auth to require")
+	}
+	if _, err := newIdentities(c.ClusterName, c.Identity, false); err != nil {
+		bad("tls.identity: %w", err)
+	}
+	if c.ServiceTLS != nil {
+		problems = append(problems, c.ServiceTLS.check(c.ServiceTLS.Section, "require", "request", "none")...)
 	}
 	if c.LogFormat != "text" && c.LogFormat != "json" {
 		bad("log.format %q: write text or json", c.LogFormat)

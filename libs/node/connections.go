@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/roost-cluster/roost/libs/bounded"
+	"github.com/roost-cluster/roost/libs/errornumber"
 )
 
 // connections bounds the connections of a listener. Up to a few connections above the
@@ -32,8 +33,29 @@ const spare = 8
 // surplus is a key in the context of connections above the limit.
 type surplus struct{}
 
+// chunkedKey is where the context of a connection says whether it has had a chunked request.
+type chunkedKey struct{}
+
+// lastOfConnection refuses a request that follows a chunked one on its connection, and reports whether it did. The
+// chunked one may also have had a Content-Length, which the server has dropped and a proxy may have believed: then
+// what follows is another request for each of them.
+func lastOfConnection(w http.ResponseWriter, r *http.Request) bool {
+	chunked, known := r.Context().Value(chunkedKey{}).(*atomic.Bool)
+	if !known {
+		return false
+	}
+	if chunked.Load() {
+		w.Header().Set("Connection", "close")
+		bounded.Refuse(w, http.StatusServiceUnavailable, "unavailable", errornumber.Unavailable, "nothing is served on a connection after a chunked request; send it again on another connection")
+		return true
+	}
+	chunked.Store(len(r.TransferEncoding) > 0)
+	return false
+}
+
 // enter counts a new connection; it is the server's http.Server.ConnContext.
 func (c *connections) enter(ctx context.Context, conn net.Conn) context.Context {
+	ctx = context.WithValue(ctx, chunkedKey{}, &atomic.Bool{})
 	n := c.open.Add(1)
 	if n <= c.limit {
 		return ctx
@@ -67,7 +89,7 @@ func (c *connections) refuses(w http.ResponseWriter, r *http.Request) bool {
 	h := w.Header()
 	h.Set("Connection", "close")
 	h.Set("Retry-After", "1")
-	bounded.Refuse(w, http.StatusServiceUnavailable, "unavailable", "ROOST-1005", fmt.Sprintf("too many connections, at most %d are served (%s)", c.limit, c.key))
+	bounded.Refuse(w, http.StatusServiceUnavailable, "unavailable", errornumber.Unavailable, fmt.Sprintf("too many connections, at most %d are served (%s)", c.limit, c.key))
 	return true
 }
 

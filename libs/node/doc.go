@@ -12,9 +12,10 @@
 // --region.passivate-after as a flag. With an unknown key the service does not start.
 //
 // No configuration library is used. Such libraries merge maps of values, and a map does not
-// have what an error message must name: the line, variable or flag from which a value comes,
-// a key that is given twice, a key from the section of another service, or the known key
-// that is nearest to an unknown one. Nor does a map know which values are secret.
+// have what good error messages need. These messages name the line, variable or flag from which a
+// wrong value comes. They report a key that is given twice, and a key that belongs to another
+// service. For an unknown key, they name the nearest known one. Nor does a map know which values are
+// secret.
 //
 // # Life cycle
 //

@@ -335,3 +335,22 @@ func TestSlowReaders(t *testing.T) {
 		t.Errorf("a slow reader got %d bytes, the writer %v", got, err)
 	}
 }
+
+// TestChunkedRequestEndsConnection: a request with chunks may have had a length, too, which a proxy has believed. So
+// nothing that follows it on its connection is taken for a request.
+func TestChunkedRequestEndsConnection(t *testing.T) {
+	n := serve(t, nil, echo)
+	for _, lengths := range []string{"", "Content-Length: 60\r\n"} {
+		conn, err := net.Dial("tcp", n.ServiceAddr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
+		_, _ = fmt.Fprintf(conn, "POST /v1/first HTTP/1.1\r\nHost: localhost\r\n%sTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /v1/second HTTP/1.1\r\nHost: localhost\r\n\r\n", lengths)
+		answer, err := io.ReadAll(conn)
+		_ = conn.Close()
+		if err != nil || !bytes.Contains(answer, []byte("/v1/first")) || bytes.Contains(answer, []byte("/v1/second")) {
+			t.Errorf("%q: %s, %v", lengths, answer, err)
+		}
+	}
+}

@@ -20,6 +20,7 @@ type exchange struct {
 	bodyTimeout  time.Duration
 	writeTimeout time.Duration
 	unread       bool // there is a body, and its end was not reached
+	chunked      bool // the request is the last one of its connection
 	written      int
 }
 
@@ -32,6 +33,7 @@ func newExchange(w http.ResponseWriter, r *http.Request, config *Config, budget 
 	if r.Body == nil || r.Body == http.NoBody {
 		return e
 	}
+	e.chunked = len(r.TransferEncoding) > 0
 	e.whole, e.unread = time.Now().Add(config.ReadTimeout), true
 	body := r.Body
 	// The server itself limits a body to its announced length.
@@ -70,6 +72,9 @@ func (e *exchange) Close() error { return e.body.Close() }
 
 // Write writes the answer.
 func (e *exchange) Write(p []byte) (n int, err error) {
+	if e.written == 0 && e.chunked && !e.unread {
+		e.Header().Set("Connection", "close")
+	}
 	for {
 		part := p[n:min(len(p), n+piece)]
 		if e.written += len(part); e.written > piece {
@@ -80,6 +85,15 @@ func (e *exchange) Write(p []byte) (n int, err error) {
 			return n, err
 		}
 	}
+}
+
+// WriteHeader tells the client of a chunked request that its connection ends. If the body has not been read, the
+// server closes the connection by itself or reads the rest, and would do neither if it was told.
+func (e *exchange) WriteHeader(status int) {
+	if e.chunked && !e.unread {
+		e.Header().Set("Connection", "close")
+	}
+	e.ResponseWriter.WriteHeader(status)
 }
 
 // Unwrap implements the method that [http.ResponseController] looks for.

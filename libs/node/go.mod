@@ -4,6 +4,7 @@ go 1.26.7
 
 require (
 	github.com/KimMachineGun/automemlimit v1.0.1
+	github.com/go-jose/go-jose/v4 v4.1.9
 	github.com/prometheus/client_golang v1.24.1
 	github.com/roost-cluster/roost/libs v0.0.0
 	github.com/roost-cluster/roost/libs/discovery v0.0.0

@@ -9,29 +9,32 @@ import (
 	"strings"
 
 	"github.com/roost-cluster/roost/libs/bounded"
+	"github.com/roost-cluster/roost/libs/errornumber"
 )
 
 // guard refuses requests that no handler should see: those that a web page sends with the
 // rights of the user who views it, and those whose path the multiplexer would change to
 // another one.
 type guard struct {
-	// hosts are the Host names that a listener on loopback accepts; nil: any. A web
+	// hosts are the Host names that are accepted, beside loopback addresses; nil: any. A web
 	// site can make its own name resolve to 127.0.0.1, and then has the same origin.
-	hosts   []string
-	origins *origins
+	hosts []string
+	// anyAddress says that every IP address is accepted, too: no web site has one as its name.
+	anyAddress bool
+	origins    *origins
 }
 
 // refuses answers a request that is not served, and the preflight request of a browser.
 // It reports whether it did.
 func (g *guard) refuses(w http.ResponseWriter, r *http.Request) bool {
 	if unclean(r.URL.EscapedPath()) && r.Method != http.MethodConnect {
-		bounded.Refuse(w, http.StatusNotFound, "bad_route", "ROOST-1010",
+		bounded.Refuse(w, http.StatusNotFound, "bad_route", errornumber.NoRoute,
 			`no route: the path has an empty part, "." or ".."; in an id, write / as %2F and . as %2E`)
 		return true
 	}
 	if g.hosts != nil && !g.knows(r.Host) {
-		bounded.Refuse(w, http.StatusForbidden, "permission_denied", "ROOST-1013",
-			fmt.Sprintf("this listener is not %.100q; ask for localhost, or add the name to http.allowed_hosts", r.Host))
+		bounded.Refuse(w, http.StatusForbidden, "permission_denied", errornumber.StrangeOrigin,
+			fmt.Sprintf("this listener is not %.100q; ask for localhost or an address, or add the name to http.allowed_hosts", r.Host))
 		return true
 	}
 	return g.origins.refuses(w, r)
@@ -48,7 +51,7 @@ func (g *guard) knows(host string) bool {
 		return true
 	}
 	ip := net.ParseIP(host)
-	return ip != nil && ip.IsLoopback()
+	return ip != nil && (g.anyAddress || ip.IsLoopback())
 }
 
 // unclean reports whether http.ServeMux would redirect a path to another one.
@@ -103,7 +106,7 @@ func newOrigins(allowed []string) (*origins, error) {
 // What pages of allowed origins may send and read.
 const (
 	corsMethods = "GET, POST"
-	corsHeaders = "Content-Type, Idempotency-Key, Roost-Tell, Roost-Timeout, Traceparent"
+	corsHeaders = "Authorization, Content-Type, Idempotency-Key, Roost-Tell, Roost-Timeout, Traceparent"
 	corsExposed = "Retry-After, Server-Timing"
 )
 
@@ -129,7 +132,7 @@ func (o *origins) refuses(w http.ResponseWriter, r *http.Request) bool {
 	if name := r.Header.Get("Origin"); name != "" {
 		pages = fmt.Sprintf("web pages of %.100q", name)
 	}
-	bounded.Refuse(w, http.StatusForbidden, "permission_denied", "ROOST-1013",
+	bounded.Refuse(w, http.StatusForbidden, "permission_denied", errornumber.StrangeOrigin,
 		"requests of "+pages+" are not served; http.allowed_origins lists the origins that are allowed")
 	return true
 }

@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// checkTimeout bounds one health check, because probers do not wait longer.
-const checkTimeout = time.Second
-
 // health is a set of named checks behind one URL.
 type health struct {
+	timeout  time.Duration // of each check
+	excluded []string      // names of checks that are listed, but fail nothing
+
 	mu     sync.Mutex
 	names  []string
 	checks map[string]func(context.Context) error
@@ -41,6 +41,19 @@ func Warn(err error) error { return warning{err} }
 
 func failed(err error) bool { return err != nil && !errors.As(err, new(warning)) }
 
+// all returns the names of all checks.
+func (h *health) all() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.names)
+}
+
+// unknown returns the excluded names of which there is no check.
+func (h *health) unknown() []string {
+	names := h.all()
+	return slices.DeleteFunc(slices.Clone(h.excluded), func(name string) bool { return slices.Contains(names, name) })
+}
+
 type result struct {
 	name string
 	err  error
@@ -59,7 +72,7 @@ func (h *health) run(ctx context.Context, exclude []string) []result {
 		}
 	}
 	h.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	ctx, cancel := context.WithTimeout(ctx, h.timeout)
 	defer cancel()
 	done := make([]chan error, len(checks))
 	for i, check := range checks {
@@ -70,7 +83,10 @@ func (h *health) run(ctx context.Context, exclude []string) []result {
 		select {
 		case results[i].err = <-done[i]:
 		case <-ctx.Done():
-			results[i].err = fmt.Errorf("no answer within %v", checkTimeout)
+			results[i].err = fmt.Errorf("no answer within %v", h.timeout)
+		}
+		if failed(results[i].err) && slices.Contains(h.excluded, results[i].name) {
+			results[i].err = Warn(fmt.Errorf("%w (not counted, because of health.exclude)", results[i].err))
 		}
 	}
 	return results

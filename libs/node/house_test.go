@@ -9,9 +9,14 @@ import (
 func TestHouse(t *testing.T) {
 	archtest.Check(t, archtest.Rules{
 		May: map[string][]string{
-			".":          {"libs/backendurl", "libs/bounded", "libs/gossip", "libs/node/histogram", "libs/sharding"},
+			".":          {"libs/backendurl", "libs/bounded", "libs/control", "libs/errornumber", "libs/gossip", "libs/node/auth", "libs/node/histogram", "libs/node/watchfile", "libs/sharding"},
+			"auth":       {"libs/node/watchfile", "libs/sharding"},
+			"watchfile":  {},
 			"histogram":  {},
+			"slowest":    {"libs/sharding"},
 			"member":     {"libs/bootstrap", "libs/discovery/...", "libs/gossip/...", "libs/node", "libs/splitbrain"},
+			"observe":    {"libs/bounded", "libs/diagnosis", "libs/node", "libs/sharding", "proto/..."},
+			"progress":   {},
 			"controlrpc": {"libs/control", "libs/control/wire", "libs/node", "libs/sharding", "proto/..."},
 		},
 		Never: []string{"services/...", "sdk/...", "cli/...", "examples/...", "e2e/..."},

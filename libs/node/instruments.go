@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"errors"
 
 	"go.opentelemetry.io/otel/metric"
@@ -23,16 +24,21 @@ func made[T any](i *Instruments, made T, err error) T {
 	return made
 }
 
-// Counter makes a counter of what is counted as it happens.
-func (i *Instruments) Counter(name, unit, help string) metric.Int64Counter {
+// Counter makes a counter of what is counted as it happens. Its series are there from the start,
+// with the value 0: a series that begins with its first event hides that event from everybody who
+// looks at rates. A counter with attributes needs one option for each of its series; without
+// options, the counter has one series without attributes.
+func (i *Instruments) Counter(name, unit, help string, series ...metric.AddOption) metric.Int64Counter {
 	c, err := i.meter.Int64Counter(name, metric.WithUnit(unit), metric.WithDescription(help))
+	if err == nil && len(series) == 0 {
+		c.Add(context.Background(), 0)
+	}
+	for _, s := range series {
+		if err == nil {
+			c.Add(context.Background(), 0, s)
+		}
+	}
 	return made(i, c, err)
-}
-
-// Histogram makes a histogram.
-func (i *Instruments) Histogram(name, unit, help string) metric.Float64Histogram {
-	h, err := i.meter.Float64Histogram(name, metric.WithUnit(unit), metric.WithDescription(help))
-	return made(i, h, err)
 }
 
 // Gauge makes a gauge that is read by the function that Observe gets.

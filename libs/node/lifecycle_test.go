@@ -178,7 +178,7 @@ func TestFailBeforeStart(t *testing.T) {
 
 func TestHealth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var h health
+		h := health{timeout: 3 * time.Second, excluded: []string{"bad"}}
 		hang := make(chan struct{})
 		defer close(hang)
 		h.add("good", func(context.Context) error { return nil })
@@ -187,18 +187,22 @@ func TestHealth(t *testing.T) {
 		h.add("hangs", func(context.Context) error { <-hang; return nil })
 		begin := time.Now()
 		results := h.run(t.Context(), []string{"bad"})
-		if took := time.Since(begin); took != checkTimeout {
+		if took := time.Since(begin); took != h.timeout {
 			t.Errorf("took %v", took)
 		}
 		if len(results) != 3 || results[0].err != nil || results[1].err == nil || results[2].err == nil {
 			t.Errorf("got %v", results)
+		}
+		// A check that the configuration excludes is listed, and fails nothing.
+		if bad := h.run(t.Context(), nil)[1]; failed(bad.err) || bad.err.Error() != "behind (not counted, because of health.exclude)" {
+			t.Errorf("the excluded check says %v", bad.err)
 		}
 	})
 }
 
 // TestWarning: a check that warns is listed, and does not fail.
 func TestWarning(t *testing.T) {
-	var h health
+	h := health{timeout: time.Second}
 	h.add("good", func(context.Context) error { return nil })
 	h.add("journal", func(context.Context) error { return Warn(errors.New("the log grows")) })
 	answer := func(query string) string {

@@ -25,12 +25,12 @@ type listener struct {
 	name    string // service or management
 	server  *http.Server
 	mux     *http.ServeMux
-	served  http.Handler // mux behind its limits
 	config  *Config
 	guard   guard
 	clients connections
 	bodies  *bounded.Budget
 	leaving atomic.Bool // every answer closes its connection
+	files   *tlsFiles   // nil: plain TCP
 }
 
 // bind opens a listener at addr, the value of the configuration key.
@@ -46,7 +46,6 @@ func bind(ctx context.Context, key, addr string, most int, config *Config, log *
 		clients: connections{limit: int64(most), log: log, key: name + ".connections"},
 		bodies:  bounded.NewBudget(int64(config.BodyBytes)),
 	}
-	l.served = bounded.Limits{Body: int64(config.MaxBody)}.Handler(l.mux)
 	if loopback(bound.Addr()) {
 		l.guard.hosts = hostNames(config)
 	}
@@ -72,6 +71,9 @@ func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if l.clients.refuses(w, r) {
 		return
 	}
+	if lastOfConnection(w, r) {
+		return
+	}
 	if l.leaving.Load() {
 		w.Header().Set("Connection", "close")
 	}
@@ -80,11 +82,35 @@ func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if l.guard.refuses(e, r) {
 		return
 	}
-	l.served.ServeHTTP(e, r)
+	l.mux.ServeHTTP(e, r)
+}
+
+// limited is a handler behind the limits of requests to Twirp services. What may refuse a request because of its
+// sender comes before it: then the body is not read.
+func (l *listener) limited(handler http.Handler) http.Handler {
+	return bounded.Limits{Body: int64(l.config.MaxBody), KnownFields: true}.Handler(handler)
 }
 
 // secure adds TLS to the listener.
-func (l *listener) secure(files *tlsFiles) { l.Listener = tls.NewListener(l.Listener, files.server()) }
+func (l *listener) secure(files *tlsFiles) {
+	l.files = files
+	l.Listener = tls.NewListener(tracking{l.Listener, &files.conns}, files.server())
+}
+
+// tracking is a listener whose connections are known while they are open.
+type tracking struct {
+	net.Listener
+	conns *verifiedConns
+}
+
+// Accept implements [net.Listener].
+func (t tracking) Accept() (net.Conn, error) {
+	conn, err := t.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return t.conns.track(conn), nil
+}
 
 // serve serves until the listener is closed; failed is called if it ends for another
 // reason.

@@ -30,20 +30,22 @@ const (
 // sections are the sections of the file and the environment that belong to some services
 // only. A service without keys in such a section ignores it, so that all services of a
 // cluster can share one file.
-var sections = []string{"allocation", "app", "coordinator", "gateway", "gossip", "journal", "lease", "region"}
+var sections = []string{"allocation", "app", "auth", "coordinator", "gateway", "gossip", "journal", "lease", "public", "region"}
 
 // partKeys are keys that belong to some services only, although other services have keys in
-// the same section. The keys of the journal section are for regions, the others for members
-// of a cluster.
+// the same section. The keys of the journal section are for regions, those of the auth section for
+// gateways, the others for members of a cluster.
 var partKeys = []string{
 	"cluster.seeds", "discovery.contact_all", "discovery.contact_port", "discovery.form_new_cluster", "discovery.give_up",
 	"discovery.interval", "discovery.port", "discovery.required_contacts", "discovery.stable_for", "discovery.timeout", "node.zone",
 	"journal.patience", "journal.recovery",
+	"auth.anonymous", "auth.api_keys", "auth.client_certificates",
+	"auth.jwt_audience", "auth.jwt_issuer", "auth.jwt_keys", "auth.jwt_max_age", "auth.jwt_refresh", "auth.jwt_skew",
 }
 
 // commandNames are the variables of the roost command. They may be set where a service is
 // started.
-var commandNames = []string{"ROOST_ADMIN", "ROOST_DIR", "ROOST_GATEWAY", "ROOST_TOOL_STATUS"}
+var commandNames = []string{"ROOST_ADMIN", "ROOST_ADMIN_TOKEN", "ROOST_CA", "ROOST_CERT", "ROOST_DIR", "ROOST_GATEWAY", "ROOST_KEY", "ROOST_TOKEN", "ROOST_TOOL_STATUS"}
 
 // linkNames matches the variables that Kubernetes and Docker set in every container for a
 // service called roost or roost-something. They are not configuration.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/http/pprof"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/roost-cluster/roost/libs/backendurl"
+	"github.com/roost-cluster/roost/libs/node/auth"
 	"github.com/roost-cluster/roost/libs/node/histogram"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -35,10 +37,15 @@ type Node struct {
 	management *listener
 	peers      *Peers
 	telemetry  *telemetry
+	live       health // of loops
 	ready      health
 	phase      phase
 	life       lifecycle
-	sources    *Sources // of the configuration; nil unless started by Main
+	sources    *Sources        // of the configuration; nil unless started by Main
+	strangers  Repeated        // peers that were refused
+	intruders  Repeated        // requests of operators that were refused
+	operators  *auth.Operators // nil: nobody is asked
+	audit      *audit
 }
 
 // Log returns the node's logger.
@@ -59,6 +66,21 @@ func (n *Node) ServiceAddr() string { return n.service.Addr().String() }
 
 // ManagementAddr returns the address of the management listener.
 func (n *Node) ManagementAddr() string { return n.management.Addr().String() }
+
+// AdvertiseManagement returns the host:port at which operators reach the management listener. If the
+// listener is bound to all addresses of this host, the host is the one that peers use.
+func (n *Node) AdvertiseManagement() string {
+	return managementAt(n.advertise, n.ManagementAddr())
+}
+
+func managementAt(advertise, bound string) string {
+	host, port, err := net.SplitHostPort(bound)
+	peers, _, bad := net.SplitHostPort(advertise)
+	if ip := net.ParseIP(host); err != nil || bad != nil || ip == nil || !ip.IsUnspecified() {
+		return bound
+	}
+	return net.JoinHostPort(peers, port)
+}
 
 // Version returns what is known about the binary.
 func (n *Node) Version() Version { return n.version }
@@ -83,11 +105,8 @@ func (n *Node) Histograms() *histogram.Registry { return &n.telemetry.histograms
 // fail with bounded.ErrFull and with [os.ErrDeadlineExceeded]. Connections can be
 // hijacked. Paths are never cleaned: requests that the multiplexer would redirect are
 // refused.
-func (n *Node) Handle(pattern string, handler http.Handler) { n.service.mux.Handle(pattern, handler) }
-
-// HandleManagement serves a pattern on the management listener.
-func (n *Node) HandleManagement(pattern string, handler http.Handler) {
-	n.management.mux.Handle(pattern, handler)
+func (n *Node) Handle(pattern string, handler http.Handler) {
+	n.service.mux.Handle(pattern, n.service.limited(handler))
 }
 
 // Ready adds a check to /readyz, which says whether traffic should be sent to this node.
@@ -130,11 +149,12 @@ func open(ctx context.Context, service string, config *Config, log *slog.Logger)
 	}
 	n.log = log.With("service", service, "node", n.name)
 	n.life = lifecycle{log: n.log, timeout: config.ShutdownTimeout + config.ShutdownDelay}
+	n.live.timeout, n.ready.timeout, n.ready.excluded = config.HealthTimeout, config.HealthTimeout, config.HealthExclude
 	n.phase.set("starting")
 	n.Ready("node", n.phase.check)
 
 	badTLS := func(err error) { n.log.Error("changed TLS files are unusable, the old ones stay", "error", err) }
-	if n.peers, err = NewPeers(config.TLS, config.DialTimeout, config.MaxAnswer, badTLS); err != nil {
+	if n.peers, err = NewPeers(config, badTLS); err != nil {
 		return nil, err
 	}
 	if n.service, err = bind(ctx, "service.listen", config.Listen, config.Connections, config, n.log); err != nil {
@@ -158,26 +178,51 @@ func open(ctx context.Context, service string, config *Config, log *slog.Logger)
 		return closeBoth(fmt.Errorf("node.advertise: %w", err))
 	}
 	n.self = sharding.NodeID{Addr: n.advertise, UID: newUID()}
-	if n.peers.files != nil {
-		n.service.secure(n.peers.files)
-	}
-	if !loopback(n.management.Addr()) {
-		n.log.Warn("the management listener does not authenticate its clients; keep it on loopback or a private network", "addr", n.ManagementAddr())
-	}
-	if n.telemetry, err = newTelemetry(ctx, n.version, n.advertise); err != nil {
+	badFile := func(err error) { n.log.Error("a changed file is unusable, what was in effect stays", "error", err) }
+	if err := errors.Join(n.secureService(badTLS), n.protectManagement(badFile)); err != nil {
 		return closeBoth(err)
 	}
-	if err = n.observeListeners(); err != nil {
+	if n.telemetry, err = newTelemetry(ctx, n.version, config.ClusterName, n.advertise); err != nil {
+		return closeBoth(err)
+	}
+	if err = errors.Join(n.observeListeners(), n.observeCertificate()); err != nil {
 		return closeBoth(err)
 	}
 	return n, nil
 }
 
+// secureService adds TLS to the service listener, if it is configured.
+func (n *Node) secureService(badTLS func(error)) (err error) {
+	files, config := n.peers.files, n.config
+	switch own := config.ServiceTLS; {
+	case own != nil:
+		files, err = loadTLS(own.Section, own.TLS, badTLS)
+	case config.PublicClients && files != nil: // clients have the certificates of peers, but are none
+		files, err = loadTLS("tls", config.TLS, badTLS)
+	case files != nil && config.TLS.CA != "" && config.Roles != requireRoles:
+		n.log.Warn("peers whose certificates name no role can be in any role; set tls.roles to require when all certificates have one")
+	}
+	if files != nil {
+		n.service.secure(files)
+	}
+	return err
+}
+
 // run runs a node whose listeners are bound until its end.
 func (n *Node) run(ctx context.Context, setup func(*Node) error) error {
+	reviewing, reviewed := context.WithCancel(context.WithoutCancel(ctx))
+	defer reviewed()
+	go n.peers.files.review(reviewing, n.log)
+	if n.service.files != n.peers.files {
+		go n.service.files.review(reviewing, n.log)
+	}
+	go n.management.files.review(reviewing, n.log)
 	n.serveManagement()
 	started := func() {
 		n.phase.set("")
+		if unknown := n.ready.unknown(); len(unknown) > 0 {
+			n.log.Warn("health.exclude names checks that this service does not have", "unknown", unknown, "checks", n.ready.all())
+		}
 		n.log.Info("ready", "addr", n.advertise)
 	}
 	stopping := func(ctx context.Context) {
@@ -214,6 +259,7 @@ func (n *Node) run(ctx context.Context, setup func(*Node) error) error {
 		n.log.Warn("last telemetry lost", "error", problem)
 	}
 	n.management.close()
+	n.audit.close()
 	return err
 }
 
@@ -227,20 +273,19 @@ func newUID() sharding.NodeUID {
 }
 
 func (n *Node) serveManagement() {
-	// A process that answers must not be restarted: it may wait for other processes.
-	n.HandleManagement("GET /livez", &health{})
-	n.HandleManagement("GET /readyz", &n.ready)
-	n.HandleManagement("GET /metrics", n.telemetry.metrics)
-	n.HandleManagement("GET /version", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	n.HandleManagementOpen("GET /livez", &n.live)
+	n.HandleManagementOpen("GET /readyz", &n.ready)
+	n.HandleManagementRead("GET /metrics", n.telemetry.metrics)
+	n.HandleManagementOpen("GET /version", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(n.version)
 	}))
-	if n.config.Pprof {
-		n.HandleManagement("/debug/pprof/", http.HandlerFunc(pprof.Index))
-		n.HandleManagement("/debug/pprof/cmdline", http.HandlerFunc(serveCommandLine))
-		n.HandleManagement("/debug/pprof/profile", http.HandlerFunc(pprof.Profile))
-		n.HandleManagement("/debug/pprof/symbol", http.HandlerFunc(pprof.Symbol))
-		n.HandleManagement("/debug/pprof/trace", http.HandlerFunc(pprof.Trace))
+	if n.config.Pprof { // profiles cost time, and show what is in memory
+		for path, handler := range map[string]http.HandlerFunc{ // order-free: each has its own path
+			"": pprof.Index, "cmdline": serveCommandLine, "profile": pprof.Profile, "symbol": pprof.Symbol, "trace": pprof.Trace,
+		} {
+			n.handleManagement("/debug/pprof/"+path, needs(write), handler)
+		}
 	}
 	go n.management.serve(n.Fail)
 }

@@ -178,9 +178,9 @@ func TestMetrics(t *testing.T) {
 	}
 	body := <-seen
 	for _, want := range []string{
-		`roost_entity_command_duration_seconds_bucket{entity_type="Airport",le="0.001"} 1`,
-		`roost_entity_command_duration_seconds_bucket{entity_type="Airport",le="0.0005"} 0`,
-		`roost_often_seconds_bucket{le="0.001"} 1`,
+		`roost_entity_command_duration_seconds_bucket{entity_type="Airport",roost_cluster="dev",le="0.001"} 1`,
+		`roost_entity_command_duration_seconds_bucket{entity_type="Airport",roost_cluster="dev",le="0.0005"} 0`,
+		`roost_often_seconds_bucket{roost_cluster="dev",le="0.001"} 1`,
 		"roost_build_info{", "go_goroutines", "service_instance_id=",
 	} {
 		if !strings.Contains(body, want) {
@@ -331,6 +331,19 @@ func TestFirstGlobal(t *testing.T) {
 		}
 		if got := firstGlobal(all); got != want {
 			t.Errorf("of %q: %s, want %s", nets, got, want)
+		}
+	}
+}
+
+func TestManagementAt(t *testing.T) {
+	for _, c := range [][3]string{
+		{"r1.example:80", "[::]:8558", "r1.example:8558"},
+		{"10.0.0.7:80", "0.0.0.0:8558", "10.0.0.7:8558"},
+		{"[2001:db8::1]:80", "[::]:8558", "[2001:db8::1]:8558"},
+		{"10.0.0.7:80", "127.0.0.1:8558", "127.0.0.1:8558"},
+	} {
+		if got := managementAt(c[0], c[1]); got != c[2] {
+			t.Errorf("peers use %s, the management listener is at %s: operators use %s, want %s", c[0], c[1], got, c[2])
 		}
 	}
 }

@@ -19,18 +19,23 @@ type Peers struct {
 	client  *http.Client
 }
 
-// NewPeers returns Peers for a process with the given TLS files, connection timeout and
-// longest answer; a node has its own, see [Node.Peers]. onBad is called when changed
-// files are unusable.
-func NewPeers(config TLS, timeout time.Duration, longest Bytes, onBad func(error)) (*Peers, error) {
-	files, err := loadTLS(config, onBad)
+// NewPeers returns Peers with the TLS files, the connection timeout and the longest answer of a
+// configuration. onBad is called when changed files are unusable.
+func NewPeers(c *Config, onBad func(error)) (*Peers, error) {
+	files, err := loadTLS("tls", c.TLS, onBad)
 	if err != nil {
 		return nil, err
 	}
-	p := &Peers{files: files, timeout: timeout}
+	if files != nil {
+		files.least = tls.VersionTLS13
+		if files.identities, err = newIdentities(c.ClusterName, c.Identity, c.Roles == requireRoles); err != nil {
+			return nil, fmt.Errorf("tls.identity: %w", err)
+		}
+	}
+	p := &Peers{files: files, timeout: c.DialTimeout}
 	dial := func(ctx context.Context, _, addr string) (net.Conn, error) { return p.Dial(ctx, addr) }
 	p.client = &http.Client{
-		Transport: bounded.Limits{Body: int64(longest)}.Transport(&http.Transport{
+		Transport: bounded.Limits{Body: int64(c.MaxAnswer)}.Transport(&http.Transport{
 			DialContext:    dial,
 			DialTLSContext: dial,
 			// Peers are few and requests frequent, so connections are kept.
@@ -65,14 +70,15 @@ func (p *Peers) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	if err != nil || p.files == nil {
 		return plain, err
 	}
-	config, err := p.files.client(addr)
+	tracked := p.files.conns.track(plain)
+	config, err := p.files.client(addr, tracked)
 	if err != nil {
-		plain.Close()
+		tracked.Close()
 		return nil, err
 	}
-	secure := tls.Client(plain, config)
+	secure := tls.Client(tracked, config)
 	if err := secure.HandshakeContext(ctx); err != nil {
-		plain.Close()
+		tracked.Close()
 		return nil, fmt.Errorf("peer %s: %w", addr, err)
 	}
 	return secure, nil

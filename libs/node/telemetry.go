@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"regexp"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -56,14 +57,15 @@ func exports(signal string) bool {
 	return os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || os.Getenv("OTEL_EXPORTER_OTLP_"+signal+"_ENDPOINT") != ""
 }
 
-func newTelemetry(ctx context.Context, version Version, instance string) (*telemetry, error) {
+func newTelemetry(ctx context.Context, version Version, cluster, instance string) (*telemetry, error) {
 	// Attributes from the environment override the node's own.
 	identity, err := resource.New(ctx,
 		resource.WithTelemetrySDK(),
 		resource.WithAttributes(
 			attribute.String("service.name", version.Service),
 			attribute.String("service.version", version.Version),
-			attribute.String("service.instance.id", instance)),
+			attribute.String("service.instance.id", instance),
+			attribute.String("roost.cluster.name", cluster)),
 		resource.WithFromEnv())
 	if err != nil {
 		return nil, fmt.Errorf("telemetry: %w", err)
@@ -79,10 +81,13 @@ func newTelemetry(ctx context.Context, version Version, instance string) (*telem
 		t.shutdowns = append(t.shutdowns, provider.Shutdown)
 	}
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(
-		collectors.NewGoCollector(),
+	// Every series names the cluster, so that rules and boards keep clusters apart however
+	// they are scraped.
+	labelled := prometheus.WrapRegistererWith(prometheus.Labels{"roost_cluster": cluster}, registry)
+	labelled.MustRegister(
+		collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(collectors.GoRuntimeMetricsRule{Matcher: liveHeap})),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	pulled, err := otelprometheus.New(otelprometheus.WithRegisterer(registry), otelprometheus.WithoutScopeInfo(),
+	pulled, err := otelprometheus.New(otelprometheus.WithRegisterer(labelled), otelprometheus.WithoutScopeInfo(),
 		otelprometheus.WithProducer(&t.histograms))
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("telemetry: metrics: %w", err), t.shutdown(ctx))
@@ -106,6 +111,11 @@ func newTelemetry(ctx context.Context, version Version, instance string) (*telem
 	t.metrics = promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
 	return t, t.registerBuild(version)
 }
+
+// liveHeap matches the size of the heap that the last collection has found in use, which says
+// whether the memory limit is near. All that the process has does not: between two collections
+// the heap grows up to the limit.
+var liveHeap = regexp.MustCompile(`^/gc/heap/live:bytes$`)
 
 // newPushed returns the reader that the environment configures.
 func (t *telemetry) newPushed(ctx context.Context) (sdkmetric.Reader, error) {

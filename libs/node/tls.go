@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -9,13 +10,22 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/roost-cluster/roost/libs/node/watchfile"
 )
 
 // tlsFiles holds the certificates of a node and reads the files again when one of them
 // changes.
 type tlsFiles struct {
-	config TLS
-	onBad  func(error) // called when changed files are unusable; the old ones stay in use
+	section    string // of the configuration
+	config     TLS
+	onBad      func(error)                // called when changed files are unusable; the old ones stay in use
+	deny       *watchfile.File[*denyList] // nil: nothing is denied
+	identities *identities                // nil: the other side is no peer
+	least      uint16                     // version of TLS
+	conns      verifiedConns
 
 	mu     sync.Mutex
 	stamps [3]stamp
@@ -31,16 +41,23 @@ type stamp struct {
 type certificates struct {
 	own *tls.Certificate
 	ca  *x509.CertPool // nil: the system's
+	// expires is when the first certificate of the own chain expires.
+	expires time.Time
 }
 
 // loadTLS reads the files, so that a node with invalid ones does not start. Without files
 // it returns nil: plain TCP.
-func loadTLS(config TLS, onBad func(error)) (*tlsFiles, error) {
+func loadTLS(section string, config TLS, onBad func(error)) (*tlsFiles, error) {
 	if config.Cert == "" {
 		return nil, nil
 	}
-	files := &tlsFiles{config: config, onBad: onBad}
-	_, err := files.current()
+	// Clients can be of any age. Peers are of our own making.
+	files := &tlsFiles{section: section, config: config, onBad: onBad, least: tls.VersionTLS12}
+	if _, err := files.current(); err != nil {
+		return nil, err
+	}
+	var err error
+	files.deny, err = openDenyList(section, config.Deny, onBad)
 	return files, err
 }
 
@@ -87,48 +104,63 @@ func (f *tlsFiles) stat() (stamps [3]stamp, err error) {
 func (f *tlsFiles) read() (*certificates, error) {
 	own, err := tls.LoadX509KeyPair(f.config.Cert, f.config.Key)
 	if err != nil {
-		return nil, fmt.Errorf("tls.cert %s with tls.key %s: %w", f.config.Cert, f.config.Key, err)
+		return nil, fmt.Errorf("%s.cert %s with %s.key %s: %w", f.section, f.config.Cert, f.section, f.config.Key, err)
 	}
-	read := &certificates{own: &own}
+	read := &certificates{own: &own, expires: own.Leaf.NotAfter}
+	for _, der := range own.Certificate[1:] {
+		c, err := x509.ParseCertificate(der)
+		if err != nil {
+			return nil, fmt.Errorf("%s.cert %s: %w", f.section, f.config.Cert, err)
+		}
+		if c.NotAfter.Before(read.expires) {
+			read.expires = c.NotAfter
+		}
+	}
 	if f.config.CA == "" {
 		return read, nil
 	}
 	pem, err := readBounded(f.config.CA, maxFile)
 	if err != nil {
-		return nil, fmt.Errorf("tls.ca: %w", err)
+		return nil, fmt.Errorf("%s.ca: %w", f.section, err)
 	}
 	read.ca = x509.NewCertPool()
 	if !read.ca.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("tls.ca %s: no certificate in it", f.config.CA)
+		return nil, fmt.Errorf("%s.ca %s: no certificate in it", f.section, f.config.CA)
 	}
 	return read, nil
 }
 
-// server returns the configuration of the service listener. Only HTTP/1.1 is offered,
+// server returns the configuration of a listener. Only HTTP/1.1 is offered,
 // because links use Upgrade.
 func (f *tlsFiles) server() *tls.Config {
 	return &tls.Config{
-		MinVersion: tls.VersionTLS12,
-		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		MinVersion: f.least,
+		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 			now, err := f.current()
 			if err != nil {
 				return nil, err
 			}
 			config := &tls.Config{
-				MinVersion:   tls.VersionTLS12,
+				MinVersion:   f.least,
 				NextProtos:   []string{"http/1.1"},
 				Certificates: []tls.Certificate{*now.own},
+				VerifyConnection: func(state tls.ConnectionState) error {
+					return f.accept(hello.Conn, state, x509.ExtKeyUsageClientAuth, now.ca)
+				},
 			}
 			if now.ca != nil && f.config.ClientAuth != "none" {
 				config.ClientAuth, config.ClientCAs = tls.RequireAndVerifyClientCert, now.ca
+				if f.config.ClientAuth == "request" {
+					config.ClientAuth = tls.VerifyClientCertIfGiven
+				}
 			}
 			return config, nil
 		},
 	}
 }
 
-// client returns the configuration of one connection to the peer at addr.
-func (f *tlsFiles) client(addr string) (*tls.Config, error) {
+// client returns the configuration of one connection, conn, to the peer at addr.
+func (f *tlsFiles) client(addr string, conn net.Conn) (*tls.Config, error) {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
 		return nil, err
@@ -138,10 +170,42 @@ func (f *tlsFiles) client(addr string) (*tls.Config, error) {
 		return nil, err
 	}
 	return &tls.Config{
-		MinVersion:   tls.VersionTLS12,
+		MinVersion:   f.least,
 		NextProtos:   []string{"http/1.1"},
 		Certificates: []tls.Certificate{*now.own},
 		RootCAs:      now.ca,
 		ServerName:   host,
+		VerifyConnection: func(state tls.ConnectionState) error {
+			return f.accept(conn, state, x509.ExtKeyUsageServerAuth, now.ca)
+		},
 	}, nil
+}
+
+// observeCertificate publishes how long the certificate of the node is still valid, and has /readyz warn when it has
+// expired. Without a certificate there is neither.
+func (n *Node) observeCertificate() error {
+	if n.peers.files == nil {
+		return nil
+	}
+	n.Ready("certificate", func(context.Context) error {
+		now, err := n.peers.files.current()
+		if err == nil && time.Now().After(now.expires) {
+			err = fmt.Errorf("it has expired at %s, so others close and refuse the connections of this process: replace tls.cert and tls.key, which are read again by themselves", now.expires.UTC().Format(time.RFC3339))
+		}
+		if err != nil {
+			return Warn(err) // whether the process should get traffic, the other checks find out
+		}
+		return nil
+	})
+	meter := n.MeterProvider().Meter("github.com/roost-cluster/roost/libs/node")
+	_, err := meter.Float64ObservableGauge("roost.tls.certificate.remaining", metric.WithUnit("s"),
+		metric.WithDescription("time until the certificate of tls.cert that is in use expires, or one of its chain does. Negative: it has expired"),
+		metric.WithFloat64Callback(func(_ context.Context, o metric.Float64Observer) error {
+			now, err := n.peers.files.current()
+			if err == nil {
+				o.Observe(time.Until(now.expires).Seconds())
+			}
+			return err
+		}))
+	return err
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -36,7 +37,7 @@ func newAuthority(t *testing.T) *authority {
 	a.key = a.newKey()
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test authority"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(50 * time.Minute), // sooner than what it issues
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &a.key.PublicKey, a.key)
@@ -97,11 +98,21 @@ func serveTLS(t *testing.T, files TLS) string {
 	t.Helper()
 	config := testConfig()
 	config.TLS = files
+	return serveNode(t, config)
+}
+
+// serveNode is serveTLS with a whole configuration.
+func serveNode(t *testing.T, config *exampleConfig) string {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	addr, done := make(chan string, 1), make(chan error, 1)
 	go func() {
 		done <- Run(ctx, "region", config, func(n *Node) error {
 			n.Handle("GET /who", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.TLS == nil {
+					fmt.Fprint(w, "plain")
+					return
+				}
 				fmt.Fprint(w, len(r.TLS.PeerCertificates))
 			}))
 			n.Handle("GET /link", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -126,9 +137,16 @@ func serveTLS(t *testing.T, files TLS) string {
 	return <-addr
 }
 
+// peersConfig is a configuration with TLS files and a time to connect.
+func peersConfig(files TLS, timeout time.Duration) *Config {
+	c := DefaultConfig(":0")
+	c.TLS, c.DialTimeout, c.MaxAnswer = files, timeout, 1<<20
+	return &c
+}
+
 func newTestPeers(t *testing.T, files TLS) *Peers {
 	t.Helper()
-	p, err := NewPeers(files, time.Minute, 1<<20, func(err error) { t.Log(err) })
+	p, err := NewPeers(peersConfig(files, time.Minute), func(err error) { t.Log(err) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,11 +205,64 @@ func TestServerOnlyTLS(t *testing.T) {
 	}
 }
 
+// TestServiceTLS: a service whose clients are no peers has other files for them than for its peers, or
+// none.
+func TestServiceTLS(t *testing.T) {
+	peers, public := newAuthority(t), newAuthority(t)
+	files := peers.issue(2)
+	config := testConfig()
+	config.TLS = files
+	config.ServiceTLS = &ServiceTLS{Section: "public", TLS: public.issue(3)}
+	config.ServiceTLS.ClientAuth = "request"
+	addr := serveNode(t, config)
+	outside := TLS{CA: config.ServiceTLS.CA}
+	for name, c := range map[string]struct {
+		files TLS
+		want  string // empty: refused
+	}{
+		"with a certificate for clients": {public.issue(4), "1"},
+		"of a peer":                      {files, ""},
+	} {
+		client := newTestPeers(t, c.files).Client()
+		response, err := client.Get("https://" + addr + "/who")
+		if err != nil {
+			if c.want != "" {
+				t.Errorf("a client %s: %v", name, err)
+			}
+			continue
+		}
+		body, _ := io.ReadAll(response.Body)
+		response.Body.Close()
+		if string(body) != c.want {
+			t.Errorf("a client %s gets %q, want %q", name, body, c.want)
+		}
+	}
+	pool := x509.NewCertPool()
+	pem, err := os.ReadFile(outside.CA)
+	if err != nil || !pool.AppendCertsFromPEM(pem) {
+		t.Fatal(err)
+	}
+	anybody := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}}
+	if status, body := get(t, anybody, "https://"+addr+"/who"); status != 200 || body != "0" {
+		t.Errorf("a client without certificate gets %d %q", status, body)
+	}
+
+	config = testConfig()
+	config.TLS, config.ServiceTLS = files, &ServiceTLS{Section: "public", TLS: TLS{ClientAuth: "none"}}
+	if status, body := get(t, http.DefaultClient, "http://"+serveNode(t, config)+"/who"); status != 200 || body != "plain" {
+		t.Errorf("a plain listener answers %d %q", status, body)
+	}
+	config.ServiceTLS.Cert, config.ServiceTLS.ClientAuth = "cert.pem", "perhaps"
+	if err := config.check(); err == nil || !strings.Contains(err.Error(), "public.cert and public.key") || !strings.Contains(err.Error(), "public.client_auth") {
+		t.Errorf("a wrong section: %v", err)
+	}
+}
+
 func TestTLSReload(t *testing.T) {
 	a := newAuthority(t)
 	files := a.issue(2)
 	var complaints []error
-	loaded, err := loadTLS(files, func(err error) { complaints = append(complaints, err) })
+	loaded, err := loadTLS("tls", files, func(err error) { complaints = append(complaints, err) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,7 +299,7 @@ func TestTLSRefuses(t *testing.T) {
 		files TLS
 		want  string
 	}{"absent": {absent, "/nonexistent"}, "wrong key": {wrong, "tls.key"}, "empty authority": {empty, "no certificate"}} {
-		if _, err := NewPeers(test.files, time.Second, 1<<20, nil); err == nil || !strings.Contains(err.Error(), test.want) {
+		if _, err := NewPeers(peersConfig(test.files, time.Second), nil); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -241,11 +312,78 @@ func TestDialTimeout(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer mute.Close()
-	p, err := NewPeers(newAuthority(t).issue(2), 20*time.Millisecond, 1<<20, nil)
+	p, err := NewPeers(peersConfig(newAuthority(t).issue(2), 20*time.Millisecond), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := p.Dial(t.Context(), mute.Addr().String()); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestCertificateRemaining: the metric follows the files, and the certificate of the chain that
+// expires first counts.
+func TestCertificateRemaining(t *testing.T) {
+	a := newAuthority(t)
+	config := testConfig()
+	config.TLS = a.issue(1)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	err := Run(ctx, "region", config, func(n *Node) error {
+		n.Stage(Stage{Name: "probe", Start: func(context.Context) error {
+			defer cancel()
+			remaining := func() (seconds float64) {
+				_, body := get(t, http.DefaultClient, "http://"+n.ManagementAddr()+"/metrics")
+				_, after, ok := strings.Cut(body, `roost_tls_certificate_remaining_seconds{roost_cluster="dev"} `)
+				if _, err := fmt.Sscan(after, &seconds); !ok || err != nil {
+					t.Errorf("no metric: %v\n%s", err, body)
+				}
+				return seconds
+			}
+			if s := remaining(); s < 3500 || s > 3600 {
+				t.Errorf("%v seconds, want an hour", s)
+			}
+			own, err := os.ReadFile(config.TLS.Cert)
+			a.must(err)
+			ca, err := os.ReadFile(config.TLS.CA)
+			a.must(err)
+			a.must(os.WriteFile(config.TLS.Cert, append(own, ca...), 0o600))
+			if s := remaining(); s < 2900 || s > 3000 {
+				t.Errorf("%v seconds, want 50 minutes, which the issuer is valid", s)
+			}
+			return nil
+		}})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestCertificateHasExpired: /readyz says so, since nobody else can tell the process. It is only a warning: the
+// connections that are open may still be of a certificate from before.
+func TestCertificateHasExpired(t *testing.T) {
+	a := newAuthority(t)
+	for _, test := range []struct {
+		left time.Duration
+		want string
+	}{{time.Hour, "[+] certificate\n"}, {-time.Minute, "[!] certificate: it has expired at "}} {
+		config := testConfig()
+		config.TLS = a.issueFor("spiffe://dev/region/r", time.Now().Add(test.left))
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		err := Run(ctx, "region", config, func(n *Node) error {
+			n.Stage(Stage{Name: "probe", Start: func(context.Context) error {
+				defer cancel()
+				if _, body := get(t, http.DefaultClient, "http://"+n.ManagementAddr()+"/readyz?verbose"); !strings.Contains(body, test.want) {
+					t.Errorf("%s is left: %s", test.left, body)
+				}
+				return nil
+			}})
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 }

@@ -12,42 +12,42 @@ import (
 // ack is one append of how sends of an entity have ended. It is under way, or waits to be tried
 // again.
 type ack struct {
-	source *source // it may have been forgotten
+	source *source // it may have left the memory
 	sends  []*send
-	times  int       // how many times it was not stored
+	times  int       // how many times the append has failed
 	at     time.Time // when it is tried again
 }
 
-// storeLater has the end of a send stored together with others.
-func (d *Dispatcher) storeLater(x *send) {
+// queueEnd has the end of a send stored together with others.
+func (d *Dispatcher) queueEnd(x *send) {
 	s := x.source.shard
-	if len(s.ended) == 0 {
-		s.ackAt = d.now.Add(d.cfg.AckDelay)
+	if len(s.ends) == 0 {
+		s.storeAt = d.now.Add(d.cfg.AckDelay)
 	}
-	if s.ended = append(s.ended, x); len(s.ended) >= d.cfg.AckSends {
-		s.ackAt = d.now
+	if s.ends = append(s.ends, x); len(s.ends) >= d.cfg.AckSends {
+		s.storeAt = d.now
 	}
-	d.ackBy(s.ackAt)
+	d.storeBy(s.storeAt)
 }
 
-// ackBy makes sure that what has ended is looked at by then.
-func (d *Dispatcher) ackBy(t time.Time) {
-	if d.acksAt.IsZero() || t.Before(d.acksAt) {
-		d.acksAt = t
+// storeBy makes sure that storeDueEnds does its work at time t, or earlier.
+func (d *Dispatcher) storeBy(t time.Time) {
+	if d.storeAt.IsZero() || t.Before(d.storeAt) {
+		d.storeAt = t
 	}
 }
 
-// storeEnded stores how sends of a shard have ended: with one append for each entity, or
-// several if it has more than AckSends.
-func (d *Dispatcher) storeEnded(s *shard) {
-	ended := s.ended
-	s.ended = nil
+// beginAcks begins the appends that store the ends of sends of a shard: one for each sender, or several if
+// the sender has more than AckSends ends.
+func (d *Dispatcher) beginAcks(s *shard) {
+	ends := s.ends
+	s.ends = nil
 	if mutant.On("send-ack") {
 		return
 	}
 	var list []*ack
 	last := map[*source]*ack{}
-	for _, x := range ended {
+	for _, x := range ends {
 		a := last[x.source]
 		if a == nil || len(a.sends) >= d.cfg.AckSends {
 			a = &ack{source: x.source}
@@ -56,12 +56,12 @@ func (d *Dispatcher) storeEnded(s *shard) {
 		a.sends = append(a.sends, x)
 	}
 	for _, a := range list {
-		d.store(a)
+		d.beginAck(a)
 	}
 }
 
-// store begins an append.
-func (d *Dispatcher) store(a *ack) {
+// beginAck begins the append of an ack.
+func (d *Dispatcher) beginAck(a *ack) {
 	d.lastNumber++
 	d.acks[d.lastNumber] = a
 	s := a.source.shard
@@ -70,61 +70,62 @@ func (d *Dispatcher) store(a *ack) {
 	}})
 }
 
-// storeDue stores what has ended and has waited for long enough, and tries again what was not
-// stored.
-func (d *Dispatcher) storeDue() {
-	if d.acksAt.IsZero() || d.now.Before(d.acksAt) {
+// storeDueEnds stores the ends of sends that have waited for long enough, and tries appends that have
+// failed again.
+func (d *Dispatcher) storeDueEnds() {
+	if d.storeAt.IsZero() || d.now.Before(d.storeAt) {
 		return
 	}
-	d.acksAt = time.Time{}
+	d.storeAt = time.Time{}
 	for _, s := range d.shards {
 		switch {
-		case len(s.ended) == 0:
-		case d.now.Before(s.ackAt):
-			d.ackBy(s.ackAt)
+		case len(s.ends) == 0:
+		case d.now.Before(s.storeAt):
+			d.storeBy(s.storeAt)
 		default:
-			d.storeEnded(s)
+			d.beginAcks(s)
 		}
-		list := s.refused
-		s.refused = nil
+		list := s.unstored
+		s.unstored = nil
 		for _, a := range list {
-			d.countRefused(a, -1)
+			d.countUnstored(a, -1)
 			if d.now.Before(a.at) {
-				d.waitToStore(a)
+				d.queueUnstored(a)
 			} else {
-				d.store(a)
+				d.beginAck(a)
 			}
 		}
 	}
 }
 
-func (d *Dispatcher) waitToStore(a *ack) {
-	a.source.shard.refused = append(a.source.shard.refused, a)
-	d.countRefused(a, 1)
-	d.ackBy(a.at)
+// queueUnstored has the append of an ack tried again at its time.
+func (d *Dispatcher) queueUnstored(a *ack) {
+	a.source.shard.unstored = append(a.source.shard.unstored, a)
+	d.countUnstored(a, 1)
+	d.storeBy(a.at)
 }
 
-// countRefused counts the sends of an ack as waiting to be stored again, or with -1 as not.
-func (d *Dispatcher) countRefused(a *ack, by int) {
-	a.source.refused += by * len(a.sends)
-	d.refused += by * len(a.sends)
+// countUnstored counts the sends of an ack that enters shard.unstored (by is 1) or leaves it (by is -1).
+func (d *Dispatcher) countUnstored(a *ack, by int) {
+	a.source.unstored += by * len(a.sends)
+	d.unstored += by * len(a.sends)
 }
 
-// delivered has an entry for each record and state.
+// delivered returns the ends of the sends, with one entry for each record and state.
 func (a *ack) delivered() []sharding.Delivered {
 	var all []sharding.Delivered
 	for _, x := range a.sends {
-		i := slices.IndexFunc(all, func(d sharding.Delivered) bool { return d.Seq == x.seq && d.As == x.as })
+		i := slices.IndexFunc(all, func(d sharding.Delivered) bool { return d.Seq == x.seq && d.As == x.end })
 		if i < 0 {
 			i = len(all)
-			all = append(all, sharding.Delivered{Seq: x.seq, As: x.as})
+			all = append(all, sharding.Delivered{Seq: x.seq, As: x.end})
 		}
 		all[i].Sends = append(all[i].Sends, x.Place)
 	}
 	return all
 }
 
-// byRecord divides an ack: one for each record.
+// byRecord divides an ack into one for each record.
 func (a *ack) byRecord() []*ack {
 	if mutant.On("ack-apart") {
 		return []*ack{a}
@@ -141,8 +142,8 @@ func (a *ack) byRecord() []*ack {
 	return list
 }
 
-// acked takes in whether the ends of sends are stored. What is not is tried again: that
-// changes nothing if it was stored.
+// acked takes in whether the ends of sends are stored. If they are not, or if this is unknown, the
+// append is tried again. That changes nothing if the ends were stored after all.
 func (d *Dispatcher) acked(in Acked) {
 	a := d.acks[in.Number]
 	if a == nil {
@@ -158,47 +159,48 @@ func (d *Dispatcher) acked(in Acked) {
 		seqs := make([]uint64, 0, len(a.sends))
 		for _, x := range a.sends {
 			seqs = append(seqs, x.seq)
-			d.ended(x)
-			d.gone(x)
+			d.endStored(x)
+			d.removeSend(x)
 		}
 		d.out.Turn = append(d.out.Turn, turn.SendsEnded{Shard: s.id, Epoch: s.epoch, Entity: a.source.entity, Seqs: seqs})
 	case verdict == sharding.RefusedEpoch && !mutant.On("ack-deposed"):
-		// The journal will take nothing more of this owner. What is not stored is for the next
-		// one, who delivers it again.
+		// The journal will take nothing more of this owner. The next owner delivers the sends again
+		// whose ends are not stored.
 		d.acks[in.Number] = a
 		d.close(s.id)
 	case verdict == sharding.RefusedDamaged:
-		// Perhaps one of its records is damaged: the others are stored without it.
+		// Perhaps only one of the records is damaged. So each record gets an append of its own.
 		for _, part := range a.byRecord() {
-			d.notStored(part)
+			d.retryAck(part)
 		}
 	default:
-		d.notStored(a)
+		d.retryAck(a)
 	}
 }
 
-// notStored has an ack tried again after a pause that grows: damage may last until somebody
-// repairs it. If there is no room for others, its source is forgotten (see evict).
-func (d *Dispatcher) notStored(a *ack) {
+// retryAck has the append of an ack tried again after a pause. The pause grows with each failure: damage
+// may last until somebody repairs it. If the memory has no room for others, the ack's source is unloaded
+// (see evict).
+func (d *Dispatcher) retryAck(a *ack) {
 	a.times++
 	a.at = d.now.Add(d.pause(a.times))
 	if mutant.On("ack-back-off") {
 		a.at = d.now.Add(d.cfg.RetryMin)
 	}
-	d.waitToStore(a)
+	d.queueUnstored(a)
 }
 
-// dropRefused forgets the acks of a source that wait to be tried again.
-func (d *Dispatcher) dropRefused(src *source) {
-	if src.refused == 0 {
+// unloadUnstored removes the acks of a source that wait to be tried again.
+func (d *Dispatcher) unloadUnstored(src *source) {
+	if src.unstored == 0 {
 		return
 	}
 	s := src.shard
-	s.refused = slices.DeleteFunc(s.refused, func(a *ack) bool {
+	s.unstored = slices.DeleteFunc(s.unstored, func(a *ack) bool {
 		if a.source != src {
 			return false
 		}
-		d.countRefused(a, -1)
+		d.countUnstored(a, -1)
 		for _, x := range a.sends {
 			d.release(x)
 		}

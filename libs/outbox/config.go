@@ -8,8 +8,8 @@ import (
 
 // Config holds the limits of a [Dispatcher].
 type Config struct {
-	// Page is how many records of a shard are read at a time. Default 64: with their inputs
-	// they are the largest part of what a page costs.
+	// Page is how many records of a shard are read at a time. Default 64: records with their inputs
+	// are the largest part of what a page costs.
 	Page int
 	// ReadShards is how many shards one read asks for. Default 256: the sends of a region with
 	// the usual 1024 shards of a type are read by four queries.
@@ -17,9 +17,9 @@ type Config struct {
 	// Reads is how many reads are under way at a time. Default 1: loads of entities use the
 	// same connections.
 	Reads int
-	// Sends and Bytes bound what is held in memory: sends, and bytes of their inputs and of
-	// answers. What is beyond that stays in the journal until there is room. Defaults 50,000
-	// and 64 MiB: some seconds of a busy region.
+	// Sends and Bytes bound what is held in memory: the number of sends, and the bytes of their inputs
+	// and answers. Other sends stay in the journal until there is room. Defaults 50,000 and 64 MiB:
+	// some seconds of a busy region.
 	Sends int
 	Bytes int
 	// Deliveries is how many commands to entities of one type are under way at a time.
@@ -34,29 +34,30 @@ type Config struct {
 	// MaxAge is how long a send is tried. Default 23 h, an hour less than the time for which a
 	// target remembers keys: later a repeat might have its effect a second time.
 	MaxAge time.Duration
-	// TakeGrace is how much longer the sender of a send has to take the answer: if its command
-	// fails for so long, the send is a dead letter in doubt. Default 1 h: of a send that was given up
-	// at MaxAge the sender hears only then, and an operator can mend what it fails at.
+	// TakeGrace is how much longer than MaxAge the sender of a send may take to take the answer. If the
+	// command for the answer still fails then, the send becomes a dead letter in doubt. Default 1 h: if a
+	// send is given up at MaxAge, its sender gets the answer only then, and an operator needs time to
+	// repair the cause of a failure.
 	TakeGrace time.Duration
 	// AckDelay is how long the end of a send may wait to be stored together with others.
 	// Default 50 ms: a crash in the meantime costs a repeat, which the target recognizes.
 	AckDelay time.Duration
-	// AckSends is how many ends one append stores at most. So many of a shard do not wait for
-	// AckDelay. Default 1,000: as many as one turn may send.
+	// AckSends is how many ends one append stores at most. When this many ends of a shard wait, they are
+	// stored before AckDelay is over. Default 1,000: as many as one turn may send.
 	AckSends int
 	// Refresh is the pause between two sweeps of a shard. Default 1 min: a sweep finds only
 	// what there was no room for.
 	Refresh time.Duration
-	// DeadLetters is how many of the last dead letters are remembered with the reason, of which
-	// DeadLetterBytes bytes. Nothing rests on it: operators see the reasons. Defaults 1,000 and
-	// 500: with names a MiB at most.
+	// DeadLetters is for how many of the last dead letters the reason is kept in memory, and
+	// DeadLetterBytes is how many bytes of each reason. The reasons are for operators; nothing is
+	// decided by them. Defaults 1,000 and 500: together with names at most a MiB.
 	DeadLetters     int
 	DeadLetterBytes int
 	// RetryMin is the pause after the first failure of a pair of sender and target, or of a
 	// read; it doubles with each failure up to RetryMax. A random part of up to a half is
 	// subtracted. Defaults 1 s and 1 min.
 	RetryMin, RetryMax time.Duration
-	// Seed is that of the random part.
+	// Seed is the seed of the random part.
 	Seed uint64
 }
 
@@ -77,8 +78,8 @@ const (
 )
 
 // AgeSlack is how much longer a target must remember keys than a send is tried: for the last
-// attempt, and for clocks that differ. If keys are remembered for less than twice as long, it is a
-// half of that time.
+// attempt, and for clocks that differ. If targets remember keys for less than twice this time, half of
+// the time for which they do is used instead.
 const AgeSlack = time.Hour
 
 // Validate returns an error that names every field with an unusable value.

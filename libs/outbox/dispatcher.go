@@ -14,26 +14,26 @@ import (
 // Dispatcher delivers what the entities of the open shards send. It is not safe for
 // concurrent use.
 type Dispatcher struct {
-	cfg     Config
-	shards  []*shard // in the order in which they were opened
-	byID    map[sharding.ShardID]*shard
-	targets map[sharding.Entity]*target // those with deliveries
-	types   []*typeQueue                // of targets, in the order in which they first came up
-	retries priority.Queue[*pair]
+	cfg        Config
+	shards     []*shard // in the order in which they were opened
+	byID       map[sharding.ShardID]*shard
+	addressees map[sharding.Entity]*addressee // those to which commands are under way, or are to be sent
+	types      []*typeQueue                   // of addressees, in the order in which they first came up
+	retries    priority.Queue[*pair]
 	// deliveries are those that are not answered, taking the pairs whose answer a command of
 	// the sender takes now.
 	deliveries map[uint64]*delivery
 	taking     map[sendName]*pair
 	lastNumber uint64          // of deliveries and acks
 	acks       map[uint64]*ack // under way
-	refused    int             // sends whose ends were not stored and are to be stored again
-	acksAt     time.Time       // when the first ones are due; zero: there are none
+	unstored   int             // sends in shard.unstored of all shards
+	storeAt    time.Time       // the earliest time at which ends are to be stored; zero: there are none
 	// reads are under way.
 	reads       map[uint64]*reading
 	lastRead    uint64
 	readPause   int       // failed reads in a row
 	readsAfter  time.Time // no read begins before
-	scanAt      time.Time // when the shards are looked at again; zero: never
+	scanAt      time.Time // when the shards are scanned again for what is to be read; zero: never
 	scanFrom    int       // where the next scan of the shards begins
 	noRoom      bool      // a shard waits until sends have left the memory
 	sends       int
@@ -52,17 +52,18 @@ type Dispatcher struct {
 	out     *Outputs
 }
 
-// typeQueue has the pairs whose targets are of one type and whose turn it is.
+// typeQueue has the pairs whose addressees are of one type and which are ready.
 type typeQueue struct {
 	name     sharding.EntityType
 	ready    []*pair
-	underWay int
+	underWay int // commands to entities of the type
 }
 
-// target is an entity to which commands are under way.
-type target struct {
-	underWay int
-	waiting  []*pair // until there are fewer
+// addressee is an entity to which commands are under way: the target of a send, or a sender that takes
+// an answer.
+type addressee struct {
+	underWay int     // commands, each of which has one of Config.TargetDeliveries slots
+	waiting  []*pair // until a slot is free
 }
 
 // shard is an open shard.
@@ -71,28 +72,28 @@ type shard struct {
 	epoch   sharding.Epoch
 	closed  bool
 	sources map[sharding.Entity]*source
-	// complete says that there are pending sends of no entity that is not in sources.
+	// complete says that every entity of the shard that has pending sends is in sources.
 	complete bool
 	after    Position  // how far the sweep has come
 	sweepAt  time.Time // when the next page of it is read
 	reading  bool
-	wanted   []*source // to be read by themselves
-	// sweepNext says that it is the turn of the sweep, if both are due.
+	toRead   []*source // the sources that are to be read by themselves, apart from the sweep
+	// sweepNext says that the next read is for the sweep, if both the sweep and toRead are due.
 	sweepNext bool
-	// idle are sources of which nothing is pending. They are remembered until the read under
+	// idle are sources of which nothing is pending. They stay in memory until the read under
 	// way has ended, because the page may be older.
 	idle []*source
-	// missed says that, since the sweep began, sources were forgotten that have pending sends:
+	// missed says that, since the sweep began, sources that have pending sends were unloaded:
 	// the sweep may have passed them.
 	missed bool
 	// dropped names the sends that operators have dropped while a read was under way. The page of the
 	// read may still have these sends.
 	dropped []sendName
-	// ended are sends whose end is to be stored at ackAt.
-	ended []*send
-	ackAt time.Time
-	// refused are acks that were not stored, and wait to be tried again.
-	refused []*ack
+	// ends are sends that have ended, and whose ends are to be stored at storeAt.
+	ends    []*send
+	storeAt time.Time
+	// unstored are acks whose appends have failed, and which wait to be tried again.
+	unstored []*ack
 }
 
 // source is an entity with pending sends.
@@ -100,15 +101,15 @@ type source struct {
 	shard  *shard
 	entity sharding.Entity
 	pairs  map[sharding.Entity]*pair // by target
-	held   int                       // sends in memory
-	// refused is how many of them are in shard.refused.
-	refused int
-	// upTo is the sequence number up to which all pending sends are in rows.
+	held   int                       // sends in memory, those included that have ended but are not stored yet
+	// unstored is how many of its sends are in shard.unstored.
+	unstored int
+	// upTo is the sequence number up to which all pending sends of the source are in memory.
 	upTo uint64
-	// more says that there may be others behind it. The source is then in shard.wanted, or is
-	// being read, or waits for a sweep.
-	more   bool
-	wanted bool // it is in shard.wanted
+	// more says that there may be pending sends behind upTo. The source is then in shard.toRead, or
+	// is being read, or waits for a sweep.
+	more       bool
+	readQueued bool // the source is in shard.toRead
 }
 
 // send is a send in memory.
@@ -118,26 +119,25 @@ type send struct {
 	seq    uint64
 	at     time.Time // when its record was stored
 	size   int
-	// unsure says that an attempt was not answered, or that its record was read from the
-	// journal, so that one may have been made before: whether it had an effect is not known.
+	// unsure says that an earlier attempt may have had the effect of the send: an attempt was not
+	// answered, or the send was read from the journal, so an earlier owner may have tried it.
 	unsure bool
-	// mayStillRun says that the target has refused the last attempt and could execute the next one,
-	// because it does not remember the refusal. Before the end of such a send is stored, the next
-	// owner of the shard may deliver it again.
+	// mayStillRun says that the target has refused the last attempt, but may still execute the send:
+	// until the end of the send is stored, the next owner of the shard may deliver it again, and the
+	// target does not remember that it has refused it.
 	mayStillRun bool
-	// answer is what its sender is to be told; nil: the target has not answered.
+	// answer is what the sender is to be told; nil: the target has not answered.
 	answer *sharding.Reply
-	// dropped says that an operator has dropped the send while an attempt was under way. The send is
-	// forgotten when the attempt has ended.
+	// dropped says that an operator has dropped the send while an attempt was under way. The send
+	// leaves the memory when the attempt has ended.
 	dropped bool
-	// Of one that has ended:
-	as sharding.SendState
+	end     sharding.SendState // how the send has ended; SendPending: it has not
 }
 
 // New returns a dispatcher. The configuration must be valid.
 func New(cfg Config) *Dispatcher {
 	return &Dispatcher{
-		cfg: cfg, byID: map[sharding.ShardID]*shard{}, targets: map[sharding.Entity]*target{},
+		cfg: cfg, byID: map[sharding.ShardID]*shard{}, addressees: map[sharding.Entity]*addressee{},
 		failing: map[*pair]struct{}{}, died: map[sendName]Died{},
 		deliveries: map[uint64]*delivery{}, taking: map[sendName]*pair{}, acks: map[uint64]*ack{}, reads: map[uint64]*reading{}, jitter: backoff.Jitter(cfg.Seed),
 	}
@@ -174,7 +174,7 @@ func (d *Dispatcher) Observe(now time.Time, e turn.ShardEvent, out *Outputs) {
 		d.dropped(&e)
 	case turn.WakesUnknown:
 		if s := d.shard(e.Shard, e.Epoch); s != nil {
-			d.lookAt(s, e.Entity)
+			d.readPending(s, e.Entity)
 		}
 	case turn.FiringEnded:
 		if e.Ref.Kind == sharding.SendWake {
@@ -204,14 +204,14 @@ func (d *Dispatcher) open(in Open) {
 	d.scanBy(d.now)
 }
 
-// close forgets a shard. What has ended and is not stored yet is stored now: the journal
-// takes it until the next owner has claimed the shard.
+// close removes a shard from memory. Ends of sends that are not stored yet are stored now: the journal
+// takes them until the next owner has claimed the shard.
 func (d *Dispatcher) close(id sharding.ShardID) {
 	s := d.byID[id]
 	if s == nil {
 		return
 	}
-	d.storeEnded(s)
+	d.beginAcks(s)
 	s.closed = true
 	delete(d.byID, id)
 	d.shards = slices.DeleteFunc(d.shards, func(o *shard) bool { return o == s })
@@ -224,37 +224,38 @@ func (d *Dispatcher) close(id sharding.ShardID) {
 		}
 	}
 	for _, src := range s.sorted() {
-		d.forget(src)
+		d.unload(src)
 	}
-	d.forgetDied(id)
+	d.removeDied(id)
 }
 
-// forget removes a source from memory, and its sends that have not ended. What is under way is
-// ignored when it is answered.
-func (d *Dispatcher) forget(src *source) {
+// unload removes a source from memory, with its sends. What is under way for them is ignored when it
+// is answered.
+func (d *Dispatcher) unload(src *source) {
 	for _, p := range src.sorted() {
-		for _, x := range p.held() {
+		for _, x := range p.pending() {
 			d.release(x)
 		}
 		d.unqueue(p)
 		delete(d.failing, p)
 	}
-	d.dropRefused(src)
+	d.unloadUnstored(src)
 	src.pairs = nil
-	if src.wanted {
-		src.shard.wanted = slices.DeleteFunc(src.shard.wanted, func(o *source) bool { return o == src })
+	if src.readQueued {
+		src.shard.toRead = slices.DeleteFunc(src.shard.toRead, func(o *source) bool { return o == src })
 	}
-	d.remove(src)
+	d.removeSource(src)
 }
 
-func (d *Dispatcher) remove(src *source) {
+// removeSource removes a source without sends from memory.
+func (d *Dispatcher) removeSource(src *source) {
 	if src.shard.sources[src.entity] == src {
 		delete(src.shard.sources, src.entity)
 		d.sourceCount--
 	}
 }
 
-// release counts a send as gone from memory.
+// release counts a send as no longer in memory.
 func (d *Dispatcher) release(x *send) {
 	d.sends--
 	d.bytes -= x.size
@@ -265,7 +266,7 @@ func (d *Dispatcher) release(x *send) {
 	}
 }
 
-// wall is the clock of the store, in Unix milliseconds.
+// wall returns what the clock of the store says now, in Unix milliseconds.
 func (d *Dispatcher) wall() int64 {
 	if d.clockAt.IsZero() {
 		return d.now.UnixMilli()
@@ -275,7 +276,7 @@ func (d *Dispatcher) wall() int64 {
 
 func (d *Dispatcher) order() uint64 { d.lastOrder++; return d.lastOrder }
 
-// stored takes in what has become durable in this process.
+// stored takes in sends that have become durable in this process.
 func (d *Dispatcher) stored(e *turn.SendsStored) {
 	s := d.shard(e.Shard, e.Epoch)
 	if s == nil || mutant.On("stored-sends") {
@@ -284,7 +285,7 @@ func (d *Dispatcher) stored(e *turn.SendsStored) {
 	src := s.sources[e.Entity]
 	switch {
 	case src == nil && !s.complete, src != nil && src.more:
-		d.lookAt(s, e.Entity)
+		d.readPending(s, e.Entity)
 		return
 	case src == nil:
 		if src = d.addSource(s, e.Entity); src == nil {
@@ -296,34 +297,34 @@ func (d *Dispatcher) stored(e *turn.SendsStored) {
 		if len(r.Sends) == 0 || r.Seq <= src.upTo {
 			continue
 		}
-		in := Row{Shard: s.id, Entity: e.Entity, Seq: r.Seq, At: e.At}
+		in := Record{Shard: s.id, Entity: e.Entity, Seq: r.Seq, At: e.At}
 		for n := range r.Sends {
 			in.Sends = append(in.Sends, Pending{Place: uint16(n), Send: r.Sends[n]})
 		}
 		if !d.add(src, &in, false) {
-			d.want(src)
+			d.queueRead(src)
 			return
 		}
 	}
 }
 
-// lookAt has the pending sends of an entity read, because not all of them are known.
-func (d *Dispatcher) lookAt(s *shard, e sharding.Entity) {
+// readPending has the pending sends of an entity read, because not all of them are known.
+func (d *Dispatcher) readPending(s *shard, e sharding.Entity) {
 	src := s.sources[e]
 	if src == nil {
 		if src = d.addSource(s, e); src == nil {
 			return
 		}
 	}
-	d.want(src)
+	d.queueRead(src)
 }
 
-// want has a source read from what is known of it on.
-func (d *Dispatcher) want(src *source) {
+// queueRead has a source read, from behind the records that are in memory on.
+func (d *Dispatcher) queueRead(src *source) {
 	src.more = true
-	if !src.wanted {
-		src.wanted = true
-		src.shard.wanted = append(src.shard.wanted, src)
+	if !src.readQueued {
+		src.readQueued = true
+		src.shard.toRead = append(src.shard.toRead, src)
 	}
 	d.scanBy(d.now)
 }
@@ -342,9 +343,9 @@ func (d *Dispatcher) addSource(s *shard, e sharding.Entity) *source {
 	return src
 }
 
-// add puts a record into memory, if there is room. unsure says that its sends may have been
-// delivered before.
-func (d *Dispatcher) add(src *source, in *Row, unsure bool) bool {
+// add puts the pending sends of a record into memory, if there is room. The parameter unsure says that
+// the sends may have been delivered before.
+func (d *Dispatcher) add(src *source, in *Record, unsure bool) bool {
 	size := 0
 	for i := range in.Sends {
 		size += in.Sends[i].bytes()
@@ -370,21 +371,21 @@ func (p *Pending) bytes() int {
 	return 200 + len(p.To.Type) + len(p.To.ID) + len(p.Input.Command) + len(p.Input.Payload) + len(p.ReplyTo)
 }
 
-// gone removes a send from memory whose end is stored.
-func (d *Dispatcher) gone(x *send) {
+// removeSend removes from memory a send whose end is stored.
+func (d *Dispatcher) removeSend(x *send) {
 	d.release(x)
-	d.dropIdle(x.source)
+	d.removeIfIdle(x.source)
 }
 
-// dropIdle forgets a source of which nothing is pending. While its shard is read, the source
-// is remembered, because the page may be older.
-func (d *Dispatcher) dropIdle(src *source) {
+// removeIfIdle removes a source from memory if nothing of it is pending. While its shard is read, the
+// source stays in memory, because the page may be older.
+func (d *Dispatcher) removeIfIdle(src *source) {
 	switch s := src.shard; {
-	case src.held > 0 || src.more || src.wanted:
+	case src.held > 0 || src.more || src.readQueued:
 	case s.reading:
 		s.idle = append(s.idle, src)
 	default:
-		d.remove(src)
+		d.removeSource(src)
 	}
 }
 

@@ -177,13 +177,13 @@ func (m *model) page(r outbox.Read) outbox.Page {
 			}
 			continue
 		}
-		var rows []outbox.Row
+		var rows []outbox.Record
 		for e, records := range m.rows { // order-free: sorted below
 			if shardOf(e) != after.Shard {
 				continue
 			}
 			for _, rec := range records {
-				row := outbox.Row{Shard: after.Shard, Entity: e, Seq: rec.seq, At: rec.at, Epoch: m.open[after.Shard]}
+				row := outbox.Record{Shard: after.Shard, Entity: e, Seq: rec.seq, At: rec.at, Epoch: m.open[after.Shard]}
 				for i, s := range rec.states {
 					if s == sharding.SendPending {
 						row.Sends = append(row.Sends, outbox.Pending{Place: uint16(i), Send: rec.sends[i]})
@@ -198,13 +198,13 @@ func (m *model) page(r outbox.Read) outbox.Page {
 				}
 			}
 		}
-		slices.SortFunc(rows, func(a, b outbox.Row) int { return cmp.Or(a.Entity.Compare(b.Entity), cmp.Compare(a.Seq, b.Seq)) })
+		slices.SortFunc(rows, func(a, b outbox.Record) int { return cmp.Or(a.Entity.Compare(b.Entity), cmp.Compare(a.Seq, b.Seq)) })
 		if limit := min(r.Limit, room); len(rows) > limit {
 			rows = rows[:limit]
 			p.More = append(p.More, after.Shard)
 		}
 		room -= len(rows)
-		p.Rows = append(p.Rows, rows...)
+		p.Records = append(p.Records, rows...)
 	}
 	return p
 }
@@ -858,9 +858,9 @@ func meanwhile(t testing.TB) {
 		}
 	}
 	in := func(i outbox.Input) { step(func() { d.Step(now, i, &out) }) }
-	row := func(seq uint64) outbox.Row {
+	row := func(seq uint64) outbox.Record {
 		s := sharding.Send{To: to, Input: sharding.Input{Command: "do", Payload: fmt.Append(nil, seq)}}
-		return outbox.Row{Shard: first, Entity: from, Seq: seq, At: now, Sends: []outbox.Pending{{Send: s}}}
+		return outbox.Record{Shard: first, Entity: from, Seq: seq, At: now, Sends: []outbox.Pending{{Send: s}}}
 	}
 	store := func(seq uint64) {
 		r := sharding.Record{Seq: seq, Sends: []sharding.Send{row(seq).Sends[0].Send}}
@@ -872,11 +872,11 @@ func meanwhile(t testing.TB) {
 	in(outbox.Open{Shard: first, Epoch: 1})
 	in(outbox.Open{Shard: second, Epoch: 1})
 	in(outbox.Page{Number: 1, Now: now})
-	store(2)                                                         // while the first shard is read
-	in(outbox.Page{Number: 2, Now: now, Rows: []outbox.Row{row(1)}}) // then the second one is
-	store(3)                                                         // behind 2, which is not known yet
-	in(outbox.Page{Number: 3, Now: now})                             // now the sender is read
-	in(outbox.Page{Number: 4, Now: now, Rows: []outbox.Row{row(2), row(3)}})
+	store(2)                                                               // while the first shard is read
+	in(outbox.Page{Number: 2, Now: now, Records: []outbox.Record{row(1)}}) // then the second one is
+	store(3)                                                               // behind 2, which is not known yet
+	in(outbox.Page{Number: 3, Now: now})                                   // now the sender is read
+	in(outbox.Page{Number: 4, Now: now, Records: []outbox.Record{row(2), row(3)}})
 	for range 3 {
 		in(outbox.Answered{Number: last, Reply: sharding.Reply{Outcome: sharding.OK}})
 	}
@@ -886,117 +886,6 @@ func meanwhile(t testing.TB) {
 }
 
 func TestMeanwhile(t *testing.T) { meanwhile(t) }
-
-// givenUp: a send that an operator has given up is not tried again, wherever it is just then, and
-// what waits behind it goes on: at once, or when the attempt under way has ended.
-func givenUp(t testing.TB) {
-	cfg := outbox.DefaultConfig()
-	d, now := outbox.New(cfg), time.UnixMilli(1_000_000_000_000)
-	shard, from, to := sharding.ShardID{Type: "A"}, entity("A", 1), entity("C", 1)
-	var out outbox.Outputs
-	ended := 0
-	delivered, last, fired := "", uint64(0), turn.Fire{}
-	step := func(do func()) {
-		out = outbox.Outputs{}
-		do()
-		for _, v := range out.Delivers {
-			delivered, last = delivered+string(v.Env.Payload), v.Number
-		}
-		for _, in := range out.Turn {
-			switch in := in.(type) {
-			case turn.SendsEnded:
-				ended += len(in.Seqs)
-			case turn.Fire:
-				fired = in
-			}
-		}
-		if err := d.Check(); err != nil {
-			t.Fatal(err)
-		}
-		if c := d.Clone(); !bytes.Equal(c.AppendState(now, nil), d.AppendState(now, nil)) {
-			t.Fatal("the clone differs")
-		}
-	}
-	in := func(i outbox.Input) { step(func() { d.Step(now, i, &out) }) }
-	tell := func(e turn.ShardEvent) { step(func() { d.Observe(now, e, &out) }) }
-	want := func(what, to string, held, done int) {
-		t.Helper()
-		if delivered != to || d.Stats().Sends != held || ended != done {
-			t.Errorf("%s: delivered %q, %d held, %d ended; want %q, %d, %d", what, delivered, d.Stats().Sends, ended, to, held, done)
-		}
-	}
-	store := func(seq uint64, replyTo string) {
-		s := sharding.Send{To: to, Input: sharding.Input{Command: "do", Payload: fmt.Append(nil, seq)}, ReplyTo: replyTo}
-		tell(turn.SendsStored{Shard: shard, Epoch: 1, Entity: from, At: now, Records: []sharding.Record{{Seq: seq, Sends: []sharding.Send{s}}}})
-	}
-	drop := func(seq uint64) { tell(turn.SendDropped{Shard: shard, Epoch: 1, Entity: from, Seq: seq}) }
-	answer := func(r sharding.Reply) { in(outbox.Answered{Number: last, Reply: r}) }
-	stored := func() {
-		t.Helper()
-		if len(out.Acks) != 1 {
-			t.Fatalf("%d ends are stored at a time, want 1", len(out.Acks))
-		}
-		in(outbox.Acked{Number: out.Acks[0].Number, Verdict: sharding.Durable})
-	}
-	away, done := sharding.Reject(sharding.Unavailable, "away"), sharding.Reply{Outcome: sharding.OK}
-	in(outbox.Open{Shard: shard, Epoch: 1})
-	in(outbox.Page{Number: 1, Now: now})
-
-	store(1, "")
-	store(2, "")
-	store(3, "")
-	answer(away)
-	want("one fails", "1", 3, 0)
-	drop(2)
-	want("behind it", "1", 2, 1)
-	drop(2)
-	drop(1)
-	want("while it waits to be tried again", "13", 1, 2)
-	store(4, "")
-	drop(3)
-	want("while it is under way", "13", 2, 3)
-	drop(3)
-	answer(done)
-	want("when that has ended", "134", 1, 3)
-	answer(done)
-	in(outbox.Tick{})
-	drop(4) // while its end is being stored, which counts it
-	now = now.Add(cfg.AckDelay)
-	in(outbox.Tick{})
-	stored()
-	want("while its end is stored", "134", 0, 4)
-	drop(4)
-	want("when it has ended", "134", 0, 4)
-
-	store(5, "take")
-	store(6, "")
-	answer(done)
-	drop(5) // the turn that takes the answer is refused, or fails
-	tell(turn.FiringEnded{Shard: shard, Epoch: 1, Entity: from, Ref: fired.Wakeup.WakeRef, End: turn.FiringFailed, Code: sharding.Internal})
-	want("while its answer is taken", "13456", 1, 5)
-	answer(done)
-	now = now.Add(cfg.AckDelay)
-	in(outbox.Tick{})
-	stored()
-
-	// What is read may be older than what is told.
-	now = now.Add(cfg.Refresh)
-	in(outbox.Tick{})
-	drop(7)
-	row := func(seq uint64) outbox.Row {
-		return outbox.Row{Shard: shard, Entity: from, Seq: seq, At: now, Sends: []outbox.Pending{{Send: sharding.Send{To: to, Input: sharding.Input{Command: "do", Payload: fmt.Append(nil, seq)}}}}}
-	}
-	in(outbox.Page{Number: 2, Now: now, Rows: []outbox.Row{row(7), row(8)}})
-	want("while it is read", "134568", 1, 6)
-	answer(done)
-	now = now.Add(cfg.Refresh)
-	in(outbox.Tick{})
-	drop(9)
-	in(outbox.Page{Number: 3, Now: now, Rows: []outbox.Row{row(9)}})
-	want("while it alone is read", "134568", 1, 6)
-}
-
-func TestGivenUp(t *testing.T) { givenUp(t) }
 
 // crowded: many senders send to one target that hangs. All that is too old ends, although few
 // commands to it are under way at a time.

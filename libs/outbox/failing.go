@@ -10,8 +10,8 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Failing is a send that has failed and will be tried again. Those behind it of the same pair
-// wait for it.
+// Failing is a send that has failed and will be tried again. The later sends of the same pair wait for
+// it.
 type Failing struct {
 	From    sharding.Entity
 	Seq     uint64
@@ -20,18 +20,18 @@ type Failing struct {
 	Command string
 	ReplyTo string
 	SentAt  time.Time
-	// Answer says that the target has answered, and that the command of the sender fails that
-	// takes the answer.
+	// Answer says that the target has answered. What fails is then the command of the sender that is
+	// to take the answer.
 	Answer  bool
-	Waiting int       // how many wait behind it in memory
+	Waiting int       // how many sends of the pair wait behind it in memory
 	Since   time.Time // of the first failure, by the clock of this process
 	Times   int       // how many times it has failed
-	Next    time.Time // when it is tried again, by the clock of this process: now if that is over
+	Next    time.Time // when it is tried again, by the clock of this process; a time in the past: now
 	Code    sharding.Code
 	Message string
 }
 
-// Died is why a send has become a dead letter.
+// Died says why a send has become a dead letter.
 type Died struct {
 	shard   sharding.ShardID // of the sender
 	At      time.Time        // by the clock of this process
@@ -40,9 +40,9 @@ type Died struct {
 	Message string
 }
 
-// Failing returns the sends that have failed and will be tried again, at most limit of them:
-// those of an entity, those of a type if the entity has no id, or all if it is zero. The one that
-// has been failing for longest comes first.
+// Failing returns the sends that have failed and will be tried again, at most limit of them. It returns
+// those of an entity. If the entity has no id, it returns those of the entity's type; if the entity is
+// zero, those of all types. The send that has been failing for the longest time comes first.
 func (d *Dispatcher) Failing(of sharding.Entity, limit int) []Failing {
 	first := priority.First(func(yield func(*pair) bool) {
 		for p := range d.failing { // order-free: the first ones are taken
@@ -61,7 +61,8 @@ func (d *Dispatcher) Failing(of sharding.Entity, limit int) []Failing {
 	return list
 }
 
-// FailingOf returns the send for which those of one entity to another one wait, if it is failing.
+// FailingOf returns the first send of a pair, for which the later sends of the pair wait. If this send
+// is not failing, ok is false.
 func (d *Dispatcher) FailingOf(s sharding.ShardID, from, to sharding.Entity) (f Failing, ok bool) {
 	sh := d.byID[s]
 	if sh == nil || sh.sources[from] == nil {
@@ -82,6 +83,7 @@ func (d *Dispatcher) FailingTypes() map[sharding.EntityType]int {
 	return n
 }
 
+// describe returns the first send of the pair, which is failing.
 func (p *pair) describe() Failing {
 	x := p.queue[0]
 	return Failing{
@@ -91,8 +93,9 @@ func (p *pair) describe() Failing {
 	}
 }
 
-// Died returns why a send has become a dead letter, if it did so in this process, since its shard
-// was opened, and is one of the last ones. Nothing is decided by it.
+// Died returns why a send has become a dead letter. The reason is known only if the send became a dead
+// letter in this process and after its shard was opened here, and only for the last dead letters. The
+// reasons are for operators; nothing is decided by them.
 func (d *Dispatcher) Died(from sharding.Entity, seq uint64, place uint16) (died Died, ok bool) {
 	died, ok = d.died[sendName{from, seq, place}]
 	return died, ok
@@ -100,7 +103,7 @@ func (d *Dispatcher) Died(from sharding.Entity, seq uint64, place uint16) (died 
 
 // noteDied remembers why the first send of a pair has become a dead letter.
 func (d *Dispatcher) noteDied(p *pair, r *sharding.Reply) {
-	k := p.first()
+	k := p.firstName()
 	if _, known := d.died[k]; !known {
 		if len(d.diedOrder) >= d.cfg.DeadLetters {
 			delete(d.died, d.diedOrder[0])
@@ -113,8 +116,8 @@ func (d *Dispatcher) noteDied(p *pair, r *sharding.Reply) {
 	d.died[k] = Died{shard: p.source.shard.id, At: d.now, Times: p.times, Code: r.Code, Message: message}
 }
 
-// forgetDied forgets the dead letters of a shard: another region may deal with them.
-func (d *Dispatcher) forgetDied(s sharding.ShardID) {
+// removeDied removes the reasons for the dead letters of a shard: another region may deal with them.
+func (d *Dispatcher) removeDied(s sharding.ShardID) {
 	d.diedOrder = slices.DeleteFunc(d.diedOrder, func(k sendName) bool {
 		if d.died[k].shard != s {
 			return false

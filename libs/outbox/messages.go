@@ -7,20 +7,20 @@ import (
 	"github.com/roost-cluster/roost/libs/turn"
 )
 
-// Input is one message to a [Dispatcher], besides those that [Dispatcher.Observe] takes. The set
-// is closed.
+// Input is an input of [Dispatcher.Step]. Only this package defines inputs. The events that
+// [Dispatcher.Observe] takes are no Inputs.
 type Input interface{ input() }
 
-// Outputs are what steps of a dispatcher want done.
+// Outputs is what the driver must do after calls of Step and Observe.
 type Outputs struct {
 	Reads    []Read
 	Delivers []Deliver
 	Acks     []Ack
-	Turn     []turn.Input // for the turn.Machine
-	Dead     []DeadLetter // to be told to operators
+	Turn     []turn.Input // inputs of the turn.Machine
+	Dead     []DeadLetter // to be reported to operators
 }
 
-// Empty reports whether nothing is wanted.
+// Empty reports whether there is nothing to do.
 func (o *Outputs) Empty() bool {
 	return len(o.Reads)+len(o.Delivers)+len(o.Acks)+len(o.Turn)+len(o.Dead) == 0
 }
@@ -34,15 +34,17 @@ type (
 	}
 	// Close: the shard is handed off or lost. Nothing more is delivered.
 	Close struct{ Shard sharding.ShardID }
-	// Page answers Read. Of a shard that is in Failed nothing is known.
+	// Page is the answer to a Read.
 	Page struct {
-		Number uint64
-		// Now is the clock of the store; zero: not known, because all shards have failed.
-		Now    time.Time
-		Rows   []Row // in the order of their shards, and in each in that of their positions
-		More   []sharding.ShardID
-		Failed []sharding.ShardID
-		// Err says why nothing could be read; empty: it could.
+		Number uint64 // the Number of the Read
+		// Now is the time of the store's clock; zero: not known, because no shard could be read.
+		Now time.Time
+		// Records are in the order of Read.Shards. The records of one shard are in the order of
+		// their positions.
+		Records []Record
+		More    []sharding.ShardID // shards that may have more records
+		Failed  []sharding.ShardID // shards whose records could not be read; they have none in Records
+		// Err says why nothing could be read. If it is empty, the other fields are valid.
 		Err string
 	}
 	// Answered answers Deliver.
@@ -59,30 +61,30 @@ type (
 	Tick struct{}
 )
 
-// Read asks the journal for records with pending sends: of each shard the first Limit ones
-// behind a position. It is answered by one Page.
+// Read asks the journal for records with pending sends. For each shard, it names the position behind
+// which at most Limit records are read. A Read is answered by one Page.
 type Read struct {
 	Number uint64
 	Shards []Position // each shard once
 	Limit  int
 }
 
-// Position is a place among the records of a shard: by entity, in an order that is the
-// store's own, then by sequence number. One without Entity is before all of them.
+// Position is a place among the records of a shard. Records are ordered by entity, in the store's own
+// order, and then by sequence number. A position without Entity is before all records.
 type Position struct {
 	Shard  sharding.ShardID
 	Entity sharding.Entity
 	Seq    uint64
 }
 
-// Row is a record with pending sends.
-type Row struct {
+// Record is a record with pending sends, as the journal has it.
+type Record struct {
 	Shard  sharding.ShardID
 	Entity sharding.Entity
 	Seq    uint64
 	At     time.Time // when it was stored
 	Sends  []Pending // in the order of their places
-	// Epoch is the highest epoch that was claimed for the shard when the row was read.
+	// Epoch is the highest epoch that was claimed for the shard when the record was read.
 	Epoch sharding.Epoch
 	// Err says why the record cannot be read; empty: it can.
 	Err string
@@ -107,8 +109,8 @@ type Ack struct {
 	Append sharding.Append
 }
 
-// DeadLetter is a send that has ended without success, of which its sender is not told. It
-// stays in the journal until somebody deals with it.
+// DeadLetter is a send that has ended without success, and whose sender has not taken the answer. The
+// journal keeps a dead letter until an operator drops it or sends it again.
 type DeadLetter struct {
 	From    sharding.Entity
 	Seq     uint64
@@ -123,7 +125,7 @@ type DeadLetter struct {
 // Stats describes what the dispatcher holds, and counts since its start.
 type Stats struct {
 	Sends    int // in memory
-	Bytes    int // of their inputs and answers
+	Bytes    int // of the inputs and answers of the sends in memory
 	UnderWay int // deliveries that are not answered
 	Failing  int // pairs of sender and target
 	// Delivered counts sends that were answered with success, or whose sender has taken the
@@ -131,8 +133,8 @@ type Stats struct {
 	Delivered, Refused, InDoubt uint64
 	// Failed counts attempts that will be repeated.
 	Failed uint64
-	// Obsolete counts answers that the sender has taken before, or that are not for its
-	// present life.
+	// Obsolete counts answers that were not taken, because the sender had taken them before, or
+	// because they were for an earlier life of the sender.
 	Obsolete uint64
 	// ReadsFailed counts reads that failed.
 	ReadsFailed uint64

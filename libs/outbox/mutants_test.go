@@ -9,16 +9,16 @@ import (
 	"github.com/roost-cluster/roost/libs/mutant"
 )
 
-// probe takes the failures of a test that is run with a mutant.
-type probe struct {
+// failureCatcher takes the failures of a test that is run with a mutant.
+type failureCatcher struct {
 	testing.TB
 	failed bool
 }
 
-func (p *probe) Helper()               {}
-func (p *probe) Errorf(string, ...any) { p.failed = true }
-func (p *probe) Fatal(...any)          { p.failed = true; runtime.Goexit() }
-func (p *probe) Fatalf(string, ...any) { p.failed = true; runtime.Goexit() }
+func (p *failureCatcher) Helper()               {}
+func (p *failureCatcher) Errorf(string, ...any) { p.failed = true }
+func (p *failureCatcher) Fatal(...any)          { p.failed = true; runtime.Goexit() }
+func (p *failureCatcher) Fatalf(string, ...any) { p.failed = true; runtime.Goexit() }
 
 // TestMutants checks that the comparison with the model fails without a guard.
 func TestMutants(t *testing.T) {
@@ -26,7 +26,7 @@ func TestMutants(t *testing.T) {
 	for _, name := range []string{"pair-order", "send-key", "max-age", "silent-refusal", "send-ack", "send-back-off", "unsure", "stored-sends", "sends-meanwhile", "evicted", "crowded", "ready-again", "ack-apart", "ack-back-off", "ack-deposed", "page-deposed", "send-no-clock",
 		"drop-forgets", "drop-waits", "drop-read", "take-grace", "page-full", "page-behind", "ended-durable", "obsolete-counts"} {
 		mutant.Activate(name)
-		p := &probe{TB: t}
+		p := &failureCatcher{TB: t}
 		done := make(chan struct{})
 		go func() {
 			defer close(done)

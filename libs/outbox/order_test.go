@@ -57,9 +57,9 @@ func (s *script) in(i outbox.Input) {
 }
 
 // row is a record of an entity with one send.
-func (s *script) row(from sharding.Entity, seq uint64) outbox.Row {
+func (s *script) row(from sharding.Entity, seq uint64) outbox.Record {
 	x := sharding.Send{To: entity("C", 1), Input: sharding.Input{Command: "do", Payload: fmt.Append(nil, seq)}}
-	return outbox.Row{Shard: s.shard, Entity: from, Seq: seq, At: s.now, Sends: []outbox.Pending{{Send: x}}}
+	return outbox.Record{Shard: s.shard, Entity: from, Seq: seq, At: s.now, Sends: []outbox.Pending{{Send: x}}}
 }
 
 // stored says that a record is durable.
@@ -72,9 +72,9 @@ func (s *script) stored(from sharding.Entity, seq uint64) {
 }
 
 // page answers the newest read.
-func (s *script) page(more bool, rows ...outbox.Row) {
+func (s *script) page(more bool, rows ...outbox.Record) {
 	s.t.Helper()
-	p := outbox.Page{Number: s.reads[len(s.reads)-1].Number, Now: s.now, Rows: rows}
+	p := outbox.Page{Number: s.reads[len(s.reads)-1].Number, Now: s.now, Records: rows}
 	if more {
 		p.More = []sharding.ShardID{s.shard}
 	}
@@ -108,10 +108,10 @@ func TestFullPage(t *testing.T) { fullPage(t) }
 func behindDamage(t testing.TB) {
 	for _, behind := range [][]uint64{{4}, nil} {
 		s, from := newScript(t, outbox.DefaultConfig()), entity("A", 1)
-		torn := outbox.Row{Shard: s.shard, Entity: from, Seq: 2, Err: "it is damaged"}
+		torn := outbox.Record{Shard: s.shard, Entity: from, Seq: 2, Err: "it is damaged"}
 		s.page(true, s.row(from, 1), torn, s.row(from, 3))
 		s.answer(sharding.Reply{Outcome: sharding.OK})
-		var rows []outbox.Row
+		var rows []outbox.Record
 		for _, seq := range behind {
 			rows = append(rows, s.row(from, seq))
 		}
@@ -120,7 +120,7 @@ func behindDamage(t testing.TB) {
 		if s.delivered != "1" {
 			t.Errorf("with %d on the next page, %s are delivered before the damage is repaired", behind, s.delivered)
 		}
-		rows = []outbox.Row{s.row(from, 2), s.row(from, 3)}
+		rows = []outbox.Record{s.row(from, 2), s.row(from, 3)}
 		for _, seq := range behind {
 			rows = append(rows, s.row(from, seq))
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/roost-cluster/roost/libs/turn"
 )
 
-// pair is a sender and a target. Only the first send of the pair is under way: the next one begins
+// pair is a sender and a target. Only the first send of the pair is under way: the next send begins
 // when the first one has ended.
 type pair struct {
 	source *source
@@ -21,13 +21,13 @@ type pair struct {
 	state  pairState
 	number uint64 // of the delivery under way
 	// The fields below are about a pair that is failing: an attempt for its first send has failed.
-	times   int           // how many attempts have failed, one after the other
-	since   time.Time     // when the first of these failed
-	retryAt time.Time     // when the next attempt may begin
-	code    sharding.Code // of the last failure
-	message string        // of the last failure
-	order   uint64        // orders pairs with the same retryAt
-	place   int           // index in Dispatcher.retries
+	times     int           // how many attempts have failed, one after the other
+	since     time.Time     // when the first of these failed
+	retryAt   time.Time     // when the next attempt may begin
+	code      sharding.Code // of the last failure
+	message   string        // of the last failure
+	order     uint64        // orders pairs with the same retryAt
+	heapIndex int           // index in Dispatcher.retries
 }
 
 // Before orders pairs by the time at which they are tried again, then by the order in which they
@@ -36,22 +36,22 @@ func (p *pair) Before(o *pair) bool {
 	return cmp.Or(p.retryAt.Compare(o.retryAt), cmp.Compare(p.order, o.order)) < 0
 }
 
-func (p *pair) Place() *int { return &p.place }
+func (p *pair) Place() *int { return &p.heapIndex }
 
 type pairState uint8
 
 const (
-	ready    pairState = iota + 1 // in typeQueue.ready
-	crowded                       // in target.waiting
-	underWay                      // a delivery is under way
-	taking                        // a command of the sender takes the answer
-	retrying                      // in Dispatcher.retries
-	ending                        // the end of the first send is being stored, and the next send waits for it (see endAs)
+	ready          pairState = iota + 1 // in typeQueue.ready
+	waitingForSlot                      // in addressee.waiting: all slots of the addressee are taken
+	underWay                            // a delivery is under way
+	taking                              // a command of the sender takes the answer
+	retrying                            // in Dispatcher.retries
+	storingEnd                          // the end of the first send is being stored, and the next send waits for it (see storeEnd)
 )
 
 // delivery is a delivery under way.
 type delivery struct {
-	pair *pair // nil: the dispatcher has forgotten the pair
+	pair *pair // nil: the pair has left the memory
 	to   sharding.Entity
 }
 
@@ -78,9 +78,9 @@ func (d *Dispatcher) enqueue(x *send) {
 	}
 }
 
-// next returns the entity that gets the next command for the first send: the target or, once there
-// is an answer, the sender.
-func (p *pair) next() sharding.Entity {
+// addressee returns the entity that gets the next command of the pair. While the first send has no
+// answer, this is the target. Once there is an answer, it is the sender, which takes the answer.
+func (p *pair) addressee() sharding.Entity {
 	if x := p.queue[0]; x.answer == nil {
 		return x.To
 	}
@@ -102,7 +102,7 @@ func (d *Dispatcher) typeOf(t sharding.EntityType) *typeQueue {
 // makeReady queues a pair for its next attempt.
 func (d *Dispatcher) makeReady(p *pair) {
 	p.state = ready
-	q := d.typeOf(p.next().Type)
+	q := d.typeOf(p.addressee().Type)
 	q.ready = append(q.ready, p)
 }
 
@@ -110,34 +110,35 @@ func (d *Dispatcher) makeReady(p *pair) {
 func (d *Dispatcher) unqueue(p *pair) {
 	switch p.state {
 	case ready:
-		q := d.typeOf(p.next().Type)
+		q := d.typeOf(p.addressee().Type)
 		q.ready = without(q.ready, p)
-		d.wake(p.next())
-	case crowded:
-		t := d.targets[p.next()]
+		d.offerSlot(p.addressee())
+	case waitingForSlot:
+		t := d.addressees[p.addressee()]
 		t.waiting = without(t.waiting, p)
 	case underWay:
 		d.deliveries[p.number].pair = nil
 	case taking:
-		delete(d.taking, p.first())
-		d.leave(p.source.entity)
+		delete(d.taking, p.firstName())
+		d.freeSlot(p.source.entity)
 	case retrying:
 		d.retries.Remove(p)
 	}
 	p.state = 0
 }
 
-// enter counts a command to the entity that next returns for the pair. If too many commands to this
-// entity are under way, the pair waits, and enter returns false.
-func (d *Dispatcher) enter(q *typeQueue, p *pair) bool {
-	to := p.next()
-	t := d.targets[to]
+// takeSlot takes a slot of the pair's addressee for a command of the pair. An entity has
+// Config.TargetDeliveries slots, and each command under way to it takes one. If no slot is free, the pair
+// waits, and takeSlot returns false.
+func (d *Dispatcher) takeSlot(q *typeQueue, p *pair) bool {
+	to := p.addressee()
+	t := d.addressees[to]
 	if t == nil {
-		t = &target{}
-		d.targets[to] = t
+		t = &addressee{}
+		d.addressees[to] = t
 	}
 	if t.underWay >= d.cfg.TargetDeliveries {
-		p.state = crowded
+		p.state = waitingForSlot
 		t.waiting = append(t.waiting, p)
 		return false
 	}
@@ -146,18 +147,20 @@ func (d *Dispatcher) enter(q *typeQueue, p *pair) bool {
 	return true
 }
 
-// leave counts a command to an entity as ended.
-func (d *Dispatcher) leave(to sharding.Entity) {
+// freeSlot frees the slot of a command to an entity. The command is no longer under way.
+func (d *Dispatcher) freeSlot(to sharding.Entity) {
 	d.typeOf(to.Type).underWay--
-	d.targets[to].underWay--
-	d.wake(to)
+	d.addressees[to].underWay--
+	d.offerSlot(to)
 }
 
-// wake makes the next crowded pair of an entity ready, if there is room for its command. It must be
-// called when a command to the entity has ended. It must also be called when a ready pair ends or is
-// removed before enter has counted its command, because another pair can then use the room.
-func (d *Dispatcher) wake(to sharding.Entity) {
-	t := d.targets[to]
+// offerSlot makes the next pair that waits for a slot of an entity ready, if a slot is free. It must be called
+// when a slot becomes free. It must also be called when a pair that was made ready will not take the slot after
+// all, because the pair is removed or its send is given up. A pair that was made ready is no longer in
+// addressee.waiting, and nobody else was offered the slot. So the slot would stay free while other pairs wait
+// for it.
+func (d *Dispatcher) offerSlot(to sharding.Entity) {
+	t := d.addressees[to]
 	switch {
 	case t == nil || t.underWay >= d.cfg.TargetDeliveries:
 	case len(t.waiting) > 0:
@@ -165,7 +168,7 @@ func (d *Dispatcher) wake(to sharding.Entity) {
 		t.waiting = t.waiting[1:]
 		d.makeReady(p)
 	case t.underWay == 0:
-		delete(d.targets, to)
+		delete(d.addressees, to)
 	}
 }
 
@@ -178,13 +181,13 @@ func without(list []*pair, p *pair) []*pair {
 	return list
 }
 
-// first names the first send of the pair.
-func (p *pair) first() sendName {
+// firstName returns the name of the first send of the pair.
+func (p *pair) firstName() sendName {
 	x := p.queue[0]
 	return sendName{p.source.entity, x.seq, x.Place}
 }
 
-// advance begins what is due: retries, deliveries, acknowledgements and reads.
+// advance begins what is due: retries, deliveries, appends that store ends of sends, and reads.
 func (d *Dispatcher) advance() {
 	for len(d.retries) > 0 && !d.retries[0].retryAt.After(d.now) {
 		p := d.retries[0]
@@ -193,13 +196,14 @@ func (d *Dispatcher) advance() {
 	}
 	for d.startReady() {
 	}
-	d.storeDue()
+	d.storeDueEnds()
 	d.scan()
 }
 
 // startReady begins the attempts for which there is room, and reports whether it has begun any. If so,
-// it must be called again: if an attempt gives a send up, the pair becomes ready for its sender, and
-// the loop may have passed the sender's type already.
+// it must be called again. An attempt may give a send up. Then the pair becomes ready in the queue of
+// its sender's type, because the sender is to take the answer, and the loop may have passed that queue
+// already.
 func (d *Dispatcher) startReady() (any bool) {
 	for _, q := range d.types {
 		for q.underWay < d.cfg.Deliveries && len(q.ready) > 0 {
@@ -212,18 +216,18 @@ func (d *Dispatcher) startReady() (any bool) {
 	return any
 }
 
-// attempt delivers the first send of a pair, or gives it up if it is too old. If there is an answer
-// already, attempt has the sender take it.
+// attempt delivers the first send of a pair, or gives the send up if it is too old. If there is an
+// answer already, attempt has the sender take the answer.
 func (d *Dispatcher) attempt(q *typeQueue, p *pair) {
 	x := p.queue[0]
 	if x.answer == nil && d.wall()-x.at.UnixMilli() >= d.cfg.MaxAge.Milliseconds() && !mutant.On("max-age") {
 		d.giveUp(p)
 		if !mutant.On("crowded") {
-			d.wake(x.To)
+			d.offerSlot(x.To)
 		}
 		return
 	}
-	if !d.enter(q, p) {
+	if !d.takeSlot(q, p) {
 		return
 	}
 	if x.answer != nil {
@@ -251,15 +255,15 @@ func Key(from sharding.Entity, seq uint64, place uint16, at time.Time) sharding.
 	return sharding.DerivedKey(sharding.SendPrefix, at, string(from.Type), string(from.ID), strconv.FormatUint(seq, 10), strconv.Itoa(int(place)))
 }
 
-// giveUp ends a send that is too old to be tried again. All its attempts were refused, unless the
-// send is marked as unsure.
+// giveUp ends the attempts for the first send of a pair, because the send is too old. The pair then goes on as
+// if the target had refused the send. All attempts of the send were refused, unless the send is marked as unsure.
 func (d *Dispatcher) giveUp(p *pair) {
 	reply := sharding.Reject(p.code, fmt.Sprintf("it has not succeeded in %s; the last attempt failed with: %s", d.cfg.MaxAge, p.message))
 	if p.times == 0 {
 		reply = sharding.Reject(sharding.DeadlineExceeded, fmt.Sprintf("it is older than %s, so that it is not tried any more", d.cfg.MaxAge))
 	}
-	p.queue[0].mayStillRun = false // the send is too old for the next owner too
-	d.answer(p, &reply)
+	p.queue[0].mayStillRun = false // no owner delivers the send again: it is too old
+	d.targetAnswered(p, &reply)
 }
 
 // answered handles the answer to a delivery.
@@ -269,31 +273,32 @@ func (d *Dispatcher) answered(in *Answered) {
 		return
 	}
 	delete(d.deliveries, in.Number)
-	d.leave(v.to)
+	d.freeSlot(v.to)
 	p := v.pair
 	if p == nil {
 		return
 	}
 	p.state = 0
 	if p.queue[0].dropped {
-		d.goAfterDrop(p)
+		d.removeDropped(p)
 		return
 	}
 	r := &in.Reply
-	p.queue[0].mayStillRun = r.Outcome == sharding.Rejected
+	p.queue[0].mayStillRun = r.Outcome == sharding.Rejected // a target does not remember what it has refused, so it could execute a repeat
 	switch {
 	case r.Outcome == sharding.OK && r.Code != sharding.ReplyLost, r.Outcome == sharding.Rejected && r.Code.Final(),
 		r.Outcome == sharding.Unknown && r.Code == sharding.KeyExpired: // the outcome will never be known
-		d.answer(p, r)
+		d.targetAnswered(p, r)
 	default:
 		p.queue[0].unsure = p.queue[0].unsure || r.Outcome != sharding.Rejected
-		d.fail(p, r.Code, r.Message)
+		d.retryLater(p, r.Code, r.Message)
 	}
 }
 
-// answer handles the answer to the first send of a pair. If the send names a command of its sender
-// for the answer, this command takes it. Otherwise the send ends: with success, or as a dead letter.
-func (d *Dispatcher) answer(p *pair, r *sharding.Reply) {
+// targetAnswered handles the answer to the first send of a pair. If the send names a command of its
+// sender for the answer, this command takes it. Otherwise the send ends: with success, or as a dead
+// letter.
+func (d *Dispatcher) targetAnswered(p *pair, r *sharding.Reply) {
 	x := p.queue[0]
 	reply := *r
 	reply.Timing = sharding.Timing{}
@@ -301,14 +306,14 @@ func (d *Dispatcher) answer(p *pair, r *sharding.Reply) {
 		reply.Outcome = sharding.Unknown
 	}
 	if x.ReplyTo == "" {
-		d.end(p, d.stateOf(&reply), &reply)
+		d.endSend(p, d.stateOf(&reply), &reply)
 		return
 	}
 	x.answer = &reply
 	more := len(r.Payload) + len(r.Message)
 	x.size += more
 	d.bytes += more
-	d.succeed(p) // the target has answered; from here on, only the sender may fail
+	d.clearFailure(p) // the failures so far were those of the target, which has answered now; from here on, only the sender can fail
 	d.makeReady(p)
 }
 
@@ -330,7 +335,7 @@ func (d *Dispatcher) stateOf(r *sharding.Reply) sharding.SendState {
 func (d *Dispatcher) take(p *pair) {
 	x := p.queue[0]
 	p.state = taking
-	d.taking[p.first()] = p
+	d.taking[p.firstName()] = p
 	d.out.Turn = append(d.out.Turn, turn.Fire{Shard: p.source.shard.id, Epoch: p.source.shard.epoch, Entity: p.source.entity, Wakeup: turn.Wakeup{
 		WakeRef: sharding.WakeRef{Kind: sharding.SendWake, Name: x.To.String(), Seq: x.seq, Number: uint64(x.Place)},
 		Input:   sharding.Input{Command: x.ReplyTo},
@@ -346,18 +351,18 @@ func (d *Dispatcher) taken(e *turn.FiringEnded) {
 		return
 	}
 	delete(d.taking, key)
-	d.leave(e.Entity)
+	d.freeSlot(e.Entity)
 	p.state = 0
 	x := p.queue[0]
 	if x.dropped {
-		d.goAfterDrop(p)
+		d.removeDropped(p)
 		return
 	}
 	switch e.End {
 	case turn.FiringDone:
 		d.stats.Delivered++
-		d.goOn(p)
-		d.gone(x)
+		d.beginNext(p)
+		d.removeSend(x)
 	case turn.FiringObsolete:
 		// An earlier append has ended the send. The machine has not been told of this end yet, for
 		// example because the outcome of that append was unknown.
@@ -365,25 +370,27 @@ func (d *Dispatcher) taken(e *turn.FiringEnded) {
 		if s := p.source.shard; !mutant.On("obsolete-counts") {
 			d.out.Turn = append(d.out.Turn, turn.SendsEnded{Shard: s.id, Epoch: s.epoch, Entity: e.Entity, Seqs: []uint64{x.seq}})
 		}
-		d.goOn(p)
-		d.gone(x)
+		d.beginNext(p)
+		d.removeSend(x)
 	case turn.FiringOtherLife: // the life of the sender that would have taken the answer is over
 		d.stats.Obsolete++
-		d.endAs(p, sharding.SendDone)
+		d.storeEnd(p, sharding.SendDone)
 	case turn.FiringFailed:
 		if d.wall()-x.at.UnixMilli() >= (d.cfg.MaxAge+d.cfg.TakeGrace).Milliseconds() && !mutant.On("take-grace") {
 			reply := sharding.Doubt(e.Code, fmt.Sprintf("the sender has not taken the answer in %s: %s", d.cfg.MaxAge+d.cfg.TakeGrace, e.Message))
-			d.end(p, sharding.SendInDoubt, &reply)
+			d.endSend(p, sharding.SendInDoubt, &reply)
 			return
 		}
-		d.fail(p, e.Code, e.Message)
+		d.retryLater(p, e.Code, e.Message)
 	default: // if the answer was taken after all, the journal will refuse the next attempt
-		d.fail(p, sharding.Unavailable, "whether the answer was taken is not known yet")
+		d.retryLater(p, sharding.Unavailable, "whether the answer was taken is not known yet")
 	}
 }
 
-// end ends the first send of a pair, if no command of the sender has ended it by taking the answer.
-func (d *Dispatcher) end(p *pair, as sharding.SendState, r *sharding.Reply) {
+// endSend counts the end of the first send of a pair, reports a dead letter, and stores the end. It must
+// not be called if a command of the sender has taken the answer: that command's append has stored the
+// end of the send.
+func (d *Dispatcher) endSend(p *pair, as sharding.SendState, r *sharding.Reply) {
 	x := p.queue[0]
 	switch as {
 	case sharding.SendDone:
@@ -399,45 +406,45 @@ func (d *Dispatcher) end(p *pair, as sharding.SendState, r *sharding.Reply) {
 		})
 		d.noteDied(p, r)
 	}
-	d.endAs(p, as)
+	d.storeEnd(p, as)
 }
 
-// endAs stores the end of the first send of a pair. If the first send cannot run any more, the next
+// storeEnd stores the end of the first send of a pair. If no repeat of the first send can run, the next
 // send of the pair begins at once. Otherwise the next send begins when the end of the first one is
 // durable. If the next send began earlier, the next owner of the shard could deliver the first send
 // again. Then the first send could succeed, and take effect after the next one.
-func (d *Dispatcher) endAs(p *pair, as sharding.SendState) {
+func (d *Dispatcher) storeEnd(p *pair, as sharding.SendState) {
 	x := p.queue[0]
-	x.as = as
-	d.storeLater(x)
+	x.end = as
+	d.queueEnd(x)
 	if !x.mayStillRun || mutant.On("ended-durable") {
-		d.goOn(p)
+		d.beginNext(p)
 		return
 	}
-	d.succeed(p)
-	p.state = ending
-	x.source.shard.ackAt = d.now
-	d.ackBy(d.now)
+	d.clearFailure(p)
+	p.state = storingEnd
+	x.source.shard.storeAt = d.now
+	d.storeBy(d.now)
 }
 
-// ended is called when the end of a send is durable. If the pair of the send has waited for that,
-// ended goes on with the next send of the pair.
-func (d *Dispatcher) ended(x *send) {
-	if p := x.source.pairs[x.To]; p != nil && p.state == ending && p.queue[0] == x {
-		d.goOn(p)
+// endStored is called when the end of a send is durable. If the pair of the send has waited for that,
+// endStored begins the next send of the pair.
+func (d *Dispatcher) endStored(x *send) {
+	if p := x.source.pairs[x.To]; p != nil && p.state == storingEnd && p.queue[0] == x {
+		d.beginNext(p)
 	}
 }
 
-// held returns the sends of the pair. While the end of the first send is being stored, held leaves that
-// send out, because it is counted with the ends.
-func (p *pair) held() []*send {
-	if p.state == ending {
+// pending returns the sends of the pair that have not ended. While the end of the first send is being
+// stored, that send is in shard.ends or in an ack, and pending leaves it out.
+func (p *pair) pending() []*send {
+	if p.state == storingEnd {
 		return p.queue[1:]
 	}
 	return p.queue
 }
 
-// dropped forgets a send that an operator has dropped. If an attempt of the send is under way, the
+// dropped removes a send that an operator has dropped. If an attempt of the send is under way, the
 // next send of the pair waits until the attempt has ended, and the result of the attempt is ignored.
 //
 // If this Dispatcher is storing the end of the send, dropped does nothing. The append that stores the
@@ -457,7 +464,7 @@ func (d *Dispatcher) dropped(e *turn.SendDropped) {
 	}
 	for _, p := range src.sorted() {
 		i := slices.IndexFunc(p.queue, func(x *send) bool { return x.seq == e.Seq && x.Place == e.Place })
-		if i < 0 || p.queue[i].dropped || i == 0 && p.state == ending {
+		if i < 0 || p.queue[i].dropped || i == 0 && p.state == storingEnd {
 			continue
 		}
 		x := p.queue[i]
@@ -465,26 +472,26 @@ func (d *Dispatcher) dropped(e *turn.SendDropped) {
 		switch {
 		case i > 0:
 			p.queue = slices.Delete(p.queue, i, i+1)
-			d.gone(x)
+			d.removeSend(x)
 		case (p.state == underWay || p.state == taking) && !mutant.On("drop-waits"):
 			x.dropped = true
 		default:
 			d.unqueue(p)
-			d.goAfterDrop(p)
+			d.removeDropped(p)
 		}
 	}
 }
 
-// goAfterDrop forgets the first send of a pair, which was dropped, and goes on with the next.
-func (d *Dispatcher) goAfterDrop(p *pair) {
+// removeDropped removes the first send of a pair, which an operator has dropped, and begins the next.
+func (d *Dispatcher) removeDropped(p *pair) {
 	x := p.queue[0]
-	d.goOn(p)
-	d.gone(x)
+	d.beginNext(p)
+	d.removeSend(x)
 }
 
-// goOn removes the first send of a pair, which has ended, and goes on with the send behind it.
-func (d *Dispatcher) goOn(p *pair) {
-	d.succeed(p)
+// beginNext removes the first send of a pair, which has ended, and begins the send behind it.
+func (d *Dispatcher) beginNext(p *pair) {
+	d.clearFailure(p)
 	if p.queue = p.queue[1:]; len(p.queue) == 0 {
 		delete(p.source.pairs, p.to)
 		return
@@ -492,14 +499,15 @@ func (d *Dispatcher) goOn(p *pair) {
 	d.makeReady(p)
 }
 
-// succeed is called when a pair does not fail any more.
-func (d *Dispatcher) succeed(p *pair) {
+// clearFailure forgets that attempts for the first send of a pair have failed: there are no more
+// attempts, or the attempts that follow have another addressee.
+func (d *Dispatcher) clearFailure(p *pair) {
 	delete(d.failing, p)
 	p.times, p.code, p.message, p.since, p.retryAt = 0, "", "", time.Time{}, time.Time{}
 }
 
-// fail queues a pair to be tried again.
-func (d *Dispatcher) fail(p *pair, code sharding.Code, message string) {
+// retryLater notes a failed attempt for the first send of a pair, and queues the pair to be tried again.
+func (d *Dispatcher) retryLater(p *pair, code sharding.Code, message string) {
 	d.stats.Failed++
 	if p.times == 0 {
 		d.failing[p] = struct{}{}

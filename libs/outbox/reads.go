@@ -17,18 +17,18 @@ type part struct {
 	source *source // nil: a sweep
 }
 
-// scanBy makes sure that the shards are looked at by then.
+// scanBy makes sure that the shards are scanned at time t, or earlier.
 func (d *Dispatcher) scanBy(t time.Time) {
 	if d.scanAt.IsZero() || t.Before(d.scanAt) {
 		d.scanAt = t
 	}
 }
 
-// roomCheck is the pause before the shards are looked at again after sends have left the
-// memory: thousands of them leave it in a second.
+// roomCheck is the pause before the shards are scanned again after sends have left the memory. Thousands
+// of sends leave the memory in a second, and a scan after each of them would cost too much.
 const roomCheck = 10 * time.Millisecond
 
-// scan begins reads of the shards whose time has come.
+// scan begins reads of the shards that are due to be read.
 func (d *Dispatcher) scan() {
 	if d.scanAt.IsZero() || d.now.Before(d.scanAt) || d.now.Before(d.readsAfter) || len(d.reads) >= d.cfg.Reads {
 		return
@@ -41,7 +41,7 @@ func (d *Dispatcher) scan() {
 	for n := range d.shards {
 		i := (from + n) % len(d.shards)
 		s := d.shards[i]
-		due := len(s.wanted) > 0 || !s.sweepAt.After(d.now)
+		due := len(s.toRead) > 0 || !s.sweepAt.After(d.now)
 		switch {
 		case s.reading:
 		case !due:
@@ -53,9 +53,9 @@ func (d *Dispatcher) scan() {
 			d.scanBy(d.now.Add(d.cfg.RetryMin))
 		default:
 			p := part{shard: s, from: s.after}
-			if len(s.wanted) > 0 && !(s.sweepNext && !s.sweepAt.After(d.now)) {
-				p.source = s.wanted[0]
-				s.wanted, p.source.wanted = s.wanted[1:], false
+			if len(s.toRead) > 0 && !(s.sweepNext && !s.sweepAt.After(d.now)) {
+				p.source = s.toRead[0]
+				s.toRead, p.source.readQueued = s.toRead[1:], false
 				p.from = Position{Shard: s.id, Entity: p.source.entity, Seq: p.source.upTo}
 			}
 			if p.source == nil && p.from == (Position{Shard: s.id}) {
@@ -76,10 +76,10 @@ func (d *Dispatcher) scan() {
 	d.out.Reads = append(d.out.Reads, r)
 }
 
-// evict forgets sources of which all that is held fails, if there is no room for others. A
-// later sweep reads them again.
+// evict unloads sources all of whose sends fail, if there is no room for others. A later sweep reads
+// them again.
 func (d *Dispatcher) evict() {
-	if d.sends < d.cfg.Sends && d.bytes < d.cfg.Bytes && !d.noRoom || len(d.failing)+d.refused == 0 {
+	if d.sends < d.cfg.Sends && d.bytes < d.cfg.Bytes && !d.noRoom || len(d.failing)+d.unstored == 0 {
 		return
 	}
 	for _, s := range d.shards {
@@ -88,7 +88,7 @@ func (d *Dispatcher) evict() {
 				return
 			}
 			if !s.reading && d.fails(src) {
-				d.forget(src)
+				d.unload(src)
 				s.complete, s.missed = false, !mutant.On("evicted")
 				if s.after.Entity == src.entity {
 					s.after.Seq = 0
@@ -98,15 +98,15 @@ func (d *Dispatcher) evict() {
 	}
 }
 
-// fails reports whether a source has sends, and all of them wait to be tried again, or their ends
-// do.
+// fails reports whether a source has sends, and each of them waits to be tried again or to have its end
+// stored.
 func (d *Dispatcher) fails(src *source) bool {
-	waiting := src.refused
+	waiting := src.unstored
 	for _, p := range src.pairs { // order-free: all must fail
-		if p.state != retrying && p.state != ending {
+		if p.state != retrying && p.state != storingEnd {
 			return false
 		}
-		waiting += len(p.held())
+		waiting += len(p.pending())
 	}
 	return waiting > 0 && waiting == src.held
 }
@@ -118,7 +118,7 @@ func (d *Dispatcher) page(in *Page) {
 		return
 	}
 	delete(d.reads, in.Number)
-	d.scanBy(d.now) // the next one may begin
+	d.scanBy(d.now) // the next read may begin
 	if in.Err == "" {
 		d.readPause = 0
 		if !in.Now.IsZero() || mutant.On("send-no-clock") {
@@ -130,16 +130,16 @@ func (d *Dispatcher) page(in *Page) {
 		d.readsAfter = d.now.Add(d.pause(d.readPause))
 		d.scanBy(d.readsAfter)
 	}
-	rows := in.Rows
+	records := in.Records
 	for i := range rd.parts {
 		p := &rd.parts[i]
 		n := 0
-		for n < len(rows) && rows[n].Shard == p.shard.id {
+		for n < len(records) && records[n].Shard == p.shard.id {
 			n++
 		}
 		failed := in.Err != "" || slices.Contains(in.Failed, p.shard.id)
-		if n > 0 && rows[0].Epoch > p.shard.epoch && !p.shard.closed && !mutant.On("page-deposed") {
-			d.close(p.shard.id) // by another owner, see journal.SendRow.Epoch
+		if n > 0 && records[0].Epoch > p.shard.epoch && !p.shard.closed && !mutant.On("page-deposed") {
+			d.close(p.shard.id) // another owner has claimed the shard, see journal.SendRow.Epoch
 		}
 		if !p.shard.closed {
 			p.shard.reading = false
@@ -147,52 +147,53 @@ func (d *Dispatcher) page(in *Page) {
 			case failed:
 				d.notRead(p, failed && in.Err == "")
 			case p.source != nil:
-				d.pageOfSource(p, rows[:n], slices.Contains(in.More, p.shard.id))
+				d.pageOfSource(p, records[:n], slices.Contains(in.More, p.shard.id))
 			default:
-				d.pageOfSweep(p, rows[:n], slices.Contains(in.More, p.shard.id))
+				d.pageOfSweep(p, records[:n], slices.Contains(in.More, p.shard.id))
 			}
 			d.endRead(p.shard)
 		}
-		rows = rows[n:]
+		records = records[n:]
 	}
 }
 
-// notRead has the same read again later.
+// notRead has the shard, or the source, of a failed read read again.
 func (d *Dispatcher) notRead(p *part, damaged bool) {
 	at := d.now
 	if damaged {
 		at = d.now.Add(d.cfg.RetryMax)
 	}
 	if p.source != nil && p.shard.sources[p.source.entity] == p.source && !damaged {
-		d.want(p.source)
+		d.queueRead(p.source)
 	}
 	p.shard.sweepAt = at
 	d.scanBy(at)
 }
 
-// endRead forgets those sources of which nothing is pending any more.
+// endRead removes the sources from memory that the read under way has kept there.
 func (d *Dispatcher) endRead(s *shard) {
 	idle := s.idle
 	s.idle, s.dropped = nil, nil
 	for _, src := range idle {
-		d.dropIdle(src)
+		d.removeIfIdle(src)
 	}
 }
 
 // pageOfSource takes in what was read of one source.
-func (d *Dispatcher) pageOfSource(p *part, rows []Row, more bool) {
+func (d *Dispatcher) pageOfSource(p *part, records []Record, more bool) {
 	n := 0
-	for n < len(rows) && rows[n].Entity == p.source.entity {
+	for n < len(records) && records[n].Entity == p.source.entity {
 		n++
 	}
 	if p.shard.sources[p.source.entity] == p.source {
-		d.rowsOf(p.source, rows[:n], more && n == len(rows))
-		d.dropIdle(p.source)
+		d.addRecords(p.source, records[:n], more && n == len(records))
+		d.removeIfIdle(p.source)
 	}
 }
 
-// standing are the sends of a row that were not given up since it was read.
-func (src *source) standing(r *Row) []Pending {
+// notDropped returns the sends of a record except those that operators have dropped since the read of
+// the record began.
+func (src *source) notDropped(r *Record) []Pending {
 	if len(src.shard.dropped) == 0 {
 		return r.Sends
 	}
@@ -201,48 +202,49 @@ func (src *source) standing(r *Row) []Pending {
 	})
 }
 
-// rowsOf takes in the next records of a source. more says that there are others behind them.
-func (d *Dispatcher) rowsOf(src *source, rows []Row, more bool) (all bool) {
-	for i := range rows {
-		r := rows[i]
-		r.Sends = src.standing(&r)
+// addRecords takes in the next records of a source. The parameter more says that there may be others
+// behind them. addRecords reports whether all records had room.
+func (d *Dispatcher) addRecords(src *source, records []Record, more bool) (all bool) {
+	for i := range records {
+		r := records[i]
+		r.Sends = src.notDropped(&r)
 		switch {
 		case r.Seq <= src.upTo:
 		case r.Err != "":
-			// Those behind it may be for the same targets, and come after it.
+			// The records behind this one may have sends to the same targets. They must wait for it.
 			d.stats.ReadsFailed++
 			src.more = true
 			return true // the next sweep tries again
 		case !d.add(src, &r, true):
-			d.want(src)
+			d.queueRead(src)
 			return false
 		}
 	}
 	if more {
-		d.want(src)
-	} else if !src.wanted || mutant.On("sends-meanwhile") { // else it has changed meanwhile
+		d.queueRead(src)
+	} else if !src.readQueued || mutant.On("sends-meanwhile") { // if it is to be read again, the source has changed meanwhile
 		src.more = false
 	}
 	return true
 }
 
-// lacks reports whether a sweep that has read the source up to a record has passed some that are
-// not in memory, because one of them could not be read. The source is then read again, and what is
-// behind that record waits.
+// lacks reports whether a sweep that has read the source up to a record has passed records that are
+// not in memory, because one of them could not be read. Then the source is read again, and the records
+// behind the unreadable one wait.
 func (src *source) lacks(seq uint64) bool { return src.upTo < seq && !mutant.On("page-behind") }
 
 // pageOfSweep takes in a page of a sweep.
-func (d *Dispatcher) pageOfSweep(p *part, rows []Row, more bool) {
+func (d *Dispatcher) pageOfSweep(p *part, records []Record, more bool) {
 	s := p.shard
 	src := s.sources[p.from.Entity]
-	full := more && len(rows) == 0 && !mutant.On("page-full") // the page had no room for rows of this shard
-	if src != nil && !full && (len(rows) == 0 || rows[0].Entity != src.entity) && !src.lacks(p.from.Seq) {
-		d.rowsOf(src, nil, false) // the page before ended with its last record
-		d.dropIdle(src)
+	full := more && len(records) == 0 && !mutant.On("page-full") // the page had no room for records of this shard
+	if src != nil && !full && (len(records) == 0 || records[0].Entity != src.entity) && !src.lacks(p.from.Seq) {
+		d.addRecords(src, nil, false) // the page before this one ended with the last record of the source
+		d.removeIfIdle(src)
 	}
-	for len(rows) > 0 {
-		e, n := rows[0].Entity, 1
-		for n < len(rows) && rows[n].Entity == e {
+	for len(records) > 0 {
+		e, n := records[0].Entity, 1
+		for n < len(records) && records[n].Entity == e {
 			n++
 		}
 		src := s.sources[e]
@@ -251,22 +253,22 @@ func (d *Dispatcher) pageOfSweep(p *part, rows []Row, more bool) {
 				return
 			}
 			if e == p.from.Entity {
-				src.upTo = p.from.Seq // the sweep has read what is before
+				src.upTo = p.from.Seq // the sweep has read the records before that one
 			}
 		}
 		if e == p.from.Entity && src.lacks(p.from.Seq) {
-			// Another sweep reads these after those.
-		} else if !d.rowsOf(src, rows[:n], false) {
-			// No room: the sweep goes on from here.
+			// The next sweep reads these records, after those that are lacking.
+		} else if !d.addRecords(src, records[:n], false) {
+			// There is no room. Later, the sweep goes on from here.
 			s.sweepAt = d.now
 			return
 		}
-		if more && n == len(rows) {
+		if more && n == len(records) {
 			src.more = true // the next page may have others
 		}
-		s.after = Position{Shard: s.id, Entity: e, Seq: rows[n-1].Seq}
-		d.dropIdle(src) // all that was read of it may have been given up
-		rows = rows[n:]
+		s.after = Position{Shard: s.id, Entity: e, Seq: records[n-1].Seq}
+		d.removeIfIdle(src) // operators may have dropped all that was read of it
+		records = records[n:]
 	}
 	if more {
 		s.sweepAt = d.now
@@ -278,8 +280,7 @@ func (d *Dispatcher) pageOfSweep(p *part, rows []Row, more bool) {
 	d.scanBy(s.sweepAt)
 }
 
-// NextAlarm returns when the dispatcher has something to do unless it is told something
-// before; zero: never.
+// NextAlarm returns when the dispatcher has something to do if no other input comes before; zero: never.
 func (d *Dispatcher) NextAlarm() time.Time {
 	var t time.Time
 	by := func(at time.Time) {
@@ -297,8 +298,8 @@ func (d *Dispatcher) NextAlarm() time.Time {
 	if len(d.retries) > 0 {
 		by(d.retries[0].retryAt)
 	}
-	if !d.acksAt.IsZero() {
-		by(d.acksAt)
+	if !d.storeAt.IsZero() {
+		by(d.storeAt)
 	}
 	return t
 }

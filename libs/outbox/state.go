@@ -11,16 +11,16 @@ import (
 
 // Check verifies the invariants of the dispatcher. An error means a bug.
 func (d *Dispatcher) Check() error {
-	c := checking{d: d, heads: map[*pair]bool{}, ending: map[*source][]*send{}, refused: map[*source]int{}}
+	c := checking{d: d, heads: map[*pair]bool{}, ended: map[*source][]*send{}, unstored: map[*source]int{}}
 	for _, a := range d.acks { // order-free: collected
 		c.ends(a.sends)
 	}
 	for _, s := range d.shards {
-		c.ends(s.ended)
-		for _, a := range s.refused {
+		c.ends(s.ends)
+		for _, a := range s.unstored {
 			c.ends(a.sends)
-			c.refused[a.source] += len(a.sends)
-			c.allRefused += len(a.sends)
+			c.unstored[a.source] += len(a.sends)
+			c.allUnstored += len(a.sends)
 		}
 		if d.byID[s.id] != s || s.closed {
 			return fmt.Errorf("outbox: %s is listed but closed", s.id)
@@ -33,8 +33,8 @@ func (d *Dispatcher) Check() error {
 				return err
 			}
 		}
-		for _, src := range s.wanted {
-			if !src.wanted || s.sources[src.entity] != src {
+		for _, src := range s.toRead {
+			if !src.readQueued || s.sources[src.entity] != src {
 				return fmt.Errorf("outbox: %s is to be read, and is not known", src.entity)
 			}
 		}
@@ -47,11 +47,11 @@ func (d *Dispatcher) Check() error {
 			return fmt.Errorf("outbox: %d pairs of %s are ready, and only %d commands are under way", len(q.ready), q.name, q.underWay)
 		}
 		for _, p := range q.ready {
-			ready[p.next()]++
+			ready[p.addressee()]++
 		}
 	}
 	entered := 0
-	for e, t := range d.targets { // order-free: any error is a bug
+	for e, t := range d.addressees { // order-free: any error is a bug
 		entered += t.underWay
 		if t.underWay > d.cfg.TargetDeliveries || len(t.waiting) > 0 && t.underWay+ready[e] < d.cfg.TargetDeliveries || t.underWay+ready[e] == 0 {
 			return fmt.Errorf("outbox: %d commands to %s are under way, %d are ready, and %d wait", t.underWay, e, ready[e], len(t.waiting))
@@ -65,9 +65,9 @@ func (d *Dispatcher) Check() error {
 			return fmt.Errorf("outbox: a pair that is not failing is to be tried again: %v", p.to)
 		}
 	}
-	if c.sends != d.sends || c.bytes != d.bytes || c.failing != len(d.failing) || len(d.died) != len(d.diedOrder) || len(d.died) > d.cfg.DeadLetters || c.sources != d.sourceCount || c.allRefused != d.refused {
-		return fmt.Errorf("outbox: counted %d sends, %d bytes, %d failing, %d sources, %d refused; there are %d, %d, %d, %d, %d",
-			d.sends, d.bytes, len(d.failing), d.sourceCount, d.refused, c.sends, c.bytes, c.failing, c.sources, c.allRefused)
+	if c.sends != d.sends || c.bytes != d.bytes || c.failing != len(d.failing) || len(d.died) != len(d.diedOrder) || len(d.died) > d.cfg.DeadLetters || c.sources != d.sourceCount || c.allUnstored != d.unstored {
+		return fmt.Errorf("outbox: counted %d sends, %d bytes, %d failing, %d sources, %d unstored ends; there are %d, %d, %d, %d, %d",
+			d.sends, d.bytes, len(d.failing), d.sourceCount, d.unstored, c.sends, c.bytes, c.failing, c.sources, c.allUnstored)
 	}
 	return nil
 }
@@ -76,10 +76,10 @@ func (d *Dispatcher) Check() error {
 type checking struct {
 	d                              *Dispatcher
 	heads                          map[*pair]bool
-	ending                         map[*source][]*send // that have ended, and that is not stored
-	refused                        map[*source]int     // of those, the ones that wait to be stored again
+	ended                          map[*source][]*send // whose ends are not stored yet
+	unstored                       map[*source]int     // of these, the sends in shard.unstored
 	sends, bytes, failing, sources int
-	allRefused                     int
+	allUnstored                    int
 }
 
 func (c *checking) source(src *source) error {
@@ -94,7 +94,7 @@ func (c *checking) source(src *source) error {
 		if p.to != to || p.source != src || len(p.queue) == 0 {
 			return fmt.Errorf("outbox: the pair of %s and %s is in the wrong place", src.entity, to)
 		}
-		for _, x := range p.held() {
+		for _, x := range p.pending() {
 			count(x)
 		}
 		for i, x := range p.queue {
@@ -115,11 +115,11 @@ func (c *checking) source(src *source) error {
 			return err
 		}
 	}
-	for _, x := range c.ending[src] {
+	for _, x := range c.ended[src] {
 		count(x)
 	}
-	if n := c.refused[src]; n != src.refused {
-		return fmt.Errorf("outbox: counted %d sends of %s whose ends were not stored, there are %d", src.refused, src.entity, n)
+	if n := c.unstored[src]; n != src.unstored {
+		return fmt.Errorf("outbox: counted %d sends of %s whose ends were not stored, there are %d", src.unstored, src.entity, n)
 	}
 	c.sends += held
 	if held != src.held {
@@ -131,7 +131,7 @@ func (c *checking) source(src *source) error {
 // ends notes sends that have ended.
 func (c *checking) ends(list []*send) {
 	for _, x := range list {
-		c.ending[x.source] = append(c.ending[x.source], x)
+		c.ended[x.source] = append(c.ended[x.source], x)
 	}
 }
 
@@ -140,17 +140,17 @@ func (c *checking) pair(p *pair) error {
 	ok := false
 	switch d := c.d; p.state {
 	case ready:
-		ok = slices.Contains(d.typeOf(p.next().Type).ready, p)
-	case crowded:
-		ok = d.targets[p.next()] != nil && slices.Contains(d.targets[p.next()].waiting, p)
+		ok = slices.Contains(d.typeOf(p.addressee().Type).ready, p)
+	case waitingForSlot:
+		ok = d.addressees[p.addressee()] != nil && slices.Contains(d.addressees[p.addressee()].waiting, p)
 	case underWay:
 		ok = d.deliveries[p.number] != nil && d.deliveries[p.number].pair == p
 	case taking:
-		ok = d.taking[p.first()] == p
+		ok = d.taking[p.firstName()] == p
 	case retrying:
 		ok = d.retries.Has(p)
-	case ending:
-		ok = slices.Contains(c.ending[p.source], p.queue[0])
+	case storingEnd:
+		ok = slices.Contains(c.ended[p.source], p.queue[0])
 	}
 	if !ok {
 		return fmt.Errorf("outbox: the pair of %s and %s is in state %d, but not where that says", p.source.entity, p.to, p.state)
@@ -168,9 +168,9 @@ func (d *Dispatcher) Clone() *Dispatcher {
 		n.shards = append(n.shards, c.shard(s))
 		n.byID[s.id] = c.shard(s)
 	}
-	n.targets = maps.Clone(d.targets)
-	for e, t := range d.targets { // order-free: copies
-		n.targets[e] = &target{underWay: t.underWay, waiting: c.pairList(t.waiting)}
+	n.addressees = maps.Clone(d.addressees)
+	for e, t := range d.addressees { // order-free: copies
+		n.addressees[e] = &addressee{underWay: t.underWay, waiting: c.pairList(t.waiting)}
 	}
 	n.types = nil
 	for _, q := range d.types {
@@ -220,10 +220,10 @@ func (c *cloning) shard(s *shard) *shard {
 	for e, src := range s.sources { // order-free: copies
 		n.sources[e] = c.source(src)
 	}
-	n.wanted, n.idle = c.sourceList(s.wanted), c.sourceList(s.idle)
-	n.ended, n.refused, n.dropped = c.sendList(s.ended), nil, slices.Clone(s.dropped)
-	for _, a := range s.refused {
-		n.refused = append(n.refused, c.ack(a))
+	n.toRead, n.idle = c.sourceList(s.toRead), c.sourceList(s.idle)
+	n.ends, n.unstored, n.dropped = c.sendList(s.ends), nil, slices.Clone(s.dropped)
+	for _, a := range s.unstored {
+		n.unstored = append(n.unstored, c.ack(a))
 	}
 	return &n
 }
@@ -298,7 +298,7 @@ func (d *Dispatcher) AppendState(now time.Time, b []byte) []byte {
 		return max(0, t.Sub(now))
 	}
 	b = fmt.Appendf(b, "sends clock %d scan %d from %d room %t after %d pause %d acks %d random %x last %d %d\n",
-		d.clock-d.clockAt.UnixMilli(), rel(d.scanAt), d.scanFrom, d.noRoom, rel(d.readsAfter), d.readPause, rel(d.acksAt), d.jitter, d.lastRead, d.lastNumber)
+		d.clock-d.clockAt.UnixMilli(), rel(d.scanAt), d.scanFrom, d.noRoom, rel(d.readsAfter), d.readPause, rel(d.storeAt), d.jitter, d.lastRead, d.lastNumber)
 	for _, n := range slices.Sorted(maps.Keys(d.reads)) {
 		for _, p := range d.reads[n].parts {
 			b = fmt.Appendf(b, " reading %d %s %s %d source %t closed %t\n", n, p.shard.id, p.from.Entity, p.from.Seq, p.source != nil, p.shard.closed)
@@ -318,12 +318,12 @@ func (d *Dispatcher) AppendState(now time.Time, b []byte) []byte {
 	}
 	for _, s := range d.shards {
 		b = fmt.Appendf(b, " shard %s %s complete %t after %s %d at %d %t missed %t next %t wanted %d idle %d ended %d dropped %v\n", s.id, s.epoch, s.complete,
-			s.after.Entity, s.after.Seq, rel(s.sweepAt), s.reading, s.missed, s.sweepNext, len(s.wanted), len(s.idle), len(s.ended), s.dropped)
-		for _, a := range s.refused {
+			s.after.Entity, s.after.Seq, rel(s.sweepAt), s.reading, s.missed, s.sweepNext, len(s.toRead), len(s.idle), len(s.ends), s.dropped)
+		for _, a := range s.unstored {
 			b = fmt.Appendf(b, "  ack of %s %v was not stored %d times, again in %d\n", a.source.entity, a.delivered(), a.times, rel(a.at))
 		}
 		for _, src := range s.sorted() {
-			b = fmt.Appendf(b, "  %s up to %d more %t wanted %t\n", src.entity, src.upTo, src.more, src.wanted)
+			b = fmt.Appendf(b, "  %s up to %d more %t wanted %t\n", src.entity, src.upTo, src.more, src.readQueued)
 			for _, p := range src.sorted() {
 				b = fmt.Appendf(b, "   to %s state %d times %d %d", p.to, p.state, p.times, rel(p.retryAt))
 				for _, x := range p.queue {

@@ -10,10 +10,10 @@
 // segments), the most recently used one (MRU), or the least frequently used one (LFU, which may
 // have dynamic aging). [Strategy.Admission] makes the strategy a composite: new entities come into
 // a small window first. From there an entity gets into the main area only if it was touched more
-// often than the entity that it would replace (W-TinyLFU). A *sketch* estimates how often an entity
-// was touched, whether the entity is active or not: some rows of small counters (a count-min
-// sketch). [Filter] says how many rows and counters it has. [Composite] has proven values, and
-// adapts the window to the load.
+// often than the entity that it would replace (W-TinyLFU). How often an entity was touched is
+// estimated by a *sketch*, for active entities and for others. A sketch is a few rows of small counters
+// (a count-min sketch). [Filter] says how many rows and counters it has. The function [Composite]
+// returns a composite strategy whose values have proven good, and whose window adapts to the load.
 //
 // [Parse] reads a strategy from a configuration, [Strategy.Validate] checks one that code
 // has built, and [Strategy.String] writes it.
@@ -25,7 +25,7 @@
 // passivate the entities of others. When a shard opens, the parts of the other shards shrink at
 // once.
 //
-// Entities differ in size, so no number of them says how much memory they take. While the live
+// Entities differ in size, so a limit on their number does not limit their memory. While the live
 // heap of the process is above a number of bytes, a [Bound] says how many entities may be
 // active, and [Policy.Shrink] passivates the rest, even if the strategy has no limit. Later
 // the number grows again. If the working set does not fit into the memory, entities are then
@@ -42,8 +42,8 @@
 //
 // It stops nothing. The caller stops an entity that the policy has chosen, once the entity is idle,
 // and keeps the commands that arrive meanwhile. From the choice on, the policy treats the entity as
-// not active. If a command comes before the entity has stopped, it touches the entity again; if the
-// policy then keeps the entity, it need not be stopped.
+// not active. If a command comes before the entity has stopped, the caller touches the entity
+// again. If the policy then keeps the entity, it need not be stopped.
 //
 // An entity that waits for a timer, for example, must not be passivated. The caller takes it out by
 // [Policy.Removed], and touches it again later; in between it does not count towards the limit.

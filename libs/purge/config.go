@@ -18,12 +18,12 @@ type Config struct {
 	// wait, and a look costs a query. Behind purges a shard is looked at again at once, for
 	// lives of which one purge does not remove all records.
 	Interval time.Duration
-	// Page is how many rows of each shard a read asks for. Default 100.
+	// Page is how many wake-ups of each shard a read asks for. Default 100.
 	Page int
 	// ReadShards is how many shards one read asks about. Default 64.
 	ReadShards int
 	// RetryMin is the pause after a read or a purge that failed: nothing begins then. After a
-	// shard whose rows could not be read only that shard pauses. The pause doubles with each
+	// shard whose wake-ups could not be read only that shard pauses. The pause doubles with each
 	// failure in a row, up to RetryMax. A random part of it, at most half, is left out. Defaults
 	// 5 s and 5 min: nobody waits for what a purge removes.
 	RetryMin, RetryMax time.Duration

@@ -2,18 +2,21 @@
 // [Purger] is a pure state machine beside the entity core, one for each shard core of a region.
 //
 // The records of a life that has ended stay in the journal until their idempotency keys are old
-// enough to be forgotten. For each deleted entity the journal has a row ([sharding.PurgeWake]),
-// which says when the next [Purge] of the entity is due. Several purges are due before the keys are
-// old. They remove nothing, but let the keys age: keys age only between two moments at which the
-// same process writes, and each purge writes (see journal.Stamp.Next).
+// enough to be forgotten. For each deleted entity the journal has a wake-up of the kind
+// [sharding.PurgeWake], which says when the next [Purge] of the entity is due.
 //
-// The Purger reads the rows of its open shards that are due, a page at a time, and returns a Purge
-// for each row. It does so at a constant rate, with a few purges under way, so that they never
+// Several purges are due before the keys are old. These purges remove nothing. They are needed because
+// the age of keys grows only when something is written: a write adds the time since the last write of
+// the same process to the age (see journal.Stamp.Next). A deleted entity writes nothing itself, and
+// each purge is a write.
+//
+// The Purger reads the wake-ups of its open shards that are due, a page at a time, and returns a Purge
+// for each of them. It does so at a constant rate, with a few purges under way, so that they never
 // compete with commands for long. Each shard is read once per [Config.Interval]; after a full page
 // it is read again without a pause.
 //
-// Nothing rests on the memory of a Purger. The journal decides what is removed, under the
-// shard's fence. A row whose purge was not done, or has an unknown outcome, is still due, and is
+// No promise depends on the memory of a Purger. The journal decides what is removed, under the
+// shard's fence. If a purge was not done, or has an unknown outcome, its wake-up is still due, and is
 // read again.
 //
 // # What this does not do

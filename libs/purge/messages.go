@@ -6,10 +6,10 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Input is one message to a [Purger]. The set is closed.
+// Input is an input of [Purger.Step]. Only this package defines inputs.
 type Input interface{ input() }
 
-// Outputs are what steps of a purger want done.
+// Outputs is what the driver must do after a call of Step.
 type Outputs struct {
 	Reads  []Read
 	Purges []Purge
@@ -27,12 +27,12 @@ type (
 	// Page answers Read.
 	Page struct {
 		Number uint64
-		// Now is the clock of the store; zero: not known, because all shards have failed.
-		Now  time.Time
-		Rows []Row
-		// More are the shards that may have more rows that are due.
+		// Now is the time of the store's clock; zero: not known, because no shard could be read.
+		Now   time.Time
+		Wakes []Wake
+		// More are the shards that may have more wake-ups that are due.
 		More   []sharding.ShardID
-		Failed []sharding.ShardID // shards whose rows could not be read; they have none in Rows
+		Failed []sharding.ShardID // shards whose wake-ups could not be read; they have none in Wakes
 		// Err says why nothing could be read. If it is empty, the other fields are valid.
 		Err string
 	}
@@ -45,15 +45,18 @@ type (
 	Tick struct{}
 )
 
-// Row is a life that has ended, of which something is left that may be removed.
-type Row struct {
+// Wake is a wake-up of the kind PurgeWake: a life has ended, and something of it is left that a purge may
+// remove.
+type Wake struct {
 	Shard  sharding.ShardID
 	Entity sharding.Entity
-	Life   uint64 // the sequence number of the record that has ended it
-	Due    int64  // as the journal says; a purge that leaves records that may go does not change it
+	Life   uint64 // the sequence number of the record that has ended the life
+	// Due is as the journal says, in Unix milliseconds. If a purge could not remove all records that may be
+	// removed, it does not change Due.
+	Due int64
 }
 
-// Read asks for the first rows of each shard that are due before a time. It is answered by
+// Read asks for the first wake-ups of each shard that are due before a time. It is answered by
 // one Page.
 type Read struct {
 	Number uint64
@@ -64,13 +67,13 @@ type Read struct {
 
 // Purge has what is left of a life removed, under the epoch. It is answered by one Purged.
 type Purge struct {
-	Row
+	Wake
 	Epoch sharding.Epoch
 }
 
 // Stats describes what the purger has to do with, and counts since its start.
 type Stats struct {
-	Failing int // shards whose rows could not be read at the last look
+	Failing int // shards whose wake-ups could not be read at the last look
 	// Purges counts operations that the journal has accepted: each removes some records, or
 	// finds that it is too early.
 	Purges uint64

@@ -18,12 +18,12 @@ type Purger struct {
 	// reading has the shards of the read under way, which is number lastRead; nil: none is.
 	reading  []*shard
 	lastRead uint64
-	rows     []Row // read, and not begun with
-	underWay int   // purges
+	wakes    []Wake // wake-ups that were read, and whose purges have not begun
+	underWay int    // purges that are not answered
 	// The next purge begins at nextAt at the earliest.
 	nextAt     time.Time
-	failures   int       // of reads and purges, without a success in between
-	pauseUntil time.Time // after them
+	failures   int       // how many reads and purges have failed since the last success
+	pauseUntil time.Time // nothing begins before this time, because of the failures
 	jitter     backoff.Jitter
 	// The clock of the store was clock, in Unix milliseconds, at clockAt.
 	clock   int64
@@ -36,12 +36,12 @@ type shard struct {
 	epoch    sharding.Epoch
 	lookAt   time.Time
 	closed   bool
-	failures int // looks in a row at which its rows could not be read
-	// more: the last look has not seen all rows that are due. Otherwise purged are those whose
-	// purges were accepted since then: one that is still due at the next look, unchanged, has
-	// more records than a purge removes.
+	failures int // how many of the last looks in a row could not read the shard's wake-ups
+	// more says that the last look has not seen all wake-ups that are due. If it has seen all, purged has
+	// the wake-ups whose purges were accepted since then. If such a wake-up is still due at the next look,
+	// unchanged, its life has more records than one purge removes.
 	more   bool
-	purged []Row
+	purged []Wake
 }
 
 // New returns a purger. The configuration must be valid.
@@ -89,7 +89,7 @@ func (p *Purger) close(id sharding.ShardID) {
 	}
 	s.closed = true
 	p.shards = slices.DeleteFunc(p.shards, func(o *shard) bool { return o == s })
-	p.rows = slices.DeleteFunc(p.rows, func(r Row) bool { return r.Shard == id })
+	p.wakes = slices.DeleteFunc(p.wakes, func(w Wake) bool { return w.Shard == id })
 }
 
 // page takes in the answer to a read.
@@ -103,18 +103,18 @@ func (p *Purger) page(now time.Time, in *Page) {
 		p.fail(now)
 		return
 	}
-	if len(in.Rows) == 0 { // else purges will show whether the journal works again
+	if len(in.Wakes) == 0 { // otherwise the purges will show whether the journal works again
 		p.failures = 0
 	}
 	if !in.Now.IsZero() {
 		p.clock, p.clockAt = in.Now.UnixMilli(), now
 	}
-	for _, r := range in.Rows {
+	for _, r := range in.Wakes {
 		s := p.find(r.Shard)
 		if s == nil || !slices.Contains(read, s) || len(s.purged) > 0 && !slices.Contains(s.purged, r) {
-			continue // what has become due meanwhile waits for the next look
+			continue // this look is only for the wake-ups in purged; others that have become due wait for the next look
 		}
-		p.rows = append(p.rows, r)
+		p.wakes = append(p.wakes, r)
 	}
 	for _, s := range read {
 		if slices.Contains(in.Failed, s.id) {
@@ -128,16 +128,16 @@ func (p *Purger) page(now time.Time, in *Page) {
 		s.failures = 0
 		s.lookAt, s.purged = now.Add(p.cfg.Interval), nil
 		if s.more = slices.Contains(in.More, s.id); s.more {
-			s.lookAt = now // when the rows of this page are done
+			s.lookAt = now // the next page is read when the wake-ups of this page are done
 		}
 	}
 }
 
-// fail notes that a read or a purge has failed: nothing begins for a while.
+// fail notes that a read or a purge has failed. Nothing begins for a while then.
 func (p *Purger) fail(now time.Time) {
 	p.stats.Failed++
 	if now.Before(p.pauseUntil) {
-		return // it began before the pause
+		return // the failed read or purge began before the pause
 	}
 	p.failures++
 	p.pauseUntil = now.Add(p.pause(p.failures))
@@ -155,12 +155,12 @@ func (p *Purger) purged(now time.Time, in *Purged) {
 		p.stats.Purges++
 		p.failures = 0
 		if s := p.find(in.Purge.Shard); s != nil && s.epoch == in.Purge.Epoch && !s.more && !mutant.On("purge-full") {
-			s.purged, s.lookAt = append(s.purged, in.Purge.Row), now
+			s.purged, s.lookAt = append(s.purged, in.Purge.Wake), now
 		}
-	case sharding.RefusedWake: // it was done before, or the entity was deleted once more
-	case sharding.RefusedEpoch: // the region will hear of it
+	case sharding.RefusedWake: // the life was purged before, or the entity was deleted once more
+	case sharding.RefusedEpoch: // the region is deposed, and will learn that from another answer
 		p.stats.Failed++
-	case sharding.RefusedDamaged: // it is due still, and tried again after the next look
+	case sharding.RefusedDamaged: // the wake-up is still due, and its purge is tried again after the next look
 		p.stats.Failed++
 	default:
 		p.fail(now)
@@ -176,24 +176,24 @@ func (p *Purger) advance(now time.Time, out *Outputs) {
 		p.nextAt = early // what was not used before that is not made up for
 	}
 	pace := time.Second / time.Duration(p.cfg.Rate)
-	for len(p.rows) > 0 && p.underWay < p.cfg.UnderWay && (!p.nextAt.After(now) || mutant.On("purge-rate")) {
-		r := p.rows[0]
-		p.rows = p.rows[1:]
+	for len(p.wakes) > 0 && p.underWay < p.cfg.UnderWay && (!p.nextAt.After(now) || mutant.On("purge-rate")) {
+		r := p.wakes[0]
+		p.wakes = p.wakes[1:]
 		s := p.find(r.Shard)
 		if s == nil {
 			continue
 		}
 		p.nextAt = p.nextAt.Add(pace)
 		p.underWay++
-		out.Purges = append(out.Purges, Purge{Row: r, Epoch: s.epoch})
+		out.Purges = append(out.Purges, Purge{Wake: r, Epoch: s.epoch})
 	}
-	if len(p.rows) > 0 || p.underWay > 0 || p.reading != nil {
+	if len(p.wakes) > 0 || p.underWay > 0 || p.reading != nil {
 		return
 	}
 	p.look(now, out)
 }
 
-// look reads the rows of shards whose time has come. Those that were looked at longest ago go
+// look reads the wake-ups of shards whose time has come. Those that were looked at longest ago go
 // first.
 func (p *Purger) look(now time.Time, out *Outputs) {
 	slices.SortStableFunc(p.shards, func(a, b *shard) int { return a.lookAt.Compare(b.lookAt) })
@@ -226,12 +226,12 @@ func (p *Purger) Check() error {
 	switch {
 	case p.underWay < 0 || p.underWay > p.cfg.UnderWay:
 		return fmt.Errorf("purge: %d purges are under way, at most %d may be", p.underWay, p.cfg.UnderWay)
-	case len(p.rows) > p.cfg.Page*p.cfg.ReadShards:
-		return fmt.Errorf("purge: %d rows are in memory, at most %d may be", len(p.rows), p.cfg.Page*p.cfg.ReadShards)
+	case len(p.wakes) > p.cfg.Page*p.cfg.ReadShards:
+		return fmt.Errorf("purge: %d wake-ups are in memory, at most %d may be", len(p.wakes), p.cfg.Page*p.cfg.ReadShards)
 	}
-	for _, r := range p.rows {
+	for _, r := range p.wakes {
 		if p.find(r.Shard) == nil {
-			return fmt.Errorf("purge: a row of %s, which is not open", r.Shard)
+			return fmt.Errorf("purge: a wake-up of %s, which is not open", r.Shard)
 		}
 	}
 	return nil
@@ -240,7 +240,7 @@ func (p *Purger) Check() error {
 // Clone returns a copy of the purger that shares no mutable state with it.
 func (p *Purger) Clone() *Purger {
 	c := *p
-	c.shards, c.reading, c.rows = nil, nil, slices.Clone(p.rows)
+	c.shards, c.reading, c.wakes = nil, nil, slices.Clone(p.wakes)
 	copies := map[*shard]*shard{}
 	clone := func(s *shard) *shard {
 		if copies[s] == nil {
@@ -266,7 +266,7 @@ func (p *Purger) AppendState(now time.Time, b []byte) []byte {
 	for _, s := range p.shards {
 		b = fmt.Appendf(b, " %s %s look %d failures %d more %t purged %+v\n", s.id, s.epoch, s.lookAt.Sub(now), s.failures, s.more, s.purged)
 	}
-	for _, r := range p.rows {
+	for _, r := range p.wakes {
 		b = fmt.Appendf(b, " %+v\n", r)
 	}
 	return b

@@ -72,7 +72,7 @@ func (w *world) step(in purge.Input) {
 			page.Now = w.now
 			n := min(w.left[s], r.Limit)
 			for k := range n {
-				page.Rows = append(page.Rows, purge.Row{Shard: s, Entity: sharding.Entity{Type: s.Type, ID: sharding.EntityID(fmt.Sprint(w.left[s] - k))}, Life: 3, Due: w.due[s]})
+				page.Wakes = append(page.Wakes, purge.Wake{Shard: s, Entity: sharding.Entity{Type: s.Type, ID: sharding.EntityID(fmt.Sprint(w.left[s] - k))}, Life: 3, Due: w.due[s]})
 			}
 			if n < w.left[s] {
 				page.More = append(page.More, s)

@@ -19,27 +19,25 @@ type Config struct {
 	// Connection bounds the same bytes for one connection. Default 32 MiB: some hundred
 	// milliseconds of a fast network. The last eighth is kept for small replies.
 	Connection int
-	// Largest is the largest reply that can be sent, half of the least that
-	// Connection can be. Default 1 MiB and the overhead. A reply of at most an
-	// eighth of it is small.
+	// Largest is the size of the largest reply that can be sent. Connection must be at least twice as
+	// large. Default 1 MiB and the overhead. A reply is small if it has at most an eighth of Largest.
 	Largest int
-	// Unknown is the expected size of replies to a kind of command that has had none
-	// yet: enough for a first burst of large replies, and so little that hundreds of
-	// slow turns can be under way at a time. Default 64 KiB.
+	// Unknown is the expected size of replies to a kind of command that has had no reply yet. Default
+	// 64 KiB: enough for a first burst of large replies, and so little that hundreds of slow turns can
+	// be under way at a time.
 	Unknown int
-	// EntityShare is the share of Connection that is for the replies to one entity's
-	// unanswered commands, and the share of Waiting and WaitingBytes that is for its
-	// commands on one connection: an entity whose turns do not end leaves the rest to
-	// the others. It may always have one command. Default 0.25: room for 128 replies of
-	// unknown size, while three such entities leave room for the others.
+	// EntityShare is the share of Connection that the expected replies of one entity may take, and the
+	// share of Waiting and WaitingBytes that the waiting commands for one entity may take on one
+	// connection. So an entity whose turns do not end leaves the rest to other entities. An entity may
+	// always have one command. Default 0.25: room for 128 replies of unknown size, and three such
+	// entities leave room for others.
 	EntityShare float64
 	// Waiting and WaitingBytes bound the commands that wait for capacity, on all
 	// connections together. Defaults 10,000 commands and 32 MiB.
 	Waiting      int
 	WaitingBytes int
-	// WaitingShare is the share of a command's time that it may wait for capacity;
-	// then it is refused, while its sender is still waiting for the answer. Default
-	// 0.5, as for the turns ahead of it.
+	// WaitingShare is the share of its time that a command may wait for capacity. Then it is refused, while
+	// its sender is still waiting for the answer. Default 0.5, as for the turns ahead of a command.
 	WaitingShare float64
 }
 
@@ -92,27 +90,27 @@ type Account struct {
 	unsent   int // replies that are not sent yet
 	owed     int // expected for admitted commands without a reply
 	entities map[uint64]*entity
-	freed    []*entity // of which some commands may pass now
-	unused   *entity   // for reuse, a list: most entities have one command at a time
+	freed    []*entity // entities of which some commands may pass now
+	unused   *entity   // a list of entity structs for reuse, because most entities have one command at a time
 }
 
-// entity counts the commands for one entity on a connection. They first wait for the
-// entity's share, while it owes too much, then pass to the lists of the connection.
+// entity counts the commands for one entity on a connection. While the entity owes more than its share, its
+// commands wait in a list of their own. Then they *pass* to the lists of the connection.
 type entity struct {
 	id    uint64
 	owed  int     // bytes expected for the commands that have passed, until they are answered
-	small int     // commands that wait in the list of that name
-	large int     // the same
-	held  int     // commands that wait for the share
-	bytes int     // of all that wait
-	freed bool    // it is in Account.freed
+	small int     // commands that wait in Queue.small
+	large int     // commands that wait in Queue.large
+	held  int     // commands that wait until the entity owes less
+	bytes int     // the size of all commands that wait
+	freed bool    // the entity is in Account.freed
 	next  *entity // in Account.unused
 }
 
 func (e *entity) waiting() int { return e.small + e.large + e.held }
 
-// entity returns what counts the commands for an entity. Entities are told apart by a hash
-// of 64 bits, which is faster than two strings: two with the same hash would count as one.
+// entity returns the counts of an entity. Entities are distinguished by a hash of 64 bits, which is faster
+// than two strings. Two entities with the same hash would count as one.
 func (a *Account) entity(of sharding.Entity) *entity {
 	id := xxhash.Sum64String(string(of.ID)) ^ xxhash.Sum64String(string(of.Type))*0x9e3779b97f4a7c15
 	if e := a.entities[id]; e != nil {
@@ -131,18 +129,18 @@ func (a *Account) entity(of sharding.Entity) *entity {
 	return e
 }
 
-// release ends that an entity owes some bytes.
+// release subtracts bytes that an entity owes no longer.
 func (a *Account) release(e *entity, bytes int) {
 	e.owed -= bytes
 	if e.held > 0 && !e.freed {
 		e.freed = true
 		a.freed = append(a.freed, e)
 	}
-	a.forget(e)
+	a.removeIdle(e)
 }
 
-// forget drops an entity without commands.
-func (a *Account) forget(e *entity) {
+// removeIdle removes the counts of an entity if it has no commands.
+func (a *Account) removeIdle(e *entity) {
 	if e.owed > 0 || e.waiting() > 0 || e.freed {
 		return
 	}
@@ -154,7 +152,7 @@ func (a *Account) forget(e *entity) {
 // Ticket is what an admitted command, or a refusal, has reserved for its reply.
 type Ticket struct {
 	account  *Account
-	entity   *entity // nil: that of a refusal
+	entity   *entity // nil: the ticket is for a refusal
 	estimate *SizeEstimate
 	expected int
 }
@@ -162,14 +160,15 @@ type Ticket struct {
 // NewBudget returns an unused budget.
 func NewBudget(cfg Config) *Budget { return &Budget{cfg: cfg} }
 
-// Admit admits a refusal, or a command that belongs to no queue, if there is capacity for
-// the reply.
-func (b *Budget) Admit(a *Account, estimate *SizeEstimate) (Ticket, bool) {
-	return b.admit(a, nil, estimate)
+// Reserve reserves capacity for a refusal, or for the reply to a command that belongs to no queue. If
+// there is not enough capacity, it returns false.
+func (b *Budget) Reserve(a *Account, estimate *SizeEstimate) (Ticket, bool) {
+	return b.reserve(a, nil, estimate)
 }
 
-// admit admits a command for an entity if there is capacity for its reply.
-func (b *Budget) admit(a *Account, e *entity, estimate *SizeEstimate) (Ticket, bool) {
+// reserve reserves capacity for the reply to a command for an entity, if there is enough. If e is nil, the
+// command belongs to no queue.
+func (b *Budget) reserve(a *Account, e *entity, estimate *SizeEstimate) (Ticket, bool) {
 	t := Ticket{account: a, entity: e, estimate: estimate, expected: b.expect(estimate)}
 	mine, all := a.unsent+a.owed+t.expected, b.unsent+b.owed+t.expected
 	limit := min(b.cfg.Connection, b.cfg.Total-all)
@@ -198,9 +197,9 @@ func (b *Budget) small(expected int) bool { return expected <= b.cfg.Largest/8 }
 // Expected returns the expected size of the reply.
 func (t *Ticket) Expected() int { return t.expected }
 
-// Grow raises the ticket to the size of a reply that is larger than expected, and
-// reports whether there is capacity. If not, the reply must be dropped although the
-// command ran: otherwise the bound would depend on the expectation.
+// Grow raises the ticket to the size of a reply that is larger than expected. If there is no capacity, it
+// returns false, and the reply must be dropped although the command ran. Otherwise wrong estimates could break
+// the bound.
 func (b *Budget) Grow(t *Ticket, size int) bool {
 	more := size - t.expected
 	if b.unsent+b.owed+more > b.cfg.Total {
@@ -216,7 +215,8 @@ func (b *Budget) Grow(t *Ticket, size int) bool {
 }
 
 // Answered ends an admitted command. From now on its reply counts as unsent (see
-// [Budget.SetUnsent]). size is the size of the reply, 0 if it is not typical of its kind of command.
+// [Budget.SetUnsent]). The parameter size is the size of the reply, from which the estimate learns; 0: the
+// reply is not typical of its kind of command.
 func (b *Budget) Answered(t Ticket, size int) {
 	t.account.owed -= t.expected
 	if t.entity != nil {

@@ -25,14 +25,14 @@
 //
 //  1. A Budget, its Queues and their SizeEstimates are used by one goroutine at a time;
 //     the times are those of a monotonic clock.
-//  2. Every command goes through [Queue.Ask] in the order in which its connection brought
-//     it, before it can have any effect. Ask returns a verdict. [Admitted]: the driver runs
+//  2. Every command goes through [Queue.Admit] in the order in which its connection brought
+//     it, before it can have any effect. Admit returns a verdict. [Admitted]: the driver runs
 //     the command. [Waits]: the queue keeps the command, and the driver does nothing more
 //     with it. [Dropped]: the connection has ended, and the driver forgets the command.
 //     [Full]: the driver refuses the command.
-//  3. A command for which Ask returned Full has no ticket. Its refusal gets one from
-//     [Budget.Admit]. While Admit has none, the driver reads nothing more from the
-//     connection, and tries again.
+//  3. A command for which Queue.Admit returned Full has no ticket. Its refusal gets one from
+//     [Budget.Reserve]. If Budget.Reserve has no ticket either, the driver tries again later, and
+//     reads nothing more from the connection until then.
 //  4. Every ticket is given back by one [Budget.Answered], after its reply was handed to
 //     the connection, and after [Budget.SetUnsent] has noted how much the connection has not
 //     sent yet. If a reply is larger than expected, [Budget.Grow] is called first. If Grow
@@ -49,19 +49,19 @@
 //
 //	arrive: for each command, in order:
 //		request := replies.Request{Entity: …, Estimate: …, Size: …, Deadline: …}
-//		switch ticket, verdict := queue.Ask(budget, now, &request, &command); verdict {
+//		switch ticket, verdict := queue.Admit(budget, now, &request, &command); verdict {
 //		case replies.Admitted:
 //			run(command, ticket)
 //		case replies.Full:
-//			refuse(command) // with a ticket from Admit; read no further until there is one
+//			refuse(command) // with a ticket from budget.Reserve; read no further until there is one
 //		}
 //	answered: connection.Send(reply)
-//		budget.SetUnsent(&queue.Account, connection.Unsent())
+//		budget.SetUnsent(&queue.Account, connection.Unsent()) // Account: what the connection uses of the budget
 //		budget.Answered(ticket, size)
 //		admit()
 //	tick: for each connection:
 //			budget.SetUnsent(&queue.Account, connection.Unsent())
-//			refuse(queue.Late(budget, now, &refusal)...) // refusal: the SizeEstimate of refusals
+//			refuse(queue.Late(budget, now, &refusals)...) // refusals is the SizeEstimate of refusals
 //		admit()
 //	admit: for each queue:
 //		for command, ticket, ok := queue.Next(budget); ok; command, ticket, ok = queue.Next(budget) {

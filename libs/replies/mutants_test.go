@@ -22,13 +22,13 @@ func TestMutants(t *testing.T) {
 		"reply-patience": func() bool {
 			b, q, _ := testQueue(t)
 			at := time.Unix(1000, 0)
-			q.Ask(b, at, &Request{Entity: entityOf("a"), Estimate: large, Deadline: at.Add(time.Second)}, new(""))
+			q.Admit(b, at, &Request{Entity: entityOf("a"), Estimate: large, Deadline: at.Add(time.Second)}, new(""))
 			return len(q.Late(b, at.Add(time.Second), small)) == 0
 		},
 		"entity-share": func() bool {
 			b, q := NewBudget(sharedConfig()), &Queue[string]{}
 			for range 20 {
-				q.Ask(b, time.Time{}, &Request{Entity: entityOf("a"), Estimate: small}, new(""))
+				q.Admit(b, time.Time{}, &Request{Entity: entityOf("a"), Estimate: small}, new(""))
 			}
 			return q.owed > 4_000
 		},

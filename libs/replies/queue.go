@@ -9,11 +9,11 @@ import (
 )
 
 // Queue holds the commands of one connection that wait for capacity for their replies.
-// Commands for one entity keep their order. Commands with a large reply keep theirs
-// too, so that the largest is not overtaken for ever. Commands with a small reply overtake
-// those with a large one: some capacity is reserved for small replies. An entity that owes
-// as many bytes of replies as its share has a list of its own, in which further commands
-// for it wait; they hold up no other entity.
+// Commands for one entity keep their order. Commands with large replies keep their order
+// too, so that the command with the largest reply is not overtaken for ever. Commands with small replies
+// overtake commands with large ones: some capacity is reserved for small replies. If an entity owes as many
+// bytes of replies as its share, further commands for it wait in a list of their own, and hold up no other
+// entity.
 type Queue[T any] struct {
 	Account
 	small, large list[T]
@@ -21,21 +21,21 @@ type Queue[T any] struct {
 	dropped      bool // the connection has ended
 }
 
-// list is one of the two orders of a queue.
+// list has commands in the order in which they arrived.
 type list[T any] []waiting[T]
 
-// held are the commands that wait until their entity owes less.
+// held has the commands of one entity that wait until the entity owes less.
 type held[T any] struct {
 	entity  *entity
 	waiting list[T]
 }
 
-// Request is what is asked for.
+// Request describes a command that asks to be admitted.
 type Request struct {
 	Entity   sharding.Entity
 	Estimate *SizeEstimate
 	Size     int       // bytes that the command takes while it waits
-	Deadline time.Time // zero: it waits for any time
+	Deadline time.Time // zero: the command may wait for any time
 }
 
 type waiting[T any] struct {
@@ -43,10 +43,10 @@ type waiting[T any] struct {
 	command  T
 	entity   *entity
 	until    time.Time // the command waits until then at the latest; zero: for any time
-	expected int       // what its entity owes for it, once it has passed to a list of the connection
+	expected int       // how many bytes the entity owes for the command; 0 until it has passed
 }
 
-// Verdict is the result of [Queue.Ask].
+// Verdict is the result of [Queue.Admit].
 type Verdict int
 
 const (
@@ -56,27 +56,27 @@ const (
 	Waits
 	// Full says that too many commands are waiting: the caller must refuse this one.
 	Full
-	// Dropped says that the connection has ended: the command is not run, as what
-	// waited before it was not.
+	// Dropped says that the connection has ended. The command must not run, because the commands that
+	// waited before it do not run either.
 	Dropped
 )
 
-// Ask admits a command, or queues it. It copies the command only in the second case.
-func (q *Queue[T]) Ask(b *Budget, now time.Time, r *Request, command *T) (Ticket, Verdict) {
+// Admit admits a command, or queues it. It copies the command only in the second case.
+func (q *Queue[T]) Admit(b *Budget, now time.Time, r *Request, command *T) (Ticket, Verdict) {
 	if q.dropped && !mutant.On("dropped-stays") {
 		return Ticket{}, Dropped
 	}
 	e := q.entity(r.Entity)
 	holds := e.held > 0 || !b.passes(e, r.Estimate)
-	// A command joins the list that holds the last command of its entity.
+	// A command must not overtake the last command of its entity, so it joins the list of that command.
 	small := b.small(b.expect(r.Estimate)) && e.large == 0
 	if !holds && e.small == 0 && (small && len(q.small) == 0 || !small && len(q.large) == 0) || mutant.On("reply-order") {
-		if t, ok := b.admit(&q.Account, e, r.Estimate); ok {
+		if t, ok := b.reserve(&q.Account, e, r.Estimate); ok {
 			return t, Admitted
 		}
 	}
 	if b.full(e, r.Size) {
-		q.forget(e)
+		q.removeIdle(e)
 		return Ticket{}, Full
 	}
 	w := waiting[T]{Request: *r, command: *command, entity: e}
@@ -99,8 +99,8 @@ func (b *Budget) passes(e *entity, estimate *SizeEstimate) bool {
 	return e.owed == 0 || e.owed+b.expect(estimate) <= b.cfg.entity() || mutant.On("entity-share")
 }
 
-// full reports whether too much waits already, in all or for the entity. One command of an
-// entity may always wait, as far as the limits for all allow.
+// full reports whether too much waits already, in total or for the entity. The limit for an entity always
+// allows one command.
 func (b *Budget) full(e *entity, size int) bool {
 	if b.waiting >= b.cfg.Waiting || b.bytes+size > b.cfg.WaitingBytes {
 		return true
@@ -121,8 +121,8 @@ func (q *Queue[T]) hold(w *waiting[T]) {
 	w.entity.held++
 }
 
-// holding returns the commands that wait for the share of an entity. Only entities that
-// owe much have some, so there are few.
+// holding returns the list of commands that wait until an entity owes less; nil: there is none. Only few
+// entities owe so much, so a search through all lists is quick.
 func (q *Queue[T]) holding(e *entity) *held[T] {
 	for _, h := range q.held {
 		if h.entity == e {
@@ -146,7 +146,7 @@ func (q *Queue[T]) pass(b *Budget, w *waiting[T]) {
 	}
 }
 
-// passFreed lets the commands pass for which their entities have a share again.
+// passFreed lets commands pass whose entities owe less now.
 func (q *Queue[T]) passFreed(b *Budget) {
 	for _, e := range q.freed {
 		e.freed = false
@@ -160,15 +160,15 @@ func (q *Queue[T]) passFreed(b *Budget) {
 			clear(h.waiting[:n])
 			h.waiting = h.waiting[n:]
 		}
-		q.forget(e)
+		q.removeIdle(e)
 	}
 	clear(q.freed)
 	q.freed = q.freed[:0]
-	q.forgetHeld()
+	q.removeEmptyHeld()
 }
 
-// forgetHeld drops what holds no commands any more.
-func (q *Queue[T]) forgetHeld() {
+// removeEmptyHeld removes the lists of entities that have no waiting command any more.
+func (q *Queue[T]) removeEmptyHeld() {
 	q.held = slices.DeleteFunc(q.held, func(h *held[T]) bool { return len(h.waiting) == 0 })
 }
 
@@ -188,7 +188,7 @@ func (q *Queue[T]) Next(b *Budget) (command T, t Ticket, ok bool) {
 		if l == &q.large && w.entity.small > 0 {
 			continue // the command came after the small ones of its entity
 		}
-		if t, ok = b.admit(&q.Account, w.entity, w.Estimate); ok {
+		if t, ok = b.reserve(&q.Account, w.entity, w.Estimate); ok {
 			(*l)[0] = waiting[T]{}
 			*l = (*l)[1:]
 			q.removed(b, l, &w)
@@ -198,10 +198,10 @@ func (q *Queue[T]) Next(b *Budget) (command T, t Ticket, ok bool) {
 	return command, Ticket{}, false
 }
 
-// enlarge moves the commands whose replies have become large meanwhile to the large
-// ones, each with those behind it that are for the same entity. They go before the
-// large ones, because they came before those of their entities. All are moved in one
-// pass: many may wait.
+// enlarge moves commands from the list small to the list large, if their replies are expected to be large by
+// now. The commands behind them for the same entities are moved too. They come before the commands that are
+// already in the list large, because they have arrived before those of the same entities. All of them are
+// moved in one pass, because many may wait.
 func (q *Queue[T]) enlarge(b *Budget) {
 	var moved list[T]
 	grown := map[*entity]bool{}
@@ -229,16 +229,16 @@ type Lapsed[T any] struct {
 }
 
 // Late removes and returns the commands that have waited for too large a part of the time
-// until their deadline, each with a ticket for its refusal. If there is no room for that
-// refusal, the command stays. Late looks at all commands that wait, so it is meant for every
-// tick rather than for every command.
-func (q *Queue[T]) Late(b *Budget, now time.Time, refusal *SizeEstimate) (lapsed []Lapsed[T]) {
+// until their deadline, each with a ticket for its refusal. The parameter refusals estimates the size of
+// refusals. If there is no room for the refusal of a command, the command stays. Late looks at all commands
+// that wait, so it is meant for every tick and not for every command.
+func (q *Queue[T]) Late(b *Budget, now time.Time, refusals *SizeEstimate) (lapsed []Lapsed[T]) {
 	late := func(l *list[T]) {
 		kept := (*l)[:0]
 		for i := range *l {
 			w := &(*l)[i]
 			if !w.until.IsZero() && !now.Before(w.until) && !mutant.On("reply-patience") {
-				if t, ok := b.Admit(&q.Account, refusal); ok {
+				if t, ok := b.Reserve(&q.Account, refusals); ok {
 					lapsed = append(lapsed, Lapsed[T]{w.command, t})
 					q.removed(b, l, w)
 					continue
@@ -254,7 +254,7 @@ func (q *Queue[T]) Late(b *Budget, now time.Time, refusal *SizeEstimate) (lapsed
 	for _, h := range q.held {
 		late(&h.waiting)
 	}
-	q.forgetHeld()
+	q.removeEmptyHeld()
 	return lapsed
 }
 
@@ -274,7 +274,7 @@ func (q *Queue[T]) removed(b *Budget, l *list[T], w *waiting[T]) {
 	q.release(w.entity, w.expected)
 }
 
-// Len is how many commands wait.
+// Len returns how many commands wait.
 func (q *Queue[T]) Len() int {
 	n := len(q.small) + len(q.large)
 	for _, h := range q.held {
@@ -283,9 +283,9 @@ func (q *Queue[T]) Len() int {
 	return n
 }
 
-// Drop clears the queue of a connection that has ended, and its unsent replies.
-// What comes after that on the connection is dropped too: what waited before it may
-// be sent again on another connection, and would come after it.
+// Drop clears the queue of a connection that has ended, and its unsent replies. Commands that are admitted
+// after that are dropped too: earlier commands, which were dropped, may be sent again on another connection,
+// and must not be overtaken.
 func (q *Queue[T]) Drop(b *Budget) {
 	q.dropped = true
 	drop := func(l *list[T]) {

@@ -17,7 +17,7 @@ func testQueue(t *testing.T) (b *Budget, q *Queue[string], ask func(id string, k
 	b, q = NewBudget(testConfig()), &Queue[string]{}
 	b.SetUnsent(&q.Account, 13_000)
 	return b, q, func(id string, k *SizeEstimate, command string) Verdict {
-		_, v := q.Ask(b, time.Time{}, &Request{Entity: entityOf(id), Estimate: k, Size: 10}, &command)
+		_, v := q.Admit(b, time.Time{}, &Request{Entity: entityOf(id), Estimate: k, Size: 10}, &command)
 		return v
 	}
 }
@@ -132,7 +132,7 @@ func TestLate(t *testing.T) {
 		if left > 0 {
 			r.Deadline = at.Add(left)
 		}
-		if _, v := q.Ask(b, at, &r, new(fmt.Sprint(i))); v != Waits {
+		if _, v := q.Admit(b, at, &r, new(fmt.Sprint(i))); v != Waits {
 			t.Error(v)
 		}
 	}
@@ -191,7 +191,7 @@ func TestWhatWaitsIsBounded(t *testing.T) {
 	q = &Queue[string]{}
 	b.SetUnsent(&q.Account, 13_000)
 	for _, size := range []int{600, 400, 1} {
-		_, v := q.Ask(b, time.Time{}, &Request{Entity: entityOf("a"), Estimate: large, Size: size}, new(""))
+		_, v := q.Admit(b, time.Time{}, &Request{Entity: entityOf("a"), Estimate: large, Size: size}, new(""))
 		if (v == Full) != (size == 1) {
 			t.Errorf("%d: %v", size, v)
 		}
@@ -214,7 +214,7 @@ func TestAHungEntityLeavesTheRest(t *testing.T) {
 	estimate := &SizeEstimate{size: 500}
 	ask := func(id, command string, want Verdict) (ticket Ticket) {
 		t.Helper()
-		ticket, v := q.Ask(b, time.Time{}, &Request{Entity: entityOf(id), Estimate: estimate, Size: 10}, &command)
+		ticket, v := q.Admit(b, time.Time{}, &Request{Entity: entityOf(id), Estimate: estimate, Size: 10}, &command)
 		if v != want {
 			t.Errorf("%s: %v, want %v", command, v, want)
 		}
@@ -250,9 +250,9 @@ func TestAHungEntityLeavesTheRest(t *testing.T) {
 func TestALargeReplyHasAShare(t *testing.T) {
 	b, q := NewBudget(sharedConfig()), &Queue[string]{}
 	large, small := &SizeEstimate{size: 4_000}, &SizeEstimate{size: 300}
-	first, _ := q.Ask(b, time.Time{}, &Request{Entity: entityOf("a"), Estimate: small}, new("1"))
+	first, _ := q.Admit(b, time.Time{}, &Request{Entity: entityOf("a"), Estimate: small}, new("1"))
 	for _, k := range []*SizeEstimate{large, small} {
-		if _, v := q.Ask(b, time.Time{}, &Request{Entity: entityOf("a"), Estimate: k}, new("")); v != Waits {
+		if _, v := q.Admit(b, time.Time{}, &Request{Entity: entityOf("a"), Estimate: k}, new("")); v != Waits {
 			t.Errorf("%v", v)
 		}
 	}
@@ -260,7 +260,7 @@ func TestALargeReplyHasAShare(t *testing.T) {
 		t.Error("the reply finds no room")
 	}
 	b.Answered(first, 0)
-	large1, _ := q.Ask(b, time.Time{}, &Request{Entity: entityOf("b"), Estimate: large}, new(""))
+	large1, _ := q.Admit(b, time.Time{}, &Request{Entity: entityOf("b"), Estimate: large}, new(""))
 	_, ticket, ok := q.Next(b)
 	if !ok || ticket.Expected() != 4_000 {
 		t.Errorf("%+v", ticket)
@@ -308,7 +308,7 @@ func TestEntitiesKeepTheirOrder(t *testing.T) {
 			case 0, 1:
 				c := [2]int{d.IntN(5), n}
 				r := Request{Entity: entityOf(fmt.Sprint(c[0])), Estimate: &estimates[d.IntN(4)], Size: d.IntN(50), Deadline: at.Add(time.Second)}
-				switch ticket, v := q.Ask(b, at, &r, &c); v {
+				switch ticket, v := q.Admit(b, at, &r, &c); v {
 				case Admitted:
 					took(c, ticket)
 					fallthrough
@@ -381,6 +381,6 @@ func BenchmarkAsk(b *testing.B) {
 			budget.Answered(*t, 300)
 		}
 		r := Request{Entity: entities[n%len(entities)], Estimate: estimate, Size: 10}
-		*t, _ = q.Ask(budget, time.Time{}, &r, &command)
+		*t, _ = q.Admit(budget, time.Time{}, &r, &command)
 	}
 }

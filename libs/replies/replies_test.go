@@ -45,7 +45,7 @@ func TestAConnectionIsBounded(t *testing.T) {
 		t.Helper()
 		n := 0
 		for {
-			ticket, ok := b.Admit(&a, &k)
+			ticket, ok := b.Reserve(&a, &k)
 			if !ok {
 				break
 			}
@@ -63,7 +63,7 @@ func TestAConnectionIsBounded(t *testing.T) {
 	tickets = nil
 	b.SetUnsent(&a, 7_000)
 	admit(7) // of one that is known
-	if _, ok := b.Admit(&other, &k); !ok {
+	if _, ok := b.Reserve(&other, &k); !ok {
 		t.Error("another connection has to wait")
 	}
 	b.SetUnsent(&a, 0)
@@ -81,7 +81,7 @@ func TestSilentConnectionsShare(t *testing.T) {
 	for range 1000 {
 		silent := &Account{}
 		for {
-			if _, ok := b.Admit(silent, &large); !ok {
+			if _, ok := b.Reserve(silent, &large); !ok {
 				break
 			}
 		}
@@ -91,7 +91,7 @@ func TestSilentConnectionsShare(t *testing.T) {
 	}
 	var reader Account
 	for range 100 {
-		ticket, ok := b.Admit(&reader, &small)
+		ticket, ok := b.Reserve(&reader, &small)
 		if !ok {
 			t.Fatal("one that reads has to wait")
 		}
@@ -109,7 +109,7 @@ func TestTheTotalHolds(t *testing.T) {
 		for range 2000 {
 			switch a := &accounts[d.IntN(len(accounts))]; {
 			case d.IntN(2) == 0:
-				if ticket, ok := b.Admit(a, &estimates[d.IntN(len(estimates))]); ok {
+				if ticket, ok := b.Reserve(a, &estimates[d.IntN(len(estimates))]); ok {
 					tickets = append(tickets, ticket)
 				}
 			case d.IntN(3) == 0:
@@ -184,7 +184,7 @@ func BenchmarkAdmit(b *testing.B) {
 	k := SizeEstimate{size: 300}
 	b.ReportAllocs()
 	for range b.N {
-		t, _ := budget.Admit(&a, &k)
+		t, _ := budget.Reserve(&a, &k)
 		budget.Answered(t, 300)
 	}
 }

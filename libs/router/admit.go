@@ -74,9 +74,9 @@ func (m *Machine) enter(s *shard, r *request) {
 	m.touch(s)
 }
 
-// expect returns the expected size of the reply to a command, by earlier replies of its
-// kind. It is not more than the whole limit: otherwise, after one larger reply, no
-// command of that kind would be admitted again.
+// expect returns the expected size of the reply to a command, from earlier replies to commands of its kind. The
+// size is at most the whole limit. Otherwise, after one larger reply, no command of that kind would be
+// admitted again.
 func (m *Machine) expect(env *sharding.Envelope) int {
 	if env.Tell && !env.Keyed {
 		return replies.Overhead
@@ -87,15 +87,14 @@ func (m *Machine) expect(env *sharding.Envelope) int {
 	return m.cfg.UnknownReply
 }
 
-// hold counts the reply to a request in place of its expected size, and returns what it
-// counts. A reply for which there is no room is replaced by an error that keeps its
-// outcome.
+// hold counts the real size of a reply in place of its expected size, and returns the size. If there is no
+// room for the reply, hold replaces it by an error with the same outcome.
 func (m *Machine) hold(r *request, reply *sharding.Reply) (size int, leftOut bool) {
 	size = replies.Size(reply)
 	if reply.Outcome == sharding.OK && reply.Code == "" && !(r.env.Tell && !r.env.Keyed) {
 		name := kindOf(&r.env)
 		k := m.estimates[name]
-		if k == nil { // the region knows the command, so there are few kinds
+		if k == nil { // a new kind; there are few, because only commands that a region knows get here
 			k = &replies.SizeEstimate{}
 			m.estimates[name.clone()] = k
 		}
@@ -112,8 +111,8 @@ func (m *Machine) hold(r *request, reply *sharding.Reply) (size int, leftOut boo
 	return size, leftOut
 }
 
-// known reports whether there is a table to route by. A table without types does not
-// count: it means that the regions of the cluster are still starting.
+// known reports whether the router has a route table. A table without types does not count: the regions of the
+// cluster are still starting.
 func (m *Machine) known() bool { return !m.table.Empty() }
 
 // place returns the shard of a command, or the refusal of the command. It sets the fields of
@@ -126,7 +125,7 @@ func (m *Machine) place(r *request) (*shard, *sharding.Reply) {
 		return nil, &refusal
 	}
 	command, ok := desc.Command(env.Command)
-	if !ok && sharding.IsBuiltin(env.Command) { // no type declares them, so the sender says whether it only reads
+	if !ok && sharding.IsBuiltin(env.Command) { // types do not declare built-in commands, so the sender says whether this one only reads
 		command, ok = sharding.CommandDesc{Name: env.Command, ReadOnly: r.mustRead}, true
 	}
 	if !ok {
@@ -178,8 +177,8 @@ func (m *Machine) shard(id sharding.ShardID) *shard {
 	return s
 }
 
-// reachable reports whether the region that serves the entity's shard by the table, if
-// there is one, can be sent to. It may serve although the coordinator has lost it.
+// reachable reports whether the table names a region that serves the entity's shard, and the router has a link
+// to it. Such a region may serve the shard although the coordinator has lost the region.
 func (m *Machine) reachable(desc *sharding.TypeDesc, id sharding.EntityID) bool {
 	row, _ := m.table.Row(shardOf(desc, id))
 	l := m.links[row.Owner]
@@ -244,8 +243,8 @@ func (m *Machine) refuse(id RequestID, code sharding.Code, message string) {
 	m.emit(f)
 }
 
-// hint returns the milliseconds after which a command refused with this code may be sent
-// again; 0: nothing is said about that.
+// hint returns after how many milliseconds a command that was refused with this code may be sent again; 0: the
+// reply does not say.
 func (m *Machine) hint(code sharding.Code) int {
 	switch code {
 	case sharding.ResourceExhausted, sharding.Unavailable, sharding.UnknownCommand:
@@ -267,7 +266,7 @@ func (m *Machine) finish(r *request, reply sharding.Reply, region sharding.NodeI
 	m.ended(r.since, &reply)
 	held, leftOut := m.hold(r, &reply)
 	if leftOut {
-		region = sharding.NodeID{} // the error is this process's, not the region's
+		region = sharding.NodeID{} // the error comes from this process, and not from a region
 	}
 	f := Finish{Request: r.id, Reply: reply, Region: region, Attempts: r.attempts, Held: held}
 	switch {
@@ -291,8 +290,8 @@ func (m *Machine) expire(r *request) {
 		"not applied: no region took the command within the deadline; "+m.waitsFor(r)+r.lastFailure()), sharding.NodeID{})
 }
 
-// lastFailure names the last answer after which a command was sent again: when its time is over, it
-// says more than that.
+// lastFailure returns the text of the last failure after which the command was sent again. When the command's
+// deadline has passed, this text says more than that the deadline has passed.
 func (r *request) lastFailure() string {
 	if r.failure == "" {
 		return ""
@@ -300,7 +299,7 @@ func (r *request) lastFailure() string {
 	return "; it was tried again, the last failure was " + r.failure
 }
 
-// failureBefore is lastFailure for an answer that says no more than that the time is over.
+// failureBefore returns lastFailure if an answer says only that the deadline has passed.
 func (r *request) failureBefore(code sharding.Code) string {
 	if code != sharding.DeadlineExceeded {
 		return ""
@@ -308,7 +307,7 @@ func (r *request) failureBefore(code sharding.Code) string {
 	return r.lastFailure()
 }
 
-// waitsFor says what a command waits for that is in no doubt.
+// waitsFor says what a command waits for. The command is not in doubt.
 func (m *Machine) waitsFor(r *request) string {
 	desc, known := m.table.Type(r.env.Entity.Type)
 	if !known {
@@ -341,7 +340,7 @@ func (m *Machine) stop() {
 	}
 }
 
-// forget removes a request.
+// forget removes a request from memory.
 func (m *Machine) forget(r *request) {
 	m.touch(r.shard)
 	if r.inDoubt() {

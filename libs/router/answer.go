@@ -42,7 +42,7 @@ func (m *Machine) answer(in *Answer) {
 	again := !r.sent || reply.Code == sharding.Unavailable
 	switch {
 	case reply.Outcome == sharding.Unknown && reply.Code == sharding.KeyExpired && !mutant.On("expired-again"):
-		again = false // a repeat would get the same answer until the deadline, which says less
+		again = false // a repeat would get the same answer until the deadline passes, and that error says less
 	case reply.Outcome == sharding.Unknown:
 		again = r.resend
 	case unknown:
@@ -52,7 +52,7 @@ func (m *Machine) answer(in *Answer) {
 		m.finish(r, reply, a.region)
 		return
 	}
-	if r.failure == "" || reply.Code != sharding.DeadlineExceeded { // which says less than what was before it
+	if r.failure == "" || reply.Code != sharding.DeadlineExceeded { // DeadlineExceeded says less than an earlier failure
 		r.failure = failureText(&reply)
 	}
 	if mutant.On("failure-kept") {
@@ -68,9 +68,9 @@ func (m *Machine) answer(in *Answer) {
 	}
 }
 
-// failureText keeps what is wrong for the time when the command is given up. Few messages are longer
-// than the limits, which bound what commands that are sent again and again take. The end of a message
-// is kept, since it says where the log has more.
+// failureText returns the text of a failure, which is needed if the command is given up later. The text is
+// shortened if it is very long, because commands that are sent again and again keep it in memory. The end of
+// the message is kept, because it says where the log has more.
 func failureText(reply *sharding.Reply) string {
 	const first, last = 400, 100
 	text := reply.Message
@@ -80,8 +80,8 @@ func failureText(reply *sharding.Reply) string {
 	return string(reply.Code) + ": " + text
 }
 
-// rest has a request wait before it is sent again, longer each time: what has failed several times
-// will fail again, and each attempt costs its region a turn.
+// rest makes a request wait before it is sent again, longer each time: a command that has failed several
+// times will probably fail again, and each attempt costs its region a turn.
 func (m *Machine) rest(r *request) {
 	r.refusals++
 	pause := m.jitter.Pause(r.refusals, m.cfg.Backoff, m.cfg.BackoffMax)
@@ -91,9 +91,9 @@ func (m *Machine) rest(r *request) {
 	r.restsUntil = m.now.Add(pause)
 }
 
-// overtaken reports whether a later command for the same entity may have taken effect, or
-// may do so first. If r was not applied, sending it again would then reverse their order.
-// Of commands that were forgotten, only the shard is known, not the entity.
+// overtaken reports whether a later command for the same entity may have taken effect, or may take effect
+// before r. In this case, r is not sent again, because that could reverse their order. If the later command
+// has ended already, only its shard is known, so it counts for all entities of the shard.
 func overtaken(r *request) bool {
 	if r.shard.departed > r.order {
 		return true
@@ -124,7 +124,7 @@ func (m *Machine) notMine(in NotMine) {
 	}
 }
 
-// refuseEpoch records that nothing may be sent to the shard at the epoch again.
+// refuseEpoch notes that no command of the shard may be sent at the epoch again.
 func (m *Machine) refuseEpoch(s *shard, epoch sharding.Epoch) {
 	if epoch > s.refused {
 		s.refused = epoch
@@ -133,9 +133,9 @@ func (m *Machine) refuseEpoch(s *shard, epoch sharding.Epoch) {
 	m.touch(s)
 }
 
-// refusedLate handles the refusal of an attempt that does not exist any more, because its
-// command was answered by another attempt or given up. No attempt was ever made at an epoch above the row's,
-// so a refusal of such an epoch is ignored.
+// refusedLate handles the refusal of an attempt whose command has ended already: another attempt was answered,
+// or the command was given up. No attempt is ever made at an epoch above that of the row, so a refusal of such
+// an epoch is ignored.
 func (m *Machine) refusedLate(in NotMine) {
 	row, ok := m.table.Row(in.Row.Shard)
 	if !ok {
@@ -162,8 +162,8 @@ func (m *Machine) sendFailed(in SendFailed) {
 	}
 }
 
-// doubtAll puts everything unanswered on a lost link in doubt, in order of admission:
-// commands that may be repeated wait again, the others end.
+// doubtAll puts all unanswered attempts on a lost link in doubt, in order of admission. Commands that may be
+// repeated wait again; the others end.
 func (m *Machine) doubtAll(l *link) {
 	var lost []*attempt
 	for _, a := range m.attempts { // sorted below

@@ -17,29 +17,30 @@ type Config struct {
 	// ReplyKey is the configuration key of MaxReplyBytes in this process, for those
 	// texts. Default "gateway.reply_bytes".
 	ReplyKey string
-	// Fed says that the route table comes by [Table], from a core of this process that
-	// watches it. The router then polls nobody. Default false: it watches the table itself.
+	// Fed says that a core of this process watches the route table, and that the router gets the table
+	// from there, by [TableChange]. The router then polls nobody. Default false: the router watches the
+	// table itself.
 	Fed bool
 	// Management is the address at which operators reach this process, for the cards with which
 	// it tells the active coordinator how its clients fare. Default "": it sends no cards.
 	Management string
-	// CardInterval is the least time that a card is about. Default 500 ms: less than the
-	// second for which a coordinator holds a poll, so that each of those polls has one.
+	// CardInterval is the shortest time that a card covers. Default 500 ms: less than the second for which
+	// a coordinator holds a poll, so that each poll has a card.
 	CardInterval time.Duration
-	// LinkIdle is how long a link is kept that no command needs; a link is then made when
-	// the first command needs it. It must be above MaxTimeout, so that no command waits
-	// for a link that is closed. Default 0: there is a link to every region that a row
-	// names, for as long as one does. Gateways send to all regions; an entity, to few.
+	// LinkIdle is how long a link is kept up that no command needs. If it is set, a link is opened when the
+	// first command needs it. LinkIdle must be above MaxTimeout, so that no command waits for a link that
+	// is closed. Default 0: there is a link to every region that a row names. Gateways send to all
+	// regions, but the entities of a region send to few.
 	LinkIdle time.Duration
 	// DefaultTimeout is the time of a command without deadline. Default 5 s: longer
 	// than a failover.
 	DefaultTimeout time.Duration
 	// MaxTimeout bounds deadlines, so that no command counts in the limits for ever. Default 60 s.
 	MaxTimeout time.Duration
-	// AnswerReserve is how much earlier than the command's deadline the region must have
-	// answered, at most; it is a tenth of the time that is left, if that is less. So the last
-	// answer of the region still arrives: it may say that nothing was applied, and without it
-	// the command would be in doubt. Default 100 ms: a round trip to a busy region. 0: none.
+	// AnswerReserve is how much earlier than the command's deadline the region must answer. If a tenth of
+	// the remaining time is less, that is used instead. So the last answer of the region still arrives. It
+	// may say that nothing was applied; without it, the command would be in doubt. Default 100 ms: a round
+	// trip to a busy region. 0: no earlier.
 	AnswerReserve time.Duration
 	// MaxWaiting and MaxWaitingBytes bound the commands of one shard, from
 	// admission to answer. Defaults 1,000 commands and 8 MiB: one hot or moving
@@ -50,10 +51,10 @@ type Config struct {
 	// 100,000 commands and 64 MiB.
 	MaxTotal      int
 	MaxTotalBytes int
-	// DeferredShare is the share of the four limits above that commands may take which
-	// wait for their shard to move, because the version that had it does not have the
-	// command; others are refused at once. Default 0.1: in a rollout the callers of the
-	// new version leave nine places of ten to those of the old one. 0: none wait.
+	// DeferredShare is the share of the four limits above that deferred commands may take. A deferred
+	// command waits until its shard moves, because the version of the present owner does not have the
+	// command. Beyond the share, such commands are refused at once. Default 0.1: in a rollout, callers of
+	// the new version leave nine of ten places to callers of the old version. 0: no command is deferred.
 	DeferredShare float64
 	// MaxReplyBytes bounds the replies that clients have not received, and the
 	// expected replies to commands in progress: a command without room is refused.
@@ -74,7 +75,7 @@ type Config struct {
 	// ends costs little, and a command that fails for good has some ten turns until its
 	// deadline instead of hundreds.
 	Backoff, BackoffMax time.Duration
-	// Seed is that of the random part.
+	// Seed is the seed of the random part.
 	Seed uint64
 	// SendRetry is the pause of a shard after the buffer of its link was full. Default
 	// 10 ms: a link drains in less.

@@ -70,7 +70,7 @@
 // Its polls tell the coordinator how the gateway's clients fare (control.Card).
 //
 // A region watches the table anyway. Its router gets the table from the region ([Config].Fed,
-// [Table]), beginning with the router's first command: a router without commands costs nothing. Its
+// [TableChange]), beginning with the router's first command: a router without commands costs nothing. Its
 // links are opened when they are first needed, and closed when they were not needed for a while
 // ([Config].LinkIdle). The router also has a link to its own region. Only the driver knows that this
 // link is in memory: commands for the region's own shards are checked, refused and sent again like
@@ -112,8 +112,8 @@
 //     and calls [Sender.Close].
 //  8. A [Send] that is a call is answered once, by [Replied]; any other Send may be lost. See
 //     package control.
-//  9. If the Machine is fed, each [Table] has what the route table has gained since the [Table]
-//     before it.
+//  9. If the Machine is fed ([Config].Fed), each [TableChange] has the changes of the route table since
+//     the TableChange before it.
 //  10. [Stop] is the last input. The commands that it ends are answered like all others.
 //
 // The loop to write:

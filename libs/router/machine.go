@@ -22,10 +22,10 @@ type Machine struct {
 
 	requests map[RequestID]*request
 	attempts map[Attempt]*attempt
-	shards   map[sharding.ShardID]*shard // the shards that have commands here, or were refused
+	shards   map[sharding.ShardID]*shard // the shards that have commands here, or a refused epoch
 	links    map[sharding.NodeID]*link   // by region incarnation: those that rows name, and those with unanswered attempts
 	unplaced *shard                      // commands that wait for the first table
-	// inquiries are what regions are asked, by their addresses.
+	// inquiries has the open FindShards calls, by the address of the region.
 	inquiries map[string]*inquiry
 	timers    timerHeap
 
@@ -41,9 +41,9 @@ type Machine struct {
 
 	coordinators      []string  // listed by discovery
 	regions           []string  // listed by discovery
-	active            string    // coordinator, if the router is fed
-	candidatesChanged bool      // the watch must be given the candidates again
-	idleAt            time.Time // when idle links are next looked for, to be closed
+	active            string    // address of the active coordinator, if the router is fed
+	candidatesChanged bool      // the watch must get the addresses to poll again
+	idleAt            time.Time // when the router next looks for idle links
 	jitter            backoff.Jitter
 	tally             tally
 
@@ -105,9 +105,9 @@ type request struct {
 	id       RequestID
 	env      sharding.Envelope // its deadline is set
 	size     int
-	expects  int       // bytes of its reply
-	order    uint64    // of admission
-	since    time.Time // of admission
+	expects  int       // expected size of its reply, in bytes
+	order    uint64    // the command's number in admission order
+	since    time.Time // when the command was admitted
 	readOnly bool      // the table says that the command changes nothing
 	mustRead bool      // the sender relies on the command to change nothing
 	resend   bool      // the command may be sent again although an attempt is in doubt
@@ -259,7 +259,7 @@ func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
 		m.replied(in)
 	case Coordinators:
 		m.coordinators, m.regions, m.candidatesChanged = slices.Clone(in.Addrs), slices.Clone(in.Regions), true
-	case Table:
+	case TableChange:
 		m.active = in.Active
 		m.take(in.Delta)
 	case Stop:
@@ -297,7 +297,7 @@ func (m *Machine) end() []Output {
 
 func (m *Machine) emit(o Output) { m.out = append(m.out, o) }
 
-// touch marks a shard for flushTouched.
+// touch marks a shard, so that flushTouched sends its commands.
 func (m *Machine) touch(s *shard) {
 	if !s.dirty && s != m.unplaced {
 		s.dirty = true
@@ -332,7 +332,7 @@ func (m *Machine) tick() {
 	}
 }
 
-// poll keeps one poll of the table outstanding, unless the table comes without.
+// poll keeps one poll of the table open, unless the router is fed.
 func (m *Machine) poll() {
 	if m.cfg.Fed {
 		return
@@ -381,7 +381,7 @@ func (m *Machine) watched(in Replied) bool {
 	return true
 }
 
-// Generation is that of the journal that holds the route table; 0: not known.
+// Generation returns the generation of the journal to which the route table belongs; 0: not known.
 func (m *Machine) Generation() sharding.Generation { return m.table.Generation() }
 
 // tableChanged takes the answer to a poll.
@@ -401,7 +401,7 @@ func (m *Machine) take(d sharding.TableDelta) {
 	m.placeAll()
 }
 
-// merge takes a row from any source and acts on it if it is newer.
+// merge takes a row from any source. If the row is newer than the known one, merge acts on it.
 func (m *Machine) merge(row sharding.Row) {
 	old, _ := m.table.Row(row.Shard)
 	if !m.table.Merge(row) {
@@ -422,8 +422,8 @@ func (m *Machine) merge(row sharding.Row) {
 	m.touch(s)
 }
 
-// reenter puts commands that were sent at older epochs back into the queue: the new
-// epoch is claimed, so they cannot take effect any more.
+// reenter puts commands that were sent at older epochs back into the queue. The new epoch is claimed, so these
+// attempts cannot take effect any more.
 func (m *Machine) reenter(s *shard, epoch sharding.Epoch) {
 	for r := s.first; r != nil; r = r.next {
 		switch {

@@ -7,10 +7,10 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Input is one message to the router. The set is closed.
+// Input is an input of [Machine.Step]. Only this package defines inputs.
 type Input interface{ input() }
 
-// Output is one thing the driver must do, in order.
+// Output is an output of [Machine.Step]. The driver performs the outputs in their order.
 type Output interface{ output() }
 
 // RequestID identifies one admitted command of one client. The driver chooses it and
@@ -18,7 +18,7 @@ type Output interface{ output() }
 type RequestID uint64
 
 // Attempt identifies one sending of one command. The core chooses it and never reuses it
-// during its process. It is the correlation number on the link.
+// during its process. It is the command's number on the link.
 type Attempt uint64
 
 // Inputs.
@@ -33,23 +33,22 @@ type (
 		// refused if the table says otherwise.
 		ReadOnly bool
 	}
-	// Cancel: the client has gone. The core forgets the request, and no Finish
-	// follows. Its effects, if it was sent, are not undone.
+	// Cancel says that the client has gone. The core removes the request, and no Finish follows. If the
+	// command was sent, it may take effect all the same.
 	Cancel struct{ Request RequestID }
-	// TurnedAway: the driver has refused so many commands for lack of room, without submitting
-	// them.
+	// TurnedAway says how many commands the driver has refused for lack of room, without submitting them.
 	TurnedAway struct{ Commands int }
-	// Delivered: clients have received replies that counted this many bytes
-	// ([Finish].Held), or no longer wait for them.
+	// Delivered says that clients have received replies, or no longer wait for them. The replies counted
+	// this many bytes ([Finish].Held).
 	Delivered struct{ Bytes int }
-	// LinkUp: a link to the region incarnation is usable. Link is the number of this link. The driver
+	// LinkUp says that a link to the region incarnation is usable. Link is the number of this link. The driver
 	// chooses it; no two links of a region have the same number.
 	LinkUp struct {
 		Region sharding.NodeID
 		Link   uint64
 	}
-	// LinkDown: the link was lost; what was written to it and not answered is
-	// in doubt. It comes after the last Answer and SendFailed of that link.
+	// LinkDown says that a link was lost. Commands that were written to it and not answered are in doubt.
+	// LinkDown comes after the last Answer and SendFailed of the link.
 	LinkDown struct {
 		Region sharding.NodeID
 		Link   uint64
@@ -60,20 +59,19 @@ type (
 		Reply   sharding.Reply
 	}
 	// NotMine refuses an attempt: the region does not serve the shard at that epoch, and
-	// has definitely not applied the command. Row is what the region knows of the shard:
-	// possibly only its name, or nothing. Row is used even if the attempt is over.
+	// has definitely not applied the command. Row is the newest row that the
+	// region knows; perhaps it has only the shard, or nothing. Row is used even if the attempt is over.
 	NotMine struct {
 		Attempt Attempt
 		Refused sharding.Epoch
 		Row     sharding.Row
 	}
-	// SendFailed: the attempt was definitely never written to a link. There is no link,
-	// or there is another one by now; or the link's buffer is full, or the link ended with
-	// the attempt in its buffer. A command that no link would ever accept gets a rejecting
-	// Answer instead.
+	// SendFailed says that the attempt was definitely never written to a link. There is no link, there is
+	// another link by now, the link's buffer is full, or the link has ended with the attempt in its buffer.
+	// A command that no link would ever accept gets a rejecting Answer instead.
 	SendFailed struct{ Attempt Attempt }
-	// Replied is the answer of the process at From to Asked, a Send that is a call.
-	// A nil Msg: there is none (connection refused, timeout).
+	// Replied brings the answer of the process at From to a Send that is a call. Asked is the message of that
+	// Send. If there is no answer (connection refused, timeout), Msg is nil.
 	Replied struct {
 		From       string
 		Asked, Msg control.Message
@@ -85,14 +83,14 @@ type (
 		Addrs   []string
 		Regions []string
 	}
-	// Table is what the route table of another core in this process has gained, for a
-	// router with [Config].Fed. The first one has the whole table.
-	Table struct {
+	// TableChange brings a change of the route table of another core in this process, for a router with
+	// [Config].Fed. The first TableChange has the whole table.
+	TableChange struct {
 		Delta sharding.TableDelta
 		// Active is the address of the active coordinator; empty: none is known.
 		Active string
 	}
-	// Stop ends every command: those in doubt as Unknown, the others as Rejected.
+	// Stop ends every command: commands in doubt as Unknown, the others as Rejected.
 	Stop struct{}
 	// Tick makes time pass; the driver sends one about every 20 ms.
 	Tick struct{}
@@ -114,14 +112,14 @@ type (
 	Finish struct {
 		Request RequestID
 		Reply   sharding.Reply
-		// RetryAfter, for replies after which the command may be sent again, in
-		// milliseconds; 0: do not say.
+		// RetryAfter is after how many milliseconds the command may be sent again; 0: the reply does not
+		// say.
 		RetryAfter int
 		// Region is the region that replied; Attempts is the number of attempts.
 		Region   sharding.NodeID
 		Attempts int
-		// Held is what the reply counts until the client has received it or has gone;
-		// the driver returns it by [Delivered].
+		// Held is how many bytes the reply counts until the client has received it or has gone. Then the
+		// driver gives them back by [Delivered].
 		Held int
 	}
 	// Connect opens a link to a region incarnation and keeps it up.
@@ -129,8 +127,8 @@ type (
 	// Disconnect closes the link: no row names the incarnation any more, or no command
 	// has needed the link for [Config].LinkIdle.
 	Disconnect struct{ Region sharding.NodeID }
-	// Send sends a control message to the process at an address. If it is a call, it is
-	// answered by Replied. Any other may get lost, and the core repeats it.
+	// Send sends a control message to the process at an address. If the message is a call, the Send is
+	// answered by Replied. Any other message may get lost, and the core repeats it.
 	Send struct {
 		To  string
 		Msg control.Message
@@ -151,7 +149,7 @@ func (NotMine) input()      {}
 func (SendFailed) input()   {}
 func (Replied) input()      {}
 func (Coordinators) input() {}
-func (Table) input()        {}
+func (TableChange) input()  {}
 func (Stop) input()         {}
 func (Tick) input()         {}
 

@@ -66,7 +66,7 @@ func (s *scenario) do(line string) {
 		s.step(changed(arg(1), sharding.TableDelta{Version: v, Rows: s.rows(rows), Types: testTypes()}))
 	case "fed": // c1|- 1.2 [T/0 1.1 serving r1, …]: active coordinator, version, rows
 		_, rows, _ := strings.Cut(line, arg(2))
-		s.step(Table{Active: strings.Trim(arg(1), "-"), Delta: sharding.TableDelta{Version: s.version(arg(2)), Rows: s.rows(rows), Types: testTypes()}})
+		s.step(TableChange{Active: strings.Trim(arg(1), "-"), Delta: sharding.TableDelta{Version: s.version(arg(2)), Rows: s.rows(rows), Types: testTypes()}})
 	case "stop":
 		s.step(Stop{})
 	case "turned-away": // 3

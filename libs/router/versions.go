@@ -9,8 +9,8 @@ import (
 // shards, and the table lists the commands of all of them. This file decides what becomes
 // of a command that the region with its shard does not have.
 
-// lacking returns what the owner of the shard has said about the command, if it is known
-// not to have it, else "".
+// lacking returns the refusal of the owner of the shard, if the owner is known not to have the command;
+// otherwise it returns "".
 func (m *Machine) lacking(s *shard, r *request) string {
 	row, _ := m.table.Row(s.id)
 	l := m.links[row.Owner]
@@ -20,8 +20,8 @@ func (m *Machine) lacking(s *shard, r *request) string {
 	return l.lacks[kindOf(&r.env)]
 }
 
-// learnLacking stores that the region of an attempt does not have its command. There are
-// few such commands: only one that some region has is sent to any.
+// learnLacking notes that the region of an attempt does not have the command. There are few such commands,
+// because the router sends only commands that some region has.
 func (m *Machine) learnLacking(a *attempt, why string) {
 	l := m.links[a.region]
 	if l == nil {
@@ -37,9 +37,9 @@ func (m *Machine) learnLacking(a *attempt, why string) {
 	l.lacks[name.clone()] = why
 }
 
-// mayDefer reports whether a command that a region did not have may wait for the next
-// owner of its shard: once, while the shard moves, and within the share of the limits for
-// such commands, so that they cannot take the places of commands that every version has.
+// mayDefer reports whether a command that a region does not have may wait for the next owner of its shard. It
+// may wait once, while the shard moves, and within a share of the limits, so that such commands cannot take
+// the places of commands that every version has.
 func (m *Machine) mayDefer(s *shard, r *request) bool {
 	row, served := m.served(s)
 	moves := m.lacking(s, r) == "" || row.Phase == sharding.HandingOff || !served && row.Phase == sharding.Serving
@@ -60,7 +60,7 @@ func (c *Config) deferredFit(u usage, commands, bytes int) bool {
 	return float64(u.commands) <= c.DeferredShare*float64(commands) && float64(u.bytes) <= c.DeferredShare*float64(bytes)
 }
 
-// deferRequest counts a request as deferred, until it is forgotten.
+// deferRequest counts a request as deferred, until it is removed.
 func (m *Machine) deferRequest(r *request) {
 	if !r.deferred {
 		r.deferred = true

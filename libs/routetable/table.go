@@ -257,6 +257,9 @@ func (t *Table) AppendState(b []byte) []byte {
 		for _, c := range d.Commands {
 			b = appendBool(sharding.AppendString(b, c.Name), c.ReadOnly)
 		}
+		for _, q := range d.Quarantined {
+			b = appendBool(sharding.AppendString(b, string(q.ID)), q.Suspect)
+		}
 	}
 	for _, row := range t.Rows() {
 		b = sharding.AppendString(b, string(row.Shard.Type))

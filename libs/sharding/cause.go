@@ -8,7 +8,7 @@ type Cause uint8
 const (
 	// CauseFirstCommand: the shard was needed for the first time.
 	CauseFirstCommand Cause = iota + 1
-	// CauseBalance: the strategy evens the regions out.
+	// CauseBalance: the strategy wants the shard at another region. Most strategies even the regions out.
 	CauseBalance
 	// CauseLoad: the region had too much load.
 	CauseLoad

@@ -42,13 +42,13 @@ func TestDerivedKeys(t *testing.T) {
 	}
 	for _, id := range []sharding.CommandID{key, timeless, sharding.DerivedKey(sharding.SendPrefix, at, "x")} {
 		env := sharding.Envelope{Entity: sharding.Entity{Type: "T", ID: "x"}, Command: "Do", Keyed: true, ID: id}
-		if err := env.CheckInside(); err != nil {
+		if err := env.CheckFromPeer(); err != nil {
 			t.Errorf("refused from inside: %v", err)
 		}
 		if env.Check() == nil {
 			t.Errorf("key %s is accepted from outside", id)
 		}
-		if env.ID += "0"; env.CheckInside() == nil {
+		if env.ID += "0"; env.CheckFromPeer() == nil {
 			t.Errorf("key %s is accepted", env.ID)
 		}
 	}
@@ -56,8 +56,8 @@ func TestDerivedKeys(t *testing.T) {
 
 func TestProbesComeFromInside(t *testing.T) {
 	env := sharding.Envelope{Entity: sharding.Entity{Type: "T", ID: "x"}, Command: sharding.ProbeCommand}
-	if env.Check() == nil || env.CheckInside() != nil {
-		t.Errorf("from outside: %v, from inside: %v", env.Check(), env.CheckInside())
+	if env.Check() == nil || env.CheckFromPeer() != nil {
+		t.Errorf("from outside: %v, from inside: %v", env.Check(), env.CheckFromPeer())
 	}
 }
 
@@ -66,16 +66,16 @@ func TestChainsAreChecked(t *testing.T) {
 	for range sharding.MaxChain {
 		env.Chain = append(env.Chain, sharding.Entity{Type: "T", ID: "y"})
 	}
-	if err := env.CheckInside(); err != nil {
+	if err := env.CheckFromPeer(); err != nil {
 		t.Error(err)
 	}
 	bad := env
 	bad.Chain = append(bad.Chain, bad.Chain[0])
-	if bad.CheckInside() == nil {
+	if bad.CheckFromPeer() == nil {
 		t.Error("a chain that is too long is accepted")
 	}
 	bad.Chain = []sharding.Entity{{Type: "T"}}
-	if bad.CheckInside() == nil {
+	if bad.CheckFromPeer() == nil {
 		t.Error("a chain with an empty id is accepted")
 	}
 }

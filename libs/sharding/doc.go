@@ -5,8 +5,9 @@
 //
 // # Shards
 //
-// An entity is addressed by type and id. [ShardOf] maps the id to one of n shards of its type:
-// xxh64(id) mod n, with seed 0 and the id's UTF-8 bytes. n is stored in the journal when the
+// An entity is addressed by type and id. [TypeDesc.ShardOf] returns its shard, one of n shards of its
+// type: xxh64(key) mod n, with seed 0. The key is the id, in UTF-8. If the type has a shard rule, the
+// key is the part of the id that this rule takes. The number n is stored in the journal when the
 // type is first declared, and never changes. testdata/shardof.txt has test vectors for
 // implementations in other languages.
 //

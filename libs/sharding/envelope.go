@@ -96,6 +96,7 @@ const (
 	InvalidArgument    Code = "invalid_argument"
 	NotFound           Code = "not_found"
 	AlreadyExists      Code = "already_exists"
+	Unauthenticated    Code = "unauthenticated"
 	Aborted            Code = "aborted"
 	PermissionDenied   Code = "permission_denied"
 	FailedPrecondition Code = "failed_precondition"
@@ -111,19 +112,22 @@ const (
 	// UnknownCommand comes from a region with the outcome Rejected: its version of the
 	// type does not have the command. What no version has is refused by gateways
 	// themselves, as Unimplemented. It is internal; gateways show Unavailable to clients.
-	UnknownCommand   Code = "roost_unknown_command"
-	Unimplemented    Code = "unimplemented"
-	Unavailable      Code = "unavailable"
-	DeadlineExceeded Code = "deadline_exceeded"
-	DataLoss         Code = "data_loss"
-	Internal         Code = "internal"
+	UnknownCommand Code = "roost_unknown_command"
+	// EntityQuarantined comes from a region with the outcome Rejected: the entity is quarantined, because its
+	// commands ended processes. It is internal; gateways show FailedPrecondition to clients.
+	EntityQuarantined Code = "roost_quarantined"
+	Unimplemented     Code = "unimplemented"
+	Unavailable       Code = "unavailable"
+	DeadlineExceeded  Code = "deadline_exceeded"
+	DataLoss          Code = "data_loss"
+	Internal          Code = "internal"
 )
 
 // Final reports whether a command that was rejected with this code would be rejected again. All
 // else may change: a version that knows the command is rolled out, the target has room again.
 func (c Code) Final() bool {
 	switch c {
-	case InvalidArgument, AlreadyExists, PermissionDenied, FailedPrecondition, OutOfRange:
+	case InvalidArgument, AlreadyExists, Unauthenticated, PermissionDenied, FailedPrecondition, OutOfRange:
 		return true
 	}
 	return false
@@ -133,7 +137,7 @@ func (c Code) Final() bool {
 // for each reply: what counts replies by code counts those as [Internal].
 func Codes() []Code {
 	return []Code{
-		InvalidArgument, NotFound, AlreadyExists, Aborted, PermissionDenied, FailedPrecondition, OutOfRange,
+		InvalidArgument, NotFound, AlreadyExists, Aborted, Unauthenticated, PermissionDenied, FailedPrecondition, OutOfRange,
 		ResourceExhausted, Unimplemented, Unavailable, DeadlineExceeded, DataLoss, Internal,
 	}
 }

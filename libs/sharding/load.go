@@ -47,3 +47,10 @@ func (l Load) Bounded() Load {
 		min(l.JournalBytes, maxLoad), min(l.Entities, maxLoad), min(l.Bytes, maxLoad),
 	}
 }
+
+// Weight returns what a load costs in microseconds of a processor per second, about as the strategy
+// "load" counts it by default (allocation.DefaultConfig). It decides which shards a region reports one
+// by one, and the order in which operators see shards.
+func (l Load) Weight() uint64 {
+	return l.HandlerMicros + l.MilliCommands/50 + l.JournalBytes/100 + l.Entities/10 + l.Bytes/4096
+}

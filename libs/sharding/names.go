@@ -236,6 +236,15 @@ const (
 	SendDropCommand  = BuiltinPrefix + "send-drop"
 )
 
+// ReminderDropCommand is the built-in command by which an operator removes a reminder of the entity. It takes
+// a [ReminderDropInput].
+const ReminderDropCommand = BuiltinPrefix + "reminder-drop"
+
+// ReminderDropInput is the payload of [ReminderDropCommand], as JSON.
+type ReminderDropInput struct {
+	Name string `json:"name"` // of the reminder
+}
+
 // DeadLetterInput is the payload of [SendAgainCommand] and [SendDropCommand], as JSON.
 type DeadLetterInput struct {
 	Record uint64 `json:"record"` // the number of the record that has sent it
@@ -346,12 +355,12 @@ func (e *Envelope) Check() error {
 	if e.Command == ProbeCommand {
 		return fmt.Errorf("%w: command %q is for regions only", ErrBadName, e.Command)
 	}
-	return e.CheckInside()
+	return e.CheckFromPeer()
 }
 
-// CheckInside is [Envelope.Check] for commands that come from another process of the cluster,
-// by the decoder of links: keys may be such as regions derive, and the command may have a chain.
-func (e *Envelope) CheckInside() error {
+// CheckFromPeer is [Envelope.Check] for commands that come from another process of the cluster,
+// which the decoder of links calls. Such a command may have a chain, and a key that a region has derived.
+func (e *Envelope) CheckFromPeer() error {
 	if err := e.Entity.Check(); err != nil {
 		return err
 	}

@@ -81,6 +81,19 @@ type TypeDesc struct {
 	// the route table, and not set in a registration.
 	Unhosted bool
 	LastHost string
+	// Quarantined are the suspects and the quarantined entities of the type, sorted by id. They are
+	// part of the route table, and empty in a registration. The list is never changed in place.
+	Quarantined []Quarantined
+}
+
+// Quarantined is an entity whose commands ended processes of regions.
+type Quarantined struct {
+	ID EntityID
+	// Suspect says that the entity is only suspected: it runs, but not beside another suspect. If
+	// Suspect is not set, the entity is quarantined: it does not run.
+	Suspect bool
+	// Why says why, since when, and what to do, for people.
+	Why string
 }
 
 // CommandDesc describes one command of a type.

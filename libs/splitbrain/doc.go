@@ -46,17 +46,18 @@
 // are two signs of that:
 //
 //   - The node is the observer of one observation and the subject of another one.
-//   - The node is observer or subject of an observation, and the subject has seen a state
+//   - The node is the observer or the subject of an observation, and the subject has seen a state
 //     that already contains this observation. So gossip of the observer still reaches the
-//     subject, at least through other nodes. Both are indirectly connected.
+//     subject, at least through other nodes. Then the observer and the subject are both indirectly
+//     connected.
 //
 // All indirectly connected nodes are downed; the strategy decides about the others.
 //
 // # The lease
 //
-// Lease-majority uses a lease for which some members (LeaseRole) compete all the time
-// for another purpose; in the services it is the lease of the active coordinator. The
-// side of its holder stays. It is decided as follows:
+// Lease-majority uses a lease that exists for another purpose, and for which some members
+// (LeaseRole) compete all the time. In the services it is the lease of the active coordinator.
+// The side of its holder stays. It is decided as follows:
 //
 //   - A coordinator knows the record of the lease: its holder, and whether it
 //     is still renewed. The reachable coordinator with the lowest address decides for
@@ -95,12 +96,12 @@
 // are candidates on the other side, so that the larger side stays. A member that acquires
 // the lease in a minority keeps it: the others had time to acquire it.
 //
-// Once a side may have decided by the lease, the lease must not move any more, or both sides
-// would stay. A side may decide when nothing has changed for StableAfter. So the holder gives
-// the lease up only earlier than that: YieldLeaseAfter is shorter than StableAfter, and once
-// nothing has changed for the mean of YieldLeaseAfter and StableAfter, the lease is no longer
-// given up. Nor is it given up when reachability has kept changing for so long that
-// lease-majority is about to decide although nothing is stable.
+// Once a side may have decided by the lease, the lease must not move any more, or both sides would stay.
+// Three times follow one another. A holder in a minority gives the lease up after YieldLeaseAfter. It no
+// longer does so once nothing has changed for (YieldLeaseAfter + StableAfter) / 2. A side may decide
+// only when nothing has changed for StableAfter, which is later. The holder also keeps the lease when
+// reachability has kept changing for so long that lease-majority is about to decide although nothing is
+// stable.
 //
 // The strategies and their rules are those of Akka's Split Brain Resolver
 // (reference documentation, "Split Brain Resolver"); which member reads the
@@ -108,14 +109,14 @@
 //
 // # What this does not do
 //
-// It does not make membership consistent: until the decision, and on a losing side until
-// it is carried out, both sides work. Nothing that must happen at most once may depend on
-// it; for journaled entities the fence guarantees that. Volatile entities have no fence: a
-// volatile entity on a side without coordinators may live at the same time as its successor
-// on the other side. The successor starts after StableAfter, and the old one ends at most
-// about LeasePatience later. The package does not protect against partitions that change
-// faster than gossip, against members with different settings, or against operators who
-// down the wrong side. It restarts nothing; that is a supervisor's task.
+// It does not make membership consistent. Both sides go on working until the decision, and a losing
+// side goes on until the decision is carried out there. Nothing that must happen at most once may
+// depend on it; for journaled entities the fence guarantees that. Volatile entities have no fence:
+// a volatile entity on a side without coordinators may live at the same time as its successor on
+// the other side. The successor starts after StableAfter, and the old one ends at most about
+// LeasePatience later. The package does not protect against partitions that change faster than
+// gossip, against members with different settings, or against operators who down the wrong side. It
+// restarts nothing; that is a supervisor's task.
 //
 // # Duties of the driver
 //

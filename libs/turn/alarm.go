@@ -16,8 +16,8 @@ type alarm struct {
 	entity      *entity
 	incarnation Incarnation
 	timer       *timer
-	fence       uint64    // number of the fence read
-	asked       time.Time // when the load began
+	fence       uint64 // number of the fence read
+	loadBegan   time.Time
 	id          sharding.CommandID
 	number      uint64 // of the ask
 }
@@ -134,7 +134,7 @@ type timer struct {
 	Timer
 	due    time.Time // when it fires next
 	active bool      // not cancelled, not replaced
-	firing bool      // the command of its last firing is not done yet
+	queued bool      // the command of its last firing is not done yet
 }
 
 // setTimer sets, replaces or cancels a timer of the entity.
@@ -150,7 +150,7 @@ func (m *Machine) setTimer(e *entity, t Timer) {
 		return
 	}
 	if len(e.timers) >= m.cfg.TimersPerEntity {
-		m.stats.LostTells++
+		m.stats.FailedUnwatched++
 		return
 	}
 	tm := &timer{Timer: t, due: m.now.Add(t.After), active: true}
@@ -190,11 +190,11 @@ func (m *Machine) fire(e *entity, t *timer) {
 		}
 	}
 	desc, ok := e.shard.typ.Desc.Command(t.Command)
-	if t.firing || e.shard.phase != open || !ok {
+	if t.queued || e.shard.phase != open || !ok {
 		m.advance(e) // without this timer the entity may be idle
 		return
 	}
-	t.firing = true
+	t.queued = true
 	m.lastTimer++
 	c := m.newCommand()
 	c.env, c.desc, c.arrived, c.timer = env, desc, m.now, t

@@ -10,28 +10,28 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// An ask is a command that a running turn sends to another entity, and whose answer the turn
-// waits for. A turn waits for one answer at a time, so that who waits for whom is a chain.
+// An ask is a command that a running turn sends to another entity. The turn waits for the answer. A turn
+// waits for one answer at a time, so the turns that wait for each other form a chain.
 //
-// An ask that may change the other entity is a changing one. The first of a turn waits for the
-// barrier: all that was staged before the turn is durable, and the shard's fence was read
-// after that. Otherwise an owner that dies or was deposed would have changed another entity
-// because of a state that never existed. What the turn itself stages becomes durable later,
-// or never: so a turn with a changing ask that does not end well is in doubt, and its command
-// runs again with the same key. Then its asks have the same keys, and take effect once.
+// An ask is *changing* if it may change the other entity. The first changing ask of a turn waits for the
+// barrier: everything staged before the turn is durable, and the shard's fence was read after that. Without
+// the barrier, an owner that dies or was deposed could change another entity because of a state that never
+// existed. What the turn itself stages becomes durable later, or never. So if a turn that has sent a
+// changing ask fails, its command is in doubt, and runs again with the same key. Then its asks have the same
+// keys as before, and take effect once.
 
-// ask is what a running turn waits for.
+// ask is the ask whose answer a running turn waits for.
 type ask struct {
 	number   uint64 // chosen by the driver
 	env      *sharding.Envelope
 	readOnly bool
 	sent     bool
-	// The barrier opens when the record seq is durable and the fence read number fence,
-	// which begins after that, is done. fence is 0 until it is requested.
+	// The turn passes the barrier when record seq is durable, and a fence read that began after that is
+	// answered. fence is the number of this fence read; 0: it was not requested yet.
 	seq   uint64
 	fence uint64
 	began time.Time // when the turn began to wait
-	// since is when it was sent, in Unix nanoseconds. probePause is the time between two probes.
+	// since is when the ask was sent, in Unix nanoseconds. probePause is the time between two probes.
 	since      int64
 	probePause time.Duration
 }
@@ -47,7 +47,7 @@ type sentAsk struct {
 // has ended before it could step the ask.
 func NotAsked(why string) sharding.Reply { return sharding.Reject(sharding.Aborted, "not sent: "+why) }
 
-// startAsk handles what a running turn wants to ask.
+// startAsk begins an ask of a running turn, or refuses it.
 func (m *Machine) startAsk(in *Ask) {
 	e := m.find(in.Incarnation)
 	if e == nil || e.running == nil || (e.state != live || e.running.turn != in.Turn && !mutant.On("ask-turn")) && !mutant.On("ask-ended") {
@@ -100,7 +100,7 @@ func (m *Machine) sendAsk(e *entity) {
 	m.emit(SendAsk{Incarnation: e.inc, Number: a.number, Env: *a.env, ReadOnly: a.readOnly})
 }
 
-// refuseAsk returns why nothing is sent, nil if there is no reason.
+// refuseAsk returns the reply to an ask that is refused, and nil if the ask is allowed.
 func (m *Machine) refuseAsk(e *entity, c *command, in *Ask) *sharding.Reply {
 	refuse := func(code sharding.Code, why string) *sharding.Reply {
 		r := sharding.Reject(code, "not sent: "+why)
@@ -137,7 +137,8 @@ func (m *Machine) refuseAsk(e *entity, c *command, in *Ask) *sharding.Reply {
 	return nil
 }
 
-// cycle is the text of a chain that leads to the target: from the target on if it is in it.
+// cycle returns the text of a chain that leads to the target. If the target is in the chain, the text begins
+// with the target.
 func cycle(chain []sharding.Entity, asker, target sharding.Entity) string {
 	chain = append(slices.Clip(chain), asker)
 	if i := slices.Index(chain, target); i >= 0 {
@@ -173,7 +174,7 @@ func (m *Machine) askEnvelope(e *entity, c *command, in *Ask) *sharding.Envelope
 	return env
 }
 
-// askDeadline leaves the turn a part of its time to use the answer.
+// askDeadline returns the deadline of an ask. It leaves the turn some time to use the answer.
 func (m *Machine) askDeadline(c *command, in *Ask) time.Time {
 	at := m.now.Add(m.cfg.AskTimeout)
 	if d := c.env.Deadline; !d.IsZero() {
@@ -218,8 +219,8 @@ func (m *Machine) askKey(e *entity, c *command, in *Ask) sharding.CommandID {
 	case mutant.On("ask-key"): // another one in every run
 		m.lastTimer++
 		parts = append(parts, strconv.FormatUint(m.lastTimer, 10))
-	case in.Step != "":
-		parts = append(parts, "step", in.Step)
+	case in.KeyName != "":
+		parts = append(parts, "step", in.KeyName)
 	default:
 		parts = append(parts, "nth", in.Target.String(), in.Command)
 		if !mutant.On("ask-ordinal") {
@@ -234,8 +235,8 @@ func (c *command) asks(in *Ask) bool {
 	return slices.ContainsFunc(c.asksMade, func(n sentAsk) bool { return n.target == in.Target && n.command == in.Command })
 }
 
-// note counts a changing ask, and returns how many there were before to the same command of
-// the same entity.
+// note counts a changing ask, and returns how many asks of the turn were sent to the same command of the
+// same entity before.
 func (c *command) note(in *Ask) int {
 	for i := range c.asksMade {
 		if n := &c.asksMade[i]; n.target == in.Target && n.command == in.Command {
@@ -264,7 +265,7 @@ func (m *Machine) askAnswered(in AskAnswered) {
 	m.endAsk(e, &reply)
 }
 
-// withdrawAsk ends an ask whose turn does not want the answer any more.
+// withdrawAsk ends an ask whose turn no longer waits for the answer.
 func (m *Machine) withdrawAsk(in WithdrawAsk) {
 	e := m.find(in.Incarnation)
 	switch {
@@ -280,8 +281,8 @@ func (m *Machine) askTimedOut(e *entity) {
 	m.giveUpAsk(e, sharding.DeadlineExceeded, "the time for the answer of "+e.ask.env.Entity.String()+" is over")
 }
 
-// unwantedAsk ends the ask of a turn that is over, or whose result nobody wants any more.
-func (m *Machine) unwantedAsk(e *entity) {
+// endUnwantedAsk ends the ask of a turn that is over, or whose incarnation has ended.
+func (m *Machine) endUnwantedAsk(e *entity) {
 	if e.ask != nil && !mutant.On("ask-unwanted") {
 		m.giveUpAsk(e, sharding.Aborted, "the turn is over, or its result is not wanted any more")
 	}
@@ -299,7 +300,7 @@ func (m *Machine) giveUpAsk(e *entity, code sharding.Code, why string) {
 	m.endAsk(e, &reply)
 }
 
-// endAsk lets the turn go on, with a reply. Nothing else ends an ask, so that each has one AskDone.
+// endAsk lets the turn go on, with a reply. No other function ends an ask, so each Ask has one AskDone.
 func (m *Machine) endAsk(e *entity, reply *sharding.Reply) {
 	a := e.ask
 	e.ask = nil
@@ -315,10 +316,10 @@ func (m *Machine) askDone(inc Incarnation, number uint64, reply sharding.Reply) 
 	m.emit(AskDone{Incarnation: inc, Number: number, Reply: reply})
 }
 
-// withDoubt replaces the refusal of a command whose turn has sent changing asks: they may have
-// taken effect, so nobody may be told that nothing happened. That they were refused says nothing
-// about an earlier run of the command, which the caller repeats because its outcome was unknown: in
-// that run they may have taken effect, and so may others that this run has not come to.
+// withDoubt replaces the refusal of a command whose turn has sent changing asks. The asks may have taken
+// effect, so the reply must not say that nothing happened. This also holds if all asks of this run were
+// refused: the caller may repeat a command whose outcome was unknown, and in the earlier run, these asks and
+// later ones may have taken effect.
 func (c *command) withDoubt(reply *sharding.Reply) *sharding.Reply {
 	if !c.asked || reply.Outcome != sharding.Rejected || mutant.On("ask-doubt") {
 		return reply
@@ -329,7 +330,7 @@ func (c *command) withDoubt(reply *sharding.Reply) *sharding.Reply {
 
 const butAsked = "; but its turn had sent commands to other entities, and what they did stays"
 
-// withAsked adds that to a message, unless an entity that was asked has said it already.
+// withAsked appends butAsked to a message, unless an entity that was asked has appended it already.
 func withAsked(message string) string {
 	if strings.Contains(message, butAsked) {
 		return message
@@ -337,9 +338,10 @@ func withAsked(message string) string {
 	return message + butAsked
 }
 
-// endsForGood makes the refusal of a turn that has changed other entities its answer, if it would
-// be refused again: to run the command again until its deadline would end nothing. If the outcome
-// of an ask is not known, the next run may learn it.
+// endsForGood makes the refusal of a command final, if its turn has sent changing asks and every further run
+// would be refused for the same reason. Without it, the command would be in doubt, and would run again until
+// its deadline for nothing. If the outcome of an ask is not known, the next run may learn it, so the refusal
+// is not made final.
 func (c *command) endsForGood() {
 	if c.asked && !c.askInDoubt && c.reply.Outcome == sharding.Rejected && c.reply.Code.Final() && !mutant.On("ask-final") {
 		c.reply.Outcome = sharding.OK

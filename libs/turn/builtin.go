@@ -1,6 +1,8 @@
 package turn
 
 import (
+	"encoding/json"
+
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -15,9 +17,10 @@ type builtin func(m *Machine, e *entity, c *command)
 
 // builtins are the built-in commands by name, see [sharding.BuiltinPrefix].
 var builtins = map[string]builtin{
-	sharding.DeleteCommand:    deleteTurn,
-	sharding.SendAgainCommand: deadLetterTurn,
-	sharding.SendDropCommand:  deadLetterTurn,
+	sharding.DeleteCommand:       deleteTurn,
+	sharding.ReminderDropCommand: reminderDropTurn,
+	sharding.SendAgainCommand:    deadLetterTurn,
+	sharding.SendDropCommand:     deadLetterTurn,
 }
 
 // builtin returns the built-in command of that name. Volatile types have none.
@@ -35,7 +38,7 @@ func (m *Machine) builtinDone(e *entity, c *command, done TurnDone) {
 	m.turnDone(&done)
 }
 
-// deleteTurn deletes the entity, whatever its handlers would say.
+// deleteTurn deletes the entity, without asking the author's code.
 func deleteTurn(m *Machine, e *entity, c *command) {
 	done := TurnDone{Deleted: true, Reply: sharding.Reply{Outcome: sharding.OK}}
 	if e.staged == e.life {
@@ -44,9 +47,21 @@ func deleteTurn(m *Machine, e *entity, c *command) {
 	m.builtinDone(e, c, done)
 }
 
-// deleteEntity makes the record that was staged last end the entity's life. The instance shows
-// the life that has ended, so that the incarnation ends too: what waits behind it runs on the
-// empty entity, which is loaded when the record is durable.
+// reminderDropTurn removes a reminder. Nothing is changed if it does not stand.
+func reminderDropTurn(m *Machine, e *entity, c *command) {
+	var in sharding.ReminderDropInput
+	done := TurnDone{Reply: sharding.Reply{Outcome: sharding.OK}}
+	if err := json.Unmarshal(c.env.Payload, &in); err != nil || in.Name == "" || len(in.Name) > sharding.MaxWakeNameLen {
+		done.Reply = sharding.Reject(sharding.InvalidArgument, `the input of `+c.env.Command+` is the name of a reminder, such as {"name":"pay"}`)
+	} else {
+		done.Wakes = []sharding.Wake{{Kind: sharding.ReminderWake, Name: in.Name}}
+	}
+	m.builtinDone(e, c, done)
+}
+
+// deleteEntity makes the record that was staged last end the entity's life. The instance has the state of the
+// life that has ended, so the incarnation ends too. When the record is durable, the entity is loaded again,
+// and is empty. The commands that wait run then.
 func (m *Machine) deleteEntity(e *entity) {
 	if !mutant.On("delete-mark") {
 		e.pending[len(e.pending)-1].Delete = true

@@ -12,11 +12,12 @@ func (m *Machine) turnDone(in *TurnDone) {
 		return // a late result of an ended incarnation is ignored
 	}
 	c := e.running
-	m.unwantedAsk(e) // of a goroutine that the handler has left behind
+	m.endUnwantedAsk(e) // a goroutine that the handler has started, and not waited for, may still wait for an answer
 	e.running = nil
 	mailbox := c.reply.Timing.Mailbox
 	e.observeTurn(m.now.Sub(c.arrived) - mailbox) // includes the wait for a processor
 	e.shard.work.note(in.Handler-c.waited, mailbox)
+	m.hot.Add(m.now, &e.id, in.Handler-c.waited)
 	c.done, c.finished, c.reply = true, m.now, in.Reply
 	c.reply.Timing.Mailbox, c.reply.Timing.Handler = mailbox, in.Handler
 	fits, recount := m.countReminders(e, c, in)
@@ -51,25 +52,25 @@ func (m *Machine) turnDone(in *TurnDone) {
 	case e.volatile():
 		m.answer(e, c, &c.reply)
 	case c.wakeup != nil && c.reply.Outcome != sharding.OK:
-		m.answer(e, c, &c.reply) // the wake-up stands
-	case c.wakeup != nil, c.ends != nil && c.reply.Outcome == sharding.OK:
+		m.answer(e, c, &c.reply) // the setting of the wake-up still stands, so it fires again
+	case c.wakeup != nil, c.endedSend != nil && c.reply.Outcome == sharding.OK:
 		m.stageFiring(e, c, &st)
 	case !c.desc.ReadOnly && c.reply.Outcome == sharding.OK && (!st.empty() || c.recordable()):
 		m.stage(e, c, &st)
 	default:
-		c.seq = e.staged
+		c.waitsForRecord = e.staged
 		if c.desc.Stale { // may show any state that was durable once: needs no fence read
 			if mutant.On("stale-gate") {
 				m.answer(e, c, &c.reply)
 			}
 		} else if !mutant.On("read-fence") {
-			c.fence = m.requestFenceRead(e)
+			c.waitsForFenceRead = m.requestFenceRead(e)
 		}
 	}
 	switch {
 	case spoiled:
 		m.endIncarnation(e)
-	case st.deleted && c.record > 0:
+	case st.deleted && c.ownRecord > 0:
 		m.deleteEntity(e)
 	default:
 		for _, t := range in.Timers {
@@ -91,7 +92,7 @@ type staged struct {
 	events []sharding.Event
 	wakes  []sharding.Wake
 	sends  []sharding.Send
-	// deleted: the entity.
+	// deleted says that the turn has deleted the entity.
 	deleted bool
 }
 
@@ -112,22 +113,23 @@ func (s *staged) size() (n int) {
 	return n
 }
 
-// mayBeStored reports whether a failed command may repeat one that succeeded.
-// The append of a repeated success is refused, because the command is stored. A
-// failure appends nothing, and its reply would pass for the reply of the first
-// attempt. Input that cannot be decoded could not be decoded the first time either.
+// mayBeStored reports whether a failed command may be a repeat of a command that has succeeded before. If a
+// repeat succeeds, its append is refused, because the command is stored, and the stored reply is the answer.
+// But a repeat that fails appends nothing, so nothing shows that it is a repeat, and the caller would take
+// the failure for the answer to the first attempt. (If the input cannot be decoded now, the first attempt
+// cannot have succeeded either.)
 func (m *Machine) mayBeStored(e *entity, c *command) bool {
 	return c.reply.Outcome == sharding.Rejected && c.reply.Code != sharding.InvalidArgument &&
-		c.recordable() && !c.lookupAssured && !e.volatile()
+		c.recordable() && !c.lookedUpFirst && !e.volatile()
 }
 
-// stage gives what the turn has staged, or only its reply, the next sequence number.
+// stage makes a record of what the turn has staged, or of its reply alone, with the next sequence number.
 func (m *Machine) stage(e *entity, c *command, st *staged) {
 	e.staged++
-	c.record, c.seq = e.staged, e.staged
+	c.ownRecord, c.waitsForRecord = e.staged, e.staged
 	r := sharding.Record{Seq: e.staged, Events: st.events, Wakes: st.wakes, Sends: st.sends, Operator: c.builtin != nil && !st.deleted && !mutant.On("operator-record")}
 	e.sends += uint32(len(st.sends))
-	if c.wakeup == nil { // nobody asks again for a command that nobody has sent
+	if c.wakeup == nil { // nobody has sent the command of a wake-up, so nobody repeats it
 		r.Command, r.Hash, r.Reply = c.env.ID, c.hash(), c.reply
 		r.Reply.Timing = sharding.Timing{}
 	}
@@ -178,19 +180,19 @@ func (m *Machine) releaseReplies(e *entity) {
 		if c.answered || !c.done {
 			continue
 		}
-		if c.seq > e.durable && !mutant.On("output-gate") {
+		if c.waitsForRecord > e.durable && !mutant.On("output-gate") {
 			break // the commands behind it wait as well
 		}
 		if c.wakeup != nil && !c.fired {
 			continue // it has no record: nothing depends on it
 		}
-		if c.fence <= e.shard.fence.completed {
+		if c.waitsForFenceRead <= e.shard.fence.completed {
 			c.reply.Timing.Journal = m.now.Sub(c.finished)
 			m.answer(e, c, &c.reply)
 		}
 	}
 	m.removeAnswered(e)
-	if e.state == ending && !e.appending() && len(e.pending)+len(e.firings) == 0 && !e.gated() {
+	if e.state == ending && !e.appending() && len(e.pending)+len(e.nextReporters) == 0 && !e.gated() {
 		m.reload(e)
 	}
 }
@@ -215,8 +217,8 @@ func (m *Machine) appended(in Appended) {
 	case settling:
 		m.settled(e, in)
 		return
-	case unsettled:
-		return // of a write that was repeated
+	case settleRefused:
+		return // the answer to a write that was repeated
 	}
 	if in.Verdict != sharding.Durable && in.Verdict != sharding.RefusedEpoch && m.firingRefused(e, in) {
 		return
@@ -247,7 +249,7 @@ func (m *Machine) appended(in Appended) {
 		e.inflight = []sharding.Record{{Seq: in.Seq}}
 		m.emitSettle(e)
 	case sharding.RefusedEpoch:
-		e.inflight, e.firing = nil, nil
+		e.inflight, e.reporter = nil, nil
 		m.fenced(e.shard, in.Fence.Epoch)
 	case sharding.RefusedFull, sharding.RefusedTooLarge, sharding.RefusedDamaged, sharding.RefusedFormat:
 		m.answerRefused(e, in)
@@ -255,9 +257,9 @@ func (m *Machine) appended(in Appended) {
 		m.endIncarnation(e)
 		m.reload(e)
 	default:
-		// Refused by sequence or by command id: a record is stored that this incarnation
-		// does not know, or the command is. Or refused by wake-up: the turns behind the
-		// firing have seen what it staged.
+		// Refused by sequence number: a record is stored that this incarnation does not know. Refused by
+		// command id: the command is stored already. Refused by wake-up: the turn of the firing has no
+		// effect, but later turns have seen what it staged. In all cases the instance is wrong.
 		m.markInDoubt(e)
 		e.inflight = nil
 		m.wakesUnknown(e)
@@ -270,12 +272,12 @@ func (m *Machine) appended(in Appended) {
 	}
 }
 
-// markInDoubt marks the commands of the unit in flight, so that the journal is
-// asked for them before they run again.
+// markInDoubt marks the commands of the unit in flight, so that they are looked up in the journal before
+// they run again.
 func (m *Machine) markInDoubt(e *entity) {
 	first, last := e.inflight[0].Seq, e.inflight[len(e.inflight)-1].Seq
 	for _, c := range e.cmds {
-		if !c.answered && c.record >= first && c.record <= last {
+		if !c.answered && c.ownRecord >= first && c.ownRecord <= last {
 			c.inDoubt = true
 		}
 	}
@@ -286,33 +288,33 @@ func (m *Machine) markInDoubt(e *entity) {
 func (m *Machine) answerRefused(e *entity, in Appended) {
 	last := e.inflight[len(e.inflight)-1].Seq
 	for _, c := range e.cmds[:e.next] {
-		if c.answered || c.record == 0 || c.record > last {
+		if c.answered || c.ownRecord == 0 || c.ownRecord > last {
 			continue
 		}
 		code := refusalCode(in.Verdict, len(e.inflight))
-		if in.Verdict == sharding.RefusedFormat && e.setsWakes(c.record) && !mutant.On("refused-format") {
-			code = sharding.FailedPrecondition // of the others only that they were in one unit with it
+		if in.Verdict == sharding.RefusedFormat && e.setsWakes(c.ownRecord) && !mutant.On("refused-format") {
+			code = sharding.FailedPrecondition // only for records that need the activation; the others were merely in the same unit
 		}
 		reply := sharding.Reject(code, "the journal cannot take it: "+in.Reason)
 		m.answer(e, c, &reply)
 	}
 }
 
-// setsWakes reports whether a record of the unit in flight has wake-ups or sends, which a journal
-// must be activated for.
+// setsWakes reports whether a record of the unit in flight has wake-ups or sends. For these, the journal must
+// be activated.
 func (e *entity) setsWakes(seq uint64) bool {
 	i := seq - e.inflight[0].Seq
 	return i < uint64(len(e.inflight)) && len(e.inflight[i].Wakes)+len(e.inflight[i].Sends) > 0
 }
 
-// refusalCode is that of the commands of a refused unit with a number of records.
+// refusalCode returns the code of the replies to the commands of a refused unit.
 func refusalCode(v sharding.Verdict, records int) sharding.Code {
 	switch {
 	case v == sharding.RefusedDamaged && !mutant.On("damage-is-loss"):
 		return sharding.DataLoss
 	case v == sharding.RefusedTooLarge && records == 1:
-		// The same command would be refused again. Of several records any may be the
-		// large one, so those commands may be sent again.
+		// The same command would be refused again. If the unit has several records, any of them may be
+		// the large one, so their commands may be sent again.
 		return sharding.FailedPrecondition
 	}
 	return sharding.ResourceExhausted
@@ -333,17 +335,17 @@ func (m *Machine) settled(e *entity, in Appended) {
 		m.schedule(alarm{at: m.now.Add(m.cfg.Retry), kind: alarmSettle, entity: e, incarnation: e.inc})
 		return
 	case sharding.RefusedDamaged:
-		// No write can settle it while the damage lasts. Waiting callers learn that
-		// the outcome is unknown. The unit may still be committed late, when the damage
-		// is repaired: an instance that was loaded before would not show it.
+		// No write can settle the outcome while the damage lasts. Waiting callers learn that
+		// the outcome is unknown. The entity is not loaded: when the damage is repaired, the unit may
+		// still be committed, and the instance would lack its events.
 		if mutant.On("damage-settles") {
 			m.schedule(alarm{at: m.now.Add(m.cfg.Retry), kind: alarmSettle, entity: e, incarnation: e.inc})
 			return
 		}
 		why := "the journal cannot take it: " + in.Reason
 		m.answerFailed(e, &Loaded{Err: why, Code: sharding.DataLoss})
-		if e.state = unsettled; e.shard.phase != open || mutant.On("unsettled-stays") {
-			m.removeEntity(e) // the next owner loads it behind a higher epoch, which refuses the unit
+		if e.state = settleRefused; e.shard.phase != open || mutant.On("settle-refused-stays") {
+			m.removeEntity(e) // the next owner loads the entity after its claim at a higher epoch, which refuses the unit
 			return
 		}
 		m.noteDead(e, sharding.DataLoss, why)
@@ -363,8 +365,8 @@ func (m *Machine) settled(e *entity, in Appended) {
 	m.reload(e)
 }
 
-// lookup asks the journal for the commands in doubt of a shard that this region
-// no longer owns. It can no longer write to the shard, so a read is enough.
+// lookup looks the commands in doubt up in the journal, in a shard that this region no longer owns. The
+// journal refuses all later writes of this region, so a read is enough.
 func (m *Machine) lookup(e *entity) {
 	m.removeAnswered(e)
 	if len(e.cmds) == 0 {

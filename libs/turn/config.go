@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/heavyhitters"
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/passivation"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -77,13 +78,13 @@ type Config struct {
 	// into one transaction. Defaults 512 and 4 MiB.
 	UnitRecords int
 	UnitBytes   int
-	// HeldBytes and TotalHeldBytes bound the replies and events of finished turns that
+	// ResultBytes and TotalResultBytes bound the replies and events of finished turns that
 	// wait for the journal, of one entity and of all. Above a bound an entity that has
 	// some starts no further turn until the journal has answered for them: while it does
 	// not answer, no other bound holds replies that are larger than expected. Defaults
 	// 8 MiB, two appends, and 256 MiB.
-	HeldBytes      int
-	TotalHeldBytes int
+	ResultBytes      int
+	TotalResultBytes int
 	// HeapBytes is the live heap of the process, in bytes, above which fewer entities may be
 	// alive than their strategies say, see Collected. 0: no bound. Default 0: the driver knows
 	// how much memory there is.
@@ -162,6 +163,10 @@ type Config struct {
 	// it, wait for the journal's answer about it. Then it has a turn like any other
 	// command. Default 1 s: a lookup takes some milliseconds.
 	LookupTimeout time.Duration
+	// Hot bounds what is kept of the entities that take most. Nothing is decided by it. HotSeed
+	// decides which turns are sampled.
+	Hot     heavyhitters.Config
+	HotSeed uint64
 	// Retry is the pause before a failed request to the journal (load, fence read,
 	// settlement) is repeated. Default 50 ms.
 	Retry time.Duration
@@ -170,21 +175,21 @@ type Config struct {
 // DefaultConfig returns the default configuration for the given types.
 func DefaultConfig(types ...Type) Config {
 	return Config{
-		Types:           types,
-		Program:         "this version",
-		MailboxCommands: 1000,
-		MailboxBytes:    8 << 20,
-		MailboxShare:    0.5,
-		TotalCommands:   100_000,
-		TotalBytes:      256 << 20,
-		UnitRecords:     512,
-		UnitBytes:       4 << 20,
-		HeldBytes:       8 << 20,
-		TotalHeldBytes:  256 << 20,
-		SnapshotBytes:   8 << 20,
-		RecentIDs:       65_536,
-		TimersPerEntity: 32,
-		TimerTimeout:    30 * time.Second,
+		Types:            types,
+		Program:          "this version",
+		MailboxCommands:  1000,
+		MailboxBytes:     8 << 20,
+		MailboxShare:     0.5,
+		TotalCommands:    100_000,
+		TotalBytes:       256 << 20,
+		UnitRecords:      512,
+		UnitBytes:        4 << 20,
+		ResultBytes:      8 << 20,
+		TotalResultBytes: 256 << 20,
+		SnapshotBytes:    8 << 20,
+		RecentIDs:        65_536,
+		TimersPerEntity:  32,
+		TimerTimeout:     30 * time.Second,
 
 		RemindersPerEntity: 10_000,
 
@@ -203,6 +208,7 @@ func DefaultConfig(types ...Type) Config {
 		TotalLoads:    20_000,
 		DeadlineCheck: 250 * time.Millisecond,
 		LookupTimeout: time.Second,
+		Hot:           heavyhitters.DefaultConfig(),
 		Retry:         50 * time.Millisecond,
 	}
 }
@@ -224,8 +230,8 @@ func (c *Config) Validate() error {
 	positive("TotalBytes", c.TotalBytes)
 	positive("UnitRecords", c.UnitRecords)
 	positive("UnitBytes", c.UnitBytes)
-	positive("HeldBytes", c.HeldBytes)
-	positive("TotalHeldBytes", c.TotalHeldBytes)
+	positive("ResultBytes", c.ResultBytes)
+	positive("TotalResultBytes", c.TotalResultBytes)
 	positive("SnapshotBytes", c.SnapshotBytes)
 	if c.RecentIDs < 0 {
 		errs = append(errs, fmt.Errorf("turn: RecentIDs is %d, must not be negative; 0 remembers none", c.RecentIDs))
@@ -251,6 +257,9 @@ func (c *Config) Validate() error {
 	positive("DeadlineCheck", int(c.DeadlineCheck))
 	positive("LookupTimeout", int(c.LookupTimeout))
 	positive("Retry", int(c.Retry))
+	if err := c.Hot.Validate(); err != nil {
+		errs = append(errs, fmt.Errorf("turn: Hot: %w", err))
+	}
 	seen := map[sharding.EntityType]bool{}
 	for _, t := range c.Types {
 		if err := sharding.CheckEntityType("entity type", t.Desc.Type); err != nil {

@@ -9,18 +9,18 @@ import (
 )
 
 // A dead letter stays in the journal until an operator deals with it, by a built-in command of
-// the entity that has sent it. The command's record and the end of the dead letter are one
-// append, which the journal refuses if the dead letter has ended already. To send it again, the
-// record has a copy of the send. The copy is a new send, behind all earlier ones of the entity, and
-// has a new key, because the target may have answered the old key or forgotten it.
+// the entity that has sent it. One append has the command's record, and says that the dead letter is
+// done. The journal refuses the append if the dead letter is done already. If the dead letter is to be
+// sent again, the record has a copy of the send. The copy is a new send, behind all earlier ones of the
+// entity, and has a new key, because the target may have answered the old key or forgotten it.
 //
-// A pending send can be given up in the same way. Once that is durable, SendDropped reports it to
+// A pending send can be dropped in the same way. Once that is durable, SendDropped reports it to
 // the dispatcher, which delivers sends.
 
 // deadLetterTurn begins the turn of a command that deals with a dead letter. It asks the journal
 // for the send, because the machine knows only how many sends are pending.
 func deadLetterTurn(m *Machine, e *entity, c *command) {
-	c.ends = nil
+	c.endedSend = nil
 	in, ok := c.deadLetter()
 	if !ok {
 		m.builtinDone(e, c, TurnDone{Reply: sharding.Reject(sharding.InvalidArgument, `the input of `+c.env.Command+` is the number of a record and the place of a send in it, such as {"record":7,"place":0}`)})
@@ -48,7 +48,7 @@ func (m *Machine) readSendDone(in *ReadSendDone) {
 		m.builtinDone(e, c, TurnDone{Reply: *refused})
 		return
 	}
-	c.ends = &sharding.Delivered{Seq: of.Record, Sends: []uint16{of.Place}, As: sharding.SendDone, Once: !mutant.On("again-once")}
+	c.endedSend = &sharding.Delivered{Seq: of.Record, Sends: []uint16{of.Place}, As: sharding.SendDone, Once: !mutant.On("again-once")}
 	done := TurnDone{Reply: sharding.Reply{Outcome: sharding.OK}}
 	if again {
 		x := in.Send
@@ -81,7 +81,7 @@ func refuseDeadLetter(of *sharding.DeadLetterInput, in *ReadSendDone, again bool
 	case in.Err != "":
 		r = sharding.Reject(in.Code, name+" cannot be read: "+in.Err)
 	case in.State == sharding.SendDone:
-		r = sharding.Reject(sharding.NotFound, name+" is neither pending nor a dead letter of the entity: there is no such send, or it has ended, or somebody has dealt with it before")
+		r = sharding.Reject(sharding.NotFound, name+" is neither pending nor a dead letter of the entity: there is no such send, or it is done, or somebody has dealt with it before")
 	case in.State == sharding.SendPending && again && !mutant.On("again-pending"):
 		r = sharding.Reject(sharding.FailedPrecondition, name+" is pending: it is delivered, and tried again, by itself. Only dead letters can be sent again")
 	case in.State == sharding.SendPending && !of.MayHaveRun && !mutant.On("drop-pending"):
@@ -94,10 +94,10 @@ func refuseDeadLetter(of *sharding.DeadLetterInput, in *ReadSendDone, again bool
 	return &r
 }
 
-// endedRow makes the append store that the dead letter with which the command deals has ended.
+// endedRow returns what makes an append store that the send with which the command deals is done.
 func (c *command) endedRow() []sharding.Delivered {
 	if mutant.On("again-ends") {
 		return nil
 	}
-	return []sharding.Delivered{*c.ends}
+	return []sharding.Delivered{*c.endedSend}
 }

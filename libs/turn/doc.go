@@ -61,12 +61,12 @@
 // A volatile type may keep the states of its entities when a shard is handed off. [Stop]
 // asks an instance for its state, [Drained] has the states of all entities that were alive, and
 // [Open] brings these states to the next owner. An entity is loaded with its state by
-// its first command, or when one of its timers is due. Until then the state stays in the machine; if
-// the shard moves again, the state is handed on.
+// its first command, or when one of its timers is due. Until then the machine holds the state, as
+// bytes that it does not read; if the shard moves again, the state is handed on.
 //
 // # What this does not do
 //
-// It holds no entity state, runs no user code, and reads no clock: instances
+// It holds no instances, runs no user code, and reads no clock: instances
 // live in the driver, time arrives as an argument. It does not decide which
 // shards it serves. Volatile types pass no gate: their replies are best effort.
 //
@@ -96,13 +96,14 @@
 //  6. On [Snapshot] the driver captures the state of the instance before any later Run of
 //     it begins, and stores the state with the output's Seq and Epoch. There is no answer:
 //     the machine need not know whether the snapshot was stored.
-//  7. [Cancel] ends the context of the turn; its TurnDone still comes. [Drop] forgets an
-//     instance at once, whatever runs on it.
+//  7. [Cancel] ends the context of the turn; its TurnDone still comes. On [Drop] the driver gives the
+//     instance up at once, whatever runs on it.
 //  8. If a [Stop] asks for the state, the driver takes it after the stop hook, provided that the
 //     hook has ended. A [Load] with a state makes the instance from that state, or an empty
 //     instance if the state cannot be read.
-//  9. An [Answer] is sent, or copied, before [Machine.Recycle] is called; a [Run] is not
-//     used any more once its TurnDone is stepped.
+//  9. After the outputs of a step are performed, [Machine.Recycle] is called. The machine then uses
+//     the memory of its [Answer] outputs again, so each Answer must be sent, or copied, before. A
+//     [Run] is not used any more once its TurnDone is stepped.
 //  10. [SendAsk] goes to the router, and is answered by one [AskAnswered]; [SendProbe] goes
 //     the same way, and may get lost. Only [AskDone] lets the asking turn go on, even after a
 //     [Drop] of its instance. If the context of a turn ends while the turn waits, the driver steps

@@ -22,31 +22,31 @@ type entity struct {
 	// known to be durable. The records after it are the unit in flight and those in pending.
 	staged, durable uint64
 
-	// rememberedActivity is the time of the last activity that is stored in the entity's wake-up of
-	// the kind RememberWake, in Unix milliseconds; 0: it has no such wake-up.
+	// rememberedActivity is when the entity was last active according to its wake-up of the kind
+	// RememberWake, in Unix milliseconds; 0: it has no such wake-up.
 	rememberedActivity int64
-	// forgottenBy is the number of the staged record that removes this wake-up; 0: no record does,
-	// or a later one sets the wake-up again.
-	forgottenBy uint64
+	// unrememberedBy is the sequence number of the record that removes this wake-up, so that the entity is
+	// no longer remembered. 0: no record does, or a later one sets the wake-up again.
+	unrememberedBy uint64
 
 	// reminders is an upper bound of how many reminders of the entity stand. It counts the reminders
 	// that stood at the load, and every reminder set since then, even if it has replaced another one.
 	reminders int
 
-	life uint64 // the number of its life, see Loaded.Life
+	life uint64 // the number of the entity's present life, see Loaded.Life
 
-	// sinceSnapshot counts the events after the newest snapshot;
-	// bytesSinceSnapshot is their size in a replay.
+	// sinceSnapshot counts the events after the newest snapshot; bytesSinceSnapshot is the number of
+	// bytes that a replay of these events reads.
 	sinceSnapshot      int
 	bytesSinceSnapshot int
 	state              entityState
 	passivate          bool // the entity asked to be stopped as soon as it is idle
-	evicted            bool // the policy has chosen it; it is stopped as soon as it is idle
+	evicted            bool // the policy has chosen the entity to be stopped as soon as it is idle
 	fresh              bool // no turn has staged a record in this life of the entity
 	trimmed            bool // see Loaded.Trimmed
 	mailboxCheck       bool // an alarmMailbox is scheduled
-	activating         bool // an Activate has not ended
-	bare               bool // it has no instance, see Load.Bare
+	starting           bool // a StartEntity has not ended
+	bare               bool // the entity has no instance, see Load.Bare
 	bareNext           bool // the next load is to be bare
 	// avgTurnMicros is a moving average of the length of the turns, in microseconds.
 	// It begins at 0, so that one slow first turn does not dominate.
@@ -55,37 +55,40 @@ type entity struct {
 	shardIndex uint32
 	idHash     uint32 // for the policy
 	size       int    // in bytes, as the driver has reported it; 0: not known
-	// sends is an upper bound of the number of its sends that are pending or staged.
+	// sends is an upper bound of how many sends of the entity are pending or staged.
 	sends uint32
-	// loadedSeq is the number of the newest record that the load has read. The load has counted the
-	// pending sends of the records up to loadedSeq. A send of a later record is added to sends when
-	// it is staged, and subtracted when it ends.
+	// loadedSeq is the sequence number of the newest record that the load has read. The load has
+	// counted the pending sends of the records up to loadedSeq. The count in field sends grows when a
+	// turn stages a send, and shrinks when a send of a record above loadedSeq ends.
 	loadedSeq uint64
-	// sendsOutdated says that sends may be too high. A send of a record up to loadedSeq has ended
-	// since the load began, and it is not known whether the load has counted this send.
-	sendsOutdated bool
+	// sendsUncertain says that the count in field sends may be too high: a send of a record up to
+	// loadedSeq has ended since the load began, and it is not known whether the load has counted it.
+	sendsUncertain bool
 }
 
 // work is the state of an entity that is not idle.
 type work struct {
 	// cmds is the mailbox: commands in order of arrival, beginning with the oldest one that is
 	// not answered.
-	cmds    []*command
-	cmdsBuf [2]*command // initial memory of cmds
-	next    int         // index in cmds of the next command to run
-	running *command
-	byID    map[sharding.CommandID]*command // cmds by id, if there are more than fewCommands
-	bytes   int                             // size of cmds
-	held    int                             // sum of command.held
+	cmds        []*command
+	cmdsBuf     [2]*command // initial memory of cmds
+	next        int         // index in cmds of the next command to run
+	running     *command
+	byID        map[sharding.CommandID]*command // cmds by id, if there are more than fewCommands
+	bytes       int                             // size of cmds
+	resultBytes int                             // sum of command.resultBytes
 	// inflight is the unit that was handed to the journal. Records staged after it are in pending.
 	inflight []sharding.Record
 	pending  []sharding.Record
-	// firing is the command of a firing, if the append in flight stores that its wake-up has fired.
-	// That append may have no records. If a command ends a dead letter, the command counts as a firing
-	// here, because the append with its record also stores the end of the dead letter.
-	firing  *command
-	firings []*command // the firings that are staged for later appends, in order
-	timers  []*timer
+	// Some appends report to the journal that a wake-up has fired, or that a send is done. Each such
+	// append belongs to one command: a firing, or a command that drops a send or sends a dead letter
+	// again. reporter is the command to which the append in flight belongs; nil: this append reports
+	// nothing. If the turn of a firing has staged nothing, its append has no records.
+	reporter *command
+	// nextReporters are the commands whose appends will report something, in order. These appends are
+	// not in flight yet.
+	nextReporters []*command
+	timers        []*timer
 	// keptTimers are the timers that were pending when the entity was stopped so that its state
 	// could be kept for the next owner.
 	keptTimers []Timer
@@ -108,7 +111,7 @@ func (m *Machine) allocWork(e *entity) {
 // maxPooledWork is how many unused work structs are kept for reuse.
 const maxPooledWork = 1024
 
-// freeWork returns the work of an entity that has become idle to the pool.
+// freeWork puts the work of an entity back into the pool if the entity has become idle.
 func (m *Machine) freeWork(e *entity) {
 	if e.work == m.noWork || e.busy() || e.running != nil || len(e.timers) > 0 {
 		return
@@ -128,9 +131,10 @@ const (
 	stopping                        // Stop is under way
 	ending                          // no instance; what was staged must become durable or refused
 	settling                        // no instance; a write settles an append with an unknown outcome
-	// unsettled: like settling, but the journal has refused the write, because data is damaged.
+	// settleRefused: like settling, but the journal has refused the settling write, because data is
+	// damaged.
 	// The next command that arrives makes the machine try the write again.
-	unsettled
+	settleRefused
 	// lookup: no instance. The shard has another owner, so the journal refuses all writes of
 	// this owner. A load finds out which of the commands in doubt are stored.
 	lookup
@@ -146,16 +150,17 @@ type command struct {
 	requests    []RequestID
 	requestsBuf [1]RequestID // initial memory of requests
 	timer       *timer       // the timer whose command this is; nil: none
-	wakeup      *Wakeup      // the wake-up whose command this is; nil: none
+	wakeup      *Wakeup      // the wake-up whose firing this is; nil: the command is no firing
 	builtin     builtin      // nil: a command of the author
-	// ends is the dead letter, or the pending send, that the turn ends; nil: none. The append with the
-	// command's record stores this end.
-	ends *sharding.Delivered
+	// endedSend is the dead letter, or the pending send, that the turn of a built-in command makes done;
+	// nil: none. The append with the command's record stores that the send is done.
+	endedSend *sharding.Delivered
 	// recounted says that the entity was loaded again to count its reminders and sends.
 	recounted bool
-	// overtaken is the result of a firing that must end without a turn: while the firing waited, its
-	// wake-up has changed, or may have changed. 0: the firing has a turn.
-	overtaken FiringEnd
+	// overtakenEnd is how the firing ends if it was overtaken: while the firing waited for its turn, its
+	// wake-up has changed, or may have changed, so the firing must not have a turn. 0: it was not
+	// overtaken.
+	overtakenEnd FiringEnd
 	// fired says that the firing of the wake-up is durable.
 	fired bool
 	// runID is the request id that names the running turn. It is stored, because requests may change
@@ -164,10 +169,10 @@ type command struct {
 	// turn is the number of the running turn. It is needed beside runID, because turns of tells,
 	// timers and wake-ups have no request.
 	turn uint64
-	// lookupAssured says that no turn of the command can begin before the journal has said whether the
-	// command is stored. Either the load of this incarnation looks the command up, or a Lookup was
-	// answered.
-	lookupAssured bool
+	// lookedUpFirst says that the command is looked up in the journal before it runs, so it does not run if
+	// it is stored. Either the Load of this incarnation looks it up (the field is set when the Load is
+	// emitted, because no turn begins before the answer), or a Lookup was answered.
+	lookedUpFirst bool
 	// lookupPending says that a Lookup of the command has no answer yet. The turn waits for it.
 	lookupPending bool
 
@@ -176,19 +181,20 @@ type command struct {
 	// done says that the turn is over, and that reply waits at the output gate.
 	done  bool
 	reply sharding.Reply
-	// held is the size of the reply and of the events, in bytes, while the reply waits at the output
-	// gate.
-	held int
-	// record is the sequence number of the record that the turn staged, or 0.
-	record uint64
-	// The reply leaves when the record with the number seq is durable, and the fence read with the
-	// number fence is done. 0: the reply does not wait for a record, or for a fence read.
-	seq      uint64
-	fence    uint64
-	finished time.Time     // when the turn was over
-	answered bool          // the command has ended, but is still in the mailbox
-	asked    bool          // a changing ask of this or an earlier run of the command has left
-	waited   time.Duration // how long the present run has waited for the answers to its asks
+	// resultBytes is the size of the reply and of the events, in bytes, while the reply waits at the
+	// output gate.
+	resultBytes int
+	// ownRecord is the sequence number of the record that the turn staged, or 0.
+	ownRecord uint64
+	// The reply leaves when the record with the number waitsForRecord is durable, and the fence read
+	// with the number waitsForFenceRead is answered. 0: the reply waits for no record, or for no fence
+	// read.
+	waitsForRecord    uint64
+	waitsForFenceRead uint64
+	finished          time.Time     // when the turn was over
+	answered          bool          // the command has ended, but is still in the mailbox
+	asked             bool          // a changing ask of this or an earlier run of the command has left
+	waited            time.Duration // how long the present run has waited for the answers to its asks
 	// The next four fields are about changing asks of the present run.
 	barrierOpen bool      // the turn has passed the barrier: its changing asks may leave
 	asksMade    []sentAsk // the changing asks that have left
@@ -212,8 +218,8 @@ func (m *Machine) newCommand() *command {
 // maxPooledCommands is how many unused commands are kept for reuse.
 const maxPooledCommands = 1024
 
-// freeCommand returns a command that is no longer in a mailbox to the pool, unless a turn of
-// an ended incarnation may still read it.
+// freeCommand puts a command back into the pool. The command must not be in a mailbox any more. It is not
+// put back if a turn of an ended incarnation may still read it.
 func (m *Machine) freeCommand(c *command) {
 	if c.heldByOldTurn || len(m.commandPool) == maxPooledCommands {
 		return
@@ -297,11 +303,11 @@ func (m *Machine) deliver(in *Deliver) {
 		return
 	}
 	if room := m.room(chained); m.stats.Commands >= room.Commands || m.stats.Bytes+size > room.Bytes {
-		m.refuse(in.Request, sharding.ResourceExhausted, TooMuchWaits)
+		m.refuse(in.Request, sharding.ResourceExhausted, FullText)
 		return
 	}
 	if e == nil && !m.mayLoad(in.Env.Entity, chained) && !mutant.On("load-limit") {
-		m.refuse(in.Request, sharding.Unavailable, "the command has not run: too many loads are under way, of its entity or in its part of the region")
+		m.refuse(in.Request, sharding.Unavailable, "the command has not run: too many loads are under way, of its entity or of all entities of its shard core")
 		return
 	}
 	c := m.newCommand()
@@ -323,7 +329,7 @@ func (m *Machine) admit(s *shard, e *entity, c *command) {
 		return
 	}
 	m.enqueue(e, c)
-	if e.state == unsettled {
+	if e.state == settleRefused {
 		e.state = settling
 		m.emitSettle(e)
 	}
@@ -463,7 +469,7 @@ func (m *Machine) answer(e *entity, c *command, reply *sharding.Reply) {
 		m.emitAnswer(r, reply)
 	}
 	if len(c.requests) == 0 {
-		m.emitTellDone(e, c, reply)
+		m.emitUnwatchedDone(e, c, reply)
 	}
 	if c.wakeup != nil {
 		m.emitFiringEnded(e, c, reply)
@@ -472,16 +478,16 @@ func (m *Machine) answer(e *entity, c *command, reply *sharding.Reply) {
 	m.markAnswered(e, c)
 }
 
-// emitTellDone reports the outcome of a command that has no waiting caller.
-func (m *Machine) emitTellDone(e *entity, c *command, reply *sharding.Reply) {
-	out := TellDone{
+// emitUnwatchedDone reports the outcome of a command that has no waiting caller.
+func (m *Machine) emitUnwatchedDone(e *entity, c *command, reply *sharding.Reply) {
+	out := UnwatchedDone{
 		Entity: e.id, Command: c.env.Command, Timer: c.timer != nil, Trace: c.env.Trace, Arrived: c.arrived, Reply: *reply,
 	}
 	if c.wakeup != nil {
 		out.Wakeup, out.Again = c.wakeup.WakeRef, reply.Outcome != sharding.OK
 	}
 	if !out.Again && (reply.Outcome != sharding.OK || reply.Code != "") {
-		m.stats.LostTells++
+		m.stats.FailedUnwatched++
 	}
 	m.emit(out)
 }
@@ -499,7 +505,7 @@ func (m *Machine) answerNotMine(e *entity, c *command) {
 	}
 	if len(c.requests) == 0 {
 		reply := sharding.Reject(sharding.Unavailable, "the shard moved before the command had its turn")
-		m.emitTellDone(e, c, &reply)
+		m.emitUnwatchedDone(e, c, &reply)
 	}
 	for _, r := range c.requests {
 		m.emitShardEvent(NotMine{Request: r, Shard: e.shard.id, Epoch: e.shard.epoch})
@@ -510,20 +516,21 @@ func (m *Machine) answerNotMine(e *entity, c *command) {
 // hold adds size to the bytes that a finished turn holds until its command is answered. size may
 // be negative.
 func (m *Machine) hold(e *entity, c *command, size int) {
-	c.held += size
-	e.held += size
-	m.held += size
+	c.resultBytes += size
+	e.resultBytes += size
+	m.resultBytes += size
 }
 
 // holdsTooMuch reports whether the entity must wait for the journal before its next turn. If it waits,
-// an answer of the journal about this entity starts the turn. If the entity itself holds nothing, it
-// must not wait, because no such answer may come.
+// the next answer of the journal about this entity starts the turn. If the entity itself holds nothing,
+// perhaps no operation of the entity is under way. Then no answer would ever start the turn. So such an entity
+// does not wait.
 func (m *Machine) holdsTooMuch(e *entity) bool {
-	return e.held > 0 && (e.held >= m.cfg.HeldBytes || m.held >= m.cfg.TotalHeldBytes) && !mutant.On("held-bytes")
+	return e.resultBytes > 0 && (e.resultBytes >= m.cfg.ResultBytes || m.resultBytes >= m.cfg.TotalResultBytes) && !mutant.On("result-bytes")
 }
 
 func (m *Machine) markAnswered(e *entity, c *command) {
-	m.hold(e, c, -c.held)
+	m.hold(e, c, -c.resultBytes)
 	c.answered = true
 	delete(e.byID, c.env.ID)
 	size := c.env.Size()
@@ -531,6 +538,6 @@ func (m *Machine) markAnswered(e *entity, c *command) {
 	m.stats.Commands--
 	m.stats.Bytes -= size
 	if c.timer != nil {
-		c.timer.firing = false
+		c.timer.queued = false
 	}
 }

@@ -43,9 +43,9 @@ func (m *Machine) fireWakeup(in *Fire) {
 	case e != nil && (len(e.cmds) >= m.cfg.MailboxCommands || len(e.cmds) > 0 && e.bytes+size > m.cfg.MailboxBytes):
 		fail(sharding.ResourceExhausted, "the mailbox of the entity is full")
 	case m.stats.Commands >= room.Commands || m.stats.Commands > 0 && m.stats.Bytes+size > room.Bytes:
-		fail(sharding.ResourceExhausted, TooMuchWaits)
+		fail(sharding.ResourceExhausted, FullText)
 	case e == nil && !m.mayLoad(in.Entity, false):
-		fail(sharding.Unavailable, "too many loads are under way, of its entity or in its part of the region")
+		fail(sharding.Unavailable, "too many loads are under way, of its entity or of all entities of its shard core")
 	default:
 		m.lastTimer++
 		c := m.newCommand()
@@ -57,15 +57,15 @@ func (m *Machine) fireWakeup(in *Fire) {
 
 // stageFiring stages that a wake-up has fired, with what its turn has staged.
 func (m *Machine) stageFiring(e *entity, c *command, st *staged) {
-	c.seq = e.staged
-	if !st.empty() || c.ends != nil {
+	c.waitsForRecord = e.staged
+	if !st.empty() || c.endedSend != nil {
 		m.stage(e, c, st)
 	}
-	e.firings = append(e.firings, c)
+	e.nextReporters = append(e.nextReporters, c)
 }
 
 // appending reports whether a unit of the entity is in flight.
-func (e *entity) appending() bool { return len(e.inflight) > 0 || e.firing != nil }
+func (e *entity) appending() bool { return len(e.inflight) > 0 || e.reporter != nil }
 
 // unitSeq is the sequence number of the first record of the unit in flight, 0 if it has none.
 func (e *entity) unitSeq() uint64 {
@@ -75,23 +75,23 @@ func (e *entity) unitSeq() uint64 {
 	return e.inflight[0].Seq
 }
 
-// firingIsNext reports whether the next unit is that of a firing: all records before it are
-// in earlier units. The turn of a firing has seen what they say.
+// firingIsNext reports whether the next unit is that of the command nextReporters[0]: all records that
+// the turn of this command has seen are in earlier units.
 func (e *entity) firingIsNext() bool {
-	if len(e.firings) == 0 {
+	if len(e.nextReporters) == 0 {
 		return false
 	}
-	f := e.firings[0]
-	return len(e.pending) == 0 || e.pending[0].Seq > f.seq || e.pending[0].Seq == f.record
+	f := e.nextReporters[0]
+	return len(e.pending) == 0 || e.pending[0].Seq > f.waitsForRecord || e.pending[0].Seq == f.ownRecord
 }
 
 // recordsBeforeFiring returns how many pending records are before the next firing.
 func (e *entity) recordsBeforeFiring() int {
-	if len(e.firings) == 0 {
+	if len(e.nextReporters) == 0 {
 		return len(e.pending)
 	}
-	f, n := e.firings[0], 0
-	for n < len(e.pending) && e.pending[n].Seq <= f.seq && e.pending[n].Seq != f.record {
+	f, n := e.nextReporters[0], 0
+	for n < len(e.pending) && e.pending[n].Seq <= f.waitsForRecord && e.pending[n].Seq != f.ownRecord {
 		n++
 	}
 	return n
@@ -99,9 +99,9 @@ func (e *entity) recordsBeforeFiring() int {
 
 // appendFiring hands the unit of a firing to the journal.
 func (m *Machine) appendFiring(e *entity) {
-	f := e.firings[0]
-	e.firing, e.firings = f, e.firings[1:]
-	if f.record > 0 {
+	f := e.nextReporters[0]
+	e.reporter, e.nextReporters = f, e.nextReporters[1:]
+	if f.ownRecord > 0 {
 		e.inflight, e.pending = e.pending[:1:1], e.pending[1:]
 		e.shard.noteForms(e.inflight)
 		e.shard.work.JournalBytes += uint64(e.inflight[0].Size())
@@ -127,9 +127,9 @@ func (c *command) firedRow() []sharding.Fired {
 	return []sharding.Fired{{WakeRef: c.wakeup.WakeRef, Next: c.wakeup.Next}}
 }
 
-// changedBy reports whether the wake-up, or the send whose answer the command takes, is another one
-// or none after a unit, which consists of records, and of what f says if it is not nil. A send of an
-// entity that was deleted is still pending, see ofOtherLife.
+// changedBy reports whether a unit changes the wake-up whose firing the command is, or ends the send
+// whose answer the command takes. The unit has the given records; f is its reporter, or nil. The delete
+// of an entity ends none of its sends, see ofOtherLife.
 func (c *command) changedBy(records []sharding.Record, f *command) bool {
 	ref := &c.wakeup.WakeRef
 	if slices.ContainsFunc(records, func(r sharding.Record) bool {
@@ -141,50 +141,50 @@ func (c *command) changedBy(records []sharding.Record, f *command) bool {
 	switch {
 	case f == nil:
 		return false
-	case f.ends != nil:
-		return ref.Kind == sharding.SendWake && f.ends.Seq == ref.Seq && uint64(f.ends.Sends[0]) == ref.Number && !mutant.On("drop-overtakes")
+	case f.endedSend != nil:
+		return ref.Kind == sharding.SendWake && f.endedSend.Seq == ref.Seq && uint64(f.endedSend.Sends[0]) == ref.Number && !mutant.On("drop-overtakes")
 	}
 	return f.wakeup.WakeRef == *ref
 }
 
-// isChanging reports whether something that is staged, and not durable, changes what the command
-// of a wake-up stands for.
-func (e *entity) isChanging(c *command) bool {
-	return c.changedBy(e.inflight, e.firing) || c.changedBy(e.pending, nil) ||
-		slices.ContainsFunc(e.firings, func(f *command) bool { return c.changedBy(nil, f) })
+// hasStagedChange reports whether something that is staged, and not durable yet, changes the wake-up
+// whose firing the command is, or ends the send whose answer the command takes.
+func (e *entity) hasStagedChange(c *command) bool {
+	return c.changedBy(e.inflight, e.reporter) || c.changedBy(e.pending, nil) ||
+		slices.ContainsFunc(e.nextReporters, func(f *command) bool { return c.changedBy(nil, f) })
 }
 
-// overtake says how the firings that wait for their turn will end without one, because of the unit
-// in flight, which is durable: those of wake-ups that it has changed. The caller who has cancelled a
-// reminder is told so, and its handler must not begin after that.
+// overtake marks the waiting firings whose wake-ups the unit in flight has changed. The unit is durable
+// now. A caller who has cancelled a reminder is told so next, and after that the reminder's handler must
+// not begin.
 func (e *entity) overtake() {
 	for _, c := range e.cmds[e.next:] {
-		if !c.answered && c.wakeup != nil && c.changedBy(e.inflight, e.firing) && !mutant.On("overtaken-firing") {
-			c.overtaken = FiringObsolete
+		if !c.answered && c.wakeup != nil && c.changedBy(e.inflight, e.reporter) && !mutant.On("overtaken-firing") {
+			c.overtakenEnd = FiringObsolete
 		}
 	}
 }
 
-// wakesUnknown tells that wake-ups of the entity may have changed. The firings that wait for their
-// turn may be of those.
+// wakesUnknown reports that wake-ups of the entity may have changed, and marks the waiting firings,
+// which may be those of changed wake-ups.
 func (m *Machine) wakesUnknown(e *entity) {
 	m.emitShardEvent(WakesUnknown{Shard: e.shard.id, Epoch: e.shard.epoch, Entity: e.id})
 	for _, c := range e.cmds {
 		if !c.answered && c.wakeup != nil && !mutant.On("unknown-firing") {
-			c.overtaken = FiringInDoubt
+			c.overtakenEnd = FiringInDoubt
 		}
 	}
 }
 
-// noteWakes tells what the unit in flight, which is durable, has done to wake-ups.
+// noteWakes reports how the unit in flight, which is durable now, has changed wake-ups.
 func (m *Machine) noteWakes(e *entity) {
 	e.overtake()
-	f := e.firing
+	f := e.reporter
 	if f != nil {
-		f.fired, e.firing = true, nil
+		f.fired, e.reporter = true, nil
 	}
 	if f != nil && f.wakeup == nil {
-		f = nil // whether the send was pending is known to who delivers it, see SendsEnded
+		f = nil // the field sends is not changed here: package outbox knows whether the send was pending, see SendsEnded
 	}
 	if f != nil && f.wakeup.Kind == sharding.SendWake {
 		e.sends -= min(1, e.sends)
@@ -201,17 +201,17 @@ func (m *Machine) noteWakes(e *entity) {
 	m.emitShardEvent(changed)
 }
 
-// firingRefused ends the firing that the unit in flight is about, if any, because the unit
-// was refused or its outcome is unknown. It reports whether that is all: the unit had no
-// records, and so nothing was staged that others have seen.
+// firingRefused ends the firing that the unit in flight reports, if any, because the unit was refused or
+// its outcome is unknown. It returns true if nothing else is to be done: the unit had no records, so no
+// other turn has seen anything that is lost now.
 func (m *Machine) firingRefused(e *entity, in Appended) (all bool) {
-	f := e.firing
+	f := e.reporter
 	if f == nil {
 		return false
 	}
-	e.firing = nil
+	e.reporter = nil
 	if f.wakeup == nil {
-		return false // somebody waits for the answer: what becomes of the unit decides about it
+		return false // not a firing but a built-in command: it is answered like the other commands of the unit
 	}
 	switch in.Verdict {
 	case sharding.RefusedWake:
@@ -238,7 +238,7 @@ func (m *Machine) firingRefused(e *entity, in Appended) (all bool) {
 	return true
 }
 
-// emitFiringEnded tells how the command of a wake-up has ended that has a reply.
+// emitFiringEnded reports how a firing has ended whose command has a reply.
 func (m *Machine) emitFiringEnded(e *entity, c *command, reply *sharding.Reply) {
 	ended := FiringEnded{Shard: e.shard.id, Epoch: e.shard.epoch, Entity: e.id, Ref: c.wakeup.WakeRef, End: FiringDone}
 	if reply.Outcome != sharding.OK {
@@ -247,7 +247,7 @@ func (m *Machine) emitFiringEnded(e *entity, c *command, reply *sharding.Reply) 
 	m.emitShardEvent(ended)
 }
 
-// endFiring ends the command of a wake-up without a reply.
+// endFiring ends a firing whose command has no reply.
 func (m *Machine) endFiring(e *entity, c *command, end FiringEnd) {
 	m.emitShardEvent(FiringEnded{Shard: e.shard.id, Epoch: e.shard.epoch, Entity: e.id, Ref: c.wakeup.WakeRef, End: end})
 	m.markAnswered(e, c)

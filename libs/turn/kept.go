@@ -178,8 +178,9 @@ func (e *entity) keptState() *Kept {
 	return nil
 }
 
-// revived ends the keeping of a state: the entity has it now. Its timers go on.
-func (m *Machine) revived(e *entity) {
+// takeKept removes the kept state of an entity that was loaded with it, if there is one, and starts the
+// timers that were kept with it.
+func (m *Machine) takeKept(e *entity) {
 	k, found := e.shard.kept.byID[e.id.ID]
 	if !found {
 		return

@@ -13,12 +13,12 @@ func (m *Machine) newIncarnation(e *entity, state entityState) {
 	m.lastIncarnation++
 	m.setSize(e, 0)
 	e.inc, e.state = incarnation(e.inc.Slot(), m.lastIncarnation), state
-	e.mailboxCheck, e.sendsOutdated = false, false
+	e.mailboxCheck, e.sendsUncertain = false, false
 }
 
 // load starts an incarnation. All appends of the entity must be settled.
 func (m *Machine) load(e *entity) {
-	e.bare, e.bareNext = e.bareNext, false
+	e.bare, e.bareNext = e.bareNext || e.quarantined(), false
 	m.newIncarnation(e, loading)
 	m.emitLoad(e)
 }
@@ -33,19 +33,19 @@ func (m *Machine) emitLoad(e *entity) {
 	o := Load{
 		Entity: e.id, Shard: e.shard.id, Epoch: e.shard.epoch, Incarnation: e.inc,
 		Volatile: e.volatile(), LookupOnly: e.state == lookup, Kept: e.keptState(),
-		Wakes: !e.volatile() && e.state != lookup, Background: e.activating && len(e.cmds) == 0,
-		Bare: e.bare && e.state == loading,
+		Wakes: !e.volatile() && e.state != lookup, Background: e.starting && len(e.cmds) == 0,
+		Bare: e.bare && e.state == loading, Suspect: e.suspect(),
 	}
 	if !o.Volatile {
 		for _, c := range e.cmds {
 			if !c.answered && !c.desc.ReadOnly && (c.env.Keyed || c.inDoubt) && !mutant.On("lookup-first") {
-				c.lookupAssured = true
+				c.lookedUpFirst = true
 				o.Lookup = append(o.Lookup, c.env.ID)
 			}
 		}
 	}
 	m.emit(o)
-	m.schedule(alarm{at: m.nextCheck(e.cmds), kind: alarmLoadCheck, entity: e, incarnation: e.inc, asked: m.now})
+	m.schedule(alarm{at: m.nextCheck(e.cmds), kind: alarmLoadCheck, entity: e, incarnation: e.inc, loadBegan: m.now})
 }
 
 // checkLoad handles a load that has no answer yet. It answers the commands whose deadline has
@@ -54,9 +54,9 @@ func (m *Machine) emitLoad(e *entity) {
 func (m *Machine) checkLoad(a alarm) {
 	e := a.entity
 	m.expire(e)
-	left := m.cfg.LoadTimeout - m.now.Sub(a.asked)
+	left := m.cfg.LoadTimeout - m.now.Sub(a.loadBegan)
 	switch {
-	case len(e.cmds) == 0 && (left <= 0 || !e.activating):
+	case len(e.cmds) == 0 && (left <= 0 || !e.starting):
 		m.removeEntity(e) // no command waits for the entity any more
 	case left <= 0 && m.mayLoad(e.id, e.chained()) && !mutant.On("load-again"):
 		m.newIncarnation(e, e.state)
@@ -108,7 +108,7 @@ func (m *Machine) loaded(in *Loaded) {
 		return
 	}
 	if in.Err != "" {
-		m.endActivation(e, ActivationFailed, in.Code, in.Err)
+		m.endStart(e, StartFailed, in.Code, in.Err)
 	}
 	if in.Err != "" && in.Retry {
 		if m.expire(e); len(e.cmds) == 0 {
@@ -138,30 +138,32 @@ func (m *Machine) loaded(in *Loaded) {
 		m.removeEntity(e)
 		return
 	}
-	forgotten := !e.bare && e.forgottenBefore(in)
-	e.rememberedActivity, e.forgottenBy, e.reminders = in.RememberedActivity, 0, in.Reminders
+	unremembered := !e.bare && e.startedInVain(in)
+	e.rememberedActivity, e.unrememberedBy, e.reminders = in.RememberedActivity, 0, in.Reminders
 	m.grown(e, in.Size)
 	e.state = live
-	if e.bare {
-		m.endActivation(e, ActivationBusy, "", "")
+	if e.bare && e.quarantined() {
+		m.endStart(e, StartFailed, sharding.EntityQuarantined, e.quarantineText())
+	} else if e.bare {
+		m.endStart(e, StartPostponed, "", "") // no instance was made, so the entity is not alive: it is started later
 	} else {
 		m.stats.Activations++
-		m.endActivation(e, ActivationDone, "", "")
+		m.endStart(e, StartDone, "", "")
 	}
 	e.staged, e.durable = in.LastSeq, in.LastSeq
 	e.sinceSnapshot, e.bytesSinceSnapshot, e.fresh, e.life = in.Events, in.Bytes, in.Fresh, in.Life
 	e.trimmed = in.Trimmed
 	e.sends, e.loadedSeq = uint32(in.Pending), in.LastSeq
-	m.revived(e)
+	m.takeKept(e)
 	for _, t := range in.Timers {
 		m.setTimer(e, t)
 	}
 	switch {
-	case forgotten && mutant.On("forgotten-stops"):
+	case unremembered && mutant.On("forgotten-stops"):
 		m.emit(Drop{Entity: e.id, Incarnation: e.inc})
 		m.clearTimers(e)
 		m.removeEntity(e)
-	case forgotten: // its start hook has run, so its stop hook must run, too
+	case unremembered: // its start hook has run, so its stop hook must run, too
 		m.passivate(e, &e.shard.typ.passivations.Asked)
 	default:
 		m.advance(e)
@@ -179,7 +181,7 @@ func (m *Machine) lookedUp(in LookedUp) {
 	if c == nil || !c.lookupPending {
 		return
 	}
-	c.lookupPending, c.lookupAssured = false, !in.Failed
+	c.lookupPending, c.lookedUpFirst = false, !in.Failed
 	m.resolveStored(e, c, in.Found, &in.Stored)
 	m.removeAnswered(e)
 	m.advance(e)
@@ -205,10 +207,11 @@ func (m *Machine) resolveStored(e *entity, c *command, found bool, s *sharding.S
 	}
 }
 
-// failEntity refuses the commands of an entity that cannot be loaded. Like the answers of turns, the
-// refusals wait for a fence read, because this owner may be deposed. Then the next owner may have
-// stored the data in a form that this owner cannot read, and no data is lost. After the fence read, the
-// entity is removed. If commands have arrived meanwhile, it is loaded again for them.
+// failEntity refuses the commands of an entity that cannot be loaded. The refusals say that data of the
+// entity is lost or cannot be read. This would be wrong if this owner is deposed: the next owner may have
+// stored data in a form that only newer code can read. So the refusals wait for a fence read, like the
+// answers of turns. After the fence read, the entity is removed. If commands have arrived meanwhile, the
+// entity is loaded again for them.
 //
 // Built-in commands are not refused. They need no instance, and an operator uses them to delete or
 // repair an entity that cannot be loaded. For these commands, the entity is loaded once more, without
@@ -220,7 +223,7 @@ func (m *Machine) failEntity(e *entity, in *Loaded) {
 		return
 	}
 	for _, c := range e.cmds {
-		if c.wakeup != nil && !c.answered { // this does not wait for the fence: no client hears of it, and the wake-up fires again later
+		if c.wakeup != nil && !c.answered { // a firing does not wait for the fence: no client gets its reply, and the wake-up fires again later
 			reply := sharding.Reject(in.Code, in.Err)
 			m.answer(e, c, &reply)
 		}
@@ -232,16 +235,17 @@ func (m *Machine) failEntity(e *entity, in *Loaded) {
 	m.newIncarnation(e, ending)
 	fence, loadBare := uint64(0), !e.bare && !mutant.On("bare-load")
 	for _, c := range e.cmds {
-		switch {
-		case c.answered:
+		if c.answered {
 			continue
-		case loadBare && c.builtin != nil:
+		}
+		if loadBare && c.builtin != nil { // it is not refused: it runs after the bare load
 			e.bareNext = true
 			continue
-		case fence == 0:
+		}
+		if fence == 0 { // one read is enough for all commands
 			fence = m.requestFenceRead(e)
 		}
-		c.done, c.finished, c.fence = true, m.now, fence
+		c.done, c.finished, c.waitsForFenceRead = true, m.now, fence
 		if c.reply = sharding.Reject(in.Code, in.Err); c.inDoubt {
 			c.reply = sharding.Doubt(in.Code, in.Err)
 		}
@@ -278,8 +282,9 @@ func (m *Machine) removeEntity(e *entity) {
 	m.checkDrained(e.shard)
 }
 
-// checkMailbox answers the commands whose deadline has passed before their turn. The turn ahead of them
-// may never end. These commands leave the mailbox at once, so that the size of the mailbox is bounded.
+// checkMailbox answers the commands whose deadline has passed before their turn. It does not wait for
+// the turn ahead of them, which may never end. The answered commands leave the mailbox at once, so that
+// the size of the mailbox is bounded.
 func (m *Machine) checkMailbox(e *entity) {
 	e.mailboxCheck = false
 	if e.next == len(e.cmds) {
@@ -318,9 +323,10 @@ func (m *Machine) advance(e *entity) {
 }
 
 // nextCheck returns the time of the next check of the deadlines of waiting commands. This is the
-// earliest of the deadlines, but at most DeadlineCheck from now. The check must not be later: soon after
-// the deadline, the router gives the command up, and answers that the command is in doubt. Two checks
-// are at least a tenth of DeadlineCheck apart, so that many deadlines close together cost little.
+// earliest of the deadlines, but at most DeadlineCheck from now. A check long after a deadline would come
+// too late: the router gives the command up soon after the deadline, and then it answers that the command
+// is in doubt, although the command was not applied. Two checks are at least a tenth of DeadlineCheck
+// apart, so that many deadlines close together cost little.
 func (m *Machine) nextCheck(waiting []*command) time.Time {
 	at := m.now.Add(m.cfg.DeadlineCheck)
 	for _, c := range waiting {
@@ -362,7 +368,7 @@ func (m *Machine) startTurn(e *entity) {
 		if c.lookupPending || m.holdsTooMuch(e) {
 			return
 		}
-		if c.wakeup != nil && e.isChanging(c) && !mutant.On("staged-wake") {
+		if c.wakeup != nil && e.hasStagedChange(c) && !mutant.On("staged-wake") {
 			reply := sharding.Reject(sharding.Aborted, "a turn before it has set the wake-up again or removed it, and that is not durable yet")
 			m.answer(e, c, &reply)
 			e.next++
@@ -373,8 +379,13 @@ func (m *Machine) startTurn(e *entity) {
 			e.next++
 			continue
 		}
-		if c.overtaken != 0 {
-			m.endFiring(e, c, c.overtaken)
+		if c.overtakenEnd != 0 {
+			m.endFiring(e, c, c.overtakenEnd)
+			e.next++
+			continue
+		}
+		if c.builtin == nil && e.quarantined() {
+			m.refuseQuarantined(e, c)
 			e.next++
 			continue
 		}
@@ -399,7 +410,7 @@ func (m *Machine) startTurn(e *entity) {
 		}
 		*run = Run{
 			Entity: e.id, Shard: e.shard.id, Epoch: e.shard.epoch, Incarnation: e.inc,
-			Request: c.runID, Turn: c.turn, Env: &c.env, ReadOnly: c.desc.ReadOnly, Fresh: e.fresh, Timer: c.timer != nil, Wakeup: c.wakeup,
+			Request: c.runID, Turn: c.turn, Env: &c.env, ReadOnly: c.desc.ReadOnly, Fresh: e.fresh, Timer: c.timer != nil, Wakeup: c.wakeup, Suspect: e.suspect(),
 		}
 		m.emit(run)
 		return
@@ -418,9 +429,13 @@ func (c *command) requestID() RequestID {
 
 // snapshotDue reports whether a snapshot is to be taken.
 //
-// If events of the entity were trimmed, and its type has no KeepEvents, no snapshot is taken. Only a
-// snapshot has the whole state of such an entity. A type without KeepEvents does not declare the form
-// of its snapshots. So the coordinator could give the shard to a region that cannot read a new snapshot.
+// Only types with KeepEvents trim events. So if events of the entity were trimmed and the type has no
+// KeepEvents, an earlier version of the type had it. Then no snapshot is taken, because the entity could
+// become unreadable. A type without
+// KeepEvents does not declare the form of its snapshots, so the coordinator may give the shard to a region
+// that cannot read this form. Usually such a region rebuilds the state from the events. Here it cannot,
+// because the events that the snapshot covers may be trimmed. The earlier snapshot remains, and its form
+// was declared.
 //
 // If the entity is fresh, no snapshot is taken either: with a snapshot it would not count as fresh.
 func (m *Machine) snapshotDue(e *entity) bool {
@@ -439,8 +454,10 @@ func (m *Machine) goIdle(e *entity) {
 	switch {
 	case e.bare: // all built-in commands are done
 		m.emit(Drop{Entity: e.id, Incarnation: e.inc})
-		e.rememberedActivity, e.forgottenBy = 0, 0 // removeEntity must not report the entity as lost: without an instance it was not alive
+		e.rememberedActivity, e.unrememberedBy = 0, 0 // so that removeEntity does not report RememberedLost: without an instance, the entity was not alive
 		m.removeEntity(e)
+	case e.quarantined():
+		m.endQuarantined(e)
 	case e.shard.phase == draining:
 		m.stop(e, HandedOff)
 	case e.passivate:
@@ -474,7 +491,7 @@ func (m *Machine) stopped(in Stopped) {
 		m.load(e)
 		return
 	}
-	e.rememberedActivity, e.forgottenBy = 0, 0 // removeEntity must not report it as lost: it is started again with its shard, not now
+	e.rememberedActivity, e.unrememberedBy = 0, 0 // so that removeEntity does not report RememberedLost: the entity is started again with its shard, not now
 	m.removeEntity(e)
 }
 
@@ -495,28 +512,28 @@ func (m *Machine) endIncarnation(e *entity) {
 	if e.running != nil {
 		e.running.heldByOldTurn = true
 	}
-	m.unwantedAsk(e)
+	m.endUnwantedAsk(e)
 	m.newIncarnation(e, ending)
 	e.running, e.passivate = nil, false
 }
 
 // requeue makes all unanswered commands run again, in order.
 func (m *Machine) requeue(e *entity) {
-	e.pending, e.firings = nil, nil
+	e.pending, e.nextReporters = nil, nil
 	e.next = 0
 	for _, c := range e.cmds {
-		m.hold(e, c, -c.held)
-		c.done, c.fired, c.lookupPending, c.record, c.seq, c.fence = false, false, false, 0, 0, 0
+		m.hold(e, c, -c.resultBytes)
+		c.done, c.fired, c.lookupPending, c.ownRecord, c.waitsForRecord, c.waitsForFenceRead = false, false, false, 0, 0, 0
 		c.reply = sharding.Reply{}
 	}
 }
 
 // reload loads an entity whose incarnation has ended and whose appends are settled. If neither a
-// command nor an Activate waits for the entity, it is removed instead.
+// command nor a StartEntity waits for the entity, it is removed instead.
 func (m *Machine) reload(e *entity) {
 	m.requeue(e)
 	m.removeAnswered(e)
-	if len(e.cmds) == 0 && (!e.activating || e.shard.phase != open) {
+	if len(e.cmds) == 0 && (!e.starting || e.shard.phase != open) {
 		m.removeEntity(e)
 		return
 	}

@@ -3,6 +3,7 @@ package turn
 import (
 	"time"
 
+	"github.com/roost-cluster/roost/libs/heavyhitters"
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/passivation"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -30,13 +31,14 @@ type Machine struct {
 	recent      recentIDs
 	loads       loads
 	workPool    []*work
-	commandPool []*command // for reuse
-	answers     []Answer   // emitted since Recycle
+	commandPool []*command           // for reuse
+	answers     []Answer             // emitted since Recycle
+	hot         *heavyhitters.Sketch // which entities take most
 	stats       Stats
 	keptStats   KeptStats
 	limit       Usage // see Limit
 	reserve     Usage // the part of limit that is for commands with a chain
-	held        int   // bytes of finished turns that wait for the journal
+	resultBytes int   // bytes of finished turns that wait for the journal
 	now         time.Time
 	out         []Output
 	events      []ShardEvent // of the step
@@ -52,17 +54,17 @@ type Usage struct {
 // Stats describes what the core holds, and counts events since its start.
 type Stats struct {
 	Usage
-	Entities     int // alive or being loaded
-	Waiting      int // turns that wait for the answer of another entity
-	Activations  uint64
-	Passivations Passivations
-	Unknown      uint64 // appends whose outcome was unknown
-	Duplicates   uint64 // commands answered with a stored or joined reply
-	Abandoned    uint64 // turns abandoned at a drain timeout
-	LostTells    uint64 // accepted tells and timer firings that did not succeed
-	Spoiled      uint64 // turns discarded after they had staged events
-	Asks         uint64 // commands that turns have sent to other entities
-	Deadlocks    uint64 // asks that were given up because turns waited in a circle
+	Entities        int // alive or being loaded
+	Waiting         int // turns that wait for the answer of another entity
+	Activations     uint64
+	Passivations    Passivations
+	Unknown         uint64 // appends whose outcome was unknown
+	Duplicates      uint64 // commands answered with a stored or joined reply
+	Abandoned       uint64 // turns abandoned at a drain timeout
+	FailedUnwatched uint64 // accepted tells, and commands of timers and wake-ups, that did not succeed and do not run again
+	Spoiled         uint64 // turns discarded after they had staged events
+	Asks            uint64 // commands that turns have sent to other entities
+	Deadlocks       uint64 // asks that were given up because turns waited in a circle
 }
 
 // Add adds the counts of another machine.
@@ -77,7 +79,7 @@ func (s *Stats) Add(o Stats) {
 	s.Unknown += o.Unknown
 	s.Duplicates += o.Duplicates
 	s.Abandoned += o.Abandoned
-	s.LostTells += o.LostTells
+	s.FailedUnwatched += o.FailedUnwatched
 	s.Spoiled += o.Spoiled
 	s.Asks += o.Asks
 	s.Deadlocks += o.Deadlocks
@@ -88,10 +90,11 @@ type typeState struct {
 	shards []*shard // by index; nil: not open
 	// entities has the entities of all shards of the type: a lookup in one large map
 	// touches less memory than finding the small map of the shard first.
-	entities map[sharding.EntityID]*entity
-	policy   *passivation.Policy
-	bound    *passivation.Bound
-	bytes    int // of the entities whose size is known
+	entities   map[sharding.EntityID]*entity
+	policy     *passivation.Policy
+	bound      *passivation.Bound
+	bytes      int                                        // of the entities whose size is known
+	quarantine map[sharding.EntityID]sharding.Quarantined // see SetQuarantine
 	// passivations are those of this type.
 	passivations Passivations
 }
@@ -133,6 +136,7 @@ func New(cfg Config) *Machine {
 		limit:   Usage{Commands: cfg.TotalCommands, Bytes: cfg.TotalBytes, Loads: cfg.TotalLoads},
 	}
 	m.reserve = m.limit.reserved()
+	m.hot = heavyhitters.New(cfg.Hot, cfg.HotSeed)
 	for _, t := range cfg.Types {
 		m.types = append(m.types, &typeState{
 			Type: t, shards: make([]*shard, t.Desc.Shards), entities: map[sharding.EntityID]*entity{},
@@ -164,9 +168,9 @@ func (m *Machine) Usage() Usage {
 // stays, but nothing is added while a limit is reached.
 func (m *Machine) Limit(limit, reserve Usage) { m.limit, m.reserve = limit, reserve }
 
-// TooMuchWaits refuses a command because of the limits for all entities. They may be those
-// of one machine of several.
-const TooMuchWaits = "too many commands, or too large ones, wait in the entity's part of the region"
+// FullText is the message of a refusal because of the limits for all entities together. If several
+// machines share the limits, the limits are those of one machine.
+const FullText = "too many commands, or too large ones, wait in the entity's part of the region"
 
 // ShardEvents returns what the last step told of shards, in order. The slice is
 // reused by the next step.
@@ -228,8 +232,8 @@ func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
 		m.deliver(&in)
 	case Fire:
 		m.fireWakeup(&in)
-	case Activate:
-		m.activate(&in)
+	case StartEntity:
+		m.startEntity(&in)
 	case TurnDone:
 		m.turnDone(&in)
 	case Appended:
@@ -260,6 +264,8 @@ func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
 		m.abort(in.Shard)
 	case SetPassivation:
 		m.setPassivation(&in)
+	case SetQuarantine:
+		m.setQuarantine(in)
 	case Collected:
 		m.collected(in)
 	case Tick:

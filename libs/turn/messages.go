@@ -62,9 +62,9 @@ type (
 		Entity sharding.Entity
 		Wakeup Wakeup
 	}
-	// Activate brings an entity to life without a command. Each Activate ends with exactly one
-	// ActivationEnded.
-	Activate struct {
+	// StartEntity brings an entity to life without a command. Each StartEntity ends with exactly one
+	// StartEnded.
+	StartEntity struct {
 		Shard  sharding.ShardID
 		Epoch  sharding.Epoch
 		Entity sharding.Entity
@@ -115,7 +115,8 @@ type (
 	LookedUp struct {
 		Incarnation Incarnation
 		ID          sharding.CommandID
-		// Found says that the command is stored, or that it has expired.
+		// Found says that the command is stored, or that its idempotency key has expired
+		// (Stored.Expired).
 		Found  bool
 		Stored sharding.Stored
 		// Failed: the journal did not answer.
@@ -150,7 +151,7 @@ type (
 		Spoiled bool
 		// Passivate: the entity has asked to be stopped when it is idle.
 		Passivate bool
-		// Forgotten: the entity must not be a remembered entity any more.
+		// Forgotten says that the turn has called Ctx.Forget: the entity is to be no longer remembered.
 		Forgotten bool
 		Timers    []Timer
 		// Size is an estimate of the memory that the instance takes, in bytes; 0: not known.
@@ -203,10 +204,10 @@ type (
 		ReadOnly bool
 		// Key is the idempotency key, if the author has chosen a key.
 		Key sharding.CommandID
-		// Step is the name from which the machine derives the key, if the author has chosen a name.
-		// If Key and Step are empty, the machine derives the key from the target, the command and a
+		// KeyName is the name from which the machine derives the key, if the author has chosen a name.
+		// If Key and KeyName are empty, the machine derives the key from the target, the command and a
 		// count: how many times the turn has sent this command to this target before.
-		Step     string
+		KeyName  string
 		Encoding sharding.Encoding
 		Payload  []byte
 		// Deadline is the time until which the turn waits at most; zero: no such time. The machine
@@ -249,9 +250,9 @@ type (
 		Type     sharding.EntityType
 		Strategy passivation.Strategy
 	}
-	// Collected: garbage collection number Cycle has ended. After the collection, Live bytes of the
-	// heap were in use. If Live is above Config.HeapBytes, the machine passivates entities of all
-	// types that allow passivation.
+	// Collected: a garbage collection has ended. Cycle is its number, and Live is how many bytes of the
+	// heap were in use after it. If Live is above Config.HeapBytes, the machine passivates entities of
+	// all types that allow passivation.
 	Collected struct{ Cycle, Live uint64 }
 	// Tick lets the machine check the time, for deadlines, timers and passivation.
 	Tick struct{}
@@ -334,13 +335,16 @@ type (
 		// LookupOnly: the region has lost the shard. The driver makes no instance. It only looks up
 		// the commands in Lookup, whose outcomes are in doubt.
 		LookupOnly bool
-		// Wakes says that the driver must set Loaded.RememberedActivity and Loaded.Reminders.
+		// Wakes says that the driver must also read the wake-ups of the entity, from which it sets
+		// Loaded.RememberedActivity and Loaded.Reminders.
 		Wakes bool
 		// Background says that no command waits for the entity.
 		Background bool
 		// Bare: built-in commands wait for an entity that could not be brought to life. These
 		// commands need no instance, so the driver makes none. No code of the author runs.
 		Bare bool
+		// Suspect is as in Run.
+		Suspect bool
 	}
 	// Lookup asks the journal whether a command of a living entity is stored. The command's turn
 	// begins after the answer, LookedUp.
@@ -379,6 +383,9 @@ type (
 		// Wakeup is the wake-up whose command runs; nil: no wake-up has caused the command. Env has
 		// the input of Wakeup.
 		Wakeup *Wakeup
+		// Suspect: the entity is a suspect (see sharding.Quarantined). The driver runs the turns and loads
+		// of suspects one at a time. If one of them hangs, the next one may begin after a while.
+		Suspect bool
 	}
 	// Cancel cancels the context of a running turn. The machine no longer needs the turn's result.
 	Cancel struct {
@@ -445,9 +452,9 @@ type (
 		Request RequestID
 		Reply   sharding.Reply
 	}
-	// TellDone reports the outcome of a command for which no caller waits. The command is a tell, which
-	// was answered when it was accepted, or the command of a timer or a wake-up.
-	TellDone struct {
+	// UnwatchedDone reports the outcome of a command for which no caller waits. There are two cases: a
+	// tell, which was answered when it was accepted, and the command of a timer or a wake-up.
+	UnwatchedDone struct {
 		Entity  sharding.Entity
 		Command string
 		Timer   bool
@@ -479,7 +486,7 @@ func (w *Wakeup) text() string {
 
 func (Open) input()         {}
 func (Fire) input()         {}
-func (Activate) input()     {}
+func (StartEntity) input()  {}
 func (Deliver) input()      {}
 func (Loaded) input()       {}
 func (LookedUp) input()     {}
@@ -496,18 +503,18 @@ func (Drain) input()        {}
 func (Abort) input()        {}
 func (Tick) input()         {}
 
-func (Load) output()      {}
-func (Lookup) output()    {}
-func (ReadSend) output()  {}
-func (*Run) output()      {}
-func (Cancel) output()    {}
-func (SendAsk) output()   {}
-func (SendProbe) output() {}
-func (AskDone) output()   {}
-func (Append) output()    {}
-func (ReadFence) output() {}
-func (Snapshot) output()  {}
-func (Stop) output()      {}
-func (Drop) output()      {}
-func (*Answer) output()   {}
-func (TellDone) output()  {}
+func (Load) output()          {}
+func (Lookup) output()        {}
+func (ReadSend) output()      {}
+func (*Run) output()          {}
+func (Cancel) output()        {}
+func (SendAsk) output()       {}
+func (SendProbe) output()     {}
+func (AskDone) output()       {}
+func (Append) output()        {}
+func (ReadFence) output()     {}
+func (Snapshot) output()      {}
+func (Stop) output()          {}
+func (Drop) output()          {}
+func (*Answer) output()       {}
+func (UnwatchedDone) output() {}

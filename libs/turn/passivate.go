@@ -26,7 +26,7 @@ type Passivations struct {
 	Limit uint64 // chosen because there were more than the limit
 	// Memory: chosen because there were more than there is memory for.
 	Memory uint64
-	Asked  uint64 // the entity asked for it
+	Asked  uint64 // the entity has asked to be stopped
 }
 
 func (p *Passivations) add(o Passivations) {
@@ -36,7 +36,7 @@ func (p *Passivations) add(o Passivations) {
 	p.Asked += o.Asked
 }
 
-// String is the number of all, and of those that have another reason than being idle.
+// String returns the number of all passivations, and of those for other reasons than being idle.
 func (p Passivations) String() string {
 	text := fmt.Sprint(p.Idle + p.Limit + p.Memory + p.Asked)
 	if p.Limit > 0 {
@@ -54,9 +54,8 @@ func (p Passivations) String() string {
 // node is the number by which policies know the entity.
 func (e *entity) node() passivation.Entity { return passivation.Entity(e.inc.Slot()) }
 
-// touch tells the policy that the entity has something to do. An entity that the policy has
-// chosen, and that has not been stopped, counts like one that is not active: it stays if the
-// policy takes it in again.
+// touch tells the policy that the entity has something to do. An entity that the policy has chosen counts as
+// not active for the policy. If such an entity was not stopped yet, and the policy admits it again, it stays.
 func (m *Machine) touch(e *entity) {
 	e.evicted = false
 	victims := e.shard.typ.policy.Touched(int(e.shard.id.Index), e.node(), e.idHash, m.victims[:0])
@@ -79,7 +78,7 @@ func (m *Machine) evict(victims []passivation.Entity) {
 	}
 }
 
-// rest notes that a live entity is idle since a time. An entity that waits for a timer does not
+// rest notes since when a live entity is idle. An entity that waits for a timer does not
 // count as idle, because passivation would lose the timer.
 func (m *Machine) rest(e *entity, since time.Time) {
 	policy := e.shard.typ.policy
@@ -92,10 +91,10 @@ func (m *Machine) rest(e *entity, since time.Time) {
 		m.passivate(e, e.shard.typ.limitReason())
 		return
 	case !policy.Tracks(e.node()):
-		m.touch(e) // it has waited for a timer until now
+		m.touch(e) // the policy does not have the entity, because it has waited for a timer until now
 	}
 	if e.state != live {
-		return // its own victim
+		return // the policy has chosen this entity itself
 	}
 	if victims := policy.Rests(e.node(), since, m.victims[:0]); len(victims) > 0 {
 		m.victims = victims
@@ -113,7 +112,7 @@ func (m *Machine) passivateIdle() {
 	}
 }
 
-// limitReason is where a passivation of a chosen entity is counted.
+// limitReason returns the counter for the passivation of an entity that the policy has chosen.
 func (ts *typeState) limitReason() *uint64 {
 	if ts.policy.Shrunk() > 0 {
 		return &ts.passivations.Memory
@@ -127,9 +126,9 @@ func (m *Machine) passivate(e *entity, reason *uint64) {
 	m.stop(e, Passivated)
 }
 
-// setPassivation changes the strategy of a type. If only numbers change, its policy goes on.
-// Otherwise a new policy is told of the entities, those first that have been idle for longest;
-// how often they were used is forgotten.
+// setPassivation changes the strategy of a type. If only numbers change, its policy goes on. Otherwise there
+// is a new policy, which gets all entities; those that have been idle for the longest time come first. The
+// new policy does not know how often the entities were used.
 func (m *Machine) setPassivation(in *SetPassivation) {
 	ts := m.typ(in.Type)
 	if ts == nil || in.Strategy.Validate() != nil {
@@ -180,7 +179,7 @@ func (m *Machine) setPassivation(in *SetPassivation) {
 	m.shrink(ts)
 }
 
-// limitOf is the limit of a strategy, and the highest one if it has none.
+// limitOf returns the limit of a strategy; if the strategy has none, the highest possible limit.
 func limitOf(s passivation.Strategy) int {
 	if s.Limit > 0 {
 		return s.Limit
@@ -190,10 +189,10 @@ func limitOf(s passivation.Strategy) int {
 
 // heapState is what is known of the heap.
 type heapState struct {
-	live  uint64 // after the last collection
-	bytes int    // of the entities whose size is known, now
-	then  int    // the same at the last collection
-	// full says that there may be no more entities than there are, until the next collection.
+	live  uint64 // the size of the heap after the last collection
+	bytes int    // the size of all entities whose size is known, now
+	then  int    // that size at the last collection
+	// full says that no more entities may be alive than now, until the next collection.
 	full bool
 }
 
@@ -205,8 +204,8 @@ func (m *Machine) setSize(e *entity, size int) {
 	e.size = size
 }
 
-// grown notes the size that an entity has told. If what entities have grown by since the last
-// collection makes the heap too large, no more of them may be alive until the next one.
+// grown notes the size that the driver has reported for an entity. If entities have grown so much since the
+// last collection that the heap is too large, no more entities may be alive until the next collection.
 func (m *Machine) grown(e *entity, size int) {
 	if size <= 0 || size == e.size {
 		return
@@ -222,7 +221,7 @@ func (m *Machine) grown(e *entity, size int) {
 	}
 }
 
-// collected lets there be fewer entities, or more, after a collection of garbage.
+// collected lowers or raises the number of entities that may be alive, after a collection of garbage.
 func (m *Machine) collected(in Collected) {
 	m.heap.live, m.heap.then, m.heap.full = in.Live, m.heap.bytes, false
 	for _, ts := range m.types {
@@ -230,7 +229,7 @@ func (m *Machine) collected(in Collected) {
 			continue
 		}
 		if len(ts.entities) == 0 && in.Live > m.cfg.HeapBytes && !mutant.On("idle-bound") {
-			continue // it has nothing to give up, and would have to do with one entity for as long as others fill the heap
+			continue // the type has nothing to give up, and would be left with one entity as long as other types fill the heap
 		}
 		ts.bound.Observe(in.Cycle, in.Live, ts.policy.Len())
 		m.shrink(ts)

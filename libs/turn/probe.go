@@ -13,9 +13,9 @@ import (
 // chain is refused at once, but commands of different chains can close a circle too: a asks b
 // while b asks a, each on behalf of another client. Such circles are found by edge chasing
 // (Chandy, Misra and Haas, 1983), which is simple here because each turn waits for one answer
-// only. A turn that has waited for a while sends a probe after its ask. Where the command waits
-// behind a turn that waits itself, or is that turn, the probe follows that turn's ask. A
-// circle brings it back.
+// only. A turn that has waited for a while sends a probe to the entity that it has asked. If the turn that
+// runs there waits for an answer too, the probe goes on to the entity which that turn has asked, and so on.
+// In a circle, the probe comes back.
 //
 // One turn of a circle must give up: the one that began to wait last. So a probe is dropped by
 // turns that began later than its sender: if there is a circle, their own probes find it. Probes
@@ -24,26 +24,26 @@ import (
 
 // probe is the payload of a [sharding.ProbeCommand].
 type probe struct {
-	// of is the turn that has sent it: the entity, the command, and the number of the ask.
+	// of is the turn that has sent the probe: the entity, the command, and the number of the ask.
 	of     sharding.Entity
 	id     sharding.CommandID
 	number uint64
-	since  int64 // when it began to wait, in Unix nanoseconds by the clock of its region
-	// edge is the command that the last turn on the way waits for.
+	since  int64 // when that turn began to wait, in Unix nanoseconds by the clock of its region
+	// edge is the command that the last turn on the probe's way waits for.
 	edge sharding.CommandID
 	hops byte
 }
 
-// maxProbeHops is how many turns a probe follows: larger circles end when somebody's time is
-// over.
+// maxProbeHops is how many turns pass a probe on. A larger circle ends when the deadline of one of its turns
+// passes.
 const maxProbeHops = 64
 
-// younger orders the turns of a circle, in the same way everywhere whatever the clocks say.
+// younger orders the turns of a circle. All regions find the same order, even if their clocks differ.
 func (p *probe) younger(o *probe) bool {
 	return cmp.Or(cmp.Compare(p.since, o.since), p.of.Compare(o.of), cmp.Compare(p.id, o.id)) > 0
 }
 
-// probeOf is the probe that the waiting turn of an entity sends.
+// probeOf returns the probe that the waiting turn of an entity sends.
 func (e *entity) probeOf() probe {
 	return probe{of: e.id, id: e.running.env.ID, number: e.ask.number, since: e.ask.since, edge: e.ask.env.ID}
 }
@@ -63,12 +63,13 @@ func (m *Machine) scheduleProbe(e *entity, pause time.Duration) {
 	m.schedule(alarm{at: m.now.Add(pause), kind: alarmProbe, entity: e, incarnation: e.inc, number: e.ask.number})
 }
 
-// follow sends a probe after the ask of an entity.
+// follow sends a probe to the entity that the waiting turn has asked.
 func (m *Machine) follow(e *entity, p *probe) {
 	p.edge = e.ask.env.ID
 	p.hops++
-	// A probe is of use if the entity that it goes to waits, too. With that entity in its chain it
-	// gets there even if the shard drains, which could not end before the circle does.
+	// A probe is useful only if the entity to which it goes waits, too. The chain of the probe has that
+	// entity, so the probe is admitted even if the shard drains. Otherwise the drain could not end before the
+	// circle ends.
 	chain := []sharding.Entity{e.ask.env.Entity}
 	if mutant.On("probe-drain") {
 		chain = e.ask.env.Chain
@@ -79,8 +80,8 @@ func (m *Machine) follow(e *entity, p *probe) {
 	}})
 }
 
-// probed handles a probe that has come to the entity that its last turn has asked. It is
-// answered at once: it does not wait behind the commands that it is about.
+// probed handles a probe that arrives at an entity. The probe is answered at once, and does not wait in the
+// mailbox, because the commands there wait for the circle to end.
 func (m *Machine) probed(s *shard, in *Deliver) {
 	m.emitAnswer(in.Request, &sharding.Reply{Outcome: sharding.OK})
 	p, ok := decodeProbe(in.Env.Payload)
@@ -89,7 +90,7 @@ func (m *Machine) probed(s *shard, in *Deliver) {
 		return // nobody waits behind a turn that waits
 	}
 	if c := e.find(p.edge); c == nil || c.done {
-		return // it comes late: that wait is over, or about to be
+		return // the probe comes late: that wait is over, or about to be
 	}
 	own := e.probeOf()
 	switch {
@@ -103,7 +104,7 @@ func (m *Machine) probed(s *shard, in *Deliver) {
 	}
 }
 
-// deadlock ends the ask of the turn that has found itself in a circle.
+// deadlock ends the ask of a turn that waits in a circle, and gives up.
 func (m *Machine) deadlock(e *entity) {
 	m.stats.Deadlocks++
 	m.giveUpAsk(e, sharding.Aborted, "deadlock: "+e.ask.env.Entity.String()+" waits for "+e.id.String()+" itself, perhaps by way of others; repeat the command")

@@ -11,84 +11,85 @@ import (
 // An entity of a type with Type.Remember is remembered from its first record on that has
 // events, wake-ups or sends. That record also sets a wake-up of the kind sharding.RememberWake, which
 // stands until a turn says otherwise (TurnDone.Forgotten). Whoever opens the shard reads these
-// wake-ups and brings the entities back to life, each by an Activate.
+// wake-ups and brings the entities back to life, each by a StartEntity.
 
 // RememberEvery is how old the last activity of a remembered entity may be, as its wake-up says,
-// before its next record says it again: the order in which entities are started needs no more.
+// before its next record stores it again: the order in which entities are started needs no more.
 const RememberEvery = time.Hour
 
-// noteRemembered adds to what a turn has staged the change of the wake-up of the entity itself.
-func (m *Machine) noteRemembered(e *entity, c *command, st *staged, forgotten bool) {
-	if !e.shard.typ.Remember || c.ends != nil || c.desc.ReadOnly || c.reply.Outcome != sharding.OK {
+// noteRemembered adds the change of the RememberWake of the entity, if there is one, to what a turn has
+// staged. The parameter unremembered says that the turn wants the entity not to be remembered any more.
+func (m *Machine) noteRemembered(e *entity, c *command, st *staged, unremembered bool) {
+	if !e.shard.typ.Remember || c.endedSend != nil || c.desc.ReadOnly || c.reply.Outcome != sharding.OK {
 		return
 	}
 	w := sharding.Wake{Kind: sharding.RememberWake}
 	now := max(1, m.now.UnixMilli())
 	switch {
 	case st.deleted: // the journal removes all wake-ups of the entity
-		e.rememberedActivity, e.forgottenBy = 0, e.staged+1
+		e.rememberedActivity, e.unrememberedBy = 0, e.staged+1
 		return
-	case forgotten:
+	case unremembered:
 		if e.rememberedActivity == 0 {
 			return
 		}
-		e.rememberedActivity, e.forgottenBy = 0, e.staged+1
+		e.rememberedActivity, e.unrememberedBy = 0, e.staged+1
 	case st.empty() || e.rememberedActivity > 0 && now-e.rememberedActivity < RememberEvery.Milliseconds() || mutant.On("remembered"):
 		return
 	default:
-		e.rememberedActivity, e.forgottenBy = now, 0
+		e.rememberedActivity, e.unrememberedBy = now, 0
 		w.Due = -now
 	}
 	st.wakes = append(slices.Clip(st.wakes), w)
 }
 
-// activate brings an entity to life for which no command waits.
-func (m *Machine) activate(in *Activate) {
+// startEntity brings an entity to life for which no command waits.
+func (m *Machine) startEntity(in *StartEntity) {
 	s := m.shard(in.Shard)
 	if s == nil || s.phase != open || s.epoch != in.Epoch {
-		m.emitShardEvent(ActivationEnded{Shard: in.Shard, Epoch: in.Epoch, Entity: in.Entity, End: ActivationGone})
+		m.emitShardEvent(StartEnded{Shard: in.Shard, Epoch: in.Epoch, Entity: in.Entity, End: StartGone})
 		return
 	}
 	e := s.typ.entities[in.Entity.ID]
 	switch {
-	case e == nil && m.mayActivate(in.Entity):
+	case e == nil && m.mayStart(in.Entity):
 		e = m.newEntity(s, in.Entity)
-		e.activating = true
+		e.starting = true
 		m.load(e)
 	case e == nil, e.state == live && e.bare:
-		m.emitShardEvent(ActivationEnded{Shard: in.Shard, Epoch: in.Epoch, Entity: in.Entity, End: ActivationBusy})
+		m.emitShardEvent(StartEnded{Shard: in.Shard, Epoch: in.Epoch, Entity: in.Entity, End: StartPostponed})
 	case e.state == live || e.state == stopping:
-		e.activating = true
-		m.endActivation(e, ActivationDone, "", "")
-	default: // it ends when the entity is live, or is removed
-		e.activating = true
-		if e.state == unsettled {
+		e.starting = true
+		m.endStart(e, StartDone, "", "")
+	default: // the StartEntity ends when the entity is live, or is removed
+		e.starting = true
+		if e.state == settleRefused {
 			e.state = settling
 			m.emitSettle(e)
 		}
 	}
 }
 
-// mayActivate reports whether an entity may be loaded for which no command waits. Such loads take
+// mayStart reports whether an entity may be loaded for which no command waits. Such loads take
 // at most half of the limit, so that commands find room.
-func (m *Machine) mayActivate(id sharding.Entity) bool {
-	return m.mayLoad(id, false) && (2*len(m.loads.inFlight) < m.limit.Loads || mutant.On("activations-last"))
+func (m *Machine) mayStart(id sharding.Entity) bool {
+	return m.mayLoad(id, false) && (2*len(m.loads.inFlight) < m.limit.Loads || mutant.On("starts-last"))
 }
 
-// endActivation ends the Activate of the entity, if there is one.
-func (m *Machine) endActivation(e *entity, end ActivationEnd, code sharding.Code, message string) {
-	if !e.activating {
+// endStart ends the StartEntity of the entity, if there is one.
+func (m *Machine) endStart(e *entity, end StartEnd, code sharding.Code, message string) {
+	if !e.starting {
 		return
 	}
-	e.activating = false
-	m.emitShardEvent(ActivationEnded{Shard: e.shard.id, Epoch: e.shard.epoch, Entity: e.id, End: end, Code: code, Message: message})
+	e.starting = false
+	m.emitShardEvent(StartEnded{Shard: e.shard.id, Epoch: e.shard.epoch, Entity: e.id, End: end, Code: code, Message: message})
 }
 
 // noteRemoved reports that an entity was removed from the machine, if it is a remembered entity or
-// an Activate waits for it.
+// a StartEntity waits for it.
 func (m *Machine) noteRemoved(e *entity) {
 	if e.shard.phase != open {
-		m.endActivation(e, ActivationGone, "", "")
+		m.endStart(e, StartGone, "", "")
 		return
 	}
 	m.noteDead(e, sharding.Unavailable, "its load was given up")
@@ -97,21 +98,21 @@ func (m *Machine) noteRemoved(e *entity) {
 // noteDead reports, in the same cases, that the entity is not alive although its shard is open.
 func (m *Machine) noteDead(e *entity, code sharding.Code, why string) {
 	switch {
-	case e.activating:
-		m.endActivation(e, ActivationFailed, code, why)
+	case e.starting:
+		m.endStart(e, StartFailed, code, why)
 	case e.mayBeRemembered() && !mutant.On("remembered-lost"):
 		m.emitShardEvent(RememberedLost{Shard: e.shard.id, Epoch: e.shard.epoch, Entity: e.id})
 	}
 }
 
-// mayBeRemembered reports whether the wake-up of the entity itself stands, or may stand because it
-// is not known that its removal is durable.
+// mayBeRemembered reports whether the RememberWake of the entity stands, or may stand because it is not
+// known that its removal is durable.
 func (e *entity) mayBeRemembered() bool {
-	return e.rememberedActivity != 0 || e.forgottenBy > e.durable || mutant.On("forgotten-durable") && e.forgottenBy > 0
+	return e.rememberedActivity != 0 || e.unrememberedBy > e.durable || mutant.On("forgotten-durable") && e.unrememberedBy > 0
 }
 
-// forgottenBefore reports whether an entity that was loaded only because it is remembered is not
-// remembered any more.
-func (e *entity) forgottenBefore(in *Loaded) bool {
-	return e.activating && in.RememberedActivity == 0 && len(e.cmds) == 0
+// startedInVain reports whether an entity was loaded only because it was remembered, and the load
+// shows that it was no longer remembered.
+func (e *entity) startedInVain(in *Loaded) bool {
+	return e.starting && in.RememberedActivity == 0 && len(e.cmds) == 0
 }

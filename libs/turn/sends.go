@@ -12,9 +12,9 @@ import (
 // What a turn sends is part of its record. The machine only counts what is pending; package
 // outbox delivers it, and brings answers back as firings of kind SendWake.
 
-// refuseSends returns the refusal of a turn because of what it sends, nil if there is no reason.
-// recount says that the count of pending sends may be too high to decide: the entity must be loaded
-// again, which counts them anew, and then the command must run again.
+// refuseSends returns the refusal of a turn because of its sends; nil: they are allowed. The result recount
+// says that this cannot be decided, because the count of pending sends may be too high: the entity must be
+// loaded again, which counts them anew, and then the command must run again.
 func (m *Machine) refuseSends(e *entity, c *command, sends []sharding.Send) (refusal *sharding.Reply, recount bool) {
 	n, ends := len(sends), 0
 	if c.wakeup != nil && c.wakeup.Answer != nil {
@@ -33,11 +33,11 @@ func (m *Machine) refuseSends(e *entity, c *command, sends []sharding.Send) (ref
 	case n == 0 || mutant.On("send-limit"):
 		return nil, false
 	case n > m.cfg.TurnSends:
-		if code = sharding.FailedPrecondition; mutant.On("send-limit-final") { // it would send as many again
+		if code = sharding.FailedPrecondition; mutant.On("send-limit-final") { // a repeat would send as many again
 			code = sharding.ResourceExhausted
 		}
 		message = fmt.Sprintf("the command was undone: it sends %d commands, at most %d are allowed; send fewer in one turn", n, m.cfg.TurnSends)
-	case int(e.sends)+n-ends > m.cfg.PendingSends && e.sendsOutdated && !c.recounted:
+	case int(e.sends)+n-ends > m.cfg.PendingSends && e.sendsUncertain && !c.recounted:
 		c.recounted = true
 		return nil, true
 	case int(e.sends)+n-ends > m.cfg.PendingSends:
@@ -56,9 +56,9 @@ func (m *Machine) noteSends(e *entity, at time.Time) {
 	}
 }
 
-// sendsEnded subtracts sends that have ended from the count of pending sends. A send of a record
-// that the load has read is not subtracted: it may have ended before the load counted, and then it
-// was never counted. The count stays too high, if it is, until the next load.
+// sendsEnded subtracts sends that have ended from the count of pending sends. A send of a record that the
+// load has read is not subtracted: it may have ended before the load counted the pending sends, and then it
+// was not counted. So the count may be too high until the next load.
 func (m *Machine) sendsEnded(in SendsEnded) {
 	s := m.shard(in.Shard)
 	if s == nil || s.epoch != in.Epoch {
@@ -72,13 +72,13 @@ func (m *Machine) sendsEnded(in SendsEnded) {
 		if e.state == live && (seq > e.loadedSeq || mutant.On("ended-twice")) {
 			e.sends -= min(1, e.sends)
 		} else {
-			e.sendsOutdated = true
+			e.sendsUncertain = true
 		}
 	}
 }
 
-// deliveredRow makes the append store that the send has ended whose answer the command has taken.
-// The journal refuses the append if the send is done already.
+// deliveredRow returns what makes an append store that a send is done, because the command has taken its
+// answer. The journal refuses the append if the send is done already.
 func (c *command) deliveredRow() []sharding.Delivered {
 	return []sharding.Delivered{{
 		Seq: c.wakeup.Seq, Sends: []uint16{uint16(c.wakeup.Number)}, As: sharding.SendDone, Once: !mutant.On("answer-once"),

@@ -8,8 +8,8 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// fenceReads tracks the reads of a shard's fence row, numbered from 1. One read is
-// under way at a time; it serves all commands whose turn was over before it began.
+// fenceReads tracks the reads of a shard's fence, numbered from 1. One read is under way at a time. It counts
+// for all commands whose turns were over before the read began.
 type fenceReads struct {
 	issued, completed uint64
 	waiting           []*entity // for the read under way
@@ -59,7 +59,7 @@ func (m *Machine) fenceReadDone(s *shard, refusal *sharding.Reply) {
 	ready := f.waiting
 	for _, e := range ready {
 		for _, c := range e.cmds[:e.next] {
-			if refusal != nil && c.done && !c.answered && c.fence == f.issued {
+			if refusal != nil && c.done && !c.answered && c.waitsForFenceRead == f.issued {
 				reply := *refusal
 				if c.inDoubt {
 					reply = sharding.Doubt(reply.Code, reply.Message)
@@ -129,7 +129,7 @@ func (m *Machine) drain(id sharding.ShardID) {
 		switch {
 		case e.state == live && !e.busy() && e.running == nil:
 			m.stop(e, HandedOff)
-		case e.state == unsettled, e.state == loading && e.activating && len(e.cmds) == 0: // nobody waits for it
+		case e.state == settleRefused, e.state == loading && e.starting && len(e.cmds) == 0: // no command waits for the entity
 			m.removeEntity(e)
 		}
 	}
@@ -174,7 +174,7 @@ func (m *Machine) abortShard(s *shard, stored sharding.Epoch) {
 }
 
 func (m *Machine) abortEntity(e *entity, stored sharding.Epoch) {
-	if e.state == unsettled {
+	if e.state == settleRefused {
 		m.removeEntity(e)
 		return
 	}
@@ -184,7 +184,7 @@ func (m *Machine) abortEntity(e *entity, stored sharding.Epoch) {
 	if e.state != settling && e.state != lookup {
 		m.endIncarnation(e)
 	}
-	e.pending, e.firings = nil, nil
+	e.pending, e.nextReporters = nil, nil
 	var last uint64
 	if len(e.inflight) > 0 {
 		last = e.inflight[len(e.inflight)-1].Seq
@@ -195,7 +195,7 @@ func (m *Machine) abortEntity(e *entity, stored sharding.Epoch) {
 		case c.answered:
 		case c.inDoubt:
 			doubt = true
-		case c.record > 0 && c.record <= last || c == e.firing:
+		case c.ownRecord > 0 && c.ownRecord <= last || c == e.reporter:
 		default:
 			m.answerNotMine(e, c)
 		}
@@ -221,9 +221,9 @@ func (m *Machine) checkDrained(s *shard) {
 	m.emitShardEvent(Drained{Shard: s.id, Epoch: s.epoch, Wrote: s.wrote, Kept: m.handedOn(s)})
 }
 
-// noteForms notes the forms of what is in records that are handed to the journal, whatever
-// becomes of them: of events, of the inputs of timers, and of the answers that are wanted to what
-// is sent.
+// noteForms notes the forms of what is in records that are handed to the journal, whatever the outcome: of
+// events, of the inputs of reminders, and of the inputs of commands that take answers to sends. (The input of
+// a send has a form of the target.)
 func (s *shard) noteForms(records []sharding.Record) {
 	for i := range records {
 		r := &records[i]
@@ -246,8 +246,8 @@ func (s *shard) noteForms(records []sharding.Record) {
 	}
 }
 
-// noteForm notes a form that the type stores, by its kind and name. What the type does not list may
-// have any form.
+// noteForm notes a form that the type stores, by its kind and name. If the type does not list it, any form of
+// the type may be stored.
 func (s *shard) noteForm(kind sharding.FormKind, name string) {
 	writes := s.typ.Desc.Writes
 	n, found := slices.BinarySearchFunc(writes, name, func(f sharding.Form, name string) int {
@@ -263,8 +263,8 @@ func (s *shard) noteForm(kind sharding.FormKind, name string) {
 	}
 }
 
-// noteSnapshotForm notes the form of a snapshot that is about to be stored, if the type declares
-// that form: events may then be trimmed, so that only this snapshot has the state.
+// noteSnapshotForm notes the form of a snapshot that is about to be stored, if the type declares this form. A
+// type with KeepEvents does: when events are trimmed, only the snapshot has the state.
 func (s *shard) noteSnapshotForm() {
 	for n, f := range s.typ.Desc.Writes {
 		if f.Kind == sharding.FormOfSnapshot && !mutant.On("snapshot-wrote") {

@@ -74,13 +74,13 @@ type (
 		Seq    uint64 // of its record
 		Place  uint16
 	}
-	// ActivationEnded ends an Activate.
-	ActivationEnded struct {
+	// StartEnded ends a StartEntity.
+	StartEnded struct {
 		Shard  sharding.ShardID
 		Epoch  sharding.Epoch
 		Entity sharding.Entity
-		End    ActivationEnd
-		// Code and Message say why, with ActivationFailed.
+		End    StartEnd
+		// Code and Message say why, with StartFailed.
 		Code    sharding.Code
 		Message string
 	}
@@ -92,7 +92,7 @@ type (
 		Epoch  sharding.Epoch
 		Entity sharding.Entity
 	}
-	// Drained: nothing of the shard is alive or unsettled any more.
+	// Drained: nothing of the shard is alive or has unsettled writes any more.
 	Drained struct {
 		Shard sharding.ShardID
 		Epoch sharding.Epoch
@@ -125,30 +125,31 @@ const (
 	FiringGone
 )
 
-// ActivationEnd says how an Activate has ended.
-type ActivationEnd uint8
+// StartEnd says how a StartEntity has ended.
+type StartEnd uint8
 
 const (
-	// ActivationDone: the entity is alive, or is not remembered any more.
-	ActivationDone ActivationEnd = iota + 1
-	// ActivationBusy: the limits leave no room for it now.
-	ActivationBusy
-	// ActivationFailed: it could not be brought to life.
-	ActivationFailed
-	// ActivationGone: the region does not serve the shard at the epoch any more.
-	ActivationGone
+	// StartDone: the entity is alive, or is not remembered any more.
+	StartDone StartEnd = iota + 1
+	// StartPostponed: the entity cannot be started now, but later. Either the limits of loads leave no
+	// room, or the entity is loaded without an instance, for built-in commands of an operator.
+	StartPostponed
+	// StartFailed: it could not be brought to life.
+	StartFailed
+	// StartGone: the region does not serve the shard at the epoch any more.
+	StartGone
 )
 
 // String is a word for the end, such as "done".
-func (a ActivationEnd) String() string {
+func (a StartEnd) String() string {
 	switch a {
-	case ActivationDone:
+	case StartDone:
 		return "done"
-	case ActivationBusy:
-		return "busy"
-	case ActivationFailed:
+	case StartPostponed:
+		return "postponed"
+	case StartFailed:
 		return "failed"
-	case ActivationGone:
+	case StartGone:
 		return "gone"
 	}
 	return "invalid"
@@ -173,13 +174,13 @@ func (f FiringEnd) String() string {
 	return "invalid"
 }
 
-func (ActivationEnded) shardEvent() {}
-func (RememberedLost) shardEvent()  {}
-func (NotMine) shardEvent()         {}
-func (Fenced) shardEvent()          {}
-func (FiringEnded) shardEvent()     {}
-func (WakesChanged) shardEvent()    {}
-func (WakesUnknown) shardEvent()    {}
-func (SendsStored) shardEvent()     {}
-func (SendDropped) shardEvent()     {}
-func (Drained) shardEvent()         {}
+func (StartEnded) shardEvent()     {}
+func (RememberedLost) shardEvent() {}
+func (NotMine) shardEvent()        {}
+func (Fenced) shardEvent()         {}
+func (FiringEnded) shardEvent()    {}
+func (WakesChanged) shardEvent()   {}
+func (WakesUnknown) shardEvent()   {}
+func (SendsStored) shardEvent()    {}
+func (SendDropped) shardEvent()    {}
+func (Drained) shardEvent()        {}

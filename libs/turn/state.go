@@ -24,7 +24,7 @@ func (m *Machine) shards() iter.Seq[*shard] {
 
 // Check verifies the invariants of the machine. An error means a bug.
 func (m *Machine) Check() error {
-	if n := m.noWork; len(n.cmds)+len(n.inflight)+len(n.pending)+len(n.timers)+n.next+n.bytes+n.held > 0 || n.running != nil {
+	if n := m.noWork; len(n.cmds)+len(n.inflight)+len(n.pending)+len(n.timers)+n.next+n.bytes+n.resultBytes > 0 || n.running != nil {
 		return fmt.Errorf("turn: the work of idle entities is not empty: %+v", *n)
 	}
 	if err := m.checkPassivation(); err != nil {
@@ -48,7 +48,7 @@ func (m *Machine) Check() error {
 			if err := e.check(&m.cfg); err != nil {
 				return fmt.Errorf("turn: entity %s in %s: %w", e.id, s.id, err)
 			}
-			held += e.held
+			held += e.resultBytes
 			if e.ask != nil {
 				waiting++
 			}
@@ -70,8 +70,8 @@ func (m *Machine) Check() error {
 	if waiting != m.stats.Waiting || waiting > m.cfg.WaitingTurns {
 		return fmt.Errorf("turn: counted %d turns that wait for answers; there are %d, at most %d may be", m.stats.Waiting, waiting, m.cfg.WaitingTurns)
 	}
-	if held != m.held {
-		return fmt.Errorf("turn: counted %d bytes of finished turns; there are %d", m.held, held)
+	if held != m.resultBytes {
+		return fmt.Errorf("turn: counted %d bytes of finished turns; there are %d", m.resultBytes, held)
 	}
 	if n := len(m.loads.inFlight); n > m.cfg.TotalLoads {
 		return fmt.Errorf("turn: %d loads are under way, at most %d may be", n, m.cfg.TotalLoads)
@@ -99,34 +99,34 @@ func (e *entity) check(cfg *Config) error {
 		return fmt.Errorf("waits for an answer without a turn")
 	case e.running != nil && e.running.answered:
 		return fmt.Errorf("runs a command that was answered")
-	case !e.appending() && len(e.pending)+len(e.firings) > 0:
-		return fmt.Errorf("has %d pending records, %d pending firings and no append in flight", len(e.pending), len(e.firings))
-	case e.firing != nil && (e.firing.answered || e.firing.wakeup == nil && e.firing.ends == nil):
-		return fmt.Errorf("appends the firing of %s, which has ended", e.firing.env.ID)
-	case e.firing != nil && len(e.inflight) > 0 && (len(e.inflight) > 1 || e.inflight[0].Seq != e.firing.record):
-		return fmt.Errorf("appends the firing of %s with records of other turns", e.firing.env.ID)
-	case (e.state == settling || e.state == unsettled) && len(e.inflight) != 1:
+	case !e.appending() && len(e.pending)+len(e.nextReporters) > 0:
+		return fmt.Errorf("has %d pending records, %d pending firings and no append in flight", len(e.pending), len(e.nextReporters))
+	case e.reporter != nil && (e.reporter.answered || e.reporter.wakeup == nil && e.reporter.endedSend == nil):
+		return fmt.Errorf("appends the firing of %s, which has ended", e.reporter.env.ID)
+	case e.reporter != nil && len(e.inflight) > 0 && (len(e.inflight) > 1 || e.inflight[0].Seq != e.reporter.ownRecord):
+		return fmt.Errorf("appends the firing of %s with records of other turns", e.reporter.env.ID)
+	case (e.state == settling || e.state == settleRefused) && len(e.inflight) != 1:
 		return fmt.Errorf("settles %d records", len(e.inflight))
 	case len(e.cmds) > cfg.MailboxCommands || e.bytes > cfg.MailboxBytes:
 		return fmt.Errorf("mailbox of %d commands, %d bytes is above its limit", len(e.cmds), e.bytes)
 	}
 	held := 0
 	for _, c := range e.cmds {
-		held += c.held
-		if c.held > 0 && (!c.done || c.answered) {
-			return fmt.Errorf("%s holds %d bytes for nothing", c.env.ID, c.held)
+		held += c.resultBytes
+		if c.resultBytes > 0 && (!c.done || c.answered) {
+			return fmt.Errorf("%s holds %d bytes for nothing", c.env.ID, c.resultBytes)
 		}
 	}
-	if held != e.held {
-		return fmt.Errorf("counted %d bytes of finished turns; there are %d", e.held, held)
+	if held != e.resultBytes {
+		return fmt.Errorf("counted %d bytes of finished turns; there are %d", e.resultBytes, held)
 	}
 	var seq uint64
 	for _, c := range e.cmds[:e.next] {
-		if c.seq < seq && !c.answered && c.done {
-			return fmt.Errorf("gate of %s goes back from %d to %d", c.env.ID, seq, c.seq)
+		if c.waitsForRecord < seq && !c.answered && c.done {
+			return fmt.Errorf("gate of %s goes back from %d to %d", c.env.ID, seq, c.waitsForRecord)
 		}
 		if c.done && !c.answered {
-			seq = c.seq
+			seq = c.waitsForRecord
 		}
 	}
 	return nil
@@ -137,8 +137,8 @@ func (m *Machine) Clone() *Machine {
 	n := New(m.cfg)
 	n.lastIncarnation, n.lastTimer, n.lastOrder, n.stats = m.lastIncarnation, m.lastTimer, m.lastOrder, m.stats
 	n.keptStats = m.keptStats
-	n.heap = m.heap
-	n.held, n.limit, n.reserve, n.recent = m.held, m.limit, m.reserve, m.recent.clone()
+	n.heap, n.hot = m.heap, m.hot.Clone()
+	n.resultBytes, n.limit, n.reserve, n.recent = m.resultBytes, m.limit, m.reserve, m.recent.clone()
 	n.loads = loads{inFlight: maps.Clone(m.loads.inFlight), perEntity: maps.Clone(m.loads.perEntity)}
 	n.slots = slices.Clone(m.slots)
 	for i := range n.slots {
@@ -150,6 +150,7 @@ func (m *Machine) Clone() *Machine {
 	timers := map[*timer]*timer{}
 	for i, ts := range n.types {
 		ts.Type, ts.policy = m.types[i].Type, m.types[i].policy.Clone(n.nodes)
+		ts.quarantine = m.types[i].quarantine // never changed in place
 		ts.bound, ts.bytes, ts.passivations = new(*m.types[i].bound), m.types[i].bytes, m.types[i].passivations
 		for index, s := range m.types[i].shards {
 			if s == nil {
@@ -209,7 +210,7 @@ func (e *entity) clone(s *shard, noWork, clonedNoWork *work, timers map[*timer]*
 		c.timers = append(c.timers, &tc)
 	}
 	c.cmds, c.byID, c.running = nil, nil, nil
-	c.firing, c.firings = nil, slices.Clone(e.firings)
+	c.reporter, c.nextReporters = nil, slices.Clone(e.nextReporters)
 	for _, cmd := range e.cmds {
 		cc := *cmd
 		cc.requests, cc.asksMade = slices.Clone(cmd.requests), slices.Clone(cmd.asksMade)
@@ -224,11 +225,11 @@ func (e *entity) clone(s *shard, noWork, clonedNoWork *work, timers map[*timer]*
 		if cmd == e.running {
 			c.running = &cc
 		}
-		if cmd == e.firing {
-			c.firing = &cc
+		if cmd == e.reporter {
+			c.reporter = &cc
 		}
-		if i := slices.Index(e.firings, cmd); i >= 0 {
-			c.firings[i] = &cc
+		if i := slices.Index(e.nextReporters, cmd); i >= 0 {
+			c.nextReporters[i] = &cc
 		}
 	}
 	if e.byID != nil {
@@ -273,9 +274,9 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 }
 
 func (e *entity) appendState(now time.Time, b []byte) []byte {
-	b = fmt.Appendf(b, " entity %s incarnation %s %d next %d running %t staged %d durable %d snap %d %d passivate %t evicted %t fresh %t trimmed %t life %d sends %d %t %d average %d remembered %d %d reminders %d activating %t bare %t next %t",
-		e.id, e.inc, e.state, e.next, e.running != nil, e.staged, e.durable, e.sinceSnapshot, e.bytesSinceSnapshot, e.passivate, e.evicted, e.fresh, e.trimmed, e.life, e.sends, e.sendsOutdated, e.loadedSeq, e.avgTurnMicros,
-		e.rememberedActivity, e.forgottenBy, e.reminders, e.activating, e.bare, e.bareNext)
+	b = fmt.Appendf(b, " entity %s incarnation %s %d next %d running %t staged %d durable %d snap %d %d passivate %t evicted %t fresh %t trimmed %t life %d sends %d %t %d average %d remembered %d %d reminders %d starting %t bare %t next %t",
+		e.id, e.inc, e.state, e.next, e.running != nil, e.staged, e.durable, e.sinceSnapshot, e.bytesSinceSnapshot, e.passivate, e.evicted, e.fresh, e.trimmed, e.life, e.sends, e.sendsUncertain, e.loadedSeq, e.avgTurnMicros,
+		e.rememberedActivity, e.unrememberedBy, e.reminders, e.starting, e.bare, e.bareNext)
 	b = append(e.shard.typ.policy.AppendState(now, e.node(), b), '\n')
 	for _, r := range e.inflight {
 		b = binary.AppendUvarint(append(b, 'f'), r.Seq)
@@ -283,24 +284,24 @@ func (e *entity) appendState(now time.Time, b []byte) []byte {
 	for _, r := range e.pending {
 		b = binary.AppendUvarint(append(b, 'p'), r.Seq)
 	}
-	if e.firing != nil {
-		b = fmt.Appendf(b, " firing %s", e.firing.env.ID)
+	if e.reporter != nil {
+		b = fmt.Appendf(b, " firing %s", e.reporter.env.ID)
 	}
 	if a := e.ask; a != nil {
 		b = fmt.Appendf(b, " ask %d %s %s sent %t seq %d fence %d", a.number, a.env.Entity, a.env.ID, a.sent, a.seq, a.fence)
 	}
 	for _, c := range e.cmds {
-		if c.ends != nil {
-			b = fmt.Appendf(b, "  ends %v\n", *c.ends)
+		if c.endedSend != nil {
+			b = fmt.Appendf(b, "  ends %v\n", *c.endedSend)
 		}
 		if c.wakeup != nil {
-			b = fmt.Appendf(b, "  wakeup %+v fired %t overtaken %d\n", *c.wakeup, c.fired, c.overtaken)
+			b = fmt.Appendf(b, "  wakeup %+v fired %t overtaken %d\n", *c.wakeup, c.fired, c.overtakenEnd)
 		}
 		if c.asked {
 			b = fmt.Appendf(b, "  asked, barrier open %t conflict %t made %v\n", c.barrierOpen, c.askConflict, c.asksMade)
 		}
 		b = fmt.Appendf(b, "  %s %x req %v ran %d looked %t asked %t doubt %t done %t held %d rec %d seq %d fence %d answered %t reply %d %s %x\n",
-			c.env.ID, c.hash(), c.requests, c.runID, c.lookupAssured, c.lookupPending, c.inDoubt, c.done, c.held, c.record, c.seq, c.fence, c.answered,
+			c.env.ID, c.hash(), c.requests, c.runID, c.lookedUpFirst, c.lookupPending, c.inDoubt, c.done, c.resultBytes, c.ownRecord, c.waitsForRecord, c.waitsForFenceRead, c.answered,
 			c.reply.Outcome, c.reply.Code, c.reply.Payload)
 	}
 	return b

@@ -4,6 +4,7 @@ import (
 	"iter"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/heavyhitters"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -35,13 +36,31 @@ type ShardStats struct {
 	Bytes    int // of those that tell their size
 }
 
+// Hottest returns the entities that take most, the heaviest first: at most n of those that are wanted.
+// Some of them may have ended.
+func (m *Machine) Hottest(now time.Time, n int, wanted func(sharding.Entity) bool) []heavyhitters.Entry {
+	return m.hot.Top(now, n, wanted)
+}
+
 // ShardStats yields the counts of the open shards, by type and index.
 func (m *Machine) ShardStats() iter.Seq[ShardStats] {
 	return func(yield func(ShardStats) bool) {
 		for s := range m.shards() {
-			if !yield(ShardStats{Shard: s.id, ShardWork: s.work, Entities: len(s.entities), Bytes: s.bytes}) {
+			if !yield(s.stats()) {
 				return
 			}
 		}
 	}
+}
+
+// StatsOf returns the counts of a shard, and false if it is not open.
+func (m *Machine) StatsOf(id sharding.ShardID) (ShardStats, bool) {
+	if s := m.shard(id); s != nil {
+		return s.stats(), true
+	}
+	return ShardStats{Shard: id}, false
+}
+
+func (s *shard) stats() ShardStats {
+	return ShardStats{Shard: s.id, ShardWork: s.work, Entities: len(s.entities), Bytes: s.bytes}
 }

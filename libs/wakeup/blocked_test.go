@@ -17,7 +17,7 @@ func TestHangHoldsNobodyBack(t *testing.T) { hangHoldsNobodyBack(t) }
 func hangHoldsNobodyBack(t testing.TB) {
 	const limit = 30
 	for _, count := range []int{9, 10, 20, limit, 100} {
-		m := newModel(t, 7, func(c *wakeup.Config) { c.Page, c.BlockedRows, c.FailingRows, c.Rows = 10, limit, 5, 100 })
+		m := newModel(t, 7, func(c *wakeup.Config) { c.Page, c.BlockedWakes, c.FailingWakes, c.Wakes = 10, limit, 5, 100 })
 		m.claimAll()
 		due := m.wall() + 2000
 		for i := range count {
@@ -26,7 +26,7 @@ func hangHoldsNobodyBack(t testing.TB) {
 		m.set("a3", "other", due+60_000, 0, false) // of the same shard
 		m.hangs = func(f turn.Fire) bool { return f.Entity.ID == "a0" }
 		m.pass(70 * time.Second)
-		if s := m.k.Stats(); len(m.fired) != 1 || m.fired[0] != "a3/other" || m.latest > 100*time.Millisecond || s.Rows > limit+1 {
+		if s := m.k.Stats(); len(m.fired) != 1 || m.fired[0] != "a3/other" || m.latest > 100*time.Millisecond || s.Wakes > limit+1 {
 			t.Errorf("%d reminders of an entity that hangs: fired %v, up to %s late, %+v", count, m.fired, m.latest, s)
 		}
 		m.hangs, m.fired = nil, nil

@@ -17,17 +17,17 @@ type Config struct {
 	// Reads is how many reads are under way at a time. Default 1: loads of entities use the
 	// same connections.
 	Reads int
-	// Rows is how many wake-ups may be in memory. Default 100,000: enough for two thousand
+	// Wakes is how many wake-ups may be in memory. Default 100,000: enough for two thousand
 	// firings per second, during Ahead. Each wake-up takes some 300 bytes, plus its input.
-	Rows int
-	// FailingRows is how many of the rows in memory may be failing. Further failing rows are removed
+	Wakes int
+	// FailingWakes is how many of the wake-ups in memory may be failing. Further failing wake-ups are removed
 	// from memory, and tried again after the next sweep. Default 10,000: few enough to leave room for
-	// rows that do not fail.
-	FailingRows int
-	// BlockedRows is how many of the rows in memory may wait for another firing of their entity.
-	// Further waiting rows are removed from memory, and read again when that firing has ended.
+	// wake-ups that do not fail.
+	FailingWakes int
+	// BlockedWakes is how many of the wake-ups in memory may wait for another firing of their entity.
+	// Further waiting wake-ups are removed from memory, and read again when that firing has ended.
 	// Default 10,000: few enough to leave room for other entities.
-	BlockedRows int
+	BlockedWakes int
 	// Firings is how many firings of a type are under way at a time. Default 256: a region
 	// that starts with many due wake-ups must serve its callers too.
 	Firings int
@@ -48,7 +48,7 @@ type Config struct {
 // DefaultConfig returns the defaults that the fields' comments name.
 func DefaultConfig() Config {
 	return Config{
-		Page: 128, ReadShards: 256, Reads: 1, Rows: 100_000, FailingRows: 10_000, BlockedRows: 10_000, Firings: 256,
+		Page: 128, ReadShards: 256, Reads: 1, Wakes: 100_000, FailingWakes: 10_000, BlockedWakes: 10_000, Firings: 256,
 		Refresh: 15 * time.Second, Ahead: 45 * time.Second, RetryMin: time.Second, RetryMax: time.Minute,
 	}
 }
@@ -60,7 +60,7 @@ func (c *Config) Validate() error {
 		name  string
 		value int
 	}{
-		{"Page", c.Page}, {"ReadShards", c.ReadShards}, {"Reads", c.Reads}, {"FailingRows", c.FailingRows}, {"BlockedRows", c.BlockedRows},
+		{"Page", c.Page}, {"ReadShards", c.ReadShards}, {"Reads", c.Reads}, {"FailingWakes", c.FailingWakes}, {"BlockedWakes", c.BlockedWakes},
 		{"Firings", c.Firings},
 		{"Refresh", int(c.Refresh)}, {"RetryMin", int(c.RetryMin)},
 	} {
@@ -68,8 +68,8 @@ func (c *Config) Validate() error {
 			errs = append(errs, fmt.Errorf("wakeup: %s is %d, must be above 0", f.name, f.value))
 		}
 	}
-	if least := c.FailingRows + c.BlockedRows + c.Page; c.Rows < least {
-		errs = append(errs, fmt.Errorf("wakeup: Rows is %d, must be at least %d: FailingRows, BlockedRows and one Page", c.Rows, least))
+	if least := c.FailingWakes + c.BlockedWakes + c.Page; c.Wakes < least {
+		errs = append(errs, fmt.Errorf("wakeup: Wakes is %d, must be at least %d: FailingWakes, BlockedWakes and one Page", c.Wakes, least))
 	}
 	if c.Ahead < 2*c.Refresh {
 		errs = append(errs, fmt.Errorf("wakeup: Ahead is %s, must be at least twice Refresh, which is %s: else a wake-up could be read when it is late already", c.Ahead, c.Refresh))

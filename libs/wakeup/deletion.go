@@ -8,21 +8,21 @@ import (
 )
 
 // drop removes all wake-ups of an entity from memory. Either the entity was deleted, or it is not known
-// which of its wake-ups still stand. If a page is being read, its rows of this entity may be outdated.
+// which of its wake-ups still stand. If a page is being read, its wake-ups of this entity may be outdated.
 // They are ignored.
 func (k *Keeper) drop(s *shard, of sharding.Entity) {
-	for id, r := range s.rows { // order-free: all of the entity are removed
+	for id, w := range s.wakes { // order-free: all of the entity are removed
 		if id.entity == of {
-			k.remove(r)
+			k.remove(w)
 		}
 	}
 	if !s.reading || mutant.On("deleted-in-page") {
 		return
 	}
-	s.changedRows = slices.DeleteFunc(s.changedRows, func(r Row) bool { return r.Entity == of })
-	if len(s.renewed) >= k.cfg.Rows {
+	s.changedWakes = slices.DeleteFunc(s.changedWakes, func(w Stored) bool { return w.Entity == of })
+	if len(s.ignored) >= k.cfg.Wakes {
 		s.outdated = !mutant.On("page-outdated")
 		return
 	}
-	s.renewed[of] = struct{}{}
+	s.ignored[of] = struct{}{}
 }

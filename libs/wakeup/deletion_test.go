@@ -23,9 +23,9 @@ func deletedEntity(t testing.TB) {
 		m.set("a0", "two", due, 0, false)
 		m.set("a3", "other", due, 0, false)
 		m.pass(time.Second)
-		before := m.k.Stats().Rows
+		before := m.k.Stats().Wakes
 		m.deletes("a0", silent)
-		if after := m.k.Stats().Rows; before != 3 || after != 1 {
+		if after := m.k.Stats().Wakes; before != 3 || after != 1 {
 			t.Fatalf("%d rows are in memory after the delete, want 1; %d were there before, want 3", after, before)
 		}
 		m.pass(10 * time.Second)
@@ -50,12 +50,12 @@ func deletedWhileRead(t testing.TB) {
 		m.set("a0", "new", m.wall()+3000, 0, false)
 		for range 100 {
 			m.pass(20 * time.Millisecond)
-			if rows := m.k.Stats().Rows; rows > 2 {
+			if rows := m.k.Stats().Wakes; rows > 2 {
 				t.Fatalf("%d rows are in memory, one of them of the deleted entity", rows)
 			}
 		}
 		m.pass(10 * time.Second)
-		if s := m.k.Stats(); s.Obsolete > 0 || s.Fired != 2 || s.Rows != 0 {
+		if s := m.k.Stats(); s.Obsolete > 0 || s.Fired != 2 || s.Wakes != 0 {
 			t.Errorf("fired %v, %+v, want two firings, and none in vain", m.fired, s)
 		}
 	}
@@ -84,19 +84,19 @@ func gone(t testing.TB) {
 		return turn.FiringDone
 	}
 	m.pass(5 * time.Second)
-	if s := m.k.Stats(); s.Rows != 10 || s.Failing != 6 || s.Firing != 1 {
+	if s := m.k.Stats(); s.Wakes != 10 || s.Failing != 6 || s.Firing != 1 {
 		t.Fatalf("before: %+v", s)
 	}
 	for _, key := range []string{"a0/fails", "a0/waits", "a3/hangs"} {
 		delete(m.rows, key)
 	}
 	m.pass(20 * time.Second)
-	if s := m.k.Stats(); s.Rows != 8 || s.Failing != 5 || s.Firing != 1 {
+	if s := m.k.Stats(); s.Wakes != 8 || s.Failing != 5 || s.Firing != 1 {
 		t.Errorf("after a sweep: %+v, want what hangs and seven that stand", s)
 	}
 	m.hangs = nil
 	m.pass(40 * time.Second)
-	if s := m.k.Stats(); s.Obsolete != 1 || len(m.fired) != 2 || s.Rows != 5 || s.Failing != 5 {
+	if s := m.k.Stats(); s.Obsolete != 1 || len(m.fired) != 2 || s.Wakes != 5 || s.Failing != 5 {
 		t.Errorf("in the end: %+v, fired %v", s, m.fired)
 	}
 }

@@ -1,7 +1,7 @@
 // Package wakeup decides when the wake-ups of the open shards fire. It has two pure state machines.
 // [Keeper] asks the journal for the reminders that are due soon, holds them in memory, and returns
 // a [turn.Fire] for each when its time has come. [Starter] is for wake-ups of the kind
-// [sharding.RememberWake]: when a shard is open, it returns a [turn.Activate] for each remembered
+// [sharding.RememberWake]: when a shard is open, it returns a [turn.StartEntity] for each remembered
 // entity. The next three sections are about the Keeper.
 //
 // # What is in memory
@@ -30,7 +30,7 @@
 // A firing that fails is repeated after a pause, which grows with each failure in a row. The
 // failures are counted in memory only. An entity has one firing under way at a time. An entity
 // whose handler hangs holds back no other entity: the wake-ups that wait behind its firing have a
-// limit of their own ([Config.BlockedRows]), and do not stop a sweep. Each type has its own limit
+// limit of their own ([Config.BlockedWakes]), and do not stop a sweep. Each type has its own limit
 // of firings under way ([Config.Firings]), so a type holds back no other type.
 //
 // # Remembered entities
@@ -60,11 +60,11 @@
 //     or is aborted there. The Keeper gets both for the shards of all types that are not volatile,
 //     the Starter for those of types with [turn.Type.Remember].
 //  3. Every [turn.WakesChanged], [turn.WakesUnknown] and [turn.FiringEnded] of the machine goes
-//     to the Keeper's Observe, every [turn.ActivationEnded] and [turn.RememberedLost] to that of
+//     to the Keeper's Observe, every [turn.StartEnded] and [turn.RememberedLost] to that of
 //     the Starter, in their order. When all events of a step of the machine are told, the Keeper
 //     is stepped with a Tick. So it never fires a wake-up that an event of this step
 //     has ended.
-//  4. Each [turn.Fire] and [turn.Activate] goes to the machine after the call that has returned
+//  4. Each [turn.Fire] and [turn.StartEntity] goes to the machine after the call that has returned
 //     it, and before any other input.
 //  5. Each [Read] is answered by one [Page], which is read from the journal after the Read and
 //     goes to the core that asked.
@@ -72,10 +72,10 @@
 // The loop to write, for a keeper k and its machine m:
 //
 //	for in := range inputs {
-//		var want wakeup.Outputs
+//		var out wakeup.Outputs
 //		switch in := in.(type) {
 //		case wakeup.Input: // an Open, Close, Page or Tick
-//			k.Step(now, in, &want)
+//			k.Step(now, in, &out)
 //		case turn.Input:
 //			for _, o := range m.Step(now, in, nil) {
 //				perform(o)
@@ -83,12 +83,12 @@
 //			for _, e := range m.ShardEvents() {
 //				k.Observe(now, e)
 //			}
-//			k.Step(now, wakeup.Tick{}, &want)
+//			k.Step(now, wakeup.Tick{}, &out)
 //		}
-//		for _, r := range want.Reads {
+//		for _, r := range out.Reads {
 //			read(r) // returns at once; the Page becomes an input later
 //		}
-//		for _, f := range want.Fires {
+//		for _, f := range out.Fires {
 //			inputs.PutFirst(f) // it is a turn.Input
 //		}
 //	}

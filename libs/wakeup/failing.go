@@ -36,18 +36,18 @@ func asked(of, e sharding.Entity) bool {
 // the given entity has no id, it returns the reminders of a type; if the entity is zero, of all
 // entities. The reminder that has been failing for longest comes first.
 func (k *Keeper) Failing(of sharding.Entity, limit int) []Failing {
-	first := priority.First(func(yield func(*row) bool) {
-		for r := range k.failing { // order-free: the first ones are taken
-			if asked(of, r.Entity) && !yield(r) {
+	first := priority.First(func(yield func(*wake) bool) {
+		for w := range k.failing { // order-free: the first ones are taken
+			if asked(of, w.Entity) && !yield(w) {
 				return
 			}
 		}
-	}, limit, func(a, b *row) int {
+	}, limit, func(a, b *wake) int {
 		return cmp.Or(a.failingSince.Compare(b.failingSince), a.key().compare(b.key()))
 	})
 	list := make([]Failing, len(first))
-	for i, r := range first {
-		list[i] = r.describe()
+	for i, w := range first {
+		list[i] = w.describe()
 	}
 	return list
 }
@@ -55,8 +55,8 @@ func (k *Keeper) Failing(of sharding.Entity, limit int) []Failing {
 // FailingOf returns the reminder of an entity with the given name, if the reminder is failing.
 func (k *Keeper) FailingOf(s sharding.ShardID, e sharding.Entity, name string) (f Failing, ok bool) {
 	if sh := k.byID[s]; sh != nil {
-		if r := sh.rows[key{entity: e, kind: sharding.ReminderWake, name: name}]; r != nil && r.failures > 0 {
-			return r.describe(), true
+		if w := sh.wakes[key{entity: e, kind: sharding.ReminderWake, name: name}]; w != nil && w.failures > 0 {
+			return w.describe(), true
 		}
 	}
 	return f, false
@@ -65,16 +65,16 @@ func (k *Keeper) FailingOf(s sharding.ShardID, e sharding.Entity, name string) (
 // FailingTypes counts the failing reminders by entity type.
 func (k *Keeper) FailingTypes() map[sharding.EntityType]int {
 	n := map[sharding.EntityType]int{}
-	for r := range k.failing { // order-free: counted
-		n[r.Entity.Type]++
+	for w := range k.failing { // order-free: counted
+		n[w.Entity.Type]++
 	}
 	return n
 }
 
-func (r *row) describe() Failing {
+func (w *wake) describe() Failing {
 	return Failing{
-		Entity: r.Entity, Since: r.failingSince, Times: r.failures, Next: r.retryAt, Code: r.code, Message: r.message,
-		Name: r.Name, Command: r.Input.Command, Due: time.UnixMilli(r.Due), Period: time.Duration(r.Period) * time.Millisecond,
+		Entity: w.Entity, Since: w.failingSince, Times: w.failures, Next: w.retryAt, Code: w.code, Message: w.message,
+		Name: w.Name, Command: w.Input.Command, Due: time.UnixMilli(w.Due), Period: time.Duration(w.Period) * time.Millisecond,
 	}
 }
 

@@ -21,20 +21,20 @@ type Keeper struct {
 	types  []*typeQueue // in the order in which they were first opened
 	// firings has the firing under way of each entity: an entity has at most one.
 	firings map[sharding.Entity]*firing
-	retries priority.Queue[*row] // the failing rows, by the time at which they are tried again
+	retries priority.Queue[*wake] // the failing wake-ups, by the time at which they are tried again
 	// reads are the reads under way, by number.
 	reads       map[uint64]*reading
-	lastRead    uint64            // number of the last read
-	reserved    int               // how many rows the reads under way may bring
-	failedReads int               // number of reads that have failed since the last one that succeeded
-	readsAfter  time.Time         // no read begins before this time
-	scanAt      time.Time         // when the shards are next scanned for those to be read; zero: never
-	scanFrom    int               // where in shards the next scan begins
-	noRoom      bool              // a shard waits to be read until rows have left the memory
-	rows        int               // number of rows in memory
-	failing     map[*row]struct{} // the rows in memory that are failing
-	blocked     int               // number of rows that are blocked and not failing
-	lastOrder   uint64            // the last row.order that was given
+	lastRead    uint64             // number of the last read
+	reserved    int                // how many wake-ups the reads under way may bring
+	failedReads int                // number of reads that have failed since the last one that succeeded
+	readsAfter  time.Time          // no read begins before this time
+	scanAt      time.Time          // when the shards are next scanned for those to be read; zero: never
+	scanFrom    int                // where in shards the next scan begins
+	noRoom      bool               // some shard cannot be read before wake-ups have left the memory
+	wakes       int                // number of wake-ups in memory
+	failing     map[*wake]struct{} // the wake-ups in memory that are failing
+	blocked     int                // number of wake-ups that are blocked and not failing
+	lastOrder   uint64             // the last wake.order that was given
 	jitter      backoff.Jitter
 	// storeClock is the time of the store's clock in the newest page, in Unix milliseconds.
 	storeClock int64
@@ -45,11 +45,11 @@ type Keeper struct {
 	out          *Outputs
 }
 
-// typeQueue has the wake-ups of one entity type that wait for their time.
+// typeQueue has the wake-ups in memory of one entity type that wait for their time.
 type typeQueue struct {
-	name   sharding.EntityType
-	due    priority.Queue[*row] // the waiting rows, by due time
-	firing int                  // how many firings are under way
+	name            sharding.EntityType
+	due             priority.Queue[*wake] // the waiting wake-ups, by due time
+	firingsUnderWay int
 }
 
 // shard is an open shard.
@@ -58,9 +58,9 @@ type shard struct {
 	epoch   sharding.Epoch
 	typ     *typeQueue
 	closed  bool
-	rows    map[key]*row
-	sweep   uint64    // number of the present sweep; between two sweeps, of the next one
-	horizon int64     // earlier sweeps have read all rows that are due before this time
+	wakes   map[key]*wake
+	sweep   uint64    // the number of the present sweep; between two sweeps, the number of the next sweep
+	horizon int64     // earlier sweeps have read all wake-ups that are due before this time
 	after   Position  // how far the present sweep has come
 	readAt  time.Time // when the next read begins at the earliest; zero: the shard is quiet
 	reading bool      // a read is under way
@@ -73,15 +73,15 @@ type shard struct {
 	sweepAgain bool
 	// changed has the wake-ups that have changed while the read was under way. The page of the
 	// read may be older than these changes.
-	changed     map[key]struct{}
-	changedRows []Row // the newest rows of the wake-ups in changed that still exist
-	// renewed has entities whose rows in the page of the read are ignored: while the read was under
-	// way, they were deleted, or their wake-ups became unknown.
-	renewed map[sharding.Entity]struct{}
+	changed      map[key]struct{}
+	changedWakes []Stored // the wake-ups in changed that still exist, as they are now
+	// ignored has the entities whose wake-ups in the page of the read are ignored. While the read was
+	// under way, these entities were deleted, or it became unknown which wake-ups they have.
+	ignored map[sharding.Entity]struct{}
 	// outdated says that the whole page of the read is ignored: while the read was under way, more
 	// has changed than could be noted.
-	outdated    bool
-	waitingRows int // number of rows that are waiting and not failing
+	outdated     bool
+	waitingWakes int // number of wake-ups that are waiting and not failing
 }
 
 // key names a wake-up in its shard.
@@ -91,47 +91,47 @@ type key struct {
 	name   string
 }
 
-// row is a wake-up in memory.
-type row struct {
-	Row
+// wake is a wake-up in memory: what the journal has stored, and the state of this Keeper.
+type wake struct {
+	Stored
 	shard *shard
-	state rowState
-	sweep uint64 // shard.sweep when the row was last read or set
-	// The fields up to place are about the queue that the row is in.
+	state wakeState
+	sweep uint64 // shard.sweep when the wake-up was last read or set
+	// The fields up to place are about the queue that the wake-up is in.
 	sortKey int64  // orders the queue
-	order   uint64 // orders rows with the same sortKey: the order in which they were queued
-	place   int    // where in the queue the row is
-	// The fields below are about a row that is failing: it has failed, and has not fired since.
+	order   uint64 // orders wake-ups with the same sortKey: the order in which they were queued
+	place   int    // where in the queue the wake-up is
+	// The fields below are about a wake-up that is failing: it has failed, and has not fired since.
 	failures              int
 	failingSince, retryAt time.Time
 	code                  sharding.Code // of the last failure
 	message               string        // of the last failure
 }
 
-func (r *row) Before(o *row) bool {
-	return cmp.Or(cmp.Compare(r.sortKey, o.sortKey), cmp.Compare(r.order, o.order)) < 0
+func (w *wake) Before(o *wake) bool {
+	return cmp.Or(cmp.Compare(w.sortKey, o.sortKey), cmp.Compare(w.order, o.order)) < 0
 }
 
-func (r *row) Place() *int { return &r.place }
+func (w *wake) Place() *int { return &w.place }
 
-type rowState uint8
+type wakeState uint8
 
 const (
-	waiting  rowState = iota + 1 // in typeQueue.due
-	blocked                      // due, and in firing.blocked: another firing of its entity is under way
-	underWay                     // its firing is under way
-	retrying                     // failing, in Keeper.retries
-	damaged                      // failing, because it cannot be read
+	waiting  wakeState = iota + 1 // in typeQueue.due
+	blocked                       // due, and in firing.blocked: another firing of its entity is under way
+	underWay                      // its firing is under way
+	retrying                      // failing, in Keeper.retries
+	damaged                       // failing, because it cannot be read
 )
 
 // firing is a firing under way: the keeper has asked for the command of a wake-up to be run,
 // and does not know yet how the firing has ended.
 type firing struct {
 	shard   *shard
-	row     *row
+	wake    *wake
 	ref     sharding.WakeRef // the setting of the wake-up that fires
-	blocked []*row           // due rows of the same entity, which wait until this firing has ended
-	more    bool             // other due rows of the entity were removed from memory, because too many rows are blocked
+	blocked []*wake          // due wake-ups of the same entity, which wait until this firing has ended
+	more    bool             // other due wake-ups of the entity were removed from memory, because too many wake-ups are blocked
 }
 
 // reading is a read under way.
@@ -145,7 +145,7 @@ type reading struct {
 func New(cfg Config) *Keeper {
 	return &Keeper{
 		cfg: cfg, byID: map[sharding.ShardID]*shard{}, firings: map[sharding.Entity]*firing{}, reads: map[uint64]*reading{},
-		failing: map[*row]struct{}{}, jitter: backoff.Jitter(cfg.Seed),
+		failing: map[*wake]struct{}{}, jitter: backoff.Jitter(cfg.Seed),
 	}
 }
 
@@ -200,7 +200,7 @@ func (k *Keeper) open(in Open) {
 		i = len(k.types)
 		k.types = append(k.types, &typeQueue{name: in.Shard.Type})
 	}
-	s := &shard{id: in.Shard, epoch: in.Epoch, typ: k.types[i], rows: map[key]*row{}, after: Position{Shard: in.Shard}, readAt: k.now}
+	s := &shard{id: in.Shard, epoch: in.Epoch, typ: k.types[i], wakes: map[key]*wake{}, after: Position{Shard: in.Shard}, readAt: k.now}
 	k.byID[in.Shard] = s
 	k.shards = append(k.shards, s)
 	k.scanBy(k.now)
@@ -214,13 +214,13 @@ func (k *Keeper) close(id sharding.ShardID) {
 	s.closed = true
 	delete(k.byID, id)
 	k.shards = slices.DeleteFunc(k.shards, func(o *shard) bool { return o == s })
-	for _, r := range s.rows { // order-free: all are removed
-		k.remove(r)
+	for _, w := range s.wakes { // order-free: all are removed
+		k.remove(w)
 	}
 	for e, f := range k.firings { // order-free: all of the shard are removed
 		if f.shard == s {
 			delete(k.firings, e)
-			s.typ.firing--
+			s.typ.firingsUnderWay--
 		}
 	}
 }
@@ -233,70 +233,71 @@ func (k *Keeper) wall() int64 {
 	return k.storeClock + k.now.Sub(k.storeClockAt).Milliseconds()
 }
 
-// covered is the time up to which all wake-ups of the shard are in memory.
+// covered returns the time up to which memory has all wake-ups of the shard: every wake-up that is due
+// earlier is in memory.
 func (s *shard) covered() int64 { return max(s.horizon, s.after.Due) }
 
 // add puts a wake-up into memory. If there is no room for it, a later sweep reads it again.
-func (k *Keeper) add(s *shard, in *Row) {
-	if k.rows >= k.cfg.Rows {
+func (k *Keeper) add(s *shard, in *Stored) {
+	if k.wakes >= k.cfg.Wakes {
 		k.restartSweep(s)
 		return
 	}
-	r := &row{Row: *in, shard: s, sweep: s.sweep}
-	s.rows[in.key()] = r
-	k.rows++
-	if r.Err != "" {
-		k.fail(r, damaged, sharding.DataLoss, r.Err)
+	w := &wake{Stored: *in, shard: s, sweep: s.sweep}
+	s.wakes[in.key()] = w
+	k.wakes++
+	if w.Err != "" {
+		k.fail(w, damaged, sharding.DataLoss, w.Err)
 		return
 	}
-	k.wait(r)
+	k.wait(w)
 }
 
-func (r *Row) key() key { return key{entity: r.Entity, kind: r.Kind, name: r.Name} }
+func (w *Stored) key() key { return key{entity: w.Entity, kind: w.Kind, name: w.Name} }
 
-// wait queues a row until it is due.
-func (k *Keeper) wait(r *row) {
-	r.state = waiting
-	k.push(&r.shard.typ.due, r, r.Due)
-	if r.failures == 0 {
-		r.shard.waitingRows++
+// wait queues a wake-up until it is due.
+func (k *Keeper) wait(w *wake) {
+	w.state = waiting
+	k.push(&w.shard.typ.due, w, w.Due)
+	if w.failures == 0 {
+		w.shard.waitingWakes++
 	}
 }
 
 // unwait undoes wait.
-func (k *Keeper) unwait(r *row) {
-	r.shard.typ.due.Remove(r)
-	if r.failures == 0 {
-		r.shard.waitingRows--
+func (k *Keeper) unwait(w *wake) {
+	w.shard.typ.due.Remove(w)
+	if w.failures == 0 {
+		w.shard.waitingWakes--
 		k.madeRoom()
 	}
 }
 
-// push puts a row into a queue, behind those with the same sortKey.
-func (k *Keeper) push(q *priority.Queue[*row], r *row, sortKey int64) {
+// push puts a wake-up into a queue, behind those with the same sortKey.
+func (k *Keeper) push(q *priority.Queue[*wake], w *wake, sortKey int64) {
 	k.lastOrder++
-	r.sortKey, r.order = sortKey, k.lastOrder
-	q.Push(r)
+	w.sortKey, w.order = sortKey, k.lastOrder
+	q.Push(w)
 }
 
-// remove takes a row out of memory.
-func (k *Keeper) remove(r *row) {
-	switch r.state {
+// remove takes a wake-up out of memory.
+func (k *Keeper) remove(w *wake) {
+	switch w.state {
 	case waiting:
-		k.unwait(r)
+		k.unwait(w)
 	case retrying:
-		k.retries.Remove(r)
+		k.retries.Remove(w)
 	case blocked:
-		k.unblock(r)
+		k.unblock(w)
 	}
-	delete(k.failing, r)
+	delete(k.failing, w)
 	k.madeRoom()
-	r.state = 0
-	delete(r.shard.rows, r.key())
-	k.rows--
+	w.state = 0
+	delete(w.shard.wakes, w.key())
+	k.wakes--
 }
 
-// changed brings the rows in memory up to date after an append that has changed wake-ups.
+// changed brings the wake-ups in memory up to date after an append that has changed wake-ups.
 func (k *Keeper) changed(e *turn.WakesChanged) {
 	s := k.shard(e.Shard, e.Epoch)
 	if s == nil {
@@ -307,15 +308,15 @@ func (k *Keeper) changed(e *turn.WakesChanged) {
 			continue
 		}
 		id := key{entity: e.Entity, kind: f.Kind, name: f.Name}
-		r := s.rows[id]
+		w := s.wakes[id]
 		switch {
 		case f.Next == 0:
 			k.replace(s, id, nil)
-		case r == nil: // the row is not in memory any more, and the period is not known without it
+		case w == nil: // the wake-up is not in memory any more, so its period is not known
 			k.replace(s, id, nil)
 			k.restartSweep(s)
 		default:
-			next := r.Row
+			next := w.Stored
 			next.Number, next.Due = f.Number+1, f.Next
 			k.replace(s, id, &next)
 		}
@@ -325,38 +326,39 @@ func (k *Keeper) changed(e *turn.WakesChanged) {
 			k.drop(s, e.Entity)
 		}
 		for j := range e.Records[i].Wakes {
-			w := &e.Records[i].Wakes[j]
-			if w.Kind != sharding.ReminderWake {
+			set := &e.Records[i].Wakes[j]
+			if set.Kind != sharding.ReminderWake {
 				continue
 			}
-			id := key{entity: e.Entity, kind: w.Kind, name: w.Name}
-			if w.Due == 0 {
+			id := key{entity: e.Entity, kind: set.Kind, name: set.Name}
+			if set.Due == 0 {
 				k.replace(s, id, nil)
 				continue
 			}
-			k.replace(s, id, &Row{
-				Shard: s.id, Entity: e.Entity, Due: w.Due, Period: w.Period, Input: w.Input,
-				WakeRef: sharding.WakeRef{Kind: w.Kind, Name: w.Name, Seq: e.Records[i].Seq, Number: w.Number},
+			k.replace(s, id, &Stored{
+				Shard: s.id, Entity: e.Entity, Due: set.Due, Period: set.Period, Input: set.Input,
+				WakeRef: sharding.WakeRef{Kind: set.Kind, Name: set.Name, Seq: e.Records[i].Seq, Number: set.Number},
 			})
 		}
 	}
 }
 
-// replace replaces the row of a wake-up after the journal has changed it. newest is the row that the
-// journal has now; nil: it has none. The old row is removed from memory. The newest row is added only
-// if it is due before the time up to which memory has all rows; otherwise a later sweep reads it.
-func (k *Keeper) replace(s *shard, id key, newest *Row) {
-	if old := s.rows[id]; old != nil {
+// replace brings a wake-up in memory up to date after the journal has changed it. The parameter newest
+// is what the journal has now; nil: the wake-up was removed. Memory has all wake-ups of the shard that
+// are due before a certain time (method covered). If newest is due later, it is not added to memory: a
+// later sweep reads it.
+func (k *Keeper) replace(s *shard, id key, newest *Stored) {
+	if old := s.wakes[id]; old != nil {
 		k.remove(old)
 	}
 	if s.reading && !mutant.On("page-older") {
-		if len(s.changed) >= k.cfg.Rows {
+		if len(s.changed) >= k.cfg.Wakes {
 			s.outdated = !mutant.On("page-outdated")
 		} else {
 			s.changed[id] = struct{}{}
-			s.changedRows = slices.DeleteFunc(s.changedRows, func(r Row) bool { return r.key() == id })
+			s.changedWakes = slices.DeleteFunc(s.changedWakes, func(w Stored) bool { return w.key() == id })
 			if newest != nil {
-				s.changedRows = append(s.changedRows, *newest)
+				s.changedWakes = append(s.changedWakes, *newest)
 			}
 		}
 	}
@@ -368,42 +370,42 @@ func (k *Keeper) replace(s *shard, id key, newest *Row) {
 	}
 }
 
-// ended applies the end of a firing to the rows in memory, and lets other rows of the entity fire.
+// ended applies the end of a firing to the wake-ups in memory, and lets other wake-ups of the entity fire.
 func (k *Keeper) ended(e *turn.FiringEnded) {
 	f := k.firings[e.Entity]
 	if f == nil || f.shard.id != e.Shard || f.shard.epoch != e.Epoch || f.ref != e.Ref {
 		return
 	}
 	delete(k.firings, e.Entity)
-	f.shard.typ.firing--
-	unchanged := f.row.state == underWay // no WakesChanged has replaced or removed the row
+	f.shard.typ.firingsUnderWay--
+	unchanged := f.wake.state == underWay // no WakesChanged has replaced or removed the wake-up
 	switch e.End {
 	case turn.FiringDone:
 		k.stats.Fired++
 		if unchanged { // a WakesChanged should have come first; the sweep reads what the journal has now
-			k.remove(f.row)
+			k.remove(f.wake)
 			k.restartSweep(f.shard)
 		}
 	case turn.FiringFailed:
 		k.stats.Failed++
 		if unchanged {
-			k.fail(f.row, retrying, e.Code, e.Message)
+			k.fail(f.wake, retrying, e.Code, e.Message)
 		}
 	default:
 		if e.End == turn.FiringObsolete {
 			k.stats.Obsolete++
 		}
 		if unchanged {
-			k.remove(f.row)
+			k.remove(f.wake)
 		}
 		if !mutant.On("in-doubt") {
 			k.restartSweep(f.shard)
 		}
 	}
-	for _, r := range f.blocked {
-		if r.state == blocked {
-			k.unblock(r)
-			k.wait(r)
+	for _, w := range f.blocked {
+		if w.state == blocked {
+			k.unblock(w)
+			k.wait(w)
 		}
 	}
 	if f.more && !mutant.On("blocked-left") {
@@ -411,49 +413,49 @@ func (k *Keeper) ended(e *turn.FiringEnded) {
 	}
 }
 
-// block makes a due row wait until the firing of its entity has ended. If too many rows wait in
-// this way, the row is removed from memory instead; when the firing has ended, a sweep reads it
+// block makes a due wake-up wait until the firing of its entity has ended. If too many wake-ups wait in
+// this way, the wake-up is removed from memory instead; when the firing has ended, a sweep reads it
 // again.
-func (k *Keeper) block(r *row, f *firing) {
-	if r.failures == 0 && k.blocked >= k.cfg.BlockedRows {
+func (k *Keeper) block(w *wake, f *firing) {
+	if w.failures == 0 && k.blocked >= k.cfg.BlockedWakes {
 		f.more = true
-		k.remove(r)
+		k.remove(w)
 		return
 	}
-	k.unwait(r)
-	if r.state = blocked; r.failures == 0 {
+	k.unwait(w)
+	if w.state = blocked; w.failures == 0 {
 		k.blocked++
 	}
-	f.blocked = append(f.blocked, r)
+	f.blocked = append(f.blocked, w)
 }
 
 // unblock undoes what block has counted.
-func (k *Keeper) unblock(r *row) {
-	if r.failures == 0 {
+func (k *Keeper) unblock(w *wake) {
+	if w.failures == 0 {
 		k.blocked--
 	}
 }
 
-// fail notes a failure of a row, and queues the row to be tried again unless it is damaged. If too
-// many rows are failing already, the row is removed from memory, and a later sweep reads it again.
-func (k *Keeper) fail(r *row, state rowState, code sharding.Code, message string) {
-	if r.failures == 0 {
-		if len(k.failing) >= k.cfg.FailingRows {
-			k.remove(r)
+// fail notes a failure of a wake-up, and queues the wake-up to be tried again unless it is damaged. If too
+// many wake-ups are failing already, the wake-up is removed from memory, and a later sweep reads it again.
+func (k *Keeper) fail(w *wake, state wakeState, code sharding.Code, message string) {
+	if w.failures == 0 {
+		if len(k.failing) >= k.cfg.FailingWakes {
+			k.remove(w)
 			return
 		}
-		k.failing[r] = struct{}{}
-		r.failingSince = k.now
+		k.failing[w] = struct{}{}
+		w.failingSince = k.now
 	}
-	r.failures++
-	r.state, r.code, r.message = state, code, message
+	w.failures++
+	w.state, w.code, w.message = state, code, message
 	if state == damaged {
 		return
 	}
-	if r.retryAt = k.now.Add(k.pause(r.failures)); mutant.On("back-off") {
-		r.retryAt = k.now.Add(time.Millisecond)
+	if w.retryAt = k.now.Add(k.pause(w.failures)); mutant.On("back-off") {
+		w.retryAt = k.now.Add(time.Millisecond)
 	}
-	k.push(&k.retries, r, r.retryAt.UnixNano())
+	k.push(&k.retries, w, w.retryAt.UnixNano())
 }
 
 // pause returns how long to wait after this many failures, one after the other.
@@ -464,42 +466,42 @@ func (k *Keeper) pause(failures int) time.Duration {
 // advance begins what is due: retries, firings and reads.
 func (k *Keeper) advance() {
 	for len(k.retries) > 0 && !k.retries[0].retryAt.After(k.now) {
-		r := k.retries[0]
-		k.retries.Remove(r)
-		k.wait(r)
+		w := k.retries[0]
+		k.retries.Remove(w)
+		k.wait(w)
 	}
 	wall := k.wall()
 	if mutant.On("fires-early") {
 		wall += 1000
 	}
 	for _, t := range k.types {
-		for t.firing < k.cfg.Firings && len(t.due) > 0 && t.due[0].Due <= wall {
-			r := t.due[0]
-			if f := k.firings[r.Entity]; f != nil {
-				k.block(r, f)
+		for t.firingsUnderWay < k.cfg.Firings && len(t.due) > 0 && t.due[0].Due <= wall {
+			w := t.due[0]
+			if f := k.firings[w.Entity]; f != nil {
+				k.block(w, f)
 				continue
 			}
-			k.unwait(r)
-			k.fire(r)
+			k.unwait(w)
+			k.fire(w)
 		}
 	}
 	k.scan()
 }
 
 // fire asks for the command of a wake-up to be run.
-func (k *Keeper) fire(r *row) {
-	r.state = underWay
-	k.firings[r.Entity] = &firing{shard: r.shard, row: r, ref: r.WakeRef}
-	r.shard.typ.firing++
-	w := turn.Wakeup{WakeRef: r.WakeRef, Due: r.Due, Input: r.Input}
+func (k *Keeper) fire(w *wake) {
+	w.state = underWay
+	k.firings[w.Entity] = &firing{shard: w.shard, wake: w, ref: w.WakeRef}
+	w.shard.typ.firingsUnderWay++
+	wakeup := turn.Wakeup{WakeRef: w.WakeRef, Due: w.Due, Input: w.Input}
 	wall := k.wall()
-	w.Late = time.Duration(max(0, wall-r.Due)) * time.Millisecond
-	w.Next, w.Missed = next(r.Due, r.Period, wall)
-	k.out.Fires = append(k.out.Fires, turn.Fire{Shard: r.shard.id, Epoch: r.shard.epoch, Entity: r.Entity, Wakeup: w})
+	wakeup.Late = time.Duration(max(0, wall-w.Due)) * time.Millisecond
+	wakeup.Next, wakeup.Missed = next(w.Due, w.Period, wall)
+	k.out.Fires = append(k.out.Fires, turn.Fire{Shard: w.shard.id, Epoch: w.shard.epoch, Entity: w.Entity, Wakeup: wakeup})
 }
 
-// next returns when a wake-up that fires now is due again; 0: never. The wake-up was due at the time
-// due. missed is how many more times it was due after that, up to now, without firing.
+// next returns when a wake-up that fires now is due again; 0: never. The parameter due is when the
+// wake-up should have fired. The result missed is how many later due times have also passed by now.
 func next(due, period, now int64) (next, missed int64) {
 	if period <= 0 {
 		return 0, 0
@@ -515,6 +517,6 @@ func next(due, period, now int64) (next, missed int64) {
 // Stats returns the current counts.
 func (k *Keeper) Stats() Stats {
 	s := k.stats
-	s.Rows, s.Firing, s.Failing = k.rows, len(k.firings), len(k.failing)
+	s.Wakes, s.Firing, s.Failing = k.wakes, len(k.firings), len(k.failing)
 	return s
 }

@@ -25,8 +25,8 @@ type model struct {
 	rng    *rand.Rand
 	k      *wakeup.Keeper
 	now    time.Time
-	ahead  time.Duration          // by how much the store's clock is ahead of now
-	rows   map[string]*wakeup.Row // what the journal has, by entity and name
+	ahead  time.Duration             // by how much the store's clock is ahead of now
+	rows   map[string]*wakeup.Stored // what the journal has, by entity and name
 	seq    uint64
 	open   map[sharding.ShardID]sharding.Epoch
 	epochs uint32
@@ -40,7 +40,7 @@ type model struct {
 	latest  time.Duration    // how late a wake-up took effect, at most
 	missed  map[string]int64 // how many due times each wake-up has missed
 	asked   int              // reads so far
-	purges  []wakeup.Row     // what is left of deleted entities
+	purges  []wakeup.Stored  // what is left of deleted entities
 	// hangs says that a firing does not end; nil: every firing does.
 	hangs   func(turn.Fire) bool
 	damaged sharding.ShardID // cannot be read
@@ -65,7 +65,7 @@ func newModel(t testing.TB, seed uint64, change func(*wakeup.Config)) *model {
 		t.Fatal(err)
 	}
 	m := &model{
-		t: t, rng: rand.New(rand.NewPCG(seed, 1)), k: wakeup.New(cfg), now: time.UnixMilli(1_000_000_000), rows: map[string]*wakeup.Row{},
+		t: t, rng: rand.New(rand.NewPCG(seed, 1)), k: wakeup.New(cfg), now: time.UnixMilli(1_000_000_000), rows: map[string]*wakeup.Stored{},
 		open: map[sharding.ShardID]sharding.Epoch{}, effects: map[string]int{}, missed: map[string]int64{},
 	}
 	return m
@@ -121,7 +121,7 @@ func (m *model) page(r wakeup.Read) wakeup.Page {
 			}
 			continue
 		}
-		var rows []wakeup.Row
+		var rows []wakeup.Stored
 		for _, w := range m.rows { // order-free: sorted below
 			if w.Shard == after.Shard && w.Due <= until && place(w.Due, string(w.Entity.ID), w.Name) > place(after.Due, string(after.Entity.ID), after.Name) {
 				rows = append(rows, *w)
@@ -132,22 +132,22 @@ func (m *model) page(r wakeup.Read) wakeup.Page {
 				rows = append(rows, w)
 			}
 		}
-		slices.SortFunc(rows, func(a, b wakeup.Row) int {
+		slices.SortFunc(rows, func(a, b wakeup.Stored) int {
 			return cmp.Compare(place(a.Due, string(a.Entity.ID), a.Name), place(b.Due, string(b.Entity.ID), b.Name))
 		})
 		if len(rows) >= r.Limit {
 			rows = rows[:r.Limit]
 			p.More = append(p.More, after.Shard)
 		}
-		p.Rows = append(p.Rows, rows...)
+		p.Wakes = append(p.Wakes, rows...)
 	}
-	if m.room > 0 && len(p.Rows) > m.room {
-		for _, w := range p.Rows[m.room:] {
+	if m.room > 0 && len(p.Wakes) > m.room {
+		for _, w := range p.Wakes[m.room:] {
 			if !slices.Contains(p.More, w.Shard) {
 				p.More = append(p.More, w.Shard)
 			}
 		}
-		p.Rows = p.Rows[:m.room]
+		p.Wakes = p.Wakes[:m.room]
 	}
 	return p
 }
@@ -164,7 +164,7 @@ func (m *model) set(id, name string, due, period int64, silent bool) {
 	if due == 0 {
 		delete(m.rows, key)
 	} else {
-		m.rows[key] = &wakeup.Row{Shard: shardOf(id), Entity: m.ent(id), Due: due, Period: period, Input: w.Input,
+		m.rows[key] = &wakeup.Stored{Shard: shardOf(id), Entity: m.ent(id), Due: due, Period: period, Input: w.Input,
 			WakeRef: sharding.WakeRef{Kind: w.Kind, Name: name, Seq: m.seq}}
 	}
 	s := shardOf(id)
@@ -187,7 +187,7 @@ func (m *model) deletes(id string, silent bool) {
 			delete(m.rows, key)
 		}
 	}
-	m.purges = append(m.purges, wakeup.Row{Shard: s, Entity: m.ent(id), Due: purgeFrom + m.wall(), WakeRef: sharding.WakeRef{Kind: sharding.PurgeWake, Seq: m.seq}})
+	m.purges = append(m.purges, wakeup.Stored{Shard: s, Entity: m.ent(id), Due: purgeFrom + m.wall(), WakeRef: sharding.WakeRef{Kind: sharding.PurgeWake, Seq: m.seq}})
 	switch epoch := m.open[s]; {
 	case epoch == 0:
 	case silent:
@@ -323,7 +323,7 @@ func TestRandom(t *testing.T) {
 func random(t testing.TB, seed uint64) wakeup.Stats {
 	m := newModel(t, seed, func(c *wakeup.Config) {
 		c.Page, c.Firings, c.ReadShards = 1+int(seed%4), 2, 2
-		c.FailingRows, c.BlockedRows, c.Rows = 5, 2, 7+3*c.Page
+		c.FailingWakes, c.BlockedWakes, c.Wakes = 5, 2, 7+3*c.Page
 		c.RetryMax = 4 * time.Second
 	})
 	m.ahead = time.Duration(m.rng.IntN(200)-100) * time.Second
@@ -389,7 +389,7 @@ func random(t testing.TB, seed uint64) wakeup.Stats {
 // TestBacklog: wake-ups that became due while nobody owned their shards fire in the order in
 // which they were due. The number of firings under way is bounded, and so is the memory.
 func TestBacklog(t *testing.T) {
-	m := newModel(t, 1, func(c *wakeup.Config) { c.Page, c.Firings, c.FailingRows, c.BlockedRows, c.Rows = 10, 4, 5, 5, 60 })
+	m := newModel(t, 1, func(c *wakeup.Config) { c.Page, c.Firings, c.FailingWakes, c.BlockedWakes, c.Wakes = 10, 4, 5, 5, 60 })
 	for i := range 500 {
 		m.set(fmt.Sprintf("a0%d", i), "w", m.wall()-1000+int64(i), 0, false)
 	}
@@ -483,7 +483,7 @@ func (m *model) deliverOne() {
 func TestFailingHoldsNobodyBack(t *testing.T) { failingHoldsNobodyBack(t) }
 
 func failingHoldsNobodyBack(t testing.TB) {
-	m := newModel(t, 2, func(c *wakeup.Config) { c.Page, c.Firings, c.FailingRows, c.BlockedRows, c.Rows = 10, 20, 5, 5, 100 })
+	m := newModel(t, 2, func(c *wakeup.Config) { c.Page, c.Firings, c.FailingWakes, c.BlockedWakes, c.Wakes = 10, 20, 5, 5, 100 })
 	m.claimAll()
 	failing := 0
 	m.fails = func(f turn.Fire) turn.FiringEnd {
@@ -552,7 +552,7 @@ func beyondTheHorizon(t testing.TB) {
 	m.set("a1", "w", m.wall()+200_000, 0, false)
 	m.set("a2", "soon", m.wall()+500, 0, false)
 	m.pass(199 * time.Second)
-	if len(m.fired) != 1 || m.k.Stats().Rows != 1 {
+	if len(m.fired) != 1 || m.k.Stats().Wakes != 1 {
 		t.Fatalf("fired %v, %+v", m.fired, m.k.Stats())
 	}
 	m.pass(2 * time.Second)
@@ -594,7 +594,7 @@ func toldFirst(t testing.TB) {
 	m.k.Observe(m.now, turn.SendsStored{Shard: s, Epoch: m.open[s], Entity: m.ent("a0")})
 	m.k.Observe(m.now, turn.WakesChanged{Shard: s, Epoch: m.open[s], Entity: m.ent("a0"), Records: []sharding.Record{{Seq: 3, Delete: true}}})
 	m.pass(time.Second)
-	if got := m.k.Stats(); got.Obsolete > 0 || got.Rows > 0 {
+	if got := m.k.Stats(); got.Obsolete > 0 || got.Wakes > 0 {
 		t.Errorf("%+v, want no firing of what was deleted", got)
 	}
 }
@@ -606,7 +606,7 @@ func TestPageOutdated(t *testing.T) { pageOutdated(t) }
 func pageOutdated(t testing.TB) {
 	const noted = 4
 	for _, deletes := range []bool{false, true} {
-		m := newModel(t, 6, func(c *wakeup.Config) { c.Page, c.FailingRows, c.BlockedRows, c.Rows = 2, 1, 1, noted })
+		m := newModel(t, 6, func(c *wakeup.Config) { c.Page, c.FailingWakes, c.BlockedWakes, c.Wakes = 2, 1, 1, noted })
 		id := func(n int) string { return fmt.Sprintf("a0%d", n) }
 		m.set("a0", "removed", m.wall()+100, 0, false)
 		m.claimAll() // a read is under way now; all entities are in its shard
@@ -662,7 +662,7 @@ func lostAnswers(t testing.TB) {
 		m.pass(150 * time.Millisecond)
 		m.fails = nil
 		m.pass(2 * time.Second)
-		if len(m.fired) != 1 || len(m.rows) != 0 || m.k.Stats().Rows != 0 {
+		if len(m.fired) != 1 || len(m.rows) != 0 || m.k.Stats().Wakes != 0 {
 			t.Errorf("seed %d: fired %v, %+v", seed, m.fired, m.k.Stats())
 		}
 	}

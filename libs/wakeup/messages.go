@@ -13,13 +13,13 @@ type Input interface{ input() }
 // Outputs is what the driver must do after calls of Step and Observe.
 type Outputs struct {
 	Reads []Read
-	// Fires and Activates are inputs of the turn.Machine.
-	Fires     []turn.Fire
-	Activates []turn.Activate
+	// Fires and Starts are inputs of the turn.Machine.
+	Fires  []turn.Fire
+	Starts []turn.StartEntity
 }
 
 // Empty reports whether there is nothing to do.
-func (o *Outputs) Empty() bool { return len(o.Reads)+len(o.Fires)+len(o.Activates) == 0 }
+func (o *Outputs) Empty() bool { return len(o.Reads)+len(o.Fires)+len(o.Starts) == 0 }
 
 // Inputs.
 type (
@@ -37,11 +37,11 @@ type (
 		Remembered bool
 		// Now is the time of the store's clock; zero: not known, because no shard could be read.
 		Now time.Time
-		// Rows are in the order of Read.Shards. The rows of one shard are in the order of
+		// Wakes are in the order of Read.Shards. The wake-ups of one shard are in the order of
 		// their positions.
-		Rows   []Row
-		More   []sharding.ShardID // shards that may have more rows
-		Failed []sharding.ShardID // shards whose rows could not be read; they have none in Rows
+		Wakes  []Stored
+		More   []sharding.ShardID // shards that may have more wake-ups
+		Failed []sharding.ShardID // shards whose wake-ups could not be read; they have none in Wakes
 		// Err says why nothing could be read. If it is empty, the other fields are valid.
 		Err string
 	}
@@ -55,9 +55,9 @@ type Read struct {
 	// Remembered says that a [Starter] asks for the wake-ups of remembered entities. Otherwise a
 	// [Keeper] asks for reminders.
 	Remembered bool
-	Shards     []Position // for each shard, the position after which rows are read
-	Until      int64      // only rows that are due before this time are read, in Unix milliseconds; 0: all reminders
-	Limit      int        // the largest number of rows per shard
+	Shards     []Position // for each shard, the position after which wake-ups are read
+	Until      int64      // only wake-ups that are due before this time are read, in Unix milliseconds; 0: all reminders
+	Limit      int        // the largest number of wake-ups per shard
 }
 
 // Position is a place among the reminders of a shard, which are in the order of their due times. A
@@ -70,8 +70,8 @@ type Position struct {
 	Name   string
 }
 
-// Row is a wake-up as the journal has it.
-type Row struct {
+// Stored is a wake-up as the journal has it.
+type Stored struct {
 	Shard  sharding.ShardID
 	Entity sharding.Entity
 	sharding.WakeRef
@@ -81,15 +81,15 @@ type Row struct {
 	Err string
 }
 
-func (r *Row) position() Position {
-	return Position{Shard: r.Shard, Due: r.Due, Entity: r.Entity, Kind: r.Kind, Name: r.Name}
+func (w *Stored) position() Position {
+	return Position{Shard: w.Shard, Due: w.Due, Entity: w.Entity, Kind: w.Kind, Name: w.Name}
 }
 
 // Stats describes what the keeper holds, and counts since its start.
 type Stats struct {
-	Rows    int // wake-ups in memory
+	Wakes   int // wake-ups in memory
 	Firing  int // firings under way
-	Failing int // rows that are failing
+	Failing int // wake-ups that are failing
 	// Fired, Failed and Obsolete count the firings that have ended. An obsolete firing was refused
 	// by the journal, because its wake-up had been set again or removed, or had fired already.
 	Fired, Failed, Obsolete uint64
@@ -99,7 +99,7 @@ type Stats struct {
 
 // Add adds the counts of another keeper.
 func (s *Stats) Add(o Stats) {
-	s.Rows += o.Rows
+	s.Wakes += o.Wakes
 	s.Firing += o.Firing
 	s.Failing += o.Failing
 	s.Fired += o.Fired

@@ -9,23 +9,23 @@ import (
 	"github.com/roost-cluster/roost/libs/mutant"
 )
 
-// probe takes the failures of a test that is run with a mutant.
-type probe struct {
+// failureCatcher takes the failures of a test that is run with a mutant.
+type failureCatcher struct {
 	testing.TB
 	failed bool
 }
 
-func (p *probe) Helper()               {}
-func (p *probe) Errorf(string, ...any) { p.failed = true }
-func (p *probe) Fatal(...any)          { p.failed = true; runtime.Goexit() }
-func (p *probe) Fatalf(string, ...any) { p.failed = true; runtime.Goexit() }
+func (p *failureCatcher) Helper()               {}
+func (p *failureCatcher) Errorf(string, ...any) { p.failed = true }
+func (p *failureCatcher) Fatal(...any)          { p.failed = true; runtime.Goexit() }
+func (p *failureCatcher) Fatalf(string, ...any) { p.failed = true; runtime.Goexit() }
 
 // TestMutants checks that the comparison with the model fails without a guard.
 func TestMutants(t *testing.T) {
 	t.Cleanup(func() { mutant.Activate("") })
 	for _, name := range []string{"fires-early", "beyond-horizon", "missed-count", "new-wake", "page-older", "page-outdated", "in-doubt", "back-off", "deleted-rows", "unknown-rows", "deleted-in-page", "gone-rows", "blocked-ready", "firing-ready", "coverage-lost", "restart-held", "blocked-left", "any-purge", "any-room", "quiet", "no-clock"} {
 		mutant.Activate(name)
-		p := &probe{TB: t}
+		p := &failureCatcher{TB: t}
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
@@ -49,7 +49,7 @@ func TestStartMutants(t *testing.T) {
 	t.Cleanup(func() { mutant.Activate("") })
 	for _, name := range []string{"start-limit", "start-rate", "restart-back-off", "activity-order", "next-page", "restart-lost"} {
 		mutant.Activate(name)
-		p := &probe{TB: t}
+		p := &failureCatcher{TB: t}
 		done := make(chan struct{})
 		go func() {
 			defer close(done)

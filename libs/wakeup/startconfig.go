@@ -35,9 +35,9 @@ type StartConfig struct {
 	Page int
 	// ReadShards is how many shards one read asks for. Default 256, as in Config.
 	ReadShards int
-	// Rows is how many wake-ups are held in memory. Default 20,000: a page of each of 1,024 shards.
+	// Wakes is how many wake-ups are held in memory. Default 20,000: a page of each of 1,024 shards.
 	// Each wake-up takes some 150 bytes.
-	Rows int
+	Wakes int
 	// Failing is how many entities that could not be started are held in memory until they are
 	// tried again. Default 10,000. If there are more, their shards are read again later.
 	Failing int
@@ -55,7 +55,7 @@ type StartConfig struct {
 // DefaultStartConfig returns the defaults that the fields' comments name.
 func DefaultStartConfig() StartConfig {
 	return StartConfig{
-		Strategy: StartConstant, Frequency: 10 * time.Millisecond, Number: 10, Limit: 32, Page: 16, ReadShards: 256, Rows: 20_000,
+		Strategy: StartConstant, Frequency: 10 * time.Millisecond, Number: 10, Limit: 32, Page: 16, ReadShards: 256, Wakes: 20_000,
 		Failing: 10_000, BackOff: 10 * time.Second, BackOffMax: 5 * time.Minute, ReadRetry: time.Second,
 	}
 }
@@ -77,8 +77,8 @@ func (c *StartConfig) Validate() error {
 			errs = append(errs, fmt.Errorf("wakeup: StartConfig.%s is %d, must be above 0", f.name, f.value))
 		}
 	}
-	if c.Rows < c.Page {
-		errs = append(errs, fmt.Errorf("wakeup: StartConfig.Rows is %d, must be at least Page, which is %d", c.Rows, c.Page))
+	if c.Wakes < c.Page {
+		errs = append(errs, fmt.Errorf("wakeup: StartConfig.Wakes is %d, must be at least Page, which is %d", c.Wakes, c.Page))
 	}
 	if c.BackOffMax < c.BackOff {
 		errs = append(errs, fmt.Errorf("wakeup: StartConfig.BackOffMax is %s, must be at least BackOff, which is %s", c.BackOffMax, c.BackOff))

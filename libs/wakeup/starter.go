@@ -28,12 +28,12 @@ type Starter struct {
 	// reads has the reads under way. There is at most one.
 	reads      map[uint64][]*startShard
 	lastRead   uint64
-	rows       int       // number of rows in memory
-	reserved   int       // how many rows the reads under way may bring
+	wakes      int       // number of wake-ups in memory
+	reserved   int       // how many wake-ups the reads under way may bring
 	scanAt     time.Time // when the shards are next scanned for those to be read; zero: never
 	scanFrom   int       // where in shards the next scan begins
 	readsAfter time.Time // no read begins before this time
-	noRoom     bool      // a shard waits to be read until rows have left the memory
+	noRoom     bool      // some shard cannot be read before wake-ups have left the memory
 	lastOrder  uint64
 	jitter     backoff.Jitter
 	stats      StartStats
@@ -44,7 +44,7 @@ type Starter struct {
 // startType has the shards of one entity type.
 type startType struct {
 	name      sharding.EntityType
-	ready     priority.Queue[*startShard] // the shards with rows in memory, by the activity of their first row
+	ready     priority.Queue[*startShard] // the shards with wake-ups in memory, by the activity of their first wake-up
 	again     []*start                    // the starts that are to be tried again, and whose pause is over
 	alternate bool                        // the next start is taken from again, unless again is empty
 	underWay  int
@@ -59,7 +59,7 @@ type startShard struct {
 	epoch   sharding.Epoch
 	typ     *startType
 	closed  bool
-	page    []Row     // the rows whose entities are not started yet, in order
+	page    []Stored  // the wake-ups whose entities are not started yet, in order
 	after   Position  // how far the present sweep has come
 	readAt  time.Time // when the next read begins at the earliest; zero: all wake-ups were read
 	reading bool
@@ -103,7 +103,7 @@ func (s *startShard) Place() *int { return &s.place }
 
 // StartStats describes what the starter holds, and counts since its start.
 type StartStats struct {
-	Rows     int // wake-ups in memory
+	Wakes    int // wake-ups in memory
 	Starting int // starts under way
 	Failing  int // entities that will be started again after a failure
 	Started  uint64
@@ -114,7 +114,7 @@ type StartStats struct {
 
 // Add adds the counts of another starter.
 func (s *StartStats) Add(o StartStats) {
-	s.Rows += o.Rows
+	s.Wakes += o.Wakes
 	s.Starting += o.Starting
 	s.Failing += o.Failing
 	s.Started += o.Started
@@ -147,12 +147,12 @@ func (s *Starter) Step(now time.Time, in Input, out *Outputs) {
 	s.out = nil
 }
 
-// Observe takes an event of the [turn.Machine]: a [turn.ActivationEnded] or a [turn.RememberedLost].
+// Observe takes an event of the [turn.Machine]: a [turn.StartEnded] or a [turn.RememberedLost].
 // It ignores all others.
 func (s *Starter) Observe(now time.Time, e turn.ShardEvent, out *Outputs) {
 	s.now, s.out = now, out
 	switch e := e.(type) {
-	case turn.ActivationEnded:
+	case turn.StartEnded:
 		s.ended(&e)
 	case turn.RememberedLost:
 		if sh := s.byID[e.Shard]; sh != nil && sh.epoch == e.Epoch && s.starts[e.Entity] == nil && !mutant.On("restart-lost") {
@@ -205,7 +205,7 @@ func (s *Starter) close(id sharding.ShardID) {
 	if sh.typ.ready.Has(sh) {
 		sh.typ.ready.Remove(sh)
 	}
-	s.rows -= len(sh.page)
+	s.wakes -= len(sh.page)
 	s.madeRoom()
 	sh.page = nil
 	for _, st := range s.starts { // order-free: all of the shard are removed
@@ -230,21 +230,21 @@ func (s *Starter) forget(st *start) {
 	delete(s.starts, st.entity)
 }
 
-// ended handles the end of an activation.
-func (s *Starter) ended(e *turn.ActivationEnded) {
+// ended handles the end of a start.
+func (s *Starter) ended(e *turn.StartEnded) {
 	st := s.starts[e.Entity]
 	if st == nil || !st.underWay || st.shard.id != e.Shard || st.shard.epoch != e.Epoch {
 		return
 	}
 	switch e.End {
-	case turn.ActivationDone:
+	case turn.StartDone:
 		s.stats.Started++
 		s.forget(st)
-	case turn.ActivationFailed:
+	case turn.StartFailed:
 		s.stats.Failed++
 		s.land(st)
 		s.pause(st, e.Code, e.Message)
-	case turn.ActivationBusy: // this is no failure: the entity is started as soon as there is room
+	case turn.StartPostponed: // this is no failure: the entity is started as soon as there is room
 		s.land(st)
 		st.queued = true
 		t := st.shard.typ
@@ -307,7 +307,7 @@ func (s *Starter) advance() {
 			t.underWay++
 			s.underWay++
 			t.credit--
-			s.out.Activates = append(s.out.Activates, turn.Activate{Shard: st.shard.id, Epoch: st.shard.epoch, Entity: st.entity})
+			s.out.Starts = append(s.out.Starts, turn.StartEntity{Shard: st.shard.id, Epoch: st.shard.epoch, Entity: st.entity})
 		}
 	}
 	s.scan()
@@ -345,7 +345,7 @@ func (s *Starter) next(t *startType) *start {
 		t.ready.Remove(sh)
 		r := sh.page[0]
 		sh.page = sh.page[1:]
-		s.rows--
+		s.wakes--
 		s.madeRoom()
 		if len(sh.page) > 0 {
 			t.ready.Push(sh)

@@ -28,8 +28,8 @@ type startModel struct {
 	reads  []answer
 	begun  []begun
 	alive  map[string]bool
-	// ends says how an activation ends; nil: as it should.
-	ends   func(id string) turn.ActivationEnd
+	// ends says how a start ends; nil: as it should.
+	ends   func(id string) turn.StartEnd
 	order  []string    // of all starts
 	starts []time.Time // of all starts
 	most   int         // that were under way at a time, of one type
@@ -37,10 +37,10 @@ type startModel struct {
 	slow   bool        // starts take a while
 }
 
-// begun is an activation under way.
+// begun is a start under way.
 type begun struct {
 	at time.Time
-	in turn.Activate
+	in turn.StartEntity
 }
 
 func newStartModel(t testing.TB, seed uint64, change func(*wakeup.StartConfig)) *startModel {
@@ -63,11 +63,11 @@ func (m *startModel) did(out *wakeup.Outputs) {
 	if err := m.s.Check(); err != nil {
 		m.t.Fatal(err)
 	}
-	m.held = max(m.held, m.s.Stats().Rows)
+	m.held = max(m.held, m.s.Stats().Wakes)
 	for _, r := range out.Reads {
 		m.reads = append(m.reads, answer{at: m.now.Add(time.Duration(m.rng.IntN(20)) * time.Millisecond), page: m.page(r)})
 	}
-	for _, a := range out.Activates {
+	for _, a := range out.Starts {
 		took := time.Millisecond
 		if m.slow {
 			took = time.Duration(m.rng.IntN(400)) * time.Millisecond
@@ -102,19 +102,19 @@ func (m *startModel) page(r wakeup.Read) wakeup.Page {
 	}
 	p := wakeup.Page{Number: r.Number, Remembered: true, Now: m.now}
 	for _, after := range r.Shards {
-		var rows []wakeup.Row
+		var rows []wakeup.Stored
 		for id, at := range m.rows { // order-free: sorted below
-			row := wakeup.Row{Shard: shardOf(id), Entity: sharding.Entity{Type: shardOf(id).Type, ID: sharding.EntityID(id)}, Due: -at}
+			row := wakeup.Stored{Shard: shardOf(id), Entity: sharding.Entity{Type: shardOf(id).Type, ID: sharding.EntityID(id)}, Due: -at}
 			if row.Shard == after.Shard && (row.Due > after.Due || row.Due == after.Due && id > string(after.Entity.ID)) {
 				rows = append(rows, row)
 			}
 		}
-		slices.SortFunc(rows, func(a, b wakeup.Row) int { return cmp.Or(cmp.Compare(a.Due, b.Due), a.Entity.Compare(b.Entity)) })
+		slices.SortFunc(rows, func(a, b wakeup.Stored) int { return cmp.Or(cmp.Compare(a.Due, b.Due), a.Entity.Compare(b.Entity)) })
 		if len(rows) >= r.Limit {
 			rows = rows[:r.Limit]
 			p.More = append(p.More, after.Shard)
 		}
-		p.Rows = append(p.Rows, rows...)
+		p.Wakes = append(p.Wakes, rows...)
 	}
 	return p
 }
@@ -178,15 +178,15 @@ func (m *startModel) pass(d time.Duration) {
 	}
 }
 
-// end ends an activation.
+// end ends a start.
 func (m *startModel) end(b begun) {
 	m.t.Helper()
 	id := string(b.in.Entity.ID)
-	e := turn.ActivationEnded{Shard: b.in.Shard, Epoch: b.in.Epoch, Entity: b.in.Entity, End: turn.ActivationDone}
+	e := turn.StartEnded{Shard: b.in.Shard, Epoch: b.in.Epoch, Entity: b.in.Entity, End: turn.StartDone}
 	if m.ends != nil {
 		e.End = m.ends(id)
 	}
-	if e.End == turn.ActivationDone {
+	if e.End == turn.StartDone {
 		m.alive[id] = true
 	}
 	m.tell(e)
@@ -214,7 +214,7 @@ func startRandom(t testing.TB, seed uint64) {
 	m := newStartModel(t, seed, func(c *wakeup.StartConfig) {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		c.Page, c.ReadShards, c.Limit, c.Failing = 1+rng.IntN(4), 1+rng.IntN(4), 1+rng.IntN(4), 1+rng.IntN(6)
-		c.Rows, c.BackOff, c.BackOffMax = c.Page*(1+rng.IntN(3)), time.Second, 4*time.Second
+		c.Wakes, c.BackOff, c.BackOffMax = c.Page*(1+rng.IntN(3)), time.Second, 4*time.Second
 		if rng.IntN(2) == 0 {
 			c.Strategy, c.Number = wakeup.StartConstant, 1+rng.IntN(3)
 		}
@@ -223,8 +223,8 @@ func startRandom(t testing.TB, seed uint64) {
 	for i := range m.rng.IntN(80) {
 		m.rows[fmt.Sprintf("%c%c%d", 'a'+m.rng.IntN(2), 'a'+m.rng.IntN(26), i)] = 1 + m.rng.Int64N(20)
 	}
-	m.ends = func(string) turn.ActivationEnd {
-		return []turn.ActivationEnd{turn.ActivationDone, turn.ActivationDone, turn.ActivationFailed, turn.ActivationBusy}[m.rng.IntN(4)]
+	m.ends = func(string) turn.StartEnd {
+		return []turn.StartEnd{turn.StartDone, turn.StartDone, turn.StartFailed, turn.StartPostponed}[m.rng.IntN(4)]
 	}
 	m.claimAll()
 	for range 40 {
@@ -264,7 +264,7 @@ func startRandom(t testing.TB, seed uint64) {
 	if m.most > m.cfg.Limit {
 		t.Errorf("%d entities of a type were being started at a time, at most %d may", m.most, m.cfg.Limit)
 	}
-	if st := m.s.Stats(); st.Rows != 0 || st.Starting != 0 || st.Failing != 0 {
+	if st := m.s.Stats(); st.Wakes != 0 || st.Starting != 0 || st.Failing != 0 {
 		t.Errorf("all is done, and it holds %+v", st)
 	}
 	m.checkRate()
@@ -342,12 +342,12 @@ func startFailures(t testing.TB) {
 		m.rows[fmt.Sprintf("aa%d", i)] = int64(1 + i)
 	}
 	tries := map[string][]time.Time{}
-	m.ends = func(id string) turn.ActivationEnd {
+	m.ends = func(id string) turn.StartEnd {
 		if strings.HasSuffix(id, "9") { // the first ones
 			tries[id] = append(tries[id], m.now)
-			return turn.ActivationFailed
+			return turn.StartFailed
 		}
-		return turn.ActivationDone
+		return turn.StartDone
 	}
 	m.claim(shardOf("aa"))
 	m.pass(2 * time.Second)

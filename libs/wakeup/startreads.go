@@ -14,7 +14,7 @@ func (s *Starter) scanBy(t time.Time) {
 	}
 }
 
-// madeRoom is called when a row has left the memory.
+// madeRoom is called when a wake-up has left the memory.
 func (s *Starter) madeRoom() {
 	if s.noRoom {
 		s.noRoom = false
@@ -22,7 +22,7 @@ func (s *Starter) madeRoom() {
 	}
 }
 
-// scan begins a read of the shards that have no rows in memory and are due to be read.
+// scan begins a read of the shards that have no wake-ups in memory and are due to be read.
 func (s *Starter) scan() {
 	if s.scanAt.IsZero() || s.now.Before(s.scanAt) || s.now.Before(s.readsAfter) || len(s.reads) > 0 {
 		return
@@ -39,7 +39,7 @@ func (s *Starter) scan() {
 			s.scanBy(sh.readAt)
 			continue
 		}
-		if len(shards) >= s.cfg.ReadShards || s.rows+s.reserved+s.cfg.Page > s.cfg.Rows {
+		if len(shards) >= s.cfg.ReadShards || s.wakes+s.reserved+s.cfg.Page > s.cfg.Wakes {
 			s.noRoom = true
 			continue
 		}
@@ -70,10 +70,10 @@ func (s *Starter) page(in *Page) {
 		s.stats.ReadsFailed++
 		s.readsAfter = s.now.Add(s.cfg.ReadRetry)
 	}
-	rows := in.Rows
+	wakes := in.Wakes
 	for _, sh := range shards {
 		n := 0
-		for n < len(rows) && rows[n].Shard == sh.id {
+		for n < len(wakes) && wakes[n].Shard == sh.id {
 			n++
 		}
 		s.reserved -= s.cfg.Page
@@ -85,9 +85,9 @@ func (s *Starter) page(in *Page) {
 		case slices.Contains(in.Failed, sh.id):
 			s.readLater(sh, s.now.Add(s.cfg.BackOffMax))
 		default:
-			s.pageOf(sh, rows[:n], slices.Contains(in.More, sh.id))
+			s.pageOf(sh, wakes[:n], slices.Contains(in.More, sh.id))
 		}
-		rows = rows[n:]
+		wakes = wakes[n:]
 	}
 }
 
@@ -96,21 +96,21 @@ func (s *Starter) readLater(sh *startShard, at time.Time) {
 	s.scanBy(at)
 }
 
-// pageOf handles the rows of one shard in a page.
-func (s *Starter) pageOf(sh *startShard, rows []Row, more bool) {
+// pageOf handles the wake-ups of one shard in a page.
+func (s *Starter) pageOf(sh *startShard, wakes []Stored, more bool) {
 	sh.readAt = time.Time{}
 	if more && !mutant.On("next-page") {
 		sh.readAt = s.now
 	}
 	s.sweepAgain(sh)
-	if len(rows) == 0 {
+	if len(wakes) == 0 {
 		return
 	}
 	if more {
-		sh.after = rows[len(rows)-1].position()
+		sh.after = wakes[len(wakes)-1].position()
 	}
-	sh.page = slices.Clone(rows)
-	s.rows += len(rows)
+	sh.page = slices.Clone(wakes)
+	s.wakes += len(wakes)
 	sh.typ.ready.Push(sh)
 }
 
@@ -151,6 +151,6 @@ func latest(a, b time.Time) time.Time {
 // Stats returns the current counts.
 func (s *Starter) Stats() StartStats {
 	st := s.stats
-	st.Rows, st.Starting, st.Failing = s.rows, s.underWay, len(s.starts)-s.underWay
+	st.Wakes, st.Starting, st.Failing = s.wakes, s.underWay, len(s.starts)-s.underWay
 	return st
 }

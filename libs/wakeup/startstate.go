@@ -11,9 +11,9 @@ import (
 
 // Check verifies the invariants of the starter. An error means a bug.
 func (s *Starter) Check() error {
-	rows, underWay, queued, retries, reading, ready := 0, 0, 0, 0, 0, 0
+	wakes, underWay, queued, retries, reading, ready := 0, 0, 0, 0, 0, 0
 	for _, sh := range s.shards {
-		rows += len(sh.page)
+		wakes += len(sh.page)
 		if s.byID[sh.id] != sh || sh.closed {
 			return fmt.Errorf("wakeup: %s is listed but closed", sh.id)
 		}
@@ -47,12 +47,12 @@ func (s *Starter) Check() error {
 	for _, shards := range s.reads { // order-free: a sum
 		reading += len(shards)
 	}
-	if rows != s.rows || underWay != 0 || queued != 0 || ready != 0 || retries != len(s.retries) || s.reserved != reading*s.cfg.Page {
-		return fmt.Errorf("wakeup: the starter counts %d rows, %d reserved, %d retries; there are %d, %d, %d (%d %d %d)",
-			s.rows, s.reserved, len(s.retries), rows, reading*s.cfg.Page, retries, underWay, queued, ready)
+	if wakes != s.wakes || underWay != 0 || queued != 0 || ready != 0 || retries != len(s.retries) || s.reserved != reading*s.cfg.Page {
+		return fmt.Errorf("wakeup: the starter counts %d wake-ups, %d reserved, %d retries; there are %d, %d, %d (%d %d %d)",
+			s.wakes, s.reserved, len(s.retries), wakes, reading*s.cfg.Page, retries, underWay, queued, ready)
 	}
-	if rows > s.cfg.Rows || retries > s.cfg.Failing {
-		return fmt.Errorf("wakeup: %d rows of remembered entities, %d of them failing, are above the limits", rows, retries)
+	if wakes > s.cfg.Wakes || retries > s.cfg.Failing {
+		return fmt.Errorf("wakeup: %d wake-ups of remembered entities, %d of them failing, are above the limits", wakes, retries)
 	}
 	return nil
 }

@@ -13,66 +13,66 @@ import (
 
 // Check verifies the invariants of the keeper. An error means a bug.
 func (k *Keeper) Check() error {
-	rows, failing, held, queued, retries, firings := 0, 0, 0, 0, 0, 0
+	wakes, failing, held, queued, retries, firings := 0, 0, 0, 0, 0, 0
 	for _, s := range k.shards {
-		waitingRows := 0
+		waitingWakes := 0
 		if k.byID[s.id] != s || s.closed {
 			return fmt.Errorf("wakeup: %s is listed but closed", s.id)
 		}
-		for id, r := range s.rows { // order-free: any error is a bug
-			rows++
-			if _, known := k.failing[r]; known != (r.failures > 0) {
-				return fmt.Errorf("wakeup: %q of %s has failed %d times; listed as failing: %t", r.Name, r.Entity, r.failures, known)
+		for id, w := range s.wakes { // order-free: any error is a bug
+			wakes++
+			if _, known := k.failing[w]; known != (w.failures > 0) {
+				return fmt.Errorf("wakeup: %q of %s has failed %d times; listed as failing: %t", w.Name, w.Entity, w.failures, known)
 			}
 			switch {
-			case r.failures > 0:
+			case w.failures > 0:
 				failing++
-			case r.state == blocked:
+			case w.state == blocked:
 				held++
-			case r.state == waiting:
-				waitingRows++
+			case w.state == waiting:
+				waitingWakes++
 			}
-			if r.key() != id || r.shard != s {
-				return fmt.Errorf("wakeup: %q of %s is in the wrong place", r.Name, r.Entity)
+			if w.key() != id || w.shard != s {
+				return fmt.Errorf("wakeup: %q of %s is in the wrong place", w.Name, w.Entity)
 			}
-			f := k.firings[r.Entity]
+			f := k.firings[w.Entity]
 			ok := true
-			switch r.state {
+			switch w.state {
 			case waiting:
-				ok = s.typ.due.Has(r)
+				ok = s.typ.due.Has(w)
 				queued++
 			case retrying:
-				ok = k.retries.Has(r)
+				ok = k.retries.Has(w)
 				retries++
 			case underWay:
-				ok = f != nil && f.row == r
+				ok = f != nil && f.wake == w
 			case blocked:
-				ok = f != nil && slices.Contains(f.blocked, r)
+				ok = f != nil && slices.Contains(f.blocked, w)
 			case damaged:
-				ok = r.Err != ""
+				ok = w.Err != ""
 			default:
 				ok = false
 			}
 			if !ok {
-				return fmt.Errorf("wakeup: %q of %s is in state %d, but not where that says", r.Name, r.Entity, r.state)
+				return fmt.Errorf("wakeup: %q of %s is in state %d, but not where that says", w.Name, w.Entity, w.state)
 			}
 		}
-		if waitingRows != s.waitingRows {
-			return fmt.Errorf("wakeup: %s counts %d wake-ups that wait and are not failing; there are %d", s.id, s.waitingRows, waitingRows)
+		if waitingWakes != s.waitingWakes {
+			return fmt.Errorf("wakeup: %s counts %d wake-ups that wait and are not failing; there are %d", s.id, s.waitingWakes, waitingWakes)
 		}
 	}
 	for _, t := range k.types {
 		queued -= len(t.due)
-		firings += t.firing
+		firings += t.firingsUnderWay
 	}
-	if rows != k.rows || failing != len(k.failing) || held != k.blocked || queued != 0 || retries != len(k.retries) || firings != len(k.firings) {
-		return fmt.Errorf("wakeup: counted %d rows, %d failing, %d blocked, %d firings; there are %d, %d, %d, %d", k.rows, len(k.failing), k.blocked, firings, rows, failing, held, len(k.firings))
+	if wakes != k.wakes || failing != len(k.failing) || held != k.blocked || queued != 0 || retries != len(k.retries) || firings != len(k.firings) {
+		return fmt.Errorf("wakeup: counted %d wake-ups, %d failing, %d blocked, %d firings; there are %d, %d, %d, %d", k.wakes, len(k.failing), k.blocked, firings, wakes, failing, held, len(k.firings))
 	}
-	if rows > k.cfg.Rows || failing > k.cfg.FailingRows || held > k.cfg.BlockedRows {
-		return fmt.Errorf("wakeup: %d rows, %d of them failing and %d blocked, are above the limits", rows, failing, held)
+	if wakes > k.cfg.Wakes || failing > k.cfg.FailingWakes || held > k.cfg.BlockedWakes {
+		return fmt.Errorf("wakeup: %d wake-ups, %d of them failing and %d blocked, are above the limits", wakes, failing, held)
 	}
 	if k.reserved != len(k.readShards())*k.cfg.Page {
-		return fmt.Errorf("wakeup: %d rows are reserved for reads of %d shards", k.reserved, len(k.readShards()))
+		return fmt.Errorf("wakeup: %d wake-ups are reserved for reads of %d shards", k.reserved, len(k.readShards()))
 	}
 	return nil
 }
@@ -91,24 +91,24 @@ func (k *Keeper) readShards() []*shard {
 func (k *Keeper) Clone() *Keeper {
 	c := *k
 	c.out = nil
-	types, shards, rows := map[*typeQueue]*typeQueue{}, map[*shard]*shard{}, map[*row]*row{}
+	types, shards, wakes := map[*typeQueue]*typeQueue{}, map[*shard]*shard{}, map[*wake]*wake{}
 	c.types, c.shards = nil, nil
 	for _, t := range k.types {
 		tc := *t
 		types[t] = &tc
 		c.types = append(c.types, &tc)
 	}
-	copyRow := func(r *row) *row {
-		if rows[r] == nil {
-			rc := *r
-			rows[r] = &rc
+	copyWake := func(w *wake) *wake {
+		if wakes[w] == nil {
+			copied := *w
+			wakes[w] = &copied
 		}
-		return rows[r]
+		return wakes[w]
 	}
 	copyShard := func(s *shard) *shard {
 		if shards[s] == nil {
 			sc := *s
-			sc.typ, sc.changed, sc.changedRows, sc.renewed, sc.rows = types[s.typ], maps.Clone(s.changed), slices.Clone(s.changedRows), maps.Clone(s.renewed), map[key]*row{}
+			sc.typ, sc.changed, sc.changedWakes, sc.ignored, sc.wakes = types[s.typ], maps.Clone(s.changed), slices.Clone(s.changedWakes), maps.Clone(s.ignored), map[key]*wake{}
 			shards[s] = &sc
 		}
 		return shards[s]
@@ -118,24 +118,24 @@ func (k *Keeper) Clone() *Keeper {
 		sc := copyShard(s)
 		c.shards = append(c.shards, sc)
 		c.byID[s.id] = sc
-		for id, r := range s.rows { // order-free: copies
-			sc.rows[id] = copyRow(r)
+		for id, w := range s.wakes { // order-free: copies
+			sc.wakes[id] = copyWake(w)
 		}
 	}
-	copyRows := func(rs []*row) []*row {
-		var out []*row
-		for _, r := range rs {
-			out = append(out, copyRow(r))
+	copyWakes := func(rs []*wake) []*wake {
+		var out []*wake
+		for _, w := range rs {
+			out = append(out, copyWake(w))
 		}
 		return out
 	}
 	for i := range c.types {
-		c.types[i].due = copyRows(c.types[i].due)
+		c.types[i].due = copyWakes(c.types[i].due)
 	}
-	c.retries = copyRows(k.retries)
+	c.retries = copyWakes(k.retries)
 	c.firings = map[sharding.Entity]*firing{}
 	for e, f := range k.firings { // order-free: copies
-		c.firings[e] = &firing{shard: copyShard(f.shard), row: copyRow(f.row), ref: f.ref, blocked: copyRows(f.blocked), more: f.more}
+		c.firings[e] = &firing{shard: copyShard(f.shard), wake: copyWake(f.wake), ref: f.ref, blocked: copyWakes(f.blocked), more: f.more}
 	}
 	c.reads = map[uint64]*reading{}
 	for n, r := range k.reads { // order-free: copies
@@ -145,12 +145,12 @@ func (k *Keeper) Clone() *Keeper {
 		}
 		c.reads[n] = rc
 	}
-	c.failing = map[*row]struct{}{}
-	for r := range k.failing { // order-free: copies
-		c.failing[copyRow(r)] = struct{}{}
+	c.failing = map[*wake]struct{}{}
+	for w := range k.failing { // order-free: copies
+		c.failing[copyWake(w)] = struct{}{}
 	}
-	for r, rc := range rows { // order-free: copies
-		rc.shard = copyShard(r.shard)
+	for _, copied := range wakes { // order-free: copies
+		copied.shard = copyShard(copied.shard)
 	}
 	return &c
 }
@@ -171,17 +171,17 @@ func (k *Keeper) AppendState(now time.Time, b []byte) []byte {
 	}
 	for _, s := range k.shards {
 		b = fmt.Appendf(b, " shard %s %s horizon %d after %d read %d %t again %t empty %t changed %d %d %d %t\n", s.id, s.epoch, s.horizon-now.UnixMilli(), s.after.Due,
-			rel(s.readAt), s.reading, s.sweepAgain, s.empty, len(s.changed), len(s.changedRows), len(s.renewed), s.outdated)
-		for _, id := range slices.SortedFunc(maps.Keys(s.rows), key.compare) {
-			r := s.rows[id]
-			b = fmt.Appendf(b, "  %s %q %d %d due %d %d state %d times %d %d seen %t\n", r.Entity, r.Name, r.Seq, r.Number, r.Due-now.UnixMilli(), r.Period, r.state, r.failures, rel(r.retryAt), r.sweep == s.sweep)
+			rel(s.readAt), s.reading, s.sweepAgain, s.empty, len(s.changed), len(s.changedWakes), len(s.ignored), s.outdated)
+		for _, id := range slices.SortedFunc(maps.Keys(s.wakes), key.compare) {
+			w := s.wakes[id]
+			b = fmt.Appendf(b, "  %s %q %d %d due %d %d state %d times %d %d seen %t\n", w.Entity, w.Name, w.Seq, w.Number, w.Due-now.UnixMilli(), w.Period, w.state, w.failures, rel(w.retryAt), w.sweep == s.sweep)
 		}
 	}
 	for _, e := range slices.SortedFunc(maps.Keys(k.firings), sharding.Entity.Compare) {
 		f := k.firings[e]
 		b = fmt.Appendf(b, " firing %s %q %d %d more %t", e, f.ref.Name, f.ref.Seq, f.ref.Number, f.more)
-		for _, r := range f.blocked {
-			b = fmt.Appendf(b, " %q", r.Name)
+		for _, w := range f.blocked {
+			b = fmt.Appendf(b, " %q", w.Name)
 		}
 		b = append(b, '\n')
 	}

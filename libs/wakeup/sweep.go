@@ -10,7 +10,7 @@ import (
 )
 
 // restartSweep begins a new sweep of a shard, from its first wake-up on. It is called when the
-// rows in memory may differ from those of the journal.
+// wake-ups in memory may differ from those of the journal.
 func (k *Keeper) restartSweep(s *shard) {
 	s.empty = false
 	if s.reading {
@@ -37,11 +37,11 @@ func (k *Keeper) scanBy(t time.Time) {
 	}
 }
 
-// roomCheck is how long after a row has left the memory the shards are scanned. It is not 0,
-// because thousands of rows may leave in a second.
+// roomCheck is how long after a wake-up has left the memory the shards are scanned. It is not 0,
+// because thousands of wake-ups may leave in a second.
 const roomCheck = 10 * time.Millisecond
 
-// madeRoom is called when a row leaves the memory, or stops waiting for its time. Either may make
+// madeRoom is called when a wake-up leaves the memory, or stops waiting for its time. Either may make
 // room for a shard that waits to be read.
 func (k *Keeper) madeRoom() {
 	if k.noRoom {
@@ -68,7 +68,7 @@ func (k *Keeper) scan() {
 			k.scanBy(s.readAt)
 			continue
 		}
-		if len(rd.shards) >= k.cfg.ReadShards || k.busy(s) || k.rows+k.reserved+k.cfg.Page > k.cfg.Rows {
+		if len(rd.shards) >= k.cfg.ReadShards || k.busy(s) || k.wakes+k.reserved+k.cfg.Page > k.cfg.Wakes {
 			k.noRoom = true
 			continue
 		}
@@ -78,7 +78,7 @@ func (k *Keeper) scan() {
 			k.scanBy(k.now) // the next read has it
 			continue
 		}
-		s.reading, s.changed, s.changedRows, s.renewed = true, map[key]struct{}{}, nil, map[sharding.Entity]struct{}{}
+		s.reading, s.changed, s.changedWakes, s.ignored = true, map[key]struct{}{}, nil, map[sharding.Entity]struct{}{}
 		k.reserved += k.cfg.Page
 		rd.shards = append(rd.shards, s)
 		r.Shards = append(r.Shards, s.after)
@@ -98,20 +98,20 @@ func (k *Keeper) scan() {
 	k.out.Reads = append(k.out.Reads, r)
 }
 
-// busy reports whether so many rows of a shard wait in memory for their time that no more are read.
-// Rows whose firing is under way do not count, nor do blocked rows, which wait for a firing of
+// busy reports whether so many wake-ups of a shard wait in memory for their time that no more are read.
+// Wake-ups whose firing is under way do not count, nor do blocked wake-ups, which wait for a firing of
 // their entity to end: how long a firing takes is up to the handler.
 func (k *Keeper) busy(s *shard) bool {
 	switch {
 	case mutant.On("blocked-ready"):
-		return s.waitingRows+k.blocked >= k.cfg.Page
+		return s.waitingWakes+k.blocked >= k.cfg.Page
 	case mutant.On("firing-ready"):
-		return s.waitingRows+len(k.firings) >= k.cfg.Page
+		return s.waitingWakes+len(k.firings) >= k.cfg.Page
 	}
 	if s.after.Due < s.horizon && !mutant.On("restart-held") {
-		return false // earlier sweeps have read what is due so soon: the page will have few new rows
+		return false // earlier sweeps have read what is due so soon: the page will have few new wake-ups
 	}
-	return s.waitingRows >= k.cfg.Page
+	return s.waitingWakes >= k.cfg.Page
 }
 
 // page handles the answer to a read.
@@ -133,10 +133,10 @@ func (k *Keeper) page(in *Page) {
 		k.readsAfter = k.now.Add(k.pause(k.failedReads))
 		k.scanBy(k.readsAfter)
 	}
-	rows := in.Rows
+	wakes := in.Wakes
 	for _, s := range rd.shards {
 		n := 0
-		for n < len(rows) && rows[n].Shard == s.id {
+		for n < len(wakes) && wakes[n].Shard == s.id {
 			n++
 		}
 		k.reserved -= k.cfg.Page
@@ -147,12 +147,12 @@ func (k *Keeper) page(in *Page) {
 		case slices.Contains(in.Failed, s.id):
 			k.notRead(s, k.now.Add(k.cfg.RetryMax))
 		case rd.any:
-			// A page without room for the rows of a shard does not say that it has none.
+			// A page without room for the wake-ups of a shard does not say that it has none.
 			k.anyOf(s, n > 0 || slices.Contains(in.More, s.id) && !mutant.On("any-room"))
 		default:
-			k.pageOf(s, rows[:n], rd.until, slices.Contains(in.More, s.id))
+			k.pageOf(s, wakes[:n], rd.until, slices.Contains(in.More, s.id))
 		}
-		rows = rows[n:]
+		wakes = wakes[n:]
 	}
 }
 
@@ -165,12 +165,12 @@ func (k *Keeper) notRead(s *shard, at time.Time) {
 
 // endRead notes that no read of the shard is under way any more.
 func (s *shard) endRead() {
-	s.reading, s.outdated, s.changed, s.changedRows, s.renewed = false, false, nil, nil, nil
+	s.reading, s.outdated, s.changed, s.changedWakes, s.ignored = false, false, nil, nil, nil
 }
 
-// pageOf handles the rows of one shard in a page. All of them are due before until. The flag more
-// says that the shard may have more such rows than the page.
-func (k *Keeper) pageOf(s *shard, rows []Row, until int64, more bool) {
+// pageOf handles the wake-ups of one shard in a page. All of them are due before until. The flag more
+// says that the shard may have more such wake-ups than the page.
+func (k *Keeper) pageOf(s *shard, wakes []Stored, until int64, more bool) {
 	if s.outdated {
 		s.endRead()
 		s.sweepAgain = false
@@ -178,34 +178,34 @@ func (k *Keeper) pageOf(s *shard, rows []Row, until int64, more bool) {
 		return
 	}
 	first := s.after == Position{Shard: s.id}
-	none := first && len(rows)+len(s.rows)+len(s.changed) == 0
+	none := first && len(wakes)+len(s.wakes)+len(s.changed) == 0
 	switch {
 	case !more:
 		s.horizon = until
-	case len(rows) > 0:
-		s.after = rows[len(rows)-1].position()
-	default: // the page had no room for rows of this shard
+	case len(wakes) > 0:
+		s.after = wakes[len(wakes)-1].position()
+	default: // the page had no room for wake-ups of this shard
 	}
-	for i := range rows {
-		r := &rows[i]
-		if _, renewed := s.renewed[r.Entity]; renewed {
+	for i := range wakes {
+		w := &wakes[i]
+		if _, ignored := s.ignored[w.Entity]; ignored {
 			continue
 		}
-		if _, newer := s.changed[r.key()]; newer {
+		if _, newer := s.changed[w.key()]; newer {
 			continue
 		}
-		if old := s.rows[r.key()]; old != nil {
-			if old.state == underWay || old.WakeRef == r.WakeRef && old.Err == r.Err {
+		if old := s.wakes[w.key()]; old != nil {
+			if old.state == underWay || old.WakeRef == w.WakeRef && old.Err == w.Err {
 				old.sweep = s.sweep
 				continue // if the firing under way is that of an older setting, the journal refuses it
 			}
 			k.remove(old)
 		}
-		k.add(s, r)
+		k.add(s, w)
 	}
-	for i := range s.changedRows {
-		if r := &s.changedRows[i]; r.Due <= s.covered() && s.rows[r.key()] == nil {
-			k.add(s, r)
+	for i := range s.changedWakes {
+		if w := &s.changedWakes[i]; w.Due <= s.covered() && s.wakes[w.key()] == nil {
+			k.add(s, w)
 		}
 	}
 	if !more && !mutant.On("gone-rows") {
@@ -229,14 +229,14 @@ func (k *Keeper) pageOf(s *shard, rows []Row, until int64, more bool) {
 	}
 }
 
-// removeGone is called at the end of a sweep that has read all rows that are due before until. It
-// removes from memory the rows that the sweep has not found: they are not in the journal any more.
-// A row whose firing is under way stays: the firing itself may have removed the row from the
+// removeGone is called at the end of a sweep that has read all wake-ups that are due before until. It
+// removes from memory the wake-ups that the sweep has not found: they are not in the journal any more.
+// A wake-up whose firing is under way stays: the firing itself may have removed the wake-up from the
 // journal, and ended handles that.
 func (k *Keeper) removeGone(s *shard, until int64) {
-	for _, r := range s.rows { // order-free: all that are gone are removed
-		if r.sweep != s.sweep && r.Due < until && r.state != underWay {
-			k.remove(r)
+	for _, w := range s.wakes { // order-free: all that are gone are removed
+		if w.sweep != s.sweep && w.Due < until && w.state != underWay {
+			k.remove(w)
 		}
 	}
 }
@@ -279,7 +279,7 @@ func (k *Keeper) NextAlarm() time.Time {
 		by(k.retries[0].retryAt)
 	}
 	for _, q := range k.types {
-		if len(q.due) > 0 && q.firing < k.cfg.Firings && !k.storeClockAt.IsZero() {
+		if len(q.due) > 0 && q.firingsUnderWay < k.cfg.Firings && !k.storeClockAt.IsZero() {
 			by(k.storeClockAt.Add(time.Duration(q.due[0].Due-k.storeClock) * time.Millisecond))
 		}
 	}

@@ -11,42 +11,43 @@ import (
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 )
 
-// MaxPins is how many shards one request can pin. [Client.Assign] makes several requests if
-// it has to.
+// MaxPins is how many shards one request of [Client.Pin] can pin. [Client.Assign] makes several requests if
+// there are more.
 const MaxPins = 4096
 
 // Assignment says where a program wants the shards of an entity type.
 type Assignment struct {
 	Type string
-	// Regions are names of regions, by the index of the shard. Other shards go where the
-	// strategy puts them.
+	// Regions has the name of a region for each shard, by the index of the shard. A shard that is not in
+	// Regions is not pinned: the strategy decides where it goes.
 	Regions map[uint32]string
-	// Ahead allows names that no region has now. The shards go there when such a region
-	// comes. Without it Assign fails.
+	// Ahead allows names that no region has now. The shards move when a region with this name comes. If
+	// Ahead is not set, Assign returns an error for such a name.
 	Ahead bool
-	// By is the name of the program. It must not be empty, because Assign leaves alone what
-	// others have pinned. Instances of one program have one name.
+	// By is the name of the program. It must not be empty, because by it Assign tells the pins of this
+	// program from those of others, which it does not change. All instances of a program must have the same
+	// name.
 	By string
-	// Reason is kept with what changes, for those who see it later.
+	// Reason is stored with each pin that changes, for operators. It may be empty.
 	Reason string
 }
 
 // Assigned is what [Client.Assign] has done.
 type Assigned struct {
-	// Changed is the number of shards that are pinned, or not pinned, unlike before.
+	// Changed is the number of shards whose pin was set, changed or removed.
 	Changed int
-	// Others are the pins of shards that somebody else has pinned. They stay as they are.
+	// Others are the pins that somebody else has set. They did not change.
 	Others []*adminv1.PinnedShard
-	// Remarks are what the coordinator says besides, in sentences.
+	// Remarks are what an operator should know besides, in sentences.
 	Remarks []string
 }
 
-// Assign has the shards of a type be where a program wants them. It compares what is wanted with
-// the pins that the program has set before, and pins what differs. When it returns, that is
-// stored, and the shards move at the coordinator's next plans: none is interrupted, and a region
-// that is not here, or cannot serve a shard, does not keep it from being served elsewhere.
+// Assign pins the shards of a type to the regions where a program wants them. It compares the wanted pins with
+// those that the program has set before, and changes only what differs. When Assign returns without an error,
+// the pins are stored. Then the coordinator moves the shards in its next plans, without interrupting them. If
+// the region of a pin is not there, or cannot serve the shard, another region serves it.
 //
-// After an error a part may be stored. Call it again then, with what is wanted by that time.
+// After an error, a part of the pins may be stored. Call Assign again, with what is then wanted.
 func (a *Client) Assign(ctx context.Context, want Assignment) (Assigned, error) {
 	var done Assigned
 	if want.Type == "" || want.By == "" {
@@ -76,8 +77,8 @@ func (a *Client) Assign(ctx context.Context, want Assignment) (Assigned, error) 
 	return done, nil
 }
 
-// changes returns the pins that lead from those of now to those that are wanted, sorted by shard,
-// and those of now that somebody else has set.
+// changes returns the pins to set so that the present pins become the wanted ones, sorted by shard. It also
+// returns the present pins that somebody else has set.
 func (a Assignment) changes(now []*adminv1.PinnedShard) (pins []*adminv1.Pin, others []*adminv1.PinnedShard) {
 	wanted := maps.Clone(a.Regions)
 	for _, p := range now {

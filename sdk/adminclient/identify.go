@@ -14,96 +14,98 @@ import (
 	"github.com/twitchtv/twirp"
 )
 
-// ErrStranger is wrapped when the one that answered is not what it was taken for.
-var ErrStranger = errors.New("the wrong address")
+// ErrWrongAddress is wrapped when a URL leads to something else than expected, such as the public API of a
+// gateway instead of the management listener of a coordinator.
+var ErrWrongAddress = errors.New("the wrong address")
 
 const (
-	// identifyTimeout bounds the question who answers: it answers already.
+	// identifyTimeout limits each request of Identify.
 	identifyTimeout = 2 * time.Second
-	// maxIdentity bounds what is read of that answer, in bytes.
+	// maxIdentity limits how much of an answer Identify reads, in bytes.
 	maxIdentity = 64 << 10
 )
 
-// notOurs reports whether an error of a Twirp call says that no Twirp service of
-// that name is there.
-func notOurs(err error) bool {
+// isForeign reports whether an error of a Twirp call means that the URL does not lead to a Twirp service of that
+// name.
+func isForeign(err error) bool {
 	var e twirp.Error
 	if !errors.As(err, &e) {
 		return false
 	}
-	// What stands between, such as a load balancer, answers that it is unavailable.
+	// A load balancer in between answers with other codes, such as unavailable, if its service is down.
 	other := e.Meta("http_error_from_intermediary") == "true" && (e.Code() == twirp.Unknown || e.Code() == twirp.Internal)
 	return other || e.Code() == twirp.BadRoute
 }
 
-// stranger explains that want, such as "the management listener of a
-// coordinator", is not what a URL leads to.
-func stranger(ctx context.Context, url, want string) error {
+// wrongAddress returns the error that a URL does not lead to what was wanted, such as "the management listener of
+// a coordinator". It says what the URL does lead to, if that is known.
+func wrongAddress(ctx context.Context, o Options, url, want string) error {
 	found := "something else answers there"
-	if is := Identify(ctx, url); is != "" {
+	if is := Identify(ctx, o, url); is != "" {
 		found = "that is " + is
 	}
-	return fmt.Errorf("%w: %s is not %s: %s", ErrStranger, url, want, found)
+	return fmt.Errorf("%w: %s is not %s: %s", ErrWrongAddress, url, want, found)
 }
 
-// CheckGateways says which of the URLs leads to something known that is no
-// gateway's public API; it wraps ErrStranger.
-func CheckGateways(ctx context.Context, urls []string) error {
+// CheckGateways returns an error that wraps [ErrWrongAddress] for the first URL that leads to another listener of
+// Roost than the public API of a gateway. A URL that leads to nothing, or to something unknown, is no error.
+func CheckGateways(ctx context.Context, o Options, urls []string) error {
 	for _, url := range urls {
-		if is := Identify(ctx, url); is != "" && is != aGateway {
-			return stranger(ctx, url, aGateway)
+		if is := Identify(ctx, o, url); is != "" && is != aGateway {
+			return wrongAddress(ctx, o, url, aGateway)
 		}
 	}
 	return nil
 }
 
 // AnyGateway reports whether a gateway answers at one of the URLs.
-func AnyGateway(ctx context.Context, urls []string) bool {
-	return slices.ContainsFunc(urls, func(url string) bool { return Identify(ctx, url) == aGateway })
+func AnyGateway(ctx context.Context, o Options, urls []string) bool {
+	return slices.ContainsFunc(urls, func(url string) bool { return Identify(ctx, o, url) == aGateway })
 }
 
-// aGateway is what commands are sent to.
+// aGateway is what Identify returns for the listener to which commands are sent.
 const aGateway = "the public API of a gateway"
 
-// Identify returns what a URL leads to, such as "the management listener of a
-// gateway", or nothing if that is not known.
-func Identify(ctx context.Context, url string) string {
-	ctx, cancel := context.WithTimeout(ctx, identifyTimeout)
-	defer cancel()
+// Identify returns what a URL leads to, such as "the management listener of a gateway". It returns "" if that is
+// not known, or if nobody answers within 2 s. The token of the options is not sent.
+func Identify(ctx context.Context, o Options, url string) string {
+	client := NewHTTP(Options{TLS: o.TLS}, identifyTimeout)
 	var version struct{ Service string }
-	if body := get(ctx, url+"/version"); json.Unmarshal(body, &version) == nil {
+	if body := get(ctx, client, url+"/version"); json.Unmarshal(body, &version) == nil {
 		if service, ok := strings.CutPrefix(version.Service, "roost-"); ok {
 			return "the management listener of a " + service
 		}
 	}
-	if serves(ctx, url+"/twirp/roost.gateway.v1.Entities/Ask") {
+	if serves(ctx, client, url+"/twirp/roost.gateway.v1.Entities/Ask") {
 		return aGateway
 	}
-	if call := url + "/twirp/roost.control.v1.Control/Call"; serves(ctx, call) {
+	if call := url + "/twirp/roost.control.v1.Control/Call"; serves(ctx, client, call) {
 		var refusal struct{ Meta struct{ Role string } }
-		if err := json.Unmarshal(request(ctx, http.MethodPost, call, "{}"), &refusal); err == nil && refusal.Meta.Role != "" {
+		if err := json.Unmarshal(request(ctx, client, http.MethodPost, call, "{}"), &refusal); err == nil && refusal.Meta.Role != "" {
 			return "the service listener of " + refusal.Meta.Role
 		}
 	}
 	return ""
 }
 
-// serves reports whether a Twirp service is at the URL: Twirp itself refuses a GET, as
-// one of its errors.
-func serves(ctx context.Context, url string) bool {
+// serves reports whether the URL is that of a method of a Twirp service. Such a method refuses a GET with an
+// error of Twirp.
+func serves(ctx context.Context, client *http.Client, url string) bool {
 	var refusal struct{ Code string }
-	return json.Unmarshal(get(ctx, url), &refusal) == nil && refusal.Code == string(twirp.BadRoute)
+	return json.Unmarshal(get(ctx, client, url), &refusal) == nil && refusal.Code == string(twirp.BadRoute)
 }
 
-func get(ctx context.Context, url string) []byte { return request(ctx, http.MethodGet, url, "") }
+func get(ctx context.Context, client *http.Client, url string) []byte {
+	return request(ctx, client, http.MethodGet, url, "")
+}
 
-func request(ctx context.Context, method, url, body string) []byte {
+func request(ctx context.Context, client *http.Client, method, url, body string) []byte {
 	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
 		return nil
 	}
 	req.Header.Set("Content-Type", "application/json")
-	res, err := http.DefaultClient.Do(req)
+	res, err := client.Do(req)
 	if err != nil {
 		return nil
 	}

@@ -38,6 +38,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/roost-cluster/roost/libs/errornumber"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/sdk/entity"
 )
@@ -63,6 +64,10 @@ type Config struct {
 	//		return header["traceparent"]
 	//	}
 	Trace func(context.Context) string
+	// Token returns what the client proves its identity with: a JSON Web Token or an API key. It is
+	// called for every request, so it should remember a token until it expires. Its error ends
+	// the call. Give it only with https gateways: whoever reads a token can use it. Default: none.
+	Token func(context.Context) (string, error)
 	// HTTP sends the requests. Default: a client that keeps 256 connections per
 	// gateway.
 	HTTP *http.Client
@@ -264,6 +269,13 @@ func (c *Client) send(ctx context.Context, by time.Time, base string, call *enti
 	if call.Tell {
 		req.Header.Set("Roost-Tell", "true")
 	}
+	if c.cfg.Token != nil {
+		token, err := c.cfg.Token(ctx)
+		if err != nil {
+			return attempt{err: &entity.Error{Code: entity.Unauthenticated, Outcome: sharding.Rejected, Message: "not sent, because there is no token: " + err.Error()}}
+		}
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
 	if c.cfg.Trace != nil {
 		if parent := c.cfg.Trace(ctx); parent != "" {
 			req.Header.Set("traceparent", parent)
@@ -341,12 +353,6 @@ func unreachable(base string, err error, nothingSent bool) attempt {
 	return a
 }
 
-// Numbers of a gateway, for [entity.ReplyLost] and [entity.KeyExpired].
-const (
-	replyLost  = "ROOST-1014"
-	keyExpired = "ROOST-1103"
-)
-
 // failure reads the error of a gateway: Twirp's JSON, with what is known of
 // the command's effects in meta.executed.
 func failure(base string, res *http.Response, body []byte) attempt {
@@ -369,10 +375,10 @@ func failure(base string, res *http.Response, body []byte) attempt {
 	default: // only a gateway sets executed
 		return notGateway(base, res, body)
 	}
-	switch number := e.Meta["error"]; { // the gateway sends codes that an entity can also return
-	case out.Outcome == sharding.OK && number == replyLost:
+	switch number := errornumber.Number(e.Meta["error"]); { // the gateway sends codes that an entity can also return
+	case out.Outcome == sharding.OK && number == errornumber.ReplyLost:
 		out.Code = entity.ReplyLost
-	case out.Outcome == sharding.Unknown && number == keyExpired:
+	case out.Outcome == sharding.Unknown && number == errornumber.KeyExpired:
 		out.Code = entity.KeyExpired
 	}
 	ms, _ := strconv.Atoi(e.Meta["retry_after_ms"])

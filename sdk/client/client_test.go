@@ -441,6 +441,31 @@ func TestTrace(t *testing.T) {
 	}
 }
 
+func TestToken(t *testing.T) {
+	g := newGateway(t, reply("5"))
+	cfg := client.DefaultConfig(g.URL)
+	var fails error
+	cfg.Token = func(context.Context) (string, error) { return "roost_abc", fails }
+	c, err := client.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := add.Ask(t.Context(), c, "a", 1); err != nil {
+		t.Fatal(err)
+	}
+	if got := g.requests[0].Header.Get("Authorization"); got != "Bearer roost_abc" {
+		t.Errorf("Authorization is %q", got)
+	}
+	fails = fmt.Errorf("the issuer is away")
+	_, err = add.Ask(t.Context(), c, "a", 1)
+	if failed, ok := err.(*entity.Error); !ok || failed.Code != entity.Unauthenticated || failed.Outcome != sharding.Rejected || !strings.Contains(err.Error(), "the issuer is away") {
+		t.Errorf("without a token: %v", err)
+	}
+	if len(g.requests) != 1 {
+		t.Errorf("%d requests were sent, want 1", len(g.requests))
+	}
+}
+
 func TestNew(t *testing.T) {
 	for _, gateways := range [][]string{nil, {"localhost:8080"}, {"ftp://x"}, {"http://"}, {"http://a", "\x7f"}} {
 		if _, err := client.Dial(gateways...); err == nil {

@@ -116,7 +116,7 @@ func (c *cluster) Call(ctx context.Context, call Call) (sharding.Reply, error) {
 	defer c.calls.end()
 	in := turn.Ask{
 		Target: call.Entity, Command: call.Command, ReadOnly: call.ReadOnly,
-		Key: sharding.CommandID(call.Key), Step: call.Step, Encoding: call.Encoding, Payload: call.Payload,
+		Key: sharding.CommandID(call.Key), KeyName: call.Step, Encoding: call.Encoding, Payload: call.Payload,
 	}
 	if d, ok := ctx.Deadline(); ok {
 		in.Deadline = d

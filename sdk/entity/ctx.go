@@ -22,6 +22,7 @@ type Ctx struct {
 	now      time.Time
 	readOnly bool
 	command  string
+	subject  string
 	staged   []sharding.Event
 	timers   []turn.Timer
 	wakes    []sharding.Wake
@@ -49,6 +50,13 @@ func (c *Ctx) Now() time.Time { return c.now.Round(0).UTC() }
 
 // Command returns the name of the running command.
 func (c *Ctx) Command() string { return c.command }
+
+// Subject returns who has sent the command: the principal that a gateway has authenticated, such as
+// "jwt:https://login.example#anna" or "key:billing". It is empty if nobody was authenticated. While the
+// entity answers another entity that asks it, Subject is that of the command for which the other
+// entity asks. It is empty for commands that entities send, for reminders and for timers: they have no
+// sender outside.
+func (c *Ctx) Subject() string { return c.subject }
 
 // Log returns a logger with the attributes of the entity and the command.
 func (c *Ctx) Log() *slog.Logger {

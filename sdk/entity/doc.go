@@ -45,6 +45,14 @@
 //     For a volatile type the outcome is unknown instead, because what the handler has
 //     changed cannot be undone.
 //
+// # Shards
+//
+// A shard is the unit that is placed and moved. Usually the whole id of an entity decides about its
+// shard, so related entities may be in different regions. With [Type.ShardBy], a part of the id
+// decides: by Prefix("/"), customer-17/order-5 and customer-17/order-6 are in one shard, and a call from
+// one to the other stays in the process. The rule never changes once a type is used. A test of your
+// own can check it with [entitytest.Kit.WantOneShard].
+//
 // # Versions
 //
 // Replies are read leniently: a caller ignores fields that it does not know. Commands are
@@ -74,8 +82,9 @@
 //
 // [Event] gives an event a stored name and a version; [From] declares how to convert an older
 // version of the event to the current one. [FromSnapshot] reads a snapshot of another form; without
-// it the snapshot is ignored, and the state is rebuilt from the events. Inputs of reminders and
-// sends are stored too, if [Handle.Stored] says so. They are read by the rules for events.
+// it the snapshot is ignored, and the state is rebuilt from the events. The inputs of
+// reminders and sends are stored too. Only commands that are declared with [Handle.Stored] can be used
+// for reminders and sends. Their inputs are read by the rules for events.
 // The test [entitytest.Schema] fails when stored data would become unreadable.
 // docs/schema-evolution.md explains all of this.
 //
@@ -89,5 +98,6 @@
 // its turn, and brings the entity to life. After a lost answer, a command that changes state and has
 // no key is not repeated.
 //
+// [entitytest.Kit.WantOneShard]: https://pkg.go.dev/github.com/roost-cluster/roost/sdk/entitytest#Kit.WantOneShard
 // [entitytest.Schema]: https://pkg.go.dev/github.com/roost-cluster/roost/sdk/entitytest#Schema
 package entity

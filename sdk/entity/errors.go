@@ -17,6 +17,7 @@ const (
 	NotFound           = sharding.NotFound
 	AlreadyExists      = sharding.AlreadyExists
 	Aborted            = sharding.Aborted
+	Unauthenticated    = sharding.Unauthenticated
 	PermissionDenied   = sharding.PermissionDenied
 	FailedPrecondition = sharding.FailedPrecondition
 	OutOfRange         = sharding.OutOfRange

@@ -233,7 +233,7 @@ func (i *Instance) Run(ctx context.Context, now time.Time, run *turn.Run, asker 
 	if b == nil {
 		return turn.TurnDone{Reply: sharding.Reject(Unimplemented, "type "+i.def.name+" has no command "+env.Command)}, nil
 	}
-	c := &Ctx{Context: ctx, inst: i, now: now, readOnly: readOnly, command: b.desc.Name, wakeup: run.Wakeup, asker: asker, fresh: run.Fresh && !i.def.volatile}
+	c := &Ctx{Context: ctx, inst: i, now: now, readOnly: readOnly, command: b.desc.Name, subject: env.Principal, wakeup: run.Wakeup, asker: asker, fresh: run.Fresh && !i.def.volatile}
 	defer func() {
 		c.calls.close()
 		if r := recover(); r != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/roost-cluster/roost/libs/turn"
 )
 
-// KeepEvents has the journal forget the events of an entity that a snapshot has made superfluous,
+// KeepEvents has the journal trim the events of an entity that a snapshot has made superfluous,
 // but for those of its newest n records. A record is what one command has stored: its events, if
 // it has any, and its reply. Default: all events are kept for ever. It is for entities that live
 // long and change often, whose past nobody asks for.

@@ -16,6 +16,8 @@ type Schema struct {
 	Events []EventSchema `json:"events,omitempty"`
 	// Snapshot is absent if the type cuts none.
 	Snapshot *SnapshotSchema `json:"snapshot,omitempty"`
+	// ShardBy is the rule of [Type.ShardBy], in words; empty: the whole id decides about the shard.
+	ShardBy string `json:"shardBy,omitempty"`
 }
 
 // CommandSchema describes one command and what its callers send.
@@ -126,6 +128,9 @@ func FormOfAnswers(f sharding.Form) bool {
 func SchemaOf(t Definition) Schema {
 	d := t.definition()
 	var s Schema
+	if d.rule != (ShardRule{}) {
+		s.ShardBy = d.rule.String()
+	}
 	for name, b := range d.commands { // sorted below
 		if name == b.desc.Name {
 			s.Commands = append(s.Commands, b.schema())

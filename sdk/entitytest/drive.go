@@ -63,9 +63,9 @@ func (k *Kit) run() {
 			k.wanted.Fires = k.wanted.Fires[1:]
 			k.lastFire = &f
 			k.core(f)
-		case len(k.wanted.Activates) > 0:
-			a := k.wanted.Activates[0]
-			k.wanted.Activates = k.wanted.Activates[1:]
+		case len(k.wanted.Starts) > 0:
+			a := k.wanted.Starts[0]
+			k.wanted.Starts = k.wanted.Starts[1:]
 			k.core(a)
 		case !k.sent.Empty():
 			k.performSends()
@@ -147,7 +147,7 @@ func (k *Kit) perform(o turn.Output) turn.Input {
 		return in
 	case turn.Drop:
 		delete(k.insts, o.Entity)
-	case turn.TellDone:
+	case turn.UnwatchedDone:
 		if o.Timer {
 			k.timerDone(&o)
 		}

@@ -78,9 +78,9 @@ type stored struct {
 	form    sharding.SnapshotForm
 	snap    []byte
 	// reminders are those that stand, by name.
-	reminders map[string]wakeup.Row
+	reminders map[string]wakeup.Stored
 	// remembered is the wake-up of a remembered entity; nil: it has none.
-	remembered *wakeup.Row
+	remembered *wakeup.Stored
 	// sends are the states of those of each record that has some, sentAt when it was stored.
 	sends  map[uint64][]sharding.SendState
 	sentAt map[uint64]time.Time
@@ -127,10 +127,26 @@ func (k *Kit) begin(types []entity.Definition) {
 // Now returns the virtual time.
 func (k *Kit) Now() time.Time { return k.now }
 
-// Call implements entity.Caller.
+// Call implements entity.Caller. The commands have no subject; see [Kit.As].
 func (k *Kit) Call(ctx context.Context, c entity.Call) (sharding.Reply, error) {
-	env := sharding.Envelope{
-		Entity: c.Entity, Command: c.Command, Keyed: c.Key != "", Tell: c.Tell,
+	return as{k, ""}.Call(ctx, c)
+}
+
+// As returns a caller that sends commands to the kit with a subject (see [entity.Ctx.Subject]), such as
+// "key:billing". Policies of gateways and regions are not part of the kit.
+func (k *Kit) As(subject string) entity.Caller { return as{k, subject} }
+
+// as is a caller with a subject.
+type as struct {
+	kit     *Kit
+	subject string
+}
+
+// Call implements entity.Caller.
+func (a as) Call(ctx context.Context, c entity.Call) (sharding.Reply, error) {
+	k, env := a.kit, sharding.Envelope{
+		Principal: a.subject,
+		Entity:    c.Entity, Command: c.Command, Keyed: c.Key != "", Tell: c.Tell,
 		ID: sharding.CommandID(c.Key), Encoding: c.Encoding, Payload: c.Payload,
 	}
 	if refusal := k.refuse(&env); refusal != nil {
@@ -364,7 +380,7 @@ func (k *Kit) journal(ent sharding.Entity) *stored {
 		if k.types[ent.Type] == nil {
 			k.t.Fatalf("entitytest: no type %s in this kit", ent.Type)
 		}
-		s = &stored{reminders: map[string]wakeup.Row{}, sends: map[uint64][]sharding.SendState{}, sentAt: map[uint64]time.Time{}, died: map[sendName]string{}}
+		s = &stored{reminders: map[string]wakeup.Stored{}, sends: map[uint64][]sharding.SendState{}, sentAt: map[uint64]time.Time{}, died: map[sendName]string{}}
 		k.store[ent] = s
 	}
 	return s

@@ -347,3 +347,18 @@ func TestNextVersion(t *testing.T) {
 	}
 	k.Restart(v2)
 }
+
+// TestSubject: a handler learns who has sent its command.
+func TestSubject(t *testing.T) {
+	who := entity.Command[struct{}, string]("Diary", "Who").ReadOnly()
+	k := entitytest.New(t, entity.DefineVolatile("Diary", func(string) *struct{} { return &struct{}{} },
+		entity.On(who, func(_ *struct{}, ctx *entity.Ctx, _ struct{}) (string, error) { return ctx.Subject(), nil })))
+	for _, want := range []string{"key:billing", "jwt:https://login.example#anna"} {
+		if got, err := who.Ask(t.Context(), k.As(want), "d", struct{}{}); got != want || err != nil {
+			t.Errorf("the subject is %q, %v, want %q", got, err, want)
+		}
+	}
+	if got, err := who.Ask(t.Context(), k, "d", struct{}{}); got != "" || err != nil {
+		t.Errorf("without a subject it is %q, %v", got, err)
+	}
+}

@@ -123,7 +123,7 @@ func (k *Kit) openShards() {
 func (k *Kit) page(r wakeup.Read) wakeup.Page {
 	p := wakeup.Page{Number: r.Number, Now: k.now}
 	for _, after := range r.Shards {
-		var rows []wakeup.Row
+		var rows []wakeup.Stored
 		for _, s := range k.store { // order-free: sorted below
 			for _, row := range s.reminders { // order-free: sorted below
 				if row.Shard == after.Shard && row.Due < r.Until && comparePlaces(&row, after) > 0 {
@@ -131,19 +131,19 @@ func (k *Kit) page(r wakeup.Read) wakeup.Page {
 				}
 			}
 		}
-		slices.SortFunc(rows, func(a, b wakeup.Row) int {
+		slices.SortFunc(rows, func(a, b wakeup.Stored) int {
 			return comparePlaces(&a, wakeup.Position{Due: b.Due, Entity: b.Entity, Name: b.Name})
 		})
 		if len(rows) >= r.Limit {
 			rows = rows[:r.Limit]
 			p.More = append(p.More, after.Shard)
 		}
-		p.Rows = append(p.Rows, rows...)
+		p.Wakes = append(p.Wakes, rows...)
 	}
 	return p
 }
 
-func comparePlaces(r *wakeup.Row, p wakeup.Position) int {
+func comparePlaces(r *wakeup.Stored, p wakeup.Position) int {
 	return cmp.Or(cmp.Compare(r.Due, p.Due), r.Entity.Compare(p.Entity), cmp.Compare(r.Name, p.Name))
 }
 
@@ -182,7 +182,7 @@ func (s *stored) change(a *sharding.Append) {
 				delete(s.reminders, w.Name)
 				continue
 			}
-			s.reminders[w.Name] = wakeup.Row{
+			s.reminders[w.Name] = wakeup.Stored{
 				Shard: a.Shard, Entity: a.Entity, Due: w.Due, Period: w.Period, Input: w.Input,
 				WakeRef: sharding.WakeRef{Kind: w.Kind, Name: w.Name, Seq: rec.Seq},
 			}

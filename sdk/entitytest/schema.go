@@ -2,6 +2,7 @@ package entitytest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -120,6 +121,11 @@ func unreadable(before, now map[string]entity.Schema) (broken []complaint) {
 				broken = append(broken, complaint{fmt.Sprintf("type %s is gone, with the state of its entities: give it to Schema.", typ), "none of them is needed", typ + ".entities"})
 			}
 			continue
+		}
+		if old, rule := before[typ].ShardBy, s.ShardBy; old != rule {
+			const whole = "the whole id"
+			complain(typ, fmt.Sprintf("%s decides about the shard of an entity now, and %s did before (ShardBy): the rule never changes, because it says where what is stored is found. Declare the earlier rule, or give the type another name.",
+				cmp.Or(rule, whole), cmp.Or(old, whole)))
 		}
 		if why := wrongSnapshotStep(before[typ].Snapshot, s.Snapshot); why != "" {
 			complain(typ, why)

@@ -57,13 +57,19 @@ func TestUnreadable(t *testing.T) {
 		"a field more":       {v1, schemaBoxes(entity.Event[added]("added")), []string{"has changed and still has version 1", "was {N:int64}", `entity.Event[added]("added").V(2, entity.From(1, func(old addedV1) added { return added{…} }))`}},
 		"a field more again": {v2, schemaBoxes(entity.Event[heavier]("added").V(2, entity.From(1, func(o addedV1) heavier { return heavier{} }))),
 			[]string{`entity.Event[heavier]("added").V(3, entity.From(1, func(old heavierV1) heavier { return heavier{…} }), entity.From(2, func(old heavierV2)`}},
-		"no step":      {v1, schemaBoxes(entity.Event[added]("added").V(2)), []string{"from which there is no step", "entity.From(1, func(old addedV1) added"}},
-		"step lost":    {v2, schemaBoxes(entity.Event[added]("added").V(2)), []string{"stored in version 1, from which there is no step"}},
-		"a wrong step": {v1, schemaBoxes(entity.Event[added]("added").V(2, entity.From(1, func(o heavier) added { return added{} }))), []string{"reads another form than was stored"}},
-		"version back": {v2, v1, []string{"versions only go up"}},
-		"renamed":      {v1, schemaBoxes(entity.Event[addedV1]("put")), []string{"is not declared any more", `.Alias("added")`}},
-		"alias gone":   {schemaBoxes(entity.Event[addedV1]("put").Alias("added")), schemaBoxes(entity.Event[addedV1]("put")), []string{"event added was stored"}},
-		"event gone":   {v1, schemaBoxes(), []string{"is not declared any more"}},
+		"no step":       {v1, schemaBoxes(entity.Event[added]("added").V(2)), []string{"from which there is no step", "entity.From(1, func(old addedV1) added"}},
+		"step lost":     {v2, schemaBoxes(entity.Event[added]("added").V(2)), []string{"stored in version 1, from which there is no step"}},
+		"a wrong step":  {v1, schemaBoxes(entity.Event[added]("added").V(2, entity.From(1, func(o heavier) added { return added{} }))), []string{"reads another form than was stored"}},
+		"version back":  {v2, v1, []string{"versions only go up"}},
+		"renamed":       {v1, schemaBoxes(entity.Event[addedV1]("put")), []string{"is not declared any more", `.Alias("added")`}},
+		"alias gone":    {schemaBoxes(entity.Event[addedV1]("put").Alias("added")), schemaBoxes(entity.Event[addedV1]("put")), []string{"event added was stored"}},
+		"event gone":    {v1, schemaBoxes(), []string{"is not declared any more"}},
+		"the same rule": {schemaBoxes().ShardBy(entity.Prefix("/")), schemaBoxes().ShardBy(entity.Part("/", 0)), nil},
+		"a rule from now on": {schemaBoxes(), schemaBoxes().ShardBy(entity.Prefix("/")), []string{
+			`type Box: the prefix up to "/" decides about the shard of an entity now, and the whole id did before (ShardBy)`}},
+		"another rule": {schemaBoxes().ShardBy(entity.Prefix("/")), schemaBoxes().ShardBy(entity.Part("-", 1)), []string{
+			`part 1 at "-" decides about the shard of an entity now, and the prefix up to "/" did before`}},
+		"no rule any more": {schemaBoxes().ShardBy(entity.Prefix("/")), schemaBoxes(), []string{`the whole id decides about the shard of an entity now`}},
 	} {
 		got := joined(unreadable(schemaOf(c.before), schemaOf(c.now)))
 		if (got == "") != (c.want == nil) {

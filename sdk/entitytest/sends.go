@@ -103,30 +103,30 @@ func (k *Kit) sendAnswered(number uint64, r sharding.Reply) {
 func (k *Kit) sendPage(r outbox.Read) outbox.Page {
 	p := outbox.Page{Number: r.Number, Now: k.now}
 	for _, after := range r.Shards {
-		var rows []outbox.Row
+		var records []outbox.Record
 		for ent, s := range k.store { // order-free: sorted below
 			d := k.descs[ent.Type].Desc
 			if d.ShardOf(ent.ID) != after.Shard {
 				continue
 			}
 			for seq, states := range s.sends { // order-free: sorted below
-				row := outbox.Row{Shard: after.Shard, Entity: ent, Seq: seq, At: s.sentAt[seq]}
+				rec := outbox.Record{Shard: after.Shard, Entity: ent, Seq: seq, At: s.sentAt[seq]}
 				for place, state := range states {
 					if state == sharding.SendPending {
-						row.Sends = append(row.Sends, outbox.Pending{Place: uint16(place), Send: s.records[seq-1].Sends[place]})
+						rec.Sends = append(rec.Sends, outbox.Pending{Place: uint16(place), Send: s.records[seq-1].Sends[place]})
 					}
 				}
-				if len(row.Sends) > 0 && cmp.Or(ent.Compare(after.Entity), cmp.Compare(seq, after.Seq)) > 0 {
-					rows = append(rows, row)
+				if len(rec.Sends) > 0 && cmp.Or(ent.Compare(after.Entity), cmp.Compare(seq, after.Seq)) > 0 {
+					records = append(records, rec)
 				}
 			}
 		}
-		slices.SortFunc(rows, func(a, b outbox.Row) int { return cmp.Or(a.Entity.Compare(b.Entity), cmp.Compare(a.Seq, b.Seq)) })
-		if len(rows) > r.Limit {
-			rows = rows[:r.Limit]
+		slices.SortFunc(records, func(a, b outbox.Record) int { return cmp.Or(a.Entity.Compare(b.Entity), cmp.Compare(a.Seq, b.Seq)) })
+		if len(records) > r.Limit {
+			records = records[:r.Limit]
 			p.More = append(p.More, after.Shard)
 		}
-		p.Rows = append(p.Rows, rows...)
+		p.Records = append(p.Records, records...)
 	}
 	return p
 }

@@ -24,7 +24,7 @@ func (k *Kit) FailingTimers(typ, id string) []FailingTimer {
 }
 
 // timerDone takes in how the command of a timer has ended.
-func (k *Kit) timerDone(o *turn.TellDone) {
+func (k *Kit) timerDone(o *turn.UnwatchedDone) {
 	list := slices.DeleteFunc(k.timers[o.Entity], func(f FailingTimer) bool {
 		return f.Command == o.Command && o.Reply.Outcome == sharding.OK && o.Reply.Code == ""
 	})

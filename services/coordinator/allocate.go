@@ -3,6 +3,7 @@ package coordinator
 import (
 	"math"
 	"slices"
+	"time"
 
 	"github.com/roost-cluster/roost/libs/allocation"
 	"github.com/roost-cluster/roost/libs/control"
@@ -10,8 +11,8 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// view is what the strategy sees of a type: the candidates that read the forms, except
-// one. The view holds until the next call.
+// view returns what the strategy sees of a type: the candidates that read the forms, without the node
+// except. The view is valid until the next call of view.
 func (m *Machine) view(t *typeTable, except sharding.NodeID, forms sharding.FormSet, candidate func(*region) bool) allocation.View {
 	v := m.scratch[:0]
 	for i := range m.regions {
@@ -23,10 +24,10 @@ func (m *Machine) view(t *typeTable, except sharding.NodeID, forms sharding.Form
 	return allocation.View{Type: t.desc.Type, Regions: v, Pins: t.pinsOf(), ShardLoads: m.shardLoads(t)}
 }
 
-// choose returns an owner for a row, other than except, that reads the forms; the zero node
-// says that there is none now. It is the successor that a plan has named, or the region that the
-// strategy chooses. Regions that are being drained are the last resort: a shard is better
-// served there than not at all.
+// choose returns the node that is to own the shard of a row. The node reads the forms, and is not the node
+// except; zero: there is no such node now. If the row has a successor, and the shard may still go to it,
+// choose returns the successor; otherwise the strategy chooses. Regions that are being drained are the last
+// resort: a shard is better served there than not at all.
 func (m *Machine) choose(t *typeTable, r *row, except sharding.NodeID, forms sharding.FormSet) sharding.NodeID {
 	if m.succeeds(t, r, except, forms) {
 		return r.successor
@@ -38,7 +39,7 @@ func (m *Machine) choose(t *typeTable, r *row, except sharding.NodeID, forms sha
 	if len(v.Regions) == 0 {
 		v = m.view(t, except, forms, (*region).lastResort)
 	}
-	v, _ = allocation.Candidates(m.preferTarget(t, v, r.Shard), r.Shard, sharding.NodeID{})
+	v, _ = allocation.Candidates(m.preferTarget(t, v, r.Shard), r.Shard)
 	to := m.cfg.strategy(t.desc.Type).Allocate(v, r.Shard)
 	if !slices.ContainsFunc(v.Regions, func(r allocation.Region) bool { return r.Node == to }) {
 		return sharding.NodeID{}
@@ -46,19 +47,20 @@ func (m *Machine) choose(t *typeTable, r *row, except sharding.NodeID, forms sha
 	return to
 }
 
-// succeeds reports whether a row goes to the successor that was named for it. A new term does
-// not wait for other regions then: the choice was made when they were here. In a rollout a plan
-// made before it no longer counts.
+// succeeds reports whether the shard of a row goes to the successor that was named for it. In this case a
+// new coordinator need not wait until all regions have registered, because the choice is made already. If
+// a rollout has begun since the successor was named, and prefers another region, succeeds returns
+// false.
 func (m *Machine) succeeds(t *typeTable, r *row, except sharding.NodeID, forms sharding.FormSet) bool {
 	to := m.region(r.successor)
 	return to != nil && to.node != except && (to.candidate() && to.readable(t, forms) || mutant.On("successor-checked")) &&
 		!mutant.On("successor") && m.wanted(t, r, to, except, forms) && m.rolloutWants(t, r, to, except, forms)
 }
 
-// wanted reports whether a successor is still what operators want: since it was named, they may
-// have pinned the shard elsewhere, or cordoned the region. That counts only if another region
-// keeps it. Otherwise the strategy would choose anew, might choose the former owner, and the
-// next plan would move the shard again.
+// wanted reports whether operators still want the successor. Since it was named, they may have pinned the
+// shard to another region, or cordoned the successor. This counts only if another region satisfies the pin or
+// is not cordoned. If there is no such region, a new choice would be no better. It might even fall on the
+// former owner, and then the next plan would move the shard again.
 func (m *Machine) wanted(t *typeTable, r *row, to *region, except sharding.NodeID, forms sharding.FormSet) bool {
 	pin, cordoned := t.pin(r.Shard), m.cordoned(to.name)
 	if to.name == pin || pin == "" && !cordoned || mutant.On("successor-wanted") {
@@ -70,9 +72,10 @@ func (m *Machine) wanted(t *typeTable, r *row, to *region, except sharding.NodeI
 	})
 }
 
-// assign gives the shard to a node, or to nobody, at a new epoch that is above both
-// the row's and the given one. The forms are those in which something may be stored; previous
-// has the states of the entities, if somebody has kept them; why is the cause.
+// assign gives the shard to a node at a new epoch. If to is zero, the row gets no owner. The epoch is above
+// both the epoch of the row and the parameter above. The forms are those in which something may be stored.
+// The parameter previous names the region that has kept the states of the entities, if one has. The
+// parameter why is the cause.
 func (m *Machine) assign(t *typeTable, r *row, to sharding.NodeID, above sharding.Epoch, forms sharding.FormSet, previous control.Previous, why sharding.Cause) {
 	was := r.Reason == sharding.Unreadable
 	counter := m.counter
@@ -80,7 +83,7 @@ func (m *Machine) assign(t *typeTable, r *row, to sharding.NodeID, above shardin
 		counter = max(counter, above.Counter())
 	}
 	if counter == math.MaxUint32 {
-		return // the term has no epochs left; the next term has
+		return // the term has no epochs left: the next term allocates the shard
 	}
 	next := sharding.Row{Shard: r.Shard, Owner: to, Epoch: sharding.MakeEpoch(m.term, counter+1), Phase: sharding.Starting}
 	if next.Epoch <= r.Epoch || next.Epoch <= above {
@@ -89,7 +92,7 @@ func (m *Machine) assign(t *typeTable, r *row, to sharding.NodeID, above shardin
 	if to.IsZero() {
 		next.Reason = m.reason(t, forms)
 		f := RowFact{Row: next, Before: forms, Successor: r.successor, Previous: previous, Cause: why}
-		m.decideRow(Given, t, r, f, to)
+		m.explainRow(Given, t, r, f, to)
 		m.commit(f)
 		if next.Reason == sharding.Unreadable && !was {
 			r.untold, m.untold = true, true
@@ -97,20 +100,22 @@ func (m *Machine) assign(t *typeTable, r *row, to sharding.NodeID, above shardin
 		return
 	}
 	f := RowFact{Row: next, Before: forms, May: m.region(to).formsOf(t).writes, Previous: previous, Cause: why}
-	m.decideRow(Given, t, r, f, to)
-	m.commit(f, Send{To: to, Msg: control.HostShard{Term: m.term, Shard: next.Shard, Epoch: next.Epoch, Previous: previous}})
+	m.explainRow(Given, t, r, f, to)
+	m.commit(f, Send{To: to, Msg: control.HostShard{Term: m.term, Shard: next.Shard, Epoch: next.Epoch, Previous: previous, Table: m.orderTable(t)}})
 	r.asked = m.now
 }
 
-// plausible reports whether a message can name an epoch although no newer coordinator
-// exists. If e is the last epoch that was given out, that is true up to e+1, because a
-// region that has stopped a shard at e takes it up again from e+1 on.
+// plausible reports whether a message that names the epoch e can have been caused by this coordinator, or
+// by an earlier one. If e is higher than that, a newer coordinator exists. The highest plausible epoch is 1
+// above the last one that was given out: a region that has stopped a shard at an epoch names the next one
+// as the lowest at which it takes the shard again.
 func (m *Machine) plausible(e sharding.Epoch) bool {
 	return e <= sharding.MakeEpoch(m.term, m.counter)+1
 }
 
-// getShardHome handles a GetShardHome. A shard that was never allocated is allocated. If the
-// owner of a shard has refused a command, it is asked whether it serves the shard.
+// getShardHome handles a GetShardHome. A shard that was never allocated is allocated. If the message says
+// that the owner has refused a command, the owner gets HostShard again, and answers whether it serves the
+// shard.
 func (m *Machine) getShardHome(in control.GetShardHome) {
 	t, r := m.find(in.Shard)
 	switch {
@@ -126,26 +131,25 @@ func (m *Machine) getShardHome(in control.GetShardHome) {
 		}
 		r.tries = min(r.tries+1, maxDoubts)
 		r.asked = m.now
-		m.send(r.Owner, control.HostShard{Term: m.term, Shard: r.Shard, Epoch: r.Epoch})
+		m.send(r.Owner, control.HostShard{Term: m.term, Shard: r.Shard, Epoch: r.Epoch, Table: m.orderTable(t)})
 	}
 }
 
-// lost reports whether waiting for the owner of a row is pointless. A nil owner is no member.
-// A volatile shard waits until its owner is no longer a member.
+// lost reports whether an owner counts as lost, so that its shards need not wait for it. An owner that is
+// nil is no member. A volatile shard waits until its owner is no longer a member.
 func lost(t *typeTable, owner *region) bool {
 	return owner == nil || !t.desc.Volatile && !(owner.registered && owner.reachable)
 }
 
-// sweep visits every allocated row after a change of the membership, or after a request of a
+// reviewRows visits every allocated row after a change of the membership, or after a request of a
 // region or an operator. Shards without an owner and shards of lost owners are allocated;
-// shards of leaving owners are handed off. A row for which that is not possible now stays as
-// it is.
-func (m *Machine) sweep() {
-	m.sweepDue, m.short, m.deferred, m.budget.freed = false, false, false, false
+// shards of leaving owners are handed off. If this is not possible now, the row stays as it is.
+func (m *Machine) reviewRows() {
+	m.reviewDue, m.short, m.deferred, m.budget.freed, m.waitingForReports = false, false, false, false, false
 	for _, t := range m.types {
 		for i := range t.rows {
 			if r := &t.rows[i]; r.Epoch != 0 {
-				m.sweepRow(t, r)
+				m.reviewRow(t, r)
 			}
 		}
 	}
@@ -153,44 +157,60 @@ func (m *Machine) sweep() {
 	m.checkHosts()
 }
 
-func (m *Machine) sweepRow(t *typeTable, r *row) {
+// declared counts the shards of all types, allocated or not.
+func (m *Machine) declared() (n int) {
+	for _, t := range m.types {
+		n += len(t.rows)
+	}
+	return n
+}
+
+func (m *Machine) reviewRow(t *typeTable, r *row) {
 	owner, pending := m.region(r.awaited()), m.pending(r.number)
 	if lost(t, owner) || m.deprived(t, owner) {
 		forms := r.stored()
 		if pending {
 			m.deferred = true
+		} else if lost(t, owner) && m.waitsForReport(r) {
+			return
 		} else if m.release(t, r, r.left()) {
 			return
 		} else if to := m.choose(t, r, r.awaited(), forms); !to.IsZero() {
-			m.assign(t, r, to, 0, forms, r.previous, causeOfLoss(r, owner, t))
+			m.assign(t, r, to, 0, forms, r.previous, m.causeOfLoss(r, owner, t, to))
 		} else if owner == nil && r.Reason == 0 && m.unreadable(t, forms) {
 			m.assign(t, r, sharding.NodeID{}, 0, forms, r.previous, sharding.CauseUnreadable)
 		}
 		return
 	}
+	r.lostSince = time.Time{}
 	if r.Phase == sharding.HandingOff {
 		return
 	}
 	why := m.causeOfLeaving(owner)
 	switch {
-	case !owner.leaves():
+	case !owner.givesUpShards():
 	case pending:
 		m.deferred = true
 	case m.exceeds(r, sharding.NodeID{}, why) != noLimit:
 		m.short = true
-	case owner.going || owner.leaving || len(m.view(t, r.Owner, r.stored(), (*region).candidate).Regions) > 0:
-		// A region that leaves hands everything off. One that is drained keeps
-		// what no other region could serve.
+	case owner.leaving() || len(m.view(t, r.Owner, r.stored(), (*region).candidate).Regions) > 0:
+		// A region that leaves hands everything off. A region that is drained keeps
+		// the shards that no other region can serve.
 		m.handOff(t, r, sharding.NodeID{}, why)
 	}
 }
 
 // causeOfLoss says why the shard of a row is allocated to another region without waiting for its
-// owner.
-func causeOfLoss(r *row, owner *region, t *typeTable) sharding.Cause {
+// owner. If the shard has no owner, and the region was here when the shard lost its owner, or may have
+// been, the cause is why it lost it.
+func (m *Machine) causeOfLoss(r *row, owner *region, t *typeTable, to sharding.NodeID) sharding.Cause {
 	switch {
 	case r.Owner.IsZero():
-		return sharding.CauseRegionCame
+		came := r.since.After(m.since) && m.region(to).came.After(r.since)
+		if came || r.cause == 0 || r.cause == sharding.CauseUnreadable || needOf(r.cause) == voluntary {
+			return sharding.CauseRegionCame
+		}
+		return r.cause
 	case lost(t, owner):
 		return sharding.CauseRegionLost
 	}
@@ -200,9 +220,9 @@ func causeOfLoss(r *row, owner *region, t *typeTable) sharding.Cause {
 // causeOfLeaving says why the shards of a region are handed off.
 func (m *Machine) causeOfLeaving(owner *region) sharding.Cause {
 	switch {
-	case !owner.going && !owner.leaving:
+	case !owner.leaving():
 		return sharding.CauseDrain
-	case m.frozen() && owner.version != m.target.Version:
+	case m.frozenByRollout() && owner.version != m.target.Version:
 		return sharding.CauseRollout
 	}
 	return sharding.CauseLeave

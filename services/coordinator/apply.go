@@ -14,62 +14,70 @@ import (
 // typeTable is one declared type with its part of the route table.
 type typeTable struct {
 	desc    sharding.TypeDesc
-	changed uint64          // n of the last change of desc
-	number  uint64          // of its newest fact in this term
-	forms   []sharding.Form // all that were ever registered; only appended to
-	by      []string        // the versions that registered them first, as far as known
+	changed uint64          // the Machine.n of the last change of desc
+	number  uint64          // the number of the type's newest fact in this term
+	forms   []sharding.Form // all forms that were ever registered; only appended to
+	by      []string        // the application versions that have registered these forms first, as far as known
 	rows    []row           // one per shard, unallocated ones included
 	transit int             // rows that are starting with an owner, or handing off
-	fencing int             // rows that wait to be fenced, to be looked at
-	host    string          // the region that hosts it, or did last in this term
-	// unhosted is since when none does, in this term; zero: some region does.
+	fencing int             // rows that wait to be fenced, so that what is stored can be looked at
+	host    string          // a region that hosts the type, or the last one in this term that did
+	// unhosted is when the last region that hosted the type was lost, in this term; zero: some region hosts it.
 	unhosted time.Time
-	pins     []PinFact // sorted by shard
+	pins     map[uint32]PinFact // by the index of the shard
+	// suspects are the suspects and the quarantined entities, sorted by id. quarantineChanged is the n
+	// of the last change of them in this term.
+	suspects          []QuarantineFact
+	quarantineChanged uint64
 	// pinned has the pins for views; nil: not made since the last change.
 	pinned map[sharding.ShardID]string
-	// loads are what is known of the loads of the shards, by index, and shown the same for views;
-	// nil: nothing is.
+	// loads has what is known of the loads of the shards, by index. shown has the same for views. nil:
+	// nothing is known.
 	loads    []shardLoad
 	shown    []allocation.ShardLoad
 	owned    []holding // by owner
-	expected []holding // by who has the shards when what is under way has ended
+	expected []holding // by the node that will have the shards when what is under way has ended
 }
 
-// row is a line of the table and what the coordinator remembers about it.
+// row is a row of the route table, with what the coordinator knows about it.
 type row struct {
 	sharding.Row
-	// before are the forms that earlier owners may have stored, may those that the owner
-	// may store.
+	// before has the forms in which earlier owners may have stored something. may has the forms in which
+	// the present owner may store something.
 	before, may sharding.FormSet
-	successor   sharding.NodeID // who is to get the shard next; zero: anybody
+	successor   sharding.NodeID // the region that is to get the shard next; zero: none was chosen yet
 	cause       sharding.Cause  // why the shard is at its owner, or leaves
-	// next is the epoch that is reserved for the successor, 0: none is; nextMay are the forms
-	// that it may store then.
+	// next is the reserved epoch; 0: there is none. nextMay has the forms in which the successor may store
+	// something at that epoch.
 	next    sharding.Epoch
 	nextMay sharding.FormSet
 	// released says that the successor may claim the shard: the owner has released the shard, is
-	// lost, or has had its time. leaves are the forms in which something may be stored then. A new
-	// coordinator asks the owner again.
+	// lost, or has not released it in time. leaves has the forms in which something may be stored at
+	// that time. Neither is in a fact, so a new coordinator orders the owner again to release the shard.
 	released bool
 	leaves   sharding.FormSet
 	previous control.Previous
-	changed  uint64    // n of the last change
-	number   uint64    // of its newest fact in this term
-	since    time.Time // when it came into this phase, in this term
-	asked    time.Time // when its owner was last asked for something
-	// tries counts failed allocations while it is starting, and questions to
-	// the owner about refused commands while it is serving.
+	changed  uint64    // the Machine.n of the last change
+	number   uint64    // the number of the row's newest fact in this term
+	since    time.Time // when the row came into this phase, in this term
+	asked    time.Time // when its owner, or the successor, was last given an order
+	// tries counts refusals and timeouts while the row is starting. While it is serving, tries counts the
+	// questions to the owner about refused commands.
 	tries uint8
 	look  look
-	// untold says that the log does not know yet that no region reads the shard.
+	// losses are the last owners that were lost soon after they got the shard, oldest first.
+	// lostSince is since when the present owner is lost; zero: it is not.
+	losses    []loss
+	lostSince time.Time
+	// untold says that the log has yet to say that no region reads the shard.
 	untold bool
 }
 
-// expected returns who has the shard when what is under way has ended.
-func (r *row) expected() sharding.NodeID { return cmp.Or(r.successor, r.Owner) }
+// expectedOwner returns the node that will have the shard when what is under way has ended.
+func (r *row) expectedOwner() sharding.NodeID { return cmp.Or(r.successor, r.Owner) }
 
-// awaited returns the region that has been asked for something, for a row in transit: the
-// owner, or the successor when it may claim the shard.
+// awaited returns the region that must carry out an order, for a row in transit: the owner, or the
+// successor if it may claim the shard.
 func (r *row) awaited() sharding.NodeID {
 	if r.released {
 		return r.successor
@@ -84,47 +92,53 @@ type holding struct {
 	shards []sharding.ShardID
 }
 
-// inTransit reports whether the owner has been asked for something and has not
-// done it yet.
+// inTransit reports whether a region has an order for the row that it has not carried out yet.
 func inTransit(r sharding.Row) bool {
 	return r.Phase == sharding.HandingOff || r.Phase == sharding.Starting && !r.Owner.IsZero()
 }
 
-// commit is the one way in which the table changes while the term lasts: the
-// fact is applied and persisted, then follows what depends on it. The watches
-// are answered at the end of the Step, thus also after it.
+// commit is the only way in which the table changes while the term lasts. The fact is applied and
+// persisted; the outputs that depend on it come after it. Watches are answered at the end of the Step,
+// so after it too.
 func (m *Machine) commit(f Fact, consequences ...Output) {
 	m.apply(f)
 	if mutant.On("persist-before-send") {
 		m.out = append(m.out, consequences...)
 		m.wake()
-		m.persist(f)
+		m.persist(f, false)
 		return
 	}
-	m.persist(f)
+	m.persist(f, false)
 	m.out = append(m.out, consequences...)
 }
 
-// persist gives a fact out and remembers its number where it is about.
-func (m *Machine) persist(f Fact) {
-	m.persisted++
+// commitJoined does the same for a fact that must not be stored without the one before it, nor that one
+// without this.
+func (m *Machine) commitJoined(f Fact) {
+	m.apply(f)
+	m.persist(f, !mutant.On("request-one-record"))
+}
+
+// persist emits a fact to be stored, and notes its number at what the fact is about.
+func (m *Machine) persist(f Fact, joined bool) {
+	m.lastFact++
 	if row, ok := f.(RowFact); ok && mutant.On("forms-in-facts") {
 		f = RowFact{Row: row.Row, Cause: row.Cause}
 	}
-	m.emit(Persist{Fact: f})
+	m.emit(Persist{Fact: f, Joined: joined})
 	switch f := f.(type) {
 	case RowFact:
 		if _, r := m.find(f.Row.Shard); r != nil {
-			r.number = m.persisted
+			r.number = m.lastFact
 		}
 	case TypeFact:
 		if i, found := m.searchType(f.Desc.Type); found {
-			m.types[i].number = m.persisted
+			m.types[i].number = m.lastFact
 		}
 	case TargetFact:
-		m.targetFact = m.persisted
-	case CordonFact, FreezeFact, PinFact, MoveFact:
-		m.steering.number = m.persisted
+		m.targetFact = m.lastFact
+	case DrainFact, CordonFact, FreezeFact, PinFact, MoveFact, QuarantineFact:
+		m.steering.lastFact = m.lastFact
 	}
 }
 
@@ -148,6 +162,8 @@ func (m *Machine) apply(f Fact) {
 		m.applyPin(f)
 	case MoveFact:
 		m.applyMove(f)
+	case QuarantineFact:
+		m.applyQuarantine(f)
 	case UnknownFact:
 		m.keepUnknown(f)
 	}
@@ -170,14 +186,16 @@ func (m *Machine) applyDrain(f DrainFact) {
 	if mutant.On("drain-kept") && m.active && !m.recovered {
 		return // a wish of an earlier term
 	}
-	i, found := slices.BinarySearchFunc(m.drained, f.Region, sharding.NodeID.Compare)
+	i, found := m.searchDrain(f.Region)
 	switch {
 	case f.Region.IsZero():
 		return
 	case f.Resume && found:
 		m.drained = slices.Delete(m.drained, i, i+1)
-	case !f.Resume && !found:
-		m.drained = slices.Insert(m.drained, i, f.Region)
+	case !f.Resume && found:
+		m.drained[i] = f
+	case !f.Resume:
+		m.drained = slices.Insert(m.drained, i, f)
 	}
 	if r := m.region(f.Region); r != nil {
 		r.draining = !f.Resume
@@ -201,6 +219,7 @@ func (m *Machine) applyType(f TypeFact) {
 	}
 	t := m.types[i]
 	t.desc = d
+	t.showQuarantine()
 	if n := len(t.forms); len(f.Forms) >= n && slices.Equal(f.Forms[:n], t.forms) {
 		t.forms = f.Forms
 		t.by = append(slices.Clip(f.By[:min(len(f.By), len(t.forms))]), make([]string, max(0, len(t.forms)-len(f.By)))...)
@@ -218,7 +237,7 @@ func (m *Machine) applyRow(f RowFact) {
 		f.Next != 0 && (next.Phase != sharding.HandingOff || f.Successor.IsZero() || f.Next <= next.Epoch) {
 		return
 	}
-	before, last, was := *r, r.Row, r.expected()
+	before, last, was := *r, r.Row, r.expectedOwner()
 	becomes := cmp.Or(f.Successor, next.Owner)
 	owned, expected := next.Owner != last.Owner || next.Epoch != last.Epoch, becomes != was || next.Epoch != last.Epoch
 	if owned {
@@ -240,17 +259,20 @@ func (m *Machine) applyRow(f RowFact) {
 	if t.loads != nil {
 		m.shiftLoad(was, becomes, t.loads[next.Shard.Index].Load)
 	}
-	m.allocated += one(last.Epoch == 0)
+	m.allocated += toInt(last.Epoch == 0)
 	m.endMove(next)
-	t.transit += one(inTransit(next)) - one(inTransit(last))
+	t.transit += toInt(inTransit(next)) - toInt(inTransit(last))
 	m.budget.count(&before, r)
 	for _, e := range []sharding.Epoch{next.Epoch, f.Next} {
 		if e.Term() == m.term && (e != f.Next || !mutant.On("next-counted")) {
 			m.counter = max(m.counter, e.Counter())
 		}
 	}
-	r.since, r.asked = m.now, time.Time{}
-	t.fencing -= one(r.look == fencing)
+	if f.Cause == sharding.CauseRegionLost && next.Epoch != last.Epoch && !last.Owner.IsZero() && last.Phase == sharding.Serving && m.recovered {
+		m.noteLoss(r, last.Owner, r.since)
+	}
+	r.since, r.asked, r.lostSince = m.now, time.Time{}, time.Time{}
+	t.fencing -= toInt(r.look == fencing)
 	r.look = notLooked
 	switch {
 	case next.Phase != sharding.Starting || last.Phase != sharding.Starting:
@@ -261,7 +283,8 @@ func (m *Machine) applyRow(f RowFact) {
 	r.changed = m.count(change{shard: next.Shard})
 }
 
-func one(b bool) int {
+// toInt returns 1 for true, and 0 for false.
+func toInt(b bool) int {
 	if b {
 		return 1
 	}
@@ -274,11 +297,11 @@ func (m *Machine) countExpected(node sharding.NodeID, change int) {
 	if node.IsZero() {
 		return
 	}
-	if m.expected == nil {
-		m.expected = map[sharding.NodeID]int{}
+	if m.expectedShards == nil {
+		m.expectedShards = map[sharding.NodeID]int{}
 	}
-	if m.expected[node] += change; m.expected[node] == 0 {
-		delete(m.expected, node)
+	if m.expectedShards[node] += change; m.expectedShards[node] == 0 {
+		delete(m.expectedShards, node)
 	}
 }
 
@@ -293,7 +316,7 @@ func (t *typeTable) release(list *[]holding, node sharding.NodeID, r sharding.Ro
 		if h.shards[at] != r.Shard {
 			continue
 		}
-		if at == 0 { // the rule when an owner is lost: nothing is moved then
+		if at == 0 { // the usual case when an owner is lost; no element need be moved
 			h.shards = h.shards[1:]
 		} else {
 			h.shards = slices.Delete(h.shards, at, at+1)

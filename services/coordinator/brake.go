@@ -9,10 +9,10 @@ import (
 
 // The brake stops voluntary moves while commands are much slower than usual. The usual latency is
 // the baseline: the smoothed p99 of windows without a voluntary move. After some slow windows in a
-// row, the brake stops voluntary moves. After a pause it lets one voluntary move begin, the probe. If
-// a window that begins after the probe is not slow, the moves are not to blame. Then moves go on, at
+// row, the brake stops voluntary moves. After a pause it lets one voluntary move begin, the trial
+// move. If a window that begins after the trial is not slow, the moves are not to blame. Then moves go on, at
 // first at half the rate. So an imbalance that itself makes commands slow is repaired. While moves are
-// stopped, the baseline is the latency that users have without moves. The probe is judged by it.
+// stopped, the baseline is the latency that users have without moves. The trial is judged by it.
 
 // BrakeState is what the brake does.
 type BrakeState uint8
@@ -21,7 +21,7 @@ type BrakeState uint8
 const (
 	BrakeReleased BrakeState = iota // moves go on, perhaps at a lower rate
 	BrakeStopped                    // no voluntary move may begin
-	BrakeProbing                    // the probe may begin, or has begun and is not judged yet
+	BrakeTrying                     // the trial may begin, or has begun and is not judged yet
 )
 
 // String returns the name of the state.
@@ -31,7 +31,7 @@ func (s BrakeState) String() string {
 		return "released"
 	case BrakeStopped:
 		return "stopped"
-	case BrakeProbing:
+	case BrakeTrying:
 		return "probing"
 	}
 	return "invalid"
@@ -49,10 +49,10 @@ type brake struct {
 	halvings uint8         // how often the rate is halved
 	moved    bool          // a voluntary move was under way in this window
 	since    time.Time     // when moves were stopped; zero: they are not held back
-	stateAt  time.Time     // stopped: when the pause began; probing: when the pause ended
-	probeAt  time.Time     // probing: when the probe began; zero: it has not begun
-	noMoves  bool          // probing: a plan has ended, and no move has begun
-	probes   int           // how many probes have begun since moves were stopped
+	stateAt  time.Time     // stopped: when the pause began; trying: when the pause ended
+	trialAt  time.Time     // trying: when the trial began; zero: it has not begun
+	noMoves  bool          // trying: a plan has ended, and no move has begun
+	trials   int           // how many trials have begun since moves were stopped
 	cause    window        // the window that stopped the moves
 	usual    time.Duration // the baseline at that time
 	last     window        // the window that ended last
@@ -72,27 +72,27 @@ func (b *brake) room(cfg *Config, handoffs int) int {
 	switch {
 	case b.state == BrakeStopped:
 		return 0
-	case b.state == BrakeProbing:
-		return one(b.probeAt.IsZero() || mutant.On("probe-alone"))
+	case b.state == BrakeTrying:
+		return toInt(b.trialAt.IsZero() || mutant.On("trial-alone"))
 	}
 	return max(b.part(cfg.MaxHandoffs)-handoffs, 0)
 }
 
-// moveBegan is called when a voluntary move begins. The first move after the pause is the probe.
+// moveBegan is called when a voluntary move begins. The first move after the pause is the trial.
 func (b *brake) moveBegan(now time.Time) {
 	b.moved = true
-	if b.state == BrakeProbing && b.probeAt.IsZero() {
-		b.probeAt = now
-		b.probes++
+	if b.state == BrakeTrying && b.trialAt.IsZero() {
+		b.trialAt = now
+		b.trials++
 	}
 }
 
 // tick ends the pause when its time is over. It reports whether the pause has just ended.
 func (b *brake) tick(now time.Time, cfg *Config) bool {
-	if b.state != BrakeStopped || now.Sub(b.stateAt) < cfg.BrakePause || mutant.On("brake-probes") {
+	if b.state != BrakeStopped || now.Sub(b.stateAt) < cfg.BrakePause || mutant.On("brake-trials") {
 		return false
 	}
-	b.state, b.stateAt, b.probeAt, b.noMoves = BrakeProbing, now, time.Time{}, false
+	b.state, b.stateAt, b.trialAt, b.noMoves = BrakeTrying, now, time.Time{}, false
 	return true
 }
 
@@ -113,14 +113,14 @@ func (b *brake) windowEnded(now, began time.Time, w window, moving int, cfg *Con
 	switch {
 	case b.state == BrakeReleased && !slow:
 		b.slow = 0
-		b.halvings -= uint8(one(b.halvings > 0))
+		b.halvings -= uint8(toInt(b.halvings > 0))
 	case b.state == BrakeReleased:
 		if b.slow++; b.slow >= cfg.BrakeWindows || mutant.On("brake-two-windows") {
 			b.stop(now, w)
 		}
-	case b.state == BrakeProbing && !b.probeAt.IsZero() && slow && !mutant.On("probe-judged"):
-		b.pause(now) // the probe has made commands slow
-	case b.state == BrakeProbing && !slow && b.judged(began):
+	case b.state == BrakeTrying && !b.trialAt.IsZero() && slow && !mutant.On("trial-judged"):
+		b.pause(now) // the trial has made commands slow
+	case b.state == BrakeTrying && !slow && b.judged(began, w, cfg):
 		b.state, b.slow = BrakeReleased, 0
 	}
 	if b.idle() {
@@ -131,23 +131,25 @@ func (b *brake) windowEnded(now, began time.Time, w window, moving int, cfg *Con
 	return b.state != before || b.halvings != rate
 }
 
-// judged reports whether a window that began at the time began can judge the probe. It can if it
-// began after the probe did. The probe need not have ended, because a move may be stuck. If there is
-// nothing to move, no probe is needed.
-func (b *brake) judged(began time.Time) bool {
-	if b.probeAt.IsZero() {
+// judged reports whether a window that began at the time began can judge the trial. It can if it
+// began after the trial did. The trial need not have ended, because a move may be stuck. But while it is
+// under way, a window with few commands says nothing: perhaps they wait for the trial. If there is nothing to
+// move, no trial is needed.
+func (b *brake) judged(began time.Time, w window, cfg *Config) bool {
+	if b.trialAt.IsZero() {
 		return b.noMoves && !began.Before(b.stateAt)
 	}
-	return !began.Before(b.probeAt)
+	known := w.samples >= uint64(cfg.BrakeSamples) || !b.moved || mutant.On("trial-samples")
+	return !began.Before(b.trialAt) && known
 }
 
 // planEnded is called when a plan has ended. Perhaps none of the plan's moves could begin.
-func (b *brake) planEnded() { b.noMoves = b.state == BrakeProbing && b.probeAt.IsZero() }
+func (b *brake) planEnded() { b.noMoves = b.state == BrakeTrying && b.trialAt.IsZero() }
 
 // stop stops voluntary moves, and halves the rate at which they go on later.
 func (b *brake) stop(now time.Time, w window) {
 	if b.since.IsZero() {
-		b.since, b.probes = now, 0
+		b.since, b.trials = now, 0
 	}
 	b.cause, b.usual, b.slow = w, b.baseline, 0
 	b.halvings = min(b.halvings+1, maxHalvings)
@@ -157,7 +159,7 @@ func (b *brake) stop(now time.Time, w window) {
 	b.pause(now)
 }
 
-func (b *brake) pause(now time.Time) { b.state, b.stateAt, b.probeAt = BrakeStopped, now, time.Time{} }
+func (b *brake) pause(now time.Time) { b.state, b.stateAt, b.trialAt = BrakeStopped, now, time.Time{} }
 
 // learn moves the baseline towards the p99 of a window. Any window may lower the baseline, because
 // moves make nothing faster. Only a window without a voluntary move that is not slow may raise it. The
@@ -186,10 +188,10 @@ type BrakeView struct {
 	Part int
 	// Since is when voluntary moves were stopped; zero: the brake limits nothing.
 	Since time.Time
-	// Next is when the next probe may begin; zero: moves are not stopped.
+	// Next is when the next trial may begin; zero: moves are not stopped.
 	Next time.Time
-	// Probes is the number of probes that have begun after Since.
-	Probes int
+	// Trials is the number of trials that have begun after Since.
+	Trials int
 	// Slow is the p99 of the window that stopped the moves. Usual is the baseline at that time.
 	Slow, Usual time.Duration
 	// P99 is the p99 of the last window, which has Samples latencies. Baseline is the present
@@ -200,7 +202,7 @@ type BrakeView struct {
 
 func (b *brake) view(cfg *Config) BrakeView {
 	v := BrakeView{
-		State: b.state, Part: 1 << b.halvings, Since: b.since, Probes: b.probes,
+		State: b.state, Part: 1 << b.halvings, Since: b.since, Trials: b.trials,
 		Slow: b.cause.p99, Usual: b.usual, P99: b.last.p99, Baseline: b.baseline, Samples: b.last.samples,
 	}
 	if b.state == BrakeStopped {
@@ -218,7 +220,7 @@ func (v BrakeView) Why() string {
 	switch v.State {
 	case BrakeStopped:
 		did = "voluntary moves are stopped"
-	case BrakeProbing:
+	case BrakeTrying:
 		did = "voluntary moves are tried one at a time"
 	}
 	return fmt.Sprintf("%s: the p99 of commands was %s, usually it is %s", did, roughly(v.Slow), roughly(v.Usual))

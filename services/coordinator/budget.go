@@ -52,17 +52,17 @@ const (
 // budget counts the handoffs that are under way, and decides whether another one may begin.
 type budget struct {
 	handoffs int // rows in phase handing-off
-	// from counts handoffs by owner, to counts them by successor.
+	// from has the number of handoffs by owner, and to by successor.
 	from, to map[sharding.NodeID]int
 	// moving is the number of voluntary moves under way. Their rows are in phase handing-off or
 	// starting.
 	moving int
-	freed  bool        // a handoff has ended since the last sweep
+	freed  bool        // a handoff has ended since the last review of the rows
 	begun  []time.Time // when the voluntary moves of the last minute began, oldest first; only if they are limited
 	brake  brake
 }
 
-// count counts the change of a row.
+// count updates the counts after the change of a row.
 func (b *budget) count(before, after *row) {
 	if before.Phase == sharding.HandingOff {
 		b.handoffs--
@@ -75,7 +75,7 @@ func (b *budget) count(before, after *row) {
 		b.from = add(b.from, after.Owner, 1)
 		b.to = add(b.to, after.successor, 1)
 	}
-	b.moving += one(after.moves()) - one(before.moves())
+	b.moving += toInt(after.moves()) - toInt(before.moves())
 }
 
 // moves reports whether a voluntary move of the shard is under way. The row keeps the cause of the
@@ -96,8 +96,8 @@ func add(counts map[sharding.NodeID]int, n sharding.NodeID, change int) map[shar
 	return counts
 }
 
-// exceeds returns the limit that a handoff would exceed if it began now; noLimit: it may begin.
-// A zero successor means that it is not known yet.
+// exceeds returns the limit that a handoff would exceed if it began now; noLimit: the handoff may begin.
+// If the successor is not known yet, it is zero.
 func (b *budget) exceeds(now time.Time, cfg *Config, n need, owner, successor sharding.NodeID) limit {
 	if mutant.On("required-braked") && n == required || mutant.On("drain-braked") && n == drained {
 		n = voluntary

@@ -185,39 +185,54 @@ func stopsMoves() string {
 		w.want("a drain", drained, w.r1, sharding.NodeID{}, noLimit))
 }
 
-// probesAfterPause: after the pause, one move may begin alone: the probe.
-func probesAfterPause() string {
+// trialAfterPause: after the pause, one move may begin alone: the trial.
+func trialAfterPause() string {
 	w := stopped()
 	w.windows(5, 1000, quick)
 	before := w.mayMove("before the pause is over", false)
 	w.windows(1, 1000, quick)
-	probe := w.mayMove("after the pause", true)
+	trial := w.mayMove("after the pause", true)
 	w.begin(w.r1, w.r2, voluntary)
-	during := w.mayMove("while the probe is under way", false)
+	during := w.mayMove("while the trial is under way", false)
 	w.end(w.r1, w.r2, voluntary)
-	return cmp.Or(before, probe, during, w.mayMove("while the probe is judged", false))
+	return cmp.Or(before, trial, during, w.mayMove("while the trial is judged", false))
 }
 
-// probeIsJudged: if the probe makes commands slow, a pause follows. Otherwise moves go on at half the
+// trialIsJudged: if the trial makes commands slow, a pause follows. Otherwise moves go on at half the
 // rate, and each window that is not slow doubles the rate.
-func probeIsJudged() string {
+func trialIsJudged() string {
 	w := stopped()
 	w.windows(6, 1000, quick)
 	w.begin(w.r1, w.r2, voluntary)
 	w.windows(1, 1000, slow)
 	w.end(w.r1, w.r2, voluntary)
-	worse := w.is("after a probe that has made it worse", BrakeStopped, 2)
+	worse := w.is("after a trial that has made it worse", BrakeStopped, 2)
 	w.windows(6, 1000, quick)
 	w.begin(w.r1, w.r2, voluntary)
 	w.end(w.r1, w.r2, voluntary)
 	w.windows(1, 1000, quick)
-	good := w.is("after a probe that has not", BrakeReleased, 2)
+	good := w.is("after a trial that has not", BrakeReleased, 2)
 	for range w.cfg.MaxHandoffs / 2 {
 		w.begin(w.r1, w.r2, voluntary)
 	}
 	half := w.mayMove("with half of the budget taken", false)
 	w.windows(1, 1000, quick)
 	return cmp.Or(worse, good, half, w.is("after a quick window", BrakeReleased, 1), w.mayMove("at the full rate", true))
+}
+
+// trialStalls: a window with few commands does not judge a trial that was under way in it. Without any
+// commands, the window after the trial does.
+func trialStalls() string {
+	w := stopped()
+	w.windows(6, 1000, quick)
+	w.begin(w.r1, w.r2, voluntary)
+	w.windows(2, 50, slow)
+	stalled := w.is("while few commands are executed", BrakeTrying, 2)
+	w.end(w.r1, w.r2, voluntary)
+	w.windows(1, 50, slow)
+	ended := w.is("in the window in which the trial ends", BrakeTrying, 2)
+	w.windows(1, 0, 0)
+	return cmp.Or(stalled, ended, w.is("after it", BrakeReleased, 2))
 }
 
 // baselineIsStill: only windows without a voluntary move raise the baseline.
@@ -238,7 +253,7 @@ func imbalanceIsCured() string {
 	w.begin(w.r1, w.r2, voluntary)
 	w.end(w.r1, w.r2, voluntary)
 	w.windows(1, 1000, slow)
-	half := w.is("after the probe", BrakeReleased, 2)
+	half := w.is("after the trial", BrakeReleased, 2)
 	w.begin(w.r1, w.r2, voluntary)
 	w.windows(2, 1000, slow)
 	full := w.is("while it is as slow as without moves", BrakeReleased, 1)
@@ -249,11 +264,11 @@ func imbalanceIsCured() string {
 	return cmp.Or(stopped, half, full)
 }
 
-// nothingToMove: if there is nothing to move, the brake is released without a probe.
+// nothingToMove: if there is nothing to move, the brake is released without a trial.
 func nothingToMove() string {
 	w := stopped()
 	w.windows(8, 1000, slow)
-	unknown := w.is("before that is known", BrakeProbing, 2)
+	unknown := w.is("before that is known", BrakeTrying, 2)
 	w.brake.planEnded()
 	w.windows(1, 1000, slow)
 	half := w.is("after a plan and a window", BrakeReleased, 2)
@@ -265,7 +280,7 @@ func nothingToMove() string {
 var budgetRules = map[string]func() string{
 	"at once": atOnce, "per region": perRegion, "per minute": perMinute,
 	"two windows": twoWindows, "few samples": fewSamples, "small excess": smallExcess, "moves are stopped": stopsMoves,
-	"a probe after the pause": probesAfterPause, "the probe is judged": probeIsJudged,
+	"a trial after the pause": trialAfterPause, "the trial is judged": trialIsJudged, "the trial stalls": trialStalls,
 	"the baseline": baselineIsStill, "an imbalance is cured": imbalanceIsCured, "nothing to move": nothingToMove,
 }
 

@@ -58,7 +58,7 @@ func (c *canary) store() {
 // unserved counts the shards without an owner.
 func (c *canary) unserved() (n int) {
 	for _, row := range c.platform.stored {
-		n += one(row.Owner.IsZero())
+		n += toInt(row.Owner.IsZero())
 	}
 	return n
 }
@@ -120,7 +120,7 @@ func TestCanaryOfAWeek(t *testing.T) {
 	}
 	byCanary := 0
 	for _, v := range c.stored {
-		byCanary += one(v == 2)
+		byCanary += toInt(v == 2)
 	}
 	if byCanary == 0 {
 		t.Fatal("the canary has stored nothing in a week")

@@ -22,8 +22,8 @@ func (m *Machine) Check() error {
 	if len(m.waiting) > m.cfg.MaxWatches {
 		return fmt.Errorf("%d watches wait, at most %d may", len(m.waiting), m.cfg.MaxWatches)
 	}
-	if len(m.parked) > m.cfg.MaxWatches || len(m.parked) > 0 && m.stored == m.persisted {
-		return fmt.Errorf("%d watches are parked, %d of %d facts are stored", len(m.parked), m.stored, m.persisted)
+	if len(m.parked) > m.cfg.MaxWatches || len(m.parked) > 0 && m.stored == m.lastFact {
+		return fmt.Errorf("%d watches are parked, %d of %d facts are stored", len(m.parked), m.stored, m.lastFact)
 	}
 	if len(m.gateways.list) > m.cfg.MaxGateways {
 		return fmt.Errorf("%d gateways are listed, at most %d may be", len(m.gateways.list), m.cfg.MaxGateways)
@@ -37,15 +37,19 @@ func (m *Machine) Check() error {
 	if m.recovered && len(m.awaited) > 0 {
 		return fmt.Errorf("recovered, but waiting for %v", m.awaited)
 	}
-	if !slices.IsSortedFunc(m.drained, sharding.NodeID.Compare) {
+	if !slices.IsSortedFunc(m.drained, func(a, b DrainFact) int { return a.Region.Compare(b.Region) }) {
 		return fmt.Errorf("the drained regions are not sorted")
 	}
 	for i := range m.regions {
-		if r := &m.regions[i]; r.draining != slices.Contains(m.drained, r.node) {
+		r := &m.regions[i]
+		if _, drained := m.searchDrain(r.node); r.draining != drained {
 			return fmt.Errorf("%v is drained: %t, and the facts say otherwise", r.node, r.draining)
 		}
 	}
 	if err := m.checkSteering(); err != nil {
+		return err
+	}
+	if err := m.checkQuarantine(); err != nil {
 		return err
 	}
 	if err := m.checkExpected(); err != nil {
@@ -72,7 +76,7 @@ func (m *Machine) Check() error {
 			if r.Epoch.Term() > m.term || r.Epoch.Term() == m.term && r.Epoch.Counter() > m.counter {
 				return fmt.Errorf("shard %v has epoch %v, the last one given out is %d.%d", r.Shard, r.Epoch, m.term, m.counter)
 			}
-			allocated += one(r.Epoch != 0)
+			allocated += toInt(r.Epoch != 0)
 			if r.Epoch != 0 {
 				epochs = append(epochs, r.Epoch)
 			}
@@ -123,8 +127,8 @@ func (m *Machine) checkExpected() error {
 			counts[h.node] += len(h.shards)
 		}
 	}
-	if !maps.Equal(counts, m.expected) {
-		return fmt.Errorf("%v are to have shards, %v are counted", counts, m.expected)
+	if !maps.Equal(counts, m.expectedShards) {
+		return fmt.Errorf("%v are to have shards, %v are counted", counts, m.expectedShards)
 	}
 	return nil
 }
@@ -134,7 +138,7 @@ func (m *Machine) checkLoads() error {
 	sums := map[sharding.NodeID]sharding.Load{}
 	for _, t := range m.types {
 		for i, l := range t.loads {
-			node := t.rows[i].expected()
+			node := t.rows[i].expectedOwner()
 			if node.IsZero() || l.Load == (sharding.Load{}) {
 				continue
 			}
@@ -162,8 +166,8 @@ func (m *Machine) checkSteering() error {
 		}
 	}
 	for _, t := range m.types {
-		for i, p := range t.pins {
-			if i > 0 && t.pins[i-1].Shard.Index >= p.Shard.Index || p.Region == "" || p.Shard.Type != t.desc.Type || int(p.Shard.Index) >= len(t.rows) {
+		for i, p := range t.pins { // order-free: any of them is an error
+			if i != p.Shard.Index || p.Region == "" || p.Shard.Type != t.desc.Type || int(i) >= len(t.rows) {
 				return fmt.Errorf("the pin %+v is out of place", p)
 			}
 		}
@@ -175,8 +179,8 @@ func (m *Machine) checkSteering() error {
 }
 
 func (m *Machine) checkStandby() error {
-	if m.planning || len(m.expected) > 0 {
-		return fmt.Errorf("a standby waits for a plan: %t, and counts shards of %d nodes", m.planning, len(m.expected))
+	if m.planning || len(m.expectedShards) > 0 {
+		return fmt.Errorf("a standby waits for a plan: %t, and counts shards of %d nodes", m.planning, len(m.expectedShards))
 	}
 	if len(m.steering.cordons) > 0 || len(m.steering.moves) > 0 || m.steering.freeze.Frozen {
 		return fmt.Errorf("a standby knows what operators want: %+v", m.steering)
@@ -185,7 +189,7 @@ func (m *Machine) checkStandby() error {
 		return fmt.Errorf("a standby keeps %d types, %d watches, version %d", len(m.types), len(m.waiting), m.n)
 	}
 	for i := range m.regions {
-		if r := &m.regions[i]; r.registered || r.leaving || r.draining || r.journal != (journalHealth{}) {
+		if r := &m.regions[i]; r.registered || r.shutdown || r.draining || r.journal != (journalHealth{}) {
 			return fmt.Errorf("a standby remembers what %v said to a term", r.node)
 		}
 	}
@@ -223,12 +227,12 @@ func (t *typeTable) check() error {
 			r.Phase > sharding.Starting && nobody, r.Reason != 0 && !nobody:
 			return fmt.Errorf("the row %+v makes no sense", r.Row)
 		}
-		transit += one(inTransit(r.Row))
-		owned += one(!nobody)
+		transit += toInt(inTransit(r.Row))
+		owned += toInt(!nobody)
 		if !nobody && !slices.Contains(t.shardsOf(r.Owner), r.Shard) {
 			return fmt.Errorf("%v is not on the list of its owner %v", r.Shard, r.Owner)
 		}
-		if to := r.expected(); !to.IsZero() && !slices.Contains(shardsIn(t.expected, to), r.Shard) {
+		if to := r.expectedOwner(); !to.IsZero() && !slices.Contains(shardsIn(t.expected, to), r.Shard) {
 			return fmt.Errorf("%v is not on the list of %v, which is to have it", r.Shard, to)
 		}
 		if !r.successor.IsZero() && r.Phase == sharding.Starting && !nobody {
@@ -237,7 +241,7 @@ func (t *typeTable) check() error {
 		if r.next != 0 && (r.Phase != sharding.HandingOff || r.successor.IsZero() || r.next <= r.Epoch || t.desc.Volatile) || r.next == 0 && (r.released || r.nextMay != "") {
 			return fmt.Errorf("epoch %v is reserved for %v, released %t, and the row is %+v", r.next, r.successor, r.released, r.Row)
 		}
-		expected += one(!r.expected().IsZero())
+		expected += toInt(!r.expectedOwner().IsZero())
 	}
 	held, err := t.checkHoldings(t.owned)
 	if err != nil {

@@ -11,16 +11,20 @@ import (
 
 // Regions of several versions may run side by side, in a rollout for instance, and know
 // different commands of a type. A command exists as long as a registered region has it,
-// whichever region registered last. When no region of a type is left, its commands stay.
-// So do those that only the target version has, while none of its regions is here: the
-// first of them, killed and restarted, must not make its commands unknown for a moment.
+// whichever region registered last. When no region hosts a type any more, the commands of the type stay.
+// While no region of the target version is registered, the commands that only the target version has stay
+// too: if its first region is killed and restarts, its commands must not become unknown meanwhile.
 
-// commands returns the commands of a type, sorted by name, if a region registers it with
-// desc.
+// commands returns the commands that a type has when a region registers it with the descriptor desc, sorted
+// by name.
 func (m *Machine) commands(from sharding.NodeID, desc sharding.TypeDesc) []sharding.CommandDesc {
+	i, found := m.searchType(desc.Type)
+	if found && slices.Equal(desc.Commands, m.types[i].desc.Commands) {
+		return desc.Commands // they include the commands of the other regions
+	}
 	others, _ := m.commandsOfRegions(desc.Type, from)
 	all := join(desc.Commands, others)
-	if i, found := m.searchType(desc.Type); found && (!m.allSpoken(from) || m.targetAway() && !mutant.On("target-commands")) {
+	if found && (!m.allSpoken(from) || m.targetAway() && !mutant.On("target-commands")) {
 		all = join(all, m.types[i].desc.Commands)
 	}
 	if mutant.On("last-registers") {
@@ -41,17 +45,27 @@ func (m *Machine) commandsOfRegions(t sharding.EntityType, besides sharding.Node
 	return all, hosted
 }
 
-// allSpoken reports whether every region besides one has told this term its commands. A
-// new term perhaps does not know all regions at first.
+// allSpoken reports whether every region, except one, has registered its commands in this term. When a term
+// begins, perhaps not all regions are known.
 func (m *Machine) allSpoken(besides sharding.NodeID) bool {
-	return m.now.Sub(m.since) >= m.cfg.RecoveryWait && !slices.ContainsFunc(m.regions, func(r region) bool {
+	return m.now.Sub(m.since) >= m.cfg.RecoveryWait && !m.anyRegion(func(r *region) bool {
 		return !r.registered && r.node != besides
 	})
 }
 
+// anyRegion reports whether the function is returns true for any region.
+func (m *Machine) anyRegion(is func(*region) bool) bool {
+	for i := range m.regions {
+		if is(&m.regions[i]) {
+			return true
+		}
+	}
+	return false
+}
+
 // targetAway reports whether no registered region has the target version.
 func (m *Machine) targetAway() bool {
-	return m.target.Version != "" && !slices.ContainsFunc(m.regions, func(r region) bool {
+	return m.target.Version != "" && !m.anyRegion(func(r *region) bool {
 		return r.registered && r.version == m.target.Version
 	})
 }

@@ -137,9 +137,10 @@ type Config struct {
 	// is further behind gets the full table. Default 65536.
 	ChangeLog int
 
-	// FactsPerRecord and RecordBytes bound a record of the fact stream; one fact
-	// that is larger goes alone. Default 1024 and 1 MiB: one write of the journal,
-	// far below the largest operation that it takes.
+	// FactsPerRecord and RecordBytes bound a record of the fact stream. A fact that is larger
+	// goes alone, and the facts of one request of an operator are never divided, see MaxPins.
+	// Default 1024 and 1 MiB: one write of the journal, far below the largest operation that
+	// it takes.
 	FactsPerRecord, RecordBytes int
 	// CompactAfter is how many facts follow the snapshot of the stream before the
 	// table is stored once more, to begin there; more for a table of more than half
@@ -182,16 +183,47 @@ type Config struct {
 	// MaxCordons bounds the names of regions that operators have cordoned. Default 1024: more
 	// than there are regions.
 	MaxCordons int
-	// MaxPins bounds the shards of one request to pin them. Default 4096: a record or two of
-	// the fact stream. All pins together are at most as many as there are shards.
+	// MaxPins bounds the shards of one request to pin them. Default 4096: all of them are in
+	// one record of the fact stream, and with the longest names and reasons they take 4 MB, a quarter of
+	// the largest operation that the journal takes. All pins together are at most as many as there are shards.
 	MaxPins int
-	// MaxWeighed is the number of decisions of one Step that list the regions that might have
-	// got the shard. Default 1024: this is enough for the shards of a lost region, and
-	// takes no noticeable time.
+	// MaxMoments and MomentBytes bound the planning moments that are kept, the newest, in number and in
+	// bytes. At least one is kept. Defaults 64 and 16 MiB: if nothing moves, a moment takes a few
+	// kilobytes; if everything has, 100,000 shards take about 1 MB.
+	MaxMoments, MomentBytes int
+	// MomentInterval is the shortest time between two planning moments. Default 10 s: with MaxMoments,
+	// the last ten minutes are kept while much happens. A moment of
+	// 100,000 shards takes the loop 6 ms.
+	MomentInterval time.Duration
+	// BrokenInterval is the shortest time between two counts of the shards that break a constraint.
+	// Default 5 s: a count looks at all regions of each type, and operators wait for minutes before
+	// they look at what it says.
+	BrokenInterval time.Duration
+	// MaxWeighed bounds how many regions one Step weighs for explanations, which list the regions
+	// that might have got a shard: with 1,000 regions, 16 explanations of a Step have this list, and
+	// with 10 regions 1,638. The first explanation always has it. Default 16384: so many take about
+	// 10 ms, and a Step may allocate thousands of shards while commands wait for them.
 	MaxWeighed int
+	// ReviewAtOnce is the number of shards up to which every change of the membership is followed by a
+	// look at all rows in the same Step. With more shards, that happens at the next tick, for all
+	// changes together. Default 16384: a look at these takes less than a millisecond, and a
+	// thousand regions may register at the same moment.
+	ReviewAtOnce int
 	// MaxReason bounds, in bytes, the texts in which operators say who they are and why they
 	// act. Default 256: a sentence.
 	MaxReason int
+	// QuarantineCrashes is after how many crashes of regions an entity is quarantined that ran at each of
+	// them. 0: no entity is quarantined by itself. Default 2: one crash may have any cause.
+	QuarantineCrashes int
+	// QuarantineWindow is the time within which these crashes count. Default 10 min: a platform may
+	// start a process that has ended several times again only after five minutes.
+	QuarantineWindow time.Duration
+	// CrashPatience is how long a shard whose last owners were lost one after the other waits for their
+	// reports. Default 3 s: a platform starts a process that has ended again in less time.
+	CrashPatience time.Duration
+	// MaxQuarantined bounds the suspects and quarantined entities together. Default 1000: an operator looks
+	// at each of them.
+	MaxQuarantined int
 	// MaxForms bounds the forms in which one type is stored, over its whole life. Each form
 	// takes a bit or two in every row. Default 1024: a new form every week for twenty years.
 	MaxForms int
@@ -247,8 +279,17 @@ func DefaultConfig() Config {
 		MaxCommands:              1024,
 		MaxCordons:               1024,
 		MaxPins:                  4096,
-		MaxWeighed:               1024,
+		MaxMoments:               64,
+		MomentBytes:              16 << 20,
+		MomentInterval:           10 * time.Second,
+		BrokenInterval:           5 * time.Second,
+		MaxWeighed:               16384,
+		ReviewAtOnce:             1 << 14,
 		MaxReason:                256,
+		QuarantineCrashes:        2,
+		QuarantineWindow:         10 * time.Minute,
+		CrashPatience:            3 * time.Second,
+		MaxQuarantined:           1000,
 		MaxForms:                 1024,
 		MaxUnknownFacts:          4096,
 	}
@@ -262,12 +303,11 @@ func (c *Config) strategy(t sharding.EntityType) allocation.Strategy {
 	return c.Strategy
 }
 
-// byLoad reports whether a type has the strategy "load".
+// byLoad reports whether shards of a type move because of their loads.
 func (c *Config) byLoad() bool {
-	_, is := c.Strategy.(allocation.LeastLoad)
+	is := allocation.GoesByLoad(c.Strategy)
 	for _, s := range c.Strategies { // order-free: any of them will do
-		_, own := s.(allocation.LeastLoad)
-		is = is || own
+		is = is || allocation.GoesByLoad(s)
 	}
 	return is
 }
@@ -295,8 +335,8 @@ func (c Config) Validate() error {
 		{"HandoffTimeout", c.HandoffTimeout}, {"HandoffSlack", c.HandoffSlack},
 		{"JournalReport", c.JournalReport}, {"JournalFresh", c.JournalFresh},
 		{"BrakeWindow", c.BrakeWindow}, {"BrakeExcess", c.BrakeExcess}, {"BrakePause", c.BrakePause}, {"GatewayForgotten", c.GatewayForgotten},
-		{"RebalanceInterval", c.RebalanceInterval}, {"LoadReport", c.LoadReport}, {"RolloutFreeze", c.RolloutFreeze}, {"WatchHold", c.WatchHold},
-		{"RetryPause", c.RetryPause}, {"TakeoverTimeout", c.TakeoverTimeout},
+		{"RebalanceInterval", c.RebalanceInterval}, {"MomentInterval", c.MomentInterval}, {"BrokenInterval", c.BrokenInterval}, {"LoadReport", c.LoadReport}, {"RolloutFreeze", c.RolloutFreeze}, {"WatchHold", c.WatchHold},
+		{"QuarantineWindow", c.QuarantineWindow}, {"CrashPatience", c.CrashPatience}, {"RetryPause", c.RetryPause}, {"TakeoverTimeout", c.TakeoverTimeout},
 		{"JournalHeartbeatInterval", c.JournalHeartbeatInterval}, {"JournalHeartbeatPatience", c.JournalHeartbeatPatience}, {"SurveyInterval", c.SurveyInterval},
 	} {
 		if f.value <= 0 {
@@ -311,7 +351,7 @@ func (c Config) Validate() error {
 		{"BrakeRise", c.BrakeRise}, {"BrakeFall", c.BrakeFall}, {"MaxGateways", c.MaxGateways}, {"MaxVersions", c.MaxVersions}, {"MaxLabels", c.MaxLabels}, {"MaxWatches", c.MaxWatches},
 		{"ChangeLog", c.ChangeLog}, {"FactsPerRecord", c.FactsPerRecord}, {"RecordBytes", c.RecordBytes}, {"CompactAfter", c.CompactAfter},
 		{"MaxHeld", c.MaxHeld}, {"MaxHeldBytes", c.MaxHeldBytes}, {"MaxTypes", c.MaxTypes}, {"MaxShards", c.MaxShards}, {"MaxCommands", c.MaxCommands}, {"MaxForms", c.MaxForms}, {"MaxUnknownFacts", c.MaxUnknownFacts},
-		{"MaxCordons", c.MaxCordons}, {"MaxPins", c.MaxPins}, {"MaxReason", c.MaxReason}, {"MaxWeighed", c.MaxWeighed},
+		{"MaxCordons", c.MaxCordons}, {"MaxPins", c.MaxPins}, {"MaxReason", c.MaxReason}, {"MaxWeighed", c.MaxWeighed}, {"ReviewAtOnce", c.ReviewAtOnce}, {"MaxQuarantined", c.MaxQuarantined}, {"MaxMoments", c.MaxMoments}, {"MomentBytes", c.MomentBytes},
 	} {
 		if f.value < 1 {
 			bad("%s is %d, must be at least 1", f.name, f.value)
@@ -322,6 +362,9 @@ func (c Config) Validate() error {
 	}
 	if !(c.BrakeFactor > 1 && c.BrakeFactor <= 1000) {
 		bad("BrakeFactor is %v, must be above 1 and at most 1000: usual latencies are not slow", c.BrakeFactor)
+	}
+	if c.QuarantineCrashes < 0 {
+		bad("QuarantineCrashes is %d, must be 0 (never) or more", c.QuarantineCrashes)
 	}
 	if c.LoadCooldown < 0 {
 		bad("LoadCooldown is %v, must not be below 0", c.LoadCooldown)

@@ -17,6 +17,8 @@
 //	register.go  regions and types
 //	commands.go  which commands a type has
 //	forms.go     which regions read what is stored in a shard
+//	quarantine.go  which entities make the processes of regions crash, and so must not run
+//	quarantine_request.go  the same, at the request of operators
 //	look.go      which forms are stored in shards that no region reads
 //	hosts.go     which types no region hosts
 //	health.go    which regions reach the journal
@@ -30,17 +32,30 @@
 //	brake.go     when moves pause because commands are slow
 //	gateways.go  what gateways report about the commands of their clients
 //	rollout.go   which version of the application gets shards
-//	decide.go    decisions and their reasons, for people
-//	ring.go      storing decisions
+//	explain.go   explanations of decisions, for people
+//	explanation_log.go  keeping the newest explanations in the journal
 //	watch.go     the watches of the table
 //
 // # Life of a row
 //
-//	             GetShardHome            ShardStarted            rebalance, drain, leave
-//	unallocated ─────────────▶ starting ─────────────▶ serving ─────────────▶ handing-off
-//	                             ▲ (sends HostShard)      ▲     (sends HandOff) │ │
-//	                             │                        └── reserved epoch ◀──┘ │ ShardStarted of the successor
-//	                             └──────────── higher epoch ◀─────────────────────┘ ShardStopped
+//	             (1)            (2)           (3)
+//	unallocated ─────▶ starting ─────▶ serving ─────▶ handing-off
+//	                      ▲               ▲             │     │
+//	                      │               └─────────────┘     │
+//	                      │                     (4)           │
+//	                      └───────────────────────────────────┘
+//	                                    (5)
+//
+// Each arrow is a fact, which an event causes. In the new phase, the coordinator repeats an order until
+// the next event:
+//
+//	    event                                                      order in the new phase
+//	(1) GetShardHome for a shard without a row                     HostShard to the owner
+//	(2) ShardStarted from the owner                                none
+//	(3) a move for balance, a drain, a region that leaves          HandOff to the owner
+//	(4) ShardStarted from the successor, at the reserved epoch     none
+//	(5) ShardStopped, if no epoch is reserved; or the successor    HostShard to the new owner
+//	    has failed. The new owner gets a higher epoch
 //
 // The fact that begins a handoff may reserve an epoch for the successor. Then the row becomes serving
 // when the successor has claimed the shard at that epoch. When the owner has released the shard, it
@@ -53,14 +68,14 @@
 // From then on the coordinator waits for the successor. If no epoch is reserved, or if the successor
 // fails, the row goes to starting.
 //
-// A row goes from any phase to starting, at a higher epoch, if one of the following is true of its
-// owner. The shard then goes to another region if there is one. The owner
+// If the owner of a shard fails, the row goes from any phase to starting, at a higher epoch, and the
+// shard goes to another region if there is one. The owner fails in five ways:
 //
-//   - is lost (see below);
-//   - has its claim of the shard refused;
-//   - has not claimed the shard in time ([Config.HostTimeout]);
-//   - has not released the shard in time ([Config.HandoffTimeout]; journaled types only);
-//   - reports that it is cut off from the journal, while the coordinator reaches the journal
+//   - It is lost (see below).
+//   - Its claim of the shard is refused.
+//   - It has not claimed the shard in time ([Config.HostTimeout]).
+//   - It has not released the shard in time ([Config.HandoffTimeout]; journaled types only).
+//   - It reports that it is cut off from the journal, while the coordinator reaches the journal
 //     (journaled types only).
 //
 // While the coordinator waits for a successor, these rules apply to the successor, not to the owner.
@@ -76,18 +91,20 @@
 // One plan decides about all entity types. The driver computes it beside the loop: the core emits a
 // [Plan], which has the present rows and regions, and does not wait for the result. At most one plan is
 // being computed at a time. When the result arrives, the core checks each move again, against the rows
-// and regions of that moment. The fact that begins a handoff ([RowFact]) names the successor, so a new
+// and regions that it has then. The fact that begins a handoff ([RowFact]) names the successor, so a new
 // coordinator can complete the move. If a handoff begins without a plan, the strategy chooses the
 // successor at that time. If the successor can no longer get shards, the strategy chooses another one.
 //
 // # Epochs
 //
 // Every allocation takes the next epoch of the term, and so does every reservation for a successor. So
-// a later allocation of the shard has a higher epoch than the reserved one. A region that has released
-// a shard at epoch e takes the shard again only at e+1 or above. When it refuses a lower epoch, its
-// answer names e+1 (control.HostRefused.Above). So an answer to this coordinator names an epoch at most
-// 1 above the last epoch that this coordinator has allocated. If a message names a higher epoch, a
-// newer coordinator exists. The message is ignored, because this term will end soon.
+// a later allocation of the shard has a higher epoch than the reserved one.
+//
+// A message may name an epoch that cannot follow from anything that this coordinator has done. Then a
+// newer coordinator exists, and the message is ignored, because this term will end soon. The highest
+// epoch that can follow is the last epoch that it has allocated, plus 1. The reason for the 1: a region
+// that has released a shard at epoch e takes the shard again only at e+1 or above. When the region
+// refuses a lower epoch, its answer names e+1 (control.HostRefused.Above).
 //
 // # What this does not do
 //
@@ -113,10 +130,13 @@
 //  5. Messages may be lost, and so may the answer to a call; see package control. If nobody waits for
 //     a call any more, CallEnded is stepped. Each call has a number of its own.
 //  6. A Plan is computed beside the loop. The result of [Plan.Compute] is stepped, however late.
-//  7. A Decided is given to a [Ring]. The Ring is told when a term begins and when it ends. Its
-//     requests to the journal are made beside the loop.
+//  7. An [Explained] is given to an [ExplanationLog]. When a term begins, [ExplanationLog.Begin] is
+//     called. When it ends, [ExplanationLog.End] is called, or [ExplanationLog.Flush] if the
+//     coordinator has resigned. The requests of the ExplanationLog to the journal are made beside the
+//     loop.
 //  8. RaiseTerm and YieldLease go to the lease. Resign is stepped before the lease is
-//     released. After Contested (another cluster uses the journal) the process stops.
+//     released, and the lease is released when the ExplanationLog has ended. After Contested (another cluster
+//     uses the journal) the process stops.
 //
 // The loop to write:
 //

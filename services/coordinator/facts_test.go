@@ -207,7 +207,7 @@ func BenchmarkFailover(b *testing.B) {
 	for i := range desc.Shards {
 		m.Step(now, Received{Msg: control.GetShardHome{Shard: sharding.ShardID{Type: "T", Index: i}}}, nil)
 	}
-	m.Step(now, Stored{Facts: int(m.persisted)}, nil)
+	m.Step(now, Stored{Facts: int(m.lastFact)}, nil)
 	for b.Loop() {
 		c := m.Clone()
 		if out := c.Step(now, MemberGone{Node: node(nil, "r1")}, nil); len(out) != 1<<14 {

@@ -12,17 +12,18 @@ import (
 
 // Regions of several versions may store in different forms, and read different ones. A
 // shard is given only to a region that reads every form in which something may be stored
-// in it. The coordinator keeps a list of all forms of a type that were ever registered,
-// and two sets for each row: what earlier owners may have stored, and what its owner may
-// store. They are part of the fact that gives the shard to the owner, so that they are
-// durable before it can store anything. A region that has stopped a shard says what it has
-// stored, which is mostly less.
+// in the shard. The coordinator keeps a list of all forms of a type that were ever registered, and two sets
+// for each row: the forms in which earlier owners may have stored something, and the forms in which the
+// present owner may store something. The sets are part of the fact that gives the shard to the owner. So
+// they are durable before the owner can store anything. A region that has stopped a shard says in which
+// forms it has really stored something; usually these are fewer.
 
-// regionForms are those of one type of a region, as indexes into the list of the type.
+// regionForms has the forms of one type that a region writes and reads, as indexes into the list of the
+// type.
 type regionForms struct{ writes, reads sharding.FormSet }
 
-// stored are the forms in which something may be stored in the shard of a row: also by a
-// successor, which may have claimed the shard already.
+// stored returns the forms in which something may be stored in the shard of a row. The forms of a successor
+// are included, because it may have claimed the shard already.
 func (r *row) stored() sharding.FormSet {
 	if mutant.On("successor-wrote") {
 		return r.left()
@@ -30,7 +31,7 @@ func (r *row) stored() sharding.FormSet {
 	return r.left().Union(r.nextMay)
 }
 
-// left are the forms in which something may be stored when a successor claims the shard.
+// left returns the forms in which something may be stored when a successor claims the shard.
 func (r *row) left() sharding.FormSet {
 	switch {
 	case r.released:
@@ -41,8 +42,9 @@ func (r *row) left() sharding.FormSet {
 	return r.before.Union(r.may)
 }
 
-// fact is the fact that a row has changed and its forms have not. An owner that serves has
-// asked for the states that were kept, or has begun without them: nobody may ask again.
+// fact returns the fact that the row is now next, with the same forms. An owner that serves the shard has
+// fetched the kept states, or has begun without them. Nobody may fetch them again, so the fact of a serving
+// row does not name the region that kept them.
 func (r *row) fact(next sharding.Row) RowFact {
 	f := RowFact{Row: next, Before: r.before, May: r.may, Successor: r.successor, Next: r.next, NextMay: r.nextMay, Previous: r.previous, Cause: r.cause}
 	if next.Phase == sharding.Serving && !mutant.On("previous-served") {
@@ -51,8 +53,9 @@ func (r *row) fact(next sharding.Row) RowFact {
 	return f
 }
 
-// keeper returns who has the states of the shard's entities after its owner has stopped it. If
-// the owner has not kept any, and has never served the shard, it is who had them before.
+// keeper returns the region that has the states of the shard's entities after the owner has stopped the
+// shard. If the owner has kept none, and has never served the shard, keeper returns the region that had them
+// before.
 func (r *row) keeper(owner sharding.NodeID, in control.ShardStopped) control.Previous {
 	if in.Keeps {
 		return control.Previous{Owner: owner, Epoch: in.Epoch}
@@ -60,9 +63,9 @@ func (r *row) keeper(owner sharding.NodeID, in control.ShardStopped) control.Pre
 	return r.previous
 }
 
-// fact is the fact that a type has this descriptor.
+// fact returns the fact that the type has this descriptor.
 func (t *typeTable) fact(desc sharding.TypeDesc) TypeFact {
-	desc.Writes, desc.Reads = nil, nil
+	desc.Writes, desc.Reads, desc.Quarantined = nil, nil, nil // quarantined entities have facts of their own
 	return TypeFact{Desc: desc, Forms: t.forms, By: t.by}
 }
 
@@ -80,20 +83,26 @@ func extend(forms, more []sharding.Form) []sharding.Form {
 // learnForms notes what all regions store and read of a type.
 func (m *Machine) learnForms(t *typeTable) {
 	for i := range m.regions {
-		r := &m.regions[i]
-		if at, found := searchDesc(r.types, t.desc.Type); found {
-			var of regionForms
-			for i, f := range t.forms {
-				if sharding.Reads(r.types[at].Reads, f) {
-					of.reads = of.reads.With(i)
-				}
-				if _, stores := slices.BinarySearchFunc(r.types[at].Writes, f, sharding.Form.Compare); stores {
-					of.writes = of.writes.With(i)
-				}
-			}
-			r.forms[at] = of
+		m.regions[i].learnForms(t)
+	}
+}
+
+// learnForms notes what a region stores and reads of a type.
+func (r *region) learnForms(t *typeTable) {
+	at, found := searchDesc(r.types, t.desc.Type)
+	if !found {
+		return
+	}
+	var of regionForms
+	for i, f := range t.forms {
+		if sharding.Reads(r.types[at].Reads, f) {
+			of.reads = of.reads.With(i)
+		}
+		if _, stores := slices.BinarySearchFunc(r.types[at].Writes, f, sharding.Form.Compare); stores {
+			of.writes = of.writes.With(i)
 		}
 	}
+	r.forms[at] = of
 }
 
 // formsOf returns what a region stores and reads of a type that it hosts.
@@ -110,8 +119,9 @@ func (r *region) readable(t *typeTable, forms sharding.FormSet) bool {
 	return found && (r.forms[i].reads.Contains(forms) || mutant.On("readability"))
 }
 
-// afterStop returns what may be stored in the shard of a row whose owner has stopped it.
-// Until the owner has registered in this term it is not known what it means by wrote.
+// afterStop returns the forms in which something may be stored in the shard of a row whose owner has stopped
+// the shard. The parameter wrote has indexes into the owner's own list of forms. Before the owner has
+// registered in this term, this list is not known.
 func (m *Machine) afterStop(t *typeTable, r *row, wrote sharding.FormSet) sharding.FormSet {
 	owner := m.region(r.Owner)
 	if owner == nil {
@@ -148,7 +158,7 @@ func (m *Machine) reason(t *typeTable, forms sharding.FormSet) sharding.RowReaso
 	return 0
 }
 
-// checkForms says what is wrong with the forms of one descriptor, and puts them in order.
+// checkForms says what is wrong with the forms of one descriptor, and sorts them.
 func (m *Machine) checkForms(d *sharding.TypeDesc) string {
 	if d.Volatile {
 		d.Writes, d.Reads = nil, nil
@@ -200,11 +210,11 @@ func (m *Machine) checkNewForms(descs []sharding.TypeDesc) string {
 	return ""
 }
 
-// UnreadableShards are shards of one type that no region may be given, for the same reason.
+// UnreadableShards lists shards of one type that no region can take, for the same reason.
 type UnreadableShards struct {
 	Type   sharding.EntityType
 	Shards []uint32 // sorted
-	// Forms are those that may be stored and that Closest does not read.
+	// Forms are the forms that may be stored in the shards and that Closest does not read.
 	Forms []sharding.Form
 	// By are the versions that were the first to store in these forms, as far as known.
 	By []string
@@ -231,7 +241,7 @@ func (m *Machine) unreadableShards(wanted func(*row) bool) []UnreadableShards {
 	return list
 }
 
-// staying lists the shards of a region that no other one can be given now.
+// staying lists the shards of a region that no other region can take now.
 func (m *Machine) staying(of *region) []UnreadableShards {
 	var list []UnreadableShards
 	for _, t := range m.types {
@@ -252,7 +262,7 @@ func (m *Machine) staying(of *region) []UnreadableShards {
 	return list
 }
 
-// addShard adds a shard to those of which the same is missing.
+// addShard adds a shard to the entry of the list with the same reason.
 func addShard(list []UnreadableShards, u UnreadableShards, index uint32) []UnreadableShards {
 	same := slices.IndexFunc(list, func(o UnreadableShards) bool {
 		return o.Type == u.Type && o.Closest == u.Closest && o.Looked == u.Looked && slices.Equal(o.Forms, u.Forms)
@@ -290,8 +300,8 @@ func (m *Machine) missing(t *typeTable, forms sharding.FormSet, except sharding.
 	return u
 }
 
-// tellStaying tells the log, once for each drain, that it does not end because no other
-// region can be given what is left.
+// tellStaying writes to the log, once for each drain, that the drain does not end because no other region can
+// take the remaining shards.
 func (m *Machine) tellStaying() {
 	for i := range m.regions {
 		r := &m.regions[i]
@@ -315,8 +325,7 @@ func (m *Machine) tellStaying() {
 	}
 }
 
-// unreadBy counts the shards that are not with regions of a version and that none of these
-// regions reads.
+// unreadBy counts the shards that no region of the given version owns or reads.
 func (m *Machine) unreadBy(version string) int {
 	n := 0
 	for _, t := range m.types {
@@ -339,14 +348,14 @@ func (m *Machine) unreadBy(version string) int {
 				})
 				known[forms] = reads
 			}
-			n += one(!reads)
+			n += toInt(!reads)
 		}
 	}
 	return n
 }
 
-// tellUnreadable tells the log of the shards that no region reads any more, those of some
-// time together.
+// tellUnreadable writes to the log which shards no region reads any more. Shards of a short time are written
+// together.
 func (m *Machine) tellUnreadable() {
 	if !m.untold {
 		return

@@ -289,12 +289,12 @@ func TestVoluntaryMoves(t *testing.T) {
 		}
 	}
 	wait(5 * time.Second)
-	w.do(DrainRegion{Region: r2})
+	w.do(DrainRegion{Region: r2.String()})
 	wait(5 * time.Second)
 	if n := len(w.m.types[0].shardsOf(r2)); n != 6 {
 		t.Fatalf("%d shards are left where they can be read, of 6", n)
 	}
-	w.do(DrainRegion{Region: r2, Resume: true})
+	w.do(DrainRegion{Region: r2.String(), Resume: true})
 	// A region that reads everything gets its share; r1 gets none.
 	r3 := w.join("r3", 3)
 	wait(10 * time.Second)
@@ -336,7 +336,7 @@ func TestBalanceOfSome(t *testing.T) {
 	for range 400 {
 		w.now = w.now.Add(50 * time.Millisecond)
 		for _, o := range w.do(Tick{}) {
-			moves += one(is[control.HandOff](o))
+			moves += toInt(is[control.HandOff](o))
 		}
 		for i := range uint32(8) {
 			if r := w.row(i); r.Phase == sharding.HandingOff {
@@ -463,14 +463,14 @@ func TestDrainsThatStay(t *testing.T) {
 	if list := told(); len(list) > 0 {
 		t.Errorf("nobody drains, and the log says %+v", list)
 	}
-	w.do(DrainRegion{Region: r2})
+	w.do(DrainRegion{Region: r2.String()})
 	want := UnreadableShards{Type: "T", Shards: []uint32{0, 1, 2}, Forms: []sharding.Form{added(2)}, By: []string{}, Closest: r1.Addr}
 	if list := told(); len(list) != 1 || list[0].Region != r2.Addr || !reflect.DeepEqual(list[0].Shards, want) || !reflect.DeepEqual(stays(), []UnreadableShards{want}) {
 		t.Errorf("the log says %+v, an operator sees %+v, want %+v", list, stays(), want)
 	}
-	w.do(DrainRegion{Region: r2, Resume: true})
+	w.do(DrainRegion{Region: r2.String(), Resume: true})
 	told()
-	w.do(DrainRegion{Region: r2})
+	w.do(DrainRegion{Region: r2.String()})
 	if list := told(); len(list) != 1 {
 		t.Errorf("of another drain the log says %+v", list)
 	}

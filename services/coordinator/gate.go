@@ -19,18 +19,18 @@ import (
 //
 // # Checkpoints
 //
-// When the stream has become longer than the table needs, the facts of the table are
-// stored again, a few with each record. A fact is a register of which the newest
-// value counts, so new facts can be stored in between. When the last fact of the
-// checkpoint is durable, an empty snapshot is stored as of the record before the first
-// one: it says where reading begins. So nothing larger than a record is ever written,
-// however large the table is.
+// When the stream has become much longer than the table, the facts of the table are stored again, a few
+// with each record. These facts are the checkpoint. Of several facts about the same thing only the newest
+// counts, so new facts can be stored between those of the checkpoint. When the last fact of the checkpoint
+// is durable, an empty snapshot is stored at the record before the first record of the checkpoint. The
+// snapshot says where reading begins. So nothing larger than a record is ever written, however large the
+// table is.
 type Gate struct {
 	cfg Config
-	seq uint64 // of the last durable record
+	seq uint64 // the sequence number of the last durable record
 
 	held    []heldOutput
-	base    uint64                  // how many were taken from the front of held
+	base    uint64                  // how many outputs were taken from the front of held
 	facts   int                     // facts in held that are not durable
 	durable int                     // facts in held that are durable
 	dropped int                     // outputs in held that will not leave
@@ -40,18 +40,18 @@ type Gate struct {
 	rows    *sharding.Row           // of the newest delta, which the next one may share
 
 	busy     bool // a record is under way
-	newFacts int  // facts of the Machine in it; the others are of a checkpoint
+	newFacts int  // new facts in that record; its other facts belong to a checkpoint
 
 	afterSnapshot int    // facts in the stream after its snapshot
 	first         uint64 // first record of the checkpoint under way; 0: none
 	cursor        cursor // of the checkpoint
-	done          bool   // everything of the checkpoint is in a record
+	done          bool   // all facts of the checkpoint are in records
 	copiedFacts   int    // facts of the checkpoint in the record under way
-	own           int    // those of afterSnapshot that are in first or a later record
+	own           int    // how many facts of afterSnapshot are in the record first or later ones
 	compacting    bool   // the snapshot is under way
 }
 
-// heldOutput is an output that waits; nil was dropped.
+// heldOutput is an output that waits. If o is nil, the output was dropped.
 type heldOutput struct {
 	o     Output
 	bytes int
@@ -96,8 +96,8 @@ func (g *Gate) Forget(call control.Call) {
 	}
 }
 
-// compact removes from held what will not leave. Otherwise held would grow while the
-// journal is silent, because calls are given up and made again all the time.
+// compact removes dropped outputs from held. Otherwise held would grow while the journal does not answer,
+// because callers give calls up and make them again all the time.
 func (g *Gate) compact() {
 	g.held = slices.DeleteFunc(g.held, func(h heldOutput) bool { return h.o == nil })
 	g.dropped = 0
@@ -108,7 +108,7 @@ func (g *Gate) compact() {
 	}
 }
 
-// Release appends to out what may leave now, in order.
+// Release appends to out the outputs that may leave now, in order.
 func (g *Gate) Release(out []Output) []Output {
 	n := 0
 	for _, h := range g.held {
@@ -139,24 +139,29 @@ func (g *Gate) Release(out []Output) []Output {
 	return out
 }
 
-// Record appends the facts of the next record to facts and marks the record as under
-// way. It appends none if there is nothing to store or a record is under way. m is the
-// Machine whose outputs are added here.
-func (g *Gate) Record(m *Machine, facts []Fact) []Fact {
+// BeginRecord appends the facts of the next record to facts, and notes that the record is under way. It
+// appends none if there is nothing to store, or if a record is under way already. Joined facts are in one
+// record, even if it becomes larger than the limits. The parameter m is the Machine whose outputs the Gate
+// holds.
+func (g *Gate) BeginRecord(m *Machine, facts []Fact) []Fact {
 	if g.busy {
 		return facts
 	}
 	start, bytes := len(facts), 0
 	for _, h := range g.held {
-		if g.newFacts == g.facts || g.full(len(facts)-start, bytes) {
+		if g.newFacts == g.facts {
 			break
 		}
 		if p, ok := h.o.(Persist); ok {
+			if !p.Joined && g.full(len(facts)-start, bytes) {
+				break
+			}
 			facts, bytes = append(facts, p.Fact), bytes+factSize(p.Fact)
 			g.newFacts++
 		}
 	}
-	// The table is ahead of the stream unless this record catches up with it.
+	// Facts of the table may be copied only if they are durable or in this record. So a checkpoint waits
+	// until the record has all new facts.
 	if g.newFacts == g.facts {
 		facts = g.checkpointFacts(m, facts, start, bytes)
 	}
@@ -168,7 +173,7 @@ func (g *Gate) full(facts, bytes int) bool {
 	return facts >= g.cfg.FactsPerRecord || bytes >= g.cfg.RecordBytes
 }
 
-// checkpointFacts fills a record up with facts of the table if a checkpoint is due.
+// checkpointFacts fills a record up with facts of the table, if a checkpoint is due or under way.
 func (g *Gate) checkpointFacts(m *Machine, facts []Fact, start, bytes int) []Fact {
 	if g.first == 0 && g.seq > 0 && g.afterSnapshot >= max(g.cfg.CompactAfter, 2*m.allocated) {
 		g.first, g.cursor, g.done, g.own = g.seq+1, cursor{}, false, 0
@@ -188,7 +193,7 @@ func (g *Gate) checkpointFacts(m *Machine, facts []Fact, start, bytes int) []Fac
 	return facts
 }
 
-// Seq is the number of the record under way.
+// Seq returns the sequence number of the record under way.
 func (g *Gate) Seq() uint64 { return g.seq + 1 }
 
 // Busy reports whether a record is under way.
@@ -209,8 +214,9 @@ func (g *Gate) Stored() int {
 	return n
 }
 
-// Snapshot returns the sequence number as of which an empty snapshot must be written
-// now because a checkpoint is durable, or 0. [Gate.SnapshotEnded] takes the result.
+// Snapshot returns the sequence number for which an empty snapshot must be written now, because a
+// checkpoint is durable. If none must be written, it returns 0. [Gate.SnapshotEnded] takes the result of
+// the write.
 func (g *Gate) Snapshot() uint64 {
 	if g.first == 0 || !g.done || g.copiedFacts > 0 || g.compacting {
 		return 0
@@ -222,8 +228,8 @@ func (g *Gate) Snapshot() uint64 {
 	return g.first - 1
 }
 
-// SnapshotEnded says whether the snapshot is stored. If it is not, Snapshot asks for it
-// again.
+// SnapshotEnded says whether the snapshot is stored. If it is not, method Snapshot returns its sequence
+// number again.
 func (g *Gate) SnapshotEnded(stored bool) {
 	g.compacting = false
 	if stored {
@@ -235,8 +241,8 @@ func (g *Gate) SnapshotEnded(stored bool) {
 // size in bytes.
 func (g *Gate) Held() (outputs, facts, bytes int) { return len(g.held), g.facts, g.bytes }
 
-// OverLimit returns an error that says how much waits if that is more than may wait, and
-// nil otherwise.
+// OverLimit returns an error if more outputs are held back than the limits allow. The error says how
+// many.
 func (g *Gate) OverLimit() error {
 	switch {
 	case len(g.held) > g.cfg.MaxHeld:
@@ -264,7 +270,7 @@ const (
 	rowBytes    = 72
 )
 
-// size is about what an output takes in memory. Deltas that one change causes
+// size estimates the memory that an output takes. Deltas that one change causes
 // share their rows.
 func (g *Gate) size(o Output) int {
 	r, _ := o.(Reply)
@@ -276,7 +282,7 @@ func (g *Gate) size(o Output) int {
 	return outputBytes + rowBytes*len(w.Delta.Rows)
 }
 
-// factSize is about the length of a fact as stored, never less.
+// factSize returns a size that is at least the length of a fact as stored, and not much more.
 func factSize(f Fact) int {
 	const numbers = 64
 	switch f := f.(type) {
@@ -295,7 +301,7 @@ func factSize(f Fact) int {
 		}
 		return n
 	case DrainFact:
-		return numbers + len(f.Region.Addr)
+		return 2*numbers + len(f.Region.Addr) + f.Note.size()
 	case CordonFact:
 		return 2*numbers + len(f.Region) + f.Note.size()
 	case FreezeFact:
@@ -304,6 +310,12 @@ func factSize(f Fact) int {
 		return 2*numbers + len(f.Shard.Type) + len(f.Region) + f.Note.size()
 	case MoveFact:
 		return 2*numbers + len(f.Shard.Type) + len(f.Region) + f.Note.size()
+	case QuarantineFact:
+		n := 4*numbers + len(f.Entity.Type) + len(f.Entity.ID) + len(f.Command) + len(f.Cause) + f.Note.size()
+		for _, c := range f.Crashes {
+			n += 32 + len(c.Region)
+		}
+		return n
 	case TargetFact:
 		n := numbers + len(f.Version)
 		for _, v := range f.Seen {
@@ -317,8 +329,8 @@ func factSize(f Fact) int {
 }
 
 // cursor is how far a checkpoint has gone through the facts of a table: types,
-// drained regions, the target, cordons, the freeze, pins, rows, moves of operators, unknown facts. It names the
-// next fact by its key, because what lies between may have changed meanwhile.
+// drained regions, the target, cordons, the freeze, pins, rows, moves of operators, quarantined entities, unknown
+// facts. It names the next fact by its key and not by its position, because facts before it may have come or gone meanwhile.
 type cursor struct {
 	kind int // the place in the list above; the last one is the end as well
 	typ  sharding.EntityType
@@ -329,9 +341,10 @@ type cursor struct {
 	// unknown is how many unknown facts were given. Their list changes only when a term
 	// begins.
 	unknown int
+	suspect sharding.EntityID // the last suspect that was given; of the type typ
 }
 
-// next returns the fact at the cursor and moves it on; nil is the end.
+// next returns the fact at the cursor, and moves the cursor on; nil: there is no further fact.
 func (m *Machine) next(c *cursor) Fact {
 	if c.kind == 0 {
 		i, found := m.searchType(c.typ)
@@ -345,13 +358,13 @@ func (m *Machine) next(c *cursor) Fact {
 		*c = cursor{kind: 1}
 	}
 	if c.kind == 1 {
-		i, found := slices.BinarySearchFunc(m.drained, c.node, sharding.NodeID.Compare)
+		i, found := m.searchDrain(c.node)
 		if found {
 			i++
 		}
 		if i < len(m.drained) {
-			c.node = m.drained[i]
-			return DrainFact{Region: c.node}
+			c.node = m.drained[i].Region
+			return m.drained[i]
 		}
 		*c = cursor{kind: 2}
 	}
@@ -377,11 +390,24 @@ func (m *Machine) next(c *cursor) Fact {
 	}
 	if c.kind == 7 {
 		i, found := m.steering.searchMove(c.move)
-		if i += one(found); i < len(m.steering.moves) {
+		if i += toInt(found); i < len(m.steering.moves) {
 			c.move = m.steering.moves[i].Shard
 			return m.steering.moves[i]
 		}
-		c.kind = 8
+		c.kind, c.typ, c.row = 8, "", 0
+	}
+	if f := m.nextOfType(c, 8, func(t *typeTable) Fact {
+		if c.row == 0 {
+			c.suspect = ""
+		}
+		i, found := t.searchSuspect(c.suspect)
+		if i += toInt(found); i >= len(t.suspects) {
+			return nil
+		}
+		c.row, c.suspect = 1, t.suspects[i].Entity.ID
+		return t.suspects[i]
+	}); f != nil {
+		return f
 	}
 	if c.unknown < len(m.unknown) {
 		c.unknown++
@@ -394,7 +420,7 @@ func (m *Machine) next(c *cursor) Fact {
 func (m *Machine) nextSteering(c *cursor) Fact {
 	if c.kind == 3 {
 		i, found := m.steering.searchCordon(c.name)
-		if i += one(found); i < len(m.steering.cordons) {
+		if i += toInt(found); i < len(m.steering.cordons) {
 			c.name = m.steering.cordons[i].Region
 			return m.steering.cordons[i]
 		}
@@ -407,12 +433,13 @@ func (m *Machine) nextSteering(c *cursor) Fact {
 		}
 	}
 	return m.nextOfType(c, 5, func(t *typeTable) Fact {
-		i, _ := t.searchPin(uint32(c.row))
-		if i == len(t.pins) {
-			return nil
+		for len(t.pins) > 0 && c.row < len(t.rows) {
+			c.row++
+			if f, found := t.pins[uint32(c.row-1)]; found {
+				return f
+			}
 		}
-		c.row = int(t.pins[i].Shard.Index) + 1
-		return t.pins[i]
+		return nil
 	})
 }
 

@@ -36,7 +36,7 @@ func TestGate(t *testing.T) {
 	if outputs, facts, bytes := g.Held(); outputs > 2*6+1 || facts != 1 || bytes != before || before < 100*rowBytes || before > 150*rowBytes {
 		t.Errorf("%d outputs wait, %d facts among them, %d bytes after %d", outputs, facts, bytes, before)
 	}
-	if facts := g.Record(m, nil); len(facts) != 1 || len(g.Record(m, nil)) > 0 || !g.Busy() {
+	if facts := g.BeginRecord(m, nil); len(facts) != 1 || len(g.BeginRecord(m, nil)) > 0 || !g.Busy() {
 		t.Errorf("the first record holds %v", facts)
 	}
 	g.Add([]Output{fact, off})
@@ -71,7 +71,7 @@ func TestRecordsAreBounded(t *testing.T) {
 	g.Add(outs)
 	all := 0
 	for range 30 {
-		facts := g.Record(m, nil)
+		facts := g.BeginRecord(m, nil)
 		size := 0
 		for _, f := range facts[:max(len(facts)-1, 0)] {
 			size += factSize(f)

@@ -9,22 +9,23 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// A handoff can end without its coordinator. The fact that begins it names the successor, and
-// reserves an epoch for it. The owner is told both. When it has released the shard, it sends
-// HostShard to the successor itself, and the successor claims the shard at that epoch. Whoever is
-// the coordinator then has only to write down that the successor serves. The shard never goes back
-// to the owner at its epoch; and every other epoch that the shard gets is above the reserved one,
-// so the fence refuses a successor that comes too late.
+// A direct handoff can complete without a coordinator. The fact that begins the handoff names the
+// successor, and reserves an epoch for the successor. The order to the owner names both. When the owner
+// has released the shard, it sends HostShard to the successor itself, and the successor claims the shard
+// at the reserved epoch. The coordinator of that time only has to store the fact that the successor
+// serves the shard. The shard never goes back to the old owner at the old epoch. Every later epoch of the
+// shard is above the reserved epoch, so the fence refuses a successor that comes too late.
 
-// handOff orders the owner to stop the shard, which then goes to the successor; zero: to
-// whoever is chosen, now or then; why is the cause. The row cannot go back to serving at this epoch.
+// handOff begins a handoff: it orders the owner to stop the shard, which then goes to the successor. If the
+// parameter successor is zero, a successor is chosen, now or when the owner has stopped the shard. The
+// parameter why is the cause. The row cannot go back to serving at the same epoch.
 func (m *Machine) handOff(t *typeTable, r *row, successor sharding.NodeID, why sharding.Cause) {
 	next := r.Row
 	next.Phase = sharding.HandingOff
 	f := r.fact(next)
 	f.Successor, f.Cause = successor, why
 	m.reserve(t, r, &f)
-	m.decideRow(HandedOff, t, r, f, f.Successor)
+	m.explainRow(HandedOff, t, r, f, f.Successor)
 	m.commit(f, Send{To: next.Owner, Msg: m.handOffOrder(f)})
 	r.asked = m.now
 	if needOf(why) == voluntary {
@@ -37,7 +38,7 @@ func (m *Machine) exceeds(r *row, successor sharding.NodeID, why sharding.Cause)
 	return m.budget.exceeds(m.now, &m.cfg, needOf(why), r.Owner, successor)
 }
 
-// handOffOrder is the order to the owner of a row that hands off.
+// handOffOrder returns the order to the owner of a row that is handing off.
 func (m *Machine) handOffOrder(f RowFact) control.HandOff {
 	o := control.HandOff{Term: m.term, Shard: f.Row.Shard, Epoch: f.Row.Epoch}
 	if f.Next != 0 {
@@ -46,12 +47,13 @@ func (m *Machine) handOffOrder(f RowFact) control.HandOff {
 	return o
 }
 
-// reserve names the successor of a shard, if the fact that begins the handoff does not yet, and
-// reserves an epoch for it, if both regions can do without the coordinator. Shards of volatile
-// types have states that may be kept, and go only from one ShardStopped to the next HostShard.
+// reserve makes a handoff direct, if both regions support that: it adds a successor, if there is none yet,
+// and a reserved epoch to the fact that begins the handoff. Handoffs of volatile types are never direct:
+// the next HostShard of such a shard names the region that has kept the states, and the coordinator knows
+// this region only from ShardStopped.
 func (m *Machine) reserve(t *typeTable, r *row, f *RowFact) {
 	owner := m.region(r.Owner)
-	if t.desc.Volatile || owner == nil || !owner.handsOver || m.counter == math.MaxUint32 || m.choiceWaits(t, r) {
+	if t.desc.Volatile || owner == nil || !owner.handsOffDirectly || m.counter == math.MaxUint32 || m.choiceWaits(t, r) {
 		return
 	}
 	successor := f.Successor
@@ -59,21 +61,22 @@ func (m *Machine) reserve(t *typeTable, r *row, f *RowFact) {
 		successor = m.choose(t, r, r.Owner, r.stored())
 	}
 	to, next := m.region(successor), sharding.MakeEpoch(m.term, m.counter+1)
-	if to == nil || !to.handsOver && !mutant.On("successor-able") || next <= r.Epoch {
+	if to == nil || !to.handsOffDirectly && !mutant.On("successor-able") || next <= r.Epoch {
 		return
 	}
 	f.Successor, f.Next, f.NextMay = successor, next, to.formsOf(t).writes
 }
 
-// choiceWaits reports whether some region can be given the shard only if the owner has not stored
-// all that it may store. The owner says so when it stops, and the successor is chosen then.
+// choiceWaits reports whether the choice of a successor must wait until the owner has stopped the shard.
+// This is so if some region does not read all forms that the owner may store. ShardStopped says which of
+// these forms the owner has stored, so perhaps the region can take the shard after all.
 func (m *Machine) choiceWaits(t *typeTable, r *row) bool {
 	return !mutant.On("choice-waits") && slices.ContainsFunc(m.regions, func(o region) bool {
 		return o.node != r.Owner && o.lastResort() && o.readable(t, r.before) && !o.readable(t, r.stored())
 	})
 }
 
-// shardStopped: the owner has stopped the shard, ordered to or not.
+// shardStopped handles a ShardStopped: the owner has stopped the shard, by an order or of its own accord.
 func (m *Machine) shardStopped(from sharding.NodeID, in control.ShardStopped) {
 	t, r := m.owned(in.Shard, from)
 	if r == nil || in.Epoch < r.Epoch && !mutant.On("stopped-epoch") || !m.plausible(in.Epoch) {
@@ -81,7 +84,7 @@ func (m *Machine) shardStopped(from sharding.NodeID, in control.ShardStopped) {
 	}
 	forms, why := m.afterStop(t, r, in.Wrote), r.cause
 	if r.released {
-		r.leaves = forms // it was given up before
+		r.leaves = forms // the successor may claim the shard already, because the owner had not answered in time
 		return
 	}
 	if m.release(t, r, forms) {
@@ -96,10 +99,11 @@ func (m *Machine) shardStopped(from sharding.NodeID, in control.ShardStopped) {
 	m.assign(t, r, m.choose(t, r, sharding.NodeID{}, forms), in.Epoch, forms, r.keeper(from, in), why)
 }
 
-// release has the successor claim the shard of a row at the epoch that is reserved for it, if one
-// is. The owner has stopped the shard, is lost, or has had its time; something may be stored in
-// these forms. It reports false if the shard must be given away at a higher epoch: there is no
-// such successor, it has had its chance, or it is not the right one any more.
+// release lets the successor of a row claim the shard at the reserved epoch. It is called when the owner has
+// stopped the shard, is lost, or has not stopped the shard in time. The forms are those in which something
+// may be stored by then. If there is no reserved epoch, if the successor was told to claim the shard
+// before, or if the shard must not go to this successor any more, release returns false: then another owner
+// must be chosen, at a higher epoch.
 func (m *Machine) release(t *typeTable, r *row, forms sharding.FormSet) bool {
 	if r.next == 0 || r.released {
 		return false
@@ -109,13 +113,13 @@ func (m *Machine) release(t *typeTable, r *row, forms sharding.FormSet) bool {
 		return false
 	}
 	r.released, r.leaves, r.since = true, forms, m.now
-	m.ask(r)
+	m.sendOrder(t, r)
 	return true
 }
 
-// succeeding returns the row of a shard if the node is its successor, and the epoch is the one
-// that is reserved for it. Once the owner has released the shard, the node may claim it, whether
-// the coordinator knows that or not.
+// succeeding returns the row of a shard if the node is the shard's successor and e is the reserved epoch.
+// Once the owner has released the shard, the successor may claim it, even if the coordinator does not know
+// of the release yet. So the row need not be marked as released.
 func (m *Machine) succeeding(s sharding.ShardID, by sharding.NodeID, e sharding.Epoch) *row {
 	_, r := m.find(s)
 	if r == nil || r.next == 0 || r.successor != by || r.next != e && !mutant.On("next-epoch") || m.pending(r.number) {
@@ -124,8 +128,8 @@ func (m *Machine) succeeding(s sharding.ShardID, by sharding.NodeID, e sharding.
 	return r
 }
 
-// successorRefused gives the shard away at a higher epoch. The successor has stored nothing at the
-// reserved one.
+// successorRefused gives the shard to another owner at a higher epoch. The successor has stored nothing at
+// the reserved epoch.
 func (m *Machine) successorRefused(from sharding.NodeID, in control.HostRefused) {
 	t, r := m.find(in.Shard)
 	if in.Above < in.Epoch || !m.plausible(in.Above) {
@@ -139,11 +143,13 @@ func (m *Machine) successorRefused(from sharding.NodeID, in control.HostRefused)
 	m.assign(t, r, to, in.Above, forms, r.previous, sharding.CauseClaimRefused)
 }
 
-// gracefulShutdown marks the region as leaving; the sweep at the end of the
-// Step begins the handoffs. Every repeat is answered with what is left.
+// gracefulShutdown notes that the region has asked for its shards to be taken. The review of the rows at
+// the end of the Step begins the handoffs. Each repeat is answered with the number of shards that are
+// left.
 func (m *Machine) gracefulShutdown(node sharding.NodeID, call control.Call) {
-	if r := m.region(node); r != nil && !r.leaving {
-		r.leaving, m.sweepDue = true, true
+	if r := m.region(node); r != nil && !r.shutdown {
+		r.shutdown, m.reviewDue = true, true
+		m.holdNames()
 	}
 	m.reply(call, control.ShutdownAck{Term: m.term, Remaining: m.shardsOf(node)})
 }

@@ -8,25 +8,24 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// What a region says of its journal is no fact: it is about this moment, it is
-// repeated, and a new coordinator learns it from the next repeat. Stored, it would
-// be old when it is read.
+// The reports of a region about its journal are not stored as facts. A report is about the present, and it
+// is repeated, so a new coordinator gets the next one. A stored report would be outdated when it is read.
 
-// journalHealth is what a region said of its journal.
+// journalHealth is what a region has reported about its journal.
 type journalHealth struct {
 	state  sharding.JournalState
 	number uint64 // of the newest report
 	at     time.Time
 }
 
-// cutOff reports whether the region said that its journal does not answer: it is
-// given nothing, and what it has and must be stored goes to others.
+// cutOff reports whether the region has reported that its journal does not answer. Then the region gets no
+// shards, and its journaled shards go to other regions.
 func (r *region) cutOff() bool {
 	return r.journal.state == sharding.JournalSilent && !mutant.On("journal-moves")
 }
 
-// recovering reports whether its journal answers again, but not for long: it keeps
-// what it has, and is given nothing unless there is nobody else.
+// recovering reports whether the journal of the region answers again, but only since recently. Then the
+// region keeps its shards, and gets others only if no other region can take them.
 func (r *region) recovering() bool { return r.journal.state == sharding.JournalRecovering }
 
 func (m *Machine) journalReport(from sharding.NodeID, in control.JournalReport) {
@@ -34,62 +33,62 @@ func (m *Machine) journalReport(from sharding.NodeID, in control.JournalReport) 
 	if r == nil || in.Number <= r.journal.number || in.State > sharding.JournalSilent {
 		return
 	}
-	m.sweepDue = m.sweepDue || in.State != r.journal.state
+	m.reviewDue = m.reviewDue || in.State != r.journal.state
 	r.journal = journalHealth{state: in.State, number: in.Number, at: m.now}
-	m.probeJournal()
+	m.testJournal()
 }
 
-// tickJournal forgets what is not repeated, and asks this coordinator's own journal
-// as long as somebody is cut off from it.
+// tickJournal forgets reports that are not repeated. As long as a region is cut off from the journal, it tests
+// whether this coordinator reaches the journal.
 func (m *Machine) tickJournal() {
 	for i := range m.regions {
 		j := &m.regions[i].journal
 		if j.state != sharding.JournalAnswers && m.now.Sub(j.at) >= m.cfg.JournalReport {
-			j.state, m.sweepDue = sharding.JournalAnswers, true
+			j.state, m.reviewDue = sharding.JournalAnswers, true
 		}
 	}
-	m.probeJournal()
+	m.testJournal()
 }
 
-// probeJournal asks the own journal if a region says that it is cut off: if nobody
-// reaches the journal, nothing can be moved, and to try would cost this coordinator
-// its term.
-func (m *Machine) probeJournal() {
+// testJournal tests whether this coordinator reaches the journal, if a region has reported that it is cut
+// off. If the coordinator does not reach it either, nothing can be moved: the facts could not be stored, and
+// the term would end.
+func (m *Machine) testJournal() {
 	pause := m.cfg.Resend
-	if m.probing {
+	if m.testUnanswered {
 		pause = m.cfg.JournalReport // the answer may never come
 	}
-	if m.now.Sub(m.probedAt) < pause {
+	if m.now.Sub(m.testedAt) < pause {
 		return
 	}
 	for i := range m.regions {
 		if m.regions[i].cutOff() {
-			m.probedAt, m.probing = m.now, true
-			m.emit(ProbeJournal{})
+			m.testedAt, m.testUnanswered = m.now, true
+			m.emit(TestJournal{})
 			return
 		}
 	}
 }
 
-func (m *Machine) journalProbed(in JournalProbed) {
-	m.probing = false
+func (m *Machine) journalTested(in JournalTested) {
+	m.testUnanswered = false
 	if !in.Verdict.Answered() {
 		return
 	}
 	if !m.journalWorks() {
-		m.sweepDue = true
+		m.reviewDue = true
 	}
 	m.answeredAt = m.now
 }
 
-// journalWorks reports whether the own journal has answered a moment ago.
+// journalWorks reports whether the journal has answered this coordinator recently.
 func (m *Machine) journalWorks() bool {
 	return !m.answeredAt.IsZero() && m.now.Sub(m.answeredAt) < m.cfg.JournalFresh
 }
 
-// deprived reports whether a row's owner is there, but cut off from the journal while
-// this coordinator is not. Such an owner can serve nothing that is stored, so the row
-// can go to another region at once: the fence lets only one of two owners have effects.
+// deprived reports whether the owner of a row is a member, but is cut off from the journal while this
+// coordinator is not. Such an owner can serve no journaled shard, so the shard can go to another region at
+// once: the fence lets only one of the two owners have effects.
 func (m *Machine) deprived(t *typeTable, owner *region) bool {
 	return owner.cutOff() && !t.desc.Volatile && m.journalWorks()
 }

@@ -10,8 +10,7 @@ import (
 // [Config.UnhostedAfter] the gateways are told, so that callers hear at once why nobody
 // answers. Until then commands wait: the region may only be restarting.
 
-// checkHosts looks for types that no region hosts any more, and for those that one hosts
-// again.
+// checkHosts looks for types that no region hosts any more, and for types that are hosted again.
 func (m *Machine) checkHosts() {
 	m.hostsDue = time.Time{}
 	if !m.recovered {

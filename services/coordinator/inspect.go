@@ -26,19 +26,22 @@ func (m *Machine) Clone() *Machine {
 	c.unknown = slices.Clone(m.unknown)
 	c.log = slices.Clone(m.log)
 	c.waiting = slices.Clone(m.waiting)
+	c.reports = slices.Clone(m.reports)
 	c.parked = slices.Clone(m.parked)
 	c.types = make([]*typeTable, len(m.types))
 	for i, t := range m.types {
 		u := *t
 		u.rows = slices.Clone(t.rows)
 		u.owned, u.expected = cloneHoldings(t.owned), cloneHoldings(t.expected)
-		u.pins = slices.Clone(t.pins)
+		u.pins = maps.Clone(t.pins)
+		u.suspects = slices.Clone(t.suspects) // their crashes are never written to
 		u.loads, u.shown = slices.Clone(t.loads), slices.Clone(t.shown)
 		c.types[i] = &u
 	}
 	c.budget = m.budget.clone()
+	c.moments.list = slices.Clone(m.moments.list) // moments are never written to
 	c.gateways.list = slices.Clone(m.gateways.list)
-	c.expected, c.loads = maps.Clone(m.expected), maps.Clone(m.loads)
+	c.expectedShards, c.loads = maps.Clone(m.expectedShards), maps.Clone(m.loads)
 	return &c
 }
 
@@ -59,7 +62,7 @@ type state struct {
 
 func (s *state) uint(v uint64) { s.b = binary.AppendUvarint(s.b, v) }
 
-func (s *state) bool(v bool) { s.uint(uint64(one(v))) }
+func (s *state) bool(v bool) { s.uint(uint64(toInt(v))) }
 
 func (s *state) text(v string) {
 	s.uint(uint64(len(v)))
@@ -114,13 +117,14 @@ func (s *state) forms(forms []sharding.Form) {
 }
 
 // AppendState appends everything that decides about later outputs, in a
-// canonical form, times relative to now: equal states behave alike.
+// canonical form, times relative to now: equal states behave alike. It leaves out
+// explanations, moments and counts for operators.
 func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 	s := &state{b: b, now: now}
 	s.bool(m.active)
 	s.uint(uint64(m.term))
-	s.node(m.known.Node)
-	s.uint(uint64(m.known.Term))
+	s.node(m.knownActive.Node)
+	s.uint(uint64(m.knownActive.Term))
 	s.uint(uint64(len(m.regions)))
 	for i := range m.regions {
 		s.region(&m.regions[i])
@@ -132,9 +136,9 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 		s.time(m.since)
 	}
 	s.time(m.rebalanced)
-	s.time(m.probedAt)
+	s.time(m.testedAt)
 	s.time(m.answeredAt)
-	for _, v := range []bool{m.recovered, m.open, m.sweepDue, m.short, m.deferred, m.probing, m.planning} {
+	for _, v := range []bool{m.recovered, m.open, m.reviewDue, m.short, m.deferred, m.testUnanswered, m.planning} {
 		s.bool(v)
 	}
 	s.uint(m.plans)
@@ -148,8 +152,9 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 		s.node(n)
 	}
 	s.uint(uint64(len(m.drained)))
-	for _, n := range m.drained {
-		s.node(n)
+	for _, f := range m.drained {
+		s.node(f.Region)
+		s.note(f.Note)
 	}
 	s.steering(&m.steering)
 	s.bool(m.untold)
@@ -177,14 +182,46 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 		s.uint(w.from.N)
 	}
 	s.stored = m.stored
-	s.fact(m.persisted)
+	s.fact(m.lastFact)
 	s.fact(m.targetFact)
-	s.fact(m.steering.number)
+	s.fact(m.steering.lastFact)
+	for _, r := range m.reports {
+		s.uint(uint64(r.process))
+	}
 	s.uint(uint64(len(m.types)))
 	for _, t := range m.types {
 		s.table(t)
+		s.quarantine(m, t)
 	}
 	return s.b
+}
+
+// quarantine has what decides about suspects and quarantined entities.
+func (s *state) quarantine(m *Machine, t *typeTable) {
+	if m.cfg.QuarantineCrashes == 0 && len(t.suspects) == 0 {
+		return
+	}
+	s.uint(t.quarantineChanged)
+	for _, f := range t.suspects {
+		s.text(string(f.Entity.ID))
+		s.uint(uint64(f.State))
+		for _, c := range f.Crashes {
+			s.uint(uint64(c.Process))
+			s.time(c.At)
+		}
+	}
+	for i := range t.rows {
+		r := &t.rows[i]
+		for _, l := range r.losses {
+			s.node(l.node)
+		}
+		if s.bool(r.lostSince.IsZero()); !r.lostSince.IsZero() {
+			s.time(r.lostSince)
+		}
+		if len(r.losses) > 0 || !r.lostSince.IsZero() {
+			s.time(r.since)
+		}
+	}
 }
 
 // budget leaves out what the rows say.
@@ -202,7 +239,7 @@ func (s *state) budget(b *budget) {
 	s.bool(k.since.IsZero())
 	if k.state != BrakeReleased {
 		s.time(k.stateAt)
-		s.time(k.probeAt)
+		s.time(k.trialAt)
 		s.bool(k.noMoves)
 	}
 }
@@ -246,7 +283,7 @@ func (s *state) note(n Note) {
 func (s *state) region(r *region) {
 	s.node(r.node)
 	s.text(r.name)
-	for _, v := range []bool{r.reachable, r.joining, r.going, r.registered, r.leaving, r.draining, r.stayTold} {
+	for _, v := range []bool{r.reachable, r.joining, r.departing, r.registered, r.shutdown, r.draining, r.stayTold, r.holdsName} {
 		s.bool(v)
 	}
 	s.node(r.heldUpBy)
@@ -285,7 +322,7 @@ func (s *state) table(t *typeTable) {
 	s.fact(t.number)
 	s.text(t.host)
 	s.time(t.unhosted)
-	for _, p := range t.pins {
+	for _, p := range t.sortedPins() {
 		s.uint(uint64(p.Shard.Index) + 1)
 		s.text(p.Region)
 		s.note(p.Note)
@@ -348,11 +385,13 @@ type View struct {
 	Recovered, Open bool
 	Types           []sharding.TypeDesc
 	Rows            []sharding.Row     // allocated ones, sorted
+	Causes          []sharding.Cause   // of Rows, in the same order: why a shard is at its owner, or leaves
 	Unreadable      []UnreadableShards // sorted by type
 	Regions         []RegionView       // members, sorted by node
 	// Handoffs is the number of rows that hand off now.
 	Handoffs int
 	Brake    BrakeView
+	Broken   []BrokenView  // all constraints, the most important one first
 	Gateways []GatewayView // sorted by node
 	Rollout  RolloutView
 	// Freeze is in force if it is Frozen.
@@ -372,7 +411,7 @@ type RegionView struct {
 	// Reachable is the verdict of this coordinator's detector, Registered
 	// whether the region has registered in this term.
 	Reachable, Registered bool
-	// Joining: not up yet, and so given nothing. Leaving: on its way out. Draining: emptied on an operator's wish.
+	// Joining: not up yet, and so given nothing. Leaving: on its way out. Draining: emptied because an operator asked for it.
 	Joining, Leaving, Draining bool
 	// Cordoned: an operator wants it to get no more shards.
 	Cordoned bool
@@ -394,10 +433,17 @@ type RegionView struct {
 func (m *Machine) View() View {
 	full := m.full()
 	v := View{
-		Active: m.active, Term: m.term, Known: m.known, Version: full.Version,
+		Active: m.active, Term: m.term, Known: m.knownActive, Version: full.Version,
 		Recovered: m.recovered, Open: m.open,
-		Types: full.Types, Rows: full.Rows, Unreadable: m.unreadableShards(func(*row) bool { return true }), Handoffs: m.budget.handoffs, Brake: m.budget.brake.view(&m.cfg), Gateways: m.gateways.views(), Rollout: m.rolloutView(),
-		Freeze: m.steering.freeze,
+		Types: full.Types, Rows: full.Rows, Unreadable: m.unreadableShards(func(*row) bool { return true }), Handoffs: m.budget.handoffs, Brake: m.budget.brake.view(&m.cfg), Broken: m.broken.view(), Gateways: m.gateways.views(), Rollout: m.rolloutView(),
+		Freeze: m.steering.freeze, Causes: make([]sharding.Cause, 0, len(full.Rows)),
+	}
+	for _, t := range m.types {
+		for i := range t.rows {
+			if r := &t.rows[i]; r.Epoch != 0 {
+				v.Causes = append(v.Causes, r.cause)
+			}
+		}
 	}
 	for i := range m.regions {
 		r := &m.regions[i]
@@ -405,7 +451,7 @@ func (m *Machine) View() View {
 			Node: r.node, Name: r.name, Version: r.version, Types: typesOf(r.types),
 			Zone: r.zone, Labels: slices.Clone(r.labels), Capacity: r.capacity,
 			Reachable: r.reachable, Registered: r.registered,
-			Joining: r.joining, Leaving: r.going || r.leaving, Draining: r.draining, Cordoned: m.cordoned(r.name),
+			Joining: r.joining, Leaving: r.leaving(), Draining: r.draining, Cordoned: m.cordoned(r.name),
 			Journal: r.journal.state,
 		}
 		rv.Stays = m.staying(r)
@@ -416,7 +462,7 @@ func (m *Machine) View() View {
 			shards := t.shardsOf(r.node)
 			rv.Shards += len(shards)
 			for _, s := range shards {
-				rv.HandingOff += one(t.rows[s.Index].Phase == sharding.HandingOff)
+				rv.HandingOff += toInt(t.rows[s.Index].Phase == sharding.HandingOff)
 			}
 		}
 		v.Regions = append(v.Regions, rv)

@@ -2,7 +2,6 @@ package coordinator
 
 import (
 	"cmp"
-	"slices"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/allocation"
@@ -81,8 +80,8 @@ func (m *Machine) setLoad(t *typeTable, r *row, load sharding.Load, by sharding.
 		t.loads, t.shown = make([]shardLoad, len(t.rows)), make([]allocation.ShardLoad, len(t.rows))
 	}
 	l := &t.loads[r.Shard.Index]
-	m.shiftLoad(r.expected(), sharding.NodeID{}, l.Load)
-	m.shiftLoad(sharding.NodeID{}, r.expected(), load)
+	m.shiftLoad(r.expectedOwner(), sharding.NodeID{}, l.Load)
+	m.shiftLoad(sharding.NodeID{}, r.expectedOwner(), load)
 	l.Load, l.by = load, by
 	t.shown[r.Shard.Index].Load = allocation.LoadOf(load)
 }
@@ -115,7 +114,7 @@ func (m *Machine) loadOf(r *region) allocation.Load {
 // and the last time within [Config.LoadReport]. The first report may describe a time before the region
 // had its shards.
 func (m *Machine) measured() bool {
-	return !slices.ContainsFunc(m.regions, func(r region) bool { return r.registered && !m.measuredOf(&r) })
+	return !m.anyRegion(func(r *region) bool { return r.registered && !m.measuredOf(r) })
 }
 
 func (m *Machine) measuredOf(r *region) bool {
@@ -134,8 +133,13 @@ func (m *Machine) shardLoads(t *typeTable) []allocation.ShardLoad {
 // all shards are marked, because the coordinator does not know when they moved.
 func (m *Machine) cool(t *typeTable, loads []allocation.ShardLoad) {
 	for i := range loads {
-		loads[i].Cooling = m.now.Sub(t.rows[i].since) < m.cfg.LoadCooldown && !mutant.On("load-cooling")
+		loads[i].Cooling = m.cools(&t.rows[i])
 	}
+}
+
+// cools reports whether the shard of a row has moved too recently to move again because of load.
+func (m *Machine) cools(r *row) bool {
+	return m.now.Sub(r.since) < m.cfg.LoadCooldown && !mutant.On("load-cooling")
 }
 
 // tellUnmeasured writes to the log, once for each region, that the region has reported no load. Until

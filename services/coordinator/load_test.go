@@ -242,3 +242,72 @@ func TestUnmeasured(t *testing.T) {
 		t.Errorf("told is %v", told)
 	}
 }
+
+// TestLoadDuringUpgrade: the strategy is load already, and one region is still of a release that reports
+// no loads. Shards go by their number, and only when they have to. When that region has been replaced,
+// shards move because of their loads.
+func TestLoadDuringUpgrade(t *testing.T) {
+	w := newLoadWorld(t)
+	w.join("r3") // reports nothing
+	w.busy(2)
+	if w.moves() > 0 {
+		t.Error("the load of r3 is not known, and shards move because of load")
+	}
+	w.run(MemberGone{Node: node(t, "r1")})
+	if w.moves() > 0 {
+		t.Error("the load of r3 is not known, and shards are handed off")
+	}
+	got := map[string]int{}
+	for _, r := range w.stored { // order-free: counts
+		got[nodeText(r.Owner)]++
+	}
+	if got["r2"] != 2 || got["r3"] != 2 {
+		t.Errorf("the shards of a region that is gone are at %v, want two at each of the others", got)
+	}
+
+	w.run(MemberGone{Node: node(t, "r3")})
+	w.join("r4")
+	for _, s := range slices.SortedFunc(maps.Keys(w.stored), sharding.ShardID.Compare) {
+		w.run(from(node(t, "r2"), control.ShardStarted{Shard: s, Epoch: w.stored[s].Epoch}))
+	}
+	w.later(w.cfg.LoadCooldown)
+	for range 2 {
+		w.later(time.Second)
+		w.report("r2", true, map[uint32]int{0: 5, 1: 5, 2: 5, 3: 5}, 0)
+		w.report("r4", true, nil, 0)
+	}
+	if n := w.moves(); n != 2 {
+		t.Errorf("all regions report their loads, and %d shards move", n)
+	}
+}
+
+// TestLoadsExplained: what is kept of a move because of load has the loads that it was based on, from
+// before the move. A move that loads did not decide has none.
+func TestLoadsExplained(t *testing.T) {
+	w := newLoadWorld(t)
+	w.busy(2)
+	w.explanations = nil
+	w.moves()
+	var got []WeighedLoads
+	for _, d := range w.explanations {
+		if d.Kind == HandedOff {
+			got = append(got, d.Loads)
+		}
+	}
+	if want := []WeighedLoads{{Shard: 0.5, From: 2}, {Shard: 0.5, From: 1.5, To: 0.5}}; !slices.Equal(got, want) {
+		t.Errorf("the handoffs were because of %+v, want %+v", got, want)
+	}
+	w.explanations = nil
+	w.arrived()
+	w.later(w.cfg.LoadReport) // nothing is known any more
+	w.run(DrainRegion{Region: node(t, "r2").String()})
+	w.pass(1)
+	if len(w.explanations) == 0 {
+		t.Error("nothing is explained")
+	}
+	for _, d := range w.explanations {
+		if d.Loads != (WeighedLoads{}) {
+			t.Errorf("%s has the loads %+v", explanationText(d), d.Loads)
+		}
+	}
+}

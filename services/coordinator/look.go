@@ -8,14 +8,15 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// All that a lost owner may have stored counts, even if it has stored nothing. Only the
-// journal knows. So an operator can have the shards that no region reads looked at:
+// All forms in which a lost owner may have stored something count, even if it has stored nothing. Only the
+// journal shows what was stored. So an operator can let the coordinator look at the shards that no region
+// reads:
 //
 //  1. The shard is claimed at the epoch of its row, which belongs to no region. From then on
 //     no earlier owner can store anything in the shard, not even with an append that is
 //     still on its way.
-//  2. The journal is read: which of the forms are there?
-//  3. Only these count from now on, and the shard goes to a region that reads them, if there
+//  2. The coordinator reads from the journal which of the forms are really stored in the shard.
+//  3. Only these forms count from then on, and the shard goes to a region that reads them, if there
 //     is one.
 //
 // If a step fails, or the row changes in between, all forms count as before, and the operator
@@ -27,9 +28,9 @@ type look uint8
 const (
 	notLooked look = iota
 	fencing        // waits for ShardFenced
-	fenced         // is read with the others of its type
+	fenced         // waits to be read, together with the other fenced shards of its type
 	reading        // waits for FormsRead
-	looked         // what counts is stored, or cannot be read
+	looked         // all forms that count are stored, or what is stored cannot be read
 )
 
 // lookAtShards begins to look at all rows that no region reads.
@@ -59,14 +60,19 @@ func (m *Machine) shardFenced(in ShardFenced) {
 	}
 	t.fencing--
 	r.look = notLooked
-	if in.Verdict == sharding.Durable {
+	switch {
+	case in.Verdict == sharding.Durable:
 		r.look = fenced
+	case in.Verdict == sharding.RefusedEpoch:
+		// The journal was restored, which has raised the fence above the row. The next look claims the
+		// shard at the row's new epoch.
+		m.assign(t, r, sharding.NodeID{}, 0, r.stored(), r.previous, sharding.CauseClaimRefused)
 	}
 	m.readForms(t)
 }
 
-// readForms asks for the forms of all rows of a type that are fenced, in one go: whoever
-// reads them has to go through all entities of the type.
+// readForms asks for the forms of all fenced rows of a type at once, because every read goes through all
+// entities of the type.
 func (m *Machine) readForms(t *typeTable) {
 	if t.fencing > 0 {
 		return
@@ -83,7 +89,7 @@ func (m *Machine) readForms(t *typeTable) {
 	}
 }
 
-// formsRead narrows what counts of each shard to what is stored.
+// formsRead makes only the forms count that are stored in each shard.
 func (m *Machine) formsRead(in FormsRead) {
 	for _, at := range in.At {
 		t, r := m.find(sharding.ShardID{Type: in.Type, Index: at.Index})
@@ -111,12 +117,12 @@ type FormsAt struct {
 }
 
 // FormsFound gathers what [ReadForms] asks for. The driver reads the reminders and the pending sends
-// of the shards that [FormsFound.Inputs] returns. Then it lists all entities of the type, and passes
+// of the shards that [FormsFound.InputShards] returns. Then it lists all entities of the type, and passes
 // the records of those that [FormsFound.Wants] selects to [FormsFound.Stored].
 type FormsFound struct {
 	ask    ReadForms
 	answer FormsRead
-	// forms are those that something stored may have.
+	// forms are the forms that something stored may have.
 	forms map[storedForm]sharding.FormSet
 }
 
@@ -166,8 +172,8 @@ func (f *FormsFound) shard(e sharding.Entity) int {
 	return i
 }
 
-// Inputs returns the shards whose reminders and pending sends are needed.
-func (f *FormsFound) Inputs() (shards []sharding.ShardID) {
+// InputShards returns the shards whose reminders and pending sends are needed.
+func (f *FormsFound) InputShards() (shards []sharding.ShardID) {
 	for _, at := range f.ask.At {
 		for i := range at.Forms.All() {
 			if f.ask.Forms[i].Kind == sharding.FormOfInput {
@@ -184,7 +190,7 @@ func (f *FormsFound) Reminder(e sharding.Entity, in *sharding.Input) {
 	f.found(e, storedForm{sharding.FormOfInput, in.Command, in.Version, in.Shape})
 }
 
-// ReplyTo notes that an entity wants the answer to a send to be taken by a command.
+// ReplyTo notes that a stored send of an entity names a command for the answer.
 func (f *FormsFound) ReplyTo(e sharding.Entity, command string) {
 	f.found(e, storedForm{kind: sharding.FormOfInput, name: command})
 }

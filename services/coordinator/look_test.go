@@ -117,10 +117,17 @@ func TestLookFails(t *testing.T) {
 			t.Errorf("%s: an operator sees %+v", when, u)
 		}
 	}
+	if reads := w.fence(w.do(LookAtShards{}), sharding.UnknownOutcome); len(reads) > 0 {
+		t.Errorf("read without a claim: %+v", reads)
+	}
+	stays("no claim is known to hold")
+	before := w.row(0).Epoch
 	if reads := w.fence(w.do(LookAtShards{}), sharding.RefusedEpoch); len(reads) > 0 {
 		t.Errorf("read without a claim: %+v", reads)
 	}
-	stays("no claim holds")
+	if stays("the fence is above the row"); w.row(0).Epoch <= before {
+		t.Errorf("it is claimed again at epoch %v", before)
+	}
 	reads := w.fence(w.do(LookAtShards{}), sharding.Durable)
 	w.do(reads[0].Begin().Failed())
 	stays("nothing is read")
@@ -213,7 +220,7 @@ func TestInputsFound(t *testing.T) {
 	}}
 	here, shard := entityOf(t, 1, 2), sharding.ShardID{Type: "T", Index: 1}
 	f := ask.Begin()
-	if got := f.Inputs(); !slices.Equal(got, []sharding.ShardID{shard}) {
+	if got := f.InputShards(); !slices.Equal(got, []sharding.ShardID{shard}) {
 		t.Errorf("the inputs are read of %v", got)
 	}
 	found := func(when string, want ...int) {

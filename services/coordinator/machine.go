@@ -1,7 +1,6 @@
 package coordinator
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -19,73 +18,83 @@ type Machine struct {
 	now time.Time
 	out []Output // of the Step under way
 
-	active bool
-	term   sharding.Term // the newest term held
-	known  Active        // the coordinator that a standby believes to be active
-	// cluster is whose the journal is, and so that of the regions; 0: not known.
+	active      bool
+	term        sharding.Term // the newest term held
+	knownActive Active        // the coordinator that is active, as far as this standby knows
+	// cluster is the cluster to which the journal belongs; 0: not known. The journals of the regions must
+	// belong to it too.
 	cluster sharding.ClusterID
-	// generation is that of the journal that holds the facts; 0: not known.
+	// generation is the generation of the journal that has the facts; 0: not known.
 	generation sharding.Generation
 	since      time.Time // start of the term
 
-	// recovered: the owners found in the facts had their chance to register.
+	// recovered says that the owners and successors in the facts have registered, or had the time to.
 	recovered bool
-	awaited   []sharding.NodeID // owners and successors that have not, sorted
-	// open: enough regions have registered to begin allocating.
+	awaited   []sharding.NodeID // owners and successors in the facts that have not registered yet, sorted
+	// open says that enough regions have registered to begin allocating.
 	open bool
 
 	regions []region     // members, sorted by node
 	types   []*typeTable // sorted by type
-	// hostsDue is when a type becomes unhosted unless a region registers with it; zero:
-	// none will.
+	// hostsDue is when the next type becomes unhosted, unless a region that hosts it registers; zero: no
+	// type will.
 	hostsDue time.Time
-	// drained are the regions that an operator wants empty, sorted.
-	drained  []sharding.NodeID
-	steering steering // what operators want besides
-	// target is the version that a rollout leads to, and targetFact the number of its
-	// newest fact in this term. rolloutStep is when a region last came or went, targetGone
-	// since when no region has had the target; zero: one has it.
+	// drained has the drains of operators, sorted by region.
+	drained  []DrainFact
+	steering steering // the other requests of operators that are in force
+	// target is the target version, and targetFact the number of its newest fact in this term.
+	// rolloutStep is when a region last came or went. targetGone is when the last region with the target
+	// version went; zero: some region has it.
 	target      TargetFact
 	targetFact  uint64
 	rolloutStep time.Time
 	targetGone  time.Time
 	unknown     []UnknownFact // of later releases, oldest first
-	untold      bool          // some row is untold
-	// persisted counts the facts given out in this term, stored those that are
-	// durable.
-	persisted, stored uint64
-	allocated         int  // rows that were ever given out
-	deferred          bool // a sweep left a row alone because its fact is not durable
+	untold      bool          // row.untold is set in some row
+	// Facts are numbered in each term, from 1. lastFact is the number of the newest fact, and stored is the
+	// number of the newest fact that is durable; 0: there is none.
+	lastFact, stored uint64
+	allocated        int  // rows that were ever allocated
+	deferred         bool // a review left a row alone because its fact is not durable
 
 	// counter is the last epoch of this term that was given out.
 	counter  uint32
 	budget   budget
 	gateways gateways
 
-	probedAt   time.Time // when this coordinator's journal was last probed
-	probing    bool      // that probe is not answered
-	answeredAt time.Time // when the journal last answered
+	testedAt       time.Time // when this coordinator last tested its journal
+	testUnanswered bool      // that test is not answered
+	answeredAt     time.Time // when the journal last answered
 
-	sweepDue bool // the membership has changed, or what a region or an operator wants
-	short    bool // a sweep ran out of the budget
-	// expected counts, for all types, the shards that a node has when what is under way has
+	reviewDue bool // the rows must be reviewed: the membership has changed, or a region or an operator has sent a request
+	short     bool // a review ran out of the budget
+	// expectedShards counts, for all types, the shards that a node has when what is under way has
 	// ended.
-	expected map[sharding.NodeID]int
-	// loads are the sums of what is known of the loads of these shards.
+	expectedShards map[sharding.NodeID]int
+	// loads has the known loads of these shards, summed up by node.
 	loads map[sharding.NodeID]sharding.Load
 
-	rebalanced time.Time // when a plan was last due, or came back
-	decisions  uint64    // how many were emitted in this term
-	weighed    int       // for how many of this Step regions were listed
-	plans      uint64    // the number of the last plan that was asked for, in any term
-	planning   bool      // that plan was not answered
+	rebalanced   time.Time // when a plan was last due, or came back
+	explanations uint64    // how many explanations were emitted in this term
+	weighed      int       // how many regions were weighed for explanations in this Step, see Config.MaxWeighed
+	plans        uint64    // the number of the last plan that was asked for, in any term
+	planning     bool      // that plan was not answered
+	moments      moments   // the last planning moments of this term
+	broken       brokenConstraints
 
-	// n counts changes of the table; log holds those after base.
-	// told is the n that every waiting watch knows.
+	// reports are the processes of regions of which it is known how they ended, oldest first.
+	// waitingForReports says that a review has left shards alone because reports are missing.
+	reports           []crashReport
+	waitingForReports bool
+
+	// n counts the changes of the table, and log has the changes after number base. told is the number of
+	// the last change that every waiting watch knows.
 	n, base, told uint64
 	log           []change
-	waiting       []waiter // all at n between steps, oldest first
-	parked        []parked // behind n, until facts are durable; oldest first
+	waiting       []waiter // watches that wait; between steps, all of them know change n; oldest first
+	parked        []parked // watches that do not know change n, and wait until facts are durable; oldest first
+	// whole is the whole table as it was last sent, see method full.
+	whole sharding.TableDelta
 
 	scratch []allocation.Region
 }
@@ -94,8 +103,8 @@ type Machine struct {
 func New(cfg Config) *Machine { return &Machine{cfg: cfg} }
 
 // Step applies one input at time now, and appends to out what the driver must
-// do, in that order. It never fails: what makes no sense is ignored, what must be answered
-// is refused by an output.
+// do, in that order. Step never fails. An input that makes no sense is ignored. If it needs an answer, an
+// output refuses it.
 func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
 	m.now, m.out, m.weighed = now, out, 0
 	switch in := in.(type) {
@@ -106,7 +115,7 @@ func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
 	case Deposed:
 		m.deposed()
 	case Active:
-		m.known = in
+		m.knownActive = in
 	case Member:
 		m.member(in)
 	case MemberGone:
@@ -120,8 +129,8 @@ func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
 			m.stepActive(in)
 		}
 	}
-	if m.sweepDue && m.recovered {
-		m.sweep()
+	if _, tick := in.(Tick); m.reviewDue && m.recovered && (tick || m.declared() <= m.cfg.ReviewAtOnce) {
+		m.reviewRows()
 	}
 	m.wake()
 	out, m.out = m.out, nil
@@ -132,14 +141,6 @@ func (m *Machine) stepActive(in Input) {
 	switch in := in.(type) {
 	case Stored:
 		m.factsStored(in.Facts)
-	case DrainRegion:
-		if r := m.region(in.Region); r != nil && r.draining == in.Resume {
-			m.decideRequest(DrainFact(in))
-			m.commit(DrainFact(in))
-			m.sweepDue = true
-		}
-	case SetTarget:
-		m.setTarget(in.Version, "asked for by "+cmp.Or(in.By, "an operator"))
 	case Request:
 		m.request(in)
 	case LookAtShards:
@@ -148,8 +149,8 @@ func (m *Machine) stepActive(in Input) {
 		m.shardFenced(in)
 	case FormsRead:
 		m.formsRead(in)
-	case JournalProbed:
-		m.journalProbed(in)
+	case JournalTested:
+		m.journalTested(in)
 	case Planned:
 		m.planned(in)
 	case Tick:
@@ -157,9 +158,9 @@ func (m *Machine) stepActive(in Input) {
 	}
 }
 
-// receive takes a message of a region or a gateway. A standby sends calls on to the
-// active coordinator, and ignores everything else. It reports whether the message is
-// one for a coordinator.
+// receive takes a message of a region or a gateway. A standby answers calls with the address of the active
+// coordinator, and ignores everything else. receive reports whether the message is of a kind that
+// coordinators take.
 func (m *Machine) receive(in Received) bool {
 	if !m.active {
 		if in.Call != 0 {
@@ -195,30 +196,31 @@ func (m *Machine) receive(in Received) bool {
 	return true
 }
 
-// sendOn answers a call at a standby with the active coordinator, as far as known.
+// sendOn answers a call at a standby with the address of the active coordinator, if it is known.
 func (m *Machine) sendOn(call control.Call) {
-	m.reply(call, control.NotActive{Active: m.known.Node, Term: m.known.Term})
+	m.reply(call, control.NotActive{Active: m.knownActive.Node, Term: m.knownActive.Term})
 }
 
-// askAgain answers a call that the active coordinator cannot do anything about yet.
+// askAgain answers a call that the active coordinator cannot answer yet, so that the caller asks again.
 func (m *Machine) askAgain(call control.Call) {
 	m.reply(call, control.NotActive{Term: m.term})
 }
 
-// elected starts a term: fold the facts, repeat what was under way, and wait
-// for the owners.
+// elected starts a term. It folds the facts, repeats the orders that were under way, and begins to wait for
+// the owners.
 func (m *Machine) elected(in Elected) {
 	if in.Term <= m.term {
-		return // every acquisition has a higher one; this is an old message
+		return // every acquisition of the lease has a higher term, so this input is old
 	}
 	m.deposed()
 	m.active, m.term, m.since, m.rebalanced, m.rolloutStep = true, in.Term, m.now, m.now, m.now
 	m.cluster, m.generation = in.Cluster, in.Generation
-	m.known = Active{}
+	m.knownActive = Active{}
+	m.broken.countedAt = m.now // broken constraints are not counted before the first plan of the term, which may repair them
 	for _, f := range in.Facts {
 		m.apply(f)
 	}
-	m.log, m.base = nil, m.n // watchers come from another term: full table
+	m.log, m.base = nil, m.n // watchers know the table of another term, so they get the full table
 	for _, t := range m.types {
 		for _, h := range slices.Concat(t.owned, t.expected) {
 			if i, found := slices.BinarySearchFunc(m.awaited, h.node, sharding.NodeID.Compare); !found {
@@ -226,13 +228,15 @@ func (m *Machine) elected(in Elected) {
 			}
 		}
 		for i := range t.rows {
-			m.ask(&t.rows[i]) // also adopts handoffs: their owners are told the successor again
+			if !mutant.On("order-repeated") {
+				m.sendOrder(t, &t.rows[i]) // so a handoff goes on: perhaps the owner hears of it for the first time
+			}
 		}
 	}
 	m.endRecovery()
 }
 
-// deposed forgets the term and answers the watches that wait.
+// deposed ends the term, and answers the watches that wait.
 func (m *Machine) deposed() {
 	for _, w := range m.waiting {
 		m.sendOn(w.call)
@@ -242,21 +246,20 @@ func (m *Machine) deposed() {
 	}
 	for i := range m.regions {
 		r := &m.regions[i]
-		*r = region{node: r.node, name: r.name, reachable: r.reachable, joining: r.joining, going: r.going}
+		*r = region{node: r.node, name: r.name, reachable: r.reachable, joining: r.joining, departing: r.departing}
 	}
-	*m = Machine{cfg: m.cfg, now: m.now, out: m.out, term: m.term, known: m.known, regions: m.regions, plans: m.plans, scratch: m.scratch}
+	*m = Machine{cfg: m.cfg, now: m.now, out: m.out, term: m.term, knownActive: m.knownActive, regions: m.regions, plans: m.plans, scratch: m.scratch}
 }
 
-// endRecovery ends the wait for the owners in the facts when none is awaited any more
-// or the time is over.
+// endRecovery ends the wait for the owners and successors in the facts, when all have registered or the
+// time is over.
 func (m *Machine) endRecovery() {
 	if !m.recovered && (len(m.awaited) == 0 || m.now.Sub(m.since) >= m.cfg.RecoveryWait || mutant.On("recovery-wait")) {
-		m.recovered, m.awaited, m.sweepDue = true, nil, true
+		m.recovered, m.awaited, m.reviewDue = true, nil, true
 	}
 }
 
-// arrived strikes an owner off the list of those that are awaited, and reports whether
-// it was on it.
+// arrived removes a node from the list awaited, and reports whether the node was in it.
 func (m *Machine) arrived(node sharding.NodeID) bool {
 	i, found := slices.BinarySearchFunc(m.awaited, node, sharding.NodeID.Compare)
 	if found {
@@ -267,8 +270,9 @@ func (m *Machine) arrived(node sharding.NodeID) bool {
 }
 
 func (m *Machine) tick() {
+	m.whole = sharding.TableDelta{} // not needed any more, and as large as the table
 	m.endRecovery()
-	m.forgetDrained()
+	m.endOldDrains()
 	m.endFreeze()
 	m.checkTarget()
 	m.expire()
@@ -278,30 +282,33 @@ func (m *Machine) tick() {
 	m.tickJournal()
 	m.repeat()
 	m.endWindow()
-	if m.short && m.budget.freed {
-		m.sweepDue = true
+	if m.short && m.budget.freed || m.waitingForReports {
+		m.reviewDue = true
 	}
 	if m.now.Sub(m.rebalanced) >= m.cfg.RebalanceInterval {
 		m.rebalanced = m.now
-		m.sweepDue = true
+		m.reviewDue = true
 		m.plan()
+		m.recordMoment()
 		m.tellUnreadable()
 		m.tellStaying()
 		m.tellUnmeasured()
+		m.forgetSuspects()
 	}
+	m.countBroken()
 }
 
-// factsStored resumes what waited for facts to become durable: rows that a sweep has
-// passed over, and watches that are behind.
+// factsStored goes on with what has waited for facts to become durable: rows that a review has
+// passed over, and parked watches.
 func (m *Machine) factsStored(n int) {
-	m.stored = min(m.stored+uint64(max(n, 0)), m.persisted)
-	m.sweepDue = m.sweepDue || m.deferred
+	m.stored = min(m.stored+uint64(max(n, 0)), m.lastFact)
+	m.reviewDue = m.reviewDue || m.deferred
 	m.unpark()
 }
 
-// pending reports whether a fact of this term, by its number, is not durable yet. Until
-// then its row or type is not changed again: nobody has heard of the fact, and nothing
-// may pile up behind a journal that does not answer.
+// pending reports whether the fact with a number is not durable yet. As long as the newest fact about a row
+// or a type is not durable, nobody has heard of it, and the row or type is not changed again. So facts do
+// not pile up if the journal does not answer.
 func (m *Machine) pending(fact uint64) bool { return fact > m.stored }
 
 func (m *Machine) emit(o Output) { m.out = append(m.out, o) }

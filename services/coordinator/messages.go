@@ -8,45 +8,45 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Input is one message to the coordinator. The set is closed.
+// Input is an input of a [Tenure] or a [Machine]. Only this package defines inputs.
 type Input interface{ input() }
 
-// Output is one thing the driver must do. The set is closed. Outputs are performed
-// in order.
+// Output is an output of a [Tenure] or a [Machine]. The driver performs the outputs in their order. Only this
+// package defines outputs.
 type Output interface{ output() }
 
-// Inputs to a [Tenure] from the lease. The driver takes them before anything else
-// that waits: a term that has ended must not wait behind work.
+// Inputs to a [Tenure] from the lease. The driver takes them before all other inputs that wait, because the
+// end of a term must not wait behind work.
 type (
-	// Acquired: the term is ours and may be used before Until. Cluster is the cluster
-	// that the lease belongs to.
+	// Acquired says that this process has acquired the lease, and may use the term before Until. Cluster is
+	// the cluster to which the lease belongs.
 	Acquired struct {
 		Term    sharding.Term
 		Until   time.Time
 		Cluster sharding.ClusterID
 	}
-	// Renewed: the term may be used before Until.
+	// Renewed says that the term may be used before Until, which is later than before.
 	Renewed struct {
 		Term  sharding.Term
 		Until time.Time
 	}
-	// Lost: the term must not be used any more.
+	// Lost says that the term must not be used any more.
 	Lost struct{ Term sharding.Term }
-	// Resign: the process stops. Neither this term nor any other is used from now on.
+	// Resign says that the process stops. From now on it uses neither this term nor any other.
 	Resign struct{}
 )
 
 // Inputs to a [Tenure] from the journal. Fence is the stored epoch by which an
 // operation was refused.
 type (
-	// Surveyed answers Survey: the highest epoch in the journal and the last
-	// journal heartbeat, zero if there is none. Damaged: not all epochs could be read.
+	// Surveyed answers Survey. Highest is the highest epoch in the journal. Heartbeat is the last journal
+	// heartbeat; zero: there is none. Damaged says that not all epochs could be read.
 	Surveyed struct {
 		Number    uint64
 		Highest   sharding.Epoch
 		Damaged   bool
 		Heartbeat sharding.JournalHeartbeat
-		// Generation is that of the journal.
+		// Generation is the generation of the journal.
 		Generation sharding.Generation
 	}
 	// Claimed answers Claim.
@@ -87,52 +87,52 @@ type (
 
 // Inputs to a [Machine] from the [Tenure] around it.
 type (
-	// Elected: the lease is held in Term, the fact stream is claimed with it,
-	// and Facts are what it holds, oldest first.
+	// Elected begins a term: this process holds the lease in Term, has claimed the fact stream with Term, and
+	// has read Facts from it, the oldest first.
 	Elected struct {
 		Term  sharding.Term
 		Facts []Fact
-		// Cluster is the cluster to which the journal says that it belongs; 0: it says
-		// nothing.
+		// Cluster is the cluster to which the journal belongs, by its last heartbeat; 0: it has no heartbeat
+		// with a cluster.
 		Cluster sharding.ClusterID
-		// Generation is that of the journal; 0: not compared with that of regions.
+		// Generation is the generation of the journal; 0: it is not compared with that of regions.
 		Generation sharding.Generation
 	}
-	// Identified: the journal now says that it belongs to Cluster. When the term began
-	// it said nothing.
+	// Identified says that the journal now has a heartbeat which names Cluster. When the term began, it had
+	// none.
 	Identified struct{ Cluster sharding.ClusterID }
-	// Deposed: the term is over. From now on the Machine answers every call with NotActive,
+	// Deposed says that the term is over. From now on the Machine answers every call with NotActive,
 	// which names the active coordinator.
 	Deposed struct{}
-	// Stored: the next facts of this term are durable. Facts is their number; they follow
-	// those that were reported durable before.
+	// Stored says that the next facts of this term are durable. Facts is how many. They follow the facts
+	// that earlier Stored inputs have reported.
 	Stored struct{ Facts int }
 )
 
 // Inputs from the driver: lease, membership, time.
 type (
-	// Active tells a standby which coordinator holds the lease; the latest one counts.
-	// A zero Node: none is known.
+	// Active tells a standby which coordinator holds the lease; a later Active replaces an earlier one. If
+	// none is known, Node is zero.
 	Active struct {
 		Node sharding.NodeID
 		Term sharding.Term
 	}
-	// Member is what membership says of a region: sent at every change, and
-	// for every member before the first Elected.
+	// Member is what the membership says about a region. It comes at every change, and for every member
+	// before the first Elected.
 	Member struct {
 		Node sharding.NodeID
 		Name string
-		// Reachable is the verdict of this node's own detector (fast profile)
-		// together with evidence of a dead process.
+		// Reachable says that this node reaches the member: its own failure detector (fast profile) does not
+		// suspect the member, and there is no evidence that the process is dead.
 		Reachable bool
-		// Joining says that the member is not up yet, weakly up included: it is
-		// given no shards, because others perhaps do not know of it.
+		// Joining says that the member is joining or weakly up. It gets no shards yet, because perhaps not
+		// all members know it.
 		Joining bool
 		// Leaving says that the member is on its way out.
 		Leaving bool
 	}
-	// MemberGone: removed from the membership, downed, or replaced by a new
-	// incarnation at the same address.
+	// MemberGone says that a region was removed from the membership, was declared down, or was replaced by a
+	// new incarnation at the same address.
 	MemberGone struct{ Node sharding.NodeID }
 	// Tick lets time pass; the driver sends one every 50 ms or so.
 	Tick struct{}
@@ -140,18 +140,14 @@ type (
 
 // Inputs from regions and gateways, from the journal and from operators.
 type (
-	// Received is a control message from a process. One with a Call is answered by a
-	// Reply.
+	// Received brings a control message from a process. A message with a Call is answered by a Reply.
 	Received struct {
 		From sharding.NodeID
 		Call control.Call
 		Msg  control.Message
 	}
-	// CallEnded: nobody waits for the answer to a call any more.
+	// CallEnded says that nobody waits for the answer to a call any more.
 	CallEnded struct{ Call control.Call }
-	// SetTarget is an operator's request to make a version of the application the target
-	// of rollouts, see TargetFact. By says who asks, for the log.
-	SetTarget struct{ Version, By string }
 	// LookAtShards is an operator's request to find out what is stored in the shards that no
 	// region reads.
 	LookAtShards struct{}
@@ -167,18 +163,12 @@ type (
 		At     []FormsAt
 		Failed bool
 	}
-	// JournalProbed answers ProbeJournal.
-	JournalProbed struct{ Verdict sharding.Verdict }
+	// JournalTested answers TestJournal.
+	JournalTested struct{ Verdict sharding.Verdict }
 	// Planned answers Plan; see [Plan.Compute].
 	Planned struct {
 		Number uint64
 		Moves  []allocation.Move
-	}
-	// DrainRegion is an operator's request to hand off all shards of a region, although
-	// it does not leave. Resume ends that. The request outlives the term.
-	DrainRegion struct {
-		Region sharding.NodeID
-		Resume bool
 	}
 )
 
@@ -189,8 +179,8 @@ type (
 	RaiseTerm struct{ Above sharding.Term }
 	// YieldLease gives the lease up. This process remains a candidate for it.
 	YieldLease struct{}
-	// Survey asks which cluster the journal belongs to and which epochs were claimed in
-	// it; answered by Surveyed or ReadFailed.
+	// Survey reads two things from the journal: the last journal heartbeat, which says to which cluster
+	// the journal belongs, and the highest epoch that was claimed. Answered by Surveyed or ReadFailed.
 	Survey struct{ Number uint64 }
 	// Claim claims the shard of the facts; answered by Claimed.
 	Claim struct {
@@ -199,24 +189,23 @@ type (
 	}
 	// Load reads the facts; answered by Loaded or ReadFailed.
 	Load struct{ Number uint64 }
-	// Append stores facts as one record; answered by Appended. The first Decided of
-	// them are new, the others repeat what the table holds.
+	// Append stores facts as one record; answered by Appended. The first NewFacts facts are new. The others
+	// belong to a checkpoint, and repeat what is in the table.
 	Append struct {
-		Number  uint64
-		Term    sharding.Term
-		Seq     uint64
-		Facts   []Fact
-		Decided int
+		Number   uint64
+		Term     sharding.Term
+		Seq      uint64
+		Facts    []Fact
+		NewFacts int
 	}
-	// WriteJournalHeartbeat stores a heartbeat, in the term that it names, in place of
-	// the last one; answered by JournalHeartbeatWritten. Its N is 1 until the first one
-	// is stored.
+	// WriteJournalHeartbeat stores a journal heartbeat in place of the last one; answered by
+	// JournalHeartbeatWritten. Until a heartbeat of the term is stored, N is 1.
 	WriteJournalHeartbeat struct {
 		Number    uint64
 		Heartbeat sharding.JournalHeartbeat
 	}
-	// WriteSnapshot says that the stream is read from after Seq; the snapshot is
-	// empty. Answered by SnapshotWritten.
+	// WriteSnapshot stores an empty snapshot at Seq, so that readers of the fact stream begin after Seq.
+	// Answered by SnapshotWritten.
 	WriteSnapshot struct {
 		Number uint64
 		Term   sharding.Term
@@ -226,46 +215,52 @@ type (
 
 // Outputs of a [Tenure] that report its progress.
 type (
-	// Waiting: the journal may belong to another cluster, which wrote By. Before this
-	// coordinator claims the journal, it watches whether that cluster still writes
+	// Waiting reports that the journal may belong to another cluster, which has written the heartbeat Other.
+	// Before this coordinator claims the fact stream, it watches whether that cluster still writes
 	// heartbeats.
 	Waiting struct {
-		Term sharding.Term
-		By   sharding.JournalHeartbeat
+		Term  sharding.Term
+		Other sharding.JournalHeartbeat
 	}
-	// Adopted: the journal belonged to another cluster, which wrote From and writes no
-	// heartbeats any more. The journal is claimed for this cluster.
+	// Adopted reports that this cluster takes over the journal of another cluster. From is the last
+	// journal heartbeat of that cluster, which has written none for JournalHeartbeatPatience.
 	Adopted struct {
 		Term    sharding.Term
 		Cluster sharding.ClusterID
 		From    sharding.JournalHeartbeat
 	}
-	// BecameActive: the facts are folded, and this coordinator acts from here on.
+	// BecameActive reports that the facts are folded, and that this coordinator acts from now on.
 	BecameActive struct {
 		Term  sharding.Term
 		Facts int
 	}
-	// Contested: another cluster uses the journal, whose active coordinator wrote By.
-	// This coordinator does not take over, and its process must stop.
+	// Contested reports that another cluster uses the journal: its active coordinator has written the
+	// heartbeat By. This coordinator does not take over, and its process must stop.
 	Contested struct {
-		Cluster sharding.ClusterID // of this one
+		Cluster sharding.ClusterID // the cluster of this coordinator
 		By      sharding.JournalHeartbeat
 	}
-	// SteppedDown: this coordinator does not act any more. Calls that wait for an answer
-	// have been answered NotActive.
+	// SteppedDown reports that this coordinator does not act any more. Calls that waited for an answer were
+	// answered with NotActive. Resigned says that the process stops; it holds the lease until it has ended.
 	SteppedDown struct {
-		Term sharding.Term
-		Why  string
+		Term     sharding.Term
+		Why      string
+		Resigned bool
 	}
 )
 
 // Outputs of a [Machine].
 type (
-	// Persist stores a fact. It is applied already. Every output after it, answers
-	// to watches included, waits until the fact is durable, while Step goes on; a
-	// Tenure does the waiting, and emits no Persist.
-	Persist struct{ Fact Fact }
-	// Send sends a control message to a region. It may get lost: it is repeated.
+	// Persist stores a fact, which the Machine has applied already. Every output after it, answers to watches
+	// included, waits until the fact is durable. Meanwhile Step is called as usual. The Gate of the Tenure
+	// holds these outputs back, so a Tenure emits no Persist.
+	Persist struct {
+		Fact Fact
+		// Joined says that the fact is stored in one record with the fact before it: either both are
+		// stored, or neither.
+		Joined bool
+	}
+	// Send sends a control message to a region. The message may get lost: the Machine repeats it.
 	Send struct {
 		To  sharding.NodeID
 		Msg control.Message
@@ -275,134 +270,138 @@ type (
 		Call control.Call
 		Msg  control.Message
 	}
-	// FenceShard claims a shard that belongs to no region, at the epoch of its row and for
-	// nobody, so that every coordinator may repeat it. Answered by ShardFenced.
+	// FenceShard claims a shard that belongs to no region, at the epoch of its row. The owner in the claim is
+	// empty, so that every coordinator may repeat the claim. Answered by ShardFenced.
 	FenceShard struct{ Claim sharding.Claim }
 	// ReadForms asks which forms of events and inputs are stored in shards of a type, see [FormsFound].
-	// What is read must have been stored when the output comes, or later. Answered by
-	// FormsRead.
+	// The read must begin after this output. Answered by FormsRead.
 	ReadForms struct {
 		Desc sharding.TypeDesc
-		// At are the shards, sorted, and the forms that are looked for.
+		// At has the shards, sorted, each with the forms that are looked for.
 		At []FormsAt
-		// Forms are those of the type, to which the sets have indexes.
+		// Forms has the forms of the type. The sets in At have indexes into it.
 		Forms []sharding.Form
 	}
 	// UnreadableNow says, for the log, that no region reads these shards from now on.
 	UnreadableNow UnreadableShards
-	// NoLoad says, for the log, that nothing moves because of load as long as a region reports
-	// none. It comes once for each region, and only if a type has the strategy "load".
+	// NoLoad says, for the log, that a region reports no load, and that nothing moves because of load until
+	// it does. NoLoad comes once for each region, and only if a type has the strategy "load".
 	NoLoad struct{ Region string }
-	// DrainStays says, for the log, that a drain does not end: no other region can be given
-	// these shards of the region.
+	// ConstraintBroken says, for the log, that shards break a constraint from now on, or that no shard does
+	// any more.
+	ConstraintBroken struct {
+		Constraint allocation.Broken
+		Shards     int // how many shards break it
+	}
+	// DrainStays says, for the log, that a drain does not end, because no other region can take these shards
+	// of the region.
 	DrainStays struct {
 		Region string
 		Shards UnreadableShards
 	}
-	// BrakeChanged says, for the log, that voluntary moves are held back, or no longer,
-	// or less.
+	// BrakeChanged says, for the log, that the brake has stopped voluntary moves, lets some of them through,
+	// or is released.
 	BrakeChanged BrakeView
-	// NameTaken says, for the log, that a region is not registered as long as another one with
-	// the same name is here.
+	// NameTaken says, for the log, that a region is given no shards, because another region holds the same
+	// name.
 	NameTaken struct {
 		Name       string
 		Region, By sharding.NodeID
 	}
-	// TargetSet says, for the log, that the target version of rollouts is another one.
+	// TargetSet says, for the log, that the target version has changed.
 	TargetSet struct{ Version, Before, Why string }
-	// ProbeJournal asks the journal something that has no effect. Answered by
-	// JournalProbed.
-	ProbeJournal struct{}
-	// Plan asks which shards shall move for balance, as the table and the regions are now.
-	// Nothing in the Input is written to later. Answered by Planned, which [Plan.Compute]
-	// returns; that takes long if there are many shards. There is no next Plan in this term
-	// before the answer.
+	// TestJournal sends the journal a request that has no effect. Answered by JournalTested.
+	TestJournal struct{}
+	// Plan asks which shards shall move for balance. Input has the present table and regions, and is not
+	// written to later. Answered by Planned, which [Plan.Compute] returns; this may take long if there are
+	// many shards. Before the answer, there is no other Plan in this term.
 	Plan struct {
 		Number uint64
 		Input  allocation.PlanInput
 	}
-	// Decided says, for people, what was decided and why. It is not a part of what is decided:
-	// it leaves at once, and may get lost.
-	Decided struct{ Decision }
+	// Explained brings an explanation. No fact depends on it, so it leaves at once. It may get lost.
+	Explained struct{ Explanation }
 )
 
-// Fact is one durable change of the table. State changes only in apply(fact),
-// live and in replay.
+// Fact is one durable change of what the coordinator has determined. The state changes only in method apply,
+// when a fact is made and when it is folded.
 type Fact interface{ fact() }
 
 type (
-	// RowFact: the shard's row is now Row. The sets have indexes into the forms of its type.
+	// RowFact says that the row of a shard is now Row. The sets have indexes into the forms of the type.
 	RowFact struct {
 		Row sharding.Row
-		// Before are the forms that earlier owners may have stored, May those that this
-		// owner may store.
+		// Before has the forms in which earlier owners may have stored something. May has the forms in which
+		// this owner may store something.
 		Before, May sharding.FormSet
-		// Successor is the region that is to get the shard when its owner has released it; zero:
-		// any.
+		// Successor is the region that is to get the shard when the owner has released it; zero: none was
+		// chosen yet.
 		Successor sharding.NodeID
-		// Next is the epoch that is reserved for the successor: it may claim the shard then
-		// without another fact. NextMay are the forms that it may store. 0: none is reserved.
+		// Next is the reserved epoch; 0: there is none. When the owner has released the shard, the successor
+		// may claim it at this epoch without another fact. NextMay has the forms in which the successor may
+		// store something then.
 		Next    sharding.Epoch
 		NextMay sharding.FormSet
-		// Previous has kept the states of the shard's entities, for the owner of a row that
-		// is not served yet; zero: nobody has.
+		// Previous names the region that has kept the states of the shard's entities for the new owner; zero:
+		// there are none, or the new owner serves the shard already.
 		Previous control.Previous
 		// Cause says why the shard is at its owner, or, while it is handed off, why it leaves.
 		Cause sharding.Cause
 	}
-	// TypeFact: the type is declared with this descriptor; its number of
-	// shards never changes. Forms are all that regions have ever registered to store; the
-	// list only becomes longer.
+	// TypeFact says that a type is declared with this descriptor. Its number of shards never changes. Forms
+	// has all forms that regions have ever registered for storing; forms are only appended.
 	TypeFact struct {
 		Desc  sharding.TypeDesc
 		Forms []sharding.Form
-		// By are the versions of the application that registered the forms first, in the
-		// same order. Facts of earlier releases do not have them.
+		// By has, for each form, the application version that has registered it first. Facts of earlier
+		// releases do not have By.
 		By []string
 	}
-	// DrainFact: the operator wants the region empty; Resume: not any more. It
-	// is about this incarnation only, and ends with it.
+	// DrainFact says that an operator drains the region. If Resume is set, the operator has ended the drain.
+	// A drain is about one incarnation, and ends with it. Facts of earlier releases have no note.
 	DrainFact struct {
 		Region sharding.NodeID
 		Resume bool
+		Note
 	}
-	// CordonFact: an operator wants no more shards at regions with this name; Lifted: not any
-	// more. After is the last epoch that was given out before.
+	// CordonFact says that an operator wants no more shards at regions with this name. If Lifted is set, the
+	// operator has ended this. After is the last epoch that was given out before the cordon: shards
+	// with higher epochs have come after it.
 	CordonFact struct {
 		Region string
 		Lifted bool
 		After  sharding.Epoch
 		Note
 	}
-	// FreezeFact: an operator wants nothing to move that need not, until a moment or, if that
-	// is zero, until the freeze is ended. Frozen is false: it has ended.
+	// FreezeFact says that an operator wants no shard to move unless it has to. The freeze ends at Until, or, if
+	// that is zero, when an operator ends it. If Frozen is false, the freeze has ended.
 	FreezeFact struct {
 		Frozen bool
 		Until  time.Time
 		Note
 	}
-	// PinFact: the shard is wanted at a region with this name; "": anywhere.
+	// PinFact says that the shard is pinned to the regions with this name; "": it is not pinned.
 	PinFact struct {
 		Shard  sharding.ShardID
 		Region string
 		Note
 	}
-	// MoveFact: an operator wants what the RowFact before it begins: the shard goes from its
-	// owner at this epoch to a region.
+	// MoveFact says that an operator has requested a move: the shard goes from its owner at this epoch to a
+	// region. The RowFact before it begins the move.
 	MoveFact struct {
 		Shard  sharding.ShardID
 		Region string
 		Epoch  sharding.Epoch
 		Note
 	}
-	// TargetFact: shards that need a place in a rollout go to regions with this version
-	// of the application. Seen are versions that were seen before it, the newest last.
+	// TargetFact says that this application version is the target version. Seen has versions that were seen
+	// before it, the newest last.
 	TargetFact struct {
 		Version string
 		Seen    []string
 	}
-	// UnknownFact is a fact of a later release, as stored. It is kept, in the order of its
-	// kind, and changes nothing.
+	// UnknownFact is a fact of a kind that only later releases know, as it was stored. It changes nothing.
+	// Checkpoints repeat unknown facts in their order, for these releases.
 	UnknownFact struct {
 		Name     string
 		Version  uint16
@@ -432,11 +431,11 @@ func (MemberGone) input()              {}
 func (Tick) input()                    {}
 func (Received) input()                {}
 func (CallEnded) input()               {}
-func (JournalProbed) input()           {}
+func (JournalTested) input()           {}
 func (Planned) input()                 {}
+func (LookAtShards) input()            {}
 func (DrainRegion) input()             {}
 func (SetTarget) input()               {}
-func (LookAtShards) input()            {}
 func (CordonRegion) input()            {}
 func (FreezeMoves) input()             {}
 func (PinShards) input()               {}
@@ -468,9 +467,10 @@ func (DrainStays) output()            {}
 func (NameTaken) output()             {}
 func (BrakeChanged) output()          {}
 func (NoLoad) output()                {}
-func (ProbeJournal) output()          {}
+func (ConstraintBroken) output()      {}
+func (TestJournal) output()           {}
 func (Plan) output()                  {}
-func (Decided) output()               {}
+func (Explained) output()             {}
 
 func (RowFact) fact()     {}
 func (TypeFact) fact()    {}

@@ -31,9 +31,9 @@ func TestPersistBeforeSend(t *testing.T) {
 		mutant.Activate("")
 		wrong := 0
 		for _, o := range out {
-			wrong += one(w.observe(o) != nil)
+			wrong += toInt(w.observe(o) != nil)
 		}
-		if want := 2 * one(name != ""); len(out) != 4 || wrong != want {
+		if want := 2 * toInt(name != ""); len(out) != 4 || wrong != want {
 			t.Errorf("mutant %q: %d of %d outputs come before their fact, want %d of 4: %+v", name, wrong, len(out), want, out)
 		}
 	}
@@ -112,6 +112,26 @@ func TestMutantsOfNames(t *testing.T) {
 	}
 }
 
+// TestMutantsOfHeldNames: a region that comes back would be given shards beside the one that has taken its name.
+func TestMutantsOfHeldNames(t *testing.T) {
+	t.Cleanup(func() { mutant.Activate("") })
+	r1, r2 := node(t, "r1"), node(t, "r2")
+	register := control.Register{Types: []sharding.TypeDesc{{Type: "T", Shards: 4}}}
+	for _, name := range []string{"", "name-held"} {
+		mutant.Activate(name)
+		w := newWorld(t, DefaultConfig())
+		for _, in := range []Input{
+			Member{Node: r1, Name: "a", Reachable: true}, Member{Node: r2, Name: "a", Reachable: true}, Elected{Term: 1},
+			calls(r1, register), Member{Node: r1, Name: "a"}, calls(r2, register), Member{Node: r1, Name: "a", Reachable: true},
+		} {
+			w.step(in)
+		}
+		if got := w.m.region(r1).candidate(); got != (name != "") || !w.m.region(r2).candidate() {
+			t.Errorf("mutant %q: the first region of the name may be given shards: %v", name, got)
+		}
+	}
+}
+
 // TestMutantsOfUnknownFacts: what a later release has decided would be lost.
 func TestMutantsOfUnknownFacts(t *testing.T) {
 	t.Cleanup(func() { mutant.Activate("") })
@@ -161,6 +181,8 @@ func TestMutantsOfSteering(t *testing.T) {
 	for name, broken := range map[string]func(*testing.T) bool{
 		"freeze-moves":     func(t *testing.T) bool { return movesFrozen(t) == nil },
 		"move-readable":    func(t *testing.T) bool { return movesToBlind(t) != "" },
+		"drain-coming":     func(t *testing.T) bool { return drainForgetsComing(t) != "" },
+		"target-known":     func(t *testing.T) bool { return targetAsked(t, "3") != "2" },
 		"successor-wanted": func(t *testing.T) bool { return changedMind(t) == node(t, "r2") },
 	} { // order-free
 		for _, on := range []string{"", name} {
@@ -310,6 +332,8 @@ func TestMutantsOfTenures(t *testing.T) {
 			_, acts := first[BecameActive](w)
 			return acts
 		}},
+		// A coordinator that ends would leave a part of the pins of a request.
+		{"request-one-record", func(w *tenureTest) bool { return recordsOfPins(newTenureTest(w.t, smallRecords())) > 1 }},
 	} {
 		for _, name := range []string{"", m.name} {
 			mutant.Activate(name)
@@ -381,7 +405,7 @@ func TestMutantsOfCommands(t *testing.T) {
 	t.Cleanup(func() { mutant.Activate("") })
 	for _, name := range []string{"", "target-commands"} {
 		mutant.Activate(name)
-		if away, _ := commandsOfCanary(t, "1"); len(away) != 2-one(name != "") {
+		if away, _ := commandsOfCanary(t, "1"); len(away) != 2-toInt(name != "") {
 			t.Errorf("mutant %q: while the canary is away there are %v", name, away)
 		}
 	}
@@ -417,7 +441,7 @@ func TestMutantsOfPlans(t *testing.T) {
 	for _, m := range []struct {
 		name  string
 		moves func(*testing.T) bool
-	}{{"plan-of-earlier-term", planOfEarlierTerm}, {"move-checked-again", planForLeaver}} {
+	}{{"plan-of-earlier-term", planOfEarlierTerm}, {"move-checked-again", planForLeaver}, {"move-still-preferred", planOvertaken}} {
 		for _, name := range []string{"", m.name} {
 			mutant.Activate(name)
 			if m.moves(t) != (name != "") {
@@ -446,9 +470,9 @@ func TestMutantsOfLoad(t *testing.T) {
 	}
 }
 
-// TestMutantsOfHandovers: an epoch would be given out twice, a shard would be served at an epoch at
+// TestMutantsOfDirectHandoffs: an epoch would be given out twice, a shard would be served at an epoch at
 // which nobody has claimed it, or a region would be relied on that cannot do without the coordinator.
-func TestMutantsOfHandovers(t *testing.T) {
+func TestMutantsOfDirectHandoffs(t *testing.T) {
 	t.Cleanup(func() { mutant.Activate("") })
 	for _, name := range []string{"next-epoch", "successor-able"} {
 		mutant.Activate(name)
@@ -458,11 +482,17 @@ func TestMutantsOfHandovers(t *testing.T) {
 	}
 	for _, name := range []string{"", "next-counted"} {
 		mutant.Activate("")
-		w := beforeHandover(t)
+		w := beforeDirectHandoff(t)
 		mutant.Activate(name)
-		w.m.Step(w.now, DrainRegion{Region: node(t, "r1")}, nil)
+		w.m.Step(w.now, DrainRegion{Region: node(t, "r1").String()}, nil)
 		if broken := w.m.Check() != nil; broken != (name != "") {
 			t.Errorf("mutant %q: an epoch is given out twice: %t", name, broken)
+		}
+	}
+	for _, name := range []string{"", "order-repeated"} {
+		mutant.Activate(name)
+		if at := adoptedAtOnce(t); at != (name == "") {
+			t.Errorf("mutant %q: the next coordinator goes on at once: %t", name, at)
 		}
 	}
 	for _, name := range []string{"", "successor-wrote"} {
@@ -473,8 +503,8 @@ func TestMutantsOfHandovers(t *testing.T) {
 	}
 }
 
-// TestMutantsOfWhatOwnersWrote: forms would count as stored that no owner has stored, or shards would
-// go to regions that need not have them.
+// TestMutantsOfWhatOwnersWrote: forms would count as stored that no owner has stored, or shards
+// would go to regions although nothing requires it.
 func TestMutantsOfWhatOwnersWrote(t *testing.T) {
 	t.Cleanup(func() { mutant.Activate("") })
 	for _, name := range []string{"", "wrote-awaited"} {
@@ -520,9 +550,9 @@ func TestMutantsOfBudget(t *testing.T) {
 		"budget-at-once": "at once", "budget-per-region": "per region", "budget-per-minute": "per minute",
 		"required-braked": "moves are stopped", "drain-braked": "moves are stopped", "brake": "moves are stopped",
 		"brake-two-windows": "two windows", "brake-samples": "few samples", "brake-excess": "small excess",
-		"brake-probes": "a probe after the pause", "probe-alone": "a probe after the pause",
-		"probe-judged": "the probe is judged", "brake-half-rate": "the probe is judged",
-		"baseline-still": "the baseline",
+		"brake-trials": "a trial after the pause", "trial-alone": "a trial after the pause",
+		"trial-judged": "the trial is judged", "brake-half-rate": "the trial is judged",
+		"trial-samples": "the trial stalls", "baseline-still": "the baseline",
 	} {
 		mutant.Activate(name)
 		if budgetRules[rule]() == "" {
@@ -532,5 +562,27 @@ func TestMutantsOfBudget(t *testing.T) {
 	mutant.Activate("plan-pause")
 	if !planAgainAtOnce(t) {
 		t.Error("mutant plan-pause is not noticed")
+	}
+}
+
+// TestMutantsOfQuarantine: an entity would be quarantined without proof, or too late, or not for long, or
+// regions would run it before they know that it is quarantined.
+func TestMutantsOfQuarantine(t *testing.T) {
+	t.Cleanup(func() { mutant.Activate("") })
+	for _, name := range []string{"quarantine-first", "quarantine-repeats", "quarantine-clean", "quarantine-count", "quarantine-alone", "quarantine-waits"} {
+		mutant.Activate(name)
+		if scenariotest.Differing(t, play) == 0 {
+			t.Errorf("mutant %s: no scenario differs", name)
+		}
+	}
+	for _, name := range []string{"", "quarantine-kept"} {
+		mutant.Activate(name)
+		m := New(DefaultConfig())
+		m.Step(time.Unix(1_000_000, 0), Elected{Term: 2, Facts: []Fact{
+			TypeFact{Desc: sharding.TypeDesc{Type: "T", Shards: 4}}, QuarantineFact{Entity: sharding.Entity{Type: "T", ID: "x"}, State: Quarantined},
+		}}, nil)
+		if kept := len(m.Quarantine()) == 1; kept != (name == "") {
+			t.Errorf("mutant %q: the next coordinator knows the quarantine: %t", name, kept)
+		}
 	}
 }

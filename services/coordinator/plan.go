@@ -68,7 +68,7 @@ func (m *Machine) planned(in Planned) {
 		return
 	}
 	begun := 0
-	defer func() { m.decidePlan(len(in.Moves), begun) }()
+	defer func() { m.explainPlan(len(in.Moves), begun) }()
 	for _, t := range m.types {
 		m.cool(t, t.shown)
 	}
@@ -90,7 +90,7 @@ func (m *Machine) planned(in Planned) {
 			of, v = t, m.typeView(t)
 			v.Forms = t.storedForms() // no move changes them
 		}
-		if allocation.CheckMove(v, move) != nil && !mutant.On("move-checked-again") {
+		if !m.makesSense(t, v, move) && !mutant.On("move-checked-again") {
 			continue
 		}
 		m.handOff(t, r, move.To, causes[move.Reason])
@@ -99,11 +99,24 @@ func (m *Machine) planned(in Planned) {
 	}
 }
 
+// makesSense reports whether a planned move may still be made, and its reason still holds. Since the
+// plan was made, operators may have changed what they want, and shards may have come and gone.
+func (m *Machine) makesSense(t *typeTable, v allocation.View, move allocation.Move) bool {
+	if allocation.CheckMove(v, move) != nil {
+		return false
+	}
+	switch move.Reason {
+	case allocation.ReasonBalance, allocation.ReasonLoad:
+		return mutant.On("move-still-preferred") || allocation.Prefers(m.cfg.strategy(t.desc.Type), v, move)
+	}
+	return true // the constraint is still broken
+}
+
 // updateView changes a view after a move has begun: the two regions of the move have changed.
 func (m *Machine) updateView(v allocation.View, t *typeTable, move allocation.Move) {
 	for i := range v.Regions {
 		if n := v.Regions[i].Node; n == move.From || n == move.To {
-			v.Regions[i].Total, v.Regions[i].Shards = m.expected[n], shardsIn(t.expected, n)
+			v.Regions[i].Total, v.Regions[i].Load, v.Regions[i].Shards = m.expectedShards[n], m.loadOf(m.region(n)), shardsIn(t.expected, n)
 		}
 	}
 }
@@ -116,19 +129,20 @@ var causes = map[allocation.Reason]sharding.Cause{
 
 // balances reports whether shards may move for balance now.
 func (m *Machine) balances() bool {
-	return m.recovered && (!m.frozen() || mutant.On("rollout-freeze")) && !m.halted() &&
-		!slices.ContainsFunc(m.regions, func(r region) bool { return !r.reachable })
+	return m.recovered && (!m.frozenByRollout() || mutant.On("rollout-freeze")) && !m.frozenByOperator() &&
+		!m.anyRegion(func(r *region) bool { return !r.reachable })
 }
 
 // typeView returns the view of a type for strategies. It has all regions that host the type, except
-// regions that do not reach the journal, or have reached it again only recently.
+// regions that do not reach the journal, or have reached it again only recently, and regions whose name
+// another one holds.
 func (m *Machine) typeView(t *typeTable) allocation.View {
 	v := allocation.View{Type: t.desc.Type, Pins: t.pinsOf(), ShardLoads: m.shardLoads(t)}
 	for i := range m.regions {
-		if r := &m.regions[i]; r.registered && r.hosts(t.desc.Type) && !r.cutOff() && !r.recovering() {
+		if r := &m.regions[i]; r.registered && r.hosts(t.desc.Type) && !r.cutOff() && !r.recovering() && m.holder(r) == nil {
 			rv := m.regionView(t, r)
 			switch rv.Unreachable = !r.reachable; {
-			case r.leaves():
+			case r.givesUpShards():
 				rv.Status = allocation.Leaving
 			case !r.present():
 				rv.Status = allocation.Joining
@@ -143,7 +157,7 @@ func (m *Machine) typeView(t *typeTable) allocation.View {
 func (m *Machine) regionView(t *typeTable, r *region) allocation.Region {
 	return allocation.Region{
 		Node: r.node, Name: r.name, Zone: r.zone, Version: r.version, Capacity: int(r.capacity),
-		Total: m.expected[r.node], Load: m.loadOf(r), Cordoned: m.cordoned(r.name), Reads: r.formsOf(t).reads, Shards: shardsIn(t.expected, r.node),
+		Total: m.expectedShards[r.node], Load: m.loadOf(r), Cordoned: m.cordoned(r.name), Reads: r.formsOf(t).reads, Shards: shardsIn(t.expected, r.node),
 	}
 }
 

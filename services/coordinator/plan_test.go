@@ -135,6 +135,34 @@ func planForLeaver(t *testing.T) (moves bool) {
 	return w.handsOff()
 }
 
+// planOvertaken: the region that the plan gives a shard to has got others meanwhile.
+func planOvertaken(t *testing.T) (moves bool) {
+	w := newPlanWorld(t)
+	for _, s := range []string{"T/1", "T/2"} {
+		w.run(MoveShard{Shard: shard(t, s), Region: "r2"})
+	}
+	before := w.m.budget.handoffs
+	if w.made(); before != 2 {
+		t.Fatalf("%d shards are on their way", before)
+	}
+	return w.m.budget.handoffs > before
+}
+
+// planForPin: a shard is pinned, and the pin is not what it was when the plan arrives.
+func planForPin(t *testing.T, then string) (moves bool) {
+	w := newPlanWorld(t)
+	w.m.planning, w.plans = false, nil
+	pin := func(region string) { w.run(PinShards{Pins: []Pin{{shard(t, "T/3"), region}}}) }
+	pin("r2")
+	w.pass(1)
+	if len(w.plans) != 1 {
+		t.Fatalf("%d plans are being made", len(w.plans))
+	}
+	pin(then)
+	w.run(w.plans[0].Compute())
+	return w.m.types[0].rows[3].Phase == sharding.HandingOff
+}
+
 func TestPlansThatAreLate(t *testing.T) {
 	if planOfEarlierTerm(t) {
 		t.Error("a plan of an earlier term moves a shard")
@@ -142,15 +170,23 @@ func TestPlansThatAreLate(t *testing.T) {
 	if planForLeaver(t) {
 		t.Error("a plan moves a shard to a region that leaves")
 	}
+	if planOvertaken(t) {
+		t.Error("a plan moves a shard to a region that by now has more")
+	}
+	for _, then := range []string{"", "r1", "r2"} {
+		if moves := planForPin(t, then); moves != (then == "r2") {
+			t.Errorf("by now the shard is pinned to %q, and moves: %t", then, moves)
+		}
+	}
 	for name, change := range map[string]func(*planWorld){
 		"a region is unreachable": func(w *planWorld) { w.run(Member{Node: node(t, "r2"), Name: "r2"}) },
 		"the shard has moved": func(w *planWorld) {
-			w.run(DrainRegion{Region: node(t, "r1")})
+			w.run(DrainRegion{Region: node(t, "r1").String()})
 			w.stopped()
 			w.run(from(node(t, "r2"), control.ShardStarted{Shard: shard(t, "T/0"), Epoch: epoch(t, "1.5")}))
-			w.run(DrainRegion{Region: node(t, "r1"), Resume: true})
+			w.run(DrainRegion{Region: node(t, "r1").String(), Resume: true})
 		},
-		"the region is drained": func(w *planWorld) { w.run(DrainRegion{Region: node(t, "r2")}) },
+		"the region is drained": func(w *planWorld) { w.run(DrainRegion{Region: node(t, "r2").String()}) },
 	} {
 		w := newPlanWorld(t)
 		change(w)
@@ -219,5 +255,19 @@ func TestSuccessor(t *testing.T) {
 		if to := c.run(t); to != c.want {
 			t.Errorf("%s: the shard goes to %s, want %s", c.name, to, c.want)
 		}
+	}
+}
+
+// TestBrokenWhilePlanning: shards that break a constraint are counted although a plan does not come to an end.
+func TestBrokenWhilePlanning(t *testing.T) {
+	w := newPlanWorld(t)
+	if !w.m.planning {
+		t.Fatal("no plan is being made")
+	}
+	w.run(PinShards{Pins: []Pin{{shard(t, "T/3"), "r9"}}, Ahead: true})
+	w.now = w.now.Add(2 * w.cfg.BrokenInterval)
+	w.run(Tick{})
+	if n := w.m.broken.shards[1]; !w.m.planning || n != 1 {
+		t.Errorf("%d shards are not where they are pinned, want 1; a plan is being made: %t", n, w.m.planning)
 	}
 }

@@ -3,8 +3,12 @@ package coordinator
 import (
 	"cmp"
 	"fmt"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/roost-cluster/roost/libs/allocation"
+	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -14,30 +18,31 @@ type PlanQuery struct {
 	Type sharding.EntityType
 	// Without are regions that the plan treats as leaving, by name or address.
 	Without []string
+	// AsOf plans from the newest planning moment that is not after this time; zero: from the present.
+	AsOf time.Time
 	// Strategy replaces the configured strategies; nil: the configured strategies are used.
 	Strategy allocation.Strategy
 }
 
 // Proposal is what the answer to a [PlanQuery] is computed from.
 type Proposal struct {
+	// Input must be completed by [Proposal.Restore] before a plan is made from it.
 	Input allocation.PlanInput
+	// At is the planning moment; zero: the plan is made from the present.
+	At       time.Time
+	recorded []*typeMoment // what Restore completes the types of the input from
 	// HeldBack has sentences that say why fewer moves, or none, can begin now.
 	HeldBack []string
 }
 
 // Propose returns the input of a plan made now, for [allocation.Propose]. It changes nothing. If no
 // voluntary move may begin now, the budget of the input is that of a cluster without handoffs. So the
-// answer shows the moves that are held back.
+// answer shows the moves that are held back. A rollout is an exception: after it, nearly all shards are
+// elsewhere. So while it freezes moves, only shards of regions that leave are planned.
 func (m *Machine) Propose(q PlanQuery) (Proposal, error) {
-	types := m.types
-	if q.Type != "" {
-		t, err := m.findType(q.Type)
-		if err != nil {
-			return Proposal{}, err
-		}
-		types = []*typeTable{t}
+	if !q.AsOf.IsZero() {
+		return m.proposeAsOf(q)
 	}
-	leaving := map[sharding.NodeID]bool{}
 	for _, name := range q.Without {
 		r, err := m.findRegion(name)
 		if err != nil {
@@ -46,38 +51,89 @@ func (m *Machine) Propose(q PlanQuery) (Proposal, error) {
 		if err := m.mayPlanWithout(r); err != nil {
 			return Proposal{}, err
 		}
-		leaving[r.node] = true
 	}
-	room, _ := m.budget.room(m.now, &m.cfg)
-	p := Proposal{Input: allocation.PlanInput{Budget: cmp.Or(room, m.cfg.MaxHandoffs)}, HeldBack: m.heldBack()}
+	types := m.types
+	if q.Type != "" {
+		t, err := m.findType(q.Type)
+		if err != nil {
+			return Proposal{}, err
+		}
+		types = []*typeTable{t}
+	}
+	p := m.proposal()
 	for _, t := range types {
 		plan := m.typePlan(t)
-		if q.Strategy != nil {
-			plan.Strategy = q.Strategy
-		}
-		for i := range plan.View.Regions {
-			if r := &plan.View.Regions[i]; leaving[r.Node] {
-				r.Status = allocation.Leaving
-			}
-		}
-		if _, byLoad := plan.Strategy.(allocation.LeastLoad); byLoad && !m.measured() {
-			p.HeldBack = append(p.HeldBack, fmt.Sprintf("no shard of %s moves because of its load: not every region has reported its load twice, with a recent last report", t.desc.Type))
-		}
+		plan.View.Unsettled, plan.Target = m.frozenByRollout(), m.rolloutTarget()
 		p.Input.Types = append(p.Input.Types, plan)
 	}
+	p.suppose(q, m.measured())
 	return p, nil
 }
 
-// findRegion returns the one region with a name or address that a request has given.
+// proposal returns a proposal that is made now, without any type.
+func (m *Machine) proposal() Proposal {
+	room, _ := m.budget.room(m.now, &m.cfg)
+	return Proposal{Input: allocation.PlanInput{Budget: cmp.Or(room, m.cfg.MaxHandoffs)}, HeldBack: m.heldBack()}
+}
+
+// suppose changes what a plan is made from as a question wants it: the strategy is another one, and
+// regions leave.
+func (p *Proposal) suppose(q PlanQuery, measured bool) {
+	for i := range p.Input.Types {
+		t := &p.Input.Types[i]
+		if q.Strategy != nil {
+			t.Strategy = q.Strategy
+		}
+		if allocation.GoesByLoad(t.Strategy) && !measured {
+			p.HeldBack = append(p.HeldBack, fmt.Sprintf("no shard of %s moves because of its load: not every region has reported its load twice, with a recent last report", t.View.Type))
+		}
+		for i := range t.View.Regions {
+			r := &t.View.Regions[i]
+			if isNamed(r.Node, r.Name, q.Without) && !mutant.On("plan-without") {
+				r.Status = allocation.Leaving
+			}
+		}
+		if mutant.On("plan-steering") {
+			t.View.Pins = nil
+		}
+		if mutant.On("plan-target") {
+			t.Target = allocation.Target{}
+		}
+	}
+}
+
+// isNamed reports whether a region is one of those that a request has given by name or address.
+func isNamed(node sharding.NodeID, name string, given []string) bool {
+	return slices.ContainsFunc(given, func(g string) bool { return g != "" && (g == name || g == node.Addr || g == node.String()) })
+}
+
+// maxRegionText is the length, in bytes, of the longest name or address that an error repeats. The longest
+// host of an address has 253.
+const maxRegionText = 300
+
+// findRegion returns the one region with a name or address that a request has given. An address with its
+// uid is always that of one region.
 func (m *Machine) findRegion(name string) (*region, error) {
-	list := m.called(name)
+	if name == "" {
+		return nil, refuse(Malformed, "region is empty; give the name or the address of a region, see roost members")
+	}
+	list, nodes := m.regionsNamed(name), []string{}
+	for _, r := range list {
+		if r.node.String() == name {
+			return r, nil
+		}
+		nodes = append(nodes, r.node.String())
+	}
 	switch len(list) {
 	case 0:
+		if err := sharding.CheckText("region", name, maxRegionText); err != nil {
+			return nil, refuse(Malformed, "%v", err)
+		}
 		return nil, refuse(NotFound, "no region %s; see roost members", name)
 	case 1:
 		return list[0], nil
 	}
-	return nil, refuse(Malformed, "%d regions are called %s; name one by its address and uid, as roost members shows them, such as %s", len(list), name, list[0].node)
+	return nil, refuse(Malformed, "%q is the name of several regions; choose one of %s", name, strings.Join(nodes, ", "))
 }
 
 // mayPlanWithout returns an error if no plan can assume now that a region leaves. That is so if the
@@ -87,6 +143,8 @@ func (m *Machine) mayPlanWithout(r *region) error {
 	switch {
 	case !r.registered:
 		return refuse(NotNow, "%s has not registered yet; try again when roost members shows its shards", name)
+	case m.holder(r) != nil:
+		return refuse(NotNow, "%s is in no plan, because another region has its name; give each a node.name of its own", name)
 	case r.cutOff() || r.recovering():
 		return refuse(NotNow, "%s does not reach the journal, or has reached it again only recently, and is in no plan; look at its log", name)
 	}
@@ -98,12 +156,12 @@ func (m *Machine) heldBack() (why []string) {
 	if !m.recovered {
 		why = append(why, fmt.Sprintf("nothing moves yet: the coordinator has just become active and waits for the regions for up to %v", m.cfg.RecoveryWait))
 	}
-	if m.halted() {
+	if m.frozenByOperator() {
 		f := m.steering.freeze
 		why = append(why, fmt.Sprintf("nothing moves: %s froze all moves of shards that can stay%s; see roost thaw", who(f.By), because(f.Reason)))
 	}
-	if m.frozen() {
-		why = append(why, fmt.Sprintf("nothing moves: a rollout to version %s is on; see roost rollout", m.target.Version))
+	if m.frozenByRollout() {
+		why = append(why, fmt.Sprintf("nothing moves for balance: a rollout to version %s is on; see roost rollout", m.target.Version))
 	}
 	for i := range m.regions {
 		switch r := &m.regions[i]; {

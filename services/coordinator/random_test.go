@@ -135,7 +135,7 @@ func (c *cluster) run() {
 func (c *cluster) living() int {
 	n := 0
 	for _, p := range c.peers {
-		n += one(p.alive && !p.leaving)
+		n += toInt(p.alive && !p.leaving)
 	}
 	return n
 }
@@ -209,7 +209,7 @@ func (c *cluster) flush() {
 		case Persist:
 			c.durable = append(c.durable, o.Fact)
 		case Plan:
-			at := c.now.Add(time.Duration(c.rng.IntN(1+3000*one(!c.calm))) * time.Millisecond)
+			at := c.now.Add(time.Duration(c.rng.IntN(1+3000*toInt(!c.calm))) * time.Millisecond)
 			c.plans = append(c.plans, letter{at: at, in: o.Compute()})
 		default:
 			c.post(letter{out: o})
@@ -345,9 +345,9 @@ func (c *cluster) weather() {
 	case 4:
 		p.leaving = p.leaving || p.alive && c.living() > 1
 	case 5:
-		c.input(DrainRegion{Region: p.node})
+		c.input(DrainRegion{Region: p.node.String()})
 	case 6, 7:
-		c.input(DrainRegion{Region: p.node, Resume: true})
+		c.input(DrainRegion{Region: p.node.String(), Resume: true})
 	case 8:
 		c.tell(c.nonsense(p))
 	case 9, 10:
@@ -425,7 +425,7 @@ func (c *cluster) beat(p *peer) {
 		c.input(Member{Node: p.node, Name: p.node.Addr, Reachable: c.now.After(p.suspected)})
 	}
 	if c.rng.IntN(6) == 0 {
-		c.tell(calls(p.node, control.Register{Types: p.types, HandsOver: p.node.UID%3 != 0})) // the others are of an earlier release
+		c.tell(calls(p.node, control.Register{Types: p.types, HandsOffDirectly: p.node.UID%3 != 0})) // the others are of an earlier release
 	}
 	if p.leaving && c.rng.IntN(4) == 0 {
 		c.tell(calls(p.node, control.GracefulShutdown{}))

@@ -1,9 +1,11 @@
 package coordinator
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/mutant"
@@ -17,26 +19,31 @@ type region struct {
 	name      string
 	reachable bool
 	joining   bool // not up yet
-	going     bool // the membership says that the region leaves the cluster
+	departing bool // the membership says that the region leaves the cluster
 
-	registered bool
-	leaving    bool            // the region itself has asked for its shards to be taken
-	draining   bool            // an operator drains the region
-	stayTold   bool            // the log knows that this drain does not end
-	heldUpBy   sharding.NodeID // the region with the same name, as the log knows
-	journal    journalHealth
-	load       regionLoad
-	version    string
-	zone       string
-	labels     []control.Label
-	capacity   uint32
-	handsOver  bool                // see control.Register
-	types      []sharding.TypeDesc // sorted by type
-	forms      []regionForms       // of the types, see learnForms
+	registered       bool
+	came             time.Time       // when the region registered, in this term
+	shutdown         bool            // the region itself has asked for its shards to be taken, see GracefulShutdown
+	draining         bool            // an operator drains the region
+	stayTold         bool            // the log has said that this drain cannot end
+	holdsName        bool            // of the regions with its name, this one is given shards, see holdNames
+	heldUpBy         sharding.NodeID // the region that holds the name instead of this one; the log has said so
+	journal          journalHealth
+	load             regionLoad
+	version          string
+	zone             string
+	labels           []control.Label
+	capacity         uint32
+	handsOffDirectly bool                // see control.Register
+	types            []sharding.TypeDesc // sorted by type
+	forms            []regionForms       // of the types, see learnForms
 }
 
-// leaves reports whether the region's shards are to be handed off.
-func (r *region) leaves() bool { return r.going || r.leaving || r.draining }
+// leaving reports whether the region is on its way out, as the membership or the region itself says.
+func (r *region) leaving() bool { return r.departing || r.shutdown }
+
+// givesUpShards reports whether the region's shards are to be handed off: it is leaving or drained.
+func (r *region) givesUpShards() bool { return r.leaving() || r.draining }
 
 func (r *region) hosts(t sharding.EntityType) bool {
 	_, found := searchDesc(r.types, t)
@@ -48,7 +55,7 @@ func (r *region) candidate() bool { return r.lastResort() && !r.draining && !r.r
 
 // lastResort reports whether the region may be given shards if there is no candidate.
 func (r *region) lastResort() bool {
-	return r.present() && r.reachable && !r.going && !r.leaving && !r.cutOff()
+	return r.present() && r.holdsName && r.reachable && !r.leaving() && !r.cutOff()
 }
 
 // present reports whether the region is here to stay: registered, and up.
@@ -60,7 +67,7 @@ func (m *Machine) searchRegion(node sharding.NodeID) (int, bool) {
 	return slices.BinarySearchFunc(m.regions, node, func(r region, n sharding.NodeID) int { return r.node.Compare(n) })
 }
 
-// region returns the member, or nil. The pointer holds until the membership
+// region returns a member, or nil. The pointer is valid until the membership
 // changes.
 func (m *Machine) region(node sharding.NodeID) *region {
 	if i, found := m.searchRegion(node); found {
@@ -75,13 +82,14 @@ func (m *Machine) member(in Member) {
 	}
 	i, found := m.searchRegion(in.Node)
 	if !found {
-		_, drained := slices.BinarySearchFunc(m.drained, in.Node, sharding.NodeID.Compare)
+		_, drained := m.searchDrain(in.Node)
 		m.regions = slices.Insert(m.regions, i, region{node: in.Node, draining: drained})
 	}
 	r := &m.regions[i]
-	r.name, r.reachable, r.joining, r.going = in.Name, in.Reachable, in.Joining, in.Leaving
+	r.name, r.reachable, r.joining, r.departing = in.Name, in.Reachable, in.Joining, in.Leaving
+	m.holdNames()
 	m.allowAllocation()
-	m.sweepDue = true
+	m.reviewDue = true
 }
 
 func (m *Machine) memberGone(node sharding.NodeID) {
@@ -90,20 +98,21 @@ func (m *Machine) memberGone(node sharding.NodeID) {
 			m.rolloutStep = m.now
 		}
 		m.regions = slices.Delete(m.regions, i, i+1)
+		m.holdNames()
 	}
 	m.arrived(node)
-	m.sweepDue = true
+	m.reviewDue = true
 }
 
-// forgetDrained ends the drain of regions that are gone for good: an incarnation
-// never comes back. A new term knows all members once RecoveryWait is over.
-func (m *Machine) forgetDrained() {
+// endOldDrains ends the drains of regions that are no longer members: an incarnation never comes back. It
+// does nothing before RecoveryWait is over, because a new coordinator does not know all members before.
+func (m *Machine) endOldDrains() {
 	if len(m.drained) == 0 || m.now.Sub(m.since) < m.cfg.RecoveryWait {
 		return
 	}
-	for _, n := range slices.Clone(m.drained) {
-		if m.region(n) == nil {
-			m.commit(DrainFact{Region: n, Resume: true})
+	for _, f := range slices.Clone(m.drained) {
+		if m.region(f.Region) == nil {
+			m.commit(DrainFact{Region: f.Region, Resume: true, Note: m.note("", "the region is gone")})
 		}
 	}
 }
@@ -118,10 +127,7 @@ func (m *Machine) register(from sharding.NodeID, call control.Call, in control.R
 		return
 	}
 	if other := m.namesake(r); other != nil {
-		if r.heldUpBy != other.node {
-			r.heldUpBy = other.node
-			m.emit(NameTaken{Name: r.name, Region: r.node, By: other.node})
-		}
+		m.nameTaken(r, other.node)
 		m.askAgain(call)
 		return
 	}
@@ -152,15 +158,16 @@ func (m *Machine) register(from sharding.NodeID, call control.Call, in control.R
 		}
 	}
 	if !r.registered {
-		m.rolloutStep, r.load.at = m.now, m.now
+		m.rolloutStep, r.load.at, r.came = m.now, m.now, m.now
 	}
 	r.registered, r.version, r.types, r.forms = true, in.Version, descs, make([]regionForms, len(descs))
-	r.zone, r.labels, r.capacity, r.handsOver = in.Zone, slices.Clone(in.Labels), in.Capacity, in.HandsOver
+	r.zone, r.labels, r.capacity, r.handsOffDirectly = in.Zone, slices.Clone(in.Labels), in.Capacity, in.HandsOffDirectly
+	m.holdNames()
 	m.registeredVersion(r)
 	for _, d := range descs {
 		i, found := m.searchType(d.Type)
 		if found && !m.changes(from, m.types[i], d) {
-			m.learnForms(m.types[i])
+			r.learnForms(m.types[i])
 			continue
 		}
 		t := &typeTable{}
@@ -175,37 +182,21 @@ func (m *Machine) register(from sharding.NodeID, call control.Call, in control.R
 		d.Commands = m.commands(from, d)
 		m.commit(t.fact(d))
 	}
+	m.crashed(cmp.Or(r.name, from.Addr), in.Crash)
 	old := m.arrived(from)
 	m.open = m.open || old || in.Last != 0
 	m.allowAllocation()
-	m.sweepDue = true
+	m.reviewDue = true
 	m.reply(call, control.RegisterAck{Term: m.term})
 }
 
-// namesake returns a region that keeps another one from being registered, because it has the same
-// name: pins and cordons are about names. A region that leaves, is not reachable, or was
-// replaced at its address does not: the other one may be the same region, started again.
-func (m *Machine) namesake(r *region) *region {
-	if r.registered || r.name == "" || mutant.On("name-unique") {
-		return nil
-	}
-	for i := range m.regions {
-		o := &m.regions[i]
-		if o.name == r.name && o.node.Addr != r.node.Addr && o.registered && o.reachable && !o.going && !o.leaving {
-			return o
-		}
-	}
-	return nil
-}
-
-// changes reports whether a type gets other commands or forms if a region registers it with
-// desc.
+// changes reports whether a type gets other commands or forms if a region registers the type with the
+// descriptor desc.
 func (m *Machine) changes(from sharding.NodeID, t *typeTable, desc sharding.TypeDesc) bool {
 	return t.desc.Unhosted || !slices.Equal(t.desc.Commands, m.commands(from, desc)) || len(extend(t.forms, desc.Writes)) > len(t.forms)
 }
 
-// checkVersion checks what a region says of its application version, which may be
-// nothing.
+// checkVersion checks the application version that a region names. A region may name none.
 func checkVersion(v string) error {
 	if v == "" {
 		return nil
@@ -254,13 +245,13 @@ func (m *Machine) checkJournal(owner control.JournalOwner) string {
 func (m *Machine) allowAllocation() {
 	n := 0
 	for i := range m.regions {
-		n += one(m.regions[i].present())
+		n += toInt(m.regions[i].present())
 	}
 	m.open = m.open || m.active && n >= m.cfg.MinRegions
 }
 
-// checkTypes returns the descriptors sorted, as they may be declared, or says
-// why the region cannot join with them.
+// checkTypes returns the descriptors, sorted and checked. If they are not allowed, it says why the region
+// is refused.
 func (m *Machine) checkTypes(types []sharding.TypeDesc) ([]sharding.TypeDesc, string) {
 	if len(types) > m.cfg.MaxTypes {
 		return nil, fmt.Sprintf("the region registers %d types, at most %d are allowed; host fewer types in this cluster", len(types), m.cfg.MaxTypes)
@@ -292,8 +283,7 @@ func (m *Machine) checkTypes(types []sharding.TypeDesc) ([]sharding.TypeDesc, st
 	return descs, ""
 }
 
-// checkType looks at one descriptor, puts its commands in order and gives it
-// storage of its own.
+// checkType checks one descriptor, sorts its commands, and copies it.
 func (m *Machine) checkType(d *sharding.TypeDesc) string {
 	if err := sharding.CheckEntityType("entity type", d.Type); err != nil {
 		return err.Error()
@@ -304,7 +294,7 @@ func (m *Machine) checkType(d *sharding.TypeDesc) string {
 	if len(d.Commands) > m.cfg.MaxCommands {
 		return fmt.Sprintf("type %q has %d commands, at most %d are allowed; split the type", d.Type, len(d.Commands), m.cfg.MaxCommands)
 	}
-	d.Commands, d.Unhosted, d.LastHost = slices.Clone(d.Commands), false, ""
+	d.Commands, d.Unhosted, d.LastHost, d.Quarantined = slices.Clone(d.Commands), false, "", nil
 	slices.SortStableFunc(d.Commands, func(a, b sharding.CommandDesc) int { return strings.Compare(a.Name, b.Name) })
 	for i, c := range d.Commands {
 		if err := sharding.CheckType("command of type "+string(d.Type), c.Name); err != nil {

@@ -11,18 +11,21 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// A request of an operator about placement is first given to [Machine.Ask], which computes the answer
-// and changes nothing. Then the request is stepped, and takes effect. A dry run leaves out the step. If
-// the effect of a request is there already, the request is not refused. So a client can repeat a
-// request until its effect is stored.
+// A request of an operator about placement is first given to [Machine.Preview], which computes the answer
+// and changes nothing. Then the request is given to [Machine.Step] as an input, and takes effect. A dry
+// run leaves out the second part. If the effect of a request is there already, the request is not refused.
+// So a client can repeat a request until its effect is stored.
+//
+// This file has what all requests have in common, and those about regions, versions and all moves.
+// Those about single shards are in request_shards.go.
 
 // Request is an [Input] about placement. Only this package defines requests.
 type Request interface {
 	Input
 	// effect returns the effect of the request, and the facts that carry the request out.
 	effect(m *Machine) (Effect, []Fact, error)
-	// Said returns two texts of the request: who asks, and why.
-	Said() (by, reason string)
+	// Origin returns two texts of the request: who asks, and why.
+	Origin() (by, reason string)
 }
 
 // Effect is what a request does, or would do.
@@ -36,6 +39,15 @@ type Effect struct {
 	Changes int
 	// Until is when the freeze of a [FreezeMoves] ends by itself; zero: it does not.
 	Until time.Time
+	// Node is the process that a [DrainRegion] is about. A repeat must name it: another process with the same
+	// name may have come.
+	Node sharding.NodeID
+	// Remaining is the number of shards that the region has, or that are on their way to it. Stays
+	// lists the shards that must stay there, because no other region can take them now.
+	Remaining int
+	Stays     []UnreadableShards
+	// Before is the target before a [SetTarget].
+	Before string
 	// Remarks are sentences that the operator should read.
 	Remarks []string
 }
@@ -63,32 +75,50 @@ func refuse(kind RefusalKind, format string, args ...any) error {
 	return &Refusal{Kind: kind, Text: fmt.Sprintf(format, args...)}
 }
 
-// Ask returns what a request would do now. It changes nothing.
-func (m *Machine) Ask(r Request) (Effect, error) {
+// Preview returns what a request would do now. It changes nothing.
+func (m *Machine) Preview(r Request) (Effect, error) {
 	e, _, err := r.effect(m)
 	return e, err
 }
 
-// request carries a request out.
+// request carries out a request of an operator.
 func (m *Machine) request(r Request) {
 	e, facts, err := r.effect(m)
 	if err != nil || e.Already {
 		return
 	}
-	for _, f := range facts {
+	for _, f := range facts { // an operator reads what was asked for before what it has led to
+		switch f.(type) {
+		case RowFact, TargetFact:
+		default:
+			m.explainRequest(f)
+		}
+	}
+	for i, f := range facts {
 		if row, ok := f.(RowFact); ok { // the request is a MoveShard
 			t, at := m.find(row.Row.Shard)
 			m.handOff(t, at, row.Successor, row.Cause)
 			continue
 		}
-		m.decideRequest(f)
-		m.commit(f)
+		if target, ok := f.(TargetFact); ok {
+			by, _ := r.Origin()
+			m.changeTarget(target, "asked for by "+who(by))
+			continue
+		}
+		if i == 0 {
+			m.commit(f)
+		} else {
+			m.commitJoined(f)
+		}
+		if _, ok := f.(DrainFact); ok {
+			m.reviewDue = true
+		}
 	}
 }
 
-// checkSaid checks that the texts that Said returns are well-formed.
-func (m *Machine) checkSaid(r Request) error {
-	by, reason := r.Said()
+// checkOrigin checks that the texts that Origin returns are well-formed.
+func (m *Machine) checkOrigin(r Request) error {
+	by, reason := r.Origin()
 	for _, t := range [][2]string{{"by", by}, {"reason", reason}} {
 		if t[1] == "" {
 			continue
@@ -100,8 +130,8 @@ func (m *Machine) checkSaid(r Request) error {
 	return nil
 }
 
-// called returns the regions that have the given name or address.
-func (m *Machine) called(name string) (list []*region) {
+// regionsNamed returns the regions that have the given name or address.
+func (m *Machine) regionsNamed(name string) (list []*region) {
 	for i := range m.regions {
 		if r := &m.regions[i]; name != "" && (r.name == name || r.node.Addr == name || r.node.String() == name) {
 			list = append(list, r)
@@ -110,19 +140,20 @@ func (m *Machine) called(name string) (list []*region) {
 	return list
 }
 
-// regionName returns the name of a present region. An operator has given its name or its address. If
-// no present region matches and other is set, the given text is returned as a name.
-func (m *Machine) regionName(given string, other bool) (string, error) {
+// regionName returns the name of the region that an operator means. The parameter given is the text of
+// the operator: the name or the address of a present region. If no present region matches and ahead is
+// set, the text is taken as the name of a region that may come.
+func (m *Machine) regionName(given string, ahead bool) (string, error) {
 	if err := sharding.CheckText("region", given, sharding.MaxTypeLen); err != nil {
 		return "", refuse(Malformed, "%v", err)
 	}
-	list := m.called(given)
+	list := m.regionsNamed(given)
 	switch {
 	case len(list) > 0 && list[0].name != "":
 		return list[0].name, nil
 	case len(list) > 0:
 		return "", refuse(NotNow, "the region at %s has no name; give it one by node.name", given)
-	case other:
+	case ahead:
 		return given, nil
 	}
 	var here []string
@@ -134,7 +165,7 @@ func (m *Machine) regionName(given string, other bool) (string, error) {
 	if len(here) > 0 {
 		text = "here are " + strings.Join(slices.Compact(here), ", ")
 	}
-	return "", refuse(NotFound, "no region is called %s; %s. To name a region that is not here yet, add --ahead", given, text)
+	return "", refuse(NotFound, "no region is called %s; %s. To name a region that is not here yet, set ahead", given, text)
 }
 
 // CordonRegion is an operator's request to cordon the regions with the name Region: they get no more
@@ -145,11 +176,11 @@ type CordonRegion struct {
 	By, Reason  string
 }
 
-// Said returns who asks, and why.
-func (in CordonRegion) Said() (by, reason string) { return in.By, in.Reason }
+// Origin returns who asks, and why.
+func (in CordonRegion) Origin() (by, reason string) { return in.By, in.Reason }
 
 func (in CordonRegion) effect(m *Machine) (e Effect, facts []Fact, err error) {
-	if err := m.checkSaid(in); err != nil {
+	if err := m.checkOrigin(in); err != nil {
 		return e, nil, err
 	}
 	_, found := m.steering.searchCordon(in.Region)
@@ -167,7 +198,7 @@ func (in CordonRegion) effect(m *Machine) (e Effect, facts []Fact, err error) {
 	} else if len(m.steering.cordons) >= m.cfg.MaxCordons {
 		return e, nil, refuse(NotNow, "%d names are cordoned, more are not allowed; roost uncordon those whose regions do not come back, see roost steering", len(m.steering.cordons))
 	}
-	e.Stored = e.Already && !m.pending(m.steering.number)
+	e.Stored = e.Already && !m.pending(m.steering.lastFact)
 	if !in.Lift {
 		e.Remarks = append(e.Remarks, m.aboutCordon(e.Region)...)
 	}
@@ -176,7 +207,9 @@ func (in CordonRegion) effect(m *Machine) (e Effect, facts []Fact, err error) {
 	}
 	e.Changes = 1
 	f := CordonFact{Region: e.Region, Lifted: in.Lift, Note: m.note(in.By, in.Reason), After: sharding.MakeEpoch(m.term, m.counter)}
-	if found { // shards given to the region after the first cordon are still counted (CordonView.Since)
+	if found {
+		// The request renews a cordon. Field After is still the last epoch before the first cordon, so that
+		// CordonView.Since counts all shards that the region has got since the first cordon.
 		f.After = m.steering.cordons[i].After
 	}
 	return e, []Fact{f}, nil
@@ -219,8 +252,90 @@ func (m *Machine) aboutCordon(name string) (remarks []string) {
 	return remarks
 }
 
+// DrainRegion is an operator's request to drain a region: to hand off all its shards, although the region
+// does not leave. If Resume is set, the request ends the drain. Region is a name, an address, or an
+// address with the uid.
+type DrainRegion struct {
+	Region     string
+	Resume     bool
+	By, Reason string
+}
+
+// Origin returns who asks, and why.
+func (in DrainRegion) Origin() (by, reason string) { return in.By, in.Reason }
+
+func (in DrainRegion) effect(m *Machine) (e Effect, facts []Fact, err error) {
+	if err := m.checkOrigin(in); err != nil {
+		return e, nil, err
+	}
+	r, err := m.findRegion(in.Region)
+	if err != nil {
+		return e, nil, err
+	}
+	e.Region, e.Node, e.Remaining, e.Stays = cmp.Or(r.name, r.node.Addr), r.node, m.involving(r.node), m.staying(r)
+	i, found := m.searchDrain(r.node)
+	e.Already = found != in.Resume // the region is in the requested state already
+	if found && !in.Resume && in.Reason != "" {
+		e.Already = m.drained[i].By == in.By && m.drained[i].Reason == in.Reason
+	}
+	if e.Already {
+		e.Stored = !m.pending(m.steering.lastFact)
+		return e, nil, nil
+	}
+	e.Changes = 1
+	return e, []Fact{DrainFact{Region: r.node, Resume: in.Resume, Note: m.note(in.By, in.Reason)}}, nil
+}
+
+// involving counts the shards that a region has, and those that are on their way to it. As long as there
+// are any, commands are interrupted if the region stops.
+func (m *Machine) involving(node sharding.NodeID) (n int) {
+	for _, t := range m.types {
+		n += len(t.shardsOf(node))
+		for _, s := range shardsIn(t.expected, node) {
+			n += toInt(t.rows[s.Index].Owner != node && !mutant.On("drain-coming"))
+		}
+	}
+	return n
+}
+
+// SetTarget is an operator's request to make a version of the application the target of rollouts,
+// see TargetFact. A version that no region has or had is refused. Such a version needs no request: when
+// the first region with it registers, the version becomes the target.
+type SetTarget struct{ Version, By string }
+
+// Origin returns who asks. A target has no reason.
+func (in SetTarget) Origin() (by, reason string) { return in.By, "" }
+
+func (in SetTarget) effect(m *Machine) (e Effect, facts []Fact, err error) {
+	if err := m.checkOrigin(in); err != nil {
+		return e, nil, err
+	}
+	if err := sharding.CheckText("version", in.Version, sharding.MaxTypeLen); err != nil {
+		return e, nil, refuse(Malformed, "%v", err)
+	}
+	e.Before = m.target.Version
+	if in.Version == m.target.Version {
+		e.Already, e.Stored = true, !m.pending(m.targetFact)
+		return e, nil, nil
+	}
+	known := append(slices.Clone(m.target.Seen), m.target.Version)
+	for i := range m.regions {
+		known = append(known, m.regions[i].version)
+	}
+	if !slices.Contains(known, in.Version) && !mutant.On("target-known") {
+		slices.Sort(known)
+		known = slices.DeleteFunc(slices.Compact(known), func(v string) bool { return v == "" })
+		return e, nil, refuse(NotFound, "no region has or had version %q; known are %q. A new version becomes the target when the first region with it registers", in.Version, known)
+	}
+	e.Changes = 1
+	return e, []Fact{m.nextTargetFact(in.Version)}, nil
+}
+
+// MaxFreeze is the longest freeze that ends by itself. Who asks for more has made a mistake in the unit.
+const MaxFreeze = 10 * 365 * 24 * time.Hour
+
 // FreezeMoves is an operator's request to stop voluntary moves. If Thaw is set, the request ends the
-// freeze. The freeze ends by itself at Until, or after For. If both are zero, the freeze does not end
+// freeze. The freeze ends by itself at Until, or after For, at most MaxFreeze from now. If both are zero, the freeze does not end
 // by itself. If a client repeats a request that had For, it must send the Until of the first answer
 // instead. Otherwise each repeat would ask for a later end.
 type FreezeMoves struct {
@@ -230,14 +345,17 @@ type FreezeMoves struct {
 	By, Reason string
 }
 
-// Said returns who asks, and why.
-func (in FreezeMoves) Said() (by, reason string) { return in.By, in.Reason }
+// Origin returns who asks, and why.
+func (in FreezeMoves) Origin() (by, reason string) { return in.By, in.Reason }
 
 func (in FreezeMoves) effect(m *Machine) (e Effect, facts []Fact, err error) {
-	if err := m.checkSaid(in); err != nil {
+	if err := m.checkOrigin(in); err != nil {
 		return e, nil, err
 	}
 	until := in.Until
+	if in.For > MaxFreeze || until.Sub(m.now) > MaxFreeze {
+		return e, nil, refuse(Malformed, "a freeze with an end lasts %d days at most; leave the end out to freeze until you thaw", int(MaxFreeze.Hours()/24))
+	}
 	if in.For > 0 {
 		until = m.now.Add(in.For)
 	}
@@ -252,18 +370,25 @@ func (in FreezeMoves) effect(m *Machine) (e Effect, facts []Fact, err error) {
 	case !until.IsZero() && !until.After(m.now):
 		return e, nil, refuse(Malformed, "the freeze would end at %s, which is in the past; give a later time", until.Format(time.RFC3339))
 	}
-	now := m.steering.freeze
+	current := m.steering.freeze
 	switch {
 	case in.Thaw:
-		e.Already = !now.Frozen
-	case now.Frozen:
-		e.Already = now.Until.Equal(until) && (in.Reason == "" || now.By == in.By && now.Reason == in.Reason)
-		if now.By != in.By {
-			e.Remarks = append(e.Remarks, fmt.Sprintf("%s froze it already%s", who(now.By), because(now.Reason)))
+		e.Already = !current.Frozen
+	case current.Frozen:
+		e.Already = current.Until.Equal(until) && (in.Reason == "" || current.By == in.By && current.Reason == in.Reason)
+		if current.By != in.By {
+			e.Remarks = append(e.Remarks, fmt.Sprintf("%s froze it already%s", who(current.By), because(current.Reason)))
+		}
+		if !until.IsZero() && (current.Until.IsZero() || until.Before(current.Until)) {
+			end := "roost thaw"
+			if !current.Until.IsZero() {
+				end = current.Until.Format(time.RFC3339)
+			}
+			e.Remarks = append(e.Remarks, fmt.Sprintf("that freeze would have lasted until %s; it ends at %s now", end, until.Format(time.RFC3339)))
 		}
 	}
 	e.Until = until
-	e.Stored = e.Already && !m.pending(m.steering.number)
+	e.Stored = e.Already && !m.pending(m.steering.lastFact)
 	if !in.Thaw {
 		e.Remarks = append(e.Remarks, "drains, regions that leave and lost owners still move shards; pins wait for the thaw")
 	}
@@ -274,89 +399,14 @@ func (in FreezeMoves) effect(m *Machine) (e Effect, facts []Fact, err error) {
 	return e, []Fact{FreezeFact{Frozen: !in.Thaw, Until: until, Note: m.note(in.By, in.Reason)}}, nil
 }
 
-// PinShards is a request of an operator, or of a program, to pin shards to regions. The request is
-// carried out for all of its shards or for none. Ahead allows names that no region has now.
-type PinShards struct {
-	Pins       []Pin
-	Ahead      bool
-	By, Reason string
-}
-
-// Pin asks that a shard be at the region with the name Region. If Region is empty, it ends the pin of
-// the shard.
-type Pin struct {
-	Shard  sharding.ShardID
-	Region string
-}
-
-// Said returns who asks, and why.
-func (in PinShards) Said() (by, reason string) { return in.By, in.Reason }
-
-func (in PinShards) effect(m *Machine) (e Effect, facts []Fact, err error) {
-	if err := m.checkSaid(in); err != nil {
-		return e, nil, err
-	}
-	if n := len(in.Pins); n == 0 || n > m.cfg.MaxPins {
-		return e, nil, refuse(Malformed, "a request has 1 to %d shards, this one has %d; split it", m.cfg.MaxPins, n)
-	}
-	asked := make(map[sharding.ShardID]bool, len(in.Pins))
-	names := map[string]string{} // names of regions, by the text that was given
-	move, cannot := 0, map[string]bool{}
-	for _, p := range in.Pins {
-		t, r, err := m.findShard(p.Shard)
-		if err != nil {
-			return e, nil, err
-		}
-		if asked[p.Shard] {
-			return e, nil, refuse(Malformed, "%v is there twice; pin it to one region", p.Shard)
-		}
-		asked[p.Shard] = true
-		name, known := names[p.Region]
-		if !known && p.Region != "" {
-			if name, err = m.regionName(p.Region, in.Ahead); err != nil {
-				return e, nil, err
-			}
-			names[p.Region] = name
-		}
-		e.Region = name
-		i, found := t.searchPin(p.Shard.Index)
-		if found && name != "" && t.pins[i].Region == name && (in.Reason == "" || t.pins[i].By == in.By && t.pins[i].Reason == in.Reason) || !found && name == "" {
-			continue
-		}
-		facts = append(facts, PinFact{Shard: p.Shard, Region: name, Note: m.note(in.By, in.Reason)})
-		if name == "" {
-			continue
-		}
-		if why := m.unfit(t, r, name); why != "" {
-			cannot[name+" "+why] = true
-		} else if owner := m.region(r.Owner); r.Epoch != 0 && (owner == nil || owner.name != name) {
-			move++
-		}
-	}
-	e.Changes, e.Already = len(facts), len(facts) == 0
-	e.Stored = e.Already && !m.pending(m.steering.number)
-	if len(names) > 1 {
-		e.Region = ""
-	}
-	if move > 0 {
-		text := fmt.Sprintf("shards that move there as soon as that is possible: %d", move)
-		if m.halted() {
-			text = fmt.Sprintf("shards that move there when the freeze has ended, see roost thaw: %d", move)
-		}
-		e.Remarks = append(e.Remarks, text)
-	}
-	for why := range cannot { // sorted below
-		e.Remarks = append(e.Remarks, why+"; until it can take the shard, another region has the shard")
-	}
-	slices.Sort(e.Remarks)
-	return e, facts, nil
-}
-
 // findType returns the entity type that a request names.
 func (m *Machine) findType(typ sharding.EntityType) (*typeTable, error) {
 	i, found := m.searchType(typ)
 	if found {
 		return m.types[i], nil
+	}
+	if err := sharding.CheckEntityType("type", typ); err != nil {
+		return nil, refuse(Malformed, "%v", err)
 	}
 	var known []string
 	for _, t := range m.types {
@@ -366,151 +416,6 @@ func (m *Machine) findType(typ sharding.EntityType) (*typeTable, error) {
 		return nil, refuse(NotFound, "no entity type %s: no region has registered one yet", typ)
 	}
 	return nil, refuse(NotFound, "no entity type %s; declared are %s", typ, strings.Join(known, ", "))
-}
-
-// findShard returns the shard that a request names.
-func (m *Machine) findShard(s sharding.ShardID) (*typeTable, *row, error) {
-	t, err := m.findType(s.Type)
-	if err != nil {
-		return nil, nil, err
-	}
-	if int64(s.Index) >= int64(len(t.rows)) {
-		return nil, nil, refuse(NotFound, "type %s has %d shards, 0 to %d; roost where finds the shard of an entity", s.Type, len(t.rows), len(t.rows)-1)
-	}
-	return t, &t.rows[s.Index], nil
-}
-
-// unfit says why no region with the given name can get the shard now; "": at least one can.
-func (m *Machine) unfit(t *typeTable, r *row, name string) string {
-	why := "is not here"
-	for i := range m.regions {
-		o := &m.regions[i]
-		if o.name != name {
-			continue
-		}
-		if why = m.unable(t, r, o); why == "" {
-			return ""
-		}
-	}
-	return why
-}
-
-// unable says why region o cannot get a shard now; "": it can.
-func (m *Machine) unable(t *typeTable, r *row, o *region) string {
-	switch {
-	case !o.reachable:
-		return "is unreachable; see roost members"
-	case !o.registered:
-		return "has not registered yet; try again in a moment"
-	case o.joining:
-		return "is not up yet; try again when roost members says that it is"
-	case o.going || o.leaving: // the membership says that the region leaves, or the region has asked to leave
-		return "is leaving; choose another region"
-	case !o.hosts(t.desc.Type):
-		return fmt.Sprintf("does not host type %s; choose a region that does", t.desc.Type)
-	case o.draining:
-		return fmt.Sprintf("is being drained; roost drain %s --resume first", cmp.Or(o.name, o.node.Addr))
-	case o.cutOff() || o.recovering():
-		return "does not reach the journal, or has reached it again only recently; look at its log"
-	case !o.readable(t, r.stored()) && !mutant.On("move-readable"):
-		var forms []string
-		for i := range r.stored().All() {
-			if !o.formsOf(t).reads.Has(i) {
-				forms = append(forms, t.forms[i].String())
-			}
-		}
-		return fmt.Sprintf("does not read what may be stored in it: %s; choose a region of a version that does, see roost rollout", strings.Join(forms, "; "))
-	}
-	return ""
-}
-
-// MoveShard is an operator's request to move a shard to a region once. The shard need not stay there:
-// the strategy may move it again.
-type MoveShard struct {
-	Shard      sharding.ShardID
-	Region     string
-	By, Reason string
-}
-
-// Said returns who asks, and why.
-func (in MoveShard) Said() (by, reason string) { return in.By, in.Reason }
-
-func (in MoveShard) effect(m *Machine) (e Effect, facts []Fact, err error) {
-	if err := m.checkSaid(in); err != nil {
-		return e, nil, err
-	}
-	t, r, err := m.findShard(in.Shard)
-	if err != nil {
-		return e, nil, err
-	}
-	to, err := m.findRegion(in.Region)
-	if err != nil {
-		return e, nil, err
-	}
-	e.Region = cmp.Or(to.name, to.node.Addr)
-	if r.expected() == to.node {
-		e.Already, e.Stored = true, !m.pending(r.number)
-		return e, nil, nil
-	}
-	if err := m.mayMove(t, r, to); err != nil {
-		return e, nil, err
-	}
-	e.Changes = 1
-	if t.pin(in.Shard) == "" {
-		e.Remarks = append(e.Remarks, "the strategy may move it on; roost pin keeps it there")
-	}
-	next := r.Row
-	next.Phase = sharding.HandingOff
-	f := r.fact(next)
-	f.Successor, f.Cause = to.node, sharding.CauseMove
-	return e, []Fact{f, MoveFact{Shard: in.Shard, Region: e.Region, Epoch: r.Epoch, Note: m.note(in.By, in.Reason)}}, nil
-}
-
-// mayMove returns an error if an operator cannot move a shard to a region now.
-func (m *Machine) mayMove(t *typeTable, r *row, to *region) error {
-	name, shard := cmp.Or(to.name, to.node.Addr), r.Shard
-	owner := m.region(r.Owner)
-	if why := m.unable(t, r, to); why != "" {
-		return refuse(NotNow, "%v cannot move to %s: the region %s", shard, name, why)
-	}
-	c, cordoned := m.steering.searchCordon(to.name)
-	switch pin := t.pin(shard); {
-	case !m.recovered:
-		return refuse(NotNow, "the coordinator has just become active and waits for the regions; try again in %v", m.cfg.RecoveryWait)
-	case m.halted() && !mutant.On("freeze-moves"):
-		return refuse(NotNow, "%s froze all moves of shards that can stay%s; roost thaw first", who(m.steering.freeze.By), because(m.steering.freeze.Reason))
-	case m.frozen():
-		return refuse(NotNow, "a rollout is on, and voluntary moves wait for its end; see roost rollout, or pin the shard to have it move afterwards")
-	case r.Epoch == 0:
-		return refuse(NotNow, "%v has never been used, so there is nothing to move; roost pin says where it begins", shard)
-	case r.Phase != sharding.Serving || m.pending(r.number) || lost(t, owner) || owner.leaves():
-		return refuse(NotNow, "%v is about to move already; try again when roost shards --type %s shows it serving", shard, shard.Type)
-	case cordoned:
-		return refuse(NotNow, "%s has cordoned %s%s; roost uncordon %s first", who(m.steering.cordons[c].By), name, because(m.steering.cordons[c].Reason), name)
-	case pin != "" && pin != to.name:
-		return refuse(NotNow, "%v is pinned to %s and would move back; roost unpin %v first, or pin it to %s instead", shard, pin, shard, name)
-	case to.capacity > 0 && m.expected[to.node] >= int(to.capacity):
-		return refuse(NotNow, "%s has %d shards, and its region.capacity is %d; move another one off first", name, m.expected[to.node], to.capacity)
-	}
-	return m.withinBudget(r, to)
-}
-
-// withinBudget returns an error if the budget does not allow an operator's move now.
-func (m *Machine) withinBudget(r *row, to *region) error {
-	b, cfg := &m.budget, &m.cfg
-	switch m.exceeds(r, to.node, sharding.CauseMove) {
-	case limitAtOnce:
-		return refuse(NotNow, "%d shards are handed off now, which is the limit (allocation.max_handoffs); try again in a moment", b.handoffs)
-	case limitFrom:
-		return refuse(NotNow, "its region hands off %d shards now, which is the limit (allocation.max_handoffs_per_region); try again in a moment", b.from[r.Owner])
-	case limitTo:
-		return refuse(NotNow, "%d shards are on their way to %s now, which is the limit (allocation.max_handoffs_per_region); try again in a moment", b.to[to.node], cmp.Or(to.name, to.node.Addr))
-	case limitPerMinute:
-		return refuse(NotNow, "%d shards have begun to move in the last minute, which is the limit (allocation.max_moves_per_minute); try again in a while", len(b.lastMinute(m.now)))
-	case limitBrake:
-		return refuse(NotNow, "%s; try again in a while, see roost steering", b.brake.view(cfg).Why())
-	}
-	return nil
 }
 
 func who(by string) string { return cmp.Or(by, "an operator") }

@@ -2,7 +2,6 @@ package coordinator
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -12,21 +11,20 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// A rollout replaces the regions of one application version by those of another, the
-// target. What is wanted is a fact, not something that is read off the regions that are
-// there: a process of the old version that restarts in the middle changes nothing, and a
-// new coordinator goes on. Versions have no order, so going back is a rollout like any
-// other.
+// A rollout replaces the regions of other application versions by regions of the target version. The
+// target version is a fact. It is not derived from the regions that are there. So a process of the old
+// version that restarts in the middle of a rollout changes nothing, and a new coordinator continues the
+// rollout. Versions have no order, so going back is a rollout like any other.
 //
 // While a rollout is on, nothing moves for balance: almost every shard is about to move
 // anyway. A shard that needs a place goes to a region of the target version, so that it
-// moves once. The first of them do not take more than [Config.RolloutShare] times their
-// fair share: neither the first new region nor the last old one carries everything.
+// moves once. A region of the target version takes at most [Config.RolloutShare] times its fair share. So
+// the first new region does not get all shards, and the last old region does not keep the rest alone.
 
-// registeredVersion makes the version of a region that has just registered the target, if
-// it is a new one. A version that was seen before becomes the target only if it comes
-// back to a cluster that has no region of the target: then nothing else says what is
-// wanted. A region that says no version changes nothing.
+// registeredVersion is called when a region has registered. If the region's version was never seen before,
+// the version becomes the target. A version that was seen before becomes the target only if other regions
+// are registered, and none of them has this version or the target version. A region without a version
+// changes nothing.
 func (m *Machine) registeredVersion(r *region) {
 	v := r.version
 	if v == m.target.Version {
@@ -42,7 +40,7 @@ func (m *Machine) registeredVersion(r *region) {
 				return
 			}
 			others++
-			ofTarget += one(o.version == m.target.Version)
+			ofTarget += toInt(o.version == m.target.Version)
 		}
 	}
 	seen := slices.Contains(m.target.Seen, v) && !mutant.On("target-seen")
@@ -56,6 +54,11 @@ func (m *Machine) setTarget(v, why string) {
 	if v == "" || v == m.target.Version || !m.active {
 		return
 	}
+	m.changeTarget(m.nextTargetFact(v), why)
+}
+
+// nextTargetFact returns the fact that makes a version the target.
+func (m *Machine) nextTargetFact(v string) TargetFact {
 	f := TargetFact{Version: v}
 	for _, s := range append(slices.Clone(m.target.Seen), m.target.Version) {
 		if s != "" && s != v {
@@ -63,16 +66,21 @@ func (m *Machine) setTarget(v, why string) {
 		}
 	}
 	f.Seen = f.Seen[max(0, len(f.Seen)-m.cfg.MaxVersions):]
-	m.decide(Decision{Kind: Requested, Request: "target version " + v, Reason: why})
-	m.commit(f, TargetSet{Version: v, Before: m.target.Version, Why: why})
+	return f
+}
+
+// changeTarget makes a version the target. The log says why.
+func (m *Machine) changeTarget(f TargetFact, why string) {
+	m.explain(Explanation{Kind: Requested, Request: "target version " + f.Version, Reason: why})
+	m.commit(f, TargetSet{Version: f.Version, Before: m.target.Version, Why: why})
 	m.rolloutStep, m.targetGone = m.now, time.Time{}
 	m.checkTarget()
 }
 
-// checkTarget gives up a target that nobody runs any more: regions that all went back to
-// one version show what is wanted, although no operator has said so. Until then it stays,
-// so that the last region of the target may crash and come back, again and again. How long
-// it is away is not stored: a new coordinator counts anew.
+// checkTarget gives up a target version that no region runs any more. If all regions have one other
+// version for long enough, this version becomes the target, although no operator has said so. Before that,
+// the target stays, so that the last region of the target version may crash and come back. How long the
+// target version has been away is not stored: a new coordinator counts anew.
 func (m *Machine) checkTarget() {
 	if !m.recovered || !m.targetAway() {
 		m.targetGone = time.Time{}
@@ -86,8 +94,8 @@ func (m *Machine) checkTarget() {
 	}
 }
 
-// nextTarget returns the version that becomes the target if no region of the target comes,
-// and in which time; "" if the regions do not have one version in common.
+// nextTarget returns the version that becomes the target unless a region of the present target version
+// comes, and the time until then. If the regions do not all have the same version, it returns "".
 func (m *Machine) nextTarget() (next string, in time.Duration) {
 	if m.targetGone.IsZero() {
 		return "", 0
@@ -123,76 +131,66 @@ func (m *Machine) rollingOut() bool {
 	return target && other
 }
 
-// frozen reports whether a rollout freezes moves: it is on, and a region has come or gone within
+// frozenByRollout reports whether a rollout freezes moves: it is on, and a region has come or gone within
 // [Config.RolloutFreeze]. A rollout that stands still is treated like any cluster of several
-// versions, such as one with a canary. A freeze that an operator has asked for is reported by halted.
-func (m *Machine) frozen() bool { return m.frozenFor() > 0 }
+// versions, such as one with a canary. For an operator's freeze, see frozenByOperator.
+func (m *Machine) frozenByRollout() bool { return m.rolloutFreezeLeft() > 0 }
 
-// frozenFor is how long the freeze lasts if no region comes or goes.
-func (m *Machine) frozenFor() time.Duration {
+// rolloutFreezeLeft is how long a rollout's freeze still lasts if no region comes or goes.
+func (m *Machine) rolloutFreezeLeft() time.Duration {
 	if !m.rollingOut() {
 		return 0
 	}
 	return max(0, m.rolloutStep.Add(m.cfg.RolloutFreeze).Sub(m.now))
 }
 
-// preferTarget narrows what the strategy sees in a rollout: to the regions of the target
-// version that have room, if there are any. What operators want, and the capacity of regions,
-// counts more than the version; zones count less.
+// preferTarget narrows the view of the strategy in a rollout to the regions of the target version that have
+// room, if there are any. Pins, cordons and the capacity of regions count more than the version; zones
+// count less.
 func (m *Machine) preferTarget(t *typeTable, v allocation.View, s sharding.ShardID) allocation.View {
-	if !m.frozen() || mutant.On("move-once") {
+	if !m.frozenByRollout() || mutant.On("move-once") {
 		return v
 	}
-	everywhere := v
-	everywhere.Regions = slices.Clone(v.Regions)
-	for i := range everywhere.Regions {
-		everywhere.Regions[i].Zone = ""
-	}
-	wanted, _ := allocation.Candidates(everywhere, s, sharding.NodeID{})
-	v.Regions = slices.DeleteFunc(v.Regions, func(r allocation.Region) bool {
-		return !slices.ContainsFunc(wanted.Regions, func(w allocation.Region) bool { return w.Node == r.Node })
-	})
-	most := m.rolloutRoom(t)
-	preferred := func(r allocation.Region) bool {
-		return len(r.Shards) < most && m.region(r.Node).version == m.target.Version
-	}
-	if !slices.ContainsFunc(v.Regions, preferred) {
-		return v
-	}
-	v.Regions = slices.DeleteFunc(v.Regions, func(r allocation.Region) bool { return !preferred(r) })
-	return v
+	return m.rolloutTarget().Preferred(v, s, m.rolloutRoom(t))
 }
 
-// rolloutWants reports whether a successor is one that a rollout prefers, if a rollout is on.
+// rolloutTarget says which regions a rollout prefers now; the zero value: no rollout is on.
+func (m *Machine) rolloutTarget() allocation.Target {
+	if !m.frozenByRollout() {
+		return allocation.Target{}
+	}
+	return allocation.Target{Version: m.target.Version, Share: m.cfg.RolloutShare}
+}
+
+// rolloutWants reports whether a rollout agrees with the choice of a successor: the rollout prefers this
+// region, or prefers none. If no rollout is on, it returns true.
 func (m *Machine) rolloutWants(t *typeTable, r *row, to *region, except sharding.NodeID, forms sharding.FormSet) bool {
-	if !m.frozen() || to.version == m.target.Version {
+	if !m.frozenByRollout() || to.version == m.target.Version {
 		return true
 	}
 	v := m.preferTarget(t, m.view(t, except, forms, (*region).candidate), r.Shard)
 	return slices.ContainsFunc(v.Regions, func(o allocation.Region) bool { return o.Node == to.node })
 }
 
-// rolloutRoom is how many shards of a type a region may have before others are preferred:
-// its fair share among the regions that can be given some, times [Config.RolloutShare].
+// rolloutRoom returns how many shards of a type a region may have before a rollout prefers other regions:
+// its fair share among the candidates, times [Config.RolloutShare].
 func (m *Machine) rolloutRoom(t *typeTable) int {
 	hosts := 0
 	for i := range m.regions {
 		r := &m.regions[i]
-		hosts += one(r.hosts(t.desc.Type) && r.candidate())
+		hosts += toInt(r.hosts(t.desc.Type) && r.candidate())
 	}
-	owned := 0 // of the type's shards, of which many may never have been used
+	owned := 0 // shards of the type that have an owner; others may never have been used
 	for i := range t.owned {
 		owned += len(t.owned[i].shards)
 	}
-	fair := (max(1, owned) + hosts - 1) / max(1, hosts)
-	return int(math.Ceil(m.cfg.RolloutShare * float64(fair)))
+	return allocation.Target{Share: m.cfg.RolloutShare}.Room(owned, hosts)
 }
 
-// countDue answers how many shards are about to come to a region because of a rollout. A
-// platform that waits until there are none before it stops the next old region does not
-// have two regions' shards on the way at a time. What only an operator has asked for is
-// not counted, nor what no other region could do for this one. A region that is not up yet
-// is given nothing, so it must ask again.
+// countDue answers how many shards are about to come to a region because of a rollout. A platform waits
+// until the answer is 0 before it stops the next old region. So the shards of two old regions are not on
+// their way at the same time. Shards that come only because of an operator's request are not counted. A
+// region that is not up yet gets no shards, so it must ask again.
 func (m *Machine) countDue(node sharding.NodeID, call control.Call) {
 	r := m.region(node)
 	if r == nil || !r.registered || r.joining && !mutant.On("ready-up") || !m.recovered {
@@ -208,8 +206,8 @@ func (m *Machine) countDue(node sharding.NodeID, call control.Call) {
 	m.reply(call, control.DueAck{Term: m.term, Due: due})
 }
 
-// dueAt counts the shards of a type that start at a region, or are about to be taken from
-// others and can go to it.
+// dueAt counts the shards of a type that are starting at the region, and the shards of lost and leaving
+// regions that the region could take.
 func (m *Machine) dueAt(t *typeTable, to *region) int {
 	due := 0
 	if !to.hosts(t.desc.Type) {
@@ -221,11 +219,11 @@ func (m *Machine) dueAt(t *typeTable, to *region) int {
 			continue
 		}
 		if r.Owner == to.node {
-			due += one(r.Phase == sharding.Starting)
+			due += toInt(r.Phase == sharding.Starting)
 			continue
 		}
 		owner := m.region(r.Owner)
-		due += one(to.candidate() && to.readable(t, r.stored()) && (lost(t, owner) || owner.going || owner.leaving))
+		due += toInt(to.candidate() && to.readable(t, r.stored()) && (lost(t, owner) || owner.leaving()))
 	}
 	return due
 }
@@ -267,7 +265,7 @@ func (m *Machine) rolloutView() RolloutView {
 	return RolloutView{
 		Next: next, NextIn: in, Unread: m.unreadBy(m.target.Version),
 		Target: m.target.Version, Stored: !m.pending(m.targetFact), Seen: slices.Clone(m.target.Seen),
-		On: m.rollingOut(), FrozenFor: m.frozenFor(), CannotRead: m.cannotRead(),
+		On: m.rollingOut(), FrozenFor: m.rolloutFreezeLeft(), CannotRead: m.cannotRead(),
 	}
 }
 

@@ -331,8 +331,8 @@ func TestTarget(t *testing.T) {
 		{"no region at all", "a:1 b:2 -b -a freeze", "2"},
 		{"a new term counts anew", "a:1 b:2 -b half elect a:1 half", "2"},
 		{"to its own end", "a:1 b:2 -b half elect a:1 freeze", "1"},
-		{"what an operator asks for may take as long", "a:1 b:2 -b half target:3 half", "3"},
-		{"and no longer", "a:1 b:2 -b half target:3 freeze", "1"},
+		{"what an operator asks for may take as long", "a:3 -a a:1 b:2 -b half target:3 half", "3"},
+		{"and no longer", "a:3 -a a:1 b:2 -b half target:3 freeze", "1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := targetAfter(t, strings.Fields(c.events))
@@ -424,8 +424,8 @@ func TestFreezeEnds(t *testing.T) {
 		t.Errorf("%d moves, frozen for %v", p.total, p.m.View().Rollout.FrozenFor)
 	}
 	p.rest(10 * time.Second)
-	if low, high := p.spread(); p.total != 15 || low != 15 || high != 15 || p.m.frozen() {
-		t.Errorf("%d moves to %d to %d shards per region, frozen %t", p.total, low, high, p.m.frozen())
+	if low, high := p.spread(); p.total != 15 || low != 15 || high != 15 || p.m.frozenByRollout() {
+		t.Errorf("%d moves to %d to %d shards per region, frozen %t", p.total, low, high, p.m.frozenByRollout())
 	}
 }
 
@@ -529,9 +529,9 @@ func TestDue(t *testing.T) {
 	want("not registered", -1)
 	up(new1, "2")
 	want("nobody leaves", 0)
-	w.run(DrainRegion{Region: old})
+	w.run(DrainRegion{Region: old.String()})
 	want("an operator drains", 0)
-	w.run(DrainRegion{Region: old, Resume: true})
+	w.run(DrainRegion{Region: old.String(), Resume: true})
 	w.run(calls(old, control.GracefulShutdown{}))
 	want("the old region leaves", 4)
 	if n := due(old); n != 0 {

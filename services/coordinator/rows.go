@@ -8,9 +8,9 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// quickTries is after how many refusals in a row a shard is still allocated anew at once.
-// One refusal is normal, and two happen when claims overtake each other. After more
-// refusals the coordinator waits, as for an owner that does not answer.
+// quickTries is how many times in succession a shard is allocated anew at once after its owner has refused
+// it. One refusal is normal, and two happen when claims overtake each other. After more refusals the
+// coordinator waits, as for an owner that does not answer.
 const quickTries = 3
 
 // maxDoubts is how often the owner of a serving row is asked about refused commands before
@@ -18,9 +18,9 @@ const quickTries = 3
 // again, so an owner that keeps the epoch would get no commands.
 const maxDoubts = 5
 
-// owned returns the row if the node owns it, and if the fact that says so is durable, so
-// that the node can have heard of it. A message that comes earlier is ignored: the node
-// repeats it when it is asked.
+// owned returns the row of a shard if the node is its owner according to a durable fact. Before the fact is
+// durable, the node cannot have heard of it, so its message is about something else and is ignored. The
+// node repeats the message when it gets the order again.
 func (m *Machine) owned(s sharding.ShardID, by sharding.NodeID) (*typeTable, *row) {
 	t, r := m.find(s)
 	if r == nil || by.IsZero() || r.Owner != by || m.pending(r.number) {
@@ -33,11 +33,11 @@ func (m *Machine) owned(s sharding.ShardID, by sharding.NodeID) (*typeTable, *ro
 func (m *Machine) shardStarted(from sharding.NodeID, in control.ShardStarted) {
 	if r := m.succeeding(in.Shard, from, in.Epoch); r != nil {
 		if m.willSayWhatItWrote(r) {
-			return // when it has, the successor is asked again
+			return // after the ShardStopped of the owner, the successor gets its order again and repeats ShardStarted
 		}
 		f := RowFact{Row: sharding.Row{Shard: r.Shard, Owner: from, Epoch: r.next, Phase: sharding.Serving}, Before: r.left(), May: r.nextMay, Cause: r.cause}
 		t, _ := m.find(r.Shard)
-		m.decideRow(Given, t, r, f, from)
+		m.explainRow(Given, t, r, f, from)
 		m.commit(f)
 		return
 	}
@@ -50,10 +50,11 @@ func (m *Machine) shardStarted(from sharding.NodeID, in control.ShardStarted) {
 	m.commit(r.fact(next))
 }
 
-// willSayWhatItWrote reports whether the owner of a row that is handed off is yet to say in which
-// forms it has stored something, and that matters. Its ShardStopped and the ShardStarted of its
-// successor may come in either order. Without the former, all forms that the owner writes count as
-// stored, and regions that do not read them could never be given the shard.
+// willSayWhatItWrote reports whether the coordinator must wait for the ShardStopped of the old owner before
+// it stores that the successor serves the shard. ShardStopped says in which forms the old owner has stored
+// something, and may come after the ShardStarted of the successor. If it were ignored, all forms that the
+// old owner writes would count as stored for good, and regions that do not read them could never get the
+// shard. If the old owner writes no further forms, or cannot answer, there is nothing to wait for.
 func (m *Machine) willSayWhatItWrote(r *row) bool {
 	owner := m.region(r.Owner)
 	return !r.released && owner != nil && owner.registered && owner.reachable && r.left() != r.before && !mutant.On("wrote-awaited")
@@ -71,7 +72,7 @@ func (m *Machine) hostRefused(from sharding.NodeID, in control.HostRefused) {
 		return
 	}
 	if r.Phase == sharding.Starting && (in.Above < in.Epoch || r.tries >= quickTries) {
-		return // another epoch would not help; the timeout will allocate the shard
+		return // another epoch would not help; after the timeout, the shard is allocated to another region
 	}
 	forms := r.stored()
 	if r.Phase == sharding.Starting || mutant.On("refused-while-serving") {
@@ -84,19 +85,19 @@ func (m *Machine) hostRefused(from sharding.NodeID, in control.HostRefused) {
 	m.assign(t, r, to, in.Above, forms, r.previous, sharding.CauseClaimRefused)
 }
 
-// ask sends the order that belongs to the row's phase to its owner, or to the successor.
-func (m *Machine) ask(r *row) {
+// sendOrder sends the order that belongs to the row's phase to its owner, or to the successor.
+func (m *Machine) sendOrder(t *typeTable, r *row) {
 	if !inTransit(r.Row) {
 		return
 	}
 	r.asked = m.now
 	switch {
 	case r.released:
-		m.send(r.successor, control.HostShard{Term: m.term, Shard: r.Shard, Epoch: r.next})
+		m.send(r.successor, control.HostShard{Term: m.term, Shard: r.Shard, Epoch: r.next, Table: m.orderTable(t)})
 	case r.Phase == sharding.HandingOff:
 		m.send(r.Owner, m.handOffOrder(r.fact(r.Row)))
 	default:
-		m.send(r.Owner, control.HostShard{Term: m.term, Shard: r.Shard, Epoch: r.Epoch, Previous: r.previous})
+		m.send(r.Owner, control.HostShard{Term: m.term, Shard: r.Shard, Epoch: r.Epoch, Previous: r.previous, Table: m.orderTable(t)})
 	}
 }
 
@@ -124,15 +125,15 @@ func (m *Machine) repeat() {
 					continue
 				}
 			}
-			if m.now.Sub(r.asked) >= m.cfg.Resend && m.region(r.awaited()) != nil {
-				m.ask(r)
+			if m.now.Sub(r.asked) >= m.cfg.Resend && m.region(r.awaited()) != nil && !mutant.On("order-repeated") {
+				m.sendOrder(t, r)
 			}
 		}
 	}
 }
 
-// overdue reports whether the time for the owner's answer is over. A volatile shard that was
-// served is never taken away without ShardStopped.
+// overdue reports whether the region that was given an order has not answered in time. A volatile shard
+// that was served is never taken away without ShardStopped.
 func (m *Machine) overdue(t *typeTable, r *row) bool {
 	if r.Phase == sharding.HandingOff && !r.released {
 		return !t.desc.Volatile && m.now.Sub(r.since) >= m.cfg.HandoffTimeout+m.cfg.HandoffSlack

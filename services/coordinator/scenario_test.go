@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/allocation"
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/latency"
 	"github.com/roost-cluster/roost/libs/scenariotest"
@@ -47,19 +48,19 @@ type world struct {
 	// stored are the rows of facts, reserved those that successors may claim by the newest fact.
 	stored, reserved map[sharding.ShardID]sharding.Row
 	trace            []traceLine
-	// handsOver: regions register as those of this release.
-	handsOver bool
-	// decided are the newest decisions about shards, decisions all since the last command of this
+	// handsOffDirectly: regions register as those of this release.
+	handsOffDirectly bool
+	// explained are the newest explanations about shards, explanations all since the last command of this
 	// name.
-	decided   map[sharding.ShardID]Decision
-	decisions []Decision
+	explained    map[sharding.ShardID]Explanation
+	explanations []Explanation
 	// callers are the regions that made the calls.
 	callers map[control.Call]string
 }
 
 func newWorld(t *testing.T, cfg Config) *world {
 	now := time.Unix(1_000_000, 0)
-	return &world{t: t, cfg: cfg, m: New(cfg), start: now, now: now, stored: map[sharding.ShardID]sharding.Row{}, reserved: map[sharding.ShardID]sharding.Row{}, decided: map[sharding.ShardID]Decision{}, callers: map[control.Call]string{}}
+	return &world{t: t, cfg: cfg, m: New(cfg), start: now, now: now, stored: map[sharding.ShardID]sharding.Row{}, reserved: map[sharding.ShardID]sharding.Row{}, explained: map[sharding.ShardID]Explanation{}, callers: map[control.Call]string{}}
 }
 
 // step runs one input, checks everything, and returns the outputs.
@@ -97,7 +98,7 @@ func persisted(out []Output) int {
 	n := 0
 	for _, o := range out {
 		_, fact := o.(Persist)
-		n += one(fact)
+		n += toInt(fact)
 	}
 	return n
 }
@@ -111,16 +112,16 @@ func (w *world) observe(o Output) error {
 				return fmt.Errorf("not newer than %+v", last)
 			}
 			if f.Row.Phase != sharding.Serving || f.Row.Owner != w.stored[f.Row.Shard].Owner {
-				if d := w.decided[f.Row.Shard]; d.Epoch != f.Row.Epoch || d.Cause != f.Cause || d.Cause == 0 {
-					return fmt.Errorf("its cause is %v, and decided was %+v", f.Cause, d)
+				if d := w.explained[f.Row.Shard]; d.Epoch != f.Row.Epoch || d.Cause != f.Cause || d.Cause == 0 {
+					return fmt.Errorf("its cause is %v, and the explanation was %+v", f.Cause, d)
 				}
 			}
 			w.store(f)
 		}
-	case Decided:
-		w.decisions = append(w.decisions, o.Decision)
+	case Explained:
+		w.explanations = append(w.explanations, o.Explanation)
 		if o.Kind != Requested {
-			w.decided[o.Shard] = o.Decision
+			w.explained[o.Shard] = o.Explanation
 		}
 	case Send:
 		about := o.Msg.About()
@@ -213,19 +214,30 @@ func (w *world) do(line string) {
 			Reachable: !slices.Contains(args, "unreachable"),
 			Joining:   slices.Contains(args, "joining"), Leaving: slices.Contains(args, "leaving")})
 	case "hands-over": // regions that register from now on tell successors
-		w.handsOver = true
+		w.handsOffDirectly = true
 	case "old": // or not
-		w.handsOver = false
+		w.handsOffDirectly = false
 	case "gone":
 		w.run(MemberGone{Node: node(w.t, args[0])})
-	case "register": // register r1 [last 1] T:4 V:2:volatile
-		caller, in := args[0], control.Register{Name: args[0], HandsOver: w.handsOver}
+	case "register": // register r1 [last 1] [zone=a] [capacity=2] T:4 V:2:volatile
+		caller, in := args[0], control.Register{Name: args[0], HandsOffDirectly: w.handsOffDirectly}
 		if len(args) > 2 && args[1] == "last" {
 			in.Last = sharding.Term(number(w.t, args[2]))
 			args = args[2:]
 		}
 		for _, a := range args[1:] {
-			in.Types = append(in.Types, desc(w.t, a))
+			if zone, is := strings.CutPrefix(a, "zone="); is {
+				in.Zone = zone
+			} else if crash, is := strings.CutPrefix(a, "crash="); is { // crash=11, or crash=11:panic: the uid of the process
+				uid, cause, _ := strings.Cut(crash, ":")
+				in.Crash.Of, in.Crash.Ago, in.Crash.Cause = sharding.NodeUID(number(w.t, uid)), time.Second, cause
+			} else if ran, is := strings.CutPrefix(a, "ran="); is { // ran=T/x, or ran=T/x:alone, or ran=T/x:clean
+				in.Crash.Turns = append(in.Crash.Turns, crashedTurn(ran))
+			} else if capacity, is := strings.CutPrefix(a, "capacity="); is {
+				in.Capacity = uint32(number(w.t, capacity))
+			} else {
+				in.Types = append(in.Types, desc(w.t, a))
+			}
 		}
 		w.call(caller, in)
 	case "home": // home T/0 [refused 1.1]
@@ -246,7 +258,7 @@ func (w *world) do(line string) {
 		w.run(CallEnded{Call: 9})
 	case "braked":
 		v := w.m.View()
-		w.trace = append(w.trace, traceLine{text: fmt.Sprintf("  %v, 1/%d, %d tried: %s", v.Brake.State, v.Brake.Part, v.Brake.Probes, v.Brake.Why())})
+		w.trace = append(w.trace, traceLine{text: fmt.Sprintf("  %v, 1/%d, %d tried: %s", v.Brake.State, v.Brake.Part, v.Brake.Trials, v.Brake.Why())})
 		for _, g := range v.Gateways {
 			w.trace = append(w.trace, traceLine{text: fmt.Sprintf("  %s at %s: %.1f/s, %.1f/s refused, p99 %v", nodeText(g.Node), g.Management, g.Commands, g.Refused, roughly(g.P99))})
 		}
@@ -259,33 +271,47 @@ func (w *world) do(line string) {
 	case "shutdown":
 		w.call(args[0], control.GracefulShutdown{})
 	case "drain", "resume":
-		w.run(DrainRegion{Region: node(w.t, args[0]), Resume: word == "resume"})
-	case "cordon", "uncordon", "freeze", "thaw", "pin", "unpin", "move":
+		in := DrainRegion{Region: node(w.t, args[0]).String(), Resume: word == "resume", By: "ben"}
+		if i := slices.Index(args, "because"); i >= 0 {
+			in.Reason = strings.Join(args[i+1:], " ")
+		}
+		w.run(in)
+	case "cordon", "uncordon", "freeze", "thaw", "pin", "unpin", "move", "quarantine", "release":
 		w.steer(wish(w.t, word, args), true)
 	case "would": // would move T/0 r1: a dry run
 		w.steer(wish(w.t, args[0], args[1:]), false)
+	case "broken":
+		for _, b := range w.m.View().Broken {
+			if b.Shards > 0 {
+				w.trace = append(w.trace, traceLine{text: fmt.Sprintf("  %d shards break %v", b.Shards, b.Constraint), times: 1})
+			}
+		}
+	case "quarantined":
+		for _, q := range w.m.Quarantine() {
+			w.trace = append(w.trace, traceLine{text: fmt.Sprintf("  %v at %s: %v, %d crashes, %s: %s", q.Entity, q.Region, q.State, len(q.Crashes), who(q.By), q.Reason)})
+		}
 	case "steering":
 		w.tellSteering()
 	case "journal": // journal r1 3 silent: the third report of r1
 		states := []string{"answers", "recovering", "silent"}
 		w.run(from(node(w.t, args[0]), control.JournalReport{Number: number(w.t, args[1]), State: sharding.JournalState(slices.Index(states, args[2]))}))
-	case "probed": // probed ok, or probed lost
+	case "tested": // tested ok, or tested lost
 		v := sharding.UnknownOutcome
 		if args[0] == "ok" {
 			v = sharding.RefusedEpoch
 		}
-		w.run(JournalProbed{Verdict: v})
+		w.run(JournalTested{Verdict: v})
 	case "wait": // wait 300ms: with a Tick every 50 ms
 		w.wait(args[0])
 	case "table":
 		for _, r := range w.m.View().Rows {
 			w.trace = append(w.trace, traceLine{text: "  " + rowText(r)})
 		}
-	case "decisions": // since the last time
-		for _, d := range w.decisions {
-			w.trace = append(w.trace, traceLine{text: "  " + decisionText(d)})
+	case "explanations": // since the last time
+		for _, d := range w.explanations {
+			w.trace = append(w.trace, traceLine{text: "  " + explanationText(d)})
 		}
-		w.decisions = nil
+		w.explanations = nil
 	case "causes":
 		for _, t := range w.m.types {
 			for i := range t.rows {
@@ -298,6 +324,20 @@ func (w *world) do(line string) {
 		w.t.Fatalf("unknown command %q", line)
 	}
 	w.checkReplay()
+}
+
+// crashedTurn reads a turn that ran at a crash.
+func crashedTurn(text string) control.CrashedTurn {
+	name, how, _ := strings.Cut(text, ":")
+	typ, id, _ := strings.Cut(name, "/")
+	out := control.CrashedTurn{Entity: sharding.Entity{Type: sharding.EntityType(typ), ID: sharding.EntityID(id)}, Command: "Do", Alone: how != ""}
+	switch how {
+	case "clean":
+		out.Clean = cleanTurns
+	case "ended":
+		out.Alone, out.Ended = false, true
+	}
+	return out
 }
 
 // call is a call of a region. Its answer shows the region.
@@ -323,6 +363,15 @@ func (w *world) configure(args []string) {
 	cfg := DefaultConfig()
 	for _, a := range args {
 		name, value, _ := strings.Cut(a, "=")
+		if name == "strategy" {
+			c := allocation.DefaultConfig()
+			c.Strategy = value
+			var err error
+			if cfg.Strategy, err = allocation.New(c); err != nil {
+				w.t.Fatal(err)
+			}
+			continue
+		}
 		n := int(number(w.t, value))
 		switch name {
 		case "min-regions":
@@ -359,8 +408,8 @@ func (w *world) run(in Input) {
 		out = append(out, w.step(Stored{Facts: n})...)
 	}
 	for _, o := range out {
-		if _, ok := o.(Decided); ok {
-			continue // see the command decisions
+		if _, ok := o.(Explained); ok {
+			continue // see the command explanations
 		}
 		if p, ok := o.(Plan); ok {
 			w.run(p.Compute())
@@ -416,7 +465,7 @@ func (w *world) outputText(o Output) string {
 			if f.Resume {
 				return "persist resume " + nodeText(f.Region)
 			}
-			return "persist drain " + nodeText(f.Region)
+			return "persist drain " + nodeText(f.Region) + because(f.Reason)
 		case CordonFact:
 			if f.Lifted {
 				return "persist uncordon " + f.Region
@@ -432,6 +481,8 @@ func (w *world) outputText(o Output) string {
 				return fmt.Sprintf("persist unpin %v", f.Shard)
 			}
 			return fmt.Sprintf("persist pin %v %s%s", f.Shard, f.Region, because(f.Reason))
+		case QuarantineFact:
+			return fmt.Sprintf("persist %v %v", f.Entity, f.State)
 		case MoveFact:
 			return fmt.Sprintf("persist move %v %v %s%s", f.Shard, f.Epoch, f.Region, because(f.Reason))
 		}
@@ -439,6 +490,9 @@ func (w *world) outputText(o Output) string {
 		about := o.Msg.About()
 		if h, ok := o.Msg.(control.HostShard); ok && h.Previous != (control.Previous{}) {
 			return fmt.Sprintf("host %s %v %v, kept by %s at %v", nodeText(o.To), about.Shard, about.Epoch, nodeText(h.Previous.Owner), h.Previous.Epoch)
+		}
+		if h, ok := o.Msg.(control.HostShard); ok && h.Table != (sharding.Version{}) {
+			return fmt.Sprintf("host %s %v %v, knowing table v%d.%d", nodeText(o.To), about.Shard, about.Epoch, h.Table.Term, h.Table.N)
 		}
 		if h, ok := o.Msg.(control.HandOff); ok && h.Next != 0 {
 			return fmt.Sprintf("handoff %s %v %v, then %s %v", nodeText(o.To), about.Shard, about.Epoch, nodeText(h.Successor), h.Next)
@@ -448,12 +502,16 @@ func (w *world) outputText(o Output) string {
 		return w.replyText(o)
 	}
 	switch o := o.(type) {
-	case ProbeJournal:
-		return "probe"
+	case TestJournal:
+		return "test"
 	case BrakeChanged:
 		return fmt.Sprintf("log brake %v, 1/%d", o.State, o.Part)
 	case NameTaken:
 		return fmt.Sprintf("held up: %s has the name %s of %s", nodeText(o.By), o.Name, nodeText(o.Region))
+	case ConstraintBroken:
+		return fmt.Sprintf("log %d shards break %v", o.Shards, o.Constraint)
+	case QuarantineChanged:
+		return fmt.Sprintf("log %v %v", o.Entity, o.State)
 	case DrainStays:
 		return fmt.Sprintf("log drain of %s stays %s%v", o.Region, o.Shards.Type, o.Shards.Shards)
 	}

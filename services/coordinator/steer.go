@@ -1,7 +1,6 @@
 package coordinator
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -20,14 +19,18 @@ type steering struct {
 	cordons []CordonFact // sorted by region
 	freeze  FreezeFact   // if Frozen is false, there is no freeze
 	moves   []MoveFact   // moves that are under way, sorted by shard
-	// number is the number of the newest of these facts in this term. Pins count too.
-	number uint64
+	// lastFact is the number of the newest of these facts in this term. Pins and drains count too.
+	lastFact uint64
 }
 
 // Note says who has sent a request, why, and when. The reason may be empty.
 type Note struct {
 	By, Reason string
 	At         time.Time
+}
+
+func (m *Machine) searchDrain(region sharding.NodeID) (int, bool) {
+	return slices.BinarySearchFunc(m.drained, region, func(f DrainFact, n sharding.NodeID) int { return f.Region.Compare(n) })
 }
 
 func (s *steering) searchCordon(region string) (int, bool) {
@@ -38,8 +41,15 @@ func (s *steering) searchMove(shard sharding.ShardID) (int, bool) {
 	return slices.BinarySearchFunc(s.moves, shard, func(f MoveFact, s sharding.ShardID) int { return f.Shard.Compare(s) })
 }
 
-func (t *typeTable) searchPin(index uint32) (int, bool) {
-	return slices.BinarySearchFunc(t.pins, index, func(f PinFact, i uint32) int { return cmp.Compare(f.Shard.Index, i) })
+// sortedPins lists the pins of a type, sorted by shard.
+func (t *typeTable) sortedPins() []PinFact {
+	list := make([]PinFact, 0, len(t.pins))
+	for i := 0; i < len(t.rows) && len(list) < len(t.pins); i++ {
+		if f, found := t.pins[uint32(i)]; found {
+			list = append(list, f)
+		}
+	}
+	return list
 }
 
 func (m *Machine) applyCordon(f CordonFact) {
@@ -73,15 +83,13 @@ func (m *Machine) applyPin(f PinFact) {
 	if r == nil || mutant.On("pin-kept") && !m.recovered {
 		return
 	}
-	i, found := t.searchPin(f.Shard.Index)
-	switch {
-	case f.Region == "" && found:
-		t.pins = slices.Delete(t.pins, i, i+1)
-	case f.Region == "":
-	case found:
-		t.pins[i] = f
-	default:
-		t.pins = slices.Insert(t.pins, i, f)
+	if f.Region == "" {
+		delete(t.pins, f.Shard.Index)
+	} else {
+		if t.pins == nil {
+			t.pins = map[uint32]PinFact{}
+		}
+		t.pins[f.Shard.Index] = f
 	}
 	t.pinned = nil
 }
@@ -120,7 +128,7 @@ func (t *typeTable) pinsOf() map[sharding.ShardID]string {
 	}
 	if t.pinned == nil {
 		t.pinned = make(map[sharding.ShardID]string, len(t.pins))
-		for _, p := range t.pins {
+		for _, p := range t.pins { // order-free: a map is made of them
 			t.pinned[p.Shard] = p.Region
 		}
 	}
@@ -130,15 +138,16 @@ func (t *typeTable) pinsOf() map[sharding.ShardID]string {
 // pin returns the name of the region to which a shard is pinned; "": the shard is not pinned.
 func (t *typeTable) pin(s sharding.ShardID) string { return t.pinsOf()[s] }
 
-// halted reports whether an operator's freeze is in force. For the freeze of a rollout, see frozen.
-func (m *Machine) halted() bool {
+// frozenByOperator reports whether an operator's freeze is in force. For the freeze of a rollout, see
+// frozenByRollout.
+func (m *Machine) frozenByOperator() bool {
 	f := m.steering.freeze
 	return f.Frozen && (f.Until.IsZero() || m.now.Before(f.Until)) && !mutant.On("freeze")
 }
 
 // endFreeze ends a freeze whose time is over.
 func (m *Machine) endFreeze() {
-	if m.steering.freeze.Frozen && !m.halted() && !m.pending(m.steering.number) && !mutant.On("freeze") {
+	if m.steering.freeze.Frozen && !m.frozenByOperator() && !m.pending(m.steering.lastFact) && !mutant.On("freeze") {
 		m.commit(FreezeFact{Note: m.note("", "its time is over")})
 	}
 }
@@ -156,11 +165,19 @@ func factTime(t time.Time) time.Time { return time.UnixMilli(t.UnixMilli()).UTC(
 // SteeringView has the requests of operators that are in force. It shares nothing that is written to
 // later.
 type SteeringView struct {
+	Drains  []DrainView  // sorted by region
 	Cordons []CordonView // sorted by region
 	Freeze  FreezeFact   // in force if it is Frozen
 	Pins    []PinView    // sorted by shard
 	Moves   []MoveFact   // moves that are under way, sorted by shard
 	Brake   BrakeView
+}
+
+// DrainView is a drain, and its present effect.
+type DrainView struct {
+	DrainFact
+	Name   string // the name of the region; "": it is not here
+	Shards int    // the number of the region's shards, and of those that are on their way to it
 }
 
 // CordonView is a cordon, and its present effect.
@@ -169,7 +186,7 @@ type CordonView struct {
 	// Here says that a region with this name is a member.
 	Here bool
 	// Shards is the number of the region's shards. Since is how many of them the region got after it
-	// was cordoned, because no other region could take them.
+	// was cordoned, because no other region could take them, or because they are pinned to it.
 	Shards, Since int
 }
 
@@ -183,30 +200,42 @@ type PinView struct {
 // Steering returns the requests of operators that are in force.
 func (m *Machine) Steering() SteeringView {
 	v := SteeringView{Freeze: m.steering.freeze, Brake: m.budget.brake.view(&m.cfg), Moves: slices.Clone(m.steering.moves)}
-	for _, c := range m.steering.cordons {
-		cv := CordonView{CordonFact: c}
-		for i := range m.regions {
-			r := &m.regions[i]
-			if r.name != c.Region {
-				continue
-			}
-			cv.Here = true
-			for _, t := range m.types {
-				for _, s := range t.shardsOf(r.node) {
-					cv.Shards++
-					cv.Since += one(t.rows[s.Index].Epoch > c.After)
-				}
-			}
+	for _, f := range m.drained {
+		dv := DrainView{DrainFact: f}
+		if r := m.region(f.Region); r != nil {
+			dv.Name = r.name
 		}
-		v.Cordons = append(v.Cordons, cv)
+		dv.Shards = m.involving(f.Region)
+		v.Drains = append(v.Drains, dv)
+	}
+	for _, c := range m.steering.cordons {
+		v.Cordons = append(v.Cordons, m.cordonView(c))
 	}
 	for _, t := range m.types {
-		for _, p := range t.pins {
+		for _, p := range t.sortedPins() {
 			pv := PinView{PinFact: p, Owner: t.rows[p.Shard.Index].Owner}
 			if r := m.region(pv.Owner); r != nil {
 				pv.Name = r.name
 			}
 			v.Pins = append(v.Pins, pv)
+		}
+	}
+	return v
+}
+
+func (m *Machine) cordonView(c CordonFact) CordonView {
+	v := CordonView{CordonFact: c}
+	for i := range m.regions {
+		r := &m.regions[i]
+		if r.name != c.Region {
+			continue
+		}
+		v.Here = true
+		for _, t := range m.types {
+			for _, s := range t.shardsOf(r.node) {
+				v.Shards++
+				v.Since += toInt(t.rows[s.Index].Epoch > c.After)
+			}
 		}
 	}
 	return v

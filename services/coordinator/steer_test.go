@@ -22,6 +22,10 @@ func wish(t *testing.T, word string, args []string) Request {
 		args, ahead = args[:n-1], true
 	}
 	switch word {
+	case "drain", "resume":
+		return DrainRegion{Region: args[0], Resume: word == "resume", By: "ben", Reason: reason}
+	case "target":
+		return SetTarget{Version: args[0], By: "ben"}
 	case "cordon", "uncordon":
 		return CordonRegion{Region: args[0], Lift: word == "uncordon", Ahead: ahead, By: "ben", Reason: reason}
 	case "freeze":
@@ -39,6 +43,9 @@ func wish(t *testing.T, word string, args []string) Request {
 		return PinShards{Pins: []Pin{{Shard: shard(t, args[0]), Region: args[1]}}, Ahead: ahead, By: "ben", Reason: reason}
 	case "unpin":
 		return PinShards{Pins: []Pin{{Shard: shard(t, args[0])}}, By: "ben"}
+	case "quarantine", "release":
+		typ, id, _ := strings.Cut(args[0], "/")
+		return QuarantineEntity{Entity: sharding.Entity{Type: sharding.EntityType(typ), ID: sharding.EntityID(id)}, Release: word == "release", By: "ben", Reason: reason}
 	case "move":
 		return MoveShard{Shard: shard(t, args[0]), Region: args[1], By: "ben", Reason: reason}
 	}
@@ -54,7 +61,7 @@ func (w *world) steer(r Request, really bool) {
 		w.trace = append(w.trace, traceLine{text: fmt.Sprintf(format, args...), times: 1})
 	}
 	before := string(w.m.AppendState(w.now, nil))
-	e, err := w.m.Ask(r)
+	e, err := w.m.Preview(r)
 	if after := string(w.m.AppendState(w.now, nil)); before != after {
 		w.t.Fatalf("asking for the effect of %+v changes something", r)
 	}
@@ -80,7 +87,7 @@ func (w *world) steer(r Request, really bool) {
 		r = f
 	}
 	if n = len(w.facts); err == nil {
-		if e, err := w.m.Ask(r); err != nil || !e.Already || !e.Stored {
+		if e, err := w.m.Preview(r); err != nil || !e.Already || !e.Stored {
 			w.t.Fatalf("%+v, asked again: %+v, %v", r, e, err)
 		}
 		if w.run(r); len(w.facts) > n {
@@ -100,6 +107,9 @@ func (w *world) tellSteering() {
 	if v.Freeze.Frozen {
 		say("frozen by %s%s", v.Freeze.By, because(v.Freeze.Reason))
 	}
+	for _, d := range v.Drains {
+		say("%s drained by %s%s, %d shards left", d.Name, d.By, because(d.Reason), d.Shards)
+	}
 	for _, c := range v.Cordons {
 		say("%s cordoned by %s%s, here %t, %d shards, %d since", c.Region, c.By, because(c.Reason), c.Here, c.Shards, c.Since)
 	}
@@ -118,7 +128,7 @@ func TestRefusals(t *testing.T) {
 		"pin T/0 r1", "pin T/1 r1", "home T/0", "home T/1", "started r1 T/0 1.1", "unpin T/0",
 	}
 	for _, c := range []struct{ before, ask, want string }{
-		{"", "cordon r9", "no region is called r9; here are r1, r2, r3, r4. To name a region that is not here yet, add --ahead"},
+		{"", "cordon r9", "no region is called r9; here are r1, r2, r3, r4. To name a region that is not here yet, set ahead"},
 		{"", "cordon \u202e", "not shown"},
 		{"", "pin T/9 r1", "type T has 4 shards, 0 to 3; roost where finds the shard of an entity"},
 		{"", "pin X/0 r1", "no entity type X; declared are T, U, V"},
@@ -138,6 +148,10 @@ func TestRefusals(t *testing.T) {
 		{"member r5", "move T/0 r5", "has not registered yet"},
 		{"drain r1", "move T/0 r2", "is about to move already"},
 		{"", "freeze for -1s", "above 0"},
+		{"", "drain r9", "no region r9; see roost members"},
+		{"", "drain r1 because a\u202eb", "reason"},
+		{"", "target 9", "no region has or had version \"9\"; known are []"},
+		{"", "target a\u202eb", "version"},
 	} {
 		w := newWorld(t, DefaultConfig())
 		for _, line := range append(slices.Clone(setUp), c.before) {
@@ -146,7 +160,7 @@ func TestRefusals(t *testing.T) {
 			}
 		}
 		args := strings.Fields(c.ask)
-		_, err := w.m.Ask(wish(t, args[0], args[1:]))
+		_, err := w.m.Preview(wish(t, args[0], args[1:]))
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s; %s: %v, want %s", c.before, c.ask, err, c.want)
 		}
@@ -155,7 +169,7 @@ func TestRefusals(t *testing.T) {
 	for _, line := range append(setUp, "home T/2", "started r2 T/2 1.3", "move T/0 r2") {
 		w.do(line)
 	}
-	if _, err := w.m.Ask(MoveShard{Shard: shard(t, "T/2"), Region: "r1"}); err == nil || !strings.Contains(err.Error(), "which is the limit") {
+	if _, err := w.m.Preview(MoveShard{Shard: shard(t, "T/2"), Region: "r1"}); err == nil || !strings.Contains(err.Error(), "which is the limit") {
 		t.Errorf("over the budget: %v", err)
 	}
 }
@@ -179,7 +193,7 @@ func movesToBlind(t *testing.T) string {
 	w.call("r2", control.Register{Name: "r2", Types: []sharding.TypeDesc{{Type: "M", Shards: 1, Writes: []sharding.Form{other}, Reads: []sharding.Form{other}}}})
 	w.do("home M/0")
 	w.do("started r1 M/0 1.1")
-	_, err := w.m.Ask(MoveShard{Shard: shard(t, "M/0"), Region: "r2"})
+	_, err := w.m.Preview(MoveShard{Shard: shard(t, "M/0"), Region: "r2"})
 	if err == nil || !strings.Contains(err.Error(), "does not read what may be stored in it: event added, version 2") {
 		return fmt.Sprintf("the move is refused with: %v", err)
 	}
@@ -236,7 +250,7 @@ func movesFrozen(t *testing.T) error {
 	for _, line := range []string{"member r1", "elect 1", "register r1 M:1", "home M/0", "started r1 M/0 1.1", "member r2", "register r2 M:1", "freeze"} {
 		w.do(line)
 	}
-	_, err := w.m.Ask(MoveShard{Shard: shard(t, "M/0"), Region: "r2"})
+	_, err := w.m.Preview(MoveShard{Shard: shard(t, "M/0"), Region: "r2"})
 	return err
 }
 
@@ -285,4 +299,113 @@ func TestMovesEnd(t *testing.T) {
 			t.Errorf("%v: r2 has %d of 4 shards after %d moves, want 2 after 2", wish, n, w.m.counter-4)
 		}
 	}
+}
+
+// TestDrainTells: a drain says whether it is stored, which process it is about, and how many shards the
+// region has or is about to get.
+func TestDrainTells(t *testing.T) {
+	if why := drainForgetsComing(t); why != "" {
+		t.Error(why)
+	}
+	w := newWorld(t, DefaultConfig())
+	for _, line := range []string{"member r1", "elect 1", "register r1 T:2", "home T/0", "started r1 T/0 1.1"} {
+		w.do(line)
+	}
+	for _, word := range []string{"drain", "resume"} {
+		r := wish(t, word, []string{"r1"})
+		for at, want := range []Effect{{Changes: 1}, {Already: true}, {Already: true, Stored: true}} {
+			e, err := w.m.Preview(r)
+			if err != nil || e.Changes != want.Changes || e.Already != want.Already || e.Stored != want.Stored || e.Node != node(t, "r1") || e.Region != "r1" || e.Remaining != 1 {
+				t.Errorf("%s, attempt %d: %+v, %v, want %+v", word, at, e, err, want)
+			}
+			switch at {
+			case 0:
+				w.step(r)
+			case 1:
+				w.step(Stored{Facts: 1})
+			}
+		}
+	}
+}
+
+// TestDrainForAnotherReason: the newer reason counts, and a repeat without one changes nothing.
+func TestDrainForAnotherReason(t *testing.T) {
+	w := newWorld(t, DefaultConfig())
+	for _, line := range []string{"member r1", "elect 1", "register r1 T:2", "drain r1 because disk"} {
+		w.do(line)
+	}
+	for _, in := range []struct {
+		DrainRegion
+		changes int
+		reason  string
+	}{
+		{DrainRegion{Region: "r1", By: "ben", Reason: "disk"}, 0, "disk"},
+		{DrainRegion{Region: "r1", By: "ann"}, 0, "disk"},
+		{DrainRegion{Region: "r1", By: "ann", Reason: "fan"}, 1, "fan"},
+	} {
+		e, err := w.m.Preview(in.DrainRegion)
+		w.run(in.DrainRegion)
+		if d := w.m.Steering().Drains; err != nil || e.Changes != in.changes || e.Already != (in.changes == 0) || len(d) != 1 || d[0].Reason != in.reason {
+			t.Errorf("%+v: %+v, %v; drained is %+v", in.DrainRegion, e, err, d)
+		}
+	}
+}
+
+// TestLongestFreeze: a freeze with an end is not longer than MaxFreeze.
+func TestLongestFreeze(t *testing.T) {
+	w := newWorld(t, DefaultConfig())
+	for _, line := range []string{"member r1", "elect 1", "register r1 T:2"} {
+		w.do(line)
+	}
+	for _, more := range []time.Duration{0, time.Millisecond} {
+		for _, in := range []FreezeMoves{{For: MaxFreeze + more}, {Until: w.now.Add(MaxFreeze + more)}} {
+			if _, err := w.m.Preview(in); (err != nil) != (more > 0) {
+				t.Errorf("%+v: %v", in, err)
+			}
+		}
+	}
+}
+
+func drainForgetsComing(t *testing.T) string {
+	w := newWorld(t, DefaultConfig())
+	for _, line := range []string{
+		"member r1", "member r2", "elect 1", "register r1 T:2", "home T/0", "started r1 T/0 1.1", "register r2 T:2", "move T/0 r2", "drain r2",
+	} {
+		w.do(line)
+	}
+	e, err := w.m.Preview(DrainRegion{Region: "r2"})
+	if left := w.m.Steering().Drains[0].Shards; err != nil || e.Remaining != 1 || left != 1 {
+		return fmt.Sprintf("a shard is on its way to a region that is drained, and %d, or %d, are left: %v", e.Remaining, left, err)
+	}
+	return ""
+}
+
+// TestFindRegion: what an operator does to a region is done to the one that was meant.
+func TestFindRegion(t *testing.T) {
+	m := New(DefaultConfig())
+	for _, r := range []Member{{Name: "a", Node: sharding.NodeID{Addr: "h:1", UID: 1}}, {Name: "b", Node: sharding.NodeID{Addr: "h:2", UID: 2}}, {Name: "b", Node: sharding.NodeID{Addr: "h:3", UID: 3}}} {
+		m.Step(time.Unix(1, 0), r, nil)
+	}
+	for name, want := range map[string]string{
+		"a": "h:1#1", "h:2": "h:2#2", "h:3#3": "h:3#3",
+		"b": "choose one of h:2#2, h:3#3", "c": "no region c; see roost members",
+	} { // order-free
+		r, err := m.findRegion(name)
+		if err == nil && r.node.String() != want || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s is %+v, %v; want %s", name, r, err, want)
+		}
+	}
+}
+
+// TestTargetIsKnown: only a version that a region has, or had, becomes the target.
+func TestTargetIsKnown(t *testing.T) {
+	for version, want := range map[string]string{"1": "1", "2": "2", "3": "2"} { // order-free
+		if got := targetAsked(t, version); got != want {
+			t.Errorf("asked for %s, the target is %s, want %s", version, got, want)
+		}
+	}
+}
+
+func targetAsked(t *testing.T, version string) string {
+	return targetAfter(t, []string{"a:1", "b:2", "target:" + version}).m.View().Rollout.Target
 }

@@ -13,9 +13,10 @@ import (
 // cluster's coordinator, which would depose this one in turn.
 //
 // The journal belongs to this cluster if its last heartbeat names this cluster, and if no
-// epoch in it shows that the term of the lease is spent. Otherwise either another cluster
-// lives, or the record of the lease was lost. Heartbeats show which: if no new one comes
-// for patience, there is no other cluster, and the journal belongs to this one from then on.
+// epoch in it shows that the term of the lease is spent (see [Tenure]). Otherwise either another
+// cluster lives, or the record of the lease was lost. Heartbeats show which: if no new heartbeat comes
+// for the time in field patience, no other cluster lives, and the journal belongs to this one from then
+// on.
 type takeover struct {
 	// patience is longer than several heartbeat intervals, and longer than a lease lasts,
 	// because the record of a lease may have been lost while its holder acts.
@@ -29,7 +30,7 @@ type takeover struct {
 	surveyedAt time.Time                 // the latest survey
 }
 
-// found is what a survey of the journal has found, with the lease for which it was made.
+// found is what the survey of the journal has found, with the lease for which the survey was made.
 type found struct {
 	Term      sharding.Term             // of the lease
 	Cluster   sharding.ClusterID        // of the lease
@@ -51,11 +52,11 @@ const (
 	contested
 )
 
-// wasFenced records that another coordinator claimed the stream while the lease was this
-// one's: its lease is another one.
+// wasFenced notes that another coordinator has claimed the stream although this process held the lease.
+// So the other coordinator has another lease.
 func (t *takeover) wasFenced() { t.fenced, t.watching = true, false }
 
-// decide returns what comes next, by what was found at now.
+// decide returns what comes next, by what was found at the time now.
 func (t *takeover) decide(now time.Time, f found) takeoverStep {
 	// The epoch with which this term claims the stream does not count: an earlier attempt of
 	// this tenure has claimed it.

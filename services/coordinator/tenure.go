@@ -11,8 +11,8 @@ import (
 
 // Tenure is one coordinator process: a [Machine], and the rules that say when the Machine
 // may act. A Tenure takes over the facts when its process acquires the lease. It emits an
-// output of the Machine only when every fact before it is durable and the lease is valid. A
-// Decided, on which nothing depends, leaves at once.
+// output of the Machine only when every fact before it is durable and the lease is valid. An
+// [Explained] is emitted at once, because no fact and no other output depends on it.
 //
 // # Life of a term
 //
@@ -21,16 +21,28 @@ import (
 //	     ▲                                                                                                │
 //	     └──── lease lost or past its time, term spent, fenced, outcome unknown, too much held back ──────┘
 //
-// A term that has ended here is not used again. A term is spent if the journal has an epoch
-// of that term or of a higher one. The term's own claim of the fact stream does not count: it
-// is there when the take-over has begun anew. If the record of the lease was lost, a new term can be spent from the start, because the new record
-// knows nothing of earlier terms. A spent term is not used.
+// Standing by, a Tenure has no term. Then it takes these steps:
+//
+//   - surveying: it reads from the journal whether the term is spent, and which cluster uses the journal;
+//   - claiming: it claims the fact stream at the first epoch of the term;
+//   - identifying: it writes the first journal heartbeat of the term;
+//   - loading: it reads the fact stream.
+//
+// If a step fails, the take-over begins anew with the same term, at surveying.
+//
+// A term is *spent* if epochs of it, or of a higher term, were used before this tenure began. A spent
+// term must not be used, because its epochs would not be higher than all earlier ones. A term can be
+// spent from the start: if the record of the lease was lost, the new record knows nothing of earlier
+// terms, and gives a low term. The survey detects a spent term by the highest epoch in the journal. The
+// epoch of the Tenure's own claim does not count: if the take-over begins anew after the step claiming,
+// this epoch is in the journal already. When a term has ended in this process, the process does not use
+// it again.
 //
 // The claim of the fact stream fences every earlier coordinator. So the facts that are
 // loaded after the claim are all that the earlier coordinators have stored and ever will.
 //
-// If the term is spent or fenced, or an outcome in it is unknown, a higher term is asked
-// for with [RaiseTerm]. If more outputs are held back than the limits allow, the lease is
+// If the term is spent or fenced, or if it is unknown whether facts of it were stored, a higher term is
+// requested with [RaiseTerm]. If more outputs are held back than the limits allow, the lease is
 // given up with [YieldLease].
 //
 // The type takeover decides whether the fact stream may be claimed: only if the term is not
@@ -53,7 +65,7 @@ type Tenure struct {
 	out  []Output // of the Step under way
 	m    *Machine
 
-	term  sharding.Term // that is held and may be used; 0: none
+	term  sharding.Term // the term that this process holds and may use; 0: none
 	until time.Time     // the lease is valid only before this time
 	phase phase
 	// resigned says that no further term is taken up.
@@ -74,11 +86,11 @@ type Tenure struct {
 	heartbeat       sharding.JournalHeartbeat // the last one of this term
 
 	gate           *Gate   // of the active term; nil: not active
-	append         request // the record under way
-	facts          []Fact  // of that record
-	decided        int     // how many of facts are new, see Append; the others are of a checkpoint
-	snapshot       request // the snapshot under way
-	heartbeatWrite request // under way
+	append         request // writes a record to the fact stream
+	facts          []Fact  // the facts of that record
+	newFacts       int     // how many facts of that record are new, see Append; the others belong to a checkpoint
+	snapshot       request // writes the snapshot of the fact stream
+	heartbeatWrite request // writes a journal heartbeat
 	heartbeatAt    time.Time
 	machineOut     []Output // memory for the outputs of a step of the Machine
 }
@@ -96,8 +108,8 @@ const (
 
 // request is one kind of request to the journal, of which at most one is under way.
 type request struct {
-	number  uint64    // of the one that is under way; 0: none
-	retryAt time.Time // when a new one may be made after a failure; zero: none has failed
+	number  uint64    // the number of the request that is under way; 0: none is
+	retryAt time.Time // when a failed request may be made again; zero: none has failed
 }
 
 // NewTenure returns a Tenure that is standing by. The process is self; the config must be
@@ -124,8 +136,8 @@ func (t *Tenure) Step(now time.Time, in Input, out []Output) []Output {
 		t.resigned = true
 		t.stepDown("this process stops")
 	case CallEnded:
-		// Nobody waits for the answer any more, so the Gate must forget it now: if the term
-		// ends below, stepDown answers every call whose answer the Gate holds.
+		// Nobody waits for the answer any more, so the Gate must forget it now. The term may end later
+		// in this Step, and then stepDown answers every call whose answer the Gate holds.
 		if t.gate != nil {
 			t.gate.Forget(in.Call)
 		}
@@ -170,7 +182,7 @@ func (t *Tenure) step(in Input) {
 	t.machineOut = t.m.Step(t.now, in, t.machineOut[:0])
 	held := t.machineOut[:0]
 	for _, o := range t.machineOut {
-		if _, decided := o.(Decided); t.gate == nil || decided && !mutant.On("decision-held") {
+		if _, explained := o.(Explained); t.gate == nil || explained && !mutant.On("explanation-held") {
 			t.out = append(t.out, o)
 		} else {
 			held = append(held, o)
@@ -220,32 +232,33 @@ func (t *Tenure) lapse(in Input) {
 }
 
 // stepDown ends the use of the term. Decisions that are not durable are forgotten; the
-// next active coordinator folds the durable ones. why is reported if the coordinator was
-// active; a take-over that ends is not reported.
+// next active coordinator folds the durable ones. If the coordinator was active, stepDown reports the
+// reason, which is the parameter why. A take-over that ends is not reported.
 func (t *Tenure) stepDown(why string) {
 	term, gate := t.term, t.gate
 	t.term, t.phase, t.asked, t.retryAt = 0, standingBy, 0, time.Time{}
-	t.gate, t.append, t.facts, t.decided, t.snapshot = nil, request{}, nil, 0, request{}
+	t.gate, t.append, t.facts, t.newFacts, t.snapshot = nil, request{}, nil, 0, request{}
 	t.heartbeatWrite, t.heartbeat = request{}, sharding.JournalHeartbeat{}
 	if gate == nil {
 		return
 	}
 	t.step(Deposed{})
 	for _, call := range gate.End() { // the facts behind these answers are not durable
-		t.emit(Reply{Call: call, Msg: control.NotActive{Active: t.m.known.Node, Term: t.m.known.Term}})
+		t.emit(Reply{Call: call, Msg: control.NotActive{Active: t.m.knownActive.Node, Term: t.m.knownActive.Term}})
 	}
-	t.emit(SteppedDown{Term: term, Why: why})
+	t.emit(SteppedDown{Term: term, Why: why, Resigned: t.resigned})
 }
 
-// raise ends the term, and asks for one that is higher than that term and than above.
+// raise ends the term, and requests a term that is higher than both the ended term and the parameter
+// above.
 func (t *Tenure) raise(why string, above sharding.Term) {
 	above = max(above, t.term)
 	t.stepDown(why)
 	t.emit(RaiseTerm{Above: above})
 }
 
-// ask enters a phase of the take-over, and returns the number of its request.
-func (t *Tenure) ask(p phase) uint64 {
+// newRequest enters a phase of the take-over, and returns the number of its request.
+func (t *Tenure) newRequest(p phase) uint64 {
 	t.last++
 	t.phase, t.asked, t.askedAt, t.retryAt = p, t.last, t.now, time.Time{}
 	return t.last
@@ -269,7 +282,7 @@ func (t *Tenure) restart() {
 	t.phase, t.asked, t.retryAt = surveying, 0, t.now.Add(t.cfg.RetryPause)
 }
 
-func (t *Tenure) survey() { t.emit(Survey{Number: t.ask(surveying)}) }
+func (t *Tenure) survey() { t.emit(Survey{Number: t.newRequest(surveying)}) }
 
 func (t *Tenure) surveyed(in Surveyed) {
 	if !t.takeAnswer(in.Number) {
@@ -286,14 +299,14 @@ func (t *Tenure) surveyed(in Surveyed) {
 	}
 	switch t.takeover.decide(t.now, f) {
 	case mayClaim:
-		if f.Heartbeat.Cluster != 0 && f.Heartbeat.Cluster != t.cluster {
+		if f.Heartbeat.Cluster != 0 && f.Heartbeat.Cluster != t.cluster { // another cluster has used the journal, but lives no more
 			t.emit(Adopted{Term: t.term, Cluster: t.cluster, From: f.Heartbeat})
 		}
-		t.emit(Claim{Number: t.ask(claiming), Term: t.term})
+		t.emit(Claim{Number: t.newRequest(claiming), Term: t.term})
 	case surveyAgain:
 		if !t.waitingReported {
 			t.waitingReported = true
-			t.emit(Waiting{Term: t.term, By: f.Heartbeat})
+			t.emit(Waiting{Term: t.term, Other: f.Heartbeat})
 		}
 		t.retryAt = t.now.Add(t.cfg.SurveyInterval)
 	case termSpent:
@@ -309,7 +322,7 @@ func (t *Tenure) claimed(in Claimed) {
 	case !t.takeAnswer(in.Number):
 	case in.Verdict == sharding.Durable:
 		t.heartbeat = sharding.JournalHeartbeat{Coordinator: t.self, Cluster: t.cluster, Term: t.term, N: 1}
-		t.emit(WriteJournalHeartbeat{Number: t.ask(identifying), Heartbeat: t.heartbeat})
+		t.emit(WriteJournalHeartbeat{Number: t.newRequest(identifying), Heartbeat: t.heartbeat})
 	case in.Verdict == sharding.RefusedEpoch:
 		t.fenced(in.Fence)
 	default:
@@ -338,7 +351,10 @@ func (t *Tenure) journalHeartbeatWritten(in JournalHeartbeatWritten) {
 			t.step(Identified{Cluster: t.cluster})
 		}
 	case !first:
-		if t.heartbeat.N == 1 { // none of this term is stored yet, so the next is number 1 again
+		// N was counted up before the write, and usually a missing number does no harm. But the write of
+		// heartbeat 1 of a term also creates the record that holds the heartbeats, if there is none
+		// (journal.HeartbeatOps). So if heartbeat 1 was not written, the next heartbeat is number 1 again.
+		if t.heartbeat.N == 1 {
 			t.heartbeat.N = 0
 		}
 		return
@@ -349,7 +365,7 @@ func (t *Tenure) journalHeartbeatWritten(in JournalHeartbeatWritten) {
 		return
 	}
 	if first {
-		t.emit(Load{Number: t.ask(loading)})
+		t.emit(Load{Number: t.newRequest(loading)})
 	}
 }
 
@@ -410,8 +426,8 @@ func (t *Tenure) pump() {
 		t.emit(YieldLease{})
 		return
 	}
-	if facts := t.gate.Record(t.m, nil); len(facts) > 0 {
-		t.facts, t.decided = facts, t.gate.newFacts
+	if facts := t.gate.BeginRecord(t.m, nil); len(facts) > 0 { // the argument is nil, because t.facts keeps the list: BeginRecord must make a new one each time
+		t.facts, t.newFacts = facts, t.gate.newFacts
 		t.appendRecord()
 	}
 	if seq := t.gate.Snapshot(); seq > 0 {
@@ -424,7 +440,7 @@ func (t *Tenure) pump() {
 func (t *Tenure) appendRecord() {
 	t.last++
 	t.append = request{number: t.last}
-	t.emit(Append{Number: t.last, Term: t.term, Seq: t.gate.Seq(), Facts: t.facts, Decided: t.decided})
+	t.emit(Append{Number: t.last, Term: t.term, Seq: t.gate.Seq(), Facts: t.facts, NewFacts: t.newFacts})
 }
 
 func (t *Tenure) appended(in Appended) {
@@ -437,7 +453,7 @@ func (t *Tenure) appended(in Appended) {
 	}
 	switch verdict {
 	case sharding.Durable:
-		t.append, t.facts, t.decided = request{}, nil, 0
+		t.append, t.facts, t.newFacts = request{}, nil, 0
 		t.step(Stored{Facts: t.gate.Stored()})
 	case sharding.RefusedFull, sharding.RefusedTooLarge, sharding.RefusedDamaged:
 		t.append = request{retryAt: t.now.Add(t.cfg.RetryPause)}
@@ -472,8 +488,8 @@ func (t *Tenure) fenced(by sharding.Epoch) {
 	t.raise(fmt.Sprintf("fenced: the facts were claimed in term %d", by.Term()), by.Term())
 }
 
-// Active returns the term in which this coordinator acts; 0: it stands by.
-func (t *Tenure) Active() sharding.Term {
+// ActiveTerm returns the term in which this coordinator acts; 0: it stands by.
+func (t *Tenure) ActiveTerm() sharding.Term {
 	if t.phase != active {
 		return 0
 	}
@@ -498,10 +514,16 @@ func (t *Tenure) Steering() SteeringView { return t.m.Steering() }
 // Shard returns where a shard is, and why, see [Machine.Shard].
 func (t *Tenure) Shard(id sharding.ShardID) (ShardView, sharding.TypeDesc) { return t.m.Shard(id) }
 
-// Ask says what a request of an operator would do, see [Machine.Ask]. Only the active
+// Preview says what a request of an operator would do, see [Machine.Preview]. Only the active
 // coordinator knows.
-func (t *Tenure) Ask(r Request) (Effect, error) { return t.m.Ask(r) }
+func (t *Tenure) Preview(r Request) (Effect, error) { return t.m.Preview(r) }
 
-// Propose returns what a proposal is made from, see [Machine.Propose]. Only the active
-// coordinator knows.
+// Propose returns the input from which the driver computes the answer to a [PlanQuery], see
+// [Machine.Propose]. Only the active coordinator knows this input.
 func (t *Tenure) Propose(q PlanQuery) (Proposal, error) { return t.m.Propose(q) }
+
+// LastFact returns the number of the newest fact of this term, be it stored or not; 0: there is none.
+func (t *Tenure) LastFact() uint64 { return t.m.lastFact }
+
+// IsStored reports whether a fact of this term, named by its number, is durable, and all facts before it.
+func (t *Tenure) IsStored(fact uint64) bool { return !t.m.pending(fact) }

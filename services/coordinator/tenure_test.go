@@ -93,8 +93,8 @@ func (w *tenureTest) active(term sharding.Term, facts ...Fact) {
 	w.step(Claimed{Number: want[Claim](w).Number, Verdict: sharding.Durable})
 	w.step(JournalHeartbeatWritten{Number: want[WriteJournalHeartbeat](w).Number, Verdict: sharding.Durable})
 	w.step(Loaded{Number: want[Load](w).Number, Facts: facts, FactsAfterSnapshot: len(facts), LastSeq: uint64(len(facts))})
-	if got := want[BecameActive](w); got.Term != term || w.core.Active() != term {
-		w.t.Fatalf("active in term %d, want %d", w.core.Active(), term)
+	if got := want[BecameActive](w); got.Term != term || w.core.ActiveTerm() != term {
+		w.t.Fatalf("active in term %d, want %d", w.core.ActiveTerm(), term)
 	}
 }
 
@@ -201,8 +201,8 @@ func TestJournalHeartbeats(t *testing.T) {
 	w.now = w.now.Add(cfg.JournalHeartbeatInterval)
 	w.step(Tick{})
 	w.step(JournalHeartbeatWritten{Number: want[WriteJournalHeartbeat](w).Number, Verdict: sharding.RefusedEpoch, Fence: sharding.MakeEpoch(9, 0)})
-	if raise := want[RaiseTerm](w); raise.Above != 9 || w.core.Active() != 0 {
-		t.Errorf("fenced: %+v, active in term %d", w.out, w.core.Active())
+	if raise := want[RaiseTerm](w); raise.Above != 9 || w.core.ActiveTerm() != 0 {
+		t.Errorf("fenced: %+v, active in term %d", w.out, w.core.ActiveTerm())
 	}
 }
 
@@ -343,8 +343,8 @@ func TestUnknownOutcome(t *testing.T) {
 		w.register()
 		w.step(Appended{Number: want[Append](w).Number, Verdict: v})
 		neverSent[control.RegisterAck](w, "nothing is known")
-		if raise := want[RaiseTerm](w); raise.Above != 3 || w.core.Active() != 0 {
-			t.Errorf("%v: raised above %d, active in term %d", v, raise.Above, w.core.Active())
+		if raise := want[RaiseTerm](w); raise.Above != 3 || w.core.ActiveTerm() != 0 {
+			t.Errorf("%v: raised above %d, active in term %d", v, raise.Above, w.core.ActiveTerm())
 		}
 	}
 }
@@ -361,7 +361,7 @@ func TestRefusedForNow(t *testing.T) {
 	w.now = w.now.Add(DefaultConfig().RetryPause)
 	w.step(Tick{})
 	again := want[Append](w)
-	if again.Number == a.Number || again.Seq != a.Seq || fmt.Sprint(again.Facts) != fmt.Sprint(a.Facts) || again.Decided != a.Decided {
+	if again.Number == a.Number || again.Seq != a.Seq || fmt.Sprint(again.Facts) != fmt.Sprint(a.Facts) || again.NewFacts != a.NewFacts {
 		t.Errorf("again: %+v, not %+v", again, a)
 	}
 	w.step(Appended{Number: again.Number, Verdict: sharding.Durable})
@@ -379,4 +379,53 @@ func TestResigned(t *testing.T) {
 			t.Errorf("after %T: %+v", in, out)
 		}
 	}
+}
+
+// TestARequestIsOneRecord: the pins of one request are stored together, whatever waits before them: a
+// coordinator that ends in between has stored all of them, or none. So are a move and who has asked for it.
+func TestARequestIsOneRecord(t *testing.T) {
+	if records := recordsOfPins(newTenureTest(t, smallRecords())); records != 1 {
+		t.Errorf("the pins of one request are in %d records", records)
+	}
+}
+
+// smallRecords has records of three facts.
+func smallRecords() Config {
+	cfg := DefaultConfig()
+	cfg.FactsPerRecord = 3
+	return cfg
+}
+
+// recordsOfPins returns in how many records the eight pins of one request are stored, while the journal
+// stores other facts.
+func recordsOfPins(w *tenureTest) (records int) {
+	w.t.Helper()
+	w.active(3, TypeFact{Desc: sharding.TypeDesc{Type: "T", Shards: 16}})
+	pin := func(first, n uint32) PinShards {
+		in := PinShards{Ahead: true, By: "placer"}
+		for i := range n {
+			in.Pins = append(in.Pins, Pin{Shard: sharding.ShardID{Type: "T", Index: first + i}, Region: "r1"})
+		}
+		return in
+	}
+	w.step(pin(0, 1))
+	record := want[Append](w)
+	for i := range uint32(2) { // two single facts wait before the eight
+		w.step(pin(1+i, 1))
+	}
+	w.step(pin(4, 8))
+	w.step(pin(12, 1))
+	for pins := 0; pins < 8; {
+		w.step(Appended{Number: record.Number, Verdict: sharding.Durable})
+		record = want[Append](w)
+		here := 0
+		for _, f := range record.Facts {
+			if p, ok := f.(PinFact); ok && p.Shard.Index >= 4 && p.Shard.Index < 12 {
+				here++
+			}
+		}
+		pins += here
+		records += toInt(here > 0)
+	}
+	return records
 }

@@ -14,20 +14,20 @@ type waiter struct {
 	since time.Time
 }
 
-// parked is a watch that is behind the table.
+// parked is a watch that does not know the present table, and must wait until facts are durable.
 type parked struct {
 	call control.Call
 	from sharding.Version
 }
 
-// change says what changed at one version; the row or type itself has the
-// current state, and the version of its last change.
+// change says what has changed at one version of the table. The row or the type itself has its present
+// state, and the version of its last change.
 type change struct {
 	shard  sharding.ShardID
 	isType bool
 }
 
-// count gives a change its number and remembers it for deltas.
+// count gives a change its number, and keeps it for deltas.
 func (m *Machine) count(c change) uint64 {
 	if len(m.log) >= m.cfg.ChangeLog {
 		drop := (len(m.log) + 1) / 2 // by halves: each entry is moved once
@@ -41,11 +41,11 @@ func (m *Machine) count(c change) uint64 {
 
 func (m *Machine) version() sharding.Version { return sharding.Version{Term: m.term, N: m.n} }
 
-// watchTable answers at once if the watcher is behind, and at the next change
-// otherwise. While facts are not durable an answer would have to wait for them, and
-// the watcher would time out and ask again; so the watch is parked until some are.
+// watchTable answers at once if the watcher does not know the present table; otherwise it answers at the
+// next change. While facts are not durable, the Gate would hold the answer back, and the watcher would time
+// out and ask again. So the watch is parked until some facts are durable.
 func (m *Machine) watchTable(call control.Call, from sharding.Version) {
-	if from != m.version() && m.pending(m.persisted) {
+	if from != m.version() && m.pending(m.lastFact) {
 		if len(m.parked) >= m.cfg.MaxWatches {
 			m.askAgain(m.parked[0].call)
 			m.parked = slices.Delete(m.parked, 0, 1)
@@ -97,7 +97,7 @@ func (m *Machine) wake() {
 	m.told = m.n
 }
 
-// expire answers the watches that have waited long enough with nothing new.
+// expire answers the watches that have waited long enough. The answer says that nothing has changed.
 func (m *Machine) expire() {
 	old := 0
 	for old < len(m.waiting) && m.now.Sub(m.waiting[old].since) >= m.cfg.WatchHold {
@@ -116,8 +116,8 @@ func (m *Machine) answer(n int, d sharding.TableDelta) {
 	m.waiting = slices.Delete(m.waiting, 0, n)
 }
 
-// delta is what changed after a version, or the whole table if the version is
-// of another term or longer ago than remembered.
+// delta returns the changes after a version. If they are not known, because the version is of another term
+// or too old, delta returns the whole table.
 func (m *Machine) delta(from sharding.Version) sharding.TableDelta {
 	if m.forgotten(from) {
 		return m.full()
@@ -134,13 +134,23 @@ func (m *Machine) delta(from sharding.Version) sharding.TableDelta {
 	return d
 }
 
-// forgotten reports whether what changed after a version is not known.
+// forgotten reports whether the changes after a version are no longer known.
 func (m *Machine) forgotten(v sharding.Version) bool {
 	return v.Term != m.term || v.N < m.base || v.N > m.n
 }
 
+// full returns the whole table. When a term begins, every watcher asks for it. So all watchers that ask
+// before the next tick, or the next change, share it. Nobody writes to it.
 func (m *Machine) full() sharding.TableDelta {
+	if m.whole.Full && m.whole.Version == m.version() {
+		return m.whole
+	}
 	d := sharding.TableDelta{Version: m.version(), Generation: m.generation, Full: true}
+	rows := 0
+	for _, t := range m.types {
+		rows += len(t.rows)
+	}
+	d.Rows = make([]sharding.Row, 0, min(rows, m.allocated))
 	for _, t := range m.types {
 		d.Types = append(d.Types, t.desc)
 		for i := range t.rows {
@@ -149,5 +159,6 @@ func (m *Machine) full() sharding.TableDelta {
 			}
 		}
 	}
+	m.whole = d
 	return d
 }

@@ -10,24 +10,25 @@ import (
 // admits commands alone. So the control core divides each bound among the shard cores,
 // as a [budget], and each of them spends its [allowance]:
 //
-//   - What moves between cores are blocks: large enough for the largest command, and so
-//     large that there are few messages, however small the commands.
+//   - A bound is divided into blocks. A block is large enough for the largest command, and so large
+//     that few messages move blocks between the cores, however small the commands are.
 //   - At the beginning each core has an equal share, of at least four blocks: a region
 //     whose limits are too small for that has fewer cores ([Config.FitShardCores]).
-//   - A core that has almost nothing left asks for more (Want). It does not wait for the
-//     answer: what it has no room for is refused.
-//   - The control core grants what nobody has (Grant), and first to the core that has least.
-//     If there is nothing, it takes back (Reclaim): each core keeps what it uses and a
-//     block, so that no core is ever without, and gives the rest back (Return). While a
-//     core with less than its share wants more, those with more than theirs give
-//     back down to it, as their commands end.
+//   - A core that has almost nothing left requests more (RequestRoom). It does not wait for the
+//     answer: commands for which it has no room are refused.
+//   - The control core grants free blocks (Grant), first to the core that has the fewest.
+//     If no block is free, it takes blocks back (Reclaim): each core keeps what it uses and one
+//     block, so that no core is ever without a block, and gives the rest back (Return). While a
+//     core with less than its share wants more, cores with more than their shares give
+//     blocks back as their commands end, until they have their shares.
 //
-// All this is about what is not reserved: a fifth of each bound is for the commands for which
-// entities wait ([turn.ReservedShare]). Each core has an equal part of that for good.
+// All this is about the part of each bound that is not reserved. A fifth of each bound is reserved for
+// the commands for which entities wait ([turn.ReservedShare]). Each core has an equal part of the reserve,
+// which never changes.
 //
-// The sum of what the cores have and what nobody has is the bound, at any time: what is
-// on its way between two cores can be spent by neither. One core alone has all of it
-// from the beginning, and never asks.
+// At any time, the blocks of all cores and the free blocks add up to the bound: a block that is on its
+// way between two cores can be spent by neither. If there is only one shard core, it has the whole bound
+// from the beginning, and requests nothing.
 
 // Resource is something of which a region has a bounded amount.
 type Resource uint8
@@ -60,7 +61,7 @@ type budget struct {
 	total, share, block int    // a share is a number of blocks
 	free                int    // granted to no core
 	granted             []int  // to each core: a number of blocks
-	wanting             []bool // cores that asked, and were granted nothing since, nor gave anything back
+	wanting             []bool // the cores that have requested more, and since then were granted nothing and returned nothing
 }
 
 // newBudget divides the total equally. There must not be more than [mostCores].
@@ -97,8 +98,8 @@ func (b *budget) grant() (core, n int, ok bool) {
 	return core, n, true
 }
 
-// keep is what each core may keep at most, as long as some core wants more: its share if
-// that one has less, else all.
+// keep returns how much each core may keep at most, and whether some core wants more. If a core that
+// wants more has less than its share, the others may keep their shares; otherwise they may keep all.
 func (b *budget) keep() (keep int, wanted bool) {
 	keep = b.total
 	for i, wants := range b.wanting {
@@ -116,8 +117,8 @@ func (b *budget) keep() (keep int, wanted bool) {
 // for more may have finished commands since.
 func (b *budget) mayReturn(core int) bool { return b.granted[core] > b.block }
 
-// returned takes back what a core returns. This cancels the core's wish for more; it
-// asks again if it still has one.
+// returned takes back what a core returns. This cancels the core's request for more; the core requests
+// again if it still needs more.
 func (b *budget) returned(core, n int) {
 	b.granted[core] -= n
 	b.free += n
@@ -140,52 +141,57 @@ func (b *budget) check() error {
 
 // allowance is what a shard core may use of a bound.
 type allowance struct {
-	// granted is what counts as this core's. It admits nothing beyond ceiling: the
-	// blocks above it are given back as soon as they are not used any more.
-	granted, ceiling int
-	block            int
-	asked            bool // for more, and neither was granted nor returned anything since
-	// reserve may be used beyond the ceiling by commands with a chain. What is used of it is
-	// not known apart, and does not matter here: see the method ordinary.
+	// granted is what this core has. usable is the part of granted within which the core may admit
+	// commands. It is less than granted while a Reclaim has asked for blocks that are still in use: the
+	// core gives these blocks back as soon as they are no longer in use.
+	granted, usable int
+	block           int
+	asked           bool // more was requested, and since then nothing was granted or returned
+	// reserve is what commands with a chain may use beyond usable. How much of the reserve is in use
+	// is not counted separately, and does not matter here: see method ordinary.
 	reserve int
 }
 
 func (b *budget) allowance() allowance {
-	return allowance{granted: b.share, ceiling: b.share, block: b.block}
+	return allowance{granted: b.share, usable: b.share, block: b.block}
 }
 
-// ordinary is what is used of what was granted.
+// owes reports whether a part of the allowance must still go back to the control core, which has reclaimed it:
+// this part is in use.
+func (a *allowance) owes() bool { return a.granted > a.usable }
+
+// ordinary returns how much of the granted part is in use, without the reserve.
 func (a *allowance) ordinary(used int) int { return min(used, a.granted) }
 
-// room is what may be used by commands with a chain, or by others.
+// room returns how much may be used by commands with a chain, or by other commands.
 func (a *allowance) room(chained bool) int {
 	if chained {
-		return a.ceiling + a.reserve
+		return a.usable + a.reserve
 	}
-	return a.ceiling
+	return a.usable
 }
 
-// low reports whether so little would be left beside what is used that more should be
-// asked for, once.
-func (a *allowance) low(used int) bool { return !a.asked && a.ceiling-used < a.block/2 }
+// low reports whether so little is left that more must be requested. Once more was requested, low
+// returns false until something is granted or returned.
+func (a *allowance) low(used int) bool { return !a.asked && a.usable-used < a.block/2 }
 
 func (a *allowance) grant(n int) {
 	a.granted += n
-	a.ceiling += n
+	a.usable += n
 	a.asked = false
 }
 
-// reclaim lowers the ceiling to the blocks that are used and one more, at most to what
-// may be kept.
+// reclaim lowers usable to the blocks that are in use and one more, but at most to the parameter keep.
 func (a *allowance) reclaim(used, keep int) {
 	if !mutant.On("budget-returned") {
-		a.ceiling -= a.blocks(a.ceiling - min(a.ordinary(used)+a.block, keep))
+		a.usable -= a.blocks(a.usable - min(a.ordinary(used)+a.block, keep))
 	}
 }
 
-// excess takes what is given back: the blocks that are neither used nor below the ceiling.
+// excess takes out of the allowance, and returns, what the core gives back: the blocks that are neither
+// in use nor usable.
 func (a *allowance) excess(used int) int {
-	n := a.blocks(a.granted - max(a.ceiling, a.ordinary(used)))
+	n := a.blocks(a.granted - max(a.usable, a.ordinary(used)))
 	if n > 0 {
 		a.granted -= n
 		a.asked = false
@@ -193,12 +199,12 @@ func (a *allowance) excess(used int) int {
 	return n
 }
 
-// blocks is the part of n that is a number of blocks, not below 0.
+// blocks rounds n down to whole blocks; a negative n becomes 0.
 func (a *allowance) blocks(n int) int { return max(0, n-n%a.block) }
 
 func (a *allowance) check(used int) error {
-	if used > a.granted+a.reserve || a.ceiling > a.granted || a.ceiling < a.block || a.ceiling%a.block != 0 {
-		return fmt.Errorf("%d used, %d allowed, %d granted, a block is %d", used, a.ceiling, a.granted, a.block)
+	if used > a.granted+a.reserve || a.usable > a.granted || a.usable < a.block || a.usable%a.block != 0 {
+		return fmt.Errorf("%d used, %d allowed, %d granted, a block is %d", used, a.usable, a.granted, a.block)
 	}
 	return nil
 }

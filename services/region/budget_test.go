@@ -38,7 +38,7 @@ func (d *division) admit(core, size int) {
 	if a.low(d.used[core] + size) {
 		d.want(core)
 	}
-	if d.used[core]+size > a.ceiling {
+	if d.used[core]+size > a.usable {
 		d.refused[core]++
 		return
 	}

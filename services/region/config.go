@@ -16,10 +16,10 @@ import (
 	"github.com/roost-cluster/roost/libs/wakeup"
 )
 
-// Config is what the region core needs to know.
+// Config configures the cores of a region.
 type Config struct {
 	Self sharding.NodeID
-	Name string // of the node, for people
+	Name string // the name of the node, for people
 	// Version is the application version of the binary, or empty.
 	Version string
 	// ShardCores is how many shard cores share the shards: 1 to [MaxShardCores], and
@@ -28,11 +28,12 @@ type Config struct {
 	// Turn holds the hosted types and the limits of entity execution. TotalCommands,
 	// TotalBytes, TotalLoads and the limit of a type's Passivation are limits of the region,
 	// however many shard cores there are. Each shard core has an equal part of these limits:
-	// a type's Passivation, TotalHeldBytes, RecentIDs and WaitingTurns. Each shard core has
-	// at least HeldBytes of TotalHeldBytes, and at least one of WaitingTurns.
+	// a type's Passivation, TotalResultBytes, RecentIDs, WaitingTurns and Hot. Each shard core has
+	// at least ResultBytes of TotalResultBytes, at least one of WaitingTurns, and at least 64
+	// entries of Hot. The half-life of Hot is LoadHalfLife.
 	Turn turn.Config
 	// Wakeups bounds and times the firings of wake-ups. Each shard core has an equal part of
-	// Rows, FailingRows, BlockedRows and Firings.
+	// Wakes, FailingWakes, BlockedWakes and Firings.
 	Wakeups wakeup.Config
 	// Purge bounds and times the purges of deleted entities, for all shard cores together.
 	Purge purge.Config
@@ -40,7 +41,7 @@ type Config struct {
 	// Bytes, Deliveries and DeadLetters.
 	Sends outbox.Config
 	// Starts bounds and paces the starts of remembered entities. Each shard core has an equal part
-	// of Rows, Limit and Failing. If the rate is constant, all shard cores together keep the rate.
+	// of Wakes, Limit and Failing. If the rate is constant, all shard cores together keep the rate.
 	Starts wakeup.StartConfig
 	// Watch times the watch of the route table.
 	Watch routetable.WatchConfig
@@ -65,18 +66,18 @@ type Config struct {
 	// Resend is the pause before an unanswered message to the coordinator, or an
 	// unanswered claim, is repeated. Default 200 ms.
 	Resend time.Duration
-	// HandoverTimeout is how long a region that has released a shard sends HostShard to the
+	// SuccessorTimeout is how long a region that has released a shard sends HostShard to the
 	// successor, if the region hears nothing of the shard. Default 20 s: a region that leaves
 	// stays for this time. By then, a coordinator takes care of the shard.
-	HandoverTimeout time.Duration
+	SuccessorTimeout time.Duration
 	// JournalPatience is how long the journal may leave commits, or loads, unanswered. After
 	// this time, the region reports that it is cut off, and its journaled shards move. 0: the
 	// region never reports. Default 5 s: a failover of the database's network takes less time,
 	// and most clients wait longer.
 	JournalPatience time.Duration
-	// JournalProbe is how long no operation may succeed before the region probes the journal.
+	// JournalTestAfter is how long no operation may succeed before the region tests the journal.
 	// It is also the pause between two reports. At most half of JournalPatience. Default 1 s.
-	JournalProbe time.Duration
+	JournalTestAfter time.Duration
 	// JournalRecovery is how long the journal must answer again before the region
 	// is given shards. Default 10 s: a connection that comes and goes must not
 	// move shards back and forth.
@@ -89,9 +90,9 @@ type Config struct {
 	// of this age has half the weight of a new measurement. Default 15 s: a burst of a few seconds
 	// moves nothing, and half a minute shows a lasting change.
 	LoadHalfLife time.Duration
-	// LoadShards is the number of shards that a report lists one by one: the shards with the most
-	// load. A report also lists shards that no longer belong to these, so it lists twice as many
-	// at most. Default 256: some more than move at a time. Such a report has 100 kB.
+	// LoadShards is how many shards a report lists one by one: the shards with the most load. A report also
+	// lists shards that were among them before, and no longer are, so it lists at most twice as many.
+	// Default 256: some more than move at a time. Such a report has 100 kB.
 	LoadShards int
 	// LoadFull is the number of reports after which a report has all loads, even if the coordinator
 	// has taken all reports since the last full report. Default 10.
@@ -101,17 +102,31 @@ type Config struct {
 	Zone     string
 	Labels   []control.Label
 	Capacity uint32
+	// Crash is how the process that ran before this one has ended, and when; zero: that is not known.
+	Crash Crash
 	// InspectRows and InspectBytes bound the answer to an operator's question, such as what
 	// keeps failing. InspectText bounds each message in the answer, in bytes. Defaults 1,000,
 	// 2 MiB and 500: an operator reads no longer page, and 2 MiB are half of the longest answer
 	// of a peer.
 	InspectRows, InspectBytes, InspectText int
+	// InspectLook bounds how many entities a shard core looks at in one step for a list of entities. The
+	// step ends after the shard in which the bound was reached. InspectTime is how long a region makes such
+	// a list. Then it answers with what it has found, and where the list goes on. Defaults 10,000, about a
+	// millisecond, and 200 ms, well below coordinator.query_timeout.
+	InspectLook int
+	InspectTime time.Duration
 	// LeaveTimeout is how long a leaving region waits for its shards to be
 	// handed off. It covers one drain and the coordinator's slack. Default 20 s.
 	LeaveTimeout time.Duration
 }
 
-// DefaultConfig is the configuration of a region that hosts the given types.
+// Crash is how a process of the region has ended, and when.
+type Crash struct {
+	control.Crash
+	At time.Time
+}
+
+// DefaultConfig returns the configuration of a region that hosts the given types.
 func DefaultConfig(self sharding.NodeID, name string, types ...turn.Type) Config {
 	return Config{
 		Self:           self,
@@ -132,13 +147,15 @@ func DefaultConfig(self sharding.NodeID, name string, types ...turn.Type) Config
 		InspectRows:    1000,
 		InspectBytes:   2 << 20,
 		InspectText:    500,
+		InspectLook:    10_000,
+		InspectTime:    200 * time.Millisecond,
 		LeaveTimeout:   20 * time.Second,
 
-		HandoverTimeout: 20 * time.Second,
+		SuccessorTimeout: 20 * time.Second,
 
-		JournalPatience: 5 * time.Second,
-		JournalProbe:    time.Second,
-		JournalRecovery: 10 * time.Second,
+		JournalPatience:  5 * time.Second,
+		JournalTestAfter: time.Second,
+		JournalRecovery:  10 * time.Second,
 
 		LoadInterval: 5 * time.Second,
 		LoadHalfLife: 15 * time.Second,
@@ -159,15 +176,15 @@ const MaxLoadInterval = 20 * time.Second
 // MaxShardCores is the largest number of shard cores of a region.
 const MaxShardCores = 64
 
-// CoreOf is the index of the shard core that a shard belongs to. It is the shard's index
-// modulo the number of cores, as its lane of a link is that modulo the number of lanes:
-// so the commands of one lane are for few cores, and those of one type for all.
+// CoreOf returns the index of the shard core to which a shard belongs: the shard's index modulo the number of
+// cores. In the same way, the lane of a shard on a link is the shard's index modulo the number of lanes. So
+// the commands of one lane are for few cores, and the commands of one type are for all cores.
 func (c *Config) CoreOf(id sharding.ShardID) int { return int(id.Index % uint32(c.ShardCores)) }
 
-// largestCommand is more than any command takes with its names and ids.
+// largestCommand is more bytes than any command takes with its names and ids.
 const largestCommand = 2 * sharding.MaxPayload
 
-// budgets are the bounds that the shard cores share, at the beginning.
+// budgets returns the bounds that the shard cores share, as they are divided at the beginning.
 func (c *Config) budgets() [resources]budget {
 	return [resources]budget{
 		ResourceCommands: newBudget(ordinary(c.Turn.TotalCommands), c.ShardCores, 1),
@@ -176,10 +193,10 @@ func (c *Config) budgets() [resources]budget {
 	}
 }
 
-// ordinary is the part of a bound that is not reserved for commands with a chain.
+// ordinary returns the part of a bound that is not reserved for commands with a chain.
 func ordinary(total int) int { return total - total/turn.ReservedShare }
 
-// reserves are what each shard core has of the rest.
+// reserves returns the part of each reserve that each shard core has.
 func (c *Config) reserves() [resources]int {
 	part := func(total int) int { return total / turn.ReservedShare / c.ShardCores }
 	return [resources]int{
@@ -213,16 +230,16 @@ func (c *Config) Validate() error {
 	if c.KeptWait <= 0 || c.KeptWait > MaxKeptWait || c.KeptBytes <= 0 {
 		errs = append(errs, fmt.Errorf("region: KeptWait is %s, must be above 0 and at most %s, and KeptBytes must be above 0", c.KeptWait, MaxKeptWait))
 	}
-	if c.InspectRows <= 0 || c.InspectBytes <= 0 || c.InspectText <= 0 {
-		errs = append(errs, errors.New("region: InspectRows, InspectBytes and InspectText must be above 0"))
+	if c.InspectRows <= 0 || c.InspectBytes <= 0 || c.InspectText <= 0 || c.InspectLook <= 0 || c.InspectTime <= 0 {
+		errs = append(errs, errors.New("region: InspectRows, InspectBytes, InspectText, InspectLook and InspectTime must be above 0"))
 	}
-	if c.Resend <= 0 || c.HandoverTimeout < c.Resend {
-		errs = append(errs, errors.New("region: Resend must be above 0, and HandoverTimeout not below it"))
+	if c.Resend <= 0 || c.SuccessorTimeout < c.Resend {
+		errs = append(errs, errors.New("region: Resend must be above 0, and SuccessorTimeout not below it"))
 	}
-	if c.JournalPatience < 0 || c.JournalProbe <= 0 || c.JournalRecovery <= 0 {
-		errs = append(errs, errors.New("region: JournalPatience must not be negative, JournalProbe and JournalRecovery must be above 0"))
-	} else if c.JournalPatience > 0 && 2*c.JournalProbe > c.JournalPatience {
-		errs = append(errs, fmt.Errorf("region: JournalProbe %s must be at most half of JournalPatience %s, or one lost answer looks like silence", c.JournalProbe, c.JournalPatience))
+	if c.JournalPatience < 0 || c.JournalTestAfter <= 0 || c.JournalRecovery <= 0 {
+		errs = append(errs, errors.New("region: JournalPatience must not be negative, JournalTestAfter and JournalRecovery must be above 0"))
+	} else if c.JournalPatience > 0 && 2*c.JournalTestAfter > c.JournalPatience {
+		errs = append(errs, fmt.Errorf("region: JournalTestAfter %s must be at most half of JournalPatience %s, or one lost answer looks like silence", c.JournalTestAfter, c.JournalPatience))
 	}
 	if c.LoadInterval < 0 || c.LoadInterval > MaxLoadInterval {
 		errs = append(errs, fmt.Errorf("region: LoadInterval is %s, must be 0 (nothing is measured) to %s", c.LoadInterval, MaxLoadInterval))
@@ -248,9 +265,9 @@ func (c *Config) passivationOfCore(s passivation.Strategy) passivation.Strategy 
 // wakeupsOfCore is the part of Wakeups that a shard core has.
 func (c *Config) wakeupsOfCore(index int) wakeup.Config {
 	w := c.Wakeups
-	w.FailingRows = max(1, w.FailingRows/c.ShardCores)
-	w.BlockedRows = max(1, w.BlockedRows/c.ShardCores)
-	w.Rows = max(w.FailingRows+w.BlockedRows+w.Page, w.Rows/c.ShardCores)
+	w.FailingWakes = max(1, w.FailingWakes/c.ShardCores)
+	w.BlockedWakes = max(1, w.BlockedWakes/c.ShardCores)
+	w.Wakes = max(w.FailingWakes+w.BlockedWakes+w.Page, w.Wakes/c.ShardCores)
 	w.Firings = max(1, w.Firings/c.ShardCores)
 	w.Seed += uint64(index)
 	return w
@@ -260,7 +277,7 @@ func (c *Config) wakeupsOfCore(index int) wakeup.Config {
 func (c *Config) startsOfCore(index int) wakeup.StartConfig {
 	s := c.Starts
 	s.Limit, s.Failing = max(1, s.Limit/c.ShardCores), max(1, s.Failing/c.ShardCores)
-	s.Rows = max(s.Page, s.Rows/c.ShardCores)
+	s.Wakes = max(s.Page, s.Wakes/c.ShardCores)
 	s.Frequency *= time.Duration(c.ShardCores)
 	s.Seed += uint64(index)
 	return s

@@ -19,26 +19,30 @@ type ControlCore struct {
 	cores   []Held                         // the last report of each shard core
 	budgets [resources]budget
 	feeding feeding
-	// handovers are the shards whose successors this region was told.
-	handovers map[sharding.ShardID]handover
-	// releasers are the regions that gave shards to this one: the newest incarnation at each address.
-	// They wait for the answers.
+	// directHandoffs has the shards for which HandOff has named a successor.
+	directHandoffs map[sharding.ShardID]directHandoff
+	// releasers are the regions that have given shards to this one in direct handoffs: the newest
+	// incarnation at each address. They wait for ShardStarted or HostRefused.
 	releasers map[string]sharding.NodeUID
 
-	term       sharding.Term // highest seen
-	registered sharding.Term // the term that acknowledged us
+	term       sharding.Term // the highest term that was seen
+	registered sharding.Term // the newest term whose coordinator has registered this region
 	announcing announcing
 	readiness  readiness
-	generation sharding.Generation // of the journal, once it was asked; 0: not known
+	generation sharding.Generation // of the journal; 0: it was not read yet
 	leaving    bool
 	leaveCall  repeated // GracefulShutdown
 	leftBy     time.Time
 	left       bool
-	released   bool // the coordinator says that nothing is ours any more
+	released   bool // the coordinator says that no shard belongs to this region any more
 	draining   bool // DrainAll was ordered
 	failed     bool
 	health     health
 	loads      loadReports
+
+	// quarantined are the lists that the shard cores have, by type.
+	quarantined map[sharding.EntityType][]sharding.Quarantined
+	crashTold   bool // a coordinator knows how the process before this one has ended
 
 	now time.Time
 	out []ControlOutput
@@ -55,8 +59,10 @@ func NewControlCore(cfg Config) *ControlCore {
 		loads:   loadReports{cores: make([]*ShardLoads, cfg.ShardCores)},
 		budgets: cfg.budgets(),
 
-		handovers: map[sharding.ShardID]handover{},
-		releasers: map[string]sharding.NodeUID{},
+		directHandoffs: map[sharding.ShardID]directHandoff{},
+		releasers:      map[string]sharding.NodeUID{},
+
+		quarantined: map[sharding.EntityType][]sharding.Quarantined{},
 	}
 	for i := range cfg.Turn.Types {
 		d := &cfg.Turn.Types[i].Desc
@@ -94,8 +100,8 @@ func (c *ControlCore) Step(now time.Time, in ControlInput, out []ControlOutput) 
 		c.receive(in)
 	case Replied:
 		c.replied(in)
-	case Probed:
-		c.probed(in)
+	case JournalTested:
+		c.journalTested(in)
 	case JournalHeartbeatRead:
 		c.journalHeartbeatRead(in)
 	case Coordinators:
@@ -131,10 +137,11 @@ func (c *ControlCore) orderAll(o Order) {
 	}
 }
 
-// hosts reports whether there is such a shard of a type that this region hosts.
+// hosts reports whether this region hosts the type of a shard, and the type has a shard with this index.
 func (c *ControlCore) hosts(id sharding.ShardID) bool { return id.Index < c.shards[id.Type] }
 
-// current reports whether a coordinator's message is of the newest known term.
+// current reports whether a coordinator's message is not outdated: its term t is not below the highest
+// known term.
 func (c *ControlCore) current(t sharding.Term) bool {
 	if t < c.term && !mutant.On("lower-term") {
 		return false
@@ -144,8 +151,9 @@ func (c *ControlCore) current(t sharding.Term) bool {
 }
 
 // obeyed reports whether an order of the term t about the epoch e must be obeyed: the term
-// is not outdated, and its coordinator can have given out the epoch. An epoch of a later
-// term would block the shard for ever.
+// is not outdated, and its coordinator can have given out the epoch. If an order with an epoch of a later
+// term were obeyed, the fence would refuse all epochs that the coordinator gives out, and nobody could
+// serve the shard.
 func (c *ControlCore) obeyed(t sharding.Term, e sharding.Epoch) bool {
 	return c.current(t) && e > 0 && e.Term() <= t || mutant.On("order-check")
 }
@@ -153,7 +161,8 @@ func (c *ControlCore) obeyed(t sharding.Term, e sharding.Epoch) bool {
 func (c *ControlCore) hostShard(sender sharding.NodeID, in control.HostShard) {
 	from := sender.Addr
 	switch {
-	case in.Released && !c.taken(sender, in):
+	case c.behind(in):
+	case in.Released && !c.takes(sender, in):
 	case !in.Released && !c.obeyed(in.Term, in.Epoch):
 	case c.hosts(in.Shard):
 		c.order(in.Shard, Host{From: from, Shard: in.Shard, Epoch: in.Epoch, Previous: in.Previous, Released: in.Released})
@@ -185,7 +194,7 @@ func (c *ControlCore) event(core int, e Event) {
 		c.answered(e.Path, e.At)
 	case Measured:
 		c.loads.cores[core] = &e.ShardLoads
-	case Want:
+	case RequestRoom:
 		b := &c.budgets[e.Resource]
 		b.wanting[core] = true
 		c.divide(e.Resource)
@@ -196,7 +205,7 @@ func (c *ControlCore) event(core int, e Event) {
 	}
 }
 
-// divide grants what is free to the shard cores that want it.
+// divide grants the free part of a resource to the shard cores that have requested more.
 func (c *ControlCore) divide(r Resource) {
 	for {
 		core, n, ok := c.budgets[r].grant()
@@ -207,8 +216,8 @@ func (c *ControlCore) divide(r Resource) {
 	}
 }
 
-// reclaim takes back from shard cores what others want. It is repeated until they have
-// something: a core that has nothing to give now may have later.
+// reclaim asks shard cores to give back what other shard cores have requested. It is called at every
+// tick until these have got something: a core that can give nothing back now may be able to later.
 func (c *ControlCore) reclaim(r Resource) {
 	b := &c.budgets[r]
 	keep, wanted := b.keep()
@@ -229,7 +238,7 @@ func (c *ControlCore) tick() {
 	c.tickLeave()
 	c.tickJournal()
 	c.reportLoad()
-	c.tickHandovers()
+	c.tickDirectHandoffs()
 	for r := range resources {
 		c.reclaim(r)
 	}
@@ -242,7 +251,7 @@ func (c *ControlCore) leave() {
 	}
 	c.leaving = true
 	c.leftBy = c.now.Add(c.cfg.LeaveTimeout)
-	c.orderAll(Leave{}) // whose answer is Held
+	c.orderAll(Leave{}) // the shard cores answer with Held
 }
 
 func (c *ControlCore) shutdownAck(in control.ShutdownAck) {
@@ -261,9 +270,9 @@ func (c *ControlCore) tickLeave() {
 	late := !c.now.Before(c.leftBy)
 	if (c.released || late) && !c.draining {
 		c.draining = true
-		c.orderAll(DrainAll{}) // what the coordinator does not count as ours
+		c.orderAll(DrainAll{}) // shards may be left here that the coordinator does not count as this region's
 	}
-	stranger := c.registered == 0 // no coordinator ever gave us anything
+	stranger := c.registered == 0 // no coordinator has ever given a shard to this region
 	if (c.released || stranger) && c.empty() || late {
 		c.left = true
 		c.emit(Left{})
@@ -275,9 +284,9 @@ func (c *ControlCore) tickLeave() {
 	}
 }
 
-// empty reports whether no shard core holds a shard, or will take one, or has states of
-// entities that the next owner may fetch. A core that has
-// not yet reported that it is leaving may still have an order to host one in its inbox.
+// empty reports whether no shard core holds a shard, will take a shard, or has states of entities that a
+// next owner may fetch. A core that has not reported yet that it is leaving may still have an order to
+// host a shard in its inbox.
 func (c *ControlCore) empty() bool {
 	for _, core := range c.cores {
 		if core.Kept > 0 && !mutant.On("leave-keeps") {

@@ -8,8 +8,8 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// receive takes a message that some process sent. It reports whether it is one for a
-// region.
+// receive takes a message of another process. It reports whether the message is of a kind that regions
+// take.
 func (c *ControlCore) receive(in Received) bool {
 	switch msg := in.Msg.(type) {
 	case control.HostShard:
@@ -30,8 +30,8 @@ func (c *ControlCore) receive(in Received) bool {
 	return true
 }
 
-// copy answers a watch with this region's copy of the table, if a copy will do. A watch
-// that is meant for a coordinator is answered as by one that stands by.
+// copy answers a WatchTable with this region's copy of the table, if the sender accepts a copy. If it does
+// not, the message was meant for a coordinator. Then the answer is that of a coordinator that stands by.
 func (c *ControlCore) copy(w control.WatchTable) control.Message {
 	if w.Copy || mutant.On("region-as-coordinator") {
 		return control.TableChanged{Delta: c.table.Delta(w.Version)}
@@ -39,8 +39,8 @@ func (c *ControlCore) copy(w control.WatchTable) control.Message {
 	return control.NotActive{}
 }
 
-// replied takes the answer to a call. It reports whether it is one that a region may
-// get.
+// replied takes the answer to a call of this region. It reports whether the answer is of a kind that
+// regions take.
 func (c *ControlCore) replied(in Replied) bool {
 	switch in.Asked.(type) {
 	case control.WatchTable:
@@ -93,7 +93,7 @@ func (c *ControlCore) watched(from string, answer control.Message) bool {
 	switch msg := answer.(type) {
 	case control.TableChanged:
 		if msg.Delta.Generation.Other(c.generation) && !mutant.On("table-generation") {
-			c.watcher.Failed(c.now, from) // the table of another journal; who registers there is told why not
+			c.watcher.Failed(c.now, from) // the table belongs to another journal; that coordinator refuses to register this region, and says why
 			break
 		}
 		c.tableChanged(from, msg.Delta)
@@ -117,7 +117,8 @@ func (c *ControlCore) tableChanged(from string, d sharding.TableDelta) {
 	c.current(d.Version.Term)
 	before := c.table.Version()
 	changed := c.table.Apply(d)
-	c.endHandovers(changed)
+	c.quarantine(d.Types)
+	c.endDirectHandoffs(changed)
 	c.forward(changed)
 	if len(changed)+len(d.Types) > 0 || c.table.Version() != before {
 		types := d.Types
@@ -152,8 +153,9 @@ func (c *ControlCore) poll() {
 	}
 }
 
-// report sends a message to a coordinator: to the one that asked or, if to is empty, to the
-// active one. If none is known, nothing is sent: the next active coordinator will ask.
+// report sends a message to the coordinator at the address to, which has asked for it. If to is empty, the
+// message goes to the active coordinator. If none is known, nothing is sent: the next active coordinator
+// will ask again.
 func (c *ControlCore) report(to string, msg control.Message) {
 	if to == "" {
 		to, _ = c.watcher.Active()
@@ -163,12 +165,12 @@ func (c *ControlCore) report(to string, msg control.Message) {
 	}
 }
 
-// repeated is a call to the coordinator that is repeated until what it asks for has
-// happened. There is one at a time: a coordinator that cannot store its facts holds the
-// answers back, and has no room for many calls of one region.
+// repeated is a call to the coordinator that is repeated until what it asks for has happened. At most
+// one call of a kind waits for its answer: a coordinator that cannot store its facts holds the answers
+// back, and has no room for many calls of one region.
 type repeated struct {
-	at      time.Time // of the last one
-	askedOf string    // address that has not answered the last one; empty: it was answered
+	at      time.Time // when the call was last made
+	askedOf string    // the address that has not answered the last call; empty: it was answered
 }
 
 func (r *repeated) answered(from string) {
@@ -186,16 +188,16 @@ func (c *ControlCore) due(r *repeated, to string) bool {
 	return r.at.IsZero() || c.now.Sub(r.at) >= pause
 }
 
-// announcing is how far the announcement to the coordinator of a new term has come. A
-// region says whose its journal is, so that one with the journal of another cluster is
-// given no shards. What it has read may be old when the answer comes: a refusal is
-// believed only if the journal is still whose it was.
+// announcing is how far the registration at the coordinator of a new term has come. The region first
+// reads from its journal which cluster the journal belongs to, and says so in Register. If this is
+// another cluster, the coordinator refuses the region. The owner of the journal may have changed since the
+// region read it. So the region believes a refusal only if it reads the same owner once more.
 type announcing struct {
 	call   repeated // Register, with the ReadJournalHeartbeat before it
 	number uint64   // of the newest ReadJournalHeartbeat
-	open   bool     // it is not answered
-	// refusal is what the coordinator said of a region with the journal of refused, to
-	// be believed if it is still that one's.
+	open   bool     // that ReadJournalHeartbeat is not answered
+	// refusal is why the coordinator has refused this region; empty: it has not. refused is the owner of
+	// the journal that the region had named then.
 	refusal string
 	refused control.JournalOwner
 }
@@ -234,7 +236,7 @@ func (c *ControlCore) journalHeartbeatRead(in JournalHeartbeatRead) {
 	a.open, a.call.askedOf = false, ""
 	c.generation = in.Generation
 	var journal control.JournalOwner
-	if in.OK && (in.Heartbeat.Cluster != 0 || in.Heartbeat.Term == 0) { // else an earlier version wrote it
+	if in.OK && (in.Heartbeat.Cluster != 0 || in.Heartbeat.Term == 0) { // else an earlier version of Roost wrote the heartbeat, without the cluster
 		journal = control.JournalOwner{Known: true, Cluster: in.Heartbeat.Cluster}
 	}
 	journal.Generation = in.Generation
@@ -242,7 +244,7 @@ func (c *ControlCore) journalHeartbeatRead(in JournalHeartbeatRead) {
 	case !c.unregistered():
 	case a.refusal == "":
 		to, _ := c.watcher.Active()
-		reg := control.Register{Name: c.cfg.Name, Version: c.cfg.Version, Last: c.registered, Journal: journal, Zone: c.cfg.Zone, Labels: c.cfg.Labels, Capacity: c.cfg.Capacity, HandsOver: true}
+		reg := control.Register{Name: c.cfg.Name, Version: c.cfg.Version, Last: c.registered, Journal: journal, Zone: c.cfg.Zone, Labels: c.cfg.Labels, Capacity: c.cfg.Capacity, HandsOffDirectly: true, Crash: c.crash()}
 		for i := range c.cfg.Turn.Types {
 			reg.Types = append(reg.Types, c.cfg.Turn.Types[i].Desc)
 		}
@@ -251,7 +253,7 @@ func (c *ControlCore) journalHeartbeatRead(in JournalHeartbeatRead) {
 	case journal == a.refused:
 		c.fail(a.refusal)
 	}
-	a.refusal = "" // it was refused for what it said of the journal, maybe: it is repeated
+	a.refusal = "" // the owner of the journal has changed, which may have been the reason for the refusal: Register is repeated
 }
 
 func (c *ControlCore) registerAck(from string, asked control.Register, in control.RegisterAck) {
@@ -261,9 +263,9 @@ func (c *ControlCore) registerAck(from string, asked control.Register, in contro
 	switch {
 	case in.Refusal == "" && in.Term <= c.registered: // known
 	case in.Refusal == "":
-		c.registered = in.Term
+		c.registered, c.crashTold = in.Term, c.crashTold || asked.Crash.Of != 0
 		c.announcing.call = repeated{}
-		c.health.told = time.Time{} // it may know nothing yet
+		c.health.told = time.Time{} // the new coordinator may not have the journal report yet
 		c.loads.call, c.loads.taken = repeated{}, false
 		c.emit(Registered{With: from, Term: in.Term})
 		c.readiness.call = repeated{}

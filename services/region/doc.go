@@ -57,12 +57,12 @@
 //
 //   - The region knows a row of the shard with a higher epoch.
 //   - The successor has refused.
-//   - [Config.HandoverTimeout] has passed.
+//   - [Config.SuccessorTimeout] has passed.
 //
 // The successor claims the shard at the epoch that the coordinator has reserved for the successor. The
 // successor reports the claim to the old owner, and to the active coordinator if there is one. Both
 // regions then know that the successor serves the shard. They answer FindShards accordingly, even if no
-// coordinator has stored the new owner yet. See handover.go.
+// coordinator has stored the new owner yet. See direct.go.
 //
 // A row of the table, a command or the fence may show that the shard has a higher epoch. In each of
 // these cases, the region stops the shard at once.
@@ -97,10 +97,10 @@
 //  1. The driver never steps a core in two goroutines at a time. It may step different cores at
 //     the same time. All cores get their times from the same monotonic clock. The driver steps every
 //     core with a [Tick] about every 20 ms.
-//  2. The driver steps the shard core that a [ToCore] names with the order in the ToCore. It steps the
-//     control core with each [Event], in a [FromCore]. No ToCore and no Event gets lost. ToCores to
-//     one shard core, and Events from one shard core, arrive in their order. They may take any
-//     time, and other cores may be stepped meanwhile.
+//  2. A [ToCore] names a shard core and has an order: the driver steps this shard core with this
+//     order. The driver wraps each [Event] into a [FromCore], and steps the control core with it.
+//     No ToCore and no Event gets lost. ToCores to one shard core, and Events from one shard core,
+//     arrive in their order. They may take any time, and other cores may be stepped meanwhile.
 //  3. Each command goes to the shard core of its entity's shard ([Config.CoreOf]). The commands of one
 //     connection reach that shard core in their order. If the region does not host the type of a
 //     command, the command may go to any shard core. Before a command goes to a core, the driver checks
@@ -112,7 +112,7 @@
 //     package turn lists. Each answer goes back to the same shard core, in a [Turn].
 //  5. The driver sends each [Claim] to the journal, and answers each Claim with [Claimed], however
 //     late. If the result of the Claim is not known, Claimed has the verdict UnknownOutcome.
-//     The driver performs [ProbeJournal] and [ReadJournalHeartbeat] beside the loop. Their answers may
+//     The driver performs [TestJournal] and [ReadJournalHeartbeat] beside the loop. Their answers may
 //     get lost. For [FetchKept], the driver asks another region, beside the loop, and answers with
 //     one [KeptFetched].
 //     A [GiveKept] comes from another region, and the shard core answers it with one [Kept]. If the
@@ -122,7 +122,7 @@
 //     other Send may get lost. A [Reply] may get lost, too.
 //  7. After [Left], the process may leave the membership. After [Fail], the process stops.
 //  8. The driver runs the router as package router says. The driver steps the router with each [Feed],
-//     as a Table, in their order. While the region drains, the router keeps running, because running
+//     as a router.TableChange, in their order. While the region drains, the router keeps running, because running
 //     turns may send commands. When no command comes in any more, the driver stops the router.
 //
 // The driver has this loop for the control core:

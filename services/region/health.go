@@ -10,7 +10,7 @@ import (
 
 // A region without a journal can serve nothing that is stored, and nobody else sees
 // that: other members and the coordinator still hear it. So it judges its journal by
-// the operations that succeed, and probes it when none has for a while: an idle region
+// the operations that succeed, and tests it when none has for a while: an idle region
 // notices the beginning and the end of an outage too.
 
 // JournalPath is a way to the journal. Backends may use different connections for
@@ -36,10 +36,10 @@ func (p JournalPath) String() string {
 // pathHealth is what is known of one path.
 type pathHealth struct {
 	heard  time.Time // last success; zero: the core has just begun
-	asking time.Time // when the first probe was sent that nothing has answered since; zero: none
-	asked  time.Time // when the newest probe was sent
-	number uint64    // of the newest probe
-	open   bool      // the newest probe is not answered
+	asking time.Time // when the first test was sent that nothing has answered since; zero: none
+	asked  time.Time // when the newest test was sent
+	number uint64    // of the newest test
+	open   bool      // the newest test is not answered
 }
 
 // health is the region's judgement of its journal.
@@ -64,7 +64,7 @@ func (c *ControlCore) Journal() (state sharding.JournalState, since, heard time.
 }
 
 // answered notes that an operation has succeeded at a time: that the journal has
-// answered it. A probe that was sent after that is still open.
+// answered it. A test that was sent after that is still open.
 func (c *ControlCore) answered(p JournalPath, at time.Time) {
 	e := &c.health.paths[p]
 	if at.After(e.heard) {
@@ -78,7 +78,7 @@ func (c *ControlCore) answered(p JournalPath, at time.Time) {
 	}
 }
 
-func (c *ControlCore) probed(in Probed) {
+func (c *ControlCore) journalTested(in JournalTested) {
 	if e := &c.health.paths[in.Path]; in.Number == e.number {
 		e.open = false
 	}
@@ -105,7 +105,7 @@ func (c *ControlCore) tickJournal() {
 		if paused && !e.asking.IsZero() {
 			e.asking = c.now // one's own pause is not the journal's silence
 		}
-		c.probe(p, e)
+		c.test(p, e)
 		silent = silent || !e.asking.IsZero() && c.now.Sub(e.asking) >= c.cfg.JournalPatience
 		answers = answers && e.heard.After(h.since)
 	}
@@ -119,30 +119,30 @@ func (c *ControlCore) tickJournal() {
 	case h.state == sharding.JournalRecovering && c.now.Sub(h.since) >= c.cfg.JournalRecovery:
 		c.journalIs(sharding.JournalAnswers)
 	}
-	if h.state != sharding.JournalAnswers && c.now.Sub(h.told) >= c.cfg.JournalProbe {
+	if h.state != sharding.JournalAnswers && c.now.Sub(h.told) >= c.cfg.JournalTestAfter {
 		c.reportJournal()
 	}
 }
 
-// gap reports whether nothing has succeeded for longer than the pause between two probes.
+// gap reports whether nothing has succeeded for longer than the pause between two tests.
 func (c *ControlCore) gap() bool {
 	for p := range journalPaths {
-		if c.now.Sub(c.health.paths[p].heard) >= 2*c.cfg.JournalProbe {
+		if c.now.Sub(c.health.paths[p].heard) >= 2*c.cfg.JournalTestAfter {
 			return true
 		}
 	}
 	return false
 }
 
-// probe asks the journal, if nothing has succeeded for Config.JournalProbe. An
-// unanswered probe is sent again after Config.JournalPatience, since its answer may
+// test asks the journal, if nothing has succeeded for Config.JournalTestAfter. An
+// unanswered test is sent again after Config.JournalPatience, since its answer may
 // never come.
-func (c *ControlCore) probe(p JournalPath, e *pathHealth) {
-	pause := c.cfg.JournalProbe
+func (c *ControlCore) test(p JournalPath, e *pathHealth) {
+	pause := c.cfg.JournalTestAfter
 	if e.open {
 		pause = c.cfg.JournalPatience
 	}
-	if c.now.Sub(e.heard) < c.cfg.JournalProbe || c.now.Sub(e.asked) < pause {
+	if c.now.Sub(e.heard) < c.cfg.JournalTestAfter || c.now.Sub(e.asked) < pause {
 		return
 	}
 	if e.asking.IsZero() {
@@ -150,7 +150,7 @@ func (c *ControlCore) probe(p JournalPath, e *pathHealth) {
 	}
 	e.asked, e.open = c.now, true
 	e.number++
-	c.emit(ProbeJournal{Path: p, Number: e.number})
+	c.emit(TestJournal{Path: p, Number: e.number})
 }
 
 func (c *ControlCore) journalIs(s sharding.JournalState) {

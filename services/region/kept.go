@@ -18,11 +18,11 @@ import (
 
 // keptShard are the states of a shard's entities that this region keeps for the next owner.
 type keptShard struct {
-	epoch  sharding.Epoch // at which the region held the shard
+	epoch  sharding.Epoch // the epoch at which the region held the shard
 	states []turn.Kept
 	bytes  int
-	until  time.Time // the states are dropped then if nobody has fetched them
-	// unowned says that the shard has no owner now who could fetch the states.
+	until  time.Time // if nobody has fetched the states by then, they are dropped
+	// unowned says that the shard has no owner now that could fetch the states.
 	unowned bool
 }
 
@@ -100,8 +100,8 @@ func (m *ShardCore) giveKept(in GiveKept) {
 	m.emit(o)
 }
 
-// takeKept returns the kept states of a shard, for the owner of an epoch, and keeps them no
-// longer. stopped is what that owner says about the epoch at which the shard was stopped here.
+// takeKept returns the kept states of a shard for its owner at an epoch, and keeps them no longer. The
+// parameter stopped is the epoch at which this region has stopped the shard, as that owner says.
 func (m *ShardCore) takeKept(id sharding.ShardID, epoch, stopped sharding.Epoch) []turn.Kept {
 	t := m.typeOfShard(id)
 	if t == nil {
@@ -177,9 +177,9 @@ func (m *ShardCore) setUnowned(k *keptShard, unowned bool) {
 	k.unowned = unowned
 }
 
-// keptWanted counts what an owner may still want of the kept states: the shards whose states it
-// may still fetch, and the [Kept] that are being sent.
-func (m *ShardCore) keptWanted() int { return m.giving + m.keptShards - m.keptUnowned }
+// keptUnfetched counts the shards whose kept states a next owner may still fetch, and the [Kept] that are
+// being sent.
+func (m *ShardCore) keptUnfetched() int { return m.giving + m.keptShards - m.keptUnowned }
 
 // tickKept ends what takes too long. Shards that have waited too long for states are served
 // without them, and states that nobody has fetched in time are dropped.

@@ -13,11 +13,11 @@ import (
 
 // loadReports is what this region has reported of the loads of its shards.
 type loadReports struct {
-	cores []*ShardLoads    // the newest of each shard core; nil: none yet
-	node  control.NodeLoad // the newest
+	cores []*ShardLoads    // the newest loads of each shard core; nil: it has measured none yet
+	node  control.NodeLoad // the newest measurement of the machine and the process
 	call  repeated         // ReportLoad
-	// number is that of the newest report, and told what the coordinator knows by it, sorted by
-	// shard, if it has taken the report (taken).
+	// number is the number of the newest report. taken says that the coordinator has acknowledged it. told
+	// has the loads that the coordinator knows then, sorted by shard.
 	number uint64
 	told   []control.ShardLoad
 	taken  bool
@@ -29,7 +29,7 @@ func (c *ControlCore) reportLoad() {
 	to, _, registered := c.Coordinator()
 	pause := c.cfg.LoadInterval
 	if r.call.askedOf == to {
-		pause = max(pause, c.cfg.Watch.Timeout) // the answer may never come
+		pause = max(pause, c.cfg.Watch.Timeout) // the last report is not answered, and perhaps never will be
 	}
 	if c.cfg.LoadInterval == 0 || !registered || c.left || c.now.Sub(r.call.at) < pause || slices.Contains(r.cores, nil) {
 		return
@@ -54,15 +54,15 @@ func (c *ControlCore) reportLoad() {
 	c.emit(Send{To: to, Msg: report})
 }
 
-// loadTaken: a coordinator has taken a report.
+// loadTaken notes that a coordinator has acknowledged a report.
 func (c *ControlCore) loadTaken(asked control.ReportLoad, in control.LoadAck) {
 	if c.current(in.Term) && in.Term == c.registered && asked.Number == c.loads.number {
 		c.loads.taken = true
 	}
 }
 
-// changes returns what is to be reported if a coordinator knows the loads of before, and what it
-// knows then. Both lists are sorted by shard.
+// changes returns the report to a coordinator that knows the loads in before, and the loads that it knows
+// then. All lists are sorted by shard.
 func changes(before, now []control.ShardLoad) (report, told []control.ShardLoad) {
 	for len(before)+len(now) > 0 {
 		order := 1

@@ -38,7 +38,7 @@ import (
 //	command R EPOCH TYPE/ID CMD [size=N]
 //	loaded SEQ | done R [events=N] [event=NAME] [ran=MS] | appended VERDICT [EPOCH] | fence VERDICT [EPOCH] | stopped [STATE]
 //	wakes [TYPE/ID=MS…]                   answers the oldest ReadWakes: wake-ups w that are due in MS
-//	probed ok|lost                        answers the oldest ProbeJournal
+//	tested ok|lost                        answers the oldest TestJournal
 //	count-due                             from now on CountDue is shown, and answered by:
 //	due N [term=N] | due-failed           answers the last CountDue; without count-due it is 0 at once
 //	taken [term=N] | not-taken            answers the last ReportLoad
@@ -81,7 +81,7 @@ type scenario struct {
 	reads     []of[wakeup.Read]
 	fences    []of[turn.ReadFence]
 	stops     []of[turn.Stop]
-	probes    []region.ProbeJournal
+	tests     []region.TestJournal
 	fetches   []region.FetchKept
 	given     int // bytes of the last states
 }
@@ -165,7 +165,7 @@ func (s *scenario) wakes(rows []string) []string {
 		name, due, _ := strings.Cut(text, "=")
 		typ, id, _ := strings.Cut(name, "/")
 		e := sharding.Entity{Type: sharding.EntityType(typ), ID: sharding.EntityID(id)}
-		page.Rows = append(page.Rows, wakeup.Row{
+		page.Wakes = append(page.Wakes, wakeup.Stored{
 			Shard: s.shardOf(e), Entity: e, WakeRef: sharding.WakeRef{Kind: sharding.ReminderWake, Name: "w", Seq: 1},
 			Due: s.now.UnixMilli() + int64(number(due)), Input: sharding.Input{Command: "Add"},
 		})
@@ -221,6 +221,13 @@ func (s *scenario) command(f []string) []string {
 		return s.step(region.Coordinators{Addrs: f[1:]})
 	case "table":
 		return s.watched(control.TableChanged{Delta: s.delta(f[1:])})
+	case "quarantined": // 1 7 a: the table at version 1.7 says that T/a is quarantined
+		d := s.delta(f[1:3])
+		d.Full, d.Rows = false, nil
+		for _, id := range f[3:] {
+			d.Types[0].Quarantined = append(d.Types[0].Quarantined, sharding.Quarantined{ID: sharding.EntityID(id), Why: "by the test"})
+		}
+		return s.watched(control.TableChanged{Delta: d})
 	case "standby":
 		return s.watched(control.NotActive{Active: sharding.NodeID{Addr: f[1], UID: 9}, Term: sharding.Term(number(f[2]))})
 	case "watch-failed":
@@ -248,6 +255,9 @@ func (s *scenario) command(f []string) []string {
 					m.Previous.Owner = self
 				}
 			}
+			if v := epoch(cmp.Or(opt["table"], "0.0")); v != 0 {
+				m.Table = sharding.Version{Term: v.Term(), N: uint64(v.Counter())}
+			}
 			if owner := opt["released"]; owner != "" {
 				m.Released = true
 				return s.step(region.Received{From: owner, UID: 2, Msg: m})
@@ -262,7 +272,11 @@ func (s *scenario) command(f []string) []string {
 	case "started-at", "refused-at": // r2 T/0 1.2: another region says so
 		var m control.Message = control.ShardStarted{Shard: shard(f[2]), Epoch: epoch(f[3])}
 		if f[0] == "refused-at" {
-			m = control.HostRefused{Shard: shard(f[2]), Epoch: epoch(f[3]), Above: epoch(f[3])}
+			refused := control.HostRefused{Shard: shard(f[2]), Epoch: epoch(f[3]), Above: epoch(f[3])}
+			if owner, at, ok := strings.Cut(opt["row"], "@"); ok {
+				refused.Row = sharding.Row{Shard: refused.Shard, Owner: sharding.NodeID{Addr: owner, UID: 2}, Epoch: epoch(at), Phase: sharding.Serving}
+			}
+			m = refused
 		}
 		return s.step(region.Received{From: f[1], Msg: m})
 	case "find": // T/0 T/1
@@ -293,13 +307,13 @@ func (s *scenario) command(f []string) []string {
 		return s.stepShard(s.coreOf(s.shardOf(entity)), region.Command{Request: turn.RequestID(number(f[1])), Epoch: epoch(f[2]), Env: &sharding.Envelope{
 			Entity: entity, Command: f[4], ID: sharding.CommandID("k" + f[1]), Keyed: true, Payload: make([]byte, number(opt["size"])),
 		}})
-	case "probed":
-		p := pop(&s.probes)
+	case "tested":
+		p := pop(&s.tests)
 		v := sharding.UnknownOutcome
 		if f[1] == "ok" {
 			v = sharding.RefusedEpoch
 		}
-		return s.step(region.Probed{Path: p.Path, Number: p.Number, Verdict: v})
+		return s.step(region.JournalTested{Path: p.Path, Number: p.Number, Verdict: v})
 	case "count-due":
 		s.dues = &region.Send{}
 		return nil
@@ -467,7 +481,7 @@ func (s *scenario) stepShard(core int, in region.ShardInput) []string {
 	}
 	for _, e := range out.Events {
 		if len(s.shards) > 1 {
-			lines = append(lines, fmt.Sprintf("< core %d %s %+v", core, name(e), e))
+			lines = append(lines, strings.Replace(fmt.Sprintf("< core %d %s %+v", core, name(e), e), noRow, "", 1))
 		}
 		lines = append(lines, s.between(func() []string { return s.step(region.FromCore{Core: core, Event: e}) })...)
 	}
@@ -480,9 +494,12 @@ func name(v any) string {
 	return text[strings.Index(text, ".")+1:]
 }
 
+// noRow is what most refusals do not say.
+var noRow = fmt.Sprintf(" Row:%+v", sharding.Row{})
+
 // send shows a control message.
 func (s *scenario) send(o region.Send) string {
-	fields := fmt.Sprintf("%+v", o.Msg)
+	fields := strings.Replace(fmt.Sprintf("%+v", o.Msg), noRow, "", 1)
 	switch m := o.Msg.(type) {
 	case control.WatchTable:
 		s.watches = append(s.watches, o)
@@ -523,8 +540,8 @@ func (s *scenario) perform(o region.ControlOutput) string {
 	switch o := o.(type) {
 	case region.Send:
 		return s.send(o)
-	case region.ProbeJournal:
-		s.probes = append(s.probes, o)
+	case region.TestJournal:
+		s.tests = append(s.tests, o)
 	case region.Feed:
 		return fmt.Sprintf("Feed version %v full %t active %q rows %v", o.Delta.Version, o.Delta.Full, o.Active, o.Delta.Rows)
 	case region.JournalChanged:

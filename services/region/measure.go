@@ -113,12 +113,5 @@ func (h *heaviest) end() ShardLoads {
 
 // heavier orders the shards with the most load first.
 func heavier(a, b control.ShardLoad) int {
-	return cmp.Or(cmp.Compare(weight(b.Load), weight(a.Load)), a.Shard.Compare(b.Shard))
-}
-
-// weight is what a load costs in microseconds of a processor per second, about as the
-// strategy "load" counts it by default (allocation.DefaultConfig). It only decides which shards
-// are reported by themselves.
-func weight(l sharding.Load) uint64 {
-	return l.HandlerMicros + l.MilliCommands/50 + l.JournalBytes/100 + l.Entities/10 + l.Bytes/4096
+	return cmp.Or(cmp.Compare(b.Load.Weight(), a.Load.Weight()), a.Shard.Compare(b.Shard))
 }

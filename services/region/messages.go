@@ -12,18 +12,18 @@ import (
 	"github.com/roost-cluster/roost/libs/wakeup"
 )
 
-// ControlInput is one message to the control core. The set is closed.
+// ControlInput is an input of the control core. Only this package defines inputs.
 type ControlInput interface{ controlInput() }
 
-// ControlOutput is one thing that the driver of the control core must do, in order. The
-// set is closed.
+// ControlOutput is an output of the control core. The driver performs the outputs in their order. Only this
+// package defines outputs.
 type ControlOutput interface{ controlOutput() }
 
-// ShardInput is one message to a shard core. The set is closed.
+// ShardInput is an input of a shard core. Only this package defines inputs.
 type ShardInput interface{ shardInput() }
 
-// ShardOutput is one thing that the driver of a shard core must do, besides those that
-// the entity core wants. The set is closed.
+// ShardOutput is an output of a shard core. The outputs of its entity core are a list of their own, see
+// [Outputs]. Only this package defines outputs.
 type ShardOutput interface{ shardOutput() }
 
 // Order is an input of a shard core that comes from the control core.
@@ -37,37 +37,36 @@ type Event interface{ event() }
 
 // Inputs of the control core.
 type (
-	// Received is a control message. From is the address of its sender, if known, and UID its
-	// incarnation. A message with a Call is answered by a Reply.
+	// Received brings a control message. From is the address of the sender, if it is known, and UID is the
+	// sender's incarnation. A message with a Call is answered by a Reply.
 	Received struct {
 		From string
 		UID  sharding.NodeUID
 		Call control.Call
 		Msg  control.Message
 	}
-	// Replied is the answer of the process at From to Asked, a Send that is a call. A
-	// nil Msg: there is none.
+	// Replied brings the answer of the process at From to a Send that is a call. Asked is the message of
+	// that Send. If there is no answer, Msg is nil.
 	Replied struct {
 		From       string
 		Asked, Msg control.Message
 	}
-	// Coordinators is what membership and discovery say: where coordinators
-	// may be.
+	// Coordinators has the addresses of possible coordinators, from membership and discovery.
 	Coordinators struct{ Addrs []string }
-	// Probed answers ProbeJournal. The verdict on a load is Durable if the journal
+	// JournalTested answers TestJournal. The verdict on a load is Durable if the journal
 	// answered it, even with no record.
-	Probed struct {
+	JournalTested struct {
 		Path    JournalPath
 		Number  uint64
 		Verdict sharding.Verdict
 	}
-	// JournalHeartbeatRead answers ReadJournalHeartbeat: the last heartbeat in the
-	// journal, zero if there is none. Not OK: it cannot be read.
+	// JournalHeartbeatRead answers ReadJournalHeartbeat. Heartbeat is the last journal heartbeat; zero:
+	// there is none. If OK is false, it could not be read.
 	JournalHeartbeatRead struct {
 		Number    uint64
 		Heartbeat sharding.JournalHeartbeat
 		OK        bool
-		// Generation is that of the journal, whether or not it answered.
+		// Generation is the generation of the journal. It is known even if OK is false.
 		Generation sharding.Generation
 	}
 	// FromCore is an event of a shard core.
@@ -78,10 +77,11 @@ type (
 	// Leave: drain all shards and leave (SIGTERM). The answer is Left. The control core
 	// passes Leave on to the shard cores, which take no shard from then on.
 	Leave struct{}
-	// FeedRouter: an entity of this region has sent its first command. From now on the
-	// router is told of the route table, by Feed.
+	// FeedRouter says that an entity of this region has sent the region's first command. From now on the
+	// router gets the route table, by Feed.
 	FeedRouter struct{}
-	// NodeMeasured is what the process has and uses now. It comes every second or so.
+	// NodeMeasured has what the machine has, and what the process uses of it now. It comes about once a
+	// second.
 	NodeMeasured struct{ Load control.NodeLoad }
 	// Tick lets time pass; the driver sends one to every core every 20 ms or so.
 	Tick struct{}
@@ -89,9 +89,9 @@ type (
 
 // Outputs of the control core.
 type (
-	// Send sends a control message to the process at an address. If it is a call, it is
-	// answered by Replied. Any other may get lost, and the core repeats it.
-	// UID is the incarnation that is meant; 0: whichever is there.
+	// Send sends a control message to the process at an address. If the message is a call, the Send is
+	// answered by Replied. Any other message may get lost, and the core repeats it. UID is the incarnation
+	// that must get the message; 0: any incarnation.
 	Send struct {
 		To  string
 		UID sharding.NodeUID
@@ -110,51 +110,51 @@ type (
 	// ReadJournalHeartbeat asks to which cluster the journal belongs. Answered by
 	// JournalHeartbeatRead.
 	ReadJournalHeartbeat struct{ Number uint64 }
-	// Registered says that the coordinator of a term has taken this region in.
+	// Registered says that the coordinator of a term has registered this region.
 	Registered struct {
 		With string
 		Term sharding.Term
 	}
-	// ProbeJournal asks the journal something that has no effect, on the way that
-	// claims and appends take, or on that of loads. Answered by Probed.
-	ProbeJournal struct {
+	// TestJournal sends the journal a request that has no effect, on one of two paths: that of claims and
+	// appends, or that of loads. Answered by JournalTested.
+	TestJournal struct {
 		Path   JournalPath
 		Number uint64
 	}
-	// JournalChanged says, once, that this region judges its journal differently.
-	// Nothing has succeeded there since Heard.
+	// JournalChanged says that the state of the journal has changed, as this region sees it. Heard is when
+	// the journal last answered.
 	JournalChanged struct {
 		State sharding.JournalState
 		Heard time.Time
 	}
-	// Feed is an input of the region's router, as a Table of package router: what the route table has
-	// gained since the Feed before, and the address of the active coordinator.
+	// Feed becomes a TableChange of package router, for the region's router. It has the changes of the route
+	// table since the Feed before it, and the address of the active coordinator.
 	Feed struct {
 		Delta  sharding.TableDelta
 		Active string
 	}
-	// Left: all shards are handed off, or the time for that is over. The region may
-	// leave the membership.
+	// Left says that all shards are handed off, or that the time for this is over. The region may leave the
+	// membership.
 	Left struct{}
-	// Fail: the region cannot go on (its registration was refused). The
-	// process stops with the reason.
+	// Fail says that the region cannot go on, because its registration was refused. The process stops, and
+	// reports the reason.
 	Fail struct{ Reason string }
 )
 
 // Orders of the control core, and what they are for.
 type (
-	// Host: the coordinator at From gives the shard to this region; or the region at From, which
-	// has released it.
+	// Host gives the shard to this region. From is the address of the coordinator, or of the region that has
+	// released the shard.
 	Host struct {
 		From  string
 		Shard sharding.ShardID
 		Epoch sharding.Epoch
-		// Previous names the region that has kept the states of the entities; zero: none has.
+		// Previous names the region that has kept the states of the entities; zero: no region has.
 		Previous control.Previous
 		// Released says that From is a region.
 		Released bool
 	}
-	// HandOff: the coordinator at From wants the shard back.
+	// HandOff orders the region to release the shard. From is the address of the coordinator.
 	HandOff struct {
 		From  string
 		Shard sharding.ShardID
@@ -164,13 +164,13 @@ type (
 	Rows struct{ Rows []sharding.Row }
 	// DrainAll releases all shards, after Leave.
 	DrainAll struct{}
-	// Grant answers Want: the core may use that much more.
+	// Grant answers RequestRoom: the core may use N more of the resource.
 	Grant struct {
 		Resource Resource
 		N        int
 	}
-	// Reclaim asks the core to give back what it does not use, and all that is above Keep as
-	// soon as it is not used any more.
+	// Reclaim asks the core to give back what it does not use of the resource. It also gives back all that
+	// is above Keep, as soon as that is no longer in use.
 	Reclaim struct {
 		Resource Resource
 		Keep     int
@@ -179,12 +179,12 @@ type (
 
 // Other inputs of a shard core.
 type (
-	// Command came over a link: routed here by a table that may be stale. It ends with
-	// exactly one Answer, NotMine or Refuse.
+	// Command is a command that a router has sent to this region, perhaps by an outdated row. Each Command
+	// ends with exactly one Answer, NotMine or Refuse.
 	Command struct {
 		Request turn.RequestID
 		Epoch   sharding.Epoch
-		// Env is copied where it is kept.
+		// Env is the command. The core copies it if it keeps it.
 		Env *sharding.Envelope
 	}
 	// Claimed answers Claim.
@@ -194,15 +194,14 @@ type (
 		Verdict sharding.Verdict
 		Fence   sharding.Fence
 	}
-	// KeptFetched answers FetchKept: with no states if there are none, or if they cannot be
-	// had.
+	// KeptFetched answers FetchKept. If there are no states, or they could not be fetched, Kept is empty.
 	KeptFetched struct {
 		Shard sharding.ShardID
 		Epoch sharding.Epoch
 		Kept  []turn.Kept
 	}
-	// GiveKept: the region that owns the shard at Epoch asks for the states that this region has
-	// kept since it stopped the shard at the epoch Stopped. Answered by Kept.
+	// GiveKept asks for the states that this region has kept since it stopped the shard at the epoch
+	// Stopped. The region that owns the shard at Epoch has asked for them. Answered by Kept.
 	GiveKept struct {
 		Call    control.Call
 		Shard   sharding.ShardID
@@ -214,11 +213,11 @@ type (
 	KeptSent struct{ Bytes int }
 	// WakesRead answers ReadWakes.
 	WakesRead struct{ Page wakeup.Page }
-	// DeletedRead answers ReadDeleted.
-	DeletedRead struct{ Page purge.Page }
+	// PurgesRead answers ReadPurges.
+	PurgesRead struct{ Page purge.Page }
 	// Purged answers Purge.
 	Purged struct{ purge.Purged }
-	// SetPassivation gives a type another strategy. Its limit is the region's.
+	// SetPassivation gives a type another strategy. The limit in the strategy is for the whole region.
 	SetPassivation struct {
 		Type     sharding.EntityType
 		Strategy passivation.Strategy
@@ -231,7 +230,7 @@ type (
 
 // Outputs of a shard core.
 type (
-	// Claim takes the shard in the journal. Answered by Claimed.
+	// Claim claims the shard in the journal. Answered by Claimed.
 	Claim struct {
 		Shard sharding.ShardID
 		Epoch sharding.Epoch
@@ -242,12 +241,11 @@ type (
 		Shard    sharding.ShardID
 		Epoch    sharding.Epoch
 		Previous control.Previous
-		// Within is how long the driver may take. After that it answers with the states that
-		// have come by then.
+		// Within is how long the driver may take. Then it answers with the states that have come by then.
 		Within time.Duration
 	}
 	// Kept answers GiveKept. The core does not keep the states any longer: if they get lost on
-	// the way, nobody has them. If there are any, KeptSent must follow.
+	// the way, nobody has them. If States is not empty, the driver must answer with KeptSent.
 	Kept struct {
 		Call   control.Call
 		States []turn.Kept
@@ -255,19 +253,19 @@ type (
 	}
 	// ReadWakes reads wake-ups of the shards. Answered by WakesRead.
 	ReadWakes struct{ Read wakeup.Read }
-	// ReadDeleted reads which lives of the shards' entities have ended and are due to be purged.
-	// Answered by DeletedRead.
-	ReadDeleted struct{ Read purge.Read }
-	// Purge purges these lives. Answered by Purged.
+	// ReadPurges reads the purges that are due: which lives of the shards' entities have ended.
+	// Answered by PurgesRead.
+	ReadPurges struct{ Read purge.Read }
+	// Purge purges a life. Answered by Purged.
 	Purge struct{ purge.Purge }
-	// NotMine refuses a command; it was definitely not applied here.
+	// NotMine refuses a command, which was definitely not applied here.
 	NotMine struct {
 		Request turn.RequestID
 		// Refused is the epoch at which the command was routed, or at which the
 		// region served the shard until now.
 		Refused sharding.Epoch
-		// Row is the newest one known, with zero Epoch if there is none. Its Shard
-		// is set even then, unless this region does not know its type.
+		// Row is the newest row of the shard that this region knows. If it knows none, Epoch is 0, and only
+		// Shard is set. If the region does not host the type, Shard is not set either.
 		Row sharding.Row
 	}
 	// Refuse answers a command that was definitely not delivered.
@@ -279,29 +277,29 @@ type (
 
 // Events of a shard core.
 type (
-	// Report is a message to the coordinator at To, or to the watched one if To is empty.
+	// Report sends a message to the coordinator at To. If To is empty, it goes to the active coordinator.
 	Report struct {
 		To  string
 		Msg control.Message
 	}
 	// Held says how many shards the core holds now, and whether it is leaving. A core that is
-	// leaving takes no more shards. Kept is of how many shards the core has states that the
-	// next owner may still fetch.
+	// leaving takes no more shards. Kept is the number of shards whose kept states a next owner may still
+	// fetch.
 	Held struct {
 		Shards  int
 		Leaving bool
 		Kept    int
 	}
-	// JournalAnswered: the journal has answered an operation, the last one at At.
+	// JournalAnswered says that the journal has answered an operation, the last time at At.
 	JournalAnswered struct {
 		Path JournalPath
 		At   time.Time
 	}
 	// Measured has the loads of the core's shards.
 	Measured struct{ ShardLoads }
-	// Want asks for more of what is almost used up. Answered by Grant, once there is
-	// something to grant.
-	Want struct{ Resource Resource }
+	// RequestRoom requests more of a resource of which the core has little left. It is answered by Grant,
+	// when something can be granted.
+	RequestRoom struct{ Resource Resource }
 	// Return gives back what was granted.
 	Return struct {
 		Resource Resource
@@ -315,7 +313,7 @@ func (c Command) String() string {
 	return fmt.Sprintf("{Request:%d Epoch:%v Env:%+v}", c.Request, c.Epoch, *c.Env)
 }
 
-// String leaves out who has kept states, if nobody has.
+// String leaves out Previous if no region has kept states.
 func (h Host) String() string {
 	if h.Released {
 		return fmt.Sprintf("{From:%s Shard:%v Epoch:%v Released:true}", h.From, h.Shard, h.Epoch)
@@ -326,7 +324,7 @@ func (h Host) String() string {
 	return fmt.Sprintf("{From:%s Shard:%v Epoch:%v Previous:%+v}", h.From, h.Shard, h.Epoch, h.Previous)
 }
 
-// String leaves out what is kept, if that is nothing.
+// String leaves out Kept if it is 0.
 func (h Held) String() string {
 	if h.Kept == 0 {
 		return fmt.Sprintf("{Shards:%d Leaving:%t}", h.Shards, h.Leaving)
@@ -337,7 +335,7 @@ func (h Held) String() string {
 func (Received) controlInput()             {}
 func (Replied) controlInput()              {}
 func (Coordinators) controlInput()         {}
-func (Probed) controlInput()               {}
+func (JournalTested) controlInput()        {}
 func (JournalHeartbeatRead) controlInput() {}
 func (FromCore) controlInput()             {}
 func (Leave) controlInput()                {}
@@ -350,7 +348,7 @@ func (Reply) controlOutput()                {}
 func (ToCore) controlOutput()               {}
 func (ReadJournalHeartbeat) controlOutput() {}
 func (Registered) controlOutput()           {}
-func (ProbeJournal) controlOutput()         {}
+func (TestJournal) controlOutput()          {}
 func (JournalChanged) controlOutput()       {}
 func (Feed) controlOutput()                 {}
 func (Left) controlOutput()                 {}
@@ -377,23 +375,23 @@ func (WakesRead) shardInput()   {}
 func (KeptFetched) shardInput() {}
 func (GiveKept) shardInput()    {}
 func (KeptSent) shardInput()    {}
-func (DeletedRead) shardInput() {}
+func (PurgesRead) shardInput()  {}
 func (Purged) shardInput()      {}
 func (Turn) shardInput()        {}
 func (Tick) shardInput()        {}
 
-func (Claim) shardOutput()       {}
-func (ReadWakes) shardOutput()   {}
-func (FetchKept) shardOutput()   {}
-func (Kept) shardOutput()        {}
-func (ReadDeleted) shardOutput() {}
-func (Purge) shardOutput()       {}
-func (NotMine) shardOutput()     {}
-func (Refuse) shardOutput()      {}
+func (Claim) shardOutput()      {}
+func (ReadWakes) shardOutput()  {}
+func (FetchKept) shardOutput()  {}
+func (Kept) shardOutput()       {}
+func (ReadPurges) shardOutput() {}
+func (Purge) shardOutput()      {}
+func (NotMine) shardOutput()    {}
+func (Refuse) shardOutput()     {}
 
 func (Report) event()          {}
 func (Held) event()            {}
 func (JournalAnswered) event() {}
 func (Measured) event()        {}
-func (Want) event()            {}
+func (RequestRoom) event()     {}
 func (Return) event()          {}

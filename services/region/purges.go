@@ -4,7 +4,7 @@ import (
 	"github.com/roost-cluster/roost/libs/purge"
 )
 
-// purgesOfCore is the part of Purge that a shard core has.
+// purgesOfCore returns the part of the limits Config.Purge that a shard core has.
 func (c *Config) purgesOfCore(index int) purge.Config {
 	p := c.Purge
 	p.Rate = max(1, p.Rate/c.ShardCores)
@@ -18,12 +18,12 @@ func (m *ShardCore) Purges() purge.Stats { return m.purger.Stats() }
 
 // stepPurger steps the purger, which removes what is left of deleted entities.
 func (m *ShardCore) stepPurger(in purge.Input) {
-	m.purger.Step(m.now, in, &m.purgesWanted)
-	for _, r := range m.purgesWanted.Reads {
-		m.emit(ReadDeleted{Read: r})
+	m.purger.Step(m.now, in, &m.purgeOutputs)
+	for _, r := range m.purgeOutputs.Reads {
+		m.emit(ReadPurges{Read: r})
 	}
-	for _, p := range m.purgesWanted.Purges {
+	for _, p := range m.purgeOutputs.Purges {
 		m.emit(Purge{Purge: p})
 	}
-	m.purgesWanted.Reads, m.purgesWanted.Purges = m.purgesWanted.Reads[:0], m.purgesWanted.Purges[:0]
+	m.purgeOutputs.Reads, m.purgeOutputs.Purges = m.purgeOutputs.Reads[:0], m.purgeOutputs.Purges[:0]
 }

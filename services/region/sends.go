@@ -38,45 +38,46 @@ func (SendDied) shardOutput()  {}
 func (m *ShardCore) stepSends(in ShardInput) {
 	switch in := in.(type) {
 	case SendsRead:
-		m.sends.Step(m.now, in.Page, &m.sendsWanted)
+		m.sends.Step(m.now, in.Page, &m.sendOutputs)
 	case Routed:
-		m.sends.Step(m.now, in.Answer, &m.sendsWanted)
+		m.sends.Step(m.now, in.Answer, &m.sendOutputs)
 	case EndsStored:
 		m.noteJournalVerdict(Commits, in.Acked.Verdict)
-		m.sends.Step(m.now, in.Acked, &m.sendsWanted)
+		m.sends.Step(m.now, in.Acked, &m.sendOutputs)
 	}
 }
 
-// told passes an event of the entity core on to the cores beside it: those for wake-ups and
+// observe passes an event of the entity core on to the cores beside it: those for wake-ups and
 // sends.
-func (m *ShardCore) told(e turn.ShardEvent) {
+func (m *ShardCore) observe(e turn.ShardEvent) {
 	m.tellWakeups(e)
-	m.sends.Observe(m.now, e, &m.sendsWanted)
+	m.sends.Observe(m.now, e, &m.sendOutputs)
 }
 
-// deliverSends does what the dispatcher of sends wants. It repeats the part for the entity core:
-// a command that the entity core refuses at once may make room for another one.
+// deliverSends performs the outputs of the dispatcher of sends. The outputs for the entity core are
+// performed again and again until there are none: if the entity core refuses a command at once, the
+// dispatcher may have another command for it.
 func (m *ShardCore) deliverSends() {
-	for len(m.sendsWanted.Turn) > 0 {
-		inputs := m.sendsWanted.Turn
-		m.sendsWanted.Turn = nil
+	for len(m.sendOutputs.Turn) > 0 {
+		inputs := m.sendOutputs.Turn
+		m.sendOutputs.Turn = nil
 		for _, in := range inputs {
 			m.stepTurn(in)
 		}
 	}
-	for _, r := range m.sendsWanted.Reads {
+	for _, r := range m.sendOutputs.Reads {
 		m.emit(ReadSends{Read: r})
 	}
-	for _, d := range m.sendsWanted.Delivers {
+	for _, d := range m.sendOutputs.Delivers {
 		m.emit(Route{Deliver: d})
 	}
-	for _, a := range m.sendsWanted.Acks {
+	for _, a := range m.sendOutputs.Acks {
 		m.emit(StoreEnds{Ack: a})
 	}
-	for _, l := range m.sendsWanted.Dead {
+	for _, l := range m.sendOutputs.Dead {
 		m.emit(SendDied{Letter: l})
 	}
-	m.sendsWanted = outbox.Outputs{}
+	m.sendOutputs = outbox.Outputs{}
 }
 
 // Sends returns the counts of the dispatcher of sends.

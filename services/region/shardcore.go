@@ -15,28 +15,28 @@ import (
 	"github.com/roost-cluster/roost/libs/wakeup"
 )
 
-// ShardCore hosts the shards of a region for which [Config.CoreOf] returns its index. A ShardCore is not
-// safe for concurrent use.
+// ShardCore hosts those shards of a region that belong to this core: [Config.CoreOf] returns the core's index
+// for them. A ShardCore is not safe for concurrent use.
 type ShardCore struct {
 	cfg       Config
 	index     int
 	types     []*hostedType // by name
-	lastType  *hostedType   // the type that typ returned last
+	lastType  *hostedType   // the type that method typ has returned last
 	heldCount int           // number of shards held
 	turn      *turn.Machine
 	wakeups   *wakeup.Keeper
 	starter   *wakeup.Starter
-	// wakesWanted has the outputs of the keeper of wake-ups and of the starter. end performs them at
-	// the end of the step.
-	wakesWanted wakeup.Outputs
+	// wakeOutputs has the outputs of the keeper of wake-ups and of the starter. Method end performs
+	// them at the end of the step.
+	wakeOutputs wakeup.Outputs
 	purger      *purge.Purger
-	// purgesWanted has the outputs of the purger. stepPurger performs them at once. Between calls of
-	// stepPurger, the lists in purgesWanted are empty. The field exists so that their memory is used
+	// purgeOutputs has the outputs of the purger. stepPurger performs them at once. Between calls of
+	// stepPurger, the lists in purgeOutputs are empty. The field exists so that their memory is used
 	// again.
-	purgesWanted purge.Outputs
+	purgeOutputs purge.Outputs
 	sends        *outbox.Dispatcher // delivers the sends of entities
-	// sendsWanted has the outputs of the dispatcher. end performs them at the end of the step.
-	sendsWanted outbox.Outputs
+	// sendOutputs has the outputs of the dispatcher. Method end performs them at the end of the step.
+	sendOutputs outbox.Outputs
 	// buffered is the number of commands in the buffers of all shards, and bufferedBytes their size.
 	buffered, bufferedBytes int
 	// claimsToRepeat says that this core must repeat a claim, because the claim has failed or its
@@ -133,12 +133,11 @@ type heldShard struct {
 	// handOff is the epoch that ShardStopped must name. It is the highest epoch of all HandOff orders;
 	// 0: there was no HandOff.
 	handOff sharding.Epoch
-	// nextEpoch is the epoch that the core claims after it has stopped the shard at the field epoch; 0:
-	// none.
+	// nextEpoch is the epoch that the core claims after it has stopped the shard at the present epoch,
+	// which is in field epoch; 0: none.
 	nextEpoch sharding.Epoch
 	// keptBy names the region that has kept the states of the entities. It comes from the HostShard
-	// order whose epoch is the field epoch. nextKeptBy comes from the HostShard order whose epoch is
-	// nextEpoch.
+	// order for the present epoch. nextKeptBy comes from the HostShard order for nextEpoch.
 	keptBy, nextKeptBy control.Previous
 	// nextFrom is the address of the sender of the order for nextEpoch.
 	nextFrom string
@@ -161,6 +160,7 @@ const (
 func NewShardCore(cfg Config, index int) *ShardCore {
 	turnCfg := cfg.Turn
 	turnCfg.RecentIDs /= cfg.ShardCores
+	cfg.setHotLimits(&turnCfg, index)
 	turnCfg.Types = slices.Clone(turnCfg.Types)
 	for i := range turnCfg.Types {
 		turnCfg.Types[i].Passivation = cfg.passivationOfCore(turnCfg.Types[i].Passivation)
@@ -171,8 +171,8 @@ func NewShardCore(cfg Config, index int) *ShardCore {
 	if turnCfg.Program = "region " + cfg.Name; cfg.Version != "" {
 		turnCfg.Program += " with version " + cfg.Version
 	}
-	// Each core has an equal part of TotalHeldBytes, but at least HeldBytes, which one entity may hold.
-	turnCfg.TotalHeldBytes = max(turnCfg.HeldBytes, turnCfg.TotalHeldBytes/cfg.ShardCores)
+	// Each core has an equal part of TotalResultBytes, but at least ResultBytes, which one entity may hold.
+	turnCfg.TotalResultBytes = max(turnCfg.ResultBytes, turnCfg.TotalResultBytes/cfg.ShardCores)
 	m := &ShardCore{cfg: cfg, index: index, turn: turn.New(turnCfg), alone: cfg.ShardCores == 1}
 	m.wakeups, m.starter = wakeup.New(cfg.wakeupsOfCore(index)), wakeup.NewStarter(cfg.startsOfCore(index))
 	m.purger = purge.New(cfg.purgesOfCore(index))
@@ -197,8 +197,8 @@ func NewShardCore(cfg Config, index int) *ShardCore {
 	return m
 }
 
-// typ returns the hosted type with a name, or nil if there is none. typ remembers the type that it
-// returned last, because many commands for one type come in a row.
+// typ returns the hosted type with a name, or nil if there is none. Field lastType saves a search,
+// because many commands for one type come in a row.
 func (m *ShardCore) typ(name sharding.EntityType) *hostedType {
 	if m.lastType != nil && m.lastType.name == name {
 		return m.lastType
@@ -288,6 +288,8 @@ func (m *ShardCore) Step(now time.Time, in ShardInput, out *Outputs) {
 		m.stepTurn(turn.SetPassivation{Type: in.Type, Strategy: m.cfg.passivationOfCore(in.Strategy)})
 	case Collected:
 		m.stepTurn(turn.Collected(in))
+	case Quarantine:
+		m.quarantine(in)
 	case KeptFetched:
 		m.keptFetched(in)
 	case GiveKept:
@@ -297,13 +299,13 @@ func (m *ShardCore) Step(now time.Time, in ShardInput, out *Outputs) {
 		m.givingBytes -= in.Bytes
 	case WakesRead:
 		m.wakesRead(in.Page)
-	case DeletedRead:
+	case PurgesRead:
 		m.stepPurger(in.Page)
 	case Purged:
 		m.stepPurger(in.Purged)
 	case Tick:
 		m.tick()
-	default:
+	default: // the inputs about sends: SendsRead, Routed, EndsStored
 		m.stepSends(in)
 	}
 	m.end()
@@ -337,10 +339,11 @@ func (m *ShardCore) Recycle() { m.turn.Recycle() }
 
 func (m *ShardCore) begin(now time.Time, out *Outputs) { m.now, m.out = now, out }
 
-// end finishes a step. It performs the wanted outputs, and tells the control core what has changed.
+// end finishes a step. It performs the outputs of the keeper of wake-ups, the starter and the
+// dispatcher of sends, and tells the control core what has changed.
 func (m *ShardCore) end() {
-	m.performWanted()
-	if held := (Held{Shards: m.heldCount, Leaving: m.leaving, Kept: m.keptWanted()}); held != m.lastHeld {
+	m.performOutputs()
+	if held := (Held{Shards: m.heldCount, Leaving: m.leaving, Kept: m.keptUnfetched()}); held != m.lastHeld {
 		m.lastHeld = held
 		m.event(held)
 	}
@@ -354,11 +357,13 @@ func (m *ShardCore) emit(o ShardOutput) { m.out.Shard = append(m.out.Shard, o) }
 
 func (m *ShardCore) event(e Event) { m.out.Events = append(m.out.Events, e) }
 
-// report sends msg to the sender of an order, at the address to.
-func (m *ShardCore) report(to string, msg control.Message) { m.event(Report{To: to, Msg: msg}) }
+// report answers an order: it sends msg to the process that has sent the order. The parameter addr is the
+// address of that process.
+func (m *ShardCore) report(addr string, msg control.Message) { m.event(Report{To: addr, Msg: msg}) }
 
-// command admits a command only if this core serves the shard at exactly the epoch at which the command
-// was routed.
+// command takes a command only if this core holds the shard at exactly the epoch at which the command was
+// routed. While the shard is not served yet, the command waits in a buffer. While the shard stops, command
+// takes only a chained command, for which a turn of the shard may wait.
 func (m *ShardCore) command(in *Command) {
 	t := m.typ(in.Env.Entity.Type)
 	if t == nil {
@@ -378,10 +383,10 @@ func (m *ShardCore) command(in *Command) {
 	case h.damaged:
 		m.refuseDamaged(in)
 	case h.phase == claiming || h.phase == fetching:
-		m.wantMore(in.Env.Size())
+		m.requestRoom(in.Env.Size())
 		m.buffer(h, in)
 	default:
-		m.wantMore(in.Env.Size())
+		m.requestRoom(in.Env.Size())
 		m.deliver(id, in)
 	}
 }
@@ -424,7 +429,7 @@ func (m *ShardCore) buffer(h *heldShard, in *Command) {
 	}
 	chained := len(in.Env.Chain) > 0
 	if u := m.used(); u[ResourceCommands] >= m.allowances[ResourceCommands].room(chained) || u[ResourceBytes]+size > m.allowances[ResourceBytes].room(chained) {
-		m.refuse(in.Request, sharding.ResourceExhausted, turn.TooMuchWaits)
+		m.refuse(in.Request, sharding.ResourceExhausted, turn.FullText)
 		return
 	}
 	env := *in.Env
@@ -458,7 +463,8 @@ func (m *ShardCore) used() [resources]int {
 }
 
 // limit tells the entity core how much of each resource the entity core may use. This is the allowance of
-// the shard core, minus the part that the commands in buffers use.
+// the shard core, minus the part that the commands in buffers use. The second argument of Limit is the
+// reserve: the part of the first argument that only chained commands may use (see allowance).
 func (m *ShardCore) limit() {
 	const chained = true // chained commands may use the whole allowance
 	m.turn.Limit(turn.Usage{
@@ -472,28 +478,28 @@ func (m *ShardCore) limit() {
 	})
 }
 
-// wantMore asks the control core for larger allowances if a command of this size would leave little of
+// requestRoom asks the control core for larger allowances if a command of this size would leave little of
 // the present allowances.
-func (m *ShardCore) wantMore(size int) {
+func (m *ShardCore) requestRoom(size int) {
 	if m.alone {
 		return
 	}
 	u := m.used()
-	m.wantOf(ResourceCommands, u[ResourceCommands]+1)
-	m.wantOf(ResourceBytes, u[ResourceBytes]+size)
-	m.wantOf(ResourceLoads, u[ResourceLoads]+1)
+	m.requestRoomOf(ResourceCommands, u[ResourceCommands]+1)
+	m.requestRoomOf(ResourceBytes, u[ResourceBytes]+size)
+	m.requestRoomOf(ResourceLoads, u[ResourceLoads]+1)
 }
 
-// wantOf asks the control core for a larger allowance of one resource if little of the allowance is left.
-func (m *ShardCore) wantOf(r Resource, used int) {
+// requestRoomOf asks the control core for a larger allowance of one resource if little of the allowance is left.
+func (m *ShardCore) requestRoomOf(r Resource, used int) {
 	if a := &m.allowances[r]; a.low(used) {
 		a.asked = true
-		m.event(Want{Resource: r})
+		m.event(RequestRoom{Resource: r})
 	}
 }
 
-// giveBack returns parts of allowances to the control core: the parts that are above the ceiling and not in
-// use.
+// giveBack returns parts of allowances to the control core: the parts for which a [Reclaim] has asked, and
+// which are no longer in use.
 func (m *ShardCore) giveBack() {
 	m.returning = false
 	u := m.used()
@@ -502,7 +508,7 @@ func (m *ShardCore) giveBack() {
 		if n := a.excess(u[r]); n > 0 {
 			m.event(Return{Resource: r, N: n})
 		}
-		m.returning = m.returning || a.granted > a.ceiling
+		m.returning = m.returning || a.owes()
 	}
 }
 
@@ -518,7 +524,7 @@ func (m *ShardCore) deliver(id sharding.ShardID, c *Command) {
 func (m *ShardCore) take(out []turn.Output) {
 	m.out.Turn = out
 	if events := m.turn.ShardEvents(); len(events) > 0 {
-		m.shardEvents(slices.Clone(events)) // to handle an event may step the entity core, and the step overwrites the list
+		m.shardEvents(slices.Clone(events)) // a copy, because shardEvents may step the entity core, and that step overwrites the list
 	}
 }
 
@@ -535,13 +541,13 @@ func (m *ShardCore) shardEvents(events []turn.ShardEvent) {
 		case turn.Drained:
 			m.drained(e)
 		default:
-			m.told(e)
+			m.observe(e)
 		}
 		if mutant.On("fires-before-told") {
-			m.wakeups.Step(m.now, wakeup.Tick{}, &m.wakesWanted)
+			m.wakeups.Step(m.now, wakeup.Tick{}, &m.wakeOutputs)
 		}
 	}
-	m.wakeups.Step(m.now, wakeup.Tick{}, &m.wakesWanted) // only after the keeper has been told of all events
+	m.wakeups.Step(m.now, wakeup.Tick{}, &m.wakeOutputs) // only after the keeper has observed all events
 }
 
 // noteJournalAnswer records that the journal has answered, if the input for the entity core shows it.
@@ -582,7 +588,7 @@ func (m *ShardCore) tick() {
 	m.stepTurn(turn.Tick{})
 	m.stepWakeups(wakeup.Tick{})
 	m.stepPurger(purge.Tick{})
-	m.sends.Step(m.now, outbox.Tick{}, &m.sendsWanted)
+	m.sends.Step(m.now, outbox.Tick{}, &m.sendOutputs)
 	m.tickMeasure()
 	for p := range journalPaths {
 		if m.answered[p] && m.cfg.JournalPatience > 0 {
@@ -595,7 +601,7 @@ func (m *ShardCore) tick() {
 	if u := m.used(); !m.alone {
 		for r := range resources {
 			if u[r] > 0 {
-				m.wantOf(r, u[r]+1)
+				m.requestRoomOf(r, u[r]+1)
 			}
 		}
 	}

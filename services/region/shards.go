@@ -13,9 +13,9 @@ import (
 func (m *ShardCore) hostShard(in Host) {
 	from := in.From
 	h := m.shard(in.Shard)
-	// A refusal makes the coordinator assume that nothing was stored at the epoch, and notMine may
-	// have told a gateway of a shard that is held. A leaving region therefore does not refuse a
-	// shard that it holds: it hands the shard off.
+	// A leaving region does not refuse a shard that it holds already. If it did, the coordinator would
+	// assume that nothing was stored at the epoch. But gateways may know from notMine that the shard is
+	// here, and their commands may have stored something. So the region hands the shard off.
 	held := h != nil && h.epoch == in.Epoch && !mutant.On("refused-while-held")
 	if m.leaving && !held {
 		m.report(from, control.HostRefused{Shard: in.Shard, Epoch: in.Epoch, Above: in.Epoch})
@@ -48,8 +48,8 @@ func (m *ShardCore) hostShard(in Host) {
 	}
 }
 
-// hear notes who waits for the answer: the coordinator that sent the newest order. A region that
-// has released the shard asks again until it hears what became of it.
+// hear notes which coordinator gets the answer about the shard: the sender of the newest order. A region
+// that has released the shard is not noted, because it repeats its order until it gets an answer.
 func (m *ShardCore) hear(h *heldShard, in Host) {
 	if !in.Released {
 		h.from = in.From
@@ -126,7 +126,7 @@ func (m *ShardCore) started(h *heldShard, kept []turn.Kept) {
 	m.openWakeups(h)
 	if !m.typ(h.id.Type).volatile {
 		m.stepPurger(purge.Open{Shard: h.id, Epoch: h.epoch})
-		m.sends.Step(m.now, outbox.Open{Shard: h.id, Epoch: h.epoch}, &m.sendsWanted)
+		m.sends.Step(m.now, outbox.Open{Shard: h.id, Epoch: h.epoch}, &m.sendOutputs)
 	}
 	m.report(h.from, control.ShardStarted{Shard: h.id, Epoch: h.epoch})
 	for _, c := range m.unbuffer(h) {
@@ -140,10 +140,10 @@ func (m *ShardCore) stop(h *heldShard) {
 	h.phase = stopping
 	m.stepWakeups(wakeup.Close{Shard: h.id})
 	m.stepPurger(purge.Close{Shard: h.id})
-	m.sends.Step(m.now, outbox.Close{Shard: h.id}, &m.sendsWanted)
+	m.sends.Step(m.now, outbox.Close{Shard: h.id}, &m.sendOutputs)
 }
 
-// letGo forgets a shard that is not served yet, and refuses the commands that wait for it.
+// letGo gives up a shard that is not served yet, and refuses the commands that wait for it.
 func (m *ShardCore) letGo(h *heldShard) {
 	m.forget(h)
 	for _, c := range m.unbuffer(h) {
@@ -195,7 +195,7 @@ func (m *ShardCore) handOff(in HandOff) {
 	}
 }
 
-// stopped reports that at this epoch and all lower ones nothing of the shard is alive here.
+// stopped reports that nothing of the shard is alive here any more, at this epoch and all lower epochs.
 func (m *ShardCore) stopped(to string, id sharding.ShardID, e sharding.Epoch) {
 	wrote := m.typ(id.Type).wrote[id.Index]
 	if mutant.On("wrote") {
@@ -204,7 +204,7 @@ func (m *ShardCore) stopped(to string, id sharding.ShardID, e sharding.Epoch) {
 	m.report(to, control.ShardStopped{Shard: id, Epoch: e, Wrote: wrote, Keeps: m.keeps(id, e)})
 }
 
-// drained is called when nothing of the shard is alive or unsettled any more. It raises the
+// drained is called when nothing of the shard is alive or has unsettled writes any more. It raises the
 // minimum epoch, so that a late HostShard of the same epoch does not revive the shard.
 func (m *ShardCore) drained(in turn.Drained) {
 	h := m.shard(in.Shard)

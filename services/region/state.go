@@ -14,7 +14,7 @@ import (
 // Check verifies the invariants of the core. An error is a bug.
 func (c *ControlCore) Check() error {
 	errs := []error{c.table.Check(), c.watcher.Check()}
-	for id, h := range c.handovers { // order-free: a broken one is a bug
+	for id, h := range c.directHandoffs { // order-free: a broken one is a bug
 		if row, known := c.table.Row(id); !c.hosts(id) || h.order.Shard != id || known && row.Epoch > h.order.Epoch {
 			errs = append(errs, fmt.Errorf("region: %s goes to %s, and its row is %v", id, h.order.Successor, row))
 		}
@@ -78,7 +78,7 @@ func (c *ControlCore) Clone() *ControlCore {
 	n := *c
 	n.table, n.watcher, n.cores, n.out = c.table.Clone(), c.watcher.Clone(), slices.Clone(c.cores), nil
 	n.loads.cores = slices.Clone(c.loads.cores) // their lists are never written to
-	n.handovers, n.releasers = maps.Clone(c.handovers), maps.Clone(c.releasers)
+	n.directHandoffs, n.releasers, n.quarantined = maps.Clone(c.directHandoffs), maps.Clone(c.releasers), maps.Clone(c.quarantined)
 	for r := range resources {
 		b := &n.budgets[r]
 		b.granted, b.wanting = slices.Clone(b.granted), slices.Clone(b.wanting)
@@ -90,7 +90,7 @@ func (c *ControlCore) Clone() *ControlCore {
 func (m *ShardCore) Clone() *ShardCore {
 	c := *m
 	c.turn, c.wakeups, c.starter, c.sends, c.types, c.lastType, c.out = m.turn.Clone(), m.wakeups.Clone(), m.starter.Clone(), m.sends.Clone(), slices.Clone(m.types), nil, nil
-	c.purger, c.purgesWanted = m.purger.Clone(), purge.Outputs{}
+	c.purger, c.purgeOutputs = m.purger.Clone(), purge.Outputs{}
 	for i, t := range m.types {
 		c.types[i] = &hostedType{name: t.name, desc: t.desc, volatile: t.volatile, remember: t.remember, keeps: t.keeps, kept: slices.Clone(t.kept),
 			shards: slices.Clone(t.shards), minEpochs: slices.Clone(t.minEpochs), rows: slices.Clone(t.rows), wrote: slices.Clone(t.wrote)}
@@ -147,9 +147,9 @@ func (c *ControlCore) AppendState(now time.Time, b []byte) []byte {
 	for r := range resources {
 		b = fmt.Appendf(b, "%s %d %v %v\n", r, c.budgets[r].free, c.budgets[r].granted, c.budgets[r].wanting)
 	}
-	for _, id := range slices.SortedFunc(maps.Keys(c.handovers), sharding.ShardID.Compare) {
-		h := c.handovers[id]
-		b = fmt.Appendf(b, "handover %+v released %t told %d until %d\n", h.order, h.released, relative(now, h.toldAt), relative(now, h.until))
+	for _, id := range slices.SortedFunc(maps.Keys(c.directHandoffs), sharding.ShardID.Compare) {
+		h := c.directHandoffs[id]
+		b = fmt.Appendf(b, "direct handoff %+v released %t told %d until %d\n", h.order, h.released, relative(now, h.toldAt), relative(now, h.until))
 	}
 	for _, addr := range slices.Sorted(maps.Keys(c.releasers)) {
 		b = fmt.Appendf(b, "releaser %s %x\n", addr, c.releasers[addr])

@@ -18,54 +18,54 @@ func (m *ShardCore) Starts() wakeup.StartStats { return m.starter.Stats() }
 func (m *ShardCore) openWakeups(h *heldShard) {
 	t, in := m.typ(h.id.Type), wakeup.Open{Shard: h.id, Epoch: h.epoch}
 	if !t.volatile {
-		m.wakeups.Step(m.now, in, &m.wakesWanted)
+		m.wakeups.Step(m.now, in, &m.wakeOutputs)
 	}
 	if t.remember {
-		m.starter.Step(m.now, in, &m.wakesWanted)
+		m.starter.Step(m.now, in, &m.wakeOutputs)
 	}
 }
 
 func (m *ShardCore) stepWakeups(in wakeup.Input) {
-	m.wakeups.Step(m.now, in, &m.wakesWanted)
-	m.starter.Step(m.now, in, &m.wakesWanted)
+	m.wakeups.Step(m.now, in, &m.wakeOutputs)
+	m.starter.Step(m.now, in, &m.wakeOutputs)
 }
 
 func (m *ShardCore) wakesRead(p wakeup.Page) {
 	if p.Remembered {
-		m.starter.Step(m.now, p, &m.wakesWanted)
+		m.starter.Step(m.now, p, &m.wakeOutputs)
 	} else {
-		m.wakeups.Step(m.now, p, &m.wakesWanted)
+		m.wakeups.Step(m.now, p, &m.wakeOutputs)
 	}
 }
 
 func (m *ShardCore) tellWakeups(e turn.ShardEvent) {
 	m.wakeups.Observe(m.now, e)
-	m.starter.Observe(m.now, e, &m.wakesWanted)
+	m.starter.Observe(m.now, e, &m.wakeOutputs)
 }
 
-// performWanted does what the cores for wake-ups and sends want. It repeats that until they want
+// performOutputs performs the outputs of the cores for wake-ups and sends. It repeats that until they have
 // nothing more: a firing, a start or a send that the entity core refuses at once may make room
 // for the next one.
-func (m *ShardCore) performWanted() {
-	for !m.wakesWanted.Empty() || !m.sendsWanted.Empty() {
+func (m *ShardCore) performOutputs() {
+	for !m.wakeOutputs.Empty() || !m.sendOutputs.Empty() {
 		m.performWakeups()
 		m.deliverSends()
 	}
 }
 
 func (m *ShardCore) performWakeups() {
-	for len(m.wakesWanted.Fires)+len(m.wakesWanted.Activates) > 0 {
-		fires, activates := m.wakesWanted.Fires, m.wakesWanted.Activates
-		m.wakesWanted.Fires, m.wakesWanted.Activates = nil, nil
+	for len(m.wakeOutputs.Fires)+len(m.wakeOutputs.Starts) > 0 {
+		fires, starts := m.wakeOutputs.Fires, m.wakeOutputs.Starts
+		m.wakeOutputs.Fires, m.wakeOutputs.Starts = nil, nil
 		for _, f := range fires {
 			m.stepTurn(f)
 		}
-		for _, a := range activates {
+		for _, a := range starts {
 			m.stepTurn(a)
 		}
 	}
-	for _, r := range m.wakesWanted.Reads {
+	for _, r := range m.wakeOutputs.Reads {
 		m.emit(ReadWakes{Read: r})
 	}
-	m.wakesWanted.Reads = nil
+	m.wakeOutputs.Reads = nil
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"time"
 
@@ -92,18 +93,27 @@ func (a *app) call(ctx context.Context, call entity.Call) error {
 	if err != nil {
 		return err
 	}
-	c, err := client.Dial(gateways...)
+	config := client.DefaultConfig(gateways...)
+	if config.Token, err = a.token(); err != nil {
+		return err
+	}
+	var reach adminclient.Options
+	if reach.TLS, err = a.clientTLS(); err != nil {
+		return err
+	}
+	config.HTTP.Transport.(*http.Transport).TLSClientConfig = reach.TLS
+	c, err := client.New(config)
 	if err != nil {
 		return err
 	}
 	reply, err := c.Call(ctx, call)
 	var failed *entity.Error
 	if errors.As(err, &failed) && failed.Code == entity.Internal {
-		if stranger := adminclient.CheckGateways(context.WithoutCancel(ctx), gateways); stranger != nil {
+		if stranger := adminclient.CheckGateways(context.WithoutCancel(ctx), reach, gateways); stranger != nil {
 			return stranger
 		}
 	}
-	refused := errors.As(err, &failed) && failed.Code == entity.Unavailable && adminclient.AnyGateway(context.WithoutCancel(ctx), gateways)
+	refused := errors.As(err, &failed) && failed.Code == entity.Unavailable && adminclient.AnyGateway(context.WithoutCancel(ctx), reach, gateways)
 	if errors.As(err, &failed) && failed.Outcome == sharding.Rejected {
 		err = fmt.Errorf("%w (it was not applied)", err)
 	}

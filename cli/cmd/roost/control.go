@@ -142,7 +142,7 @@ func (a *app) orderCommand(order, short string) *cobra.Command {
 // warnOfStop says which shards of a region no other one can be given. A coordinator that
 // does not answer keeps nobody from stopping a process.
 func (a *app) warnOfStop(ctx context.Context, state *cluster.State, name string) {
-	res, err := adminclient.New(state.Admin()...).Stays(ctx, name)
+	res, err := adminclient.NewWith(adminclient.Options{Token: state.Token}, state.Admin()...).UnmovableShards(ctx, name)
 	if err != nil {
 		return
 	}

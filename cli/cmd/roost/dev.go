@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/roost-cluster/roost/cli/cluster"
+	"github.com/roost-cluster/roost/libs/backendurl"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/sdk/adminclient"
 )
@@ -39,17 +40,27 @@ const devHelp = `Starts a cluster of real processes on this machine and keeps it
 which drains and stops everything; a second Ctrl-C ends everything at once.
 
 Journal and logs are below --dir and are removed at the end, or with --data in that
-directory and kept: a later start finds the state, and appends to the logs.
+directory and kept: a later start finds the state, and appends to the logs. With --journal,
+the journal is where you say.
+
+With --tls, processes and clients use certificates, each process only in its role, and what
+changes the cluster needs the management token. Other roost commands find both by --dir.
 
 Each process gets this command's environment, and takes from it the keys that it has:
-ROOST_REGION_PASSIVATION="Cart=idle=10m" roost dev`
+ROOST_REGION_PASSIVATION="Cart=idle=10m" roost dev
+
+--set gives one process a key that the others do not have:
+roost dev --set region-1.node.zone=a --set region-2.node.zone=b`
 
 // devOptions are the flags of roost dev.
 type devOptions struct {
 	regions, gateways, coordinators int
-	region, data, bin, lease        string
+	region, data, bin               string
+	journal, lease                  string
+	tls                             bool
 	ports, logLevel                 string
 	versions                        map[string]string
+	set                             []string
 }
 
 func (a *app) devCommand() *cobra.Command {
@@ -71,8 +82,11 @@ func (a *app) devCommand() *cobra.Command {
 	flags.IntVar(&o.coordinators, "coordinators", 2, "number of coordinators; one is active, the others stand by")
 	flags.StringVar(&o.region, "region", "", "your own region binary; default: one with a Counter")
 	flags.StringToStringVar(&o.versions, "app.version", nil, "version of the code of one region, such as region-2=v2; may be given several times; default: that of the binary")
+	flags.StringArrayVar(&o.set, "set", nil, "key of one process, such as region-2.region.capacity=5; may be given several times")
 	flags.StringVar(&o.data, "data", "", "keep journal and logs in this directory")
-	flags.StringVar(&o.lease, "lease", "", "URL of the coordinators' lease, such as etcd://127.0.0.1:2379/roost; default: a SQLite file")
+	flags.StringVar(&o.journal, "journal", os.Getenv("ROOST_JOURNAL_URL"), "URL of the journal, such as postgres://roost@127.0.0.1/roost; env ROOST_JOURNAL_URL, for one with a password; default: a SQLite file")
+	flags.BoolVar(&o.tls, "tls", false, "make certificates and a management token for this cluster, and use them everywhere")
+	flags.StringVar(&o.lease, "lease", "", "URL of the coordinators' lease, such as etcd://127.0.0.1:2379/roost; default: the journal, if that is in PostgreSQL, or a SQLite file")
 	flags.StringVar(&o.bin, "bin", "", "directory of the binaries; default: that of roost")
 	flags.StringVar(&o.ports, "ports", string(cluster.Fixed), "fixed (API from 8080, admin from 8558) or random")
 	flags.StringVar(&o.logLevel, "log.level", "info", "of the processes' log files: debug, info, warn or error")
@@ -82,19 +96,45 @@ func (a *app) devCommand() *cobra.Command {
 	return cmd
 }
 
+// args returns the flags of the processes, by role or name.
+func (o *devOptions) args() (map[string][]string, error) {
+	args := map[string][]string{cluster.Coordinator: {stableAfter}, cluster.Region: {stableAfter}}
+	for name, v := range o.versions {
+		if !o.has(name) || !strings.HasPrefix(name, cluster.Region) {
+			return nil, fmt.Errorf("--app.version %s=%s: there is no such region; write it like region-%d=v2", name, v, o.regions)
+		}
+		if err := sharding.CheckText("--app.version "+name, v, sharding.MaxTypeLen); err != nil {
+			return nil, err
+		}
+		args[name] = append(args[name], "--app.version="+v)
+	}
+	for _, text := range o.set {
+		name, setting, _ := strings.Cut(text, ".")
+		key, _, ok := strings.Cut(setting, "=")
+		if !ok || key == "" || !o.has(name) {
+			return nil, fmt.Errorf("--set %s: write PROCESS.KEY=VALUE, such as region-%d.region.capacity=5; roost dev ps lists the processes", text, o.regions)
+		}
+		args[name] = append(args[name], "--"+setting)
+	}
+	return args, nil
+}
+
+// has reports whether the cluster has a process with this name.
+func (o *devOptions) has(name string) bool {
+	role, n, _ := strings.Cut(name, "-")
+	i, err := strconv.Atoi(n)
+	most := map[string]int{cluster.Coordinator: o.coordinators, cluster.Region: o.regions, cluster.Gateway: o.gateways}[role]
+	return err == nil && i >= 1 && i <= most && name == fmt.Sprintf("%s-%d", role, i)
+}
+
 // dev runs a cluster until a signal comes.
 func (a *app) dev(ctx context.Context, o devOptions, signals <-chan os.Signal) error {
 	if o.regions < 1 || o.gateways < 1 {
 		return usageError{errors.New("a dev cluster needs at least one region and one gateway")}
 	}
-	for name, v := range o.versions {
-		n, ok := strings.CutPrefix(name, cluster.Region+"-")
-		if i, err := strconv.Atoi(n); !ok || err != nil || i < 1 || i > o.regions {
-			return usageError{fmt.Errorf("--app.version %s=%s: there is no such region; write it like region-%d=v2", name, v, o.regions)}
-		}
-		if err := sharding.CheckText("--app.version "+name, v, sharding.MaxTypeLen); err != nil {
-			return usageError{err}
-		}
+	args, err := o.args()
+	if err != nil {
+		return usageError{err}
 	}
 	if err := os.MkdirAll(a.dir, 0o755); err != nil {
 		return fmt.Errorf("--dir %s cannot be used: %w", a.dir, err)
@@ -121,7 +161,7 @@ func (a *app) dev(ctx context.Context, o devOptions, signals <-chan os.Signal) e
 	starting, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("not ready within %s", readyTimeout))
 	defer cancel()
 	finished := make(chan error, 1)
-	go func() { finished <- d.start(starting, o, data, control) }()
+	go func() { finished <- d.start(starting, o, args, data, control) }()
 	select {
 	case err = <-finished:
 	case <-signals:
@@ -189,11 +229,12 @@ type devCluster struct {
 
 // start starts all processes, and returns when a command has been answered through every
 // gateway.
-func (d *devCluster) start(ctx context.Context, o devOptions, data string, control *control) error {
+func (d *devCluster) start(ctx context.Context, o devOptions, args map[string][]string, data string, control *control) error {
 	c, err := cluster.Start(ctx, cluster.Options{
 		Coordinators: o.coordinators, Regions: o.regions, Gateways: o.gateways,
-		Dir: data, Lease: o.lease, BinDir: o.bin, RegionBinary: o.region, AppVersions: o.versions, Ports: cluster.Ports(o.ports), LogLevel: o.logLevel,
-		Args:      map[string][]string{cluster.Coordinator: {stableAfter}, cluster.Region: {stableAfter}},
+		Dir: data, Journal: o.journal, Lease: o.lease, TLS: o.tls, BinDir: o.bin, RegionBinary: o.region, Ports: cluster.Ports(o.ports), LogLevel: o.logLevel,
+		Args:      args,
+		Env:       devEnv(),
 		StateFile: d.stateFile(), Control: control.at(), Changed: d.changed,
 	})
 	if err != nil {
@@ -208,6 +249,17 @@ func (d *devCluster) start(ctx context.Context, o devOptions, data string, contr
 	}
 	d.proof, err = prove(ctx, c)
 	return err
+}
+
+// devEnv is what only a cluster on one's own machine should have: operators see what entities store, and try
+// commands in the dashboard. The environment of this command goes before.
+func devEnv() (env []string) {
+	for _, key := range []string{"ROOST_COORDINATOR_SHOW_PAYLOADS", "ROOST_COORDINATOR_TRY_COMMANDS", "ROOST_REGION_SHOW_PAYLOADS"} {
+		if _, set := os.LookupEnv(key); !set {
+			env = append(env, key+"=true")
+		}
+	}
+	return env
 }
 
 // ready waits until all processes are ready, and regularly prints what it waits for.
@@ -291,6 +343,7 @@ type ready struct {
 	API       string            `json:"api"`
 	Gateways  []string          `json:"gateways"`
 	Admin     []string          `json:"admin"`
+	Dashboard string            `json:"dashboard"`
 	Active    string            `json:"active"`
 	Term      uint32            `json:"term"`
 	Types     []string          `json:"types"`
@@ -307,12 +360,15 @@ func (d *devCluster) announce(o devOptions) error {
 	gateways, admin := d.cluster.Gateways(), d.cluster.Admin()
 	if d.json() {
 		return d.printJSON(ready{
-			API: gateways[0], Gateways: gateways, Admin: admin, Active: d.active, Term: d.term, Types: d.proof.types,
+			API: gateways[0], Gateways: gateways, Admin: admin, Dashboard: admin[0] + dashboardPath, Active: d.active, Term: d.term, Types: d.proof.types,
 			State: d.stateFile(), Data: o.data, PID: os.Getpid(), ReadyMS: took.Milliseconds(), Processes: d.cluster.Processes(),
 		})
 	}
 	journal := "in " + o.data
-	if o.data == "" {
+	switch {
+	case o.journal != "":
+		journal = backendurl.Redact(o.journal)
+	case o.data == "":
 		journal = "removed at the end, unless roost dev --data ./roost-data"
 	}
 	api := gateways[0]
@@ -335,12 +391,22 @@ func (d *devCluster) announce(o devOptions) error {
 		}
 		line(label, local(admin[i]), p.Name+", "+role)
 	}
+	hint := "the cluster in a browser"
+	if o.tls {
+		hint = "with a ticket: roost dashboard"
+	}
+	line("Dashboard:", local(admin[0])+dashboardPath, hint)
 	line("Metrics:", local(admin[0])+"/metrics", "each process has its own: roost dev ps")
 	line("Journal:", journal, "")
 	line("Logs:", filepath.Dir(d.cluster.Processes()[0].Log), "")
 	line("Entities:", strings.Join(d.proof.types, ", "), "")
+	warning := "Not for production: no TLS, no authentication, one machine. Ctrl-C stops it."
+	if o.tls {
+		line("TLS:", d.cluster.TLSDir(), "certificates, management token, audits; roost finds them")
+		warning = "Not for production: clients need no token, one machine. Ctrl-C stops it."
+	}
 	fmt.Fprintf(&text, "\nReady in %.2f s. Try:  %s\n", took.Seconds(), d.proof.curl(local(api)))
-	fmt.Fprintln(&text, "Not for production: no TLS, no authentication, one machine. Ctrl-C stops it.")
+	fmt.Fprintln(&text, warning)
 	_, err := fmt.Fprint(d.out, text.String())
 	return err
 }

@@ -51,7 +51,7 @@ func wantPost(t *testing.T, gateway, path, body, want string) {
 
 func TestDev(t *testing.T) {
 	dir, data := t.TempDir(), filepath.Join(t.TempDir(), "data")
-	d := startDev(t, dir, "--data", data, "--gateways", "2")
+	d := startDev(t, dir, "--data", data, "--gateways", "2", "--set", "region-2.node.zone=b")
 	if len(d.Gateways) != 2 || len(d.Admin) != 2 || len(d.Processes) != 7 || d.Term == 0 || fmt.Sprint(d.Types) != "[Counter]" {
 		t.Fatalf("roost dev announced %+v", d.ready)
 	}
@@ -61,6 +61,15 @@ func TestDev(t *testing.T) {
 		t.Fatalf("roost call: %d %s %s", code, out, errOut)
 	}
 
+	var list struct {
+		Members []struct{ Name, Zone string }
+	}
+	d.must(&list, "members")
+	for _, m := range list.Members {
+		if (m.Zone == "b") != (m.Name == "region-2") {
+			t.Errorf("%s is in the zone %q", m.Name, m.Zone)
+		}
+	}
 	var home located
 	d.must(&home, "where", "Counter", "c1")
 	if home.Shard.Phase != "serving" {
@@ -266,7 +275,7 @@ func TestProof(t *testing.T) {
 			w.WriteHeader(test.status)
 			_, _ = w.Write([]byte(test.body))
 		}))
-		p := proof{typ: "Cart", command: "Show", readOnly: true}
+		p := proof{http: http.DefaultClient, typ: "Cart", command: "Show", readOnly: true}
 		if err := p.send(t.Context(), gateway.URL); (err == nil) != test.proves || p.answers != test.answers {
 			t.Errorf("%d %s: %v, answers %t", test.status, test.body, err, p.answers)
 		}
@@ -360,7 +369,16 @@ func TestDevRefuses(t *testing.T) {
 			t.Errorf("--app.version %s: exit code %d, %s", of, code, errOut)
 		}
 	}
-	code, _, errOut := d.roost("dev", "--ports", "random", "--regions", "0")
+	for _, set := range []string{"region-9.node.zone=a", "region-1", "region-1.node.zone", "region-01.node.zone=a", "node.zone=a"} {
+		if code, _, errOut := d.roost("dev", "--ports", "random", "--set", set); code != exitUsage || !strings.Contains(errOut, "--set "+set+": write PROCESS.KEY=VALUE") {
+			t.Errorf("--set %s: exit code %d, %s", set, code, errOut)
+		}
+	}
+	code, _, errOut := d.roost("dev", "--ports", "random", "--set", "region-2.node.zon=a")
+	if code != exitFailed || !strings.Contains(errOut, "node.zon") {
+		t.Errorf("a key that no region has: %d %s", code, errOut)
+	}
+	code, _, errOut = d.roost("dev", "--ports", "random", "--regions", "0")
 	if code != exitUsage || !strings.Contains(errOut, "at least one region") {
 		t.Errorf("without regions: %d %s", code, errOut)
 	}

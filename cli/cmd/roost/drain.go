@@ -2,36 +2,71 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+	"github.com/roost-cluster/roost/sdk/adminclient"
 )
 
-// drainPoll is the pause between two requests for the progress of a drain.
-const drainPoll = 100 * time.Millisecond
-
 func (a *app) drainCommand() *cobra.Command {
-	var resume bool
+	req := &adminv1.DrainRequest{By: whoAmI()}
+	var dryRun bool
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use: "drain REGION", Short: "Move all shards off a region", Args: oneName,
 		Long: `Moves all shards off a region and waits until none is left; new shards go
 elsewhere. Then the region can be stopped without interrupting any client.
 The drain lasts until the region ends, whichever coordinator is active;
---resume lets shards come back.`,
+--resume lets shards come back. roost plan --without REGION says where they would go.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
-			return a.drain(ctx, args[0], resume)
+			req.Region = args[0]
+			if dryRun {
+				return a.wouldDrain(ctx, req)
+			}
+			return a.drain(ctx, req)
 		},
 	}
-	cmd.Flags().BoolVar(&resume, "resume", false, "end the drain")
+	cmd.Flags().BoolVar(&req.Resume, "resume", false, "end the drain")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only say what would happen; change nothing")
+	cmd.Flags().StringVar(&req.Reason, "reason", "", reasonHelp)
 	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long to wait for the last shard; the drain goes on after that")
 	return cmd
+}
+
+// afterwards begins what a dry run says: how it would be.
+const afterwards = "nothing is changed; without --dry-run it would be so: "
+
+// soBefore is added to what a request says if the request changes nothing.
+const soBefore = "; it was so before"
+
+// wouldDrain says what a drain would do, or its end.
+func (a *app) wouldDrain(ctx context.Context, req *adminv1.DrainRequest) error {
+	admin, err := a.adminClient()
+	if err != nil {
+		return err
+	}
+	region := req.Region
+	req.DryRun = true
+	res, err := admin.Drain(ctx, req)
+	if err != nil {
+		return err
+	}
+	if a.json() {
+		return a.printMessage(res)
+	}
+	text := region + " takes shards again"
+	if !req.Resume {
+		text = fmt.Sprintf("all shards move off %s: %s", region, shardsLeft(res))
+	}
+	if res.Already {
+		return a.printLines([]string{text + soBefore})
+	}
+	return a.printLines([]string{afterwards + text})
 }
 
 type drained struct {
@@ -41,50 +76,59 @@ type drained struct {
 	Millis    int64  `json:"took_ms"`
 }
 
-func (a *app) drain(ctx context.Context, region string, resume bool) error {
+func (a *app) drain(ctx context.Context, req *adminv1.DrainRequest) error {
+	region := req.Region
 	admin, err := a.adminClient()
 	if err != nil {
 		return err
 	}
-	begin := time.Now()
-	last, err := admin.Drain(ctx, region, resume)
-	switch {
-	case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return timeoutError{fmt.Errorf("no coordinator has answered in time: it is not known whether %s is drained; run it again", region)}
-	case err != nil && ctx.Err() != nil:
-		return errInterrupted
-	case err != nil:
-		return err
-	}
-	if resume {
-		if a.json() {
-			return a.printJSON(drained{Region: region, Remaining: last.Remaining})
+	begin, said, before := time.Now(), "", ""
+	answered := false
+	req = &adminv1.DrainRequest{Region: region, Resume: req.Resume, By: req.By, Reason: req.Reason} // what is repeated names a process
+	last, err := adminclient.Until(ctx, func(ctx context.Context) (*adminv1.DrainResponse, error) {
+		res, err := admin.Drain(ctx, req)
+		if err == nil && res.Node != "" {
+			req.Region = res.Node
 		}
-		_, err = fmt.Fprintf(a.out, "%s takes shards again\n", region)
-		return err
-	}
-	poll := time.NewTicker(drainPoll)
-	defer poll.Stop()
-	for said := ""; last.Remaining > 0; {
-		if left := shardsLeft(last); left != said {
+		if err == nil && res.Stored { // somebody may drain it for another reason meanwhile
+			req.Reason = ""
+		}
+		if err == nil && !answered { // a repeat would find what this request has done
+			answered = true
+			if res.Already {
+				before = soBefore
+			}
+		}
+		return res, err
+	}, func(res *adminv1.DrainResponse) bool {
+		stored := res.Stored || res.Node == "" // a coordinator of an earlier release says neither
+		if stored && (req.Resume || res.Remaining == 0) {
+			return true
+		}
+		if req.Resume || res.Remaining == 0 {
+			return false
+		}
+		if left := shardsLeft(res); left != said {
 			said = left
 			fmt.Fprintf(a.err, "draining %s: %s\n", region, left)
 		}
-		select {
-		case <-poll.C:
-		case <-ctx.Done():
-			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				return timeoutError{fmt.Errorf("%s: %s; the drain goes on", region, shardsLeft(last))}
-			}
-			return errInterrupted
-		}
-		// The request is repeated, because a coordinator that ended has perhaps not stored
-		// it.
-		if now, err := admin.Drain(ctx, region, false); err == nil {
-			last = now
-		} else if ctx.Err() == nil {
-			return err
-		}
+		return false
+	})
+	switch {
+	case err != nil && last == nil && req.Region != region && ctx.Err() == nil:
+		fmt.Fprintf(a.err, "%s was %s when this began\n", region, req.Region)
+		return err
+	case err != nil && last == nil:
+		return ended(ctx, err, fmt.Sprintf("no coordinator has answered in time: it is not known whether %s is drained; run it again", region))
+	case err != nil && (req.Resume || last.Remaining == 0):
+		return ended(ctx, err, fmt.Sprintf("it is not known whether the request about %s is stored; run it again", region))
+	case err != nil:
+		return ended(ctx, err, fmt.Sprintf("%s: %s; the drain goes on", region, shardsLeft(last)))
+	case req.Resume && a.json():
+		return a.printJSON(drained{Region: region, Remaining: last.Remaining})
+	case req.Resume:
+		_, err = fmt.Fprintf(a.out, "%s takes shards again%s\n", region, before)
+		return err
 	}
 	took := time.Since(begin)
 	if a.json() {

@@ -16,10 +16,10 @@ import (
 )
 
 func (a *app) entityCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "entity", Short: "Delete entities", Args: cobra.NoArgs,
+	cmd := &cobra.Command{Use: "entity", Short: "Show or delete an entity", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.deleteCommand())
+	cmd.AddCommand(a.entityShowCommand(), a.deleteCommand())
 	return cmd
 }
 

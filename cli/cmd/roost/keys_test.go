@@ -43,8 +43,8 @@ func keysOf(t *testing.T) map[string][]string {
 var notKeys = map[string]bool{
 	"service.name": true, "service.version": true, "service.instance": true, "http.route": true, "http.request": true, "http.response": true, // OpenTelemetry's attributes
 	"memory.max": true, "memory.limit_in_bytes": true, // files of control groups
-	"journal.append": true,                                                                                // a span
-	"cluster.json":   true, "journal.db": true, "lease.db": true, "discovery.md": true, "memory.md": true, // files
+	"journal.append": true,                                                                                                   // a span
+	"cluster.json":   true, "journal.db": true, "lease.db": true, "discovery.md": true, "memory.md": true, "health.md": true, // files
 	"discovery.k8s": true, "coordinator.prod": true, // names of Kubernetes
 }
 
@@ -62,7 +62,7 @@ func TestTextsNameRealKeys(t *testing.T) {
 	}
 	keyLike := regexp.MustCompile(`(^|[^a-zA-Z0-9_.-])(--)?([a-z]+)\.([a-z][a-z0-9_-]*)\b`)
 	variable := regexp.MustCompile(`ROOST_[A-Z0-9_]*[A-Z0-9]`)
-	commandNames := []string{"ROOST_ADMIN", "ROOST_DIR", "ROOST_GATEWAY", "ROOST_CONFIG", "ROOST_TOOL_STATUS"}
+	commandNames := []string{"ROOST_ADMIN", "ROOST_ADMIN_TOKEN", "ROOST_CA", "ROOST_CERT", "ROOST_KEY", "ROOST_DIR", "ROOST_GATEWAY", "ROOST_TOKEN", "ROOST_CONFIG", "ROOST_TOOL_STATUS"}
 	check := func(where, text string) {
 		for _, m := range keyLike.FindAllStringSubmatch(text, -1) {
 			name := m[3] + "." + strings.ReplaceAll(m[4], "-", "_")
@@ -108,7 +108,7 @@ func TestTextsNameRealKeys(t *testing.T) {
 	if texts < 1000 {
 		t.Errorf("only %d texts were found", texts)
 	}
-	for _, page := range []string{"README.md", "deploy/README.md", "docs/discovery.md", "docs/leases.md", "docs/bootstrap.md", "docs/placement.md"} {
+	for _, page := range []string{"README.md", "deploy/README.md", "docs/discovery.md", "docs/leases.md", "docs/bootstrap.md", "docs/placement.md", "docs/settings-of-akka.md"} {
 		check(page, readFile(t, filepath.Join(root, page)))
 	}
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+	"github.com/roost-cluster/roost/sdk/adminclient"
 )
 
 func (a *app) lookCommand() *cobra.Command {
@@ -41,34 +41,24 @@ func (a *app) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	poll := time.NewTicker(drainPoll)
-	defer poll.Stop()
-	were, waiting := -1, 0 // -1: no coordinator has answered yet
-	for {
-		res, err := admin.Look(ctx)
-		if err != nil && ctx.Err() == nil {
-			return err
-		}
-		if err == nil {
-			left := countShards(res.Unreadable, func(*adminv1.Unreadable) bool { return true })
-			were = max(were, left)
-			waiting = countShards(res.Unreadable, func(u *adminv1.Unreadable) bool { return !u.Looked })
-			if waiting == 0 {
-				return a.printLook(res, were, left)
-			}
-		}
-		select {
-		case <-poll.C:
-		case <-ctx.Done():
-			switch {
-			case !errors.Is(ctx.Err(), context.DeadlineExceeded):
-				return errInterrupted
-			case were < 0:
-				return timeoutError{errors.New("no coordinator has answered in time: it is not known whether shards are looked at; run it again")}
-			}
-			return timeoutError{fmt.Errorf("%s still to be looked at; it goes on, see the log of the coordinator", plural(waiting, "shard"))}
-		}
+	were := 0
+	waiting := func(res *adminv1.LookResponse) int {
+		return countShards(res.Unreadable, func(u *adminv1.Unreadable) bool { return !u.Looked })
 	}
+	all := func(res *adminv1.LookResponse) int {
+		return countShards(res.Unreadable, func(*adminv1.Unreadable) bool { return true })
+	}
+	last, err := adminclient.Until(ctx, admin.Look, func(res *adminv1.LookResponse) bool {
+		were = max(were, all(res))
+		return waiting(res) == 0
+	})
+	switch {
+	case err == nil:
+		return a.printLook(last, were, all(last))
+	case last == nil:
+		return ended(ctx, err, "no coordinator has answered in time: it is not known whether shards are looked at; run it again")
+	}
+	return ended(ctx, err, plural(waiting(last), "shard")+" still to be looked at; it goes on, see the log of the coordinator")
 }
 
 func countShards(list []*adminv1.Unreadable, wanted func(*adminv1.Unreadable) bool) (n int) {

@@ -27,7 +27,11 @@ func (a *app) membershipClient() (*adminclient.Membership, error) {
 	if err != nil {
 		return nil, err
 	}
-	return adminclient.NewMembership(urls...), nil
+	options, err := a.adminOptions()
+	if err != nil {
+		return nil, err
+	}
+	return adminclient.NewMembershipWith(options, urls...), nil
 }
 
 func (a *app) leaveCommand() *cobra.Command {

@@ -23,8 +23,11 @@ import (
 // goVersion is what Roost's modules need.
 const goVersion = "1.26.7"
 
-// regionModules are the directories of Roost's modules that a region is made of.
-var regionModules = []string{"libs", "libs/discovery", "libs/journal", "libs/node", "proto", "sdk", "services/region"}
+// roostModules are the directories of Roost's modules that a region is made of, or a coordinator with a
+// strategy of one's own.
+var roostModules = []string{
+	"libs", "libs/discovery", "libs/journal", "libs/lease", "libs/node", "proto", "sdk", "services/coordinator", "services/region",
+}
 
 //go:embed all:newregion
 var newRegionFiles embed.FS
@@ -79,7 +82,7 @@ func (a *app) newRegion(name, module, version, checkout string) error {
 	if !packageName.MatchString(name) || token.IsKeyword(name) || slices.Contains(taken, name) {
 		return usageError{fmt.Errorf("%q cannot be the name of the package: write small letters and digits, such as shop", name)}
 	}
-	r := newRegion{Name: name, Module: module, Roost: version, Go: goVersion, Replaced: regionModules}
+	r := newRegion{Name: name, Module: module, Roost: version, Go: goVersion, Replaced: roostModules}
 	if r.Module == "" {
 		r.Module = "example.com/" + name
 	}

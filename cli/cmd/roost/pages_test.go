@@ -54,7 +54,7 @@ func TestPagesNameRealCode(t *testing.T) {
 // TestPagesShowExamples: the Go code of these pages is that of the examples.
 func TestPagesShowExamples(t *testing.T) {
 	var code []string
-	for _, dir := range []string{"shop/v1", "shop/v2", "bank", "pack", "pack/cmd/pack-coordinator", "placer"} {
+	for _, dir := range []string{"shop/v1", "shop/v2", "shop/orders", "bank", "pack", "pack/cmd/pack-coordinator", "placer"} {
 		files, _ := filepath.Glob(filepath.Join(root, "examples", dir, "*.go"))
 		for _, file := range files {
 			code = append(code, unindented(readFile(t, file)))

@@ -14,6 +14,7 @@ import (
 
 	"github.com/roost-cluster/roost/cli/cluster"
 	controlplane "github.com/roost-cluster/roost/libs/control"
+	"github.com/roost-cluster/roost/libs/errornumber"
 	"github.com/roost-cluster/roost/libs/node/controlrpc"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/sdk/adminclient"
@@ -34,6 +35,8 @@ type proof struct {
 	readOnly bool
 	answers  bool // the read-only command has answered without an input
 	counts   bool // the types are those of the default region
+	http     *http.Client
+	ca       string // file with the authority of the gateways; empty: plain TCP
 }
 
 // prove sends a command through every gateway until an entity has answered.
@@ -47,6 +50,8 @@ func prove(ctx context.Context, c *cluster.Cluster) (proof, error) {
 		return proof{}, err
 	}
 	p := newProof(table)
+	p.ca = c.CA()
+	p.http = adminclient.NewHTTP(adminclient.Options{TLS: c.Clients()}, proveTimeout)
 	for _, gateway := range c.Gateways() {
 		if err := repeat(ctx, func() error { return p.send(ctx, gateway) }); err != nil {
 			return proof{}, fmt.Errorf("no command came through %s: %w", gateway, err)
@@ -80,11 +85,13 @@ func repeat(ctx context.Context, try func() error) error {
 // hosted returns the types of the cluster and their commands, from a region.
 func hosted(ctx context.Context, c *cluster.Cluster) ([]sharding.TypeDesc, error) {
 	last := errors.New("no region is running")
+	asker, url := c.Peer(proveTimeout)
+	defer asker.CloseIdleConnections()
 	for _, process := range c.Processes() {
 		if process.Role != cluster.Region || process.PID == 0 {
 			continue
 		}
-		client := controlrpc.Client{Cluster: "dev", HTTP: adminclient.NewHTTP(proveTimeout), Timeout: proveTimeout}
+		client := controlrpc.Client{Cluster: "dev", HTTP: asker, URL: url, Timeout: proveTimeout}
 		answer, err := client.Call(ctx, process.Service, controlplane.WatchTable{Copy: true})
 		table, _ := answer.(controlplane.TableChanged)
 		switch {
@@ -101,7 +108,7 @@ func hosted(ctx context.Context, c *cluster.Cluster) ([]sharding.TypeDesc, error
 
 // newProof chooses a command: a read-only one if there is one.
 func newProof(types []sharding.TypeDesc) proof {
-	var p proof
+	p := proof{http: http.DefaultClient}
 	readOnly := false
 	for _, t := range types {
 		p.types = append(p.types, string(t.Type))
@@ -116,9 +123,6 @@ func newProof(types []sharding.TypeDesc) proof {
 	p.readOnly = readOnly
 	return p
 }
-
-// failedTurn is the number of the error for a failure of the entity's own code.
-const failedTurn = "ROOST-1008"
 
 // send sends the command. A refusal by the entity shows that the cluster works as well as
 // a reply does, and so does a handler that fails: its error is in its region's log, for
@@ -137,7 +141,7 @@ func (p *proof) send(ctx context.Context, gateway string) error {
 		return err
 	}
 	req.Header.Set("Content-Type", "application/json")
-	res, err := http.DefaultClient.Do(req)
+	res, err := p.http.Do(req)
 	if err != nil {
 		return err
 	}
@@ -157,7 +161,7 @@ func (p *proof) send(ctx context.Context, gateway string) error {
 		return nil
 	case json.Unmarshal(answer, &failed) != nil || failed.Code == "":
 		return fmt.Errorf("%s: %s", res.Status, bytes.TrimSpace(answer))
-	case failed.Meta["executed"] == "true", failed.Code == "invalid_argument", failed.Meta["error"] == failedTurn:
+	case failed.Meta["executed"] == "true", failed.Code == "invalid_argument", failed.Meta["error"] == string(errornumber.Failed):
 		return nil
 	}
 	return fmt.Errorf("%s: %s", failed.Code, failed.Msg)
@@ -166,12 +170,15 @@ func (p *proof) send(ctx context.Context, gateway string) error {
 // curl returns a command line that works when pasted, or says what is missing: the inputs
 // of other commands than the default region's are not known.
 func (p *proof) curl(api string) string {
-	api = strings.TrimPrefix(api, "http://")
+	api, curl := strings.TrimPrefix(api, "http://"), "curl"
+	if p.ca != "" {
+		curl = "curl --cacert " + p.ca
+	}
 	switch {
 	case p.counts:
-		return fmt.Sprintf(`curl --json '{"delta":5}' %s/v1/Counter/c1/Add`, api)
+		return fmt.Sprintf(`%s --json '{"delta":5}' %s/v1/Counter/c1/Add`, curl, api)
 	case p.answers:
-		return fmt.Sprintf(`curl %s/v1/%s/example/%s`, api, p.typ, p.command)
+		return fmt.Sprintf(`%s %s/v1/%s/example/%s`, curl, api, p.typ, p.command)
 	}
-	return fmt.Sprintf(`curl --json 'INPUT' %s/v1/%s/example/%s   INPUT: what %s takes, as JSON`, api, p.typ, p.command, p.command)
+	return fmt.Sprintf(`%s --json 'INPUT' %s/v1/%s/example/%s   INPUT: what %s takes, as JSON`, curl, api, p.typ, p.command, p.command)
 }

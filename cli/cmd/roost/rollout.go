@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/user"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/sharding"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+	"github.com/roost-cluster/roost/sdk/adminclient"
 )
 
 func (a *app) rolloutCommand() *cobra.Command {
@@ -125,29 +125,18 @@ func (a *app) setTarget(ctx context.Context, version string) error {
 	if err != nil {
 		return err
 	}
-	poll := time.NewTicker(drainPoll)
-	defer poll.Stop()
 	before := ""
-	for {
-		res, err := admin.SetTarget(ctx, version, whoAmI())
-		if err != nil && ctx.Err() == nil {
-			return err
-		}
-		if err == nil {
-			if before = cmp.Or(before, res.Before); res.Stored {
-				res.Before = before
-				return a.printTarget(res)
-			}
-		}
-		select {
-		case <-poll.C:
-		case <-ctx.Done():
-			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				return timeoutError{fmt.Errorf("it is not known whether %s is stored as the target; run it again", version)}
-			}
-			return errInterrupted
-		}
+	res, err := adminclient.Until(ctx, func(ctx context.Context) (*adminv1.SetTargetResponse, error) {
+		return admin.SetTarget(ctx, version, whoAmI())
+	}, func(res *adminv1.SetTargetResponse) bool {
+		before = cmp.Or(before, res.Before)
+		return res.Stored
+	})
+	if err != nil {
+		return ended(ctx, err, fmt.Sprintf("it is not known whether %s is stored as the target; run it again", version))
 	}
+	res.Before = before
+	return a.printTarget(res)
 }
 
 func (a *app) printTarget(res *adminv1.SetTargetResponse) error {

@@ -35,6 +35,17 @@ const (
 // errInterrupted is returned by a command that was ended by Ctrl-C.
 var errInterrupted = errors.New("interrupted")
 
+// ended returns the error of a command that has waited: timeout, if its time is over.
+func ended(ctx context.Context, err error, timeout string) error {
+	switch {
+	case ctx.Err() == nil:
+		return err
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return timeoutError{errors.New(timeout)}
+	}
+	return errInterrupted
+}
+
 // usageError is an error in the command line.
 type usageError struct{ error }
 
@@ -58,6 +69,11 @@ type app struct {
 	admin   []string
 	gateway []string
 	output  string
+	// tokenFile has what says who calls. It is no flag with the token itself: anybody may list
+	// command lines.
+	tokenFile string
+	// Files for https URLs.
+	ca, cert, key string
 }
 
 const rootHelp = `Starts a Roost cluster on this machine, and shows and steers clusters.
@@ -65,6 +81,11 @@ const rootHelp = `Starts a Roost cluster on this machine, and shows and steers c
 Which cluster: --admin and --gateway URLs if given, else the environment
 variables ROOST_ADMIN and ROOST_GATEWAY (several with commas), else the cluster
 that "roost dev" runs in --dir.
+
+Clusters that ask who calls: a management token, or for "roost call" a token or an API key, in
+the file --token-file, or in the environment variable ROOST_ADMIN_TOKEN, or for "roost call"
+ROOST_TOKEN. https URLs with an authority of your own: --ca, and --cert and --key where the
+cluster asks for certificates; or ROOST_CA, ROOST_CERT and ROOST_KEY.
 
 Exit codes: 0 ok, 1 failed or refused, 2 wrong usage, 3 not found, 6 cluster unreachable,
 7 timed out (--timeout), 130 interrupted. "journal check" and "snapshot
@@ -92,10 +113,14 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	flags.StringSliceVar(&a.admin, "admin", nil, "management URLs of the coordinators; env ROOST_ADMIN")
 	flags.StringSliceVar(&a.gateway, "gateway", nil, "URLs of gateways; env ROOST_GATEWAY")
 	flags.StringVarP(&a.output, "output", "o", "table", "table or json")
+	flags.StringVar(&a.tokenFile, "token-file", "", "file with the token that says who calls; env ROOST_ADMIN_TOKEN, or for roost call ROOST_TOKEN, with the token itself")
+	flags.StringVar(&a.ca, "ca", os.Getenv("ROOST_CA"), "file with the authorities of https URLs; default: those of the system; env ROOST_CA")
+	flags.StringVar(&a.cert, "cert", os.Getenv("ROOST_CERT"), "file with a certificate of your own for https URLs; env ROOST_CERT")
+	flags.StringVar(&a.key, "key", os.Getenv("ROOST_KEY"), "file with the private key of --cert; env ROOST_KEY")
 	root.AddCommand(a.devCommand(), a.newCommand(), a.membersCommand(), a.shardsCommand(), a.whereCommand(), a.drainCommand(), a.rolloutCommand(),
-		a.cordonCommand(), a.uncordonCommand(), a.freezeCommand(), a.thawCommand(), a.pinCommand(), a.unpinCommand(), a.moveCommand(), a.steeringCommand(), a.whyCommand(), a.planCommand(),
+		a.cordonCommand(), a.uncordonCommand(), a.freezeCommand(), a.thawCommand(), a.pinCommand(), a.unpinCommand(), a.moveCommand(), a.steeringCommand(), a.whyCommand(), a.planCommand(), a.topCommand(), a.entitiesCommand(), a.regionsCommand(), a.slowCommand(), a.dashboardCommand(), a.explainCommand(), a.doctorCommand(), a.errorsCommand(),
 		a.leaveCommand(), a.downCommand(), a.removeCommand(), a.joinCommand(), a.eventsCommand(),
-		a.callCommand(), a.entityCommand(), a.remindersCommand(), a.rememberedCommand(), a.sendsCommand(), a.journalCommand(), a.snapshotCommand(), a.discoveryCommand(), a.leaseCommand(), a.versionCommand())
+		a.callCommand(), a.keyCommand(), a.certCommand(), a.entityCommand(), a.quarantineCommand(), a.remindersCommand(), a.rememberedCommand(), a.sendsCommand(), a.journalCommand(), a.backupCommand(), a.restoreCommand(), a.snapshotCommand(), a.discoveryCommand(), a.leaseCommand(), a.versionCommand())
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetArgs(args)
 	root.SetOut(out)
@@ -152,7 +177,7 @@ func exitCode(ctx context.Context, err error) int {
 		return exitTimedOut
 	case errors.As(err, &refused):
 		return exitFailed
-	case errors.Is(err, adminclient.ErrStranger):
+	case errors.Is(err, adminclient.ErrWrongAddress):
 		return exitUsage
 	case errors.Is(err, cluster.ErrNoCluster), errors.Is(err, adminclient.ErrUnreachable):
 		return exitUnreachable
@@ -180,6 +205,9 @@ func exitCode(ctx context.Context, err error) int {
 func message(err error) string {
 	var remote twirp.Error
 	if !errors.Is(err, adminclient.ErrUnreachable) && errors.As(err, &remote) {
+		if remote.Code() == twirp.Unauthenticated {
+			return remote.Msg() + "; give the token by --token-file FILE or in ROOST_ADMIN_TOKEN"
+		}
 		return remote.Msg()
 	}
 	return err.Error()
@@ -204,7 +232,11 @@ func (a *app) adminClient() (*adminclient.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return adminclient.New(urls...), nil
+	options, err := a.adminOptions()
+	if err != nil {
+		return nil, err
+	}
+	return adminclient.NewWith(options, urls...), nil
 }
 
 // urls returns addresses from the flag of that name, the environment, or the state file.

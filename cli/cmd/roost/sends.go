@@ -12,8 +12,8 @@ import (
 )
 
 func (a *app) sendsCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "sends [TYPE | TYPE ID | TYPE/ID]", Short: "List the sends of entities that have not ended; deal with dead letters",
-		Long: `Lists the sends that have not ended: of all entities, of those of a type, or of one, which
+	cmd := &cobra.Command{Use: "sends [TYPE | TYPE ID | TYPE/ID]", Short: "List the pending sends and the dead letters of entities; deal with dead letters",
+		Long: `Lists the pending sends and the dead letters: of all entities, of those of a type, or of one, which
 is their sender. Dead letters come first. STATE is
 
   pending   it is delivered by itself, and tried again if it fails

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -19,9 +20,9 @@ func (a *app) membersCommand() *cobra.Command {
 		Use: "members", Aliases: []string{"m"}, Short: "List the members of the cluster", Args: cobra.NoArgs,
 		Long: `Lists the members as the active coordinator sees them, and the gateways, which are no
 members: how many commands they have ended per second, how many of these were refused or have an
-unknown outcome, and what 50 and 99 of 100 commands did not exceed. LOAD is what the shards of a
-region take of it, in processors, as the strategy load counts it; - as long as it has not
-reported it.`,
+unknown outcome, and what 50 and 99 of 100 commands did not exceed. SHARDS is followed by the
+capacity of a region that has one. LOAD is what the shards of a region take of it, in processors,
+as the strategy load counts it; - as long as it has not reported it.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			admin, err := a.adminClient()
 			if err != nil {
@@ -39,6 +40,9 @@ reported it.`,
 				shards, load := any(m.Shards), "-"
 				if !isRegion(m) {
 					shards = "-"
+				}
+				if m.Capacity > 0 {
+					shards = fmt.Sprintf("%d of %d", m.Shards, m.Capacity)
 				}
 				if m.Load != nil {
 					load = fmt.Sprintf("%.2f", m.Load.Cost)
@@ -162,10 +166,33 @@ func memberState(m *adminv1.Member) string {
 
 func (a *app) shardsCommand() *cobra.Command {
 	var typ, region string
+	var entities bool
+	var l listed
+	var timeout queryTimeout
 	cmd := &cobra.Command{
 		Use: "shards", Aliases: []string{"s"}, Short: "List which region owns which shard", Args: cobra.NoArgs,
-		Long: "Lists the shards that have been allocated. A shard is allocated when the first command for it arrives.",
+		Example: "  roost shards --type Cart\n  roost shards --entities --region region-2",
+		Long: `Lists the shards that have been allocated. A shard is allocated when the first command for it arrives.
+CAUSE is why the shard is at the region, or why it leaves while it is handing-off: - if an earlier
+release has decided that. roost why TYPE/SHARD says more.
+
+With --entities, it asks the owners what they have of each shard in memory: entities and their size,
+commands per second, how long handlers run in percent of one processor, and commands that wait. This
+list is read page by page; --limit, --after and --query-timeout are for it. Owners that do not answer in
+time are named, and their shards have - in the columns.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if entities {
+				ms, err := timeout.ms()
+				if err != nil {
+					return err
+				}
+				return a.shardStates(cmd, &adminv1.ShardStatesRequest{Type: typ, Region: region, TimeoutMs: ms}, &l)
+			}
+			for _, flag := range []string{"limit", "after", "query-timeout"} {
+				if cmd.Flags().Changed(flag) {
+					return usageError{fmt.Errorf("--%s is for --entities", flag)}
+				}
+			}
 			admin, err := a.adminClient()
 			if err != nil {
 				return err
@@ -174,56 +201,66 @@ func (a *app) shardsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if a.json() {
-				return a.printMessage(res)
-			}
-			if len(res.Shards) == 0 && region != "" {
-				if err := a.checkRegion(cmd.Context(), admin, region); err != nil {
-					return err
-				}
-			}
-			var rows [][]any
-			unregistered := 0
-			for _, s := range res.Shards {
-				name := s.Region
-				if name == s.Addr && s.Reason == "" {
-					name = "-"
-					unregistered++
-				}
-				if s.Reason != "" {
-					name = "-"
-				}
-				rows = append(rows, []any{s.Type, s.Index, name, cmp.Or(s.Reason, s.Phase), s.Epoch, cmp.Or(s.Addr, "-")})
-			}
-			if err := a.printTable([]string{"TYPE", "SHARD", "REGION", "PHASE", "EPOCH", "ADDRESS"}, rows, "SHARD", "EPOCH"); err != nil {
-				return err
-			}
-			for _, t := range res.Types {
-				kind := ""
-				if t.Volatile {
-					kind = ", volatile"
-				}
-				if t.ShardedBy != "" {
-					kind += ", sharded by " + t.ShardedBy
-				}
-				if _, err := fmt.Fprintf(a.out, "%s: %d of %d shards allocated, %d moving%s\n", t.Type, t.Allocated, t.Shards, t.Moving, kind); err != nil {
-					return err
-				}
-			}
-			for _, u := range res.Unreadable {
-				if _, err := fmt.Fprintln(a.out, describeUnreadable(u)); err != nil {
-					return err
-				}
-			}
-			if unregistered > 0 {
-				_, err = fmt.Fprintf(a.out, "-: %s of %s; see roost members\n", plural(unregistered, "shard"), unregisteredOwner)
-			}
-			return err
+			return a.printShards(cmd.Context(), admin, res, region)
 		},
 	}
 	cmd.Flags().StringVar(&typ, "type", "", "only this entity type")
 	cmd.Flags().StringVar(&region, "region", "", "only shards of this region")
+	cmd.Flags().BoolVar(&entities, "entities", false, "what the owners have of each shard in memory")
+	cmd.Flags().Uint32Var(&l.limit, "limit", 10_000, "with --entities: how many shards to list")
+	cmd.Flags().StringVar(&l.after, "after", "", "with --entities: go on where the listing before ended, as it says")
+	timeout.flag(cmd)
 	return cmd
+}
+
+// printShards prints the route table, or that part of it that a region has.
+func (a *app) printShards(ctx context.Context, admin *adminclient.Client, res *adminv1.ShardsResponse, region string) error {
+	if a.json() {
+		return a.printMessage(res)
+	}
+	if len(res.Shards) == 0 && region != "" {
+		if err := a.checkRegion(ctx, admin, region); err != nil {
+			return err
+		}
+	}
+	var rows [][]any
+	unregistered := 0
+	for _, s := range res.Shards {
+		name := s.Region
+		if name == s.Addr && s.Reason == "" {
+			name = "-"
+			unregistered++
+		}
+		if s.Reason != "" {
+			name = "-"
+		}
+		rows = append(rows, []any{s.Type, s.Index, name, cmp.Or(s.Reason, s.Phase), orDash(s.Cause), s.Epoch, cmp.Or(s.Addr, "-")})
+	}
+	if err := a.printTable([]string{"TYPE", "SHARD", "REGION", "PHASE", "CAUSE", "EPOCH", "ADDRESS"}, rows, "SHARD", "EPOCH"); err != nil {
+		return err
+	}
+	for _, t := range res.Types {
+		kind := ""
+		if t.Volatile {
+			kind = ", volatile"
+		}
+		if t.ShardedBy != "" {
+			kind += ", sharded by " + t.ShardedBy
+		}
+		if _, err := fmt.Fprintf(a.out, "%s: %d of %d shards allocated, %d moving%s\n", t.Type, t.Allocated, t.Shards, t.Moving, kind); err != nil {
+			return err
+		}
+	}
+	for _, u := range res.Unreadable {
+		if _, err := fmt.Fprintln(a.out, describeUnreadable(u)); err != nil {
+			return err
+		}
+	}
+	if unregistered > 0 {
+		_, err := fmt.Fprintf(a.out, "-: %s of %s; see roost members\n", plural(unregistered, "shard"), unregisteredOwner)
+		return err
+	}
+	return nil
 }
 
 // unregisteredOwner describes the owner of a shard of which the coordinator knows only
@@ -265,6 +302,9 @@ func (a *app) whereCommand() *cobra.Command {
 				return a.printMessage(res)
 			}
 			s := res.Shard
+			if id != printable(id) {
+				id = strconv.Quote(id)
+			}
 			if res.ShardKey != "" {
 				id += fmt.Sprintf("  (key %q)", res.ShardKey)
 			}
@@ -280,7 +320,11 @@ func (a *app) whereCommand() *cobra.Command {
 				_, err = fmt.Fprintf(a.out, "%s/%s  shard %d  %s, %s  epoch %s\n", typ, id, s.Index, s.Addr, unregisteredOwner, s.Epoch)
 				return err
 			}
-			_, err = fmt.Fprintf(a.out, "%s/%s  shard %d  %s (%s)  %s  epoch %s\n", typ, id, s.Index, s.Region, s.Addr, s.Phase, s.Epoch)
+			cause := ""
+			if s.Cause != "" {
+				cause = "  because " + causeText(s.Cause)
+			}
+			_, err = fmt.Fprintf(a.out, "%s/%s  shard %d  %s (%s)  %s  epoch %s%s\n", typ, id, s.Index, s.Region, s.Addr, s.Phase, s.Epoch, cause)
 			return err
 		},
 	}

@@ -7,11 +7,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/twitchtv/twirp"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/roost-cluster/roost/libs/sharding"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
@@ -25,6 +27,9 @@ type fakeAdmin struct {
 	remaining atomic.Int32
 	resumed   atomic.Bool
 	commands  atomic.Int32
+	mu        sync.Mutex
+	steers    []proto.Message // the requests about placement
+	left      func(*adminv1.DrainRequest) (*adminv1.DrainResponse, error)
 }
 
 func (f *fakeAdmin) check() error {
@@ -44,7 +49,7 @@ func (f *fakeAdmin) Members(context.Context, *adminv1.MembersRequest) (*adminv1.
 		{Name: "coordinator-1", Roles: []string{"coordinator"}, Status: "up", Reachable: true, Addr: "10.0.0.1:25521", Active: true},
 		{Name: "region-1", Roles: []string{"region"}, Status: "up", Reachable: true, Addr: "10.0.0.2:25520", Shards: 12, Draining: true, Load: &adminv1.Load{Cost: 1.284}},
 		{Name: "region-2", Roles: []string{"region"}, Status: "up", Addr: "10.0.0.3:25520", Zone: "b", AppVersion: "1.4"},
-		{Name: "region-2", Roles: []string{"region"}, Status: "up", Reachable: true, Addr: "10.0.0.4:25520"},
+		{Name: "region-2", Roles: []string{"region"}, Status: "up", Reachable: true, Addr: "10.0.0.4:25520", Shards: 5, Capacity: 20},
 		{Name: "region-3", Roles: []string{"region"}, Status: "up", Reachable: true, Addr: "10.0.0.5:25520"},
 		{Name: "region-3", Roles: []string{"region"}, Status: "joining", Reachable: true, Addr: "10.0.0.6:25520"},
 		{Name: "region-3", Roles: []string{"region"}, Status: "exiting", Reachable: true, Addr: "10.0.0.7:25520"},
@@ -53,14 +58,14 @@ func (f *fakeAdmin) Members(context.Context, *adminv1.MembersRequest) (*adminv1.
 
 func (f *fakeAdmin) Shards(_ context.Context, req *adminv1.ShardsRequest) (*adminv1.ShardsResponse, error) {
 	all := []*adminv1.Shard{
-		{Type: "Airport", Index: 7, Region: "region-1", Addr: "10.0.0.2:25520", Epoch: "3.12", Phase: "serving"},
+		{Type: "Airport", Index: 7, Region: "region-1", Addr: "10.0.0.2:25520", Epoch: "3.12", Phase: "serving", Cause: "drain"},
 		{Type: "Airport", Index: 9, Region: "10.0.0.9:25520", Addr: "10.0.0.9:25520", Epoch: "2.8", Phase: "serving"},
-		{Type: "Airport", Index: 1019, Region: "region-2", Addr: "10.0.0.3:25520", Epoch: "2.9", Phase: "handing-off"},
+		{Type: "Airport", Index: 1019, Region: "region-2", Addr: "10.0.0.3:25520", Epoch: "2.9", Phase: "handing-off", Cause: "balance"},
 	}
 	if req.Type == "Cart" {
 		return &adminv1.ShardsResponse{
 			Types:  []*adminv1.TypeSummary{{Type: "Cart", Shards: 16, Allocated: 1}},
-			Shards: []*adminv1.Shard{{Type: "Cart", Index: 3, Epoch: "3.13", Phase: "starting", Reason: "unreadable"}},
+			Shards: []*adminv1.Shard{{Type: "Cart", Index: 3, Epoch: "3.13", Phase: "starting", Reason: "unreadable", Cause: "unreadable"}},
 			Unreadable: []*adminv1.Unreadable{{Type: "Cart", Shards: []uint32{3}, Region: "region-1", Version: "1.0",
 				Forms: []string{"event item-added, version 2, shape 00000000000000aa"}}},
 		}, f.check()
@@ -89,12 +94,21 @@ func (f *fakeAdmin) Where(_ context.Context, req *adminv1.WhereRequest) (*adminv
 		return &adminv1.WhereResponse{Shard: &adminv1.Shard{Type: "Airport", Index: 5, Phase: "unallocated"}}, nil
 	}
 	return &adminv1.WhereResponse{Shard: &adminv1.Shard{
-		Type: "Airport", Index: 7, Region: "region-1", Addr: "10.0.0.2:25520", Epoch: "3.12", Phase: "serving",
+		Type: "Airport", Index: 7, Region: "region-1", Addr: "10.0.0.2:25520", Epoch: "3.12", Phase: "serving", Cause: "drain",
 	}}, nil
 }
 
 func (f *fakeAdmin) Drain(_ context.Context, req *adminv1.DrainRequest) (*adminv1.DrainResponse, error) {
 	f.resumed.Store(req.Resume)
+	if err := f.record(req); err != nil {
+		return nil, err
+	}
+	if f.left != nil {
+		return f.left(req)
+	}
+	if req.DryRun {
+		return &adminv1.DrainResponse{Remaining: 12, Already: req.Resume, Region: req.Region}, f.check()
+	}
 	res := &adminv1.DrainResponse{Remaining: uint32(max(0, f.remaining.Add(-1)))}
 	if req.Region == "region-9" {
 		res.Remaining = 3
@@ -200,21 +214,21 @@ func TestShow(t *testing.T) {
 		code    int
 		want    string
 	}{
-		{"members", 0, `NAME           ROLE         STATE            SHARDS  LOAD  ZONE  VERSION  ADDRESS
-coordinator-1  coordinator  up, active            -     -  -     -        10.0.0.1:25521
-region-1       region       up, draining         12  1.28  -     -        10.0.0.2:25520
-region-2       region       up, unreachable       0     -  b     1.4      10.0.0.3:25520
-region-2       region       up                    0     -  -     -        10.0.0.4:25520
-region-3       region       up                    0     -  -     -        10.0.0.5:25520
-region-3       region       joining               0     -  -     -        10.0.0.6:25520
-region-3       region       exiting               0     -  -     -        10.0.0.7:25520
+		{"members", 0, `NAME           ROLE         STATE             SHARDS  LOAD  ZONE  VERSION  ADDRESS
+coordinator-1  coordinator  up, active             -     -  -     -        10.0.0.1:25521
+region-1       region       up, draining          12  1.28  -     -        10.0.0.2:25520
+region-2       region       up, unreachable        0     -  b     1.4      10.0.0.3:25520
+region-2       region       up               5 of 20     -  -     -        10.0.0.4:25520
+region-3       region       up                     0     -  -     -        10.0.0.5:25520
+region-3       region       joining                0     -  -     -        10.0.0.6:25520
+region-3       region       exiting                0     -  -     -        10.0.0.7:25520
 
 GATEWAY        COMMANDS  REFUSED     P50      P99  MANAGEMENT
 10.0.0.8:8080   412.3/s    1.2/s  1.4 ms  12.3 ms  10.0.0.8:8558
 10.0.0.9:8080     0.0/s    0.0/s       -        -  10.0.0.9:8558
 p99 at all gateways: 12.3 ms, usually 6.1 ms
 warning: region-3 is the name of 2 members, at 10.0.0.5:25520 and 10.0.0.6:25520: give each process a node.name of its own, or stop the one that is too many
-braked since ` + localTime(1_700_000_000_000) + `: commands are slow; one is tried at ` + localTime(1_700_000_030_000) + `
+braked since ` + momentText(1_700_000_000_000) + `: commands are slow; one is tried at ` + momentText(1_700_000_030_000) + `
 active coordinator: coordinator-1, term 3
 `},
 		{"rollout", 0, `VERSION  ROLLOUT  SHARDS  MOVING  REGIONS
@@ -234,28 +248,29 @@ no region of 1.3 reads all that may be stored in 2 shards of other versions: as 
 		{"entity delete Cart absent --reason gone", exitNotFound, "roost: not_found: nothing is stored of the entity (it was not applied)\n"},
 		{"entity delete Cart/stuck --reason gone --timeout 50ms --idempotency-key k", exitFailed, "roost: deadline_exceeded: no region serves it (it was not applied)\n"},
 		{"entity delete Cart/dora", exitUsage, "roost: --reason is missing; say why, for the log\n"},
-		{"shards --region region-1", 0, `TYPE     SHARD  REGION    PHASE    EPOCH  ADDRESS
-Airport      7  region-1  serving   3.12  10.0.0.2:25520
+		{"shards --region region-1", 0, `TYPE     SHARD  REGION    PHASE    CAUSE  EPOCH  ADDRESS
+Airport      7  region-1  serving  drain   3.12  10.0.0.2:25520
 Airport: 2 of 1024 shards allocated, 1 moving
 `},
-		{"shards", 0, `TYPE     SHARD  REGION    PHASE        EPOCH  ADDRESS
-Airport      7  region-1  serving       3.12  10.0.0.2:25520
-Airport      9  -         serving        2.8  10.0.0.9:25520
-Airport   1019  region-2  handing-off    2.9  10.0.0.3:25520
+		{"shards", 0, `TYPE     SHARD  REGION    PHASE        CAUSE    EPOCH  ADDRESS
+Airport      7  region-1  serving      drain     3.12  10.0.0.2:25520
+Airport      9  -         serving      -          2.8  10.0.0.9:25520
+Airport   1019  region-2  handing-off  balance    2.9  10.0.0.3:25520
 Airport: 2 of 1024 shards allocated, 1 moving
 -: 1 shard of a region that is not registered: it comes back, or another region takes over; see roost members
 `},
-		{"shards --type Cart", 0, `TYPE  SHARD  REGION  PHASE       EPOCH  ADDRESS
-Cart      3  -       unreadable   3.13  -
+		{"shards --type Cart", 0, `TYPE  SHARD  REGION  PHASE       CAUSE       EPOCH  ADDRESS
+Cart      3  -       unreadable  unreadable   3.13  -
 Cart: 1 of 16 shards allocated, 0 moving
 Cart: 1 shard unreadable (3): region-1 (version 1.0) does not read event item-added, version 2, shape 00000000000000aa, which may be stored. Start a region of a version that does: commands are refused until then. If the region that had them crashed, roost rollout look finds out what is stored
 `},
 		{"where Airport OLD", 0, "Airport/OLD  shard 6  unreadable: no region reads what is stored of the shard; see roost shards --type Airport\n"},
 		{"where Airport LAX", 0, "Airport/LAX  shard 9  10.0.0.9:25520, a region that is not registered: it comes back, or another region takes over  epoch 2.8\n"},
-		{"where Airport PHX", 0, "Airport/PHX  shard 7  region-1 (10.0.0.2:25520)  serving  epoch 3.12\n"},
+		{"where Airport PHX", 0, "Airport/PHX  shard 7  region-1 (10.0.0.2:25520)  serving  epoch 3.12  because its region is drained\n"},
 		{"where Airport/NEW", 0, "Airport/NEW  shard 5  unallocated: its first command will place it\n"},
+		{"where Airport a\u202eb", 0, "Airport/\"a\\u202eb\"  shard 7  region-1 (10.0.0.2:25520)  serving  epoch 3.12  because its region is drained\n"},
 		{"where Airport PHX -o json", 0,
-			`{"shard":{"type":"Airport","index":7,"region":"region-1","addr":"10.0.0.2:25520","epoch":"3.12","phase":"serving","reason":""},"shard_key":""}` + "\n"},
+			`{"shard":{"type":"Airport","index":7,"region":"region-1","addr":"10.0.0.2:25520","epoch":"3.12","phase":"serving","reason":"","cause":"drain"},"shard_key":""}` + "\n"},
 		{"where Airline PHX", exitNotFound, "roost: no entity type Airline\n"},
 		{"where PHX", exitUsage, "roost: \"PHX\" is not the name of an entity: write TYPE ID or TYPE/ID, such as Airport/PHX\n"},
 		{"call Airport Get {}", exitUsage, "roost: \"Airport\" is not the name of an entity: write TYPE/ID, such as Airport/PHX\n"},
@@ -265,6 +280,8 @@ Cart: 1 shard unreadable (3): region-1 (version 1.0) does not read event item-ad
 		{"members -o yaml", exitUsage, "roost: -o \"yaml\": write table or json\n"},
 		{"mumble", exitUsage, "roost: unknown command \"mumble\" for \"roost\"\nsee: roost --help\n"},
 		{"drain region-1 --resume", 0, "region-1 takes shards again\n"},
+		{"drain region-1 --dry-run", 0, "nothing is changed; without --dry-run it would be so: all shards move off region-1: 12 shards left\n"},
+		{"drain region-1 --resume --dry-run", 0, "region-1 takes shards again; it was so before\n"},
 	} {
 		code, out, errOut := roost(t, append(strings.Fields(test.command), "--admin", admin)...)
 		if code != test.code || out+errOut != test.want {
@@ -332,6 +349,52 @@ func TestDrain(t *testing.T) {
 	code, _, errOut = roost(t, "drain", "region-1", "--timeout", "250ms", "--admin", serve(t, active))
 	if code != exitTimedOut || !strings.Contains(errOut, "the drain goes on") {
 		t.Errorf("endless drain: %d %s", code, errOut)
+	}
+}
+
+// TestDrainIsOfOneProcess: what is repeated names the process that the first answer was about, and it is over
+// when that is stored, and no shard is left. When it is stored, the reason is not repeated: somebody else may have
+// given another one.
+func TestDrainIsOfOneProcess(t *testing.T) {
+	var asked int
+	active := &fakeAdmin{}
+	active.left = func(req *adminv1.DrainRequest) (*adminv1.DrainResponse, error) {
+		asked++
+		res := &adminv1.DrainResponse{Node: "h:1#7", Region: "region-1", Stored: asked > 1}
+		if !req.Resume && asked < 3 {
+			res.Remaining = 1
+		}
+		return res, nil
+	}
+	for _, args := range [][]string{{"drain", "region-1", "--reason", "disk"}, {"drain", "region-1", "--resume"}} {
+		asked = 0
+		code, out, errOut := roost(t, append(args, "--admin", serve(t, active))...)
+		list := active.recorded()
+		if drains := len(args) == 4; code != 0 || len(list) != map[bool]int{false: 2, true: 3}[drains] || !strings.HasPrefix(out, "region-1 ") {
+			t.Errorf("%v: exit code %d after %v: %s%s", args, code, list, out, errOut)
+		}
+		for i, req := range list {
+			want := &adminv1.DrainRequest{Region: "region-1", By: whoAmI(), Resume: len(args) == 3, Reason: map[bool]string{true: "disk"}[len(args) == 4]}
+			if i > 0 {
+				want.Region = "h:1#7"
+			}
+			if i > 1 {
+				want.Reason = ""
+			}
+			if !proto.Equal(req, want) {
+				t.Errorf("%v, attempt %d: %v, want %v", args, i, req, want)
+			}
+		}
+	}
+	active.left = func(req *adminv1.DrainRequest) (*adminv1.DrainResponse, error) {
+		if req.Region != "region-1" {
+			return nil, twirp.NewErrorf(twirp.NotFound, "no region %s; see roost members", req.Region)
+		}
+		return &adminv1.DrainResponse{Node: "h:1#7", Region: "region-1", Remaining: 4}, nil
+	}
+	code, out, errOut := roost(t, "drain", "region-1", "--admin", serve(t, active))
+	if want := "region-1 was h:1#7 when this began\nroost: no region h:1#7"; code != exitNotFound || !strings.Contains(errOut, want) {
+		t.Errorf("the process has left: exit code %d, %s%s", code, out, errOut)
 	}
 }
 

@@ -231,6 +231,7 @@ failed and is tried again.
 	}
 	l.flags(cmd)
 	cmd.Flags().StringVar(&before, "due-before", "", "only what is due before this time: 2026-07-01T12:00:00Z, or 1h for an hour from now")
+	cmd.AddCommand(a.reminderDropCommand())
 	return cmd
 }
 

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/twitchtv/twirp"
 
 	"github.com/roost-cluster/roost/libs/sharding"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
@@ -23,8 +25,11 @@ type steer struct {
 	timeout time.Duration
 }
 
+// reasonHelp describes --reason of all requests.
+const reasonHelp = "why, for those who see it later; kept and shown with who asked"
+
 func (s *steer) flags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&s.reason, "reason", "", "why, for those who see it later; kept and shown with who asked")
+	cmd.Flags().StringVar(&s.reason, "reason", "", reasonHelp)
 	cmd.Flags().BoolVar(&s.dryRun, "dry-run", false, "only say what would happen; change nothing")
 	cmd.Flags().DurationVar(&s.timeout, "timeout", 10*time.Second, "how long to wait until it is stored")
 }
@@ -50,15 +55,15 @@ func (a *app) steer(ctx context.Context, s *steer, ask func(context.Context, *ad
 		return a.printSteer(res, true, done(res))
 	}
 	res, err := adminclient.UntilStored(ctx, func(ctx context.Context) (*adminv1.SteerResponse, error) { return ask(ctx, admin) })
-	switch {
-	case err == nil:
-		return a.printSteer(res, false, done(res))
-	case ctx.Err() == nil:
-		return err
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return timeoutError{errors.New("it is not known whether this is stored; run it again")}
+	if err != nil {
+		text := "it is not known whether this is stored; run it again"
+		var refused twirp.Error
+		if errors.As(err, &refused) {
+			text += ". The last answer was: " + refused.Msg()
+		}
+		return ended(ctx, err, text)
 	}
-	return errInterrupted
+	return a.printSteer(res, false, done(res))
 }
 
 func (a *app) printSteer(res *adminv1.SteerResponse, dryRun bool, text string) error {
@@ -67,9 +72,9 @@ func (a *app) printSteer(res *adminv1.SteerResponse, dryRun bool, text string) e
 	}
 	switch {
 	case res.Already:
-		text += "; it was so before"
+		text += soBefore
 	case dryRun:
-		text = "would change: " + text
+		text = afterwards + text
 	}
 	return a.printLines(append([]string{text}, res.Remarks...))
 }
@@ -80,7 +85,8 @@ func (a *app) cordonCommand() *cobra.Command {
 		Use: "cordon REGION", Short: "Give a region no more shards", Args: oneName,
 		Long: `Has the region with this name get no more shards. It keeps those that it has, until
 they move for another reason; roost drain moves them off. It is given a shard all
-the same if no other region can be; roost steering shows how many it was given.
+the same if no other region can be, or if the shard is pinned to it; roost steering
+shows how many it was given.
 
 The cordon is about the name: it outlives the region's process, and the
 coordinators. roost uncordon ends it.`,
@@ -121,13 +127,13 @@ func (a *app) freezeCommand() *cobra.Command {
 	s := &steer{}
 	var lasts time.Duration
 	cmd := &cobra.Command{
-		Use: "freeze", Short: "Let nothing move that need not", Args: cobra.NoArgs,
-		Long: `Stops all moves of shards that need not be: those for balance, those of pins, and
-roost move. Drains go on, and shards of regions that leave or are lost still get
-other places. roost thaw ends it, or the time that --for gives.`,
+		Use: "freeze", Short: "Let no shard move unless it has to", Args: cobra.NoArgs,
+		Long: `Stops every move of a shard that can stay where it is: moves for balance, moves of
+pins, and roost move. Drains go on, and shards of regions that leave or are lost
+still get other places. roost thaw ends it, or the time that --for gives.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if cmd.Flags().Changed("for") && lasts <= 0 {
-				return usageError{fmt.Errorf("--for is %v, must be above 0", lasts)}
+			if cmd.Flags().Changed("for") && lasts < time.Millisecond { // 0 ms mean that it has no end
+				return usageError{fmt.Errorf("--for is %v, must be at least 1ms", lasts)}
 			}
 			return a.freeze(cmd.Context(), s, false, lasts)
 		},
@@ -160,7 +166,7 @@ func (a *app) freeze(ctx context.Context, s *steer, thaw bool, lasts time.Durati
 		if thaw {
 			return "nothing is frozen"
 		}
-		return "frozen: nothing moves that need not" + untilText(res.UntilUnixMs)
+		return "frozen: no shard moves unless it has to" + untilText(res.UntilUnixMs)
 	})
 }
 
@@ -168,26 +174,32 @@ func untilText(ms int64) string {
 	if ms == 0 {
 		return ", until roost thaw"
 	}
-	return ", until " + localTime(ms)
+	return ", until " + momentText(ms)
 }
 
-// localTime writes a moment for people.
-func localTime(ms int64) string { return time.UnixMilli(ms).Format(time.DateTime) }
+// sinceText writes since when something is so; "-" if that is not known.
+func sinceText(ms int64) string {
+	if ms == 0 {
+		return "-"
+	}
+	return momentText(ms)
+}
 
 func describeFreeze(f *adminv1.Freeze) string {
-	return "frozen: nothing moves that need not" + untilText(f.UntilUnixMs) + "; " + saidBy(f.By, f.Reason, f.SinceUnixMs)
+	return "frozen: no shard moves unless it has to" + untilText(f.UntilUnixMs) + "; " + attribution(f.By, f.Reason, f.SinceUnixMs)
 }
 
 func describeBrake(b *adminv1.Brake) string {
-	text := "braked since " + localTime(b.SinceUnixMs) + ": " + b.Why
+	text := "braked since " + momentText(b.SinceUnixMs) + ": " + b.Why
 	if b.NextUnixMs > 0 {
-		text += "; one is tried at " + localTime(b.NextUnixMs)
+		text += "; one is tried at " + momentText(b.NextUnixMs)
 	}
 	return text
 }
 
-func saidBy(by, reason string, since int64) string {
-	text := orDash(by) + ", " + localTime(since)
+// attribution says who asked for something, when, and why.
+func attribution(by, reason string, since int64) string {
+	text := orDash(by) + ", " + sinceText(since)
 	if reason != "" {
 		text += ": " + reason
 	}
@@ -197,12 +209,16 @@ func saidBy(by, reason string, since int64) string {
 func (a *app) pinCommand() *cobra.Command {
 	s := &steer{}
 	cmd := &cobra.Command{
-		Use: "pin TYPE/SHARD… REGION", Short: "Have shards be at a certain region", Args: cobra.MinimumNArgs(2),
+		Use: "pin TYPE/SHARD… REGION", Short: "Have shards be at a certain region", Args: shardsAndRegion,
 		Example: "  roost where Airport PHX          # its shard is 17\n  roost pin Airport/17 region-2 --reason \"near its caller\"",
 		Long: `Has shards be at the region with this name whenever it can be given them: they move
 there, and while it is away other regions have them. roost unpin ends it.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.pin(cmd.Context(), s, args[:len(args)-1], args[len(args)-1])
+			region := args[len(args)-1]
+			if region == "" {
+				return usageError{errors.New("the name of the region is empty; to end a pin, use roost unpin")}
+			}
+			return a.pin(cmd.Context(), s, args[:len(args)-1], region)
 		},
 	}
 	s.flags(cmd)
@@ -245,6 +261,22 @@ func (a *app) pin(ctx context.Context, s *steer, shards []string, region string)
 	})
 }
 
+// shardsAndRegion checks the arguments of roost pin.
+func shardsAndRegion(_ *cobra.Command, args []string) error {
+	if len(args) < 2 {
+		return fmt.Errorf("one or more shards and a region are needed, %s given", plural(len(args), "argument"))
+	}
+	return nil
+}
+
+// shardAndRegion checks the arguments of roost move.
+func shardAndRegion(_ *cobra.Command, args []string) error {
+	if len(args) != 2 {
+		return fmt.Errorf("a shard, written TYPE/SHARD, and a region are needed, %s given; roost where finds the shard of an entity", plural(len(args), "argument"))
+	}
+	return nil
+}
+
 // shardOf parses TYPE/SHARD.
 func shardOf(text string) (typ string, index uint32, err error) {
 	typ, number, ok := strings.Cut(text, "/")
@@ -258,7 +290,7 @@ func shardOf(text string) (typ string, index uint32, err error) {
 func (a *app) moveCommand() *cobra.Command {
 	s := &steer{}
 	cmd := &cobra.Command{
-		Use: "move TYPE/SHARD REGION", Short: "Move a shard to a region once", Args: cobra.ExactArgs(2),
+		Use: "move TYPE/SHARD REGION", Short: "Move a shard to a region once", Args: shardAndRegion,
 		Long: `Moves a shard to a region now, by a handoff: its owner finishes what it has accepted. The
 strategy may move it on later; roost pin keeps it where you want it.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -278,12 +310,16 @@ strategy may move it on later; roost pin keeps it where you want it.`,
 }
 
 func (a *app) steeringCommand() *cobra.Command {
-	var typ string
+	var typ, region string
+	var all bool
 	cmd := &cobra.Command{
-		Use: "steering", Short: "List cordons, pins and other wishes about placement", Args: cobra.NoArgs,
-		Long: `Lists what roost cordon, freeze, pin and move have asked for, who has asked, when and
+		Use: "steering", Short: "List drains, cordons, pins and other requests about placement", Args: cobra.NoArgs,
+		Long: `Lists what roost drain, cordon, freeze, pin and move have asked for, who has asked, when and
 why. A move is listed while it is under way. It also says if moves are held back because commands
-are slow.`,
+are slow.
+
+More than five pins of one type to one region, by the same requester and for the same reason, are one
+line: --pins lists each of them.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			admin, err := a.adminClient()
 			if err != nil {
@@ -293,38 +329,90 @@ are slow.`,
 			if err != nil {
 				return err
 			}
+			if region != "" {
+				aboutRegion(res, region)
+			}
 			if a.json() {
 				return a.printMessage(res)
 			}
-			return a.printSteering(res)
+			return a.printSteering(res, all)
 		},
 	}
 	cmd.Flags().StringVar(&typ, "type", "", "pins and moves of this entity type only")
+	cmd.Flags().StringVar(&region, "region", "", "only what is about the region with this name, and no freeze")
+	cmd.Flags().BoolVar(&all, "pins", false, "list each pin in a line of its own")
 	return cmd
 }
 
-func (a *app) printSteering(res *adminv1.SteeringResponse) error {
+// aboutRegion leaves only what is about one region.
+func aboutRegion(res *adminv1.SteeringResponse, name string) {
+	res.Freeze, res.Brake = nil, nil
+	res.Drains = slices.DeleteFunc(res.Drains, func(d *adminv1.Drain) bool { return d.Region != name })
+	res.Cordons = slices.DeleteFunc(res.Cordons, func(c *adminv1.Cordon) bool { return c.Region != name })
+	res.Pins = slices.DeleteFunc(res.Pins, func(p *adminv1.PinnedShard) bool { return p.Region != name })
+	res.Moves = slices.DeleteFunc(res.Moves, func(m *adminv1.MovingShard) bool { return m.Region != name })
+}
+
+// mostPinLines is how many pins of one type to one region, by the same requester and for the same reason,
+// are listed one by one.
+const mostPinLines = 5
+
+// pinRows lists pins. If there are many alike, they are one row, unless each is wanted.
+func pinRows(pins []*adminv1.PinnedShard, each bool) (rows [][]any) {
+	type kind struct{ typ, region, by, reason string }
+	of := func(p *adminv1.PinnedShard) kind { return kind{p.Type, p.Region, p.By, p.Reason} }
+	alike := map[kind][]*adminv1.PinnedShard{}
+	for _, p := range pins {
+		alike[of(p)] = append(alike[of(p)], p)
+	}
+	for _, p := range pins {
+		list := alike[of(p)]
+		if len(list) <= mostPinLines || each {
+			state := "there"
+			if p.Owner == "" {
+				state = "at no region"
+			} else if p.Owner != p.Region {
+				state = "at " + p.Owner
+			}
+			rows = append(rows, []any{"pin", p.Region, fmt.Sprintf("%s/%d", p.Type, p.Index), state, orDash(p.By), sinceText(p.SinceUnixMs), orDash(p.Reason)})
+			continue
+		}
+		if list[0] != p {
+			continue
+		}
+		there, newest := 0, int64(0)
+		for _, x := range list {
+			if x.Owner == x.Region {
+				there++
+			}
+			newest = max(newest, x.SinceUnixMs)
+		}
+		state := fmt.Sprintf("%d shards, all there", len(list))
+		if there < len(list) {
+			state = fmt.Sprintf("%d shards, %d there", len(list), there)
+		}
+		rows = append(rows, []any{"pins", p.Region, p.Type, state, orDash(p.By), sinceText(newest), orDash(p.Reason)})
+	}
+	return rows
+}
+
+func (a *app) printSteering(res *adminv1.SteeringResponse, eachPin bool) error {
 	var rows [][]any
+	for _, d := range res.Drains {
+		rows = append(rows, []any{"drain", d.Region, "-", plural(int(d.Shards), "shard") + " left", orDash(d.By), sinceText(d.SinceUnixMs), orDash(d.Reason)})
+	}
 	for _, c := range res.Cordons {
 		state := plural(int(c.Shards), "shard")
 		if !c.Here {
 			state = "not here"
 		} else if c.Given > 0 {
-			state += fmt.Sprintf(", %d given since: no other region could be", c.Given)
+			state += fmt.Sprintf(", %d given since", c.Given)
 		}
-		rows = append(rows, []any{"cordon", c.Region, "-", state, orDash(c.By), localTime(c.SinceUnixMs), orDash(c.Reason)})
+		rows = append(rows, []any{"cordon", c.Region, "-", state, orDash(c.By), sinceText(c.SinceUnixMs), orDash(c.Reason)})
 	}
-	for _, p := range res.Pins {
-		state := "there"
-		if p.Owner == "" {
-			state = "at no region"
-		} else if p.Owner != p.Region {
-			state = "at " + p.Owner
-		}
-		rows = append(rows, []any{"pin", p.Region, fmt.Sprintf("%s/%d", p.Type, p.Index), state, orDash(p.By), localTime(p.SinceUnixMs), orDash(p.Reason)})
-	}
+	rows = append(rows, pinRows(res.Pins, eachPin)...)
 	for _, v := range res.Moves {
-		rows = append(rows, []any{"move", v.Region, fmt.Sprintf("%s/%d", v.Type, v.Index), "under way", orDash(v.By), localTime(v.SinceUnixMs), orDash(v.Reason)})
+		rows = append(rows, []any{"move", v.Region, fmt.Sprintf("%s/%d", v.Type, v.Index), "under way", orDash(v.By), sinceText(v.SinceUnixMs), orDash(v.Reason)})
 	}
 	var lines []string
 	if len(rows) > 0 {
@@ -332,7 +420,7 @@ func (a *app) printSteering(res *adminv1.SteeringResponse) error {
 			return err
 		}
 	} else {
-		lines = append(lines, "nothing is cordoned, pinned or moved by an operator")
+		lines = append(lines, "nothing is drained, cordoned, pinned or moved by an operator")
 	}
 	if res.Freeze != nil {
 		lines = append(lines, describeFreeze(res.Freeze))

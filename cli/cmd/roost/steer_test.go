@@ -2,52 +2,85 @@ package main
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/twitchtv/twirp"
+	"google.golang.org/protobuf/proto"
 
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 )
 
+var freezeEnd = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// record keeps a request about placement. A standby takes none.
+func (f *fakeAdmin) record(req proto.Message) error {
+	if err := f.check(); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.steers = append(f.steers, proto.Clone(req))
+	return nil
+}
+
+// recorded returns the requests since it was called last.
+func (f *fakeAdmin) recorded() []proto.Message {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	list := f.steers
+	f.steers = nil
+	return list
+}
+
 // steered answers a request about placement: the first answer is that it is not stored yet.
 func (f *fakeAdmin) steered(by string, dryRun bool, res *adminv1.SteerResponse) (*adminv1.SteerResponse, error) {
-	switch {
-	case f.standby:
-		return nil, f.check()
-	case by == "":
+	if by == "" {
 		return nil, twirp.NewError(twirp.InvalidArgument, "nobody asks")
 	}
-	if f.remaining.Add(1)%2 == 0 && !dryRun {
+	if !dryRun && f.remaining.Add(1)%2 == 0 {
 		return &adminv1.SteerResponse{Already: true, Stored: true, Region: res.Region, UntilUnixMs: res.UntilUnixMs}, nil
 	}
 	return res, nil
 }
 
 func (f *fakeAdmin) Cordon(_ context.Context, req *adminv1.CordonRequest) (*adminv1.SteerResponse, error) {
+	if err := f.record(req); err != nil {
+		return nil, err
+	}
 	if req.Region == "region-9" && !req.Ahead {
-		return nil, twirp.NewError(twirp.NotFound, "no region is called region-9; here are region-1. To name a region that is not here yet, add --ahead")
+		return nil, twirp.NewError(twirp.NotFound, "no region is called region-9; here are region-1. To name a region that is not here yet, set ahead")
 	}
 	return f.steered(req.By, req.DryRun, &adminv1.SteerResponse{Region: req.Region, Changes: 1, Remarks: []string{"because of " + req.Reason}})
 }
 
 func (f *fakeAdmin) Freeze(_ context.Context, req *adminv1.FreezeRequest) (*adminv1.SteerResponse, error) {
+	if err := f.record(req); err != nil {
+		return nil, err
+	}
 	if f.remaining.Load()%2 == 1 && req.ForMs != 0 {
 		return nil, twirp.NewError(twirp.InvalidArgument, "repeated with another end")
 	}
 	res := &adminv1.SteerResponse{Changes: 1, UntilUnixMs: req.UntilUnixMs}
 	if req.ForMs != 0 {
-		res.UntilUnixMs = time.Date(2030, 1, 2, 3, 4, 5, 0, time.Local).UnixMilli()
+		res.UntilUnixMs = freezeEnd.UnixMilli()
 	}
 	return f.steered(req.By, req.DryRun, res)
 }
 
 func (f *fakeAdmin) Pin(_ context.Context, req *adminv1.PinRequest) (*adminv1.SteerResponse, error) {
+	if err := f.record(req); err != nil {
+		return nil, err
+	}
 	return f.steered(req.By, req.DryRun, &adminv1.SteerResponse{Region: req.Pins[0].Region, Changes: uint32(len(req.Pins))})
 }
 
 func (f *fakeAdmin) Move(_ context.Context, req *adminv1.MoveRequest) (*adminv1.SteerResponse, error) {
+	if err := f.record(req); err != nil {
+		return nil, err
+	}
 	if req.Index == 9 {
 		return nil, twirp.NewError(twirp.Aborted, "Cart/9 is about to move already")
 	}
@@ -58,9 +91,22 @@ func (f *fakeAdmin) Steering(_ context.Context, req *adminv1.SteeringRequest) (*
 	if req.Type == "None" {
 		return &adminv1.SteeringResponse{}, f.check()
 	}
-	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local).UnixMilli()
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC).UnixMilli()
+	if req.Type == "Many" {
+		res := &adminv1.SteeringResponse{Pins: []*adminv1.PinnedShard{{Type: "Many", Region: "region-2", Owner: "region-2", By: "placer", Reason: "disk=ssd"}}}
+		for i := range 6 {
+			res.Pins = append(res.Pins, &adminv1.PinnedShard{Type: "Many", Index: uint32(i) + 10, Region: "region-1", Owner: "region-1", By: "placer", Reason: "disk=ssd", SinceUnixMs: at})
+		}
+		res.Pins[3].Owner, res.Pins[4].SinceUnixMs = "region-2", at+2000
+		slices.Reverse(res.Pins)
+		res.Pins = append(res.Pins, &adminv1.PinnedShard{Type: "Many", Index: 6, Region: "region-2", Owner: "region-2", By: "ann"})
+		return res, f.check()
+	}
 	return &adminv1.SteeringResponse{
-		Freeze:  &adminv1.Freeze{By: "ann", Reason: "party", SinceUnixMs: at},
+		Freeze: &adminv1.Freeze{By: "ann", Reason: "party", SinceUnixMs: at},
+		Drains: []*adminv1.Drain{
+			{Region: "region-3", Node: "h3:1#7", Shards: 5, By: "ann", Reason: "new disk", SinceUnixMs: at}, {Region: "h4:1", Node: "h4:1#8"},
+		},
 		Cordons: []*adminv1.Cordon{{Region: "region-1", Here: true, Shards: 12, Given: 2, By: "ben", Reason: "disk", SinceUnixMs: at}, {Region: "region-7", SinceUnixMs: at}},
 		Pins:    []*adminv1.PinnedShard{{Type: "Cart", Index: 3, Region: "region-1", Owner: "region-1", By: "ann", SinceUnixMs: at}, {Type: "Cart", Index: 4, Region: "region-1", Owner: "region-2", By: "ann", SinceUnixMs: at}},
 		Moves:   []*adminv1.MovingShard{{Type: "Cart", Index: 5, Region: "region-2", By: "ann", SinceUnixMs: at}},
@@ -68,41 +114,83 @@ func (f *fakeAdmin) Steering(_ context.Context, req *adminv1.SteeringRequest) (*
 }
 
 func TestSteer(t *testing.T) {
-	admin := serve(t, &fakeAdmin{standby: true}) + "," + strings.TrimPrefix(serve(t, &fakeAdmin{}), "http://")
+	active := &fakeAdmin{}
+	admin := serve(t, &fakeAdmin{standby: true}) + "," + strings.TrimPrefix(serve(t, active), "http://")
+	by := whoAmI()
+	type shard = adminv1.Pin
+	cordon := func(req *adminv1.CordonRequest) proto.Message { req.By = by; return req }
+	freeze := func(req *adminv1.FreezeRequest) proto.Message { req.By = by; return req }
+	pin := func(reason string, pins ...*adminv1.Pin) proto.Message {
+		return &adminv1.PinRequest{Pins: pins, By: by, Reason: reason}
+	}
 	for _, test := range []struct {
 		command string
+		asks    proto.Message // nil: nothing
 		code    int
 		want    string
 	}{
-		{"cordon region-1 --reason disk", 0, "region-1 is cordoned: it gets no more shards\nbecause of disk\n"},
-		{"uncordon region-1", 0, "region-1 is not cordoned\nbecause of \n"},
-		{"cordon region-9", exitNotFound, "roost: no region is called region-9; here are region-1. To name a region that is not here yet, add --ahead\n"},
-		{"cordon region-9 --ahead --dry-run --reason disk", 0, "would change: region-9 is cordoned: it gets no more shards\nbecause of disk\n"},
-		{"uncordon region-1 --dry-run -o json", 0, `{"already":false,"stored":false,"changes":1,"region":"region-1","until_unix_ms":"0","remarks":["because of "]}` + "\n"},
-		{"freeze --for 1h", 0, "frozen: nothing moves that need not, until 2030-01-02 03:04:05\n"},
-		{"freeze", 0, "frozen: nothing moves that need not, until roost thaw\n"},
-		{"freeze --for 0s", exitUsage, "roost: --for is 0s, must be above 0\n"},
-		{"thaw", 0, "nothing is frozen\n"},
-		{"pin Cart/3 region-1", 0, "Cart/3 is pinned to region-1\n"},
-		{"pin Cart/3 Cart/4 region-1", 0, "Cart/3 Cart/4 are pinned to region-1\n"},
-		{"pin Cart region-1", exitUsage, "roost: \"Cart\" is no shard: write TYPE/SHARD, such as Airport/17; roost where finds the shard of an entity\n"},
-		{"unpin Cart/1 Cart/2 Cart/3 Cart/4 Cart/5", 0, "5 shards are not pinned\n"},
-		{"move Cart/3 region-2", 0, "Cart/3 goes to region-2\n"},
-		{"move Cart/9 region-2", exitFailed, "roost: Cart/9 is about to move already\n"},
-		{"steering --type None", 0, "nothing is cordoned, pinned or moved by an operator\n"},
-		{"steering", 0, `WISH    REGION    SHARD   STATE                                               BY   SINCE                REASON
-cordon  region-1  -       12 shards, 2 given since: no other region could be  ben  2026-01-02 03:04:05  disk
-cordon  region-7  -       not here                                            -    2026-01-02 03:04:05  -
-pin     region-1  Cart/3  there                                               ann  2026-01-02 03:04:05  -
-pin     region-1  Cart/4  at region-2                                         ann  2026-01-02 03:04:05  -
-move    region-2  Cart/5  under way                                           ann  2026-01-02 03:04:05  -
-frozen: nothing moves that need not, until roost thaw; ann, 2026-01-02 03:04:05: party
+		{"cordon region-1 --reason disk", cordon(&adminv1.CordonRequest{Region: "region-1", Reason: "disk"}), 0, "region-1 is cordoned: it gets no more shards\nbecause of disk\n"},
+		{"uncordon region-1", cordon(&adminv1.CordonRequest{Region: "region-1", Lift: true}), 0, "region-1 is not cordoned\nbecause of \n"},
+		{"cordon region-9", cordon(&adminv1.CordonRequest{Region: "region-9"}), exitNotFound, "roost: no region is called region-9; here are region-1. To name a region that is not here yet, set ahead\n"},
+		{"cordon region-9 --ahead --dry-run --reason disk", cordon(&adminv1.CordonRequest{Region: "region-9", Ahead: true, DryRun: true, Reason: "disk"}), 0, "nothing is changed; without --dry-run it would be so: region-9 is cordoned: it gets no more shards\nbecause of disk\n"},
+		{"uncordon region-1 --dry-run -o json", cordon(&adminv1.CordonRequest{Region: "region-1", Lift: true, DryRun: true}), 0, `{"already":false,"stored":false,"changes":1,"region":"region-1","until_unix_ms":"0","remarks":["because of "]}` + "\n"},
+		{"freeze --for 1h", freeze(&adminv1.FreezeRequest{ForMs: 3_600_000}), 0, "frozen: no shard moves unless it has to, until 2030-01-02T03:04:05Z\n"},
+		{"freeze --reason party --dry-run", freeze(&adminv1.FreezeRequest{Reason: "party", DryRun: true}), 0, "nothing is changed; without --dry-run it would be so: frozen: no shard moves unless it has to, until roost thaw\n"},
+		{"freeze", freeze(&adminv1.FreezeRequest{}), 0, "frozen: no shard moves unless it has to, until roost thaw\n"},
+		{"freeze --for 0s", nil, exitUsage, "roost: --for is 0s, must be at least 1ms\n"},
+		{"freeze --for 999us", nil, exitUsage, "roost: --for is 999µs, must be at least 1ms\n"},
+		{"thaw --reason over", freeze(&adminv1.FreezeRequest{Thaw: true, Reason: "over"}), 0, "nothing is frozen\n"},
+		{"pin Cart/3 region-1 --reason near", pin("near", &shard{Type: "Cart", Index: 3, Region: "region-1"}), 0, "Cart/3 is pinned to region-1\n"},
+		{"pin Cart/3 Cart/4 region-1", pin("", &shard{Type: "Cart", Index: 3, Region: "region-1"}, &shard{Type: "Cart", Index: 4, Region: "region-1"}), 0, "Cart/3 Cart/4 are pinned to region-1\n"},
+		{"pin Cart region-1", nil, exitUsage, "roost: \"Cart\" is no shard: write TYPE/SHARD, such as Airport/17; roost where finds the shard of an entity\n"},
+		{"unpin Cart/1 Cart/2 Cart/3 Cart/4 Cart/5", pin("", &shard{Type: "Cart", Index: 1}, &shard{Type: "Cart", Index: 2}, &shard{Type: "Cart", Index: 3}, &shard{Type: "Cart", Index: 4}, &shard{Type: "Cart", Index: 5}), 0, "5 shards are not pinned\n"},
+		{"move Cart/3 region-2 --reason once", &adminv1.MoveRequest{Type: "Cart", Index: 3, Region: "region-2", By: by, Reason: "once"}, 0, "Cart/3 goes to region-2\n"},
+		{"move Cart/9 region-2", &adminv1.MoveRequest{Type: "Cart", Index: 9, Region: "region-2", By: by}, exitFailed, "roost: Cart/9 is about to move already\n"},
+		{"steering --type Many", nil, 0, `WISH  REGION    SHARD   STATE              BY      SINCE                 REASON
+pins  region-1  Many    6 shards, 5 there  placer  2026-01-02T03:04:07Z  disk=ssd
+pin   region-2  Many/0  there              placer  -                     disk=ssd
+pin   region-2  Many/6  there              ann     -                     -
+`},
+		{"steering --type Many --region region-2", nil, 0, `WISH  REGION    SHARD   STATE  BY      SINCE  REASON
+pin   region-2  Many/0  there  placer  -      disk=ssd
+pin   region-2  Many/6  there  ann     -      -
+`},
+		{"steering --region region-7", nil, 0, `WISH    REGION    SHARD  STATE     BY  SINCE                 REASON
+cordon  region-7  -      not here  -   2026-01-02T03:04:05Z  -
+`},
+		{"steering --type None", nil, 0, "nothing is drained, cordoned, pinned or moved by an operator\n"},
+		{"steering", nil, 0, `WISH    REGION    SHARD   STATE                     BY   SINCE                 REASON
+drain   region-3  -       5 shards left             ann  2026-01-02T03:04:05Z  new disk
+drain   h4:1      -       0 shards left             -    -                     -
+cordon  region-1  -       12 shards, 2 given since  ben  2026-01-02T03:04:05Z  disk
+cordon  region-7  -       not here                  -    2026-01-02T03:04:05Z  -
+pin     region-1  Cart/3  there                     ann  2026-01-02T03:04:05Z  -
+pin     region-1  Cart/4  at region-2               ann  2026-01-02T03:04:05Z  -
+move    region-2  Cart/5  under way                 ann  2026-01-02T03:04:05Z  -
+frozen: no shard moves unless it has to, until roost thaw; ann, 2026-01-02T03:04:05Z: party
 `},
 	} {
 		code, out, errOut := roost(t, append(strings.Fields(test.command), "--admin", admin)...)
 		if code != test.code || out+errOut != test.want {
 			t.Errorf("roost %s: exit code %d, want %d\n%s%s\nwant:\n%s", test.command, code, test.code, out, errOut, test.want)
 		}
+		asked := active.recorded()
+		if (len(asked) > 0) != (test.asks != nil) {
+			t.Errorf("roost %s asks %v, want %v", test.command, asked, test.asks)
+		}
+		for i, req := range asked {
+			want := test.asks
+			if f, ok := want.(*adminv1.FreezeRequest); ok && f.ForMs > 0 && i > 0 { // repeated until it is stored
+				want = &adminv1.FreezeRequest{UntilUnixMs: freezeEnd.UnixMilli(), By: by}
+			}
+			if !proto.Equal(req, want) {
+				t.Errorf("roost %s asks %v, want %v", test.command, req, want)
+			}
+		}
+	}
+	code, _, errOut := roost(t, "pin", "Cart/3", "", "--admin", admin) // such as "$REGION" of a script
+	if asked := active.recorded(); code != exitUsage || !strings.Contains(errOut, "use roost unpin") || len(asked) > 0 {
+		t.Errorf("a pin to no region: exit code %d, %s, asks %v", code, errOut, asked)
 	}
 	lost := serve(t, &fakeAdmin{standby: true})
 	if code, _, errOut := roost(t, "thaw", "--timeout", "50ms", "--admin", lost); code != exitTimedOut || !strings.Contains(errOut, "run it again") {

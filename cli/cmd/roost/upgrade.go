@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -71,6 +72,18 @@ type journalChanged struct {
 	DryRun  bool `json:"dry_run"`
 }
 
+// journalURL returns the journal's URL: that of the flag, of the environment, or of roost dev.
+func (a *app) journalURL(flag string) (string, error) {
+	if url := cmp.Or(flag, os.Getenv("ROOST_JOURNAL_URL")); url != "" {
+		return url, nil
+	}
+	state, err := a.state("name the journal with --journal.url")
+	if err != nil {
+		return "", err
+	}
+	return state.Journal, nil
+}
+
 func (a *app) journalChange(c journalChange) *cobra.Command {
 	var url string
 	var dryRun bool
@@ -78,15 +91,9 @@ func (a *app) journalChange(c journalChange) *cobra.Command {
 		Use: c.use, Short: c.short, Long: c.long, Args: cobra.NoArgs,
 		Example: "  roost journal " + c.use + " --dry-run --journal.url " + c.example,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if url == "" {
-				url = os.Getenv("ROOST_JOURNAL_URL")
-			}
-			if url == "" {
-				state, err := a.state("name the journal with --journal.url")
-				if err != nil {
-					return err
-				}
-				url = state.Journal
+			url, err := a.journalURL(url)
+			if err != nil {
+				return err
 			}
 			changed, err := c.run(cmd.Context(), url, journal.DefaultConfig(), dryRun)
 			if errors.Is(err, journal.ErrConfig) {

@@ -20,15 +20,16 @@ first: who asked, which strategy chose, and what spoke against the next best
 regions. The numbers of shards are those before the decision: of the type, and of
 all types.
 
-Decisions are kept up to coordinator.decisions_mib. A crash of the coordinator may
-lose those of its last second; between two terms the list says so.`,
+Decisions are kept up to coordinator.decisions_mib. A coordinator that stops stores
+them first. A crash may lose those of its last second; between two terms the list
+says so.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req := &adminv1.WhyRequest{Limit: limit}
 			switch len(args) {
 			case 1:
 				var err error
 				if req.Type, req.Index, err = shardOf(args[0]); err != nil {
-					return err
+					return usageError{fmt.Errorf("%q is no shard: write TYPE/SHARD, such as Airport/17, or TYPE ID for the shard of an entity", args[0])}
 				}
 			case 2:
 				req.Type, req.Id = args[0], args[1]
@@ -55,7 +56,7 @@ func describeWhy(res *adminv1.WhyResponse) (lines []string) {
 	if s := res.Shard; s != nil {
 		lines = append(lines, whereShard(res)...)
 		if p := res.Pin; p != nil {
-			lines = append(lines, fmt.Sprintf("pinned to %s by %s", p.Region, saidBy(p.By, p.Reason, p.SinceUnixMs)))
+			lines = append(lines, fmt.Sprintf("pinned to %s by %s", p.Region, attribution(p.By, p.Reason, p.SinceUnixMs)))
 		}
 	}
 	term := res.Term
@@ -66,7 +67,7 @@ func describeWhy(res *adminv1.WhyResponse) (lines []string) {
 	}
 	for _, d := range res.Decisions {
 		if d.Term != term {
-			lines = append(lines, fmt.Sprintf("  -- another coordinator became active after term %d; what that term decided in its last second may be missing --", d.Term))
+			lines = append(lines, "  -- "+betweenTerms(d.Term, term)+" --")
 			term = d.Term
 		}
 		lines = append(lines, describeDecision(d, res.Shard == nil)...)
@@ -86,6 +87,14 @@ func describeWhy(res *adminv1.WhyResponse) (lines []string) {
 	return lines
 }
 
+// betweenTerms says what may be missing between the decisions of a term and those of a later one.
+func betweenTerms(term, later uint32) string {
+	if later > term+1 {
+		return fmt.Sprintf("terms %d to %d ended here; if one of them ended by a crash, decisions of its last second may be missing", term, later-1)
+	}
+	return fmt.Sprintf("another coordinator became active after term %d; if that term ended by a crash, decisions of its last second may be missing", term)
+}
+
 // whereShard says where a shard is, since when and why.
 func whereShard(res *adminv1.WhyResponse) (lines []string) {
 	s := res.Shard
@@ -98,7 +107,7 @@ func whereShard(res *adminv1.WhyResponse) (lines []string) {
 	default:
 		since := ""
 		if res.SinceUnixMs > 0 {
-			since = " since " + localTime(res.SinceUnixMs)
+			since = " since " + momentText(res.SinceUnixMs)
 		}
 		lines = append(lines, fmt.Sprintf("%s is at %s%s, %s, epoch %s", name, s.Region, since, s.Phase, s.Epoch))
 	}
@@ -132,25 +141,32 @@ func describeDecision(d *adminv1.Decision, all bool) []string {
 	default:
 		what = "asked for: " + strings.TrimSpace(d.Request+shard+" "+d.To)
 	}
-	if d.Epoch != "" {
+	if d.Epoch != "" && d.Kind != "request" {
 		what += ", epoch " + d.Epoch
 	}
 	if d.Cause != "" {
 		what += ", because " + causeText(d.Cause)
 	}
-	if d.By != "" || d.Reason != "" {
-		what += fmt.Sprintf("; by %s", orDash(d.By))
-		if d.Reason != "" {
-			what += ": " + d.Reason
-		}
+	if d.By != "" {
+		what += "; by " + d.By
 	}
-	lines := []string{"  " + localTime(d.AtUnixMs) + "  " + what}
+	if d.Reason != "" {
+		what += ": " + d.Reason
+	}
+	lines := []string{"  " + momentText(d.AtUnixMs) + "  " + what}
 	if d.Chosen != nil {
 		strategy := ""
 		if d.Strategy != "" {
 			strategy = ", strategy " + d.Strategy
 		}
 		lines = append(lines, fmt.Sprintf("      %s had %s, %d in all%s", d.Chosen.Region, plural(int(d.Chosen.Shards), "shard"), d.Chosen.Total, strategy))
+	}
+	if l := d.Loads; l != nil {
+		from := ""
+		if d.From != "" {
+			from = fmt.Sprintf("%s %s, ", d.From, processorsText(l.From))
+		}
+		lines = append(lines, fmt.Sprintf("      load in processors: the shard %s, %s%s %s", processorsText(l.Shard), from, d.To, processorsText(l.To)))
 	}
 	for _, o := range d.Others {
 		lines = append(lines, fmt.Sprintf("      not %s (%d, %d in all): %s", o.Region, o.Shards, o.Total, againstText(o.Against)))
@@ -164,12 +180,20 @@ func describeDecision(d *adminv1.Decision, all bool) []string {
 	return lines
 }
 
+// processorsText writes a load in processors. Small loads are compared, too.
+func processorsText(load float64) string {
+	if load > 0 && load < 0.1 {
+		return fmt.Sprintf("%.4f", load)
+	}
+	return fmt.Sprintf("%.2f", load)
+}
+
 // causeText says a cause in words; the names are those of sharding.Cause.
 func causeText(cause string) string {
 	text, known := map[string]string{
 		"":                 "of what an earlier release has decided, which did not note why",
-		"first-command":    "it was needed for the first time",
-		"balance":          "the strategy evens the regions out",
+		"first-command":    "the shard was needed for the first time",
+		"balance":          "the strategy wants it there",
 		"load":             "its region had too much load",
 		"pin":              "it is pinned there",
 		"capacity":         "its region had more shards than its capacity",
@@ -213,6 +237,7 @@ func againstText(against string) string {
 		"zone":        "its zone has its share",
 		"shards":      "has more shards",
 		"strategy":    "the strategy chose the other",
+		"name":        "another region has its name",
 	}[against]
 	if !known {
 		return against

@@ -12,7 +12,7 @@ import (
 )
 
 func (f *fakeAdmin) Why(_ context.Context, req *adminv1.WhyRequest) (*adminv1.WhyResponse, error) {
-	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local).UnixMilli()
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC).UnixMilli()
 	given := &adminv1.Decision{
 		Term: 2, N: 7, AtUnixMs: at, Kind: "given", Type: "Cart", Index: 3, From: "region-1", To: "region-2", Epoch: "2.9", Cause: "drain", Strategy: "least-shards",
 		Chosen: &adminv1.WeighedRegion{Region: "region-2", Shards: 1, Total: 4},
@@ -27,17 +27,21 @@ func (f *fakeAdmin) Why(_ context.Context, req *adminv1.WhyRequest) (*adminv1.Wh
 		return &adminv1.WhyResponse{Term: 2, Unread: "the journal is locked", Dropped: 1, Decisions: []*adminv1.Decision{
 			given,
 			{Term: 2, N: 6, AtUnixMs: at, Kind: "plan", Moves: 3, Begun: 1},
-			{Term: 2, N: 5, AtUnixMs: at, Kind: "request", Request: "cordon", To: "region-1", By: "ann", Reason: "disk"},
+			{Term: 2, N: 5, AtUnixMs: at, Kind: "request", Request: "move", Type: "Cart", Index: 3, To: "region-1", Epoch: "2.7", By: "ann", Reason: "disk"},
+			{Term: 2, N: 3, AtUnixMs: at, Kind: "request", Request: "target version v2", Reason: "region-2 has registered"},
 			{Term: 2, N: 4, AtUnixMs: at, Kind: "given", Type: "Cart", Index: 4, Epoch: "2.8", Cause: "unreadable", From: "region-1"},
 		}}, nil
 	case req.Index == 4:
 		return &adminv1.WhyResponse{Term: 2, Shard: &adminv1.Shard{Type: "Cart", Index: 4, Epoch: "0.0", Phase: "unallocated"}}, nil
 	}
 	return &adminv1.WhyResponse{
-		Term: 3, Shard: &adminv1.Shard{Type: "Cart", Index: 3, Region: "region-2", Epoch: "2.9", Phase: "serving"}, Cause: "drain", SinceUnixMs: at, More: true,
+		Term: 4, Shard: &adminv1.Shard{Type: "Cart", Index: 3, Region: "region-2", Epoch: "2.9", Phase: "serving"}, Cause: "drain", SinceUnixMs: at, More: true,
 		Pin: &adminv1.PinnedShard{Region: "region-2", By: "ann", Reason: "near", SinceUnixMs: at},
 		Decisions: []*adminv1.Decision{given, {
-			Term: 2, N: 2, AtUnixMs: at, Kind: "handed-off", Type: "Cart", Index: 3, From: "region-1", Epoch: "2.1", Cause: "drain", Dropped: 2,
+			Term: 2, N: 5, AtUnixMs: at, Kind: "handed-off", Type: "Cart", Index: 3, From: "region-3", To: "region-1", Epoch: "2.4", Cause: "load",
+			Loads: &adminv1.DecisionLoads{Shard: 0.0123, From: 2.04, To: 0.1},
+		}, {
+			Term: 1, N: 2, AtUnixMs: at, Kind: "handed-off", Type: "Cart", Index: 3, From: "region-1", Epoch: "1.1", Cause: "drain", Dropped: 2,
 		}},
 	}, nil
 }
@@ -49,33 +53,37 @@ func TestWhy(t *testing.T) {
 		code    int
 		want    string
 	}{
-		{"why Cart/3", 0, `Cart/3 is at region-2 since 2026-01-02 03:04:05, serving, epoch 2.9
+		{"why Cart/3", 0, `Cart/3 is at region-2 since 2026-01-02T03:04:05Z, serving, epoch 2.9
 because its region is drained
-pinned to region-2 by ann, 2026-01-02 03:04:05: near
+pinned to region-2 by ann, 2026-01-02T03:04:05Z: near
 decisions, newest first:
-  -- another coordinator became active after term 2; what that term decided in its last second may be missing --
-  2026-01-02 03:04:05  given from region-1 to region-2, epoch 2.9, because its region is drained
+  -- terms 2 to 3 ended here; if one of them ended by a crash, decisions of its last second may be missing --
+  2026-01-02T03:04:05Z  given from region-1 to region-2, epoch 2.9, because its region is drained
       region-2 had 1 shard, 4 in all, strategy least-shards
       not region-3 (5, 6 in all): has more shards
       not region-1 (2, 2 in all): it was taken from there
-  2026-01-02 03:04:05  handoff from region-1 to a region that is chosen then, epoch 2.1, because its region is drained
+  2026-01-02T03:04:05Z  handoff from region-3 to region-1, epoch 2.4, because its region had too much load
+      load in processors: the shard 0.0123, region-3 2.04, region-1 0.10
+  -- another coordinator became active after term 1; if that term ended by a crash, decisions of its last second may be missing --
+  2026-01-02T03:04:05Z  handoff from region-1 to a region that is chosen then, epoch 1.1, because its region is drained
   -- 2 decisions dropped here: too many waited to be stored --
 there are older ones; see --limit
 `},
 		{"why", 0, `decisions, newest first:
-  2026-01-02 03:04:05  given Cart/3 from region-1 to region-2, epoch 2.9, because its region is drained
+  2026-01-02T03:04:05Z  given Cart/3 from region-1 to region-2, epoch 2.9, because its region is drained
       region-2 had 1 shard, 4 in all, strategy least-shards
       not region-3 (5, 6 in all): has more shards
       not region-1 (2, 2 in all): it was taken from there
-  2026-01-02 03:04:05  plan: 1 of 3 moves begun
-  2026-01-02 03:04:05  asked for: cordon region-1; by ann: disk
-  2026-01-02 03:04:05  taken Cart/4 from region-1, and given to nobody, epoch 2.8, because no region reads what may be stored of it
+  2026-01-02T03:04:05Z  plan: 1 of 3 moves begun
+  2026-01-02T03:04:05Z  asked for: move Cart/3 region-1; by ann: disk
+  2026-01-02T03:04:05Z  asked for: target version v2: region-2 has registered
+  2026-01-02T03:04:05Z  taken Cart/4 from region-1, and given to nobody, epoch 2.8, because no region reads what may be stored of it
 the stored decisions could not be read: the journal is locked
 since it was started, the active coordinator could not keep 1 decision
 `},
 		{"why Cart/4", 0, "Cart/4 is at no region: its first command will place it\nno decision is kept\n"},
 		{"why Cart/9", exitNotFound, "roost: type Cart has 8 shards, 0 to 7; roost where finds the shard of an entity\n"},
-		{"why Cart", exitUsage, "roost: \"Cart\" is no shard: write TYPE/SHARD, such as Airport/17; roost where finds the shard of an entity\n"},
+		{"why Cart", exitUsage, "roost: \"Cart\" is no shard: write TYPE/SHARD, such as Airport/17, or TYPE ID for the shard of an entity\n"},
 	} {
 		code, out, errOut := roost(t, append(strings.Fields(test.command), "--admin", admin)...)
 		if code != test.code || out+errOut != test.want {

@@ -39,8 +39,11 @@ var (
 // depend on the machine.
 const TurnTime = 5 * time.Millisecond
 
-// Shards is the number of shards of each type.
+// Shards is the number of shards of each type, unless the region's environment has ShardsVariable.
 const Shards = 1024
+
+// ShardsVariable is the environment variable of bench-region that sets another number of shards.
+const ShardsVariable = "BENCH_SHARDS"
 
 // TenDigits makes a JSON answer of 16 bytes.
 const TenDigits = 1_000_000_000
@@ -124,16 +127,16 @@ func (c *Clerk) Serve(ctx *entity.Ctx, _ Question) (Answer, error) {
 
 // Types returns the types that the region of the benchmarks hosts. Nothing is passivated,
 // because figures would depend on the time since an earlier suite.
-func Types() []entity.Definition {
+func Types(shards uint32) []entity.Definition {
 	ask := entity.Command[*wrapperspb.BytesValue, *wrapperspb.BytesValue](EchoType, Ask)
 	askJSON := entity.Command[Question, Answer](EchoType, AskJSON)
 	serve := entity.Command[Question, Answer](ClerkType, Serve)
 	return []entity.Definition{
 		entity.DefineVolatile(EchoType, func(string) *Echo { return &Echo{} },
-			entity.On(ask, (*Echo).Ask), entity.On(askJSON, (*Echo).AskJSON), entity.On(LookAt, (*Echo).Look)).Shards(Shards).PassivateAfter(0),
+			entity.On(ask, (*Echo).Ask), entity.On(askJSON, (*Echo).AskJSON), entity.On(LookAt, (*Echo).Look)).Shards(shards).PassivateAfter(0),
 		entity.Define(AccountType, func(string) *Account { return &Account{} },
-			entity.On(DepositTo, (*Account).Deposit), entity.On(BalanceOf, (*Account).Balance)).Events(Deposited{}).Shards(Shards).PassivateAfter(0).SnapshotEvery(SnapshotEvery),
+			entity.On(DepositTo, (*Account).Deposit), entity.On(BalanceOf, (*Account).Balance)).Events(Deposited{}).Shards(shards).PassivateAfter(0).SnapshotEvery(SnapshotEvery),
 		entity.DefineVolatile(ClerkType, func(string) *Clerk { return &Clerk{} },
-			entity.On(serve, (*Clerk).Serve)).Shards(Shards).PassivateAfter(0),
+			entity.On(serve, (*Clerk).Serve)).Shards(shards).PassivateAfter(0),
 	}
 }

@@ -12,8 +12,8 @@
 //   - answers that are not explained by any order of the operations that respects
 //     real time (not linearizable), by github.com/anishathalye/porcupine.
 //
-// [CheckStored] compares the same operations with the records of the journal itself, which
-// [Decode] reads by its documented form alone: every acknowledged value is stored at its place
+// [CheckStored] compares the same operations with the records of the journal itself. [Decode] reads
+// these records by their documented form alone, without code of Roost. Every acknowledged value is stored at its place
 // under its key, no refused value is stored, and epochs never decrease along a list's records.
 //
 // # What this does not do

@@ -57,6 +57,14 @@ func toVersion(v sharding.Version) *controlv1.Version {
 	return &controlv1.Version{Term: uint32(v.Term), N: v.N}
 }
 
+// toOptionalVersion writes a version; nil if it is zero.
+func toOptionalVersion(v sharding.Version) *controlv1.Version {
+	if v == (sharding.Version{}) {
+		return nil
+	}
+	return toVersion(v)
+}
+
 func fromVersion(v *controlv1.Version) sharding.Version {
 	return sharding.Version{Term: sharding.Term(v.GetTerm()), N: v.GetN()}
 }
@@ -71,6 +79,9 @@ func ToType(t *sharding.TypeDesc) *controlv1.Type {
 	if r := t.Rule; r != (sharding.ShardRule{}) {
 		out.ShardRule = &controlv1.ShardRule{Separator: r.Separator, Part: uint32(r.Part)}
 	}
+	for _, q := range t.Quarantined {
+		out.Quarantined = append(out.Quarantined, &controlv1.Quarantine{Id: string(q.ID), Suspect: q.Suspect, Why: q.Why})
+	}
 	return out
 }
 
@@ -84,6 +95,10 @@ func FromType(t *controlv1.Type) sharding.TypeDesc {
 	out.Writes, out.Reads = FromForms(t.GetWrites()), FromForms(t.GetReads())
 	if r := t.GetShardRule(); r != nil {
 		out.Rule = sharding.ShardRule{Separator: r.GetSeparator(), Part: int(r.GetPart())}
+	}
+	out.Quarantined = slices.Grow(out.Quarantined, len(t.GetQuarantined()))
+	for _, q := range t.GetQuarantined() {
+		out.Quarantined = append(out.Quarantined, sharding.Quarantined{ID: sharding.EntityID(q.GetId()), Suspect: q.GetSuspect(), Why: q.GetWhy()})
 	}
 	return out
 }

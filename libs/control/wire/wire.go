@@ -32,11 +32,12 @@ func Encode(m control.Message) *controlv1.Message {
 	case control.NotActive:
 		return &controlv1.Message{Kind: &controlv1.Message_NotActive{NotActive: &controlv1.NotActive{Active: toOwner(m.Active), Term: uint32(m.Term)}}}
 	case control.Register:
-		r := &controlv1.Register{Name: m.Name, Version: m.Version, LastTerm: uint32(m.Last), JournalGeneration: uint64(m.Journal.Generation), Zone: m.Zone, Capacity: m.Capacity, HandsOver: m.HandsOver}
+		r := &controlv1.Register{Name: m.Name, Version: m.Version, LastTerm: uint32(m.Last), JournalGeneration: uint64(m.Journal.Generation), Zone: m.Zone, Capacity: m.Capacity, HandsOffDirectly: m.HandsOffDirectly}
 		r.Types, r.RuledTypes = toTypes(m.Types)
 		for _, l := range m.Labels {
 			r.Labels = append(r.Labels, &controlv1.Label{Name: l.Name, Value: l.Value})
 		}
+		r.Crash = toCrash(m.Crash)
 		if m.Journal.Known {
 			r.JournalCluster = (*uint64)(&m.Journal.Cluster)
 		}
@@ -79,14 +80,16 @@ func Encode(m control.Message) *controlv1.Message {
 		return &controlv1.Message{Kind: &controlv1.Message_ShardsFound{ShardsFound: f}}
 	case control.HostShard:
 		return &controlv1.Message{Kind: &controlv1.Message_HostShard{HostShard: &controlv1.HostShard{
-			Term: uint32(m.Term), Shard: ToShard(m.Shard), Epoch: uint64(m.Epoch), Previous: toPrevious(m.Previous), Released: m.Released,
+			Term: uint32(m.Term), Shard: ToShard(m.Shard), Epoch: uint64(m.Epoch), Previous: toPrevious(m.Previous), Released: m.Released, Table: toOptionalVersion(m.Table),
 		}}}
 	case control.ShardStarted:
 		return &controlv1.Message{Kind: &controlv1.Message_ShardStarted{ShardStarted: &controlv1.ShardStarted{Shard: ToShard(m.Shard), Epoch: uint64(m.Epoch)}}}
 	case control.HostRefused:
-		return &controlv1.Message{Kind: &controlv1.Message_HostRefused{HostRefused: &controlv1.HostRefused{
-			Shard: ToShard(m.Shard), Epoch: uint64(m.Epoch), Above: uint64(m.Above),
-		}}}
+		h := &controlv1.HostRefused{Shard: ToShard(m.Shard), Epoch: uint64(m.Epoch), Above: uint64(m.Above)}
+		if m.Row.Epoch > 0 {
+			h.Row = ToRow(m.Row)
+		}
+		return &controlv1.Message{Kind: &controlv1.Message_HostRefused{HostRefused: h}}
 	case control.HandOff:
 		return &controlv1.Message{Kind: &controlv1.Message_HandOff{HandOff: &controlv1.HandOff{
 			Term: uint32(m.Term), Shard: ToShard(m.Shard), Epoch: uint64(m.Epoch), Successor: toOwner(m.Successor), Next: uint64(m.Next),
@@ -112,7 +115,7 @@ func Decode(w *controlv1.Message) (control.Message, error) {
 		r := k.Register
 		m := control.Register{
 			Name: r.GetName(), Types: fromTypes(r.GetTypes(), r.GetRuledTypes()), Version: r.GetVersion(), Last: sharding.Term(r.GetLastTerm()),
-			Zone: r.GetZone(), Capacity: r.GetCapacity(), HandsOver: r.GetHandsOver(), Labels: slices.Grow([]control.Label(nil), len(r.GetLabels())),
+			Zone: r.GetZone(), Capacity: r.GetCapacity(), HandsOffDirectly: r.GetHandsOffDirectly(), Labels: slices.Grow([]control.Label(nil), len(r.GetLabels())),
 		}
 		for _, l := range r.GetLabels() {
 			m.Labels = append(m.Labels, control.Label{Name: l.GetName(), Value: l.GetValue()})
@@ -121,6 +124,7 @@ func Decode(w *controlv1.Message) (control.Message, error) {
 			m.Journal = control.JournalOwner{Known: true, Cluster: sharding.ClusterID(*r.JournalCluster)}
 		}
 		m.Journal.Generation = sharding.Generation(r.GetJournalGeneration())
+		m.Crash = fromCrash(r.GetCrash())
 		return m, nil
 	case *controlv1.Message_RegisterAck:
 		return control.RegisterAck{Term: sharding.Term(k.RegisterAck.GetTerm()), Refusal: k.RegisterAck.GetRefusal()}, nil
@@ -164,13 +168,17 @@ func Decode(w *controlv1.Message) (control.Message, error) {
 		h := k.HostShard
 		return control.HostShard{
 			Term: sharding.Term(h.GetTerm()), Shard: FromShard(h.GetShard()), Epoch: sharding.Epoch(h.GetEpoch()), Previous: fromPrevious(h.GetPrevious()),
-			Released: h.GetReleased(),
+			Released: h.GetReleased(), Table: fromVersion(h.GetTable()),
 		}, nil
 	case *controlv1.Message_ShardStarted:
 		return control.ShardStarted{Shard: FromShard(k.ShardStarted.GetShard()), Epoch: sharding.Epoch(k.ShardStarted.GetEpoch())}, nil
 	case *controlv1.Message_HostRefused:
 		h := k.HostRefused
-		return control.HostRefused{Shard: FromShard(h.GetShard()), Epoch: sharding.Epoch(h.GetEpoch()), Above: sharding.Epoch(h.GetAbove())}, nil
+		m := control.HostRefused{Shard: FromShard(h.GetShard()), Epoch: sharding.Epoch(h.GetEpoch()), Above: sharding.Epoch(h.GetAbove())}
+		if h.GetRow() != nil {
+			m.Row = FromRow(h.GetRow())
+		}
+		return m, nil
 	case *controlv1.Message_HandOff:
 		h := k.HandOff
 		return control.HandOff{
@@ -235,4 +243,27 @@ func DecodeAll(list []*controlv1.Message) (msgs []control.Message, unknown int) 
 		}
 	}
 	return msgs, unknown
+}
+
+// toCrash writes a crash; nil if there is none.
+func toCrash(c control.Crash) *controlv1.Crash {
+	if c.Of == 0 {
+		return nil
+	}
+	out := &controlv1.Crash{Uid: uint64(c.Of), AgoNs: int64(c.Ago), Cause: c.Cause}
+	for _, t := range c.Turns {
+		out.Turns = append(out.Turns, &controlv1.CrashedTurn{Type: string(t.Entity.Type), Id: string(t.Entity.ID), Command: t.Command, Alone: t.Alone, Clean: t.Clean, Ended: t.Ended})
+	}
+	return out
+}
+
+func fromCrash(c *controlv1.Crash) control.Crash {
+	out := control.Crash{Of: sharding.NodeUID(c.GetUid()), Ago: time.Duration(c.GetAgoNs()), Cause: c.GetCause()}
+	out.Turns = slices.Grow(out.Turns, len(c.GetTurns()))
+	for _, t := range c.GetTurns() {
+		out.Turns = append(out.Turns, control.CrashedTurn{
+			Entity: sharding.Entity{Type: sharding.EntityType(t.GetType()), ID: sharding.EntityID(t.GetId())}, Command: t.GetCommand(), Alone: t.GetAlone(), Clean: t.GetClean(), Ended: t.GetEnded(),
+		})
+	}
+	return out
 }

@@ -39,7 +39,7 @@ func DefaultSettings() Settings {
 	b := bootstrap.DefaultConfig()
 	return Settings{
 		Required: b.Required, StableFor: b.StableMargin, ContactAll: b.ContactAll, FormNew: b.NewCluster,
-		GiveUp: b.GiveUp, Interval: b.ProbeInterval, Timeout: b.ProbeTimeout,
+		GiveUp: b.GiveUp, Interval: b.QueryInterval, Timeout: b.QueryTimeout,
 	}
 }
 
@@ -114,8 +114,8 @@ func announceEvery(stableFor time.Duration) time.Duration {
 // Configure configures a membership to wait for the Joiner, or to join through the
 // configured seeds.
 func (j *Joiner) Configure(g *gossip.Config) {
-	g.Seeds, g.Wait = j.cfg.Seeds, len(j.cfg.Seeds) == 0
-	if g.Wait {
+	g.Seeds, g.DriverDecides = j.cfg.Seeds, len(j.cfg.Seeds) == 0
+	if g.DriverDecides {
 		g.JoinInterval = announceEvery(j.cfg.StableFor)
 	}
 }
@@ -125,7 +125,7 @@ func (c *Config) core() bootstrap.Config {
 	b := bootstrap.DefaultConfig()
 	b.Self, b.Roles, b.Cluster = c.Self, c.Roles, c.Cluster
 	b.Required, b.StableMargin, b.ContactAll, b.NewCluster = c.Required, c.StableFor, c.ContactAll, c.FormNew
-	b.ProbeInterval, b.ProbeTimeout, b.GiveUp = c.Interval, c.Timeout, c.GiveUp
+	b.QueryInterval, b.QueryTimeout, b.GiveUp = c.Interval, c.Timeout, c.GiveUp
 	b.Decider, b.Port, b.Seed = c.Decider, uint16(c.Port), uint64(c.Self.UID)
 	return b
 }

@@ -28,8 +28,9 @@ const maxAnswer = 64 << 10
 
 // Node is the part of a node that serves a Joiner's handlers.
 type Node interface {
-	Handle(pattern string, handler http.Handler)
+	HandleMembers(pattern string, handler http.Handler)
 	HandleManagement(pattern string, handler http.Handler)
+	HandleManagementRead(pattern string, handler http.Handler)
 	Ready(name string, check func(context.Context) error)
 }
 
@@ -37,9 +38,9 @@ type Node interface {
 // join on its management listener, and a readiness check. It must be called before Run.
 func (j *Joiner) Register(n Node, m Membership) {
 	j.members.Store(&m)
-	n.Handle("GET "+Path, http.HandlerFunc(j.serveSeedNodes))
-	n.HandleManagement("GET "+Path, http.HandlerFunc(j.serveSeedNodes))
-	n.HandleManagement("GET "+StatusPath, http.HandlerFunc(j.serveStatus))
+	n.HandleMembers("GET "+Path, http.HandlerFunc(j.serveSeedNodes))
+	n.HandleManagementRead("GET "+Path, http.HandlerFunc(j.serveSeedNodes))
+	n.HandleManagementRead("GET "+StatusPath, http.HandlerFunc(j.serveStatus))
 	n.HandleManagement("POST "+JoinPath, http.HandlerFunc(j.serveJoin))
 	n.Ready("bootstrap", j.ready)
 }
@@ -106,13 +107,13 @@ func writeJSON(w http.ResponseWriter, code int, body any) {
 	_ = json.NewEncoder(w).Encode(body)
 }
 
-// probe sends a request to one contact point and puts the answer into the inbox.
-func (j *Joiner) probe(ctx context.Context, addr string) {
+// query sends a request to one contact point and puts the answer into the inbox.
+func (j *Joiner) query(ctx context.Context, addr string) {
 	asking, cancel := context.WithTimeout(ctx, j.cfg.Timeout)
 	defer cancel()
 	var in bootstrap.Input
 	if a, err := j.ask(asking, addr); err != nil {
-		in = bootstrap.ProbeFailed{Addr: addr, Reason: reason(err)}
+		in = bootstrap.QueryFailed{Addr: addr, Reason: reason(err)}
 	} else {
 		in = bootstrap.Answered{Addr: addr, Answer: a}
 	}

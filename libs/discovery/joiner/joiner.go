@@ -30,7 +30,7 @@ type Joiner struct {
 	// Used by the loop only.
 	core         *bootstrap.Machine
 	outs         []bootstrap.Output
-	probes       sync.WaitGroup
+	queries      sync.WaitGroup
 	lastNotified []discovery.Peer // as Changed and the membership were last told
 	err          error
 	done         bool
@@ -102,9 +102,9 @@ func (j *Joiner) Run(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, j.driver.Close()) }()
 	ctx, cancel := context.WithCancel(ctx)
-	defer j.probes.Wait()
+	defer j.queries.Wait()
 	defer cancel()
-	j.probes.Go(func() { j.watch.Run(ctx, nil) })
+	j.queries.Go(func() { j.watch.Run(ctx, nil) })
 	ticker := time.NewTicker(min(max(j.cfg.Interval/4, minInterval/2), 100*time.Millisecond))
 	defer ticker.Stop()
 	j.step(ctx, m, bootstrap.Start{})
@@ -177,8 +177,8 @@ func (j *Joiner) step(ctx context.Context, m Membership, in bootstrap.Input) {
 	log := j.cfg.Log
 	for _, o := range j.outs {
 		switch o := o.(type) {
-		case bootstrap.Probe:
-			j.probes.Go(func() { j.probe(ctx, o.Addr) })
+		case bootstrap.Query:
+			j.queries.Go(func() { j.query(ctx, o.Addr) })
 		case bootstrap.JoinSeeds:
 			m.SetSeeds(o.Seeds)
 		case bootstrap.FormCluster:

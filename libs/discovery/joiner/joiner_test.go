@@ -55,7 +55,8 @@ func (l *lines) String() string {
 	return l.text.String()
 }
 
-func (p *process) Handle(pattern string, h http.Handler)                 { p.serviceM.Handle(pattern, h) }
+func (p *process) HandleMembers(pattern string, h http.Handler)          { p.serviceM.Handle(pattern, h) }
+func (p *process) HandleManagementRead(pattern string, h http.Handler)   { p.manageM.Handle(pattern, h) }
 func (p *process) HandleManagement(pattern string, h http.Handler)       { p.manageM.Handle(pattern, h) }
 func (p *process) Ready(_ string, check func(ctx context.Context) error) { p.ready = check }
 
@@ -290,8 +291,8 @@ func TestConfiguredSeedsWin(t *testing.T) {
 	p.begin("static:"+p.addr(), func(c *Config) { c.Seeds = []string{"a:1", "b:1"} })
 	await(t, "a warning", func() bool { return strings.Contains(p.log.String(), "bootstrap is off") })
 	g := gossip.DefaultConfig()
-	if p.j.Configure(&g); g.Wait || len(g.Seeds) != 2 {
-		t.Errorf("the membership waits: %v, seeds %v", g.Wait, g.Seeds)
+	if p.j.Configure(&g); g.DriverDecides || len(g.Seeds) != 2 {
+		t.Errorf("the membership waits: %v, seeds %v", g.DriverDecides, g.Seeds)
 	}
 	if s := p.status(); s.Phase != "off" || p.ready(t.Context()) != nil {
 		t.Errorf("status is %+v", s)

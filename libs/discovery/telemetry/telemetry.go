@@ -17,10 +17,10 @@ import (
 )
 
 // Observe reports a Watch and a Registration, each of which may be nil. The attribute
-// "backend" is the scheme of the URL.
+// "roost.discovery.backend" is the scheme of the URL.
 func Observe(meter metric.Meter, url string, w *discovery.Watch, r *discovery.Registration) error {
 	scheme, _, _ := strings.Cut(url, ":")
-	with := metric.WithAttributes(attribute.String("backend", scheme))
+	with := metric.WithAttributes(attribute.String("roost.discovery.backend", scheme))
 	return errors.Join(watch(meter, with, w), registration(meter, with, r))
 }
 

@@ -17,9 +17,14 @@ import (
 // AdminPathPrefix is the path below which [Agent.AdminHandler] serves.
 const AdminPathPrefix = adminv1.MembershipPathPrefix
 
-// AdminHandler serves operators, at [AdminPathPrefix]. It does not authenticate
-// them.
-func (a *Agent) AdminHandler() http.Handler { return adminv1.NewMembershipServer(admin{a}) }
+// AdminReads are the methods of the service at [AdminPathPrefix] that change nothing.
+var AdminReads = []string{"Events"}
+
+// AdminHandler serves operators, at [AdminPathPrefix], with Twirp's options for servers. It does not
+// authenticate them.
+func (a *Agent) AdminHandler(options ...any) http.Handler {
+	return adminv1.NewMembershipServer(admin{a}, options...)
+}
 
 type admin struct{ a *Agent }
 

@@ -154,6 +154,12 @@ func (a *Agent) JoinVia(addr string) {
 	a.inbox.Put(item{in: gossip.JoinVia{Addr: addr}})
 }
 
+// Do runs f inside the agent's loop. It does not wait.
+func (a *Agent) Do(f func()) { a.inbox.Put(item{do: f}) }
+
+// Ended is closed when [Agent.Run] has returned.
+func (a *Agent) Ended() <-chan struct{} { return a.ended }
+
 // Leave leaves the cluster and returns when this node is not a member any more.
 // It returns at once if the agent is not running.
 func (a *Agent) Leave(ctx context.Context) error {

@@ -121,7 +121,7 @@ func testPurgeLives(e *env) {
 	e.one(durable, add(alice, first, deletion(2, "gone"), record(3, "new")))
 	e.pass(e.cfg.DedupeAge + time.Second)
 	e.one(durable, add(alice, record(4, "newer")))
-	// Its sends have not ended.
+	// Its sends are not done.
 	e.one(durable, purge(epoch, alice, 2))
 	e.equal("left", e.left(), map[sharding.EntityID]time.Duration{alice.ID: e.cfg.LookAt(e.now).Sub(e.now)})
 	e.equal("sends", len(e.sends(e.b, 10, journal.SendPosition{Shard: shard})), 1)

@@ -98,6 +98,7 @@ func Run(t *testing.T, fresh func(t *testing.T, cfg journal.Config, clock journa
 		{"DamagedNumbers", testDamagedNumbers},
 		{"Full", testFull},
 		{"Lists", testLists},
+		{"History", testHistory},
 		{"ListsWhileOthersWrite", testListsWhileOthersWrite},
 		{"Reader", testReader},
 		{"CancelledContext", testCancelled},

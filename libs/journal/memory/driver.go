@@ -92,6 +92,19 @@ func readPage[R any](ctx context.Context, d *Driver, read func(now time.Time) jo
 	return read(d.clock.Now().Wall), nil
 }
 
+// History implements [journal.Reader].
+func (d *Driver) History(ctx context.Context, req journal.HistoryRequest) (journal.History, error) {
+	if err := ctx.Err(); err != nil {
+		return journal.History{}, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.ledger.facts.CheckOpenedReader(d.generation); err != nil {
+		return journal.History{}, err
+	}
+	return d.ledger.History(req), nil
+}
+
 // Facts implements [journal.Reader].
 func (d *Driver) Facts(ctx context.Context) (journal.Facts, error) {
 	if err := ctx.Err(); err != nil {

@@ -105,6 +105,24 @@ func (l *Ledger) Generation() sharding.Generation { return l.facts.Generation }
 // Replace gives the journal another generation, as a restore does.
 func (l *Ledger) Replace(g sharding.Generation) { l.facts.Generation = g }
 
+// Restore makes the journal that of a backup, which is a clone, as [journal.Facts.Restore] says. highest
+// is the highest epoch that is known.
+func (l *Ledger) Restore(from *Ledger, drawn sharding.Generation, highest sharding.Epoch) error {
+	facts := from.facts
+	facts.MaxEpoch = from.MaxEpoch()
+	facts, fence, err := facts.Restore(drawn, highest)
+	if err != nil {
+		return err
+	}
+	*l = *from.Clone()
+	l.facts = facts
+	l.facts.MaxEpoch = 0          // that of the fences
+	for shard := range l.fences { // order-free: each gets the same
+		l.fences[shard] = fence
+	}
+	return nil
+}
+
 // SetLowest sets the lowest formats that a program must know to read the journal, and to
 // write it, as an activation by a later release does.
 func (l *Ledger) SetLowest(reader, writer int) {
@@ -191,6 +209,33 @@ func (l *Ledger) List(req journal.ListRequest) []sharding.Entity {
 		}
 	}
 	return page
+}
+
+// History returns the newest records of an entity.
+func (l *Ledger) History(req journal.HistoryRequest) (out journal.History) {
+	e := l.entities[req.Entity]
+	if e == nil {
+		return out
+	}
+	marks := e.marks()
+	out.LastSeq, out.Life, out.Cut = e.last(), e.life, marks.Trimmed()
+	if out.SnapshotSeq = e.snapshot.Seq; out.SnapshotSeq > 0 {
+		out.SnapshotBytes = len(journal.AppendSnapshot(nil, &journal.WriteSnapshot{Entity: req.Entity, Snapshot: e.snapshot}))
+	}
+	for i := range slices.Backward(e.entries) {
+		x := &e.entries[i]
+		if req.Before > 0 && x.record.Seq >= req.Before {
+			continue
+		}
+		body := journal.AppendRecord(nil, req.Entity, x.epoch, x.wall, &x.record)
+		if slices.Contains(e.damaged, x.record.Seq) {
+			body[len(body)-1] ^= 1
+		}
+		if !out.AddBody(&req, x.record.Seq, body) {
+			break
+		}
+	}
+	return out
 }
 
 // Facts returns what is declared.

@@ -15,6 +15,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/url"
 	"slices"
@@ -23,6 +24,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/backendurl"
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/backup"
 	"github.com/roost-cluster/roost/libs/journal/memory"
 	"github.com/roost-cluster/roost/libs/journal/postgres"
 	"github.com/roost-cluster/roost/libs/journal/sqlite"
@@ -136,6 +138,39 @@ func Activate(ctx context.Context, rawURL string, cfg journal.Config, dryRun boo
 	}
 	return postgres.Activate(ctx, rawURL, cfg, journal.Format, dryRun)
 }
+
+// Backup writes a backup of the journal that a URL names to out, beside the processes that use it.
+// progress is called now and then with how many bytes of about how many are done. Errors are those of
+// [Reader].
+func Backup(ctx context.Context, rawURL string, cfg journal.Config, out io.Writer, progress func(done, total int64)) (backup.Header, error) {
+	t, err := parse(rawURL, cfg)
+	switch {
+	case err != nil:
+		return backup.Header{}, err
+	case t.scheme == "memory":
+		return backup.Header{}, errMemoryBackup
+	case t.scheme == "sqlite":
+		return sqlite.Backup(ctx, t.path, cfg, out, progress)
+	}
+	return postgres.Backup(ctx, rawURL, cfg, out, progress)
+}
+
+// Restore puts the journal of a backup where a URL names one. Nothing is changed if it fails. Errors
+// are those of [Open], and of [backup.Reader] and [backup.Plan].
+func Restore(ctx context.Context, rawURL string, r *backup.Reader, cfg journal.Config, o backup.Options) (backup.Restored, error) {
+	t, err := parse(rawURL, cfg)
+	switch {
+	case err != nil:
+		return backup.Restored{}, err
+	case t.scheme == "memory":
+		return backup.Restored{}, errMemoryBackup
+	case t.scheme == "sqlite":
+		return sqlite.Restore(ctx, t.path, r, cfg, o)
+	}
+	return postgres.Restore(ctx, rawURL, r, cfg, o)
+}
+
+var errMemoryBackup = fmt.Errorf("%w: a journal in memory belongs to one process; there is nothing to back up or to restore", journal.ErrConfig)
 
 // Reader opens a handle that only reads the journal that a URL names, beside the
 // processes that use it. It returns the same errors as [Open]. A journal in memory belongs to one

@@ -32,12 +32,12 @@
 //
 // # Roles
 //
-// schema.sql makes the schema. The role that runs it owns the schema: an operator's role,
-// or the one with which [Open] connects, because Open runs schema.sql if there is no schema and
-// that role may create one. roles.sql makes the role roost_service for services. It may
-// read, and may write through the functions only: no service may change or delete an
-// event, even if its password leaks. It also makes the role roost_reader, which may read and
-// do nothing else: that is all that [OpenReader] needs.
+// schema.sql makes the schema, and the role that runs schema.sql owns it. This is usually an operator's
+// role. If there is no schema, [Open] runs schema.sql itself, provided that the role with which it
+// connects may create a schema; then this role is the owner. roles.sql makes two roles. The role
+// roost_service is for services. It may read, and may write only through the functions: no service
+// may change or delete an event, even if its password leaks. The role roost_reader may only read:
+// that is all that [OpenReader] needs.
 //
 // # What this does not do
 //

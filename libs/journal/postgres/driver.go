@@ -62,6 +62,7 @@ const (
 	wakesName    = "roost_wakes"
 	pendingName  = "roost_sends"
 	deadName     = "roost_sends_dead"
+	historyName  = "roost_history"
 	bodiesName   = "roost_bodies"
 )
 

@@ -60,7 +60,7 @@ func newReader(ctx context.Context, parsed *pgxpool.Config, cfg journal.Config, 
 	parsed.ConnConfig.RuntimeParams["plan_cache_mode"] = "force_generic_plan"
 	p, err := pool(ctx, parsed, cfg.LoadTimeout, cfg.Loads, check, map[string]string{
 		loadName: loadSQL, listName: listSQL, listTypeName: listTypeSQL, factsName: factsSQL,
-		wakesName: wakesSQL, pendingName: pendingSQL, deadName: deadSQL, bodiesName: bodiesSQL,
+		wakesName: wakesSQL, pendingName: pendingSQL, deadName: deadSQL, bodiesName: bodiesSQL, historyName: historySQL,
 	})
 	return &Reader{pool: p, pageBytes: cfg.PageBytes}, err
 }
@@ -160,6 +160,11 @@ func (d *Driver) Wakes(ctx context.Context, req journal.WakesRequest) (journal.W
 // Sends implements [journal.Reader].
 func (d *Driver) Sends(ctx context.Context, req journal.SendsRequest) (journal.SendsPage, error) {
 	return d.reads.Sends(ctx, req)
+}
+
+// History implements [journal.Reader].
+func (d *Driver) History(ctx context.Context, req journal.HistoryRequest) (journal.History, error) {
+	return d.reads.History(ctx, req)
 }
 
 // Facts implements [journal.Reader].

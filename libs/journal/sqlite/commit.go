@@ -92,8 +92,8 @@ func (d *Driver) transact(ctx context.Context, f func() error) error {
 	if lost := d.broken.Load(); lost != nil {
 		return *lost
 	}
-	if err := d.place.check(); err != nil {
-		return d.classify(err)
+	if err := d.stillThere(); err != nil {
+		return err
 	}
 	if err := d.beginWrite(ctx); err != nil {
 		return d.classify(err)
@@ -106,7 +106,7 @@ func (d *Driver) transact(ctx context.Context, f func() error) error {
 			_, err = d.write.commit.Exec()
 		}
 		if err == nil {
-			return nil
+			return d.stillThere()
 		}
 		err = d.classify(err)
 	}
@@ -117,6 +117,16 @@ func (d *Driver) transact(ctx context.Context, f func() error) error {
 		return d.markBroken(fmt.Errorf("rollback: %w", rollback))
 	}
 	return err
+}
+
+// stillThere looks at the path before and after a transaction, if a look is due. After it, because
+// the process may have been paused in it: if the journal was restored meanwhile, nobody may be told
+// that something is stored.
+func (d *Driver) stillThere() error {
+	if err := d.place.check(); err != nil {
+		return d.classify(err)
+	}
+	return nil
 }
 
 // beginWrite begins a write transaction. It waits in two steps, so that a busy

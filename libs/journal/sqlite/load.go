@@ -14,7 +14,7 @@ type readStmts struct {
 	opened, entity, last, snapshot, records, stored *sql.Stmt
 	list, listType                                  *sql.Stmt
 	wakes, sends, dead, pending, body, forgotten    *sql.Stmt
-	ofEntity                                        *sql.Stmt
+	ofEntity, history, snapshotSize                 *sql.Stmt
 }
 
 func (s *readStmts) prepare(ctx context.Context, db *sql.DB) error {
@@ -34,6 +34,8 @@ func (s *readStmts) prepare(ctx context.Context, db *sql.DB) error {
 		{&s.pending, "SELECT ifnull(sum(pending), 0) FROM send WHERE entity = ?"},
 		{&s.body, bodySQL},
 		{&s.forgotten, "SELECT forgotten FROM fence WHERE type = ? AND shard = ?"},
+		{&s.history, "SELECT seq, body FROM record WHERE entity = ? AND seq < ? ORDER BY seq DESC"},
+		{&s.snapshotSize, "SELECT length(body) FROM snapshot WHERE entity = ?"},
 		{&s.ofEntity, `SELECT (SELECT count(*) FROM wake WHERE entity = ?1 AND kind = ?2),
 			coalesce((SELECT due FROM wake WHERE entity = ?1 AND kind = ?3 AND name = ?4), 0)`},
 	})

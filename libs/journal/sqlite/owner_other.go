@@ -4,3 +4,6 @@ package sqlite
 
 // makeShared does nothing where files have no owner that could keep others out.
 func makeShared(string) error { return nil }
+
+// ownLike does nothing there either.
+func ownLike(string, string) error { return nil }

@@ -10,10 +10,6 @@ import (
 	"syscall"
 )
 
-// sharedSuffix is appended to the path, by SQLite, for the index of the log, which all
-// processes share.
-const sharedSuffix = "-shm"
-
 // makeShared makes the index of the log if the process is root's and the file another
 // user's: SQLite would make one that the other user's processes cannot open. It appears
 // with its owner at once.
@@ -42,4 +38,21 @@ func makeShared(path string) error {
 		return nil
 	}
 	return err
+}
+
+// ownLike gives a file that root has made to the owner of the file at like or, if there is none, to
+// that of its directory: the processes of that user need it.
+func ownLike(path, like string) error {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	info, err := os.Stat(like)
+	if errors.Is(err, fs.ErrNotExist) {
+		info, err = os.Stat(filepath.Dir(like))
+	}
+	if err != nil {
+		return err
+	}
+	owner := info.Sys().(*syscall.Stat_t)
+	return os.Chown(path, int(owner.Uid), int(owner.Gid))
 }

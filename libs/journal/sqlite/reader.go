@@ -190,5 +190,10 @@ func (d *Driver) Sends(ctx context.Context, req journal.SendsRequest) (journal.S
 	return d.reads.Sends(ctx, req)
 }
 
+// History implements [journal.Reader].
+func (d *Driver) History(ctx context.Context, req journal.HistoryRequest) (journal.History, error) {
+	return d.reads.History(ctx, req)
+}
+
 // Facts implements [journal.Reader].
 func (d *Driver) Facts(ctx context.Context) (journal.Facts, error) { return d.reads.Facts(ctx) }

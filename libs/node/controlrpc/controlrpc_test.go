@@ -7,7 +7,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"reflect"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -196,4 +198,64 @@ func TestGarbage(t *testing.T) {
 	if peer.got != nil {
 		t.Errorf("got %v", peer.got)
 	}
+}
+
+// TestTablesAreShared: rows that many get are encoded once, arrive like others, and are not kept; of
+// large tables only a few are sent at a time.
+func TestTablesAreShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shared := newTables()
+		table := control.TableChanged{Delta: sharding.TableDelta{Version: sharding.Version{Term: 1, N: 2}, Full: true}}
+		for i := range uint32(10_000) {
+			table.Delta.Rows = append(table.Delta.Rows, sharding.Row{Shard: sharding.ShardID{Type: "T", Index: i}, Owner: sharding.NodeID{Addr: "r:1", UID: 1}, Epoch: 1, Phase: sharding.Serving})
+		}
+		first, second := shared.encode(table), shared.encode(table)
+		if &first.ProtoReflect().GetUnknown()[0] != &second.ProtoReflect().GetUnknown()[0] {
+			t.Error("a table is encoded twice")
+		}
+		other := table
+		other.Delta.Rows = slices.Clone(table.Delta.Rows[:sharedRows])
+		for _, want := range []control.TableChanged{table, other} {
+			raw, err := proto.Marshal(&controlv1.CallResponse{Message: shared.encode(want)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var response controlv1.CallResponse
+			if err := proto.Unmarshal(raw, &response); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := wire.Decode(response.Message); err != nil || !reflect.DeepEqual(got, want) {
+				t.Errorf("%d rows arrive as others, error %v", len(want.Delta.Rows), err)
+			}
+		}
+		time.Sleep(2 * keepEncoded)
+		if shared.last != nil {
+			t.Error("a table is kept")
+		}
+
+		release, sent := make(chan struct{}), 0
+		h := shared.bound(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			if err := shared.await(r.Context(), first); err == nil {
+				sent++ // they begin one after the other
+				<-release
+			}
+		}))
+		ctx, cancel := context.WithCancel(t.Context())
+		var calls sync.WaitGroup
+		for range largeAtOnce + 5 {
+			calls.Go(func() {
+				h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", nil).WithContext(ctx))
+			})
+			synctest.Wait()
+		}
+		if sent != largeAtOnce {
+			t.Errorf("%d large tables are sent at a time", sent)
+		}
+		cancel() // who still waits gives up
+		close(release)
+		calls.Wait()
+		if len(shared.slots) > 0 || sent != largeAtOnce {
+			t.Errorf("%d slots are left taken, %d tables were sent", len(shared.slots), sent)
+		}
+	})
 }

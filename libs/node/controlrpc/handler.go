@@ -29,7 +29,8 @@ type Receiver interface {
 
 // Handler serves the messages to one process.
 func Handler(cluster string, self sharding.NodeID, role control.Role, r Receiver, log *slog.Logger) http.Handler {
-	return controlv1.NewControlServer(&service{cluster: cluster, self: self, role: role, receiver: r, log: log})
+	tables := newTables()
+	return tables.bound(controlv1.NewControlServer(&service{cluster: cluster, self: self, role: role, receiver: r, log: log, tables: tables}))
 }
 
 type service struct {
@@ -39,6 +40,8 @@ type service struct {
 	receiver Receiver
 	log      *slog.Logger
 	unknown  node.Repeated
+	posing   node.Repeated // senders with the certificate of another role
+	tables   *tables
 }
 
 // check refuses what is meant for another cluster or incarnation. The refusal says what
@@ -56,6 +59,16 @@ func (s *service) check(cluster string, to uint64) error {
 
 func invalid(err error) error { return twirp.NewError(twirp.InvalidArgument, err.Error()) }
 
+// checkSender refuses a message that the role in the sender's certificate does not send.
+func (s *service) checkSender(ctx context.Context, from *controlv1.Node, m control.Message) error {
+	err := control.CheckSender(node.PeerRole(ctx), m)
+	if err == nil {
+		return nil
+	}
+	s.posing.Warn(s.log, "a message is refused, because the certificate of its sender is for another role", "from", from.GetAddr(), "reason", err)
+	return twirp.NewError(twirp.PermissionDenied, err.Error())
+}
+
 // Send takes one-way messages.
 func (s *service) Send(ctx context.Context, req *controlv1.SendRequest) (*controlv1.SendResponse, error) {
 	if err := s.check(req.Cluster, req.To); err != nil {
@@ -68,6 +81,9 @@ func (s *service) Send(ctx context.Context, req *controlv1.SendRequest) (*contro
 	for _, m := range msgs {
 		if err := control.CheckOneWay(s.role, m); err != nil {
 			return nil, invalid(err)
+		}
+		if err := s.checkSender(ctx, req.From, m); err != nil {
+			return nil, err
 		}
 	}
 	if s.role == control.Region && req.To == 0 { // a late order must not reach the next incarnation
@@ -91,9 +107,20 @@ func (s *service) Call(ctx context.Context, req *controlv1.CallRequest) (*contro
 	if err != nil {
 		return nil, invalid(err)
 	}
+	if err := s.checkSender(ctx, req.From, m); err != nil {
+		return nil, err
+	}
 	answer, err := s.receiver.Answer(ctx, wire.FromNode(req.From), m, proto.Size(req))
 	if err != nil {
 		return nil, err
 	}
-	return &controlv1.CallResponse{Message: wire.Encode(answer)}, nil
+	table, is := answer.(control.TableChanged)
+	if !is {
+		return &controlv1.CallResponse{Message: wire.Encode(answer)}, nil
+	}
+	encoded := s.tables.encode(table)
+	if err := s.tables.await(ctx, encoded); err != nil {
+		return nil, err
+	}
+	return &controlv1.CallResponse{Message: encoded}, nil
 }

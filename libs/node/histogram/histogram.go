@@ -76,6 +76,7 @@ type Series struct {
 	sum        float
 	least      float
 	most       float
+	declared   atomic.Bool // readers see the series although nothing was measured
 }
 
 // New adds a histogram. Names must be unique.
@@ -115,6 +116,16 @@ func (h *Histogram) With(attributes ...attribute.KeyValue) *Series {
 	h.inOrder = append(h.inOrder, s)
 	if full {
 		h.overflow = s
+	}
+	return s
+}
+
+// Declare makes readers see the series from now on, with no measurements yet, and returns it. A
+// series that readers see only from its first measurement on hides that measurement from those
+// who look at rates.
+func (s *Series) Declare() *Series {
+	if s != nil {
+		s.declared.Store(true)
 	}
 	return s
 }
@@ -163,7 +174,7 @@ func (r *Registry) Produce(context.Context) ([]metricdata.ScopeMetrics, error) {
 	return scopes, nil
 }
 
-// points returns the series with at least one measurement. They share no memory with the
+// points returns the series that are declared or have a measurement. They share no memory with the
 // histogram, because readers reuse it.
 func (h *Histogram) points(now time.Time) []metricdata.HistogramDataPoint[float64] {
 	h.mu.Lock()
@@ -179,11 +190,13 @@ func (h *Histogram) points(now time.Time) []metricdata.HistogramDataPoint[float6
 			p.BucketCounts[i] = s.counts[i].Load()
 			p.Count += p.BucketCounts[i]
 		}
-		if p.Count == 0 {
+		switch {
+		case p.Count > 0:
+			p.Sum = s.sum.load()
+			p.Min, p.Max = metricdata.NewExtrema(s.least.load()), metricdata.NewExtrema(s.most.load())
+		case !s.declared.Load():
 			continue
 		}
-		p.Sum = s.sum.load()
-		p.Min, p.Max = metricdata.NewExtrema(s.least.load()), metricdata.NewExtrema(s.most.load())
 		points = append(points, p)
 	}
 	return points

@@ -77,9 +77,9 @@ func Join(n *node.Node, o Options) (*Member, error) {
 	if err != nil {
 		return nil, err
 	}
-	n.Handle(m.Agent.PathPrefix(), m.Agent.Handler())
+	n.HandleMembers(m.Agent.PathPrefix(), m.Agent.Handler())
 	m.Joiner.Register(n, m.Agent)
-	n.HandleManagement(agent.AdminPathPrefix, m.Agent.AdminHandler())
+	n.HandleOperations(agent.AdminPathPrefix, agent.AdminReads, m.Agent.AdminHandler)
 	return m, n.ObserveMembers(m.Agent.Members)
 }
 
@@ -87,7 +87,14 @@ func Join(n *node.Node, o Options) (*Member, error) {
 // for the cluster. leave ends the membership gracefully when the process stops, within
 // timeout; 0 is as long as the process has.
 func (m *Member) Stages(run, leave func(context.Context) error, timeout time.Duration) {
-	m.node.Stage(node.Stage{Name: "membership", Run: run, Stop: leave, StopTimeout: timeout})
+	m.node.Stage(node.Stage{
+		Name: "membership",
+		Run: func(ctx context.Context) error {
+			m.node.Loop("membership loop", m.Agent.Ended(), m.Agent.Do)
+			return run(ctx)
+		},
+		Stop: leave, StopTimeout: timeout,
+	})
 	m.node.Stage(node.Stage{Name: "bootstrap", Run: m.Joiner.Run})
 }
 

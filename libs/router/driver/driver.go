@@ -164,7 +164,7 @@ func (d *Driver) Do(f func()) bool { return d.inbox.Put(item{do: f}) }
 
 // Inside runs f inside the loop and waits for it.
 func (d *Driver) Inside(ctx context.Context, f func() error) error {
-	return loop.Ask(ctx, d.ctx.Done(), func(f func()) error { d.Do(f); return nil }, f)
+	return loop.Do(ctx, d.ctx.Done(), func(f func()) error { d.Do(f); return nil }, f)
 }
 
 // Core is the core, for looking at it inside the loop.

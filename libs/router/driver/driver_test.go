@@ -46,7 +46,7 @@ func (r *fakeRegion) fail(err error) {
 func (r *fakeRegion) Flush() {
 	var answers []link.Answer
 	for _, c := range r.queued {
-		answers = append(answers, link.Answer{Corr: c.Corr, Reply: sharding.Reply{Outcome: sharding.OK, Payload: c.Envelope.Payload}})
+		answers = append(answers, link.Answer{Number: c.Number, Reply: sharding.Reply{Outcome: sharding.OK, Payload: c.Envelope.Payload}})
 	}
 	r.seen, r.queued = append(r.seen, r.queued...), nil
 	if !r.silent {
@@ -70,7 +70,7 @@ func newDriver(t *testing.T) (*Driver, *fakeRegion) {
 		t.Fatal(err)
 	}
 	region.d = d
-	d.Put(router.Table{Delta: sharding.TableDelta{
+	d.Put(router.TableChange{Delta: sharding.TableDelta{
 		Full: true, Version: sharding.Version{Term: 1, N: 1},
 		Types: []sharding.TypeDesc{{Type: "T", Shards: 1, Commands: []sharding.CommandDesc{{Name: "Do"}, {Name: "Get", ReadOnly: true}}}},
 		Rows:  []sharding.Row{{Shard: sharding.ShardID{Type: "T"}, Owner: self, Epoch: 1 << 32, Phase: sharding.Serving}},
@@ -229,7 +229,7 @@ func TestFailedSends(t *testing.T) {
 	send(owner, 7, 6, 1)
 	region.silent = true
 	d.flush()
-	if len(region.seen) != 2 || region.seen[0].Corr != 3 || region.seen[1].Corr != 6 {
+	if len(region.seen) != 2 || region.seen[0].Number != 3 || region.seen[1].Number != 6 {
 		t.Errorf("sent: %+v", region.seen)
 	}
 }

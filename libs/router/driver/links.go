@@ -79,8 +79,8 @@ func (d *Driver) linkDown(in router.LinkDown, down *link.Down) {
 		d.log.Info("link down", "region", in.Region.Addr, "reason", down.Reason)
 	}
 	unsent := make([]router.Attempt, len(down.Unsent))
-	for i, corr := range down.Unsent {
-		unsent[i] = router.Attempt(corr)
+	for i, number := range down.Unsent {
+		unsent[i] = router.Attempt(number)
 	}
 	d.sender.Down(in, unsent)
 	d.performAll(d.outs[:0])
@@ -92,7 +92,7 @@ func (d *Driver) sendCommand(o *router.SendCommand) {
 	if !ok {
 		return
 	}
-	d.command = link.Command{Corr: uint64(o.Attempt), Epoch: o.Epoch, Envelope: o.Env}
+	d.command = link.Command{Number: uint64(o.Attempt), Epoch: o.Epoch, Envelope: o.Env}
 	err := l.Queue(o.Shard.Index, &d.command)
 	switch {
 	case err == nil && !l.queued:

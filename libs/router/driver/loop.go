@@ -24,9 +24,9 @@ func (d *Driver) Answers(as []link.Answer) {
 		for i := range as {
 			a := &as[i]
 			if a.NotMine != nil {
-				items = append(items, item{in: router.NotMine{Attempt: router.Attempt(a.Corr), Refused: a.NotMine.Refused, Row: a.NotMine.Row}})
+				items = append(items, item{in: router.NotMine{Attempt: router.Attempt(a.Number), Refused: a.NotMine.Refused, Row: a.NotMine.Row}})
 			} else {
-				items = append(items, item{answer: router.Answer{Attempt: router.Attempt(a.Corr), Reply: a.Reply}})
+				items = append(items, item{answer: router.Answer{Attempt: router.Attempt(a.Number), Reply: a.Reply}})
 			}
 		}
 		return items

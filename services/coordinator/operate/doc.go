@@ -3,8 +3,8 @@
 // effect in the end. A [Machine] is for one command.
 //
 // The command is sent to the owner of its shard, at an epoch that no region has refused. An attempt
-// that was not answered is repeated with the same key, so the command has one effect. From then
-// on the command is in doubt: a later refusal is answered as unknown, because the unanswered
+// that was not answered is repeated with the same key, so the command has one effect. Once an attempt
+// was not answered, the command is in doubt: a later refusal is answered as unknown, because the unanswered
 // attempt may have been applied, or may still arrive.
 //
 // The package does not use a router (libs/router): operators' commands are rare, so they need no
@@ -19,7 +19,7 @@
 //  1. The first input is Begin. Each of the outputs [Find], [Send] and [Wait] is answered by one
 //     input before any other input is stepped. Only [CallerGone] (nobody waits for the result any
 //     more) may come at any time. After [End] no input is stepped.
-//  2. [Allocate] is not answered.
+//  2. [Allocate] (it asks the coordinator for an owner of the shard) is not answered.
 //  3. All attempts have the same idempotency key. An attempt that may have left this process is
 //     reported with [Failed.Sent] set.
 //

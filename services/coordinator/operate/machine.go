@@ -1,8 +1,10 @@
 package operate
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/mutant"
@@ -78,12 +80,21 @@ func (m *Machine) found(now time.Time, in *Found) []Output {
 		// It would only become a dead letter again. What else is against it, the region that
 		// serves its sender says.
 		return m.end(sharding.Reject(sharding.NotFound, fmt.Sprintf(
-			"not applied: the target is %s, and no region declares the type %s; declared are %s. Start a region with that type, or drop the dead letter", in.Target, in.Target.Type, in.Types)), "")
+			"not applied: the target is %s, and no region declares the type %s; declared are %s. Start a region with that type, or drop the dead letter", in.Target, in.Target.Type, listed(in.Types))), "")
 	case in.Row.Phase != sharding.Serving || in.Row.Epoch <= m.refused && !mutant.On("operate-epoch"):
 		return append([]Output{Allocate{Shard: in.Row.Shard, Refused: m.refused}}, m.wait(now, fmt.Sprintf("no region serves shard %s at the moment", in.Row.Shard))...)
 	}
 	m.region, m.epoch, m.sending = in.Region, in.Row.Epoch, true
 	return []Output{Send{Row: in.Row}}
+}
+
+// listed writes types for people.
+func listed(types []sharding.EntityType) string {
+	var names []string
+	for _, t := range types {
+		names = append(names, string(t))
+	}
+	return cmp.Or(strings.Join(names, ", "), "none")
 }
 
 // wait has it tried again after a pause.

@@ -91,8 +91,10 @@ var cases = []struct {
 		[]string{"find true", "send at 5", "wait 100ms", "find false", "wait 100ms", "unknown deadline_exceeded it may have been applied; send it again under the same key: not applied within its time: connection refused"}},
 	{"nobody reads the shard", []operate.Input{operate.Begin{}, with(serves(5), func(f *operate.Found) { f.Row.Reason = sharding.Unreadable })},
 		[]string{"find true", "rejected unavailable not applied: no region that runs now reads what is stored of shard T/1; start one of a version that reads it, see roost shards"}},
-	{"a target that nobody declares", []operate.Input{operate.Begin{}, with(serves(5), func(f *operate.Found) { f.Target = sharding.Entity{Type: "Zoo", ID: "z"} })},
-		[]string{"find true", "rejected not_found not applied: the target is Zoo/z, and no region declares the type Zoo; declared are [T]. Start a region with that type, or drop the dead letter"}},
+	{"a target that nobody declares", []operate.Input{operate.Begin{}, with(serves(5), func(f *operate.Found) {
+		f.Target, f.Types = sharding.Entity{Type: "Zoo", ID: "z"}, []sharding.EntityType{"T", "U"}
+	})},
+		[]string{"find true", "rejected not_found not applied: the target is Zoo/z, and no region declares the type Zoo; declared are T, U. Start a region with that type, or drop the dead letter"}},
 	{"a target that is declared", []operate.Input{operate.Begin{}, with(serves(5), func(f *operate.Found) { f.Target = sharding.Entity{Type: "T", ID: "z"} })},
 		[]string{"find true", "send at 5"}},
 }

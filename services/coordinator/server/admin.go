@@ -21,10 +21,16 @@ import (
 // standby says who is active.
 type admin struct{ s *Server }
 
+// adminReads are the methods that change nothing. All others need a management token, if there are
+// tokens, and are in the audit.
+var adminReads = []string{
+	"Members", "Shards", "Where", "Steering", "Quarantines", "Why", "Plan", "PlanMoments", "Top", "Entities", "Entity", "Regions", "ShardStates", "Slow", "Examine", "Rollout", "Reminders", "Sends", "Remembered",
+}
+
 // view is the core's view at the active coordinator.
 func (a admin) view(ctx context.Context) (v coordinator.View, err error) {
 	err = a.s.look(ctx, func() error {
-		if a.s.core.Active() == 0 {
+		if a.s.core.ActiveTerm() == 0 {
 			return a.s.errStandby()
 		}
 		v = a.s.core.View()
@@ -93,10 +99,10 @@ func names(v *coordinator.View) map[sharding.NodeID]string {
 	return out
 }
 
-func toShard(r sharding.Row, names map[sharding.NodeID]string) *adminv1.Shard {
+func toShard(r sharding.Row, why sharding.Cause, names map[sharding.NodeID]string) *adminv1.Shard {
 	s := &adminv1.Shard{
 		Type: string(r.Shard.Type), Index: r.Shard.Index, Addr: r.Owner.Addr,
-		Epoch: r.Epoch.String(), Phase: r.Phase.String(), Region: names[r.Owner], Reason: r.Reason.String(),
+		Epoch: r.Epoch.String(), Phase: r.Phase.String(), Region: names[r.Owner], Reason: r.Reason.String(), Cause: why.String(),
 	}
 	if s.Region == "" {
 		s.Region = r.Owner.Addr
@@ -126,10 +132,13 @@ func (a admin) Shards(ctx context.Context, req *adminv1.ShardsRequest) (*adminv1
 		if t.Rule != (sharding.ShardRule{}) {
 			sum.ShardedBy = t.Rule.String()
 		}
+		for _, c := range t.Commands {
+			sum.Commands = append(sum.Commands, &adminv1.TypeCommand{Name: c.Name, ReadOnly: c.ReadOnly})
+		}
 		sums[t.Type] = sum
 		out.Types = append(out.Types, sum)
 	}
-	for _, r := range v.Rows {
+	for i, r := range v.Rows {
 		sum := sums[r.Shard.Type]
 		if sum == nil {
 			continue
@@ -138,7 +147,7 @@ func (a admin) Shards(ctx context.Context, req *adminv1.ShardsRequest) (*adminv1
 		if r.Phase != sharding.Serving && r.Reason == 0 {
 			sum.Moving++
 		}
-		if s := toShard(r, named); req.Region == "" || s.Region == req.Region || s.Addr == req.Region {
+		if s := toShard(r, v.Causes[i], named); req.Region == "" || s.Region == req.Region || s.Addr == req.Region {
 			out.Shards = append(out.Shards, s)
 		}
 	}
@@ -204,7 +213,7 @@ func typeNames(v *coordinator.View) string {
 	if len(out) == 0 {
 		return "none yet: no region has registered"
 	}
-	return fmt.Sprint(out)
+	return strings.Join(out, ", ")
 }
 
 // Where returns the region that owns an entity.
@@ -221,56 +230,32 @@ func (a admin) Where(ctx context.Context, req *adminv1.WhereRequest) (*adminv1.W
 	if i < 0 {
 		return nil, twirp.NewErrorf(twirp.NotFound, "no entity type %s; declared are %s", req.Type, typeNames(&v))
 	}
-	id := v.Types[i].ShardOf(entity.ID)
-	row := sharding.Row{Shard: id}
+	return toWhere(&v, &v.Types[i], entity.ID), nil
+}
+
+// toWhere says where an entity of a type is.
+func toWhere(v *coordinator.View, t *sharding.TypeDesc, of sharding.EntityID) *adminv1.WhereResponse {
+	id := t.ShardOf(of)
+	row, why := sharding.Row{Shard: id}, sharding.Cause(0)
 	if j := slices.IndexFunc(v.Rows, func(r sharding.Row) bool { return r.Shard == id }); j >= 0 {
-		row = v.Rows[j]
+		row, why = v.Rows[j], v.Causes[j]
 	}
-	out := &adminv1.WhereResponse{Shard: toShard(row, names(&v))}
-	if key := v.Types[i].Rule.Key(entity.ID); key != req.Id {
+	out := &adminv1.WhereResponse{Shard: toShard(row, why, names(v))}
+	if key := t.Rule.Key(of); key != string(of) {
 		out.ShardKey = key
 	}
-	return out, nil
+	return out
 }
 
 // Drain hands all shards of a region off, or ends that.
 func (a admin) Drain(ctx context.Context, req *adminv1.DrainRequest) (*adminv1.DrainResponse, error) {
-	var out adminv1.DrainResponse
-	err := a.s.look(ctx, func() error {
-		if a.s.core.Active() == 0 {
-			return a.s.errStandby()
-		}
-		r, err := findRegion(a.s.core.View().Regions, req.Region)
-		if err != nil {
-			return err
-		}
-		out.Remaining, out.Stays = uint32(r.Shards), unreadable(r.Stays, "")
-		if !req.DryRun {
-			a.s.step(coordinator.DrainRegion{Region: r.Node, Resume: req.Resume})
-		}
-		return nil
-	})
-	return &out, err
-}
-
-// findRegion finds a region by name, address, or address and uid.
-func findRegion(regions []coordinator.RegionView, name string) (found coordinator.RegionView, err error) {
-	var all []string
-	for _, r := range regions {
-		if r.Node.String() == name {
-			return r, nil
-		}
-		if r.Name == name || r.Node.Addr == name {
-			found, all = r, append(all, r.Node.String())
-		}
+	e, err := a.request(ctx, coordinator.DrainRegion{Region: req.Region, Resume: req.Resume, By: req.By, Reason: req.Reason}, req.DryRun, nil)
+	if err != nil {
+		return nil, err
 	}
-	switch len(all) {
-	case 0:
-		return found, twirp.NewErrorf(twirp.NotFound, "no region %s; see roost members", name)
-	case 1:
-		return found, nil
-	}
-	return found, twirp.NewErrorf(twirp.InvalidArgument, "%q is the name of several regions; choose one of %s", name, strings.Join(all, ", "))
+	return &adminv1.DrainResponse{
+		Remaining: uint32(e.Remaining), Stays: unreadable(e.Stays, ""), Already: e.Already, Stored: e.Stored, Region: e.Region, Node: e.Node.String(),
+	}, nil
 }
 
 // Rollout tells which versions run, and what is left to move.
@@ -349,7 +334,7 @@ func compareBool(a, b bool) int {
 func (a admin) Look(ctx context.Context, _ *adminv1.LookRequest) (*adminv1.LookResponse, error) {
 	out := &adminv1.LookResponse{}
 	err := a.s.look(ctx, func() error {
-		if a.s.core.Active() == 0 {
+		if a.s.core.ActiveTerm() == 0 {
 			return a.s.errStandby()
 		}
 		a.s.step(coordinator.LookAtShards{})
@@ -360,41 +345,21 @@ func (a admin) Look(ctx context.Context, _ *adminv1.LookRequest) (*adminv1.LookR
 	return out, err
 }
 
-// SetTarget makes a version the target of rollouts. One that no region has now or had
-// before is refused: a region of a new version makes it the target by itself.
+// SetTarget makes a version the target of rollouts.
 func (a admin) SetTarget(ctx context.Context, req *adminv1.SetTargetRequest) (*adminv1.SetTargetResponse, error) {
-	if err := sharding.CheckText("version", req.Version, sharding.MaxTypeLen); err != nil {
-		return nil, twirp.NewError(twirp.InvalidArgument, err.Error())
-	}
-	if req.By != "" {
-		if err := sharding.CheckText("by", req.By, sharding.MaxTypeLen); err != nil {
-			return nil, twirp.NewError(twirp.InvalidArgument, err.Error())
-		}
-	}
 	out := &adminv1.SetTargetResponse{Target: req.Version}
-	err := a.s.look(ctx, func() error {
-		if a.s.core.Active() == 0 {
-			return a.s.errStandby()
-		}
+	e, err := a.request(ctx, coordinator.SetTarget{Version: req.Version, By: req.By}, false, func() {
 		v := a.s.core.View()
-		known := append(slices.Clone(v.Rollout.Seen), v.Rollout.Target)
 		for _, r := range v.Regions {
-			known = append(known, r.Version)
 			if r.Version == req.Version {
 				out.Regions = append(out.Regions, cmp.Or(r.Name, r.Node.Addr))
 			}
 		}
-		if !slices.Contains(known, req.Version) {
-			slices.Sort(known)
-			known = slices.DeleteFunc(slices.Compact(known), func(v string) bool { return v == "" })
-			return twirp.NewErrorf(twirp.NotFound, "no region has or had version %q; known are %q. A region of a new version makes it the target when it registers", req.Version, known)
-		}
-		if out.Before = v.Rollout.Target; out.Before != req.Version {
-			a.s.step(coordinator.SetTarget{Version: req.Version, By: req.By})
-		}
-		r := a.s.core.View().Rollout
-		out.Stored, out.Unread, out.NextTarget, out.NextTargetMs = r.Stored, uint32(r.Unread), r.Next, r.NextIn.Milliseconds()
-		return nil
+		out.Unread, out.NextTarget, out.NextTargetMs = uint32(v.Rollout.Unread), v.Rollout.Next, v.Rollout.NextIn.Milliseconds()
 	})
-	return out, err
+	if err != nil {
+		return nil, err
+	}
+	out.Before, out.Stored = e.Before, e.Stored
+	return out, nil
 }

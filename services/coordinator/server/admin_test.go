@@ -1,7 +1,7 @@
 package server
 
 import (
-	"strings"
+	"slices"
 	"testing"
 	"time"
 
@@ -11,24 +11,6 @@ import (
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 	"github.com/roost-cluster/roost/services/coordinator"
 )
-
-// TestFindRegion: what an operator does to a region is done to the one that was meant.
-func TestFindRegion(t *testing.T) {
-	regions := []coordinator.RegionView{
-		{Name: "a", Node: sharding.NodeID{Addr: "h:1", UID: 1}},
-		{Name: "b", Node: sharding.NodeID{Addr: "h:2", UID: 2}},
-		{Name: "b", Node: sharding.NodeID{Addr: "h:3", UID: 3}},
-	}
-	for name, want := range map[string]string{
-		"a": "h:1#1", "h:2": "h:2#2", "h:3#3": "h:3#3",
-		"b": "choose one of h:2#2, h:3#3", "c": "no region c; see roost members",
-	} {
-		r, err := findRegion(regions, name)
-		if got := r.Node.String(); err == nil && got != want || err != nil && !strings.Contains(err.Error(), want) {
-			t.Errorf("%s is %s, %v; want %s", name, got, err, want)
-		}
-	}
-}
 
 // TestUnreadable: what an operator sees of shards that no region reads.
 func TestUnreadable(t *testing.T) {
@@ -99,5 +81,21 @@ func TestToRollout(t *testing.T) {
 	}
 	if got := toRollout(&v); !proto.Equal(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
+	}
+}
+
+// TestReadsAndWrites: of each method it is decided whether it changes something. What does needs a management
+// token, and is in the audit.
+func TestReadsAndWrites(t *testing.T) {
+	writes := []string{"Drain", "Cordon", "Freeze", "Pin", "Move", "Look", "SetTarget", "Quarantine", "Command"}
+	methods := adminv1.File_roost_admin_v1_admin_proto.Services().ByName("Admin").Methods()
+	for i := range methods.Len() {
+		name := string(methods.Get(i).Name())
+		if slices.Contains(adminReads, name) == slices.Contains(writes, name) {
+			t.Errorf("%s is in neither or in both of the lists: add it to adminReads if it changes nothing, otherwise here", name)
+		}
+	}
+	if len(adminReads)+len(writes) != methods.Len() {
+		t.Error("a list names a method that is not there")
 	}
 }

@@ -83,7 +83,7 @@ func toBrake(b coordinator.BrakeView) *adminv1.Brake {
 		return nil
 	}
 	return &adminv1.Brake{
-		State: b.State.String(), Part: uint32(b.Part), SinceUnixMs: unixMs(b.Since), NextUnixMs: unixMs(b.Next), Probes: uint32(b.Probes),
+		State: b.State.String(), Part: uint32(b.Part), SinceUnixMs: unixMs(b.Since), NextUnixMs: unixMs(b.Next), Probes: uint32(b.Trials),
 		SlowUs: b.Slow.Microseconds(), UsualUs: b.Usual.Microseconds(), P99Us: b.P99.Microseconds(), BaselineUs: b.Baseline.Microseconds(), Why: b.Why(),
 	}
 }

@@ -30,12 +30,17 @@ type Config struct {
 	Types      map[string]string `key:"allocation.types" nested:"true" help:"by entity type, the strategy, and those limits that differ from the other allocation keys, such as Cart=threshold max_simultaneous=5,Order=least-shards. In the configuration file, each type can be a section, such as Cart: {strategy: threshold}. See docs/placement.md"`
 	// Budget limits how many shards may move at a time.
 	Budget
-	MaxForms     int           `key:"coordinator.max_forms" unit:"forms" help:"the most forms in which the events of one entity type may be stored over the whole life of the type. A form is the name, version and fields of an event. The coordinator never forgets a form"`
-	Unhosted     time.Duration `key:"coordinator.unhosted_after" help:"if no region has hosted an entity type for this time, commands for the type are refused at once instead of at their deadline"`
-	Rebalance    time.Duration `key:"coordinator.rebalance_interval" help:"time between two decisions about which shards should move"`
-	QueryTimeout time.Duration `key:"coordinator.query_timeout" help:"time that regions have to answer a question of an operator, such as what keeps failing. The answer to the operator names the regions that did not answer in time"`
-	DecisionsMiB int           `key:"coordinator.decisions_mib" unit:"MiB" help:"the largest size of the stored decisions of the coordinators, which roost why shows. Beyond this size, the coordinator removes the oldest decisions from the journal"`
-	DrainTimeout time.Duration `key:"coordinator.handoff_timeout" help:"time that a region has to hand off a shard. Must be the same as region.drain_timeout"`
+	MaxForms         int           `key:"coordinator.max_forms" unit:"forms" help:"the most forms in which the events of one entity type may be stored over the whole life of the type. A form is the name, version and fields of an event. The coordinator never forgets a form"`
+	Unhosted         time.Duration `key:"coordinator.unhosted_after" help:"if no region has hosted an entity type for this time, commands for the type are refused at once instead of at their deadline"`
+	Rebalance        time.Duration `key:"coordinator.rebalance_interval" help:"time between two decisions about which shards should move"`
+	QueryTimeout     time.Duration `key:"coordinator.query_timeout" help:"time that regions have to answer a question of an operator, such as what keeps failing. The answer to the operator names the regions that did not answer in time"`
+	ShowPayloads     bool          `key:"coordinator.show_payloads" help:"whether operators may see what entities store: the payloads of events, and the state of entities, for which region.show_payloads must be set too (roost entity show --payloads, --state). See docs/operating.md"`
+	TryCommands      bool          `key:"coordinator.try_commands" help:"whether operators may send any command to an entity through the coordinator, as the form of the dashboard does. Otherwise only built-in commands, such as that of roost entity delete. These commands have no subject, so regions with auth.policy refuse them. See docs/dashboard.md"`
+	DecisionsMiB     int           `key:"coordinator.decisions_mib" unit:"MiB" help:"the largest size of the stored decisions of the coordinators, which roost why shows. Beyond this size, the coordinator removes the oldest decisions from the journal"`
+	QuarantineAfter  int           `key:"coordinator.quarantine_after" unit:"crashes" help:"number of crashes of regions after which an entity that ran at each of them is quarantined. 0: no entity is quarantined without an operator. See docs/repair.md"`
+	QuarantineWindow time.Duration `key:"coordinator.quarantine_window" help:"time within which these crashes count. A suspect is forgotten if no region has ended for this time while it ran"`
+	CrashPatience    time.Duration `key:"coordinator.crash_patience" help:"if coordinator.quarantine_after owners of a shard were lost, one soon after the other, the shard waits for this time at most until they have started again and say which entities ran. Then the next region gets the shard"`
+	DrainTimeout     time.Duration `key:"coordinator.handoff_timeout" help:"time that a region has to hand off a shard. Must be the same as region.drain_timeout"`
 }
 
 // DefaultConfig is the configuration before file, environment and flags.
@@ -52,8 +57,12 @@ func DefaultConfig() Config {
 		Budget:       defaultBudget(),
 		Rebalance:    500 * time.Millisecond,
 		QueryTimeout: 500 * time.Millisecond,
-		DecisionsMiB: coordinator.DefaultRingLimits().MaxBytes >> 20,
+		DecisionsMiB: coordinator.DefaultExplanationLimits().MaxBytes >> 20,
 		DrainTimeout: 10 * time.Second,
+
+		QuarantineAfter:  coordinator.DefaultConfig().QuarantineCrashes,
+		QuarantineWindow: coordinator.DefaultConfig().QuarantineWindow,
+		CrashPatience:    coordinator.DefaultConfig().CrashPatience,
 	}
 }
 
@@ -95,6 +104,7 @@ func (c *Config) core() (coordinator.Config, error) {
 	core.MinRegions, core.RebalanceInterval, core.HandoffTimeout = c.MinRegions, c.Rebalance, c.DrainTimeout
 	core.LoadCooldown = c.Allocation.LoadCooldown
 	core.MaxForms, core.UnhostedAfter = c.MaxForms, c.Unhosted
+	core.QuarantineCrashes, core.QuarantineWindow, core.CrashPatience = c.QuarantineAfter, c.QuarantineWindow, c.CrashPatience
 	c.Budget.set(&core)
 	core.JournalHeartbeatPatience = max(core.JournalHeartbeatPatience, 2*c.LeaseTTL)
 	return core, core.Validate()
@@ -117,6 +127,9 @@ func (c *Config) Validate() error {
 	errs = append(errs, c.checkLease(), c.Budget.validate())
 	if c.MinRegions < 1 || c.Rebalance <= 0 || c.DrainTimeout <= 0 || c.MaxForms < 1 || c.Unhosted <= 0 {
 		errs = append(errs, errors.New("coordinator.min_regions, coordinator.rebalance_interval, coordinator.handoff_timeout, coordinator.max_forms and coordinator.unhosted_after must be above 0"))
+	}
+	if c.QuarantineAfter < 0 || c.QuarantineWindow <= 0 || c.CrashPatience <= 0 {
+		errs = append(errs, errors.New("coordinator.quarantine_after must not be below 0 (0: never), and coordinator.quarantine_window and coordinator.crash_patience must be above 0"))
 	}
 	if c.QueryTimeout <= 0 || c.QueryTimeout > maxQueryTimeout {
 		errs = append(errs, fmt.Errorf("coordinator.query_timeout is %s, must be above 0 and at most %s: the command line waits two seconds for an answer", c.QueryTimeout, maxQueryTimeout))

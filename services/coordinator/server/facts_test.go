@@ -13,6 +13,7 @@ import (
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/journal/memory"
+	leasememory "github.com/roost-cluster/roost/libs/lease/memory"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/services/coordinator"
 )
@@ -82,10 +83,51 @@ func TestFullJournal(t *testing.T) {
 	}
 }
 
+// TestUnreadableFacts: a coordinator that has the lease and cannot read its facts is not active, and its readiness
+// says why and what to do. It takes over when they can be read, and then warns no more.
+func TestUnreadableFacts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limits := coordinator.DefaultConfig()
+		r := launchOn(t, limits, memory.New(journal.DefaultConfig()), &quiet{Driver: leasememory.New(), off: true}) // it must not take over yet
+		if err := r.look(r.ctx, r.journalReadiness); err != nil {
+			t.Errorf("before, the readiness says %v", err)
+		}
+		r.backend.tear(fmt.Errorf("page 8: %w", journal.ErrCorrupt))
+		tries := func() {
+			r.store.turn(false)
+			for range 600 {
+				r.keeper.SetRank(0)
+				time.Sleep(100 * time.Millisecond)
+			}
+		}
+		tries()
+		term, _, _ := r.state()
+		err := r.look(r.ctx, r.journalReadiness)
+		if term != 0 || err == nil || !strings.Contains(err.Error(), "cannot take over") || !strings.Contains(err.Error(), "restore the journal from a copy") || !strings.Contains(err.Error(), "page 8") {
+			t.Errorf("term %d, the readiness says %v", term, err)
+		}
+		r.store.turn(true) // it loses the lease, so that another one could take over
+		time.Sleep(2*limits.TakeoverTimeout + time.Minute)
+		if err := r.look(r.ctx, r.journalReadiness); err != nil {
+			t.Errorf("long after the last attempt, the readiness says %v", err)
+		}
+		tries()
+		r.backend.tear(nil)
+		r.elected()
+		if err := r.look(r.ctx, r.journalReadiness); err != nil {
+			t.Errorf("afterwards, the readiness says %v", err)
+		}
+	})
+}
+
 // TestSilentJournal: what waits for a journal that does not answer does not grow
 // with time, whatever regions and gateways go on to ask; then all is well.
 func TestSilentJournal(t *testing.T) {
 	const shards = 16384
+	minutes := 4
+	if testing.Short() {
+		minutes = 1
+	}
 	for _, illness := range []error{errSilent, fmt.Errorf("locked: %w", journal.ErrNotCommitted)} {
 		alongside(t, illness.Error(), func(t *testing.T) {
 			r := drive(t, coordinator.DefaultConfig(), nil)
@@ -106,7 +148,7 @@ func TestSilentJournal(t *testing.T) {
 			r.serve()
 			r.backend.fall(illness)
 			r.in(func() { r.step(coordinator.MemberGone{Node: region1(1)}) })
-			for i := range 4 * 60 * 2 { // four minutes
+			for i := range minutes * 60 * 2 {
 				r.crowd(i)
 				_, outputs, bytes := r.state()
 				calls := 0
@@ -149,7 +191,7 @@ func (r *rig) crowd(i int) {
 		r.step(coordinator.Member{Node: region1(3), Reachable: (i+25)%50 > 5})
 		for n := range uint32(100) {
 			shard := sharding.ShardID{Type: "T0", Index: uint32(i)*100%16384 + n}
-			r.step(coordinator.Received{Msg: control.GetShardHome{Shard: shard, Refused: sharding.MakeEpoch(r.core.Active(), 1)}})
+			r.step(coordinator.Received{Msg: control.GetShardHome{Shard: shard, Refused: sharding.MakeEpoch(r.core.ActiveTerm(), 1)}})
 		}
 	})
 	call := func(f func(context.Context)) {

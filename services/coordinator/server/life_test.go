@@ -3,18 +3,23 @@ package server
 import (
 	"context"
 	"fmt"
+	"io"
 	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/roost-cluster/roost/libs/control"
+	"github.com/roost-cluster/roost/libs/control/wire"
 	"github.com/roost-cluster/roost/libs/journal"
 	journalopen "github.com/roost-cluster/roost/libs/journal/open"
 	"github.com/roost-cluster/roost/libs/node/controlrpc"
 	"github.com/roost-cluster/roost/libs/sharding"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+	controlv1 "github.com/roost-cluster/roost/proto/roost/control/v1"
 	"github.com/roost-cluster/roost/services/coordinator"
 )
 
@@ -40,7 +45,7 @@ func TestLifeOfACoordinator(t *testing.T) {
 	if ack.Refusal != "" || ack.Term == 0 {
 		t.Fatalf("the acknowledgement is %v", ack)
 	}
-	checkStandby(t, c2, first, region)
+	checkStandby(t, c2, first, c1.node.ManagementAddr(), region)
 
 	// A watch is answered by the change that a first command causes.
 	full, _ := c1.watch(sharding.Version{})
@@ -90,12 +95,27 @@ func TestLifeOfACoordinator(t *testing.T) {
 	}
 }
 
-func checkStandby(t *testing.T, c *running, active string, region *fakeRegion) {
+func checkStandby(t *testing.T, c *running, active, management string, region *fakeRegion) {
 	t.Helper()
 	await(t, "the standby knows who is active", func() bool {
 		_, standby := c.watch(sharding.Version{})
 		return standby != nil && standby.Active.Addr == active
 	})
+	curl := func(method, body string) string {
+		res, err := c.client.Post("http://"+c.node.ManagementAddr()+"/twirp/roost.admin.v1.Admin/"+method, "application/json", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = res.Body.Close() }()
+		answer, _ := io.ReadAll(res.Body)
+		return fmt.Sprint(res.StatusCode, " ", string(answer))
+	}
+	if got := curl("Members", "{}"); !strings.HasPrefix(got, "412 ") || !strings.Contains(got, `"active":"`+active+`"`) || !strings.Contains(got, `"management":"`+management+`"`) {
+		t.Errorf("a standby answers %s, want the management address %s", got, management)
+	}
+	if got := curl("Freeze", `{"for":"1h"}`); !strings.HasPrefix(got, "400 ") || !strings.Contains(got, `unknown field \"for\"`) {
+		t.Errorf("an unknown field is answered with %s", got)
+	}
 	for _, m := range []control.Message{control.Register{}, control.GracefulShutdown{}} {
 		if answer, err := region.api.Call(t.Context(), c.addr, m); err != nil || answer.(control.NotActive).Active.Addr != active {
 			t.Errorf("a standby answers %s with %+v, error %v", control.Name(m), answer, err)
@@ -133,11 +153,20 @@ func checkAdmin(t *testing.T, c *running, addr string) {
 	if m, err := a.Members(t.Context(), &adminv1.MembersRequest{}); err != nil || m.Active != addr || len(m.Members) != 3 {
 		t.Errorf("members: %v, %v", m, err)
 	}
-	if s, err := a.Shards(t.Context(), &adminv1.ShardsRequest{Type: "T"}); err != nil || len(s.Shards) != 1 || s.Types[0].Allocated != 1 || s.Shards[0].Region != "region-1" {
+	if s, err := a.Shards(t.Context(), &adminv1.ShardsRequest{Type: "T"}); err != nil || len(s.Shards) != 1 || s.Types[0].Allocated != 1 || s.Shards[0].Region != "region-1" || s.Shards[0].Cause != "first-command" {
 		t.Errorf("shards: %v, %v", s, err)
 	}
-	if w, err := a.Where(t.Context(), &adminv1.WhereRequest{Type: "T", Id: "x"}); err != nil || w.Shard.Type != "T" {
-		t.Errorf("where: %v, %v", w, err)
+	for i := 0; ; i++ {
+		w, err := a.Where(t.Context(), &adminv1.WhereRequest{Type: "T", Id: fmt.Sprint("x", i)})
+		if err != nil || w.Shard.Type != "T" {
+			t.Fatalf("where: %v, %v", w, err)
+		}
+		if w.Shard.Epoch != "0.0" {
+			if w.Shard.Cause != "first-command" {
+				t.Errorf("where: %v", w)
+			}
+			break
+		}
 	}
 	for _, bad := range []*adminv1.WhereRequest{{Type: "X", Id: "x"}, {Type: "T"}, {Type: "roost.coordinator", Id: "facts"}} {
 		if _, err := a.Where(t.Context(), bad); err == nil {
@@ -245,7 +274,7 @@ func TestSteppedDown(t *testing.T) {
 		watch := make(chan controlrpc.Answer, 1)
 		stranger := make(chan controlrpc.Answer, 1) // whose registration comes too early
 		r.in(func() {
-			version := sharding.Version{Term: r.core.Active()}
+			version := sharding.Version{Term: r.core.ActiveTerm()}
 			r.step(coordinator.Received{Call: r.calls.Hold(region1(7), watch), Msg: control.WatchTable{Version: version}})
 			r.step(coordinator.Received{From: region1(8), Call: r.calls.Hold(region1(8), stranger), Msg: control.Register{}})
 		})
@@ -288,6 +317,7 @@ func TestFacts(t *testing.T) {
 		coordinator.TypeFact{Desc: desc, Forms: []sharding.Form{{Kind: sharding.FormOfEvent, Name: "added", Version: 2, ReadableBy: 1, Shape: 1 << 63}}, By: []string{"v2"}},
 		coordinator.RowFact{Row: row, Before: sharding.FormSet("").With(9), May: sharding.FormSet("").With(0), Successor: sharding.NodeID{Addr: "r2:1", UID: 2}, Cause: sharding.CausePin},
 		coordinator.DrainFact{Region: row.Owner},
+		coordinator.DrainFact{Region: row.Owner, Note: coordinator.Note{By: "ann", Reason: "new disk", At: time.UnixMilli(1_700_000_000_123).UTC()}},
 		coordinator.DrainFact{Region: row.Owner, Resume: true},
 		coordinator.TargetFact{Version: "1.4.0", Seen: []string{"1.2.0", "1.3.0"}},
 	}
@@ -301,6 +331,14 @@ func TestFacts(t *testing.T) {
 	})
 	if err != nil || n != len(facts) || fmt.Sprint(got) != fmt.Sprint(facts) {
 		t.Errorf("read back: %v, %d, %v", got, n, err)
+	}
+	node := marshal(wire.ToNode(row.Owner)) // what release 1 has stored
+	if f, err := decodeFact(sharding.Event{Name: "drain", Payload: node}); err != nil || f != facts[2] || string(encodeFact(facts[2]).Payload) != string(node) {
+		t.Errorf("a drain of release 1 is read as %+v, %v", f, err)
+	}
+	var read controlv1.Node // what release 1 reads
+	if err := proto.Unmarshal(encodeFact(facts[3]).Payload, &read); err != nil || wire.FromNode(&read) != row.Owner {
+		t.Errorf("release 1 reads a drain of %v, %v", &read, err)
 	}
 	later := journal.Loaded{Records: []sharding.Record{{Events: []sharding.Event{{Name: "later", Version: 2, Payload: []byte("\xff")}}}}}
 	want := coordinator.UnknownFact{Name: "later", Version: 2, Payload: "\xff"}

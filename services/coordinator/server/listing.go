@@ -50,6 +50,8 @@ type cursor struct {
 	Place int `json:",omitempty"`
 	// Pending says that all dead letters are listed, and that the listing goes on with pending sends.
 	Pending bool `json:",omitempty"`
+	// Stored says that the listing is one of stored entities, which is in another order.
+	Stored bool `json:",omitempty"`
 }
 
 func (c *cursor) String() string {
@@ -331,7 +333,7 @@ func (a admin) wakes(ctx context.Context, w *wanted, req journal.WakesRequest, f
 	return c.String(), nil
 }
 
-// Sends lists the sends that the journal has and that have not ended, dead letters first. Or it lists
+// Sends lists the sends that the journal has: dead letters first, then pending sends. Or it lists
 // only those that fail.
 func (a admin) Sends(ctx context.Context, req *adminv1.SendsRequest) (*adminv1.SendsResponse, error) {
 	w, err := a.beginListing(ctx, req.Type, req.Id, req.After, req.Limit)

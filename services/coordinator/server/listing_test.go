@@ -124,7 +124,7 @@ func TestReminders(t *testing.T) {
 	r.end()
 }
 
-// TestSends: operators see each send that has not ended once, the dead letters first, and by
+// TestSends: operators see each send that is not done once, the dead letters first, and by
 // the name by which they are sent again or dropped.
 func TestSends(t *testing.T) {
 	r, _, admin := standing(t)

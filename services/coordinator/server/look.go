@@ -54,7 +54,7 @@ func (s *Server) findInputs(ctx context.Context, found *coordinator.FormsFound) 
 		s.log.Error("the reminders or sends of a shard cannot be read: anything may be stored in it", "shard", id, "error", err)
 		found.UnknownShard(id)
 	}
-	shards := found.Inputs()
+	shards := found.InputShards()
 	err := journal.EachReminder(ctx, s.journal, shards, func(r *journal.WakeRow) error {
 		if r.Err != nil {
 			damaged(r.Shard, r.Err)

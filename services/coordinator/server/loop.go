@@ -24,8 +24,9 @@ func (s *Server) takeBatch(batch []func(), tick bool) {
 		s.shareLease()
 		s.watchJournal()
 		s.step(coordinator.Tick{})
-		s.keepDecisions()
+		s.keepExplanations()
 	}
+	s.tellStored()
 }
 
 func (s *Server) hearLease() {
@@ -63,16 +64,16 @@ func (s *Server) perform(o coordinator.Output) {
 		s.calls.Answer(o.Call, controlrpc.Answer{Msg: o.Msg})
 	case coordinator.BecameActive:
 		s.log.Info("active", "term", o.Term, "facts", o.Facts)
-		s.ring.Begin(o.Term, time.Now())
-	case coordinator.Decided:
-		s.ring.Add(time.Now(), encodeDecision(&o.Decision))
+		s.explanations.Begin(o.Term, time.Now())
+	case coordinator.Explained:
+		s.explanations.Add(time.Now(), encodeExplanation(&o.Explanation))
 	case coordinator.SteppedDown:
 		s.steppedDown(o)
 	case coordinator.Contested:
 		s.fail(s.contested(o))
 	case coordinator.Waiting:
 		s.log.Info("the journal may be another cluster's: watching for journal heartbeats before it is claimed",
-			"term", o.Term, "other", o.By.Cluster, "coordinator", o.By.Coordinator.Addr)
+			"term", o.Term, "other", o.Other.Cluster, "coordinator", o.Other.Coordinator.Addr)
 	case coordinator.Adopted:
 		s.log.Warn("the journal was another cluster's, which writes no journal heartbeats any more; it is this one's from now on",
 			"former", o.From.Cluster, "coordinator", o.From.Coordinator.Addr, "cluster", o.Cluster)
@@ -84,8 +85,18 @@ func (s *Server) perform(o coordinator.Output) {
 		s.log.Warn("the drain of a region does not end: "+drainStays(&o.Shards), "region", o.Region, "type", o.Shards.Type, "shards", o.Shards.Shards)
 	case coordinator.NameTaken:
 		s.log.Warn("a region is given no shards, because another one has its name: give each a node.name of its own, or stop the one that is too many", "name", o.Name, "region", o.Region, "other", o.By)
+	case coordinator.QuarantineChanged:
+		s.quarantineChanged(o.QuarantineFact)
+	case coordinator.QuarantineFull:
+		s.log.Error("an entity may have ended a region and is not suspected, because too many entities are quarantined: release those that are repaired (roost quarantine list)", "entity.type", o.Entity.Type, "entity.id", o.Entity.ID)
 	case coordinator.NoLoad:
 		s.log.Warn("a region reports nothing of the load of its shards, so nothing moves because of load until it does: it may be of an earlier release, or have region.load_interval 0", "region", o.Region)
+	case coordinator.ConstraintBroken:
+		if o.Shards > 0 {
+			s.log.Warn("shards are at regions where a constraint does not want them", "constraint", o.Constraint.String(), "shards", o.Shards)
+		} else {
+			s.log.Info("no shard is any more at a region where a constraint does not want it", "constraint", o.Constraint.String())
+		}
 	case coordinator.UnreadableNow:
 		s.log.Warn("commands for these shards are refused: "+unreadableNow(o), "type", o.Type, "shards", o.Shards)
 	case coordinator.Plan:
@@ -99,11 +110,19 @@ func (s *Server) perform(o coordinator.Output) {
 	}
 }
 
+// planLate is how long a plan may take before the log says that it is not made yet. A plan of the largest
+// table takes some seconds.
+const planLate = 30 * time.Second
+
 // plan makes a plan beside the loop. The core asks for the next one only when it has this one.
 func (s *Server) plan(o coordinator.Plan) {
 	go func() {
 		begin := time.Now()
+		late := time.AfterFunc(planLate, func() {
+			s.log.Warn("a plan of moves is not made yet, and until it is, no shard moves voluntarily, to pins neither: a strategy may not come to an end", "since", begin.UTC().Format(time.RFC3339))
+		})
 		in := o.Compute()
+		late.Stop()
 		if took := time.Since(begin); took > s.limits.RebalanceInterval {
 			s.log.Info("planning which shards shall move takes longer than coordinator.rebalance_interval", "took", took.Round(time.Millisecond))
 		}
@@ -119,8 +138,19 @@ func (s *Server) steppedDown(o coordinator.SteppedDown) {
 	}
 	log.Warn("stepped down", "term", o.Term, "why", o.Why)
 	clear(s.moves)
-	s.ring.End()
+	if o.Resigned {
+		s.explanations.Flush(time.Now())
+	} else {
+		s.explanations.End()
+	}
 	s.trouble = trouble{}
+}
+
+// resign ends the term, and calls done when the last explanations are stored, or cannot be.
+func (s *Server) resign(done func()) {
+	s.step(coordinator.Resign{})
+	s.explanationsEnded = done
+	s.keepExplanations()
 }
 
 // onLease takes the lease's news; it runs on the keeper's goroutine.
@@ -167,7 +197,9 @@ func (s *Server) onMember(e gossip.Event) {
 		s.inbox.Put(s.yieldLease)
 		return
 	}
-	s.inbox.Put(s.reviewMembers)
+	if !s.reviewDue.Swap(true) { // one look finds all that has changed by then
+		s.inbox.Put(s.reviewMembers)
+	}
 }
 
 // yieldLease leaves the lease to a coordinator on the larger side of a partition.
@@ -186,6 +218,7 @@ func (s *Server) memberGone(m gossip.Member) {
 // reviewMembers tells the core what changed of its regions, and the lease our
 // place in line.
 func (s *Server) reviewMembers() {
+	s.reviewDue.Store(false)
 	v := s.agent.Members()
 	for _, m := range v.Members {
 		if !m.HasRole("region") || m.Status == gossip.Down || m.Status == gossip.Removed {

@@ -24,7 +24,7 @@ import (
 // each attempt opens a link of its own, as a gateway would. It has a key: an attempt that was
 // not answered is repeated.
 func (a admin) Command(ctx context.Context, req *adminv1.CommandRequest) (*adminv1.CommandResponse, error) {
-	c, err := toOperation(req)
+	c, err := toOperation(req, a.s.cfg.TryCommands)
 	if err != nil {
 		return nil, twirp.NewError(twirp.InvalidArgument, err.Error())
 	}
@@ -41,8 +41,8 @@ func (a admin) Command(ctx context.Context, req *adminv1.CommandRequest) (*admin
 	return out, nil
 }
 
-// toOperation checks a request.
-func toOperation(req *adminv1.CommandRequest) (link.Command, error) {
+// toOperation checks a request. With try, it may be any command, not only a built-in one.
+func toOperation(req *adminv1.CommandRequest, try bool) (link.Command, error) {
 	cfg := operate.DefaultConfig()
 	timeout, err := cfg.TimeoutOf(req.TimeoutMs)
 	c := link.Command{Envelope: sharding.Envelope{
@@ -53,8 +53,8 @@ func toOperation(req *adminv1.CommandRequest) (link.Command, error) {
 	if req.By != "" {
 		errs = append(errs, sharding.CheckText("by", req.By, sharding.MaxTypeLen))
 	}
-	if !sharding.IsBuiltin(req.Command) {
-		errs = append(errs, fmt.Errorf("%q is not a built-in command; send it through a gateway", req.Command))
+	if !sharding.IsBuiltin(req.Command) && !try {
+		errs = append(errs, fmt.Errorf("%q is not a built-in command; send it through a gateway, or set coordinator.try_commands", req.Command))
 	}
 	if n := len(req.Payload); n > sharding.MaxPayload {
 		errs = append(errs, fmt.Errorf("payload has %d bytes, at most %d are allowed", n, sharding.MaxPayload))
@@ -109,7 +109,7 @@ func waitUntil(ctx context.Context, t time.Time) operate.Input {
 func (a admin) find(ctx context.Context, env *sharding.Envelope, o operate.Find) operate.Input {
 	in := operate.Found{}
 	err := a.s.look(ctx, func() error {
-		if a.s.core.Active() == 0 {
+		if a.s.core.ActiveTerm() == 0 {
 			return a.s.errStandby()
 		}
 		v := a.s.core.View()

@@ -58,7 +58,7 @@ func TestOperateInDoubt(t *testing.T) {
 			c.Close()
 			return
 		}
-		_ = c.Send(link.Answer{Corr: commands[0].Corr, Reply: sharding.Reject(sharding.FailedPrecondition, "sold out")})
+		_ = c.Send(link.Answer{Number: commands[0].Number, Reply: sharding.Reject(sharding.FailedPrecondition, "sold out")})
 	}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -83,7 +83,10 @@ func TestOperateRefusesInput(t *testing.T) {
 	good := func() *adminv1.CommandRequest {
 		return &adminv1.CommandRequest{Type: "U", Id: "new", Command: sharding.DeleteCommand, IdempotencyKey: "k", Reason: "test"}
 	}
-	if _, err := toOperation(good()); err != nil {
+	if _, err := toOperation(&adminv1.CommandRequest{Type: "T", Id: "e", Command: "Add", IdempotencyKey: "k", Reason: "why"}, true); err != nil {
+		t.Errorf("with coordinator.try_commands, any command can be sent: %v", err)
+	}
+	if _, err := toOperation(good(), false); err != nil {
 		t.Fatal(err)
 	}
 	for want, change := range map[string]func(*adminv1.CommandRequest){
@@ -93,7 +96,7 @@ func TestOperateRefusesInput(t *testing.T) {
 	} {
 		req := good()
 		change(req)
-		if _, err := toOperation(req); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := toOperation(req, false); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
@@ -112,7 +115,7 @@ func TestSendAgainToNobody(t *testing.T) {
 	r.commit(journal.Op{Append: &sharding.Append{Shard: shard, Epoch: 1, Entity: from, Records: []sharding.Record{{Seq: 1, Sends: sends}}}})
 	r.commit(journal.Op{Append: &sharding.Append{Shard: shard, Epoch: 1, Entity: from, Delivered: []sharding.Delivered{{Seq: 1, Sends: []uint16{0, 1}, As: sharding.SendRefused}}}})
 	for _, test := range []struct{ command, input, want string }{
-		{sharding.SendAgainCommand, `{"record":1,"place":0}`, "rejected not_found not applied: the target is Zoo/z, and no region declares the type Zoo; declared are [T U V]"},
+		{sharding.SendAgainCommand, `{"record":1,"place":0}`, "rejected not_found not applied: the target is Zoo/z, and no region declares the type Zoo; declared are T, U, V"},
 		{sharding.SendAgainCommand, `{"record":1,"place":1}`, "rejected deadline_exceeded"}, // the fake region executes nothing
 		{sharding.SendDropCommand, `{"record":1,"place":0}`, "rejected deadline_exceeded"},
 	} {

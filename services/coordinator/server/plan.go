@@ -3,7 +3,9 @@ package server
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
+	"time"
 
 	"github.com/twitchtv/twirp"
 
@@ -11,6 +13,16 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 	"github.com/roost-cluster/roost/services/coordinator"
+)
+
+// maxAgo is longer ago than any term began.
+const maxAgo = 100 * 365 * 24 * time.Hour
+
+// planTimeout is how long a plan may take if the request does not say it. The plan of a large cluster takes
+// some seconds. Nobody else gets a plan meanwhile, so no request may have more than maxPlanTimeout.
+const (
+	planTimeout    = 30 * time.Second
+	maxPlanTimeout = 10 * time.Minute
 )
 
 // Plan says what would move. Only what it is computed from is copied in the loop. One plan is made
@@ -23,13 +35,36 @@ func (a admin) Plan(ctx context.Context, req *adminv1.PlanRequest) (*adminv1.Pla
 			return nil, twirp.NewError(twirp.InvalidArgument, err.Error())
 		}
 	}
+	if req.AsOfUnixMs < 0 || req.AsOfAgoMs < 0 || req.AsOfUnixMs > 0 && req.AsOfAgoMs > 0 {
+		return nil, twirp.NewError(twirp.InvalidArgument, "as_of_unix_ms and as_of_ago_ms must not be negative, and only one of them may be given")
+	}
+	switch {
+	case req.AsOfUnixMs > 0:
+		q.AsOf = time.UnixMilli(req.AsOfUnixMs)
+	case req.AsOfAgoMs > 0:
+		q.AsOf = time.Now().Add(-time.Duration(min(req.AsOfAgoMs, int64(maxAgo/time.Millisecond))) * time.Millisecond)
+	}
+	if req.TimeoutMs < 0 || req.TimeoutMs > maxPlanTimeout.Milliseconds() {
+		return nil, twirp.NewErrorf(twirp.InvalidArgument, "timeout_ms is %d, must be at most %d, or 0 for %d", req.TimeoutMs, maxPlanTimeout.Milliseconds(), planTimeout.Milliseconds())
+	}
+	timeout := cmp.Or(time.Duration(req.TimeoutMs)*time.Millisecond, planTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("the plan was not ready after %v; give it more time by --timeout, or plan for one type by --type", timeout))
+	defer cancel()
 	if !a.s.proposing.TryLock() {
 		return nil, twirp.NewError(twirp.Aborted, "a plan is being made for somebody else; ask again in a moment")
 	}
-	defer a.s.proposing.Unlock()
-	var p coordinator.Proposal
-	err := a.s.look(ctx, func() (err error) {
-		if a.s.core.Active() == 0 {
+	p, err := a.propose(ctx, q)
+	if err != nil {
+		a.s.proposing.Unlock()
+		return nil, err
+	}
+	return compute(ctx, p, a.s.proposing.Unlock)
+}
+
+// propose asks the core what a plan is made from.
+func (a admin) propose(ctx context.Context, q coordinator.PlanQuery) (p coordinator.Proposal, err error) {
+	err = a.s.look(ctx, func() (err error) {
+		if a.s.core.ActiveTerm() == 0 {
 			return a.s.errStandby()
 		}
 		if p, err = a.s.core.Propose(q); err != nil {
@@ -37,23 +72,64 @@ func (a admin) Plan(ctx context.Context, req *adminv1.PlanRequest) (*adminv1.Pla
 		}
 		return nil
 	})
+	return p, err
+}
+
+// compute makes a plan, and gives up when the context ends. The error is not that of a deadline,
+// which clients take for a coordinator that is lost. A strategy may come to an end only later, or
+// never. So done is called when the plan has ended.
+func compute(ctx context.Context, p coordinator.Proposal, done func()) (*adminv1.PlanResponse, error) {
+	p.Input.Abandoned = func() bool { return ctx.Err() != nil }
+	made := make(chan *adminv1.PlanResponse, 1)
+	go func() {
+		defer done()
+		p.Restore()
+		moves, unplaced := allocation.Propose(p.Input)
+		if ctx.Err() == nil {
+			made <- toPlan(p, moves, unplaced)
+		}
+	}()
+	select {
+	case out := <-made:
+		return out, nil
+	case <-ctx.Done():
+		return nil, twirp.NewError(twirp.Aborted, context.Cause(ctx).Error())
+	}
+}
+
+// PlanMoments lists the planning moments of this term.
+func (a admin) PlanMoments(ctx context.Context, _ *adminv1.PlanMomentsRequest) (*adminv1.PlanMomentsResponse, error) {
+	out := &adminv1.PlanMomentsResponse{}
+	err := a.s.look(ctx, func() error {
+		if a.s.core.ActiveTerm() == 0 {
+			return a.s.errStandby()
+		}
+		for _, x := range a.s.core.Moments() {
+			out.Moments = append(out.Moments, &adminv1.PlanMoment{AtUnixMs: x.At.UnixMilli(), Regions: uint32(x.Regions), Shards: uint32(x.Shards), HeldBack: x.HeldBack})
+		}
+		return nil
+	})
 	if err != nil {
 		return nil, err
 	}
-	moves, unplaced := allocation.Propose(p.Input)
-	return toPlan(p, moves, unplaced), nil
+	return out, nil
 }
 
 // toPlan names the regions, and counts their shards before and after the moves.
 func toPlan(p coordinator.Proposal, moves []allocation.Move, unplaced []sharding.ShardID) *adminv1.PlanResponse {
 	out := &adminv1.PlanResponse{HeldBack: p.HeldBack}
+	if !p.At.IsZero() {
+		out.AsOfUnixMs = p.At.UnixMilli()
+	}
 	regions, owners := map[sharding.NodeID]*adminv1.PlannedRegion{}, map[sharding.ShardID]string{}
+	total, capacity := map[*adminv1.PlannedRegion]int{}, map[*adminv1.PlannedRegion]int{} // of all types
 	for _, t := range p.Input.Types {
 		for i := range t.View.Regions {
 			r := &t.View.Regions[i]
 			planned := regions[r.Node]
 			if planned == nil {
-				planned = &adminv1.PlannedRegion{Region: cmp.Or(r.Name, r.Node.Addr), Leaves: r.Status.Going()}
+				planned = &adminv1.PlannedRegion{Region: cmp.Or(r.Name, r.Node.Addr), Leaves: r.Status.Going(), Cordoned: r.Cordoned}
+				total[planned], capacity[planned] = r.Total, r.Capacity
 				regions[r.Node] = planned
 				out.Regions = append(out.Regions, planned)
 			}
@@ -72,6 +148,9 @@ func toPlan(p coordinator.Proposal, moves []allocation.Move, unplaced []sharding
 		out.Moves = append(out.Moves, &adminv1.PlannedMove{
 			Type: string(m.Shard.Type), Index: m.Shard.Index, From: from.Region, To: to.Region, Reason: m.Reason.String(), Broken: m.Broken.String(),
 		})
+	}
+	for _, r := range out.Regions {
+		r.Full = capacity[r] > 0 && total[r]+int(r.After)-int(r.Before) >= capacity[r]
 	}
 	for _, s := range unplaced {
 		out.Unplaced = append(out.Unplaced, &adminv1.UnplacedShard{Type: string(s.Type), Index: s.Index, Region: owners[s]})

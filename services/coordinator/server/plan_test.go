@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -30,6 +31,13 @@ func TestPlan(t *testing.T) {
 	if err != nil || len(res.Regions) != 1 || !res.Regions[0].Leaves || len(res.Moves) > 0 {
 		t.Errorf("%v, %v", res, err)
 	}
+	await(t, "a planning moment is recorded", func() bool {
+		res, err := admin.PlanMoments(ctx, &adminv1.PlanMomentsRequest{})
+		return err == nil && len(res.Moments) > 0 && res.Moments[0].AtUnixMs > 0
+	})
+	if res, err = admin.Plan(ctx, &adminv1.PlanRequest{AsOfUnixMs: time.Now().UnixMilli()}); err != nil || res.AsOfUnixMs == 0 {
+		t.Errorf("as of now: %v, %v", res, err)
+	}
 	for _, test := range []struct {
 		req  *adminv1.PlanRequest
 		code twirp.ErrorCode
@@ -37,6 +45,12 @@ func TestPlan(t *testing.T) {
 	}{
 		{&adminv1.PlanRequest{Type: "U"}, twirp.NotFound, "no entity type U; declared are T"},
 		{&adminv1.PlanRequest{Without: []string{"region-9"}}, twirp.NotFound, "no region region-9"},
+		{&adminv1.PlanRequest{AsOfAgoMs: 1 << 60}, twirp.NotFound, "there is no planning moment at or before"},
+		{&adminv1.PlanRequest{AsOfUnixMs: 1, AsOfAgoMs: 1}, twirp.InvalidArgument, "only one of them"},
+		{&adminv1.PlanRequest{TimeoutMs: -1}, twirp.InvalidArgument, "timeout_ms is -1, must be at most 600000, or 0 for 30000"},
+		{&adminv1.PlanRequest{TimeoutMs: 600_001}, twirp.InvalidArgument, "timeout_ms is 600001"},
+		{&adminv1.PlanRequest{AsOfUnixMs: -1}, twirp.InvalidArgument, "must not be negative"},
+		{&adminv1.PlanRequest{AsOfUnixMs: time.Now().Add(time.Hour).UnixMilli()}, twirp.InvalidArgument, "is in the future"},
 		{&adminv1.PlanRequest{Strategy: "most-shards"}, twirp.InvalidArgument, "use one of least-shards, threshold"},
 	} {
 		_, err := admin.Plan(ctx, test.req)
@@ -47,13 +61,65 @@ func TestPlan(t *testing.T) {
 	c.end()
 }
 
+// TestPlanTakesTooLong: a plan that is not ready in time ends, and the error says why.
+func TestPlanTakesTooLong(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	asked := 0
+	slow := &slowStrategy{func() {
+		if asked++; asked == 3 {
+			cancel(errors.New("the plan was not ready after 1s"))
+		}
+	}}
+	a, b := sharding.NodeID{Addr: "a:1", UID: 1}, sharding.NodeID{Addr: "b:1", UID: 2}
+	v := allocation.View{Type: "T", Regions: []allocation.Region{{Node: a, Status: allocation.Leaving}, {Node: b}}}
+	for i := range uint32(100) {
+		v.Regions[0].Shards = append(v.Regions[0].Shards, sharding.ShardID{Type: "T", Index: i})
+	}
+	made := func(s allocation.Strategy) coordinator.Proposal {
+		return coordinator.Proposal{Input: allocation.PlanInput{Types: []allocation.TypePlan{{View: v, Strategy: s}}}}
+	}
+	done := make(chan struct{})
+	_, err := compute(ctx, made(slow), func() { close(done) })
+	<-done
+	if e, ok := err.(twirp.Error); !ok || e.Code() != twirp.Aborted || e.Msg() != "the plan was not ready after 1s" || asked != 3 {
+		t.Errorf("%v after %d of 100 shards", err, asked)
+	}
+	goOn, ended := make(chan struct{}), make(chan struct{})
+	ctx, cancel = context.WithCancelCause(t.Context())
+	stuck := &slowStrategy{func() {
+		cancel(errors.New("the plan was not ready after 2s"))
+		<-goOn
+	}}
+	_, err = compute(ctx, made(stuck), func() { close(ended) })
+	if e, ok := err.(twirp.Error); !ok || e.Code() != twirp.Aborted || e.Msg() != "the plan was not ready after 2s" {
+		t.Errorf("the strategy does not come to an end: %v", err)
+	}
+	select {
+	case <-ended:
+		t.Error("the plan has ended before its strategy")
+	default:
+	}
+	close(goOn)
+	<-ended
+}
+
+// slowStrategy calls a function for each shard that it is asked for.
+type slowStrategy struct{ asked func() }
+
+func (s *slowStrategy) Allocate(v allocation.View, _ sharding.ShardID) sharding.NodeID {
+	s.asked()
+	return v.Regions[0].Node
+}
+
+func (s *slowStrategy) Rebalance(allocation.View, []sharding.ShardID) []sharding.ShardID { return nil }
+
 // TestToPlan: regions are called by their names, or addresses, and their shards of all types count.
 func TestToPlan(t *testing.T) {
-	a, b := sharding.NodeID{Addr: "a:1", UID: 1}, sharding.NodeID{Addr: "b:1", UID: 2}
+	a, b, c := sharding.NodeID{Addr: "a:1", UID: 1}, sharding.NodeID{Addr: "b:1", UID: 2}, sharding.NodeID{Addr: "c:1", UID: 3}
 	shard := func(typ sharding.EntityType, i uint32) sharding.ShardID { return sharding.ShardID{Type: typ, Index: i} }
 	view := func(typ sharding.EntityType) allocation.TypePlan {
 		return allocation.TypePlan{View: allocation.View{Type: typ, Regions: []allocation.Region{
-			{Node: a, Name: "r", Status: allocation.Leaving, Shards: []sharding.ShardID{shard(typ, 0), shard(typ, 1)}}, {Node: b},
+			{Node: a, Name: "r", Status: allocation.Leaving, Shards: []sharding.ShardID{shard(typ, 0), shard(typ, 1)}}, {Node: b, Cordoned: true, Capacity: 3, Total: 2}, {Node: c, Name: "s", Capacity: 3, Total: 2},
 		}}}
 	}
 	p := coordinator.Proposal{Input: allocation.PlanInput{Types: []allocation.TypePlan{view("T"), view("U")}}, HeldBack: []string{"wait"}}
@@ -63,7 +129,7 @@ func TestToPlan(t *testing.T) {
 	want := &adminv1.PlanResponse{
 		Moves:    []*adminv1.PlannedMove{{Type: "T", Index: 1, From: "r", To: "b:1", Reason: "leave", Broken: "pin zone"}},
 		Unplaced: []*adminv1.UnplacedShard{{Type: "U", Index: 0, Region: "r"}},
-		Regions:  []*adminv1.PlannedRegion{{Region: "b:1", After: 1}, {Region: "r", Before: 4, After: 3, Leaves: true}},
+		Regions:  []*adminv1.PlannedRegion{{Region: "b:1", After: 1, Cordoned: true, Full: true}, {Region: "r", Before: 4, After: 3, Leaves: true}, {Region: "s"}},
 		HeldBack: []string{"wait"},
 	}
 	if !proto.Equal(got, want) {

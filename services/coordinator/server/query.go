@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/twitchtv/twirp"
 
@@ -27,11 +28,27 @@ type asked struct {
 	name string
 }
 
-// ask asks regions the same, and returns their answers in the order of the regions, nil where there
-// is none. All of them together have coordinator.query_timeout. Those that have not answered are
-// named with the reason. A question is asked once: who wants to know asks again.
+// longestQuery is the longest time that a request may give regions to answer.
+const longestQuery = 30 * time.Second
+
+// patience returns how long regions may take to answer, as a request says it.
+func (s *Server) patience(ms int64) (time.Duration, error) {
+	if ms < 0 || ms > longestQuery.Milliseconds() {
+		return 0, twirp.NewErrorf(twirp.InvalidArgument, "timeout_ms is %d, must be 0 (coordinator.query_timeout) to %d", ms, longestQuery.Milliseconds())
+	}
+	return cmp.Or(time.Duration(ms)*time.Millisecond, s.cfg.QueryTimeout), nil
+}
+
+// ask asks regions within coordinator.query_timeout, see askWithin.
 func ask[A any](ctx context.Context, s *Server, regions []asked, question func(context.Context, inspectionv1.Inspection, int) (*A, error)) (answers []*A, silent []*adminv1.Silent) {
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.QueryTimeout)
+	return askWithin(ctx, s, s.cfg.QueryTimeout, regions, question)
+}
+
+// askWithin asks regions the same, and returns their answers in the order of the regions, nil where there
+// is none. All of them together have the given time. Those that have not answered are
+// named with the reason. A question is asked once: who wants to know asks again.
+func askWithin[A any](ctx context.Context, s *Server, timeout time.Duration, regions []asked, question func(context.Context, inspectionv1.Inspection, int) (*A, error)) (answers []*A, silent []*adminv1.Silent) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	answers = make([]*A, len(regions))
 	reasons := make([]error, len(regions))
@@ -54,7 +71,7 @@ func ask[A any](ctx context.Context, s *Server, regions []asked, question func(c
 	for i, err := range reasons {
 		if err != nil {
 			answers[i] = nil
-			silent = append(silent, &adminv1.Silent{Region: regions[i].name, Reason: s.reason(err)})
+			silent = append(silent, &adminv1.Silent{Region: regions[i].name, Reason: s.reason(err, timeout)})
 		}
 	}
 	return answers, silent
@@ -63,16 +80,22 @@ func ask[A any](ctx context.Context, s *Server, regions []asked, question func(c
 // maxReasonOf is how much of a region's own words about why it does not answer are passed on.
 const maxReasonOf = 300
 
-// reason says why a region has not answered.
-func (s *Server) reason(err error) string {
+// reason says why a region has not answered within a time.
+func (s *Server) reason(err error, timeout time.Duration) string {
 	var e twirp.Error
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Sprintf("no answer within %s (coordinator.query_timeout)", s.cfg.QueryTimeout)
+		if timeout != s.cfg.QueryTimeout {
+			return fmt.Sprintf("no answer within %s", timeout)
+		}
+		return fmt.Sprintf("no answer within %s (coordinator.query_timeout)", timeout)
 	case errors.As(err, &e) && e.Code() == twirp.BadRoute:
 		return "it runs a release of Roost that cannot be asked"
 	}
 	text := err.Error()
+	if e != nil {
+		text = e.Msg()
+	}
 	return strings.ToValidUTF8(text[:min(len(text), maxReasonOf)], "\ufffd")
 }
 

@@ -20,9 +20,61 @@ import (
 
 // inspected answers questions as a region does.
 type inspected struct {
-	mu     sync.Mutex
-	answer func(context.Context, *inspectionv1.FailingRequest) (*inspectionv1.FailingResponse, error)
-	asked  []*inspectionv1.FailingRequest
+	mu      sync.Mutex
+	answer  func(context.Context, *inspectionv1.FailingRequest) (*inspectionv1.FailingResponse, error)
+	asked   []*inspectionv1.FailingRequest
+	hot     *inspectionv1.HotResponse // nil: it does not know the question
+	asksHot *inspectionv1.HotRequest  // the last one
+	// entities answers for entities in memory; nil: it does not know the question.
+	entities func(*inspectionv1.EntitiesRequest) *inspectionv1.EntitiesResponse
+	// What is not set here is not known.
+	shards func(*inspectionv1.ShardsRequest) (*inspectionv1.ShardsResponse, error)
+	entity func(*inspectionv1.EntityRequest) (*inspectionv1.EntityResponse, error)
+	state  func(*inspectionv1.StateRequest) (*inspectionv1.StateResponse, error)
+}
+
+// answerOf answers a question if the region knows it and is meant.
+func answerOf[Q interface {
+	GetTo() uint64
+	GetCluster() string
+}, A any](i *inspected, known *func(Q) (*A, error), req Q) (*A, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if *known == nil || req.GetTo() != 55 || req.GetCluster() != "dev" {
+		return nil, twirp.NewError(twirp.BadRoute, "no handler")
+	}
+	return (*known)(req)
+}
+
+func (i *inspected) Shards(_ context.Context, req *inspectionv1.ShardsRequest) (*inspectionv1.ShardsResponse, error) {
+	return answerOf(i, &i.shards, req)
+}
+
+func (i *inspected) Entity(_ context.Context, req *inspectionv1.EntityRequest) (*inspectionv1.EntityResponse, error) {
+	return answerOf(i, &i.entity, req)
+}
+
+func (i *inspected) State(_ context.Context, req *inspectionv1.StateRequest) (*inspectionv1.StateResponse, error) {
+	return answerOf(i, &i.state, req)
+}
+
+func (i *inspected) Entities(_ context.Context, req *inspectionv1.EntitiesRequest) (*inspectionv1.EntitiesResponse, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.entities == nil || req.To != 55 || req.Cluster != "dev" {
+		return nil, twirp.NewError(twirp.BadRoute, "no handler")
+	}
+	return i.entities(req), nil
+}
+
+func (i *inspected) Hot(_ context.Context, req *inspectionv1.HotRequest) (*inspectionv1.HotResponse, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.hot == nil || req.To != 55 || req.Cluster != "dev" {
+		return nil, twirp.NewError(twirp.BadRoute, "no handler")
+	}
+	i.asksHot = req
+	return i.hot, nil
 }
 
 func (i *inspected) Failing(ctx context.Context, req *inspectionv1.FailingRequest) (*inspectionv1.FailingResponse, error) {

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/roost-cluster/roost/libs/bootstrap"
 )
@@ -29,7 +30,7 @@ func TestOwnDecider(t *testing.T) {
 	})
 	await(t, "lookups are counted", func() bool {
 		for _, line := range strings.Split(r.get("/metrics"), "\n") {
-			if strings.HasPrefix(line, `roost_discovery_lookups_total{backend="static"`) {
+			if strings.HasPrefix(line, `roost_discovery_lookups_total{roost_cluster="dev",roost_discovery_backend="static"`) {
 				return !strings.HasSuffix(line, " 0")
 			}
 		}
@@ -56,5 +57,25 @@ func TestUnusableArbiter(t *testing.T) {
 	if got := r.get("/livez"); !strings.HasPrefix(got, "ok") {
 		t.Errorf("livez is %s", got)
 	}
+	r.end()
+}
+
+// TestLoopThatStandsStill: a coordinator whose loop does not go on fails its liveness check, with the
+// name of the loop, and passes it as soon as the loop goes on.
+func TestLoopThatStandsStill(t *testing.T) {
+	noneLeft(t)
+	addr := freeAddr(t)
+	r := start(t, t.TempDir(), addr, "static://"+addr, func(c *Config) { c.StalledAfter = 50 * time.Millisecond })
+	if got := r.get("/livez?verbose"); got != "[+] coordinator loop\n[+] membership loop\nok\n" {
+		t.Errorf("livez is %q", got)
+	}
+	goOn := make(chan struct{})
+	r.server.inbox.Put(func() { <-goOn })
+	await(t, "it stands still", func() bool {
+		got := r.get("/livez")
+		return strings.Contains(got, "[-] coordinator loop: has stood still for") && !strings.Contains(got, "membership") && strings.HasSuffix(got, "failed\n")
+	})
+	close(goOn)
+	await(t, "it goes on", func() bool { return strings.HasPrefix(r.get("/livez"), "ok") })
 	r.end()
 }

@@ -36,6 +36,25 @@ type sick struct {
 	silent  chan struct{} // closed when it answers again; nil: it does
 	// refuseSnapshots is how many are refused.
 	refuseSnapshots int
+	// unreadable is why nothing can be loaded; nil: it can.
+	unreadable error
+}
+
+func (b *sick) Load(ctx context.Context, req journal.LoadRequest) (journal.Loaded, error) {
+	b.mu.Lock()
+	unreadable := b.unreadable
+	b.mu.Unlock()
+	if unreadable != nil {
+		return journal.Loaded{}, unreadable
+	}
+	return b.Driver.Load(ctx, req)
+}
+
+// tear makes what is stored unreadable; nil: readable again.
+func (b *sick) tear(why error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.unreadable = why
 }
 
 var errSilent = errors.New("silent")
@@ -177,7 +196,7 @@ func launchOn(t *testing.T, limits coordinator.Config, b *memory.Driver, store *
 		inbox: loop.NewInbox[func()](inboxLimits), news: loop.NewInbox[func()](loop.Limits{}), core: coordinator.NewTenure(limits, driven),
 		calls:   controlrpc.NewCalls(maxCalls(limits)),
 		members: map[sharding.NodeID]coordinator.Member{}, moves: map[sharding.ShardID]time.Time{},
-		ring: coordinator.NewRing(cfg.ringLimits()), readingRing: make(chan struct{}, 1),
+		explanations: coordinator.NewExplanationLog(cfg.explanationLimits()), readingExplanations: make(chan struct{}, 1),
 	}
 	r.ctx, r.end = context.WithCancel(context.Background())
 	r.fail = func(err error) {
@@ -189,7 +208,7 @@ func launchOn(t *testing.T, limits coordinator.Config, b *memory.Driver, store *
 	if r.journal, err = journal.Open(r.ctx, r.backend, journal.Declaration{Cluster: "dev"}, journal.DefaultConfig(), journal.Observer{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.instrument(noop.NewMeterProvider()); err != nil {
+	if err := r.instrument(noop.NewMeterProvider(), nil); err != nil {
 		t.Fatal(err)
 	}
 	r.outbox = controlrpc.NewOutbox(r.ctx, r.carry, r.log, r.telemetry.dropped)
@@ -252,7 +271,7 @@ func (r *rig) in(f func()) {
 
 func (r *rig) state() (term sharding.Term, outputs, bytes int) {
 	r.in(func() {
-		term = r.core.Active()
+		term = r.core.ActiveTerm()
 		outputs, _, bytes = r.core.Held()
 	})
 	return term, outputs, bytes

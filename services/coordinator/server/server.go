@@ -14,9 +14,13 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/http"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/twitchtv/twirp"
 
 	"github.com/roost-cluster/roost/libs/allocation"
 	"github.com/roost-cluster/roost/libs/bootstrap"
@@ -33,6 +37,7 @@ import (
 	"github.com/roost-cluster/roost/libs/node/member"
 	"github.com/roost-cluster/roost/libs/sharding"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
 	"github.com/roost-cluster/roost/services/coordinator"
 )
 
@@ -73,6 +78,7 @@ type Server struct {
 	log   *slog.Logger
 	self  sharding.NodeID
 	name  string
+	node  *node.Node
 	peers *node.Peers
 	fail  func(error)
 
@@ -88,24 +94,32 @@ type Server struct {
 	news    *loop.Inbox[func()] // of the lease; it goes first
 	outbox  *controlrpc.Outbox
 
-	inboxFull node.Repeated
-	// readingRing has a place for one that reads the ring for an operator.
-	readingRing chan struct{}
+	// reviewDue says that the loop is about to look at the members.
+	reviewDue atomic.Bool
+
+	inboxFull, strategyFaults, strategyLate node.Repeated
+	// readingExplanations has a place for one that reads the explanations for an operator.
+	readingExplanations chan struct{}
 	// proposing is locked while a plan is made for an operator.
 	proposing sync.Mutex
 
 	// Of the loop only.
-	limits     coordinator.Config
-	core       *coordinator.Tenure
-	ring       *coordinator.Ring // of decisions
-	outs       []coordinator.Output
-	performing bool    // the outputs, one of which stepped the core
-	trouble    trouble // with the journal
-	known      coordinator.Active
-	calls      *controlrpc.Calls
-	members    map[sharding.NodeID]coordinator.Member
-	moves      map[sharding.ShardID]time.Time // since when shards hand off
-	lease      gossip.Lease                   // as the membership was told
+	limits            coordinator.Config
+	core              *coordinator.Tenure
+	explanations      *coordinator.ExplanationLog
+	explanationsEnded func() // called when the log of explanations has ended, after the process has resigned
+	outs              []coordinator.Output
+	performing        bool    // the outputs, one of which stepped the core
+	trouble           trouble // with the journal
+	unread            error   // why the last attempt to take over could not read the journal; nil: none has failed
+	unreadAt          time.Time
+	known             coordinator.Active
+	asking            askingActive // locked by itself
+	calls             *controlrpc.Calls
+	unstored          []unstored // operators whose requests are being stored
+	members           map[sharding.NodeID]coordinator.Member
+	moves             map[sharding.ShardID]time.Time // since when shards hand off
+	lease             gossip.Lease                   // as the membership was told
 
 	telemetry telemetry
 }
@@ -126,15 +140,21 @@ func maxCalls(core coordinator.Config) int { return 4 * core.MaxWatches }
 // New sets a coordinator up on a node: handlers, checks and stages.
 func New(n *node.Node, cfg *Config) (*Server, error) {
 	s := &Server{
-		cfg: cfg, log: n.Log(), name: n.Name(), peers: n.Peers(), fail: n.Fail,
-		self:    n.Self(),
-		inbox:   loop.NewInbox[func()](inboxLimits),
-		news:    loop.NewInbox[func()](loop.Limits{}),
-		members: map[sharding.NodeID]coordinator.Member{},
-		moves:   map[sharding.ShardID]time.Time{},
-		ring:    coordinator.NewRing(cfg.ringLimits()), readingRing: make(chan struct{}, 1),
+		cfg: cfg, log: n.Log(), name: n.Name(), node: n, peers: n.Peers(), fail: n.Fail,
+		self:         n.Self(),
+		inbox:        loop.NewInbox[func()](inboxLimits),
+		news:         loop.NewInbox[func()](loop.Limits{}),
+		members:      map[sharding.NodeID]coordinator.Member{},
+		moves:        map[sharding.ShardID]time.Time{},
+		explanations: coordinator.NewExplanationLog(cfg.explanationLimits()), readingExplanations: make(chan struct{}, 1),
 	}
 	s.ctx, s.end = context.WithCancel(context.Background())
+	cfg.Allocation.OwnFailed = func(strategy, what string) {
+		s.strategyFaults.Warn(s.log, "a strategy of this coordinator has a fault: its shards go to the regions with the fewest", "strategy", strategy, "fault", what)
+	}
+	cfg.Allocation.Own = timeStrategies(cfg.Allocation.Own, func(strategy string, shard sharding.ShardID) {
+		s.strategyLate.Warn(s.log, "a strategy of this coordinator does not come to an end when it is to choose a region. Until it does, this coordinator decides nothing; if it never does, no coordinator with this strategy will", "strategy", strategy, "shard", shard)
+	})
 	core, err := cfg.core()
 	if err != nil {
 		return nil, err
@@ -144,13 +164,18 @@ func New(n *node.Node, cfg *Config) (*Server, error) {
 	if err := s.join(n); err != nil {
 		return nil, err
 	}
-	if err := s.instrument(n.MeterProvider()); err != nil {
+	if err := s.instrument(n.MeterProvider(), n.Histograms()); err != nil {
 		return nil, err
 	}
 	client := &controlrpc.Client{Cluster: cfg.ClusterName, Self: s.self, HTTP: s.peers.Client(), URL: s.peers.URL, Timeout: callTimeout}
 	s.outbox = controlrpc.NewOutbox(s.ctx, client.Send, s.log, s.telemetry.dropped)
-	n.Handle(controlrpc.PathPrefix, controlrpc.Handler(cfg.ClusterName, s.self, control.Coordinator, service{s}, s.log))
-	n.HandleManagement(adminv1.AdminPathPrefix, adminv1.NewAdminServer(admin{s}))
+	n.HandlePeers(controlrpc.PathPrefix, control.Gateway|control.Region, controlrpc.Handler(cfg.ClusterName, s.self, control.Coordinator, service{s}, s.log))
+	n.HandleOperations(adminv1.AdminPathPrefix, adminReads, func(options ...any) http.Handler {
+		return adminv1.NewAdminServer(admin{s}, append(options, twirp.WithServerInterceptors(s.showActive))...)
+	})
+	n.HandlePeers(inspectionv1.CoordinatorsPathPrefix, control.Coordinator, inspectionv1.NewCoordinatorsServer(management{cfg.ClusterName, s.self, n.AdvertiseManagement()}))
+	s.serveDiagnosis(n)
+	s.servePages(n)
 	n.Ready("coordinator", s.ready)
 	s.stages(n)
 	// The entry in discovery is taken out before the lease is given up.
@@ -200,6 +225,7 @@ func (s *Server) stages(n *node.Node) {
 		Name: "loop",
 		Start: func(context.Context) error {
 			running.Go(func() { loop.Run(s.ctx, s.inbox, tickEvery, s.takeBatch) })
+			n.Loop("coordinator loop", s.ctx.Done(), func(f func()) { s.inbox.Put(f) })
 			return nil
 		},
 		Stop: func(context.Context) error {
@@ -217,7 +243,7 @@ func (s *Server) stages(n *node.Node) {
 		},
 		Stop: func(ctx context.Context) error {
 			done := make(chan struct{})
-			s.leaseNews(func() { s.step(coordinator.Resign{}); close(done) })
+			s.leaseNews(func() { s.resign(func() { close(done) }) })
 			select {
 			case <-done:
 			case <-ctx.Done():

@@ -15,15 +15,6 @@ import (
 // service takes the messages of regions and gateways.
 type service struct{ s *Server }
 
-// errStandby answers operators at a standby.
-func (s *Server) errStandby() error {
-	err := twirp.NewError(twirp.FailedPrecondition, "this coordinator stands by; ask the active one, which roost members names, at its management address")
-	if !s.known.Node.IsZero() {
-		err = err.WithMeta("active", s.known.Node.Addr)
-	}
-	return err
-}
-
 var errStopping = twirp.NewError(twirp.Unavailable, "this coordinator stops")
 
 // errCrowded refuses a call that would wait with too many others.
@@ -49,6 +40,7 @@ func (v service) Receive(_ context.Context, from sharding.NodeID, msgs []control
 	s := v.s
 	return s.take(size, func() {
 		for _, m := range msgs {
+			s.hearLease() // a request may have thousands of messages
 			s.step(coordinator.Received{From: from, Msg: m})
 		}
 	})
@@ -84,7 +76,7 @@ func (v service) Answer(ctx context.Context, from sharding.NodeID, m control.Mes
 
 // look runs f inside the loop and waits for it.
 func (s *Server) look(ctx context.Context, f func() error) error {
-	err := loop.Ask(ctx, s.ctx.Done(), func(f func()) error { return s.take(0, f) }, f)
+	err := loop.Do(ctx, s.ctx.Done(), func(f func()) error { return s.take(0, f) }, f)
 	if errors.Is(err, loop.ErrClosed) {
 		return errStopping
 	}
@@ -97,7 +89,7 @@ func (s *Server) ready(ctx context.Context) error {
 		switch {
 		case !s.agent.Members().InCluster:
 			return errors.New("not a member of the cluster yet")
-		case s.core.Active() == 0 && s.known.Node.IsZero():
+		case s.core.ActiveTerm() == 0 && s.known.Node.IsZero():
 			return errors.New("no active coordinator is known")
 		}
 		return nil

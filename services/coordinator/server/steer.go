@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/twitchtv/twirp"
@@ -14,27 +15,117 @@ import (
 	"github.com/roost-cluster/roost/services/coordinator"
 )
 
-// steer asks the core what a request would do, and has it done unless it is only a question.
-func (a admin) steer(ctx context.Context, r coordinator.Request, dryRun bool) (*adminv1.SteerResponse, error) {
-	out := &adminv1.SteerResponse{}
-	err := a.s.look(ctx, func() error {
-		if a.s.core.Active() == 0 {
+// storedWait is how long the answer to a request may wait until the request is stored. It is shorter than
+// the time for which clients wait. A journal stores it in some milliseconds.
+const storedWait = time.Second
+
+// request asks the core what a request does, and has it done unless it is only a question. Then it calls
+// after, if that is not nil, in the loop. If the request has changed something, it waits until that is
+// stored, for storedWait at most. Otherwise clients would repeat the request meanwhile, and two
+// clients that want different things would undo what the other one has asked for, again and again.
+func (a admin) request(ctx context.Context, r coordinator.Request, dryRun bool, after func()) (e coordinator.Effect, err error) {
+	var stored chan bool // nil: nothing has changed
+	err = a.s.look(ctx, func() (err error) {
+		term := a.s.core.ActiveTerm()
+		if term == 0 {
 			return a.s.errStandby()
 		}
-		e, err := a.s.core.Ask(r)
-		if err != nil {
+		if e, err = a.s.core.Preview(r); err != nil {
 			return refusal(err)
 		}
-		if !dryRun && !e.Already {
-			by, reason := r.Said()
-			a.s.log.Info("an operator steers placement", "request", fmt.Sprintf("%T", r), "region", e.Region, "changes", e.Changes, "by", by, "reason", reason)
+		if e.Stored = e.Stored && !dryRun; !dryRun && !e.Already {
+			by, reason := r.Origin()
+			a.s.log.Info("an operator has asked for something", "request", requestName(r), "region", e.Region, "changes", e.Changes, "by", by, "reason", reason)
 			a.s.step(r)
+			stored = a.s.awaitStored(term)
 		}
-		out.Already, out.Stored, out.Changes, out.Region = e.Already, e.Stored && !dryRun, uint32(e.Changes), e.Region
-		out.UntilUnixMs, out.Remarks = unixMs(e.Until), e.Remarks
+		if after != nil {
+			after()
+		}
 		return nil
 	})
-	return out, err
+	if err != nil || stored == nil {
+		return e, err
+	}
+	timeout := time.NewTimer(storedWait)
+	defer timeout.Stop()
+	select {
+	case e.Stored = <-stored:
+	case <-timeout.C:
+	case <-ctx.Done():
+	case <-a.s.ctx.Done():
+	}
+	a.s.inbox.Put(func() { a.s.forgetStored(stored) })
+	return e, nil
+}
+
+// unstored is somebody who waits until a fact of a term is stored.
+type unstored struct {
+	term sharding.Term
+	fact uint64
+	told chan bool // gets whether the fact is stored; false: the term has ended before
+}
+
+// awaitStored returns a channel that tells once whether the facts of the term so far are stored. It is
+// called in the loop.
+func (s *Server) awaitStored(term sharding.Term) chan bool {
+	u := unstored{term: term, fact: s.core.LastFact(), told: make(chan bool, 1)}
+	s.unstored = append(s.unstored, u)
+	return u.told
+}
+
+func (s *Server) forgetStored(told chan bool) {
+	s.unstored = slices.DeleteFunc(s.unstored, func(u unstored) bool { return u.told == told })
+}
+
+// tellStored tells those who wait for facts that are stored by now, or whose term has ended.
+func (s *Server) tellStored() {
+	s.unstored = slices.DeleteFunc(s.unstored, func(u unstored) bool {
+		over := s.core.ActiveTerm() != u.term
+		if !over && !s.core.IsStored(u.fact) {
+			return false
+		}
+		u.told <- !over
+		return true
+	})
+}
+
+// requestName says in the log what a request asks for. Of very many pins it names the first.
+func requestName(r coordinator.Request) string {
+	switch r := r.(type) {
+	case coordinator.CordonRegion:
+		return map[bool]string{false: "cordon", true: "uncordon"}[r.Lift]
+	case coordinator.DrainRegion:
+		return map[bool]string{false: "drain", true: "end the drain"}[r.Resume]
+	case coordinator.FreezeMoves:
+		return map[bool]string{false: "freeze", true: "thaw"}[r.Thaw]
+	case coordinator.MoveShard:
+		return fmt.Sprintf("move %v", r.Shard)
+	case coordinator.PinShards:
+		text := "pin"
+		if r.Pins[0].Region == "" {
+			text = "unpin"
+		}
+		text += fmt.Sprintf(" %v", r.Pins[0].Shard)
+		if more := len(r.Pins) - 1; more > 0 {
+			text += fmt.Sprintf(" and %d more", more)
+		}
+		return text
+	case coordinator.SetTarget:
+		return "target " + r.Version
+	}
+	return fmt.Sprintf("%T", r)
+}
+
+// steer answers a request that has no answer of its own.
+func (a admin) steer(ctx context.Context, r coordinator.Request, dryRun bool) (*adminv1.SteerResponse, error) {
+	e, err := a.request(ctx, r, dryRun, nil)
+	if err != nil {
+		return nil, err
+	}
+	return &adminv1.SteerResponse{
+		Already: e.Already, Stored: e.Stored, Changes: uint32(e.Changes), Region: e.Region, UntilUnixMs: unixMs(e.Until), Remarks: e.Remarks,
+	}, nil
 }
 
 // refusal turns a refusal of the core into an answer.
@@ -55,14 +146,12 @@ func (a admin) Cordon(ctx context.Context, req *adminv1.CordonRequest) (*adminv1
 	return a.steer(ctx, coordinator.CordonRegion{Region: req.Region, Lift: req.Lift, Ahead: req.Ahead, By: req.By, Reason: req.Reason}, req.DryRun)
 }
 
-// Freeze has nothing move that need not, or ends that.
+// Freeze stops every move of a shard that can stay where it is, or ends that.
 func (a admin) Freeze(ctx context.Context, req *adminv1.FreezeRequest) (*adminv1.SteerResponse, error) {
-	const longest = 10 * 365 * 24 * time.Hour
-	if req.ForMs > longest.Milliseconds() {
-		return nil, twirp.NewErrorf(twirp.InvalidArgument, "for_ms is %d, which is more than ten years; leave it out to freeze until you thaw", req.ForMs)
-	}
+	// The core refuses what is longer than MaxFreeze, or negative. So many milliseconds may be no Duration.
+	forMs := max(-1, min(req.ForMs, 2*coordinator.MaxFreeze.Milliseconds()))
 	return a.steer(ctx, coordinator.FreezeMoves{
-		Thaw: req.Thaw, For: time.Duration(req.ForMs) * time.Millisecond, Until: fromUnixMs(req.UntilUnixMs), By: req.By, Reason: req.Reason,
+		Thaw: req.Thaw, For: time.Duration(forMs) * time.Millisecond, Until: fromUnixMs(req.UntilUnixMs), By: req.By, Reason: req.Reason,
 	}, req.DryRun)
 }
 
@@ -86,7 +175,7 @@ func (a admin) Move(ctx context.Context, req *adminv1.MoveRequest) (*adminv1.Ste
 func (a admin) Steering(ctx context.Context, req *adminv1.SteeringRequest) (*adminv1.SteeringResponse, error) {
 	var out *adminv1.SteeringResponse
 	err := a.s.look(ctx, func() error {
-		if a.s.core.Active() == 0 {
+		if a.s.core.ActiveTerm() == 0 {
 			return a.s.errStandby()
 		}
 		out = toSteering(a.s.core.Steering(), req.Type)
@@ -97,6 +186,11 @@ func (a admin) Steering(ctx context.Context, req *adminv1.SteeringRequest) (*adm
 
 func toSteering(v coordinator.SteeringView, typ string) *adminv1.SteeringResponse {
 	out := &adminv1.SteeringResponse{Freeze: toFreeze(v.Freeze), Brake: toBrake(v.Brake)}
+	for _, d := range v.Drains {
+		out.Drains = append(out.Drains, &adminv1.Drain{
+			Region: cmp.Or(d.Name, d.Region.Addr), Node: d.Region.String(), Shards: uint32(d.Shards), By: d.By, Reason: d.Reason, SinceUnixMs: unixMs(d.At),
+		})
+	}
 	for _, c := range v.Cordons {
 		out.Cordons = append(out.Cordons, &adminv1.Cordon{
 			Region: c.Region, Here: c.Here, Shards: uint32(c.Shards), Given: uint32(c.Since), By: c.By, Reason: c.Reason, SinceUnixMs: unixMs(c.At),

@@ -2,14 +2,17 @@ package server
 
 import (
 	"context"
+	"math"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/twitchtv/twirp"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 	"github.com/roost-cluster/roost/services/coordinator"
@@ -36,12 +39,13 @@ func TestSteering(t *testing.T) {
 		}
 		return res
 	}
+	until := time.Now().Add(time.Hour).UnixMilli()
 	for what, ask := range map[string]func(dryRun bool) (*adminv1.SteerResponse, error){
 		"cordon": func(dry bool) (*adminv1.SteerResponse, error) {
 			return admin().Cordon(ctx, &adminv1.CordonRequest{Region: "region-7", Ahead: true, DryRun: dry, By: "ann", Reason: "disk"})
 		},
 		"freeze": func(dry bool) (*adminv1.SteerResponse, error) {
-			return admin().Freeze(ctx, &adminv1.FreezeRequest{UntilUnixMs: 4_000_000_000_000, DryRun: dry, By: "ann", Reason: "party"})
+			return admin().Freeze(ctx, &adminv1.FreezeRequest{UntilUnixMs: until, DryRun: dry, By: "ann", Reason: "party"})
 		},
 		"pin": func(dry bool) (*adminv1.SteerResponse, error) {
 			return admin().Pin(ctx, &adminv1.PinRequest{Pins: []*adminv1.Pin{{Type: "T", Index: 2, Region: "region-7"}}, Ahead: true, DryRun: dry, By: "ann"})
@@ -59,12 +63,14 @@ func TestSteering(t *testing.T) {
 			return res.Stored
 		})
 	}
+	for _, req := range []*adminv1.FreezeRequest{{ForMs: 1 << 62}, {ForMs: -1}, {ForMs: math.MinInt64 / 8}, {UntilUnixMs: math.MaxInt64}, {UntilUnixMs: -1}} {
+		if res, err := admin().Freeze(ctx, req); err == nil || err.(twirp.Error).Code() != twirp.InvalidArgument {
+			t.Errorf("freeze %v: %v, %v", req, res, err)
+		}
+	}
 	for code, ask := range map[twirp.ErrorCode]func() (*adminv1.SteerResponse, error){
 		twirp.NotFound: func() (*adminv1.SteerResponse, error) {
 			return admin().Cordon(ctx, &adminv1.CordonRequest{Region: "region-8"})
-		},
-		twirp.InvalidArgument: func() (*adminv1.SteerResponse, error) {
-			return admin().Freeze(ctx, &adminv1.FreezeRequest{ForMs: 1 << 62})
 		},
 		twirp.Aborted: func() (*adminv1.SteerResponse, error) {
 			return admin().Move(ctx, &adminv1.MoveRequest{Type: "T", Index: 2, Region: f.self.Addr})
@@ -74,12 +80,27 @@ func TestSteering(t *testing.T) {
 			t.Errorf("%v, %v, want %s", res, err, code)
 		}
 	}
+	drain := &adminv1.DrainRequest{Region: f.self.Addr, By: "ann", Reason: "a new\u2028disk"}
+	if _, err := admin().Drain(ctx, drain); err == nil || err.(twirp.Error).Code() != twirp.InvalidArgument {
+		t.Errorf("a drain with a reason of two lines: %v", err)
+	}
+	drain.Reason = "a new disk"
+	await(t, "the drain is stored", func() bool {
+		res, err := admin().Drain(ctx, drain)
+		if err != nil || res.Node != f.self.String() || res.Region != "region-1" {
+			t.Fatal(res, err)
+		}
+		return res.Stored && res.Already
+	})
+	if d := list().Drains; len(d) != 1 || d[0].By != "ann" || d[0].Reason != "a new disk" || d[0].SinceUnixMs == 0 {
+		t.Errorf("listed are the drains %v", d)
+	}
 	c.end()
-	c = start(t, dir, addr, "static://"+addr, nil)
+	c = start(t, dir, addr, "static://"+addr+","+f.self.Addr, nil)
 	await(t, "the next term knows what is wanted", func() bool {
 		res, err := admin().Steering(ctx, &adminv1.SteeringRequest{})
 		return err == nil && len(res.Cordons) == 1 && res.Cordons[0].By == "ann" && res.Cordons[0].Reason == "disk" && res.Cordons[0].SinceUnixMs > 0 &&
-			res.Freeze.GetReason() == "party" && res.Freeze.UntilUnixMs == 4_000_000_000_000 && len(res.Pins) == 1 && res.Pins[0].Region == "region-7"
+			res.Freeze.GetReason() == "party" && res.Freeze.UntilUnixMs == until && len(res.Pins) == 1 && res.Pins[0].Region == "region-7"
 	})
 	members, err := admin().Members(ctx, &adminv1.MembersRequest{})
 	if err != nil || members.Freeze.GetReason() != "party" {
@@ -108,12 +129,14 @@ func TestSteeringFacts(t *testing.T) {
 func TestToSteering(t *testing.T) {
 	shard := func(typ sharding.EntityType) sharding.ShardID { return sharding.ShardID{Type: typ, Index: 1} }
 	v := coordinator.SteeringView{
+		Drains:  []coordinator.DrainView{{DrainFact: coordinator.DrainFact{Region: sharding.NodeID{Addr: "h:1", UID: 7}}, Shards: 3}},
 		Cordons: []coordinator.CordonView{{CordonFact: coordinator.CordonFact{Region: "r"}, Here: true, Shards: 5, Since: 2}},
 		Pins:    []coordinator.PinView{{PinFact: coordinator.PinFact{Shard: shard("A"), Region: "r"}, Name: "s"}, {PinFact: coordinator.PinFact{Shard: shard("B"), Region: "r"}, Owner: sharding.NodeID{Addr: "h:1"}}},
 		Moves:   []coordinator.MoveFact{{Shard: shard("A"), Region: "r"}, {Shard: shard("B"), Region: "r"}},
 	}
 	got := toSteering(v, "B")
 	want := &adminv1.SteeringResponse{
+		Drains:  []*adminv1.Drain{{Region: "h:1", Node: "h:1#7", Shards: 3}},
 		Cordons: []*adminv1.Cordon{{Region: "r", Here: true, Shards: 5, Given: 2}},
 		Pins:    []*adminv1.PinnedShard{{Type: "B", Index: 1, Region: "r", Owner: "h:1"}},
 		Moves:   []*adminv1.MovingShard{{Type: "B", Index: 1, Region: "r"}},
@@ -136,8 +159,108 @@ func TestMemberIsCordoned(t *testing.T) {
 	if !slices.ContainsFunc(w.View().Regions, func(r coordinator.RegionView) bool { return r.Cordoned }) {
 		t.Error("the view does not say it")
 	}
-	e, err := w.Ask(coordinator.CordonRegion{Region: "r", By: strings.Repeat("x", 300)})
+	e, err := w.Preview(coordinator.CordonRegion{Region: "r", By: strings.Repeat("x", 300)})
 	if err == nil || !strings.Contains(err.Error(), "by") {
 		t.Errorf("a name without end is taken: %v, %v", e, err)
+	}
+}
+
+// TestRequestNames checks that the log tells the requests apart.
+func TestRequestNames(t *testing.T) {
+	shard := sharding.ShardID{Type: "Cart", Index: 3}
+	for want, r := range map[string]coordinator.Request{
+		"cordon": coordinator.CordonRegion{}, "uncordon": coordinator.CordonRegion{Lift: true},
+		"drain": coordinator.DrainRegion{}, "end the drain": coordinator.DrainRegion{Resume: true},
+		"freeze": coordinator.FreezeMoves{}, "thaw": coordinator.FreezeMoves{Thaw: true},
+		"move Cart/3":             coordinator.MoveShard{Shard: shard},
+		"pin Cart/3":              coordinator.PinShards{Pins: []coordinator.Pin{{Shard: shard, Region: "r1"}}},
+		"unpin Cart/3 and 1 more": coordinator.PinShards{Pins: []coordinator.Pin{{Shard: shard}, {}}},
+		"target v2":               coordinator.SetTarget{Version: "v2"},
+	} { // order-free
+		if got := requestName(r); got != want {
+			t.Errorf("%+v is called %q, want %q", r, got, want)
+		}
+	}
+}
+
+// TestAnswerWhenStored: the answer to a request comes when the request is stored, so nobody repeats it: two
+// operators who want different things do not undo each other's requests. If the journal is silent, the answer
+// says that it is not stored yet.
+func TestAnswerWhenStored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := drive(t, coordinator.DefaultConfig(), nil)
+		freeze := func(by string) *adminv1.SteerResponse {
+			res, err := admin{r.Server}.Freeze(t.Context(), &adminv1.FreezeRequest{By: by, Reason: by})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return res
+		}
+		for _, by := range []string{"ann", "bob"} {
+			if res := freeze(by); !res.Stored || res.Already {
+				t.Errorf("the first answer to %s is %v, want that it is stored", by, res)
+			}
+		}
+		r.backend.fall(errSilent)
+		begin := time.Now()
+		if res := freeze("ann"); res.Stored || time.Since(begin) != storedWait {
+			t.Errorf("the journal is silent, and the answer after %v is %v", time.Since(begin), res)
+		}
+		r.backend.recover()
+		synctest.Wait()
+		time.Sleep(time.Minute) // a silent journal is asked again after a pause
+		if res := freeze("ann"); !res.Stored || !res.Already {
+			t.Errorf("the journal answers again, and the answer is %v", res)
+		}
+		r.in(func() {
+			if len(r.unstored) > 0 {
+				t.Errorf("kept are %d who do not wait any more", len(r.unstored))
+			}
+		})
+	})
+}
+
+// TestPinsAreOneRecord: the largest request to pin shards, with the longest names and reasons, is one record
+// of the journal.
+func TestPinsAreOneRecord(t *testing.T) {
+	noneLeft(t)
+	addr := freeAddr(t)
+	c := start(t, t.TempDir(), addr, "static://"+addr, nil)
+	defer c.end()
+	most := coordinator.DefaultConfig().MaxPins
+	typ := sharding.EntityType(strings.Repeat("T", sharding.MaxTypeLen))
+	newRegion(t, []string{addr}, sharding.TypeDesc{Type: typ, Shards: uint32(most)}).register(t, addr)
+	req := &adminv1.PinRequest{Ahead: true, By: strings.Repeat("b", 256), Reason: strings.Repeat("r", 256)}
+	for i := range most {
+		req.Pins = append(req.Pins, &adminv1.Pin{Type: string(typ), Index: uint32(i), Region: strings.Repeat("n", sharding.MaxTypeLen)})
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	await(t, "the pins are stored", func() bool {
+		res, err := adminv1.NewAdminProtobufClient("http://"+c.node.ManagementAddr(), c.client).Pin(ctx, req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res.Stored
+	})
+	stream, err := c.server.journal.Load(ctx, journal.LoadRequest{Entity: streamEntity, Shard: streamShard})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var records []int
+	for _, r := range stream.Records {
+		pins := 0
+		for _, e := range r.Events {
+			if e.Name == "pin" {
+				pins++
+			}
+		}
+		if pins > 0 {
+			records = append(records, pins)
+		}
+	}
+	// A checkpoint may repeat pins in records after that.
+	if len(records) == 0 || records[0] < most {
+		t.Errorf("records with pins have %v of them", records)
 	}
 }

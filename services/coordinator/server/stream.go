@@ -11,7 +11,6 @@ import (
 	"github.com/roost-cluster/roost/libs/control/wire"
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
-	controlv1 "github.com/roost-cluster/roost/proto/roost/control/v1"
 	coordinatorv1 "github.com/roost-cluster/roost/proto/roost/coordinator/v1"
 	"github.com/roost-cluster/roost/services/coordinator"
 )
@@ -21,8 +20,8 @@ import (
 var (
 	streamShard  = sharding.ShardID{Type: wire.FactsEntity.Type}
 	streamEntity = wire.FactsEntity
-	// probeShard is nobody's: reading its fence has no effect.
-	probeShard = sharding.ShardID{Type: "roost.probe"}
+	// journalTestShard is nobody's: reading its fence has no effect.
+	journalTestShard = sharding.ShardID{Type: "roost.probe"}
 )
 
 // performJournal does what the core asks of the journal, and steps it with the
@@ -62,9 +61,9 @@ func (s *Server) performJournal(o coordinator.Output) {
 		s.fenceShard(o)
 	case coordinator.ReadForms:
 		s.readForms(o)
-	case coordinator.ProbeJournal:
-		s.submit(journal.Op{Fence: &sharding.ReadFence{Shard: probeShard}}, func(r journal.Result) {
-			s.step(coordinator.JournalProbed{Verdict: r.Verdict})
+	case coordinator.TestJournal:
+		s.submit(journal.Op{Fence: &sharding.ReadFence{Shard: journalTestShard}}, func(r journal.Result) {
+			s.step(coordinator.JournalTested{Verdict: r.Verdict})
 		})
 	}
 }
@@ -84,7 +83,12 @@ func (s *Server) read(number uint64, f func(context.Context) (coordinator.Input,
 			s.log.Warn("cannot take over yet", "error", err)
 			in = coordinator.ReadFailed{Number: number}
 		}
-		s.inbox.Put(func() { s.step(in) })
+		s.inbox.Put(func() {
+			if err != nil {
+				s.unread, s.unreadAt = err, time.Now()
+			}
+			s.step(in)
+		})
 	}()
 }
 
@@ -140,7 +144,7 @@ func (s *Server) storeFacts(o coordinator.Append) {
 		Records: []sharding.Record{{Seq: o.Seq, Events: events}},
 	}}
 	s.submit(op, func(r journal.Result) {
-		if o.Term == s.core.Active() {
+		if o.Term == s.core.ActiveTerm() {
 			if r.Verdict == sharding.Durable {
 				s.journalAnswers()
 			} else {
@@ -148,7 +152,7 @@ func (s *Server) storeFacts(o coordinator.Append) {
 			}
 		}
 		if r.Verdict == sharding.Durable {
-			s.measure(o.Facts[:o.Decided])
+			s.measure(o.Facts[:o.NewFacts])
 		}
 		s.step(coordinator.Appended{Number: o.Number, Verdict: r.Verdict, Fence: r.Fence.Epoch})
 	})
@@ -184,7 +188,11 @@ func encodeFact(f coordinator.Fact) sharding.Event {
 	case coordinator.TypeFact:
 		name, m = wire.TypeFactName, wire.ToTypeFact(wire.TypeFact(f))
 	case coordinator.DrainFact:
-		name, m = "drain", wire.ToNode(f.Region)
+		d := &coordinatorv1.DrainFact{Addr: f.Region.Addr, Uid: uint64(f.Region.UID)}
+		if f.Note != (coordinator.Note{}) {
+			d.Note = toNote(f.Note)
+		}
+		name, m = "drain", d
 		if f.Resume {
 			name = "resume"
 		}
@@ -194,6 +202,8 @@ func encodeFact(f coordinator.Fact) sharding.Event {
 		name, m = "target", &coordinatorv1.TargetFact{Version: f.Version, Seen: f.Seen}
 	case coordinator.CordonFact:
 		name, m = "cordon", &coordinatorv1.CordonFact{Region: f.Region, Lifted: f.Lifted, After: uint64(f.After), Note: toNote(f.Note)}
+	case coordinator.QuarantineFact:
+		name, m = "quarantine", toQuarantine(f)
 	case coordinator.FreezeFact:
 		name, m = "freeze", &coordinatorv1.FreezeFact{Frozen: f.Frozen, UntilUnixMs: unixMs(f.Until), Note: toNote(f.Note)}
 	case coordinator.PinFact:
@@ -238,11 +248,12 @@ func decodeFact(e sharding.Event) (coordinator.Fact, error) {
 		}
 		return coordinator.TypeFact(f), nil
 	case "drain", "resume":
-		var n controlv1.Node
-		if err := proto.Unmarshal(e.Payload, &n); err != nil {
+		var d coordinatorv1.DrainFact
+		if err := proto.Unmarshal(e.Payload, &d); err != nil {
 			return nil, err
 		}
-		return coordinator.DrainFact{Region: wire.FromNode(&n), Resume: e.Name == "resume"}, nil
+		region := sharding.NodeID{Addr: d.Addr, UID: sharding.NodeUID(d.Uid)}
+		return coordinator.DrainFact{Region: region, Resume: e.Name == "resume", Note: fromNote(d.Note)}, nil
 	case "target":
 		var g coordinatorv1.TargetFact
 		if err := proto.Unmarshal(e.Payload, &g); err != nil {
@@ -255,6 +266,12 @@ func decodeFact(e sharding.Event) (coordinator.Fact, error) {
 			return nil, err
 		}
 		return coordinator.CordonFact{Region: c.Region, Lifted: c.Lifted, After: sharding.Epoch(c.After), Note: fromNote(c.Note)}, nil
+	case "quarantine":
+		var q coordinatorv1.QuarantineFact
+		if err := proto.Unmarshal(e.Payload, &q); err != nil {
+			return nil, err
+		}
+		return fromQuarantine(&q), nil
 	case "freeze":
 		var z coordinatorv1.FreezeFact
 		if err := proto.Unmarshal(e.Payload, &z); err != nil {

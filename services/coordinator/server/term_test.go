@@ -162,7 +162,7 @@ func TestFormerCluster(t *testing.T) {
 			first := drive(t, coordinator.DefaultConfig(), nil)
 			time.Sleep(5 * time.Second)
 			first.keeper.SetRank(-1)
-			first.in(func() { first.step(coordinator.Lost{Term: first.core.Active()}) })
+			first.in(func() { first.step(coordinator.Lost{Term: first.core.ActiveTerm()}) })
 			first.keeper.Yield()
 			time.Sleep(time.Second)
 			lease := &quiet{Driver: leasememory.New()}
@@ -192,8 +192,8 @@ func TestJournalHeartbeatBeforeFacts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := drive(t, coordinator.DefaultConfig(), nil)
 		r.in(func() {
-			if s, err := r.journal.Heartbeat(t.Context()); err != nil || s.Cluster == 0 || s.Cluster != r.lease1() || s.Coordinator != r.self || s.Term != r.core.Active() {
-				t.Errorf("in term %d the journal says %+v, %v", r.core.Active(), s, err)
+			if s, err := r.journal.Heartbeat(t.Context()); err != nil || s.Cluster == 0 || s.Cluster != r.lease1() || s.Coordinator != r.self || s.Term != r.core.ActiveTerm() {
+				t.Errorf("in term %d the journal says %+v, %v", r.core.ActiveTerm(), s, err)
 			}
 		})
 	})

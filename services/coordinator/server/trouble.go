@@ -63,11 +63,17 @@ func (t *trouble) remedy() string {
 }
 
 // journalReadiness warns that facts cannot be stored, or of what else is wrong with the
-// journal. That fails no check: another coordinator would have the same journal.
+// journal. That fails no check: another coordinator would have the same journal. A take-over that fails is tried again
+// and again, at the latest after its time limit. So nothing is said when no try has failed for twice as long: then
+// another coordinator is active.
 func (s *Server) journalReadiness() error {
 	if t := &s.trouble; t.lasts() {
 		return node.Warn(fmt.Errorf("no fact has been stored since %s (%s), and nothing is decided until one is; %s: %s",
 			t.since.UTC().Format(time.RFC3339), time.Since(t.since).Round(time.Second), t.remedy(), t.why()))
+	}
+	if s.core.ActiveTerm() == 0 && s.unread != nil && time.Since(s.unreadAt) < 2*s.limits.TakeoverTimeout {
+		t := trouble{err: s.unread}
+		return node.Warn(fmt.Errorf("this coordinator cannot take over, because it cannot read its facts; %s: %s", t.remedy(), t.why()))
 	}
 	if err := s.journal.Warning(); err != nil {
 		return node.Warn(err)
@@ -80,7 +86,7 @@ func (s *Server) report() {
 	if t := &s.trouble; t.logged.IsZero() || time.Since(t.logged) >= troubleEvery {
 		t.logged = time.Now()
 		outputs, facts, bytes := s.core.Held()
-		s.log.Error("facts cannot be stored; nothing is decided until they are", "journal", t.why(), "term", s.core.Active(),
+		s.log.Error("facts cannot be stored; nothing is decided until they are", "journal", t.why(), "term", s.core.ActiveTerm(),
 			"for", time.Since(t.since).Round(time.Second), "facts", facts, "outputs", outputs, "bytes", bytes)
 	}
 }
@@ -102,7 +108,7 @@ func (s *Server) journalRefuses(r journal.Result) {
 // journalAnswers ends the trouble, if there was any.
 func (s *Server) journalAnswers() {
 	if !s.trouble.logged.IsZero() {
-		s.log.Info("facts are stored again", "term", s.core.Active(), "after", time.Since(s.trouble.since).Round(time.Second))
+		s.log.Info("facts are stored again", "term", s.core.ActiveTerm(), "after", time.Since(s.trouble.since).Round(time.Second))
 	}
 	s.trouble = trouble{}
 }

@@ -17,32 +17,32 @@ import (
 )
 
 const (
-	// whyDecisions is how many decisions an answer has if nobody says how many, and
-	// maxWhyDecisions is how many it may have.
-	whyDecisions, maxWhyDecisions = 20, 1000
-	// whyTime is how long the stored decisions are read for an answer: less than the command
+	// whyExplanations is how many explanations an answer has if nobody says how many, and
+	// maxWhyExplanations is how many it may have.
+	whyExplanations, maxWhyExplanations = 20, 1000
+	// whyTime is how long the stored explanations are read for an answer: less than the command
 	// line waits.
 	whyTime = 1500 * time.Millisecond
 )
 
-// Why says why a shard is where it is. The decisions of the past are read when somebody asks.
+// Why says why a shard is where it is. The stored explanations are read when somebody asks.
 func (a admin) Why(ctx context.Context, req *adminv1.WhyRequest) (*adminv1.WhyResponse, error) {
 	limit := int(req.Limit)
 	if limit == 0 {
-		limit = whyDecisions
+		limit = whyExplanations
 	}
-	if limit > maxWhyDecisions {
-		return nil, twirp.NewErrorf(twirp.InvalidArgument, "limit is %d, must be at most %d", limit, maxWhyDecisions)
+	if limit > maxWhyExplanations {
+		return nil, twirp.NewErrorf(twirp.InvalidArgument, "limit is %d, must be at most %d", limit, maxWhyExplanations)
 	}
 	out := &adminv1.WhyResponse{}
 	var id sharding.ShardID
 	var waiting [][]byte
 	err := a.s.look(ctx, func() (err error) {
-		if a.s.core.Active() == 0 {
+		if a.s.core.ActiveTerm() == 0 {
 			return a.s.errStandby()
 		}
-		out.Term = uint32(a.s.core.Active())
-		waiting, out.Dropped = a.s.ring.Waiting()
+		out.Term = uint32(a.s.core.ActiveTerm())
+		waiting, out.Dropped = a.s.explanations.Waiting()
 		if req.Type != "" {
 			id, err = a.aboutShard(req, out)
 		}
@@ -51,11 +51,11 @@ func (a admin) Why(ctx context.Context, req *adminv1.WhyRequest) (*adminv1.WhyRe
 	if err != nil {
 		return nil, err
 	}
-	records, err := a.s.ringRecords(ctx)
+	records, err := a.s.explanationRecords(ctx)
 	if err != nil {
-		out.Unread = a.s.reason(err)
+		out.Unread = a.s.reason(err, a.s.cfg.QueryTimeout)
 	}
-	kept := decodeDecisions(records, waiting, limit+1, func(d *coordinatorv1.Decision) bool { return req.Type == "" || wireShard(d) == id })
+	kept := decodeExplanations(records, waiting, limit+1, func(d *coordinatorv1.Decision) bool { return req.Type == "" || wireShard(d) == id })
 	if out.More = len(kept) > limit; out.More {
 		kept = kept[1:]
 	}
@@ -88,7 +88,7 @@ func (a admin) aboutShard(req *adminv1.WhyRequest, out *adminv1.WhyResponse) (sh
 	if id.Index >= shards {
 		return id, twirp.NewErrorf(twirp.NotFound, "type %s has %d shards, 0 to %d; roost where finds the shard of an entity", req.Type, shards, shards-1)
 	}
-	out.Shard = toShard(sharding.Row{Shard: id, Owner: v.Owner, Epoch: v.Epoch, Phase: v.Phase, Reason: v.Reason}, map[sharding.NodeID]string{v.Owner: v.Region})
+	out.Shard = toShard(sharding.Row{Shard: id, Owner: v.Owner, Epoch: v.Epoch, Phase: v.Phase, Reason: v.Reason}, v.Cause, map[sharding.NodeID]string{v.Owner: v.Region})
 	out.Cause, out.Next = v.Cause.String(), v.Next
 	if v.Pin.Region != "" {
 		out.Pin = &adminv1.PinnedShard{
@@ -98,18 +98,18 @@ func (a admin) aboutShard(req *adminv1.WhyRequest, out *adminv1.WhyResponse) (sh
 	return id, nil
 }
 
-// ringRecords reads the stored decisions. It is called beside the loop. One caller at a time
+// explanationRecords reads the stored explanations. It is called beside the loop. One caller at a time
 // reads: all of them together take as much memory as one.
-func (s *Server) ringRecords(ctx context.Context) ([]sharding.Record, error) {
+func (s *Server) explanationRecords(ctx context.Context) ([]sharding.Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, whyTime)
 	defer cancel()
 	select {
-	case s.readingRing <- struct{}{}:
-		defer func() { <-s.readingRing }()
+	case s.readingExplanations <- struct{}{}:
+		defer func() { <-s.readingExplanations }()
 	case <-ctx.Done():
 		return nil, errors.New("others ask as well; ask again in a moment")
 	}
-	l, err := s.journal.Load(ctx, journal.LoadRequest{Entity: ringEntity, Shard: streamShard, Background: true})
+	l, err := s.journal.Load(ctx, journal.LoadRequest{Entity: explanationEntity, Shard: streamShard, Background: true})
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("that took longer than %v", whyTime)
 	}
@@ -120,15 +120,18 @@ func wireShard(d *coordinatorv1.Decision) sharding.ShardID {
 	return sharding.ShardID{Type: sharding.EntityType(d.GetShard().GetType()), Index: d.GetShard().GetIndex()}
 }
 
-func toDecision(d keptDecision) *adminv1.Decision {
+func toDecision(d keptExplanation) *adminv1.Decision {
 	of := wireShard(d.Decision)
 	out := &adminv1.Decision{
-		Term: d.Term, N: d.N, AtUnixMs: d.AtUnixMs, Kind: coordinator.DecisionKind(min(d.Kind, 255)).String(), Type: string(of.Type), Index: of.Index,
+		Term: d.Term, N: d.N, AtUnixMs: d.AtUnixMs, Kind: coordinator.ExplanationKind(min(d.Kind, 255)).String(), Type: string(of.Type), Index: of.Index,
 		From: d.From, To: d.To, Cause: sharding.Cause(min(d.Cause, 255)).String(), Strategy: d.Strategy, Request: d.Request, By: d.By, Reason: d.Reason,
 		Moves: d.Moves, Begun: d.Begun, Chosen: toWeighedRegion(d.Chosen), Unlisted: d.Unlisted, Unweighed: d.Unweighed, Dropped: d.dropped,
 	}
 	if d.Epoch != 0 {
 		out.Epoch = sharding.Epoch(d.Epoch).String()
+	}
+	if l := d.Loads; l != nil {
+		out.Loads = &adminv1.DecisionLoads{Shard: l.Shard, From: l.From, To: l.To}
 	}
 	for _, o := range d.Others {
 		out.Others = append(out.Others, toWeighedRegion(o))

@@ -56,6 +56,9 @@ func (s *Server) check(c *call, timeout time.Duration) *failure {
 	if sharding.IsBuiltin(env.Command) {
 		return refusal(sharding.PermissionDenied, fmt.Sprintf("%.40q is kept for Roost itself; operators use roost entity and roost sends", env.Command))
 	}
+	if err := s.policy.Check(env); err != nil {
+		return refusal(sharding.PermissionDenied, err.Error())
+	}
 	if env.Encoding > sharding.Protobuf {
 		return refusal(sharding.InvalidArgument, "encoding is not known; use ENCODING_JSON or ENCODING_PROTOBUF")
 	}

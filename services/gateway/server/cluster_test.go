@@ -80,7 +80,7 @@ func (f *fake) onCommands(conn *link.Conn, cmds []link.Command) {
 			answer(conn, c)
 			continue
 		}
-		_ = conn.Send(link.Answer{Corr: c.Corr, Reply: sharding.Reply{
+		_ = conn.Send(link.Answer{Number: c.Number, Reply: sharding.Reply{
 			Outcome: sharding.OK, Encoding: c.Envelope.Encoding, Payload: c.Envelope.Payload,
 			Timing: sharding.Timing{Mailbox: time.Microsecond, Handler: 2 * time.Microsecond, Journal: 3 * time.Microsecond},
 		}})
@@ -89,7 +89,7 @@ func (f *fake) onCommands(conn *link.Conn, cmds []link.Command) {
 
 // reply makes the region answer all commands with r.
 func (f *fake) reply(r sharding.Reply) {
-	f.answer(func(c *link.Conn, cmd link.Command) { _ = c.Send(link.Answer{Corr: cmd.Corr, Reply: r}) })
+	f.answer(func(c *link.Conn, cmd link.Command) { _ = c.Send(link.Answer{Number: cmd.Number, Reply: r}) })
 }
 
 func (f *fake) answer(do func(*link.Conn, link.Command)) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/node"
+	"github.com/roost-cluster/roost/libs/node/auth"
 	"github.com/roost-cluster/roost/libs/router"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -14,8 +15,12 @@ import (
 // Config is the configuration of a gateway process.
 type Config struct {
 	node.Config
-	Discovery    string        `key:"discovery.url" secret:"url" help:"where the gateway finds the coordinators, such as static://host:port,host:port or file:/etc/roost/peers. The list may also name regions, as region@host:port, so that a gateway can start while no coordinator runs. For dns, etcd, consul and kubernetes, see docs/discovery.md"`
-	Timeout      time.Duration `key:"gateway.timeout" help:"time that a command has if its client names no time. Should be longer than a failover"`
+	Discovery string        `key:"discovery.url" secret:"url" help:"where the gateway finds the coordinators, such as static://host:port,host:port or file:/etc/roost/peers. The list may also name regions, as region@host:port, so that a gateway can start while no coordinator runs. For dns, etcd, consul and kubernetes, see docs/discovery.md"`
+	Timeout   time.Duration `key:"gateway.timeout" help:"time that a command has if its client names no time. Should be longer than a failover"`
+	// Public are the files of the public listener, which serves clients.
+	Public Public `key:"public"`
+	// Auth says how the senders of commands are authenticated, and what they may do.
+	Auth         auth.Config   `key:"auth"`
 	MaxTimeout   time.Duration `key:"gateway.max_timeout" help:"longest time that a command may have. If a client names a longer time, the command has this time"`
 	MaxPayload   node.Bytes    `key:"gateway.max_body" help:"the longest payload of a command, at most 1MiB. The gateway answers a longer payload with 413"`
 	MaxItems     int           `key:"gateway.max_items" unit:"commands" help:"the most commands in one AskMany request. The gateway refuses a request with more commands as invalid_argument"`
@@ -27,8 +32,33 @@ type Config struct {
 	ShardBytes   node.Bytes    `key:"gateway.shard_bytes" help:"the largest total size of the commands under way to one shard. The gateway refuses further commands to that shard as resource_exhausted"`
 	Deferred     float64       `key:"gateway.deferred_share" help:"share (0 to 1) of gateway.commands, gateway.command_bytes, gateway.shard_commands and gateway.shard_bytes that deferred commands may use. A deferred command waits until its shard has moved, because the present region runs a version without that command. The gateway refuses further such commands at once. 0: no command is deferred"`
 	Refusals     int           `key:"gateway.refusals" unit:"entities" help:"the most overloaded entities that the gateway remembers. The gateway refuses commands for a remembered entity itself, instead of sending each command to the region. 0: the gateway remembers none"`
-	TellRegion   bool          `key:"gateway.tell_region" help:"whether each answer names its region in the header Roost-Region. The header shows clients an address of your network"`
-	Lanes        int           `key:"gateway.lanes" unit:"connections" help:"number of connections to each region. More than one connection helps only on machines with many processors"`
+	// What one principal may send.
+	PrincipalRate  float64  `key:"gateway.principal_rate" unit:"commands per second" help:"the most commands that one principal may send to this gateway per second. The gateway refuses further commands as resource_exhausted, and says when to send them again. Senders without a principal are counted by their address. 0: no limit"`
+	PrincipalBurst int      `key:"gateway.principal_burst" unit:"commands" help:"the most commands that a principal may send at once, if it has sent few for a while. 0: as many as in a second"`
+	Principals     int      `key:"gateway.principals" unit:"principals" help:"the most principals whose commands are counted for gateway.principal_rate. If there are more, those that have sent nothing for longest begin anew"`
+	TellRegion     bool     `key:"gateway.tell_region" help:"whether each answer names its region in the header Roost-Region. The header shows clients an address of your network"`
+	Required       []string `key:"gateway.required_types" help:"entity types that a region must have registered before the gateway is ready, such as Cart,Order. Empty: one type of any name is enough"`
+	Lanes          int      `key:"gateway.lanes" unit:"connections" help:"number of connections to each region. More than one connection helps only on machines with many processors"`
+}
+
+// Public names the files that secure the public listener of a gateway. Its clients are no peers, so it can
+// have another certificate, and other authorities, than the connections to coordinators and regions.
+type Public struct {
+	Plain      bool   `key:"plain" help:"whether clients reach the gateway over plain TCP although tls.cert is set. For gateways behind a proxy on a private network"`
+	Cert       string `key:"cert" help:"file with the certificate chain that clients see. Empty: that of tls.cert, and then clients must present certificates as tls.client_auth says"`
+	Key        string `key:"key" help:"file with the private key of the certificate of public.cert"`
+	CA         string `key:"ca" help:"file with the authorities that must have signed the certificates of clients"`
+	ClientAuth string `key:"client_auth" help:"whether clients must present a certificate. require: each client must, if public.ca is set. request: a client may, so that others can use tokens. none: clients are not asked"`
+	Deny       string `key:"deny" help:"file with certificates of clients that are refused, as for tls.deny"`
+}
+
+// Common returns the configuration that every service has.
+func (c *Config) Common() *node.Config {
+	c.PublicClients = true
+	if p := &c.Public; p.Plain || p.Cert != "" || p.Key != "" || p.CA != "" {
+		c.ServiceTLS = &node.ServiceTLS{Section: "public", TLS: node.TLS{Cert: p.Cert, Key: p.Key, CA: p.CA, ClientAuth: p.ClientAuth, Deny: p.Deny}}
+	}
+	return &c.Config
 }
 
 // DefaultConfig is the configuration before file, environment and flags.
@@ -37,6 +67,8 @@ func DefaultConfig() Config {
 	c := Config{
 		Config:       node.DefaultConfig(":8080"),
 		Discovery:    "static://127.0.0.1:25521",
+		Public:       Public{ClientAuth: "none"},
+		Auth:         auth.DefaultConfig(),
 		Timeout:      core.DefaultTimeout,
 		MaxTimeout:   core.MaxTimeout,
 		MaxPayload:   sharding.MaxPayload,
@@ -48,7 +80,8 @@ func DefaultConfig() Config {
 		ShardMax:     core.MaxWaiting,
 		ShardBytes:   node.Bytes(core.MaxWaitingBytes),
 		Deferred:     core.DeferredShare,
-		Refusals:     1024, // these take some 200 KiB; fewer entities than this are overloaded at a time
+		Principals:   16_384, // these take some 4 MiB
+		Refusals:     1024,   // these take some 200 KiB; fewer entities than this are overloaded at a time
 		Lanes:        link.DefaultConfig().Lanes,
 	}
 	// Within ShutdownDelay, each client uses its connection again. So the gateway can close the
@@ -56,6 +89,18 @@ func DefaultConfig() Config {
 	c.ShutdownDelay = 500 * time.Millisecond
 	c.ReadTimeout = c.MaxTimeout + 15*time.Second // a request takes as long as its command
 	return c
+}
+
+// verifies reports whether the public listener verifies certificates of clients.
+func (c *Config) verifies() bool {
+	p := &c.Public
+	if p.Plain {
+		return false
+	}
+	if p.Cert != "" {
+		return p.CA != "" && p.ClientAuth != "none"
+	}
+	return c.TLS.Cert != "" && c.TLS.CA != "" && c.TLS.ClientAuth != "none"
 }
 
 // Validate returns an error that names every key with an unusable value.
@@ -81,8 +126,21 @@ func (c *Config) Validate() error {
 	if !(c.Deferred >= 0 && c.Deferred <= 1) {
 		errs = append(errs, fmt.Errorf("gateway.deferred_share is %v, must be 0 to 1", c.Deferred))
 	}
+	if !(c.PrincipalRate >= 0 && c.PrincipalRate <= maxPrincipalRate) || c.PrincipalBurst < 0 || c.Principals < 1 {
+		errs = append(errs, fmt.Errorf("gateway.principal_rate must be 0 to %d, gateway.principal_burst must not be below 0, and gateway.principals must be above 0", maxPrincipalRate))
+	}
 	if c.Refusals < 0 {
 		errs = append(errs, errors.New("gateway.refusals must not be below 0"))
+	}
+	errs = append(errs, c.Auth.Validate())
+	if c.Public.Plain && (c.Public.Cert != "" || c.Public.Key != "" || c.Public.CA != "") {
+		errs = append(errs, errors.New("public.plain is set, and so are files of public; set either"))
+	}
+	if c.Auth.ClientCertificates && !c.verifies() {
+		errs = append(errs, errors.New("auth.client_certificates needs public.cert and public.ca with public.client_auth request or require, or tls.cert and tls.ca: nobody verifies certificates otherwise"))
+	}
+	for _, name := range c.Required {
+		errs = append(errs, sharding.CheckEntityType("a name in gateway.required_types", sharding.EntityType(name)))
 	}
 	if c.Lanes < 1 || c.Lanes > link.MaxLanes {
 		errs = append(errs, fmt.Errorf("gateway.lanes is %d, must be 1 to %d", c.Lanes, link.MaxLanes))
@@ -107,6 +165,9 @@ func (c *Config) Validate() error {
 	}
 	return errors.Join(errs...)
 }
+
+// maxPrincipalRate is more commands per second than any gateway answers.
+const maxPrincipalRate = 100_000_000
 
 // core is the configuration of the core.
 func (c *Config) core() router.Config {

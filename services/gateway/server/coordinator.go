@@ -53,7 +53,14 @@ func (s *Server) answered(in router.Replied, err error) {
 		s.complaints[in.From] = text
 		s.log.Warn("no route table", "from", in.From, "error", err)
 	}
-	if table, ok := in.Msg.(control.TableChanged); ok && (len(table.Delta.Types) > 0 || !s.types.Load().known) {
+	table, ok := in.Msg.(control.TableChanged)
+	if ok {
+		s.heard = time.Now()
+	}
+	if active := s.router.Core().Coordinator(); active != "" && (s.active.Load() == nil || *s.active.Load() != active) {
+		s.active.Store(&active)
+	}
+	if ok && (len(table.Delta.Types) > 0 || !s.types.Load().known) {
 		s.publishTypes()
 	}
 }

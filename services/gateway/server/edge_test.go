@@ -75,7 +75,7 @@ func (g *running) reading() int {
 	defer func() { _ = res.Body.Close() }()
 	text, _ := io.ReadAll(res.Body)
 	for line := range strings.Lines(string(text)) {
-		if value, ok := strings.CutPrefix(line, `roost_http_bodies_bytes{roost_listener="service"} `); ok {
+		if value, ok := strings.CutPrefix(line, `roost_http_bodies_bytes{roost_cluster="test",roost_listener="service"} `); ok {
 			n, _ := strconv.ParseFloat(strings.TrimSpace(value), 64)
 			return int(n)
 		}

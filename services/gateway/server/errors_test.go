@@ -10,6 +10,7 @@ import (
 
 	"github.com/twitchtv/twirp"
 
+	"github.com/roost-cluster/roost/libs/errornumber"
 	"github.com/roost-cluster/roost/libs/node/histogram"
 	"github.com/roost-cluster/roost/libs/router"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -67,6 +68,9 @@ func TestFailures(t *testing.T) {
 		if w.Code != c.status || got.Code != c.code || got.Msg != c.f.message || got.Msg == "" && c.f.message != "" ||
 			got.Meta["executed"] != c.executed || got.Meta["error"] != c.number || w.Header().Get("Retry-After") != c.retryAfter {
 			t.Errorf("%s %s: got %d %s, Retry-After %q", c.code, c.executed, w.Code, w.Body, w.Header().Get("Retry-After"))
+		}
+		if entry, ok := errornumber.Find(c.f.number); ok != (c.number != "") || ok && (entry.Executed != c.f.executed || !entry.Comes(c.code, c.status)) {
+			t.Errorf("%s %s %d comes with %q, of which the table says %+v", c.code, c.executed, c.status, c.number, entry)
 		}
 		e := c.f.twirp()
 		meta := c.f.meta()

@@ -41,7 +41,14 @@ func (s *Server) serveCommand(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, span := s.startServer(r, r.Method+" "+route)
 	c := s.newCall(sharding.Envelope{Entity: entity, Command: command}, arrived)
-	if f := s.admit(r, c); f != nil {
+	f := s.authenticate(r, &c.Env)
+	if f == nil {
+		f = s.tooFast(senderOf(c.Env.Principal, r), arrived)
+	}
+	if f == nil {
+		f = s.admit(r, c)
+	}
+	if f != nil {
 		s.end(c, f, 0, span)
 		s.answer(w, c, f)
 		c.release()
@@ -56,7 +63,7 @@ func (s *Server) serveCommand(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, f) // unless the connection only looked dead: never an empty success
 		return
 	}
-	f := failureOf(&c.finish)
+	f = failureOf(&c.finish)
 	s.endRoute(routing, &c.finish)
 	s.end(c, f, c.finish.Attempts, span)
 	s.answer(w, c, f)

@@ -75,3 +75,28 @@ func TestComplaintsAreForgotten(t *testing.T) {
 		return says("127.0.0.1:2: ", "127.0.0.1:1: ")()
 	})
 }
+
+// TestRequiredTypes: a gateway is ready only when all types that it requires have been registered.
+func TestRequiredTypes(t *testing.T) {
+	f := newFake(t, 1<<20)
+	readyz := func(g *running) string {
+		res, err := http.Get(g.management + "/readyz")
+		if err != nil {
+			return err.Error()
+		}
+		defer func() { _ = res.Body.Close() }()
+		text, _ := io.ReadAll(res.Body)
+		return string(text)
+	}
+	ready := f.start(func(c *Config) { c.Required = []string{"Echo"} })
+	eventually(t, "the required type is there", func() bool { return readyz(ready) == "ok\n" })
+	waits := f.start(func(c *Config) { c.Required = []string{"Order", "Echo", "Cart"} })
+	eventually(t, "it waits for two types", func() bool {
+		return strings.Contains(readyz(waits), "[-] gateway: no region has registered yet that has the entity types Order, Cart (gateway.required_types)")
+	})
+	cfg := DefaultConfig()
+	cfg.Required = []string{"no type"}
+	if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), "gateway.required_types") {
+		t.Errorf("a bad name is accepted: %v", err)
+	}
+}

@@ -52,7 +52,7 @@ func TestRepliesOverBudget(t *testing.T) {
 	held := make(chan func(), 1000)
 	f.answer(func(c *link.Conn, cmd link.Command) {
 		held <- func() {
-			_ = c.Send(link.Answer{Corr: cmd.Corr, Reply: sharding.Reply{Outcome: sharding.OK, Payload: make([]byte, 1<<19)}})
+			_ = c.Send(link.Answer{Number: cmd.Number, Reply: sharding.Reply{Outcome: sharding.OK, Payload: make([]byte, 1<<19)}})
 		}
 	})
 	req := &gatewayv1.AskManyRequest{}

@@ -96,10 +96,10 @@ func TestNotMine(t *testing.T) {
 	f.answer(func(c *link.Conn, cmd link.Command) {
 		if refused == 0 || cmd.Epoch == refused {
 			refused = cmd.Epoch
-			_ = c.Send(link.Answer{Corr: cmd.Corr, NotMine: &link.NotMine{Refused: cmd.Epoch}})
+			_ = c.Send(link.Answer{Number: cmd.Number, NotMine: &link.NotMine{Refused: cmd.Epoch}})
 			return
 		}
-		_ = c.Send(link.Answer{Corr: cmd.Corr, Reply: sharding.Reply{Outcome: sharding.OK, Payload: []byte("{}")}})
+		_ = c.Send(link.Answer{Number: cmd.Number, Reply: sharding.Reply{Outcome: sharding.OK, Payload: []byte("{}")}})
 	})
 	g := f.startReady(nil)
 	if got := g.do(t, http.MethodPost, "/v1/Echo/a/Do", "{}"); got.status != 200 {
@@ -235,7 +235,7 @@ func TestDrain(t *testing.T) {
 	held := make(chan func(), 1)
 	f.answer(func(c *link.Conn, cmd link.Command) {
 		held <- func() {
-			_ = c.Send(link.Answer{Corr: cmd.Corr, Reply: sharding.Reply{Outcome: sharding.OK, Payload: []byte("{}")}})
+			_ = c.Send(link.Answer{Number: cmd.Number, Reply: sharding.Reply{Outcome: sharding.OK, Payload: []byte("{}")}})
 		}
 	})
 	g := f.startReady(nil)

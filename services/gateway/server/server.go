@@ -14,7 +14,7 @@
 // # What this does not do
 //
 // It makes no decisions: the loop passes inputs to the core and performs its outputs. It
-// does not interpret payloads, authenticates clients only by TLS, and stores nothing.
+// does not interpret payloads, and stores nothing.
 package server
 
 import (
@@ -38,11 +38,14 @@ import (
 	discoverytelemetry "github.com/roost-cluster/roost/libs/discovery/telemetry"
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/node"
+	"github.com/roost-cluster/roost/libs/node/auth"
 	"github.com/roost-cluster/roost/libs/node/controlrpc"
+	"github.com/roost-cluster/roost/libs/node/slowest"
 	"github.com/roost-cluster/roost/libs/router"
 	"github.com/roost-cluster/roost/libs/router/driver"
 	"github.com/roost-cluster/roost/libs/sharding"
 	gatewayv1 "github.com/roost-cluster/roost/proto/roost/gateway/v1"
+	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
 	"github.com/roost-cluster/roost/services/gateway"
 )
 
@@ -67,6 +70,9 @@ type Server struct {
 	retryHint int // ms
 	stopping  atomic.Bool
 	types     atomic.Pointer[types]
+	auth      *auth.Authenticator // nil: nobody is asked
+	policy    *auth.PolicyFile    // nil: everything is allowed
+	rates     *rates
 
 	ctx  context.Context // done when the router ends
 	stop context.CancelFunc
@@ -75,12 +81,16 @@ type Server struct {
 	outbox  *controlrpc.Outbox
 	router  *driver.Driver
 	shedder shedder
+	slow    slowest.Log
 	// turnedAway counts the commands refused for lack of room that the router has not been told of.
 	turnedAway atomic.Int64
 	limits     router.Config
 
+	active atomic.Pointer[string] // the address of the active coordinator, the last one that was known
+
 	// Used by the router's loop only.
 	complaints map[string]string // last error by address
+	heard      time.Time         // when a question for the route table was answered last
 }
 
 // New sets a gateway up on a node: handlers, checks and stages.
@@ -90,11 +100,15 @@ func New(n *node.Node, cfg *Config) (*Server, error) {
 		self:       n.Self(),
 		complaints: map[string]string{},
 		shedder:    shedder{core: gateway.NewShedder(cfg.Refusals)},
+		rates:      newRates(cfg),
+	}
+	if err := s.openAuth(); err != nil {
+		return nil, err
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.limits = cfg.core()
 	s.limits.Seed = rand.Uint64() // gateways do not send again at the same moments
-	s.limits.Management = n.ManagementAddr()
+	s.limits.Management = n.AdvertiseManagement()
 	s.retryHint = int(s.limits.RetryHint / time.Millisecond)
 	if err := s.instrument(n); err != nil {
 		return nil, err
@@ -123,6 +137,8 @@ func New(n *node.Node, cfg *Config) (*Server, error) {
 	}
 	n.Handle("/", http.HandlerFunc(s.serveCommand)) // it refuses all other paths
 	n.Handle(gatewayv1.EntitiesPathPrefix, service{s}.handler())
+	s.serveDiagnosis(n)
+	n.HandleManagementRead(inspectionv1.GatewayInspectionPathPrefix, inspectionv1.NewGatewayInspectionServer(inspection{s}))
 	n.Ready("gateway", func(ctx context.Context) error { return s.router.Inside(ctx, s.readiness) })
 	s.stages(n)
 	return s, nil
@@ -135,6 +151,7 @@ func (s *Server) stages(n *node.Node) {
 		Name: "loop",
 		Start: func(context.Context) error {
 			running.Go(s.router.Run)
+			n.Loop("router loop", s.ctx.Done(), func(f func()) { s.router.Do(f) })
 			return nil
 		},
 		Stop: func(ctx context.Context) error {
@@ -187,10 +204,19 @@ func (s *Server) readiness() error {
 		return fmt.Errorf("no route table yet: %s", s.whyNoTable())
 	case len(s.types.Load().byName) == 0:
 		return errors.New("no region has registered yet: there are no entity types")
+	case len(s.missingTypes()) > 0:
+		return fmt.Errorf("no region has registered yet that has the entity types %s (gateway.required_types)", strings.Join(s.missingTypes(), ", "))
 	case s.router.Core().Stats().Links > 0 && s.router.OpenLinks() == 0:
 		return errors.New("no region can be reached")
 	}
 	return nil
+}
+
+// missingTypes returns the required types that no region has registered. A type that was registered
+// once is never missing again.
+func (s *Server) missingTypes() []string {
+	known := s.types.Load().byName
+	return slices.DeleteFunc(slices.Clone(s.cfg.Required), func(name string) bool { return known[sharding.EntityType(name)] != nil })
 }
 
 // whyNoTable returns why there is no route table.

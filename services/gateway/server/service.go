@@ -31,6 +31,11 @@ func (v service) handler() http.Handler {
 				return
 			}
 		}
+		var env sharding.Envelope
+		if f := v.s.authenticate(r, &env); f != nil {
+			v.s.fail(w, f)
+			return
+		}
 		ctx, span := v.s.startServer(r, name)
 		if span != nil {
 			defer span.End()
@@ -38,6 +43,7 @@ func (v service) handler() http.Handler {
 		// Replies count until the whole answer is written.
 		held := new(int)
 		defer func() { v.s.router.Delivered(*held) }()
+		ctx = context.WithValue(ctx, senderKey{}, sender{env.Principal, senderOf(env.Principal, r)})
 		r = r.WithContext(context.WithValue(ctx, heldKey{}, held))
 		if v.s.stopping.Load() {
 			w.Header()["Connection"] = closing
@@ -51,6 +57,15 @@ func (v service) handler() http.Handler {
 // plainHeaders are the headers of the plain API. A client that sends one with a Twirp
 // message expects an effect, so they must not be ignored.
 var plainHeaders = []string{"Idempotency-Key", "Roost-Tell", "Roost-Timeout"}
+
+// senderKey is where the context of a request has its sender.
+type senderKey struct{}
+
+// sender is who sends a request.
+type sender struct {
+	principal string
+	counted   string // whose commands are counted together, see [rates]
+}
 
 // heldKey is where the context of a request has what its replies count.
 type heldKey struct{}
@@ -91,7 +106,12 @@ func (v service) one(ctx context.Context, req *gatewayv1.AskRequest, tell bool) 
 // begin checks a command and gives it the trace of the request.
 func (v service) begin(ctx context.Context, c *call, req *gatewayv1.AskRequest) *failure {
 	timeout := time.Duration(req.GetTimeoutMs()) * time.Millisecond
-	f := v.s.shed(c, timeout)
+	from, _ := ctx.Value(senderKey{}).(sender)
+	c.Env.Principal = from.principal
+	f := v.s.tooFast(from.counted, c.arrived)
+	if f == nil {
+		f = v.s.shed(c, timeout)
+	}
 	if f == nil {
 		f = v.s.check(c, timeout)
 	}

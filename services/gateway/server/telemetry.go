@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 
+	"github.com/roost-cluster/roost/libs/errornumber"
 	"github.com/roost-cluster/roost/libs/node"
 	"github.com/roost-cluster/roost/libs/node/histogram"
 	"github.com/roost-cluster/roost/libs/router"
@@ -43,7 +44,7 @@ func (s *Server) instrument(n *node.Node) error {
 	t.hops = n.Histograms().New(histogram.Desc{
 		Scope: scope, Name: "roost.gateway.hops", Unit: "{attempt}", Bounds: []float64{0, 1, 2, 3, 5, 8},
 		Description: "number of times that one command was sent. More than 1: the shard moved, or an answer was lost",
-	}).With()
+	}).With().Declare()
 	meter := node.NewInstruments(n.MeterProvider().Meter(scope))
 	t.dropped = meter.Counter("roost.gateway.messages.dropped", "{message}",
 		"requests for the owners of shards that the gateway dropped, because too many requests to the coordinator were waiting. Each will be repeated")
@@ -83,9 +84,10 @@ func (s *Server) gauges(meter *node.Instruments) error {
 
 // observe records an ended request with its number of attempts.
 func (s *Server) observe(c *call, f *failure, attempts int) {
+	s.keepSlow(c, f, attempts)
 	m := s.types.Load().measures(c.Env.Entity.Type)
 	m.of(f).Record(time.Since(c.arrived).Seconds())
-	if f != nil && f.number == otherVersion {
+	if f != nil && f.number == errornumber.OtherVersion {
 		s.telemetry.versions.Add(s.ctx, 1)
 	}
 	if attempts > 0 {
@@ -117,10 +119,10 @@ func endServer(span trace.Span, c *call, f *failure) {
 	}
 	status := http.StatusOK
 	if f != nil {
-		if status = f.httpStatus(); status >= 500 || f.executed == "unknown" {
+		if status = f.httpStatus(); status >= 500 || f.executed == errornumber.Unknown {
 			span.SetStatus(otelcodes.Error, f.message)
 		}
-		span.SetAttributes(attribute.String("error.type", string(f.code)), attribute.String("roost.executed", f.executed))
+		span.SetAttributes(attribute.String("error.type", string(f.code)), attribute.String("roost.executed", string(f.executed)))
 	}
 	span.SetAttributes(attribute.String("http.route", route), attribute.Int("http.response.status_code", status))
 	span.SetAttributes(attribute.String("roost.entity.type", string(c.Env.Entity.Type)),

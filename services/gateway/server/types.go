@@ -3,6 +3,7 @@ package server
 import (
 	"go.opentelemetry.io/otel/attribute"
 
+	"github.com/roost-cluster/roost/libs/errornumber"
 	"github.com/roost-cluster/roost/libs/node/histogram"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -25,8 +26,16 @@ type entityType struct {
 type measures map[ending]*histogram.Series
 
 type ending struct {
-	code     sharding.Code // empty: success
-	executed string        // empty: success
+	code     sharding.Code        // empty: success
+	executed errornumber.Executed // empty: success
+}
+
+// alarming are the endings for which the cluster is to blame and not the caller. Their series are
+// there from the start, for alerts.
+var alarming = []ending{
+	{sharding.Unavailable, "false"}, {sharding.DeadlineExceeded, "false"}, {sharding.ResourceExhausted, "false"},
+	{sharding.Internal, "false"}, {sharding.DataLoss, "false"},
+	{sharding.Unavailable, "unknown"}, {sharding.DeadlineExceeded, "unknown"}, {sharding.Internal, "unknown"},
 }
 
 func newMeasures(durations *histogram.Histogram, name sharding.EntityType) measures {
@@ -34,16 +43,20 @@ func newMeasures(durations *histogram.Histogram, name sharding.EntityType) measu
 	add := func(e ending, outcome string) {
 		executed := e.executed
 		if executed == "" {
-			executed = "true"
+			executed = errornumber.True
 		}
 		m[e] = durations.With(attribute.String("roost.entity.type", string(name)),
-			attribute.String("roost.outcome", outcome), attribute.String("roost.executed", executed))
+			attribute.String("roost.outcome", outcome), attribute.String("roost.executed", string(executed)))
 	}
 	add(ending{}, "ok")
+	m[ending{}].Declare()
 	for _, code := range append(sharding.Codes(), badRoute) {
-		for _, executed := range []string{"true", "false", "unknown"} {
+		for _, executed := range []errornumber.Executed{errornumber.True, errornumber.False, errornumber.Unknown} {
 			add(ending{code, executed}, string(code))
 		}
+	}
+	for _, e := range alarming {
+		m[e].Declare()
 	}
 	return m
 }

@@ -62,11 +62,11 @@ func SendsPage(o outbox.Read, page journal.SendsPage, err error) outbox.Page {
 	out := outbox.Page{Number: o.Number, Now: page.Now, More: page.More, Failed: failed(page.Damaged), Err: text(err)}
 	for i := range page.Rows {
 		r := &page.Rows[i]
-		row := outbox.Row{Shard: r.Shard, Entity: r.Entity, Seq: r.Seq, At: r.At, Epoch: r.Epoch, Err: text(r.Err)}
+		rec := outbox.Record{Shard: r.Shard, Entity: r.Entity, Seq: r.Seq, At: r.At, Epoch: r.Epoch, Err: text(r.Err)}
 		for place, s := range r.Pending() {
-			row.Sends = append(row.Sends, outbox.Pending{Place: uint16(place), Send: *s})
+			rec.Sends = append(rec.Sends, outbox.Pending{Place: uint16(place), Send: *s})
 		}
-		out.Rows = append(out.Rows, row)
+		out.Records = append(out.Records, rec)
 	}
 	return out
 }
@@ -112,7 +112,7 @@ func WakesPage(o wakeup.Read, page journal.WakesPage, err error) wakeup.Page {
 	out := wakeup.Page{Number: o.Number, Remembered: o.Remembered, Now: page.Now, More: page.More, Failed: failed(page.Damaged), Err: text(err)}
 	for i := range page.Rows {
 		w := &page.Rows[i]
-		out.Rows = append(out.Rows, wakeup.Row{
+		out.Wakes = append(out.Wakes, wakeup.Stored{
 			Shard: w.Shard, Entity: w.Entity, WakeRef: w.WakeRef, Due: w.Due, Period: w.Period, Input: w.Input, Err: text(w.Err),
 		})
 	}
@@ -133,7 +133,7 @@ func DeletedPage(o purge.Read, page journal.WakesPage, err error) purge.Page {
 	out := purge.Page{Number: o.Number, Now: page.Now, More: page.More, Failed: failed(page.Damaged), Err: text(err)}
 	for i := range page.Rows {
 		w := &page.Rows[i]
-		out.Rows = append(out.Rows, purge.Row{Shard: w.Shard, Entity: w.Entity, Life: w.Seq, Due: w.Due})
+		out.Wakes = append(out.Wakes, purge.Wake{Shard: w.Shard, Entity: w.Entity, Life: w.Seq, Due: w.Due})
 	}
 	return out
 }

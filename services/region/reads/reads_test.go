@@ -38,7 +38,7 @@ func sends() journal.SendRow {
 func TestPendingSends(t *testing.T) {
 	o, bad := outbox.Read{Number: 3}, journal.SendRow{Shard: shard, Entity: alice, Seq: 8, Err: journal.ErrCorrupt}
 	got := reads.SendsPage(o, journal.SendsPage{Now: now, Rows: []journal.SendRow{sends(), bad}, Damaged: []journal.Damaged{{Shard: shard}}}, nil)
-	want := outbox.Page{Number: 3, Now: now, Failed: []sharding.ShardID{shard}, Rows: []outbox.Row{
+	want := outbox.Page{Number: 3, Now: now, Failed: []sharding.ShardID{shard}, Records: []outbox.Record{
 		{Shard: shard, Entity: alice, Seq: 7, At: now, Sends: []outbox.Pending{{Place: 0, Send: sends().Sends[0]}}},
 		{Shard: shard, Entity: alice, Seq: 8, Err: journal.ErrCorrupt.Error()},
 	}}

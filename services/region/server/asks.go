@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"go.opentelemetry.io/otel/propagation"
 
@@ -77,6 +78,10 @@ func (c *turnContext) Ask(ctx context.Context, in turn.Ask) sharding.Reply {
 		return errEnded
 	}
 	s.pool.Block(c.worker)
+	if c.noted.suspect { // others may run while this one waits
+		s.suspects.leave(&c.noted, time.Now())
+		defer s.suspects.enter(&c.noted)
+	}
 	s.put(item{in: region.Turn{Input: in}})
 	select {
 	case reply := <-replies:

@@ -70,14 +70,14 @@ func (h *here) route(env sharding.Envelope, _ bool, done func(sharding.Reply)) {
 	n := h.last
 	h.done[n] = done
 	h.mu.Unlock()
-	go h.runner.Submit(h, []link.Command{{Corr: n, Epoch: sharding.MakeEpoch(1, shardingtest.ShardOf(env.Entity.ID, 4)+1), Envelope: env}})
+	go h.runner.Submit(h, []link.Command{{Number: n, Epoch: sharding.MakeEpoch(1, shardingtest.ShardOf(env.Entity.ID, 4)+1), Envelope: env}})
 }
 
 func (h *here) SendBatch(as []link.Answer) error {
 	for _, a := range as {
 		h.mu.Lock()
-		done := h.done[a.Corr]
-		delete(h.done, a.Corr)
+		done := h.done[a.Number]
+		delete(h.done, a.Number)
 		h.mu.Unlock()
 		done(a.Reply)
 	}
@@ -89,13 +89,13 @@ func (*here) Ended() bool { return false }
 func (*here) Waiting()    {}
 
 // striking is the command that rings a chime after others.
-func striking(corr uint64, id string, next ...string) link.Command {
+func striking(number uint64, id string, next ...string) link.Command {
 	payload, _ := json.Marshal(strike{next})
 	return link.Command{
-		Corr: corr, Epoch: sharding.MakeEpoch(1, shardingtest.ShardOf(sharding.EntityID(id), 4)+1),
+		Number: number, Epoch: sharding.MakeEpoch(1, shardingtest.ShardOf(sharding.EntityID(id), 4)+1),
 		Envelope: sharding.Envelope{
 			Entity: sharding.Entity{Type: "Chime", ID: sharding.EntityID(id)}, Command: "Strike", Payload: payload,
-			ID: sharding.CommandID(fmt.Sprintf("k%d", corr)), Keyed: true, Deadline: time.Now().Add(10 * time.Second),
+			ID: sharding.CommandID(fmt.Sprintf("k%d", number)), Keyed: true, Deadline: time.Now().Add(10 * time.Second),
 		},
 	}
 }
@@ -110,14 +110,14 @@ func TestEntitiesAskEachOther(t *testing.T) {
 
 		// Many at a time, all of which need the same one.
 		var cmds []link.Command
-		var corrs []uint64
+		var numbers []uint64
 		for i := range uint64(200) {
-			cmds, corrs = append(cmds, striking(100+i, fmt.Sprint("x", i), "hub")), append(corrs, 100+i)
+			cmds, numbers = append(cmds, striking(100+i, fmt.Sprint("x", i), "hub")), append(numbers, 100+i)
 		}
 		s.Serve(a, cmds, func() {})
 		time.Sleep(time.Second)
 		synctest.Wait()
-		a.want(t, corrs...)
+		a.want(t, numbers...)
 
 		// It rings once more than they asked.
 		s.Submit(a, []link.Command{striking(2, "hub")})

@@ -58,17 +58,17 @@ func TestRegionsAskEachOther(t *testing.T) {
 	a, b := region(), region()
 	own(t, f, 1, a, a, b, b)
 	g := a.dial()
-	corr := uint64(0)
+	number := uint64(0)
 	strikeAt := func(first uint32, id string, next ...string) sharding.Reply {
 		t.Helper()
-		corr++
-		c := striking(corr, id, next...)
+		number++
+		c := striking(number, id, next...)
 		index := shardingtest.ShardOf(sharding.EntityID(id), 4)
 		c.Epoch = sharding.MakeEpoch(1, first+index)
 		if err := g.link.Send(index, &c); err != nil {
 			t.Fatal(err)
 		}
-		return g.answer(corr).Reply
+		return g.answer(number).Reply
 	}
 	here, there, beside, far := chimeIn(0, 1), chimeIn(2, 1), chimeIn(1, 1), chimeIn(3, 1)
 	for i, next := range [][]string{{beside}, {there}, {there, beside}, {there, far, beside}} {

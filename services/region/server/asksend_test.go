@@ -85,7 +85,7 @@ func TestAskAlwaysEnds(t *testing.T) {
 				}
 				id := sharding.Entity{Type: "Herald", ID: "a"}
 				s.Submit(&answers{got: map[uint64]link.Answer{}}, []link.Command{{
-					Corr: 1, Epoch: sharding.MakeEpoch(1, shardingtest.ShardOf(id.ID, 4)+1),
+					Number: 1, Epoch: sharding.MakeEpoch(1, shardingtest.ShardOf(id.ID, 4)+1),
 					Envelope: sharding.Envelope{Entity: id, Command: "Call", Payload: payload, ID: "k", Keyed: true, Deadline: time.Now().Add(10 * time.Second)},
 				}})
 				synctest.Wait()

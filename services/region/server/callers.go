@@ -40,7 +40,7 @@ type ended struct {
 // caller says where the answer to a command goes.
 type caller struct {
 	to      Sink
-	corr    uint64
+	number  uint64
 	arrived time.Time
 	entity  sharding.Entity
 	command string
@@ -100,10 +100,10 @@ func (s *shardLoop) answer(r turn.RequestID, a link.Answer) {
 	if !ok {
 		return
 	}
-	a.Corr = c.corr
+	a.Number = c.number
 	end := ended{ticket: c.ticket}
 	if a.NotMine == nil {
-		// What becomes of an accepted tell comes later, as turn.TellDone.
+		// What becomes of an accepted tell comes later, as turn.UnwatchedDone.
 		accepted := c.tell && a.Reply.Outcome == sharding.OK
 		if !accepted {
 			s.observe(&c, &a.Reply)

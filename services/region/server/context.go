@@ -21,6 +21,7 @@ type turnContext struct {
 	turn   uint64
 	trace  string
 	worker *worker
+	noted  noted
 
 	mu     sync.Mutex
 	made   context.Context // with channel and timer

@@ -71,8 +71,8 @@ func (l *controlLoop) step(in region.ControlInput) {
 		switch o := o.(type) {
 		case region.ToCore:
 			l.runner.shards[o.Core].put(item{in: o.Order})
-		case region.ProbeJournal:
-			l.probeJournal(o)
+		case region.TestJournal:
+			l.testJournal(o)
 		case region.Feed:
 			l.runner.routing.feed(o)
 		case region.JournalChanged:

@@ -59,17 +59,17 @@ func clerksAt(t *testing.T, def entity.Definition) func(id sharding.EntityID, co
 	}
 	r.Put(region.Coordinators{Addrs: []string{"c:1"}}, region.Replied{From: "c:1", Asked: control.WatchTable{}, Msg: control.TableChanged{Delta: d}})
 	a := &answers{got: map[uint64]link.Answer{}}
-	corr := uint64(0)
+	number := uint64(0)
 	return func(id sharding.EntityID, command, payload string) string {
 		t.Helper()
-		corr++
-		c := knock(corr, id, command)
-		c.Envelope.Entity.Type, c.Envelope.Keyed, c.Envelope.ID, c.Envelope.Payload = "Clerk", true, sharding.CommandID(fmt.Sprint(corr)), []byte(payload)
+		number++
+		c := knock(number, id, command)
+		c.Envelope.Entity.Type, c.Envelope.Keyed, c.Envelope.ID, c.Envelope.Payload = "Clerk", true, sharding.CommandID(fmt.Sprint(number)), []byte(payload)
 		c.Envelope.Deadline = time.Now().Add(time.Minute)
 		r.Submit(a, []link.Command{c})
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
-		reply := a.got[corr].Reply
+		reply := a.got[number].Reply
 		return strings.TrimSpace(string(reply.Code) + " " + string(reply.Payload))
 	}
 }

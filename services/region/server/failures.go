@@ -101,9 +101,9 @@ func (s *shared) loadFailed(id sharding.Entity, why error) reference {
 	return ref
 }
 
-// told takes in the end of a command that nobody waits for: it is measured like
+// unwatchedDone takes in the end of a command that nobody waits for: it is measured like
 // every other, and logged if it was no success.
-func (s *shardLoop) told(o *turn.TellDone) {
+func (s *shardLoop) unwatchedDone(o *turn.UnwatchedDone) {
 	s.observe(&caller{arrived: o.Arrived, entity: o.Entity, command: o.Command, trace: o.Trace}, &o.Reply)
 	if o.Reply.Outcome == sharding.OK && o.Reply.Code == "" {
 		return
@@ -112,7 +112,7 @@ func (s *shardLoop) told(o *turn.TellDone) {
 	if !ok {
 		return
 	}
-	what, end := toldText(o), *o
+	what, end := unwatchedDoneText(o), *o
 	s.queue(job{Work: work{do: func() { // the core waits for no log
 		// A reference is in the message, if why it has failed is in a line of its own.
 		log := s.log
@@ -127,8 +127,8 @@ func (s *shardLoop) told(o *turn.TellDone) {
 	}}})
 }
 
-// toldText says what has failed.
-func toldText(o *turn.TellDone) string {
+// unwatchedDoneText says what has failed.
+func unwatchedDoneText(o *turn.UnwatchedDone) string {
 	switch {
 	case o.Timer:
 		return "the command of a timer has failed"
@@ -144,18 +144,15 @@ func toldText(o *turn.TellDone) string {
 	return "an accepted tell has failed"
 }
 
-// malformed are the refusals of tells that cannot be read, by their index. The
-// sender of a tell hears of nothing after it was accepted, so its input is looked at
-// before. The goroutine that brings it does that: decoding may be the author's code
-// and take long.
-func (s *shared) malformed(cmds []link.Command) (refused map[int]*sharding.Reply) {
+// refusals are the replies to commands that are refused before a core sees them, by their index.
+func (s *shared) refusals(cmds []link.Command) (refused map[int]*sharding.Reply) {
 	for i := range cmds {
 		env := &cmds[i].Envelope
-		t, known := s.types[env.Entity.Type]
-		if !env.Tell || env.Keyed || !known {
-			continue
+		r := s.forbidden(env)
+		if r == nil {
+			r = s.malformed(env)
 		}
-		if r := entity.CheckInput(t, env); r != nil {
+		if r != nil {
 			if refused == nil {
 				refused = map[int]*sharding.Reply{}
 			}
@@ -163,4 +160,29 @@ func (s *shared) malformed(cmds []link.Command) (refused map[int]*sharding.Reply
 		}
 	}
 	return refused
+}
+
+// forbidden refuses what the policy does not allow. Commands that entities send are not checked: what
+// an entity does is decided by its code. Nor are those of Roost itself, which no gateway takes from
+// clients.
+func (s *shared) forbidden(env *sharding.Envelope) *sharding.Reply {
+	if s.policy == nil || len(env.Chain) > 0 || env.Version > 0 || sharding.IsBuiltin(env.Command) {
+		return nil
+	}
+	if err := s.policy.Check(env); err != nil {
+		r := sharding.Reject(sharding.PermissionDenied, err.Error())
+		return &r
+	}
+	return nil
+}
+
+// malformed refuses a tell that cannot be read. The sender of a tell hears of nothing after it was
+// accepted, so its input is looked at before. The goroutine that brings it does that: decoding may
+// be the author's code and take long.
+func (s *shared) malformed(env *sharding.Envelope) *sharding.Reply {
+	t, known := s.types[env.Entity.Type]
+	if !env.Tell || env.Keyed || !known {
+		return nil
+	}
+	return entity.CheckInput(t, env)
 }

@@ -83,10 +83,10 @@ func (l *logged) take(t *testing.T) (lines []record) {
 	return lines
 }
 
-func frailCommand(corr uint64, id sharding.EntityID, payload string, tell bool) link.Command {
-	c := knock(corr, id, "Fail")
+func frailCommand(number uint64, id sharding.EntityID, payload string, tell bool) link.Command {
+	c := knock(number, id, "Fail")
 	c.Envelope.Entity.Type, c.Envelope.Payload, c.Envelope.Tell = "Frail", []byte(payload), tell
-	c.Envelope.ID = sharding.CommandID(fmt.Sprint("c", corr))
+	c.Envelope.ID = sharding.CommandID(fmt.Sprint("c", number))
 	return c
 }
 
@@ -99,12 +99,12 @@ func TestFailuresAreLogged(t *testing.T) {
 		l := &logged{}
 		s := runTypes(t, RunnerConfig{Log: slog.New(slog.NewJSONHandler(l, nil)), Failures: 100}, frails())
 		a := &answers{got: map[uint64]link.Answer{}}
-		ask := func(corr uint64, id sharding.EntityID, payload string) sharding.Reply {
-			s.Submit(a, []link.Command{frailCommand(corr, id, payload, false)})
+		ask := func(number uint64, id sharding.EntityID, payload string) sharding.Reply {
+			s.Submit(a, []link.Command{frailCommand(number, id, payload, false)})
 			synctest.Wait()
 			a.mu.Lock()
 			defer a.mu.Unlock()
-			return a.got[corr].Reply
+			return a.got[number].Reply
 		}
 		for i, c := range []struct {
 			id      sharding.EntityID
@@ -187,8 +187,8 @@ func TestTells(t *testing.T) {
 			t.Errorf("measured %v, want %v", got, want)
 		}
 		c, err := s.counts(t.Context())
-		if err != nil || c.st.LostTells != 3 {
-			t.Errorf("%d tells are lost, %v", c.st.LostTells, err)
+		if err != nil || c.st.FailedUnwatched != 3 {
+			t.Errorf("%d tells are lost, %v", c.st.FailedUnwatched, err)
 		}
 	})
 }

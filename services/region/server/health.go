@@ -12,18 +12,18 @@ import (
 	"github.com/roost-cluster/roost/services/region"
 )
 
-// probeJournal asks the journal something that has no effect: the fence of a shard
+// testJournal asks the journal something that has no effect: the fence of a shard
 // that nobody has, or an entity that does not exist.
-func (l *controlLoop) probeJournal(o region.ProbeJournal) {
+func (l *controlLoop) testJournal(o region.TestJournal) {
 	s := l.runner
 	answer := func(v sharding.Verdict) {
-		l.put(controlItem{in: region.Probed{Path: o.Path, Number: o.Number, Verdict: v}})
+		l.put(controlItem{in: region.JournalTested{Path: o.Path, Number: o.Number, Verdict: v}})
 	}
 	if o.Path == region.Loads {
 		go func() {
 			ctx, cancel := context.WithTimeout(s.ctx, s.loadTimeout)
 			defer cancel()
-			_, err := s.journal.Load(ctx, journal.LoadRequest{Entity: sharding.Entity{Type: probeType, ID: "none"}})
+			_, err := s.journal.Load(ctx, journal.LoadRequest{Entity: sharding.Entity{Type: journalTestType, ID: "none"}})
 			switch {
 			case err == nil:
 				answer(sharding.Durable)
@@ -35,13 +35,13 @@ func (l *controlLoop) probeJournal(o region.ProbeJournal) {
 		}()
 		return
 	}
-	s.journal.Submit(journal.Op{Fence: &sharding.ReadFence{Shard: sharding.ShardID{Type: probeType}}}, func(r journal.Result) {
+	s.journal.Submit(journal.Op{Fence: &sharding.ReadFence{Shard: sharding.ShardID{Type: journalTestType}}}, func(r journal.Result) {
 		answer(r.Verdict)
 	})
 }
 
-// probeType is reserved: no shard and no entity is of this type.
-const probeType = "roost.probe"
+// journalTestType is reserved: no shard and no entity is of this type.
+const journalTestType = "roost.probe"
 
 // journalChanged logs the region's judgement of its journal.
 func (s *shared) journalChanged(o region.JournalChanged) {
@@ -55,8 +55,10 @@ func (s *shared) journalChanged(o region.JournalChanged) {
 	}
 }
 
-// isProbe reports whether the operation only asks whether the journal answers.
-func isProbe(op *journal.Op) bool { return op.Fence != nil && op.Fence.Shard.Type == probeType }
+// isJournalTest reports whether the operation only asks whether the journal answers.
+func isJournalTest(op *journal.Op) bool {
+	return op.Fence != nil && op.Fence.Shard.Type == journalTestType
+}
 
 // journalReadiness says that this region is cut off from the journal, since when,
 // and what to do; or warns that the journal has no room or that its upkeep fails.

@@ -98,7 +98,7 @@ func TestFullJournal(t *testing.T) {
 		for i, full := range []bool{false, true, true, false} {
 			h.full.Store(full)
 			write(sharding.Epoch(i + 1))
-			time.Sleep(time.Minute) // probes succeed meanwhile
+			time.Sleep(time.Minute) // tests succeed meanwhile
 			err := s.inspect(t.Context(), s.journalReadiness)
 			if full != (err != nil) || full && (!strings.Contains(err.Error(), "no space left") || !strings.Contains(err.Error(), "add space")) {
 				t.Errorf("full: %t, the readiness says %v", full, err)

@@ -103,7 +103,9 @@ func (s *shardLoop) load(o turn.Load, sl *slot) {
 		s.inbox.putLoaded(s.index, &out, false)
 		return
 	}
+	n := s.suspects.begin(o.Entity, "", o.Suspect)
 	inst, timers, err := s.revive(ctx, o, &found)
+	s.suspects.end(&n, time.Now())
 	if err != nil {
 		out.Err, out.Code = "the entity cannot be brought to life", sharding.Internal
 		if errors.Is(err, entity.ErrStored) {
@@ -182,18 +184,29 @@ func (s *shardLoop) queueAfterSnapshot(sl *slot, j job) {
 
 // turn executes one turn, and tells when it was over.
 func (s *shardLoop) turn(w *worker, j *work, over *finished, began time.Time) time.Time {
-	ctx := j.ctx
-	ctx.worker = w
-	var failed error
-	over.in, failed = j.slot.inst.Run(ctx, began, j.run, ctx)
-	ctx.end()
+	j.ctx.worker = w
+	if j.run.Suspect {
+		s.pool.Block(w) // it may wait for another suspect
+	}
+	j.ctx.noted = s.suspects.begin(j.run.Entity, j.run.Env.Command, j.run.Suspect)
+	failed := j.ctx.execute(j, over, began)
 	now := time.Now()
+	s.suspects.end(&j.ctx.noted, now)
 	if failed != nil {
 		s.turnFailed(j.run, &over.in.Reply, failed).tell(&over.in.Reply.Message)
 	}
 	over.in.Incarnation, over.in.Request = j.run.Incarnation, j.run.Request
 	over.in.Handler, over.slot = now.Sub(began), j.slot
 	return now
+}
+
+// execute runs the handler. It is a function of its own so that a stack shows whose turn it is, see stackOf.
+//
+//go:noinline
+func (c *turnContext) execute(j *work, over *finished, began time.Time) (failed error) {
+	over.in, failed = j.slot.inst.Run(c, began, j.run, c)
+	c.end()
+	return failed
 }
 
 // turnContext ends when the command's client stops waiting, and carries its
@@ -212,7 +225,9 @@ func (s *shardLoop) stopInstance(o turn.Stop) {
 	sl := s.slot(o.Incarnation)
 	s.vacate(o.Incarnation)
 	s.queueAfterSnapshot(sl, job{Work: work{slot: sl, do: func() {
+		n := s.suspects.begin(o.Entity, "", false)
 		kept := s.stopAndKeep(&o, sl.inst)
+		s.suspects.end(&n, time.Now())
 		s.inbox.put(s.index, item{in: region.Turn{Input: turn.Stopped{Incarnation: o.Incarnation, Kept: kept}}})
 	}}})
 }

@@ -216,13 +216,13 @@ func (b *inbox) admit(queue *replies.Queue[arrival], a *arrival, ready *cores) b
 	if r.Estimate == nil || env.Tell && !env.Keyed {
 		r.Estimate = &b.shortReply
 	}
-	ticket, verdict := queue.Ask(b.budget, a.at, &r, a)
+	ticket, verdict := queue.Admit(b.budget, a.at, &r, a)
 	switch verdict {
 	case replies.Waits, replies.Dropped:
 		return true
 	case replies.Full:
 		var ok bool
-		if ticket, ok = b.budget.Admit(&queue.Account, &b.shortReply); !ok {
+		if ticket, ok = b.budget.Reserve(&queue.Account, &b.shortReply); !ok {
 			return false
 		}
 		a.refused = &tooMuchWaits

@@ -34,8 +34,8 @@ func TestNothingIsTakenBehindWhatWasDropped(t *testing.T) {
 	b := oneInbox(100)
 	b.estimates = map[sharding.EntityType]map[string]*replies.SizeEstimate{"T": {"Do": {}}}
 	to := &endingSink{unsent: limits.Connection}
-	command := func(corr uint64) []link.Command {
-		return []link.Command{{Corr: corr, Envelope: sharding.Envelope{Entity: sharding.Entity{Type: "T", ID: "a"}, Command: "Do"}}}
+	command := func(number uint64) []link.Command {
+		return []link.Command{{Number: number, Envelope: sharding.Envelope{Entity: sharding.Entity{Type: "T", ID: "a"}, Command: "Do"}}}
 	}
 	b.arrive(to, command(1), nil, func(cores) {})
 	if b.budget.Waiting() != 1 {
@@ -57,7 +57,7 @@ func TestNobodyWaitsForRoomAfterTheEnd(t *testing.T) {
 		to := &endingSink{}
 		cmds := make([]link.Command, 3)
 		for i := range cmds {
-			cmds[i] = link.Command{Corr: uint64(i), Envelope: sharding.Envelope{Entity: sharding.Entity{Type: "T", ID: "a"}, Command: "Do"}}
+			cmds[i] = link.Command{Number: uint64(i), Envelope: sharding.Envelope{Entity: sharding.Entity{Type: "T", ID: "a"}, Command: "Do"}}
 		}
 		returned := false
 		go func() {

@@ -24,28 +24,47 @@ import (
 type inspection struct {
 	s    *Server
 	slot chan struct{}
+	// copying is the slot of questions for which an entity is copied.
+	copying chan struct{}
 }
 
-func newInspection(s *Server) inspection { return inspection{s, make(chan struct{}, 1)} }
+func newInspection(s *Server) inspection {
+	return inspection{s, make(chan struct{}, 1), make(chan struct{}, 1)}
+}
 
-// Failing tells what keeps failing.
-func (i inspection) Failing(ctx context.Context, req *inspectionv1.FailingRequest) (*inspectionv1.FailingResponse, error) {
+// admit checks that this region is meant, and waits for the turn of a question. If there is no error,
+// the caller must call done when the question is answered.
+func (i inspection) admit(ctx context.Context, cluster string, to uint64) (done func(), err error) {
+	return i.admitTo(ctx, i.slot, cluster, to)
+}
+
+// admitTo does what admit does, for a question that takes another slot.
+func (i inspection) admitTo(ctx context.Context, slot chan struct{}, cluster string, to uint64) (done func(), err error) {
 	s := i.s
 	switch {
-	case req.Cluster != s.cfg.ClusterName:
-		return nil, twirp.NewErrorf(twirp.FailedPrecondition, "this is cluster %q, not %q; see cluster.name", s.cfg.ClusterName, req.Cluster)
-	case sharding.NodeUID(req.To) != s.self.UID:
+	case cluster != s.cfg.ClusterName:
+		return nil, twirp.NewErrorf(twirp.FailedPrecondition, "this is cluster %q, not %q; see cluster.name", s.cfg.ClusterName, cluster)
+	case sharding.NodeUID(to) != s.self.UID:
 		return nil, twirp.NewError(twirp.FailedPrecondition, "another incarnation of this process was meant")
 	}
 	select {
-	case i.slot <- struct{}{}:
-		defer func() { <-i.slot }()
+	case slot <- struct{}{}:
+		return func() { <-slot }, nil
 	case <-ctx.Done():
 		return nil, errBusy
 	case <-s.runner.ctx.Done():
 		return nil, errStopping
 	}
-	return s.runner.failing(ctx, req)
+}
+
+// Failing tells what keeps failing.
+func (i inspection) Failing(ctx context.Context, req *inspectionv1.FailingRequest) (*inspectionv1.FailingResponse, error) {
+	done, err := i.admit(ctx, req.Cluster, req.To)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	return i.s.runner.failing(ctx, req)
 }
 
 // failing asks the shard cores what keeps failing.
@@ -54,20 +73,9 @@ func (s *Runner) failing(ctx context.Context, req *inspectionv1.FailingRequest) 
 		return nil, twirp.NewError(twirp.InvalidArgument, err.Error())
 	}
 	limit := min(int(req.Limit), s.cfg.InspectRows)
-	got := make(chan []*inspectionv1.Failing, len(s.shards))
-	for _, l := range s.shards {
-		l.put(item{do: func() { got <- l.failing(req, limit+1) }})
-	}
-	var all []*inspectionv1.Failing
-	for range s.shards {
-		select {
-		case some := <-got:
-			all = append(all, some...)
-		case <-ctx.Done():
-			return nil, errBusy
-		case <-s.ctx.Done():
-			return nil, errStopping
-		}
+	all, err := inspect(ctx, s, func(l *shardLoop) []*inspectionv1.Failing { return l.failing(req, limit+1) })
+	if err != nil {
+		return nil, err
 	}
 	out := &inspectionv1.FailingResponse{}
 	if len(req.Of) > 0 {
@@ -86,6 +94,39 @@ func (s *Runner) failing(ctx context.Context, req *inspectionv1.FailingRequest) 
 		out.Failing = append(out.Failing, f)
 	}
 	return out, nil
+}
+
+// inspect asks every shard core, and returns their answers one after the other, in no order of the cores.
+func inspect[A any](ctx context.Context, s *Runner, question func(*shardLoop) []A) (all []A, err error) {
+	got := make(chan []A, len(s.shards))
+	for _, l := range s.shards {
+		l.put(item{do: func() { got <- question(l) }})
+	}
+	for range s.shards {
+		select {
+		case some := <-got:
+			all = append(all, some...)
+		case <-ctx.Done():
+			return nil, errBusy
+		case <-s.ctx.Done():
+			return nil, errStopping
+		}
+	}
+	return all, nil
+}
+
+// inspectCore asks one shard core.
+func inspectCore[A any](ctx context.Context, s *Runner, l *shardLoop, question func() A) (answer A, err error) {
+	got := make(chan A, 1)
+	l.put(item{do: func() { got <- question() }})
+	select {
+	case answer = <-got:
+		return answer, nil
+	case <-ctx.Done():
+		return answer, errBusy
+	case <-s.ctx.Done():
+		return answer, errStopping
+	}
 }
 
 // checkFailing returns an error unless a question can be answered.

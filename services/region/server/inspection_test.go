@@ -95,9 +95,9 @@ func failing(t *testing.T, cores int) {
 	}
 	time.Sleep(time.Minute)
 	synctest.Wait()
-	for corr, got := range a.got { // order-free: checked
+	for number, got := range a.got { // order-free: checked
 		if got.Reply.Outcome != sharding.OK || got.NotMine != nil {
-			t.Fatalf("command %d is answered with %+v", corr, got)
+			t.Fatalf("command %d is answered with %+v", number, got)
 		}
 	}
 	started.Store(false)

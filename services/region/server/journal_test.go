@@ -65,7 +65,7 @@ type driven struct {
 	script  *script
 	journal *journal.Journal
 	answers *answers
-	corr    uint64
+	number  uint64
 }
 
 var (
@@ -110,23 +110,23 @@ func drive(t *testing.T, typ entity.Definition, test func(t *testing.T, d *drive
 
 // send sends a keyed command, whose key is its number.
 func (d *driven) send(command, payload string) uint64 {
-	d.corr++
-	d.Submit(d.answers, []link.Command{{Corr: d.corr, Epoch: drivenEpoch, Envelope: sharding.Envelope{
-		Entity: drivenEntity, Command: command, ID: sharding.CommandID(fmt.Sprint("k", d.corr)),
+	d.number++
+	d.Submit(d.answers, []link.Command{{Number: d.number, Epoch: drivenEpoch, Envelope: sharding.Envelope{
+		Entity: drivenEntity, Command: command, ID: sharding.CommandID(fmt.Sprint("k", d.number)),
 		Keyed: true, Payload: []byte(payload), Deadline: time.Now().Add(time.Minute),
 	}}})
-	return d.corr
+	return d.number
 }
 
 // answer is that of a command; there must be one.
-func (d *driven) answer(corr uint64) link.Answer {
+func (d *driven) answer(number uint64) link.Answer {
 	d.t.Helper()
 	synctest.Wait()
 	d.answers.mu.Lock()
 	defer d.answers.mu.Unlock()
-	a, ok := d.answers.got[corr]
+	a, ok := d.answers.got[number]
 	if !ok {
-		d.t.Fatalf("command %d is not answered", corr)
+		d.t.Fatalf("command %d is not answered", number)
 	}
 	return a
 }
@@ -223,16 +223,16 @@ func TestLostOutcomeIsSettled(t *testing.T) {
 	drive(t, abaci(&slowCut{}), func(t *testing.T, d *driven) {
 		d.answer(d.send("Add", "1"))
 		d.script.lose = 2 // the append, and the first attempt to settle it
-		corr := d.send("Add", "1")
+		number := d.send("Add", "1")
 		synctest.Wait()
 		d.answers.mu.Lock()
-		early, answered := d.answers.got[corr]
+		early, answered := d.answers.got[number]
 		d.answers.mu.Unlock()
 		if answered {
 			t.Fatalf("nothing is known, and it is answered %+v; stored: %s", early, d.stored())
 		}
 		time.Sleep(time.Second)
-		if a := d.answer(corr); string(a.Reply.Payload) != "2" || d.stored() != "k1  k2 " {
+		if a := d.answer(number); string(a.Reply.Payload) != "2" || d.stored() != "k1  k2 " {
 			t.Errorf("answer %+v; stored: %q", a, d.stored())
 		}
 	})
@@ -254,16 +254,16 @@ func TestUnreadFenceHoldsTheAnswer(t *testing.T) {
 	drive(t, abaci(&slowCut{}), func(t *testing.T, d *driven) {
 		d.answer(d.send("Add", "1"))
 		d.script.lose = 1
-		corr := d.send("Get", "")
+		number := d.send("Get", "")
 		synctest.Wait()
 		d.answers.mu.Lock()
-		_, answered := d.answers.got[corr]
+		_, answered := d.answers.got[number]
 		d.answers.mu.Unlock()
 		if answered {
 			t.Fatal("answered though the fence was not read")
 		}
 		time.Sleep(time.Second)
-		if a := d.answer(corr); string(a.Reply.Payload) != "1" {
+		if a := d.answer(number); string(a.Reply.Payload) != "1" {
 			t.Errorf("answer %+v", a)
 		}
 	})
@@ -279,13 +279,13 @@ func TestDamagedEntityIsRefusedAtOnce(t *testing.T) {
 			t.Errorf("answer %+v after %d loads", a, d.script.loads)
 		}
 		d.script.failed = errors.New("the connection is gone")
-		corr := d.send("Get", "")
+		number := d.send("Get", "")
 		time.Sleep(time.Second)
 		d.script.mu.Lock()
 		d.script.failed = nil
 		d.script.mu.Unlock()
 		time.Sleep(time.Second)
-		if a := d.answer(corr); a.Reply.Outcome != sharding.OK {
+		if a := d.answer(number); a.Reply.Outcome != sharding.OK {
 			t.Errorf("answer %+v after %d loads", a, d.script.loads)
 		}
 	})
@@ -302,8 +302,8 @@ func TestNoTurnBesideASnapshot(t *testing.T) {
 		case <-time.After(time.Minute):
 			t.Fatal("no snapshot is taken")
 		}
-		for _, corr := range first {
-			d.answer(corr)
+		for _, number := range first {
+			d.answer(number)
 		}
 		held := d.send("Add", "1")
 		synctest.Wait()

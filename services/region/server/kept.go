@@ -65,6 +65,20 @@ const (
 	lostUnread    = "unread"    // the type cannot read it
 )
 
+// lostSeries returns the attributes of the states that can get lost, for each type.
+func (s *shared) lostSeries() (of []metric.AddOption) {
+	for typ := range s.types { // order-free: series
+		for _, why := range []string{lostUnwritten, lostUnread} {
+			of = append(of, lostBecause(typ, why))
+		}
+	}
+	return of
+}
+
+func lostBecause(typ sharding.EntityType, why string) metric.MeasurementOption {
+	return metric.WithAttributes(typeAttribute(typ), attribute.String("roost.reason", why))
+}
+
 // lostState is what is logged once.
 type lostState struct {
 	typ sharding.EntityType
@@ -74,7 +88,7 @@ type lostState struct {
 // stateLost counts that an entity of a type that keeps its state begins empty after a move, and
 // logs the first time per type and reason: all entities of the type fail alike.
 func (s *shared) stateLost(of sharding.Entity, why string, err error) {
-	s.telemetry.statesLost.Add(s.ctx, 1, metric.WithAttributes(typeAttribute(of.Type), attribute.String("roost.reason", why)))
+	s.telemetry.statesLost.Add(s.ctx, 1, lostBecause(of.Type, why))
 	if _, logged := s.lostLogged.LoadOrStore(lostState{of.Type, why}, true); !logged {
 		s.log.Warn("the state of an entity does not move with its shard: the entity begins empty; more of this type and reason are only counted",
 			"entity.type", of.Type, "entity.id", of.ID, "reason", why, "error", err)

@@ -38,15 +38,15 @@ var visitsShard = sharding.ShardID{Type: "Visits"}
 // hit sends a visit to an entity, and returns the answer.
 func (g *gateway) hit(e sharding.Epoch, id string) string {
 	g.t.Helper()
-	g.corr++
+	g.number++
 	env := sharding.Envelope{
-		Entity: sharding.Entity{Type: "Visits", ID: sharding.EntityID(id)}, Command: "Hit", ID: sharding.CommandID(fmt.Sprint("~", g.corr)),
+		Entity: sharding.Entity{Type: "Visits", ID: sharding.EntityID(id)}, Command: "Hit", ID: sharding.CommandID(fmt.Sprint("~", g.number)),
 		Payload: []byte(`""`), Deadline: time.Now().Add(time.Minute),
 	}
-	if err := g.link.Send(0, &link.Command{Corr: g.corr, Epoch: e, Envelope: env}); err != nil {
+	if err := g.link.Send(0, &link.Command{Number: g.number, Epoch: e, Envelope: env}); err != nil {
 		g.t.Fatal(err)
 	}
-	a := g.answer(g.corr)
+	a := g.answer(g.number)
 	return fmt.Sprintf("%s%s %s", a.Reply.Outcome, a.Reply.Code, a.Reply.Payload)
 }
 
@@ -103,7 +103,7 @@ func TestStatesMove(t *testing.T) {
 	move(t, b, a, e+1, e+2)
 	ga.wantHit(e+2, "x", "ok 5")
 	ga.wantHit(e+2, "y", "ok 2")
-	for _, want := range []string{"roost_region_states_given_total 2\n", "roost_region_states_fetched_total 2\n"} {
+	for _, want := range []string{`roost_region_states_given_total{roost_cluster="dev"} 2` + "\n", `roost_region_states_fetched_total{roost_cluster="dev"} 2` + "\n"} {
 		await(t, want, func() bool { return strings.Contains(a.get("/metrics"), want) })
 	}
 
@@ -114,7 +114,7 @@ func TestStatesMove(t *testing.T) {
 	gc := c.dial()
 	gc.wantHit(e+3, "x", "ok 1")
 	await(t, "the loss is counted", func() bool {
-		return strings.Contains(c.get("/metrics"), `roost_entity_states_lost_total{roost_entity_type="Visits",roost_reason="unread"`)
+		return strings.Contains(c.get("/metrics"), `roost_entity_states_lost_total{roost_cluster="dev",roost_entity_type="Visits",roost_reason="unread"} 1`)
 	})
 
 	// A process that has ended has kept nothing.

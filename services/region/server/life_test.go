@@ -3,6 +3,7 @@ package server
 import (
 	"database/sql"
 	"errors"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -160,7 +161,7 @@ func TestHungTurnIsCancelledAtHandOff(t *testing.T) {
 	g := r.dial()
 	hung := g.send(e, "a", "Hang", "")
 	after := g.send(e, "a", "Get", "")
-	await(t, "the turn runs", func() bool { return strings.Contains(r.get("/metrics"), "roost_region_buffer_messages") })
+	await(t, "the turn runs", func() bool { return strings.Contains(r.get("/metrics"), "roost_region_commands_unanswered") })
 	index := shardingtest.ShardOf("a", shards)
 	if err := r.order(control.HandOff{Term: 1, Shard: counterShard(index), Epoch: e + sharding.Epoch(index)}); err != nil {
 		t.Fatal(err)
@@ -168,6 +169,35 @@ func TestHungTurnIsCancelledAtHandOff(t *testing.T) {
 	for _, c := range []uint64{hung, after} {
 		if a := g.answer(c); a.NotMine == nil {
 			t.Errorf("command %d: %+v", c, a)
+		}
+	}
+	g.client.Close()
+	r.end()
+}
+
+// TestHungTurnHarmsNobody: while turns of a shard hang, other entities of the shard are served, and
+// the process counts as alive and ready.
+func TestHungTurnHarmsNobody(t *testing.T) {
+	noneLeft(t)
+	f := newFake(t)
+	r := start(t, f, "memory:", func(c *Config) {
+		c.DrainTimeout, c.LeaveTimeout, c.StalledAfter = 50*time.Millisecond, time.Second, 50*time.Millisecond
+	})
+	e := r.host(1)
+	g := r.dial()
+	for i := range 50 {
+		g.send(e, fmt.Sprintf("h%d", i), "Hang", "")
+	}
+	for i := range 50 {
+		g.want(g.answer(g.send(e, fmt.Sprintf("a%d", i), "Get", "")), sharding.OK, "0")
+	}
+	for range 3 { // the second and the third question would find a loop that stands still
+		live := r.get("/livez?verbose")
+		if !strings.Contains(live, "[+] control loop\n[+] shard core 0\n") || !strings.HasSuffix(live, "ok\n") {
+			t.Errorf("livez is %s", live)
+		}
+		if ready := r.get("/readyz"); ready != "ok\n" {
+			t.Errorf("readyz is %s", ready)
 		}
 	}
 	g.client.Close()

@@ -181,7 +181,7 @@ func (s *shardLoop) takeIn() (commands int) {
 		a := &some[i]
 		env := &a.cmd.Envelope
 		in := region.Command{Epoch: a.cmd.Epoch, Env: env, Request: s.callers.add(caller{
-			to: a.to, corr: a.cmd.Corr, arrived: a.at, entity: env.Entity, command: env.Command, trace: env.Trace,
+			to: a.to, number: a.cmd.Number, arrived: a.at, entity: env.Entity, command: env.Command, trace: env.Trace,
 			tell: env.Tell && !env.Keyed, ticket: a.ticket,
 		})}
 		if a.refused != nil {
@@ -262,7 +262,7 @@ func (s *shardLoop) perform() {
 			s.gave(o)
 		case region.ReadWakes:
 			s.readWakes(o.Read)
-		case region.ReadDeleted:
+		case region.ReadPurges:
 			s.readDeleted(o.Read)
 		case region.Purge:
 			s.purge(o.Purge)
@@ -310,7 +310,7 @@ func (s *shardLoop) performOther(o turn.Output) {
 		s.cancel(o)
 	case turn.Snapshot:
 		s.snapshot(o)
-	case turn.TellDone:
-		s.told(&o)
+	case turn.UnwatchedDone:
+		s.unwatchedDone(&o)
 	}
 }

@@ -55,7 +55,7 @@ func (a *answers) SendBatch(as []link.Answer) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, x := range as {
-		a.got[x.Corr] = x
+		a.got[x.Number] = x
 	}
 	return nil
 }
@@ -73,11 +73,11 @@ func (a *answers) count() int {
 }
 
 // want fails unless these and no others were answered since the last call.
-func (a *answers) want(t *testing.T, corrs ...uint64) {
+func (a *answers) want(t *testing.T, numbers ...uint64) {
 	t.Helper()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, c := range corrs {
+	for _, c := range numbers {
 		if x, ok := a.got[c]; !ok || x.Reply.Outcome != sharding.OK {
 			t.Errorf("command %d: %+v", c, x)
 		}
@@ -157,9 +157,9 @@ func runTypes(t *testing.T, c RunnerConfig, types ...entity.Definition) *Runner 
 	return s
 }
 
-func knock(corr uint64, id sharding.EntityID, command string) link.Command {
+func knock(number uint64, id sharding.EntityID, command string) link.Command {
 	return link.Command{
-		Corr: corr, Epoch: sharding.MakeEpoch(1, shardingtest.ShardOf(id, 4)+1),
+		Number: number, Epoch: sharding.MakeEpoch(1, shardingtest.ShardOf(id, 4)+1),
 		Envelope: sharding.Envelope{Entity: sharding.Entity{Type: "Door", ID: id}, Command: command, ID: sharding.CommandID(id), Payload: []byte("{}")},
 	}
 }
@@ -203,17 +203,17 @@ func TestManySlowTurnsBesideEachOther(t *testing.T) {
 		s, g := runDoors(t, cores)
 		a := &answers{got: map[uint64]link.Answer{}}
 		var cmds []link.Command
-		var corrs []uint64
+		var numbers []uint64
 		for i := range uint64(50) {
-			cmds, corrs = append(cmds, knock(i, sharding.EntityID(rune('A'+i)), "Pass")), append(corrs, i)
+			cmds, numbers = append(cmds, knock(i, sharding.EntityID(rune('A'+i)), "Pass")), append(numbers, i)
 		}
 		s.Submit(a, cmds)
-		for range corrs {
+		for range numbers {
 			soon(t, g.waiting) // all of them are under way
 		}
 		close(g.open)
 		synctest.Wait()
-		a.want(t, corrs...)
+		a.want(t, numbers...)
 	})
 }
 
@@ -240,14 +240,14 @@ func TestOneReaderFeedsAllCores(t *testing.T) {
 		a := &answers{got: map[uint64]link.Answer{}}
 		seen := map[int]bool{}
 		var cmds []link.Command
-		var corrs []uint64
+		var numbers []uint64
 		const entities, rounds = 12, 5
 		for round := range uint64(rounds) {
 			for e := range uint64(entities) {
 				c := knock(round*entities+e, sharding.EntityID(rune('a'+e)), "Knock")
-				c.Envelope.ID = sharding.CommandID(fmt.Sprint(c.Corr))
+				c.Envelope.ID = sharding.CommandID(fmt.Sprint(c.Number))
 				seen[s.coreOf(c.Envelope.Entity)] = true
-				cmds, corrs = append(cmds, c), append(corrs, c.Corr)
+				cmds, numbers = append(cmds, c), append(numbers, c.Number)
 			}
 		}
 		if len(seen) != 3 {
@@ -268,7 +268,7 @@ func TestOneReaderFeedsAllCores(t *testing.T) {
 			}
 		}
 		a.mu.Unlock()
-		a.want(t, corrs...)
+		a.want(t, numbers...)
 		close(g.open)
 		synctest.Wait()
 		a.want(t, 1000)
@@ -293,16 +293,16 @@ func TestLimitsAreOfAllCores(t *testing.T) {
 			}
 		}
 		wait := map[sharding.EntityID]bool{}
-		corr := uint64(0)
+		number := uint64(0)
 		for range 3 * total {
 			for _, id := range ids {
 				if wait[id] {
 					continue
 				}
-				corr++
-				s.Submit(a, []link.Command{knock(corr, id, "Pass")})
+				number++
+				s.Submit(a, []link.Command{knock(number, id, "Pass")})
 				synctest.Wait()
-				if _, refused := a.got[corr]; refused {
+				if _, refused := a.got[number]; refused {
 					break
 				}
 				wait[id] = true

@@ -131,9 +131,7 @@ func (g *typeGauges) observe(o metric.Observer, stats []turn.TypeStats) {
 		if st.Limit > 0 {
 			o.ObserveInt64(g.limit, int64(st.Limit), metric.WithAttributes(typ))
 		}
-		if st.Bytes > 0 {
-			o.ObserveInt64(g.bytes, int64(st.Bytes), metric.WithAttributes(typ))
-		}
+		o.ObserveInt64(g.bytes, int64(st.Bytes), metric.WithAttributes(typ))
 		p := &st.Passivations
 		for reason, n := range map[string]uint64{"idle": p.Idle, "limit": p.Limit, "memory": p.Memory, "asked": p.Asked} { // order-free: series
 			o.ObserveInt64(g.passivations, int64(n), metric.WithAttributes(typ, attribute.String("roost.reason", reason)))

@@ -14,7 +14,7 @@ func (s *shardLoop) readDeleted(o purge.Read) {
 		if err != nil {
 			s.log.Warn("which deleted entities can be removed cannot be read; they are removed later", "error", err)
 		}
-		s.put(item{in: region.DeletedRead{Page: reads.DeletedPage(o, page, err)}})
+		s.put(item{in: region.PurgesRead{Page: reads.DeletedPage(o, page, err)}})
 	}}})
 }
 

@@ -127,7 +127,7 @@ type gatewayEnd struct {
 	link    *link.Link
 	reads   chan struct{} // closed: it may
 	answers chan link.Answer
-	corr    uint64
+	number  uint64
 	timeout time.Duration // of commands; 0: none
 }
 
@@ -140,9 +140,10 @@ func (s *site) dial(t *testing.T, uid sharding.NodeUID, reads bool) *gatewayEnd 
 	cfg := link.DefaultConfig()
 	cfg.Cluster, cfg.Self, cfg.Lanes = "test", sharding.NodeID{UID: uid}, 1
 	up := make(chan *link.Link, 16)
+	down := sync.OnceFunc(func() { close(g.answers) }) // the client connects again, and may be cut off again
 	client, err := link.NewClient(cfg, s.node, link.Events{
 		Up:     func(l *link.Link) { up <- l },
-		Down:   func(*link.Link, link.Down) { close(g.answers) },
+		Down:   func(*link.Link, link.Down) { down() },
 		Failed: func(error, bool) {},
 		Answers: func(_ *link.Link, as []link.Answer) {
 			<-g.reads
@@ -170,15 +171,15 @@ func (s *site) dial(t *testing.T, uid sharding.NodeUID, reads bool) *gatewayEnd 
 func (g *gatewayEnd) ask(count int, command string, n int) {
 	g.t.Helper()
 	for i := range count {
-		g.corr++
+		g.number++
 		id := sharding.EntityID(fmt.Sprintf("b%d", i))
 		shard := shardingtest.ShardOf(id, g.shards)
 		var deadline time.Time
 		if g.timeout > 0 {
 			deadline = time.Now().Add(g.timeout)
 		}
-		if err := g.link.Queue(shard, &link.Command{Corr: g.corr, Epoch: sharding.MakeEpoch(1, 1), Envelope: sharding.Envelope{
-			Entity: sharding.Entity{Type: "Blob", ID: id}, Command: command, ID: sharding.CommandID(fmt.Sprintf("c%d", g.corr)),
+		if err := g.link.Queue(shard, &link.Command{Number: g.number, Epoch: sharding.MakeEpoch(1, 1), Envelope: sharding.Envelope{
+			Entity: sharding.Entity{Type: "Blob", ID: id}, Command: command, ID: sharding.CommandID(fmt.Sprintf("c%d", g.number)),
 			Payload: fmt.Append(nil, n), Deadline: deadline,
 		}}); err != nil {
 			g.t.Fatal(err)
@@ -276,18 +277,18 @@ func TestSmallCommandsPass(t *testing.T) {
 	silent.ask(30, "Fill", 1_000_000)
 	await(t, "large ones wait", func() bool { return s.waitForRoom() > 0 })
 	for range 10 {
-		silent.corr++
-		if err := silent.link.Queue(0, &link.Command{Corr: silent.corr, Epoch: sharding.MakeEpoch(1, 1), Envelope: sharding.Envelope{
-			Entity: sharding.Entity{Type: "Blob", ID: "small"}, Command: "Note", ID: sharding.CommandID(fmt.Sprint(silent.corr)), Payload: []byte("1"),
+		silent.number++
+		if err := silent.link.Queue(0, &link.Command{Number: silent.number, Epoch: sharding.MakeEpoch(1, 1), Envelope: sharding.Envelope{
+			Entity: sharding.Entity{Type: "Blob", ID: "small"}, Command: "Note", ID: sharding.CommandID(fmt.Sprint(silent.number)), Payload: []byte("1"),
 		}}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	silent.link.Flush()
 	await(t, "small ones run", func() bool {
-		reader.corr++
-		if err := reader.link.Send(0, &link.Command{Corr: reader.corr, Epoch: sharding.MakeEpoch(1, 1), Envelope: sharding.Envelope{
-			Entity: sharding.Entity{Type: "Blob", ID: "small"}, Command: "Note", ID: sharding.CommandID(fmt.Sprint("r", reader.corr)), Payload: []byte("0"),
+		reader.number++
+		if err := reader.link.Send(0, &link.Command{Number: reader.number, Epoch: sharding.MakeEpoch(1, 1), Envelope: sharding.Envelope{
+			Entity: sharding.Entity{Type: "Blob", ID: "small"}, Command: "Note", ID: sharding.CommandID(fmt.Sprint("r", reader.number)), Payload: []byte("0"),
 		}}); err != nil {
 			t.Fatal(err)
 		}
@@ -309,9 +310,9 @@ func TestAHungEntityLeavesRoom(t *testing.T) {
 	shard := shardingtest.ShardOf("hung", g.shards)
 	const hung = 200 // of an unknown kind: 64 KiB are expected for each
 	for range hung {
-		g.corr++
-		if err := g.link.Queue(shard, &link.Command{Corr: g.corr, Epoch: sharding.MakeEpoch(1, 1), Envelope: sharding.Envelope{
-			Entity: sharding.Entity{Type: "Blob", ID: "hung"}, Command: "Hang", ID: sharding.CommandID(fmt.Sprint(g.corr)), Payload: []byte("1"),
+		g.number++
+		if err := g.link.Queue(shard, &link.Command{Number: g.number, Epoch: sharding.MakeEpoch(1, 1), Envelope: sharding.Envelope{
+			Entity: sharding.Entity{Type: "Blob", ID: "hung"}, Command: "Hang", ID: sharding.CommandID(fmt.Sprint(g.number)), Payload: []byte("1"),
 		}}); err != nil {
 			t.Fatal(err)
 		}

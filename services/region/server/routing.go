@@ -73,7 +73,7 @@ func (s *Runner) Route(env sharding.Envelope, readOnly bool, done func(sharding.
 
 // checkRouted refuses what no region would take: nobody checks a command that stays here.
 func checkRouted(env *sharding.Envelope) error {
-	if err := env.CheckInside(); err != nil {
+	if err := env.CheckFromPeer(); err != nil {
 		return err
 	}
 	if n := len(env.Payload); n > sharding.MaxPayload {
@@ -108,7 +108,9 @@ func (r *routing) start() bool {
 }
 
 // feed passes on what the route table has gained.
-func (r *routing) feed(o region.Feed) { r.loop.Put(router.Table{Delta: o.Delta, Active: o.Active}) }
+func (r *routing) feed(o region.Feed) {
+	r.loop.Put(router.TableChange{Delta: o.Delta, Active: o.Active})
+}
 
 // end answers what is outstanding. Nothing is routed any more.
 func (r *routing) end() {

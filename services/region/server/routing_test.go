@@ -95,9 +95,9 @@ func TestRoute(t *testing.T) {
 			t.Error("a region that routes nothing runs a router")
 		}
 		a := &answers{got: map[uint64]link.Answer{}}
-		have := func(corr uint64, id, other string) link.Command {
-			c := knock(corr, sharding.EntityID(id), "Have")
-			c.Envelope.Entity.Type, c.Envelope.ID, c.Envelope.Payload = "Bell", sharding.CommandID(fmt.Sprint(corr)), fmt.Appendf(nil, "%q", other)
+		have := func(number uint64, id, other string) link.Command {
+			c := knock(number, sharding.EntityID(id), "Have")
+			c.Envelope.Entity.Type, c.Envelope.ID, c.Envelope.Payload = "Bell", sharding.CommandID(fmt.Sprint(number)), fmt.Appendf(nil, "%q", other)
 			return c
 		}
 		tw.r.Submit(a, []link.Command{have(1, "a", "b"), have(2, "c", "b"), have(3, "d", "e")})
@@ -160,11 +160,11 @@ func TestRouteIntoAFullInbox(t *testing.T) {
 		}
 		a := &answers{got: map[uint64]link.Answer{}}
 		var cmds []link.Command
-		var corrs []uint64
+		var numbers []uint64
 		for i := range uint64(20) {
 			c := knock(i, sharding.EntityID(rune('a'+i)), "Ring")
 			c.Envelope.Entity.Type, c.Envelope.ID = "Bell", sharding.CommandID(fmt.Sprint(i))
-			cmds, corrs = append(cmds, c), append(corrs, i)
+			cmds, numbers = append(cmds, c), append(numbers, i)
 		}
 		var submitted sync.WaitGroup
 		submitted.Go(func() { tw.r.Submit(a, cmds) })
@@ -195,7 +195,7 @@ func TestRouteIntoAFullInbox(t *testing.T) {
 				t.Errorf("%+v", r)
 			}
 		}
-		a.want(t, corrs...)
+		a.want(t, numbers...)
 	})
 }
 

@@ -1,10 +1,13 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/metric"
@@ -16,6 +19,7 @@ import (
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/loop"
 	"github.com/roost-cluster/roost/libs/node"
+	"github.com/roost-cluster/roost/libs/node/auth"
 	"github.com/roost-cluster/roost/libs/node/histogram"
 	"github.com/roost-cluster/roost/libs/replies"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -39,7 +43,11 @@ type RunnerConfig struct {
 	// Failures is how many lines per second failures of entities write into the
 	// log.
 	Failures int
-	Log      *slog.Logger
+	// Suspects notes the turns that run; nil: nothing is noted.
+	Suspects *suspects
+	// Policy says who may send which commands; nil: everybody may send all.
+	Policy *auth.PolicyFile
+	Log    *slog.Logger
 	// Tracers, Meters and Histograms receive the runner's telemetry; nil: none is made.
 	Tracers    trace.TracerProvider
 	Meters     metric.MeterProvider
@@ -77,6 +85,7 @@ type shared struct {
 	lookupTimeout time.Duration
 	descs         []turn.Type
 	types         map[sharding.EntityType]entity.Definition
+	trying        atomic.Bool // an entity is read for an operator
 	// commands has the known commands by type and name, for metrics and for the inbox.
 	commands  map[sharding.EntityType]map[string]*replies.SizeEstimate
 	paces     map[sharding.EntityType]*paces
@@ -85,6 +94,8 @@ type shared struct {
 	// lostLogged has what was logged about states that did not move: each lostState once.
 	lostLogged sync.Map
 	fetch      func(context.Context, region.FetchKept) ([]turn.Kept, error)
+	policy     *auth.PolicyFile // nil: everything is allowed
+	suspects   *suspects
 
 	ctx context.Context // of all turns
 	end context.CancelFunc
@@ -101,7 +112,7 @@ type shared struct {
 func NewRunner(c RunnerConfig) (*Runner, error) {
 	s := &Runner{shared: &shared{
 		log: c.Log, self: c.Self, name: c.Name, stopTimeout: c.StopTimeout,
-		failures: failures{limit: c.Failures}, fetch: c.Fetch,
+		failures: failures{limit: c.Failures}, fetch: c.Fetch, policy: c.Policy, suspects: cmp.Or(c.Suspects, newSuspects()),
 		types:    map[sharding.EntityType]entity.Definition{},
 		commands: map[sharding.EntityType]map[string]*replies.SizeEstimate{},
 		paces:    map[sharding.EntityType]*paces{},
@@ -192,9 +203,18 @@ func (s *Runner) Run() {
 	}
 }
 
+// loops adds the control loop and the loops of the shard cores to the node's liveness.
+func (s *Runner) loops(n *node.Node) {
+	n.Loop("control loop", s.ctx.Done(), s.control.do)
+	for _, l := range s.shards {
+		n.Loop(fmt.Sprintf("shard core %d", l.index), s.ctx.Done(), func(f func()) { l.put(item{do: f}) })
+	}
+}
+
 func (s *Runner) tick() {
 	s.inbox.refresh() // the cores take in with the tick what has entered
 	s.control.step(region.Tick{})
+	s.suspects.box.Alive(time.Now())
 	s.lookAtHeap()
 	s.lookAtProcess()
 	for _, l := range s.shards {
@@ -211,13 +231,13 @@ func (s *Runner) wakeCores(c cores) {
 
 // Submit hands commands over. It waits while the runner has too much to take in, or no room
 // even to refuse a command. After Submit the caller may reuse the slice, but not the memory
-// to which its elements point. Each command gets one answer, with its Corr, sent to to.
+// to which its elements point. Each command gets one answer, with its Number, sent to to.
 func (s *Runner) Submit(to Sink, cmds []link.Command) { s.wakeCores(s.arrive(to, cmds)) }
 
 // arrive puts commands into the inbox, and returns the cores that have new inputs. If it has
 // to wait, those cores are woken first.
 func (s *Runner) arrive(to Sink, cmds []link.Command) cores {
-	return s.inbox.arrive(to, cmds, s.malformed(cmds), func(c cores) {
+	return s.inbox.arrive(to, cmds, s.refusals(cmds), func(c cores) {
 		to.Waiting()
 		s.wakeCores(c)
 	})

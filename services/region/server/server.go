@@ -30,8 +30,10 @@ import (
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/loop"
 	"github.com/roost-cluster/roost/libs/node"
+	"github.com/roost-cluster/roost/libs/node/auth"
 	"github.com/roost-cluster/roost/libs/node/controlrpc"
 	"github.com/roost-cluster/roost/libs/node/member"
+	"github.com/roost-cluster/roost/libs/node/observe"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
@@ -78,6 +80,7 @@ type Server struct {
 	links  *link.Server
 	// generation is that of the journal, 0 until it is open.
 	generation atomic.Uint64
+	opened     atomic.Pointer[journal.Journal] // nil until it is open
 	client     *controlrpc.Client
 	kept       *keptClient
 	outbox     *controlrpc.Outbox
@@ -113,12 +116,22 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 	}
 	routes := cfg.router()
 	routes.Seed = rand.Uint64() // regions do not send again at the same moments
+	policy, err := auth.OpenPolicy(cfg.Policy, func(err error) {
+		s.log.Error("the old policy stays in effect, because the new one cannot be used", "error", err)
+	})
+	if err != nil {
+		return nil, err
+	}
+	suspects := newSuspects()
+	crash := suspects.openBox(cfg, s.self, s.name, s.log)
 	if s.runner, err = NewRunner(RunnerConfig{
-		Self: s.self, Name: s.name, Types: s.hosted,
+		Suspects: suspects,
+		Policy:   policy,
+		Self:     s.self, Name: s.name, Types: s.hosted,
 		Inbox: cfg.Inbox, StopTimeout: cfg.StopTimeout, Failures: cfg.Failures, Log: s.log,
 		Tracers: n.TracerProvider(), Meters: n.MeterProvider(), Histograms: n.Histograms(),
 		Core: func(core *region.Config) {
-			core.Turn.HeapBytes = heapBytes(cfg.HeapShare)
+			core.Turn.HeapBytes, core.Crash = heapBytes(cfg.HeapShare), crash
 			for i := range core.Turn.Types {
 				core.Turn.Types[i].Passivation = strategies[core.Turn.Types[i].Desc.Type]
 			}
@@ -139,7 +152,7 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 			core.Purge.Rate, core.Purge.Interval = cfg.PurgeRate, cfg.PurgeInterval
 			core.JournalPatience, core.JournalRecovery = cfg.JournalPatience, cfg.JournalRecovery
 			if cfg.JournalPatience > 0 { // short patience asks more often
-				core.JournalProbe = min(core.JournalProbe, cfg.JournalPatience/2)
+				core.JournalTestAfter = min(core.JournalTestAfter, cfg.JournalPatience/2)
 			}
 			if core.FitShardCores(); core.ShardCores < cfg.ShardCores {
 				s.log.Info("the region's limits are too small to be divided among region.shard_cores; there are fewer", "shard_cores", core.ShardCores,
@@ -167,10 +180,11 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 	if err := s.join(n); err != nil {
 		return nil, err
 	}
-	n.Handle(link.Path, s.links)
-	n.Handle(keptPath, giver{s})
-	n.Handle(inspectionv1.InspectionPathPrefix, inspectionv1.NewInspectionServer(newInspection(s)))
-	n.Handle(controlrpc.PathPrefix, controlrpc.Handler(cfg.ClusterName, s.self, control.Region, receiver{s}, s.log))
+	n.HandlePeers(link.Path, control.Gateway|control.Region|control.Coordinator, s.links)
+	n.HandlePeers(keptPath, control.Region, giver{s})
+	n.HandlePeers(inspectionv1.InspectionPathPrefix, control.Coordinator, inspectionv1.NewInspectionServer(newInspection(s)))
+	n.HandlePeers(inspectionv1.ObserverPathPrefix, control.Coordinator|control.Gateway, inspectionv1.NewObserverServer(observe.NewObserver(cfg.ClusterName, s.self, s.observe, func() *inspectionv1.Process { return s.describe(n) })))
+	n.HandlePeers(controlrpc.PathPrefix, control.Gateway|control.Region|control.Coordinator, controlrpc.Handler(cfg.ClusterName, s.self, control.Region, receiver{s}, s.log))
 	s.stages(n)
 	n.Reread([]string{"region.passivation"}, func() node.Configured { return new(DefaultConfig()) },
 		func(c node.Configured) error { return s.reread(c.(*Config), types) })
@@ -295,13 +309,16 @@ func (s *Server) stages(n *node.Node) {
 				return nil
 			}
 		},
-		Stop: func(context.Context) error { return s.runner.journal.Close() },
+		Stop: func(context.Context) error {
+			return errors.Join(s.runner.journal.Close(), s.runner.suspects.box.Close())
+		},
 	})
 	var running sync.WaitGroup
 	n.Stage(node.Stage{
 		Name: "loop",
 		Start: func(context.Context) error {
 			running.Go(s.runner.Run)
+			s.runner.loops(n)
 			n.Ready("region", func(ctx context.Context) error { return s.inspect(ctx, s.readiness) })
 			n.Ready("journal", func(ctx context.Context) error { return s.inspect(ctx, s.journalReadiness) })
 			return nil
@@ -339,6 +356,7 @@ func (s *Server) openJournal(ctx context.Context) error {
 	jc.DedupeAge = s.cfg.DedupeAge
 	s.runner.journal, err = journalopen.Journal(ctx, s.cfg.Journal, d, jc, s.runner.journalObserver(), s.log)
 	if err == nil {
+		s.opened.Store(s.runner.journal)
 		s.generation.Store(uint64(s.runner.journal.Generation()))
 	}
 	return err
@@ -375,7 +393,7 @@ var errBrokenJournal = errors.New("the journal is broken: no shard can be handed
 
 // inspect runs a check between two steps of the core.
 func (s *Server) inspect(ctx context.Context, check func() error) error {
-	return loop.Ask(ctx, s.runner.ctx.Done(), func(f func()) error { s.runner.control.do(f); return nil }, check)
+	return loop.Do(ctx, s.runner.ctx.Done(), func(f func()) error { s.runner.control.do(f); return nil }, check)
 }
 
 // readiness reports whether commands would be served here, and whether a platform may go

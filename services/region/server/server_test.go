@@ -376,11 +376,12 @@ func (r *running) host(counter uint32) sharding.Epoch {
 
 // gateway is the other end of a link.
 type gateway struct {
-	t      *testing.T
-	client *link.Client
-	up     chan *link.Link
-	link   *link.Link
-	corr   uint64
+	principal string // of the commands
+	t         *testing.T
+	client    *link.Client
+	up        chan *link.Link
+	link      *link.Link
+	number    uint64
 
 	mu      sync.Mutex
 	answers map[uint64]link.Answer
@@ -398,10 +399,10 @@ func (r *running) dial() *gateway {
 			g.mu.Lock()
 			defer g.mu.Unlock()
 			for _, a := range as {
-				if _, twice := g.answers[a.Corr]; twice {
-					r.t.Errorf("command %d is answered twice", a.Corr)
+				if _, twice := g.answers[a.Number]; twice {
+					r.t.Errorf("command %d is answered twice", a.Number)
 				}
-				g.answers[a.Corr] = a
+				g.answers[a.Number] = a
 			}
 		},
 	})
@@ -427,27 +428,28 @@ func (g *gateway) keyed(e sharding.Epoch, id, command, key, payload string) link
 
 func (g *gateway) post(e sharding.Epoch, id, command, key, payload string) uint64 {
 	g.t.Helper()
-	g.corr++
+	g.number++
 	index := shardingtest.ShardOf(sharding.EntityID(id), shards)
 	env := sharding.Envelope{
-		Entity: sharding.Entity{Type: "Counter", ID: sharding.EntityID(id)}, Command: command, ID: sharding.CommandID(key),
+		Principal: g.principal,
+		Entity:    sharding.Entity{Type: "Counter", ID: sharding.EntityID(id)}, Command: command, ID: sharding.CommandID(key),
 		Keyed: key != "", Payload: []byte(payload), Deadline: time.Now().Add(time.Minute),
 	}
 	if key == "" {
-		env.ID = sharding.CommandID(fmt.Sprint("unkeyed-", g.corr))
+		env.ID = sharding.CommandID(fmt.Sprint("unkeyed-", g.number))
 	}
-	if err := g.link.Send(index, &link.Command{Corr: g.corr, Epoch: e + sharding.Epoch(index), Envelope: env}); err != nil {
+	if err := g.link.Send(index, &link.Command{Number: g.number, Epoch: e + sharding.Epoch(index), Envelope: env}); err != nil {
 		g.t.Fatal(err)
 	}
-	return g.corr
+	return g.number
 }
 
-func (g *gateway) answer(corr uint64) (a link.Answer) {
+func (g *gateway) answer(number uint64) (a link.Answer) {
 	g.t.Helper()
-	await(g.t, fmt.Sprintf("answer %d", corr), func() (ok bool) {
+	await(g.t, fmt.Sprintf("answer %d", number), func() (ok bool) {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		a, ok = g.answers[corr]
+		a, ok = g.answers[number]
 		return ok
 	})
 	return a

@@ -45,6 +45,8 @@ type telemetry struct {
 	rebuilt metric.Int64Counter
 	// damaged counts operations that failed because their stored data are damaged.
 	damaged metric.Int64Counter
+	// notCommitted counts group commits that failed.
+	notCommitted metric.Int64Counter
 	// statesLost counts states of volatile entities that did not move with their shard.
 	statesLost metric.Int64Counter
 	// dropped counts reports that the region dropped because the queue of reports to the coordinator
@@ -64,28 +66,33 @@ func (s *shared) instrument(tp trace.TracerProvider, mp metric.MeterProvider, hi
 	byType := func(h *histogram.Histogram) map[sharding.EntityType]*histogram.Series {
 		m := map[sharding.EntityType]*histogram.Series{}
 		for typ := range s.types { // order-free: fills a map
-			m[typ] = h.With(typeAttribute(typ))
+			m[typ] = h.With(typeAttribute(typ)).Declare()
 		}
 		return m
 	}
 	t.command = seconds("roost.entity.command.duration", "time from the arrival of a command in its region to the answer. For a tell, and for the command of a timer, the time to the end of its turn")
 	t.mailbox = seconds("roost.entity.mailbox.wait", "time from the arrival of a command in its region to the start of its turn")
-	t.commit = seconds("roost.journal.append.duration", "time that one group commit takes").With()
-	t.batch = number("roost.journal.batch.size", "{operation}", "number of operations in one group commit").With()
+	byType(t.mailbox)
+	t.commit = seconds("roost.journal.append.duration", "time that one group commit takes, also one that fails").With().Declare()
+	t.batch = number("roost.journal.batch.size", "{operation}", "number of operations in one group commit").With().Declare()
 	t.load = byType(seconds("roost.journal.replay.duration", "time that it takes to read one entity from the journal"))
-	t.replay = byType(number("roost.journal.replay.events", "{record}", "number of records that are replayed after the snapshot when one entity is read from the journal"))
+	t.replay = byType(number("roost.journal.replay.records", "{record}", "number of records that are replayed after the snapshot when one entity is read from the journal"))
 	t.reminder = byType(seconds("roost.region.reminders.lateness", "time from the due time of a reminder to its firing. Each attempt to run the command counts"))
 	meter := node.NewInstruments(mp.Meter(scope))
 	t.fenced = meter.Counter("roost.journal.fenced", "{operation}",
-		"operations that the journal refused because the shard belongs to another epoch: claims, appends, fence reads and snapshots")
+		"operations that the journal refused because the shard belongs to another epoch: claims, appends, fence reads and snapshots",
+		operation("claim"), operation("append"), operation("fence"), operation("snapshot"))
 	t.noSnapshot = meter.Counter("roost.entity.snapshot.failures", "{snapshot}",
 		"snapshots of entities that the region could not take or store, because they are too large, or because the journal has no room")
 	t.rebuilt = meter.Counter("roost.entity.snapshot.ignored", "{snapshot}",
 		"loads that replayed all events of an entity, because another version of its type had taken its snapshot")
 	t.damaged = meter.Counter("roost.journal.damaged", "{operation}",
-		"operations that failed because their stored data are damaged: loads, claims, appends, fence reads and snapshots")
+		"operations that failed because their stored data are damaged: loads, claims, appends, fence reads and snapshots",
+		operation("load"), operation("claim"), operation("append"), operation("fence"), operation("snapshot"))
+	t.notCommitted = meter.Counter("roost.journal.commits.failed", "{commit}",
+		"group commits that have failed, because the journal was not reachable, was full, or did not answer in time. Most are tried again")
 	t.statesLost = meter.Counter("roost.entity.states.lost", "{state}",
-		"states of entities that did not move with their shard, although their type is volatile with KeepOnMoves. These entities begin empty")
+		"states of entities that did not move with their shard, although their type is volatile with KeepOnMoves. These entities begin empty", s.lostSeries()...)
 	t.dropped = meter.Counter("roost.region.reports.dropped", "{report}",
 		"reports about shards that the region dropped, because too many reports to the coordinator were waiting. The coordinator asks again")
 	return meter.Err()
@@ -96,7 +103,7 @@ func (s *Runner) gauges(meter *node.Instruments) error {
 	shards := meter.Gauge("roost.region.shards", "{shard}", "shards that this region holds")
 	byType := newTypeGauges(meter)
 	loads := meter.Gauge("roost.entity.loads", "{load}", "loads of entities that have not ended, including abandoned loads")
-	waiting := meter.Gauge("roost.region.buffer.messages", "{message}", "commands that are delivered and not answered")
+	waiting := meter.Gauge("roost.region.commands.unanswered", "{command}", "commands that the region has received and not answered yet")
 	activations := meter.Count("roost.entity.activations", "{activation}", "entities that the region has brought to life")
 	unknown := meter.Count("roost.journal.unknown", "{append}", "appends whose outcome was unknown")
 	duplicates := meter.Count("roost.entity.duplicates", "{command}", "repeated commands that the region answered with a stored reply, or with the reply of the first command")
@@ -152,7 +159,7 @@ func (s *Runner) gauges(meter *node.Instruments) error {
 		o.ObserveInt64(started, int64(c.starts.Started))
 		o.ObserveInt64(startFailed, int64(c.starts.Failed))
 		o.ObserveInt64(startUnread, int64(c.starts.ReadsFailed))
-		o.ObserveInt64(soon, int64(wakeups.Rows))
+		o.ObserveInt64(soon, int64(wakeups.Wakes))
 		o.ObserveInt64(fired, int64(wakeups.Fired))
 		o.ObserveInt64(failed, int64(wakeups.Failed))
 		o.ObserveInt64(obsolete, int64(wakeups.Obsolete))
@@ -174,7 +181,7 @@ func (s *Runner) gauges(meter *node.Instruments) error {
 		o.ObserveInt64(unknown, int64(st.Unknown))
 		o.ObserveInt64(duplicates, int64(st.Duplicates))
 		o.ObserveInt64(abandoned, int64(st.Abandoned))
-		o.ObserveInt64(lost, int64(st.LostTells))
+		o.ObserveInt64(lost, int64(st.FailedUnwatched))
 		return nil
 	})
 }
@@ -250,10 +257,13 @@ func (s *shared) journalObserver() journal.Observer {
 		Batch: func(b journal.BatchStats) {
 			s.telemetry.commit.Record(b.Took.Seconds())
 			s.telemetry.batch.Record(float64(b.Ops))
+			if b.Err != nil {
+				s.telemetry.notCommitted.Add(s.ctx, 1)
+			}
 		},
 		Op: func(o journal.OpStats) {
 			switch {
-			case isProbe(&o.Op):
+			case isJournalTest(&o.Op):
 			case o.Result.Verdict == sharding.RefusedEpoch:
 				s.telemetry.fenced.Add(s.ctx, 1, operation(o.Op.Kind()))
 			case o.Result.Verdict == sharding.RefusedDamaged:
@@ -265,7 +275,7 @@ func (s *shared) journalObserver() journal.Observer {
 			case errors.Is(l.Err, journal.ErrCorrupt):
 				s.telemetry.damaged.Add(s.ctx, 1, operation("load"))
 			case l.Err == nil && !l.Request.LookupOnly:
-				typ := l.Request.Entity.Type // the type of probes and journal heartbeats has no series
+				typ := l.Request.Entity.Type // the type of journal tests and journal heartbeats has no series
 				s.telemetry.load[typ].Record(l.Took.Seconds())
 				s.telemetry.replay[typ].Record(float64(l.Records))
 			}

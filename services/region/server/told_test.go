@@ -12,17 +12,17 @@ import (
 func TestToldText(t *testing.T) {
 	wake := func(k sharding.WakeKind) sharding.WakeRef { return sharding.WakeRef{Kind: k, Name: "n"} }
 	for _, c := range []struct {
-		done       turn.TellDone
+		done       turn.UnwatchedDone
 		want, then string
 	}{
-		{turn.TellDone{}, "tell", "failed"},
-		{turn.TellDone{Timer: true}, "timer", "failed"},
-		{turn.TellDone{Wakeup: wake(sharding.ReminderWake), Again: true}, "reminder", "again"},
-		{turn.TellDone{Wakeup: wake(sharding.ReminderWake)}, "reminder", "refused"},
-		{turn.TellDone{Wakeup: wake(sharding.SendWake), Again: true}, "answer to a send", "again"},
-		{turn.TellDone{Wakeup: wake(sharding.SendWake)}, "answer to a send", "refused"},
+		{turn.UnwatchedDone{}, "tell", "failed"},
+		{turn.UnwatchedDone{Timer: true}, "timer", "failed"},
+		{turn.UnwatchedDone{Wakeup: wake(sharding.ReminderWake), Again: true}, "reminder", "again"},
+		{turn.UnwatchedDone{Wakeup: wake(sharding.ReminderWake)}, "reminder", "refused"},
+		{turn.UnwatchedDone{Wakeup: wake(sharding.SendWake), Again: true}, "answer to a send", "again"},
+		{turn.UnwatchedDone{Wakeup: wake(sharding.SendWake)}, "answer to a send", "refused"},
 	} {
-		if got := toldText(&c.done); !strings.Contains(got, c.want) || !strings.Contains(got, c.then) {
+		if got := unwatchedDoneText(&c.done); !strings.Contains(got, c.want) || !strings.Contains(got, c.then) {
 			t.Errorf("%+v: %q", c.done, got)
 		}
 	}

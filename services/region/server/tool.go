@@ -17,12 +17,12 @@ import (
 	"sync/atomic"
 	"syscall"
 	"text/tabwriter"
-	"time"
 
 	"github.com/roost-cluster/roost/libs/backendurl"
 	"github.com/roost-cluster/roost/libs/journal"
 	journalopen "github.com/roost-cluster/roost/libs/journal/open"
 	"github.com/roost-cluster/roost/libs/node"
+	"github.com/roost-cluster/roost/libs/node/progress"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/sdk/entity"
 	"github.com/roost-cluster/roost/services/region/server/stored"
@@ -205,10 +205,10 @@ func (t *tool) check(ctx context.Context, args, environ []string) (found bool, e
 		return false, err
 	}
 	defer func() { _ = r.Close() }() // it has written nothing
-	p := newProgress(t.err, "checked")
-	cfg.Progress = p.show
+	p := progress.New(t.err, "checked", progress.Plain)
+	cfg.Progress = func(done, total int) { p.Show(int64(done), int64(total)) }
 	report, err := stored.Check(ctx, r, t.types, cfg)
-	p.end()
+	p.End()
 	if ctx.Err() != nil {
 		err = errors.New("interrupted")
 	}
@@ -262,10 +262,10 @@ func (t *tool) drop(ctx context.Context, args, environ []string) (kept bool, err
 		defer func() { _ = j.Close() }() // all results are known
 		submit = j.Submit
 	}
-	p := newProgress(t.err, "done")
-	cfg.Progress = p.show
+	p := progress.New(t.err, "done", progress.Plain)
+	cfg.Progress = func(done, total int) { p.Show(int64(done), int64(total)) }
 	report, err := stored.DropSnapshots(ctx, r, t.types, sharding.Entity{Type: sharding.EntityType(typ), ID: sharding.EntityID(id)}, submit, cfg)
-	p.end()
+	p.End()
 	if ctx.Err() != nil {
 		err = errors.New("interrupted")
 	}
@@ -405,58 +405,5 @@ func writeProblem(b *strings.Builder, p *stored.Problem) {
 	}
 	if more := p.Entities - len(p.Examples); more > 0 {
 		fmt.Fprintf(b, "    and others: %d\n", more)
-	}
-}
-
-const (
-	barWidth = 30
-	// barEvery and lineEvery are the times between two states of a progress bar, and
-	// between two lines where there is no terminal.
-	barEvery  = 100 * time.Millisecond
-	lineEvery = 5 * time.Second
-)
-
-// progress shows how far a tool is: as a bar on a terminal, as lines elsewhere.
-type progress struct {
-	w        io.Writer
-	what     string
-	terminal bool
-	every    time.Duration
-	last     time.Time
-	drawn    bool // there is a bar on the terminal
-}
-
-func newProgress(w io.Writer, what string) *progress {
-	p := &progress{w: w, what: what, every: lineEvery, last: time.Now()}
-	if f, ok := w.(*os.File); ok {
-		info, err := f.Stat()
-		p.terminal = err == nil && info.Mode()&os.ModeCharDevice != 0
-	}
-	if p.terminal {
-		p.every = barEvery
-	}
-	return p
-}
-
-// show draws the state if it is time to. It is called by one goroutine at a time.
-func (p *progress) show(done, total int) {
-	now := time.Now()
-	if now.Sub(p.last) < p.every {
-		return
-	}
-	p.last = now
-	if !p.terminal {
-		fmt.Fprintf(p.w, "%s: %d of %d\n", p.what, done, total)
-		return
-	}
-	full := done * barWidth / max(total, 1)
-	fmt.Fprintf(p.w, "\r%s [%s%s] %d of %d", p.what, strings.Repeat("#", full), strings.Repeat(".", barWidth-full), done, total)
-	p.drawn = true
-}
-
-// end removes the bar.
-func (p *progress) end() {
-	if p.drawn {
-		fmt.Fprint(p.w, "\r\x1b[K")
 	}
 }

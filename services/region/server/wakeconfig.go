@@ -39,7 +39,7 @@ type ReminderConfig struct {
 func defaultRemember() RememberConfig {
 	d := wakeup.DefaultStartConfig()
 	return RememberConfig{
-		Strategy: string(d.Strategy), Frequency: d.Frequency, Number: d.Number, Limit: d.Limit, Held: d.Rows, Failing: d.Failing,
+		Strategy: string(d.Strategy), Frequency: d.Frequency, Number: d.Number, Limit: d.Limit, Held: d.Wakes, Failing: d.Failing,
 		BackOff: d.BackOff, BackOffMax: d.BackOffMax,
 	}
 }
@@ -47,7 +47,7 @@ func defaultRemember() RememberConfig {
 func defaultReminders() ReminderConfig {
 	d := wakeup.DefaultConfig()
 	return ReminderConfig{
-		Held: d.Rows, Failing: d.FailingRows, Blocked: d.BlockedRows, Firings: d.Firings, Page: d.Page, Entity: turn.DefaultConfig().RemindersPerEntity, Refresh: d.Refresh, Ahead: d.Ahead, RetryMin: d.RetryMin, RetryMax: d.RetryMax,
+		Held: d.Wakes, Failing: d.FailingWakes, Blocked: d.BlockedWakes, Firings: d.Firings, Page: d.Page, Entity: turn.DefaultConfig().RemindersPerEntity, Refresh: d.Refresh, Ahead: d.Ahead, RetryMin: d.RetryMin, RetryMax: d.RetryMax,
 	}
 }
 
@@ -59,13 +59,13 @@ func (c *Config) setWakeups(core *region.Config) {
 func (c *Config) starts() wakeup.StartConfig {
 	r, s := &c.Remember, wakeup.DefaultStartConfig()
 	s.Strategy, s.Frequency, s.Number, s.Limit = wakeup.Strategy(r.Strategy), r.Frequency, r.Number, r.Limit
-	s.Rows, s.Failing, s.BackOff, s.BackOffMax = r.Held, r.Failing, r.BackOff, r.BackOffMax
+	s.Wakes, s.Failing, s.BackOff, s.BackOffMax = r.Held, r.Failing, r.BackOff, r.BackOffMax
 	return s
 }
 
 func (c *Config) wakeups() wakeup.Config {
 	r, w := &c.Reminders, wakeup.DefaultConfig()
-	w.Rows, w.FailingRows, w.BlockedRows, w.Firings, w.Page = r.Held, r.Failing, r.Blocked, r.Firings, r.Page
+	w.Wakes, w.FailingWakes, w.BlockedWakes, w.Firings, w.Page = r.Held, r.Failing, r.Blocked, r.Firings, r.Page
 	w.Refresh, w.Ahead, w.RetryMin, w.RetryMax = r.Refresh, r.Ahead, r.RetryMin, r.RetryMax
 	return w
 }
@@ -85,10 +85,10 @@ func (c *Config) validateWakeups() error {
 	}
 	return errors.Join(append(errs,
 		named(starts.Validate(), "StartConfig.", "", "Strategy", "region.remember_strategy", "Frequency", "region.remember_frequency",
-			"Number", "region.remember_number", "Limit", "region.remember_limit", "Failing", "region.remember_failing", "Rows", "region.remember_held",
+			"Number", "region.remember_number", "Limit", "region.remember_limit", "Failing", "region.remember_failing", "Wakes", "region.remember_held",
 			"BackOffMax", "region.remember_backoff_max", "BackOff", "region.remember_backoff", "Page", "a page"),
-		named(wakeups.Validate(), "FailingRows", "region.reminders_failing", "BlockedRows", "region.reminders_blocked", "Firings", "region.reminders_firings", "Refresh", "region.reminders_refresh",
+		named(wakeups.Validate(), "FailingWakes", "region.reminders_failing", "BlockedWakes", "region.reminders_blocked", "Firings", "region.reminders_firings", "Refresh", "region.reminders_refresh",
 			"Ahead", "region.reminders_ahead", "RetryMin", "region.reminders_retry_min", "RetryMax", "region.reminders_retry_max",
-			"Rows", "region.reminders_held", "Page", "region.reminders_page"),
+			"Wakes", "region.reminders_held", "Page", "region.reminders_page"),
 	)...)
 }

@@ -26,7 +26,7 @@ func TestWakeupKeys(t *testing.T) {
 			t.Errorf("%q is not in: %v", key, err)
 		}
 	}
-	for _, field := range []string{"wakeup:", "Rows", "BackOff", "RetryM", "Refresh"} {
+	for _, field := range []string{"wakeup:", "Wakes", "BackOff", "RetryM", "Refresh"} {
 		if strings.Contains(err.Error(), field) {
 			t.Errorf("%s is in: %v", field, err)
 		}

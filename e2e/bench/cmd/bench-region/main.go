@@ -6,8 +6,17 @@
 package main
 
 import (
+	"os"
+	"strconv"
+
 	"github.com/roost-cluster/roost/e2e/bench/entities"
 	"github.com/roost-cluster/roost/services/region/server"
 )
 
-func main() { server.Main(entities.Types()...) }
+func main() {
+	shards := uint32(entities.Shards)
+	if n, err := strconv.ParseUint(os.Getenv(entities.ShardsVariable), 10, 32); err == nil {
+		shards = uint32(n)
+	}
+	server.Main(entities.Types(shards)...)
+}

@@ -8,6 +8,7 @@
 package main
 
 import (
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -176,6 +177,41 @@ func visitWith(next func() *entity.Handle[Visit, Count], changes bool) func(*Pee
 	}
 }
 
+// Bomb ends its process. It stores what it has done before that.
+type Bomb struct{ Count }
+
+// Tick does no harm.
+func (b *Bomb) Tick(ctx *entity.Ctx, _ struct{}) (Count, error) {
+	return b.persist(ctx, Done{What: "ticked", N: b.N})
+}
+
+// Exit ends the process without a word.
+func (b *Bomb) Exit(*entity.Ctx, struct{}) (Count, error) {
+	os.Exit(3)
+	return Count{}, nil
+}
+
+// Panic ends the process by a panic that no handler can recover from.
+func (b *Bomb) Panic(*entity.Ctx, struct{}) (Count, error) {
+	go panic("the bomb goes off")
+	time.Sleep(time.Second) // the process ends meanwhile
+	return Count{}, nil
+}
+
+// Fuse has itself exit by a reminder.
+func (b *Bomb) Fuse(ctx *entity.Ctx, _ struct{}) (Count, error) {
+	exit.Remind(ctx, time.Now(), "fuse", struct{}{})
+	return b.persist(ctx, Done{What: "lit", N: b.N})
+}
+
+// Mail has another bomb exit.
+func (b *Bomb) Mail(ctx *entity.Ctx, in Take) (Count, error) {
+	exit.Send(ctx, in.From, struct{}{})
+	return b.persist(ctx, Done{What: "mailed", N: b.N})
+}
+
+var exit = entity.Command[struct{}, Count]("Bomb", "Exit").Stored()
+
 var (
 	take  = entity.Command[Take, Count]("Peer", "Take").Stored()
 	visit = entity.Command[Visit, Count]("Peer", "Visit")
@@ -190,6 +226,15 @@ func alarms(name string, shards uint32) *entity.Type[Alarm] {
 		entity.On(ring, (*Alarm).Ring),
 		entity.On(entity.Command[struct{}, Count](name, "Get").ReadOnly(), func(a *Alarm, ctx *entity.Ctx, in struct{}) (Count, error) { return a.Get(ctx, in) }),
 	).Events(Done{}).SnapshotEvery(100).Shards(shards)
+}
+
+// orderRule keeps the orders of a customer together. A test that starts a region with another rule sets
+// the variable.
+func orderRule() entity.ShardRule {
+	if os.Getenv("LIVING_ORDERS_PART") != "" {
+		return entity.Part("/", 1)
+	}
+	return entity.Prefix("/")
 }
 
 func main() {
@@ -209,7 +254,14 @@ func main() {
 			entity.On(entity.Command[struct{}, Count]("Order", "Change"), func(c *Count, ctx *entity.Ctx, _ struct{}) (Count, error) {
 				return c.persist(ctx, Done{What: "changed", N: c.N})
 			}),
-		).Events(Done{}).ShardBy(entity.Prefix("/")).Shards(64),
+		).Events(Done{}).ShardBy(orderRule()).Shards(64),
+		entity.Define("Bomb", func(string) *Bomb { return &Bomb{} },
+			entity.On(entity.Command[struct{}, Count]("Bomb", "Tick"), (*Bomb).Tick),
+			entity.On(entity.Command[struct{}, Count]("Bomb", "Panic"), (*Bomb).Panic),
+			entity.On(entity.Command[struct{}, Count]("Bomb", "Fuse"), (*Bomb).Fuse),
+			entity.On(entity.Command[Take, Count]("Bomb", "Mail"), (*Bomb).Mail),
+			entity.On(exit, (*Bomb).Exit),
+		).Events(Done{}).Shards(16),
 		entity.Define("Peer", func(string) *Peer { return &Peer{} },
 			entity.On(entity.Command[Emit, Count]("Peer", "Emit"), (*Peer).Emit),
 			entity.On(take, (*Peer).Take),

@@ -1361,14 +1361,17 @@ func (x *Unreadable) GetLooked() bool {
 }
 
 type Shard struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Type          string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
-	Index         uint32                 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
-	Region        string                 `protobuf:"bytes,3,opt,name=region,proto3" json:"region,omitempty"` // name, or address while unknown
-	Addr          string                 `protobuf:"bytes,4,opt,name=addr,proto3" json:"addr,omitempty"`
-	Epoch         string                 `protobuf:"bytes,5,opt,name=epoch,proto3" json:"epoch,omitempty"` // term.counter
-	Phase         string                 `protobuf:"bytes,6,opt,name=phase,proto3" json:"phase,omitempty"`
-	Reason        string                 `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"` // why there is no owner: unreadable, or empty
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Type   string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
+	Index  uint32                 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
+	Region string                 `protobuf:"bytes,3,opt,name=region,proto3" json:"region,omitempty"` // name, or address while unknown
+	Addr   string                 `protobuf:"bytes,4,opt,name=addr,proto3" json:"addr,omitempty"`
+	Epoch  string                 `protobuf:"bytes,5,opt,name=epoch,proto3" json:"epoch,omitempty"` // term.counter
+	Phase  string                 `protobuf:"bytes,6,opt,name=phase,proto3" json:"phase,omitempty"`
+	Reason string                 `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"` // why there is no owner: unreadable, or empty
+	// Why the shard is there, or leaves while it is handing-off; the names are those of why.cause.
+	// Empty: it was never allocated, or what an earlier release has decided.
+	Cause         string `protobuf:"bytes,8,opt,name=cause,proto3" json:"cause,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1452,6 +1455,13 @@ func (x *Shard) GetReason() string {
 	return ""
 }
 
+func (x *Shard) GetCause() string {
+	if x != nil {
+		return x.Cause
+	}
+	return ""
+}
+
 type TypeSummary struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Type          string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
@@ -1460,6 +1470,7 @@ type TypeSummary struct {
 	Moving        uint32                 `protobuf:"varint,4,opt,name=moving,proto3" json:"moving,omitempty"`
 	Volatile      bool                   `protobuf:"varint,5,opt,name=volatile,proto3" json:"volatile,omitempty"`
 	ShardedBy     string                 `protobuf:"bytes,6,opt,name=sharded_by,json=shardedBy,proto3" json:"sharded_by,omitempty"` // what of an id is hashed, for people; empty: the whole id
+	Commands      []*TypeCommand         `protobuf:"bytes,7,rep,name=commands,proto3" json:"commands,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1536,6 +1547,66 @@ func (x *TypeSummary) GetShardedBy() string {
 	return ""
 }
 
+func (x *TypeSummary) GetCommands() []*TypeCommand {
+	if x != nil {
+		return x.Commands
+	}
+	return nil
+}
+
+// TypeCommand is a command of an entity type.
+type TypeCommand struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	ReadOnly      bool                   `protobuf:"varint,2,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TypeCommand) Reset() {
+	*x = TypeCommand{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TypeCommand) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TypeCommand) ProtoMessage() {}
+
+func (x *TypeCommand) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TypeCommand.ProtoReflect.Descriptor instead.
+func (*TypeCommand) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *TypeCommand) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *TypeCommand) GetReadOnly() bool {
+	if x != nil {
+		return x.ReadOnly
+	}
+	return false
+}
+
 type WhereRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Type          string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
@@ -1546,7 +1617,7 @@ type WhereRequest struct {
 
 func (x *WhereRequest) Reset() {
 	*x = WhereRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[19]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1558,7 +1629,7 @@ func (x *WhereRequest) String() string {
 func (*WhereRequest) ProtoMessage() {}
 
 func (x *WhereRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[19]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1571,7 +1642,7 @@ func (x *WhereRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhereRequest.ProtoReflect.Descriptor instead.
 func (*WhereRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{19}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *WhereRequest) GetType() string {
@@ -1598,7 +1669,7 @@ type WhereResponse struct {
 
 func (x *WhereResponse) Reset() {
 	*x = WhereResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[20]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1610,7 +1681,7 @@ func (x *WhereResponse) String() string {
 func (*WhereResponse) ProtoMessage() {}
 
 func (x *WhereResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[20]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1623,7 +1694,7 @@ func (x *WhereResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhereResponse.ProtoReflect.Descriptor instead.
 func (*WhereResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{20}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *WhereResponse) GetShard() *Shard {
@@ -1645,13 +1716,15 @@ type DrainRequest struct {
 	Region        string                 `protobuf:"bytes,1,opt,name=region,proto3" json:"region,omitempty"` // name or address
 	Resume        bool                   `protobuf:"varint,2,opt,name=resume,proto3" json:"resume,omitempty"`
 	DryRun        bool                   `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"` // only tell what there is to hand off
+	By            string                 `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`                        // who asks
+	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DrainRequest) Reset() {
 	*x = DrainRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[21]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1663,7 +1736,7 @@ func (x *DrainRequest) String() string {
 func (*DrainRequest) ProtoMessage() {}
 
 func (x *DrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[21]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1676,7 +1749,7 @@ func (x *DrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainRequest.ProtoReflect.Descriptor instead.
 func (*DrainRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{21}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *DrainRequest) GetRegion() string {
@@ -1700,17 +1773,36 @@ func (x *DrainRequest) GetDryRun() bool {
 	return false
 }
 
+func (x *DrainRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *DrainRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 type DrainResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Remaining     uint32                 `protobuf:"varint,1,opt,name=remaining,proto3" json:"remaining,omitempty"`
-	Stays         []*Unreadable          `protobuf:"bytes,2,rep,name=stays,proto3" json:"stays,omitempty"` // those of them that no other region can be given now
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Remaining uint32                 `protobuf:"varint,1,opt,name=remaining,proto3" json:"remaining,omitempty"` // shards that the region has, or that are on their way to it
+	Stays     []*Unreadable          `protobuf:"bytes,2,rep,name=stays,proto3" json:"stays,omitempty"`          // those of them that no other region can be given now
+	Already   bool                   `protobuf:"varint,3,opt,name=already,proto3" json:"already,omitempty"`     // it was so before
+	Stored    bool                   `protobuf:"varint,4,opt,name=stored,proto3" json:"stored,omitempty"`       // it is so for good: repeat the request until it is
+	Region    string                 `protobuf:"bytes,5,opt,name=region,proto3" json:"region,omitempty"`        // the name of the region, or its address
+	// host:port#uid of the process that it is about. A repeat must name it: another one with the same name may come.
+	Node          string `protobuf:"bytes,6,opt,name=node,proto3" json:"node,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DrainResponse) Reset() {
 	*x = DrainResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[22]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1722,7 +1814,7 @@ func (x *DrainResponse) String() string {
 func (*DrainResponse) ProtoMessage() {}
 
 func (x *DrainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[22]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1735,7 +1827,7 @@ func (x *DrainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainResponse.ProtoReflect.Descriptor instead.
 func (*DrainResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{22}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *DrainResponse) GetRemaining() uint32 {
@@ -1752,6 +1844,34 @@ func (x *DrainResponse) GetStays() []*Unreadable {
 	return nil
 }
 
+func (x *DrainResponse) GetAlready() bool {
+	if x != nil {
+		return x.Already
+	}
+	return false
+}
+
+func (x *DrainResponse) GetStored() bool {
+	if x != nil {
+		return x.Stored
+	}
+	return false
+}
+
+func (x *DrainResponse) GetRegion() string {
+	if x != nil {
+		return x.Region
+	}
+	return ""
+}
+
+func (x *DrainResponse) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
 type CordonRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Region        string                 `protobuf:"bytes,1,opt,name=region,proto3" json:"region,omitempty"` // name or address; what counts is the name
@@ -1766,7 +1886,7 @@ type CordonRequest struct {
 
 func (x *CordonRequest) Reset() {
 	*x = CordonRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[23]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1778,7 +1898,7 @@ func (x *CordonRequest) String() string {
 func (*CordonRequest) ProtoMessage() {}
 
 func (x *CordonRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[23]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1791,7 +1911,7 @@ func (x *CordonRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CordonRequest.ProtoReflect.Descriptor instead.
 func (*CordonRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{23}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CordonRequest) GetRegion() string {
@@ -1836,6 +1956,355 @@ func (x *CordonRequest) GetReason() string {
 	return ""
 }
 
+type QuarantineRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Type          string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
+	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	Release       bool                   `protobuf:"varint,3,opt,name=release,proto3" json:"release,omitempty"` // end it
+	DryRun        bool                   `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	By            string                 `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"` // who asks
+	Reason        string                 `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QuarantineRequest) Reset() {
+	*x = QuarantineRequest{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QuarantineRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QuarantineRequest) ProtoMessage() {}
+
+func (x *QuarantineRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QuarantineRequest.ProtoReflect.Descriptor instead.
+func (*QuarantineRequest) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *QuarantineRequest) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *QuarantineRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *QuarantineRequest) GetRelease() bool {
+	if x != nil {
+		return x.Release
+	}
+	return false
+}
+
+func (x *QuarantineRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+func (x *QuarantineRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *QuarantineRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type QuarantinesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Type          string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"` // empty: all types
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QuarantinesRequest) Reset() {
+	*x = QuarantinesRequest{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QuarantinesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QuarantinesRequest) ProtoMessage() {}
+
+func (x *QuarantinesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QuarantinesRequest.ProtoReflect.Descriptor instead.
+func (*QuarantinesRequest) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *QuarantinesRequest) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+type QuarantinesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Entities      []*QuarantinedEntity   `protobuf:"bytes,1,rep,name=entities,proto3" json:"entities,omitempty"` // sorted by type and id
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QuarantinesResponse) Reset() {
+	*x = QuarantinesResponse{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QuarantinesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QuarantinesResponse) ProtoMessage() {}
+
+func (x *QuarantinesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QuarantinesResponse.ProtoReflect.Descriptor instead.
+func (*QuarantinesResponse) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *QuarantinesResponse) GetEntities() []*QuarantinedEntity {
+	if x != nil {
+		return x.Entities
+	}
+	return nil
+}
+
+type QuarantinedEntity struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Type          string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
+	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	Index         uint32                 `protobuf:"varint,3,opt,name=index,proto3" json:"index,omitempty"`    // of its shard
+	Region        string                 `protobuf:"bytes,4,opt,name=region,proto3" json:"region,omitempty"`   // name or address of the region that has the shard; empty: none
+	State         string                 `protobuf:"bytes,5,opt,name=state,proto3" json:"state,omitempty"`     // quarantined, or suspect: it runs, but not beside another suspect
+	Command       string                 `protobuf:"bytes,6,opt,name=command,proto3" json:"command,omitempty"` // that ran at the last crash; empty: it was brought to life, or an operator asked for it
+	Cause         string                 `protobuf:"bytes,7,opt,name=cause,proto3" json:"cause,omitempty"`     // what the runtime wrote at the last crash that it has explained
+	Crashes       []*Crash               `protobuf:"bytes,8,rep,name=crashes,proto3" json:"crashes,omitempty"` // that count, oldest first
+	By            string                 `protobuf:"bytes,9,opt,name=by,proto3" json:"by,omitempty"`           // who has quarantined it; roost: the cluster itself
+	Reason        string                 `protobuf:"bytes,10,opt,name=reason,proto3" json:"reason,omitempty"`
+	SinceUnixMs   int64                  `protobuf:"varint,11,opt,name=since_unix_ms,json=sinceUnixMs,proto3" json:"since_unix_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QuarantinedEntity) Reset() {
+	*x = QuarantinedEntity{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QuarantinedEntity) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QuarantinedEntity) ProtoMessage() {}
+
+func (x *QuarantinedEntity) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QuarantinedEntity.ProtoReflect.Descriptor instead.
+func (*QuarantinedEntity) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *QuarantinedEntity) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *QuarantinedEntity) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *QuarantinedEntity) GetIndex() uint32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *QuarantinedEntity) GetRegion() string {
+	if x != nil {
+		return x.Region
+	}
+	return ""
+}
+
+func (x *QuarantinedEntity) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *QuarantinedEntity) GetCommand() string {
+	if x != nil {
+		return x.Command
+	}
+	return ""
+}
+
+func (x *QuarantinedEntity) GetCause() string {
+	if x != nil {
+		return x.Cause
+	}
+	return ""
+}
+
+func (x *QuarantinedEntity) GetCrashes() []*Crash {
+	if x != nil {
+		return x.Crashes
+	}
+	return nil
+}
+
+func (x *QuarantinedEntity) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *QuarantinedEntity) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *QuarantinedEntity) GetSinceUnixMs() int64 {
+	if x != nil {
+		return x.SinceUnixMs
+	}
+	return 0
+}
+
+// Crash is a crash of a region during which an entity ran.
+type Crash struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Region        string                 `protobuf:"bytes,1,opt,name=region,proto3" json:"region,omitempty"`
+	AtUnixMs      int64                  `protobuf:"varint,2,opt,name=at_unix_ms,json=atUnixMs,proto3" json:"at_unix_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Crash) Reset() {
+	*x = Crash{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Crash) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Crash) ProtoMessage() {}
+
+func (x *Crash) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Crash.ProtoReflect.Descriptor instead.
+func (*Crash) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *Crash) GetRegion() string {
+	if x != nil {
+		return x.Region
+	}
+	return ""
+}
+
+func (x *Crash) GetAtUnixMs() int64 {
+	if x != nil {
+		return x.AtUnixMs
+	}
+	return 0
+}
+
 type FreezeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Thaw  bool                   `protobuf:"varint,1,opt,name=thaw,proto3" json:"thaw,omitempty"` // end it
@@ -1852,7 +2321,7 @@ type FreezeRequest struct {
 
 func (x *FreezeRequest) Reset() {
 	*x = FreezeRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[24]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1864,7 +2333,7 @@ func (x *FreezeRequest) String() string {
 func (*FreezeRequest) ProtoMessage() {}
 
 func (x *FreezeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[24]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1877,7 +2346,7 @@ func (x *FreezeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FreezeRequest.ProtoReflect.Descriptor instead.
 func (*FreezeRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{24}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *FreezeRequest) GetThaw() bool {
@@ -1935,7 +2404,7 @@ type PinRequest struct {
 
 func (x *PinRequest) Reset() {
 	*x = PinRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[25]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1947,7 +2416,7 @@ func (x *PinRequest) String() string {
 func (*PinRequest) ProtoMessage() {}
 
 func (x *PinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[25]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1960,7 +2429,7 @@ func (x *PinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PinRequest.ProtoReflect.Descriptor instead.
 func (*PinRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{25}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *PinRequest) GetPins() []*Pin {
@@ -2009,7 +2478,7 @@ type Pin struct {
 
 func (x *Pin) Reset() {
 	*x = Pin{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[26]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2021,7 +2490,7 @@ func (x *Pin) String() string {
 func (*Pin) ProtoMessage() {}
 
 func (x *Pin) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[26]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2034,7 +2503,7 @@ func (x *Pin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pin.ProtoReflect.Descriptor instead.
 func (*Pin) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{26}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Pin) GetType() string {
@@ -2072,7 +2541,7 @@ type MoveRequest struct {
 
 func (x *MoveRequest) Reset() {
 	*x = MoveRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[27]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2084,7 +2553,7 @@ func (x *MoveRequest) String() string {
 func (*MoveRequest) ProtoMessage() {}
 
 func (x *MoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[27]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2097,7 +2566,7 @@ func (x *MoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveRequest.ProtoReflect.Descriptor instead.
 func (*MoveRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{27}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *MoveRequest) GetType() string {
@@ -2156,7 +2625,7 @@ type SteerResponse struct {
 
 func (x *SteerResponse) Reset() {
 	*x = SteerResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[28]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2168,7 +2637,7 @@ func (x *SteerResponse) String() string {
 func (*SteerResponse) ProtoMessage() {}
 
 func (x *SteerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[28]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2181,7 +2650,7 @@ func (x *SteerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SteerResponse.ProtoReflect.Descriptor instead.
 func (*SteerResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{28}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SteerResponse) GetAlready() bool {
@@ -2235,7 +2704,7 @@ type SteeringRequest struct {
 
 func (x *SteeringRequest) Reset() {
 	*x = SteeringRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[29]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2247,7 +2716,7 @@ func (x *SteeringRequest) String() string {
 func (*SteeringRequest) ProtoMessage() {}
 
 func (x *SteeringRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[29]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2260,7 +2729,7 @@ func (x *SteeringRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SteeringRequest.ProtoReflect.Descriptor instead.
 func (*SteeringRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{29}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *SteeringRequest) GetType() string {
@@ -2277,13 +2746,14 @@ type SteeringResponse struct {
 	Pins          []*PinnedShard         `protobuf:"bytes,3,rep,name=pins,proto3" json:"pins,omitempty"`
 	Moves         []*MovingShard         `protobuf:"bytes,4,rep,name=moves,proto3" json:"moves,omitempty"` // those under way that an operator wants
 	Brake         *Brake                 `protobuf:"bytes,5,opt,name=brake,proto3" json:"brake,omitempty"` // absent: shards move freely
+	Drains        []*Drain               `protobuf:"bytes,6,rep,name=drains,proto3" json:"drains,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SteeringResponse) Reset() {
 	*x = SteeringResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[30]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2295,7 +2765,7 @@ func (x *SteeringResponse) String() string {
 func (*SteeringResponse) ProtoMessage() {}
 
 func (x *SteeringResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[30]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2308,7 +2778,7 @@ func (x *SteeringResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SteeringResponse.ProtoReflect.Descriptor instead.
 func (*SteeringResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{30}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *SteeringResponse) GetFreeze() *Freeze {
@@ -2346,7 +2816,99 @@ func (x *SteeringResponse) GetBrake() *Brake {
 	return nil
 }
 
-// Freeze: nothing moves that need not.
+func (x *SteeringResponse) GetDrains() []*Drain {
+	if x != nil {
+		return x.Drains
+	}
+	return nil
+}
+
+// Drain: the region is to have no shards.
+type Drain struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Region        string                 `protobuf:"bytes,1,opt,name=region,proto3" json:"region,omitempty"`  // name, or address while unknown
+	Node          string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`      // host:port#uid of the process that it is about
+	Shards        uint32                 `protobuf:"varint,3,opt,name=shards,proto3" json:"shards,omitempty"` // that are left
+	By            string                 `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`          // empty: not known, as is the reason and since when: asked for by release 1
+	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	SinceUnixMs   int64                  `protobuf:"varint,6,opt,name=since_unix_ms,json=sinceUnixMs,proto3" json:"since_unix_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Drain) Reset() {
+	*x = Drain{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Drain) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Drain) ProtoMessage() {}
+
+func (x *Drain) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Drain.ProtoReflect.Descriptor instead.
+func (*Drain) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *Drain) GetRegion() string {
+	if x != nil {
+		return x.Region
+	}
+	return ""
+}
+
+func (x *Drain) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *Drain) GetShards() uint32 {
+	if x != nil {
+		return x.Shards
+	}
+	return 0
+}
+
+func (x *Drain) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *Drain) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Drain) GetSinceUnixMs() int64 {
+	if x != nil {
+		return x.SinceUnixMs
+	}
+	return 0
+}
+
+// Freeze: no shard moves unless it has to.
 type Freeze struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	UntilUnixMs   int64                  `protobuf:"varint,1,opt,name=until_unix_ms,json=untilUnixMs,proto3" json:"until_unix_ms,omitempty"` // when it ends by itself; 0: it does not
@@ -2359,7 +2921,7 @@ type Freeze struct {
 
 func (x *Freeze) Reset() {
 	*x = Freeze{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[31]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2371,7 +2933,7 @@ func (x *Freeze) String() string {
 func (*Freeze) ProtoMessage() {}
 
 func (x *Freeze) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[31]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2384,7 +2946,7 @@ func (x *Freeze) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Freeze.ProtoReflect.Descriptor instead.
 func (*Freeze) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{31}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Freeze) GetUntilUnixMs() int64 {
@@ -2421,7 +2983,7 @@ type Cordon struct {
 	Region        string                 `protobuf:"bytes,1,opt,name=region,proto3" json:"region,omitempty"`
 	Here          bool                   `protobuf:"varint,2,opt,name=here,proto3" json:"here,omitempty"` // a region has this name
 	Shards        uint32                 `protobuf:"varint,3,opt,name=shards,proto3" json:"shards,omitempty"`
-	Given         uint32                 `protobuf:"varint,4,opt,name=given,proto3" json:"given,omitempty"` // of them since then, because no other region could be given them
+	Given         uint32                 `protobuf:"varint,4,opt,name=given,proto3" json:"given,omitempty"` // of them since then, because no other region could be given them, or they are pinned to it
 	By            string                 `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`
 	Reason        string                 `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
 	SinceUnixMs   int64                  `protobuf:"varint,7,opt,name=since_unix_ms,json=sinceUnixMs,proto3" json:"since_unix_ms,omitempty"`
@@ -2431,7 +2993,7 @@ type Cordon struct {
 
 func (x *Cordon) Reset() {
 	*x = Cordon{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[32]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2443,7 +3005,7 @@ func (x *Cordon) String() string {
 func (*Cordon) ProtoMessage() {}
 
 func (x *Cordon) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[32]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2456,7 +3018,7 @@ func (x *Cordon) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cordon.ProtoReflect.Descriptor instead.
 func (*Cordon) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{32}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Cordon) GetRegion() string {
@@ -2523,7 +3085,7 @@ type PinnedShard struct {
 
 func (x *PinnedShard) Reset() {
 	*x = PinnedShard{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[33]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2535,7 +3097,7 @@ func (x *PinnedShard) String() string {
 func (*PinnedShard) ProtoMessage() {}
 
 func (x *PinnedShard) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[33]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2548,7 +3110,7 @@ func (x *PinnedShard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PinnedShard.ProtoReflect.Descriptor instead.
 func (*PinnedShard) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{33}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *PinnedShard) GetType() string {
@@ -2614,7 +3176,7 @@ type MovingShard struct {
 
 func (x *MovingShard) Reset() {
 	*x = MovingShard{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[34]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2626,7 +3188,7 @@ func (x *MovingShard) String() string {
 func (*MovingShard) ProtoMessage() {}
 
 func (x *MovingShard) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[34]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2639,7 +3201,7 @@ func (x *MovingShard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MovingShard.ProtoReflect.Descriptor instead.
 func (*MovingShard) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{34}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *MovingShard) GetType() string {
@@ -2692,7 +3254,7 @@ type RolloutRequest struct {
 
 func (x *RolloutRequest) Reset() {
 	*x = RolloutRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[35]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2704,7 +3266,7 @@ func (x *RolloutRequest) String() string {
 func (*RolloutRequest) ProtoMessage() {}
 
 func (x *RolloutRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[35]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2717,7 +3279,7 @@ func (x *RolloutRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RolloutRequest.ProtoReflect.Descriptor instead.
 func (*RolloutRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{35}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{42}
 }
 
 type RolloutResponse struct {
@@ -2743,7 +3305,7 @@ type RolloutResponse struct {
 
 func (x *RolloutResponse) Reset() {
 	*x = RolloutResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[36]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2755,7 +3317,7 @@ func (x *RolloutResponse) String() string {
 func (*RolloutResponse) ProtoMessage() {}
 
 func (x *RolloutResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[36]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2768,7 +3330,7 @@ func (x *RolloutResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RolloutResponse.ProtoReflect.Descriptor instead.
 func (*RolloutResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{36}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *RolloutResponse) GetTarget() string {
@@ -2861,7 +3423,7 @@ type RolloutVersion struct {
 
 func (x *RolloutVersion) Reset() {
 	*x = RolloutVersion{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[37]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2873,7 +3435,7 @@ func (x *RolloutVersion) String() string {
 func (*RolloutVersion) ProtoMessage() {}
 
 func (x *RolloutVersion) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[37]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2886,7 +3448,7 @@ func (x *RolloutVersion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RolloutVersion.ProtoReflect.Descriptor instead.
 func (*RolloutVersion) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{37}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *RolloutVersion) GetVersion() string {
@@ -2937,7 +3499,7 @@ type CannotRead struct {
 
 func (x *CannotRead) Reset() {
 	*x = CannotRead{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[38]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2949,7 +3511,7 @@ func (x *CannotRead) String() string {
 func (*CannotRead) ProtoMessage() {}
 
 func (x *CannotRead) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[38]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2962,7 +3524,7 @@ func (x *CannotRead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CannotRead.ProtoReflect.Descriptor instead.
 func (*CannotRead) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{38}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *CannotRead) GetReader() string {
@@ -3001,7 +3563,7 @@ type LookRequest struct {
 
 func (x *LookRequest) Reset() {
 	*x = LookRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[39]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3013,7 +3575,7 @@ func (x *LookRequest) String() string {
 func (*LookRequest) ProtoMessage() {}
 
 func (x *LookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[39]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3026,7 +3588,7 @@ func (x *LookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LookRequest.ProtoReflect.Descriptor instead.
 func (*LookRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{39}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{46}
 }
 
 type LookResponse struct {
@@ -3038,7 +3600,7 @@ type LookResponse struct {
 
 func (x *LookResponse) Reset() {
 	*x = LookResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[40]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3050,7 +3612,7 @@ func (x *LookResponse) String() string {
 func (*LookResponse) ProtoMessage() {}
 
 func (x *LookResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[40]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3063,7 +3625,7 @@ func (x *LookResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LookResponse.ProtoReflect.Descriptor instead.
 func (*LookResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{40}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *LookResponse) GetUnreadable() []*Unreadable {
@@ -3083,7 +3645,7 @@ type SetTargetRequest struct {
 
 func (x *SetTargetRequest) Reset() {
 	*x = SetTargetRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[41]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3095,7 +3657,7 @@ func (x *SetTargetRequest) String() string {
 func (*SetTargetRequest) ProtoMessage() {}
 
 func (x *SetTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[41]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3108,7 +3670,7 @@ func (x *SetTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTargetRequest.ProtoReflect.Descriptor instead.
 func (*SetTargetRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{41}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *SetTargetRequest) GetVersion() string {
@@ -3140,7 +3702,7 @@ type SetTargetResponse struct {
 
 func (x *SetTargetResponse) Reset() {
 	*x = SetTargetResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[42]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3152,7 +3714,7 @@ func (x *SetTargetResponse) String() string {
 func (*SetTargetResponse) ProtoMessage() {}
 
 func (x *SetTargetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[42]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3165,7 +3727,7 @@ func (x *SetTargetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTargetResponse.ProtoReflect.Descriptor instead.
 func (*SetTargetResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{42}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *SetTargetResponse) GetTarget() string {
@@ -3234,7 +3796,7 @@ type CommandRequest struct {
 
 func (x *CommandRequest) Reset() {
 	*x = CommandRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[43]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3246,7 +3808,7 @@ func (x *CommandRequest) String() string {
 func (*CommandRequest) ProtoMessage() {}
 
 func (x *CommandRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[43]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3259,7 +3821,7 @@ func (x *CommandRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandRequest.ProtoReflect.Descriptor instead.
 func (*CommandRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{43}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *CommandRequest) GetType() string {
@@ -3333,7 +3895,7 @@ type CommandResponse struct {
 
 func (x *CommandResponse) Reset() {
 	*x = CommandResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[44]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3345,7 +3907,7 @@ func (x *CommandResponse) String() string {
 func (*CommandResponse) ProtoMessage() {}
 
 func (x *CommandResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[44]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3358,7 +3920,7 @@ func (x *CommandResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandResponse.ProtoReflect.Descriptor instead.
 func (*CommandResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{44}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *CommandResponse) GetOutcome() string {
@@ -3412,7 +3974,7 @@ type RemindersRequest struct {
 
 func (x *RemindersRequest) Reset() {
 	*x = RemindersRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[45]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3424,7 +3986,7 @@ func (x *RemindersRequest) String() string {
 func (*RemindersRequest) ProtoMessage() {}
 
 func (x *RemindersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[45]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3437,7 +3999,7 @@ func (x *RemindersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemindersRequest.ProtoReflect.Descriptor instead.
 func (*RemindersRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{45}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *RemindersRequest) GetType() string {
@@ -3499,7 +4061,7 @@ type RemindersResponse struct {
 
 func (x *RemindersResponse) Reset() {
 	*x = RemindersResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[46]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3511,7 +4073,7 @@ func (x *RemindersResponse) String() string {
 func (*RemindersResponse) ProtoMessage() {}
 
 func (x *RemindersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[46]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3524,7 +4086,7 @@ func (x *RemindersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemindersResponse.ProtoReflect.Descriptor instead.
 func (*RemindersResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{46}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *RemindersResponse) GetReminders() []*Reminder {
@@ -3573,7 +4135,7 @@ type Silent struct {
 
 func (x *Silent) Reset() {
 	*x = Silent{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[47]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3585,7 +4147,7 @@ func (x *Silent) String() string {
 func (*Silent) ProtoMessage() {}
 
 func (x *Silent) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[47]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3598,7 +4160,7 @@ func (x *Silent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Silent.ProtoReflect.Descriptor instead.
 func (*Silent) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{47}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Silent) GetRegion() string {
@@ -3632,7 +4194,7 @@ type Failure struct {
 
 func (x *Failure) Reset() {
 	*x = Failure{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[48]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3644,7 +4206,7 @@ func (x *Failure) String() string {
 func (*Failure) ProtoMessage() {}
 
 func (x *Failure) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[48]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3657,7 +4219,7 @@ func (x *Failure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failure.ProtoReflect.Descriptor instead.
 func (*Failure) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{48}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Failure) GetSinceUnixMs() int64 {
@@ -3717,7 +4279,7 @@ type Reminder struct {
 
 func (x *Reminder) Reset() {
 	*x = Reminder{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[49]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3729,7 +4291,7 @@ func (x *Reminder) String() string {
 func (*Reminder) ProtoMessage() {}
 
 func (x *Reminder) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[49]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3742,7 +4304,7 @@ func (x *Reminder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reminder.ProtoReflect.Descriptor instead.
 func (*Reminder) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{49}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Reminder) GetType() string {
@@ -3810,7 +4372,7 @@ type SendsRequest struct {
 
 func (x *SendsRequest) Reset() {
 	*x = SendsRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[50]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3822,7 +4384,7 @@ func (x *SendsRequest) String() string {
 func (*SendsRequest) ProtoMessage() {}
 
 func (x *SendsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[50]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3835,7 +4397,7 @@ func (x *SendsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendsRequest.ProtoReflect.Descriptor instead.
 func (*SendsRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{50}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *SendsRequest) GetType() string {
@@ -3893,7 +4455,7 @@ type SendsResponse struct {
 
 func (x *SendsResponse) Reset() {
 	*x = SendsResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[51]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3905,7 +4467,7 @@ func (x *SendsResponse) String() string {
 func (*SendsResponse) ProtoMessage() {}
 
 func (x *SendsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[51]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3918,7 +4480,7 @@ func (x *SendsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendsResponse.ProtoReflect.Descriptor instead.
 func (*SendsResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{51}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *SendsResponse) GetSends() []*Send {
@@ -3956,7 +4518,7 @@ func (x *SendsResponse) GetMore() bool {
 	return false
 }
 
-// Send is a send that has not ended. Type, id, record and place name it.
+// Send is a send that is not done. Type, id, record and place name it.
 type Send struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Type       string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"` // of the sender
@@ -3982,7 +4544,7 @@ type Send struct {
 
 func (x *Send) Reset() {
 	*x = Send{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[52]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3994,7 +4556,7 @@ func (x *Send) String() string {
 func (*Send) ProtoMessage() {}
 
 func (x *Send) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[52]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4007,7 +4569,7 @@ func (x *Send) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Send.ProtoReflect.Descriptor instead.
 func (*Send) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{52}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Send) GetType() string {
@@ -4121,7 +4683,7 @@ type RememberedRequest struct {
 
 func (x *RememberedRequest) Reset() {
 	*x = RememberedRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[53]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4133,7 +4695,7 @@ func (x *RememberedRequest) String() string {
 func (*RememberedRequest) ProtoMessage() {}
 
 func (x *RememberedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[53]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4146,7 +4708,7 @@ func (x *RememberedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RememberedRequest.ProtoReflect.Descriptor instead.
 func (*RememberedRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{53}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *RememberedRequest) GetType() string {
@@ -4197,7 +4759,7 @@ type RememberedResponse struct {
 
 func (x *RememberedResponse) Reset() {
 	*x = RememberedResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[54]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4209,7 +4771,7 @@ func (x *RememberedResponse) String() string {
 func (*RememberedResponse) ProtoMessage() {}
 
 func (x *RememberedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[54]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4222,7 +4784,7 @@ func (x *RememberedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RememberedResponse.ProtoReflect.Descriptor instead.
 func (*RememberedResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{54}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *RememberedResponse) GetRemembered() []*Remembered {
@@ -4273,7 +4835,7 @@ type Remembered struct {
 
 func (x *Remembered) Reset() {
 	*x = Remembered{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[55]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4285,7 +4847,7 @@ func (x *Remembered) String() string {
 func (*Remembered) ProtoMessage() {}
 
 func (x *Remembered) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[55]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4298,7 +4860,7 @@ func (x *Remembered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Remembered.ProtoReflect.Descriptor instead.
 func (*Remembered) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{55}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Remembered) GetType() string {
@@ -4342,7 +4904,7 @@ type WhyRequest struct {
 
 func (x *WhyRequest) Reset() {
 	*x = WhyRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[56]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4354,7 +4916,7 @@ func (x *WhyRequest) String() string {
 func (*WhyRequest) ProtoMessage() {}
 
 func (x *WhyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[56]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4367,7 +4929,7 @@ func (x *WhyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyRequest.ProtoReflect.Descriptor instead.
 func (*WhyRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{56}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *WhyRequest) GetType() string {
@@ -4416,7 +4978,7 @@ type WhyResponse struct {
 
 func (x *WhyResponse) Reset() {
 	*x = WhyResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[57]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4428,7 +4990,7 @@ func (x *WhyResponse) String() string {
 func (*WhyResponse) ProtoMessage() {}
 
 func (x *WhyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[57]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4441,7 +5003,7 @@ func (x *WhyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyResponse.ProtoReflect.Descriptor instead.
 func (*WhyResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{57}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *WhyResponse) GetShard() *Shard {
@@ -4538,13 +5100,14 @@ type Decision struct {
 	Unlisted      uint32                 `protobuf:"varint,19,opt,name=unlisted,proto3" json:"unlisted,omitempty"`   // how many more regions host the type
 	Unweighed     bool                   `protobuf:"varint,20,opt,name=unweighed,proto3" json:"unweighed,omitempty"` // one of very many decisions at once: no regions are listed
 	Dropped       uint64                 `protobuf:"varint,21,opt,name=dropped,proto3" json:"dropped,omitempty"`     // decisions that were dropped before this one
+	Loads         *DecisionLoads         `protobuf:"bytes,22,opt,name=loads,proto3" json:"loads,omitempty"`          // absent: the decision did not look at loads
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Decision) Reset() {
 	*x = Decision{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[58]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4556,7 +5119,7 @@ func (x *Decision) String() string {
 func (*Decision) ProtoMessage() {}
 
 func (x *Decision) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[58]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4569,7 +5132,7 @@ func (x *Decision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decision.ProtoReflect.Descriptor instead.
 func (*Decision) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{58}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Decision) GetTerm() uint32 {
@@ -4719,20 +5282,94 @@ func (x *Decision) GetDropped() uint64 {
 	return 0
 }
 
+func (x *Decision) GetLoads() *DecisionLoads {
+	if x != nil {
+		return x.Loads
+	}
+	return nil
+}
+
+// DecisionLoads are the loads that a decision of the strategy "load" was based on, in processors, before
+// the decision.
+type DecisionLoads struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Shard         float64                `protobuf:"fixed64,1,opt,name=shard,proto3" json:"shard,omitempty"`
+	From          float64                `protobuf:"fixed64,2,opt,name=from,proto3" json:"from,omitempty"` // of the region that has the shard; 0 if it is no member any more
+	To            float64                `protobuf:"fixed64,3,opt,name=to,proto3" json:"to,omitempty"`     // of the region that gets it
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DecisionLoads) Reset() {
+	*x = DecisionLoads{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[66]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DecisionLoads) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DecisionLoads) ProtoMessage() {}
+
+func (x *DecisionLoads) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[66]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DecisionLoads.ProtoReflect.Descriptor instead.
+func (*DecisionLoads) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{66}
+}
+
+func (x *DecisionLoads) GetShard() float64 {
+	if x != nil {
+		return x.Shard
+	}
+	return 0
+}
+
+func (x *DecisionLoads) GetFrom() float64 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *DecisionLoads) GetTo() float64 {
+	if x != nil {
+		return x.To
+	}
+	return 0
+}
+
 type PlanRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Type    string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`       // empty: all
 	Without []string               `protobuf:"bytes,2,rep,name=without,proto3" json:"without,omitempty"` // names or addresses of regions that are taken to leave
 	// The strategy that is taken for these types, as in allocation.types, such as "load" or
 	// "threshold max_simultaneous=5"; empty: what is configured.
-	Strategy      string `protobuf:"bytes,3,opt,name=strategy,proto3" json:"strategy,omitempty"`
+	Strategy string `protobuf:"bytes,3,opt,name=strategy,proto3" json:"strategy,omitempty"`
+	// The plan is made as of the newest planning moment that is not after this time, by the clock of the
+	// coordinator; or not after so long ago. Both 0: from the present.
+	AsOfUnixMs    int64 `protobuf:"varint,4,opt,name=as_of_unix_ms,json=asOfUnixMs,proto3" json:"as_of_unix_ms,omitempty"`
+	AsOfAgoMs     int64 `protobuf:"varint,5,opt,name=as_of_ago_ms,json=asOfAgoMs,proto3" json:"as_of_ago_ms,omitempty"`
+	TimeoutMs     int64 `protobuf:"varint,6,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"` // how long it may take; at most 10 min, 0: 30 s
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PlanRequest) Reset() {
 	*x = PlanRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[59]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4744,7 +5381,7 @@ func (x *PlanRequest) String() string {
 func (*PlanRequest) ProtoMessage() {}
 
 func (x *PlanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[59]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4757,7 +5394,7 @@ func (x *PlanRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanRequest.ProtoReflect.Descriptor instead.
 func (*PlanRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{59}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *PlanRequest) GetType() string {
@@ -4781,6 +5418,27 @@ func (x *PlanRequest) GetStrategy() string {
 	return ""
 }
 
+func (x *PlanRequest) GetAsOfUnixMs() int64 {
+	if x != nil {
+		return x.AsOfUnixMs
+	}
+	return 0
+}
+
+func (x *PlanRequest) GetAsOfAgoMs() int64 {
+	if x != nil {
+		return x.AsOfAgoMs
+	}
+	return 0
+}
+
+func (x *PlanRequest) GetTimeoutMs() int64 {
+	if x != nil {
+		return x.TimeoutMs
+	}
+	return 0
+}
+
 type PlanResponse struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Moves    []*PlannedMove         `protobuf:"bytes,1,rep,name=moves,proto3" json:"moves,omitempty"`       // in the order in which they would begin
@@ -4789,13 +5447,14 @@ type PlanResponse struct {
 	// Why less or nothing moves for balance at present, in sentences. The moves are those that
 	// would be made otherwise.
 	HeldBack      []string `protobuf:"bytes,4,rep,name=held_back,json=heldBack,proto3" json:"held_back,omitempty"`
+	AsOfUnixMs    int64    `protobuf:"varint,5,opt,name=as_of_unix_ms,json=asOfUnixMs,proto3" json:"as_of_unix_ms,omitempty"` // the planning moment; 0: the plan is made from the present
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PlanResponse) Reset() {
 	*x = PlanResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[60]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4807,7 +5466,7 @@ func (x *PlanResponse) String() string {
 func (*PlanResponse) ProtoMessage() {}
 
 func (x *PlanResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[60]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4820,7 +5479,7 @@ func (x *PlanResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanResponse.ProtoReflect.Descriptor instead.
 func (*PlanResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{60}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *PlanResponse) GetMoves() []*PlannedMove {
@@ -4851,6 +5510,163 @@ func (x *PlanResponse) GetHeldBack() []string {
 	return nil
 }
 
+func (x *PlanResponse) GetAsOfUnixMs() int64 {
+	if x != nil {
+		return x.AsOfUnixMs
+	}
+	return 0
+}
+
+type PlanMomentsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanMomentsRequest) Reset() {
+	*x = PlanMomentsRequest{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[69]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanMomentsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanMomentsRequest) ProtoMessage() {}
+
+func (x *PlanMomentsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[69]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanMomentsRequest.ProtoReflect.Descriptor instead.
+func (*PlanMomentsRequest) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{69}
+}
+
+type PlanMomentsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Moments       []*PlanMoment          `protobuf:"bytes,1,rep,name=moments,proto3" json:"moments,omitempty"` // the oldest first
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanMomentsResponse) Reset() {
+	*x = PlanMomentsResponse{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[70]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanMomentsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanMomentsResponse) ProtoMessage() {}
+
+func (x *PlanMomentsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[70]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanMomentsResponse.ProtoReflect.Descriptor instead.
+func (*PlanMomentsResponse) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{70}
+}
+
+func (x *PlanMomentsResponse) GetMoments() []*PlanMoment {
+	if x != nil {
+		return x.Moments
+	}
+	return nil
+}
+
+// PlanMoment is what the active coordinator has kept of an earlier time of its term. If nothing has
+// changed since the moment before, none is kept.
+type PlanMoment struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	AtUnixMs      int64                  `protobuf:"varint,1,opt,name=at_unix_ms,json=atUnixMs,proto3" json:"at_unix_ms,omitempty"`
+	Regions       uint32                 `protobuf:"varint,2,opt,name=regions,proto3" json:"regions,omitempty"`
+	Shards        uint32                 `protobuf:"varint,3,opt,name=shards,proto3" json:"shards,omitempty"`                    // that have a region
+	HeldBack      []string               `protobuf:"bytes,4,rep,name=held_back,json=heldBack,proto3" json:"held_back,omitempty"` // as in PlanResponse
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanMoment) Reset() {
+	*x = PlanMoment{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[71]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanMoment) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanMoment) ProtoMessage() {}
+
+func (x *PlanMoment) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[71]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanMoment.ProtoReflect.Descriptor instead.
+func (*PlanMoment) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{71}
+}
+
+func (x *PlanMoment) GetAtUnixMs() int64 {
+	if x != nil {
+		return x.AtUnixMs
+	}
+	return 0
+}
+
+func (x *PlanMoment) GetRegions() uint32 {
+	if x != nil {
+		return x.Regions
+	}
+	return 0
+}
+
+func (x *PlanMoment) GetShards() uint32 {
+	if x != nil {
+		return x.Shards
+	}
+	return 0
+}
+
+func (x *PlanMoment) GetHeldBack() []string {
+	if x != nil {
+		return x.HeldBack
+	}
+	return nil
+}
+
 type PlannedMove struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Type          string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
@@ -4865,7 +5681,7 @@ type PlannedMove struct {
 
 func (x *PlannedMove) Reset() {
 	*x = PlannedMove{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[61]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4877,7 +5693,7 @@ func (x *PlannedMove) String() string {
 func (*PlannedMove) ProtoMessage() {}
 
 func (x *PlannedMove) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[61]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4890,7 +5706,7 @@ func (x *PlannedMove) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlannedMove.ProtoReflect.Descriptor instead.
 func (*PlannedMove) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{61}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *PlannedMove) GetType() string {
@@ -4946,7 +5762,7 @@ type UnplacedShard struct {
 
 func (x *UnplacedShard) Reset() {
 	*x = UnplacedShard{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[62]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4958,7 +5774,7 @@ func (x *UnplacedShard) String() string {
 func (*UnplacedShard) ProtoMessage() {}
 
 func (x *UnplacedShard) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[62]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4971,7 +5787,7 @@ func (x *UnplacedShard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnplacedShard.ProtoReflect.Descriptor instead.
 func (*UnplacedShard) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{62}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *UnplacedShard) GetType() string {
@@ -4997,18 +5813,22 @@ func (x *UnplacedShard) GetRegion() string {
 
 // PlannedRegion counts shards of the types that were asked for.
 type PlannedRegion struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Region        string                 `protobuf:"bytes,1,opt,name=region,proto3" json:"region,omitempty"`  // name or address
-	Before        uint32                 `protobuf:"varint,2,opt,name=before,proto3" json:"before,omitempty"` // with those that are on their way to it
-	After         uint32                 `protobuf:"varint,3,opt,name=after,proto3" json:"after,omitempty"`
-	Leaves        bool                   `protobuf:"varint,4,opt,name=leaves,proto3" json:"leaves,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Region string                 `protobuf:"bytes,1,opt,name=region,proto3" json:"region,omitempty"`  // name or address
+	Before uint32                 `protobuf:"varint,2,opt,name=before,proto3" json:"before,omitempty"` // with those that are on their way to it
+	After  uint32                 `protobuf:"varint,3,opt,name=after,proto3" json:"after,omitempty"`
+	Leaves bool                   `protobuf:"varint,4,opt,name=leaves,proto3" json:"leaves,omitempty"` // or is drained
+	// Why it is given no shards while other regions can be: an operator has cordoned it, or after the plan
+	// it has as many shards of all types as its capacity.
+	Cordoned      bool `protobuf:"varint,5,opt,name=cordoned,proto3" json:"cordoned,omitempty"`
+	Full          bool `protobuf:"varint,6,opt,name=full,proto3" json:"full,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PlannedRegion) Reset() {
 	*x = PlannedRegion{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[63]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5020,7 +5840,7 @@ func (x *PlannedRegion) String() string {
 func (*PlannedRegion) ProtoMessage() {}
 
 func (x *PlannedRegion) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[63]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5033,7 +5853,7 @@ func (x *PlannedRegion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlannedRegion.ProtoReflect.Descriptor instead.
 func (*PlannedRegion) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{63}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *PlannedRegion) GetRegion() string {
@@ -5064,6 +5884,2237 @@ func (x *PlannedRegion) GetLeaves() bool {
 	return false
 }
 
+func (x *PlannedRegion) GetCordoned() bool {
+	if x != nil {
+		return x.Cordoned
+	}
+	return false
+}
+
+func (x *PlannedRegion) GetFull() bool {
+	if x != nil {
+		return x.Full
+	}
+	return false
+}
+
+type TopRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Type  string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"` // empty: all
+	// How many of either to list, at most 1000; both 0: 10 of either.
+	Shards        uint32 `protobuf:"varint,2,opt,name=shards,proto3" json:"shards,omitempty"`
+	Entities      uint32 `protobuf:"varint,3,opt,name=entities,proto3" json:"entities,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TopRequest) Reset() {
+	*x = TopRequest{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[75]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TopRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TopRequest) ProtoMessage() {}
+
+func (x *TopRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[75]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TopRequest.ProtoReflect.Descriptor instead.
+func (*TopRequest) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{75}
+}
+
+func (x *TopRequest) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *TopRequest) GetShards() uint32 {
+	if x != nil {
+		return x.Shards
+	}
+	return 0
+}
+
+func (x *TopRequest) GetEntities() uint32 {
+	if x != nil {
+		return x.Entities
+	}
+	return 0
+}
+
+type TopResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Shards        []*TopShard            `protobuf:"bytes,1,rep,name=shards,proto3" json:"shards,omitempty"`     // the heaviest first, by about what "load" counts by default
+	Entities      []*TopEntity           `protobuf:"bytes,2,rep,name=entities,proto3" json:"entities,omitempty"` // the heaviest first, by handlers and commands
+	Silent        []*Silent              `protobuf:"bytes,3,rep,name=silent,proto3" json:"silent,omitempty"`     // regions of which nothing is listed
+	Regions       uint32                 `protobuf:"varint,4,opt,name=regions,proto3" json:"regions,omitempty"`  // how many have answered
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TopResponse) Reset() {
+	*x = TopResponse{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[76]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TopResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TopResponse) ProtoMessage() {}
+
+func (x *TopResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[76]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TopResponse.ProtoReflect.Descriptor instead.
+func (*TopResponse) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{76}
+}
+
+func (x *TopResponse) GetShards() []*TopShard {
+	if x != nil {
+		return x.Shards
+	}
+	return nil
+}
+
+func (x *TopResponse) GetEntities() []*TopEntity {
+	if x != nil {
+		return x.Entities
+	}
+	return nil
+}
+
+func (x *TopResponse) GetSilent() []*Silent {
+	if x != nil {
+		return x.Silent
+	}
+	return nil
+}
+
+func (x *TopResponse) GetRegions() uint32 {
+	if x != nil {
+		return x.Regions
+	}
+	return 0
+}
+
+// TopShard is a shard with what it takes of its region: averages of the last half minute or so.
+type TopShard struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Type          string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
+	Index         uint32                 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
+	Region        string                 `protobuf:"bytes,3,opt,name=region,proto3" json:"region,omitempty"`                                   // name or address
+	Commands      float64                `protobuf:"fixed64,4,opt,name=commands,proto3" json:"commands,omitempty"`                             // per second
+	Handlers      float64                `protobuf:"fixed64,5,opt,name=handlers,proto3" json:"handlers,omitempty"`                             // seconds per second for which handlers run
+	Waiting       float64                `protobuf:"fixed64,6,opt,name=waiting,proto3" json:"waiting,omitempty"`                               // commands that wait in mailboxes, on average
+	JournalBytes  float64                `protobuf:"fixed64,7,opt,name=journal_bytes,json=journalBytes,proto3" json:"journal_bytes,omitempty"` // of records, per second
+	Entities      uint64                 `protobuf:"varint,8,opt,name=entities,proto3" json:"entities,omitempty"`                              // in memory
+	Bytes         uint64                 `protobuf:"varint,9,opt,name=bytes,proto3" json:"bytes,omitempty"`                                    // of them, as far as they tell their size
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TopShard) Reset() {
+	*x = TopShard{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[77]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TopShard) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TopShard) ProtoMessage() {}
+
+func (x *TopShard) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[77]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TopShard.ProtoReflect.Descriptor instead.
+func (*TopShard) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{77}
+}
+
+func (x *TopShard) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *TopShard) GetIndex() uint32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *TopShard) GetRegion() string {
+	if x != nil {
+		return x.Region
+	}
+	return ""
+}
+
+func (x *TopShard) GetCommands() float64 {
+	if x != nil {
+		return x.Commands
+	}
+	return 0
+}
+
+func (x *TopShard) GetHandlers() float64 {
+	if x != nil {
+		return x.Handlers
+	}
+	return 0
+}
+
+func (x *TopShard) GetWaiting() float64 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
+}
+
+func (x *TopShard) GetJournalBytes() float64 {
+	if x != nil {
+		return x.JournalBytes
+	}
+	return 0
+}
+
+func (x *TopShard) GetEntities() uint64 {
+	if x != nil {
+		return x.Entities
+	}
+	return 0
+}
+
+func (x *TopShard) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+type TopEntity struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Type          string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
+	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	Index         uint32                 `protobuf:"varint,3,opt,name=index,proto3" json:"index,omitempty"`        // of its shard
+	Region        string                 `protobuf:"bytes,4,opt,name=region,proto3" json:"region,omitempty"`       // name or address
+	Commands      float64                `protobuf:"fixed64,5,opt,name=commands,proto3" json:"commands,omitempty"` // per second
+	Handlers      float64                `protobuf:"fixed64,6,opt,name=handlers,proto3" json:"handlers,omitempty"` // seconds per second for which its handlers run
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TopEntity) Reset() {
+	*x = TopEntity{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[78]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TopEntity) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TopEntity) ProtoMessage() {}
+
+func (x *TopEntity) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[78]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TopEntity.ProtoReflect.Descriptor instead.
+func (*TopEntity) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{78}
+}
+
+func (x *TopEntity) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *TopEntity) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *TopEntity) GetIndex() uint32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *TopEntity) GetRegion() string {
+	if x != nil {
+		return x.Region
+	}
+	return ""
+}
+
+func (x *TopEntity) GetCommands() float64 {
+	if x != nil {
+		return x.Commands
+	}
+	return 0
+}
+
+func (x *TopEntity) GetHandlers() float64 {
+	if x != nil {
+		return x.Handlers
+	}
+	return 0
+}
+
+type EntitiesRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Type   string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`          // empty: all
+	Prefix string                 `protobuf:"bytes,2,opt,name=prefix,proto3" json:"prefix,omitempty"`      // of their ids
+	Index  *uint32                `protobuf:"varint,3,opt,name=index,proto3,oneof" json:"index,omitempty"` // of the only shard; it needs a type
+	Region string                 `protobuf:"bytes,4,opt,name=region,proto3" json:"region,omitempty"`      // name or address of the region that owns their shards; empty: all
+	// Those that are stored. Otherwise those in memory. Entities of volatile types are in memory only.
+	Stored bool `protobuf:"varint,5,opt,name=stored,proto3" json:"stored,omitempty"`
+	// Of those in memory, only those of which a turn has been running for so long, at least; 0: all.
+	RunningMs     int64  `protobuf:"varint,6,opt,name=running_ms,json=runningMs,proto3" json:"running_ms,omitempty"`
+	After         string `protobuf:"bytes,7,opt,name=after,proto3" json:"after,omitempty"`  // as "next" of the answer before; empty: from the beginning
+	Limit         uint32 `protobuf:"varint,8,opt,name=limit,proto3" json:"limit,omitempty"` // at most 1000; 0: 100
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EntitiesRequest) Reset() {
+	*x = EntitiesRequest{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[79]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EntitiesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EntitiesRequest) ProtoMessage() {}
+
+func (x *EntitiesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[79]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EntitiesRequest.ProtoReflect.Descriptor instead.
+func (*EntitiesRequest) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{79}
+}
+
+func (x *EntitiesRequest) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *EntitiesRequest) GetPrefix() string {
+	if x != nil {
+		return x.Prefix
+	}
+	return ""
+}
+
+func (x *EntitiesRequest) GetIndex() uint32 {
+	if x != nil && x.Index != nil {
+		return *x.Index
+	}
+	return 0
+}
+
+func (x *EntitiesRequest) GetRegion() string {
+	if x != nil {
+		return x.Region
+	}
+	return ""
+}
+
+func (x *EntitiesRequest) GetStored() bool {
+	if x != nil {
+		return x.Stored
+	}
+	return false
+}
+
+func (x *EntitiesRequest) GetRunningMs() int64 {
+	if x != nil {
+		return x.RunningMs
+	}
+	return 0
+}
+
+func (x *EntitiesRequest) GetAfter() string {
+	if x != nil {
+		return x.After
+	}
+	return ""
+}
+
+func (x *EntitiesRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+type EntitiesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Those in memory are in the order of their types and shards, and in each shard in that of their
+	// ids. Those that are stored are in the order of their types and ids.
+	Entities      []*Entity `protobuf:"bytes,1,rep,name=entities,proto3" json:"entities,omitempty"`
+	Next          string    `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`        // where to go on; empty: nothing is left. There may be less than "limit" before
+	Silent        []*Silent `protobuf:"bytes,3,rep,name=silent,proto3" json:"silent,omitempty"`    // regions whose entities are missing in the answer
+	Regions       uint32    `protobuf:"varint,4,opt,name=regions,proto3" json:"regions,omitempty"` // how many have answered
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EntitiesResponse) Reset() {
+	*x = EntitiesResponse{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[80]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EntitiesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EntitiesResponse) ProtoMessage() {}
+
+func (x *EntitiesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[80]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EntitiesResponse.ProtoReflect.Descriptor instead.
+func (*EntitiesResponse) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{80}
+}
+
+func (x *EntitiesResponse) GetEntities() []*Entity {
+	if x != nil {
+		return x.Entities
+	}
+	return nil
+}
+
+func (x *EntitiesResponse) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
+}
+
+func (x *EntitiesResponse) GetSilent() []*Silent {
+	if x != nil {
+		return x.Silent
+	}
+	return nil
+}
+
+func (x *EntitiesResponse) GetRegions() uint32 {
+	if x != nil {
+		return x.Regions
+	}
+	return 0
+}
+
+// Entity is an entity in memory, or one that is stored. Of the latter, only the first four fields are set.
+type Entity struct {
+	state              protoimpl.MessageState `protogen:"open.v1"`
+	Type               string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
+	Id                 string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	Index              uint32                 `protobuf:"varint,3,opt,name=index,proto3" json:"index,omitempty"`                                                          // of its shard
+	Region             string                 `protobuf:"bytes,4,opt,name=region,proto3" json:"region,omitempty"`                                                         // the name or address of the region that owns the shard; empty: none does
+	Epoch              string                 `protobuf:"bytes,5,opt,name=epoch,proto3" json:"epoch,omitempty"`                                                           // of the shard
+	State              string                 `protobuf:"bytes,6,opt,name=state,proto3" json:"state,omitempty"`                                                           // loading, active, stopping, ending, settling, damaged
+	Mailbox            uint32                 `protobuf:"varint,7,opt,name=mailbox,proto3" json:"mailbox,omitempty"`                                                      // commands that are not answered, with the running one
+	OldestMs           int64                  `protobuf:"varint,8,opt,name=oldest_ms,json=oldestMs,proto3" json:"oldest_ms,omitempty"`                                    // how long the oldest of these has been here; 0: there are none
+	Running            string                 `protobuf:"bytes,9,opt,name=running,proto3" json:"running,omitempty"`                                                       // the command whose turn runs; empty: none
+	RunningMs          int64                  `protobuf:"varint,10,opt,name=running_ms,json=runningMs,proto3" json:"running_ms,omitempty"`                                // for so long
+	RunningSinceUnixMs int64                  `protobuf:"varint,11,opt,name=running_since_unix_ms,json=runningSinceUnixMs,proto3" json:"running_since_unix_ms,omitempty"` // by the clock of the region
+	WaitsForType       string                 `protobuf:"bytes,12,opt,name=waits_for_type,json=waitsForType,proto3" json:"waits_for_type,omitempty"`                      // the entity whose answer this turn waits for; empty: none
+	WaitsForId         string                 `protobuf:"bytes,13,opt,name=waits_for_id,json=waitsForId,proto3" json:"waits_for_id,omitempty"`
+	IdleMs             int64                  `protobuf:"varint,14,opt,name=idle_ms,json=idleMs,proto3" json:"idle_ms,omitempty"` // how long it has been idle; 0: it is not, or that is not measured
+	Record             uint64                 `protobuf:"varint,15,opt,name=record,proto3" json:"record,omitempty"`               // the number of its newest record that is durable
+	Staged             uint64                 `protobuf:"varint,16,opt,name=staged,proto3" json:"staged,omitempty"`               // of those that are written now, the newest; at least record
+	Bytes              uint64                 `protobuf:"varint,17,opt,name=bytes,proto3" json:"bytes,omitempty"`                 // its size, as far as it tells it
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
+}
+
+func (x *Entity) Reset() {
+	*x = Entity{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[81]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Entity) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Entity) ProtoMessage() {}
+
+func (x *Entity) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[81]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Entity.ProtoReflect.Descriptor instead.
+func (*Entity) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{81}
+}
+
+func (x *Entity) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *Entity) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Entity) GetIndex() uint32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *Entity) GetRegion() string {
+	if x != nil {
+		return x.Region
+	}
+	return ""
+}
+
+func (x *Entity) GetEpoch() string {
+	if x != nil {
+		return x.Epoch
+	}
+	return ""
+}
+
+func (x *Entity) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *Entity) GetMailbox() uint32 {
+	if x != nil {
+		return x.Mailbox
+	}
+	return 0
+}
+
+func (x *Entity) GetOldestMs() int64 {
+	if x != nil {
+		return x.OldestMs
+	}
+	return 0
+}
+
+func (x *Entity) GetRunning() string {
+	if x != nil {
+		return x.Running
+	}
+	return ""
+}
+
+func (x *Entity) GetRunningMs() int64 {
+	if x != nil {
+		return x.RunningMs
+	}
+	return 0
+}
+
+func (x *Entity) GetRunningSinceUnixMs() int64 {
+	if x != nil {
+		return x.RunningSinceUnixMs
+	}
+	return 0
+}
+
+func (x *Entity) GetWaitsForType() string {
+	if x != nil {
+		return x.WaitsForType
+	}
+	return ""
+}
+
+func (x *Entity) GetWaitsForId() string {
+	if x != nil {
+		return x.WaitsForId
+	}
+	return ""
+}
+
+func (x *Entity) GetIdleMs() int64 {
+	if x != nil {
+		return x.IdleMs
+	}
+	return 0
+}
+
+func (x *Entity) GetRecord() uint64 {
+	if x != nil {
+		return x.Record
+	}
+	return 0
+}
+
+func (x *Entity) GetStaged() uint64 {
+	if x != nil {
+		return x.Staged
+	}
+	return 0
+}
+
+func (x *Entity) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+type EntityRequest struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Type    string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
+	Id      string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	Records uint32                 `protobuf:"varint,3,opt,name=records,proto3" json:"records,omitempty"` // how many of its newest records are listed; 0: none; at most 1000
+	Before  uint64                 `protobuf:"varint,4,opt,name=before,proto3" json:"before,omitempty"`   // only records with lower numbers; 0: all
+	// The events with what is in them. Otherwise only their names and sizes are listed. Refused unless
+	// coordinator.show_payloads is set.
+	Payloads bool `protobuf:"varint,5,opt,name=payloads,proto3" json:"payloads,omitempty"`
+	// The state, as its durable records describe it. Refused unless coordinator.show_payloads is set at
+	// the coordinator, and region.show_payloads at the region.
+	State         bool  `protobuf:"varint,6,opt,name=state,proto3" json:"state,omitempty"`
+	TimeoutMs     int64 `protobuf:"varint,7,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"` // as in RegionsRequest
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EntityRequest) Reset() {
+	*x = EntityRequest{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[82]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EntityRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EntityRequest) ProtoMessage() {}
+
+func (x *EntityRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[82]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EntityRequest.ProtoReflect.Descriptor instead.
+func (*EntityRequest) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{82}
+}
+
+func (x *EntityRequest) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *EntityRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *EntityRequest) GetRecords() uint32 {
+	if x != nil {
+		return x.Records
+	}
+	return 0
+}
+
+func (x *EntityRequest) GetBefore() uint64 {
+	if x != nil {
+		return x.Before
+	}
+	return 0
+}
+
+func (x *EntityRequest) GetPayloads() bool {
+	if x != nil {
+		return x.Payloads
+	}
+	return false
+}
+
+func (x *EntityRequest) GetState() bool {
+	if x != nil {
+		return x.State
+	}
+	return false
+}
+
+func (x *EntityRequest) GetTimeoutMs() int64 {
+	if x != nil {
+		return x.TimeoutMs
+	}
+	return 0
+}
+
+type EntityResponse struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Where    *WhereResponse         `protobuf:"bytes,1,opt,name=where,proto3" json:"where,omitempty"`
+	Volatile bool                   `protobuf:"varint,2,opt,name=volatile,proto3" json:"volatile,omitempty"` // nothing of its type is stored
+	// What its region has in memory; absent: it is not in memory there, or no region has answered.
+	Memory         *Entity  `protobuf:"bytes,3,opt,name=memory,proto3" json:"memory,omitempty"`
+	Timers         []*Timer `protobuf:"bytes,4,rep,name=timers,proto3" json:"timers,omitempty"` // those that are due first
+	UnlistedTimers uint32   `protobuf:"varint,5,opt,name=unlisted_timers,json=unlistedTimers,proto3" json:"unlisted_timers,omitempty"`
+	// Why nothing is known of what is in memory; empty if the region has answered. The region is empty if
+	// no region owns the shard.
+	Silent           []*Silent     `protobuf:"bytes,6,rep,name=silent,proto3" json:"silent,omitempty"`
+	Stored           *StoredEntity `protobuf:"bytes,7,opt,name=stored,proto3" json:"stored,omitempty"`       // absent: see damaged; or its type is volatile
+	Reminders        []*Reminder   `protobuf:"bytes,8,rep,name=reminders,proto3" json:"reminders,omitempty"` // the first 20; more_reminders: there are others
+	MoreReminders    bool          `protobuf:"varint,9,opt,name=more_reminders,json=moreReminders,proto3" json:"more_reminders,omitempty"`
+	Sends            []*Send       `protobuf:"bytes,10,rep,name=sends,proto3" json:"sends,omitempty"` // that have not ended: the first 20
+	MoreSends        bool          `protobuf:"varint,11,opt,name=more_sends,json=moreSends,proto3" json:"more_sends,omitempty"`
+	RememberedUnixMs int64         `protobuf:"varint,12,opt,name=remembered_unix_ms,json=rememberedUnixMs,proto3" json:"remembered_unix_ms,omitempty"` // it is remembered, and was last active then; 0: it is not
+	Damaged          []string      `protobuf:"bytes,13,rep,name=damaged,proto3" json:"damaged,omitempty"`                                              // what is stored and could not be read, in words
+	State            *EntityState  `protobuf:"bytes,14,opt,name=state,proto3" json:"state,omitempty"`                                                  // absent: not asked for, or see silent
+	// Whether coordinator.show_payloads allows to ask for payloads and state, and coordinator.try_commands
+	// to send commands with Command.
+	MayShowPayloads bool   `protobuf:"varint,15,opt,name=may_show_payloads,json=mayShowPayloads,proto3" json:"may_show_payloads,omitempty"`
+	MayTryCommands  bool   `protobuf:"varint,16,opt,name=may_try_commands,json=mayTryCommands,proto3" json:"may_try_commands,omitempty"`
+	Quarantined     string `protobuf:"bytes,17,opt,name=quarantined,proto3" json:"quarantined,omitempty"` // why its commands are refused: it is quarantined; empty: it is not
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *EntityResponse) Reset() {
+	*x = EntityResponse{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[83]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EntityResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EntityResponse) ProtoMessage() {}
+
+func (x *EntityResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[83]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EntityResponse.ProtoReflect.Descriptor instead.
+func (*EntityResponse) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{83}
+}
+
+func (x *EntityResponse) GetWhere() *WhereResponse {
+	if x != nil {
+		return x.Where
+	}
+	return nil
+}
+
+func (x *EntityResponse) GetVolatile() bool {
+	if x != nil {
+		return x.Volatile
+	}
+	return false
+}
+
+func (x *EntityResponse) GetMemory() *Entity {
+	if x != nil {
+		return x.Memory
+	}
+	return nil
+}
+
+func (x *EntityResponse) GetTimers() []*Timer {
+	if x != nil {
+		return x.Timers
+	}
+	return nil
+}
+
+func (x *EntityResponse) GetUnlistedTimers() uint32 {
+	if x != nil {
+		return x.UnlistedTimers
+	}
+	return 0
+}
+
+func (x *EntityResponse) GetSilent() []*Silent {
+	if x != nil {
+		return x.Silent
+	}
+	return nil
+}
+
+func (x *EntityResponse) GetStored() *StoredEntity {
+	if x != nil {
+		return x.Stored
+	}
+	return nil
+}
+
+func (x *EntityResponse) GetReminders() []*Reminder {
+	if x != nil {
+		return x.Reminders
+	}
+	return nil
+}
+
+func (x *EntityResponse) GetMoreReminders() bool {
+	if x != nil {
+		return x.MoreReminders
+	}
+	return false
+}
+
+func (x *EntityResponse) GetSends() []*Send {
+	if x != nil {
+		return x.Sends
+	}
+	return nil
+}
+
+func (x *EntityResponse) GetMoreSends() bool {
+	if x != nil {
+		return x.MoreSends
+	}
+	return false
+}
+
+func (x *EntityResponse) GetRememberedUnixMs() int64 {
+	if x != nil {
+		return x.RememberedUnixMs
+	}
+	return 0
+}
+
+func (x *EntityResponse) GetDamaged() []string {
+	if x != nil {
+		return x.Damaged
+	}
+	return nil
+}
+
+func (x *EntityResponse) GetState() *EntityState {
+	if x != nil {
+		return x.State
+	}
+	return nil
+}
+
+func (x *EntityResponse) GetMayShowPayloads() bool {
+	if x != nil {
+		return x.MayShowPayloads
+	}
+	return false
+}
+
+func (x *EntityResponse) GetMayTryCommands() bool {
+	if x != nil {
+		return x.MayTryCommands
+	}
+	return false
+}
+
+func (x *EntityResponse) GetQuarantined() string {
+	if x != nil {
+		return x.Quarantined
+	}
+	return ""
+}
+
+// Timer is a timer of an entity in memory, which ends with it.
+type Timer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Command       string                 `protobuf:"bytes,2,opt,name=command,proto3" json:"command,omitempty"`
+	DueMs         int64                  `protobuf:"varint,3,opt,name=due_ms,json=dueMs,proto3" json:"due_ms,omitempty"`          // in so long; 0: now
+	PeriodMs      int64                  `protobuf:"varint,4,opt,name=period_ms,json=periodMs,proto3" json:"period_ms,omitempty"` // 0: it fires once
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Timer) Reset() {
+	*x = Timer{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[84]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Timer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Timer) ProtoMessage() {}
+
+func (x *Timer) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[84]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Timer.ProtoReflect.Descriptor instead.
+func (*Timer) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{84}
+}
+
+func (x *Timer) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Timer) GetCommand() string {
+	if x != nil {
+		return x.Command
+	}
+	return ""
+}
+
+func (x *Timer) GetDueMs() int64 {
+	if x != nil {
+		return x.DueMs
+	}
+	return 0
+}
+
+func (x *Timer) GetPeriodMs() int64 {
+	if x != nil {
+		return x.PeriodMs
+	}
+	return 0
+}
+
+// StoredEntity is what the journal has of an entity.
+type StoredEntity struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Last  uint64                 `protobuf:"varint,1,opt,name=last,proto3" json:"last,omitempty"` // the number of its newest record; 0: nothing is stored
+	// It was deleted by the record with this number; 0: never. Records up to this one are of earlier lives.
+	Life          uint64    `protobuf:"varint,2,opt,name=life,proto3" json:"life,omitempty"`
+	Trimmed       uint64    `protobuf:"varint,3,opt,name=trimmed,proto3" json:"trimmed,omitempty"`   // events of records up to this one may be gone, because a snapshot has replaced them
+	Snapshot      uint64    `protobuf:"varint,4,opt,name=snapshot,proto3" json:"snapshot,omitempty"` // the number of the record after which the snapshot was taken; 0: there is none
+	SnapshotBytes uint64    `protobuf:"varint,5,opt,name=snapshot_bytes,json=snapshotBytes,proto3" json:"snapshot_bytes,omitempty"`
+	Records       []*Record `protobuf:"bytes,6,rep,name=records,proto3" json:"records,omitempty"` // the newest first
+	More          bool      `protobuf:"varint,7,opt,name=more,proto3" json:"more,omitempty"`      // there are earlier ones; go on with "before"
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StoredEntity) Reset() {
+	*x = StoredEntity{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[85]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StoredEntity) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StoredEntity) ProtoMessage() {}
+
+func (x *StoredEntity) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[85]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StoredEntity.ProtoReflect.Descriptor instead.
+func (*StoredEntity) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{85}
+}
+
+func (x *StoredEntity) GetLast() uint64 {
+	if x != nil {
+		return x.Last
+	}
+	return 0
+}
+
+func (x *StoredEntity) GetLife() uint64 {
+	if x != nil {
+		return x.Life
+	}
+	return 0
+}
+
+func (x *StoredEntity) GetTrimmed() uint64 {
+	if x != nil {
+		return x.Trimmed
+	}
+	return 0
+}
+
+func (x *StoredEntity) GetSnapshot() uint64 {
+	if x != nil {
+		return x.Snapshot
+	}
+	return 0
+}
+
+func (x *StoredEntity) GetSnapshotBytes() uint64 {
+	if x != nil {
+		return x.SnapshotBytes
+	}
+	return 0
+}
+
+func (x *StoredEntity) GetRecords() []*Record {
+	if x != nil {
+		return x.Records
+	}
+	return nil
+}
+
+func (x *StoredEntity) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+// Record is what one turn of an entity has stored.
+type Record struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Number        uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	AtUnixMs      int64                  `protobuf:"varint,2,opt,name=at_unix_ms,json=atUnixMs,proto3" json:"at_unix_ms,omitempty"`
+	Bytes         uint64                 `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"`                         // without the reply
+	Epoch         string                 `protobuf:"bytes,4,opt,name=epoch,proto3" json:"epoch,omitempty"`                          // of the shard, when it was stored
+	CommandId     string                 `protobuf:"bytes,5,opt,name=command_id,json=commandId,proto3" json:"command_id,omitempty"` // empty: it had none
+	Events        []*StoredEvent         `protobuf:"bytes,6,rep,name=events,proto3" json:"events,omitempty"`
+	Wakes         uint32                 `protobuf:"varint,7,opt,name=wakes,proto3" json:"wakes,omitempty"` // reminders that it has set or removed
+	Sends         []*StoredSend          `protobuf:"bytes,8,rep,name=sends,proto3" json:"sends,omitempty"`
+	Delete        bool                   `protobuf:"varint,9,opt,name=delete,proto3" json:"delete,omitempty"`      // it has deleted the entity
+	Operator      bool                   `protobuf:"varint,10,opt,name=operator,proto3" json:"operator,omitempty"` // a built-in command of an operator has stored it
+	Damaged       string                 `protobuf:"bytes,11,opt,name=damaged,proto3" json:"damaged,omitempty"`    // why it cannot be read; then the fields above are empty, except for number and bytes
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Record) Reset() {
+	*x = Record{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[86]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Record) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Record) ProtoMessage() {}
+
+func (x *Record) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[86]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Record.ProtoReflect.Descriptor instead.
+func (*Record) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{86}
+}
+
+func (x *Record) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *Record) GetAtUnixMs() int64 {
+	if x != nil {
+		return x.AtUnixMs
+	}
+	return 0
+}
+
+func (x *Record) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *Record) GetEpoch() string {
+	if x != nil {
+		return x.Epoch
+	}
+	return ""
+}
+
+func (x *Record) GetCommandId() string {
+	if x != nil {
+		return x.CommandId
+	}
+	return ""
+}
+
+func (x *Record) GetEvents() []*StoredEvent {
+	if x != nil {
+		return x.Events
+	}
+	return nil
+}
+
+func (x *Record) GetWakes() uint32 {
+	if x != nil {
+		return x.Wakes
+	}
+	return 0
+}
+
+func (x *Record) GetSends() []*StoredSend {
+	if x != nil {
+		return x.Sends
+	}
+	return nil
+}
+
+func (x *Record) GetDelete() bool {
+	if x != nil {
+		return x.Delete
+	}
+	return false
+}
+
+func (x *Record) GetOperator() bool {
+	if x != nil {
+		return x.Operator
+	}
+	return false
+}
+
+func (x *Record) GetDamaged() string {
+	if x != nil {
+		return x.Damaged
+	}
+	return ""
+}
+
+type StoredEvent struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Version       uint32                 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
+	Bytes         uint64                 `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	Payload       []byte                 `protobuf:"bytes,4,opt,name=payload,proto3" json:"payload,omitempty"` // empty unless it was asked for, and not longer than 64 KiB
+	Json          bool                   `protobuf:"varint,5,opt,name=json,proto3" json:"json,omitempty"`      // the payload is JSON
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StoredEvent) Reset() {
+	*x = StoredEvent{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[87]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StoredEvent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StoredEvent) ProtoMessage() {}
+
+func (x *StoredEvent) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[87]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StoredEvent.ProtoReflect.Descriptor instead.
+func (*StoredEvent) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{87}
+}
+
+func (x *StoredEvent) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *StoredEvent) GetVersion() uint32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *StoredEvent) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *StoredEvent) GetPayload() []byte {
+	if x != nil {
+		return x.Payload
+	}
+	return nil
+}
+
+func (x *StoredEvent) GetJson() bool {
+	if x != nil {
+		return x.Json
+	}
+	return false
+}
+
+type StoredSend struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	TargetType    string                 `protobuf:"bytes,1,opt,name=target_type,json=targetType,proto3" json:"target_type,omitempty"`
+	TargetId      string                 `protobuf:"bytes,2,opt,name=target_id,json=targetId,proto3" json:"target_id,omitempty"`
+	Command       string                 `protobuf:"bytes,3,opt,name=command,proto3" json:"command,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StoredSend) Reset() {
+	*x = StoredSend{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[88]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StoredSend) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StoredSend) ProtoMessage() {}
+
+func (x *StoredSend) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[88]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StoredSend.ProtoReflect.Descriptor instead.
+func (*StoredSend) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{88}
+}
+
+func (x *StoredSend) GetTargetType() string {
+	if x != nil {
+		return x.TargetType
+	}
+	return ""
+}
+
+func (x *StoredSend) GetTargetId() string {
+	if x != nil {
+		return x.TargetId
+	}
+	return ""
+}
+
+func (x *StoredSend) GetCommand() string {
+	if x != nil {
+		return x.Command
+	}
+	return ""
+}
+
+// EntityState is the state of an entity as its durable records describe it.
+type EntityState struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Record        uint64                 `protobuf:"varint,1,opt,name=record,proto3" json:"record,omitempty"` // the newest one that it contains
+	State         []byte                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`    // empty: it is longer than 1 MiB
+	Bytes         uint64                 `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	Json          bool                   `protobuf:"varint,4,opt,name=json,proto3" json:"json,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EntityState) Reset() {
+	*x = EntityState{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[89]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EntityState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EntityState) ProtoMessage() {}
+
+func (x *EntityState) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[89]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EntityState.ProtoReflect.Descriptor instead.
+func (*EntityState) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{89}
+}
+
+func (x *EntityState) GetRecord() uint64 {
+	if x != nil {
+		return x.Record
+	}
+	return 0
+}
+
+func (x *EntityState) GetState() []byte {
+	if x != nil {
+		return x.State
+	}
+	return nil
+}
+
+func (x *EntityState) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *EntityState) GetJson() bool {
+	if x != nil {
+		return x.Json
+	}
+	return false
+}
+
+type RegionsRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Type   string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`     // empty: all
+	Region string                 `protobuf:"bytes,2,opt,name=region,proto3" json:"region,omitempty"` // name or address; empty: all
+	// How long regions may take to answer, at most 30 s; 0: coordinator.query_timeout. Those that have not
+	// answered by then are named in the answer.
+	TimeoutMs     int64 `protobuf:"varint,3,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RegionsRequest) Reset() {
+	*x = RegionsRequest{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[90]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RegionsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RegionsRequest) ProtoMessage() {}
+
+func (x *RegionsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[90]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RegionsRequest.ProtoReflect.Descriptor instead.
+func (*RegionsRequest) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{90}
+}
+
+func (x *RegionsRequest) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *RegionsRequest) GetRegion() string {
+	if x != nil {
+		return x.Region
+	}
+	return ""
+}
+
+func (x *RegionsRequest) GetTimeoutMs() int64 {
+	if x != nil {
+		return x.TimeoutMs
+	}
+	return 0
+}
+
+type RegionsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Regions       []*RegionState         `protobuf:"bytes,1,rep,name=regions,proto3" json:"regions,omitempty"` // by name: those that have answered
+	Silent        []*Silent              `protobuf:"bytes,2,rep,name=silent,proto3" json:"silent,omitempty"`   // those that have not
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RegionsResponse) Reset() {
+	*x = RegionsResponse{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[91]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RegionsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RegionsResponse) ProtoMessage() {}
+
+func (x *RegionsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[91]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RegionsResponse.ProtoReflect.Descriptor instead.
+func (*RegionsResponse) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{91}
+}
+
+func (x *RegionsResponse) GetRegions() []*RegionState {
+	if x != nil {
+		return x.Regions
+	}
+	return nil
+}
+
+func (x *RegionsResponse) GetSilent() []*Silent {
+	if x != nil {
+		return x.Silent
+	}
+	return nil
+}
+
+// RegionState is what a region has in memory. The sums are those of its types.
+type RegionState struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Region        string                 `protobuf:"bytes,1,opt,name=region,proto3" json:"region,omitempty"` // name or address
+	Addr          string                 `protobuf:"bytes,2,opt,name=addr,proto3" json:"addr,omitempty"`
+	All           *Holdings              `protobuf:"bytes,3,opt,name=all,proto3" json:"all,omitempty"`
+	Types         []*Holdings            `protobuf:"bytes,4,rep,name=types,proto3" json:"types,omitempty"`
+	Buffered      uint32                 `protobuf:"varint,5,opt,name=buffered,proto3" json:"buffered,omitempty"` // commands that wait for shards that are not served yet
+	BufferedBytes uint64                 `protobuf:"varint,6,opt,name=buffered_bytes,json=bufferedBytes,proto3" json:"buffered_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RegionState) Reset() {
+	*x = RegionState{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[92]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RegionState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RegionState) ProtoMessage() {}
+
+func (x *RegionState) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[92]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RegionState.ProtoReflect.Descriptor instead.
+func (*RegionState) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{92}
+}
+
+func (x *RegionState) GetRegion() string {
+	if x != nil {
+		return x.Region
+	}
+	return ""
+}
+
+func (x *RegionState) GetAddr() string {
+	if x != nil {
+		return x.Addr
+	}
+	return ""
+}
+
+func (x *RegionState) GetAll() *Holdings {
+	if x != nil {
+		return x.All
+	}
+	return nil
+}
+
+func (x *RegionState) GetTypes() []*Holdings {
+	if x != nil {
+		return x.Types
+	}
+	return nil
+}
+
+func (x *RegionState) GetBuffered() uint32 {
+	if x != nil {
+		return x.Buffered
+	}
+	return 0
+}
+
+func (x *RegionState) GetBufferedBytes() uint64 {
+	if x != nil {
+		return x.BufferedBytes
+	}
+	return 0
+}
+
+// Holdings is what shards have in memory, together. Rates are averages of the last half minute or so;
+// they are 0 if region.load_interval is 0.
+type Holdings struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Type          string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`      // empty: all types
+	Shards        uint32                 `protobuf:"varint,2,opt,name=shards,proto3" json:"shards,omitempty"` // that the region holds, also those that it does not serve yet or any more
+	Entities      uint64                 `protobuf:"varint,3,opt,name=entities,proto3" json:"entities,omitempty"`
+	Bytes         uint64                 `protobuf:"varint,4,opt,name=bytes,proto3" json:"bytes,omitempty"`                                    // of entities that tell their size
+	Waiting       float64                `protobuf:"fixed64,5,opt,name=waiting,proto3" json:"waiting,omitempty"`                               // commands that are not answered, on average
+	Commands      float64                `protobuf:"fixed64,6,opt,name=commands,proto3" json:"commands,omitempty"`                             // per second
+	Handlers      float64                `protobuf:"fixed64,7,opt,name=handlers,proto3" json:"handlers,omitempty"`                             // seconds per second for which handlers run
+	JournalBytes  float64                `protobuf:"fixed64,8,opt,name=journal_bytes,json=journalBytes,proto3" json:"journal_bytes,omitempty"` // of records, per second
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Holdings) Reset() {
+	*x = Holdings{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[93]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Holdings) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Holdings) ProtoMessage() {}
+
+func (x *Holdings) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[93]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Holdings.ProtoReflect.Descriptor instead.
+func (*Holdings) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{93}
+}
+
+func (x *Holdings) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *Holdings) GetShards() uint32 {
+	if x != nil {
+		return x.Shards
+	}
+	return 0
+}
+
+func (x *Holdings) GetEntities() uint64 {
+	if x != nil {
+		return x.Entities
+	}
+	return 0
+}
+
+func (x *Holdings) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *Holdings) GetWaiting() float64 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
+}
+
+func (x *Holdings) GetCommands() float64 {
+	if x != nil {
+		return x.Commands
+	}
+	return 0
+}
+
+func (x *Holdings) GetHandlers() float64 {
+	if x != nil {
+		return x.Handlers
+	}
+	return 0
+}
+
+func (x *Holdings) GetJournalBytes() float64 {
+	if x != nil {
+		return x.JournalBytes
+	}
+	return 0
+}
+
+type ShardStatesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Type          string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`                             // empty: all
+	Region        string                 `protobuf:"bytes,2,opt,name=region,proto3" json:"region,omitempty"`                         // name or address; empty: all
+	After         string                 `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"`                           // as "next" of the answer before; empty: from the beginning
+	Limit         uint32                 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`                          // at most 1000; 0: 100
+	TimeoutMs     int64                  `protobuf:"varint,5,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"` // as in RegionsRequest
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ShardStatesRequest) Reset() {
+	*x = ShardStatesRequest{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[94]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ShardStatesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ShardStatesRequest) ProtoMessage() {}
+
+func (x *ShardStatesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[94]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ShardStatesRequest.ProtoReflect.Descriptor instead.
+func (*ShardStatesRequest) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{94}
+}
+
+func (x *ShardStatesRequest) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *ShardStatesRequest) GetRegion() string {
+	if x != nil {
+		return x.Region
+	}
+	return ""
+}
+
+func (x *ShardStatesRequest) GetAfter() string {
+	if x != nil {
+		return x.After
+	}
+	return ""
+}
+
+func (x *ShardStatesRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *ShardStatesRequest) GetTimeoutMs() int64 {
+	if x != nil {
+		return x.TimeoutMs
+	}
+	return 0
+}
+
+type ShardStatesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Shards        []*ShardState          `protobuf:"bytes,1,rep,name=shards,proto3" json:"shards,omitempty"`    // by type and number: all that have an owner
+	Next          string                 `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`        // where to go on; empty: nothing is left
+	Silent        []*Silent              `protobuf:"bytes,3,rep,name=silent,proto3" json:"silent,omitempty"`    // owners that have not answered
+	Regions       uint32                 `protobuf:"varint,4,opt,name=regions,proto3" json:"regions,omitempty"` // how many have
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ShardStatesResponse) Reset() {
+	*x = ShardStatesResponse{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[95]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ShardStatesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ShardStatesResponse) ProtoMessage() {}
+
+func (x *ShardStatesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[95]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ShardStatesResponse.ProtoReflect.Descriptor instead.
+func (*ShardStatesResponse) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{95}
+}
+
+func (x *ShardStatesResponse) GetShards() []*ShardState {
+	if x != nil {
+		return x.Shards
+	}
+	return nil
+}
+
+func (x *ShardStatesResponse) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
+}
+
+func (x *ShardStatesResponse) GetSilent() []*Silent {
+	if x != nil {
+		return x.Silent
+	}
+	return nil
+}
+
+func (x *ShardStatesResponse) GetRegions() uint32 {
+	if x != nil {
+		return x.Regions
+	}
+	return 0
+}
+
+type ShardState struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Shard *Shard                 `protobuf:"bytes,1,opt,name=shard,proto3" json:"shard,omitempty"`
+	// Nothing is known of what it has in memory: its owner has not answered, or does not hold it yet or
+	// any more. Then the fields below are 0.
+	Unknown       bool      `protobuf:"varint,2,opt,name=unknown,proto3" json:"unknown,omitempty"`
+	Held          string    `protobuf:"bytes,3,opt,name=held,proto3" json:"held,omitempty"`          // at its owner: claiming, fetching (states), serving or stopping
+	Buffered      uint32    `protobuf:"varint,4,opt,name=buffered,proto3" json:"buffered,omitempty"` // commands that wait until it is served
+	Holdings      *Holdings `protobuf:"bytes,5,opt,name=holdings,proto3" json:"holdings,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ShardState) Reset() {
+	*x = ShardState{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[96]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ShardState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ShardState) ProtoMessage() {}
+
+func (x *ShardState) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[96]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ShardState.ProtoReflect.Descriptor instead.
+func (*ShardState) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{96}
+}
+
+func (x *ShardState) GetShard() *Shard {
+	if x != nil {
+		return x.Shard
+	}
+	return nil
+}
+
+func (x *ShardState) GetUnknown() bool {
+	if x != nil {
+		return x.Unknown
+	}
+	return false
+}
+
+func (x *ShardState) GetHeld() string {
+	if x != nil {
+		return x.Held
+	}
+	return ""
+}
+
+func (x *ShardState) GetBuffered() uint32 {
+	if x != nil {
+		return x.Buffered
+	}
+	return 0
+}
+
+func (x *ShardState) GetHoldings() *Holdings {
+	if x != nil {
+		return x.Holdings
+	}
+	return nil
+}
+
+type SlowRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Limit         uint32                 `protobuf:"varint,1,opt,name=limit,proto3" json:"limit,omitempty"`                          // at most 1000; 0: 100
+	TimeoutMs     int64                  `protobuf:"varint,2,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"` // how long gateways may take, as in RegionsRequest
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SlowRequest) Reset() {
+	*x = SlowRequest{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[97]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SlowRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SlowRequest) ProtoMessage() {}
+
+func (x *SlowRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[97]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SlowRequest.ProtoReflect.Descriptor instead.
+func (*SlowRequest) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{97}
+}
+
+func (x *SlowRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *SlowRequest) GetTimeoutMs() int64 {
+	if x != nil {
+		return x.TimeoutMs
+	}
+	return 0
+}
+
+type SlowResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Commands      []*SlowCommand         `protobuf:"bytes,1,rep,name=commands,proto3" json:"commands,omitempty"`  // the newest first
+	Silent        []*Silent              `protobuf:"bytes,2,rep,name=silent,proto3" json:"silent,omitempty"`      // gateways that have not answered; region is their address
+	Gateways      uint32                 `protobuf:"varint,3,opt,name=gateways,proto3" json:"gateways,omitempty"` // how many have
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SlowResponse) Reset() {
+	*x = SlowResponse{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[98]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SlowResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SlowResponse) ProtoMessage() {}
+
+func (x *SlowResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[98]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SlowResponse.ProtoReflect.Descriptor instead.
+func (*SlowResponse) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{98}
+}
+
+func (x *SlowResponse) GetCommands() []*SlowCommand {
+	if x != nil {
+		return x.Commands
+	}
+	return nil
+}
+
+func (x *SlowResponse) GetSilent() []*Silent {
+	if x != nil {
+		return x.Silent
+	}
+	return nil
+}
+
+func (x *SlowResponse) GetGateways() uint32 {
+	if x != nil {
+		return x.Gateways
+	}
+	return 0
+}
+
+// SlowCommand is one of the slowest commands of some seconds, with where its time went.
+type SlowCommand struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	AtUnixMs      int64                  `protobuf:"varint,1,opt,name=at_unix_ms,json=atUnixMs,proto3" json:"at_unix_ms,omitempty"` // when it came, by the clock of the gateway
+	Gateway       string                 `protobuf:"bytes,2,opt,name=gateway,proto3" json:"gateway,omitempty"`                      // address
+	Region        string                 `protobuf:"bytes,3,opt,name=region,proto3" json:"region,omitempty"`                        // name or address of the region that answered; empty: none did
+	Type          string                 `protobuf:"bytes,4,opt,name=type,proto3" json:"type,omitempty"`
+	Id            string                 `protobuf:"bytes,5,opt,name=id,proto3" json:"id,omitempty"`
+	Command       string                 `protobuf:"bytes,6,opt,name=command,proto3" json:"command,omitempty"`
+	Trace         string                 `protobuf:"bytes,7,opt,name=trace,proto3" json:"trace,omitempty"`        // hexadecimal id of its trace; empty: the client has sent none, and none was recorded
+	Attempts      uint32                 `protobuf:"varint,8,opt,name=attempts,proto3" json:"attempts,omitempty"` // how often it was sent to a region
+	Code          string                 `protobuf:"bytes,9,opt,name=code,proto3" json:"code,omitempty"`          // of its error; empty: it succeeded
+	TotalUs       int64                  `protobuf:"varint,10,opt,name=total_us,json=totalUs,proto3" json:"total_us,omitempty"`
+	RouteUs       int64                  `protobuf:"varint,11,opt,name=route_us,json=routeUs,proto3" json:"route_us,omitempty"` // gateway, network, and waiting for a region
+	MailboxUs     int64                  `protobuf:"varint,12,opt,name=mailbox_us,json=mailboxUs,proto3" json:"mailbox_us,omitempty"`
+	HandlerUs     int64                  `protobuf:"varint,13,opt,name=handler_us,json=handlerUs,proto3" json:"handler_us,omitempty"`
+	JournalUs     int64                  `protobuf:"varint,14,opt,name=journal_us,json=journalUs,proto3" json:"journal_us,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SlowCommand) Reset() {
+	*x = SlowCommand{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[99]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SlowCommand) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SlowCommand) ProtoMessage() {}
+
+func (x *SlowCommand) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[99]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SlowCommand.ProtoReflect.Descriptor instead.
+func (*SlowCommand) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{99}
+}
+
+func (x *SlowCommand) GetAtUnixMs() int64 {
+	if x != nil {
+		return x.AtUnixMs
+	}
+	return 0
+}
+
+func (x *SlowCommand) GetGateway() string {
+	if x != nil {
+		return x.Gateway
+	}
+	return ""
+}
+
+func (x *SlowCommand) GetRegion() string {
+	if x != nil {
+		return x.Region
+	}
+	return ""
+}
+
+func (x *SlowCommand) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *SlowCommand) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *SlowCommand) GetCommand() string {
+	if x != nil {
+		return x.Command
+	}
+	return ""
+}
+
+func (x *SlowCommand) GetTrace() string {
+	if x != nil {
+		return x.Trace
+	}
+	return ""
+}
+
+func (x *SlowCommand) GetAttempts() uint32 {
+	if x != nil {
+		return x.Attempts
+	}
+	return 0
+}
+
+func (x *SlowCommand) GetCode() string {
+	if x != nil {
+		return x.Code
+	}
+	return ""
+}
+
+func (x *SlowCommand) GetTotalUs() int64 {
+	if x != nil {
+		return x.TotalUs
+	}
+	return 0
+}
+
+func (x *SlowCommand) GetRouteUs() int64 {
+	if x != nil {
+		return x.RouteUs
+	}
+	return 0
+}
+
+func (x *SlowCommand) GetMailboxUs() int64 {
+	if x != nil {
+		return x.MailboxUs
+	}
+	return 0
+}
+
+func (x *SlowCommand) GetHandlerUs() int64 {
+	if x != nil {
+		return x.HandlerUs
+	}
+	return 0
+}
+
+func (x *SlowCommand) GetJournalUs() int64 {
+	if x != nil {
+		return x.JournalUs
+	}
+	return 0
+}
+
 // WeighedRegion is a region as it was when a shard was given away.
 type WeighedRegion struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -5077,7 +8128,7 @@ type WeighedRegion struct {
 
 func (x *WeighedRegion) Reset() {
 	*x = WeighedRegion{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[64]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5089,7 +8140,7 @@ func (x *WeighedRegion) String() string {
 func (*WeighedRegion) ProtoMessage() {}
 
 func (x *WeighedRegion) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[64]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5102,7 +8153,7 @@ func (x *WeighedRegion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeighedRegion.ProtoReflect.Descriptor instead.
 func (*WeighedRegion) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{64}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *WeighedRegion) GetRegion() string {
@@ -5131,6 +8182,171 @@ func (x *WeighedRegion) GetAgainst() string {
 		return x.Against
 	}
 	return ""
+}
+
+type ExamineRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExamineRequest) Reset() {
+	*x = ExamineRequest{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[101]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExamineRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExamineRequest) ProtoMessage() {}
+
+func (x *ExamineRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[101]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExamineRequest.ProtoReflect.Descriptor instead.
+func (*ExamineRequest) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{101}
+}
+
+type ExamineResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Advice        []*Advice              `protobuf:"bytes,1,rep,name=advice,proto3" json:"advice,omitempty"`        // the most severe first
+	Processes     uint32                 `protobuf:"varint,2,opt,name=processes,proto3" json:"processes,omitempty"` // how many have answered
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExamineResponse) Reset() {
+	*x = ExamineResponse{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[102]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExamineResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExamineResponse) ProtoMessage() {}
+
+func (x *ExamineResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[102]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExamineResponse.ProtoReflect.Descriptor instead.
+func (*ExamineResponse) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{102}
+}
+
+func (x *ExamineResponse) GetAdvice() []*Advice {
+	if x != nil {
+		return x.Advice
+	}
+	return nil
+}
+
+func (x *ExamineResponse) GetProcesses() uint32 {
+	if x != nil {
+		return x.Processes
+	}
+	return 0
+}
+
+// Advice is what is unsafe or unwise.
+type Advice struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`           // such as tls-off: docs/operating.md lists all of them
+	Severity      string                 `protobuf:"bytes,2,opt,name=severity,proto3" json:"severity,omitempty"`   // danger, warning or note
+	Text          string                 `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`           // a sentence
+	Next          string                 `protobuf:"bytes,4,opt,name=next,proto3" json:"next,omitempty"`           // what to do
+	Processes     []string               `protobuf:"bytes,5,rep,name=processes,proto3" json:"processes,omitempty"` // names of those that it is about; empty: the cluster
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Advice) Reset() {
+	*x = Advice{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[103]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Advice) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Advice) ProtoMessage() {}
+
+func (x *Advice) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[103]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Advice.ProtoReflect.Descriptor instead.
+func (*Advice) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{103}
+}
+
+func (x *Advice) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Advice) GetSeverity() string {
+	if x != nil {
+		return x.Severity
+	}
+	return ""
+}
+
+func (x *Advice) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *Advice) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
+}
+
+func (x *Advice) GetProcesses() []string {
+	if x != nil {
+		return x.Processes
+	}
+	return nil
 }
 
 var File_roost_admin_v1_admin_proto protoreflect.FileDescriptor
@@ -5262,7 +8478,7 @@ const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	"\x06region\x18\x04 \x01(\tR\x06region\x12\x18\n" +
 	"\aversion\x18\x05 \x01(\tR\aversion\x12\x0e\n" +
 	"\x02by\x18\x06 \x03(\tR\x02by\x12\x16\n" +
-	"\x06looked\x18\a \x01(\bR\x06looked\"\xa1\x01\n" +
+	"\x06looked\x18\a \x01(\bR\x06looked\"\xb7\x01\n" +
 	"\x05Shard\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\rR\x05index\x12\x16\n" +
@@ -5270,7 +8486,8 @@ const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	"\x04addr\x18\x04 \x01(\tR\x04addr\x12\x14\n" +
 	"\x05epoch\x18\x05 \x01(\tR\x05epoch\x12\x14\n" +
 	"\x05phase\x18\x06 \x01(\tR\x05phase\x12\x16\n" +
-	"\x06reason\x18\a \x01(\tR\x06reason\"\xaa\x01\n" +
+	"\x06reason\x18\a \x01(\tR\x06reason\x12\x14\n" +
+	"\x05cause\x18\b \x01(\tR\x05cause\"\xe3\x01\n" +
 	"\vTypeSummary\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x16\n" +
 	"\x06shards\x18\x02 \x01(\rR\x06shards\x12\x1c\n" +
@@ -5278,27 +8495,65 @@ const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	"\x06moving\x18\x04 \x01(\rR\x06moving\x12\x1a\n" +
 	"\bvolatile\x18\x05 \x01(\bR\bvolatile\x12\x1d\n" +
 	"\n" +
-	"sharded_by\x18\x06 \x01(\tR\tshardedBy\"2\n" +
+	"sharded_by\x18\x06 \x01(\tR\tshardedBy\x127\n" +
+	"\bcommands\x18\a \x03(\v2\x1b.roost.admin.v1.TypeCommandR\bcommands\">\n" +
+	"\vTypeCommand\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1b\n" +
+	"\tread_only\x18\x02 \x01(\bR\breadOnly\"2\n" +
 	"\fWhereRequest\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\"Y\n" +
 	"\rWhereResponse\x12+\n" +
 	"\x05shard\x18\x01 \x01(\v2\x15.roost.admin.v1.ShardR\x05shard\x12\x1b\n" +
-	"\tshard_key\x18\x02 \x01(\tR\bshardKey\"W\n" +
+	"\tshard_key\x18\x02 \x01(\tR\bshardKey\"\x7f\n" +
 	"\fDrainRequest\x12\x16\n" +
 	"\x06region\x18\x01 \x01(\tR\x06region\x12\x16\n" +
 	"\x06resume\x18\x02 \x01(\bR\x06resume\x12\x17\n" +
-	"\adry_run\x18\x03 \x01(\bR\x06dryRun\"_\n" +
+	"\adry_run\x18\x03 \x01(\bR\x06dryRun\x12\x0e\n" +
+	"\x02by\x18\x04 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"\xbd\x01\n" +
 	"\rDrainResponse\x12\x1c\n" +
 	"\tremaining\x18\x01 \x01(\rR\tremaining\x120\n" +
-	"\x05stays\x18\x02 \x03(\v2\x1a.roost.admin.v1.UnreadableR\x05stays\"\x92\x01\n" +
+	"\x05stays\x18\x02 \x03(\v2\x1a.roost.admin.v1.UnreadableR\x05stays\x12\x18\n" +
+	"\aalready\x18\x03 \x01(\bR\aalready\x12\x16\n" +
+	"\x06stored\x18\x04 \x01(\bR\x06stored\x12\x16\n" +
+	"\x06region\x18\x05 \x01(\tR\x06region\x12\x12\n" +
+	"\x04node\x18\x06 \x01(\tR\x04node\"\x92\x01\n" +
 	"\rCordonRequest\x12\x16\n" +
 	"\x06region\x18\x01 \x01(\tR\x06region\x12\x12\n" +
 	"\x04lift\x18\x02 \x01(\bR\x04lift\x12\x14\n" +
 	"\x05ahead\x18\x03 \x01(\bR\x05ahead\x12\x17\n" +
 	"\adry_run\x18\x04 \x01(\bR\x06dryRun\x12\x0e\n" +
 	"\x02by\x18\x05 \x01(\tR\x02by\x12\x16\n" +
-	"\x06reason\x18\x06 \x01(\tR\x06reason\"\x9f\x01\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\"\x92\x01\n" +
+	"\x11QuarantineRequest\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x18\n" +
+	"\arelease\x18\x03 \x01(\bR\arelease\x12\x17\n" +
+	"\adry_run\x18\x04 \x01(\bR\x06dryRun\x12\x0e\n" +
+	"\x02by\x18\x05 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\"(\n" +
+	"\x12QuarantinesRequest\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\"T\n" +
+	"\x13QuarantinesResponse\x12=\n" +
+	"\bentities\x18\x01 \x03(\v2!.roost.admin.v1.QuarantinedEntityR\bentities\"\xa8\x02\n" +
+	"\x11QuarantinedEntity\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x14\n" +
+	"\x05index\x18\x03 \x01(\rR\x05index\x12\x16\n" +
+	"\x06region\x18\x04 \x01(\tR\x06region\x12\x14\n" +
+	"\x05state\x18\x05 \x01(\tR\x05state\x12\x18\n" +
+	"\acommand\x18\x06 \x01(\tR\acommand\x12\x14\n" +
+	"\x05cause\x18\a \x01(\tR\x05cause\x12/\n" +
+	"\acrashes\x18\b \x03(\v2\x15.roost.admin.v1.CrashR\acrashes\x12\x0e\n" +
+	"\x02by\x18\t \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\n" +
+	" \x01(\tR\x06reason\x12\"\n" +
+	"\rsince_unix_ms\x18\v \x01(\x03R\vsinceUnixMs\"=\n" +
+	"\x05Crash\x12\x16\n" +
+	"\x06region\x18\x01 \x01(\tR\x06region\x12\x1c\n" +
+	"\n" +
+	"at_unix_ms\x18\x02 \x01(\x03R\batUnixMs\"\x9f\x01\n" +
 	"\rFreezeRequest\x12\x12\n" +
 	"\x04thaw\x18\x01 \x01(\bR\x04thaw\x12\x15\n" +
 	"\x06for_ms\x18\x02 \x01(\x03R\x05forMs\x12\"\n" +
@@ -5332,13 +8587,21 @@ const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	"\runtil_unix_ms\x18\x05 \x01(\x03R\vuntilUnixMs\x12\x18\n" +
 	"\aremarks\x18\x06 \x03(\tR\aremarks\"%\n" +
 	"\x0fSteeringRequest\x12\x12\n" +
-	"\x04type\x18\x01 \x01(\tR\x04type\"\x85\x02\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\"\xb4\x02\n" +
 	"\x10SteeringResponse\x12.\n" +
 	"\x06freeze\x18\x01 \x01(\v2\x16.roost.admin.v1.FreezeR\x06freeze\x120\n" +
 	"\acordons\x18\x02 \x03(\v2\x16.roost.admin.v1.CordonR\acordons\x12/\n" +
 	"\x04pins\x18\x03 \x03(\v2\x1b.roost.admin.v1.PinnedShardR\x04pins\x121\n" +
 	"\x05moves\x18\x04 \x03(\v2\x1b.roost.admin.v1.MovingShardR\x05moves\x12+\n" +
-	"\x05brake\x18\x05 \x01(\v2\x15.roost.admin.v1.BrakeR\x05brake\"x\n" +
+	"\x05brake\x18\x05 \x01(\v2\x15.roost.admin.v1.BrakeR\x05brake\x12-\n" +
+	"\x06drains\x18\x06 \x03(\v2\x15.roost.admin.v1.DrainR\x06drains\"\x97\x01\n" +
+	"\x05Drain\x12\x16\n" +
+	"\x06region\x18\x01 \x01(\tR\x06region\x12\x12\n" +
+	"\x04node\x18\x02 \x01(\tR\x04node\x12\x16\n" +
+	"\x06shards\x18\x03 \x01(\rR\x06shards\x12\x0e\n" +
+	"\x02by\x18\x04 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\"\n" +
+	"\rsince_unix_ms\x18\x06 \x01(\x03R\vsinceUnixMs\"x\n" +
 	"\x06Freeze\x12\"\n" +
 	"\runtil_unix_ms\x18\x01 \x01(\x03R\vuntilUnixMs\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
@@ -5530,7 +8793,7 @@ const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	"\x04more\x18\b \x01(\bR\x04more\x12\x18\n" +
 	"\adropped\x18\t \x01(\x04R\adropped\x12\x16\n" +
 	"\x06unread\x18\n" +
-	" \x01(\tR\x06unread\"\xa4\x04\n" +
+	" \x01(\tR\x06unread\"\xd9\x04\n" +
 	"\bDecision\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\rR\x04term\x12\f\n" +
 	"\x01n\x18\x02 \x01(\x04R\x01n\x12\x1c\n" +
@@ -5554,15 +8817,37 @@ const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	"\x06others\x18\x12 \x03(\v2\x1d.roost.admin.v1.WeighedRegionR\x06others\x12\x1a\n" +
 	"\bunlisted\x18\x13 \x01(\rR\bunlisted\x12\x1c\n" +
 	"\tunweighed\x18\x14 \x01(\bR\tunweighed\x12\x18\n" +
-	"\adropped\x18\x15 \x01(\x04R\adropped\"W\n" +
+	"\adropped\x18\x15 \x01(\x04R\adropped\x123\n" +
+	"\x05loads\x18\x16 \x01(\v2\x1d.roost.admin.v1.DecisionLoadsR\x05loads\"I\n" +
+	"\rDecisionLoads\x12\x14\n" +
+	"\x05shard\x18\x01 \x01(\x01R\x05shard\x12\x12\n" +
+	"\x04from\x18\x02 \x01(\x01R\x04from\x12\x0e\n" +
+	"\x02to\x18\x03 \x01(\x01R\x02to\"\xba\x01\n" +
 	"\vPlanRequest\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x18\n" +
 	"\awithout\x18\x02 \x03(\tR\awithout\x12\x1a\n" +
-	"\bstrategy\x18\x03 \x01(\tR\bstrategy\"\xd2\x01\n" +
+	"\bstrategy\x18\x03 \x01(\tR\bstrategy\x12!\n" +
+	"\ras_of_unix_ms\x18\x04 \x01(\x03R\n" +
+	"asOfUnixMs\x12\x1f\n" +
+	"\fas_of_ago_ms\x18\x05 \x01(\x03R\tasOfAgoMs\x12\x1d\n" +
+	"\n" +
+	"timeout_ms\x18\x06 \x01(\x03R\ttimeoutMs\"\xf5\x01\n" +
 	"\fPlanResponse\x121\n" +
 	"\x05moves\x18\x01 \x03(\v2\x1b.roost.admin.v1.PlannedMoveR\x05moves\x129\n" +
 	"\bunplaced\x18\x02 \x03(\v2\x1d.roost.admin.v1.UnplacedShardR\bunplaced\x127\n" +
 	"\aregions\x18\x03 \x03(\v2\x1d.roost.admin.v1.PlannedRegionR\aregions\x12\x1b\n" +
+	"\theld_back\x18\x04 \x03(\tR\bheldBack\x12!\n" +
+	"\ras_of_unix_ms\x18\x05 \x01(\x03R\n" +
+	"asOfUnixMs\"\x14\n" +
+	"\x12PlanMomentsRequest\"K\n" +
+	"\x13PlanMomentsResponse\x124\n" +
+	"\amoments\x18\x01 \x03(\v2\x1a.roost.admin.v1.PlanMomentR\amoments\"y\n" +
+	"\n" +
+	"PlanMoment\x12\x1c\n" +
+	"\n" +
+	"at_unix_ms\x18\x01 \x01(\x03R\batUnixMs\x12\x18\n" +
+	"\aregions\x18\x02 \x01(\rR\aregions\x12\x16\n" +
+	"\x06shards\x18\x03 \x01(\rR\x06shards\x12\x1b\n" +
 	"\theld_back\x18\x04 \x03(\tR\bheldBack\"\x8b\x01\n" +
 	"\vPlannedMove\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x14\n" +
@@ -5574,18 +8859,238 @@ const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	"\rUnplacedShard\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\rR\x05index\x12\x16\n" +
-	"\x06region\x18\x03 \x01(\tR\x06region\"m\n" +
+	"\x06region\x18\x03 \x01(\tR\x06region\"\x9d\x01\n" +
 	"\rPlannedRegion\x12\x16\n" +
 	"\x06region\x18\x01 \x01(\tR\x06region\x12\x16\n" +
 	"\x06before\x18\x02 \x01(\rR\x06before\x12\x14\n" +
 	"\x05after\x18\x03 \x01(\rR\x05after\x12\x16\n" +
-	"\x06leaves\x18\x04 \x01(\bR\x06leaves\"o\n" +
+	"\x06leaves\x18\x04 \x01(\bR\x06leaves\x12\x1a\n" +
+	"\bcordoned\x18\x05 \x01(\bR\bcordoned\x12\x12\n" +
+	"\x04full\x18\x06 \x01(\bR\x04full\"T\n" +
+	"\n" +
+	"TopRequest\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\x12\x16\n" +
+	"\x06shards\x18\x02 \x01(\rR\x06shards\x12\x1a\n" +
+	"\bentities\x18\x03 \x01(\rR\bentities\"\xc0\x01\n" +
+	"\vTopResponse\x120\n" +
+	"\x06shards\x18\x01 \x03(\v2\x18.roost.admin.v1.TopShardR\x06shards\x125\n" +
+	"\bentities\x18\x02 \x03(\v2\x19.roost.admin.v1.TopEntityR\bentities\x12.\n" +
+	"\x06silent\x18\x03 \x03(\v2\x16.roost.admin.v1.SilentR\x06silent\x12\x18\n" +
+	"\aregions\x18\x04 \x01(\rR\aregions\"\xf5\x01\n" +
+	"\bTopShard\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\x12\x14\n" +
+	"\x05index\x18\x02 \x01(\rR\x05index\x12\x16\n" +
+	"\x06region\x18\x03 \x01(\tR\x06region\x12\x1a\n" +
+	"\bcommands\x18\x04 \x01(\x01R\bcommands\x12\x1a\n" +
+	"\bhandlers\x18\x05 \x01(\x01R\bhandlers\x12\x18\n" +
+	"\awaiting\x18\x06 \x01(\x01R\awaiting\x12#\n" +
+	"\rjournal_bytes\x18\a \x01(\x01R\fjournalBytes\x12\x1a\n" +
+	"\bentities\x18\b \x01(\x04R\bentities\x12\x14\n" +
+	"\x05bytes\x18\t \x01(\x04R\x05bytes\"\x95\x01\n" +
+	"\tTopEntity\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x14\n" +
+	"\x05index\x18\x03 \x01(\rR\x05index\x12\x16\n" +
+	"\x06region\x18\x04 \x01(\tR\x06region\x12\x1a\n" +
+	"\bcommands\x18\x05 \x01(\x01R\bcommands\x12\x1a\n" +
+	"\bhandlers\x18\x06 \x01(\x01R\bhandlers\"\xdd\x01\n" +
+	"\x0fEntitiesRequest\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\x12\x16\n" +
+	"\x06prefix\x18\x02 \x01(\tR\x06prefix\x12\x19\n" +
+	"\x05index\x18\x03 \x01(\rH\x00R\x05index\x88\x01\x01\x12\x16\n" +
+	"\x06region\x18\x04 \x01(\tR\x06region\x12\x16\n" +
+	"\x06stored\x18\x05 \x01(\bR\x06stored\x12\x1d\n" +
+	"\n" +
+	"running_ms\x18\x06 \x01(\x03R\trunningMs\x12\x14\n" +
+	"\x05after\x18\a \x01(\tR\x05after\x12\x14\n" +
+	"\x05limit\x18\b \x01(\rR\x05limitB\b\n" +
+	"\x06_index\"\xa4\x01\n" +
+	"\x10EntitiesResponse\x122\n" +
+	"\bentities\x18\x01 \x03(\v2\x16.roost.admin.v1.EntityR\bentities\x12\x12\n" +
+	"\x04next\x18\x02 \x01(\tR\x04next\x12.\n" +
+	"\x06silent\x18\x03 \x03(\v2\x16.roost.admin.v1.SilentR\x06silent\x12\x18\n" +
+	"\aregions\x18\x04 \x01(\rR\aregions\"\xd0\x03\n" +
+	"\x06Entity\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x14\n" +
+	"\x05index\x18\x03 \x01(\rR\x05index\x12\x16\n" +
+	"\x06region\x18\x04 \x01(\tR\x06region\x12\x14\n" +
+	"\x05epoch\x18\x05 \x01(\tR\x05epoch\x12\x14\n" +
+	"\x05state\x18\x06 \x01(\tR\x05state\x12\x18\n" +
+	"\amailbox\x18\a \x01(\rR\amailbox\x12\x1b\n" +
+	"\toldest_ms\x18\b \x01(\x03R\boldestMs\x12\x18\n" +
+	"\arunning\x18\t \x01(\tR\arunning\x12\x1d\n" +
+	"\n" +
+	"running_ms\x18\n" +
+	" \x01(\x03R\trunningMs\x121\n" +
+	"\x15running_since_unix_ms\x18\v \x01(\x03R\x12runningSinceUnixMs\x12$\n" +
+	"\x0ewaits_for_type\x18\f \x01(\tR\fwaitsForType\x12 \n" +
+	"\fwaits_for_id\x18\r \x01(\tR\n" +
+	"waitsForId\x12\x17\n" +
+	"\aidle_ms\x18\x0e \x01(\x03R\x06idleMs\x12\x16\n" +
+	"\x06record\x18\x0f \x01(\x04R\x06record\x12\x16\n" +
+	"\x06staged\x18\x10 \x01(\x04R\x06staged\x12\x14\n" +
+	"\x05bytes\x18\x11 \x01(\x04R\x05bytes\"\xb6\x01\n" +
+	"\rEntityRequest\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x18\n" +
+	"\arecords\x18\x03 \x01(\rR\arecords\x12\x16\n" +
+	"\x06before\x18\x04 \x01(\x04R\x06before\x12\x1a\n" +
+	"\bpayloads\x18\x05 \x01(\bR\bpayloads\x12\x14\n" +
+	"\x05state\x18\x06 \x01(\bR\x05state\x12\x1d\n" +
+	"\n" +
+	"timeout_ms\x18\a \x01(\x03R\ttimeoutMs\"\xec\x05\n" +
+	"\x0eEntityResponse\x123\n" +
+	"\x05where\x18\x01 \x01(\v2\x1d.roost.admin.v1.WhereResponseR\x05where\x12\x1a\n" +
+	"\bvolatile\x18\x02 \x01(\bR\bvolatile\x12.\n" +
+	"\x06memory\x18\x03 \x01(\v2\x16.roost.admin.v1.EntityR\x06memory\x12-\n" +
+	"\x06timers\x18\x04 \x03(\v2\x15.roost.admin.v1.TimerR\x06timers\x12'\n" +
+	"\x0funlisted_timers\x18\x05 \x01(\rR\x0eunlistedTimers\x12.\n" +
+	"\x06silent\x18\x06 \x03(\v2\x16.roost.admin.v1.SilentR\x06silent\x124\n" +
+	"\x06stored\x18\a \x01(\v2\x1c.roost.admin.v1.StoredEntityR\x06stored\x126\n" +
+	"\treminders\x18\b \x03(\v2\x18.roost.admin.v1.ReminderR\treminders\x12%\n" +
+	"\x0emore_reminders\x18\t \x01(\bR\rmoreReminders\x12*\n" +
+	"\x05sends\x18\n" +
+	" \x03(\v2\x14.roost.admin.v1.SendR\x05sends\x12\x1d\n" +
+	"\n" +
+	"more_sends\x18\v \x01(\bR\tmoreSends\x12,\n" +
+	"\x12remembered_unix_ms\x18\f \x01(\x03R\x10rememberedUnixMs\x12\x18\n" +
+	"\adamaged\x18\r \x03(\tR\adamaged\x121\n" +
+	"\x05state\x18\x0e \x01(\v2\x1b.roost.admin.v1.EntityStateR\x05state\x12*\n" +
+	"\x11may_show_payloads\x18\x0f \x01(\bR\x0fmayShowPayloads\x12(\n" +
+	"\x10may_try_commands\x18\x10 \x01(\bR\x0emayTryCommands\x12 \n" +
+	"\vquarantined\x18\x11 \x01(\tR\vquarantined\"i\n" +
+	"\x05Timer\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\acommand\x18\x02 \x01(\tR\acommand\x12\x15\n" +
+	"\x06due_ms\x18\x03 \x01(\x03R\x05dueMs\x12\x1b\n" +
+	"\tperiod_ms\x18\x04 \x01(\x03R\bperiodMs\"\xd9\x01\n" +
+	"\fStoredEntity\x12\x12\n" +
+	"\x04last\x18\x01 \x01(\x04R\x04last\x12\x12\n" +
+	"\x04life\x18\x02 \x01(\x04R\x04life\x12\x18\n" +
+	"\atrimmed\x18\x03 \x01(\x04R\atrimmed\x12\x1a\n" +
+	"\bsnapshot\x18\x04 \x01(\x04R\bsnapshot\x12%\n" +
+	"\x0esnapshot_bytes\x18\x05 \x01(\x04R\rsnapshotBytes\x120\n" +
+	"\arecords\x18\x06 \x03(\v2\x16.roost.admin.v1.RecordR\arecords\x12\x12\n" +
+	"\x04more\x18\a \x01(\bR\x04more\"\xd4\x02\n" +
+	"\x06Record\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x1c\n" +
+	"\n" +
+	"at_unix_ms\x18\x02 \x01(\x03R\batUnixMs\x12\x14\n" +
+	"\x05bytes\x18\x03 \x01(\x04R\x05bytes\x12\x14\n" +
+	"\x05epoch\x18\x04 \x01(\tR\x05epoch\x12\x1d\n" +
+	"\n" +
+	"command_id\x18\x05 \x01(\tR\tcommandId\x123\n" +
+	"\x06events\x18\x06 \x03(\v2\x1b.roost.admin.v1.StoredEventR\x06events\x12\x14\n" +
+	"\x05wakes\x18\a \x01(\rR\x05wakes\x120\n" +
+	"\x05sends\x18\b \x03(\v2\x1a.roost.admin.v1.StoredSendR\x05sends\x12\x16\n" +
+	"\x06delete\x18\t \x01(\bR\x06delete\x12\x1a\n" +
+	"\boperator\x18\n" +
+	" \x01(\bR\boperator\x12\x18\n" +
+	"\adamaged\x18\v \x01(\tR\adamaged\"\x7f\n" +
+	"\vStoredEvent\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\rR\aversion\x12\x14\n" +
+	"\x05bytes\x18\x03 \x01(\x04R\x05bytes\x12\x18\n" +
+	"\apayload\x18\x04 \x01(\fR\apayload\x12\x12\n" +
+	"\x04json\x18\x05 \x01(\bR\x04json\"d\n" +
+	"\n" +
+	"StoredSend\x12\x1f\n" +
+	"\vtarget_type\x18\x01 \x01(\tR\n" +
+	"targetType\x12\x1b\n" +
+	"\ttarget_id\x18\x02 \x01(\tR\btargetId\x12\x18\n" +
+	"\acommand\x18\x03 \x01(\tR\acommand\"e\n" +
+	"\vEntityState\x12\x16\n" +
+	"\x06record\x18\x01 \x01(\x04R\x06record\x12\x14\n" +
+	"\x05state\x18\x02 \x01(\fR\x05state\x12\x14\n" +
+	"\x05bytes\x18\x03 \x01(\x04R\x05bytes\x12\x12\n" +
+	"\x04json\x18\x04 \x01(\bR\x04json\"[\n" +
+	"\x0eRegionsRequest\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\x12\x16\n" +
+	"\x06region\x18\x02 \x01(\tR\x06region\x12\x1d\n" +
+	"\n" +
+	"timeout_ms\x18\x03 \x01(\x03R\ttimeoutMs\"x\n" +
+	"\x0fRegionsResponse\x125\n" +
+	"\aregions\x18\x01 \x03(\v2\x1b.roost.admin.v1.RegionStateR\aregions\x12.\n" +
+	"\x06silent\x18\x02 \x03(\v2\x16.roost.admin.v1.SilentR\x06silent\"\xd8\x01\n" +
+	"\vRegionState\x12\x16\n" +
+	"\x06region\x18\x01 \x01(\tR\x06region\x12\x12\n" +
+	"\x04addr\x18\x02 \x01(\tR\x04addr\x12*\n" +
+	"\x03all\x18\x03 \x01(\v2\x18.roost.admin.v1.HoldingsR\x03all\x12.\n" +
+	"\x05types\x18\x04 \x03(\v2\x18.roost.admin.v1.HoldingsR\x05types\x12\x1a\n" +
+	"\bbuffered\x18\x05 \x01(\rR\bbuffered\x12%\n" +
+	"\x0ebuffered_bytes\x18\x06 \x01(\x04R\rbufferedBytes\"\xdf\x01\n" +
+	"\bHoldings\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\x12\x16\n" +
+	"\x06shards\x18\x02 \x01(\rR\x06shards\x12\x1a\n" +
+	"\bentities\x18\x03 \x01(\x04R\bentities\x12\x14\n" +
+	"\x05bytes\x18\x04 \x01(\x04R\x05bytes\x12\x18\n" +
+	"\awaiting\x18\x05 \x01(\x01R\awaiting\x12\x1a\n" +
+	"\bcommands\x18\x06 \x01(\x01R\bcommands\x12\x1a\n" +
+	"\bhandlers\x18\a \x01(\x01R\bhandlers\x12#\n" +
+	"\rjournal_bytes\x18\b \x01(\x01R\fjournalBytes\"\x8b\x01\n" +
+	"\x12ShardStatesRequest\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\x12\x16\n" +
+	"\x06region\x18\x02 \x01(\tR\x06region\x12\x14\n" +
+	"\x05after\x18\x03 \x01(\tR\x05after\x12\x14\n" +
+	"\x05limit\x18\x04 \x01(\rR\x05limit\x12\x1d\n" +
+	"\n" +
+	"timeout_ms\x18\x05 \x01(\x03R\ttimeoutMs\"\xa7\x01\n" +
+	"\x13ShardStatesResponse\x122\n" +
+	"\x06shards\x18\x01 \x03(\v2\x1a.roost.admin.v1.ShardStateR\x06shards\x12\x12\n" +
+	"\x04next\x18\x02 \x01(\tR\x04next\x12.\n" +
+	"\x06silent\x18\x03 \x03(\v2\x16.roost.admin.v1.SilentR\x06silent\x12\x18\n" +
+	"\aregions\x18\x04 \x01(\rR\aregions\"\xb9\x01\n" +
+	"\n" +
+	"ShardState\x12+\n" +
+	"\x05shard\x18\x01 \x01(\v2\x15.roost.admin.v1.ShardR\x05shard\x12\x18\n" +
+	"\aunknown\x18\x02 \x01(\bR\aunknown\x12\x12\n" +
+	"\x04held\x18\x03 \x01(\tR\x04held\x12\x1a\n" +
+	"\bbuffered\x18\x04 \x01(\rR\bbuffered\x124\n" +
+	"\bholdings\x18\x05 \x01(\v2\x18.roost.admin.v1.HoldingsR\bholdings\"B\n" +
+	"\vSlowRequest\x12\x14\n" +
+	"\x05limit\x18\x01 \x01(\rR\x05limit\x12\x1d\n" +
+	"\n" +
+	"timeout_ms\x18\x02 \x01(\x03R\ttimeoutMs\"\x93\x01\n" +
+	"\fSlowResponse\x127\n" +
+	"\bcommands\x18\x01 \x03(\v2\x1b.roost.admin.v1.SlowCommandR\bcommands\x12.\n" +
+	"\x06silent\x18\x02 \x03(\v2\x16.roost.admin.v1.SilentR\x06silent\x12\x1a\n" +
+	"\bgateways\x18\x03 \x01(\rR\bgateways\"\xf4\x02\n" +
+	"\vSlowCommand\x12\x1c\n" +
+	"\n" +
+	"at_unix_ms\x18\x01 \x01(\x03R\batUnixMs\x12\x18\n" +
+	"\agateway\x18\x02 \x01(\tR\agateway\x12\x16\n" +
+	"\x06region\x18\x03 \x01(\tR\x06region\x12\x12\n" +
+	"\x04type\x18\x04 \x01(\tR\x04type\x12\x0e\n" +
+	"\x02id\x18\x05 \x01(\tR\x02id\x12\x18\n" +
+	"\acommand\x18\x06 \x01(\tR\acommand\x12\x14\n" +
+	"\x05trace\x18\a \x01(\tR\x05trace\x12\x1a\n" +
+	"\battempts\x18\b \x01(\rR\battempts\x12\x12\n" +
+	"\x04code\x18\t \x01(\tR\x04code\x12\x19\n" +
+	"\btotal_us\x18\n" +
+	" \x01(\x03R\atotalUs\x12\x19\n" +
+	"\broute_us\x18\v \x01(\x03R\arouteUs\x12\x1d\n" +
+	"\n" +
+	"mailbox_us\x18\f \x01(\x03R\tmailboxUs\x12\x1d\n" +
+	"\n" +
+	"handler_us\x18\r \x01(\x03R\thandlerUs\x12\x1d\n" +
+	"\n" +
+	"journal_us\x18\x0e \x01(\x03R\tjournalUs\"o\n" +
 	"\rWeighedRegion\x12\x16\n" +
 	"\x06region\x18\x01 \x01(\tR\x06region\x12\x16\n" +
 	"\x06shards\x18\x02 \x01(\rR\x06shards\x12\x14\n" +
 	"\x05total\x18\x03 \x01(\rR\x05total\x12\x18\n" +
-	"\aagainst\x18\x04 \x01(\tR\aagainst2\xaa\n" +
-	"\n" +
+	"\aagainst\x18\x04 \x01(\tR\aagainst\"\x10\n" +
+	"\x0eExamineRequest\"_\n" +
+	"\x0fExamineResponse\x12.\n" +
+	"\x06advice\x18\x01 \x03(\v2\x16.roost.admin.v1.AdviceR\x06advice\x12\x1c\n" +
+	"\tprocesses\x18\x02 \x01(\rR\tprocesses\"~\n" +
+	"\x06Advice\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
+	"\bseverity\x18\x02 \x01(\tR\bseverity\x12\x12\n" +
+	"\x04text\x18\x03 \x01(\tR\x04text\x12\x12\n" +
+	"\x04next\x18\x04 \x01(\tR\x04next\x12\x1c\n" +
+	"\tprocesses\x18\x05 \x03(\tR\tprocesses2\xb5\x10\n" +
 	"\x05Admin\x12J\n" +
 	"\aMembers\x12\x1e.roost.admin.v1.MembersRequest\x1a\x1f.roost.admin.v1.MembersResponse\x12G\n" +
 	"\x06Shards\x12\x1d.roost.admin.v1.ShardsRequest\x1a\x1e.roost.admin.v1.ShardsResponse\x12D\n" +
@@ -5595,9 +9100,20 @@ const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	"\x06Freeze\x12\x1d.roost.admin.v1.FreezeRequest\x1a\x1d.roost.admin.v1.SteerResponse\x12@\n" +
 	"\x03Pin\x12\x1a.roost.admin.v1.PinRequest\x1a\x1d.roost.admin.v1.SteerResponse\x12B\n" +
 	"\x04Move\x12\x1b.roost.admin.v1.MoveRequest\x1a\x1d.roost.admin.v1.SteerResponse\x12M\n" +
-	"\bSteering\x12\x1f.roost.admin.v1.SteeringRequest\x1a .roost.admin.v1.SteeringResponse\x12>\n" +
+	"\bSteering\x12\x1f.roost.admin.v1.SteeringRequest\x1a .roost.admin.v1.SteeringResponse\x12N\n" +
+	"\n" +
+	"Quarantine\x12!.roost.admin.v1.QuarantineRequest\x1a\x1d.roost.admin.v1.SteerResponse\x12V\n" +
+	"\vQuarantines\x12\".roost.admin.v1.QuarantinesRequest\x1a#.roost.admin.v1.QuarantinesResponse\x12>\n" +
 	"\x03Why\x12\x1a.roost.admin.v1.WhyRequest\x1a\x1b.roost.admin.v1.WhyResponse\x12A\n" +
-	"\x04Plan\x12\x1b.roost.admin.v1.PlanRequest\x1a\x1c.roost.admin.v1.PlanResponse\x12J\n" +
+	"\x04Plan\x12\x1b.roost.admin.v1.PlanRequest\x1a\x1c.roost.admin.v1.PlanResponse\x12V\n" +
+	"\vPlanMoments\x12\".roost.admin.v1.PlanMomentsRequest\x1a#.roost.admin.v1.PlanMomentsResponse\x12>\n" +
+	"\x03Top\x12\x1a.roost.admin.v1.TopRequest\x1a\x1b.roost.admin.v1.TopResponse\x12M\n" +
+	"\bEntities\x12\x1f.roost.admin.v1.EntitiesRequest\x1a .roost.admin.v1.EntitiesResponse\x12G\n" +
+	"\x06Entity\x12\x1d.roost.admin.v1.EntityRequest\x1a\x1e.roost.admin.v1.EntityResponse\x12J\n" +
+	"\aRegions\x12\x1e.roost.admin.v1.RegionsRequest\x1a\x1f.roost.admin.v1.RegionsResponse\x12V\n" +
+	"\vShardStates\x12\".roost.admin.v1.ShardStatesRequest\x1a#.roost.admin.v1.ShardStatesResponse\x12J\n" +
+	"\aExamine\x12\x1e.roost.admin.v1.ExamineRequest\x1a\x1f.roost.admin.v1.ExamineResponse\x12A\n" +
+	"\x04Slow\x12\x1b.roost.admin.v1.SlowRequest\x1a\x1c.roost.admin.v1.SlowResponse\x12J\n" +
 	"\aRollout\x12\x1e.roost.admin.v1.RolloutRequest\x1a\x1f.roost.admin.v1.RolloutResponse\x12A\n" +
 	"\x04Look\x12\x1b.roost.admin.v1.LookRequest\x1a\x1c.roost.admin.v1.LookResponse\x12P\n" +
 	"\tSetTarget\x12 .roost.admin.v1.SetTargetRequest\x1a!.roost.admin.v1.SetTargetResponse\x12J\n" +
@@ -5626,169 +9142,261 @@ func file_roost_admin_v1_admin_proto_rawDescGZIP() []byte {
 	return file_roost_admin_v1_admin_proto_rawDescData
 }
 
-var file_roost_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 66)
+var file_roost_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 105)
 var file_roost_admin_v1_admin_proto_goTypes = []any{
-	(*JoinRequest)(nil),        // 0: roost.admin.v1.JoinRequest
-	(*JoinResponse)(nil),       // 1: roost.admin.v1.JoinResponse
-	(*NodeRequest)(nil),        // 2: roost.admin.v1.NodeRequest
-	(*NodeResponse)(nil),       // 3: roost.admin.v1.NodeResponse
-	(*EventsRequest)(nil),      // 4: roost.admin.v1.EventsRequest
-	(*EventsResponse)(nil),     // 5: roost.admin.v1.EventsResponse
-	(*Event)(nil),              // 6: roost.admin.v1.Event
-	(*MembersRequest)(nil),     // 7: roost.admin.v1.MembersRequest
-	(*MembersResponse)(nil),    // 8: roost.admin.v1.MembersResponse
-	(*Gateway)(nil),            // 9: roost.admin.v1.Gateway
-	(*Brake)(nil),              // 10: roost.admin.v1.Brake
-	(*Quarantined)(nil),        // 11: roost.admin.v1.Quarantined
-	(*Member)(nil),             // 12: roost.admin.v1.Member
-	(*Load)(nil),               // 13: roost.admin.v1.Load
-	(*ShardsRequest)(nil),      // 14: roost.admin.v1.ShardsRequest
-	(*ShardsResponse)(nil),     // 15: roost.admin.v1.ShardsResponse
-	(*Unreadable)(nil),         // 16: roost.admin.v1.Unreadable
-	(*Shard)(nil),              // 17: roost.admin.v1.Shard
-	(*TypeSummary)(nil),        // 18: roost.admin.v1.TypeSummary
-	(*WhereRequest)(nil),       // 19: roost.admin.v1.WhereRequest
-	(*WhereResponse)(nil),      // 20: roost.admin.v1.WhereResponse
-	(*DrainRequest)(nil),       // 21: roost.admin.v1.DrainRequest
-	(*DrainResponse)(nil),      // 22: roost.admin.v1.DrainResponse
-	(*CordonRequest)(nil),      // 23: roost.admin.v1.CordonRequest
-	(*FreezeRequest)(nil),      // 24: roost.admin.v1.FreezeRequest
-	(*PinRequest)(nil),         // 25: roost.admin.v1.PinRequest
-	(*Pin)(nil),                // 26: roost.admin.v1.Pin
-	(*MoveRequest)(nil),        // 27: roost.admin.v1.MoveRequest
-	(*SteerResponse)(nil),      // 28: roost.admin.v1.SteerResponse
-	(*SteeringRequest)(nil),    // 29: roost.admin.v1.SteeringRequest
-	(*SteeringResponse)(nil),   // 30: roost.admin.v1.SteeringResponse
-	(*Freeze)(nil),             // 31: roost.admin.v1.Freeze
-	(*Cordon)(nil),             // 32: roost.admin.v1.Cordon
-	(*PinnedShard)(nil),        // 33: roost.admin.v1.PinnedShard
-	(*MovingShard)(nil),        // 34: roost.admin.v1.MovingShard
-	(*RolloutRequest)(nil),     // 35: roost.admin.v1.RolloutRequest
-	(*RolloutResponse)(nil),    // 36: roost.admin.v1.RolloutResponse
-	(*RolloutVersion)(nil),     // 37: roost.admin.v1.RolloutVersion
-	(*CannotRead)(nil),         // 38: roost.admin.v1.CannotRead
-	(*LookRequest)(nil),        // 39: roost.admin.v1.LookRequest
-	(*LookResponse)(nil),       // 40: roost.admin.v1.LookResponse
-	(*SetTargetRequest)(nil),   // 41: roost.admin.v1.SetTargetRequest
-	(*SetTargetResponse)(nil),  // 42: roost.admin.v1.SetTargetResponse
-	(*CommandRequest)(nil),     // 43: roost.admin.v1.CommandRequest
-	(*CommandResponse)(nil),    // 44: roost.admin.v1.CommandResponse
-	(*RemindersRequest)(nil),   // 45: roost.admin.v1.RemindersRequest
-	(*RemindersResponse)(nil),  // 46: roost.admin.v1.RemindersResponse
-	(*Silent)(nil),             // 47: roost.admin.v1.Silent
-	(*Failure)(nil),            // 48: roost.admin.v1.Failure
-	(*Reminder)(nil),           // 49: roost.admin.v1.Reminder
-	(*SendsRequest)(nil),       // 50: roost.admin.v1.SendsRequest
-	(*SendsResponse)(nil),      // 51: roost.admin.v1.SendsResponse
-	(*Send)(nil),               // 52: roost.admin.v1.Send
-	(*RememberedRequest)(nil),  // 53: roost.admin.v1.RememberedRequest
-	(*RememberedResponse)(nil), // 54: roost.admin.v1.RememberedResponse
-	(*Remembered)(nil),         // 55: roost.admin.v1.Remembered
-	(*WhyRequest)(nil),         // 56: roost.admin.v1.WhyRequest
-	(*WhyResponse)(nil),        // 57: roost.admin.v1.WhyResponse
-	(*Decision)(nil),           // 58: roost.admin.v1.Decision
-	(*PlanRequest)(nil),        // 59: roost.admin.v1.PlanRequest
-	(*PlanResponse)(nil),       // 60: roost.admin.v1.PlanResponse
-	(*PlannedMove)(nil),        // 61: roost.admin.v1.PlannedMove
-	(*UnplacedShard)(nil),      // 62: roost.admin.v1.UnplacedShard
-	(*PlannedRegion)(nil),      // 63: roost.admin.v1.PlannedRegion
-	(*WeighedRegion)(nil),      // 64: roost.admin.v1.WeighedRegion
-	nil,                        // 65: roost.admin.v1.Member.LabelsEntry
+	(*JoinRequest)(nil),         // 0: roost.admin.v1.JoinRequest
+	(*JoinResponse)(nil),        // 1: roost.admin.v1.JoinResponse
+	(*NodeRequest)(nil),         // 2: roost.admin.v1.NodeRequest
+	(*NodeResponse)(nil),        // 3: roost.admin.v1.NodeResponse
+	(*EventsRequest)(nil),       // 4: roost.admin.v1.EventsRequest
+	(*EventsResponse)(nil),      // 5: roost.admin.v1.EventsResponse
+	(*Event)(nil),               // 6: roost.admin.v1.Event
+	(*MembersRequest)(nil),      // 7: roost.admin.v1.MembersRequest
+	(*MembersResponse)(nil),     // 8: roost.admin.v1.MembersResponse
+	(*Gateway)(nil),             // 9: roost.admin.v1.Gateway
+	(*Brake)(nil),               // 10: roost.admin.v1.Brake
+	(*Quarantined)(nil),         // 11: roost.admin.v1.Quarantined
+	(*Member)(nil),              // 12: roost.admin.v1.Member
+	(*Load)(nil),                // 13: roost.admin.v1.Load
+	(*ShardsRequest)(nil),       // 14: roost.admin.v1.ShardsRequest
+	(*ShardsResponse)(nil),      // 15: roost.admin.v1.ShardsResponse
+	(*Unreadable)(nil),          // 16: roost.admin.v1.Unreadable
+	(*Shard)(nil),               // 17: roost.admin.v1.Shard
+	(*TypeSummary)(nil),         // 18: roost.admin.v1.TypeSummary
+	(*TypeCommand)(nil),         // 19: roost.admin.v1.TypeCommand
+	(*WhereRequest)(nil),        // 20: roost.admin.v1.WhereRequest
+	(*WhereResponse)(nil),       // 21: roost.admin.v1.WhereResponse
+	(*DrainRequest)(nil),        // 22: roost.admin.v1.DrainRequest
+	(*DrainResponse)(nil),       // 23: roost.admin.v1.DrainResponse
+	(*CordonRequest)(nil),       // 24: roost.admin.v1.CordonRequest
+	(*QuarantineRequest)(nil),   // 25: roost.admin.v1.QuarantineRequest
+	(*QuarantinesRequest)(nil),  // 26: roost.admin.v1.QuarantinesRequest
+	(*QuarantinesResponse)(nil), // 27: roost.admin.v1.QuarantinesResponse
+	(*QuarantinedEntity)(nil),   // 28: roost.admin.v1.QuarantinedEntity
+	(*Crash)(nil),               // 29: roost.admin.v1.Crash
+	(*FreezeRequest)(nil),       // 30: roost.admin.v1.FreezeRequest
+	(*PinRequest)(nil),          // 31: roost.admin.v1.PinRequest
+	(*Pin)(nil),                 // 32: roost.admin.v1.Pin
+	(*MoveRequest)(nil),         // 33: roost.admin.v1.MoveRequest
+	(*SteerResponse)(nil),       // 34: roost.admin.v1.SteerResponse
+	(*SteeringRequest)(nil),     // 35: roost.admin.v1.SteeringRequest
+	(*SteeringResponse)(nil),    // 36: roost.admin.v1.SteeringResponse
+	(*Drain)(nil),               // 37: roost.admin.v1.Drain
+	(*Freeze)(nil),              // 38: roost.admin.v1.Freeze
+	(*Cordon)(nil),              // 39: roost.admin.v1.Cordon
+	(*PinnedShard)(nil),         // 40: roost.admin.v1.PinnedShard
+	(*MovingShard)(nil),         // 41: roost.admin.v1.MovingShard
+	(*RolloutRequest)(nil),      // 42: roost.admin.v1.RolloutRequest
+	(*RolloutResponse)(nil),     // 43: roost.admin.v1.RolloutResponse
+	(*RolloutVersion)(nil),      // 44: roost.admin.v1.RolloutVersion
+	(*CannotRead)(nil),          // 45: roost.admin.v1.CannotRead
+	(*LookRequest)(nil),         // 46: roost.admin.v1.LookRequest
+	(*LookResponse)(nil),        // 47: roost.admin.v1.LookResponse
+	(*SetTargetRequest)(nil),    // 48: roost.admin.v1.SetTargetRequest
+	(*SetTargetResponse)(nil),   // 49: roost.admin.v1.SetTargetResponse
+	(*CommandRequest)(nil),      // 50: roost.admin.v1.CommandRequest
+	(*CommandResponse)(nil),     // 51: roost.admin.v1.CommandResponse
+	(*RemindersRequest)(nil),    // 52: roost.admin.v1.RemindersRequest
+	(*RemindersResponse)(nil),   // 53: roost.admin.v1.RemindersResponse
+	(*Silent)(nil),              // 54: roost.admin.v1.Silent
+	(*Failure)(nil),             // 55: roost.admin.v1.Failure
+	(*Reminder)(nil),            // 56: roost.admin.v1.Reminder
+	(*SendsRequest)(nil),        // 57: roost.admin.v1.SendsRequest
+	(*SendsResponse)(nil),       // 58: roost.admin.v1.SendsResponse
+	(*Send)(nil),                // 59: roost.admin.v1.Send
+	(*RememberedRequest)(nil),   // 60: roost.admin.v1.RememberedRequest
+	(*RememberedResponse)(nil),  // 61: roost.admin.v1.RememberedResponse
+	(*Remembered)(nil),          // 62: roost.admin.v1.Remembered
+	(*WhyRequest)(nil),          // 63: roost.admin.v1.WhyRequest
+	(*WhyResponse)(nil),         // 64: roost.admin.v1.WhyResponse
+	(*Decision)(nil),            // 65: roost.admin.v1.Decision
+	(*DecisionLoads)(nil),       // 66: roost.admin.v1.DecisionLoads
+	(*PlanRequest)(nil),         // 67: roost.admin.v1.PlanRequest
+	(*PlanResponse)(nil),        // 68: roost.admin.v1.PlanResponse
+	(*PlanMomentsRequest)(nil),  // 69: roost.admin.v1.PlanMomentsRequest
+	(*PlanMomentsResponse)(nil), // 70: roost.admin.v1.PlanMomentsResponse
+	(*PlanMoment)(nil),          // 71: roost.admin.v1.PlanMoment
+	(*PlannedMove)(nil),         // 72: roost.admin.v1.PlannedMove
+	(*UnplacedShard)(nil),       // 73: roost.admin.v1.UnplacedShard
+	(*PlannedRegion)(nil),       // 74: roost.admin.v1.PlannedRegion
+	(*TopRequest)(nil),          // 75: roost.admin.v1.TopRequest
+	(*TopResponse)(nil),         // 76: roost.admin.v1.TopResponse
+	(*TopShard)(nil),            // 77: roost.admin.v1.TopShard
+	(*TopEntity)(nil),           // 78: roost.admin.v1.TopEntity
+	(*EntitiesRequest)(nil),     // 79: roost.admin.v1.EntitiesRequest
+	(*EntitiesResponse)(nil),    // 80: roost.admin.v1.EntitiesResponse
+	(*Entity)(nil),              // 81: roost.admin.v1.Entity
+	(*EntityRequest)(nil),       // 82: roost.admin.v1.EntityRequest
+	(*EntityResponse)(nil),      // 83: roost.admin.v1.EntityResponse
+	(*Timer)(nil),               // 84: roost.admin.v1.Timer
+	(*StoredEntity)(nil),        // 85: roost.admin.v1.StoredEntity
+	(*Record)(nil),              // 86: roost.admin.v1.Record
+	(*StoredEvent)(nil),         // 87: roost.admin.v1.StoredEvent
+	(*StoredSend)(nil),          // 88: roost.admin.v1.StoredSend
+	(*EntityState)(nil),         // 89: roost.admin.v1.EntityState
+	(*RegionsRequest)(nil),      // 90: roost.admin.v1.RegionsRequest
+	(*RegionsResponse)(nil),     // 91: roost.admin.v1.RegionsResponse
+	(*RegionState)(nil),         // 92: roost.admin.v1.RegionState
+	(*Holdings)(nil),            // 93: roost.admin.v1.Holdings
+	(*ShardStatesRequest)(nil),  // 94: roost.admin.v1.ShardStatesRequest
+	(*ShardStatesResponse)(nil), // 95: roost.admin.v1.ShardStatesResponse
+	(*ShardState)(nil),          // 96: roost.admin.v1.ShardState
+	(*SlowRequest)(nil),         // 97: roost.admin.v1.SlowRequest
+	(*SlowResponse)(nil),        // 98: roost.admin.v1.SlowResponse
+	(*SlowCommand)(nil),         // 99: roost.admin.v1.SlowCommand
+	(*WeighedRegion)(nil),       // 100: roost.admin.v1.WeighedRegion
+	(*ExamineRequest)(nil),      // 101: roost.admin.v1.ExamineRequest
+	(*ExamineResponse)(nil),     // 102: roost.admin.v1.ExamineResponse
+	(*Advice)(nil),              // 103: roost.admin.v1.Advice
+	nil,                         // 104: roost.admin.v1.Member.LabelsEntry
 }
 var file_roost_admin_v1_admin_proto_depIdxs = []int32{
-	12, // 0: roost.admin.v1.NodeResponse.member:type_name -> roost.admin.v1.Member
-	12, // 1: roost.admin.v1.EventsResponse.members:type_name -> roost.admin.v1.Member
-	6,  // 2: roost.admin.v1.EventsResponse.events:type_name -> roost.admin.v1.Event
-	12, // 3: roost.admin.v1.MembersResponse.members:type_name -> roost.admin.v1.Member
-	11, // 4: roost.admin.v1.MembersResponse.quarantined:type_name -> roost.admin.v1.Quarantined
-	31, // 5: roost.admin.v1.MembersResponse.freeze:type_name -> roost.admin.v1.Freeze
-	10, // 6: roost.admin.v1.MembersResponse.brake:type_name -> roost.admin.v1.Brake
-	9,  // 7: roost.admin.v1.MembersResponse.gateways:type_name -> roost.admin.v1.Gateway
-	65, // 8: roost.admin.v1.Member.labels:type_name -> roost.admin.v1.Member.LabelsEntry
-	13, // 9: roost.admin.v1.Member.load:type_name -> roost.admin.v1.Load
-	17, // 10: roost.admin.v1.ShardsResponse.shards:type_name -> roost.admin.v1.Shard
-	18, // 11: roost.admin.v1.ShardsResponse.types:type_name -> roost.admin.v1.TypeSummary
-	16, // 12: roost.admin.v1.ShardsResponse.unreadable:type_name -> roost.admin.v1.Unreadable
-	17, // 13: roost.admin.v1.WhereResponse.shard:type_name -> roost.admin.v1.Shard
-	16, // 14: roost.admin.v1.DrainResponse.stays:type_name -> roost.admin.v1.Unreadable
-	26, // 15: roost.admin.v1.PinRequest.pins:type_name -> roost.admin.v1.Pin
-	31, // 16: roost.admin.v1.SteeringResponse.freeze:type_name -> roost.admin.v1.Freeze
-	32, // 17: roost.admin.v1.SteeringResponse.cordons:type_name -> roost.admin.v1.Cordon
-	33, // 18: roost.admin.v1.SteeringResponse.pins:type_name -> roost.admin.v1.PinnedShard
-	34, // 19: roost.admin.v1.SteeringResponse.moves:type_name -> roost.admin.v1.MovingShard
-	10, // 20: roost.admin.v1.SteeringResponse.brake:type_name -> roost.admin.v1.Brake
-	37, // 21: roost.admin.v1.RolloutResponse.versions:type_name -> roost.admin.v1.RolloutVersion
-	38, // 22: roost.admin.v1.RolloutResponse.cannot_read:type_name -> roost.admin.v1.CannotRead
-	16, // 23: roost.admin.v1.RolloutResponse.unreadable:type_name -> roost.admin.v1.Unreadable
-	16, // 24: roost.admin.v1.LookResponse.unreadable:type_name -> roost.admin.v1.Unreadable
-	49, // 25: roost.admin.v1.RemindersResponse.reminders:type_name -> roost.admin.v1.Reminder
-	47, // 26: roost.admin.v1.RemindersResponse.silent:type_name -> roost.admin.v1.Silent
-	48, // 27: roost.admin.v1.Reminder.failure:type_name -> roost.admin.v1.Failure
-	52, // 28: roost.admin.v1.SendsResponse.sends:type_name -> roost.admin.v1.Send
-	47, // 29: roost.admin.v1.SendsResponse.silent:type_name -> roost.admin.v1.Silent
-	48, // 30: roost.admin.v1.Send.failure:type_name -> roost.admin.v1.Failure
-	55, // 31: roost.admin.v1.RememberedResponse.remembered:type_name -> roost.admin.v1.Remembered
-	47, // 32: roost.admin.v1.RememberedResponse.silent:type_name -> roost.admin.v1.Silent
-	48, // 33: roost.admin.v1.Remembered.failure:type_name -> roost.admin.v1.Failure
-	17, // 34: roost.admin.v1.WhyResponse.shard:type_name -> roost.admin.v1.Shard
-	33, // 35: roost.admin.v1.WhyResponse.pin:type_name -> roost.admin.v1.PinnedShard
-	58, // 36: roost.admin.v1.WhyResponse.decisions:type_name -> roost.admin.v1.Decision
-	64, // 37: roost.admin.v1.Decision.chosen:type_name -> roost.admin.v1.WeighedRegion
-	64, // 38: roost.admin.v1.Decision.others:type_name -> roost.admin.v1.WeighedRegion
-	61, // 39: roost.admin.v1.PlanResponse.moves:type_name -> roost.admin.v1.PlannedMove
-	62, // 40: roost.admin.v1.PlanResponse.unplaced:type_name -> roost.admin.v1.UnplacedShard
-	63, // 41: roost.admin.v1.PlanResponse.regions:type_name -> roost.admin.v1.PlannedRegion
-	7,  // 42: roost.admin.v1.Admin.Members:input_type -> roost.admin.v1.MembersRequest
-	14, // 43: roost.admin.v1.Admin.Shards:input_type -> roost.admin.v1.ShardsRequest
-	19, // 44: roost.admin.v1.Admin.Where:input_type -> roost.admin.v1.WhereRequest
-	21, // 45: roost.admin.v1.Admin.Drain:input_type -> roost.admin.v1.DrainRequest
-	23, // 46: roost.admin.v1.Admin.Cordon:input_type -> roost.admin.v1.CordonRequest
-	24, // 47: roost.admin.v1.Admin.Freeze:input_type -> roost.admin.v1.FreezeRequest
-	25, // 48: roost.admin.v1.Admin.Pin:input_type -> roost.admin.v1.PinRequest
-	27, // 49: roost.admin.v1.Admin.Move:input_type -> roost.admin.v1.MoveRequest
-	29, // 50: roost.admin.v1.Admin.Steering:input_type -> roost.admin.v1.SteeringRequest
-	56, // 51: roost.admin.v1.Admin.Why:input_type -> roost.admin.v1.WhyRequest
-	59, // 52: roost.admin.v1.Admin.Plan:input_type -> roost.admin.v1.PlanRequest
-	35, // 53: roost.admin.v1.Admin.Rollout:input_type -> roost.admin.v1.RolloutRequest
-	39, // 54: roost.admin.v1.Admin.Look:input_type -> roost.admin.v1.LookRequest
-	41, // 55: roost.admin.v1.Admin.SetTarget:input_type -> roost.admin.v1.SetTargetRequest
-	43, // 56: roost.admin.v1.Admin.Command:input_type -> roost.admin.v1.CommandRequest
-	45, // 57: roost.admin.v1.Admin.Reminders:input_type -> roost.admin.v1.RemindersRequest
-	50, // 58: roost.admin.v1.Admin.Sends:input_type -> roost.admin.v1.SendsRequest
-	53, // 59: roost.admin.v1.Admin.Remembered:input_type -> roost.admin.v1.RememberedRequest
-	0,  // 60: roost.admin.v1.Membership.Join:input_type -> roost.admin.v1.JoinRequest
-	2,  // 61: roost.admin.v1.Membership.Leave:input_type -> roost.admin.v1.NodeRequest
-	2,  // 62: roost.admin.v1.Membership.Down:input_type -> roost.admin.v1.NodeRequest
-	2,  // 63: roost.admin.v1.Membership.Remove:input_type -> roost.admin.v1.NodeRequest
-	4,  // 64: roost.admin.v1.Membership.Events:input_type -> roost.admin.v1.EventsRequest
-	8,  // 65: roost.admin.v1.Admin.Members:output_type -> roost.admin.v1.MembersResponse
-	15, // 66: roost.admin.v1.Admin.Shards:output_type -> roost.admin.v1.ShardsResponse
-	20, // 67: roost.admin.v1.Admin.Where:output_type -> roost.admin.v1.WhereResponse
-	22, // 68: roost.admin.v1.Admin.Drain:output_type -> roost.admin.v1.DrainResponse
-	28, // 69: roost.admin.v1.Admin.Cordon:output_type -> roost.admin.v1.SteerResponse
-	28, // 70: roost.admin.v1.Admin.Freeze:output_type -> roost.admin.v1.SteerResponse
-	28, // 71: roost.admin.v1.Admin.Pin:output_type -> roost.admin.v1.SteerResponse
-	28, // 72: roost.admin.v1.Admin.Move:output_type -> roost.admin.v1.SteerResponse
-	30, // 73: roost.admin.v1.Admin.Steering:output_type -> roost.admin.v1.SteeringResponse
-	57, // 74: roost.admin.v1.Admin.Why:output_type -> roost.admin.v1.WhyResponse
-	60, // 75: roost.admin.v1.Admin.Plan:output_type -> roost.admin.v1.PlanResponse
-	36, // 76: roost.admin.v1.Admin.Rollout:output_type -> roost.admin.v1.RolloutResponse
-	40, // 77: roost.admin.v1.Admin.Look:output_type -> roost.admin.v1.LookResponse
-	42, // 78: roost.admin.v1.Admin.SetTarget:output_type -> roost.admin.v1.SetTargetResponse
-	44, // 79: roost.admin.v1.Admin.Command:output_type -> roost.admin.v1.CommandResponse
-	46, // 80: roost.admin.v1.Admin.Reminders:output_type -> roost.admin.v1.RemindersResponse
-	51, // 81: roost.admin.v1.Admin.Sends:output_type -> roost.admin.v1.SendsResponse
-	54, // 82: roost.admin.v1.Admin.Remembered:output_type -> roost.admin.v1.RememberedResponse
-	1,  // 83: roost.admin.v1.Membership.Join:output_type -> roost.admin.v1.JoinResponse
-	3,  // 84: roost.admin.v1.Membership.Leave:output_type -> roost.admin.v1.NodeResponse
-	3,  // 85: roost.admin.v1.Membership.Down:output_type -> roost.admin.v1.NodeResponse
-	3,  // 86: roost.admin.v1.Membership.Remove:output_type -> roost.admin.v1.NodeResponse
-	5,  // 87: roost.admin.v1.Membership.Events:output_type -> roost.admin.v1.EventsResponse
-	65, // [65:88] is the sub-list for method output_type
-	42, // [42:65] is the sub-list for method input_type
-	42, // [42:42] is the sub-list for extension type_name
-	42, // [42:42] is the sub-list for extension extendee
-	0,  // [0:42] is the sub-list for field type_name
+	12,  // 0: roost.admin.v1.NodeResponse.member:type_name -> roost.admin.v1.Member
+	12,  // 1: roost.admin.v1.EventsResponse.members:type_name -> roost.admin.v1.Member
+	6,   // 2: roost.admin.v1.EventsResponse.events:type_name -> roost.admin.v1.Event
+	12,  // 3: roost.admin.v1.MembersResponse.members:type_name -> roost.admin.v1.Member
+	11,  // 4: roost.admin.v1.MembersResponse.quarantined:type_name -> roost.admin.v1.Quarantined
+	38,  // 5: roost.admin.v1.MembersResponse.freeze:type_name -> roost.admin.v1.Freeze
+	10,  // 6: roost.admin.v1.MembersResponse.brake:type_name -> roost.admin.v1.Brake
+	9,   // 7: roost.admin.v1.MembersResponse.gateways:type_name -> roost.admin.v1.Gateway
+	104, // 8: roost.admin.v1.Member.labels:type_name -> roost.admin.v1.Member.LabelsEntry
+	13,  // 9: roost.admin.v1.Member.load:type_name -> roost.admin.v1.Load
+	17,  // 10: roost.admin.v1.ShardsResponse.shards:type_name -> roost.admin.v1.Shard
+	18,  // 11: roost.admin.v1.ShardsResponse.types:type_name -> roost.admin.v1.TypeSummary
+	16,  // 12: roost.admin.v1.ShardsResponse.unreadable:type_name -> roost.admin.v1.Unreadable
+	19,  // 13: roost.admin.v1.TypeSummary.commands:type_name -> roost.admin.v1.TypeCommand
+	17,  // 14: roost.admin.v1.WhereResponse.shard:type_name -> roost.admin.v1.Shard
+	16,  // 15: roost.admin.v1.DrainResponse.stays:type_name -> roost.admin.v1.Unreadable
+	28,  // 16: roost.admin.v1.QuarantinesResponse.entities:type_name -> roost.admin.v1.QuarantinedEntity
+	29,  // 17: roost.admin.v1.QuarantinedEntity.crashes:type_name -> roost.admin.v1.Crash
+	32,  // 18: roost.admin.v1.PinRequest.pins:type_name -> roost.admin.v1.Pin
+	38,  // 19: roost.admin.v1.SteeringResponse.freeze:type_name -> roost.admin.v1.Freeze
+	39,  // 20: roost.admin.v1.SteeringResponse.cordons:type_name -> roost.admin.v1.Cordon
+	40,  // 21: roost.admin.v1.SteeringResponse.pins:type_name -> roost.admin.v1.PinnedShard
+	41,  // 22: roost.admin.v1.SteeringResponse.moves:type_name -> roost.admin.v1.MovingShard
+	10,  // 23: roost.admin.v1.SteeringResponse.brake:type_name -> roost.admin.v1.Brake
+	37,  // 24: roost.admin.v1.SteeringResponse.drains:type_name -> roost.admin.v1.Drain
+	44,  // 25: roost.admin.v1.RolloutResponse.versions:type_name -> roost.admin.v1.RolloutVersion
+	45,  // 26: roost.admin.v1.RolloutResponse.cannot_read:type_name -> roost.admin.v1.CannotRead
+	16,  // 27: roost.admin.v1.RolloutResponse.unreadable:type_name -> roost.admin.v1.Unreadable
+	16,  // 28: roost.admin.v1.LookResponse.unreadable:type_name -> roost.admin.v1.Unreadable
+	56,  // 29: roost.admin.v1.RemindersResponse.reminders:type_name -> roost.admin.v1.Reminder
+	54,  // 30: roost.admin.v1.RemindersResponse.silent:type_name -> roost.admin.v1.Silent
+	55,  // 31: roost.admin.v1.Reminder.failure:type_name -> roost.admin.v1.Failure
+	59,  // 32: roost.admin.v1.SendsResponse.sends:type_name -> roost.admin.v1.Send
+	54,  // 33: roost.admin.v1.SendsResponse.silent:type_name -> roost.admin.v1.Silent
+	55,  // 34: roost.admin.v1.Send.failure:type_name -> roost.admin.v1.Failure
+	62,  // 35: roost.admin.v1.RememberedResponse.remembered:type_name -> roost.admin.v1.Remembered
+	54,  // 36: roost.admin.v1.RememberedResponse.silent:type_name -> roost.admin.v1.Silent
+	55,  // 37: roost.admin.v1.Remembered.failure:type_name -> roost.admin.v1.Failure
+	17,  // 38: roost.admin.v1.WhyResponse.shard:type_name -> roost.admin.v1.Shard
+	40,  // 39: roost.admin.v1.WhyResponse.pin:type_name -> roost.admin.v1.PinnedShard
+	65,  // 40: roost.admin.v1.WhyResponse.decisions:type_name -> roost.admin.v1.Decision
+	100, // 41: roost.admin.v1.Decision.chosen:type_name -> roost.admin.v1.WeighedRegion
+	100, // 42: roost.admin.v1.Decision.others:type_name -> roost.admin.v1.WeighedRegion
+	66,  // 43: roost.admin.v1.Decision.loads:type_name -> roost.admin.v1.DecisionLoads
+	72,  // 44: roost.admin.v1.PlanResponse.moves:type_name -> roost.admin.v1.PlannedMove
+	73,  // 45: roost.admin.v1.PlanResponse.unplaced:type_name -> roost.admin.v1.UnplacedShard
+	74,  // 46: roost.admin.v1.PlanResponse.regions:type_name -> roost.admin.v1.PlannedRegion
+	71,  // 47: roost.admin.v1.PlanMomentsResponse.moments:type_name -> roost.admin.v1.PlanMoment
+	77,  // 48: roost.admin.v1.TopResponse.shards:type_name -> roost.admin.v1.TopShard
+	78,  // 49: roost.admin.v1.TopResponse.entities:type_name -> roost.admin.v1.TopEntity
+	54,  // 50: roost.admin.v1.TopResponse.silent:type_name -> roost.admin.v1.Silent
+	81,  // 51: roost.admin.v1.EntitiesResponse.entities:type_name -> roost.admin.v1.Entity
+	54,  // 52: roost.admin.v1.EntitiesResponse.silent:type_name -> roost.admin.v1.Silent
+	21,  // 53: roost.admin.v1.EntityResponse.where:type_name -> roost.admin.v1.WhereResponse
+	81,  // 54: roost.admin.v1.EntityResponse.memory:type_name -> roost.admin.v1.Entity
+	84,  // 55: roost.admin.v1.EntityResponse.timers:type_name -> roost.admin.v1.Timer
+	54,  // 56: roost.admin.v1.EntityResponse.silent:type_name -> roost.admin.v1.Silent
+	85,  // 57: roost.admin.v1.EntityResponse.stored:type_name -> roost.admin.v1.StoredEntity
+	56,  // 58: roost.admin.v1.EntityResponse.reminders:type_name -> roost.admin.v1.Reminder
+	59,  // 59: roost.admin.v1.EntityResponse.sends:type_name -> roost.admin.v1.Send
+	89,  // 60: roost.admin.v1.EntityResponse.state:type_name -> roost.admin.v1.EntityState
+	86,  // 61: roost.admin.v1.StoredEntity.records:type_name -> roost.admin.v1.Record
+	87,  // 62: roost.admin.v1.Record.events:type_name -> roost.admin.v1.StoredEvent
+	88,  // 63: roost.admin.v1.Record.sends:type_name -> roost.admin.v1.StoredSend
+	92,  // 64: roost.admin.v1.RegionsResponse.regions:type_name -> roost.admin.v1.RegionState
+	54,  // 65: roost.admin.v1.RegionsResponse.silent:type_name -> roost.admin.v1.Silent
+	93,  // 66: roost.admin.v1.RegionState.all:type_name -> roost.admin.v1.Holdings
+	93,  // 67: roost.admin.v1.RegionState.types:type_name -> roost.admin.v1.Holdings
+	96,  // 68: roost.admin.v1.ShardStatesResponse.shards:type_name -> roost.admin.v1.ShardState
+	54,  // 69: roost.admin.v1.ShardStatesResponse.silent:type_name -> roost.admin.v1.Silent
+	17,  // 70: roost.admin.v1.ShardState.shard:type_name -> roost.admin.v1.Shard
+	93,  // 71: roost.admin.v1.ShardState.holdings:type_name -> roost.admin.v1.Holdings
+	99,  // 72: roost.admin.v1.SlowResponse.commands:type_name -> roost.admin.v1.SlowCommand
+	54,  // 73: roost.admin.v1.SlowResponse.silent:type_name -> roost.admin.v1.Silent
+	103, // 74: roost.admin.v1.ExamineResponse.advice:type_name -> roost.admin.v1.Advice
+	7,   // 75: roost.admin.v1.Admin.Members:input_type -> roost.admin.v1.MembersRequest
+	14,  // 76: roost.admin.v1.Admin.Shards:input_type -> roost.admin.v1.ShardsRequest
+	20,  // 77: roost.admin.v1.Admin.Where:input_type -> roost.admin.v1.WhereRequest
+	22,  // 78: roost.admin.v1.Admin.Drain:input_type -> roost.admin.v1.DrainRequest
+	24,  // 79: roost.admin.v1.Admin.Cordon:input_type -> roost.admin.v1.CordonRequest
+	30,  // 80: roost.admin.v1.Admin.Freeze:input_type -> roost.admin.v1.FreezeRequest
+	31,  // 81: roost.admin.v1.Admin.Pin:input_type -> roost.admin.v1.PinRequest
+	33,  // 82: roost.admin.v1.Admin.Move:input_type -> roost.admin.v1.MoveRequest
+	35,  // 83: roost.admin.v1.Admin.Steering:input_type -> roost.admin.v1.SteeringRequest
+	25,  // 84: roost.admin.v1.Admin.Quarantine:input_type -> roost.admin.v1.QuarantineRequest
+	26,  // 85: roost.admin.v1.Admin.Quarantines:input_type -> roost.admin.v1.QuarantinesRequest
+	63,  // 86: roost.admin.v1.Admin.Why:input_type -> roost.admin.v1.WhyRequest
+	67,  // 87: roost.admin.v1.Admin.Plan:input_type -> roost.admin.v1.PlanRequest
+	69,  // 88: roost.admin.v1.Admin.PlanMoments:input_type -> roost.admin.v1.PlanMomentsRequest
+	75,  // 89: roost.admin.v1.Admin.Top:input_type -> roost.admin.v1.TopRequest
+	79,  // 90: roost.admin.v1.Admin.Entities:input_type -> roost.admin.v1.EntitiesRequest
+	82,  // 91: roost.admin.v1.Admin.Entity:input_type -> roost.admin.v1.EntityRequest
+	90,  // 92: roost.admin.v1.Admin.Regions:input_type -> roost.admin.v1.RegionsRequest
+	94,  // 93: roost.admin.v1.Admin.ShardStates:input_type -> roost.admin.v1.ShardStatesRequest
+	101, // 94: roost.admin.v1.Admin.Examine:input_type -> roost.admin.v1.ExamineRequest
+	97,  // 95: roost.admin.v1.Admin.Slow:input_type -> roost.admin.v1.SlowRequest
+	42,  // 96: roost.admin.v1.Admin.Rollout:input_type -> roost.admin.v1.RolloutRequest
+	46,  // 97: roost.admin.v1.Admin.Look:input_type -> roost.admin.v1.LookRequest
+	48,  // 98: roost.admin.v1.Admin.SetTarget:input_type -> roost.admin.v1.SetTargetRequest
+	50,  // 99: roost.admin.v1.Admin.Command:input_type -> roost.admin.v1.CommandRequest
+	52,  // 100: roost.admin.v1.Admin.Reminders:input_type -> roost.admin.v1.RemindersRequest
+	57,  // 101: roost.admin.v1.Admin.Sends:input_type -> roost.admin.v1.SendsRequest
+	60,  // 102: roost.admin.v1.Admin.Remembered:input_type -> roost.admin.v1.RememberedRequest
+	0,   // 103: roost.admin.v1.Membership.Join:input_type -> roost.admin.v1.JoinRequest
+	2,   // 104: roost.admin.v1.Membership.Leave:input_type -> roost.admin.v1.NodeRequest
+	2,   // 105: roost.admin.v1.Membership.Down:input_type -> roost.admin.v1.NodeRequest
+	2,   // 106: roost.admin.v1.Membership.Remove:input_type -> roost.admin.v1.NodeRequest
+	4,   // 107: roost.admin.v1.Membership.Events:input_type -> roost.admin.v1.EventsRequest
+	8,   // 108: roost.admin.v1.Admin.Members:output_type -> roost.admin.v1.MembersResponse
+	15,  // 109: roost.admin.v1.Admin.Shards:output_type -> roost.admin.v1.ShardsResponse
+	21,  // 110: roost.admin.v1.Admin.Where:output_type -> roost.admin.v1.WhereResponse
+	23,  // 111: roost.admin.v1.Admin.Drain:output_type -> roost.admin.v1.DrainResponse
+	34,  // 112: roost.admin.v1.Admin.Cordon:output_type -> roost.admin.v1.SteerResponse
+	34,  // 113: roost.admin.v1.Admin.Freeze:output_type -> roost.admin.v1.SteerResponse
+	34,  // 114: roost.admin.v1.Admin.Pin:output_type -> roost.admin.v1.SteerResponse
+	34,  // 115: roost.admin.v1.Admin.Move:output_type -> roost.admin.v1.SteerResponse
+	36,  // 116: roost.admin.v1.Admin.Steering:output_type -> roost.admin.v1.SteeringResponse
+	34,  // 117: roost.admin.v1.Admin.Quarantine:output_type -> roost.admin.v1.SteerResponse
+	27,  // 118: roost.admin.v1.Admin.Quarantines:output_type -> roost.admin.v1.QuarantinesResponse
+	64,  // 119: roost.admin.v1.Admin.Why:output_type -> roost.admin.v1.WhyResponse
+	68,  // 120: roost.admin.v1.Admin.Plan:output_type -> roost.admin.v1.PlanResponse
+	70,  // 121: roost.admin.v1.Admin.PlanMoments:output_type -> roost.admin.v1.PlanMomentsResponse
+	76,  // 122: roost.admin.v1.Admin.Top:output_type -> roost.admin.v1.TopResponse
+	80,  // 123: roost.admin.v1.Admin.Entities:output_type -> roost.admin.v1.EntitiesResponse
+	83,  // 124: roost.admin.v1.Admin.Entity:output_type -> roost.admin.v1.EntityResponse
+	91,  // 125: roost.admin.v1.Admin.Regions:output_type -> roost.admin.v1.RegionsResponse
+	95,  // 126: roost.admin.v1.Admin.ShardStates:output_type -> roost.admin.v1.ShardStatesResponse
+	102, // 127: roost.admin.v1.Admin.Examine:output_type -> roost.admin.v1.ExamineResponse
+	98,  // 128: roost.admin.v1.Admin.Slow:output_type -> roost.admin.v1.SlowResponse
+	43,  // 129: roost.admin.v1.Admin.Rollout:output_type -> roost.admin.v1.RolloutResponse
+	47,  // 130: roost.admin.v1.Admin.Look:output_type -> roost.admin.v1.LookResponse
+	49,  // 131: roost.admin.v1.Admin.SetTarget:output_type -> roost.admin.v1.SetTargetResponse
+	51,  // 132: roost.admin.v1.Admin.Command:output_type -> roost.admin.v1.CommandResponse
+	53,  // 133: roost.admin.v1.Admin.Reminders:output_type -> roost.admin.v1.RemindersResponse
+	58,  // 134: roost.admin.v1.Admin.Sends:output_type -> roost.admin.v1.SendsResponse
+	61,  // 135: roost.admin.v1.Admin.Remembered:output_type -> roost.admin.v1.RememberedResponse
+	1,   // 136: roost.admin.v1.Membership.Join:output_type -> roost.admin.v1.JoinResponse
+	3,   // 137: roost.admin.v1.Membership.Leave:output_type -> roost.admin.v1.NodeResponse
+	3,   // 138: roost.admin.v1.Membership.Down:output_type -> roost.admin.v1.NodeResponse
+	3,   // 139: roost.admin.v1.Membership.Remove:output_type -> roost.admin.v1.NodeResponse
+	5,   // 140: roost.admin.v1.Membership.Events:output_type -> roost.admin.v1.EventsResponse
+	108, // [108:141] is the sub-list for method output_type
+	75,  // [75:108] is the sub-list for method input_type
+	75,  // [75:75] is the sub-list for extension type_name
+	75,  // [75:75] is the sub-list for extension extendee
+	0,   // [0:75] is the sub-list for field type_name
 }
 
 func init() { file_roost_admin_v1_admin_proto_init() }
@@ -5796,13 +9404,14 @@ func file_roost_admin_v1_admin_proto_init() {
 	if File_roost_admin_v1_admin_proto != nil {
 		return
 	}
+	file_roost_admin_v1_admin_proto_msgTypes[79].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_roost_admin_v1_admin_proto_rawDesc), len(file_roost_admin_v1_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   66,
+			NumMessages:   105,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

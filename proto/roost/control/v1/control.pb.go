@@ -1103,8 +1103,9 @@ type Register struct {
 	Labels            []*Label `protobuf:"bytes,7,rep,name=labels,proto3" json:"labels,omitempty"`                                                  // sorted by name
 	Capacity          uint32   `protobuf:"varint,8,opt,name=capacity,proto3" json:"capacity,omitempty"`                                             // most shards, of all types, that it wants; 0: it does not say
 	JournalGeneration uint64   `protobuf:"fixed64,9,opt,name=journal_generation,json=journalGeneration,proto3" json:"journal_generation,omitempty"` // of the region's journal, or 0
-	HandsOver         bool     `protobuf:"varint,10,opt,name=hands_over,json=handsOver,proto3" json:"hands_over,omitempty"`                         // the region sends and takes HostShard with released
+	HandsOffDirectly  bool     `protobuf:"varint,10,opt,name=hands_off_directly,json=handsOffDirectly,proto3" json:"hands_off_directly,omitempty"`  // the region sends and takes HostShard with released
 	RuledTypes        []*Type  `protobuf:"bytes,11,rep,name=ruled_types,json=ruledTypes,proto3" json:"ruled_types,omitempty"`                       // as types; those with a shard rule
+	Crash             *Crash   `protobuf:"bytes,12,opt,name=crash,proto3" json:"crash,omitempty"`                                                   // how the process that ran before this one has ended; absent: not known
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -1202,9 +1203,9 @@ func (x *Register) GetJournalGeneration() uint64 {
 	return 0
 }
 
-func (x *Register) GetHandsOver() bool {
+func (x *Register) GetHandsOffDirectly() bool {
 	if x != nil {
-		return x.HandsOver
+		return x.HandsOffDirectly
 	}
 	return false
 }
@@ -1214,6 +1215,167 @@ func (x *Register) GetRuledTypes() []*Type {
 		return x.RuledTypes
 	}
 	return nil
+}
+
+func (x *Register) GetCrash() *Crash {
+	if x != nil {
+		return x.Crash
+	}
+	return nil
+}
+
+// Crash is how a process of a region has ended without leaving.
+type Crash struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Uid           uint64                 `protobuf:"fixed64,1,opt,name=uid,proto3" json:"uid,omitempty"`                 // the incarnation that has ended
+	AgoNs         int64                  `protobuf:"varint,2,opt,name=ago_ns,json=agoNs,proto3" json:"ago_ns,omitempty"` // how long ago
+	Cause         string                 `protobuf:"bytes,3,opt,name=cause,proto3" json:"cause,omitempty"`               // what its runtime wrote at the end; empty: it was killed, or has ended itself
+	Turns         []*CrashedTurn         `protobuf:"bytes,4,rep,name=turns,proto3" json:"turns,omitempty"`               // that ran then
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Crash) Reset() {
+	*x = Crash{}
+	mi := &file_roost_control_v1_control_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Crash) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Crash) ProtoMessage() {}
+
+func (x *Crash) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_control_v1_control_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Crash.ProtoReflect.Descriptor instead.
+func (*Crash) Descriptor() ([]byte, []int) {
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Crash) GetUid() uint64 {
+	if x != nil {
+		return x.Uid
+	}
+	return 0
+}
+
+func (x *Crash) GetAgoNs() int64 {
+	if x != nil {
+		return x.AgoNs
+	}
+	return 0
+}
+
+func (x *Crash) GetCause() string {
+	if x != nil {
+		return x.Cause
+	}
+	return ""
+}
+
+func (x *Crash) GetTurns() []*CrashedTurn {
+	if x != nil {
+		return x.Turns
+	}
+	return nil
+}
+
+// CrashedTurn is a turn that ran when its process ended.
+type CrashedTurn struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Type          string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
+	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	Command       string                 `protobuf:"bytes,3,opt,name=command,proto3" json:"command,omitempty"` // empty: the entity was brought to life, or stopped
+	Alone         bool                   `protobuf:"varint,4,opt,name=alone,proto3" json:"alone,omitempty"`    // no other suspect ran
+	Ended         bool                   `protobuf:"varint,6,opt,name=ended,proto3" json:"ended,omitempty"`    // it had just ended; a goroutine of it may still have run
+	Clean         uint32                 `protobuf:"varint,5,opt,name=clean,proto3" json:"clean,omitempty"`    // turns that the suspect had ended before in that process, while no other suspect ran
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CrashedTurn) Reset() {
+	*x = CrashedTurn{}
+	mi := &file_roost_control_v1_control_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CrashedTurn) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CrashedTurn) ProtoMessage() {}
+
+func (x *CrashedTurn) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_control_v1_control_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CrashedTurn.ProtoReflect.Descriptor instead.
+func (*CrashedTurn) Descriptor() ([]byte, []int) {
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *CrashedTurn) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *CrashedTurn) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *CrashedTurn) GetCommand() string {
+	if x != nil {
+		return x.Command
+	}
+	return ""
+}
+
+func (x *CrashedTurn) GetAlone() bool {
+	if x != nil {
+		return x.Alone
+	}
+	return false
+}
+
+func (x *CrashedTurn) GetEnded() bool {
+	if x != nil {
+		return x.Ended
+	}
+	return false
+}
+
+func (x *CrashedTurn) GetClean() uint32 {
+	if x != nil {
+		return x.Clean
+	}
+	return 0
 }
 
 type Label struct {
@@ -1226,7 +1388,7 @@ type Label struct {
 
 func (x *Label) Reset() {
 	*x = Label{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[10]
+	mi := &file_roost_control_v1_control_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1238,7 +1400,7 @@ func (x *Label) String() string {
 func (*Label) ProtoMessage() {}
 
 func (x *Label) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[10]
+	mi := &file_roost_control_v1_control_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1251,7 +1413,7 @@ func (x *Label) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Label.ProtoReflect.Descriptor instead.
 func (*Label) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{10}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Label) GetName() string {
@@ -1278,7 +1440,7 @@ type RegisterAck struct {
 
 func (x *RegisterAck) Reset() {
 	*x = RegisterAck{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[11]
+	mi := &file_roost_control_v1_control_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1290,7 +1452,7 @@ func (x *RegisterAck) String() string {
 func (*RegisterAck) ProtoMessage() {}
 
 func (x *RegisterAck) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[11]
+	mi := &file_roost_control_v1_control_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1303,7 +1465,7 @@ func (x *RegisterAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterAck.ProtoReflect.Descriptor instead.
 func (*RegisterAck) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{11}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RegisterAck) GetTerm() uint32 {
@@ -1328,7 +1490,7 @@ type GracefulShutdown struct {
 
 func (x *GracefulShutdown) Reset() {
 	*x = GracefulShutdown{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[12]
+	mi := &file_roost_control_v1_control_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1340,7 +1502,7 @@ func (x *GracefulShutdown) String() string {
 func (*GracefulShutdown) ProtoMessage() {}
 
 func (x *GracefulShutdown) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[12]
+	mi := &file_roost_control_v1_control_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1353,7 +1515,7 @@ func (x *GracefulShutdown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GracefulShutdown.ProtoReflect.Descriptor instead.
 func (*GracefulShutdown) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{12}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{14}
 }
 
 type ShutdownAck struct {
@@ -1366,7 +1528,7 @@ type ShutdownAck struct {
 
 func (x *ShutdownAck) Reset() {
 	*x = ShutdownAck{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[13]
+	mi := &file_roost_control_v1_control_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1378,7 +1540,7 @@ func (x *ShutdownAck) String() string {
 func (*ShutdownAck) ProtoMessage() {}
 
 func (x *ShutdownAck) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[13]
+	mi := &file_roost_control_v1_control_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1391,7 +1553,7 @@ func (x *ShutdownAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownAck.ProtoReflect.Descriptor instead.
 func (*ShutdownAck) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{13}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ShutdownAck) GetTerm() uint32 {
@@ -1416,7 +1578,7 @@ type CountDue struct {
 
 func (x *CountDue) Reset() {
 	*x = CountDue{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[14]
+	mi := &file_roost_control_v1_control_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1428,7 +1590,7 @@ func (x *CountDue) String() string {
 func (*CountDue) ProtoMessage() {}
 
 func (x *CountDue) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[14]
+	mi := &file_roost_control_v1_control_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1441,7 +1603,7 @@ func (x *CountDue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountDue.ProtoReflect.Descriptor instead.
 func (*CountDue) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{14}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{16}
 }
 
 type DueAck struct {
@@ -1454,7 +1616,7 @@ type DueAck struct {
 
 func (x *DueAck) Reset() {
 	*x = DueAck{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[15]
+	mi := &file_roost_control_v1_control_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1466,7 +1628,7 @@ func (x *DueAck) String() string {
 func (*DueAck) ProtoMessage() {}
 
 func (x *DueAck) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[15]
+	mi := &file_roost_control_v1_control_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1479,7 +1641,7 @@ func (x *DueAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DueAck.ProtoReflect.Descriptor instead.
 func (*DueAck) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{15}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *DueAck) GetTerm() uint32 {
@@ -1506,7 +1668,7 @@ type JournalReport struct {
 
 func (x *JournalReport) Reset() {
 	*x = JournalReport{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[16]
+	mi := &file_roost_control_v1_control_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1518,7 +1680,7 @@ func (x *JournalReport) String() string {
 func (*JournalReport) ProtoMessage() {}
 
 func (x *JournalReport) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[16]
+	mi := &file_roost_control_v1_control_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1531,7 +1693,7 @@ func (x *JournalReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalReport.ProtoReflect.Descriptor instead.
 func (*JournalReport) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{16}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *JournalReport) GetNumber() uint64 {
@@ -1564,7 +1726,7 @@ type ReportLoad struct {
 
 func (x *ReportLoad) Reset() {
 	*x = ReportLoad{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[17]
+	mi := &file_roost_control_v1_control_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1576,7 +1738,7 @@ func (x *ReportLoad) String() string {
 func (*ReportLoad) ProtoMessage() {}
 
 func (x *ReportLoad) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[17]
+	mi := &file_roost_control_v1_control_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1589,7 +1751,7 @@ func (x *ReportLoad) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportLoad.ProtoReflect.Descriptor instead.
 func (*ReportLoad) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{17}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ReportLoad) GetNumber() uint64 {
@@ -1638,7 +1800,7 @@ type ShardLoad struct {
 
 func (x *ShardLoad) Reset() {
 	*x = ShardLoad{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[18]
+	mi := &file_roost_control_v1_control_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1650,7 +1812,7 @@ func (x *ShardLoad) String() string {
 func (*ShardLoad) ProtoMessage() {}
 
 func (x *ShardLoad) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[18]
+	mi := &file_roost_control_v1_control_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1663,7 +1825,7 @@ func (x *ShardLoad) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardLoad.ProtoReflect.Descriptor instead.
 func (*ShardLoad) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{18}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ShardLoad) GetType() string {
@@ -1702,7 +1864,7 @@ type Load struct {
 
 func (x *Load) Reset() {
 	*x = Load{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[19]
+	mi := &file_roost_control_v1_control_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1714,7 +1876,7 @@ func (x *Load) String() string {
 func (*Load) ProtoMessage() {}
 
 func (x *Load) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[19]
+	mi := &file_roost_control_v1_control_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1727,7 +1889,7 @@ func (x *Load) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Load.ProtoReflect.Descriptor instead.
 func (*Load) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{19}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Load) GetHandlerMicros() uint64 {
@@ -1785,7 +1947,7 @@ type NodeLoad struct {
 
 func (x *NodeLoad) Reset() {
 	*x = NodeLoad{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[20]
+	mi := &file_roost_control_v1_control_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1797,7 +1959,7 @@ func (x *NodeLoad) String() string {
 func (*NodeLoad) ProtoMessage() {}
 
 func (x *NodeLoad) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[20]
+	mi := &file_roost_control_v1_control_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1810,7 +1972,7 @@ func (x *NodeLoad) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeLoad.ProtoReflect.Descriptor instead.
 func (*NodeLoad) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{20}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *NodeLoad) GetProcessors() uint32 {
@@ -1850,7 +2012,7 @@ type LoadAck struct {
 
 func (x *LoadAck) Reset() {
 	*x = LoadAck{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[21]
+	mi := &file_roost_control_v1_control_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1862,7 +2024,7 @@ func (x *LoadAck) String() string {
 func (*LoadAck) ProtoMessage() {}
 
 func (x *LoadAck) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[21]
+	mi := &file_roost_control_v1_control_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1875,7 +2037,7 @@ func (x *LoadAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoadAck.ProtoReflect.Descriptor instead.
 func (*LoadAck) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{21}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *LoadAck) GetTerm() uint32 {
@@ -1895,7 +2057,7 @@ type GetShardHome struct {
 
 func (x *GetShardHome) Reset() {
 	*x = GetShardHome{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[22]
+	mi := &file_roost_control_v1_control_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1907,7 +2069,7 @@ func (x *GetShardHome) String() string {
 func (*GetShardHome) ProtoMessage() {}
 
 func (x *GetShardHome) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[22]
+	mi := &file_roost_control_v1_control_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1920,7 +2082,7 @@ func (x *GetShardHome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetShardHome.ProtoReflect.Descriptor instead.
 func (*GetShardHome) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{22}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *GetShardHome) GetShard() *Shard {
@@ -1946,7 +2108,7 @@ type FindShards struct {
 
 func (x *FindShards) Reset() {
 	*x = FindShards{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[23]
+	mi := &file_roost_control_v1_control_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1958,7 +2120,7 @@ func (x *FindShards) String() string {
 func (*FindShards) ProtoMessage() {}
 
 func (x *FindShards) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[23]
+	mi := &file_roost_control_v1_control_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1971,7 +2133,7 @@ func (x *FindShards) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindShards.ProtoReflect.Descriptor instead.
 func (*FindShards) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{23}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *FindShards) GetShards() []*Shard {
@@ -1990,7 +2152,7 @@ type ShardsFound struct {
 
 func (x *ShardsFound) Reset() {
 	*x = ShardsFound{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[24]
+	mi := &file_roost_control_v1_control_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2002,7 +2164,7 @@ func (x *ShardsFound) String() string {
 func (*ShardsFound) ProtoMessage() {}
 
 func (x *ShardsFound) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[24]
+	mi := &file_roost_control_v1_control_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2015,7 +2177,7 @@ func (x *ShardsFound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardsFound.ProtoReflect.Descriptor instead.
 func (*ShardsFound) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{24}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ShardsFound) GetRows() []*Row {
@@ -2032,13 +2194,14 @@ type HostShard struct {
 	Epoch         uint64                 `protobuf:"fixed64,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	Previous      *Previous              `protobuf:"bytes,4,opt,name=previous,proto3" json:"previous,omitempty"`  // absent: nobody has kept the states of the entities
 	Released      bool                   `protobuf:"varint,5,opt,name=released,proto3" json:"released,omitempty"` // the sender is the region that has released the shard
+	Table         *Version               `protobuf:"bytes,6,opt,name=table,proto3" json:"table,omitempty"`        // the region takes the shard when its copy of the table is at least this new
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *HostShard) Reset() {
 	*x = HostShard{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[25]
+	mi := &file_roost_control_v1_control_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2050,7 +2213,7 @@ func (x *HostShard) String() string {
 func (*HostShard) ProtoMessage() {}
 
 func (x *HostShard) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[25]
+	mi := &file_roost_control_v1_control_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2063,7 +2226,7 @@ func (x *HostShard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostShard.ProtoReflect.Descriptor instead.
 func (*HostShard) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{25}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *HostShard) GetTerm() uint32 {
@@ -2101,6 +2264,13 @@ func (x *HostShard) GetReleased() bool {
 	return false
 }
 
+func (x *HostShard) GetTable() *Version {
+	if x != nil {
+		return x.Table
+	}
+	return nil
+}
+
 // Previous is the region that has kept the states of a shard's entities.
 type Previous struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2112,7 +2282,7 @@ type Previous struct {
 
 func (x *Previous) Reset() {
 	*x = Previous{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[26]
+	mi := &file_roost_control_v1_control_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2124,7 +2294,7 @@ func (x *Previous) String() string {
 func (*Previous) ProtoMessage() {}
 
 func (x *Previous) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[26]
+	mi := &file_roost_control_v1_control_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2137,7 +2307,7 @@ func (x *Previous) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Previous.ProtoReflect.Descriptor instead.
 func (*Previous) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{26}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Previous) GetOwner() *Node {
@@ -2164,7 +2334,7 @@ type ShardStarted struct {
 
 func (x *ShardStarted) Reset() {
 	*x = ShardStarted{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[27]
+	mi := &file_roost_control_v1_control_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2176,7 +2346,7 @@ func (x *ShardStarted) String() string {
 func (*ShardStarted) ProtoMessage() {}
 
 func (x *ShardStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[27]
+	mi := &file_roost_control_v1_control_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2189,7 +2359,7 @@ func (x *ShardStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardStarted.ProtoReflect.Descriptor instead.
 func (*ShardStarted) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{27}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ShardStarted) GetShard() *Shard {
@@ -2211,13 +2381,14 @@ type HostRefused struct {
 	Shard         *Shard                 `protobuf:"bytes,1,opt,name=shard,proto3" json:"shard,omitempty"`
 	Epoch         uint64                 `protobuf:"fixed64,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	Above         uint64                 `protobuf:"fixed64,3,opt,name=above,proto3" json:"above,omitempty"` // the epoch that stands in the way
+	Row           *Row                   `protobuf:"bytes,4,opt,name=row,proto3" json:"row,omitempty"`       // for a region: who had or has the shard at that epoch or a higher one; absent: not known
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *HostRefused) Reset() {
 	*x = HostRefused{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[28]
+	mi := &file_roost_control_v1_control_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2229,7 +2400,7 @@ func (x *HostRefused) String() string {
 func (*HostRefused) ProtoMessage() {}
 
 func (x *HostRefused) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[28]
+	mi := &file_roost_control_v1_control_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2242,7 +2413,7 @@ func (x *HostRefused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostRefused.ProtoReflect.Descriptor instead.
 func (*HostRefused) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{28}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *HostRefused) GetShard() *Shard {
@@ -2266,6 +2437,13 @@ func (x *HostRefused) GetAbove() uint64 {
 	return 0
 }
 
+func (x *HostRefused) GetRow() *Row {
+	if x != nil {
+		return x.Row
+	}
+	return nil
+}
+
 type HandOff struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Term          uint32                 `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"`
@@ -2279,7 +2457,7 @@ type HandOff struct {
 
 func (x *HandOff) Reset() {
 	*x = HandOff{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[29]
+	mi := &file_roost_control_v1_control_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2291,7 +2469,7 @@ func (x *HandOff) String() string {
 func (*HandOff) ProtoMessage() {}
 
 func (x *HandOff) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[29]
+	mi := &file_roost_control_v1_control_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2304,7 +2482,7 @@ func (x *HandOff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HandOff.ProtoReflect.Descriptor instead.
 func (*HandOff) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{29}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *HandOff) GetTerm() uint32 {
@@ -2356,7 +2534,7 @@ type ShardStopped struct {
 
 func (x *ShardStopped) Reset() {
 	*x = ShardStopped{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[30]
+	mi := &file_roost_control_v1_control_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2368,7 +2546,7 @@ func (x *ShardStopped) String() string {
 func (*ShardStopped) ProtoMessage() {}
 
 func (x *ShardStopped) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[30]
+	mi := &file_roost_control_v1_control_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2381,7 +2559,7 @@ func (x *ShardStopped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardStopped.ProtoReflect.Descriptor instead.
 func (*ShardStopped) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{30}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ShardStopped) GetShard() *Shard {
@@ -2423,7 +2601,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[31]
+	mi := &file_roost_control_v1_control_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2435,7 +2613,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[31]
+	mi := &file_roost_control_v1_control_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2448,7 +2626,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{31}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Node) GetAddr() string {
@@ -2475,7 +2653,7 @@ type Shard struct {
 
 func (x *Shard) Reset() {
 	*x = Shard{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[32]
+	mi := &file_roost_control_v1_control_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2487,7 +2665,7 @@ func (x *Shard) String() string {
 func (*Shard) ProtoMessage() {}
 
 func (x *Shard) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[32]
+	mi := &file_roost_control_v1_control_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2500,7 +2678,7 @@ func (x *Shard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shard.ProtoReflect.Descriptor instead.
 func (*Shard) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{32}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Shard) GetType() string {
@@ -2532,7 +2710,7 @@ type Row struct {
 
 func (x *Row) Reset() {
 	*x = Row{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[33]
+	mi := &file_roost_control_v1_control_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2544,7 +2722,7 @@ func (x *Row) String() string {
 func (*Row) ProtoMessage() {}
 
 func (x *Row) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[33]
+	mi := &file_roost_control_v1_control_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2557,7 +2735,7 @@ func (x *Row) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Row.ProtoReflect.Descriptor instead.
 func (*Row) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{33}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Row) GetType() string {
@@ -2614,13 +2792,14 @@ type Type struct {
 	Unhosted      bool                   `protobuf:"varint,7,opt,name=unhosted,proto3" json:"unhosted,omitempty"`                   // no registered region hosts the type; in the route table only
 	LastHost      string                 `protobuf:"bytes,8,opt,name=last_host,json=lastHost,proto3" json:"last_host,omitempty"`    // which region did last, for people; empty: not known
 	ShardRule     *ShardRule             `protobuf:"bytes,9,opt,name=shard_rule,json=shardRule,proto3" json:"shard_rule,omitempty"` // absent: the whole id is hashed
+	Quarantined   []*Quarantine          `protobuf:"bytes,10,rep,name=quarantined,proto3" json:"quarantined,omitempty"`             // sorted by id; in the route table only
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Type) Reset() {
 	*x = Type{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[34]
+	mi := &file_roost_control_v1_control_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2632,7 +2811,7 @@ func (x *Type) String() string {
 func (*Type) ProtoMessage() {}
 
 func (x *Type) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[34]
+	mi := &file_roost_control_v1_control_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2645,7 +2824,7 @@ func (x *Type) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Type.ProtoReflect.Descriptor instead.
 func (*Type) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{34}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Type) GetName() string {
@@ -2711,6 +2890,74 @@ func (x *Type) GetShardRule() *ShardRule {
 	return nil
 }
 
+func (x *Type) GetQuarantined() []*Quarantine {
+	if x != nil {
+		return x.Quarantined
+	}
+	return nil
+}
+
+// Quarantine is an entity whose commands ended processes of regions.
+type Quarantine struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Suspect       bool                   `protobuf:"varint,2,opt,name=suspect,proto3" json:"suspect,omitempty"` // it runs, but not beside another suspect
+	Why           string                 `protobuf:"bytes,3,opt,name=why,proto3" json:"why,omitempty"`          // for people
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Quarantine) Reset() {
+	*x = Quarantine{}
+	mi := &file_roost_control_v1_control_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Quarantine) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Quarantine) ProtoMessage() {}
+
+func (x *Quarantine) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_control_v1_control_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Quarantine.ProtoReflect.Descriptor instead.
+func (*Quarantine) Descriptor() ([]byte, []int) {
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *Quarantine) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Quarantine) GetSuspect() bool {
+	if x != nil {
+		return x.Suspect
+	}
+	return false
+}
+
+func (x *Quarantine) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
 // ShardRule says what of an id is hashed. A type that has one is in a list apart from the other
 // types: a process that does not know rules, and would hash whole ids, must not know the type.
 type ShardRule struct {
@@ -2723,7 +2970,7 @@ type ShardRule struct {
 
 func (x *ShardRule) Reset() {
 	*x = ShardRule{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[35]
+	mi := &file_roost_control_v1_control_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2735,7 +2982,7 @@ func (x *ShardRule) String() string {
 func (*ShardRule) ProtoMessage() {}
 
 func (x *ShardRule) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[35]
+	mi := &file_roost_control_v1_control_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2748,7 +2995,7 @@ func (x *ShardRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardRule.ProtoReflect.Descriptor instead.
 func (*ShardRule) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{35}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ShardRule) GetSeparator() string {
@@ -2779,7 +3026,7 @@ type Form struct {
 
 func (x *Form) Reset() {
 	*x = Form{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[36]
+	mi := &file_roost_control_v1_control_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2791,7 +3038,7 @@ func (x *Form) String() string {
 func (*Form) ProtoMessage() {}
 
 func (x *Form) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[36]
+	mi := &file_roost_control_v1_control_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2804,7 +3051,7 @@ func (x *Form) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Form.ProtoReflect.Descriptor instead.
 func (*Form) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{36}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Form) GetKind() FormKind {
@@ -2854,7 +3101,7 @@ type Command struct {
 
 func (x *Command) Reset() {
 	*x = Command{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[37]
+	mi := &file_roost_control_v1_control_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2866,7 +3113,7 @@ func (x *Command) String() string {
 func (*Command) ProtoMessage() {}
 
 func (x *Command) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[37]
+	mi := &file_roost_control_v1_control_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2879,7 +3126,7 @@ func (x *Command) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Command.ProtoReflect.Descriptor instead.
 func (*Command) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{37}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Command) GetName() string {
@@ -2921,7 +3168,7 @@ type Version struct {
 
 func (x *Version) Reset() {
 	*x = Version{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[38]
+	mi := &file_roost_control_v1_control_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2933,7 +3180,7 @@ func (x *Version) String() string {
 func (*Version) ProtoMessage() {}
 
 func (x *Version) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[38]
+	mi := &file_roost_control_v1_control_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2946,7 +3193,7 @@ func (x *Version) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Version.ProtoReflect.Descriptor instead.
 func (*Version) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{38}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Version) GetTerm() uint32 {
@@ -3035,7 +3282,7 @@ const file_roost_control_v1_control_proto_rawDesc = "" +
 	"ruledTypes\"O\n" +
 	"\tNotActive\x12.\n" +
 	"\x06active\x18\x01 \x01(\v2\x16.roost.control.v1.NodeR\x06active\x12\x12\n" +
-	"\x04term\x18\x02 \x01(\rR\x04term\"\xad\x03\n" +
+	"\x04term\x18\x02 \x01(\rR\x04term\"\xeb\x03\n" +
 	"\bRegister\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12,\n" +
 	"\x05types\x18\x02 \x03(\v2\x16.roost.control.v1.TypeR\x05types\x12\x18\n" +
@@ -3045,13 +3292,25 @@ const file_roost_control_v1_control_proto_rawDesc = "" +
 	"\x04zone\x18\x06 \x01(\tR\x04zone\x12/\n" +
 	"\x06labels\x18\a \x03(\v2\x17.roost.control.v1.LabelR\x06labels\x12\x1a\n" +
 	"\bcapacity\x18\b \x01(\rR\bcapacity\x12-\n" +
-	"\x12journal_generation\x18\t \x01(\x06R\x11journalGeneration\x12\x1d\n" +
-	"\n" +
-	"hands_over\x18\n" +
-	" \x01(\bR\thandsOver\x127\n" +
+	"\x12journal_generation\x18\t \x01(\x06R\x11journalGeneration\x12,\n" +
+	"\x12hands_off_directly\x18\n" +
+	" \x01(\bR\x10handsOffDirectly\x127\n" +
 	"\vruled_types\x18\v \x03(\v2\x16.roost.control.v1.TypeR\n" +
-	"ruledTypesB\x12\n" +
-	"\x10_journal_cluster\"1\n" +
+	"ruledTypes\x12-\n" +
+	"\x05crash\x18\f \x01(\v2\x17.roost.control.v1.CrashR\x05crashB\x12\n" +
+	"\x10_journal_cluster\"{\n" +
+	"\x05Crash\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\x06R\x03uid\x12\x15\n" +
+	"\x06ago_ns\x18\x02 \x01(\x03R\x05agoNs\x12\x14\n" +
+	"\x05cause\x18\x03 \x01(\tR\x05cause\x123\n" +
+	"\x05turns\x18\x04 \x03(\v2\x1d.roost.control.v1.CrashedTurnR\x05turns\"\x8d\x01\n" +
+	"\vCrashedTurn\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x18\n" +
+	"\acommand\x18\x03 \x01(\tR\acommand\x12\x14\n" +
+	"\x05alone\x18\x04 \x01(\bR\x05alone\x12\x14\n" +
+	"\x05ended\x18\x06 \x01(\bR\x05ended\x12\x14\n" +
+	"\x05clean\x18\x05 \x01(\rR\x05clean\"1\n" +
 	"\x05Label\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\";\n" +
@@ -3105,23 +3364,25 @@ const file_roost_control_v1_control_proto_rawDesc = "" +
 	"FindShards\x12/\n" +
 	"\x06shards\x18\x01 \x03(\v2\x17.roost.control.v1.ShardR\x06shards\"8\n" +
 	"\vShardsFound\x12)\n" +
-	"\x04rows\x18\x01 \x03(\v2\x15.roost.control.v1.RowR\x04rows\"\xb8\x01\n" +
+	"\x04rows\x18\x01 \x03(\v2\x15.roost.control.v1.RowR\x04rows\"\xe9\x01\n" +
 	"\tHostShard\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\rR\x04term\x12-\n" +
 	"\x05shard\x18\x02 \x01(\v2\x17.roost.control.v1.ShardR\x05shard\x12\x14\n" +
 	"\x05epoch\x18\x03 \x01(\x06R\x05epoch\x126\n" +
 	"\bprevious\x18\x04 \x01(\v2\x1a.roost.control.v1.PreviousR\bprevious\x12\x1a\n" +
-	"\breleased\x18\x05 \x01(\bR\breleased\"N\n" +
+	"\breleased\x18\x05 \x01(\bR\breleased\x12/\n" +
+	"\x05table\x18\x06 \x01(\v2\x19.roost.control.v1.VersionR\x05table\"N\n" +
 	"\bPrevious\x12,\n" +
 	"\x05owner\x18\x01 \x01(\v2\x16.roost.control.v1.NodeR\x05owner\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x06R\x05epoch\"S\n" +
 	"\fShardStarted\x12-\n" +
 	"\x05shard\x18\x01 \x01(\v2\x17.roost.control.v1.ShardR\x05shard\x12\x14\n" +
-	"\x05epoch\x18\x02 \x01(\x06R\x05epoch\"h\n" +
+	"\x05epoch\x18\x02 \x01(\x06R\x05epoch\"\x91\x01\n" +
 	"\vHostRefused\x12-\n" +
 	"\x05shard\x18\x01 \x01(\v2\x17.roost.control.v1.ShardR\x05shard\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x06R\x05epoch\x12\x14\n" +
-	"\x05above\x18\x03 \x01(\x06R\x05above\"\xac\x01\n" +
+	"\x05above\x18\x03 \x01(\x06R\x05above\x12'\n" +
+	"\x03row\x18\x04 \x01(\v2\x15.roost.control.v1.RowR\x03row\"\xac\x01\n" +
 	"\aHandOff\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\rR\x04term\x12-\n" +
 	"\x05shard\x18\x02 \x01(\v2\x17.roost.control.v1.ShardR\x05shard\x12\x14\n" +
@@ -3145,7 +3406,7 @@ const file_roost_control_v1_control_proto_rawDesc = "" +
 	"\x05epoch\x18\x03 \x01(\x06R\x05epoch\x12-\n" +
 	"\x05phase\x18\x04 \x01(\x0e2\x17.roost.control.v1.PhaseR\x05phase\x12,\n" +
 	"\x05owner\x18\x05 \x01(\v2\x16.roost.control.v1.NodeR\x05owner\x123\n" +
-	"\x06reason\x18\x06 \x01(\x0e2\x1b.roost.control.v1.RowReasonR\x06reason\"\xd8\x02\n" +
+	"\x06reason\x18\x06 \x01(\x0e2\x1b.roost.control.v1.RowReasonR\x06reason\"\x98\x03\n" +
 	"\x04Type\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06shards\x18\x02 \x01(\rR\x06shards\x12\x1a\n" +
@@ -3156,7 +3417,14 @@ const file_roost_control_v1_control_proto_rawDesc = "" +
 	"\bunhosted\x18\a \x01(\bR\bunhosted\x12\x1b\n" +
 	"\tlast_host\x18\b \x01(\tR\blastHost\x12:\n" +
 	"\n" +
-	"shard_rule\x18\t \x01(\v2\x1b.roost.control.v1.ShardRuleR\tshardRule\"=\n" +
+	"shard_rule\x18\t \x01(\v2\x1b.roost.control.v1.ShardRuleR\tshardRule\x12>\n" +
+	"\vquarantined\x18\n" +
+	" \x03(\v2\x1c.roost.control.v1.QuarantineR\vquarantined\"H\n" +
+	"\n" +
+	"Quarantine\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
+	"\asuspect\x18\x02 \x01(\bR\asuspect\x12\x10\n" +
+	"\x03why\x18\x03 \x01(\tR\x03why\"=\n" +
 	"\tShardRule\x12\x1c\n" +
 	"\tseparator\x18\x01 \x01(\tR\tseparator\x12\x12\n" +
 	"\x04part\x18\x02 \x01(\rR\x04part\"\x9b\x01\n" +
@@ -3210,7 +3478,7 @@ func file_roost_control_v1_control_proto_rawDescGZIP() []byte {
 }
 
 var file_roost_control_v1_control_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_roost_control_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
+var file_roost_control_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
 var file_roost_control_v1_control_proto_goTypes = []any{
 	(JournalState)(0),        // 0: roost.control.v1.JournalState
 	(RowReason)(0),           // 1: roost.control.v1.RowReason
@@ -3226,105 +3494,113 @@ var file_roost_control_v1_control_proto_goTypes = []any{
 	(*TableChanged)(nil),     // 11: roost.control.v1.TableChanged
 	(*NotActive)(nil),        // 12: roost.control.v1.NotActive
 	(*Register)(nil),         // 13: roost.control.v1.Register
-	(*Label)(nil),            // 14: roost.control.v1.Label
-	(*RegisterAck)(nil),      // 15: roost.control.v1.RegisterAck
-	(*GracefulShutdown)(nil), // 16: roost.control.v1.GracefulShutdown
-	(*ShutdownAck)(nil),      // 17: roost.control.v1.ShutdownAck
-	(*CountDue)(nil),         // 18: roost.control.v1.CountDue
-	(*DueAck)(nil),           // 19: roost.control.v1.DueAck
-	(*JournalReport)(nil),    // 20: roost.control.v1.JournalReport
-	(*ReportLoad)(nil),       // 21: roost.control.v1.ReportLoad
-	(*ShardLoad)(nil),        // 22: roost.control.v1.ShardLoad
-	(*Load)(nil),             // 23: roost.control.v1.Load
-	(*NodeLoad)(nil),         // 24: roost.control.v1.NodeLoad
-	(*LoadAck)(nil),          // 25: roost.control.v1.LoadAck
-	(*GetShardHome)(nil),     // 26: roost.control.v1.GetShardHome
-	(*FindShards)(nil),       // 27: roost.control.v1.FindShards
-	(*ShardsFound)(nil),      // 28: roost.control.v1.ShardsFound
-	(*HostShard)(nil),        // 29: roost.control.v1.HostShard
-	(*Previous)(nil),         // 30: roost.control.v1.Previous
-	(*ShardStarted)(nil),     // 31: roost.control.v1.ShardStarted
-	(*HostRefused)(nil),      // 32: roost.control.v1.HostRefused
-	(*HandOff)(nil),          // 33: roost.control.v1.HandOff
-	(*ShardStopped)(nil),     // 34: roost.control.v1.ShardStopped
-	(*Node)(nil),             // 35: roost.control.v1.Node
-	(*Shard)(nil),            // 36: roost.control.v1.Shard
-	(*Row)(nil),              // 37: roost.control.v1.Row
-	(*Type)(nil),             // 38: roost.control.v1.Type
-	(*ShardRule)(nil),        // 39: roost.control.v1.ShardRule
-	(*Form)(nil),             // 40: roost.control.v1.Form
-	(*Command)(nil),          // 41: roost.control.v1.Command
-	(*Version)(nil),          // 42: roost.control.v1.Version
+	(*Crash)(nil),            // 14: roost.control.v1.Crash
+	(*CrashedTurn)(nil),      // 15: roost.control.v1.CrashedTurn
+	(*Label)(nil),            // 16: roost.control.v1.Label
+	(*RegisterAck)(nil),      // 17: roost.control.v1.RegisterAck
+	(*GracefulShutdown)(nil), // 18: roost.control.v1.GracefulShutdown
+	(*ShutdownAck)(nil),      // 19: roost.control.v1.ShutdownAck
+	(*CountDue)(nil),         // 20: roost.control.v1.CountDue
+	(*DueAck)(nil),           // 21: roost.control.v1.DueAck
+	(*JournalReport)(nil),    // 22: roost.control.v1.JournalReport
+	(*ReportLoad)(nil),       // 23: roost.control.v1.ReportLoad
+	(*ShardLoad)(nil),        // 24: roost.control.v1.ShardLoad
+	(*Load)(nil),             // 25: roost.control.v1.Load
+	(*NodeLoad)(nil),         // 26: roost.control.v1.NodeLoad
+	(*LoadAck)(nil),          // 27: roost.control.v1.LoadAck
+	(*GetShardHome)(nil),     // 28: roost.control.v1.GetShardHome
+	(*FindShards)(nil),       // 29: roost.control.v1.FindShards
+	(*ShardsFound)(nil),      // 30: roost.control.v1.ShardsFound
+	(*HostShard)(nil),        // 31: roost.control.v1.HostShard
+	(*Previous)(nil),         // 32: roost.control.v1.Previous
+	(*ShardStarted)(nil),     // 33: roost.control.v1.ShardStarted
+	(*HostRefused)(nil),      // 34: roost.control.v1.HostRefused
+	(*HandOff)(nil),          // 35: roost.control.v1.HandOff
+	(*ShardStopped)(nil),     // 36: roost.control.v1.ShardStopped
+	(*Node)(nil),             // 37: roost.control.v1.Node
+	(*Shard)(nil),            // 38: roost.control.v1.Shard
+	(*Row)(nil),              // 39: roost.control.v1.Row
+	(*Type)(nil),             // 40: roost.control.v1.Type
+	(*Quarantine)(nil),       // 41: roost.control.v1.Quarantine
+	(*ShardRule)(nil),        // 42: roost.control.v1.ShardRule
+	(*Form)(nil),             // 43: roost.control.v1.Form
+	(*Command)(nil),          // 44: roost.control.v1.Command
+	(*Version)(nil),          // 45: roost.control.v1.Version
 }
 var file_roost_control_v1_control_proto_depIdxs = []int32{
-	35, // 0: roost.control.v1.SendRequest.from:type_name -> roost.control.v1.Node
+	37, // 0: roost.control.v1.SendRequest.from:type_name -> roost.control.v1.Node
 	8,  // 1: roost.control.v1.SendRequest.messages:type_name -> roost.control.v1.Message
-	35, // 2: roost.control.v1.CallRequest.from:type_name -> roost.control.v1.Node
+	37, // 2: roost.control.v1.CallRequest.from:type_name -> roost.control.v1.Node
 	8,  // 3: roost.control.v1.CallRequest.message:type_name -> roost.control.v1.Message
 	8,  // 4: roost.control.v1.CallResponse.message:type_name -> roost.control.v1.Message
 	9,  // 5: roost.control.v1.Message.watch_table:type_name -> roost.control.v1.WatchTable
 	11, // 6: roost.control.v1.Message.table_changed:type_name -> roost.control.v1.TableChanged
 	12, // 7: roost.control.v1.Message.not_active:type_name -> roost.control.v1.NotActive
 	13, // 8: roost.control.v1.Message.register:type_name -> roost.control.v1.Register
-	15, // 9: roost.control.v1.Message.register_ack:type_name -> roost.control.v1.RegisterAck
-	16, // 10: roost.control.v1.Message.graceful_shutdown:type_name -> roost.control.v1.GracefulShutdown
-	17, // 11: roost.control.v1.Message.shutdown_ack:type_name -> roost.control.v1.ShutdownAck
-	20, // 12: roost.control.v1.Message.journal_report:type_name -> roost.control.v1.JournalReport
-	26, // 13: roost.control.v1.Message.get_shard_home:type_name -> roost.control.v1.GetShardHome
-	29, // 14: roost.control.v1.Message.host_shard:type_name -> roost.control.v1.HostShard
-	31, // 15: roost.control.v1.Message.shard_started:type_name -> roost.control.v1.ShardStarted
-	32, // 16: roost.control.v1.Message.host_refused:type_name -> roost.control.v1.HostRefused
-	33, // 17: roost.control.v1.Message.hand_off:type_name -> roost.control.v1.HandOff
-	34, // 18: roost.control.v1.Message.shard_stopped:type_name -> roost.control.v1.ShardStopped
-	18, // 19: roost.control.v1.Message.count_due:type_name -> roost.control.v1.CountDue
-	19, // 20: roost.control.v1.Message.due_ack:type_name -> roost.control.v1.DueAck
-	21, // 21: roost.control.v1.Message.report_load:type_name -> roost.control.v1.ReportLoad
-	25, // 22: roost.control.v1.Message.load_ack:type_name -> roost.control.v1.LoadAck
-	27, // 23: roost.control.v1.Message.find_shards:type_name -> roost.control.v1.FindShards
-	28, // 24: roost.control.v1.Message.shards_found:type_name -> roost.control.v1.ShardsFound
-	42, // 25: roost.control.v1.WatchTable.version:type_name -> roost.control.v1.Version
+	17, // 9: roost.control.v1.Message.register_ack:type_name -> roost.control.v1.RegisterAck
+	18, // 10: roost.control.v1.Message.graceful_shutdown:type_name -> roost.control.v1.GracefulShutdown
+	19, // 11: roost.control.v1.Message.shutdown_ack:type_name -> roost.control.v1.ShutdownAck
+	22, // 12: roost.control.v1.Message.journal_report:type_name -> roost.control.v1.JournalReport
+	28, // 13: roost.control.v1.Message.get_shard_home:type_name -> roost.control.v1.GetShardHome
+	31, // 14: roost.control.v1.Message.host_shard:type_name -> roost.control.v1.HostShard
+	33, // 15: roost.control.v1.Message.shard_started:type_name -> roost.control.v1.ShardStarted
+	34, // 16: roost.control.v1.Message.host_refused:type_name -> roost.control.v1.HostRefused
+	35, // 17: roost.control.v1.Message.hand_off:type_name -> roost.control.v1.HandOff
+	36, // 18: roost.control.v1.Message.shard_stopped:type_name -> roost.control.v1.ShardStopped
+	20, // 19: roost.control.v1.Message.count_due:type_name -> roost.control.v1.CountDue
+	21, // 20: roost.control.v1.Message.due_ack:type_name -> roost.control.v1.DueAck
+	23, // 21: roost.control.v1.Message.report_load:type_name -> roost.control.v1.ReportLoad
+	27, // 22: roost.control.v1.Message.load_ack:type_name -> roost.control.v1.LoadAck
+	29, // 23: roost.control.v1.Message.find_shards:type_name -> roost.control.v1.FindShards
+	30, // 24: roost.control.v1.Message.shards_found:type_name -> roost.control.v1.ShardsFound
+	45, // 25: roost.control.v1.WatchTable.version:type_name -> roost.control.v1.Version
 	10, // 26: roost.control.v1.WatchTable.card:type_name -> roost.control.v1.Card
-	42, // 27: roost.control.v1.TableChanged.version:type_name -> roost.control.v1.Version
-	37, // 28: roost.control.v1.TableChanged.rows:type_name -> roost.control.v1.Row
-	38, // 29: roost.control.v1.TableChanged.types:type_name -> roost.control.v1.Type
-	38, // 30: roost.control.v1.TableChanged.ruled_types:type_name -> roost.control.v1.Type
-	35, // 31: roost.control.v1.NotActive.active:type_name -> roost.control.v1.Node
-	38, // 32: roost.control.v1.Register.types:type_name -> roost.control.v1.Type
-	14, // 33: roost.control.v1.Register.labels:type_name -> roost.control.v1.Label
-	38, // 34: roost.control.v1.Register.ruled_types:type_name -> roost.control.v1.Type
-	0,  // 35: roost.control.v1.JournalReport.state:type_name -> roost.control.v1.JournalState
-	22, // 36: roost.control.v1.ReportLoad.shards:type_name -> roost.control.v1.ShardLoad
-	23, // 37: roost.control.v1.ReportLoad.rest:type_name -> roost.control.v1.Load
-	24, // 38: roost.control.v1.ReportLoad.node:type_name -> roost.control.v1.NodeLoad
-	23, // 39: roost.control.v1.ShardLoad.load:type_name -> roost.control.v1.Load
-	36, // 40: roost.control.v1.GetShardHome.shard:type_name -> roost.control.v1.Shard
-	36, // 41: roost.control.v1.FindShards.shards:type_name -> roost.control.v1.Shard
-	37, // 42: roost.control.v1.ShardsFound.rows:type_name -> roost.control.v1.Row
-	36, // 43: roost.control.v1.HostShard.shard:type_name -> roost.control.v1.Shard
-	30, // 44: roost.control.v1.HostShard.previous:type_name -> roost.control.v1.Previous
-	35, // 45: roost.control.v1.Previous.owner:type_name -> roost.control.v1.Node
-	36, // 46: roost.control.v1.ShardStarted.shard:type_name -> roost.control.v1.Shard
-	36, // 47: roost.control.v1.HostRefused.shard:type_name -> roost.control.v1.Shard
-	36, // 48: roost.control.v1.HandOff.shard:type_name -> roost.control.v1.Shard
-	35, // 49: roost.control.v1.HandOff.successor:type_name -> roost.control.v1.Node
-	36, // 50: roost.control.v1.ShardStopped.shard:type_name -> roost.control.v1.Shard
-	2,  // 51: roost.control.v1.Row.phase:type_name -> roost.control.v1.Phase
-	35, // 52: roost.control.v1.Row.owner:type_name -> roost.control.v1.Node
-	1,  // 53: roost.control.v1.Row.reason:type_name -> roost.control.v1.RowReason
-	41, // 54: roost.control.v1.Type.commands:type_name -> roost.control.v1.Command
-	40, // 55: roost.control.v1.Type.writes:type_name -> roost.control.v1.Form
-	40, // 56: roost.control.v1.Type.reads:type_name -> roost.control.v1.Form
-	39, // 57: roost.control.v1.Type.shard_rule:type_name -> roost.control.v1.ShardRule
-	3,  // 58: roost.control.v1.Form.kind:type_name -> roost.control.v1.FormKind
-	4,  // 59: roost.control.v1.Control.Send:input_type -> roost.control.v1.SendRequest
-	6,  // 60: roost.control.v1.Control.Call:input_type -> roost.control.v1.CallRequest
-	5,  // 61: roost.control.v1.Control.Send:output_type -> roost.control.v1.SendResponse
-	7,  // 62: roost.control.v1.Control.Call:output_type -> roost.control.v1.CallResponse
-	61, // [61:63] is the sub-list for method output_type
-	59, // [59:61] is the sub-list for method input_type
-	59, // [59:59] is the sub-list for extension type_name
-	59, // [59:59] is the sub-list for extension extendee
-	0,  // [0:59] is the sub-list for field type_name
+	45, // 27: roost.control.v1.TableChanged.version:type_name -> roost.control.v1.Version
+	39, // 28: roost.control.v1.TableChanged.rows:type_name -> roost.control.v1.Row
+	40, // 29: roost.control.v1.TableChanged.types:type_name -> roost.control.v1.Type
+	40, // 30: roost.control.v1.TableChanged.ruled_types:type_name -> roost.control.v1.Type
+	37, // 31: roost.control.v1.NotActive.active:type_name -> roost.control.v1.Node
+	40, // 32: roost.control.v1.Register.types:type_name -> roost.control.v1.Type
+	16, // 33: roost.control.v1.Register.labels:type_name -> roost.control.v1.Label
+	40, // 34: roost.control.v1.Register.ruled_types:type_name -> roost.control.v1.Type
+	14, // 35: roost.control.v1.Register.crash:type_name -> roost.control.v1.Crash
+	15, // 36: roost.control.v1.Crash.turns:type_name -> roost.control.v1.CrashedTurn
+	0,  // 37: roost.control.v1.JournalReport.state:type_name -> roost.control.v1.JournalState
+	24, // 38: roost.control.v1.ReportLoad.shards:type_name -> roost.control.v1.ShardLoad
+	25, // 39: roost.control.v1.ReportLoad.rest:type_name -> roost.control.v1.Load
+	26, // 40: roost.control.v1.ReportLoad.node:type_name -> roost.control.v1.NodeLoad
+	25, // 41: roost.control.v1.ShardLoad.load:type_name -> roost.control.v1.Load
+	38, // 42: roost.control.v1.GetShardHome.shard:type_name -> roost.control.v1.Shard
+	38, // 43: roost.control.v1.FindShards.shards:type_name -> roost.control.v1.Shard
+	39, // 44: roost.control.v1.ShardsFound.rows:type_name -> roost.control.v1.Row
+	38, // 45: roost.control.v1.HostShard.shard:type_name -> roost.control.v1.Shard
+	32, // 46: roost.control.v1.HostShard.previous:type_name -> roost.control.v1.Previous
+	45, // 47: roost.control.v1.HostShard.table:type_name -> roost.control.v1.Version
+	37, // 48: roost.control.v1.Previous.owner:type_name -> roost.control.v1.Node
+	38, // 49: roost.control.v1.ShardStarted.shard:type_name -> roost.control.v1.Shard
+	38, // 50: roost.control.v1.HostRefused.shard:type_name -> roost.control.v1.Shard
+	39, // 51: roost.control.v1.HostRefused.row:type_name -> roost.control.v1.Row
+	38, // 52: roost.control.v1.HandOff.shard:type_name -> roost.control.v1.Shard
+	37, // 53: roost.control.v1.HandOff.successor:type_name -> roost.control.v1.Node
+	38, // 54: roost.control.v1.ShardStopped.shard:type_name -> roost.control.v1.Shard
+	2,  // 55: roost.control.v1.Row.phase:type_name -> roost.control.v1.Phase
+	37, // 56: roost.control.v1.Row.owner:type_name -> roost.control.v1.Node
+	1,  // 57: roost.control.v1.Row.reason:type_name -> roost.control.v1.RowReason
+	44, // 58: roost.control.v1.Type.commands:type_name -> roost.control.v1.Command
+	43, // 59: roost.control.v1.Type.writes:type_name -> roost.control.v1.Form
+	43, // 60: roost.control.v1.Type.reads:type_name -> roost.control.v1.Form
+	42, // 61: roost.control.v1.Type.shard_rule:type_name -> roost.control.v1.ShardRule
+	41, // 62: roost.control.v1.Type.quarantined:type_name -> roost.control.v1.Quarantine
+	3,  // 63: roost.control.v1.Form.kind:type_name -> roost.control.v1.FormKind
+	4,  // 64: roost.control.v1.Control.Send:input_type -> roost.control.v1.SendRequest
+	6,  // 65: roost.control.v1.Control.Call:input_type -> roost.control.v1.CallRequest
+	5,  // 66: roost.control.v1.Control.Send:output_type -> roost.control.v1.SendResponse
+	7,  // 67: roost.control.v1.Control.Call:output_type -> roost.control.v1.CallResponse
+	66, // [66:68] is the sub-list for method output_type
+	64, // [64:66] is the sub-list for method input_type
+	64, // [64:64] is the sub-list for extension type_name
+	64, // [64:64] is the sub-list for extension extendee
+	0,  // [0:64] is the sub-list for field type_name
 }
 
 func init() { file_roost_control_v1_control_proto_init() }
@@ -3361,7 +3637,7 @@ func file_roost_control_v1_control_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_roost_control_v1_control_proto_rawDesc), len(file_roost_control_v1_control_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   39,
+			NumMessages:   42,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

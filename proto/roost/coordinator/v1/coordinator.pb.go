@@ -260,6 +260,68 @@ func (x *Note) GetAtUnixMs() int64 {
 	return 0
 }
 
+// DrainFact: a region is to be emptied, or not any more. Release 1 stores a Node, whose fields these
+// are, without a note.
+type DrainFact struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Addr          string                 `protobuf:"bytes,1,opt,name=addr,proto3" json:"addr,omitempty"`
+	Uid           uint64                 `protobuf:"fixed64,2,opt,name=uid,proto3" json:"uid,omitempty"`
+	Note          *Note                  `protobuf:"bytes,3,opt,name=note,proto3" json:"note,omitempty"` // absent: of release 1
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrainFact) Reset() {
+	*x = DrainFact{}
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrainFact) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrainFact) ProtoMessage() {}
+
+func (x *DrainFact) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrainFact.ProtoReflect.Descriptor instead.
+func (*DrainFact) Descriptor() ([]byte, []int) {
+	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *DrainFact) GetAddr() string {
+	if x != nil {
+		return x.Addr
+	}
+	return ""
+}
+
+func (x *DrainFact) GetUid() uint64 {
+	if x != nil {
+		return x.Uid
+	}
+	return 0
+}
+
+func (x *DrainFact) GetNote() *Note {
+	if x != nil {
+		return x.Note
+	}
+	return nil
+}
+
 // CordonFact: regions with a name are to get no more shards.
 type CordonFact struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -273,7 +335,7 @@ type CordonFact struct {
 
 func (x *CordonFact) Reset() {
 	*x = CordonFact{}
-	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[3]
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -285,7 +347,7 @@ func (x *CordonFact) String() string {
 func (*CordonFact) ProtoMessage() {}
 
 func (x *CordonFact) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[3]
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -298,7 +360,7 @@ func (x *CordonFact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CordonFact.ProtoReflect.Descriptor instead.
 func (*CordonFact) Descriptor() ([]byte, []int) {
-	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{3}
+	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *CordonFact) GetRegion() string {
@@ -329,7 +391,7 @@ func (x *CordonFact) GetNote() *Note {
 	return nil
 }
 
-// FreezeFact: nothing moves that need not.
+// FreezeFact: no shard moves unless it has to.
 type FreezeFact struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Frozen        bool                   `protobuf:"varint,1,opt,name=frozen,proto3" json:"frozen,omitempty"`                                // false: it has ended
@@ -341,7 +403,7 @@ type FreezeFact struct {
 
 func (x *FreezeFact) Reset() {
 	*x = FreezeFact{}
-	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[4]
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -353,7 +415,7 @@ func (x *FreezeFact) String() string {
 func (*FreezeFact) ProtoMessage() {}
 
 func (x *FreezeFact) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[4]
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -366,7 +428,7 @@ func (x *FreezeFact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FreezeFact.ProtoReflect.Descriptor instead.
 func (*FreezeFact) Descriptor() ([]byte, []int) {
-	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{4}
+	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *FreezeFact) GetFrozen() bool {
@@ -402,7 +464,7 @@ type PinFact struct {
 
 func (x *PinFact) Reset() {
 	*x = PinFact{}
-	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[5]
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -414,7 +476,7 @@ func (x *PinFact) String() string {
 func (*PinFact) ProtoMessage() {}
 
 func (x *PinFact) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[5]
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -427,7 +489,7 @@ func (x *PinFact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PinFact.ProtoReflect.Descriptor instead.
 func (*PinFact) Descriptor() ([]byte, []int) {
-	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{5}
+	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *PinFact) GetShard() *v1.Shard {
@@ -464,7 +526,7 @@ type MoveFact struct {
 
 func (x *MoveFact) Reset() {
 	*x = MoveFact{}
-	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[6]
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -476,7 +538,7 @@ func (x *MoveFact) String() string {
 func (*MoveFact) ProtoMessage() {}
 
 func (x *MoveFact) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[6]
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -489,7 +551,7 @@ func (x *MoveFact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveFact.ProtoReflect.Descriptor instead.
 func (*MoveFact) Descriptor() ([]byte, []int) {
-	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{6}
+	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *MoveFact) GetShard() *v1.Shard {
@@ -520,6 +582,160 @@ func (x *MoveFact) GetNote() *Note {
 	return nil
 }
 
+// QuarantineFact: an entity is suspected of ending regions, or is quarantined, or neither any more.
+type QuarantineFact struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Type          string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
+	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	State         uint32                 `protobuf:"varint,3,opt,name=state,proto3" json:"state,omitempty"`    // see coordinator.QuarantineState
+	Command       string                 `protobuf:"bytes,4,opt,name=command,proto3" json:"command,omitempty"` // that ran at the last crash
+	Cause         string                 `protobuf:"bytes,5,opt,name=cause,proto3" json:"cause,omitempty"`     // what the runtime wrote at the last crash that it has explained
+	Crashes       []*CountedCrash        `protobuf:"bytes,6,rep,name=crashes,proto3" json:"crashes,omitempty"` // oldest first
+	Note          *Note                  `protobuf:"bytes,7,opt,name=note,proto3" json:"note,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QuarantineFact) Reset() {
+	*x = QuarantineFact{}
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QuarantineFact) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QuarantineFact) ProtoMessage() {}
+
+func (x *QuarantineFact) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QuarantineFact.ProtoReflect.Descriptor instead.
+func (*QuarantineFact) Descriptor() ([]byte, []int) {
+	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *QuarantineFact) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *QuarantineFact) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *QuarantineFact) GetState() uint32 {
+	if x != nil {
+		return x.State
+	}
+	return 0
+}
+
+func (x *QuarantineFact) GetCommand() string {
+	if x != nil {
+		return x.Command
+	}
+	return ""
+}
+
+func (x *QuarantineFact) GetCause() string {
+	if x != nil {
+		return x.Cause
+	}
+	return ""
+}
+
+func (x *QuarantineFact) GetCrashes() []*CountedCrash {
+	if x != nil {
+		return x.Crashes
+	}
+	return nil
+}
+
+func (x *QuarantineFact) GetNote() *Note {
+	if x != nil {
+		return x.Note
+	}
+	return nil
+}
+
+// CountedCrash is a crash of a region while the entity ran.
+type CountedCrash struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Uid           uint64                 `protobuf:"fixed64,1,opt,name=uid,proto3" json:"uid,omitempty"` // of the region's process
+	Region        string                 `protobuf:"bytes,2,opt,name=region,proto3" json:"region,omitempty"`
+	AtUnixMs      int64                  `protobuf:"varint,3,opt,name=at_unix_ms,json=atUnixMs,proto3" json:"at_unix_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CountedCrash) Reset() {
+	*x = CountedCrash{}
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CountedCrash) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CountedCrash) ProtoMessage() {}
+
+func (x *CountedCrash) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CountedCrash.ProtoReflect.Descriptor instead.
+func (*CountedCrash) Descriptor() ([]byte, []int) {
+	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *CountedCrash) GetUid() uint64 {
+	if x != nil {
+		return x.Uid
+	}
+	return 0
+}
+
+func (x *CountedCrash) GetRegion() string {
+	if x != nil {
+		return x.Region
+	}
+	return ""
+}
+
+func (x *CountedCrash) GetAtUnixMs() int64 {
+	if x != nil {
+		return x.AtUnixMs
+	}
+	return 0
+}
+
 // TargetFact: the application version that a rollout leads to.
 type TargetFact struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -531,7 +747,7 @@ type TargetFact struct {
 
 func (x *TargetFact) Reset() {
 	*x = TargetFact{}
-	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[7]
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -543,7 +759,7 @@ func (x *TargetFact) String() string {
 func (*TargetFact) ProtoMessage() {}
 
 func (x *TargetFact) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[7]
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -556,7 +772,7 @@ func (x *TargetFact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TargetFact.ProtoReflect.Descriptor instead.
 func (*TargetFact) Descriptor() ([]byte, []int) {
-	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{7}
+	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *TargetFact) GetVersion() string {
@@ -596,13 +812,14 @@ type Decision struct {
 	Others        []*Weighed             `protobuf:"bytes,17,rep,name=others,proto3" json:"others,omitempty"`
 	Unlisted      uint32                 `protobuf:"varint,18,opt,name=unlisted,proto3" json:"unlisted,omitempty"`
 	Unweighed     bool                   `protobuf:"varint,19,opt,name=unweighed,proto3" json:"unweighed,omitempty"`
+	Loads         *Loads                 `protobuf:"bytes,20,opt,name=loads,proto3" json:"loads,omitempty"` // absent: the decision did not look at loads
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Decision) Reset() {
 	*x = Decision{}
-	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[8]
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -614,7 +831,7 @@ func (x *Decision) String() string {
 func (*Decision) ProtoMessage() {}
 
 func (x *Decision) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[8]
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -627,7 +844,7 @@ func (x *Decision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decision.ProtoReflect.Descriptor instead.
 func (*Decision) Descriptor() ([]byte, []int) {
-	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{8}
+	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Decision) GetTerm() uint32 {
@@ -763,6 +980,74 @@ func (x *Decision) GetUnweighed() bool {
 	return false
 }
 
+func (x *Decision) GetLoads() *Loads {
+	if x != nil {
+		return x.Loads
+	}
+	return nil
+}
+
+// Loads are what a decision of the strategy "load" was based on, in processors, before the decision.
+type Loads struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Shard         float64                `protobuf:"fixed64,1,opt,name=shard,proto3" json:"shard,omitempty"`
+	From          float64                `protobuf:"fixed64,2,opt,name=from,proto3" json:"from,omitempty"`
+	To            float64                `protobuf:"fixed64,3,opt,name=to,proto3" json:"to,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Loads) Reset() {
+	*x = Loads{}
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Loads) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Loads) ProtoMessage() {}
+
+func (x *Loads) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Loads.ProtoReflect.Descriptor instead.
+func (*Loads) Descriptor() ([]byte, []int) {
+	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *Loads) GetShard() float64 {
+	if x != nil {
+		return x.Shard
+	}
+	return 0
+}
+
+func (x *Loads) GetFrom() float64 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *Loads) GetTo() float64 {
+	if x != nil {
+		return x.To
+	}
+	return 0
+}
+
 // Weighed is a region as it was when a shard was given away.
 type Weighed struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -776,7 +1061,7 @@ type Weighed struct {
 
 func (x *Weighed) Reset() {
 	*x = Weighed{}
-	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[9]
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -788,7 +1073,7 @@ func (x *Weighed) String() string {
 func (*Weighed) ProtoMessage() {}
 
 func (x *Weighed) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[9]
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -801,7 +1086,7 @@ func (x *Weighed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Weighed.ProtoReflect.Descriptor instead.
 func (*Weighed) Descriptor() ([]byte, []int) {
-	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{9}
+	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Weighed) GetRegion() string {
@@ -842,7 +1127,7 @@ type DroppedDecisions struct {
 
 func (x *DroppedDecisions) Reset() {
 	*x = DroppedDecisions{}
-	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[10]
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -854,7 +1139,7 @@ func (x *DroppedDecisions) String() string {
 func (*DroppedDecisions) ProtoMessage() {}
 
 func (x *DroppedDecisions) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[10]
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -867,7 +1152,7 @@ func (x *DroppedDecisions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DroppedDecisions.ProtoReflect.Descriptor instead.
 func (*DroppedDecisions) Descriptor() ([]byte, []int) {
-	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{10}
+	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *DroppedDecisions) GetN() uint64 {
@@ -900,7 +1185,11 @@ const file_roost_coordinator_v1_coordinator_proto_rawDesc = "" +
 	"\x02by\x18\x01 \x01(\tR\x02by\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x1c\n" +
 	"\n" +
-	"at_unix_ms\x18\x03 \x01(\x03R\batUnixMs\"\x82\x01\n" +
+	"at_unix_ms\x18\x03 \x01(\x03R\batUnixMs\"a\n" +
+	"\tDrainFact\x12\x12\n" +
+	"\x04addr\x18\x01 \x01(\tR\x04addr\x12\x10\n" +
+	"\x03uid\x18\x02 \x01(\x06R\x03uid\x12.\n" +
+	"\x04note\x18\x03 \x01(\v2\x1a.roost.coordinator.v1.NoteR\x04note\"\x82\x01\n" +
 	"\n" +
 	"CordonFact\x12\x16\n" +
 	"\x06region\x18\x01 \x01(\tR\x06region\x12\x16\n" +
@@ -920,11 +1209,24 @@ const file_roost_coordinator_v1_coordinator_proto_rawDesc = "" +
 	"\x05shard\x18\x01 \x01(\v2\x17.roost.control.v1.ShardR\x05shard\x12\x16\n" +
 	"\x06region\x18\x02 \x01(\tR\x06region\x12\x14\n" +
 	"\x05epoch\x18\x03 \x01(\x06R\x05epoch\x12.\n" +
-	"\x04note\x18\x04 \x01(\v2\x1a.roost.coordinator.v1.NoteR\x04note\":\n" +
+	"\x04note\x18\x04 \x01(\v2\x1a.roost.coordinator.v1.NoteR\x04note\"\xe8\x01\n" +
+	"\x0eQuarantineFact\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x14\n" +
+	"\x05state\x18\x03 \x01(\rR\x05state\x12\x18\n" +
+	"\acommand\x18\x04 \x01(\tR\acommand\x12\x14\n" +
+	"\x05cause\x18\x05 \x01(\tR\x05cause\x12<\n" +
+	"\acrashes\x18\x06 \x03(\v2\".roost.coordinator.v1.CountedCrashR\acrashes\x12.\n" +
+	"\x04note\x18\a \x01(\v2\x1a.roost.coordinator.v1.NoteR\x04note\"V\n" +
+	"\fCountedCrash\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\x06R\x03uid\x12\x16\n" +
+	"\x06region\x18\x02 \x01(\tR\x06region\x12\x1c\n" +
+	"\n" +
+	"at_unix_ms\x18\x03 \x01(\x03R\batUnixMs\":\n" +
 	"\n" +
 	"TargetFact\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x12\n" +
-	"\x04seen\x18\x02 \x03(\tR\x04seen\"\x8f\x04\n" +
+	"\x04seen\x18\x02 \x03(\tR\x04seen\"\xc2\x04\n" +
 	"\bDecision\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\rR\x04term\x12\f\n" +
 	"\x01n\x18\x02 \x01(\x04R\x01n\x12\x1c\n" +
@@ -946,7 +1248,12 @@ const file_roost_coordinator_v1_coordinator_proto_rawDesc = "" +
 	"\x06chosen\x18\x10 \x01(\v2\x1d.roost.coordinator.v1.WeighedR\x06chosen\x125\n" +
 	"\x06others\x18\x11 \x03(\v2\x1d.roost.coordinator.v1.WeighedR\x06others\x12\x1a\n" +
 	"\bunlisted\x18\x12 \x01(\rR\bunlisted\x12\x1c\n" +
-	"\tunweighed\x18\x13 \x01(\bR\tunweighed\"i\n" +
+	"\tunweighed\x18\x13 \x01(\bR\tunweighed\x121\n" +
+	"\x05loads\x18\x14 \x01(\v2\x1b.roost.coordinator.v1.LoadsR\x05loads\"A\n" +
+	"\x05Loads\x12\x14\n" +
+	"\x05shard\x18\x01 \x01(\x01R\x05shard\x12\x12\n" +
+	"\x04from\x18\x02 \x01(\x01R\x04from\x12\x0e\n" +
+	"\x02to\x18\x03 \x01(\x01R\x02to\"i\n" +
 	"\aWeighed\x12\x16\n" +
 	"\x06region\x18\x01 \x01(\tR\x06region\x12\x16\n" +
 	"\x06shards\x18\x02 \x01(\rR\x06shards\x12\x14\n" +
@@ -967,46 +1274,54 @@ func file_roost_coordinator_v1_coordinator_proto_rawDescGZIP() []byte {
 	return file_roost_coordinator_v1_coordinator_proto_rawDescData
 }
 
-var file_roost_coordinator_v1_coordinator_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_roost_coordinator_v1_coordinator_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_roost_coordinator_v1_coordinator_proto_goTypes = []any{
 	(*RowFact)(nil),          // 0: roost.coordinator.v1.RowFact
 	(*TypeFact)(nil),         // 1: roost.coordinator.v1.TypeFact
 	(*Note)(nil),             // 2: roost.coordinator.v1.Note
-	(*CordonFact)(nil),       // 3: roost.coordinator.v1.CordonFact
-	(*FreezeFact)(nil),       // 4: roost.coordinator.v1.FreezeFact
-	(*PinFact)(nil),          // 5: roost.coordinator.v1.PinFact
-	(*MoveFact)(nil),         // 6: roost.coordinator.v1.MoveFact
-	(*TargetFact)(nil),       // 7: roost.coordinator.v1.TargetFact
-	(*Decision)(nil),         // 8: roost.coordinator.v1.Decision
-	(*Weighed)(nil),          // 9: roost.coordinator.v1.Weighed
-	(*DroppedDecisions)(nil), // 10: roost.coordinator.v1.DroppedDecisions
-	(*v1.Row)(nil),           // 11: roost.control.v1.Row
-	(*v1.Node)(nil),          // 12: roost.control.v1.Node
-	(*v1.Previous)(nil),      // 13: roost.control.v1.Previous
-	(*v1.Type)(nil),          // 14: roost.control.v1.Type
-	(*v1.Form)(nil),          // 15: roost.control.v1.Form
-	(*v1.Shard)(nil),         // 16: roost.control.v1.Shard
+	(*DrainFact)(nil),        // 3: roost.coordinator.v1.DrainFact
+	(*CordonFact)(nil),       // 4: roost.coordinator.v1.CordonFact
+	(*FreezeFact)(nil),       // 5: roost.coordinator.v1.FreezeFact
+	(*PinFact)(nil),          // 6: roost.coordinator.v1.PinFact
+	(*MoveFact)(nil),         // 7: roost.coordinator.v1.MoveFact
+	(*QuarantineFact)(nil),   // 8: roost.coordinator.v1.QuarantineFact
+	(*CountedCrash)(nil),     // 9: roost.coordinator.v1.CountedCrash
+	(*TargetFact)(nil),       // 10: roost.coordinator.v1.TargetFact
+	(*Decision)(nil),         // 11: roost.coordinator.v1.Decision
+	(*Loads)(nil),            // 12: roost.coordinator.v1.Loads
+	(*Weighed)(nil),          // 13: roost.coordinator.v1.Weighed
+	(*DroppedDecisions)(nil), // 14: roost.coordinator.v1.DroppedDecisions
+	(*v1.Row)(nil),           // 15: roost.control.v1.Row
+	(*v1.Node)(nil),          // 16: roost.control.v1.Node
+	(*v1.Previous)(nil),      // 17: roost.control.v1.Previous
+	(*v1.Type)(nil),          // 18: roost.control.v1.Type
+	(*v1.Form)(nil),          // 19: roost.control.v1.Form
+	(*v1.Shard)(nil),         // 20: roost.control.v1.Shard
 }
 var file_roost_coordinator_v1_coordinator_proto_depIdxs = []int32{
-	11, // 0: roost.coordinator.v1.RowFact.row:type_name -> roost.control.v1.Row
-	12, // 1: roost.coordinator.v1.RowFact.successor:type_name -> roost.control.v1.Node
-	13, // 2: roost.coordinator.v1.RowFact.previous:type_name -> roost.control.v1.Previous
-	14, // 3: roost.coordinator.v1.TypeFact.type:type_name -> roost.control.v1.Type
-	15, // 4: roost.coordinator.v1.TypeFact.forms:type_name -> roost.control.v1.Form
-	2,  // 5: roost.coordinator.v1.CordonFact.note:type_name -> roost.coordinator.v1.Note
-	2,  // 6: roost.coordinator.v1.FreezeFact.note:type_name -> roost.coordinator.v1.Note
-	16, // 7: roost.coordinator.v1.PinFact.shard:type_name -> roost.control.v1.Shard
-	2,  // 8: roost.coordinator.v1.PinFact.note:type_name -> roost.coordinator.v1.Note
-	16, // 9: roost.coordinator.v1.MoveFact.shard:type_name -> roost.control.v1.Shard
-	2,  // 10: roost.coordinator.v1.MoveFact.note:type_name -> roost.coordinator.v1.Note
-	16, // 11: roost.coordinator.v1.Decision.shard:type_name -> roost.control.v1.Shard
-	9,  // 12: roost.coordinator.v1.Decision.chosen:type_name -> roost.coordinator.v1.Weighed
-	9,  // 13: roost.coordinator.v1.Decision.others:type_name -> roost.coordinator.v1.Weighed
-	14, // [14:14] is the sub-list for method output_type
-	14, // [14:14] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	15, // 0: roost.coordinator.v1.RowFact.row:type_name -> roost.control.v1.Row
+	16, // 1: roost.coordinator.v1.RowFact.successor:type_name -> roost.control.v1.Node
+	17, // 2: roost.coordinator.v1.RowFact.previous:type_name -> roost.control.v1.Previous
+	18, // 3: roost.coordinator.v1.TypeFact.type:type_name -> roost.control.v1.Type
+	19, // 4: roost.coordinator.v1.TypeFact.forms:type_name -> roost.control.v1.Form
+	2,  // 5: roost.coordinator.v1.DrainFact.note:type_name -> roost.coordinator.v1.Note
+	2,  // 6: roost.coordinator.v1.CordonFact.note:type_name -> roost.coordinator.v1.Note
+	2,  // 7: roost.coordinator.v1.FreezeFact.note:type_name -> roost.coordinator.v1.Note
+	20, // 8: roost.coordinator.v1.PinFact.shard:type_name -> roost.control.v1.Shard
+	2,  // 9: roost.coordinator.v1.PinFact.note:type_name -> roost.coordinator.v1.Note
+	20, // 10: roost.coordinator.v1.MoveFact.shard:type_name -> roost.control.v1.Shard
+	2,  // 11: roost.coordinator.v1.MoveFact.note:type_name -> roost.coordinator.v1.Note
+	9,  // 12: roost.coordinator.v1.QuarantineFact.crashes:type_name -> roost.coordinator.v1.CountedCrash
+	2,  // 13: roost.coordinator.v1.QuarantineFact.note:type_name -> roost.coordinator.v1.Note
+	20, // 14: roost.coordinator.v1.Decision.shard:type_name -> roost.control.v1.Shard
+	13, // 15: roost.coordinator.v1.Decision.chosen:type_name -> roost.coordinator.v1.Weighed
+	13, // 16: roost.coordinator.v1.Decision.others:type_name -> roost.coordinator.v1.Weighed
+	12, // 17: roost.coordinator.v1.Decision.loads:type_name -> roost.coordinator.v1.Loads
+	18, // [18:18] is the sub-list for method output_type
+	18, // [18:18] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_roost_coordinator_v1_coordinator_proto_init() }
@@ -1020,7 +1335,7 @@ func file_roost_coordinator_v1_coordinator_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_roost_coordinator_v1_coordinator_proto_rawDesc), len(file_roost_coordinator_v1_coordinator_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   11,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

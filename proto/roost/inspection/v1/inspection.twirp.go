@@ -36,6 +36,24 @@ const _ = twirp.TwirpPackageMinVersion_8_1_0
 type Inspection interface {
 	// Failing tells what keeps failing in a region.
 	Failing(context.Context, *FailingRequest) (*FailingResponse, error)
+
+	// Hot returns the shards and the entities that take most of a region.
+	Hot(context.Context, *HotRequest) (*HotResponse, error)
+
+	// Entities lists the entities that a region has in memory: shard after shard, in each of them
+	// in the order of their ids.
+	Entities(context.Context, *EntitiesRequest) (*EntitiesResponse, error)
+
+	// Shards says what the shards that a region holds have in memory.
+	Shards(context.Context, *ShardsRequest) (*ShardsResponse, error)
+
+	// Entity tells all about one entity that a region has in memory.
+	Entity(context.Context, *EntityRequest) (*EntityResponse, error)
+
+	// State returns the state of an entity, as its durable records describe it: the region makes a
+	// copy of the entity for that, and runs none of its commands. It is refused unless
+	// region.show_payloads is set.
+	State(context.Context, *StateRequest) (*StateResponse, error)
 }
 
 // ==========================
@@ -44,7 +62,7 @@ type Inspection interface {
 
 type inspectionProtobufClient struct {
 	client      HTTPClient
-	urls        [1]string
+	urls        [6]string
 	interceptor twirp.Interceptor
 	opts        twirp.ClientOptions
 }
@@ -72,8 +90,13 @@ func NewInspectionProtobufClient(baseURL string, client HTTPClient, opts ...twir
 	// Build method URLs: <baseURL>[<prefix>]/<package>.<Service>/<Method>
 	serviceURL := sanitizeBaseURL(baseURL)
 	serviceURL += baseServicePath(pathPrefix, "roost.inspection.v1", "Inspection")
-	urls := [1]string{
+	urls := [6]string{
 		serviceURL + "Failing",
+		serviceURL + "Hot",
+		serviceURL + "Entities",
+		serviceURL + "Shards",
+		serviceURL + "Entity",
+		serviceURL + "State",
 	}
 
 	return &inspectionProtobufClient{
@@ -130,13 +153,243 @@ func (c *inspectionProtobufClient) callFailing(ctx context.Context, in *FailingR
 	return out, nil
 }
 
+func (c *inspectionProtobufClient) Hot(ctx context.Context, in *HotRequest) (*HotResponse, error) {
+	ctx = ctxsetters.WithPackageName(ctx, "roost.inspection.v1")
+	ctx = ctxsetters.WithServiceName(ctx, "Inspection")
+	ctx = ctxsetters.WithMethodName(ctx, "Hot")
+	caller := c.callHot
+	if c.interceptor != nil {
+		caller = func(ctx context.Context, req *HotRequest) (*HotResponse, error) {
+			resp, err := c.interceptor(
+				func(ctx context.Context, req interface{}) (interface{}, error) {
+					typedReq, ok := req.(*HotRequest)
+					if !ok {
+						return nil, twirp.InternalError("failed type assertion req.(*HotRequest) when calling interceptor")
+					}
+					return c.callHot(ctx, typedReq)
+				},
+			)(ctx, req)
+			if resp != nil {
+				typedResp, ok := resp.(*HotResponse)
+				if !ok {
+					return nil, twirp.InternalError("failed type assertion resp.(*HotResponse) when calling interceptor")
+				}
+				return typedResp, err
+			}
+			return nil, err
+		}
+	}
+	return caller(ctx, in)
+}
+
+func (c *inspectionProtobufClient) callHot(ctx context.Context, in *HotRequest) (*HotResponse, error) {
+	out := new(HotResponse)
+	ctx, err := doProtobufRequest(ctx, c.client, c.opts.Hooks, c.urls[1], in, out)
+	if err != nil {
+		twerr, ok := err.(twirp.Error)
+		if !ok {
+			twerr = twirp.InternalErrorWith(err)
+		}
+		callClientError(ctx, c.opts.Hooks, twerr)
+		return nil, err
+	}
+
+	callClientResponseReceived(ctx, c.opts.Hooks)
+
+	return out, nil
+}
+
+func (c *inspectionProtobufClient) Entities(ctx context.Context, in *EntitiesRequest) (*EntitiesResponse, error) {
+	ctx = ctxsetters.WithPackageName(ctx, "roost.inspection.v1")
+	ctx = ctxsetters.WithServiceName(ctx, "Inspection")
+	ctx = ctxsetters.WithMethodName(ctx, "Entities")
+	caller := c.callEntities
+	if c.interceptor != nil {
+		caller = func(ctx context.Context, req *EntitiesRequest) (*EntitiesResponse, error) {
+			resp, err := c.interceptor(
+				func(ctx context.Context, req interface{}) (interface{}, error) {
+					typedReq, ok := req.(*EntitiesRequest)
+					if !ok {
+						return nil, twirp.InternalError("failed type assertion req.(*EntitiesRequest) when calling interceptor")
+					}
+					return c.callEntities(ctx, typedReq)
+				},
+			)(ctx, req)
+			if resp != nil {
+				typedResp, ok := resp.(*EntitiesResponse)
+				if !ok {
+					return nil, twirp.InternalError("failed type assertion resp.(*EntitiesResponse) when calling interceptor")
+				}
+				return typedResp, err
+			}
+			return nil, err
+		}
+	}
+	return caller(ctx, in)
+}
+
+func (c *inspectionProtobufClient) callEntities(ctx context.Context, in *EntitiesRequest) (*EntitiesResponse, error) {
+	out := new(EntitiesResponse)
+	ctx, err := doProtobufRequest(ctx, c.client, c.opts.Hooks, c.urls[2], in, out)
+	if err != nil {
+		twerr, ok := err.(twirp.Error)
+		if !ok {
+			twerr = twirp.InternalErrorWith(err)
+		}
+		callClientError(ctx, c.opts.Hooks, twerr)
+		return nil, err
+	}
+
+	callClientResponseReceived(ctx, c.opts.Hooks)
+
+	return out, nil
+}
+
+func (c *inspectionProtobufClient) Shards(ctx context.Context, in *ShardsRequest) (*ShardsResponse, error) {
+	ctx = ctxsetters.WithPackageName(ctx, "roost.inspection.v1")
+	ctx = ctxsetters.WithServiceName(ctx, "Inspection")
+	ctx = ctxsetters.WithMethodName(ctx, "Shards")
+	caller := c.callShards
+	if c.interceptor != nil {
+		caller = func(ctx context.Context, req *ShardsRequest) (*ShardsResponse, error) {
+			resp, err := c.interceptor(
+				func(ctx context.Context, req interface{}) (interface{}, error) {
+					typedReq, ok := req.(*ShardsRequest)
+					if !ok {
+						return nil, twirp.InternalError("failed type assertion req.(*ShardsRequest) when calling interceptor")
+					}
+					return c.callShards(ctx, typedReq)
+				},
+			)(ctx, req)
+			if resp != nil {
+				typedResp, ok := resp.(*ShardsResponse)
+				if !ok {
+					return nil, twirp.InternalError("failed type assertion resp.(*ShardsResponse) when calling interceptor")
+				}
+				return typedResp, err
+			}
+			return nil, err
+		}
+	}
+	return caller(ctx, in)
+}
+
+func (c *inspectionProtobufClient) callShards(ctx context.Context, in *ShardsRequest) (*ShardsResponse, error) {
+	out := new(ShardsResponse)
+	ctx, err := doProtobufRequest(ctx, c.client, c.opts.Hooks, c.urls[3], in, out)
+	if err != nil {
+		twerr, ok := err.(twirp.Error)
+		if !ok {
+			twerr = twirp.InternalErrorWith(err)
+		}
+		callClientError(ctx, c.opts.Hooks, twerr)
+		return nil, err
+	}
+
+	callClientResponseReceived(ctx, c.opts.Hooks)
+
+	return out, nil
+}
+
+func (c *inspectionProtobufClient) Entity(ctx context.Context, in *EntityRequest) (*EntityResponse, error) {
+	ctx = ctxsetters.WithPackageName(ctx, "roost.inspection.v1")
+	ctx = ctxsetters.WithServiceName(ctx, "Inspection")
+	ctx = ctxsetters.WithMethodName(ctx, "Entity")
+	caller := c.callEntity
+	if c.interceptor != nil {
+		caller = func(ctx context.Context, req *EntityRequest) (*EntityResponse, error) {
+			resp, err := c.interceptor(
+				func(ctx context.Context, req interface{}) (interface{}, error) {
+					typedReq, ok := req.(*EntityRequest)
+					if !ok {
+						return nil, twirp.InternalError("failed type assertion req.(*EntityRequest) when calling interceptor")
+					}
+					return c.callEntity(ctx, typedReq)
+				},
+			)(ctx, req)
+			if resp != nil {
+				typedResp, ok := resp.(*EntityResponse)
+				if !ok {
+					return nil, twirp.InternalError("failed type assertion resp.(*EntityResponse) when calling interceptor")
+				}
+				return typedResp, err
+			}
+			return nil, err
+		}
+	}
+	return caller(ctx, in)
+}
+
+func (c *inspectionProtobufClient) callEntity(ctx context.Context, in *EntityRequest) (*EntityResponse, error) {
+	out := new(EntityResponse)
+	ctx, err := doProtobufRequest(ctx, c.client, c.opts.Hooks, c.urls[4], in, out)
+	if err != nil {
+		twerr, ok := err.(twirp.Error)
+		if !ok {
+			twerr = twirp.InternalErrorWith(err)
+		}
+		callClientError(ctx, c.opts.Hooks, twerr)
+		return nil, err
+	}
+
+	callClientResponseReceived(ctx, c.opts.Hooks)
+
+	return out, nil
+}
+
+func (c *inspectionProtobufClient) State(ctx context.Context, in *StateRequest) (*StateResponse, error) {
+	ctx = ctxsetters.WithPackageName(ctx, "roost.inspection.v1")
+	ctx = ctxsetters.WithServiceName(ctx, "Inspection")
+	ctx = ctxsetters.WithMethodName(ctx, "State")
+	caller := c.callState
+	if c.interceptor != nil {
+		caller = func(ctx context.Context, req *StateRequest) (*StateResponse, error) {
+			resp, err := c.interceptor(
+				func(ctx context.Context, req interface{}) (interface{}, error) {
+					typedReq, ok := req.(*StateRequest)
+					if !ok {
+						return nil, twirp.InternalError("failed type assertion req.(*StateRequest) when calling interceptor")
+					}
+					return c.callState(ctx, typedReq)
+				},
+			)(ctx, req)
+			if resp != nil {
+				typedResp, ok := resp.(*StateResponse)
+				if !ok {
+					return nil, twirp.InternalError("failed type assertion resp.(*StateResponse) when calling interceptor")
+				}
+				return typedResp, err
+			}
+			return nil, err
+		}
+	}
+	return caller(ctx, in)
+}
+
+func (c *inspectionProtobufClient) callState(ctx context.Context, in *StateRequest) (*StateResponse, error) {
+	out := new(StateResponse)
+	ctx, err := doProtobufRequest(ctx, c.client, c.opts.Hooks, c.urls[5], in, out)
+	if err != nil {
+		twerr, ok := err.(twirp.Error)
+		if !ok {
+			twerr = twirp.InternalErrorWith(err)
+		}
+		callClientError(ctx, c.opts.Hooks, twerr)
+		return nil, err
+	}
+
+	callClientResponseReceived(ctx, c.opts.Hooks)
+
+	return out, nil
+}
+
 // ======================
 // Inspection JSON Client
 // ======================
 
 type inspectionJSONClient struct {
 	client      HTTPClient
-	urls        [1]string
+	urls        [6]string
 	interceptor twirp.Interceptor
 	opts        twirp.ClientOptions
 }
@@ -164,8 +417,13 @@ func NewInspectionJSONClient(baseURL string, client HTTPClient, opts ...twirp.Cl
 	// Build method URLs: <baseURL>[<prefix>]/<package>.<Service>/<Method>
 	serviceURL := sanitizeBaseURL(baseURL)
 	serviceURL += baseServicePath(pathPrefix, "roost.inspection.v1", "Inspection")
-	urls := [1]string{
+	urls := [6]string{
 		serviceURL + "Failing",
+		serviceURL + "Hot",
+		serviceURL + "Entities",
+		serviceURL + "Shards",
+		serviceURL + "Entity",
+		serviceURL + "State",
 	}
 
 	return &inspectionJSONClient{
@@ -208,6 +466,236 @@ func (c *inspectionJSONClient) Failing(ctx context.Context, in *FailingRequest) 
 func (c *inspectionJSONClient) callFailing(ctx context.Context, in *FailingRequest) (*FailingResponse, error) {
 	out := new(FailingResponse)
 	ctx, err := doJSONRequest(ctx, c.client, c.opts.Hooks, c.urls[0], in, out)
+	if err != nil {
+		twerr, ok := err.(twirp.Error)
+		if !ok {
+			twerr = twirp.InternalErrorWith(err)
+		}
+		callClientError(ctx, c.opts.Hooks, twerr)
+		return nil, err
+	}
+
+	callClientResponseReceived(ctx, c.opts.Hooks)
+
+	return out, nil
+}
+
+func (c *inspectionJSONClient) Hot(ctx context.Context, in *HotRequest) (*HotResponse, error) {
+	ctx = ctxsetters.WithPackageName(ctx, "roost.inspection.v1")
+	ctx = ctxsetters.WithServiceName(ctx, "Inspection")
+	ctx = ctxsetters.WithMethodName(ctx, "Hot")
+	caller := c.callHot
+	if c.interceptor != nil {
+		caller = func(ctx context.Context, req *HotRequest) (*HotResponse, error) {
+			resp, err := c.interceptor(
+				func(ctx context.Context, req interface{}) (interface{}, error) {
+					typedReq, ok := req.(*HotRequest)
+					if !ok {
+						return nil, twirp.InternalError("failed type assertion req.(*HotRequest) when calling interceptor")
+					}
+					return c.callHot(ctx, typedReq)
+				},
+			)(ctx, req)
+			if resp != nil {
+				typedResp, ok := resp.(*HotResponse)
+				if !ok {
+					return nil, twirp.InternalError("failed type assertion resp.(*HotResponse) when calling interceptor")
+				}
+				return typedResp, err
+			}
+			return nil, err
+		}
+	}
+	return caller(ctx, in)
+}
+
+func (c *inspectionJSONClient) callHot(ctx context.Context, in *HotRequest) (*HotResponse, error) {
+	out := new(HotResponse)
+	ctx, err := doJSONRequest(ctx, c.client, c.opts.Hooks, c.urls[1], in, out)
+	if err != nil {
+		twerr, ok := err.(twirp.Error)
+		if !ok {
+			twerr = twirp.InternalErrorWith(err)
+		}
+		callClientError(ctx, c.opts.Hooks, twerr)
+		return nil, err
+	}
+
+	callClientResponseReceived(ctx, c.opts.Hooks)
+
+	return out, nil
+}
+
+func (c *inspectionJSONClient) Entities(ctx context.Context, in *EntitiesRequest) (*EntitiesResponse, error) {
+	ctx = ctxsetters.WithPackageName(ctx, "roost.inspection.v1")
+	ctx = ctxsetters.WithServiceName(ctx, "Inspection")
+	ctx = ctxsetters.WithMethodName(ctx, "Entities")
+	caller := c.callEntities
+	if c.interceptor != nil {
+		caller = func(ctx context.Context, req *EntitiesRequest) (*EntitiesResponse, error) {
+			resp, err := c.interceptor(
+				func(ctx context.Context, req interface{}) (interface{}, error) {
+					typedReq, ok := req.(*EntitiesRequest)
+					if !ok {
+						return nil, twirp.InternalError("failed type assertion req.(*EntitiesRequest) when calling interceptor")
+					}
+					return c.callEntities(ctx, typedReq)
+				},
+			)(ctx, req)
+			if resp != nil {
+				typedResp, ok := resp.(*EntitiesResponse)
+				if !ok {
+					return nil, twirp.InternalError("failed type assertion resp.(*EntitiesResponse) when calling interceptor")
+				}
+				return typedResp, err
+			}
+			return nil, err
+		}
+	}
+	return caller(ctx, in)
+}
+
+func (c *inspectionJSONClient) callEntities(ctx context.Context, in *EntitiesRequest) (*EntitiesResponse, error) {
+	out := new(EntitiesResponse)
+	ctx, err := doJSONRequest(ctx, c.client, c.opts.Hooks, c.urls[2], in, out)
+	if err != nil {
+		twerr, ok := err.(twirp.Error)
+		if !ok {
+			twerr = twirp.InternalErrorWith(err)
+		}
+		callClientError(ctx, c.opts.Hooks, twerr)
+		return nil, err
+	}
+
+	callClientResponseReceived(ctx, c.opts.Hooks)
+
+	return out, nil
+}
+
+func (c *inspectionJSONClient) Shards(ctx context.Context, in *ShardsRequest) (*ShardsResponse, error) {
+	ctx = ctxsetters.WithPackageName(ctx, "roost.inspection.v1")
+	ctx = ctxsetters.WithServiceName(ctx, "Inspection")
+	ctx = ctxsetters.WithMethodName(ctx, "Shards")
+	caller := c.callShards
+	if c.interceptor != nil {
+		caller = func(ctx context.Context, req *ShardsRequest) (*ShardsResponse, error) {
+			resp, err := c.interceptor(
+				func(ctx context.Context, req interface{}) (interface{}, error) {
+					typedReq, ok := req.(*ShardsRequest)
+					if !ok {
+						return nil, twirp.InternalError("failed type assertion req.(*ShardsRequest) when calling interceptor")
+					}
+					return c.callShards(ctx, typedReq)
+				},
+			)(ctx, req)
+			if resp != nil {
+				typedResp, ok := resp.(*ShardsResponse)
+				if !ok {
+					return nil, twirp.InternalError("failed type assertion resp.(*ShardsResponse) when calling interceptor")
+				}
+				return typedResp, err
+			}
+			return nil, err
+		}
+	}
+	return caller(ctx, in)
+}
+
+func (c *inspectionJSONClient) callShards(ctx context.Context, in *ShardsRequest) (*ShardsResponse, error) {
+	out := new(ShardsResponse)
+	ctx, err := doJSONRequest(ctx, c.client, c.opts.Hooks, c.urls[3], in, out)
+	if err != nil {
+		twerr, ok := err.(twirp.Error)
+		if !ok {
+			twerr = twirp.InternalErrorWith(err)
+		}
+		callClientError(ctx, c.opts.Hooks, twerr)
+		return nil, err
+	}
+
+	callClientResponseReceived(ctx, c.opts.Hooks)
+
+	return out, nil
+}
+
+func (c *inspectionJSONClient) Entity(ctx context.Context, in *EntityRequest) (*EntityResponse, error) {
+	ctx = ctxsetters.WithPackageName(ctx, "roost.inspection.v1")
+	ctx = ctxsetters.WithServiceName(ctx, "Inspection")
+	ctx = ctxsetters.WithMethodName(ctx, "Entity")
+	caller := c.callEntity
+	if c.interceptor != nil {
+		caller = func(ctx context.Context, req *EntityRequest) (*EntityResponse, error) {
+			resp, err := c.interceptor(
+				func(ctx context.Context, req interface{}) (interface{}, error) {
+					typedReq, ok := req.(*EntityRequest)
+					if !ok {
+						return nil, twirp.InternalError("failed type assertion req.(*EntityRequest) when calling interceptor")
+					}
+					return c.callEntity(ctx, typedReq)
+				},
+			)(ctx, req)
+			if resp != nil {
+				typedResp, ok := resp.(*EntityResponse)
+				if !ok {
+					return nil, twirp.InternalError("failed type assertion resp.(*EntityResponse) when calling interceptor")
+				}
+				return typedResp, err
+			}
+			return nil, err
+		}
+	}
+	return caller(ctx, in)
+}
+
+func (c *inspectionJSONClient) callEntity(ctx context.Context, in *EntityRequest) (*EntityResponse, error) {
+	out := new(EntityResponse)
+	ctx, err := doJSONRequest(ctx, c.client, c.opts.Hooks, c.urls[4], in, out)
+	if err != nil {
+		twerr, ok := err.(twirp.Error)
+		if !ok {
+			twerr = twirp.InternalErrorWith(err)
+		}
+		callClientError(ctx, c.opts.Hooks, twerr)
+		return nil, err
+	}
+
+	callClientResponseReceived(ctx, c.opts.Hooks)
+
+	return out, nil
+}
+
+func (c *inspectionJSONClient) State(ctx context.Context, in *StateRequest) (*StateResponse, error) {
+	ctx = ctxsetters.WithPackageName(ctx, "roost.inspection.v1")
+	ctx = ctxsetters.WithServiceName(ctx, "Inspection")
+	ctx = ctxsetters.WithMethodName(ctx, "State")
+	caller := c.callState
+	if c.interceptor != nil {
+		caller = func(ctx context.Context, req *StateRequest) (*StateResponse, error) {
+			resp, err := c.interceptor(
+				func(ctx context.Context, req interface{}) (interface{}, error) {
+					typedReq, ok := req.(*StateRequest)
+					if !ok {
+						return nil, twirp.InternalError("failed type assertion req.(*StateRequest) when calling interceptor")
+					}
+					return c.callState(ctx, typedReq)
+				},
+			)(ctx, req)
+			if resp != nil {
+				typedResp, ok := resp.(*StateResponse)
+				if !ok {
+					return nil, twirp.InternalError("failed type assertion resp.(*StateResponse) when calling interceptor")
+				}
+				return typedResp, err
+			}
+			return nil, err
+		}
+	}
+	return caller(ctx, in)
+}
+
+func (c *inspectionJSONClient) callState(ctx context.Context, in *StateRequest) (*StateResponse, error) {
+	out := new(StateResponse)
+	ctx, err := doJSONRequest(ctx, c.client, c.opts.Hooks, c.urls[5], in, out)
 	if err != nil {
 		twerr, ok := err.(twirp.Error)
 		if !ok {
@@ -321,6 +809,21 @@ func (s *inspectionServer) ServeHTTP(resp http.ResponseWriter, req *http.Request
 	switch method {
 	case "Failing":
 		s.serveFailing(ctx, resp, req)
+		return
+	case "Hot":
+		s.serveHot(ctx, resp, req)
+		return
+	case "Entities":
+		s.serveEntities(ctx, resp, req)
+		return
+	case "Shards":
+		s.serveShards(ctx, resp, req)
+		return
+	case "Entity":
+		s.serveEntity(ctx, resp, req)
+		return
+	case "State":
+		s.serveState(ctx, resp, req)
 		return
 	default:
 		msg := fmt.Sprintf("no handler for path %q", req.URL.Path)
@@ -509,6 +1012,906 @@ func (s *inspectionServer) serveFailingProtobuf(ctx context.Context, resp http.R
 	callResponseSent(ctx, s.hooks)
 }
 
+func (s *inspectionServer) serveHot(ctx context.Context, resp http.ResponseWriter, req *http.Request) {
+	header := req.Header.Get("Content-Type")
+	i := strings.Index(header, ";")
+	if i == -1 {
+		i = len(header)
+	}
+	switch strings.TrimSpace(strings.ToLower(header[:i])) {
+	case "application/json":
+		s.serveHotJSON(ctx, resp, req)
+	case "application/protobuf":
+		s.serveHotProtobuf(ctx, resp, req)
+	default:
+		msg := fmt.Sprintf("unexpected Content-Type: %q", req.Header.Get("Content-Type"))
+		twerr := badRouteError(msg, req.Method, req.URL.Path)
+		s.writeError(ctx, resp, twerr)
+	}
+}
+
+func (s *inspectionServer) serveHotJSON(ctx context.Context, resp http.ResponseWriter, req *http.Request) {
+	var err error
+	ctx = ctxsetters.WithMethodName(ctx, "Hot")
+	ctx, err = callRequestRouted(ctx, s.hooks)
+	if err != nil {
+		s.writeError(ctx, resp, err)
+		return
+	}
+
+	d := json.NewDecoder(req.Body)
+	rawReqBody := json.RawMessage{}
+	if err := d.Decode(&rawReqBody); err != nil {
+		s.handleRequestBodyError(ctx, resp, "the json request could not be decoded", err)
+		return
+	}
+	reqContent := new(HotRequest)
+	unmarshaler := protojson.UnmarshalOptions{DiscardUnknown: true}
+	if err = unmarshaler.Unmarshal(rawReqBody, reqContent); err != nil {
+		s.handleRequestBodyError(ctx, resp, "the json request could not be decoded", err)
+		return
+	}
+
+	handler := s.Inspection.Hot
+	if s.interceptor != nil {
+		handler = func(ctx context.Context, req *HotRequest) (*HotResponse, error) {
+			resp, err := s.interceptor(
+				func(ctx context.Context, req interface{}) (interface{}, error) {
+					typedReq, ok := req.(*HotRequest)
+					if !ok {
+						return nil, twirp.InternalError("failed type assertion req.(*HotRequest) when calling interceptor")
+					}
+					return s.Inspection.Hot(ctx, typedReq)
+				},
+			)(ctx, req)
+			if resp != nil {
+				typedResp, ok := resp.(*HotResponse)
+				if !ok {
+					return nil, twirp.InternalError("failed type assertion resp.(*HotResponse) when calling interceptor")
+				}
+				return typedResp, err
+			}
+			return nil, err
+		}
+	}
+
+	// Call service method
+	var respContent *HotResponse
+	func() {
+		defer ensurePanicResponses(ctx, resp, s.hooks)
+		respContent, err = handler(ctx, reqContent)
+	}()
+
+	if err != nil {
+		s.writeError(ctx, resp, err)
+		return
+	}
+	if respContent == nil {
+		s.writeError(ctx, resp, twirp.InternalError("received a nil *HotResponse and nil error while calling Hot. nil responses are not supported"))
+		return
+	}
+
+	ctx = callResponsePrepared(ctx, s.hooks)
+
+	marshaler := &protojson.MarshalOptions{UseProtoNames: !s.jsonCamelCase, EmitUnpopulated: !s.jsonSkipDefaults}
+	respBytes, err := marshaler.Marshal(respContent)
+	if err != nil {
+		s.writeError(ctx, resp, wrapInternal(err, "failed to marshal json response"))
+		return
+	}
+
+	ctx = ctxsetters.WithStatusCode(ctx, http.StatusOK)
+	resp.Header().Set("Content-Type", "application/json")
+	resp.Header().Set("Content-Length", strconv.Itoa(len(respBytes)))
+	resp.WriteHeader(http.StatusOK)
+
+	if n, err := resp.Write(respBytes); err != nil {
+		msg := fmt.Sprintf("failed to write response, %d of %d bytes written: %s", n, len(respBytes), err.Error())
+		twerr := twirp.NewError(twirp.Unknown, msg)
+		ctx = callError(ctx, s.hooks, twerr)
+	}
+	callResponseSent(ctx, s.hooks)
+}
+
+func (s *inspectionServer) serveHotProtobuf(ctx context.Context, resp http.ResponseWriter, req *http.Request) {
+	var err error
+	ctx = ctxsetters.WithMethodName(ctx, "Hot")
+	ctx, err = callRequestRouted(ctx, s.hooks)
+	if err != nil {
+		s.writeError(ctx, resp, err)
+		return
+	}
+
+	buf, err := io.ReadAll(req.Body)
+	if err != nil {
+		s.handleRequestBodyError(ctx, resp, "failed to read request body", err)
+		return
+	}
+	reqContent := new(HotRequest)
+	if err = proto.Unmarshal(buf, reqContent); err != nil {
+		s.writeError(ctx, resp, malformedRequestError("the protobuf request could not be decoded"))
+		return
+	}
+
+	handler := s.Inspection.Hot
+	if s.interceptor != nil {
+		handler = func(ctx context.Context, req *HotRequest) (*HotResponse, error) {
+			resp, err := s.interceptor(
+				func(ctx context.Context, req interface{}) (interface{}, error) {
+					typedReq, ok := req.(*HotRequest)
+					if !ok {
+						return nil, twirp.InternalError("failed type assertion req.(*HotRequest) when calling interceptor")
+					}
+					return s.Inspection.Hot(ctx, typedReq)
+				},
+			)(ctx, req)
+			if resp != nil {
+				typedResp, ok := resp.(*HotResponse)
+				if !ok {
+					return nil, twirp.InternalError("failed type assertion resp.(*HotResponse) when calling interceptor")
+				}
+				return typedResp, err
+			}
+			return nil, err
+		}
+	}
+
+	// Call service method
+	var respContent *HotResponse
+	func() {
+		defer ensurePanicResponses(ctx, resp, s.hooks)
+		respContent, err = handler(ctx, reqContent)
+	}()
+
+	if err != nil {
+		s.writeError(ctx, resp, err)
+		return
+	}
+	if respContent == nil {
+		s.writeError(ctx, resp, twirp.InternalError("received a nil *HotResponse and nil error while calling Hot. nil responses are not supported"))
+		return
+	}
+
+	ctx = callResponsePrepared(ctx, s.hooks)
+
+	respBytes, err := proto.Marshal(respContent)
+	if err != nil {
+		s.writeError(ctx, resp, wrapInternal(err, "failed to marshal proto response"))
+		return
+	}
+
+	ctx = ctxsetters.WithStatusCode(ctx, http.StatusOK)
+	resp.Header().Set("Content-Type", "application/protobuf")
+	resp.Header().Set("Content-Length", strconv.Itoa(len(respBytes)))
+	resp.WriteHeader(http.StatusOK)
+	if n, err := resp.Write(respBytes); err != nil {
+		msg := fmt.Sprintf("failed to write response, %d of %d bytes written: %s", n, len(respBytes), err.Error())
+		twerr := twirp.NewError(twirp.Unknown, msg)
+		ctx = callError(ctx, s.hooks, twerr)
+	}
+	callResponseSent(ctx, s.hooks)
+}
+
+func (s *inspectionServer) serveEntities(ctx context.Context, resp http.ResponseWriter, req *http.Request) {
+	header := req.Header.Get("Content-Type")
+	i := strings.Index(header, ";")
+	if i == -1 {
+		i = len(header)
+	}
+	switch strings.TrimSpace(strings.ToLower(header[:i])) {
+	case "application/json":
+		s.serveEntitiesJSON(ctx, resp, req)
+	case "application/protobuf":
+		s.serveEntitiesProtobuf(ctx, resp, req)
+	default:
+		msg := fmt.Sprintf("unexpected Content-Type: %q", req.Header.Get("Content-Type"))
+		twerr := badRouteError(msg, req.Method, req.URL.Path)
+		s.writeError(ctx, resp, twerr)
+	}
+}
+
+func (s *inspectionServer) serveEntitiesJSON(ctx context.Context, resp http.ResponseWriter, req *http.Request) {
+	var err error
+	ctx = ctxsetters.WithMethodName(ctx, "Entities")
+	ctx, err = callRequestRouted(ctx, s.hooks)
+	if err != nil {
+		s.writeError(ctx, resp, err)
+		return
+	}
+
+	d := json.NewDecoder(req.Body)
+	rawReqBody := json.RawMessage{}
+	if err := d.Decode(&rawReqBody); err != nil {
+		s.handleRequestBodyError(ctx, resp, "the json request could not be decoded", err)
+		return
+	}
+	reqContent := new(EntitiesRequest)
+	unmarshaler := protojson.UnmarshalOptions{DiscardUnknown: true}
+	if err = unmarshaler.Unmarshal(rawReqBody, reqContent); err != nil {
+		s.handleRequestBodyError(ctx, resp, "the json request could not be decoded", err)
+		return
+	}
+
+	handler := s.Inspection.Entities
+	if s.interceptor != nil {
+		handler = func(ctx context.Context, req *EntitiesRequest) (*EntitiesResponse, error) {
+			resp, err := s.interceptor(
+				func(ctx context.Context, req interface{}) (interface{}, error) {
+					typedReq, ok := req.(*EntitiesRequest)
+					if !ok {
+						return nil, twirp.InternalError("failed type assertion req.(*EntitiesRequest) when calling interceptor")
+					}
+					return s.Inspection.Entities(ctx, typedReq)
+				},
+			)(ctx, req)
+			if resp != nil {
+				typedResp, ok := resp.(*EntitiesResponse)
+				if !ok {
+					return nil, twirp.InternalError("failed type assertion resp.(*EntitiesResponse) when calling interceptor")
+				}
+				return typedResp, err
+			}
+			return nil, err
+		}
+	}
+
+	// Call service method
+	var respContent *EntitiesResponse
+	func() {
+		defer ensurePanicResponses(ctx, resp, s.hooks)
+		respContent, err = handler(ctx, reqContent)
+	}()
+
+	if err != nil {
+		s.writeError(ctx, resp, err)
+		return
+	}
+	if respContent == nil {
+		s.writeError(ctx, resp, twirp.InternalError("received a nil *EntitiesResponse and nil error while calling Entities. nil responses are not supported"))
+		return
+	}
+
+	ctx = callResponsePrepared(ctx, s.hooks)
+
+	marshaler := &protojson.MarshalOptions{UseProtoNames: !s.jsonCamelCase, EmitUnpopulated: !s.jsonSkipDefaults}
+	respBytes, err := marshaler.Marshal(respContent)
+	if err != nil {
+		s.writeError(ctx, resp, wrapInternal(err, "failed to marshal json response"))
+		return
+	}
+
+	ctx = ctxsetters.WithStatusCode(ctx, http.StatusOK)
+	resp.Header().Set("Content-Type", "application/json")
+	resp.Header().Set("Content-Length", strconv.Itoa(len(respBytes)))
+	resp.WriteHeader(http.StatusOK)
+
+	if n, err := resp.Write(respBytes); err != nil {
+		msg := fmt.Sprintf("failed to write response, %d of %d bytes written: %s", n, len(respBytes), err.Error())
+		twerr := twirp.NewError(twirp.Unknown, msg)
+		ctx = callError(ctx, s.hooks, twerr)
+	}
+	callResponseSent(ctx, s.hooks)
+}
+
+func (s *inspectionServer) serveEntitiesProtobuf(ctx context.Context, resp http.ResponseWriter, req *http.Request) {
+	var err error
+	ctx = ctxsetters.WithMethodName(ctx, "Entities")
+	ctx, err = callRequestRouted(ctx, s.hooks)
+	if err != nil {
+		s.writeError(ctx, resp, err)
+		return
+	}
+
+	buf, err := io.ReadAll(req.Body)
+	if err != nil {
+		s.handleRequestBodyError(ctx, resp, "failed to read request body", err)
+		return
+	}
+	reqContent := new(EntitiesRequest)
+	if err = proto.Unmarshal(buf, reqContent); err != nil {
+		s.writeError(ctx, resp, malformedRequestError("the protobuf request could not be decoded"))
+		return
+	}
+
+	handler := s.Inspection.Entities
+	if s.interceptor != nil {
+		handler = func(ctx context.Context, req *EntitiesRequest) (*EntitiesResponse, error) {
+			resp, err := s.interceptor(
+				func(ctx context.Context, req interface{}) (interface{}, error) {
+					typedReq, ok := req.(*EntitiesRequest)
+					if !ok {
+						return nil, twirp.InternalError("failed type assertion req.(*EntitiesRequest) when calling interceptor")
+					}
+					return s.Inspection.Entities(ctx, typedReq)
+				},
+			)(ctx, req)
+			if resp != nil {
+				typedResp, ok := resp.(*EntitiesResponse)
+				if !ok {
+					return nil, twirp.InternalError("failed type assertion resp.(*EntitiesResponse) when calling interceptor")
+				}
+				return typedResp, err
+			}
+			return nil, err
+		}
+	}
+
+	// Call service method
+	var respContent *EntitiesResponse
+	func() {
+		defer ensurePanicResponses(ctx, resp, s.hooks)
+		respContent, err = handler(ctx, reqContent)
+	}()
+
+	if err != nil {
+		s.writeError(ctx, resp, err)
+		return
+	}
+	if respContent == nil {
+		s.writeError(ctx, resp, twirp.InternalError("received a nil *EntitiesResponse and nil error while calling Entities. nil responses are not supported"))
+		return
+	}
+
+	ctx = callResponsePrepared(ctx, s.hooks)
+
+	respBytes, err := proto.Marshal(respContent)
+	if err != nil {
+		s.writeError(ctx, resp, wrapInternal(err, "failed to marshal proto response"))
+		return
+	}
+
+	ctx = ctxsetters.WithStatusCode(ctx, http.StatusOK)
+	resp.Header().Set("Content-Type", "application/protobuf")
+	resp.Header().Set("Content-Length", strconv.Itoa(len(respBytes)))
+	resp.WriteHeader(http.StatusOK)
+	if n, err := resp.Write(respBytes); err != nil {
+		msg := fmt.Sprintf("failed to write response, %d of %d bytes written: %s", n, len(respBytes), err.Error())
+		twerr := twirp.NewError(twirp.Unknown, msg)
+		ctx = callError(ctx, s.hooks, twerr)
+	}
+	callResponseSent(ctx, s.hooks)
+}
+
+func (s *inspectionServer) serveShards(ctx context.Context, resp http.ResponseWriter, req *http.Request) {
+	header := req.Header.Get("Content-Type")
+	i := strings.Index(header, ";")
+	if i == -1 {
+		i = len(header)
+	}
+	switch strings.TrimSpace(strings.ToLower(header[:i])) {
+	case "application/json":
+		s.serveShardsJSON(ctx, resp, req)
+	case "application/protobuf":
+		s.serveShardsProtobuf(ctx, resp, req)
+	default:
+		msg := fmt.Sprintf("unexpected Content-Type: %q", req.Header.Get("Content-Type"))
+		twerr := badRouteError(msg, req.Method, req.URL.Path)
+		s.writeError(ctx, resp, twerr)
+	}
+}
+
+func (s *inspectionServer) serveShardsJSON(ctx context.Context, resp http.ResponseWriter, req *http.Request) {
+	var err error
+	ctx = ctxsetters.WithMethodName(ctx, "Shards")
+	ctx, err = callRequestRouted(ctx, s.hooks)
+	if err != nil {
+		s.writeError(ctx, resp, err)
+		return
+	}
+
+	d := json.NewDecoder(req.Body)
+	rawReqBody := json.RawMessage{}
+	if err := d.Decode(&rawReqBody); err != nil {
+		s.handleRequestBodyError(ctx, resp, "the json request could not be decoded", err)
+		return
+	}
+	reqContent := new(ShardsRequest)
+	unmarshaler := protojson.UnmarshalOptions{DiscardUnknown: true}
+	if err = unmarshaler.Unmarshal(rawReqBody, reqContent); err != nil {
+		s.handleRequestBodyError(ctx, resp, "the json request could not be decoded", err)
+		return
+	}
+
+	handler := s.Inspection.Shards
+	if s.interceptor != nil {
+		handler = func(ctx context.Context, req *ShardsRequest) (*ShardsResponse, error) {
+			resp, err := s.interceptor(
+				func(ctx context.Context, req interface{}) (interface{}, error) {
+					typedReq, ok := req.(*ShardsRequest)
+					if !ok {
+						return nil, twirp.InternalError("failed type assertion req.(*ShardsRequest) when calling interceptor")
+					}
+					return s.Inspection.Shards(ctx, typedReq)
+				},
+			)(ctx, req)
+			if resp != nil {
+				typedResp, ok := resp.(*ShardsResponse)
+				if !ok {
+					return nil, twirp.InternalError("failed type assertion resp.(*ShardsResponse) when calling interceptor")
+				}
+				return typedResp, err
+			}
+			return nil, err
+		}
+	}
+
+	// Call service method
+	var respContent *ShardsResponse
+	func() {
+		defer ensurePanicResponses(ctx, resp, s.hooks)
+		respContent, err = handler(ctx, reqContent)
+	}()
+
+	if err != nil {
+		s.writeError(ctx, resp, err)
+		return
+	}
+	if respContent == nil {
+		s.writeError(ctx, resp, twirp.InternalError("received a nil *ShardsResponse and nil error while calling Shards. nil responses are not supported"))
+		return
+	}
+
+	ctx = callResponsePrepared(ctx, s.hooks)
+
+	marshaler := &protojson.MarshalOptions{UseProtoNames: !s.jsonCamelCase, EmitUnpopulated: !s.jsonSkipDefaults}
+	respBytes, err := marshaler.Marshal(respContent)
+	if err != nil {
+		s.writeError(ctx, resp, wrapInternal(err, "failed to marshal json response"))
+		return
+	}
+
+	ctx = ctxsetters.WithStatusCode(ctx, http.StatusOK)
+	resp.Header().Set("Content-Type", "application/json")
+	resp.Header().Set("Content-Length", strconv.Itoa(len(respBytes)))
+	resp.WriteHeader(http.StatusOK)
+
+	if n, err := resp.Write(respBytes); err != nil {
+		msg := fmt.Sprintf("failed to write response, %d of %d bytes written: %s", n, len(respBytes), err.Error())
+		twerr := twirp.NewError(twirp.Unknown, msg)
+		ctx = callError(ctx, s.hooks, twerr)
+	}
+	callResponseSent(ctx, s.hooks)
+}
+
+func (s *inspectionServer) serveShardsProtobuf(ctx context.Context, resp http.ResponseWriter, req *http.Request) {
+	var err error
+	ctx = ctxsetters.WithMethodName(ctx, "Shards")
+	ctx, err = callRequestRouted(ctx, s.hooks)
+	if err != nil {
+		s.writeError(ctx, resp, err)
+		return
+	}
+
+	buf, err := io.ReadAll(req.Body)
+	if err != nil {
+		s.handleRequestBodyError(ctx, resp, "failed to read request body", err)
+		return
+	}
+	reqContent := new(ShardsRequest)
+	if err = proto.Unmarshal(buf, reqContent); err != nil {
+		s.writeError(ctx, resp, malformedRequestError("the protobuf request could not be decoded"))
+		return
+	}
+
+	handler := s.Inspection.Shards
+	if s.interceptor != nil {
+		handler = func(ctx context.Context, req *ShardsRequest) (*ShardsResponse, error) {
+			resp, err := s.interceptor(
+				func(ctx context.Context, req interface{}) (interface{}, error) {
+					typedReq, ok := req.(*ShardsRequest)
+					if !ok {
+						return nil, twirp.InternalError("failed type assertion req.(*ShardsRequest) when calling interceptor")
+					}
+					return s.Inspection.Shards(ctx, typedReq)
+				},
+			)(ctx, req)
+			if resp != nil {
+				typedResp, ok := resp.(*ShardsResponse)
+				if !ok {
+					return nil, twirp.InternalError("failed type assertion resp.(*ShardsResponse) when calling interceptor")
+				}
+				return typedResp, err
+			}
+			return nil, err
+		}
+	}
+
+	// Call service method
+	var respContent *ShardsResponse
+	func() {
+		defer ensurePanicResponses(ctx, resp, s.hooks)
+		respContent, err = handler(ctx, reqContent)
+	}()
+
+	if err != nil {
+		s.writeError(ctx, resp, err)
+		return
+	}
+	if respContent == nil {
+		s.writeError(ctx, resp, twirp.InternalError("received a nil *ShardsResponse and nil error while calling Shards. nil responses are not supported"))
+		return
+	}
+
+	ctx = callResponsePrepared(ctx, s.hooks)
+
+	respBytes, err := proto.Marshal(respContent)
+	if err != nil {
+		s.writeError(ctx, resp, wrapInternal(err, "failed to marshal proto response"))
+		return
+	}
+
+	ctx = ctxsetters.WithStatusCode(ctx, http.StatusOK)
+	resp.Header().Set("Content-Type", "application/protobuf")
+	resp.Header().Set("Content-Length", strconv.Itoa(len(respBytes)))
+	resp.WriteHeader(http.StatusOK)
+	if n, err := resp.Write(respBytes); err != nil {
+		msg := fmt.Sprintf("failed to write response, %d of %d bytes written: %s", n, len(respBytes), err.Error())
+		twerr := twirp.NewError(twirp.Unknown, msg)
+		ctx = callError(ctx, s.hooks, twerr)
+	}
+	callResponseSent(ctx, s.hooks)
+}
+
+func (s *inspectionServer) serveEntity(ctx context.Context, resp http.ResponseWriter, req *http.Request) {
+	header := req.Header.Get("Content-Type")
+	i := strings.Index(header, ";")
+	if i == -1 {
+		i = len(header)
+	}
+	switch strings.TrimSpace(strings.ToLower(header[:i])) {
+	case "application/json":
+		s.serveEntityJSON(ctx, resp, req)
+	case "application/protobuf":
+		s.serveEntityProtobuf(ctx, resp, req)
+	default:
+		msg := fmt.Sprintf("unexpected Content-Type: %q", req.Header.Get("Content-Type"))
+		twerr := badRouteError(msg, req.Method, req.URL.Path)
+		s.writeError(ctx, resp, twerr)
+	}
+}
+
+func (s *inspectionServer) serveEntityJSON(ctx context.Context, resp http.ResponseWriter, req *http.Request) {
+	var err error
+	ctx = ctxsetters.WithMethodName(ctx, "Entity")
+	ctx, err = callRequestRouted(ctx, s.hooks)
+	if err != nil {
+		s.writeError(ctx, resp, err)
+		return
+	}
+
+	d := json.NewDecoder(req.Body)
+	rawReqBody := json.RawMessage{}
+	if err := d.Decode(&rawReqBody); err != nil {
+		s.handleRequestBodyError(ctx, resp, "the json request could not be decoded", err)
+		return
+	}
+	reqContent := new(EntityRequest)
+	unmarshaler := protojson.UnmarshalOptions{DiscardUnknown: true}
+	if err = unmarshaler.Unmarshal(rawReqBody, reqContent); err != nil {
+		s.handleRequestBodyError(ctx, resp, "the json request could not be decoded", err)
+		return
+	}
+
+	handler := s.Inspection.Entity
+	if s.interceptor != nil {
+		handler = func(ctx context.Context, req *EntityRequest) (*EntityResponse, error) {
+			resp, err := s.interceptor(
+				func(ctx context.Context, req interface{}) (interface{}, error) {
+					typedReq, ok := req.(*EntityRequest)
+					if !ok {
+						return nil, twirp.InternalError("failed type assertion req.(*EntityRequest) when calling interceptor")
+					}
+					return s.Inspection.Entity(ctx, typedReq)
+				},
+			)(ctx, req)
+			if resp != nil {
+				typedResp, ok := resp.(*EntityResponse)
+				if !ok {
+					return nil, twirp.InternalError("failed type assertion resp.(*EntityResponse) when calling interceptor")
+				}
+				return typedResp, err
+			}
+			return nil, err
+		}
+	}
+
+	// Call service method
+	var respContent *EntityResponse
+	func() {
+		defer ensurePanicResponses(ctx, resp, s.hooks)
+		respContent, err = handler(ctx, reqContent)
+	}()
+
+	if err != nil {
+		s.writeError(ctx, resp, err)
+		return
+	}
+	if respContent == nil {
+		s.writeError(ctx, resp, twirp.InternalError("received a nil *EntityResponse and nil error while calling Entity. nil responses are not supported"))
+		return
+	}
+
+	ctx = callResponsePrepared(ctx, s.hooks)
+
+	marshaler := &protojson.MarshalOptions{UseProtoNames: !s.jsonCamelCase, EmitUnpopulated: !s.jsonSkipDefaults}
+	respBytes, err := marshaler.Marshal(respContent)
+	if err != nil {
+		s.writeError(ctx, resp, wrapInternal(err, "failed to marshal json response"))
+		return
+	}
+
+	ctx = ctxsetters.WithStatusCode(ctx, http.StatusOK)
+	resp.Header().Set("Content-Type", "application/json")
+	resp.Header().Set("Content-Length", strconv.Itoa(len(respBytes)))
+	resp.WriteHeader(http.StatusOK)
+
+	if n, err := resp.Write(respBytes); err != nil {
+		msg := fmt.Sprintf("failed to write response, %d of %d bytes written: %s", n, len(respBytes), err.Error())
+		twerr := twirp.NewError(twirp.Unknown, msg)
+		ctx = callError(ctx, s.hooks, twerr)
+	}
+	callResponseSent(ctx, s.hooks)
+}
+
+func (s *inspectionServer) serveEntityProtobuf(ctx context.Context, resp http.ResponseWriter, req *http.Request) {
+	var err error
+	ctx = ctxsetters.WithMethodName(ctx, "Entity")
+	ctx, err = callRequestRouted(ctx, s.hooks)
+	if err != nil {
+		s.writeError(ctx, resp, err)
+		return
+	}
+
+	buf, err := io.ReadAll(req.Body)
+	if err != nil {
+		s.handleRequestBodyError(ctx, resp, "failed to read request body", err)
+		return
+	}
+	reqContent := new(EntityRequest)
+	if err = proto.Unmarshal(buf, reqContent); err != nil {
+		s.writeError(ctx, resp, malformedRequestError("the protobuf request could not be decoded"))
+		return
+	}
+
+	handler := s.Inspection.Entity
+	if s.interceptor != nil {
+		handler = func(ctx context.Context, req *EntityRequest) (*EntityResponse, error) {
+			resp, err := s.interceptor(
+				func(ctx context.Context, req interface{}) (interface{}, error) {
+					typedReq, ok := req.(*EntityRequest)
+					if !ok {
+						return nil, twirp.InternalError("failed type assertion req.(*EntityRequest) when calling interceptor")
+					}
+					return s.Inspection.Entity(ctx, typedReq)
+				},
+			)(ctx, req)
+			if resp != nil {
+				typedResp, ok := resp.(*EntityResponse)
+				if !ok {
+					return nil, twirp.InternalError("failed type assertion resp.(*EntityResponse) when calling interceptor")
+				}
+				return typedResp, err
+			}
+			return nil, err
+		}
+	}
+
+	// Call service method
+	var respContent *EntityResponse
+	func() {
+		defer ensurePanicResponses(ctx, resp, s.hooks)
+		respContent, err = handler(ctx, reqContent)
+	}()
+
+	if err != nil {
+		s.writeError(ctx, resp, err)
+		return
+	}
+	if respContent == nil {
+		s.writeError(ctx, resp, twirp.InternalError("received a nil *EntityResponse and nil error while calling Entity. nil responses are not supported"))
+		return
+	}
+
+	ctx = callResponsePrepared(ctx, s.hooks)
+
+	respBytes, err := proto.Marshal(respContent)
+	if err != nil {
+		s.writeError(ctx, resp, wrapInternal(err, "failed to marshal proto response"))
+		return
+	}
+
+	ctx = ctxsetters.WithStatusCode(ctx, http.StatusOK)
+	resp.Header().Set("Content-Type", "application/protobuf")
+	resp.Header().Set("Content-Length", strconv.Itoa(len(respBytes)))
+	resp.WriteHeader(http.StatusOK)
+	if n, err := resp.Write(respBytes); err != nil {
+		msg := fmt.Sprintf("failed to write response, %d of %d bytes written: %s", n, len(respBytes), err.Error())
+		twerr := twirp.NewError(twirp.Unknown, msg)
+		ctx = callError(ctx, s.hooks, twerr)
+	}
+	callResponseSent(ctx, s.hooks)
+}
+
+func (s *inspectionServer) serveState(ctx context.Context, resp http.ResponseWriter, req *http.Request) {
+	header := req.Header.Get("Content-Type")
+	i := strings.Index(header, ";")
+	if i == -1 {
+		i = len(header)
+	}
+	switch strings.TrimSpace(strings.ToLower(header[:i])) {
+	case "application/json":
+		s.serveStateJSON(ctx, resp, req)
+	case "application/protobuf":
+		s.serveStateProtobuf(ctx, resp, req)
+	default:
+		msg := fmt.Sprintf("unexpected Content-Type: %q", req.Header.Get("Content-Type"))
+		twerr := badRouteError(msg, req.Method, req.URL.Path)
+		s.writeError(ctx, resp, twerr)
+	}
+}
+
+func (s *inspectionServer) serveStateJSON(ctx context.Context, resp http.ResponseWriter, req *http.Request) {
+	var err error
+	ctx = ctxsetters.WithMethodName(ctx, "State")
+	ctx, err = callRequestRouted(ctx, s.hooks)
+	if err != nil {
+		s.writeError(ctx, resp, err)
+		return
+	}
+
+	d := json.NewDecoder(req.Body)
+	rawReqBody := json.RawMessage{}
+	if err := d.Decode(&rawReqBody); err != nil {
+		s.handleRequestBodyError(ctx, resp, "the json request could not be decoded", err)
+		return
+	}
+	reqContent := new(StateRequest)
+	unmarshaler := protojson.UnmarshalOptions{DiscardUnknown: true}
+	if err = unmarshaler.Unmarshal(rawReqBody, reqContent); err != nil {
+		s.handleRequestBodyError(ctx, resp, "the json request could not be decoded", err)
+		return
+	}
+
+	handler := s.Inspection.State
+	if s.interceptor != nil {
+		handler = func(ctx context.Context, req *StateRequest) (*StateResponse, error) {
+			resp, err := s.interceptor(
+				func(ctx context.Context, req interface{}) (interface{}, error) {
+					typedReq, ok := req.(*StateRequest)
+					if !ok {
+						return nil, twirp.InternalError("failed type assertion req.(*StateRequest) when calling interceptor")
+					}
+					return s.Inspection.State(ctx, typedReq)
+				},
+			)(ctx, req)
+			if resp != nil {
+				typedResp, ok := resp.(*StateResponse)
+				if !ok {
+					return nil, twirp.InternalError("failed type assertion resp.(*StateResponse) when calling interceptor")
+				}
+				return typedResp, err
+			}
+			return nil, err
+		}
+	}
+
+	// Call service method
+	var respContent *StateResponse
+	func() {
+		defer ensurePanicResponses(ctx, resp, s.hooks)
+		respContent, err = handler(ctx, reqContent)
+	}()
+
+	if err != nil {
+		s.writeError(ctx, resp, err)
+		return
+	}
+	if respContent == nil {
+		s.writeError(ctx, resp, twirp.InternalError("received a nil *StateResponse and nil error while calling State. nil responses are not supported"))
+		return
+	}
+
+	ctx = callResponsePrepared(ctx, s.hooks)
+
+	marshaler := &protojson.MarshalOptions{UseProtoNames: !s.jsonCamelCase, EmitUnpopulated: !s.jsonSkipDefaults}
+	respBytes, err := marshaler.Marshal(respContent)
+	if err != nil {
+		s.writeError(ctx, resp, wrapInternal(err, "failed to marshal json response"))
+		return
+	}
+
+	ctx = ctxsetters.WithStatusCode(ctx, http.StatusOK)
+	resp.Header().Set("Content-Type", "application/json")
+	resp.Header().Set("Content-Length", strconv.Itoa(len(respBytes)))
+	resp.WriteHeader(http.StatusOK)
+
+	if n, err := resp.Write(respBytes); err != nil {
+		msg := fmt.Sprintf("failed to write response, %d of %d bytes written: %s", n, len(respBytes), err.Error())
+		twerr := twirp.NewError(twirp.Unknown, msg)
+		ctx = callError(ctx, s.hooks, twerr)
+	}
+	callResponseSent(ctx, s.hooks)
+}
+
+func (s *inspectionServer) serveStateProtobuf(ctx context.Context, resp http.ResponseWriter, req *http.Request) {
+	var err error
+	ctx = ctxsetters.WithMethodName(ctx, "State")
+	ctx, err = callRequestRouted(ctx, s.hooks)
+	if err != nil {
+		s.writeError(ctx, resp, err)
+		return
+	}
+
+	buf, err := io.ReadAll(req.Body)
+	if err != nil {
+		s.handleRequestBodyError(ctx, resp, "failed to read request body", err)
+		return
+	}
+	reqContent := new(StateRequest)
+	if err = proto.Unmarshal(buf, reqContent); err != nil {
+		s.writeError(ctx, resp, malformedRequestError("the protobuf request could not be decoded"))
+		return
+	}
+
+	handler := s.Inspection.State
+	if s.interceptor != nil {
+		handler = func(ctx context.Context, req *StateRequest) (*StateResponse, error) {
+			resp, err := s.interceptor(
+				func(ctx context.Context, req interface{}) (interface{}, error) {
+					typedReq, ok := req.(*StateRequest)
+					if !ok {
+						return nil, twirp.InternalError("failed type assertion req.(*StateRequest) when calling interceptor")
+					}
+					return s.Inspection.State(ctx, typedReq)
+				},
+			)(ctx, req)
+			if resp != nil {
+				typedResp, ok := resp.(*StateResponse)
+				if !ok {
+					return nil, twirp.InternalError("failed type assertion resp.(*StateResponse) when calling interceptor")
+				}
+				return typedResp, err
+			}
+			return nil, err
+		}
+	}
+
+	// Call service method
+	var respContent *StateResponse
+	func() {
+		defer ensurePanicResponses(ctx, resp, s.hooks)
+		respContent, err = handler(ctx, reqContent)
+	}()
+
+	if err != nil {
+		s.writeError(ctx, resp, err)
+		return
+	}
+	if respContent == nil {
+		s.writeError(ctx, resp, twirp.InternalError("received a nil *StateResponse and nil error while calling State. nil responses are not supported"))
+		return
+	}
+
+	ctx = callResponsePrepared(ctx, s.hooks)
+
+	respBytes, err := proto.Marshal(respContent)
+	if err != nil {
+		s.writeError(ctx, resp, wrapInternal(err, "failed to marshal proto response"))
+		return
+	}
+
+	ctx = ctxsetters.WithStatusCode(ctx, http.StatusOK)
+	resp.Header().Set("Content-Type", "application/protobuf")
+	resp.Header().Set("Content-Length", strconv.Itoa(len(respBytes)))
+	resp.WriteHeader(http.StatusOK)
+	if n, err := resp.Write(respBytes); err != nil {
+		msg := fmt.Sprintf("failed to write response, %d of %d bytes written: %s", n, len(respBytes), err.Error())
+		twerr := twirp.NewError(twirp.Unknown, msg)
+		ctx = callError(ctx, s.hooks, twerr)
+	}
+	callResponseSent(ctx, s.hooks)
+}
+
 func (s *inspectionServer) ServiceDescriptor() ([]byte, int) {
 	return twirpFileDescriptor0, 0
 }
@@ -522,6 +1925,999 @@ func (s *inspectionServer) ProtocGenTwirpVersion() string {
 // for example to identify the requests that are targeted to this service in a mux.
 func (s *inspectionServer) PathPrefix() string {
 	return baseServicePath(s.pathPrefix, "roost.inspection.v1", "Inspection")
+}
+
+// ======================
+// Coordinators Interface
+// ======================
+
+// Coordinators is answered by coordinators. A coordinator of an earlier release does not know it.
+type Coordinators interface {
+	// Management returns the address at which operators reach a coordinator. A standby asks the active
+	// one, for operators who have asked the standby.
+	Management(context.Context, *ManagementRequest) (*ManagementResponse, error)
+}
+
+// ============================
+// Coordinators Protobuf Client
+// ============================
+
+type coordinatorsProtobufClient struct {
+	client      HTTPClient
+	urls        [1]string
+	interceptor twirp.Interceptor
+	opts        twirp.ClientOptions
+}
+
+// NewCoordinatorsProtobufClient creates a Protobuf client that implements the Coordinators interface.
+// It communicates using Protobuf and can be configured with a custom HTTPClient.
+func NewCoordinatorsProtobufClient(baseURL string, client HTTPClient, opts ...twirp.ClientOption) Coordinators {
+	if c, ok := client.(*http.Client); ok {
+		client = withoutRedirects(c)
+	}
+
+	clientOpts := twirp.ClientOptions{}
+	for _, o := range opts {
+		o(&clientOpts)
+	}
+
+	// Using ReadOpt allows backwards and forwards compatibility with new options in the future
+	literalURLs := false
+	_ = clientOpts.ReadOpt("literalURLs", &literalURLs)
+	var pathPrefix string
+	if ok := clientOpts.ReadOpt("pathPrefix", &pathPrefix); !ok {
+		pathPrefix = "/twirp" // default prefix
+	}
+
+	// Build method URLs: <baseURL>[<prefix>]/<package>.<Service>/<Method>
+	serviceURL := sanitizeBaseURL(baseURL)
+	serviceURL += baseServicePath(pathPrefix, "roost.inspection.v1", "Coordinators")
+	urls := [1]string{
+		serviceURL + "Management",
+	}
+
+	return &coordinatorsProtobufClient{
+		client:      client,
+		urls:        urls,
+		interceptor: twirp.ChainInterceptors(clientOpts.Interceptors...),
+		opts:        clientOpts,
+	}
+}
+
+func (c *coordinatorsProtobufClient) Management(ctx context.Context, in *ManagementRequest) (*ManagementResponse, error) {
+	ctx = ctxsetters.WithPackageName(ctx, "roost.inspection.v1")
+	ctx = ctxsetters.WithServiceName(ctx, "Coordinators")
+	ctx = ctxsetters.WithMethodName(ctx, "Management")
+	caller := c.callManagement
+	if c.interceptor != nil {
+		caller = func(ctx context.Context, req *ManagementRequest) (*ManagementResponse, error) {
+			resp, err := c.interceptor(
+				func(ctx context.Context, req interface{}) (interface{}, error) {
+					typedReq, ok := req.(*ManagementRequest)
+					if !ok {
+						return nil, twirp.InternalError("failed type assertion req.(*ManagementRequest) when calling interceptor")
+					}
+					return c.callManagement(ctx, typedReq)
+				},
+			)(ctx, req)
+			if resp != nil {
+				typedResp, ok := resp.(*ManagementResponse)
+				if !ok {
+					return nil, twirp.InternalError("failed type assertion resp.(*ManagementResponse) when calling interceptor")
+				}
+				return typedResp, err
+			}
+			return nil, err
+		}
+	}
+	return caller(ctx, in)
+}
+
+func (c *coordinatorsProtobufClient) callManagement(ctx context.Context, in *ManagementRequest) (*ManagementResponse, error) {
+	out := new(ManagementResponse)
+	ctx, err := doProtobufRequest(ctx, c.client, c.opts.Hooks, c.urls[0], in, out)
+	if err != nil {
+		twerr, ok := err.(twirp.Error)
+		if !ok {
+			twerr = twirp.InternalErrorWith(err)
+		}
+		callClientError(ctx, c.opts.Hooks, twerr)
+		return nil, err
+	}
+
+	callClientResponseReceived(ctx, c.opts.Hooks)
+
+	return out, nil
+}
+
+// ========================
+// Coordinators JSON Client
+// ========================
+
+type coordinatorsJSONClient struct {
+	client      HTTPClient
+	urls        [1]string
+	interceptor twirp.Interceptor
+	opts        twirp.ClientOptions
+}
+
+// NewCoordinatorsJSONClient creates a JSON client that implements the Coordinators interface.
+// It communicates using JSON and can be configured with a custom HTTPClient.
+func NewCoordinatorsJSONClient(baseURL string, client HTTPClient, opts ...twirp.ClientOption) Coordinators {
+	if c, ok := client.(*http.Client); ok {
+		client = withoutRedirects(c)
+	}
+
+	clientOpts := twirp.ClientOptions{}
+	for _, o := range opts {
+		o(&clientOpts)
+	}
+
+	// Using ReadOpt allows backwards and forwards compatibility with new options in the future
+	literalURLs := false
+	_ = clientOpts.ReadOpt("literalURLs", &literalURLs)
+	var pathPrefix string
+	if ok := clientOpts.ReadOpt("pathPrefix", &pathPrefix); !ok {
+		pathPrefix = "/twirp" // default prefix
+	}
+
+	// Build method URLs: <baseURL>[<prefix>]/<package>.<Service>/<Method>
+	serviceURL := sanitizeBaseURL(baseURL)
+	serviceURL += baseServicePath(pathPrefix, "roost.inspection.v1", "Coordinators")
+	urls := [1]string{
+		serviceURL + "Management",
+	}
+
+	return &coordinatorsJSONClient{
+		client:      client,
+		urls:        urls,
+		interceptor: twirp.ChainInterceptors(clientOpts.Interceptors...),
+		opts:        clientOpts,
+	}
+}
+
+func (c *coordinatorsJSONClient) Management(ctx context.Context, in *ManagementRequest) (*ManagementResponse, error) {
+	ctx = ctxsetters.WithPackageName(ctx, "roost.inspection.v1")
+	ctx = ctxsetters.WithServiceName(ctx, "Coordinators")
+	ctx = ctxsetters.WithMethodName(ctx, "Management")
+	caller := c.callManagement
+	if c.interceptor != nil {
+		caller = func(ctx context.Context, req *ManagementRequest) (*ManagementResponse, error) {
+			resp, err := c.interceptor(
+				func(ctx context.Context, req interface{}) (interface{}, error) {
+					typedReq, ok := req.(*ManagementRequest)
+					if !ok {
+						return nil, twirp.InternalError("failed type assertion req.(*ManagementRequest) when calling interceptor")
+					}
+					return c.callManagement(ctx, typedReq)
+				},
+			)(ctx, req)
+			if resp != nil {
+				typedResp, ok := resp.(*ManagementResponse)
+				if !ok {
+					return nil, twirp.InternalError("failed type assertion resp.(*ManagementResponse) when calling interceptor")
+				}
+				return typedResp, err
+			}
+			return nil, err
+		}
+	}
+	return caller(ctx, in)
+}
+
+func (c *coordinatorsJSONClient) callManagement(ctx context.Context, in *ManagementRequest) (*ManagementResponse, error) {
+	out := new(ManagementResponse)
+	ctx, err := doJSONRequest(ctx, c.client, c.opts.Hooks, c.urls[0], in, out)
+	if err != nil {
+		twerr, ok := err.(twirp.Error)
+		if !ok {
+			twerr = twirp.InternalErrorWith(err)
+		}
+		callClientError(ctx, c.opts.Hooks, twerr)
+		return nil, err
+	}
+
+	callClientResponseReceived(ctx, c.opts.Hooks)
+
+	return out, nil
+}
+
+// ===========================
+// Coordinators Server Handler
+// ===========================
+
+type coordinatorsServer struct {
+	Coordinators
+	interceptor      twirp.Interceptor
+	hooks            *twirp.ServerHooks
+	pathPrefix       string // prefix for routing
+	jsonSkipDefaults bool   // do not include unpopulated fields (default values) in the response
+	jsonCamelCase    bool   // JSON fields are serialized as lowerCamelCase rather than keeping the original proto names
+}
+
+// NewCoordinatorsServer builds a TwirpServer that can be used as an http.Handler to handle
+// HTTP requests that are routed to the right method in the provided svc implementation.
+// The opts are twirp.ServerOption modifiers, for example twirp.WithServerHooks(hooks).
+func NewCoordinatorsServer(svc Coordinators, opts ...interface{}) TwirpServer {
+	serverOpts := newServerOpts(opts)
+
+	// Using ReadOpt allows backwards and forwards compatibility with new options in the future
+	jsonSkipDefaults := false
+	_ = serverOpts.ReadOpt("jsonSkipDefaults", &jsonSkipDefaults)
+	jsonCamelCase := false
+	_ = serverOpts.ReadOpt("jsonCamelCase", &jsonCamelCase)
+	var pathPrefix string
+	if ok := serverOpts.ReadOpt("pathPrefix", &pathPrefix); !ok {
+		pathPrefix = "/twirp" // default prefix
+	}
+
+	return &coordinatorsServer{
+		Coordinators:     svc,
+		hooks:            serverOpts.Hooks,
+		interceptor:      twirp.ChainInterceptors(serverOpts.Interceptors...),
+		pathPrefix:       pathPrefix,
+		jsonSkipDefaults: jsonSkipDefaults,
+		jsonCamelCase:    jsonCamelCase,
+	}
+}
+
+// writeError writes an HTTP response with a valid Twirp error format, and triggers hooks.
+// If err is not a twirp.Error, it will get wrapped with twirp.InternalErrorWith(err)
+func (s *coordinatorsServer) writeError(ctx context.Context, resp http.ResponseWriter, err error) {
+	writeError(ctx, resp, err, s.hooks)
+}
+
+// handleRequestBodyError is used to handle error when the twirp server cannot read request
+func (s *coordinatorsServer) handleRequestBodyError(ctx context.Context, resp http.ResponseWriter, msg string, err error) {
+	if context.Canceled == ctx.Err() {
+		s.writeError(ctx, resp, twirp.NewError(twirp.Canceled, "failed to read request: context canceled"))
+		return
+	}
+	if context.DeadlineExceeded == ctx.Err() {
+		s.writeError(ctx, resp, twirp.NewError(twirp.DeadlineExceeded, "failed to read request: deadline exceeded"))
+		return
+	}
+	s.writeError(ctx, resp, twirp.WrapError(malformedRequestError(msg), err))
+}
+
+// CoordinatorsPathPrefix is a convenience constant that may identify URL paths.
+// Should be used with caution, it only matches routes generated by Twirp Go clients,
+// with the default "/twirp" prefix and default CamelCase service and method names.
+// More info: https://twitchtv.github.io/twirp/docs/routing.html
+const CoordinatorsPathPrefix = "/twirp/roost.inspection.v1.Coordinators/"
+
+func (s *coordinatorsServer) ServeHTTP(resp http.ResponseWriter, req *http.Request) {
+	ctx := req.Context()
+	ctx = ctxsetters.WithPackageName(ctx, "roost.inspection.v1")
+	ctx = ctxsetters.WithServiceName(ctx, "Coordinators")
+	ctx = ctxsetters.WithResponseWriter(ctx, resp)
+
+	var err error
+	ctx, err = callRequestReceived(ctx, s.hooks)
+	if err != nil {
+		s.writeError(ctx, resp, err)
+		return
+	}
+
+	if req.Method != "POST" {
+		msg := fmt.Sprintf("unsupported method %q (only POST is allowed)", req.Method)
+		s.writeError(ctx, resp, badRouteError(msg, req.Method, req.URL.Path))
+		return
+	}
+
+	// Verify path format: [<prefix>]/<package>.<Service>/<Method>
+	prefix, pkgService, method := parseTwirpPath(req.URL.Path)
+	if pkgService != "roost.inspection.v1.Coordinators" {
+		msg := fmt.Sprintf("no handler for path %q", req.URL.Path)
+		s.writeError(ctx, resp, badRouteError(msg, req.Method, req.URL.Path))
+		return
+	}
+	if prefix != s.pathPrefix {
+		msg := fmt.Sprintf("invalid path prefix %q, expected %q, on path %q", prefix, s.pathPrefix, req.URL.Path)
+		s.writeError(ctx, resp, badRouteError(msg, req.Method, req.URL.Path))
+		return
+	}
+
+	switch method {
+	case "Management":
+		s.serveManagement(ctx, resp, req)
+		return
+	default:
+		msg := fmt.Sprintf("no handler for path %q", req.URL.Path)
+		s.writeError(ctx, resp, badRouteError(msg, req.Method, req.URL.Path))
+		return
+	}
+}
+
+func (s *coordinatorsServer) serveManagement(ctx context.Context, resp http.ResponseWriter, req *http.Request) {
+	header := req.Header.Get("Content-Type")
+	i := strings.Index(header, ";")
+	if i == -1 {
+		i = len(header)
+	}
+	switch strings.TrimSpace(strings.ToLower(header[:i])) {
+	case "application/json":
+		s.serveManagementJSON(ctx, resp, req)
+	case "application/protobuf":
+		s.serveManagementProtobuf(ctx, resp, req)
+	default:
+		msg := fmt.Sprintf("unexpected Content-Type: %q", req.Header.Get("Content-Type"))
+		twerr := badRouteError(msg, req.Method, req.URL.Path)
+		s.writeError(ctx, resp, twerr)
+	}
+}
+
+func (s *coordinatorsServer) serveManagementJSON(ctx context.Context, resp http.ResponseWriter, req *http.Request) {
+	var err error
+	ctx = ctxsetters.WithMethodName(ctx, "Management")
+	ctx, err = callRequestRouted(ctx, s.hooks)
+	if err != nil {
+		s.writeError(ctx, resp, err)
+		return
+	}
+
+	d := json.NewDecoder(req.Body)
+	rawReqBody := json.RawMessage{}
+	if err := d.Decode(&rawReqBody); err != nil {
+		s.handleRequestBodyError(ctx, resp, "the json request could not be decoded", err)
+		return
+	}
+	reqContent := new(ManagementRequest)
+	unmarshaler := protojson.UnmarshalOptions{DiscardUnknown: true}
+	if err = unmarshaler.Unmarshal(rawReqBody, reqContent); err != nil {
+		s.handleRequestBodyError(ctx, resp, "the json request could not be decoded", err)
+		return
+	}
+
+	handler := s.Coordinators.Management
+	if s.interceptor != nil {
+		handler = func(ctx context.Context, req *ManagementRequest) (*ManagementResponse, error) {
+			resp, err := s.interceptor(
+				func(ctx context.Context, req interface{}) (interface{}, error) {
+					typedReq, ok := req.(*ManagementRequest)
+					if !ok {
+						return nil, twirp.InternalError("failed type assertion req.(*ManagementRequest) when calling interceptor")
+					}
+					return s.Coordinators.Management(ctx, typedReq)
+				},
+			)(ctx, req)
+			if resp != nil {
+				typedResp, ok := resp.(*ManagementResponse)
+				if !ok {
+					return nil, twirp.InternalError("failed type assertion resp.(*ManagementResponse) when calling interceptor")
+				}
+				return typedResp, err
+			}
+			return nil, err
+		}
+	}
+
+	// Call service method
+	var respContent *ManagementResponse
+	func() {
+		defer ensurePanicResponses(ctx, resp, s.hooks)
+		respContent, err = handler(ctx, reqContent)
+	}()
+
+	if err != nil {
+		s.writeError(ctx, resp, err)
+		return
+	}
+	if respContent == nil {
+		s.writeError(ctx, resp, twirp.InternalError("received a nil *ManagementResponse and nil error while calling Management. nil responses are not supported"))
+		return
+	}
+
+	ctx = callResponsePrepared(ctx, s.hooks)
+
+	marshaler := &protojson.MarshalOptions{UseProtoNames: !s.jsonCamelCase, EmitUnpopulated: !s.jsonSkipDefaults}
+	respBytes, err := marshaler.Marshal(respContent)
+	if err != nil {
+		s.writeError(ctx, resp, wrapInternal(err, "failed to marshal json response"))
+		return
+	}
+
+	ctx = ctxsetters.WithStatusCode(ctx, http.StatusOK)
+	resp.Header().Set("Content-Type", "application/json")
+	resp.Header().Set("Content-Length", strconv.Itoa(len(respBytes)))
+	resp.WriteHeader(http.StatusOK)
+
+	if n, err := resp.Write(respBytes); err != nil {
+		msg := fmt.Sprintf("failed to write response, %d of %d bytes written: %s", n, len(respBytes), err.Error())
+		twerr := twirp.NewError(twirp.Unknown, msg)
+		ctx = callError(ctx, s.hooks, twerr)
+	}
+	callResponseSent(ctx, s.hooks)
+}
+
+func (s *coordinatorsServer) serveManagementProtobuf(ctx context.Context, resp http.ResponseWriter, req *http.Request) {
+	var err error
+	ctx = ctxsetters.WithMethodName(ctx, "Management")
+	ctx, err = callRequestRouted(ctx, s.hooks)
+	if err != nil {
+		s.writeError(ctx, resp, err)
+		return
+	}
+
+	buf, err := io.ReadAll(req.Body)
+	if err != nil {
+		s.handleRequestBodyError(ctx, resp, "failed to read request body", err)
+		return
+	}
+	reqContent := new(ManagementRequest)
+	if err = proto.Unmarshal(buf, reqContent); err != nil {
+		s.writeError(ctx, resp, malformedRequestError("the protobuf request could not be decoded"))
+		return
+	}
+
+	handler := s.Coordinators.Management
+	if s.interceptor != nil {
+		handler = func(ctx context.Context, req *ManagementRequest) (*ManagementResponse, error) {
+			resp, err := s.interceptor(
+				func(ctx context.Context, req interface{}) (interface{}, error) {
+					typedReq, ok := req.(*ManagementRequest)
+					if !ok {
+						return nil, twirp.InternalError("failed type assertion req.(*ManagementRequest) when calling interceptor")
+					}
+					return s.Coordinators.Management(ctx, typedReq)
+				},
+			)(ctx, req)
+			if resp != nil {
+				typedResp, ok := resp.(*ManagementResponse)
+				if !ok {
+					return nil, twirp.InternalError("failed type assertion resp.(*ManagementResponse) when calling interceptor")
+				}
+				return typedResp, err
+			}
+			return nil, err
+		}
+	}
+
+	// Call service method
+	var respContent *ManagementResponse
+	func() {
+		defer ensurePanicResponses(ctx, resp, s.hooks)
+		respContent, err = handler(ctx, reqContent)
+	}()
+
+	if err != nil {
+		s.writeError(ctx, resp, err)
+		return
+	}
+	if respContent == nil {
+		s.writeError(ctx, resp, twirp.InternalError("received a nil *ManagementResponse and nil error while calling Management. nil responses are not supported"))
+		return
+	}
+
+	ctx = callResponsePrepared(ctx, s.hooks)
+
+	respBytes, err := proto.Marshal(respContent)
+	if err != nil {
+		s.writeError(ctx, resp, wrapInternal(err, "failed to marshal proto response"))
+		return
+	}
+
+	ctx = ctxsetters.WithStatusCode(ctx, http.StatusOK)
+	resp.Header().Set("Content-Type", "application/protobuf")
+	resp.Header().Set("Content-Length", strconv.Itoa(len(respBytes)))
+	resp.WriteHeader(http.StatusOK)
+	if n, err := resp.Write(respBytes); err != nil {
+		msg := fmt.Sprintf("failed to write response, %d of %d bytes written: %s", n, len(respBytes), err.Error())
+		twerr := twirp.NewError(twirp.Unknown, msg)
+		ctx = callError(ctx, s.hooks, twerr)
+	}
+	callResponseSent(ctx, s.hooks)
+}
+
+func (s *coordinatorsServer) ServiceDescriptor() ([]byte, int) {
+	return twirpFileDescriptor0, 1
+}
+
+func (s *coordinatorsServer) ProtocGenTwirpVersion() string {
+	return "v8.1.3"
+}
+
+// PathPrefix returns the base service path, in the form: "/<prefix>/<package>.<Service>/"
+// that is everything in a Twirp route except for the <Method>. This can be used for routing,
+// for example to identify the requests that are targeted to this service in a mux.
+func (s *coordinatorsServer) PathPrefix() string {
+	return baseServicePath(s.pathPrefix, "roost.inspection.v1", "Coordinators")
+}
+
+// ===========================
+// GatewayInspection Interface
+// ===========================
+
+// GatewayInspection is answered by gateways, at the management listener, from memory.
+type GatewayInspection interface {
+	// Slow returns the slowest commands of the last minutes, the newest first.
+	Slow(context.Context, *SlowRequest) (*SlowResponse, error)
+}
+
+// =================================
+// GatewayInspection Protobuf Client
+// =================================
+
+type gatewayInspectionProtobufClient struct {
+	client      HTTPClient
+	urls        [1]string
+	interceptor twirp.Interceptor
+	opts        twirp.ClientOptions
+}
+
+// NewGatewayInspectionProtobufClient creates a Protobuf client that implements the GatewayInspection interface.
+// It communicates using Protobuf and can be configured with a custom HTTPClient.
+func NewGatewayInspectionProtobufClient(baseURL string, client HTTPClient, opts ...twirp.ClientOption) GatewayInspection {
+	if c, ok := client.(*http.Client); ok {
+		client = withoutRedirects(c)
+	}
+
+	clientOpts := twirp.ClientOptions{}
+	for _, o := range opts {
+		o(&clientOpts)
+	}
+
+	// Using ReadOpt allows backwards and forwards compatibility with new options in the future
+	literalURLs := false
+	_ = clientOpts.ReadOpt("literalURLs", &literalURLs)
+	var pathPrefix string
+	if ok := clientOpts.ReadOpt("pathPrefix", &pathPrefix); !ok {
+		pathPrefix = "/twirp" // default prefix
+	}
+
+	// Build method URLs: <baseURL>[<prefix>]/<package>.<Service>/<Method>
+	serviceURL := sanitizeBaseURL(baseURL)
+	serviceURL += baseServicePath(pathPrefix, "roost.inspection.v1", "GatewayInspection")
+	urls := [1]string{
+		serviceURL + "Slow",
+	}
+
+	return &gatewayInspectionProtobufClient{
+		client:      client,
+		urls:        urls,
+		interceptor: twirp.ChainInterceptors(clientOpts.Interceptors...),
+		opts:        clientOpts,
+	}
+}
+
+func (c *gatewayInspectionProtobufClient) Slow(ctx context.Context, in *SlowRequest) (*SlowResponse, error) {
+	ctx = ctxsetters.WithPackageName(ctx, "roost.inspection.v1")
+	ctx = ctxsetters.WithServiceName(ctx, "GatewayInspection")
+	ctx = ctxsetters.WithMethodName(ctx, "Slow")
+	caller := c.callSlow
+	if c.interceptor != nil {
+		caller = func(ctx context.Context, req *SlowRequest) (*SlowResponse, error) {
+			resp, err := c.interceptor(
+				func(ctx context.Context, req interface{}) (interface{}, error) {
+					typedReq, ok := req.(*SlowRequest)
+					if !ok {
+						return nil, twirp.InternalError("failed type assertion req.(*SlowRequest) when calling interceptor")
+					}
+					return c.callSlow(ctx, typedReq)
+				},
+			)(ctx, req)
+			if resp != nil {
+				typedResp, ok := resp.(*SlowResponse)
+				if !ok {
+					return nil, twirp.InternalError("failed type assertion resp.(*SlowResponse) when calling interceptor")
+				}
+				return typedResp, err
+			}
+			return nil, err
+		}
+	}
+	return caller(ctx, in)
+}
+
+func (c *gatewayInspectionProtobufClient) callSlow(ctx context.Context, in *SlowRequest) (*SlowResponse, error) {
+	out := new(SlowResponse)
+	ctx, err := doProtobufRequest(ctx, c.client, c.opts.Hooks, c.urls[0], in, out)
+	if err != nil {
+		twerr, ok := err.(twirp.Error)
+		if !ok {
+			twerr = twirp.InternalErrorWith(err)
+		}
+		callClientError(ctx, c.opts.Hooks, twerr)
+		return nil, err
+	}
+
+	callClientResponseReceived(ctx, c.opts.Hooks)
+
+	return out, nil
+}
+
+// =============================
+// GatewayInspection JSON Client
+// =============================
+
+type gatewayInspectionJSONClient struct {
+	client      HTTPClient
+	urls        [1]string
+	interceptor twirp.Interceptor
+	opts        twirp.ClientOptions
+}
+
+// NewGatewayInspectionJSONClient creates a JSON client that implements the GatewayInspection interface.
+// It communicates using JSON and can be configured with a custom HTTPClient.
+func NewGatewayInspectionJSONClient(baseURL string, client HTTPClient, opts ...twirp.ClientOption) GatewayInspection {
+	if c, ok := client.(*http.Client); ok {
+		client = withoutRedirects(c)
+	}
+
+	clientOpts := twirp.ClientOptions{}
+	for _, o := range opts {
+		o(&clientOpts)
+	}
+
+	// Using ReadOpt allows backwards and forwards compatibility with new options in the future
+	literalURLs := false
+	_ = clientOpts.ReadOpt("literalURLs", &literalURLs)
+	var pathPrefix string
+	if ok := clientOpts.ReadOpt("pathPrefix", &pathPrefix); !ok {
+		pathPrefix = "/twirp" // default prefix
+	}
+
+	// Build method URLs: <baseURL>[<prefix>]/<package>.<Service>/<Method>
+	serviceURL := sanitizeBaseURL(baseURL)
+	serviceURL += baseServicePath(pathPrefix, "roost.inspection.v1", "GatewayInspection")
+	urls := [1]string{
+		serviceURL + "Slow",
+	}
+
+	return &gatewayInspectionJSONClient{
+		client:      client,
+		urls:        urls,
+		interceptor: twirp.ChainInterceptors(clientOpts.Interceptors...),
+		opts:        clientOpts,
+	}
+}
+
+func (c *gatewayInspectionJSONClient) Slow(ctx context.Context, in *SlowRequest) (*SlowResponse, error) {
+	ctx = ctxsetters.WithPackageName(ctx, "roost.inspection.v1")
+	ctx = ctxsetters.WithServiceName(ctx, "GatewayInspection")
+	ctx = ctxsetters.WithMethodName(ctx, "Slow")
+	caller := c.callSlow
+	if c.interceptor != nil {
+		caller = func(ctx context.Context, req *SlowRequest) (*SlowResponse, error) {
+			resp, err := c.interceptor(
+				func(ctx context.Context, req interface{}) (interface{}, error) {
+					typedReq, ok := req.(*SlowRequest)
+					if !ok {
+						return nil, twirp.InternalError("failed type assertion req.(*SlowRequest) when calling interceptor")
+					}
+					return c.callSlow(ctx, typedReq)
+				},
+			)(ctx, req)
+			if resp != nil {
+				typedResp, ok := resp.(*SlowResponse)
+				if !ok {
+					return nil, twirp.InternalError("failed type assertion resp.(*SlowResponse) when calling interceptor")
+				}
+				return typedResp, err
+			}
+			return nil, err
+		}
+	}
+	return caller(ctx, in)
+}
+
+func (c *gatewayInspectionJSONClient) callSlow(ctx context.Context, in *SlowRequest) (*SlowResponse, error) {
+	out := new(SlowResponse)
+	ctx, err := doJSONRequest(ctx, c.client, c.opts.Hooks, c.urls[0], in, out)
+	if err != nil {
+		twerr, ok := err.(twirp.Error)
+		if !ok {
+			twerr = twirp.InternalErrorWith(err)
+		}
+		callClientError(ctx, c.opts.Hooks, twerr)
+		return nil, err
+	}
+
+	callClientResponseReceived(ctx, c.opts.Hooks)
+
+	return out, nil
+}
+
+// ================================
+// GatewayInspection Server Handler
+// ================================
+
+type gatewayInspectionServer struct {
+	GatewayInspection
+	interceptor      twirp.Interceptor
+	hooks            *twirp.ServerHooks
+	pathPrefix       string // prefix for routing
+	jsonSkipDefaults bool   // do not include unpopulated fields (default values) in the response
+	jsonCamelCase    bool   // JSON fields are serialized as lowerCamelCase rather than keeping the original proto names
+}
+
+// NewGatewayInspectionServer builds a TwirpServer that can be used as an http.Handler to handle
+// HTTP requests that are routed to the right method in the provided svc implementation.
+// The opts are twirp.ServerOption modifiers, for example twirp.WithServerHooks(hooks).
+func NewGatewayInspectionServer(svc GatewayInspection, opts ...interface{}) TwirpServer {
+	serverOpts := newServerOpts(opts)
+
+	// Using ReadOpt allows backwards and forwards compatibility with new options in the future
+	jsonSkipDefaults := false
+	_ = serverOpts.ReadOpt("jsonSkipDefaults", &jsonSkipDefaults)
+	jsonCamelCase := false
+	_ = serverOpts.ReadOpt("jsonCamelCase", &jsonCamelCase)
+	var pathPrefix string
+	if ok := serverOpts.ReadOpt("pathPrefix", &pathPrefix); !ok {
+		pathPrefix = "/twirp" // default prefix
+	}
+
+	return &gatewayInspectionServer{
+		GatewayInspection: svc,
+		hooks:             serverOpts.Hooks,
+		interceptor:       twirp.ChainInterceptors(serverOpts.Interceptors...),
+		pathPrefix:        pathPrefix,
+		jsonSkipDefaults:  jsonSkipDefaults,
+		jsonCamelCase:     jsonCamelCase,
+	}
+}
+
+// writeError writes an HTTP response with a valid Twirp error format, and triggers hooks.
+// If err is not a twirp.Error, it will get wrapped with twirp.InternalErrorWith(err)
+func (s *gatewayInspectionServer) writeError(ctx context.Context, resp http.ResponseWriter, err error) {
+	writeError(ctx, resp, err, s.hooks)
+}
+
+// handleRequestBodyError is used to handle error when the twirp server cannot read request
+func (s *gatewayInspectionServer) handleRequestBodyError(ctx context.Context, resp http.ResponseWriter, msg string, err error) {
+	if context.Canceled == ctx.Err() {
+		s.writeError(ctx, resp, twirp.NewError(twirp.Canceled, "failed to read request: context canceled"))
+		return
+	}
+	if context.DeadlineExceeded == ctx.Err() {
+		s.writeError(ctx, resp, twirp.NewError(twirp.DeadlineExceeded, "failed to read request: deadline exceeded"))
+		return
+	}
+	s.writeError(ctx, resp, twirp.WrapError(malformedRequestError(msg), err))
+}
+
+// GatewayInspectionPathPrefix is a convenience constant that may identify URL paths.
+// Should be used with caution, it only matches routes generated by Twirp Go clients,
+// with the default "/twirp" prefix and default CamelCase service and method names.
+// More info: https://twitchtv.github.io/twirp/docs/routing.html
+const GatewayInspectionPathPrefix = "/twirp/roost.inspection.v1.GatewayInspection/"
+
+func (s *gatewayInspectionServer) ServeHTTP(resp http.ResponseWriter, req *http.Request) {
+	ctx := req.Context()
+	ctx = ctxsetters.WithPackageName(ctx, "roost.inspection.v1")
+	ctx = ctxsetters.WithServiceName(ctx, "GatewayInspection")
+	ctx = ctxsetters.WithResponseWriter(ctx, resp)
+
+	var err error
+	ctx, err = callRequestReceived(ctx, s.hooks)
+	if err != nil {
+		s.writeError(ctx, resp, err)
+		return
+	}
+
+	if req.Method != "POST" {
+		msg := fmt.Sprintf("unsupported method %q (only POST is allowed)", req.Method)
+		s.writeError(ctx, resp, badRouteError(msg, req.Method, req.URL.Path))
+		return
+	}
+
+	// Verify path format: [<prefix>]/<package>.<Service>/<Method>
+	prefix, pkgService, method := parseTwirpPath(req.URL.Path)
+	if pkgService != "roost.inspection.v1.GatewayInspection" {
+		msg := fmt.Sprintf("no handler for path %q", req.URL.Path)
+		s.writeError(ctx, resp, badRouteError(msg, req.Method, req.URL.Path))
+		return
+	}
+	if prefix != s.pathPrefix {
+		msg := fmt.Sprintf("invalid path prefix %q, expected %q, on path %q", prefix, s.pathPrefix, req.URL.Path)
+		s.writeError(ctx, resp, badRouteError(msg, req.Method, req.URL.Path))
+		return
+	}
+
+	switch method {
+	case "Slow":
+		s.serveSlow(ctx, resp, req)
+		return
+	default:
+		msg := fmt.Sprintf("no handler for path %q", req.URL.Path)
+		s.writeError(ctx, resp, badRouteError(msg, req.Method, req.URL.Path))
+		return
+	}
+}
+
+func (s *gatewayInspectionServer) serveSlow(ctx context.Context, resp http.ResponseWriter, req *http.Request) {
+	header := req.Header.Get("Content-Type")
+	i := strings.Index(header, ";")
+	if i == -1 {
+		i = len(header)
+	}
+	switch strings.TrimSpace(strings.ToLower(header[:i])) {
+	case "application/json":
+		s.serveSlowJSON(ctx, resp, req)
+	case "application/protobuf":
+		s.serveSlowProtobuf(ctx, resp, req)
+	default:
+		msg := fmt.Sprintf("unexpected Content-Type: %q", req.Header.Get("Content-Type"))
+		twerr := badRouteError(msg, req.Method, req.URL.Path)
+		s.writeError(ctx, resp, twerr)
+	}
+}
+
+func (s *gatewayInspectionServer) serveSlowJSON(ctx context.Context, resp http.ResponseWriter, req *http.Request) {
+	var err error
+	ctx = ctxsetters.WithMethodName(ctx, "Slow")
+	ctx, err = callRequestRouted(ctx, s.hooks)
+	if err != nil {
+		s.writeError(ctx, resp, err)
+		return
+	}
+
+	d := json.NewDecoder(req.Body)
+	rawReqBody := json.RawMessage{}
+	if err := d.Decode(&rawReqBody); err != nil {
+		s.handleRequestBodyError(ctx, resp, "the json request could not be decoded", err)
+		return
+	}
+	reqContent := new(SlowRequest)
+	unmarshaler := protojson.UnmarshalOptions{DiscardUnknown: true}
+	if err = unmarshaler.Unmarshal(rawReqBody, reqContent); err != nil {
+		s.handleRequestBodyError(ctx, resp, "the json request could not be decoded", err)
+		return
+	}
+
+	handler := s.GatewayInspection.Slow
+	if s.interceptor != nil {
+		handler = func(ctx context.Context, req *SlowRequest) (*SlowResponse, error) {
+			resp, err := s.interceptor(
+				func(ctx context.Context, req interface{}) (interface{}, error) {
+					typedReq, ok := req.(*SlowRequest)
+					if !ok {
+						return nil, twirp.InternalError("failed type assertion req.(*SlowRequest) when calling interceptor")
+					}
+					return s.GatewayInspection.Slow(ctx, typedReq)
+				},
+			)(ctx, req)
+			if resp != nil {
+				typedResp, ok := resp.(*SlowResponse)
+				if !ok {
+					return nil, twirp.InternalError("failed type assertion resp.(*SlowResponse) when calling interceptor")
+				}
+				return typedResp, err
+			}
+			return nil, err
+		}
+	}
+
+	// Call service method
+	var respContent *SlowResponse
+	func() {
+		defer ensurePanicResponses(ctx, resp, s.hooks)
+		respContent, err = handler(ctx, reqContent)
+	}()
+
+	if err != nil {
+		s.writeError(ctx, resp, err)
+		return
+	}
+	if respContent == nil {
+		s.writeError(ctx, resp, twirp.InternalError("received a nil *SlowResponse and nil error while calling Slow. nil responses are not supported"))
+		return
+	}
+
+	ctx = callResponsePrepared(ctx, s.hooks)
+
+	marshaler := &protojson.MarshalOptions{UseProtoNames: !s.jsonCamelCase, EmitUnpopulated: !s.jsonSkipDefaults}
+	respBytes, err := marshaler.Marshal(respContent)
+	if err != nil {
+		s.writeError(ctx, resp, wrapInternal(err, "failed to marshal json response"))
+		return
+	}
+
+	ctx = ctxsetters.WithStatusCode(ctx, http.StatusOK)
+	resp.Header().Set("Content-Type", "application/json")
+	resp.Header().Set("Content-Length", strconv.Itoa(len(respBytes)))
+	resp.WriteHeader(http.StatusOK)
+
+	if n, err := resp.Write(respBytes); err != nil {
+		msg := fmt.Sprintf("failed to write response, %d of %d bytes written: %s", n, len(respBytes), err.Error())
+		twerr := twirp.NewError(twirp.Unknown, msg)
+		ctx = callError(ctx, s.hooks, twerr)
+	}
+	callResponseSent(ctx, s.hooks)
+}
+
+func (s *gatewayInspectionServer) serveSlowProtobuf(ctx context.Context, resp http.ResponseWriter, req *http.Request) {
+	var err error
+	ctx = ctxsetters.WithMethodName(ctx, "Slow")
+	ctx, err = callRequestRouted(ctx, s.hooks)
+	if err != nil {
+		s.writeError(ctx, resp, err)
+		return
+	}
+
+	buf, err := io.ReadAll(req.Body)
+	if err != nil {
+		s.handleRequestBodyError(ctx, resp, "failed to read request body", err)
+		return
+	}
+	reqContent := new(SlowRequest)
+	if err = proto.Unmarshal(buf, reqContent); err != nil {
+		s.writeError(ctx, resp, malformedRequestError("the protobuf request could not be decoded"))
+		return
+	}
+
+	handler := s.GatewayInspection.Slow
+	if s.interceptor != nil {
+		handler = func(ctx context.Context, req *SlowRequest) (*SlowResponse, error) {
+			resp, err := s.interceptor(
+				func(ctx context.Context, req interface{}) (interface{}, error) {
+					typedReq, ok := req.(*SlowRequest)
+					if !ok {
+						return nil, twirp.InternalError("failed type assertion req.(*SlowRequest) when calling interceptor")
+					}
+					return s.GatewayInspection.Slow(ctx, typedReq)
+				},
+			)(ctx, req)
+			if resp != nil {
+				typedResp, ok := resp.(*SlowResponse)
+				if !ok {
+					return nil, twirp.InternalError("failed type assertion resp.(*SlowResponse) when calling interceptor")
+				}
+				return typedResp, err
+			}
+			return nil, err
+		}
+	}
+
+	// Call service method
+	var respContent *SlowResponse
+	func() {
+		defer ensurePanicResponses(ctx, resp, s.hooks)
+		respContent, err = handler(ctx, reqContent)
+	}()
+
+	if err != nil {
+		s.writeError(ctx, resp, err)
+		return
+	}
+	if respContent == nil {
+		s.writeError(ctx, resp, twirp.InternalError("received a nil *SlowResponse and nil error while calling Slow. nil responses are not supported"))
+		return
+	}
+
+	ctx = callResponsePrepared(ctx, s.hooks)
+
+	respBytes, err := proto.Marshal(respContent)
+	if err != nil {
+		s.writeError(ctx, resp, wrapInternal(err, "failed to marshal proto response"))
+		return
+	}
+
+	ctx = ctxsetters.WithStatusCode(ctx, http.StatusOK)
+	resp.Header().Set("Content-Type", "application/protobuf")
+	resp.Header().Set("Content-Length", strconv.Itoa(len(respBytes)))
+	resp.WriteHeader(http.StatusOK)
+	if n, err := resp.Write(respBytes); err != nil {
+		msg := fmt.Sprintf("failed to write response, %d of %d bytes written: %s", n, len(respBytes), err.Error())
+		twerr := twirp.NewError(twirp.Unknown, msg)
+		ctx = callError(ctx, s.hooks, twerr)
+	}
+	callResponseSent(ctx, s.hooks)
+}
+
+func (s *gatewayInspectionServer) ServiceDescriptor() ([]byte, int) {
+	return twirpFileDescriptor0, 2
+}
+
+func (s *gatewayInspectionServer) ProtocGenTwirpVersion() string {
+	return "v8.1.3"
+}
+
+// PathPrefix returns the base service path, in the form: "/<prefix>/<package>.<Service>/"
+// that is everything in a Twirp route except for the <Method>. This can be used for routing,
+// for example to identify the requests that are targeted to this service in a mux.
+func (s *gatewayInspectionServer) PathPrefix() string {
+	return baseServicePath(s.pathPrefix, "roost.inspection.v1", "GatewayInspection")
 }
 
 // =====
@@ -1090,46 +3486,121 @@ func callClientError(ctx context.Context, h *twirp.ClientHooks, err twirp.Error)
 }
 
 var twirpFileDescriptor0 = []byte{
-	// 647 bytes of a gzipped FileDescriptorProto
-	0x1f, 0x8b, 0x08, 0x00, 0x00, 0x00, 0x00, 0x00, 0x02, 0xff, 0x84, 0x54, 0xdd, 0x6e, 0xd3, 0x30,
-	0x14, 0x26, 0x69, 0xb6, 0xb6, 0xa7, 0x6b, 0x57, 0x79, 0x13, 0xca, 0x18, 0x82, 0xaa, 0xec, 0xa2,
-	0x42, 0xac, 0xd5, 0x86, 0xc4, 0x0d, 0x77, 0xa3, 0x19, 0xaa, 0xa6, 0x56, 0xc8, 0xdd, 0x6e, 0x90,
-	0x50, 0x95, 0x26, 0x5e, 0x67, 0x68, 0xec, 0x10, 0x3b, 0xfb, 0x79, 0x28, 0x1e, 0x81, 0x87, 0xe0,
-	0x8d, 0x90, 0x8f, 0x93, 0x76, 0x12, 0x53, 0xb9, 0xf3, 0xf7, 0xe5, 0xfc, 0x7c, 0xfe, 0xce, 0x89,
-	0xe1, 0x28, 0x93, 0x52, 0xe9, 0x01, 0x17, 0x2a, 0x65, 0x91, 0xe6, 0x52, 0x0c, 0x6e, 0x4f, 0x1e,
-	0xa1, 0x7e, 0x9a, 0x49, 0x2d, 0xc9, 0x1e, 0x46, 0xf5, 0x1f, 0xf1, 0xb7, 0x27, 0xdd, 0x3f, 0x0e,
-	0xb4, 0xce, 0x43, 0xbe, 0xe4, 0x62, 0x41, 0xd9, 0xcf, 0x9c, 0x29, 0x4d, 0x7c, 0xa8, 0x46, 0xcb,
-	0x5c, 0x69, 0x96, 0xf9, 0x4e, 0xc7, 0xe9, 0xd5, 0x69, 0x09, 0x49, 0x0b, 0x5c, 0x2d, 0x7d, 0xb7,
-	0xe3, 0xf4, 0x3c, 0xea, 0x6a, 0x49, 0x8e, 0xc1, 0xfb, 0xc1, 0x45, 0xec, 0x57, 0x3a, 0x4e, 0xaf,
-	0x75, 0x7a, 0xd0, 0x7f, 0xa2, 0x41, 0xff, 0x82, 0x8b, 0x98, 0x62, 0x18, 0x79, 0x07, 0xae, 0xbc,
-	0xf6, 0xbd, 0x4e, 0xa5, 0xd7, 0x38, 0x7d, 0xf9, 0x64, 0xf0, 0x34, 0x9f, 0x7f, 0x67, 0x91, 0xa6,
-	0xae, 0xbc, 0x26, 0x04, 0x3c, 0xfd, 0x90, 0x32, 0x7f, 0x0b, 0x35, 0xe0, 0xd9, 0x08, 0xe0, 0xb1,
-	0xbf, 0x8d, 0x8c, 0xcb, 0x63, 0xb2, 0x0f, 0x5b, 0x4b, 0x9e, 0x70, 0xed, 0x57, 0x3b, 0x4e, 0xaf,
-	0x49, 0x2d, 0xe8, 0xfe, 0x72, 0xa0, 0x5a, 0x54, 0x5a, 0x55, 0x71, 0xfe, 0xa9, 0xe2, 0xae, 0xaa,
-	0x10, 0xf0, 0x44, 0x98, 0x30, 0xbc, 0xc6, 0x0e, 0xc5, 0x33, 0x79, 0x0e, 0xdb, 0x19, 0x8b, 0x64,
-	0x16, 0xfb, 0x1e, 0x5e, 0xb7, 0x40, 0xa6, 0x63, 0xba, 0x0c, 0x23, 0x2b, 0xab, 0x49, 0x2d, 0x20,
-	0xaf, 0xa1, 0xa1, 0xc3, 0x6c, 0xc1, 0xf4, 0x0c, 0x9b, 0x59, 0x81, 0x60, 0xa9, 0x4b, 0xd3, 0xf2,
-	0x10, 0xea, 0x45, 0x00, 0x8f, 0x51, 0x6c, 0x9d, 0xd6, 0x2c, 0x31, 0x8a, 0xbb, 0xdf, 0x60, 0x77,
-	0x35, 0x02, 0x95, 0x4a, 0xa1, 0x18, 0xf9, 0x00, 0xd5, 0x6b, 0x4b, 0xf9, 0xce, 0x06, 0xbf, 0xca,
-	0xb4, 0x32, 0xd8, 0x5c, 0x25, 0x91, 0x19, 0xc3, 0xcb, 0xd5, 0x28, 0x9e, 0xbb, 0xbf, 0x2b, 0x50,
-	0x2d, 0x02, 0x4d, 0x5d, 0x65, 0x9d, 0x41, 0x47, 0xfe, 0x37, 0x87, 0x32, 0x98, 0x74, 0xa1, 0xa9,
-	0xb8, 0x88, 0xd8, 0x2c, 0x17, 0xfc, 0x7e, 0x96, 0x28, 0x6c, 0x50, 0xa1, 0x0d, 0x24, 0xaf, 0x04,
-	0xbf, 0x1f, 0x2b, 0x63, 0x8d, 0xe6, 0x09, 0x53, 0xe8, 0x63, 0x93, 0x5a, 0x40, 0x3a, 0xb0, 0x23,
-	0xd8, 0xbd, 0x5e, 0x25, 0x7a, 0x98, 0x08, 0x86, 0x2b, 0xf2, 0x08, 0x78, 0x91, 0x8c, 0x57, 0x83,
-	0x36, 0x67, 0xb3, 0x83, 0x09, 0x53, 0x2a, 0x5c, 0x94, 0x66, 0x96, 0x10, 0xb7, 0x53, 0x26, 0x49,
-	0x28, 0x4a, 0x1f, 0x4b, 0x48, 0x5e, 0x41, 0x23, 0xce, 0xd7, 0x0a, 0x6b, 0xd8, 0xa8, 0x1e, 0xe7,
-	0xa5, 0xbe, 0x43, 0xa8, 0xa7, 0x2c, 0xe3, 0x32, 0x36, 0x5f, 0xeb, 0xf8, 0xb5, 0x66, 0x89, 0x31,
-	0xca, 0x54, 0x4c, 0xac, 0x65, 0x82, 0x95, 0x69, 0xb8, 0x22, 0xfd, 0x00, 0x6a, 0x19, 0x4b, 0x97,
-	0x0f, 0x33, 0x2d, 0xfd, 0x86, 0xed, 0x8c, 0xf8, 0x52, 0x9a, 0x65, 0x09, 0x85, 0xba, 0x63, 0x99,
-	0xbf, 0x83, 0xbe, 0x17, 0xc8, 0x68, 0xbd, 0x0b, 0xb9, 0x36, 0x53, 0x6c, 0xa2, 0x27, 0x25, 0x34,
-	0x19, 0x73, 0x76, 0x63, 0xfe, 0x9d, 0x96, 0xcd, 0xb0, 0xc8, 0x78, 0x11, 0x73, 0x16, 0xfb, 0xbb,
-	0x76, 0x7e, 0xe6, 0xfc, 0xf6, 0x0a, 0x3c, 0xf3, 0x13, 0x91, 0x7d, 0x68, 0x5f, 0x8c, 0x26, 0xc3,
-	0xd9, 0xd5, 0x64, 0xfa, 0x25, 0xf8, 0x34, 0x3a, 0x1f, 0x05, 0xc3, 0xf6, 0x33, 0x42, 0xa0, 0x85,
-	0x2c, 0x0d, 0xc6, 0xa3, 0xc9, 0x30, 0xa0, 0xd3, 0xb6, 0x43, 0x5a, 0x00, 0xc8, 0x4d, 0x83, 0xc9,
-	0x70, 0xda, 0x76, 0xc9, 0x1e, 0xec, 0x96, 0x31, 0xc1, 0xf8, 0x2c, 0xa0, 0xc1, 0xb0, 0x5d, 0x39,
-	0x9d, 0x03, 0x8c, 0x56, 0x43, 0x27, 0x97, 0xeb, 0x1d, 0x79, 0xb3, 0x71, 0xd5, 0xec, 0x23, 0xf1,
-	0xe2, 0x68, 0x73, 0x90, 0x5d, 0xe3, 0xb3, 0xcf, 0x5f, 0x83, 0x05, 0xd7, 0x37, 0xf9, 0xbc, 0x1f,
-	0xc9, 0x64, 0x80, 0x19, 0xc7, 0xc5, 0x63, 0x62, 0xd1, 0x00, 0x9f, 0xa6, 0xc1, 0x13, 0xef, 0xd7,
-	0xc7, 0x35, 0xba, 0x3d, 0x99, 0x6f, 0x63, 0xdc, 0xfb, 0xbf, 0x01, 0x00, 0x00, 0xff, 0xff, 0xdb,
-	0x4e, 0xa2, 0x78, 0xea, 0x04, 0x00, 0x00,
+	// 1845 bytes of a gzipped FileDescriptorProto
+	0x1f, 0x8b, 0x08, 0x00, 0x00, 0x00, 0x00, 0x00, 0x02, 0xff, 0xb4, 0x58, 0xcd, 0x6f, 0xe3, 0xc6,
+	0x15, 0x0f, 0x25, 0x52, 0xa2, 0x9e, 0x25, 0xd9, 0x99, 0x38, 0xa9, 0xd6, 0x49, 0x36, 0x0e, 0xbd,
+	0x69, 0x16, 0x45, 0x63, 0x63, 0x9d, 0x7e, 0x6d, 0xdb, 0x1c, 0xba, 0x6b, 0x6d, 0xec, 0x6e, 0x65,
+	0xa4, 0xd4, 0x1a, 0x01, 0x0a, 0x2c, 0x54, 0x5a, 0x1c, 0xcb, 0xb3, 0xa5, 0x38, 0x2a, 0x67, 0xe4,
+	0x8f, 0x4b, 0x91, 0x63, 0xd1, 0xff, 0xa1, 0xf7, 0x5e, 0xfa, 0x27, 0xb4, 0x3d, 0xf6, 0x5c, 0xa0,
+	0xff, 0x4d, 0x8b, 0xa2, 0x98, 0x37, 0x33, 0x14, 0x25, 0x53, 0x5a, 0x1b, 0xd8, 0xdc, 0xf8, 0xde,
+	0xbc, 0x8f, 0x99, 0xf7, 0xf5, 0x9b, 0x21, 0x3c, 0xc8, 0x38, 0x17, 0x72, 0x8f, 0xa5, 0x62, 0x42,
+	0x87, 0x92, 0xf1, 0x74, 0xef, 0xe2, 0x51, 0x81, 0xda, 0x9d, 0x64, 0x5c, 0x72, 0xf2, 0x0e, 0x4a,
+	0xed, 0x16, 0xf8, 0x17, 0x8f, 0x82, 0x2f, 0xe0, 0xed, 0x5e, 0x94, 0x46, 0x23, 0x3a, 0xa6, 0xa9,
+	0x0c, 0xe9, 0xef, 0xa7, 0x54, 0x48, 0xd2, 0x81, 0xfa, 0x30, 0x99, 0x0a, 0x49, 0xb3, 0x8e, 0xb3,
+	0xed, 0x3c, 0x6c, 0x84, 0x96, 0x24, 0x6d, 0xa8, 0x48, 0xde, 0xa9, 0x6c, 0x3b, 0x0f, 0xdd, 0xb0,
+	0x22, 0x79, 0xf0, 0x03, 0x20, 0x45, 0x75, 0x31, 0xe1, 0xa9, 0xa0, 0xe4, 0x3e, 0xc0, 0x38, 0xe7,
+	0x1a, 0x13, 0x05, 0x4e, 0xd0, 0x83, 0xb5, 0x7e, 0xc2, 0x2f, 0xef, 0xec, 0x8e, 0x6c, 0x82, 0x97,
+	0xb0, 0x31, 0x93, 0x9d, 0xea, 0xb6, 0xf3, 0xb0, 0x15, 0x6a, 0x22, 0xf8, 0x15, 0x34, 0xb5, 0x39,
+	0xe3, 0xfe, 0xe7, 0xe0, 0x0f, 0xf9, 0x78, 0x1c, 0xa5, 0xb1, 0xe8, 0x38, 0xdb, 0xd5, 0x87, 0x6b,
+	0xfb, 0xdb, 0xbb, 0x25, 0x67, 0xdf, 0x55, 0x4a, 0x4f, 0xb5, 0x60, 0x98, 0x6b, 0x04, 0xff, 0xa8,
+	0xe8, 0xdd, 0x99, 0x15, 0xf2, 0x01, 0x40, 0x24, 0x07, 0xd3, 0x94, 0x5d, 0x0d, 0xc6, 0x02, 0x37,
+	0x58, 0x0d, 0xfd, 0x48, 0x9e, 0xa4, 0xec, 0xaa, 0x27, 0xc8, 0x7b, 0x50, 0xcb, 0xe8, 0x88, 0xf1,
+	0x14, 0x77, 0xd9, 0x08, 0x0d, 0x45, 0x08, 0xb8, 0xf2, 0x7a, 0x42, 0x71, 0xa3, 0x8d, 0x10, 0xbf,
+	0xd5, 0x69, 0x58, 0xdc, 0x71, 0x91, 0x53, 0x61, 0x31, 0x9e, 0x5b, 0x3b, 0xe9, 0x78, 0xe6, 0xdc,
+	0xc6, 0xe7, 0x26, 0x78, 0x32, 0x8b, 0x86, 0xb4, 0x53, 0x43, 0xbe, 0x26, 0xc8, 0x16, 0xf8, 0x91,
+	0x94, 0x74, 0x3c, 0x91, 0xa2, 0x53, 0xc7, 0x00, 0xe4, 0xb4, 0xf2, 0x37, 0xe4, 0x31, 0xed, 0xf8,
+	0xda, 0x9f, 0xfa, 0x26, 0xf7, 0xc0, 0x97, 0x5c, 0x46, 0xc9, 0x60, 0x2a, 0x3a, 0x0d, 0xdc, 0x77,
+	0x1d, 0xe9, 0x13, 0x41, 0x3e, 0x54, 0x19, 0x62, 0xc9, 0x29, 0xbf, 0x52, 0x8b, 0x80, 0x8b, 0x0d,
+	0xc3, 0xd1, 0xcb, 0xe7, 0x51, 0x1a, 0x27, 0x34, 0x53, 0xcb, 0x6b, 0x7a, 0xd9, 0x70, 0xf4, 0xf2,
+	0x2b, 0x3e, 0xcd, 0x52, 0x6d, 0xba, 0xa9, 0x97, 0x0d, 0xe7, 0x44, 0x04, 0xff, 0x72, 0xa0, 0xfd,
+	0x2c, 0x62, 0x09, 0x4b, 0x47, 0x77, 0x4f, 0xf1, 0x67, 0xe0, 0xfe, 0x8e, 0xa5, 0x31, 0x06, 0xae,
+	0xbd, 0x7f, 0xaf, 0x34, 0x71, 0xcf, 0x59, 0x1a, 0x87, 0x28, 0x46, 0xbe, 0x0f, 0x15, 0x7e, 0xd6,
+	0x71, 0x31, 0xcb, 0x1f, 0x94, 0x67, 0x79, 0x7a, 0xfa, 0x8a, 0x0e, 0x65, 0x58, 0xe1, 0x67, 0x79,
+	0x56, 0xbc, 0x1b, 0x59, 0xa9, 0xe5, 0x59, 0xc9, 0x6b, 0xac, 0x5e, 0xac, 0xb1, 0xbf, 0x3a, 0x50,
+	0x37, 0x96, 0x72, 0x2b, 0xce, 0x0d, 0x2b, 0x95, 0xdc, 0x0a, 0x01, 0x37, 0x8d, 0xc6, 0x3a, 0xff,
+	0xcd, 0x10, 0xbf, 0x75, 0xad, 0x0c, 0x79, 0xa6, 0x6b, 0xc0, 0x0d, 0x0d, 0xa5, 0x3c, 0x4e, 0x12,
+	0x95, 0x6d, 0x4f, 0x7b, 0x44, 0x82, 0x7c, 0x04, 0x6b, 0x32, 0xca, 0x46, 0x54, 0x0e, 0xd0, 0x99,
+	0xde, 0x20, 0x68, 0xd6, 0x0b, 0xe5, 0xf2, 0x7d, 0x68, 0x18, 0x01, 0x16, 0xe3, 0x66, 0x1b, 0xa1,
+	0xaf, 0x19, 0x47, 0x71, 0xf0, 0x12, 0xd6, 0xf3, 0x14, 0x98, 0xb6, 0xf8, 0x11, 0xd4, 0xcf, 0x34,
+	0xcb, 0x74, 0x45, 0x79, 0xbc, 0xac, 0x9a, 0x15, 0x56, 0x47, 0x19, 0xf3, 0x8c, 0xe2, 0xe1, 0xfc,
+	0x10, 0xbf, 0x83, 0xbf, 0x55, 0xa1, 0x6e, 0x04, 0x95, 0x5d, 0xa1, 0x23, 0x83, 0x11, 0x79, 0x5d,
+	0x1e, 0xac, 0x30, 0x09, 0xa0, 0x25, 0x58, 0x3a, 0xa4, 0x79, 0x6f, 0x55, 0xb0, 0x90, 0xd6, 0x90,
+	0x69, 0xda, 0x4b, 0x35, 0x02, 0x1b, 0x53, 0x61, 0x1b, 0x1e, 0x09, 0xb2, 0x0d, 0xcd, 0x94, 0x5e,
+	0xcd, 0x9a, 0xd2, 0x45, 0x45, 0x50, 0x3c, 0xa3, 0x67, 0xdb, 0xc1, 0x2b, 0xb4, 0x43, 0x07, 0xea,
+	0x63, 0x2a, 0x44, 0x34, 0xb2, 0xc1, 0xb4, 0x64, 0xb1, 0x11, 0xeb, 0xf3, 0x8d, 0x78, 0x1f, 0xd6,
+	0xe2, 0xe9, 0x6c, 0x87, 0xbe, 0x2e, 0xf5, 0x78, 0x6a, 0xf7, 0xf7, 0x3e, 0x34, 0x26, 0x34, 0x63,
+	0x3c, 0x56, 0xab, 0xba, 0xc7, 0x7c, 0xcd, 0xe8, 0xe1, 0x36, 0x05, 0x4d, 0x67, 0xdb, 0xd4, 0x6d,
+	0x06, 0x8a, 0x67, 0xd4, 0xef, 0x81, 0x9f, 0xd1, 0x49, 0x72, 0x3d, 0x90, 0x1c, 0xbb, 0xac, 0x11,
+	0xd6, 0x91, 0x7e, 0xc1, 0x55, 0xb1, 0x44, 0xa9, 0xb8, 0xa4, 0x19, 0xf6, 0x97, 0x1f, 0x1a, 0x4a,
+	0xed, 0xf5, 0x32, 0x62, 0x52, 0x65, 0xb1, 0x85, 0x31, 0xb1, 0xa4, 0xd2, 0x38, 0xa5, 0xe7, 0xaa,
+	0x77, 0xda, 0x5a, 0x43, 0x53, 0x2a, 0x16, 0x31, 0xa3, 0x71, 0x67, 0x5d, 0xe7, 0x4f, 0x7d, 0x07,
+	0x7f, 0x00, 0x38, 0xe4, 0x77, 0x9f, 0xf7, 0xa5, 0x63, 0xed, 0x3d, 0xa8, 0x89, 0xf3, 0x28, 0x8b,
+	0x75, 0x1e, 0x5a, 0xa1, 0xa1, 0xd4, 0xb8, 0xa2, 0xa9, 0x64, 0x92, 0x51, 0x61, 0x2a, 0x3b, 0xa7,
+	0x83, 0x6f, 0x1c, 0x58, 0xc3, 0x0d, 0x98, 0xda, 0xfc, 0x61, 0x6e, 0x43, 0x97, 0xe6, 0x87, 0xa5,
+	0x25, 0x74, 0xc8, 0x65, 0x5f, 0x49, 0xe5, 0x2e, 0x7e, 0x5a, 0x70, 0x51, 0x41, 0xc5, 0xfb, 0xcb,
+	0x14, 0xbb, 0x4a, 0xee, 0xba, 0xb0, 0x85, 0xff, 0x39, 0xe0, 0x5b, 0x83, 0xa5, 0x2d, 0xbd, 0x09,
+	0x1e, 0x4b, 0x63, 0x7a, 0x85, 0xc7, 0x6f, 0x85, 0x9a, 0x20, 0x9f, 0x40, 0xdb, 0x8e, 0xc6, 0x31,
+	0x1b, 0x66, 0x5c, 0x97, 0xa6, 0x1b, 0xb6, 0x0c, 0xb7, 0x87, 0x4c, 0x25, 0x36, 0x66, 0x49, 0xc2,
+	0x06, 0x39, 0x12, 0xe9, 0x9e, 0x6f, 0x21, 0xd7, 0x60, 0x8b, 0x20, 0x3b, 0xa0, 0x19, 0x03, 0x9b,
+	0x53, 0x0f, 0xa5, 0x9a, 0xc8, 0xfc, 0xda, 0x24, 0x76, 0x07, 0x5a, 0x76, 0xdc, 0x9e, 0x5e, 0x4b,
+	0x2a, 0xb0, 0x7c, 0xdd, 0xb0, 0x69, 0x98, 0x4f, 0x14, 0x6f, 0x2e, 0xda, 0x75, 0x5c, 0xcf, 0x69,
+	0x75, 0x12, 0xad, 0xe8, 0xe3, 0x82, 0x26, 0x82, 0x11, 0x34, 0xf2, 0xb8, 0xdc, 0x6a, 0xa6, 0x6d,
+	0x15, 0x70, 0x55, 0x1d, 0xda, 0x99, 0xa1, 0xa6, 0x5a, 0x33, 0x01, 0xd0, 0x27, 0x75, 0xc2, 0x9c,
+	0x0e, 0xfe, 0xeb, 0xc0, 0x7a, 0xd7, 0xec, 0xe5, 0x8d, 0x95, 0xdc, 0x24, 0xa3, 0x67, 0xec, 0xca,
+	0xa0, 0xa9, 0xa1, 0xc8, 0x3d, 0x9b, 0x32, 0xac, 0xb7, 0xc3, 0xb7, 0x4c, 0xd2, 0xfe, 0xe8, 0x38,
+	0x0a, 0xb3, 0xb2, 0x69, 0x9a, 0xb2, 0x74, 0xa4, 0x5a, 0xb1, 0xa6, 0x1b, 0xd9, 0x70, 0x7a, 0x82,
+	0x3c, 0x06, 0x2f, 0x3a, 0x53, 0xbb, 0xa9, 0xe3, 0x08, 0xdb, 0x29, 0x2d, 0x23, 0x1d, 0xab, 0xaf,
+	0xb8, 0x60, 0x8a, 0x13, 0x6a, 0x8d, 0x19, 0x60, 0xf8, 0x05, 0xc0, 0x78, 0xe2, 0x43, 0x6d, 0x80,
+	0xce, 0x83, 0x5f, 0x42, 0x7b, 0x5e, 0xf1, 0x0e, 0xd5, 0xa6, 0x53, 0x50, 0xb5, 0x29, 0x08, 0xfe,
+	0xe4, 0xc0, 0xc6, 0x2c, 0x94, 0xa6, 0x79, 0xbe, 0x28, 0xa4, 0x5e, 0xb7, 0xcf, 0xc7, 0xa5, 0xdb,
+	0xff, 0xc5, 0x50, 0xb2, 0x0b, 0xba, 0xd8, 0x08, 0xe4, 0xc7, 0xe0, 0xaa, 0xc9, 0x89, 0x8e, 0x6f,
+	0x79, 0x72, 0x54, 0x08, 0xfe, 0x5e, 0x85, 0x66, 0xd1, 0xe6, 0xad, 0x8a, 0x28, 0x3f, 0x67, 0xb5,
+	0x78, 0xce, 0x4d, 0xf0, 0xe8, 0x84, 0x0f, 0xcf, 0x4d, 0x97, 0x68, 0x42, 0x71, 0x85, 0x8c, 0xa4,
+	0x1d, 0xe3, 0x9a, 0xc0, 0x39, 0xae, 0x6f, 0x2a, 0x98, 0xc6, 0x56, 0x68, 0x49, 0x35, 0x8d, 0x79,
+	0x12, 0x53, 0x21, 0x55, 0x8a, 0xeb, 0x7a, 0x1a, 0x6b, 0x46, 0x4f, 0x28, 0x35, 0x93, 0x6e, 0x73,
+	0x49, 0xb2, 0xe4, 0x42, 0x69, 0x34, 0x16, 0x4b, 0xe3, 0x11, 0xbc, 0x6b, 0x97, 0xe7, 0xf1, 0x4a,
+	0xcf, 0x73, 0x62, 0x16, 0xfb, 0x05, 0xd8, 0x7a, 0x00, 0x6d, 0xd5, 0xd0, 0x62, 0x70, 0xc6, 0x33,
+	0x0d, 0xdf, 0x7a, 0xba, 0x37, 0x91, 0xfb, 0x8c, 0x67, 0x08, 0xe0, 0xdb, 0xd0, 0x9c, 0x49, 0xb1,
+	0x18, 0x07, 0x7d, 0x23, 0x04, 0x2b, 0x73, 0x14, 0x93, 0xef, 0x40, 0x9d, 0xc5, 0x09, 0x55, 0xce,
+	0x5a, 0xe8, 0xac, 0xa6, 0x48, 0x7b, 0xed, 0xc4, 0xab, 0x44, 0x7b, 0xee, 0x2a, 0xa1, 0x66, 0xb1,
+	0x8c, 0x46, 0x66, 0xda, 0xbb, 0xa1, 0xa1, 0x66, 0x13, 0x60, 0xa3, 0x38, 0x01, 0xfe, 0xec, 0x40,
+	0x0b, 0xe7, 0xdf, 0x1b, 0x6a, 0xcb, 0x9f, 0xd8, 0x26, 0x72, 0xb1, 0x94, 0x82, 0xf2, 0x7b, 0x80,
+	0x72, 0xb8, 0xb4, 0x87, 0xbc, 0xe2, 0xa5, 0xeb, 0xb1, 0xd9, 0xde, 0xdd, 0x1b, 0x27, 0xf8, 0xb7,
+	0x03, 0x6d, 0x7b, 0xb4, 0xfc, 0xfe, 0x33, 0x8f, 0x31, 0x4b, 0xa0, 0x82, 0x26, 0xf1, 0x3c, 0xc8,
+	0x94, 0xdc, 0x7f, 0xc8, 0xe7, 0xe0, 0x29, 0xe7, 0x6a, 0x0e, 0xae, 0x80, 0x2b, 0x9a, 0xc4, 0x2a,
+	0xd1, 0xa1, 0x96, 0x55, 0x33, 0xf2, 0x74, 0x7a, 0x76, 0x46, 0x33, 0x1a, 0x1b, 0xa8, 0xcc, 0x69,
+	0x85, 0x17, 0xf6, 0xdb, 0x0c, 0x79, 0x8d, 0x04, 0x2d, 0xcb, 0xc5, 0x29, 0x1f, 0x7c, 0x53, 0x01,
+	0xdf, 0x9a, 0x2d, 0x8d, 0xc6, 0x0c, 0x8c, 0x2b, 0x4b, 0xc1, 0xb8, 0xba, 0x0c, 0x1e, 0xdc, 0x42,
+	0x71, 0xdc, 0x0e, 0x9a, 0x6e, 0xc2, 0x5c, 0xad, 0x0c, 0xe6, 0x6e, 0x82, 0x66, 0xbd, 0x0c, 0x34,
+	0x6f, 0x00, 0x9d, 0x7f, 0x13, 0xe8, 0x82, 0x7f, 0x56, 0xa0, 0x91, 0x27, 0xe9, 0x0e, 0xa3, 0x34,
+	0x1f, 0x31, 0xd5, 0x85, 0x11, 0x33, 0x39, 0x8f, 0x04, 0x35, 0x40, 0xa2, 0x89, 0xb9, 0x4c, 0x79,
+	0x0b, 0x99, 0x2a, 0x46, 0xb2, 0xb6, 0x2c, 0x92, 0xf5, 0x95, 0x91, 0xf4, 0x6f, 0x15, 0xc9, 0xc6,
+	0xed, 0x22, 0x09, 0xb7, 0x8a, 0xe4, 0x5a, 0x49, 0x24, 0x5f, 0x42, 0xcb, 0x80, 0xc1, 0x1b, 0xe9,
+	0xfe, 0x85, 0xe7, 0x6d, 0xf0, 0x17, 0xc7, 0x02, 0x5f, 0xde, 0x82, 0x8f, 0xa1, 0x86, 0xb1, 0xba,
+	0x36, 0x2f, 0x85, 0x5b, 0xe0, 0x94, 0x51, 0x20, 0xfb, 0x50, 0x53, 0x97, 0xff, 0xcc, 0x5e, 0xf4,
+	0xb6, 0x4a, 0x55, 0x5f, 0x28, 0x91, 0xd0, 0x48, 0x92, 0x4f, 0x61, 0x7d, 0x9a, 0x26, 0x4c, 0x48,
+	0x1a, 0x0f, 0x8c, 0xb2, 0x46, 0x9d, 0xb6, 0x65, 0xa3, 0xbc, 0x08, 0x18, 0x78, 0xf8, 0x95, 0x3f,
+	0xdb, 0x4c, 0x39, 0xe1, 0xb3, 0xad, 0xf0, 0x3a, 0xa8, 0xcc, 0xbf, 0x0e, 0xde, 0x85, 0x9a, 0x7a,
+	0x1d, 0x8c, 0xb5, 0xd9, 0x6a, 0xe8, 0xc5, 0x53, 0xba, 0xf8, 0x28, 0x70, 0xe7, 0x1f, 0x05, 0x41,
+	0x06, 0xcd, 0xbe, 0x82, 0xb1, 0x6f, 0x25, 0xe6, 0xb3, 0xd2, 0xf7, 0x8a, 0xc3, 0x70, 0x04, 0x2d,
+	0xe3, 0xd3, 0xe4, 0x61, 0x06, 0x1f, 0xce, 0xe2, 0x4b, 0x54, 0x03, 0x6e, 0x05, 0x9f, 0xad, 0x06,
+	0x70, 0xf3, 0xaa, 0xae, 0x16, 0xab, 0x9a, 0x80, 0xfb, 0x4a, 0xf0, 0x14, 0x9d, 0xfb, 0x21, 0x7e,
+	0x7f, 0xef, 0x04, 0x5c, 0xf5, 0x36, 0x27, 0x9b, 0xb0, 0xf1, 0xfc, 0xe8, 0xf8, 0x60, 0x70, 0x72,
+	0xdc, 0xff, 0xaa, 0xfb, 0xf4, 0xe8, 0xd9, 0x51, 0xf7, 0x60, 0xe3, 0x2d, 0x42, 0xa0, 0x8d, 0xdc,
+	0xb0, 0xdb, 0x3b, 0x3a, 0x3e, 0xe8, 0x86, 0xfd, 0x0d, 0x87, 0xb4, 0x01, 0x90, 0xd7, 0xef, 0x1e,
+	0x1f, 0xf4, 0x37, 0x2a, 0xe4, 0x1d, 0x58, 0xb7, 0x32, 0xdd, 0xde, 0x93, 0x6e, 0xd8, 0x3d, 0xd8,
+	0xa8, 0xee, 0xff, 0xa7, 0x0a, 0x70, 0x94, 0xe7, 0x99, 0xbc, 0x98, 0xbd, 0x3d, 0x77, 0x56, 0x3e,
+	0x61, 0x75, 0x88, 0xb7, 0x1e, 0xac, 0x16, 0x32, 0x31, 0x39, 0x84, 0xea, 0x21, 0x97, 0xe4, 0xa3,
+	0x65, 0x0f, 0x08, 0x6b, 0x6d, 0x7b, 0xb9, 0x80, 0xb1, 0xf4, 0x35, 0xf8, 0xf6, 0x8e, 0x46, 0x1e,
+	0x2c, 0xbf, 0x4e, 0xcd, 0x6e, 0xc3, 0x5b, 0x9f, 0xbc, 0x46, 0xca, 0x18, 0xfe, 0x35, 0xd4, 0x34,
+	0xa6, 0x91, 0x15, 0xd0, 0x9a, 0x1b, 0xdd, 0x59, 0x29, 0x33, 0x33, 0x69, 0x2e, 0x6f, 0xc1, 0x8a,
+	0x8b, 0xdf, 0x6a, 0x93, 0x0b, 0x4d, 0x7e, 0x0c, 0x1e, 0x56, 0x1b, 0x29, 0xef, 0xee, 0x62, 0xf5,
+	0x6f, 0x05, 0xab, 0x44, 0xb4, 0xbd, 0xfd, 0x31, 0x34, 0x9f, 0x72, 0x9e, 0xc5, 0x2c, 0x8d, 0x24,
+	0xcf, 0x04, 0x79, 0x09, 0x30, 0xfb, 0xe7, 0x48, 0xbe, 0x5b, 0x6a, 0xe1, 0xc6, 0x3f, 0xcd, 0xad,
+	0x4f, 0x5f, 0x2b, 0x67, 0xdc, 0xfd, 0x16, 0xde, 0xfe, 0x32, 0x92, 0xf4, 0x32, 0xba, 0x2e, 0x94,
+	0xdc, 0x73, 0x70, 0xfb, 0x09, 0xbf, 0x24, 0xcb, 0x7f, 0x24, 0x5a, 0x3f, 0x1f, 0xaf, 0x90, 0xd0,
+	0x1e, 0x9e, 0x7c, 0xf9, 0x9b, 0xee, 0x88, 0xc9, 0xf3, 0xe9, 0xe9, 0xee, 0x90, 0x8f, 0xf7, 0x50,
+	0xfc, 0x33, 0xd3, 0xf4, 0x9a, 0xda, 0xc3, 0x1f, 0xb6, 0x7b, 0x25, 0x7f, 0x75, 0x7f, 0x36, 0xa3,
+	0x2e, 0x1e, 0x9d, 0xd6, 0x50, 0xee, 0xf3, 0xff, 0x07, 0x00, 0x00, 0xff, 0xff, 0x64, 0xb8, 0xba,
+	0xa7, 0x00, 0x16, 0x00, 0x00,
 }

@@ -30,9 +30,10 @@
 //
 // # How many goroutines there are
 //
-// The pool has as many goroutines as there are jobs that block, and a few more: when a
-// goroutine takes jobs from the queue and other jobs remain in it, it wakes or starts
-// another goroutine. When there is nothing to do, up to [MaxIdle] goroutines stay.
+// When a goroutine of the pool takes jobs from the queue and other jobs remain in it, it wakes or
+// starts another goroutine. So a job that blocks does not delay the jobs behind it, and the pool has only a
+// few more goroutines than there are jobs that block. When there is nothing to do, up to [MaxIdle]
+// goroutines stay.
 //
 // # What this does not do
 //

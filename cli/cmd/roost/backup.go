@@ -1,0 +1,315 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/backup"
+	journalopen "github.com/roost-cluster/roost/libs/journal/open"
+	"github.com/roost-cluster/roost/libs/node/progress"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// standardStream is the name of a backup file that is standard output, or standard input.
+const standardStream = "-"
+
+const backupHelp = `Writes a backup of the journal to FILE, beside the cluster: all that is stored, as of
+one moment. FILE "-" is standard output, for a pipe that compresses or encrypts. A file
+that exists is not overwritten, and FILE appears only when it is complete.
+
+The lease and what is in memory are not part of it. A user of PostgreSQL needs no more
+than the role roost_reader. While it runs, the log of an SQLite file grows by what is
+written, and PostgreSQL keeps old versions of rows.
+
+The journal is that of --journal.url, of the environment variable ROOST_JOURNAL_URL,
+or of the cluster that "roost dev" runs in --dir. See docs/backup.md.`
+
+const backupCheckHelp = `Reads a whole backup file and checks that it is what was written, to its end. It says
+what it is a backup of. FILE "-" is standard input. To see that a backup can be
+restored, restore it to a journal of its own, for example sqlite:/tmp/rehearsal.db.`
+
+const restoreHelp = `Puts the journal of a backup in place of the journal: a new one, or with --replace one
+that has something stored. Stop all regions and coordinators first; with --in-use those
+that cannot be stopped are shut out. Start them again afterwards. Gateways may go on.
+
+What was acknowledged after the backup is lost, idempotency keys among it: a command
+that is lost runs again if it is repeated. The restored journal has another generation,
+and its terms begin more than a million above all that were given out, so that nothing
+which remembers the old one has an effect any more. Nothing is changed unless the backup
+is complete. FILE "-" is standard input.
+
+The journal is that of --journal.url, of the environment variable ROOST_JOURNAL_URL,
+or of the cluster that "roost dev" runs in --dir. PostgreSQL needs the role that owns
+the schema. See docs/backup.md.`
+
+// backedUp is what backup and backup check say.
+type backedUp struct {
+	File       string    `json:"file"`
+	Bytes      int64     `json:"bytes"`
+	Store      string    `json:"store"`
+	Cluster    string    `json:"cluster"`
+	Taken      time.Time `json:"taken"`
+	Format     int       `json:"format"`
+	Generation string    `json:"generation"`
+	Term       uint32    `json:"term"`
+}
+
+// restoredJournal is what restore says.
+type restoredJournal struct {
+	Backup           backedUp `json:"backup"`
+	DryRun           bool     `json:"dry_run"`
+	Generation       string   `json:"generation"`
+	NextTerm         uint32   `json:"next_term"`
+	Replaced         bool     `json:"replaced"`
+	ReplacedTerm     uint32   `json:"replaced_term,omitempty"`
+	ReplacedUnusable string   `json:"replaced_damage,omitempty"`
+}
+
+func newBackedUp(file string, h backup.Header, bytes int64) backedUp {
+	return backedUp{file, bytes, h.Store, h.Facts.Cluster, h.Taken, h.Facts.Format, h.Facts.Generation.String(), uint32(h.Facts.MaxEpoch.Term())}
+}
+
+// lines says what is in a backup.
+func (b backedUp) lines() []string {
+	return []string{
+		fmt.Sprintf("  cluster     %q, journal in %s, format %d, generation %s", b.Cluster, b.Store, b.Format, b.Generation),
+		fmt.Sprintf("  as of       %s, %s; whatever was acknowledged before is in it", b.Taken.UTC().Format(time.RFC3339Nano), termText(b.Term)),
+	}
+}
+
+// termText is the highest term of a journal.
+func termText(term uint32) string {
+	if term == 0 {
+		return "before the first term"
+	}
+	return fmt.Sprintf("term %d", term)
+}
+
+func (a *app) backupCommand() *cobra.Command {
+	var url string
+	cmd := &cobra.Command{
+		Use: "backup FILE", Short: "Back up the journal", Long: backupHelp, Args: oneFile,
+		Example: "  roost backup shop-2026-01-02.backup --journal.url postgres://saver@db/roost\n  roost backup - | zstd > shop.backup.zst",
+		RunE: func(cmd *cobra.Command, names []string) error {
+			url, err := a.journalURL(url)
+			if err != nil {
+				return err
+			}
+			return a.backUp(cmd.Context(), url, names[0])
+		},
+	}
+	cmd.Flags().StringVar(&url, "journal.url", "", "URL of the journal; env ROOST_JOURNAL_URL; default: that of roost dev")
+	cmd.AddCommand(&cobra.Command{
+		Use: "check FILE", Short: "Check that a backup file is complete", Long: backupCheckHelp, Args: oneFile,
+		Example: "  roost backup check shop-2026-01-02.backup",
+		RunE:    func(_ *cobra.Command, names []string) error { return a.checkBackup(names[0]) },
+	})
+	return cmd
+}
+
+// oneFile accepts exactly one argument, a file.
+func oneFile(_ *cobra.Command, args []string) error {
+	if len(args) != 1 || args[0] == "" {
+		return fmt.Errorf("one FILE is needed, %d are given", len(args))
+	}
+	return nil
+}
+
+func (a *app) backUp(ctx context.Context, url, file string) error {
+	bar := progress.New(a.err, "backed up", progress.Bytes)
+	var h backup.Header
+	size, err := writeNew(a.out, file, func(out io.Writer) (err error) {
+		h, err = journalopen.Backup(ctx, url, journal.DefaultConfig(), out, bar.Show)
+		return err
+	})
+	bar.End()
+	if err != nil {
+		return journalError(err)
+	}
+	says := a
+	if file == standardStream { // the backup is there
+		says = &app{out: a.err, output: a.output}
+	}
+	b := newBackedUp(file, h, size)
+	if says.json() {
+		return says.printJSON(b)
+	}
+	return says.printLines(append([]string{fmt.Sprintf("Backed up to %s, %s.", file, progress.Bytes(size))}, b.lines()...))
+}
+
+// journalError makes an error in the journal's URL one of the command line.
+func journalError(err error) error {
+	if errors.Is(err, journal.ErrConfig) {
+		return usageError{fmt.Errorf("--journal.url: %w", err)}
+	}
+	return err
+}
+
+// writeNew writes a file that does not exist yet, or to standard output, and returns how many bytes.
+// The file appears when it is complete and on the disk.
+func writeNew(standard io.Writer, file string, write func(io.Writer) error) (size int64, err error) {
+	counted := &countingWriter{to: standard}
+	if file == standardStream {
+		if isTerminal(standard) {
+			return 0, usageError{errors.New("a backup is not for terminals; name a file, or write into a pipe")}
+		}
+		return counted.n, write(counted)
+	}
+	if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
+		return 0, usageError{errors.Join(err, fmt.Errorf("%s exists already; name another file", file))}
+	}
+	f, err := os.OpenFile(file+".partial", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return 0, err
+	}
+	counted.to = f
+	err = write(counted)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), file)
+	}
+	if err != nil {
+		return 0, errors.Join(err, os.Remove(f.Name()))
+	}
+	return counted.n, nil
+}
+
+type countingWriter struct {
+	to io.Writer
+	n  int64
+}
+
+func (c *countingWriter) Write(p []byte) (int, error) {
+	n, err := c.to.Write(p)
+	c.n += int64(n)
+	return n, err
+}
+
+// readBackup calls read with a backup file, or standard input, and shows how far that is.
+func (a *app) readBackup(file, what string, read func(io.Reader) error) (size int64, err error) {
+	in, counted := os.Stdin, &countingReader{bar: progress.New(a.err, what, progress.Bytes)}
+	if file != standardStream {
+		if in, err = os.Open(file); err != nil {
+			return 0, err
+		}
+		defer func() { err = errors.Join(err, in.Close()) }()
+		info, err := in.Stat()
+		if err != nil {
+			return 0, err
+		}
+		counted.total = info.Size()
+	}
+	counted.from = in
+	err = read(counted)
+	counted.bar.End()
+	if errors.Is(err, backup.ErrDamaged) || errors.Is(err, backup.ErrFormat) {
+		err = fmt.Errorf("%s: %w", file, err)
+	}
+	return counted.n, err
+}
+
+type countingReader struct {
+	from     io.Reader
+	n, total int64
+	bar      *progress.Bar
+}
+
+func (c *countingReader) Read(p []byte) (int, error) {
+	n, err := c.from.Read(p)
+	c.n += int64(n)
+	c.bar.Show(c.n, max(c.n, c.total))
+	return n, err
+}
+
+func (a *app) checkBackup(file string) error {
+	var h backup.Header
+	size, err := a.readBackup(file, "checked", func(in io.Reader) (err error) {
+		h, _, err = backup.Check(in)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	b := newBackedUp(file, h, size)
+	if a.json() {
+		return a.printJSON(b)
+	}
+	return a.printLines(append([]string{fmt.Sprintf("%s is complete, %s.", file, progress.Bytes(size))}, b.lines()...))
+}
+
+func (a *app) restoreCommand() *cobra.Command {
+	var url string
+	var o backup.Options
+	cmd := &cobra.Command{
+		Use: "restore FILE", Short: "Restore the journal from a backup", Long: restoreHelp, Args: oneFile,
+		Example: "  roost restore shop.backup --dry-run --replace --journal.url " + exampleOwner + "\n  roost restore shop.backup --journal.url sqlite:/var/lib/roost/journal.db",
+		RunE: func(cmd *cobra.Command, names []string) error {
+			url, err := a.journalURL(url)
+			if err != nil {
+				return err
+			}
+			return a.restore(cmd.Context(), url, names[0], o)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&url, "journal.url", "", "URL of the journal, for the owner of its schema; env ROOST_JOURNAL_URL; default: that of roost dev")
+	flags.BoolVar(&o.Replace, "replace", false, "replace a journal in which something is stored")
+	flags.BoolVar(&o.InUse, "in-use", false, "replace a journal that other processes have open, and shut them out")
+	flags.BoolVar(&o.DryRun, "dry-run", false, "read the whole backup, say what would be done, and change nothing")
+	return cmd
+}
+
+func (a *app) restore(ctx context.Context, url, file string, o backup.Options) error {
+	var r backup.Restored
+	size, err := a.readBackup(file, "restored", func(in io.Reader) error {
+		b, err := backup.NewReader(in)
+		if err == nil {
+			r, err = journalopen.Restore(ctx, url, b, journal.DefaultConfig(), o)
+		}
+		return err
+	})
+	if err != nil {
+		return journalError(err)
+	}
+	out := restoredJournal{
+		Backup: newBackedUp(file, r.Header, size), DryRun: o.DryRun, Generation: r.Facts.Generation.String(), NextTerm: uint32(r.NextTerm()),
+		Replaced: r.Replaced.Stored, ReplacedTerm: uint32(r.Replaced.Facts.MaxEpoch.Term()),
+	}
+	if r.Replaced.Damage != nil {
+		out.ReplacedUnusable = r.Replaced.Damage.Error()
+	}
+	if a.json() {
+		return a.printJSON(out)
+	}
+	return a.printLines(out.lines(r))
+}
+
+func (r restoredJournal) lines(of backup.Restored) []string {
+	done, next := "Restored from "+r.Backup.File+".", "Start the coordinators and regions again. Those that still run have no effect any more, and end by themselves."
+	if r.DryRun {
+		done, next = "Would be restored from "+r.Backup.File+"; nothing was changed.", "Without --dry-run the generation is drawn anew."
+	}
+	lost := "whatever was acknowledged after that: in the rest of that term and in later ones"
+	if t := of.Replaced.Facts.MaxEpoch.Term(); t > sharding.Term(r.Backup.Term) {
+		lost = fmt.Sprintf("whatever was acknowledged after that: up to term %d, the last one of the journal that is replaced", t)
+	}
+	lines := append([]string{done}, r.Backup.lines()...)
+	if r.ReplacedUnusable != "" {
+		lines = append(lines, "  replaced    a journal that cannot be read: "+r.ReplacedUnusable)
+	}
+	return append(lines,
+		"  lost        "+lost,
+		"  keys        a command that is lost runs again if it is repeated, also with the same idempotency key",
+		fmt.Sprintf("  from now on generation %s, terms from %d on", r.Generation, r.NextTerm),
+		next)
+}

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/roost-cluster/roost/libs/journal"
+	journalopen "github.com/roost-cluster/roost/libs/journal/open"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// TestBackup: a backup is made, checked and restored, each mistake is refused before anything is
+// changed, and no file is left of what failed.
+func TestBackup(t *testing.T) {
+	dir := t.TempDir()
+	in := func(name string) string { return filepath.Join(dir, name) }
+	url, file := "sqlite:"+in("j.db"), in("a.backup")
+	t.Setenv("ROOST_JOURNAL_URL", url)
+	d, err := journalopen.Open(t.Context(), url, journal.DefaultConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Declare(t.Context(), journal.Declaration{Cluster: "blue"}); err != nil {
+		t.Fatal(err)
+	}
+	claim := journal.Op{Claim: &sharding.Claim{Shard: sharding.ShardID{Type: "Cart"}, Epoch: sharding.MakeEpoch(3, 1), Owner: 5}}
+	if _, err := d.Commit(t.Context(), []journal.Op{claim}); err != nil {
+		t.Fatal(err)
+	}
+	try := func(code int, args []string, says ...string) string {
+		t.Helper()
+		var out, errOut bytes.Buffer
+		if got := run(t.Context(), args, &out, &errOut); got != code {
+			t.Fatalf("roost %v: exit code %d, want %d\n%s%s", args, got, code, &out, &errOut)
+		}
+		for _, s := range says {
+			if !strings.Contains(out.String()+errOut.String(), s) {
+				t.Errorf("roost %v does not say %q:\n%s%s", args, s, &out, &errOut)
+			}
+		}
+		return out.String()
+	}
+	try(exitOK, []string{"backup", file}, "Backed up to "+file, `cluster     "blue", journal in sqlite, format 2`, "term 3;")
+	try(exitUsage, []string{"backup", file}, "exists already")
+	try(exitUsage, []string{"backup"}, "one FILE is needed")
+	try(exitUsage, []string{"backup", in("x"), "--journal.url", "mysql://db/roost"}, "--journal.url")
+	try(exitFailed, []string{"backup", in("x"), "--journal.url", "sqlite:" + in("other.db")}, "there is no such file")
+	streamed := try(exitOK, []string{"backup", "-"})
+	if err := os.WriteFile(in("streamed"), []byte(streamed), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var stated struct{ Bytes int }
+	if err := json.Unmarshal([]byte(try(exitOK, []string{"backup", "check", in("streamed"), "-o", "json"})), &stated); err != nil || stated.Bytes == 0 || stated.Bytes != len(streamed) {
+		t.Errorf("a file of %+v, and %d bytes to standard output: %v", stated, len(streamed), err)
+	}
+	try(exitOK, []string{"backup", "check", file}, "is complete", "term 3;")
+	if err := os.WriteFile(in("cut"), []byte(streamed[:len(streamed)/2]), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	try(exitFailed, []string{"backup", "check", in("cut")}, in("cut")+": the backup file is damaged")
+	try(exitFailed, []string{"backup", "check", in("j.db")}, "not a backup file")
+
+	try(exitFailed, []string{"restore", file, "--replace"}, "in use", "--in-use")
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	try(exitFailed, []string{"restore", file}, "--replace")
+	try(exitFailed, []string{"restore", in("cut"), "--replace"}, "damaged")
+	try(exitOK, []string{"restore", file, "--replace", "--dry-run"}, "nothing was changed", "terms from 1048580 on")
+	try(exitOK, []string{"restore", file, "--replace"}, "Restored from "+file, "lost        whatever was acknowledged after that: in the rest of that term", "terms from 1048580 on")
+	var r restoredJournal
+	if err := json.Unmarshal([]byte(try(exitOK, []string{"restore", file, "--replace", "-o", "json"})), &r); err != nil || !r.Replaced || r.ReplacedTerm != 3+journal.RestoreTerms || r.NextTerm != 4+2*journal.RestoreTerms {
+		t.Errorf("restored again: %+v, %v", r, err)
+	}
+	try(exitOK, []string{"restore", file, "--journal.url", "sqlite:" + in("new.db")}, "Restored from "+file)
+	for _, left := range []string{"x", "x.partial", "a.backup.partial", "other.db"} {
+		if _, err := os.Stat(in(left)); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s is left: %v", left, err)
+		}
+	}
+}

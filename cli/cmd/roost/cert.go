@@ -1,0 +1,108 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/roost-cluster/roost/cli/authority"
+)
+
+const certHelp = `Makes a certificate authority, and certificates for the processes of a cluster. Each
+certificate names the role of its process, so that a gateway's cannot be used as a region's
+(docs/security.md). Use it where there is no authority of your company.`
+
+const certNewHelp = `Makes a certificate and its private key: NAME.pem and NAME.key in --out. Existing files are
+replaced; the process reads them again by itself.
+
+--host is the host name or the address at which others reach the process: that of
+node.advertise. Give it as often as there are such names. A gateway's certificate is also for
+its clients if the gateway has no public.cert.`
+
+// certOptions are the flags of roost cert.
+type certOptions struct {
+	authority, cluster, role, out string
+	hosts                         []string
+	valid, authorityValid         time.Duration
+}
+
+func (a *app) certCommand() *cobra.Command {
+	var o certOptions
+	cmd := &cobra.Command{
+		Use: "cert", Short: "Make certificates for the processes of a cluster", Long: certHelp, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	ca := &cobra.Command{
+		Use: "authority DIR", Short: "Make a certificate authority in a directory", Args: oneName,
+		Long:    "Makes ca.pem, which all processes trust (tls.ca), and ca.key, which signs: keep it apart from the processes.",
+		Example: "  roost cert authority ./ca",
+		RunE: func(_ *cobra.Command, args []string) error {
+			made, err := authority.New("Roost", o.authorityValid)
+			if err == nil {
+				err = made.Save(args[0])
+			}
+			if err != nil {
+				return err
+			}
+			return a.told(map[string]string{"authority": args[0]}, "authority in %s, valid until %s\n", args[0], until(o.authorityValid))
+		},
+	}
+	ca.Flags().DurationVar(&o.authorityValid, "valid", 10*365*24*time.Hour, "how long it is valid")
+	issue := &cobra.Command{
+		Use: "new NAME", Short: "Make a certificate for a process", Args: oneName, Long: certNewHelp,
+		Example: "  roost cert new region-1 --authority ./ca --cluster prod --role region --host region-1.internal --out ./certs",
+		RunE:    func(_ *cobra.Command, args []string) error { return a.issue(&o, args[0]) },
+	}
+	flags := issue.Flags()
+	flags.StringVar(&o.authority, "authority", "", "directory of the authority")
+	flags.StringVar(&o.cluster, "cluster", "dev", "cluster.name of the cluster")
+	flags.StringVar(&o.role, "role", "", "coordinator, region or gateway")
+	flags.StringSliceVar(&o.hosts, "host", nil, "host name or address of the process")
+	flags.StringVar(&o.out, "out", ".", "directory of the files")
+	flags.DurationVar(&o.valid, "valid", 90*24*time.Hour, "how long it is valid")
+	cmd.AddCommand(ca, issue)
+	return cmd
+}
+
+// issue makes the certificate of a process.
+func (a *app) issue(o *certOptions, name string) error {
+	switch {
+	case o.authority == "":
+		return usageError{errors.New("--authority is empty; name the directory that roost cert authority has made")}
+	case o.role != "coordinator" && o.role != "region" && o.role != "gateway":
+		return usageError{fmt.Errorf("--role is %q; write coordinator, region or gateway", o.role)}
+	case len(o.hosts) == 0 && o.role != "gateway":
+		return usageError{fmt.Errorf("--host is missing; name the host at which others reach this %s", o.role)}
+	case o.valid <= 0:
+		return usageError{fmt.Errorf("--valid is %s; it must be above 0", o.valid)}
+	}
+	ca, err := authority.Load(o.authority)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(o.out, 0o755); err != nil {
+		return err
+	}
+	uri := authority.URI(o.cluster, o.role, name)
+	cert, key, err := ca.IssueFiles(o.out, name, authority.Request{Name: name, URIs: []string{uri}, Hosts: o.hosts, End: time.Now().Add(o.valid)})
+	if err != nil {
+		return err
+	}
+	return a.told(map[string]string{"cert": cert, "key": key, "uri": uri}, "%s and %s for %s, valid until %s\n", cert, key, uri, until(o.valid))
+}
+
+// until is the day on which a certificate made now ends.
+func until(valid time.Duration) string { return time.Now().Add(valid).Format(time.DateOnly) }
+
+// told prints what was done.
+func (a *app) told(fields map[string]string, format string, args ...any) error {
+	if a.json() {
+		return json.NewEncoder(a.out).Encode(fields)
+	}
+	_, err := fmt.Fprintf(a.out, format, args...)
+	return err
+}

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+)
+
+func (a *app) doctorCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "doctor", Short: "List what is unsafe or unwise in how the cluster is set up", Args: cobra.NoArgs,
+		Long: `Asks all processes how they are set up, and lists what is unsafe or unwise, the most severe
+first, with what to do:
+
+  danger   data or the whole service may be lost, or anybody may do anything
+  warning  a single failure, or what comes soon, stops the service
+  note     worth to know
+
+Exit code 1: there is a danger or a warning. Exit code 0: there are only notes, or nothing.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			admin, err := a.adminClient()
+			if err != nil {
+				return err
+			}
+			res, err := admin.Examine(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if a.json() {
+				err = a.printMessage(res)
+			} else {
+				err = a.printLines(describeAdvice(res))
+			}
+			if n := severe(res); err == nil && n > 0 {
+				err = fmt.Errorf("%w: %s", errUnwise, plural(n, "finding")+" to act on")
+			}
+			return err
+		},
+	}
+}
+
+// errUnwise says that the doctor has found something.
+var errUnwise = errors.New("the cluster is not set up well")
+
+// severe counts what is more than a note.
+func severe(res *adminv1.ExamineResponse) (n int) {
+	for _, x := range res.Advice {
+		if x.Severity != "note" {
+			n++
+		}
+	}
+	return n
+}
+
+func describeAdvice(res *adminv1.ExamineResponse) (lines []string) {
+	for _, x := range res.Advice {
+		lines = append(lines, fmt.Sprintf("%-7s  %s: %s", x.Severity, x.Name, printable(x.Text)))
+		if len(x.Processes) > 0 {
+			lines = append(lines, "         at: "+printable(strings.Join(x.Processes, ", ")))
+		}
+		lines = append(lines, "         do: "+printable(x.Next))
+	}
+	end := plural(int(res.Processes), "process") + " asked"
+	if res.Processes != 1 {
+		end = fmt.Sprintf("%d processes asked", res.Processes)
+	}
+	if len(res.Advice) == 0 {
+		end += ", nothing to say"
+	}
+	return append(lines, end)
+}

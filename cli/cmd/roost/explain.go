@@ -1,0 +1,108 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/roost-cluster/roost/cli/cluster"
+	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+	"github.com/roost-cluster/roost/sdk/adminclient"
+)
+
+func (a *app) explainCommand() *cobra.Command {
+	var stack bool
+	cmd := &cobra.Command{
+		Use: "explain TYPE/ID | TYPE ID", Short: "Say why a command for an entity waits or fails now", Args: cobra.RangeArgs(1, 2),
+		Example: "  roost explain Cart/anna\n  roost explain Cart anna --stack    # with the stack of the turn that runs",
+		Long: `Says what keeps a command for an entity from being executed now: the first line is the
+cause, and the line after it what to do. Then follow what else was found, and what each
+process on the way of a command has said. They are asked all at once, for 60 ms each. A process
+that is silent is a finding too.
+
+Any coordinator and any gateway answers, at its management address (--admin): also a standby, and
+also while no coordinator is active. If nothing is wrong, the first line says how the entity is.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			typ, id, err := entityOf(args, "TYPE/ID or TYPE ID")
+			if err != nil {
+				return err
+			}
+			client, err := a.diagnosisClient()
+			if err != nil {
+				return err
+			}
+			res, err := client.Explain(cmd.Context(), &adminv1.ExplainRequest{Type: typ, Id: id, Stack: stack})
+			if err != nil {
+				return err
+			}
+			if a.json() {
+				return a.printMessage(res)
+			}
+			return a.printLines(describeExplain(res))
+		},
+	}
+	cmd.Flags().BoolVar(&stack, "stack", false, "show where the turn that runs is; the region stops for a moment to find out")
+	return cmd
+}
+
+// diagnosisClient returns a client for all processes that explain entities.
+func (a *app) diagnosisClient() (*adminclient.Diagnosis, error) {
+	urls, err := a.urls(a.admin, "admin", (*cluster.State).Diagnosis)
+	if err != nil {
+		return nil, err
+	}
+	options, err := a.adminOptions()
+	if err != nil {
+		return nil, err
+	}
+	return adminclient.NewDiagnosisWith(options, urls...), nil
+}
+
+func describeExplain(res *adminv1.ExplainResponse) (lines []string) {
+	name := named(res.Type + "/" + res.Id)
+	if res.Index != nil {
+		name += fmt.Sprintf("  shard %d", *res.Index)
+	}
+	lines = append(lines, name)
+	for i, f := range res.Findings {
+		if i == 1 {
+			lines = append(lines, "also:")
+		}
+		lines = append(lines, indent(i > 0)+f.Cause+": "+printable(f.Text))
+		if f.Next != "" {
+			lines = append(lines, indent(i > 0)+"  do: "+printable(f.Next))
+		}
+	}
+	lines = append(lines, fmt.Sprintf("asked by %s, in %s:", res.By, micros(res.TookUs)))
+	for _, p := range res.Parties {
+		who := p.Role + " " + p.Name
+		if p.Name != p.Addr {
+			who += " (" + p.Addr + ")"
+		}
+		how := p.Result + " after " + micros(p.TookUs)
+		if p.Error != "" {
+			how += ": " + printable(p.Error)
+		}
+		lines = append(lines, "  "+who+"  "+how)
+		for _, fact := range p.Facts {
+			lines = append(lines, "    "+printable(fact))
+		}
+	}
+	if res.Stack != "" {
+		lines = append(lines, "the turn that runs:", strings.TrimRight(res.Stack, "\n"))
+	}
+	return lines
+}
+
+func indent(so bool) string {
+	if so {
+		return "  "
+	}
+	return ""
+}
+
+func micros(us int64) string {
+	return fmt.Sprintf("%.1f ms", float64(us)/float64(time.Millisecond/time.Microsecond))
+}

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+)
+
+// queryTimeout is the flag for how long regions may take to answer.
+type queryTimeout time.Duration
+
+func (q *queryTimeout) flag(cmd *cobra.Command) {
+	cmd.Flags().DurationVar((*time.Duration)(q), "query-timeout", 0, "how long regions may take to answer, at most 30s; default: coordinator.query_timeout")
+}
+
+// ms checks the flag, and returns its value for a request.
+func (q *queryTimeout) ms() (int64, error) {
+	d := time.Duration(*q)
+	if d != 0 && (d < time.Millisecond || d > 30*time.Second) {
+		return 0, usageError{fmt.Errorf("--query-timeout is %s; it must be 1ms to 30s", d)}
+	}
+	return d.Milliseconds(), nil
+}
+
+func (a *app) regionsCommand() *cobra.Command {
+	var req adminv1.RegionsRequest
+	var timeout queryTimeout
+	var types bool
+	cmd := &cobra.Command{
+		Use: "regions", Short: "Show what regions have in memory", Args: cobra.NoArgs,
+		Example: "  roost regions\n  roost regions --types\n  roost regions --type Cart --query-timeout 5s -o json",
+		Long: `Asks all regions what they have in memory, all types together; with --types, each type has a
+line of its own.
+
+SHARDS     shards that the region holds, also those that it does not serve yet, or any more
+ENTITIES   entities in memory, and MEMORY their size, as far as they tell it
+COMMANDS   commands per second
+HANDLERS   how long handlers run, in percent of one processor
+WAITING    commands that are not answered, on average
+JOURNAL    bytes of records per second
+
+Rates are averages in which what was measured 15 s ago (region.load_half_life) counts half. roost shards
+--entities shows the same of each shard. Regions that do not answer in time are named, and the sums are
+without them.`,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if req.TimeoutMs, err = timeout.ms(); err != nil {
+				return err
+			}
+			admin, err := a.adminClient()
+			if err != nil {
+				return err
+			}
+			res, err := admin.Regions(cmd.Context(), &req)
+			if err != nil {
+				return err
+			}
+			if a.json() {
+				return a.printMessage(res)
+			}
+			return a.printRegions(res, types)
+		},
+	}
+	cmd.Flags().StringVar(&req.Type, "type", "", "only this entity type")
+	cmd.Flags().StringVar(&req.Region, "region", "", "only this region")
+	cmd.Flags().BoolVar(&types, "types", false, "a line for each type of each region")
+	timeout.flag(cmd)
+	return cmd
+}
+
+func (a *app) printRegions(res *adminv1.RegionsResponse, types bool) error {
+	header := []string{"REGION", "SHARDS", "ENTITIES", "MEMORY", "COMMANDS", "HANDLERS", "WAITING", "JOURNAL"}
+	right := header[1:]
+	if types {
+		header = append([]string{"REGION", "TYPE"}, right...)
+	}
+	var rows [][]any
+	line := func(name string, h *adminv1.Holdings) {
+		row := []any{named(name)}
+		if types {
+			row = append(row, cmp.Or(h.Type, "(all)"))
+		}
+		rows = append(rows, append(row, h.Shards, h.Entities, mebibytes(h.Bytes), perSecond(h.Commands), percent(h.Handlers), fmt.Sprintf("%.1f", h.Waiting), kibibytesPerSecond(h.JournalBytes)))
+	}
+	sum := &adminv1.Holdings{}
+	var buffered []string
+	for _, r := range res.Regions {
+		if types {
+			for _, h := range r.Types {
+				line(r.Region, h)
+			}
+		} else {
+			line(r.Region, r.All)
+		}
+		addHoldings(sum, r.All)
+		if r.Buffered > 0 {
+			buffered = append(buffered, fmt.Sprintf("in %s, %s for shards that it does not serve yet", named(r.Region), waitText(r.Buffered)))
+		}
+	}
+	if len(res.Regions) > 1 {
+		line("all", sum)
+	}
+	if len(rows) > 0 {
+		if err := a.printTable(header, rows, right...); err != nil {
+			return err
+		}
+	}
+	lines := buffered
+	if len(res.Regions) == 0 && len(res.Silent) == 0 {
+		lines = append(lines, "no region is registered")
+	}
+	for _, s := range res.Silent {
+		lines = append(lines, fmt.Sprintf("%s is missing: %s", named(s.Region), printable(s.Reason)))
+	}
+	if len(lines) == 0 {
+		return nil
+	}
+	return a.printLines(lines)
+}
+
+func waitText(n uint32) string {
+	if n == 1 {
+		return "1 command waits"
+	}
+	return fmt.Sprintf("%d commands wait", n)
+}
+
+func addHoldings(sum, h *adminv1.Holdings) {
+	sum.Shards, sum.Entities, sum.Bytes = sum.Shards+h.Shards, sum.Entities+h.Entities, sum.Bytes+h.Bytes
+	sum.Commands, sum.Handlers, sum.Waiting, sum.JournalBytes = sum.Commands+h.Commands, sum.Handlers+h.Handlers, sum.Waiting+h.Waiting, sum.JournalBytes+h.JournalBytes
+}
+
+func kibibytesPerSecond(bytes float64) string { return fmt.Sprintf("%.1f KiB/s", bytes/1024) }
+
+// shardStates is what "roost shards --entities" does.
+func (a *app) shardStates(cmd *cobra.Command, req *adminv1.ShardStatesRequest, l *listed) error {
+	if l.limit == 0 {
+		return usageError{errors.New("--limit is 0; it must be at least 1")}
+	}
+	admin, err := a.adminClient()
+	if err != nil {
+		return err
+	}
+	all := &adminv1.ShardStatesResponse{}
+	err = l.pages(func(after string, limit uint32) (int, string, error) {
+		req.After, req.Limit = after, limit
+		res, err := admin.ShardStates(cmd.Context(), req)
+		if err != nil {
+			return 0, "", err
+		}
+		all.Shards, all.Next, all.Regions = append(all.Shards, res.Shards...), res.Next, max(all.Regions, res.Regions)
+		all.Silent = addSilent(all.Silent, res.Silent)
+		return len(all.Shards), res.Next, nil
+	})
+	if err != nil {
+		return err
+	}
+	if a.json() {
+		return a.printMessage(all)
+	}
+	var rows [][]any
+	unknown := 0
+	for _, s := range all.Shards {
+		row := []any{fmt.Sprintf("%s/%d", s.Shard.Type, s.Shard.Index), named(s.Shard.Region), s.Shard.Phase}
+		if s.Unknown {
+			unknown++
+			row = append(row, "-", "-", "-", "-", "-")
+		} else {
+			h := s.Holdings
+			row = append(row, h.Entities, mebibytes(h.Bytes), perSecond(h.Commands), percent(h.Handlers), fmt.Sprintf("%.1f", h.Waiting+float64(s.Buffered)))
+		}
+		rows = append(rows, row)
+	}
+	header := []string{"SHARD", "REGION", "PHASE", "ENTITIES", "MEMORY", "COMMANDS", "HANDLERS", "WAITING"}
+	if len(rows) > 0 {
+		if err := a.printTable(header, rows, header[3:]...); err != nil {
+			return err
+		}
+	}
+	return a.printLines(shardStateLines(all, unknown))
+}
+
+// shardStateLines is what is below the table of shards.
+func shardStateLines(all *adminv1.ShardStatesResponse, unknown int) []string {
+	entities := uint64(0)
+	for _, s := range all.Shards {
+		entities += s.Holdings.GetEntities()
+	}
+	known := len(all.Shards) - unknown
+	lines := []string{fmt.Sprintf("%s in memory in %s", entityCount(entities), plural(known, "shard"))}
+	if unknown > 0 {
+		lines[0] += fmt.Sprintf("; of %s (-) nothing is known", plural(unknown, "shard"))
+	}
+	for _, s := range all.Silent {
+		lines = append(lines, fmt.Sprintf("%s has not answered: %s", named(s.Region), printable(s.Reason)))
+	}
+	if all.Next != "" {
+		lines = append(lines, "more are left; go on with --after "+all.Next)
+	}
+	return lines
+}
+
+func entityCount(n uint64) string {
+	if n == 1 {
+		return "1 entity is"
+	}
+	return strings.TrimSpace(fmt.Sprintf("%d entities are", n))
+}

@@ -1,0 +1,195 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// writeSettings is the environment variable with which [TestSettingsPage] writes the page instead
+// of comparing it: make settings.
+const writeSettings = "WRITE_SETTINGS"
+
+// setting is a key as --help of one service shows it.
+type setting struct {
+	key, help, preset, unit string
+	secretFile              bool
+}
+
+// settingsOf reads what --help of a service says about its keys.
+func settingsOf(t *testing.T, service string) []setting {
+	t.Helper()
+	help, err := exec.Command(filepath.Join(binaries(t), service), "--help").Output()
+	if err != nil {
+		t.Fatalf("%s --help: %v", service, err)
+	}
+	entry := regexp.MustCompile(`(?m)^  --[a-z][a-z0-9_.-]*, ROOST_([A-Z0-9_]+)\n        (.*)\n        default (.*)$`)
+	flags := regexp.MustCompile(`(?m)^  --([a-z][a-z0-9_.-]*), ROOST_`).FindAllStringSubmatch(string(help), -1)
+	entries := entry.FindAllStringSubmatch(string(help), -1)
+	if len(entries) < 10 || len(entries) != len(flags) {
+		t.Fatalf("%s --help lists %d keys, of which %d have a text and a default", service, len(flags), len(entries))
+	}
+	var all []setting
+	for i, m := range entries {
+		s := setting{key: strings.ReplaceAll(flags[i][1], "-", "_"), help: m[2], preset: m[3]}
+		if open := strings.LastIndex(s.preset, " ("); open > 0 && strings.HasSuffix(s.preset, ")") {
+			s.preset, s.unit = s.preset[:open], strings.TrimSuffix(s.preset[open+2:], ")")
+		}
+		s.preset, _, s.secretFile = strings.Cut(s.preset, "; or the content of the file")
+		all = append(all, s)
+	}
+	return all
+}
+
+// row is a key with the services that have it. Services may differ in its default, such as that of
+// the listener, and in what they do with it, such as with the journal.
+type row struct {
+	setting
+	presets map[string][]string // services by default
+	helps   map[string][]string // services by text
+}
+
+// settingsPage writes the page from what all services say.
+func settingsPage(t *testing.T) string {
+	t.Helper()
+	rows := map[string]*row{}
+	for _, service := range services {
+		for _, s := range settingsOf(t, service) {
+			r := rows[s.key]
+			if r == nil {
+				r = &row{setting: s, presets: map[string][]string{}, helps: map[string][]string{}}
+				rows[s.key] = r
+			}
+			if r.unit != s.unit {
+				t.Errorf("%s says of %s that its unit is %q, another service says %q", service, s.key, s.unit, r.unit)
+			}
+			r.presets[s.preset] = append(r.presets[s.preset], service)
+			r.helps[s.help] = append(r.helps[s.help], service)
+		}
+	}
+	keys := make([]string, 0, len(rows))
+	for key := range rows { // sorted below
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	var page strings.Builder
+	page.WriteString(settingsIntro)
+	section := ""
+	for _, key := range keys {
+		if now, _, _ := strings.Cut(key, "."); now != section {
+			section = now
+			fmt.Fprintf(&page, "\n## %s\n\n| key | default | unit | services | what it sets |\n|---|---|---|---|---|\n", section)
+		}
+		fmt.Fprintln(&page, rows[key].line())
+	}
+	return page.String()
+}
+
+// line returns the row of the table.
+func (r *row) line() string {
+	var has []string
+	for _, list := range r.presets { // sorted below
+		has = append(has, list...)
+	}
+	slices.Sort(has)
+	if len(has) == len(services) {
+		has = []string{"all"}
+	}
+	preset := perService(r.presets, func(text string) string {
+		if text == "empty" {
+			return text
+		}
+		return "`" + text + "`"
+	})
+	help := perService(r.helps, func(text string) string { return strings.ReplaceAll(text, "|", `\|`) })
+	if r.secretFile {
+		help += ". The value can be in a file that `ROOST_" + strings.ToUpper(strings.ReplaceAll(r.key, ".", "_")) + "_FILE` names"
+	}
+	return fmt.Sprintf("| `%s` | %s | %s | %s | %s |", r.key, preset, r.unit, strings.Join(has, ", "), help)
+}
+
+// perService writes the text of all services, or if they differ, each text with its services.
+func perService(texts map[string][]string, show func(string) string) string {
+	var parts []string
+	for text, list := range texts { // sorted below
+		if len(texts) == 1 {
+			return show(text)
+		}
+		parts = append(parts, "*"+strings.Join(list, ", ")+"*: "+show(text))
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, "<br>")
+}
+
+const settingsIntro = `# Settings
+
+Every setting of the three services. This page is written by ` + "`make settings`" + ` from what ` + "`--help`" + ` of the
+binaries says, and a test compares it with them.
+
+A setting is given in a YAML file (` + "`--config FILE`" + `), in the environment, or as a flag. Flags override
+the environment, which overrides the file, which overrides the defaults. The key
+` + "`region.drain_timeout`" + ` is ` + "`ROOST_REGION_DRAIN_TIMEOUT`" + ` in the environment and
+` + "`--region.drain-timeout`" + ` as a flag. One file can serve all services: each ignores the keys of the
+others, and refuses keys that no service has. ` + "`--print-config`" + ` shows every value and where it comes
+from. Durations are written such as ` + "`250ms`" + `, ` + "`90s`" + ` or ` + "`1h30m`" + `, sizes such as ` + "`64KiB`" + ` or ` + "`1GiB`" + `.
+
+What the settings of Akka Cluster are called here is in [settings of Akka](settings-of-akka.md).
+`
+
+// TestSettingsPage: the page has every key of the binaries, with its default, unit and text.
+func TestSettingsPage(t *testing.T) {
+	path := filepath.Join(root, "docs", "settings.md")
+	want := settingsPage(t)
+	if os.Getenv(writeSettings) != "" {
+		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	have := strings.Split(readFile(t, path), "\n")
+	for i, line := range strings.Split(want, "\n") {
+		if i >= len(have) || have[i] != line {
+			t.Fatalf("docs/settings.md line %d is not what the binaries say; run make settings. Should be:\n%s", i+1, line)
+		}
+	}
+	if len(have) != len(strings.Split(want, "\n")) {
+		t.Error("docs/settings.md has more lines than the binaries say; run make settings")
+	}
+}
+
+// TestSettingsOfAkka: the defaults that the page names beside keys are those of the binaries. (That
+// the keys exist is part of [TestTextsNameRealKeys].)
+func TestSettingsOfAkka(t *testing.T) {
+	presets := map[string]string{}
+	for _, service := range services {
+		for _, s := range settingsOf(t, service) {
+			presets[s.key] = s.preset
+		}
+	}
+	found := 0
+	for _, m := range regexp.MustCompile("`([a-z]+\\.[a-z_]+)` \\(([^):]*)[):]").FindAllStringSubmatch(readFile(t, filepath.Join(root, "docs", "settings-of-akka.md")), -1) {
+		preset, known := presets[m[1]]
+		if !known {
+			continue
+		}
+		found++
+		said := strings.Trim(strings.ReplaceAll(m[2], " ", ""), "`")
+		if a, err := time.ParseDuration(preset); err == nil {
+			if b, err := time.ParseDuration(strings.ReplaceAll(said, "min", "m")); err == nil && a == b {
+				continue
+			}
+		}
+		if said != preset {
+			t.Errorf("docs/settings-of-akka.md says that the default of %s is %q; it is %q", m[1], said, preset)
+		}
+	}
+	if found < 20 {
+		t.Errorf("only %d defaults were found", found)
+	}
+}

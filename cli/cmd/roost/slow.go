@@ -1,0 +1,82 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+)
+
+func (a *app) slowCommand() *cobra.Command {
+	var req adminv1.SlowRequest
+	var timeout queryTimeout
+	cmd := &cobra.Command{
+		Use: "slow", Short: "List the slowest commands of the last minutes", Args: cobra.NoArgs,
+		Example: "  roost slow\n  roost slow -n 500 -o json",
+		Long: `Asks the gateways for the slowest commands that they have kept, the newest first. Of every 10 s, a gateway
+keeps the 8 slowest commands: the list also shows commands that are not slow.
+
+TOTAL      from the arrival at the gateway to the answer. It is the sum of the next four:
+ROUTE      gateway, network, and waiting for a region
+MAILBOX    waiting for earlier commands of the entity
+HANDLER    the entity's code
+JOURNAL    until what was stored is durable
+TRIES      how often the command was sent to a region
+
+Gateways are asked at their management addresses. Those that do not answer are named.`,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if req.Limit == 0 || req.Limit > mostTop {
+				return usageError{fmt.Errorf("-n is %d; it must be 1 to %d", req.Limit, mostTop)}
+			}
+			if req.TimeoutMs, err = timeout.ms(); err != nil {
+				return err
+			}
+			admin, err := a.adminClient()
+			if err != nil {
+				return err
+			}
+			res, err := admin.Slow(cmd.Context(), &req)
+			if err != nil {
+				return err
+			}
+			if a.json() {
+				return a.printMessage(res)
+			}
+			return a.printSlow(res)
+		},
+	}
+	cmd.Flags().Uint32VarP(&req.Limit, "number", "n", 20, "how many to list")
+	timeout.flag(cmd)
+	return cmd
+}
+
+func (a *app) printSlow(res *adminv1.SlowResponse) error {
+	var rows [][]any
+	for _, c := range res.Commands {
+		rows = append(rows, []any{
+			timeOf(c.AtUnixMs), named(c.Type + "/" + c.Id), named(c.Command), orDash(c.Code),
+			milliseconds(c.TotalUs), milliseconds(c.RouteUs), milliseconds(c.MailboxUs), milliseconds(c.HandlerUs), milliseconds(c.JournalUs),
+			c.Attempts, named(orDash(c.Region)), c.Gateway,
+		})
+	}
+	if len(rows) > 0 {
+		header := []string{"ARRIVED", "ENTITY", "COMMAND", "ERROR", "TOTAL", "ROUTE", "MAILBOX", "HANDLER", "JOURNAL", "TRIES", "REGION", "GATEWAY"}
+		if err := a.printTable(header, rows, header[4:10]...); err != nil {
+			return err
+		}
+	}
+	var lines []string
+	if len(rows) == 0 {
+		lines = append(lines, fmt.Sprintf("no command has ended in the last minutes in the %s that answered", plural(int(res.Gateways), "gateway")))
+	}
+	for _, s := range res.Silent {
+		lines = append(lines, fmt.Sprintf("the commands of gateway %s are missing: %s", named(s.Region), printable(s.Reason)))
+	}
+	if len(lines) == 0 {
+		return nil
+	}
+	return a.printLines(lines)
+}
+
+func milliseconds(us int64) string { return fmt.Sprintf("%.1f ms", float64(us)/1e3) }

@@ -1,0 +1,31 @@
+// Package attack attacks a cluster of real processes as its enemies would: with the certificates, tokens, bytes
+// and database roles that an enemy could have. Each attack tries to break one protective measure. The measures are
+// numbered here; make attack prints a line for each of them, and RUN=S8 runs one.
+//
+//	S1   certificates: a process without a right certificate is served by no coordinator or region
+//	S2   rotation: certificates and their authority are replaced under load, without an error
+//	S3   insider: a certificate of one role cannot do what other roles do
+//	S4   unknown types: messages of unknown kinds are refused, and a length that is only announced takes no memory
+//	S5   bombs: a small compressed body that unpacks to much is refused before it is unpacked
+//	S6   slow clients: clients that never finish a request are cut off, and others are served meanwhile
+//	S7   authorization: a wrong token is refused, and the rules are applied to the entity that the decoded path of the
+//	     URL names, however the path is written
+//	S8   smuggling: no bytes of one HTTP request are taken for another request
+//	S9   management: the admin API is only on its own listener, changes need a token, and the audit has them
+//	S11  ids: an id is only an id, whatever characters it has
+//	S12  rates: a client that sends too much is told to wait, and others do not notice
+//	S13  collisions: thousands of ids of one shard do not keep other entities from being served
+//	S14  database roles: the role of services can neither change events nor write past the fence
+//	S15  secrets: no log, audit, command line or printed configuration has a secret
+//	S16  containers: what is deployed has no rights that it does not need
+//	S17  supply chain: builds depend only on the source and on few modules, which are checked
+//	S18  broken parsers: garbage ends only its own connection, and a panic only its own command
+//
+// There is no S10. It would be server-side request forgery (requests to URLs that a client chooses), and nothing in
+// Roost makes such requests.
+//
+// # What this does not do
+//
+// It measures nothing: whether a cluster under attack is fast enough depends on the machine. The
+// tests of single functions, and the fuzz targets of make fuzz, attack these functions in their own packages.
+package attack

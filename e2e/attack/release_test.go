@@ -1,0 +1,142 @@
+package attack
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"debug/buildinfo"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/roost-cluster/roost/libs/testbin"
+)
+
+var root = filepath.Join("..", "..")
+
+// containers: what is deployed has no rights that it does not need.
+func containers(t *testing.T, _ *rig) {
+	text, err := os.ReadFile(filepath.Join(root, "deploy", "Dockerfile"))
+	must(t, err)
+	for _, line := range []string{"FROM scratch", "USER 65532:65532"} {
+		if !regexp.MustCompile(`(?m)^` + line + `$`).Match(text) {
+			t.Errorf("deploy/Dockerfile has no line %q", line)
+		}
+	}
+	checked := 0
+	files, err := filepath.Glob(filepath.Join(root, "deploy", "compose", "*.yaml"))
+	must(t, err)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		must(t, err)
+		var content struct {
+			Services map[string]struct {
+				Image       string
+				ReadOnly    bool     `yaml:"read_only"`
+				CapDrop     []string `yaml:"cap_drop"`
+				SecurityOpt []string `yaml:"security_opt"`
+				Privileged  bool
+				Ports       []string
+			}
+		}
+		must(t, yaml.Unmarshal(text, &content))
+		for name, s := range content.Services {
+			if !strings.HasPrefix(s.Image, "roost/") {
+				continue
+			}
+			checked++
+			if !s.ReadOnly || strings.Join(s.CapDrop, "") != "ALL" || !strings.Contains(strings.Join(s.SecurityOpt, ""), "no-new-privileges:true") || s.Privileged {
+				t.Errorf("%s: %s may more than it needs: %+v", file, name, s)
+			}
+			for _, port := range s.Ports {
+				if !strings.HasPrefix(port, "127.0.0.1:") {
+					t.Errorf("%s: %s is reached from everywhere by %s", file, name, port)
+				}
+			}
+		}
+	}
+	workloads, err := filepath.Glob(filepath.Join(root, "deploy", "kubernetes", "[345]0-*.yaml"))
+	must(t, err)
+	for _, file := range workloads {
+		text, err := os.ReadFile(file)
+		must(t, err)
+		for _, line := range []string{"runAsNonRoot: true", "allowPrivilegeEscalation: false", "readOnlyRootFilesystem: true", "capabilities: {drop: [ALL]}", "seccompProfile: {type: RuntimeDefault}"} {
+			if bytes.Count(text, []byte(line)) != 1 {
+				t.Errorf("%s has not one %s", file, line)
+			}
+			checked++
+		}
+	}
+	bin := testbin.Build(t, "services/coordinator/cmd/coordinator", "services/region/cmd/region", "services/gateway/cmd/gateway")
+	for _, name := range []string{"coordinator", "region", "gateway"} {
+		info, err := buildinfo.ReadFile(filepath.Join(bin, name))
+		must(t, err)
+		settings := map[string]string{}
+		for _, s := range info.Settings {
+			settings[s.Key] = s.Value
+		}
+		if settings["-trimpath"] != "true" || settings["CGO_ENABLED"] != "0" || settings["-tags"] != "" {
+			t.Errorf("%s is built with %v", name, settings)
+		}
+	}
+	if checked < 30 {
+		t.Errorf("only %d services and lines were found", checked)
+	}
+	t.Logf("%d services and lines of files for containers, and three static binaries without tags", checked)
+}
+
+// supplyChain: what is built depends on nothing but the source and the checked modules, of which there are few.
+func supplyChain(t *testing.T, _ *rig) {
+	direct, single := map[string]bool{}, regexp.MustCompile(`(?m)^(?:require )?\t?([a-z0-9.-]+\.[a-z]+/\S+) v\S+$`)
+	for _, dir := range []string{"libs", "libs/discovery", "libs/journal", "libs/lease", "libs/node", "proto", "sdk", "cli", "services/coordinator", "services/region", "services/gateway"} {
+		text, err := os.ReadFile(filepath.Join(root, dir, "go.mod"))
+		must(t, err)
+		for _, m := range single.FindAllSubmatch(text, -1) {
+			if !bytes.HasPrefix(m[1], []byte("github.com/roost-cluster/")) {
+				direct[string(m[1])] = true
+			}
+		}
+	}
+	const budget = 30 // each of them is somebody else's code in every process
+	if len(direct) < 5 || len(direct) > budget {
+		t.Errorf("%d modules are required directly, at most %d: %v", len(direct), budget, direct)
+	}
+	goCommand := func(dir string, args ...string) {
+		t.Helper()
+		cmd := exec.Command("go", args...)
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=readonly", "GOPROXY=off", "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("go %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+	}
+	gateway := filepath.Join(root, "services", "gateway")
+	goCommand(gateway, "mod", "verify")
+	copied := t.TempDir()
+	for _, dir := range []string{"libs", "proto", "services/gateway"} {
+		must(t, os.MkdirAll(filepath.Dir(filepath.Join(copied, dir)), 0o755))
+		must(t, os.CopyFS(filepath.Join(copied, dir), os.DirFS(filepath.Join(root, dir))))
+	}
+	var sums [][sha256.Size]byte
+	for i, dir := range []string{gateway, filepath.Join(copied, "services", "gateway")} {
+		out := filepath.Join(t.TempDir(), "gateway")
+		goCommand(dir, "build", "-trimpath", "-buildvcs=false", "-o", out, "./cmd/gateway")
+		content, err := os.ReadFile(out)
+		must(t, err)
+		sums = append(sums, sha256.Sum256(content))
+		if bytes.Contains(content, []byte(copied)) {
+			t.Errorf("build %d has the path of its source", i)
+		}
+	}
+	if len(sums) == 2 && sums[0] != sums[1] {
+		t.Error("two builds in two directories differ")
+	}
+	if _, err := fs.Stat(os.DirFS(root), "LICENSE"); err != nil {
+		t.Error(err)
+	}
+	t.Logf("%d direct dependencies, modules as their checksums say, two builds with the same bytes", len(direct))
+}

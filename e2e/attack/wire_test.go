@@ -1,0 +1,148 @@
+package attack
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/tls"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	controlv1 "github.com/roost-cluster/roost/proto/roost/control/v1"
+)
+
+const (
+	callPath   = "/twirp/roost.control.v1.Control/Call"
+	gossipPath = "/twirp/roost.cluster.v1.Cluster/Post"
+	// slack is how much the memory of a process may grow by itself meanwhile: its heap may have garbage of
+	// memory.gc_floor. The attacks claim gigabytes, or unpack to a quarter of one.
+	slack = 96 << 20
+)
+
+// grows fails if a process has taken much more memory than before.
+func (r *rig) grows(t *testing.T, name string, before int64) int64 {
+	t.Helper()
+	grown := r.resident(t, name) - before
+	if grown > slack {
+		t.Errorf("%s has grown by %d MiB", name, grown>>20)
+	}
+	return grown
+}
+
+// unknownTypes: what is of no known kind is refused, and no memory is taken for what is only announced.
+func unknownTypes(t *testing.T, r *rig) {
+	region := r.role(t, "region")
+	unknown := &controlv1.Message{}
+	unknown.ProtoReflect().SetUnknown(protowire.AppendBytes(protowire.AppendTag(nil, 4000, protowire.BytesType), []byte("x")))
+	call, err := proto.Marshal(&controlv1.CallRequest{Cluster: clusterName, Message: unknown})
+	must(t, err)
+	for _, name := range []string{"coordinator-1", "region-1"} {
+		addr, before := r.processes[name].Service, r.resident(t, name)
+		bodies := map[string]string{
+			"an unknown kind": string(call), "no message": "", "a claimed length of 2 GiB": "\x0a\xff\xff\xff\xff\x07abc", "an endless number": strings.Repeat("\xff", 64),
+		}
+		for what, body := range bodies {
+			if a := do(httpsClient(region), http.MethodPost, "https://"+addr+callPath, body, "Content-Type", "application/protobuf"); a.status < 400 {
+				t.Errorf("%s takes %s: %d %s %v", name, what, a.status, a.body, a.err)
+			}
+		}
+		for _, length := range []string{"2147483648", "9223372036854775807", "99999999999999999999"} {
+			text, err := raw(region, addr, []byte("POST "+callPath+" HTTP/1.1\r\nHost: x\r\nContent-Type: application/protobuf\r\nContent-Length: "+length+"\r\n\r\n0123456789"))
+			if err != nil || strings.Contains(text, "HTTP/1.1 200") {
+				t.Errorf("%s answers an announced length of %s: %.200q, %v", name, length, text, err)
+			}
+		}
+		t.Logf("%s: unknown kinds and announced lengths of up to 8 EiB are refused, its memory has grown by %d KiB", name, r.grows(t, name, before)>>10)
+	}
+}
+
+// zip compresses a text so often.
+func zip(t *testing.T, content []byte, times int) []byte {
+	t.Helper()
+	for range times {
+		var b bytes.Buffer
+		w, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
+		must(t, err)
+		_, err = w.Write(content)
+		must(t, err)
+		must(t, w.Close())
+		content = b.Bytes()
+	}
+	return content
+}
+
+// bombs: a small compressed body that unpacks to much is refused before it is unpacked.
+func bombs(t *testing.T, r *rig) {
+	region := r.role(t, "region")
+	large := zip(t, make([]byte, 257<<20), 1)
+	part := zip(t, make([]byte, 8<<20), 1)
+	for what, body := range map[string][]byte{
+		"a body of 257 MiB": large, "bombs in bombs": zip(t, large, 2), "64 members": bytes.Repeat(part, 64), "a broken one": large[:len(large)/2],
+	} {
+		for name, path := range map[string]string{"coordinator-1": gossipPath, "region-1": gossipPath, "region-2": callPath} {
+			before := r.resident(t, name)
+			a := do(httpsClient(region), http.MethodPost, "https://"+r.processes[name].Service+path, string(body), "Content-Type", "application/protobuf", "Content-Encoding", "gzip")
+			if a.status == 200 {
+				t.Errorf("%s takes %s", name, what)
+			}
+			t.Logf("%s in %d bytes at %s: %d, memory %+d KiB", what, len(body), name, a.status, r.grows(t, name, before)>>10)
+		}
+	}
+	if a := r.command(1, "/v1/Counter/bomb/Add", string(large), ""); a.status == 200 {
+		t.Error("a gateway takes a compressed body as a command")
+	}
+	if all := r.members(t); strings.Contains(all, `"reachable":false`) || strings.Count(all, `"status":"up"`) < 3 {
+		t.Errorf("the membership has changed: %s", all)
+	}
+}
+
+// brokenParsers: garbage on one connection ends that connection only, and a panic in an entity ends that command
+// only.
+func brokenParsers(t *testing.T, r *rig) {
+	gateway := r.role(t, "gateway")
+	upgrade := "GET /link HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: roost-link/1\r\n\r\n"
+	var links sync.WaitGroup
+	for what, garbage := range map[string]string{
+		"ones": strings.Repeat("\xff", 4096), "zeros": strings.Repeat("\x00", 4096), "text": strings.Repeat("GET / HTTP/1.1\r\n\r\n", 100),
+	} {
+		for _, name := range []string{"region-1", "region-2"} {
+			links.Go(func() {
+				conn, err := tls.Dial("tcp", r.processes[name].Service, gateway)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer func() { _ = conn.Close() }()
+				_ = conn.SetDeadline(time.Now().Add(time.Minute))
+				_, err = conn.Write([]byte(upgrade + garbage))
+				for err == nil {
+					_, err = conn.Read(make([]byte, 4096))
+				}
+				if os.IsTimeout(err) {
+					t.Errorf("%s goes on with a link that has brought %s", name, what)
+				}
+			})
+		}
+	}
+	links.Wait()
+	const secret = "canary-of-the-handler"
+	for _, command := range []string{"Panic", "Fail"} {
+		a := r.command(1, "/v1/Counter/broken/"+command, `{"text":"`+secret+`"}`, "")
+		if a.status != 500 || strings.Contains(a.body, secret) || !strings.Contains(a.body, "reference") && !strings.Contains(a.body, "ref") {
+			t.Errorf("%s: %d %s", command, a.status, a.body)
+		}
+		if after := r.command(1, "/v1/Counter/broken/Add", `{"delta":0}`, ""); after.status != 200 {
+			t.Errorf("after %s, the entity answers %d %s", command, after.status, after.body)
+		}
+	}
+	if !strings.Contains(r.logs(t), secret) {
+		t.Error("the region's log has no text of the failure")
+	}
+	t.Log("garbage on links ends these links; a panic and an error of a handler reach the log, and callers get a reference")
+}

@@ -1,0 +1,106 @@
+// Command failing-region is a region for the tests of alerts: what entities do by themselves fails
+// when the test asks for it.
+//
+// # What this does not do
+//
+// It is not an example: nobody wants such entities.
+package main
+
+import (
+	"errors"
+	"time"
+
+	"github.com/roost-cluster/roost/sdk/entity"
+	"github.com/roost-cluster/roost/services/region/server"
+)
+
+// Done is the event of all types.
+type Done struct {
+	What string `json:"what"`
+}
+
+// Worker does what it is asked to.
+type Worker struct{ Count int64 }
+
+// Apply counts.
+func (w *Worker) Apply(any) { w.Count++ }
+
+// Work stores an event.
+func (w *Worker) Work(ctx *entity.Ctx, _ struct{}) (int64, error) {
+	err := ctx.Persist(Done{What: "worked"})
+	return w.Count, err
+}
+
+// Target is the input of Post.
+type Target struct {
+	To     string `json:"to"`
+	Refuse bool   `json:"refuse"` // once for all, and not again and again
+}
+
+// Post sends a command that its target refuses, or fails to take.
+func (w *Worker) Post(ctx *entity.Ctx, in Target) (int64, error) {
+	if in.Refuse {
+		refuse.Send(ctx, in.To, struct{}{})
+	} else {
+		fail.Send(ctx, in.To, struct{}{})
+	}
+	err := ctx.Persist(Done{What: "posted"})
+	return w.Count, err
+}
+
+// Plan sets a reminder that is due at once, and whose command fails.
+func (w *Worker) Plan(ctx *entity.Ctx, _ struct{}) (int64, error) {
+	fail.Remind(ctx, time.Now(), "fails", struct{}{})
+	err := ctx.Persist(Done{What: "planned"})
+	return w.Count, err
+}
+
+// Fail fails. That is no answer, so whoever has asked for it repeats it.
+func (w *Worker) Fail(*entity.Ctx, struct{}) (int64, error) {
+	return 0, errors.New("it fails whenever it is asked")
+}
+
+// Refuse refuses, which is an answer.
+func (w *Worker) Refuse(*entity.Ctx, struct{}) (int64, error) {
+	return 0, entity.Errorf(entity.FailedPrecondition, "it refuses")
+}
+
+// Sentinel is remembered, and cannot be started again once it was broken.
+type Sentinel struct{ Broken bool }
+
+// Apply breaks it.
+func (s *Sentinel) Apply(any) { s.Broken = true }
+
+// OnStart fails if it is broken.
+func (s *Sentinel) OnStart(*entity.Ctx) error {
+	if s.Broken {
+		return errors.New("it is broken")
+	}
+	return nil
+}
+
+// Break stores that it is broken.
+func (s *Sentinel) Break(ctx *entity.Ctx, _ struct{}) (bool, error) {
+	return true, ctx.Persist(Done{What: "broken"})
+}
+
+var (
+	fail   = entity.Command[struct{}, int64]("Worker", "Fail").Stored()
+	refuse = entity.Command[struct{}, int64]("Worker", "Refuse").Stored()
+)
+
+func main() {
+	server.AppVersion = "1"
+	server.Main(
+		entity.Define("Worker", func(string) *Worker { return &Worker{} },
+			entity.On(entity.Command[struct{}, int64]("Worker", "Work"), (*Worker).Work),
+			entity.On(entity.Command[Target, int64]("Worker", "Post"), (*Worker).Post),
+			entity.On(entity.Command[struct{}, int64]("Worker", "Plan"), (*Worker).Plan),
+			entity.On(fail, (*Worker).Fail),
+			entity.On(refuse, (*Worker).Refuse),
+		).Events(Done{}).Shards(16),
+		entity.Define("Sentinel", func(string) *Sentinel { return &Sentinel{} },
+			entity.On(entity.Command[struct{}, bool]("Sentinel", "Break"), (*Sentinel).Break),
+		).Events(Done{}).Remember().Shards(16),
+	)
+}

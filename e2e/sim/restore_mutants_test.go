@@ -1,0 +1,28 @@
+//go:build mutants
+
+package sim
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/roost-cluster/roost/libs/mutant"
+)
+
+const restoreMutantVar = "ROOST_SIM_TEST_MUTANT"
+
+func init() { mutant.Activate(os.Getenv(restoreMutantVar)) }
+
+// TestMutantsOfRestore runs TestRestores without one of the rules of a restore: it must fail.
+func TestMutantsOfRestore(t *testing.T) {
+	for _, name := range []string{"restore-generation", "restore-term"} {
+		cmd := exec.Command(os.Args[0], "-test.run", "^TestRestores$/^1$")
+		cmd.Env = append(os.Environ(), restoreMutantVar+"="+name)
+		out, err := cmd.CombinedOutput()
+		if err == nil {
+			t.Errorf("TestRestores passes without %s:\n%s", name, out)
+		}
+		t.Logf("%s: %.400s", name, out)
+	}
+}

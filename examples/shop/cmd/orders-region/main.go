@@ -1,0 +1,16 @@
+// Command orders-region is a region that hosts the orders of a shop, see package examples/shop/orders.
+//
+// # What this does not do
+//
+// It hosts no carts and no stocks: see shop-region-v2.
+package main
+
+import (
+	"github.com/roost-cluster/roost/examples/shop/orders"
+	"github.com/roost-cluster/roost/services/region/server"
+)
+
+func main() {
+	server.AppVersion = "v1"
+	server.Main(orders.Orders)
+}

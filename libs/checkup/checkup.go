@@ -1,0 +1,370 @@
+package checkup
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
+)
+
+// Process is what a process has told, and how far its clock is from that of whoever has asked: at least so far,
+// however long the answer took. Positive: it is ahead.
+type Process struct {
+	*inspectionv1.Process
+	Clock time.Duration
+}
+
+// Silent is a member that has not told anything.
+type Silent struct{ Role, Name, Reason string }
+
+// Evidence is what was found out about a cluster.
+type Evidence struct {
+	Processes []Process
+	Silent    []Silent
+	Active    string // name of the active coordinator
+}
+
+// The severities.
+const (
+	Danger  = "danger"  // data or the whole service may be lost, or anybody may do anything
+	Warning = "warning" // a single failure, or what comes soon, stops the service
+	Note    = "note"    // worth to know
+)
+
+// Limits beyond which something is said.
+const (
+	// clockSkew is how far clocks may be apart. Idempotency keys and tokens are judged by clocks, and
+	// processes that are synchronized differ by some milliseconds.
+	clockSkew = 500 * time.Millisecond
+	// nearMemory, nearConnections and nearDisk are parts of limits. Beyond these, little is left for a peak.
+	nearMemory, nearConnections, nearDisk = 0.9, 0.8, 0.9
+	// certificateSoon is when a certificate that is renewed by itself has been renewed long ago.
+	certificateSoon = 14 * 24 * time.Hour
+	// certificateLast is when somebody must do something today.
+	certificateLast = 24 * time.Hour
+)
+
+// rule finds one kind of advice.
+type rule struct {
+	name string
+	find func(*exam)
+}
+
+var rules = []rule{
+	{"process-silent", (*exam).silent}, {"tls-off", (*exam).tls}, {"peers-not-verified", (*exam).peers}, {"no-authentication", (*exam).authentication},
+	{"public-plain", (*exam).public}, {"no-policy", (*exam).policy}, {"management-open", (*exam).management}, {"pprof-open", (*exam).pprof},
+	{"certificate-expires", (*exam).certificates}, {"one-coordinator", (*exam).coordinators}, {"no-standby", (*exam).standby},
+	{"one-region", (*exam).regions}, {"one-gateway", (*exam).gateways}, {"one-host", (*exam).oneHost}, {"no-zones", (*exam).zones},
+	{"sqlite-several-hosts", (*exam).sqlite}, {"journal-in-memory", (*exam).memoryJournal}, {"journal-warning", (*exam).journal},
+	{"disk-nearly-full", (*exam).disk}, {"lease-unusable", (*exam).lease}, {"clocks-apart", (*exam).clocks}, {"version-skew", (*exam).versions},
+	{"memory-nearly-full", (*exam).memory}, {"memory-unlimited", (*exam).unlimited}, {"connections-nearly-full", (*exam).connections},
+	{"region-nearly-full", (*exam).commands},
+}
+
+// Names lists the names of all advice.
+func Names() (names []string) {
+	for _, r := range rules {
+		names = append(names, r.name)
+	}
+	return names
+}
+
+// exam goes through the evidence.
+type exam struct {
+	*Evidence
+	name string // of the rule
+	list []*adminv1.Advice
+}
+
+// Examine returns what is unsafe or unwise, the most severe first.
+func Examine(e *Evidence) []*adminv1.Advice {
+	x := &exam{Evidence: e}
+	for _, r := range rules {
+		x.name = r.name
+		r.find(x)
+	}
+	order := []string{Danger, Warning, Note}
+	slices.SortStableFunc(x.list, func(a, b *adminv1.Advice) int {
+		return cmp.Compare(slices.Index(order, a.Severity), slices.Index(order, b.Severity))
+	})
+	return x.list
+}
+
+// say adds advice about some processes, or about the cluster.
+func (x *exam) say(severity string, about []string, next, format string, args ...any) {
+	slices.Sort(about)
+	x.list = append(x.list, &adminv1.Advice{Name: x.name, Severity: severity, Processes: about, Next: next, Text: fmt.Sprintf(format, args...)})
+}
+
+// which lists the processes of which something is so.
+func (x *exam) which(so func(p *Process) bool) (names []string) {
+	for i := range x.Processes {
+		if p := &x.Processes[i]; so(p) {
+			names = append(names, p.Name)
+		}
+	}
+	return names
+}
+
+func (x *exam) all(role string) []string {
+	return x.which(func(p *Process) bool { return p.Role == role })
+}
+
+// exposed is danger if one of the processes can be reached from other machines, otherwise less.
+func (x *exam) exposed(names []string, local func(*Process) bool, otherwise string) string {
+	if len(x.which(func(p *Process) bool { return slices.Contains(names, p.Name) && !local(p) })) > 0 {
+		return Danger
+	}
+	return otherwise
+}
+
+func listens(p *Process) bool { return p.Local }
+
+func (x *exam) silent() {
+	for _, s := range x.Silent {
+		if s.Role == "gateway" { // its management listener need not be reached, or may want a token
+			x.say(Note, []string{s.Name}, "if it runs, look at its management.listen and management.token_for", "the gateway %s has not said how it is set up: %s", s.Name, s.Reason)
+			continue
+		}
+		x.say(Danger, []string{s.Name}, "roost members says what the membership makes of it; its log says more", "the %s %s has not answered: %s", s.Role, s.Name, s.Reason)
+	}
+}
+
+func (x *exam) tls() {
+	if names := x.which(func(p *Process) bool { return !p.Tls }); len(names) > 0 {
+		x.say(x.exposed(names, listens, Warning), names, "set tls.cert, tls.key and tls.ca (docs/security.md)", "processes talk to each other without TLS: whoever reaches their network can read and send anything")
+	}
+}
+
+func (x *exam) peers() {
+	if names := x.which(func(p *Process) bool { return p.Tls && !p.Verifies && p.Role != "gateway" }); len(names) > 0 {
+		x.say(x.exposed(names, listens, Warning), names, "set tls.ca, and tls.client_auth to require", "whoever connects is taken for a peer: no certificate is asked for")
+	}
+}
+
+func (x *exam) authentication() {
+	if names := x.which(func(p *Process) bool { return p.Role == "gateway" && !p.Authenticates }); len(names) > 0 {
+		x.say(x.exposed(names, listens, Warning), names, "set auth.jwt_keys, auth.api_keys or auth.client_certificates (docs/security.md)", "whoever reaches these gateways may send every command")
+	}
+}
+
+func (x *exam) public() {
+	if names := x.which(func(p *Process) bool { return p.Role == "gateway" && p.Authenticates && !p.PublicTls && !p.Local }); len(names) > 0 {
+		x.say(Warning, names, "set public.cert and public.key, unless a proxy on a private network ends TLS", "clients send their tokens and keys without TLS")
+	}
+}
+
+func (x *exam) policy() {
+	if names := x.which(func(p *Process) bool { return p.Role == "gateway" && p.Authenticates && !p.Policy }); len(names) > 0 {
+		x.say(Note, names, "give auth.policy a file of rules", "every client that is known may send every command: there is no policy")
+	}
+}
+
+func (x *exam) management() {
+	if names := x.which(func(p *Process) bool { return !p.ManagementLocal && !p.ManagementGuarded }); len(names) > 0 {
+		x.say(Warning, names, "set management.tokens, or keep management.listen on loopback (docs/security.md)", "the management listener is reached from other machines, and authenticates nobody")
+	}
+}
+
+func (x *exam) pprof() {
+	if names := x.which(func(p *Process) bool { return p.Pprof && !p.ManagementLocal && !p.ManagementGuarded }); len(names) > 0 {
+		x.say(Warning, names, "switch management.pprof off when it is not needed", "profiles and stacks are served to other machines")
+	}
+}
+
+func (x *exam) certificates() {
+	for i := range x.Processes {
+		p := &x.Processes[i]
+		left := time.Duration(p.CertificateS) * time.Second
+		if !p.Certificate || left >= certificateSoon {
+			continue
+		}
+		severity, text := Warning, "expires in "+days(left)
+		if left < certificateLast {
+			severity = Danger
+		}
+		if left < 0 {
+			text = "has expired " + days(-left) + " ago"
+		}
+		x.say(severity, []string{p.Name}, "renew the file of tls.cert; it is read again by itself", "the certificate of %s %s", p.Name, text)
+	}
+}
+
+func days(d time.Duration) string {
+	if d < 2*time.Hour {
+		return fmt.Sprintf("%.0f minutes", d.Minutes())
+	}
+	if d < 48*time.Hour {
+		return fmt.Sprintf("%.0f hours", d.Hours())
+	}
+	return fmt.Sprintf("%.0f days", d.Hours()/24)
+}
+
+// silentOf counts the silent members of a role.
+func (x *exam) silentOf(role string) (n int) {
+	for _, s := range x.Silent {
+		if s.Role == role {
+			n++
+		}
+	}
+	return n
+}
+
+func (x *exam) coordinators() {
+	if c := x.all("coordinator"); len(c)+x.silentOf("coordinator") == 1 {
+		x.say(Warning, c, "start a second one: it stands by", "there is one coordinator: while it is away, no shard is started or moved")
+	}
+}
+
+func (x *exam) standby() {
+	if c := x.all("coordinator"); len(c) == 1 && x.silentOf("coordinator") > 0 {
+		x.say(Danger, c, "bring the others back", "no coordinator that stands by answers: nobody takes over if %s fails", c[0])
+	}
+}
+
+func (x *exam) regions() {
+	if r := x.all("region"); len(r)+x.silentOf("region") < 2 {
+		x.say(Warning, r, "start more regions", "there are fewer than two regions: nobody takes the shards over when one fails")
+	}
+}
+
+func (x *exam) gateways() {
+	if g := x.all("gateway"); len(g) == 1 {
+		x.say(Note, g, "start a second one, and have clients know both", "one gateway is known: without it no client is served")
+	}
+}
+
+// hosts are the machines on which processes with a role run; empty: all.
+func (x *exam) hosts(role string) (hosts []string) {
+	for i := range x.Processes {
+		if p := &x.Processes[i]; p.Host != "" && (role == "" || p.Role == role) && !slices.Contains(hosts, p.Host) {
+			hosts = append(hosts, p.Host)
+		}
+	}
+	return hosts
+}
+
+func (x *exam) oneHost() {
+	if len(x.Processes) > 1 && len(x.hosts("")) == 1 {
+		x.say(Note, nil, "run regions and coordinators on several machines, with a journal that they all reach", "all processes run on one machine: they fail together")
+	}
+}
+
+func (x *exam) zones() {
+	regions := x.all("region")
+	if without := x.which(func(p *Process) bool { return p.Role == "region" && p.Zone == "" }); len(x.hosts("region")) > 1 && len(without) > 0 {
+		if len(without) == len(regions) {
+			x.say(Note, nil, "set node.zone if the machines fail or are reached together", "regions run on several machines, and none says in which zone it is: shards are not spread over zones")
+			return
+		}
+		x.say(Warning, without, "set node.zone for all regions, or for none", "some regions say in which zone they are, and these do not: they count as a zone of their own")
+	}
+}
+
+func (x *exam) sqlite() {
+	if r := x.which(func(p *Process) bool { return p.Role != "gateway" && p.Journal == "sqlite" }); len(r) > 0 {
+		hosts := map[string]bool{}
+		for i := range x.Processes {
+			if p := &x.Processes[i]; slices.Contains(r, p.Name) && p.Host != "" {
+				hosts[p.Host] = true
+			}
+		}
+		if len(hosts) > 1 {
+			x.say(Danger, r, "use postgres:// for journal.url", "the journal is in SQLite, and processes on %d machines use it: its locks do not hold between machines, so data may be lost", len(hosts))
+		}
+	}
+}
+
+func (x *exam) memoryJournal() {
+	if names := x.which(func(p *Process) bool { return p.Journal == "memory" }); len(names) > 0 {
+		x.say(Danger, names, "set journal.url to sqlite: or postgres://", "the journal is in memory: everything is lost with the process")
+	}
+}
+
+func (x *exam) journal() {
+	for i := range x.Processes {
+		if p := &x.Processes[i]; p.JournalWarning != "" {
+			x.say(Danger, []string{p.Name}, "do what the text says; the journal goes on by itself (docs/alerts.md, RoostJournalFails)", "the journal of %s: %s", p.Name, p.JournalWarning)
+		}
+	}
+}
+
+func (x *exam) disk() {
+	if names := x.which(func(p *Process) bool { return p.DiskSize > 0 && float64(p.DiskFree) < (1-nearDisk)*float64(p.DiskSize) }); len(names) > 0 {
+		x.say(Warning, names, "free or add space where journal.url is", "less than a tenth of the disk of the journal is free")
+	}
+}
+
+func (x *exam) lease() {
+	for i := range x.Processes {
+		if p := &x.Processes[i]; p.LeaseError != "" {
+			severity := Warning // it stands by, and could not take over
+			if p.Name == x.Active {
+				severity = Danger
+			}
+			x.say(severity, []string{p.Name}, "look at the store of lease.url, and at the network to it", "%s cannot use the store of the lease: %s", p.Name, p.LeaseError)
+		}
+	}
+}
+
+func (x *exam) clocks() {
+	var ahead, behind *Process
+	for i := range x.Processes {
+		p := &x.Processes[i]
+		if ahead == nil || p.Clock > ahead.Clock {
+			ahead = p
+		}
+		if behind == nil || p.Clock < behind.Clock {
+			behind = p
+		}
+	}
+	if ahead != nil && ahead.Clock-behind.Clock > clockSkew {
+		x.say(Warning, []string{ahead.Name, behind.Name}, "synchronize the clocks of the machines (NTP)", "the clock of %s is at least %s ahead of that of %s", ahead.Name, (ahead.Clock - behind.Clock).Round(time.Millisecond), behind.Name)
+	}
+}
+
+func (x *exam) versions() {
+	var versions []string
+	for i := range x.Processes {
+		if v := x.Processes[i].Version; !slices.Contains(versions, v) {
+			versions = append(versions, v)
+		}
+	}
+	if slices.Sort(versions); len(versions) > 1 {
+		x.say(Note, nil, "finish the upgrade (docs/upgrading.md), or go back", "processes run %d releases of Roost: %s", len(versions), strings.Join(versions, ", "))
+	}
+}
+
+func (x *exam) memory() {
+	if names := x.which(func(p *Process) bool {
+		return p.MemoryLimit > 0 && float64(p.MemoryUsed) >= nearMemory*float64(p.MemoryLimit)
+	}); len(names) > 0 {
+		x.say(Warning, names, "give them more memory, or passivate earlier (docs/memory.md)", "more than nine tenths of the memory limit are used")
+	}
+}
+
+func (x *exam) unlimited() {
+	if names := x.which(func(p *Process) bool { return p.Role == "region" && p.MemoryLimit == 0 }); len(names) > 0 {
+		x.say(Note, names, "set GOMEMLIMIT, or a limit of the container (docs/memory.md)", "these regions have no memory limit: entities are not passivated before the machine has no memory left")
+	}
+}
+
+func (x *exam) connections() {
+	if names := x.which(func(p *Process) bool {
+		return p.ConnectionsLimit > 0 && float64(p.Connections) >= nearConnections*float64(p.ConnectionsLimit)
+	}); len(names) > 0 {
+		x.say(Warning, names, "start more gateways, or raise service.connections", "more than eight tenths of the connections are open that service.connections allows")
+	}
+}
+
+func (x *exam) commands() {
+	if names := x.which(func(p *Process) bool {
+		return p.CommandsLimit > 0 && float64(p.Commands) >= nearConnections*float64(p.CommandsLimit)
+	}); len(names) > 0 {
+		x.say(Warning, names, "start more regions, or find what makes commands wait (roost top, roost explain)", "these regions have more than eight tenths of the commands that region.commands allows")
+	}
+}

@@ -1,0 +1,139 @@
+package checkup
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
+)
+
+// sound is a cluster of which nothing is to be said.
+func sound() *Evidence {
+	e := &Evidence{Active: "coordinator-1"}
+	for _, name := range []string{"coordinator-1", "coordinator-2", "region-1", "region-2", "gateway-1", "gateway-2"} {
+		role, n, _ := strings.Cut(name, "-")
+		e.Processes = append(e.Processes, Process{Process: &inspectionv1.Process{
+			Role: role, Name: name, Version: "v1", Host: "host-" + n, Zone: "zone-" + n, Tls: true, Verifies: true, ManagementLocal: true, PublicTls: true,
+			Authenticates: true, Policy: true, Certificate: true, CertificateS: 30 * 86400, MemoryUsed: 10, MemoryLimit: 100, Connections: 1, ConnectionsLimit: 100,
+			Journal: "postgres", Lease: "postgres", DiskFree: 50, DiskSize: 100, Commands: 1, CommandsLimit: 100,
+		}})
+	}
+	return e
+}
+
+// each changes the processes with a role; empty: all.
+func each(e *Evidence, role string, change func(*inspectionv1.Process)) {
+	for _, p := range e.Processes {
+		if role == "" || p.Role == role {
+			change(p.Process)
+		}
+	}
+}
+
+func without(e *Evidence, names ...string) {
+	e.Processes = slices.DeleteFunc(e.Processes, func(p Process) bool { return slices.Contains(names, p.Name) })
+}
+
+var cases = []struct {
+	name   string
+	change func(*Evidence)
+	want   string // name and severity of what is said, in this order
+	text   string
+}{
+	{"sound", func(*Evidence) {}, "", ""},
+	{"a member is silent", func(e *Evidence) {
+		without(e, "region-2")
+		e.Silent = []Silent{{"region", "region-2", "no answer"}}
+	}, "process-silent danger", "region-2 has not answered: no answer"},
+	{"a gateway is not reached", func(e *Evidence) { e.Silent = []Silent{{"gateway", "g:3", "it wants a token"}} }, "process-silent note", "it wants a token"},
+	{"no TLS", func(e *Evidence) { each(e, "", func(p *inspectionv1.Process) { p.Tls = false }) }, "tls-off danger", ""},
+	{"no TLS on one machine", func(e *Evidence) { each(e, "", func(p *inspectionv1.Process) { p.Tls, p.Local = false, true }) }, "tls-off warning", ""},
+	{"peers need no certificate", func(e *Evidence) { each(e, "", func(p *inspectionv1.Process) { p.Verifies = false }) }, "peers-not-verified danger", ""},
+	{"anybody sends commands", func(e *Evidence) {
+		each(e, "gateway", func(p *inspectionv1.Process) { p.Authenticates, p.Policy = false, false })
+	}, "no-authentication danger", ""},
+	{"anybody on this machine sends commands", func(e *Evidence) {
+		each(e, "gateway", func(p *inspectionv1.Process) { p.Authenticates, p.Local = false, true })
+	}, "no-authentication warning", ""},
+	{"tokens travel in the open", func(e *Evidence) { each(e, "gateway", func(p *inspectionv1.Process) { p.PublicTls = false }) }, "public-plain warning", ""},
+	{"no policy", func(e *Evidence) { each(e, "gateway", func(p *inspectionv1.Process) { p.Policy = false }) }, "no-policy note", ""},
+	{"management for all", func(e *Evidence) { each(e, "region", func(p *inspectionv1.Process) { p.ManagementLocal = false }) }, "management-open warning", ""},
+	{"management for who has a token", func(e *Evidence) {
+		each(e, "region", func(p *inspectionv1.Process) { p.ManagementLocal, p.ManagementGuarded, p.Pprof = false, true, true })
+	}, "", ""},
+	{"profiles for all", func(e *Evidence) {
+		each(e, "region", func(p *inspectionv1.Process) { p.ManagementLocal, p.Pprof = false, true })
+	}, "management-open warning, pprof-open warning", ""},
+	{"a certificate expires", func(e *Evidence) { e.Processes[2].CertificateS = 3 * 86400 }, "certificate-expires warning", "expires in 3 days"},
+	{"a certificate expires today", func(e *Evidence) { e.Processes[2].CertificateS = 7200 }, "certificate-expires danger", "in 2 hours"},
+	{"a certificate expires now", func(e *Evidence) { e.Processes[2].CertificateS = 1200 }, "certificate-expires danger", "in 20 minutes"},
+	{"a certificate has expired", func(e *Evidence) { e.Processes[2].CertificateS = -7200 }, "certificate-expires danger", "2 hours ago"},
+	{"one coordinator", func(e *Evidence) { without(e, "coordinator-2") }, "one-coordinator warning", ""},
+	{"no standby answers", func(e *Evidence) {
+		without(e, "coordinator-2")
+		e.Silent = []Silent{{"coordinator", "coordinator-2", "no answer"}}
+	}, "process-silent danger, no-standby danger", ""},
+	{"one region", func(e *Evidence) { without(e, "region-2") }, "one-region warning", ""},
+	{"one gateway", func(e *Evidence) { without(e, "gateway-2") }, "one-gateway note", ""},
+	{"one machine", func(e *Evidence) { each(e, "", func(p *inspectionv1.Process) { p.Host = "host-1" }) }, "one-host note", ""},
+	{"no zones", func(e *Evidence) { each(e, "", func(p *inspectionv1.Process) { p.Zone = "" }) }, "no-zones note", "none says"},
+	{"some zones", func(e *Evidence) { e.Processes[2].Zone = "" }, "no-zones warning", "these do not"},
+	{"SQLite on several machines", func(e *Evidence) { each(e, "", func(p *inspectionv1.Process) { p.Journal = "sqlite" }) }, "sqlite-several-hosts danger", "on 2 machines"},
+	{"SQLite on one machine", func(e *Evidence) {
+		each(e, "", func(p *inspectionv1.Process) { p.Journal, p.Host = "sqlite", "host-1" })
+	}, "one-host note", ""},
+	{"a journal in memory", func(e *Evidence) { each(e, "region", func(p *inspectionv1.Process) { p.Journal = "memory" }) }, "journal-in-memory danger", ""},
+	{"the journal warns", func(e *Evidence) { e.Processes[3].JournalWarning = "no room" }, "journal-warning danger", "no room"},
+	{"the disk is nearly full", func(e *Evidence) { e.Processes[2].DiskFree = 9 }, "disk-nearly-full warning", ""},
+	{"the lease cannot be used", func(e *Evidence) { e.Processes[0].LeaseError = "read-only" }, "lease-unusable danger", "read-only"},
+	{"a standby cannot use the lease", func(e *Evidence) { e.Processes[1].LeaseError = "read-only" }, "lease-unusable warning", ""},
+	{"clocks", func(e *Evidence) {
+		e.Processes[1].Clock, e.Processes[4].Clock = -300*time.Millisecond, 300*time.Millisecond
+	}, "clocks-apart warning", "gateway-1 is at least 600ms ahead of that of coordinator-2"},
+	{"clocks are near", func(e *Evidence) {
+		e.Processes[1].Clock, e.Processes[4].Clock = -200*time.Millisecond, 300*time.Millisecond
+	}, "", ""},
+	{"versions", func(e *Evidence) { e.Processes[1].Version = "v2" }, "version-skew note", "v1, v2"},
+	{"memory", func(e *Evidence) { e.Processes[2].MemoryUsed = 90 }, "memory-nearly-full warning", ""},
+	{"no memory limit", func(e *Evidence) { e.Processes[2].MemoryLimit = 0 }, "memory-unlimited note", ""},
+	{"a gateway without memory limit", func(e *Evidence) { e.Processes[4].MemoryLimit = 0 }, "", ""},
+	{"connections", func(e *Evidence) { e.Processes[4].Connections = 80 }, "connections-nearly-full warning", ""},
+	{"commands", func(e *Evidence) { e.Processes[3].Commands = 80 }, "region-nearly-full warning", ""},
+	{"the most severe first", func(e *Evidence) { without(e, "gateway-2", "region-2"); e.Processes[0].LeaseError = "read-only" }, "lease-unusable danger, one-region warning, one-gateway note", ""},
+}
+
+func TestExamine(t *testing.T) {
+	found := map[string]bool{}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			e := sound()
+			c.change(e)
+			var got []string
+			all := ""
+			for _, a := range Examine(e) {
+				got = append(got, a.Name+" "+a.Severity)
+				all += a.Text + "\n"
+				if found[a.Name] = true; a.Text == "" || a.Next == "" || strings.Contains(a.Text, "%!") {
+					t.Errorf("no advice: %v", a)
+				}
+			}
+			if strings.Join(got, ", ") != c.want || !strings.Contains(all, c.text) {
+				t.Errorf("%q, want %q with %q:\n%s", got, c.want, c.text, all)
+			}
+		})
+	}
+	for _, name := range Names() {
+		if !found[name] && !t.Failed() {
+			t.Errorf("no case finds %s", name)
+		}
+	}
+}
+
+// TestExamineNothing: nobody has told anything.
+func TestExamineNothing(t *testing.T) {
+	if list := Examine(&Evidence{}); len(list) == 0 {
+		t.Error("a cluster without regions is sound")
+	}
+}

@@ -1,0 +1,368 @@
+package diagnosis
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
+)
+
+// Cause is the name of a finding.
+type Cause string
+
+// The causes, in the order in which they come before others if several are found: what follows
+// from another cause is behind it.
+const (
+	UnknownType       Cause = "unknown-type"
+	NoRegion          Cause = "no-region"
+	Unreadable        Cause = "unreadable"
+	TableStale        Cause = "table-stale"
+	OwnerUnreachable  Cause = "owner-unreachable"
+	OwnerPaused       Cause = "owner-paused"
+	OwnerFails        Cause = "owner-fails"
+	JournalRefuses    Cause = "journal-refuses"
+	JournalSilent     Cause = "journal-silent"
+	JournalSlow       Cause = "journal-slow"
+	EntityQuarantined Cause = "entity-quarantined"
+	EntityDamaged     Cause = "entity-damaged"
+	EntityFails       Cause = "entity-fails"
+	WaitsForEntity    Cause = "waits-for-entity"
+	HandlerStuck      Cause = "handler-stuck"
+	MailboxFull       Cause = "mailbox-full"
+	RegionFull        Cause = "region-full"
+	RegionBusy        Cause = "region-busy"
+	HandingOff        Cause = "shard-handing-off"
+	Starting          Cause = "shard-starting"
+	NoCoordinator     Cause = "no-coordinator"
+	GatewayFull       Cause = "gateway-full"
+	GatewaySilent     Cause = "gateway-silent"
+	Busy              Cause = "busy"
+	// These do not keep commands from being executed.
+	Active      Cause = "active"
+	Passivated  Cause = "passivated"
+	Absent      Cause = "absent"
+	Unallocated Cause = "unallocated"
+	Undecided   Cause = "undecided"
+)
+
+// order is that of the causes above.
+var order = []Cause{
+	UnknownType, NoRegion, Unreadable, TableStale, OwnerUnreachable, OwnerPaused, OwnerFails, JournalRefuses, JournalSilent, JournalSlow,
+	EntityQuarantined, EntityDamaged, EntityFails, WaitsForEntity, HandlerStuck, MailboxFull, RegionFull, RegionBusy, HandingOff, Starting, NoCoordinator,
+	GatewayFull, GatewaySilent, Busy, Active, Passivated, Absent, Unallocated, Undecided,
+}
+
+// Causes lists the names of all causes.
+func Causes() []Cause { return slices.Clone(order) }
+
+// inquest goes through the evidence.
+type inquest struct {
+	*Evidence
+	list []ranked
+
+	coordinator *Party // the active one that has answered, or one that has not; nil: nobody was asked
+	said        *inspectionv1.CoordinatorObservation
+	row         *inspectionv1.ObservedRow // the newest that is known; nil: none
+	owner, next *Party                    // the regions of the row; nil: it names none
+}
+
+// ranked is a finding with its place among the others.
+type ranked struct {
+	*adminv1.Finding
+	rank int // in order
+}
+
+// Of returns what keeps a command for an entity from being executed. There is at least one finding, and the
+// first one is the verdict.
+func Of(e *Evidence) []*adminv1.Finding {
+	q := &inquest{Evidence: e}
+	q.findCoordinator()
+	q.findRow()
+	q.types()
+	q.tables()
+	q.shard()
+	if q.owner != nil {
+		q.region(q.owner)
+	}
+	q.gateways()
+	q.conclude()
+	var out []*adminv1.Finding
+	for _, f := range q.list {
+		out = append(out, f.Finding)
+	}
+	return out
+}
+
+// find adds a finding. One of a kind is enough for each party, and its text names the party.
+func (q *inquest) find(c Cause, blocks bool, since time.Duration, next, format string, args ...any) {
+	q.list = append(q.list, ranked{&adminv1.Finding{
+		Cause: string(c), Blocks: blocks, SinceMs: since.Milliseconds(), Next: next, Text: fmt.Sprintf(format, args...),
+	}, slices.Index(order, c)})
+}
+
+// findAt is find for what concerns one gateway: commands that others send are not held up by it. So it is
+// behind what holds up all, unless that gateway was asked.
+func (q *inquest) findAt(p *Party, c Cause, blocks bool, since time.Duration, next, format string, args ...any) {
+	q.find(c, blocks, since, next, format, args...)
+	if !p.Asker {
+		last := &q.list[len(q.list)-1]
+		last.rank = max(last.rank, slices.Index(order, GatewayFull))
+	}
+}
+
+// blocked reports whether something keeps commands from being executed.
+func (q *inquest) blocked() bool {
+	return slices.ContainsFunc(q.list, func(f ranked) bool { return f.Blocks })
+}
+
+func (q *inquest) findCoordinator() {
+	for i := range q.Parties {
+		p := &q.Parties[i]
+		c := p.Said.GetCoordinator()
+		switch {
+		case p.Role != Coordinator:
+		case c.GetActive():
+			q.coordinator, q.said = p, c
+			return
+		case c == nil: // a standby that has answered is nobody's hindrance
+			q.coordinator = p
+		}
+	}
+}
+
+// findRow finds the newest row of the shard, and its regions. The coordinator's word counts most: what
+// it has not said, nobody may serve.
+func (q *inquest) findRow() {
+	if q.row = q.said.GetRow(); q.said == nil {
+		for i := range q.Parties {
+			if r := q.Parties[i].Said.GetGateway().GetRow(); r != nil && (q.row == nil || r.Epoch > q.row.Epoch) {
+				q.row = r
+			}
+		}
+	}
+	if q.row.GetOwner() != "" {
+		q.owner = q.party(Region, q.row.Owner, q.row.Uid)
+	}
+	if q.said.GetNextAddr() != "" {
+		q.next = q.party(Region, q.said.NextAddr, q.said.NextUid)
+	}
+}
+
+func (q *inquest) party(role Role, addr string, uid uint64) *Party {
+	for i := range q.Parties {
+		if p := &q.Parties[i]; p.Role == role && p.Addr == addr && (p.UID == 0 || uid == 0 || p.UID == uid) {
+			return p
+		}
+	}
+	return nil
+}
+
+// types looks whether somebody hosts the type.
+func (q *inquest) types() {
+	c := q.said
+	switch {
+	case c == nil:
+		for i := range q.Parties {
+			if g := q.Parties[i].Said.GetGateway(); g != nil && g.Table && !g.TypeKnown {
+				q.find(UnknownType, true, 0, "check the name of the type; roost shards lists those that regions have registered", "no region has ever registered the entity type %s, as far as %s knows", q.Type, q.Parties[i].Name)
+				return
+			}
+		}
+	case !c.TypeKnown:
+		declared := "none is registered yet"
+		if len(c.Types) > 0 {
+			declared = "registered are " + strings.Join(c.Types, ", ")
+		}
+		q.find(UnknownType, true, 0, "check the name of the type, or start a region that has it", "no region has ever registered the entity type %s; %s", q.Type, declared)
+	case c.Hosts == 0:
+		q.find(NoRegion, true, 0, "start a region whose program has the entity type "+q.Type+" (region.types must not leave it out)", "no registered region hosts the entity type %s", q.Type)
+	}
+}
+
+// shard looks at the row of the shard.
+func (q *inquest) shard() {
+	c, since := q.said, ms(q.said.GetSinceMs())
+	if q.said == nil && q.coordinator != nil || q.coordinator == nil && q.row.GetPhase() != "serving" {
+		q.noCoordinator()
+	}
+	switch {
+	case q.row == nil || c != nil && c.Hosts == 0 || c != nil && !c.TypeKnown:
+	case q.row.Unreadable:
+		version := "the version that has stored it"
+		if by := c.GetBy(); len(by) > 0 {
+			version = strings.Join(by, " or ")
+		}
+		forms := strings.Join(c.GetForms(), "; ")
+		q.find(Unreadable, true, since, "start a region of "+version+", or of another version that reads it; if the region that had the shard crashed, roost rollout look finds out what it has stored",
+			"no region reads all that may be stored in %s%s", q.shardName(), prefixed(": no region reads ", forms))
+	case q.row.Phase == "handing-off":
+		q.handingOff(since)
+	case q.row.Phase == "starting":
+		q.starting(since)
+	case q.row.Phase != "serving":
+		q.unallocated()
+	}
+}
+
+func prefixed(before, text string) string {
+	if text == "" {
+		return ""
+	}
+	return before + text
+}
+
+func (q *inquest) shardName() string { return fmt.Sprintf("%s/%d", q.Type, q.row.GetIndex()) }
+
+// noCoordinator says that nobody decides about shards. Shards that are served go on without.
+func (q *inquest) noCoordinator() {
+	blocks := q.row.GetPhase() != "serving"
+	who := "no coordinator is known"
+	if p := q.coordinator; p != nil {
+		who = "the coordinator " + p.Name + " " + p.words()
+	}
+	q.find(NoCoordinator, blocks, 0, "look at the coordinators' logs and readiness (/readyz?verbose); another one takes over when the lease has run out", "%s: shards are neither started nor moved%s", who, cond(!blocks, ", and those that are served go on"))
+}
+
+// words says why a party has not answered.
+func (p *Party) words() string {
+	switch p.Result {
+	case Refused:
+		return "does not run: nobody listens at " + p.Addr
+	case Silent:
+		return "does not answer, though its host takes connections for it"
+	case Unreached:
+		return "cannot be reached: its host does not answer"
+	case Failed:
+		return "cannot answer: " + p.Error
+	}
+	return "has answered"
+}
+
+func cond(so bool, text string) string {
+	if so {
+		return text
+	}
+	return ""
+}
+
+func (q *inquest) handingOff(since time.Duration) {
+	c := q.said
+	owner := cmp.Or(c.GetOwner(), q.row.Owner)
+	if c.GetReleased() {
+		q.find(HandingOff, true, since, "it ends when "+c.Next+" has claimed the shard", "%s moves from %s to %s, which is to claim it%s%s", q.shardName(), owner, c.Next, prefixed(": because ", c.Cause), ago(since))
+		if q.next != nil && q.next.Result != Answered {
+			q.reach(q.next, c.NextMember)
+		}
+		return
+	}
+	why := "it finishes the commands that it has accepted"
+	if r := q.owner.observation(); r != nil && r.Entity.GetRunning() != "" {
+		why = fmt.Sprintf("its turn %s has been running for %s", r.Entity.Running, ms(r.Entity.RunningMs))
+	}
+	q.find(HandingOff, true, since, "it ends by itself: what has not finished within region.drain_timeout is cancelled. roost entities --running-longer 1s lists turns that hold it up",
+		"%s leaves %s%s, and commands wait for its next owner: %s%s", q.shardName(), owner, prefixed(" because ", c.GetCause()), why, ago(since))
+}
+
+func ago(d time.Duration) string {
+	if d <= 0 {
+		return ""
+	}
+	return ", since " + d.Round(time.Millisecond).String()
+}
+
+func (q *inquest) starting(since time.Duration) {
+	c := q.said
+	owner := cmp.Or(c.GetOwner(), q.row.Owner)
+	state := "it is to claim it in the journal"
+	switch r := q.owner.observation(); {
+	case r == nil:
+	case r.Shard == "claiming" && r.ClaimRepeated:
+		state = "its claim in the journal has failed and is repeated"
+	case r.Shard == "claiming":
+		state = "it claims it in the journal"
+	case r.Shard == "fetching":
+		state = "it fetches the states of the entities that " + cmp.Or(c.GetKeptBy(), "the previous owner") + " has kept (at most region.kept_wait)"
+	case r.Shard == "serving":
+		state = "it serves it, and the coordinator has not stored that yet"
+	}
+	q.find(Starting, true, since, "it ends by itself, or the shard goes to another region", "%s starts at %s%s: %s%s", q.shardName(), owner, prefixed(" because ", c.GetCause()), state, ago(since))
+}
+
+func (q *inquest) unallocated() {
+	c := q.said
+	switch {
+	case c == nil:
+		q.find(Starting, q.waiting() > 0, 0, "", "%s has no region, as far as is known without a coordinator", q.shardName())
+	case c.MinRegions > 0:
+		q.find(Starting, true, 0, fmt.Sprintf("start more regions, or lower coordinator.min_regions (%d)", c.MinRegions), "%s has no region: none is given a shard before %d regions are up", q.shardName(), c.MinRegions)
+	case c.Recovering:
+		q.find(Starting, true, 0, "it ends by itself", "%s has no region: the new coordinator waits for the owners of earlier terms", q.shardName())
+	case c.Usable == 0:
+		q.find(NoRegion, true, 0, "roost members says what is wrong with them: unreachable, leaving, or without their journal", "%d regions host the entity type %s, and none of them can be given shards now", c.Hosts, q.Type)
+	case q.waiting() > 0:
+		q.find(Starting, true, 0, "it ends by itself", "%s has no region yet, and commands wait for it", q.shardName())
+	default:
+		q.find(Unallocated, false, 0, "", "%s has no region yet: its first command gives it one", q.shardName())
+	}
+}
+
+// waiting counts the commands of the shard that gateways have not sent.
+func (q *inquest) waiting() (n uint32) {
+	for i := range q.Parties {
+		n += q.Parties[i].Said.GetGateway().GetWaiting()
+	}
+	return n
+}
+
+// conclude says how the entity is if nothing blocks it, and puts the findings in order.
+func (q *inquest) conclude() {
+	if !q.blocked() && len(q.list) == 0 || !q.blocked() && q.row.GetPhase() == "serving" {
+		q.sound()
+	}
+	slices.SortStableFunc(q.list, func(a, b ranked) int {
+		return cmp.Or(cmp.Compare(a.group(), b.group()), cmp.Compare(a.rank, b.rank), cmp.Compare(b.SinceMs, a.SinceMs))
+	})
+}
+
+// group puts what blocks first. Of what does not, how the entity is comes first.
+func (f ranked) group() int {
+	switch {
+	case f.Blocks:
+		return 0
+	case f.rank >= slices.Index(order, Active):
+		return 1
+	}
+	return 2
+}
+
+// sound says how an entity is that nothing keeps from executing commands.
+func (q *inquest) sound() {
+	r := q.owner.observation()
+	name := q.Type + "/" + q.ID
+	switch {
+	case r == nil:
+		q.find(Undecided, false, 0, "ask again, or another coordinator or gateway", "what %s does could not be found out: nobody has said which region has it", name)
+	case r.Entity != nil:
+		q.find(Active, false, 0, "", "%s is in memory at %s and executes commands", name, q.owner.Name)
+	case r.Stored == "stored":
+		q.find(Passivated, false, 0, "", "%s is not in memory; the next command has %s load it (up to record %d)", name, q.owner.Name, r.Record)
+	case r.Stored == "none" && r.Volatile:
+		q.find(Absent, false, 0, "", "%s is not in memory, and its type is volatile: the next command has %s make it", name, q.owner.Name)
+	case r.Stored == "none":
+		q.find(Absent, false, 0, "", "nothing is stored of %s: the first command has %s create it", name, q.owner.Name)
+	default:
+		q.find(Undecided, false, 0, "ask again", "%s is not in memory at %s, and the journal did not say in time whether anything is stored of it", name, q.owner.Name)
+	}
+}
+
+// observation is what a region has said; nil: nothing.
+func (p *Party) observation() *inspectionv1.RegionObservation {
+	if p == nil {
+		return nil
+	}
+	return p.Said.GetRegion()
+}

@@ -1,0 +1,166 @@
+package diagnosis
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
+)
+
+// reach says that a region does not answer, with what the membership makes of it.
+func (q *inquest) reach(p *Party, m *inspectionv1.ObservedMember) {
+	verdict, since := "", time.Duration(0)
+	switch {
+	case q.said == nil:
+		verdict = "; no coordinator could be asked what the membership says"
+	case m == nil:
+		verdict = "; the membership has removed it"
+	case m.Reachable && m.Status == "up":
+		verdict = "; the membership has not noticed anything yet"
+	case m.Reachable:
+		verdict = "; the membership says that it is " + m.Status
+	default:
+		since = ms(m.UnreachableMs)
+		verdict = fmt.Sprintf("; for the membership it is %s and unreachable%s", m.Status, prefixed(" for ", span(since)))
+	}
+	wait := "its shards go to other regions as soon as the coordinator has noticed it"
+	switch p.Result {
+	case Refused:
+		q.find(OwnerUnreachable, true, since, "start the region again, or wait: "+wait, "the region %s of %s does not run: nobody listens at %s%s", p.Name, q.shardName(), p.Addr, verdict)
+	case Unreached:
+		q.find(OwnerUnreachable, true, since, "look at the network and the host of "+p.Name+"; "+wait, "the region %s of %s cannot be reached at %s: its host does not answer%s", p.Name, q.shardName(), p.Addr, verdict)
+	case Silent:
+		q.find(OwnerPaused, true, since, "look whether "+p.Name+" is stopped, swaps, or has no processor; "+wait, "the region %s of %s does not answer, though its host takes connections for it: it is paused or starved%s", p.Name, q.shardName(), verdict)
+	case Failed:
+		q.find(OwnerFails, true, 0, "if it was started again, the shard moves by itself; else look at its log", "the region %s of %s cannot answer: %s", p.Name, q.shardName(), p.Error)
+	}
+}
+
+func span(d time.Duration) string {
+	if d <= 0 {
+		return ""
+	}
+	return d.Round(time.Millisecond).String()
+}
+
+// region looks at the owner.
+func (q *inquest) region(p *Party) {
+	if p.Result != Answered {
+		if !q.said.GetReleased() { // else it is the next owner's turn
+			q.reach(p, q.said.GetMember())
+		}
+		q.journalOf(q.coordinator) // it is all that can be known of the journal
+		return
+	}
+	q.journalOf(p)
+	r := p.observation()
+	switch {
+	case r == nil:
+	case !r.Core:
+		q.find(RegionBusy, true, 0, "look at the load of "+p.Name+" (roost top) and whether it has processors", "the region %s runs, and what executes the commands of %s has not answered", p.Name, q.shardName())
+	default:
+		q.held(p, r)
+		q.entity(p, r)
+		if r.CommandsLimit > 0 && r.Commands >= r.CommandsLimit {
+			q.find(RegionFull, true, 0, "send less, or let more regions share the load; region.commands is the limit", "the region %s has as many commands as it may: %d", p.Name, r.Commands)
+		}
+	}
+}
+
+// held looks whether a region holds the shard that the row gives it.
+func (q *inquest) held(p *Party, r *inspectionv1.RegionObservation) {
+	epoch := q.row.Epoch
+	switch {
+	case q.row.Phase != "serving":
+	case r.Damaged:
+		q.find(JournalRefuses, true, 0, "roost journal check says what is damaged", "who owns %s cannot be read: the fence is damaged, and %s refuses every command of the shard", q.shardName(), p.Name)
+	case r.Shard == "" && ms(q.said.GetSinceMs()) < BehindAfter && q.said.GetSinceMs() > 0: // a moment after the move
+	case r.Shard == "":
+		q.find(OwnerFails, true, 0, "it ends by itself: the coordinator asks the owner about commands that it refuses", "%s does not hold %s, of which the row says that it serves it (minimum epoch %s)", p.Name, q.shardName(), epochText(r.MinEpoch))
+	case r.Shard != "serving" && r.Epoch == epoch:
+		q.find(HandingOff, true, 0, "it ends by itself", "%s is in %s at %s, of which the row says that it serves it", q.shardName(), r.Shard, p.Name)
+	}
+}
+
+func epochText(e uint64) string { return fmt.Sprintf("%d.%d", e>>32, e&0xffffffff) }
+
+// entity looks at the entity in the region.
+func (q *inquest) entity(p *Party, r *inspectionv1.RegionObservation) {
+	e, name := r.Entity, q.Type+"/"+q.ID
+	repair := fmt.Sprintf("roost journal check says what is damaged; the last resort is roost entity delete %s %s", q.Type, q.ID)
+	if r.Quarantined != "" {
+		q.find(EntityQuarantined, true, 0, fmt.Sprintf("roost quarantine list says what ran when regions ended; mend that, then roost quarantine release %s/%s (docs/repair.md)", q.Type, q.ID), "%s refuses the commands of %s: it is quarantined %s", p.Name, name, r.Quarantined)
+	}
+	switch r.Stored {
+	case "damaged":
+		q.find(EntityDamaged, true, 0, repair, "%s cannot be loaded, because what is stored of it is damaged%s", name, prefixed(": ", r.Failure))
+	case "failed":
+		q.find(EntityFails, true, 0, "the log of "+p.Name+" says why; a version of the program that can bring it to life must be started", "%s cannot be brought to life%s", name, prefixed(": ", r.Failure))
+	}
+	if e == nil {
+		if d := ms(r.ReadMs); d >= SlowAfter {
+			q.find(JournalSlow, true, d, "look at the store of the journal", "reading %s from the journal has taken %s so far", name, d)
+		}
+		return
+	}
+	running, oldest := ms(e.RunningMs), ms(e.OldestMs)
+	switch {
+	case e.State == "damaged":
+		q.find(EntityDamaged, true, oldest, repair, "%s takes no commands: the journal cannot take more of it, because what is stored of it is damaged", name)
+	case e.State == "loading" && oldest >= SlowAfter:
+		q.find(JournalSlow, true, oldest, "look at the store of the journal", "%s is being loaded since %s: the journal answers slowly", name, oldest)
+	case e.State == "settling":
+		q.find(JournalSlow, true, oldest, "it ends when the journal answers", "%s waits until the outcome of an earlier write is known", name)
+	case e.Running != "" && e.WaitsForType != "" && running >= StuckAfter:
+		other := e.WaitsForType + " " + e.WaitsForId
+		q.find(WaitsForEntity, true, running, "roost explain "+other, "the turn %s of %s has been waiting for %s/%s for %s, and %d more commands wait behind it", e.Running, name, e.WaitsForType, e.WaitsForId, running, behind(e))
+	case e.Running != "" && running >= StuckAfter:
+		q.find(HandlerStuck, true, running, fmt.Sprintf("roost explain %s --stack shows where it is. roost move %s REGION serves the entity elsewhere: after region.drain_timeout its turn is given up, and a handler that ignores its context runs on without effect until its region ends", name, q.shardName()),
+			"the handler %s of %s has been running for %s, and %d more commands wait behind it", e.Running, name, running, behind(e))
+	}
+	switch {
+	case r.MailboxLimit > 0 && e.Mailbox >= r.MailboxLimit:
+		q.find(MailboxFull, true, oldest, "send less to this entity, or make its handlers faster; region.mailbox is the limit", "the mailbox of %s is full (%d commands): further commands are refused", name, e.Mailbox)
+	case e.Running != "" && e.Mailbox > 1:
+		q.find(Busy, true, oldest, "", "%s executes %s since %s, and %d more commands wait behind it", name, e.Running, cmp.Or(running, time.Millisecond), behind(e))
+	}
+}
+
+// behind is how many commands wait behind the one that runs.
+func behind(e *inspectionv1.ActiveEntity) uint32 { return max(e.Mailbox, 1) - 1 }
+
+// journalOf looks at the journal as a party sees it.
+func (q *inquest) journalOf(p *Party) {
+	if p == nil || p.Said.GetJournal() == nil || p.Said.GetRegion().GetVolatile() {
+		return
+	}
+	j := p.Said.Journal
+	q.fence(p, j)
+	if j.Warning != "" {
+		q.find(JournalRefuses, true, 0, "do what the text says; the journal goes on by itself (docs/alerts.md, RoostJournalFails)", "the journal of %s: %s", p.Name, j.Warning)
+	}
+	running := ms(max(j.CommittingMs, j.OldestMs))
+	switch {
+	case j.State == "silent":
+		q.find(JournalSilent, true, ms(j.HeardMs), "look at the server of journal.url and at the network to it; shards of the region go to others that reach it", "nothing succeeds in the journal of %s since %s", p.Name, ms(j.HeardMs))
+	case running >= SlowAfter:
+		q.find(JournalSlow, true, running, "look at the store of the journal: its disk, its locks, and what else writes to it", "the journal of %s has been committing for %s, and %d operations wait", p.Name, running, j.Queued)
+	case ms(j.SlowestMs) >= SlowAfter:
+		q.find(JournalSlow, false, 0, "look at the store of the journal", "a commit of %s has taken %s in the last seconds", p.Name, ms(j.SlowestMs))
+	}
+}
+
+// fence compares the fence with the row: at the epoch of the row, nothing is accepted if the fence is above.
+func (q *inquest) fence(p *Party, j *inspectionv1.JournalObservation) {
+	r := q.row
+	switch {
+	case j.FenceError != "":
+		q.find(JournalRefuses, true, 0, "roost journal check says what is damaged", "who owns %s cannot be read from the journal: %s", q.shardName(), j.FenceError)
+	case !j.FenceRead || r == nil || r.Epoch == 0 || j.FenceEpoch <= r.Epoch || r.Phase == "handing-off":
+	case q.said == nil: // perhaps only the row is old, see stale
+	default:
+		q.find(JournalRefuses, true, ms(q.said.SinceMs), "it ends by itself when the coordinator has given the shard away at a higher epoch; if it does not, another cluster uses this journal: compare journal.url and cluster.name",
+			"the journal refuses what the owner of %s writes at epoch %s: the fence is at %s", q.shardName(), epochText(r.Epoch), epochText(j.FenceEpoch))
+	}
+}

@@ -1,0 +1,74 @@
+package backup
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// ErrRefused: the journal must not be replaced, unless [Options] say so.
+var ErrRefused = errors.New("the journal is not replaced")
+
+// Options say what a restore may do.
+type Options struct {
+	// Replace lets it replace a journal in which something is stored.
+	Replace bool
+	// InUse lets it replace a journal that other processes have open. What they store afterwards is
+	// refused, or lost.
+	InUse bool
+	// DryRun reads the whole file and looks at the journal, and changes nothing.
+	DryRun bool
+}
+
+// Target is the journal whose place a restore is to take.
+type Target struct {
+	// Facts are those of the journal, MaxEpoch among them. Their format is 0 if there is none, or
+	// none that can be read.
+	Facts journal.Facts
+	// Stored: something is stored in it, or that cannot be told.
+	Stored bool
+	// Damage is why it cannot be read; nil: it can.
+	Damage error
+	// Users are those that have it open, as far as the store says who they are.
+	Users []string
+}
+
+// Restored is what a restore has done, or would do.
+type Restored struct {
+	Header Header
+	// Facts are those of the restored journal.
+	Facts journal.Facts
+	// Replaced is what was there before.
+	Replaced Target
+}
+
+// NextTerm is a term that the next coordinator is at or above.
+func (r Restored) NextTerm() sharding.Term { return r.Facts.MaxEpoch.Term() + 1 }
+
+// Plan checks whether a backup may take the place of a journal, and returns what comes of it. Errors
+// wrap [ErrRefused], or [journal.ErrIdentity].
+func Plan(h Header, t Target, o Options, drawn sharding.Generation) (Restored, sharding.Fence, error) {
+	err := h.Facts.Check()
+	switch {
+	case err != nil:
+		err = fmt.Errorf("the journal in the backup: %w", err)
+	case t.Facts.Cluster != "" && t.Facts.Cluster != h.Facts.Cluster:
+		err = fmt.Errorf("%w: the journal there is that of cluster %q, and the backup is of cluster %q; name another journal, or remove that one first", journal.ErrIdentity, t.Facts.Cluster, h.Facts.Cluster)
+	case len(t.Users) > 0 && !o.InUse:
+		err = fmt.Errorf("%w: it is in use (%s); stop all regions and coordinators, or give --in-use to shut out those that cannot be stopped", ErrRefused, strings.Join(t.Users, ", "))
+	case t.Stored && !o.Replace && t.Damage != nil:
+		err = fmt.Errorf("%w: it cannot be read (%w); give --replace to replace it all the same", ErrRefused, t.Damage)
+	case t.Stored && !o.Replace:
+		err = fmt.Errorf("%w: something is stored in it; give --replace to replace that", ErrRefused)
+	}
+	r := Restored{Header: h, Replaced: t}
+	if err != nil {
+		return r, sharding.Fence{}, err
+	}
+	var fence sharding.Fence
+	r.Facts, fence, err = h.Facts.Restore(drawn, t.Facts.MaxEpoch)
+	return r, fence, err
+}

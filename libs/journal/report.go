@@ -1,0 +1,106 @@
+package journal
+
+import (
+	"context"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// Report is what a process sees of its journal now, for operators.
+type Report struct {
+	Queued int // operations that wait for a commit
+	// OldestSince is when the first of them was submitted, and CommittingSince when the commit under
+	// way has begun; zero: there is none.
+	OldestSince, CommittingSince time.Time
+	// Slowest is the longest that a commit of the last seconds has taken, and EndedAt when the last one
+	// has ended, whatever its outcome; zero: none has.
+	Slowest time.Duration
+	EndedAt time.Time
+	Warning error // that of [Journal.Warning]
+	// Fence is that of the shard, if FenceRead. FenceErr says that it is damaged.
+	FenceRead bool
+	Fence     sharding.Fence
+	FenceErr  error
+}
+
+// paceWindow is how long a slow commit is remembered at least. It is remembered for twice as long at
+// most.
+const paceWindow = 5 * time.Second
+
+// pace measures commits. It belongs to Journal.mu.
+type pace struct {
+	since   time.Time        // when the present window began
+	slowest [2]time.Duration // of the present window, and of the one before
+	began   time.Time        // of the commit under way; zero: there is none
+	ended   time.Time        // of the last commit
+	reading bool             // a report reads a fence
+}
+
+func (p *pace) roll(now time.Time) {
+	switch age := now.Sub(p.since); {
+	case age >= 2*paceWindow:
+		p.since, p.slowest = now, [2]time.Duration{}
+	case age >= paceWindow:
+		p.since, p.slowest = now, [2]time.Duration{0, p.slowest[0]}
+	}
+}
+
+func (j *Journal) beginCommit(now time.Time) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.pace.began = now
+}
+
+func (j *Journal) endCommit(began, now time.Time) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.pace.roll(now)
+	j.pace.began, j.pace.ended = time.Time{}, now
+	j.pace.slowest[0] = max(j.pace.slowest[0], now.Sub(began))
+}
+
+// Report returns what waits for the journal, and the fence of a shard if it can be read before the context
+// ends. It reads one fence at a time: while the store does not answer, no questions gather.
+func (j *Journal) Report(ctx context.Context, shard sharding.ShardID) Report {
+	r := Report{Warning: j.Warning()}
+	if fence, ok := j.fenceOf(ctx, shard); ok {
+		r.Fence, r.FenceRead = fence.Fence, fence.Verdict == sharding.Durable || fence.Verdict == sharding.RefusedEpoch
+		if fence.Verdict == sharding.RefusedDamaged {
+			r.FenceErr = fence.Err
+		}
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.pace.roll(time.Now())
+	r.Queued, r.CommittingSince, r.EndedAt = len(j.queue), j.pace.began, j.pace.ended
+	r.Slowest = max(j.pace.slowest[0], j.pace.slowest[1])
+	if len(j.queue) > 0 {
+		r.OldestSince = j.queue[0].submitted
+	}
+	return r
+}
+
+// fenceOf reads the fence of a shard.
+func (j *Journal) fenceOf(ctx context.Context, shard sharding.ShardID) (r Result, ok bool) {
+	j.mu.Lock()
+	busy := j.pace.reading
+	j.pace.reading = true
+	j.mu.Unlock()
+	if busy {
+		return r, false
+	}
+	got := make(chan Result, 1)
+	j.Submit(Op{Fence: &sharding.ReadFence{Shard: shard}}, func(r Result) {
+		j.mu.Lock()
+		j.pace.reading = false
+		j.mu.Unlock()
+		got <- r
+	})
+	select {
+	case r = <-got:
+		return r, true
+	case <-ctx.Done():
+		return r, false
+	}
+}

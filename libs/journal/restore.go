@@ -1,0 +1,44 @@
+package journal
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// RestoreTerms is by how much a restore raises the term of a journal: by more terms than a cluster
+// can have begun since the backup. With one take-over per second, as many take twelve days.
+const RestoreTerms = 1 << 20
+
+// Restore returns the facts of a journal that is restored from a backup with the facts f, and the
+// fence that every shard has from then on. drawn is a new generation. highest is the highest epoch
+// that is known: that of the backup, or of the journal that the restore replaces.
+//
+// After a backup the cluster went on, and what it has done since is no longer stored. Nothing that
+// remembers it may have an effect:
+//
+//   - The generation is another one, so whoever has the journal open stops at its next transaction.
+//   - No shard can be claimed, and nothing appended, at an epoch that was given out before: the fence
+//     is above all of them, and nobody owns it.
+//   - The next coordinator gets a term above that of the fences ([Facts.MaxEpoch]). So its rows and
+//     its table are newer than any that gateways and regions have, even if the record of the lease
+//     is lost too.
+//
+// It fails if the terms are used up.
+func (f Facts) Restore(drawn sharding.Generation, highest sharding.Epoch) (Facts, sharding.Fence, error) {
+	term := max(f.MaxEpoch, highest).Term()
+	if term > math.MaxUint32-2*RestoreTerms { // the cluster needs terms, too
+		return f, sharding.Fence{}, fmt.Errorf("%w: the highest term is %d, and a restore would raise it by %d: no terms would be left for the cluster; start it with a new journal", ErrIdentity, term, RestoreTerms)
+	}
+	if !mutant.On("restore-generation") {
+		f.Generation = drawn
+	}
+	if !mutant.On("restore-term") {
+		term += RestoreTerms
+	}
+	fence := sharding.Fence{Epoch: sharding.MakeEpoch(term, 0)}
+	f.MaxEpoch = fence.Epoch
+	return f, fence, nil
+}

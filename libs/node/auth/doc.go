@@ -1,0 +1,19 @@
+// Package auth says who sends a request, and what they may do.
+//
+// An [Authenticator] finds the *principal* of a request to a gateway: a name that includes who vouches
+// for it, so that equal names of two issuers are two principals.
+//
+//	jwt:https://login.example#anna   the subject of a JSON Web Token, and its issuer
+//	key:billing                      the name of an API key
+//	tls:spiffe://shop/billing        the URI of a client's certificate, or its common name
+//
+// A [Policy] says which principals may send which commands to which entities. Gateways and regions each
+// have one. A gateway asks its Policy before it admits a command. A region asks its own Policy before it
+// runs the command.
+//
+// # What this does not do
+//
+// It issues no tokens, and knows nothing of sessions, cookies or passwords. A region cannot
+// check a principal itself: it takes the word of the gateway. So whoever has the certificate of a gateway
+// or of a region can act as any principal.
+package auth

@@ -1,0 +1,260 @@
+package node
+
+import (
+	"crypto/ecdsa"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/control"
+)
+
+// issueFor writes a certificate with a URI and its key to files of its own.
+func (a *authority) issueFor(uri string, end time.Time) TLS {
+	a.t.Helper()
+	key := a.newKey()
+	a.serial++
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1000 + a.serial), Subject: pkix.Name{CommonName: "node"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: end,
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	if uri != "" {
+		u, err := url.Parse(uri)
+		a.must(err)
+		template.URIs = []*url.URL{u}
+	}
+	return a.sign(template, key)
+}
+
+// sign writes the certificate of a template.
+func (a *authority) sign(template *x509.Certificate, key *ecdsa.PrivateKey) TLS {
+	a.t.Helper()
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
+	a.must(err)
+	keyDER, err := x509.MarshalECPrivateKey(key)
+	a.must(err)
+	name := fmt.Sprintf("%x", template.SerialNumber)
+	a.write(name+".pem", "CERTIFICATE", der)
+	a.write(name+".key", "EC PRIVATE KEY", keyDER)
+	return TLS{Cert: filepath.Join(a.dir, name+".pem"), Key: filepath.Join(a.dir, name+".key"), CA: filepath.Join(a.dir, "ca.pem"), ClientAuth: "require"}
+}
+
+// TestRoleInCertificate: what a certificate is for is read from its URI, in the form that is configured.
+func TestRoleInCertificate(t *testing.T) {
+	for _, c := range []struct {
+		pattern string
+		require bool
+		uris    string
+		want    control.Role
+		err     string
+	}{
+		{"", true, "spiffe://shop/region/r1", control.Region, ""},
+		{"", true, "spiffe://shop/coordinator/c1", control.Coordinator, ""},
+		{"", true, "spiffe://shop/gateway/g1", control.Gateway, ""},
+		{"", true, "https://other.example/x spiffe://shop/region/r1", control.Region, ""},
+		{"", true, "spiffe://shop/region/r1 spiffe://shop/gateway/r1", 0, "one of the roles"},
+		{"", false, "spiffe://shop/admin/r1", 0, "one of the roles"},
+		{"", false, "spiffe://other/region/r1", 0, `cluster "other"`},
+		{"", true, "spiffe://shop/region", 0, "tls.roles is require"},
+		{"", true, "spiffe://shop/region/r1/more", 0, "tls.roles is require"},
+		{"", true, "", 0, "tls.roles is require"},
+		{"", false, "", anyRole, ""},
+		{"", false, "https://other.example/x", anyRole, ""},
+		{"spiffe://cluster.local/ns/roost/sa/{role}", true, "spiffe://cluster.local/ns/roost/sa/gateway", control.Gateway, ""},
+		{"spiffe://cluster.local/ns/roost/sa/{role}", true, "spiffe://cluster.local/ns/other/sa/gateway", 0, "tls.roles is require"},
+		{"spiffe://cluster.local/ns/roost/sa/{role}", true, "spiffe://cluster-local/ns/roost/sa/gateway", 0, "tls.roles is require"},
+	} {
+		if c.pattern == "" {
+			c.pattern = DefaultConfig(":0").Identity
+		}
+		ids, err := newIdentities("shop", c.pattern, c.require)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cert := &x509.Certificate{}
+		for _, text := range strings.Fields(c.uris) {
+			u, err := url.Parse(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cert.URIs = append(cert.URIs, u)
+		}
+		role, err := ids.role(cert)
+		if role != c.want || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+			t.Errorf("%s %v %q: %v, %v; want %v, %q", c.pattern, c.require, c.uris, role, err, c.want, c.err)
+		}
+	}
+	for _, wrong := range []string{"", "spiffe://{cluster}/{node}", "{role}/{role}", "{role}/{zone}", "{role}/{node}/{node}"} {
+		if _, err := newIdentities("shop", wrong, false); err == nil {
+			t.Errorf("the pattern %q is accepted", wrong)
+		}
+	}
+}
+
+// peerOf returns a client with the certificate of a file, and how a request of it to addr ends: with a
+// status, or 0 if there is no connection.
+func peerOf(t *testing.T, files TLS, change func(*tls.Config)) (client *http.Client, status func(addr, path string) int) {
+	t.Helper()
+	config := &tls.Config{RootCAs: x509.NewCertPool(), ServerName: "127.0.0.1"}
+	ca, err := os.ReadFile(files.CA)
+	if err != nil || !config.RootCAs.AppendCertsFromPEM(ca) {
+		t.Fatal(err)
+	}
+	own, err := tls.LoadX509KeyPair(files.Cert, files.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Also to a server that does not name the authority of the certificate.
+	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &own, nil }
+	if change != nil {
+		change(config)
+	}
+	client = &http.Client{Transport: &http.Transport{TLSClientConfig: config}}
+	t.Cleanup(client.CloseIdleConnections)
+	return client, func(addr, path string) int {
+		res, err := client.Get("https://" + addr + path)
+		if err != nil {
+			return 0
+		}
+		defer res.Body.Close()
+		return res.StatusCode
+	}
+}
+
+// TestRolesOfPeers: a peer is served what its role is served, by certificates of TLS 1.3 only.
+func TestRolesOfPeers(t *testing.T) {
+	a, year := newAuthority(t), time.Now().AddDate(1, 0, 0)
+	n := serve(t, func(c *exampleConfig) {
+		c.ClusterName, c.Roles, c.TLS = "shop", "require", a.issueFor("spiffe://shop/region/r1", year)
+	}, func(n *Node) {
+		n.HandleMembers("/members", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, PeerRole(r.Context())) }))
+		n.HandlePeers("/links", control.Gateway|control.Region, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	})
+	for _, c := range []struct {
+		name           string
+		files          TLS
+		members, links int
+	}{
+		{"a region", a.issueFor("spiffe://shop/region/r2", year), 200, 200},
+		{"a coordinator", a.issueFor("spiffe://shop/coordinator/c1", year), 200, 403},
+		{"a gateway", a.issueFor("spiffe://shop/gateway/g1", year), 403, 200},
+		{"a process without role", a.issueFor("", year), 0, 0},
+		{"a region of another cluster", a.issueFor("spiffe://bank/region/r1", year), 0, 0},
+		{"a region whose certificate has expired", a.issueFor("spiffe://shop/region/r3", time.Now().Add(-time.Minute)), 0, 0},
+	} {
+		_, status := peerOf(t, c.files, nil)
+		if m, l := status(n.ServiceAddr(), "/members"), status(n.ServiceAddr(), "/links"); m != c.members || l != c.links {
+			t.Errorf("%s is answered %d by what is for members, %d by links; want %d, %d", c.name, m, l, c.members, c.links)
+		}
+	}
+	_, old := peerOf(t, a.issueFor("spiffe://shop/region/r2", year), func(c *tls.Config) { c.MaxVersion = tls.VersionTLS12 })
+	if status := old(n.ServiceAddr(), "/members"); status != 0 {
+		t.Errorf("a peer with TLS 1.2 is answered %d", status)
+	}
+
+	// A gateway's certificate is no certificate of a server of peers.
+	posing := serve(t, func(c *exampleConfig) {
+		c.ClusterName, c.TLS = "shop", a.issueFor("spiffe://shop/gateway/g1", year)
+	}, echo)
+	if conn, err := n.Peers().Dial(t.Context(), posing.Advertise()); err == nil {
+		conn.Close()
+		t.Error("a region takes a gateway for a peer that serves")
+	}
+}
+
+// TestConnectionsEnd: an open connection ends when its certificate is denied, expires, or is of an authority that
+// is no longer trusted; others stay.
+func TestConnectionsEnd(t *testing.T) {
+	a, other, year := newAuthority(t), newAuthority(t), time.Now().AddDate(1, 0, 0)
+	deny := writeFile(t, "deny", "# nobody yet\n")
+	ownCA, err := os.ReadFile(filepath.Join(a.dir, "ca.pem"))
+	a.must(err)
+	otherCA, err := os.ReadFile(filepath.Join(other.dir, "ca.pem"))
+	a.must(err)
+	files := a.issueFor("spiffe://shop/region/r1", year)
+	files.Deny, files.CA = deny, writeFile(t, "roots.pem", string(ownCA)+string(otherCA)) // two roots, as in a rotation
+	n := serve(t, func(c *exampleConfig) { c.ClusterName, c.TLS = "shop", files }, echo)
+
+	open := func(files TLS) net.Conn {
+		t.Helper()
+		files.CA = filepath.Join(a.dir, "ca.pem")
+		client, _ := peerOf(t, files, nil)
+		conn, err := tls.Dial("tcp", n.ServiceAddr(), client.Transport.(*http.Transport).TLSClientConfig)
+		a.must(err)
+		t.Cleanup(func() { conn.Close() })
+		return conn
+	}
+	ask := func(conn net.Conn) error {
+		_, err := io.WriteString(conn, "GET /v1/x HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+		if err == nil {
+			_, err = conn.Read(make([]byte, 4096))
+		}
+		return err
+	}
+	ends := func(why string, conn net.Conn) {
+		t.Helper()
+		a.must(conn.SetReadDeadline(time.Now().Add(time.Minute)))
+		if _, err := conn.Read(make([]byte, 1)); err == nil || os.IsTimeout(err) {
+			t.Errorf("%s: the connection goes on: %v", why, err)
+		}
+	}
+	stays, denied := open(a.issueFor("spiffe://shop/region/r2", year)), open(a.issueFor("spiffe://shop/region/r3", year))
+	short, foreign := open(a.issueFor("spiffe://shop/region/r4", time.Now().Add(4*time.Second))), open(other.issueFor("spiffe://shop/region/r5", year))
+	for _, conn := range []net.Conn{stays, denied, short, foreign} {
+		a.must(ask(conn))
+	}
+	replace := func(path, content string) {
+		a.must(os.WriteFile(path+".new", []byte(content), 0o600))
+		a.must(os.Rename(path+".new", path))
+	}
+	replace(deny, "spiffe://shop/region/r3\n")
+	ends("denied", denied)
+	ends("expired", short)
+	replace(files.CA, string(ownCA))
+	ends("of an old authority", foreign)
+	a.must(ask(stays))
+	for name, c := range map[string]TLS{"denied": a.issueFor("spiffe://shop/region/r3", year), "old": other.issueFor("spiffe://shop/region/r5", year)} {
+		c.CA = filepath.Join(a.dir, "ca.pem")
+		if _, status := peerOf(t, c, nil); status(n.ServiceAddr(), "/v1/x") != 0 {
+			t.Errorf("%s is served", name)
+		}
+	}
+}
+
+// TestDenyList: each kind of line denies its certificate and no other.
+func TestDenyList(t *testing.T) {
+	a := newAuthority(t)
+	load := func(files TLS) *x509.Certificate {
+		pair, err := tls.LoadX509KeyPair(files.Cert, files.Key)
+		a.must(err)
+		return pair.Leaf
+	}
+	one, two := load(a.issueFor("spiffe://shop/region/r1", time.Now().Add(time.Hour))), load(a.issueFor("spiffe://shop/region/r2", time.Now().Add(time.Hour)))
+	for _, line := range []string{
+		"spiffe://shop/region/r1", fmt.Sprintf("serial:00%X", one.SerialNumber), "sha256:" + fingerprint(one),
+	} {
+		d, err := parseDenyList([]byte("# comment\n\n" + line))
+		if err != nil || !d.denies(one) || d.denies(two) {
+			t.Errorf("%q: %v", line, err)
+		}
+	}
+	for _, wrong := range []string{"region-1", "serial:", "serial:xyz", "sha256:00", "serial:00"} {
+		if _, err := parseDenyList([]byte(wrong)); err == nil || !strings.Contains(err.Error(), "line 1") {
+			t.Errorf("%q: %v", wrong, err)
+		}
+	}
+}

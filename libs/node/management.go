@@ -1,0 +1,175 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/twitchtv/twirp"
+
+	"github.com/roost-cluster/roost/libs/bounded"
+	"github.com/roost-cluster/roost/libs/errornumber"
+	"github.com/roost-cluster/roost/libs/node/auth"
+)
+
+// access is what a request to the management listener needs.
+type access uint8
+
+const (
+	write       access = iota // a token that is not for reading only, if there are tokens
+	read                      // a token, if management.token_for is all
+	unprotected               // nothing
+)
+
+// operatorKey is where the context of a request to the management listener has who sends it.
+type operatorKey struct{}
+
+// operator is who sends a request to the management listener.
+type operator struct {
+	auth.Operator
+	remote string // address
+}
+
+// HandleManagement serves a pattern on the management listener, for requests that change something.
+// They need a management token, if management.tokens is set, and each has lines in the audit.
+func (n *Node) HandleManagement(pattern string, handler http.Handler) {
+	n.handleManagement(pattern, needs(write), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		end, err := n.audit.begin(r.Context(), r.Method+" "+r.URL.Path, nil)
+		if err != nil {
+			bounded.Refuse(w, http.StatusServiceUnavailable, "unavailable", errornumber.Unavailable, err.Error())
+			return
+		}
+		recorder := &statusRecorder{ResponseWriter: w, status: http.StatusOK}
+		defer func() { end(fmt.Sprintf("HTTP %d", recorder.status)) }()
+		handler.ServeHTTP(recorder, r)
+	}))
+}
+
+// HandleManagementRead is HandleManagement for requests that change nothing. They need a token only if
+// management.token_for is all.
+func (n *Node) HandleManagementRead(pattern string, handler http.Handler) {
+	n.handleManagement(pattern, needs(read), handler)
+}
+
+// HandleManagementOpen is HandleManagement for what never needs a token, such as probes.
+func (n *Node) HandleManagementOpen(pattern string, handler http.Handler) {
+	n.handleManagement(pattern, needs(unprotected), handler)
+}
+
+// HandleOperations serves a Twirp service for operators on the management listener. reads are the methods
+// that change nothing. server makes the service with the options that it gets.
+func (n *Node) HandleOperations(prefix string, reads []string, server func(options ...any) http.Handler) {
+	need := func(r *http.Request) access {
+		if slices.Contains(reads, strings.TrimPrefix(r.URL.Path, prefix)) {
+			return read
+		}
+		return write
+	}
+	n.handleManagement(prefix, need, server(twirp.WithServerInterceptors(n.audit.interceptor(reads))))
+}
+
+// Management returns what serves the management listener, for a handler that makes calls in the name of
+// others: each call needs the token that it would need if it came from outside, and is in the audit.
+func (n *Node) Management() http.Handler { return n.management.mux }
+
+// ManagementScheme is https if the management listener has a certificate, otherwise http.
+func (n *Node) ManagementScheme() string {
+	if n.config.ManagementCert != "" {
+		return "https"
+	}
+	return "http"
+}
+
+func needs(a access) func(*http.Request) access { return func(*http.Request) access { return a } }
+
+// handleManagement serves a pattern for those who may.
+func (n *Node) handleManagement(pattern string, need func(*http.Request) access, handler http.Handler) {
+	handler = n.management.limited(handler)
+	n.management.mux.Handle(pattern, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		who, err := n.operatorOf(r, need(r))
+		if err != nil {
+			n.intruders.Warn(n.log, "a request to the management listener is refused", "from", r.RemoteAddr, "path", r.URL.Path, "reason", err)
+			if errors.Is(err, auth.ErrUnauthenticated) {
+				w.Header().Set("WWW-Authenticate", "Bearer")
+				bounded.Refuse(w, http.StatusUnauthorized, "unauthenticated", errornumber.Unauthenticated, err.Error())
+			} else {
+				bounded.Refuse(w, http.StatusForbidden, "permission_denied", errornumber.PermissionDenied, err.Error())
+			}
+			return
+		}
+		handler.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), operatorKey{}, who)))
+	}))
+}
+
+// operatorOf returns who sends a request, or an error if that must not be served.
+func (n *Node) operatorOf(r *http.Request, need access) (operator, error) {
+	who := operator{remote: r.RemoteAddr}
+	if n.operators == nil || need == unprotected || need == read && n.config.TokenFor != tokenForAll {
+		return who, nil
+	}
+	found, err := n.operators.Find(r)
+	switch {
+	case err != nil:
+		return who, err
+	case need == write && found.ReadOnly:
+		return who, fmt.Errorf("the token of %s is for reading only", found.Name)
+	}
+	who.Operator = found
+	return who, nil
+}
+
+// managementHosts are the names by which the management listener is asked for.
+func (n *Node) managementHosts() []string {
+	names := append(hostNames(n.config), strings.ToLower(n.name))
+	if own, err := os.Hostname(); err == nil {
+		names = append(names, strings.ToLower(own))
+	}
+	return names
+}
+
+// protectManagement sets up who may do what at the management listener.
+func (n *Node) protectManagement(badFile func(error)) (err error) {
+	c := n.config
+	if n.operators, err = auth.OpenOperators("management.tokens", c.Tokens, badFile); err != nil {
+		return err
+	}
+	if n.audit, err = openAudit(c.Audit, n.name, n.log); err != nil {
+		return err
+	}
+	n.management.guard.hosts, n.management.guard.anyAddress = n.managementHosts(), true
+	if c.ManagementCert != "" {
+		files, err := loadTLS("management", c.managementTLS(), badFile)
+		if err != nil {
+			return err
+		}
+		n.management.secure(files)
+	}
+	if !loopback(n.management.Addr()) && n.operators == nil {
+		n.log.Warn("the management listener does not authenticate its clients; set management.tokens, or keep it on loopback", "addr", n.ManagementAddr())
+	}
+	return nil
+}
+
+// managementTLS are the files of the management listener.
+func (c *Config) managementTLS() TLS {
+	return TLS{Cert: c.ManagementCert, Key: c.ManagementKey, CA: c.ManagementCA, ClientAuth: "require"}
+}
+
+// statusRecorder remembers the status of an answer.
+type statusRecorder struct {
+	http.ResponseWriter
+	status int
+}
+
+// WriteHeader implements [http.ResponseWriter].
+func (s *statusRecorder) WriteHeader(status int) {
+	s.status = status
+	s.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap implements the method that [http.ResponseController] looks for.
+func (s *statusRecorder) Unwrap() http.ResponseWriter { return s.ResponseWriter }

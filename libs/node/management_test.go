@@ -1,0 +1,292 @@
+package node
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/node/auth"
+	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+)
+
+func fingerprint(c *x509.Certificate) string {
+	sum := sha256.Sum256(c.Raw)
+	return hex.EncodeToString(sum[:])
+}
+
+// managed runs a node with two tokens, and returns them. Handlers say that they ran.
+func managed(t *testing.T, change func(*exampleConfig)) (n *Node, tokens, writer, reader string) {
+	t.Helper()
+	writer, line, err := auth.NewAPIKey("anna")
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader, readLine, _ := auth.NewAPIKey("prometheus")
+	tokens = writeFile(t, "tokens", line+"\n"+readLine+" read\n")
+	n = serve(t, func(c *exampleConfig) {
+		c.Tokens = tokens
+		change(c)
+	}, func(n *Node) {
+		ran := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ran") })
+		n.HandleManagement("/do", ran)
+		n.HandleManagementRead("/look", ran)
+		n.HandleOperations(adminv1.MembershipPathPrefix, []string{"Events"}, func(options ...any) http.Handler {
+			return adminv1.NewMembershipServer(fakeMembership{}, options...)
+		})
+	})
+	return n, tokens, writer, reader
+}
+
+type fakeMembership struct{ adminv1.Membership }
+
+func (fakeMembership) Events(context.Context, *adminv1.EventsRequest) (*adminv1.EventsResponse, error) {
+	return &adminv1.EventsResponse{}, nil
+}
+
+func (fakeMembership) Down(context.Context, *adminv1.NodeRequest) (*adminv1.NodeResponse, error) {
+	return &adminv1.NodeResponse{}, nil
+}
+
+// request asks the management listener, and returns the status and the body.
+func request(t *testing.T, n *Node, path string, headers ...string) (int, string) {
+	t.Helper()
+	body := `{}`
+	if strings.HasSuffix(path, "Down") {
+		body = `{"node":"r1"}`
+	}
+	req, err := http.NewRequest(http.MethodPost, "http://"+n.ManagementAddr()+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.HasSuffix(path, "z") || path == "/metrics" || path == "/version" {
+		req.Method, req.Body, req.ContentLength = http.MethodGet, nil, 0
+	}
+	req.Header.Set("Content-Type", "application/json")
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Add(headers[i], headers[i+1])
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, _ := io.ReadAll(res.Body)
+	return res.StatusCode, string(text)
+}
+
+// TestManagementTokens: what changes something needs a token; with token_for all, all but probes does. A token
+// for reading changes nothing. A withdrawn token is refused soon.
+func TestManagementTokens(t *testing.T) {
+	const events, down = adminv1.MembershipPathPrefix + "Events", adminv1.MembershipPathPrefix + "Down"
+	for _, all := range []bool{false, true} {
+		n, tokens, writer, reader := managed(t, func(c *exampleConfig) {
+			if all {
+				c.TokenFor = "all"
+			}
+		})
+		readStatus := map[bool]int{false: 200, true: 401}[all]
+		for _, c := range []struct {
+			path                     string
+			nobody, reading, writing int
+		}{
+			{"/do", 401, 403, 200}, {down, 401, 403, 200}, {"/look", readStatus, 200, 200}, {events, readStatus, 200, 200},
+			{adminv1.MembershipPathPrefix + "New", 401, 403, 404}, {"/metrics", readStatus, 200, 200}, {"/livez", 200, 200, 200}, {"/readyz", 200, 200, 200}, {"/version", 200, 200, 200},
+		} {
+			for token, want := range map[string]int{"": c.nobody, "roost_wrong": c.nobody, reader: c.reading, writer: c.writing} {
+				var headers []string
+				if token != "" {
+					headers = []string{"Authorization", "Bearer " + token}
+				}
+				if status, body := request(t, n, c.path, headers...); status != want {
+					t.Errorf("all %v: %s with %q: %d %s, want %d", all, c.path, token, status, body, want)
+				}
+			}
+			if status, _ := request(t, n, c.path, "Authorization", "Bearer "+writer, "Authorization", "Bearer "+writer); c.nobody == 401 && status != 401 {
+				t.Errorf("%s with two tokens: %d", c.path, status)
+			}
+		}
+		if err := os.WriteFile(tokens, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		deadline := time.Now().Add(time.Minute)
+		for {
+			if status, _ := request(t, n, "/do", "Authorization", "Bearer "+writer); status == 401 {
+				break
+			} else if time.Now().After(deadline) {
+				t.Fatal("a withdrawn token is still accepted")
+			}
+		}
+	}
+}
+
+// TestAudit: what an operator does is on disk before it is done, and its outcome after it; what cannot be
+// written is not done.
+func TestAudit(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit")
+	n, _, writer, _ := managed(t, func(c *exampleConfig) { c.Audit, c.Name = path, "r1" })
+	lines := func() (all []auditLine) {
+		t.Helper()
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		scan := bufio.NewScanner(bytes.NewReader(text))
+		for scan.Scan() {
+			var line auditLine
+			if err := json.Unmarshal(scan.Bytes(), &line); err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, line)
+		}
+		return all
+	}
+	ask := func(path string) int {
+		status, _ := request(t, n, path, "Authorization", "Bearer "+writer)
+		return status
+	}
+	ask("/look")
+	ask(adminv1.MembershipPathPrefix + "Events")
+	for range 3 { // two repetitions
+		if status := ask(adminv1.MembershipPathPrefix + "Down"); status != 200 {
+			t.Fatal(status)
+		}
+	}
+	ask("/do")
+	got := lines()
+	if len(got) != 4 {
+		t.Fatalf("lines: %+v", got)
+	}
+	for i, want := range []struct{ phase, operation, outcome string }{
+		{"begin", "Membership/Down", ""}, {"end", "Membership/Down", "ok"}, {"begin", "POST /do", ""}, {"end", "POST /do", "HTTP 200"},
+	} {
+		l := got[i]
+		if l.Phase != want.phase || l.Operation != want.operation || l.Outcome != want.outcome || l.Operator != "key:anna" || l.Node != "r1" || l.ID != uint64(i/2+1) || l.Remote == "" || l.Time == "" {
+			t.Errorf("line %d: %+v, want %+v", i, l, want)
+		}
+	}
+	if !bytes.Contains(got[0].Request, []byte(`"r1"`)) {
+		t.Errorf("the request is %s", got[0].Request)
+	}
+	// It was rotated.
+	if err := os.Rename(path, path+".1"); err != nil {
+		t.Fatal(err)
+	}
+	n.audit.mu.Lock()
+	n.audit.forget(time.Now().Add(time.Hour))
+	n.audit.mu.Unlock()
+	if got := lines(); len(got) != 1 || got[0].Phase != "repeated" || got[0].Times != 2 {
+		t.Errorf("after the rotation: %+v", got)
+	}
+	// It cannot be written: a directory is in its place.
+	if err := os.Rename(path, path+".2"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if status, body := request(t, n, "/do", "Authorization", "Bearer "+writer); status != 503 || strings.Contains(body, "ran") || !strings.Contains(body, "management.audit") {
+		t.Errorf("without an audit: %d %s", status, body)
+	}
+	if status := ask(adminv1.MembershipPathPrefix + "Down"); status != 503 {
+		t.Errorf("without an audit: %d", status)
+	}
+}
+
+// TestAuditIsDurableFirst: the line is in the file while the action runs; payloads are not in it.
+func TestAuditIsDurableFirst(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit")
+	a, err := openAudit(path, "c1", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.close()
+	end, err := a.begin(t.Context(), "Admin/Command", &adminv1.CommandRequest{Type: "Cart", Id: "anna", Reason: "a broken cart", Payload: []byte("canary")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil || !bytes.Contains(text, []byte(`"reason":"a broken cart"`)) || !bytes.Contains(text, []byte("anna")) || bytes.Contains(text, []byte("canary")) || bytes.Contains(text, []byte("Y2FuYXJ5")) {
+		t.Errorf("before the action: %s, %v", text, err)
+	}
+	end("ok")
+	end("ok")
+	if text, _ = os.ReadFile(path); bytes.Count(text, []byte("\n")) != 2 {
+		t.Errorf("after it: %s", text)
+	}
+}
+
+// TestManagementHosts: a name that a web site may have chosen is refused at any address.
+func TestManagementHosts(t *testing.T) {
+	config := testConfig()
+	config.AllowedHosts, config.Advertise = []string{"ops.example"}, "c1.internal:25521"
+	n := &Node{config: &config.Config, name: "Coordinator-1"}
+	own, _ := os.Hostname()
+	g := guard{hosts: n.managementHosts(), anyAddress: true}
+	for _, host := range []string{"", "localhost:8558", "10.1.2.3:8558", "[fd00::1]:8558", "coordinator-1:8558", "c1.internal", "ops.example", own} {
+		if !g.knows(host) {
+			t.Errorf("%q is refused", host)
+		}
+	}
+	for _, host := range []string{"evil.example", "10.1.2.3.evil.example", "coordinator-2"} {
+		if g.knows(host) {
+			t.Errorf("%q is accepted", host)
+		}
+	}
+	if !slices.Contains(g.hosts, "ops.example") {
+		t.Error(g.hosts)
+	}
+}
+
+// TestManagementTLS: the management listener has a certificate of its own, and may ask for those of clients.
+func TestManagementTLS(t *testing.T) {
+	a := newAuthority(t)
+	files := a.issueFor("", time.Now().AddDate(1, 0, 0))
+	n := serve(t, func(c *exampleConfig) { c.ManagementCert, c.ManagementKey = files.Cert, files.Key }, echo)
+	_, status := peerOf(t, files, nil)
+	if got := status(n.ManagementAddr(), "/livez"); got != 200 {
+		t.Errorf("with a certificate: %d", got)
+	}
+	if res, err := http.Get("http://" + n.ManagementAddr() + "/livez"); err == nil {
+		res.Body.Close()
+		if res.StatusCode == 200 {
+			t.Error("plain TCP is served")
+		}
+	}
+	n = serve(t, func(c *exampleConfig) {
+		c.ManagementCert, c.ManagementKey, c.ManagementCA = files.Cert, files.Key, files.CA
+	}, echo)
+	if got := status(n.ManagementAddr(), "/livez"); got != 200 {
+		t.Errorf("with a client's certificate: %d", got)
+	}
+	stranger := newAuthority(t).issueFor("", time.Now().AddDate(1, 0, 0))
+	stranger.CA = files.CA
+	if _, status := peerOf(t, stranger, nil); status(n.ManagementAddr(), "/livez") != 0 {
+		t.Error("a stranger is served")
+	}
+}
+
+// TestTokenBeforeBody: the body of a request without a token is not looked at.
+func TestTokenBeforeBody(t *testing.T) {
+	n, _, _, _ := managed(t, func(*exampleConfig) {})
+	res, err := http.Post("http://"+n.ManagementAddr()+adminv1.MembershipPathPrefix+"Down", "application/json", strings.NewReader(`{"nobody":1}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if answer, _ := io.ReadAll(res.Body); res.StatusCode != http.StatusUnauthorized {
+		t.Errorf("%d %s", res.StatusCode, answer)
+	}
+}

@@ -1,0 +1,295 @@
+package observe
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/twitchtv/twirp"
+
+	"github.com/roost-cluster/roost/libs/bounded"
+	"github.com/roost-cluster/roost/libs/diagnosis"
+	"github.com/roost-cluster/roost/libs/node"
+	"github.com/roost-cluster/roost/libs/sharding"
+	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
+)
+
+const (
+	// maxGateways and maxCoordinators are how many of them are asked: commands go through all gateways, and
+	// one that is like the others says nothing new.
+	maxGateways, maxCoordinators = 16, 8
+	// maxText is how much of the text of a party is passed on.
+	maxText = 300
+	// maxExplaining is how many entities a process explains at a time. More are refused.
+	maxExplaining = 4
+	// maxAnswer is how long the answer of a party may be, in bytes. The stack of a turn is the longest part.
+	maxAnswer = 1 << 20
+)
+
+// Explainer explains entities for operators, at one coordinator or gateway.
+type Explainer struct {
+	Cluster string
+	Name    string
+	Self    sharding.NodeID
+	Role    diagnosis.Role
+	Peers   *node.Peers
+	Observe Observe
+	// Coordinators returns the addresses of the coordinators to be asked if this process is not the active one
+	// itself: of the active one, or of those that it may be.
+	Coordinators func() []string
+
+	management *http.Client
+	slots      chan struct{}
+}
+
+// Ready makes the explainer usable.
+func (e Explainer) Ready() *Explainer {
+	e.management = &http.Client{Transport: bounded.Limits{Body: maxAnswer}.Transport(&http.Transport{MaxIdleConnsPerHost: 2, IdleConnTimeout: 30 * time.Second})}
+	e.slots = make(chan struct{}, maxExplaining)
+	return &e
+}
+
+// Explain says why a command for an entity waits or fails now.
+func (e *Explainer) Explain(ctx context.Context, req *adminv1.ExplainRequest) (*adminv1.ExplainResponse, error) {
+	entity := sharding.Entity{Type: sharding.EntityType(req.Type), ID: sharding.EntityID(req.Id)}
+	if err := entity.Check(); err != nil {
+		return nil, twirp.NewError(twirp.InvalidArgument, err.Error())
+	}
+	select {
+	case e.slots <- struct{}{}:
+		defer func() { <-e.slots }()
+	default:
+		return nil, twirp.NewErrorf(twirp.ResourceExhausted, "%d entities are being explained here already; try again", maxExplaining)
+	}
+	began := time.Now()
+	g := &gathering{e: e, req: req, asked: map[string]bool{}}
+	g.gather(ctx)
+	return g.answer(began), nil
+}
+
+// gathering is what one explanation has gathered.
+type gathering struct {
+	e   *Explainer
+	req *adminv1.ExplainRequest
+
+	wait  sync.WaitGroup
+	mu    sync.Mutex // guards what follows
+	asked map[string]bool
+	list  []*party
+}
+
+type party struct {
+	diagnosis.Party
+	took time.Duration
+}
+
+// gather asks this process, whom it knows, and then whom the answers name. So the parties are asked as soon as they
+// are known, which takes two steps at most: those of the own table at once, those of the coordinator's when it
+// has answered.
+func (g *gathering) gather(ctx context.Context) {
+	own := &party{Party: diagnosis.Party{Role: g.e.Role, Name: g.e.ownName(), Addr: g.e.Self.Addr, UID: uint64(g.e.Self.UID), Asker: true}}
+	g.list, g.asked[g.e.Self.Addr] = append(g.list, own), true
+	began := time.Now()
+	limited, cancel := context.WithTimeout(ctx, Patience-reserve)
+	said, err := g.e.Observe(limited, g.question(0))
+	cancel()
+	own.took = time.Since(began)
+	if err != nil {
+		own.Result, own.Error = diagnosis.Failed, text(err)
+	} else {
+		own.Result, own.Said = diagnosis.Answered, said
+		own.Name = cmp.Or(said.Name, own.Name)
+	}
+	if !said.GetCoordinator().GetActive() {
+		addrs := g.e.Coordinators()
+		for _, addr := range addrs[:min(len(addrs), maxCoordinators)] {
+			g.ask(ctx, diagnosis.Coordinator, addr, addr, 0)
+		}
+	}
+	g.follow(ctx, said)
+	g.wait.Wait()
+}
+
+// ownName is what operators call this process: gateways have no names.
+func (e *Explainer) ownName() string {
+	if e.Role == diagnosis.Gateway {
+		return e.Self.Addr
+	}
+	return e.Name
+}
+
+func (g *gathering) question(to uint64) *inspectionv1.ObserveRequest {
+	return &inspectionv1.ObserveRequest{Cluster: g.e.Cluster, To: to, Type: g.req.Type, Id: g.req.Id, Stack: g.req.Stack}
+}
+
+// follow asks whom an answer names.
+func (g *gathering) follow(ctx context.Context, said *inspectionv1.Observation) {
+	if r := said.GetGateway().GetRow(); r.GetOwner() != "" {
+		g.ask(ctx, diagnosis.Region, r.Owner, r.Owner, r.Uid)
+	}
+	c := said.GetCoordinator()
+	if c == nil {
+		return
+	}
+	if !c.Active {
+		if c.ActiveAddr != "" {
+			g.ask(ctx, diagnosis.Coordinator, c.ActiveAddr, c.ActiveAddr, 0)
+		}
+		return
+	}
+	if r := c.Row; r.GetOwner() != "" {
+		g.ask(ctx, diagnosis.Region, r.Owner, cmp.Or(c.Owner, r.Owner), r.Uid)
+	}
+	if c.NextAddr != "" {
+		g.ask(ctx, diagnosis.Region, c.NextAddr, cmp.Or(c.Next, c.NextAddr), c.NextUid)
+	}
+	for _, gw := range c.Gateways[:min(len(c.Gateways), maxGateways)] {
+		g.askGateway(ctx, gw)
+	}
+}
+
+// ask asks a party at its service listener, once.
+func (g *gathering) ask(ctx context.Context, role diagnosis.Role, addr, name string, uid uint64) {
+	g.askAt(ctx, &party{Party: diagnosis.Party{Role: role, Name: name, Addr: addr, UID: uid}}, addr, g.e.Peers.URL(addr), g.e.Peers.Client())
+}
+
+// askGateway asks a gateway at its management listener: its public one is for anybody.
+func (g *gathering) askGateway(ctx context.Context, gw *inspectionv1.ObservedGateway) {
+	p := &party{Party: diagnosis.Party{Role: diagnosis.Gateway, Name: gw.Addr, Addr: gw.Addr, UID: gw.Uid}}
+	if loopback(gw.Management) && !loopback(g.e.Self.Addr) && host(gw.Addr) != host(g.e.Self.Addr) {
+		p.Result, p.Error = diagnosis.Failed, "its management listener is at "+gw.Management+", which only its own host reaches; see management.listen"
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if !g.asked[p.Addr] {
+			g.asked[p.Addr] = true
+			g.list = append(g.list, p)
+		}
+		return
+	}
+	g.askAt(ctx, p, gw.Management, "http://"+gw.Management, g.e.management)
+}
+
+func host(addr string) string {
+	h, _, _ := net.SplitHostPort(addr)
+	return h
+}
+
+func loopback(addr string) bool {
+	ip := net.ParseIP(host(addr))
+	return host(addr) == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+func (g *gathering) askAt(ctx context.Context, p *party, addr, url string, client *http.Client) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if key := p.Addr; g.asked[key] {
+		g.rename(p)
+		return
+	} else {
+		g.asked[key] = true
+	}
+	g.list = append(g.list, p)
+	g.wait.Go(func() {
+		began := time.Now()
+		result, said, err := inquire(ctx, addr, inspectionv1.NewObserverProtobufClient(url, client), g.question(p.UID))
+		g.mu.Lock()
+		if p.Result, p.Said, p.took = result, said, time.Since(began); result == diagnosis.Failed { // otherwise the result says it
+			p.Error = text(err)
+		}
+		p.Name = cmp.Or(said.GetName(), p.Name)
+		g.mu.Unlock()
+		g.follow(ctx, said)
+	})
+}
+
+// rename gives a party its name, if it was asked when only its address was known. The caller holds the lock.
+func (g *gathering) rename(named *party) {
+	for _, p := range g.list {
+		if p.Addr == named.Addr && p.Name == p.Addr {
+			p.Name = named.Name
+		}
+	}
+}
+
+// inquire asks a process, and finds out why it does not answer: a connection is opened beside the question, because
+// what becomes of one tells a process that has ended from one that is paused, and both from one that is cut off.
+func inquire(ctx context.Context, addr string, o inspectionv1.Observer, req *inspectionv1.ObserveRequest) (diagnosis.Result, *inspectionv1.Observation, error) {
+	ctx, cancel := context.WithTimeout(ctx, Patience)
+	defer cancel()
+	dialled := make(chan error, 1)
+	go func() {
+		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+		if err == nil {
+			_ = conn.Close()
+		}
+		dialled <- err
+	}()
+	said, err := o.Observe(ctx, req)
+	if err == nil {
+		return diagnosis.Answered, said, nil
+	}
+	late := ctx.Err() != nil
+	dial := <-dialled
+	return resultOf(err, dial, late), nil, err
+}
+
+// resultOf is what has come of a question that has failed, whose connection has ended so, and whose time may be over.
+func resultOf(err, dial error, late bool) diagnosis.Result {
+	var e twirp.Error
+	var op *net.OpError
+	switch {
+	case errors.Is(dial, syscall.ECONNREFUSED):
+		return diagnosis.Refused
+	case dial != nil:
+		return diagnosis.Unreached
+	case errors.As(err, &e) && errors.Unwrap(e) == nil, errors.As(err, &op) && op.Op == "dial": // its own word, or a handshake
+		return diagnosis.Failed
+	case late:
+		return diagnosis.Silent
+	}
+	return diagnosis.Failed
+}
+
+// text is an error in words for operators.
+func text(err error) string {
+	var e twirp.Error
+	t := err.Error()
+	if errors.As(err, &e) {
+		if t = e.Msg(); e.Code() == twirp.BadRoute {
+			t = "it runs a release of Roost that cannot be asked"
+		}
+	}
+	return strings.ToValidUTF8(t[:min(len(t), maxText)], "\ufffd")
+}
+
+// answer has the evidence judged.
+func (g *gathering) answer(began time.Time) *adminv1.ExplainResponse {
+	ev := &diagnosis.Evidence{Type: g.req.Type, ID: g.req.Id}
+	out := &adminv1.ExplainResponse{Type: g.req.Type, Id: g.req.Id, By: g.e.ownName()}
+	slices.SortStableFunc(g.list, func(a, b *party) int { return cmp.Or(cmp.Compare(a.Role, b.Role), cmp.Compare(a.Name, b.Name)) })
+	for _, p := range g.list {
+		ev.Parties = append(ev.Parties, p.Party)
+		out.Parties = append(out.Parties, &adminv1.Party{
+			Role: string(p.Role), Name: p.Name, Addr: p.Addr, Result: string(p.Result), Error: p.Error, TookUs: p.took.Microseconds(), Facts: diagnosis.Facts(&p.Party),
+		})
+		if s := p.Said.GetRegion().GetStack(); s != "" {
+			out.Stack = s
+		}
+		for _, row := range []*inspectionv1.ObservedRow{p.Said.GetGateway().GetRow(), p.Said.GetCoordinator().GetRow()} {
+			if row != nil {
+				out.Index = &row.Index
+			}
+		}
+	}
+	out.Findings = diagnosis.Of(ev)
+	out.TookUs = time.Since(began).Microseconds()
+	return out
+}

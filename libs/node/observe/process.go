@@ -1,0 +1,50 @@
+package observe
+
+import (
+	"net/url"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/node"
+	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
+)
+
+// Process tells how a process is set up, without what only its service knows.
+func Process(n *node.Node, role string) *inspectionv1.Process {
+	s, v := n.Status(), n.Version()
+	out := &inspectionv1.Process{
+		Role: role, Name: n.Name(), Addr: n.Advertise(), Version: v.Version, Host: s.Host, NowUnixMs: time.Now().UnixMilli(),
+		Tls: s.TLS, Verifies: s.Verifies, PublicTls: s.ServiceTLS, Local: s.Local, ManagementLocal: s.ManagementLocal, Pprof: s.Pprof, ManagementGuarded: s.ManagementGuarded,
+		Certificate: !s.Expires.IsZero(), MemoryUsed: s.MemoryUsed, MemoryLimit: s.MemoryLimit,
+		Connections: uint32(s.Connections), ConnectionsLimit: uint32(s.MostConnections),
+	}
+	if v.Revision != "" {
+		out.Version += " " + v.Revision[:min(len(v.Revision), 12)]
+	}
+	if out.Certificate {
+		out.CertificateS = int64(time.Until(s.Expires).Seconds())
+	}
+	return out
+}
+
+// DescribeJournal adds where the journal is, and what it warns of.
+func DescribeJournal(p *inspectionv1.Process, rawURL string, warning error) {
+	if p.Journal, _, _ = strings.Cut(rawURL, ":"); warning != nil {
+		p.JournalWarning = text(warning)
+	}
+	if u, err := url.Parse(rawURL); err == nil && u.Scheme == "sqlite" {
+		file := u.Path
+		if file == "" {
+			file = u.Opaque
+		}
+		p.DiskFree, p.DiskSize = node.Disk(filepath.Dir(file))
+	}
+}
+
+// DescribeLease adds where the lease is, and why it cannot be used.
+func DescribeLease(p *inspectionv1.Process, rawURL string, unusable error) {
+	if p.Lease, _, _ = strings.Cut(rawURL, ":"); unusable != nil {
+		p.LeaseError = text(unusable)
+	}
+}

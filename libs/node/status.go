@@ -1,0 +1,58 @@
+package node
+
+import (
+	"math"
+	"os"
+	"runtime/debug"
+	"runtime/metrics"
+	"strings"
+	"time"
+)
+
+// Status is how a process is set up and how near to its limits it is, for operators.
+type Status struct {
+	// TLS says that it talks to peers by TLS, Verifies that it takes only those with a certificate of
+	// its authority, and ServiceTLS that its service listener has TLS.
+	TLS, Verifies, ServiceTLS bool
+	Expires                   time.Time // of the certificate in use; zero: there is none
+	// Local and ManagementLocal say that the listeners are on loopback.
+	Local, ManagementLocal, Pprof bool
+	// ManagementGuarded says that the management listener asks for tokens or certificates.
+	ManagementGuarded            bool
+	Connections, MostConnections int    // of the service listener
+	MemoryUsed, MemoryLimit      uint64 // bytes; limit 0: there is none
+	// Host tells machines apart. Containers of one machine have the same.
+	Host string
+}
+
+// Status returns how the process is set up.
+func (n *Node) Status() Status {
+	c := n.config
+	s := Status{
+		TLS: n.peers.files != nil, Verifies: c.TLS.CA != "" && c.TLS.ClientAuth != "none", ServiceTLS: n.service.files != nil, ManagementGuarded: c.Tokens != "" || c.ManagementCA != "",
+		Local: loopback(n.service.Addr()), ManagementLocal: loopback(n.management.Addr()), Pprof: c.Pprof,
+		Connections: int(n.service.clients.open.Load()), MostConnections: int(n.service.clients.limit), Host: machine(),
+	}
+	if n.peers.files != nil {
+		if now, err := n.peers.files.current(); err == nil {
+			s.Expires = now.expires
+		}
+	}
+	samples := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
+	metrics.Read(samples)
+	s.MemoryUsed = samples[0].Value.Uint64() - samples[1].Value.Uint64()
+	if limit := debug.SetMemoryLimit(-1); limit != math.MaxInt64 { // it changes nothing
+		s.MemoryLimit = uint64(limit)
+	}
+	return s
+}
+
+// machine is the same for all processes of a running kernel, where there is such a number, and otherwise the name of
+// the host.
+func machine() string {
+	if id, err := os.ReadFile("/proc/sys/kernel/random/boot_id"); err == nil {
+		return strings.TrimSpace(string(id))
+	}
+	name, _ := os.Hostname() // empty: not known
+	return name
+}

@@ -1,0 +1,157 @@
+package node
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/control"
+)
+
+// reviewEvery is how often open connections are compared with the certificates that are accepted now.
+const reviewEvery = time.Second
+
+// verifiedConns are the open connections whose other side has shown a certificate. A connection can
+// stay open for months, so it is closed when the certificate has expired, is denied, or is of an
+// authority that is no longer trusted.
+type verifiedConns struct {
+	mu   sync.Mutex
+	open map[*verifiedConn]struct{}
+}
+
+// verifiedConn is the connection below TLS.
+type verifiedConn struct {
+	net.Conn
+	of *verifiedConns
+
+	// Of the certificate; guarded by of.mu. chain is nil until there is one.
+	chain []*x509.Certificate
+	end   time.Time
+	use   x509.ExtKeyUsage
+	roots *x509.CertPool
+}
+
+func (v *verifiedConns) track(conn net.Conn) *verifiedConn { return &verifiedConn{Conn: conn, of: v} }
+
+// Close implements [net.Conn].
+func (c *verifiedConn) Close() error {
+	c.of.mu.Lock()
+	delete(c.of.open, c)
+	c.of.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// verified keeps what is to be known of the other side's certificate.
+func (c *verifiedConn) verified(state tls.ConnectionState, use x509.ExtKeyUsage, roots *x509.CertPool) {
+	c.of.mu.Lock()
+	defer c.of.mu.Unlock()
+	if c.of.open == nil {
+		c.of.open = map[*verifiedConn]struct{}{}
+	}
+	c.chain, c.end, c.use, c.roots = state.PeerCertificates, endOf(state.VerifiedChains), use, roots
+	c.of.open[c] = struct{}{}
+}
+
+// endOf returns when the last of the chains that prove a certificate is no longer valid.
+func endOf(chains [][]*x509.Certificate) (end time.Time) {
+	for _, chain := range chains {
+		var first time.Time
+		for _, c := range chain {
+			if first.IsZero() || c.NotAfter.Before(first) {
+				first = c.NotAfter
+			}
+		}
+		if first.After(end) {
+			end = first
+		}
+	}
+	return end
+}
+
+// accept is called when a connection's other side has shown a certificate that an authority has signed.
+func (f *tlsFiles) accept(conn net.Conn, state tls.ConnectionState, use x509.ExtKeyUsage, roots *x509.CertPool) error {
+	if len(state.VerifiedChains) == 0 {
+		return nil // clients need not show a certificate here
+	}
+	if end := endOf(state.VerifiedChains); !time.Now().Before(end) { // a resumed session is older
+		return fmt.Errorf("the certificate has expired at %s", end.UTC().Format(time.RFC3339))
+	}
+	if err := f.denied(state.PeerCertificates); err != nil {
+		return err
+	}
+	if f.identities != nil {
+		role, err := f.identities.role(state.PeerCertificates[0])
+		if err == nil && use == x509.ExtKeyUsageServerAuth && role&(control.Coordinator|control.Region) == 0 {
+			err = errors.New("the certificate is for a gateway, and nobody connects to gateways as a peer")
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if tracked, is := conn.(*verifiedConn); is {
+		tracked.verified(state, use, roots)
+	}
+	return nil
+}
+
+// review closes the connections whose certificates are not accepted any more, until ctx is done.
+func (f *tlsFiles) review(ctx context.Context, log *slog.Logger) {
+	if f == nil {
+		return
+	}
+	tick := time.NewTicker(reviewEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		now, err := f.current()
+		if err != nil {
+			continue
+		}
+		f.conns.mu.Lock()
+		closing := map[*verifiedConn]error{}
+		for c := range f.conns.open { // order-free: all are looked at
+			if err := f.stillAccepted(c, now.ca); err != nil {
+				closing[c] = err
+			}
+		}
+		f.conns.mu.Unlock()
+		for c, err := range closing { // order-free: all are closed
+			log.Warn("a connection is closed, because its certificate is not accepted any more", "peer", c.RemoteAddr(), "certificate", nameOf(c.chain[0]), "reason", err)
+			_ = c.Close()
+		}
+	}
+}
+
+// stillAccepted returns an error if a connection's certificate is not accepted any more. The lock of
+// the connections must be held.
+func (f *tlsFiles) stillAccepted(c *verifiedConn, roots *x509.CertPool) error {
+	if now := time.Now(); !now.Before(c.end) {
+		return fmt.Errorf("it has expired at %s", c.end.UTC().Format(time.RFC3339))
+	}
+	if err := f.denied(c.chain); err != nil {
+		return err
+	}
+	if roots == nil || roots == c.roots {
+		return nil
+	}
+	others := x509.NewCertPool()
+	for _, between := range c.chain[1:] {
+		others.AddCert(between)
+	}
+	chains, err := c.chain[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: others, KeyUsages: []x509.ExtKeyUsage{c.use}})
+	if err != nil {
+		return fmt.Errorf("%s.ca has changed: %w", f.section, err)
+	}
+	c.end, c.roots = endOf(chains), roots
+	return nil
+}

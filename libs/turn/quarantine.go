@@ -1,0 +1,85 @@
+package turn
+
+import (
+	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// The turns of a quarantined entity ended processes of regions, so none of the author's code runs for it.
+// If commands come, the entity is loaded without an instance: repeats of commands that are stored get their
+// replies, built-in commands run, and all others are refused.
+
+// SetQuarantine says which entities of a type are suspects, and which are quarantined. It replaces what was
+// said before.
+type SetQuarantine struct {
+	Type sharding.EntityType
+	List []sharding.Quarantined
+}
+
+func (SetQuarantine) input() {}
+
+func (m *Machine) setQuarantine(in SetQuarantine) {
+	ts := m.typ(in.Type)
+	if ts == nil {
+		return
+	}
+	ts.quarantine = make(map[sharding.EntityID]sharding.Quarantined, len(in.List))
+	for _, q := range in.List {
+		ts.quarantine[q.ID] = q
+	}
+	for _, q := range in.List {
+		if e := ts.entities[q.ID]; e != nil && e.state == live && e.running == nil && e.quarantined() {
+			m.advance(e) // refuses the commands that wait, and ends the incarnation
+		}
+	}
+}
+
+// quarantined reports whether the entity is quarantined.
+func (e *entity) quarantined() bool {
+	ts := e.shard.typ
+	if len(ts.quarantine) == 0 || mutant.On("quarantine-refuses") {
+		return false
+	}
+	q, found := ts.quarantine[e.id.ID]
+	return found && !q.Suspect
+}
+
+// suspect reports whether the entity is a suspect.
+func (e *entity) suspect() bool {
+	ts := e.shard.typ
+	return len(ts.quarantine) > 0 && ts.quarantine[e.id.ID].Suspect
+}
+
+// Quarantined says why an entity of a type of this region is quarantined, and false if it is not. The entity need not be in
+// memory.
+func (m *Machine) Quarantined(of sharding.Entity) (why string, quarantined bool) {
+	ts := m.typ(of.Type)
+	if ts == nil {
+		return "", false
+	}
+	if q, found := ts.quarantine[of.ID]; found && !q.Suspect {
+		return q.Why, true
+	}
+	return "", false
+}
+
+// refuseQuarantined refuses a command of a quarantined entity.
+func (m *Machine) refuseQuarantined(e *entity, c *command) {
+	reply := sharding.Reject(sharding.EntityQuarantined, e.quarantineText())
+	if c.inDoubt {
+		reply = sharding.Doubt(sharding.EntityQuarantined, e.quarantineText())
+	}
+	m.answer(e, c, &reply)
+}
+
+func (e *entity) quarantineText() string {
+	return "the entity is quarantined " + e.shard.typ.quarantine[e.id.ID].Why
+}
+
+// endQuarantined ends the incarnation of a quarantined entity that has no commands. Its stop hook does not
+// run.
+func (m *Machine) endQuarantined(e *entity) {
+	m.emit(Drop{Entity: e.id, Incarnation: e.inc})
+	m.clearTimers(e)
+	m.removeEntity(e)
+}

@@ -1,0 +1,61 @@
+package adminclient
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/twitchtv/twirp"
+
+	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+)
+
+// planner is a coordinator whose plans take a while.
+type planner struct {
+	adminv1.Admin
+	takes   time.Duration
+	standby bool
+}
+
+func (p *planner) Plan(ctx context.Context, _ *adminv1.PlanRequest) (*adminv1.PlanResponse, error) {
+	if p.standby {
+		return nil, twirp.NewError(twirp.FailedPrecondition, "this coordinator stands by")
+	}
+	select {
+	case <-time.After(p.takes):
+		return &adminv1.PlanResponse{}, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// TestPlanTakesLong: an answer that takes longer than an election is waited for, but not for ever. If no
+// coordinator is active, the wait is as short as for other questions.
+func TestPlanTakesLong(t *testing.T) {
+	if d := newHTTPWithoutTimeout(Options{}).Timeout; d != 0 {
+		t.Errorf("an answer must come within %v", d)
+	}
+	for _, c := range []struct {
+		planner
+		timeoutMs int64
+		after     time.Duration
+		err       string
+	}{
+		{planner{takes: 29 * time.Second}, 0, 29 * time.Second, ""},
+		{planner{takes: time.Hour}, 0, planTimeout, "deadline"},
+		{planner{takes: time.Minute}, 120_000, time.Minute, ""},
+		{planner{takes: time.Hour}, 60_000, time.Minute + electionTimeout, "deadline"},
+		{planner{standby: true}, 0, electionTimeout, "no coordinator is active"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			begin := time.Now()
+			a := &Client{withoutTimeout: &Client{noTimeout: true, urls: []string{"a"}, clients: []adminv1.Admin{&c.planner}}}
+			_, err := a.Plan(t.Context(), &adminv1.PlanRequest{TimeoutMs: c.timeoutMs})
+			if (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) || time.Since(begin) != c.after {
+				t.Errorf("%+v: %v after %v", c, err, time.Since(begin))
+			}
+		})
+	}
+}

@@ -1,0 +1,106 @@
+package adminclient
+
+import (
+	"context"
+
+	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+)
+
+// Drain begins a drain of a region: the coordinator hands off all shards of the region. If req.Resume is set,
+// Drain ends the drain. The answer says how many shards the region still has, and which of these no other
+// region can be given now. A repeat with another reason replaces the reason. A repeat without a reason keeps
+// it.
+//
+// Repeat the request until Stored is set in the answer, see [Until]. A repeat must name the process (Node of
+// the first answer) as the region, because another process with the same name may have come. If DryRun is set,
+// nothing changes.
+func (a *Client) Drain(ctx context.Context, req *adminv1.DrainRequest) (*adminv1.DrainResponse, error) {
+	return ask(ctx, a, func(ctx context.Context, c adminv1.Admin) (*adminv1.DrainResponse, error) { return c.Drain(ctx, req) })
+}
+
+// UnmovableShards returns, in Stays, the shards of a region that no other region can be given now, and why. It
+// changes nothing: it is [Client.Drain] with DryRun.
+func (a *Client) UnmovableShards(ctx context.Context, region string) (*adminv1.DrainResponse, error) {
+	return ask(ctx, a, func(ctx context.Context, c adminv1.Admin) (*adminv1.DrainResponse, error) {
+		return c.Drain(ctx, &adminv1.DrainRequest{Region: region, DryRun: true})
+	})
+}
+
+// Cordon makes the coordinator give no more shards to regions with a certain name. They keep their shards, and
+// get others only if no other region can be given these. If req.Lift is set, Cordon ends the cordon.
+//
+// Repeat a request of Cordon, Freeze, Pin, Move or Quarantine until Stored is set in the answer: before, it may
+// be lost together with the active coordinator. [UntilStored] does so. If DryRun is set, nothing changes, and
+// the answer says what would change. By and Reason are kept, for operators.
+func (a *Client) Cordon(ctx context.Context, req *adminv1.CordonRequest) (*adminv1.SteerResponse, error) {
+	return ask(ctx, a, func(ctx context.Context, c adminv1.Admin) (*adminv1.SteerResponse, error) { return c.Cordon(ctx, req) })
+}
+
+// Freeze stops all moves of shards that can stay where they are, until req.UntilUnixMs or for req.ForMs, both
+// in milliseconds; both 0: until somebody ends the freeze. If req.Thaw is set, Freeze ends it. A repeat should
+// have the UntilUnixMs of the first answer. See [Client.Cordon] for repeats.
+func (a *Client) Freeze(ctx context.Context, req *adminv1.FreezeRequest) (*adminv1.SteerResponse, error) {
+	return ask(ctx, a, func(ctx context.Context, c adminv1.Admin) (*adminv1.SteerResponse, error) { return c.Freeze(ctx, req) })
+}
+
+// Pin pins shards to regions with certain names: each shard is there whenever such a region can be given the
+// shard. A pin with an empty name ends the pin of its shard. Either all pins of the request are set, or none. A
+// request has at most [MaxPins] pins. See [Client.Cordon] for repeats.
+func (a *Client) Pin(ctx context.Context, req *adminv1.PinRequest) (*adminv1.SteerResponse, error) {
+	return ask(ctx, a, func(ctx context.Context, c adminv1.Admin) (*adminv1.SteerResponse, error) { return c.Pin(ctx, req) })
+}
+
+// Move moves a shard to a region once. Later the coordinator may move it again, for example for balance.
+// See [Client.Cordon] for repeats.
+func (a *Client) Move(ctx context.Context, req *adminv1.MoveRequest) (*adminv1.SteerResponse, error) {
+	return ask(ctx, a, func(ctx context.Context, c adminv1.Admin) (*adminv1.SteerResponse, error) { return c.Move(ctx, req) })
+}
+
+// Quarantine quarantines an entity: the entity does not run, and its commands are refused. If req.Release is
+// set, Quarantine ends the quarantine. See [Client.Cordon] for repeats.
+func (a *Client) Quarantine(ctx context.Context, req *adminv1.QuarantineRequest) (*adminv1.SteerResponse, error) {
+	return ask(ctx, a, func(ctx context.Context, c adminv1.Admin) (*adminv1.SteerResponse, error) {
+		return c.Quarantine(ctx, req)
+	})
+}
+
+// Quarantines lists the entities that are quarantined, and the suspects: the entities that ran when processes
+// of regions crashed.
+func (a *Client) Quarantines(ctx context.Context, req *adminv1.QuarantinesRequest) (*adminv1.QuarantinesResponse, error) {
+	return ask(ctx, a, func(ctx context.Context, c adminv1.Admin) (*adminv1.QuarantinesResponse, error) {
+		return c.Quarantines(ctx, req)
+	})
+}
+
+// Steering lists what operators and programs have requested of placement: drains, cordons, pins, freezes and
+// moves. If typ is not empty, it lists the pins and moves of this type only.
+func (a *Client) Steering(ctx context.Context, typ string) (*adminv1.SteeringResponse, error) {
+	return ask(ctx, a, func(ctx context.Context, c adminv1.Admin) (*adminv1.SteeringResponse, error) {
+		return c.Steering(ctx, &adminv1.SteeringRequest{Type: typ})
+	})
+}
+
+// Rollout returns which versions of the application run, and which shards are still to move to regions of the
+// target version.
+func (a *Client) Rollout(ctx context.Context) (*adminv1.RolloutResponse, error) {
+	return ask(ctx, a, func(ctx context.Context, c adminv1.Admin) (*adminv1.RolloutResponse, error) {
+		return c.Rollout(ctx, &adminv1.RolloutRequest{})
+	})
+}
+
+// Look makes the coordinator read what is stored in the unreadable shards, and assign those that some region can
+// read after all. The answer lists the shards that are still unreadable. Repeat the call until Looked is set in
+// all of them.
+func (a *Client) Look(ctx context.Context) (*adminv1.LookResponse, error) {
+	return ask(ctx, a, func(ctx context.Context, c adminv1.Admin) (*adminv1.LookResponse, error) {
+		return c.Look(ctx, &adminv1.LookRequest{})
+	})
+}
+
+// SetTarget makes a version of the application the target of rollouts. The parameter by names the person or the
+// program that asks. Repeat the call until Stored is set in the answer.
+func (a *Client) SetTarget(ctx context.Context, version, by string) (*adminv1.SetTargetResponse, error) {
+	return ask(ctx, a, func(ctx context.Context, c adminv1.Admin) (*adminv1.SetTargetResponse, error) {
+		return c.SetTarget(ctx, &adminv1.SetTargetRequest{Version: version, By: by})
+	})
+}

@@ -1,0 +1,82 @@
+package coordinator
+
+import (
+	"time"
+
+	"github.com/roost-cluster/roost/libs/allocation"
+)
+
+// If a constraint would leave a shard unserved, the constraint is broken instead. Operators want to know if
+// it stays broken: then there are too few regions, or requests of operators contradict each other.
+
+// brokenConstraints counts the shards that break a constraint.
+type brokenConstraints struct {
+	countedAt time.Time // when they were counted; before the first time: when the term began
+	shards    [len(allocation.Constraints)]int
+}
+
+// BrokenView is how many shards broke a constraint when they were last counted.
+type BrokenView struct {
+	Constraint allocation.Broken
+	Shards     int
+}
+
+func (b *brokenConstraints) view() []BrokenView {
+	list := make([]BrokenView, len(b.shards))
+	for i, c := range allocation.Constraints {
+		list[i] = BrokenView{c, b.shards[i]}
+	}
+	return list
+}
+
+// countBroken counts the shards that break constraints, if a count is due, and tells the log which
+// constraints have become broken, or are kept again. While a plan is made, the count waits, but for one
+// interval at most: the plan may mend what it would find, or a strategy may never come to an end.
+func (m *Machine) countBroken() {
+	b := &m.broken
+	wait := m.cfg.BrokenInterval
+	if m.planning {
+		wait *= 2
+	}
+	if !m.recovered || m.now.Sub(b.countedAt) < wait {
+		return
+	}
+	b.countedAt = m.now
+	for i, c := range allocation.Constraints {
+		before := b.shards[i]
+		if b.shards[i] = m.breaking(c); (before > 0) != (b.shards[i] > 0) {
+			m.emit(ConstraintBroken{Constraint: c, Shards: b.shards[i]})
+		}
+	}
+}
+
+// breaking returns how many shards break a constraint when all moves under way have ended.
+func (m *Machine) breaking(c allocation.Broken) (n int) {
+	switch c {
+	case allocation.BrokenCapacity:
+		for i := range m.regions {
+			if r := &m.regions[i]; r.capacity > 0 {
+				n += max(0, m.expectedShards[r.node]-int(r.capacity))
+			}
+		}
+	case allocation.BrokenPin:
+		for _, t := range m.types {
+			for _, p := range t.pins { // order-free: they are counted
+				at := m.region(t.rows[p.Shard.Index].expectedOwner())
+				n += toInt(at != nil && at.name != p.Region)
+			}
+		}
+	case allocation.BrokenCordon:
+		for _, c := range m.steering.cordons {
+			n += m.cordonView(c).Since
+		}
+	case allocation.BrokenZone:
+		if !m.anyRegion(func(r *region) bool { return r.zone != m.regions[0].zone }) {
+			return 0
+		}
+		for _, t := range m.types {
+			n += allocation.OverShare(m.typeView(t))
+		}
+	}
+	return n
+}

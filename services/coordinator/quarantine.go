@@ -1,0 +1,392 @@
+package coordinator
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/control"
+	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// The command of one entity may end the whole process of its region: by os.Exit, by a panic in a
+// goroutine of its own, by taking all memory. The shard then goes to the next region, the command comes
+// again, and ends that region too. So the coordinator counts, for each entity, the crashes during which a
+// turn of the entity ran:
+//
+//   - A region that starts says how its previous process has ended, and which turns ran then
+//     (control.Crash). Each of these entities is a suspect from then on. A region runs the turns of
+//     suspects one at a time: each suspect runs alone. If a turn hangs, others run beside it after a while.
+//   - An entity with Config.QuarantineCrashes crashes within Config.QuarantineWindow is quarantined,
+//     if one of these is true for the newest crash: the entity ran alone; or the runtime has written why
+//     the process ended, and no other entity that ran has so many crashes, or this one has even more.
+//   - The regions of a quarantined entity do not run it. The other entities of its shard are served.
+//
+// A process that is killed from outside also ends while some turns run. If the same entity happens to run at
+// several of these moments, it must not be quarantined for it. Such a crash has no cause: the runtime has
+// written nothing. So at a crash without a cause, only an entity that ran alone is quarantined. And the crash
+// does not count for an entity that has run alone in this process several times before (cleanTurns), nor for
+// an entity whose turn had just ended.
+
+// QuarantineState says what is known about an entity.
+type QuarantineState uint8
+
+// The states. The numbers are stored, so a number must keep its meaning.
+const (
+	Released    QuarantineState = iota // neither suspected nor quarantined, or not any more
+	Suspected                          // its turns run, but not beside those of another suspect
+	Quarantined                        // it does not run
+)
+
+// String returns the name of the state.
+func (s QuarantineState) String() string {
+	switch s {
+	case Released:
+		return "released"
+	case Suspected:
+		return "suspect"
+	case Quarantined:
+		return "quarantined"
+	}
+	return "unknown"
+}
+
+// QuarantineFact: the entity is a suspect, or quarantined, or neither any more.
+type QuarantineFact struct {
+	Entity sharding.Entity
+	State  QuarantineState
+	// Command ran at the newest crash; "": the entity was brought to life, or an operator has quarantined
+	// it. Cause is what the runtime wrote at the newest crash that it has explained.
+	Command, Cause string
+	Crashes        []CountedCrash // oldest first
+	Note
+}
+
+// CountedCrash is a crash of a region during which the entity ran.
+type CountedCrash struct {
+	Process sharding.NodeUID
+	Region  string // the name of the region
+	At      time.Time
+}
+
+// QuarantineChanged says, for the log, that an entity is suspected, or quarantined, or not any more.
+type QuarantineChanged struct{ QuarantineFact }
+
+// QuarantineFull says, for the log, that an entity that ran at a crash is not suspected, because as many
+// entities as are allowed are quarantined.
+type QuarantineFull struct{ Entity sharding.Entity }
+
+func (QuarantineFact) fact()      {}
+func (QuarantineChanged) output() {}
+func (QuarantineFull) output()    {}
+
+const (
+	// cleanTurns is how many turns of a suspect must have run alone in a process, without a crash, so that a
+	// crash of this process without a cause does not count for the suspect. An entity that makes its region
+	// crash does so nearly every time.
+	cleanTurns = 8
+	// maxCrashTurns bounds the turns of one report that are looked at.
+	maxCrashTurns = 64
+	// maxCrashText bounds what the runtime wrote, in bytes.
+	maxCrashText = 200
+	// crashSoon is how soon after a region has got a shard its loss may be the fault of an entity of that
+	// shard.
+	crashSoon = 30 * time.Second
+	// maxReports bounds the processes that are known to have reported.
+	maxReports = 1024
+)
+
+// loss says that the owner of a shard was lost.
+type loss struct {
+	node sharding.NodeID
+	at   time.Time
+}
+
+// crashReport says that it is known how a process has ended.
+type crashReport struct {
+	process sharding.NodeUID
+	at      time.Time
+}
+
+func (t *typeTable) searchSuspect(id sharding.EntityID) (int, bool) {
+	return slices.BinarySearchFunc(t.suspects, id, func(f QuarantineFact, id sharding.EntityID) int { return cmp.Compare(f.Entity.ID, id) })
+}
+
+func (m *Machine) applyQuarantine(f QuarantineFact) {
+	i, found := m.searchType(f.Entity.Type)
+	if !found || f.State > Quarantined || mutant.On("quarantine-kept") && !m.recovered {
+		return
+	}
+	t := m.types[i]
+	at, has := t.searchSuspect(f.Entity.ID)
+	switch {
+	case f.State == Released && has:
+		t.suspects = slices.Delete(t.suspects, at, at+1)
+	case f.State == Released:
+		return
+	case has:
+		t.suspects[at] = f
+	default:
+		t.suspects = slices.Insert(t.suspects, at, f)
+	}
+	t.showQuarantine()
+	t.changed = m.count(change{shard: sharding.ShardID{Type: t.desc.Type}, isType: true})
+	t.quarantineChanged = t.changed
+}
+
+// showQuarantine has the route table show the suspects and the quarantined entities of a type.
+func (t *typeTable) showQuarantine() {
+	t.desc.Quarantined = nil
+	for _, f := range t.suspects {
+		t.desc.Quarantined = append(t.desc.Quarantined, sharding.Quarantined{ID: f.Entity.ID, Suspect: f.State == Suspected, Why: f.text()})
+	}
+}
+
+// text says why an entity is quarantined, for those whose commands are refused.
+func (f *QuarantineFact) text() string {
+	return fmt.Sprintf("since %s, %s: %s. See roost quarantine list; roost quarantine release %s %s ends it",
+		f.At.UTC().Format(time.RFC3339), cmp.Or(f.By, "nobody"), cmp.Or(f.Reason, "no reason was given"), f.Entity.Type, f.Entity.ID)
+}
+
+// orderTable returns the version of the table that a region must know before it takes a shard of the type.
+func (m *Machine) orderTable(t *typeTable) sharding.Version {
+	if t.quarantineChanged == 0 || mutant.On("quarantine-first") {
+		return sharding.Version{}
+	}
+	return sharding.Version{Term: m.term, N: t.quarantineChanged}
+}
+
+// crashed takes in how a process of a region has ended.
+func (m *Machine) crashed(name string, c control.Crash) {
+	if c.Of == 0 || m.cfg.QuarantineCrashes == 0 {
+		return
+	}
+	if !m.reported(c.Of) {
+		m.reports = append(m.reports[max(0, len(m.reports)-maxReports+1):], crashReport{process: c.Of, at: m.now})
+		m.reviewDue = true // shards may wait for this report
+	}
+	if c.Ago < 0 || c.Ago > m.cfg.QuarantineWindow {
+		return
+	}
+	crash := CountedCrash{Process: c.Of, Region: name, At: factTime(m.now.Add(-c.Ago))}
+	var facts []QuarantineFact
+	alone, ended := -1, []bool{}
+	for i, turn := range c.Turns[:min(len(c.Turns), maxCrashTurns)] {
+		f, counts := m.suspect(turn, crash, c.Cause)
+		if !counts || slices.ContainsFunc(c.Turns[:i], func(o control.CrashedTurn) bool { return o.Entity == turn.Entity }) {
+			continue
+		}
+		if turn.Alone && !turn.Ended {
+			alone = len(facts)
+		}
+		facts, ended = append(facts, f), append(ended, turn.Ended)
+	}
+	m.convict(facts, ended, alone, c.Cause != "")
+	for _, f := range facts {
+		m.setQuarantine(f)
+	}
+}
+
+// suspect returns the fact about an entity that ran at a crash, and whether the crash counts for it.
+func (m *Machine) suspect(turn control.CrashedTurn, crash CountedCrash, cause string) (QuarantineFact, bool) {
+	i, found := m.searchType(turn.Entity.Type)
+	if !found || turn.Entity.Check() != nil {
+		return QuarantineFact{}, false
+	}
+	f := QuarantineFact{Entity: turn.Entity}
+	if at, has := m.types[i].searchSuspect(turn.Entity.ID); has {
+		f = m.types[i].suspects[at]
+	}
+	again := slices.ContainsFunc(f.Crashes, func(c CountedCrash) bool { return c.Process == crash.Process })
+	cleared := cause == "" && (turn.Clean >= cleanTurns || turn.Ended) && !mutant.On("quarantine-clean")
+	if f.State == Quarantined || again && !mutant.On("quarantine-repeats") || cleared {
+		return f, false
+	}
+	f.Crashes = append(m.freshCrashes(f.Crashes), crash)
+	f.State, f.Command = Suspected, clip(turn.Command, sharding.MaxTypeLen)
+	if cause != "" {
+		f.Cause = clip(cause, maxCrashText)
+	}
+	f.Note = m.note("roost", "a turn of it ran when "+f.regions()+" ended"+f.explained())
+	return f, true
+}
+
+// convict decides which of the suspects of a crash are quarantined. The parameter ended says, for each of
+// them, whether its turn had just ended: a goroutine that the turn has started may have made the process
+// crash. alone is the index of the suspect that ran alone, or -1. explained says that the runtime has written
+// why the process ended.
+func (m *Machine) convict(facts []QuarantineFact, ended []bool, alone int, explained bool) {
+	k := m.cfg.QuarantineCrashes
+	var guilty []int
+	behind := false // the cause may be a goroutine of a turn that had ended
+	for i := range facts {
+		if len(facts[i].Crashes) >= k {
+			guilty, behind = append(guilty, i), behind || ended[i]
+		}
+	}
+	switch {
+	case mutant.On("quarantine-count"):
+		guilty = nil
+		for i := range facts {
+			guilty = append(guilty, i)
+		}
+	case alone >= 0 && len(facts[alone].Crashes) >= k && !behind:
+		guilty = []int{alone}
+	case mutant.On("quarantine-alone"):
+	case !explained:
+		guilty = nil // each runs alone from now on, so the next crash tells more
+	case len(guilty) > 1: // several ran at k crashes; those that ran at one more are quarantined
+		guilty = slices.DeleteFunc(guilty, func(i int) bool { return len(facts[i].Crashes) <= k })
+	}
+	for _, i := range guilty {
+		f := &facts[i]
+		f.State = Quarantined
+		f.Note = m.note("roost", clip("its "+f.turn()+" ended "+f.regions()+f.explained(), m.cfg.MaxReason))
+	}
+}
+
+// setQuarantine commits a fact about an entity, if the limits allow it.
+func (m *Machine) setQuarantine(f QuarantineFact) {
+	i, found := m.searchType(f.Entity.Type)
+	if !found {
+		return
+	}
+	if _, has := m.types[i].searchSuspect(f.Entity.ID); !has && f.State != Released && !m.roomForSuspect() {
+		m.emit(QuarantineFull{Entity: f.Entity})
+		return
+	}
+	if f.State != Suspected {
+		m.explainRequest(f)
+	}
+	m.commit(f, QuarantineChanged{f})
+}
+
+// roomForSuspect makes room for one more suspect: the suspect without a crash for the longest time is
+// released. It reports whether there is room.
+func (m *Machine) roomForSuspect() bool {
+	var oldest *QuarantineFact
+	n := 0
+	for _, t := range m.types {
+		n += len(t.suspects)
+		for i := range t.suspects {
+			if f := &t.suspects[i]; f.State == Suspected && (oldest == nil || f.At.Before(oldest.At)) {
+				oldest = f
+			}
+		}
+	}
+	switch {
+	case n < m.cfg.MaxQuarantined:
+		return true
+	case oldest == nil:
+		return false
+	}
+	m.commit(QuarantineFact{Entity: oldest.Entity, Note: m.note("roost", "others are suspected")})
+	return true
+}
+
+// freshCrashes returns those crashes that are within the window.
+func (m *Machine) freshCrashes(list []CountedCrash) (fresh []CountedCrash) {
+	for _, c := range list {
+		if m.now.Sub(c.At) <= m.cfg.QuarantineWindow {
+			fresh = append(fresh, c)
+		}
+	}
+	return fresh
+}
+
+// forgetSuspects releases the suspects whose crashes are all too long ago.
+func (m *Machine) forgetSuspects() {
+	var old []sharding.Entity
+	for _, t := range m.types {
+		for _, f := range t.suspects {
+			if f.State == Suspected && len(m.freshCrashes(f.Crashes)) == 0 {
+				old = append(old, f.Entity)
+			}
+		}
+	}
+	for _, e := range old {
+		f := QuarantineFact{Entity: e, Note: m.note("roost", fmt.Sprintf("no region has ended for %v while it ran", m.cfg.QuarantineWindow))}
+		m.commit(f, QuarantineChanged{f})
+	}
+}
+
+func (f *QuarantineFact) turn() string {
+	if f.Command == "" {
+		return "start or stop"
+	}
+	return "command " + f.Command
+}
+
+// regions names the regions that ended, for people.
+func (f *QuarantineFact) regions() string {
+	var names []string
+	for _, c := range f.Crashes {
+		names = append(names, cmp.Or(c.Region, "a region"))
+	}
+	return strings.Join(names, ", ")
+}
+
+func (f *QuarantineFact) explained() string {
+	if f.Cause == "" {
+		return ""
+	}
+	return " (" + f.Cause + ")"
+}
+
+// clip cuts a text to a number of bytes, and leaves out what is no valid text.
+func clip(text string, most int) string {
+	text = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(text, ""))
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "")
+	}
+	return text
+}
+
+func (m *Machine) reported(process sharding.NodeUID) bool {
+	return slices.ContainsFunc(m.reports, func(r crashReport) bool { return r.process == process })
+}
+
+// waitsForReport reports whether a shard whose owner is lost waits for reports about its last owners. If as
+// many owners as QuarantineCrashes were lost, one after the other, each soon after it began to serve the shard,
+// an entity of the shard may have made them crash, and may do the same to the next region. The processes that
+// are started in place of the lost owners report which entities ran. If a machine is gone, no process is
+// started there, so the shard waits only for Config.CrashPatience.
+func (m *Machine) waitsForReport(r *row) bool {
+	k := m.cfg.QuarantineCrashes
+	if k == 0 || r.Owner.IsZero() || r.Phase != sharding.Serving || mutant.On("quarantine-waits") {
+		return false
+	}
+	if r.lostSince.IsZero() {
+		r.lostSince = m.now
+	}
+	ended, missing := 1, !m.reported(r.Owner.UID)
+	for _, l := range r.losses {
+		if o := m.region(l.node); o == nil || !o.reachable { // otherwise it was only unreachable for a while
+			ended, missing = ended+1, missing || !m.reported(l.node.UID)
+		}
+	}
+	if r.lostSince.Sub(r.since) > crashSoon || ended < k || m.now.Sub(r.lostSince) >= m.cfg.CrashPatience {
+		return false
+	}
+	m.waitingForReports = m.waitingForReports || missing
+	return missing
+}
+
+// noteLoss remembers, when a shard goes from a lost owner to another region, that the owner was lost.
+func (m *Machine) noteLoss(r *row, was sharding.NodeID, since time.Time) {
+	if m.now.Sub(since) > crashSoon {
+		r.losses = nil // the owner has served the shard for a while
+	}
+	r.losses = append(slices.Clip(r.losses), loss{node: was, at: m.now})
+	if most := max(0, m.cfg.QuarantineCrashes-1); len(r.losses) > most {
+		r.losses = r.losses[len(r.losses)-most:]
+	}
+}

@@ -1,0 +1,149 @@
+package coordinator
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// QuarantineEntity is an operator's request to quarantine an entity: it does not run from then on. If
+// Release is set, the request ends a quarantine, or a suspicion.
+type QuarantineEntity struct {
+	Entity     sharding.Entity
+	Release    bool
+	By, Reason string
+}
+
+func (QuarantineEntity) input() {}
+
+// Origin returns who asks, and why.
+func (in QuarantineEntity) Origin() (by, reason string) { return in.By, in.Reason }
+
+func (in QuarantineEntity) effect(m *Machine) (e Effect, facts []Fact, err error) {
+	if err := m.checkOrigin(in); err != nil {
+		return e, nil, err
+	}
+	if err := in.Entity.Check(); err != nil {
+		return e, nil, refuse(Malformed, "%v", err)
+	}
+	t, err := m.findType(in.Entity.Type)
+	if err != nil {
+		return e, nil, err
+	}
+	at, has := t.searchSuspect(in.Entity.ID)
+	state := Released
+	if has {
+		state = t.suspects[at].State
+	}
+	e.Already = in.Release && !has || !in.Release && state == Quarantined
+	e.Stored = e.Already && !m.pending(m.steering.lastFact)
+	if !in.Release && !has && m.suspected() >= m.cfg.MaxQuarantined && !m.hasSuspect() {
+		return e, nil, refuse(NotNow, "%d entities are quarantined, more are not allowed; release those that are repaired, see roost quarantine list", m.cfg.MaxQuarantined)
+	}
+	e.Remarks = m.aboutQuarantine(t, in, state)
+	if e.Already {
+		return e, nil, nil
+	}
+	e.Changes = 1
+	f := QuarantineFact{Entity: in.Entity, State: Quarantined, Note: m.note(in.By, in.Reason)}
+	if in.Release {
+		f.State = Released
+	} else if has { // what is known of it
+		old := t.suspects[at]
+		f.Command, f.Cause, f.Crashes = old.Command, old.Cause, old.Crashes
+	}
+	return e, []Fact{f}, nil
+}
+
+// aboutQuarantine returns remarks for an operator who quarantines or releases an entity.
+func (m *Machine) aboutQuarantine(t *typeTable, in QuarantineEntity, state QuarantineState) (remarks []string) {
+	_, r := m.rowOf(in.Entity)
+	switch owner := m.label(r.Owner); {
+	case in.Release && state == Suspected:
+		remarks = append(remarks, "it was only suspected, and its commands were executed")
+	case in.Release && state == Quarantined:
+		remarks = append(remarks, "its next command is executed; if that ends a region again, the entity is a suspect again")
+	case in.Release:
+	case owner == "":
+		remarks = append(remarks, fmt.Sprintf("its shard %v is at no region now", r.Shard))
+	default:
+		remarks = append(remarks, fmt.Sprintf("its shard %v is at %s; a turn that runs there now is not interrupted", r.Shard, owner))
+	}
+	if !in.Release && t.desc.Volatile && state != Quarantined {
+		remarks = append(remarks, "the type is volatile: the entity's state in memory is lost")
+	}
+	return remarks
+}
+
+// rowOf returns the row of an entity's shard; nil: there is no such type.
+func (m *Machine) rowOf(e sharding.Entity) (*typeTable, *row) {
+	i, found := m.searchType(e.Type)
+	if !found {
+		return nil, nil
+	}
+	return m.find(m.types[i].desc.ShardOf(e.ID))
+}
+
+// suspected counts suspects and quarantined entities.
+func (m *Machine) suspected() (n int) {
+	for _, t := range m.types {
+		n += len(t.suspects)
+	}
+	return n
+}
+
+// hasSuspect reports whether there is a suspect that could make room for an entity.
+func (m *Machine) hasSuspect() bool {
+	for _, t := range m.types {
+		for i := range t.suspects {
+			if t.suspects[i].State == Suspected {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// QuarantineView is a suspect or a quarantined entity, and where its shard is.
+type QuarantineView struct {
+	QuarantineFact
+	Shard  sharding.ShardID
+	Region string // the owner's name, or its address; "": none
+}
+
+// Quarantine returns the suspects and the quarantined entities, sorted.
+func (m *Machine) Quarantine() (list []QuarantineView) {
+	for _, t := range m.types {
+		for _, f := range t.suspects {
+			_, r := m.rowOf(f.Entity)
+			list = append(list, QuarantineView{QuarantineFact: f, Shard: r.Shard, Region: m.label(r.Owner)})
+		}
+	}
+	return list
+}
+
+// checkQuarantine checks the lists of suspects and quarantined entities, their order and limit, and that
+// the route table shows them.
+func (m *Machine) checkQuarantine() error {
+	if n := m.suspected(); n > m.cfg.MaxQuarantined {
+		return fmt.Errorf("%d entities are suspected or quarantined, at most %d may be", n, m.cfg.MaxQuarantined)
+	}
+	for _, t := range m.types {
+		if len(t.suspects) != len(t.desc.Quarantined) {
+			return fmt.Errorf("%d entities of %s are suspected or quarantined, the table shows %d", len(t.suspects), t.desc.Type, len(t.desc.Quarantined))
+		}
+		for i, f := range t.suspects {
+			if i > 0 && cmp.Compare(t.suspects[i-1].Entity.ID, f.Entity.ID) >= 0 || f.Entity.Type != t.desc.Type || f.State == Released {
+				return fmt.Errorf("the fact %+v is out of place", f)
+			}
+			if q := t.desc.Quarantined[i]; q.ID != f.Entity.ID || q.Suspect != (f.State == Suspected) {
+				return fmt.Errorf("the fact %+v is shown as %+v", f, q)
+			}
+		}
+	}
+	return nil
+}
+
+// Quarantine returns the suspects and the quarantined entities, as the active coordinator knows them.
+func (t *Tenure) Quarantine() []QuarantineView { return t.m.Quarantine() }

@@ -1,0 +1,242 @@
+package coordinator
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// Requests about single shards: to pin them, and to move them once.
+
+// PinShards is a request of an operator, or of a program, to pin shards to regions. The request is
+// carried out for all of its shards or for none. Ahead allows names that no region has now.
+type PinShards struct {
+	Pins       []Pin
+	Ahead      bool
+	By, Reason string
+}
+
+// Pin asks that a shard be at the region with the name Region. If Region is empty, it ends the pin of
+// the shard.
+type Pin struct {
+	Shard  sharding.ShardID
+	Region string
+}
+
+// Origin returns who asks, and why.
+func (in PinShards) Origin() (by, reason string) { return in.By, in.Reason }
+
+func (in PinShards) effect(m *Machine) (e Effect, facts []Fact, err error) {
+	if err := m.checkOrigin(in); err != nil {
+		return e, nil, err
+	}
+	if n := len(in.Pins); n == 0 || n > m.cfg.MaxPins {
+		return e, nil, refuse(Malformed, "a request has 1 to %d shards, this one has %d; split it", m.cfg.MaxPins, n)
+	}
+	asked := make(map[sharding.ShardID]bool, len(in.Pins))
+	names := map[string]string{} // names of regions, by the text that was given
+	move, notes := 0, map[string]bool{}
+	for _, p := range in.Pins {
+		t, r, err := m.findShard(p.Shard)
+		if err != nil {
+			return e, nil, err
+		}
+		if asked[p.Shard] {
+			return e, nil, refuse(Malformed, "%v is there twice; pin it to one region", p.Shard)
+		}
+		asked[p.Shard] = true
+		name, known := names[p.Region]
+		if !known && p.Region != "" {
+			if name, err = m.regionName(p.Region, in.Ahead); err != nil {
+				return e, nil, err
+			}
+			names[p.Region] = name
+		}
+		e.Region = name
+		pin, found := t.pins[p.Shard.Index]
+		if found && name != "" && pin.Region == name && (in.Reason == "" || pin.By == in.By && pin.Reason == in.Reason) || !found && name == "" {
+			continue
+		}
+		facts = append(facts, PinFact{Shard: p.Shard, Region: name, Note: m.note(in.By, in.Reason)})
+		if name == "" {
+			continue
+		}
+		if m.cordoned(name) {
+			notes[name+" is cordoned; the pin counts more than the cordon"] = true
+		}
+		if why := m.whyNoneTakes(t, r, name); why != "" {
+			notes[name+" "+why+"; until it can take the shard, another region has the shard"] = true
+		} else if owner := m.region(r.Owner); r.Epoch != 0 && (owner == nil || owner.name != name) {
+			move++
+		}
+	}
+	e.Changes, e.Already = len(facts), len(facts) == 0
+	e.Stored = e.Already && !m.pending(m.steering.lastFact)
+	if len(names) > 1 {
+		e.Region = ""
+	}
+	if move > 0 {
+		text := fmt.Sprintf("shards that move there as soon as that is possible: %d", move)
+		if m.frozenByOperator() {
+			text = fmt.Sprintf("shards that move there when the freeze has ended, see roost thaw: %d", move)
+		}
+		e.Remarks = append(e.Remarks, text)
+	}
+	for text := range notes { // sorted below
+		e.Remarks = append(e.Remarks, text)
+	}
+	slices.Sort(e.Remarks)
+	return e, facts, nil
+}
+
+// findShard returns the shard that a request names.
+func (m *Machine) findShard(s sharding.ShardID) (*typeTable, *row, error) {
+	t, err := m.findType(s.Type)
+	if err != nil {
+		return nil, nil, err
+	}
+	if int64(s.Index) >= int64(len(t.rows)) {
+		return nil, nil, refuse(NotFound, "type %s has %d shards, 0 to %d; roost where finds the shard of an entity", s.Type, len(t.rows), len(t.rows)-1)
+	}
+	return t, &t.rows[s.Index], nil
+}
+
+// whyNoneTakes says why no region with the given name can take a shard now; "": at least one can. Several
+// regions may have the same name.
+func (m *Machine) whyNoneTakes(t *typeTable, r *row, name string) string {
+	why := "is not here"
+	for i := range m.regions {
+		o := &m.regions[i]
+		if o.name != name {
+			continue
+		}
+		if why = m.whyNotTakes(t, r, o); why == "" {
+			return ""
+		}
+	}
+	return why
+}
+
+// whyNotTakes says why region o cannot take a shard now; "": it can.
+func (m *Machine) whyNotTakes(t *typeTable, r *row, o *region) string {
+	switch {
+	case !o.reachable:
+		return "is unreachable; see roost members"
+	case !o.registered:
+		return "has not registered yet; try again in a moment"
+	case o.joining:
+		return "is not up yet; try again when roost members says that it is"
+	case o.leaving(): // the membership says that the region leaves, or the region has asked to leave
+		return "is leaving; choose another region"
+	case m.holder(o) != nil:
+		return fmt.Sprintf("is given no shards, because another one, at %s, has its name; give each a node.name of its own", m.holder(o).node.Addr)
+	case !o.hosts(t.desc.Type):
+		return fmt.Sprintf("does not host type %s; choose a region that does", t.desc.Type)
+	case o.draining:
+		return fmt.Sprintf("is being drained; roost drain %s --resume first", cmp.Or(o.name, o.node.Addr))
+	case o.cutOff() || o.recovering():
+		return "does not reach the journal, or has reached it again only recently; look at its log"
+	case !o.readable(t, r.stored()) && !mutant.On("move-readable"):
+		var forms []string
+		for i := range r.stored().All() {
+			if !o.formsOf(t).reads.Has(i) {
+				forms = append(forms, t.forms[i].String())
+			}
+		}
+		return fmt.Sprintf("does not read what may be stored in it: %s; choose a region of a version that does, see roost rollout", strings.Join(forms, "; "))
+	}
+	return ""
+}
+
+// MoveShard is an operator's request to move a shard to a region once. The shard need not stay there:
+// the strategy may move it again.
+type MoveShard struct {
+	Shard      sharding.ShardID
+	Region     string
+	By, Reason string
+}
+
+// Origin returns who asks, and why.
+func (in MoveShard) Origin() (by, reason string) { return in.By, in.Reason }
+
+func (in MoveShard) effect(m *Machine) (e Effect, facts []Fact, err error) {
+	if err := m.checkOrigin(in); err != nil {
+		return e, nil, err
+	}
+	t, r, err := m.findShard(in.Shard)
+	if err != nil {
+		return e, nil, err
+	}
+	to, err := m.findRegion(in.Region)
+	if err != nil {
+		return e, nil, err
+	}
+	e.Region = cmp.Or(to.name, to.node.Addr)
+	if r.expectedOwner() == to.node {
+		e.Already, e.Stored = true, !m.pending(r.number)
+		return e, nil, nil
+	}
+	if err := m.checkOperatorMove(t, r, to); err != nil {
+		return e, nil, err
+	}
+	e.Changes = 1
+	if t.pin(in.Shard) == "" {
+		e.Remarks = append(e.Remarks, "the strategy may move it on; roost pin keeps it there")
+	}
+	next := r.Row
+	next.Phase = sharding.HandingOff
+	f := r.fact(next)
+	f.Successor, f.Cause = to.node, sharding.CauseMove
+	return e, []Fact{f, MoveFact{Shard: in.Shard, Region: e.Region, Epoch: r.Epoch, Note: m.note(in.By, in.Reason)}}, nil
+}
+
+// checkOperatorMove returns an error if an operator cannot move a shard to a region now.
+func (m *Machine) checkOperatorMove(t *typeTable, r *row, to *region) error {
+	name, shard := cmp.Or(to.name, to.node.Addr), r.Shard
+	owner := m.region(r.Owner)
+	if why := m.whyNotTakes(t, r, to); why != "" {
+		return refuse(NotNow, "%v cannot move to %s: the region %s", shard, name, why)
+	}
+	c, cordoned := m.steering.searchCordon(to.name)
+	switch pin := t.pin(shard); {
+	case !m.recovered:
+		return refuse(NotNow, "the coordinator has just become active and waits for the regions; try again in %v", m.cfg.RecoveryWait)
+	case m.frozenByOperator() && !mutant.On("freeze-moves"):
+		return refuse(NotNow, "%s froze all moves of shards that can stay%s; roost thaw first", who(m.steering.freeze.By), because(m.steering.freeze.Reason))
+	case m.frozenByRollout():
+		return refuse(NotNow, "a rollout is on, and voluntary moves wait for its end; see roost rollout, or pin the shard to have it move afterwards")
+	case r.Epoch == 0:
+		return refuse(NotNow, "%v has never been used, so there is nothing to move; roost pin says where it begins", shard)
+	case r.Phase != sharding.Serving || m.pending(r.number) || lost(t, owner) || owner.givesUpShards():
+		return refuse(NotNow, "%v is about to move already; try again when roost shards --type %s shows it serving", shard, shard.Type)
+	case cordoned:
+		return refuse(NotNow, "%s has cordoned %s%s; roost uncordon %s first", who(m.steering.cordons[c].By), name, because(m.steering.cordons[c].Reason), name)
+	case pin != "" && pin != to.name:
+		return refuse(NotNow, "%v is pinned to %s and would move back; roost unpin %v first, or pin it to %s instead", shard, pin, shard, name)
+	case to.capacity > 0 && m.expectedShards[to.node] >= int(to.capacity):
+		return refuse(NotNow, "%s has %d shards, and its region.capacity is %d; move another one off first", name, m.expectedShards[to.node], to.capacity)
+	}
+	return m.withinBudget(r, to)
+}
+
+// withinBudget returns an error if the budget does not allow an operator's move now.
+func (m *Machine) withinBudget(r *row, to *region) error {
+	b, cfg := &m.budget, &m.cfg
+	switch m.exceeds(r, to.node, sharding.CauseMove) {
+	case limitAtOnce:
+		return refuse(NotNow, "%d shards are handed off now, which is the limit (allocation.max_handoffs); try again in a moment", b.handoffs)
+	case limitFrom:
+		return refuse(NotNow, "its region hands off %d shards now, which is the limit (allocation.max_handoffs_per_region); try again in a moment", b.from[r.Owner])
+	case limitTo:
+		return refuse(NotNow, "%d shards are on their way to %s now, which is the limit (allocation.max_handoffs_per_region); try again in a moment", b.to[to.node], cmp.Or(to.name, to.node.Addr))
+	case limitPerMinute:
+		return refuse(NotNow, "%d shards have begun to move in the last minute, which is the limit (allocation.max_moves_per_minute); try again in a while", len(b.lastMinute(m.now)))
+	case limitBrake:
+		return refuse(NotNow, "%s; try again in a while, see roost steering", b.brake.view(cfg).Why())
+	}
+	return nil
+}

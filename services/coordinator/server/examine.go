@@ -1,0 +1,99 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/bounded"
+	"github.com/roost-cluster/roost/libs/checkup"
+	"github.com/roost-cluster/roost/libs/gossip"
+	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
+)
+
+// maxDescription is how long what a process tells of itself may be, in bytes.
+const maxDescription = 64 << 10
+
+// examined is a process that is asked how it is set up.
+type examined struct {
+	role, name, zone string
+	uid              uint64
+	client           inspectionv1.Observer
+}
+
+// Examine lists what is unsafe or unwise: all members and all gateways are asked how they are set up.
+func (a admin) Examine(ctx context.Context, _ *adminv1.ExamineRequest) (*adminv1.ExamineResponse, error) {
+	v, err := a.view(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var list []examined
+	members := a.s.agent.Members()
+	for i := range members.Members {
+		m := &members.Members[i]
+		if role := roleOf(m); role != "" && m.Status != gossip.Down && m.Status != gossip.Removed {
+			list = append(list, examined{role, m.Name, m.Zone, uint64(m.Node.UID), inspectionv1.NewObserverProtobufClient(a.s.peers.URL(m.Node.Addr), a.s.peers.Client())})
+		}
+	}
+	plain := &http.Client{Transport: bounded.Limits{Body: maxDescription}.Transport(&http.Transport{DisableKeepAlives: true})}
+	for _, g := range v.Gateways {
+		list = append(list, examined{"gateway", g.Node.Addr, "", uint64(g.Node.UID), inspectionv1.NewObserverProtobufClient("http://"+g.Management, plain)})
+	}
+	ev := a.s.describeAll(ctx, list)
+	ev.Active = a.s.name
+	return &adminv1.ExamineResponse{Advice: checkup.Examine(ev), Processes: uint32(len(ev.Processes))}, nil
+}
+
+func roleOf(m *gossip.MemberView) string {
+	for _, role := range []string{"coordinator", "region"} {
+		if m.HasRole(role) {
+			return role
+		}
+	}
+	return ""
+}
+
+// describeAll asks processes how they are set up, all at once, within coordinator.query_timeout.
+func (s *Server) describeAll(ctx context.Context, list []examined) *checkup.Evidence {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.QueryTimeout)
+	defer cancel()
+	told, errs := make([]checkup.Process, len(list)), make([]error, len(list))
+	slots := make(chan struct{}, askAtOnce)
+	var all sync.WaitGroup
+	for i := range list {
+		all.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			began := time.Now()
+			p, err := list[i].client.Describe(ctx, &inspectionv1.DescribeRequest{Cluster: s.cfg.ClusterName, To: list[i].uid})
+			if errs[i] = err; err == nil {
+				told[i] = checkup.Process{Process: p, Clock: clockOffset(time.UnixMilli(p.NowUnixMs), began, time.Now())}
+				p.Zone = list[i].zone
+			}
+		})
+	}
+	all.Wait()
+	ev := &checkup.Evidence{}
+	for i := range list {
+		if errs[i] != nil {
+			ev.Silent = append(ev.Silent, checkup.Silent{Role: list[i].role, Name: list[i].name, Reason: s.reason(errs[i], s.cfg.QueryTimeout)})
+			continue
+		}
+		ev.Processes = append(ev.Processes, told[i])
+	}
+	return ev
+}
+
+// clockOffset is how far a clock is ahead at least, that was read between two moments of this one: 0 if it may have
+// been right.
+func clockOffset(read, from, to time.Time) time.Duration {
+	switch {
+	case read.After(to):
+		return read.Sub(to)
+	case read.Before(from.Add(-time.Millisecond)): // it is told in milliseconds
+		return read.Sub(from)
+	}
+	return 0
+}

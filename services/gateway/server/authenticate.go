@@ -1,0 +1,41 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/roost-cluster/roost/libs/node/auth"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// openAuth opens what says who sends a command, and what they may do.
+func (s *Server) openAuth() (err error) {
+	bad := func(err error) {
+		s.log.Error("the old keys and rules stay in effect, because the new ones cannot be used", "error", err)
+	}
+	if s.auth, err = auth.New(s.cfg.Auth, nil, bad); err != nil {
+		return err
+	}
+	if s.policy, err = auth.OpenPolicy(s.cfg.Auth.Policy, bad); err != nil {
+		return fmt.Errorf("gateway: %w", err)
+	}
+	return nil
+}
+
+// authenticate finds the principal of a request. It is the first thing that is done with a request:
+// a sender who is not known learns nothing, and costs little.
+func (s *Server) authenticate(r *http.Request, env *sharding.Envelope) *failure {
+	principal, err := s.auth.Principal(r)
+	switch {
+	case err == nil:
+		env.Principal = principal
+		return nil
+	case errors.Is(err, auth.ErrUnavailable):
+		s.log.Warn("a token cannot be checked", "error", err)
+		f := refusal(sharding.Unavailable, "the token cannot be checked now, because the keys of its issuer are not known")
+		f.retryAfter = s.retryHint
+		return f
+	}
+	return refusal(sharding.Unauthenticated, err.Error())
+}

@@ -1,0 +1,67 @@
+package server
+
+import (
+	"context"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/diagnosis"
+	"github.com/roost-cluster/roost/libs/node"
+	"github.com/roost-cluster/roost/libs/node/observe"
+	"github.com/roost-cluster/roost/libs/sharding"
+	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
+)
+
+// serveDiagnosis answers the questions of other processes, and explains entities for operators. Both are at the
+// management listener: the other one is for clients.
+func (s *Server) serveDiagnosis(n *node.Node) {
+	n.HandleManagementRead(inspectionv1.ObserverPathPrefix, inspectionv1.NewObserverServer(observe.NewObserver(s.cfg.ClusterName, s.self, s.observation, func() *inspectionv1.Process { return s.describe(n) })))
+	n.HandleManagementRead(adminv1.DiagnosisPathPrefix, adminv1.NewDiagnosisServer(observe.Explainer{
+		Cluster: s.cfg.ClusterName, Name: n.Name(), Self: s.self, Role: diagnosis.Gateway, Peers: s.peers, Observe: s.observation, Coordinators: s.coordinators,
+	}.Ready()))
+}
+
+// describe tells how this gateway is set up.
+func (s *Server) describe(n *node.Node) *inspectionv1.Process {
+	p := observe.Process(n, "gateway")
+	p.Name, p.Authenticates, p.Policy = s.self.Addr, s.auth != nil, s.policy != nil
+	return p
+}
+
+// coordinators are those that discovery lists, and the one that was active last: it need not be listed.
+func (s *Server) coordinators() (addrs []string) {
+	if active := s.active.Load(); active != nil {
+		addrs = append(addrs, *active)
+	}
+	for _, p := range s.watcher.Peers().Peers {
+		if p.Role != "region" {
+			addrs = append(addrs, p.Addr)
+		}
+	}
+	return addrs
+}
+
+// observation tells what this gateway has of an entity's shard.
+func (s *Server) observation(ctx context.Context, req *inspectionv1.ObserveRequest) (*inspectionv1.Observation, error) {
+	entity := sharding.Entity{Type: sharding.EntityType(req.Type), ID: sharding.EntityID(req.Id)}
+	g := &inspectionv1.GatewayObservation{}
+	err := s.router.Inside(ctx, func() error {
+		now := time.Now()
+		core := s.router.Core()
+		st := core.Status(entity)
+		g.Table, g.TypeKnown, g.Coordinator = core.Table().Version() != sharding.Version{}, st.Known, st.Coordinator
+		if g.HeardMs = observe.Heard(now, s.heard); len(s.complaints) > 0 {
+			g.Complaint = s.whyNoTable()
+		}
+		if st.Known {
+			g.Row = observe.Row(st.Row)
+		}
+		g.Waiting, g.Sent, g.Room, g.OldestMs = uint32(st.Waiting), uint32(st.Sent), uint32(max(0, st.Room)), observe.Since(now, st.Oldest)
+		g.Link, g.Refusal = st.Linked, st.Refusal
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &inspectionv1.Observation{Name: s.self.Addr, Gateway: g}, nil
+}

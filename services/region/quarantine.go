@@ -1,0 +1,62 @@
+package region
+
+import (
+	"slices"
+
+	"github.com/roost-cluster/roost/libs/control"
+	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/turn"
+)
+
+// Quarantine has the suspects and the quarantined entities of a type.
+type Quarantine struct {
+	Type sharding.EntityType
+	List []sharding.Quarantined
+}
+
+func (Quarantine) shardInput() {}
+func (Quarantine) order()      {}
+
+// quarantine passes the suspects and the quarantined entities of types that have changed on to the shard
+// cores, before any order to host a shard.
+func (c *ControlCore) quarantine(changed []sharding.TypeDesc) {
+	for i := range changed {
+		name := changed[i].Type
+		d, known := c.table.Type(name)
+		if _, hosted := c.shards[name]; !hosted || !known || slices.Equal(c.quarantined[name], d.Quarantined) {
+			continue
+		}
+		c.quarantined[name] = d.Quarantined
+		c.orderAll(Quarantine{Type: name, List: d.Quarantined})
+	}
+}
+
+// behind reports whether this region's copy of the route table is older than an order to host a shard
+// demands. The region must know which entities are quarantined before it runs any. The sender repeats the
+// order.
+func (c *ControlCore) behind(in control.HostShard) bool {
+	return c.table.Version().Compare(in.Table) < 0 && !mutant.On("quarantine-known")
+}
+
+// knownQuarantine returns the version of the table that the successor of a shard must know.
+func (c *ControlCore) knownQuarantine(typ sharding.EntityType) sharding.Version {
+	if len(c.quarantined[typ]) == 0 {
+		return sharding.Version{}
+	}
+	return c.table.Version()
+}
+
+// crash says how the process before this one has ended, for the next registration.
+func (c *ControlCore) crash() control.Crash {
+	crash := c.cfg.Crash.Crash
+	if crash.Of == 0 || c.crashTold {
+		return control.Crash{}
+	}
+	crash.Ago = max(0, c.now.Sub(c.cfg.Crash.At))
+	return crash
+}
+
+func (m *ShardCore) quarantine(in Quarantine) {
+	m.stepTurn(turn.SetQuarantine{Type: in.Type, List: in.List})
+}

@@ -1,0 +1,274 @@
+package blackbox
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// The file has a header, and Slots slots of one turn each. Numbers are in the order of the machine's bytes:
+// the file is read where it was written.
+const (
+	// Slots is how many turns are noted at a time. More than a region usually runs at a time, counting
+	// those that wait.
+	Slots      = 256
+	headerSize = 64
+	slotSize   = 640 // 24 bytes of numbers, and the longest names
+	fileSize   = headerSize + Slots*slotSize
+	magic      = "roostbb1"
+
+	// lingers is how long before the end of the process a turn may have ended that is reported too, if the
+	// process ended by a panic: a goroutine that the turn has started may have panicked. maxEnded bounds
+	// these turns.
+	lingers  = 20 * time.Millisecond
+	maxEnded = 8
+	// probes is how many slots are tried for a turn.
+	probes = 16
+	// maxOutput is how much of what the runtime wrote is read, in bytes.
+	maxOutput = 4096
+)
+
+// states of a slot
+const (
+	free uint32 = iota
+	writing
+	running
+	ended
+)
+
+// Turn is one turn.
+type Turn struct {
+	Entity  sharding.Entity
+	Command string // empty: the entity is brought to life, or stopped
+	// Alone says that the entity is a suspect, and that no other suspect runs beside it. Clean is how many
+	// turns of this suspect have run alone in this process, and have ended.
+	Alone bool
+	Clean uint32
+	Ended bool // it had just ended
+}
+
+// Report is how a process has ended.
+type Report struct {
+	Process sharding.NodeUID
+	At      time.Time
+	Cause   string // the first line of what the runtime wrote; empty: it wrote nothing
+	Turns   []Turn
+}
+
+// Box notes the turns of this process. A nil Box notes nothing.
+type Box struct {
+	mem    []byte
+	file   *os.File
+	output *os.File
+	next   atomic.Uint32
+}
+
+// Open opens the box of a process, and returns how the process has ended that used it last; nil if that one
+// has closed the box, or there was none. The path is without a suffix: there are two files.
+func Open(path string, self sharding.NodeUID) (*Box, *Report, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, nil, err
+	}
+	f, err := os.OpenFile(path+".turns", os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, nil, err
+	}
+	b := &Box{file: f}
+	if err := lock(f); err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("%s is in use by another process: %w", f.Name(), err), f.Close())
+	}
+	if b.output, err = os.OpenFile(path+".output", os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+		return nil, nil, errors.Join(err, f.Close())
+	}
+	old := make([]byte, fileSize)
+	n, err := io.ReadFull(f, old)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil, nil, errors.Join(err, b.output.Close(), f.Close())
+	}
+	report := read(old[:n], b.output)
+	if err := b.begin(self); err != nil {
+		return nil, nil, errors.Join(err, b.output.Close(), f.Close())
+	}
+	return b, report, nil
+}
+
+// begin empties the files and maps the first one. The blocks of the file are written, so that a full disk
+// is found out here and not by a signal.
+func (b *Box) begin(self sharding.NodeUID) error {
+	fresh := make([]byte, fileSize)
+	copy(fresh, magic)
+	binary.NativeEndian.PutUint64(fresh[8:], uint64(self))
+	binary.NativeEndian.PutUint64(fresh[16:], uint64(time.Now().UnixNano()))
+	if _, err := b.file.WriteAt(fresh, 0); err != nil {
+		return err
+	}
+	if err := b.output.Truncate(0); err != nil {
+		return err
+	}
+	if _, err := b.output.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	var err error
+	if b.mem, err = mapFile(b.file, fileSize); err != nil {
+		return err
+	}
+	return debug.SetCrashOutput(b.output, debug.CrashOptions{})
+}
+
+// Close says that the process ends in order.
+func (b *Box) Close() error {
+	if b == nil {
+		return nil
+	}
+	clear(b.mem[:headerSize])
+	return debug.SetCrashOutput(nil, debug.CrashOptions{})
+}
+
+// Alive notes that the process is alive now.
+func (b *Box) Alive(now time.Time) {
+	if b != nil {
+		b.stamp(b.mem[16:24]).Store(now.UnixNano())
+	}
+}
+
+func (b *Box) stamp(at []byte) *atomic.Int64 { return (*atomic.Int64)(unsafe.Pointer(&at[0])) }
+
+func (b *Box) slot(i int) []byte {
+	at := headerSize + i*slotSize
+	return b.mem[at : at+slotSize]
+}
+
+func state(slot []byte) *atomic.Uint32 { return (*atomic.Uint32)(unsafe.Pointer(&slot[0])) }
+
+// Begin notes that a turn begins, and returns its slot for End; -1 if there is no room.
+func (b *Box) Begin(t *Turn) int {
+	if b == nil {
+		return -1
+	}
+	for range probes {
+		i := int(b.next.Add(1) % Slots)
+		s := b.slot(i)
+		st := state(s)
+		if old := st.Load(); old == running || old == writing || !st.CompareAndSwap(old, writing) {
+			continue
+		}
+		binary.NativeEndian.PutUint32(s[4:], t.Clean)
+		state(s[16:]).Store(alone(t.Alone))
+		typ, id, command := len(t.Entity.Type), len(t.Entity.ID), len(t.Command)
+		if 24+typ+id+command > slotSize {
+			st.Store(free)
+			return -1
+		}
+		s[20], s[21] = byte(typ), byte(command)
+		binary.NativeEndian.PutUint16(s[22:], uint16(id))
+		n := 24 + copy(s[24:], t.Entity.Type)
+		n += copy(s[n:], t.Entity.ID)
+		copy(s[n:], t.Command)
+		st.Store(running)
+		return i
+	}
+	return -1
+}
+
+// End notes that the turn of a slot has ended.
+func (b *Box) End(slot int, now time.Time) {
+	if b == nil || slot < 0 {
+		return
+	}
+	s := b.slot(slot)
+	b.stamp(s[8:16]).Store(now.UnixNano())
+	state(s).Store(ended)
+}
+
+// NotAlone notes that another suspect runs beside the turn of a slot.
+func (b *Box) NotAlone(slot int) {
+	if b != nil && slot >= 0 {
+		state(b.slot(slot)[16:]).Store(0)
+	}
+}
+
+func alone(v bool) uint32 {
+	if v {
+		return 1
+	}
+	return 0
+}
+
+// read reads how the last process has ended.
+func read(mem []byte, output io.Reader) *Report {
+	if len(mem) < fileSize || string(mem[:8]) != magic {
+		return nil
+	}
+	r := &Report{Process: sharding.NodeUID(binary.NativeEndian.Uint64(mem[8:])), Cause: cause(output)}
+	type end struct {
+		Turn
+		at int64
+	}
+	last := int64(binary.NativeEndian.Uint64(mem[16:]))
+	var ends []end
+	for i := range Slots {
+		s := mem[headerSize+i*slotSize:][:slotSize]
+		t, ok := readTurn(s)
+		if !ok {
+			continue
+		}
+		if binary.NativeEndian.Uint32(s) == running {
+			r.Turns = append(r.Turns, t)
+			continue
+		}
+		at := int64(binary.NativeEndian.Uint64(s[8:]))
+		ends, last = append(ends, end{t, at}), max(last, at)
+	}
+	r.At = time.Unix(0, last)
+	slices.SortStableFunc(ends, func(a, b end) int { return cmp.Compare(b.at, a.at) })
+	for _, e := range ends[:min(len(ends), maxEnded)] {
+		if time.Duration(last-e.at) <= lingers && r.Cause != "" {
+			e.Ended = true
+			r.Turns = append(r.Turns, e.Turn)
+		}
+	}
+	return r
+}
+
+func readTurn(s []byte) (t Turn, ok bool) {
+	if st := binary.NativeEndian.Uint32(s); st != running && st != ended {
+		return t, false
+	}
+	typ, command, id := int(s[20]), int(s[21]), int(binary.NativeEndian.Uint16(s[22:]))
+	if 24+typ+id+command > slotSize {
+		return t, false
+	}
+	names := string(s[24 : 24+typ+id+command])
+	t = Turn{
+		Entity:  sharding.Entity{Type: sharding.EntityType(names[:typ]), ID: sharding.EntityID(names[typ : typ+id])},
+		Command: names[typ+id:], Clean: binary.NativeEndian.Uint32(s[4:]), Alone: binary.NativeEndian.Uint32(s[16:]) == 1,
+	}
+	return t, t.Entity.Check() == nil
+}
+
+// cause returns the line in which the runtime says why it ends the process.
+func cause(output io.Reader) string {
+	text, err := io.ReadAll(io.LimitReader(output, maxOutput))
+	if err != nil {
+		return ""
+	}
+	for line := range bytes.Lines(text) {
+		line = bytes.TrimSpace(line)
+		if bytes.HasPrefix(line, []byte("panic: ")) || bytes.HasPrefix(line, []byte("fatal error: ")) || bytes.HasPrefix(line, []byte("runtime: ")) || bytes.HasPrefix(line, []byte("SIG")) {
+			return string(line)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,111 @@
+//go:build unix
+
+package blackbox
+
+import (
+	"errors"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+func turn(id string) *Turn {
+	return &Turn{Entity: sharding.Entity{Type: "T", ID: sharding.EntityID(id)}, Command: "Do"}
+}
+
+// open opens the box as a process, and fails the test if it cannot.
+func open(t *testing.T, path string, self sharding.NodeUID) (*Box, *Report) {
+	t.Helper()
+	b, r, err := Open(path, self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b, r
+}
+
+// die has the process end without closing the box.
+func (b *Box) die(t *testing.T) {
+	t.Helper()
+	if err := errors.Join(syscall.Munmap(b.mem), b.file.Close()); err != nil { // this also gives up the lock
+		t.Fatal(err)
+	}
+}
+
+// TestReport: the next process reads which turns ran, and what the runtime wrote.
+func TestReport(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "dir", "box")
+	b, r := open(t, path, 1)
+	if r != nil {
+		t.Fatalf("before the first process: %+v", r)
+	}
+	if _, _, err := Open(path, 9); err == nil || !strings.Contains(err.Error(), "in use by another process") {
+		t.Errorf("a second process opens the box: %v", err)
+	}
+	now := time.Now()
+	b.End(b.Begin(turn("long-ago")), now.Add(-time.Second))
+	b.Begin(turn("runs"))
+	suspect := turn("suspect")
+	suspect.Alone, suspect.Clean = true, 7
+	b.Begin(suspect)
+	disturbed := turn("disturbed")
+	disturbed.Alone = true
+	b.NotAlone(b.Begin(disturbed))
+	b.End(b.Begin(turn("ended")), now)
+	b.Alive(now)
+	b.die(t)
+
+	b, r = open(t, path, 2)
+	disturbed.Alone = false
+	want := []Turn{*turn("runs"), *suspect, *disturbed}
+	if r == nil || r.Process != 1 || r.Cause != "" || !r.At.Equal(time.Unix(0, now.UnixNano())) || len(r.Turns) != len(want) {
+		t.Fatalf("the report is %+v", r)
+	}
+	for i, w := range want {
+		if r.Turns[i] != w {
+			t.Errorf("turn %d is %+v, want %+v", i, r.Turns[i], w)
+		}
+	}
+
+	if _, err := b.output.WriteString("something\npanic: oh no\n\ngoroutine 1 [running]:\n"); err != nil {
+		t.Fatal(err)
+	}
+	b.End(b.Begin(turn("ended")), now)
+	b.Alive(now)
+	b.die(t)
+	b, r = open(t, path, 3)
+	if r.Cause != "panic: oh no" || len(r.Turns) != 1 || r.Turns[0].Entity.ID != "ended" || !r.Turns[0].Ended {
+		t.Errorf("after a panic: %+v", r)
+	}
+
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	b.die(t)
+	if _, r = open(t, path, 4); r != nil {
+		t.Errorf("after a process that ended in order: %+v", r)
+	}
+}
+
+// TestFull: turns for which there is no room are not noted, and the longest names are.
+func TestFull(t *testing.T) {
+	b, _ := open(t, filepath.Join(t.TempDir(), "box"), 1)
+	long := &Turn{
+		Entity:  sharding.Entity{Type: sharding.EntityType(strings.Repeat("T", sharding.MaxTypeLen)), ID: sharding.EntityID(strings.Repeat("i", sharding.MaxIDLen))},
+		Command: strings.Repeat("c", sharding.MaxTypeLen),
+	}
+	for range Slots {
+		if b.Begin(long) < 0 {
+			t.Fatal("there is no room for the longest names")
+		}
+	}
+	if at := b.Begin(turn("more")); at >= 0 {
+		t.Errorf("one more than there are slots is noted in %d", at)
+	}
+	b.End(-1, time.Now())
+	var none *Box
+	none.End(none.Begin(turn("x")), time.Now())
+}

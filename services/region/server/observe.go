@@ -1,0 +1,213 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/node"
+	"github.com/roost-cluster/roost/libs/node/observe"
+	"github.com/roost-cluster/roost/libs/sharding"
+	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
+	"github.com/roost-cluster/roost/sdk/entity"
+	"github.com/roost-cluster/roost/services/region"
+	"github.com/roost-cluster/roost/services/region/server/stored"
+)
+
+// observe tells what this region knows of an entity. Its parts come from the loops of the region and from the journal,
+// all at once: one that hangs must not hide the others.
+func (s *Server) observe(ctx context.Context, req *inspectionv1.ObserveRequest) (*inspectionv1.Observation, error) {
+	id := sharding.Entity{Type: sharding.EntityType(req.Type), ID: sharding.EntityID(req.Id)}
+	out := &inspectionv1.Observation{Name: s.name, Region: &inspectionv1.RegionObservation{}}
+	shard, hosted := s.runner.shardOf(id)
+	if !hosted {
+		return out, nil
+	}
+	var parts sync.WaitGroup
+	parts.Go(func() { s.runner.observeEntity(ctx, id, shard, req.Stack, out.Region) })
+	parts.Go(func() {
+		open := s.opened.Load()
+		if open == nil {
+			return
+		}
+		j := observe.JournalReport(open.Report(ctx, shard)).Observation()
+		var state sharding.JournalState
+		var heard time.Time
+		if s.inspect(ctx, func() error { state, _, heard = s.runner.control.core.Journal(); return nil }) == nil {
+			j.State, j.HeardMs = state.String(), observe.Heard(time.Now(), heard)
+		}
+		out.Journal = j
+	})
+	parts.Wait()
+	return out, nil
+}
+
+// describe tells how this region is set up.
+func (s *Server) describe(n *node.Node) *inspectionv1.Process {
+	p := observe.Process(n, "region")
+	var warning error
+	if open := s.opened.Load(); open != nil {
+		warning = open.Warning()
+	}
+	observe.DescribeJournal(p, s.cfg.Journal, warning)
+	p.CommandsLimit = uint32(s.cfg.Commands)
+	ctx, cancel := context.WithTimeout(s.runner.ctx, observe.Patience)
+	defer cancel()
+	counts, err := inspect(ctx, s.runner, func(l *shardLoop) []int { return []int{l.core.Stats().Commands} })
+	for _, n := range counts {
+		if err == nil {
+			p.Commands += uint32(n)
+		}
+	}
+	return p
+}
+
+// shardOf is the shard of an entity, and false if its type is not hosted.
+func (s *Runner) shardOf(e sharding.Entity) (sharding.ShardID, bool) {
+	for i := range s.descs {
+		if d := &s.descs[i].Desc; d.Type == e.Type {
+			return d.ShardOf(e.ID), true
+		}
+	}
+	return sharding.ShardID{}, false
+}
+
+func (s *Runner) volatile(t sharding.EntityType) bool {
+	for i := range s.descs {
+		if s.descs[i].Desc.Type == t {
+			return s.descs[i].Desc.Volatile
+		}
+	}
+	return false
+}
+
+// seen is what a shard core has of an entity.
+type seen struct {
+	shard  region.ShardStatus
+	entity *inspectionv1.ActiveEntity
+	why    string       // the entity is quarantined; "": it is not
+	turn   *turnContext // the last one; nil: there was none
+}
+
+// observeEntity asks the shard core, and if the entity is not in memory, the journal.
+func (s *Runner) observeEntity(ctx context.Context, id sharding.Entity, shard sharding.ShardID, stack bool, out *inspectionv1.RegionObservation) {
+	out.TypeHosted, out.Volatile = true, s.volatile(id.Type)
+	l := s.shards[s.cfg.CoreOf(shard)]
+	got, err := inspectCore(ctx, s, l, func() (v seen) {
+		v.shard = l.core.Shard(shard)
+		v.why, _ = l.core.Quarantined(id)
+		if e, ok := l.core.Entity(id); ok {
+			v.entity = toActiveEntity(&e, time.Now())
+			if sl := l.slot(e.Incarnation); sl != nil {
+				v.turn = sl.ctx
+			}
+		}
+		return v
+	})
+	if err != nil {
+		return
+	}
+	st := &got.shard
+	out.Core, out.Shard, out.Epoch, out.MinEpoch = true, st.Phase, uint64(st.Epoch), uint64(st.MinEpoch)
+	out.Buffered, out.Damaged, out.ClaimRepeated = uint32(st.Buffered), st.Damaged, st.Repeated
+	out.Commands, out.CommandsLimit = uint32(st.Stats.Commands), uint32(s.cfg.Turn.TotalCommands)
+	out.Quarantined = got.why
+	out.Entity, out.MailboxLimit = got.entity, uint32(s.cfg.Turn.MailboxCommands)
+	switch {
+	case got.entity != nil && got.entity.State != "loading":
+		if stack && got.entity.Running != "" && got.turn != nil {
+			out.Stack = stackOf(got.turn)
+		}
+	case out.Quarantined != "": // none of its code runs, so it is not brought to life to look at it either
+	case out.Volatile:
+		out.Stored = "none"
+	default:
+		s.observeStored(ctx, id, shard, out)
+	}
+}
+
+// readStored is what the journal and the author's code say of an entity that is not in memory.
+type readStored struct {
+	stored, failure string
+	record          uint64
+}
+
+// observeStored tries to bring an entity to life, without its start hook and without any effect, one entity at a
+// time: reading it may take long.
+func (s *Runner) observeStored(ctx context.Context, id sharding.Entity, shard sharding.ShardID, out *inspectionv1.RegionObservation) {
+	if !s.trying.CompareAndSwap(false, true) {
+		return
+	}
+	began, got := time.Now(), make(chan readStored, 1)
+	go func() {
+		defer s.trying.Store(false)
+		got <- s.tryStored(id, shard)
+	}()
+	select {
+	case r := <-got:
+		out.Stored, out.Failure, out.Record = r.stored, r.failure, r.record
+	case <-ctx.Done():
+	}
+	out.ReadMs = observe.Since(time.Now(), began)
+}
+
+func (s *Runner) tryStored(id sharding.Entity, shard sharding.ShardID) (r readStored) {
+	ctx, cancel := context.WithTimeout(s.ctx, s.loadTimeout)
+	defer cancel()
+	found, _, err := stored.Load(ctx, s.journal, s.types[id.Type], journal.LoadRequest{Entity: id, Shard: shard, Background: true})
+	r.record = found.LastSeq
+	if err == nil && found.Fresh() {
+		return readStored{stored: "none"}
+	}
+	if err == nil {
+		_, err = stored.Rebuild(s.types[id.Type], id.ID, &found)
+	}
+	switch {
+	case err == nil:
+		r.stored = "stored"
+	case errors.Is(err, journal.ErrCorrupt), errors.Is(err, entity.ErrStored):
+		r.stored, r.failure = "damaged", bounded(err)
+	case errors.Is(err, context.DeadlineExceeded), ctx.Err() != nil:
+	case s.journal.Err() == nil && found.LastSeq == 0: // the journal did not answer
+	default:
+		r.stored, r.failure = "failed", bounded(err)
+	}
+	return r
+}
+
+// maxFailureText is how much of an error is told to operators: more is in the log.
+const maxFailureText = 300
+
+func bounded(err error) string {
+	t := err.Error()
+	return t[:min(len(t), maxFailureText)]
+}
+
+// maxStacks bounds what is read of the stacks of all goroutines, and maxStack what is told of one.
+const maxStacks, maxStack = 16 << 20, 16 << 10
+
+// stackOf returns the stack of the goroutine that runs a turn; empty: none does any more. All
+// goroutines stop for a moment meanwhile, so it is done only if somebody asks for it.
+func stackOf(turn *turnContext) string {
+	buf := make([]byte, 1<<20)
+	for {
+		n := runtime.Stack(buf, true)
+		if n < len(buf) || len(buf) >= maxStacks {
+			buf = buf[:n]
+			break
+		}
+		buf = make([]byte, 2*len(buf))
+	}
+	mark := fmt.Appendf(nil, "server.(*turnContext).execute(%p,", turn)
+	for block := range bytes.SplitSeq(buf, []byte("\n\n")) {
+		if bytes.Contains(block, mark) {
+			return string(block[:min(len(block), maxStack)])
+		}
+	}
+	return ""
+}
