@@ -100,6 +100,7 @@ type Pending struct {
 // after the command's deadline.
 type Deliver struct {
 	Number uint64
+	From   sharding.Entity // the sender
 	Env    sharding.Envelope
 }
 

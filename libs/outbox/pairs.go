@@ -241,7 +241,7 @@ func (d *Dispatcher) attempt(q *typeQueue, p *pair) {
 		at = at.Add(time.Duration(p.times) * time.Millisecond)
 	}
 	d.deliveries[p.number] = &delivery{pair: p, to: x.To}
-	d.out.Delivers = append(d.out.Delivers, Deliver{Number: p.number, Env: sharding.Envelope{
+	d.out.Delivers = append(d.out.Delivers, Deliver{Number: p.number, From: p.source.entity, Env: sharding.Envelope{
 		Entity: x.To, Command: x.Input.Command, ID: Key(p.source.entity, x.seq, x.Place, at), Keyed: true,
 		Encoding: x.Input.Encoding, Payload: x.Input.Payload, Version: x.Input.Version, ReadableBy: x.Input.ReadableBy,
 		Deadline: d.now.Add(d.cfg.AttemptTimeout),

@@ -85,7 +85,7 @@ func (a *Client) ShardStates(ctx context.Context, req *adminv1.ShardStatesReques
 	})
 }
 
-// Slow lists the slowest commands of the last minutes. Each gateway keeps its own.
+// Slow lists the slowest commands of the last minutes, as gateways and regions have kept them.
 func (a *Client) Slow(ctx context.Context, req *adminv1.SlowRequest) (*adminv1.SlowResponse, error) {
 	return inspect(ctx, a, req.TimeoutMs, func(ctx context.Context, c adminv1.Admin) (*adminv1.SlowResponse, error) { return c.Slow(ctx, req) })
 }

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -14,17 +16,21 @@ func (a *app) slowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "slow", Short: "List the slowest commands of the last minutes", Args: cobra.NoArgs,
 		Example: "  roost slow\n  roost slow -n 500 -o json",
-		Long: `Asks the gateways for the slowest commands that they have kept, the newest first. Of every 10 s, a gateway
-keeps the 8 slowest commands: the list also shows commands that are not slow.
+		Long: `Asks gateways and regions for the slowest commands that they have kept, the newest first. Gateways keep commands
+of clients. Regions keep commands that entities send each other, and the commands of reminders, timers and
+tells. Of every 10 s, each process keeps its 8 slowest commands, so the list also shows commands that are not slow.
 
-TOTAL      from the arrival at the gateway to the answer. It is the sum of the next four:
-ROUTE      gateway, network, and waiting for a region
+TOTAL      from the arrival at the gateway, or the sending, to the answer. It is the sum of the next four:
+ROUTE      gateway or sender, network, and waiting for a region
 MAILBOX    waiting for earlier commands of the entity
 HANDLER    the entity's code
 JOURNAL    until what was stored is durable
-TRIES      how often the command was sent to a region
+TRIES      how often the command was sent to a region. 0: no region got it, or it began in the entity's own region
+ORIGIN     client; ask or send (by which entity); answer (to a send, from which entity); reminder (which); timer;
+           tell: how long a command ran whose sender does not wait
+KEPT BY    the gateway or region that has kept it
 
-Gateways are asked at their management addresses. Those that do not answer are named.`,
+Gateways are asked at their management addresses. Gateways and regions that do not answer are named.`,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if req.Limit == 0 || req.Limit > mostTop {
 				return usageError{fmt.Errorf("-n is %d; it must be 1 to %d", req.Limit, mostTop)}
@@ -57,21 +63,24 @@ func (a *app) printSlow(res *adminv1.SlowResponse) error {
 		rows = append(rows, []any{
 			timeOf(c.AtUnixMs), named(c.Type + "/" + c.Id), named(c.Command), orDash(c.Code),
 			milliseconds(c.TotalUs), milliseconds(c.RouteUs), milliseconds(c.MailboxUs), milliseconds(c.HandlerUs), milliseconds(c.JournalUs),
-			c.Attempts, named(orDash(c.Region)), c.Gateway,
+			c.Attempts, named(orDash(c.Region)), named(strings.TrimSpace(cmp.Or(c.Origin, "client") + " " + c.From)), named(cmp.Or(c.Gateway, c.KeptBy)),
 		})
 	}
 	if len(rows) > 0 {
-		header := []string{"ARRIVED", "ENTITY", "COMMAND", "ERROR", "TOTAL", "ROUTE", "MAILBOX", "HANDLER", "JOURNAL", "TRIES", "REGION", "GATEWAY"}
+		header := []string{"ARRIVED", "ENTITY", "COMMAND", "ERROR", "TOTAL", "ROUTE", "MAILBOX", "HANDLER", "JOURNAL", "TRIES", "REGION", "ORIGIN", "KEPT BY"}
 		if err := a.printTable(header, rows, header[4:10]...); err != nil {
 			return err
 		}
 	}
 	var lines []string
 	if len(rows) == 0 {
-		lines = append(lines, fmt.Sprintf("no command has ended in the last minutes in the %s that answered", plural(int(res.Gateways), "gateway")))
+		lines = append(lines, fmt.Sprintf("no command has ended in the last minutes in the %s and the %s that answered", plural(int(res.Gateways), "gateway"), plural(int(res.Regions), "region")))
 	}
 	for _, s := range res.Silent {
 		lines = append(lines, fmt.Sprintf("the commands of gateway %s are missing: %s", named(s.Region), printable(s.Reason)))
+	}
+	for _, s := range res.SilentRegions {
+		lines = append(lines, fmt.Sprintf("the commands that region %s has kept are missing: %s", named(s.Region), printable(s.Reason)))
 	}
 	if len(lines) == 0 {
 		return nil

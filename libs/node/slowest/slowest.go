@@ -30,12 +30,27 @@ const (
 	MaxEntries, MaxBytes = 512, 256 << 10
 )
 
+// Where a command has come from. What clients send is kept by gateways, all else by regions.
+const (
+	OriginClient   = ""         // a client, through a gateway
+	OriginAsk      = "ask"      // a turn of another entity, which waits for the answer
+	OriginSend     = "send"     // a send of another entity: one attempt to deliver it
+	OriginAnswer   = "answer"   // the answer to a send of the entity itself
+	OriginReminder = "reminder" // a reminder of the entity itself
+	OriginTimer    = "timer"    // a timer of the entity itself
+	OriginTell     = "tell"     // a sender that does not wait: what is kept is the run, not the sending
+)
+
 // Entry is a command that has ended.
 type Entry struct {
-	At       time.Time // when it came
-	Entity   sharding.Entity
-	Command  string
-	Trace    string // hexadecimal id; empty: it has none
+	At      time.Time // when it came
+	Entity  sharding.Entity
+	Command string
+	Trace   string // hexadecimal id; empty: it has none
+	Origin  string // one of the Origin constants
+	// From says more about the origin: the entity that has asked or sent, the name of the reminder, or the
+	// entity that has answered. It is empty for commands from outside, timers and tells.
+	From     string
 	Region   string // address of the region that answered; empty: none did
 	Attempts int
 	Code     string // of its error; empty: it succeeded
@@ -45,7 +60,7 @@ type Entry struct {
 
 // size is about how much memory an entry takes.
 func (e *Entry) size() int {
-	return 256 + len(e.Entity.Type) + len(e.Entity.ID) + len(e.Command) + len(e.Trace) + len(e.Region) + len(e.Code)
+	return 256 + len(e.Entity.Type) + len(e.Entity.ID) + len(e.Command) + len(e.Trace) + len(e.Region) + len(e.Code) + len(e.From)
 }
 
 // Log keeps the slowest commands. Its zero value is empty. It is safe for concurrent use.
@@ -79,7 +94,7 @@ func (l *Log) Add(now time.Time, e Entry) {
 	if at >= PerWindow {
 		return
 	}
-	for _, text := range []*string{(*string)(&e.Entity.Type), (*string)(&e.Entity.ID), &e.Command, &e.Trace, &e.Region, &e.Code} {
+	for _, text := range []*string{(*string)(&e.Entity.Type), (*string)(&e.Entity.ID), &e.Command, &e.Trace, &e.Region, &e.Code, &e.From} {
 		*text = strings.Clone(*text) // it may be a part of a long message
 	}
 	l.current = slices.Insert(l.current, at, e)

@@ -48,26 +48,12 @@ func ask[A any](ctx context.Context, s *Server, regions []asked, question func(c
 // is none. All of them together have the given time. Those that have not answered are
 // named with the reason. A question is asked once: who wants to know asks again.
 func askWithin[A any](ctx context.Context, s *Server, timeout time.Duration, regions []asked, question func(context.Context, inspectionv1.Inspection, int) (*A, error)) (answers []*A, silent []*adminv1.Silent) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
 	answers = make([]*A, len(regions))
-	reasons := make([]error, len(regions))
-	slots := make(chan struct{}, askAtOnce)
-	var all sync.WaitGroup
-	for i, r := range regions {
-		all.Go(func() {
-			select {
-			case slots <- struct{}{}:
-				defer func() { <-slots }()
-			case <-ctx.Done():
-				reasons[i] = ctx.Err()
-				return
-			}
-			client := inspectionv1.NewInspectionProtobufClient(s.peers.URL(r.node.Addr), s.peers.Client())
-			answers[i], reasons[i] = question(ctx, client, i)
-		})
-	}
-	all.Wait()
+	reasons := eachWithin(ctx, timeout, len(regions), func(ctx context.Context, i int) (err error) {
+		client := inspectionv1.NewInspectionProtobufClient(s.peers.URL(regions[i].node.Addr), s.peers.Client())
+		answers[i], err = question(ctx, client, i)
+		return err
+	})
 	for i, err := range reasons {
 		if err != nil {
 			answers[i] = nil
@@ -75,6 +61,29 @@ func askWithin[A any](ctx context.Context, s *Server, timeout time.Duration, reg
 		}
 	}
 	return answers, silent
+}
+
+// eachWithin puts questions to n processes, at most askAtOnce at a time. All of them together have the
+// given time. It returns the error of each, nil if it has answered.
+func eachWithin(ctx context.Context, timeout time.Duration, n int, question func(context.Context, int) error) []error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	reasons := make([]error, n)
+	slots := make(chan struct{}, askAtOnce)
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() {
+			select {
+			case slots <- struct{}{}:
+				defer func() { <-slots }()
+				reasons[i] = question(ctx, i)
+			case <-ctx.Done():
+				reasons[i] = ctx.Err()
+			}
+		})
+	}
+	all.Wait()
+	return reasons
 }
 
 // maxReasonOf is how much of a region's own words about why it does not answer are passed on.

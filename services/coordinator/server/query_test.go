@@ -31,6 +31,7 @@ type inspected struct {
 	shards func(*inspectionv1.ShardsRequest) (*inspectionv1.ShardsResponse, error)
 	entity func(*inspectionv1.EntityRequest) (*inspectionv1.EntityResponse, error)
 	state  func(*inspectionv1.StateRequest) (*inspectionv1.StateResponse, error)
+	slow   func(*inspectionv1.SlowRequest) (*inspectionv1.SlowResponse, error)
 }
 
 // answerOf answers a question if the region knows it and is meant.
@@ -56,6 +57,10 @@ func (i *inspected) Entity(_ context.Context, req *inspectionv1.EntityRequest) (
 
 func (i *inspected) State(_ context.Context, req *inspectionv1.StateRequest) (*inspectionv1.StateResponse, error) {
 	return answerOf(i, &i.state, req)
+}
+
+func (i *inspected) Slow(_ context.Context, req *inspectionv1.SlowRequest) (*inspectionv1.SlowResponse, error) {
+	return answerOf(i, &i.slow, req)
 }
 
 func (i *inspected) Entities(_ context.Context, req *inspectionv1.EntitiesRequest) (*inspectionv1.EntitiesResponse, error) {

@@ -20,7 +20,7 @@ import (
 // slowDefault is the number of slow commands in an answer if the request names none.
 const slowDefault = 100
 
-// Slow asks the gateways at their management addresses for the slowest commands.
+// Slow asks the gateways, at their management addresses, and the regions for the slowest commands.
 func (a admin) Slow(ctx context.Context, req *adminv1.SlowRequest) (*adminv1.SlowResponse, error) {
 	timeout, err := a.s.patience(req.TimeoutMs)
 	if err != nil {
@@ -31,42 +31,64 @@ func (a admin) Slow(ctx context.Context, req *adminv1.SlowRequest) (*adminv1.Slo
 		return nil, err
 	}
 	limit := min(cmp.Or(req.Limit, slowDefault), listMost)
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	client := &http.Client{Transport: bounded.Limits{Body: maxSlowAnswer}.Transport(managementTransport())}
-	defer client.CloseIdleConnections()
-	answers, reasons := make([]*inspectionv1.SlowResponse, len(v.Gateways)), make([]error, len(v.Gateways))
-	slots := make(chan struct{}, askAtOnce)
-	var all sync.WaitGroup
-	for i, g := range v.Gateways {
-		all.Go(func() {
-			select {
-			case slots <- struct{}{}:
-				defer func() { <-slots }()
-			case <-ctx.Done():
-				reasons[i] = ctx.Err()
-				return
-			}
-			c := inspectionv1.NewGatewayInspectionProtobufClient("http://"+g.Management, client)
-			answers[i], reasons[i] = c.Slow(ctx, &inspectionv1.SlowRequest{Cluster: a.s.cfg.ClusterName, To: uint64(g.Node.UID), Limit: limit})
-		})
-	}
-	all.Wait()
-	out := &adminv1.SlowResponse{}
 	named := names(&v)
+	regions := make([]asked, len(v.Regions))
+	for i, r := range v.Regions {
+		regions[i] = asked{r.Node, cmp.Or(named[r.Node], r.Node.Addr)}
+	}
+	out := &adminv1.SlowResponse{}
+	var ofRegions []*inspectionv1.SlowResponse
+	var both sync.WaitGroup
+	both.Go(func() {
+		ofRegions, out.SilentRegions = askWithin(ctx, a.s, timeout, regions, func(ctx context.Context, c inspectionv1.Inspection, i int) (*inspectionv1.SlowResponse, error) {
+			return c.Slow(ctx, a.slowOf(regions[i].node, limit))
+		})
+	})
+	ofGateways, reasons := a.slowOfGateways(ctx, timeout, v.Gateways, limit)
+	both.Wait()
 	for i, g := range v.Gateways {
 		if reasons[i] != nil {
 			out.Silent = append(out.Silent, &adminv1.Silent{Region: g.Node.Addr, Reason: fmt.Sprintf("%s (asked at its management address %s)", a.s.reason(reasons[i], timeout), g.Management)})
 			continue
 		}
 		out.Gateways++
-		for _, x := range answers[i].Commands[:min(len(answers[i].Commands), int(limit))] {
-			out.Commands = append(out.Commands, toSlow(x, g, &v, named))
+		for _, x := range ofGateways[i].Commands[:min(len(ofGateways[i].Commands), int(limit))] {
+			c := toSlow(x, &v, named)
+			c.Gateway = g.Node.Addr
+			out.Commands = append(out.Commands, c)
+		}
+	}
+	for i, res := range ofRegions {
+		if res == nil {
+			continue
+		}
+		out.Regions++
+		for _, x := range res.Commands[:min(len(res.Commands), int(limit))] {
+			c := toSlow(x, &v, named)
+			c.KeptBy, c.Origin, c.From = regions[i].name, shortText(x.Origin), shortText(x.From)
+			out.Commands = append(out.Commands, c)
 		}
 	}
 	slices.SortStableFunc(out.Commands, func(x, y *adminv1.SlowCommand) int { return cmp.Compare(y.AtUnixMs, x.AtUnixMs) })
 	out.Commands = out.Commands[:min(len(out.Commands), int(limit))]
 	return out, nil
+}
+
+// slowOf is the question to one process.
+func (a admin) slowOf(to sharding.NodeID, limit uint32) *inspectionv1.SlowRequest {
+	return &inspectionv1.SlowRequest{Cluster: a.s.cfg.ClusterName, To: uint64(to.UID), Limit: limit}
+}
+
+// slowOfGateways returns the answer of each gateway, or why there is none.
+func (a admin) slowOfGateways(ctx context.Context, timeout time.Duration, gateways []coordinator.GatewayView, limit uint32) ([]*inspectionv1.SlowResponse, []error) {
+	client := &http.Client{Transport: bounded.Limits{Body: maxSlowAnswer}.Transport(managementTransport())}
+	defer client.CloseIdleConnections()
+	answers := make([]*inspectionv1.SlowResponse, len(gateways))
+	return answers, eachWithin(ctx, timeout, len(gateways), func(ctx context.Context, i int) (err error) {
+		c := inspectionv1.NewGatewayInspectionProtobufClient("http://"+gateways[i].Management, client)
+		answers[i], err = c.Slow(ctx, a.slowOf(gateways[i].Node, limit))
+		return err
+	})
 }
 
 // maxSlowAnswer is the longest answer of a gateway: 1,000 commands with the longest names.
@@ -77,9 +99,9 @@ func managementTransport() *http.Transport {
 	return &http.Transport{DialContext: (&net.Dialer{Timeout: time.Second}).DialContext, DisableKeepAlives: true}
 }
 
-func toSlow(x *inspectionv1.SlowCommand, g coordinator.GatewayView, v *coordinator.View, named map[sharding.NodeID]string) *adminv1.SlowCommand {
+func toSlow(x *inspectionv1.SlowCommand, v *coordinator.View, named map[sharding.NodeID]string) *adminv1.SlowCommand {
 	out := &adminv1.SlowCommand{
-		AtUnixMs: x.AtUnixMs, Gateway: g.Node.Addr, Region: shortText(x.Region), Type: shortText(x.Type), Id: shortText(x.Id), Command: shortText(x.Command),
+		AtUnixMs: x.AtUnixMs, Region: shortText(x.Region), Type: shortText(x.Type), Id: shortText(x.Id), Command: shortText(x.Command),
 		Trace: shortText(x.Trace), Attempts: x.Attempts, Code: shortText(x.Code),
 		TotalUs: max(0, x.TotalUs), MailboxUs: max(0, x.MailboxUs), HandlerUs: max(0, x.HandlerUs), JournalUs: max(0, x.JournalUs),
 	}

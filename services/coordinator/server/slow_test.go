@@ -28,10 +28,13 @@ func (slowGateway) Slow(_ context.Context, req *inspectionv1.SlowRequest) (*insp
 	}}, nil
 }
 
-// TestSlow: the gateways are asked at their management addresses, and those that do not answer are named.
+// TestSlow: gateways and regions are asked, gateways at their management addresses. Those that do not answer are
+// named. A region is asked for as many as a gateway, and listed with where its commands came from.
 func TestSlow(t *testing.T) {
 	r, f, admin := standing(t)
 	defer r.end()
+	region := &inspected{}
+	f.mux.Handle(inspectionv1.InspectionPathPrefix, inspectionv1.NewInspectionServer(region))
 	server := httptest.NewServer(inspectionv1.NewGatewayInspectionServer(slowGateway{}))
 	defer server.Close()
 	watch := func(node sharding.NodeID, management string) {
@@ -51,6 +54,9 @@ func TestSlow(t *testing.T) {
 	if err != nil || res.Gateways != 1 || len(res.Silent) != 1 || res.Silent[0].Region != "10.0.0.2:8080" || !strings.Contains(res.Silent[0].Reason, "another one was meant") || len(res.Commands) != 2 {
 		t.Fatal(res, err)
 	}
+	if res.Regions != 0 || len(res.SilentRegions) != 1 || res.SilentRegions[0].Region != "region-1" || !strings.Contains(res.SilentRegions[0].Reason, "cannot be asked") {
+		t.Errorf("a region of an earlier release: %d have answered, silent are %v", res.Regions, res.SilentRegions)
+	}
 	if x := res.Commands[1]; res.Commands[0].Id != "b" || x.Id != "a" || x.RouteUs != 300 || x.Gateway != "10.0.0.1:8080" || x.Region != "10.0.0.9:1" || x.Attempts != 2 || x.Code != "unavailable" {
 		t.Errorf("listed is %v", res.Commands)
 	}
@@ -59,6 +65,27 @@ func TestSlow(t *testing.T) {
 	}
 	if res, err = admin.Slow(t.Context(), &adminv1.SlowRequest{Limit: 1}); err != nil || len(res.Commands) != 1 || res.Commands[0].Id != "b" {
 		t.Errorf("one: %v, %v", res, err)
+	}
+	region.mu.Lock()
+	region.slow = func(req *inspectionv1.SlowRequest) (*inspectionv1.SlowResponse, error) {
+		if req.Limit != 3 {
+			t.Errorf("a region is asked for %d", req.Limit)
+		}
+		x := func(at int64) *inspectionv1.SlowCommand {
+			return &inspectionv1.SlowCommand{AtUnixMs: at, Type: "T", Id: "c", Command: "Take", Region: f.api.Self.Addr, TotalUs: 9, HandlerUs: 4, Origin: "send", From: "U/a"}
+		}
+		return &inspectionv1.SlowResponse{Commands: []*inspectionv1.SlowCommand{x(1500), x(3), x(2), x(1)}}, nil
+	}
+	region.mu.Unlock()
+	res, err = admin.Slow(t.Context(), &adminv1.SlowRequest{Limit: 3})
+	if err != nil || res.Regions != 1 || res.Gateways != 1 || len(res.SilentRegions) != 0 || len(res.Commands) != 3 {
+		t.Fatal(res, err)
+	}
+	if x := res.Commands[1]; x.Id != "c" || x.Gateway != "" || x.KeptBy != "region-1" || x.Region != "region-1" || x.Origin != "send" || x.From != "U/a" || x.RouteUs != 5 {
+		t.Errorf("of the region is listed %v", x)
+	}
+	if x := res.Commands[0]; x.KeptBy != "" || x.Origin != "" {
+		t.Errorf("of a gateway is listed %v", x)
 	}
 	_, err = admin.Slow(t.Context(), &adminv1.SlowRequest{TimeoutMs: -1})
 	wantCode(t, "a negative time", err, twirp.InvalidArgument)

@@ -104,13 +104,15 @@ func (s *shardLoop) endAsks() {
 
 // sendAsk sends the command that a turn asks.
 func (s *shardLoop) sendAsk(o turn.SendAsk) {
-	s.route(o.Env, o.ReadOnly, func(reply sharding.Reply) {
+	s.route(o.Env, o.ReadOnly, asked(&o.Env), func(reply sharding.Reply) {
 		s.put(item{in: region.Turn{Input: turn.AskAnswered{Incarnation: o.Incarnation, Number: o.Number, Reply: reply}}})
 	})
 }
 
 // sendProbe sends a probe. It is sent again if it gets lost.
-func (s *shardLoop) sendProbe(o turn.SendProbe) { s.route(o.Env, true, func(sharding.Reply) {}) }
+func (s *shardLoop) sendProbe(o turn.SendProbe) {
+	s.route(o.Env, true, origin{}, func(sharding.Reply) {})
+}
 
 // traceOf returns the trace context of ctx, or else that of the command.
 func traceOf(ctx context.Context, command string) string {

@@ -45,7 +45,7 @@ func chimes() entity.Definition {
 }
 
 // runChimes runs a runner of chimes that ask each other through route.
-func runChimes(t *testing.T, cores int, route func(sharding.Envelope, bool, func(sharding.Reply))) *Runner {
+func runChimes(t *testing.T, cores int, route func(sharding.Envelope, bool, origin, func(sharding.Reply))) *Runner {
 	s := runTypes(t, RunnerConfig{
 		Log: slog.New(slog.DiscardHandler), Core: func(c *region.Config) { c.ShardCores = cores },
 	}, chimes())
@@ -64,7 +64,7 @@ type here struct {
 	done   map[uint64]func(sharding.Reply)
 }
 
-func (h *here) route(env sharding.Envelope, _ bool, done func(sharding.Reply)) {
+func (h *here) route(env sharding.Envelope, _ bool, _ origin, done func(sharding.Reply)) {
 	h.mu.Lock()
 	h.last++
 	n := h.last
@@ -140,7 +140,7 @@ func TestEntitiesAskEachOther(t *testing.T) {
 func TestNobodyAnswers(t *testing.T) {
 	withCores(t, func(t *testing.T, cores int) {
 		began := time.Now()
-		s := runChimes(t, cores, func(sharding.Envelope, bool, func(sharding.Reply)) {})
+		s := runChimes(t, cores, func(sharding.Envelope, bool, origin, func(sharding.Reply)) {})
 		a := &answers{got: map[uint64]link.Answer{}}
 		s.Submit(a, []link.Command{striking(1, "a", "b")})
 		for range 100 {

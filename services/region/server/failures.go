@@ -104,6 +104,7 @@ func (s *shared) loadFailed(id sharding.Entity, why error) reference {
 // unwatchedDone takes in the end of a command that nobody waits for: it is measured like
 // every other, and logged if it was no success.
 func (s *shardLoop) unwatchedDone(o *turn.UnwatchedDone) {
+	s.slowUnwatched(s.now, o)
 	s.observe(&caller{arrived: o.Arrived, entity: o.Entity, command: o.Command, trace: o.Trace}, &o.Reply)
 	if o.Reply.Outcome == sharding.OK && o.Reply.Code == "" {
 		return

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"go.opentelemetry.io/otel/metric"
 
@@ -50,6 +51,11 @@ var errNoRouter = sharding.Reject(sharding.Unimplemented, "not applied: this reg
 // A command without key gets an id. After a doubt it is never sent again, unless it is read-only. Nobody may change the
 // payload any more.
 func (s *Runner) Route(env sharding.Envelope, readOnly bool, done func(sharding.Reply)) {
+	s.routeFrom(env, readOnly, origin{}, done)
+}
+
+// routeFrom is Route for a command whose origin is known. If it is one of the slowest, it is kept for operators.
+func (s *Runner) routeFrom(env sharding.Envelope, readOnly bool, from origin, done func(sharding.Reply)) {
 	r := s.routing
 	if r == nil {
 		done(errNoRouter)
@@ -60,7 +66,11 @@ func (s *Runner) Route(env sharding.Envelope, readOnly bool, done func(sharding.
 		return
 	}
 	c := &driver.Call{Env: env, ReadOnly: readOnly}
-	c.End = func(f *router.Finish) { r.finish(f, done) }
+	began := time.Now()
+	c.End = func(f *router.Finish) {
+		s.slowRouted(&c.Env, from, began, f)
+		r.finish(f, done)
+	}
 	r.loop.Number(c)
 	err := loop.ErrClosed
 	if r.start() {

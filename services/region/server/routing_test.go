@@ -21,6 +21,8 @@ import (
 // bell is an entity that counts how often it rings, and can have others ring.
 type bell struct{ n int }
 
+var ringBell = entity.Command[struct{}, int]("Bell", "Ring")
+
 // tower has the bells of a test.
 type tower struct {
 	*gate
@@ -34,7 +36,7 @@ func ring(id string) sharding.Envelope {
 
 func (tw *tower) typ() entity.Definition {
 	return entity.DefineVolatile("Bell", func(string) *bell { return &bell{} },
-		entity.On(entity.Command[struct{}, int]("Bell", "Ring"), func(b *bell, _ *entity.Ctx, _ struct{}) (int, error) {
+		entity.On(ringBell, func(b *bell, _ *entity.Ctx, _ struct{}) (int, error) {
 			b.n++
 			return b.n, nil
 		}),
@@ -43,6 +45,13 @@ func (tw *tower) typ() entity.Definition {
 		}),
 		entity.On(entity.Command[struct{}, int]("Bell", "Hang"), func(*bell, *entity.Ctx, struct{}) (int, error) {
 			tw.pass()
+			return 0, nil
+		}),
+		entity.On(entity.Command[string, int]("Bell", "Ask"), func(_ *bell, ctx *entity.Ctx, other string) (int, error) {
+			return ringBell.Ask(ctx, ctx.Cluster(), other, struct{}{})
+		}),
+		entity.On(entity.Command[struct{}, int]("Bell", "Later"), func(_ *bell, ctx *entity.Ctx, _ struct{}) (int, error) {
+			ringBell.After(ctx, time.Second, "later", struct{}{})
 			return 0, nil
 		}),
 		entity.On(entity.Command[string, string]("Bell", "Have"), func(_ *bell, _ *entity.Ctx, other string) (string, error) {

@@ -21,6 +21,7 @@ import (
 	"github.com/roost-cluster/roost/libs/node"
 	"github.com/roost-cluster/roost/libs/node/auth"
 	"github.com/roost-cluster/roost/libs/node/histogram"
+	"github.com/roost-cluster/roost/libs/node/slowest"
 	"github.com/roost-cluster/roost/libs/replies"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
@@ -104,7 +105,8 @@ type shared struct {
 	inbox   *inbox
 	// route sends a command of an entity to another one, and calls done once with the reply. It
 	// does not wait.
-	route func(env sharding.Envelope, readOnly bool, done func(sharding.Reply))
+	route func(env sharding.Envelope, readOnly bool, from origin, done func(sharding.Reply))
+	slow  slowest.Log
 }
 
 // NewRunner makes a runner. Its journal must be set by [Runner.Use] before it
@@ -117,7 +119,7 @@ func NewRunner(c RunnerConfig) (*Runner, error) {
 		commands: map[sharding.EntityType]map[string]*replies.SizeEstimate{},
 		paces:    map[sharding.EntityType]*paces{},
 	}}
-	s.route = s.Route
+	s.route = s.routeFrom
 	s.ctx, s.end = context.WithCancel(context.Background())
 	var errs []error
 	for _, t := range c.Types {

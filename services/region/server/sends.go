@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/node/slowest"
 	"github.com/roost-cluster/roost/libs/outbox"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
@@ -24,7 +25,7 @@ func (s *shardLoop) readSends(o outbox.Read) {
 
 // routeSend brings a send to its target.
 func (s *shardLoop) routeSend(o outbox.Deliver) {
-	s.route(o.Env, false, func(reply sharding.Reply) {
+	s.route(o.Env, false, origin{slowest.OriginSend, o.From}, func(reply sharding.Reply) {
 		s.put(item{in: region.Routed{Answer: outbox.Answered{Number: o.Number, Reply: reply}}})
 	})
 }

@@ -7857,7 +7857,7 @@ func (x *ShardState) GetHoldings() *Holdings {
 type SlowRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Limit         uint32                 `protobuf:"varint,1,opt,name=limit,proto3" json:"limit,omitempty"`                          // at most 1000; 0: 100
-	TimeoutMs     int64                  `protobuf:"varint,2,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"` // how long gateways may take, as in RegionsRequest
+	TimeoutMs     int64                  `protobuf:"varint,2,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"` // how long gateways and regions may take, as in RegionsRequest
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7908,9 +7908,11 @@ func (x *SlowRequest) GetTimeoutMs() int64 {
 
 type SlowResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Commands      []*SlowCommand         `protobuf:"bytes,1,rep,name=commands,proto3" json:"commands,omitempty"`  // the newest first
-	Silent        []*Silent              `protobuf:"bytes,2,rep,name=silent,proto3" json:"silent,omitempty"`      // gateways that have not answered; region is their address
-	Gateways      uint32                 `protobuf:"varint,3,opt,name=gateways,proto3" json:"gateways,omitempty"` // how many have
+	Commands      []*SlowCommand         `protobuf:"bytes,1,rep,name=commands,proto3" json:"commands,omitempty"`                                // the newest first
+	Silent        []*Silent              `protobuf:"bytes,2,rep,name=silent,proto3" json:"silent,omitempty"`                                    // gateways that have not answered; region is their address
+	Gateways      uint32                 `protobuf:"varint,3,opt,name=gateways,proto3" json:"gateways,omitempty"`                               // how many have
+	SilentRegions []*Silent              `protobuf:"bytes,4,rep,name=silent_regions,json=silentRegions,proto3" json:"silent_regions,omitempty"` // regions that have not answered
+	Regions       uint32                 `protobuf:"varint,5,opt,name=regions,proto3" json:"regions,omitempty"`                                 // how many have; 0 also from a coordinator of an earlier release, which asks gateways only
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7966,23 +7968,41 @@ func (x *SlowResponse) GetGateways() uint32 {
 	return 0
 }
 
+func (x *SlowResponse) GetSilentRegions() []*Silent {
+	if x != nil {
+		return x.SilentRegions
+	}
+	return nil
+}
+
+func (x *SlowResponse) GetRegions() uint32 {
+	if x != nil {
+		return x.Regions
+	}
+	return 0
+}
+
 // SlowCommand is one of the slowest commands of some seconds, with where its time went.
 type SlowCommand struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	AtUnixMs      int64                  `protobuf:"varint,1,opt,name=at_unix_ms,json=atUnixMs,proto3" json:"at_unix_ms,omitempty"` // when it came, by the clock of the gateway
-	Gateway       string                 `protobuf:"bytes,2,opt,name=gateway,proto3" json:"gateway,omitempty"`                      // address
-	Region        string                 `protobuf:"bytes,3,opt,name=region,proto3" json:"region,omitempty"`                        // name or address of the region that answered; empty: none did
-	Type          string                 `protobuf:"bytes,4,opt,name=type,proto3" json:"type,omitempty"`
-	Id            string                 `protobuf:"bytes,5,opt,name=id,proto3" json:"id,omitempty"`
-	Command       string                 `protobuf:"bytes,6,opt,name=command,proto3" json:"command,omitempty"`
-	Trace         string                 `protobuf:"bytes,7,opt,name=trace,proto3" json:"trace,omitempty"`        // hexadecimal id of its trace; empty: the client has sent none, and none was recorded
-	Attempts      uint32                 `protobuf:"varint,8,opt,name=attempts,proto3" json:"attempts,omitempty"` // how often it was sent to a region
-	Code          string                 `protobuf:"bytes,9,opt,name=code,proto3" json:"code,omitempty"`          // of its error; empty: it succeeded
-	TotalUs       int64                  `protobuf:"varint,10,opt,name=total_us,json=totalUs,proto3" json:"total_us,omitempty"`
-	RouteUs       int64                  `protobuf:"varint,11,opt,name=route_us,json=routeUs,proto3" json:"route_us,omitempty"` // gateway, network, and waiting for a region
-	MailboxUs     int64                  `protobuf:"varint,12,opt,name=mailbox_us,json=mailboxUs,proto3" json:"mailbox_us,omitempty"`
-	HandlerUs     int64                  `protobuf:"varint,13,opt,name=handler_us,json=handlerUs,proto3" json:"handler_us,omitempty"`
-	JournalUs     int64                  `protobuf:"varint,14,opt,name=journal_us,json=journalUs,proto3" json:"journal_us,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	AtUnixMs  int64                  `protobuf:"varint,1,opt,name=at_unix_ms,json=atUnixMs,proto3" json:"at_unix_ms,omitempty"` // when it came, by the clock of the process that has kept it
+	Gateway   string                 `protobuf:"bytes,2,opt,name=gateway,proto3" json:"gateway,omitempty"`                      // address of the gateway that has kept it; empty: a region has
+	Region    string                 `protobuf:"bytes,3,opt,name=region,proto3" json:"region,omitempty"`                        // name or address of the region that answered; empty: none did
+	Type      string                 `protobuf:"bytes,4,opt,name=type,proto3" json:"type,omitempty"`
+	Id        string                 `protobuf:"bytes,5,opt,name=id,proto3" json:"id,omitempty"`
+	Command   string                 `protobuf:"bytes,6,opt,name=command,proto3" json:"command,omitempty"`
+	Trace     string                 `protobuf:"bytes,7,opt,name=trace,proto3" json:"trace,omitempty"`        // hexadecimal id of its trace; empty: the client has sent none, and none was recorded
+	Attempts  uint32                 `protobuf:"varint,8,opt,name=attempts,proto3" json:"attempts,omitempty"` // how often it was sent to a region; 0 also if it has not left the region of its entity
+	Code      string                 `protobuf:"bytes,9,opt,name=code,proto3" json:"code,omitempty"`          // of its error; empty: it succeeded
+	TotalUs   int64                  `protobuf:"varint,10,opt,name=total_us,json=totalUs,proto3" json:"total_us,omitempty"`
+	RouteUs   int64                  `protobuf:"varint,11,opt,name=route_us,json=routeUs,proto3" json:"route_us,omitempty"` // gateway or sender, network, and waiting for a region
+	MailboxUs int64                  `protobuf:"varint,12,opt,name=mailbox_us,json=mailboxUs,proto3" json:"mailbox_us,omitempty"`
+	HandlerUs int64                  `protobuf:"varint,13,opt,name=handler_us,json=handlerUs,proto3" json:"handler_us,omitempty"`
+	JournalUs int64                  `protobuf:"varint,14,opt,name=journal_us,json=journalUs,proto3" json:"journal_us,omitempty"`
+	// Where it has come from: ask, send, answer (to a send), reminder, timer, tell; empty: a client.
+	Origin        string `protobuf:"bytes,15,opt,name=origin,proto3" json:"origin,omitempty"`
+	From          string `protobuf:"bytes,16,opt,name=from,proto3" json:"from,omitempty"`                   // the entity that has asked, sent or answered, or the name of the reminder
+	KeptBy        string `protobuf:"bytes,17,opt,name=kept_by,json=keptBy,proto3" json:"kept_by,omitempty"` // name of the region that has kept it; empty: a gateway has
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -8113,6 +8133,27 @@ func (x *SlowCommand) GetJournalUs() int64 {
 		return x.JournalUs
 	}
 	return 0
+}
+
+func (x *SlowCommand) GetOrigin() string {
+	if x != nil {
+		return x.Origin
+	}
+	return ""
+}
+
+func (x *SlowCommand) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *SlowCommand) GetKeptBy() string {
+	if x != nil {
+		return x.KeptBy
+	}
+	return ""
 }
 
 // WeighedRegion is a region as it was when a shard was given away.
@@ -9051,11 +9092,13 @@ const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	"\vSlowRequest\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\rR\x05limit\x12\x1d\n" +
 	"\n" +
-	"timeout_ms\x18\x02 \x01(\x03R\ttimeoutMs\"\x93\x01\n" +
+	"timeout_ms\x18\x02 \x01(\x03R\ttimeoutMs\"\xec\x01\n" +
 	"\fSlowResponse\x127\n" +
 	"\bcommands\x18\x01 \x03(\v2\x1b.roost.admin.v1.SlowCommandR\bcommands\x12.\n" +
 	"\x06silent\x18\x02 \x03(\v2\x16.roost.admin.v1.SilentR\x06silent\x12\x1a\n" +
-	"\bgateways\x18\x03 \x01(\rR\bgateways\"\xf4\x02\n" +
+	"\bgateways\x18\x03 \x01(\rR\bgateways\x12=\n" +
+	"\x0esilent_regions\x18\x04 \x03(\v2\x16.roost.admin.v1.SilentR\rsilentRegions\x12\x18\n" +
+	"\aregions\x18\x05 \x01(\rR\aregions\"\xb9\x03\n" +
 	"\vSlowCommand\x12\x1c\n" +
 	"\n" +
 	"at_unix_ms\x18\x01 \x01(\x03R\batUnixMs\x12\x18\n" +
@@ -9075,7 +9118,10 @@ const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	"\n" +
 	"handler_us\x18\r \x01(\x03R\thandlerUs\x12\x1d\n" +
 	"\n" +
-	"journal_us\x18\x0e \x01(\x03R\tjournalUs\"o\n" +
+	"journal_us\x18\x0e \x01(\x03R\tjournalUs\x12\x16\n" +
+	"\x06origin\x18\x0f \x01(\tR\x06origin\x12\x12\n" +
+	"\x04from\x18\x10 \x01(\tR\x04from\x12\x17\n" +
+	"\akept_by\x18\x11 \x01(\tR\x06keptBy\"o\n" +
 	"\rWeighedRegion\x12\x16\n" +
 	"\x06region\x18\x01 \x01(\tR\x06region\x12\x16\n" +
 	"\x06shards\x18\x02 \x01(\rR\x06shards\x12\x14\n" +
@@ -9325,78 +9371,79 @@ var file_roost_admin_v1_admin_proto_depIdxs = []int32{
 	93,  // 71: roost.admin.v1.ShardState.holdings:type_name -> roost.admin.v1.Holdings
 	99,  // 72: roost.admin.v1.SlowResponse.commands:type_name -> roost.admin.v1.SlowCommand
 	54,  // 73: roost.admin.v1.SlowResponse.silent:type_name -> roost.admin.v1.Silent
-	103, // 74: roost.admin.v1.ExamineResponse.advice:type_name -> roost.admin.v1.Advice
-	7,   // 75: roost.admin.v1.Admin.Members:input_type -> roost.admin.v1.MembersRequest
-	14,  // 76: roost.admin.v1.Admin.Shards:input_type -> roost.admin.v1.ShardsRequest
-	20,  // 77: roost.admin.v1.Admin.Where:input_type -> roost.admin.v1.WhereRequest
-	22,  // 78: roost.admin.v1.Admin.Drain:input_type -> roost.admin.v1.DrainRequest
-	24,  // 79: roost.admin.v1.Admin.Cordon:input_type -> roost.admin.v1.CordonRequest
-	30,  // 80: roost.admin.v1.Admin.Freeze:input_type -> roost.admin.v1.FreezeRequest
-	31,  // 81: roost.admin.v1.Admin.Pin:input_type -> roost.admin.v1.PinRequest
-	33,  // 82: roost.admin.v1.Admin.Move:input_type -> roost.admin.v1.MoveRequest
-	35,  // 83: roost.admin.v1.Admin.Steering:input_type -> roost.admin.v1.SteeringRequest
-	25,  // 84: roost.admin.v1.Admin.Quarantine:input_type -> roost.admin.v1.QuarantineRequest
-	26,  // 85: roost.admin.v1.Admin.Quarantines:input_type -> roost.admin.v1.QuarantinesRequest
-	63,  // 86: roost.admin.v1.Admin.Why:input_type -> roost.admin.v1.WhyRequest
-	67,  // 87: roost.admin.v1.Admin.Plan:input_type -> roost.admin.v1.PlanRequest
-	69,  // 88: roost.admin.v1.Admin.PlanMoments:input_type -> roost.admin.v1.PlanMomentsRequest
-	75,  // 89: roost.admin.v1.Admin.Top:input_type -> roost.admin.v1.TopRequest
-	79,  // 90: roost.admin.v1.Admin.Entities:input_type -> roost.admin.v1.EntitiesRequest
-	82,  // 91: roost.admin.v1.Admin.Entity:input_type -> roost.admin.v1.EntityRequest
-	90,  // 92: roost.admin.v1.Admin.Regions:input_type -> roost.admin.v1.RegionsRequest
-	94,  // 93: roost.admin.v1.Admin.ShardStates:input_type -> roost.admin.v1.ShardStatesRequest
-	101, // 94: roost.admin.v1.Admin.Examine:input_type -> roost.admin.v1.ExamineRequest
-	97,  // 95: roost.admin.v1.Admin.Slow:input_type -> roost.admin.v1.SlowRequest
-	42,  // 96: roost.admin.v1.Admin.Rollout:input_type -> roost.admin.v1.RolloutRequest
-	46,  // 97: roost.admin.v1.Admin.Look:input_type -> roost.admin.v1.LookRequest
-	48,  // 98: roost.admin.v1.Admin.SetTarget:input_type -> roost.admin.v1.SetTargetRequest
-	50,  // 99: roost.admin.v1.Admin.Command:input_type -> roost.admin.v1.CommandRequest
-	52,  // 100: roost.admin.v1.Admin.Reminders:input_type -> roost.admin.v1.RemindersRequest
-	57,  // 101: roost.admin.v1.Admin.Sends:input_type -> roost.admin.v1.SendsRequest
-	60,  // 102: roost.admin.v1.Admin.Remembered:input_type -> roost.admin.v1.RememberedRequest
-	0,   // 103: roost.admin.v1.Membership.Join:input_type -> roost.admin.v1.JoinRequest
-	2,   // 104: roost.admin.v1.Membership.Leave:input_type -> roost.admin.v1.NodeRequest
-	2,   // 105: roost.admin.v1.Membership.Down:input_type -> roost.admin.v1.NodeRequest
-	2,   // 106: roost.admin.v1.Membership.Remove:input_type -> roost.admin.v1.NodeRequest
-	4,   // 107: roost.admin.v1.Membership.Events:input_type -> roost.admin.v1.EventsRequest
-	8,   // 108: roost.admin.v1.Admin.Members:output_type -> roost.admin.v1.MembersResponse
-	15,  // 109: roost.admin.v1.Admin.Shards:output_type -> roost.admin.v1.ShardsResponse
-	21,  // 110: roost.admin.v1.Admin.Where:output_type -> roost.admin.v1.WhereResponse
-	23,  // 111: roost.admin.v1.Admin.Drain:output_type -> roost.admin.v1.DrainResponse
-	34,  // 112: roost.admin.v1.Admin.Cordon:output_type -> roost.admin.v1.SteerResponse
-	34,  // 113: roost.admin.v1.Admin.Freeze:output_type -> roost.admin.v1.SteerResponse
-	34,  // 114: roost.admin.v1.Admin.Pin:output_type -> roost.admin.v1.SteerResponse
-	34,  // 115: roost.admin.v1.Admin.Move:output_type -> roost.admin.v1.SteerResponse
-	36,  // 116: roost.admin.v1.Admin.Steering:output_type -> roost.admin.v1.SteeringResponse
-	34,  // 117: roost.admin.v1.Admin.Quarantine:output_type -> roost.admin.v1.SteerResponse
-	27,  // 118: roost.admin.v1.Admin.Quarantines:output_type -> roost.admin.v1.QuarantinesResponse
-	64,  // 119: roost.admin.v1.Admin.Why:output_type -> roost.admin.v1.WhyResponse
-	68,  // 120: roost.admin.v1.Admin.Plan:output_type -> roost.admin.v1.PlanResponse
-	70,  // 121: roost.admin.v1.Admin.PlanMoments:output_type -> roost.admin.v1.PlanMomentsResponse
-	76,  // 122: roost.admin.v1.Admin.Top:output_type -> roost.admin.v1.TopResponse
-	80,  // 123: roost.admin.v1.Admin.Entities:output_type -> roost.admin.v1.EntitiesResponse
-	83,  // 124: roost.admin.v1.Admin.Entity:output_type -> roost.admin.v1.EntityResponse
-	91,  // 125: roost.admin.v1.Admin.Regions:output_type -> roost.admin.v1.RegionsResponse
-	95,  // 126: roost.admin.v1.Admin.ShardStates:output_type -> roost.admin.v1.ShardStatesResponse
-	102, // 127: roost.admin.v1.Admin.Examine:output_type -> roost.admin.v1.ExamineResponse
-	98,  // 128: roost.admin.v1.Admin.Slow:output_type -> roost.admin.v1.SlowResponse
-	43,  // 129: roost.admin.v1.Admin.Rollout:output_type -> roost.admin.v1.RolloutResponse
-	47,  // 130: roost.admin.v1.Admin.Look:output_type -> roost.admin.v1.LookResponse
-	49,  // 131: roost.admin.v1.Admin.SetTarget:output_type -> roost.admin.v1.SetTargetResponse
-	51,  // 132: roost.admin.v1.Admin.Command:output_type -> roost.admin.v1.CommandResponse
-	53,  // 133: roost.admin.v1.Admin.Reminders:output_type -> roost.admin.v1.RemindersResponse
-	58,  // 134: roost.admin.v1.Admin.Sends:output_type -> roost.admin.v1.SendsResponse
-	61,  // 135: roost.admin.v1.Admin.Remembered:output_type -> roost.admin.v1.RememberedResponse
-	1,   // 136: roost.admin.v1.Membership.Join:output_type -> roost.admin.v1.JoinResponse
-	3,   // 137: roost.admin.v1.Membership.Leave:output_type -> roost.admin.v1.NodeResponse
-	3,   // 138: roost.admin.v1.Membership.Down:output_type -> roost.admin.v1.NodeResponse
-	3,   // 139: roost.admin.v1.Membership.Remove:output_type -> roost.admin.v1.NodeResponse
-	5,   // 140: roost.admin.v1.Membership.Events:output_type -> roost.admin.v1.EventsResponse
-	108, // [108:141] is the sub-list for method output_type
-	75,  // [75:108] is the sub-list for method input_type
-	75,  // [75:75] is the sub-list for extension type_name
-	75,  // [75:75] is the sub-list for extension extendee
-	0,   // [0:75] is the sub-list for field type_name
+	54,  // 74: roost.admin.v1.SlowResponse.silent_regions:type_name -> roost.admin.v1.Silent
+	103, // 75: roost.admin.v1.ExamineResponse.advice:type_name -> roost.admin.v1.Advice
+	7,   // 76: roost.admin.v1.Admin.Members:input_type -> roost.admin.v1.MembersRequest
+	14,  // 77: roost.admin.v1.Admin.Shards:input_type -> roost.admin.v1.ShardsRequest
+	20,  // 78: roost.admin.v1.Admin.Where:input_type -> roost.admin.v1.WhereRequest
+	22,  // 79: roost.admin.v1.Admin.Drain:input_type -> roost.admin.v1.DrainRequest
+	24,  // 80: roost.admin.v1.Admin.Cordon:input_type -> roost.admin.v1.CordonRequest
+	30,  // 81: roost.admin.v1.Admin.Freeze:input_type -> roost.admin.v1.FreezeRequest
+	31,  // 82: roost.admin.v1.Admin.Pin:input_type -> roost.admin.v1.PinRequest
+	33,  // 83: roost.admin.v1.Admin.Move:input_type -> roost.admin.v1.MoveRequest
+	35,  // 84: roost.admin.v1.Admin.Steering:input_type -> roost.admin.v1.SteeringRequest
+	25,  // 85: roost.admin.v1.Admin.Quarantine:input_type -> roost.admin.v1.QuarantineRequest
+	26,  // 86: roost.admin.v1.Admin.Quarantines:input_type -> roost.admin.v1.QuarantinesRequest
+	63,  // 87: roost.admin.v1.Admin.Why:input_type -> roost.admin.v1.WhyRequest
+	67,  // 88: roost.admin.v1.Admin.Plan:input_type -> roost.admin.v1.PlanRequest
+	69,  // 89: roost.admin.v1.Admin.PlanMoments:input_type -> roost.admin.v1.PlanMomentsRequest
+	75,  // 90: roost.admin.v1.Admin.Top:input_type -> roost.admin.v1.TopRequest
+	79,  // 91: roost.admin.v1.Admin.Entities:input_type -> roost.admin.v1.EntitiesRequest
+	82,  // 92: roost.admin.v1.Admin.Entity:input_type -> roost.admin.v1.EntityRequest
+	90,  // 93: roost.admin.v1.Admin.Regions:input_type -> roost.admin.v1.RegionsRequest
+	94,  // 94: roost.admin.v1.Admin.ShardStates:input_type -> roost.admin.v1.ShardStatesRequest
+	101, // 95: roost.admin.v1.Admin.Examine:input_type -> roost.admin.v1.ExamineRequest
+	97,  // 96: roost.admin.v1.Admin.Slow:input_type -> roost.admin.v1.SlowRequest
+	42,  // 97: roost.admin.v1.Admin.Rollout:input_type -> roost.admin.v1.RolloutRequest
+	46,  // 98: roost.admin.v1.Admin.Look:input_type -> roost.admin.v1.LookRequest
+	48,  // 99: roost.admin.v1.Admin.SetTarget:input_type -> roost.admin.v1.SetTargetRequest
+	50,  // 100: roost.admin.v1.Admin.Command:input_type -> roost.admin.v1.CommandRequest
+	52,  // 101: roost.admin.v1.Admin.Reminders:input_type -> roost.admin.v1.RemindersRequest
+	57,  // 102: roost.admin.v1.Admin.Sends:input_type -> roost.admin.v1.SendsRequest
+	60,  // 103: roost.admin.v1.Admin.Remembered:input_type -> roost.admin.v1.RememberedRequest
+	0,   // 104: roost.admin.v1.Membership.Join:input_type -> roost.admin.v1.JoinRequest
+	2,   // 105: roost.admin.v1.Membership.Leave:input_type -> roost.admin.v1.NodeRequest
+	2,   // 106: roost.admin.v1.Membership.Down:input_type -> roost.admin.v1.NodeRequest
+	2,   // 107: roost.admin.v1.Membership.Remove:input_type -> roost.admin.v1.NodeRequest
+	4,   // 108: roost.admin.v1.Membership.Events:input_type -> roost.admin.v1.EventsRequest
+	8,   // 109: roost.admin.v1.Admin.Members:output_type -> roost.admin.v1.MembersResponse
+	15,  // 110: roost.admin.v1.Admin.Shards:output_type -> roost.admin.v1.ShardsResponse
+	21,  // 111: roost.admin.v1.Admin.Where:output_type -> roost.admin.v1.WhereResponse
+	23,  // 112: roost.admin.v1.Admin.Drain:output_type -> roost.admin.v1.DrainResponse
+	34,  // 113: roost.admin.v1.Admin.Cordon:output_type -> roost.admin.v1.SteerResponse
+	34,  // 114: roost.admin.v1.Admin.Freeze:output_type -> roost.admin.v1.SteerResponse
+	34,  // 115: roost.admin.v1.Admin.Pin:output_type -> roost.admin.v1.SteerResponse
+	34,  // 116: roost.admin.v1.Admin.Move:output_type -> roost.admin.v1.SteerResponse
+	36,  // 117: roost.admin.v1.Admin.Steering:output_type -> roost.admin.v1.SteeringResponse
+	34,  // 118: roost.admin.v1.Admin.Quarantine:output_type -> roost.admin.v1.SteerResponse
+	27,  // 119: roost.admin.v1.Admin.Quarantines:output_type -> roost.admin.v1.QuarantinesResponse
+	64,  // 120: roost.admin.v1.Admin.Why:output_type -> roost.admin.v1.WhyResponse
+	68,  // 121: roost.admin.v1.Admin.Plan:output_type -> roost.admin.v1.PlanResponse
+	70,  // 122: roost.admin.v1.Admin.PlanMoments:output_type -> roost.admin.v1.PlanMomentsResponse
+	76,  // 123: roost.admin.v1.Admin.Top:output_type -> roost.admin.v1.TopResponse
+	80,  // 124: roost.admin.v1.Admin.Entities:output_type -> roost.admin.v1.EntitiesResponse
+	83,  // 125: roost.admin.v1.Admin.Entity:output_type -> roost.admin.v1.EntityResponse
+	91,  // 126: roost.admin.v1.Admin.Regions:output_type -> roost.admin.v1.RegionsResponse
+	95,  // 127: roost.admin.v1.Admin.ShardStates:output_type -> roost.admin.v1.ShardStatesResponse
+	102, // 128: roost.admin.v1.Admin.Examine:output_type -> roost.admin.v1.ExamineResponse
+	98,  // 129: roost.admin.v1.Admin.Slow:output_type -> roost.admin.v1.SlowResponse
+	43,  // 130: roost.admin.v1.Admin.Rollout:output_type -> roost.admin.v1.RolloutResponse
+	47,  // 131: roost.admin.v1.Admin.Look:output_type -> roost.admin.v1.LookResponse
+	49,  // 132: roost.admin.v1.Admin.SetTarget:output_type -> roost.admin.v1.SetTargetResponse
+	51,  // 133: roost.admin.v1.Admin.Command:output_type -> roost.admin.v1.CommandResponse
+	53,  // 134: roost.admin.v1.Admin.Reminders:output_type -> roost.admin.v1.RemindersResponse
+	58,  // 135: roost.admin.v1.Admin.Sends:output_type -> roost.admin.v1.SendsResponse
+	61,  // 136: roost.admin.v1.Admin.Remembered:output_type -> roost.admin.v1.RememberedResponse
+	1,   // 137: roost.admin.v1.Membership.Join:output_type -> roost.admin.v1.JoinResponse
+	3,   // 138: roost.admin.v1.Membership.Leave:output_type -> roost.admin.v1.NodeResponse
+	3,   // 139: roost.admin.v1.Membership.Down:output_type -> roost.admin.v1.NodeResponse
+	3,   // 140: roost.admin.v1.Membership.Remove:output_type -> roost.admin.v1.NodeResponse
+	5,   // 141: roost.admin.v1.Membership.Events:output_type -> roost.admin.v1.EventsResponse
+	109, // [109:142] is the sub-list for method output_type
+	76,  // [76:109] is the sub-list for method input_type
+	76,  // [76:76] is the sub-list for extension type_name
+	76,  // [76:76] is the sub-list for extension extendee
+	0,   // [0:76] is the sub-list for field type_name
 }
 
 func init() { file_roost_admin_v1_admin_proto_init() }

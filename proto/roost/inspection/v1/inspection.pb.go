@@ -175,7 +175,7 @@ func (x *ManagementResponse) GetManagement() string {
 type SlowRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Cluster       string                 `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
-	To            uint64                 `protobuf:"varint,2,opt,name=to,proto3" json:"to,omitempty"`       // the incarnation of the gateway that is meant
+	To            uint64                 `protobuf:"varint,2,opt,name=to,proto3" json:"to,omitempty"`       // the incarnation of the gateway or region that is meant
 	Limit         uint32                 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"` // at most so many
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -278,19 +278,23 @@ func (x *SlowResponse) GetCommands() []*SlowCommand {
 
 // SlowCommand is one of the slowest commands of some seconds.
 type SlowCommand struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	AtUnixMs      int64                  `protobuf:"varint,1,opt,name=at_unix_ms,json=atUnixMs,proto3" json:"at_unix_ms,omitempty"`
-	Region        string                 `protobuf:"bytes,2,opt,name=region,proto3" json:"region,omitempty"` // address of the region that answered
-	Type          string                 `protobuf:"bytes,3,opt,name=type,proto3" json:"type,omitempty"`
-	Id            string                 `protobuf:"bytes,4,opt,name=id,proto3" json:"id,omitempty"`
-	Command       string                 `protobuf:"bytes,5,opt,name=command,proto3" json:"command,omitempty"`
-	Trace         string                 `protobuf:"bytes,6,opt,name=trace,proto3" json:"trace,omitempty"`
-	Attempts      uint32                 `protobuf:"varint,7,opt,name=attempts,proto3" json:"attempts,omitempty"`
-	Code          string                 `protobuf:"bytes,8,opt,name=code,proto3" json:"code,omitempty"` // of its error; empty: it succeeded
-	TotalUs       int64                  `protobuf:"varint,9,opt,name=total_us,json=totalUs,proto3" json:"total_us,omitempty"`
-	MailboxUs     int64                  `protobuf:"varint,10,opt,name=mailbox_us,json=mailboxUs,proto3" json:"mailbox_us,omitempty"`
-	HandlerUs     int64                  `protobuf:"varint,11,opt,name=handler_us,json=handlerUs,proto3" json:"handler_us,omitempty"`
-	JournalUs     int64                  `protobuf:"varint,12,opt,name=journal_us,json=journalUs,proto3" json:"journal_us,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	AtUnixMs  int64                  `protobuf:"varint,1,opt,name=at_unix_ms,json=atUnixMs,proto3" json:"at_unix_ms,omitempty"`
+	Region    string                 `protobuf:"bytes,2,opt,name=region,proto3" json:"region,omitempty"` // address of the region that answered
+	Type      string                 `protobuf:"bytes,3,opt,name=type,proto3" json:"type,omitempty"`
+	Id        string                 `protobuf:"bytes,4,opt,name=id,proto3" json:"id,omitempty"`
+	Command   string                 `protobuf:"bytes,5,opt,name=command,proto3" json:"command,omitempty"`
+	Trace     string                 `protobuf:"bytes,6,opt,name=trace,proto3" json:"trace,omitempty"`
+	Attempts  uint32                 `protobuf:"varint,7,opt,name=attempts,proto3" json:"attempts,omitempty"`
+	Code      string                 `protobuf:"bytes,8,opt,name=code,proto3" json:"code,omitempty"` // of its error; empty: it succeeded
+	TotalUs   int64                  `protobuf:"varint,9,opt,name=total_us,json=totalUs,proto3" json:"total_us,omitempty"`
+	MailboxUs int64                  `protobuf:"varint,10,opt,name=mailbox_us,json=mailboxUs,proto3" json:"mailbox_us,omitempty"`
+	HandlerUs int64                  `protobuf:"varint,11,opt,name=handler_us,json=handlerUs,proto3" json:"handler_us,omitempty"`
+	JournalUs int64                  `protobuf:"varint,12,opt,name=journal_us,json=journalUs,proto3" json:"journal_us,omitempty"`
+	// Of what regions keep: where the command has come from (ask, send, answer, reminder, timer, tell), and
+	// the entity that has asked, sent or answered, or the name of the reminder.
+	Origin        string `protobuf:"bytes,13,opt,name=origin,proto3" json:"origin,omitempty"` // empty: a client
+	From          string `protobuf:"bytes,14,opt,name=from,proto3" json:"from,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -407,6 +411,20 @@ func (x *SlowCommand) GetJournalUs() int64 {
 		return x.JournalUs
 	}
 	return 0
+}
+
+func (x *SlowCommand) GetOrigin() string {
+	if x != nil {
+		return x.Origin
+	}
+	return ""
+}
+
+func (x *SlowCommand) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
 }
 
 type FailingRequest struct {
@@ -2280,7 +2298,7 @@ const file_roost_inspection_v1_inspection_proto_rawDesc = "" +
 	"\x02to\x18\x02 \x01(\x04R\x02to\x12\x14\n" +
 	"\x05limit\x18\x03 \x01(\rR\x05limit\"L\n" +
 	"\fSlowResponse\x12<\n" +
-	"\bcommands\x18\x01 \x03(\v2 .roost.inspection.v1.SlowCommandR\bcommands\"\xbf\x02\n" +
+	"\bcommands\x18\x01 \x03(\v2 .roost.inspection.v1.SlowCommandR\bcommands\"\xeb\x02\n" +
 	"\vSlowCommand\x12\x1c\n" +
 	"\n" +
 	"at_unix_ms\x18\x01 \x01(\x03R\batUnixMs\x12\x16\n" +
@@ -2298,7 +2316,9 @@ const file_roost_inspection_v1_inspection_proto_rawDesc = "" +
 	"\n" +
 	"handler_us\x18\v \x01(\x03R\thandlerUs\x12\x1d\n" +
 	"\n" +
-	"journal_us\x18\f \x01(\x03R\tjournalUs\"\xd1\x01\n" +
+	"journal_us\x18\f \x01(\x03R\tjournalUs\x12\x16\n" +
+	"\x06origin\x18\r \x01(\tR\x06origin\x12\x12\n" +
+	"\x04from\x18\x0e \x01(\tR\x04from\"\xd1\x01\n" +
 	"\x0eFailingRequest\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\x04R\x02to\x12-\n" +
@@ -2467,7 +2487,7 @@ const file_roost_inspection_v1_inspection_proto_rawDesc = "" +
 	"\x0eKIND_REMINDERS\x10\x01\x12\x0e\n" +
 	"\n" +
 	"KIND_SENDS\x10\x02\x12\x13\n" +
-	"\x0fKIND_REMEMBERED\x10\x032\xfb\x03\n" +
+	"\x0fKIND_REMEMBERED\x10\x032\xc8\x04\n" +
 	"\n" +
 	"Inspection\x12T\n" +
 	"\aFailing\x12#.roost.inspection.v1.FailingRequest\x1a$.roost.inspection.v1.FailingResponse\x12H\n" +
@@ -2475,7 +2495,8 @@ const file_roost_inspection_v1_inspection_proto_rawDesc = "" +
 	"\bEntities\x12$.roost.inspection.v1.EntitiesRequest\x1a%.roost.inspection.v1.EntitiesResponse\x12Q\n" +
 	"\x06Shards\x12\".roost.inspection.v1.ShardsRequest\x1a#.roost.inspection.v1.ShardsResponse\x12Q\n" +
 	"\x06Entity\x12\".roost.inspection.v1.EntityRequest\x1a#.roost.inspection.v1.EntityResponse\x12N\n" +
-	"\x05State\x12!.roost.inspection.v1.StateRequest\x1a\".roost.inspection.v1.StateResponse2m\n" +
+	"\x05State\x12!.roost.inspection.v1.StateRequest\x1a\".roost.inspection.v1.StateResponse\x12K\n" +
+	"\x04Slow\x12 .roost.inspection.v1.SlowRequest\x1a!.roost.inspection.v1.SlowResponse2m\n" +
 	"\fCoordinators\x12]\n" +
 	"\n" +
 	"Management\x12&.roost.inspection.v1.ManagementRequest\x1a'.roost.inspection.v1.ManagementResponse2`\n" +
@@ -2548,18 +2569,20 @@ var file_roost_inspection_v1_inspection_proto_depIdxs = []int32{
 	18, // 18: roost.inspection.v1.Inspection.Shards:input_type -> roost.inspection.v1.ShardsRequest
 	23, // 19: roost.inspection.v1.Inspection.Entity:input_type -> roost.inspection.v1.EntityRequest
 	26, // 20: roost.inspection.v1.Inspection.State:input_type -> roost.inspection.v1.StateRequest
-	1,  // 21: roost.inspection.v1.Coordinators.Management:input_type -> roost.inspection.v1.ManagementRequest
-	3,  // 22: roost.inspection.v1.GatewayInspection.Slow:input_type -> roost.inspection.v1.SlowRequest
-	8,  // 23: roost.inspection.v1.Inspection.Failing:output_type -> roost.inspection.v1.FailingResponse
-	11, // 24: roost.inspection.v1.Inspection.Hot:output_type -> roost.inspection.v1.HotResponse
-	16, // 25: roost.inspection.v1.Inspection.Entities:output_type -> roost.inspection.v1.EntitiesResponse
-	20, // 26: roost.inspection.v1.Inspection.Shards:output_type -> roost.inspection.v1.ShardsResponse
-	24, // 27: roost.inspection.v1.Inspection.Entity:output_type -> roost.inspection.v1.EntityResponse
-	27, // 28: roost.inspection.v1.Inspection.State:output_type -> roost.inspection.v1.StateResponse
-	2,  // 29: roost.inspection.v1.Coordinators.Management:output_type -> roost.inspection.v1.ManagementResponse
-	4,  // 30: roost.inspection.v1.GatewayInspection.Slow:output_type -> roost.inspection.v1.SlowResponse
-	23, // [23:31] is the sub-list for method output_type
-	15, // [15:23] is the sub-list for method input_type
+	3,  // 21: roost.inspection.v1.Inspection.Slow:input_type -> roost.inspection.v1.SlowRequest
+	1,  // 22: roost.inspection.v1.Coordinators.Management:input_type -> roost.inspection.v1.ManagementRequest
+	3,  // 23: roost.inspection.v1.GatewayInspection.Slow:input_type -> roost.inspection.v1.SlowRequest
+	8,  // 24: roost.inspection.v1.Inspection.Failing:output_type -> roost.inspection.v1.FailingResponse
+	11, // 25: roost.inspection.v1.Inspection.Hot:output_type -> roost.inspection.v1.HotResponse
+	16, // 26: roost.inspection.v1.Inspection.Entities:output_type -> roost.inspection.v1.EntitiesResponse
+	20, // 27: roost.inspection.v1.Inspection.Shards:output_type -> roost.inspection.v1.ShardsResponse
+	24, // 28: roost.inspection.v1.Inspection.Entity:output_type -> roost.inspection.v1.EntityResponse
+	27, // 29: roost.inspection.v1.Inspection.State:output_type -> roost.inspection.v1.StateResponse
+	4,  // 30: roost.inspection.v1.Inspection.Slow:output_type -> roost.inspection.v1.SlowResponse
+	2,  // 31: roost.inspection.v1.Coordinators.Management:output_type -> roost.inspection.v1.ManagementResponse
+	4,  // 32: roost.inspection.v1.GatewayInspection.Slow:output_type -> roost.inspection.v1.SlowResponse
+	24, // [24:33] is the sub-list for method output_type
+	15, // [15:24] is the sub-list for method input_type
 	15, // [15:15] is the sub-list for extension type_name
 	15, // [15:15] is the sub-list for extension extendee
 	0,  // [0:15] is the sub-list for field type_name

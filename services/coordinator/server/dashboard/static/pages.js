@@ -154,18 +154,18 @@ function rollout(main) {
 
 // ---- slow ----
 
-const PARTS = [["route_us", "R", "part-r", "route: gateway, network, waiting for a region"], ["mailbox_us", "M", "part-m", "mailbox: waiting for earlier commands"], ["handler_us", "H", "part-h", "handler: the entity's code"], ["journal_us", "J", "part-j", "journal: until it is durable"]];
+const PARTS = [["route_us", "R", "part-r", "route: gateway or sender, network, waiting for a region"], ["mailbox_us", "M", "part-m", "mailbox: waiting for earlier commands"], ["handler_us", "H", "part-h", "handler: the entity's code"], ["journal_us", "J", "part-j", "journal: until it is durable"]];
 
 function slow(main, _, query) {
   const body = el("div");
   const slowest = query.get("by") === "time" ? false : true;
   const key = el("p", { class: "legend" }, PARTS.map(([, letter, cls, text]) => el("span", {}, el("span", { class: "key " + cls, "aria-hidden": "true" }), letter + " " + text)));
-  fill(main, el("h1", {}, "The slowest commands of the last minutes"), el("p", { class: "dim" }, "Of every 10 seconds, each gateway keeps its 8 slowest commands. ", slowest ? el("a", { href: "#/slow?by=time" }, "Order by time") : el("a", { href: "#/slow" }, "Order by duration")), key, body);
+  fill(main, el("h1", {}, "The slowest commands of the last minutes"), el("p", { class: "dim" }, "Of every 10 seconds, each gateway and each region keeps its 8 slowest commands. Regions keep what entities send each other, reminders, timers and tells. ", slowest ? el("a", { href: "#/slow?by=time" }, "Order by time") : el("a", { href: "#/slow" }, "Order by duration")), key, body);
   return poll(main, 3000, () => call("Slow", { limit: 200 }), (res) => {
     const list = slowest ? [...res.commands].sort((a, b) => Number(b.total_us) - Number(a.total_us)) : res.commands;
     const top = Math.max(1, ...list.map((c) => Number(c.total_us)));
-    fill(body, silences(res.silent, "A gateway"), box(null, table(null, [["Arrived", "w"], ["Total", "n"], ["Where the time went", "w"], ["Entity"], ["Command"], ["Tries", "n"], ["Region"], ["Trace"]],
-      list.slice(0, 100).map((c) => [moment(c.at_unix_ms), micros(c.total_us), bar(c, top), entityLink(c.type, c.id), [short(c.command), c.code ? el("div", { class: "bad" }, "✕ " + c.code) : null], number(c.attempts), short(c.region || "–"), c.trace ? el("span", { class: "id" }, c.trace) : "–"]), "No command has ended in the last minutes.")));
+    fill(body, silences(res.silent, "A gateway"), silences(res.silent_regions, "A region"), box(null, table(null, [["Arrived", "w"], ["Total", "n"], ["Where the time went", "w"], ["Entity"], ["Command"], ["Tries", "n"], ["Region"], ["From"], ["Trace"]],
+      list.slice(0, 100).map((c) => [moment(c.at_unix_ms), micros(c.total_us), bar(c, top), entityLink(c.type, c.id), [short(c.command), c.code ? el("div", { class: "bad" }, "✕ " + c.code) : null], number(c.attempts), short(c.region || "–"), short([c.origin || "client", c.from].filter(Boolean).join(" ")), c.trace ? el("span", { class: "id" }, c.trace) : "–"]), "No command has ended in the last minutes.")));
   });
 }
 
