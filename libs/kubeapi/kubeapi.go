@@ -38,6 +38,12 @@ const (
 	maxReason = 500
 	// timeout bounds every request except watches.
 	timeout = 10 * time.Second
+	// A connection on which nothing has arrived for quiet is asked whether it is alive, and closed
+	// if it does not answer within answerPing. All requests share a connection. If the machine of the API
+	// server vanishes, nothing says so, and without this the requests would wait for a dead
+	// connection until TCP gives up, after a quarter of an hour. The sum is above lease.ttl as the manifests set it:
+	// a server that is slow is no reason for a new connection.
+	quiet, answerPing = 5 * time.Second, 3 * time.Second
 )
 
 // Client is a client for one namespace of one API server.
@@ -90,7 +96,10 @@ func New(u *backendurl.URL) (*Client, error) {
 			return nil, fmt.Errorf("parameter ca: %s has no certificate in PEM", ca)
 		}
 	}
-	c.transport = &http.Transport{TLSClientConfig: config, MaxIdleConnsPerHost: 2, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true}
+	c.transport = &http.Transport{
+		TLSClientConfig: config, MaxIdleConnsPerHost: 2, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true,
+		HTTP2: &http.HTTP2Config{SendPingTimeout: quiet, PingTimeout: answerPing},
+	}
 	c.http = &http.Client{Transport: c.transport}
 	return c, nil
 }
