@@ -132,9 +132,9 @@ e2e: ## Hurt real processes, judge the histories of their clients and the views 
 attack: ## Attack real processes with wrong certificates, tokens, bytes, clients and database roles; a line per attack (RUN=regexp)
 	ATTACK=1 go test -count=1 -timeout 20m -run 'TestAttacks/$(RUN)' -v ./e2e/attack
 
-# Modules outside the workspace: Prometheus would choose the versions of what others depend on, and the protocol of
-# a browser is of no use to anybody else.
-alone := e2e/alerts e2e/ui
+# Modules outside the workspace: Prometheus and Helm would choose the versions of what others depend on, and the protocol
+# of a browser is of no use to anybody else.
+alone := e2e/alerts e2e/kube e2e/ui
 
 .PHONY: e2e-alerts
 e2e-alerts: ## Inject the cause of each alert into real processes, and have Prometheus' own code evaluate the rules and the board (SET=short RUN=regexp)
@@ -143,6 +143,10 @@ e2e-alerts: ## Inject the cause of each alert into real processes, and have Prom
 .PHONY: e2e-ui
 e2e-ui: ## Use the dashboard in Chromium while a region is killed; skipped without Chromium (PICTURES=1 writes those of docs/dashboard.md)
 	cd e2e/ui && GOWORK=off UI_PICTURES=$(if $(PICTURES),$(CURDIR)/docs/dashboard) go test -count=1 -timeout 10m -v .
+
+.PHONY: chart
+chart: ## Render the Helm chart by Helm's own code, and compare it with deploy/kubernetes and with the binaries
+	cd e2e/kube && GOWORK=off go test -count=1 -timeout 20m -run TestChart .
 
 .PHONY: e2e-memory
 e2e-memory: ## Give a region ten times the entities that fit into its memory limit (FOR=5m; default 30s)

@@ -131,6 +131,9 @@ func help(t *testing.T, service string) (flags, variables []string) {
 	for _, m := range regexp.MustCompile(`(?m)^  (--[a-z.-]+), (ROOST_[A-Z_]+)$`).FindAllStringSubmatch(helps[service], -1) {
 		flags, variables = append(flags, m[1]), append(variables, m[2])
 	}
+	for _, m := range regexp.MustCompile(`the file that\s+(ROOST_[A-Z_]+_FILE)\s+names`).FindAllStringSubmatch(helps[service], -1) {
+		variables = append(variables, m[1])
+	}
 	if len(flags) < 20 {
 		t.Fatalf("--help of %s is read wrongly: %q", service, flags)
 	}
@@ -164,7 +167,7 @@ func (p *process) command(t *testing.T, more ...string) *exec.Cmd {
 		name, path, _ := strings.Cut(a, "=")
 		if content, ok := p.files[path]; ok {
 			path = filepath.Join(dir, filepath.Base(path))
-			if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			if err := os.WriteFile(path, []byte(p.certified(t, dir, content)), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			a = name + "=" + path
@@ -179,11 +182,18 @@ func (p *process) command(t *testing.T, more ...string) *exec.Cmd {
 	return cmd
 }
 
-// mounted makes the file below /certs that a variable names, and returns where it is. Files below /data are
-// made by the process.
+// mounted makes the file below /certs, or of the Secret of the journal, that a variable names, and returns where it
+// is. Files below /data are made by the process.
 func (p *process) mounted(t *testing.T, dir, path string) string {
 	if file, is := strings.CutPrefix(path, "/data/"); is {
 		return filepath.Join(dir, file)
+	}
+	if file, is := strings.CutPrefix(path, "/etc/roost-journal/"); is {
+		made := filepath.Join(dir, file)
+		if err := os.WriteFile(made, []byte("postgres://roost@postgres.example.net/roost\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return made
 	}
 	file, is := strings.CutPrefix(path, "/certs/")
 	if !is {
@@ -206,6 +216,37 @@ func (p *process) mounted(t *testing.T, dir, path string) string {
 		t.Fatal(err)
 	}
 	return made
+}
+
+// certified has a configuration name certificates that are made, in the place of those in the Secrets that are mounted,
+// which have the names of cert-manager.
+func (p *process) certified(t *testing.T, dir, config string) string {
+	for _, mount := range []string{"/etc/roost-tls/", "/etc/roost-public/"} {
+		if !strings.Contains(config, mount) {
+			continue
+		}
+		ca, err := authority.New("test", time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cert, key, err := ca.Issue(authority.Request{
+			Name: p.service, Hosts: []string{"127.0.0.1"}, URIs: []string{"spiffe://shop/" + p.service + "/any"}, End: time.Now().Add(time.Hour),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		made := filepath.Join(dir, filepath.Base(mount))
+		if err := os.MkdirAll(made, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		for name, content := range map[string][]byte{"tls.crt": cert, "tls.key": key, "ca.crt": ca.PEM()} {
+			if err := os.WriteFile(filepath.Join(made, name), content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		config = strings.ReplaceAll(config, mount, made+"/")
+	}
+	return config
 }
 
 // run starts the process with what it is told, but for listeners and journal,

@@ -9,8 +9,8 @@ type object struct {
 	APIVersion string `yaml:"apiVersion"`
 	Kind       string
 	Metadata   struct {
-		Name, Namespace string
-		Labels          map[string]string
+		Name, Namespace     string
+		Labels, Annotations map[string]string
 	}
 }
 
@@ -50,6 +50,7 @@ type roleBinding struct {
 type service struct {
 	object `yaml:",inline"`
 	Spec   struct {
+		Type            string
 		ClusterIP       string `yaml:"clusterIP"`
 		PublishNotReady bool   `yaml:"publishNotReadyAddresses"`
 		Selector        map[string]string
@@ -122,13 +123,23 @@ type workload struct {
 		}
 		Selector selector
 		Template struct {
-			Metadata struct{ Labels map[string]string }
+			Metadata struct{ Labels, Annotations map[string]string }
 			Spec     podSpec
 		}
 	}
 }
 
+// placement is what only the Helm chart says, and no process notices.
+type placement struct {
+	ImagePullSecrets  []any `yaml:"imagePullSecrets"`
+	Affinity          map[string]any
+	NodeSelector      map[string]string `yaml:"nodeSelector"`
+	Tolerations       []any
+	PriorityClassName string `yaml:"priorityClassName"`
+}
+
 type podSpec struct {
+	placement          `yaml:",inline"`
 	ServiceAccountName string `yaml:"serviceAccountName"`
 	EnableServiceLinks *bool  `yaml:"enableServiceLinks"`
 	Grace              int    `yaml:"terminationGracePeriodSeconds"`
@@ -170,7 +181,8 @@ type probe struct {
 type container struct {
 	Name            string
 	Image           string
-	ImagePullPolicy string `yaml:"imagePullPolicy"`
+	ImagePullPolicy string   `yaml:"imagePullPolicy"`
+	Command         []string // of the image; here its binary runs
 	Args            []string
 	Env             []struct {
 		Name, Value string
