@@ -1,0 +1,582 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/roost-cluster/roost/libs/control/wire"
+	"github.com/roost-cluster/roost/libs/journal"
+	journalopen "github.com/roost-cluster/roost/libs/journal/open"
+	"github.com/roost-cluster/roost/libs/node/progress"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+const (
+	// maxShownRecords is how many records a report lists: as many as one looks at. The rest is counted.
+	maxShownRecords = 20
+	// maxFound is how many entities roost repair find lists.
+	maxFound = 100
+	// findPage is how many entities are asked for at a time.
+	findPage = 500
+	// noShard says that --shard is not given.
+	noShard = -1
+)
+
+const repairRecordHelp = `Says what is damaged of an entity, and what can be done. With one of these, it does it:
+
+  --back-to N  go back to the state after record N: the records behind it are set
+               aside, and so is a snapshot that is newer
+  --skip N     set record N aside, and keep those behind it: only the author of the
+               type knows whether their effect is right without it
+  --reply N    give up the damaged reply of record N: a repeat of its command is
+               told that it was applied, and that the reply is lost
+  --rows       remove reminders, remembered starts and kept sends whose record
+               cannot be read
+  --delete     delete the entity although it is damaged
+
+A record that is set aside stays in its place, without its events. What it was is
+written to --out first, a file with a line of JSON for each: nothing is lost for
+good. The reminders that it has set and what it still had to send go with it. A
+repeat of its command is refused (aborted), and so is one with a key from before the
+repair whose record cannot be read. What was delivered is not undone.
+
+The repair takes the shard of the entity, so that its region lets go of it: commands
+for the shard wait for about a second, and nothing is written or answered that
+the repair does not know of. It is one transaction, with the line that roost repair
+list shows. If the entity has changed since it was looked at, nothing is done.
+
+The journal is that of --journal.url, of the environment variable ROOST_JOURNAL_URL,
+or of the cluster that "roost dev" runs in --dir. PostgreSQL needs the role that owns
+the schema, and no more than roost_reader to look, or with --dry-run.`
+
+const repairSnapshotHelp = `Drops the snapshot of an entity, because it is damaged, or because the state in it is
+wrong after a mistake in Apply. The state is made from the events again. The shard is
+taken first, so that the wrong state is gone from memory too. Roll the mended region
+out before, or the next snapshot is as wrong.
+
+It is refused if events that it needs were trimmed or are damaged: then the snapshot
+is all that there is. To drop many snapshots, with a check that your code can do
+without: roost snapshot drop. The journal is as for roost repair record.`
+
+// repair is a repair as the command line asks for it.
+type repair struct {
+	url, out      string
+	shard         int
+	dryRun        bool
+	do            journal.Repair
+	entity        sharding.Entity
+	backTo, skip  int64
+	reply         int64
+	rows, deletes bool
+}
+
+func (r *repair) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&r.url, "journal.url", "", "URL of the journal, for the owner of its schema; env ROOST_JOURNAL_URL; default: that of roost dev")
+	f.StringVar(&r.do.Reason, "reason", "", "why; it is kept, and must be given unless nothing is changed")
+	f.BoolVar(&r.dryRun, "dry-run", false, "say what would be done, and change nothing")
+	f.StringVar(&r.out, "out", "", "a new file for what is set aside")
+	f.IntVar(&r.shard, "shard", noShard, "the shard of the entity, if the coordinators' facts cannot say it")
+}
+
+func (a *app) repairRecordCommand() *cobra.Command {
+	r := &repair{}
+	cmd := &cobra.Command{
+		Use: "record TYPE/ID", Short: "Say what is damaged of an entity, and repair it", Long: repairRecordHelp, Args: cobra.ExactArgs(1),
+		Example: "  roost repair record Cart/dora\n" +
+			"  roost repair record Cart/dora --back-to 41 --dry-run\n" +
+			"  roost repair record Cart/dora --back-to 41 --out dora.jsonl --reason \"disk error, ticket 4711\"",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.repairEntity(cmd, r, args[0])
+		},
+	}
+	r.flags(cmd)
+	f := cmd.Flags()
+	f.Int64Var(&r.backTo, "back-to", -1, "go back to the state after this record; 0: to the empty entity")
+	f.Int64Var(&r.skip, "skip", -1, "set this record aside")
+	f.Int64Var(&r.reply, "reply", -1, "give up the damaged reply of this record")
+	f.BoolVar(&r.rows, "rows", false, "remove reminders and kept sends whose record cannot be read")
+	f.BoolVar(&r.deletes, "delete", false, "delete the entity")
+	f.BoolVar(&r.do.Intact, "intact", false, "with --skip: the record need not be damaged")
+	cmd.MarkFlagsMutuallyExclusive("back-to", "skip", "reply", "rows", "delete")
+	return cmd
+}
+
+func (a *app) repairSnapshotCommand() *cobra.Command {
+	r := &repair{do: journal.Repair{Do: journal.RebuildState}}
+	cmd := &cobra.Command{
+		Use: "snapshot TYPE/ID", Short: "Drop the snapshot of an entity, and have its state made from the events", Long: repairSnapshotHelp, Args: cobra.ExactArgs(1),
+		Example: "  roost repair snapshot Cart/dora --out dora.jsonl --reason \"Apply counted twice until v1.4.1\"",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.repairEntity(cmd, r, args[0])
+		},
+	}
+	r.flags(cmd)
+	return cmd
+}
+
+// kind is the repair that the flags ask for; empty: only to look.
+func (r *repair) kind(cmd *cobra.Command) error {
+	number := func(name string, n int64, do journal.RepairKind) error {
+		if !cmd.Flags().Changed(name) {
+			return nil
+		}
+		if n < 0 {
+			return usageError{fmt.Errorf("--%s is %d; it is the number of a record", name, n)}
+		}
+		r.do.Do, r.do.Seq = do, uint64(n)
+		return nil
+	}
+	if r.do.Do != "" {
+		return nil
+	}
+	err := errors.Join(number("back-to", r.backTo, journal.GoBack), number("skip", r.skip, journal.SkipRecord), number("reply", r.reply, journal.LoseReply))
+	switch {
+	case r.rows:
+		r.do.Do = journal.DropRows
+	case r.deletes:
+		r.do.Do = journal.DeleteEntity
+	}
+	return err
+}
+
+func (a *app) repairEntity(cmd *cobra.Command, r *repair, name string) error {
+	typ, id, err := entityOf([]string{name}, "TYPE/ID, such as Cart/dora")
+	if err != nil {
+		return err
+	}
+	r.entity = sharding.Entity{Type: sharding.EntityType(typ), ID: sharding.EntityID(id)}
+	if err := r.kind(cmd); err != nil {
+		return err
+	}
+	return a.runRepair(cmd.Context(), r)
+}
+
+// runRepair looks at an entity, says what is wrong, and does what was asked for.
+func (a *app) runRepair(ctx context.Context, r *repair) error {
+	if r.do.Do != "" && !r.dryRun && strings.TrimSpace(r.do.Reason) == "" {
+		return usageError{errors.New("--reason is missing; say why: it is kept (roost repair list)")}
+	}
+	url, err := a.journalURL(r.url)
+	if err != nil {
+		return err
+	}
+	raw, shard, err := readEntity(ctx, url, r)
+	if err != nil {
+		return journalError(err)
+	}
+	r.do.Entity, r.do.Shard, r.do.By = r.entity, shard, whoAmI()
+	if r.do.Do == "" {
+		return a.printExamined(raw)
+	}
+	plan, err := journal.PlanRepair(raw, &r.do, time.Now())
+	if err != nil {
+		return err
+	}
+	if r.dryRun {
+		return a.printRepair(r, raw, &plan)
+	}
+	aside := len(plan.SetAside)+len(plan.Wakes)+len(plan.Sends) > 0 || plan.SnapshotSeq > 0
+	if aside && r.out == "" && r.do.Do != journal.DropReminder {
+		return usageError{errors.New("--out is missing; name a new file: what is set aside is written there before anything is changed (--dry-run says what that is)")}
+	}
+	if aside && r.out != "" {
+		if err := r.writeAside(raw, &plan); err != nil {
+			return err
+		}
+	}
+	r.do.Expect = plan.Digest
+	if plan, err = journalopen.Repair(ctx, url, journal.DefaultConfig(), &r.do); err != nil {
+		if r.do.File != "" && errors.Is(err, journal.ErrRepair) { // nothing was set aside
+			err = errors.Join(err, os.Remove(r.out))
+		}
+		return journalError(err)
+	}
+	return a.printRepair(r, raw, &plan)
+}
+
+// readEntity reads what is stored of an entity, and finds its shard.
+func readEntity(ctx context.Context, url string, r *repair) (*journal.RawEntity, sharding.ShardID, error) {
+	var shard sharding.ShardID
+	reader, err := journalopen.Reader(ctx, url, journal.DefaultConfig())
+	if err != nil {
+		return nil, shard, err
+	}
+	defer func() { _ = reader.Close() }() // it has written nothing
+	raw, err := reader.(journal.RawReader).Raw(ctx, r.entity)
+	if err == nil {
+		shard, err = entityShard(ctx, reader, r)
+	}
+	return &raw, shard, err
+}
+
+// entityShard finds the shard of an entity by the facts of the coordinators, who note the shard rule of each type.
+func entityShard(ctx context.Context, reader journal.Reader, r *repair) (shard sharding.ShardID, err error) {
+	facts, err := reader.Facts(ctx)
+	if err != nil {
+		return shard, err
+	}
+	desc := sharding.TypeDesc{Type: r.entity.Type}
+	for _, t := range facts.Types {
+		if t.Type == desc.Type {
+			desc.Shards = t.Shards
+		}
+	}
+	switch {
+	case desc.Shards == 0:
+		return shard, fmt.Errorf("the journal has no entity type %s", r.entity.Type)
+	case r.shard != noShard && (r.shard < 0 || uint64(r.shard) >= uint64(desc.Shards)):
+		return shard, usageError{fmt.Errorf("--shard is %d; %s has shards 0 to %d", r.shard, r.entity.Type, desc.Shards-1)}
+	case r.shard != noShard:
+		return sharding.ShardID{Type: r.entity.Type, Index: uint32(r.shard)}, nil
+	}
+	found, err := reader.Load(ctx, journal.LoadRequest{Entity: wire.FactsEntity})
+	for i := range found.Records {
+		for _, e := range found.Records[i].Events {
+			if e.Name != wire.TypeFactName || err != nil {
+				continue
+			}
+			var f wire.TypeFact
+			if f, err = wire.DecodeTypeFact(e.Payload); err == nil && f.Desc.Type == desc.Type {
+				desc.Rule = f.Desc.Rule
+			}
+		}
+	}
+	if err != nil {
+		return shard, fmt.Errorf("the coordinators' facts say by what rule %s is sharded, and cannot be read: repair them first (roost repair facts), or name the shard with --shard: %w", r.entity.Type, err)
+	}
+	return desc.ShardOf(r.entity.ID), nil
+}
+
+// asideLine is a line of the file with what was set aside.
+type asideLine struct {
+	What   string `json:"what"` // repair, record, snapshot, reminder, remembered start, or sends
+	Entity string `json:"entity,omitempty"`
+	// Of the repair.
+	Repair journal.RepairKind `json:"repair,omitempty"`
+	Reason string             `json:"reason,omitempty"`
+	By     string             `json:"by,omitempty"`
+	At     *time.Time         `json:"at,omitempty"`
+	// Of the rest. Body and Reply are the stored forms.
+	Seq     uint64        `json:"seq,omitempty"`
+	Problem string        `json:"problem,omitempty"`
+	Stored  *time.Time    `json:"stored,omitempty"`
+	Command string        `json:"idempotency_key,omitempty"`
+	Events  []asideEvent  `json:"events,omitempty"`
+	Sends   []asideSend   `json:"sends,omitempty"`
+	Name    string        `json:"name,omitempty"`
+	Due     *time.Time    `json:"due,omitempty"`
+	Period  time.Duration `json:"period_ns,omitempty"`
+	States  []string      `json:"states,omitempty"`
+	Body    []byte        `json:"body,omitempty"`
+	Reply   []byte        `json:"reply,omitempty"`
+}
+
+type asideEvent struct {
+	Name    string          `json:"name"`
+	Version uint16          `json:"version,omitempty"`
+	JSON    json.RawMessage `json:"json,omitempty"`
+	Bytes   []byte          `json:"bytes,omitempty"` // what is no JSON
+}
+
+type asideSend struct {
+	To      string `json:"to"`
+	Command string `json:"command"`
+	Payload []byte `json:"payload,omitempty"`
+}
+
+// writeAside writes what is set aside to a file, and notes its name and hash.
+func (r *repair) writeAside(e *journal.RawEntity, p *journal.RepairPlan) error {
+	sum := sha256.New()
+	_, err := writeNew(io.Discard, r.out, func(out io.Writer) error {
+		enc := json.NewEncoder(io.MultiWriter(out, sum))
+		now := time.Now().UTC()
+		if err := enc.Encode(asideLine{What: "repair", Entity: e.Entity.String(), Repair: r.do.Do, Reason: r.do.Reason, By: r.do.By, At: &now}); err != nil {
+			return err
+		}
+		for _, line := range asideLines(e, p) {
+			if err := enc.Encode(line); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	r.do.File, r.do.SHA256 = r.out, fmt.Sprintf("%x", sum.Sum(nil))
+	return err
+}
+
+func asideLines(e *journal.RawEntity, p *journal.RepairPlan) []asideLine {
+	var lines []asideLine
+	for _, rec := range p.SetAside {
+		line := asideLine{What: "record", Seq: rec.Seq, Body: rec.Body, Reply: rec.Reply}
+		entry, err := journal.DecodeRecord(e.Entity, rec.Seq, rec.Body)
+		if err != nil {
+			line.Problem = err.Error()
+		} else {
+			line.Stored, line.Command = &entry.At, string(entry.Record.Command)
+			for _, ev := range entry.Record.Events {
+				x := asideEvent{Name: ev.Name, Version: ev.Version}
+				if ev.Encoding == sharding.JSON && json.Valid(ev.Payload) {
+					x.JSON = ev.Payload
+				} else {
+					x.Bytes = ev.Payload
+				}
+				line.Events = append(line.Events, x)
+			}
+			for _, s := range entry.Record.Sends {
+				line.Sends = append(line.Sends, asideSend{To: s.To.String(), Command: s.Input.Command, Payload: s.Input.Payload})
+			}
+		}
+		lines = append(lines, line)
+	}
+	if p.SnapshotSeq > 0 {
+		lines = append(lines, asideLine{What: "snapshot", Seq: p.SnapshotSeq, Body: p.Snapshot})
+	}
+	for _, w := range p.Wakes {
+		lines = append(lines, asideLine{What: wakeText(w.Kind), Seq: w.Seq, Name: w.Name, Due: dueTime(&w), Period: time.Duration(w.Period) * time.Millisecond})
+	}
+	for _, s := range p.Sends {
+		line := asideLine{What: "sends", Seq: s.Seq}
+		for place := range sendsOf(e, &s) {
+			line.States = append(line.States, s.States.Of(place).String())
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// sendsOf is how many sends a row is about: if its record cannot be read, as many as it has room for.
+func sendsOf(e *journal.RawEntity, s *journal.RawSends) int {
+	for _, r := range e.Records {
+		if r.Seq == s.Seq {
+			if entry, err := journal.DecodeRecord(e.Entity, r.Seq, r.Body); err == nil {
+				return len(entry.Record.Sends)
+			}
+		}
+	}
+	return 4 * len(s.States)
+}
+
+func wakeText(kind sharding.WakeKind) string {
+	if kind == sharding.RememberWake {
+		return "remembered start"
+	}
+	return "reminder"
+}
+
+func dueTime(w *journal.RawWake) *time.Time {
+	if w.Kind != sharding.ReminderWake {
+		return nil
+	}
+	t := time.UnixMilli(w.Due).UTC()
+	return &t
+}
+
+// listedRepair is an audit line with its number.
+type listedRepair struct {
+	Number uint64 `json:"number"`
+	journal.RepairLine
+	Problem string `json:"problem,omitempty"`
+}
+
+func (a *app) repairListCommand() *cobra.Command {
+	var url string
+	var limit int
+	cmd := &cobra.Command{
+		Use: "list", Short: "List the repairs that were made", Args: cobra.NoArgs,
+		Long: `Lists the repairs of entities, the newest first: who has done what, when and why,
+and in which file is what was set aside. The lines are in the journal, each stored in
+the transaction that made the repair. A user of PostgreSQL needs no more than the role
+roost_reader.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if limit < 1 {
+				return usageError{fmt.Errorf("--limit is %d; it must be at least 1", limit)}
+			}
+			url, err := a.journalURL(url)
+			if err != nil {
+				return err
+			}
+			return journalError(a.listRepairs(cmd.Context(), url, limit))
+		},
+	}
+	cmd.Flags().StringVar(&url, "journal.url", "", "URL of the journal; env ROOST_JOURNAL_URL; default: that of roost dev")
+	cmd.Flags().IntVar(&limit, "limit", 100, "how many to list")
+	return cmd
+}
+
+func (a *app) listRepairs(ctx context.Context, url string, limit int) error {
+	reader, err := journalopen.Reader(ctx, url, journal.DefaultConfig())
+	if err != nil {
+		return err
+	}
+	defer func() { _ = reader.Close() }() // it has written nothing
+	h, err := reader.History(ctx, journal.HistoryRequest{Entity: journal.RepairsEntity, Limit: limit, Bytes: journal.MaxRepairBytes})
+	if err != nil {
+		return err
+	}
+	lines := make([]listedRepair, len(h.Records))
+	for i := range h.Records {
+		rec, err := &h.Records[i], h.Records[i].Err
+		lines[i].Number = rec.Seq
+		if err == nil {
+			lines[i].RepairLine, err = journal.DecodeRepairLine(&rec.Record)
+		}
+		if err != nil {
+			lines[i].Problem = err.Error()
+		}
+	}
+	if a.json() {
+		return a.printJSON(map[string]any{"repairs": lines})
+	}
+	if len(lines) == 0 {
+		return a.printLines([]string{"nothing was repaired"})
+	}
+	var rows [][]any
+	for _, l := range lines {
+		if l.Problem != "" {
+			rows = append(rows, []any{"-", "-", l.Problem, "-", "-", "-"})
+			continue
+		}
+		rows = append(rows, []any{l.At.UTC().Format(time.DateTime), l.Entity, l.Did, orDash(l.File), orDash(l.By), l.Reason})
+	}
+	return a.printTable([]string{"TIME", "ENTITY", "DID", "SET ASIDE IN", "BY", "REASON"}, rows)
+}
+
+// foundDamage is an entity of which something is damaged.
+type foundDamage struct {
+	Entity string       `json:"entity"`
+	Found  []jsonDamage `json:"found"`
+}
+
+type jsonDamage struct {
+	Kind   journal.FindingKind `json:"kind"`
+	Seq    uint64              `json:"seq,omitempty"`
+	To     uint64              `json:"to,omitempty"`
+	Name   string              `json:"name,omitempty"`
+	What   string              `json:"what"`
+	Blocks bool                `json:"blocks"`
+}
+
+func damageOf(found []journal.Finding) []jsonDamage {
+	out := make([]jsonDamage, len(found))
+	for i, f := range found {
+		out[i] = jsonDamage{Kind: f.Kind, Seq: f.Seq, To: f.To, Name: f.Name, What: f.Err.Error(), Blocks: f.Blocks}
+	}
+	return out
+}
+
+func (a *app) repairFindCommand() *cobra.Command {
+	var url, typ string
+	cmd := &cobra.Command{
+		Use: "find", Short: "List the entities of which something that is stored is damaged", Args: cobra.NoArgs,
+		Long: fmt.Sprintf(`Reads all that is stored of every entity, and lists those of which something does not
+match its checksum, or is missing: records of earlier lives and before the snapshot,
+and stored replies, too. It only reads, and can run beside the cluster; it lists
+%d entities and counts the rest. It does not know the code of the types: roost journal
+check says what a region binary cannot read. A user of PostgreSQL needs no more than
+the role roost_reader.
+
+Exit codes: 0 nothing is damaged, 1 something is.`, maxFound),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			url, err := a.journalURL(url)
+			if err != nil {
+				return err
+			}
+			return journalError(a.findDamage(cmd.Context(), url, sharding.EntityType(typ)))
+		},
+	}
+	cmd.Flags().StringVar(&url, "journal.url", "", "URL of the journal; env ROOST_JOURNAL_URL; default: that of roost dev")
+	cmd.Flags().StringVar(&typ, "type", "", "entities of this type only")
+	return cmd
+}
+
+func (a *app) findDamage(ctx context.Context, url string, typ sharding.EntityType) error {
+	reader, err := journalopen.Reader(ctx, url, journal.DefaultConfig())
+	if err != nil {
+		return err
+	}
+	defer func() { _ = reader.Close() }() // it has written nothing
+	bar := progress.New(a.err, "looked at", progress.Plain)
+	var found []foundDamage
+	looked, damaged := 0, 0
+	for after := (sharding.Entity{}); ; {
+		page, err := reader.List(ctx, journal.ListRequest{Type: typ, After: after, Limit: findPage})
+		if err != nil {
+			return err
+		}
+		for _, id := range page {
+			after = id
+			if sharding.CheckEntityType("type", id.Type) != nil {
+				continue // Roost's own
+			}
+			looked++
+			bar.Show(int64(looked), int64(looked))
+			raw, err := reader.(journal.RawReader).Raw(ctx, id)
+			damage := damageOf(raw.Examine())
+			if errors.Is(err, journal.ErrCorrupt) || errors.Is(err, journal.ErrTooLarge) {
+				damage, err = []jsonDamage{{Kind: "entity", What: err.Error(), Blocks: errors.Is(err, journal.ErrCorrupt)}}, nil
+			}
+			if err != nil {
+				return err
+			}
+			if len(damage) > 0 {
+				if damaged++; len(found) < maxFound {
+					found = append(found, foundDamage{id.String(), damage})
+				}
+			}
+		}
+		if len(page) < findPage {
+			break
+		}
+	}
+	bar.End()
+	if err := a.printFound(found, looked, damaged); err != nil || damaged == 0 {
+		return err
+	}
+	return toolStatus(exitFailed)
+}
+
+func (a *app) printFound(found []foundDamage, looked, damaged int) error {
+	if a.json() {
+		return a.printJSON(map[string]any{"looked_at": looked, "damaged": damaged, "entities": found})
+	}
+	if len(found) > 0 {
+		var rows [][]any
+		for _, e := range found {
+			for i, d := range e.Found {
+				if i == maxShownRecords {
+					rows = append(rows, []any{e.Entity, "-", fmt.Sprintf("and %d more", len(e.Found)-i), ""})
+					break
+				}
+				effect := "is served"
+				if d.Blocks {
+					effect = "is refused"
+				}
+				rows = append(rows, []any{e.Entity, effect, d.Kind, d.What})
+			}
+		}
+		if err := a.printTable([]string{"ENTITY", "ITS COMMANDS", "DAMAGED", "WHAT"}, rows); err != nil {
+			return err
+		}
+	}
+	last := fmt.Sprintf("%d of %s damaged", damaged, plural(looked, "entity"))
+	if looked != 1 {
+		last = fmt.Sprintf("%d of %d entities are damaged", damaged, looked)
+	}
+	if damaged > len(found) {
+		last += fmt.Sprintf("; the first %d are listed", len(found))
+	}
+	if damaged > 0 {
+		last += "; roost repair record TYPE/ID says what can be done"
+	}
+	return a.printLines([]string{last})
+}
