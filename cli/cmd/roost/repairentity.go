@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -8,9 +9,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"github.com/roost-cluster/roost/libs/control/wire"
@@ -18,6 +21,7 @@ import (
 	journalopen "github.com/roost-cluster/roost/libs/journal/open"
 	"github.com/roost-cluster/roost/libs/node/progress"
 	"github.com/roost-cluster/roost/libs/sharding"
+	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 )
 
 const (
@@ -27,6 +31,8 @@ const (
 	maxFound = 100
 	// findPage is how many entities are asked for at a time.
 	findPage = 500
+	// probeTimeout is how long the repaired entity has to be served again. A shard takes about a second.
+	probeTimeout = 5 * time.Second
 	// noShard says that --shard is not given.
 	noShard = -1
 )
@@ -77,6 +83,8 @@ type repair struct {
 	backTo, skip  int64
 	reply         int64
 	rows, deletes bool
+	region        string // that serves the entity again
+	probe         error  // why none does
 }
 
 func (r *repair) flags(cmd *cobra.Command) {
@@ -195,13 +203,41 @@ func (a *app) runRepair(ctx context.Context, r *repair) error {
 		}
 	}
 	r.do.Expect = plan.Digest
-	if plan, err = journalopen.Repair(ctx, url, journal.DefaultConfig(), &r.do); err != nil {
+	plan, err = journalopen.Repair(ctx, url, journal.DefaultConfig(), &r.do)
+	if err != nil {
 		if r.do.File != "" && errors.Is(err, journal.ErrRepair) { // nothing was set aside
 			err = errors.Join(err, os.Remove(r.out))
 		}
 		return journalError(err)
 	}
+	r.region, r.probe = a.probe(ctx, r)
 	return a.printRepair(r, raw, &plan)
+}
+
+// probe sends a command to the repaired entity that changes nothing: its region has to take the shard again for that,
+// and to load the entity. It returns the region, or why none has answered in time.
+func (a *app) probe(ctx context.Context, r *repair) (region string, err error) {
+	admin, err := a.adminClient()
+	if err != nil {
+		return "", err
+	}
+	key, err := uuid.NewV7()
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	res, err := admin.Command(ctx, &adminv1.CommandRequest{
+		Type: string(r.entity.Type), Id: string(r.entity.ID), Command: sharding.ReminderDropCommand, Payload: []byte(`{"name":""}`), // which it refuses
+		IdempotencyKey: key.String(), Reason: "it was repaired, and is to be served again", By: whoAmI(),
+	}, probeTimeout)
+	switch {
+	case err != nil:
+		return "", err
+	case res.Outcome == sharding.Rejected.String() && res.Code == string(sharding.InvalidArgument):
+		return cmp.Or(res.Region, "its region"), nil
+	}
+	return "", errors.New(res.Message)
 }
 
 // readEntity reads what is stored of an entity, and finds its shard.
@@ -296,8 +332,12 @@ type asideSend struct {
 
 // writeAside writes what is set aside to a file, and notes its name and hash.
 func (r *repair) writeAside(e *journal.RawEntity, p *journal.RepairPlan) error {
+	name, err := filepath.Abs(r.out)
+	if err != nil {
+		return err
+	}
 	sum := sha256.New()
-	_, err := writeNew(io.Discard, r.out, func(out io.Writer) error {
+	_, err = writeNew(io.Discard, r.out, func(out io.Writer) error {
 		enc := json.NewEncoder(io.MultiWriter(out, sum))
 		now := time.Now().UTC()
 		if err := enc.Encode(asideLine{What: "repair", Entity: e.Entity.String(), Repair: r.do.Do, Reason: r.do.Reason, By: r.do.By, At: &now}); err != nil {
@@ -310,7 +350,7 @@ func (r *repair) writeAside(e *journal.RawEntity, p *journal.RepairPlan) error {
 		}
 		return nil
 	})
-	r.do.File, r.do.SHA256 = r.out, fmt.Sprintf("%x", sum.Sum(nil))
+	r.do.File, r.do.SHA256 = name, fmt.Sprintf("%x", sum.Sum(nil))
 	return err
 }
 

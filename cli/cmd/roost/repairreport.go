@@ -93,6 +93,7 @@ type jsonRepair struct {
 	Snapshot uint64             `json:"snapshot_dropped,omitempty"`
 	File     string             `json:"file,omitempty"`
 	SHA256   string             `json:"sha256,omitempty"`
+	Region   string             `json:"served_again_by,omitempty"`
 	Before   []jsonDamage       `json:"damaged_before"`
 	After    []jsonDamage       `json:"damaged_after"`
 }
@@ -122,7 +123,7 @@ type jsonSends struct {
 func (a *app) printRepair(r *repair, e *journal.RawEntity, p *journal.RepairPlan) error {
 	out := jsonRepair{
 		Entity: e.Entity.String(), Shard: r.do.Shard.String(), Repair: r.do.Do, DryRun: r.dryRun, Records: []jsonRecord{}, Wakes: []jsonWake{}, Sends: []jsonSends{},
-		Snapshot: p.SnapshotSeq, File: r.do.File, SHA256: r.do.SHA256, Before: damageOf(p.Before), After: damageOf(p.After),
+		Snapshot: p.SnapshotSeq, File: r.do.File, SHA256: r.do.SHA256, Region: r.region, Before: damageOf(p.Before), After: damageOf(p.After),
 	}
 	for _, rec := range p.SetAside {
 		x := jsonRecord{Seq: rec.Seq, Bytes: len(rec.Body) + len(rec.Reply)}
@@ -207,7 +208,11 @@ func (j *jsonRepair) lines(r *repair, e *journal.RawEntity, p *journal.RepairPla
 		lines = append(lines, "  afterwards  nothing of it is damaged")
 	}
 	if !j.DryRun {
-		lines = append(lines, fmt.Sprintf("  shard       %s starts again with the next command for it", j.Shard))
+		if r.probe != nil {
+			lines = append(lines, fmt.Sprintf("  shard       %s starts again with the next command for it; until then its reminders and sends wait (%v)", j.Shard, r.probe))
+		} else {
+			lines = append(lines, fmt.Sprintf("  shard       %s is served again, by %s", j.Shard, j.Region))
+		}
 	}
 	return lines
 }
