@@ -555,11 +555,11 @@ func DecideRepair(r *Repair, now time.Time, tx RepairTx) (RepairPlan, error) {
 
 // ops are the operations of a repair: it takes the shards, writes the audit line, and may delete the entity.
 func (p *RepairPlan) ops(r *Repair, now time.Time, shard, own sharding.Fence, last uint64) ([]Op, error) {
-	shard, err := repairFence(shard)
+	shard, err := RepairFence(shard)
 	if err != nil {
 		return nil, err
 	}
-	if own, err = repairFence(own); err != nil {
+	if own, err = RepairFence(own); err != nil {
 		return nil, err
 	}
 	line, err := json.Marshal(p.line(r, now))
@@ -585,10 +585,10 @@ func (p *RepairPlan) ops(r *Repair, now time.Time, shard, own sharding.Fence, la
 	return ops, nil
 }
 
-// repairFence is the fence of a shard that a repair takes: the next epoch. Repairs that follow each other stay at one
+// RepairFence returns the fence of a shard that a repair takes: the next epoch. Repairs that follow each other stay at one
 // epoch, as no region has had the shard between them: so a coordinator that has given out the epoch before need
 // not have noticed the first one to give out one that is above the last.
-func repairFence(f sharding.Fence) (sharding.Fence, error) {
+func RepairFence(f sharding.Fence) (sharding.Fence, error) {
 	if f.Owner == RepairOwner && f.Epoch != 0 {
 		return f, nil
 	}

@@ -597,14 +597,14 @@ func (a *app) printFound(found []foundDamage, looked, damaged int) error {
 					rows = append(rows, []any{e.Entity, "-", fmt.Sprintf("and %d more", len(e.Found)-i), ""})
 					break
 				}
-				effect := "is served"
+				effect := "yes"
 				if d.Blocks {
-					effect = "is refused"
+					effect = "no"
 				}
 				rows = append(rows, []any{e.Entity, effect, d.Kind, d.What})
 			}
 		}
-		if err := a.printTable([]string{"ENTITY", "ITS COMMANDS", "DAMAGED", "WHAT"}, rows); err != nil {
+		if err := a.printTable([]string{"ENTITY", "LOADS", "DAMAGED", "WHAT"}, rows); err != nil {
 			return err
 		}
 	}

@@ -38,9 +38,9 @@ func findingLines(found []journal.Finding) []string {
 		if i == maxShownRecords {
 			return append(lines, fmt.Sprintf("  and %d more", len(found)-i))
 		}
-		effect := "it is served all the same"
+		effect := "it can be loaded all the same"
 		if f.Blocks {
-			effect = "its commands are refused"
+			effect = "it cannot be loaded"
 		}
 		lines = append(lines, fmt.Sprintf("  damaged     %s: %s; %s", f.Kind, f.Err, effect))
 	}

@@ -1,7 +1,6 @@
 package memory
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,32 +8,6 @@ import (
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
-
-// Raw implements [journal.RawReader].
-func (d *Driver) Raw(ctx context.Context, entity sharding.Entity) (journal.RawEntity, error) {
-	if err := ctx.Err(); err != nil {
-		return journal.RawEntity{}, err
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if err := d.ledger.facts.CheckOpenedReader(d.generation); err != nil {
-		return journal.RawEntity{}, err
-	}
-	return d.ledger.Raw(entity)
-}
-
-// Repair implements [journal.Repairer].
-func (d *Driver) Repair(ctx context.Context, r *journal.Repair) (journal.RepairPlan, error) {
-	if err := ctx.Err(); err != nil {
-		return journal.RepairPlan{}, fmt.Errorf("%w: %w", journal.ErrNotCommitted, err)
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if err := d.ledger.facts.CheckOpened(d.generation); err != nil {
-		return journal.RepairPlan{}, err
-	}
-	return d.ledger.Repair(d.clock.Now(), r)
-}
 
 // Raw returns what is stored of an entity.
 func (l *Ledger) Raw(id sharding.Entity) (journal.RawEntity, error) {
@@ -106,7 +79,9 @@ func (t *repairTx) Apply(id sharding.Entity, p *journal.RepairPlan) error {
 	e := t.entities[id]
 	e.entries = slices.Clone(e.entries) // a clone of the ledger may share it
 	for _, seq := range p.Forget {
-		maps.DeleteFunc(e.commands, func(_ sharding.CommandID, at uint64) bool { return at == seq })
+		if x := e.at(seq); x != nil && e.commands[x.record.Command] == seq {
+			delete(e.commands, x.record.Command)
+		}
 	}
 	if p.Dropped.After(e.dropped) {
 		e.dropped = p.Dropped
