@@ -47,7 +47,7 @@ func TestRepair(t *testing.T) {
 	try(exitOK, []string{"repair", "record", "Cart/dora"}, "it cannot be loaded", "roost repair record Cart/dora --back-to 2", "roost repair record Cart/dora --skip 3", "roost restore FILE")
 	try(exitUsage, []string{"repair", "record", "Cart"}, "TYPE/ID")
 	try(exitUsage, []string{"repair", "record", "Cart/dora", "--back-to", "2"}, "--reason")
-	try(exitUsage, []string{"repair", "record", "Cart/dora", "--back-to", "2", "--skip", "3"}, "skip")
+	try(exitUsage, []string{"repair", "record", "Cart/dora", "--back-to", "2", "--skip", "3"}, "--back-to and --skip")
 	try(exitUsage, []string{"repair", "record", "Cart/dora", "--back-to=-2", "--reason", "x"}, "--back-to is -2")
 	try(exitUsage, []string{"repair", "record", "Cart/dora", "--back-to", "2", "--reason", "x"}, "--out")
 	try(exitUsage, []string{"repair", "record", "Cart/dora", "--back-to", "2", "--reason", "x", "--out", in("j.db")}, "exists already")

@@ -32,7 +32,7 @@ const (
 	// findPage is how many entities are asked for at a time.
 	findPage = 500
 	// probeTimeout is how long the repaired entity has to be served again. A shard takes about a second.
-	probeTimeout = 5 * time.Second
+	probeTimeout = 10 * time.Second
 	// noShard says that --shard is not given.
 	noShard = -1
 )
@@ -115,7 +115,6 @@ func (a *app) repairRecordCommand() *cobra.Command {
 	f.BoolVar(&r.rows, "rows", false, "remove reminders and kept sends whose record cannot be read")
 	f.BoolVar(&r.deletes, "delete", false, "delete the entity")
 	f.BoolVar(&r.do.Intact, "intact", false, "with --skip: the record need not be damaged")
-	cmd.MarkFlagsMutuallyExclusive("back-to", "skip", "reply", "rows", "delete")
 	return cmd
 }
 
@@ -146,6 +145,15 @@ func (r *repair) kind(cmd *cobra.Command) error {
 	}
 	if r.do.Do != "" {
 		return nil
+	}
+	var given []string
+	for _, name := range []string{"back-to", "skip", "reply", "rows", "delete"} {
+		if cmd.Flags().Changed(name) {
+			given = append(given, "--"+name)
+		}
+	}
+	if len(given) > 1 {
+		return usageError{fmt.Errorf("%s are given; one repair at a time", strings.Join(given, " and "))}
 	}
 	err := errors.Join(number("back-to", r.backTo, journal.GoBack), number("skip", r.skip, journal.SkipRecord), number("reply", r.reply, journal.LoseReply))
 	switch {

@@ -94,6 +94,7 @@ type jsonRepair struct {
 	File     string             `json:"file,omitempty"`
 	SHA256   string             `json:"sha256,omitempty"`
 	Region   string             `json:"served_again_by,omitempty"`
+	NotYet   string             `json:"not_served_again_yet,omitempty"` // why
 	Before   []jsonDamage       `json:"damaged_before"`
 	After    []jsonDamage       `json:"damaged_after"`
 }
@@ -124,6 +125,9 @@ func (a *app) printRepair(r *repair, e *journal.RawEntity, p *journal.RepairPlan
 	out := jsonRepair{
 		Entity: e.Entity.String(), Shard: r.do.Shard.String(), Repair: r.do.Do, DryRun: r.dryRun, Records: []jsonRecord{}, Wakes: []jsonWake{}, Sends: []jsonSends{},
 		Snapshot: p.SnapshotSeq, File: r.do.File, SHA256: r.do.SHA256, Region: r.region, Before: damageOf(p.Before), After: damageOf(p.After),
+	}
+	if r.probe != nil {
+		out.NotYet = r.probe.Error()
 	}
 	for _, rec := range p.SetAside {
 		x := jsonRecord{Seq: rec.Seq, Bytes: len(rec.Body) + len(rec.Reply)}
