@@ -182,5 +182,8 @@ func writeNew(path string, content []byte, mode os.FileMode) error {
 	return errors.Join(err, file.Close())
 }
 
+// RoleURI is [URI] for a certificate that all processes of a role share.
+func RoleURI(cluster, role string) string { return "spiffe://" + cluster + "/" + role }
+
 // URI returns the URI by which a certificate names its process, in the form that tls.identity has by default.
 func URI(cluster, role, node string) string { return "spiffe://" + cluster + "/" + role + "/" + node }

@@ -3,8 +3,10 @@ package attack
 import (
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -38,7 +40,7 @@ func certificates(t *testing.T, r *rig) {
 	old := r.peer(t, r.peers, region)
 	old.MaxVersion = tls.VersionTLS12
 	bad := map[string]*tls.Config{
-		"no certificate":       {RootCAs: r.peers.Pool(), ServerName: "127.0.0.1"},
+		"no certificate":       {InsecureSkipVerify: true},
 		"of another authority": r.peer(t, stranger, region),
 		"self-signed":          r.peer(t, stranger, authority.Request{Name: "attacker", URIs: uri(clusterName, "coordinator")}),
 		"of the public one":    r.peer(t, r.public, region),
@@ -102,7 +104,7 @@ func insider(t *testing.T, r *rig) {
 	url := func(addr string) string { return "https://" + addr }
 	self := sharding.NodeID{Addr: "127.0.0.1:1", UID: 7}
 	as := func(c *http.Client) *controlrpc.Client {
-		return &controlrpc.Client{Cluster: clusterName, Self: self, HTTP: c, URL: url, Timeout: 10 * time.Second}
+		return &controlrpc.Client{Cluster: clusterName, Self: self, Reach: controlrpc.Via(c, url), Timeout: 10 * time.Second}
 	}
 	coordinator, host := r.processes["coordinator-1"].Service, r.processes["region-1"].Service
 	calls := 0
@@ -135,6 +137,81 @@ func insider(t *testing.T, r *rig) {
 		t.Errorf("the membership has changed: %s", all)
 	}
 	t.Logf("%d messages of other roles, gossip and questions: all refused, the membership is as before", calls)
+}
+
+// impersonation: the certificate of one region cannot speak for another one, nor give orders as a coordinator does.
+func impersonation(t *testing.T, r *rig) {
+	var all struct {
+		Members []struct{ Name, Addr, UID string }
+	}
+	must(t, json.Unmarshal([]byte(r.members(t)), &all))
+	nodes := map[string]sharding.NodeID{}
+	for _, m := range all.Members {
+		uid, err := strconv.ParseUint(m.UID, 16, 64)
+		must(t, err)
+		nodes[m.Name] = sharding.NodeID{Addr: m.Addr, UID: sharding.NodeUID(uid)}
+	}
+	coordinator, own, other := nodes["coordinator-1"], nodes["region-1"], nodes["region-2"]
+	if coordinator.IsZero() || own.IsZero() || other.IsZero() {
+		t.Fatalf("the members are %v", nodes)
+	}
+	region := httpsClient(r.peer(t, r.peers, authority.Request{Name: "region-1", URIs: []string{authority.URI(clusterName, "region", "region-1")}}))
+	as := func(n sharding.NodeID) *controlrpc.Client {
+		return &controlrpc.Client{Cluster: clusterName, Self: n, Reach: controlrpc.Via(region, func(addr string) string { return "https://" + addr }), Timeout: 10 * time.Second}
+	}
+	attacks := 0
+	refused := func(what string, err error) {
+		t.Helper()
+		attacks++
+		if err == nil || !strings.Contains(err.Error(), "permission_denied") || !strings.Contains(err.Error(), "the certificate is for") && !strings.Contains(err.Error(), "is no message of") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	// It may speak for itself.
+	if answer, err := as(own).Call(t.Context(), coordinator.Addr, control.CountDue{}); err != nil {
+		t.Fatalf("region-1 asks in its own name: %v, %v", answer, err)
+	}
+	for _, m := range []control.Message{
+		control.Register{Name: "region-2"}, control.ReportLoad{Number: 1 << 60, Full: true}, control.CountDue{}, control.GracefulShutdown{}, control.WatchTable{},
+	} {
+		_, err := as(other).Call(t.Context(), coordinator.Addr, m)
+		refused("region-1 calls "+control.Name(m)+" as region-2", err)
+	}
+	shard := sharding.ShardID{Type: "Counter", Index: 1}
+	for _, m := range []control.Message{
+		control.ShardStopped{Shard: shard, Epoch: 1 << 60}, control.ShardStarted{Shard: shard, Epoch: 1 << 60}, control.HostRefused{Shard: shard, Epoch: 1 << 60, Above: 1 << 62},
+		control.JournalReport{Number: 1 << 60}, control.GetShardHome{Shard: shard},
+	} {
+		refused("region-1 sends "+control.Name(m)+" as region-2", as(other).Send(t.Context(), coordinator, []control.Message{m}))
+	}
+	_, err := as(sharding.NodeID{Addr: "127.0.0.1:1", UID: 7}).Call(t.Context(), coordinator.Addr, control.Register{Name: "region-2"})
+	refused("region-1 registers region-2 in the name of nobody", err)
+	order := control.HostShard{Term: 1 << 30, Shard: shard, Epoch: 1 << 61}
+	for who, n := range map[string]sharding.NodeID{"itself": own, "the coordinator": coordinator} {
+		refused("region-1 orders as "+who, as(n).Send(t.Context(), other, []control.Message{order}))
+	}
+	order.Released = true
+	refused("region-1 hands over as region-2", as(other).Send(t.Context(), own, []control.Message{order}))
+
+	post := func(from sharding.NodeID, m *clusterv1.Message) error {
+		_, err := clusterv1.NewClusterProtobufClient("https://"+coordinator.Addr, region).Post(t.Context(), &clusterv1.PostRequest{
+			Cluster: clusterName, From: &clusterv1.Node{Addr: from.Addr, Uid: uint64(from.UID)}, Messages: []*clusterv1.Message{m},
+		})
+		return err
+	}
+	leave := &clusterv1.Message{ToUid: uint64(coordinator.UID), Kind: &clusterv1.Message_LeaveRequest{LeaveRequest: &clusterv1.LeaveRequest{}}}
+	refused("region-1 gossips as region-2", post(other, leave))
+	refused("region-1 gossips as the coordinator", post(coordinator, leave))
+	join := func(name, role string) *clusterv1.Message {
+		return &clusterv1.Message{ToUid: uint64(coordinator.UID), Kind: &clusterv1.Message_Join{Join: &clusterv1.Join{Name: name, Roles: []string{role}}}}
+	}
+	stranger := sharding.NodeID{Addr: "127.0.0.1:1", UID: 7}
+	refused("region-1 joins as region-3", post(stranger, join("region-3", "region")))
+	refused("region-1 joins as a coordinator", post(stranger, join("region-1", "coordinator")))
+	if now := r.members(t); strings.Contains(now, "127.0.0.1:1\"") || strings.Contains(now, "down") || strings.Contains(now, "leaving") || strings.Count(now, `"region-`) < 2 {
+		t.Errorf("the membership has changed: %s", now)
+	}
+	t.Logf("%d messages of region-1 in the name of others, or as orders: all refused, the membership is as before", attacks)
 }
 
 // rotation: all certificates and their authority are replaced under load, without a restart and without an error.
@@ -189,7 +266,6 @@ func rotation(t *testing.T, r *rig) {
 	stop()
 	load.Wait()
 	old := httpsClient(r.role(t, "region")) // of the old authority
-	old.Transport.(*http.Transport).TLSClientConfig.RootCAs = r.other.Pool()
 	eventually(t, "the old authority is not trusted", func() error {
 		for _, name := range []string{"coordinator-1", "region-1"} {
 			if a := do(old, http.MethodGet, "https://"+r.processes[name].Service+seedNodes, ""); a.status == 200 {

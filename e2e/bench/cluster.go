@@ -81,7 +81,7 @@ func (s *testCluster) close() error {
 
 // controlClient returns a client of the control plane that counts as a process of its own.
 func controlClient(http *http.Client, timeout time.Duration) *controlrpc.Client {
-	return &controlrpc.Client{Cluster: clusterName, Self: sharding.NodeID{UID: sharding.NodeUID(clients.Add(1))}, HTTP: http, Timeout: timeout}
+	return &controlrpc.Client{Cluster: clusterName, Self: sharding.NodeID{UID: sharding.NodeUID(clients.Add(1))}, Reach: controlrpc.Via(http, nil), Timeout: timeout}
 }
 
 // awaitPlacement waits until every shard of every type is served.

@@ -86,8 +86,8 @@ func simulateRegions(ctx context.Context, count int, coordinator string, types [
 		// so it leads the membership, as the member with the lowest address.
 		r := &simulatedRegion{of: s, number: i, shards: map[sharding.ShardID]bool{},
 			node: sharding.NodeID{Addr: fmt.Sprintf("127.1.%d.%d:%s", i/250, i%250+1, port), UID: sharding.NodeUID(sharding.Draw(1, 0, uint64(i)))}}
-		r.api = &controlrpc.Client{Cluster: clusterName, Self: r.node, HTTP: s.http, Timeout: 5 * time.Second}
-		r.control = controlrpc.Handler(clusterName, r.node, control.Region, r, slog.New(slog.DiscardHandler))
+		r.api = &controlrpc.Client{Cluster: clusterName, Self: r.node, Reach: controlrpc.Via(s.http, nil), Timeout: 5 * time.Second}
+		r.control = controlrpc.Handler(clusterName, r.node, control.Region, nil, r, slog.New(slog.DiscardHandler))
 		s.all = append(s.all, r)
 		s.byAddr[r.node.Addr], s.byIncarnation[r.node.UID] = r, r
 	}

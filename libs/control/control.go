@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -52,6 +53,9 @@ const (
 	Gateway
 )
 
+// Anybody is the role of a process of which no role is known: it may be what it says.
+const Anybody = Coordinator | Region | Gateway
+
 // String is "a coordinator", "a region" or "a gateway".
 func (r Role) String() string {
 	switch r {
@@ -61,6 +65,10 @@ func (r Role) String() string {
 		return "a region"
 	case Gateway:
 		return "a gateway"
+	case Coordinator | Region:
+		return "a coordinator or region"
+	case Anybody:
+		return "a process of any role"
 	}
 	return fmt.Sprintf("role %d", uint8(r))
 }
@@ -108,12 +116,77 @@ func CheckCall(to Role, m Message) error {
 	return nil
 }
 
-// CheckSender refuses what none of the roles sends.
-func CheckSender(from Role, m Message) error {
-	if k := kindOf(m); k == nil || k.From&from == 0 {
-		return fmt.Errorf("%s is no message of %s", Name(m), from)
+// senders returns the roles that send a message.
+func senders(m Message) Role {
+	k := kindOf(m)
+	if k == nil {
+		return 0
+	}
+	if h, is := m.(HostShard); is && !mutant.On("sender-order") {
+		if h.Released { // the region that had the shard
+			return Region
+		}
+		return Coordinator
+	}
+	return k.From
+}
+
+// Receivers returns the roles of the processes for which messages are that are sent together; 0: there are none.
+func Receivers(msgs ...Message) Role {
+	roles := Anybody
+	for _, m := range msgs {
+		to := Role(0)
+		if w, is := m.(WatchTable); is && w.Copy {
+			to = Region
+		} else if is {
+			to = Coordinator
+		} else if k := kindOf(m); k != nil {
+			to = k.To
+		}
+		roles &= to
+	}
+	return roles
+}
+
+// Identity says which process of a cluster one is.
+type Identity struct {
+	// Roles are those that it may have: one if that is known; 0: nothing is known of it.
+	Roles Role
+	// Node is its node.name. Empty: not known.
+	Node string
+}
+
+// String is such as "a region" or "the node region-1, a region".
+func (i Identity) String() string {
+	if i.Node == "" {
+		return i.Roles.String()
+	}
+	return "the node " + i.Node + ", " + i.Roles.String()
+}
+
+// MaySpeakAs refuses a process with the identity i, by its certificate, that speaks for another process, or as if it
+// were another one. What is not known of either is not compared.
+func (i Identity) MaySpeakAs(other Identity) error {
+	if mutant.On("sender-name") {
+		return nil
+	}
+	if other.Roles&^i.Roles != 0 || i.Node != "" && other.Node != "" && i.Node != other.Node {
+		return fmt.Errorf("the certificate is for %s, and cannot speak for %s", i, other)
 	}
 	return nil
+}
+
+// CheckSender refuses a message that its sender may not send: by is what the certificate of the sender says, and
+// as is what the membership says of the node in whose name it sends the message.
+func CheckSender(by, as Identity, m Message) error {
+	may := senders(m)
+	if may&by.Roles == 0 || as.Roles != 0 && may&as.Roles == 0 {
+		return fmt.Errorf("%s is no message of %s", Name(m), by)
+	}
+	if r, is := m.(Register); is && by.Node != "" && r.Name != by.Node && !mutant.On("sender-register") {
+		return fmt.Errorf("the certificate is for %s, and cannot register the node %.100q", by, r.Name)
+	}
+	return by.MaySpeakAs(as)
 }
 
 // CheckAnswer refuses what does not answer the call.

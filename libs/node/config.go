@@ -62,7 +62,7 @@ type Config struct {
 	TLS TLS `key:"tls"`
 	// Roles and Identity are about the certificates of peers.
 	Roles    string `key:"tls.roles" help:"whether the certificate of a peer must name its role. A peer whose certificate names a role can do only what that role does. require: a peer whose certificate names none is refused. accept: such a peer can be in any role"`
-	Identity string `key:"tls.identity" help:"form of the URI in the certificate of a peer that names its role. {role} is coordinator, region or gateway. {cluster}, if it is there, must be cluster.name. {node}, if it is there, is any name"`
+	Identity string `key:"tls.identity" help:"form of the URI in the certificate of a peer that names its role. {role} is coordinator, region or gateway. {cluster}, if it is there, must be cluster.name. {node}, if it is there, must be node.name of a coordinator or region; at the end, /{node} may be missing in a certificate, which is then for all processes of the role"`
 	// PublicClients says that the clients of the service listener are no peers. It has no key: gateways
 	// set it.
 	PublicClients bool

@@ -7,16 +7,13 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/roost-cluster/roost/libs/bounded"
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/errornumber"
 )
-
-// anyRole is the role of a peer whose certificate names none, and of every peer without TLS: it may be
-// what it says.
-const anyRole = control.Coordinator | control.Region | control.Gateway
 
 var roleNames = map[string]control.Role{"coordinator": control.Coordinator, "region": control.Region, "gateway": control.Gateway}
 
@@ -29,7 +26,8 @@ type identities struct {
 }
 
 // newIdentities returns what reads URIs of the form of a pattern, such as
-// spiffe://{cluster}/{role}/{node}.
+// spiffe://{cluster}/{role}/{node}. At the end of a pattern, /{node} may be missing in a URI: then the
+// certificate is for all processes of the role.
 func newIdentities(cluster, pattern string, required bool) (*identities, error) {
 	if strings.Count(pattern, "{role}") != 1 {
 		return nil, fmt.Errorf("%q must have {role} once, such as spiffe://{cluster}/{role}/{node}", pattern)
@@ -38,6 +36,9 @@ func newIdentities(cluster, pattern string, required bool) (*identities, error) 
 	for _, name := range []string{"cluster", "role", "node"} {
 		expression = strings.Replace(expression, `\{`+name+`\}`, `(?P<`+name+`>[^/]+)`, 1)
 	}
+	if shared, is := strings.CutSuffix(expression, `/(?P<node>[^/]+)`); is {
+		expression = shared + `(?:/(?P<node>[^/]+))?`
+	}
 	if strings.Contains(expression, `\{`) || strings.Contains(expression, `\}`) {
 		return nil, fmt.Errorf("%q may have {cluster}, {role} and {node}, each once, and no other braces", pattern)
 	}
@@ -45,42 +46,97 @@ func newIdentities(cluster, pattern string, required bool) (*identities, error) 
 	return &identities{cluster: cluster, pattern: compiled, text: pattern, required: required}, err
 }
 
-// role returns the role that a certificate is for, or anyRole if it names none and need not.
-func (i *identities) role(c *x509.Certificate) (control.Role, error) {
-	var role control.Role
-	for _, uri := range c.URIs {
-		found := i.pattern.FindStringSubmatch(uri.String())
-		if found == nil {
+// of returns which process a certificate is for. It is [control.Anybody] if the certificate names no role, and need
+// not. The node is empty if the certificate names none.
+func (i *identities) of(c *x509.Certificate) (control.Identity, error) {
+	var found control.Identity
+	for n, uri := range c.URIs {
+		parts := i.pattern.FindStringSubmatch(uri.String())
+		if parts == nil {
 			continue
 		}
-		if at := i.pattern.SubexpIndex("cluster"); at >= 0 && found[at] != i.cluster {
-			return 0, fmt.Errorf("the certificate is for cluster %.100q, this is %q (%.200s)", found[at], i.cluster, uri)
+		if at := i.pattern.SubexpIndex("cluster"); at >= 0 && parts[at] != i.cluster {
+			return found, fmt.Errorf("the certificate is for cluster %.100q, this is %q (%.200s)", parts[at], i.cluster, uri)
 		}
-		named := roleNames[found[i.pattern.SubexpIndex("role")]]
-		if named == 0 || role != 0 && role != named {
-			return 0, fmt.Errorf("the certificate must be for one of the roles coordinator, region and gateway (%.200s)", uri)
+		named := control.Identity{Roles: roleNames[parts[i.pattern.SubexpIndex("role")]]}
+		if at := i.pattern.SubexpIndex("node"); at >= 0 {
+			named.Node = parts[at]
 		}
-		role = named
+		switch {
+		case named.Roles == 0:
+			return control.Identity{}, fmt.Errorf("the certificate must be for one of the roles coordinator, region and gateway (%.200s)", uri)
+		case found.Roles != 0 && found != named:
+			return control.Identity{}, fmt.Errorf("the certificate must be for one process, or for one role (%.200s and %.200s)", c.URIs[n-1], uri)
+		}
+		found = named
 	}
 	switch {
-	case role != 0:
-		return role, nil
+	case found.Roles != 0:
+		return found, nil
 	case i.required:
-		return 0, fmt.Errorf("the certificate has no URI like %s (tls.identity), and tls.roles is require", i.text)
+		return found, fmt.Errorf("the certificate has no URI like %s (tls.identity), and tls.roles is require", i.text)
 	}
-	return anyRole, nil
+	return control.Identity{Roles: control.Anybody}, nil
 }
 
-// peerRoleKey is where the context of a peer's request has its role.
-type peerRoleKey struct{}
+// target is whom a connection to a peer is meant for.
+type target struct {
+	roles control.Role
+	host  string   // at which it was dialled
+	nodes []string // that may be there; empty: not known
+}
 
-// PeerRole returns the role that the peer's certificate is for, in the context of a request to a
-// handler of [Node.HandlePeers]. It is all roles if that is not known.
-func PeerRole(ctx context.Context) control.Role {
-	if role, known := ctx.Value(peerRoleKey{}).(control.Role); known {
-		return role
+// check refuses the certificate of another process than the one that is meant. A certificate that names a role is
+// taken by its URI, wherever its process runs: addresses change, and the host names of certificates need not be
+// those at which peers find each other. A certificate that names none is taken by its host names.
+func (i *identities) check(c *x509.Certificate, to target) error {
+	is, err := i.of(c)
+	switch {
+	case err != nil:
+		return err
+	case is.Roles&to.roles == 0:
+		return fmt.Errorf("the certificate is for %s, and this connection is meant for %s", is, to.roles)
+	case is.Roles == control.Anybody:
+		if err := c.VerifyHostname(to.host); err != nil {
+			return fmt.Errorf("%w; it has no URI like %s (tls.identity) either", err, i.text)
+		}
+	case is.Node != "" && len(to.nodes) > 0 && !slices.Contains(to.nodes, is.Node):
+		return fmt.Errorf("the certificate is for %s, and this connection is meant for %s", is, strings.Join(to.nodes, " or "))
 	}
-	return anyRole
+	return nil
+}
+
+// CheckCertificate refuses the certificate of tls.cert if it is for another process than this one is: others would refuse
+// this process then.
+func (n *Node) CheckCertificate(this control.Identity) error {
+	files := n.peers.files
+	if files == nil {
+		return nil
+	}
+	now, err := files.current()
+	if err != nil {
+		return err
+	}
+	is, err := files.identities.of(now.own.Leaf)
+	if err == nil {
+		err = is.MaySpeakAs(this)
+	}
+	if err != nil {
+		return fmt.Errorf("tls.cert %s: %w: other processes would refuse this one. Issue a certificate for it (roost cert new), or set node.name", n.config.TLS.Cert, err)
+	}
+	return nil
+}
+
+// peerKey is where the context of a peer's request has its identity.
+type peerKey struct{}
+
+// PeerOf returns which process the peer's certificate is for, in the context of a request to a handler
+// of [Node.HandlePeers]. It has all roles if that is not known.
+func PeerOf(ctx context.Context) control.Identity {
+	if peer, known := ctx.Value(peerKey{}).(control.Identity); known {
+		return peer
+	}
+	return control.Identity{Roles: control.Anybody}
 }
 
 // HandlePeers is [Node.Handle] for peers: it refuses a peer whose certificate is for a role that is not
@@ -88,31 +144,31 @@ func PeerRole(ctx context.Context) control.Role {
 func (n *Node) HandlePeers(pattern string, roles control.Role, handler http.Handler) {
 	handler = n.service.limited(handler)
 	n.service.mux.Handle(pattern, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		role, err := n.roleOf(r)
-		if err == nil && role&roles == 0 {
-			err = fmt.Errorf("the certificate is for %s, which is not served here", role)
+		peer, err := n.peerOf(r)
+		if err == nil && peer.Roles&roles == 0 {
+			err = fmt.Errorf("the certificate is for %s, which is not served here", peer)
 		}
 		if err != nil {
 			n.strangers.Warn(n.log, "a peer is refused", "peer", r.RemoteAddr, "path", r.URL.Path, "reason", err)
 			bounded.Refuse(w, http.StatusForbidden, "permission_denied", errornumber.PermissionDenied, err.Error())
 			return
 		}
-		handler.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), peerRoleKey{}, role)))
+		handler.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), peerKey{}, peer)))
 	}))
 }
 
 // HandleMembers is [Node.HandlePeers] for coordinators and regions.
 func (n *Node) HandleMembers(pattern string, handler http.Handler) {
-	n.HandlePeers(pattern, control.Coordinator|control.Region, handler)
+	n.HandlePeers(pattern, Members, handler)
 }
 
-// roleOf returns the role of the peer that sends a request.
-func (n *Node) roleOf(r *http.Request) (control.Role, error) {
+// peerOf returns which process sends a request.
+func (n *Node) peerOf(r *http.Request) (control.Identity, error) {
 	if n.peers.files == nil || n.config.TLS.CA == "" || n.config.TLS.ClientAuth == "none" {
-		return anyRole, nil // nobody shows a certificate
+		return control.Identity{Roles: control.Anybody}, nil // nobody shows a certificate
 	}
 	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
-		return 0, errors.New("the peer shows no certificate")
+		return control.Identity{}, errors.New("the peer shows no certificate")
 	}
-	return n.peers.files.identities.role(r.TLS.PeerCertificates[0])
+	return n.peers.files.identities.of(r.TLS.PeerCertificates[0])
 }

@@ -66,14 +66,16 @@ func TestRoleInCertificate(t *testing.T) {
 		{"", true, "spiffe://shop/coordinator/c1", control.Coordinator, ""},
 		{"", true, "spiffe://shop/gateway/g1", control.Gateway, ""},
 		{"", true, "https://other.example/x spiffe://shop/region/r1", control.Region, ""},
-		{"", true, "spiffe://shop/region/r1 spiffe://shop/gateway/r1", 0, "one of the roles"},
+		{"", true, "spiffe://shop/region/r1 spiffe://shop/gateway/r1", 0, "for one process"},
 		{"", false, "spiffe://shop/admin/r1", 0, "one of the roles"},
 		{"", false, "spiffe://other/region/r1", 0, `cluster "other"`},
-		{"", true, "spiffe://shop/region", 0, "tls.roles is require"},
+		{"", true, "spiffe://shop/region", control.Region, ""},
+		{"", true, "spiffe://shop/region/", 0, "tls.roles is require"},
+		{"", true, "spiffe://shop/region/r1 spiffe://shop/region/r2", 0, "for one process"},
 		{"", true, "spiffe://shop/region/r1/more", 0, "tls.roles is require"},
 		{"", true, "", 0, "tls.roles is require"},
-		{"", false, "", anyRole, ""},
-		{"", false, "https://other.example/x", anyRole, ""},
+		{"", false, "", control.Anybody, ""},
+		{"", false, "https://other.example/x", control.Anybody, ""},
 		{"spiffe://cluster.local/ns/roost/sa/{role}", true, "spiffe://cluster.local/ns/roost/sa/gateway", control.Gateway, ""},
 		{"spiffe://cluster.local/ns/roost/sa/{role}", true, "spiffe://cluster.local/ns/other/sa/gateway", 0, "tls.roles is require"},
 		{"spiffe://cluster.local/ns/roost/sa/{role}", true, "spiffe://cluster-local/ns/roost/sa/gateway", 0, "tls.roles is require"},
@@ -93,7 +95,8 @@ func TestRoleInCertificate(t *testing.T) {
 			}
 			cert.URIs = append(cert.URIs, u)
 		}
-		role, err := ids.role(cert)
+		is, err := ids.of(cert)
+		role := is.Roles
 		if role != c.want || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
 			t.Errorf("%s %v %q: %v, %v; want %v, %q", c.pattern, c.require, c.uris, role, err, c.want, c.err)
 		}
@@ -141,7 +144,7 @@ func TestRolesOfPeers(t *testing.T) {
 	n := serve(t, func(c *exampleConfig) {
 		c.ClusterName, c.Roles, c.TLS = "shop", "require", a.issueFor("spiffe://shop/region/r1", year)
 	}, func(n *Node) {
-		n.HandleMembers("/members", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, PeerRole(r.Context())) }))
+		n.HandleMembers("/members", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, PeerOf(r.Context())) }))
 		n.HandlePeers("/links", control.Gateway|control.Region, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	})
 	for _, c := range []struct {
@@ -170,9 +173,147 @@ func TestRolesOfPeers(t *testing.T) {
 	posing := serve(t, func(c *exampleConfig) {
 		c.ClusterName, c.TLS = "shop", a.issueFor("spiffe://shop/gateway/g1", year)
 	}, echo)
-	if conn, err := n.Peers().Dial(t.Context(), posing.Advertise()); err == nil {
+	if conn, err := n.Peers().Of(Members).Dial(t.Context(), posing.Advertise()); err == nil {
 		conn.Close()
-		t.Error("a region takes a gateway for a peer that serves")
+		t.Error("a region takes a gateway for a member")
+	}
+}
+
+// issueAt writes a certificate with a URI for some host names and addresses, or for none.
+func (a *authority) issueAt(uri string, hosts ...string) TLS {
+	a.t.Helper()
+	a.serial++
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(5000 + a.serial), Subject: pkix.Name{CommonName: "node"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	for _, host := range hosts {
+		if ip := net.ParseIP(host); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, host)
+		}
+	}
+	if uri != "" {
+		u, err := url.Parse(uri)
+		a.must(err)
+		template.URIs = []*url.URL{u}
+	}
+	return a.sign(template, a.newKey())
+}
+
+// TestWhoIsAtAnAddress: a peer is taken by the identity in its certificate, wherever it runs, and only if it is the one
+// that is meant. A certificate without identity is taken by its host names.
+func TestWhoIsAtAnAddress(t *testing.T) {
+	a, stranger := newAuthority(t), newAuthority(t)
+	at := func(files TLS) string {
+		return serve(t, func(c *exampleConfig) { c.ClusterName, c.TLS = "shop", files }, echo).Advertise()
+	}
+	config := peersConfig(a.issueAt("spiffe://shop/region/r9"), time.Minute)
+	config.ClusterName = "shop"
+	peers, err := NewPeers(config, func(err error) { t.Error(err) })
+	a.must(err)
+	names := map[string][]string{}
+	peers.Know(func(addr string) []string { return names[addr] })
+	for _, c := range []struct {
+		name  string
+		files TLS
+		roles control.Role
+		nodes []string
+		err   string
+	}{
+		{"a region without host names", a.issueAt("spiffe://shop/region/r1"), control.Region, nil, ""},
+		{"a region of the right name", a.issueAt("spiffe://shop/region/r1"), control.Region, []string{"r0", "r1"}, ""},
+		{"a region with the names of other hosts", a.issueAt("spiffe://shop/region/r1", "region-1.example", "10.0.0.1"), control.Region, nil, ""},
+		{"a region with its host", a.issueAt("spiffe://shop/region/r1", "127.0.0.1"), control.Region, nil, ""},
+		{"a certificate for all regions", a.issueAt("spiffe://shop/region"), control.Region, []string{"r2"}, ""},
+		{"another region", a.issueAt("spiffe://shop/region/r1", "127.0.0.1"), control.Region, []string{"r2"}, "meant for r2"},
+		{"whoever is a member", a.issueAt("spiffe://shop/region/r1"), Members, []string{"r2"}, ""},
+		{"a region for a coordinator", a.issueAt("spiffe://shop/region/r1", "127.0.0.1"), control.Coordinator, nil, "meant for a coordinator"},
+		{"a gateway for a region", a.issueAt("spiffe://shop/gateway/g1", "127.0.0.1"), control.Region, nil, "meant for a region"},
+		{"a gateway", a.issueAt("spiffe://shop/gateway/g1"), control.Gateway, nil, ""},
+		{"another cluster", a.issueAt("spiffe://bank/region/r1", "127.0.0.1"), control.Region, nil, `cluster "bank"`},
+		{"no identity, its host", a.issueAt("", "127.0.0.1"), control.Region, []string{"r2"}, ""},
+		{"no identity, another host", a.issueAt("", "region-1.example"), control.Region, nil, "127.0.0.1"},
+		{"no identity, no host", a.issueAt(""), control.Region, nil, "127.0.0.1"},
+		{"a region of another authority", stranger.issueAt("spiffe://shop/region/r1", "127.0.0.1"), control.Region, nil, "unknown authority"},
+	} {
+		addr := at(c.files)
+		names[addr] = c.nodes
+		conn, err := peers.Of(c.roles).Dial(t.Context(), addr)
+		if err == nil {
+			conn.Close()
+		}
+		// Of a server of another authority, the certificate of this node may be refused first.
+		if (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.err)
+		}
+	}
+}
+
+// TestSystemAuthorities: without tls.ca, whoever can get a certificate from an authority of the system could get one
+// with any URI, so host names count.
+func TestSystemAuthorities(t *testing.T) {
+	a := newAuthority(t)
+	files, err := loadTLS("tls", a.issueAt("spiffe://shop/region/r1"), nil)
+	a.must(err)
+	files.identities, err = newIdentities("shop", DefaultConfig(":0").Identity, true)
+	a.must(err)
+	shown := tls.ConnectionState{PeerCertificates: []*x509.Certificate{files.loaded.own.Leaf}}
+	shown.VerifiedChains = [][]*x509.Certificate{shown.PeerCertificates} // as the system's authorities would
+	for _, withCA := range []bool{true, false} {
+		if !withCA {
+			files.loaded.ca = nil
+		}
+		config, err := files.client("127.0.0.1:1", target{roles: control.Region}, nil)
+		a.must(err)
+		if err := config.VerifyConnection(shown); (err == nil) != withCA {
+			t.Errorf("with tls.ca %t: %v", withCA, err)
+		}
+	}
+}
+
+// TestOwnCertificate: a process does not start with the certificate of another one.
+func TestOwnCertificate(t *testing.T) {
+	a := newAuthority(t)
+	for uri, want := range map[string]string{
+		"spiffe://shop/region/r1":      "",
+		"spiffe://shop/region":         "",
+		"":                             "",
+		"spiffe://shop/region/r2":      "the node r2, a region",
+		"spiffe://shop/coordinator/r1": "the node r1, a coordinator",
+		"spiffe://bank/region/r1":      `cluster "bank"`,
+	} {
+		serve(t, func(c *exampleConfig) { c.ClusterName, c.TLS = "shop", a.issueAt(uri, "127.0.0.1") }, func(n *Node) {
+			err := n.CheckCertificate(control.Identity{Roles: control.Region, Node: "r1"})
+			if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+				t.Errorf("%q: %v, want %q", uri, err, want)
+			}
+		})
+	}
+}
+
+// TestExpiredPeers: a node remembers whose certificates had expired, until they are renewed; those of strangers are
+// not remembered.
+func TestExpiredPeers(t *testing.T) {
+	a, stranger := newAuthority(t), newAuthority(t)
+	n := serve(t, func(c *exampleConfig) {
+		c.ClusterName, c.TLS = "shop", a.issueFor("spiffe://shop/region/r1", time.Now().Add(time.Hour))
+	}, echo)
+	ended := time.Now().Add(-time.Minute)
+	for _, files := range []TLS{a.issueFor("spiffe://shop/region/r2", ended), a.issueFor("spiffe://shop/region/r3", ended), stranger.issueFor("spiffe://shop/region/r4", ended)} {
+		files.CA = filepath.Join(a.dir, "ca.pem")
+		if _, status := peerOf(t, files, nil); status(n.ServiceAddr(), "/v1/x") != 0 {
+			t.Error("an expired certificate is served")
+		}
+	}
+	if _, status := peerOf(t, a.issueFor("spiffe://shop/region/r3", time.Now().Add(time.Hour)), nil); status(n.ServiceAddr(), "/v1/x") != 200 {
+		t.Error("a renewed certificate is not served")
+	}
+	got := n.Status().ExpiredPeers
+	if len(got) != 1 || got[0].Name != "spiffe://shop/region/r2" || got[0].End.Unix() != ended.Unix() {
+		t.Errorf("remembered are %v", got)
 	}
 }
 

@@ -79,7 +79,7 @@ func TestNode(t *testing.T) {
 	}()
 	n := <-ready
 	management := "http://" + n.ManagementAddr()
-	client := n.Peers().Client()
+	client := n.Peers().Of(Members).Client()
 
 	waitFor(t, func() bool { status, _ := get(t, client, management+"/readyz"); return status == 200 })
 	if _, body := get(t, client, management+"/readyz?verbose"); body != "[+] node\n[+] table\nok\n" {
@@ -101,7 +101,7 @@ func TestNode(t *testing.T) {
 		t.Errorf("address file %s, %v", content, err)
 	}
 	for body, want := range map[string]int{"short": 200, "longer than ten": 413} {
-		response, err := client.Post(n.Peers().URL(n.Advertise())+"/take", "", strings.NewReader(body))
+		response, err := client.Post(n.Peers().Of(Members).URL(n.Advertise())+"/take", "", strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,17 +6,33 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/bounded"
+	"github.com/roost-cluster/roost/libs/control"
 )
 
-// Peers connects to the service listeners of other nodes, with this node's TLS files if
+// Members are the roles of those who are members of the cluster.
+const Members = control.Coordinator | control.Region
+
+// Peers connects to the listeners for peers of other nodes, with this node's TLS files if
 // it has any.
 type Peers struct {
 	files   *tlsFiles
 	timeout time.Duration
-	client  *http.Client
+	answer  int64 // the longest one
+
+	mu    sync.Mutex
+	of    map[control.Role]*PeersOf
+	names func(addr string) []string // nil: none is known
+}
+
+// PeersOf connects to peers that have one of certain roles.
+type PeersOf struct {
+	peers  *Peers
+	roles  control.Role
+	client *http.Client
 }
 
 // NewPeers returns Peers with the TLS files, the connection timeout and the longest answer of a
@@ -32,10 +48,25 @@ func NewPeers(c *Config, onBad func(error)) (*Peers, error) {
 			return nil, fmt.Errorf("tls.identity: %w", err)
 		}
 	}
-	p := &Peers{files: files, timeout: c.DialTimeout}
-	dial := func(ctx context.Context, _, addr string) (net.Conn, error) { return p.Dial(ctx, addr) }
-	p.client = &http.Client{
-		Transport: bounded.Limits{Body: int64(c.MaxAnswer)}.Transport(&http.Transport{
+	return &Peers{files: files, timeout: c.DialTimeout, answer: int64(c.MaxAnswer), of: map[control.Role]*PeersOf{}}, nil
+}
+
+// Of returns what connects to peers that have one of the roles. By TLS, it refuses whoever shows a certificate for
+// another role or another cluster; and if only one role is meant, whoever shows the certificate of another node than
+// the one that [Peers.Know] has at the address.
+//
+// If several roles are meant, the node is not compared: that is for the membership itself, which asks an address to
+// find out who is there.
+func (p *Peers) Of(roles control.Role) *PeersOf {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if o := p.of[roles]; o != nil {
+		return o
+	}
+	o := &PeersOf{peers: p, roles: roles}
+	dial := func(ctx context.Context, _, addr string) (net.Conn, error) { return o.Dial(ctx, addr) }
+	o.client = &http.Client{
+		Transport: bounded.Limits{Body: p.answer}.Transport(&http.Transport{
 			DialContext:    dial,
 			DialTLSContext: dial,
 			// Peers are few and requests frequent, so connections are kept.
@@ -46,23 +77,50 @@ func NewPeers(c *Config, onBad func(error)) (*Peers, error) {
 		// A redirected command could run twice; peers never redirect.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	return p, nil
+	p.of[roles] = o
+	return o
+}
+
+// Reach returns what makes requests to the peer at an address, which has one of the roles, and its base URL.
+func (p *Peers) Reach(roles control.Role, addr string) (client *http.Client, url string) {
+	o := p.Of(roles)
+	return o.client, o.URL(addr)
+}
+
+// Know has connections verified by the names of the nodes that are known to be at an address. names returns them; none:
+// that is not known.
+func (p *Peers) Know(names func(addr string) []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.names = names
+}
+
+// nodesAt returns the names of the nodes at an address, if they matter for a connection to the roles.
+func (p *Peers) nodesAt(roles control.Role, addr string) []string {
+	p.mu.Lock()
+	names := p.names
+	p.mu.Unlock()
+	if names == nil || roles&(roles-1) != 0 {
+		return nil
+	}
+	return names(addr)
 }
 
 // Client returns the HTTP client for requests to peers. It has no timeout of its own:
 // each request needs a context with one.
-func (p *Peers) Client() *http.Client { return p.client }
+func (o *PeersOf) Client() *http.Client { return o.client }
 
 // URL returns the base URL of the peer at addr.
-func (p *Peers) URL(addr string) string {
-	if p.files == nil {
+func (o *PeersOf) URL(addr string) string {
+	if o.peers.files == nil {
 		return "http://" + addr
 	}
 	return "https://" + addr
 }
 
 // Dial connects to the peer at addr, including TLS, within the connection timeout.
-func (p *Peers) Dial(ctx context.Context, addr string) (net.Conn, error) {
+func (o *PeersOf) Dial(ctx context.Context, addr string) (net.Conn, error) {
+	p := o.peers
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
 	var dialer net.Dialer
@@ -71,7 +129,7 @@ func (p *Peers) Dial(ctx context.Context, addr string) (net.Conn, error) {
 		return plain, err
 	}
 	tracked := p.files.conns.track(plain)
-	config, err := p.files.client(addr, tracked)
+	config, err := p.files.client(addr, target{roles: o.roles, nodes: p.nodesAt(o.roles, addr)}, tracked)
 	if err != nil {
 		tracked.Close()
 		return nil, err
@@ -85,4 +143,10 @@ func (p *Peers) Dial(ctx context.Context, addr string) (net.Conn, error) {
 }
 
 // Close closes the idle connections.
-func (p *Peers) Close() { p.client.CloseIdleConnections() }
+func (p *Peers) Close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, o := range p.of { // order-free: all are closed
+		o.client.CloseIdleConnections()
+	}
+}

@@ -15,6 +15,10 @@ type Status struct {
 	// its authority, and ServiceTLS that its service listener has TLS.
 	TLS, Verifies, ServiceTLS bool
 	Expires                   time.Time // of the certificate in use; zero: there is none
+	// Roles says that peers must have certificates that name a role, and Named that the own certificate names this
+	// node, and not only its role.
+	Roles, Named bool
+	ExpiredPeers []Expired // peers that were refused in the last hour, because their certificates had expired
 	// Local and ManagementLocal say that the listeners are on loopback.
 	Local, ManagementLocal, Pprof bool
 	// ManagementGuarded says that the management listener asks for tokens or certificates.
@@ -34,8 +38,11 @@ func (n *Node) Status() Status {
 		Connections: int(n.service.clients.open.Load()), MostConnections: int(n.service.clients.limit), Host: machine(),
 	}
 	if n.peers.files != nil {
+		s.Roles, s.ExpiredPeers = c.Roles == requireRoles, n.peers.files.expired.recent()
 		if now, err := n.peers.files.current(); err == nil {
 			s.Expires = now.expires
+			is, err := n.peers.files.identities.of(now.own.Leaf)
+			s.Named = err == nil && is.Node != ""
 		}
 	}
 	samples := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}

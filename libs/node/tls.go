@@ -26,6 +26,7 @@ type tlsFiles struct {
 	identities *identities                // nil: the other side is no peer
 	least      uint16                     // version of TLS
 	conns      verifiedConns
+	expired    expiredPeers
 
 	mu     sync.Mutex
 	stamps [3]stamp
@@ -140,17 +141,19 @@ func (f *tlsFiles) server() *tls.Config {
 			if err != nil {
 				return nil, err
 			}
-			config := &tls.Config{
-				MinVersion:   f.least,
-				NextProtos:   []string{"http/1.1"},
-				Certificates: []tls.Certificate{*now.own},
-				VerifyConnection: func(state tls.ConnectionState) error {
-					return f.accept(hello.Conn, state, x509.ExtKeyUsageClientAuth, now.ca)
-				},
-			}
+			config := f.both(now, hello.Conn, x509.ExtKeyUsageClientAuth, func(c *x509.Certificate) error {
+				if f.identities == nil {
+					return nil
+				}
+				_, err := f.identities.of(c)
+				return err
+			})
 			if now.ca != nil && f.config.ClientAuth != "none" {
 				config.ClientAuth, config.ClientCAs = tls.RequireAndVerifyClientCert, now.ca
-				if f.config.ClientAuth == "request" {
+				switch {
+				case f.identities != nil: // accept verifies it, and remembers whose certificate has expired
+					config.ClientAuth = tls.RequireAnyClientCert
+				case f.config.ClientAuth == "request":
 					config.ClientAuth = tls.VerifyClientCertIfGiven
 				}
 			}
@@ -160,25 +163,40 @@ func (f *tlsFiles) server() *tls.Config {
 }
 
 // client returns the configuration of one connection, conn, to the peer at addr.
-func (f *tlsFiles) client(addr string, conn net.Conn) (*tls.Config, error) {
-	host, _, err := net.SplitHostPort(addr)
-	if err != nil {
+func (f *tlsFiles) client(addr string, to target, conn net.Conn) (*tls.Config, error) {
+	var err error
+	if to.host, _, err = net.SplitHostPort(addr); err != nil {
 		return nil, err
 	}
 	now, err := f.current()
 	if err != nil {
 		return nil, err
 	}
+	config := f.both(now, conn, x509.ExtKeyUsageServerAuth, func(c *x509.Certificate) error {
+		if now.ca == nil { // the authorities of the system sign for everybody, whatever the URI
+			if err := c.VerifyHostname(to.host); err != nil {
+				return err
+			}
+		}
+		return f.identities.check(c, to)
+	})
+	config.ServerName = to.host
+	// accept verifies the certificate: crypto/tls would insist on the host name.
+	config.InsecureSkipVerify = true
+	return config, nil
+}
+
+// both returns what servers and clients have in common. Whoever is at the other end of conn is accepted by its
+// certificate if accept is content with the chain and meant with the certificate.
+func (f *tlsFiles) both(now *certificates, conn net.Conn, use x509.ExtKeyUsage, meant func(*x509.Certificate) error) *tls.Config {
 	return &tls.Config{
 		MinVersion:   f.least,
 		NextProtos:   []string{"http/1.1"},
 		Certificates: []tls.Certificate{*now.own},
-		RootCAs:      now.ca,
-		ServerName:   host,
 		VerifyConnection: func(state tls.ConnectionState) error {
-			return f.accept(conn, state, x509.ExtKeyUsageServerAuth, now.ca)
+			return f.accept(conn, state, use, now.ca, meant)
 		},
-	}, nil
+	}
 }
 
 // observeCertificate publishes how long the certificate of the node is still valid, and has /readyz warn when it has

@@ -160,12 +160,12 @@ func TestMutualTLS(t *testing.T) {
 	addr := serveTLS(t, files)
 
 	p := newTestPeers(t, files)
-	if status, body := get(t, p.Client(), p.URL(addr)+"/who"); status != 200 || body != "1" {
+	if status, body := get(t, p.Of(Members).Client(), p.Of(Members).URL(addr)+"/who"); status != 200 || body != "1" {
 		t.Errorf("a peer gets %d %q, want its one certificate seen", status, body)
 	}
 
 	// A connection leaves HTTP by Upgrade, as links do.
-	conn, err := p.Dial(t.Context(), addr)
+	conn, err := p.Of(Members).Dial(t.Context(), addr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +187,7 @@ func TestMutualTLS(t *testing.T) {
 		"of another authority":   newTestPeers(t, stranger),
 		"trusting other servers": newTestPeers(t, newAuthority(t).issue(4)),
 	} {
-		response, err := peers.Client().Get(peers.URL(addr) + "/who")
+		response, err := peers.Of(Members).Client().Get(peers.Of(Members).URL(addr) + "/who")
 		if err == nil && response.StatusCode == 200 {
 			t.Errorf("a client %s is answered", name)
 		}
@@ -200,7 +200,7 @@ func TestServerOnlyTLS(t *testing.T) {
 	open := files
 	open.ClientAuth = "none"
 	p := newTestPeers(t, files)
-	if status, body := get(t, p.Client(), p.URL(serveTLS(t, open))+"/who"); status != 200 || body != "0" {
+	if status, body := get(t, p.Of(Members).Client(), p.Of(Members).URL(serveTLS(t, open))+"/who"); status != 200 || body != "0" {
 		t.Errorf("client_auth none: %d %q, want no certificate asked for", status, body)
 	}
 }
@@ -223,7 +223,7 @@ func TestServiceTLS(t *testing.T) {
 		"with a certificate for clients": {public.issue(4), "1"},
 		"of a peer":                      {files, ""},
 	} {
-		client := newTestPeers(t, c.files).Client()
+		client := newTestPeers(t, c.files).Of(Members).Client()
 		response, err := client.Get("https://" + addr + "/who")
 		if err != nil {
 			if c.want != "" {
@@ -316,7 +316,7 @@ func TestDialTimeout(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.Dial(t.Context(), mute.Addr().String()); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := p.Of(Members).Dial(t.Context(), mute.Addr().String()); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v", err)
 	}
 }

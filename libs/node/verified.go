@@ -4,14 +4,11 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"sync"
 	"time"
-
-	"github.com/roost-cluster/roost/libs/control"
 )
 
 // reviewEvery is how often open connections are compared with the certificates that are accepted now.
@@ -48,13 +45,13 @@ func (c *verifiedConn) Close() error {
 }
 
 // verified keeps what is to be known of the other side's certificate.
-func (c *verifiedConn) verified(state tls.ConnectionState, use x509.ExtKeyUsage, roots *x509.CertPool) {
+func (c *verifiedConn) verified(chain []*x509.Certificate, end time.Time, use x509.ExtKeyUsage, roots *x509.CertPool) {
 	c.of.mu.Lock()
 	defer c.of.mu.Unlock()
 	if c.of.open == nil {
 		c.of.open = map[*verifiedConn]struct{}{}
 	}
-	c.chain, c.end, c.use, c.roots = state.PeerCertificates, endOf(state.VerifiedChains), use, roots
+	c.chain, c.end, c.use, c.roots = chain, end, use, roots
 	c.of.open[c] = struct{}{}
 }
 
@@ -74,28 +71,42 @@ func endOf(chains [][]*x509.Certificate) (end time.Time) {
 	return end
 }
 
-// accept is called when a connection's other side has shown a certificate that an authority has signed.
-func (f *tlsFiles) accept(conn net.Conn, state tls.ConnectionState, use x509.ExtKeyUsage, roots *x509.CertPool) error {
-	if len(state.VerifiedChains) == 0 {
+// chains returns the chains that prove a certificate, which come with its intermediate certificates.
+func chainsOf(shown []*x509.Certificate, use x509.ExtKeyUsage, roots *x509.CertPool, at time.Time) ([][]*x509.Certificate, error) {
+	between := x509.NewCertPool()
+	for _, c := range shown[1:] {
+		between.AddCert(c)
+	}
+	return shown[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{use}, CurrentTime: at})
+}
+
+// accept is called when the other side of a connection has shown its certificate. It refuses one that is not of an
+// authority among the roots, has expired, is denied, or is not meant.
+func (f *tlsFiles) accept(conn net.Conn, state tls.ConnectionState, use x509.ExtKeyUsage, roots *x509.CertPool, meant func(*x509.Certificate) error) error {
+	shown, chains := state.PeerCertificates, state.VerifiedChains
+	if len(shown) == 0 {
 		return nil // clients need not show a certificate here
 	}
-	if end := endOf(state.VerifiedChains); !time.Now().Before(end) { // a resumed session is older
+	if chains == nil {
+		var err error
+		if chains, err = chainsOf(shown, use, roots, time.Now()); err != nil {
+			f.expired.note(shown, use, roots)
+			return &tls.CertificateVerificationError{UnverifiedCertificates: shown, Err: err}
+		}
+	}
+	end := endOf(chains)
+	if !time.Now().Before(end) { // a resumed session is older
 		return fmt.Errorf("the certificate has expired at %s", end.UTC().Format(time.RFC3339))
 	}
-	if err := f.denied(state.PeerCertificates); err != nil {
+	if err := f.denied(shown); err != nil {
 		return err
 	}
-	if f.identities != nil {
-		role, err := f.identities.role(state.PeerCertificates[0])
-		if err == nil && use == x509.ExtKeyUsageServerAuth && role&(control.Coordinator|control.Region) == 0 {
-			err = errors.New("the certificate is for a gateway, and nobody connects to gateways as a peer")
-		}
-		if err != nil {
-			return err
-		}
+	if err := meant(shown[0]); err != nil {
+		return err
 	}
+	f.expired.renewed(shown[0])
 	if tracked, is := conn.(*verifiedConn); is {
-		tracked.verified(state, use, roots)
+		tracked.verified(shown, end, use, roots)
 	}
 	return nil
 }
@@ -122,6 +133,7 @@ func (f *tlsFiles) review(ctx context.Context, log *slog.Logger) {
 		for c := range f.conns.open { // order-free: all are looked at
 			if err := f.stillAccepted(c, now.ca); err != nil {
 				closing[c] = err
+				f.expired.note(c.chain, c.use, now.ca)
 			}
 		}
 		f.conns.mu.Unlock()
@@ -144,11 +156,7 @@ func (f *tlsFiles) stillAccepted(c *verifiedConn, roots *x509.CertPool) error {
 	if roots == nil || roots == c.roots {
 		return nil
 	}
-	others := x509.NewCertPool()
-	for _, between := range c.chain[1:] {
-		others.AddCert(between)
-	}
-	chains, err := c.chain[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: others, KeyUsages: []x509.ExtKeyUsage{c.use}})
+	chains, err := chainsOf(c.chain, c.use, roots, time.Now())
 	if err != nil {
 		return fmt.Errorf("%s.ca has changed: %w", f.section, err)
 	}

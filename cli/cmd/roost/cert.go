@@ -19,14 +19,19 @@ certificate names the role of its process, so that a gateway's cannot be used as
 const certNewHelp = `Makes a certificate and its private key: NAME.pem and NAME.key in --out. Existing files are
 replaced; the process reads them again by itself.
 
---host is the host name or the address at which others reach the process: that of
-node.advertise. Give it as often as there are such names. A gateway's certificate is also for
-its clients if the gateway has no public.cert.`
+NAME is node.name of the process. With --shared, the certificate is for all processes of the
+role, such as the pods of a deployment, and NAME is only that of the files. Then Roost cannot tell
+these processes apart by their certificates.
+
+Peers take each other by cluster, role and node, wherever they run, and need no --host. Give --host
+for other clients, such as those of a gateway without public.cert, and while processes of an earlier
+release run. It is a host name or an address at which the process is reached, and can be repeated.`
 
 // certOptions are the flags of roost cert.
 type certOptions struct {
 	authority, cluster, role, out string
 	hosts                         []string
+	shared                        bool
 	valid, authorityValid         time.Duration
 }
 
@@ -54,7 +59,7 @@ func (a *app) certCommand() *cobra.Command {
 	ca.Flags().DurationVar(&o.authorityValid, "valid", 10*365*24*time.Hour, "how long it is valid")
 	issue := &cobra.Command{
 		Use: "new NAME", Short: "Make a certificate for a process", Args: oneName, Long: certNewHelp,
-		Example: "  roost cert new region-1 --authority ./ca --cluster prod --role region --host region-1.internal --out ./certs",
+		Example: "  roost cert new region-1 --authority ./ca --cluster prod --role region --out ./certs\n  roost cert new region --authority ./ca --cluster prod --role region --shared --out ./certs",
 		RunE:    func(_ *cobra.Command, args []string) error { return a.issue(&o, args[0]) },
 	}
 	flags := issue.Flags()
@@ -62,6 +67,7 @@ func (a *app) certCommand() *cobra.Command {
 	flags.StringVar(&o.cluster, "cluster", "dev", "cluster.name of the cluster")
 	flags.StringVar(&o.role, "role", "", "coordinator, region or gateway")
 	flags.StringSliceVar(&o.hosts, "host", nil, "host name or address of the process")
+	flags.BoolVar(&o.shared, "shared", false, "for all processes of the role")
 	flags.StringVar(&o.out, "out", ".", "directory of the files")
 	flags.DurationVar(&o.valid, "valid", 90*24*time.Hour, "how long it is valid")
 	cmd.AddCommand(ca, issue)
@@ -75,8 +81,6 @@ func (a *app) issue(o *certOptions, name string) error {
 		return usageError{errors.New("--authority is empty; name the directory that roost cert authority has made")}
 	case o.role != "coordinator" && o.role != "region" && o.role != "gateway":
 		return usageError{fmt.Errorf("--role is %q; write coordinator, region or gateway", o.role)}
-	case len(o.hosts) == 0 && o.role != "gateway":
-		return usageError{fmt.Errorf("--host is missing; name the host at which others reach this %s", o.role)}
 	case o.valid <= 0:
 		return usageError{fmt.Errorf("--valid is %s; it must be above 0", o.valid)}
 	}
@@ -88,6 +92,9 @@ func (a *app) issue(o *certOptions, name string) error {
 		return err
 	}
 	uri := authority.URI(o.cluster, o.role, name)
+	if o.shared {
+		uri = authority.RoleURI(o.cluster, o.role)
+	}
 	cert, key, err := ca.IssueFiles(o.out, name, authority.Request{Name: name, URIs: []string{uri}, Hosts: o.hosts, End: time.Now().Add(o.valid)})
 	if err != nil {
 		return err
@@ -95,8 +102,8 @@ func (a *app) issue(o *certOptions, name string) error {
 	return a.told(map[string]string{"cert": cert, "key": key, "uri": uri}, "%s and %s for %s, valid until %s\n", cert, key, uri, until(o.valid))
 }
 
-// until is the day on which a certificate made now ends.
-func until(valid time.Duration) string { return time.Now().Add(valid).Format(time.DateOnly) }
+// until is when a certificate made now ends, in UTC as in logs.
+func until(valid time.Duration) string { return time.Now().Add(valid).UTC().Format(time.RFC3339) }
 
 // told prints what was done.
 func (a *app) told(fields map[string]string, format string, args ...any) error {

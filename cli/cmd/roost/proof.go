@@ -91,7 +91,7 @@ func hosted(ctx context.Context, c *cluster.Cluster) ([]sharding.TypeDesc, error
 		if process.Role != cluster.Region || process.PID == 0 {
 			continue
 		}
-		client := controlrpc.Client{Cluster: "dev", HTTP: asker, URL: url, Timeout: proveTimeout}
+		client := controlrpc.Client{Cluster: "dev", Reach: controlrpc.Via(asker, url), Timeout: proveTimeout}
 		answer, err := client.Call(ctx, process.Service, controlplane.WatchTable{Copy: true})
 		table, _ := answer.(controlplane.TableChanged)
 		switch {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/twitchtv/twirp"
 
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/gossip"
 	"github.com/roost-cluster/roost/libs/loop"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -333,10 +334,26 @@ func (a *Agent) log(e gossip.Event) {
 	}
 }
 
+// IdentityOf returns which process a member is; a zero Identity: it is no member.
+func IdentityOf(m *gossip.MemberView) control.Identity { return identityOf(m.Name, m.Roles) }
+
+func identityOf(name string, roles []string) control.Identity {
+	i := control.Identity{Node: name}
+	for _, r := range roles {
+		switch r {
+		case "coordinator":
+			i.Roles |= control.Coordinator
+		case "region":
+			i.Roles |= control.Region
+		}
+	}
+	return i
+}
+
 // service receives the posts of other nodes.
 type service struct{ a *Agent }
 
-func (s service) Post(_ context.Context, req *pb.PostRequest) (*pb.PostResponse, error) {
+func (s service) Post(ctx context.Context, req *pb.PostRequest) (*pb.PostResponse, error) {
 	refuse := func(err twirp.Error) (*pb.PostResponse, error) {
 		s.a.stats.refused.Add(uint64(len(req.GetMessages())))
 		return nil, err
@@ -348,6 +365,10 @@ func (s service) Post(_ context.Context, req *pb.PostRequest) (*pb.PostResponse,
 	if from.UID == 0 || from.Addr == "" {
 		return refuse(twirp.RequiredArgumentError("from"))
 	}
+	as, _ := s.a.Members().Member(from)
+	if err := s.a.cfg.MaySpeakAs(ctx, IdentityOf(&as)); err != nil {
+		return refuse(twirp.NewError(twirp.PermissionDenied, err.Error()))
+	}
 	var bad error
 	now := time.Now()
 	items := make([]item, 0, len(req.GetMessages()))
@@ -357,6 +378,11 @@ func (s service) Post(_ context.Context, req *pb.PostRequest) (*pb.PostResponse,
 			bad = err
 			s.a.stats.refused.Add(1)
 			continue
+		}
+		if join, is := msg.(gossip.Join); is {
+			if err := s.a.cfg.MaySpeakAs(ctx, identityOf(join.Name, join.Roles)); err != nil {
+				return refuse(twirp.NewError(twirp.PermissionDenied, err.Error()))
+			}
 		}
 		to := sharding.NodeID{Addr: s.a.cfg.Core.Self.Addr, UID: sharding.NodeUID(m.GetToUid())}
 		items = append(items, item{in: gossip.Receive{From: from, To: to, Msg: msg}, at: now})

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/bounded"
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/gossip"
 )
 
@@ -26,6 +28,9 @@ type Config struct {
 	Client *http.Client
 	// URL is the base URL of the node at an address. Default: "http://" + addr.
 	URL func(addr string) string
+	// MaySpeakAs refuses the sender of a request that speaks for a member, or joins as one, which it is not. Default:
+	// nobody is refused, as nobody shows a certificate.
+	MaySpeakAs func(ctx context.Context, member control.Identity) error
 	// Log receives the events of the membership. Default: nothing is logged.
 	Log *slog.Logger
 
@@ -65,6 +70,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.URL == nil {
 		c.URL = func(addr string) string { return "http://" + addr }
+	}
+	if c.MaySpeakAs == nil {
+		c.MaySpeakAs = func(context.Context, control.Identity) error { return nil }
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

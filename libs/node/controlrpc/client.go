@@ -22,20 +22,28 @@ import (
 type Client struct {
 	Cluster string
 	Self    sharding.NodeID
-	// HTTP makes the requests, to what URL returns for the address of a process. Default
-	// of URL: http:// before it.
-	HTTP *http.Client
-	URL  func(addr string) string
+	// Reach makes the requests.
+	Reach Reach
 	// Timeout bounds each call.
 	Timeout time.Duration
 }
 
-func (c *Client) peer(addr string) controlv1.Control {
-	url := "http://" + addr
-	if c.URL != nil {
-		url = c.URL(addr)
+// Reach returns what makes requests to the process at an address, and its base URL. The process has one of the
+// roles.
+type Reach func(roles control.Role, addr string) (client *http.Client, url string)
+
+// Via reaches every process by the same client. url is nil for http:// before the address.
+func Via(client *http.Client, url func(addr string) string) Reach {
+	if url == nil {
+		url = func(addr string) string { return "http://" + addr }
 	}
-	return controlv1.NewControlProtobufClient(url, c.HTTP)
+	return func(_ control.Role, addr string) (*http.Client, string) { return client, url(addr) }
+}
+
+// peer is whoever messages are for at an address.
+func (c *Client) peer(addr string, msgs ...control.Message) controlv1.Control {
+	client, url := c.Reach(control.Receivers(msgs...), addr)
+	return controlv1.NewControlProtobufClient(url, client)
 }
 
 // Send brings one-way messages to a process. A UID of 0 means whichever incarnation is
@@ -43,7 +51,7 @@ func (c *Client) peer(addr string) controlv1.Control {
 func (c *Client) Send(ctx context.Context, to sharding.NodeID, msgs []control.Message) error {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	_, err := c.peer(to.Addr).Send(ctx, &controlv1.SendRequest{
+	_, err := c.peer(to.Addr, msgs...).Send(ctx, &controlv1.SendRequest{
 		Cluster: c.Cluster, From: wire.ToNode(c.Self), To: uint64(to.UID), Messages: wire.EncodeAll(msgs),
 	})
 	return err
@@ -53,7 +61,7 @@ func (c *Client) Send(ctx context.Context, to sharding.NodeID, msgs []control.Me
 func (c *Client) Call(ctx context.Context, to string, m control.Message) (control.Message, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	r, err := c.peer(to).Call(ctx, &controlv1.CallRequest{Cluster: c.Cluster, From: wire.ToNode(c.Self), Message: wire.Encode(m)})
+	r, err := c.peer(to, m).Call(ctx, &controlv1.CallRequest{Cluster: c.Cluster, From: wire.ToNode(c.Self), Message: wire.Encode(m)})
 	if err != nil {
 		return nil, err
 	}

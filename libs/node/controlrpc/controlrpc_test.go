@@ -45,9 +45,9 @@ func (s *script) Answer(_ context.Context, from sharding.NodeID, m control.Messa
 // wrong kind is an error.
 func TestMessagesArrive(t *testing.T) {
 	self, peer := sharding.NodeID{Addr: "c:1", UID: 7}, &script{}
-	srv := httptest.NewServer(Handler("dev", sharding.NodeID{UID: 9}, control.Region, peer, silent))
+	srv := httptest.NewServer(Handler("dev", sharding.NodeID{UID: 9}, control.Region, nil, peer, silent))
 	defer srv.Close()
-	c := Client{Cluster: "dev", Self: self, HTTP: srv.Client(), Timeout: time.Minute}
+	c := Client{Cluster: "dev", Self: self, Reach: Via(srv.Client(), nil), Timeout: time.Minute}
 	to := sharding.NodeID{Addr: strings.TrimPrefix(srv.URL, "http://"), UID: 9}
 	orders := []control.Message{control.HandOff{Term: 3, Epoch: 1}, control.HostShard{Term: 3, Epoch: 2}, control.HandOff{Term: 3, Epoch: 3}}
 	if err := c.Send(t.Context(), to, orders); err != nil || !reflect.DeepEqual(peer.got, orders) || peer.from != self {
@@ -76,10 +76,10 @@ func TestMessagesArrive(t *testing.T) {
 func TestUnknownKind(t *testing.T) {
 	var text bytes.Buffer
 	peer, self := &script{}, sharding.NodeID{UID: 9}
-	h := Handler("dev", self, control.Region, peer, slog.New(slog.NewTextHandler(&text, nil)))
+	h := Handler("dev", self, control.Region, nil, peer, slog.New(slog.NewTextHandler(&text, nil)))
 	srv := httptest.NewServer(h)
 	defer srv.Close()
-	c := Client{Cluster: "dev", Self: sharding.NodeID{Addr: "c:1", UID: 7}, HTTP: srv.Client(), Timeout: time.Minute}
+	c := Client{Cluster: "dev", Self: sharding.NodeID{Addr: "c:1", UID: 7}, Reach: Via(srv.Client(), nil), Timeout: time.Minute}
 	order := control.HandOff{Term: 3, Epoch: 1}
 	to := sharding.NodeID{Addr: strings.TrimPrefix(srv.URL, "http://"), UID: 9}
 	for range 2 { // an empty message has the kind of none, as one of a newer version has
@@ -180,7 +180,7 @@ func TestCalls(t *testing.T) {
 // TestGarbage: a listener refuses whatever is not a message.
 func TestGarbage(t *testing.T) {
 	peer := &script{}
-	srv := httptest.NewServer(Handler("dev", sharding.NodeID{UID: 9}, control.Coordinator, peer, silent))
+	srv := httptest.NewServer(Handler("dev", sharding.NodeID{UID: 9}, control.Coordinator, nil, peer, silent))
 	defer srv.Close()
 	for _, path := range []string{"Send", "Call"} {
 		for _, body := range []string{"", "\xff", "\x0a\x03dev", "\x0a\x03dev\x22\x00", "\x0a\x03dev\x22\x03\xfa\x3f\x00"} {

@@ -27,20 +27,28 @@ type Receiver interface {
 	Answer(ctx context.Context, from sharding.NodeID, m control.Message, size int) (control.Message, error)
 }
 
-// Handler serves the messages to one process.
-func Handler(cluster string, self sharding.NodeID, role control.Role, r Receiver, log *slog.Logger) http.Handler {
+// Known returns what the membership says of a node; a zero Identity: it is no member.
+type Known func(sharding.NodeID) control.Identity
+
+// Handler serves the messages to one process. A message in the name of a member is taken only from this member, as
+// far as certificates say who has sent it. known is nil if there is no membership.
+func Handler(cluster string, self sharding.NodeID, role control.Role, known Known, r Receiver, log *slog.Logger) http.Handler {
 	tables := newTables()
-	return tables.bound(controlv1.NewControlServer(&service{cluster: cluster, self: self, role: role, receiver: r, log: log, tables: tables}))
+	if known == nil {
+		known = func(sharding.NodeID) control.Identity { return control.Identity{} }
+	}
+	return tables.bound(controlv1.NewControlServer(&service{cluster: cluster, self: self, role: role, known: known, receiver: r, log: log, tables: tables}))
 }
 
 type service struct {
 	cluster  string
 	self     sharding.NodeID
 	role     control.Role
+	known    Known
 	receiver Receiver
 	log      *slog.Logger
 	unknown  node.Repeated
-	posing   node.Repeated // senders with the certificate of another role
+	posing   node.Repeated // senders with the certificate of another process
 	tables   *tables
 }
 
@@ -59,13 +67,13 @@ func (s *service) check(cluster string, to uint64) error {
 
 func invalid(err error) error { return twirp.NewError(twirp.InvalidArgument, err.Error()) }
 
-// checkSender refuses a message that the role in the sender's certificate does not send.
+// checkSender refuses a message that the process in the sender's certificate does not send.
 func (s *service) checkSender(ctx context.Context, from *controlv1.Node, m control.Message) error {
-	err := control.CheckSender(node.PeerRole(ctx), m)
+	err := control.CheckSender(node.PeerOf(ctx), s.known(wire.FromNode(from)), m)
 	if err == nil {
 		return nil
 	}
-	s.posing.Warn(s.log, "a message is refused, because the certificate of its sender is for another role", "from", from.GetAddr(), "reason", err)
+	s.posing.Warn(s.log, "a message is refused, because the certificate of its sender is for another process", "from", from.GetAddr(), "reason", err)
 	return twirp.NewError(twirp.PermissionDenied, err.Error())
 }
 

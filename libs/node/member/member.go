@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/bootstrap"
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/discovery"
 	"github.com/roost-cluster/roost/libs/discovery/joiner"
 	discoveryopen "github.com/roost-cluster/roost/libs/discovery/open"
@@ -21,6 +22,7 @@ import (
 	"github.com/roost-cluster/roost/libs/gossip"
 	"github.com/roost-cluster/roost/libs/gossip/agent"
 	"github.com/roost-cluster/roost/libs/node"
+	"github.com/roost-cluster/roost/libs/sharding"
 )
 
 // Member is the membership of one process.
@@ -31,6 +33,7 @@ type Member struct {
 	node    *node.Node
 	options Options
 	url     string // of discovery
+	posing  node.Repeated
 }
 
 // Options are what differs between the services.
@@ -63,24 +66,60 @@ func Join(n *node.Node, o Options) (*Member, error) {
 	if g.Downing, err = o.Settings.Downing.Open(); err != nil {
 		return nil, err
 	}
+	if err := n.CheckCertificate(identityOf(n, o.Role)); err != nil {
+		return nil, err
+	}
+	peers := n.Peers().Of(node.Members)
 	m := &Member{node: n, options: o, url: bootstrap.Expand(o.Settings.Discovery, o.Cluster)}
 	if m.Joiner, err = joiner.New(joiner.Config{
 		Settings: o.Settings.Settings, URL: o.Settings.Discovery, Cluster: o.Cluster, Self: g.Self, Roles: g.Roles,
-		Client: n.Peers().Client(), PeerURL: n.Peers().URL, Log: n.Log(), Changed: o.Changed,
+		Client: peers.Client(), PeerURL: peers.URL, Log: n.Log(), Changed: o.Changed,
 	}); err != nil {
 		return nil, err
 	}
 	m.Joiner.Configure(&g)
 	m.Agent, err = agent.New(agent.Config{
-		Core: g, Cluster: o.Cluster, Client: n.Peers().Client(), URL: n.Peers().URL, Log: n.Log(), OnLeave: n.Stop,
+		Core: g, Cluster: o.Cluster, Client: peers.Client(), URL: peers.URL, Log: n.Log(), OnLeave: n.Stop, MaySpeakAs: m.maySpeakAs,
 	})
 	if err != nil {
 		return nil, err
 	}
+	n.Peers().Know(m.namesAt)
 	n.HandleMembers(m.Agent.PathPrefix(), m.Agent.Handler())
 	m.Joiner.Register(n, m.Agent)
 	n.HandleOperations(agent.AdminPathPrefix, agent.AdminReads, m.Agent.AdminHandler)
 	return m, n.ObserveMembers(m.Agent.Members)
+}
+
+// Identity returns what the membership says of the process with a node's identity; a zero Identity: it is no member.
+func (m *Member) Identity(n sharding.NodeID) control.Identity {
+	member, _ := m.Agent.Members().Member(n)
+	return agent.IdentityOf(&member)
+}
+
+// maySpeakAs refuses the sender of a request that speaks for a member that it is not.
+func (m *Member) maySpeakAs(ctx context.Context, member control.Identity) error {
+	err := node.PeerOf(ctx).MaySpeakAs(member)
+	if err != nil {
+		m.posing.Warn(m.node.Log(), "messages of the membership are refused, because the certificate of their sender is for another process", "reason", err)
+	}
+	return err
+}
+
+// namesAt returns the names of the members at an address. Those that are down are left out: another process may have
+// their address.
+func (m *Member) namesAt(addr string) (names []string) {
+	for _, member := range m.Agent.Members().Members {
+		if member.Node.Addr == addr && member.Status != gossip.Down {
+			names = append(names, member.Name)
+		}
+	}
+	return names
+}
+
+// identityOf returns which process a node with a role is.
+func identityOf(n *node.Node, role string) control.Identity {
+	return agent.IdentityOf(&gossip.MemberView{Member: gossip.Member{Name: n.Name(), Roles: []string{role}}})
 }
 
 // Stages adds the stages of the membership: run, which runs the Agent, and the search

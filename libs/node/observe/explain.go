@@ -15,6 +15,7 @@ import (
 	"github.com/twitchtv/twirp"
 
 	"github.com/roost-cluster/roost/libs/bounded"
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/diagnosis"
 	"github.com/roost-cluster/roost/libs/node"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -158,7 +159,12 @@ func (g *gathering) follow(ctx context.Context, said *inspectionv1.Observation) 
 
 // ask asks a party at its service listener, once.
 func (g *gathering) ask(ctx context.Context, role diagnosis.Role, addr, name string, uid uint64) {
-	g.askAt(ctx, &party{Party: diagnosis.Party{Role: role, Name: name, Addr: addr, UID: uid}}, addr, g.e.Peers.URL(addr), g.e.Peers.Client())
+	roles := control.Region
+	if role == diagnosis.Coordinator {
+		roles = control.Coordinator
+	}
+	client, url := g.e.Peers.Reach(roles, addr)
+	g.askAt(ctx, &party{Party: diagnosis.Party{Role: role, Name: name, Addr: addr, UID: uid}}, addr, url, client)
 }
 
 // askGateway asks a gateway at its management listener: its public one is for anybody.

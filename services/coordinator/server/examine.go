@@ -9,6 +9,7 @@ import (
 	"github.com/roost-cluster/roost/libs/bounded"
 	"github.com/roost-cluster/roost/libs/checkup"
 	"github.com/roost-cluster/roost/libs/gossip"
+	"github.com/roost-cluster/roost/libs/gossip/agent"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
 )
@@ -34,7 +35,8 @@ func (a admin) Examine(ctx context.Context, _ *adminv1.ExamineRequest) (*adminv1
 	for i := range members.Members {
 		m := &members.Members[i]
 		if role := roleOf(m); role != "" && m.Status != gossip.Down && m.Status != gossip.Removed {
-			list = append(list, examined{role, m.Name, m.Zone, uint64(m.Node.UID), inspectionv1.NewObserverProtobufClient(a.s.peers.URL(m.Node.Addr), a.s.peers.Client())})
+			client, url := a.s.peers.Reach(agent.IdentityOf(m).Roles, m.Node.Addr)
+			list = append(list, examined{role, m.Name, m.Zone, uint64(m.Node.UID), inspectionv1.NewObserverProtobufClient(url, client)})
 		}
 	}
 	plain := &http.Client{Transport: bounded.Limits{Body: maxDescription}.Transport(&http.Transport{DisableKeepAlives: true})}

@@ -156,7 +156,7 @@ func (a admin) target(ctx context.Context, shard sharding.ShardID, env *sharding
 // sendOnce sends a command to a region and waits for the answer.
 func (s *Server) sendOnce(ctx context.Context, row sharding.Row, c link.Command) operate.Input {
 	cfg := link.DefaultConfig()
-	cfg.Cluster, cfg.Self, cfg.Dial, cfg.Lanes = s.cfg.ClusterName, s.self, s.peers.Dial, 1
+	cfg.Cluster, cfg.Self, cfg.Dial, cfg.Lanes = s.cfg.ClusterName, s.self, s.peers.Of(control.Region).Dial, 1
 	cfg.Generation = s.journal.Generation
 	up := make(chan *link.Link, 1)
 	lost := make(chan error, 1)

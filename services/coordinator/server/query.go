@@ -12,6 +12,7 @@ import (
 
 	"github.com/twitchtv/twirp"
 
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/sharding"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
@@ -50,8 +51,8 @@ func ask[A any](ctx context.Context, s *Server, regions []asked, question func(c
 func askWithin[A any](ctx context.Context, s *Server, timeout time.Duration, regions []asked, question func(context.Context, inspectionv1.Inspection, int) (*A, error)) (answers []*A, silent []*adminv1.Silent) {
 	answers = make([]*A, len(regions))
 	reasons := eachWithin(ctx, timeout, len(regions), func(ctx context.Context, i int) (err error) {
-		client := inspectionv1.NewInspectionProtobufClient(s.peers.URL(regions[i].node.Addr), s.peers.Client())
-		answers[i], err = question(ctx, client, i)
+		client, url := s.peers.Reach(control.Region, regions[i].node.Addr)
+		answers[i], err = question(ctx, inspectionv1.NewInspectionProtobufClient(url, client), i)
 		return err
 	})
 	for i, err := range reasons {

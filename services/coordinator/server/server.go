@@ -167,9 +167,9 @@ func New(n *node.Node, cfg *Config) (*Server, error) {
 	if err := s.instrument(n.MeterProvider(), n.Histograms()); err != nil {
 		return nil, err
 	}
-	client := &controlrpc.Client{Cluster: cfg.ClusterName, Self: s.self, HTTP: s.peers.Client(), URL: s.peers.URL, Timeout: callTimeout}
+	client := &controlrpc.Client{Cluster: cfg.ClusterName, Self: s.self, Reach: s.peers.Reach, Timeout: callTimeout}
 	s.outbox = controlrpc.NewOutbox(s.ctx, client.Send, s.log, s.telemetry.dropped)
-	n.HandlePeers(controlrpc.PathPrefix, control.Gateway|control.Region, controlrpc.Handler(cfg.ClusterName, s.self, control.Coordinator, service{s}, s.log))
+	n.HandlePeers(controlrpc.PathPrefix, control.Gateway|control.Region, controlrpc.Handler(cfg.ClusterName, s.self, control.Coordinator, s.member.Identity, service{s}, s.log))
 	n.HandleOperations(adminv1.AdminPathPrefix, adminReads, func(options ...any) http.Handler {
 		return adminv1.NewAdminServer(admin{s}, append(options, twirp.WithServerInterceptors(s.showActive))...)
 	})

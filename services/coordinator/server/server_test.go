@@ -149,7 +149,7 @@ func (r *running) end() {
 
 // api is a client of a coordinator for a region.
 func api(cluster string, self sharding.NodeID, client *http.Client) *controlrpc.Client {
-	return &controlrpc.Client{Cluster: cluster, Self: self, HTTP: client, Timeout: 10 * time.Second}
+	return &controlrpc.Client{Cluster: cluster, Self: self, Reach: controlrpc.Via(client, nil), Timeout: 10 * time.Second}
 }
 
 // call asks as a gateway.
@@ -234,7 +234,7 @@ func newRegion(t *testing.T, seeds []string, types ...sharding.TypeDesc) *fakeRe
 		t.Fatal(err)
 	}
 	mux.Handle(a.PathPrefix(), a.Handler())
-	mux.Handle(controlrpc.PathPrefix, controlrpc.Handler("dev", f.self, control.Region, f, slog.New(slog.DiscardHandler)))
+	mux.Handle(controlrpc.PathPrefix, controlrpc.Handler("dev", f.self, control.Region, nil, f, slog.New(slog.DiscardHandler)))
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = a.Run(ctx) })

@@ -9,6 +9,7 @@ import (
 
 	"github.com/twitchtv/twirp"
 
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/sharding"
 	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
 )
@@ -82,8 +83,8 @@ func (a *askingActive) management(ctx context.Context, s *Server, active shardin
 	}
 	ctx, cancel := context.WithTimeout(ctx, askActiveTimeout)
 	defer cancel()
-	client := inspectionv1.NewCoordinatorsProtobufClient(s.peers.URL(active.Addr), s.peers.Client())
-	res, err := client.Management(ctx, &inspectionv1.ManagementRequest{Cluster: s.cfg.ClusterName, To: uint64(active.UID)})
+	client, url := s.peers.Reach(control.Coordinator, active.Addr)
+	res, err := inspectionv1.NewCoordinatorsProtobufClient(url, client).Management(ctx, &inspectionv1.ManagementRequest{Cluster: s.cfg.ClusterName, To: uint64(active.UID)})
 	a.of, a.addr, a.next = active, res.GetManagement(), time.Now().Add(askActivePause)
 	if err != nil {
 		s.log.Debug("the active coordinator has not told its management address", "active", active, "error", err)

@@ -56,9 +56,9 @@ func newFake(t *testing.T, maxPayload int) *fake {
 		t.Fatal(err)
 	}
 	mux.Handle(link.Path, f.links)
-	mux.Handle(controlrpc.PathPrefix, controlrpc.Handler("test", f.owner, control.Region, fakeRegion{f}, slog.New(slog.DiscardHandler)))
+	mux.Handle(controlrpc.PathPrefix, controlrpc.Handler("test", f.owner, control.Region, nil, fakeRegion{f}, slog.New(slog.DiscardHandler)))
 	mux = http.NewServeMux()
-	mux.Handle(controlrpc.PathPrefix, controlrpc.Handler("test", sharding.NodeID{}, control.Coordinator, f, slog.New(slog.DiscardHandler)))
+	mux.Handle(controlrpc.PathPrefix, controlrpc.Handler("test", sharding.NodeID{}, control.Coordinator, nil, f, slog.New(slog.DiscardHandler)))
 	f.coordinator = httptest.NewServer(mux)
 	t.Cleanup(f.coordinator.Close)
 	t.Cleanup(func() {

@@ -33,6 +33,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/bootstrap"
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/discovery"
 	discoveryopen "github.com/roost-cluster/roost/libs/discovery/open"
 	discoverytelemetry "github.com/roost-cluster/roost/libs/discovery/telemetry"
@@ -113,10 +114,10 @@ func New(n *node.Node, cfg *Config) (*Server, error) {
 	if err := s.instrument(n); err != nil {
 		return nil, err
 	}
-	s.client = &controlrpc.Client{Cluster: cfg.ClusterName, Self: s.self, HTTP: s.peers.Client(), URL: s.peers.URL, Timeout: callTimeout}
+	s.client = &controlrpc.Client{Cluster: cfg.ClusterName, Self: s.self, Reach: s.peers.Reach, Timeout: callTimeout}
 	s.outbox = controlrpc.NewOutbox(s.ctx, s.client.Send, s.log, s.telemetry.dropped)
 	links := link.DefaultConfig()
-	links.Cluster, links.Self, links.Dial, links.Lanes = cfg.ClusterName, s.self, s.peers.Dial, cfg.Lanes
+	links.Cluster, links.Self, links.Dial, links.Lanes = cfg.ClusterName, s.self, s.peers.Of(control.Region).Dial, cfg.Lanes
 	var err error
 	if s.router, err = driver.New(driver.Config{
 		Core: s.limits, Link: links, Inbox: cfg.Inbox, Log: s.log, Send: s.outbox.Send, Call: s.client.Call,

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/node"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
@@ -49,9 +50,10 @@ type keptClient struct {
 }
 
 func newKeptClient(cluster string, peers *node.Peers, limits *turn.Config) *keptClient {
-	dial := func(ctx context.Context, _, addr string) (net.Conn, error) { return peers.Dial(ctx, addr) }
+	regions := peers.Of(control.Region)
+	dial := func(ctx context.Context, _, addr string) (net.Conn, error) { return regions.Dial(ctx, addr) }
 	return &keptClient{
-		cluster: cluster, url: peers.URL, slots: make(chan struct{}, maxFetches),
+		cluster: cluster, url: regions.URL, slots: make(chan struct{}, maxFetches),
 		entities: limits.KeptEntities, bytes: limits.KeptBytes,
 		// The client of the peers is not used, because it allows only short answers.
 		http: &http.Client{Transport: &http.Transport{

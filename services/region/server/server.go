@@ -108,7 +108,7 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 		return nil, err
 	}
 	lc := link.DefaultConfig()
-	lc.Cluster, lc.Self, lc.Dial = cfg.ClusterName, s.self, s.peers.Dial
+	lc.Cluster, lc.Self, lc.Dial = cfg.ClusterName, s.self, s.peers.Of(control.Region).Dial
 	lc.Generation = func() sharding.Generation { return sharding.Generation(s.generation.Load()) }
 	strategies, err := cfg.strategies(types)
 	if err != nil {
@@ -172,7 +172,7 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 		return nil, err
 	}
 	s.kept = newKeptClient(cfg.ClusterName, s.peers, &s.runner.cfg.Turn)
-	s.client = &controlrpc.Client{Cluster: cfg.ClusterName, Self: s.self, HTTP: s.peers.Client(), URL: s.peers.URL, Timeout: callTimeout}
+	s.client = &controlrpc.Client{Cluster: cfg.ClusterName, Self: s.self, Reach: s.peers.Reach, Timeout: callTimeout}
 	s.outbox = controlrpc.NewOutbox(s.runner.ctx, s.client.Send, s.log, s.runner.telemetry.dropped)
 	if s.links, err = link.NewServer(lc, s.take, s.closed); err != nil {
 		return nil, err
@@ -184,7 +184,7 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 	n.HandlePeers(keptPath, control.Region, giver{s})
 	n.HandlePeers(inspectionv1.InspectionPathPrefix, control.Coordinator, inspectionv1.NewInspectionServer(newInspection(s)))
 	n.HandlePeers(inspectionv1.ObserverPathPrefix, control.Coordinator|control.Gateway, inspectionv1.NewObserverServer(observe.NewObserver(cfg.ClusterName, s.self, s.observe, func() *inspectionv1.Process { return s.describe(n) })))
-	n.HandlePeers(controlrpc.PathPrefix, control.Gateway|control.Region|control.Coordinator, controlrpc.Handler(cfg.ClusterName, s.self, control.Region, receiver{s}, s.log))
+	n.HandlePeers(controlrpc.PathPrefix, control.Gateway|control.Region|control.Coordinator, controlrpc.Handler(cfg.ClusterName, s.self, control.Region, s.member.Identity, receiver{s}, s.log))
 	s.stages(n)
 	n.Reread([]string{"region.passivation"}, func() node.Configured { return new(DefaultConfig()) },
 		func(c node.Configured) error { return s.reread(c.(*Config), types) })

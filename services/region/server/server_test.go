@@ -161,7 +161,7 @@ func newFake(t *testing.T) *fake {
 	if f.agent, err = agent.New(agent.Config{Core: g, Cluster: "dev", Client: client}); err != nil {
 		t.Fatal(err)
 	}
-	mux.Handle(controlrpc.PathPrefix, controlrpc.Handler("dev", g.Self, control.Coordinator, f, slog.New(slog.DiscardHandler)))
+	mux.Handle(controlrpc.PathPrefix, controlrpc.Handler("dev", g.Self, control.Coordinator, nil, f, slog.New(slog.DiscardHandler)))
 	mux.Handle(f.agent.PathPrefix(), f.agent.Handler())
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
@@ -350,7 +350,7 @@ func (r *running) order(msgs ...control.Message) error {
 }
 
 func (r *running) send(cluster string, to sharding.NodeUID, msgs ...control.Message) error {
-	c := controlrpc.Client{Cluster: cluster, Self: sharding.NodeID{Addr: r.f.addr, UID: 77}, HTTP: r.client, Timeout: 10 * time.Second}
+	c := controlrpc.Client{Cluster: cluster, Self: sharding.NodeID{Addr: r.f.addr, UID: 77}, Reach: controlrpc.Via(r.client, nil), Timeout: 10 * time.Second}
 	return c.Send(context.Background(), sharding.NodeID{Addr: r.node.ServiceAddr(), UID: to}, msgs)
 }
 
