@@ -81,8 +81,16 @@ func TestCert(t *testing.T) {
 	if _, err := tls.LoadX509KeyPair(filepath.Join(dir, "region-1.pem"), filepath.Join(dir, "region-1.key")); err != nil {
 		t.Error(err)
 	}
+	// The time at which it ends matters, because it may be today.
+	before := time.Now().Add(time.Minute).UTC().Truncate(time.Second)
+	code, out, errOut = roost(t, "cert", "new", "region", "--authority", ca, "--cluster", "prod", "--role", "region", "--shared", "--valid", "60s", "--out", dir)
+	_, end, _ := strings.Cut(strings.TrimSpace(out), "valid until ")
+	at, err := time.Parse(time.RFC3339, end)
+	if code != exitOK || !strings.Contains(out, "for spiffe://prod/region,") || err != nil || at.Before(before) || at.After(time.Now().Add(time.Minute)) {
+		t.Errorf("%d %s %s, %v", code, out, errOut, err)
+	}
 	for args, want := range map[string]string{
-		"--role region --host a": "--authority", "--role admin --host a --authority " + ca: "--role", "--role region --authority " + ca: "--host",
+		"--role region --host a": "--authority", "--role admin --host a --authority " + ca: "--role",
 		"--role gateway --valid -1h --authority " + ca: "--valid",
 	} {
 		if code, _, errOut := roost(t, append([]string{"cert", "new", "x"}, strings.Fields(args)...)...); code != exitUsage || !strings.Contains(errOut, want) {
