@@ -21,6 +21,7 @@
 //	S17  supply chain: builds depend only on the source and on few modules, which are checked
 //	S18  broken parsers: garbage ends only its own connection, and a panic only its own command
 //	S19  impersonation: the certificate of one region cannot speak for another one, nor give orders
+//	S20  questions: operators are told what gateways know, although nobody else may ask these
 //
 // There is no S10. It would be server-side request forgery (requests to URLs that a client chooses), and nothing in
 // Roost makes such requests.

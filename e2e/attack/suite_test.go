@@ -33,7 +33,7 @@ func TestAttacks(t *testing.T) {
 		name string
 		run  func(*testing.T, *rig)
 	}{
-		{"S1-certificates", certificates}, {"S3-insider", insider}, {"S19-impersonation", impersonation}, {"S4-unknown-types", unknownTypes}, {"S5-bombs", bombs}, {"S6-slow-clients", slowClients},
+		{"S1-certificates", certificates}, {"S3-insider", insider}, {"S19-impersonation", impersonation}, {"S20-questions", questions}, {"S4-unknown-types", unknownTypes}, {"S5-bombs", bombs}, {"S6-slow-clients", slowClients},
 		{"S7-authorization", authorization}, {"S8-smuggling", smuggling}, {"S9-management", management}, {"S11-ids", ids}, {"S12-rates", rates},
 		{"S13-collisions", collisions}, {"S18-broken-parsers", brokenParsers}, {"S2-rotation", rotation}, {"S15-secrets", secrets},
 		{"S14-database-roles", databaseRoles}, {"S16-containers", containers}, {"S17-supply-chain", supplyChain},
@@ -96,7 +96,7 @@ func start(t *testing.T) *rig {
 			"--auth.jwt_keys=" + r.path("jwks.json"), "--auth.jwt_issuer=" + issuerName, "--auth.jwt_audience=" + audience,
 			"--auth.api_keys=" + r.path("keys"), "--auth.policy=" + r.path("policy.yaml"), "--gateway.principal_rate=20", "--gateway.principal_burst=50",
 		},
-		launcher.Gateway: {"--service.header_timeout=2s"},
+		launcher.Gateway: {"--service.header_timeout=2s", "--management.token_for=all"},
 		launcher.Region:  {"--auth.policy=" + r.path("policy.yaml")},
 	}
 	for role, count := range map[string]int{launcher.Coordinator: 1, launcher.Region: 2, launcher.Gateway: 2} {

@@ -48,6 +48,7 @@ type process struct {
 	grace    time.Duration
 	ports    []int    // that others come to
 	manage   []int    // the same of the management listener
+	peers    []int    // and of the listener for peers of a gateway
 	probes   []string // paths, there
 }
 
@@ -81,6 +82,11 @@ func (p *process) check(t *testing.T) (effective map[string]string, problems []s
 	for _, port := range p.ports {
 		if listen := effective["service.listen"]; !strings.HasSuffix(listen, fmt.Sprintf(":%d", port)) {
 			bad("port %d is not its service.listen %s", port, listen)
+		}
+	}
+	for _, port := range p.peers {
+		if listen := effective["gateway.peer_listen"]; listen != fmt.Sprintf(":%d", port) {
+			bad("port %d is not its gateway.peer_listen %s, for everybody", port, listen)
 		}
 	}
 	for _, port := range p.manage {
@@ -210,7 +216,9 @@ func (p *process) mounted(t *testing.T, dir, path string) string {
 	} else if err == nil && kind == "" {
 		err = os.WriteFile(made, nil, 0o600) // no token is known
 	} else if err == nil {
-		_, _, err = ca.IssueFiles(dir, name, authority.Request{Name: name, Hosts: []string{"127.0.0.1"}, End: time.Now().Add(time.Hour)})
+		_, _, err = ca.IssueFiles(dir, name, authority.Request{
+			Name: name, URIs: []string{authority.URI(p.env["ROOST_CLUSTER_NAME"], p.service, name)}, Hosts: []string{"127.0.0.1"}, End: time.Now().Add(time.Hour),
+		})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -230,7 +238,7 @@ func (p *process) certified(t *testing.T, dir, config string) string {
 			t.Fatal(err)
 		}
 		cert, key, err := ca.Issue(authority.Request{
-			Name: p.service, Hosts: []string{"127.0.0.1"}, URIs: []string{"spiffe://shop/" + p.service + "/any"}, End: time.Now().Add(time.Hour),
+			Name: p.service, Hosts: []string{"127.0.0.1"}, URIs: []string{authority.RoleURI("shop", p.service)}, End: time.Now().Add(time.Hour),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -259,6 +267,9 @@ func (p *process) run(t *testing.T, effective map[string]string) (problems []str
 		"--service.listen=127.0.0.1:0", "--management.listen=127.0.0.1:0", "--node.advertise=127.0.0.1",
 		"--node.address-file=" + file, "--node.exit-with-parent", "--shutdown.delay=0s", "--log.format=text",
 		"--discovery.url=" + outsidePod(effective["discovery.url"]),
+	}
+	if len(p.peers) > 0 {
+		more = append(more, "--gateway.peer-listen=127.0.0.1:0")
 	}
 	if p.service != "gateway" {
 		more = append(more, "--journal.url=sqlite:"+filepath.Join(dir, "journal.db"))

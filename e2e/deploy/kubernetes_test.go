@@ -55,6 +55,9 @@ type world struct {
 	budgets  map[string]*budget
 	policies map[string]*networkPolicy
 
+	certificates map[string]*certificate
+	issuers      map[string]*issuer
+
 	problems []string
 }
 
@@ -68,6 +71,7 @@ func checkKubernetes(t *testing.T, text string, run bool) []string {
 	w := &world{
 		configs: map[string]*configMap{}, accounts: map[string]*object{}, roles: map[string]*role{}, bindings: map[string]*roleBinding{},
 		services: map[string]*service{}, loads: map[string]*workload{}, budgets: map[string]*budget{}, policies: map[string]*networkPolicy{},
+		certificates: map[string]*certificate{}, issuers: map[string]*issuer{},
 	}
 	w.read(text)
 	for _, name := range services {
@@ -140,6 +144,10 @@ func (w *world) sort(text []byte, o *object) {
 		take(w, text, w.budgets, o)
 	case "NetworkPolicy networking.k8s.io/v1":
 		take(w, text, w.policies, o)
+	case "Certificate cert-manager.io/v1":
+		take(w, text, w.certificates, o)
+	case "Issuer cert-manager.io/v1":
+		take(w, text, w.issuers, o)
 	default:
 		w.bad("nothing is known of kind %s in %s", o.Kind, o.APIVersion)
 	}
@@ -181,6 +189,8 @@ func (w *world) process(l *workload) process {
 	for _, port := range c.Ports {
 		if ports[port.Name] = port.ContainerPort; port.Name == "management" {
 			p.manage = append(p.manage, port.ContainerPort)
+		} else if port.Name == "peers" {
+			p.peers = append(p.peers, port.ContainerPort)
 		} else {
 			p.ports = append(p.ports, port.ContainerPort)
 		}
@@ -201,7 +211,15 @@ func (w *world) process(l *workload) process {
 			for name, content := range config.Data { // order-free: a map
 				p.files[m.MountPath+"/"+name] = content
 			}
-		} else if pod.Volumes[i].Secret.SecretName == "" && pod.Volumes[i].EmptyDir == nil {
+		} else if secret := pod.Volumes[i].Secret.SecretName; m.MountPath == "/etc/roost-tls" && len(w.certificates) > 0 {
+			files := w.secretFiles(secret)
+			if files == nil {
+				w.bad("%s: there is no Certificate for Secret %s", p.where, secret)
+			}
+			for name, content := range files { // order-free: a map
+				p.files[m.MountPath+"/"+name] = content
+			}
+		} else if secret == "" && pod.Volumes[i].EmptyDir == nil {
 			w.bad("%s: there is no ConfigMap for volume %s", p.where, m.Name)
 		}
 	}
@@ -253,7 +271,7 @@ func (w *world) checkWorkload(l *workload) {
 		if p.selects("Ingress", labels) {
 			i++
 			for _, in := range p.Spec.Ingress {
-				if len(in.Ports) != 1 || in.Ports[0].Port != "service" {
+				if peers := len(in.From) == 1 && in.From[0].PodSelector.MatchLabels["app.kubernetes.io/part-of"] == "roost"; len(in.Ports) != 1 || in.Ports[0].Port != "service" && !(peers && in.Ports[0].Port == "peers") {
 					w.bad("NetworkPolicy %s opens other ports than service", p.Metadata.Name)
 				}
 			}

@@ -3,6 +3,7 @@ package checkup
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -56,8 +57,10 @@ type rule struct {
 
 var rules = []rule{
 	{"process-silent", (*exam).silent}, {"tls-off", (*exam).tls}, {"peers-not-verified", (*exam).peers}, {"no-authentication", (*exam).authentication},
-	{"public-plain", (*exam).public}, {"no-policy", (*exam).policy}, {"management-open", (*exam).management}, {"pprof-open", (*exam).pprof},
-	{"certificate-expires", (*exam).certificates}, {"one-coordinator", (*exam).coordinators}, {"no-standby", (*exam).standby},
+	{"public-plain", (*exam).public}, {"no-policy", (*exam).policy}, {"management-open", (*exam).management}, {"management-unguarded", (*exam).unguarded}, {"management-plain", (*exam).managementPlain},
+	{"pprof-open", (*exam).pprof}, {"roles-not-required", (*exam).anyRole}, {"certificates-shared", (*exam).shared},
+	{"payloads-shown", (*exam).payloads}, {"commands-tried", (*exam).commandsTried},
+	{"certificate-expires", (*exam).certificates}, {"certificate-refused", (*exam).refused}, {"one-coordinator", (*exam).coordinators}, {"no-standby", (*exam).standby},
 	{"one-region", (*exam).regions}, {"one-gateway", (*exam).gateways}, {"one-host", (*exam).oneHost}, {"no-zones", (*exam).zones},
 	{"sqlite-several-hosts", (*exam).sqlite}, {"journal-in-memory", (*exam).memoryJournal}, {"journal-warning", (*exam).journal},
 	{"disk-nearly-full", (*exam).disk}, {"lease-unusable", (*exam).lease}, {"clocks-apart", (*exam).clocks}, {"version-skew", (*exam).versions},
@@ -126,8 +129,8 @@ func listens(p *Process) bool { return p.Local }
 
 func (x *exam) silent() {
 	for _, s := range x.Silent {
-		if s.Role == "gateway" { // its management listener need not be reached, or may want a token
-			x.say(Note, []string{s.Name}, "if it runs, look at its management.listen and management.token_for", "the gateway %s has not said how it is set up: %s", s.Name, s.Reason)
+		if s.Role == "gateway" { // it has ended, or without TLS its management listener is not reached, or wants a token
+			x.say(Note, []string{s.Name}, "if it runs, look at its gateway.peer_listen, which needs tls.ca; without TLS at its management.listen and management.token_for", "the gateway %s has not said how it is set up: %s", s.Name, s.Reason)
 			continue
 		}
 		x.say(Danger, []string{s.Name}, "roost members says what the membership makes of it; its log says more", "the %s %s has not answered: %s", s.Role, s.Name, s.Reason)
@@ -167,6 +170,64 @@ func (x *exam) policy() {
 func (x *exam) management() {
 	if names := x.which(func(p *Process) bool { return !p.ManagementLocal && !p.ManagementGuarded }); len(names) > 0 {
 		x.say(Warning, names, "set management.tokens, or keep management.listen on loopback (docs/security.md)", "the management listener is reached from other machines, and authenticates nobody")
+	}
+}
+
+func (x *exam) unguarded() {
+	if names := x.which(func(p *Process) bool { return p.Tls && p.ManagementLocal && !p.ManagementGuarded }); len(names) > 0 {
+		x.say(Note, names, "set management.tokens (docs/security.md)", "whoever has an account on the machine may change the cluster: the management listener asks nobody for a token")
+	}
+}
+
+func (x *exam) managementPlain() {
+	if names := x.which(func(p *Process) bool { return !p.ManagementLocal && p.ManagementGuarded && !p.ManagementTls }); len(names) > 0 {
+		x.say(Warning, names, "set management.cert and management.key, unless only a proxy on the same machine or pod reaches it", "operators send their tokens to the management listener without TLS")
+	}
+}
+
+func (x *exam) anyRole() {
+	if names := x.which(func(p *Process) bool { return p.Tls && p.Verifies && p.AnyRole }); len(names) > 0 {
+		x.say(Warning, names, "issue certificates that name roles, and set tls.roles to require (docs/security.md)", "whoever has any certificate of tls.ca that names no role can be a coordinator")
+	}
+}
+
+func (x *exam) shared() {
+	if names := x.which(func(p *Process) bool { return p.Shared && p.Role != "gateway" }); len(names) > 0 {
+		x.say(Note, names, "issue a certificate for each process, if one of them might be taken over (docs/security.md)", "the certificates of these processes name their role only: one of them can speak for another one")
+	}
+}
+
+// open is a warning if who asks the management listener of one of the processes need not show who they are, otherwise a note.
+func (x *exam) open(names []string) string {
+	if len(x.which(func(p *Process) bool { return slices.Contains(names, p.Name) && !p.ManagementGuarded })) > 0 {
+		return Warning
+	}
+	return Note
+}
+
+func (x *exam) payloads() {
+	if names := x.which(func(p *Process) bool { return p.ShowPayloads }); len(names) > 0 {
+		x.say(x.open(x.all("coordinator")), names, "switch coordinator.show_payloads and region.show_payloads off when they are not needed", "operators may see what entities store")
+	}
+}
+
+func (x *exam) commandsTried() {
+	if names := x.which(func(p *Process) bool { return p.TryCommands }); len(names) > 0 {
+		x.say(x.open(names), names, "switch coordinator.try_commands off when it is not needed", "operators may send any command to any entity, without being its client")
+	}
+}
+
+// refused is about processes that may be in no list of members any more: others have given them up.
+func (x *exam) refused() {
+	by, ends := map[string][]string{}, map[string]int64{}
+	for i := range x.Processes {
+		for _, e := range x.Processes[i].Expired {
+			by[e.Name], ends[e.Name] = append(by[e.Name], x.Processes[i].Name), e.EndUnixMs
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(by)) {
+		x.say(Danger, by[name], "renew its files of tls.cert and tls.key, which it reads again by itself; start it again if it has ended (docs/walk.md)",
+			"the certificate of %s has expired at %s: these processes refuse its connections, so it is unreachable for them, and may be removed from the cluster", name, time.UnixMilli(ends[name]).UTC().Format(time.RFC3339))
 	}
 }
 

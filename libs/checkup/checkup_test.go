@@ -15,7 +15,7 @@ func sound() *Evidence {
 	for _, name := range []string{"coordinator-1", "coordinator-2", "region-1", "region-2", "gateway-1", "gateway-2"} {
 		role, n, _ := strings.Cut(name, "-")
 		e.Processes = append(e.Processes, Process{Process: &inspectionv1.Process{
-			Role: role, Name: name, Version: "v1", Host: "host-" + n, Zone: "zone-" + n, Tls: true, Verifies: true, ManagementLocal: true, PublicTls: true,
+			Role: role, Name: name, Version: "v1", Host: "host-" + n, Zone: "zone-" + n, Tls: true, Verifies: true, ManagementLocal: true, ManagementGuarded: true, ManagementTls: true, PublicTls: true,
 			Authenticates: true, Policy: true, Certificate: true, CertificateS: 30 * 86400, MemoryUsed: 10, MemoryLimit: 100, Connections: 1, ConnectionsLimit: 100,
 			Journal: "postgres", Lease: "postgres", DiskFree: 50, DiskSize: 100, Commands: 1, CommandsLimit: 100,
 		}})
@@ -59,12 +59,33 @@ var cases = []struct {
 	}, "no-authentication warning", ""},
 	{"tokens travel in the open", func(e *Evidence) { each(e, "gateway", func(p *inspectionv1.Process) { p.PublicTls = false }) }, "public-plain warning", ""},
 	{"no policy", func(e *Evidence) { each(e, "gateway", func(p *inspectionv1.Process) { p.Policy = false }) }, "no-policy note", ""},
-	{"management for all", func(e *Evidence) { each(e, "region", func(p *inspectionv1.Process) { p.ManagementLocal = false }) }, "management-open warning", ""},
+	{"management for all", func(e *Evidence) {
+		each(e, "region", func(p *inspectionv1.Process) { p.ManagementLocal, p.ManagementGuarded = false, false })
+	}, "management-open warning", ""},
+	{"management for all of a machine", func(e *Evidence) { each(e, "region", func(p *inspectionv1.Process) { p.ManagementGuarded = false }) }, "management-unguarded note", ""},
+	{"management tokens travel in the open", func(e *Evidence) {
+		each(e, "region", func(p *inspectionv1.Process) { p.ManagementLocal, p.ManagementTls = false, false })
+	}, "management-plain warning", ""},
+	{"roles are not checked", func(e *Evidence) { each(e, "region", func(p *inspectionv1.Process) { p.AnyRole = true }) }, "roles-not-required warning", "tls.ca"},
+	{"certificates for a role", func(e *Evidence) { each(e, "", func(p *inspectionv1.Process) { p.Shared = true }) }, "certificates-shared note", "speak for another"},
+	{"payloads are shown", func(e *Evidence) { each(e, "region", func(p *inspectionv1.Process) { p.ShowPayloads = true }) }, "payloads-shown note", ""},
+	{"payloads are shown to everybody", func(e *Evidence) {
+		each(e, "coordinator", func(p *inspectionv1.Process) { p.ShowPayloads, p.ManagementGuarded = true, false })
+	}, "payloads-shown warning, management-unguarded note", ""},
+	{"commands are tried", func(e *Evidence) { each(e, "coordinator", func(p *inspectionv1.Process) { p.TryCommands = true }) }, "commands-tried note", ""},
+	{"everybody tries commands", func(e *Evidence) {
+		each(e, "coordinator", func(p *inspectionv1.Process) { p.TryCommands, p.ManagementGuarded = true, false })
+	}, "commands-tried warning, management-unguarded note", ""},
+	{"a region has gone with its certificate", func(e *Evidence) {
+		for _, i := range []int{0, 2} {
+			e.Processes[i].Expired = []*inspectionv1.ExpiredPeer{{Name: "spiffe://prod/region/region-3", EndUnixMs: 1764230400000}}
+		}
+	}, "certificate-refused danger", "spiffe://prod/region/region-3 has expired at 2025-11-27T08:00:00Z"},
 	{"management for who has a token", func(e *Evidence) {
-		each(e, "region", func(p *inspectionv1.Process) { p.ManagementLocal, p.ManagementGuarded, p.Pprof = false, true, true })
+		each(e, "region", func(p *inspectionv1.Process) { p.ManagementLocal, p.Pprof = false, true })
 	}, "", ""},
 	{"profiles for all", func(e *Evidence) {
-		each(e, "region", func(p *inspectionv1.Process) { p.ManagementLocal, p.Pprof = false, true })
+		each(e, "region", func(p *inspectionv1.Process) { p.ManagementLocal, p.ManagementGuarded, p.Pprof = false, false, true })
 	}, "management-open warning, pprof-open warning", ""},
 	{"a certificate expires", func(e *Evidence) { e.Processes[2].CertificateS = 3 * 86400 }, "certificate-expires warning", "expires in 3 days"},
 	{"a certificate expires today", func(e *Evidence) { e.Processes[2].CertificateS = 7200 }, "certificate-expires danger", "in 2 hours"},

@@ -45,7 +45,9 @@ type (
 	Card struct {
 		// Management is the address at which operators reach the gateway.
 		Management string
-		Span       time.Duration
+		// Peers is the address at which the gateway answers other processes by TLS. Empty: it does not.
+		Peers string
+		Span  time.Duration
 		// Commands are those that have ended. Refused are those of them that were not
 		// executed for lack of room, of a region or of time, or whose outcome is not known.
 		Commands, Refused uint64

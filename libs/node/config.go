@@ -66,6 +66,9 @@ type Config struct {
 	// PublicClients says that the clients of the service listener are no peers. It has no key: gateways
 	// set it.
 	PublicClients bool
+	// PeerListen is where a node with PublicClients serves peers, by TLS with their certificates: host:port, without host
+	// that of service.listen. It has no key: the service says where its value is from. Empty: peers are not served.
+	PeerListen string
 	// ServiceTLS are the files of the service listener of a service whose clients are no peers, such as
 	// a gateway. It has no key: the service says where its values are from. nil: TLS.
 	ServiceTLS *ServiceTLS

@@ -106,7 +106,11 @@ func (n *Node) observeListeners() error {
 		return err
 	}
 	_, err := meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
-		for _, l := range []*listener{n.service, n.management} {
+		all := []*listener{n.service, n.management}
+		if n.inner != nil && n.inner != n.service {
+			all = append(all, n.inner)
+		}
+		for _, l := range all {
 			name := metric.WithAttributes(attribute.String("roost.listener", l.name))
 			o.ObserveInt64(open, l.clients.open.Load(), name)
 			o.ObserveInt64(refused, l.clients.refused.Load(), name)

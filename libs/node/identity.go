@@ -140,10 +140,14 @@ func PeerOf(ctx context.Context) control.Identity {
 }
 
 // HandlePeers is [Node.Handle] for peers: it refuses a peer whose certificate is for a role that is not
-// among those given.
+// among those given. Peers come to the service listener; or, if its clients are no peers, to a listener of their own, if
+// there is one.
 func (n *Node) HandlePeers(pattern string, roles control.Role, handler http.Handler) {
-	handler = n.service.limited(handler)
-	n.service.mux.Handle(pattern, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	if n.inner == nil {
+		return
+	}
+	handler = n.inner.limited(handler)
+	n.inner.mux.Handle(pattern, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		peer, err := n.peerOf(r)
 		if err == nil && peer.Roles&roles == 0 {
 			err = fmt.Errorf("the certificate is for %s, which is not served here", peer)

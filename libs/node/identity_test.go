@@ -399,3 +399,58 @@ func TestDenyList(t *testing.T) {
 		}
 	}
 }
+
+// TestListenerForPeers: a node whose clients are no peers serves peers at a listener of its own, by their certificates, and
+// nowhere if it cannot tell who they are.
+func TestListenerForPeers(t *testing.T) {
+	a, year := newAuthority(t), time.Now().AddDate(1, 0, 0)
+	gateway := func(listen string, files TLS) *Node {
+		return serve(t, func(c *exampleConfig) {
+			c.ClusterName, c.Roles, c.TLS, c.PublicClients, c.PeerListen = "shop", "require", files, true, listen
+			c.ServiceTLS = &ServiceTLS{Section: "public", TLS: TLS{ClientAuth: "none"}} // clients come by plain TCP
+			if files.Cert == "" {
+				c.Roles = "accept"
+			}
+		}, func(n *Node) {
+			n.HandlePeers("/ask", control.Coordinator, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, PeerOf(r.Context())) }))
+			echo(n)
+		})
+	}
+	for _, n := range []*Node{gateway("", a.issueAt("spiffe://shop/gateway/g1")), gateway(":0", TLS{ClientAuth: "require"})} {
+		if at := n.AdvertisePeers(); at != "" {
+			t.Errorf("peers are served at %s", at)
+		}
+	}
+	n := gateway(":0", a.issueAt("spiffe://shop/gateway/g1"))
+	for _, c := range []struct {
+		uri  string
+		want int
+	}{{"spiffe://shop/coordinator/c1", 200}, {"spiffe://shop/region/r1", 403}, {"", 0}} {
+		_, status := peerOf(t, a.issueFor(c.uri, year), func(c *tls.Config) { c.InsecureSkipVerify = true })
+		if got := status(n.AdvertisePeers(), "/ask"); got != c.want {
+			t.Errorf("%q is answered %d, want %d", c.uri, got, c.want)
+		}
+		if got := status(n.AdvertisePeers(), "/v1/x"); got == 200 {
+			t.Errorf("%q gets what clients get", c.uri)
+		}
+	}
+	res, err := http.Get("http://" + n.ServiceAddr() + "/ask")
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	if res.StatusCode != http.StatusNotFound {
+		t.Errorf("clients are answered %d to what is for peers", res.StatusCode)
+	}
+	config := peersConfig(a.issueAt("spiffe://shop/coordinator/c1"), time.Minute)
+	config.ClusterName = "shop"
+	peers, err := NewPeers(config, func(err error) { t.Error(err) })
+	a.must(err)
+	client, base := peers.ReachGateway(n.AdvertisePeers(), "nobody:1", http.DefaultClient)
+	if status, body := get(t, client, base+"/ask"); status != 200 || body != "the node c1, a coordinator" {
+		t.Errorf("a coordinator gets %d %q", status, body)
+	}
+	if client, base := peers.ReachGateway("", "10.0.0.1:8558", http.DefaultClient); client != http.DefaultClient || base != "http://10.0.0.1:8558" {
+		t.Errorf("a gateway without such a listener is asked at %s", base)
+	}
+}

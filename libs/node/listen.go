@@ -66,6 +66,34 @@ func bind(ctx context.Context, key, addr string, most int, config *Config, log *
 	return l, nil
 }
 
+// innerConnections is the most connections to the listener for peers of a node that has one apart from the service
+// listener. Only coordinators and gateways ask there, each by a connection or two.
+const innerConnections = 256
+
+// bindInner opens the listener for peers of a node whose service listener is for clients, if peers can be told from
+// others. For other nodes it is the service listener.
+func bindInner(ctx context.Context, service *listener, config *Config, files *tlsFiles, log *slog.Logger) (*listener, error) {
+	if !config.PublicClients {
+		return service, nil
+	}
+	if files == nil || config.PeerListen == "" || config.TLS.CA == "" || config.TLS.ClientAuth == "none" {
+		return nil, nil
+	}
+	host, port, err := net.SplitHostPort(config.PeerListen)
+	if err != nil {
+		return nil, err
+	}
+	if host == "" {
+		host, _, _ = net.SplitHostPort(config.Listen) // it is an address
+	}
+	l, err := bind(ctx, "peers", net.JoinHostPort(host, port), innerConnections, config, log)
+	if err != nil {
+		return nil, err
+	}
+	l.secure(files)
+	return l, nil
+}
+
 // ServeHTTP serves a request that the guard accepts.
 func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if l.clients.refuses(w, r) {

@@ -35,6 +35,7 @@ type Node struct {
 	self       sharding.NodeID
 	service    *listener
 	management *listener
+	inner      *listener // where peers are served; nil: nowhere
 	peers      *Peers
 	telemetry  *telemetry
 	live       health // of loops
@@ -71,6 +72,14 @@ func (n *Node) ManagementAddr() string { return n.management.Addr().String() }
 // listener is bound to all addresses of this host, the host is the one that peers use.
 func (n *Node) AdvertiseManagement() string {
 	return managementAt(n.advertise, n.ManagementAddr())
+}
+
+// AdvertisePeers returns the host:port at which peers are served. Empty: they are not.
+func (n *Node) AdvertisePeers() string {
+	if n.inner == nil {
+		return ""
+	}
+	return managementAt(n.advertise, n.inner.Addr().String())
 }
 
 func managementAt(advertise, bound string) string {
@@ -167,7 +176,13 @@ func open(ctx context.Context, service string, config *Config, log *slog.Logger)
 	closeBoth := func(err error) (*Node, error) {
 		n.service.close()
 		n.management.close()
+		if n.inner != nil {
+			n.inner.close()
+		}
 		return nil, err
+	}
+	if n.inner, err = bindInner(ctx, n.service, config, n.peers.files, n.log); err != nil {
+		return closeBoth(err)
 	}
 	// Allowed origins apply to the service listener only, never to the management
 	// listener.
@@ -217,6 +232,7 @@ func (n *Node) run(ctx context.Context, setup func(*Node) error) error {
 		go n.service.files.review(reviewing, n.log)
 	}
 	go n.management.files.review(reviewing, n.log)
+	inner := n.inner != nil && n.inner != n.service
 	n.serveManagement()
 	started := func() {
 		n.phase.set("")
@@ -228,6 +244,9 @@ func (n *Node) run(ctx context.Context, setup func(*Node) error) error {
 	stopping := func(ctx context.Context) {
 		n.phase.set("stopping")
 		n.service.leave()
+		if inner {
+			n.inner.leave()
+		}
 		n.log.Info("stopping", "within", n.config.ShutdownTimeout)
 		wait := time.NewTimer(n.config.ShutdownDelay)
 		defer wait.Stop()
@@ -242,8 +261,14 @@ func (n *Node) run(ctx context.Context, setup func(*Node) error) error {
 	}
 	if err == nil {
 		go n.service.serve(n.Fail)
-		n.log.Info("listening", "version", n.version.Version, "service", n.ServiceAddr(),
-			"advertise", n.advertise, "management", n.ManagementAddr())
+		if inner {
+			go n.inner.serve(n.Fail)
+		}
+		at := []any{"version", n.version.Version, "service", n.ServiceAddr(), "advertise", n.advertise, "management", n.ManagementAddr()}
+		if inner {
+			at = append(at, "peers", n.AdvertisePeers())
+		}
+		n.log.Info("listening", at...)
 		err = n.life.run(ctx, started, stopping)
 	} else {
 		down, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.config.ShutdownTimeout)
@@ -251,6 +276,9 @@ func (n *Node) run(ctx context.Context, setup func(*Node) error) error {
 		cancel()
 	}
 	n.service.close()
+	if inner {
+		n.inner.close()
+	}
 	n.peers.Close()
 	flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()

@@ -87,6 +87,23 @@ func (p *Peers) Reach(roles control.Role, addr string) (client *http.Client, url
 	return o.client, o.URL(addr)
 }
 
+// ReachGateway is [Peers.Reach] for a gateway, which is asked at its address for peers. One that has none, because it has no
+// TLS or is of an earlier release, is asked at its management listener by the client given, without TLS and token.
+func (p *Peers) ReachGateway(peers, management string, plain *http.Client) (client *http.Client, url string) {
+	if peers == "" || p.files == nil {
+		return plain, "http://" + management
+	}
+	return p.Reach(control.Gateway, peers)
+}
+
+// GatewayPlace says where a gateway is asked.
+func GatewayPlace(peers, management string) string {
+	if peers == "" {
+		return "management address " + management + ": without tls.ca it has no gateway.peer_listen, and then its management listener must be plain and ask for no token"
+	}
+	return "address for peers " + peers + "; see gateway.peer_listen"
+}
+
 // Know has connections verified by the names of the nodes that are known to be at an address. names returns them; none:
 // that is not known.
 func (p *Peers) Know(names func(addr string) []string) {

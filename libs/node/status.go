@@ -7,6 +7,8 @@ import (
 	"runtime/metrics"
 	"strings"
 	"time"
+
+	"github.com/roost-cluster/roost/libs/control"
 )
 
 // Status is how a process is set up and how near to its limits it is, for operators.
@@ -15,14 +17,15 @@ type Status struct {
 	// its authority, and ServiceTLS that its service listener has TLS.
 	TLS, Verifies, ServiceTLS bool
 	Expires                   time.Time // of the certificate in use; zero: there is none
-	// Roles says that peers must have certificates that name a role, and Named that the own certificate names this
-	// node, and not only its role.
-	Roles, Named bool
-	ExpiredPeers []Expired // peers that were refused in the last hour, because their certificates had expired
+	// AnyRole says that peers whose certificates name no role are accepted, and Shared that the own certificate names its
+	// role, and not this node.
+	AnyRole, Shared bool
+	ExpiredPeers    []Expired // peers that were refused in the last hour, because their certificates had expired
 	// Local and ManagementLocal say that the listeners are on loopback.
 	Local, ManagementLocal, Pprof bool
 	// ManagementGuarded says that the management listener asks for tokens or certificates.
 	ManagementGuarded            bool
+	ManagementTLS                bool
 	Connections, MostConnections int    // of the service listener
 	MemoryUsed, MemoryLimit      uint64 // bytes; limit 0: there is none
 	// Host tells machines apart. Containers of one machine have the same.
@@ -33,16 +36,16 @@ type Status struct {
 func (n *Node) Status() Status {
 	c := n.config
 	s := Status{
-		TLS: n.peers.files != nil, Verifies: c.TLS.CA != "" && c.TLS.ClientAuth != "none", ServiceTLS: n.service.files != nil, ManagementGuarded: c.Tokens != "" || c.ManagementCA != "",
+		TLS: n.peers.files != nil, Verifies: c.TLS.CA != "" && c.TLS.ClientAuth != "none", ServiceTLS: n.service.files != nil, ManagementTLS: c.ManagementCert != "", ManagementGuarded: c.Tokens != "" || c.ManagementCA != "",
 		Local: loopback(n.service.Addr()), ManagementLocal: loopback(n.management.Addr()), Pprof: c.Pprof,
 		Connections: int(n.service.clients.open.Load()), MostConnections: int(n.service.clients.limit), Host: machine(),
 	}
 	if n.peers.files != nil {
-		s.Roles, s.ExpiredPeers = c.Roles == requireRoles, n.peers.files.expired.recent()
+		s.AnyRole, s.ExpiredPeers = s.Verifies && c.Roles != requireRoles, n.peers.files.expired.recent()
 		if now, err := n.peers.files.current(); err == nil {
 			s.Expires = now.expires
 			is, err := n.peers.files.identities.of(now.own.Leaf)
-			s.Named = err == nil && is.Node != ""
+			s.Shared = err == nil && is.Node == "" && is.Roles != control.Anybody
 		}
 	}
 	samples := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}

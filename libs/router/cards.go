@@ -57,7 +57,7 @@ func (m *Machine) card(to string) (c control.Card) {
 	if active, _ := m.watch.Active(); m.cfg.Management == "" || to != active || span < m.cfg.CardInterval {
 		return c
 	}
-	c = control.Card{Management: m.cfg.Management, Span: span, Commands: m.tally.commands, Refused: m.tally.refused, Latencies: m.tally.latencies.Sketch()}
+	c = control.Card{Management: m.cfg.Management, Peers: m.cfg.Peers, Span: span, Commands: m.tally.commands, Refused: m.tally.refused, Latencies: m.tally.latencies.Sketch()}
 	m.tally = tally{since: m.now}
 	return c
 }

@@ -24,6 +24,8 @@ type Config struct {
 	// Management is the address at which operators reach this process, for the cards with which
 	// it tells the active coordinator how its clients fare. Default "": it sends no cards.
 	Management string
+	// Peers is the address at which this process answers other processes by TLS, for the same cards. Default "": nowhere.
+	Peers string
 	// CardInterval is the shortest time that a card covers. Default 500 ms: less than the second for which
 	// a coordinator holds a poll, so that each poll has a card.
 	CardInterval time.Duration

@@ -25,6 +25,7 @@ type gateways struct {
 type gateway struct {
 	node       sharding.NodeID
 	management string
+	peers      string
 	heardAt    time.Time
 	// The sums of the cards of this window.
 	span              time.Duration
@@ -38,6 +39,8 @@ type GatewayView struct {
 	Node sharding.NodeID
 	// Management is the gateway's management address, for operators.
 	Management string
+	// Peers is the address at which the gateway answers other processes by TLS; empty: it does not.
+	Peers string
 	// Commands is how many commands have ended per second. Refused is how many of these were not
 	// executed or have an unknown outcome. A command is not executed for lack of room, of a region,
 	// or of time.
@@ -59,18 +62,23 @@ func (m *Machine) takeCard(from sharding.NodeID, c control.Card) {
 	}
 	g.all.Merge(c.Latencies)
 	i, found := slices.BinarySearchFunc(g.list, from, func(g gateway, n sharding.NodeID) int { return g.node.Compare(n) })
+	if !found && len(g.list) >= m.cfg.MaxGateways || from.IsZero() || c.Management == "" || !fitsAddress(c.Management) || !fitsAddress(c.Peers) {
+		return // its latencies are counted nevertheless
+	}
 	if !found {
-		if len(g.list) >= m.cfg.MaxGateways || from.IsZero() || sharding.CheckText("management address", c.Management, sharding.MaxTypeLen) != nil {
-			return // its latencies are counted nevertheless
-		}
 		g.list = slices.Insert(g.list, i, gateway{node: from})
 	}
 	of := &g.list[i]
-	of.management, of.heardAt = c.Management, m.now
+	of.management, of.peers, of.heardAt = c.Management, c.Peers, m.now
 	of.span += c.Span
 	of.commands += c.Commands
 	of.refused += c.Refused
 	of.latencies.Merge(c.Latencies)
+}
+
+// fitsAddress reports whether an address of a card is empty, or no longer than addresses are.
+func fitsAddress(addr string) bool {
+	return addr == "" || sharding.CheckText("address", addr, sharding.MaxTypeLen) == nil
 }
 
 // endWindow ends the window of the cards when its time is over.
@@ -97,12 +105,12 @@ func (g *gateways) roll(now time.Time, forgotten time.Duration) {
 	g.list = slices.DeleteFunc(g.list, func(of gateway) bool { return now.Sub(of.heardAt) >= forgotten })
 	for i := range g.list {
 		of := &g.list[i]
-		v := GatewayView{Node: of.node, Management: of.management}
+		v := GatewayView{Node: of.node, Management: of.management, Peers: of.peers}
 		if s := of.span.Seconds(); s > 0 {
 			v.Commands, v.Refused = float64(of.commands)/s, float64(of.refused)/s
 			v.P50, v.P99 = of.latencies.Percentile(50), of.latencies.Percentile(99)
 		}
-		*of = gateway{node: of.node, management: of.management, heardAt: of.heardAt, last: v}
+		*of = gateway{node: of.node, management: of.management, peers: of.peers, heardAt: of.heardAt, last: v}
 	}
 	g.all, g.since = latency.Histogram{}, time.Time{}
 }
@@ -112,7 +120,7 @@ func (g *gateways) views() (list []GatewayView) {
 	for i := range g.list {
 		of := &g.list[i]
 		v := of.last
-		v.Node, v.Management, v.HeardAt = of.node, of.management, of.heardAt
+		v.Node, v.Management, v.Peers, v.HeardAt = of.node, of.management, of.peers, of.heardAt
 		list = append(list, v)
 	}
 	return list

@@ -198,7 +198,7 @@ func toCard(c control.Card) *controlv1.Card {
 	if c.Span <= 0 {
 		return nil
 	}
-	return &controlv1.Card{Management: c.Management, SpanNs: uint64(c.Span), Commands: c.Commands, Refused: c.Refused, Latencies: []byte(c.Latencies)}
+	return &controlv1.Card{Management: c.Management, Peers: c.Peers, SpanNs: uint64(c.Span), Commands: c.Commands, Refused: c.Refused, Latencies: []byte(c.Latencies)}
 }
 
 func fromCard(c *controlv1.Card) control.Card {
@@ -206,7 +206,7 @@ func fromCard(c *controlv1.Card) control.Card {
 		return control.Card{}
 	}
 	return control.Card{
-		Management: c.GetManagement(), Span: time.Duration(c.GetSpanNs()),
+		Management: c.GetManagement(), Peers: c.GetPeers(), Span: time.Duration(c.GetSpanNs()),
 		Commands: c.GetCommands(), Refused: c.GetRefused(), Latencies: latency.Sketch(c.GetLatencies()),
 	}
 }

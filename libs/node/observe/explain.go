@@ -170,8 +170,12 @@ func (g *gathering) ask(ctx context.Context, role diagnosis.Role, addr, name str
 // askGateway asks a gateway at its management listener: its public one is for anybody.
 func (g *gathering) askGateway(ctx context.Context, gw *inspectionv1.ObservedGateway) {
 	p := &party{Party: diagnosis.Party{Role: diagnosis.Gateway, Name: gw.Addr, Addr: gw.Addr, UID: gw.Uid}}
-	if loopback(gw.Management) && !loopback(g.e.Self.Addr) && host(gw.Addr) != host(g.e.Self.Addr) {
-		p.Result, p.Error = diagnosis.Failed, "its management listener is at "+gw.Management+", which only its own host reaches; see management.listen"
+	at := gw.Peers
+	if at == "" {
+		at = gw.Management
+	}
+	if loopback(at) && !loopback(g.e.Self.Addr) && host(gw.Addr) != host(g.e.Self.Addr) {
+		p.Result, p.Error = diagnosis.Failed, "it can be asked only at "+at+", which only its own host reaches; see gateway.peer_listen and management.listen"
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		if !g.asked[p.Addr] {
@@ -180,7 +184,8 @@ func (g *gathering) askGateway(ctx context.Context, gw *inspectionv1.ObservedGat
 		}
 		return
 	}
-	g.askAt(ctx, p, gw.Management, "http://"+gw.Management, g.e.management)
+	client, url := g.e.Peers.ReachGateway(gw.Peers, gw.Management, g.e.management)
+	g.askAt(ctx, p, at, url, client)
 }
 
 func host(addr string) string {

@@ -26,7 +26,8 @@ func (d *Driver) connect(region sharding.NodeID) {
 	var err error
 	cfg := d.cfg.Link
 	if cfg.Generation == nil {
-		cfg.Generation = func() sharding.Generation { return sharding.Generation(d.generation.Load()) }
+		generation := d.core.Generation()
+		cfg.Generation = func() sharding.Generation { return generation }
 	}
 	client, err = link.NewClient(cfg, region, link.Events{
 		Up: func(open *link.Link) {

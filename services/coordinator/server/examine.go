@@ -41,7 +41,8 @@ func (a admin) Examine(ctx context.Context, _ *adminv1.ExamineRequest) (*adminv1
 	}
 	plain := &http.Client{Transport: bounded.Limits{Body: maxDescription}.Transport(&http.Transport{DisableKeepAlives: true})}
 	for _, g := range v.Gateways {
-		list = append(list, examined{"gateway", g.Node.Addr, "", uint64(g.Node.UID), inspectionv1.NewObserverProtobufClient("http://"+g.Management, plain)})
+		client, url := a.s.peers.ReachGateway(g.Peers, g.Management, plain)
+		list = append(list, examined{"gateway", g.Node.Addr, "", uint64(g.Node.UID), inspectionv1.NewObserverProtobufClient(url, client)})
 	}
 	ev := a.s.describeAll(ctx, list)
 	ev.Active = a.s.name

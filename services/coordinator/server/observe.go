@@ -36,6 +36,7 @@ func (s *Server) describe() *inspectionv1.Process {
 	}); err != nil {
 		warning, unusable = nil, nil
 	}
+	p.ShowPayloads, p.TryCommands = s.cfg.ShowPayloads, s.cfg.TryCommands
 	observe.DescribeJournal(p, s.cfg.Journal, warning)
 	observe.DescribeLease(p, s.cfg.Lease, unusable)
 	return p
@@ -84,7 +85,7 @@ func (s *Server) observe(ctx context.Context, req *inspectionv1.ObserveRequest) 
 func (s *Server) describeReport(r *coordinator.ShardReport, c *inspectionv1.CoordinatorObservation) {
 	now := time.Now()
 	for _, g := range r.Gateways {
-		c.Gateways = append(c.Gateways, &inspectionv1.ObservedGateway{Addr: g.Node.Addr, Uid: uint64(g.Node.UID), Management: g.Management, HeardMs: observe.Heard(now, g.HeardAt)})
+		c.Gateways = append(c.Gateways, &inspectionv1.ObservedGateway{Addr: g.Node.Addr, Uid: uint64(g.Node.UID), Management: g.Management, Peers: g.Peers, HeardMs: observe.Heard(now, g.HeardAt)})
 	}
 	for _, t := range r.Types {
 		c.Types = append(c.Types, string(t))

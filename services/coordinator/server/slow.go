@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/bounded"
+	"github.com/roost-cluster/roost/libs/node"
 	"github.com/roost-cluster/roost/libs/sharding"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
@@ -20,7 +21,7 @@ import (
 // slowDefault is the number of slow commands in an answer if the request names none.
 const slowDefault = 100
 
-// Slow asks the gateways, at their management addresses, and the regions for the slowest commands.
+// Slow asks the gateways and the regions for the slowest commands.
 func (a admin) Slow(ctx context.Context, req *adminv1.SlowRequest) (*adminv1.SlowResponse, error) {
 	timeout, err := a.s.patience(req.TimeoutMs)
 	if err != nil {
@@ -48,7 +49,7 @@ func (a admin) Slow(ctx context.Context, req *adminv1.SlowRequest) (*adminv1.Slo
 	both.Wait()
 	for i, g := range v.Gateways {
 		if reasons[i] != nil {
-			out.Silent = append(out.Silent, &adminv1.Silent{Region: g.Node.Addr, Reason: fmt.Sprintf("%s (asked at its management address %s)", a.s.reason(reasons[i], timeout), g.Management)})
+			out.Silent = append(out.Silent, &adminv1.Silent{Region: g.Node.Addr, Reason: fmt.Sprintf("%s (asked at its %s)", a.s.reason(reasons[i], timeout), node.GatewayPlace(g.Peers, g.Management))})
 			continue
 		}
 		out.Gateways++
@@ -81,12 +82,12 @@ func (a admin) slowOf(to sharding.NodeID, limit uint32) *inspectionv1.SlowReques
 
 // slowOfGateways returns the answer of each gateway, or why there is none.
 func (a admin) slowOfGateways(ctx context.Context, timeout time.Duration, gateways []coordinator.GatewayView, limit uint32) ([]*inspectionv1.SlowResponse, []error) {
-	client := &http.Client{Transport: bounded.Limits{Body: maxSlowAnswer}.Transport(managementTransport())}
-	defer client.CloseIdleConnections()
+	plain := &http.Client{Transport: bounded.Limits{Body: maxSlowAnswer}.Transport(managementTransport())}
+	defer plain.CloseIdleConnections()
 	answers := make([]*inspectionv1.SlowResponse, len(gateways))
 	return answers, eachWithin(ctx, timeout, len(gateways), func(ctx context.Context, i int) (err error) {
-		c := inspectionv1.NewGatewayInspectionProtobufClient("http://"+gateways[i].Management, client)
-		answers[i], err = c.Slow(ctx, a.slowOf(gateways[i].Node, limit))
+		client, url := a.s.peers.ReachGateway(gateways[i].Peers, gateways[i].Management, plain)
+		answers[i], err = inspectionv1.NewGatewayInspectionProtobufClient(url, client).Slow(ctx, a.slowOf(gateways[i].Node, limit))
 		return err
 	})
 }

@@ -3,6 +3,7 @@ package server
 import (
 	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/link"
@@ -15,8 +16,9 @@ import (
 // Config is the configuration of a gateway process.
 type Config struct {
 	node.Config
-	Discovery string        `key:"discovery.url" secret:"url" help:"where the gateway finds the coordinators, such as static://host:port,host:port or file:/etc/roost/peers. The list may also name regions, as region@host:port, so that a gateway can start while no coordinator runs. For dns, etcd, consul and kubernetes, see docs/discovery.md"`
-	Timeout   time.Duration `key:"gateway.timeout" help:"time that a command has if its client names no time. Should be longer than a failover"`
+	Discovery  string        `key:"discovery.url" secret:"url" help:"where the gateway finds the coordinators, such as static://host:port,host:port or file:/etc/roost/peers. The list may also name regions, as region@host:port, so that a gateway can start while no coordinator runs. For dns, etcd, consul and kubernetes, see docs/discovery.md"`
+	Timeout    time.Duration `key:"gateway.timeout" help:"time that a command has if its client names no time. Should be longer than a failover"`
+	PeerListen string        `key:"gateway.peer_listen" help:"host:port of the listener at which the gateway answers coordinators and other gateways that ask it for an operator (roost explain, slow, doctor). They need a certificate of the peers, so there is no such listener without tls.ca. Without host: that of service.listen. Port 0: any free port. Empty: none; then the gateway can be asked only at its management listener, if that is plain and asks for no token"`
 	// Public are the files of the public listener, which serves clients.
 	Public Public `key:"public"`
 	// Auth says how the senders of commands are authenticated, and what they may do.
@@ -54,7 +56,7 @@ type Public struct {
 
 // Common returns the configuration that every service has.
 func (c *Config) Common() *node.Config {
-	c.PublicClients = true
+	c.PublicClients, c.Config.PeerListen = true, c.PeerListen
 	if p := &c.Public; p.Plain || p.Cert != "" || p.Key != "" || p.CA != "" {
 		c.ServiceTLS = &node.ServiceTLS{Section: "public", TLS: node.TLS{Cert: p.Cert, Key: p.Key, CA: p.CA, ClientAuth: p.ClientAuth, Deny: p.Deny}}
 	}
@@ -67,6 +69,7 @@ func DefaultConfig() Config {
 	c := Config{
 		Config:       node.DefaultConfig(":8080"),
 		Discovery:    "static://127.0.0.1:25521",
+		PeerListen:   ":0", // several gateways of one host do not get into each other's way
 		Public:       Public{ClientAuth: "none"},
 		Auth:         auth.DefaultConfig(),
 		Timeout:      core.DefaultTimeout,
@@ -108,6 +111,9 @@ func (c *Config) Validate() error {
 	var errs []error
 	if c.Discovery == "" {
 		errs = append(errs, errors.New("discovery.url is empty; give the coordinators, such as static://127.0.0.1:25521"))
+	}
+	if _, _, err := net.SplitHostPort(c.PeerListen); err != nil && c.PeerListen != "" {
+		errs = append(errs, fmt.Errorf("gateway.peer_listen %q is not an address: write host:port or :port", c.PeerListen))
 	}
 	for _, l := range []struct {
 		key   string

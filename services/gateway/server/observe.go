@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/diagnosis"
 	"github.com/roost-cluster/roost/libs/node"
 	"github.com/roost-cluster/roost/libs/node/observe"
@@ -12,10 +13,15 @@ import (
 	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
 )
 
-// serveDiagnosis answers the questions of other processes, and explains entities for operators. Both are at the
-// management listener: the other one is for clients.
+// serveDiagnosis answers the questions of other processes, at the management listener and, by TLS, at the one for peers.
+// It explains entities for operators, at the management listener. The service listener is for clients.
 func (s *Server) serveDiagnosis(n *node.Node) {
-	n.HandleManagementRead(inspectionv1.ObserverPathPrefix, inspectionv1.NewObserverServer(observe.NewObserver(s.cfg.ClusterName, s.self, s.observation, func() *inspectionv1.Process { return s.describe(n) })))
+	observer := inspectionv1.NewObserverServer(observe.NewObserver(s.cfg.ClusterName, s.self, s.observation, func() *inspectionv1.Process { return s.describe(n) }))
+	slow := inspectionv1.NewGatewayInspectionServer(inspection{s})
+	n.HandleManagementRead(inspectionv1.ObserverPathPrefix, observer)
+	n.HandleManagementRead(inspectionv1.GatewayInspectionPathPrefix, slow)
+	n.HandlePeers(inspectionv1.ObserverPathPrefix, control.Coordinator|control.Gateway, observer)
+	n.HandlePeers(inspectionv1.GatewayInspectionPathPrefix, control.Coordinator, slow)
 	n.HandleManagementRead(adminv1.DiagnosisPathPrefix, adminv1.NewDiagnosisServer(observe.Explainer{
 		Cluster: s.cfg.ClusterName, Name: n.Name(), Self: s.self, Role: diagnosis.Gateway, Peers: s.peers, Observe: s.observation, Coordinators: s.coordinators,
 	}.Ready()))

@@ -46,7 +46,6 @@ import (
 	"github.com/roost-cluster/roost/libs/router/driver"
 	"github.com/roost-cluster/roost/libs/sharding"
 	gatewayv1 "github.com/roost-cluster/roost/proto/roost/gateway/v1"
-	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
 	"github.com/roost-cluster/roost/services/gateway"
 )
 
@@ -103,13 +102,13 @@ func New(n *node.Node, cfg *Config) (*Server, error) {
 		shedder:    shedder{core: gateway.NewShedder(cfg.Refusals)},
 		rates:      newRates(cfg),
 	}
-	if err := s.openAuth(); err != nil {
+	if err := errors.Join(n.CheckCertificate(control.Identity{Roles: control.Gateway}), s.openAuth()); err != nil {
 		return nil, err
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.limits = cfg.core()
 	s.limits.Seed = rand.Uint64() // gateways do not send again at the same moments
-	s.limits.Management = n.AdvertiseManagement()
+	s.limits.Management, s.limits.Peers = n.AdvertiseManagement(), n.AdvertisePeers()
 	s.retryHint = int(s.limits.RetryHint / time.Millisecond)
 	if err := s.instrument(n); err != nil {
 		return nil, err
@@ -139,7 +138,6 @@ func New(n *node.Node, cfg *Config) (*Server, error) {
 	n.Handle("/", http.HandlerFunc(s.serveCommand)) // it refuses all other paths
 	n.Handle(gatewayv1.EntitiesPathPrefix, service{s}.handler())
 	s.serveDiagnosis(n)
-	n.HandleManagementRead(inspectionv1.GatewayInspectionPathPrefix, inspectionv1.NewGatewayInspectionServer(inspection{s}))
 	n.Ready("gateway", func(ctx context.Context) error { return s.router.Inside(ctx, s.readiness) })
 	s.stages(n)
 	return s, nil

@@ -55,6 +55,7 @@ func (s *Server) describe(n *node.Node) *inspectionv1.Process {
 		warning = open.Warning()
 	}
 	observe.DescribeJournal(p, s.cfg.Journal, warning)
+	p.ShowPayloads = s.cfg.ShowPayloads
 	p.CommandsLimit = uint32(s.cfg.Commands)
 	ctx, cancel := context.WithTimeout(s.runner.ctx, observe.Patience)
 	defer cancel()

@@ -885,6 +885,7 @@ type Card struct {
 	// counts from there to the last one that is not. Bucket i begins at
 	// (8 + i % 8) << (3 + i / 8) microseconds; there are 160.
 	Latencies     []byte `protobuf:"bytes,5,opt,name=latencies,proto3" json:"latencies,omitempty"`
+	Peers         string `protobuf:"bytes,6,opt,name=peers,proto3" json:"peers,omitempty"` // where the gateway answers other processes by TLS; empty: nowhere
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -952,6 +953,13 @@ func (x *Card) GetLatencies() []byte {
 		return x.Latencies
 	}
 	return nil
+}
+
+func (x *Card) GetPeers() string {
+	if x != nil {
+		return x.Peers
+	}
+	return ""
 }
 
 type TableChanged struct {
@@ -3261,7 +3269,7 @@ const file_roost_control_v1_control_proto_rawDesc = "" +
 	"WatchTable\x123\n" +
 	"\aversion\x18\x01 \x01(\v2\x19.roost.control.v1.VersionR\aversion\x12\x12\n" +
 	"\x04copy\x18\x02 \x01(\bR\x04copy\x12*\n" +
-	"\x04card\x18\x03 \x01(\v2\x16.roost.control.v1.CardR\x04card\"\x93\x01\n" +
+	"\x04card\x18\x03 \x01(\v2\x16.roost.control.v1.CardR\x04card\"\xa9\x01\n" +
 	"\x04Card\x12\x1e\n" +
 	"\n" +
 	"management\x18\x01 \x01(\tR\n" +
@@ -3269,7 +3277,8 @@ const file_roost_control_v1_control_proto_rawDesc = "" +
 	"\aspan_ns\x18\x02 \x01(\x04R\x06spanNs\x12\x1a\n" +
 	"\bcommands\x18\x03 \x01(\x04R\bcommands\x12\x18\n" +
 	"\arefused\x18\x04 \x01(\x04R\arefused\x12\x1c\n" +
-	"\tlatencies\x18\x05 \x01(\fR\tlatencies\"\x89\x02\n" +
+	"\tlatencies\x18\x05 \x01(\fR\tlatencies\x12\x14\n" +
+	"\x05peers\x18\x06 \x01(\tR\x05peers\"\x89\x02\n" +
 	"\fTableChanged\x123\n" +
 	"\aversion\x18\x01 \x01(\v2\x19.roost.control.v1.VersionR\aversion\x12\x12\n" +
 	"\x04full\x18\x02 \x01(\bR\x04full\x12)\n" +

@@ -2709,7 +2709,7 @@ func (s *coordinatorsServer) PathPrefix() string {
 // GatewayInspection Interface
 // ===========================
 
-// GatewayInspection is answered by gateways, at the management listener, from memory.
+// GatewayInspection is answered by gateways, at the listener for peers or the management listener, from memory.
 type GatewayInspection interface {
 	// Slow returns the slowest commands of the last minutes, the newest first.
 	Slow(context.Context, *SlowRequest) (*SlowResponse, error)

@@ -750,6 +750,7 @@ type ObservedGateway struct {
 	Uid           uint64                 `protobuf:"varint,2,opt,name=uid,proto3" json:"uid,omitempty"`
 	Management    string                 `protobuf:"bytes,3,opt,name=management,proto3" json:"management,omitempty"`
 	HeardMs       int64                  `protobuf:"varint,4,opt,name=heard_ms,json=heardMs,proto3" json:"heard_ms,omitempty"` // its last card, in milliseconds before the answer
+	Peers         string                 `protobuf:"bytes,5,opt,name=peers,proto3" json:"peers,omitempty"`                     // where it answers other processes by TLS; empty: at its management listener
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -810,6 +811,13 @@ func (x *ObservedGateway) GetHeardMs() int64 {
 		return x.HeardMs
 	}
 	return 0
+}
+
+func (x *ObservedGateway) GetPeers() string {
+	if x != nil {
+		return x.Peers
+	}
+	return ""
 }
 
 type RegionObservation struct {
@@ -1211,9 +1219,15 @@ type Process struct {
 	Lease          string `protobuf:"bytes,26,opt,name=lease,proto3" json:"lease,omitempty"`
 	LeaseError     string `protobuf:"bytes,27,opt,name=lease_error,json=leaseError,proto3" json:"lease_error,omitempty"`
 	// Of a region: commands that it has, and may have.
-	Commands          uint32 `protobuf:"varint,28,opt,name=commands,proto3" json:"commands,omitempty"`
-	CommandsLimit     uint32 `protobuf:"varint,29,opt,name=commands_limit,json=commandsLimit,proto3" json:"commands_limit,omitempty"`
-	ManagementGuarded bool   `protobuf:"varint,30,opt,name=management_guarded,json=managementGuarded,proto3" json:"management_guarded,omitempty"` // the management listener asks for tokens or certificates
+	Commands          uint32         `protobuf:"varint,28,opt,name=commands,proto3" json:"commands,omitempty"`
+	CommandsLimit     uint32         `protobuf:"varint,29,opt,name=commands_limit,json=commandsLimit,proto3" json:"commands_limit,omitempty"`
+	ManagementGuarded bool           `protobuf:"varint,30,opt,name=management_guarded,json=managementGuarded,proto3" json:"management_guarded,omitempty"` // the management listener asks for tokens or certificates
+	AnyRole           bool           `protobuf:"varint,31,opt,name=any_role,json=anyRole,proto3" json:"any_role,omitempty"`                               // peers whose certificates name no role are accepted
+	Shared            bool           `protobuf:"varint,32,opt,name=shared,proto3" json:"shared,omitempty"`                                                // its certificate names its role, and not the process
+	Expired           []*ExpiredPeer `protobuf:"bytes,33,rep,name=expired,proto3" json:"expired,omitempty"`                                               // peers that it has refused in the last hour
+	ShowPayloads      bool           `protobuf:"varint,34,opt,name=show_payloads,json=showPayloads,proto3" json:"show_payloads,omitempty"`                // operators may see payloads and states
+	TryCommands       bool           `protobuf:"varint,35,opt,name=try_commands,json=tryCommands,proto3" json:"try_commands,omitempty"`                   // of a coordinator: operators may send commands of clients
+	ManagementTls     bool           `protobuf:"varint,36,opt,name=management_tls,json=managementTls,proto3" json:"management_tls,omitempty"`             // its management listener has a certificate
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -1458,6 +1472,101 @@ func (x *Process) GetManagementGuarded() bool {
 	return false
 }
 
+func (x *Process) GetAnyRole() bool {
+	if x != nil {
+		return x.AnyRole
+	}
+	return false
+}
+
+func (x *Process) GetShared() bool {
+	if x != nil {
+		return x.Shared
+	}
+	return false
+}
+
+func (x *Process) GetExpired() []*ExpiredPeer {
+	if x != nil {
+		return x.Expired
+	}
+	return nil
+}
+
+func (x *Process) GetShowPayloads() bool {
+	if x != nil {
+		return x.ShowPayloads
+	}
+	return false
+}
+
+func (x *Process) GetTryCommands() bool {
+	if x != nil {
+		return x.TryCommands
+	}
+	return false
+}
+
+func (x *Process) GetManagementTls() bool {
+	if x != nil {
+		return x.ManagementTls
+	}
+	return false
+}
+
+// ExpiredPeer is a peer whose certificate had expired.
+type ExpiredPeer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`                               // of the certificate
+	EndUnixMs     int64                  `protobuf:"varint,2,opt,name=end_unix_ms,json=endUnixMs,proto3" json:"end_unix_ms,omitempty"` // of the certificate
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExpiredPeer) Reset() {
+	*x = ExpiredPeer{}
+	mi := &file_roost_inspection_v1_observer_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExpiredPeer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExpiredPeer) ProtoMessage() {}
+
+func (x *ExpiredPeer) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_inspection_v1_observer_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExpiredPeer.ProtoReflect.Descriptor instead.
+func (*ExpiredPeer) Descriptor() ([]byte, []int) {
+	return file_roost_inspection_v1_observer_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ExpiredPeer) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ExpiredPeer) GetEndUnixMs() int64 {
+	if x != nil {
+		return x.EndUnixMs
+	}
+	return 0
+}
+
 var File_roost_inspection_v1_observer_proto protoreflect.FileDescriptor
 
 const file_roost_inspection_v1_observer_proto_rawDesc = "" +
@@ -1543,14 +1652,15 @@ const file_roost_inspection_v1_observer_proto_rawDesc = "" +
 	"registered\x12\x18\n" +
 	"\ajournal\x18\x06 \x01(\tR\ajournal\x12\x1a\n" +
 	"\bdraining\x18\a \x01(\bR\bdraining\x12\x1a\n" +
-	"\bcordoned\x18\b \x01(\bR\bcordoned\"r\n" +
+	"\bcordoned\x18\b \x01(\bR\bcordoned\"\x88\x01\n" +
 	"\x0fObservedGateway\x12\x12\n" +
 	"\x04addr\x18\x01 \x01(\tR\x04addr\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\x04R\x03uid\x12\x1e\n" +
 	"\n" +
 	"management\x18\x03 \x01(\tR\n" +
 	"management\x12\x19\n" +
-	"\bheard_ms\x18\x04 \x01(\x03R\aheardMs\"\xc8\x04\n" +
+	"\bheard_ms\x18\x04 \x01(\x03R\aheardMs\x12\x14\n" +
+	"\x05peers\x18\x05 \x01(\tR\x05peers\"\xc8\x04\n" +
 	"\x11RegionObservation\x12\x1f\n" +
 	"\vtype_hosted\x18\x01 \x01(\bR\n" +
 	"typeHosted\x12\x12\n" +
@@ -1593,7 +1703,7 @@ const file_roost_inspection_v1_observer_proto_rawDesc = "" +
 	"fenceError\";\n" +
 	"\x0fDescribeRequest\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x0e\n" +
-	"\x02to\x18\x02 \x01(\x04R\x02to\"\x89\a\n" +
+	"\x02to\x18\x02 \x01(\x04R\x02to\"\xe7\b\n" +
 	"\aProcess\x12\x12\n" +
 	"\x04role\x18\x01 \x01(\tR\x04role\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -1628,7 +1738,16 @@ const file_roost_inspection_v1_observer_proto_rawDesc = "" +
 	"leaseError\x12\x1a\n" +
 	"\bcommands\x18\x1c \x01(\rR\bcommands\x12%\n" +
 	"\x0ecommands_limit\x18\x1d \x01(\rR\rcommandsLimit\x12-\n" +
-	"\x12management_guarded\x18\x1e \x01(\bR\x11managementGuarded2\xac\x01\n" +
+	"\x12management_guarded\x18\x1e \x01(\bR\x11managementGuarded\x12\x19\n" +
+	"\bany_role\x18\x1f \x01(\bR\aanyRole\x12\x16\n" +
+	"\x06shared\x18  \x01(\bR\x06shared\x12:\n" +
+	"\aexpired\x18! \x03(\v2 .roost.inspection.v1.ExpiredPeerR\aexpired\x12#\n" +
+	"\rshow_payloads\x18\" \x01(\bR\fshowPayloads\x12!\n" +
+	"\ftry_commands\x18# \x01(\bR\vtryCommands\x12%\n" +
+	"\x0emanagement_tls\x18$ \x01(\bR\rmanagementTls\"A\n" +
+	"\vExpiredPeer\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1e\n" +
+	"\vend_unix_ms\x18\x02 \x01(\x03R\tendUnixMs2\xac\x01\n" +
 	"\bObserver\x12P\n" +
 	"\aObserve\x12#.roost.inspection.v1.ObserveRequest\x1a .roost.inspection.v1.Observation\x12N\n" +
 	"\bDescribe\x12$.roost.inspection.v1.DescribeRequest\x1a\x1c.roost.inspection.v1.ProcessBGZEgithub.com/roost-cluster/roost/proto/roost/inspection/v1;inspectionv1b\x06proto3"
@@ -1645,7 +1764,7 @@ func file_roost_inspection_v1_observer_proto_rawDescGZIP() []byte {
 	return file_roost_inspection_v1_observer_proto_rawDescData
 }
 
-var file_roost_inspection_v1_observer_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_roost_inspection_v1_observer_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_roost_inspection_v1_observer_proto_goTypes = []any{
 	(*ObserveRequest)(nil),         // 0: roost.inspection.v1.ObserveRequest
 	(*Observation)(nil),            // 1: roost.inspection.v1.Observation
@@ -1658,7 +1777,8 @@ var file_roost_inspection_v1_observer_proto_goTypes = []any{
 	(*JournalObservation)(nil),     // 8: roost.inspection.v1.JournalObservation
 	(*DescribeRequest)(nil),        // 9: roost.inspection.v1.DescribeRequest
 	(*Process)(nil),                // 10: roost.inspection.v1.Process
-	(*ActiveEntity)(nil),           // 11: roost.inspection.v1.ActiveEntity
+	(*ExpiredPeer)(nil),            // 11: roost.inspection.v1.ExpiredPeer
+	(*ActiveEntity)(nil),           // 12: roost.inspection.v1.ActiveEntity
 }
 var file_roost_inspection_v1_observer_proto_depIdxs = []int32{
 	3,  // 0: roost.inspection.v1.Observation.gateway:type_name -> roost.inspection.v1.GatewayObservation
@@ -1670,16 +1790,17 @@ var file_roost_inspection_v1_observer_proto_depIdxs = []int32{
 	5,  // 6: roost.inspection.v1.CoordinatorObservation.member:type_name -> roost.inspection.v1.ObservedMember
 	5,  // 7: roost.inspection.v1.CoordinatorObservation.next_member:type_name -> roost.inspection.v1.ObservedMember
 	6,  // 8: roost.inspection.v1.CoordinatorObservation.gateways:type_name -> roost.inspection.v1.ObservedGateway
-	11, // 9: roost.inspection.v1.RegionObservation.entity:type_name -> roost.inspection.v1.ActiveEntity
-	0,  // 10: roost.inspection.v1.Observer.Observe:input_type -> roost.inspection.v1.ObserveRequest
-	9,  // 11: roost.inspection.v1.Observer.Describe:input_type -> roost.inspection.v1.DescribeRequest
-	1,  // 12: roost.inspection.v1.Observer.Observe:output_type -> roost.inspection.v1.Observation
-	10, // 13: roost.inspection.v1.Observer.Describe:output_type -> roost.inspection.v1.Process
-	12, // [12:14] is the sub-list for method output_type
-	10, // [10:12] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	12, // 9: roost.inspection.v1.RegionObservation.entity:type_name -> roost.inspection.v1.ActiveEntity
+	11, // 10: roost.inspection.v1.Process.expired:type_name -> roost.inspection.v1.ExpiredPeer
+	0,  // 11: roost.inspection.v1.Observer.Observe:input_type -> roost.inspection.v1.ObserveRequest
+	9,  // 12: roost.inspection.v1.Observer.Describe:input_type -> roost.inspection.v1.DescribeRequest
+	1,  // 13: roost.inspection.v1.Observer.Observe:output_type -> roost.inspection.v1.Observation
+	10, // 14: roost.inspection.v1.Observer.Describe:output_type -> roost.inspection.v1.Process
+	13, // [13:15] is the sub-list for method output_type
+	11, // [11:13] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_roost_inspection_v1_observer_proto_init() }
@@ -1694,7 +1815,7 @@ func file_roost_inspection_v1_observer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_roost_inspection_v1_observer_proto_rawDesc), len(file_roost_inspection_v1_observer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   11,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
