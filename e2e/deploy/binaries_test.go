@@ -173,12 +173,12 @@ func (p *process) command(t *testing.T, more ...string) *exec.Cmd {
 		name, path, _ := strings.Cut(a, "=")
 		if content, ok := p.files[path]; ok {
 			path = filepath.Join(dir, filepath.Base(path))
-			if err := os.WriteFile(path, []byte(p.certified(t, dir, content)), 0o600); err != nil {
+			if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			a = name + "=" + path
 		}
-		args = append(args, a)
+		args = append(args, p.certified(t, dir, a))
 	}
 	cmd := exec.CommandContext(t.Context(), binary(t, p.service), append(args, more...)...)
 	cmd.Env, cmd.Dir = []string{"PATH=/nowhere"}, dir
@@ -226,12 +226,17 @@ func (p *process) mounted(t *testing.T, dir, path string) string {
 	return made
 }
 
-// certified has a configuration name certificates that are made, in the place of those in the Secrets that are mounted,
+// certified has an argument name certificates that are made, in the place of those in the Secrets that are mounted,
 // which have the names of cert-manager.
 func (p *process) certified(t *testing.T, dir, config string) string {
 	for _, mount := range []string{"/etc/roost-tls/", "/etc/roost-public/"} {
 		if !strings.Contains(config, mount) {
 			continue
+		}
+		made := filepath.Join(dir, filepath.Base(mount))
+		config = strings.ReplaceAll(config, mount, made+"/")
+		if os.Mkdir(made, 0o700) != nil {
+			continue // they are there
 		}
 		ca, err := authority.New("test", time.Hour)
 		if err != nil {
@@ -243,16 +248,11 @@ func (p *process) certified(t *testing.T, dir, config string) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		made := filepath.Join(dir, filepath.Base(mount))
-		if err := os.MkdirAll(made, 0o700); err != nil {
-			t.Fatal(err)
-		}
 		for name, content := range map[string][]byte{"tls.crt": cert, "tls.key": key, "ca.crt": ca.PEM()} {
 			if err := os.WriteFile(filepath.Join(made, name), content, 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
-		config = strings.ReplaceAll(config, mount, made+"/")
 	}
 	return config
 }

@@ -291,7 +291,9 @@ func TestChartNoticed(t *testing.T) {
 
 // TestChartDoesWhatTheBinariesUnderstand: the tests of the manifests find nothing in what the chart makes of values.
 func TestChartDoesWhatTheBinariesUnderstand(t *testing.T) {
-	for name, more := range map[string]string{"defaults": "", "full": full} {
+	for name, more := range map[string]string{
+		"defaults": "", "full": full, "TLS that ends before the gateways": `{clusterName: shop, tls: {secrets: {coordinator: a, region: b, gateway: c}}}`,
+	} {
 		t.Run(name, func(t *testing.T) {
 			v := values(t, more)
 			delete(v, "monitoring")    // kinds of others, and who may scrape: TestChartMonitoring

@@ -30,6 +30,31 @@ spec:
     matchLabels: {{- include "roost.labels" .role | nindent 6 }}
 {{- end }}
 
+{{/* roost.tls: the flags for certificates, as a list. Arguments: root, role. */}}
+{{- define "roost.tls" -}}
+{{- with .root.Values.tls }}
+{{- if or .secrets.coordinator .secrets.region .secrets.gateway }}
+{{- if not (and .secrets.coordinator .secrets.region .secrets.gateway) }}
+{{- fail "tls.secrets: name a Secret for coordinator, region and gateway: each refuses peers without a certificate" }}
+{{- end }}
+- --tls.cert=/etc/roost-tls/tls.crt
+- --tls.key=/etc/roost-tls/tls.key
+- --tls.ca=/etc/roost-tls/ca.crt
+- --tls.roles={{ .roles }}
+{{- with .identity }}
+- {{ printf "--tls.identity=%s" . | quote }}
+{{- end }}
+{{- if and (eq $.role "gateway") (not .public) }}
+- --public.plain=true
+{{- end }}
+{{- end }}
+{{- if and (eq $.role "gateway") .public }}
+- --public.cert=/etc/roost-public/tls.crt
+- --public.key=/etc/roost-public/tls.key
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{/*
 roost.pod: the template of the pods of a role. Arguments: root, role, values (of the role), port (of the service
 listener), args (flags of the role), env (variables of the role), member (whether it has a journal and an address of its own).
@@ -90,7 +115,7 @@ spec:
       {{- end }}
       args:
         - --config=/etc/roost/roost.yaml
-        {{- toYaml (concat .args .values.args) | nindent 8 }}
+        {{- toYaml (concat .args (include "roost.tls" . | fromYamlArray) .values.args) | nindent 8 }}
       env:
         - name: ROOST_NODE_NAME
           valueFrom: {fieldRef: {fieldPath: metadata.name}}
@@ -127,14 +152,14 @@ spec:
         {{- if .member }}
         - {name: journal, mountPath: /etc/roost-journal, readOnly: true}
         {{- end }}
+        {{- if eq .role "region" }}
+        - {name: crash, mountPath: /var/lib/roost} # outlives a container that ends: docs/repair.md
+        {{- end }}
         {{- if index .root.Values.tls.secrets .role }}
         - {name: tls, mountPath: /etc/roost-tls, readOnly: true}
         {{- end }}
         {{- if and .root.Values.tls.public (eq .role "gateway") }}
         - {name: public, mountPath: /etc/roost-public, readOnly: true}
-        {{- end }}
-        {{- if eq .role "region" }}
-        - {name: crash, mountPath: /var/lib/roost} # outlives a container that ends: docs/repair.md
         {{- end }}
         {{- with .values.volumeMounts }}
         {{- toYaml . | nindent 8 }}
@@ -144,14 +169,14 @@ spec:
     {{- if .member }}
     - {name: journal, secret: {secretName: {{ .root.Values.journal.secret }}, defaultMode: 0440}}
     {{- end }}
+    {{- if eq .role "region" }}
+    - {name: crash, emptyDir: {sizeLimit: 1Mi}}
+    {{- end }}
     {{- with index .root.Values.tls.secrets .role }}
     - {name: tls, secret: {secretName: {{ . }}, defaultMode: 0440}}
     {{- end }}
     {{- if and .root.Values.tls.public (eq .role "gateway") }}
     - {name: public, secret: {secretName: {{ .root.Values.tls.public }}, defaultMode: 0440}}
-    {{- end }}
-    {{- if eq .role "region" }}
-    - {name: crash, emptyDir: {sizeLimit: 1Mi}}
     {{- end }}
     {{- with .values.volumes }}
     {{- toYaml . | nindent 4 }}
