@@ -88,7 +88,7 @@ func epochText(e uint64) string { return fmt.Sprintf("%d.%d", e>>32, e&0xfffffff
 // entity looks at the entity in the region.
 func (q *inquest) entity(p *Party, r *inspectionv1.RegionObservation) {
 	e, name := r.Entity, q.Type+"/"+q.ID
-	repair := fmt.Sprintf("roost journal check says what is damaged; the last resort is roost entity delete %s %s", q.Type, q.ID)
+	repair := fmt.Sprintf("roost repair record %s/%s says what is damaged, and what can be done", q.Type, q.ID)
 	if r.Quarantined != "" {
 		q.find(EntityQuarantined, true, 0, fmt.Sprintf("roost quarantine list says what ran when regions ended; mend that, then roost quarantine release %s/%s (docs/repair.md)", q.Type, q.ID), "%s refuses the commands of %s: it is quarantined %s", p.Name, name, r.Quarantined)
 	}

@@ -84,7 +84,7 @@ var entries = []Entry{
 		Causes: "internal: the handler panicked or returned an error that is no business error. data_loss: records or the " +
 			"snapshot of the entity are damaged, or the running version cannot read them.",
 		Action: "Look for the reference of the message in the log of the region: it has the error itself. Correct the code of the entity; for data_loss run " +
-			"a version that reads what is stored, or see roost journal check and roost entity show TYPE/ID.",
+			"a version that reads what is stored, or see roost journal check and roost repair record TYPE/ID.",
 	},
 	{
 		Number: Refused, Answers: []Answer{}, Executed: False, Repeat: IfAborted,

@@ -87,6 +87,11 @@
 // depend on damaged data are isolated. They are refused as damaged; the others are
 // committed. See [Damaged].
 //
+// An operator repairs an entity by a [Repair], which is fenced like everything else: in one transaction
+// it claims the shard for [RepairOwner] at the next epoch, adds an audit line, and sets records aside. These stay in
+// their places without their events, so that no number is ever used twice. See [PlanRepair] for what
+// is refused, and [DecideRepair].
+//
 // # Dedupe
 //
 // The id of every command in a record is kept, with its [sharding.CommandHash]
@@ -99,5 +104,5 @@
 // Records are removed only when their entity was deleted and their idempotency keys are old. They
 // lose their events only if a snapshot says so ([WriteSnapshot.Cut], [TrimMarks]). There are no
 // transactions over several entities. Payloads are not interpreted. A damaged record is detected
-// and reported, not repaired. Nothing here decides who should own a shard.
+// and reported; what is right then, an operator decides. Nothing here decides who should own a shard.
 package journal

@@ -120,7 +120,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	root.AddCommand(a.devCommand(), a.newCommand(), a.membersCommand(), a.shardsCommand(), a.whereCommand(), a.drainCommand(), a.rolloutCommand(),
 		a.cordonCommand(), a.uncordonCommand(), a.freezeCommand(), a.thawCommand(), a.pinCommand(), a.unpinCommand(), a.moveCommand(), a.steeringCommand(), a.whyCommand(), a.planCommand(), a.topCommand(), a.entitiesCommand(), a.regionsCommand(), a.slowCommand(), a.dashboardCommand(), a.explainCommand(), a.doctorCommand(), a.errorsCommand(),
 		a.leaveCommand(), a.downCommand(), a.removeCommand(), a.joinCommand(), a.eventsCommand(),
-		a.callCommand(), a.keyCommand(), a.certCommand(), a.entityCommand(), a.quarantineCommand(), a.remindersCommand(), a.rememberedCommand(), a.sendsCommand(), a.journalCommand(), a.backupCommand(), a.restoreCommand(), a.snapshotCommand(), a.discoveryCommand(), a.leaseCommand(), a.versionCommand())
+		a.callCommand(), a.keyCommand(), a.certCommand(), a.entityCommand(), a.quarantineCommand(), a.remindersCommand(), a.rememberedCommand(), a.sendsCommand(), a.journalCommand(), a.repairCommand(), a.backupCommand(), a.restoreCommand(), a.snapshotCommand(), a.discoveryCommand(), a.leaseCommand(), a.versionCommand())
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetArgs(args)
 	root.SetOut(out)

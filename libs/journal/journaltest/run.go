@@ -20,6 +20,8 @@ type Harness struct {
 	OpenReader func() (journal.Reader, error)
 	// Damage changes a stored record behind the driver's back. It may be nil.
 	Damage func(entity sharding.Entity, seq uint64) error
+	// Lose removes a stored record behind the driver's back. It may be nil.
+	Lose func(entity sharding.Entity, seq uint64) error
 	// Renumber gives a stored record another sequence number, and SetSnapshot says that an
 	// entity has a snapshot at one, where none is stored. Both work behind the driver's
 	// back, and may be nil.
@@ -89,6 +91,13 @@ func Run(t *testing.T, fresh func(t *testing.T, cfg journal.Config, clock journa
 		{"PurgeAgain", testPurgeAgain},
 		{"PurgeIsBounded", testPurgeIsBounded},
 		{"PurgedNumbers", testPurgedNumbers},
+		{"RepairSkip", testRepairSkip},
+		{"RepairGoBack", testRepairGoBack},
+		{"RepairRefused", testRepairRefused},
+		{"RepairSnapshot", testRepairSnapshot},
+		{"RepairDelete", testRepairDelete},
+		{"RepairRows", testRepairRows},
+		{"RepairMissing", testRepairMissing},
 		{"Identity", testIdentity},
 		{"Generations", testGenerations},
 		{"Activations", testActivations},

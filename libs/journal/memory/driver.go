@@ -105,6 +105,32 @@ func (d *Driver) History(ctx context.Context, req journal.HistoryRequest) (journ
 	return d.ledger.History(req), nil
 }
 
+// Raw implements [journal.RawReader].
+func (d *Driver) Raw(ctx context.Context, entity sharding.Entity) (journal.RawEntity, error) {
+	if err := ctx.Err(); err != nil {
+		return journal.RawEntity{}, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.ledger.facts.CheckOpenedReader(d.generation); err != nil {
+		return journal.RawEntity{}, err
+	}
+	return d.ledger.Raw(entity)
+}
+
+// Repair implements [journal.Repairer].
+func (d *Driver) Repair(ctx context.Context, r *journal.Repair) (journal.RepairPlan, error) {
+	if err := ctx.Err(); err != nil {
+		return journal.RepairPlan{}, fmt.Errorf("%w: %w", journal.ErrNotCommitted, err)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.ledger.facts.CheckOpened(d.generation); err != nil {
+		return journal.RepairPlan{}, err
+	}
+	return d.ledger.Repair(d.clock.Now(), r)
+}
+
 // Facts implements [journal.Reader].
 func (d *Driver) Facts(ctx context.Context) (journal.Facts, error) {
 	if err := ctx.Err(); err != nil {

@@ -52,6 +52,16 @@ func TestSuiteKillsMutants(t *testing.T) {
 		"purge-sends":          "PurgeLives",
 		"purge-looks":          "PurgeReplaced",
 		"purge-again":          "PurgeAgain",
+		// Whoever has the shard must lose it, and there is a line of each repair.
+		"repair-fence":  "RepairSkip",
+		"repair-audit":  "RepairSkip",
+		"repair-forget": "RepairSkip",
+		"repair-rows":   "RepairSkip",
+		"repair-reply":  "RepairGoBack",
+		"repair-expect": "RepairRefused",
+		"repair-life":   "RepairRefused",
+		"repair-whole":  "RepairRefused",
+		"repair-worse":  "RepairSnapshot",
 	} {
 		cmd := exec.Command(os.Args[0], "-test.run", "^TestConformance$")
 		cmd.Env = append(os.Environ(), mutantVar+"="+name)

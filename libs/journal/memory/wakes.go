@@ -208,9 +208,7 @@ func (e *entity) checkRows() error {
 
 // appendRows is the part of appendState about wake-ups and sends.
 func (e *entity) appendRows(b []byte, now time.Time) []byte {
-	keys := slices.SortedFunc(maps.Keys(e.wakes), func(a, b wakeKey) int {
-		return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.name, b.name))
-	})
+	keys := e.wakeKeys()
 	b = binary.AppendUvarint(b, uint64(len(keys)))
 	for _, key := range keys {
 		w := e.wakes[key]
@@ -227,6 +225,13 @@ func (e *entity) appendRows(b []byte, now time.Time) []byte {
 		b = sharding.AppendString(b, string(e.sends[seq].states))
 	}
 	return b
+}
+
+// wakeKeys are the wake-ups of the entity, in order.
+func (e *entity) wakeKeys() []wakeKey {
+	return slices.SortedFunc(maps.Keys(e.wakes), func(a, b wakeKey) int {
+		return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.name, b.name))
+	})
 }
 
 func appendShard(b []byte, s sharding.ShardID) []byte {

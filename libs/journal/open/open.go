@@ -172,6 +172,24 @@ func Restore(ctx context.Context, rawURL string, r *backup.Reader, cfg journal.C
 
 var errMemoryBackup = fmt.Errorf("%w: a journal in memory belongs to one process; there is nothing to back up or to restore", journal.ErrConfig)
 
+// Repair repairs an entity in the journal that a URL names, as the owner of its schema and beside the processes that use
+// it: see [journal.DecideRepair]. Errors are those of [Open] and of [journal.Repairer].
+func Repair(ctx context.Context, rawURL string, cfg journal.Config, r *journal.Repair) (plan journal.RepairPlan, err error) {
+	d, err := Open(ctx, rawURL, cfg)
+	if err != nil {
+		return plan, err
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	facts, err := d.Facts(ctx)
+	if err != nil {
+		return plan, err
+	}
+	if r.Do == journal.DeleteEntity && facts.Activated() < journal.WakesFormat {
+		return plan, fmt.Errorf("%w: it takes no deletes; run \"roost journal activate\" when all processes are of this release", journal.ErrNotActivated)
+	}
+	return d.(journal.Repairer).Repair(ctx, r) // every driver is one, as the suite checks
+}
+
 // Reader opens a handle that only reads the journal that a URL names, beside the
 // processes that use it. It returns the same errors as [Open]. A journal in memory belongs to one
 // process, and cannot be read by another.

@@ -20,14 +20,26 @@ func (d *Driver) Commit(ctx context.Context, ops []journal.Op) ([]journal.Result
 	}
 	now := d.clock.Now()
 	args := newBatch(ops, now.Wall, &d.cfg).args(d.generation, now, &d.cfg)
-	var verdict []int32
-	var epoch, owner []int64
-	err := d.write(ctx, func(conn *pgx.Conn) error {
-		// Scan returns after the server is ready for the next query, that is
-		// after the commit: the row itself comes before it.
-		return conn.QueryRow(ctx, commitName, args...).Scan(&verdict, &epoch, &owner)
+	var results []journal.Result
+	err := d.write(ctx, func(conn *pgx.Conn) (err error) {
+		results, err = d.decided(conn.QueryRow(ctx, commitName, args...), ops)
+		return err
 	})
 	if err != nil {
+		return nil, err
+	}
+	journal.StoredAt(results, ops, now.Wall)
+	d.trimEvents(ctx, ops, results)
+	return results, nil
+}
+
+// decided reads the verdicts about a batch.
+func (d *Driver) decided(row pgx.Row, ops []journal.Op) ([]journal.Result, error) {
+	var verdict []int32
+	var epoch, owner []int64
+	// Scan returns after the server is ready for the next query, that is
+	// after the commit: the row itself comes before it.
+	if err := row.Scan(&verdict, &epoch, &owner); err != nil {
 		return nil, err
 	}
 	if len(verdict) != len(ops) || len(epoch) != len(ops) || len(owner) != len(ops) {
@@ -40,12 +52,10 @@ func (d *Driver) Commit(ctx context.Context, ops []journal.Op) ([]journal.Result
 		}
 		results[i] = journal.Result{Verdict: verdicts[v], Fence: sharding.Fence{Epoch: sharding.Epoch(epoch[i]), Owner: sharding.NodeUID(owner[i])}}
 	}
-	journal.StoredAt(results, ops, now.Wall)
-	d.trimEvents(ctx, ops, results)
 	return results, nil
 }
 
-// write runs f, which is one statement, on a connection that writes.
+// write runs f, which is one statement or one transaction, on a connection that writes.
 func (d *Driver) write(ctx context.Context, f func(*pgx.Conn) error) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%w: %w", journal.ErrNotCommitted, err)

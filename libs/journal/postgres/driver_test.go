@@ -61,6 +61,9 @@ func TestConformance(t *testing.T) {
 			},
 			OpenReader: func() (journal.Reader, error) { return OpenReader(context.Background(), url, cfg) },
 			Damage:     func(entity sharding.Entity, seq uint64) error { return damage(url, entity, seq) },
+			Lose: func(entity sharding.Entity, seq uint64) error {
+				return change(url, "DELETE FROM roost.record WHERE seq = $3 AND entity = "+entityID, string(entity.Type), []byte(entity.ID), int64(seq))
+			},
 			Renumber: func(entity sharding.Entity, seq uint64, to int64) error {
 				return change(url, "UPDATE roost.record SET seq = $3 WHERE seq = $4 AND entity = "+entityID, string(entity.Type), []byte(entity.ID), to, int64(seq))
 			},

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/journal/postgres/postgrestest"
@@ -106,6 +107,23 @@ func TestRoles(t *testing.T) {
 	}
 	if all, err := reads.List(t.Context(), journal.ListRequest{Limit: 10}); err != nil || len(all) != 1 || all[0] != alice {
 		t.Errorf("list by a reader: %v, %v", all, err)
+	}
+	// A reader plans a repair, and only the owner makes it.
+	raw, err := reads.Raw(t.Context(), alice)
+	if err != nil {
+		t.Fatal(err)
+	}
+	repair := &journal.Repair{Entity: alice, Shard: shard, Do: journal.SkipRecord, Seq: 1, Intact: true, Reason: "a test"}
+	plan, err := journal.PlanRepair(&raw, repair, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	repair.Expect = plan.Digest
+	if _, err := b.Repair(t.Context(), repair); state(err) != stateForbidden || !strings.Contains(err.Error(), "owns the schema") {
+		t.Errorf("a repair by a service: %v", err)
+	}
+	if _, err := openAt(t, server.URL("owner", name), journal.DefaultConfig()).Repair(t.Context(), repair); err != nil {
+		t.Errorf("a repair by the owner: %v", err)
 	}
 	// For every role, the server refuses to write.
 	owned, err := OpenReader(t.Context(), url, journal.DefaultConfig())

@@ -34,6 +34,9 @@ func TestConformance(t *testing.T) {
 			},
 			OpenReader: func() (journal.Reader, error) { return OpenReader(context.Background(), path, cfg) },
 			Damage:     func(entity sharding.Entity, seq uint64) error { return damage(path, entity, seq) },
+			Lose: func(entity sharding.Entity, seq uint64) error {
+				return change(path, "DELETE FROM record WHERE seq = ? AND entity = "+entityID, int64(seq), string(entity.Type), string(entity.ID))
+			},
 			Renumber: func(entity sharding.Entity, seq uint64, to int64) error {
 				return change(path, "UPDATE record SET seq = ? WHERE seq = ? AND entity = "+entityID, to, int64(seq), string(entity.Type), string(entity.ID))
 			},

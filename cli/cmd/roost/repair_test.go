@@ -1,0 +1,136 @@
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/roost-cluster/roost/libs/journal"
+	journalopen "github.com/roost-cluster/roost/libs/journal/open"
+	"github.com/roost-cluster/roost/libs/journal/sqlite"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// TestRepair damages an entity, and repairs it: what is lost is said before, and kept, and each mistake is refused
+// before anything is changed.
+func TestRepair(t *testing.T) {
+	dir := t.TempDir()
+	in := func(name string) string { return filepath.Join(dir, name) }
+	t.Setenv("ROOST_JOURNAL_URL", "sqlite:"+in("j.db"))
+	t.Setenv("ROOST_ADMIN", "")
+	storeCart(t, "sqlite:"+in("j.db"))
+	at := []string{"--dir", in("none")}
+	try := func(code int, args []string, says ...string) string {
+		t.Helper()
+		var out, errOut bytes.Buffer
+		if got := run(t.Context(), append(args, at...), &out, &errOut); got != code {
+			t.Fatalf("roost %v: exit code %d, want %d\n%s%s", args, got, code, &out, &errOut)
+		}
+		for _, s := range says {
+			if !strings.Contains(out.String()+errOut.String(), s) {
+				t.Errorf("roost %v does not say %q:\n%s%s", args, s, &out, &errOut)
+			}
+		}
+		return out.String()
+	}
+	try(exitOK, []string{"repair", "find"}, "0 of 1 entity damaged")
+	try(exitOK, []string{"repair", "list"}, "nothing was repaired")
+	try(exitOK, []string{"repair", "record", "Cart/dora"}, "Nothing is damaged.")
+	damageBody(t, in("j.db"))
+	try(exitFailed, []string{"repair", "find"}, "Cart/dora", "no", "record 3 does not match its checksum")
+	try(exitOK, []string{"repair", "record", "Cart/dora"}, "it cannot be loaded", "roost repair record Cart/dora --back-to 2", "roost repair record Cart/dora --skip 3", "roost restore FILE")
+	try(exitUsage, []string{"repair", "record", "Cart"}, "TYPE/ID")
+	try(exitUsage, []string{"repair", "record", "Cart/dora", "--back-to", "2"}, "--reason")
+	try(exitUsage, []string{"repair", "record", "Cart/dora", "--back-to", "2", "--skip", "3"}, "--back-to and --skip")
+	try(exitUsage, []string{"repair", "record", "Cart/dora", "--back-to=-2", "--reason", "x"}, "--back-to is -2")
+	try(exitUsage, []string{"repair", "record", "Cart/dora", "--back-to", "2", "--reason", "x"}, "--out")
+	try(exitUsage, []string{"repair", "record", "Cart/dora", "--back-to", "2", "--reason", "x", "--out", in("j.db")}, "exists already")
+	try(exitFailed, []string{"repair", "record", "Cart/dora", "--back-to", "3", "--reason", "x", "--out", in("a")}, "--back-to 2")
+	try(exitFailed, []string{"repair", "record", "Cart/dora", "--skip", "3", "--shard", "1", "--reason", "x", "--out", in("a")}, "--shard")
+	try(exitFailed, []string{"repair", "snapshot", "Cart/dora", "--reason", "x", "--out", in("a")}, "no snapshot")
+	if _, err := os.Stat(in("a")); err == nil {
+		t.Error("a repair that was refused has left a file")
+	}
+	try(exitOK, []string{"repair", "record", "Cart/dora", "--back-to", "2", "--dry-run"}, "Nothing was changed", "set aside   2 records", "item-added", "nothing of it is damaged")
+	try(exitOK, []string{"repair", "list"}, "nothing was repaired")
+	try(exitOK, []string{"repair", "record", "Cart/dora", "--back-to", "2", "--reason", "ticket 4711", "--out", in("aside")}, "is repaired", "kept in     "+in("aside"), "starts again with the next command")
+	checkAside(t, in("aside"))
+	content, err := os.ReadFile(in("aside"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	try(exitOK, []string{"repair", "list"}, "Cart/dora", "went back to record 2", "ticket 4711", in("aside"))
+	try(exitOK, []string{"repair", "list", "-o", "json"}, fmt.Sprintf("%x", sha256.Sum256(content)))
+	try(exitOK, []string{"reminders", "drop", "Cart/dora", "pay", "--reason", "cancelled", "--journal.url", "sqlite:" + in("j.db")}, "it has no reminder pay any more")
+	try(exitFailed, []string{"reminders", "drop", "Cart/dora", "pay", "--reason", "cancelled", "--journal.url", "sqlite:" + in("j.db")}, "has no reminder")
+	try(exitOK, []string{"repair", "record", "Cart/dora", "--delete", "--reason", "gone"}, "it is deleted")
+	try(exitOK, []string{"repair", "find"}, "0 of 1 entity damaged")
+}
+
+// checkAside checks the file with what was set aside.
+func checkAside(t *testing.T, file string) {
+	t.Helper()
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []asideLine
+	for d := json.NewDecoder(bytes.NewReader(content)); d.More(); {
+		var l asideLine
+		if err := d.Decode(&l); err != nil {
+			t.Fatal(err)
+		}
+		lines = append(lines, l)
+	}
+	if len(lines) != 3 || lines[0].Reason != "ticket 4711" || lines[1].Seq != 3 || lines[1].Problem == "" || len(lines[1].Body) == 0 || lines[2].Seq != 4 || string(lines[2].Events[0].JSON) != `{"sku":"tea"}` || lines[2].Command != "k4" {
+		t.Errorf("what was set aside: %s", content)
+	}
+}
+
+// storeCart makes a journal with a cart of four records.
+func storeCart(t *testing.T, url string) {
+	t.Helper()
+	d, err := journalopen.Open(t.Context(), url, journal.DefaultConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = d.Close() }()
+	desc := sharding.TypeDesc{Type: "Cart", Shards: 4}
+	if _, err := d.Declare(t.Context(), journal.Declaration{Cluster: "blue", Types: []sharding.TypeDesc{desc}}); err != nil {
+		t.Fatal(err)
+	}
+	cart := sharding.Entity{Type: "Cart", ID: "dora"}
+	shard, epoch := desc.ShardOf(cart.ID), sharding.MakeEpoch(3, 1)
+	ops := []journal.Op{{Claim: &sharding.Claim{Shard: shard, Epoch: epoch, Owner: 5}}}
+	for seq := uint64(1); seq <= 4; seq++ {
+		r := sharding.Record{Seq: seq, Command: sharding.CommandID(fmt.Sprint("k", seq)), Events: []sharding.Event{{Name: "item-added", Encoding: sharding.JSON, Payload: []byte(`{"sku":"tea"}`)}}}
+		if seq == 2 {
+			r.Wakes = []sharding.Wake{{Kind: sharding.ReminderWake, Name: "pay", Due: 1 << 50, Input: sharding.Input{Command: "Pay"}}}
+		}
+		ops = append(ops, journal.Op{Append: &sharding.Append{Shard: shard, Epoch: epoch, Entity: cart, Records: []sharding.Record{r}}})
+	}
+	for _, op := range ops {
+		if results, err := d.Commit(t.Context(), []journal.Op{op}); err != nil || results[0].Verdict != sharding.Durable {
+			t.Fatal(results, err)
+		}
+	}
+}
+
+// damageBody changes a byte of record 3.
+func damageBody(t *testing.T, file string) {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+file+"?vfs="+sqlite.VFS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	if _, err := db.ExecContext(t.Context(), "UPDATE record SET body = CAST(substr(body, 1, length(body) - 3) || x'ff' || substr(body, length(body) - 1) AS BLOB) WHERE seq = 3"); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,297 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"github.com/roost-cluster/roost/libs/control/wire"
+	"github.com/roost-cluster/roost/libs/journal"
+	journalopen "github.com/roost-cluster/roost/libs/journal/open"
+	"github.com/roost-cluster/roost/libs/sharding"
+	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+)
+
+const (
+	// maxShownRecords is how many records a report lists: as many as one looks at. The rest is counted.
+	maxShownRecords = 20
+	// maxFound is how many entities roost repair find lists.
+	maxFound = 100
+	// findPage is how many entities are asked for at a time.
+	findPage = 500
+	// probeTimeout is how long the repaired entity has to be served again. A shard takes about a second.
+	probeTimeout = 10 * time.Second
+	// noShard says that --shard is not given.
+	noShard = -1
+)
+
+const repairRecordHelp = `Says what is damaged of an entity, and what can be done. With one of these, it does it:
+
+  --back-to N  go back to the state after record N: the records behind it are set
+               aside, and so is a snapshot that is newer
+  --skip N     set record N aside, and keep those behind it: only the author of the
+               type knows whether their effect is right without it
+  --reply N    give up the damaged reply of record N: a repeat of its command is
+               told that it was applied, and that the reply is lost
+  --rows       remove reminders, remembered starts and kept sends whose record
+               cannot be read
+  --delete     delete the entity although it is damaged
+
+A record that is set aside stays in its place, without its events. What it was is
+written to --out first, a file with a line of JSON for each: nothing is lost for
+good. The reminders that it has set and what it still had to send go with it. A
+repeat of its command is refused (aborted), and so is one with a key from before the
+repair whose record cannot be read. What was delivered is not undone.
+
+The repair takes the shard of the entity, so that its region lets go of it: commands
+for the shard wait for about a second, and nothing is written or answered that
+the repair does not know of. It is one transaction, with the line that roost repair
+list shows. If the entity has changed since it was looked at, nothing is done.
+
+The journal is that of --journal.url, of the environment variable ROOST_JOURNAL_URL,
+or of the cluster that "roost dev" runs in --dir. PostgreSQL needs the role that owns
+the schema, and no more than roost_reader to look, or with --dry-run.`
+
+const repairSnapshotHelp = `Drops the snapshot of an entity, because it is damaged, or because the state in it is
+wrong after a mistake in Apply. The state is made from the events again. The shard is
+taken first, so that the wrong state is gone from memory too. Roll the mended region
+out before, or the next snapshot is as wrong.
+
+It is refused if events that it needs were trimmed or are damaged: then the snapshot
+is all that there is. To drop many snapshots, with a check that your code can do
+without: roost snapshot drop. The journal is as for roost repair record.`
+
+// repair is a repair as the command line asks for it.
+type repair struct {
+	url, out      string
+	shard         int
+	dryRun        bool
+	do            journal.Repair
+	entity        sharding.Entity
+	backTo, skip  int64
+	reply         int64
+	rows, deletes bool
+	region        string // that serves the entity again
+	probe         error  // why none does
+}
+
+func (r *repair) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&r.url, "journal.url", "", "URL of the journal, for the owner of its schema; env ROOST_JOURNAL_URL; default: that of roost dev")
+	f.StringVar(&r.do.Reason, "reason", "", "why; it is kept, and must be given unless nothing is changed")
+	f.BoolVar(&r.dryRun, "dry-run", false, "say what would be done, and change nothing")
+	f.StringVar(&r.out, "out", "", "a new file for what is set aside")
+	f.IntVar(&r.shard, "shard", noShard, "the shard of the entity, if the coordinators' facts cannot say it")
+}
+
+func (a *app) repairRecordCommand() *cobra.Command {
+	r := &repair{}
+	cmd := &cobra.Command{
+		Use: "record TYPE/ID", Short: "Say what is damaged of an entity, and repair it", Long: repairRecordHelp, Args: cobra.ExactArgs(1),
+		Example: "  roost repair record Cart/dora\n" +
+			"  roost repair record Cart/dora --back-to 41 --dry-run\n" +
+			"  roost repair record Cart/dora --back-to 41 --out dora.jsonl --reason \"disk error, ticket 4711\"",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.repairEntity(cmd, r, args[0])
+		},
+	}
+	r.flags(cmd)
+	f := cmd.Flags()
+	f.Int64Var(&r.backTo, "back-to", -1, "go back to the state after this record; 0: to the empty entity")
+	f.Int64Var(&r.skip, "skip", -1, "set this record aside")
+	f.Int64Var(&r.reply, "reply", -1, "give up the damaged reply of this record")
+	f.BoolVar(&r.rows, "rows", false, "remove reminders and kept sends whose record cannot be read")
+	f.BoolVar(&r.deletes, "delete", false, "delete the entity")
+	f.BoolVar(&r.do.Intact, "intact", false, "with --skip: the record need not be damaged")
+	return cmd
+}
+
+func (a *app) repairSnapshotCommand() *cobra.Command {
+	r := &repair{do: journal.Repair{Do: journal.RebuildState}}
+	cmd := &cobra.Command{
+		Use: "snapshot TYPE/ID", Short: "Drop the snapshot of an entity, and have its state made from the events", Long: repairSnapshotHelp, Args: cobra.ExactArgs(1),
+		Example: "  roost repair snapshot Cart/dora --out dora.jsonl --reason \"Apply counted twice until v1.4.1\"",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.repairEntity(cmd, r, args[0])
+		},
+	}
+	r.flags(cmd)
+	return cmd
+}
+
+// kind is the repair that the flags ask for; empty: only to look.
+func (r *repair) kind(cmd *cobra.Command) error {
+	number := func(name string, n int64, do journal.RepairKind) error {
+		if !cmd.Flags().Changed(name) {
+			return nil
+		}
+		if n < 0 {
+			return usageError{fmt.Errorf("--%s is %d; it is the number of a record", name, n)}
+		}
+		r.do.Do, r.do.Seq = do, uint64(n)
+		return nil
+	}
+	if r.do.Do != "" {
+		return nil
+	}
+	var given []string
+	for _, name := range []string{"back-to", "skip", "reply", "rows", "delete"} {
+		if cmd.Flags().Changed(name) {
+			given = append(given, "--"+name)
+		}
+	}
+	if len(given) > 1 {
+		return usageError{fmt.Errorf("%s are given; one repair at a time", strings.Join(given, " and "))}
+	}
+	err := errors.Join(number("back-to", r.backTo, journal.GoBack), number("skip", r.skip, journal.SkipRecord), number("reply", r.reply, journal.LoseReply))
+	switch {
+	case r.rows:
+		r.do.Do = journal.DropRows
+	case r.deletes:
+		r.do.Do = journal.DeleteEntity
+	}
+	return err
+}
+
+func (a *app) repairEntity(cmd *cobra.Command, r *repair, name string) error {
+	typ, id, err := entityOf([]string{name}, "TYPE/ID, such as Cart/dora")
+	if err != nil {
+		return err
+	}
+	r.entity = sharding.Entity{Type: sharding.EntityType(typ), ID: sharding.EntityID(id)}
+	if err := r.kind(cmd); err != nil {
+		return err
+	}
+	return a.runRepair(cmd.Context(), r)
+}
+
+// runRepair looks at an entity, says what is wrong, and does what was asked for.
+func (a *app) runRepair(ctx context.Context, r *repair) error {
+	if r.do.Do != "" && !r.dryRun && strings.TrimSpace(r.do.Reason) == "" {
+		return usageError{errors.New("--reason is missing; say why: it is kept (roost repair list)")}
+	}
+	url, err := a.journalURL(r.url)
+	if err != nil {
+		return err
+	}
+	raw, shard, err := readEntity(ctx, url, r)
+	if err != nil {
+		return journalError(err)
+	}
+	r.do.Entity, r.do.Shard, r.do.By = r.entity, shard, whoAmI()
+	if r.do.Do == "" {
+		return a.printExamined(raw)
+	}
+	plan, err := journal.PlanRepair(raw, &r.do, time.Now())
+	if err != nil {
+		return err
+	}
+	if r.dryRun {
+		return a.printRepair(r, raw, &plan)
+	}
+	aside := len(plan.SetAside)+len(plan.Wakes)+len(plan.Sends) > 0 || plan.SnapshotSeq > 0
+	if aside && r.out == "" && r.do.Do != journal.DropReminder {
+		return usageError{errors.New("--out is missing; name a new file: what is set aside is written there before anything is changed (--dry-run says what that is)")}
+	}
+	if aside && r.out != "" {
+		if err := r.writeAside(raw, &plan); err != nil {
+			return err
+		}
+	}
+	r.do.Expect = plan.Digest
+	plan, err = journalopen.Repair(ctx, url, journal.DefaultConfig(), &r.do)
+	if err != nil {
+		if r.do.File != "" && errors.Is(err, journal.ErrRepair) { // nothing was set aside
+			err = errors.Join(err, os.Remove(r.out))
+		}
+		return journalError(err)
+	}
+	r.region, r.probe = a.probe(ctx, r)
+	return a.printRepair(r, raw, &plan)
+}
+
+// probe sends a command to the repaired entity that changes nothing: its region has to take the shard again for that,
+// and to load the entity. It returns the region, or why none has answered in time.
+func (a *app) probe(ctx context.Context, r *repair) (region string, err error) {
+	admin, err := a.adminClient()
+	if err != nil {
+		return "", err
+	}
+	key, err := uuid.NewV7()
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	res, err := admin.Command(ctx, &adminv1.CommandRequest{
+		Type: string(r.entity.Type), Id: string(r.entity.ID), Command: sharding.ReminderDropCommand, Payload: []byte(`{"name":""}`), // which it refuses
+		IdempotencyKey: key.String(), Reason: "it was repaired, and is to be served again", By: whoAmI(),
+	}, probeTimeout)
+	switch {
+	case err != nil:
+		return "", err
+	case res.Outcome == sharding.Rejected.String() && res.Code == string(sharding.InvalidArgument):
+		return cmp.Or(res.Region, "its region"), nil
+	}
+	return "", errors.New(res.Message)
+}
+
+// readEntity reads what is stored of an entity, and finds its shard.
+func readEntity(ctx context.Context, url string, r *repair) (*journal.RawEntity, sharding.ShardID, error) {
+	var shard sharding.ShardID
+	reader, err := journalopen.Reader(ctx, url, journal.DefaultConfig())
+	if err != nil {
+		return nil, shard, err
+	}
+	defer func() { _ = reader.Close() }() // it has written nothing
+	raw, err := reader.(journal.RawReader).Raw(ctx, r.entity)
+	if err == nil {
+		shard, err = entityShard(ctx, reader, r)
+	}
+	return &raw, shard, err
+}
+
+// entityShard finds the shard of an entity by the facts of the coordinators, who note the shard rule of each type.
+func entityShard(ctx context.Context, reader journal.Reader, r *repair) (shard sharding.ShardID, err error) {
+	facts, err := reader.Facts(ctx)
+	if err != nil {
+		return shard, err
+	}
+	desc := sharding.TypeDesc{Type: r.entity.Type}
+	for _, t := range facts.Types {
+		if t.Type == desc.Type {
+			desc.Shards = t.Shards
+		}
+	}
+	switch {
+	case desc.Shards == 0:
+		return shard, fmt.Errorf("the journal has no entity type %s", r.entity.Type)
+	case r.shard != noShard && (r.shard < 0 || uint64(r.shard) >= uint64(desc.Shards)):
+		return shard, usageError{fmt.Errorf("--shard is %d; %s has shards 0 to %d", r.shard, r.entity.Type, desc.Shards-1)}
+	case r.shard != noShard:
+		return sharding.ShardID{Type: r.entity.Type, Index: uint32(r.shard)}, nil
+	}
+	found, err := reader.Load(ctx, journal.LoadRequest{Entity: wire.FactsEntity})
+	for i := range found.Records {
+		for _, e := range found.Records[i].Events {
+			if e.Name != wire.TypeFactName || err != nil {
+				continue
+			}
+			var f wire.TypeFact
+			if f, err = wire.DecodeTypeFact(e.Payload); err == nil && f.Desc.Type == desc.Type {
+				desc.Rule = f.Desc.Rule
+			}
+		}
+	}
+	if err != nil {
+		return shard, fmt.Errorf("the coordinators' facts say by what rule %s is sharded, and cannot be read: repair them first (roost repair facts), or name the shard with --shard: %w", r.entity.Type, err)
+	}
+	return desc.ShardOf(r.entity.ID), nil
+}
