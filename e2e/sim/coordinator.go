@@ -55,8 +55,10 @@ func (w *World) coordinatorProgram(p *process) program {
 func (c *coordNode) step(in coordinator.Input) {
 	c.w.trace(c.p, "in", in)
 	at := len(c.out)
+	was := c.quarantineBefore(in)
 	c.out = c.core.Step(c.p.now(), in, c.out)
 	c.w.stepped(c.p, c.core, len(c.out)-at)
+	c.quarantineAfter(in, was)
 	for _, o := range c.out[at:] {
 		c.w.trace(c.p, "out", o)
 		switch o := o.(type) {
@@ -69,6 +71,7 @@ func (c *coordNode) step(in coordinator.Input) {
 			c.beginLoads()
 			c.checkDrains(o.Term)
 			c.checkSteering(o.Term)
+			c.checkQuarantine(o.Term)
 		case coordinator.SteppedDown:
 			c.w.mark("coordinator deposed")
 		case coordinator.YieldLease: // it yields only if too much waits for the journal, which must not happen here

@@ -14,6 +14,9 @@
 // In the harsh climate, entities ask each other, in chains and in circles. They also send each other
 // commands, and set and cancel reminders.
 //
+// In the poisonous climate, an entity or two end their regions, by a command, a reminder or a send, until they are
+// quarantined. Each region notes its turns for the process after it, with the real queue of suspects.
+//
 // Then all faults end, and everything must finish and converge.
 //
 // # What is checked
@@ -44,6 +47,11 @@
 //
 // Each core also checks its own invariants, limits of buffers included.
 //
+// In the poisonous climate it is checked, against what has really run and ended: what ends regions is quarantined, after
+// at most as many crashes as docs/repair.md says, and what does not end regions is quarantined only in the cases
+// that it names; a quarantined entity does not run at any owner that gets its shard afterwards, under any
+// coordinator; others are served; and a release ends all of it.
+//
 // TestRestores restores the journal from a backup, in good weather, while an old region and the gateways with
 // their old tables go on. If a process opened the journal before the restore, nothing that
 // it has sent may have an effect after the restore.
@@ -54,9 +62,11 @@
 // # How to use it
 //
 // A run depends only on the climate and the seed. The climate determines the kinds and the rates of
-// faults. SIM_CLIMATE chooses it: classic, or harsh, which has more kinds of faults (see harshWeather).
+// faults. SIM_CLIMATE chooses it: classic, harsh, which has more kinds of faults (see harshWeather), or poisonous, which has
+// entities that end regions (see poisonWeather).
 // SIM_SEED=7 go test -run TestSeed runs one seed. SIM_TRACE=1 prints what happens. TestSeeds runs many
-// seeds: SIM_SEEDS is their number, and SIM_FIRST is the first seed. The build tag "mutants" adds
+// seeds: SIM_SEEDS is their number, and SIM_FIRST is the first seed. TestPoison runs seeds of the poisonous climate,
+// as many as SIM_POISON_SEEDS says. The build tag "mutants" adds
 // TestMutants. It removes one guard at a time, and shows which seed detects that.
 //
 // # What this does not do

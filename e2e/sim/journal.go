@@ -56,6 +56,12 @@ type store struct {
 	// touched and unfenced are all entities and shards that were ever damaged.
 	touched  map[sharding.Entity]bool
 	unfenced map[sharding.ShardID]bool
+
+	// quarantine has the suspects and the quarantined entities, by the facts. givenBy has the number of the fact
+	// that gave an epoch of a shard to a region. factNumber counts the facts.
+	quarantine map[sharding.Entity]quarantine
+	givenBy    map[shardEpoch]int
+	factNumber int
 }
 
 var errLost = errors.New("connection to the journal lost")
@@ -82,6 +88,7 @@ func newStore(w *World) *store {
 		highest:  map[sharding.ShardID]sharding.Claim{},
 		forms:    map[sharding.ShardID]map[storedForm]sharding.Epoch{},
 		doubtful: map[sharding.Entity]bool{}, touched: map[sharding.Entity]bool{}, unfenced: map[sharding.ShardID]bool{},
+		quarantine: map[sharding.Entity]quarantine{}, givenBy: map[shardEpoch]int{},
 	}
 }
 
@@ -178,6 +185,7 @@ func (s *store) factsOf(a sharding.Append) {
 		for _, e := range r.Events {
 			fact := s.w.facts[decodeNumber(e.Payload)]
 			s.steered(fact)
+			s.quarantineOf(fact)
 			if d, ok := fact.(coordinator.DrainFact); ok {
 				s.drained[d.Region] = !d.Resume
 			}

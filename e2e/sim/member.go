@@ -172,13 +172,13 @@ func (m *member) perform(o gossip.Output) {
 	case gossip.SelfDowned:
 		m.w.mark("gossip: self downed")
 		m.markForgotten()
-		m.over = true
+		m.over, m.p.inOrder = true, true
 		m.p.exit("downed: " + o.Reason)
 	case gossip.Left:
-		m.over = true
+		m.over, m.p.inOrder = true, true
 		m.p.exit("left the cluster")
 	case gossip.JoinFailed:
-		m.over = true
+		m.over, m.p.inOrder = true, true
 		m.p.exit("not let in: " + o.Reason)
 	case gossip.Refused:
 		if m.w.weather.Harsh.Retention > 0 && (strings.Contains(o.Reason, "removed and forgotten") || strings.Contains(o.Reason, "removed nodes") || strings.Contains(o.Reason, "latest era")) {

@@ -111,10 +111,10 @@ func (s *store) writeDamaged(e sharding.Entity) bool {
 	return false
 }
 
-// intact reports whether nothing in the way of an entity is damaged.
+// intact reports whether nothing in the way of an entity is damaged, and it is not quarantined.
 func (w *World) intact(e sharding.Entity) bool {
 	s := w.journal
-	return !s.loadDamaged(e) && !s.writeDamaged(e) && !s.fenceDamaged(w.shardOf(e))
+	return !s.loadDamaged(e) && !s.writeDamaged(e) && !s.fenceDamaged(w.shardOf(e)) && !w.quarantined(e)
 }
 
 // damaged reports whether an operation meets damage.

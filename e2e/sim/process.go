@@ -32,6 +32,7 @@ type process struct {
 	waiting     bool // the loop will run
 	tickDue     bool
 	gone        bool // left for good
+	inOrder     bool // it ends by its own decision, as after a shutdown
 	inbox       []func()
 	body        program
 	// unread are the callers whose request is in the inbox: a crash refuses
@@ -94,7 +95,7 @@ func (p *process) start() {
 	}
 	w := p.w
 	p.incarnation++
-	p.up, p.paused, p.waiting, p.tickDue = true, false, false, false
+	p.up, p.paused, p.waiting, p.tickDue, p.inOrder = true, false, false, false, false
 	p.uid = sharding.NodeUID(w.dice("uid").Uint64() | 1)
 	p.opened, p.restores = w.journal.ledger.Generation(), w.journal.restores
 	p.started = w.now

@@ -12,6 +12,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/services/region"
+	"github.com/roost-cluster/roost/services/region/suspects"
 )
 
 // regionNode is the driver of a region: links, group commit, entity code.
@@ -47,6 +48,14 @@ type regionNode struct {
 	leaving       bool                            // it was told to leave
 	leaveBy       time.Time                       // while leaving: when it leaves, even if it still has shards
 	left          bool
+
+	// What a region notes of its turns, see poison.go. box is nil in other climates.
+	box     *box
+	queue   *suspects.Queue
+	ready   map[*suspects.Turn]func() // turns that wait
+	ran     []*ran
+	clean   map[work]int // turns that ran alone
+	culprit *poison      // it has ended the process
 }
 
 // shardNode is the driver of one shard core.
@@ -157,6 +166,9 @@ func (w *World) regionProgram(p *process) program {
 	n.group = group{s: w.journal, p: p}
 	n.version = w.versionOf(p)
 	n.cfg = regionConfig(w, p, n.version)
+	if w.weather.Poison.Entities > 0 {
+		n.cfg.Crash = n.openBox()
+	}
 	n.control = region.NewControlCore(n.cfg)
 	for i := range n.cfg.ShardCores {
 		n.shards = append(n.shards, &shardNode{
@@ -228,6 +240,9 @@ func (n *regionNode) tick() {
 		n.router.step(router.Tick{})
 	}
 	n.ticked = true
+	if n.box != nil {
+		n.box.alive = n.w.now
+	}
 }
 
 func (n *regionNode) flush() {
@@ -566,6 +581,7 @@ func (n *regionNode) readerEnded(l *routerLink) {
 }
 
 func (n *regionNode) stop() {
+	n.closeBox()
 	if n.router != nil {
 		n.router.closeLinks()
 	}

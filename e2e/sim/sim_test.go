@@ -327,10 +327,10 @@ func climateOf(t *testing.T) climate {
 	switch c := climate(os.Getenv("SIM_CLIMATE")); c {
 	case "":
 		return classic
-	case classic, harsh:
+	case classic, harsh, poisonous:
 		return c
 	default:
-		t.Fatalf("SIM_CLIMATE: %q is neither %q nor %q", c, classic, harsh)
+		t.Fatalf("SIM_CLIMATE: %q is none of %q, %q and %q", c, classic, harsh, poisonous)
 		return ""
 	}
 }

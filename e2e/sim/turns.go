@@ -175,7 +175,14 @@ func (s *shardNode) load(o turn.Load) {
 					s.w.mark("entity loaded from a snapshot")
 				}
 			}
-			s.stepTurn(in)
+			if !b.alive || in.Err != "" {
+				s.stepTurn(in)
+				return
+			}
+			s.gated(o.Entity, "", o.Suspect, func(ended func()) {
+				ended()
+				s.stepTurn(in)
+			})
 		})
 	})
 }
@@ -202,7 +209,7 @@ func (s *shardNode) lookup(o turn.Lookup) {
 
 // run executes one turn: a while after now, which may be long.
 func (s *shardNode) run(o *turn.Run) {
-	w, d := s.w, s.w.dice("turn")
+	w := s.w
 	s.checkStopped(o.Shard, o.Epoch)
 	if c, ok := s.callers[o.Request]; ok && c.epoch != o.Epoch {
 		w.violate("run where it was sent", "%s: a command for %v sent at epoch %v runs at %v", s.p.name, o.Entity, c.epoch, o.Epoch)
@@ -230,6 +237,13 @@ func (s *shardNode) run(o *turn.Run) {
 			w.mark("timer: it held passivation off")
 		}
 	}
+	s.checkObeys(o)
+	s.gated(o.Entity, o.Env.Command, o.Suspect, func(ended func()) { s.execute(o, b, ended) })
+}
+
+// execute runs the handler of a turn. The function ended is called when the turn has ended.
+func (s *shardNode) execute(o *turn.Run, b *instance, ended func()) {
+	w, d := s.w, s.w.dice("turn")
 	took := d.exp(ms/4) + w.burden(s.p)
 	over := false
 	end := func(cancelled bool) func() {
@@ -238,6 +252,7 @@ func (s *shardNode) run(o *turn.Run) {
 				return
 			}
 			over = true
+			ended()
 			s.turnDone(o, b, took, cancelled)
 		})
 	}
@@ -258,6 +273,16 @@ func (s *shardNode) run(o *turn.Run) {
 		b.cancel, b.endAsking = func() { w.after(d.exp(5*ms), s.p.ifAlive(func() { s.withdraw(o.Incarnation, b) })) }, end(false)
 		w.after(took+w.asksOf(o.Env)[0].asker.hold, s.p.ifAlive(func() { s.ask(o, b) }))
 		return
+	}
+	if p := w.ends(o); p != nil {
+		at, what := took, work{o.Entity, o.Env.Command}
+		if p.late {
+			at += w.dice("late poison").between(0, 15*ms)
+		}
+		w.after(at, s.p.ifAlive(func() { s.endRegion(p, what) }))
+		if !p.late {
+			return
+		}
 	}
 	w.after(took, end(false))
 }

@@ -4,7 +4,8 @@ package sim
 // rare, long or short, as drawn from the seed: leaving features out at random
 // finds more than having all of them always.
 type weather struct {
-	Harsh harshWeather // zero in the classic climate
+	Harsh  harshWeather  // zero in the classic climate
+	Poison poisonWeather // zero but in the poisonous climate
 
 	Warm  int64 // calm at the beginning, for the cluster to form
 	Storm int64 // length of the faulty phase after that
@@ -77,6 +78,8 @@ const (
 	classic climate = "classic"
 	// harsh is classic and what else machines do: see harshWeather.
 	harsh climate = "harsh"
+	// poisonous is classic with entities that end their regions: see poisonWeather.
+	poisonous climate = "poisonous"
 )
 
 var climates = []climate{classic, harsh}
@@ -174,6 +177,9 @@ func drawHarsh(seed uint64) harshWeather {
 
 func drawWeather(c climate, seed uint64) weather {
 	w := drawClassic(seed)
+	if c == poisonous {
+		return drawPoison(w, seed)
+	}
 	if c == harsh {
 		if w.Harsh = drawHarsh(seed); w.Harsh.Exile > 0 {
 			w.Storm = max(w.Storm, 25*sec)

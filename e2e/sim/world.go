@@ -60,6 +60,12 @@ type World struct {
 	// the lease at a time, and a term may be acquired twice.
 	recordLost bool
 	kept       keptChecks
+	// In the poisonous climate: the entities that end regions; the boxes of the processes that have ended, by host;
+	// and how processes have really ended.
+	poisons     []*poison
+	boxes       map[int]*box
+	processEnds map[sharding.NodeUID]*processEnd
+	calmSince   int64
 
 	broken  *violation     // the first promise that was broken, if any
 	marks   map[string]int // how often each kind of event happened, see mark
@@ -80,7 +86,7 @@ func newWorld(c climate, seed uint64, traceTo func(string)) *World {
 		explanations: explanations{gives: map[sharding.Epoch]coordinator.Explanation{}, givenAt: map[sharding.Epoch]int64{}, terms: map[sharding.Term]*termExplanations{}},
 		climate:      c, seed: seed, traceTo: traceTo,
 		diceFor: map[string]dice{}, marks: map[string]int{}, byID: map[uint64]*op{}, letters: map[sharding.CommandID]*op{}, asks: map[uint64]*ask{}, asksBy: map[uint64][]*ask{}, askKeys: map[sharding.CommandID]*ask{}, answeredAt: map[commandName][]int64{}, passivatedAt: map[sharding.Entity]int64{}, refusedUnread: map[sharding.CommandID]int{},
-		terms: map[sharding.Term]bool{}, kept: newKeptChecks(),
+		terms: map[sharding.Term]bool{}, kept: newKeptChecks(), boxes: map[int]*box{}, processEnds: map[sharding.NodeUID]*processEnd{},
 	}
 	w.hash = 14695981039346656037 // the offset basis of FNV-1a
 	w.weather = drawWeather(c, seed)
@@ -174,6 +180,9 @@ func coordinatorConfig(w *World) coordinator.Config {
 	cfg.RolloutFreeze = nanos(4 * sec)
 	cfg.HandoffTimeout = nanos(3 * sec)
 	cfg.FactsPerRecord, cfg.CompactAfter = 8, 40
+	if p := w.weather.Poison; p.Entities > 0 {
+		cfg.QuarantineWindow, cfg.QuarantineCrashes = p.Window, p.After
+	}
 	w.configureMovesByLoad(&cfg)
 	if err := cfg.Validate(); err != nil {
 		panic(err)
@@ -311,6 +320,7 @@ func (w *World) Run() {
 	w.weather = storm.calm()
 	w.run(storm.Warm, stop)
 	w.weather = storm
+	w.spreadPoison()
 	w.nemesis()
 	w.run(storm.Warm+storm.Storm, stop)
 	if w.broken == nil {
@@ -330,7 +340,7 @@ func (w *World) Run() {
 // repaired. Everything must finish.
 func (w *World) settle(stop func() bool) {
 	w.trace(nil, "CALM", nil)
-	w.calm = true
+	w.calm, w.calmSince = true, w.now
 	w.weather = w.weather.calm()
 	w.journal.down, w.journal.fullUntil = false, 0
 	for _, heal := range w.heals {
@@ -346,23 +356,10 @@ func (w *World) settle(stop func() bool) {
 			p.start()
 		}
 	}
-	limit := w.now + settleTime
-	why := "nothing was checked"
-	for why != "" && w.now < limit && !stop() {
-		w.run(w.now+200*ms, stop)
-		if why = w.unfinished(); why == "" {
-			why = w.divided()
-		}
-		if why == "" {
-			why = w.unfired()
-		}
-		if why == "" {
-			why = w.unsent()
-		}
-		if why == "" {
-			why = w.unstarted()
-		}
+	if len(w.poisons) > 0 {
+		w.endPoison(stop)
 	}
+	why := w.converge(stop)
 	if stop() {
 		return
 	}
@@ -383,6 +380,28 @@ func (w *World) settle(stop func() bool) {
 		w.handOffUntold(stop)
 	}
 	w.checkExplanations()
+}
+
+// converge waits until everything has finished and all agree. It returns what has not, or "".
+func (w *World) converge(stop func() bool) string {
+	limit := w.now + settleTime
+	why := "nothing was checked"
+	for why != "" && w.now < limit && !stop() {
+		w.run(w.now+200*ms, stop)
+		if why = w.unfinished(); why == "" {
+			why = w.divided()
+		}
+		if why == "" {
+			why = w.unfired()
+		}
+		if why == "" {
+			why = w.unsent()
+		}
+		if why == "" {
+			why = w.unstarted()
+		}
+	}
+	return why
 }
 
 // unfinished names a command or client that has not finished, or returns "".

@@ -27,6 +27,9 @@ type Evidence struct {
 	Processes []Process
 	Silent    []Silent
 	Active    string // name of the active coordinator
+	// Quarantined and Suspects are entities that do not run, or do not run beside each other, because regions have
+	// ended.
+	Quarantined, Suspects []string
 }
 
 // The severities.
@@ -47,6 +50,8 @@ const (
 	certificateSoon = 14 * 24 * time.Hour
 	// certificateLast is when somebody must do something today.
 	certificateLast = 24 * time.Hour
+	// namedEntities is how many entities a text names at most.
+	namedEntities = 5
 )
 
 // rule finds one kind of advice.
@@ -65,7 +70,7 @@ var rules = []rule{
 	{"sqlite-several-hosts", (*exam).sqlite}, {"journal-in-memory", (*exam).memoryJournal}, {"journal-warning", (*exam).journal},
 	{"disk-nearly-full", (*exam).disk}, {"lease-unusable", (*exam).lease}, {"clocks-apart", (*exam).clocks}, {"version-skew", (*exam).versions},
 	{"memory-nearly-full", (*exam).memory}, {"memory-unlimited", (*exam).unlimited}, {"connections-nearly-full", (*exam).connections},
-	{"region-nearly-full", (*exam).commands},
+	{"region-nearly-full", (*exam).commands}, {"entity-quarantined", (*exam).quarantined}, {"entity-suspected", (*exam).suspects},
 }
 
 // Names lists the names of all advice.
@@ -428,4 +433,33 @@ func (x *exam) commands() {
 	}); len(names) > 0 {
 		x.say(Warning, names, "start more regions, or find what makes commands wait (roost top, roost explain)", "these regions have more than eight tenths of the commands that region.commands allows")
 	}
+}
+
+func (x *exam) quarantined() {
+	if n := len(x.Quarantined); n > 0 {
+		x.say(Warning, nil, "roost quarantine list says why; when the cause is repaired, roost quarantine release (docs/repair.md)", "%s: %s. Their commands are refused", count(n, "entity is quarantined", "entities are quarantined"), someOf(x.Quarantined))
+	}
+}
+
+func (x *exam) suspects() {
+	if n := len(x.Suspects); n > 0 {
+		x.say(Note, nil, "roost quarantine list says which regions ended; their logs say why (docs/repair.md)", "%s: %s. They run one at a time", count(n, "entity ran when a region ended", "entities ran when a region ended"), someOf(x.Suspects))
+	}
+}
+
+// count is a number of things, for people.
+func count(n int, one, several string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprint(n, " ", several)
+}
+
+// someOf names entities, but not too many.
+func someOf(list []string) string {
+	names := slices.Clone(list[:min(len(list), namedEntities)])
+	if more := len(list) - namedEntities; more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(names, ", ")
 }

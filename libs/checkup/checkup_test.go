@@ -122,6 +122,8 @@ var cases = []struct {
 	{"a gateway without memory limit", func(e *Evidence) { e.Processes[4].MemoryLimit = 0 }, "", ""},
 	{"connections", func(e *Evidence) { e.Processes[4].Connections = 80 }, "connections-nearly-full warning", ""},
 	{"commands", func(e *Evidence) { e.Processes[3].Commands = 80 }, "region-nearly-full warning", ""},
+	{"an entity is quarantined", func(e *Evidence) { e.Quarantined = []string{"Cart/dora"} }, "entity-quarantined warning", "1 entity is quarantined: Cart/dora. "},
+	{"entities are suspected", func(e *Evidence) { e.Suspects = strings.Split("abcdefg", "") }, "entity-suspected note", "7 entities ran when a region ended: a, b, c, d, e, and 2 more. "},
 	{"the most severe first", func(e *Evidence) { without(e, "gateway-2", "region-2"); e.Processes[0].LeaseError = "read-only" }, "lease-unusable danger, one-region warning, one-gateway note", ""},
 }
 

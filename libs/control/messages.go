@@ -110,7 +110,7 @@ type (
 		// Alone says that the entity was a suspect, and that no other suspect ran beside it: see
 		// sharding.Quarantined.
 		Alone bool
-		// Clean is how many turns the suspect had run alone before, in that process.
+		// Clean is how many turns of the same command the suspect had run alone before, in that process.
 		Clean uint32
 		// Ended says that the turn had just ended. A goroutine that it has started may have ended the
 		// process.

@@ -171,12 +171,20 @@ func (m *Machine) reviewRow(t *typeTable, r *row) {
 		forms := r.stored()
 		if pending {
 			m.deferred = true
-		} else if lost(t, owner) && m.waitsForReport(r) {
 			return
-		} else if m.release(t, r, r.left()) {
-			return
+		}
+		losses := r.losses
+		if lost(t, owner) && !r.Owner.IsZero() && m.recovered {
+			if m.waitsForReport(r) {
+				return
+			}
+			losses = m.withLoss(r)
+		}
+		if m.release(t, r, r.left()) {
+			r.losses = losses
 		} else if to := m.choose(t, r, r.awaited(), forms); !to.IsZero() {
 			m.assign(t, r, to, 0, forms, r.previous, m.causeOfLoss(r, owner, t, to))
+			r.losses = losses
 		} else if owner == nil && r.Reason == 0 && m.unreadable(t, forms) {
 			m.assign(t, r, sharding.NodeID{}, 0, forms, r.previous, sharding.CauseUnreadable)
 		}

@@ -65,9 +65,12 @@ type row struct {
 	// questions to the owner about refused commands.
 	tries uint8
 	look  look
-	// losses are the last owners that were lost soon after they got the shard, oldest first.
-	// lostSince is since when the present owner is lost; zero: it is not.
-	losses    []loss
+	// losses are the last owners that were lost, oldest first; all but the oldest one soon after they got the
+	// shard.
+	// given is when the shard was given to the present owner, in this term. lostSince is since when the present owner
+	// is lost; zero: it is not.
+	losses    []sharding.NodeID
+	given     time.Time
 	lostSince time.Time
 	// untold says that the log has yet to say that no region reads the shard.
 	untold bool
@@ -268,8 +271,8 @@ func (m *Machine) applyRow(f RowFact) {
 			m.counter = max(m.counter, e.Counter())
 		}
 	}
-	if f.Cause == sharding.CauseRegionLost && next.Epoch != last.Epoch && !last.Owner.IsZero() && last.Phase == sharding.Serving && m.recovered {
-		m.noteLoss(r, last.Owner, r.since)
+	if next.Owner != last.Owner {
+		r.given = m.now
 	}
 	r.since, r.asked, r.lostSince = m.now, time.Time{}, time.Time{}
 	t.fencing -= toInt(r.look == fencing)

@@ -219,7 +219,8 @@ type Config struct {
 	// start a process that has ended several times again only after five minutes.
 	QuarantineWindow time.Duration
 	// CrashPatience is how long a shard whose last owners were lost one after the other waits for their
-	// reports. Default 3 s: a platform starts a process that has ended again in less time.
+	// reports. If further owners are lost, it waits twice as long each time, up to 16 times as long. Default
+	// 3 s: a platform starts a process that has ended again in less time, unless it ends again and again.
 	CrashPatience time.Duration
 	// MaxQuarantined bounds the suspects and quarantined entities together. Default 1000: an operator looks
 	// at each of them.

@@ -187,6 +187,11 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 	s.fact(m.steering.lastFact)
 	for _, r := range m.reports {
 		s.uint(uint64(r.process))
+		s.bool(r.more)
+		for _, e := range r.ran {
+			s.text(string(e.Type))
+			s.text(string(e.ID))
+		}
 	}
 	s.uint(uint64(len(m.types)))
 	for _, t := range m.types {
@@ -213,13 +218,13 @@ func (s *state) quarantine(m *Machine, t *typeTable) {
 	for i := range t.rows {
 		r := &t.rows[i]
 		for _, l := range r.losses {
-			s.node(l.node)
+			s.node(l)
 		}
 		if s.bool(r.lostSince.IsZero()); !r.lostSince.IsZero() {
 			s.time(r.lostSince)
 		}
 		if len(r.losses) > 0 || !r.lostSince.IsZero() {
-			s.time(r.since)
+			s.time(r.given)
 		}
 	}
 }

@@ -84,9 +84,9 @@ func (QuarantineChanged) output() {}
 func (QuarantineFull) output()    {}
 
 const (
-	// cleanTurns is how many turns of a suspect must have run alone in a process, without a crash, so that a
-	// crash of this process without a cause does not count for the suspect. An entity that makes its region
-	// crash does so nearly every time.
+	// cleanTurns is how many turns of the same command of a suspect must have run alone in a process, without a
+	// crash, so that a crash of this process without a cause does not count for the suspect. A command that makes
+	// regions crash does so nearly every time.
 	cleanTurns = 8
 	// maxCrashTurns bounds the turns of one report that are looked at.
 	maxCrashTurns = 64
@@ -97,18 +97,17 @@ const (
 	crashSoon = 30 * time.Second
 	// maxReports bounds the processes that are known to have reported.
 	maxReports = 1024
+	// patienceDoublings is how often Config.CrashPatience doubles at most, see waitsForReport: up to 48 s with
+	// the default. Platforms start a process that ends again and again in longer and longer intervals.
+	patienceDoublings = 4
 )
-
-// loss says that the owner of a shard was lost.
-type loss struct {
-	node sharding.NodeID
-	at   time.Time
-}
 
 // crashReport says that it is known how a process has ended.
 type crashReport struct {
 	process sharding.NodeUID
 	at      time.Time
+	ran     []sharding.Entity // entities of which turns ran then
+	more    bool              // the report has more turns than are looked at
 }
 
 func (t *typeTable) searchSuspect(id sharding.EntityID) (int, bool) {
@@ -164,12 +163,15 @@ func (m *Machine) crashed(name string, c control.Crash) {
 	if c.Of == 0 || m.cfg.QuarantineCrashes == 0 {
 		return
 	}
-	if !m.reported(c.Of) {
-		m.reports = append(m.reports[max(0, len(m.reports)-maxReports+1):], crashReport{process: c.Of, at: m.now})
+	if m.report(c.Of) == nil {
+		m.reports = append(m.reports[max(0, len(m.reports)-maxReports+1):], m.newReport(c))
 		m.reviewDue = true // shards may wait for this report
 	}
 	if c.Ago < 0 || c.Ago > m.cfg.QuarantineWindow {
 		return
+	}
+	if slices.ContainsFunc(c.Turns, m.quarantinedTurn) && !mutant.On("quarantine-culprit") {
+		return // the region did not know yet that the entity is quarantined, which has surely ended it
 	}
 	crash := CountedCrash{Process: c.Of, Region: name, At: factTime(m.now.Add(-c.Ago))}
 	var facts []QuarantineFact
@@ -188,6 +190,16 @@ func (m *Machine) crashed(name string, c control.Crash) {
 	for _, f := range facts {
 		m.setQuarantine(f)
 	}
+}
+
+// quarantinedTurn reports whether the entity of a turn is quarantined.
+func (m *Machine) quarantinedTurn(turn control.CrashedTurn) bool {
+	i, found := m.searchType(turn.Entity.Type)
+	if !found {
+		return false
+	}
+	at, has := m.types[i].searchSuspect(turn.Entity.ID)
+	return has && m.types[i].suspects[at].State == Quarantined
 }
 
 // suspect returns the fact about an entity that ran at a crash, and whether the crash counts for it.
@@ -290,7 +302,7 @@ func (m *Machine) roomForSuspect() bool {
 // freshCrashes returns those crashes that are within the window.
 func (m *Machine) freshCrashes(list []CountedCrash) (fresh []CountedCrash) {
 	for _, c := range list {
-		if m.now.Sub(c.At) <= m.cfg.QuarantineWindow {
+		if m.now.Sub(c.At) <= m.cfg.QuarantineWindow || mutant.On("quarantine-window") {
 			fresh = append(fresh, c)
 		}
 	}
@@ -350,43 +362,99 @@ func clip(text string, most int) string {
 	return text
 }
 
-func (m *Machine) reported(process sharding.NodeUID) bool {
-	return slices.ContainsFunc(m.reports, func(r crashReport) bool { return r.process == process })
+// newReport returns which entities ran at a crash.
+func (m *Machine) newReport(c control.Crash) crashReport {
+	r := crashReport{process: c.Of, at: m.now, more: len(c.Turns) > maxCrashTurns}
+	for _, turn := range c.Turns[:min(len(c.Turns), maxCrashTurns)] {
+		r.ran = append(r.ran, turn.Entity)
+	}
+	return r
+}
+
+// clears reports whether the entities of a shard that run now had no part in a crash.
+func (m *Machine) clears(report *crashReport, shard sharding.ShardID) bool {
+	if report == nil || report.more || mutant.On("quarantine-others") {
+		return false
+	}
+	return !slices.ContainsFunc(report.ran, func(e sharding.Entity) bool {
+		_, row := m.rowOf(e)
+		return row != nil && row.Shard == shard && !m.quarantinedTurn(control.CrashedTurn{Entity: e})
+	})
+}
+
+// report returns what is known about how a process has ended; nil: nothing is.
+func (m *Machine) report(process sharding.NodeUID) *crashReport {
+	if i := slices.IndexFunc(m.reports, func(r crashReport) bool { return r.process == process }); i >= 0 {
+		return &m.reports[i]
+	}
+	return nil
 }
 
 // waitsForReport reports whether a shard whose owner is lost waits for reports about its last owners. If as
 // many owners as QuarantineCrashes were lost, one after the other, each soon after it began to serve the shard,
 // an entity of the shard may have made them crash, and may do the same to the next region. The processes that
-// are started in place of the lost owners report which entities ran. If a machine is gone, no process is
-// started there, so the shard waits only for Config.CrashPatience.
+// are started in place of the lost owners report which entities ran. If no entity of the shard ran at a loss, or
+// only such that are quarantined by now, this loss and those before it do not count. If a machine is gone, no process is started there, so the shard waits only for
+// Config.CrashPatience, and for twice as long after each further owner that is lost: the more regions have
+// crashed, the less likely it is that they will not start again, and the more a shard can harm.
 func (m *Machine) waitsForReport(r *row) bool {
 	k := m.cfg.QuarantineCrashes
-	if k == 0 || r.Owner.IsZero() || r.Phase != sharding.Serving || mutant.On("quarantine-waits") {
+	if k == 0 || r.Phase == sharding.Starting || r.released || mutant.On("quarantine-waits") {
 		return false
 	}
 	if r.lostSince.IsZero() {
 		r.lostSince = m.now
 	}
-	ended, missing := 1, !m.reported(r.Owner.UID)
-	for _, l := range r.losses {
-		if o := m.region(l.node); o == nil || !o.reachable { // otherwise it was only unreachable for a while
-			ended, missing = ended+1, missing || !m.reported(l.node.UID)
-		}
-	}
-	if r.lostSince.Sub(r.since) > crashSoon || ended < k || m.now.Sub(r.lostSince) >= m.cfg.CrashPatience {
+	if r.lostSince.Sub(r.given) > crashSoon {
 		return false
 	}
-	m.waitingForReports = m.waitingForReports || missing
-	return missing
+	ended, missing := 0, false // missing: of the newest QuarantineCrashes losses
+	for i := len(r.losses); i >= 0; i-- {
+		of := r.Owner
+		if i < len(r.losses) {
+			if of = r.losses[i]; m.reachable(of) { // it was only unreachable for a while
+				continue
+			}
+		}
+		report := m.report(of.UID)
+		if m.clears(report, r.Shard) {
+			break
+		}
+		ended++
+		missing = missing || ended <= k && report == nil
+	}
+	if ended < k || !missing || m.now.Sub(r.lostSince) >= m.crashPatience(ended) {
+		return false
+	}
+	m.waitingForReports = true
+	return true
 }
 
-// noteLoss remembers, when a shard goes from a lost owner to another region, that the owner was lost.
-func (m *Machine) noteLoss(r *row, was sharding.NodeID, since time.Time) {
-	if m.now.Sub(since) > crashSoon {
-		r.losses = nil // the owner has served the shard for a while
+func (m *Machine) reachable(node sharding.NodeID) bool {
+	o := m.region(node)
+	return o != nil && o.reachable
+}
+
+// crashPatience returns how long a shard waits for reports after so many owners were lost.
+func (m *Machine) crashPatience(ended int) time.Duration {
+	if mutant.On("quarantine-patience") {
+		return m.cfg.CrashPatience
 	}
-	r.losses = append(slices.Clip(r.losses), loss{node: was, at: m.now})
-	if most := max(0, m.cfg.QuarantineCrashes-1); len(r.losses) > most {
-		r.losses = r.losses[len(r.losses)-most:]
+	return m.cfg.CrashPatience << min(ended-m.cfg.QuarantineCrashes, patienceDoublings)
+}
+
+// withLoss returns the losses of a shard when it goes from a lost owner to another region.
+func (m *Machine) withLoss(r *row) []sharding.NodeID {
+	before, lost := r.losses, r.lostSince
+	if lost.IsZero() {
+		lost = m.now
 	}
+	if lost.Sub(r.given) > crashSoon {
+		before = nil // the owner has served the shard for a while
+	}
+	if m.cfg.QuarantineCrashes == 0 || r.Phase == sharding.Starting || r.released || len(before) > 0 && before[len(before)-1] == r.Owner {
+		return before
+	}
+	losses := append(slices.Clip(before), r.Owner)
+	return losses[max(0, len(losses)-m.cfg.QuarantineCrashes+1-patienceDoublings):]
 }

@@ -11,11 +11,12 @@ func TestHouse(t *testing.T) {
 		May: map[string][]string{
 			".":          {"libs/sharding", "libs/control", "libs/mutant", "libs/outbox", "libs/passivation", "libs/routetable", "libs/turn", "libs/heavyhitters", "libs/entitylist", "libs/wakeup", "libs/purge", "libs/replies"},
 			"reads":      {"libs/journal", "libs/mutant", "libs/outbox", "libs/purge", "libs/sharding", "libs/turn", "libs/wakeup"},
+			"suspects":   {"libs/control", "libs/mutant", "libs/sharding"},
 			"server/...": {"libs/...", "proto/...", "sdk/...", "services/region/..."},
 			"cmd/...":    {"sdk/...", "services/region/server/..."},
 		},
 		Never: []string{"services/coordinator/...", "services/gateway/...", "cli/...", "examples/...", "e2e/..."},
-		Pure:  []string{".", "reads"},
+		Pure:  []string{".", "reads", "suspects"},
 		// It is between a core and its driver.
 		Undriven: []string{"reads"},
 	})

@@ -39,7 +39,7 @@ type Config struct {
 	DecisionsMiB     int           `key:"coordinator.decisions_mib" unit:"MiB" help:"the largest size of the stored decisions of the coordinators, which roost why shows. Beyond this size, the coordinator removes the oldest decisions from the journal"`
 	QuarantineAfter  int           `key:"coordinator.quarantine_after" unit:"crashes" help:"number of crashes of regions after which an entity that ran at each of them is quarantined. 0: no entity is quarantined without an operator. See docs/repair.md"`
 	QuarantineWindow time.Duration `key:"coordinator.quarantine_window" help:"time within which these crashes count. A suspect is forgotten if no region has ended for this time while it ran"`
-	CrashPatience    time.Duration `key:"coordinator.crash_patience" help:"if coordinator.quarantine_after owners of a shard were lost, one soon after the other, the shard waits for this time at most until they have started again and say which entities ran. Then the next region gets the shard"`
+	CrashPatience    time.Duration `key:"coordinator.crash_patience" help:"if coordinator.quarantine_after owners of a shard were lost, one soon after the other, the shard waits for this time at most until they have started again and say which entities ran. After each further loss it waits twice as long, up to 16 times this time. Then the next region gets the shard"`
 	DrainTimeout     time.Duration `key:"coordinator.handoff_timeout" help:"time that a region has to hand off a shard. Must be the same as region.drain_timeout"`
 }
 

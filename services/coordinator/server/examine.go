@@ -12,6 +12,7 @@ import (
 	"github.com/roost-cluster/roost/libs/gossip/agent"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
+	"github.com/roost-cluster/roost/services/coordinator"
 )
 
 // maxDescription is how long what a process tells of itself may be, in bytes.
@@ -46,6 +47,18 @@ func (a admin) Examine(ctx context.Context, _ *adminv1.ExamineRequest) (*adminv1
 	}
 	ev := a.s.describeAll(ctx, list)
 	ev.Active = a.s.name
+	if err := a.s.look(ctx, func() error {
+		for _, q := range a.s.core.Quarantine() {
+			if q.State == coordinator.Quarantined {
+				ev.Quarantined = append(ev.Quarantined, q.Entity.String())
+			} else {
+				ev.Suspects = append(ev.Suspects, q.Entity.String())
+			}
+		}
+		return nil
+	}); err != nil {
+		return nil, err
+	}
 	return &adminv1.ExamineResponse{Advice: checkup.Examine(ev), Processes: uint32(len(ev.Processes))}, nil
 }
 

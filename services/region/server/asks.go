@@ -78,9 +78,9 @@ func (c *turnContext) Ask(ctx context.Context, in turn.Ask) sharding.Reply {
 		return errEnded
 	}
 	s.pool.Block(c.worker)
-	if c.noted.suspect { // others may run while this one waits
-		s.suspects.leave(&c.noted, time.Now())
-		defer s.suspects.enter(&c.noted)
+	if c.noted.suspect != nil { // others may run while this one waits
+		s.noter.leave(&c.noted, time.Now(), false)
+		defer s.noter.enter(&c.noted)
 	}
 	s.put(item{in: region.Turn{Input: in}})
 	select {

@@ -103,9 +103,9 @@ func (s *shardLoop) load(o turn.Load, sl *slot) {
 		s.inbox.putLoaded(s.index, &out, false)
 		return
 	}
-	n := s.suspects.begin(o.Entity, "", o.Suspect)
+	n := s.noter.begin(o.Entity, "", o.Suspect)
 	inst, timers, err := s.revive(ctx, o, &found)
-	s.suspects.end(&n, time.Now())
+	s.noter.end(&n, time.Now())
 	if err != nil {
 		out.Err, out.Code = "the entity cannot be brought to life", sharding.Internal
 		if errors.Is(err, entity.ErrStored) {
@@ -188,10 +188,10 @@ func (s *shardLoop) turn(w *worker, j *work, over *finished, began time.Time) ti
 	if j.run.Suspect {
 		s.pool.Block(w) // it may wait for another suspect
 	}
-	j.ctx.noted = s.suspects.begin(j.run.Entity, j.run.Env.Command, j.run.Suspect)
+	j.ctx.noted = s.noter.begin(j.run.Entity, j.run.Env.Command, j.run.Suspect)
 	failed := j.ctx.execute(j, over, began)
 	now := time.Now()
-	s.suspects.end(&j.ctx.noted, now)
+	s.noter.end(&j.ctx.noted, now)
 	if failed != nil {
 		s.turnFailed(j.run, &over.in.Reply, failed).tell(&over.in.Reply.Message)
 	}
@@ -225,9 +225,9 @@ func (s *shardLoop) stopInstance(o turn.Stop) {
 	sl := s.slot(o.Incarnation)
 	s.vacate(o.Incarnation)
 	s.queueAfterSnapshot(sl, job{Work: work{slot: sl, do: func() {
-		n := s.suspects.begin(o.Entity, "", false)
+		n := s.noter.begin(o.Entity, "", false)
 		kept := s.stopAndKeep(&o, sl.inst)
-		s.suspects.end(&n, time.Now())
+		s.noter.end(&n, time.Now())
 		s.inbox.put(s.index, item{in: region.Turn{Input: turn.Stopped{Incarnation: o.Incarnation, Kept: kept}}})
 	}}})
 }

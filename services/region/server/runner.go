@@ -44,8 +44,8 @@ type RunnerConfig struct {
 	// Failures is how many lines per second failures of entities write into the
 	// log.
 	Failures int
-	// Suspects notes the turns that run; nil: nothing is noted.
-	Suspects *suspects
+	// Noter notes the turns that run; nil: nothing is noted.
+	Noter *noter
 	// Policy says who may send which commands; nil: everybody may send all.
 	Policy *auth.PolicyFile
 	Log    *slog.Logger
@@ -96,7 +96,7 @@ type shared struct {
 	lostLogged sync.Map
 	fetch      func(context.Context, region.FetchKept) ([]turn.Kept, error)
 	policy     *auth.PolicyFile // nil: everything is allowed
-	suspects   *suspects
+	noter      *noter
 
 	ctx context.Context // of all turns
 	end context.CancelFunc
@@ -114,7 +114,7 @@ type shared struct {
 func NewRunner(c RunnerConfig) (*Runner, error) {
 	s := &Runner{shared: &shared{
 		log: c.Log, self: c.Self, name: c.Name, stopTimeout: c.StopTimeout,
-		failures: failures{limit: c.Failures}, fetch: c.Fetch, policy: c.Policy, suspects: cmp.Or(c.Suspects, newSuspects()),
+		failures: failures{limit: c.Failures}, fetch: c.Fetch, policy: c.Policy, noter: cmp.Or(c.Noter, newNoter()),
 		types:    map[sharding.EntityType]entity.Definition{},
 		commands: map[sharding.EntityType]map[string]*replies.SizeEstimate{},
 		paces:    map[sharding.EntityType]*paces{},
@@ -216,7 +216,7 @@ func (s *Runner) loops(n *node.Node) {
 func (s *Runner) tick() {
 	s.inbox.refresh() // the cores take in with the tick what has entered
 	s.control.step(region.Tick{})
-	s.suspects.box.Alive(time.Now())
+	s.noter.box.Alive(time.Now())
 	s.lookAtHeap()
 	s.lookAtProcess()
 	for _, l := range s.shards {

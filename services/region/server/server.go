@@ -122,12 +122,12 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 	if err != nil {
 		return nil, err
 	}
-	suspects := newSuspects()
-	crash := suspects.openBox(cfg, s.self, s.name, s.log)
+	noter := newNoter()
+	crash := noter.openBox(cfg, s.self, s.name, s.log)
 	if s.runner, err = NewRunner(RunnerConfig{
-		Suspects: suspects,
-		Policy:   policy,
-		Self:     s.self, Name: s.name, Types: s.hosted,
+		Noter:  noter,
+		Policy: policy,
+		Self:   s.self, Name: s.name, Types: s.hosted,
 		Inbox: cfg.Inbox, StopTimeout: cfg.StopTimeout, Failures: cfg.Failures, Log: s.log,
 		Tracers: n.TracerProvider(), Meters: n.MeterProvider(), Histograms: n.Histograms(),
 		Core: func(core *region.Config) {
@@ -310,7 +310,7 @@ func (s *Server) stages(n *node.Node) {
 			}
 		},
 		Stop: func(context.Context) error {
-			return errors.Join(s.runner.journal.Close(), s.runner.suspects.box.Close())
+			return errors.Join(s.runner.journal.Close(), s.runner.noter.box.Close())
 		},
 	})
 	var running sync.WaitGroup

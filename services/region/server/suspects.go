@@ -15,102 +15,97 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/services/region"
 	"github.com/roost-cluster/roost/services/region/server/blackbox"
+	"github.com/roost-cluster/roost/services/region/suspects"
 )
 
-// aloneWait is how long a turn of a suspect waits at most while another suspect runs. After this time it runs
-// beside the other one, because a handler that hangs must not hold others up for ever.
-const aloneWait = time.Second
+// noter notes the turns of a process, and makes the turns of suspects run one at a time in the whole region,
+// see suspects.Queue.
+type noter struct {
+	box *blackbox.Box
 
-// maxClean bounds the entities whose turns are counted: all suspects of a cluster, twice.
-const maxClean = 2000
-
-// suspects makes the turns of suspects run one at a time in the whole region, see turn.Run.Suspect.
-type suspects struct {
-	box  *blackbox.Box
-	turn chan struct{} // has one element while a suspect runs
-
-	mu     sync.Mutex
-	holder int // slot of the suspect that runs alone; -1: none does
-	clean  map[sharding.Entity]uint32
+	mu    sync.Mutex
+	queue *suspects.Queue
+	ready map[*suspects.Turn]chan struct{} // of the turns that wait
 }
 
-func newSuspects() *suspects {
-	return &suspects{turn: make(chan struct{}, 1), holder: -1, clean: map[sharding.Entity]uint32{}}
+func newNoter() *noter {
+	n := &noter{ready: map[*suspects.Turn]chan struct{}{}}
+	n.queue = suspects.New(n)
+	return n
+}
+
+// Begin, NotAlone and End implement [suspects.Notes].
+func (s *noter) Begin(t control.CrashedTurn) int { return s.box.Begin(t) }
+func (s *noter) NotAlone(slot int)               { s.box.NotAlone(slot) }
+func (s *noter) End(slot int, now time.Time)     { s.box.End(slot, now) }
+
+// noted is a turn that is noted.
+type noted struct {
+	slot    int            // of a turn that is not a suspect's
+	suspect *suspects.Turn // nil: the entity is no suspect
 }
 
 // begin notes a turn, and returns what end needs. A suspect waits until no other suspect runs.
-func (s *suspects) begin(e sharding.Entity, command string, suspect bool) noted {
-	n := noted{entity: e, command: command}
+func (s *noter) begin(e sharding.Entity, command string, suspect bool) noted {
 	if !suspect {
-		n.slot = s.box.Begin(&blackbox.Turn{Entity: e, Command: command})
-		return n
+		return noted{slot: s.box.Begin(control.CrashedTurn{Entity: e, Command: command})}
 	}
-	n.suspect = true
+	n := noted{suspect: &suspects.Turn{Entity: e, Command: command}}
 	s.enter(&n)
 	return n
 }
 
-// noted is a turn that is noted.
-type noted struct {
-	entity  sharding.Entity
-	command string
-	slot    int
-	suspect bool
-	alone   bool
-}
-
-// enter begins a turn of a suspect, alone if no other suspect runs within aloneWait.
-func (s *suspects) enter(n *noted) {
-	timer := time.NewTimer(aloneWait)
-	defer timer.Stop()
-	select {
-	case s.turn <- struct{}{}:
-		n.alone = true
-	case <-timer.C:
-	}
+// enter lets the turn of a suspect begin or go on, alone if no other suspect runs within suspects.AloneWait.
+func (s *noter) enter(n *noted) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	n.slot = s.box.Begin(&blackbox.Turn{Entity: n.entity, Command: n.command, Alone: n.alone, Clean: s.clean[n.entity]})
-	if n.alone {
-		s.holder = n.slot
-	} else {
-		s.box.NotAlone(s.holder)
+	if s.queue.Begin(time.Now(), n.suspect) {
+		s.mu.Unlock()
+		return
+	}
+	ready := make(chan struct{})
+	s.ready[n.suspect] = ready
+	s.mu.Unlock()
+	timer := time.NewTimer(suspects.AloneWait)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ready:
+			return
+		case <-timer.C:
+			s.mu.Lock()
+			for _, t := range s.queue.Tick(time.Now()) {
+				s.start(t)
+			}
+			s.mu.Unlock()
+		}
 	}
 }
 
-// leave lets other suspects run, while the turn waits or when it has ended.
-func (s *suspects) leave(n *noted, now time.Time) {
-	s.box.End(n.slot, now)
-	if !n.suspect {
+// start tells a turn that it begins.
+func (s *noter) start(t *suspects.Turn) {
+	close(s.ready[t])
+	delete(s.ready, t)
+}
+
+// leave lets other suspects run while the turn of a suspect waits (over is false), or when a turn has ended.
+func (s *noter) leave(n *noted, now time.Time, over bool) {
+	if n.suspect == nil {
+		s.box.End(n.slot, now)
 		return
 	}
 	s.mu.Lock()
-	if n.alone {
-		s.holder = -1
-	}
-	s.mu.Unlock()
-	if n.alone {
-		n.alone = false
-		<-s.turn
+	defer s.mu.Unlock()
+	if t := s.queue.End(now, n.suspect, over); t != nil {
+		s.start(t)
 	}
 }
 
 // end notes that a turn has ended.
-func (s *suspects) end(n *noted, now time.Time) {
-	if n.alone {
-		s.mu.Lock()
-		if len(s.clean) >= maxClean {
-			clear(s.clean)
-		}
-		s.clean[n.entity]++
-		s.mu.Unlock()
-	}
-	s.leave(n, now)
-}
+func (s *noter) end(n *noted, now time.Time) { s.leave(n, now, true) }
 
 // openBox opens the file in which the turns are noted, and returns how the process before this one has
 // ended. Without the file the region works, too.
-func (s *suspects) openBox(cfg *Config, self sharding.NodeID, name string, log *slog.Logger) region.Crash {
+func (s *noter) openBox(cfg *Config, self sharding.NodeID, name string, log *slog.Logger) region.Crash {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(cfg.Journal)) // never fails
 	file := fmt.Sprintf("roost-%s-%s-%08x", cfg.ClusterName, cmp.Or(name, self.Addr), h.Sum32())
@@ -129,10 +124,9 @@ func (s *suspects) openBox(cfg *Config, self sharding.NodeID, name string, log *
 	if report == nil {
 		return region.Crash{}
 	}
-	c := region.Crash{At: report.At, Crash: control.Crash{Of: report.Process, Cause: report.Cause}}
+	c := region.Crash{Crash: report.Crash, At: report.At}
 	var ran []string
-	for _, t := range report.Turns {
-		c.Turns = append(c.Turns, control.CrashedTurn{Entity: t.Entity, Command: t.Command, Alone: t.Alone, Clean: t.Clean, Ended: t.Ended})
+	for _, t := range c.Turns {
 		ran = append(ran, strings.TrimSpace(t.Entity.String()+" "+t.Command))
 	}
 	log.Warn("the process before this one has ended without leaving", "at", report.At, "cause", report.Cause, "turns", ran)

@@ -2,7 +2,6 @@ package blackbox
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -10,12 +9,13 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
-	"slices"
 	"sync/atomic"
 	"time"
 	"unsafe"
 
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/services/region/suspects"
 )
 
 // The file has a header, and Slots slots of one turn each. Numbers are in the order of the machine's bytes:
@@ -28,12 +28,6 @@ const (
 	slotSize   = 640 // 24 bytes of numbers, and the longest names
 	fileSize   = headerSize + Slots*slotSize
 	magic      = "roostbb1"
-
-	// lingers is how long before the end of the process a turn may have ended that is reported too, if the
-	// process ended by a panic: a goroutine that the turn has started may have panicked. maxEnded bounds
-	// these turns.
-	lingers  = 20 * time.Millisecond
-	maxEnded = 8
 	// probes is how many slots are tried for a turn.
 	probes = 16
 	// maxOutput is how much of what the runtime wrote is read, in bytes.
@@ -48,23 +42,10 @@ const (
 	ended
 )
 
-// Turn is one turn.
-type Turn struct {
-	Entity  sharding.Entity
-	Command string // empty: the entity is brought to life, or stopped
-	// Alone says that the entity is a suspect, and that no other suspect runs beside it. Clean is how many
-	// turns of this suspect have run alone in this process, and have ended.
-	Alone bool
-	Clean uint32
-	Ended bool // it had just ended
-}
-
-// Report is how a process has ended.
+// Report is how a process has ended, and when.
 type Report struct {
-	Process sharding.NodeUID
-	At      time.Time
-	Cause   string // the first line of what the runtime wrote; empty: it wrote nothing
-	Turns   []Turn
+	control.Crash
+	At time.Time
 }
 
 // Box notes the turns of this process. A nil Box notes nothing.
@@ -153,7 +134,7 @@ func (b *Box) slot(i int) []byte {
 func state(slot []byte) *atomic.Uint32 { return (*atomic.Uint32)(unsafe.Pointer(&slot[0])) }
 
 // Begin notes that a turn begins, and returns its slot for End; -1 if there is no room.
-func (b *Box) Begin(t *Turn) int {
+func (b *Box) Begin(t control.CrashedTurn) int {
 	if b == nil {
 		return -1
 	}
@@ -211,51 +192,29 @@ func read(mem []byte, output io.Reader) *Report {
 	if len(mem) < fileSize || string(mem[:8]) != magic {
 		return nil
 	}
-	r := &Report{Process: sharding.NodeUID(binary.NativeEndian.Uint64(mem[8:])), Cause: cause(output)}
-	type end struct {
-		Turn
-		at int64
-	}
-	last := int64(binary.NativeEndian.Uint64(mem[16:]))
-	var ends []end
+	var noted []suspects.Noted
 	for i := range Slots {
-		s := mem[headerSize+i*slotSize:][:slotSize]
-		t, ok := readTurn(s)
-		if !ok {
-			continue
-		}
-		if binary.NativeEndian.Uint32(s) == running {
-			r.Turns = append(r.Turns, t)
-			continue
-		}
-		at := int64(binary.NativeEndian.Uint64(s[8:]))
-		ends, last = append(ends, end{t, at}), max(last, at)
-	}
-	r.At = time.Unix(0, last)
-	slices.SortStableFunc(ends, func(a, b end) int { return cmp.Compare(b.at, a.at) })
-	for _, e := range ends[:min(len(ends), maxEnded)] {
-		if time.Duration(last-e.at) <= lingers && r.Cause != "" {
-			e.Ended = true
-			r.Turns = append(r.Turns, e.Turn)
+		if n, ok := readTurn(mem[headerSize+i*slotSize:][:slotSize]); ok {
+			noted = append(noted, n)
 		}
 	}
-	return r
+	var r Report
+	alive := time.Unix(0, int64(binary.NativeEndian.Uint64(mem[16:])))
+	r.Crash, r.At = suspects.Report(sharding.NodeUID(binary.NativeEndian.Uint64(mem[8:])), alive, cause(output), noted)
+	return &r
 }
 
-func readTurn(s []byte) (t Turn, ok bool) {
-	if st := binary.NativeEndian.Uint32(s); st != running && st != ended {
-		return t, false
-	}
+func readTurn(s []byte) (n suspects.Noted, ok bool) {
+	st := binary.NativeEndian.Uint32(s)
 	typ, command, id := int(s[20]), int(s[21]), int(binary.NativeEndian.Uint16(s[22:]))
-	if 24+typ+id+command > slotSize {
-		return t, false
+	if st != running && st != ended || 24+typ+id+command > slotSize {
+		return n, false
 	}
 	names := string(s[24 : 24+typ+id+command])
-	t = Turn{
-		Entity:  sharding.Entity{Type: sharding.EntityType(names[:typ]), ID: sharding.EntityID(names[typ : typ+id])},
-		Command: names[typ+id:], Clean: binary.NativeEndian.Uint32(s[4:]), Alone: binary.NativeEndian.Uint32(s[16:]) == 1,
-	}
-	return t, t.Entity.Check() == nil
+	n.Entity = sharding.Entity{Type: sharding.EntityType(names[:typ]), ID: sharding.EntityID(names[typ : typ+id])}
+	n.Command, n.Clean, n.Alone = names[typ+id:], binary.NativeEndian.Uint32(s[4:]), binary.NativeEndian.Uint32(s[16:]) == 1
+	n.Running, n.End = st == running, time.Unix(0, int64(binary.NativeEndian.Uint64(s[8:])))
+	return n, n.Entity.Check() == nil
 }
 
 // cause returns the line in which the runtime says why it ends the process.

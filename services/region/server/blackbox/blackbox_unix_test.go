@@ -10,11 +10,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-func turn(id string) *Turn {
-	return &Turn{Entity: sharding.Entity{Type: "T", ID: sharding.EntityID(id)}, Command: "Do"}
+func turn(id string) control.CrashedTurn {
+	return control.CrashedTurn{Entity: sharding.Entity{Type: "T", ID: sharding.EntityID(id)}, Command: "Do"}
 }
 
 // open opens the box as a process, and fails the test if it cannot.
@@ -60,8 +61,8 @@ func TestReport(t *testing.T) {
 
 	b, r = open(t, path, 2)
 	disturbed.Alone = false
-	want := []Turn{*turn("runs"), *suspect, *disturbed}
-	if r == nil || r.Process != 1 || r.Cause != "" || !r.At.Equal(time.Unix(0, now.UnixNano())) || len(r.Turns) != len(want) {
+	want := []control.CrashedTurn{turn("runs"), suspect, disturbed}
+	if r == nil || r.Of != 1 || r.Cause != "" || !r.At.Equal(time.Unix(0, now.UnixNano())) || len(r.Turns) != len(want) {
 		t.Fatalf("the report is %+v", r)
 	}
 	for i, w := range want {
@@ -93,7 +94,7 @@ func TestReport(t *testing.T) {
 // TestFull: turns for which there is no room are not noted, and the longest names are.
 func TestFull(t *testing.T) {
 	b, _ := open(t, filepath.Join(t.TempDir(), "box"), 1)
-	long := &Turn{
+	long := control.CrashedTurn{
 		Entity:  sharding.Entity{Type: sharding.EntityType(strings.Repeat("T", sharding.MaxTypeLen)), ID: sharding.EntityID(strings.Repeat("i", sharding.MaxIDLen))},
 		Command: strings.Repeat("c", sharding.MaxTypeLen),
 	}

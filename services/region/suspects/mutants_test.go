@@ -1,0 +1,31 @@
+//go:build mutants
+
+package suspects
+
+import (
+	"testing"
+
+	"github.com/roost-cluster/roost/libs/mutant"
+)
+
+// failing only remembers that a test has failed.
+type failing struct {
+	testing.TB
+	failed bool
+}
+
+func (f *failing) Helper()               {}
+func (f *failing) Error(...any)          { f.failed = true }
+func (f *failing) Errorf(string, ...any) { f.failed = true }
+
+// TestMutants: suspects would run beside each other, or be noted to run alone, or wait for ever.
+func TestMutants(t *testing.T) {
+	t.Cleanup(func() { mutant.Activate("") })
+	for _, name := range []string{"suspects-alone", "suspects-company", "suspects-wait"} {
+		mutant.Activate(name)
+		f := &failing{TB: t}
+		if testQueue(f); !f.failed {
+			t.Errorf("mutant %s: no test fails", name)
+		}
+	}
+}

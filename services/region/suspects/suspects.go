@@ -1,0 +1,172 @@
+// Package suspects decides when the turns of suspects run in a region, and which turns a process reports
+// that may have ended the process before it. A suspect is an entity that ran when a region ended.
+//
+// A turn of a suspect runs alone: no turn of another suspect runs beside it. If the process ends during a
+// turn that ran alone, no other suspect can have ended it. A turn that hangs must not hold up other suspects for
+// ever: after AloneWait they run beside it, and then none of them runs alone.
+//
+// The driver of a region and the simulation share this package, so that they cannot differ. See
+// services/coordinator/quarantine.go for what becomes of the reports.
+//
+// # What this does not do
+//
+// It starts no turn, and it stores nothing: [Notes] is where turns are noted. Turns of other entities do not
+// come here.
+//
+// # Driver duties
+//
+// Calls must not overlap. A turn for which [Queue.Begin] returns false begins when [Queue.End] or [Queue.Tick]
+// returns it. Tick must be called when the oldest waiting turn has waited for [AloneWait].
+package suspects
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/control"
+	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+const (
+	// AloneWait is how long a turn of a suspect waits at most while another suspect runs. Then it runs
+	// beside the other one, because a handler that hangs must not hold others up for ever.
+	AloneWait = time.Second
+
+	// maxClean bounds the commands of entities whose turns are counted: all suspects of a cluster, twice.
+	maxClean = 2000
+
+	// lingers is how long before the end of the process a turn may have ended that is reported too, if the
+	// runtime has written why the process ended: a goroutine that the turn has started may have panicked.
+	// maxEnded bounds these turns.
+	lingers  = 20 * time.Millisecond
+	maxEnded = 8
+)
+
+// Notes is where the turns that run are noted, for the process that comes after this one.
+type Notes interface {
+	// Begin notes that a turn begins, and returns where; -1: there is no room.
+	Begin(t control.CrashedTurn) int
+	// NotAlone notes that another suspect runs beside a turn.
+	NotAlone(at int)
+	// End notes that a turn has ended.
+	End(at int, now time.Time)
+}
+
+// Turn is a turn of a suspect.
+type Turn struct {
+	Entity  sharding.Entity
+	Command string // empty: the entity is brought to life
+
+	noted   int
+	alone   bool
+	company bool      // it did not always run alone
+	since   time.Time // when it began to wait
+}
+
+// work is a command of an entity.
+type work struct {
+	entity  sharding.Entity
+	command string
+}
+
+// Queue decides when the turns of suspects run. Make one with [New].
+type Queue struct {
+	notes   Notes
+	running []*Turn
+	waiting []*Turn // oldest first
+	clean   map[work]uint32
+}
+
+// New returns a queue of a process without turns.
+func New(notes Notes) *Queue { return &Queue{notes: notes, clean: map[work]uint32{}} }
+
+// Begin takes a turn in, and reports whether it begins now. If it does not, End or Tick returns it later.
+// After End, a turn may be taken in again: the same turn goes on.
+func (q *Queue) Begin(now time.Time, t *Turn) bool {
+	if len(q.running) > 0 && !mutant.On("suspects-alone") {
+		t.since = now
+		q.waiting = append(q.waiting, t)
+		return false
+	}
+	q.start(t)
+	return true
+}
+
+func (q *Queue) start(t *Turn) {
+	t.alone = len(q.running) == 0 || mutant.On("suspects-alone")
+	t.company = t.company || !t.alone
+	t.noted = q.notes.Begin(control.CrashedTurn{Entity: t.Entity, Command: t.Command, Alone: t.alone, Clean: q.clean[work{t.Entity, t.Command}]})
+	for _, other := range q.running {
+		if other.alone && !mutant.On("suspects-company") {
+			other.alone, other.company = false, true
+			q.notes.NotAlone(other.noted)
+		}
+	}
+	q.running = append(q.running, t)
+}
+
+// End takes a turn out: it has ended, or waits for something. It returns a turn that begins now; nil: none.
+func (q *Queue) End(now time.Time, t *Turn, over bool) *Turn {
+	q.notes.End(t.noted, now)
+	q.running = slices.DeleteFunc(q.running, func(o *Turn) bool { return o == t })
+	if over && !t.company {
+		if len(q.clean) >= maxClean {
+			clear(q.clean)
+		}
+		q.clean[work{t.Entity, t.Command}]++
+	}
+	if len(q.running) > 0 || len(q.waiting) == 0 {
+		return nil
+	}
+	return q.next()
+}
+
+func (q *Queue) next() *Turn {
+	t := q.waiting[0]
+	q.waiting = slices.Delete(q.waiting, 0, 1)
+	q.start(t)
+	return t
+}
+
+// Tick returns the turns that begin now because they have waited for AloneWait.
+func (q *Queue) Tick(now time.Time) (begin []*Turn) {
+	for len(q.waiting) > 0 && now.Sub(q.waiting[0].since) >= AloneWait && !mutant.On("suspects-wait") {
+		begin = append(begin, q.next())
+	}
+	return begin
+}
+
+// Noted is what the notes have of a turn.
+type Noted struct {
+	control.CrashedTurn
+	// Running says that it had not ended. Otherwise it ended at End.
+	Running bool
+	End     time.Time
+}
+
+// Report returns which turns may have ended a process, from its notes, and when the process ended. The process
+// was last noted to be alive at the time alive; the runtime has written the cause, or nothing.
+func Report(process sharding.NodeUID, alive time.Time, cause string, noted []Noted) (c control.Crash, at time.Time) {
+	c, at = control.Crash{Of: process, Cause: cause}, alive
+	var ends []Noted
+	for _, n := range noted {
+		if n.Running {
+			c.Turns = append(c.Turns, n.CrashedTurn)
+			continue
+		}
+		ends = append(ends, n)
+		if n.End.After(at) {
+			at = n.End
+		}
+	}
+	slices.SortStableFunc(ends, func(a, b Noted) int { return cmp.Compare(b.End.UnixNano(), a.End.UnixNano()) })
+	for _, n := range ends[:min(len(ends), maxEnded)] {
+		if at.Sub(n.End) <= lingers && cause != "" {
+			n.Ended = true
+			c.Turns = append(c.Turns, n.CrashedTurn)
+		}
+	}
+	return c, at
+}
