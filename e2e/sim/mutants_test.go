@@ -144,22 +144,10 @@ var harshMutants = []struct{ name, place string }{
 	{"ahead-kept", "journal: a key whose time is far ahead is never dropped"},
 }
 
-// poisonMutants are those that the poisonous climate notices.
+// poisonMutants are those that the poisonous climate notices. Scenarios of the coordinator notice further ones.
 var poisonMutants = []struct{ name, place string }{
 	{"quarantine-count", "coordinator: an entity is quarantined after several crashes"},
-	{"quarantine-window", "coordinator: only crashes of the last time count"},
 	{"quarantine-alone", "coordinator: after a crash without a cause only an entity that ran alone is quarantined"},
-	{"quarantine-clean", "coordinator: a crash without a cause does not count for a command that has run alone often"},
-	{"quarantine-repeats", "coordinator: a crash counts once"},
-	{"quarantine-culprit", "coordinator: a crash during which a quarantined entity ran does not count for others"},
-	{"quarantine-waits", "coordinator: a shard whose owners are lost one after the other waits for their reports"},
-	{"quarantine-patience", "coordinator: it waits longer after each further loss"},
-	{"quarantine-kept", "coordinator: a quarantine is folded by the next term"},
-	{"quarantine-first", "coordinator: an order to host a shard says which table the region must know"},
-	{"quarantine-known", "region: no shard is taken before that table is known"},
-	{"quarantine-refuses", "turn: a quarantined entity does not run"},
-	{"suspects-alone", "suspects: a suspect runs alone"},
-	{"suspects-company", "suspects: a suspect beside which another one runs is not noted to run alone"},
 }
 
 // TestMutants runs one mutant after the other until a promise is broken, and

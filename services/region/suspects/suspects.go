@@ -13,10 +13,12 @@
 // It starts no turn, and it stores nothing: [Notes] is where turns are noted. Turns of other entities do not
 // come here.
 //
-// # Driver duties
+// # Duties of the driver
 //
-// Calls must not overlap. A turn for which [Queue.Begin] returns false begins when [Queue.End] or [Queue.Tick]
-// returns it. Tick must be called when the oldest waiting turn has waited for [AloneWait].
+//  1. Calls do not overlap.
+//  2. A turn for which [Queue.Begin] returns false begins when [Queue.End] or [Queue.Tick] returns it.
+//  3. Tick is called when a turn has waited for [AloneWait].
+//  4. End is called once for each turn that has begun, when it has ended or begins to wait for something.
 package suspects
 
 import (
