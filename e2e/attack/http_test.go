@@ -14,6 +14,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	launcher "github.com/roost-cluster/roost/cli/cluster"
 )
 
 var errAgain = errors.New("not yet")
@@ -185,11 +187,14 @@ func management(t *testing.T, r *rig) {
 	}
 	for _, p := range r.processes {
 		declared := []string{p.Service, p.Management}
+		if p.Role == launcher.Gateway {
+			declared = append(declared, r.peersAt(t, p.Name))
+		}
 		if open := listening(t, p.PID); len(open) != len(declared) {
 			t.Errorf("%s listens at %v, declared are %v", p.Name, open, declared)
 		}
 	}
-	t.Log("operators' paths are not at the public listener; without the token nothing is changed; every process has two ports")
+	t.Log("operators' paths are not at the public listener; without the token nothing is changed; every process has only the ports that it names")
 }
 
 // listening returns the ports at which a process listens, as /proc shows them.

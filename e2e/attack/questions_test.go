@@ -12,6 +12,18 @@ import (
 	"github.com/roost-cluster/roost/cli/authority"
 )
 
+// peersAt returns where a gateway serves peers, as its log says.
+func (r *rig) peersAt(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(r.processes[name].Log)
+	must(t, err)
+	found := regexp.MustCompile(`msg=listening .* peers=(\S+)`).FindStringSubmatch(string(text))
+	if found == nil {
+		t.Fatalf("%s does not say where it serves peers", name)
+	}
+	return found[1]
+}
+
 // questions: gateways, whose management listeners want a token for everything, answer coordinators by their certificates,
 // and nobody else who is no operator.
 func questions(t *testing.T, r *rig) {
@@ -66,12 +78,7 @@ func questions(t *testing.T, r *rig) {
 		}
 	}
 
-	text, err := os.ReadFile(r.processes["gateway-1"].Log)
-	must(t, err)
-	found := regexp.MustCompile(`msg=listening .* peers=(\S+)`).FindStringSubmatch(string(text))
-	if found == nil {
-		t.Fatal("gateway-1 does not say where it serves peers")
-	}
+	peers := r.peersAt(t, "gateway-1")
 	uri := func(role string) []string { return []string{authority.URI(clusterName, role, "attacker")} }
 	const slowPath, observePath = "/twirp/roost.inspection.v1.GatewayInspection/Slow", "/twirp/roost.inspection.v1.Observer/Observe"
 	attacks := 0
@@ -84,15 +91,15 @@ func questions(t *testing.T, r *rig) {
 			}
 		}
 		body, kind := `{"cluster":"`+clusterName+`"}`, []string{"Content-Type", "application/json"}
-		at := "https://" + found[1] + path
+		at := "https://" + peers + path
 		refused("a region", do(httpsClient(r.role(t, "region")), http.MethodPost, at, body, kind...))
 		refused("a client with a certificate of the public authority", do(httpsClient(r.peer(t, r.public, authority.Request{Name: "attacker", URIs: uri("coordinator")})), http.MethodPost, at, body, kind...))
 		refused("a coordinator of another cluster", do(httpsClient(r.peer(t, r.peers, authority.Request{Name: "attacker", URIs: []string{authority.URI("other", "coordinator", "attacker")}})), http.MethodPost, at, body, kind...))
-		refused("plain TCP", do(http.DefaultClient, http.MethodPost, "http://"+found[1]+path, body, kind...))
+		refused("plain TCP", do(http.DefaultClient, http.MethodPost, "http://"+peers+path, body, kind...))
 		refused("the public listener", do(httpsClient(r.role(t, "coordinator")), http.MethodPost, r.gateway(0)+path, body, kind...))
 		refused("the management listener without token", do(http.DefaultClient, http.MethodPost, "http://"+r.processes["gateway-1"].Management+path, body, kind...))
 	}
-	if a := do(httpsClient(r.role(t, "coordinator")), http.MethodPost, "https://"+found[1]+"/v1/Counter/works/Get", `{}`, "Content-Type", "application/json"); a.status == http.StatusOK {
+	if a := do(httpsClient(r.role(t, "coordinator")), http.MethodPost, "https://"+peers+"/v1/Counter/works/Get", `{}`, "Content-Type", "application/json"); a.status == http.StatusOK {
 		t.Errorf("the listener for peers takes commands: %s", a.body)
 	}
 	t.Logf("both gateways answer the coordinator; %d questions of others are refused", attacks)
