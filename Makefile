@@ -125,7 +125,7 @@ splitbrain: ## Decide on every directed matrix of five nodes, and simulate parti
 
 .PHONY: e2e
 e2e: ## Hurt real processes, judge the histories of their clients and the views of all members; a line per scenario (SET=short RUN=regexp)
-	E2E=$(or $(SET),full) go test -count=1 -timeout 2h -run '(TestHistories|TestMembership|TestRollouts|TestMoves|TestPlacement|TestEntities|TestBank|TestExplain|TestRestores)/$(RUN)' -v ./e2e/cluster
+	E2E=$(or $(SET),full) go test -count=1 -timeout 2h -run '(TestHistories|TestMembership|TestRollouts|TestMoves|TestPlacement|TestEntities|TestBank|TestExplain|TestRestores|TestRepairs)/$(RUN)' -v ./e2e/cluster
 	$(if $(RUN)$(filter short,$(SET)),,@$(MAKE) --no-print-directory e2e-alerts)
 
 .PHONY: attack

@@ -44,6 +44,7 @@ func TestHouse(t *testing.T) {
 			"latency":        {},
 			"control":        {"libs/sharding", "libs/latency", "libs/mutant"},
 			"control/wire":   {"libs/control", "libs/mutant", "libs/sharding", "libs/latency", "proto/..."},
+			"factstream":     {"libs/control/wire", "libs/control", "libs/mutant", "libs/sharding", "proto/..."},
 			"diagnosis":      {"proto/..."},
 			"checkup":        {"proto/..."},
 			"servertest":     {},
@@ -60,9 +61,9 @@ func TestHouse(t *testing.T) {
 		},
 		Never: []string{"services/...", "sdk/...", "cli/...", "examples/...", "e2e/..."},
 		Pure: []string{
-			"sharding", "vclock", "phi", "latency", "control", "control/wire", "gossip", "gossip/gossiptest", "bootstrap", "splitbrain", "allocation", "passivation", "heavyhitters", "routetable", "turn", "wakeup", "purge", "outbox", "replies", "router", "priority", "entitylist", "backoff", "errornumber", "diagnosis", "checkup",
+			"sharding", "vclock", "phi", "latency", "control", "control/wire", "gossip", "gossip/gossiptest", "bootstrap", "splitbrain", "allocation", "passivation", "heavyhitters", "routetable", "turn", "wakeup", "purge", "outbox", "replies", "router", "priority", "entitylist", "backoff", "errornumber", "diagnosis", "checkup", "factstream",
 			"link/readers.go",
 		},
-		Undriven: []string{"sharding", "vclock", "latency", "control", "control/wire", "gossip/gossiptest", "allocation", "passivation", "heavyhitters", "priority", "entitylist", "backoff", "errornumber", "diagnosis", "checkup"},
+		Undriven: []string{"sharding", "vclock", "latency", "control", "control/wire", "gossip/gossiptest", "allocation", "passivation", "heavyhitters", "priority", "entitylist", "backoff", "errornumber", "diagnosis", "checkup", "factstream"},
 	})
 }

@@ -54,6 +54,10 @@
 // TestExplain injects the causes for which commands wait or fail, and has each coordinator and gateway
 // explain an entity: it must name the right cause first.
 //
+// TestRepairs damages a fact of the coordinators by SQL. No coordinator can take over, and each says what to do. A repair
+// is refused while one is active. After a repair the standby takes over at a higher term, and the former coordinator, which was
+// paused meanwhile, changes nothing.
+//
 // TestMemory gives a region ten times the entities that fit into its memory. It runs on request
 // too (make e2e-memory).
 //

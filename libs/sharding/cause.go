@@ -46,12 +46,14 @@ const (
 	CauseFormsRead
 	// CauseRegionCame: the shard had no region, and one came that can have it.
 	CauseRegionCame
+	// CauseRepaired: the facts of the coordinators were repaired.
+	CauseRepaired
 )
 
 var causeNames = [...]string{
 	"", "first-command", "balance", "load", "pin", "capacity", "zone", "move", "drain", "leave", "rollout", "region-lost",
 	"journal-cut-off", "claim-refused", "not-claimed", "not-released", "released", "commands-refused", "unreadable",
-	"forms-read", "region-came",
+	"forms-read", "region-came", "repaired",
 }
 
 // String returns the name; "" without a cause, "unknown" for one of a later release.

@@ -74,6 +74,47 @@ func member(m *Machine, now time.Time, name string, types ...sharding.TypeDesc) 
 	return m.Step(now, calls(n, control.Register{Types: types}), out)
 }
 
+// TestGivenOutAnew: rows of a repair have no owner. Their shards go to the successors that they name, and if these
+// are gone, to others that read all forms.
+func TestGivenOutAnew(t *testing.T) {
+	now := time.Unix(0, 0)
+	forms := []sharding.Form{{Kind: sharding.FormOfEvent, Name: "a", Version: 1}, {Kind: sharding.FormOfEvent, Name: "b", Version: 1}}
+	desc := sharding.TypeDesc{Type: "T", Shards: 3, Writes: forms, Reads: forms}
+	facts := []Fact{UnknownFact{Name: "repaired"}, TypeFact{Desc: sharding.TypeDesc{Type: "T", Shards: 3}, Forms: forms, By: []string{"", ""}}}
+	for i, to := range []string{"r2", "gone", ""} {
+		f := RowFact{
+			Row:    sharding.Row{Shard: sharding.ShardID{Type: "T", Index: uint32(i)}, Epoch: sharding.MakeEpoch(5, uint32(i+1)), Phase: sharding.Starting},
+			Before: sharding.FormSet("").With(0).With(1), Cause: sharding.CauseRepaired,
+		}
+		if to != "" {
+			f.Successor = sharding.NodeID{Addr: to + ":1", UID: 1}
+		}
+		facts = append(facts, f)
+	}
+	m := New(DefaultConfig())
+	m.Step(now, Elected{Term: 6, Facts: facts}, nil)
+	old := desc
+	old.Writes, old.Reads = forms[:1], forms[:1]
+	member(m, now, "old", old) // it does not read everything that may be stored
+	member(m, now, "r2", desc)
+	for range 100 {
+		now = now.Add(100 * time.Millisecond)
+		m.Step(now, Tick{}, nil)
+		if err := m.Check(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range uint32(3) {
+		_, r := m.find(sharding.ShardID{Type: "T", Index: i})
+		if r.Owner.Addr != "r2:1" || r.Epoch.Term() != 6 || r.before != sharding.FormSet("").With(0).With(1) {
+			t.Errorf("shard %d is %+v", i, r.Row)
+		}
+	}
+	if got := m.Snapshot(); !slices.ContainsFunc(got, func(f Fact) bool { return f == UnknownFact{Name: "repaired"} }) {
+		t.Errorf("the repair is forgotten: %v", got)
+	}
+}
+
 // A coordinator whose term is not above all epochs allocates nothing: a newer
 // one has been there, and its own end is near.
 func TestTermBelowTheFacts(t *testing.T) {

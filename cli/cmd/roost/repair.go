@@ -13,6 +13,6 @@ the cluster runs or not, and says first what it would do and what is lost. Each
 repair needs a reason, which is kept: roost repair list. See docs/repair.md.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.repairFindCommand(), a.repairRecordCommand(), a.repairSnapshotCommand(), a.repairListCommand())
+	cmd.AddCommand(a.repairFactsCommand(), a.repairFindCommand(), a.repairRecordCommand(), a.repairSnapshotCommand(), a.repairListCommand())
 	return cmd
 }

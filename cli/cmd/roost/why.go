@@ -212,6 +212,7 @@ func causeText(cause string) string {
 		"unreadable":       "no region reads what may be stored of it",
 		"forms-read":       "what is stored of it was looked at",
 		"region-came":      "a region came that can have it",
+		"repaired":         "the facts of the coordinators were repaired",
 	}[cause]
 	if !known {
 		return "of " + cause

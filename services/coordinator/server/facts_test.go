@@ -103,7 +103,7 @@ func TestUnreadableFacts(t *testing.T) {
 		tries()
 		term, _, _ := r.state()
 		err := r.look(r.ctx, r.journalReadiness)
-		if term != 0 || err == nil || !strings.Contains(err.Error(), "cannot take over") || !strings.Contains(err.Error(), "restore the journal from a copy") || !strings.Contains(err.Error(), "page 8") {
+		if term != 0 || err == nil || !strings.Contains(err.Error(), "cannot take over") || !strings.Contains(err.Error(), "roost repair facts --dry-run") || !strings.Contains(err.Error(), "page 8") {
 			t.Errorf("term %d, the readiness says %v", term, err)
 		}
 		r.store.turn(true) // it loses the lease, so that another one could take over
@@ -116,6 +116,42 @@ func TestUnreadableFacts(t *testing.T) {
 		r.elected()
 		if err := r.look(r.ctx, r.journalReadiness); err != nil {
 			t.Errorf("afterwards, the readiness says %v", err)
+		}
+	})
+}
+
+// TestFactsOfNoForm: facts whose checksums are right but that cannot be decoded are damaged as well. The process
+// does not end, and takes over when they were repaired.
+func TestFactsOfNoForm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New(journal.DefaultConfig())
+		at := sharding.MakeEpoch(1, 0)
+		commit := func(ops ...journal.Op) {
+			t.Helper()
+			for _, op := range ops {
+				if res, err := b.Commit(t.Context(), []journal.Op{op}); err != nil || res[0].Verdict != sharding.Durable {
+					t.Fatalf("%s: %v, %v", op.Kind(), res, err)
+				}
+			}
+		}
+		claim := func(at sharding.Epoch) journal.Op {
+			return journal.Op{Claim: &sharding.Claim{Shard: streamShard, Epoch: at, Owner: 99}}
+		}
+		commit(claim(at), journal.Op{Append: &sharding.Append{Shard: streamShard, Epoch: at, Entity: streamEntity, Records: []sharding.Record{
+			{Seq: 1, Events: []sharding.Event{{Name: "row", Encoding: sharding.Protobuf, Payload: []byte{0xff}}}},
+		}}})
+		r := launchOn(t, coordinator.DefaultConfig(), b, &quiet{Driver: leasememory.New()})
+		time.Sleep(time.Minute)
+		term, _, _ := r.state()
+		err := r.look(r.ctx, r.journalReadiness)
+		if term != 0 || r.failed() != nil || err == nil || !strings.Contains(err.Error(), "roost repair facts --dry-run") || !r.text.has("roost journal check --facts") {
+			t.Errorf("term %d, failed: %v, the readiness says %v", term, r.failed(), err)
+		}
+		at = sharding.MakeEpoch(1000, 0) // as a repair does
+		commit(claim(at), journal.Op{Snapshot: &journal.WriteSnapshot{Shard: streamShard, Epoch: at, Entity: streamEntity, Snapshot: journal.Snapshot{Seq: 1, Encoding: sharding.Protobuf}}})
+		r.elected()
+		if term, _, _ := r.state(); term <= 1000 {
+			t.Errorf("term %d", term)
 		}
 	})
 }

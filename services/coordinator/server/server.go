@@ -113,6 +113,7 @@ type Server struct {
 	trouble           trouble // with the journal
 	unread            error   // why the last attempt to take over could not read the journal; nil: none has failed
 	unreadAt          time.Time
+	unreadLogged      time.Time // when the log said so last
 	known             coordinator.Active
 	asking            askingActive // locked by itself
 	calls             *controlrpc.Calls

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/roost-cluster/roost/libs/control/wire"
+	"github.com/roost-cluster/roost/libs/factstream"
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
 	coordinatorv1 "github.com/roost-cluster/roost/proto/roost/coordinator/v1"
@@ -80,12 +81,11 @@ func (s *Server) read(number uint64, f func(context.Context) (coordinator.Input,
 		defer cancel()
 		in, err := f(ctx)
 		if err != nil {
-			s.log.Warn("cannot take over yet", "error", err)
 			in = coordinator.ReadFailed{Number: number}
 		}
 		s.inbox.Put(func() {
 			if err != nil {
-				s.unread, s.unreadAt = err, time.Now()
+				s.cannotTakeOver(err)
 			}
 			s.step(in)
 		})
@@ -116,13 +116,12 @@ func (s *Server) loadFacts(ctx context.Context, number uint64) (coordinator.Inpu
 	}
 	facts, since, err := decodeFacts(found)
 	if err != nil {
-		err = fmt.Errorf("the fact stream cannot be read: %w", err)
-		s.fail(err)
-		return nil, err
+		return nil, fmt.Errorf("reading the fact stream: %w: %w", journal.ErrCorrupt, err)
 	}
+	go s.tellContradictions(found)
 	unknown := 0
 	for _, f := range facts {
-		if _, is := f.(coordinator.UnknownFact); is {
+		if u, is := f.(coordinator.UnknownFact); is && u.Name != factstream.RepairedName {
 			unknown++
 		}
 	}
@@ -130,6 +129,17 @@ func (s *Server) loadFacts(ctx context.Context, number uint64) (coordinator.Inpu
 		s.log.Warn("facts of a later release are kept and ignored; run that release here as well", "facts", unknown)
 	}
 	return coordinator.Loaded{Number: number, Facts: facts, FactsAfterSnapshot: since, LastSeq: found.LastSeq}, nil
+}
+
+// tellContradictions logs facts that were ignored because they contradict others.
+func (s *Server) tellContradictions(found journal.Loaded) {
+	stream := factstream.Stream{Start: found.LastSeq - uint64(len(found.Records)), Last: found.LastSeq}
+	for i := range found.Records {
+		stream.Records = append(stream.Records, factstream.Record{Seq: found.Records[i].Seq, Events: found.Records[i].Events})
+	}
+	if list := factstream.Examine(stream).Findings; len(list) > 0 {
+		s.log.Error("facts contradict each other, and some of them are ignored; \"roost journal check --facts\" lists them, and \"roost repair facts\" drops them", "facts", len(list), "first", list[0].String())
+	}
 }
 
 // storeFacts stores facts as one record.

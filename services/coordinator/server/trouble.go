@@ -43,7 +43,7 @@ func (t *trouble) why() string {
 	switch {
 	case errors.Is(t.err, journal.ErrFull):
 		return "it has no room: " + t.err.Error()
-	case errors.Is(t.err, journal.ErrCorrupt):
+	case errors.Is(t.err, journal.ErrCorrupt), errors.Is(t.err, journal.ErrTrimmed):
 		return "what it holds is damaged: " + t.err.Error()
 	case t.err != nil:
 		return "it is locked or out of reach: " + t.err.Error()
@@ -62,6 +62,25 @@ func (t *trouble) remedy() string {
 	return "check that this host reaches the store of journal.url, and that nothing else locks it"
 }
 
+// takeoverRemedy is what an operator has to do about facts that cannot be read.
+func takeoverRemedy(err error) string {
+	if errors.Is(err, journal.ErrCorrupt) || errors.Is(err, journal.ErrTrimmed) {
+		return `"roost journal check --facts" lists what is damaged, and "roost repair facts --dry-run" says what a repair would do (docs/repair.md)`
+	}
+	return (&trouble{err: err}).remedy()
+}
+
+// cannotTakeOver notes why a take-over has failed. The log says it the first time and then now and again: it is tried again
+// all the time.
+func (s *Server) cannotTakeOver(err error) {
+	now := time.Now()
+	if s.unread == nil || s.unread.Error() != err.Error() || now.Sub(s.unreadLogged) >= troubleEvery {
+		s.unreadLogged = now
+		s.log.Warn("cannot take over yet, trying again and again", "error", err, "remedy", takeoverRemedy(err))
+	}
+	s.unread, s.unreadAt = err, now
+}
+
 // journalReadiness warns that facts cannot be stored, or of what else is wrong with the
 // journal. That fails no check: another coordinator would have the same journal. A take-over that fails is tried again
 // and again, at the latest after its time limit. So nothing is said when no try has failed for twice as long: then
@@ -73,7 +92,7 @@ func (s *Server) journalReadiness() error {
 	}
 	if s.core.ActiveTerm() == 0 && s.unread != nil && time.Since(s.unreadAt) < 2*s.limits.TakeoverTimeout {
 		t := trouble{err: s.unread}
-		return node.Warn(fmt.Errorf("this coordinator cannot take over, because it cannot read its facts; %s: %s", t.remedy(), t.why()))
+		return node.Warn(fmt.Errorf("this coordinator cannot take over, because it cannot read its facts; %s: %s", takeoverRemedy(s.unread), t.why()))
 	}
 	if err := s.journal.Warning(); err != nil {
 		return node.Warn(err)

@@ -789,6 +789,83 @@ func (x *TargetFact) GetSeen() []string {
 	return nil
 }
 
+// RepairedFact: the facts were repaired, and this is the first of those that remain.
+type RepairedFact struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Note          *Note                  `protobuf:"bytes,1,opt,name=note,proto3" json:"note,omitempty"`
+	Record        uint64                 `protobuf:"varint,2,opt,name=record,proto3" json:"record,omitempty"`   // the last record that was left behind
+	All           bool                   `protobuf:"varint,3,opt,name=all,proto3" json:"all,omitempty"`         // everything was dropped that can be made anew
+	Damaged       uint32                 `protobuf:"varint,4,opt,name=damaged,proto3" json:"damaged,omitempty"` // how many records and facts were damaged
+	Dropped       []string               `protobuf:"bytes,5,rep,name=dropped,proto3" json:"dropped,omitempty"`  // the first of them, for people
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RepairedFact) Reset() {
+	*x = RepairedFact{}
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RepairedFact) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RepairedFact) ProtoMessage() {}
+
+func (x *RepairedFact) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RepairedFact.ProtoReflect.Descriptor instead.
+func (*RepairedFact) Descriptor() ([]byte, []int) {
+	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *RepairedFact) GetNote() *Note {
+	if x != nil {
+		return x.Note
+	}
+	return nil
+}
+
+func (x *RepairedFact) GetRecord() uint64 {
+	if x != nil {
+		return x.Record
+	}
+	return 0
+}
+
+func (x *RepairedFact) GetAll() bool {
+	if x != nil {
+		return x.All
+	}
+	return false
+}
+
+func (x *RepairedFact) GetDamaged() uint32 {
+	if x != nil {
+		return x.Damaged
+	}
+	return 0
+}
+
+func (x *RepairedFact) GetDropped() []string {
+	if x != nil {
+		return x.Dropped
+	}
+	return nil
+}
+
 // Decision is what a coordinator has decided, and why: see coordinator.Decision. Nothing depends
 // on it.
 type Decision struct {
@@ -819,7 +896,7 @@ type Decision struct {
 
 func (x *Decision) Reset() {
 	*x = Decision{}
-	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[11]
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -831,7 +908,7 @@ func (x *Decision) String() string {
 func (*Decision) ProtoMessage() {}
 
 func (x *Decision) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[11]
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -844,7 +921,7 @@ func (x *Decision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decision.ProtoReflect.Descriptor instead.
 func (*Decision) Descriptor() ([]byte, []int) {
-	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{11}
+	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Decision) GetTerm() uint32 {
@@ -999,7 +1076,7 @@ type Loads struct {
 
 func (x *Loads) Reset() {
 	*x = Loads{}
-	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[12]
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1011,7 +1088,7 @@ func (x *Loads) String() string {
 func (*Loads) ProtoMessage() {}
 
 func (x *Loads) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[12]
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1024,7 +1101,7 @@ func (x *Loads) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Loads.ProtoReflect.Descriptor instead.
 func (*Loads) Descriptor() ([]byte, []int) {
-	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{12}
+	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Loads) GetShard() float64 {
@@ -1061,7 +1138,7 @@ type Weighed struct {
 
 func (x *Weighed) Reset() {
 	*x = Weighed{}
-	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[13]
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1073,7 +1150,7 @@ func (x *Weighed) String() string {
 func (*Weighed) ProtoMessage() {}
 
 func (x *Weighed) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[13]
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1086,7 +1163,7 @@ func (x *Weighed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Weighed.ProtoReflect.Descriptor instead.
 func (*Weighed) Descriptor() ([]byte, []int) {
-	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{13}
+	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Weighed) GetRegion() string {
@@ -1127,7 +1204,7 @@ type DroppedDecisions struct {
 
 func (x *DroppedDecisions) Reset() {
 	*x = DroppedDecisions{}
-	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[14]
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1139,7 +1216,7 @@ func (x *DroppedDecisions) String() string {
 func (*DroppedDecisions) ProtoMessage() {}
 
 func (x *DroppedDecisions) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[14]
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1152,7 +1229,7 @@ func (x *DroppedDecisions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DroppedDecisions.ProtoReflect.Descriptor instead.
 func (*DroppedDecisions) Descriptor() ([]byte, []int) {
-	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{14}
+	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *DroppedDecisions) GetN() uint64 {
@@ -1226,7 +1303,13 @@ const file_roost_coordinator_v1_coordinator_proto_rawDesc = "" +
 	"\n" +
 	"TargetFact\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x12\n" +
-	"\x04seen\x18\x02 \x03(\tR\x04seen\"\xc2\x04\n" +
+	"\x04seen\x18\x02 \x03(\tR\x04seen\"\x9c\x01\n" +
+	"\fRepairedFact\x12.\n" +
+	"\x04note\x18\x01 \x01(\v2\x1a.roost.coordinator.v1.NoteR\x04note\x12\x16\n" +
+	"\x06record\x18\x02 \x01(\x04R\x06record\x12\x10\n" +
+	"\x03all\x18\x03 \x01(\bR\x03all\x12\x18\n" +
+	"\adamaged\x18\x04 \x01(\rR\adamaged\x12\x18\n" +
+	"\adropped\x18\x05 \x03(\tR\adropped\"\xc2\x04\n" +
 	"\bDecision\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\rR\x04term\x12\f\n" +
 	"\x01n\x18\x02 \x01(\x04R\x01n\x12\x1c\n" +
@@ -1274,7 +1357,7 @@ func file_roost_coordinator_v1_coordinator_proto_rawDescGZIP() []byte {
 	return file_roost_coordinator_v1_coordinator_proto_rawDescData
 }
 
-var file_roost_coordinator_v1_coordinator_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_roost_coordinator_v1_coordinator_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_roost_coordinator_v1_coordinator_proto_goTypes = []any{
 	(*RowFact)(nil),          // 0: roost.coordinator.v1.RowFact
 	(*TypeFact)(nil),         // 1: roost.coordinator.v1.TypeFact
@@ -1287,41 +1370,43 @@ var file_roost_coordinator_v1_coordinator_proto_goTypes = []any{
 	(*QuarantineFact)(nil),   // 8: roost.coordinator.v1.QuarantineFact
 	(*CountedCrash)(nil),     // 9: roost.coordinator.v1.CountedCrash
 	(*TargetFact)(nil),       // 10: roost.coordinator.v1.TargetFact
-	(*Decision)(nil),         // 11: roost.coordinator.v1.Decision
-	(*Loads)(nil),            // 12: roost.coordinator.v1.Loads
-	(*Weighed)(nil),          // 13: roost.coordinator.v1.Weighed
-	(*DroppedDecisions)(nil), // 14: roost.coordinator.v1.DroppedDecisions
-	(*v1.Row)(nil),           // 15: roost.control.v1.Row
-	(*v1.Node)(nil),          // 16: roost.control.v1.Node
-	(*v1.Previous)(nil),      // 17: roost.control.v1.Previous
-	(*v1.Type)(nil),          // 18: roost.control.v1.Type
-	(*v1.Form)(nil),          // 19: roost.control.v1.Form
-	(*v1.Shard)(nil),         // 20: roost.control.v1.Shard
+	(*RepairedFact)(nil),     // 11: roost.coordinator.v1.RepairedFact
+	(*Decision)(nil),         // 12: roost.coordinator.v1.Decision
+	(*Loads)(nil),            // 13: roost.coordinator.v1.Loads
+	(*Weighed)(nil),          // 14: roost.coordinator.v1.Weighed
+	(*DroppedDecisions)(nil), // 15: roost.coordinator.v1.DroppedDecisions
+	(*v1.Row)(nil),           // 16: roost.control.v1.Row
+	(*v1.Node)(nil),          // 17: roost.control.v1.Node
+	(*v1.Previous)(nil),      // 18: roost.control.v1.Previous
+	(*v1.Type)(nil),          // 19: roost.control.v1.Type
+	(*v1.Form)(nil),          // 20: roost.control.v1.Form
+	(*v1.Shard)(nil),         // 21: roost.control.v1.Shard
 }
 var file_roost_coordinator_v1_coordinator_proto_depIdxs = []int32{
-	15, // 0: roost.coordinator.v1.RowFact.row:type_name -> roost.control.v1.Row
-	16, // 1: roost.coordinator.v1.RowFact.successor:type_name -> roost.control.v1.Node
-	17, // 2: roost.coordinator.v1.RowFact.previous:type_name -> roost.control.v1.Previous
-	18, // 3: roost.coordinator.v1.TypeFact.type:type_name -> roost.control.v1.Type
-	19, // 4: roost.coordinator.v1.TypeFact.forms:type_name -> roost.control.v1.Form
+	16, // 0: roost.coordinator.v1.RowFact.row:type_name -> roost.control.v1.Row
+	17, // 1: roost.coordinator.v1.RowFact.successor:type_name -> roost.control.v1.Node
+	18, // 2: roost.coordinator.v1.RowFact.previous:type_name -> roost.control.v1.Previous
+	19, // 3: roost.coordinator.v1.TypeFact.type:type_name -> roost.control.v1.Type
+	20, // 4: roost.coordinator.v1.TypeFact.forms:type_name -> roost.control.v1.Form
 	2,  // 5: roost.coordinator.v1.DrainFact.note:type_name -> roost.coordinator.v1.Note
 	2,  // 6: roost.coordinator.v1.CordonFact.note:type_name -> roost.coordinator.v1.Note
 	2,  // 7: roost.coordinator.v1.FreezeFact.note:type_name -> roost.coordinator.v1.Note
-	20, // 8: roost.coordinator.v1.PinFact.shard:type_name -> roost.control.v1.Shard
+	21, // 8: roost.coordinator.v1.PinFact.shard:type_name -> roost.control.v1.Shard
 	2,  // 9: roost.coordinator.v1.PinFact.note:type_name -> roost.coordinator.v1.Note
-	20, // 10: roost.coordinator.v1.MoveFact.shard:type_name -> roost.control.v1.Shard
+	21, // 10: roost.coordinator.v1.MoveFact.shard:type_name -> roost.control.v1.Shard
 	2,  // 11: roost.coordinator.v1.MoveFact.note:type_name -> roost.coordinator.v1.Note
 	9,  // 12: roost.coordinator.v1.QuarantineFact.crashes:type_name -> roost.coordinator.v1.CountedCrash
 	2,  // 13: roost.coordinator.v1.QuarantineFact.note:type_name -> roost.coordinator.v1.Note
-	20, // 14: roost.coordinator.v1.Decision.shard:type_name -> roost.control.v1.Shard
-	13, // 15: roost.coordinator.v1.Decision.chosen:type_name -> roost.coordinator.v1.Weighed
-	13, // 16: roost.coordinator.v1.Decision.others:type_name -> roost.coordinator.v1.Weighed
-	12, // 17: roost.coordinator.v1.Decision.loads:type_name -> roost.coordinator.v1.Loads
-	18, // [18:18] is the sub-list for method output_type
-	18, // [18:18] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	2,  // 14: roost.coordinator.v1.RepairedFact.note:type_name -> roost.coordinator.v1.Note
+	21, // 15: roost.coordinator.v1.Decision.shard:type_name -> roost.control.v1.Shard
+	14, // 16: roost.coordinator.v1.Decision.chosen:type_name -> roost.coordinator.v1.Weighed
+	14, // 17: roost.coordinator.v1.Decision.others:type_name -> roost.coordinator.v1.Weighed
+	13, // 18: roost.coordinator.v1.Decision.loads:type_name -> roost.coordinator.v1.Loads
+	19, // [19:19] is the sub-list for method output_type
+	19, // [19:19] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_roost_coordinator_v1_coordinator_proto_init() }
@@ -1335,7 +1420,7 @@ func file_roost_coordinator_v1_coordinator_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_roost_coordinator_v1_coordinator_proto_rawDesc), len(file_roost_coordinator_v1_coordinator_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   15,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

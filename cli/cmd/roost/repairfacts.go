@@ -1,0 +1,239 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/roost-cluster/roost/cli/factrepair"
+	"github.com/roost-cluster/roost/libs/control/wire"
+	"github.com/roost-cluster/roost/libs/factstream"
+	"github.com/roost-cluster/roost/libs/journal"
+	journalopen "github.com/roost-cluster/roost/libs/journal/open"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+const repairFactsHelp = `Repairs the facts of the coordinators: where shards are, which types there are, what
+operators have asked for, which entities are quarantined, the target version. A coordinator that
+cannot read its facts does not become active, and says so in its log and at /readyz?verbose.
+No event, snapshot, reminder, send or key of an entity is touched.
+
+What can be read remains. If a record is lost, all shards are given out anew, at higher epochs,
+to the regions that had them as far as known. What an operator has asked for in it must be asked
+for again. --all drops everything that can be made anew, also if nothing is damaged; the types
+remain, with their numbers of shards, shard rules and forms.
+
+It takes the place of the active coordinator: it is refused as long as one is active, for which it
+watches the journal for five seconds, and shuts out one that was paused. Regions and gateways may
+go on. Coordinators that wait because of the damage become active by themselves afterwards. Who has
+repaired the facts, and why, is kept with them.
+
+The journal is that of --journal.url, of the environment variable ROOST_JOURNAL_URL, or of the
+cluster that "roost dev" runs in --dir. A user of PostgreSQL needs the role roost_service. See
+docs/repair.md.`
+
+func (a *app) repairFactsCommand() *cobra.Command {
+	var url string
+	var without []string
+	var o factrepair.Options
+	cmd := &cobra.Command{
+		Use: "facts", Short: "Repair the facts of the coordinators", Long: repairFactsHelp, Args: cobra.NoArgs,
+		Example: "  roost repair facts --dry-run --journal.url postgres://repairer@db/roost\n" +
+			"  roost repair facts --reason \"a bad disk, see the log of 2 January\"",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.Reason == "" && !o.DryRun {
+				return usageError{errors.New("--reason is missing: say why, for those who look at the cluster later; or look first, with --dry-run")}
+			}
+			if o.Reason != "" {
+				if err := sharding.CheckText("reason", o.Reason, mostReason); err != nil {
+					return usageError{fmt.Errorf("--reason: %w", err)}
+				}
+			}
+			for _, typ := range without {
+				o.Without = append(o.Without, sharding.EntityType(typ))
+			}
+			url, err := a.journalURL(url)
+			if err != nil {
+				return err
+			}
+			o.By = whoAmI()
+			return a.repairFacts(cmd.Context(), url, o)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&url, "journal.url", "", "URL of the journal; env ROOST_JOURNAL_URL; default: that of roost dev")
+	flags.StringVar(&o.Reason, "reason", "", "why; it is kept with the facts")
+	flags.BoolVar(&o.DryRun, "dry-run", false, "say what would be done, and change nothing")
+	flags.BoolVar(&o.All, "all", false, "drop everything that can be made anew, also if nothing is damaged")
+	flags.StringSliceVar(&without, "without", nil, "drop this entity type, whose declaration is lost; may be given several times")
+	return cmd
+}
+
+// mostReason is the longest reason, in bytes: an operator reads it in one line.
+const mostReason = 1000
+
+// repairedFacts is what repair facts says.
+type repairedFacts struct {
+	DryRun bool `json:"dry_run"`
+	// Repaired says that the facts are repaired, or would be.
+	Repaired bool                 `json:"repaired"`
+	Active   string               `json:"active,omitempty"` // which coordinator is active; a repair would be refused
+	Findings []factstream.Finding `json:"findings"`
+	Dropped  []string             `json:"dropped"` // intact facts that are dropped, by their names
+	Kept     map[string]int       `json:"kept"`
+	GivenOut int                  `json:"given_out"`
+	NextTerm uint32               `json:"next_term,omitempty"`
+}
+
+func (a *app) repairFacts(ctx context.Context, url string, o factrepair.Options) error {
+	d, err := journalopen.Open(ctx, url, journal.DefaultConfig())
+	if err != nil {
+		return journalError(err)
+	}
+	r, err := factrepair.Facts(ctx, d, o)
+	if err = errors.Join(err, d.Close()); err != nil {
+		return err
+	}
+	out := repairedFacts{
+		DryRun: o.DryRun, Repaired: !r.Nothing, Active: r.Active, Findings: append([]factstream.Finding{}, r.Findings...),
+		Dropped: append([]string{}, r.Remainder.Dropped...), Kept: r.Remainder.Kept, GivenOut: r.Remainder.GivenOut,
+	}
+	if out.Repaired {
+		out.NextTerm = uint32(r.Term) + 1
+	}
+	if a.json() {
+		return a.printJSON(out)
+	}
+	return a.printLines(out.lines())
+}
+
+func (r repairedFacts) lines() (lines []string) {
+	switch {
+	case !r.Repaired:
+		return []string{"Nothing is damaged: nothing was done. --all drops everything that can be made anew."}
+	case r.DryRun:
+		lines = []string{"The facts would be repaired; nothing was changed."}
+	default:
+		lines = []string{"The facts are repaired."}
+	}
+	lines = append(lines, factFindings(r.Findings)...)
+	for _, d := range r.Dropped {
+		lines = append(lines, "  dropped     "+d)
+	}
+	var kept []string
+	for _, name := range slices.Sorted(maps.Keys(r.Kept)) {
+		if name != factstream.RepairedName {
+			kept = append(kept, fmt.Sprintf("%s: %d", name, r.Kept[name]))
+		}
+	}
+	if len(kept) == 0 {
+		kept = []string{"nothing"}
+	}
+	lines = append(lines, "  kept        "+strings.Join(kept, ", "))
+	if r.GivenOut > 0 {
+		lines = append(lines, fmt.Sprintf("  given out   %s anew, at epochs above all others", plural(r.GivenOut, "shard")))
+	}
+	lines = append(lines, fmt.Sprintf("  from now on terms from %d on", r.NextTerm))
+	switch {
+	case r.Active != "":
+		return append(lines, "It would be refused: a coordinator is active: "+r.Active+". Stop all coordinators first.")
+	case r.DryRun:
+		return lines
+	}
+	return append(lines, "Start the coordinators, if they do not run. Then look at roost steering, roost quarantine list and roost rollout.")
+}
+
+// factFindings says what is damaged, and what a repair loses with it.
+func factFindings(list []factstream.Finding) (lines []string) {
+	for _, f := range list[:min(len(list), mostFactFindings)] {
+		lines = append(lines, "  damaged     "+f.String(), "  that costs  "+f.Cost)
+	}
+	if more := len(list) - mostFactFindings; more > 0 {
+		lines = append(lines, fmt.Sprintf("  and %d more; -o json has all", more))
+	}
+	return lines
+}
+
+// mostFactFindings is how many findings are printed for people.
+const mostFactFindings = 50
+
+// checkedFacts is what journal check --facts says.
+type checkedFacts struct {
+	Damaged  bool                  `json:"damaged"`
+	Findings []factstream.Finding  `json:"findings"`
+	Repairs  []factstream.Repaired `json:"repairs"`
+}
+
+// checkFacts looks for what is damaged of the coordinators' data, beside the cluster.
+func (a *app) checkFacts(ctx context.Context, url string) (checkedFacts, error) {
+	r, err := journalopen.Reader(ctx, url, journal.DefaultConfig())
+	if err != nil {
+		return checkedFacts{}, journalError(err)
+	}
+	c, err := factrepair.Check(ctx, r, 0)
+	if err = errors.Join(err, r.Close()); err != nil {
+		return checkedFacts{}, fmt.Errorf("the facts of the coordinators (%s) cannot be checked: %w", wire.FactsEntity, err)
+	}
+	return checkedFacts{Damaged: c.Damaged(), Findings: append([]factstream.Finding{}, c.Findings...), Repairs: append([]factstream.Repaired{}, c.Repairs...)}, nil
+}
+
+func (c checkedFacts) lines() (lines []string) {
+	lines = []string{"The facts of the coordinators are intact."}
+	if c.Damaged {
+		lines = append([]string{"The facts of the coordinators are damaged:"}, factFindings(c.Findings)...)
+		lines = append(lines, `See what a repair would do: roost repair facts --dry-run (docs/repair.md).`)
+	}
+	for _, r := range c.Repairs {
+		lines = append(lines, fmt.Sprintf("  repaired    %s by %s: %s (%s damaged)", r.At.Format(time.RFC3339), r.By, r.Reason, plural(r.Damaged, "thing")))
+	}
+	return lines
+}
+
+// journalCheckFacts checks the facts alone.
+func (a *app) journalCheckFacts(ctx context.Context, flag string) error {
+	url, err := a.journalURL(flag)
+	if err != nil {
+		return toolError{err}
+	}
+	c, err := a.checkFacts(ctx, url)
+	switch {
+	case err != nil:
+		return toolError{err}
+	case a.json():
+		err = a.printJSON(c)
+	default:
+		err = a.printLines(c.lines())
+	}
+	if err == nil && c.Damaged {
+		err = toolStatus(exitFailed)
+	}
+	return err
+}
+
+// withFacts adds to the result of a tool on the journal whether the facts are damaged. What keeps the facts from
+// being read keeps the tool from it, too, which has said so.
+func (a *app) withFacts(ctx context.Context, f toolFlags, result error) error {
+	var status toolStatus
+	if f.config != "" || result != nil && !errors.As(result, &status) || os.Getenv("ROOST_JOURNAL_URL_FILE") != "" {
+		return result
+	}
+	url, err := a.journalURL(f.journal)
+	if err != nil {
+		return result
+	}
+	c, err := a.checkFacts(ctx, url)
+	if err != nil || !c.Damaged {
+		return result
+	}
+	if _, err := fmt.Fprintln(a.err, strings.Join(c.lines(), "\n")); err != nil {
+		return err
+	}
+	return max(status, exitFailed)
+}
