@@ -248,7 +248,7 @@ func (c *coordNode) load(o coordinator.Load) {
 }
 
 func (c *coordNode) survey(o coordinator.Survey) {
-	in := coordinator.Surveyed{Number: o.Number}
+	in := coordinator.Surveyed{Number: o.Number, Generation: c.p.opened}
 	var got journal.Loaded
 	var err error
 	c.query(func() {

@@ -81,6 +81,7 @@ var mutants = []struct{ name, place string }{
 	{"load-cooling", "coordinator: no shard moves on because of load just after it has moved, or after a term has begun"},
 	{"load-two-reports", "coordinator: nothing moves because of load before each region has reported twice"},
 	{"load-fresh", "coordinator: nothing moves because of loads that are old"},
+	{"router-generation", "router: it knows to which journal its table belongs"},
 	{"late-tick", "gossip: one's own pause is nobody's death"},
 }
 

@@ -186,6 +186,9 @@ func (n *regionNode) stepControl(in region.ControlInput) {
 	before := len(n.controlOut)
 	n.controlOut = n.control.Step(n.p.now(), in, n.controlOut)
 	n.w.stepped(n.p, n.control, len(n.controlOut)-before)
+	if n.control.Table().Generation().Other(n.p.opened) {
+		n.w.violate("a table is of the journal", "%s has opened generation %v of the journal, and its table is of generation %v", n.p.name, n.p.opened, n.control.Table().Generation())
+	}
 }
 
 // stepShard steps the shard core.
@@ -447,7 +450,7 @@ func (n *regionNode) serveCall(from sharding.NodeID, m control.Message, reply fu
 
 // readJournalHeartbeat reads which cluster uses the journal.
 func (n *regionNode) readJournalHeartbeat(o region.ReadJournalHeartbeat) {
-	in, incarnation := region.JournalHeartbeatRead{Number: o.Number}, n.p.incarnation
+	in, incarnation := region.JournalHeartbeatRead{Number: o.Number, Generation: n.p.opened}, n.p.incarnation
 	n.w.journal.read(n.p.host, func() {
 		got, err := n.w.journal.load(journal.LoadRequest{Entity: journal.HeartbeatEntity})
 		if err == nil && got.Snapshot.Seq > 0 {

@@ -16,7 +16,7 @@ func init() { mutant.Activate(os.Getenv(restoreMutantVar)) }
 
 // TestMutantsOfRestore runs TestRestores without one of the rules of a restore: it must fail.
 func TestMutantsOfRestore(t *testing.T) {
-	for _, name := range []string{"restore-generation", "restore-term"} {
+	for _, name := range []string{"restore-generation", "restore-term", "table-generation"} {
 		cmd := exec.Command(os.Args[0], "-test.run", "^TestRestores$/^1$")
 		cmd.Env = append(os.Environ(), restoreMutantVar+"="+name)
 		out, err := cmd.CombinedOutput()

@@ -6,6 +6,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/link"
+	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/router"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -272,7 +273,7 @@ func (g *routerNode) dial(to sharding.NodeID) {
 	g.dials++
 	id, number := link.LaneID{Client: g.p.uid}, g.dials
 	w, d, incarnation := g.w, g.w.dice("dial"), g.p.incarnation
-	region := w.process(to.Addr)
+	region, generation := w.process(to.Addr), g.core.Generation()
 	settled := false
 	settle := func(l *routerLink) {
 		if settled || g.p.incarnation != incarnation {
@@ -301,7 +302,11 @@ func (g *routerNode) dial(to sharding.NodeID) {
 		return
 	}
 	w.after(w.net.delay(), func() {
-		if !region.up || region.uid != to.UID {
+		other := region.up && generation.Other(region.opened) && !mutant.On("link-generation")
+		if other {
+			w.mark("link: refused, because the table is of another generation")
+		}
+		if !region.up || region.uid != to.UID || other {
 			w.after(w.net.delay(), func() { settle(nil) }) // refused
 			return
 		}

@@ -64,7 +64,8 @@ type Driver struct {
 	idPrefix    []byte // of the ids of commands without key
 	lastRequest atomic.Uint64
 	lastLink    atomic.Uint64
-	delivered   atomic.Int64 // bytes of delivered replies that the core does not know of yet
+	generation  atomic.Uint64 // of the core's route table, for links that connect
+	delivered   atomic.Int64  // bytes of delivered replies that the core does not know of yet
 	ctx         context.Context
 	cancel      context.CancelFunc
 	jobs        sync.WaitGroup

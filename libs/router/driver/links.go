@@ -26,8 +26,7 @@ func (d *Driver) connect(region sharding.NodeID) {
 	var err error
 	cfg := d.cfg.Link
 	if cfg.Generation == nil {
-		generation := d.core.Generation()
-		cfg.Generation = func() sharding.Generation { return generation }
+		cfg.Generation = func() sharding.Generation { return sharding.Generation(d.generation.Load()) }
 	}
 	client, err = link.NewClient(cfg, region, link.Events{
 		Up: func(open *link.Link) {

@@ -84,6 +84,7 @@ func (d *Driver) performAll(outs []router.Output) {
 
 // performOnce performs the outputs of a step. Their slice is reused.
 func (d *Driver) performOnce(outs []router.Output) {
+	d.generation.Store(uint64(d.core.Generation()))
 	for _, o := range outs {
 		d.perform(o)
 	}
