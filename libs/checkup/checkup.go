@@ -12,8 +12,8 @@ import (
 	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
 )
 
-// Process is what a process has told, and how far its clock is from that of whoever has asked: at least so far,
-// however long the answer took. Positive: it is ahead.
+// Process is what a process has told. Clock is how far its clock is ahead of the clock of the process that has
+// asked, at least: the answer may have taken some time. Negative: it is behind.
 type Process struct {
 	*inspectionv1.Process
 	Clock time.Duration
@@ -22,14 +22,38 @@ type Process struct {
 // Silent is a member that has not told anything.
 type Silent struct{ Role, Name, Reason string }
 
+// Unreadable are shards of a type that no region can be given.
+type Unreadable struct {
+	Type   string
+	Shards int
+	Reason string
+}
+
+// Lost is a region that was declared down and has not come back.
+type Lost struct {
+	Name   string
+	Ago    time.Duration
+	Reason string // empty: not known
+}
+
 // Evidence is what was found out about a cluster.
 type Evidence struct {
-	Processes []Process
-	Silent    []Silent
-	Active    string // name of the active coordinator
 	// Quarantined and Suspects are entities that do not run, or do not run beside each other, because regions have
 	// ended.
 	Quarantined, Suspects []string
+	Processes             []Process
+	Silent                []Silent
+	Active                string // name of the active coordinator
+	Unreadable            []Unreadable
+	// Homeless is the number of shards that have no region, and HomelessLongest the one that has had none for longest.
+	Homeless        int
+	HomelessLongest string
+	HomelessFor     time.Duration
+	// Rollout is the target version while regions of another version are there too; empty: no rollout is on.
+	// RolloutStill is for how long no region has come or gone.
+	Rollout      string
+	RolloutStill time.Duration
+	Lost         []Lost
 }
 
 // The severities.
@@ -52,6 +76,12 @@ const (
 	certificateLast = 24 * time.Hour
 	// namedEntities is how many entities a text names at most.
 	namedEntities = 5
+	// homelessLong is how long shards may have no region. A move or the loss of a region takes some seconds.
+	homelessLong = time.Minute
+	// rolloutLong is how long a rollout may stand still: longer than most pauses between two regions, or after a canary.
+	rolloutLong = time.Hour
+	// lostLately is how long a lost region is mentioned: over a weekend.
+	lostLately = 72 * time.Hour
 )
 
 // rule finds one kind of advice.
@@ -71,6 +101,8 @@ var rules = []rule{
 	{"disk-nearly-full", (*exam).disk}, {"lease-unusable", (*exam).lease}, {"clocks-apart", (*exam).clocks}, {"version-skew", (*exam).versions},
 	{"memory-nearly-full", (*exam).memory}, {"memory-unlimited", (*exam).unlimited}, {"connections-nearly-full", (*exam).connections},
 	{"region-nearly-full", (*exam).commands}, {"entity-quarantined", (*exam).quarantined}, {"entity-suspected", (*exam).suspects},
+	{"shard-unreadable", (*exam).unreadable}, {"shard-without-region", (*exam).homeless},
+	{"data-damaged", (*exam).damaged}, {"rollout-unfinished", (*exam).rollout}, {"region-lost", (*exam).lost},
 }
 
 // Names lists the names of all advice.
@@ -135,46 +167,46 @@ func listens(p *Process) bool { return p.Local }
 func (x *exam) silent() {
 	for _, s := range x.Silent {
 		if s.Role == "gateway" { // it has ended, or without TLS its management listener is not reached, or wants a token
-			x.say(Note, []string{s.Name}, "if it runs, look at its gateway.peer_listen, which needs tls.ca; without TLS at its management.listen and management.token_for", "the gateway %s has not said how it is set up: %s", s.Name, s.Reason)
+			x.say(Note, []string{s.Name}, "if it runs, look at its gateway.peer_listen, which needs tls.ca; without TLS at its management.listen and management.token_for", "gateway %s has not answered: %s", s.Name, s.Reason)
 			continue
 		}
-		x.say(Danger, []string{s.Name}, "roost members says what the membership makes of it; its log says more", "the %s %s has not answered: %s", s.Role, s.Name, s.Reason)
+		x.say(Danger, []string{s.Name}, "look at roost members, and at the log of the process", "%s %s has not answered: %s", s.Role, s.Name, s.Reason)
 	}
 }
 
 func (x *exam) tls() {
 	if names := x.which(func(p *Process) bool { return !p.Tls }); len(names) > 0 {
-		x.say(x.exposed(names, listens, Warning), names, "set tls.cert, tls.key and tls.ca (docs/security.md)", "processes talk to each other without TLS: whoever reaches their network can read and send anything")
+		x.say(x.exposed(names, listens, Warning), names, "set tls.cert, tls.key and tls.ca (docs/security.md)", "processes talk to each other without TLS: anyone on their network can read their messages and send any")
 	}
 }
 
 func (x *exam) peers() {
 	if names := x.which(func(p *Process) bool { return p.Tls && !p.Verifies && p.Role != "gateway" }); len(names) > 0 {
-		x.say(x.exposed(names, listens, Warning), names, "set tls.ca, and tls.client_auth to require", "whoever connects is taken for a peer: no certificate is asked for")
+		x.say(x.exposed(names, listens, Warning), names, "set tls.ca, and tls.client_auth to require", "these processes ask peers for no certificate: anyone who reaches them can pose as a peer")
 	}
 }
 
 func (x *exam) authentication() {
 	if names := x.which(func(p *Process) bool { return p.Role == "gateway" && !p.Authenticates }); len(names) > 0 {
-		x.say(x.exposed(names, listens, Warning), names, "set auth.jwt_keys, auth.api_keys or auth.client_certificates (docs/security.md)", "whoever reaches these gateways may send every command")
+		x.say(x.exposed(names, listens, Warning), names, "set auth.jwt_keys, auth.api_keys or auth.client_certificates (docs/security.md)", "these gateways do not authenticate clients: anyone who reaches them may send every command")
 	}
 }
 
 func (x *exam) public() {
 	if names := x.which(func(p *Process) bool { return p.Role == "gateway" && p.Authenticates && !p.PublicTls && !p.Local }); len(names) > 0 {
-		x.say(Warning, names, "set public.cert and public.key, unless a proxy on a private network ends TLS", "clients send their tokens and keys without TLS")
+		x.say(Warning, names, "set public.cert and public.key. If a proxy in front of the gateways has TLS, and the network behind it is private, nothing needs to be done", "clients send their tokens and keys to these gateways without TLS")
 	}
 }
 
 func (x *exam) policy() {
 	if names := x.which(func(p *Process) bool { return p.Role == "gateway" && p.Authenticates && !p.Policy }); len(names) > 0 {
-		x.say(Note, names, "give auth.policy a file of rules", "every client that is known may send every command: there is no policy")
+		x.say(Note, names, "write a policy and set auth.policy to its file", "there is no policy: every authenticated client may send every command")
 	}
 }
 
 func (x *exam) management() {
 	if names := x.which(func(p *Process) bool { return !p.ManagementLocal && !p.ManagementGuarded }); len(names) > 0 {
-		x.say(Warning, names, "set management.tokens, or keep management.listen on loopback (docs/security.md)", "the management listener is reached from other machines, and authenticates nobody")
+		x.say(Warning, names, "set management.tokens, or keep management.listen on loopback (docs/security.md)", "the management listener can be reached from other machines, and asks for no token")
 	}
 }
 
@@ -238,7 +270,7 @@ func (x *exam) refused() {
 
 func (x *exam) pprof() {
 	if names := x.which(func(p *Process) bool { return p.Pprof && !p.ManagementLocal && !p.ManagementGuarded }); len(names) > 0 {
-		x.say(Warning, names, "switch management.pprof off when it is not needed", "profiles and stacks are served to other machines")
+		x.say(Warning, names, "set management.pprof to false when you do not need it", "profiles and stacks can be read from other machines")
 	}
 }
 
@@ -254,14 +286,17 @@ func (x *exam) certificates() {
 			severity = Danger
 		}
 		if left < 0 {
-			text = "has expired " + days(-left) + " ago"
+			text = "expired " + days(-left) + " ago"
 		}
-		x.say(severity, []string{p.Name}, "renew the file of tls.cert; it is read again by itself", "the certificate of %s %s", p.Name, text)
+		x.say(severity, []string{p.Name}, "replace the file of tls.cert; the process reads it again without a restart", "the certificate of %s %s", p.Name, text)
 	}
 }
 
 func days(d time.Duration) string {
 	if d < 2*time.Hour {
+		if d.Round(time.Minute) == time.Minute {
+			return "1 minute"
+		}
 		return fmt.Sprintf("%.0f minutes", d.Minutes())
 	}
 	if d < 48*time.Hour {
@@ -282,25 +317,25 @@ func (x *exam) silentOf(role string) (n int) {
 
 func (x *exam) coordinators() {
 	if c := x.all("coordinator"); len(c)+x.silentOf("coordinator") == 1 {
-		x.say(Warning, c, "start a second one: it stands by", "there is one coordinator: while it is away, no shard is started or moved")
+		x.say(Warning, c, "start a second coordinator; it stands by", "there is only one coordinator: while it is down, no shard is started or moved")
 	}
 }
 
 func (x *exam) standby() {
 	if c := x.all("coordinator"); len(c) == 1 && x.silentOf("coordinator") > 0 {
-		x.say(Danger, c, "bring the others back", "no coordinator that stands by answers: nobody takes over if %s fails", c[0])
+		x.say(Danger, c, "restart the standby coordinators", "no standby coordinator answers: if %s fails, no other takes over", c[0])
 	}
 }
 
 func (x *exam) regions() {
 	if r := x.all("region"); len(r)+x.silentOf("region") < 2 {
-		x.say(Warning, r, "start more regions", "there are fewer than two regions: nobody takes the shards over when one fails")
+		x.say(Warning, r, "start more regions", "there are fewer than two regions: if one fails, no other takes its shards over")
 	}
 }
 
 func (x *exam) gateways() {
 	if g := x.all("gateway"); len(g) == 1 {
-		x.say(Note, g, "start a second one, and have clients know both", "one gateway is known: without it no client is served")
+		x.say(Note, g, "start a second gateway, and give clients the addresses of both", "there is only one gateway: while it is down, no client is served")
 	}
 }
 
@@ -316,7 +351,7 @@ func (x *exam) hosts(role string) (hosts []string) {
 
 func (x *exam) oneHost() {
 	if len(x.Processes) > 1 && len(x.hosts("")) == 1 {
-		x.say(Note, nil, "run regions and coordinators on several machines, with a journal that they all reach", "all processes run on one machine: they fail together")
+		x.say(Note, nil, "run regions and coordinators on several machines, with a journal that all of them can reach", "all processes run on one machine: they fail together")
 	}
 }
 
@@ -324,10 +359,10 @@ func (x *exam) zones() {
 	regions := x.all("region")
 	if without := x.which(func(p *Process) bool { return p.Role == "region" && p.Zone == "" }); len(x.hosts("region")) > 1 && len(without) > 0 {
 		if len(without) == len(regions) {
-			x.say(Note, nil, "set node.zone if the machines fail or are reached together", "regions run on several machines, and none says in which zone it is: shards are not spread over zones")
+			x.say(Note, nil, "set node.zone if some of the machines can fail together", "regions run on several machines, and no node.zone is set: shards are not spread over zones")
 			return
 		}
-		x.say(Warning, without, "set node.zone for all regions, or for none", "some regions say in which zone they are, and these do not: they count as a zone of their own")
+		x.say(Warning, without, "set node.zone for all regions, or for none", "these regions have no node.zone, and others have one: those without count as a zone of their own")
 	}
 }
 
@@ -354,14 +389,14 @@ func (x *exam) memoryJournal() {
 func (x *exam) journal() {
 	for i := range x.Processes {
 		if p := &x.Processes[i]; p.JournalWarning != "" {
-			x.say(Danger, []string{p.Name}, "do what the text says; the journal goes on by itself (docs/alerts.md, RoostJournalFails)", "the journal of %s: %s", p.Name, p.JournalWarning)
+			x.say(Danger, []string{p.Name}, "do what the text says; then the journal works again without a restart (docs/alerts.md, RoostJournalFails)", "the journal of %s: %s", p.Name, p.JournalWarning)
 		}
 	}
 }
 
 func (x *exam) disk() {
 	if names := x.which(func(p *Process) bool { return p.DiskSize > 0 && float64(p.DiskFree) < (1-nearDisk)*float64(p.DiskSize) }); len(names) > 0 {
-		x.say(Warning, names, "free or add space where journal.url is", "less than a tenth of the disk of the journal is free")
+		x.say(Warning, names, "free or add space where journal.url is", "less than 10 %% of the journal's disk is free")
 	}
 }
 
@@ -372,7 +407,7 @@ func (x *exam) lease() {
 			if p.Name == x.Active {
 				severity = Danger
 			}
-			x.say(severity, []string{p.Name}, "look at the store of lease.url, and at the network to it", "%s cannot use the store of the lease: %s", p.Name, p.LeaseError)
+			x.say(severity, []string{p.Name}, "check the store of lease.url, and the network to it", "%s cannot use the store of the lease: %s", p.Name, p.LeaseError)
 		}
 	}
 }
@@ -401,7 +436,7 @@ func (x *exam) versions() {
 		}
 	}
 	if slices.Sort(versions); len(versions) > 1 {
-		x.say(Note, nil, "finish the upgrade (docs/upgrading.md), or go back", "processes run %d releases of Roost: %s", len(versions), strings.Join(versions, ", "))
+		x.say(Note, nil, "finish the upgrade (docs/upgrading.md), or go back", "the processes run %d different releases of Roost: %s", len(versions), strings.Join(versions, ", "))
 	}
 }
 
@@ -409,13 +444,13 @@ func (x *exam) memory() {
 	if names := x.which(func(p *Process) bool {
 		return p.MemoryLimit > 0 && float64(p.MemoryUsed) >= nearMemory*float64(p.MemoryLimit)
 	}); len(names) > 0 {
-		x.say(Warning, names, "give them more memory, or passivate earlier (docs/memory.md)", "more than nine tenths of the memory limit are used")
+		x.say(Warning, names, "give them more memory, or passivate earlier (docs/memory.md)", "these processes use more than 90 %% of their memory limit")
 	}
 }
 
 func (x *exam) unlimited() {
 	if names := x.which(func(p *Process) bool { return p.Role == "region" && p.MemoryLimit == 0 }); len(names) > 0 {
-		x.say(Note, names, "set GOMEMLIMIT, or a limit of the container (docs/memory.md)", "these regions have no memory limit: entities are not passivated before the machine has no memory left")
+		x.say(Note, names, "set GOMEMLIMIT, or a limit of the container (docs/memory.md)", "these regions have no memory limit: they do not passivate entities before the machine runs out of memory")
 	}
 }
 
@@ -423,7 +458,7 @@ func (x *exam) connections() {
 	if names := x.which(func(p *Process) bool {
 		return p.ConnectionsLimit > 0 && float64(p.Connections) >= nearConnections*float64(p.ConnectionsLimit)
 	}); len(names) > 0 {
-		x.say(Warning, names, "start more gateways, or raise service.connections", "more than eight tenths of the connections are open that service.connections allows")
+		x.say(Warning, names, "start more gateways, or raise service.connections", "these processes have more than 80 %% of the connections that service.connections allows")
 	}
 }
 
@@ -431,7 +466,7 @@ func (x *exam) commands() {
 	if names := x.which(func(p *Process) bool {
 		return p.CommandsLimit > 0 && float64(p.Commands) >= nearConnections*float64(p.CommandsLimit)
 	}); len(names) > 0 {
-		x.say(Warning, names, "start more regions, or find what makes commands wait (roost top, roost explain)", "these regions have more than eight tenths of the commands that region.commands allows")
+		x.say(Warning, names, "start more regions, or find what makes commands wait (roost top, roost explain)", "these regions hold more than 80 %% of the commands that region.commands allows")
 	}
 }
 
@@ -462,4 +497,62 @@ func someOf(list []string) string {
 		names = append(names, fmt.Sprintf("and %d more", more))
 	}
 	return strings.Join(names, ", ")
+}
+
+func (x *exam) unreadable() {
+	for _, u := range x.Unreadable {
+		x.say(Danger, nil, "start a region of the version that stored the data; roost rollout shows which regions read what (docs/rolling-out.md)", "commands for entities in %s of %s are refused: %s", shards(u.Shards), u.Type, u.Reason)
+	}
+}
+
+func (x *exam) homeless() {
+	if x.Homeless > 0 && x.HomelessFor >= homelessLong {
+		x.say(Danger, nil, "look at roost shards and roost members; roost why TYPE/SHARD says why a shard has no region", "%s without a region, %s for %s: commands for their entities wait or fail", shardsAre(x.Homeless), x.HomelessLongest, days(x.HomelessFor))
+	}
+}
+
+func (x *exam) damaged() {
+	for i := range x.Processes {
+		if p := &x.Processes[i]; p.Damaged > 0 {
+			what := "1 entity or shard"
+			if p.Damaged > 1 {
+				what = fmt.Sprintf("%d entities or shards", p.Damaged)
+			}
+			x.say(Danger, []string{p.Name}, "see docs/repair.md; roost explain on the entity names the damaged record", "%s has found %s damaged in the journal in the last hour, most recently %q: its commands are refused", p.Name, what, p.DamagedLast)
+		}
+	}
+}
+
+func (x *exam) rollout() {
+	if x.Rollout != "" && x.RolloutStill >= rolloutLong {
+		x.say(Warning, nil, "finish the rollout, or go back (docs/rolling-out.md). Canaries that shall stay are no problem", "the rollout of version %q is not finished, and no region has come or gone for %s", x.Rollout, days(x.RolloutStill))
+	}
+}
+
+func (x *exam) lost() {
+	for _, l := range x.Lost {
+		if l.Ago <= lostLately {
+			reason := "; look at the end of its log, for example for an expired certificate"
+			if l.Reason != "" {
+				reason = ": " + l.Reason
+			}
+			x.say(Warning, []string{l.Name}, "restart the region. If it was removed on purpose, nothing needs to be done", "region %s was declared down %s ago and has not come back%s", l.Name, days(l.Ago), reason)
+		}
+	}
+}
+
+// shards counts shards.
+func shards(n int) string {
+	if n == 1 {
+		return "1 shard"
+	}
+	return fmt.Sprintf("%d shards", n)
+}
+
+// shardsAre counts shards, with the verb.
+func shardsAre(n int) string {
+	if n == 1 {
+		return "1 shard is"
+	}
+	return shards(n) + " are"
 }

@@ -99,8 +99,8 @@ var cases = []struct {
 	{"one region", func(e *Evidence) { without(e, "region-2") }, "one-region warning", ""},
 	{"one gateway", func(e *Evidence) { without(e, "gateway-2") }, "one-gateway note", ""},
 	{"one machine", func(e *Evidence) { each(e, "", func(p *inspectionv1.Process) { p.Host = "host-1" }) }, "one-host note", ""},
-	{"no zones", func(e *Evidence) { each(e, "", func(p *inspectionv1.Process) { p.Zone = "" }) }, "no-zones note", "none says"},
-	{"some zones", func(e *Evidence) { e.Processes[2].Zone = "" }, "no-zones warning", "these do not"},
+	{"no zones", func(e *Evidence) { each(e, "", func(p *inspectionv1.Process) { p.Zone = "" }) }, "no-zones note", "no node.zone is set"},
+	{"some zones", func(e *Evidence) { e.Processes[2].Zone = "" }, "no-zones warning", "these regions have no node.zone"},
 	{"SQLite on several machines", func(e *Evidence) { each(e, "", func(p *inspectionv1.Process) { p.Journal = "sqlite" }) }, "sqlite-several-hosts danger", "on 2 machines"},
 	{"SQLite on one machine", func(e *Evidence) {
 		each(e, "", func(p *inspectionv1.Process) { p.Journal, p.Host = "sqlite", "host-1" })
@@ -124,6 +124,15 @@ var cases = []struct {
 	{"commands", func(e *Evidence) { e.Processes[3].Commands = 80 }, "region-nearly-full warning", ""},
 	{"an entity is quarantined", func(e *Evidence) { e.Quarantined = []string{"Cart/dora"} }, "entity-quarantined warning", "1 entity is quarantined: Cart/dora. "},
 	{"entities are suspected", func(e *Evidence) { e.Suspects = strings.Split("abcdefg", "") }, "entity-suspected note", "7 entities ran when a region ended: a, b, c, d, e, and 2 more. "},
+	{"unreadable shards", func(e *Evidence) { e.Unreadable = []Unreadable{{"Cart", 3, "no region reads them"}} }, "shard-unreadable danger", "in 3 shards of Cart are refused: no region reads them"},
+	{"a shard without a region", func(e *Evidence) { e.Homeless, e.HomelessLongest, e.HomelessFor = 1, "Cart/7", time.Minute }, "shard-without-region danger", "1 shard is without a region, Cart/7 for 1 minute"},
+	{"shards that move", func(e *Evidence) { e.Homeless, e.HomelessLongest, e.HomelessFor = 5, "Cart/7", 59*time.Second }, "", ""},
+	{"damaged entities", func(e *Evidence) { e.Processes[2].Damaged, e.Processes[2].DamagedLast = 2, "Cart/a\n" }, "data-damaged danger", `2 entities or shards damaged in the journal in the last hour, most recently "Cart/a\n"`},
+	{"a rollout that stands still", func(e *Evidence) { e.Rollout, e.RolloutStill = "v2", time.Hour }, "rollout-unfinished warning", `version "v2"`},
+	{"a rollout under way", func(e *Evidence) { e.Rollout, e.RolloutStill = "v2", 59*time.Minute }, "", ""},
+	{"a lost region", func(e *Evidence) { e.Lost = []Lost{{"region-3", 2 * time.Hour, "cut off"}} }, "region-lost warning", "region-3 was declared down 2 hours ago and has not come back: cut off"},
+	{"a lost region, and no reason", func(e *Evidence) { e.Lost = []Lost{{"region-3", 2 * time.Hour, ""}} }, "region-lost warning", "end of its log"},
+	{"a region lost long ago", func(e *Evidence) { e.Lost = []Lost{{"region-3", 73 * time.Hour, ""}} }, "", ""},
 	{"the most severe first", func(e *Evidence) { without(e, "gateway-2", "region-2"); e.Processes[0].LeaseError = "read-only" }, "lease-unusable danger, one-region warning, one-gateway note", ""},
 }
 

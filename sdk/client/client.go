@@ -375,6 +375,7 @@ func failure(base string, res *http.Response, body []byte) attempt {
 	default: // only a gateway sets executed
 		return notGateway(base, res, body)
 	}
+	out.Number = e.Meta["error"]
 	switch number := errornumber.Number(e.Meta["error"]); { // the gateway sends codes that an entity can also return
 	case out.Outcome == sharding.OK && number == errornumber.ReplyLost:
 		out.Code = entity.ReplyLost

@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -181,6 +182,22 @@ func TestOutcomes(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestErrorNumber: the number of an error is what the gateway has said, and empty if it has said none.
+func TestErrorNumber(t *testing.T) {
+	for _, want := range []string{"ROOST-1005", ""} {
+		g := newGateway(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusConflict)
+			_, _ = fmt.Fprintf(w, `{"code":"failed_precondition","msg":"no","meta":{"executed":"false","error":%q}}`, want)
+		})
+		_, err := add.Ask(t.Context(), dial(t, nil, g.URL), "c1", 5)
+		var e *entity.Error
+		if !errors.As(err, &e) || e.Number != want || e.Code != entity.FailedPrecondition {
+			t.Errorf("number %q, want %q: %v", e.Number, want, err)
+		}
 	}
 }
 

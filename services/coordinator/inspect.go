@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"encoding/binary"
 	"maps"
 	"slices"
@@ -393,6 +394,10 @@ type View struct {
 	Causes          []sharding.Cause   // of Rows, in the same order: why a shard is at its owner, or leaves
 	Unreadable      []UnreadableShards // sorted by type
 	Regions         []RegionView       // members, sorted by node
+	// Homeless are the shards that need a region and have none, or whose region is gone, except unreadable ones, those that wait longest first:
+	// at most MaxHomeless of them. HomelessAll is their number.
+	Homeless    []Homeless
+	HomelessAll int
 	// Handoffs is the number of rows that hand off now.
 	Handoffs int
 	Brake    BrakeView
@@ -401,6 +406,34 @@ type View struct {
 	Rollout  RolloutView
 	// Freeze is in force if it is Frozen.
 	Freeze FreezeFact
+}
+
+// MaxHomeless is how many shards without a region a [View] lists: enough for an operator to see of which
+// types they are.
+const MaxHomeless = 10
+
+// Homeless is a shard that has no region.
+type Homeless struct {
+	Shard sharding.ShardID
+	For   time.Duration // in this term
+}
+
+// homeless fills the list of shards that have no region.
+func (v *View) homeless(m *Machine) {
+	for _, t := range m.types {
+		for i := range t.rows {
+			switch r := &t.rows[i]; {
+			case r.Epoch == 0 || r.Reason == sharding.Unreadable:
+			case r.Owner.IsZero():
+				v.Homeless = append(v.Homeless, Homeless{r.Shard, m.now.Sub(r.since)})
+			case !r.lostSince.IsZero() && m.region(r.awaited()) == nil: // no other region can be given it
+				v.Homeless = append(v.Homeless, Homeless{r.Shard, m.now.Sub(r.lostSince)})
+			}
+		}
+	}
+	v.HomelessAll = len(v.Homeless)
+	slices.SortStableFunc(v.Homeless, func(a, b Homeless) int { return cmp.Compare(b.For, a.For) })
+	v.Homeless = slices.Clip(v.Homeless[:min(len(v.Homeless), MaxHomeless)])
 }
 
 // RegionView is one region as the coordinator sees it.
@@ -443,6 +476,7 @@ func (m *Machine) View() View {
 		Types: full.Types, Rows: full.Rows, Unreadable: m.unreadableShards(func(*row) bool { return true }), Handoffs: m.budget.handoffs, Brake: m.budget.brake.view(&m.cfg), Broken: m.broken.view(), Gateways: m.gateways.views(), Rollout: m.rolloutView(),
 		Freeze: m.steering.freeze, Causes: make([]sharding.Cause, 0, len(full.Rows)),
 	}
+	v.homeless(m)
 	for _, t := range m.types {
 		for i := range t.rows {
 			if r := &t.rows[i]; r.Epoch != 0 {

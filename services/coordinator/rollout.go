@@ -240,6 +240,8 @@ type RolloutView struct {
 	// FrozenFor, if no region comes or goes, nothing moves for balance; 0: not frozen.
 	On        bool
 	FrozenFor time.Duration
+	// Still is, while it is on, for how long no region has come or gone and no other target was set, in this term.
+	Still time.Duration
 	// Unread are the shards that are not with regions of the target and that none of these
 	// reads, if there are such regions.
 	Unread int
@@ -262,8 +264,13 @@ type CannotRead struct {
 
 func (m *Machine) rolloutView() RolloutView {
 	next, in := m.nextTarget()
+	var still time.Duration
+	if m.rollingOut() {
+		still = m.now.Sub(m.rolloutStep)
+	}
 	return RolloutView{
-		Next: next, NextIn: in, Unread: m.unreadBy(m.target.Version),
+		Still: still,
+		Next:  next, NextIn: in, Unread: m.unreadBy(m.target.Version),
 		Target: m.target.Version, Stored: !m.pending(m.targetFact), Seen: slices.Clone(m.target.Seen),
 		On: m.rollingOut(), FrozenFor: m.rolloutFreezeLeft(), CannotRead: m.cannotRead(),
 	}

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -142,6 +143,37 @@ func (l *eventLog) since(next uint64) (b Batch, then uint64, changed <-chan stru
 		b.Events = l.records[next-first : len(l.records) : len(l.records)]
 	}
 	return b, l.next, l.changed
+}
+
+// Loss is a member that was removed because it was declared down.
+type Loss struct {
+	Member gossip.Member
+	At     time.Time // when it was removed
+	Reason string    // of the decision to down it, if this node has made it; else empty
+}
+
+// Losses lists the members that were removed because they were declared down, the oldest first, as far as the
+// events are kept: at most [Config].EventLog of them, since this agent was made. Members whose name is that
+// of a member now have come back, and are not listed.
+func (a *Agent) Losses() []Loss { return losses(a.events.newest(), a.Members().Members) }
+
+func losses(records []Record, members []gossip.MemberView) (list []Loss) {
+	reasons := map[sharding.NodeID]string{}
+	for _, r := range records {
+		switch e := r.Event.(type) {
+		case gossip.DowningDecided:
+			for _, n := range e.Down {
+				reasons[n] = e.Reason
+			}
+		case gossip.MemberRemoved:
+			if e.Member.Status == gossip.Down {
+				list = append(list, Loss{e.Member, r.At, reasons[e.Member.Node]})
+			}
+		}
+	}
+	return slices.DeleteFunc(list, func(l Loss) bool {
+		return slices.ContainsFunc(members, func(m gossip.MemberView) bool { return m.Name == l.Member.Name })
+	})
 }
 
 // newest lists the events that are kept.

@@ -16,18 +16,18 @@ func (l *Log) Answer(limit uint32) *inspectionv1.SlowResponse {
 	out := &inspectionv1.SlowResponse{}
 	for _, e := range l.List(int(min(limit, MaxAnswer))) {
 		out.Commands = append(out.Commands, &inspectionv1.SlowCommand{
-			AtUnixMs: e.At.UnixMilli(), Region: e.Region, Type: validText(string(e.Entity.Type)), Id: validText(string(e.Entity.ID)), Command: validText(e.Command),
-			Trace: validText(e.Trace), Attempts: uint32(min(e.Attempts, math.MaxInt32)), Code: validText(e.Code), TotalUs: e.Total.Microseconds(),
+			AtUnixMs: e.At.UnixMilli(), Region: e.Region, Type: ValidText(string(e.Entity.Type)), Id: ValidText(string(e.Entity.ID)), Command: ValidText(e.Command),
+			Trace: ValidText(e.Trace), Attempts: uint32(min(e.Attempts, math.MaxInt32)), Code: ValidText(e.Code), TotalUs: e.Total.Microseconds(),
 			MailboxUs: e.Timing.Mailbox.Microseconds(), HandlerUs: e.Timing.Handler.Microseconds(), JournalUs: e.Timing.Journal.Microseconds(),
-			Origin: e.Origin, From: validText(e.From),
+			Origin: e.Origin, From: ValidText(e.From),
 		})
 	}
 	return out
 }
 
-// validText returns a text of a client or of an entity as a valid string of bounded length: it may have any
+// ValidText returns a text of a client or of an entity as a valid string of bounded length: it may have any
 // bytes, and be as long as a header.
-func validText(s string) string {
+func ValidText(s string) string {
 	return strings.ToValidUTF8(s[:min(len(s), sharding.MaxIDLen)], "\ufffd")
 }
 

@@ -59,7 +59,29 @@ func (a admin) Examine(ctx context.Context, _ *adminv1.ExamineRequest) (*adminv1
 	}); err != nil {
 		return nil, err
 	}
+	a.s.addPlacement(ev, &v)
 	return &adminv1.ExamineResponse{Advice: checkup.Examine(ev), Processes: uint32(len(ev.Processes))}, nil
+}
+
+// addPlacement adds what this coordinator knows of shards, of the rollout and of lost regions.
+func (s *Server) addPlacement(ev *checkup.Evidence, v *coordinator.View) {
+	for i := range v.Unreadable {
+		u := &v.Unreadable[i]
+		ev.Unreadable = append(ev.Unreadable, checkup.Unreadable{Type: string(u.Type), Shards: len(u.Shards), Reason: unreadableNow(coordinator.UnreadableNow(*u))})
+	}
+	ev.Homeless = v.HomelessAll
+	if len(v.Homeless) > 0 {
+		ev.HomelessLongest, ev.HomelessFor = v.Homeless[0].Shard.String(), v.Homeless[0].For
+	}
+	if v.Rollout.On {
+		ev.Rollout, ev.RolloutStill = v.Rollout.Target, v.Rollout.Still
+	}
+	now := time.Now()
+	for _, l := range s.agent.Losses() {
+		if l.Member.HasRole("region") {
+			ev.Lost = append(ev.Lost, checkup.Lost{Name: l.Member.Name, Ago: now.Sub(l.At), Reason: l.Reason})
+		}
+	}
 }
 
 func roleOf(m *gossip.MemberView) string {

@@ -12,6 +12,7 @@ import (
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/node"
 	"github.com/roost-cluster/roost/libs/node/observe"
+	"github.com/roost-cluster/roost/libs/node/slowest"
 	"github.com/roost-cluster/roost/libs/sharding"
 	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
 	"github.com/roost-cluster/roost/sdk/entity"
@@ -57,6 +58,8 @@ func (s *Server) describe(n *node.Node) *inspectionv1.Process {
 	observe.DescribeJournal(p, s.cfg.Journal, warning)
 	p.ShowPayloads = s.cfg.ShowPayloads
 	p.CommandsLimit = uint32(s.cfg.Commands)
+	damaged, last := s.runner.damage.list(time.Now())
+	p.Damaged, p.DamagedLast = uint32(damaged), slowest.ValidText(last)
 	ctx, cancel := context.WithTimeout(s.runner.ctx, observe.Patience)
 	defer cancel()
 	counts, err := inspect(ctx, s.runner, func(l *shardLoop) []int { return []int{l.core.Stats().Commands} })

@@ -105,8 +105,9 @@ type shared struct {
 	inbox   *inbox
 	// route sends a command of an entity to another one, and calls done once with the reply. It
 	// does not wait.
-	route func(env sharding.Envelope, readOnly bool, from origin, done func(sharding.Reply))
-	slow  slowest.Log
+	route  func(env sharding.Envelope, readOnly bool, from origin, done func(sharding.Reply))
+	slow   slowest.Log
+	damage damageLog
 }
 
 // NewRunner makes a runner. Its journal must be set by [Runner.Use] before it

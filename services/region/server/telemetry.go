@@ -280,7 +280,10 @@ func (s *shared) journalObserver() journal.Observer {
 				s.telemetry.replay[typ].Record(float64(l.Records))
 			}
 		},
-		Damage: func(d journal.Damaged) { journalDamage(s.log, d) },
+		Damage: func(d journal.Damaged) {
+			s.damage.add(time.Now(), d)
+			journalDamage(s.log, d)
+		},
 		Upkeep: func(err error) { journalUpkeep(s.log, err) },
 	}
 }

@@ -17,6 +17,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -61,7 +62,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	flags := flag.NewFlagSet("bank", flag.ContinueOnError)
 	flags.SetOutput(errOut)
 	flags.Usage = func() { fmt.Fprint(errOut, usage); flags.PrintDefaults() }
-	gateway := flags.String("gateway", "http://localhost:8080", "URLs of gateways, with commas")
+	gateway := flags.String("gateway", cmp.Or(os.Getenv("ROOST_GATEWAY"), "http://localhost:8080"), "URLs of gateways, with commas; env ROOST_GATEWAY")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		return 0

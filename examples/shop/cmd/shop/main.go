@@ -15,6 +15,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -58,7 +59,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	flags := flag.NewFlagSet("shop", flag.ContinueOnError)
 	flags.SetOutput(errOut)
 	flags.Usage = func() { fmt.Fprint(errOut, usage); flags.PrintDefaults() }
-	gateway := flags.String("gateway", "http://localhost:8080", "URLs of gateways, with commas")
+	gateway := flags.String("gateway", cmp.Or(os.Getenv("ROOST_GATEWAY"), "http://localhost:8080"), "URLs of gateways, with commas; env ROOST_GATEWAY")
 	order := flags.String("order", "", "idempotency key of receive and buy; default: a new one")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):

@@ -1219,8 +1219,11 @@ type Process struct {
 	Lease          string `protobuf:"bytes,26,opt,name=lease,proto3" json:"lease,omitempty"`
 	LeaseError     string `protobuf:"bytes,27,opt,name=lease_error,json=leaseError,proto3" json:"lease_error,omitempty"`
 	// Of a region: commands that it has, and may have.
-	Commands          uint32         `protobuf:"varint,28,opt,name=commands,proto3" json:"commands,omitempty"`
-	CommandsLimit     uint32         `protobuf:"varint,29,opt,name=commands_limit,json=commandsLimit,proto3" json:"commands_limit,omitempty"`
+	Commands      uint32 `protobuf:"varint,28,opt,name=commands,proto3" json:"commands,omitempty"`
+	CommandsLimit uint32 `protobuf:"varint,29,opt,name=commands_limit,json=commandsLimit,proto3" json:"commands_limit,omitempty"`
+	// Of a region: how many entities and shards it has found damaged in the last hour, and the newest of them.
+	Damaged           uint32         `protobuf:"varint,50,opt,name=damaged,proto3" json:"damaged,omitempty"`
+	DamagedLast       string         `protobuf:"bytes,51,opt,name=damaged_last,json=damagedLast,proto3" json:"damaged_last,omitempty"`
 	ManagementGuarded bool           `protobuf:"varint,30,opt,name=management_guarded,json=managementGuarded,proto3" json:"management_guarded,omitempty"` // the management listener asks for tokens or certificates
 	AnyRole           bool           `protobuf:"varint,31,opt,name=any_role,json=anyRole,proto3" json:"any_role,omitempty"`                               // peers whose certificates name no role are accepted
 	Shared            bool           `protobuf:"varint,32,opt,name=shared,proto3" json:"shared,omitempty"`                                                // its certificate names its role, and not the process
@@ -1465,6 +1468,20 @@ func (x *Process) GetCommandsLimit() uint32 {
 	return 0
 }
 
+func (x *Process) GetDamaged() uint32 {
+	if x != nil {
+		return x.Damaged
+	}
+	return 0
+}
+
+func (x *Process) GetDamagedLast() string {
+	if x != nil {
+		return x.DamagedLast
+	}
+	return ""
+}
+
 func (x *Process) GetManagementGuarded() bool {
 	if x != nil {
 		return x.ManagementGuarded
@@ -1703,7 +1720,7 @@ const file_roost_inspection_v1_observer_proto_rawDesc = "" +
 	"fenceError\";\n" +
 	"\x0fDescribeRequest\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x0e\n" +
-	"\x02to\x18\x02 \x01(\x04R\x02to\"\xe7\b\n" +
+	"\x02to\x18\x02 \x01(\x04R\x02to\"\xa4\t\n" +
 	"\aProcess\x12\x12\n" +
 	"\x04role\x18\x01 \x01(\tR\x04role\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -1737,7 +1754,9 @@ const file_roost_inspection_v1_observer_proto_rawDesc = "" +
 	"\vlease_error\x18\x1b \x01(\tR\n" +
 	"leaseError\x12\x1a\n" +
 	"\bcommands\x18\x1c \x01(\rR\bcommands\x12%\n" +
-	"\x0ecommands_limit\x18\x1d \x01(\rR\rcommandsLimit\x12-\n" +
+	"\x0ecommands_limit\x18\x1d \x01(\rR\rcommandsLimit\x12\x18\n" +
+	"\adamaged\x182 \x01(\rR\adamaged\x12!\n" +
+	"\fdamaged_last\x183 \x01(\tR\vdamagedLast\x12-\n" +
 	"\x12management_guarded\x18\x1e \x01(\bR\x11managementGuarded\x12\x19\n" +
 	"\bany_role\x18\x1f \x01(\bR\aanyRole\x12\x16\n" +
 	"\x06shared\x18  \x01(\bR\x06shared\x12:\n" +
