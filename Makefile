@@ -274,6 +274,29 @@ $(addprefix $(BIN)/,$(servers)): $(BIN)/%: tools/servers/%/go.mod tools/servers/
 	@mkdir -p $(BIN)
 	cd tools/servers/$* && GOWORK=off go build -o $(BIN)/ tool && touch $@
 
+# ---- supply chain -----------------------------------------------------------
+
+released := coordinator region gateway roost
+
+.PHONY: sbom
+sbom: $(addprefix $(BIN)/,$(released)) ## Write of what the released binaries are made (CycloneDX, with licences), into bin/sbom (TO=)
+	@go run ./tools/cmd/sbom -to "$(or $(TO),$(BIN)/sbom)" $^
+	@echo "in $(or $(TO),$(BIN)/sbom)"
+
+# A module of its own outside the workspace, as the servers are.
+$(BIN)/govulncheck: tools/vulncheck/go.mod tools/vulncheck/go.sum
+	@mkdir -p $(BIN)
+	cd tools/vulncheck && GOWORK=off go build -o $(BIN)/ tool && touch $@
+
+# It is no part of what CI runs: it needs the database, and the database changes without a change here.
+.PHONY: vulncheck
+vulncheck: $(BIN)/govulncheck $(addprefix $(BIN)/,$(released)) ## Look for known vulnerabilities in the released binaries; needs their database (DB=file:///path/of/a/copy)
+	@for program in $(released); do echo "== $$program"; code=0; \
+		$(BIN)/govulncheck $(if $(DB),-db "$(DB)") -mode binary $(BIN)/$$program || code=$$?; \
+		case $$code in 0) ;; \
+		3) echo "$$program has vulnerabilities that are known: update what is named above"; exit 1 ;; \
+		*) echo "nothing was checked: the database was not read (see above). With DB=file:///path, a copy of it is"; exit 1 ;; esac; done
+
 # ---- publishing ------------------------------------------------------------
 
 .PHONY: module-proxy

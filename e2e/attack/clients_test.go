@@ -1,6 +1,7 @@
 package attack
 
 import (
+	"context"
 	"crypto/ed25519"
 	"crypto/hmac"
 	"crypto/rand"
@@ -15,6 +16,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -169,40 +172,68 @@ func ids(t *testing.T, r *rig) {
 			t.Errorf("%.60q has become a header", id)
 		}
 	}
+	for _, name := range []string{"../Counter", "Counter;DROP", "Counter\x00", "\u202eretnuoC", "count\u00e9r", strings.Repeat("T", 10_000), "-", "%2e%2e"} {
+		part := strings.ReplaceAll(url.PathEscape(name), ".", "%2E")
+		for _, path := range []string{"/v1/" + part + "/a/Get", "/v1/Counter/a/" + part} {
+			refused++
+			if a := r.command(1, path, `{}`, ""); a.status < 400 || a.status == 500 {
+				t.Errorf("%.80q: %d %s %v", path, a.status, a.body, a.err)
+			}
+		}
+	}
 	if after := names(); !slices.Equal(before, after) {
 		t.Errorf("files were made: %v, before %v", after, before)
 	}
 	if taken < 10 || refused < 5 {
 		t.Errorf("%d ids are taken, %d refused", taken, refused)
 	}
-	t.Logf("%d odd ids are entities of their own, %d are refused; no file was made", taken, refused)
+	t.Logf("%d odd ids are entities of their own, %d ids, types and commands are refused; no file was made", taken, refused)
 }
 
-// rates: one client that sends too much is told to wait; others do not notice.
+// rates: one client that sends ten times what it may is told to wait; others do not notice.
 func rates(t *testing.T, r *rig) {
-	limited := 0
-	for i := range 200 {
-		flood := r.command(0, "/v1/Counter/flood/Get", `{}`, r.flood)
-		switch {
-		case flood.status == 429 && strings.Contains(flood.body, "ROOST-1018") && flood.header.Get("Retry-After") != "":
-			limited++
-		case flood.status != 200:
-			t.Errorf("the flood is answered %d %s", flood.status, flood.body)
-		}
-		if i%20 == 19 {
+	const flooders, each = 8, 75 // 600 commands at once; 50 are allowed, and then 20 per second
+	const allowed = 45           // commands of the other client, as fast as it can
+	var limited atomic.Int64
+	var all sync.WaitGroup
+	for range flooders {
+		all.Go(func() {
+			for range each {
+				a := r.command(0, "/v1/Counter/flood/Get", `{}`, r.flood)
+				switch {
+				case a.status == 429 && strings.Contains(a.body, "ROOST-1018") && a.header.Get("Retry-After") != "":
+					limited.Add(1)
+				case a.status != 200:
+					t.Errorf("the flood is answered %d %s", a.status, a.body)
+				}
+			}
+		})
+	}
+	all.Go(func() {
+		for range allowed {
 			if a := r.command(0, "/v1/Counter/load/Get", `{}`, r.load); a.status != 200 {
 				t.Errorf("another client is answered %d %s", a.status, a.body)
 			}
 		}
+	})
+	all.Wait()
+	if limited.Load() < flooders*each/4 {
+		t.Errorf("of %d commands at once, only %d are refused", flooders*each, limited.Load())
 	}
-	if limited < 20 {
-		t.Errorf("of 200 commands at once, %d are refused; 20 per second are allowed", limited)
+	// In one request, too, each command counts.
+	item := `{"type":"Counter","id":"flood","command":"Get","payload":"e30="}`
+	a := r.command(0, "/twirp/roost.gateway.v1.Entities/AskMany", `{"items":[`+strings.TrimSuffix(strings.Repeat(item+",", 500), ",")+`]}`, r.flood)
+	many := strings.Count(a.body, "ROOST-1018")
+	if a.status != 200 || many < 300 {
+		t.Errorf("of 500 commands in one request, %d are refused: %d %.300s", many, a.status, a.body)
 	}
-	t.Logf("of 200 commands of one principal, %d are refused with Retry-After; the commands of another are all answered", limited)
+	t.Logf("of %d commands of one principal, %d are refused with Retry-After, and of 500 in one request %d; the %d commands of another are all answered", flooders*each, limited.Load(), many, allowed)
 }
 
-// collisions: thousands of ids that lead to one shard keep out nobody else.
+// collisions: a hundred thousand ids that lead to one shard keep out nobody else, cost no more than ids of many shards,
+// and operators are told which shard it is.
 func collisions(t *testing.T, r *rig) {
+	const colliding, spread = 100_000, 10_000
 	var table struct {
 		Types []struct {
 			Type   string
@@ -213,26 +244,20 @@ func collisions(t *testing.T, r *rig) {
 	must(t, json.Unmarshal([]byte(a.body), &table))
 	counter := sharding.TypeDesc{Type: "Counter", Shards: table.Types[0].Shards}
 	target := counter.ShardOf("target").Index
-	var items []string
-	for n := 0; len(items) < 4000; n++ {
-		if id := strconv.Itoa(n); counter.ShardOf(sharding.EntityID(id)).Index == target {
-			items = append(items, fmt.Sprintf(`{"type":"Counter","id":%q,"command":"Get","payload":"e30="}`, id))
+	same, other := make([]string, 0, colliding), make([]string, 0, 2*spread)
+	for n := 0; len(same) < colliding; n++ {
+		id := strconv.Itoa(n)
+		if counter.ShardOf(sharding.EntityID(id)).Index == target {
+			same = append(same, id)
+		} else if len(other) < 2*spread {
+			other = append(other, id)
 		}
 	}
-	done := make(chan [2]int)
-	go func() {
-		answered, refused := 0, 0
-		for batch := range slices.Chunk(items, 500) {
-			res := r.command(1, "/twirp/roost.gateway.v1.Entities/AskMany", `{"items":[`+strings.Join(batch, ",")+`]}`, "")
-			if res.status != 200 {
-				t.Errorf("%d %.300s %v", res.status, res.body, res.err)
-			}
-			errs := strings.Count(res.body, `"executed":"false"`)
-			answered, refused = answered+len(batch)-errs, refused+errs
-		}
-		done <- [2]int{answered, refused}
-	}()
-	var counts [2]int
+	r.askMany(t, other[:spread]) // a region takes each shard over
+	usual := r.askMany(t, other[spread:])
+	done := make(chan float64)
+	go func() { done <- r.askMany(t, same) }()
+	var flooded float64
 	for others, ended := 0, false; !ended || others < 20; others++ {
 		id := sharding.EntityID(fmt.Sprintf("other-%d", others))
 		if counter.ShardOf(id).Index != target {
@@ -241,10 +266,96 @@ func collisions(t *testing.T, r *rig) {
 			}
 		}
 		select {
-		case counts = <-done:
+		case flooded = <-done:
 			ended = true
 		default:
 		}
 	}
-	t.Logf("%d ids of one shard: %d answered, %d refused; entities of other shards are all answered", len(items), counts[0], counts[1])
+	// Processor time and not time: how busy the machine is otherwise hardly matters. It is about the order of growth:
+	// if each id were compared with all others of the shard, this would be a hundred times as much.
+	if flooded > 4*usual {
+		t.Errorf("a command for one of %d ids of one shard takes %.0f µs of processors, otherwise %.0f µs", colliding, flooded*1e6, usual*1e6)
+	}
+	hot := fmt.Sprintf("Counter/%d", target)
+	r.seenHot(t, same[:64], hot)
+	t.Logf("%d ids of one shard: a command takes %.0f µs of processors, with as many shards as there are %.0f µs; entities of other shards are all answered; roost top and roost doctor name %s", colliding, flooded*1e6, usual*1e6, hot)
+}
+
+// askMany reads counters, and returns the processor time of the cluster for each, in seconds. Every command must have
+// an answer, though it may be a refusal.
+func (r *rig) askMany(t *testing.T, ids []string) float64 {
+	processors := func() (seconds float64) {
+		for _, name := range []string{"coordinator-1", "region-1", "region-2", "gateway-2"} {
+			seconds += r.metric(t, name, "process_cpu_seconds_total")
+		}
+		return seconds
+	}
+	before := processors()
+	var all sync.WaitGroup
+	share := make(chan []string)
+	for range 4 {
+		all.Go(func() {
+			for batch := range share {
+				items := make([]string, 0, len(batch))
+				for _, id := range batch {
+					items = append(items, fmt.Sprintf(`{"type":"Counter","id":%q,"command":"Get","payload":"e30="}`, id))
+				}
+				res := r.command(1, "/twirp/roost.gateway.v1.Entities/AskMany", `{"items":[`+strings.Join(items, ",")+`]}`, "")
+				answered, refused := strings.Count(res.body, `"payload":"MA=="`), strings.Count(res.body, `"executed":"false"`)
+				if res.status != 200 || answered+refused != len(batch) {
+					t.Errorf("of %d commands, %d are answered and %d refused: %d %.300s %v", len(batch), answered, refused, res.status, res.body, res.err)
+				}
+			}
+		})
+	}
+	for batch := range slices.Chunk(ids, 1000) {
+		share <- batch
+	}
+	close(share)
+	all.Wait()
+	return (processors() - before) / float64(len(ids))
+}
+
+// seenHot keeps a shard busy until roost top has it first, and roost doctor says that it is hot.
+func (r *rig) seenHot(t *testing.T, ids []string, hot string) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	var load sync.WaitGroup
+	defer load.Wait()
+	defer stop()
+	for _, id := range ids {
+		load.Go(func() {
+			for ctx.Err() == nil {
+				if a := r.command(1, "/v1/Counter/"+id+"/Rest", `{}`, ""); a.status != 200 {
+					t.Errorf("a slow command is answered %d %s %v", a.status, a.body, a.err)
+					return
+				}
+			}
+		})
+	}
+	admin := func(method string) string {
+		return do(r.client, "POST", r.Admin()[0]+"/twirp/roost.admin.v1.Admin/"+method, `{}`, "Content-Type", "application/json").body
+	}
+	eventually(t, "the shard is seen", func() error {
+		var top struct {
+			Shards []struct {
+				Type  string
+				Index uint32
+			}
+		}
+		var said struct {
+			Advice []struct{ Name, Text string }
+		}
+		text, doctor := admin("Top"), admin("Examine")
+		_, _ = json.Unmarshal([]byte(text), &top), json.Unmarshal([]byte(doctor), &said)
+		if len(top.Shards) == 0 || fmt.Sprintf("%s/%d", top.Shards[0].Type, top.Shards[0].Index) != hot {
+			return fmt.Errorf("the top is %s", text)
+		}
+		for _, a := range said.Advice {
+			if a.Name == "hot-shard" && strings.Contains(a.Text, hot+" alone") {
+				return nil
+			}
+		}
+		return fmt.Errorf("the doctor says %s", doctor)
+	})
 }

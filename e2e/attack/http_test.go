@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -19,73 +18,6 @@ import (
 )
 
 var errAgain = errors.New("not yet")
-
-// slowClients: many clients that never finish a header, and ones that speak HTTP/2, keep nobody out, and are cut off.
-func slowClients(t *testing.T, r *rig) {
-	const clients = 400
-	gateway := r.processes["gateway-2"]
-	files := func() int {
-		list, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", gateway.PID))
-		must(t, err)
-		return len(list)
-	}
-	before := files()
-	config := &tls.Config{RootCAs: r.public.Pool(), ServerName: "127.0.0.1"}
-	conns := make([]net.Conn, clients)
-	var dialing sync.WaitGroup
-	for i := range conns {
-		dialing.Go(func() {
-			conn, err := tls.DialWithDialer(&net.Dialer{Timeout: 30 * time.Second}, "tcp", gateway.Service, config)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			_, _ = conn.Write([]byte("POST /v1/Counter/slow/Get HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "))
-			conns[i] = conn
-		})
-		if i%50 == 49 {
-			dialing.Wait()
-		}
-	}
-	dialing.Wait()
-	for range 20 {
-		if a := r.command(1, "/v1/Counter/meanwhile/Get", `{}`, ""); a.status != 200 {
-			t.Errorf("a client is answered %d %s %v", a.status, a.body, a.err)
-		}
-	}
-	for _, conn := range conns {
-		if conn == nil {
-			continue
-		}
-		must(t, conn.SetReadDeadline(time.Now().Add(time.Minute)))
-		if _, err := conn.Read(make([]byte, 1024)); os.IsTimeout(err) {
-			t.Error("a client that never finishes its header is not cut off")
-		}
-		_ = conn.Close()
-	}
-	eventually(t, "the files are closed", func() error {
-		if now := files(); now > before+20 {
-			return fmt.Errorf("%d files are open, before there were %d", now, before)
-		}
-		return nil
-	})
-	// There is no HTTP/2 that could be reset rapidly.
-	second := &tls.Config{RootCAs: r.public.Pool(), ServerName: "127.0.0.1", NextProtos: []string{"h2", "http/1.1"}}
-	conn, err := tls.Dial("tcp", gateway.Service, second)
-	must(t, err)
-	if got := conn.ConnectionState().NegotiatedProtocol; got == "h2" {
-		t.Error("HTTP/2 is spoken")
-	}
-	_ = conn.Close()
-	preface := "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + strings.Repeat("\x00\x00\x04\x03\x00\x00\x00\x00\x01\x00\x00\x00\x08", 1000)
-	if text, err := raw(config, gateway.Service, []byte(preface)); err == nil && strings.Contains(text, " 200 ") {
-		t.Errorf("HTTP/2 without being asked is answered %.200q", text)
-	}
-	if text, _ := raw(config, gateway.Service, []byte("GET /v1/Counter/a/Get HTTP/1.1\r\nHost: 127.0.0.1\r\n"+strings.Repeat("X-Many: "+strings.Repeat("x", 1000)+"\r\n", 200)+"\r\n")); !strings.Contains(text, " 431 ") {
-		t.Errorf("a header of 200 kB is answered %.200q", text)
-	}
-	t.Logf("%d clients with half a header: others are answered, and the slow ones are cut off", clients)
-}
 
 // smuggling: no bytes of one request are taken for another request.
 func smuggling(t *testing.T, r *rig) {

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"debug/buildinfo"
+	"debug/elf"
+	"encoding/json"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -83,14 +85,46 @@ func containers(t *testing.T, _ *rig) {
 		if settings["-trimpath"] != "true" || settings["CGO_ENABLED"] != "0" || settings["-tags"] != "" {
 			t.Errorf("%s is built with %v", name, settings)
 		}
+		checked += onlyProduct(t, filepath.Join(bin, name))
 	}
 	if checked < 30 {
 		t.Errorf("only %d services and lines were found", checked)
 	}
-	t.Logf("%d services and lines of files for containers, and three static binaries without tags", checked)
+	t.Logf("%d services and lines of files for containers, and three static binaries without tags, switches and faults", checked)
 }
 
-// supplyChain: what is built depends on nothing but the source and the checked modules, of which there are few.
+// onlyProduct fails if a binary has something that is only for tests: switches of guards, injected faults, test servers.
+func onlyProduct(t *testing.T, file string) (symbols int) {
+	t.Helper()
+	binary, err := elf.Open(file)
+	must(t, err)
+	defer func() { _ = binary.Close() }()
+	list, err := binary.Symbols()
+	must(t, err)
+	known := false
+	for _, s := range list {
+		known = known || s.Name == "main.main"
+		for _, part := range []string{"libs/mutant.Activate", "testing.", "/testbin.", "/servertest.", "postgrestest.", "journaltest.", "/e2e/"} {
+			if strings.HasPrefix(s.Name, part) || strings.HasPrefix(part, "/") && strings.Contains(s.Name, part) || strings.Contains(s.Name, "roost/"+part) {
+				t.Errorf("%s has %s", file, s.Name)
+			}
+		}
+	}
+	if !known {
+		t.Errorf("%s has no symbols that could be looked at", file)
+	}
+	content, err := os.ReadFile(file)
+	must(t, err)
+	for _, f := range faults {
+		if bytes.Contains(content, []byte(f.message())) {
+			t.Errorf("%s has the fault %s", file, f.name)
+		}
+	}
+	return 1
+}
+
+// supplyChain: what is built depends on nothing but the source and the checked modules, of which there are few, and
+// whose licences are allowed.
 func supplyChain(t *testing.T, _ *rig) {
 	direct, single := map[string]bool{}, regexp.MustCompile(`(?m)^(?:require )?\t?([a-z0-9.-]+\.[a-z]+/\S+) v\S+$`)
 	for _, dir := range []string{"libs", "libs/discovery", "libs/journal", "libs/lease", "libs/node", "proto", "sdk", "cli", "services/coordinator", "services/region", "services/gateway"} {
@@ -106,16 +140,19 @@ func supplyChain(t *testing.T, _ *rig) {
 	if len(direct) < 5 || len(direct) > budget {
 		t.Errorf("%d modules are required directly, at most %d: %v", len(direct), budget, direct)
 	}
+	// Without a network, and without leave to change what is required.
 	goCommand := func(dir string, args ...string) {
 		t.Helper()
 		cmd := exec.Command("go", args...)
 		cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=readonly", "GOPROXY=off", "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Errorf("go %s: %v\n%s", strings.Join(args, " "), err, out)
+			t.Errorf("go %s in %s: %v\n%s", strings.Join(args, " "), dir, err, out)
 		}
 	}
 	gateway := filepath.Join(root, "services", "gateway")
-	goCommand(gateway, "mod", "verify")
+	for _, service := range []string{"coordinator", "region", "gateway"} {
+		goCommand(filepath.Join(root, "services", service), "mod", "verify")
+	}
 	copied := t.TempDir()
 	for _, dir := range []string{"libs", "proto", "services/gateway"} {
 		must(t, os.MkdirAll(filepath.Dir(filepath.Join(copied, dir)), 0o755))
@@ -138,5 +175,57 @@ func supplyChain(t *testing.T, _ *rig) {
 	if _, err := fs.Stat(os.DirFS(root), "LICENSE"); err != nil {
 		t.Error(err)
 	}
-	t.Logf("%d direct dependencies, modules as their checksums say, two builds with the same bytes", len(direct))
+	parts := bills(t)
+	t.Logf("%d direct dependencies, modules as their checksums say, two builds with the same bytes, bills of materials with %d modules and their licences", len(direct), parts)
+}
+
+// bills writes the bills of materials of the released binaries, and compares them with what the binaries say of
+// themselves. It returns how many modules there are.
+func bills(t *testing.T) int {
+	t.Helper()
+	released := []string{"coordinator", "region", "gateway", "roost"}
+	bin := testbin.Build(t, "services/coordinator/cmd/coordinator", "services/region/cmd/region", "services/gateway/cmd/gateway", "cli/cmd/roost", "tools/cmd/sbom")
+	to, modules := t.TempDir(), map[string]bool{}
+	args := []string{"-root", root, "-to", to}
+	for _, name := range released {
+		args = append(args, filepath.Join(bin, name))
+	}
+	if out, err := exec.Command(filepath.Join(bin, "sbom"), args...).CombinedOutput(); err != nil {
+		t.Fatalf("sbom: %v\n%s", err, out)
+	}
+	for _, name := range released {
+		text, err := os.ReadFile(filepath.Join(to, name+".cdx.json"))
+		must(t, err)
+		var bill struct {
+			BOMFormat  string
+			Components []struct {
+				Name, Version string
+				Hashes        []struct{ Content string }
+				Licenses      []struct{ License struct{ ID string } }
+			}
+		}
+		must(t, json.Unmarshal(text, &bill))
+		listed := map[string]bool{}
+		for _, c := range bill.Components {
+			if len(c.Licenses) == 0 || c.Licenses[0].License.ID == "" {
+				t.Errorf("%s in %s has no licence", c.Name, name)
+			}
+			listed[c.Name+" "+c.Version] = true
+		}
+		info, err := buildinfo.ReadFile(filepath.Join(bin, name))
+		must(t, err)
+		for _, m := range info.Deps {
+			modules[m.Path] = true
+			if !listed[m.Path+" "+m.Version] && m.Replace == nil {
+				t.Errorf("%s %s is in %s and not in its bill", m.Path, m.Version, name)
+			}
+			if m.Sum == "" && m.Replace == nil && !strings.HasPrefix(m.Path, "github.com/roost-cluster/roost/") {
+				t.Errorf("%s %s is in %s without a checksum", m.Path, m.Version, name)
+			}
+		}
+		if bill.BOMFormat != "CycloneDX" || len(listed) <= len(info.Deps) { // the standard library, too
+			t.Errorf("the bill of %s has %d modules, the binary %d", name, len(listed), len(info.Deps))
+		}
+	}
+	return len(modules)
 }

@@ -1,7 +1,6 @@
 package attack
 
 import (
-	"bufio"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -35,12 +34,13 @@ func TestAttacks(t *testing.T) {
 	}{
 		{"S1-certificates", certificates}, {"S3-insider", insider}, {"S19-impersonation", impersonation}, {"S20-questions", questions}, {"S4-unknown-types", unknownTypes}, {"S5-bombs", bombs}, {"S6-slow-clients", slowClients},
 		{"S7-authorization", authorization}, {"S8-smuggling", smuggling}, {"S9-management", management}, {"S11-ids", ids}, {"S12-rates", rates},
-		{"S13-collisions", collisions}, {"S18-broken-parsers", brokenParsers}, {"S2-rotation", rotation}, {"S15-secrets", secrets},
+		{"S13-collisions", collisions}, {"S18-broken-parsers", brokenParsers}, {"S18-crashes", crashes}, {"S2-rotation", rotation}, {"S15-secrets", secrets},
 		{"S14-database-roles", databaseRoles}, {"S16-containers", containers}, {"S17-supply-chain", supplyChain},
 	} {
 		t.Run(a.name, func(t *testing.T) {
 			a.run(t, r)
 			r.works(t)
+			r.peaks(t)
 		})
 	}
 }
@@ -96,8 +96,9 @@ func start(t *testing.T) *rig {
 			"--auth.jwt_keys=" + r.path("jwks.json"), "--auth.jwt_issuer=" + issuerName, "--auth.jwt_audience=" + audience,
 			"--auth.api_keys=" + r.path("keys"), "--auth.policy=" + r.path("policy.yaml"), "--gateway.principal_rate=20", "--gateway.principal_burst=50",
 		},
-		launcher.Gateway: {"--service.header_timeout=2s", "--management.token_for=all"},
-		launcher.Region:  {"--auth.policy=" + r.path("policy.yaml")},
+		launcher.Gateway:     {"--service.header_timeout=5s", "--service.body_timeout=5s", "--service.write_timeout=5s", "--management.token_for=all"},
+		launcher.Coordinator: {"--service.header_timeout=5s", "--service.body_timeout=5s"},
+		launcher.Region:      {"--auth.policy=" + r.path("policy.yaml"), "--region.load_interval=1s", "--region.load_half_life=2s"},
 	}
 	for role, count := range map[string]int{launcher.Coordinator: 1, launcher.Region: 2, launcher.Gateway: 2} {
 		for n := range count {
@@ -116,6 +117,7 @@ func start(t *testing.T) *rig {
 	defer cancel()
 	r.Cluster, err = launcher.Start(ctx, launcher.Options{
 		Name: clusterName, Coordinators: 1, Regions: 2, Gateways: 2, Dir: r.data, BinDir: bin, RegionBinary: filepath.Join(bin, "attacked-region"), Args: args, LogLevel: "debug", StartTimeout: time.Minute,
+		Env: []string{"GOMEMLIMIT=" + strconv.Itoa(memoryLimit)},
 	})
 	must(t, err)
 	t.Cleanup(func() {
@@ -269,24 +271,6 @@ func (r *rig) members(t *testing.T) string {
 		t.Fatalf("members: %d %s %v", a.status, a.body, a.err)
 	}
 	return a.body
-}
-
-// resident returns the memory of a process in bytes.
-func (r *rig) resident(t *testing.T, name string) int64 {
-	t.Helper()
-	file, err := os.Open(fmt.Sprintf("/proc/%d/status", r.processes[name].PID))
-	must(t, err)
-	defer func() { _ = file.Close() }()
-	lines := bufio.NewScanner(file)
-	for lines.Scan() {
-		if text, is := strings.CutPrefix(lines.Text(), "VmRSS:"); is {
-			kib, err := strconv.ParseInt(strings.Fields(text)[0], 10, 64)
-			must(t, err)
-			return kib << 10
-		}
-	}
-	t.Fatal("no VmRSS")
-	return 0
 }
 
 // raw writes bytes to a connection and returns what comes back until it is closed, or nothing comes.

@@ -54,6 +54,17 @@ type Evidence struct {
 	Rollout      string
 	RolloutStill time.Duration
 	Lost         []Lost
+	// Regions is how many regions have reported their load, Load what they have together, in processors, and
+	// Shards the shards that have most of it.
+	Regions int
+	Load    float64
+	Shards  []LoadedShard
+}
+
+// LoadedShard is a shard, its region, and its load in processors.
+type LoadedShard struct {
+	Shard, Region string
+	Load          float64
 }
 
 // The severities.
@@ -70,6 +81,9 @@ const (
 	clockSkew = 500 * time.Millisecond
 	// nearMemory, nearConnections and nearDisk are parts of limits. Beyond these, little is left for a peak.
 	nearMemory, nearConnections, nearDisk = 0.9, 0.8, 0.9
+	// HotShard is the load in processors from which on a shard may be hot, and hotShare how many times the average of
+	// the regions it has then: a region that had nothing else would still have too much.
+	HotShard, hotShare = 0.5, 1.25
 	// certificateSoon is when a certificate that is renewed by itself has been renewed long ago.
 	certificateSoon = 14 * 24 * time.Hour
 	// certificateLast is when somebody must do something today.
@@ -103,6 +117,7 @@ var rules = []rule{
 	{"region-nearly-full", (*exam).commands}, {"entity-quarantined", (*exam).quarantined}, {"entity-suspected", (*exam).suspects},
 	{"shard-unreadable", (*exam).unreadable}, {"shard-without-region", (*exam).homeless},
 	{"data-damaged", (*exam).damaged}, {"rollout-unfinished", (*exam).rollout}, {"region-lost", (*exam).lost},
+	{"hot-shard", (*exam).hotShards},
 }
 
 // Names lists the names of all advice.
@@ -555,4 +570,13 @@ func shardsAre(n int) string {
 		return "1 shard is"
 	}
 	return shards(n) + " are"
+}
+
+func (x *exam) hotShards() {
+	for _, s := range x.Shards {
+		if s.Load >= HotShard && s.Load > hotShare*x.Load/float64(max(1, x.Regions)) {
+			x.say(Warning, []string{s.Region}, "roost top says which entities take it: a single one must do less, or become several; many with ids that somebody has chosen may be an attack (gateway.principal_rate)",
+				"the shard %s alone takes %.1f processors, and all shards together %.1f: no move relieves the region that has it", s.Shard, s.Load, x.Load)
+		}
+	}
 }

@@ -36,6 +36,11 @@ func without(e *Evidence, names ...string) {
 	e.Processes = slices.DeleteFunc(e.Processes, func(p Process) bool { return slices.Contains(names, p.Name) })
 }
 
+// hot gives a shard a load, and two regions together another one.
+func hot(e *Evidence, shard, all float64) {
+	e.Regions, e.Load, e.Shards = 2, all, []LoadedShard{{"Cart/7", "region-1", shard}}
+}
+
 var cases = []struct {
 	name   string
 	change func(*Evidence)
@@ -133,6 +138,10 @@ var cases = []struct {
 	{"a lost region", func(e *Evidence) { e.Lost = []Lost{{"region-3", 2 * time.Hour, "cut off"}} }, "region-lost warning", "region-3 was declared down 2 hours ago and has not come back: cut off"},
 	{"a lost region, and no reason", func(e *Evidence) { e.Lost = []Lost{{"region-3", 2 * time.Hour, ""}} }, "region-lost warning", "end of its log"},
 	{"a region lost long ago", func(e *Evidence) { e.Lost = []Lost{{"region-3", 73 * time.Hour, ""}} }, "", ""},
+	{"a hot shard", func(e *Evidence) { hot(e, 3, 4) }, "hot-shard warning", "Cart/7 alone takes 3.0 processors, and all shards together 4.0"},
+	{"a shard that others can make room for", func(e *Evidence) { hot(e, 1.2, 2) }, "", ""},
+	{"the only shard of an idle cluster", func(e *Evidence) { hot(e, 0.4, 0.4) }, "", ""},
+	{"all load is at the only region", func(e *Evidence) { hot(e, 3, 3); e.Regions = 1 }, "", ""},
 	{"the most severe first", func(e *Evidence) { without(e, "gateway-2", "region-2"); e.Processes[0].LeaseError = "read-only" }, "lease-unusable danger, one-region warning, one-gateway note", ""},
 }
 

@@ -10,8 +10,9 @@ import (
 )
 
 // Stage is a part of a service that starts and stops. Stages start in the order in which
-// they are added and stop in reverse. Every function may be nil; a panic in one is a
-// failure of the stage.
+// they are added and stop in reverse. Every function may be nil. A panic in Start or Stop is a
+// failure of the stage. A panic in Run ends the process: most stages run a core, which may be
+// half changed then, and others take over sooner from a process that has ended.
 type Stage struct {
 	Name string
 
@@ -126,7 +127,7 @@ func (l *lifecycle) start(ctx context.Context, stage *Stage) error {
 	} else {
 		go func() {
 			defer close(r.done)
-			err := safely(func() error { return stage.Run(life) })
+			err := stage.Run(life)
 			if life.Err() == nil {
 				if err == nil {
 					err = errors.New("ended by itself")

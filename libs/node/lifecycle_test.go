@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http/httptest"
+	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -81,7 +83,6 @@ func TestStartFails(t *testing.T) {
 func TestRunFails(t *testing.T) {
 	for name, run := range map[string]func(context.Context) error{
 		"fsync":           func(context.Context) error { return errors.New("fsync") },
-		"panic: ouch":     func(context.Context) error { panic("ouch") },
 		"ended by itself": func(context.Context) error { return nil },
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -100,6 +101,20 @@ func TestRunFails(t *testing.T) {
 			}
 			events.expect(t, "start a", "ready", "stopping", "stop a", "end a")
 		})
+	}
+}
+
+// TestRunPanics: a panic in Run ends the process, with the place where it happened.
+func TestRunPanics(t *testing.T) {
+	if os.Getenv("RUN_PANICS") != "" {
+		var events eventLog
+		err := events.run(t.Context(), &Stage{Name: "bad", Run: func(context.Context) error { panic("ouch") }})
+		t.Fatalf("the process goes on: %v", err)
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=TestRunPanics$")
+	cmd.Env = append(os.Environ(), "RUN_PANICS=1")
+	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "panic: ouch") || !strings.Contains(string(out), "lifecycle_test.go") || strings.Contains(string(out), "goes on") {
+		t.Errorf("%v: %s", err, out)
 	}
 }
 

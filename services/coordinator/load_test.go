@@ -311,3 +311,13 @@ func TestLoadsExplained(t *testing.T) {
 		}
 	}
 }
+
+// TestMostLoaded: what is reported of served shards is listed, the costliest first, and only from a cost on.
+func TestMostLoaded(t *testing.T) {
+	w := newLoadWorld(t)
+	w.report("r1", true, map[uint32]int{0: 2, 1: 9, 2: 6}, 1)
+	list := w.m.MostLoaded(allocation.DefaultConfig().Weights(), 0.5)
+	if len(list) != 2 || list[0].Shard.Index != 1 || list[1].Shard.Index != 2 || list[0].Owner != node(t, "r1") || list[0].Cost < 0.9 || list[0].Cost > 1 {
+		t.Errorf("the most loaded shards are %+v", list)
+	}
+}

@@ -2,7 +2,9 @@ package coordinator
 
 import (
 	"cmp"
+	"slices"
 
+	"github.com/roost-cluster/roost/libs/allocation"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -51,3 +53,38 @@ func (t *Tenure) OwnerOf(s sharding.ShardID) sharding.NodeID { return t.m.OwnerO
 
 // ShardOf returns the shard of an entity; the zero shard: its type is not declared.
 func (t *Tenure) ShardOf(e sharding.Entity) sharding.ShardID { return t.m.ShardOf(e) }
+
+// LoadedShard is a shard with the load that its owner has reported, in processors.
+type LoadedShard struct {
+	Shard sharding.ShardID
+	Owner sharding.NodeID
+	Cost  float64
+}
+
+// mostLoaded is how many shards [Machine.MostLoaded] returns at most: operators look at the first ones.
+const mostLoaded = 10
+
+// MostLoaded returns the served shards whose reported loads cost most, the costliest first: at most 10, and only those
+// that cost at least so many processors.
+func (m *Machine) MostLoaded(weights allocation.Weights, least float64) (list []LoadedShard) {
+	for _, t := range m.types {
+		for i := range t.loads {
+			row := &t.rows[i]
+			if row.Phase != sharding.Serving {
+				continue
+			}
+			if cost := weights.Cost(t.shown[i].Load); cost >= least {
+				list = append(list, LoadedShard{row.Shard, row.Owner, cost})
+			}
+		}
+	}
+	slices.SortFunc(list, func(a, b LoadedShard) int {
+		return cmp.Or(cmp.Compare(b.Cost, a.Cost), a.Shard.Compare(b.Shard))
+	})
+	return list[:min(len(list), mostLoaded)]
+}
+
+// MostLoaded returns the served shards whose reported loads cost most, see [Machine.MostLoaded].
+func (t *Tenure) MostLoaded(weights allocation.Weights, least float64) []LoadedShard {
+	return t.m.MostLoaded(weights, least)
+}

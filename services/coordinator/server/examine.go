@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"github.com/roost-cluster/roost/libs/checkup"
 	"github.com/roost-cluster/roost/libs/gossip"
 	"github.com/roost-cluster/roost/libs/gossip/agent"
+	"github.com/roost-cluster/roost/libs/sharding"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
 	"github.com/roost-cluster/roost/services/coordinator"
@@ -60,6 +62,9 @@ func (a admin) Examine(ctx context.Context, _ *adminv1.ExamineRequest) (*adminv1
 		return nil, err
 	}
 	a.s.addPlacement(ev, &v)
+	if err := a.loads(ctx, ev, names(&v)); err != nil {
+		return nil, err
+	}
 	return &adminv1.ExamineResponse{Advice: checkup.Examine(ev), Processes: uint32(len(ev.Processes))}, nil
 }
 
@@ -82,6 +87,23 @@ func (s *Server) addPlacement(ev *checkup.Evidence, v *coordinator.View) {
 			ev.Lost = append(ev.Lost, checkup.Lost{Name: l.Member.Name, Ago: now.Sub(l.At), Reason: l.Reason})
 		}
 	}
+}
+
+// loads adds what regions have reported of their loads.
+func (a admin) loads(ctx context.Context, ev *checkup.Evidence, names map[sharding.NodeID]string) error {
+	weights := a.s.cfg.Allocation.Weights()
+	return a.s.look(ctx, func() error {
+		for _, s := range a.s.core.MostLoaded(weights, checkup.HotShard) {
+			ev.Shards = append(ev.Shards, checkup.LoadedShard{Shard: s.Shard.String(), Region: cmp.Or(names[s.Owner], s.Owner.Addr), Load: s.Cost})
+		}
+		for _, r := range a.s.core.View().Regions {
+			if r.LoadReported {
+				ev.Regions++
+				ev.Load += weights.Cost(r.Load)
+			}
+		}
+		return nil
+	})
 }
 
 func roleOf(m *gossip.MemberView) string {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/link"
+	"github.com/roost-cluster/roost/libs/loop"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/services/region"
 	"github.com/roost-cluster/roost/services/region/server/executor"
@@ -94,8 +95,9 @@ func (s *shardLoop) handIn(done []finished) {
 }
 
 // runInline steps the core with the inputs that the caller and others have brought, and runs
-// the resulting jobs.
+// the resulting jobs. The caller is a handler of net/http, which would recover from a panic of the core.
 func (s *shardLoop) runInline(yield func()) {
+	defer loop.Fatal()
 	w := s.pool.Acquire(yield)
 	for round := 0; s.step(w); round++ {
 		if preempted := s.runJobs(w); preempted || round == maxRounds {

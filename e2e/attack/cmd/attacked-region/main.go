@@ -1,4 +1,4 @@
-// Command attacked-region is a region for attacks: its counter can be made to fail and to panic.
+// Command attacked-region is a region for attacks: its counter can be made to fail, to panic and to take time.
 //
 // # What this does not do
 //
@@ -7,6 +7,7 @@ package main
 
 import (
 	"errors"
+	"time"
 
 	"github.com/roost-cluster/roost/sdk/entity"
 	"github.com/roost-cluster/roost/services/region/server"
@@ -47,11 +48,21 @@ func (c *Counter) Fail(_ *entity.Ctx, in Text) (int64, error) { return 0, errors
 // Panic panics.
 func (c *Counter) Panic(_ *entity.Ctx, in Text) (int64, error) { panic(in.Text) }
 
+// Rest takes time, and no processor.
+func (c *Counter) Rest(ctx *entity.Ctx, _ struct{}) (int64, error) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(5 * time.Millisecond):
+	}
+	return c.N, nil
+}
+
 func main() {
 	server.Main(entity.Define("Counter", func(string) *Counter { return &Counter{} },
 		entity.On(entity.Command[Added, int64]("Counter", "Add"), (*Counter).Add),
 		entity.On(entity.Command[struct{}, int64]("Counter", "Get").ReadOnly(), (*Counter).Get),
 		entity.On(entity.Command[Text, int64]("Counter", "Fail"), (*Counter).Fail),
 		entity.On(entity.Command[Text, int64]("Counter", "Panic"), (*Counter).Panic),
+		entity.On(entity.Command[struct{}, int64]("Counter", "Rest"), (*Counter).Rest),
 	).Events(Added{}))
 }
