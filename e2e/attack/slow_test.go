@@ -54,7 +54,7 @@ func slowClients(t *testing.T, r *rig) {
 	for conn := range conns {
 		must(t, conn.SetDeadline(patience))
 		if text, err := io.ReadAll(conn); errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("a client that stops %s is not cut off; it was told %.200q", conn.how, text)
+			t.Fatalf("a client that stops %s is not cut off; it was told %.200q", conn.how, text)
 		}
 		_ = conn.Close()
 		cut++
@@ -108,8 +108,8 @@ func (r *rig) stalls(t *testing.T) []stall {
 		{"in a header", 600, secure(gateway.Service, public), header + "X-Slow: "},
 		{"in a body", 200, secure(gateway.Service, public), header + "Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{\"del"},
 		{"in a handshake with a coordinator", 100, plain(coordinator.Service), "\x16\x03\x01\x02\x00\x01\x00"},
-		{"in a body for a coordinator", 100, secure(coordinator.Service, peer), "POST " + callPath + " HTTP/1.1\r\nHost: x\r\nContent-Type: application/protobuf\r\nContent-Length: 100\r\n\r\n"},
-		{"before a link", 100, secure(region.Service, peer), "GET /link HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: roost-link/1\r\n\r\n"},
+		{"in a body for a coordinator", 100, secure(coordinator.Service, peer), "POST " + callPath + " HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/protobuf\r\nContent-Length: 100\r\n\r\n"},
+		{"before a link", 100, secure(region.Service, peer), "GET /link HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: roost-link/1\r\n\r\n"},
 	}
 }
 

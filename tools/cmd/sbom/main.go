@@ -166,11 +166,12 @@ func choices(ids []string) *cdx.Licenses {
 	return &list
 }
 
-// read are files that somebody has read, because their text is of nobody else: their checksums, and the licence, or
-// nothing if the file is about something that is in no binary.
-var read = map[string]string{
-	"8438c9c89b849131ead81d5435cb97fcf052df5b0b286dda8a2d4c29e6cb3fd0": "blessing", // of SQLite, which is in the public domain
-	"5ae5bee3072a841376451b48d8cfcec7188e10543926d5870828d36c8a750dc5": "",         // where the picture on the page of modernc.org/memory is from
+// read are files that somebody has read, because their text is of nobody else: their checksums, and the licences that
+// they name. None: the file is about something that is in no binary.
+var read = map[string][]string{
+	"8438c9c89b849131ead81d5435cb97fcf052df5b0b286dda8a2d4c29e6cb3fd0": {"blessing"},                            // of SQLite, which is in the public domain
+	"5ae5bee3072a841376451b48d8cfcec7188e10543926d5870828d36c8a750dc5": {},                                      // where the picture on the page of modernc.org/memory is from
+	"f597097efe3d97021f89170746bd3a0fb9a8b6fb26b82043ed68a4e0283bee6c": {"BSD-2-Clause", "BSD-3-Clause", "MIT"}, // of what modernc.org/libc has from Go, musl and others
 }
 
 // enough is the percentage of a file that the texts of licences must be. The rest are copyright lines and names.
@@ -195,10 +196,8 @@ func (l *licences) of(dir string) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		if id, is := read[fmt.Sprintf("%x", sha256.Sum256(text))]; is {
-			if id != "" {
-				found = append(found, id)
-			}
+		if ids, is := read[fmt.Sprintf("%x", sha256.Sum256(text))]; is {
+			found = append(found, ids...)
 			continue
 		}
 		cover := licensecheck.Scan(text)
@@ -209,15 +208,14 @@ func (l *licences) of(dir string) ([]string, error) {
 			if !slices.Contains(allowed, match.ID) {
 				return nil, fmt.Errorf("%s in %s is not allowed: %s are", match.ID, e.Name(), strings.Join(allowed, ", "))
 			}
-			if !slices.Contains(found, match.ID) {
-				found = append(found, match.ID)
-			}
+			found = append(found, match.ID)
 		}
 	}
 	if len(found) == 0 {
 		return nil, errors.New("there is no file of a licence")
 	}
 	slices.Sort(found)
+	found = slices.Compact(found)
 	l.known[dir] = found
 	return found, nil
 }
