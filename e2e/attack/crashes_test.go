@@ -236,6 +236,11 @@ func (s *faulty) neighbour() func() (reused bool) {
 func (s *faulty) ends(name, process string, inject func(launcher.Process)) {
 	s.t.Helper()
 	s.t.Logf("a panic in a %s of %s", name, process)
+	// An entity whose turn has just ended is a suspect, and after the second crash it is quarantined. So the last turns
+	// are of entities that have none before another crash.
+	for n := range 40 {
+		s.command(1, fmt.Sprint(name, "-last-", n), "Get", "")
+	}
 	inject(s.find(process))
 	eventually(s.t, process+" ends", func() error {
 		if p := s.find(process); p.State != launcher.Died {
