@@ -198,7 +198,7 @@ func (s *faulty) connections() {
 		})
 	}
 	for _, name := range []string{"coordinator-1", "region-1", "region-2"} {
-		c := &controlrpc.Client{Cluster: "control-call", HTTP: s.client, Timeout: 10 * time.Second}
+		c := &controlrpc.Client{Cluster: "control-call", Reach: controlrpc.Via(s.client, nil), Timeout: 10 * time.Second}
 		if err := c.Send(s.t.Context(), sharding.NodeID{Addr: s.find(name).Service}, []control.Message{control.GetShardHome{}}); err == nil || strings.Contains(err.Error(), "injected") {
 			s.t.Errorf("a call at which %s has panicked: %v", name, err)
 		}
@@ -304,7 +304,7 @@ func (s *faulty) admin(method, body string) (a answer) {
 // send brings a message of the control plane to a process.
 func (s *faulty) send(p launcher.Process, from string, m control.Message) {
 	s.t.Helper()
-	c := &controlrpc.Client{Cluster: clusterName, Self: sharding.NodeID{Addr: from, UID: 7}, HTTP: s.client, Timeout: 10 * time.Second}
+	c := &controlrpc.Client{Cluster: clusterName, Self: sharding.NodeID{Addr: from, UID: 7}, Reach: controlrpc.Via(s.client, nil), Timeout: 10 * time.Second}
 	_ = c.Send(s.t.Context(), sharding.NodeID{Addr: p.Service, UID: s.uid(p)}, []control.Message{m}) // the process ends meanwhile
 }
 
