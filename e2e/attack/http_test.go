@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	launcher "github.com/roost-cluster/roost/cli/cluster"
 )
