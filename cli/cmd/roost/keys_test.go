@@ -45,7 +45,7 @@ var notKeys = map[string]bool{
 	"memory.max": true, "memory.limit_in_bytes": true, // files of control groups
 	"journal.append": true,                                                                                                   // a span
 	"cluster.json":   true, "journal.db": true, "lease.db": true, "discovery.md": true, "memory.md": true, "health.md": true, // files
-	"discovery.k8s": true, "coordinator.prod": true, // names of Kubernetes
+	"discovery.k8s": true, "coordinator.prod": true, "tls.crt": true, // names of Kubernetes
 }
 
 // Every configuration key and variable that a text of the program names exists:
