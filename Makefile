@@ -145,7 +145,7 @@ e2e-ui: ## Use the dashboard in Chromium while a region is killed; skipped witho
 	cd e2e/ui && GOWORK=off UI_PICTURES=$(if $(PICTURES),$(CURDIR)/docs/dashboard) go test -count=1 -timeout 10m -v .
 
 .PHONY: chart
-chart: ## Render the Helm chart by Helm's own code, and compare it with deploy/kubernetes and with the binaries
+chart: ## Render the Helm chart by Helm's own code, and compare it with deploy/kubernetes, deploy/kubernetes-tls and the binaries
 	cd e2e/kube && GOWORK=off go test -count=1 -timeout 20m -run TestChart .
 
 .PHONY: e2e-memory

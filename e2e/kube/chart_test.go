@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -203,6 +204,79 @@ func TestChartIsTheManifests(t *testing.T) {
 	if at(rendered(t, "")["Service gateway"], "spec", "type") != "ClusterIP" {
 		t.Error("the Service of the gateway is not what Kubernetes makes of the manifest's")
 	}
+}
+
+// protected are values with which the chart makes the objects of deploy/kubernetes-tls.
+const protected = `tls: {secrets: {coordinator: roost-coordinator-tls, region: roost-region-tls, gateway: roost-gateway-tls}}`
+
+// TestChartIsTheOverlay: with the Secrets of certificates, the chart makes the objects of deploy/kubernetes-tls; and a slip
+// in one of them is noticed.
+func TestChartIsTheOverlay(t *testing.T) {
+	text := read(t, overlay)
+	known := maps.Clone(different)
+	for name := range objects(t, read(t, root+"/deploy/kubernetes-tls/certificates.yaml")) { // order-free: a map
+		known[name] = "certificates are made by cert-manager, or by hand"
+	}
+	same(t, overlaid(t, text), rendered(t, protected), known)
+	for _, slip := range []struct{ was, is, path string }{
+		{"peer-listen=:25522", "peer-listen=:25523", "Deployment gateway.spec.template.spec.containers[0].args[8]"},
+		{"containerPort: 25522", "containerPort: 25523", "Deployment gateway.spec.template.spec.containers[0].ports[2].containerPort"},
+		{"[{port: peers}]", "[{port: management}]", "NetworkPolicy gateway.spec.ingress[1].ports[0].port"},
+		{"secretName: roost-region-tls", "secretName: roost-peers-ca", "Deployment region.spec.template.spec.volumes[3].secret.secretName"},
+	} {
+		found := compare("", generic(overlaid(t, strings.ReplaceAll(text, slip.was, slip.is))), generic(rendered(t, protected)))
+		if !slices.ContainsFunc(found, func(d difference) bool { return d.path == slip.path }) {
+			t.Errorf("%q instead of %q: heard %v", slip.is, slip.was, found)
+		}
+	}
+}
+
+// overlay is the kustomization of deploy/kubernetes-tls.
+const overlay = root + "/deploy/kubernetes-tls/kustomization.yaml"
+
+// overlaid are the manifests with what a kustomization adds at the ends of lists, and the certificates. e2e/deploy tests that
+// the overlay has nothing else.
+func overlaid(t *testing.T, text string) map[string]object {
+	t.Helper()
+	all := objects(t, manifests(t, "kubernetes"))
+	maps.Copy(all, objects(t, read(t, root+"/deploy/kubernetes-tls/certificates.yaml")))
+	var k struct {
+		Patches []struct {
+			Target struct{ Kind, Name string }
+			Patch  string
+		}
+	}
+	if err := yaml.Unmarshal([]byte(text), &k); err != nil || len(k.Patches) == 0 {
+		t.Fatal("no patches", err)
+	}
+	for _, p := range k.Patches {
+		var additions []struct {
+			Op, Path string
+			Value    any
+		}
+		if err := yaml.Unmarshal([]byte(p.Patch), &additions); err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range additions {
+			keys, atEnd := strings.CutSuffix(strings.TrimPrefix(a.Path, "/"), "/-")
+			var path []any
+			for _, key := range strings.Split(keys, "/") {
+				if i, err := strconv.Atoi(key); err == nil {
+					path = append(path, i)
+				} else {
+					path = append(path, key)
+				}
+			}
+			last := len(path) - 1
+			in, isMap := at(all[p.Target.Kind+" "+p.Target.Name], path[:last]...).(object)
+			list, isList := at(in, path[last]).([]any)
+			if a.Op != "add" || !atEnd || !isMap || !isList {
+				t.Fatalf("%v: %s %s adds to no list", p.Target, a.Op, a.Path)
+			}
+			in[path[last].(string)] = append(list, a.Value)
+		}
+	}
+	return all
 }
 
 func same(t *testing.T, manifests, chart map[string]object, different map[string]string) {

@@ -52,6 +52,9 @@ spec:
 - --public.cert=/etc/roost-public/tls.crt
 - --public.key=/etc/roost-public/tls.key
 {{- end }}
+{{- if and (eq $.role "gateway") .secrets.gateway }}
+- --gateway.peer-listen=:25522
+{{- end }}
 {{- end }}
 {{- end }}
 
@@ -135,6 +138,9 @@ spec:
       ports:
         - {name: service, containerPort: {{ .port }}}
         - {name: management, containerPort: 8558}
+        {{- if and (eq .role "gateway") .root.Values.tls.secrets.gateway }}
+        - {name: peers, containerPort: 25522} # coordinators ask here (roost explain, slow, doctor)
+        {{- end }}
       livenessProbe:
         httpGet: {path: /livez, port: management}
         timeoutSeconds: 3
