@@ -17,13 +17,13 @@ import (
 type fails func(format string, args ...any)
 
 var (
-	cart    = sharding.TypeDesc{Type: "Cart", Shards: 4, Rule: sharding.ShardRule{Separator: "-", Part: 1}}
-	forms   = []sharding.Form{{Kind: sharding.FormOfEvent, Name: "added", Version: 1}, {Kind: sharding.FormOfEvent, Name: "added", Version: 2}, {Kind: sharding.FormOfEvent, Name: "gone", Version: 1}}
-	r1, r2  = sharding.NodeID{Addr: "r1:1", UID: 1}, sharding.NodeID{Addr: "r2:1", UID: 2}
-	note    = &coordinatorv1.Note{By: "anna", Reason: "slow", AtUnixMs: 1000}
-	boom    = errors.New("it does not match its checksum")
-	at      = time.UnixMilli(1_700_000_000_000).UTC()
-	options = Options{Term: 9, By: "ops", Reason: "bad disk", At: at}
+	cart       = sharding.TypeDesc{Type: "Cart", Shards: 4, Rule: sharding.ShardRule{Separator: "-", Part: 1}}
+	forms      = []sharding.Form{{Kind: sharding.FormOfEvent, Name: "added", Version: 1}, {Kind: sharding.FormOfEvent, Name: "added", Version: 2}, {Kind: sharding.FormOfEvent, Name: "gone", Version: 1}}
+	r1, r2     = sharding.NodeID{Addr: "r1:1", UID: 1}, sharding.NodeID{Addr: "r2:1", UID: 2}
+	note       = &coordinatorv1.Note{By: "anna", Reason: "slow", AtUnixMs: 1000}
+	errDamaged = errors.New("it does not match its checksum")
+	at         = time.UnixMilli(1_700_000_000_000).UTC()
+	options    = Options{Term: 9, By: "ops", Reason: "bad disk", At: at}
 )
 
 func epoch(term sharding.Term, n uint32) sharding.Epoch { return sharding.MakeEpoch(term, n) }
@@ -185,8 +185,8 @@ func lostRecord(fail fails) {
 			{[]sharding.NodeID{r1, r2, {}}, []string{"cordon region-8", "cordon region-9", "later", "quarantine Cart/dora", "quarantine Cart/emil"}},
 		} {
 			s := intactStream()
-			wrong := "record " + fmt.Sprint(i+11) + ": " + boom.Error()
-			s.Records[i].Err, s.Records[i].Events = boom, nil
+			wrong := "record " + fmt.Sprint(i+11) + ": " + errDamaged.Error()
+			s.Records[i].Err, s.Records[i].Events = errDamaged, nil
 			if missing {
 				wrong = "record " + fmt.Sprint(i+11) + ": it is missing"
 				s.Records = slices.Delete(s.Records, i, i+1)
@@ -304,7 +304,7 @@ func TestLostType(t *testing.T) { lostType(t.Errorf) }
 
 func lostType(fail fails) {
 	s := intactStream()
-	s.Records[0].Err, s.Records[0].Events = boom, nil
+	s.Records[0].Err, s.Records[0].Events = errDamaged, nil
 	s.Records[1].Events = slices.DeleteFunc(s.Records[1].Events, func(e sharding.Event) bool { return e.Name == wire.TypeFactName })
 	contradicts := intactStream()
 	contradicts.Shards["Cart"] = 5
@@ -354,7 +354,7 @@ func all(fail fails) {
 // TestMark: without the mark where reading begins nothing is lost.
 func TestMark(t *testing.T) {
 	s := intactStream()
-	s.Mark = boom
+	s.Mark = errDamaged
 	x, out := repair(t.Errorf, s, options)
 	wantFindings(t.Errorf, x, "snapshot in record 10: it cannot be read")
 	if out.GivenOut != 0 {
@@ -368,9 +368,9 @@ func TestRepairsAreKept(t *testing.T) {
 	for i := range MaxRepairs + 3 {
 		s.Records[0].Events = append(s.Records[0].Events, Repaired{By: fmt.Sprint("ops-", i), At: at}.event())
 	}
-	s.Records[1].Err = boom
-	x, out := repair(t.Errorf, s, options)
-	x = again(t.Errorf, s, options, out)
+	s.Records[1].Err = errDamaged
+	_, out := repair(t.Errorf, s, options)
+	x := again(t.Errorf, s, options, out)
 	if n := len(x.Repairs); n != MaxRepairs || x.Repairs[n-1].By != "ops" || x.Repairs[n-2].By != fmt.Sprint("ops-", MaxRepairs+2) {
 		t.Errorf("repairs: %+v", x.Repairs)
 	}
