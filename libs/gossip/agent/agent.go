@@ -11,7 +11,6 @@ import (
 
 	"github.com/twitchtv/twirp"
 
-	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/gossip"
 	"github.com/roost-cluster/roost/libs/loop"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -334,22 +333,6 @@ func (a *Agent) log(e gossip.Event) {
 	}
 }
 
-// IdentityOf returns which process a member is; a zero Identity: it is no member.
-func IdentityOf(m *gossip.MemberView) control.Identity { return identityOf(m.Name, m.Roles) }
-
-func identityOf(name string, roles []string) control.Identity {
-	i := control.Identity{Node: name}
-	for _, r := range roles {
-		switch r {
-		case "coordinator":
-			i.Roles |= control.Coordinator
-		case "region":
-			i.Roles |= control.Region
-		}
-	}
-	return i
-}
-
 // service receives the posts of other nodes.
 type service struct{ a *Agent }
 
@@ -366,7 +349,7 @@ func (s service) Post(ctx context.Context, req *pb.PostRequest) (*pb.PostRespons
 		return refuse(twirp.RequiredArgumentError("from"))
 	}
 	as, _ := s.a.Members().Member(from)
-	if err := s.a.cfg.MaySpeakAs(ctx, IdentityOf(&as)); err != nil {
+	if err := s.a.cfg.MaySpeakAs(ctx, as.Name, as.Roles); err != nil {
 		return refuse(twirp.NewError(twirp.PermissionDenied, err.Error()))
 	}
 	var bad error
@@ -380,7 +363,7 @@ func (s service) Post(ctx context.Context, req *pb.PostRequest) (*pb.PostRespons
 			continue
 		}
 		if join, is := msg.(gossip.Join); is {
-			if err := s.a.cfg.MaySpeakAs(ctx, identityOf(join.Name, join.Roles)); err != nil {
+			if err := s.a.cfg.MaySpeakAs(ctx, join.Name, join.Roles); err != nil {
 				return refuse(twirp.NewError(twirp.PermissionDenied, err.Error()))
 			}
 		}

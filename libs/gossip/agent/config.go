@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/bounded"
-	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/gossip"
 )
 
@@ -28,9 +27,9 @@ type Config struct {
 	Client *http.Client
 	// URL is the base URL of the node at an address. Default: "http://" + addr.
 	URL func(addr string) string
-	// MaySpeakAs refuses the sender of a request that speaks for a member, or joins as one, which it is not. Default:
-	// nobody is refused, as nobody shows a certificate.
-	MaySpeakAs func(ctx context.Context, member control.Identity) error
+	// MaySpeakAs refuses the sender of a request that speaks for a member, or joins as one, which it is not. A sender
+	// that is no member has neither a name nor roles. Default: nobody is refused, as nobody shows a certificate.
+	MaySpeakAs func(ctx context.Context, name string, roles []string) error
 	// Log receives the events of the membership. Default: nothing is logged.
 	Log *slog.Logger
 
@@ -72,7 +71,7 @@ func (c Config) withDefaults() Config {
 		c.URL = func(addr string) string { return "http://" + addr }
 	}
 	if c.MaySpeakAs == nil {
-		c.MaySpeakAs = func(context.Context, control.Identity) error { return nil }
+		c.MaySpeakAs = func(context.Context, string, []string) error { return nil }
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

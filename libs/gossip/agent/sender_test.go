@@ -2,10 +2,11 @@ package agent
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"strings"
 	"testing"
 
-	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/gossip"
 	"github.com/roost-cluster/roost/libs/sharding"
 	pb "github.com/roost-cluster/roost/proto/roost/cluster/v1"
@@ -17,8 +18,13 @@ func TestInTheNameOfAMember(t *testing.T) {
 	core := gossip.DefaultConfig()
 	core.Self, core.Name, core.Roles = sharding.NodeID{Addr: "c:1", UID: 1}, "coordinator-1", []string{"coordinator"}
 	core.Seeds = []string{"c:1"}
-	regionA := control.Identity{Roles: control.Region, Node: "region-a"}
-	a, err := New(Config{Core: core, Cluster: "dev", MaySpeakAs: func(_ context.Context, as control.Identity) error { return regionA.MaySpeakAs(as) }})
+	regionA := func(_ context.Context, name string, roles []string) error {
+		if name != "" && name != "region-a" || slices.Contains(roles, "coordinator") {
+			return errors.New("the certificate is for region-a")
+		}
+		return nil
+	}
+	a, err := New(Config{Core: core, Cluster: "dev", MaySpeakAs: regionA})
 	if err != nil {
 		t.Fatal(err)
 	}

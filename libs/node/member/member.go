@@ -66,7 +66,7 @@ func Join(n *node.Node, o Options) (*Member, error) {
 	if g.Downing, err = o.Settings.Downing.Open(); err != nil {
 		return nil, err
 	}
-	if err := n.CheckCertificate(identityOf(n, o.Role)); err != nil {
+	if err := n.CheckCertificate(IdentityOf(n.Name(), []string{o.Role})); err != nil {
 		return nil, err
 	}
 	peers := n.Peers().Of(node.Members)
@@ -94,12 +94,12 @@ func Join(n *node.Node, o Options) (*Member, error) {
 // Identity returns what the membership says of the process with a node's identity; a zero Identity: it is no member.
 func (m *Member) Identity(n sharding.NodeID) control.Identity {
 	member, _ := m.Agent.Members().Member(n)
-	return agent.IdentityOf(&member)
+	return IdentityOf(member.Name, member.Roles)
 }
 
 // maySpeakAs refuses the sender of a request that speaks for a member that it is not.
-func (m *Member) maySpeakAs(ctx context.Context, member control.Identity) error {
-	err := node.PeerOf(ctx).MaySpeakAs(member)
+func (m *Member) maySpeakAs(ctx context.Context, name string, roles []string) error {
+	err := node.PeerOf(ctx).MaySpeakAs(IdentityOf(name, roles))
 	if err != nil {
 		m.posing.Warn(m.node.Log(), "messages of the membership are refused, because the certificate of their sender is for another process", "reason", err)
 	}
@@ -117,9 +117,18 @@ func (m *Member) namesAt(addr string) (names []string) {
 	return names
 }
 
-// identityOf returns which process a node with a role is.
-func identityOf(n *node.Node, role string) control.Identity {
-	return agent.IdentityOf(&gossip.MemberView{Member: gossip.Member{Name: n.Name(), Roles: []string{role}}})
+// IdentityOf returns which process the member with a name and roles is.
+func IdentityOf(name string, roles []string) control.Identity {
+	i := control.Identity{Node: name}
+	for _, r := range roles {
+		switch r {
+		case "coordinator":
+			i.Roles |= control.Coordinator
+		case "region":
+			i.Roles |= control.Region
+		}
+	}
+	return i
 }
 
 // Stages adds the stages of the membership: run, which runs the Agent, and the search

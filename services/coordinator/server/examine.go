@@ -10,7 +10,7 @@ import (
 	"github.com/roost-cluster/roost/libs/bounded"
 	"github.com/roost-cluster/roost/libs/checkup"
 	"github.com/roost-cluster/roost/libs/gossip"
-	"github.com/roost-cluster/roost/libs/gossip/agent"
+	"github.com/roost-cluster/roost/libs/node/member"
 	"github.com/roost-cluster/roost/libs/sharding"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
@@ -38,7 +38,7 @@ func (a admin) Examine(ctx context.Context, _ *adminv1.ExamineRequest) (*adminv1
 	for i := range members.Members {
 		m := &members.Members[i]
 		if role := roleOf(m); role != "" && m.Status != gossip.Down && m.Status != gossip.Removed {
-			client, url := a.s.peers.Reach(agent.IdentityOf(m).Roles, m.Node.Addr)
+			client, url := a.s.peers.Reach(member.IdentityOf(m.Name, m.Roles).Roles, m.Node.Addr)
 			list = append(list, examined{role, m.Name, m.Zone, uint64(m.Node.UID), inspectionv1.NewObserverProtobufClient(url, client)})
 		}
 	}
