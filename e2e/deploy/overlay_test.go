@@ -30,7 +30,7 @@ func TestNoticedTLS(t *testing.T) {
 		{"spiffe://prod/coordinator", "spiffe://test/coordinator", "the certificate is for cluster"},
 		{"spiffe://prod/gateway", "spiffe://prod/region", "cannot speak for a gateway"},
 		{"secretName: roost-region-tls", "secretName: roost-regions-tls", "no Certificate for Secret roost-regions-tls"},
-		{"--tls.ca=/etc/roost-tls/ca.crt", "--tls.ca=/etc/roost-tls/ca.pem", "/etc/roost-tls/ca.pem"},
+		{"--tls.ca=/etc/roost-tls/ca.crt", "--tls.ca=/etc/roost-tls/ca.pem", "roost-tls/ca.pem: no such file"},
 		{"containerPort: 25522", "containerPort: 25523", "port 25523 is not its gateway.peer_listen"},
 		{"client auth", "client", "is not for clients and servers"},
 	} {

@@ -6,7 +6,6 @@ import (
 
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/link"
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/router"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -302,7 +301,7 @@ func (g *routerNode) dial(to sharding.NodeID) {
 		return
 	}
 	w.after(w.net.delay(), func() {
-		other := region.up && generation.Other(region.opened) && !mutant.On("link-generation")
+		other := region.up && generation.Other(region.opened)
 		if other {
 			w.mark("link: refused, because the table is of another generation")
 		}
