@@ -157,6 +157,9 @@ func checkAdmin(t *testing.T, c *running, addr string) {
 		t.Errorf("shards: %v, %v", s, err)
 	}
 	for i := 0; ; i++ {
+		if i == 10_000 {
+			t.Fatal("no entity is in the shard that has a region")
+		}
 		w, err := a.Where(t.Context(), &adminv1.WhereRequest{Type: "T", Id: fmt.Sprint("x", i)})
 		if err != nil || w.Shard.Type != "T" {
 			t.Fatalf("where: %v, %v", w, err)
