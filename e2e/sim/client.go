@@ -124,7 +124,10 @@ func (c *client) call() {
 		}
 		c.send(o, c.gateway, patience)
 	}
-	if d, first := w.dice("conflict"), w.ops[len(w.ops)-1]; n == 1 && keyed && first.letter == nil && d.chance(0.03) {
+	first := w.ops[len(w.ops)-1]
+	if first.letter != nil {
+		c.secondOperator(first, patience)
+	} else if d := w.dice("conflict"); n == 1 && keyed && d.chance(0.03) {
 		c.openCommands++
 		w.after(d.exp(100*ms), func() { c.conflict(first, patience) })
 	}

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"encoding/json"
+	"time"
 
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -37,6 +38,24 @@ func (c *client) dealWithDeadLetter(o *op) {
 	if pending && d.chance(0.7) { // else it is refused, unless the send dies meanwhile
 		o.cmd, o.letter.MayHaveRun = sharding.SendDropCommand, true
 	}
+}
+
+// secondOperator has another operator deal with the same dead letter at about the same time, now and then. The
+// turn of the second command may read the dead letter before the record of the first one is durable.
+func (c *client) secondOperator(first *op, patience time.Duration) {
+	w, d := c.w, c.w.dice("second operators")
+	if !d.chance(0.5) {
+		return
+	}
+	w.mark("dead letter: two operators")
+	o := &op{id: len(w.ops) + 1, client: c.id, entity: first.entity, cmd: first.cmd, keyed: true}
+	o.x, o.letter = uint64(o.id), first.letter
+	c.issue(o)
+	c.openCommands++
+	w.after(d.exp(10*ms), func() {
+		o.called = w.now
+		c.send(o, c.gateway, patience)
+	})
 }
 
 // payload is the input of the command.

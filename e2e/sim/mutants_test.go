@@ -97,6 +97,7 @@ var harshMutants = []struct{ name, place string }{
 	{"beyond-horizon", "wakeup: what is due later is read later"},
 	{"pair-order", "outbox: one send of a sender to a target is under way at a time"},
 	{"silent-refusal", "outbox: a refusal that nobody is told is a dead letter"},
+	{"deliver-once", "journal: what depends on a send that is not done is refused once it is"},
 	{"answer-life", "turn: an answer is dropped unless it is for the life that has asked"},
 	{"send-row", "journal: a record with sends has a row"},
 	{"damage-is-loss", "turn: what is refused because of damage is answered with data_loss"},

@@ -226,6 +226,7 @@ var mustHappenHarsh = []string{
 	"send: its sender was deleted meanwhile", "send: its target was deleted meanwhile",
 	"send: its sender was told: done", "send: its sender was told: refused", "send: its sender was told: doubtful", "send: in doubt",
 	"send: whether its end is stored is not known",
+	"dead letter: two operators",
 	"forward: answered by the same region", "forward: answered by another region", "forward: unknown",
 	"ask: a chain of two", "ask: a chain of three or more", "ask: a call cycle is refused", "ask: a circle is found",
 	"ask: a circle in calm weather", "ask: a command comes into a shard that drains", "ask: there is no room for a command that an entity waits for",
