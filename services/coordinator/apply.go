@@ -65,9 +65,9 @@ type row struct {
 	// questions to the owner about refused commands.
 	tries uint8
 	look  look
-	// losses are the last owners that were lost, oldest first; all but the oldest one soon after they got the
-	// shard.
-	// given is when the shard was given to the present owner, in this term. lostSince is since when the present owner
+	// losses are the last holders that were lost, oldest first; all but the oldest one soon after they were given the
+	// shard. The holder is the region that awaited returns.
+	// given is when the shard was given to the present owner, in this term. lostSince is since when the present holder
 	// is lost; zero: it is not.
 	losses    []sharding.NodeID
 	given     time.Time

@@ -266,6 +266,7 @@ func TestLoadDuringUpgrade(t *testing.T) {
 	}
 
 	w.run(MemberGone{Node: node(t, "r3")})
+	w.later(w.cfg.CrashPatience) // shards of which both owners were lost wait for a report
 	w.join("r4")
 	for _, s := range slices.SortedFunc(maps.Keys(w.stored), sharding.ShardID.Compare) {
 		w.run(from(node(t, "r2"), control.ShardStarted{Shard: s, Epoch: w.stored[s].Epoch}))

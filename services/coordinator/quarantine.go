@@ -390,27 +390,30 @@ func (m *Machine) report(process sharding.NodeUID) *crashReport {
 	return nil
 }
 
-// waitsForReport reports whether a shard whose owner is lost waits for reports about its last owners. If as
-// many owners as QuarantineCrashes were lost, one after the other, each soon after it began to serve the shard,
-// an entity of the shard may have made them crash, and may do the same to the next region. The processes that
-// are started in place of the lost owners report which entities ran. If no entity of the shard ran at a loss, or
-// only such that are quarantined by now, this loss and those before it do not count. If a machine is gone, no process is started there, so the shard waits only for
-// Config.CrashPatience, and for twice as long after each further owner that is lost: the more regions have
-// crashed, the less likely it is that they will not start again, and the more a shard can harm.
+// waitsForReport reports whether a shard whose holder is lost waits for reports about its last holders. If as
+// many as QuarantineCrashes were lost, one after the other, each soon after it was given the shard, an entity
+// of the shard may have made them crash, and may do the same to the next region. It does not matter whether a
+// holder has said that it serves the shard: the first turn may end the process before that message leaves it.
+//
+// The processes that are started in place of the lost holders report which entities ran. If no entity of the
+// shard ran at a loss, or only such that are quarantined by now, this loss and those before it do not count. If
+// a machine is gone, no process is started there, so the shard waits only for Config.CrashPatience, and for
+// twice as long after each further loss: the more regions have crashed, the less likely it is that they will
+// not start again, and the more a shard can harm.
 func (m *Machine) waitsForReport(r *row) bool {
 	k := m.cfg.QuarantineCrashes
-	if k == 0 || r.Phase == sharding.Starting || r.released || mutant.On("quarantine-waits") {
+	if k == 0 || r.Phase == sharding.Starting && mutant.On("quarantine-starting") || mutant.On("quarantine-waits") {
 		return false
 	}
 	if r.lostSince.IsZero() {
 		r.lostSince = m.now
 	}
-	if r.lostSince.Sub(r.given) > crashSoon {
+	if r.lostSince.Sub(r.heldSince()) > crashSoon {
 		return false
 	}
 	ended, missing := 0, false // missing: of the newest QuarantineCrashes losses
 	for i := len(r.losses); i >= 0; i-- {
-		of := r.Owner
+		of := r.awaited()
 		if i < len(r.losses) {
 			if of = r.losses[i]; m.reachable(of) { // it was only unreachable for a while
 				continue
@@ -443,18 +446,26 @@ func (m *Machine) crashPatience(ended int) time.Duration {
 	return m.cfg.CrashPatience << min(ended-m.cfg.QuarantineCrashes, patienceDoublings)
 }
 
-// withLoss returns the losses of a shard when it goes from a lost owner to another region.
+// heldSince returns since when the region that r.awaited returns may have served the shard.
+func (r *row) heldSince() time.Time {
+	if r.released {
+		return r.since
+	}
+	return r.given
+}
+
+// withLoss returns the losses of a shard when it goes from a lost holder to another region.
 func (m *Machine) withLoss(r *row) []sharding.NodeID {
-	before, lost := r.losses, r.lostSince
+	before, lost, holder := r.losses, r.lostSince, r.awaited()
 	if lost.IsZero() {
 		lost = m.now
 	}
-	if lost.Sub(r.given) > crashSoon {
-		before = nil // the owner has served the shard for a while
+	if lost.Sub(r.heldSince()) > crashSoon {
+		before = nil // it has served the shard for a while
 	}
-	if m.cfg.QuarantineCrashes == 0 || r.Phase == sharding.Starting || r.released || len(before) > 0 && before[len(before)-1] == r.Owner {
+	if m.cfg.QuarantineCrashes == 0 || len(before) > 0 && before[len(before)-1] == holder {
 		return before
 	}
-	losses := append(slices.Clip(before), r.Owner)
+	losses := append(slices.Clip(before), holder)
 	return losses[max(0, len(losses)-m.cfg.QuarantineCrashes+1-patienceDoublings):]
 }

@@ -132,9 +132,12 @@ func (m *Machine) repeat() {
 	}
 }
 
-// overdue reports whether the region that was given an order has not answered in time. A volatile shard
-// that was served is never taken away without ShardStopped.
+// overdue reports whether the region that was given an order has not answered in time, and another may be given
+// the shard. A volatile shard that was served is never taken away without ShardStopped.
 func (m *Machine) overdue(t *typeTable, r *row) bool {
+	if !r.lostSince.IsZero() && m.waitsForReport(r) {
+		return false
+	}
 	if r.Phase == sharding.HandingOff && !r.released {
 		return !t.desc.Volatile && m.now.Sub(r.since) >= m.cfg.HandoffTimeout+m.cfg.HandoffSlack
 	}
