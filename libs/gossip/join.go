@@ -398,7 +398,10 @@ func (m *Machine) announce() {
 //   - It is ignored if it is about an era that this node has left.
 //   - A node that was not admitted yet stops.
 //   - A node that is exiting has now left.
-//   - A node in any other status stops if it knows the sender as a member that is not down.
+//   - A node in any other status stops if it knows the sender, or the oldest member of the
+//     sender's cluster, as a member that is not down. Then the two are no halves that have parted:
+//     the cluster of this node has excluded it, for example while it was paused, and the
+//     sender may have joined since. Seniority would be wrong here, because this node may be the oldest.
 //     Otherwise the senior claim wins (resolveClaims).
 func (m *Machine) notMember(from sharding.NodeID, msg NotMember) {
 	switch {
@@ -411,11 +414,18 @@ func (m *Machine) notMember(from sharding.NodeID, msg NotMember) {
 		m.stop(Left{})
 		return
 	}
-	if mem, ok := m.state.Member(from); ok && mem.Status != Down {
+	sameSide := msg.Claim.Cluster == m.state.Cluster && m.hasNotDown(msg.Claim.OldestNode) && !mutant.On("excluded-by-own-side")
+	if m.hasNotDown(from) || sameSide {
 		m.stop(SelfDowned{"declared down, says " + from.String()})
 		return
 	}
 	m.resolveClaims(from, msg.Claim, msg.Answer)
+}
+
+// hasNotDown reports whether this node knows a node as a member that is not down.
+func (m *Machine) hasNotDown(n sharding.NodeID) bool {
+	mem, ok := m.state.Member(n)
+	return ok && mem.Status != Down
 }
 
 // resolveClaims settles who stops when two clusters, or two halves of one, meet: this node,

@@ -24,6 +24,7 @@ func TestMutants(t *testing.T) {
 		{"era-lift", "gossip: who moves on to the next era drops who is missing there", lifted},
 		{"era-left", "gossip: what is said about an era that a node has left is ignored", excluded},
 		{"era-join", "gossip: nobody is let in who may have been removed and forgotten", admitted},
+		{"excluded-by-own-side", "gossip: who is excluded by its own side ends, even if it is the oldest", usurped},
 		{"config-check", "gossip: who is set up differently is not let in", func(t *testing.T) string {
 			net, n3 := pair(t, func(cfg *gossip.Config) { cfg.Downing = gossip.AutoDown{After: time.Minute} })
 			net.Start(n3)

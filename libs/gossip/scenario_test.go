@@ -273,6 +273,62 @@ func TestJuniorHalfGivesWay(t *testing.T) {
 	}
 }
 
+// A member that was paused until the others had removed it ends when it goes on, whatever it hears
+// first, and nobody else does. That it was the oldest member does not matter, nor that it does not know
+// who tells it.
+func TestRemovedWhilePausedEndsAlone(t *testing.T) {
+	if why := usurped(t); why != "" {
+		t.Error(why)
+	}
+}
+
+// usurped pauses a member, restarts another one meanwhile, and resumes the first at several moments around
+// its removal. Nothing is left of what was sent to it meanwhile. It returns what is wrong afterwards.
+func usurped(t *testing.T) string {
+	for _, paused := range []int{0, 1} { // the oldest, and another one
+		for late := -500 * time.Millisecond; late <= 500*time.Millisecond; late += 50 * time.Millisecond {
+			net := formed(t, 1, 4)
+			p, restarted := net.Nodes[paused], net.Nodes[2]
+			id := p.ID
+			net.Pause(p)
+			others := slices.DeleteFunc(slices.Clone(net.Nodes), func(n *gossiptest.Node) bool { return n == p })
+			var addrs []string
+			for _, n := range others {
+				addrs = append(addrs, n.Addr)
+			}
+			net.Split([]string{p.Addr}, addrs)
+			net.Crash(restarted)
+			net.Start(restarted)
+			removed := func() bool {
+				return !slices.ContainsFunc(others, func(n *gossiptest.Node) bool {
+					_, member := n.M.View().Member(id)
+					return member
+				})
+			}
+			const usual = 11500 * time.Millisecond // about how long it takes to remove it
+			if late < 0 {
+				net.Run(usual + late)
+			} else if !net.RunUntil(2*usual, removed) {
+				t.Fatal("it is not removed")
+			} else {
+				net.Run(late)
+			}
+			net.Heal()
+			net.Resume(p)
+			net.Run(5 * time.Second)
+			for _, n := range others {
+				if n.Downed > 0 {
+					return fmt.Sprintf("%v ends because %v goes on %v after its removal", n.ID, id, late)
+				}
+			}
+			if late >= 0 && p.M != nil {
+				t.Errorf("%v goes on %v after its removal", id, late)
+			}
+		}
+	}
+	return ""
+}
+
 func TestSecondSeedNeverFormsACluster(t *testing.T) {
 	net := newCluster(t, 1, 3)
 	net.Start(net.Nodes[1])
