@@ -68,6 +68,7 @@ type Sizes struct {
 	Changes   int           // changes of the route table that they wait for. 200
 	Clerks    int           // entities that are overloaded. 5
 	Overload  time.Duration // how long the overload lasts. 60 s
+	Rest      time.Duration // how long processes do nothing before they are measured, and while they are. 60 s
 }
 
 // DefaultOptions are those of the table in the documentation.
@@ -75,7 +76,7 @@ func DefaultOptions() Options {
 	return Options{
 		Rounds: 5, Length: time.Second, Progress: io.Discard,
 		Sizes: Sizes{Entities: 10_000, Accounts: 1000, Idle: 1_000_000, Activations: 100_000, Replay: 100_000, Claims: 1024, PlanShards: 75_000, TableShards: 100_000,
-			FaultRate: 2000, FaultTime: 9 * time.Second, Kills: 50, Times: 10, NewShards: 60, Watchers: 100, Changes: 200, Clerks: 5, Overload: time.Minute},
+			FaultRate: 2000, FaultTime: 9 * time.Second, Kills: 50, Times: 10, NewShards: 60, Watchers: 100, Changes: 200, Clerks: 5, Overload: time.Minute, Rest: time.Minute},
 	}
 }
 
@@ -103,6 +104,7 @@ var suites = []suite{
 	{"calls", (*run).calls},
 	{"activation", (*run).activations},
 	{"idle", (*run).idleEntities},
+	{"idle-processes", (*run).idleProcesses},
 	{"http", (*run).httpAsks},
 	{"durable", (*run).durable},
 	{"replay", (*run).replay},

@@ -20,12 +20,13 @@ func usage(others []int) time.Duration {
 	}
 	total := time.Duration(u.Utime.Nano() + u.Stime.Nano())
 	for _, pid := range others {
-		total += usageOf(pid)
+		total += UsageOf(pid)
 	}
 	return total
 }
 
-func usageOf(pid int) time.Duration {
+// UsageOf returns the processor time that a process has used.
+func UsageOf(pid int) time.Duration {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0
@@ -39,4 +40,19 @@ func usageOf(pid int) time.Duration {
 	user, _ := strconv.Atoi(string(fields[11]))
 	system, _ := strconv.Atoi(string(fields[12]))
 	return time.Duration(user+system) * tick
+}
+
+// Resident returns how many bytes of memory a process has.
+func Resident(pid int) int64 {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0
+	}
+	for line := range bytes.Lines(status) {
+		if kib, ok := bytes.CutPrefix(line, []byte("VmRSS:")); ok {
+			n, _ := strconv.ParseInt(string(bytes.Fields(kib)[0]), 10, 64)
+			return n << 10
+		}
+	}
+	return 0
 }

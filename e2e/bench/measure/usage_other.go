@@ -6,3 +6,9 @@ import "time"
 
 // usage is not known here.
 func usage([]int) time.Duration { return 0 }
+
+// UsageOf is not known here.
+func UsageOf(int) time.Duration { return 0 }
+
+// Resident is not known here.
+func Resident(int) int64 { return 0 }

@@ -59,6 +59,7 @@ func measure() error {
 	flag.IntVar(&o.Sizes.Times, "times", o.Sizes.Times, "with -faults: how often each other fault is injected")
 	flag.IntVar(&o.Sizes.Entities, "entities", o.Sizes.Entities, "entities that are asked")
 	flag.DurationVar(&o.Sizes.Overload, "overload", o.Sizes.Overload, "with -faults: how long the overload lasts")
+	flag.DurationVar(&o.Sizes.Rest, "rest", o.Sizes.Rest, "suite idle-processes: how long the processes rest before they are measured, and while they are")
 	flag.Float64Var(&o.Sizes.FaultRate, "rate", o.Sizes.FaultRate, "with -faults: commands per second")
 	flag.Parse()
 	if flag.NArg() > 0 {
