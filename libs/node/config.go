@@ -76,7 +76,7 @@ type Config struct {
 	LogLevel  slog.Level `key:"log.level" help:"lowest level of log lines that are written: debug, info, warn or error"`
 	LogFormat string     `key:"log.format" help:"format of log lines: text or json"`
 
-	CollectFrom Bytes `key:"memory.gc_floor" help:"size that the heap may reach before garbage is collected, while less than half of this size is live. 0, or GOGC set in the environment: the Go runtime's default decides"`
+	CollectFrom Bytes `key:"memory.gc_floor" help:"size that the heap may reach before garbage is collected, while less than half of this size is live. A process that does nothing collects as by default, and gives memory that it does not need back to the system after half a minute. 0, or GOGC set in the environment: the Go runtime's default decides"`
 
 	StalledAfter  time.Duration `key:"health.stalled_after" help:"if a loop of the process has stood still for this time, /livez answers 503, so that a supervisor restarts the process"`
 	HealthTimeout time.Duration `key:"health.timeout" help:"time that each readiness check has. After this time, the check has failed. Should be shorter than the time that your prober waits"`
