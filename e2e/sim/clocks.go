@@ -52,17 +52,26 @@ func (c *client) timedKey(n int) sharding.CommandID {
 // then where ids are forgotten.
 func (c *client) oldKey() bool {
 	w, d := c.w, c.w.dice("old keys")
-	if !w.weather.Harsh.Forgets || len(w.ops) == 0 || !d.chance(0.3) {
+	if !w.weather.Harsh.Forgets || len(w.ops) == 0 || !d.chance(0.1) {
 		return false
 	}
-	o := w.ops[d.IntN(len(w.ops))]
-	if o.client != c.id || !o.keyed || o.pending > 0 || o.batch != 0 {
+	i := d.IntN(len(w.ops))
+	for i >= 0 && !c.mayRepeat(w.ops[i]) {
+		i--
+	}
+	if i < 0 {
 		return false
 	}
+	o := w.ops[i]
 	w.mark("client: an old key again")
 	c.openCommands = 1
 	c.send(o, c.gateway, nanos(100*ms+d.exp(w.weather.Patience)))
 	return true
+}
+
+// mayRepeat reports whether the client can send a command once more: it is its own, has a key, and waits for nothing.
+func (c *client) mayRepeat(o *op) bool {
+	return o.client == c.id && o.keyed && o.pending == 0 && o.batch == 0
 }
 
 // again says whether a command may have taken effect twice: its id was forgotten,
