@@ -149,6 +149,7 @@ var harshMutants = []struct{ name, place string }{
 var poisonMutants = []struct{ name, place string }{
 	{"quarantine-count", "coordinator: an entity is quarantined after several crashes"},
 	{"quarantine-alone", "coordinator: after a crash without a cause only an entity that ran alone is quarantined"},
+	{"quarantine-starting", "coordinator: a region that ends before it could say that it serves a shard is a loss"},
 }
 
 // TestMutants runs one mutant after the other until a promise is broken, and

@@ -6,6 +6,8 @@ type network struct {
 	w *World
 	// cut counts the faults that stop traffic from one host to another.
 	cut [hosts][hosts]int
+	// ended counts, for each host, the processes that ended before what they had just sent left them.
+	ended [hosts]int
 }
 
 // The hosts of a run. Journal and lease store have hosts of their own.
@@ -45,6 +47,14 @@ func (n *network) drawDelay(tail float64) int64 {
 func (n *network) send(from, to int, arrive func()) {
 	w := n.w
 	d := w.dice("net")
+	ended, arrives := n.ended[from], arrive
+	arrive = func() {
+		if n.ended[from] != ended {
+			w.mark("datagram ended with its process")
+			return
+		}
+		arrives()
+	}
 	if n.blocked(from, to) {
 		w.mark("datagram cut off")
 		return
@@ -59,6 +69,9 @@ func (n *network) send(from, to int, arrive func()) {
 		w.after(n.delay(), arrive)
 	}
 }
+
+// loseUnsent loses what is on its way from a host: its process has ended before that left it.
+func (n *network) loseUnsent(from int) { n.ended[from]++ }
 
 // block stops traffic in the given directions until the returned function
 // runs.

@@ -46,7 +46,7 @@ func drawPoison(w weather, seed uint64) weather {
 			p.Restart, p.After, p.Window, w.Storm = d.between(100*ms, sec), 2, nanos(d.between(8*sec, 12*sec)), d.between(25*sec, 35*sec)
 		}
 		if d.chance(0.5) {
-			w.Hang = d.Float64() * 0.02
+			w.Hang = d.Float64() * 0.1
 		}
 		w.Crash = d.between(sec, 5*sec) // kills from outside are what makes innocent entities suspects
 		w.Harsh.Retention = 2 * sec
@@ -143,6 +143,9 @@ func (n *regionNode) endRegion(p *poison, what work) {
 		w.mark("poison: it ends a region that does not know yet that it is quarantined")
 	}
 	n.culprit = p
+	if w.dice("poison unsent").chance(0.5) {
+		w.net.loseUnsent(n.p.host)
+	}
 	n.p.crash("poison")
 	w.after(w.dice("poison restarts").between(w.weather.Poison.Restart*3/4, w.weather.Poison.Restart), n.p.start)
 }
@@ -388,7 +391,7 @@ func (c *coordNode) checkQuarantined(f coordinator.QuarantineFact, of sharding.N
 	const rule = "only what ends regions is quarantined"
 	if w.poisonOf(f.Entity) == nil {
 		w.mark("poison: an innocent entity is quarantined")
-		if w.weather.Poison.Alone {
+		if w.weather.Poison.Alone && !w.poisons[0].late {
 			w.violate(rule, "%v is quarantined, and only %v ends regions: %+v", f.Entity, w.poisons[0].entity, f)
 		}
 	}

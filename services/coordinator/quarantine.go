@@ -22,7 +22,8 @@ import (
 //     suspects one at a time: each suspect runs alone. If a turn hangs, others run beside it after a while.
 //   - An entity with Config.QuarantineCrashes crashes within Config.QuarantineWindow is quarantined,
 //     if one of these is true for the newest crash: the entity ran alone; or the runtime has written why
-//     the process ended, and no other entity that ran has so many crashes, or this one has even more.
+//     the process ended, and no other entity that ran has so many crashes, or this one has even more and no
+//     other one with even more ran alone.
 //   - The regions of a quarantined entity do not run it. The other entities of its shard are served.
 //
 // A process that is killed from outside also ends while some turns run. If the same entity happens to run at
@@ -252,6 +253,9 @@ func (m *Machine) convict(facts []QuarantineFact, ended []bool, alone int, expla
 		guilty = nil // each runs alone from now on, so the next crash tells more
 	case len(guilty) > 1: // several ran at k crashes; those that ran at one more are quarantined
 		guilty = slices.DeleteFunc(guilty, func(i int) bool { return len(facts[i].Crashes) <= k })
+		if slices.Contains(guilty, alone) && !mutant.On("quarantine-behind") {
+			guilty = []int{alone} // a turn that runs is more likely to be the cause than what is left of one that has ended
+		}
 	}
 	for _, i := range guilty {
 		f := &facts[i]

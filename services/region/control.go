@@ -161,9 +161,9 @@ func (c *ControlCore) obeyed(t sharding.Term, e sharding.Epoch) bool {
 func (c *ControlCore) hostShard(sender sharding.NodeID, in control.HostShard) {
 	from := sender.Addr
 	switch {
-	case c.behind(in):
-	case in.Released && !c.takes(sender, in):
 	case !in.Released && !c.obeyed(in.Term, in.Epoch):
+	case c.behind(in): // the coordinator repeats the order; the region knows its term already
+	case in.Released && !c.takes(sender, in):
 	case c.hosts(in.Shard):
 		c.order(in.Shard, Host{From: from, Shard: in.Shard, Epoch: in.Epoch, Previous: in.Previous, Released: in.Released})
 	default:
