@@ -35,6 +35,7 @@ var scenarios = []struct {
 	{"silent journal", true, silentJournal},
 	{"damage", false, damage},
 	{"entities", false, entities},
+	{"stuck handler", false, stuckHandler},
 	{"rollout", false, rollout},
 	{"constraints", false, constraints},
 	{"brake", true, brake},
@@ -272,6 +273,30 @@ func entities(t *testing.T) {
 	if fired := c.prometheus.hold(s, time.Minute); !slices.Contains(fired, "RoostEntityQuarantined") {
 		t.Errorf("with a quarantined entity, %q fire", fired)
 	}
+}
+
+// stuckHandler: a handler does not return, and goes on when its turn was abandoned.
+func stuckHandler(t *testing.T) {
+	c := start(t, "failing-region", launcher.Options{Coordinators: 1, Regions: 2, Gateways: 1})
+	c.ok("/v1/Worker/w1/Work", "{}")
+	c.silent("before")
+	at, err := c.admin().Where(c.Context(), "Worker", "w1")
+	c.must(err)
+	c.call("/v1/Worker/w1/Hang", "{}", time.Second)
+	hangs := func(s scrape) bool { return s.sum("roost_entity_turn_longest_seconds", "roost_entity_type", "Worker") > 30 }
+	c.fires(c.seen("it has been running for long", hangs), []string{"RoostHandlerStuck"})
+
+	other := map[string]string{"region-1": "region-2", "region-2": "region-1"}[at.Shard.Region]
+	c.until("the shard is to move", func() bool {
+		_, err := c.admin().Move(c.Context(), &adminv1.MoveRequest{Type: "Worker", Index: at.Shard.Index, Region: other, By: "the test"})
+		return err == nil
+	})
+	s := c.seen("the turn is abandoned", func(s scrape) bool { return s.sum("roost_entity_abandoned_total") == 1 })
+	c.ok("/v1/Worker/w1/Work", "{}")
+	if !hangs(s) {
+		t.Error("the handler of an abandoned turn does not count any more, although it runs")
+	}
+	c.kill(at.Shard.Region) // its handler would keep it from ending soon
 }
 
 // rollout: a rollout stands still, then goes back although not all can be read, and then the last

@@ -86,6 +86,8 @@ func (s *shardNode) performEntity(o turn.Output) {
 		s.reply(o)
 	case turn.UnwatchedDone:
 		s.w.mark("turn: told")
+	case turn.Abandoned:
+		s.w.mark("turn abandoned")
 	default:
 		s.w.violate("driver", "entity output %T is not known here", o)
 	}

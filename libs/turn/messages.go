@@ -393,6 +393,13 @@ type (
 		Incarnation Incarnation
 		Request     RequestID
 	}
+	// Abandoned says that a turn was abandoned, because it did not end before the drain timeout of its
+	// shard. It comes before the turn's Cancel.
+	Abandoned struct {
+		Entity  sharding.Entity
+		Command string
+		Began   time.Time
+	}
 	// SendAsk sends a command to another entity. The driver answers it with one AskAnswered, at the
 	// latest at the deadline of the command.
 	SendAsk struct {
@@ -508,6 +515,7 @@ func (Lookup) output()        {}
 func (ReadSend) output()      {}
 func (*Run) output()          {}
 func (Cancel) output()        {}
+func (Abandoned) output()     {}
 func (SendAsk) output()       {}
 func (SendProbe) output()     {}
 func (AskDone) output()       {}

@@ -140,8 +140,9 @@ func (m *Machine) drain(id sharding.ShardID) {
 // cancelled and abandoned.
 func (m *Machine) drainTimedOut(s *shard) {
 	for _, e := range s.sorted() {
-		if e.running != nil {
+		if c := e.running; c != nil {
 			m.stats.Abandoned++
+			m.emit(Abandoned{Entity: e.id, Command: c.env.Command, Began: c.began()})
 		}
 	}
 	m.abortShard(s, 0)

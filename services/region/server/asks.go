@@ -77,6 +77,8 @@ func (c *turnContext) Ask(ctx context.Context, in turn.Ask) sharding.Reply {
 	if !s.asks.begin(&in, replies) {
 		return errEnded
 	}
+	c.asking.Add(1)
+	defer c.asking.Add(-1)
 	s.pool.Block(c.worker)
 	if c.noted.suspect != nil { // others may run while this one waits
 		s.noter.leave(&c.noted, time.Now(), false)

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/turn"
@@ -22,6 +23,7 @@ type turnContext struct {
 	trace  string
 	worker *worker
 	noted  noted
+	asking atomic.Int32 // asks that the turn waits for
 
 	mu     sync.Mutex
 	made   context.Context // with channel and timer

@@ -90,6 +90,21 @@ func (s *shared) turnFailed(run *turn.Run, reply *sharding.Reply, why error) ref
 	return ref
 }
 
+// abandoned logs that a turn was abandoned, and what an operator can do about its handler.
+func (s *shardLoop) abandoned(o turn.Abandoned) {
+	ok, skipped := s.failures.admit(s.now)
+	if !ok {
+		return
+	}
+	runs := s.now.Sub(o.Began)
+	s.queue(job{Work: work{do: func() { // the core waits for no log
+		s.log.Warn("a turn was abandoned, because its handler did not return before its shard had to be released; "+
+			"what the handler does from now on has no effect on the entity, but its goroutine stays until it returns or the region ends. "+
+			"Mend the handler so that it returns when its context ends, and restart the region if many such goroutines stay",
+			"entity.type", o.Entity.Type, "entity.id", o.Entity.ID, "command", o.Command, "running_for", runs, "not_logged", skipped)
+	}}})
+}
+
 // loadFailed logs why an entity is not available.
 func (s *shared) loadFailed(id sharding.Entity, why error) reference {
 	ok, skipped := s.failures.admit(time.Now())

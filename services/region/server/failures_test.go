@@ -14,12 +14,16 @@ import (
 	"testing/synctest"
 	"time"
 
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/node/histogram"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/sharding/shardingtest"
 	"github.com/roost-cluster/roost/sdk/entity"
+	"github.com/roost-cluster/roost/services/region"
 )
 
 // frail is an entity that fails in every way.
@@ -213,6 +217,87 @@ func outcomes(t *testing.T, registry *histogram.Registry) map[string]uint64 {
 		}
 	}
 	return got
+}
+
+// TestAbandonedTurnIsLogged: if a handler does not return, the longest turn is measured as long as it runs, and the log
+// says that its turn was abandoned and what to do.
+func TestAbandonedTurnIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, reader := &logged{}, sdkmetric.NewManualReader()
+		gate := make(chan struct{})
+		var open sync.Once
+		release := func() { open.Do(func() { close(gate) }) }
+		s := runTypes(t, RunnerConfig{
+			Log: slog.New(slog.NewJSONHandler(l, nil)), Failures: 100, Meters: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)),
+		}, entity.DefineVolatile("Deaf", func(string) *struct{} { return &struct{}{} },
+			entity.On(entity.Command[int, int]("Deaf", "Hang"), func(*struct{}, *entity.Ctx, int) (int, error) { <-gate; return 0, nil }),
+			entity.On(entity.Command[int, int]("Deaf", "Ask"), func(_ *struct{}, ctx *entity.Ctx, _ int) (int, error) {
+				return entity.Command[int, int]("Deaf", "Hang").Ask(ctx, ctx.Cluster(), "far away", 1)
+			}),
+		).Shards(4))
+		defer release()
+		s.route = func(sharding.Envelope, bool, origin, func(sharding.Reply)) {} // nobody answers
+		send := func(number uint64, id sharding.EntityID, command string) {
+			c := knock(number, id, command)
+			c.Envelope.Entity.Type, c.Envelope.Payload, c.Envelope.Deadline = "Deaf", []byte("1"), time.Now().Add(time.Hour)
+		c.Envelope.Keyed, c.Envelope.ID = true, sharding.CommandID(fmt.Sprint("k", number))
+			s.Submit(&answers{got: map[uint64]link.Answer{}}, []link.Command{c})
+		}
+		longest := func() int64 {
+			t.Helper()
+			var data metricdata.ResourceMetrics
+			if err := reader.Collect(t.Context(), &data); err != nil {
+				t.Fatal(err)
+			}
+			for _, sc := range data.ScopeMetrics {
+				for _, m := range sc.Metrics {
+					if m.Name == "roost.entity.turn.longest" {
+						return m.Data.(metricdata.Gauge[int64]).DataPoints[0].Value
+					}
+				}
+			}
+			t.Fatal("there is no metric roost.entity.turn.longest")
+			return 0
+		}
+		if got := longest(); got != 0 {
+			t.Errorf("before, the longest turn takes %d s", got)
+		}
+		send(1, "y", "Ask")
+		time.Sleep(40 * time.Second)
+		if got := longest(); got != 0 {
+			t.Errorf("while a handler waits for another entity, the longest turn takes %d s", got)
+		}
+		send(2, "x", "Hang")
+		time.Sleep(40*time.Second + 500*time.Millisecond)
+		if got := longest(); got != 40 {
+			t.Errorf("the longest turn takes %d s, want 40", got)
+		}
+		index := shardingtest.ShardOf("x", 4)
+		s.Put(region.Received{From: "c:1", Msg: control.HandOff{Term: 1, Shard: sharding.ShardID{Type: "Deaf", Index: index}, Epoch: sharding.MakeEpoch(1, index+1)}})
+		time.Sleep(9 * time.Second)
+		synctest.Wait()
+		if lines := l.take(t); len(lines) > 0 {
+			t.Errorf("before the drain time-out, the log says %v", lines)
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		lines := l.take(t)
+		if len(lines) != 1 || lines[0]["level"] != "WARN" || lines[0]["entity.type"] != "Deaf" || lines[0]["entity.id"] != "x" || lines[0]["command"] != "Hang" ||
+			!strings.Contains(fmt.Sprint(lines[0]["msg"]), "restart the region") {
+			t.Errorf("the log says %v", lines)
+		} else if ran := time.Duration(lines[0]["running_for"].(float64)); ran.Round(time.Second) != 50*time.Second && ran.Round(time.Second) != 51*time.Second {
+			t.Errorf("it says that the handler ran for %s", ran)
+		}
+		time.Sleep(10 * time.Second)
+		if got := longest(); got < 60 {
+			t.Errorf("an abandoned turn that still runs: the longest turn takes %d s", got)
+		}
+		release()
+		synctest.Wait()
+		if got := longest(); got != 0 {
+			t.Errorf("when it has returned, the longest turn takes %d s", got)
+		}
+	})
 }
 
 // TestFailuresAreBounded: what fails all the time does not fill the disk.

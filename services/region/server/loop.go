@@ -310,6 +310,8 @@ func (s *shardLoop) performOther(o turn.Output) {
 		s.drop(o)
 	case turn.Cancel:
 		s.cancel(o)
+	case turn.Abandoned:
+		s.abandoned(o)
 	case turn.Snapshot:
 		s.snapshot(o)
 	case turn.UnwatchedDone:

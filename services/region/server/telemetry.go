@@ -108,6 +108,7 @@ func (s *Runner) gauges(meter *node.Instruments) error {
 	unknown := meter.Count("roost.journal.unknown", "{append}", "appends whose outcome was unknown")
 	duplicates := meter.Count("roost.entity.duplicates", "{command}", "repeated commands that the region answered with a stored reply, or with the reply of the first command")
 	abandoned := meter.Count("roost.entity.abandoned", "{turn}", "turns that were abandoned because a handoff reached its time limit")
+	longest := meter.Gauge("roost.entity.turn.longest", "s", "how long the handler has been running that runs longest now, by type. Handlers of abandoned turns count until they return. Handlers that wait for another entity do not count")
 	lost := meter.Count("roost.entity.tells.lost", "{command}", "accepted tells, and firings of timers, that did not succeed")
 	asking := meter.Gauge("roost.region.asks.waiting", "{turn}", "turns that wait for the answer of another entity")
 	asks := meter.Count("roost.region.asks", "{command}", "commands that turns have sent to other entities in order to wait for the answers")
@@ -169,11 +170,13 @@ func (s *Runner) gauges(meter *node.Instruments) error {
 		o.ObserveInt64(purgesFailing, int64(c.purges.Failing))
 		o.ObserveInt64(shards, int64(held))
 		byType.observe(o, types)
+		running := s.longestTurns(time.Now())
 		for typ := range s.types { // order-free: series
 			of := metric.WithAttributes(typeAttribute(typ))
 			o.ObserveInt64(failing, int64(c.failing.reminders[typ]), of)
 			o.ObserveInt64(sendsFailing, int64(c.failing.sends[typ]), of)
 			o.ObserveInt64(startsFailing, int64(c.failing.starts[typ]), of)
+			o.ObserveInt64(longest, int64(running[typ]/time.Second), of)
 		}
 		o.ObserveInt64(loads, int64(st.Loads))
 		o.ObserveInt64(waiting, int64(st.Commands))
@@ -229,6 +232,22 @@ func (s *Runner) counts(ctx context.Context) (all counts, err error) {
 		}
 	}
 	return all, nil
+}
+
+// longestTurns returns, by entity type, how long the handler has been running that runs longest. It leaves out
+// handlers that wait for another entity: if that one is stuck, it counts itself.
+func (s *Runner) longestTurns(now time.Time) map[sharding.EntityType]time.Duration {
+	longest := map[sharding.EntityType]time.Duration{}
+	for _, l := range s.shards {
+		l.pool.HeldUp(func(j work, since time.Time) {
+			if j.run == nil || j.ctx.asking.Load() > 0 {
+				return
+			}
+			typ := j.run.Entity.Type
+			longest[typ] = max(longest[typ], now.Sub(since))
+		})
+	}
+	return longest
 }
 
 // failingTypes counts failing reminders, failing pairs of a sender and a target, and failing starts

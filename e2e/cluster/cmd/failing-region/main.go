@@ -65,6 +65,9 @@ func (w *Worker) Refuse(*entity.Ctx, struct{}) (int64, error) {
 	return 0, entity.Errorf(entity.FailedPrecondition, "it refuses")
 }
 
+// Hang does not return.
+func (w *Worker) Hang(*entity.Ctx, struct{}) (int64, error) { select {} }
+
 // Sentinel is remembered, and cannot be started again once it was broken.
 type Sentinel struct{ Broken bool }
 
@@ -96,6 +99,7 @@ func main() {
 			entity.On(entity.Command[struct{}, int64]("Worker", "Work"), (*Worker).Work),
 			entity.On(entity.Command[Target, int64]("Worker", "Post"), (*Worker).Post),
 			entity.On(entity.Command[struct{}, int64]("Worker", "Plan"), (*Worker).Plan),
+			entity.On(entity.Command[struct{}, int64]("Worker", "Hang"), (*Worker).Hang),
 			entity.On(fail, (*Worker).Fail),
 			entity.On(refuse, (*Worker).Refuse),
 		).Events(Done{}).Shards(16),

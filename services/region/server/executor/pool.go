@@ -223,7 +223,7 @@ func (p *Pool[W, R, L]) Block(w *Worker[W, R, L]) {
 // preempt takes from a worker what it has besides its current job. The worker is locked, and
 // is unlocked by it.
 func (p *Pool[W, R, L]) preempt(w *Worker[W, R, L]) {
-	w.preempted = true
+	w.preempted, w.heldUp = true, time.Now()
 	if pace := w.jobs[w.next-1].Pace; pace != nil {
 		pace.Observe(8 * WatchdogInterval) // a guess, so that the pool does the next ones
 	}
@@ -235,6 +235,22 @@ func (p *Pool[W, R, L]) preempt(w *Worker[W, R, L]) {
 	p.handIn(results)
 	if yield != nil {
 		yield()
+	}
+}
+
+// HeldUp calls see with each job that holds up its worker now, and with the time since when it does. That is
+// one or two intervals of the watchdog after the job has begun. The worker does not end the job while see looks
+// at it, so see must be quick.
+func (p *Pool[W, R, L]) HeldUp(see func(job W, since time.Time)) {
+	p.mu.Lock()
+	all := slices.Clone(p.all)
+	p.mu.Unlock()
+	for _, w := range all {
+		w.mu.Lock()
+		if w.preempted {
+			see(w.jobs[w.next-1].Work, w.heldUp)
+		}
+		w.mu.Unlock()
 	}
 }
 

@@ -53,9 +53,10 @@ type Worker[W, R, L any] struct {
 	next      int
 	results   []R // to be handed in
 	preempted bool
-	yield     func() // called then; nil for a goroutine of the pool
-	begun     uint64 // jobs, ever
-	seen      uint64 // begun, when the watchdog looked
+	heldUp    time.Time // when it was preempted
+	yield     func()    // called then; nil for a goroutine of the pool
+	begun     uint64    // jobs, ever
+	seen      uint64    // begun, when the watchdog looked
 }
 
 // Take takes on a job if it will be done soon, or if the worker has nothing else to
