@@ -154,6 +154,10 @@ type Config struct {
 	// RetryPause is the time until a request is repeated after the journal has refused
 	// it or could not answer it. Default 100 ms.
 	RetryPause time.Duration
+	// RetryPauseMax is the longest pause before a take-over that has failed begins anew. The pause is about RetryPause
+	// after the first failure, and grows with each further one. Default 2 s: journal heartbeats of another cluster
+	// are still seen in time.
+	RetryPauseMax time.Duration
 	// TakeoverTimeout bounds each request of a take-over. If a request is not answered in
 	// this time, the coordinator gives the request up, and begins the take-over anew.
 	// Default 20 s: the coordinator can read the stream of a large table in this time.
@@ -271,6 +275,7 @@ func DefaultConfig() Config {
 		MaxHeld:                  1 << 20,
 		MaxHeldBytes:             256 << 20,
 		RetryPause:               100 * time.Millisecond,
+		RetryPauseMax:            2 * time.Second,
 		TakeoverTimeout:          20 * time.Second,
 		JournalHeartbeatInterval: time.Second,
 		JournalHeartbeatPatience: 4 * time.Second,
@@ -337,7 +342,7 @@ func (c Config) Validate() error {
 		{"JournalReport", c.JournalReport}, {"JournalFresh", c.JournalFresh},
 		{"BrakeWindow", c.BrakeWindow}, {"BrakeExcess", c.BrakeExcess}, {"BrakePause", c.BrakePause}, {"GatewayForgotten", c.GatewayForgotten},
 		{"RebalanceInterval", c.RebalanceInterval}, {"MomentInterval", c.MomentInterval}, {"BrokenInterval", c.BrokenInterval}, {"LoadReport", c.LoadReport}, {"RolloutFreeze", c.RolloutFreeze}, {"WatchHold", c.WatchHold},
-		{"QuarantineWindow", c.QuarantineWindow}, {"CrashPatience", c.CrashPatience}, {"RetryPause", c.RetryPause}, {"TakeoverTimeout", c.TakeoverTimeout},
+		{"QuarantineWindow", c.QuarantineWindow}, {"CrashPatience", c.CrashPatience}, {"RetryPause", c.RetryPause}, {"RetryPauseMax", c.RetryPauseMax}, {"TakeoverTimeout", c.TakeoverTimeout},
 		{"JournalHeartbeatInterval", c.JournalHeartbeatInterval}, {"JournalHeartbeatPatience", c.JournalHeartbeatPatience}, {"SurveyInterval", c.SurveyInterval},
 	} {
 		if f.value <= 0 {
@@ -381,6 +386,9 @@ func (c Config) Validate() error {
 	}
 	if c.JournalHeartbeatInterval > 0 && c.SurveyInterval > 0 && (c.JournalHeartbeatPatience <= 2*c.JournalHeartbeatInterval || c.JournalHeartbeatPatience <= c.SurveyInterval) {
 		bad("JournalHeartbeatPatience is %v, must be above SurveyInterval (%v) and twice JournalHeartbeatInterval (%v): a heartbeat may come late", c.JournalHeartbeatPatience, c.SurveyInterval, c.JournalHeartbeatInterval)
+	}
+	if c.RetryPauseMax < c.RetryPause || c.SurveyInterval > 0 && c.JournalHeartbeatPatience <= c.RetryPauseMax {
+		bad("RetryPauseMax is %v, must be at least RetryPause (%v) and below JournalHeartbeatPatience (%v): between two surveys, the heartbeats of another cluster must be seen", c.RetryPauseMax, c.RetryPause, c.JournalHeartbeatPatience)
 	}
 	if c.Resend > 0 && c.JournalFresh > 0 && c.JournalFresh <= c.Resend {
 		bad("JournalFresh is %v, must be above Resend (%v), the pause between two questions to the journal", c.JournalFresh, c.Resend)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/backoff"
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -78,6 +79,8 @@ type Tenure struct {
 	asked   uint64    // the request of the take-over that waits for an answer; 0: none
 	askedAt time.Time // when that request was made
 	retryAt time.Time // when the take-over begins anew; zero: no time is set, because a request waits for an answer
+	// failures is how often the take-over has failed in this term, one time after the other.
+	failures int
 
 	takeover        takeover
 	waitingReported bool                      // Waiting was emitted in this term
@@ -236,7 +239,7 @@ func (t *Tenure) lapse(in Input) {
 // reason, which is the parameter why. A take-over that ends is not reported.
 func (t *Tenure) stepDown(why string) {
 	term, gate := t.term, t.gate
-	t.term, t.phase, t.asked, t.retryAt = 0, standingBy, 0, time.Time{}
+	t.term, t.phase, t.asked, t.retryAt, t.failures = 0, standingBy, 0, time.Time{}, 0
 	t.gate, t.append, t.facts, t.newFacts, t.snapshot = nil, request{}, nil, 0, request{}
 	t.heartbeatWrite, t.heartbeat = request{}, sharding.JournalHeartbeat{}
 	if gate == nil {
@@ -277,9 +280,13 @@ func (t *Tenure) takeAnswer(number uint64) bool {
 	return true
 }
 
-// restart lets the take-over begin anew after a pause.
+// restart lets the take-over begin anew after a pause. The pause grows, because what fails again and again, such
+// as reading damaged facts, may need an operator.
 func (t *Tenure) restart() {
-	t.phase, t.asked, t.retryAt = surveying, 0, t.now.Add(t.cfg.RetryPause)
+	t.failures++
+	jitter := backoff.Jitter(t.self.UID) // its state is not kept: only this process takes over now
+	pause := jitter.Pause(t.failures, t.cfg.RetryPause, t.cfg.RetryPauseMax)
+	t.phase, t.asked, t.retryAt = surveying, 0, t.now.Add(pause)
 }
 
 func (t *Tenure) survey() { t.emit(Survey{Number: t.newRequest(surveying)}) }
@@ -373,6 +380,7 @@ func (t *Tenure) loaded(in Loaded) {
 	if !t.takeAnswer(in.Number) || t.phase != loading {
 		return
 	}
+	t.failures = 0
 	t.phase, t.gate, t.heartbeatAt = active, NewGate(t.cfg, in.LastSeq, in.FactsAfterSnapshot), t.now
 	t.emit(BecameActive{Term: t.term, Facts: len(in.Facts)})
 	elected := Elected{Term: t.term, Facts: in.Facts, Generation: t.generation}

@@ -49,6 +49,7 @@ func (t *Tenure) AppendState(now time.Time, b []byte) []byte {
 		s.time(t.askedAt)
 	}
 	s.time(t.retryAt)
+	s.uint(uint64(t.failures))
 	s.bool(t.resigned)
 	s.bool(t.takeover.fenced)
 	if s.bool(t.takeover.watching); t.takeover.watching {

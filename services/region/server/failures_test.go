@@ -240,7 +240,7 @@ func TestAbandonedTurnIsLogged(t *testing.T) {
 		send := func(number uint64, id sharding.EntityID, command string) {
 			c := knock(number, id, command)
 			c.Envelope.Entity.Type, c.Envelope.Payload, c.Envelope.Deadline = "Deaf", []byte("1"), time.Now().Add(time.Hour)
-		c.Envelope.Keyed, c.Envelope.ID = true, sharding.CommandID(fmt.Sprint("k", number))
+			c.Envelope.Keyed, c.Envelope.ID = true, sharding.CommandID(fmt.Sprint("k", number))
 			s.Submit(&answers{got: map[uint64]link.Answer{}}, []link.Command{c})
 		}
 		longest := func() int64 {
