@@ -249,10 +249,11 @@ func TestTakeoverBacksOff(t *testing.T) {
 	cfg := DefaultConfig()
 	w := newTenureTest(t, cfg)
 	// tries returns how often the take-over begins anew within a time, and the last pause before that.
-	tries := func(within time.Duration) (n int, pause time.Duration) {
+	tries := func(term sharding.Term, within time.Duration) (n int, pause time.Duration) {
 		t.Helper()
 		asked := w.now
 		for end := w.now.Add(within); w.now.Before(end); w.now = w.now.Add(10 * time.Millisecond) {
+			w.step(Renewed{Term: term, Until: w.now.Add(10 * time.Second)})
 			for _, o := range w.step(Tick{}) {
 				if s, ok := o.(Survey); ok {
 					n, pause, asked = n+1, w.now.Sub(asked), w.now
@@ -265,10 +266,10 @@ func TestTakeoverBacksOff(t *testing.T) {
 	for term := sharding.Term(3); term < 5; term++ {
 		w.acquire(term)
 		w.step(ReadFailed{Number: want[Survey](w).Number})
-		if n, pause := tries(cfg.RetryPause + 10*time.Millisecond); n < 1 || pause > cfg.RetryPause {
+		if n, pause := tries(term, cfg.RetryPause+10*time.Millisecond); n < 1 || pause > cfg.RetryPause {
 			t.Errorf("term %d: %d tries in the first %v, pause %v", term, n, cfg.RetryPause, pause)
 		}
-		n, pause := tries(time.Minute)
+		n, pause := tries(term, time.Minute)
 		if least, most := cfg.RetryPauseMax/2, cfg.RetryPauseMax+10*time.Millisecond; pause < least || pause > most || n < 30 || n > 66 {
 			t.Errorf("term %d: %d tries in a minute, and the last pause is %v, want %v to %v", term, n, pause, least, most)
 		}
