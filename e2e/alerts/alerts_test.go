@@ -283,7 +283,9 @@ func stuckHandler(t *testing.T) {
 	at, err := c.admin().Where(c.Context(), "Worker", "w1")
 	c.must(err)
 	c.call("/v1/Worker/w1/Hang", "{}", time.Second)
-	hangs := func(s scrape) bool { return s.sum("roost_entity_turn_longest_seconds", "roost_entity_type", "Worker") > 30 }
+	hangs := func(s scrape) bool {
+		return s.sum("roost_entity_turn_longest_seconds", "roost_entity_type", "Worker") > 30
+	}
 	c.fires(c.seen("it has been running for long", hangs), []string{"RoostHandlerStuck"}, "RoostCommandsFail")
 
 	other := map[string]string{"region-1": "region-2", "region-2": "region-1"}[at.Shard.Region]
