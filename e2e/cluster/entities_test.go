@@ -52,7 +52,7 @@ var livings = []living{
 	{name: "asks", play: playAsks},
 	{name: "million", regions: 1, play: playMillion},
 	{name: "remembered", play: playRemembered, args: []string{"--region.passivation=Poller=none,Peer=none"}},
-	{name: "quarantine", play: playQuarantine},
+	{name: "quarantine", short: files, play: playQuarantine},
 	{name: "repair-record", play: playRepairRecord},
 	{name: "deletion", on: files, regions: 2, play: playDeletion, args: []string{
 		"--region.dedupe_age=1m", "--region.sends_max_age=30s", "--region.purge_interval=5s"}},
