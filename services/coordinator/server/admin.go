@@ -29,10 +29,7 @@ var adminReads = []string{
 
 // view is the core's view at the active coordinator.
 func (a admin) view(ctx context.Context) (v coordinator.View, err error) {
-	err = a.s.look(ctx, func() error {
-		if a.s.core.ActiveTerm() == 0 {
-			return a.s.errStandby()
-		}
+	err = a.s.lookActive(ctx, func() error {
 		v = a.s.core.View()
 		return nil
 	})
@@ -90,6 +87,30 @@ func toLoad(r *coordinator.RegionView, weights allocation.Weights) *adminv1.Load
 	}
 }
 
+// viewOf is view for a request about one type, or about all if typ is empty. It refuses a type that is not
+// declared.
+func (a admin) viewOf(ctx context.Context, typ string) (coordinator.View, error) {
+	if typ != "" {
+		if err := sharding.CheckEntityType("type", sharding.EntityType(typ)); err != nil {
+			return coordinator.View{}, twirp.NewError(twirp.InvalidArgument, err.Error())
+		}
+	}
+	v, err := a.view(ctx)
+	if err == nil && typ != "" {
+		_, err = typeOf(&v, sharding.EntityType(typ))
+	}
+	return v, err
+}
+
+// typeOf returns a declared type. The error for another one names those that are declared.
+func typeOf(v *coordinator.View, typ sharding.EntityType) (*sharding.TypeDesc, error) {
+	i := slices.IndexFunc(v.Types, func(t sharding.TypeDesc) bool { return t.Type == typ })
+	if i < 0 {
+		return nil, twirp.NewErrorf(twirp.NotFound, "no entity type %s; declared are %s", typ, typeNames(v))
+	}
+	return &v.Types[i], nil
+}
+
 // names finds region names by node.
 func names(v *coordinator.View) map[sharding.NodeID]string {
 	out := map[sharding.NodeID]string{}
@@ -112,12 +133,7 @@ func toShard(r sharding.Row, why sharding.Cause, names map[sharding.NodeID]strin
 
 // Shards lists the route table.
 func (a admin) Shards(ctx context.Context, req *adminv1.ShardsRequest) (*adminv1.ShardsResponse, error) {
-	if req.Type != "" {
-		if err := sharding.CheckEntityType("type", sharding.EntityType(req.Type)); err != nil {
-			return nil, twirp.NewError(twirp.InvalidArgument, err.Error())
-		}
-	}
-	v, err := a.view(ctx)
+	v, err := a.viewOf(ctx, req.Type)
 	if err != nil {
 		return nil, err
 	}
@@ -153,9 +169,6 @@ func (a admin) Shards(ctx context.Context, req *adminv1.ShardsRequest) (*adminv1
 	}
 	if req.Region == "" {
 		out.Unreadable = unreadable(v.Unreadable, req.Type)
-	}
-	if req.Type != "" && len(out.Types) == 0 {
-		return nil, twirp.NewErrorf(twirp.NotFound, "no entity type %s; declared are %s", req.Type, typeNames(&v))
 	}
 	return out, nil
 }
@@ -226,11 +239,11 @@ func (a admin) Where(ctx context.Context, req *adminv1.WhereRequest) (*adminv1.W
 	if err != nil {
 		return nil, err
 	}
-	i := slices.IndexFunc(v.Types, func(t sharding.TypeDesc) bool { return t.Type == entity.Type })
-	if i < 0 {
-		return nil, twirp.NewErrorf(twirp.NotFound, "no entity type %s; declared are %s", req.Type, typeNames(&v))
+	t, err := typeOf(&v, entity.Type)
+	if err != nil {
+		return nil, err
 	}
-	return toWhere(&v, &v.Types[i], entity.ID), nil
+	return toWhere(&v, t, entity.ID), nil
 }
 
 // toWhere says where an entity of a type is.
@@ -258,7 +271,7 @@ func (a admin) Drain(ctx context.Context, req *adminv1.DrainRequest) (*adminv1.D
 	}, nil
 }
 
-// Rollout tells which versions run, and what is left to move.
+// Rollout lists the versions that run, and counts the shards that are left to move.
 func (a admin) Rollout(ctx context.Context, _ *adminv1.RolloutRequest) (*adminv1.RolloutResponse, error) {
 	v, err := a.view(ctx)
 	if err != nil {
@@ -333,10 +346,7 @@ func compareBool(a, b bool) int {
 // Look has the shards that no region reads looked at.
 func (a admin) Look(ctx context.Context, _ *adminv1.LookRequest) (*adminv1.LookResponse, error) {
 	out := &adminv1.LookResponse{}
-	err := a.s.look(ctx, func() error {
-		if a.s.core.ActiveTerm() == 0 {
-			return a.s.errStandby()
-		}
+	err := a.s.lookActive(ctx, func() error {
 		a.s.step(coordinator.LookAtShards{})
 		v := a.s.core.View()
 		out.Unreadable = unreadable(v.Unreadable, "")

@@ -21,16 +21,15 @@ import (
 const (
 	// entityRows is how many reminders and sends of an entity are listed, and how many timers.
 	entityRows = 20
-	// maxShownPayload is the longest payload of an event that is shown, and maxShownRecords bounds the
-	// records that are read for an answer. A list is to be read by people, and an answer of a few MiB is
-	// long.
+	// maxShownPayload is the longest payload of an event that is shown, and maxShownRecords is how many bytes
+	// of records are read for an answer. People read the answer, and cannot read much more.
 	maxShownPayload, maxShownRecords = 64 << 10, 2 << 20
 	// maxShownState is the longest state that is passed on.
 	maxShownState = 1 << 20
 )
 
-// Entity tells all that is known of one entity. Its region and the journal are asked at the same time. What
-// one of them does not say is named, and the rest is in the answer.
+// Entity returns all that is known of one entity. Its region and the journal are asked at the same time. If one
+// of them does not answer, the response says so, and has what the other one knows.
 func (a admin) Entity(ctx context.Context, req *adminv1.EntityRequest) (*adminv1.EntityResponse, error) {
 	timeout, err := a.s.patience(req.TimeoutMs)
 	if err != nil {

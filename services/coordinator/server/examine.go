@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/bounded"
@@ -17,7 +16,7 @@ import (
 	"github.com/roost-cluster/roost/services/coordinator"
 )
 
-// maxDescription is how long what a process tells of itself may be, in bytes.
+// maxDescription is the longest description that is read of a process, in bytes.
 const maxDescription = 64 << 10
 
 // examined is a process that is asked how it is set up.
@@ -27,7 +26,7 @@ type examined struct {
 	client           inspectionv1.Observer
 }
 
-// Examine lists what is unsafe or unwise: all members and all gateways are asked how they are set up.
+// Examine asks all members and all gateways how they are set up, and lists what is unsafe or unwise.
 func (a admin) Examine(ctx context.Context, _ *adminv1.ExamineRequest) (*adminv1.ExamineResponse, error) {
 	v, err := a.view(ctx)
 	if err != nil {
@@ -117,42 +116,35 @@ func roleOf(m *gossip.MemberView) string {
 
 // describeAll asks processes how they are set up, all at once, within coordinator.query_timeout.
 func (s *Server) describeAll(ctx context.Context, list []examined) *checkup.Evidence {
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.QueryTimeout)
-	defer cancel()
-	told, errs := make([]checkup.Process, len(list)), make([]error, len(list))
-	slots := make(chan struct{}, askAtOnce)
-	var all sync.WaitGroup
-	for i := range list {
-		all.Go(func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			began := time.Now()
-			p, err := list[i].client.Describe(ctx, &inspectionv1.DescribeRequest{Cluster: s.cfg.ClusterName, To: list[i].uid})
-			if errs[i] = err; err == nil {
-				told[i] = checkup.Process{Process: p, Clock: clockOffset(time.UnixMilli(p.NowUnixMs), began, time.Now())}
-				p.Zone = list[i].zone
-			}
-		})
-	}
-	all.Wait()
+	answers := make([]checkup.Process, len(list))
+	reasons := eachWithin(ctx, s.cfg.QueryTimeout, len(list), func(ctx context.Context, i int) error {
+		began := time.Now()
+		p, err := list[i].client.Describe(ctx, &inspectionv1.DescribeRequest{Cluster: s.cfg.ClusterName, To: list[i].uid})
+		if err != nil {
+			return err
+		}
+		p.Zone = list[i].zone
+		answers[i] = checkup.Process{Process: p, Clock: clockOffset(time.UnixMilli(p.NowUnixMs), began, time.Now())}
+		return nil
+	})
 	ev := &checkup.Evidence{}
-	for i := range list {
-		if errs[i] != nil {
-			ev.Silent = append(ev.Silent, checkup.Silent{Role: list[i].role, Name: list[i].name, Reason: s.reason(errs[i], s.cfg.QueryTimeout)})
+	for i, err := range reasons {
+		if err != nil {
+			ev.Silent = append(ev.Silent, checkup.Silent{Role: list[i].role, Name: list[i].name, Reason: s.reason(err, s.cfg.QueryTimeout)})
 			continue
 		}
-		ev.Processes = append(ev.Processes, told[i])
+		ev.Processes = append(ev.Processes, answers[i])
 	}
 	return ev
 }
 
-// clockOffset is how far a clock is ahead at least, that was read between two moments of this one: 0 if it may have
-// been right.
+// clockOffset returns how far another clock is ahead of this one, at least; negative: it is behind. The other
+// clock was read at some time between from and to, so its reading may be right if it is between them.
 func clockOffset(read, from, to time.Time) time.Duration {
 	switch {
 	case read.After(to):
 		return read.Sub(to)
-	case read.Before(from.Add(-time.Millisecond)): // it is told in milliseconds
+	case read.Before(from.Add(-time.Millisecond)): // the reading has whole milliseconds
 		return read.Sub(from)
 	}
 	return 0

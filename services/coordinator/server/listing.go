@@ -191,8 +191,10 @@ func (a admin) beginListing(ctx context.Context, typ, id, after string, limit ui
 	if w.view, err = a.view(ctx); err != nil {
 		return w, err
 	}
-	if w.typ != "" && !slices.ContainsFunc(w.view.Types, func(t sharding.TypeDesc) bool { return t.Type == w.typ }) {
-		return w, twirp.NewErrorf(twirp.NotFound, "no entity type %s; declared are %s", typ, typeNames(&w.view))
+	if w.typ != "" {
+		if _, err := typeOf(&w.view, w.typ); err != nil {
+			return w, err
+		}
 	}
 	w.shards = w.shardsOf(w.view.Types)
 	return w, nil

@@ -24,7 +24,7 @@ func (s *Server) serveDiagnosis(n *node.Node) {
 	}.Ready())))
 }
 
-// describe tells how this coordinator is set up. It may be asked before its stores are open.
+// describe returns how this coordinator is set up. It may be called before the stores are open.
 func (s *Server) describe() *inspectionv1.Process {
 	p := observe.Process(s.node, "coordinator")
 	var warning, unusable error
@@ -42,8 +42,8 @@ func (s *Server) describe() *inspectionv1.Process {
 	return p
 }
 
-// otherCoordinators are the members that may be the active coordinator, for one that stands by and does not know it. It
-// names the active one itself if it knows it.
+// otherCoordinators returns the addresses of the members that may be the active coordinator. A standby that
+// does not know the active coordinator asks all of them.
 func (s *Server) otherCoordinators() (addrs []string) {
 	for _, m := range s.agent.Members().OldestFirst("coordinator") {
 		if m.Node != s.self {
@@ -53,7 +53,7 @@ func (s *Server) otherCoordinators() (addrs []string) {
 	return addrs
 }
 
-// observe tells what this coordinator knows of an entity's shard, and of its fence in the journal.
+// observe returns what this coordinator knows of an entity's shard, and of the shard's fence in the journal.
 func (s *Server) observe(ctx context.Context, req *inspectionv1.ObserveRequest) (*inspectionv1.Observation, error) {
 	entity := sharding.Entity{Type: sharding.EntityType(req.Type), ID: sharding.EntityID(req.Id)}
 	out := &inspectionv1.Observation{Name: s.name}
@@ -108,7 +108,7 @@ func (s *Server) describeReport(r *coordinator.ShardReport, c *inspectionv1.Coor
 	c.Member, c.NextMember = s.observeMember(r.Row.Owner, &r.Owner, now), s.observeMember(r.Successor, &r.Next, now)
 }
 
-// observeMember is what the membership says of a region; nil: it is no member.
+// observeMember returns what the membership says of a region; nil: the region is no member.
 func (s *Server) observeMember(n sharding.NodeID, r *coordinator.ShardReportRegion, now time.Time) *inspectionv1.ObservedMember {
 	m, ok := s.agent.Members().Member(n)
 	if !ok {

@@ -108,19 +108,16 @@ func waitUntil(ctx context.Context, t time.Time) operate.Input {
 // find looks up where an entity is.
 func (a admin) find(ctx context.Context, env *sharding.Envelope, o operate.Find) operate.Input {
 	in := operate.Found{}
-	err := a.s.look(ctx, func() error {
-		if a.s.core.ActiveTerm() == 0 {
-			return a.s.errStandby()
-		}
+	err := a.s.lookActive(ctx, func() error {
 		v := a.s.core.View()
-		i := slices.IndexFunc(v.Types, func(t sharding.TypeDesc) bool { return t.Type == env.Entity.Type })
-		if i < 0 {
-			return twirp.NewErrorf(twirp.NotFound, "no entity type %s; declared are %s", env.Entity.Type, typeNames(&v))
+		desc, err := typeOf(&v, env.Entity.Type)
+		if err != nil {
+			return err
 		}
 		for _, t := range v.Types {
 			in.Types = append(in.Types, t.Type)
 		}
-		in.Row = sharding.Row{Shard: v.Types[i].ShardOf(env.Entity.ID)}
+		in.Row = sharding.Row{Shard: desc.ShardOf(env.Entity.ID)}
 		if j := slices.IndexFunc(v.Rows, func(r sharding.Row) bool { return r.Shard == in.Row.Shard }); j >= 0 {
 			in.Row = v.Rows[j]
 		}

@@ -63,10 +63,7 @@ func (a admin) Plan(ctx context.Context, req *adminv1.PlanRequest) (*adminv1.Pla
 
 // propose asks the core what a plan is made from.
 func (a admin) propose(ctx context.Context, q coordinator.PlanQuery) (p coordinator.Proposal, err error) {
-	err = a.s.look(ctx, func() (err error) {
-		if a.s.core.ActiveTerm() == 0 {
-			return a.s.errStandby()
-		}
+	err = a.s.lookActive(ctx, func() (err error) {
 		if p, err = a.s.core.Propose(q); err != nil {
 			return refusal(err)
 		}
@@ -100,10 +97,7 @@ func compute(ctx context.Context, p coordinator.Proposal, done func()) (*adminv1
 // PlanMoments lists the planning moments of this term.
 func (a admin) PlanMoments(ctx context.Context, _ *adminv1.PlanMomentsRequest) (*adminv1.PlanMomentsResponse, error) {
 	out := &adminv1.PlanMomentsResponse{}
-	err := a.s.look(ctx, func() error {
-		if a.s.core.ActiveTerm() == 0 {
-			return a.s.errStandby()
-		}
+	err := a.s.lookActive(ctx, func() error {
 		for _, x := range a.s.core.Moments() {
 			out.Moments = append(out.Moments, &adminv1.PlanMoment{AtUnixMs: x.At.UnixMilli(), Regions: uint32(x.Regions), Shards: uint32(x.Shards), HeldBack: x.HeldBack})
 		}

@@ -19,10 +19,7 @@ func (a admin) Quarantine(ctx context.Context, req *adminv1.QuarantineRequest) (
 // Quarantines lists the suspects and the quarantined entities.
 func (a admin) Quarantines(ctx context.Context, req *adminv1.QuarantinesRequest) (*adminv1.QuarantinesResponse, error) {
 	out := &adminv1.QuarantinesResponse{}
-	err := a.s.look(ctx, func() error {
-		if a.s.core.ActiveTerm() == 0 {
-			return a.s.errStandby()
-		}
+	err := a.s.lookActive(ctx, func() error {
 		for _, q := range a.s.core.Quarantine() {
 			if req.Type == "" || req.Type == string(q.Entity.Type) {
 				out.Entities = append(out.Entities, toQuarantined(&q))

@@ -45,9 +45,9 @@ func ask[A any](ctx context.Context, s *Server, regions []asked, question func(c
 	return askWithin(ctx, s, s.cfg.QueryTimeout, regions, question)
 }
 
-// askWithin asks regions the same, and returns their answers in the order of the regions, nil where there
-// is none. All of them together have the given time. Those that have not answered are
-// named with the reason. A question is asked once: who wants to know asks again.
+// askWithin puts one question to several regions, which together have the given time. It returns the answers
+// in the order of the regions, nil where there is none, and names the regions that have not answered, with the
+// reason. No question is repeated: the operator can ask again.
 func askWithin[A any](ctx context.Context, s *Server, timeout time.Duration, regions []asked, question func(context.Context, inspectionv1.Inspection, int) (*A, error)) (answers []*A, silent []*adminv1.Silent) {
 	answers = make([]*A, len(regions))
 	reasons := eachWithin(ctx, timeout, len(regions), func(ctx context.Context, i int) (err error) {
@@ -65,7 +65,7 @@ func askWithin[A any](ctx context.Context, s *Server, timeout time.Duration, reg
 }
 
 // eachWithin puts questions to n processes, at most askAtOnce at a time. All of them together have the
-// given time. It returns the error of each, nil if it has answered.
+// given time. It returns the error of each question, nil if the process has answered.
 func eachWithin(ctx context.Context, timeout time.Duration, n int, question func(context.Context, int) error) []error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -109,21 +109,20 @@ func (s *Server) reason(err error, timeout time.Duration) string {
 	return strings.ToValidUTF8(text[:min(len(text), maxReasonOf)], "\ufffd")
 }
 
-// askItems is how many things a region is asked about at a time. Regions answer about at least as
-// many.
+// askItems is how many subjects one request names. Regions answer requests about at least as many.
 const askItems = 1000
 
-// failing is what is asked about what fails.
+// failing is a question about what keeps failing, and the shards and types that it is about.
 type failing struct {
 	s    *Server
 	kind inspectionv1.Kind
-	// owners are the regions of the shards in question.
+	// owners are the regions of the shards.
 	owners map[sharding.ShardID]asked
-	// types are those with a journal: what is volatile is not tried again.
+	// types are those with a journal: nothing of a volatile type is tried again.
 	types map[sharding.EntityType]*sharding.TypeDesc
-	// away are the shards in question that were allocated before, and that no region has now.
+	// away are the shards that had an owner before and have none now.
 	away map[sharding.ShardID]bool
-	// unreadable is, of those that no region reads, the place in lost, which says why.
+	// unreadable are the shards that no region reads, with the index of the reason in lost.
 	unreadable map[sharding.ShardID]int
 	lost       []coordinator.UnreadableShards
 }
@@ -178,8 +177,8 @@ func (f *failing) owner(x *inspectionv1.Subject) (asked, bool) {
 	return r, ok
 }
 
-// nobody says that shards have no region, if there are any, and which of them no region reads: what is
-// stored in them is not tried.
+// nobody reports the shards among the given ones that have no region, and those that no region reads. What is
+// stored in such shards is not tried, so nothing of it can fail.
 func (f *failing) nobody(shards map[sharding.ShardID]bool) (silent []*adminv1.Silent) {
 	others, lost := 0, make([]int, len(f.lost))
 	for id := range shards { // order-free: it counts
@@ -217,8 +216,8 @@ func keyOf(x *inspectionv1.Subject) subjectKey {
 	return subjectKey{x.GetType(), x.GetId(), string(x.GetName()), x.GetRecord(), x.GetPlace()}
 }
 
-// lookup asks the regions which of some subjects fail. The answers are in the order of the subjects, nil
-// for those that do not fail, or of which nobody says so.
+// lookup asks the regions which of some subjects fail. The answers are in the order of the subjects: nil if a
+// subject does not fail, or if its region has not answered.
 func (f *failing) lookup(ctx context.Context, subjects []*inspectionv1.Subject) ([]*inspectionv1.Failing, []*adminv1.Silent) {
 	index := map[asked][]int{}
 	var regions []asked
@@ -262,7 +261,7 @@ func (f *failing) lookup(ctx context.Context, subjects []*inspectionv1.Subject) 
 		for _, x := range res.Failing {
 			by[keyOf(x.Subject)] = x
 		}
-		for _, i := range index[regions[n]] { // what was not asked is not listened to
+		for _, i := range index[regions[n]] { // other subjects in the answer are ignored
 			found[i] = by[keyOf(subjects[i])]
 		}
 		if res.More {
@@ -290,8 +289,7 @@ func (f *failing) longest(ctx context.Context, w *wanted) (found []*inspectionv1
 	for _, r := range f.owners { // order-free: sorted below
 		regions = append(regions, r)
 	}
-	slices.SortFunc(regions, func(a, b asked) int { return cmp.Or(cmp.Compare(a.name, b.name), a.node.Compare(b.node)) })
-	regions = slices.Compact(regions)
+	regions = sortAsked(regions)
 	answers, silent := ask(ctx, f.s, regions, func(ctx context.Context, c inspectionv1.Inspection, region int) (*inspectionv1.FailingResponse, error) {
 		req := f.request(regions[region])
 		req.Type, req.Id, req.Limit = string(w.typ), string(w.id), uint32(w.limit)
@@ -337,7 +335,7 @@ func (f *failing) request(r asked) *inspectionv1.FailingRequest {
 	return &inspectionv1.FailingRequest{Cluster: f.s.cfg.ClusterName, To: uint64(r.node.UID), Kind: f.kind}
 }
 
-// failure is what operators are told of what fails; nil: it does not.
+// failure turns a region's answer about one subject into an answer for operators; nil: the subject does not fail.
 func (f *failing) failure(x *inspectionv1.Failing) *adminv1.Failure {
 	if x == nil {
 		return nil

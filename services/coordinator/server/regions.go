@@ -6,12 +6,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/twitchtv/twirp"
-
 	"github.com/roost-cluster/roost/libs/sharding"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
-	"github.com/roost-cluster/roost/services/coordinator"
 )
 
 // Regions asks all regions what they have in memory. It decides nothing.
@@ -78,20 +75,6 @@ func toHoldings(typ string, shards uint32, l sharding.Load) *adminv1.Holdings {
 func sortAsked(all []asked) []asked {
 	slices.SortFunc(all, func(a, b asked) int { return cmp.Or(cmp.Compare(a.name, b.name), a.node.Compare(b.node)) })
 	return slices.Compact(all)
-}
-
-// viewOf returns the view of the active coordinator, and an error if a type is wanted that is not declared.
-func (a admin) viewOf(ctx context.Context, typ string) (coordinator.View, error) {
-	if typ != "" {
-		if err := sharding.CheckEntityType("type", sharding.EntityType(typ)); err != nil {
-			return coordinator.View{}, twirp.NewError(twirp.InvalidArgument, err.Error())
-		}
-	}
-	v, err := a.view(ctx)
-	if err == nil && typ != "" && !slices.ContainsFunc(v.Types, func(t sharding.TypeDesc) bool { return string(t.Type) == typ }) {
-		err = twirp.NewErrorf(twirp.NotFound, "no entity type %s; declared are %s", typ, typeNames(&v))
-	}
-	return v, err
 }
 
 // ShardStates lists shards with what their owners have in memory.

@@ -21,8 +21,15 @@ type standsBy struct{ active sharding.NodeID }
 // Error implements error.
 func (e standsBy) Error() string { return "this coordinator stands by" }
 
-// errStandby answers operators at a standby. It must be called within the loop.
-func (s *Server) errStandby() error { return standsBy{s.known.Node} }
+// lookActive is look for what only the active coordinator knows. At a standby, f is not called.
+func (s *Server) lookActive(ctx context.Context, f func() error) error {
+	return s.look(ctx, func() error {
+		if s.core.ActiveTerm() == 0 {
+			return standsBy{s.known.Node}
+		}
+		return f()
+	})
+}
 
 // showActive answers operators at a standby with the management address of the active coordinator.
 func (s *Server) showActive(next twirp.Method) twirp.Method {

@@ -19,17 +19,13 @@ import (
 // the time for which clients wait. A journal stores it in some milliseconds.
 const storedWait = time.Second
 
-// request asks the core what a request does, and has it done unless it is only a question. Then it calls
-// after, if that is not nil, in the loop. If the request has changed something, it waits until that is
-// stored, for storedWait at most. Otherwise clients would repeat the request meanwhile, and two
-// clients that want different things would undo what the other one has asked for, again and again.
+// request carries out a request, or with dryRun only reports what it would do. Then it calls after, if that
+// is not nil, in the loop. A change is answered when it is stored, or after storedWait. If the answer came
+// sooner, clients would repeat the request until it is stored, and two clients that want different things
+// would keep undoing each other's change.
 func (a admin) request(ctx context.Context, r coordinator.Request, dryRun bool, after func()) (e coordinator.Effect, err error) {
 	var stored chan bool // nil: nothing has changed
-	err = a.s.look(ctx, func() (err error) {
-		term := a.s.core.ActiveTerm()
-		if term == 0 {
-			return a.s.errStandby()
-		}
+	err = a.s.lookActive(ctx, func() (err error) {
 		if e, err = a.s.core.Preview(r); err != nil {
 			return refusal(err)
 		}
@@ -37,7 +33,7 @@ func (a admin) request(ctx context.Context, r coordinator.Request, dryRun bool, 
 			by, reason := r.Origin()
 			a.s.log.Info("an operator has asked for something", "request", requestName(r), "region", e.Region, "changes", e.Changes, "by", by, "reason", reason)
 			a.s.step(r)
-			stored = a.s.awaitStored(term)
+			stored = a.s.awaitStored(a.s.core.ActiveTerm())
 		}
 		if after != nil {
 			after()
@@ -59,15 +55,15 @@ func (a admin) request(ctx context.Context, r coordinator.Request, dryRun bool, 
 	return e, nil
 }
 
-// unstored is somebody who waits until a fact of a term is stored.
+// unstored is a call that waits until a fact of a term is stored.
 type unstored struct {
 	term sharding.Term
 	fact uint64
-	told chan bool // gets whether the fact is stored; false: the term has ended before
+	told chan bool // receives true when the fact is stored, or false when the term ends before
 }
 
-// awaitStored returns a channel that tells once whether the facts of the term so far are stored. It is
-// called in the loop.
+// awaitStored returns a channel that receives true once the facts of the term so far are stored, or false if
+// the term ends before. It must be called in the loop.
 func (s *Server) awaitStored(term sharding.Term) chan bool {
 	u := unstored{term: term, fact: s.core.LastFact(), told: make(chan bool, 1)}
 	s.unstored = append(s.unstored, u)
@@ -78,7 +74,7 @@ func (s *Server) forgetStored(told chan bool) {
 	s.unstored = slices.DeleteFunc(s.unstored, func(u unstored) bool { return u.told == told })
 }
 
-// tellStored tells those who wait for facts that are stored by now, or whose term has ended.
+// tellStored ends the waits for facts that are stored by now, and the waits of terms that have ended.
 func (s *Server) tellStored() {
 	s.unstored = slices.DeleteFunc(s.unstored, func(u unstored) bool {
 		over := s.core.ActiveTerm() != u.term
@@ -174,10 +170,7 @@ func (a admin) Move(ctx context.Context, req *adminv1.MoveRequest) (*adminv1.Ste
 // Steering lists what operators want.
 func (a admin) Steering(ctx context.Context, req *adminv1.SteeringRequest) (*adminv1.SteeringResponse, error) {
 	var out *adminv1.SteeringResponse
-	err := a.s.look(ctx, func() error {
-		if a.s.core.ActiveTerm() == 0 {
-			return a.s.errStandby()
-		}
+	err := a.s.lookActive(ctx, func() error {
 		out = toSteering(a.s.core.Steering(), req.Type)
 		return nil
 	})

@@ -24,10 +24,7 @@ func (a admin) Top(ctx context.Context, req *adminv1.TopRequest) (*adminv1.TopRe
 		shards, entities = topDefault, topDefault
 	}
 	var regions []asked
-	err := a.s.look(ctx, func() error {
-		if a.s.core.ActiveTerm() == 0 {
-			return a.s.errStandby()
-		}
+	err := a.s.lookActive(ctx, func() error {
 		hosts, err := a.s.core.Hosts(sharding.EntityType(req.Type))
 		if err != nil {
 			return refusal(err)

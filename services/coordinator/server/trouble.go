@@ -10,8 +10,7 @@ import (
 )
 
 const (
-	// silentAfter is how long a record may be under way before it is said that
-	// the journal does not answer.
+	// silentAfter is how long a record may be under way before the journal counts as silent.
 	silentAfter = 5 * time.Second
 	// troubleEvery is the time between two lines in the log about one trouble.
 	troubleEvery = 10 * time.Second
@@ -38,7 +37,7 @@ func (t *trouble) begin() {
 	}
 }
 
-// why is the trouble in words.
+// why returns the trouble in words.
 func (t *trouble) why() string {
 	switch {
 	case errors.Is(t.err, journal.ErrFull):
@@ -51,7 +50,7 @@ func (t *trouble) why() string {
 	return "it does not answer"
 }
 
-// remedy is what an operator has to do about it.
+// remedy returns what an operator has to do about the trouble.
 func (t *trouble) remedy() string {
 	switch {
 	case errors.Is(t.err, journal.ErrFull):
@@ -62,7 +61,7 @@ func (t *trouble) remedy() string {
 	return "check that this host reaches the store of journal.url, and that nothing else locks it"
 }
 
-// takeoverRemedy is what an operator has to do about facts that cannot be read.
+// takeoverRemedy returns what an operator has to do about facts that cannot be read.
 func takeoverRemedy(err error) string {
 	if errors.Is(err, journal.ErrCorrupt) || errors.Is(err, journal.ErrTrimmed) {
 		return `"roost journal check --facts" lists what is damaged, and "roost repair facts --dry-run" says what a repair would do (docs/repair.md)`
@@ -70,8 +69,8 @@ func takeoverRemedy(err error) string {
 	return (&trouble{err: err}).remedy()
 }
 
-// cannotTakeOver notes why a take-over has failed. The log says it the first time and then now and again: it is tried again
-// all the time.
+// cannotTakeOver notes why a take-over has failed. Take-overs are tried again all the time, so the log has a new
+// reason at once, and a repeated one every troubleEvery.
 func (s *Server) cannotTakeOver(err error) {
 	now := time.Now()
 	if s.unread == nil || s.unread.Error() != err.Error() || now.Sub(s.unreadLogged) >= troubleEvery {
@@ -81,10 +80,10 @@ func (s *Server) cannotTakeOver(err error) {
 	s.unread, s.unreadAt = err, now
 }
 
-// journalReadiness warns that facts cannot be stored, or of what else is wrong with the
-// journal. That fails no check: another coordinator would have the same journal. A take-over that fails is tried again
-// and again, at the latest after its time limit. So nothing is said when no try has failed for twice as long: then
-// another coordinator is active.
+// journalReadiness warns if facts cannot be stored, if a take-over fails, or of anything else that is wrong with
+// the journal. It fails no check, because another coordinator would have the same journal. A take-over that fails
+// is tried again at the latest after its time limit. So if none has failed for twice as long, another coordinator
+// is active, and the failure does not matter any more.
 func (s *Server) journalReadiness() error {
 	if t := &s.trouble; t.lasts() {
 		return node.Warn(fmt.Errorf("no fact has been stored since %s (%s), and nothing is decided until one is; %s: %s",

@@ -37,10 +37,7 @@ func (a admin) Why(ctx context.Context, req *adminv1.WhyRequest) (*adminv1.WhyRe
 	out := &adminv1.WhyResponse{}
 	var id sharding.ShardID
 	var waiting [][]byte
-	err := a.s.look(ctx, func() (err error) {
-		if a.s.core.ActiveTerm() == 0 {
-			return a.s.errStandby()
-		}
+	err := a.s.lookActive(ctx, func() (err error) {
 		out.Term = uint32(a.s.core.ActiveTerm())
 		waiting, out.Dropped = a.s.explanations.Waiting()
 		if req.Type != "" {
@@ -75,7 +72,8 @@ func (a admin) aboutShard(req *adminv1.WhyRequest, out *adminv1.WhyResponse) (sh
 	shards := desc.Shards
 	if shards == 0 {
 		view := a.s.core.View()
-		return id, twirp.NewErrorf(twirp.NotFound, "no entity type %s; declared are %s", req.Type, typeNames(&view))
+		_, err := typeOf(&view, id.Type)
+		return id, err
 	}
 	if req.Id != "" {
 		entity := sharding.Entity{Type: id.Type, ID: sharding.EntityID(req.Id)}
