@@ -24,6 +24,10 @@ const WakesFormat = 2
 // is declared: a coordinator of a program of format 1 would lose the rule, and hash whole ids.
 const RulesFormat = 2
 
+// DatabasesFormat is the format for which a journal must be activated before it has more than one database:
+// a program of format 1 would look for everything in the first one.
+const DatabasesFormat = 2
+
 // NewFacts returns the facts of a journal that is being created, which nobody has
 // declared.
 func NewFacts(g sharding.Generation) Facts {

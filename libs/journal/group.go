@@ -9,12 +9,11 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// run commits one batch after the other until the journal is closed and the queue
+// run commits one batch of a lane after the other until the journal is closed and the queue
 // is empty.
-func (j *Journal) run() {
-	defer close(j.stopped)
+func (j *Journal) run(l *lane) {
 	for {
-		batch := j.next()
+		batch := j.next(l)
 		if batch == nil {
 			return
 		}
@@ -23,11 +22,11 @@ func (j *Journal) run() {
 			ops[i] = batch[i].op
 		}
 		started := time.Now()
-		j.beginCommit(started)
-		j.writeToken <- struct{}{}
+		j.beginCommit(l, started)
+		l.writeToken <- struct{}{}
 		results := j.commit(ops)
-		<-j.writeToken
-		j.endCommit(started, time.Now())
+		<-l.writeToken
+		j.endCommit(l, started, time.Now())
 		for i := range batch {
 			j.finish(&batch[i], started, results[i])
 		}
@@ -36,35 +35,35 @@ func (j *Journal) run() {
 
 // next waits for operations and takes as many as one batch may hold, nil when
 // the journal is closed and empty.
-func (j *Journal) next() []pending {
+func (j *Journal) next(l *lane) []pending {
 	for {
 		j.mu.Lock()
-		if len(j.queue) > 0 {
+		if len(l.queue) > 0 {
 			defer j.mu.Unlock()
-			return j.take()
+			return l.take(&j.cfg)
 		}
 		closed := j.closed
 		j.mu.Unlock()
 		if closed {
 			return nil
 		}
-		<-j.wake
+		<-l.wake
 	}
 }
 
-func (j *Journal) take() []pending {
+func (l *lane) take(cfg *Config) []pending {
 	n, bytes := 0, 0
-	for n < len(j.queue) && n < j.cfg.BatchOps {
-		if n > 0 && bytes+j.queue[n].size > j.cfg.BatchBytes {
+	for n < len(l.queue) && n < cfg.BatchOps {
+		if n > 0 && bytes+l.queue[n].size > cfg.BatchBytes {
 			break
 		}
-		bytes += j.queue[n].size
+		bytes += l.queue[n].size
 		n++
 	}
-	batch := j.queue[:n:n]
-	j.queue, j.bytes = j.queue[n:], j.bytes-bytes
-	if len(j.queue) == 0 {
-		j.queue = nil
+	batch := l.queue[:n:n]
+	l.queue, l.bytes = l.queue[n:], l.bytes-bytes
+	if len(l.queue) == 0 {
+		l.queue = nil
 	}
 	return batch
 }

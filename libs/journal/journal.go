@@ -21,24 +21,15 @@ type Journal struct {
 	obs    Observer
 
 	mu        sync.Mutex
-	queue     []pending
-	bytes     int // size of the operations in queue
 	closed    bool
 	brokenErr error // set once, when broken is closed
-	pace      pace  // of commits
 
-	wake       chan struct{} // buffered: an operation was submitted, or the journal closed
+	lanes      []*lane // one for each database; the facts are in that of the first
 	broken     chan struct{}
-	stopped    chan struct{} // closed when the committing goroutine has ended
-	loadTokens chan struct{} // one token per running load
-	// backgroundTokens has one token per running load that is a LoadRequest.Background.
-	backgroundTokens chan struct{}
-	// writeToken holds a token while a commit or a declaration is under way.
-	writeToken chan struct{}
+	stopped    chan struct{} // closed when the committing goroutines have ended
 	damage     damage
 	generation sharding.Generation
 	upkeepErr  atomic.Pointer[error] // see Warning
-	fullErr    atomic.Pointer[error] // the error of the last write, if the store had no room for it
 	activated  atomic.Int32          // see Activated
 	factsRead  atomic.Int64          // when readFactsAgain last began to read the facts, in Unix nanoseconds
 }
@@ -62,16 +53,8 @@ func Open(ctx context.Context, driver Driver, d Declaration, cfg Config, obs Obs
 	if d.Cluster == "" {
 		return nil, fmt.Errorf("%w: the name of the cluster is missing", ErrIdentity)
 	}
-	j := &Journal{
-		driver:     driver,
-		cfg:        cfg,
-		obs:        obs,
-		wake:       make(chan struct{}, 1),
-		broken:     make(chan struct{}),
-		stopped:    make(chan struct{}),
-		loadTokens: make(chan struct{}, cfg.Loads), backgroundTokens: make(chan struct{}, max(1, cfg.Loads/2)),
-		writeToken: make(chan struct{}, 1),
-	}
+	j := &Journal{driver: driver, cfg: cfg, obs: obs, broken: make(chan struct{}), stopped: make(chan struct{})}
+	j.makeLanes()
 	if u, ok := driver.(Upkeep); ok {
 		u.NotifyUpkeep(j.noteUpkeep)
 	}
@@ -80,14 +63,14 @@ func Open(ctx context.Context, driver Driver, d Declaration, cfg Config, obs Obs
 		return nil, err
 	}
 	j.generation = facts.Generation
-	go j.run()
+	j.start()
 	return j, nil
 }
 
 // Submit hands over an operation. It never waits. done is called exactly once,
 // with the result, from the committing goroutine or, if the operation is
 // refused at once, before Submit returns; it must not block. Except for operations that
-// are refused at once, results come in the order in which operations were submitted. The
+// are refused at once, results of one database come in the order in which operations were submitted. The
 // memory to which op points must not be changed before done is called.
 //
 // At most one append of an entity may be under way: a second one in the same
@@ -122,6 +105,7 @@ func (j *Journal) enqueue(p pending) error {
 		j.readFactsAgain()
 		return fmt.Errorf("%w: the %s has wake-ups or sends; run \"roost journal activate\" when all processes are of this release", ErrNotActivated, p.op.Kind())
 	}
+	l := j.lane(p.op.Type())
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	switch {
@@ -129,20 +113,13 @@ func (j *Journal) enqueue(p pending) error {
 		return j.brokenErr
 	case j.closed:
 		return ErrClosed
-	case len(j.queue) >= j.cfg.QueueOps || j.bytes+p.size > j.cfg.QueueBytes && len(j.queue) > 0:
-		return fmt.Errorf("%w: %d operations of %d bytes wait already", ErrFull, len(j.queue), j.bytes)
+	case len(l.queue) >= j.cfg.QueueOps || l.bytes+p.size > j.cfg.QueueBytes && len(l.queue) > 0:
+		return fmt.Errorf("%w: %d operations of %d bytes wait already", ErrFull, len(l.queue), l.bytes)
 	}
-	j.queue = append(j.queue, p)
-	j.bytes += p.size
-	j.signal()
+	l.queue = append(l.queue, p)
+	l.bytes += p.size
+	l.signal()
 	return nil
-}
-
-func (j *Journal) signal() {
-	select {
-	case j.wake <- struct{}{}:
-	default: // a signal is pending already
-	}
 }
 
 // Load reads one entity, as it is at some moment after the call. At most Config.Loads loads run at
@@ -150,9 +127,10 @@ func (j *Journal) signal() {
 // answer. An error that wraps ErrCorrupt means that this entity is damaged. After any other error, a
 // later load may succeed.
 func (j *Journal) Load(ctx context.Context, req LoadRequest) (Loaded, error) {
-	tokens := []chan struct{}{j.loadTokens}
+	l := j.lane(req.Entity.Type)
+	tokens := []chan struct{}{l.loadTokens}
 	if req.Background && !mutant.On("background-loads") {
-		tokens = []chan struct{}{j.backgroundTokens, j.loadTokens}
+		tokens = []chan struct{}{l.backgroundTokens, l.loadTokens}
 	}
 	return readWith(ctx, j, tokens, "load "+req.Entity.String(), func(ctx context.Context) (Loaded, error) {
 		start := time.Now()
@@ -165,9 +143,10 @@ func (j *Journal) Load(ctx context.Context, req LoadRequest) (Loaded, error) {
 	})
 }
 
-// read runs one read of the driver, with the limits and timeouts that [Journal.Load] describes.
-func read[T any](ctx context.Context, j *Journal, what string, f func(context.Context) (T, error)) (T, error) {
-	return readWith(ctx, j, []chan struct{}{j.loadTokens}, what, f)
+// read runs one read of the driver in the lane of a type, with the limits and timeouts that [Journal.Load]
+// describes.
+func read[T any](ctx context.Context, j *Journal, l *lane, what string, f func(context.Context) (T, error)) (T, error) {
+	return readWith(ctx, j, []chan struct{}{l.loadTokens}, what, f)
 }
 
 // readWith does what read does. For the time of the read it takes one token of each of tokens.
@@ -207,13 +186,14 @@ func readWith[T any](ctx context.Context, j *Journal, tokens []chan struct{}, wh
 // List returns one page of the stored entities, see [Driver]. The limits and timeouts are those of
 // [Journal.Load].
 func (j *Journal) List(ctx context.Context, req ListRequest) ([]sharding.Entity, error) {
-	return read(ctx, j, "list entities", func(ctx context.Context) ([]sharding.Entity, error) { return j.driver.List(ctx, req) })
+	return read(ctx, j, j.lane(req.Type), "list entities", func(ctx context.Context) ([]sharding.Entity, error) { return j.driver.List(ctx, req) })
 }
 
 // History returns the newest records of an entity. Nobody waits for the entity: it takes its turn
 // as a load with Background does. A damaged record is an Err of its row.
 func (j *Journal) History(ctx context.Context, req HistoryRequest) (History, error) {
-	return readWith(ctx, j, []chan struct{}{j.backgroundTokens, j.loadTokens}, "read the records of "+req.Entity.String(), func(ctx context.Context) (History, error) {
+	l := j.lane(req.Entity.Type)
+	return readWith(ctx, j, []chan struct{}{l.backgroundTokens, l.loadTokens}, "read the records of "+req.Entity.String(), func(ctx context.Context) (History, error) {
 		h, err := j.driver.History(ctx, req)
 		for i := range h.Records {
 			j.noteLoad(req.Entity, h.Records[i].Err)
@@ -250,7 +230,7 @@ func acquire(ctx context.Context, j *Journal, tokens chan struct{}) error {
 // even if the store does not answer; the declaration may still be stored then.
 func (j *Journal) Declare(ctx context.Context, d Declaration) (Facts, error) {
 	select {
-	case j.writeToken <- struct{}{}:
+	case j.lanes[0].writeToken <- struct{}{}:
 	case <-ctx.Done():
 		return Facts{}, fmt.Errorf("%w: a commit is under way: %w", ErrUnreachable, ctx.Err())
 	case <-j.stopped:
@@ -262,7 +242,7 @@ func (j *Journal) Declare(ctx context.Context, d Declaration) (Facts, error) {
 	}
 	got := make(chan answer, 1)
 	go func() {
-		defer func() { <-j.writeToken }() // the store takes one writer at a time, even if it hangs
+		defer func() { <-j.lanes[0].writeToken }() // the store takes one writer at a time, even if it hangs
 		f, err := j.declareUntil(ctx, time.Now().Add(j.cfg.RetryFor), d)
 		got <- answer{f, err}
 	}()
@@ -300,7 +280,7 @@ func (j *Journal) declare(ctx context.Context, d Declaration) (Facts, error) {
 // later format since the facts were last read, operations that need this format are accepted from
 // now on.
 func (j *Journal) Facts(ctx context.Context) (Facts, error) {
-	return read(ctx, j, "read the facts", func(ctx context.Context) (Facts, error) {
+	return read(ctx, j, j.lanes[0], "read the facts", func(ctx context.Context) (Facts, error) {
 		f, err := j.driver.Facts(ctx)
 		if err == nil {
 			j.activated.Store(int32(f.Activated()))
@@ -367,13 +347,18 @@ func (j *Journal) noteUpkeep(err error) {
 	}
 }
 
-// Warning returns a problem that an operator must solve although the journal works: the last write
-// found no room, or the work that the driver does between calls fails (see [Upkeep]). It returns nil
+// Warning returns a problem that an operator must solve although the journal works: one of several databases
+// does not answer, the last write found no room, or the work that the driver does between calls fails (see [Upkeep]). It returns nil
 // if there is no problem.
 func (j *Journal) Warning() error {
 	var warnings []error
-	if full := j.fullErr.Load(); full != nil {
-		warnings = append(warnings, fmt.Errorf("commands that store something are refused, the others are not; free or add space where the journal is kept: %w", *full))
+	for _, l := range j.lanes {
+		if down := l.downErr.Load(); down != nil && *down != nil {
+			warnings = append(warnings, *down)
+		}
+		if full := l.fullErr.Load(); full != nil {
+			warnings = append(warnings, fmt.Errorf("commands that store something are refused, the others are not; free or add space where the journal is kept: %w", *full))
+		}
 	}
 	if upkeep := j.upkeepErr.Load(); upkeep != nil {
 		warnings = append(warnings, *upkeep)
@@ -383,13 +368,14 @@ func (j *Journal) Warning() error {
 
 // noteRoom notes whether the last write found room.
 func (j *Journal) noteRoom(ops []Op, results []Result, err error) {
+	l := j.lane(ops[0].Type())
 	if errors.Is(err, ErrFull) {
-		j.fullErr.Store(&err)
+		l.fullErr.Store(&err)
 		return
 	}
 	for i := range results {
 		if ops[i].Fence == nil && results[i].Verdict == sharding.Durable {
-			j.fullErr.Store(nil)
+			l.fullErr.Store(nil)
 			return
 		}
 	}
@@ -401,7 +387,9 @@ func (j *Journal) Close() error {
 	j.mu.Lock()
 	again := j.closed
 	j.closed = true
-	j.signal()
+	for _, l := range j.lanes {
+		l.signal()
+	}
 	j.mu.Unlock()
 	<-j.stopped
 	if again {
@@ -412,15 +400,17 @@ func (j *Journal) Close() error {
 	// driver stays open until the process ends.
 	timer := time.NewTimer(j.cfg.LoadTimeout)
 	defer timer.Stop()
-	for range j.cfg.Loads {
-		select {
-		case j.loadTokens <- struct{}{}:
-		case <-timer.C:
-			return fmt.Errorf("%w: a load does not end", ErrUnreachable)
+	for _, l := range j.lanes {
+		for range j.cfg.Loads {
+			select {
+			case l.loadTokens <- struct{}{}:
+			case <-timer.C:
+				return fmt.Errorf("%w: a load does not end", ErrUnreachable)
+			}
 		}
 	}
 	select {
-	case j.writeToken <- struct{}{}:
+	case j.lanes[0].writeToken <- struct{}{}:
 	case <-timer.C:
 		return fmt.Errorf("%w: a declaration does not end", ErrUnreachable)
 	}

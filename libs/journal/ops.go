@@ -158,6 +158,9 @@ func (o *Op) Size() int {
 	return n
 }
 
+// Type is the entity type that the operation is about.
+func (o *Op) Type() sharding.EntityType { return o.shard().Type }
+
 // shard is the shard that the operation is about.
 func (o *Op) shard() sharding.ShardID {
 	switch {

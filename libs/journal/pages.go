@@ -3,6 +3,8 @@ package journal
 import (
 	"context"
 	"errors"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -13,36 +15,105 @@ import (
 // and the others have their rows.
 func (j *Journal) Wakes(ctx context.Context, req WakesRequest) (WakesPage, error) {
 	r := pageReader[ShardPosition, WakeRow]{
-		journal: j, of: "wakes",
+		journal: j, of: "wakes", what: "read wake-ups",
 		shard:  func(s *ShardPosition) sharding.ShardID { return s.Shard },
+		row:    func(w *WakeRow) sharding.ShardID { return w.Shard },
 		damage: func(w *WakeRow) (sharding.Entity, error) { return w.Entity, w.Err },
 		read: func(ctx context.Context, shards []ShardPosition) (WakesPage, error) {
 			return j.driver.Wakes(ctx, WakesRequest{Shards: shards, Until: req.Until, Limit: req.Limit})
 		},
 	}
-	return read(ctx, j, "read wake-ups", func(ctx context.Context) (WakesPage, error) { return r.page(ctx, req.Shards) })
+	return r.lanes(ctx, req.Shards)
 }
 
 // Sends is Wakes for records whose sends have not all ended.
 func (j *Journal) Sends(ctx context.Context, req SendsRequest) (SendsPage, error) {
 	r := pageReader[SendPosition, SendRow]{
-		journal: j, of: "sends",
+		journal: j, of: "sends", what: "read sends",
 		shard:  func(s *SendPosition) sharding.ShardID { return s.Shard },
+		row:    func(s *SendRow) sharding.ShardID { return s.Shard },
 		damage: func(s *SendRow) (sharding.Entity, error) { return s.Entity, s.Err },
 		read: func(ctx context.Context, shards []SendPosition) (SendsPage, error) {
 			return j.driver.Sends(ctx, SendsRequest{Shards: shards, Dead: req.Dead, Limit: req.Limit})
 		},
 	}
-	return read(ctx, j, "read sends", func(ctx context.Context) (SendsPage, error) { return r.page(ctx, req.Shards) })
+	return r.lanes(ctx, req.Shards)
 }
 
 // pageReader reads pages of rows R of shards with positions P.
 type pageReader[P, R any] struct {
 	journal *Journal
 	of      string
+	what    string // is done, for errors
 	shard   func(*P) sharding.ShardID
+	row     func(*R) sharding.ShardID
 	damage  func(*R) (sharding.Entity, error)
 	read    func(context.Context, []P) (Page[R], error)
+}
+
+// lanes reads the shards of each lane as a page, at the same time. The shards of a lane that cannot be read are
+// damaged if those of another one can.
+func (r *pageReader[P, R]) lanes(ctx context.Context, shards []P) (Page[R], error) {
+	parts := map[*lane][]P{}
+	var order []*lane
+	for i := range shards {
+		l := r.journal.lane(r.shard(&shards[i]).Type)
+		if parts[l] == nil {
+			order = append(order, l)
+		}
+		parts[l] = append(parts[l], shards[i])
+	}
+	readLane := func(l *lane) (Page[R], error) {
+		return read(ctx, r.journal, l, r.what, func(ctx context.Context) (Page[R], error) { return r.page(ctx, parts[l]) })
+	}
+	if len(order) == 0 {
+		order = r.journal.lanes[:1]
+	}
+	if len(order) == 1 {
+		return readLane(order[0])
+	}
+	pages, errs := make([]Page[R], len(order)), make([]error, len(order))
+	var reading sync.WaitGroup
+	for i, l := range order {
+		reading.Go(func() { pages[i], errs[i] = readLane(l) })
+	}
+	reading.Wait()
+	if !slices.Contains(errs, nil) {
+		return Page[R]{}, errors.Join(errs...)
+	}
+	for i, l := range order {
+		if errs[i] != nil {
+			for n := range parts[l] {
+				pages[i].Damaged = append(pages[i].Damaged, Damaged{Shard: r.shard(&parts[l][n]), Err: errs[i]})
+			}
+		}
+	}
+	ids := make([]sharding.ShardID, len(shards))
+	for i := range shards {
+		ids[i] = r.shard(&shards[i])
+	}
+	return JoinPages(ids, pages, r.row), nil
+}
+
+// JoinPages makes one page of pages of different shards, in the order of the shards. shard returns that of a row.
+func JoinPages[R any](shards []sharding.ShardID, pages []Page[R], shard func(*R) sharding.ShardID) (all Page[R]) {
+	for i := range pages {
+		all.add(&pages[i])
+	}
+	place := make(map[sharding.ShardID]int, len(shards))
+	for i, s := range shards {
+		place[s] = i
+	}
+	slices.SortStableFunc(all.Rows, func(a, b R) int { return place[shard(&a)] - place[shard(&b)] })
+	return all
+}
+
+// add adds a page of other shards.
+func (p *Page[R]) add(other *Page[R]) {
+	if p.Now.IsZero() {
+		p.Now = other.Now
+	}
+	p.Rows, p.More, p.Damaged = append(p.Rows, other.Rows...), append(p.More, other.More...), append(p.Damaged, other.Damaged...)
 }
 
 // page reads a page. If that meets damage, it reads the shards in halves, until those with
@@ -69,10 +140,7 @@ func (r *pageReader[P, R]) page(ctx context.Context, shards []P) (Page[R], error
 			return Page[R]{}, err
 		}
 		rest, err := r.page(ctx, shards[half:])
-		if p.Now.IsZero() {
-			p.Now = rest.Now
-		}
-		p.Rows, p.More, p.Damaged = append(p.Rows, rest.Rows...), append(p.More, rest.More...), append(p.Damaged, rest.Damaged...)
+		p.add(&rest)
 		return p, err
 	}
 }

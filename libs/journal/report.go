@@ -28,7 +28,7 @@ type Report struct {
 // most.
 const paceWindow = 5 * time.Second
 
-// pace measures commits. It belongs to Journal.mu.
+// pace measures the commits of a lane. It belongs to Journal.mu.
 type pace struct {
 	since   time.Time        // when the present window began
 	slowest [2]time.Duration // of the present window, and of the one before
@@ -46,21 +46,21 @@ func (p *pace) roll(now time.Time) {
 	}
 }
 
-func (j *Journal) beginCommit(now time.Time) {
+func (j *Journal) beginCommit(l *lane, now time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.pace.began = now
+	l.pace.began = now
 }
 
-func (j *Journal) endCommit(began, now time.Time) {
+func (j *Journal) endCommit(l *lane, began, now time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.pace.roll(now)
-	j.pace.began, j.pace.ended = time.Time{}, now
-	j.pace.slowest[0] = max(j.pace.slowest[0], now.Sub(began))
+	l.pace.roll(now)
+	l.pace.began, l.pace.ended = time.Time{}, now
+	l.pace.slowest[0] = max(l.pace.slowest[0], now.Sub(began))
 }
 
-// Report returns what waits for the journal, and the fence of a shard if it can be read before the context
+// Report returns what waits for the database of a shard, and the fence of the shard if it can be read before the context
 // ends. It reads one fence at a time: while the store does not answer, no questions gather.
 func (j *Journal) Report(ctx context.Context, shard sharding.ShardID) Report {
 	r := Report{Warning: j.Warning()}
@@ -72,20 +72,22 @@ func (j *Journal) Report(ctx context.Context, shard sharding.ShardID) Report {
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.pace.roll(time.Now())
-	r.Queued, r.CommittingSince, r.EndedAt = len(j.queue), j.pace.began, j.pace.ended
-	r.Slowest = max(j.pace.slowest[0], j.pace.slowest[1])
-	if len(j.queue) > 0 {
-		r.OldestSince = j.queue[0].submitted
+	l := j.lane(shard.Type)
+	l.pace.roll(time.Now())
+	r.Queued, r.CommittingSince, r.EndedAt = len(l.queue), l.pace.began, l.pace.ended
+	r.Slowest = max(l.pace.slowest[0], l.pace.slowest[1])
+	if len(l.queue) > 0 {
+		r.OldestSince = l.queue[0].submitted
 	}
 	return r
 }
 
 // fenceOf reads the fence of a shard.
 func (j *Journal) fenceOf(ctx context.Context, shard sharding.ShardID) (r Result, ok bool) {
+	l := j.lane(shard.Type)
 	j.mu.Lock()
-	busy := j.pace.reading
-	j.pace.reading = true
+	busy := l.pace.reading
+	l.pace.reading = true
 	j.mu.Unlock()
 	if busy {
 		return r, false
@@ -93,7 +95,7 @@ func (j *Journal) fenceOf(ctx context.Context, shard sharding.ShardID) (r Result
 	got := make(chan Result, 1)
 	j.Submit(Op{Fence: &sharding.ReadFence{Shard: shard}}, func(r Result) {
 		j.mu.Lock()
-		j.pace.reading = false
+		l.pace.reading = false
 		j.mu.Unlock()
 		got <- r
 	})

@@ -3,7 +3,9 @@ package node
 import (
 	"context"
 	"errors"
+	"sync"
 
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 )
 
@@ -53,6 +55,41 @@ func (i *Instruments) Count(name, unit, help string) metric.Int64Observable {
 	c, err := i.meter.Int64ObservableCounter(name, metric.WithUnit(unit), metric.WithDescription(help))
 	i.observed = append(i.observed, c)
 	return made(i, c, err)
+}
+
+// Flags is a gauge that is 1 for each thing of which something is so, and 0 for those of which it was.
+type Flags struct {
+	by  string // the attribute that says which thing
+	mu  sync.Mutex
+	set map[string]bool
+}
+
+// Flags makes such a gauge. It has no series before [Flags.Set].
+func (i *Instruments) Flags(name, unit, help, by string) *Flags {
+	f := &Flags{by: by, set: map[string]bool{}}
+	g, err := i.meter.Int64ObservableGauge(name, metric.WithUnit(unit), metric.WithDescription(help), metric.WithInt64Callback(f.observe))
+	_ = made(i, g, err)
+	return f
+}
+
+// Set says of a thing whether it is so.
+func (f *Flags) Set(thing string, on bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.set[thing] = on
+}
+
+func (f *Flags) observe(_ context.Context, o metric.Int64Observer) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for thing, on := range f.set { // order-free: series
+		n := int64(0)
+		if on {
+			n = 1
+		}
+		o.Observe(n, metric.WithAttributes(attribute.String(f.by, thing)))
+	}
+	return nil
 }
 
 // Observe has f read all gauges and counts that were made. It returns what went wrong with

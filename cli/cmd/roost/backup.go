@@ -94,19 +94,19 @@ func termText(term uint32) string {
 }
 
 func (a *app) backupCommand() *cobra.Command {
-	var url string
+	var f journalFlags
 	cmd := &cobra.Command{
 		Use: "backup FILE", Short: "Back up the journal", Long: backupHelp, Args: oneFile,
 		Example: "  roost backup shop-2026-01-02.backup --journal.url postgres://saver@db/roost\n  roost backup - | zstd > shop.backup.zst",
 		RunE: func(cmd *cobra.Command, names []string) error {
-			url, err := a.journalURL(url)
+			at, err := a.journalAt(&f)
 			if err != nil {
 				return err
 			}
-			return a.backUp(cmd.Context(), url, names[0])
+			return a.backUp(cmd.Context(), at, names[0])
 		},
 	}
-	cmd.Flags().StringVar(&url, "journal.url", "", "URL of the journal; env ROOST_JOURNAL_URL; default: that of roost dev")
+	f.add(cmd, "URL of the journal; env ROOST_JOURNAL_URL; default: that of roost dev")
 	cmd.AddCommand(&cobra.Command{
 		Use: "check FILE", Short: "Check that a backup file is complete", Long: backupCheckHelp, Args: oneFile,
 		Example: "  roost backup check shop-2026-01-02.backup",
@@ -123,11 +123,11 @@ func oneFile(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-func (a *app) backUp(ctx context.Context, url, file string) error {
+func (a *app) backUp(ctx context.Context, at journalopen.At, file string) error {
 	bar := progress.New(a.err, "backed up", progress.Bytes)
 	var h backup.Header
 	size, err := writeNew(a.out, file, func(out io.Writer) (err error) {
-		h, err = journalopen.Backup(ctx, url, journal.DefaultConfig(), out, bar.Show)
+		h, err = journalopen.Backup(ctx, at, journal.DefaultConfig(), out, bar.Show)
 		return err
 	})
 	bar.End()
@@ -248,33 +248,33 @@ func (a *app) checkBackup(file string) error {
 }
 
 func (a *app) restoreCommand() *cobra.Command {
-	var url string
+	var f journalFlags
 	var o backup.Options
 	cmd := &cobra.Command{
 		Use: "restore FILE", Short: "Restore the journal from a backup", Long: restoreHelp, Args: oneFile,
 		Example: "  roost restore shop.backup --dry-run --replace --journal.url " + exampleOwner + "\n  roost restore shop.backup --journal.url sqlite:/var/lib/roost/journal.db",
 		RunE: func(cmd *cobra.Command, names []string) error {
-			url, err := a.journalURL(url)
+			at, err := a.journalAt(&f)
 			if err != nil {
 				return err
 			}
-			return a.restore(cmd.Context(), url, names[0], o)
+			return a.restore(cmd.Context(), at, names[0], o)
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&url, "journal.url", "", "URL of the journal, for the owner of its schema; env ROOST_JOURNAL_URL; default: that of roost dev")
+	f.add(cmd, "URL of the journal, for the owner of its schema; env ROOST_JOURNAL_URL; default: that of roost dev")
 	flags.BoolVar(&o.Replace, "replace", false, "replace a journal in which something is stored")
 	flags.BoolVar(&o.InUse, "in-use", false, "replace a journal that other processes have open, and shut them out")
 	flags.BoolVar(&o.DryRun, "dry-run", false, "read the whole backup, say what would be done, and change nothing")
 	return cmd
 }
 
-func (a *app) restore(ctx context.Context, url, file string, o backup.Options) error {
+func (a *app) restore(ctx context.Context, at journalopen.At, file string, o backup.Options) error {
 	var r backup.Restored
 	size, err := a.readBackup(file, "restored", func(in io.Reader) error {
 		b, err := backup.NewReader(in)
 		if err == nil {
-			r, err = journalopen.Restore(ctx, url, b, journal.DefaultConfig(), o)
+			r, err = journalopen.Restore(ctx, at, b, journal.DefaultConfig(), o)
 		}
 		return err
 	})

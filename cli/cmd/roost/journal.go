@@ -62,12 +62,15 @@ stored, would not be given a shard, or lacks a type (--type leaves types out), o
 could not be done, or not to its end, or the binary is no region.`
 
 // toolFlags say with which binary a tool is run, and on which journal.
-type toolFlags struct{ region, journal, config string }
+type toolFlags struct {
+	region, config string
+	journal        journalFlags
+}
 
 func (f *toolFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.region, "region", "", "your region binary; default: that of roost dev")
-	flags.StringVar(&f.journal, "journal.url", "", "URL of the journal, as the regions have it; env ROOST_JOURNAL_URL; default: that of roost dev")
+	f.journal.add(cmd, "URL of the journal, as the regions have it; env ROOST_JOURNAL_URL; default: that of roost dev")
 	flags.StringVar(&f.config, "config", "", "a region's configuration file, which names the journal")
 }
 
@@ -87,7 +90,7 @@ func (a *app) journalCommand() *cobra.Command {
 			"  roost journal check --region ./bin/shop-region --journal.url postgres://checker@db/roost --sample 1000",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if facts {
-				return a.journalCheckFacts(cmd.Context(), f.journal)
+				return a.journalCheckFacts(cmd.Context(), &f.journal)
 			}
 			args := []string{"journal", "check"}
 			for _, t := range types {
@@ -158,7 +161,7 @@ func (a *app) runTool(ctx context.Context, f toolFlags, args []string) error {
 	if f.config != "" {
 		args = append(args, "--config="+f.config)
 	}
-	given := f.journal != "" || f.config != "" || os.Getenv("ROOST_JOURNAL_URL") != "" || os.Getenv("ROOST_JOURNAL_URL_FILE") != ""
+	given := f.journal.url != "" || f.config != "" || os.Getenv("ROOST_JOURNAL_URL") != "" || os.Getenv("ROOST_JOURNAL_URL_FILE") != ""
 	if f.region == "" || !given {
 		state, err := a.state("name your region with --region and its journal with --journal.url (after roost dev --data DIR, that is sqlite:DIR/journal.db)")
 		if err != nil {
@@ -166,12 +169,15 @@ func (a *app) runTool(ctx context.Context, f toolFlags, args []string) error {
 		}
 		f.region = cmp.Or(f.region, state.Region)
 		if !given {
-			f.journal = state.Journal
+			f.journal.url = state.Journal
 		}
 	}
-	if f.journal != "" { // not as an argument, because it may hold a password
+	if f.journal.databases != nil {
+		environ = append(environ, "ROOST_JOURNAL_DATABASES="+strings.Join(f.journal.databases, ","))
+	}
+	if f.journal.url != "" { // not as an argument, because it may hold a password
 		environ = slices.DeleteFunc(environ, func(e string) bool { return strings.HasPrefix(e, "ROOST_JOURNAL_URL") })
-		environ = append(environ, "ROOST_JOURNAL_URL="+f.journal)
+		environ = append(environ, "ROOST_JOURNAL_URL="+f.journal.url)
 	}
 	if a.json() {
 		args = append(args, "--output=json")

@@ -29,7 +29,7 @@ shows it. PostgreSQL needs the role that owns the schema for that.`,
 			if b.typ, b.id, err = entityOf(args[:1], "TYPE/ID, such as Cart/dora"); err != nil {
 				return err
 			}
-			if r.url != "" {
+			if r.journal.url != "" {
 				r.entity, r.do.Name, r.do.Reason = sharding.Entity{Type: sharding.EntityType(b.typ), ID: sharding.EntityID(b.id)}, args[1], b.reason
 				return a.runRepair(cmd.Context(), &r)
 			}
@@ -48,7 +48,7 @@ shows it. PostgreSQL needs the role that owns the schema for that.`,
 		},
 	}
 	a.builtinFlags(cmd, &b)
-	cmd.Flags().StringVar(&r.url, "journal.url", "", "URL of the journal, for the owner of its schema: drop the reminder there, without a region")
+	r.journal.add(cmd, "URL of the journal, for the owner of its schema: drop the reminder there, without a region")
 	cmd.Flags().IntVar(&r.shard, "shard", noShard, "with --journal.url: the shard of the entity, if the coordinators' facts cannot say it")
 	return cmd
 }

@@ -70,7 +70,8 @@ without: roost snapshot drop. The journal is as for roost repair record.`
 
 // repair is a repair as the command line asks for it.
 type repair struct {
-	url, out      string
+	journal       journalFlags
+	out           string
 	shard         int
 	dryRun        bool
 	do            journal.Repair
@@ -84,7 +85,7 @@ type repair struct {
 
 func (r *repair) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&r.url, "journal.url", "", "URL of the journal, for the owner of its schema; env ROOST_JOURNAL_URL; default: that of roost dev")
+	r.journal.add(cmd, "URL of the journal, for the owner of its schema; env ROOST_JOURNAL_URL; default: that of roost dev")
 	f.StringVar(&r.do.Reason, "reason", "", "why; it is kept, and must be given unless nothing is changed")
 	f.BoolVar(&r.dryRun, "dry-run", false, "say what would be done, and change nothing")
 	f.StringVar(&r.out, "out", "", "a new file for what is set aside")
@@ -177,11 +178,11 @@ func (a *app) runRepair(ctx context.Context, r *repair) error {
 	if r.do.Do != "" && !r.dryRun && strings.TrimSpace(r.do.Reason) == "" {
 		return usageError{errors.New("--reason is missing; say why: it is kept (roost repair list)")}
 	}
-	url, err := a.journalURL(r.url)
+	at, err := a.journalAt(&r.journal)
 	if err != nil {
 		return err
 	}
-	raw, shard, err := readEntity(ctx, url, r)
+	raw, shard, err := readEntity(ctx, at, r)
 	if err != nil {
 		return journalError(err)
 	}
@@ -206,7 +207,7 @@ func (a *app) runRepair(ctx context.Context, r *repair) error {
 		}
 	}
 	r.do.Expect = plan.Digest
-	plan, err = journalopen.Repair(ctx, url, journal.DefaultConfig(), &r.do)
+	plan, err = journalopen.Repair(ctx, at, journal.DefaultConfig(), &r.do)
 	if err != nil {
 		if r.do.File != "" && errors.Is(err, journal.ErrRepair) { // nothing was set aside
 			err = errors.Join(err, os.Remove(r.out))
@@ -244,9 +245,9 @@ func (a *app) probe(ctx context.Context, r *repair) (region string, err error) {
 }
 
 // readEntity reads what is stored of an entity, and finds its shard.
-func readEntity(ctx context.Context, url string, r *repair) (*journal.RawEntity, sharding.ShardID, error) {
+func readEntity(ctx context.Context, at journalopen.At, r *repair) (*journal.RawEntity, sharding.ShardID, error) {
 	var shard sharding.ShardID
-	reader, err := journalopen.Reader(ctx, url, journal.DefaultConfig())
+	reader, err := journalopen.Reader(ctx, at, journal.DefaultConfig())
 	if err != nil {
 		return nil, shard, err
 	}

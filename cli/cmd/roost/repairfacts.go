@@ -40,7 +40,7 @@ cluster that "roost dev" runs in --dir. A user of PostgreSQL needs the role roos
 docs/repair.md.`
 
 func (a *app) repairFactsCommand() *cobra.Command {
-	var url string
+	var f journalFlags
 	var without []string
 	var o factrepair.Options
 	cmd := &cobra.Command{
@@ -59,16 +59,16 @@ func (a *app) repairFactsCommand() *cobra.Command {
 			for _, typ := range without {
 				o.Without = append(o.Without, sharding.EntityType(typ))
 			}
-			url, err := a.journalURL(url)
+			at, err := a.journalAt(&f)
 			if err != nil {
 				return err
 			}
 			o.By = whoAmI()
-			return a.repairFacts(cmd.Context(), url, o)
+			return a.repairFacts(cmd.Context(), at, o)
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&url, "journal.url", "", "URL of the journal; env ROOST_JOURNAL_URL; default: that of roost dev")
+	f.add(cmd, "URL of the journal; env ROOST_JOURNAL_URL; default: that of roost dev")
 	flags.StringVar(&o.Reason, "reason", "", "why; it is kept with the facts")
 	flags.BoolVar(&o.DryRun, "dry-run", false, "say what would be done, and change nothing")
 	flags.BoolVar(&o.All, "all", false, "drop everything that can be made anew, also if nothing is damaged")
@@ -92,8 +92,8 @@ type repairedFacts struct {
 	NextTerm uint32               `json:"next_term,omitempty"`
 }
 
-func (a *app) repairFacts(ctx context.Context, url string, o factrepair.Options) error {
-	d, err := journalopen.Open(ctx, url, journal.DefaultConfig())
+func (a *app) repairFacts(ctx context.Context, at journalopen.At, o factrepair.Options) error {
+	d, err := journalopen.Driver(ctx, at, journal.DefaultConfig())
 	if err != nil {
 		return journalError(err)
 	}
@@ -172,8 +172,8 @@ type checkedFacts struct {
 }
 
 // checkFacts looks for what is damaged of the coordinators' data, beside the cluster.
-func (a *app) checkFacts(ctx context.Context, url string) (checkedFacts, error) {
-	r, err := journalopen.Reader(ctx, url, journal.DefaultConfig())
+func (a *app) checkFacts(ctx context.Context, at journalopen.At) (checkedFacts, error) {
+	r, err := journalopen.Reader(ctx, at, journal.DefaultConfig())
 	if err != nil {
 		return checkedFacts{}, journalError(err)
 	}
@@ -197,12 +197,12 @@ func (c checkedFacts) lines() (lines []string) {
 }
 
 // journalCheckFacts checks the facts alone.
-func (a *app) journalCheckFacts(ctx context.Context, flag string) error {
-	url, err := a.journalURL(flag)
+func (a *app) journalCheckFacts(ctx context.Context, f *journalFlags) error {
+	at, err := a.journalAt(f)
 	if err != nil {
 		return toolError{err}
 	}
-	c, err := a.checkFacts(ctx, url)
+	c, err := a.checkFacts(ctx, at)
 	switch {
 	case err != nil:
 		return toolError{err}
@@ -224,11 +224,11 @@ func (a *app) withFacts(ctx context.Context, f toolFlags, result error) error {
 	if f.config != "" || result != nil && !errors.As(result, &status) || os.Getenv("ROOST_JOURNAL_URL_FILE") != "" {
 		return result
 	}
-	url, err := a.journalURL(f.journal)
+	at, err := a.journalAt(&f.journal)
 	if err != nil {
 		return result
 	}
-	c, err := a.checkFacts(ctx, url)
+	c, err := a.checkFacts(ctx, at)
 	if err != nil || !c.Damaged {
 		return result
 	}

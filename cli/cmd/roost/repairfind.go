@@ -22,7 +22,7 @@ type listedRepair struct {
 }
 
 func (a *app) repairListCommand() *cobra.Command {
-	var url string
+	var f journalFlags
 	var limit int
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the repairs that were made", Args: cobra.NoArgs,
@@ -34,20 +34,20 @@ roost_reader.`,
 			if limit < 1 {
 				return usageError{fmt.Errorf("--limit is %d; it must be at least 1", limit)}
 			}
-			url, err := a.journalURL(url)
+			at, err := a.journalAt(&f)
 			if err != nil {
 				return err
 			}
-			return journalError(a.listRepairs(cmd.Context(), url, limit))
+			return journalError(a.listRepairs(cmd.Context(), at, limit))
 		},
 	}
-	cmd.Flags().StringVar(&url, "journal.url", "", "URL of the journal; env ROOST_JOURNAL_URL; default: that of roost dev")
+	f.add(cmd, "URL of the journal; env ROOST_JOURNAL_URL; default: that of roost dev")
 	cmd.Flags().IntVar(&limit, "limit", 100, "how many to list")
 	return cmd
 }
 
-func (a *app) listRepairs(ctx context.Context, url string, limit int) error {
-	reader, err := journalopen.Reader(ctx, url, journal.DefaultConfig())
+func (a *app) listRepairs(ctx context.Context, at journalopen.At, limit int) error {
+	reader, err := journalopen.Reader(ctx, at, journal.DefaultConfig())
 	if err != nil {
 		return err
 	}
@@ -108,7 +108,8 @@ func damageOf(found []journal.Finding) []jsonDamage {
 }
 
 func (a *app) repairFindCommand() *cobra.Command {
-	var url, typ string
+	var f journalFlags
+	var typ string
 	cmd := &cobra.Command{
 		Use: "find", Short: "List the entities of which something that is stored is damaged", Args: cobra.NoArgs,
 		Long: fmt.Sprintf(`Reads all that is stored of every entity, and lists those of which something does not
@@ -120,20 +121,20 @@ the role roost_reader.
 
 Exit codes: 0 nothing is damaged, 1 something is.`, maxFound),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			url, err := a.journalURL(url)
+			at, err := a.journalAt(&f)
 			if err != nil {
 				return err
 			}
-			return journalError(a.findDamage(cmd.Context(), url, sharding.EntityType(typ)))
+			return journalError(a.findDamage(cmd.Context(), at, sharding.EntityType(typ)))
 		},
 	}
-	cmd.Flags().StringVar(&url, "journal.url", "", "URL of the journal; env ROOST_JOURNAL_URL; default: that of roost dev")
+	f.add(cmd, "URL of the journal; env ROOST_JOURNAL_URL; default: that of roost dev")
 	cmd.Flags().StringVar(&typ, "type", "", "entities of this type only")
 	return cmd
 }
 
-func (a *app) findDamage(ctx context.Context, url string, typ sharding.EntityType) error {
-	reader, err := journalopen.Reader(ctx, url, journal.DefaultConfig())
+func (a *app) findDamage(ctx context.Context, at journalopen.At, typ sharding.EntityType) error {
+	reader, err := journalopen.Reader(ctx, at, journal.DefaultConfig())
 	if err != nil {
 		return err
 	}

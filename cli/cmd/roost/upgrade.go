@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -70,6 +71,27 @@ type journalChanged struct {
 	Format  int  `json:"format"`
 	Changed bool `json:"changed"`
 	DryRun  bool `json:"dry_run"`
+}
+
+// journalFlags say where the journal is.
+type journalFlags struct {
+	url       string
+	databases []string
+}
+
+func (f *journalFlags) add(cmd *cobra.Command, help string) {
+	cmd.Flags().StringVar(&f.url, "journal.url", "", help)
+	cmd.Flags().StringSliceVar(&f.databases, "journal.databases", nil, "the other databases of the journal, such as 2=postgres://roost@db2/roost; env ROOST_JOURNAL_DATABASES")
+}
+
+// journalAt returns where the journal is: as the flags say, or the environment, or that of roost dev.
+func (a *app) journalAt(f *journalFlags) (journalopen.At, error) {
+	url, err := a.journalURL(f.url)
+	at := journalopen.At{URL: url, Databases: f.databases}
+	if env := os.Getenv("ROOST_JOURNAL_DATABASES"); at.Databases == nil && f.url == "" && env != "" {
+		at.Databases = strings.Split(env, ",")
+	}
+	return at, err
 }
 
 // journalURL returns the journal's URL: that of the flag, of the environment, or of roost dev.

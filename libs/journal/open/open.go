@@ -1,5 +1,5 @@
-// Package open opens journals by URL: [Open] the driver alone, [Journal] the
-// journal on it, [Reader] a handle that only reads.
+// Package open opens journals by URL: [Open] the driver of one database alone, [Journal] the
+// journal on all of its databases, [Reader] a handle that only reads.
 //
 //	memory:                in memory, for tests and for trying things out
 //	sqlite:///path/j.db    a SQLite file, shared by the processes of one machine
@@ -27,19 +27,20 @@ import (
 	"github.com/roost-cluster/roost/libs/journal/backup"
 	"github.com/roost-cluster/roost/libs/journal/memory"
 	"github.com/roost-cluster/roost/libs/journal/postgres"
+	"github.com/roost-cluster/roost/libs/journal/spread"
 	"github.com/roost-cluster/roost/libs/journal/sqlite"
 )
 
 // maxDelay is the longest delay between two attempts to open a journal.
 const maxDelay = 2 * time.Second
 
-// Journal opens the driver that a URL names, and the journal on it, as
+// Journal opens the databases of a journal, and the journal on them, as
 // [journal.Open] does. A store that does not answer is retried for cfg.OpenFor, which is
 // logged.
-func Journal(ctx context.Context, rawURL string, d journal.Declaration, cfg journal.Config, obs journal.Observer, log *slog.Logger) (*journal.Journal, error) {
+func Journal(ctx context.Context, at At, d journal.Declaration, cfg journal.Config, obs journal.Observer, log *slog.Logger) (*journal.Journal, error) {
 	deadline := time.Now().Add(cfg.OpenFor)
 	for delay := 100 * time.Millisecond; ; delay = min(2*delay, maxDelay) {
-		j, err := openOnce(ctx, rawURL, d, cfg, obs)
+		j, err := openOnce(ctx, at, d, cfg, obs)
 		retry := errors.Is(err, journal.ErrUnreachable) || errors.Is(err, journal.ErrNotCommitted)
 		if !retry || time.Now().Add(delay).After(deadline) {
 			return j, err
@@ -53,8 +54,8 @@ func Journal(ctx context.Context, rawURL string, d journal.Declaration, cfg jour
 	}
 }
 
-func openOnce(ctx context.Context, rawURL string, d journal.Declaration, cfg journal.Config, obs journal.Observer) (*journal.Journal, error) {
-	driver, err := Open(ctx, rawURL, cfg)
+func openOnce(ctx context.Context, at At, d journal.Declaration, cfg journal.Config, obs journal.Observer) (*journal.Journal, error) {
+	driver, alone, err := at.driver(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -62,11 +63,16 @@ func openOnce(ctx context.Context, rawURL string, d journal.Declaration, cfg jou
 	if err != nil {
 		return nil, errors.Join(err, driver.Close())
 	}
+	if alone {
+		if err := spread.CheckAlone(ctx, driver); err != nil {
+			return nil, errors.Join(err, j.Close())
+		}
+	}
 	return j, nil
 }
 
-// Open opens the driver that a URL names, without checking which cluster's journal
-// it is. It and [Reader] are the only places where drivers are listed. A URL that is not understood
+// Open opens the driver of the database that a URL names, without checking which cluster's journal
+// it is, or whether it has other databases. It and [Reader] are the only places where drivers are listed. A URL that is not understood
 // wraps journal.ErrConfig, and the error names the mistake and the fix; a store that
 // does not answer wraps journal.ErrUnreachable.
 func Open(ctx context.Context, rawURL string, cfg journal.Config) (journal.Driver, error) {
@@ -139,11 +145,14 @@ func Activate(ctx context.Context, rawURL string, cfg journal.Config, dryRun boo
 	return postgres.Activate(ctx, rawURL, cfg, journal.Format, dryRun)
 }
 
-// Backup writes a backup of the journal that a URL names to out, beside the processes that use it.
+// Backup writes a backup of a journal to out, beside the processes that use it.
 // progress is called now and then with how many bytes of about how many are done. Errors are those of
 // [Reader].
-func Backup(ctx context.Context, rawURL string, cfg journal.Config, out io.Writer, progress func(done, total int64)) (backup.Header, error) {
-	t, err := parse(rawURL, cfg)
+func Backup(ctx context.Context, at At, cfg journal.Config, out io.Writer, progress func(done, total int64)) (backup.Header, error) {
+	if err := at.one(ctx, cfg); err != nil {
+		return backup.Header{}, err
+	}
+	t, err := parse(at.URL, cfg)
 	switch {
 	case err != nil:
 		return backup.Header{}, err
@@ -152,13 +161,30 @@ func Backup(ctx context.Context, rawURL string, cfg journal.Config, out io.Write
 	case t.scheme == "sqlite":
 		return sqlite.Backup(ctx, t.path, cfg, out, progress)
 	}
-	return postgres.Backup(ctx, rawURL, cfg, out, progress)
+	return postgres.Backup(ctx, at.URL, cfg, out, progress)
 }
+
+// one refuses a journal that has several databases.
+func (at *At) one(ctx context.Context, cfg journal.Config) error {
+	if len(at.Databases) > 0 {
+		return errSeveral
+	}
+	r, err := Reader(ctx, *at, cfg)
+	if err != nil {
+		return err
+	}
+	return r.Close()
+}
+
+var errSeveral = fmt.Errorf("%w: the journal has several databases, and this is for one", journal.ErrConfig)
 
 // Restore puts the journal of a backup where a URL names one. Nothing is changed if it fails. Errors
 // are those of [Open], and of [backup.Reader] and [backup.Plan].
-func Restore(ctx context.Context, rawURL string, r *backup.Reader, cfg journal.Config, o backup.Options) (backup.Restored, error) {
-	t, err := parse(rawURL, cfg)
+func Restore(ctx context.Context, at At, r *backup.Reader, cfg journal.Config, o backup.Options) (backup.Restored, error) {
+	if len(at.Databases) > 0 {
+		return backup.Restored{}, errSeveral
+	}
+	t, err := parse(at.URL, cfg)
 	switch {
 	case err != nil:
 		return backup.Restored{}, err
@@ -167,15 +193,15 @@ func Restore(ctx context.Context, rawURL string, r *backup.Reader, cfg journal.C
 	case t.scheme == "sqlite":
 		return sqlite.Restore(ctx, t.path, r, cfg, o)
 	}
-	return postgres.Restore(ctx, rawURL, r, cfg, o)
+	return postgres.Restore(ctx, at.URL, r, cfg, o)
 }
 
 var errMemoryBackup = fmt.Errorf("%w: a journal in memory belongs to one process; there is nothing to back up or to restore", journal.ErrConfig)
 
-// Repair repairs an entity in the journal that a URL names, as the owner of its schema and beside the processes that use
+// Repair repairs an entity in a journal, as the owner of its schema and beside the processes that use
 // it: see [journal.DecideRepair]. Errors are those of [Open] and of [journal.Repairer].
-func Repair(ctx context.Context, rawURL string, cfg journal.Config, r *journal.Repair) (plan journal.RepairPlan, err error) {
-	d, err := Open(ctx, rawURL, cfg)
+func Repair(ctx context.Context, at At, cfg journal.Config, r *journal.Repair) (plan journal.RepairPlan, err error) {
+	d, _, err := at.driver(ctx, cfg)
 	if err != nil {
 		return plan, err
 	}
@@ -190,10 +216,33 @@ func Repair(ctx context.Context, rawURL string, cfg journal.Config, r *journal.R
 	return d.(journal.Repairer).Repair(ctx, r) // every driver is one, as the suite checks
 }
 
-// Reader opens a handle that only reads the journal that a URL names, beside the
-// processes that use it. It returns the same errors as [Open]. A journal in memory belongs to one
+// Reader opens a handle that only reads a journal, beside the
+// processes that use it. It returns the same errors as [Journal]. A journal in memory belongs to one
 // process, and cannot be read by another.
-func Reader(ctx context.Context, rawURL string, cfg journal.Config) (journal.Reader, error) {
+func Reader(ctx context.Context, at At, cfg journal.Config) (journal.Reader, error) {
+	others, err := at.others()
+	if err != nil {
+		return nil, err
+	}
+	first, err := reader(ctx, at.URL, cfg)
+	if err != nil {
+		return nil, err
+	}
+	if len(others) == 0 {
+		if err := spread.CheckAlone(ctx, first); err != nil {
+			return nil, errors.Join(err, first.Close())
+		}
+		return first, nil
+	}
+	all, err := spread.OpenReader(ctx, first, numbered(others, func(ctx context.Context, rawURL string) (journal.Reader, error) { return reader(ctx, rawURL, cfg) }))
+	if err != nil {
+		return nil, errors.Join(err, first.Close())
+	}
+	return all, nil
+}
+
+// reader opens a handle that only reads one database.
+func reader(ctx context.Context, rawURL string, cfg journal.Config) (journal.Reader, error) {
 	t, err := parse(rawURL, cfg)
 	if err != nil {
 		return nil, err

@@ -87,7 +87,7 @@ func TestWaitsForServer(t *testing.T) {
 
 	blue := journal.Declaration{Cluster: "blue"}
 	var waits []string
-	j, err := Journal(t.Context(), u.String(), blue, journal.DefaultConfig(), journal.Observer{}, lines(func(line string) {
+	j, err := Journal(t.Context(), At{URL: u.String()}, blue, journal.DefaultConfig(), journal.Observer{}, lines(func(line string) {
 		if len(waits) == 0 {
 			if err := os.Symlink(socket, later); err != nil {
 				t.Error(err)
@@ -117,12 +117,12 @@ func TestWaitsForServer(t *testing.T) {
 		if want != nil {
 			cfg = short
 		}
-		_, err := Journal(t.Context(), rawURL, blue, cfg, journal.Observer{}, never)
+		_, err := Journal(t.Context(), At{URL: rawURL}, blue, cfg, journal.Observer{}, never)
 		if err == nil || errors.Is(err, journal.ErrUnreachable) != (want != nil) {
 			t.Errorf("%s: %v", rawURL, err)
 		}
 	}
-	if _, err := Journal(t.Context(), server.URL(postgrestest.Superuser, name), journal.Declaration{Cluster: "green"}, journal.DefaultConfig(), journal.Observer{}, never); !errors.Is(err, journal.ErrIdentity) {
+	if _, err := Journal(t.Context(), At{URL: server.URL(postgrestest.Superuser, name)}, journal.Declaration{Cluster: "green"}, journal.DefaultConfig(), journal.Observer{}, never); !errors.Is(err, journal.ErrIdentity) {
 		t.Errorf("another cluster's journal: %v", err)
 	}
 }

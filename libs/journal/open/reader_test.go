@@ -18,7 +18,7 @@ func TestReader(t *testing.T) {
 	if _, err := d.Declare(t.Context(), journal.Declaration{Cluster: "blue", Types: []sharding.TypeDesc{{Type: "Cart", Shards: 8}}}); err != nil {
 		t.Fatal(err)
 	}
-	r, err := Reader(t.Context(), url, journal.DefaultConfig())
+	r, err := Reader(t.Context(), At{URL: url}, journal.DefaultConfig())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +27,7 @@ func TestReader(t *testing.T) {
 		t.Errorf("%+v, %v", f, err)
 	}
 	for url, part := range map[string]string{"memory:": "no other can read it", "sqlite:none.db": "no such file", "mysql://x/y": "not known"} {
-		if r, err := Reader(t.Context(), url, journal.DefaultConfig()); err == nil || r != nil || !strings.Contains(err.Error(), part) {
+		if r, err := Reader(t.Context(), At{URL: url}, journal.DefaultConfig()); err == nil || r != nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("%s: %v, %v", url, r, err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/allocation"
+	journalopen "github.com/roost-cluster/roost/libs/journal/open"
 	"github.com/roost-cluster/roost/libs/lease"
 	"github.com/roost-cluster/roost/libs/node"
 	"github.com/roost-cluster/roost/libs/node/member"
@@ -21,6 +22,7 @@ type Config struct {
 	node.Config
 	member.Settings
 	Journal    string        `key:"journal.url" secret:"url" help:"URL of the journal, in which coordinators store the route table, such as sqlite:/var/lib/roost/journal.db or postgres://roost@db/roost. All regions and coordinators of a cluster must use the same journal"`
+	Databases  []string      `key:"journal.databases" secret:"true" help:"the databases of the journal beside that of journal.url, with their numbers, such as 2=postgres://roost@db2/roost,3=postgres://roost@db3/roost. All regions and coordinators of a cluster need all of them. See docs/databases.md"`
 	Lease      string        `key:"lease.url" secret:"url" help:"URL of the lease, which decides which coordinator is active, such as sqlite:/var/lib/roost/lease.db. The lease can also be at postgres://, etcd://, consul:// or kubernetes: addresses. A lease in SQLite needs a file of its own"`
 	LeaseTTL   time.Duration `key:"lease.ttl" help:"time for which the lease is valid without renewal. After the active coordinator has died, no coordinator decides anything for this time"`
 	LeaseRenew time.Duration `key:"lease.renew" help:"time between two renewals of the lease"`
@@ -110,6 +112,11 @@ func (c *Config) core() (coordinator.Config, error) {
 	return core, core.Validate()
 }
 
+// journalAt says where the journal is. Coordinators declare no types.
+func (c *Config) journalAt() journalopen.At {
+	return journalopen.At{URL: c.Journal, Databases: c.Databases}
+}
+
 // Validate returns an error that names every key with an unusable value.
 func (c *Config) Validate() error {
 	errs := []error{c.Settings.Validate()}
@@ -124,7 +131,8 @@ func (c *Config) Validate() error {
 	if c.Journal == c.Lease && strings.HasPrefix(c.Lease, "sqlite:") {
 		errs = append(errs, errors.New("lease.url is the journal's; the lease needs a file of its own, so that a writer paused inside a transaction cannot stop it"))
 	}
-	errs = append(errs, c.checkLease(), c.Budget.validate())
+	at := c.journalAt()
+	errs = append(errs, at.Validate(), c.checkLease(), c.Budget.validate())
 	if c.MinRegions < 1 || c.Rebalance <= 0 || c.DrainTimeout <= 0 || c.MaxForms < 1 || c.Unhosted <= 0 {
 		errs = append(errs, errors.New("coordinator.min_regions, coordinator.rebalance_interval, coordinator.handoff_timeout, coordinator.max_forms and coordinator.unhosted_after must be above 0"))
 	}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"strconv"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -24,6 +25,8 @@ type telemetry struct {
 	// commit and batch measure the attempts to commit facts; notCommitted counts those that failed.
 	commit, batch *histogram.Series
 	notCommitted  metric.Int64Counter
+	// databaseDown says which of several databases of the journal do not answer.
+	databaseDown *node.Flags
 	// noSnapshot counts snapshots of the facts that were not stored.
 	noSnapshot metric.Int64Counter
 	// refused counts calls that found no room in the inbox, and dropped messages to
@@ -91,6 +94,14 @@ func (s *Server) journalObserver() journal.Observer {
 			}
 			s.log.Info("the upkeep of the journal works again")
 		},
+		Down: func(database int, err error) {
+			s.telemetry.databaseDown.Set(strconv.Itoa(database), err != nil)
+			if err != nil {
+				s.log.Warn("a database of the journal does not answer: operators see nothing of its entities", "database", database, "error", err)
+				return
+			}
+			s.log.Info("a database of the journal answers again", "database", database)
+		},
 	}
 }
 
@@ -111,6 +122,8 @@ func (s *Server) instrument(mp metric.MeterProvider, histograms *histogram.Regis
 	}).With().Declare()
 	s.telemetry.notCommitted = meter.Counter("roost.journal.commits.failed", "{commit}",
 		"group commits that have failed, because the journal was not reachable, was full, or did not answer in time. Most are tried again")
+	s.telemetry.databaseDown = meter.Flags("roost.journal.database.down", "{database}",
+		"1 for each database of the journal that does not answer this process, 0 for one that answers again. There is no series for a database that has always answered", "roost.journal.database")
 	s.telemetry.moves = meter.Counter("roost.coordinator.rebalance.moves", "{shard}",
 		"shards that the coordinator has ordered to move: for balance, for a drain, or because their region leaves")
 	s.telemetry.fenced = meter.Counter("roost.journal.fenced", "{operation}",

@@ -10,6 +10,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/journal"
+	journalopen "github.com/roost-cluster/roost/libs/journal/open"
 	"github.com/roost-cluster/roost/libs/node"
 	"github.com/roost-cluster/roost/libs/node/member"
 	"github.com/roost-cluster/roost/libs/outbox"
@@ -25,6 +26,8 @@ type Config struct {
 	node.Config
 	member.Settings
 	Journal      string            `key:"journal.url" secret:"url" help:"URL of the journal, which stores the entities, such as sqlite:/var/lib/roost/journal.db or postgres://roost@db/roost. All regions and coordinators of a cluster must use the same journal"`
+	Databases    []string          `key:"journal.databases" secret:"true" help:"the databases of the journal beside that of journal.url, with their numbers, such as 2=postgres://roost@db2/roost,3=postgres://roost@db3/roost. All regions and coordinators of a cluster need all of them. See docs/databases.md"`
+	Placed       map[string]string `key:"journal.types" help:"by entity type, the number of the database in which the type is put when a region first declares it, such as Order=2. Other types are put into the database of journal.url, which is 1. A type never changes its database. See docs/databases.md"`
 	AppVersion   string            `key:"app.version" help:"version of your entities' code, which roost members shows. Empty: the version that the binary was built with or, if there is none, the version of its main module"`
 	Types        []string          `key:"region.types" help:"entity types of this binary that this process hosts. Empty: all types of the binary. With this key, regions that run the same binary can host different types"`
 	Passivation  map[string]string `key:"region.passivation" help:"by entity type, the strategy that decides which entities the region stops to free memory, such as Cart=lru limit=10000 idle=10m,Order=idle=5m. A strategy given here replaces the strategy in the code of the type. A limit in a strategy holds for this region. A change of the configuration file takes effect without a restart. See docs/memory.md"`
@@ -151,6 +154,11 @@ func (c *Config) router() router.Config {
 	return core
 }
 
+// journalAt says where the journal is.
+func (c *Config) journalAt() journalopen.At {
+	return journalopen.At{URL: c.Journal, Databases: c.Databases, Types: c.Placed}
+}
+
 // Tools returns the help text for the tools that the binary of a region contains.
 func (c *Config) Tools() string {
 	return "Tools of this binary, each with a --help of its own:\n\n" +
@@ -164,6 +172,8 @@ func (c *Config) Validate() error {
 	if c.Journal == "" {
 		errs = append(errs, errors.New("journal.url is empty; give the journal of the cluster, such as sqlite:/var/lib/roost/journal.db or postgres://roost@db/roost"))
 	}
+	at := c.journalAt()
+	errs = append(errs, at.Validate())
 	if c.AppVersion != "" {
 		errs = append(errs, sharding.CheckText("app.version", c.AppVersion, sharding.MaxTypeLen))
 	}

@@ -15,7 +15,7 @@ func TestWhoseJournal(t *testing.T) {
 	noneLeft(t)
 	f := newFake(t)
 	url := "sqlite:" + t.TempDir() + "/journal.db"
-	j, err := open.Journal(t.Context(), url, journal.Declaration{Cluster: "dev"}, journal.DefaultConfig(), journal.Observer{}, slog.New(slog.DiscardHandler))
+	j, err := open.Journal(t.Context(), open.At{URL: url}, journal.Declaration{Cluster: "dev"}, journal.DefaultConfig(), journal.Observer{}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

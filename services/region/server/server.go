@@ -354,7 +354,7 @@ func (s *Server) openJournal(ctx context.Context) error {
 	var err error
 	jc := journal.DefaultConfig()
 	jc.DedupeAge = s.cfg.DedupeAge
-	s.runner.journal, err = journalopen.Journal(ctx, s.cfg.Journal, d, jc, s.runner.journalObserver(), s.log)
+	s.runner.journal, err = journalopen.Journal(ctx, s.cfg.journalAt(), d, jc, s.runner.journalObserver(), s.log)
 	if err == nil {
 		s.opened.Store(s.runner.journal)
 		s.generation.Store(uint64(s.runner.journal.Generation()))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"strconv"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -47,6 +48,8 @@ type telemetry struct {
 	damaged metric.Int64Counter
 	// notCommitted counts group commits that failed.
 	notCommitted metric.Int64Counter
+	// databaseDown says which of several databases of the journal do not answer.
+	databaseDown *node.Flags
 	// statesLost counts states of volatile entities that did not move with their shard.
 	statesLost metric.Int64Counter
 	// dropped counts reports that the region dropped because the queue of reports to the coordinator
@@ -91,6 +94,8 @@ func (s *shared) instrument(tp trace.TracerProvider, mp metric.MeterProvider, hi
 		operation("load"), operation("claim"), operation("append"), operation("fence"), operation("snapshot"))
 	t.notCommitted = meter.Counter("roost.journal.commits.failed", "{commit}",
 		"group commits that have failed, because the journal was not reachable, was full, or did not answer in time. Most are tried again")
+	t.databaseDown = meter.Flags("roost.journal.database.down", "{database}",
+		"1 for each database of the journal that does not answer this process, 0 for one that answers again. There is no series for a database that has always answered", "roost.journal.database")
 	t.statesLost = meter.Counter("roost.entity.states.lost", "{state}",
 		"states of entities that did not move with their shard, although their type is volatile with KeepOnMoves. These entities begin empty", s.lostSeries()...)
 	t.dropped = meter.Counter("roost.region.reports.dropped", "{report}",
@@ -304,6 +309,10 @@ func (s *shared) journalObserver() journal.Observer {
 			journalDamage(s.log, d)
 		},
 		Upkeep: func(err error) { journalUpkeep(s.log, err) },
+		Down: func(database int, err error) {
+			s.telemetry.databaseDown.Set(strconv.Itoa(database), err != nil)
+			databaseDown(s.log, database, err)
+		},
 	}
 }
 
@@ -328,6 +337,15 @@ func journalUpkeep(log *slog.Logger, err error) {
 		return
 	}
 	log.Info("the upkeep of the journal works again")
+}
+
+// databaseDown logs that a database of the journal does not answer or, if err is nil, answers again.
+func databaseDown(log *slog.Logger, database int, err error) {
+	if err != nil {
+		log.Error("a database of the journal does not answer: the commands of its types are refused, the others are not", "database", database, "error", err)
+		return
+	}
+	log.Info("a database of the journal answers again", "database", database)
 }
 
 // traceContext returns a context that continues the trace of a command's sender.

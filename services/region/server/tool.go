@@ -49,6 +49,7 @@ is given only shards of which it reads all forms. It only reads, claims nothing,
 beside a cluster. Run it with a new version before you roll that out.
 
   --journal.url URL    the journal; or ROOST_JOURNAL_URL, or journal.url in the file
+  --journal.databases  its other databases; or ROOST_JOURNAL_DATABASES, or the file
   --config FILE        a region's configuration file (or ROOST_CONFIG)
   --type TYPE          check this type only; may be given several times
   --sample N           check N entities of each type, chosen at random; 0: all (default 0)
@@ -71,6 +72,7 @@ cluster; an entity that is live in a region keeps its state until it is loaded a
 
   --dry-run            say how many there are, and drop none
   --journal.url URL    the journal; or ROOST_JOURNAL_URL, or journal.url in the file
+  --journal.databases  its other databases; or ROOST_JOURNAL_DATABASES, or the file
   --config FILE        a region's configuration file (or ROOST_CONFIG)
   -o, --output FORMAT  text or json (default text)
 
@@ -96,7 +98,7 @@ type tool struct {
 	program  string
 	types    []entity.Definition
 	out, err io.Writer
-	url      string
+	at       journalopen.At
 	json     bool
 }
 
@@ -155,7 +157,7 @@ func (l *typeList) Set(v string) error { *l = append(*l, sharding.EntityType(v))
 // parse reads the flags that all tools have, and those that were added to f.
 func (t *tool) parse(f *flag.FlagSet, help string, args, environ []string) error {
 	f.SetOutput(io.Discard)
-	url, file := f.String("journal.url", "", ""), f.String("config", "", "")
+	url, databases, file := f.String("journal.url", "", ""), f.String("journal.databases", "", ""), f.String("config", "", "")
 	var output string
 	f.StringVar(&output, "output", "text", "")
 	f.StringVar(&output, "o", "text", "")
@@ -176,11 +178,14 @@ func (t *tool) parse(f *flag.FlagSet, help string, args, environ []string) error
 	if *url != "" {
 		given = append(given, "--journal.url", *url)
 	}
+	if *databases != "" {
+		given = append(given, "--journal.databases", *databases)
+	}
 	cfg := toolConfig(DefaultConfig())
 	if _, err := node.Load(&cfg, given, environ); err != nil {
 		return err
 	}
-	t.url = cfg.Journal
+	t.at = journalopen.At{URL: cfg.Journal, Databases: cfg.Databases}
 	return nil
 }
 
@@ -255,7 +260,7 @@ func (t *tool) drop(ctx context.Context, args, environ []string) (kept bool, err
 		if err != nil {
 			return false, err
 		}
-		j, err := journalopen.Journal(ctx, t.url, journal.Declaration{Cluster: facts.Cluster}, journal.DefaultConfig(), journal.Observer{}, slog.Default())
+		j, err := journalopen.Journal(ctx, t.at, journal.Declaration{Cluster: facts.Cluster}, journal.DefaultConfig(), journal.Observer{}, slog.Default())
 		if err != nil {
 			return false, err
 		}
@@ -308,7 +313,7 @@ func writeDropped(w io.Writer, r *stored.DropReport) error {
 func (t *tool) open(ctx context.Context, cfg *stored.Config) (journal.Reader, error) {
 	jc := journal.DefaultConfig()
 	jc.Loads, jc.LoadTimeout = cfg.Loads+1, cfg.LoadTimeout // one more for the lists
-	return journalopen.Reader(ctx, t.url, jc)
+	return journalopen.Reader(ctx, t.at, jc)
 }
 
 // writeReport writes a report for people.

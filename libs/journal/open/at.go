@@ -1,0 +1,137 @@
+package open
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/spread"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// At says where a journal is.
+type At struct {
+	// URL is that of the first database, which is usually the only one.
+	URL string
+	// Databases are the others, such as 2=postgres://roost@db2/roost: their numbers and URLs. An entry that does not begin with a
+	// number goes on with the one before, whose URL had a comma. See package spread.
+	Databases []string
+	// Types says in which database a type is put when it is first declared: its number. Others are put into the first one.
+	Types map[string]string
+}
+
+// others are the databases beside the first one.
+func (at *At) others() (map[int]string, error) {
+	all := map[int]string{}
+	var texts []string
+	for _, text := range at.Databases {
+		if n := len(texts); n > 0 && !begins(text) { // a URL of several hosts was cut at its commas
+			texts[n-1] += "," + text
+			continue
+		}
+		texts = append(texts, text)
+	}
+	for _, text := range texts {
+		number, rawURL, found := strings.Cut(text, "=")
+		n, err := strconv.Atoi(number)
+		switch {
+		case !found || err != nil: // the text may hold a password
+			return nil, fmt.Errorf("%w: journal.databases has an entry that is not a number with a URL; write for example 2=postgres://roost@db2.example.net/roost", journal.ErrConfig)
+		case n <= spread.First || n > spread.MaxNumber:
+			return nil, fmt.Errorf("%w: journal.databases has number %d; use %d to %d: journal.url is database %d", journal.ErrConfig, n, spread.First+1, spread.MaxNumber, spread.First)
+		case all[n] != "":
+			return nil, fmt.Errorf("%w: journal.databases has number %d twice", journal.ErrConfig, n)
+		}
+		all[n] = rawURL
+	}
+	return all, nil
+}
+
+// begins reports whether a text begins with a number and an equals sign.
+func begins(text string) bool {
+	number, _, found := strings.Cut(text, "=")
+	_, err := strconv.Atoi(number)
+	return found && err == nil
+}
+
+// types is in which database each type is wanted.
+func (at *At) types(others map[int]string) (map[sharding.EntityType]int, error) {
+	types := map[sharding.EntityType]int{}
+	for _, name := range slices.Sorted(maps.Keys(at.Types)) {
+		if err := sharding.CheckEntityType("a name in journal.types", sharding.EntityType(name)); err != nil {
+			return nil, err
+		}
+		n, err := strconv.Atoi(at.Types[name])
+		if _, known := others[n]; err != nil || n != spread.First && !known {
+			return nil, fmt.Errorf("%w: journal.types puts %s into database %q; write %d for that of journal.url, or a number of journal.databases", journal.ErrConfig, name, at.Types[name], spread.First)
+		}
+		types[sharding.EntityType(name)] = n
+	}
+	return types, nil
+}
+
+// Validate returns an error for numbers or types that make no sense. It leaves the URLs to [Journal].
+func (at *At) Validate() error {
+	others, err := at.others()
+	if err == nil {
+		_, err = at.types(others)
+	}
+	return err
+}
+
+// numbered are others, in the order of their numbers, opened by a function.
+func numbered(others map[int]string, open func(ctx context.Context, rawURL string) (journal.Reader, error)) (all []spread.Database) {
+	for _, n := range slices.Sorted(maps.Keys(others)) {
+		all = append(all, spread.Database{Number: n, Open: func(ctx context.Context) (journal.Reader, error) {
+			u, err := url.Parse(others[n])
+			if err == nil && u.Scheme == "memory" {
+				err = errors.New("a journal in memory has one database")
+			}
+			if err != nil {
+				return nil, fmt.Errorf("%w: %w", journal.ErrConfig, err)
+			}
+			return open(ctx, others[n])
+		}})
+	}
+	return all
+}
+
+// Driver opens the databases of a journal, without checking which cluster's it is. Errors are those of [Open], and
+// wrap journal.ErrIdentity for databases that do not belong together.
+func Driver(ctx context.Context, at At, cfg journal.Config) (journal.Driver, error) {
+	d, _, err := at.driver(ctx, cfg)
+	return d, err
+}
+
+// driver opens the databases of a journal. alone says that there is one.
+func (at *At) driver(ctx context.Context, cfg journal.Config) (d journal.Driver, alone bool, err error) {
+	others, err := at.others()
+	if err != nil {
+		return nil, false, err
+	}
+	types, err := at.types(others)
+	if err != nil {
+		return nil, false, err
+	}
+	first, err := Open(ctx, at.URL, cfg)
+	if err != nil {
+		return nil, false, err
+	}
+	if len(others) == 0 {
+		if err := spread.CheckAlone(ctx, first); err != nil {
+			return nil, false, errors.Join(err, first.Close())
+		}
+		return first, true, nil
+	}
+	all, err := spread.Open(ctx, first, numbered(others, func(ctx context.Context, rawURL string) (journal.Reader, error) { return Open(ctx, rawURL, cfg) }), types)
+	if err != nil {
+		return nil, false, errors.Join(err, first.Close())
+	}
+	return all, false, nil
+}

@@ -1,0 +1,180 @@
+package spread
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// used makes a journal of some databases, with a type in the last one.
+func used(t testing.TB, names ...string) *files {
+	f := newFiles(t, names...)
+	f.want = placement{"New": len(names)}
+	d, err := f.open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Declare(t.Context(), journal.Declaration{Cluster: "blue", Types: types("New", "Other")}); err != nil {
+		t.Fatal(err)
+	}
+	put(t, d, "New", 1)
+	put(t, d, "Other", 1)
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// put appends a record to the entity x of a type.
+func put(t testing.TB, d journal.Driver, typ sharding.EntityType, seq uint64) {
+	t.Helper()
+	shard := sharding.ShardID{Type: typ}
+	results, err := d.Commit(t.Context(), []journal.Op{
+		{Claim: &sharding.Claim{Shard: shard, Epoch: sharding.MakeEpoch(1, 1), Owner: 7}},
+		{Append: &sharding.Append{Shard: shard, Epoch: sharding.MakeEpoch(1, 1), Entity: sharding.Entity{Type: typ, ID: "x"}, Records: []sharding.Record{{Seq: seq}}}},
+	})
+	if err != nil || results[1].Verdict != sharding.Durable {
+		t.Fatalf("%s, record %d: %v, %v", typ, seq, results, err)
+	}
+}
+
+// TestIdentity: databases that do not belong together are refused when they are opened.
+func TestIdentity(t *testing.T) {
+	for name, test := range map[string]struct {
+		spoil func(f, other *files)
+		says  string
+	}{
+		"swapped":                  {func(f, _ *files) { f.paths[1], f.paths[2] = f.paths[2], f.paths[1] }, "it is database 3 of a journal, and is given as database 2"},
+		"the first one is another": {func(f, _ *files) { f.paths[0], f.paths[1] = f.paths[1], f.paths[0] }, "it is database 2 of a journal, and is given as database 1"},
+		"the first one twice":      {func(f, _ *files) { f.paths[1] = f.paths[0] }, "it is database 1 of a journal, and is given as database 2"},
+		"of another journal":       {func(f, other *files) { f.paths[1] = other.paths[1] }, "another cluster's"},
+		"one is missing":           {func(f, _ *files) { f.paths, f.want = f.paths[:2], nil }, "the journal has a database 3"},
+		"all others are missing":   {func(f, _ *files) { f.paths, f.want = f.paths[:1], nil }, "the journal has a database 2"},
+		"an empty one":             {func(f, _ *files) { f.paths[2] += "new" }, "which was used before"},
+		"one that was emptied": {func(f, _ *files) {
+			if err := os.Remove(f.paths[2]); err != nil {
+				t.Fatal(err)
+			}
+		}, "which was used before"},
+		"a new one that has something": {func(f, _ *files) {
+			alone := newFiles(t, "alone.db")
+			d, err := alone.driver(t.Context(), alone.paths[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			put(t, d, "Lone", 1)
+			if err := d.Close(); err != nil {
+				t.Fatal(err)
+			}
+			f.paths = append(f.paths, alone.paths[0])
+		}, "something is stored in it, such as Lone/x"},
+		"nothing is wrong": {func(*files, *files) {}, ""},
+		"one more":         {func(f, _ *files) { f.paths = append(f.paths, f.paths[2]+"more") }, ""},
+	} {
+		f, other := used(t, "a.db", "b.db", "c.db"), used(t, "a.db", "b.db", "c.db")
+		test.spoil(f, other)
+		check := func(what string, err error) {
+			t.Helper()
+			if (err != nil) != (test.says != "") || err != nil && (!errors.Is(err, journal.ErrIdentity) || !strings.Contains(err.Error(), test.says)) {
+				t.Errorf("%s: %s: %v, want an error with %q", name, what, err, test.says)
+			}
+		}
+		ctx := context.Background()
+		d, err := f.open(ctx)
+		if check("a driver", err); err == nil {
+			put(t, d, "New", 2)
+			err = errors.Join(err, d.Close())
+		}
+		if len(f.paths) == 1 { // as a program does that knows of one
+			first, err := f.driver(ctx, f.paths[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			check("alone", CheckAlone(ctx, first))
+			_ = first.Close()
+		}
+		if strings.HasPrefix(name, "an empty") || strings.HasPrefix(name, "a new one") || strings.HasPrefix(name, "one that") || err == nil {
+			continue // what only reads says that there is no such journal
+		}
+		r, err := f.reader(ctx)
+		if check("a reader", err); err == nil {
+			_ = r.Close()
+		}
+	}
+}
+
+// TestPlacedAgain: a type stays in its database, whatever is wanted later, and a process that knows nothing of it finds it there.
+func TestPlacedAgain(t *testing.T) {
+	f := used(t, "a.db", "b.db")
+	f.want = placement{"New": 1}
+	d, err := f.open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Declare(t.Context(), journal.Declaration{Cluster: "blue", Types: types("New")}); !errors.Is(err, ErrPlaced) {
+		t.Errorf("wanted elsewhere: %v", err)
+	}
+	coordinator, err := f.open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.types = placement{"Newer": 2}
+	if _, err := d.Declare(t.Context(), journal.Declaration{Cluster: "blue", Types: types("Newer")}); err != nil {
+		t.Fatal(err)
+	}
+	put(t, d, "Newer", 1)
+	l, err := coordinator.Load(t.Context(), journal.LoadRequest{Entity: sharding.Entity{Type: "Newer", ID: "x"}})
+	if err != nil || l.LastSeq != 1 {
+		t.Errorf("what was placed since: %+v, %v", l, err)
+	}
+	second, err := f.driver(t.Context(), f.paths[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l, err := second.Load(t.Context(), journal.LoadRequest{Entity: sharding.Entity{Type: "Newer", ID: "x"}}); err != nil || l.LastSeq != 1 {
+		t.Errorf("it is not in the second database: %+v, %v", l, err)
+	}
+	for _, h := range []journal.Driver{d, coordinator, second} {
+		if err := h.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestRepairsOfAll: the audit lines of all databases are listed, and so are entities, each once.
+func TestRepairsOfAll(t *testing.T) {
+	f := used(t, "a.db", "b.db")
+	d, err := f.open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = d.Close() }()
+	for _, typ := range []sharding.EntityType{"New", "Other"} {
+		r := &journal.Repair{Entity: sharding.Entity{Type: typ, ID: "x"}, Shard: sharding.ShardID{Type: typ}, Do: journal.SkipRecord, Seq: 1, Intact: true, Reason: "a test", File: "f", SHA256: "0"}
+		raw, err := d.Raw(t.Context(), r.Entity)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := journal.PlanRepair(&raw, r, journalTime)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Expect = p.Digest
+		if _, err := d.Repair(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h, err := d.History(t.Context(), journal.HistoryRequest{Entity: journal.RepairsEntity, Limit: 10, Bytes: 1 << 20})
+	if err != nil || len(h.Records) != 2 || h.LastSeq != 2 {
+		t.Errorf("the repairs: %+v, %v", h, err)
+	}
+	list, err := d.List(t.Context(), journal.ListRequest{Limit: 10})
+	if want := (sharding.Entity{Type: "New", ID: "x"}); err != nil || len(list) != 3 || list[0] != want || list[2] != journal.RepairsEntity {
+		t.Errorf("the list: %v, %v", list, err)
+	}
+}
