@@ -91,13 +91,16 @@ func (v View) OldestFirst(role string) []MemberView {
 	return out
 }
 
-// Rank is the place of a node in [View.OldestFirst], counted from 0, or the
-// length of that list if it is not in it.
+// Rank is the number of members before a node in [View.OldestFirst], without those that cannot be
+// reached. For a node that is not in that list, it is the length of the list.
 func (v View) Rank(role string, n sharding.NodeID) int {
-	all := v.OldestFirst(role)
+	all, rank := v.OldestFirst(role), 0
 	for i := range all {
 		if all[i].Node == n {
-			return i
+			return rank
+		}
+		if all[i].Reachable {
+			rank++
 		}
 	}
 	return len(all)

@@ -19,8 +19,8 @@ type Config struct {
 	// TTL is how long the writer of the record may act after a write. Default 2 s:
 	// after a crash of the holder the lease is free after this.
 	TTL time.Duration
-	// RenewEvery is the time between the starts of two renewals, and between two
-	// reads of a standby. Default 500 ms: three renewals may fail.
+	// RenewEvery is the time between the starts of two renewals, and from when a standby sees one to
+	// when it looks for the next. Default 500 ms: three renewals may fail.
 	RenewEvery time.Duration
 	// Jitter is the fraction, in [0, 0.5], by which RenewEvery may be shortened at
 	// random. Default 0.2, so that standbys do not read in lockstep.
@@ -32,7 +32,8 @@ type Config struct {
 	// Default 500 ms: after a renewal without an answer there is time for two reads.
 	OpTimeout time.Duration
 	// RetryEvery is the pause before a failed request is repeated while it
-	// matters. Default 100 ms.
+	// matters, and between two reads of a standby that looks for a renewal. Default 100 ms: so
+	// much later than the lease ends, a standby may take it to be free.
 	RetryEvery time.Duration
 	// RankDelay is how long a candidate waits per candidate before it in line,
 	// when the lease is free. Default 300 ms: more than a round trip and a

@@ -72,8 +72,8 @@
 //  1. One goroutine steps the Holder, with the time of a monotonic clock. Config.Seed
 //     differs between all Holders that ever use the same Self.
 //  2. If a [Got] or a [Swapped] has arrived, the Holder is stepped with this input (its method Step is
-//     called) before it is stepped with a [Tick] that is due. A Tick comes every RenewEvery/10 or more
-//     often.
+//     called) before it is stepped with a [Tick] that is due. A Tick comes at the time that Due returns
+//     after the last step; an early one does no harm.
 //  3. [Get] and [Swap] run beside the loop. Each is answered at most once; the answer has the
 //     number of its request (Request). A Swap that returned an error, or was not sent, is
 //     [Unknown]; it is never [Conflict]. A late answer is stepped like any other: the Holder
@@ -98,7 +98,7 @@
 //			out = h.Step(time.Now(), in, out[:0])
 //		case in := <-calls: // SetRank, RaiseTerm, Yield, Release
 //			out = h.Step(time.Now(), in, out[:0])
-//		case <-ticker.C:
+//		case <-time.After(time.Until(h.Due())):
 //			out = h.Step(time.Now(), lease.Tick{}, out[:0])
 //		}
 //	}

@@ -155,13 +155,39 @@ func (h *Holder) sendNext(now time.Time, out []Output) []Output {
 		}
 		return out
 	}
-	if term, ok := h.nextTerm(); ok && h.rank >= 0 && !now.Before(h.freeAt().Add(time.Duration(h.rank)*h.cfg.RankDelay)) {
+	if term, ok := h.nextTerm(); ok && h.rank >= 0 && !now.Before(h.turnAt()) {
 		return h.swap(now, h.cfg.Self, term, out)
 	}
 	if due {
 		out = h.get(now, out)
 	}
 	return out
+}
+
+// Due returns the time from which a [Tick] may do something. What comes before, by other inputs, may
+// change it. Zero: at once.
+func (h *Holder) Due() time.Time {
+	due := h.nextAt
+	earlier := func(t time.Time) {
+		if t.Before(due) {
+			due = t
+		}
+	}
+	_, another := h.nextTerm()
+	switch {
+	case h.pending:
+		due = h.sentAt.Add(h.cfg.OpTimeout)
+	case h.stopping:
+		earlier(h.stopAt)
+	case h.yielding:
+		earlier(h.yieldBy)
+	case h.known && len(h.attempts) == 0 && !h.held && h.rank >= 0 && another:
+		earlier(h.turnAt())
+	}
+	if h.held {
+		earlier(h.until)
+	}
+	return due
 }
 
 // raise raises the held term above the spent ones.
@@ -205,6 +231,11 @@ func (h *Holder) freeAt() time.Time {
 		return h.seenAt
 	}
 	return h.seenAt.Add(h.ttl())
+}
+
+// turnAt returns when it is this candidate's turn to acquire the lease.
+func (h *Holder) turnAt() time.Time {
+	return h.freeAt().Add(time.Duration(h.rank) * h.cfg.RankDelay)
 }
 
 // ttl returns how long the holder that the record names may act without another write.
@@ -292,6 +323,10 @@ func (h *Holder) got(now time.Time, in Got, out []Output) []Output {
 // happened yet. They may still happen, so they remain listed while another one is made.
 func (h *Holder) unchanged(now time.Time, out []Output) []Output {
 	if len(h.attempts) == 0 {
+		if h.rank >= 0 && !h.record.Holder.IsZero() {
+			// The renewal is due. The sooner the last one before the holder's end is seen, the sooner the lease is free.
+			h.nextAt = now.Add(h.cfg.RetryEvery)
+		}
 		return out
 	}
 	switch {

@@ -154,6 +154,48 @@ func TestLateAnswerCountsFromStart(t *testing.T) {
 	b.want(Observed{Holder: b.h.cfg.Self, Term: 1}, Acquired{Term: 1, Until: start.Add(1900 * time.Millisecond), Cluster: b.h.cluster})
 }
 
+// A candidate that stands by looks for the next renewal when it is due, and then often, until it sees it or
+// the lease is free. A process that is no candidate has no hurry.
+func TestStandbyLooksForRenewal(t *testing.T) {
+	b := newBench(t, config(1))
+	b.rec = foreign(1, 1)
+	b.step(Tick{})
+	for i, wait := range []time.Duration{500 * time.Millisecond, 100 * time.Millisecond, 100 * time.Millisecond} {
+		if got := b.h.Due().Sub(b.now); got != wait {
+			t.Errorf("it reads %v after read %d, want %v", got, i, wait)
+		}
+		b.now = b.h.Due()
+		b.step(Tick{})
+	}
+	b.rec = foreign(2, 1)
+	b.now = b.h.Due()
+	b.step(Tick{})
+	seen := b.now
+	if got := b.h.Due().Sub(seen); got != 500*time.Millisecond {
+		t.Errorf("it reads %v after a renewal", got)
+	}
+	b.take()
+	b.step(SetRank{Rank: -1})
+	for range 2 {
+		b.now = b.h.Due()
+		b.step(Tick{})
+	}
+	if got := b.now.Sub(seen); got != time.Second {
+		t.Errorf("without a place in line it reads twice in %v", got)
+	}
+	b.step(SetRank{Rank: 0})
+	for b.h.Due().Before(seen.Add(b.rec.TTL)) {
+		b.now = b.h.Due()
+		b.step(Tick{})
+	}
+	b.want()
+	b.now = b.h.Due()
+	b.step(Tick{})
+	if got, ok := find[Acquired](b.take()); !ok || b.now.Sub(seen) != b.rec.TTL {
+		t.Errorf("%v after the last renewal it has %+v", b.now.Sub(seen), got)
+	}
+}
+
 // An acquisition that becomes known after its time is over is not used; the
 // next one, in a new term, need not wait for our own record to expire.
 func TestAcquisitionKnownTooLate(t *testing.T) {

@@ -126,7 +126,17 @@ func (w *world) step(n *node, inc int, in Input) {
 		w.after(n.paused-w.now, func() { w.step(n, inc, in) })
 		return
 	}
-	for _, o := range n.h.Step(w.local(n), in, nil) {
+	due, now := n.h.Due(), w.local(n)
+	outs := n.h.Step(now, in, nil)
+	if _, tick := in.(Tick); tick {
+		if len(outs) > 0 && now.Before(due) {
+			w.fail("node %d: %v, %v before it is due", n.id, outs, due.Sub(now))
+		}
+		if left := n.h.Due().Sub(now); left <= 0 && !n.h.stopped {
+			w.fail("node %d: it is due %v after a tick", n.id, left)
+		}
+	}
+	for _, o := range outs {
 		w.perform(n, inc, o)
 	}
 	if err := n.h.Check(); err != nil {

@@ -16,8 +16,8 @@ import (
 // given up. Further ones fail as "unknown" without being sent.
 const maxOps = 8
 
-// ticksPerRenewal says how often a Holder is told the time.
-const ticksPerRenewal = 10
+// minWait bounds how often a Holder is told the time, even if it should be due all the time.
+const minWait = 5 * time.Millisecond
 
 // Keeper gives a Holder a clock and a Driver: one loop, started by Run.
 type Keeper struct {
@@ -133,8 +133,8 @@ func (k *Keeper) Run(ctx context.Context, notify func(Output)) {
 	var tests sync.WaitGroup
 	tests.Go(func() { k.selfTests(testing) })
 	defer func() { endTests(); tests.Wait() }()
-	ticker := time.NewTicker(k.cfg.RenewEvery / ticksPerRenewal)
-	defer ticker.Stop()
+	due := time.NewTimer(0)
+	defer due.Stop()
 	done := ctx.Done()
 	ins := []Input{Tick{}}
 	for !k.step(ops, ins, notify) {
@@ -145,12 +145,13 @@ func (k *Keeper) Run(ctx context.Context, notify func(Output)) {
 			continue
 		default:
 		}
+		due.Reset(max(minWait, time.Until(k.holder.Due())))
 		select {
 		case a := <-k.answers:
 			ins = append(ins, k.receive(a))
 		case <-k.wake:
 			ins = append(ins, k.takeInputs()...)
-		case <-ticker.C:
+		case <-due.C:
 			ins = append(ins, Tick{})
 		case <-done:
 			done = nil

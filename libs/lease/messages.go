@@ -14,8 +14,8 @@ type Output interface{ output() }
 
 // Inputs.
 type (
-	// Tick lets time pass. Send one every RenewEvery/10 or more often: what is
-	// due is done at the next tick.
+	// Tick lets time pass. Send one at the time that [Holder.Due] returns: what is due is done at
+	// the next tick.
 	Tick struct{}
 	// Got answers a Get. Failed: the store could not be read.
 	Got struct {

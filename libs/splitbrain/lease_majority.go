@@ -31,8 +31,8 @@ func reversed(a action) action {
 const MinorityDelay = 2 * time.Second
 
 // LeaseRank returns the rank of a member among those that compete for the lease, the members
-// with the given role. The oldest has rank 0. A node that is in no cluster is no candidate;
-// its rank is negative. A member waits rankDelay longer for a free lease than the one whose
+// with the given role. The oldest has rank 0. Members that cannot be reached do not count. A node that is
+// in no cluster is no candidate; its rank is negative. A member waits rankDelay longer for a free lease than the one whose
 // rank is lower by 1. In a minority, a member's rank is raised so far that it waits longer by
 // at least [MinorityDelay], so that the larger side gets the lease.
 func LeaseRank(v gossip.View, role string, self sharding.NodeID, rankDelay time.Duration) int {

@@ -8,8 +8,8 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// TestLeaseRank: the oldest goes first, a minority behind everybody, and who is in no
-// cluster is no candidate.
+// TestLeaseRank: the oldest goes first, a minority behind everybody, nobody behind those who cannot be
+// reached, and who is in no cluster is no candidate.
 func TestLeaseRank(t *testing.T) {
 	id := func(i int) sharding.NodeID {
 		return sharding.NodeID{Addr: string(rune('a'+i)) + ":1", UID: sharding.NodeUID(i + 1)}
@@ -37,6 +37,8 @@ func TestLeaseRank(t *testing.T) {
 		{"second", view(false, false, false), 1, 1},
 		{"not up yet", view(false, false), 2, 2},
 		{"majority", view(false, false, true), 1, 1},
+		{"the oldest is gone", view(true, false, false), 1, 0},
+		{"the oldest is gone, and this one is third", view(true, false, false), 2, 1},
 		{"minority", view(false, true, true), 0, 7}, // 7 * 300 ms is more than MinorityDelay
 	} {
 		if got := LeaseRank(c.view, "seer", id(c.self), delay); got != c.want {
