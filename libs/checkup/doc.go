@@ -1,5 +1,5 @@
-// Package checkup says what is unsafe or unwise in how a cluster is set up, from what its processes tell about
-// themselves.
+// Package checkup finds what is unsafe or unwise in how a cluster is set up. It knows the cluster by what the processes
+// say about themselves.
 //
 //	advice := checkup.Examine(&checkup.Evidence{Processes: processes, Silent: silent})
 //

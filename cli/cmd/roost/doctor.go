@@ -18,7 +18,7 @@ first, with what to do:
 
   danger   data or the whole service may be lost, or anybody may do anything
   warning  a single failure, or what comes soon, stops the service
-  note     worth to know
+  note     worth knowing
 
 Exit code 1: there is a danger or a warning. Exit code 0: there are only notes, or nothing.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -65,9 +65,6 @@ func describeAdvice(res *adminv1.ExamineResponse) (lines []string) {
 		lines = append(lines, "         do: "+printable(x.Next))
 	}
 	end := plural(int(res.Processes), "process") + " asked"
-	if res.Processes != 1 {
-		end = fmt.Sprintf("%d processes asked", res.Processes)
-	}
 	if len(res.Advice) == 0 {
 		end += ", nothing to say"
 	}

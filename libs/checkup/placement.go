@@ -1,0 +1,55 @@
+package checkup
+
+// Entities and shards that are not served as they should be.
+
+func (x *exam) quarantined() {
+	if n := len(x.Quarantined); n > 0 {
+		x.say(Warning, nil, "roost quarantine list says why; when the cause is repaired, roost quarantine release (docs/repair.md)", "%s: %s. Their commands are refused", count(n, "entity is quarantined", "entities are quarantined"), someOf(x.Quarantined))
+	}
+}
+
+func (x *exam) suspects() {
+	if n := len(x.Suspects); n > 0 {
+		x.say(Note, nil, "roost quarantine list says which regions ended; their logs say why (docs/repair.md)", "%s: %s. They run one at a time", count(n, "entity ran when a region ended", "entities ran when a region ended"), someOf(x.Suspects))
+	}
+}
+
+func (x *exam) unreadable() {
+	for _, u := range x.Unreadable {
+		x.say(Danger, nil, "start a region of the version that stored the data; roost rollout shows which regions read what (docs/rolling-out.md)", "commands for entities in %s of %s are refused: %s", count(u.Shards, "shard", "shards"), u.Type, u.Reason)
+	}
+}
+
+func (x *exam) homeless() {
+	if x.Homeless > 0 && x.HomelessFor >= homelessLong {
+		x.say(Danger, nil, "look at roost shards and roost members; roost why TYPE/SHARD says why a shard has no region", "%s without a region, %s for %s: commands for their entities wait or fail", count(x.Homeless, "shard is", "shards are"), x.HomelessLongest, days(x.HomelessFor))
+	}
+}
+
+func (x *exam) damaged() {
+	for i := range x.Processes {
+		if p := &x.Processes[i]; p.Damaged > 0 {
+			x.say(Danger, []string{p.Name}, "see docs/repair.md; roost explain on the entity names the damaged record",
+				"%s has found %s damaged in the journal in the last hour, most recently %q: its commands are refused",
+				p.Name, count(int(p.Damaged), "entity or shard", "entities or shards"), p.DamagedLast)
+		}
+	}
+}
+
+func (x *exam) rollout() {
+	if x.Rollout != "" && x.RolloutStill >= rolloutLong {
+		x.say(Warning, nil, "finish the rollout, or go back (docs/rolling-out.md). Canaries that shall stay are no problem", "the rollout of version %q is not finished, and no region has come or gone for %s", x.Rollout, days(x.RolloutStill))
+	}
+}
+
+func (x *exam) lost() {
+	for _, l := range x.Lost {
+		if l.Ago <= lostLately {
+			reason := "; look at the end of its log, for example for an expired certificate"
+			if l.Reason != "" {
+				reason = ": " + l.Reason
+			}
+			x.say(Warning, []string{l.Name}, "restart the region. If it was removed on purpose, nothing needs to be done", "region %s was declared down %s ago and has not come back%s", l.Name, days(l.Ago), reason)
+		}
+	}
+}
