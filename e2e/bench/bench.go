@@ -110,6 +110,8 @@ var suites = []suite{
 	{"replay", (*run).replay},
 	{"claims", (*run).claims},
 	{"postgres", (*run).durablePostgres},
+	{"service", (*run).serviceSQLite},
+	{"service-postgres", (*run).servicePostgres},
 	{"placement", (*run).placement},
 	{"placement-plans", (*run).planningUnderLoad},
 	{"placement-failover", (*run).largeFailover},
@@ -152,9 +154,7 @@ func Run(ctx context.Context, o Options) (_ *report.Report, err error) {
 		r.report.How = fmt.Sprintf("%s commands/s to %s durable entities in %d shards, journal on SQLite",
 			report.Number(o.Sizes.FaultRate), report.Number(float64(o.Sizes.Entities)), entities.Shards)
 	} else {
-		cmd := exec.Command(o.Baselines[0], o.Baselines[1:]...)
-		cmd.Env, cmd.Stderr = append(os.Environ(), o.Env...), os.Stderr
-		if r.base, err = baseline.Start(cmd); err != nil {
+		if r.base, err = r.startBaselines(); err != nil {
 			return nil, err
 		}
 	}
@@ -177,6 +177,13 @@ func Run(ctx context.Context, o Options) (_ *report.Report, err error) {
 	}
 	slices.SortStableFunc(r.report.Rows, func(a, b report.Row) int { return order[a.Section] - order[b.Section] })
 	return r.report, nil
+}
+
+// startBaselines starts a process of the baselines, with further variables in its environment.
+func (r *run) startBaselines(env ...string) (*baseline.Process, error) {
+	cmd := exec.Command(r.Baselines[0], r.Baselines[1:]...)
+	cmd.Env, cmd.Stderr = append(append(os.Environ(), r.Env...), env...), os.Stderr
+	return baseline.Start(cmd)
 }
 
 func (r *run) end() error {

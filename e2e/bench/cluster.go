@@ -36,16 +36,21 @@ func (r *run) sharedCluster() (*testCluster, error) {
 	if r.cluster != nil {
 		return r.cluster, nil
 	}
-	c, err := startCluster(r.ctx, cluster.Options{
-		Name: clusterName, Coordinators: 1, Regions: 1, Gateways: 1, Dir: filepath.Join(r.Dir, "cluster"), BinDir: r.Bin,
-		RegionBinary: filepath.Join(r.Bin, "bench-region"), LogLevel: "warn",
+	c, err := r.startCluster("cluster", "")
+	r.cluster = c
+	return c, err
+}
+
+// startCluster starts a cluster in a directory of its own; the journal "" is SQLite.
+func (r *run) startCluster(dir, journal string) (*testCluster, error) {
+	return startCluster(r.ctx, cluster.Options{
+		Name: clusterName, Coordinators: 1, Regions: 1, Gateways: 1, Dir: filepath.Join(r.Dir, dir), BinDir: r.Bin,
+		RegionBinary: filepath.Join(r.Bin, "bench-region"), LogLevel: "warn", Journal: journal,
 		Args: map[string][]string{
 			cluster.Region:  {"--management.pprof=true"},
 			cluster.Gateway: {"--management.pprof=true"},
 		},
 	})
-	r.cluster = c
-	return c, err
 }
 
 func startCluster(ctx context.Context, o cluster.Options) (*testCluster, error) {

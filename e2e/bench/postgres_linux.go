@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
@@ -48,6 +49,32 @@ func (r *run) durablePostgres() error {
 		return err
 	}
 	return l.close()
+}
+
+// servicePostgres compares durable commands by HTTP with a service that a developer would write by hand, on one
+// server of PostgreSQL.
+func (r *run) servicePostgres() (err error) {
+	tb := &exitTB{}
+	defer tb.end()
+	server := tb.start()
+	if server == nil {
+		r.report.Skipped = append(r.report.Skipped, "PostgreSQL: "+tb.why)
+		return nil
+	}
+	var names [2]string
+	for i := range names {
+		if names[i], err = server.NewDatabase(); err != nil {
+			return err
+		}
+	}
+	s, err := r.startCluster("cluster-postgres", server.URL(postgrestest.Superuser, names[0]))
+	if s != nil {
+		defer func() { err = errors.Join(err, s.close()) }()
+	}
+	if err != nil {
+		return err
+	}
+	return r.besideService(besidePostgres, s, server.URL(postgrestest.Superuser, names[1]), [4]float64{0.9, 4, 5, 10})
 }
 
 // barePostgres inserts the rows that the journal would, many in a statement.

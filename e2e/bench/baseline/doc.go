@@ -11,6 +11,9 @@
 // The server answers on the goroutine that reads, and flushes when it has read everything that
 // had arrived.
 //
+// The *service by hand* is what a backend developer would write instead of a durable entity: net/http, and one
+// transaction per request that locks the row of an account and inserts an event.
+//
 // # What this does not do
 //
 // Nothing here retries, times out, bounds a buffer or survives anything.

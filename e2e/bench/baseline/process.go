@@ -1,12 +1,14 @@
 package baseline
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"os/exec"
 )
 
@@ -15,7 +17,12 @@ type Addresses struct {
 	Mux  string `json:"mux"`
 	Tell string `json:"tell"`
 	HTTP string `json:"http"`
+	// Service answers [DepositPath], if the process was given a database.
+	Service string `json:"service"`
 }
+
+// DatabaseVariable is the environment variable with the database for [DepositPath]: "postgres://…" or "sqlite:FILE".
+const DatabaseVariable = "ROOST_BENCH_DATABASE"
 
 // Serve runs the servers on loopback. It writes their addresses to out, and returns when in
 // ends, because the process that started this one is gone.
@@ -39,6 +46,17 @@ func Serve(in io.Reader, out io.Writer) error {
 	go accept(mux, func(nc net.Conn) { serveMux(nc, all) })
 	go accept(tell, func(nc net.Conn) { serveTell(nc, all) })
 	go func() { _ = http.Serve(web, handler()) }()
+	if database := os.Getenv(DatabaseVariable); database != "" {
+		s, err := newService(context.Background(), database)
+		if err != nil {
+			return err
+		}
+		ln := listen(&at.Service)
+		if ln == nil {
+			return errors.New("no free port on loopback")
+		}
+		go func() { _ = http.Serve(ln, serveDeposits(s)) }()
+	}
 	if err := json.NewEncoder(out).Encode(at); err != nil {
 		return err
 	}
