@@ -148,6 +148,15 @@ var harshMutants = []struct{ name, place string }{
 // poisonMutants are those that the poisonous climate notices. Scenarios of the coordinator notice further ones.
 var poisonMutants = []struct{ name, place string }{
 	{"quarantine-count", "coordinator: an entity is quarantined after several crashes"},
+	{"quarantine-kept", "coordinator: a quarantine is folded by the next term"},
+	{"quarantine-first", "coordinator: an owner learns who is quarantined before it takes a shard"},
+	{"quarantine-known", "region: a shard is taken only by a region that knows who is quarantined"},
+	{"quarantine-refuses", "turn: a quarantined entity does not run"},
+	{"quarantine-culprit", "coordinator: a crash at which a quarantined entity ran counts for nobody else"},
+	{"quarantine-waits", "coordinator: a shard waits for the report about its last owners"},
+	{"quarantine-patience", "coordinator: a shard waits longer after each further loss"},
+	{"quarantine-window", "coordinator: a crash counts for as long as the window"},
+	{"suspects-alone", "region: suspects run one at a time"},
 	{"quarantine-alone", "coordinator: after a crash without a cause only an entity that ran alone is quarantined"},
 	{"quarantine-starting", "coordinator: a region that ends before it could say that it serves a shard is a loss"},
 }

@@ -296,6 +296,7 @@ type processEnd struct {
 	ran       []*ran           // turns that ran, or had just ended
 	clean     map[work]int     // turns that had run alone
 	told      sharding.NodeUID // the coordinator that was told first; others have other clocks
+	countedAt int64            // when it has ended, as that coordinator was told
 }
 
 // work is a command of an entity.
@@ -340,19 +341,19 @@ func (e *processEnd) turnOf(id sharding.Entity) (newest *ran) {
 	return newest
 }
 
-// crashTold returns the process of which an input says how it has ended; 0: none.
-func crashTold(in coordinator.Input) sharding.NodeUID {
+// crashTold returns what an input says about how a process has ended; Of is 0 if it says nothing.
+func crashTold(in coordinator.Input) control.Crash {
 	if r, is := in.(coordinator.Received); is {
 		if reg, is := r.Msg.(control.Register); is {
-			return reg.Crash.Of
+			return reg.Crash
 		}
 	}
-	return 0
+	return control.Crash{}
 }
 
 // quarantineBefore returns who is quarantined before a step that may change that.
 func (c *coordNode) quarantineBefore(in coordinator.Input) map[sharding.Entity]bool {
-	if crashTold(in) == 0 {
+	if crashTold(in).Of == 0 {
 		return nil
 	}
 	was := map[sharding.Entity]bool{}
@@ -364,16 +365,16 @@ func (c *coordNode) quarantineBefore(in coordinator.Input) map[sharding.Entity]b
 
 // quarantineAfter checks whom the step has quarantined.
 func (c *coordNode) quarantineAfter(in coordinator.Input, was map[sharding.Entity]bool) {
-	of := crashTold(in)
-	if of == 0 {
+	crash := crashTold(in)
+	if crash.Of == 0 {
 		return
 	}
-	if end := c.w.processEnds[of]; end != nil && end.told == 0 {
-		end.told = c.p.uid
+	if end := c.w.processEnds[crash.Of]; end != nil && end.told == 0 {
+		end.told, end.countedAt = c.p.uid, c.w.now-int64(crash.Ago)
 	}
 	for _, v := range c.core.Quarantine() {
 		if v.State == coordinator.Quarantined && !was[v.Entity] {
-			c.checkQuarantined(v.QuarantineFact, of)
+			c.checkQuarantined(v.QuarantineFact, crash.Of)
 		}
 	}
 }
@@ -381,8 +382,8 @@ func (c *coordNode) quarantineAfter(in coordinator.Input, was map[sharding.Entit
 // cleanTurns is how many turns of a suspect must have run alone so that a crash without a cause does not count.
 const cleanTurns = 8
 
-// lateReport is how long a report may be under way, to a coordinator that is paused.
-const lateReport = 11 * sec
+// clockError is by how much the clock of a coordinator is wrong after a window, at most.
+const clockError = 100 * ms
 
 // checkQuarantined checks that an entity is quarantined only for what has really happened, when a coordinator has
 // taken in how a process has ended.
@@ -402,8 +403,8 @@ func (c *coordNode) checkQuarantined(f coordinator.QuarantineFact, of sharding.N
 		case end == nil || seen[x.Process]:
 			w.violate(rule, "%v is quarantined for the end of %v, which has not ended, or counts twice", f.Entity, x)
 			return
-		case end.told == c.p.uid && w.now-end.at > int64(cfg.QuarantineWindow)+lateReport:
-			w.violate(rule, "%v is quarantined for the end of %s %v ago, the window is %v", f.Entity, end.region, nanos(w.now-end.at), cfg.QuarantineWindow)
+		case end.told == c.p.uid && w.now-end.countedAt > int64(cfg.QuarantineWindow)+clockError:
+			w.violate(rule, "%v is quarantined for the end of %s %v ago, the window is %v", f.Entity, end.region, nanos(w.now-end.countedAt), cfg.QuarantineWindow)
 		}
 		seen[x.Process] = true
 		if r := end.turnOf(f.Entity); r == nil || !end.explained && end.clean[r.work] >= cleanTurns {
