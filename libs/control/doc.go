@@ -62,8 +62,8 @@
 //	                                             its fence damaged; once more for each later HostShard
 //	region       HostRefused       coordinator   once for each HostShard that the region refuses
 //	coordinator  HandOff           region        repeated until ShardStopped, or until the row changes.
-//	                                             HandOff may name the successor and the successor's
-//	                                             epoch
+//	                                             HandOff may name the successor, the successor's
+//	                                             epoch, and the table that the successor must know
 //	region       ShardStopped      coordinator   when the region has stopped the shard; once more for
 //	                                             each later HandOff
 //	region       HostShard         successor     when the region has stopped the shard, if HandOff has

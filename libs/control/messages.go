@@ -248,6 +248,8 @@ type (
 		// coordinator gives the shard away when it is released.
 		Successor sharding.NodeID
 		Next      sharding.Epoch
+		// Table is for the HostShard to the successor: what the owner knows may be older.
+		Table sharding.Version
 	}
 	// ShardStopped: nothing of the shard at this or a lower epoch is alive in the
 	// region.

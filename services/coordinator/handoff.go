@@ -26,7 +26,7 @@ func (m *Machine) handOff(t *typeTable, r *row, successor sharding.NodeID, why s
 	f.Successor, f.Cause = successor, why
 	m.reserve(t, r, &f)
 	m.explainRow(HandedOff, t, r, f, f.Successor)
-	m.commit(f, Send{To: next.Owner, Msg: m.handOffOrder(f)})
+	m.commit(f, Send{To: next.Owner, Msg: m.handOffOrder(t, f)})
 	r.asked = m.now
 	if needOf(why) == voluntary {
 		m.budget.moveBegan(m.now, &m.cfg)
@@ -39,10 +39,10 @@ func (m *Machine) exceeds(r *row, successor sharding.NodeID, why sharding.Cause)
 }
 
 // handOffOrder returns the order to the owner of a row that is handing off.
-func (m *Machine) handOffOrder(f RowFact) control.HandOff {
+func (m *Machine) handOffOrder(t *typeTable, f RowFact) control.HandOff {
 	o := control.HandOff{Term: m.term, Shard: f.Row.Shard, Epoch: f.Row.Epoch}
 	if f.Next != 0 {
-		o.Successor, o.Next = f.Successor, f.Next
+		o.Successor, o.Next, o.Table = f.Successor, f.Next, m.orderTable(t)
 	}
 	return o
 }

@@ -95,7 +95,7 @@ func (m *Machine) sendOrder(t *typeTable, r *row) {
 	case r.released:
 		m.send(r.successor, control.HostShard{Term: m.term, Shard: r.Shard, Epoch: r.next, Table: m.orderTable(t)})
 	case r.Phase == sharding.HandingOff:
-		m.send(r.Owner, m.handOffOrder(r.fact(r.Row)))
+		m.send(r.Owner, m.handOffOrder(t, r.fact(r.Row)))
 	default:
 		m.send(r.Owner, control.HostShard{Term: m.term, Shard: r.Shard, Epoch: r.Epoch, Previous: r.previous, Table: m.orderTable(t)})
 	}

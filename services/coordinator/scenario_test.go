@@ -495,7 +495,11 @@ func (w *world) outputText(o Output) string {
 			return fmt.Sprintf("host %s %v %v, knowing table v%d.%d", nodeText(o.To), about.Shard, about.Epoch, h.Table.Term, h.Table.N)
 		}
 		if h, ok := o.Msg.(control.HandOff); ok && h.Next != 0 {
-			return fmt.Sprintf("handoff %s %v %v, then %s %v", nodeText(o.To), about.Shard, about.Epoch, nodeText(h.Successor), h.Next)
+			text := fmt.Sprintf("handoff %s %v %v, then %s %v", nodeText(o.To), about.Shard, about.Epoch, nodeText(h.Successor), h.Next)
+			if h.Table != (sharding.Version{}) {
+				text += fmt.Sprintf(", knowing table v%d.%d", h.Table.Term, h.Table.N)
+			}
+			return text
 		}
 		return fmt.Sprintf("%s %s %v %v", map[string]string{"HostShard": "host", "HandOff": "handoff"}[control.Name(o.Msg)], nodeText(o.To), about.Shard, about.Epoch)
 	case Reply:

@@ -57,7 +57,7 @@ func (c *ControlCore) tellSuccessor(h directHandoff) {
 	h.toldAt = c.now
 	c.directHandoffs[h.order.Shard] = h
 	o := h.order
-	c.emit(Send{To: o.Successor.Addr, UID: o.Successor.UID, Msg: control.HostShard{Term: o.Term, Shard: o.Shard, Epoch: o.Next, Released: true, Table: c.knownQuarantine(o.Shard.Type)}})
+	c.emit(Send{To: o.Successor.Addr, UID: o.Successor.UID, Msg: control.HostShard{Term: o.Term, Shard: o.Shard, Epoch: o.Next, Released: true, Table: c.demandedTable(o)}})
 }
 
 // tickDirectHandoffs sends HostShard again to successors that have not answered.

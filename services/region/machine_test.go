@@ -243,20 +243,21 @@ func (s *scenario) command(f []string) []string {
 		return nil
 	case "host", "handoff":
 		e := epoch(f[2])
+		var table sharding.Version
+		if v := epoch(cmp.Or(opt["table"], "0.0")); v != 0 {
+			table = sharding.Version{Term: v.Term(), N: uint64(v.Counter())}
+		}
 		term := e.Term()
 		if t := opt["term"]; t != "" {
 			term = sharding.Term(number(t))
 		}
 		if f[0] == "host" {
-			m := control.HostShard{Term: term, Shard: shard(f[1]), Epoch: e}
+			m := control.HostShard{Term: term, Shard: shard(f[1]), Epoch: e, Table: table}
 			if addr, at, ok := strings.Cut(opt["kept"], "@"); ok {
 				m.Previous = control.Previous{Owner: sharding.NodeID{Addr: addr, UID: 2}, Epoch: epoch(at)}
 				if addr == "me" {
 					m.Previous.Owner = self
 				}
-			}
-			if v := epoch(cmp.Or(opt["table"], "0.0")); v != 0 {
-				m.Table = sharding.Version{Term: v.Term(), N: uint64(v.Counter())}
 			}
 			if owner := opt["released"]; owner != "" {
 				m.Released = true
@@ -264,7 +265,7 @@ func (s *scenario) command(f []string) []string {
 			}
 			return s.step(region.Received{From: "c1", Msg: m})
 		}
-		m := control.HandOff{Term: term, Shard: shard(f[1]), Epoch: e}
+		m := control.HandOff{Term: term, Shard: shard(f[1]), Epoch: e, Table: table}
 		if addr, next, ok := strings.Cut(opt["then"], "@"); ok {
 			m.Successor, m.Next = sharding.NodeID{Addr: addr, UID: 2}, epoch(next)
 		}

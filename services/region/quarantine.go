@@ -39,12 +39,18 @@ func (c *ControlCore) behind(in control.HostShard) bool {
 	return c.table.Version().Compare(in.Table) < 0 && !mutant.On("quarantine-known")
 }
 
-// knownQuarantine returns the version of the table that the successor of a shard must know.
-func (c *ControlCore) knownQuarantine(typ sharding.EntityType) sharding.Version {
-	if len(c.quarantined[typ]) == 0 {
-		return sharding.Version{}
+// demandedTable returns the version of the table that the successor of a shard must know: the one that the
+// coordinator demands, or that of this region if it is newer and has quarantined entities. This region may not
+// know yet of a quarantine that is older than the order to hand the shard off.
+func (c *ControlCore) demandedTable(order control.HandOff) sharding.Version {
+	demanded := order.Table
+	if mutant.On("quarantine-handed-on") {
+		demanded = sharding.Version{}
 	}
-	return c.table.Version()
+	if known := c.table.Version(); len(c.quarantined[order.Shard.Type]) > 0 && known.Compare(demanded) > 0 {
+		return known
+	}
+	return demanded
 }
 
 // crash says how the process before this one has ended, for the next registration.

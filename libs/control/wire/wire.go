@@ -93,6 +93,7 @@ func Encode(m control.Message) *controlv1.Message {
 	case control.HandOff:
 		return &controlv1.Message{Kind: &controlv1.Message_HandOff{HandOff: &controlv1.HandOff{
 			Term: uint32(m.Term), Shard: ToShard(m.Shard), Epoch: uint64(m.Epoch), Successor: toOwner(m.Successor), Next: uint64(m.Next),
+			Table: toOptionalVersion(m.Table),
 		}}}
 	case control.ShardStopped:
 		return &controlv1.Message{Kind: &controlv1.Message_ShardStopped{ShardStopped: &controlv1.ShardStopped{
@@ -183,7 +184,7 @@ func Decode(w *controlv1.Message) (control.Message, error) {
 		h := k.HandOff
 		return control.HandOff{
 			Term: sharding.Term(h.GetTerm()), Shard: FromShard(h.GetShard()), Epoch: sharding.Epoch(h.GetEpoch()),
-			Successor: FromNode(h.GetSuccessor()), Next: sharding.Epoch(h.GetNext()),
+			Successor: FromNode(h.GetSuccessor()), Next: sharding.Epoch(h.GetNext()), Table: fromVersion(h.GetTable()),
 		}, nil
 	case *controlv1.Message_ShardStopped:
 		h := k.ShardStopped

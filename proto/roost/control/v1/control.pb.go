@@ -2459,6 +2459,7 @@ type HandOff struct {
 	Epoch         uint64                 `protobuf:"fixed64,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	Successor     *Node                  `protobuf:"bytes,4,opt,name=successor,proto3" json:"successor,omitempty"` // gets HostShard from the owner; absent: the coordinator decides
 	Next          uint64                 `protobuf:"fixed64,5,opt,name=next,proto3" json:"next,omitempty"`         // the epoch that is reserved for the successor
+	Table         *Version               `protobuf:"bytes,6,opt,name=table,proto3" json:"table,omitempty"`         // for the HostShard to the successor
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2526,6 +2527,13 @@ func (x *HandOff) GetNext() uint64 {
 		return x.Next
 	}
 	return 0
+}
+
+func (x *HandOff) GetTable() *Version {
+	if x != nil {
+		return x.Table
+	}
+	return nil
 }
 
 type ShardStopped struct {
@@ -3391,13 +3399,14 @@ const file_roost_control_v1_control_proto_rawDesc = "" +
 	"\x05shard\x18\x01 \x01(\v2\x17.roost.control.v1.ShardR\x05shard\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x06R\x05epoch\x12\x14\n" +
 	"\x05above\x18\x03 \x01(\x06R\x05above\x12'\n" +
-	"\x03row\x18\x04 \x01(\v2\x15.roost.control.v1.RowR\x03row\"\xac\x01\n" +
+	"\x03row\x18\x04 \x01(\v2\x15.roost.control.v1.RowR\x03row\"\xdd\x01\n" +
 	"\aHandOff\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\rR\x04term\x12-\n" +
 	"\x05shard\x18\x02 \x01(\v2\x17.roost.control.v1.ShardR\x05shard\x12\x14\n" +
 	"\x05epoch\x18\x03 \x01(\x06R\x05epoch\x124\n" +
 	"\tsuccessor\x18\x04 \x01(\v2\x16.roost.control.v1.NodeR\tsuccessor\x12\x12\n" +
-	"\x04next\x18\x05 \x01(\x06R\x04next\"\x7f\n" +
+	"\x04next\x18\x05 \x01(\x06R\x04next\x12/\n" +
+	"\x05table\x18\x06 \x01(\v2\x19.roost.control.v1.VersionR\x05table\"\x7f\n" +
 	"\fShardStopped\x12-\n" +
 	"\x05shard\x18\x01 \x01(\v2\x17.roost.control.v1.ShardR\x05shard\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x06R\x05epoch\x12\x14\n" +
@@ -3591,25 +3600,26 @@ var file_roost_control_v1_control_proto_depIdxs = []int32{
 	39, // 51: roost.control.v1.HostRefused.row:type_name -> roost.control.v1.Row
 	38, // 52: roost.control.v1.HandOff.shard:type_name -> roost.control.v1.Shard
 	37, // 53: roost.control.v1.HandOff.successor:type_name -> roost.control.v1.Node
-	38, // 54: roost.control.v1.ShardStopped.shard:type_name -> roost.control.v1.Shard
-	2,  // 55: roost.control.v1.Row.phase:type_name -> roost.control.v1.Phase
-	37, // 56: roost.control.v1.Row.owner:type_name -> roost.control.v1.Node
-	1,  // 57: roost.control.v1.Row.reason:type_name -> roost.control.v1.RowReason
-	44, // 58: roost.control.v1.Type.commands:type_name -> roost.control.v1.Command
-	43, // 59: roost.control.v1.Type.writes:type_name -> roost.control.v1.Form
-	43, // 60: roost.control.v1.Type.reads:type_name -> roost.control.v1.Form
-	42, // 61: roost.control.v1.Type.shard_rule:type_name -> roost.control.v1.ShardRule
-	41, // 62: roost.control.v1.Type.quarantined:type_name -> roost.control.v1.Quarantine
-	3,  // 63: roost.control.v1.Form.kind:type_name -> roost.control.v1.FormKind
-	4,  // 64: roost.control.v1.Control.Send:input_type -> roost.control.v1.SendRequest
-	6,  // 65: roost.control.v1.Control.Call:input_type -> roost.control.v1.CallRequest
-	5,  // 66: roost.control.v1.Control.Send:output_type -> roost.control.v1.SendResponse
-	7,  // 67: roost.control.v1.Control.Call:output_type -> roost.control.v1.CallResponse
-	66, // [66:68] is the sub-list for method output_type
-	64, // [64:66] is the sub-list for method input_type
-	64, // [64:64] is the sub-list for extension type_name
-	64, // [64:64] is the sub-list for extension extendee
-	0,  // [0:64] is the sub-list for field type_name
+	45, // 54: roost.control.v1.HandOff.table:type_name -> roost.control.v1.Version
+	38, // 55: roost.control.v1.ShardStopped.shard:type_name -> roost.control.v1.Shard
+	2,  // 56: roost.control.v1.Row.phase:type_name -> roost.control.v1.Phase
+	37, // 57: roost.control.v1.Row.owner:type_name -> roost.control.v1.Node
+	1,  // 58: roost.control.v1.Row.reason:type_name -> roost.control.v1.RowReason
+	44, // 59: roost.control.v1.Type.commands:type_name -> roost.control.v1.Command
+	43, // 60: roost.control.v1.Type.writes:type_name -> roost.control.v1.Form
+	43, // 61: roost.control.v1.Type.reads:type_name -> roost.control.v1.Form
+	42, // 62: roost.control.v1.Type.shard_rule:type_name -> roost.control.v1.ShardRule
+	41, // 63: roost.control.v1.Type.quarantined:type_name -> roost.control.v1.Quarantine
+	3,  // 64: roost.control.v1.Form.kind:type_name -> roost.control.v1.FormKind
+	4,  // 65: roost.control.v1.Control.Send:input_type -> roost.control.v1.SendRequest
+	6,  // 66: roost.control.v1.Control.Call:input_type -> roost.control.v1.CallRequest
+	5,  // 67: roost.control.v1.Control.Send:output_type -> roost.control.v1.SendResponse
+	7,  // 68: roost.control.v1.Control.Call:output_type -> roost.control.v1.CallResponse
+	67, // [67:69] is the sub-list for method output_type
+	65, // [65:67] is the sub-list for method input_type
+	65, // [65:65] is the sub-list for extension type_name
+	65, // [65:65] is the sub-list for extension extendee
+	0,  // [0:65] is the sub-list for field type_name
 }
 
 func init() { file_roost_control_v1_control_proto_init() }
