@@ -1,19 +1,16 @@
 package coordinator
 
 import (
-	"cmp"
 	"encoding/binary"
 	"maps"
 	"slices"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/allocation"
-	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Clone returns an independent copy. Outputs handed out before stay shared;
-// nobody writes to them.
+// Clone returns an independent copy. Outputs that were handed out before stay shared, because nobody writes to
+// them.
 func (m *Machine) Clone() *Machine {
 	c := *m
 	c.out, c.scratch = nil, nil
@@ -54,7 +51,7 @@ func cloneHoldings(list []holding) []holding {
 	return list
 }
 
-// state appends values to a canonical form.
+// state appends values in a canonical form.
 type state struct {
 	b      []byte
 	now    time.Time
@@ -75,8 +72,7 @@ func (s *state) node(n sharding.NodeID) {
 	s.uint(uint64(n.UID))
 }
 
-// time is relative to now: two states that differ by when they are reached
-// behave the same.
+// time is relative to now: states that differ only in when they were reached behave the same.
 func (s *state) time(t time.Time) {
 	s.bool(t.IsZero())
 	if !t.IsZero() {
@@ -84,7 +80,7 @@ func (s *state) time(t time.Time) {
 	}
 }
 
-// fact is relative to what is stored: only pending facts have a number.
+// fact is relative to what is stored, so only pending facts have a number.
 func (s *state) fact(n uint64) { s.uint(max(n, s.stored) - s.stored) }
 
 func (s *state) desc(d sharding.TypeDesc) {
@@ -117,9 +113,8 @@ func (s *state) forms(forms []sharding.Form) {
 	}
 }
 
-// AppendState appends everything that decides about later outputs, in a
-// canonical form, times relative to now: equal states behave alike. It leaves out
-// explanations, moments and counts for operators.
+// AppendState appends everything that decides about later outputs, in a canonical form, with times relative to
+// now. So equal states behave alike. It leaves out what only operators see: explanations, planning moments, counts.
 func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 	s := &state{b: b, now: now}
 	s.bool(m.active)
@@ -202,7 +197,7 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 	return s.b
 }
 
-// quarantine has what decides about suspects and quarantined entities.
+// quarantine appends what decides about suspects and quarantined entities.
 func (s *state) quarantine(m *Machine, t *typeTable) {
 	if m.cfg.QuarantineCrashes == 0 && len(t.suspects) == 0 {
 		return
@@ -230,7 +225,7 @@ func (s *state) quarantine(m *Machine, t *typeTable) {
 	}
 }
 
-// budget leaves out what the rows say.
+// budget leaves out what follows from the rows.
 func (s *state) budget(b *budget) {
 	s.bool(b.freed)
 	for _, t := range b.lastMinute(s.now) {
@@ -250,7 +245,7 @@ func (s *state) budget(b *budget) {
 	}
 }
 
-// gateways leaves out what only operators look at, and changes nothing.
+// gateways leaves out what only operators see.
 func (s *state) gateways(g *gateways) {
 	s.time(g.since)
 	s.text(string(g.all.Sketch()))
@@ -280,7 +275,7 @@ func (s *state) steering(v *steering) {
 	}
 }
 
-// note leaves out since when, which decides nothing.
+// note leaves out the time, which decides nothing.
 func (s *state) note(n Note) {
 	s.text(n.By)
 	s.text(n.Reason)
@@ -319,8 +314,8 @@ func (s *state) region(r *region) {
 	}
 }
 
-// table leaves out unallocated rows, and what the rows say anyway: holdings by
-// owner and epoch, the log by the numbers of the last changes.
+// table leaves out unallocated rows, and what follows from the rows: the holdings follow from owners and epochs, the
+// log from the numbers of the last changes.
 func (s *state) table(t *typeTable) {
 	s.desc(t.desc)
 	s.forms(t.forms)
@@ -356,7 +351,7 @@ func (s *state) table(t *typeTable) {
 		s.uint(uint64(r.previous.Epoch))
 		s.uint(r.changed)
 		s.fact(r.number)
-		if inTransit(r.Row) { // else nobody waits
+		if inTransit(r.Row) { // otherwise nothing waits for this time
 			s.time(r.since)
 		}
 		s.time(r.asked)
@@ -376,143 +371,4 @@ func (s *state) load(l sharding.Load) {
 	for _, v := range [...]uint64{l.HandlerMicros, l.MilliCommands, l.MilliWaiting, l.JournalBytes, l.Entities, l.Bytes} {
 		s.uint(v)
 	}
-}
-
-// View is the coordinator as an operator sees it. It shares nothing that is
-// written to later.
-type View struct {
-	Active bool
-	Term   sharding.Term
-	// Known is the coordinator that a standby believes to be active.
-	Known   Active
-	Version sharding.Version
-	// Recovered says that the wait for the owners of earlier terms is over,
-	// Open that enough regions have registered to begin allocating.
-	Recovered, Open bool
-	Types           []sharding.TypeDesc
-	Rows            []sharding.Row     // allocated ones, sorted
-	Causes          []sharding.Cause   // of Rows, in the same order: why a shard is at its owner, or leaves
-	Unreadable      []UnreadableShards // sorted by type
-	Regions         []RegionView       // members, sorted by node
-	// Homeless are the shards that need a region and have none, or whose region is gone, except unreadable ones, those that wait longest first:
-	// at most MaxHomeless of them. HomelessAll is their number.
-	Homeless    []Homeless
-	HomelessAll int
-	// Handoffs is the number of rows that hand off now.
-	Handoffs int
-	Brake    BrakeView
-	Broken   []BrokenView  // all constraints, the most important one first
-	Gateways []GatewayView // sorted by node
-	Rollout  RolloutView
-	// Freeze is in force if it is Frozen.
-	Freeze FreezeFact
-}
-
-// MaxHomeless is how many shards without a region a [View] lists: enough for an operator to see of which
-// types they are.
-const MaxHomeless = 10
-
-// Homeless is a shard that has no region.
-type Homeless struct {
-	Shard sharding.ShardID
-	For   time.Duration // in this term
-}
-
-// homeless fills the list of shards that have no region.
-func (v *View) homeless(m *Machine) {
-	for _, t := range m.types {
-		for i := range t.rows {
-			switch r := &t.rows[i]; {
-			case r.Epoch == 0 || r.Reason == sharding.Unreadable:
-			case r.Owner.IsZero():
-				v.Homeless = append(v.Homeless, Homeless{r.Shard, m.now.Sub(r.since)})
-			case !r.lostSince.IsZero() && m.region(r.awaited()) == nil: // no other region can be given it
-				v.Homeless = append(v.Homeless, Homeless{r.Shard, m.now.Sub(r.lostSince)})
-			}
-		}
-	}
-	v.HomelessAll = len(v.Homeless)
-	slices.SortStableFunc(v.Homeless, func(a, b Homeless) int { return cmp.Compare(b.For, a.For) })
-	v.Homeless = slices.Clip(v.Homeless[:min(len(v.Homeless), MaxHomeless)])
-}
-
-// RegionView is one region as the coordinator sees it.
-type RegionView struct {
-	Node    sharding.NodeID
-	Name    string
-	Version string // of the application
-	Types   []sharding.EntityType
-	// What the region said about itself: see control.Register.
-	Zone     string
-	Labels   []control.Label
-	Capacity uint32
-	// Reachable is the verdict of this coordinator's detector, Registered
-	// whether the region has registered in this term.
-	Reachable, Registered bool
-	// Joining: not up yet, and so given nothing. Leaving: on its way out. Draining: emptied because an operator asked for it.
-	Joining, Leaving, Draining bool
-	// Cordoned: an operator wants it to get no more shards.
-	Cordoned bool
-	// Journal is what the region says of its journal.
-	Journal sharding.JournalState
-	// Load is what is known of the load that the region has when what is under way has ended,
-	// and Process what its process has and uses, if the region has reported any. LoadComplete
-	// says that it has reported as much as the strategy "load" needs.
-	Load                       allocation.Load
-	Process                    control.NodeLoad
-	LoadReported, LoadComplete bool
-	// Shards counts the rows that name it, HandingOff those that hand off.
-	Shards, HandingOff int
-	// Stays are those of its shards that no other region can be given now.
-	Stays []UnreadableShards
-}
-
-// View returns what an operator may want to see.
-func (m *Machine) View() View {
-	full := m.full()
-	v := View{
-		Active: m.active, Term: m.term, Known: m.knownActive, Version: full.Version,
-		Recovered: m.recovered, Open: m.open,
-		Types: full.Types, Rows: full.Rows, Unreadable: m.unreadableShards(func(*row) bool { return true }), Handoffs: m.budget.handoffs, Brake: m.budget.brake.view(&m.cfg), Broken: m.broken.view(), Gateways: m.gateways.views(), Rollout: m.rolloutView(),
-		Freeze: m.steering.freeze, Causes: make([]sharding.Cause, 0, len(full.Rows)),
-	}
-	v.homeless(m)
-	for _, t := range m.types {
-		for i := range t.rows {
-			if r := &t.rows[i]; r.Epoch != 0 {
-				v.Causes = append(v.Causes, r.cause)
-			}
-		}
-	}
-	for i := range m.regions {
-		r := &m.regions[i]
-		rv := RegionView{
-			Node: r.node, Name: r.name, Version: r.version, Types: typesOf(r.types),
-			Zone: r.zone, Labels: slices.Clone(r.labels), Capacity: r.capacity,
-			Reachable: r.reachable, Registered: r.registered,
-			Joining: r.joining, Leaving: r.leaving(), Draining: r.draining, Cordoned: m.cordoned(r.name),
-			Journal: r.journal.state,
-		}
-		rv.Stays = m.staying(r)
-		if r.load.reports > 0 {
-			rv.Load, rv.Process, rv.LoadReported, rv.LoadComplete = m.loadOf(r), r.load.node, true, m.measuredOf(r)
-		}
-		for _, t := range m.types {
-			shards := t.shardsOf(r.node)
-			rv.Shards += len(shards)
-			for _, s := range shards {
-				rv.HandingOff += toInt(t.rows[s.Index].Phase == sharding.HandingOff)
-			}
-		}
-		v.Regions = append(v.Regions, rv)
-	}
-	return v
-}
-
-func typesOf(descs []sharding.TypeDesc) []sharding.EntityType {
-	types := make([]sharding.EntityType, len(descs))
-	for i := range descs {
-		types[i] = descs[i].Type
-	}
-	return types
 }

@@ -1,0 +1,151 @@
+package coordinator
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/allocation"
+	"github.com/roost-cluster/roost/libs/control"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// View is the coordinator as an operator sees it. It is a copy: nothing in it changes later.
+type View struct {
+	Active bool
+	Term   sharding.Term
+	// Known is the coordinator that a standby believes to be active.
+	Known   Active
+	Version sharding.Version
+	// Recovered says that the wait for the owners of earlier terms is over. Open says that enough regions have
+	// registered to begin allocating.
+	Recovered, Open bool
+	Types           []sharding.TypeDesc
+	Rows            []sharding.Row     // allocated ones, sorted
+	Causes          []sharding.Cause   // of Rows, in the same order: why a shard is at its owner, or leaves
+	Unreadable      []UnreadableShards // sorted by type
+	Regions         []RegionView       // members, sorted by node
+	// Homeless are at most MaxHomeless of the shards that need a region and have none, or whose region is gone. Those
+	// that have waited longest come first. Unreadable shards are not among them. HomelessAll is how many there are.
+	Homeless    []Homeless
+	HomelessAll int
+	// Handoffs is how many rows are handing off.
+	Handoffs int
+	Brake    BrakeView
+	Broken   []BrokenView  // all constraints, the most important one first
+	Gateways []GatewayView // sorted by node
+	Rollout  RolloutView
+	// Freeze is in force if it is Frozen.
+	Freeze FreezeFact
+}
+
+// MaxHomeless is how many shards without a region a [View] lists: enough to show an operator which types they have.
+const MaxHomeless = 10
+
+// Homeless is a shard that has no region.
+type Homeless struct {
+	Shard sharding.ShardID
+	For   time.Duration // how long it has had none, in this term
+}
+
+// homeless fills the list of shards that have no region.
+func (v *View) homeless(m *Machine) {
+	for _, t := range m.types {
+		for i := range t.rows {
+			switch r := &t.rows[i]; {
+			case r.Epoch == 0 || r.Reason == sharding.Unreadable:
+			case r.Owner.IsZero():
+				v.Homeless = append(v.Homeless, Homeless{r.Shard, m.now.Sub(r.since)})
+			case !r.lostSince.IsZero() && m.region(r.awaited()) == nil: // no other region can be given it
+				v.Homeless = append(v.Homeless, Homeless{r.Shard, m.now.Sub(r.lostSince)})
+			}
+		}
+	}
+	v.HomelessAll = len(v.Homeless)
+	slices.SortStableFunc(v.Homeless, func(a, b Homeless) int { return cmp.Compare(b.For, a.For) })
+	v.Homeless = slices.Clip(v.Homeless[:min(len(v.Homeless), MaxHomeless)])
+}
+
+// RegionView is one region as the coordinator sees it.
+type RegionView struct {
+	Node    sharding.NodeID
+	Name    string
+	Version string // of the application
+	Types   []sharding.EntityType
+	// What the region said about itself: see control.Register.
+	Zone     string
+	Labels   []control.Label
+	Capacity uint32
+	// Reachable is the verdict of this coordinator's failure detector. Registered says that the region has registered in
+	// this term.
+	Reachable, Registered bool
+	// Joining: not up yet, so it is given nothing. Leaving: on its way out. Draining: an operator has it emptied.
+	Joining, Leaving, Draining bool
+	// Cordoned: an operator wants it to get no more shards.
+	Cordoned bool
+	// Journal is what the region has reported about its journal.
+	Journal sharding.JournalState
+	// LoadReported says that the region has reported its load. Then Load is the load that the region is going to have
+	// when all moves under way have ended, as far as it is known, and Process is what its process has and uses.
+	// LoadComplete says that the region has reported as much as the strategy "load" needs.
+	Load                       allocation.Load
+	Process                    control.NodeLoad
+	LoadReported, LoadComplete bool
+	// Shards counts the rows that name the region. HandingOff counts those of them that are handing off.
+	Shards, HandingOff int
+	// Stays are those of its shards that can be given to no other region now.
+	Stays []UnreadableShards
+}
+
+// View returns the coordinator as an operator sees it.
+func (m *Machine) View() View {
+	full := m.full()
+	v := View{
+		Active: m.active, Term: m.term, Known: m.knownActive, Version: full.Version,
+		Recovered: m.recovered, Open: m.open,
+		Types: full.Types, Rows: full.Rows, Causes: make([]sharding.Cause, 0, len(full.Rows)),
+		Unreadable: m.unreadableShards(func(*row) bool { return true }), Handoffs: m.budget.handoffs, Brake: m.budget.brake.view(&m.cfg),
+		Broken: m.broken.view(), Gateways: m.gateways.views(), Rollout: m.rolloutView(), Freeze: m.steering.freeze,
+	}
+	v.homeless(m)
+	for _, t := range m.types {
+		for i := range t.rows {
+			if r := &t.rows[i]; r.Epoch != 0 {
+				v.Causes = append(v.Causes, r.cause)
+			}
+		}
+	}
+	for i := range m.regions {
+		v.Regions = append(v.Regions, m.viewOf(&m.regions[i]))
+	}
+	return v
+}
+
+func (m *Machine) viewOf(r *region) RegionView {
+	v := RegionView{
+		Node: r.node, Name: r.name, Version: r.version, Types: typesOf(r.types),
+		Zone: r.zone, Labels: slices.Clone(r.labels), Capacity: r.capacity,
+		Reachable: r.reachable, Registered: r.registered,
+		Joining: r.joining, Leaving: r.leaving(), Draining: r.draining, Cordoned: m.cordoned(r.name),
+		Journal: r.journal.state, Stays: m.staying(r),
+	}
+	if r.load.reports > 0 {
+		v.Load, v.Process, v.LoadReported, v.LoadComplete = m.loadOf(r), r.load.node, true, m.measuredOf(r)
+	}
+	for _, t := range m.types {
+		shards := t.shardsOf(r.node)
+		v.Shards += len(shards)
+		for _, s := range shards {
+			v.HandingOff += toInt(t.rows[s.Index].Phase == sharding.HandingOff)
+		}
+	}
+	return v
+}
+
+func typesOf(descs []sharding.TypeDesc) []sharding.EntityType {
+	types := make([]sharding.EntityType, len(descs))
+	for i := range descs {
+		types[i] = descs[i].Type
+	}
+	return types
+}
