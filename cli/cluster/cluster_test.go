@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -318,6 +319,21 @@ func TestNotReady(t *testing.T) {
 	}
 	if err := c.Ready(ctx, "coordinator-1"); err != nil {
 		t.Errorf("Ready of the coordinator alone: %v", err)
+	}
+}
+
+// TestWarnings: what a process warns of is told although the process is ready.
+func TestWarnings(t *testing.T) {
+	dir := t.TempDir()
+	setMood(t, dir, "coordinator-1", "warning")
+	setMood(t, dir, "region-1", "unready")
+	c := start(t, cluster.Options{Coordinators: 1, Regions: 1, Dir: dir})
+	got := c.Warnings(t.Context(), cluster.Coordinator)
+	if want := []cluster.Warning{{Process: "coordinator-1", Check: "journal", Text: "it is damaged: look there"}}; !slices.Equal(got, want) {
+		t.Errorf("coordinators warn of %+v, want %+v", got, want)
+	}
+	if got := c.Warnings(t.Context(), cluster.Region); len(got) > 0 {
+		t.Errorf("regions warn of %+v", got)
 	}
 }
 

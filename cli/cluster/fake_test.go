@@ -55,6 +55,9 @@ func fake(args []string) {
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if string(mood) == "warning" {
+			fmt.Fprint(w, "[!] journal: it is damaged: look there\nok\n")
+		}
 		if string(mood) == "unready" {
 			http.Error(w, "[-] journal: disk full", http.StatusServiceUnavailable)
 		}

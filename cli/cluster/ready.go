@@ -62,18 +62,50 @@ func (c *Cluster) Ready(ctx context.Context, names ...string) error {
 // notReady says why a process is not ready, or nothing if it is.
 func (c *Cluster) notReady(ctx context.Context, p Process) string {
 	// When the caller's time is over, the last reason is still wanted.
-	req, err := http.NewRequestWithContext(context.WithoutCancel(ctx), http.MethodGet, "http://"+p.Management+"/readyz", nil)
-	if err != nil {
+	status, body, err := c.readyz(context.WithoutCancel(ctx), p)
+	switch {
+	case err != nil:
 		return err.Error()
+	case status == http.StatusOK:
+		return ""
+	}
+	return fmt.Sprintf("%d %s: %s", status, http.StatusText(status), strings.Join(strings.Fields(body), " "))
+}
+
+// readyz asks a process whether it is ready.
+func (c *Cluster) readyz(ctx context.Context, p Process) (status int, body string, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.Management+"/readyz", nil)
+	if err != nil {
+		return 0, "", err
 	}
 	res, err := c.http.Do(req)
 	if err != nil {
-		return err.Error()
+		return 0, "", err
 	}
 	defer func() { _ = res.Body.Close() }()
-	body, _ := io.ReadAll(io.LimitReader(res.Body, maxReady))
-	if res.StatusCode == http.StatusOK {
-		return ""
+	b, _ := io.ReadAll(io.LimitReader(res.Body, maxReady))
+	return res.StatusCode, string(b), nil
+}
+
+// Warning is what the readiness check of a process warns of. It does not make the process unready.
+type Warning struct{ Process, Check, Text string }
+
+// Warnings returns what the processes with a role warn of. Processes that do not answer warn of nothing.
+func (c *Cluster) Warnings(ctx context.Context, role string) (list []Warning) {
+	for _, p := range c.Processes() {
+		if p.Role != role || p.PID == 0 {
+			continue
+		}
+		_, body, err := c.readyz(ctx, p)
+		if err != nil {
+			continue
+		}
+		for line := range strings.Lines(body) {
+			if what, ok := strings.CutPrefix(strings.TrimSpace(line), "[!] "); ok {
+				check, text, _ := strings.Cut(what, ": ")
+				list = append(list, Warning{Process: p.Name, Check: check, Text: text})
+			}
+		}
 	}
-	return fmt.Sprintf("%s: %s", res.Status, strings.Join(strings.Fields(string(body)), " "))
+	return list
 }

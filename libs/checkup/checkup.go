@@ -41,6 +41,9 @@ type Evidence struct {
 	Processes []Process
 	Silent    []Silent
 	Active    string // name of the active coordinator
+	// FactsMissing is an entity that had records when the active coordinator found no facts in the journal; empty: it
+	// found facts, or an empty journal.
+	FactsMissing string
 	// Quarantined are entities that do not run. Suspects run, but not beside each other.
 	Quarantined, Suspects []string
 	Unreadable            []Unreadable
@@ -143,6 +146,7 @@ var rules = []rule{
 	{"shard-unreadable", (*exam).unreadable},
 	{"shard-without-region", (*exam).homeless},
 	{"data-damaged", (*exam).damaged},
+	{"facts-missing", (*exam).factsMissing},
 	{"rollout-unfinished", (*exam).rollout},
 	{"region-lost", (*exam).lost},
 	{"hot-shard", (*exam).hotShards},

@@ -130,6 +130,7 @@ var cases = []struct {
 	{"an entity is quarantined", func(e *Evidence) { e.Quarantined = []string{"Cart/dora"} }, "entity-quarantined warning", "1 entity is quarantined: Cart/dora. "},
 	{"entities are suspected", func(e *Evidence) { e.Suspects = strings.Split("abcdefg", "") }, "entity-suspected note", "7 entities ran when a region ended: a, b, c, d, e, and 2 more. "},
 	{"unreadable shards", func(e *Evidence) { e.Unreadable = []Unreadable{{"Cart", 3, "no region reads them"}} }, "shard-unreadable danger", "in 3 shards of Cart are refused: no region reads them"},
+	{"the facts are gone", func(e *Evidence) { e.FactsMissing = "Cart/anna" }, "facts-missing danger", "entities such as Cart/anna have records"},
 	{"a shard without a region", func(e *Evidence) { e.Homeless, e.HomelessLongest, e.HomelessFor = 1, "Cart/7", time.Minute }, "shard-without-region danger", "1 shard is without a region, Cart/7 for 1 minute"},
 	{"shards that move", func(e *Evidence) { e.Homeless, e.HomelessLongest, e.HomelessFor = 5, "Cart/7", 59*time.Second }, "", ""},
 	{"damaged entities", func(e *Evidence) { e.Processes[2].Damaged, e.Processes[2].DamagedLast = 2, "Cart/a\n" }, "data-damaged danger", `2 entities or shards damaged in the journal in the last hour, most recently "Cart/a\n"`},

@@ -36,6 +36,13 @@ func (x *exam) damaged() {
 	}
 }
 
+func (x *exam) factsMissing() {
+	if x.FactsMissing != "" {
+		x.say(Danger, []string{x.Active}, "restore a backup that has them (docs/backup.md), or request drains, cordons, pins, freezes and quarantines again, and set the target version (docs/repair.md)",
+			"the facts of the coordinators were gone from the journal when %s became active, although entities such as %s have records: what operators had requested is lost", x.Active, x.FactsMissing)
+	}
+}
+
 func (x *exam) rollout() {
 	if x.Rollout != "" && x.RolloutStill >= rolloutLong {
 		x.say(Warning, nil, "finish the rollout, or go back (docs/rolling-out.md). Canaries that shall stay are no problem", "the rollout of version %q is not finished, and no region has come or gone for %s", x.Rollout, days(x.RolloutStill))

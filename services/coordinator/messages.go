@@ -61,6 +61,9 @@ type (
 		Facts              []Fact // the oldest first
 		FactsAfterSnapshot int    // how many of the Facts are in records after the snapshot
 		LastSeq            uint64 // the sequence number of the last record
+		// Stored has the first entities of the journal that have records, if LastSeq is 0: at least one that is
+		// not Roost's own, if there is one.
+		Stored []sharding.Entity
 	}
 	// ReadFailed answers Survey and Load if the journal could not be read. The Tenure
 	// asks again.
@@ -197,6 +200,13 @@ type (
 		Seq      uint64
 		Facts    []Fact
 		NewFacts int
+	}
+	// FactsMissing says that the journal has no facts, although it has records of entities. Entities store records
+	// only when a coordinator has stored facts, so the facts were lost. The coordinator becomes active
+	// all the same: fences protect what is stored. Stored is one of the entities.
+	FactsMissing struct {
+		Term   sharding.Term
+		Stored sharding.Entity
 	}
 	// WriteJournalHeartbeat stores a journal heartbeat in place of the last one; answered by
 	// JournalHeartbeatWritten. Until a heartbeat of the term is stored, N is 1.
@@ -451,6 +461,7 @@ func (Load) output()                  {}
 func (Append) output()                {}
 func (Waiting) output()               {}
 func (Adopted) output()               {}
+func (FactsMissing) output()          {}
 func (WriteJournalHeartbeat) output() {}
 func (Contested) output()             {}
 func (WriteSnapshot) output()         {}

@@ -81,6 +81,9 @@ type Tenure struct {
 	retryAt time.Time // when the take-over begins anew; zero: no time is set, because a request waits for an answer
 	// failures is how often the take-over has failed in this term, one time after the other.
 	failures int
+	// missing is an entity with records, if the journal had no facts at the beginning of this term (see FactsMissing);
+	// zero: the facts are not missing.
+	missing sharding.Entity
 
 	takeover        takeover
 	waitingReported bool                      // Waiting was emitted in this term
@@ -241,7 +244,7 @@ func (t *Tenure) stepDown(why string) {
 	term, gate := t.term, t.gate
 	t.term, t.phase, t.asked, t.retryAt, t.failures = 0, standingBy, 0, time.Time{}, 0
 	t.gate, t.append, t.facts, t.newFacts, t.snapshot = nil, request{}, nil, 0, request{}
-	t.heartbeatWrite, t.heartbeat = request{}, sharding.JournalHeartbeat{}
+	t.heartbeatWrite, t.heartbeat, t.missing = request{}, sharding.JournalHeartbeat{}, sharding.Entity{}
 	if gate == nil {
 		return
 	}
@@ -383,12 +386,32 @@ func (t *Tenure) loaded(in Loaded) {
 	t.failures = 0
 	t.phase, t.gate, t.heartbeatAt = active, NewGate(t.cfg, in.LastSeq, in.FactsAfterSnapshot), t.now
 	t.emit(BecameActive{Term: t.term, Facts: len(in.Facts)})
+	if t.missing = in.missing(); t.missing != (sharding.Entity{}) {
+		t.emit(FactsMissing{Term: t.term, Stored: t.missing})
+	}
 	elected := Elected{Term: t.term, Facts: in.Facts, Generation: t.generation}
 	if t.heartbeat.N > 0 { // it is stored
 		elected.Cluster = t.cluster
 	}
 	t.step(elected)
 }
+
+// missing returns an entity that has records although there are no facts; zero: there is none.
+func (in *Loaded) missing() sharding.Entity {
+	if in.LastSeq > 0 {
+		return sharding.Entity{}
+	}
+	for _, e := range in.Stored {
+		if sharding.CheckEntityType("type", e.Type) == nil { // a journal heartbeat may be there before any facts
+			return e
+		}
+	}
+	return sharding.Entity{}
+}
+
+// FactsMissing returns an entity that had records when this term began without facts; zero: the facts were not
+// missing.
+func (t *Tenure) FactsMissing() sharding.Entity { return t.missing }
 
 // retry makes failed requests again. A take-over begins anew if its request has failed, or
 // has had no answer for too long.

@@ -277,6 +277,45 @@ func TestTakeoverBacksOff(t *testing.T) {
 	}
 }
 
+// TestFactsMissing: a coordinator says so if there are no facts although entities have records. A journal that has
+// only what Roost itself stores before any fact is new.
+func TestFactsMissing(t *testing.T) {
+	own := []sharding.Entity{{Type: "roost.coordinator", ID: "decisions"}, {Type: "roost.heartbeat", ID: "h"}}
+	anna := sharding.Entity{Type: "Cart", ID: "anna"}
+	for name, c := range map[string]struct {
+		last   uint64
+		stored []sharding.Entity
+		want   sharding.Entity
+	}{
+		"a new journal":                  {},
+		"only Roost's own":               {stored: own},
+		"an entity":                      {stored: []sharding.Entity{own[0], anna, {Type: "Cart", ID: "bob"}}, want: anna},
+		"an entity, and there are facts": {last: 3, stored: []sharding.Entity{anna}},
+	} { // order-free
+		t.Run(name, func(t *testing.T) {
+			w := newTenureTest(t, DefaultConfig())
+			w.acquire(3)
+			w.step(Surveyed{Number: want[Survey](w).Number})
+			w.step(Claimed{Number: want[Claim](w).Number, Verdict: sharding.Durable})
+			w.step(JournalHeartbeatWritten{Number: want[WriteJournalHeartbeat](w).Number, Verdict: sharding.Durable})
+			w.step(Loaded{Number: want[Load](w).Number, LastSeq: c.last, Stored: c.stored})
+			want[BecameActive](w)
+			if c.want == (sharding.Entity{}) {
+				never[FactsMissing](w, "the facts are not missing")
+			} else if got := want[FactsMissing](w); got.Stored != c.want || got.Term != 3 {
+				t.Errorf("missing: %+v", got)
+			}
+			if got := w.core.FactsMissing(); got != c.want {
+				t.Errorf("asked, it says %v, want %v", got, c.want)
+			}
+			w.step(Lost{Term: 3})
+			if got := w.core.FactsMissing(); got != (sharding.Entity{}) {
+				t.Errorf("after the term, it says %v", got)
+			}
+		})
+	}
+}
+
 // TestLateAnswers: what answers a request of an earlier term, or one that was given
 // up, has no consequence.
 func TestLateAnswers(t *testing.T) {

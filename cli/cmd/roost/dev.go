@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -152,7 +153,7 @@ func (a *app) dev(ctx context.Context, o devOptions, signals <-chan os.Signal) e
 	}
 	defer cleanUp()
 
-	d := &devCluster{app: a, begin: time.Now()}
+	d := &devCluster{app: a, begin: time.Now(), warned: warnings{}}
 	control, err := newControl()
 	if err != nil {
 		return err
@@ -179,8 +180,16 @@ func (a *app) dev(ctx context.Context, o devOptions, signals <-chan os.Signal) e
 		d.kill()
 		return err
 	}
-	<-signals
-	return d.stop(ctx, signals)
+	look := time.NewTicker(patienceFor)
+	defer look.Stop()
+	for {
+		select {
+		case <-look.C:
+			d.warn(ctx)
+		case <-signals:
+			return d.stop(ctx, signals)
+		}
+	}
 }
 
 // dataDir returns the directory for the cluster's files, and a function to call at the
@@ -225,6 +234,33 @@ type devCluster struct {
 	active  string
 	term    uint32
 	up      atomic.Bool // announced
+	warned  warnings
+}
+
+// warnings are what coordinators warn of. Each is printed when it begins.
+type warnings map[string]bool
+
+// begun returns those of list that have begun since the last call.
+func (w warnings) begun(list []cluster.Warning) (begun []cluster.Warning) {
+	now := warnings{}
+	for _, x := range list {
+		key := x.Process + " " + x.Check // the text may have a time in it
+		if now[key] = true; !w[key] {
+			begun = append(begun, x)
+		}
+	}
+	clear(w)
+	maps.Copy(w, now)
+	return begun
+}
+
+// warn prints what coordinators warn of, such as a journal that they cannot read.
+func (d *devCluster) warn(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, patienceFor)
+	defer cancel()
+	for _, w := range d.warned.begun(d.cluster.Warnings(ctx, cluster.Coordinator)) {
+		fmt.Fprintf(d.err, "%s warns: %s: %s\n", w.Process, w.Check, w.Text)
+	}
 }
 
 // start starts all processes, and returns when a command has been answered through every
@@ -273,6 +309,7 @@ func (d *devCluster) ready(ctx context.Context) error {
 			return err
 		}
 		fmt.Fprintf(d.err, "still waiting; %s\n", strings.Replace(err.Error(), ": "+context.DeadlineExceeded.Error(), ":", 1))
+		d.warn(ctx)
 	}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"database/sql"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -12,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/roost-cluster/roost/cli/cluster"
+	"github.com/roost-cluster/roost/libs/control/wire"
+	"github.com/roost-cluster/roost/libs/journal/sqlite"
 )
 
 type located struct {
@@ -397,5 +400,67 @@ func TestDevRefuses(t *testing.T) {
 	defer unlock()
 	if code, _, errOut = d.roost("dev"); code != exitFailed || !strings.Contains(errOut, "running already") {
 		t.Errorf("with another dev cluster: %d %s", code, errOut)
+	}
+}
+
+// TestDevWarns: if the facts of the coordinators are damaged, roost dev says so and what to do, while it waits.
+func TestDevWarns(t *testing.T) {
+	dir, data := t.TempDir(), filepath.Join(t.TempDir(), "data")
+	args := []string{"--data", data, "--regions", "1", "--gateways", "1", "--coordinators", "1"}
+	d := startDev(t, dir, args...)
+	if code := d.interrupt(1); code != 0 {
+		t.Fatalf("exit code %d", code)
+	}
+	damageFacts(t, filepath.Join(data, "journal.db"))
+
+	again := &devRun{t: t, bin: d.bin, dir: dir, err: &lockedBuffer{}}
+	again.cmd = exec.Command(filepath.Join(d.bin, "roost"), append([]string{"dev", "--dir", dir, "--ports", "random"}, args...)...)
+	again.cmd.Stderr = again.err
+	if err := again.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(again.cleanUp)
+	eventually(t, "a warning of the coordinator", func() error {
+		if said := again.err.String(); !strings.Contains(said, "coordinator-1 warns: journal: ") || !strings.Contains(said, "roost journal check --facts") || !strings.Contains(said, "roost repair facts") {
+			return fmt.Errorf("roost dev said %s", said)
+		}
+		return nil
+	})
+	again.interrupt(1)
+}
+
+// TestWarningsBegin: a warning is printed when it begins, and again when it comes back.
+func TestWarningsBegin(t *testing.T) {
+	w := warnings{}
+	one, two := cluster.Warning{Process: "c-1", Check: "journal", Text: "for 1 s"}, cluster.Warning{Process: "c-2", Check: "journal", Text: "for 1 s"}
+	later := cluster.Warning{Process: "c-1", Check: "journal", Text: "for 2 s"}
+	for i, step := range []struct{ list, want []cluster.Warning }{
+		{[]cluster.Warning{one}, []cluster.Warning{one}}, {[]cluster.Warning{later, two}, []cluster.Warning{two}}, {nil, nil}, {[]cluster.Warning{one}, []cluster.Warning{one}},
+	} {
+		if got := w.begun(step.list); fmt.Sprint(got) != fmt.Sprint(step.want) {
+			t.Errorf("step %d: %v has begun, want %v", i, got, step.want)
+		}
+	}
+}
+
+// damageFacts damages the last record of the coordinators' facts.
+func damageFacts(t *testing.T, journal string) {
+	t.Helper()
+	if err := sqlite.RegisterVFS(); err != nil {
+		t.Fatal(err)
+	}
+	db, err := sql.Open("sqlite", "file:"+journal+"?vfs="+sqlite.VFS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	r, err := db.ExecContext(t.Context(), `UPDATE record SET body = CAST(x'00' || substr(body, 2) AS BLOB) WHERE (entity, seq) = (
+		SELECT entity, max(seq) FROM record WHERE entity = (SELECT id FROM entity WHERE type = ? AND name = CAST(? AS TEXT)))`,
+		string(wire.FactsEntity.Type), string(wire.FactsEntity.ID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, _ := r.RowsAffected(); n != 1 {
+		t.Fatalf("%d records are damaged", n)
 	}
 }

@@ -10,11 +10,17 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"google.golang.org/protobuf/proto"
+
+	"github.com/roost-cluster/roost/libs/control/wire"
+	"github.com/roost-cluster/roost/libs/factstream"
 	"github.com/roost-cluster/roost/libs/journal"
 	journalopen "github.com/roost-cluster/roost/libs/journal/open"
 	"github.com/roost-cluster/roost/libs/journal/sqlite"
 	"github.com/roost-cluster/roost/libs/sharding"
+	coordinatorv1 "github.com/roost-cluster/roost/proto/roost/coordinator/v1"
 )
 
 // TestRepair damages an entity, and repairs it: what is lost is said before, and kept, and each mistake is refused
@@ -67,10 +73,20 @@ func TestRepair(t *testing.T) {
 	}
 	try(exitOK, []string{"repair", "list"}, "Cart/dora", "went back to record 2", "ticket 4711", in("aside"))
 	try(exitOK, []string{"repair", "list", "-o", "json"}, fmt.Sprintf("%x", sha256.Sum256(content)))
+	storeFactRepair(t, in("j.db"))
+	list := try(exitOK, []string{"repair", "list"}, "Cart/dora", "roost.coordinator/facts", "repaired the facts, 2 things damaged", "bad disk", "ops@host")
+	if strings.Index(list, "roost.coordinator/facts") > strings.Index(list, "Cart/dora") {
+		t.Errorf("the newest repair is not the first:\n%s", list)
+	}
+	if list := try(exitOK, []string{"repair", "list", "--limit", "1"}, "bad disk"); strings.Contains(list, "Cart/dora") {
+		t.Errorf("with --limit 1:\n%s", list)
+	}
 	try(exitOK, []string{"reminders", "drop", "Cart/dora", "pay", "--reason", "cancelled", "--journal.url", "sqlite:" + in("j.db")}, "it has no reminder pay any more")
 	try(exitFailed, []string{"reminders", "drop", "Cart/dora", "pay", "--reason", "cancelled", "--journal.url", "sqlite:" + in("j.db")}, "has no reminder")
 	try(exitOK, []string{"repair", "record", "Cart/dora", "--delete", "--reason", "gone"}, "it is deleted")
 	try(exitOK, []string{"repair", "find"}, "0 of 1 entity damaged")
+	damageFacts(t, in("j.db"))
+	try(exitOK, []string{"repair", "list", "--limit", "3"}, "Cart/dora", "went back to record 2")
 }
 
 // checkAside checks the file with what was set aside.
@@ -90,6 +106,33 @@ func checkAside(t *testing.T, file string) {
 	}
 	if len(lines) != 3 || lines[0].Reason != "ticket 4711" || lines[1].Seq != 3 || lines[1].Problem == "" || len(lines[1].Body) == 0 || lines[2].Seq != 4 || string(lines[2].Events[0].JSON) != `{"sku":"tea"}` || lines[2].Command != "k4" {
 		t.Errorf("what was set aside: %s", content)
+	}
+}
+
+// storeFactRepair stores that the coordinators' facts were repaired in an hour.
+func storeFactRepair(t *testing.T, file string) {
+	t.Helper()
+	d, err := journalopen.Open(t.Context(), "sqlite:"+file, journal.DefaultConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = d.Close() }()
+	b, err := proto.Marshal(&coordinatorv1.RepairedFact{
+		Note: &coordinatorv1.Note{AtUnixMs: time.Now().Add(time.Hour).UnixMilli(), By: "ops@host", Reason: "bad disk"}, Damaged: 2,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	shard, at := sharding.ShardID{Type: wire.FactsEntity.Type}, sharding.MakeEpoch(1, 0)
+	for _, op := range []journal.Op{
+		{Claim: &sharding.Claim{Shard: shard, Epoch: at, Owner: 5}},
+		{Append: &sharding.Append{Shard: shard, Epoch: at, Entity: wire.FactsEntity, Records: []sharding.Record{
+			{Seq: 1, Events: []sharding.Event{{Name: factstream.RepairedName, Encoding: sharding.Protobuf, Payload: b}}},
+		}}},
+	} {
+		if r, err := d.Commit(t.Context(), []journal.Op{op}); err != nil || r[0].Verdict != sharding.Durable {
+			t.Fatalf("%s: %v, %v", op.Kind(), r, err)
+		}
 	}
 }
 

@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/roost-cluster/roost/cli/factrepair"
+	"github.com/roost-cluster/roost/libs/control/wire"
+	"github.com/roost-cluster/roost/libs/factstream"
 	"github.com/roost-cluster/roost/libs/journal"
 	journalopen "github.com/roost-cluster/roost/libs/journal/open"
 	"github.com/roost-cluster/roost/libs/node/progress"
@@ -16,7 +20,7 @@ import (
 
 // listedRepair is an audit line with its number.
 type listedRepair struct {
-	Number uint64 `json:"number"`
+	Number uint64 `json:"number,omitempty"` // 0: of the coordinators' facts
 	journal.RepairLine
 	Problem string `json:"problem,omitempty"`
 }
@@ -26,10 +30,10 @@ func (a *app) repairListCommand() *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the repairs that were made", Args: cobra.NoArgs,
-		Long: `Lists the repairs of entities, the newest first: who has done what, when and why,
-and in which file is what was set aside. The lines are in the journal, each stored in
-the transaction that made the repair. A user of PostgreSQL needs no more than the role
-roost_reader.`,
+		Long: `Lists the repairs of entities and of the coordinators' facts, the newest first: who
+has done what, when and why, and in which file is what was set aside. The lines are in
+the journal, each stored with what the repair has changed. Of the facts, the last 16
+repairs are kept. A user of PostgreSQL needs no more than the role roost_reader.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if limit < 1 {
 				return usageError{fmt.Errorf("--limit is %d; it must be at least 1", limit)}
@@ -56,6 +60,8 @@ func (a *app) listRepairs(ctx context.Context, at journalopen.At, limit int) err
 	if err != nil {
 		return err
 	}
+	// The facts may be damaged again. Then their repairs may not be known, and those of entities are all the same.
+	facts, unread := factrepair.Check(ctx, reader, 0)
 	lines := make([]listedRepair, len(h.Records))
 	for i := range h.Records {
 		rec, err := &h.Records[i], h.Records[i].Err
@@ -66,6 +72,15 @@ func (a *app) listRepairs(ctx context.Context, at journalopen.At, limit int) err
 		if err != nil {
 			lines[i].Problem = err.Error()
 		}
+	}
+	if unread == nil {
+		for _, r := range facts.Repairs {
+			lines = append(lines, listedRepair{RepairLine: ofFacts(r)})
+		}
+	}
+	slices.SortStableFunc(lines, func(x, y listedRepair) int { return y.At.Compare(x.At) })
+	if lines = lines[:min(len(lines), limit)]; unread != nil {
+		lines = append(lines, listedRepair{Problem: "the repairs of the coordinators' facts cannot be read: " + unread.Error()})
 	}
 	if a.json() {
 		return a.printJSON(map[string]any{"repairs": lines})
@@ -82,6 +97,15 @@ func (a *app) listRepairs(ctx context.Context, at journalopen.At, limit int) err
 		rows = append(rows, []any{l.At.UTC().Format(time.DateTime), l.Entity, l.Did, orDash(l.File), orDash(l.By), l.Reason})
 	}
 	return a.printTable([]string{"TIME", "ENTITY", "DID", "SET ASIDE IN", "BY", "REASON"}, rows)
+}
+
+// ofFacts is the line of a repair of the coordinators' facts.
+func ofFacts(r factstream.Repaired) journal.RepairLine {
+	did := "repaired the facts, " + plural(r.Damaged, "thing") + " damaged"
+	if r.All {
+		did += ", and dropped all that can be made anew"
+	}
+	return journal.RepairLine{At: r.At, Entity: wire.FactsEntity.String(), Did: did, By: r.By, Reason: r.Reason, Last: r.Record}
 }
 
 // foundDamage is an entity of which something is damaged.

@@ -49,6 +49,9 @@ func (a admin) Examine(ctx context.Context, _ *adminv1.ExamineRequest) (*adminv1
 	ev := a.s.describeAll(ctx, list)
 	ev.Active = a.s.name
 	if err := a.s.look(ctx, func() error {
+		if e := a.s.core.FactsMissing(); e != (sharding.Entity{}) {
+			ev.FactsMissing = e.String()
+		}
 		for _, q := range a.s.core.Quarantine() {
 			if q.State == coordinator.Quarantined {
 				ev.Quarantined = append(ev.Quarantined, q.Entity.String())

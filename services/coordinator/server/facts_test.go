@@ -15,6 +15,7 @@ import (
 	"github.com/roost-cluster/roost/libs/journal/memory"
 	leasememory "github.com/roost-cluster/roost/libs/lease/memory"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/sharding/shardingtest"
 	"github.com/roost-cluster/roost/services/coordinator"
 )
 
@@ -152,6 +153,31 @@ func TestFactsOfNoForm(t *testing.T) {
 		r.elected()
 		if term, _, _ := r.state(); term <= 1000 {
 			t.Errorf("term %d", term)
+		}
+	})
+}
+
+// TestFactsMissing: a coordinator that finds no facts beside records of an entity says so in its log.
+func TestFactsMissing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New(journal.DefaultConfig())
+		anna, at := sharding.Entity{Type: "Cart", ID: "anna"}, sharding.MakeEpoch(1, 1)
+		if _, err := b.Declare(t.Context(), journal.Declaration{Cluster: "dev", Types: []sharding.TypeDesc{{Type: "Cart", Shards: 4}}}); err != nil {
+			t.Fatal(err)
+		}
+		shard := sharding.ShardID{Type: "Cart", Index: shardingtest.ShardOf("anna", 4)}
+		for _, op := range []journal.Op{
+			{Claim: &sharding.Claim{Shard: shard, Epoch: at, Owner: 99}},
+			{Append: &sharding.Append{Shard: shard, Epoch: at, Entity: anna, Records: []sharding.Record{{Seq: 1}}}},
+		} {
+			if res, err := b.Commit(t.Context(), []journal.Op{op}); err != nil || res[0].Verdict != sharding.Durable {
+				t.Fatalf("%s: %v, %v", op.Kind(), res, err)
+			}
+		}
+		r := launchOn(t, coordinator.DefaultConfig(), b, &quiet{Driver: leasememory.New()})
+		r.elected()
+		if !r.text.has("the facts of the coordinators are gone") || !r.text.has("Cart/anna") {
+			t.Errorf("the log says %s", r.text.b.String())
 		}
 	})
 }

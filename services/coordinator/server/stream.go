@@ -25,6 +25,9 @@ var (
 	journalTestShard = sharding.ShardID{Type: "roost.probe"}
 )
 
+// firstEntities is how many entities of a journal without facts are listed: more than are Roost's own.
+const firstEntities = 16
+
 // performJournal does what the core asks of the journal, and steps it with the
 // answer.
 func (s *Server) performJournal(o coordinator.Output) {
@@ -128,7 +131,13 @@ func (s *Server) loadFacts(ctx context.Context, number uint64) (coordinator.Inpu
 	if unknown > 0 {
 		s.log.Warn("facts of a later release are kept and ignored; run that release here as well", "facts", unknown)
 	}
-	return coordinator.Loaded{Number: number, Facts: facts, FactsAfterSnapshot: since, LastSeq: found.LastSeq}, nil
+	in := coordinator.Loaded{Number: number, Facts: facts, FactsAfterSnapshot: since, LastSeq: found.LastSeq}
+	if in.LastSeq == 0 {
+		if in.Stored, err = s.journal.List(ctx, journal.ListRequest{Limit: firstEntities}); err != nil {
+			return nil, fmt.Errorf("listing the entities: %w", err)
+		}
+	}
+	return in, nil
 }
 
 // tellContradictions logs facts that were ignored because they contradict others.
