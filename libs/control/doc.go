@@ -60,7 +60,9 @@
 //	                                             the entities, HostShard names that region
 //	region       ShardStarted      coordinator   when the region has claimed the shard, or has found
 //	                                             its fence damaged; once more for each later HostShard
-//	region       HostRefused       coordinator   once for each HostShard that the region refuses
+//	region       HostRefused       coordinator   once for each HostShard that the region refuses. Also
+//	                                             when the region has stopped a shard whose fence has
+//	                                             another epoch; repeated until the row has a higher epoch
 //	coordinator  HandOff           region        repeated until ShardStopped, or until the row changes.
 //	                                             HandOff may name the successor, the successor's
 //	                                             epoch, and the table that the successor must know

@@ -65,7 +65,9 @@
 // coordinator has stored the new owner yet. See direct.go.
 //
 // A row of the table, a command or the fence may show that the shard has a higher epoch. In each of
-// these cases, the region stops the shard at once.
+// these cases, the region stops the shard at once. If the fence has shown it, the coordinator may not know
+// of it, because a repair has claimed the shard. So the region tells the coordinator, which gives the shard away
+// again.
 //
 // # Commands between entities
 //

@@ -43,6 +43,7 @@ type ShardCore struct {
 	// outcome is unknown (see heldShard.claimAt).
 	claimsToRepeat bool
 	leaving        bool
+	fencedShards   []fencedShard // about which the coordinator is told
 
 	// The fields up to keptStats concern states of entities that this core keeps for the next owners
 	// of shards, see kept.go.
@@ -144,6 +145,8 @@ type heldShard struct {
 	// fetchBy is the time at which the shard stops waiting for the states.
 	fetchBy time.Time
 	meter   meter // measures the load of the shard
+	// fenced says that the journal has refused an operation, because the fence has another epoch.
+	fenced bool
 }
 
 type heldPhase uint8
@@ -535,6 +538,7 @@ func (m *ShardCore) shardEvents(events []turn.ShardEvent) {
 			m.notMine(e.Request, e.Shard, e.Epoch)
 		case turn.Fenced:
 			if h := m.shard(e.Shard); h != nil && h.epoch == e.Epoch {
+				h.fenced = true
 				m.stop(h)
 				m.raiseMinEpoch(e.Shard, e.Stored)
 			}
@@ -584,6 +588,7 @@ func (m *ShardCore) noteJournalLoaded(in *turn.Loaded) {
 
 func (m *ShardCore) tick() {
 	m.claimAgain()
+	m.tellFenced()
 	m.tickKept()
 	m.stepTurn(turn.Tick{})
 	m.stepWakeups(wakeup.Tick{})

@@ -1,6 +1,9 @@
 package region
 
 import (
+	"slices"
+	"time"
+
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/outbox"
@@ -223,6 +226,34 @@ func (m *ShardCore) drained(in turn.Drained) {
 	}
 	if h.nextEpoch >= m.minEpoch(h.id) && h.nextEpoch > h.epoch && !m.leaving {
 		m.claim(h.id, h.nextEpoch, h.nextFrom, h.nextKeptBy)
+		return
+	}
+	if h.fenced && h.handOff == 0 {
+		m.fencedShards = append(m.fencedShards, fencedShard{id: h.id, epoch: h.epoch})
+		m.tellFenced()
+	}
+}
+
+// fencedShard is a shard that this region has stopped, because its fence has another epoch.
+type fencedShard struct {
+	id     sharding.ShardID
+	epoch  sharding.Epoch // at which this region had it
+	toldAt time.Time      // when the coordinator was last told
+}
+
+// tellFenced tells the coordinator about shards that were fenced: a repair may have claimed them, so the
+// coordinator may not know that nobody serves them. It is told again until the row shows that it has given the shard
+// away again, because it may have had no active coordinator to tell.
+func (m *ShardCore) tellFenced() {
+	m.fencedShards = slices.DeleteFunc(m.fencedShards, func(f fencedShard) bool {
+		return m.shard(f.id) != nil || m.typ(f.id.Type).rows[f.id.Index].Epoch > f.epoch
+	})
+	for i := range m.fencedShards {
+		f := &m.fencedShards[i]
+		if f.toldAt.IsZero() || m.now.Sub(f.toldAt) >= m.cfg.Resend {
+			f.toldAt = m.now
+			m.report("", control.HostRefused{Shard: f.id, Epoch: f.epoch, Above: m.minEpoch(f.id)})
+		}
 	}
 }
 

@@ -90,7 +90,7 @@ func (c *ControlCore) Clone() *ControlCore {
 func (m *ShardCore) Clone() *ShardCore {
 	c := *m
 	c.turn, c.wakeups, c.starter, c.sends, c.types, c.lastType, c.out = m.turn.Clone(), m.wakeups.Clone(), m.starter.Clone(), m.sends.Clone(), slices.Clone(m.types), nil, nil
-	c.purger, c.purgeOutputs = m.purger.Clone(), purge.Outputs{}
+	c.purger, c.purgeOutputs, c.fencedShards = m.purger.Clone(), purge.Outputs{}, slices.Clone(m.fencedShards)
 	for i, t := range m.types {
 		c.types[i] = &hostedType{name: t.name, desc: t.desc, volatile: t.volatile, remember: t.remember, keeps: t.keeps, kept: slices.Clone(t.kept),
 			shards: slices.Clone(t.shards), minEpochs: slices.Clone(t.minEpochs), rows: slices.Clone(t.rows), wrote: slices.Clone(t.wrote)}
@@ -172,8 +172,8 @@ func (m *ShardCore) AppendState(now time.Time, b []byte) []byte {
 	}
 	b = append(b, '\n')
 	for h := range m.heldShards() {
-		b = fmt.Appendf(b, "held %s %s %d claim %d damaged %t from %s handoff %s next %s from %s fetch by %d", h.id, h.epoch, h.phase,
-			relative(now, h.claimAt), h.damaged, h.from, h.handOff, h.nextEpoch, h.nextFrom, relative(now, h.fetchBy))
+		b = fmt.Appendf(b, "held %s %s %d claim %d damaged %t fenced %t from %s handoff %s next %s from %s fetch by %d", h.id, h.epoch, h.phase,
+			relative(now, h.claimAt), h.damaged, h.fenced, h.from, h.handOff, h.nextEpoch, h.nextFrom, relative(now, h.fetchBy))
 		for _, c := range h.buffer {
 			b = fmt.Appendf(b, " %d", c.Request)
 		}
@@ -195,6 +195,9 @@ func (m *ShardCore) AppendState(now time.Time, b []byte) []byte {
 				b = fmt.Appendf(b, "row %v\n", row)
 			}
 		}
+	}
+	for _, f := range m.fencedShards {
+		b = fmt.Appendf(b, "fenced %s %s %d\n", f.id, f.epoch, relative(now, f.toldAt))
 	}
 	b = m.appendKept(now, b)
 	return m.turn.AppendState(now, m.starter.AppendState(now, m.wakeups.AppendState(now, m.purger.AppendState(now, m.sends.AppendState(now, b)))))

@@ -65,7 +65,7 @@ func TestRepair(t *testing.T) {
 	}
 	try(exitOK, []string{"repair", "record", "Cart/dora", "--back-to", "2", "--dry-run"}, "Nothing was changed", "set aside   2 records", "item-added", "nothing of it is damaged")
 	try(exitOK, []string{"repair", "list"}, "nothing was repaired")
-	try(exitOK, []string{"repair", "record", "Cart/dora", "--back-to", "2", "--reason", "ticket 4711", "--out", in("aside")}, "is repaired", "kept in     "+in("aside"), "starts again with the next command")
+	try(exitOK, []string{"repair", "record", "Cart/dora", "--back-to", "2", "--reason", "ticket 4711", "--out", in("aside")}, "is repaired", "kept in     "+in("aside"), "is served again when its region notices")
 	checkAside(t, in("aside"))
 	content, err := os.ReadFile(in("aside"))
 	if err != nil {

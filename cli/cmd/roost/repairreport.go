@@ -213,7 +213,7 @@ func (j *jsonRepair) lines(r *repair, e *journal.RawEntity, p *journal.RepairPla
 	}
 	if !j.DryRun {
 		if r.probe != nil {
-			lines = append(lines, fmt.Sprintf("  shard       %s starts again with the next command for it; until then its reminders and sends wait (%v)", j.Shard, r.probe))
+			lines = append(lines, fmt.Sprintf("  shard       %s is served again when its region notices, by the next command, reminder or send of one of its entities (%v)", j.Shard, r.probe))
 		} else {
 			lines = append(lines, fmt.Sprintf("  shard       %s is served again, by %s", j.Shard, j.Region))
 		}
