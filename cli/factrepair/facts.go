@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -21,22 +20,21 @@ import (
 var ErrActive = errors.New("a coordinator is active")
 
 const (
-	// Watch is how long a repair watches the journal heartbeat: several times as long as the time between two of them, which is a
-	// second.
+	// Watch is how long a repair watches the journal heartbeat. An active coordinator writes one every second.
 	Watch = 5 * time.Second
-	// look is the time between two looks.
+	// look is the pause between two looks at the heartbeat, and between two attempts to commit.
 	look = 250 * time.Millisecond
-	// tries is how many more times what was certainly not committed is tried again.
+	// tries is how often an operation that was certainly not committed is tried again.
 	tries = 20
 	// recordFacts and recordBytes bound a record, as those of coordinators are.
 	recordFacts, recordBytes = 1000, 1 << 20
-	// requested is the kind of a decision that says what an operator has asked for, see coordinator.Requested.
+	// requested is the stored number of coordinator.Requested: a decision by an operator.
 	requested = 4
 )
 
 var factsShard = sharding.ShardID{Type: wire.FactsEntity.Type}
 
-// Options say what is wanted.
+// Options say what a repair does.
 type Options struct {
 	// DryRun changes nothing.
 	DryRun bool
@@ -117,7 +115,7 @@ func (f *repairing) run(ctx context.Context) (r Report, err error) {
 	if err := f.mark(ctx, wire.FactsEntity, r.last); err != nil {
 		return r, err
 	}
-	if err := f.mark(ctx, decisions, r.decisions); err != nil {
+	if err := f.mark(ctx, wire.DecisionsEntity, r.decisions); err != nil {
 		return r, err
 	}
 	f.explain(ctx, r)
@@ -208,13 +206,13 @@ func (f *repairing) write(ctx context.Context, op journal.Op) error {
 	return nil
 }
 
-// claim takes the place of the coordinators.
+// claim fences all coordinators.
 func (f *repairing) claim(ctx context.Context, term sharding.Term) error {
 	f.epoch = sharding.MakeEpoch(term, 0)
 	return f.write(ctx, journal.Op{Claim: &sharding.Claim{Shard: factsShard, Epoch: f.epoch, Owner: sharding.NodeUID(rand.Uint64() | 1)}})
 }
 
-// declare gives the numbers of shards back to the journal that it has lost.
+// declare stores the numbers of shards that the journal has lost.
 func (f *repairing) declare(ctx context.Context, c *Checked) error {
 	if len(c.undeclared) == 0 {
 		return nil
@@ -260,7 +258,7 @@ func (f *repairing) mark(ctx context.Context, e sharding.Entity, seq uint64) err
 
 // explain writes a decision for roost why. The facts have it already, so it may fail.
 func (f *repairing) explain(ctx context.Context, r Report) {
-	l, err := f.d.Load(ctx, journal.LoadRequest{Entity: decisions, LookupOnly: true})
+	l, err := f.d.Load(ctx, journal.LoadRequest{Entity: wire.DecisionsEntity, LookupOnly: true})
 	if err != nil {
 		return
 	}
@@ -275,7 +273,7 @@ func (f *repairing) explain(ctx context.Context, r Report) {
 		return
 	}
 	_, _ = f.commit(ctx, journal.Op{Append: &sharding.Append{
-		Shard: factsShard, Epoch: f.epoch, Entity: decisions,
-		Records: []sharding.Record{{Seq: l.LastSeq + 1, Events: slices.Clip([]sharding.Event{{Name: "explanation", Encoding: sharding.Protobuf, Payload: b}})}},
+		Shard: factsShard, Epoch: f.epoch, Entity: wire.DecisionsEntity,
+		Records: []sharding.Record{{Seq: l.LastSeq + 1, Events: []sharding.Event{{Name: wire.ExplanationName, Encoding: sharding.Protobuf, Payload: b}}}},
 	}})
 }

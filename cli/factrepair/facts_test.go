@@ -145,7 +145,7 @@ func (s store) fill(t *testing.T) {
 		add(wire.FactsEntity, factsShard, term, 1, typ, row(0)), add(wire.FactsEntity, factsShard, term, 2, typ, row(0)), add(wire.FactsEntity, factsShard, term, 3, row(1)),
 		add(wire.FactsEntity, factsShard, term, 4, row(2), encode(t, "cordon", &coordinatorv1.CordonFact{Region: "region-2"})),
 		journal.Op{Snapshot: &journal.WriteSnapshot{Shard: factsShard, Epoch: term, Entity: wire.FactsEntity, Cut: 1, Snapshot: journal.Snapshot{Seq: 1, Encoding: sharding.Protobuf}}},
-		add(decisions, factsShard, term, 1, decision), add(decisions, factsShard, term, 2, decision),
+		add(wire.DecisionsEntity, factsShard, term, 1, decision), add(wire.DecisionsEntity, factsShard, term, 2, decision),
 		claim(cart0, sharding.MakeEpoch(3, 1), region.UID), add(anna, cart0, sharding.MakeEpoch(3, 1), 1, sharding.Event{Name: "added", Payload: []byte("1")}),
 	)
 }
@@ -244,7 +244,7 @@ func (s store) repairOnce(t *testing.T, damage func(sharding.Entity, uint64), se
 	if n := len(after.Repairs); n == 0 || after.Repairs[n-1].By != "ops" || after.Repairs[n-1].Reason != "bad disk" {
 		t.Errorf("the repair is noted as %+v", after.Repairs)
 	}
-	l, err := s.Load(t.Context(), journal.LoadRequest{Entity: decisions})
+	l, err := s.Load(t.Context(), journal.LoadRequest{Entity: wire.DecisionsEntity})
 	if err != nil || !strings.Contains(string(l.Records[len(l.Records)-1].Events[0].Payload), "repair the facts") {
 		t.Errorf("the decisions say %+v, %v", l, err)
 	}
@@ -266,12 +266,12 @@ func (s store) repairOnce(t *testing.T, damage func(sharding.Entity, uint64), se
 func TestDecisions(t *testing.T) {
 	s := onSQLite(t)
 	s.fill(t)
-	s.damage(decisions, 2)
+	s.damage(wire.DecisionsEntity, 2)
 	r, err := s.repair(t.Context(), Options{})
 	if err != nil || len(r.Findings) != 1 || r.Findings[0].Form != "decisions" || r.Remainder.GivenOut != 0 {
 		t.Fatalf("the repair says %+v, %v", r, err)
 	}
-	if l, err := s.Load(t.Context(), journal.LoadRequest{Entity: decisions}); err != nil || len(l.Records) != 1 || l.LastSeq != 3 {
+	if l, err := s.Load(t.Context(), journal.LoadRequest{Entity: wire.DecisionsEntity}); err != nil || len(l.Records) != 1 || l.LastSeq != 3 {
 		t.Errorf("the decisions are %+v, %v", l, err)
 	}
 	if _, owners, _ := s.stream(t); owners[0] != "3.1 r1:1 " {

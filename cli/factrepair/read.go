@@ -12,9 +12,6 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// decisions has the explanations of what coordinators have decided, see roost why.
-var decisions = sharding.Entity{Type: wire.FactsEntity.Type, ID: "decisions"}
-
 const (
 	// pageRecords and pageBytes bound what is read at a time.
 	pageRecords, pageBytes = 256, 4 << 20
@@ -28,14 +25,14 @@ type Checked struct {
 	// decisions is the last record of the decisions that is damaged; 0: none is.
 	decisions uint64
 	cluster   string
-	// undeclared are types of which the journal has lost the number of shards.
+	// undeclared are the types whose number of shards the journal has lost.
 	undeclared []sharding.TypeDesc
 	last       uint64 // the last record of the facts
 	heartbeat  sharding.JournalHeartbeat
 }
 
-// Check looks for what is damaged of the coordinators' data. It only reads. fence is the epoch at which the facts
-// were last claimed, 0 if that is not known.
+// Check finds what is damaged in the coordinators' data. It only reads. fence is the epoch at which the facts were
+// last claimed; 0: it is not known.
 func Check(ctx context.Context, r journal.Reader, fence sharding.Epoch) (*Checked, error) {
 	facts, err := r.Facts(ctx)
 	if err != nil {
@@ -78,7 +75,7 @@ func intact(s factstream.Stream) bool {
 	return uint64(len(s.Records)) == s.Last-s.Start && !slices.ContainsFunc(s.Records, func(r factstream.Record) bool { return r.Err != nil })
 }
 
-// damage reports whether a load says that something is damaged.
+// damage reports whether an error of a read says that something is damaged.
 func damage(err error) bool {
 	return errors.Is(err, journal.ErrCorrupt) || errors.Is(err, journal.ErrTrimmed)
 }
@@ -93,7 +90,7 @@ func heartbeat(ctx context.Context, r journal.Reader) (sharding.JournalHeartbeat
 
 // checkDecisions looks for damaged records of the decisions.
 func (c *Checked) checkDecisions(ctx context.Context, r journal.Reader) error {
-	start, last, records, err := read(ctx, r, decisions, false)
+	start, last, records, err := read(ctx, r, wire.DecisionsEntity, false)
 	if err != nil {
 		return err
 	}
@@ -115,8 +112,8 @@ func (c *Checked) checkDecisions(ctx context.Context, r journal.Reader) error {
 	return nil
 }
 
-// read reads the records of an entity behind its snapshot, and those that it cannot read as such. With events
-// it keeps what is in them.
+// read reads the records of an entity after its snapshot. A record that is damaged is returned with its error. The
+// content of the records is returned only with events.
 func read(ctx context.Context, r journal.Reader, of sharding.Entity, events bool) (start, last uint64, records []factstream.Record, err error) {
 	req := journal.HistoryRequest{Entity: of, Limit: pageRecords, Bytes: pageBytes}
 	size := 0

@@ -1,34 +1,31 @@
-// Package factstream has the rules by which the coordinators' facts are checked and repaired. It is for
-// facts that are damaged: records of the fact stream that cannot be read or are missing, and facts that
-// contradict others. A coordinator does not serve with such facts, because it would not know what it has
-// forgotten.
+// Package factstream has the rules by which damaged facts of the coordinators are found and repaired. Facts are damaged
+// if records of the fact stream cannot be read or are missing, or if facts contradict each other. No coordinator
+// becomes active with unreadable facts, because it would not know what it has forgotten.
 //
-// [Examine] finds what is damaged. [Examination.Repair] returns the facts of the stream that takes its
-// place. Whoever repairs has claimed the stream at a term above all that were used, and stores these facts
-// behind the damaged ones; then a snapshot says that reading begins behind the damaged ones. So a repair
-// is what a coordinator does when it takes over and stores a checkpoint, and the same guards apply to it:
-// a coordinator that was active before is fenced.
+// [Examine] finds what is damaged. [Examination.Repair] returns the facts of the stream that takes the place of the
+// damaged one. The caller claims the stream at a term above all that were used, and stores these facts after the
+// damaged ones. Then it stores a snapshot that says that reading begins after the damaged ones. So a repair does what a
+// coordinator does that takes over and stores a checkpoint, and it has the same protection: a coordinator that was
+// active before is fenced.
 //
 // # What remains
 //
-// The order of the facts matters only among those about the same thing, of which the newest counts. So a
-// fact that is lost has these consequences:
+// The order of facts matters only among facts about the same thing, of which the newest counts. If a fact is lost,
+// this follows:
 //
-//   - The row of a shard may be older than what regions and gateways have heard of it. So if a row may
-//     be lost, all shards are given out anew: each row has no owner, and an epoch of the repair's term, so
-//     that it is newer than any other row of the shard. Its successor is the last known owner, so that the
-//     shard goes back there if that region is still a member. The fence of the journal shuts out every
-//     other owner when the shard is claimed again.
-//   - The forms in which something may be stored in a shard may be more than its row says. So such a row
-//     has all forms of its type that are known.
-//   - What operators have asked for is as the remaining facts say. What was asked for, or ended, in a lost
-//     fact, must be asked for again.
-//   - The declaration of a type (its number of shards, its shard rule, its forms) may be lost. The number of shards is in
-//     the journal, too. The shard rule and the forms are not: a repair drops such a type only if it is named.
+//   - The row of a shard may be older than what regions and gateways have heard of it. So if any row may be lost, all
+//     shards are given out anew. The new rows have no owner, and an epoch of the repair's term, so they are newer than
+//     all other rows. The successor in a row is the last known owner, so the shard goes back there if that region is
+//     still a member. When the shard is claimed again, the fence of the journal shuts out every other owner.
+//   - More forms may be stored in a shard than its row says. So the new row has all known forms of its type.
+//   - Requests of operators are in force as the remaining facts say. A request that was made or ended in a lost fact
+//     must be made again.
+//   - The declaration of a type (its number of shards, shard rule and forms) may be lost. The journal has the number of
+//     shards as well, but not the rest. So a repair drops such a type only if the operator names it.
 //
-// If no record is lost, a fact that contradicts others is dropped, and only the shard that it is about is
-// given out anew.
+// If no record is lost, a fact that contradicts others is dropped, and only the shard that it is about is given out
+// anew.
 //
-// What a repair has done is a fact itself, [Repaired], which later coordinators keep. Earlier releases keep it as
-// they keep all facts that they do not know.
+// A repair is recorded as a fact itself, [Repaired], which later coordinators keep. Earlier releases keep it too,
+// because they keep all facts that they do not know.
 package factstream

@@ -20,24 +20,24 @@ type Record struct {
 
 // Stream is the fact stream as it is stored.
 type Stream struct {
-	// Start is the record after which reading begins, and Last is the last record.
+	// Start is the record after which reading begins. A snapshot, the mark, says so. Last is the last record.
 	Start, Last uint64
 	Records     []Record // those after Start, by number; some may be missing
-	// Mark is why the snapshot that says where reading begins cannot be read; nil: it can.
+	// Mark is why the mark cannot be read; nil: it can be read.
 	Mark error
 	// Fence is the epoch at which the stream was last claimed; 0: not known.
 	Fence sharding.Epoch
-	// Used says that a coordinator was active with this journal. Shards has the numbers of shards that the
-	// journal has for its types.
+	// Used says that a coordinator was active with this journal at some time. Shards are the numbers of shards of the
+	// types, as the journal itself has them.
 	Used   bool
 	Shards map[sharding.EntityType]uint32
 }
 
-// Finding is something that is damaged. Of several facts that contradict each other, it names those that
-// are dropped.
+// Finding is something that is damaged. If facts contradict each other, there is a finding for each fact that is
+// dropped.
 type Finding struct {
-	Record uint64 `json:"record,omitempty"` // 0: it is about no record
-	Fact   int    `json:"fact,omitempty"`   // its place in the record, from 1; 0: the whole record
+	Record uint64 `json:"record,omitempty"` // 0: the finding is about no record
+	Fact   int    `json:"fact,omitempty"`   // the place of the fact in the record, from 1; 0: the whole record
 	// Form is what is damaged: "record", "snapshot", "stream", or the name of the fact.
 	Form  string `json:"form"`
 	About string `json:"about,omitempty"` // such as a shard
@@ -46,11 +46,11 @@ type Finding struct {
 	Cost string `json:"cost"`
 }
 
-// Examination is what [Examine] has found.
+// Examination is the result of [Examine].
 type Examination struct {
-	// Findings has what is damaged; empty: nothing is.
+	// Findings list what is damaged.
 	Findings []Finding
-	// Lost has the types whose declarations are lost, or contradict the journal.
+	// Lost are the types whose declarations are lost, or contradict the journal.
 	Lost []sharding.EntityType
 	// Repairs are the earlier repairs, oldest first.
 	Repairs []Repaired
@@ -58,8 +58,8 @@ type Examination struct {
 	stream Stream
 	holes  bool // a row, or a type, may be lost
 	types  map[sharding.EntityType]*typeFacts
-	asked  []asked        // of facts about the same thing the newest, in their order
-	at     map[string]int // the places in asked, by key
+	asked  []asked        // requests of operators and the like: the newest fact for each key, in their order
+	at     map[string]int // the index in asked, by key
 	// doubtful are the shards whose rows contradict each other, or make no sense.
 	doubtful map[sharding.ShardID]bool
 }
@@ -105,7 +105,7 @@ func (x *Examination) add(f Finding) { x.Findings = append(x.Findings, f) }
 
 const holeCost = "what its facts said. All shards are given out anew. What operators have asked for, quarantined or released in it must be asked for again"
 
-// hole adds a finding with which rows and types may be lost.
+// hole adds a finding that means that rows and types may be lost.
 func (x *Examination) hole(f Finding) {
 	f.Cost = cmp.Or(f.Cost, holeCost)
 	x.add(f)
@@ -189,7 +189,7 @@ func (x *Examination) readFact(e sharding.Event, at Finding) (row rowFact, is bo
 	return row, false
 }
 
-// keep keeps the newest of the facts about the same thing.
+// keep adds a fact, in place of an earlier fact with the same key.
 func (x *Examination) keep(a asked) {
 	if a.key != "" {
 		if i, found := x.at[a.key]; found {
@@ -200,8 +200,8 @@ func (x *Examination) keep(a asked) {
 	x.asked = append(x.asked, a)
 }
 
-// readType folds the declaration of a type, as the coordinator does: what contradicts the first declaration is
-// ignored. Here, one that contradicts the journal does not count as the first.
+// readType folds the declaration of a type as the coordinator does: a declaration that contradicts the first one is
+// ignored. Unlike there, the first one that counts here is the first that agrees with the journal.
 func (x *Examination) readType(f TypeFact, at Finding) {
 	d := f.Desc
 	at.About, at.Cost = string(d.Type), "nothing that is in force: it is ignored"
@@ -282,7 +282,7 @@ func (x *Examination) foldRow(f rowFact) {
 	}
 }
 
-// wrongRow says why a row makes no sense; "": it does.
+// wrongRow returns why a row makes no sense; "": it makes sense.
 func (x *Examination) wrongRow(t *typeFacts, f rowFact) string {
 	r := f.Row
 	switch {
@@ -317,8 +317,8 @@ func (x *Examination) findLost() {
 	})
 }
 
-// checkForms finds rows that name forms which their types do not have. If anything is lost, the rows are not kept
-// anyway.
+// checkForms finds rows that name forms which their types do not have. It need not look if rows may be lost, because
+// then no row is kept.
 func (x *Examination) checkForms() {
 	for _, typ := range sortedKeys(x.types) {
 		t := x.types[typ]
@@ -343,10 +343,10 @@ func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K {
 	return keys
 }
 
-// NextTerm returns the term of a repair: above all terms that were used. highest is the highest epoch of all
-// fences of the journal, and heartbeat is the term of its last heartbeat. known says that all fences could be
-// read, that of the stream among them. If they could not be read, or the stream has no fence, the facts count as well, and
-// the term is raised by margin more.
+// NextTerm returns the term of a repair, above all terms that were used. highest is the highest epoch of all fences of
+// the journal, and heartbeat the term of its last heartbeat. known says that all fences could be read. If they could
+// not, or if the stream has no fence, the epochs in the facts are considered too, and the term is higher by margin,
+// because terms may have been used that nothing shows any more.
 func (x *Examination) NextTerm(highest sharding.Epoch, heartbeat sharding.Term, known bool, margin sharding.Term) (sharding.Term, error) {
 	term := max(highest.Term(), x.stream.Fence.Term(), heartbeat)
 	if !known || x.stream.Fence == 0 && (x.stream.Last > 0 || x.stream.Used) {

@@ -39,11 +39,11 @@ func row(i uint32, owner sharding.NodeID, e sharding.Epoch, p sharding.Phase) wi
 func rowEvent(f wire.RowFact) sharding.Event { return event(wire.RowFactName, wire.ToRowFact(f)) }
 
 func cordon(region string, lifted bool) sharding.Event {
-	return event(cordonName, &coordinatorv1.CordonFact{Region: region, Lifted: lifted, Note: note})
+	return event(wire.CordonFactName, &coordinatorv1.CordonFact{Region: region, Lifted: lifted, Note: note})
 }
 
 func quarantine(id string, state uint32) sharding.Event {
-	return event(quarantineName, &coordinatorv1.QuarantineFact{Type: "Cart", Id: id, State: state, Note: note})
+	return event(wire.QuarantineFactName, &coordinatorv1.QuarantineFact{Type: "Cart", Id: id, State: state, Note: note})
 }
 
 func shardOf(i uint32) *coordinatorv1.PinFact {
@@ -60,8 +60,8 @@ func intactStream() Stream {
 			{Seq: 11, Events: []sharding.Event{rowEvent(row(0, r2, epoch(2, 7), sharding.Serving)), typeFact(cart, forms[0]), cordon("region-9", false), cordon("region-8", false), {Name: "later", Payload: []byte("x")}}},
 			{Seq: 12, Events: []sharding.Event{rowEvent(row(0, r1, epoch(3, 1), sharding.Starting)), rowEvent(row(1, r2, epoch(3, 2), sharding.Serving)), typeFact(cart, forms[:2]...), quarantine("dora", 2), quarantine("emil", 1)}},
 			{Seq: 13, Events: []sharding.Event{
-				rowEvent(row(0, r1, epoch(3, 1), sharding.Serving)), rowEvent(handsOff), cordon("region-9", true), event(pinName, shardOf(1)), quarantine("emil", 0),
-				event(moveName, &coordinatorv1.MoveFact{Shard: wire.ToShard(handsOff.Row.Shard), Region: "region-1", Epoch: uint64(handsOff.Row.Epoch), Note: note}),
+				rowEvent(row(0, r1, epoch(3, 1), sharding.Serving)), rowEvent(handsOff), cordon("region-9", true), event(wire.PinFactName, shardOf(1)), quarantine("emil", 0),
+				event(wire.MoveFactName, &coordinatorv1.MoveFact{Shard: wire.ToShard(handsOff.Row.Shard), Region: "region-1", Epoch: uint64(handsOff.Row.Epoch), Note: note}),
 			}},
 		},
 	}
@@ -209,7 +209,7 @@ func lostRecord(fail fails) {
 
 // TestUnreadableFacts: a fact is lost alone, and what that costs depends on what it is about.
 func TestUnreadableFacts(t *testing.T) {
-	for name, anew := range map[string]int{wire.RowFactName: 4, wire.TypeFactName: 4, cordonName: 0, pinName: 0, moveName: 0, quarantineName: 0, drainName: 0, freezeName: 0, targetName: 0, RepairedName: 0} {
+	for name, anew := range map[string]int{wire.RowFactName: 4, wire.TypeFactName: 4, wire.CordonFactName: 0, wire.PinFactName: 0, wire.MoveFactName: 0, wire.QuarantineFactName: 0, wire.DrainFactName: 0, wire.FreezeFactName: 0, wire.TargetFactName: 0, RepairedName: 0} {
 		s := intactStream()
 		s.Records[1].Events = append(s.Records[1].Events, sharding.Event{Name: name, Payload: []byte{0xff, 0xff}})
 		x, out := repair(t.Errorf, s, options)

@@ -14,10 +14,10 @@ import (
 // RepairedName is the name of the fact [Repaired].
 const RepairedName = "repaired"
 
-// MaxRepairs is how many facts [Repaired] a repair keeps, the newest: more than a journal should ever have.
+// MaxRepairs is how many facts [Repaired] a repair keeps, the newest ones. A journal should never have so many.
 const MaxRepairs = 16
 
-// MaxDropped is how many of the damaged facts a fact [Repaired] names; it counts all.
+// MaxDropped is how many damaged facts a fact [Repaired] names. It counts all of them.
 const MaxDropped = 32
 
 // Repaired: the facts were repaired.
@@ -26,14 +26,14 @@ type Repaired struct {
 	At         time.Time
 	// Record is the number of the last record that was left behind.
 	Record uint64
-	// All says that everything was left behind that can be made anew.
+	// All says that everything that can be made anew was left behind.
 	All bool
 	// Damaged is how many records and facts were damaged, and Dropped names the first of them.
 	Damaged int
 	Dropped []string
 }
 
-// event writes the fact.
+// event returns the fact as it is stored.
 func (r Repaired) event() sharding.Event {
 	return event(RepairedName, &coordinatorv1.RepairedFact{
 		Note: &coordinatorv1.Note{By: r.By, Reason: r.Reason, AtUnixMs: r.At.UnixMilli()}, Record: r.Record, All: r.All,
@@ -60,21 +60,13 @@ func event(name string, m proto.Message) sharding.Event {
 	return sharding.Event{Name: name, Encoding: sharding.Protobuf, Payload: b}
 }
 
-// The names of the facts about what operators have asked for, and of the target version.
-const (
-	drainName, resumeName, targetName = "drain", "resume", "target"
-	cordonName, freezeName, pinName   = "cordon", "freeze", "pin"
-	moveName, quarantineName          = "move", "quarantine"
-)
-
-// released is the state of an entity that is neither suspected nor quarantined: coordinator.Released.
+// released is the stored number of coordinator.Released: the entity is neither suspected nor quarantined.
 const released = 0
 
 // asked is a fact that is neither a row nor a type.
 type asked struct {
 	event sharding.Event
-	// key says what the fact is about: of facts with the same key, the newest counts. "": it is a fact of a later
-	// release.
+	// key says what the fact is about. Of the facts with one key, the newest counts. "": the fact is of a later release.
 	key   string
 	about string           // for people
 	ended bool             // it ends what an earlier fact with its key has begun
@@ -89,34 +81,34 @@ func decodeAsked(e sharding.Event) (asked, error) {
 	read := func(m proto.Message) error { return proto.Unmarshal(e.Payload, m) }
 	var err error
 	switch e.Name {
-	case drainName, resumeName:
+	case wire.DrainFactName, wire.ResumeFactName:
 		var m coordinatorv1.DrainFact
 		err = read(&m)
 		region := sharding.NodeID{Addr: m.GetAddr(), UID: sharding.NodeUID(m.GetUid())}
-		a.key, a.about, a.ended = fmt.Sprintf("drain %s %d", region.Addr, region.UID), region.Addr, e.Name == resumeName
-	case targetName:
+		a.key, a.about, a.ended = fmt.Sprintf("drain %s %d", region.Addr, region.UID), region.Addr, e.Name == wire.ResumeFactName
+	case wire.TargetFactName:
 		var m coordinatorv1.TargetFact
 		err = read(&m)
 		a.key, a.about = "target", m.GetVersion()
-	case cordonName:
+	case wire.CordonFactName:
 		var m coordinatorv1.CordonFact
 		err = read(&m)
 		a.key, a.about, a.ended = "cordon "+m.GetRegion(), m.GetRegion(), m.GetLifted()
-	case freezeName:
+	case wire.FreezeFactName:
 		var m coordinatorv1.FreezeFact
 		err = read(&m)
 		a.key, a.ended = "freeze", !m.GetFrozen()
-	case pinName:
+	case wire.PinFactName:
 		var m coordinatorv1.PinFact
 		err = read(&m)
 		a.shard = wire.FromShard(m.GetShard())
 		a.key, a.about, a.ended = "pin "+a.shard.String(), a.shard.String(), m.GetRegion() == ""
-	case moveName:
+	case wire.MoveFactName:
 		var m coordinatorv1.MoveFact
 		err = read(&m)
 		a.shard, a.epoch = wire.FromShard(m.GetShard()), sharding.Epoch(m.GetEpoch())
 		a.key, a.about = "move "+a.shard.String(), a.shard.String()
-	case quarantineName:
+	case wire.QuarantineFactName:
 		var m coordinatorv1.QuarantineFact
 		err = read(&m)
 		entity := sharding.Entity{Type: sharding.EntityType(m.GetType()), ID: sharding.EntityID(m.GetId())}

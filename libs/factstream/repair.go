@@ -12,15 +12,15 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// ErrRefused is wrapped if a repair would lose what only an operator may give up.
+// ErrRefused is wrapped if a repair would lose something that an operator has to give up explicitly.
 var ErrRefused = errors.New("the facts are not repaired")
 
-// Options say what a repair may drop, who has asked for it, and why.
+// Options say what a repair may drop, who requested it, and why.
 type Options struct {
-	// Term is that of the repair: above all terms that were used, see [Examination.NextTerm].
+	// Term is the term of the repair, above all terms that were used: see [Examination.NextTerm].
 	Term sharding.Term
-	// All drops everything that the cluster can do without: where the shards are, what operators have asked
-	// for, quarantined entities, the target version. The types remain.
+	// All drops everything that the cluster can do without: where shards are, requests of operators, quarantined
+	// entities, the target version. Types remain.
 	All bool
 	// Without names lost types that may be dropped.
 	Without    []sharding.EntityType
@@ -28,18 +28,17 @@ type Options struct {
 	At         time.Time
 }
 
-// Remainder is what takes the place of a stream.
+// Remainder is the stream after a repair.
 type Remainder struct {
-	// Facts are those of the new stream, in their order.
-	Facts []sharding.Event
-	// Kept counts what remains, by the names of facts. GivenOut is how many shards are given out anew.
+	Facts []sharding.Event // in their order
+	// Kept counts the facts that remain, by their names. GivenOut is how many shards are given out anew.
 	Kept     map[string]int
 	GivenOut int
-	// Dropped names, for people, what was intact and is dropped nevertheless.
+	// Dropped says, for operators, which intact facts are dropped.
 	Dropped []string
 }
 
-// Repair returns what takes the place of the stream.
+// Repair returns the stream that takes the place of the damaged one.
 func (x *Examination) Repair(o Options) (Remainder, error) {
 	var refused []string
 	for _, typ := range x.Lost {
@@ -74,7 +73,7 @@ func (x *Examination) Repair(o Options) (Remainder, error) {
 		case a.event.Name == "" || a.ended:
 		case o.All && !mutant.On("facts-all"):
 			dropped[a.event.Name]++
-		case a.event.Name == moveName:
+		case a.event.Name == wire.MoveFactName:
 			if f, found := x.types[a.typ].rows[a.shard.Index]; found && !x.anew(a.shard, o) && f.Row.Epoch == a.epoch && f.Row.Phase == sharding.HandingOff {
 				moves = append(moves, a.event)
 			}
@@ -101,7 +100,7 @@ func (x *Examination) Repair(o Options) (Remainder, error) {
 		}
 	}
 	out.GivenOut = int(n)
-	for _, e := range moves { // behind their rows
+	for _, e := range moves { // a coordinator ignores a move that comes before its row
 		keep(e)
 	}
 	return out, nil
@@ -112,8 +111,8 @@ func (x *Examination) anew(s sharding.ShardID, o Options) bool {
 	return x.holes || o.All || x.doubtful[s]
 }
 
-// giveOut returns the row of a shard that is given out anew: without an owner, at an epoch above all others, with
-// all forms that may be stored.
+// giveOut returns the row of a shard that is given out anew. It has no owner, an epoch above all others, and all forms
+// that may be stored.
 func (x *Examination) giveOut(t *typeFacts, s sharding.ShardID, last rowFact, o Options, n uint32) wire.RowFact {
 	f := wire.RowFact{Row: sharding.Row{Shard: s, Epoch: sharding.MakeEpoch(o.Term, n), Phase: sharding.Starting}, Cause: sharding.CauseRepaired}
 	for i := range t.fact.Forms {
@@ -133,7 +132,7 @@ func (x *Examination) giveOut(t *typeFacts, s sharding.ShardID, last rowFact, o 
 	return f
 }
 
-// String is the finding in one line.
+// String returns the finding in one line.
 func (f Finding) String() string {
 	where := f.Form
 	if f.Record > 0 && f.Form != "record" {

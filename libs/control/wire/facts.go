@@ -10,14 +10,27 @@ import (
 	coordinatorv1 "github.com/roost-cluster/roost/proto/roost/coordinator/v1"
 )
 
-// The coordinators' facts are events of one entity of the journal. Those of rows and types
-// are here, because a tool reads them too. The coordinator knows all of them.
-var FactsEntity = sharding.Entity{Type: "roost.coordinator", ID: "facts"}
+// FactsEntity has the coordinators' facts as its events. DecisionsEntity has the explanations of what
+// coordinators have decided. Tools read and repair both of them without a coordinator, so what a tool has to know
+// is here: the names of all facts, and the codec of rows and types.
+var (
+	FactsEntity     = sharding.Entity{Type: "roost.coordinator", ID: "facts"}
+	DecisionsEntity = sharding.Entity{Type: FactsEntity.Type, ID: "decisions"}
+)
 
-// Names of facts.
+// Names of facts, and of an explanation. They are stored.
 const (
-	RowFactName  = "row"
-	TypeFactName = "type"
+	RowFactName        = "row"
+	TypeFactName       = "type"
+	DrainFactName      = "drain"
+	ResumeFactName     = "resume" // ends a drain
+	TargetFactName     = "target"
+	CordonFactName     = "cordon"
+	FreezeFactName     = "freeze"
+	PinFactName        = "pin"
+	MoveFactName       = "move"
+	QuarantineFactName = "quarantine"
+	ExplanationName    = "explanation"
 )
 
 // RowFact: the shard's row is now Row. The sets have indexes into the forms of its type.

@@ -16,13 +16,10 @@ import (
 )
 
 // explanationEntity has the explanations. It is in the shard of the facts, and so behind their fence.
-var explanationEntity = sharding.Entity{Type: streamEntity.Type, ID: "decisions"}
+var explanationEntity = wire.DecisionsEntity
 
-// Names of what a record of explanations holds.
-const (
-	decisionName = "explanation"
-	droppedName  = "dropped"
-)
+// droppedName is the name of a count of explanations that were not kept, among the explanations.
+const droppedName = "dropped"
 
 // explanationLimits are those of the configuration.
 func (c *Config) explanationLimits() coordinator.ExplanationLimits {
@@ -89,7 +86,7 @@ func explanationEvents(q coordinator.AppendExplanations) []sharding.Event {
 		events = append(events, sharding.Event{Name: droppedName, Encoding: sharding.Protobuf, Payload: marshal(&coordinatorv1.DroppedDecisions{N: q.Dropped})})
 	}
 	for _, d := range q.Explanations {
-		events = append(events, sharding.Event{Name: decisionName, Encoding: sharding.Protobuf, Payload: d})
+		events = append(events, sharding.Event{Name: wire.ExplanationName, Encoding: sharding.Protobuf, Payload: d})
 	}
 	return events
 }
@@ -169,7 +166,7 @@ func decodeExplanations(records []sharding.Record, waiting [][]byte, newest int,
 	for i := range records {
 		for _, e := range records[i].Events {
 			switch e.Name {
-			case decisionName:
+			case wire.ExplanationName:
 				add(e.Payload)
 			case droppedName:
 				var n coordinatorv1.DroppedDecisions

@@ -211,24 +211,24 @@ func encodeFact(f coordinator.Fact) sharding.Event {
 		if f.Note != (coordinator.Note{}) {
 			d.Note = toNote(f.Note)
 		}
-		name, m = "drain", d
+		name, m = wire.DrainFactName, d
 		if f.Resume {
-			name = "resume"
+			name = wire.ResumeFactName
 		}
 	case coordinator.UnknownFact:
 		return sharding.Event{Name: f.Name, Version: f.Version, Encoding: f.Encoding, Payload: []byte(f.Payload)}
 	case coordinator.TargetFact:
-		name, m = "target", &coordinatorv1.TargetFact{Version: f.Version, Seen: f.Seen}
+		name, m = wire.TargetFactName, &coordinatorv1.TargetFact{Version: f.Version, Seen: f.Seen}
 	case coordinator.CordonFact:
-		name, m = "cordon", &coordinatorv1.CordonFact{Region: f.Region, Lifted: f.Lifted, After: uint64(f.After), Note: toNote(f.Note)}
+		name, m = wire.CordonFactName, &coordinatorv1.CordonFact{Region: f.Region, Lifted: f.Lifted, After: uint64(f.After), Note: toNote(f.Note)}
 	case coordinator.QuarantineFact:
-		name, m = "quarantine", toQuarantine(f)
+		name, m = wire.QuarantineFactName, toQuarantine(f)
 	case coordinator.FreezeFact:
-		name, m = "freeze", &coordinatorv1.FreezeFact{Frozen: f.Frozen, UntilUnixMs: unixMs(f.Until), Note: toNote(f.Note)}
+		name, m = wire.FreezeFactName, &coordinatorv1.FreezeFact{Frozen: f.Frozen, UntilUnixMs: unixMs(f.Until), Note: toNote(f.Note)}
 	case coordinator.PinFact:
-		name, m = "pin", &coordinatorv1.PinFact{Shard: wire.ToShard(f.Shard), Region: f.Region, Note: toNote(f.Note)}
+		name, m = wire.PinFactName, &coordinatorv1.PinFact{Shard: wire.ToShard(f.Shard), Region: f.Region, Note: toNote(f.Note)}
 	case coordinator.MoveFact:
-		name, m = "move", &coordinatorv1.MoveFact{Shard: wire.ToShard(f.Shard), Region: f.Region, Epoch: uint64(f.Epoch), Note: toNote(f.Note)}
+		name, m = wire.MoveFactName, &coordinatorv1.MoveFact{Shard: wire.ToShard(f.Shard), Region: f.Region, Epoch: uint64(f.Epoch), Note: toNote(f.Note)}
 	}
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 	if err != nil {
@@ -266,44 +266,44 @@ func decodeFact(e sharding.Event) (coordinator.Fact, error) {
 			return nil, err
 		}
 		return coordinator.TypeFact(f), nil
-	case "drain", "resume":
+	case wire.DrainFactName, wire.ResumeFactName:
 		var d coordinatorv1.DrainFact
 		if err := proto.Unmarshal(e.Payload, &d); err != nil {
 			return nil, err
 		}
 		region := sharding.NodeID{Addr: d.Addr, UID: sharding.NodeUID(d.Uid)}
-		return coordinator.DrainFact{Region: region, Resume: e.Name == "resume", Note: fromNote(d.Note)}, nil
-	case "target":
+		return coordinator.DrainFact{Region: region, Resume: e.Name == wire.ResumeFactName, Note: fromNote(d.Note)}, nil
+	case wire.TargetFactName:
 		var g coordinatorv1.TargetFact
 		if err := proto.Unmarshal(e.Payload, &g); err != nil {
 			return nil, err
 		}
 		return coordinator.TargetFact{Version: g.Version, Seen: g.Seen}, nil
-	case "cordon":
+	case wire.CordonFactName:
 		var c coordinatorv1.CordonFact
 		if err := proto.Unmarshal(e.Payload, &c); err != nil {
 			return nil, err
 		}
 		return coordinator.CordonFact{Region: c.Region, Lifted: c.Lifted, After: sharding.Epoch(c.After), Note: fromNote(c.Note)}, nil
-	case "quarantine":
+	case wire.QuarantineFactName:
 		var q coordinatorv1.QuarantineFact
 		if err := proto.Unmarshal(e.Payload, &q); err != nil {
 			return nil, err
 		}
 		return fromQuarantine(&q), nil
-	case "freeze":
+	case wire.FreezeFactName:
 		var z coordinatorv1.FreezeFact
 		if err := proto.Unmarshal(e.Payload, &z); err != nil {
 			return nil, err
 		}
 		return coordinator.FreezeFact{Frozen: z.Frozen, Until: fromUnixMs(z.UntilUnixMs), Note: fromNote(z.Note)}, nil
-	case "pin":
+	case wire.PinFactName:
 		var p coordinatorv1.PinFact
 		if err := proto.Unmarshal(e.Payload, &p); err != nil {
 			return nil, err
 		}
 		return coordinator.PinFact{Shard: wire.FromShard(p.Shard), Region: p.Region, Note: fromNote(p.Note)}, nil
-	case "move":
+	case wire.MoveFactName:
 		var v coordinatorv1.MoveFact
 		if err := proto.Unmarshal(e.Payload, &v); err != nil {
 			return nil, err
