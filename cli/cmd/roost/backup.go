@@ -29,6 +29,10 @@ The lease and what is in memory are not part of it. A user of PostgreSQL needs n
 than the role roost_reader. While it runs, the log of an SQLite file grows by what is
 written, and PostgreSQL keeps old versions of rows.
 
+If the journal has several databases (--journal.databases), all are in the file, each
+as it was at a moment of its own; the output names these moments and how far they are
+apart.
+
 The journal is that of --journal.url, of the environment variable ROOST_JOURNAL_URL,
 or of the cluster that "roost dev" runs in --dir. See docs/backup.md.`
 
@@ -46,6 +50,10 @@ and its terms begin more than a million above all that were given out, so that n
 which remembers the old one has an effect any more. Nothing is changed unless the backup
 is complete. FILE "-" is standard input.
 
+A backup of several databases needs a place for each (--journal.databases), and is read
+twice: before anything is changed, and then again. If it is interrupted in between, no
+process can use the databases until it is run again.
+
 The journal is that of --journal.url, of the environment variable ROOST_JOURNAL_URL,
 or of the cluster that "roost dev" runs in --dir. PostgreSQL needs the role that owns
 the schema. See docs/backup.md.`
@@ -58,6 +66,19 @@ type backedUp struct {
 	Cluster    string    `json:"cluster"`
 	Taken      time.Time `json:"taken"`
 	Format     int       `json:"format"`
+	Generation string    `json:"generation"`
+	Term       uint32    `json:"term"`
+	// Databases are those of a journal that has several. The fields above are those of the first one.
+	Databases []backedUpDatabase `json:"databases,omitempty"`
+	// Skew is the time between the earliest and the latest moment of them, in seconds.
+	Skew float64 `json:"skew_seconds,omitempty"`
+}
+
+// backedUpDatabase is one of several databases in a backup.
+type backedUpDatabase struct {
+	Number     int       `json:"number"`
+	Store      string    `json:"store"`
+	Taken      time.Time `json:"taken"`
 	Generation string    `json:"generation"`
 	Term       uint32    `json:"term"`
 }
@@ -73,16 +94,42 @@ type restoredJournal struct {
 	ReplacedUnusable string   `json:"replaced_damage,omitempty"`
 }
 
-func newBackedUp(file string, h backup.Header, bytes int64) backedUp {
-	return backedUp{file, bytes, h.Store, h.Facts.Cluster, h.Taken, h.Facts.Format, h.Facts.Generation.String(), uint32(h.Facts.MaxEpoch.Term())}
+func newBackedUp(file string, all []backup.Header, bytes int64) backedUp {
+	h := all[0]
+	b := backedUp{
+		File: file, Bytes: bytes, Store: h.Store, Cluster: h.Facts.Cluster, Taken: h.Taken, Format: h.Facts.Format,
+		Generation: h.Facts.Generation.String(), Term: uint32(h.Facts.MaxEpoch.Term()),
+	}
+	if len(all) == 1 {
+		return b
+	}
+	latest := h.Taken
+	for _, d := range all {
+		b.Databases = append(b.Databases, backedUpDatabase{d.Number, d.Store, d.Taken, d.Facts.Generation.String(), uint32(d.Facts.MaxEpoch.Term())})
+		if d.Taken.Before(b.Taken) {
+			b.Taken = d.Taken
+		}
+		if d.Taken.After(latest) {
+			latest = d.Taken
+		}
+	}
+	b.Skew = latest.Sub(b.Taken).Seconds()
+	return b
 }
 
 // lines says what is in a backup.
-func (b backedUp) lines() []string {
-	return []string{
+func (b backedUp) lines() (lines []string) {
+	for _, d := range b.Databases {
+		lines = append(lines, fmt.Sprintf("  database %-3d in %s, generation %s, %s, as of %s", d.Number, d.Store, d.Generation, termText(d.Term), d.Taken.UTC().Format(time.RFC3339Nano)))
+	}
+	if len(b.Databases) > 0 {
+		lines = append(lines, fmt.Sprintf("  skew        %s between the moments of the databases: what entities of two of them told each other in that time may be in one only",
+			time.Duration(b.Skew*float64(time.Second)).Round(time.Microsecond)))
+	}
+	return append(lines,
 		fmt.Sprintf("  cluster     %q, journal in %s, format %d, generation %s", b.Cluster, b.Store, b.Format, b.Generation),
 		fmt.Sprintf("  as of       %s, %s; whatever was acknowledged before is in it", b.Taken.UTC().Format(time.RFC3339Nano), termText(b.Term)),
-	}
+	)
 }
 
 // termText is the highest term of a journal.
@@ -125,7 +172,7 @@ func oneFile(_ *cobra.Command, args []string) error {
 
 func (a *app) backUp(ctx context.Context, at journalopen.At, file string) error {
 	bar := progress.New(a.err, "backed up", progress.Bytes)
-	var h backup.Header
+	var h []backup.Header
 	size, err := writeNew(a.out, file, func(out io.Writer) (err error) {
 		h, err = journalopen.Backup(ctx, at, journal.DefaultConfig(), out, bar.Show)
 		return err
@@ -219,7 +266,7 @@ func (a *app) readBackup(file, what string, read func(io.Reader) error) (size in
 }
 
 type countingReader struct {
-	from     io.Reader
+	from     io.ReadSeeker
 	n, total int64
 	bar      *progress.Bar
 }
@@ -231,8 +278,23 @@ func (c *countingReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// again begins to read a backup file each time it is called. Standard input can be read once.
+func again(in io.Reader) func() (*backup.Reader, error) {
+	read := false
+	return func() (*backup.Reader, error) {
+		if c := in.(*countingReader); read {
+			if _, err := c.from.Seek(0, io.SeekStart); err != nil {
+				return nil, usageError{errors.New("a backup of several databases is read twice: first to the end, before anything is changed; name a file")}
+			}
+			c.n = 0
+		}
+		read = true
+		return backup.NewReader(in)
+	}
+}
+
 func (a *app) checkBackup(file string) error {
-	var h backup.Header
+	var h []backup.Header
 	size, err := a.readBackup(file, "checked", func(in io.Reader) (err error) {
 		h, _, err = backup.Check(in)
 		return err
@@ -270,19 +332,21 @@ func (a *app) restoreCommand() *cobra.Command {
 }
 
 func (a *app) restore(ctx context.Context, at journalopen.At, file string, o backup.Options) error {
-	var r backup.Restored
-	size, err := a.readBackup(file, "restored", func(in io.Reader) error {
-		b, err := backup.NewReader(in)
-		if err == nil {
-			r, err = journalopen.Restore(ctx, at, b, journal.DefaultConfig(), o)
-		}
+	var all []backup.Restored
+	size, err := a.readBackup(file, "restored", func(in io.Reader) (err error) {
+		all, err = journalopen.Restore(ctx, at, again(in), journal.DefaultConfig(), o)
 		return err
 	})
 	if err != nil {
 		return journalError(err)
 	}
+	r := all[0]
+	var headers []backup.Header
+	for i := range all {
+		headers = append(headers, all[i].Header)
+	}
 	out := restoredJournal{
-		Backup: newBackedUp(file, r.Header, size), DryRun: o.DryRun, Generation: r.Facts.Generation.String(), NextTerm: uint32(r.NextTerm()),
+		Backup: newBackedUp(file, headers, size), DryRun: o.DryRun, Generation: r.Facts.Generation.String(), NextTerm: uint32(r.NextTerm()),
 		Replaced: r.Replaced.Stored, ReplacedTerm: uint32(r.Replaced.Facts.MaxEpoch.Term()),
 	}
 	if r.Replaced.Damage != nil {

@@ -84,3 +84,42 @@ func TestBackup(t *testing.T) {
 		}
 	}
 }
+
+// TestBackupDatabases: a backup of two databases says so, and when each was read.
+func TestBackupDatabases(t *testing.T) {
+	in := "sqlite:" + t.TempDir() + "/"
+	file := strings.TrimPrefix(in, "sqlite:") + "two.backup"
+	at := journalopen.At{URL: in + "a.db", Databases: []string{"2=" + in + "b.db"}}
+	d, err := journalopen.Driver(t.Context(), at, journal.DefaultConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Declare(t.Context(), journal.Declaration{Cluster: "blue"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	try := func(code int, args []string, says ...string) {
+		t.Helper()
+		var out, errOut bytes.Buffer
+		if got := run(t.Context(), args, &out, &errOut); got != code {
+			t.Fatalf("roost %v: exit code %d, want %d\n%s%s", args, got, code, &out, &errOut)
+		}
+		for _, s := range says {
+			if !strings.Contains(out.String()+errOut.String(), s) {
+				t.Errorf("roost %v does not say %q:\n%s%s", args, s, &out, &errOut)
+			}
+		}
+	}
+	places := []string{"--journal.url", at.URL, "--journal.databases", at.Databases[0]}
+	with := func(args ...string) []string { return append(args, places...) }
+	try(exitFailed, []string{"backup", file, "--journal.url", at.URL}, "database 2, and journal.databases does not name it")
+	try(exitOK, with("backup", file), "database 1 ", "database 2 ", "skew ")
+	try(exitOK, []string{"backup", "check", file}, "is complete", "database 2 ", "skew ")
+	try(exitFailed, with("restore", file), "--replace")
+	try(exitOK, with("restore", file, "--replace"), "Restored from "+file, "database 2 ")
+	try(exitOK, with("repair", "find"))
+	try(exitOK, with("repair", "list"), "nothing was repaired")
+	try(exitFailed, []string{"repair", "find", "--journal.url", at.URL}, "database 2, and journal.databases does not name it")
+}

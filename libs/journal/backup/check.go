@@ -2,21 +2,41 @@ package backup
 
 import (
 	"errors"
+	"fmt"
 	"io"
 )
 
-// Check reads a whole file, and returns its header and how many bytes it has, without what surrounds
+// Check reads a whole file, and returns the headers of its databases, and how many bytes it has, without what surrounds
 // its chunks. Errors are those of [NewReader].
-func Check(in io.Reader) (Header, int64, error) {
+func Check(in io.Reader) ([]Header, int64, error) {
 	r, err := NewReader(in)
 	if err != nil {
-		return Header{}, 0, err
+		return nil, 0, err
 	}
-	err = Rest(r)
-	return r.header, r.bytes, err
+	all := []Header{r.header}
+	for {
+		if err := Rest(r); err != nil {
+			return all, r.bytes, err
+		}
+		if err := r.Database(); err != nil {
+			if errors.Is(err, io.EOF) {
+				err = r.checkAll(all)
+			}
+			return all, r.bytes, err
+		}
+		all = append(all, r.header)
+	}
 }
 
-// Rest reads what is left of a file, and returns nil if it is complete.
+// checkAll returns an error if the file has more or fewer databases than it says.
+func (r *Reader) checkAll(all []Header) error {
+	if want := max(all[0].Databases, 1); len(all) != want {
+		return fmt.Errorf("%w: it has %d databases, and says %d", ErrDamaged, len(all), want)
+	}
+	return nil
+}
+
+// Rest reads what is left of a database, and returns nil if it is complete.
 func Rest(r *Reader) error {
 	for {
 		if _, err := r.Next(); err != nil {

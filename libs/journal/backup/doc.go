@@ -6,6 +6,9 @@
 // number of bytes and a hash of all of them. So a file that was cut off, changed or put together
 // from two is noticed. Nothing is held in memory but one chunk.
 //
+// A journal of several databases has a header with the number of each of them, in front of its parts. Such a file has
+// version 2; that of one database has version 1, which earlier releases read, too.
+//
 //	file   = "roost backup" LF version:u32 {chunk}
 //	chunk  = kind:u8 length:u32 payload checksum:u32
 //	kinds  = header (JSON), part (its name), data, end (JSON)

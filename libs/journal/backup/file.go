@@ -20,8 +20,10 @@ import (
 
 const (
 	magic = "roost backup\n"
-	// Version is that of the format of files. It is raised for what an older program would misread.
-	Version = 1
+	// Version is that of the format of files that have several databases. It is raised for what an older program would misread.
+	Version = 2
+	// versionOne is that of a file with one database.
+	versionOne = 1
 	// chunkBytes is the largest chunk that is written: large compared with what surrounds it.
 	chunkBytes = 1 << 20
 	// maxChunkBytes is the largest chunk that is read, so that a damaged length costs no memory.
@@ -51,6 +53,9 @@ type Header struct {
 	Taken time.Time
 	// Facts are those of the journal at that moment, MaxEpoch among them.
 	Facts journal.Facts
+	// Number is that of the database, and Databases is how many the file has: 1, or each has a header of its own. Of
+	// one database, both may be 0.
+	Number, Databases int
 }
 
 // header is a Header as stored. Numbers of 64 bits are text, because other programs read JSON's
@@ -65,6 +70,13 @@ type header struct {
 	Generation sharding.Generation `json:"generation,string"`
 	MaxEpoch   sharding.Epoch      `json:"max_epoch,string"`
 	Types      []journal.TypeFact  `json:"types"`
+	Number     int                 `json:"number,omitempty"`
+	Databases  int                 `json:"databases,omitempty"`
+}
+
+func (h *Header) stored() header {
+	f := h.Facts
+	return header{h.Store, h.Taken.UTC(), f.Cluster, f.Format, f.MinReader, f.MinWriter, f.Generation, f.MaxEpoch, f.Types, h.Number, h.Databases}
 }
 
 type end struct {
@@ -99,14 +111,26 @@ type Writer struct {
 	err    error  // the first one
 }
 
-// NewWriter begins a file. The caller calls [Writer.Part] for each part, and Close in the end.
+// NewWriter begins a file. The caller calls [Writer.Part] for each part, [Writer.Database] if there are several databases,
+// and Close in the end.
 func NewWriter(out io.Writer, h Header) (*Writer, error) {
 	w := &Writer{out: out, hash: sha256.New(), buf: make([]byte, 0, chunkBytes)}
-	if _, err := out.Write(binary.BigEndian.AppendUint32([]byte(magic), Version)); err != nil {
+	version := uint32(versionOne)
+	if h.Databases > 1 {
+		version = Version
+	}
+	if _, err := out.Write(binary.BigEndian.AppendUint32([]byte(magic), version)); err != nil {
 		return nil, err
 	}
-	f := h.Facts
-	return w, w.writeJSON(headerKind, header{h.Store, h.Taken.UTC(), f.Cluster, f.Format, f.MinReader, f.MinWriter, f.Generation, f.MaxEpoch, f.Types})
+	return w, w.writeJSON(headerKind, h.stored())
+}
+
+// Database begins the next database. What is written from now on belongs to it.
+func (w *Writer) Database(h Header) error {
+	if err := w.flush(); err != nil {
+		return err
+	}
+	return w.writeJSON(headerKind, h.stored())
 }
 
 // Part begins a part, which ends when the next one begins. What is written to the Writer from now
@@ -200,25 +224,46 @@ func NewReader(in io.Reader) (*Reader, error) {
 	if !bytes.HasPrefix(front, []byte(magic)) {
 		return nil, fmt.Errorf("%w: it does not begin with %q", ErrFormat, magic)
 	}
-	if v := binary.BigEndian.Uint32(front[len(magic):]); v != Version {
-		return nil, fmt.Errorf("%w: it has version %d, and this program reads version %d; use the release that has made it", ErrFormat, v, Version)
+	if v := binary.BigEndian.Uint32(front[len(magic):]); v != versionOne && v != Version {
+		return nil, fmt.Errorf("%w: it has version %d, and this program reads versions %d and %d; use the release that has made it", ErrFormat, v, versionOne, Version)
 	}
 	k, err := r.read()
 	if err != nil {
 		return nil, err
 	}
-	var h header
-	if err := json.Unmarshal(r.buf, &h); err != nil || k != headerKind {
-		return nil, fmt.Errorf("%w: it does not say what it is a backup of", ErrDamaged)
+	if k != headerKind {
+		return nil, errNoHeader
 	}
-	r.header = Header{Store: h.Store, Taken: h.Taken, Facts: journal.Facts{
-		Cluster: h.Cluster, Format: h.Format, MinReader: h.MinReader, MinWriter: h.MinWriter, Generation: h.Generation, MaxEpoch: h.MaxEpoch, Types: h.Types,
-	}}
-	return r, nil
+	return r, r.readHeader()
 }
 
-// Header returns what the file says about itself.
+var errNoHeader = fmt.Errorf("%w: it does not say what it is a backup of", ErrDamaged)
+
+// readHeader reads the header of a database from buf.
+func (r *Reader) readHeader() error {
+	var h header
+	if err := json.Unmarshal(r.buf, &h); err != nil {
+		return errNoHeader
+	}
+	r.header = Header{Store: h.Store, Taken: h.Taken, Number: h.Number, Databases: h.Databases, Facts: journal.Facts{
+		Cluster: h.Cluster, Format: h.Format, MinReader: h.MinReader, MinWriter: h.MinWriter, Generation: h.Generation, MaxEpoch: h.MaxEpoch, Types: h.Types,
+	}}
+	return nil
+}
+
+// Header returns what the file says about the database that is read.
 func (r *Reader) Header() Header { return r.header }
+
+// Database goes to the next database, when [Reader.Next] has returned io.EOF. It returns io.EOF if the file is complete and no
+// other one follows.
+func (r *Reader) Database() error {
+	if r.err == nil && r.ahead == headerKind {
+		r.ahead, r.rest = 0, nil
+		r.err = r.readHeader()
+		return r.err
+	}
+	return r.err
+}
 
 // Err returns why the file cannot be read any further; nil: it can, or has ended.
 func (r *Reader) Err() error {
@@ -229,13 +274,16 @@ func (r *Reader) Err() error {
 }
 
 // Next goes to the next part, passing over what is left of the one before, and returns its name.
-// It returns io.EOF if the file is complete and nothing follows.
+// It returns io.EOF if nothing follows: the file is complete, or there is another database ([Reader.Database]).
 func (r *Reader) Next() (string, error) {
 	for r.err == nil && r.ahead == 0 {
 		r.fill()
 	}
 	if r.err != nil {
 		return "", r.err
+	}
+	if r.ahead == headerKind {
+		return "", io.EOF
 	}
 	name := string(r.buf)
 	r.ahead, r.rest = 0, nil
@@ -268,7 +316,7 @@ func (r *Reader) fill() {
 		r.err = err
 	case k == dataKind:
 		r.rest = r.buf
-	case k == partKind:
+	case k == partKind, k == headerKind && r.header.Databases > 1:
 		r.ahead = k
 	case k == endKind:
 		r.err = r.checkEnd(digest, total)

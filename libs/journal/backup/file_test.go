@@ -2,6 +2,7 @@ package backup
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -100,9 +101,81 @@ func TestDamage(t *testing.T) {
 // TestLaterVersion: a file of a later format is refused by its version, whatever follows.
 func TestLaterVersion(t *testing.T) {
 	file := write(t)
-	file[len(magic)+3]++
-	if _, err := NewReader(bytes.NewReader(file)); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), "version 2") {
+	if v := file[len(magic)+3]; v != versionOne {
+		t.Errorf("the file of one database has version %d, which earlier releases do not read", v)
+	}
+	file[len(magic)+3] = Version + 1
+	if _, err := NewReader(bytes.NewReader(file)); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), "version 3") {
 		t.Error(err)
+	}
+}
+
+// fake is a database with one part.
+type fake struct {
+	number  int
+	content string
+}
+
+func (f fake) Header() Header {
+	return Header{Store: SQLite, Taken: time.Unix(int64(f.number), 0), Facts: journal.NewFacts(7), Number: f.number}
+}
+func (f fake) Size() int64  { return int64(len(f.content)) }
+func (f fake) Close() error { return nil }
+
+func (f fake) WriteParts(_ context.Context, w *Writer, progress func(int64)) error {
+	if err := w.Part("content"); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, f.content)
+	progress(f.Size())
+	return err
+}
+
+// TestSeveral: a file of several databases says what is of which one, and is noticed to be damaged.
+func TestSeveral(t *testing.T) {
+	contents := map[int]string{1: "of the first", 2: "", 5: "of the fifth"}
+	var out bytes.Buffer
+	var done, total int64
+	headers, err := Write(t.Context(), &out, []Source{fake{1, contents[1]}, fake{2, contents[2]}, fake{5, contents[5]}}, func(d, t int64) { done, total = d, t })
+	if err != nil || len(headers) != 3 || done != 24 || total != 24 {
+		t.Fatalf("%+v, %d of %d: %v", headers, done, total, err)
+	}
+	file := out.Bytes()
+	r, err := NewReader(bytes.NewReader(file))
+	for _, number := range []int{1, 2, 5} {
+		if err != nil || r.Header().Number != number || r.Header().Databases != 3 || !r.Header().Taken.Equal(time.Unix(int64(number), 0)) {
+			t.Fatalf("database %d: %+v, %v", number, r.Header(), err)
+		}
+		name, err2 := r.Next()
+		got, err3 := io.ReadAll(r)
+		if _, end := r.Next(); name != "content" || string(got) != contents[number] || err2 != nil || err3 != nil || !errors.Is(end, io.EOF) {
+			t.Fatalf("database %d: part %q has %q: %v, %v, %v", number, name, got, err2, err3, end)
+		}
+		err = r.Database()
+	}
+	if !errors.Is(err, io.EOF) {
+		t.Errorf("after the last one: %v", err)
+	}
+	if all, _, err := Check(bytes.NewReader(file)); err != nil || len(all) != 3 || all[2].Number != 5 {
+		t.Errorf("checked: %+v, %v", all, err)
+	}
+	for i := range file {
+		if _, _, err := Check(bytes.NewReader(file[:i])); !errors.Is(err, ErrDamaged) && !errors.Is(err, ErrFormat) {
+			t.Fatalf("cut off at %d: %v", i, err)
+		}
+		bad := bytes.Clone(file)
+		bad[i] ^= 4
+		if _, _, err := Check(bytes.NewReader(bad)); !errors.Is(err, ErrDamaged) && !errors.Is(err, ErrFormat) {
+			t.Fatalf("a flipped bit of byte %d: %v", i, err)
+		}
+	}
+	out.Reset()
+	short, err := NewWriter(&out, Header{Databases: 2})
+	if err != nil || short.Close() != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := Check(bytes.NewReader(out.Bytes())); !errors.Is(err, ErrDamaged) {
+		t.Errorf("one of two databases: %v", err)
 	}
 }
 

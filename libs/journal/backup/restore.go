@@ -21,6 +21,8 @@ type Options struct {
 	InUse bool
 	// DryRun reads the whole file and looks at the journal, and changes nothing.
 	DryRun bool
+	// Highest is the highest epoch of other databases that are restored with this one, and of those that they replace.
+	Highest sharding.Epoch
 }
 
 // Target is the journal whose place a restore is to take.
@@ -69,6 +71,6 @@ func Plan(h Header, t Target, o Options, drawn sharding.Generation) (Restored, s
 		return r, sharding.Fence{}, err
 	}
 	var fence sharding.Fence
-	r.Facts, fence, err = h.Facts.Restore(drawn, t.Facts.MaxEpoch)
+	r.Facts, fence, err = h.Facts.Restore(drawn, max(t.Facts.MaxEpoch, o.Highest))
 	return r, fence, err
 }

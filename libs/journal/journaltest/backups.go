@@ -61,8 +61,12 @@ func stored(t *testing.T, s Backups) (*env, backup.Header, []byte) {
 	if h.Taken.Before(before.Add(-time.Second)) || h.Taken.After(time.Now().Add(time.Second)) {
 		t.Errorf("the backup was taken at %v, want about %v", h.Taken, before)
 	}
-	again, size, err := backup.Check(bytes.NewReader(out.Bytes()))
-	if err != nil || size == 0 || again.Facts.Generation != h.Facts.Generation || again.Facts.MaxEpoch != epoch || again.Facts.Cluster != "blue" || !again.Taken.Equal(h.Taken) {
+	all, size, err := backup.Check(bytes.NewReader(out.Bytes()))
+	if err != nil || len(all) != 1 {
+		t.Fatalf("the file has %+v: %v", all, err)
+	}
+	again := all[0]
+	if size == 0 || again.Facts.Generation != h.Facts.Generation || again.Facts.MaxEpoch != epoch || again.Facts.Cluster != "blue" || !again.Taken.Equal(h.Taken) {
 		t.Fatalf("the file says %+v (%d bytes), want %+v: %v", again, size, h, err)
 	}
 	return e, h, out.Bytes()

@@ -15,7 +15,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/url"
 	"slices"
@@ -24,7 +23,6 @@ import (
 
 	"github.com/roost-cluster/roost/libs/backendurl"
 	"github.com/roost-cluster/roost/libs/journal"
-	"github.com/roost-cluster/roost/libs/journal/backup"
 	"github.com/roost-cluster/roost/libs/journal/memory"
 	"github.com/roost-cluster/roost/libs/journal/postgres"
 	"github.com/roost-cluster/roost/libs/journal/spread"
@@ -144,59 +142,6 @@ func Activate(ctx context.Context, rawURL string, cfg journal.Config, dryRun boo
 	}
 	return postgres.Activate(ctx, rawURL, cfg, journal.Format, dryRun)
 }
-
-// Backup writes a backup of a journal to out, beside the processes that use it.
-// progress is called now and then with how many bytes of about how many are done. Errors are those of
-// [Reader].
-func Backup(ctx context.Context, at At, cfg journal.Config, out io.Writer, progress func(done, total int64)) (backup.Header, error) {
-	if err := at.one(ctx, cfg); err != nil {
-		return backup.Header{}, err
-	}
-	t, err := parse(at.URL, cfg)
-	switch {
-	case err != nil:
-		return backup.Header{}, err
-	case t.scheme == "memory":
-		return backup.Header{}, errMemoryBackup
-	case t.scheme == "sqlite":
-		return sqlite.Backup(ctx, t.path, cfg, out, progress)
-	}
-	return postgres.Backup(ctx, at.URL, cfg, out, progress)
-}
-
-// one refuses a journal that has several databases.
-func (at *At) one(ctx context.Context, cfg journal.Config) error {
-	if len(at.Databases) > 0 {
-		return errSeveral
-	}
-	r, err := Reader(ctx, *at, cfg)
-	if err != nil {
-		return err
-	}
-	return r.Close()
-}
-
-var errSeveral = fmt.Errorf("%w: the journal has several databases, and this is for one", journal.ErrConfig)
-
-// Restore puts the journal of a backup where a URL names one. Nothing is changed if it fails. Errors
-// are those of [Open], and of [backup.Reader] and [backup.Plan].
-func Restore(ctx context.Context, at At, r *backup.Reader, cfg journal.Config, o backup.Options) (backup.Restored, error) {
-	if len(at.Databases) > 0 {
-		return backup.Restored{}, errSeveral
-	}
-	t, err := parse(at.URL, cfg)
-	switch {
-	case err != nil:
-		return backup.Restored{}, err
-	case t.scheme == "memory":
-		return backup.Restored{}, errMemoryBackup
-	case t.scheme == "sqlite":
-		return sqlite.Restore(ctx, t.path, r, cfg, o)
-	}
-	return postgres.Restore(ctx, at.URL, r, cfg, o)
-}
-
-var errMemoryBackup = fmt.Errorf("%w: a journal in memory belongs to one process; there is nothing to back up or to restore", journal.ErrConfig)
 
 // Repair repairs an entity in a journal, as the owner of its schema and beside the processes that use
 // it: see [journal.DecideRepair]. Errors are those of [Open] and of [journal.Repairer].

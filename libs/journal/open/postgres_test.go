@@ -126,3 +126,17 @@ func TestWaitsForServer(t *testing.T) {
 		t.Errorf("another cluster's journal: %v", err)
 	}
 }
+
+// TestPostgresBackupOfSeveral does it with two databases in PostgreSQL.
+func TestPostgresBackupOfSeveral(t *testing.T) {
+	server := postgrestest.Start(t)
+	var urls [2]string
+	for i := range urls {
+		name, err := server.NewDatabase()
+		if err != nil {
+			t.Fatal(err)
+		}
+		urls[i] = server.URL(postgrestest.Superuser, name)
+	}
+	backsUpSeveral(t, At{URL: urls[0], Databases: []string{"2=" + urls[1]}, Types: map[string]string{"New": "2"}})
+}

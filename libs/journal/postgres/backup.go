@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -55,92 +56,131 @@ func readTables(ctx context.Context, tx pgx.Tx) ([]table, error) {
 	return tables, err
 }
 
-// Backup writes a backup of a journal to out, beside the processes that use it: all tables, in
-// PostgreSQL's binary format, as one transaction sees them. The role needs no right but to read
-// (roost_reader). progress is called with how many bytes were written, and about how many there are
-// in all.
-func Backup(ctx context.Context, connection string, cfg journal.Config, out io.Writer, progress func(done, total int64)) (h backup.Header, err error) {
-	err = alone(ctx, connection, cfg, func(conn *pgx.Conn) error {
-		if err := readable(ctx, conn); err != nil {
-			return err
-		}
-		return pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) (err error) {
-			h, err = writeBackup(ctx, tx, out, progress)
-			return err
-		})
-	})
-	return h, err
+// snapshot is a journal at one moment.
+type snapshot struct {
+	conn   *pgx.Conn
+	parsed *pgxpool.Config
+	tx     pgx.Tx
+	header backup.Header
+	total  int64
 }
 
-func writeBackup(ctx context.Context, tx pgx.Tx, out io.Writer, progress func(done, total int64)) (backup.Header, error) {
-	h := backup.Header{Store: backup.Postgres}
-	var total int64
+// Snapshot begins a backup of a journal, beside the processes that use it: of all tables, in
+// PostgreSQL's binary format, as one transaction sees them. The role needs no right but to read
+// (roost_reader).
+func Snapshot(ctx context.Context, connection string, cfg journal.Config) (backup.Source, error) {
+	conn, parsed, err := connectAlone(ctx, connection, cfg)
+	if err != nil {
+		return nil, err
+	}
+	s := &snapshot{conn: conn, parsed: parsed}
+	if err := s.begin(ctx); err != nil {
+		return nil, errors.Join(aloneError(parsed, err), s.Close())
+	}
+	return s, nil
+}
+
+func (s *snapshot) begin(ctx context.Context) (err error) {
+	if err := readable(ctx, s.conn); err != nil {
+		return err
+	}
+	if s.tx, err = s.conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}); err != nil {
+		return err
+	}
+	s.header = backup.Header{Store: backup.Postgres}
 	// The first statement begins the moment that the transaction sees, and now() is before it.
-	err := tx.QueryRow(ctx, `SELECT now(), coalesce(sum(pg_catalog.pg_table_size(c.oid)), 0)::bigint
+	err = s.tx.QueryRow(ctx, `SELECT now(), coalesce(sum(pg_catalog.pg_table_size(c.oid)), 0)::bigint
 		FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-		WHERE n.nspname = 'roost' AND c.relkind = 'r'`).Scan(&h.Taken, &total)
+		WHERE n.nspname = 'roost' AND c.relkind = 'r'`).Scan(&s.header.Taken, &s.total)
 	if err != nil {
-		return h, err
+		return err
 	}
-	if h.Facts, err = readFacts(ctx, tx.Conn(), epochsSQL); err != nil {
-		return h, err
-	}
-	tables, err := readTables(ctx, tx)
-	if err != nil {
-		return h, err
-	}
-	w, err := backup.NewWriter(out, h)
-	if err != nil {
-		return h, err
-	}
-	counted := &counter{w: w, total: total, progress: progress}
+	s.header.Facts, err = readFacts(ctx, s.conn, epochsSQL)
+	return err
+}
+
+// Header implements [backup.Source].
+func (s *snapshot) Header() backup.Header { return s.header }
+
+// Size implements [backup.Source].
+func (s *snapshot) Size() int64 { return s.total }
+
+// WriteParts implements [backup.Source].
+func (s *snapshot) WriteParts(ctx context.Context, w *backup.Writer, progress func(done int64)) error {
+	tables, err := readTables(ctx, s.tx)
+	counted := &counter{w: w, progress: progress}
 	for _, t := range tables {
-		if err := w.Part(t.String()); err != nil {
-			return h, err
+		if err == nil {
+			err = w.Part(t.String())
 		}
-		if _, err := tx.Conn().PgConn().CopyTo(ctx, counted, "COPY "+t.sql()+" TO STDOUT (FORMAT binary)"); err != nil {
-			return h, fmt.Errorf("table %s: %w", t.name, err)
+		if err == nil {
+			if _, err = s.conn.PgConn().CopyTo(ctx, counted, "COPY "+t.sql()+" TO STDOUT (FORMAT binary)"); err != nil {
+				err = fmt.Errorf("table %s: %w", t.name, err)
+			}
 		}
 	}
-	return h, w.Close()
+	if err != nil {
+		return aloneError(s.parsed, err)
+	}
+	return nil
+}
+
+// Close implements [backup.Source].
+func (s *snapshot) Close() error {
+	_ = s.conn.Close(context.Background()) // which ends the transaction
+	return nil
 }
 
 // counter passes on what is written, and says how much.
 type counter struct {
-	w           io.Writer
-	done, total int64
-	progress    func(done, total int64)
+	w        io.Writer
+	done     int64
+	progress func(done int64)
 }
 
 func (c *counter) Write(p []byte) (int, error) {
 	n, err := c.w.Write(p)
 	c.done += int64(n)
-	c.progress(c.done, max(c.done, c.total))
+	c.progress(c.done)
 	return n, err
 }
 
-// alone connects for work that takes as long as it takes.
-func alone(ctx context.Context, connection string, cfg journal.Config, f func(*pgx.Conn) error) error {
+// connectAlone connects for work that takes as long as it takes.
+func connectAlone(ctx context.Context, connection string, cfg journal.Config) (*pgx.Conn, *pgxpool.Config, error) {
 	parsed, err := pgxpool.ParseConfig(connection)
 	if err != nil {
-		return err // it holds no password
+		return nil, nil, err // it holds no password
 	}
 	parsed.ConnConfig.DialFunc = dialer(parsed.ConnConfig.ConnectTimeout, cfg.CommitTimeout)
 	for _, name := range []string{"statement_timeout", "idle_in_transaction_session_timeout"} {
 		parsed.ConnConfig.RuntimeParams[name] = "0"
 	}
-	connecting, cancel := context.WithTimeout(ctx, cfg.CommitTimeout)
-	conn, err := pgx.ConnectConfig(connecting, parsed.ConnConfig.Copy())
-	cancel()
-	if err == nil {
-		defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-		err = f(conn)
+	ctx, cancel := context.WithTimeout(ctx, cfg.CommitTimeout)
+	defer cancel()
+	conn, err := pgx.ConnectConfig(ctx, parsed.ConnConfig.Copy())
+	if err != nil {
+		return nil, nil, aloneError(parsed, err)
 	}
+	return conn, parsed, nil
+}
+
+// aloneError says what an error of such work means.
+func aloneError(parsed *pgxpool.Config, err error) error {
 	if state(err) == stateForbidden {
 		err = fmt.Errorf("%w; a backup needs the role roost_reader, and a restore the role that owns the schema roost", err)
 	}
+	return openError(parsed, err)
+}
+
+// alone does work that takes as long as it takes on a connection of its own.
+func alone(ctx context.Context, connection string, cfg journal.Config, f func(*pgx.Conn) error) error {
+	conn, parsed, err := connectAlone(ctx, connection, cfg)
 	if err != nil {
-		return openError(parsed, err)
+		return err
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	if err := f(conn); err != nil {
+		return aloneError(parsed, err)
 	}
 	return nil
 }

@@ -22,7 +22,11 @@ func TestBackups(t *testing.T) {
 		return journaltest.Backups{
 			Open: func() (journal.Driver, error) { return Open(ctx, url, cfg) },
 			Backup: func(out io.Writer, progress func(done, total int64)) (backup.Header, error) {
-				return Backup(ctx, url, cfg, out, progress)
+				s, err := Snapshot(ctx, url, cfg)
+				if err != nil {
+					return backup.Header{}, err
+				}
+				return backup.WriteOne(ctx, out, s, progress)
 			},
 			Restore: func(r *backup.Reader, o backup.Options) (backup.Restored, error) {
 				return Restore(ctx, url, r, cfg, o)
@@ -46,7 +50,10 @@ func TestBackupByReader(t *testing.T) {
 	for _, role := range []string{"saver", "region"} {
 		in, out := io.Pipe()
 		go func() {
-			_, err := Backup(ctx, server.URL(role, name), cfg, out, func(int64, int64) {})
+			s, err := Snapshot(ctx, server.URL(role, name), cfg)
+			if err == nil {
+				_, err = backup.WriteOne(ctx, out, s, func(int64, int64) {})
+			}
 			out.CloseWithError(err)
 		}()
 		r, err := backup.NewReader(in)

@@ -3,8 +3,8 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/journal"
@@ -14,77 +14,100 @@ import (
 // pagesPart is the part of a backup with the pages of the file, in their order.
 const pagesPart = "pages"
 
-// Backup writes a backup of the journal file at path to out, beside the processes that use it. It
-// reads the pages of the file in one transaction, so they are those of one moment. While it runs,
-// the log cannot start again from its beginning, and grows with what is written. progress is called
-// with how many bytes of how many are read. The error wraps [journal.ErrCorrupt] if a page is damaged.
-func Backup(ctx context.Context, path string, cfg journal.Config, out io.Writer, progress func(done, total int64)) (backup.Header, error) {
+// snapshot is a journal file at one moment.
+type snapshot struct {
+	reader *Reader
+	conn   *sql.Conn
+	header backup.Header
+	pages  int64
+}
+
+// Snapshot begins a backup of the journal file at path, beside the processes that use it. It
+// reads the pages of the file in one transaction, so they are those of one moment. Until it is closed,
+// the log cannot start again from its beginning, and grows with what is written. Errors wrap [journal.ErrCorrupt] if a page is damaged.
+func Snapshot(ctx context.Context, path string, cfg journal.Config) (backup.Source, error) {
 	cfg.Loads = 1
 	r, err := OpenReader(ctx, path, cfg)
 	if err != nil {
-		return backup.Header{}, err
+		return nil, err
 	}
-	defer func() { _ = r.Close() }()
-	h, err := r.backup(ctx, out, progress)
-	if damaged(err) {
-		err = corrupt(r.path, r.file, err)
+	s := &snapshot{reader: r}
+	if err := s.begin(ctx); err != nil {
+		return nil, errors.Join(s.explain(err), s.Close())
 	}
-	if err != nil {
-		err = fmt.Errorf("back up journal %s: %w", r.path, err)
-	}
-	return h, err
+	return s, nil
 }
 
-func (r *Reader) backup(ctx context.Context, out io.Writer, progress func(done, total int64)) (h backup.Header, err error) {
-	conn, err := r.db.Conn(ctx)
+func (s *snapshot) explain(err error) error {
+	if damaged(err) {
+		err = corrupt(s.reader.path, s.reader.file, err)
+	}
 	if err != nil {
-		return h, err
+		err = fmt.Errorf("back up journal %s: %w", s.reader.path, err)
 	}
-	defer func() { _ = conn.Close() }()
-	if _, err := conn.ExecContext(ctx, "BEGIN"); err != nil {
-		return h, err
+	return err
+}
+
+func (s *snapshot) begin(ctx context.Context) (err error) {
+	if s.conn, err = s.reader.db.Conn(ctx); err != nil {
+		return err
 	}
-	defer func() { _, _ = conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK") }()
-	h = backup.Header{Store: backup.SQLite, Taken: time.Now()}
+	if _, err := s.conn.ExecContext(ctx, "BEGIN"); err != nil {
+		return err
+	}
+	s.header = backup.Header{Store: backup.SQLite, Taken: time.Now()}
 	// The first statement begins the moment that the transaction sees.
-	if h.Facts, err = readFacts(ctx, conn, true); err != nil {
-		return h, err
+	if s.header.Facts, err = readFacts(ctx, s.conn, true); err != nil {
+		return err
 	}
-	if err := h.Facts.CheckOpenedReader(r.generation); err != nil {
-		return h, err
+	if err := s.header.Facts.CheckOpenedReader(s.reader.generation); err != nil {
+		return err
 	}
-	var pages int64
-	if err := conn.QueryRowContext(ctx, "PRAGMA page_count").Scan(&pages); err != nil {
-		return h, err
-	}
-	w, err := backup.NewWriter(out, h)
-	if err != nil {
-		return h, err
-	}
+	return s.conn.QueryRowContext(ctx, "PRAGMA page_count").Scan(&s.pages)
+}
+
+// Header implements [backup.Source].
+func (s *snapshot) Header() backup.Header { return s.header }
+
+// Size implements [backup.Source].
+func (s *snapshot) Size() int64 { return s.pages * pageSize }
+
+// WriteParts implements [backup.Source].
+func (s *snapshot) WriteParts(ctx context.Context, w *backup.Writer, progress func(done int64)) error {
+	return s.explain(s.writePages(ctx, w, progress))
+}
+
+func (s *snapshot) writePages(ctx context.Context, w *backup.Writer, progress func(done int64)) error {
 	if err := w.Part(pagesPart); err != nil {
-		return h, err
+		return err
 	}
 	next := int64(1)
-	err = each(ctx, conn, "SELECT pgno, data FROM sqlite_dbpage ORDER BY pgno", func(rows *sql.Rows) error {
+	err := each(ctx, s.conn, "SELECT pgno, data FROM sqlite_dbpage ORDER BY pgno", func(rows *sql.Rows) error {
 		var number int64
 		var page sql.RawBytes
 		if err := rows.Scan(&number, &page); err != nil {
 			return err
 		}
 		if number != next || len(page) != pageSize {
-			return fmt.Errorf("page %d of %d has number %d and %d bytes", next, pages, number, len(page))
+			return fmt.Errorf("page %d of %d has number %d and %d bytes", next, s.pages, number, len(page))
 		}
 		_, err := w.Write(page)
 		if next++; next%256 == 0 {
-			progress(number*pageSize, pages*pageSize)
+			progress(number * pageSize)
 		}
 		return err
 	})
-	if err != nil {
-		return h, err
+	if err == nil && next != s.pages+1 {
+		err = fmt.Errorf("%d of %d pages were read", next-1, s.pages)
 	}
-	if next != pages+1 {
-		return h, fmt.Errorf("%d of %d pages were read", next-1, pages)
+	return err
+}
+
+// Close implements [backup.Source].
+func (s *snapshot) Close() error {
+	if s.conn != nil {
+		_, _ = s.conn.ExecContext(context.Background(), "ROLLBACK")
+		_ = s.conn.Close()
 	}
-	return h, w.Close()
+	return s.reader.Close()
 }

@@ -1,0 +1,166 @@
+package open
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/backup"
+	"github.com/roost-cluster/roost/libs/journal/postgres"
+	"github.com/roost-cluster/roost/libs/journal/spread"
+	"github.com/roost-cluster/roost/libs/journal/sqlite"
+)
+
+var errMemoryBackup = fmt.Errorf("%w: a journal in memory belongs to one process; there is nothing to back up or to restore", journal.ErrConfig)
+
+// Backup writes a backup of a journal to out, beside the processes that use it, and returns what was backed up of each
+// database. The moments of several databases differ a little. That of the first one is the last, because the facts must not
+// be older than what they are about. progress is called now and then with how many bytes of about how many are done. Errors are those of
+// [Reader].
+func Backup(ctx context.Context, at At, cfg journal.Config, out io.Writer, progress func(done, total int64)) (headers []backup.Header, err error) {
+	others, err := at.others()
+	if err != nil {
+		return nil, err
+	}
+	if t, err := parse(at.URL, cfg); err != nil {
+		return nil, err
+	} else if t.scheme == "memory" {
+		return nil, errMemoryBackup
+	}
+	r, err := Reader(ctx, at, cfg) // which checks that these are the databases of one journal
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	var sources []backup.Source
+	defer func() {
+		for _, s := range sources {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	for _, n := range append(slices.Sorted(maps.Keys(others)), spread.First) {
+		rawURL := others[n]
+		if n == spread.First {
+			rawURL = at.URL
+		}
+		s, err := snapshot(ctx, rawURL, cfg)
+		if err != nil {
+			return nil, err
+		}
+		if len(others) > 0 {
+			s = backup.Numbered(s, n)
+		}
+		sources = append([]backup.Source{s}, sources...)
+	}
+	slices.SortFunc(sources, func(a, b backup.Source) int { return a.Header().Number - b.Header().Number })
+	return backup.Write(ctx, out, sources, progress)
+}
+
+func snapshot(ctx context.Context, rawURL string, cfg journal.Config) (backup.Source, error) {
+	t, err := parse(rawURL, cfg)
+	switch {
+	case err != nil:
+		return nil, err
+	case t.scheme == "memory":
+		return nil, errMemoryBackup
+	case t.scheme == "sqlite":
+		return sqlite.Snapshot(ctx, t.path, cfg)
+	}
+	return postgres.Snapshot(ctx, rawURL, cfg)
+}
+
+// Restore puts the journal of a backup at a place, and returns what was done in each database. Nothing is changed if it fails,
+// unless there are several databases. Then the whole file is read, and every database looked at, before the first one is changed.
+// If that is interrupted afterwards, no process can use the databases until they are restored again: the first one has another
+// generation than the others belong to. file opens the file; of several databases it is called twice. Errors
+// are those of [Open], and of [backup.Reader] and [backup.Plan].
+func Restore(ctx context.Context, at At, file func() (*backup.Reader, error), cfg journal.Config, o backup.Options) ([]backup.Restored, error) {
+	r, err := file()
+	if err != nil {
+		return nil, err
+	}
+	others, err := at.others()
+	if err != nil {
+		return nil, err
+	}
+	if r.Header().Databases <= 1 {
+		if len(others) > 0 {
+			return nil, fmt.Errorf("%w: the backup is of one database, and journal.databases names %d more; leave them out to restore a journal of one database", journal.ErrConfig, len(others))
+		}
+		done, err := restore(ctx, at.URL, r, cfg, o)
+		return []backup.Restored{done}, err
+	}
+	dry := o
+	dry.DryRun = true
+	all, err := restoreAll(ctx, at.URL, others, r, cfg, dry)
+	if err != nil || o.DryRun {
+		return all, err
+	}
+	for i := range all {
+		o.Highest = max(o.Highest, all[i].Header.Facts.MaxEpoch, all[i].Replaced.Facts.MaxEpoch)
+	}
+	if r, err = file(); err != nil {
+		return nil, err
+	}
+	return restoreAll(ctx, at.URL, others, r, cfg, o)
+}
+
+// restoreAll restores the databases in the order of the file, the first one first.
+func restoreAll(ctx context.Context, first string, others map[int]string, r *backup.Reader, cfg journal.Config, o backup.Options) (all []backup.Restored, err error) {
+	for n := r.Header().Databases; ; {
+		number := r.Header().Number
+		rawURL, given := others[number]
+		if number == spread.First {
+			rawURL, given = first, true
+		}
+		if !given || n != len(others)+1 {
+			return all, fmt.Errorf("%w: the backup has %d databases, one of them with number %d; name a place for each of them, by its number, in journal.url and journal.databases, and no other", journal.ErrConfig, n, number)
+		}
+		if len(all) == 0 && number != spread.First {
+			return all, fmt.Errorf("%w: it does not begin with database %d", backup.ErrDamaged, spread.First)
+		}
+		done, err := restore(ctx, rawURL, r, cfg, o)
+		if err == nil && number != spread.First && !o.DryRun {
+			err = renew(ctx, rawURL, cfg, all[0])
+		}
+		if err != nil {
+			return all, fmt.Errorf("database %d of the journal: %w", number, err)
+		}
+		all = append(all, done)
+		if err := r.Database(); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return all, err
+		}
+	}
+	if len(all) != len(others)+1 {
+		return all, fmt.Errorf("%w: it ends after %d of %d databases", backup.ErrDamaged, len(all), len(others)+1)
+	}
+	return all, nil
+}
+
+// renew tells a restored database to which generation of the first one it belongs.
+func renew(ctx context.Context, rawURL string, cfg journal.Config, first backup.Restored) error {
+	d, err := Open(ctx, rawURL, cfg)
+	if err != nil {
+		return err
+	}
+	return errors.Join(spread.Renew(ctx, d, first.Facts.Generation), d.Close())
+}
+
+func restore(ctx context.Context, rawURL string, r *backup.Reader, cfg journal.Config, o backup.Options) (backup.Restored, error) {
+	t, err := parse(rawURL, cfg)
+	switch {
+	case err != nil:
+		return backup.Restored{}, err
+	case t.scheme == "memory":
+		return backup.Restored{}, errMemoryBackup
+	case t.scheme == "sqlite":
+		return sqlite.Restore(ctx, t.path, r, cfg, o)
+	}
+	return postgres.Restore(ctx, rawURL, r, cfg, o)
+}
