@@ -5,12 +5,20 @@ import (
 	"time"
 )
 
+// longestWait is the longest time between two ticks, however long the core has nothing to do.
+const longestWait = time.Second
+
 // Run calls step with what the inbox has gathered, whenever something has, and with tick
-// set every so often, until ctx ends. What had arrived before a tick is in its batch. The
+// set when time has passed, until ctx ends. What had arrived before a tick is in its batch. The
 // batch is used again: step must not keep it.
-func Run[T any](ctx context.Context, inbox *Inbox[T], every time.Duration, step func(batch []T, tick bool)) {
-	ticker := time.NewTicker(every)
-	defer ticker.Stop()
+//
+// Ticks come every so often, or later: after each step, due returns the time before which a tick
+// does nothing unless something comes in. It may be long past. A nil due makes every tick come.
+func Run[T any](ctx context.Context, inbox *Inbox[T], every time.Duration, due func() time.Time, step func(batch []T, tick bool)) {
+	last := time.Now() // when a tick came last
+	next := last.Add(every)
+	timer := time.NewTimer(every)
+	defer timer.Stop()
 	var spare []T
 	for ctx.Err() == nil {
 		tick := false
@@ -18,13 +26,27 @@ func Run[T any](ctx context.Context, inbox *Inbox[T], every time.Duration, step 
 		case <-ctx.Done():
 			return
 		case <-inbox.wake:
-		case <-ticker.C:
-			tick = true
+		case <-timer.C:
+			tick, last = true, time.Now()
 		}
 		batch := inbox.Take(spare)
 		step(batch, tick)
 		clear(batch)
 		spare = batch
+		at := last.Add(every)
+		if due != nil {
+			if d := due(); d.After(at) {
+				at = d
+			}
+			if longest := last.Add(longestWait); at.After(longest) {
+				at = longest
+			}
+		}
+		// A timer that would come too early is left as it is: to set it costs as much as some inputs do.
+		if tick || at.Before(next) {
+			next = at
+			timer.Reset(time.Until(at))
+		}
 	}
 }
 

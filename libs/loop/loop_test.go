@@ -59,7 +59,7 @@ func TestRun(t *testing.T) {
 		b.Put(1, 2)
 		go func() {
 			defer close(ended)
-			Run(ctx, b, time.Second, func(batch []int, tick bool) {
+			Run(ctx, b, time.Second, nil, func(batch []int, tick bool) {
 				if got = append(got, batch...); len(batch) > 0 {
 					batches++
 				}
@@ -95,5 +95,52 @@ func TestRun(t *testing.T) {
 		if err := Do(ctx, nil, func(func()) error { return ErrFull }, nil); !errors.Is(err, ErrFull) {
 			t.Errorf("refused: %v", err)
 		}
+	})
+}
+
+// TestRunDue: ticks come when something is due, but not more often than they may, nor much more rarely.
+func TestRunDue(t *testing.T) {
+	const every = 20 * time.Millisecond
+	synctest.Test(t, func(t *testing.T) {
+		b := NewInbox[time.Duration](Limits{})
+		began := time.Now()
+		due := began
+		var ticks []time.Duration
+		ctx, cancel := context.WithCancel(t.Context())
+		go Run(ctx, b, every, func() time.Time { return due }, func(batch []time.Duration, tick bool) {
+			if tick {
+				ticks = append(ticks, time.Since(began))
+				due = time.Now().Add(time.Hour)
+			}
+			for _, in := range batch {
+				due = time.Now().Add(in)
+			}
+		})
+		want := func(what string, at ...time.Duration) {
+			t.Helper()
+			synctest.Wait()
+			if !slices.Equal(ticks, at) {
+				t.Errorf("%s: ticks at %v, want %v", what, ticks, at)
+			}
+			ticks = nil
+		}
+		time.Sleep(every)
+		want("what is due from the start", every)
+		time.Sleep(980 * time.Millisecond)
+		want("nothing is due")
+		b.Put(300*time.Millisecond, 100*time.Millisecond) // the last one counts
+		time.Sleep(19 * time.Millisecond)
+		want("nothing is due yet")
+		time.Sleep(time.Millisecond)
+		want("nothing for a long time", every+longestWait)
+		b.Put(100 * time.Millisecond)
+		time.Sleep(110 * time.Millisecond)
+		want("something", 2*every+longestWait+80*time.Millisecond)
+		b.Put(0)
+		b.Put(time.Millisecond)
+		time.Sleep(30 * time.Millisecond)
+		want("something at once", 3*every+longestWait+80*time.Millisecond)
+		cancel()
+		synctest.Wait()
 	})
 }

@@ -14,13 +14,18 @@ var firstParent = os.Getppid()
 
 // exitWithParent ends this process when its parent has died for any reason. There is
 // nobody to drain for, so it exits at once. On Linux the kernel kills it, even if it is
-// stopped. Elsewhere, and if the parent died before the request to the kernel, polling
-// notices.
+// stopped. Elsewhere polling notices.
 //
 // The kernel watches the parent's thread: a parent that starts children from a goroutine
 // locked to a thread must keep that goroutine.
 func exitWithParent() {
-	dieWithParent()
+	told := dieWithParent()
+	if os.Getppid() != firstParent {
+		os.Exit(1)
+	}
+	if told {
+		return
+	}
 	go func() {
 		for os.Getppid() == firstParent {
 			time.Sleep(parentPoll)

@@ -2,4 +2,4 @@
 
 package node
 
-func dieWithParent() {}
+func dieWithParent() bool { return false }

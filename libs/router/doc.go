@@ -86,7 +86,7 @@
 //
 //  1. One goroutine steps the Machine, with the time of a monotonic clock, and performs
 //     the outputs of each Step in their order, before those of the next. A Tick comes
-//     every 20 ms or so.
+//     at most 20 ms or so after the time that Due returns after the last step; earlier ones do no harm.
 //  2. Each command is submitted with a Request number of its own and with a command id.
 //     Its names ([sharding.Envelope.Check]) and sizes were checked before. Commands of
 //     one client whose order matters are submitted in that order. A command ends with one

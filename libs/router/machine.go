@@ -271,6 +271,29 @@ func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
 	return m.end()
 }
 
+// quiet is how long nothing is due if nothing that the core has will ever be.
+const quiet = time.Hour
+
+// Due returns the time before which a [Tick] does nothing, unless another input comes.
+func (m *Machine) Due() time.Time {
+	due := m.now.Add(quiet)
+	earlier := func(t time.Time) {
+		if t.Before(due) {
+			due = t
+		}
+	}
+	if len(m.timers.list) > 0 {
+		earlier(m.timers.list[0].at)
+	}
+	if m.cfg.LinkIdle != 0 && len(m.links) > 0 {
+		earlier(m.idleAt)
+	}
+	if at, ok := m.watch.Due(); ok && !m.cfg.Fed {
+		earlier(at)
+	}
+	return due
+}
+
 // Submit is Step for the most frequent input; the caller keeps ownership of *in.
 func (m *Machine) Submit(now time.Time, in *Submit, out []Output) []Output {
 	m.now, m.out = now, out

@@ -92,7 +92,7 @@ type (
 	}
 	// Stop ends every command: commands in doubt as Unknown, the others as Rejected.
 	Stop struct{}
-	// Tick makes time pass; the driver sends one about every 20 ms.
+	// Tick makes time pass; the driver sends one about 20 ms after [Machine.Due] or earlier.
 	Tick struct{}
 )
 

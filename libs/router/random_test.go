@@ -101,6 +101,9 @@ func TestNonsense(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 4))
 		cfg := DefaultConfig()
 		cfg.MaxWaiting, cfg.MaxTotal = 5, 12
+		if seed%2 == 0 {
+			cfg.MaxTimeout, cfg.LinkIdle = time.Second, 2*time.Second
+		}
 		m, now := New(cfg), time.Unix(1_000_000, 0)
 		small := func() uint64 { return uint64(rng.IntN(6)) }
 		addr := func() string { return []string{"", "c1", "c2", "r1", "r2", "r3"}[rng.IntN(6)] }
@@ -146,9 +149,13 @@ func TestNonsense(t *testing.T) {
 			default:
 				in = Tick{}
 			}
-			m.Step(now, in, nil)
+			due := m.Due()
+			out := m.Step(now, in, nil)
 			if err := m.Check(); err != nil {
 				t.Fatalf("seed %d after %T%+v: %v", seed, in, in, err)
+			}
+			if _, tick := in.(Tick); tick && len(out) > 0 && now.Before(due) {
+				t.Fatalf("seed %d: a tick does %+v, %v before anything is due", seed, out, due.Sub(now))
 			}
 		}
 	}

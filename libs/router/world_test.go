@@ -147,7 +147,7 @@ func (w *world) router() {
 		next += time.Duration(w.rng.IntN(800)) * ms // a pause
 	}
 	w.after(next, w.router)
-	if w.now-w.ticked >= 20*ms {
+	if w.now-w.ticked >= 20*ms && !w.start.Add(w.now).Before(w.m.Due()) {
 		w.ticked = w.now
 		w.inbox = append(w.inbox, Tick{})
 	}

@@ -228,6 +228,18 @@ func (w *Watcher) Poll(now time.Time) (to string, since sharding.Version, ask bo
 	return p.to, w.version, true
 }
 
+// Due returns the time before which Poll returns no address, unless an input comes. It is false if Poll
+// returns none at any time.
+func (w *Watcher) Due() (at time.Time, ok bool) {
+	switch {
+	case w.outstanding.to != "":
+		return w.outstanding.since.Add(w.cfg.Timeout), true
+	case w.hint == "" && len(w.coordinators) == 0 && len(w.fallbacks) == 0:
+		return time.Time{}, false
+	}
+	return w.nextPoll, true
+}
+
 // PollsCopy reports whether the outstanding poll is of a fallback: only then may the
 // answer be the copy of a region.
 func (w *Watcher) PollsCopy() bool { return w.outstanding.fallback }

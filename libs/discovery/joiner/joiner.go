@@ -104,7 +104,15 @@ func (j *Joiner) Run(ctx context.Context) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer j.queries.Wait()
 	defer cancel()
-	j.queries.Go(func() { j.watch.Run(ctx, nil) })
+	news := make(chan struct{}, 1) // holds a token if discovery has changed
+	j.queries.Go(func() {
+		j.watch.Run(ctx, func(discovery.Answer) {
+			select {
+			case news <- struct{}{}:
+			default:
+			}
+		})
+	})
 	ticker := time.NewTicker(min(max(j.cfg.Interval/4, minInterval/2), 100*time.Millisecond))
 	defer ticker.Stop()
 	j.step(ctx, m, bootstrap.Start{})
@@ -126,13 +134,13 @@ func (j *Joiner) Run(ctx context.Context) (err error) {
 			j.tick(ctx, m)
 		}
 	}
-	ticker.Reset(j.cfg.Interval)
+	ticker.Stop()
 	for j.err == nil {
 		j.announce(m)
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-ticker.C:
+		case <-news:
 		}
 	}
 	return j.err

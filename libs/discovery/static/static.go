@@ -45,3 +45,12 @@ func (d *Driver) Peers(ctx context.Context) ([]discovery.Peer, error) {
 	}
 	return slices.Clone(d.peers), nil
 }
+
+// Follow returns the list, and a function that waits for a change, which never comes.
+func (d *Driver) Follow(ctx context.Context) ([]discovery.Peer, discovery.Changed, error) {
+	peers, err := d.Peers(ctx)
+	return peers, func(ctx context.Context) error {
+		<-ctx.Done()
+		return nil
+	}, err
+}

@@ -191,7 +191,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	if a.err == nil {
-		loop.Run(ctx, a.inbox, a.cfg.TickEvery, func(batch []item, tick bool) {
+		loop.Run(ctx, a.inbox, a.cfg.TickEvery, nil, func(batch []item, tick bool) {
 			a.takeIn(batch, tick)
 			if a.err != nil {
 				end()

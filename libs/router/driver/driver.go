@@ -43,7 +43,7 @@ type Config struct {
 	// Answered, if set, is called by the loop after the core was stepped with the answer
 	// to a call.
 	Answered func(router.Replied, error)
-	// Ticked, if set, is called by the loop with every tick.
+	// Ticked, if set, is called by the loop with every tick, once a second or more often.
 	Ticked func()
 }
 
@@ -193,13 +193,13 @@ func (d *Driver) Ended() bool { return d.ctx.Err() != nil }
 // End makes [Driver.Run] end what is outstanding and return.
 func (d *Driver) End() { d.cancel() }
 
-// tickEvery is the interval of ticks, about the core's shortest interval.
+// tickEvery is the shortest interval of ticks, about the core's shortest interval.
 const tickEvery = 20 * time.Millisecond
 
 // Run runs the loop until [Driver.End]. Then it ends all calls, closes the links, and waits
 // for what runs beside the loop.
 func (d *Driver) Run() {
-	loop.Run(d.ctx, d.inbox, tickEvery, d.takeBatch)
+	loop.Run(d.ctx, d.inbox, tickEvery, d.core.Due, d.takeBatch)
 	d.inbox.Close()
 	for _, it := range d.inbox.Take(nil) {
 		if it.call != nil {

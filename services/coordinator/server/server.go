@@ -225,7 +225,7 @@ func (s *Server) stages(n *node.Node) {
 	n.Stage(node.Stage{
 		Name: "loop",
 		Start: func(context.Context) error {
-			running.Go(func() { loop.Run(s.ctx, s.inbox, tickEvery, s.takeBatch) })
+			running.Go(func() { loop.Run(s.ctx, s.inbox, tickEvery, nil, s.takeBatch) })
 			n.Loop("coordinator loop", s.ctx.Done(), func(f func()) { s.inbox.Put(f) })
 			return nil
 		},

@@ -190,7 +190,7 @@ func (s *Runner) Observer() journal.Observer { return s.journalObserver() }
 // Run steps the control core, and tells all cores of the time, until [Runner.End]; then
 // nobody steps any of them any more.
 func (s *Runner) Run() {
-	loop.Run(s.ctx, s.control.inbox, tickEvery, func(batch []controlItem, tick bool) {
+	loop.Run(s.ctx, s.control.inbox, tickEvery, nil, func(batch []controlItem, tick bool) {
 		s.control.takeIn(batch)
 		if tick {
 			s.tick()
