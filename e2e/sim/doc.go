@@ -15,7 +15,7 @@
 // commands, and set and cancel reminders.
 //
 // In the poisonous climate, an entity or two end their regions, by a command, a reminder or a send, until they are
-// quarantined. Each region notes its turns for the process after it, with the real queue of suspects.
+// quarantined; some because a shard core panics at their commands. Each region notes its turns for the process after it, with the real queue of suspects.
 //
 // Then all faults end, and everything must finish and converge.
 //

@@ -63,6 +63,8 @@ type poison struct {
 	// explained: the runtime writes why the process ends. late: a goroutine of the turn ends the process, just
 	// after the turn.
 	explained, late bool
+	// inCore: no turn ends the process, but a bug of the shard core that the command meets.
+	inCore bool
 
 	repaired    bool
 	ended       int  // how many regions it has ended, without those that do not count
@@ -88,6 +90,7 @@ func (w *World) spreadPoison() {
 		}
 		p := &poison{entity: e, by: poisonBy(d.IntN(3)), explained: d.chance(0.5)}
 		p.late = p.explained && d.chance(0.3)
+		p.inCore = p.explained && !p.late && p.by != byReminder && w.dice("bugs of cores").chance(0.6)
 		w.poisons = append(w.poisons, p)
 		w.trace(nil, "POISON", fmt.Sprintf("%+v", *p))
 	}
@@ -148,6 +151,14 @@ func (n *regionNode) endRegion(p *poison, what work) {
 	}
 	n.p.crash("poison")
 	w.after(w.dice("poison restarts").between(w.weather.Poison.Restart*3/4, w.weather.Poison.Restart), n.p.start)
+}
+
+// corePanics ends the region because a shard core panics when it takes in a command of the poison.
+func (n *regionNode) corePanics(p *poison, what work) {
+	n.w.mark("poison: a shard core panics")
+	n.begins(what, true).beside = false
+	n.queue.CorePanicked(what.entity, what.command)
+	n.w.after(0, n.p.ifAlive(func() { n.endRegion(p, what) }))
 }
 
 // mostEnded is how many regions an entity may end, by docs/repair.md, if nothing else happens.
@@ -242,6 +253,11 @@ func (n *regionNode) closeBox() {
 		}
 	}
 	w.processEnds[n.p.uid] = end
+}
+
+// Only: see Begin. The process ends at once.
+func (b *box) Only(t control.CrashedTurn) {
+	b.turns = []suspects.Noted{{CrashedTurn: t, Running: true}}
 }
 
 // gated lets a turn begin: at once, or if its entity is a suspect, when no other suspect runs. The turn calls end

@@ -13,6 +13,7 @@ var mustHappenPoison = []string{
 	"poison: it ends a region by a reminder",
 	"poison: it ends a region by a send",
 	"poison: an innocent entity is quarantined",
+	"poison: a shard core panics",
 	"suspect: it waits for another one",
 	"suspect: it runs beside another one",
 	"quarantine: it outlives the term",

@@ -240,6 +240,10 @@ func (s *shardNode) run(o *turn.Run) {
 		}
 	}
 	s.checkObeys(o)
+	if p := w.ends(o); p != nil && p.inCore {
+		s.corePanics(p, work{o.Entity, o.Env.Command})
+		return
+	}
 	s.gated(o.Entity, o.Env.Command, o.Suspect, func(ended func()) { s.execute(o, b, ended) })
 }
 

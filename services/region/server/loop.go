@@ -8,6 +8,7 @@ import (
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/loop"
+	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/services/region"
 	"github.com/roost-cluster/roost/services/region/server/executor"
@@ -43,8 +44,9 @@ type shardLoop struct {
 	now            time.Time // of the current step
 	core           *region.ShardCore
 	batch          batch
-	arrivalsTaken  int         // how many arrivals of the batch the core has taken
-	arrivalsLeft   atomic.Bool // the batch has arrivals that the core has not taken
+	arrivalsTaken  int                // how many arrivals of the batch the core has taken
+	arrivalsLeft   atomic.Bool        // the batch has arrivals that the core has not taken
+	taking         *sharding.Envelope // the command that the core takes in now
 	outputs        region.Outputs
 	callers        callers
 	forPool        []job // jobs that the worker does not take
@@ -170,6 +172,7 @@ func (s *shardLoop) runJobs(w *worker) (preempted bool) {
 // takeIn steps the core with some of its inputs: first with those that end work, then with
 // at most maxStep commands. It returns how many commands those were.
 func (s *shardLoop) takeIn() (commands int) {
+	defer s.notePanic()
 	s.now = time.Now()
 	b := &s.batch
 	b.reset(s.arrivalsTaken == len(b.arrivals))
@@ -190,12 +193,21 @@ func (s *shardLoop) takeIn() (commands int) {
 			s.answer(in.Request, link.Answer{Reply: *a.refused})
 			continue
 		}
+		s.taking = env
 		s.core.Command(s.clock(i), &in, &s.outputs)
 		s.perform()
+		s.taking = nil
 	}
 	s.arrivalsTaken += len(some)
 	s.arrivalsLeft.Store(s.arrivalsTaken < len(b.arrivals))
 	return len(some)
+}
+
+// notePanic notes which command the core took in when it panicked. The panic goes on and ends the process.
+func (s *shardLoop) notePanic() {
+	if s.taking != nil {
+		s.noter.corePanicked(s.taking.Entity, s.taking.Command)
+	}
 }
 
 // takeEnds takes in all inputs of a batch except commands.

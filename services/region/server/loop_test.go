@@ -17,6 +17,7 @@ import (
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/sdk/entity"
 	"github.com/roost-cluster/roost/services/region"
+	"github.com/roost-cluster/roost/services/region/suspects"
 )
 
 // door is an entity whose commands may take long.
@@ -318,4 +319,30 @@ func TestLimitsAreOfAllCores(t *testing.T) {
 		}
 		close(g.open)
 	})
+}
+
+// onlyNotes has the turn of which the notes say that no other one has ended the process.
+type onlyNotes struct{ only control.CrashedTurn }
+
+func (*onlyNotes) Begin(control.CrashedTurn) int   { return 0 }
+func (*onlyNotes) NotAlone(int)                    {}
+func (*onlyNotes) End(int, time.Time)              {}
+func (n *onlyNotes) Only(turn control.CrashedTurn) { n.only = turn }
+
+// TestCorePanics: if the core panics when it takes in a command, this command is noted, and the panic goes on.
+func TestCorePanics(t *testing.T) {
+	var notes onlyNotes
+	n := &noter{queue: suspects.New(&notes)}
+	s := &shardLoop{shared: &shared{noter: n, inbox: newInbox(1, 1, nil, nil, nil)}} // without a core
+	culprit := sharding.Entity{Type: "Door", ID: "front"}
+	s.batch.arrivals = []arrival{{cmd: link.Command{Envelope: sharding.Envelope{Entity: culprit, Command: "Knock"}}}}
+	defer func() {
+		if recover() == nil {
+			t.Error("the panic does not go on")
+		}
+		if want := (control.CrashedTurn{Entity: culprit, Command: "Knock", Alone: true}); notes.only != want {
+			t.Errorf("%+v is noted, want %+v", notes.only, want)
+		}
+	}()
+	s.takeIn()
 }

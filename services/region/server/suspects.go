@@ -34,10 +34,11 @@ func newNoter() *noter {
 	return n
 }
 
-// Begin, NotAlone and End implement [suspects.Notes].
+// Begin, NotAlone, End and Only implement [suspects.Notes].
 func (s *noter) Begin(t control.CrashedTurn) int { return s.box.Begin(t) }
 func (s *noter) NotAlone(slot int)               { s.box.NotAlone(slot) }
 func (s *noter) End(slot int, now time.Time)     { s.box.End(slot, now) }
+func (s *noter) Only(t control.CrashedTurn)      { s.box.Only(t) }
 
 // noted is a turn that is noted.
 type noted struct {
@@ -102,6 +103,13 @@ func (s *noter) leave(n *noted, now time.Time, over bool) {
 
 // end notes that a turn has ended.
 func (s *noter) end(n *noted, now time.Time) { s.leave(n, now, true) }
+
+// corePanicked notes that a shard core has panicked when it took in a command.
+func (s *noter) corePanicked(e sharding.Entity, command string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.queue.CorePanicked(e, command)
+}
 
 // openBox opens the file in which the turns are noted, and returns how the process before this one has
 // ended. Without the file the region works, too.

@@ -21,7 +21,7 @@ func (f *failing) Errorf(string, ...any) { f.failed = true }
 // TestMutants: suspects would run beside each other, or be noted to run alone, or wait for ever.
 func TestMutants(t *testing.T) {
 	t.Cleanup(func() { mutant.Activate("") })
-	for _, name := range []string{"suspects-alone", "suspects-company", "suspects-wait"} {
+	for _, name := range []string{"suspects-alone", "suspects-company", "suspects-wait", "suspects-core"} {
 		mutant.Activate(name)
 		f := &failing{TB: t}
 		if testQueue(f); !f.failed {

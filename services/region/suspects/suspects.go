@@ -19,6 +19,7 @@
 //  2. A turn for which [Queue.Begin] returns false begins when [Queue.End] or [Queue.Tick] returns it.
 //  3. Tick is called when a turn has waited for [AloneWait].
 //  4. End is called once for each turn that has begun, when it has ended or begins to wait for something.
+//  5. CorePanicked is called before the process ends.
 package suspects
 
 import (
@@ -54,6 +55,8 @@ type Notes interface {
 	NotAlone(at int)
 	// End notes that a turn has ended.
 	End(at int, now time.Time)
+	// Only notes that the process ends because of this turn and no other one. Nothing is noted after that.
+	Only(t control.CrashedTurn)
 }
 
 // Turn is a turn of a suspect.
@@ -138,6 +141,16 @@ func (q *Queue) Tick(now time.Time) (begin []*Turn) {
 		begin = append(begin, q.next())
 	}
 	return begin
+}
+
+// CorePanicked takes in that a shard core has panicked when it took in a command, so that the process ends. No turn
+// of an entity has ended it then, but the command may do the same to the next region. So its entity is reported
+// alone.
+func (q *Queue) CorePanicked(e sharding.Entity, command string) {
+	if mutant.On("suspects-core") {
+		return
+	}
+	q.notes.Only(control.CrashedTurn{Entity: e, Command: command, Alone: true})
 }
 
 // Noted is what the notes have of a turn.

@@ -22,6 +22,10 @@ func (n *notes) Begin(t control.CrashedTurn) int {
 }
 func (n *notes) NotAlone(at int)         { n.turns[at].Alone = false }
 func (n *notes) End(at int, _ time.Time) { n.ended[at] = true }
+func (n *notes) Only(t control.CrashedTurn) {
+	n.turns, n.ended = nil, nil
+	n.Begin(t)
+}
 
 func (n *notes) String() string {
 	var list []string
@@ -88,6 +92,9 @@ func testQueue(t testing.TB) {
 		}
 		q.End(now, again.turn, true)
 	}
+	q.Begin(now, a)
+	q.CorePanicked(suspect("p").Entity, "Do")
+	want("a core has panicked", "P")
 }
 
 func TestQueue(t *testing.T) { testQueue(t) }

@@ -54,6 +54,7 @@ type Box struct {
 	file   *os.File
 	output *os.File
 	next   atomic.Uint32
+	closed atomic.Bool // nothing is noted any more, see Only
 }
 
 // Open opens the box of a process, and returns how the process has ended that used it last; nil if that one
@@ -135,9 +136,25 @@ func state(slot []byte) *atomic.Uint32 { return (*atomic.Uint32)(unsafe.Pointer(
 
 // Begin notes that a turn begins, and returns its slot for End; -1 if there is no room.
 func (b *Box) Begin(t control.CrashedTurn) int {
-	if b == nil {
+	if b == nil || b.closed.Load() {
 		return -1
 	}
+	return b.note(t)
+}
+
+// Only replaces all notes by one of this turn, and notes nothing any more. A turn that begins at the same moment
+// may be noted, too.
+func (b *Box) Only(t control.CrashedTurn) {
+	if b == nil || b.closed.Swap(true) {
+		return
+	}
+	for i := range Slots {
+		state(b.slot(i)).Store(free)
+	}
+	b.note(t)
+}
+
+func (b *Box) note(t control.CrashedTurn) int {
 	for range probes {
 		i := int(b.next.Add(1) % Slots)
 		s := b.slot(i)
@@ -165,7 +182,7 @@ func (b *Box) Begin(t control.CrashedTurn) int {
 
 // End notes that the turn of a slot has ended.
 func (b *Box) End(slot int, now time.Time) {
-	if b == nil || slot < 0 {
+	if b == nil || slot < 0 || b.closed.Load() {
 		return
 	}
 	s := b.slot(slot)
@@ -175,7 +192,7 @@ func (b *Box) End(slot int, now time.Time) {
 
 // NotAlone notes that another suspect runs beside the turn of a slot.
 func (b *Box) NotAlone(slot int) {
-	if b != nil && slot >= 0 {
+	if b != nil && slot >= 0 && !b.closed.Load() {
 		state(b.slot(slot)[16:]).Store(0)
 	}
 }

@@ -91,6 +91,33 @@ func TestReport(t *testing.T) {
 	}
 }
 
+// TestOnly: if something else has ended the process, neither the turns that run are reported nor those that begin
+// or end until the process has ended.
+func TestOnly(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "box")
+	b, _ := open(t, path, 1)
+	runs, culprit := b.Begin(turn("runs")), turn("culprit")
+	culprit.Alone = true
+	for range Slots / 2 {
+		b.Begin(turn("others"))
+	}
+	b.Only(culprit)
+	for i := range Slots { // the slots of turns that were noted before may be in use again
+		b.End(i, time.Now())
+		b.NotAlone(i)
+	}
+	b.End(runs, time.Now())
+	b.Begin(turn("late"))
+	b.Only(turn("second"))
+	if _, err := b.output.WriteString("panic: oh no\n"); err != nil {
+		t.Fatal(err)
+	}
+	b.die(t)
+	if _, r := open(t, path, 2); r == nil || len(r.Turns) != 1 || r.Turns[0] != culprit {
+		t.Errorf("the report is %+v, want only %+v", r, culprit)
+	}
+}
+
 // TestFull: turns for which there is no room are not noted, and the longest names are.
 func TestFull(t *testing.T) {
 	b, _ := open(t, filepath.Join(t.TempDir(), "box"), 1)
