@@ -14,8 +14,8 @@ import (
 // Cause is the name of a finding.
 type Cause string
 
-// The causes, in the order in which they come before others if several are found: what follows
-// from another cause is behind it.
+// The causes. If several are found, those that come first here are listed first: a cause comes before what follows
+// from it.
 const (
 	UnknownType       Cause = "unknown-type"
 	NoRegion          Cause = "no-region"
@@ -49,7 +49,7 @@ const (
 	Undecided   Cause = "undecided"
 )
 
-// order is that of the causes above.
+// order has the causes in the same order.
 var order = []Cause{
 	UnknownType, NoRegion, Unreadable, TableStale, OwnerUnreachable, OwnerPaused, OwnerFails, JournalRefuses, JournalSilent, JournalSlow,
 	EntityQuarantined, EntityDamaged, EntityFails, WaitsForEntity, HandlerStuck, MailboxFull, RegionFull, RegionBusy, HandingOff, Starting, NoCoordinator,
@@ -59,18 +59,20 @@ var order = []Cause{
 // Causes lists the names of all causes.
 func Causes() []Cause { return slices.Clone(order) }
 
-// inquest goes through the evidence.
+// inquest collects findings about some evidence.
 type inquest struct {
 	*Evidence
 	list []ranked
 
-	coordinator *Party // the active one that has answered, or one that has not; nil: nobody was asked
+	// coordinator is the active coordinator if it has answered, otherwise a coordinator that has not; nil: none was
+	// asked. said is the answer of the active coordinator.
+	coordinator *Party
 	said        *inspectionv1.CoordinatorObservation
-	row         *inspectionv1.ObservedRow // the newest that is known; nil: none
-	owner, next *Party                    // the regions of the row; nil: it names none
+	row         *inspectionv1.ObservedRow // the newest row that is known; nil: none is
+	owner, next *Party                    // the owner in the row, and the next owner; nil: the row names none
 }
 
-// ranked is a finding with its place among the others.
+// ranked is a finding with its rank among the others.
 type ranked struct {
 	*adminv1.Finding
 	rank int // in order
@@ -97,15 +99,15 @@ func Of(e *Evidence) []*adminv1.Finding {
 	return out
 }
 
-// find adds a finding. One of a kind is enough for each party, and its text names the party.
+// find adds a finding. blocks says that it keeps commands from being executed. next is what an operator can do.
 func (q *inquest) find(c Cause, blocks bool, since time.Duration, next, format string, args ...any) {
 	q.list = append(q.list, ranked{&adminv1.Finding{
 		Cause: string(c), Blocks: blocks, SinceMs: since.Milliseconds(), Next: next, Text: fmt.Sprintf(format, args...),
 	}, slices.Index(order, c)})
 }
 
-// findAt is find for what concerns one gateway: commands that others send are not held up by it. So it is
-// behind what holds up all, unless that gateway was asked.
+// findAt is find for a finding about one gateway. It does not hold up commands that other gateways send, so it comes
+// after findings that hold up all commands, unless the operator has asked this gateway.
 func (q *inquest) findAt(p *Party, c Cause, blocks bool, since time.Duration, next, format string, args ...any) {
 	q.find(c, blocks, since, next, format, args...)
 	if !p.Asker {
@@ -128,14 +130,14 @@ func (q *inquest) findCoordinator() {
 		case c.GetActive():
 			q.coordinator, q.said = p, c
 			return
-		case c == nil: // a standby that has answered is nobody's hindrance
+		case c == nil: // perhaps the active one: it is silent
 			q.coordinator = p
 		}
 	}
 }
 
-// findRow finds the newest row of the shard, and its regions. The coordinator's word counts most: what
-// it has not said, nobody may serve.
+// findRow finds the newest row of the shard, and its regions. If the active coordinator has answered, only its row
+// counts, because no region may serve a shard by any other row.
 func (q *inquest) findRow() {
 	if q.row = q.said.GetRow(); q.said == nil {
 		for i := range q.Parties {
@@ -161,7 +163,7 @@ func (q *inquest) party(role Role, addr string, uid uint64) *Party {
 	return nil
 }
 
-// types looks whether somebody hosts the type.
+// types checks that some region hosts the type.
 func (q *inquest) types() {
 	c := q.said
 	switch {
@@ -183,7 +185,7 @@ func (q *inquest) types() {
 	}
 }
 
-// shard looks at the row of the shard.
+// shard checks the row of the shard.
 func (q *inquest) shard() {
 	c, since := q.said, ms(q.said.GetSinceMs())
 	if q.said == nil && q.coordinator != nil || q.coordinator == nil && q.row.GetPhase() != "serving" {
@@ -217,7 +219,7 @@ func prefixed(before, text string) string {
 
 func (q *inquest) shardName() string { return fmt.Sprintf("%s/%d", q.Type, q.row.GetIndex()) }
 
-// noCoordinator says that nobody decides about shards. Shards that are served go on without.
+// noCoordinator reports that no coordinator decides about shards. It blocks only shards that are not served.
 func (q *inquest) noCoordinator() {
 	blocks := q.row.GetPhase() != "serving"
 	who := "no coordinator is known"
@@ -227,7 +229,7 @@ func (q *inquest) noCoordinator() {
 	q.find(NoCoordinator, blocks, 0, "look at the coordinators' logs and readiness (/readyz?verbose); another one takes over when the lease has run out", "%s: shards are neither started nor moved%s", who, cond(!blocks, ", and those that are served go on"))
 }
 
-// words says why a party has not answered.
+// words returns why a party has not answered, in words.
 func (p *Party) words() string {
 	switch p.Result {
 	case Refused:
@@ -310,7 +312,7 @@ func (q *inquest) unallocated() {
 	}
 }
 
-// waiting counts the commands of the shard that gateways have not sent.
+// waiting returns how many commands of the shard wait at gateways.
 func (q *inquest) waiting() (n uint32) {
 	for i := range q.Parties {
 		n += q.Parties[i].Said.GetGateway().GetWaiting()
@@ -318,7 +320,7 @@ func (q *inquest) waiting() (n uint32) {
 	return n
 }
 
-// conclude says how the entity is if nothing blocks it, and puts the findings in order.
+// conclude adds the state of the entity if nothing blocks it, and sorts the findings.
 func (q *inquest) conclude() {
 	if !q.blocked() && len(q.list) == 0 || !q.blocked() && q.row.GetPhase() == "serving" {
 		q.sound()
@@ -328,7 +330,7 @@ func (q *inquest) conclude() {
 	})
 }
 
-// group puts what blocks first. Of what does not, how the entity is comes first.
+// group sorts findings that block before the state of the entity, and that before all others.
 func (f ranked) group() int {
 	switch {
 	case f.Blocks:
@@ -339,7 +341,7 @@ func (f ranked) group() int {
 	return 2
 }
 
-// sound says how an entity is that nothing keeps from executing commands.
+// sound adds the state of an entity that nothing keeps from executing commands.
 func (q *inquest) sound() {
 	r := q.owner.observation()
 	name := q.Type + "/" + q.ID
@@ -359,7 +361,7 @@ func (q *inquest) sound() {
 	}
 }
 
-// observation is what a region has said; nil: nothing.
+// observation returns the answer of a region; nil: there is none.
 func (p *Party) observation() *inspectionv1.RegionObservation {
 	if p == nil {
 		return nil

@@ -1,17 +1,17 @@
-// Package diagnosis names the reason why a command for an entity waits or fails now, from what
-// the processes on the way of the command have said, or from their silence.
+// Package diagnosis names the reason why a command for an entity waits or fails now. It judges by what the processes on
+// the way of the command have answered, and by their silence.
 //
 //	findings := diagnosis.Of(&diagnosis.Evidence{Type: "Cart", ID: "anna", Parties: parties})
 //
-// The first finding is the verdict. If something keeps commands from being executed, the verdict is the cause
-// from which the other findings follow, as far as that can be told. Otherwise it says that commands are executed.
+// The first finding is the verdict. If something keeps commands from being executed, the verdict is the cause from which
+// the other findings follow, as far as the evidence shows that. Otherwise it says that commands are executed.
 //
-// Findings about whole shards or regions come first. A cause comes before its consequences: "the region is
-// paused" before "the shard does not start", and "the handler hangs" before "the mailbox is full". Findings
-// about one gateway come last, unless it is this gateway that the operator has asked for the explanation.
+// Findings about whole shards or regions come first. A cause comes before its consequences: "the region is paused"
+// before "the shard does not start", and "the handler hangs" before "the mailbox is full". Findings about a single
+// gateway come last, unless the operator has asked that gateway.
 //
 // # What this does not do
 //
-// It asks nobody, and reads no clock: whoever gathers the evidence says how old it is. It judges one
-// moment. A cause that was gone before anybody asked is in the logs and metrics, not here.
+// It asks no process and reads no clock: the evidence says how old each part of it is. It judges one moment. A cause
+// that was gone before anybody asked is in the logs and metrics, not here.
 package diagnosis

@@ -16,19 +16,19 @@ const (
 	Region      Role = "region"
 )
 
-// Result is what has come of a question to a party. A process that is dead, one that is paused and one
-// that is cut off are all silent at first. What its host does with a new connection tells them apart.
+// Result is the outcome of a question to a party. A process that is dead, one that is paused, and one that is cut off
+// all give no answer. What happens to a new connection distinguishes them.
 type Result string
 
 // The results.
 const (
 	Answered Result = "answered"
-	// Refused: nobody listens at its address. Its host is there, and the process has ended.
+	// Refused: its host refuses connections, because nobody listens. The process has ended.
 	Refused Result = "refused"
-	// Silent: its host accepts connections for it, and it does not answer. It is paused, or has no
-	// processor.
+	// Silent: its host accepts connections for it, but the process does not answer. It is paused, or gets no processor
+	// time.
 	Silent Result = "silent"
-	// Unreached: its host does not answer either. It is cut off, or gone with its host.
+	// Unreached: its host does not answer either. It is cut off, or its host is down.
 	Unreached Result = "unreached"
 	// Failed: it has answered with an error.
 	Failed Result = "error"
@@ -37,17 +37,17 @@ const (
 // Party is a process that was asked.
 type Party struct {
 	Role  Role
-	Name  string // name, or address while unknown
+	Name  string // its name; its address if the name is not known
 	Addr  string
 	UID   uint64 // of its incarnation; 0: not known
-	Asker bool   // it is the process that gathers the evidence
-	// Result is what has come of it. Said is there if it is Answered, Error says more if it is not.
+	Asker bool   // it is the process that collects the evidence
+	// Result is the outcome. Said is the answer if Result is Answered. Error says more if Result is Failed.
 	Result Result
 	Error  string
 	Said   *inspectionv1.Observation
 }
 
-// Evidence is what was found out about an entity.
+// Evidence is what the processes know about an entity.
 type Evidence struct {
 	Type, ID string
 	Parties  []Party
@@ -55,17 +55,17 @@ type Evidence struct {
 
 // What counts as slow. Below these times, everything waits now and then.
 const (
-	// StuckAfter is how long a turn runs before it is taken to hang. Turns take milliseconds, and a
-	// command waits for 10 s by default.
+	// StuckAfter is how long a turn may run before it counts as stuck. Turns take milliseconds, and senders wait 10 s by
+	// default.
 	StuckAfter = time.Second
-	// SlowAfter is how long a commit or a load takes before the journal is called slow: ten times what
-	// a busy disk takes.
+	// SlowAfter is how long a commit or a load may take before the journal counts as slow: ten times as long as on a
+	// busy disk.
 	SlowAfter = 500 * time.Millisecond
-	// StaleAfter is how long a gateway hears nothing of the route table before its table is called stale.
-	// It hears something every second, and looks for another coordinator after two.
+	// StaleAfter is how long a gateway may hear nothing about the route table before its table counts as stale. It
+	// normally hears something every second, and looks for another coordinator after two.
 	StaleAfter = 3 * time.Second
-	// BehindAfter is how long a row may differ from that of the coordinator. A change takes some
-	// milliseconds to arrive.
+	// BehindAfter is how long a gateway's row may be older than that of the coordinator. A change arrives within
+	// milliseconds.
 	BehindAfter = 500 * time.Millisecond
 )
 

@@ -8,7 +8,7 @@ import (
 	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
 )
 
-// Facts tells in words what a party has said, a fact in each text.
+// Facts returns what a party has answered, in words: one text for each fact.
 func Facts(p *Party) (facts []string) {
 	add := func(format string, args ...any) { facts = append(facts, fmt.Sprintf(format, args...)) }
 	if p.Result != Answered {
@@ -143,7 +143,7 @@ func journalFacts(j *inspectionv1.JournalObservation, add func(string, ...any)) 
 	}
 }
 
-// storedText says what a region has found stored of an entity that is not in memory.
+// storedText returns in words what a region has found stored of an entity that is not in memory.
 func storedText(found string) string {
 	switch found {
 	case "stored":

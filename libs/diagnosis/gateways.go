@@ -6,7 +6,7 @@ import (
 	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
 )
 
-// tables looks for gateways whose route table is old.
+// tables finds gateways whose route tables are out of date.
 func (q *inquest) tables() {
 	for i := range q.Parties {
 		p := &q.Parties[i]
@@ -36,8 +36,8 @@ func (q *inquest) tables() {
 	}
 }
 
-// newer returns the highest epoch of a shard that somebody knows besides a gateway, and who that is. A fence
-// counts, too: whoever has claimed the shard at this epoch is its owner, or was.
+// newer returns the highest epoch of a shard that another process than the gateway knows, and where it is known from.
+// That is the coordinator's row, or without a coordinator a fence: it shows that a region has claimed the shard.
 func (q *inquest) newer(row *inspectionv1.ObservedRow) (epoch uint64, who string) {
 	if row == nil {
 		return 0, ""
@@ -56,8 +56,8 @@ func (q *inquest) newer(row *inspectionv1.ObservedRow) (epoch uint64, who string
 	return epoch, who
 }
 
-// aloneWith reports whether neither a coordinator nor the owner is reached besides a gateway, which is then the one
-// that gathers the evidence: it is cut off. A host that refuses connections is reached.
+// aloneWith reports whether a gateway is cut off: apart from the gateway itself, neither a coordinator nor a region has
+// answered. A host that refuses connections counts as an answer.
 func (q *inquest) aloneWith(p *Party) bool {
 	if q.said != nil {
 		return false
@@ -70,7 +70,7 @@ func (q *inquest) aloneWith(p *Party) bool {
 	return true
 }
 
-// gateways looks at what gateways hold, and at those that do not answer.
+// gateways checks how full the gateways are, and which of them do not answer.
 func (q *inquest) gateways() {
 	for i := range q.Parties {
 		p := &q.Parties[i]
@@ -82,7 +82,7 @@ func (q *inquest) gateways() {
 		}
 		known := q.knownGateway(p)
 		if p.Role != Gateway || known == nil || ms(known.HeardMs) < StaleAfter {
-			continue // one that was heard a moment ago may only be on another network
+			continue // if the coordinator has heard it a moment ago, it is probably only unreachable from here
 		}
 		next := "send commands to another gateway; look at the network and the host of " + p.Name
 		switch p.Result {
@@ -94,7 +94,7 @@ func (q *inquest) gateways() {
 	}
 }
 
-// knownGateway is what the coordinator knows of a gateway that was asked; nil: nothing.
+// knownGateway returns what the coordinator knows of a gateway; nil: nothing.
 func (q *inquest) knownGateway(p *Party) *inspectionv1.ObservedGateway {
 	for _, g := range q.said.GetGateways() {
 		if g.Addr == p.Name && g.Uid == p.UID {

@@ -8,7 +8,7 @@ import (
 	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
 )
 
-// reach says that a region does not answer, with what the membership makes of it.
+// reach reports that a region does not answer, and what the membership says of it.
 func (q *inquest) reach(p *Party, m *inspectionv1.ObservedMember) {
 	verdict, since := "", time.Duration(0)
 	switch {
@@ -44,13 +44,13 @@ func span(d time.Duration) string {
 	return d.Round(time.Millisecond).String()
 }
 
-// region looks at the owner.
+// region checks the owner.
 func (q *inquest) region(p *Party) {
 	if p.Result != Answered {
 		if !q.said.GetReleased() { // else it is the next owner's turn
 			q.reach(p, q.said.GetMember())
 		}
-		q.journalOf(q.coordinator) // it is all that can be known of the journal
+		q.journalOf(q.coordinator) // nobody else can say anything about the journal
 		return
 	}
 	q.journalOf(p)
@@ -68,7 +68,7 @@ func (q *inquest) region(p *Party) {
 	}
 }
 
-// held looks whether a region holds the shard that the row gives it.
+// held checks that the owner in the row holds the shard.
 func (q *inquest) held(p *Party, r *inspectionv1.RegionObservation) {
 	epoch := q.row.Epoch
 	switch {
@@ -85,7 +85,7 @@ func (q *inquest) held(p *Party, r *inspectionv1.RegionObservation) {
 
 func epochText(e uint64) string { return fmt.Sprintf("%d.%d", e>>32, e&0xffffffff) }
 
-// entity looks at the entity in the region.
+// entity checks the entity in its region.
 func (q *inquest) entity(p *Party, r *inspectionv1.RegionObservation) {
 	e, name := r.Entity, q.Type+"/"+q.ID
 	repair := fmt.Sprintf("roost repair record %s/%s says what is damaged, and what can be done", q.Type, q.ID)
@@ -127,10 +127,10 @@ func (q *inquest) entity(p *Party, r *inspectionv1.RegionObservation) {
 	}
 }
 
-// behind is how many commands wait behind the one that runs.
+// behind returns how many commands wait behind the one that runs.
 func behind(e *inspectionv1.ActiveEntity) uint32 { return max(e.Mailbox, 1) - 1 }
 
-// journalOf looks at the journal as a party sees it.
+// journalOf checks the journal as a party sees it.
 func (q *inquest) journalOf(p *Party) {
 	if p == nil || p.Said.GetJournal() == nil || p.Said.GetRegion().GetVolatile() {
 		return
@@ -151,14 +151,14 @@ func (q *inquest) journalOf(p *Party) {
 	}
 }
 
-// fence compares the fence with the row: at the epoch of the row, nothing is accepted if the fence is above.
+// fence compares the fence with the row. If the fence is higher, the journal accepts nothing at the epoch of the row.
 func (q *inquest) fence(p *Party, j *inspectionv1.JournalObservation) {
 	r := q.row
 	switch {
 	case j.FenceError != "":
 		q.find(JournalRefuses, true, 0, "roost journal check says what is damaged", "who owns %s cannot be read from the journal: %s", q.shardName(), j.FenceError)
 	case !j.FenceRead || r == nil || r.Epoch == 0 || j.FenceEpoch <= r.Epoch || r.Phase == "handing-off":
-	case q.said == nil: // perhaps only the row is old, see stale
+	case q.said == nil: // perhaps only the row is out of date: see tables
 	default:
 		q.find(JournalRefuses, true, ms(q.said.SinceMs), "it ends by itself when the coordinator has given the shard away at a higher epoch; if it does not, another cluster uses this journal: compare journal.url and cluster.name",
 			"the journal refuses what the owner of %s writes at epoch %s: the fence is at %s", q.shardName(), epochText(r.Epoch), epochText(j.FenceEpoch))

@@ -24,14 +24,13 @@ import (
 )
 
 const (
-	// maxGateways and maxCoordinators are how many of them are asked: commands go through all gateways, and
-	// one that is like the others says nothing new.
+	// maxGateways and maxCoordinators are how many of them are asked. Further ones would hardly say anything new.
 	maxGateways, maxCoordinators = 16, 8
-	// maxText is how much of the text of a party is passed on.
+	// maxText is how much of an error of a party is passed on, in bytes.
 	maxText = 300
-	// maxExplaining is how many entities a process explains at a time. More are refused.
+	// maxExplaining is how many entities a process explains at the same time. Further requests are refused.
 	maxExplaining = 4
-	// maxAnswer is how long the answer of a party may be, in bytes. The stack of a turn is the longest part.
+	// maxAnswer is the longest answer of a party, in bytes. The stack of a turn takes most of it.
 	maxAnswer = 1 << 20
 )
 
@@ -43,8 +42,8 @@ type Explainer struct {
 	Role    diagnosis.Role
 	Peers   *node.Peers
 	Observe Observe
-	// Coordinators returns the addresses of the coordinators to be asked if this process is not the active one
-	// itself: of the active one, or of those that it may be.
+	// Coordinators returns the addresses of the coordinators to ask: of the active one, or if it is not known, of all
+	// that may be active. It is not called at the active coordinator.
 	Coordinators func() []string
 
 	management *http.Client
@@ -58,7 +57,7 @@ func (e Explainer) Ready() *Explainer {
 	return &e
 }
 
-// Explain says why a command for an entity waits or fails now.
+// Explain finds out why a command for an entity waits or fails now.
 func (e *Explainer) Explain(ctx context.Context, req *adminv1.ExplainRequest) (*adminv1.ExplainResponse, error) {
 	entity := sharding.Entity{Type: sharding.EntityType(req.Type), ID: sharding.EntityID(req.Id)}
 	if err := entity.Check(); err != nil {
@@ -76,7 +75,7 @@ func (e *Explainer) Explain(ctx context.Context, req *adminv1.ExplainRequest) (*
 	return g.answer(began), nil
 }
 
-// gathering is what one explanation has gathered.
+// gathering collects the evidence for one explanation.
 type gathering struct {
 	e   *Explainer
 	req *adminv1.ExplainRequest
@@ -92,9 +91,9 @@ type party struct {
 	took time.Duration
 }
 
-// gather asks this process, whom it knows, and then whom the answers name. So the parties are asked as soon as they
-// are known, which takes two steps at most: those of the own table at once, those of the coordinator's when it
-// has answered.
+// gather asks this process, then the parties that this process knows, and then the parties that the answers name. So
+// each party is asked as soon as it is known. That takes two steps at most: the parties in the own route table are asked
+// at once, and those that the coordinator names when it has answered.
 func (g *gathering) gather(ctx context.Context) {
 	own := &party{Party: diagnosis.Party{Role: g.e.Role, Name: g.e.ownName(), Addr: g.e.Self.Addr, UID: uint64(g.e.Self.UID), Asker: true}}
 	g.list, g.asked[g.e.Self.Addr] = append(g.list, own), true
@@ -119,7 +118,7 @@ func (g *gathering) gather(ctx context.Context) {
 	g.wait.Wait()
 }
 
-// ownName is what operators call this process: gateways have no names.
+// ownName returns what operators call this process. Gateways have no names.
 func (e *Explainer) ownName() string {
 	if e.Role == diagnosis.Gateway {
 		return e.Self.Addr
@@ -131,7 +130,7 @@ func (g *gathering) question(to uint64) *inspectionv1.ObserveRequest {
 	return &inspectionv1.ObserveRequest{Cluster: g.e.Cluster, To: to, Type: g.req.Type, Id: g.req.Id, Stack: g.req.Stack}
 }
 
-// follow asks whom an answer names.
+// follow asks the parties that an answer names.
 func (g *gathering) follow(ctx context.Context, said *inspectionv1.Observation) {
 	if r := said.GetGateway().GetRow(); r.GetOwner() != "" {
 		g.ask(ctx, diagnosis.Region, r.Owner, r.Owner, r.Uid)
@@ -167,7 +166,7 @@ func (g *gathering) ask(ctx context.Context, role diagnosis.Role, addr, name str
 	g.askAt(ctx, &party{Party: diagnosis.Party{Role: role, Name: name, Addr: addr, UID: uid}}, addr, url, client)
 }
 
-// askGateway asks a gateway at its management listener: its public one is for anybody.
+// askGateway asks a gateway at its listener for peers, or at its management listener if it has no other.
 func (g *gathering) askGateway(ctx context.Context, gw *inspectionv1.ObservedGateway) {
 	p := &party{Party: diagnosis.Party{Role: diagnosis.Gateway, Name: gw.Addr, Addr: gw.Addr, UID: gw.Uid}}
 	at := gw.Peers
@@ -201,12 +200,11 @@ func loopback(addr string) bool {
 func (g *gathering) askAt(ctx context.Context, p *party, addr, url string, client *http.Client) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if key := p.Addr; g.asked[key] {
+	if g.asked[p.Addr] {
 		g.rename(p)
 		return
-	} else {
-		g.asked[key] = true
 	}
+	g.asked[p.Addr] = true
 	g.list = append(g.list, p)
 	g.wait.Go(func() {
 		began := time.Now()
@@ -221,7 +219,7 @@ func (g *gathering) askAt(ctx context.Context, p *party, addr, url string, clien
 	})
 }
 
-// rename gives a party its name, if it was asked when only its address was known. The caller holds the lock.
+// rename sets the name of a party that was asked when only its address was known. The lock must be held.
 func (g *gathering) rename(named *party) {
 	for _, p := range g.list {
 		if p.Addr == named.Addr && p.Name == p.Addr {
@@ -230,8 +228,8 @@ func (g *gathering) rename(named *party) {
 	}
 }
 
-// inquire asks a process, and finds out why it does not answer: a connection is opened beside the question, because
-// what becomes of one tells a process that has ended from one that is paused, and both from one that is cut off.
+// inquire asks a process, and finds out why it does not answer. For that it opens a connection beside the question: what
+// happens to the connection distinguishes a process that has ended, one that is paused, and one that is cut off.
 func inquire(ctx context.Context, addr string, o inspectionv1.Observer, req *inspectionv1.ObserveRequest) (diagnosis.Result, *inspectionv1.Observation, error) {
 	ctx, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
@@ -248,11 +246,11 @@ func inquire(ctx context.Context, addr string, o inspectionv1.Observer, req *ins
 		return diagnosis.Answered, said, nil
 	}
 	late := ctx.Err() != nil
-	dial := <-dialled
-	return resultOf(err, dial, late), nil, err
+	return resultOf(err, <-dialled, late), nil, err
 }
 
-// resultOf is what has come of a question that has failed, whose connection has ended so, and whose time may be over.
+// resultOf returns the outcome of a question that has failed with err. dial is the error of the connection that was
+// opened beside it, and late says that the time for an answer was over.
 func resultOf(err, dial error, late bool) diagnosis.Result {
 	var e twirp.Error
 	var op *net.OpError
@@ -269,7 +267,7 @@ func resultOf(err, dial error, late bool) diagnosis.Result {
 	return diagnosis.Failed
 }
 
-// text is an error in words for operators.
+// text returns an error in words for operators.
 func text(err error) string {
 	var e twirp.Error
 	t := err.Error()
@@ -281,7 +279,7 @@ func text(err error) string {
 	return strings.ToValidUTF8(t[:min(len(t), maxText)], "\ufffd")
 }
 
-// answer has the evidence judged.
+// answer returns the diagnosis, with the evidence for it.
 func (g *gathering) answer(began time.Time) *adminv1.ExplainResponse {
 	ev := &diagnosis.Evidence{Type: g.req.Type, ID: g.req.Id}
 	out := &adminv1.ExplainResponse{Type: g.req.Type, Id: g.req.Id, By: g.e.ownName()}

@@ -1,9 +1,9 @@
-// Package observe finds out why a command for an entity waits or fails now: it has the processes on the way of the
-// command say what they know, all at once, and gives that to package diagnosis.
+// Package observe collects the evidence for why a command for an entity waits or fails now. It asks all processes on
+// the way of the command at the same time, and gives their answers to package diagnosis.
 //
 // # What this does not do
 //
-// It judges nothing, see package diagnosis. It repeats no question: who wants to know more asks again.
+// It judges nothing: package diagnosis does. It repeats no question: the operator can ask again.
 package observe
 
 import (
@@ -17,17 +17,17 @@ import (
 )
 
 const (
-	// Patience is how long a party has to answer. A process that runs answers in a few milliseconds, and
-	// whoever looks at a cluster that stalls wants to know more while it does.
+	// Patience is how long a party has to answer. A healthy process answers within a few milliseconds, and an
+	// explanation must be ready while the trouble lasts.
 	Patience = 60 * time.Millisecond
-	// reserve is the part of Patience that is left for the way back: what a process has not found out by
-	// then is missing in its answer.
+	// reserve is the part of Patience that is kept for the way back. What a process has not found out before, is missing
+	// in its answer.
 	reserve = 15 * time.Millisecond
-	// maxObservations is how many questions a process answers at a time. More are refused.
+	// maxObservations is how many questions a process answers at the same time. Further ones are refused.
 	maxObservations = 8
 )
 
-// Observe tells what this process knows of an entity. When the context ends, it returns what it has by then.
+// Observe returns what this process knows of an entity. When the context ends, it returns what it has found by then.
 type Observe func(ctx context.Context, req *inspectionv1.ObserveRequest) (*inspectionv1.Observation, error)
 
 // Observer serves the questions of other processes.
@@ -39,7 +39,7 @@ type Observer struct {
 	slots    chan struct{}
 }
 
-// NewObserver returns what serves the questions to one process.
+// NewObserver returns an Observer for one process.
 func NewObserver(cluster string, self sharding.NodeID, o Observe, describe func() *inspectionv1.Process) Observer {
 	return Observer{cluster, self, o, describe, make(chan struct{}, maxObservations)}
 }
@@ -55,7 +55,7 @@ func (o Observer) meant(cluster string, to uint64) error {
 	return nil
 }
 
-// Describe tells how this process is set up.
+// Describe returns how this process is set up.
 func (o Observer) Describe(_ context.Context, req *inspectionv1.DescribeRequest) (*inspectionv1.Process, error) {
 	if err := o.meant(req.Cluster, req.To); err != nil {
 		return nil, err
@@ -83,7 +83,7 @@ func (o Observer) Observe(ctx context.Context, req *inspectionv1.ObserveRequest)
 	return o.observe(ctx, req)
 }
 
-// Since is how long ago a time was, in milliseconds, at least one; 0: there is none.
+// Since returns how long ago t was, in milliseconds, and at least 1. For the zero time it returns 0.
 func Since(now, t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -91,7 +91,7 @@ func Since(now, t time.Time) int64 {
 	return max(1, now.Sub(t).Milliseconds())
 }
 
-// Heard is how long ago something was heard, in milliseconds; -1: never.
+// Heard returns how long ago t was, in milliseconds. For the zero time, which means never, it returns -1.
 func Heard(now, t time.Time) int64 {
 	if t.IsZero() {
 		return -1
@@ -99,7 +99,7 @@ func Heard(now, t time.Time) int64 {
 	return max(0, now.Sub(t).Milliseconds())
 }
 
-// Row is a row for an answer.
+// Row returns a row as it is sent in an answer.
 func Row(r sharding.Row) *inspectionv1.ObservedRow {
 	return &inspectionv1.ObservedRow{
 		Index: r.Shard.Index, Owner: r.Owner.Addr, Uid: uint64(r.Owner.UID), Epoch: uint64(r.Epoch), Phase: r.Phase.String(),
@@ -107,7 +107,7 @@ func Row(r sharding.Row) *inspectionv1.ObservedRow {
 	}
 }
 
-// JournalReport is a report of package journal, which processes without a journal do not import.
+// JournalReport is a copy of the report of package journal. Gateways have no journal, and do not import the package.
 type JournalReport struct {
 	Queued                       int
 	OldestSince, CommittingSince time.Time
@@ -119,7 +119,7 @@ type JournalReport struct {
 	FenceErr                     error
 }
 
-// Observation is a report for an answer.
+// Observation returns a report as it is sent in an answer.
 func (r JournalReport) Observation() *inspectionv1.JournalObservation {
 	now := time.Now()
 	out := &inspectionv1.JournalObservation{

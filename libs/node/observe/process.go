@@ -10,7 +10,7 @@ import (
 	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
 )
 
-// Process tells how a process is set up, without what only its service knows.
+// Process returns how a process is set up, without what only its service knows.
 func Process(n *node.Node, role string) *inspectionv1.Process {
 	s, v := n.Status(), n.Version()
 	out := &inspectionv1.Process{
