@@ -255,7 +255,7 @@ func (q *inquest) handingOff(since time.Duration) {
 	c := q.said
 	owner := cmp.Or(c.GetOwner(), q.row.Owner)
 	if c.GetReleased() {
-		q.find(HandingOff, true, since, "it ends when "+c.Next+" has claimed the shard", "%s moves from %s to %s, which is to claim it%s%s", q.shardName(), owner, c.Next, prefixed(": because ", c.Cause), ago(since))
+		q.find(HandingOff, true, since, "it ends when "+c.Next+" has claimed the shard", "%s moves from %s to %s, which is to claim it%s%s", q.shardName(), owner, c.Next, because(": ", c.Cause), ago(since))
 		if q.next != nil && q.next.Result != Answered {
 			q.reach(q.next, c.NextMember)
 		}
@@ -266,7 +266,7 @@ func (q *inquest) handingOff(since time.Duration) {
 		why = fmt.Sprintf("its turn %s has been running for %s", r.Entity.Running, ms(r.Entity.RunningMs))
 	}
 	q.find(HandingOff, true, since, "it ends by itself: what has not finished within region.drain_timeout is cancelled. roost entities --running-longer 1s lists turns that hold it up",
-		"%s leaves %s%s, and commands wait for its next owner: %s%s", q.shardName(), owner, prefixed(" because ", c.GetCause()), why, ago(since))
+		"%s leaves %s%s, and commands wait for its next owner: %s%s", q.shardName(), owner, because(" ", c.GetCause()), why, ago(since))
 }
 
 func ago(d time.Duration) string {
@@ -291,7 +291,7 @@ func (q *inquest) starting(since time.Duration) {
 	case r.Shard == "serving":
 		state = "it serves it, and the coordinator has not stored that yet"
 	}
-	q.find(Starting, true, since, "it ends by itself, or the shard goes to another region", "%s starts at %s%s: %s%s", q.shardName(), owner, prefixed(" because ", c.GetCause()), state, ago(since))
+	q.find(Starting, true, since, "it ends by itself, or the shard goes to another region", "%s starts at %s%s: %s%s", q.shardName(), owner, because(" ", c.GetCause()), state, ago(since))
 }
 
 func (q *inquest) unallocated() {

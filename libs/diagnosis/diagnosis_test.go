@@ -130,6 +130,9 @@ var cases = []struct {
 	{"starting", func(s *scene) {
 		s.coordinator.Row, s.region.Shard, s.region.Entity = row("starting", e1), "claiming", nil
 	}, []Cause{Starting}, "claims it in the journal"},
+	{"starting, as another region was lost", func(s *scene) {
+		s.coordinator.Row, s.coordinator.Cause, s.region.Shard, s.region.Entity = row("starting", e1), "region-lost", "claiming", nil
+	}, []Cause{Starting}, "because its region was lost"},
 	{"starting, and the claim fails", func(s *scene) {
 		s.coordinator.Row, s.region.Shard, s.region.ClaimRepeated, s.region.Entity = row("starting", e1), "claiming", true, nil
 	}, []Cause{Starting}, "failed and is repeated"},

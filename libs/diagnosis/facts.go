@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/roost-cluster/roost/libs/sharding"
 	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
 )
 
@@ -75,7 +76,7 @@ func coordinatorFacts(c *inspectionv1.CoordinatorObservation, add func(string, .
 		if c.SinceMs > 0 {
 			r += ", for " + ms(c.SinceMs).String()
 		}
-		add("%s%s", r, prefixed(", because ", c.Cause))
+		add("%s%s", r, because(", ", c.Cause))
 	}
 	if c.Next != "" {
 		add("the shard goes to %s%s", c.Next, cond(c.Released, ", which may claim it"))
@@ -154,4 +155,12 @@ func storedText(found string) string {
 		return "what is stored of it is damaged"
 	}
 	return "it cannot be brought to life" // "failed"
+}
+
+// because says why a shard is where it is, in the words of the other commands; nothing without a cause.
+func because(before, cause string) string {
+	if cause == "" {
+		return ""
+	}
+	return before + "because " + sharding.CauseText(cause)
 }

@@ -63,3 +63,38 @@ func (c Cause) String() string {
 	}
 	return causeNames[c]
 }
+
+// causeTexts say the causes in words, as what follows "because".
+var causeTexts = map[string]string{
+	"":                 "of what an earlier release has decided, which did not note why",
+	"first-command":    "the shard was needed for the first time",
+	"balance":          "the strategy wants it there",
+	"load":             "its region had too much load",
+	"pin":              "it is pinned there",
+	"capacity":         "its region had more shards than its capacity",
+	"zone":             "its zone had more than its share",
+	"move":             "it was moved by request",
+	"drain":            "its region is drained",
+	"leave":            "its region leaves",
+	"rollout":          "its region leaves in a rollout",
+	"region-lost":      "its region was lost",
+	"journal-cut-off":  "its region did not reach the journal",
+	"claim-refused":    "its region could not claim it",
+	"not-claimed":      "its region did not claim it in time",
+	"not-released":     "its region did not release it in time",
+	"released":         "its region released it",
+	"commands-refused": "its region refused commands again and again",
+	"unreadable":       "no region reads what may be stored of it",
+	"forms-read":       "what is stored of it was looked at",
+	"region-came":      "a region came that can have it",
+	"repaired":         "the facts of the coordinators were repaired",
+}
+
+// CauseText says in words what a [Cause] of that name is, as what follows "because".
+func CauseText(name string) string {
+	text, known := causeTexts[name]
+	if !known {
+		return "of " + name
+	}
+	return text
+}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/roost-cluster/roost/libs/sharding"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 )
 
@@ -93,7 +94,7 @@ func (a *app) printEntity(req *adminv1.EntityRequest, res *adminv1.EntityRespons
 	default:
 		cause := ""
 		if s.Cause != "" {
-			cause = ", because " + causeText(s.Cause)
+			cause = ", because " + sharding.CauseText(s.Cause)
 		}
 		out.add("owner", "%s (%s), %s at epoch %s%s", named(s.Region), s.Addr, s.Phase, s.Epoch, cause)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/twitchtv/twirp"
 
+	"github.com/roost-cluster/roost/libs/sharding"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 )
 
@@ -137,7 +138,7 @@ send       Reserve to Stock/s1, pending since 1970-01-01T00:00:06.000Z
 		{"Cart/dora --query-timeout 1h", exitUsage, "roost: --query-timeout is 1h0m0s; it must be 1ms to 30s\n"},
 	} {
 		code, out, errOut := roost(t, append(append([]string{"entity", "show"}, strings.Fields(test.command)...), "--admin", admin)...)
-		if code != test.code || out+errOut != strings.ReplaceAll(test.want, "because balance", "because "+causeText("balance")) {
+		if code != test.code || out+errOut != strings.ReplaceAll(test.want, "because balance", "because "+sharding.CauseText("balance")) {
 			t.Errorf("roost entity show %s: exit code %d, want %d\n%s%s\nwant:\n%s", test.command, code, test.code, out, errOut, test.want)
 		}
 	}

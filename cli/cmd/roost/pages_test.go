@@ -51,6 +51,33 @@ func TestPagesNameRealCode(t *testing.T) {
 	}
 }
 
+// TestPagesNameCommands: the first page names every command of roost, and no other.
+func TestPagesNameCommands(t *testing.T) {
+	var row string
+	for line := range strings.Lines(readFile(t, filepath.Join(root, "README.md"))) {
+		if after, ok := strings.CutPrefix(line, "| `cli/` | `roost`:"); ok {
+			row = after
+		}
+	}
+	var named, real []string
+	for _, m := range regexp.MustCompile("`([a-z]+)`").FindAllStringSubmatch(row, -1) {
+		named = append(named, m[1])
+	}
+	_, help, _ := roost(t, "--help")
+	_, help, _ = strings.Cut(help, "Available Commands:\n")
+	help, _, _ = strings.Cut(help, "\n\n")
+	for line := range strings.Lines(help) {
+		if name := strings.Fields(line)[0]; name != "help" && name != "version" {
+			real = append(real, name)
+		}
+	}
+	slices.Sort(named)
+	slices.Sort(real)
+	if !slices.Equal(named, real) {
+		t.Errorf("README.md names the commands\n%s\nthere are\n%s", named, real)
+	}
+}
+
 // TestPagesShowExamples: the Go code of these pages is that of the examples.
 func TestPagesShowExamples(t *testing.T) {
 	var code []string

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/roost-cluster/roost/libs/sharding"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 	"github.com/roost-cluster/roost/sdk/adminclient"
 )
@@ -120,7 +121,7 @@ func (a *app) printPlan(res *adminv1.PlanResponse) error {
 	if len(res.Moves) > 0 {
 		var rows [][]any
 		for _, m := range res.Moves {
-			why := causeText(m.Reason)
+			why := sharding.CauseText(m.Reason)
 			if m.Broken != "" {
 				why += "; breaks: " + strings.ReplaceAll(m.Broken, " ", ", ")
 			}

@@ -94,7 +94,7 @@ func (a *app) listRepairs(ctx context.Context, at journalopen.At, limit int) err
 			rows = append(rows, []any{"-", "-", l.Problem, "-", "-", "-"})
 			continue
 		}
-		rows = append(rows, []any{l.At.UTC().Format(time.DateTime), l.Entity, l.Did, orDash(l.File), orDash(l.By), l.Reason})
+		rows = append(rows, []any{l.At.UTC().Format(time.RFC3339), l.Entity, l.Did, orDash(l.File), orDash(l.By), l.Reason})
 	}
 	return a.printTable([]string{"TIME", "ENTITY", "DID", "SET ASIDE IN", "BY", "REASON"}, rows)
 }

@@ -187,7 +187,7 @@ func (j *jsonRepair) lines(r *repair, e *journal.RawEntity, p *journal.RepairPla
 		}
 		due := ""
 		if w.Due != nil {
-			due = ", due " + w.Due.Format(time.DateTime)
+			due = ", due " + w.Due.UTC().Format(time.RFC3339)
 		}
 		lines = append(lines, fmt.Sprintf("  %s goes, set by record %d%s", column(w.Kind, w.Name), w.Seq, due))
 	}
@@ -232,7 +232,7 @@ func column(kind, name string) string {
 func (x *jsonRecord) text() string {
 	when := "-"
 	if x.Stored != nil {
-		when = x.Stored.Format(time.DateTime)
+		when = x.Stored.UTC().Format(time.RFC3339)
 	}
 	what := x.What
 	if what == "" {

@@ -322,7 +322,7 @@ func (a *app) whereCommand() *cobra.Command {
 			}
 			cause := ""
 			if s.Cause != "" {
-				cause = "  because " + causeText(s.Cause)
+				cause = "  because " + sharding.CauseText(s.Cause)
 			}
 			_, err = fmt.Fprintf(a.out, "%s/%s  shard %d  %s (%s)  %s  epoch %s%s\n", typ, id, s.Index, s.Region, s.Addr, s.Phase, s.Epoch, cause)
 			return err

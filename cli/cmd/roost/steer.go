@@ -416,7 +416,7 @@ func (a *app) printSteering(res *adminv1.SteeringResponse, eachPin bool) error {
 	}
 	var lines []string
 	if len(rows) > 0 {
-		if err := a.printTable([]string{"WISH", "REGION", "SHARD", "STATE", "BY", "SINCE", "REASON"}, rows); err != nil {
+		if err := a.printTable([]string{"REQUEST", "REGION", "SHARD", "STATE", "BY", "SINCE", "REASON"}, rows); err != nil {
 			return err
 		}
 	} else {

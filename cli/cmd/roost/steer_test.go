@@ -146,27 +146,27 @@ func TestSteer(t *testing.T) {
 		{"unpin Cart/1 Cart/2 Cart/3 Cart/4 Cart/5", pin("", &shard{Type: "Cart", Index: 1}, &shard{Type: "Cart", Index: 2}, &shard{Type: "Cart", Index: 3}, &shard{Type: "Cart", Index: 4}, &shard{Type: "Cart", Index: 5}), 0, "5 shards are not pinned\n"},
 		{"move Cart/3 region-2 --reason once", &adminv1.MoveRequest{Type: "Cart", Index: 3, Region: "region-2", By: by, Reason: "once"}, 0, "Cart/3 goes to region-2\n"},
 		{"move Cart/9 region-2", &adminv1.MoveRequest{Type: "Cart", Index: 9, Region: "region-2", By: by}, exitFailed, "roost: Cart/9 is about to move already\n"},
-		{"steering --type Many", nil, 0, `WISH  REGION    SHARD   STATE              BY      SINCE                 REASON
-pins  region-1  Many    6 shards, 5 there  placer  2026-01-02T03:04:07Z  disk=ssd
-pin   region-2  Many/0  there              placer  -                     disk=ssd
-pin   region-2  Many/6  there              ann     -                     -
+		{"steering --type Many", nil, 0, `REQUEST  REGION    SHARD   STATE              BY      SINCE                 REASON
+pins     region-1  Many    6 shards, 5 there  placer  2026-01-02T03:04:07Z  disk=ssd
+pin      region-2  Many/0  there              placer  -                     disk=ssd
+pin      region-2  Many/6  there              ann     -                     -
 `},
-		{"steering --type Many --region region-2", nil, 0, `WISH  REGION    SHARD   STATE  BY      SINCE  REASON
-pin   region-2  Many/0  there  placer  -      disk=ssd
-pin   region-2  Many/6  there  ann     -      -
+		{"steering --type Many --region region-2", nil, 0, `REQUEST  REGION    SHARD   STATE  BY      SINCE  REASON
+pin      region-2  Many/0  there  placer  -      disk=ssd
+pin      region-2  Many/6  there  ann     -      -
 `},
-		{"steering --region region-7", nil, 0, `WISH    REGION    SHARD  STATE     BY  SINCE                 REASON
-cordon  region-7  -      not here  -   2026-01-02T03:04:05Z  -
+		{"steering --region region-7", nil, 0, `REQUEST  REGION    SHARD  STATE     BY  SINCE                 REASON
+cordon   region-7  -      not here  -   2026-01-02T03:04:05Z  -
 `},
 		{"steering --type None", nil, 0, "nothing is drained, cordoned, pinned or moved by an operator\n"},
-		{"steering", nil, 0, `WISH    REGION    SHARD   STATE                     BY   SINCE                 REASON
-drain   region-3  -       5 shards left             ann  2026-01-02T03:04:05Z  new disk
-drain   h4:1      -       0 shards left             -    -                     -
-cordon  region-1  -       12 shards, 2 given since  ben  2026-01-02T03:04:05Z  disk
-cordon  region-7  -       not here                  -    2026-01-02T03:04:05Z  -
-pin     region-1  Cart/3  there                     ann  2026-01-02T03:04:05Z  -
-pin     region-1  Cart/4  at region-2               ann  2026-01-02T03:04:05Z  -
-move    region-2  Cart/5  under way                 ann  2026-01-02T03:04:05Z  -
+		{"steering", nil, 0, `REQUEST  REGION    SHARD   STATE                     BY   SINCE                 REASON
+drain    region-3  -       5 shards left             ann  2026-01-02T03:04:05Z  new disk
+drain    h4:1      -       0 shards left             -    -                     -
+cordon   region-1  -       12 shards, 2 given since  ben  2026-01-02T03:04:05Z  disk
+cordon   region-7  -       not here                  -    2026-01-02T03:04:05Z  -
+pin      region-1  Cart/3  there                     ann  2026-01-02T03:04:05Z  -
+pin      region-1  Cart/4  at region-2               ann  2026-01-02T03:04:05Z  -
+move     region-2  Cart/5  under way                 ann  2026-01-02T03:04:05Z  -
 frozen: no shard moves unless it has to, until roost thaw; ann, 2026-01-02T03:04:05Z: party
 `},
 	} {

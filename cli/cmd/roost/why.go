@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/roost-cluster/roost/libs/sharding"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 )
 
@@ -118,7 +119,7 @@ func whereShard(res *adminv1.WhyResponse) (lines []string) {
 			verb = "goes to " + res.Next + " because"
 		}
 	}
-	return append(lines, verb+" "+causeText(res.Cause))
+	return append(lines, verb+" "+sharding.CauseText(res.Cause))
 }
 
 func describeDecision(d *adminv1.Decision, all bool) []string {
@@ -145,7 +146,7 @@ func describeDecision(d *adminv1.Decision, all bool) []string {
 		what += ", epoch " + d.Epoch
 	}
 	if d.Cause != "" {
-		what += ", because " + causeText(d.Cause)
+		what += ", because " + sharding.CauseText(d.Cause)
 	}
 	if d.By != "" {
 		what += "; by " + d.By
@@ -186,38 +187,6 @@ func processorsText(load float64) string {
 		return fmt.Sprintf("%.4f", load)
 	}
 	return fmt.Sprintf("%.2f", load)
-}
-
-// causeText says a cause in words; the names are those of sharding.Cause.
-func causeText(cause string) string {
-	text, known := map[string]string{
-		"":                 "of what an earlier release has decided, which did not note why",
-		"first-command":    "the shard was needed for the first time",
-		"balance":          "the strategy wants it there",
-		"load":             "its region had too much load",
-		"pin":              "it is pinned there",
-		"capacity":         "its region had more shards than its capacity",
-		"zone":             "its zone had more than its share",
-		"move":             "it was moved by request",
-		"drain":            "its region is drained",
-		"leave":            "its region leaves",
-		"rollout":          "its region leaves in a rollout",
-		"region-lost":      "its region was lost",
-		"journal-cut-off":  "its region did not reach the journal",
-		"claim-refused":    "its region could not claim it",
-		"not-claimed":      "its region did not claim it in time",
-		"not-released":     "its region did not release it in time",
-		"released":         "its region released it",
-		"commands-refused": "its region refused commands again and again",
-		"unreadable":       "no region reads what may be stored of it",
-		"forms-read":       "what is stored of it was looked at",
-		"region-came":      "a region came that can have it",
-		"repaired":         "the facts of the coordinators were repaired",
-	}[cause]
-	if !known {
-		return "of " + cause
-	}
-	return text
 }
 
 // againstText says in words what spoke against a region; the names are those of coordinator.Against.
