@@ -45,7 +45,7 @@ func TestHouse(t *testing.T) {
 			"control":        {"libs/sharding", "libs/latency", "libs/mutant"},
 			"control/wire":   {"libs/control", "libs/mutant", "libs/sharding", "libs/latency", "proto/..."},
 			"factstream":     {"libs/control/wire", "libs/control", "libs/mutant", "libs/sharding", "proto/..."},
-			"diagnosis":      {"proto/..."},
+			"diagnosis":      {"libs/sharding", "proto/..."},
 			"checkup":        {"proto/..."},
 			"servertest":     {},
 			"scenariotest":   {},
