@@ -22,7 +22,8 @@ func TestHouse(t *testing.T) {
 			// The real core, and the real encoding to measure it.
 			"membership": {"libs/sharding", "libs/gossip", "libs/gossip/agent", "libs/gossip/gossiptest"},
 			// A region as users build theirs.
-			"cluster/cmd/...": {"sdk/entity/...", "services/region/server", "e2e/cluster/history"},
+			"cluster/cmd/...": {"sdk/entity/...", "services/region/server", "e2e/cluster/history", "e2e/cluster/lists"},
+			"cluster/lists":   {"sdk/entity", "e2e/cluster/history"},
 			"attack/cmd/...":  {"sdk/entity", "services/region/server"},
 			// What is measured is the real thing; what it is compared with knows
 			// nothing of it but a message.

@@ -19,7 +19,7 @@ import (
 func binaries(t *testing.T) string {
 	t.Helper()
 	return testbin.Build(t, "services/coordinator/cmd/coordinator", "services/region/cmd/region", "services/gateway/cmd/gateway",
-		"cli/cmd/roost", "e2e/cluster/cmd/list-region", "e2e/cluster/cmd/list-region-v2")
+		"cli/cmd/roost", "e2e/cluster/cmd/list-region", "e2e/cluster/cmd/list-region-v2", "e2e/cluster/cmd/pair-region")
 }
 
 func TestMain(m *testing.M) {

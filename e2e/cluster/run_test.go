@@ -70,11 +70,13 @@ type run struct {
 	load    *load.Load
 	net     *netns.Net           // nil: all share the test's own
 	server  *postgrestest.Server // nil: the journal is a file
-	db      *sql.DB              // the journal
+	second  *postgrestest.Server // of the second database of the journal, or nil
+	db      *sql.DB              // the journal, or its database with the lists
 	detour  *detour              // on the way to the journal, or nil
 	// journalURL is that of the journal, for its owner.
 	journalURL string
 	retired    map[string]bool // processes that were stopped for good
+	slips      slipCount       // see countSlip
 	moved      int             // shards that a rollout has moved
 	// lostMoves are those that a killed coordinator had counted, killedShards the most that
 	// a killed region can have had.

@@ -1,0 +1,41 @@
+// Command pair-region is a region that hosts lists for the history tests, and slips beside them: a second type that is
+// stored, so that the two can be in different databases.
+//
+// # What this does not do
+//
+// It is not an example.
+package main
+
+import (
+	"github.com/roost-cluster/roost/e2e/cluster/lists"
+	"github.com/roost-cluster/roost/sdk/entity"
+	"github.com/roost-cluster/roost/services/region/server"
+)
+
+// Slip counts.
+type Slip struct{ N int64 }
+
+// Counted is its event.
+type Counted struct{}
+
+// Apply changes the state.
+func (s *Slip) Apply(any) { s.N++ }
+
+// Count counts up.
+func (s *Slip) Count(ctx *entity.Ctx, _ struct{}) (int64, error) {
+	err := ctx.Persist(Counted{})
+	return s.N, err
+}
+
+// Get returns the count.
+func (s *Slip) Get(*entity.Ctx, struct{}) (int64, error) { return s.N, nil }
+
+var slips = entity.Define("Slip", func(string) *Slip { return &Slip{} },
+	entity.On(entity.Command[struct{}, int64]("Slip", "Count"), (*Slip).Count),
+	entity.On(entity.Command[struct{}, int64]("Slip", "Get").ReadOnly(), (*Slip).Get),
+).Events(Counted{}).Shards(16)
+
+func main() {
+	server.AppVersion = "1"
+	server.Main(append(lists.Types(), slips)...)
+}
