@@ -33,6 +33,7 @@ var scenarios = []struct {
 	{"paused region", false, pausedRegion},
 	{"slow journal", false, slowJournal},
 	{"silent journal", true, silentJournal},
+	{"database", true, database},
 	{"damage", false, damage},
 	{"entities", false, entities},
 	{"stuck handler", false, stuckHandler},
@@ -211,6 +212,32 @@ func silentJournal(t *testing.T) {
 	group.Wait()
 	c.fires(s, []string{"RoostJournalFails", "RoostJournalOutcomeUnknown", "RoostCommandsFail"}, "RoostJournalSlow", "RoostShardsUnallocated")
 	c.killAll()
+}
+
+// database: one of two databases of the journal does not answer any more.
+func database(t *testing.T) {
+	first, second := postgrestest.Start(t), postgrestest.Start(t)
+	var urls [2]string
+	for i, server := range []*postgrestest.Server{first, second} {
+		name, err := server.NewDatabase()
+		if err != nil {
+			t.Fatal(err)
+		}
+		urls[i] = server.URL(postgrestest.Superuser, name)
+	}
+	journal := []string{"--journal.url=" + urls[0], "--journal.databases=2=" + urls[1]}
+	c := start(t, "list-region", launcher.Options{Coordinators: 1, Regions: 1, Gateways: 1,
+		Args: map[string][]string{launcher.Coordinator: journal, launcher.Region: append([]string{"--journal.types=List=2"}, journal...)}})
+	c.work(50, 10*time.Second, lists)
+	c.silent("before")
+	second.Kill()
+	c.work(20, time.Second, lists)
+	s := c.seen("the database is down", func(s scrape) bool {
+		return s.sum("roost_journal_database_down", "instance", "region-1", "roost_journal_database", "2") == 1
+	})
+	c.fires(s, []string{"RoostDatabaseDown", "RoostCommandsFail"}, "RoostJournalFails", "RoostJournalOutcomeUnknown", "RoostShardsUnallocated")
+	second.Run()
+	c.seen("it answers again", func(s scrape) bool { return s.sum("roost_journal_database_down") == 0 })
 }
 
 // damage: a record on the disk is not what it was.

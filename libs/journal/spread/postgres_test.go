@@ -19,6 +19,9 @@ import (
 
 // TestPostgres runs the suite on two databases of a server.
 func TestPostgres(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not a short test")
+	}
 	t.Parallel()
 	server := postgrestest.Start(t)
 	journaltest.Run(t, func(t *testing.T, cfg journal.Config, clock journal.Clock) journaltest.Harness {
