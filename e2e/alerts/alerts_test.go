@@ -33,7 +33,7 @@ var scenarios = []struct {
 	{"paused region", false, pausedRegion},
 	{"slow journal", false, slowJournal},
 	{"silent journal", true, silentJournal},
-	{"database", true, database},
+	{"database", false, database},
 	{"damage", false, damage},
 	{"entities", false, entities},
 	{"stuck handler", false, stuckHandler},
