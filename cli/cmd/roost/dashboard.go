@@ -22,10 +22,10 @@ const dashboardPath = "/ui/"
 func (a *app) dashboardCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "dashboard", Short: "Print the URL of the dashboard", Args: cobra.NoArgs,
-		Long: `Prints the URL at which the active coordinator serves the dashboard. If you have a management token
-(--token-file, ROOST_ADMIN_TOKEN), the URL has a ticket, with which a browser gets a session once, within
-two minutes. The session can do what the token can do, and lasts 12 hours at most. The token itself does not
-reach the browser.`,
+		Long: `Prints the URL at which the active coordinator serves the dashboard. If you give a management token
+(--token-file, ROOST_ADMIN_TOKEN), the URL contains a ticket. A browser can exchange the ticket for a session
+once, within two minutes. The session can do what the token can do, and lasts 12 hours at most. The token
+itself does not reach the browser.`,
 		Example: "  roost dashboard\n  xdg-open $(roost dashboard)",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			urls, err := a.urls(a.admin, "admin", (*cluster.State).Admin)

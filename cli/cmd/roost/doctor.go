@@ -20,7 +20,7 @@ first, with what to do:
   warning  a single failure, or what comes soon, stops the service
   note     worth knowing
 
-Exit code 1: there is a danger or a warning. Exit code 0: there are only notes, or nothing.`,
+Exit codes: 0 there are only notes, or nothing; 1 there is a danger or a warning.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			admin, err := a.adminClient()
 			if err != nil {

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -10,99 +12,116 @@ import (
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 )
 
-func (a *app) entitiesCommand() *cobra.Command {
-	var l listed
-	var req adminv1.EntitiesRequest
-	var active bool
-	var shard int64
-	var longer time.Duration
-	cmd := &cobra.Command{
-		Use: "entities [TYPE]", Short: "List entities that are in memory, or that are stored",
-		Long: `Lists entities: those that the regions have in memory (--active, the default), or those that
+const entitiesHelp = `Lists entities: those that the regions have in memory (--active, the default), or those that
 the journal has records of (--stored).
 
-STATE      active, or loading, stopping, ending (its instance is gone, what it has written is
-           not durable yet), settling (whether it is durable is being found out), or damaged
-MAILBOX    commands that are not answered, with the one that runs
+STATE      active, or loading, stopping, ending (its instance is gone, but what it wrote is not
+           durable yet), settling (it is being found out whether that is durable), or damaged
+MAILBOX    commands that are not answered, including the one that runs
 RUNNING    the command whose turn runs, for how long, and the entity whose answer it waits for
-IDLE       how long it has had nothing to do; - if it has, or if that is not measured because
-           its strategy of passivation stops no entity
+IDLE       how long the entity has had nothing to do; - if it has something to do, or if its
+           strategy of passivation stops no entity, so that this is not measured
 RECORD     the number of its newest durable record
 
-An entity whose turn does not end takes no further command: --running-longer 1s lists these.
+An entity whose turn does not end executes no other command: --running-longer 1s lists such
+entities.
 
-Entities in memory are in the order of their types and shards, and in each shard in that of
-their ids. Regions that do not answer in time are named, and their entities are missing.
-Stored entities are in the order of their types and ids. Those that were deleted are among them
-until their records are removed. Of volatile types nothing is stored.
+Entities in memory are ordered by type, shard and id. Regions that do not answer in time are
+named, and their entities are missing. Stored entities are ordered by type and id. Deleted
+entities are listed until their records are removed. Nothing is stored of volatile types.
 
-It is read page by page, while the cluster works: an entity that becomes active, or is
-stopped, meanwhile may be in the list or not. If there is more than --limit, the last line says
-where to go on; so does next in JSON.`,
+The list is read page by page while the cluster works, so an entity that becomes active or is
+stopped meanwhile may be missing. If there are more than --limit, the last line (in JSON, next)
+says where to go on.`
+
+// entities is what the flags of "roost entities" ask for.
+type entities struct {
+	listed
+	req    adminv1.EntitiesRequest
+	active bool
+	shard  int64
+	longer time.Duration
+}
+
+func (a *app) entitiesCommand() *cobra.Command {
+	var e entities
+	cmd := &cobra.Command{
+		Use: "entities [TYPE]", Short: "List entities that are in memory, or that are stored", Long: entitiesHelp, Args: cobra.MaximumNArgs(1),
 		Example: "  roost entities Cart --prefix eu-\n  roost entities --running-longer 1s\n  roost entities Cart --shard 17\n  roost entities --stored --region region-2 -o json",
-		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 1 && req.Type != "" {
-				return usageError{errors.New("the type is given twice, as an argument and by --type")}
-			}
-			if len(args) == 1 {
-				req.Type = args[0]
-			}
-			switch set := cmd.Flags().Changed; {
-			case l.limit == 0:
-				return usageError{errors.New("--limit is 0; it must be at least 1")}
-			case active && req.Stored:
-				return usageError{errors.New("--active cannot be combined with --stored")}
-			case req.Stored && set("running-longer"):
-				return usageError{errors.New("--running-longer cannot be combined with --stored: turns run in memory")}
-			case set("running-longer") && longer < time.Millisecond:
-				return usageError{fmt.Errorf("--running-longer is %s; it must be at least 1ms", longer)}
-			case set("shard"):
-				if shard < 0 || shard > 1<<32-1 {
-					return usageError{fmt.Errorf("--shard is %d; see roost shards", shard)}
-				}
-				if req.Type == "" {
-					return usageError{errors.New("--shard is given without a type: each type has shards of its own")}
-				}
-				index := uint32(shard)
-				req.Index = &index
-			}
-			req.RunningMs = longer.Milliseconds()
-			admin, err := a.adminClient()
-			if err != nil {
+			if err := e.check(cmd, args); err != nil {
 				return err
 			}
-			all := &adminv1.EntitiesResponse{}
-			err = l.pages(func(after string, limit uint32) (int, string, error) {
-				req.After, req.Limit = after, limit
-				res, err := admin.Entities(cmd.Context(), &req)
-				if err != nil {
-					return 0, "", err
-				}
-				all.Entities, all.Next, all.Regions = append(all.Entities, res.Entities...), res.Next, res.Regions
-				all.Silent = addSilent(all.Silent, res.Silent)
-				return len(all.Entities), res.Next, nil
-			})
+			all, err := a.listEntities(cmd.Context(), &e)
 			if err != nil {
 				return err
 			}
 			if a.json() {
 				return a.printMessage(all)
 			}
-			return a.printEntities(&req, all)
+			return a.printEntities(&e.req, all)
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&req.Type, "type", "", "only this entity type")
-	flags.StringVar(&req.Prefix, "prefix", "", "only entities whose ids begin with this")
-	flags.Int64Var(&shard, "shard", 0, "only this shard of the type")
-	flags.StringVar(&req.Region, "region", "", "only entities in shards of this region")
-	flags.BoolVar(&active, "active", false, "those in memory; this is the default")
-	flags.BoolVar(&req.Stored, "stored", false, "those that are stored")
-	flags.DurationVar(&longer, "running-longer", 0, "only entities of which a turn has been running for so long")
-	flags.Uint32Var(&l.limit, "limit", 1000, "how many to list")
-	flags.StringVar(&l.after, "after", "", "go on where the listing before ended, as it says")
+	flags.StringVar(&e.req.Type, "type", "", "only this entity type")
+	flags.StringVar(&e.req.Prefix, "prefix", "", "only entities whose ids begin with this")
+	flags.Int64Var(&e.shard, "shard", 0, "only this shard of the type")
+	flags.StringVar(&e.req.Region, "region", "", "only entities in shards of this region")
+	flags.BoolVar(&e.active, "active", false, "those in memory; this is the default")
+	flags.BoolVar(&e.req.Stored, "stored", false, "those that are stored")
+	flags.DurationVar(&e.longer, "running-longer", 0, "only entities with a turn that has been running for so long")
+	flags.Uint32Var(&e.limit, "limit", 1000, "how many to list")
+	flags.StringVar(&e.after, "after", "", "go on where the listing before ended, as it says")
 	return cmd
+}
+
+// check checks the flags and the argument, and completes the request.
+func (e *entities) check(cmd *cobra.Command, args []string) error {
+	if len(args) == 1 && e.req.Type != "" {
+		return usageError{errors.New("the type is given twice, as an argument and by --type")}
+	}
+	if len(args) == 1 {
+		e.req.Type = args[0]
+	}
+	switch set := cmd.Flags().Changed; {
+	case e.limit == 0:
+		return usageError{errors.New("--limit is 0; it must be at least 1")}
+	case e.active && e.req.Stored:
+		return usageError{errors.New("--active cannot be combined with --stored")}
+	case e.req.Stored && set("running-longer"):
+		return usageError{errors.New("--running-longer cannot be combined with --stored: turns run in memory")}
+	case set("running-longer") && e.longer < time.Millisecond:
+		return usageError{fmt.Errorf("--running-longer is %s; it must be at least 1ms", e.longer)}
+	case set("shard") && (e.shard < 0 || e.shard > math.MaxUint32):
+		return usageError{fmt.Errorf("--shard is %d; see roost shards", e.shard)}
+	case set("shard") && e.req.Type == "":
+		return usageError{errors.New("--shard is given without a type: each type has shards of its own")}
+	case set("shard"):
+		index := uint32(e.shard)
+		e.req.Index = &index
+	}
+	e.req.RunningMs = e.longer.Milliseconds()
+	return nil
+}
+
+// listEntities asks for pages until all entities are listed, or as many as were asked for.
+func (a *app) listEntities(ctx context.Context, e *entities) (*adminv1.EntitiesResponse, error) {
+	admin, err := a.adminClient()
+	if err != nil {
+		return nil, err
+	}
+	all := &adminv1.EntitiesResponse{}
+	err = e.pages(func(after string, limit uint32) (int, string, error) {
+		e.req.After, e.req.Limit = after, limit
+		res, err := admin.Entities(ctx, &e.req)
+		if err != nil {
+			return 0, "", err
+		}
+		all.Entities, all.Next, all.Regions = append(all.Entities, res.Entities...), res.Next, res.Regions
+		all.Silent = addSilent(all.Silent, res.Silent)
+		return len(all.Entities), res.Next, nil
+	})
+	return all, err
 }
 
 // addSilent adds the regions that have not answered for a page. A region is named once.

@@ -17,13 +17,14 @@ func (a *app) explainCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "explain TYPE/ID | TYPE ID", Short: "Say why a command for an entity waits or fails now", Args: cobra.RangeArgs(1, 2),
 		Example: "  roost explain Cart/anna\n  roost explain Cart anna --stack    # with the stack of the turn that runs",
-		Long: `Says what keeps a command for an entity from being executed now: the first line is the
-cause, and the line after it what to do. Then follow what else was found, and what each
-process on the way of a command has said. They are asked all at once, for 60 ms each. A process
-that is silent is a finding too.
+		Long: `Says what keeps a command for an entity from being executed now. The first line after the
+name of the entity is the cause, and the next line says what to do. Then come the other
+findings, and the answers of the processes on the way of a command. They are all asked at the
+same time, and have 60 ms to answer. Silence is a finding, too.
 
-Any coordinator and any gateway answers, at its management address (--admin): also a standby, and
-also while no coordinator is active. If nothing is wrong, the first line says how the entity is.`,
+If nothing is wrong, the first line is the state of the entity. Any coordinator and any gateway
+can answer, at its management address (--admin): also a standby, and also while no coordinator
+is active.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			typ, id, err := entityOf(args, "TYPE/ID or TYPE ID")
 			if err != nil {

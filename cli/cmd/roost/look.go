@@ -17,25 +17,25 @@ func (a *app) lookCommand() *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use: "look", Short: "Find out what is stored in shards that no region reads", Args: cobra.NoArgs,
-		Long: `After a crash of a region, all counts that it could have stored in its shards. If no
-other region reads that, the commands of the shards are refused. This command has
-the journal read, as far as these shards are concerned. Shards in which nothing is
-stored but what some region reads are served again; the others are listed.
+		Long: `After a crash of a region, its shards may have anything in them that the region was
+able to store. If no other region reads all of that, commands for these shards are
+refused. This command has the coordinator read from the journal what is really stored
+in them. A shard is served again if some region reads all of it. The others are listed.
 
-No region can store anything in the shards meanwhile. All entities of their types
-are listed, and those in the shards are read: that takes time.`,
+Meanwhile no region can store anything in these shards. The coordinator lists all
+entities of their types, and reads those in the shards, so it takes time.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
 			return a.look(ctx)
 		},
 	}
-	cmd.Flags().DurationVar(&timeout, "timeout", 10*time.Minute, "how long to wait until all is read; it goes on after that")
+	cmd.Flags().DurationVar(&timeout, "timeout", 10*time.Minute, "how long to wait until everything is read; the coordinator goes on after that")
 	return cmd
 }
 
-// look repeats the request until all shards that are left are looked at: a coordinator that
-// ended knows nothing of it, and the journal has perhaps not answered.
+// look repeats the request until all unreadable shards were looked at: another coordinator may have become active, which
+// does not know of the request, or the journal may not have answered.
 func (a *app) look(ctx context.Context) error {
 	admin, err := a.adminClient()
 	if err != nil {

@@ -98,12 +98,11 @@ func (a *app) printLines(lines []string) error {
 
 // plural returns a count with its noun.
 func plural(n int, noun string) string {
-	stem, isY := strings.CutSuffix(noun, "y")
 	switch {
 	case n == 1:
 		return "1 " + noun
-	case isY:
-		return fmt.Sprintf("%d %sies", n, stem)
+	case strings.HasSuffix(noun, "ty"):
+		return fmt.Sprintf("%d %sies", n, strings.TrimSuffix(noun, "y"))
 	case strings.HasSuffix(noun, "s"):
 		return fmt.Sprintf("%d %ses", n, noun)
 	}

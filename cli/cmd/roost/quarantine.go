@@ -12,10 +12,10 @@ import (
 
 func (a *app) quarantineCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "quarantine", Short: "List, add and release entities that must not run", Args: cobra.NoArgs,
-		Long: `An entity whose commands end the process of one region after the other is
-quarantined: it does not run, and its commands are refused (ROOST-1019). Its
-reminders and remembered start wait, and so do sends to it. The other entities of
-its shard are served. See docs/repair.md.`,
+		Long: `An entity that ends the process of one region after the other is quarantined: it
+does not run, and its commands are refused (ROOST-1019). Its reminders, its
+remembered start and sends to it wait. The other entities of its shard are served.
+See docs/repair.md.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(a.quarantineListCommand(), a.quarantineChangeCommand(false), a.quarantineChangeCommand(true))
@@ -27,8 +27,9 @@ func (a *app) quarantineListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the entities that are quarantined, and those that are suspected", Args: cobra.NoArgs,
 		Long: `Lists the entities that are quarantined, and the suspects: entities that ran when
-regions ended. Suspects run, but no two of them at the same time. A suspect is
-forgotten when no region has ended for a while as it ran (coordinator.quarantine_window).`,
+regions ended. Suspects run, but in a region no two of them at the same time. A
+suspect is forgotten when no region has ended for coordinator.quarantine_window
+while the entity ran.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			admin, err := a.adminClient()
 			if err != nil {

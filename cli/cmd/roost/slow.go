@@ -16,9 +16,9 @@ func (a *app) slowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "slow", Short: "List the slowest commands of the last minutes", Args: cobra.NoArgs,
 		Example: "  roost slow\n  roost slow -n 500 -o json",
-		Long: `Asks gateways and regions for the slowest commands that they have kept, the newest first. Gateways keep commands
-of clients. Regions keep commands that entities send each other, and the commands of reminders, timers and
-tells. Of every 10 s, each process keeps its 8 slowest commands, so the list also shows commands that are not slow.
+		Long: `Asks gateways and regions for the slowest commands that they have kept, and lists them, newest first. Gateways keep
+commands of clients. Regions keep the commands that entities send each other, and the commands of reminders, timers
+and tells. For every 10 s, each process keeps its 8 slowest commands, so the list may have commands that are not slow.
 
 TOTAL      from the arrival at the gateway, or the sending, to the answer. It is the sum of the next four:
 ROUTE      gateway or sender, network, and waiting for a region
@@ -30,7 +30,8 @@ ORIGIN     client; ask or send (by which entity); answer (to a send, from which 
            tell: how long a command ran whose sender does not wait
 KEPT BY    the gateway or region that has kept it
 
-Gateways are asked at their management addresses. Gateways and regions that do not answer are named.`,
+Gateways and regions that do not answer are named. Gateways are asked at gateway.peer_listen, or at their
+management addresses if they have no TLS.`,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if req.Limit == 0 || req.Limit > mostTop {
 				return usageError{fmt.Errorf("-n is %d; it must be 1 to %d", req.Limit, mostTop)}

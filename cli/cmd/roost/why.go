@@ -16,14 +16,14 @@ func (a *app) whyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "why [TYPE/SHARD | TYPE ID]", Short: "Show why a shard is where it is", Args: cobra.MaximumNArgs(2),
 		Example: "  roost why Airport/17       # a shard\n  roost why Airport PHX      # the shard of an entity\n  roost why                  # what was decided last, about all shards",
-		Long: `Says where a shard is, since when and why, and what was decided about it, the newest
-first: who asked, which strategy chose, and what spoke against the next best
-regions. The numbers of shards are those before the decision: of the type, and of
-all types.
+		Long: `Says where a shard is, since when and why, and lists the decisions about it, newest
+first: who requested it, which strategy chose, and why the next best regions were not
+chosen. The numbers of shards are those before the decision: of the type, and of all
+types.
 
 Decisions are kept up to coordinator.decisions_mib. A coordinator that stops stores
-them first. A crash may lose those of its last second; between two terms the list
-says so.`,
+them first. One that crashes may lose the decisions of its last second; the list says
+where that may have happened.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req := &adminv1.WhyRequest{Limit: limit}
 			switch len(args) {
