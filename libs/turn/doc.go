@@ -77,7 +77,7 @@
 // [Machine.ShardEvents]; it passes on everything else.
 //
 //  1. Step is never called by two goroutines at a time. The time is that of a monotonic
-//     clock, and a [Tick] comes every 20 ms or so. The outputs of a step are performed
+//     clock, and a [Tick] comes every 20 ms or so, or at the time that AlarmAt returns. The outputs of a step are performed
 //     in their order, before those of the next step; performing them never waits. The names in
 //     a command are checked before [Deliver] is stepped ([sharding.Envelope.Check]).
 //  2. An instance is used by one job at a time, in the order of the outputs: [Load],

@@ -341,6 +341,18 @@ func (m *Machine) find(inc Incarnation) *entity {
 	return e
 }
 
+// noAlarm is how far away the next alarm is if there is none.
+const noAlarm = time.Hour
+
+// AlarmAt returns when the next alarm is due: a timer of an entity, a deadline or the like. Without one,
+// that is in a long time.
+func (m *Machine) AlarmAt() time.Time {
+	if len(m.alarms) == 0 {
+		return m.now.Add(noAlarm)
+	}
+	return m.alarms[0].at
+}
+
 func (m *Machine) tick() {
 	for len(m.alarms) > 0 && !m.alarms[0].at.After(m.now) {
 		m.handleAlarm(m.alarms.pop())

@@ -83,7 +83,8 @@ type (
 	// NodeMeasured has what the machine has, and what the process uses of it now. It comes about once a
 	// second.
 	NodeMeasured struct{ Load control.NodeLoad }
-	// Tick lets time pass; the driver sends one to every core every 20 ms or so.
+	// Tick lets time pass; the driver sends one to every core every 20 ms or so, and more rarely while
+	// nothing happens.
 	Tick struct{}
 )
 

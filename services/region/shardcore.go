@@ -586,6 +586,10 @@ func (m *ShardCore) noteJournalLoaded(in *turn.Loaded) {
 	}
 }
 
+// AlarmAt returns when the next alarm of the entity core is due: a timer, a deadline or the like. Without
+// one, that is in a long time. The driver needs it to be on time although ticks come rarely.
+func (m *ShardCore) AlarmAt() time.Time { return m.turn.AlarmAt() }
+
 func (m *ShardCore) tick() {
 	m.claimAgain()
 	m.tellFenced()

@@ -20,8 +20,8 @@ import (
 // other goroutine is woken. A goroutine that finds the core locked does not wait: the one
 // that holds the lock looks at the inbox again after it has released it.
 
-// tickEvery is how often the core is told that time passes: finer than any of
-// its intervals.
+// tickEvery is how often the core is told that time passes while something happens: finer than any of
+// its intervals. See [restEvery].
 const tickEvery = 20 * time.Millisecond
 
 // maxRounds is how often an inline runner steps the core and runs turns before it leaves
@@ -46,6 +46,7 @@ type shardLoop struct {
 	batch          batch
 	arrivalsTaken  int                // how many arrivals of the batch the core has taken
 	arrivalsLeft   atomic.Bool        // the batch has arrivals that the core has not taken
+	alarmAt        atomic.Int64       // when the core's next alarm is due, in Unix nanoseconds
 	taking         *sharding.Envelope // the command that the core takes in now
 	outputs        region.Outputs
 	callers        callers
@@ -128,8 +129,13 @@ func (s *shardLoop) step(w *worker) (more bool) {
 	n := 0
 	for n < maxStep && s.waiting() && s.stepping.TryLock() {
 		s.worker = w
-		n += s.takeIn()
+		commands, stirred := s.takeIn()
+		n += commands
 		s.worker = nil
+		s.alarmAt.Store(s.core.AlarmAt().UnixNano())
+		if stirred {
+			s.rest.stir()
+		}
 		s.pool.Add(s.forPool)
 		clear(s.forPool)
 		s.forPool = s.forPool[:0]
@@ -170,8 +176,9 @@ func (s *shardLoop) runJobs(w *worker) (preempted bool) {
 }
 
 // takeIn steps the core with some of its inputs: first with those that end work, then with
-// at most maxStep commands. It returns how many commands those were.
-func (s *shardLoop) takeIn() (commands int) {
+// at most maxStep commands. It returns how many commands those were, and whether there was anything but
+// ticks.
+func (s *shardLoop) takeIn() (commands int, stirred bool) {
 	defer s.notePanic()
 	s.now = time.Now()
 	b := &s.batch
@@ -180,7 +187,7 @@ func (s *shardLoop) takeIn() (commands int) {
 		s.arrivalsTaken = 0
 	}
 	s.inbox.take(s.index, b)
-	s.takeEnds(b)
+	stirred = s.takeEnds(b)
 	some := b.arrivals[s.arrivalsTaken:min(s.arrivalsTaken+maxStep, len(b.arrivals))]
 	for i := range some {
 		a := &some[i]
@@ -200,7 +207,7 @@ func (s *shardLoop) takeIn() (commands int) {
 	}
 	s.arrivalsTaken += len(some)
 	s.arrivalsLeft.Store(s.arrivalsTaken < len(b.arrivals))
-	return len(some)
+	return len(some), stirred || len(some) > 0
 }
 
 // notePanic notes which command the core took in when it panicked. The panic goes on and ends the process.
@@ -210,8 +217,8 @@ func (s *shardLoop) notePanic() {
 	}
 }
 
-// takeEnds takes in all inputs of a batch except commands.
-func (s *shardLoop) takeEnds(b *batch) {
+// takeEnds takes in all inputs of a batch except commands. It reports whether there was anything but ticks.
+func (s *shardLoop) takeEnds(b *batch) (stirred bool) {
 	for i := range b.loaded {
 		l := &b.loaded[i]
 		if !l.made {
@@ -227,12 +234,17 @@ func (s *shardLoop) takeEnds(b *batch) {
 		s.perform()
 	}
 	for i := range b.items {
-		if it := &b.items[i]; it.do != nil {
+		it := &b.items[i]
+		if _, tick := it.in.(region.Tick); !tick {
+			stirred = true
+		}
+		if it.do != nil {
 			it.do()
 		} else {
 			s.input(it.in)
 		}
 	}
+	return stirred || len(b.loaded)+len(b.done) > 0
 }
 
 // clock returns the time, read anew at every 32nd item of a batch: reading it for each item

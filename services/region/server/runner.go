@@ -74,6 +74,8 @@ type Runner struct {
 	cfg     region.Config
 	heap    heap    // used by Run alone
 	process process // likewise
+	// Of Run alone: the last tick, and the last one before which something had happened.
+	ticked, stirredAt time.Time
 }
 
 // shared is what the control loop and all shard loops of a region use.
@@ -103,6 +105,7 @@ type shared struct {
 
 	journal *journal.Journal
 	inbox   *inbox
+	rest    rest
 	// route sends a command of an entity to another one, and calls done once with the reply. It
 	// does not wait.
 	route  func(env sharding.Envelope, readOnly bool, from origin, done func(sharding.Reply))
@@ -152,6 +155,7 @@ func NewRunner(c RunnerConfig) (*Runner, error) {
 	s.loadTimeout, s.lookupTimeout = s.cfg.Turn.LoadTimeout, s.cfg.Turn.LookupTimeout
 	s.inbox = newInbox(c.Inbox, s.cfg.ShardCores, s.coreOf, replies.NewBudget(s.cfg.Replies), s.commands)
 	s.control = newControlLoop(s, c.Outside)
+	s.rest.wake = s.control.inbox.Wake
 	for i := range s.cfg.ShardCores {
 		s.shards = append(s.shards, newShardLoop(s, i))
 	}
@@ -190,7 +194,16 @@ func (s *Runner) Observer() journal.Observer { return s.journalObserver() }
 // Run steps the control core, and tells all cores of the time, until [Runner.End]; then
 // nobody steps any of them any more.
 func (s *Runner) Run() {
-	loop.Run(s.ctx, s.control.inbox, tickEvery, nil, func(batch []controlItem, tick bool) {
+	loop.Run(s.ctx, s.control.inbox, tickEvery, s.due, func(batch []controlItem, tick bool) {
+		if tick {
+			s.ticked = time.Now()
+			if s.rest.stirred.Swap(false) { // before anything is looked at: what happens from now on counts
+				s.stirredAt = s.ticked
+			}
+		}
+		if len(batch) > 0 {
+			s.rest.stirred.Store(true)
+		}
 		s.control.takeIn(batch)
 		if tick {
 			s.tick()
@@ -217,7 +230,7 @@ func (s *Runner) loops(n *node.Node) {
 func (s *Runner) tick() {
 	s.inbox.refresh() // the cores take in with the tick what has entered
 	s.control.step(region.Tick{})
-	s.noter.box.Alive(time.Now())
+	s.noter.box.Alive(s.ticked)
 	s.lookAtHeap()
 	s.lookAtProcess()
 	for _, l := range s.shards {
