@@ -156,6 +156,7 @@ var poisonMutants = []struct{ name, place string }{
 	{"quarantine-waits", "coordinator: a shard waits for the report about its last owners"},
 	{"quarantine-patience", "coordinator: a shard waits longer after each further loss"},
 	{"quarantine-window", "coordinator: a crash counts for as long as the window"},
+	{"suspects-wait", "region: a suspect that hangs holds up other suspects for a second"},
 	{"suspects-core", "region: if a shard core panics, the entity of the command is to blame"},
 	{"suspects-alone", "region: suspects run one at a time"},
 	{"quarantine-alone", "coordinator: after a crash without a cause only an entity that ran alone is quarantined"},

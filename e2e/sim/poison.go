@@ -182,6 +182,7 @@ type box struct {
 	alive   int64 // when the process last said that it runs, in virtual time
 	cause   string
 	turns   []suspects.Noted
+	closed  bool // see Only
 }
 
 // boxSlots is how many turns a box notes.
@@ -189,8 +190,11 @@ const boxSlots = 64
 
 func virtual(at int64) time.Time { return time.Unix(0, at) }
 
-// Begin, NotAlone and End implement [suspects.Notes].
+// Begin, NotAlone, End and Only implement [suspects.Notes].
 func (b *box) Begin(t control.CrashedTurn) int {
+	if b.closed {
+		return -1
+	}
 	n := suspects.Noted{CrashedTurn: t, Running: true}
 	if len(b.turns) < boxSlots {
 		b.turns = append(b.turns, n)
@@ -210,14 +214,14 @@ func (b *box) Begin(t control.CrashedTurn) int {
 
 // NotAlone: see Begin.
 func (b *box) NotAlone(at int) {
-	if at >= 0 {
+	if at >= 0 && !b.closed {
 		b.turns[at].Alone = false
 	}
 }
 
 // End: see Begin.
 func (b *box) End(at int, now time.Time) {
-	if at >= 0 {
+	if at >= 0 && !b.closed {
 		b.turns[at].Running, b.turns[at].End = false, now
 	}
 }
@@ -255,9 +259,9 @@ func (n *regionNode) closeBox() {
 	w.processEnds[n.p.uid] = end
 }
 
-// Only: see Begin. The process ends at once.
+// Only: see Begin.
 func (b *box) Only(t control.CrashedTurn) {
-	b.turns = []suspects.Noted{{CrashedTurn: t, Running: true}}
+	b.turns, b.closed = []suspects.Noted{{CrashedTurn: t, Running: true}}, true
 }
 
 // gated lets a turn begin: at once, or if its entity is a suspect, when no other suspect runs. The turn calls end
@@ -293,6 +297,9 @@ func (n *regionNode) gated(e sharding.Entity, command string, suspect bool, begi
 		for _, t := range n.queue.Tick(virtual(n.w.now)) {
 			n.w.mark("suspect: it runs beside another one")
 			n.goOn(t)
+		}
+		if _, waits := n.ready[t]; waits {
+			n.w.violate("a suspect does not wait for long", "%s: %s of %v has waited for %v", n.p.name, t.Command, t.Entity, suspects.AloneWait)
 		}
 	}))
 }

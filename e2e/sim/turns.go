@@ -262,8 +262,12 @@ func (s *shardNode) execute(o *turn.Run, b *instance, ended func()) {
 			s.turnDone(o, b, took, cancelled)
 		})
 	}
+	hang := w.weather.Hang
+	if o.Suspect {
+		hang *= 8 // so that suspects wait for it
+	}
 	switch {
-	case d.chance(w.weather.Hang):
+	case d.chance(hang):
 		w.mark("turn hangs")
 		took = d.between(sec, 20*sec)
 		if d.chance(0.6) { // it listens to its context
