@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -114,6 +115,9 @@ func (o *devOptions) args() (map[string][]string, error) {
 		key, _, ok := strings.Cut(setting, "=")
 		if !ok || key == "" || !o.has(name) {
 			return nil, fmt.Errorf("--set %s: write PROCESS.KEY=VALUE, such as region-%d.region.capacity=5; roost dev ps lists the processes", text, o.regions)
+		}
+		if !o.tls && slices.Contains([]string{"tls.cert", "tls.key", "tls.ca", "public.cert", "public.key"}, key) {
+			return nil, fmt.Errorf("--set %s: roost dev talks to its processes itself and would need the same authority; use --tls, or start the processes yourself (deploy/README.md, Binaries)", text)
 		}
 		args[name] = append(args[name], "--"+setting)
 	}
@@ -437,13 +441,20 @@ func (d *devCluster) announce(o devOptions) error {
 	line("Journal:", journal, "")
 	line("Logs:", filepath.Dir(d.cluster.Processes()[0].Log), "")
 	line("Entities:", strings.Join(d.proof.types, ", "), "")
-	warning := "Not for production: no TLS, no authentication, one machine. Ctrl-C stops it."
 	if o.tls {
 		line("TLS:", d.cluster.TLSDir(), "certificates, management token, audits; roost finds them")
-		warning = "Not for production: clients need no token, one machine. Ctrl-C stops it."
+	}
+	lacks := "one machine"
+	switch asks := d.proof.asks; {
+	case o.tls && !asks:
+		lacks = "clients need no token, one machine"
+	case !o.tls && asks:
+		lacks = "no TLS, one machine"
+	case !o.tls:
+		lacks = "no TLS, no authentication, one machine"
 	}
 	fmt.Fprintf(&text, "\nReady in %.2f s. Try:  %s\n", took.Seconds(), d.proof.curl(local(api)))
-	fmt.Fprintln(&text, warning)
+	fmt.Fprintf(&text, "Not for production: %s. Ctrl-C stops it.\n", lacks)
 	_, err := fmt.Fprint(d.out, text.String())
 	return err
 }

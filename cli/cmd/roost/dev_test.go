@@ -250,6 +250,7 @@ func TestHint(t *testing.T) {
 		{proof{counts: true}, `curl --json '{"delta":5}' localhost:8080/v1/Counter/c1/Add`},
 		{proof{typ: "Cart", command: "Show", readOnly: true, answers: true}, `curl localhost:8080/v1/Cart/example/Show`},
 		{proof{typ: "Cart", command: "Add"}, `curl --json 'INPUT' localhost:8080/v1/Cart/example/Add   INPUT: what Add takes, as JSON`},
+		{proof{typ: "Cart", command: "Add", asks: true}, `curl -H "Authorization: Bearer $ROOST_TOKEN" --json 'INPUT' localhost:8080/v1/Cart/example/Add   INPUT: what Add takes, as JSON`},
 	} {
 		if got := test.p.curl("http://localhost:8080"); got != test.want {
 			t.Errorf("%+v: %s, want %s", test.p, got, test.want)
@@ -265,22 +266,26 @@ func TestProof(t *testing.T) {
 		body    string
 		proves  bool
 		answers bool
+		asks    bool
 	}{
-		{200, `{}`, true, true},
-		{412, `{"code":"failed_precondition","msg":"no such cart","meta":{"executed":"true"}}`, true, false},
-		{400, `{"code":"invalid_argument","msg":"the input of Show","meta":{"executed":"false","error":"ROOST-1001"}}`, true, false},
-		{500, `{"code":"internal","msg":"Show failed and was undone","meta":{"executed":"false","error":"ROOST-1008"}}`, true, false},
-		{503, `{"code":"unavailable","msg":"no home yet","meta":{"executed":"false","error":"ROOST-1005"}}`, false, false},
-		{500, `{"code":"internal","msg":"lost","meta":{"executed":"unknown","error":"ROOST-1102"}}`, false, false},
-		{502, `<html>`, false, false},
+		{200, `{}`, true, true, false},
+		{412, `{"code":"failed_precondition","msg":"no such cart","meta":{"executed":"true"}}`, true, false, false},
+		{400, `{"code":"invalid_argument","msg":"the input of Show","meta":{"executed":"false","error":"ROOST-1001"}}`, true, false, false},
+		{500, `{"code":"internal","msg":"Show failed and was undone","meta":{"executed":"false","error":"ROOST-1008"}}`, true, false, false},
+		{503, `{"code":"unavailable","msg":"no home yet","meta":{"executed":"false","error":"ROOST-1005"}}`, false, false, false},
+		{500, `{"code":"internal","msg":"lost","meta":{"executed":"unknown","error":"ROOST-1102"}}`, false, false, false},
+		{502, `<html>`, false, false, false},
+		{401, `{"code":"unauthenticated","msg":"not authenticated","meta":{"executed":"false","error":"ROOST-1016"}}`, true, false, true},
+		{403, `{"code":"permission_denied","msg":"not allowed","meta":{"executed":"false","error":"ROOST-1017"}}`, true, false, true},
+		{403, `{"code":"permission_denied","msg":"this listener is not x","meta":{"executed":"false","error":"ROOST-1013"}}`, false, false, false},
 	} {
 		gateway := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(test.status)
 			_, _ = w.Write([]byte(test.body))
 		}))
 		p := proof{http: http.DefaultClient, typ: "Cart", command: "Show", readOnly: true}
-		if err := p.send(t.Context(), gateway.URL); (err == nil) != test.proves || p.answers != test.answers {
-			t.Errorf("%d %s: %v, answers %t", test.status, test.body, err, p.answers)
+		if err := p.send(t.Context(), gateway.URL); (err == nil) != test.proves || p.answers != test.answers || p.asks != test.asks {
+			t.Errorf("%d %s: %v, answers %t, asks %t", test.status, test.body, err, p.answers, p.asks)
 		}
 		gateway.Close()
 	}
@@ -376,6 +381,9 @@ func TestDevRefuses(t *testing.T) {
 		if code, _, errOut := d.roost("dev", "--ports", "random", "--set", set); code != exitUsage || !strings.Contains(errOut, "--set "+set+": write PROCESS.KEY=VALUE") {
 			t.Errorf("--set %s: exit code %d, %s", set, code, errOut)
 		}
+	}
+	if code, _, errOut := d.roost("dev", "--ports", "random", "--set", "region-2.tls.cert=r.pem"); code != exitUsage || !strings.Contains(errOut, "use --tls") {
+		t.Errorf("--set of a certificate: exit code %d, %s", code, errOut)
 	}
 	code, _, errOut := d.roost("dev", "--ports", "random", "--set", "region-2.node.zon=a")
 	if code != exitFailed || !strings.Contains(errOut, "node.zon") {

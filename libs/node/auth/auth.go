@@ -82,7 +82,19 @@ func (a *Authenticator) Principal(r *http.Request) (string, error) {
 	case a.config.Anonymous:
 		return "", nil
 	}
-	return "", fmt.Errorf("%w: send a token or an API key in the header Authorization: Bearer", ErrUnauthenticated)
+	return "", fmt.Errorf("%w: %s", ErrUnauthenticated, a.accepts())
+}
+
+// accepts says what a sender can do to be authenticated.
+func (a *Authenticator) accepts() string {
+	const header, certificate = "send a token or an API key in the header Authorization: Bearer", "present a client certificate"
+	switch bearer := a.tokens != nil || a.keys != nil; {
+	case bearer && a.config.ClientCertificates:
+		return header + ", or " + certificate
+	case a.config.ClientCertificates:
+		return certificate
+	}
+	return header
 }
 
 // bearer returns the principal of a token or an API key.

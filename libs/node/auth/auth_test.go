@@ -366,7 +366,7 @@ func TestClientCertificates(t *testing.T) {
 	if got, err := ask(chain); got != "tls:spiffe://shop/billing" || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
-	if got, err := ask(); !errors.Is(err, ErrUnauthenticated) {
+	if got, err := ask(); !errors.Is(err, ErrUnauthenticated) || !strings.HasSuffix(err.Error(), ": "+r.accepts()) || !strings.Contains(r.accepts(), "present a client certificate") {
 		t.Errorf("a certificate that was not verified: %q, %v", got, err)
 	}
 	r.time = epoch.Add(2 * time.Hour)

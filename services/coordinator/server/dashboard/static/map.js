@@ -262,7 +262,7 @@ export class MapView {
     card.count.title = shards.length + " shards";
     const parts = state.text === "up" ? [] : [state.text]; // the glyph says as much, and so does the label
     const load = member && member.load;
-    if (load) parts.push(compact(load.entities) + " entities", (load.commands >= 10 ? number(load.commands) : load.commands.toFixed(1)) + "/s");
+    if (load) parts.push(compact(load.entities) + (Number(load.entities) === 1 ? " entity" : " entities"), (load.commands >= 10 ? number(load.commands) : load.commands.toFixed(1)) + "/s");
     if (moving) parts.push(moving + " moving");
     fill(card.facts, parts.join(" · "));
     card.facts.title = parts.join(" · ");
