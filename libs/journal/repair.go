@@ -11,39 +11,37 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// A repair puts right what is stored of one entity, as an operator has decided. It never removes or
-// renumbers a record: a record that is set aside is replaced by one of the same number that has no
-// events. So the numbers go on where they were, and whatever has named a record before names nothing
-// else now. What was there is in a file, which the operator has before anything is changed.
+// A repair changes what is stored of one entity, as an operator has decided. It never removes or renumbers a record. To
+// set a record aside is to replace it by a record of the same number without events. So a reference to a record by its
+// number never refers to another one later. The originals are in a file, which the operator has before anything is
+// changed.
 //
-// A repair takes the shard first, as an owner does: by a claim at the next epoch. So the region that
-// has the shard can neither write nor answer any more. It has to give the shard up, with the
-// instance of the entity that it has in memory. The claim, the audit line and the change are one
-// transaction.
+// A repair claims the shard at the next epoch, as a new owner does. From then on, the region that has the shard can
+// neither write nor answer. It gives the shard up, and with it the instance of the entity in its memory. The claim, the
+// audit line and the change are one transaction.
 
 // ErrRepair: a repair is refused, and nothing was changed. The error says why, and what to do instead.
 var ErrRepair = errors.New("the repair is refused")
 
-// RepairOwner is the owner of a shard from a repair of one of its entities until a region claims the
-// shard. No process has it.
+// RepairOwner is the owner of a shard between a repair of one of its entities and the next claim by a region. No process
+// has this UID.
 const RepairOwner = sharding.NodeUID(math.MaxUint64)
 
 // RepairKind says what a repair does.
 type RepairKind string
 
 const (
-	// GoBack sets the records behind Seq aside: the state is that after the record Seq. A snapshot
-	// that is newer goes, too.
+	// GoBack returns to the state after record Seq. It sets all later records aside, and drops a later snapshot.
 	GoBack RepairKind = "go back"
-	// SkipRecord sets the one record Seq aside.
+	// SkipRecord sets only record Seq aside.
 	SkipRecord RepairKind = "skip"
-	// LoseReply replaces the damaged reply of record Seq by one that says that it is lost.
+	// LoseReply replaces the damaged reply of record Seq by one that says that the reply is lost.
 	LoseReply RepairKind = "lose reply"
-	// DropRows removes the wake-ups and kept sends whose record cannot be read.
+	// DropRows removes the wake-ups and kept sends whose records cannot be read.
 	DropRows RepairKind = "drop rows"
 	// DropReminder removes the reminder Name.
 	DropReminder RepairKind = "drop reminder"
-	// RebuildState drops the snapshot, so that the state is made from the events again.
+	// RebuildState drops the snapshot, so that the state is rebuilt from the events.
 	RebuildState RepairKind = "drop snapshot"
 	// DeleteEntity sets the damaged records aside and deletes the entity.
 	DeleteEntity RepairKind = "delete"
@@ -56,41 +54,41 @@ type Repair struct {
 	Do     RepairKind
 	Seq    uint64 // of GoBack, SkipRecord and LoseReply
 	Name   string // of DropReminder
-	// Intact lets SkipRecord set a record aside that matches its checksum, such as one whose events the
-	// code of its type cannot read.
+	// Intact allows SkipRecord to set aside a record that matches its checksum, for example because the code of its type
+	// cannot read its events.
 	Intact bool
-	// By and Reason are kept in the audit line, and so are the names of the file that has what is set
-	// aside, and its SHA-256 in hexadecimal. File is empty if nothing is set aside.
+	// By and Reason are for the audit line. File is the name of the file that has what is set aside, and SHA256 its hash
+	// in hexadecimal. Both are empty if nothing is set aside.
 	By, Reason, File, SHA256 string
-	// Expect is the digest of the plan that the operator has seen ([RepairPlan.Digest]). If it is not
-	// that of what is stored now, the repair is refused.
+	// Expect is the digest of the plan that the operator has seen ([RepairPlan.Digest]). The repair is refused if what is
+	// stored by now gives another plan.
 	Expect string
 }
 
 // RepairPlan is what a repair does.
 type RepairPlan struct {
-	Before, After []Finding // what is wrong before it, and still after it
-	// SetAside are records as they were stored, and Wakes and Sends are rows that go.
+	Before, After []Finding // what is damaged before the repair, and what still is after it
+	// SetAside are the records that are set aside, as they were stored. Wakes and Sends are the rows that are removed.
 	SetAside []RawRecord
 	Wakes    []RawWake
 	Sends    []RawSends
-	// SnapshotSeq is the number of the snapshot that goes, 0: none does. Snapshot is its stored form.
+	// SnapshotSeq is the number of the snapshot that is dropped; 0: none is. Snapshot is its stored form.
 	SnapshotSeq uint64
 	Snapshot    []byte
-	// Digest is a hash of all of that, in hexadecimal.
+	// Digest is a hash of all of the above, in hexadecimal.
 	Digest string
 
-	// Put are records as they are stored afterwards. Missing ones are among them.
+	// Put are the records that are written. They replace records, or fill the places of missing ones.
 	Put []RawRecord
-	// Forget are records whose key is not remembered any more, and Dropped is the newest time that
-	// such a key can have: the zero time if there are none.
+	// Forget are the records whose keys are forgotten, because they cannot be read. Dropped is the latest time that such a
+	// key can have; the zero time if there are none.
 	Forget  []uint64
 	Dropped time.Time
-	// Deletes is the number of the record that deletes the entity, 0: none does.
+	// Deletes is the number of the record that deletes the entity; 0: it is not deleted.
 	Deletes uint64
 }
 
-// PlanRepair decides what a repair does to what is stored of an entity. An error wraps ErrRepair.
+// PlanRepair returns what a repair changes in what is stored of an entity. Errors wrap ErrRepair.
 func PlanRepair(e *RawEntity, r *Repair, now time.Time) (RepairPlan, error) {
 	p := RepairPlan{Before: e.Examine()}
 	if len(e.Records) == 0 && len(e.Wakes) == 0 && e.SnapshotSeq == 0 {
@@ -132,7 +130,7 @@ func PlanRepair(e *RawEntity, r *Repair, now time.Time) (RepairPlan, error) {
 	return p, nil
 }
 
-// strays is the finding of a number that no record can have, nil if there is none.
+// strays returns the error of the first finding about a number that no record can have; nil: there is none.
 func strays(found []Finding) error {
 	for i := range found {
 		if f := &found[i]; f.Kind == StrayRecord || f.Kind == MissingRecords && f.To-f.Seq >= MaxRepairRecords {
@@ -142,7 +140,7 @@ func strays(found []Finding) error {
 	return nil
 }
 
-// noWorse refuses a repair that would keep the entity from being loaded: by what was not wrong before.
+// noWorse refuses a repair after which the entity could not be loaded because of something that was not damaged before.
 func (p *RepairPlan) noWorse(e *RawEntity) error {
 	for i := range p.After {
 		f := &p.After[i]
@@ -202,12 +200,13 @@ func (p *RepairPlan) skip(e *RawEntity, r *Repair, now time.Time) error {
 	}
 	p.setAside(e, r.Seq, now)
 	if err == nil && r.Seq <= e.SnapshotSeq && r.Seq > e.Life {
-		p.dropSnapshot(e) // the state in it has the effect
+		p.dropSnapshot(e) // its state includes the effect of the record
 	}
 	return nil
 }
 
-// setAside replaces a record by one without events. What the record has set and sent goes with it.
+// setAside replaces a record by one without events. The wake-ups that the record has set, and its kept sends, are
+// removed.
 func (p *RepairPlan) setAside(e *RawEntity, seq uint64, now time.Time) {
 	if was := e.record(seq); was != nil {
 		p.SetAside = append(p.SetAside, *was)
@@ -233,7 +232,7 @@ func (p *RepairPlan) setAside(e *RawEntity, seq uint64, now time.Time) {
 	p.dropRowsOf(e, seq)
 }
 
-// dropRowsOf removes the rows of wake-ups that a record has set, and that of its sends.
+// dropRowsOf removes the wake-ups that a record has set, and its kept sends.
 func (p *RepairPlan) dropRowsOf(e *RawEntity, seq uint64) {
 	if mutant.On("repair-rows") {
 		return
@@ -250,8 +249,8 @@ func (p *RepairPlan) dropRowsOf(e *RawEntity, seq uint64) {
 	}
 }
 
-// before is the newest record before a number that can be read: its epoch and time are those of a record
-// that cannot.
+// before returns the newest readable record before a number. Its epoch and time are used for a record that cannot be
+// read.
 func (e *RawEntity) before(seq uint64) Entry {
 	for i := range slices.Backward(e.Records) {
 		if r := &e.Records[i]; r.Seq < seq {
@@ -317,7 +316,7 @@ func (p *RepairPlan) rebuild(e *RawEntity) error {
 	return nil
 }
 
-// deleteEntity sets all damaged records aside, so that the entity can be purged in time, and ends its life.
+// deleteEntity ends the life of the entity. It sets all damaged records aside, so that the life can be purged later.
 func (p *RepairPlan) deleteEntity(e *RawEntity, now time.Time) error {
 	if e.LastSeq == e.Life {
 		return fmt.Errorf("%w: %s was deleted before", ErrRepair, e.Entity)
@@ -355,7 +354,7 @@ func (p *RepairPlan) loseReplyToo(e *RawEntity, seq uint64) error {
 	return nil
 }
 
-// with is the entity as it is stored after the repair.
+// with returns the entity as it is stored after the repair.
 func (e *RawEntity) with(p *RepairPlan) *RawEntity {
 	x := *e
 	x.Records = nil

@@ -12,13 +12,14 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// RepairsEntity has a record for each repair: the audit lines. See [RepairLine].
+// RepairsEntity has a record with an audit line for each repair: see [RepairLine].
 var RepairsEntity = sharding.Entity{Type: "roost.repair", ID: "log"}
 
 var repairsShard = sharding.ShardID{Type: RepairsEntity.Type}
 
-// maxReason is the longest text of an audit line, in bytes: an operator reads it in a table.
-const maxReason = 1000
+// MaxReason is the longest reason of a repair, in bytes: operators read it in a table. The other texts of an audit line
+// have the same limit.
+const MaxReason = 1000
 
 // RepairLine is an audit line as it is stored: in JSON, as the event "repair" of a record of
 // [RepairsEntity].
@@ -91,14 +92,14 @@ func (r *Repair) Check() error {
 		return fmt.Errorf("%w: %s is Roost's own; roost repair facts is for those of the coordinators", ErrRepair, r.Entity)
 	case strings.TrimSpace(r.Reason) == "":
 		return fmt.Errorf("%w: the reason is missing", ErrRepair)
-	case len(r.Reason) > maxReason || len(r.By) > maxReason || len(r.File) > maxReason:
-		return fmt.Errorf("%w: the reason, the name or that of the file is longer than %d bytes", ErrRepair, maxReason)
+	case len(r.Reason) > MaxReason || len(r.By) > MaxReason || len(r.File) > MaxReason:
+		return fmt.Errorf("%w: the reason, the name of the operator or the name of the file is longer than %d bytes", ErrRepair, MaxReason)
 	}
 	return nil
 }
 
-// RepairTx is a driver inside the transaction of a repair. Nobody else changes what it has read before the
-// transaction ends.
+// RepairTx is a driver inside the transaction of a repair. Nobody else can change what it has read until the transaction
+// ends.
 type RepairTx interface {
 	// Fence reads the fence of a shard; the zero Fence if it was never claimed.
 	Fence(shard sharding.ShardID) (sharding.Fence, error)
@@ -106,9 +107,9 @@ type RepairTx interface {
 	Raw(entity sharding.Entity) (RawEntity, error)
 	// Last reads the number of the last record of an entity, 0 if there is none.
 	Last(entity sharding.Entity) (uint64, error)
-	// Decide decides operations, and performs them, as [Driver].Commit does.
+	// Decide decides operations and performs them, like [Driver].Commit.
 	Decide(ops []Op) ([]Result, error)
-	// Apply does what the plan says, but for Deletes.
+	// Apply carries out the plan, except Deletes.
 	Apply(entity sharding.Entity, p *RepairPlan) error
 }
 
@@ -117,11 +118,11 @@ type RawReader interface {
 	Raw(ctx context.Context, entity sharding.Entity) (RawEntity, error)
 }
 
-// Repairer is a driver that can repair an entity. Services need it not, and in PostgreSQL they may not: it is for
-// the owner of the schema.
+// Repairer is a driver that can repair an entity. It is for operators: services do not need it, and in PostgreSQL only
+// the owner of the schema has the rights.
 //
-// Repair runs [DecideRepair] in one transaction. What it returns without an error is on disk. Errors are
-// those of Commit, and wrap ErrRepair for a repair that is refused.
+// Repair runs [DecideRepair] in one transaction. If it returns no error, the repair is on disk. Errors are those of
+// Commit. An error wraps ErrRepair if the repair is refused.
 type Repairer interface {
 	RawReader
 	Repair(ctx context.Context, r *Repair) (RepairPlan, error)
@@ -175,7 +176,8 @@ func DecideRepair(r *Repair, now time.Time, tx RepairTx) (RepairPlan, error) {
 	return p, tx.Apply(r.Entity, &p)
 }
 
-// ops are the operations of a repair: it takes the shards, writes the audit line, and may delete the entity.
+// ops returns the operations of a repair: they claim the shards, write the audit line, and delete the entity if the plan
+// says so.
 func (p *RepairPlan) ops(r *Repair, now time.Time, shard, own sharding.Fence, last uint64) ([]Op, error) {
 	shard, err := RepairFence(shard)
 	if err != nil {
@@ -207,9 +209,9 @@ func (p *RepairPlan) ops(r *Repair, now time.Time, shard, own sharding.Fence, la
 	return ops, nil
 }
 
-// RepairFence returns the fence of a shard that a repair takes: the next epoch. Repairs that follow each other stay at one
-// epoch, as no region has had the shard between them: so a coordinator that has given out the epoch before need
-// not have noticed the first one to give out one that is above the last.
+// RepairFence returns the fence at which a repair claims a shard. It has the next epoch, unless no region has had the
+// shard since an earlier repair: then the epoch stays. So several repairs raise the fence by one epoch only, and a
+// coordinator that has not noticed the first of them can still give out an epoch above the last.
 func RepairFence(f sharding.Fence) (sharding.Fence, error) {
 	if f.Owner == RepairOwner && f.Epoch != 0 {
 		return f, nil

@@ -5,12 +5,11 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// The turns of a quarantined entity ended processes of regions, so none of the author's code runs for it.
-// If commands come, the entity is loaded without an instance: repeats of commands that are stored get their
-// replies, built-in commands run, and all others are refused.
+// A quarantined entity has ended processes of regions, so none of its author's code may run. If a command arrives, the
+// entity is loaded without an instance. A repeat of a stored command gets its reply, a built-in command runs, and any
+// other command is refused.
 
-// SetQuarantine says which entities of a type are suspects, and which are quarantined. It replaces what was
-// said before.
+// SetQuarantine lists the suspects and the quarantined entities of a type. It replaces the earlier list.
 type SetQuarantine struct {
 	Type sharding.EntityType
 	List []sharding.Quarantined
@@ -50,8 +49,7 @@ func (e *entity) suspect() bool {
 	return len(ts.quarantine) > 0 && ts.quarantine[e.id.ID].Suspect
 }
 
-// Quarantined says why an entity of a type of this region is quarantined, and false if it is not. The entity need not be in
-// memory.
+// Quarantined returns why an entity is quarantined, or false if it is not. The entity need not be in memory.
 func (m *Machine) Quarantined(of sharding.Entity) (why string, quarantined bool) {
 	ts := m.typ(of.Type)
 	if ts == nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/roost-cluster/roost/libs/turn"
 )
 
-// Quarantine has the suspects and the quarantined entities of a type.
+// Quarantine lists the suspects and the quarantined entities of a type.
 type Quarantine struct {
 	Type sharding.EntityType
 	List []sharding.Quarantined
@@ -32,9 +32,8 @@ func (c *ControlCore) quarantine(changed []sharding.TypeDesc) {
 	}
 }
 
-// behind reports whether this region's copy of the route table is older than an order to host a shard
-// demands. The region must know which entities are quarantined before it runs any. The sender repeats the
-// order.
+// behind reports whether this region's copy of the route table is older than an order to host a shard requires: the
+// region must know which entities are quarantined before it runs any. The order is ignored, and its sender repeats it.
 func (c *ControlCore) behind(in control.HostShard) bool {
 	return c.table.Version().Compare(in.Table) < 0 && !mutant.On("quarantine-known")
 }
@@ -53,7 +52,7 @@ func (c *ControlCore) demandedTable(order control.HandOff) sharding.Version {
 	return demanded
 }
 
-// crash says how the process before this one has ended, for the next registration.
+// crash returns how the process before this one has ended, for the next registration.
 func (c *ControlCore) crash() control.Crash {
 	crash := c.cfg.Crash.Crash
 	if crash.Of == 0 || c.crashTold {

@@ -52,7 +52,7 @@ func (a *app) repairFactsCommand() *cobra.Command {
 				return usageError{errors.New("--reason is missing: say why, for those who look at the cluster later; or look first, with --dry-run")}
 			}
 			if o.Reason != "" {
-				if err := sharding.CheckText("reason", o.Reason, mostReason); err != nil {
+				if err := sharding.CheckText("reason", o.Reason, journal.MaxReason); err != nil {
 					return usageError{fmt.Errorf("--reason: %w", err)}
 				}
 			}
@@ -75,9 +75,6 @@ func (a *app) repairFactsCommand() *cobra.Command {
 	flags.StringSliceVar(&without, "without", nil, "drop this entity type, whose declaration is lost; may be given several times")
 	return cmd
 }
-
-// mostReason is the longest reason, in bytes: an operator reads it in one line.
-const mostReason = 1000
 
 // repairedFacts is what repair facts says.
 type repairedFacts struct {

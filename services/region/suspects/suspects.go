@@ -1,17 +1,17 @@
-// Package suspects decides when the turns of suspects run in a region, and which turns a process reports
-// that may have ended the process before it. A suspect is an entity that ran when a region ended.
+// Package suspects decides when the turns of suspects run in a region, and which turns a new process reports as possible
+// causes of the end of the process before it. A suspect is an entity that ran when a region ended.
 //
-// A turn of a suspect runs alone: no turn of another suspect runs beside it. If the process ends during a
-// turn that ran alone, no other suspect can have ended it. A turn that hangs must not hold up other suspects for
-// ever: after AloneWait they run beside it, and then none of them runs alone.
+// The turns of suspects run one at a time, each of them alone. So if the process ends during such a turn, no other
+// suspect can have ended it. A turn that hangs must not hold up other suspects for ever: after AloneWait they run beside
+// it, and then none of them runs alone.
 //
 // The driver of a region and the simulation share this package, so that they cannot differ. See
 // services/coordinator/quarantine.go for what becomes of the reports.
 //
 // # What this does not do
 //
-// It starts no turn, and it stores nothing: [Notes] is where turns are noted. Turns of other entities do not
-// come here.
+// It starts no turn, and it stores nothing: [Notes] stores which turns run. It does not deal with the turns of other
+// entities.
 //
 // # Duties of the driver
 //
@@ -33,23 +33,21 @@ import (
 )
 
 const (
-	// AloneWait is how long a turn of a suspect waits at most while another suspect runs. Then it runs
-	// beside the other one, because a handler that hangs must not hold others up for ever.
+	// AloneWait is how long a turn of a suspect waits at most for a turn of another suspect.
 	AloneWait = time.Second
 
-	// maxClean bounds the commands of entities whose turns are counted: all suspects of a cluster, twice.
+	// maxClean bounds the number of commands whose clean turns are counted: two for each suspect of a cluster.
 	maxClean = 2000
 
-	// lingers is how long before the end of the process a turn may have ended that is reported too, if the
-	// runtime has written why the process ended: a goroutine that the turn has started may have panicked.
-	// maxEnded bounds these turns.
+	// A turn that had ended is reported too if it ended at most lingers before the process, and if the runtime has
+	// written why the process ended: a goroutine that the turn has started may have panicked. maxEnded bounds these turns.
 	lingers  = 20 * time.Millisecond
 	maxEnded = 8
 )
 
-// Notes is where the turns that run are noted, for the process that comes after this one.
+// Notes stores which turns run, for the process that is started after this one.
 type Notes interface {
-	// Begin notes that a turn begins, and returns where; -1: there is no room.
+	// Begin notes that a turn begins, and returns the place of the note; -1: there is no room.
 	Begin(t control.CrashedTurn) int
 	// NotAlone notes that another suspect runs beside a turn.
 	NotAlone(at int)
@@ -87,8 +85,8 @@ type Queue struct {
 // New returns a queue of a process without turns.
 func New(notes Notes) *Queue { return &Queue{notes: notes, clean: map[work]uint32{}} }
 
-// Begin takes a turn in, and reports whether it begins now. If it does not, End or Tick returns it later.
-// After End, a turn may be taken in again: the same turn goes on.
+// Begin reports whether a turn begins now. If not, the turn waits until End or Tick returns it. A turn that has waited
+// for something may begin again after its End, and goes on.
 func (q *Queue) Begin(now time.Time, t *Turn) bool {
 	if len(q.running) > 0 && !mutant.On("suspects-alone") {
 		t.since = now
@@ -112,7 +110,7 @@ func (q *Queue) start(t *Turn) {
 	q.running = append(q.running, t)
 }
 
-// End takes a turn out: it has ended, or waits for something. It returns a turn that begins now; nil: none.
+// End removes a turn that is over, or that waits for something. It returns a turn that begins now; nil: none does.
 func (q *Queue) End(now time.Time, t *Turn, over bool) *Turn {
 	q.notes.End(t.noted, now)
 	q.running = slices.DeleteFunc(q.running, func(o *Turn) bool { return o == t })
@@ -153,16 +151,16 @@ func (q *Queue) CorePanicked(e sharding.Entity, command string) {
 	q.notes.Only(control.CrashedTurn{Entity: e, Command: command, Alone: true})
 }
 
-// Noted is what the notes have of a turn.
+// Noted is the note of a turn.
 type Noted struct {
 	control.CrashedTurn
-	// Running says that it had not ended. Otherwise it ended at End.
+	// Running says that the turn had not ended. Otherwise it ended at End.
 	Running bool
 	End     time.Time
 }
 
-// Report returns which turns may have ended a process, from its notes, and when the process ended. The process
-// was last noted to be alive at the time alive; the runtime has written the cause, or nothing.
+// Report returns which turns may have ended a process, by its notes, and when the process ended. alive is the last time
+// at which the process noted that it was alive. cause is what the runtime wrote; "": nothing.
 func Report(process sharding.NodeUID, alive time.Time, cause string, noted []Noted) (c control.Crash, at time.Time) {
 	c, at = control.Crash{Of: process, Cause: cause}, alive
 	var ends []Noted
