@@ -17,6 +17,11 @@ const smallestHeap = 4 << 20
 // is collected. A process that gets commands allocates that much in a few seconds.
 const quietAfter = 30 * time.Second
 
+// quietFrees is how often a process that has become quiet gives memory back, quietAfter each time: idle
+// connections and entities end one after the other. Whatever is free later is found by the runtime, which
+// collects every two minutes.
+const quietFrees = 4
+
 // CollectFrom lets the heap grow to minHeap bytes before garbage is collected. A process
 // with a few megabytes of live data and much traffic would otherwise collect dozens of
 // times a second, each time at a fixed cost. No memory is allocated in advance. With more
@@ -40,9 +45,10 @@ type collector struct {
 	minHeap    uint64
 	quietAfter time.Duration
 	base       int         // the percentage before
-	wait       *time.Timer // for a collection; stopped while the process is quiet
+	wait       *time.Timer // for a collection
 
 	mu        sync.Mutex
+	frees     int       // that are left before the process has given enough back
 	percent   int       // last value that was set
 	at        time.Time // of the last collection
 	allocated uint64    // until then, since the start of the process
@@ -84,7 +90,10 @@ func (c *collector) collected() bool {
 	c.at, c.allocated = now, allocated
 	p := c.base
 	if !quiet {
-		p = collectPercent(c.minHeap, live, c.base)
+		p, c.frees = collectPercent(c.minHeap, live, c.base), quietFrees
+	}
+	if c.frees > 0 {
+		c.frees--
 		c.wait.Reset(c.quietAfter)
 	}
 	// Each change briefly stops the world.
