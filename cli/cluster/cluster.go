@@ -25,6 +25,7 @@ var errClosed = errors.New("the cluster is closed")
 type Cluster struct {
 	options  Options
 	seeds    []string // service addresses of all coordinators
+	forming  bool     // all processes start for the first time, so there is no cluster yet; only [Start] changes it
 	launcher *launcher
 	unlock   func()
 	http     *http.Client
@@ -62,7 +63,9 @@ func Start(ctx context.Context, options Options) (*Cluster, error) {
 	}
 	err = c.startSecurity()
 	if err == nil {
+		c.forming = true
 		err = c.startAll(ctx)
+		c.forming = false
 	}
 	if err != nil {
 		// The error of the start is returned. Errors of this hasty Close say less.

@@ -226,6 +226,11 @@ func TestLife(t *testing.T) {
 	if args["--discovery.url"] != seeds || args["--region.mailbox"] != "7" || args["--node.exit_with_parent"] != "true" {
 		t.Fatalf("region-2 was started with %v", args)
 	}
+	// A process that comes back waits for the cluster to announce itself; those of the first start form it.
+	first := arguments(t, get(t, c, "coordinator-1"))
+	if args["--discovery.stable_for"] != "500ms" || first["--discovery.stable_for"] != "0s" {
+		t.Errorf("stable_for is %s at a later start, %s at the first one", args["--discovery.stable_for"], first["--discovery.stable_for"])
+	}
 
 	if err := c.Close(ctx); err != nil {
 		t.Fatal(err)

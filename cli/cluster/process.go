@@ -101,8 +101,12 @@ func (c *Cluster) arguments(p *child) ([]string, error) {
 		}
 		// All coordinators are known and on one machine. The only thing to wait for is
 		// that members of the cluster announce it to a coordinator that comes back.
+		stable := stableFor
+		if c.forming {
+			stable = "0s"
+		}
 		args = append(args, "--discovery.required_contacts="+strconv.Itoa(o.Coordinators),
-			"--discovery.stable_for="+stableFor, "--discovery.interval="+askEvery)
+			"--discovery.stable_for="+stable, "--discovery.interval="+askEvery)
 	}
 	if p.role == Coordinator {
 		if o.Regions > 0 {
