@@ -80,7 +80,7 @@ func questions(t *testing.T, r *rig) {
 
 	peers := r.peersAt(t, "gateway-1")
 	uri := func(role string) []string { return []string{authority.URI(clusterName, role, "attacker")} }
-	const slowPath, observePath = "/twirp/roost.inspection.v1.GatewayInspection/Slow", "/twirp/roost.inspection.v1.Observer/Observe"
+	const slowPath = "/twirp/roost.inspection.v1.GatewayInspection/Slow"
 	attacks := 0
 	for _, path := range []string{slowPath, observePath} {
 		refused := func(who string, a answer) {

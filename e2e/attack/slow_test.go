@@ -102,6 +102,7 @@ func (r *rig) stalls(t *testing.T) []stall {
 		}
 	}
 	gateway, coordinator, region := r.processes["gateway-2"], r.processes["coordinator-1"], r.processes["region-1"]
+	peers := r.gatewayTarget(t, "gateway-2")
 	header := "POST /v1/Counter/slow/Add HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 	return []stall{
 		{"in a handshake with a gateway", 900, plain(gateway.Service), "\x16\x03\x01\x02\x00\x01\x00"}, // the beginning of a ClientHello
@@ -109,6 +110,8 @@ func (r *rig) stalls(t *testing.T) []stall {
 		{"in a body", 200, secure(gateway.Service, public), header + "Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{\"del"},
 		{"in a handshake with a coordinator", 100, plain(coordinator.Service), "\x16\x03\x01\x02\x00\x01\x00"},
 		{"in a body for a coordinator", 100, secure(coordinator.Service, peer), "POST " + callPath + " HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/protobuf\r\nContent-Length: 100\r\n\r\n"},
+		{"in a handshake with a gateway's listener for peers", 100, plain(peers.addr), "\x16\x03\x01\x02\x00\x01\x00"},
+		{"in a body for a gateway's listener for peers", 100, secure(peers.addr, peers.peer), "POST " + peers.path + " HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/protobuf\r\nContent-Length: 100\r\n\r\n"},
 		{"before a link", 100, secure(region.Service, peer), "GET /link HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: roost-link/1\r\n\r\n"},
 	}
 }
@@ -182,6 +185,10 @@ func (r *rig) floods(t *testing.T) {
 		}
 		listeners[name] = func() (net.Conn, error) { return tls.Dial("tcp", p.Service, config) }
 		listeners["management of "+name] = func() (net.Conn, error) { return net.Dial("tcp", p.Management) }
+		if strings.HasPrefix(name, "gateway") {
+			peers := r.gatewayTarget(t, name)
+			listeners["peers of "+name] = func() (net.Conn, error) { return tls.Dial("tcp", peers.addr, peers.peer) }
+		}
 		second := config.Clone()
 		second.NextProtos = []string{"h2"}
 		if conn, err := tls.Dial("tcp", p.Service, second); err == nil {

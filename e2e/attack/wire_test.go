@@ -23,7 +23,21 @@ import (
 const (
 	callPath   = "/twirp/roost.control.v1.Control/Call"
 	gossipPath = "/twirp/roost.cluster.v1.Cluster/Post"
+	// observePath is served by the listeners of gateways for peers, too.
+	observePath = "/twirp/roost.inspection.v1.Observer/Observe"
 )
+
+// target is a listener at which peers are served, with a path that takes messages and a certificate that may send them.
+type target struct {
+	process, addr, path string
+	peer                *tls.Config
+}
+
+// gatewayTarget is the listener of a gateway that answers the questions of coordinators (gateway.peer_listen).
+func (r *rig) gatewayTarget(t *testing.T, name string) target {
+	t.Helper()
+	return target{name, r.peersAt(t, name), observePath, r.role(t, "coordinator")}
+}
 
 // unknownTypes: what is of no known kind is refused, and no memory is taken for what is only announced.
 func unknownTypes(t *testing.T, r *rig) {
@@ -34,19 +48,21 @@ func unknownTypes(t *testing.T, r *rig) {
 	must(t, err)
 	const times = 16             // so often each length is announced
 	const most = times * 1 << 20 // bytes for all of it: with TLS and the process's own work, less than 1 MiB for 2 GiB
-	for _, name := range []string{"coordinator-1", "region-1"} {
-		addr := r.processes[name].Service
+	for _, to := range []target{
+		{"coordinator-1", r.processes["coordinator-1"].Service, callPath, region}, {"region-1", r.processes["region-1"].Service, callPath, region}, r.gatewayTarget(t, "gateway-1"),
+	} {
+		name := to.process
 		bodies := map[string]string{
 			"an unknown kind": string(call), "no message": "", "a claimed length of 2 GiB": "\x0a\xff\xff\xff\xff\x07abc", "an endless number": strings.Repeat("\xff", 64),
 		}
 		for what, body := range bodies {
-			if a := do(httpsClient(region), http.MethodPost, "https://"+addr+callPath, body, "Content-Type", "application/protobuf"); a.status < 400 {
+			if a := do(httpsClient(to.peer), http.MethodPost, "https://"+to.addr+to.path, body, "Content-Type", "application/protobuf"); a.status < 400 {
 				t.Errorf("%s takes %s: %d %s %v", name, what, a.status, a.body, a.err)
 			}
 		}
 		claims := r.allocated(t, name, func() {
 			for range times {
-				do(httpsClient(region), http.MethodPost, "https://"+addr+callPath, bodies["a claimed length of 2 GiB"], "Content-Type", "application/protobuf")
+				do(httpsClient(to.peer), http.MethodPost, "https://"+to.addr+to.path, bodies["a claimed length of 2 GiB"], "Content-Type", "application/protobuf")
 			}
 		})
 		lengths := []string{"2147483648", "9223372036854775807", "99999999999999999999"}
@@ -55,7 +71,7 @@ func unknownTypes(t *testing.T, r *rig) {
 			for i := range times {
 				all.Go(func() {
 					length := lengths[i%len(lengths)]
-					text, err := raw(region, addr, []byte("POST "+callPath+" HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/protobuf\r\nContent-Length: "+length+"\r\n\r\n0123456789"))
+					text, err := raw(to.peer, to.addr, []byte("POST "+to.path+" HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/protobuf\r\nContent-Length: "+length+"\r\n\r\n0123456789"))
 					if err != nil || strings.Contains(text, "HTTP/1.1 200") {
 						t.Errorf("%s answers an announced length of %s: %.200q, %v", name, length, text, err)
 					}
@@ -89,21 +105,25 @@ func zip(t *testing.T, content []byte, times int) []byte {
 func bombs(t *testing.T, r *rig) {
 	const most = 8 << 20 // bytes for one of them, with all else that the process does meanwhile
 	region := r.role(t, "region")
+	targets := []target{r.gatewayTarget(t, "gateway-2")}
+	for name, path := range map[string]string{"coordinator-1": gossipPath, "region-1": gossipPath, "region-2": callPath} {
+		targets = append(targets, target{name, r.processes[name].Service, path, region})
+	}
 	large := zip(t, make([]byte, 257<<20), 1)
 	part := zip(t, make([]byte, 8<<20), 1)
 	for what, body := range map[string][]byte{
 		"a body of 257 MiB": large, "bombs in bombs": zip(t, large, 2), "64 members": bytes.Repeat(part, 64), "a broken one": large[:len(large)/2],
 		"a member behind a small one": slices.Concat(zip(t, []byte("x"), 1), large),
 	} {
-		for name, path := range map[string]string{"coordinator-1": gossipPath, "region-1": gossipPath, "region-2": callPath} {
+		for _, to := range targets {
 			var a answer
-			taken := r.allocated(t, name, func() {
-				a = do(httpsClient(region), http.MethodPost, "https://"+r.processes[name].Service+path, string(body), "Content-Type", "application/protobuf", "Content-Encoding", "gzip")
+			taken := r.allocated(t, to.process, func() {
+				a = do(httpsClient(to.peer), http.MethodPost, "https://"+to.addr+to.path, string(body), "Content-Type", "application/protobuf", "Content-Encoding", "gzip")
 			})
 			if a.status < 400 || taken > most {
-				t.Errorf("%s answers %s of %d bytes with %d, and allocates %d KiB for it", name, what, len(body), a.status, taken>>10)
+				t.Errorf("%s answers %s of %d bytes with %d, and allocates %d KiB for it", to.process, what, len(body), a.status, taken>>10)
 			}
-			t.Logf("%s in %d bytes at %s: %d, %d KiB were allocated", what, len(body), name, a.status, taken>>10)
+			t.Logf("%s in %d bytes at %s: %d, %d KiB were allocated", what, len(body), to.process, a.status, taken>>10)
 		}
 	}
 	if a := r.command(1, "/v1/Counter/bomb/Add", string(large), ""); a.status == 200 {
