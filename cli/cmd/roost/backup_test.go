@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -122,4 +123,18 @@ func TestBackupDatabases(t *testing.T) {
 	try(exitOK, with("repair", "find"))
 	try(exitOK, with("repair", "list"), "nothing was repaired")
 	try(exitFailed, []string{"repair", "find", "--journal.url", at.URL}, "database 2, and journal.databases does not name it")
+}
+
+// TestNoBackupForTerminals: the bytes of a backup would change how a terminal works. /dev/zero stands for one: it is a
+// device of characters, too.
+func TestNoBackupForTerminals(t *testing.T) {
+	terminal, err := os.OpenFile("/dev/zero", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer func() { _ = terminal.Close() }()
+	var usage usageError
+	if _, err := writeNew(terminal, standardStream, func(io.Writer) error { t.Error("it is written"); return nil }); !errors.As(err, &usage) {
+		t.Errorf("writing to a terminal: %v", err)
+	}
 }

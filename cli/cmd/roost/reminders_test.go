@@ -13,6 +13,7 @@ func TestReminderDrop(t *testing.T) {
 		code          int
 	}{
 		{"reminders drop Cart/dora pay", "--reason is missing", exitUsage},
+		{"reminders drop Cart/dora pay --reason x --timeout 1us", "--timeout is 1µs", exitUsage},
 		{"reminders drop Cart pay --reason x", "is not the name of an entity", exitUsage},
 		{"reminders drop Cart/dora", "accepts 2 arg(s)", exitUsage},
 	} {

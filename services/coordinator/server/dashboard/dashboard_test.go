@@ -3,6 +3,7 @@ package dashboard
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -69,7 +70,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	body, _ := io.ReadAll(r.Body)
-	fmt.Fprintf(w, "%s %s %s %s %v", r.Method, r.URL.Path, r.Header.Get("Content-Type"), body, r.Header.Get("Cookie")+r.Header.Get("X-Own"))
+	fmt.Fprintf(w, "%s %s %s %s %v", r.Method, r.URL.RequestURI(), r.Header.Get("Content-Type"), body, r.Header.Get("Cookie")+r.Header.Get("X-Own"))
 }
 
 func newDashboard(f *fake, a *api) *Dashboard {
@@ -97,8 +98,16 @@ func TestPages(t *testing.T) {
 		}
 		name := strings.TrimPrefix(strings.TrimPrefix(path, "static/"), "index.html")
 		w := do(d, http.MethodGet, Prefix+name, "")
-		if w.Code != http.StatusOK || !strings.Contains(w.Header().Get("Content-Security-Policy"), "default-src 'none'; script-src 'self'") || w.Header().Get("X-Content-Type-Options") != "nosniff" {
+		if w.Code != http.StatusOK || !strings.Contains(w.Header().Get("Content-Security-Policy"), "default-src 'none'; script-src 'self'") {
 			t.Errorf("%s: status %d, %v", path, w.Code, w.Header())
+		}
+		for header, want := range map[string]string{
+			"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store",
+			"Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Resource-Policy": "same-origin",
+		} {
+			if got := w.Header().Get(header); got != want {
+				t.Errorf("%s: %s is %q, want %q", path, header, got, want)
+			}
 		}
 		text := strings.ReplaceAll(w.Body.String(), "http://www.w3.org/2000/svg", "")
 		if at := foreign.FindString(text); at != "" {
@@ -133,7 +142,7 @@ func TestElsewhere(t *testing.T) {
 func TestCall(t *testing.T) {
 	d := newDashboard(&fake{}, &api{token: "secret"})
 	call := func(method string, headers ...string) *httptest.ResponseRecorder {
-		return do(d, http.MethodPost, Prefix+"api/"+method, `{"a":1}`, append(headers, "Content-Type", "application/json", "X-Own", "x")...)
+		return do(d, http.MethodPost, Prefix+"api/"+method+"?own=1", `{"a":1}`, append(headers, "Content-Type", "application/json", "X-Own", "x")...)
 	}
 	if w := call("Members", "Authorization", "Bearer secret"); w.Code != http.StatusUnauthorized {
 		t.Errorf("with a token of its own, but without a session: %d %s", w.Code, w.Body)
@@ -169,9 +178,12 @@ func TestCall(t *testing.T) {
 			t.Errorf("%s can be called: %d", method, w.Code)
 		}
 	}
-	for _, bad := range []string{"", "{", `{"ticket":"` + strings.Repeat("x", 5000) + `"}`, `{"ticket":"x"}`} {
-		if w := do(d, http.MethodPost, Prefix+"session", bad); w.Code < 400 {
-			t.Errorf("%.20q opens a session: %d", bad, w.Code)
+	for bad, want := range map[string]int{
+		"": http.StatusBadRequest, "{": http.StatusBadRequest, `{"ticket":"x"}`: http.StatusUnauthorized,
+		`{"ticket":"` + strings.Repeat("x", 5000) + `"}`: http.StatusBadRequest, // its length is refused before it is looked up
+	} {
+		if w := do(d, http.MethodPost, Prefix+"session", bad); w.Code != want {
+			t.Errorf("%.20q: status %d, want %d", bad, w.Code, want)
 		}
 	}
 	if w := do(d, http.MethodPost, Prefix+"ticket", ""); w.Code != http.StatusUnauthorized {
@@ -179,6 +191,40 @@ func TestCall(t *testing.T) {
 	}
 	if w := do(d, http.MethodGet, Prefix+"events", ""); w.Code != http.StatusUnauthorized || !strings.Contains(w.Body.String(), "roost dashboard") {
 		t.Errorf("events without a session: %d %s", w.Code, w.Body)
+	}
+}
+
+// TestSecureCookie: a browser that comes by TLS sends the cookie by TLS only.
+func TestSecureCookie(t *testing.T) {
+	d := newDashboard(&fake{}, &api{})
+	for _, secure := range []bool{false, true} {
+		var ticket struct{ Ticket string }
+		if err := json.Unmarshal(do(d, http.MethodPost, Prefix+"ticket", "", "Authorization", "Bearer secret").Body.Bytes(), &ticket); err != nil {
+			t.Fatal(err)
+		}
+		r := httptest.NewRequest(http.MethodPost, Prefix+"session", strings.NewReader(`{"ticket":"`+ticket.Ticket+`"}`))
+		if secure {
+			r.TLS = &tls.ConnectionState{}
+		}
+		w := httptest.NewRecorder()
+		d.ServeHTTP(w, r)
+		if cookies := w.Result().Cookies(); len(cookies) != 1 || cookies[0].Secure != secure {
+			t.Errorf("with TLS %t: %v", secure, cookies)
+		}
+	}
+}
+
+// TestForbidden: whoever the admin API forbids to read is sent no events.
+func TestForbidden(t *testing.T) {
+	d := New(Config{Admin: &fake{}, Elsewhere: func(context.Context) string { return "" }, API: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusForbidden)
+	})})
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // otherwise the events would not end
+	defer cancel()
+	w := httptest.NewRecorder()
+	d.ServeHTTP(w, httptest.NewRequest(http.MethodGet, Prefix+"events", nil).WithContext(ctx))
+	if w.Code != http.StatusForbidden || strings.Contains(w.Body.String(), "event:") {
+		t.Errorf("status %d: %s", w.Code, w.Body)
 	}
 }
 
