@@ -55,7 +55,7 @@ func TestRepair(t *testing.T) {
 	try(exitUsage, []string{"repair", "facts"}, "--reason is missing")
 	try(exitUsage, []string{"repair", "facts", "--all"}, "--reason is missing")
 	try(exitUsage, []string{"repair", "facts", "--reason", "a\nb"}, "--reason", "control character")
-	try(exitUsage, []string{"repair", "facts", "--reason", strings.Repeat("x", mostReason+1)}, "--reason")
+	try(exitUsage, []string{"repair", "facts", "--reason", strings.Repeat("x", journal.MaxReason+1)}, "--reason")
 	try(exitUsage, []string{"repair", "record", "Cart"}, "TYPE/ID")
 	try(exitUsage, []string{"repair", "record", "Cart/dora", "--back-to", "2"}, "--reason")
 	try(exitUsage, []string{"repair", "record", "Cart/dora", "--back-to", "2", "--skip", "3"}, "--back-to and --skip")
