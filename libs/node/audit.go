@@ -19,8 +19,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// audit records what operators do. Each request that may change something has a line before it is
-// carried out, and one with its outcome. With a file, the first line is on disk before anything is done.
+// audit records what operators do. For each request that may change something, it writes a line before the request is
+// carried out, and a line with the outcome. With a file, the first line is on disk before anything is done.
 type audit struct {
 	path string // empty: lines go to the log
 	node string
@@ -33,10 +33,10 @@ type audit struct {
 }
 
 const (
-	// repeatedWithin is the time in which an equal request of the same operator is a repetition:
-	// commands repeat their requests a few times a second, until the answer says that they are done.
+	// repeatedWithin is how soon an equal request of the same operator counts as a repetition. The roost command repeats
+	// some requests a few times a second, until the answer says that they are done.
 	repeatedWithin = 10 * time.Second
-	// maxRecent is how many different requests are remembered, for repetitions.
+	// maxRecent is how many different requests are remembered, to recognize repetitions.
 	maxRecent = 1024
 )
 
@@ -56,7 +56,7 @@ type auditLine struct {
 	ID uint64 `json:"id"`
 	// Phase is begin, end or repeated.
 	Phase     string          `json:"phase"`
-	Operator  string          `json:"operator"` // empty: nobody is asked
+	Operator  string          `json:"operator"` // empty: no token was needed
 	Remote    string          `json:"remote"`
 	Operation string          `json:"operation"`
 	Reason    string          `json:"reason,omitempty"`
@@ -65,7 +65,7 @@ type auditLine struct {
 	Times     int             `json:"times,omitempty"`
 }
 
-// openAudit opens the file that management.audit names, for lines to be added.
+// openAudit opens the file that management.audit names, to append lines.
 func openAudit(path, node string, log *slog.Logger) (*audit, error) {
 	a := &audit{path: path, node: node, log: log, recent: map[[sha256.Size]byte]*repeatedRequest{}}
 	if path == "" {
@@ -77,7 +77,7 @@ func openAudit(path, node string, log *slog.Logger) (*audit, error) {
 	return a, nil
 }
 
-// reopen opens the file, unless it is open and still has its name: it may have been rotated.
+// reopen opens the file, unless it is open and still has its name. It has another name after a rotation.
 func (a *audit) reopen() error {
 	if a.file != nil {
 		named, err := os.Stat(a.path)
@@ -114,8 +114,8 @@ func (a *audit) write(line auditLine) error {
 	return err
 }
 
-// begin records a request before it is carried out. If it cannot, the request must not be carried
-// out. Otherwise end records the outcome.
+// begin records a request before it is carried out. If it returns an error, the request must not be carried out.
+// Otherwise end must be called with the outcome.
 func (a *audit) begin(ctx context.Context, operation string, request proto.Message) (end func(outcome string), err error) {
 	who, _ := ctx.Value(operatorKey{}).(operator)
 	line := auditLine{Node: a.node, Phase: "begin", Operator: who.Name, Remote: who.remote, Operation: operation}
@@ -141,7 +141,7 @@ func (a *audit) begin(ctx context.Context, operation string, request proto.Messa
 	return func(outcome string) { a.end(known, outcome) }, nil
 }
 
-// end records the outcome of a request, unless it is that of the request that this one has repeated.
+// end records the outcome of a request, unless a repetition has the same outcome as the request before.
 func (a *audit) end(r *repeatedRequest, outcome string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -151,23 +151,23 @@ func (a *audit) end(r *repeatedRequest, outcome string) {
 	r.outcome = outcome
 	line := r.line
 	line.Time, line.Phase, line.Request, line.Reason, line.Outcome = stampOf(time.Now()), "end", nil, "", outcome
-	if err := a.write(line); err != nil { // it is done: it can only be told
+	if err := a.write(line); err != nil { // the request is done already, so the log has to do
 		a.log.Error("the outcome of an operator's request cannot be written to management.audit", "id", line.ID, "operation", line.Operation, "outcome", outcome, "error", err)
 	}
 }
 
-// forget writes how often requests were repeated that are not repeated any more.
+// forget forgets requests that are not repeated any more, and writes how often each was repeated.
 func (a *audit) forget(now time.Time) {
 	for key, r := range a.recent { // order-free: each has its own line
 		if now.Sub(r.at) < repeatedWithin && len(a.recent) < maxRecent {
 			continue
 		}
 		delete(a.recent, key)
-		a.tellRepeated(r)
+		a.writeRepeated(r)
 	}
 }
 
-func (a *audit) tellRepeated(r *repeatedRequest) {
+func (a *audit) writeRepeated(r *repeatedRequest) {
 	if r.times == 0 {
 		return
 	}
@@ -178,12 +178,12 @@ func (a *audit) tellRepeated(r *repeatedRequest) {
 	}
 }
 
-// close writes what is left to tell, and closes the file.
+// close writes the repetitions that are not written yet, and closes the file.
 func (a *audit) close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, r := range a.recent { // order-free: each has its own line
-		a.tellRepeated(r)
+		a.writeRepeated(r)
 	}
 	a.recent = nil
 	if a.file != nil {
@@ -222,7 +222,7 @@ func (a *audit) interceptor(reads []string) twirp.Interceptor {
 	}
 }
 
-// describe returns a request as JSON, without its payloads, and the reason in it.
+// describe returns a request as JSON without its payloads, and the reason that it gives.
 func describe(request proto.Message) (text json.RawMessage, reason string) {
 	if request == nil {
 		return nil, ""

@@ -14,7 +14,7 @@ import (
 	"github.com/roost-cluster/roost/libs/node/watchfile"
 )
 
-// denyList has certificates that are not accepted any more, although their authority has signed them.
+// denyList lists certificates that are refused although a trusted authority has signed them.
 type denyList struct {
 	uris         map[string]bool
 	serials      map[string]bool // lower-case hexadecimal digits without leading zeros

@@ -10,11 +10,11 @@ import (
 )
 
 const (
-	// keepExpired is how long it is remembered that a certificate had expired: a process that others have given up
-	// because of it is not in any list of members by then, and an operator looks for it.
+	// keepExpired is how long an expired certificate is remembered. Its process may have been declared down, and so be in no
+	// list of members when an operator looks for it.
 	keepExpired = time.Hour
-	// mostExpired is how many such certificates are remembered: more than the processes whose certificates
-	// were forgotten at a time. Of more, the oldest are forgotten.
+	// mostExpired is how many expired certificates are remembered, the newest ones. Hardly ever do so many expire at a
+	// time.
 	mostExpired = 64
 )
 
@@ -31,7 +31,7 @@ type expiredPeers struct {
 	list map[string]Expired // by name
 }
 
-// note remembers the owner of a certificate, if that would be accepted had it not expired.
+// note remembers the owner of a certificate if the certificate would be accepted had it not expired.
 func (e *expiredPeers) note(shown []*x509.Certificate, use x509.ExtKeyUsage, roots *x509.CertPool) {
 	now, end := time.Now(), shown[0].NotAfter
 	for _, c := range shown[1:] {
@@ -43,7 +43,7 @@ func (e *expiredPeers) note(shown []*x509.Certificate, use x509.ExtKeyUsage, roo
 		return
 	}
 	if _, err := chainsOf(shown, use, roots, end); err != nil {
-		return // it is of nobody whom this node knows
+		return // no authority that this node trusts has signed it
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()

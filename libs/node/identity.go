@@ -17,7 +17,7 @@ import (
 
 var roleNames = map[string]control.Role{"coordinator": control.Coordinator, "region": control.Region, "gateway": control.Gateway}
 
-// identities reads from certificates which process of which cluster they are for.
+// identities finds out which process of which cluster a certificate is for.
 type identities struct {
 	cluster  string
 	pattern  *regexp.Regexp
@@ -25,9 +25,8 @@ type identities struct {
 	required bool   // a certificate without a role is refused
 }
 
-// newIdentities returns what reads URIs of the form of a pattern, such as
-// spiffe://{cluster}/{role}/{node}. At the end of a pattern, /{node} may be missing in a URI: then the
-// certificate is for all processes of the role.
+// newIdentities returns an identities for URIs that match a pattern, such as spiffe://{cluster}/{role}/{node}. If the
+// pattern ends with /{node}, this part may be missing in a URI: then the certificate is for all processes of the role.
 func newIdentities(cluster, pattern string, required bool) (*identities, error) {
 	if strings.Count(pattern, "{role}") != 1 {
 		return nil, fmt.Errorf("%q must have {role} once, such as spiffe://{cluster}/{role}/{node}", pattern)
@@ -46,8 +45,8 @@ func newIdentities(cluster, pattern string, required bool) (*identities, error) 
 	return &identities{cluster: cluster, pattern: compiled, text: pattern, required: required}, err
 }
 
-// of returns which process a certificate is for. It is [control.Anybody] if the certificate names no role, and need
-// not. The node is empty if the certificate names none.
+// of returns which process a certificate is for. If the certificate names no role, and need not name one, the roles are
+// [control.Anybody]. The node is empty if the certificate names none.
 func (i *identities) of(c *x509.Certificate) (control.Identity, error) {
 	var found control.Identity
 	for n, uri := range c.URIs {
@@ -79,16 +78,16 @@ func (i *identities) of(c *x509.Certificate) (control.Identity, error) {
 	return control.Identity{Roles: control.Anybody}, nil
 }
 
-// target is whom a connection to a peer is meant for.
+// target is the peer for which a connection is meant.
 type target struct {
 	roles control.Role
-	host  string   // at which it was dialled
-	nodes []string // that may be there; empty: not known
+	host  string   // the host that was dialled
+	nodes []string // the nodes that may be there; empty: not known
 }
 
-// check refuses the certificate of another process than the one that is meant. A certificate that names a role is
-// taken by its URI, wherever its process runs: addresses change, and the host names of certificates need not be
-// those at which peers find each other. A certificate that names none is taken by its host names.
+// check refuses the certificate of any other process than the target. A certificate that names a role is judged by its
+// URI, wherever its process runs: addresses change, and peers may find each other at addresses that are in no
+// certificate. A certificate that names no role is judged by its host names.
 func (i *identities) check(c *x509.Certificate, to target) error {
 	is, err := i.of(c)
 	switch {
@@ -106,8 +105,8 @@ func (i *identities) check(c *x509.Certificate, to target) error {
 	return nil
 }
 
-// CheckCertificate refuses the certificate of tls.cert if it is for another process than this one is: others would refuse
-// this process then.
+// CheckCertificate returns an error if the certificate of tls.cert is for another process than this one: then other
+// processes would refuse this one.
 func (n *Node) CheckCertificate(this control.Identity) error {
 	files := n.peers.files
 	if files == nil {
@@ -139,9 +138,9 @@ func PeerOf(ctx context.Context) control.Identity {
 	return control.Identity{Roles: control.Anybody}
 }
 
-// HandlePeers is [Node.Handle] for peers: it refuses a peer whose certificate is for a role that is not
-// among those given. Peers come to the service listener; or, if its clients are no peers, to a listener of their own, if
-// there is one.
+// HandlePeers is [Node.Handle] for peers. It refuses peers whose certificate is for none of the given roles. Peers are
+// served at the service listener. If the clients of that listener are no peers, as at a gateway, peers are served at a
+// listener of their own, or if there is none, not at all.
 func (n *Node) HandlePeers(pattern string, roles control.Role, handler http.Handler) {
 	if n.inner == nil {
 		return
@@ -169,7 +168,7 @@ func (n *Node) HandleMembers(pattern string, handler http.Handler) {
 // peerOf returns which process sends a request.
 func (n *Node) peerOf(r *http.Request) (control.Identity, error) {
 	if n.peers.files == nil || n.config.TLS.CA == "" || n.config.TLS.ClientAuth == "none" {
-		return control.Identity{Roles: control.Anybody}, nil // nobody shows a certificate
+		return control.Identity{Roles: control.Anybody}, nil // peers need not show a certificate
 	}
 	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 		return control.Identity{}, errors.New("the peer shows no certificate")

@@ -25,7 +25,7 @@ const (
 	unprotected               // nothing
 )
 
-// operatorKey is where the context of a request to the management listener has who sends it.
+// operatorKey is the key of the operator in the context of a request to the management listener.
 type operatorKey struct{}
 
 // operator is who sends a request to the management listener.
@@ -60,8 +60,8 @@ func (n *Node) HandleManagementOpen(pattern string, handler http.Handler) {
 	n.handleManagement(pattern, needs(unprotected), handler)
 }
 
-// HandleOperations serves a Twirp service for operators on the management listener. reads are the methods
-// that change nothing. server makes the service with the options that it gets.
+// HandleOperations serves a Twirp service for operators on the management listener. reads are the methods that change
+// nothing. server makes the service with the given options.
 func (n *Node) HandleOperations(prefix string, reads []string, server func(options ...any) http.Handler) {
 	need := func(r *http.Request) access {
 		if slices.Contains(reads, strings.TrimPrefix(r.URL.Path, prefix)) {
@@ -72,8 +72,8 @@ func (n *Node) HandleOperations(prefix string, reads []string, server func(optio
 	n.handleManagement(prefix, need, server(twirp.WithServerInterceptors(n.audit.interceptor(reads))))
 }
 
-// Management returns what serves the management listener, for a handler that makes calls in the name of
-// others: each call needs the token that it would need if it came from outside, and is in the audit.
+// Management returns the handler of the management listener, for another handler that passes calls on. Each such call
+// needs the same token, and has the same lines in the audit, as if it came from outside.
 func (n *Node) Management() http.Handler { return n.management.mux }
 
 // ManagementScheme is https if the management listener has a certificate, otherwise http.
@@ -86,7 +86,7 @@ func (n *Node) ManagementScheme() string {
 
 func needs(a access) func(*http.Request) access { return func(*http.Request) access { return a } }
 
-// handleManagement serves a pattern for those who may.
+// handleManagement serves a pattern for operators who have the access that a request needs.
 func (n *Node) handleManagement(pattern string, need func(*http.Request) access, handler http.Handler) {
 	handler = n.management.limited(handler)
 	n.management.mux.Handle(pattern, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -105,7 +105,7 @@ func (n *Node) handleManagement(pattern string, need func(*http.Request) access,
 	}))
 }
 
-// operatorOf returns who sends a request, or an error if that must not be served.
+// operatorOf returns who sends a request, or an error if the request must not be served.
 func (n *Node) operatorOf(r *http.Request, need access) (operator, error) {
 	who := operator{remote: r.RemoteAddr}
 	if n.operators == nil || need == unprotected || need == read && n.config.TokenFor != tokenForAll {
@@ -122,7 +122,7 @@ func (n *Node) operatorOf(r *http.Request, need access) (operator, error) {
 	return who, nil
 }
 
-// managementHosts are the names by which the management listener is asked for.
+// managementHosts returns the host names that requests to the management listener may have.
 func (n *Node) managementHosts() []string {
 	names := append(hostNames(n.config), strings.ToLower(n.name))
 	if own, err := os.Hostname(); err == nil {
@@ -131,7 +131,7 @@ func (n *Node) managementHosts() []string {
 	return names
 }
 
-// protectManagement sets up who may do what at the management listener.
+// protectManagement sets up tokens, the audit and TLS of the management listener.
 func (n *Node) protectManagement(badFile func(error)) (err error) {
 	c := n.config
 	if n.operators, err = auth.OpenOperators("management.tokens", c.Tokens, badFile); err != nil {

@@ -14,9 +14,8 @@ import (
 // reviewEvery is how often open connections are compared with the certificates that are accepted now.
 const reviewEvery = time.Second
 
-// verifiedConns are the open connections whose other side has shown a certificate. A connection can
-// stay open for months, so it is closed when the certificate has expired, is denied, or is of an
-// authority that is no longer trusted.
+// verifiedConns are the open connections whose other side has shown a certificate. A connection can stay open for
+// months. So it is closed when the certificate expires or is denied, or when its authority is no longer trusted.
 type verifiedConns struct {
 	mu   sync.Mutex
 	open map[*verifiedConn]struct{}
@@ -44,7 +43,7 @@ func (c *verifiedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// verified keeps what is to be known of the other side's certificate.
+// verified stores what review needs to know of the other side's certificate.
 func (c *verifiedConn) verified(chain []*x509.Certificate, end time.Time, use x509.ExtKeyUsage, roots *x509.CertPool) {
 	c.of.mu.Lock()
 	defer c.of.mu.Unlock()
@@ -55,7 +54,7 @@ func (c *verifiedConn) verified(chain []*x509.Certificate, end time.Time, use x5
 	c.of.open[c] = struct{}{}
 }
 
-// endOf returns when the last of the chains that prove a certificate is no longer valid.
+// endOf returns when the last of the chains that prove a certificate expires.
 func endOf(chains [][]*x509.Certificate) (end time.Time) {
 	for _, chain := range chains {
 		var first time.Time
@@ -71,7 +70,8 @@ func endOf(chains [][]*x509.Certificate) (end time.Time) {
 	return end
 }
 
-// chains returns the chains that prove a certificate, which come with its intermediate certificates.
+// chainsOf returns the chains that prove the first of the certificates that were shown. The others are intermediate
+// certificates.
 func chainsOf(shown []*x509.Certificate, use x509.ExtKeyUsage, roots *x509.CertPool, at time.Time) ([][]*x509.Certificate, error) {
 	between := x509.NewCertPool()
 	for _, c := range shown[1:] {
@@ -80,8 +80,8 @@ func chainsOf(shown []*x509.Certificate, use x509.ExtKeyUsage, roots *x509.CertP
 	return shown[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{use}, CurrentTime: at})
 }
 
-// accept is called when the other side of a connection has shown its certificate. It refuses one that is not of an
-// authority among the roots, has expired, is denied, or is not meant.
+// accept is called when the other side of a connection has shown its certificate. It refuses a certificate that no
+// authority among the roots has signed, that has expired, that is denied, or that meant refuses.
 func (f *tlsFiles) accept(conn net.Conn, state tls.ConnectionState, use x509.ExtKeyUsage, roots *x509.CertPool, meant func(*x509.Certificate) error) error {
 	shown, chains := state.PeerCertificates, state.VerifiedChains
 	if len(shown) == 0 {

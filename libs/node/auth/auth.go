@@ -20,12 +20,12 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// ErrUnauthenticated says that the sender of a request is not known. Errors that wrap it tell what is
-// wrong with its credentials, and nothing of what would be right.
+// ErrUnauthenticated says that the sender of a request is not known. Errors that wrap it say what is wrong with the
+// credentials, but nothing that helps to guess the right ones.
 var ErrUnauthenticated = errors.New("not authenticated")
 
-// ErrUnavailable says that the sender cannot be found now, because the keys of the issuer are not
-// known. The request may be sent again.
+// ErrUnavailable says that the sender cannot be authenticated now, because the keys of the issuer could not be fetched.
+// The request may be sent again.
 var ErrUnavailable = errors.New("cannot authenticate now")
 
 // maxToken is the longest token that is looked at.

@@ -1,4 +1,4 @@
-// Package auth says who sends a request, and what they may do.
+// Package auth finds out who sends a request, and decides what they may do.
 //
 // An [Authenticator] finds the *principal* of a request to a gateway: a name that includes who vouches
 // for it, so that equal names of two issuers are two principals.
@@ -13,7 +13,6 @@
 //
 // # What this does not do
 //
-// It issues no tokens, and knows nothing of sessions, cookies or passwords. A region cannot
-// check a principal itself: it takes the word of the gateway. So whoever has the certificate of a gateway
-// or of a region can act as any principal.
+// It issues no tokens, and knows nothing of sessions, cookies or passwords. A region cannot check a principal itself,
+// and believes the gateway. So anyone who has the certificate of a gateway or of a region can act as any principal.
 package auth

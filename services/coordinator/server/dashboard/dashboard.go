@@ -1,12 +1,11 @@
-// Package dashboard serves the web pages of a coordinator's management listener. The pages are files in the
-// binary; they load nothing from elsewhere. All that they show comes from the admin API: from a sample that
-// is sent as it changes (see sampler), or from calls that the page makes through this package.
+// Package dashboard serves the web pages of a coordinator's management listener. The pages are files in the binary, and
+// load nothing from elsewhere. All that they show comes from the admin API: from samples, of which pages get the changes
+// (see sampler), or from calls that a page makes through this package.
 //
 // # What this does not do
 //
-// It decides nothing, and gives nobody more rights than the admin API does. A session is a name for a
-// management token: every call of a page is made with the token that the session stands for, and is
-// checked, and written down, as if an operator had sent it.
+// It decides nothing, and gives nobody more rights than the admin API does. A session stands for a management token.
+// Every call of a page is made with this token, and is checked and recorded in the audit as if an operator had sent it.
 package dashboard
 
 import (
@@ -15,6 +14,7 @@ import (
 	"encoding/json"
 	"io/fs"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -79,8 +79,8 @@ func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("Cache-Control", "no-store") // another release may serve other pages
-	// Only the page itself is elsewhere: a stream of events that is redirected to another origin is refused by the
-	// browser. It says that this coordinator stands by, and then the page is loaded again.
+	// Only the page itself is redirected, because browsers refuse a stream of events that is redirected to another origin.
+	// Instead, the stream says that this coordinator stands by, and then the browser loads the page again.
 	if r.URL.Path == Prefix && r.Method == http.MethodGet {
 		if base := d.cfg.Elsewhere(r.Context()); base != "" {
 			http.Redirect(w, r, base+Prefix, http.StatusTemporaryRedirect)
@@ -90,28 +90,31 @@ func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d.mux.ServeHTTP(w, r)
 }
 
-// services are the methods that pages call, with the paths of their services. All but Command only read.
-var services = map[string]string{
-	"Members": adminv1.AdminPathPrefix, "Shards": adminv1.AdminPathPrefix, "Where": adminv1.AdminPathPrefix, "Why": adminv1.AdminPathPrefix,
-	"Top": adminv1.AdminPathPrefix, "Entities": adminv1.AdminPathPrefix, "Entity": adminv1.AdminPathPrefix, "Regions": adminv1.AdminPathPrefix,
-	"Rollout": adminv1.AdminPathPrefix, "Slow": adminv1.AdminPathPrefix, "Command": adminv1.AdminPathPrefix, "Explain": adminv1.DiagnosisPathPrefix,
-}
+// methods are the methods of the admin API that pages may call. All but Command only read.
+var methods = []string{"Members", "Shards", "Where", "Why", "Top", "Entities", "Entity", "Regions", "Rollout", "Slow", "Command", explainMethod}
+
+// explainMethod is a method of the service Diagnosis. All others are methods of the service Admin.
+const explainMethod = "Explain"
 
 // call makes a call of the admin API with the rights of the session.
 func (d *Dashboard) call(w http.ResponseWriter, r *http.Request) {
 	method := r.PathValue("method")
-	if services[method] == "" {
+	if !slices.Contains(methods, method) {
 		refuse(w, http.StatusNotFound, "the dashboard does not call "+method)
 		return
 	}
 	d.cfg.API.ServeHTTP(w, d.request(r, method))
 }
 
-// request is a request of a page as a call of the admin API: with the token of its session, and without
-// anything that the page could say of itself.
+// request returns a request of a page as a call of the admin API. It has the token of the session, and no other header
+// of the page than Content-Type.
 func (d *Dashboard) request(r *http.Request, method string) *http.Request {
 	call := r.Clone(r.Context())
-	call.URL.Path, call.URL.RawPath, call.URL.RawQuery = services[method]+method, "", ""
+	service := adminv1.AdminPathPrefix
+	if method == explainMethod {
+		service = adminv1.DiagnosisPathPrefix
+	}
+	call.URL.Path, call.URL.RawPath, call.URL.RawQuery = service+method, "", ""
 	call.RequestURI = call.URL.Path
 	call.Header = http.Header{}
 	call.Header.Set("Content-Type", r.Header.Get("Content-Type"))
@@ -125,7 +128,7 @@ func (d *Dashboard) request(r *http.Request, method string) *http.Request {
 // does.
 func (d *Dashboard) mayRead(w http.ResponseWriter, r *http.Request) bool {
 	call := d.request(r, "Where")
-	call.Method, call.Body = http.MethodPost, http.NoBody // it names no entity, so that it costs nothing
+	call.Method, call.Body = http.MethodPost, http.NoBody // without an entity, the call is refused at once, if it may read
 	call.ContentLength = 0
 	call.Header.Set("Content-Type", "application/protobuf")
 	a := &answer{header: http.Header{}, status: http.StatusOK}

@@ -22,8 +22,8 @@ const (
 	cookie = "roost_dashboard"
 )
 
-// sessions are the names that browsers have for management tokens: a token itself never reaches a browser.
-// A token is not checked here, but at every call that is made with it.
+// sessions are the names by which browsers refer to management tokens. A token itself never reaches a browser. It is
+// not checked here, but at every call that is made with it.
 type sessions struct {
 	mu      sync.Mutex
 	tickets kept
@@ -74,7 +74,7 @@ func (s *sessions) token(r *http.Request) string {
 	return value
 }
 
-// ticket gives whoever has a management token a ticket for it, which a browser exchanges once.
+// ticket answers a request that has a management token with a ticket, which a browser can exchange once.
 func (d *Dashboard) ticket(w http.ResponseWriter, r *http.Request) {
 	value := bearer(r)
 	if value == "" || len(value) > maxToken {
