@@ -90,6 +90,9 @@ func crashes(t *testing.T, _ *rig) {
 		{"coordinator-core", s.active(), func(p launcher.Process) { s.send(p, "coordinator-core:1", control.GetShardHome{}) }},
 	} {
 		s.ends(c.fault, c.process, c.inject)
+		if c.fault == "shard-core" {
+			s.onlySuspect("shard-core", "Add")
+		}
 	}
 	if a := s.command(0, "shard-core", "Get", ""); a.status != 200 || strings.TrimSpace(a.body) != "0" {
 		t.Errorf("the command at which a shard core has panicked may be half done: %d %s", a.status, a.body)
@@ -265,6 +268,24 @@ func (s *faulty) ends(name, process string, inject func(launcher.Process)) {
 	must(s.t, s.Restart(ctx, process))
 	must(s.t, s.Ready(ctx))
 	s.addAll()
+}
+
+// onlySuspect: after a panic in a shard core, the entity of the command is suspected, and no other one.
+func (s *faulty) onlySuspect(id, command string) {
+	s.t.Helper()
+	var list struct {
+		Entities []struct{ ID, Command string }
+	}
+	eventually(s.t, "the entity is suspected", func() error {
+		a := s.admin("Quarantines", `{}`)
+		if err := json.Unmarshal([]byte(a.body), &list); err != nil || len(list.Entities) == 0 {
+			return fmt.Errorf("%d %s", a.status, a.body)
+		}
+		return nil
+	})
+	if e := list.Entities; len(e) != 1 || e[0].ID != id || e[0].Command != command {
+		s.t.Errorf("after a panic of a shard core at %s of %s, these are suspected: %+v", command, id, e)
+	}
 }
 
 // host returns the region that has the shard of a counter.
