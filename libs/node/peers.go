@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -94,6 +95,26 @@ func (p *Peers) ReachGateway(peers, management string, plain *http.Client) (clie
 		return plain, "http://" + management
 	}
 	return p.Reach(control.Gateway, peers)
+}
+
+// GatewayOutOfReach returns why the process at self cannot ask a gateway; nil if it can. A gateway that listens for questions
+// only on the loopback of another host must not be asked: something else would answer at that address here.
+func GatewayOutOfReach(self, gateway, peers, management string) error {
+	at := cmp.Or(peers, management)
+	if !isLoopback(hostOf(at)) || isLoopback(hostOf(self)) || hostOf(gateway) == hostOf(self) {
+		return nil
+	}
+	return fmt.Errorf("it can be asked only at %s, which only its own host reaches; see gateway.peer_listen and management.listen", at)
+}
+
+func hostOf(addr string) string {
+	host, _, _ := net.SplitHostPort(addr)
+	return host
+}
+
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // GatewayPlace says where a gateway is asked.

@@ -169,12 +169,9 @@ func (g *gathering) ask(ctx context.Context, role diagnosis.Role, addr, name str
 // askGateway asks a gateway at its listener for peers, or at its management listener if it has no other.
 func (g *gathering) askGateway(ctx context.Context, gw *inspectionv1.ObservedGateway) {
 	p := &party{Party: diagnosis.Party{Role: diagnosis.Gateway, Name: gw.Addr, Addr: gw.Addr, UID: gw.Uid}}
-	at := gw.Peers
-	if at == "" {
-		at = gw.Management
-	}
-	if loopback(at) && !loopback(g.e.Self.Addr) && host(gw.Addr) != host(g.e.Self.Addr) {
-		p.Result, p.Error = diagnosis.Failed, "it can be asked only at "+at+", which only its own host reaches; see gateway.peer_listen and management.listen"
+	at := cmp.Or(gw.Peers, gw.Management)
+	if err := node.GatewayOutOfReach(g.e.Self.Addr, gw.Addr, gw.Peers, gw.Management); err != nil {
+		p.Result, p.Error = diagnosis.Failed, err.Error()
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		if !g.asked[p.Addr] {
@@ -185,16 +182,6 @@ func (g *gathering) askGateway(ctx context.Context, gw *inspectionv1.ObservedGat
 	}
 	client, url := g.e.Peers.ReachGateway(gw.Peers, gw.Management, g.e.management)
 	g.askAt(ctx, p, at, url, client)
-}
-
-func host(addr string) string {
-	h, _, _ := net.SplitHostPort(addr)
-	return h
-}
-
-func loopback(addr string) bool {
-	ip := net.ParseIP(host(addr))
-	return host(addr) == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 func (g *gathering) askAt(ctx context.Context, p *party, addr, url string, client *http.Client) {

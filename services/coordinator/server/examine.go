@@ -24,6 +24,7 @@ type examined struct {
 	role, name, zone string
 	uid              uint64
 	client           inspectionv1.Observer
+	outOfReach       error // why it cannot be asked
 }
 
 // Examine asks all members and all gateways how they are set up, and lists what is unsafe or unwise.
@@ -38,13 +39,14 @@ func (a admin) Examine(ctx context.Context, _ *adminv1.ExamineRequest) (*adminv1
 		m := &members.Members[i]
 		if role := roleOf(m); role != "" && m.Status != gossip.Down && m.Status != gossip.Removed {
 			client, url := a.s.peers.Reach(member.IdentityOf(m.Name, m.Roles).Roles, m.Node.Addr)
-			list = append(list, examined{role, m.Name, m.Zone, uint64(m.Node.UID), inspectionv1.NewObserverProtobufClient(url, client)})
+			list = append(list, examined{role, m.Name, m.Zone, uint64(m.Node.UID), inspectionv1.NewObserverProtobufClient(url, client), nil})
 		}
 	}
 	plain := &http.Client{Transport: bounded.Limits{Body: maxDescription}.Transport(&http.Transport{DisableKeepAlives: true})}
-	for _, g := range v.Gateways {
+	for i := range v.Gateways {
+		g := &v.Gateways[i]
 		client, url := a.s.peers.ReachGateway(g.Peers, g.Management, plain)
-		list = append(list, examined{"gateway", g.Node.Addr, "", uint64(g.Node.UID), inspectionv1.NewObserverProtobufClient(url, client)})
+		list = append(list, examined{"gateway", g.Node.Addr, "", uint64(g.Node.UID), inspectionv1.NewObserverProtobufClient(url, client), a.s.outOfReach(g)})
 	}
 	ev := a.s.describeAll(ctx, list)
 	ev.Active = a.s.name
@@ -121,6 +123,9 @@ func roleOf(m *gossip.MemberView) string {
 func (s *Server) describeAll(ctx context.Context, list []examined) *checkup.Evidence {
 	answers := make([]checkup.Process, len(list))
 	reasons := eachWithin(ctx, s.cfg.QueryTimeout, len(list), func(ctx context.Context, i int) error {
+		if list[i].outOfReach != nil {
+			return list[i].outOfReach
+		}
 		began := time.Now()
 		p, err := list[i].client.Describe(ctx, &inspectionv1.DescribeRequest{Cluster: s.cfg.ClusterName, To: list[i].uid})
 		if err != nil {

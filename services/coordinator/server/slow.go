@@ -3,7 +3,6 @@ package server
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"net"
 	"net/http"
 	"slices"
@@ -49,7 +48,11 @@ func (a admin) Slow(ctx context.Context, req *adminv1.SlowRequest) (*adminv1.Slo
 	both.Wait()
 	for i, g := range v.Gateways {
 		if reasons[i] != nil {
-			out.Silent = append(out.Silent, &adminv1.Silent{Region: g.Node.Addr, Reason: fmt.Sprintf("%s (asked at its %s)", a.s.reason(reasons[i], timeout), node.GatewayPlace(g.Peers, g.Management))})
+			reason := a.s.reason(reasons[i], timeout)
+			if a.s.outOfReach(&v.Gateways[i]) == nil {
+				reason += " (asked at its " + node.GatewayPlace(g.Peers, g.Management) + ")"
+			}
+			out.Silent = append(out.Silent, &adminv1.Silent{Region: g.Node.Addr, Reason: reason})
 			continue
 		}
 		out.Gateways++
@@ -86,10 +89,18 @@ func (a admin) slowOfGateways(ctx context.Context, timeout time.Duration, gatewa
 	defer plain.CloseIdleConnections()
 	answers := make([]*inspectionv1.SlowResponse, len(gateways))
 	return answers, eachWithin(ctx, timeout, len(gateways), func(ctx context.Context, i int) (err error) {
+		if err := a.s.outOfReach(&gateways[i]); err != nil {
+			return err
+		}
 		client, url := a.s.peers.ReachGateway(gateways[i].Peers, gateways[i].Management, plain)
 		answers[i], err = inspectionv1.NewGatewayInspectionProtobufClient(url, client).Slow(ctx, a.slowOf(gateways[i].Node, limit))
 		return err
 	})
+}
+
+// outOfReach returns why this process cannot ask a gateway; nil if it can.
+func (s *Server) outOfReach(g *coordinator.GatewayView) error {
+	return node.GatewayOutOfReach(s.self.Addr, g.Node.Addr, g.Peers, g.Management)
 }
 
 // maxSlowAnswer is the longest answer of a gateway: 1,000 commands with the longest names.
