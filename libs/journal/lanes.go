@@ -53,6 +53,9 @@ func (j *Journal) makeLanes() {
 			writeToken: make(chan struct{}, 1),
 		})
 	}
+	for n := range j.lanes {
+		j.noteDown(n, nil)
+	}
 	if several {
 		spread.NotifyDown(j.noteDown)
 	}

@@ -20,8 +20,8 @@ type Observer struct {
 	// Upkeep is called when work that the driver does beside the calls has failed, which
 	// harms nothing yet and is tried again, and with nil when it succeeds again.
 	Upkeep func(error)
-	// Down is called when one of several databases does not answer, with its number, and with nil when it
-	// answers again.
+	// Down is called with the number of each database and nil when the journal is opened. With several, it is called again
+	// with an error when one of them does not answer, and with nil when it answers again.
 	Down func(database int, err error)
 }
 

@@ -57,7 +57,7 @@ func (i *Instruments) Count(name, unit, help string) metric.Int64Observable {
 	return made(i, c, err)
 }
 
-// Flags is a gauge that is 1 for each thing of which something is so, and 0 for those of which it was.
+// Flags is a gauge that is 1 for each thing of which something is so, and 0 for the others.
 type Flags struct {
 	by  string // the attribute that says which thing
 	mu  sync.Mutex
@@ -72,11 +72,15 @@ func (i *Instruments) Flags(name, unit, help, by string) *Flags {
 	return f
 }
 
-// Set says of a thing whether it is so.
-func (f *Flags) Set(thing string, on bool) {
+// Set says of a thing whether it is so, and returns whether it was. It does nothing for a nil gauge: nobody looks.
+func (f *Flags) Set(thing string, on bool) (was bool) {
+	if f == nil {
+		return false
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.set[thing] = on
+	was, f.set[thing] = f.set[thing], on
+	return was
 }
 
 func (f *Flags) observe(_ context.Context, o metric.Int64Observer) error {

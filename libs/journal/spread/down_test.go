@@ -136,7 +136,7 @@ func goesDown(t *testing.T) {
 	if epoch, err := j.MaxEpoch(t.Context()); err != nil || epoch != 3<<32 {
 		t.Errorf("the highest epoch is %v: %v", epoch, err)
 	}
-	if got := fmt.Sprint(downs); got != "[2 true 2 false]" || j.Warning() != nil {
+	if got := fmt.Sprint(downs); got != "[1 false 2 false 2 true 2 false]" || j.Warning() != nil {
 		t.Errorf("notified: %s, %v", got, j.Warning())
 	}
 	if err := j.Close(); err != nil {

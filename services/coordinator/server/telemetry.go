@@ -95,12 +95,13 @@ func (s *Server) journalObserver() journal.Observer {
 			s.log.Info("the upkeep of the journal works again")
 		},
 		Down: func(database int, err error) {
-			s.telemetry.databaseDown.Set(strconv.Itoa(database), err != nil)
-			if err != nil {
+			was := s.telemetry.databaseDown.Set(strconv.Itoa(database), err != nil)
+			switch {
+			case err != nil:
 				s.log.Warn("a database of the journal does not answer: operators see nothing of its entities", "database", database, "error", err)
-				return
+			case was:
+				s.log.Info("a database of the journal answers again", "database", database)
 			}
-			s.log.Info("a database of the journal answers again", "database", database)
 		},
 	}
 }
@@ -123,7 +124,7 @@ func (s *Server) instrument(mp metric.MeterProvider, histograms *histogram.Regis
 	s.telemetry.notCommitted = meter.Counter("roost.journal.commits.failed", "{commit}",
 		"group commits that have failed, because the journal was not reachable, was full, or did not answer in time. Most are tried again")
 	s.telemetry.databaseDown = meter.Flags("roost.journal.database.down", "{database}",
-		"1 for each database of the journal that does not answer this process, 0 for one that answers again. There is no series for a database that has always answered", "roost.journal.database")
+		"1 for each database of the journal that does not answer this process, 0 for the others. A journal in one database has only 0: see roost.journal.commits.failed", "roost.journal.database")
 	s.telemetry.moves = meter.Counter("roost.coordinator.rebalance.moves", "{shard}",
 		"shards that the coordinator has ordered to move: for balance, for a drain, or because their region leaves")
 	s.telemetry.fenced = meter.Counter("roost.journal.fenced", "{operation}",

@@ -95,7 +95,7 @@ func (s *shared) instrument(tp trace.TracerProvider, mp metric.MeterProvider, hi
 	t.notCommitted = meter.Counter("roost.journal.commits.failed", "{commit}",
 		"group commits that have failed, because the journal was not reachable, was full, or did not answer in time. Most are tried again")
 	t.databaseDown = meter.Flags("roost.journal.database.down", "{database}",
-		"1 for each database of the journal that does not answer this process, 0 for one that answers again. There is no series for a database that has always answered", "roost.journal.database")
+		"1 for each database of the journal that does not answer this process, 0 for the others. A journal in one database has only 0: see roost.journal.commits.failed", "roost.journal.database")
 	t.statesLost = meter.Counter("roost.entity.states.lost", "{state}",
 		"states of entities that did not move with their shard, although their type is volatile with KeepOnMoves. These entities begin empty", s.lostSeries()...)
 	t.dropped = meter.Counter("roost.region.reports.dropped", "{report}",
@@ -310,8 +310,9 @@ func (s *shared) journalObserver() journal.Observer {
 		},
 		Upkeep: func(err error) { journalUpkeep(s.log, err) },
 		Down: func(database int, err error) {
-			s.telemetry.databaseDown.Set(strconv.Itoa(database), err != nil)
-			databaseDown(s.log, database, err)
+			if was := s.telemetry.databaseDown.Set(strconv.Itoa(database), err != nil); was || err != nil {
+				databaseDown(s.log, database, err)
+			}
 		},
 	}
 }
