@@ -94,8 +94,7 @@ func TestSlow(t *testing.T) {
 
 // TestDescribeOutOfReach: a gateway that cannot be asked is named with the reason, and nothing else is asked in its place.
 func TestDescribeOutOfReach(t *testing.T) {
-	s := &Server{self: sharding.NodeID{Addr: "10.0.0.1:25521"}}
-	s.cfg.QueryTimeout = time.Second
+	s := &Server{self: sharding.NodeID{Addr: "10.0.0.1:25521"}, cfg: &Config{QueryTimeout: time.Second}}
 	gateway := coordinator.GatewayView{Node: sharding.NodeID{Addr: "10.0.0.2:8080"}, Management: "127.0.0.1:8558"}
 	err := s.outOfReach(&gateway)
 	if err == nil {
