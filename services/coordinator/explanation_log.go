@@ -27,7 +27,7 @@ type ExplanationLog struct {
 	bytes   int       // the size of waiting
 	since   time.Time // from when on the oldest waiting explanation counts as waiting
 	dropped uint64    // dropped explanations that no record counts yet
-	lost    uint64    // all dropped explanations of this process
+	lost    uint64    // how many explanations this process has dropped in all
 
 	number    uint64             // the number of the newest request
 	request   ExplanationRequest // the request under way; nil: none
@@ -44,7 +44,7 @@ type ExplanationLog struct {
 	stored   int                 // the size of records in bytes
 }
 
-// ExplanationLimits bound a ExplanationLog.
+// ExplanationLimits bound an ExplanationLog.
 type ExplanationLimits struct {
 	// MaxBytes bounds the size of the records in the journal. Default 32 MiB: about 100,000
 	// explanations.
@@ -85,7 +85,7 @@ type ExplanationRecord struct {
 	Bytes int
 }
 
-// ExplanationRequest is a request of a ExplanationLog to the journal. The answer has the same Number.
+// ExplanationRequest is a request of an ExplanationLog to the journal. The answer has the same Number.
 type ExplanationRequest interface{ number() uint64 }
 
 // The requests.

@@ -8,9 +8,9 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// All forms in which a lost owner may have stored something count, even if it has stored nothing. Only the
-// journal shows what was stored. So an operator can let the coordinator look at the shards that no region
-// reads:
+// A lost owner may have stored something in any of its forms, so all of them count, even if it has stored nothing. Only
+// the journal shows what was really stored. So if no region reads a shard, an operator can have the coordinator look
+// at it:
 //
 //  1. The shard is claimed at the epoch of its row, which belongs to no region. From then on
 //     no earlier owner can store anything in the shard, not even with an append that is
@@ -19,10 +19,10 @@ import (
 //  3. Only these forms count from then on, and the shard goes to a region that reads them, if there
 //     is one.
 //
-// If a step fails, or the row changes in between, all forms count as before, and the operator
-// has to ask again. A new coordinator knows nothing of a look that was under way.
+// If a step fails, or the row changes in between, all forms count as before, and the operator has to repeat the request.
+// A new coordinator does not know of a look that was under way.
 
-// look is how far the look at a row is. A change of the row begins it anew.
+// look is the state of the look at a row. A change of the row resets it.
 type look uint8
 
 const (
@@ -126,8 +126,8 @@ type FormsFound struct {
 	forms map[storedForm]sharding.FormSet
 }
 
-// storedForm is what is stored of a form. Of an event the shape is not, so that several forms may
-// be that of an event. Of an answer only the command is known that is to take it.
+// storedForm is the part of a form that is stored. The shape of an event is not stored, so several forms may match a
+// stored event. For the answer to a send, only the command is stored that gets the answer.
 type storedForm struct {
 	kind    sharding.FormKind
 	name    string

@@ -32,41 +32,43 @@ const (
 	noShard = -1
 )
 
-const repairRecordHelp = `Says what is damaged of an entity, and what can be done. With one of these, it does it:
+const repairRecordHelp = `Says what is damaged of an entity, and how it can be repaired. One of these flags
+repairs it:
 
-  --back-to N  go back to the state after record N: the records behind it are set
-               aside, and so is a snapshot that is newer
-  --skip N     set record N aside, and keep those behind it: only the author of the
-               type knows whether their effect is right without it
+  --back-to N  go back to the state after record N: later records are set aside,
+               and a later snapshot is dropped
+  --skip N     set record N aside, and keep the records after it: only the author
+               of the type knows whether their effect is right without it
   --reply N    give up the damaged reply of record N: a repeat of its command is
                told that it was applied, and that the reply is lost
   --rows       remove reminders, remembered starts and kept sends whose record
                cannot be read
   --delete     delete the entity although it is damaged
 
-A record that is set aside stays in its place, without its events. What it was is
-written to --out first, a file with a line of JSON for each: nothing is lost for
-good. The reminders that it has set and what it still had to send go with it. A
-repeat of its command is refused (aborted), and so is one with a key from before the
-repair whose record cannot be read. What was delivered is not undone.
+A record that is set aside stays in its place, without its events. The original is
+written to the file --out first, as a line of JSON, so nothing is lost for good. The
+reminders that the record has set, and the sends that are not delivered yet, are
+removed. What was delivered is not undone. A repeat of the record's command is
+refused (aborted). If the record cannot be read, its key is not known, so a repeat
+with any unknown key from before the repair is refused.
 
-The repair takes the shard of the entity, so that its region lets go of it: commands
-for the shard wait for about a second, and nothing is written or answered that
-the repair does not know of. It is one transaction, with the line that roost repair
-list shows. If the entity has changed since it was looked at, nothing is done.
+The repair claims the shard of the entity, so that its region gives the shard up, and
+writes or answers nothing that the repair does not know of. Commands for the shard
+wait for about a second. The repair is one transaction, with the line that roost
+repair list shows. If the entity has changed since it was read, nothing is done.
 
 The journal is that of --journal.url, of the environment variable ROOST_JOURNAL_URL,
 or of the cluster that "roost dev" runs in --dir. PostgreSQL needs the role that owns
 the schema, and no more than roost_reader to look, or with --dry-run.`
 
-const repairSnapshotHelp = `Drops the snapshot of an entity, because it is damaged, or because the state in it is
-wrong after a mistake in Apply. The state is made from the events again. The shard is
-taken first, so that the wrong state is gone from memory too. Roll the mended region
-out before, or the next snapshot is as wrong.
+const repairSnapshotHelp = `Drops the snapshot of an entity, because it is damaged, or because its state is wrong
+after a mistake in Apply. The state is then rebuilt from the events. The repair claims
+the shard first, so the wrong state is gone from memory, too. Roll out the region with
+the corrected Apply before, or the next snapshot will be wrong again.
 
-It is refused if events that it needs were trimmed or are damaged: then the snapshot
-is all that there is. To drop many snapshots, with a check that your code can do
-without: roost snapshot drop. The journal is as for roost repair record.`
+It is refused if events that are needed were trimmed or are damaged, because then only
+the snapshot has their effect. To drop many snapshots, with a check that your code does
+not need them, use roost snapshot drop. The journal is given as for roost repair record.`
 
 // repair is a repair as the command line asks for it.
 type repair struct {

@@ -25,15 +25,15 @@ operators have asked for, which entities are quarantined, the target version. A 
 cannot read its facts does not become active, and says so in its log and at /readyz?verbose.
 No event, snapshot, reminder, send or key of an entity is touched.
 
-What can be read remains. If a record is lost, all shards are given out anew, at higher epochs,
-to the regions that had them as far as known. What an operator has asked for in it must be asked
-for again. --all drops everything that can be made anew, also if nothing is damaged; the types
-remain, with their numbers of shards, shard rules and forms.
+Facts that can be read remain. If a record is lost, all shards are given out anew, at higher
+epochs, to their last known regions. Requests of operators in that record must be made again.
+--all drops everything that can be made anew, even if nothing is damaged. Types always remain,
+with their numbers of shards, shard rules and forms.
 
-It takes the place of the active coordinator: it is refused as long as one is active, for which it
-watches the journal for five seconds, and shuts out one that was paused. Regions and gateways may
-go on. Coordinators that wait because of the damage become active by themselves afterwards. Who has
-repaired the facts, and why, is kept with them.
+The repair takes the place of the active coordinator. It watches the journal for five seconds, and
+is refused if a coordinator is active. A coordinator that was paused is shut out. Regions and
+gateways can go on. Coordinators that wait because of the damage become active by themselves
+afterwards. Who has repaired the facts, and why, is kept with the facts.
 
 The journal is that of --journal.url, of the environment variable ROOST_JOURNAL_URL, or of the
 cluster that "roost dev" runs in --dir. A user of PostgreSQL needs the role roost_service. See

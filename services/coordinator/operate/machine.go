@@ -29,7 +29,7 @@ func New(cfg Config, deadline time.Time) *Machine {
 	return &Machine{cfg: cfg, deadline: deadline, last: "it was not found out where the entity is"}
 }
 
-// Step takes one input in, and returns what is to be done.
+// Step handles one input, and returns what the driver has to do.
 func (m *Machine) Step(now time.Time, in Input) []Output {
 	if m.ended {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// openAuth opens what says who sends a command, and what they may do.
+// openAuth opens the files that say who sends a command, and what they may do.
 func (s *Server) openAuth() (err error) {
 	bad := func(err error) {
 		s.log.Error("the old keys and rules stay in effect, because the new ones cannot be used", "error", err)
@@ -23,8 +23,8 @@ func (s *Server) openAuth() (err error) {
 	return nil
 }
 
-// authenticate finds the principal of a request. It is the first thing that is done with a request:
-// a sender who is not known learns nothing, and costs little.
+// authenticate finds the principal of a request. It comes before everything else, so that an unknown sender learns
+// nothing and costs little.
 func (s *Server) authenticate(r *http.Request, env *sharding.Envelope) *failure {
 	principal, err := s.auth.Principal(r)
 	switch {

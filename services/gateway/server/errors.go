@@ -14,19 +14,15 @@ import (
 	gatewayv1 "github.com/roost-cluster/roost/proto/roost/gateway/v1"
 )
 
-// failure is the error that a client gets. All that clients are told of errors
-// is decided in this file, but for what packages node (strange origins, paths that are not
-// clean, too many connections) and bounded (messages that are too long, cannot be read,
-// or do not arrive) refuse before it comes here. POST /v1 answers Twirp's JSON:
+// failure is the error that a client gets. This file decides what clients learn about errors, except for requests that
+// are refused earlier: by package node (strange origins, paths that are not clean, too many connections) and by package
+// bounded (messages that are too long, cannot be read, or do not arrive). POST /v1 answers in the JSON of Twirp:
 //
 //	{"code":"unavailable","msg":"…","meta":{"executed":"false","error":"ROOST-1005","retry_after_ms":"200"}}
 //
-// meta.executed says what is known of the command's effects. meta.error is a stable number for
-// what Roost itself has to say; the entity's own answers have none. Package errornumber has all
-// numbers with their meaning.
-//
-// retry_after_ms is how long to wait before, if it is said; the header
-// Retry-After has the same in seconds, rounded up.
+// meta.executed says what is known of the command's effects. meta.error is the stable number of an error of Roost, see
+// package errornumber. Errors of entities have no number. retry_after_ms, if it is there, is how long to wait before the
+// command is sent again. The header Retry-After has the same time in seconds, rounded up.
 type failure struct {
 	code       sharding.Code
 	message    string

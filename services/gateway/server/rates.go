@@ -32,8 +32,8 @@ func newRates(c *Config) *rates {
 	return r
 }
 
-// wait returns how long a sender must wait until it may send a command; 0: it may now, and that
-// counts.
+// wait returns how long a sender must wait until it may send a command. If it returns 0, the sender may send one now,
+// which is counted.
 func (r *rates) wait(sender string, now time.Time) time.Duration {
 	if r.rate == 0 {
 		return 0
@@ -46,8 +46,8 @@ func (r *rates) wait(sender string, now time.Time) time.Duration {
 	return wait
 }
 
-// of returns what limits a sender. When the younger generation is full, the older one is forgotten: a
-// sender of whom nothing was heard for so long has its whole burst anyway, or nearly.
+// of returns the limiter of a sender. When the younger generation is full, the older one is forgotten: a sender that has
+// sent nothing for so long would have nearly its whole burst anyway.
 func (r *rates) of(sender string) *rate.Limiter {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -65,8 +65,8 @@ func (r *rates) of(sender string) *rate.Limiter {
 	return l
 }
 
-// senderOf returns whose commands are counted together: those of a principal, or those that come from one
-// address if there is no principal.
+// senderOf returns the name under which the commands of a sender are counted: the principal, or the address if there is
+// no principal.
 func senderOf(principal string, r *http.Request) string {
 	if principal != "" {
 		return principal
@@ -83,7 +83,7 @@ func senderOf(principal string, r *http.Request) string {
 	return "address " + network.String()
 }
 
-// tooFast refuses a command of a sender who sends too many.
+// tooFast refuses a command of a sender that is over its limit.
 func (s *Server) tooFast(sender string, now time.Time) *failure {
 	wait := s.rates.wait(sender, now)
 	if wait == 0 {
