@@ -137,6 +137,10 @@ func (c *Cluster) environment() []string {
 		case "ROOST_ADMIN", "ROOST_ADMIN_TOKEN", "ROOST_CA", "ROOST_CERT", "ROOST_DIR", "ROOST_GATEWAY", "ROOST_KEY", "ROOST_TOKEN":
 		case "ROOST_LEASE_URL_FILE": // besides the lease's URL, which is given below, it is refused
 		case "ROOST_JOURNAL_URL", "ROOST_JOURNAL_URL_FILE":
+		case "ROOST_JOURNAL_DATABASES", "ROOST_JOURNAL_DATABASES_FILE", "ROOST_JOURNAL_TYPES":
+			if c.options.Journal != "" { // they belong to that journal, and not to one that is made here
+				env = append(env, entry)
+			}
 		default:
 			env = append(env, entry)
 		}

@@ -147,3 +147,43 @@ func killFirstDatabase(r *run) {
 	r.server.Run()
 	r.countSlips()
 }
+
+// withStandby gives the server of the journal a synchronous standby. The URL names both.
+func withStandby(r *run, o *launcher.Options) {
+	r.second = r.server.Standby()
+	u, err := url.Parse(r.journalURL)
+	r.must(err)
+	standby, err := url.Parse(r.second.URL(postgrestest.Superuser, "x"))
+	r.must(err)
+	q := u.Query()
+	q.Set("host", q.Get("host")+","+standby.Query().Get("host"))
+	q.Set("target_session_attrs", "read-write")
+	u.RawQuery = q.Encode()
+	o.Lease = "" // in a file
+	r.journal(o, u.String())
+	q.Set("search_path", "roost")
+	u.RawQuery = q.Encode()
+	r.open("pgx", u.String())
+}
+
+// promoteStandby kills the server of the journal, and lets its synchronous standby take its place. The run proves something only if
+// commits wait for the standby: what was acknowledged is then stored there.
+func promoteStandby(r *run) {
+	r.wait(2 * time.Second)
+	var waits string
+	r.must(r.db.QueryRowContext(r.Context(), "SELECT sync_state FROM pg_stat_replication").Scan(&waits))
+	if waits != "sync" {
+		r.Fatalf("the standby is %q, want sync", waits)
+	}
+	r.server.Kill()
+	r.wait(time.Second)
+	began, before := time.Now(), r.load.Acked()
+	r.second.Promote()
+	eventually(r.T, waitLimit, func() error {
+		if got := r.load.Acked() - before; got < 500 {
+			return fmt.Errorf("%d commands were answered after the promotion", got)
+		}
+		return nil
+	})
+	r.figure("500 commands answered within %.1f s of the promotion", time.Since(began).Seconds())
+}

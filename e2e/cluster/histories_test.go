@@ -87,6 +87,7 @@ var scenarios = []scenario{
 	{name: "stop-journal", on: server, length: 10 * time.Second, least: 0.2, faults: func(r *run) { journalDown(r, (*postgrestest.Server).Stop) }},
 	{name: "kill-second-database", on: server, short: server, length: 12 * time.Second, least: 0.2, prepare: twoDatabases, faults: killSecondDatabase, check: slipsAreCounted},
 	{name: "kill-first-database", on: server, length: 12 * time.Second, least: 0.2, prepare: twoDatabases, faults: killFirstDatabase, check: slipsAreCounted},
+	{name: "promote-standby", on: server, length: 12 * time.Second, least: 0.2, prepare: withStandby, faults: promoteStandby},
 	{name: "disk-full", on: files, length: 12 * time.Second, prepare: smallDisk, faults: diskFull},
 	{name: "failing-fsync", on: files, length: 12 * time.Second, faults: failingFsync},
 	{name: "failing-fsync-coordinator", on: files, length: 12 * time.Second, faults: failingFsyncOfCoordinator},

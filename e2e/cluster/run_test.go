@@ -70,7 +70,7 @@ type run struct {
 	load    *load.Load
 	net     *netns.Net           // nil: all share the test's own
 	server  *postgrestest.Server // nil: the journal is a file
-	second  *postgrestest.Server // of the second database of the journal, or nil
+	second  *postgrestest.Server // of the second database of the journal, or the standby, or nil
 	db      *sql.DB              // the journal, or its database with the lists
 	detour  *detour              // on the way to the journal, or nil
 	// journalURL is that of the journal, for its owner.

@@ -269,7 +269,7 @@ func (s *Server) Run() {
 	go func() {
 		up := false
 		for lines := bufio.NewScanner(stderr); lines.Scan(); {
-			if !up && strings.Contains(lines.Text(), "database system is ready to accept connections") {
+			if !up && strings.Contains(lines.Text(), "database system is ready to accept") {
 				up = true
 				close(ready)
 			} else if !up {
@@ -326,6 +326,36 @@ func (s *Server) end(signal syscall.Signal) {
 
 // Path is where a file of the server's data is, as pg_relation_filepath names it.
 func (s *Server) Path(file string) string { return filepath.Join(s.dir, "data", file) }
+
+// Standby makes a server that follows this one, from a base backup. Until it is promoted, it can only be read. From now on, a commit here returns
+// when the standby has it on its disk as well.
+func (s *Server) Standby() *Server {
+	s.tb.Helper()
+	standby := prepare(s.tb, nil)
+	data := filepath.Join(standby.dir, "data")
+	if err := os.RemoveAll(data); err != nil {
+		s.tb.Fatal(err)
+	}
+	if out, err := s.command("pg_basebackup", "-D", data, "-R", "-X", "stream", "-c", "fast", "-h", s.dir, "-p", port, "-U", Superuser).CombinedOutput(); err != nil {
+		s.tb.Fatalf("pg_basebackup: %v\n%s", err, out)
+	}
+	standby.Run()
+	s.tb.Cleanup(standby.Kill)
+	for _, statement := range []string{"ALTER SYSTEM SET synchronous_standby_names = '*'", "SELECT pg_reload_conf()"} {
+		if err := s.Exec("postgres", statement); err != nil {
+			s.tb.Fatal(err)
+		}
+	}
+	return standby
+}
+
+// Promote makes a standby a server that can be written. The server that it followed must not run any more.
+func (s *Server) Promote() {
+	s.tb.Helper()
+	if err := s.Exec("postgres", "SELECT pg_promote()"); err != nil {
+		s.tb.Fatal(err)
+	}
+}
 
 // NewDatabase makes an empty database and returns its name.
 func (s *Server) NewDatabase() (string, error) {
