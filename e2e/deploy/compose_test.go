@@ -117,6 +117,9 @@ func checkCompose(t *testing.T, text string, run bool) (problems []string) {
 		if role == "coordinator" {
 			required = effective["discovery.required_contacts"]
 		}
+		if dir := effective["region.crash_dir"]; role == "region" && (dir == "" || !slices.ContainsFunc(s.Volumes, func(v string) bool { return strings.HasSuffix(v, ":"+dir) })) {
+			problems = append(problems, fmt.Sprintf("%s: region.crash_dir is %q, which is no volume: an entity that ends regions would not be found", name, dir))
+		}
 		if run && effective != nil {
 			problems = append(problems, p.run(t, effective)...)
 			problems = append(problems, p.opensJournal(t, effective)...)

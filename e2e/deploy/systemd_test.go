@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -116,6 +117,9 @@ func checkUnit(t *testing.T, text, service string) (problems []string) {
 			problems = append(problems, p.where+": "+key+" is "+keys[key]+", want "+want)
 		}
 	}
-	_, more := p.check(t)
+	effective, more := p.check(t)
+	if dir := effective["region.crash_dir"]; service == "region" && dir != "/var/lib/"+keys["StateDirectory"] {
+		problems = append(problems, fmt.Sprintf("%s: region.crash_dir is %q, but only the state directory outlives the process (PrivateTmp)", p.where, dir))
+	}
 	return append(problems, more...)
 }
