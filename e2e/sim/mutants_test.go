@@ -151,6 +151,7 @@ var poisonMutants = []struct{ name, place string }{
 	{"quarantine-kept", "coordinator: a quarantine is folded by the next term"},
 	{"quarantine-first", "coordinator: an owner learns who is quarantined before it takes a shard"},
 	{"quarantine-known", "region: a shard is taken only by a region that knows who is quarantined"},
+	{"quarantine-handed-on", "region: the successor of a shard learns of a quarantine of which the owner has not heard"},
 	{"quarantine-refuses", "turn: a quarantined entity does not run"},
 	{"quarantine-culprit", "coordinator: a crash at which a quarantined entity ran counts for nobody else"},
 	{"quarantine-waits", "coordinator: a shard waits for the report about its last owners"},

@@ -582,7 +582,52 @@ func (w *World) endPoison(stop func() bool) {
 			w.violate("others are served", "%v: %v %s %s", o, r.Outcome, r.Code, r.Message)
 		}
 	}
+	w.moveQuarantined(prober, stop)
 	w.releaseAll(stop)
+}
+
+// moveQuarantined has an operator quarantine an entity and move its shard at once, while the next region hears nothing
+// from coordinators. The present owner may not know of the quarantine when it gives the shard to that region, which
+// must not run the entity nevertheless: see checkObeys.
+func (w *World) moveQuarantined(c *client, stop func() bool) {
+	active, d := w.activeCoordinators(), w.dice("moves of quarantined entities")
+	if len(active) != 1 {
+		return
+	}
+	w.unsteer()
+	w.run(w.now+sec, stop)
+	core := active[0].core
+	for _, e := range w.shuffled(d) {
+		if w.volatile(e) || w.quarantined(e) || w.ownerOf(e).IsZero() {
+			continue
+		}
+		for _, r := range core.View().Regions {
+			move := coordinator.MoveShard{Shard: w.shardOf(e), Region: r.Name}
+			if _, err := core.Preview(move); err != nil || r.Node == w.ownerOf(e) {
+				continue
+			}
+			w.quarantineAndMove(c, e, move, w.process(r.Node.Addr).host, stop)
+			return
+		}
+	}
+}
+
+func (w *World) quarantineAndMove(c *client, e sharding.Entity, move coordinator.MoveShard, to int, stop func() bool) {
+	var pairs [][2]int
+	for _, p := range w.processes[:coordinators] {
+		pairs = append(pairs, [2]int{p.host, to})
+	}
+	heal := w.net.block(pairs)
+	w.wish(coordinator.QuarantineEntity{Entity: e, By: "operator", Reason: "tests"})
+	w.wish(move)
+	for end := w.now + 400*ms; w.now < end && !stop(); w.run(w.now+20*ms, stop) {
+		o := w.plain(c.draw(e, true, 0))
+		o.cmd, o.called = cmdAdd, w.now
+		c.send(o, o.id%gateways, nanos(2*sec))
+	}
+	heal()
+	w.run(w.now+3*sec, stop)
+	w.mark("quarantine: the shard moves at once")
 }
 
 // plain makes a command one of a client that waits for the answer.

@@ -16,6 +16,7 @@ var mustHappenPoison = []string{
 	"poison: a shard core panics",
 	"suspect: it waits for another one",
 	"suspect: it runs beside another one",
+	"quarantine: the shard moves at once",
 	"quarantine: it outlives the term",
 	"quarantine: all are released",
 }
