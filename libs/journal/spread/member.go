@@ -14,6 +14,8 @@ import (
 const (
 	// probeTimeout is how long a database may take to say its facts before it is down: as long as a server that is busy.
 	probeTimeout = 3 * time.Second
+	// openTimeout is how long it may take to open a database that did not answer when the process started: many round trips.
+	openTimeout = 10 * time.Second
 	// probePause is the time between two probes of a database that is down.
 	probePause = time.Second
 )
@@ -122,7 +124,11 @@ func (s *set) ask(m *member) error {
 	m.mu.Lock()
 	handle := m.handle
 	m.mu.Unlock()
-	ctx, cancel := context.WithTimeout(s.life, probeTimeout)
+	timeout := probeTimeout
+	if handle == nil {
+		timeout = openTimeout
+	}
+	ctx, cancel := context.WithTimeout(s.life, timeout)
 	defer cancel()
 	if handle != nil {
 		_, err := handle.Facts(ctx)

@@ -42,7 +42,12 @@ func notes(event *entity.EventType) []entity.Definition {
 // storeNotes stores a record of each entity.
 func storeNotes(t *testing.T, url string, ids ...sharding.EntityID) {
 	t.Helper()
-	d, err := journalopen.Open(t.Context(), url, journal.DefaultConfig())
+	storeNotesAt(t, journalopen.At{URL: url}, ids...)
+}
+
+func storeNotesAt(t *testing.T, at journalopen.At, ids ...sharding.EntityID) {
+	t.Helper()
+	d, err := journalopen.Driver(t.Context(), at, journal.DefaultConfig())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,6 +109,24 @@ func checkNotes(t *testing.T, url string) {
 	}
 	if code, out, errOut = runTools(t, notes(entity.Event[written]("written")), nil, "journal", "check", "--config", config); code != toolOK {
 		t.Errorf("with a region's file: %d\n%s%s", code, out, errOut)
+	}
+}
+
+// TestToolsOnDatabases: a tool reads all databases, and refuses one of several.
+func TestToolsOnDatabases(t *testing.T) {
+	in := "sqlite:" + t.TempDir() + "/"
+	at := journalopen.At{URL: in + "a.db", Databases: []string{"2=" + in + "b.db"}, Types: map[string]string{"Note": "2"}}
+	storeNotesAt(t, at, "a", "b")
+	types := notes(entity.Event[written]("written"))
+	if code, out, errOut := runTools(t, types, nil, "journal", "check", "--journal.url="+at.URL, "--journal.databases="+at.Databases[0]); code != toolOK || !strings.Contains(out, "Note  2         2        2") {
+		t.Errorf("both: code %d\n%s%s", code, out, errOut)
+	}
+	if code, _, errOut := runTools(t, types, []string{"ROOST_JOURNAL_URL=" + at.URL}, "journal", "check"); code != toolFailed || !strings.Contains(errOut, "journal.databases") {
+		t.Errorf("one: code %d, %s", code, errOut)
+	}
+	environ := []string{"ROOST_JOURNAL_URL=" + at.URL, "ROOST_JOURNAL_DATABASES=" + at.Databases[0]}
+	if code, out, errOut := runTools(t, types, environ, "snapshot", "drop", "Note"); code != toolOK || !strings.Contains(out, "entities: 2") {
+		t.Errorf("snapshots: code %d\n%s%s", code, out, errOut)
 	}
 }
 
