@@ -22,9 +22,10 @@ func twoDatabases(r *run, o *launcher.Options) {
 	name, err := r.second.NewDatabase()
 	r.must(err)
 	where := r.second.URL(postgrestest.Superuser, name)
+	r.databases = "2=" + where
 	o.RegionBinary = filepath.Join(binaries(r.T), "pair-region")
 	for _, role := range []string{launcher.Region, launcher.Coordinator} {
-		o.Args[role] = append(o.Args[role], "--journal.databases=2="+where)
+		o.Args[role] = append(o.Args[role], "--journal.databases="+r.databases)
 	}
 	o.Args[launcher.Region] = append(o.Args[launcher.Region], "--journal.types=List=2")
 	u, err := url.Parse(where)

@@ -33,26 +33,38 @@ func TestRestores(t *testing.T) {
 	if os.Getenv("E2E") == "" {
 		t.Skip("takes minutes: make e2e")
 	}
-	t.Run("restore", func(t *testing.T) {
-		for _, store := range []string{onSQLite, onPostgres} {
-			t.Run(store, func(t *testing.T) {
-				if !fullSet() {
-					t.Skip("not in the short set")
-				}
-				ran.Store(true)
-				(&run{T: t, store: store, rate: 100, allowed: map[string]string{}, retired: map[string]bool{}}).rehearse()
-			})
-		}
-	})
+	for _, rehearsal := range []struct {
+		name    string
+		on      []string
+		prepare func(*run, *launcher.Options) // nil: nothing
+	}{
+		{"restore", both, nil},
+		{"restore-databases", server, twoDatabases},
+	} {
+		t.Run(rehearsal.name, func(t *testing.T) {
+			for _, store := range rehearsal.on {
+				t.Run(store, func(t *testing.T) {
+					if !fullSet() {
+						t.Skip("not in the short set")
+					}
+					ran.Store(true)
+					(&run{T: t, store: store, rate: 100, allowed: map[string]string{}, retired: map[string]bool{}}).rehearse(rehearsal.prepare)
+				})
+			}
+		})
+	}
 }
 
-func (r *run) rehearse() {
+func (r *run) rehearse(prepare func(*run, *launcher.Options)) {
 	r.dir = r.TempDir()
 	o := launcher.Options{
 		Coordinators: 2, Regions: 3, Gateways: 2, Dir: r.dir, Args: map[string][]string{},
 		RegionBinary: filepath.Join(binaries(r.T), "list-region"), Changed: r.changed, StartTimeout: waitLimit,
 	}
 	r.setUpJournal(&o)
+	if prepare != nil {
+		prepare(r, &o)
+	}
 	r.cluster = start(r.T, o)
 	r.load = load.New(r.cluster.Gateways(), r.rate)
 	over, ended := make(chan struct{}), make(chan struct{})
@@ -117,7 +129,7 @@ func (r *run) roost(args ...string) []byte {
 
 func (r *run) tryRoost(args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(r.Context(), filepath.Join(binaries(r.T), "roost"), append(args, "-o", "json")...)
-	cmd.Env = append(os.Environ(), "ROOST_JOURNAL_URL="+r.journalURL)
+	cmd.Env = append(os.Environ(), "ROOST_JOURNAL_URL="+r.journalURL, "ROOST_JOURNAL_DATABASES="+r.databases)
 	out, err := cmd.Output()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {

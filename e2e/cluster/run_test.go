@@ -75,6 +75,7 @@ type run struct {
 	detour  *detour              // on the way to the journal, or nil
 	// journalURL is that of the journal, for its owner.
 	journalURL string
+	databases  string          // those beside it, as journal.databases has them
 	retired    map[string]bool // processes that were stopped for good
 	slips      slipCount       // see countSlip
 	moved      int             // shards that a rollout has moved
