@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -210,15 +211,26 @@ func writeNew(standard io.Writer, file string, write func(io.Writer) error) (siz
 		}
 		return counted.n, write(counted)
 	}
-	if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
-		return 0, usageError{errors.Join(err, fmt.Errorf("%s exists already; name another file", file))}
+	exists := func() error {
+		if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
+			return usageError{errors.Join(err, fmt.Errorf("%s exists already; name another file", file))}
+		}
+		return nil
 	}
-	f, err := os.OpenFile(file+".partial", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err := exists(); err != nil {
+		return 0, err
+	}
+	f, err := os.OpenFile(file+".partial", os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return 0, usageError{fmt.Errorf("%s.partial exists already: another command is writing %s, or one was killed; in that case, remove %s.partial", file, file, file)}
+	}
 	if err != nil {
 		return 0, err
 	}
 	counted.to = f
-	err = write(counted)
+	if err = exists(); err == nil { // another command may have completed it after the first look
+		err = write(counted)
+	}
 	if err == nil {
 		err = f.Sync()
 	}
@@ -228,7 +240,16 @@ func writeNew(standard io.Writer, file string, write func(io.Writer) error) (siz
 	if err != nil {
 		return 0, errors.Join(err, os.Remove(f.Name()))
 	}
-	return counted.n, nil
+	return counted.n, syncDirectory(filepath.Dir(file))
+}
+
+// syncDirectory waits until the names in a directory are on the disk.
+func syncDirectory(name string) error {
+	dir, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
 }
 
 type countingWriter struct {

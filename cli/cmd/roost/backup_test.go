@@ -125,6 +125,34 @@ func TestBackupDatabases(t *testing.T) {
 	try(exitFailed, []string{"repair", "find", "--journal.url", at.URL}, "database 2, and journal.databases does not name it")
 }
 
+// TestFileIsWrittenOnce: of two commands that write the same file, one is refused, and the file of the other is whole.
+func TestFileIsWrittenOnce(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "a.backup")
+	write := func(content string, during func()) error {
+		_, err := writeNew(io.Discard, file, func(out io.Writer) error {
+			during()
+			_, err := io.WriteString(out, content)
+			return err
+		})
+		return err
+	}
+	var usage usageError
+	err := write("first", func() {
+		if err := write("second", func() { t.Error("the second one is written") }); !errors.As(err, &usage) || !strings.Contains(err.Error(), "another command is writing") {
+			t.Errorf("the second one: %v", err)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if content, err := os.ReadFile(file); err != nil || string(content) != "first" {
+		t.Errorf("the file has %q: %v", content, err)
+	}
+	if err := write("third", func() {}); !errors.As(err, &usage) {
+		t.Errorf("a file that exists is written: %v", err)
+	}
+}
+
 // TestNoBackupForTerminals: the bytes of a backup would change how a terminal works. /dev/zero stands for one: it is a
 // device of characters, too.
 func TestNoBackupForTerminals(t *testing.T) {
