@@ -171,6 +171,11 @@ type Config struct {
 	// unreachable. Default 500 ms: much shorter than the times after which members
 	// are downed.
 	DowningInterval time.Duration
+	// LeaveTimeout is how long a leaving node waits until all members have agreed that it
+	// leaves, before it stops anyway. They may never agree: if the members that decide who is
+	// down have crashed, nobody declares them down. Default 30 s: longer than downing
+	// usually takes.
+	LeaveTimeout time.Duration
 	// ExitTimeout is how long an exiting node waits for its removal before it stops
 	// anyway. Default 5 s.
 	ExitTimeout time.Duration
@@ -212,6 +217,7 @@ func DefaultConfig() Config {
 		PreferUnseenUpTo: 400,
 		GossipTTL:        2 * time.Second,
 		DowningInterval:  500 * time.Millisecond,
+		LeaveTimeout:     30 * time.Second,
 		ExitTimeout:      5 * time.Second,
 		LateTick:         400 * time.Millisecond,
 		TombstoneTTL:     24 * time.Hour,
@@ -251,7 +257,7 @@ func (c Config) Validate() error {
 	}{
 		{"Watch.Interval", c.Watch.Interval}, {"SeedTimeout", c.SeedTimeout}, {"SeedNackTimeout", c.SeedNackTimeout},
 		{"JoinInterval", c.JoinInterval}, {"JoinTimeout", c.JoinTimeout}, {"GossipInterval", c.GossipInterval},
-		{"BusyInterval", c.BusyInterval}, {"ExitTimeout", c.ExitTimeout}, {"LateTick", c.LateTick},
+		{"BusyInterval", c.BusyInterval}, {"LeaveTimeout", c.LeaveTimeout}, {"ExitTimeout", c.ExitTimeout}, {"LateTick", c.LateTick},
 		{"TombstoneTTL", c.TombstoneTTL}, {"GossipTTL", c.GossipTTL}, {"DowningInterval", c.DowningInterval},
 	} {
 		if d.d <= 0 {

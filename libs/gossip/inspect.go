@@ -109,7 +109,7 @@ func (m *Machine) AppendState(b []byte) []byte {
 	b = append(b, byte(m.phase))
 	b = appendNode(b, m.self)
 	for _, t := range []time.Time{
-		m.lastTick, m.formAt, m.formAtIfNacked, m.lastHeardAt, m.joinTargetUntil, m.nextJoin, m.nextHeartbeat, m.nextGossip, m.relayAt, m.seekingSince, m.notConvergedSince, m.exitAt,
+		m.lastTick, m.formAt, m.formAtIfNacked, m.lastHeardAt, m.joinTargetUntil, m.nextJoin, m.nextHeartbeat, m.nextGossip, m.relayAt, m.seekingSince, m.notConvergedSince, m.leaveAt, m.exitAt,
 		m.nextDowning, m.eraSince,
 	} {
 		since(t)

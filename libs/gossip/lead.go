@@ -233,12 +233,26 @@ func (m *Machine) leave() {
 	}
 }
 
+// depart stops this node in time if it is on its way out.
+func (m *Machine) depart() {
+	if m.phase != member {
+		return
+	}
+	switch m.status() {
+	case Leaving:
+		if m.leaveAt.IsZero() {
+			m.leaveAt = m.now.Add(m.cfg.LeaveTimeout)
+		} else if !m.now.Before(m.leaveAt) {
+			m.stop(Left{Alone: true})
+		}
+	case Exiting:
+		m.exit()
+	}
+}
+
 // exit waits for the removal of this node once everybody knows that it is
 // exiting.
 func (m *Machine) exit() {
-	if m.phase != member || m.status() != Exiting {
-		return
-	}
 	if m.exitAt.IsZero() {
 		m.exitAt = m.now.Add(m.cfg.ExitTimeout)
 	}

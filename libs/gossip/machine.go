@@ -63,6 +63,7 @@ type Machine struct {
 	quarantined             []Quarantine  // oldest first
 	disputes                []dispute     // oldest first
 	leaveAsked              bool          // LeaveRequested was emitted
+	leaveAt                 time.Time     // when a leaving node stops waiting for the others to agree
 	exitAt                  time.Time     // when an exiting node stops waiting for its removal
 	downing                 Downing       // nil: only operators down members
 	hadUnreachable          bool          // a member was unreachable at the last look at downing
@@ -211,7 +212,7 @@ func (m *Machine) tick() {
 		m.lead()
 		m.round()
 		m.announce()
-		m.exit()
+		m.depart()
 	}
 }
 
@@ -230,7 +231,7 @@ func (m *Machine) wasPaused(gap time.Duration) {
 		}
 	}
 	m.paused += gap
-	for _, t := range []*time.Time{&m.formAt, &m.formAtIfNacked, &m.lastHeardAt, &m.joinTargetUntil, &m.seekingSince, &m.notConvergedSince} {
+	for _, t := range []*time.Time{&m.formAt, &m.formAtIfNacked, &m.lastHeardAt, &m.joinTargetUntil, &m.seekingSince, &m.notConvergedSince, &m.leaveAt} {
 		if !t.IsZero() {
 			*t = t.Add(gap)
 		}

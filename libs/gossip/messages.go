@@ -262,7 +262,11 @@ type (
 	// process should stop, and come back as a new incarnation if at all.
 	SelfDowned struct{ Reason string }
 	// Left: this node left gracefully. The machine does nothing any more.
-	Left struct{}
+	Left struct {
+		// Alone: the other members have not agreed in time that this node leaves. They will
+		// declare it down, as if it had crashed.
+		Alone bool
+	}
 )
 
 func (MemberJoined) output()        {}

@@ -139,6 +139,32 @@ func TestGracefulLeave(t *testing.T) {
 	}
 }
 
+// TestLeaveWithoutAgreement: a node that leaves while a crashed member is not declared down waits for it as long as
+// downing may take, but not for ever.
+func TestLeaveWithoutAgreement(t *testing.T) {
+	net := gossiptest.New(1)
+	for i := range 3 {
+		cfg := gossip.DefaultConfig()
+		cfg.Seeds, cfg.Downing = []string{"n1:1"}, nil
+		net.Add(fmt.Sprintf("n%d:1", i+1), cfg)
+	}
+	startAll(net)
+	agree(t, net, 10*time.Second)
+	n1, n3 := net.Nodes[0], net.Nodes[2]
+	net.Crash(n1)
+	net.Run(3 * time.Second)
+	net.Step(n3, gossip.Leave{})
+	limit := gossip.DefaultConfig().LeaveTimeout
+	net.Run(limit - time.Second)
+	if n3.HasLeft {
+		t.Error("it does not wait for the crashed member to be declared down")
+	}
+	net.Run(2 * time.Second)
+	if !n3.HasLeft || n3.Downed != 0 {
+		t.Error("it waits for ever")
+	}
+}
+
 func TestLeaveBeforeJoining(t *testing.T) {
 	net := newCluster(t, 1, 3)
 	net.Start(net.Nodes[2])

@@ -329,6 +329,10 @@ func (a *Agent) log(e gossip.Event) {
 	case gossip.SelfDowned:
 		log.Error("this node was declared down", "reason", e.Reason)
 	case gossip.Left:
+		if e.Alone {
+			log.Warn("this node stops, although not all members have agreed in time that it leaves; they will declare it down")
+			return
+		}
 		log.Info("this node left the cluster")
 	}
 }
