@@ -72,13 +72,21 @@ func (a *app) builtinFlags(cmd *cobra.Command, b *builtin) {
 	cmd.Flags().DurationVar(&b.timeout, "timeout", 10*time.Second, "how long to try")
 }
 
+// check checks the flags. A reason must be given unless nothing is changed.
+func (b *builtin) check(dryRun bool) error {
+	switch {
+	case strings.TrimSpace(b.reason) == "" && !dryRun:
+		return usageError{errors.New("--reason is missing; say why, for the log")}
+	case b.timeout < time.Millisecond:
+		return usageError{fmt.Errorf("--timeout is %s; it must be at least 1ms", b.timeout)}
+	}
+	return nil
+}
+
 // builtin sends a built-in command. Only success is no error.
 func (a *app) builtin(ctx context.Context, b *builtin) (*adminv1.CommandResponse, error) {
-	switch {
-	case strings.TrimSpace(b.reason) == "":
-		return nil, usageError{errors.New("--reason is missing; say why, for the log")}
-	case b.timeout < time.Millisecond:
-		return nil, usageError{fmt.Errorf("--timeout is %s; it must be at least 1ms", b.timeout)}
+	if err := b.check(false); err != nil {
+		return nil, err
 	}
 	if b.key == "" {
 		id, err := uuid.NewV7()

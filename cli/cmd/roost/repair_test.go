@@ -86,6 +86,8 @@ func TestRepair(t *testing.T) {
 	if list := try(exitOK, []string{"repair", "list", "--limit", "1"}, "bad disk"); strings.Contains(list, "Cart/dora") {
 		t.Errorf("with --limit 1:\n%s", list)
 	}
+	try(exitFailed, []string{"reminders", "drop", "Cart/dora", "pray", "--reason", "cancelled", "--journal.url", "sqlite:" + in("j.db")}, "Cart/dora has no reminder pray; it has pay")
+	try(exitOK, []string{"reminders", "drop", "Cart/dora", "pay", "--dry-run", "--journal.url", "sqlite:" + in("j.db")}, "Nothing was changed")
 	try(exitOK, []string{"reminders", "drop", "Cart/dora", "pay", "--reason", "cancelled", "--journal.url", "sqlite:" + in("j.db")}, "it has no reminder pay any more")
 	try(exitFailed, []string{"reminders", "drop", "Cart/dora", "pay", "--reason", "cancelled", "--journal.url", "sqlite:" + in("j.db")}, "has no reminder")
 	try(exitOK, []string{"repair", "record", "Cart/dora", "--delete", "--reason", "gone"}, "it is deleted")

@@ -192,6 +192,11 @@ func (a *app) runRepair(ctx context.Context, r *repair) error {
 	if r.do.Do == "" {
 		return a.printExamined(raw)
 	}
+	if r.do.Do == journal.DropReminder {
+		if err := checkReminder(raw, r.do.Name); err != nil {
+			return err
+		}
+	}
 	plan, err := journal.PlanRepair(raw, &r.do, time.Now())
 	if err != nil {
 		return err
