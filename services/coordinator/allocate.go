@@ -121,9 +121,7 @@ func (m *Machine) getShardHome(in control.GetShardHome) {
 	switch {
 	case r == nil || !m.plausible(in.Refused):
 	case r.Epoch == 0:
-		if to := m.choose(t, r, sharding.NodeID{}, ""); !to.IsZero() {
-			m.assign(t, r, to, in.Refused, "", control.Previous{}, sharding.CauseFirstCommand)
-		}
+		m.allocateFirst(t, r, in.Refused)
 	case r.Phase == sharding.Serving && in.Refused >= r.Epoch && !m.pending(r.number) && m.now.Sub(r.asked) >= m.cfg.Resend:
 		if r.tries >= maxDoubts && m.exceeds(r, sharding.NodeID{}, sharding.CauseCommandsRefused) == noLimit {
 			m.handOff(t, r, sharding.NodeID{}, sharding.CauseCommandsRefused)
@@ -135,6 +133,16 @@ func (m *Machine) getShardHome(in control.GetShardHome) {
 	}
 }
 
+// allocateFirst allocates a shard that was never allocated. If no region can have it yet, the review
+// that follows as soon as one can allocates it: the gateway would ask again only after a while.
+func (m *Machine) allocateFirst(t *typeTable, r *row, above sharding.Epoch) {
+	to := m.choose(t, r, sharding.NodeID{}, "")
+	r.wanted = to.IsZero() && above == 0
+	if !to.IsZero() {
+		m.assign(t, r, to, above, "", control.Previous{}, sharding.CauseFirstCommand)
+	}
+}
+
 // lost reports whether an owner counts as lost, so that its shards need not wait for it. An owner that is
 // nil is no member. A volatile shard waits until its owner is no longer a member.
 func lost(t *typeTable, owner *region) bool {
@@ -142,14 +150,17 @@ func lost(t *typeTable, owner *region) bool {
 }
 
 // reviewRows visits every allocated row after a change of the membership, or after a request of a
-// region or an operator. Shards without an owner and shards of lost owners are allocated;
+// region or an operator. Shards without an owner, those for which commands wait, and shards of lost owners are allocated;
 // shards of leaving owners are handed off. If this is not possible now, the row stays as it is.
 func (m *Machine) reviewRows() {
 	m.reviewDue, m.short, m.deferred, m.budget.freed, m.waitingForReports = false, false, false, false, false
 	for _, t := range m.types {
 		for i := range t.rows {
-			if r := &t.rows[i]; r.Epoch != 0 {
+			switch r := &t.rows[i]; {
+			case r.Epoch != 0:
 				m.reviewRow(t, r)
+			case r.wanted:
+				m.allocateFirst(t, r, 0)
 			}
 		}
 	}

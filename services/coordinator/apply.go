@@ -74,6 +74,8 @@ type row struct {
 	lostSince time.Time
 	// untold says that the log has yet to say that no region reads the shard.
 	untold bool
+	// wanted says that commands wait for a shard that was never allocated, and could not be when a gateway asked.
+	wanted bool
 }
 
 // expectedOwner returns the node that will have the shard when what is under way has ended.

@@ -331,7 +331,7 @@ func (s *state) table(t *typeTable) {
 	s.uint(0)
 	for i := range t.rows {
 		r := &t.rows[i]
-		if r.Epoch == 0 {
+		if r.Epoch == 0 && !r.wanted {
 			continue
 		}
 		s.uint(uint64(i) + 1)
