@@ -257,7 +257,8 @@ func TestTakeoverBacksOff(t *testing.T) {
 			for _, o := range w.step(Tick{}) {
 				if s, ok := o.(Survey); ok {
 					n, pause, asked = n+1, w.now.Sub(asked), w.now
-					w.step(ReadFailed{Number: s.Number})
+					number := s.Number
+					w.step(ReadFailed{Number: number})
 				}
 			}
 		}
