@@ -264,6 +264,9 @@ func (b *box) Only(t control.CrashedTurn) {
 	b.turns, b.closed = []suspects.Noted{{CrashedTurn: t, Running: true}}, true
 }
 
+// Nobody implements [suspects.Notes].
+func (b *box) Nobody() { b.turns, b.closed = nil, true }
+
 // gated lets a turn begin: at once, or if its entity is a suspect, when no other suspect runs. The turn calls end
 // when it has ended.
 func (n *regionNode) gated(e sharding.Entity, command string, suspect bool, begin func(end func())) {

@@ -12,6 +12,7 @@ import (
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/journal/open"
 	"github.com/roost-cluster/roost/libs/link"
+	"github.com/roost-cluster/roost/libs/loop"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/sharding/shardingtest"
 	"github.com/roost-cluster/roost/libs/turn"
@@ -321,13 +322,17 @@ func TestLimitsAreOfAllCores(t *testing.T) {
 	})
 }
 
-// onlyNotes has the turn of which the notes say that no other one has ended the process.
-type onlyNotes struct{ only control.CrashedTurn }
+// onlyNotes has the turn of which the notes say that no other one has ended the process, or that none has.
+type onlyNotes struct {
+	only   control.CrashedTurn
+	nobody bool
+}
 
 func (*onlyNotes) Begin(control.CrashedTurn) int   { return 0 }
 func (*onlyNotes) NotAlone(int)                    {}
 func (*onlyNotes) End(int, time.Time)              {}
 func (n *onlyNotes) Only(turn control.CrashedTurn) { n.only = turn }
+func (n *onlyNotes) Nobody()                       { n.nobody = true }
 
 // TestCorePanics: if the core panics when it takes in a command, this command is noted, and the panic goes on.
 func TestCorePanics(t *testing.T) {
@@ -345,4 +350,34 @@ func TestCorePanics(t *testing.T) {
 		}
 	}()
 	s.takeIn()
+}
+
+// TestOtherCorePanics: if the control core panics, or the core of the router, nobody is suspected, and the panic goes on.
+func TestOtherCorePanics(t *testing.T) {
+	for _, name := range []string{"control", "router"} {
+		var notes onlyNotes
+		n := &noter{queue: suspects.New(&notes)}
+		r := &Runner{shared: &shared{noter: n, ctx: t.Context()}, control: &controlLoop{inbox: loop.NewInbox[controlItem](controlLimits)}} // without a core
+		r.control.put(controlItem{in: region.Tick{}})
+		run := r.Run
+		if name == "router" {
+			run = (&routing{runner: r}).run
+		}
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: the panic does not go on", name)
+				}
+			}()
+			run()
+		}()
+		if !notes.nobody {
+			t.Errorf("after a panic of the %s core, turns are suspected", name)
+		}
+	}
+	var notes onlyNotes
+	(&noter{queue: suspects.New(&notes)}).stepsCore(func() {})
+	if notes.nobody {
+		t.Error("without a panic, turns are not noted any more")
+	}
 }

@@ -111,11 +111,13 @@ func (r *routing) start() bool {
 	defer r.mu.Unlock()
 	if !r.ended && !r.started.Load() {
 		r.started.Store(true)
-		r.running.Go(r.loop.Run)
+		r.running.Go(r.run)
 		r.runner.Put(region.FeedRouter{})
 	}
 	return !r.ended
 }
+
+func (r *routing) run() { r.runner.noter.stepsCore(func() { r.loop.Run() }) }
 
 // feed passes on what the route table has gained.
 func (r *routing) feed(o region.Feed) {

@@ -194,7 +194,7 @@ func (s *Runner) Observer() journal.Observer { return s.journalObserver() }
 // Run steps the control core, and tells all cores of the time, until [Runner.End]; then
 // nobody steps any of them any more.
 func (s *Runner) Run() {
-	loop.Run(s.ctx, s.control.inbox, tickEvery, s.due, func(batch []controlItem, tick bool) {
+	takeIn := func(batch []controlItem, tick bool) {
 		if tick {
 			s.ticked = time.Now()
 			if s.rest.stirred.Swap(false) { // before anything is looked at: what happens from now on counts
@@ -208,7 +208,8 @@ func (s *Runner) Run() {
 		if tick {
 			s.tick()
 		}
-	})
+	}
+	s.noter.stepsCore(func() { loop.Run(s.ctx, s.control.inbox, tickEvery, s.due, takeIn) })
 	if s.routing != nil {
 		s.routing.end() // turns wait for its answers
 	}

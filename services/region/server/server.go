@@ -336,8 +336,8 @@ func (s *Server) stages(n *node.Node) {
 		},
 		StopTimeout: 5 * time.Second,
 	})
-	run := func(ctx context.Context) error {
-		err := s.agent.Run(ctx)
+	run := func(ctx context.Context) (err error) {
+		s.runner.noter.stepsCore(func() { err = s.agent.Run(ctx) })
 		if errors.Is(err, agent.ErrDowned) {
 			s.runner.control.do(func() { s.downed = true })
 		}

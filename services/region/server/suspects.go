@@ -34,11 +34,12 @@ func newNoter() *noter {
 	return n
 }
 
-// Begin, NotAlone, End and Only implement [suspects.Notes].
+// Begin, NotAlone, End, Only and Nobody implement [suspects.Notes].
 func (s *noter) Begin(t control.CrashedTurn) int { return s.box.Begin(t) }
 func (s *noter) NotAlone(slot int)               { s.box.NotAlone(slot) }
 func (s *noter) End(slot int, now time.Time)     { s.box.End(slot, now) }
 func (s *noter) Only(t control.CrashedTurn)      { s.box.Only(t) }
+func (s *noter) Nobody()                         { s.box.Nobody() }
 
 // noted is a turn that is noted.
 type noted struct {
@@ -109,6 +110,21 @@ func (s *noter) corePanicked(e sharding.Entity, command string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.queue.CorePanicked(e, command)
+}
+
+// stepsCore calls a function that steps a core without entities, such as the control core. If it panics, nobody is
+// suspected. The panic goes on and ends the process.
+func (s *noter) stepsCore(f func()) {
+	panics := true
+	defer func() {
+		if panics {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.queue.OtherCorePanicked()
+		}
+	}()
+	f()
+	panics = false
 }
 
 // openBox opens the file in which the turns are noted, and returns how the process before this one has

@@ -19,7 +19,7 @@
 //  2. A turn for which [Queue.Begin] returns false begins when [Queue.End] or [Queue.Tick] returns it.
 //  3. Tick is called when a turn has waited for [AloneWait].
 //  4. End is called once for each turn that has begun, when it has ended or begins to wait for something.
-//  5. CorePanicked is called before the process ends.
+//  5. CorePanicked or OtherCorePanicked is called before the process ends because a core has panicked.
 package suspects
 
 import (
@@ -55,6 +55,8 @@ type Notes interface {
 	End(at int, now time.Time)
 	// Only notes that the process ends because of this turn and no other one. Nothing is noted after that.
 	Only(t control.CrashedTurn)
+	// Nobody notes that the process ends, and because of no turn. Nothing is noted after that.
+	Nobody()
 }
 
 // Turn is a turn of a suspect.
@@ -149,6 +151,14 @@ func (q *Queue) CorePanicked(e sharding.Entity, command string) {
 		return
 	}
 	q.notes.Only(control.CrashedTurn{Entity: e, Command: command, Alone: true})
+}
+
+// OtherCorePanicked takes in that a core that runs no entities has panicked, such as the control core, so that the
+// process ends. No turn has ended it, and no entity is reported.
+func (q *Queue) OtherCorePanicked() {
+	if !mutant.On("suspects-other-core") {
+		q.notes.Nobody()
+	}
 }
 
 // Noted is the note of a turn.

@@ -26,6 +26,7 @@ func (n *notes) Only(t control.CrashedTurn) {
 	n.turns, n.ended = nil, nil
 	n.Begin(t)
 }
+func (n *notes) Nobody() { n.turns, n.ended = nil, nil }
 
 func (n *notes) String() string {
 	var list []string
@@ -95,6 +96,8 @@ func testQueue(t testing.TB) {
 	q.Begin(now, a)
 	q.CorePanicked(suspect("p").Entity, "Do")
 	want("a core has panicked", "P")
+	q.OtherCorePanicked()
+	want("a core without entities has panicked", "")
 }
 
 func TestQueue(t *testing.T) { testQueue(t) }

@@ -54,7 +54,7 @@ type Box struct {
 	file   *os.File
 	output *os.File
 	next   atomic.Uint32
-	closed atomic.Bool // nothing is noted any more, see Only
+	closed atomic.Bool // nothing is noted any more, see Only and Nobody
 }
 
 // Open opens the box of a process, and returns how the process has ended that used it last; nil if that one
@@ -145,13 +145,23 @@ func (b *Box) Begin(t control.CrashedTurn) int {
 // Only replaces all notes by one of this turn, and notes nothing any more. A turn that begins at the same moment
 // may be noted, too.
 func (b *Box) Only(t control.CrashedTurn) {
+	if b.closeNotes() {
+		b.note(t)
+	}
+}
+
+// Nobody removes all notes, and notes nothing any more. A turn that begins at the same moment may be noted.
+func (b *Box) Nobody() { b.closeNotes() }
+
+// closeNotes removes all notes, and lets no turn be noted any more. It reports false if that was so before.
+func (b *Box) closeNotes() bool {
 	if b == nil || b.closed.Swap(true) {
-		return
+		return false
 	}
 	for i := range Slots {
 		state(b.slot(i)).Store(free)
 	}
-	b.note(t)
+	return true
 }
 
 func (b *Box) note(t control.CrashedTurn) int {

@@ -118,6 +118,24 @@ func TestOnly(t *testing.T) {
 	}
 }
 
+// TestNobody: if no turn has ended the process, none is reported, whether it runs, has just ended or begins then.
+func TestNobody(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "box")
+	b, _ := open(t, path, 1)
+	runs, ended := b.Begin(turn("runs")), b.Begin(turn("ended"))
+	b.End(ended, time.Now())
+	b.Nobody()
+	b.End(runs, time.Now())
+	b.Begin(turn("late"))
+	if _, err := b.output.WriteString("panic: oh no\n"); err != nil {
+		t.Fatal(err)
+	}
+	b.die(t)
+	if _, r := open(t, path, 2); r == nil || len(r.Turns) != 0 || r.Cause == "" {
+		t.Errorf("the report is %+v, want a cause and no turn", r)
+	}
+}
+
 // TestFull: turns for which there is no room are not noted, and the longest names are.
 func TestFull(t *testing.T) {
 	b, _ := open(t, filepath.Join(t.TempDir(), "box"), 1)
