@@ -123,14 +123,19 @@ explore: ## Search small worlds exhaustively, with up to two faults and two time
 splitbrain: ## Decide on every directed matrix of five nodes, and simulate partitions (SEEDS=n)
 	SPLITBRAIN=full SIM_SEEDS=$(SEEDS) go test -count=1 -timeout 0 -run 'TestMatrices|TestPartitions|TestSimulation' -v ./libs/splitbrain
 
+# What go test -run needs for the scenarios RUN= of a test: go test splits a pattern at each | that is not in parentheses, so
+# the test comes before each alternative. A RUN with parentheses is left as it is.
+open := (
+scenarios = $(1)/$(if $(findstring $(open),$(RUN)),$(RUN),$(subst |,|$(1)/,$(RUN)))
+
 .PHONY: e2e
 e2e: ## Hurt real processes, judge the histories of their clients and the views of all members; a line per scenario (SET=short RUN=regexp)
-	E2E=$(or $(SET),full) go test -count=1 -timeout 2h -run '(TestHistories|TestMembership|TestRollouts|TestMoves|TestPlacement|TestEntities|TestBank|TestExplain|TestRestores|TestRepairs)/$(RUN)' -v ./e2e/cluster
+	E2E=$(or $(SET),full) go test -count=1 -timeout 2h -run '$(call scenarios,(TestHistories|TestMembership|TestRollouts|TestMoves|TestPlacement|TestEntities|TestBank|TestExplain|TestRestores|TestRepairs))' -v ./e2e/cluster
 	$(if $(RUN)$(filter short,$(SET)),,@$(MAKE) --no-print-directory e2e-alerts)
 
 .PHONY: attack
 attack: ## Attack real processes with wrong certificates, tokens, bytes, clients and database roles; a line per attack (RUN=regexp)
-	ATTACK=1 go test -count=1 -timeout 20m -run 'TestAttacks/$(RUN)' -v ./e2e/attack
+	ATTACK=1 go test -count=1 -timeout 20m -run '$(call scenarios,TestAttacks)' -v ./e2e/attack
 
 # Modules outside the workspace: Prometheus and Helm would choose the versions of what others depend on, and the protocol
 # of a browser is of no use to anybody else.
@@ -138,7 +143,7 @@ alone := e2e/alerts e2e/kube e2e/ui
 
 .PHONY: e2e-alerts
 e2e-alerts: ## Inject the cause of each alert into real processes, and have Prometheus' own code evaluate the rules and the board (SET=short RUN=regexp)
-	cd e2e/alerts && GOWORK=off E2E=$(or $(SET),full) go test -count=1 -timeout 30m $(if $(RUN),-run 'TestAlerts/$(RUN)') -v .
+	cd e2e/alerts && GOWORK=off E2E=$(or $(SET),full) go test -count=1 -timeout 30m $(if $(RUN),-run '$(call scenarios,TestAlerts)') -v .
 
 .PHONY: e2e-ui
 e2e-ui: ## Use the dashboard in Chromium while a region is killed; skipped without Chromium (PICTURES=1 writes those of docs/dashboard.md)
@@ -156,11 +161,11 @@ e2e-memory: ## Give a region ten times the entities that fit into its memory lim
 LAST_RELEASE := 1423cdc58e15f64f554075c2bf25b6d3d9daeaf4
 .PHONY: e2e-upgrade
 e2e-upgrade: ## Upgrade a running cluster from an earlier release, process by process, in every order, and go back (FROM=revision SET=short RUN=regexp)
-	UPGRADE_FROM=$(or $(FROM),$(LAST_RELEASE)) E2E=$(or $(SET),full) go test -count=1 -timeout 1h -run 'TestUpgrades/$(RUN)' -v ./e2e/cluster
+	UPGRADE_FROM=$(or $(FROM),$(LAST_RELEASE)) E2E=$(or $(SET),full) go test -count=1 -timeout 1h -run '$(call scenarios,TestUpgrades)' -v ./e2e/cluster
 
 .PHONY: e2e-docker
 e2e-docker: servers ## Run whole clusters in containers, found through Consul, etcd, DNS and PostgreSQL; a line per scenario (needs Docker; RUN=regexp)
-	E2E=docker go test -count=1 -timeout 2h -run 'TestBackends/$(RUN)' -v ./e2e/docker
+	E2E=docker go test -count=1 -timeout 2h -run '$(call scenarios,TestBackends)' -v ./e2e/docker
 
 .PHONY: fuzz
 fuzz: ## Fuzz every target for a while, one after the other (TIME=30s each, RUN=regexp)

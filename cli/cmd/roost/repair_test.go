@@ -45,7 +45,7 @@ func TestRepair(t *testing.T) {
 		}
 		return out.String()
 	}
-	try(exitOK, []string{"repair", "find"}, "0 of 1 entity damaged")
+	try(exitOK, []string{"repair", "find"}, "0 of 1 entity are damaged")
 	try(exitOK, []string{"repair", "list"}, "nothing was repaired")
 	try(exitOK, []string{"repair", "record", "Cart/dora"}, "Nothing is damaged.")
 	damageBody(t, in("j.db"))
@@ -91,7 +91,7 @@ func TestRepair(t *testing.T) {
 	try(exitOK, []string{"reminders", "drop", "Cart/dora", "pay", "--reason", "cancelled", "--journal.url", "sqlite:" + in("j.db")}, "it has no reminder pay any more")
 	try(exitFailed, []string{"reminders", "drop", "Cart/dora", "pay", "--reason", "cancelled", "--journal.url", "sqlite:" + in("j.db")}, "has no reminder")
 	try(exitOK, []string{"repair", "record", "Cart/dora", "--delete", "--reason", "gone"}, "it is deleted")
-	try(exitOK, []string{"repair", "find"}, "0 of 1 entity damaged")
+	try(exitOK, []string{"repair", "find"}, "0 of 1 entity are damaged")
 	damageFacts(t, in("j.db"))
 	try(exitOK, []string{"repair", "list", "--limit", "3"}, "Cart/dora", "went back to record 2")
 }
@@ -182,5 +182,16 @@ func damageBody(t *testing.T, file string) {
 	defer func() { _ = db.Close() }()
 	if _, err := db.ExecContext(t.Context(), "UPDATE record SET body = CAST(substr(body, 1, length(body) - 3) || x'ff' || substr(body, length(body) - 1) AS BLOB) WHERE seq = 3"); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestDamagedText: the verb is about those that are damaged.
+func TestDamagedText(t *testing.T) {
+	for want, n := range map[string][2]int{
+		"0 of 4 entities are damaged": {0, 4}, "1 of 4 entities is damaged": {1, 4}, "2 of 4 entities are damaged": {2, 4}, "1 of 1 entity is damaged": {1, 1},
+	} {
+		if got := damagedText(n[0], n[1]); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }

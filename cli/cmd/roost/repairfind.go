@@ -226,10 +226,7 @@ func (a *app) printFound(found []foundDamage, looked, damaged int) error {
 			return err
 		}
 	}
-	last := fmt.Sprintf("%d of %s damaged", damaged, plural(looked, "entity"))
-	if looked != 1 {
-		last = fmt.Sprintf("%d of %d entities are damaged", damaged, looked)
-	}
+	last := damagedText(damaged, looked)
 	if damaged > len(found) {
 		last += fmt.Sprintf("; the first %d are listed", len(found))
 	}
@@ -237,4 +234,13 @@ func (a *app) printFound(found []foundDamage, looked, damaged int) error {
 		last += "; roost repair record TYPE/ID says what can be done"
 	}
 	return a.printLines([]string{last})
+}
+
+// damagedText says how many entities are damaged, of those that were looked at.
+func damagedText(damaged, looked int) string {
+	verb := "are"
+	if damaged == 1 {
+		verb = "is"
+	}
+	return fmt.Sprintf("%d of %s %s damaged", damaged, plural(looked, "entity"), verb)
 }
