@@ -386,6 +386,10 @@ func failure(base string, res *http.Response, body []byte) attempt {
 	return attempt{err: out, wait: time.Duration(ms) * time.Millisecond}
 }
 
+// plainRequest is what net/http answers to a request without TLS at a listener with TLS, before anybody reads the
+// request. A proxy that passed it on would have added headers.
+const plainRequest = "Client sent an HTTP request to an HTTPS server.\n"
+
 // notGateway returns the result of an attempt that something other than a gateway
 // answered: a proxy in front of it, whose answer may be transient, or another server at
 // the URL. The outcome is unknown, because a proxy may have replaced the answer of a gateway.
@@ -406,6 +410,11 @@ func notGateway(base string, res *http.Response, body []byte) attempt {
 	case s == http.StatusRequestTimeout, s == http.StatusTooManyRequests, s >= 500 && s != http.StatusNotImplemented:
 		e.Code = entity.Unavailable
 		return attempt{err: e}
+	}
+	if strings.HasPrefix(base, "http:") && len(res.Header) == 0 && string(body) == plainRequest {
+		e.Outcome = sharding.Rejected
+		e.Message = "not sent: " + base + " serves TLS; the base URL should begin with https://"
+		return attempt{err: e, misdirected: true}
 	}
 	e.Message += "; check that the base URL is that of a gateway's service listener, and what any proxy before it allows"
 	return attempt{err: e, misdirected: true}

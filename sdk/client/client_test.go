@@ -296,7 +296,7 @@ func TestNotAGateway(t *testing.T) {
 	}
 }
 
-// TestWrongScheme: an https URL of a plain listener, and one whose certificate
+// TestWrongScheme: an https URL of a plain listener, an http URL of one with TLS, and one whose certificate
 // nobody trusts, carried nothing and never will.
 func TestWrongScheme(t *testing.T) {
 	plain := newGateway(t, reply("5"))
@@ -307,12 +307,16 @@ func TestWrongScheme(t *testing.T) {
 	for url, says := range map[string]string{
 		strings.Replace(plain.URL, "http:", "https:", 1): "should begin with http://",
 		secure.URL: "which certificates HTTP trusts",
-		strings.Replace(secure.URL, "https:", "http:", 1): "HTTP request to an HTTPS server",
+		strings.Replace(secure.URL, "https:", "http:", 1): "should begin with https://",
 	} {
 		ctx := client.WithObserver(t.Context(), func(r client.Retry) { t.Errorf("%s: sent again after %v", url, r.Failed) })
 		_, err := add.Ask(ctx, dial(t, nil, url), "c1", 5)
 		if entity.CodeOf(err) != entity.Internal || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "/v1/") {
 			t.Errorf("%s: %v", url, err)
+		}
+		var failed *entity.Error
+		if !errors.As(err, &failed) || failed.Outcome != sharding.Rejected {
+			t.Errorf("%s: %v, although nothing was sent", url, err)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package coordinator
 import (
 	"cmp"
 	"fmt"
+	"time"
 
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -43,6 +44,13 @@ func (in QuarantineEntity) effect(m *Machine) (e Effect, facts []Fact, err error
 	}
 	e.Remarks = m.aboutQuarantine(t, in, state)
 	if e.Already {
+		if has {
+			e.Remarks = append(e.Remarks, t.suspects[at].since())
+		}
+		if in.Reason != "" && !(has && t.suspects[at].Reason == in.Reason) {
+			_, r := m.rowOf(in.Entity)
+			e.Remarks = append(e.Remarks, fmt.Sprintf("nothing is changed, so the reason given now is not kept; roost why %v lists what was decided before", r.Shard))
+		}
 		return e, nil, nil
 	}
 	e.Changes = 1
@@ -74,6 +82,11 @@ func (m *Machine) aboutQuarantine(t *typeTable, in QuarantineEntity, state Quara
 		remarks = append(remarks, "the type is volatile: the entity's state in memory is lost")
 	}
 	return remarks
+}
+
+// since says since when, by whom and why an entity is quarantined.
+func (f *QuarantineFact) since() string {
+	return fmt.Sprintf("it has been quarantined since %s, by %s: %s", f.At.UTC().Format(time.RFC3339), cmp.Or(f.By, "nobody"), cmp.Or(f.Reason, "no reason was given"))
 }
 
 // rowOf returns the row of an entity's shard; nil: there is no such type.

@@ -14,9 +14,10 @@ import (
 func (a *app) whyCommand() *cobra.Command {
 	var limit uint32
 	cmd := &cobra.Command{
-		Use: "why [TYPE/SHARD | TYPE ID]", Short: "Show why a shard is where it is", Args: cobra.MaximumNArgs(2),
-		Example: "  roost why Airport/17       # a shard\n  roost why Airport PHX      # the shard of an entity\n  roost why                  # what was decided last, about all shards",
-		Long: `Says where a shard is, since when and why, and lists the decisions about it, newest
+		Use: "why [TYPE/SHARD | TYPE/ID | TYPE ID]", Short: "Show why a shard is where it is", Args: cobra.MaximumNArgs(2),
+		Example: "  roost why Airport/17       # a shard\n  roost why Airport/PHX      # the shard of an entity; also Airport PHX\n  roost why                  # what was decided last, about all shards",
+		Long: `Says where a shard is, since when and why. A number after TYPE/ is a shard; for an entity
+whose ID is a number, write TYPE ID. It also lists the decisions about it, newest
 first: who requested it, which strategy chose, and why the next best regions were not
 chosen. The numbers of shards are those before the decision: of the type, and of all
 types.
@@ -28,9 +29,8 @@ where that may have happened.`,
 			req := &adminv1.WhyRequest{Limit: limit}
 			switch len(args) {
 			case 1:
-				var err error
-				if req.Type, req.Index, err = shardOf(args[0]); err != nil {
-					return usageError{fmt.Errorf("%q is no shard: write TYPE/SHARD, such as Airport/17, or TYPE ID for the shard of an entity", args[0])}
+				if err := whyOf(args[0], req); err != nil {
+					return err
 				}
 			case 2:
 				req.Type, req.Id = args[0], args[1]
@@ -51,6 +51,19 @@ where that may have happened.`,
 	}
 	cmd.Flags().Uint32Var(&limit, "limit", 20, "the largest number of decisions, at most 1000")
 	return cmd
+}
+
+// whyOf takes TYPE/SHARD or TYPE/ID. A number is a shard.
+func whyOf(name string, req *adminv1.WhyRequest) (err error) {
+	if req.Type, req.Index, err = shardOf(name); err == nil {
+		return nil
+	}
+	typ, id, found := strings.Cut(name, "/")
+	if number := strings.Trim(id, "0123456789") == ""; !found || typ == "" || number {
+		return usageError{fmt.Errorf("%q is no shard: write TYPE/SHARD, such as Airport/17, or for the shard of an entity TYPE/ID, or TYPE ID if the ID is a number", name)}
+	}
+	req.Type, req.Id, err = entityOf([]string{name}, "TYPE/ID, such as Airport/PHX")
+	return err
 }
 
 func describeWhy(res *adminv1.WhyResponse) (lines []string) {

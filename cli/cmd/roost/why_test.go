@@ -21,6 +21,8 @@ func (f *fakeAdmin) Why(_ context.Context, req *adminv1.WhyRequest) (*adminv1.Wh
 	switch {
 	case f.standby:
 		return nil, f.check()
+	case req.Id == "anna":
+		return &adminv1.WhyResponse{Term: 2, Shard: &adminv1.Shard{Type: req.Type, Index: 5, Epoch: "0.0", Phase: "unallocated"}}, nil
 	case req.Index == 9:
 		return nil, twirp.NewError(twirp.NotFound, "type Cart has 8 shards, 0 to 7; roost where finds the shard of an entity")
 	case req.Type == "":
@@ -83,7 +85,9 @@ since it was started, the active coordinator could not keep 1 decision
 `},
 		{"why Cart/4", 0, "Cart/4 is at no region: its first command will place it\nno decision is kept\n"},
 		{"why Cart/9", exitNotFound, "roost: type Cart has 8 shards, 0 to 7; roost where finds the shard of an entity\n"},
-		{"why Cart", exitUsage, "roost: \"Cart\" is no shard: write TYPE/SHARD, such as Airport/17, or TYPE ID for the shard of an entity\n"},
+		{"why Cart/anna", 0, "Cart/5 is at no region: its first command will place it\nno decision is kept\n"},
+		{"why Cart", exitUsage, "roost: \"Cart\" is no shard: write TYPE/SHARD, such as Airport/17, or for the shard of an entity TYPE/ID, or TYPE ID if the ID is a number\n"},
+		{"why Cart/99999999999", exitUsage, "roost: \"Cart/99999999999\" is no shard: write TYPE/SHARD, such as Airport/17, or for the shard of an entity TYPE/ID, or TYPE ID if the ID is a number\n"},
 	} {
 		code, out, errOut := roost(t, append(strings.Fields(test.command), "--admin", admin)...)
 		if code != test.code || out+errOut != test.want {
