@@ -288,6 +288,8 @@ func (s *state) region(r *region) {
 		s.bool(v)
 	}
 	s.node(r.heldUpBy)
+	s.uint(uint64(r.table.Term))
+	s.uint(r.table.N)
 	if s.uint(uint64(r.journal.state)); r.journal.number > 0 {
 		s.uint(r.journal.number)
 		s.time(r.journal.at)

@@ -171,6 +171,9 @@ func (m *Machine) receive(in Received) bool {
 	switch msg := in.Msg.(type) {
 	case control.WatchTable:
 		m.takeCard(in.From, msg.Card)
+		if r := m.region(in.From); r != nil {
+			r.table = msg.Version
+		}
 		m.watchTable(in.Call, msg.Version)
 	case control.Register:
 		m.register(in.From, in.Call, msg)

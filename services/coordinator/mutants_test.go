@@ -565,6 +565,41 @@ func TestMutantsOfBudget(t *testing.T) {
 	}
 }
 
+// TestQuarantineIsObeyed: a quarantine counts as stored when the regions that may run the entity know of it.
+func TestQuarantineIsObeyed(t *testing.T) {
+	t.Cleanup(func() { mutant.Activate("") })
+	for _, name := range []string{"", "quarantine-obeyed"} {
+		mutant.Activate(name)
+		now, owner := time.Unix(1_000_000, 0), sharding.NodeID{Addr: "r1:1", UID: 1}
+		m := New(DefaultConfig())
+		step := func(in Input) { m.Step(now, in, nil) }
+		typ := sharding.TypeDesc{Type: "T", Shards: 1}
+		step(Member{Node: owner, Name: "r1", Reachable: true})
+		step(Elected{Term: 2, Facts: []Fact{TypeFact{Desc: typ}, RowFact{Row: sharding.Row{Shard: sharding.ShardID{Type: "T"}, Owner: owner, Epoch: sharding.MakeEpoch(1, 1), Phase: sharding.Serving}}}})
+		request := QuarantineEntity{Entity: sharding.Entity{Type: "T", ID: "x"}, By: "ben"}
+		before := m.version()
+		step(request)
+		step(Stored{Facts: 1})
+		stored := func() bool {
+			e, err := m.Preview(request)
+			if err != nil || !e.Already {
+				t.Fatalf("%+v, %v", e, err)
+			}
+			return e.Stored
+		}
+		watch := func(v sharding.Version) { step(Received{From: owner, Call: 7, Msg: control.WatchTable{Version: v}}) }
+		first := stored()
+		watch(before)
+		if obeyed := !first && !stored(); obeyed != (name == "") {
+			t.Errorf("mutant %q: before the region has heard of it, it is stored: %t", name, !obeyed)
+		}
+		watch(m.version())
+		if !stored() {
+			t.Error("the region knows of it, and it does not count as stored")
+		}
+	}
+}
+
 // TestMutantsOfQuarantine: an entity would be quarantined without proof, or too late, or not for long, or
 // regions would run it before they know that it is quarantined.
 func TestMutantsOfQuarantine(t *testing.T) {

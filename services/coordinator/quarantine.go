@@ -125,6 +125,21 @@ func (m *Machine) orderTable(t *typeTable) sharding.Version {
 	return sharding.Version{Term: m.term, N: t.quarantineChanged}
 }
 
+// obeyed reports whether all regions that may run an entity know which entities of its type are quarantined: the
+// owner of its shard, and the regions that can be reached, because one of them may have got the shard in a direct
+// handoff that is older than the quarantine. Later owners must know it before they take the shard.
+func (m *Machine) obeyed(t *typeTable, e sharding.Entity) bool {
+	_, r := m.rowOf(e)
+	for i := range m.regions {
+		region := &m.regions[i]
+		may := region.node == r.Owner || region.reachable && !(region.registered && !region.hosts(e.Type))
+		if may && region.table.Compare(m.orderTable(t)) < 0 {
+			return mutant.On("quarantine-obeyed")
+		}
+	}
+	return true
+}
+
 // setQuarantine commits a fact about an entity, if the limits allow it.
 func (m *Machine) setQuarantine(f QuarantineFact) {
 	i, found := m.searchType(f.Entity.Type)

@@ -9,7 +9,8 @@ import (
 )
 
 // QuarantineEntity is an operator's request to quarantine an entity: it does not run from then on. If
-// Release is set, the request ends a quarantine, or a suspicion.
+// Release is set, the request ends a quarantine, or a suspicion. A quarantine counts as stored when the regions that may
+// run the entity know of it, too: whoever has asked may rely on it that the entity does not run any more.
 type QuarantineEntity struct {
 	Entity     sharding.Entity
 	Release    bool
@@ -20,6 +21,16 @@ func (QuarantineEntity) input() {}
 
 // Origin returns who asks, and why.
 func (in QuarantineEntity) Origin() (by, reason string) { return in.By, in.Reason }
+
+// Obeyed reports whether a request has its effect everywhere, once it is stored. See [QuarantineEntity].
+func (t *Tenure) Obeyed(r Request) bool {
+	in, is := r.(QuarantineEntity)
+	if !is || in.Release {
+		return true
+	}
+	i, found := t.m.searchType(in.Entity.Type)
+	return !found || t.m.obeyed(t.m.types[i], in.Entity)
+}
 
 func (in QuarantineEntity) effect(m *Machine) (e Effect, facts []Fact, err error) {
 	if err := m.checkOrigin(in); err != nil {
@@ -38,7 +49,7 @@ func (in QuarantineEntity) effect(m *Machine) (e Effect, facts []Fact, err error
 		state = t.suspects[at].State
 	}
 	e.Already = in.Release && !has || !in.Release && state == Quarantined
-	e.Stored = e.Already && !m.pending(m.steering.lastFact)
+	e.Stored = e.Already && !m.pending(m.steering.lastFact) && (in.Release || m.obeyed(t, in.Entity))
 	if !in.Release && !has && m.suspected() >= m.cfg.MaxQuarantined && !m.hasSuspect() {
 		return e, nil, refuse(NotNow, "%d entities are quarantined, more are not allowed; release those that are repaired, see roost quarantine list", m.cfg.MaxQuarantined)
 	}

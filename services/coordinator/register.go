@@ -29,6 +29,7 @@ type region struct {
 	holdsName        bool            // of the regions with its name, this one is given shards, see holdNames
 	heldUpBy         sharding.NodeID // the region that holds the name instead of this one; the log has said so
 	journal          journalHealth
+	table            sharding.Version // of the region's copy of the route table, when it asked last
 	load             regionLoad
 	version          string
 	zone             string

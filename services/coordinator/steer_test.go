@@ -86,6 +86,7 @@ func (w *world) steer(r Request, really bool) {
 		f.Until, f.For = e.Until, 0
 		r = f
 	}
+	w.hear() // before, a quarantine does not count as stored
 	if n = len(w.facts); err == nil {
 		if e, err := w.m.Preview(r); err != nil || !e.Already || !e.Stored {
 			w.t.Fatalf("%+v, asked again: %+v, %v", r, e, err)
@@ -93,6 +94,13 @@ func (w *world) steer(r Request, really bool) {
 		if w.run(r); len(w.facts) > n {
 			w.t.Fatalf("%+v, repeated, changes %+v", r, w.facts[n:])
 		}
+	}
+}
+
+// hear has all regions know the present route table.
+func (w *world) hear() {
+	for i := range w.m.regions {
+		w.m.regions[i].table = w.m.version()
 	}
 }
 

@@ -66,8 +66,9 @@ func (a *app) quarantineChangeCommand(release bool) *cobra.Command {
 	s := &steer{}
 	cmd := &cobra.Command{
 		Use: "add TYPE ID | TYPE/ID", Short: "Quarantine an entity: it does not run", Args: cobra.RangeArgs(1, 2),
-		Long: `Quarantines an entity: from its next turn on, it does not run and its commands are
-refused. A turn that runs is not interrupted. Operators' commands such as roost
+		Long: `Quarantines an entity, and waits until the regions that may run it know of that: from
+then on, no turn of the entity begins, and its commands are refused. A turn that
+runs is not interrupted. Operators' commands such as roost
 entity delete still work: none of the entity's code runs for them. The quarantine
 outlives regions and coordinators; roost quarantine release ends it.`,
 		Example: `  roost quarantine add Cart/dora --reason "its checkout takes all memory"`,

@@ -33,7 +33,7 @@ func (a admin) request(ctx context.Context, r coordinator.Request, dryRun bool, 
 			by, reason := r.Origin()
 			a.s.log.Info("an operator has asked for something", "request", requestName(r), "region", e.Region, "changes", e.Changes, "by", by, "reason", reason)
 			a.s.step(r)
-			stored = a.s.awaitStored(a.s.core.ActiveTerm())
+			stored = a.s.awaitStored(a.s.core.ActiveTerm(), r)
 		}
 		if after != nil {
 			after()
@@ -55,17 +55,18 @@ func (a admin) request(ctx context.Context, r coordinator.Request, dryRun bool, 
 	return e, nil
 }
 
-// unstored is a call that waits until a fact of a term is stored.
+// unstored is a call that waits until a fact of a term is stored, and the request obeyed.
 type unstored struct {
-	term sharding.Term
-	fact uint64
-	told chan bool // receives true when the fact is stored, or false when the term ends before
+	term    sharding.Term
+	fact    uint64
+	request coordinator.Request
+	told    chan bool // receives true when it is so, or false when the term ends before
 }
 
-// awaitStored returns a channel that receives true once the facts of the term so far are stored, or false if
-// the term ends before. It must be called in the loop.
-func (s *Server) awaitStored(term sharding.Term) chan bool {
-	u := unstored{term: term, fact: s.core.LastFact(), told: make(chan bool, 1)}
+// awaitStored returns a channel that receives true once the facts of the term so far are stored, and the request is
+// obeyed, or false if the term ends before. It must be called in the loop.
+func (s *Server) awaitStored(term sharding.Term, r coordinator.Request) chan bool {
+	u := unstored{term: term, fact: s.core.LastFact(), request: r, told: make(chan bool, 1)}
 	s.unstored = append(s.unstored, u)
 	return u.told
 }
@@ -78,7 +79,7 @@ func (s *Server) forgetStored(told chan bool) {
 func (s *Server) tellStored() {
 	s.unstored = slices.DeleteFunc(s.unstored, func(u unstored) bool {
 		over := s.core.ActiveTerm() != u.term
-		if !over && !s.core.IsStored(u.fact) {
+		if !over && !(s.core.IsStored(u.fact) && s.core.Obeyed(u.request)) {
 			return false
 		}
 		u.told <- !over
