@@ -52,13 +52,16 @@ needs no more than the role roost_reader.
 It also says what of the coordinators' facts is damaged. With --facts it does only that, and
 needs no region binary; "roost repair facts" puts that right.
 
+If the journal is in SQLite, it reads every page of the file besides, and names those that do
+not match their checksums: also free pages, and those of indexes.
+
 The report names the events, versions and entities that cannot be read, and what to
 do; it is bounded, and counts the rest. A snapshot of a form that the binary does not
 read is no mistake: it is ignored, the entity is rebuilt from its events, and the
 report counts it.
 
 Exit codes: 0 the code reads everything, 1 it does not: it cannot read something that is
-stored, would not be given a shard, or lacks a type (--type leaves types out), or facts are damaged, 2 the check
+stored, would not be given a shard, or lacks a type (--type leaves types out), or facts or pages are damaged, 2 the check
 could not be done, or not to its end, or the binary is no region.`
 
 // toolFlags say with which binary a tool is run, and on which journal.
@@ -101,7 +104,7 @@ func (a *app) journalCommand() *cobra.Command {
 					args = append(args, "--"+name+"="+g.Value.String())
 				}
 			}
-			return a.withFacts(cmd.Context(), f, a.runTool(cmd.Context(), f, args))
+			return a.withPages(cmd.Context(), f, a.withFacts(cmd.Context(), f, a.runTool(cmd.Context(), f, args)))
 		},
 	}
 	f.add(check)
