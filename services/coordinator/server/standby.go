@@ -42,6 +42,10 @@ func (s *Server) showActive(next twirp.Method) twirp.Method {
 		if standby.active.IsZero() || standby.active == s.self { // this one has just lost the lease
 			return nil, twirp.NewErrorf(twirp.FailedPrecondition, "%v, and no active one is known; try again in a moment", standby)
 		}
+		if since, over := s.leaseOver(standby.active); over {
+			return nil, twirp.NewErrorf(twirp.FailedPrecondition, "%v, and no coordinator is active: the lease of %s ran out at %s, by the clock of this one, and nobody has taken it over yet; try again in a moment",
+				standby, s.nameOf(standby.active), since.UTC().Format(time.RFC3339))
+		}
 		addr := s.asking.management(ctx, s, standby.active)
 		if addr == "" {
 			text := fmt.Sprintf("%v; the active one is %s at %s, and has not told its management address; ask it at its management.listen", standby, s.nameOf(standby.active), standby.active.Addr)
@@ -50,6 +54,13 @@ func (s *Server) showActive(next twirp.Method) twirp.Method {
 		return nil, twirp.NewErrorf(twirp.FailedPrecondition, "%v; ask the active one, %s, at its management address %s", standby, s.nameOf(standby.active), addr).
 			WithMeta("active", standby.active.Addr).WithMeta("management", addr)
 	}
+}
+
+// leaseOver reports whether the lease of the coordinator that was active last has run out, and when. If the lease cannot
+// be read or written here, that is not known: it may have been renewed.
+func (s *Server) leaseOver(active sharding.NodeID) (since time.Time, over bool) {
+	holder, until := s.keeper.Current()
+	return until, holder == active && !until.IsZero() && until.Before(time.Now()) && s.keeper.Usable() == nil
 }
 
 // nameOf returns the name of a member, or its address if it is none.

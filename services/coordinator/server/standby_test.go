@@ -1,0 +1,47 @@
+package server
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/memory"
+	"github.com/roost-cluster/roost/libs/lease"
+	leasememory "github.com/roost-cluster/roost/libs/lease/memory"
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/services/coordinator"
+)
+
+// TestLeaseOver: while nobody holds the lease, a standby does not send operators to the coordinator that has held it last.
+func TestLeaseOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &quiet{Driver: leasememory.New()}
+		last := sharding.NodeID{Addr: "127.0.0.1:2", UID: 9}
+		record := lease.Record{Version: 1, Term: 3, Holder: last, TTL: 5 * time.Second, Nonce: 4, Cluster: 4}
+		if done, err := store.Swap(t.Context(), "coordinator.dev", lease.Record{}, record); !done || err != nil {
+			t.Fatal(done, err)
+		}
+		r := launchOn(t, coordinator.DefaultConfig(), memory.New(journal.DefaultConfig()), store)
+		r.keeper.SetRank(-1) // it is no candidate
+		time.Sleep(time.Second)
+		if since, over := r.leaseOver(last); over {
+			t.Errorf("the lease ran out at %v, although it holds", since)
+		}
+		time.Sleep(20 * time.Second)
+		ask := func() string {
+			_, err := r.showActive(func(context.Context, any) (any, error) { return nil, standsBy{last} })(t.Context(), nil)
+			return err.Error()
+		}
+		if says := ask(); !strings.Contains(says, "no coordinator is active: the lease of 127.0.0.1:2 ran out at 2000-01-01T00:00:0") {
+			t.Errorf("a standby says %s", says)
+		}
+		store.turn(true)
+		time.Sleep(time.Minute)
+		if _, over := r.leaseOver(last); over {
+			t.Error("a standby that cannot read the lease says that nobody holds it")
+		}
+	})
+}
