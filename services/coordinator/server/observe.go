@@ -65,6 +65,8 @@ func (s *Server) observe(ctx context.Context, req *inspectionv1.ObserveRequest) 
 		if c.Active, c.Term, c.ActiveAddr = term != 0, uint32(term), s.known.Node.Addr; c.Active {
 			c.ActiveAddr = s.self.Addr
 			report, open = s.core.Report(entity), s.journal
+		} else if _, over := s.leaseOver(s.known.Node); over {
+			c.ActiveAddr = ""
 		}
 		return nil
 	})

@@ -12,6 +12,7 @@ import (
 	"github.com/roost-cluster/roost/libs/lease"
 	leasememory "github.com/roost-cluster/roost/libs/lease/memory"
 	"github.com/roost-cluster/roost/libs/sharding"
+	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
 	"github.com/roost-cluster/roost/services/coordinator"
 )
 
@@ -30,6 +31,16 @@ func TestLeaseOver(t *testing.T) {
 		if since, over := r.leaseOver(last); over {
 			t.Errorf("the lease ran out at %v, although it holds", since)
 		}
+		observe := func() string {
+			o, err := r.observe(t.Context(), &inspectionv1.ObserveRequest{Type: "T", Id: "x"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return o.Coordinator.ActiveAddr
+		}
+		if active := observe(); active != last.Addr {
+			t.Errorf("%q is active, says a standby", active)
+		}
 		time.Sleep(20 * time.Second)
 		ask := func() string {
 			_, err := r.showActive(func(context.Context, any) (any, error) { return nil, standsBy{last} })(t.Context(), nil)
@@ -37,6 +48,9 @@ func TestLeaseOver(t *testing.T) {
 		}
 		if says := ask(); !strings.Contains(says, "no coordinator is active: the lease of 127.0.0.1:2 ran out at 2000-01-01T00:00:0") {
 			t.Errorf("a standby says %s", says)
+		}
+		if active := observe(); active != "" {
+			t.Errorf("%s is active, says a standby, although its lease has run out", active)
 		}
 		store.turn(true)
 		time.Sleep(time.Minute)
