@@ -30,6 +30,7 @@ func TestRest(t *testing.T) {
 				return 0, nil
 			})).Shards(4))
 		ticks := func(length time.Duration) (n int) {
+			synctest.Wait()
 			last := s.ticked
 			for end := time.Now().Add(length); time.Now().Before(end); {
 				time.Sleep(time.Millisecond)
