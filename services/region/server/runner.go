@@ -76,6 +76,7 @@ type Runner struct {
 	process process // likewise
 	// Of Run alone: the last tick, and the last one before which something had happened.
 	ticked, stirredAt time.Time
+	ticks             atomic.Uint64 // how many there were
 }
 
 // shared is what the control loop and all shard loops of a region use.
@@ -197,6 +198,7 @@ func (s *Runner) Run() {
 	takeIn := func(batch []controlItem, tick bool) {
 		if tick {
 			s.ticked = time.Now()
+			s.ticks.Add(1)
 			if s.rest.stirred.Swap(false) { // before anything is looked at: what happens from now on counts
 				s.stirredAt = s.ticked
 			}
