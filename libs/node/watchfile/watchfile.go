@@ -47,6 +47,9 @@ func (w *File[T]) read() error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", w.key, err)
 	}
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%s: %s is not a regular file", w.key, w.path) // a pipe would block those who ask for the content
+	}
 	if info.ModTime().Equal(w.modified) && info.Size() == w.size {
 		return nil
 	}
