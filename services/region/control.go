@@ -275,7 +275,7 @@ func (c *ControlCore) tickLeave() {
 	stranger := c.registered == 0 // no coordinator has ever given a shard to this region
 	if (c.released || stranger) && c.empty() || late {
 		c.left = true
-		c.emit(Left{})
+		c.emit(Left{Held: c.Held()})
 		return
 	}
 	if addr, _ := c.watcher.Active(); addr != "" && c.due(&c.leaveCall, addr) {

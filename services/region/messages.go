@@ -135,8 +135,8 @@ type (
 		Active string
 	}
 	// Left says that all shards are handed off, or that the time for this is over. The region may leave the
-	// membership.
-	Left struct{}
+	// membership. Held is how many shards it still holds.
+	Left struct{ Held int }
 	// Fail says that the region cannot go on, because its registration was refused. The process stops, and
 	// reports the reason.
 	Fail struct{ Reason string }

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -236,6 +237,9 @@ func writeNew(standard io.Writer, file string, write func(io.Writer) error) (siz
 	}
 	if err = errors.Join(err, f.Close()); err == nil {
 		err = os.Rename(f.Name(), file)
+	}
+	if errors.Is(err, syscall.ENOSPC) {
+		err = fmt.Errorf("%w: make room on that disk, or name a file on another one, and run the command again", err)
 	}
 	if err != nil {
 		return 0, errors.Join(err, os.Remove(f.Name()))

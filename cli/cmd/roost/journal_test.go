@@ -125,13 +125,14 @@ func TestJournalPages(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "j.db")
 	t.Setenv("ROOST_JOURNAL_URL", "")
 	storeCart(t, "sqlite:"+file)
-	check := func(result error) (error, string) {
+	check := func(result error) (says string, err error) {
 		var errOut strings.Builder
 		a := &app{out: &errOut, err: &errOut}
 		f := toolFlags{journal: journalFlags{url: "sqlite:" + file}}
-		return a.withPages(t.Context(), f, result), errOut.String()
+		err = a.withPages(t.Context(), f, result)
+		return errOut.String(), err
 	}
-	if err, says := check(nil); err != nil || says != "" {
+	if says, err := check(nil); err != nil || says != "" {
 		t.Errorf("a whole file: %v %s", err, says)
 	}
 	content, err := os.ReadFile(file)
@@ -148,7 +149,7 @@ func TestJournalPages(t *testing.T) {
 			t.Fatal(err)
 		}
 		content[at] ^= 1
-		err, says := check(nil)
+		says, err := check(nil)
 		if opened := strings.Contains(says, fmt.Sprintf("Damaged pages of %s: %d (1 of %d).\nStop the coordinators", file, number, len(content)/page)); opened {
 			named++
 		} else if !strings.Contains(says, fmt.Sprintf("damaged pages of %s: %d;", file, number)) { // the journal cannot be opened
@@ -157,7 +158,7 @@ func TestJournalPages(t *testing.T) {
 		if err != toolStatus(exitFailed) {
 			t.Errorf("page %d is damaged: %v", number, err)
 		}
-		if err, _ := check(toolStatus(exitUnchecked)); err != toolStatus(exitUnchecked) {
+		if _, err := check(toolStatus(exitUnchecked)); err != toolStatus(exitUnchecked) {
 			t.Errorf("page %d is damaged, and the region binary could not check all: %v", number, err)
 		}
 	}

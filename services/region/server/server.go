@@ -258,6 +258,11 @@ func (s *Server) performOutside(o region.ControlOutput) {
 	case region.Registered:
 		s.log.Info("registered", "coordinator", o.With, "term", o.Term)
 	case region.Left:
+		if o.Held > 0 {
+			s.log.Warn("the time to hand shards off is over: other regions take them over when this process is gone", "shards", o.Held)
+		} else {
+			s.log.Info("all shards are handed off")
+		}
 		close(s.departed)
 	case region.Fail:
 		s.fail(o.Reason)
@@ -380,7 +385,6 @@ func (s *Server) leave(ctx context.Context) error {
 	})
 	select {
 	case <-s.departed:
-		s.log.Info("all shards are handed off")
 	case <-s.runner.journal.Broken():
 		return errBrokenJournal
 	case <-ctx.Done():
