@@ -264,6 +264,22 @@ func (f *fakeRegion) Answer(context.Context, sharding.NodeID, control.Message, i
 	return control.TableChanged{}, nil
 }
 
+// follow has the region follow the route table of a coordinator, until the test ends.
+func (f *fakeRegion) follow(t *testing.T, at string) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		var known sharding.Version
+		for ctx.Err() == nil {
+			m, _ := f.api.Call(ctx, at, control.WatchTable{Version: known})
+			if table, ok := m.(control.TableChanged); ok {
+				known = table.Delta.Version
+			}
+		}
+	})
+	t.Cleanup(func() { cancel(); wg.Wait() })
+}
+
 // register announces the region until it is acknowledged.
 func (f *fakeRegion) register(t *testing.T, at string) (ack control.RegisterAck) {
 	t.Helper()
