@@ -103,8 +103,13 @@ func TestFullJournal(t *testing.T) {
 			if full != (err != nil) || full && (!strings.Contains(err.Error(), "no space left") || !strings.Contains(err.Error(), "add space")) {
 				t.Errorf("full: %t, the readiness says %v", full, err)
 			}
-			if state, _, _ := r.control.core.Journal(); state != sharding.JournalAnswers {
-				t.Errorf("the journal is taken for %v", state)
+			if err := s.inspect(t.Context(), func() error {
+				if state, _, _ := r.control.core.Journal(); state != sharding.JournalAnswers {
+					t.Errorf("the journal is taken for %v", state)
+				}
+				return nil
+			}); err != nil {
+				t.Error(err)
 			}
 		}
 	})
