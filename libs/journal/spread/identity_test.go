@@ -178,3 +178,39 @@ func TestRepairsOfAll(t *testing.T) {
 		t.Errorf("the list: %v, %v", list, err)
 	}
 }
+
+// slow lets another process begin when it is asked what is stored.
+type slow struct {
+	journal.Driver
+	meanwhile func()
+}
+
+func (s *slow) List(ctx context.Context, req journal.ListRequest) ([]sharding.Entity, error) {
+	if f := s.meanwhile; f != nil {
+		s.meanwhile = nil
+		f()
+	}
+	return s.Driver.List(ctx, req)
+}
+
+// TestAdoptedTogether: two processes give an empty database its number at the same time.
+func TestAdoptedTogether(t *testing.T) {
+	f := newFiles(t, "a")
+	open := func() journal.Driver {
+		d, err := f.driver(t.Context(), f.paths[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = d.Close() })
+		return d
+	}
+	other := open()
+	first := &slow{open(), func() {
+		if err := adopt(t.Context(), other, 2, 7, false); err != nil {
+			t.Error(err)
+		}
+	}}
+	if err := adopt(t.Context(), first, 2, 7, false); err != nil {
+		t.Error(err)
+	}
+}
