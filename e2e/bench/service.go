@@ -37,10 +37,7 @@ func (r *run) besideService(section string, s *testCluster, database string, tar
 	for i, load := range []struct{ accounts, connections int }{
 		{r.Sizes.Accounts, 1}, {r.Sizes.Accounts, connections}, {r.Sizes.Accounts, 4 * connections}, {1, connections},
 	} {
-		name := fmt.Sprintf("%d entities, %d connections", load.accounts, load.connections)
-		if load.accounts == 1 {
-			name = fmt.Sprintf("1 entity, %d connections", load.connections)
-		}
+		name := fmt.Sprintf("%s, %s", count(load.accounts, "entity", "entities"), count(load.connections, "connection", "connections"))
 		base := httpLoad{addr: service.Service, contentType: jsonType, connections: load.connections, path: depositPath(load.accounts), body: same(questionJSON)}
 		ours := httpLoad{addr: s.gateway.Service, contentType: jsonType, connections: load.connections,
 			path: entityPath(entities.AccountType, entities.Deposit, load.accounts), body: same(questionJSON)}
@@ -52,6 +49,14 @@ func (r *run) besideService(section string, s *testCluster, database string, tar
 		}
 	}
 	return nil
+}
+
+// count returns a number with its noun.
+func count(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprint(n, " ", many)
 }
 
 // depositPath returns the path of a deposit to one of count accounts of the service by hand.
