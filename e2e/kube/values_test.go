@@ -17,6 +17,7 @@ var others = map[string]any{
 	"clusterName": "shop", "config": object{"log.level": "debug"}, "imagePullPolicy": "Always", "imagePullSecrets": []any{"registry"},
 	"terminationGracePeriodSeconds": 120,
 	"journal.secret":                "other", "journal.url": "postgres://other/roost", "journal.urlKey": "url", "journal.port": 5433,
+	"journal.databases": []any{"2=postgres://other2/roost"}, "journal.databasesKey": "databases",
 	"lease.url": "etcd://etcd:2379/roost", "lease.ttl": "3s", "lease.renew": "700ms",
 	"networkPolicy.enabled": false, "networkPolicy.apiServerPorts": []any{8443}, "networkPolicy.extraEgressPorts": []any{4317},
 	"tls.secrets": object{"coordinator": "a", "region": "b", "gateway": "c"}, "tls.identity": "spiffe://x/{role}", "tls.roles": "accept", "tls.public": "d",

@@ -131,6 +131,9 @@ spec:
         {{- if .root.Values.journal.urlKey }}
         - {name: ROOST_JOURNAL_URL_FILE, value: {{ printf "/etc/roost-journal/%s" .root.Values.journal.urlKey }}}
         {{- end }}
+        {{- if .root.Values.journal.databasesKey }}
+        - {name: ROOST_JOURNAL_DATABASES_FILE, value: {{ printf "/etc/roost-journal/%s" .root.Values.journal.databasesKey }}}
+        {{- end }}
         {{- end }}
         {{- with .values.env }}
         {{- toYaml . | nindent 8 }}
