@@ -186,6 +186,10 @@ bench-faults: $(addprefix $(BIN)/,$(benchmark)) ## Measure what clients notice o
 		$(if $(RATE),-rate "$(RATE)") $(if $(ENTITIES),-entities "$(ENTITIES)") $(if $(OVERLOAD),-overload "$(OVERLOAD)") \
 		$(if $(JSON),-json "$(JSON)") $(if $(DOCS),-docs docs)
 
+.PHONY: bench-scale
+bench-scale: $(addprefix $(BIN)/,$(benchmark)) ## Measure ten million idle entities, ten thousand connections and an hour of load (RUN=suite SOAK=1h JSON=file; DOCS=1 rewrites the figures in docs/)
+	@exec $(BIN)/bench -bin $(BIN) -scale $(if $(RUN),-run "$(RUN)") $(if $(SOAK),-soak "$(SOAK)") $(if $(JSON),-json "$(JSON)") $(if $(DOCS),-docs docs)
+
 .PHONY: profile
 profile: $(addprefix $(BIN)/,$(benchmark)) ## Write processor and allocation profiles of each benchmark (RUN=suite TO=bin/profiles)
 	@exec $(BIN)/bench -bin $(BIN) -rounds 1 -length $(or $(LENGTH),5s) -profiles "$(or $(TO),$(BIN)/profiles)" $(if $(RUN),-run "$(RUN)")

@@ -32,6 +32,8 @@ type Options struct {
 	Env []string
 	// Faults runs the suites of faults instead of all others.
 	Faults bool
+	// Scale runs the suites of large numbers and long times instead of all others.
+	Scale bool
 	// Run selects suites by name; nil: all.
 	Run *regexp.Regexp
 	// Rounds and Length are those of [measure.Plan]. Defaults 5 and 1 s.
@@ -68,7 +70,11 @@ type Sizes struct {
 	Changes   int           // changes of the route table that they wait for. 200
 	Clerks    int           // entities that are overloaded. 5
 	Overload  time.Duration // how long the overload lasts. 60 s
-	Rest      time.Duration // how long processes do nothing before they are measured, and while they are. 60 s
+	// Suites of large numbers and long times: idle entities in a region, connections at a gateway and for how
+	// long they ask, and how long a steady load lasts. 10,000,000, 10,000, 30 s, 1 h
+	ManyEntities, Connections int
+	ConnectedFor, Soak        time.Duration
+	Rest                      time.Duration // how long processes do nothing before they are measured, and while they are. 60 s
 }
 
 // DefaultOptions are those of the table in the documentation.
@@ -76,7 +82,8 @@ func DefaultOptions() Options {
 	return Options{
 		Rounds: 5, Length: time.Second, Progress: io.Discard,
 		Sizes: Sizes{Entities: 10_000, Accounts: 1000, Idle: 1_000_000, Activations: 100_000, Replay: 100_000, Claims: 1024, PlanShards: 75_000, TableShards: 100_000,
-			FaultRate: 2000, FaultTime: 9 * time.Second, Kills: 50, Times: 10, NewShards: 60, Watchers: 100, Changes: 200, Clerks: 5, Overload: time.Minute, Rest: time.Minute},
+			FaultRate: 2000, FaultTime: 9 * time.Second, Kills: 50, Times: 10, NewShards: 60, Watchers: 100, Changes: 200, Clerks: 5, Overload: time.Minute, Rest: time.Minute,
+			ManyEntities: 10_000_000, Connections: 10_000, ConnectedFor: 30 * time.Second, Soak: time.Hour},
 	}
 }
 
@@ -120,6 +127,9 @@ var suites = []suite{
 // Names returns the names of all suites.
 func Names() []string { return names(suites) }
 
+// ScaleNames returns the names of all suites of large numbers and long times.
+func ScaleNames() []string { return names(scales) }
+
 // FaultNames returns the names of all suites of faults.
 func FaultNames() []string { return names(faults) }
 
@@ -144,16 +154,22 @@ func Run(ctx context.Context, o Options) (_ *report.Report, err error) {
 		return nil, err
 	}
 	all := suites
-	if o.Faults {
+	switch {
+	case o.Faults:
 		all = faults
+	case o.Scale:
+		all = scales
 	}
 	if o.Run != nil && !slices.ContainsFunc(all, func(s suite) bool { return o.Run.MatchString(s.name) }) {
 		return nil, fmt.Errorf("there is no suite %s; there are %s", o.Run, strings.Join(names(all), ", "))
 	}
-	if o.Faults {
+	switch {
+	case o.Scale:
+		r.report.How = "Once"
+	case o.Faults:
 		r.report.How = fmt.Sprintf("%s commands/s to %s durable entities in %d shards, journal on SQLite",
 			report.Number(o.Sizes.FaultRate), report.Number(float64(o.Sizes.Entities)), entities.Shards)
-	} else {
+	default:
 		if r.base, err = r.startBaselines(); err != nil {
 			return nil, err
 		}

@@ -295,8 +295,8 @@ func (f *faultRun) addMillis(section, measure string, ms float64, target report.
 }
 
 // addFailures reports how many commands failed.
-func (f *faultRun) addFailures(section, measure string, n float64) {
-	f.add(report.Row{Section: section, Measure: measure, Unit: "commands", Value: n, Target: report.Target{None: true}})
+func (r *run) addFailures(section, measure string, n float64) {
+	r.add(report.Row{Section: section, Measure: measure, Unit: "commands", Value: n, Target: report.Target{None: true}})
 }
 
 // quantileMS returns a quantile in milliseconds.

@@ -150,18 +150,21 @@ func makeStructs(count int) measure.Sample {
 }
 
 // idleEntities measures the memory of idle entities.
-func (r *run) idleEntities() error {
+func (r *run) idleEntities() error { return r.idle(inProcess, r.Sizes.Idle) }
+
+// idle measures the memory of count idle entities.
+func (r *run) idle(section string, count int) error {
 	return r.withLocal("idle", func(l *local) error {
 		f := newFlood(newEntities(func(name string) addressee { return l.addressee(entities.EchoType, name) }))
 		f.send = l.submit(f)
 		before, goroutines := heap(), runtime.NumGoroutine()
-		s, err := f.count(r.Sizes.Idle)
+		s, err := f.count(count)
 		if err != nil {
 			return err
 		}
 		after := heap()
 		r.add(report.Row{
-			Section: inProcess, Unit: "bytes", Value: float64(after-before) / float64(s.Ops), Target: report.Target{AtMost: 350},
+			Section: section, Unit: "bytes", Value: float64(after-before) / float64(s.Ops), Target: report.Target{AtMost: 350},
 			Measure: fmt.Sprintf("idle entity (%s of them, %d more goroutines)", report.Number(float64(s.Ops)), max(0, runtime.NumGoroutine()-goroutines)),
 		})
 		return nil

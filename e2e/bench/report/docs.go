@@ -104,16 +104,16 @@ func (r *Report) RewritePart(page string) error {
 	})
 }
 
-// RewriteSections replaces each section between marks of its own. It leaves others as they
-// are, so that a part can be measured again.
-func (r *Report) RewriteSections(page string) error {
+// RewriteSections replaces each section between marks of its own, which name the command that it is
+// written by. It leaves others as they are, so that a part can be measured again.
+func (r *Report) RewriteSections(page, by string) error {
 	return rewrite(page, func(text string) (_ string, err error) {
 		for i := range r.Rows {
 			name := r.Rows[i].Section
 			if i > 0 && r.Rows[i-1].Section == name {
 				continue
 			}
-			text, err = between(text, "<!-- "+name+": begin, written by make bench-faults -->", "<!-- "+name+": end -->", r.section(name)+"\n"+r.origin())
+			text, err = between(text, "<!-- "+name+": begin, written by "+by+" -->", "<!-- "+name+": end -->", r.section(name)+"\n"+r.origin())
 			if err != nil {
 				return "", err
 			}

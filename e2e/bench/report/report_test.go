@@ -141,7 +141,7 @@ func TestSectionIsRewrittenAlone(t *testing.T) {
 	r := sample()
 	r.Rows, r.How = r.Rows[1:], "Once"
 	for range 2 {
-		if err := r.RewriteSections(page); err != nil {
+		if err := r.RewriteSections(page, "make bench-faults"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -152,7 +152,7 @@ func TestSectionIsRewrittenAlone(t *testing.T) {
 		t.Errorf("the page is\n%s", got)
 	}
 	r.Rows[0].Section = "elsewhere"
-	if err := r.RewriteSections(page); err == nil {
+	if err := r.RewriteSections(page, "make bench-faults"); err == nil {
 		t.Error("a page without marks was taken")
 	}
 }

@@ -46,7 +46,7 @@ func exit(err error) {
 
 func measure() error {
 	o := bench.DefaultOptions()
-	only := flag.String("run", "", "regular expression of the suites to run: "+strings.Join(bench.Names(), ", ")+"; with -faults: "+strings.Join(bench.FaultNames(), ", "))
+	only := flag.String("run", "", "regular expression of the suites to run: "+strings.Join(bench.Names(), ", ")+"; with -faults: "+strings.Join(bench.FaultNames(), ", ")+"; with -scale: "+strings.Join(bench.ScaleNames(), ", "))
 	raw := flag.String("json", "", "file for the report as JSON")
 	docs := flag.String("docs", "", "directory of the documentation: rewrites the figures in performance.md (with -run, those of its sections), and after a whole run the chart performance.svg")
 	flag.StringVar(&o.Bin, "bin", "bin", "directory of the binaries")
@@ -55,15 +55,22 @@ func measure() error {
 	flag.DurationVar(&o.Length, "length", o.Length, "length of one run in a round")
 	flag.StringVar(&o.Profiles, "profiles", "", "directory for profiles of every process; figures of a profiled run are not valid")
 	flag.BoolVar(&o.Faults, "faults", false, "measure what clients notice of faults, instead of rates")
+	flag.BoolVar(&o.Scale, "scale", false, "measure large numbers and long times, instead of rates")
+	flag.IntVar(&o.Sizes.ManyEntities, "many", o.Sizes.ManyEntities, "with -scale: idle entities in one region")
+	flag.IntVar(&o.Sizes.Connections, "connections", o.Sizes.Connections, "with -scale: connections at one gateway")
+	flag.DurationVar(&o.Sizes.Soak, "soak", o.Sizes.Soak, "with -scale: how long the steady load lasts")
 	flag.IntVar(&o.Sizes.Kills, "kills", o.Sizes.Kills, "with -faults: how often a region is killed")
 	flag.IntVar(&o.Sizes.Times, "times", o.Sizes.Times, "with -faults: how often each other fault is injected")
 	flag.IntVar(&o.Sizes.Entities, "entities", o.Sizes.Entities, "entities that are asked")
 	flag.DurationVar(&o.Sizes.Overload, "overload", o.Sizes.Overload, "with -faults: how long the overload lasts")
 	flag.DurationVar(&o.Sizes.Rest, "rest", o.Sizes.Rest, "suite idle-processes: how long the processes rest before they are measured, and while they are")
-	flag.Float64Var(&o.Sizes.FaultRate, "rate", o.Sizes.FaultRate, "with -faults: commands per second")
+	flag.Float64Var(&o.Sizes.FaultRate, "rate", o.Sizes.FaultRate, "with -faults, and of the steady load of -scale: commands per second")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		return fmt.Errorf("%q is not a flag", flag.Arg(0))
+	}
+	if o.Faults && o.Scale {
+		return errors.New("-faults and -scale measure different things: set one of them")
 	}
 	if *only != "" {
 		var err error
@@ -93,7 +100,9 @@ func measure() error {
 		errs = append(errs, write(*raw, r.JSON))
 	}
 	if *docs != "" && o.Faults {
-		errs = append(errs, r.RewriteSections(filepath.Join(*docs, "performance.md")))
+		errs = append(errs, r.RewriteSections(filepath.Join(*docs, "performance.md"), "make bench-faults"))
+	} else if *docs != "" && o.Scale {
+		errs = append(errs, r.RewriteSections(filepath.Join(*docs, "performance.md"), "make bench-scale"))
 	} else if *docs != "" && o.Run != nil {
 		errs = append(errs, r.RewritePart(filepath.Join(*docs, "performance.md")))
 	} else if *docs != "" {
