@@ -117,6 +117,7 @@ var suites = []suite{
 	{"replay", (*run).replay},
 	{"claims", (*run).claims},
 	{"postgres", (*run).durablePostgres},
+	{"postgres-two", (*run).twoDatabases},
 	{"service", (*run).serviceSQLite},
 	{"service-postgres", (*run).servicePostgres},
 	{"placement", (*run).placement},

@@ -46,11 +46,11 @@ func (r *run) durable() error {
 	return r.durableHTTP(base)
 }
 
-// deposits returns a function that makes the n-th deposit, over count accounts.
-func (l *local) deposits(count int) func(number, n uint64) link.Command {
+// deposits returns a function that makes the n-th deposit, over count accounts of some types in turn.
+func (l *local) deposits(count int, types ...sharding.EntityType) func(number, n uint64) link.Command {
 	to := make([]addressee, count)
 	for i := range to {
-		to[i] = l.addressee(entities.AccountType, "account-"+strconv.Itoa(i))
+		to[i] = l.addressee(types[i%len(types)], "account-"+strconv.Itoa(i))
 	}
 	return func(number, n uint64) link.Command {
 		c := to[n%uint64(count)].command(number, n, questionJSON)
@@ -63,7 +63,7 @@ func (l *local) deposits(count int) func(number, n uint64) link.Command {
 func (r *run) durableAtRunner(section string, l *local, base measure.Subject) (peak float64, err error) {
 	var next atomic.Uint64
 	load := func(count, callers int) measure.Subject {
-		a, deposit := newLocalAsker(l, callers), l.deposits(count)
+		a, deposit := newLocalAsker(l, callers), l.deposits(count, entities.AccountType)
 		return measure.Subject{Name: fmt.Sprintf("%s-runner-%d", section, count), Run: func(length time.Duration) (measure.Sample, error) {
 			return measure.Callers(callers, length, func(c int) error {
 				a.callers[c].command[0] = deposit(uint64(c), next.Add(1))
@@ -86,7 +86,7 @@ func (r *run) durableAtRunner(section string, l *local, base measure.Subject) (p
 // halfOfPeak measures latency in an open loop at half of the rate of a closed one.
 func (r *run) halfOfPeak(l *local, peak float64) error {
 	p := &pending{done: map[uint64]func(error){}}
-	deposit := l.deposits(r.Sizes.Accounts)
+	deposit := l.deposits(r.Sizes.Accounts, entities.AccountType)
 	var n uint64
 	rate := max(peak/2, 100)
 	s, err := measure.Open(rate, 50_000, 0, time.Duration(r.Rounds)*r.Length, func(_ int, done func(error)) {

@@ -38,7 +38,7 @@ type local struct {
 }
 
 // startLocal starts a runner on a journal.
-func startLocal(ctx context.Context, url string) (*local, error) {
+func startLocal(ctx context.Context, at open.At) (*local, error) {
 	l := &local{self: sharding.NodeID{Addr: "127.0.0.1:1", UID: 1}}
 	var err error
 	if l.runner, err = server.NewRunner(server.RunnerConfig{
@@ -52,12 +52,8 @@ func startLocal(ctx context.Context, url string) (*local, error) {
 		d.Types = append(d.Types, t.Desc)
 		l.types = append(l.types, t.Desc.Type)
 	}
-	b, err := open.Open(ctx, url, journal.DefaultConfig())
-	if err != nil {
+	if l.journal, err = open.Journal(ctx, at, d, journal.DefaultConfig(), l.runner.Observer(), slog.New(slog.DiscardHandler)); err != nil {
 		return nil, err
-	}
-	if l.journal, err = journal.Open(ctx, b, d, journal.DefaultConfig(), l.runner.Observer()); err != nil {
-		return nil, errors.Join(err, b.Close())
 	}
 	l.runner.Use(l.journal)
 	l.ended.Go(l.runner.Run)

@@ -8,12 +8,16 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/roost-cluster/roost/e2e/bench/entities"
 	"github.com/roost-cluster/roost/e2e/bench/measure"
+	"github.com/roost-cluster/roost/e2e/bench/report"
+	"github.com/roost-cluster/roost/libs/journal/open"
 	"github.com/roost-cluster/roost/libs/journal/postgres/postgrestest"
 )
 
@@ -40,7 +44,7 @@ func (r *run) durablePostgres() error {
 		return err
 	}
 	defer func() { _ = bare.conn.Close(context.Background()) }()
-	l, err := startLocal(r.ctx, server.URL(postgrestest.Superuser, name))
+	l, err := startLocal(r.ctx, open.At{URL: server.URL(postgrestest.Superuser, name)})
 	if err != nil {
 		return err
 	}
@@ -49,6 +53,52 @@ func (r *run) durablePostgres() error {
 		return err
 	}
 	return l.close()
+}
+
+// twoDatabases compares a journal of two databases, each on a server of its own, with one: half of the commands
+// go to entities of a type that is in the second one.
+func (r *run) twoDatabases() (err error) {
+	var urls [3]string
+	for i := range urls {
+		tb := &exitTB{}
+		defer tb.end()
+		server := tb.start()
+		if server == nil {
+			r.report.Skipped = append(r.report.Skipped, "PostgreSQL: "+tb.why)
+			return nil
+		}
+		name, err := server.NewDatabase()
+		if err != nil {
+			return err
+		}
+		urls[i] = server.URL(postgrestest.Superuser, name)
+	}
+	one, err := startLocal(r.ctx, open.At{URL: urls[0]})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, one.close()) }()
+	two, err := startLocal(r.ctx, open.At{
+		URL: urls[1], Databases: []string{"2=" + urls[2]}, Types: map[string]string{entities.SavingsType: "2"},
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, two.close()) }()
+	load := func(name string, l *local) measure.Subject {
+		callers := r.Sizes.Accounts
+		a, deposit := newLocalAsker(l, callers), l.deposits(callers, entities.AccountType, entities.SavingsType)
+		var next atomic.Uint64
+		return measure.Subject{Name: name, Run: func(length time.Duration) (measure.Sample, error) {
+			return measure.Callers(callers, length, func(c int) error {
+				a.callers[c].command[0] = deposit(uint64(c), next.Add(1))
+				return a.ask(c)
+			})
+		}}
+	}
+	return r.compare("commands/s", load("one server", one), subject{load("two servers", two), report.Row{
+		Section: onPostgres, Measure: fmt.Sprintf("at the runner, %d entities of two types, on two servers", r.Sizes.Accounts),
+	}})
 }
 
 // servicePostgres compares durable commands by HTTP with a service that a developer would write by hand, on one

@@ -8,5 +8,8 @@ func (r *run) durablePostgres() error {
 	return nil
 }
 
+// twoDatabases needs it too.
+func (r *run) twoDatabases() error { return r.durablePostgres() }
+
 // servicePostgres needs it too.
 func (r *run) servicePostgres() error { return r.durablePostgres() }

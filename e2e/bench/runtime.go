@@ -15,13 +15,14 @@ import (
 	"github.com/roost-cluster/roost/e2e/bench/entities"
 	"github.com/roost-cluster/roost/e2e/bench/measure"
 	"github.com/roost-cluster/roost/e2e/bench/report"
+	"github.com/roost-cluster/roost/libs/journal/open"
 )
 
 const inProcess = "in process"
 
 // withLocal runs f with a runner on a new SQLite journal.
 func (r *run) withLocal(name string, f func(*local) error) error {
-	l, err := startLocal(r.ctx, "sqlite:"+filepath.Join(r.Dir, name+".db"))
+	l, err := startLocal(r.ctx, open.At{URL: "sqlite:" + filepath.Join(r.Dir, name+".db")})
 	if err != nil {
 		return err
 	}

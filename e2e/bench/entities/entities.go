@@ -24,6 +24,7 @@ const (
 	AccountType = "Account"
 	Deposit     = "Deposit" // JSON: 64 bytes answered by 16, one event
 	Balance     = "Balance" // the same, read-only
+	SavingsType = "Savings" // the same as an account, for a journal of two databases
 	ClerkType   = "Clerk"
 	Serve       = "Serve" // JSON: takes TurnTime
 )
@@ -136,6 +137,8 @@ func Types(shards uint32) []entity.Definition {
 			entity.On(ask, (*Echo).Ask), entity.On(askJSON, (*Echo).AskJSON), entity.On(LookAt, (*Echo).Look)).Shards(shards).PassivateAfter(0),
 		entity.Define(AccountType, func(string) *Account { return &Account{} },
 			entity.On(DepositTo, (*Account).Deposit), entity.On(BalanceOf, (*Account).Balance)).Events(Deposited{}).Shards(shards).PassivateAfter(0).SnapshotEvery(SnapshotEvery),
+		entity.Define(SavingsType, func(string) *Account { return &Account{} },
+			entity.On(entity.Command[Question, Answer](SavingsType, Deposit), (*Account).Deposit)).Events(Deposited{}).Shards(shards).PassivateAfter(0).SnapshotEvery(SnapshotEvery),
 		entity.DefineVolatile(ClerkType, func(string) *Clerk { return &Clerk{} },
 			entity.On(serve, (*Clerk).Serve)).Shards(shards).PassivateAfter(0),
 	}
