@@ -60,20 +60,12 @@ type batch struct {
 	oTime                                 []*int64
 	oBody                                 [][]byte
 
-	rOp, rEntity  []int32
-	rSeq          []int64
-	rCommand      [][]byte
-	rBody, rReply [][]byte
-	rTime         []*int64
-
-	rForever []bool
-	rSends   []int32
+	rOp, rSends []int32
+	records     recordArgs
 
 	fired     firedArgs
 	wakes     wakeArgs
 	delivered deliveredArgs
-
-	forms []byte // what rBody and rReply point into
 }
 
 func newBatch(ops []journal.Op, wall time.Time, cfg *journal.Config) *batch {
@@ -83,15 +75,7 @@ func newBatch(ops []journal.Op, wall time.Time, cfg *journal.Config) *batch {
 	b.oKind, b.oShard, b.oEntity, b.oCount, b.oKeys = make([]int32, n), make([]int32, n), make([]int32, n), make([]int32, n), make([]int32, n)
 	b.oEpoch, b.oSeq, b.oLife, b.oCut, b.oRepeats = make([]int64, n), make([]int64, n), make([]int64, n), make([]int64, n), make([]bool, n)
 	b.oTime, b.oBody = make([]*int64, n), make([][]byte, n)
-	b.rOp, b.rEntity, b.rSeq = make([]int32, 0, n), make([]int32, 0, n), make([]int64, 0, n)
-	b.rCommand, b.rTime = make([][]byte, 0, n), make([]*int64, 0, n)
-	b.rForever, b.rSends = make([]bool, 0, n), make([]int32, 0, n)
-	b.rBody, b.rReply = make([][]byte, 0, n), make([][]byte, 0, n)
-	size := 0
-	for i := range ops {
-		size += ops[i].Size()
-	}
-	b.forms = make([]byte, 0, size)
+	b.rOp, b.rSends, b.records = make([]int32, 0, n), make([]int32, 0, n), newRecordArgs(ops)
 	for i := range ops {
 		switch op := &ops[i]; {
 		case op.Claim != nil:
@@ -191,50 +175,28 @@ func (b *batch) append(i int, a *sharding.Append, wall time.Time, cfg *journal.C
 		if r.Delete {
 			b.oLife[i] = int64(r.Seq)
 		}
-		var command []byte
-		var at *int64
-		if r.Command != "" {
-			if seen != nil {
-				_, again := seen[r.Command]
-				b.oRepeats[i] = b.oRepeats[i] || again
-				seen[r.Command] = struct{}{}
-			}
-			command, at = []byte(r.Command), keyMillis(r.Command)
+		if r.Command != "" && seen != nil {
+			_, again := seen[r.Command]
+			b.oRepeats[i] = b.oRepeats[i] || again
+			seen[r.Command] = struct{}{}
 		}
-		if at != nil && (b.oTime[i] == nil || *at < *b.oTime[i]) {
-			b.oTime[i] = at
-		}
-		b.rOp, b.rEntity = append(b.rOp, int32(i)+1), append(b.rEntity, entity)
-		b.rSeq, b.rCommand, b.rTime = append(b.rSeq, int64(r.Seq)), append(b.rCommand, command), append(b.rTime, at)
-		forever := cfg.Ahead(wall, r.Command)
-		if r.Command != "" && !forever {
-			b.oKeys[i]++
-		}
-		b.rForever = append(b.rForever, forever)
+		b.rOp = append(b.rOp, int32(i)+1)
 		sends := 0 // no row
 		if journal.NewSends(r) != nil {
 			sends = len(r.Sends)
 		}
 		b.rSends = append(b.rSends, int32(sends))
-		start := len(b.forms)
-		b.forms = journal.AppendRecord(b.forms, a.Entity, a.Epoch, wall, r)
-		end := len(b.forms)
-		b.rBody = append(b.rBody, b.forms[start:end:end])
-		b.forms = journal.AppendReply(b.forms, a.Entity, r)
-		var reply []byte // null if there is none
-		if len(b.forms) > end {
-			reply = b.forms[end:len(b.forms):len(b.forms)]
-		}
-		b.rReply = append(b.rReply, reply)
 	}
+	b.oKeys[i], b.oTime[i] = b.records.add(a, entity, wall, cfg)
 }
 
-func (b *batch) args(generation sharding.Generation, now journal.Moment, cfg *journal.Config) []any {
+// args are the arguments but the format and the generation.
+func (b *batch) args(now journal.Moment, cfg *journal.Config) []any {
+	r := &b.records
 	return []any{
-		journal.Format, int64(generation),
 		b.sType, b.sShard, b.sHow, b.eType, b.eName, b.eHash,
 		b.oKind, b.oShard, b.oEntity, b.oEpoch, b.oSeq, b.oCount, b.oKeys, b.oRepeats, b.oTime, b.oLife, b.oCut, b.oBody,
-		b.rOp, b.rEntity, b.rSeq, b.rCommand, b.rTime, b.rForever, b.rBody, b.rReply, b.rSends,
+		b.rOp, r.entity, r.seq, r.command, r.time, r.forever, r.body, r.reply, b.rSends,
 		given(b.fired.op), given(b.fired.entity), given(b.fired.kind), given(b.fired.name), given(b.fired.seq), given(b.fired.number),
 		given(b.wakes.op), given(b.wakes.entity), given(b.wakes.does), given(b.wakes.kind), given(b.wakes.name),
 		given(b.wakes.due), given(b.wakes.number), given(b.wakes.period), given(b.wakes.seq),
@@ -285,14 +247,4 @@ func (b *batch) addWakes(op, entity int32, a *sharding.Append, lookAt time.Time)
 func number[T any](sorted []T, v T, compare func(a, b T) int) int32 {
 	i, _ := slices.BinarySearchFunc(sorted, v, compare)
 	return int32(i) + 1
-}
-
-// keyMillis is the time inside a key in Unix milliseconds, nil if it has none.
-func keyMillis(c sharding.CommandID) *int64 {
-	t, ok := journal.KeyTime(c)
-	if !ok {
-		return nil
-	}
-	ms := t.UnixMilli()
-	return &ms
 }

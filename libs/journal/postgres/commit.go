@@ -13,16 +13,20 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Commit implements [journal.Driver], in one round trip.
+// Commit implements [journal.Driver], in one round trip, or in two if append_2 fails.
 func (d *Driver) Commit(ctx context.Context, ops []journal.Op) ([]journal.Result, error) {
 	if len(ops) == 0 {
 		return nil, nil
 	}
 	now := d.clock.Now()
-	args := newBatch(ops, now.Wall, &d.cfg).args(d.generation, now, &d.cfg)
 	var results []journal.Result
 	err := d.write(ctx, func(conn *pgx.Conn) (err error) {
-		results, err = d.decided(conn.QueryRow(ctx, commitName, args...), ops)
+		if x := newAppends(ops, now.Wall, &d.cfg); x != nil {
+			if results, err = d.commitAppends(ctx, conn, x, ops, now); !unexpected(err) {
+				return err
+			}
+		}
+		results, err = d.decided(conn.QueryRow(ctx, commitName, d.commitArgs(ops, now)...), ops)
 		return err
 	})
 	if err != nil {
@@ -31,6 +35,50 @@ func (d *Driver) Commit(ctx context.Context, ops []journal.Op) ([]journal.Result
 	journal.StoredAt(results, ops, now.Wall)
 	d.trimEvents(ctx, ops, results)
 	return results, nil
+}
+
+// commitArgs are the arguments of commitSQL.
+func (d *Driver) commitArgs(ops []journal.Op, now journal.Moment) []any {
+	return append(d.opened(), newBatch(ops, now.Wall, &d.cfg).args(now, &d.cfg)...)
+}
+
+// opened are the first arguments of every statement that commits: the format that this program knows, and the
+// generation that it has opened.
+func (d *Driver) opened() []any { return []any{journal.Format, int64(d.generation)} }
+
+// commitAppends commits a batch in which append_2 takes x.
+func (d *Driver) commitAppends(ctx context.Context, conn *pgx.Conn, x *appends, ops []journal.Op, now journal.Moment) ([]journal.Result, error) {
+	results := make([]journal.Result, len(ops))
+	args := append(d.opened(), x.args(now)...)
+	if len(x.rest) == 0 {
+		var generation int64
+		if err := conn.QueryRow(ctx, appendName, args...).Scan(&generation); err != nil {
+			return nil, err
+		}
+	} else {
+		rest := make([]journal.Op, len(x.rest))
+		for n, i := range x.rest {
+			rest[n] = ops[i]
+		}
+		decided, err := d.decided(conn.QueryRow(ctx, bothName, append(args, newBatch(rest, now.Wall, &d.cfg).args(now, &d.cfg)...)...), rest)
+		if err != nil {
+			return nil, err
+		}
+		for n, i := range x.rest {
+			results[i] = decided[n]
+		}
+	}
+	for _, i := range x.ops {
+		results[i] = journal.Result{Verdict: sharding.Durable}
+	}
+	return results, nil
+}
+
+// unexpected reports whether append_2 has failed because something is to be refused, or may be: a command
+// that its record has in common with another one is perhaps forgotten.
+func unexpected(err error) bool {
+	s := state(err)
+	return s == stateUnexpected || s == stateUnique
 }
 
 // decided reads the verdicts about a batch.

@@ -1,14 +1,24 @@
 // Package postgres is a journal in a PostgreSQL database (14 or later), shared
 // by processes on many machines.
 //
-// A batch is one call of the function roost.commit_batch_2 (schema.sql), which is a
-// transaction of its own: one round trip that ends in COMMIT. The function locks the
-// fence rows of the shards that the batch writes to (FOR SHARE, or FOR UPDATE if the batch
-// claims any shard), then the entities. All batches lock in the same order, so they cannot
-// deadlock. Then the function decides like [journal.Decide], and writes the operations that
-// succeed. A process that is paused or cut off holds no lock: locks live only as long as the
-// function runs. A batch that has only fence reads takes no lock, and writes
-// nothing.
+// A batch is one statement, which is a transaction of its own: one round trip that ends in
+// COMMIT. It calls functions (schema.sql). Most of a batch are appends that have only records, to
+// entities that have others already. The function roost.append_2 takes these: it locks the
+// fences (FOR SHARE), and then each entity is checked in the update that moves it on, and each
+// command by the index into which its record is inserted. It commits all of them or none. If one
+// of them would be refused, or may have to be, it fails, and the driver lets roost.commit_batch_2
+// decide the whole batch, in a second round trip.
+//
+// The function roost.commit_batch_2 takes everything else. It locks the fence rows of the shards
+// that the batch writes to (FOR SHARE, or FOR UPDATE if the batch claims any shard), then the
+// entities. Then it decides like [journal.Decide], and writes the operations that succeed. If a
+// batch needs both functions, append_2 is called first and locks all fences.
+//
+// All batches lock fences in the same order. They lock entities in the same order too, but for a
+// batch that needs both functions: if it and one of a former owner wait for each other, the server
+// ends one of them, and the journal tries that again. A process that is paused or cut off holds no lock: locks
+// live only as long as the statement runs. A batch that has only fence reads takes no lock, and
+// writes nothing.
 //
 // # Outcomes
 //

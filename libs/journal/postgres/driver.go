@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -34,6 +35,7 @@ const (
 	stateNoColumn      = "42703"
 	stateIO            = "58030"
 	stateReplaced      = "RO001" // ours: see schema.sql
+	stateUnexpected    = "RO002"
 )
 
 // schemaLock is the advisory lock under which the schema is created; the number is
@@ -43,15 +45,12 @@ const schemaLock = 7267371938
 // Statements that every connection of a pool prepares.
 const (
 	commitName = "roost_commit"
+	appendName = "roost_append"
+	bothName   = "roost_append_and_commit"
 	// No journal has generation 0, which refuses a program that does not know the format.
 	// The functions of the schema do not compare formats: declare_facts is also called by
 	// programs of release 1, which name none.
-	openedSQL = "CASE WHEN greatest(m.min_reader, m.min_writer) <= $1 THEN $2::bigint ELSE 0 END"
-	commitSQL = `SELECT c.verdict, c.epoch, c.owner FROM roost.meta m, LATERAL roost.commit_batch_2(
-		$3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25,
-		$26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42, $43, $44, $45, $46, $47, $48, $49, $50, $51,
-		` + openedSQL + `, $52, $53, $54, $55, $56, $57) c
-		WHERE m.one`
+	openedSQL    = "CASE WHEN greatest(m.min_reader, m.min_writer) <= $1 THEN $2::bigint ELSE 0 END"
 	declareName  = "roost_declare"
 	declareSQL   = "SELECT roost.declare_facts(" + openedSQL + ", $3, $4, $5) FROM roost.meta m WHERE m.one"
 	factsName    = "roost_facts"
@@ -65,6 +64,35 @@ const (
 	historyName  = "roost_history"
 	bodiesName   = "roost_bodies"
 )
+
+// Statements that commit. The function that comes first gets its parameters first. The other one gets the
+// generation from it, so that it comes second.
+var (
+	commitSQL = "SELECT c.verdict, c.epoch, c.owner FROM roost.meta m, LATERAL " + call("commit_batch_2", 2, batchParameters, openedSQL) + " c WHERE m.one"
+	appendSQL = "SELECT a.generation FROM roost.meta m, LATERAL " + call("append_2", 2, appendParameters, openedSQL) + " a (generation) WHERE m.one"
+	bothSQL   = "SELECT c.verdict, c.epoch, c.owner FROM roost.meta m, LATERAL " + call("append_2", 2, appendParameters, openedSQL) + " a (generation), LATERAL " +
+		call("commit_batch_2", 2+appendParameters.before+appendParameters.after, batchParameters, "a.generation") + " c WHERE m.one"
+)
+
+// parameters is how many a function has before that of the generation, and after it.
+type parameters struct{ before, after int }
+
+var (
+	batchParameters  = parameters{before: 49, after: 6}
+	appendParameters = parameters{before: 16, after: 2}
+)
+
+// call is the call of a function of the schema, whose parameters are behind so many others.
+func call(function string, behind int, p parameters, generation string) string {
+	args := make([]string, 0, p.before+1+p.after)
+	for i := range p.before + p.after {
+		if i == p.before {
+			args = append(args, generation)
+		}
+		args = append(args, fmt.Sprint("$", behind+1+i))
+	}
+	return "roost." + function + "(" + strings.Join(args, ", ") + ")"
+}
 
 // Driver is one process's handle on a journal in PostgreSQL.
 type Driver struct {
@@ -109,7 +137,9 @@ func open(ctx context.Context, parsed *pgxpool.Config, cfg journal.Config) (*Dri
 	}
 	d := &Driver{cfg: cfg, generation: facts.Generation, clock: journal.NewTimekeeper(journal.SystemClock())}
 	// Two: the next batch must not wait for a connection that is being closed.
-	d.writes, err = pool(ctx, parsed, cfg.CommitTimeout, 2, checkServer, map[string]string{commitName: commitSQL, declareName: declareSQL, factsName: factsSQL, epochsName: epochsSQL})
+	d.writes, err = pool(ctx, parsed, cfg.CommitTimeout, 2, checkServer, map[string]string{
+		commitName: commitSQL, appendName: appendSQL, bothName: bothSQL, declareName: declareSQL, factsName: factsSQL, epochsName: epochsSQL,
+	})
 	if err != nil {
 		return nil, err
 	}

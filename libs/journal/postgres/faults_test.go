@@ -164,33 +164,44 @@ func TestFenceIsLocked(t *testing.T) {
 	t.Parallel()
 	server := postgrestest.Start(t)
 	_, url := newDatabase(t, server)
-	cfg := journal.DefaultConfig()
-	b := openAt(t, url, cfg)
+	b := openAt(t, url, journal.DefaultConfig())
 	commit(t, b, claim(1))
 	one, two := connect(t, url), connect(t, url)
 	mustExec(t, two, "SET lock_timeout = '200ms'")
-	args := func(op journal.Op) []any {
-		return newBatch([]journal.Op{op}, time.Now(), &cfg).args(b.generation, b.clock.Now(), &cfg)
-	}
 	commit(t, b, add(1, alice, 1))
 	snapshot := journal.Op{Snapshot: &journal.WriteSnapshot{Shard: shard, Epoch: 1, Entity: alice, Snapshot: journal.Snapshot{Seq: 1}}}
 	carol := sharding.Entity{Type: "Account", ID: "carol"} // has no row yet
-	for _, c := range []struct{ first, second journal.Op }{
+	for n, c := range []struct{ first, second journal.Op }{
 		{add(1, alice, 2), claim(2)}, {claim(2), add(1, alice, 2)}, {claim(2), claim(3)}, {snapshot, claim(2)},
 		{add(1, alice, 2), add(1, alice, 2)}, {add(1, alice, 2), snapshot}, {snapshot, add(1, alice, 2)}, {add(1, carol, 1), add(1, carol, 1)},
 	} {
-		mustExec(t, one, "BEGIN")
-		mustExec(t, one, commitSQL, args(c.first)...)
-		if _, err := two.Exec(t.Context(), commitSQL, args(c.second)...); state(err) != "55P03" {
-			t.Errorf("%s during %s: %v, want it to wait", c.second.Kind(), c.first.Kind(), err)
+		for way := range 4 { // by which function each of them
+			mustExec(t, one, "BEGIN")
+			sql, args := statement(b, c.first, way&1 != 0)
+			mustExec(t, one, sql, args...)
+			sql, args = statement(b, c.second, way&2 != 0)
+			if _, err := two.Exec(t.Context(), sql, args...); state(err) != "55P03" {
+				t.Errorf("%d: %s during %s: %v, want it to wait", n, c.second.Kind(), c.first.Kind(), err)
+			}
+			mustExec(t, one, "ROLLBACK")
 		}
-		mustExec(t, one, "ROLLBACK")
 	}
 	// Appends of one shard do not wait for each other.
 	mustExec(t, one, "BEGIN")
-	mustExec(t, one, commitSQL, args(add(1, alice, 2))...)
-	mustExec(t, two, commitSQL, args(add(1, sharding.Entity{Type: "Account", ID: "bob"}, 1))...)
+	sql, args := statement(b, add(1, alice, 2), true)
+	mustExec(t, one, sql, args...)
+	commit(t, b, add(1, sharding.Entity{Type: "Account", ID: "bob"}, 1))
+	commit(t, b, add(1, sharding.Entity{Type: "Account", ID: "bob"}, 2))
 	mustExec(t, one, "ROLLBACK")
+}
+
+// statement is the statement that commits one operation, if it can be by append_2.
+func statement(b *Driver, op journal.Op, byAppend bool) (sql string, args []any) {
+	ops, now := []journal.Op{op}, b.clock.Now()
+	if x := newAppends(ops, now.Wall, &b.cfg); x != nil && byAppend {
+		return appendSQL, append(b.opened(), x.args(now)...)
+	}
+	return commitSQL, b.commitArgs(ops, now)
 }
 
 func TestOutcomes(t *testing.T) {
@@ -220,15 +231,15 @@ func TestEntityIsLocked(t *testing.T) {
 	t.Parallel()
 	server := postgrestest.Start(t)
 	_, url := newDatabase(t, server)
-	cfg := journal.DefaultConfig()
-	b := openAt(t, url, cfg)
+	b := openAt(t, url, journal.DefaultConfig())
 	commit(t, b, claim(1))
 	commit(t, b, add(1, alice, 1))
 	other := connect(t, url)
 	// behind commits second while first holds its locks, and then first.
 	behind := func(first, second journal.Op) error {
 		mustExec(t, other, "BEGIN")
-		mustExec(t, other, commitSQL, newBatch([]journal.Op{first}, time.Now(), &b.cfg).args(b.generation, b.clock.Now(), &cfg)...)
+		sql, args := statement(b, first, true)
+		mustExec(t, other, sql, args...)
 		got := make(chan error, 1)
 		go func() {
 			_, err := b.Commit(context.Background(), []journal.Op{second})
@@ -250,6 +261,13 @@ func TestEntityIsLocked(t *testing.T) {
 		t.Fatal(err)
 	}
 	if l, err := b.Load(t.Context(), journal.LoadRequest{Entity: alice}); err != nil || l.LastSeq != 2 || l.Snapshot.Seq != 1 {
+		t.Fatalf("afterwards: %+v, %v", l, err)
+	}
+	// One that expects what the other one has changed is refused, and writes nothing.
+	if err := behind(add(1, alice, 3), add(1, alice, 3)); err != nil {
+		t.Fatal(err)
+	}
+	if l, err := b.Load(t.Context(), journal.LoadRequest{Entity: alice}); err != nil || l.LastSeq != 3 {
 		t.Fatalf("afterwards: %+v, %v", l, err)
 	}
 	// An entity without a row cannot be locked: who comes second begins again.

@@ -159,8 +159,7 @@ func (t *repairTx) Last(entity sharding.Entity) (last uint64, err error) {
 
 // Decide implements [journal.RepairTx].
 func (t *repairTx) Decide(ops []journal.Op) ([]journal.Result, error) {
-	args := newBatch(ops, t.now.Wall, &t.d.cfg).args(t.d.generation, t.now, &t.d.cfg)
-	return t.d.decided(t.tx.QueryRow(t.ctx, commitName, args...), ops)
+	return t.d.decided(t.tx.QueryRow(t.ctx, commitName, t.d.commitArgs(ops, t.now)...), ops)
 }
 
 // Apply implements [journal.RepairTx].

@@ -82,8 +82,8 @@ func TestPlansOutlastGrowth(t *testing.T) {
 		mustExec(t, conn, "ALTER TABLE roost."+table+" SET (autovacuum_enabled = off)")
 	}
 	shard := sharding.ShardID{Type: "T"}
-	who := sharding.Entity{Type: "T", ID: "one"}
-	seq := uint64(0)
+	who, deleted, dropped := sharding.Entity{Type: "T", ID: "one"}, sharding.Entity{Type: "T", ID: "deleted"}, sharding.Entity{Type: "T", ID: "dropped"}
+	seq, uses := uint64(0), uint64(0)
 	commit := func(ops ...journal.Op) {
 		t.Helper()
 		results, err := d.Commit(t.Context(), ops)
@@ -111,6 +111,16 @@ func TestPlansOutlastGrowth(t *testing.T) {
 			Fired:     []sharding.Fired{{WakeRef: ref}},
 			Delivered: []sharding.Delivered{{Seq: seq - 1, Sends: []uint16{0}, As: sharding.SendDone}}}})
 		commit(journal.Op{Snapshot: &journal.WriteSnapshot{Shard: shard, Epoch: 1, Entity: who, Snapshot: journal.Snapshot{Seq: seq}, Cut: seq - 1}})
+		seq++
+		commit(journal.Op{Append: &sharding.Append{Shard: shard, Epoch: 1, Entity: who, Records: []sharding.Record{{Seq: seq, Command: sharding.CommandID(fmt.Sprint("k", seq))}}}})
+		// What comes seldom: a claim, a delete, a snapshot that is dropped, a command that was forgotten.
+		commit(journal.Op{Claim: &sharding.Claim{Shard: sharding.ShardID{Type: "T", Index: 1}, Epoch: sharding.Epoch(seq), Owner: 1}})
+		uses++
+		commit(journal.Op{Append: &sharding.Append{Shard: shard, Epoch: 1, Entity: deleted, Records: []sharding.Record{{Seq: uses, Command: "forgotten", Delete: true}}}})
+		mustExec(t, conn, "UPDATE roost.entity SET trimmed = last WHERE type = 'T' AND name = 'deleted'")
+		commit(journal.Op{Append: &sharding.Append{Shard: shard, Epoch: 1, Entity: dropped, Records: []sharding.Record{{Seq: uses}}}})
+		commit(journal.Op{Snapshot: &journal.WriteSnapshot{Shard: shard, Epoch: 1, Entity: dropped, Snapshot: journal.Snapshot{Seq: uses}}})
+		commit(journal.Op{Drop: &journal.DropSnapshot{Shard: shard, Entity: dropped, Seq: uses}})
 		if l, err := d.Load(t.Context(), journal.LoadRequest{Entity: who, Shard: shard, Wakes: true, Lookup: []sharding.CommandID{"k1", "none"}}); err != nil || l.LastSeq != seq {
 			t.Fatal(l.LastSeq, err)
 		}

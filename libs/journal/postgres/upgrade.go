@@ -69,15 +69,15 @@ var expansions = []string{
 	CREATE INDEX wake_by_due ON roost.wake (type, shard, due, entity, kind, name);
 	CREATE INDEX pending_send ON roost.send (type, shard, entity, seq) WHERE pending > 0;
 	CREATE INDEX dead_send ON roost.send (type, shard, entity, seq) WHERE dead > 0;
-	` + function("trim") + function("purge") + function("deliver") + function("trim_records") + function("commit_batch_2") + function("declare_facts") + `
-	REVOKE ALL ON FUNCTION roost.purge, roost.deliver, roost.trim_records, roost.commit_batch_2 FROM PUBLIC;
+	` + function("trim") + function("purge") + function("deliver") + function("trim_records") + function("commit_batch_2") + function("append_2") + function("declare_facts") + `
+	REVOKE ALL ON FUNCTION roost.purge, roost.deliver, roost.trim_records, roost.commit_batch_2, roost.append_2 FROM PUBLIC;
 	DO $$
 	DECLARE r record;
 	BEGIN -- who may call the function of format 1
 		FOR r IN SELECT a.grantee::regrole AS role FROM pg_catalog.pg_proc p, aclexplode(p.proacl) a
 			WHERE p.oid = 'roost.commit_batch'::regproc AND a.privilege_type = 'EXECUTE' AND a.grantee <> p.proowner AND a.grantee <> 0
 		LOOP
-			EXECUTE format('GRANT EXECUTE ON FUNCTION roost.commit_batch_2, roost.trim_records TO %s', r.role);
+			EXECUTE format('GRANT EXECUTE ON FUNCTION roost.commit_batch_2, roost.append_2, roost.trim_records TO %s', r.role);
 		END LOOP;
 	END $$;`,
 }

@@ -1,0 +1,150 @@
+package postgres
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// trimEvery is the number of records after which commit_batch_2 forgets keys of an entity.
+const trimEvery = 1024
+
+// appends holds the arguments of roost.append_2: the appends of a batch which it takes. None may be nil, which
+// would be null.
+type appends struct {
+	ops  []int // their places in the batch, sorted by entity
+	rest []int // the places of what commit_batch_2 decides, in order
+
+	sType  []string
+	sShard []int64
+	sEpoch []int64
+
+	eType  []string
+	eName  [][]byte
+	eLast  []int64
+	eCount []int32
+	eKeys  []int32
+	eTime  []*int64
+
+	records recordArgs
+}
+
+// newAppends chooses from a batch what append_2 takes. It is nil if that is nothing.
+func newAppends(ops []journal.Op, wall time.Time, cfg *journal.Config) *appends {
+	var about, writes []int // places of what is about an entity, and of what writes under a fence
+	for i := range ops {
+		switch op := &ops[i]; {
+		case op.Claim != nil, op.Purge != nil:
+			return nil // they change fences, and what comes behind them depends on that
+		case op.Append != nil, op.Snapshot != nil:
+			about, writes = append(about, i), append(writes, i)
+		case op.Drop != nil:
+			about = append(about, i)
+		}
+	}
+	slices.SortFunc(about, func(i, k int) int { return entityOf(&ops[i]).Compare(entityOf(&ops[k])) })
+	x := &appends{}
+	for n, i := range about {
+		alone := (n == 0 || entityOf(&ops[about[n-1]]) != entityOf(&ops[i])) && (n == len(about)-1 || entityOf(&ops[about[n+1]]) != entityOf(&ops[i]))
+		if alone && ops[i].Append != nil && onlyRecords(ops[i].Append) {
+			x.ops = append(x.ops, i)
+		}
+	}
+	if len(x.ops) == 0 || !x.fences(ops, writes) {
+		return nil
+	}
+	taken := make([]bool, len(ops))
+	n := len(x.ops)
+	x.eType, x.eName, x.eLast = make([]string, n), make([][]byte, n), make([]int64, n)
+	x.eCount, x.eKeys, x.eTime = make([]int32, n), make([]int32, n), make([]*int64, n)
+	x.records = newRecordArgs(ops)
+	for n, i := range x.ops {
+		a := ops[i].Append
+		x.eType[n], x.eName[n] = string(a.Entity.Type), []byte(a.Entity.ID)
+		x.eLast[n], x.eCount[n] = int64(a.Records[0].Seq-1), int32(len(a.Records))
+		x.eKeys[n], x.eTime[n] = x.records.add(a, int32(n)+1, wall, cfg)
+		taken[i] = true
+	}
+	for i := range ops {
+		if !taken[i] {
+			x.rest = append(x.rest, i)
+		}
+	}
+	return x
+}
+
+// fences lists the shards of a batch that are written to, those of append_2 and those of
+// commit_batch_2: all are locked in one order. It reports whether each is written to at one epoch.
+func (x *appends) fences(ops []journal.Op, writes []int) bool {
+	slices.SortFunc(writes, func(i, k int) int {
+		a, _ := written(&ops[i])
+		b, _ := written(&ops[k])
+		return a.Compare(b)
+	})
+	x.sType, x.sShard, x.sEpoch = make([]string, 0, len(writes)), make([]int64, 0, len(writes)), make([]int64, 0, len(writes))
+	var last sharding.ShardID
+	for n, i := range writes {
+		shard, epoch := written(&ops[i])
+		if n > 0 && shard == last {
+			if x.sEpoch[len(x.sEpoch)-1] != int64(epoch) {
+				return false
+			}
+			continue
+		}
+		x.sType, x.sShard, x.sEpoch = append(x.sType, string(shard.Type)), append(x.sShard, int64(shard.Index)), append(x.sEpoch, int64(epoch))
+		last = shard
+	}
+	return true
+}
+
+// written is where an append or a snapshot writes, and at which epoch.
+func written(op *journal.Op) (sharding.ShardID, sharding.Epoch) {
+	if op.Append != nil {
+		return op.Append.Shard, op.Append.Epoch
+	}
+	return op.Snapshot.Shard, op.Snapshot.Epoch
+}
+
+// entityOf is the entity of an append, a snapshot, or the drop of one.
+func entityOf(op *journal.Op) sharding.Entity {
+	switch {
+	case op.Append != nil:
+		return op.Append.Entity
+	case op.Snapshot != nil:
+		return op.Snapshot.Entity
+	}
+	return op.Drop.Entity
+}
+
+// onlyRecords reports whether an append is one that append_2 takes, provided that its batch has
+// nothing else about its entity: it adds records without wake-ups, sends and deletes, not the first
+// ones of the entity, and none after which keys are forgotten.
+func onlyRecords(a *sharding.Append) bool {
+	if len(a.Records) == 0 || len(a.Fired)+len(a.Delivered) > 0 {
+		return false
+	}
+	first := a.Records[0].Seq
+	last := first + uint64(len(a.Records)) - 1
+	if first <= 1 || last > math.MaxInt64 || last < first || (first-1)/trimEvery != last/trimEvery {
+		return false
+	}
+	for i := range a.Records {
+		r := &a.Records[i]
+		if r.Seq != first+uint64(i) || r.Delete || len(r.Wakes)+len(r.Sends) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// args are the arguments but the format and the generation.
+func (x *appends) args(now journal.Moment) []any {
+	r := &x.records
+	return []any{
+		x.sType, x.sShard, x.sEpoch, x.eType, x.eName, x.eLast, x.eCount, x.eKeys, x.eTime,
+		r.entity, r.seq, r.command, r.time, r.forever, r.body, r.reply, int64(now.Writer), now.Elapsed.Milliseconds(),
+	}
+}
