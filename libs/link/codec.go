@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 	"unicode/utf8"
+	"unsafe"
 
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -82,6 +83,7 @@ type nameTable struct {
 	// recent has, for each kind of name, the number that was sent last. It is a cache, because the
 	// same name often follows.
 	recent [nameKinds]uint64
+	copies copies // of what the receiver reads besides names
 }
 
 // Kinds of names.
@@ -217,7 +219,7 @@ func (n *nameTable) appendCommand(b []byte, c *Command, timeLeft time.Duration) 
 
 // readCommand decodes the body of a command frame.
 func (n *nameTable) readCommand(body []byte, now time.Time, maxPayload int, c *Command) error {
-	d := decoder{b: body}
+	d := decoder{b: body, copies: &n.copies}
 	e := &c.Envelope
 	flags := d.byte("flags")
 	if flags&^commandFlags != 0 {
@@ -324,7 +326,7 @@ func (n *nameTable) appendAnswer(b []byte, a *Answer) []byte {
 
 // readAnswer decodes the body of an answer frame.
 func (n *nameTable) readAnswer(body []byte, maxPayload int, a *Answer) error {
-	d := decoder{b: body}
+	d := decoder{b: body, copies: &n.copies}
 	r := &a.Reply
 	flags := d.byte("flags")
 	if flags&^answerFlags != 0 {
@@ -461,8 +463,44 @@ func unsentCommands(frames []byte, numbers []uint64) []uint64 {
 // decoder reads a body from front to back. After the first error every value reads
 // as zero.
 type decoder struct {
-	b   []byte
-	bad error
+	b      []byte
+	bad    error
+	copies *copies
+}
+
+// copies gives memory to the short texts and payloads that are read from a connection. Several share one
+// block, because an allocation costs more than the copy. Who keeps one of them keeps its block, which is as
+// small as what else a region has of a waiting command.
+type copies struct{ free []byte }
+
+const (
+	// copyBlock is the size of a block.
+	copyBlock = 1 << 10
+	// copyShared is the largest size that shares a block. What is larger has memory of its own.
+	copyShared = copyBlock / 4
+)
+
+// bytes returns a copy of b, which the caller owns.
+func (c *copies) bytes(b []byte) []byte {
+	n := len(b)
+	if n > copyShared {
+		own := make([]byte, n)
+		copy(own, b)
+		return own
+	}
+	if n > len(c.free) {
+		c.free = make([]byte, copyBlock)
+	}
+	own := c.free[:n:n]
+	c.free = c.free[n:]
+	copy(own, b)
+	return own
+}
+
+// string returns a copy of b as a string.
+func (c *copies) string(b []byte) string {
+	own := c.bytes(b)
+	return unsafe.String(unsafe.SliceData(own), len(own)) // nobody else has own, so it never changes
 }
 
 // fail records an error of the body, unless one is recorded already.
@@ -549,7 +587,7 @@ func (d *decoder) bytes(field string, max int) []byte {
 }
 
 // ids reads an entity id and the command id that follows it. In the frame, the length of the
-// command id lies between the two. One allocation holds a copy of all three parts.
+// command id lies between the two. One copy has all three parts.
 func (d *decoder) ids() (sharding.EntityID, sharding.CommandID) {
 	rest := d.b
 	entityLen := len(d.bytes("entity id", sharding.MaxIDLen))
@@ -559,7 +597,7 @@ func (d *decoder) ids() (sharding.EntityID, sharding.CommandID) {
 		return "", ""
 	}
 	end := len(rest) - len(d.b)
-	both := string(rest[first:end])
+	both := d.copies.string(rest[first:end])
 	return sharding.EntityID(both[:entityLen]), sharding.CommandID(both[len(both)-commandLen:])
 }
 
@@ -585,7 +623,5 @@ func (d *decoder) rest(field string, max int) []byte {
 	case len(d.b) == 0:
 		return nil
 	}
-	p := make([]byte, len(d.b))
-	copy(p, d.b)
-	return p
+	return d.copies.bytes(d.b)
 }

@@ -19,8 +19,8 @@ type Command struct {
 	// [sharding.Envelope.Check]; the receiving side checks them, because it knows
 	// nothing of its peers. The deadline is transmitted as remaining time in
 	// microseconds. On the receiving side all strings and the payload are copies
-	// and may be kept. The entity id and the command id share their memory: clone
-	// one that must outlive the other by long.
+	// and may be kept. Short ones share their memory, 1 KiB at a time: clone one that
+	// must outlive the command by long.
 	Envelope sharding.Envelope
 }
 

@@ -99,16 +99,16 @@ type typeState struct {
 	passivations Passivations
 }
 
-// shard is one opened shard.
+// shard is one opened shard. What every command needs comes first: it is in few lines of the processor's cache.
 type shard struct {
 	id       sharding.ShardID
 	epoch    sharding.Epoch
 	phase    shardPhase
 	typ      *typeState
+	work     ShardWork // done since the shard was opened
 	entities []*entity // in no order
 	fence    fenceReads
 	kept     keptStates // of entities that are not alive
-	work     ShardWork  // done since the shard was opened
 	bytes    int        // of the entities whose size is known
 	// wrote are the forms of all events that were handed to the journal, as indexes into
 	// the Writes of the type.

@@ -1,8 +1,8 @@
 package entity
 
 import (
-	"context" // pure: handed on
-	"sync"    // pure: nobody waits for a second caller
+	"context"     // pure: handed on
+	"sync/atomic" // pure: nobody waits for a second caller
 
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
@@ -57,43 +57,34 @@ func StepKey(name string) Option { return func(c *Call) { c.Step = name } }
 type cluster Ctx
 
 // calls says whether a turn may ask for something, or has ended.
-type calls struct {
-	mu         sync.Mutex
-	busy, over bool
-}
+type calls struct{ state atomic.Uint32 }
+
+// Bits of calls.state.
+const (
+	callBusy  = 1 << iota // the handler waits for an answer
+	callsOver             // the handler has returned
+)
 
 // begin reports why nothing can be sent; empty: it can, until end is called.
 func (c *calls) begin() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case c.over:
-		return "the handler has returned"
-	case c.busy:
-		return "the handler waits for another answer already; it can ask for one at a time"
+	for {
+		switch old := c.state.Load(); {
+		case old&callsOver != 0:
+			return "the handler has returned"
+		case old&callBusy != 0:
+			return "the handler waits for another answer already; it can ask for one at a time"
+		case c.state.CompareAndSwap(old, old|callBusy):
+			return ""
+		}
 	}
-	c.busy = true
-	return ""
 }
 
-func (c *calls) end() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.busy = false
-}
+func (c *calls) end() { c.state.And(^uint32(callBusy)) }
 
 // ended reports whether the handler has returned.
-func (c *calls) ended() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.over
-}
+func (c *calls) ended() bool { return c.state.Load()&callsOver != 0 }
 
-func (c *calls) close() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.over = true
-}
+func (c *calls) close() { c.state.Or(callsOver) }
 
 // Call implements Caller.
 func (c *cluster) Call(ctx context.Context, call Call) (sharding.Reply, error) {

@@ -43,8 +43,8 @@ func decodeReply[T any](payload []byte, enc sharding.Encoding) (T, error) {
 }
 
 func decodeAs[T any](payload []byte, enc sharding.Encoding, lenient bool) (T, error) {
-	var v T
-	if _, ok := any(v).(proto.Message); ok {
+	var none T
+	if _, ok := any(none).(proto.Message); ok {
 		m := reflect.New(reflect.TypeFor[T]().Elem()).Interface().(proto.Message)
 		var err error
 		if enc == sharding.Protobuf {
@@ -55,12 +55,14 @@ func decodeAs[T any](payload []byte, enc sharding.Encoding, lenient bool) (T, er
 		return m.(T), explain(m, err)
 	}
 	if len(payload) == 0 {
-		return v, nil
+		return none, nil
 	}
 	if enc == sharding.Protobuf {
-		return v, errors.New("it is protobuf, which this type has no message for; send application/json")
+		return none, errors.New("it is protobuf, which this type has no message for; send application/json")
 	}
-	return v, decodeJSON(payload, &v, lenient)
+	v := new(T) // only here: a message needs no second place in memory
+	err := decodeJSON(payload, v, lenient)
+	return *v, err
 }
 
 // decodeJSON reads what callers send and are sent. Fields may be missing: they may be older

@@ -228,14 +228,24 @@ func (i *Instance) Stop(ctx context.Context, now time.Time, why turn.StopReason)
 // type should see: the reply, which goes to clients, does not contain it. It wraps
 // [*Panic] if the handler panicked.
 func (i *Instance) Run(ctx context.Context, now time.Time, run *turn.Run, asker Asker) (done turn.TurnDone, failed error) {
+	return i.RunIn(ctx, &Ctx{}, now, run, asker)
+}
+
+// RunIn is Run with memory for the Ctx, which may be a part of something larger. c is empty, and is never used
+// again: a goroutine that the handler has left behind may still hold it.
+func (i *Instance) RunIn(ctx context.Context, c *Ctx, now time.Time, run *turn.Run, asker Asker) (done turn.TurnDone, failed error) {
 	env, readOnly := run.Env, run.ReadOnly
 	b := i.def.commands[env.Command]
 	if b == nil {
 		return turn.TurnDone{Reply: sharding.Reject(Unimplemented, "type "+i.def.name+" has no command "+env.Command)}, nil
 	}
-	c := &Ctx{Context: ctx, inst: i, now: now, readOnly: readOnly, command: b.desc.Name, subject: env.Principal, wakeup: run.Wakeup, asker: asker, fresh: run.Fresh && !i.def.volatile}
+	c.Context, c.inst, c.now, c.readOnly, c.asker = ctx, i, now, readOnly, asker
+	c.command, c.subject, c.wakeup, c.fresh = b.desc.Name, env.Principal, run.Wakeup, run.Fresh && !i.def.volatile
+	returned := false
 	defer func() {
-		c.calls.close()
+		if !returned {
+			c.calls.close()
+		}
 		if r := recover(); r != nil {
 			failed = &Panic{Value: r, Stack: string(debug.Stack())}
 			done = turn.TurnDone{Spoiled: true, Reply: sharding.Reject(Internal, undone(env))}
@@ -246,6 +256,7 @@ func (i *Instance) Run(ctx context.Context, now time.Time, run *turn.Run, asker 
 	}()
 	payload, enc, bad, err := b.run(i.state, c, env)
 	c.calls.close()
+	returned = true
 	if err == nil {
 		err = c.broken
 	}

@@ -116,19 +116,20 @@ type hostedType struct {
 	kept []*keptShard
 }
 
-// heldShard is one shard that this core claims, serves or releases.
+// heldShard is one shard that this core claims, serves or releases. What every command reads comes first, so
+// that it is in one line of the processor's cache.
 type heldShard struct {
 	id    sharding.ShardID
 	epoch sharding.Epoch
 	phase heldPhase
+	// damaged says that the journal refused the last claim because the fence is damaged. While damaged
+	// is set, the core refuses every command of the shard.
+	damaged bool
 	// buffer holds the commands that wait until the shard is served. Outside the phases claiming and
 	// fetching, the buffer is empty.
 	buffer  []Command
 	bytes   int       // size of the commands in buffer
 	claimAt time.Time // the time at which the claim is repeated; zero: a claim is under way
-	// damaged says that the journal refused the last claim because the fence is damaged. While damaged
-	// is set, the core refuses every command of the shard.
-	damaged bool
 	// from is the address of the sender of the last order for the shard.
 	from string
 	// handOff is the epoch that ShardStopped must name. It is the highest epoch of all HandOff orders;

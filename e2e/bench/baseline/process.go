@@ -16,7 +16,9 @@ import (
 type Addresses struct {
 	Mux  string `json:"mux"`
 	Tell string `json:"tell"`
-	HTTP string `json:"http"`
+	// MuxTell takes messages in one direction, and acknowledges them.
+	MuxTell string `json:"mux_tell"`
+	HTTP    string `json:"http"`
 	// Service answers [DepositPath], if the process was given a database.
 	Service string `json:"service"`
 }
@@ -39,12 +41,13 @@ func Serve(in io.Reader, out io.Writer) error {
 		closers = append(closers, ln)
 		return ln
 	}
-	mux, tell, web := listen(&at.Mux), listen(&at.Tell), listen(&at.HTTP)
-	if mux == nil || tell == nil || web == nil {
+	mux, tell, muxTell, web := listen(&at.Mux), listen(&at.Tell), listen(&at.MuxTell), listen(&at.HTTP)
+	if mux == nil || tell == nil || muxTell == nil || web == nil {
 		return errors.New("no free port on loopback")
 	}
 	go accept(mux, func(nc net.Conn) { serveMux(nc, all) })
 	go accept(tell, func(nc net.Conn) { serveTell(nc, all) })
+	go accept(muxTell, func(nc net.Conn) { serveMuxTell(nc, all) })
 	go func() { _ = http.Serve(web, handler()) }()
 	if database := os.Getenv(DatabaseVariable); database != "" {
 		s, err := newService(context.Background(), database)

@@ -76,44 +76,49 @@ func (c *callers) add(waiting caller) turn.RequestID {
 	return turn.RequestID(p.uses)<<32 | turn.RequestID(n)
 }
 
-// take removes and returns the caller of a request, and frees its place. It returns false if
-// the request was answered before.
-func (c *callers) take(r turn.RequestID) (caller, bool) {
+// find returns the caller of a request, nil if the request was answered before. The caller
+// stays in its place until remove is called.
+func (c *callers) find(r turn.RequestID) *caller {
 	n := uint32(r)
 	if uint64(n) >= uint64(len(c.places)) {
-		return caller{}, false
+		return nil
 	}
 	p := &c.places[n]
 	if !p.used || p.uses != uint32(r>>32) {
-		return caller{}, false
+		return nil
 	}
-	waiting := p.caller
+	return &p.caller
+}
+
+// remove frees the place of a caller that find has returned.
+func (c *callers) remove(r turn.RequestID) {
+	p := &c.places[uint32(r)]
 	p.caller, p.used = caller{}, false
-	c.free = append(c.free, n)
-	return waiting, true
+	c.free = append(c.free, uint32(r))
 }
 
 // answer sends a command's answer to its caller. It does nothing if there is none: accepted
 // tells have been answered before, and timers have no caller.
 func (s *shardLoop) answer(r turn.RequestID, a link.Answer) {
-	c, ok := s.callers.take(r)
-	if !ok {
+	c := s.callers.find(r)
+	if c == nil {
 		return
 	}
+	defer s.callers.remove(r)
 	a.Number = c.number
 	end := ended{ticket: c.ticket}
 	if a.NotMine == nil {
 		// What becomes of an accepted tell comes later, as turn.UnwatchedDone.
 		accepted := c.tell && a.Reply.Outcome == sharding.OK
 		if !accepted {
-			s.observe(&c, &a.Reply)
+			s.observe(c, &a.Reply)
 		}
 		size := replies.Size(&a.Reply)
 		if a.Reply.Outcome == sharding.OK && a.Reply.Code == "" && !accepted {
 			end.size = size
 		}
 		if size > end.ticket.Expected() && len(a.Reply.Payload) > 0 && !s.inbox.grow(&end.ticket, size) {
-			a.Reply = replies.NoRoom(&a.Reply, s.readOnly(&c), "the region owes too many (region.reply_bytes)")
+			a.Reply = replies.NoRoom(&a.Reply, s.readOnly(c), "the region owes too many (region.reply_bytes)")
 		}
 	}
 	s.gather(s.worker, c.to, a, end)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/turn"
+	"github.com/roost-cluster/roost/sdk/entity"
 )
 
 // turnContext is the context of one turn. It makes a channel and a timer only
@@ -25,6 +26,7 @@ type turnContext struct {
 	noted  noted
 	asking atomic.Int32 // asks that the turn waits for
 
+	handed entity.Ctx // what the handler gets
 	mu     sync.Mutex
 	made   context.Context // with channel and timer
 	cancel context.CancelFunc

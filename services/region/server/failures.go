@@ -196,8 +196,11 @@ func (s *shared) forbidden(env *sharding.Envelope) *sharding.Reply {
 // accepted, so its input is looked at before. The goroutine that brings it does that: decoding may
 // be the author's code and take long.
 func (s *shared) malformed(env *sharding.Envelope) *sharding.Reply {
+	if !env.Tell || env.Keyed {
+		return nil
+	}
 	t, known := s.types[env.Entity.Type]
-	if !env.Tell || env.Keyed || !known {
+	if !known {
 		return nil
 	}
 	return entity.CheckInput(t, env)

@@ -23,7 +23,8 @@ import (
 type slot struct {
 	inc  turn.Incarnation
 	inst *entity.Instance
-	ctx  *turnContext // of the turn that is due or under way
+	ctx  *turnContext   // of the turn that is due or under way
+	pace *executor.Pace // of the turns of its type
 }
 
 // work is a turn, or anything else to be done with an instance.
@@ -59,7 +60,8 @@ func (s *shardLoop) queue(j job) {
 
 // startLoad brings an entity to life.
 func (s *shardLoop) startLoad(o turn.Load) {
-	sl, j := &slot{inc: o.Incarnation}, job{}
+	paces := s.paces[o.Entity.Type]
+	sl, j := &slot{inc: o.Incarnation, pace: &paces.turn}, job{}
 	n := int(o.Incarnation.Slot())
 	if n >= len(s.slots) {
 		s.slots = append(s.slots, make([]*slot, n+1-len(s.slots))...)
@@ -67,7 +69,7 @@ func (s *shardLoop) startLoad(o turn.Load) {
 	s.slots[n] = sl
 	j.Work.do = func() { s.load(o, sl) }
 	if o.Volatile { // else it reads a disk
-		j.Pace = &s.paces[o.Entity.Type].load
+		j.Pace = &paces.load
 	}
 	s.queue(j)
 }
@@ -154,7 +156,7 @@ func (s *shardLoop) run(o *turn.Run) {
 	if o.Wakeup != nil && o.Wakeup.Kind == sharding.ReminderWake {
 		s.telemetry.reminder[o.Entity.Type].Record(o.Wakeup.Late.Seconds())
 	}
-	s.queueAfterSnapshot(sl, job{Work: work{slot: sl, run: o, ctx: sl.ctx}, Pace: &s.paces[o.Entity.Type].turn})
+	s.queueAfterSnapshot(sl, job{Work: work{slot: sl, run: o, ctx: sl.ctx}, Pace: sl.pace})
 }
 
 // slot returns the slot of an incarnation, nil if it has none any more.
@@ -204,7 +206,7 @@ func (s *shardLoop) turn(w *worker, j *work, over *finished, began time.Time) ti
 //
 //go:noinline
 func (c *turnContext) execute(j *work, over *finished, began time.Time) (failed error) {
-	over.in, failed = j.slot.inst.Run(c, began, j.run, c)
+	over.in, failed = j.slot.inst.RunIn(c, &c.handed, began, j.run, c)
 	c.end()
 	return failed
 }
@@ -212,8 +214,19 @@ func (c *turnContext) execute(j *work, over *finished, began time.Time) (failed 
 // turnContext ends when the command's client stops waiting, and carries its
 // trace.
 func (s *shardLoop) turnContext(o *turn.Run) *turnContext {
-	return &turnContext{Context: s.traceContext(o.Env.Trace), deadline: o.Env.Deadline, loop: s, inc: o.Incarnation, turn: o.Turn, trace: o.Env.Trace}
+	if len(s.contexts) == 0 {
+		s.contexts = make([]turnContext, contextBlock)
+	}
+	c := &s.contexts[0]
+	s.contexts = s.contexts[1:]
+	c.Context, c.deadline, c.trace = s.traceContext(o.Env.Trace), o.Env.Deadline, o.Env.Trace
+	c.loop, c.inc, c.turn = s, o.Incarnation, o.Turn
+	return c
 }
+
+// contextBlock is how many contexts are allocated at a time. None is used twice: a goroutine that a handler has
+// left behind may still hold the one of its turn.
+const contextBlock = 8
 
 func (s *shardLoop) cancel(o turn.Cancel) {
 	if sl := s.slot(o.Incarnation); sl != nil && sl.ctx != nil {

@@ -82,6 +82,12 @@ type inbox struct {
 	budget    *replies.Budget
 	queues    map[Sink]*replies.Queue[arrival]
 	estimates map[sharding.EntityType]map[string]*replies.SizeEstimate
+	// lastEstimate is that of the last command, because many of one kind follow each other.
+	lastEstimate struct {
+		typ      sharding.EntityType
+		command  string
+		estimate *replies.SizeEstimate
+	}
 	// shortReply estimates replies without a payload: that a tell was accepted, or why
 	// a command was refused.
 	shortReply replies.SizeEstimate
@@ -128,11 +134,18 @@ func (b *inbox) putLoaded(core int, in *turn.Loaded, made bool) {
 	b.next[core].loaded = append(b.next[core].loaded, loaded{*in, made})
 }
 
-// putFinished adds the ends of turns.
-func (b *inbox) putFinished(core int, done []finished) {
+// putFinished adds the ends of turns. It keeps the slice, and returns another one to be used instead.
+func (b *inbox) putFinished(core int, done []finished) (spare []finished) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.next[core].done = append(b.next[core].done, done...)
+	next := &b.next[core]
+	if len(next.done) == 0 { // mostly so: nothing is copied
+		spare, next.done = next.done, done
+		return spare
+	}
+	next.done = append(next.done, done...)
+	clear(done)
+	return done[:0]
 }
 
 // arrive adds commands in their order, and returns the cores that have new inputs. refused
@@ -212,7 +225,7 @@ var (
 // drops it. It returns false if there is no room for any of these.
 func (b *inbox) admit(queue *replies.Queue[arrival], a *arrival, ready *cores) bool {
 	env := &a.cmd.Envelope
-	r := replies.Request{Entity: env.Entity, Estimate: b.estimates[env.Entity.Type][env.Command], Size: env.Size(), Deadline: env.Deadline}
+	r := replies.Request{Entity: env.Entity, Estimate: b.estimate(env), Size: env.Size(), Deadline: env.Deadline}
 	if r.Estimate == nil || env.Tell && !env.Keyed {
 		r.Estimate = &b.shortReply
 	}
@@ -230,6 +243,15 @@ func (b *inbox) admit(queue *replies.Queue[arrival], a *arrival, ready *cores) b
 	a.ticket = ticket
 	b.enter(a, ready)
 	return true
+}
+
+// estimate returns that of the reply to a kind of command, nil if the kind is not known.
+func (b *inbox) estimate(env *sharding.Envelope) *replies.SizeEstimate {
+	last := &b.lastEstimate
+	if last.command != env.Command || last.typ != env.Entity.Type {
+		last.typ, last.command, last.estimate = env.Entity.Type, env.Command, b.estimates[env.Entity.Type][env.Command]
+	}
+	return last.estimate
 }
 
 // enter adds a command to the batch of its core.

@@ -39,21 +39,25 @@ type shardLoop struct {
 
 	// stepping is held by the goroutine that steps the core; no other goroutine waits for
 	// it. It guards the fields below, except arrivalsLeft.
-	stepping       sync.Mutex
-	worker         *worker   // of the goroutine that steps the core
-	now            time.Time // of the current step
-	core           *region.ShardCore
-	batch          batch
-	arrivalsTaken  int                // how many arrivals of the batch the core has taken
-	arrivalsLeft   atomic.Bool        // the batch has arrivals that the core has not taken
-	alarmAt        atomic.Int64       // when the core's next alarm is due, in Unix nanoseconds
-	taking         *sharding.Envelope // the command that the core takes in now
-	outputs        region.Outputs
-	callers        callers
-	forPool        []job // jobs that the worker does not take
-	asks           asks
+	stepping      sync.Mutex
+	worker        *worker   // of the goroutine that steps the core
+	now           time.Time // of the current step
+	core          *region.ShardCore
+	batch         batch
+	arrivalsTaken int                // how many arrivals of the batch the core has taken
+	arrivalsLeft  atomic.Bool        // the batch has arrivals that the core has not taken
+	alarmAt       atomic.Int64       // when the core's next alarm is due, in Unix nanoseconds
+	taking        *sharding.Envelope // the command that the core takes in now
+	outputs       region.Outputs
+	callers       callers
+	forPool       []job // jobs that the worker does not take
+	asks          asks
+	// inline is how many inline runners will look at the inbox once more before they leave. While there
+	// is one, no goroutine is woken for new inputs.
+	inline         atomic.Int32
 	snapshotting   map[*slot][]job                     // instances of which a snapshot is being taken, and the jobs that wait for that
 	slots          []*slot                             // by place
+	contexts       []turnContext                       // for the next turns
 	gives          map[control.Call]chan<- region.Kept // what other regions have asked for
 	lastGive       control.Call
 	attributes     map[attributeKey]*measures
@@ -85,9 +89,21 @@ func (s *shardLoop) put(items ...item) {
 
 // wake makes sure that somebody looks at the inbox.
 func (s *shardLoop) wake() {
+	if s.inline.Load() > 0 {
+		return // it will look, after the quick turns that it is running at most
+	}
 	if s.stepping.TryLock() { // otherwise the goroutine that holds it will look
 		s.stepping.Unlock()
 		s.pool.Wake()
+	}
+}
+
+// leaveInline is called when an inline runner will not look at the inbox any more. What has come since its
+// last look would be left otherwise: whoever brought it has woken nobody.
+func (s *shardLoop) leaveInline() {
+	s.inline.Add(-1)
+	if s.waiting() {
+		s.wake()
 	}
 }
 
@@ -101,20 +117,32 @@ func (s *shardLoop) handIn(done []finished) {
 // the resulting jobs. The caller is a handler of net/http, which would recover from a panic of the core.
 func (s *shardLoop) runInline(yield func()) {
 	defer loop.Fatal()
-	w := s.pool.Acquire(yield)
-	for round := 0; s.step(w); round++ {
-		if preempted := s.runJobs(w); preempted || round == maxRounds {
-			s.wake()
-			break
+	s.inline.Add(1)
+	w := s.pool.Acquire(func() { // it is held up by its job, which may take long
+		s.leaveInline()
+		if yield != nil {
+			yield()
 		}
+	})
+	preempted := false
+	for round := 0; round <= maxRounds && !preempted && s.step(w); round++ {
+		preempted = s.runJobs(w)
+	}
+	if preempted {
+		s.wake() // for the result of the job that has held it up
+	} else {
+		s.leaveInline()
 	}
 	s.pool.Release(w)
 }
 
-// work does the same for a goroutine of the pool, which has nothing else to do.
+// work does the same for a goroutine of the pool. It leaves what is in the inbox to an inline runner, if there
+// is one: two goroutines would only take turns at the core, and pass its memory between processors.
 func (s *shardLoop) work(w *worker) {
 	for s.step(w) {
-		s.runJobs(w)
+		if s.runJobs(w); s.inline.Load() > 0 {
+			return
+		}
 	}
 }
 
@@ -170,8 +198,7 @@ func (s *shardLoop) runJobs(w *worker) (preempted bool) {
 		j = w.Next(result)
 	}
 	results, preempted := w.Finish()
-	s.inbox.putFinished(s.index, results)
-	w.Reuse(results)
+	w.Reuse(s.inbox.putFinished(s.index, results))
 	return preempted
 }
 

@@ -381,3 +381,22 @@ func TestOtherCorePanics(t *testing.T) {
 		t.Error("without a panic, turns are not noted any more")
 	}
 }
+
+// While an inline runner will look at the inbox, nobody is woken for what comes into it. When the runner leaves
+// without another look, somebody is.
+func TestInlineRunnerLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := runDoors(t, 1)
+		l, done := s.shards[0], make(chan struct{})
+		l.inline.Add(1)
+		l.put(item{do: func() { close(done) }})
+		synctest.Wait()
+		select {
+		case <-done:
+			t.Fatal("another goroutine was woken")
+		default:
+		}
+		l.leaveInline()
+		soon(t, done)
+	})
+}
