@@ -91,7 +91,7 @@ func (f *faultRun) pause(region string) (began time.Time, err error) {
 func (f *faultRun) journalLocks(region string) ([]string, error) {
 	for _, p := range f.cluster.Processes() {
 		if p.Name == region {
-			return locks(p.PID, f.journal, f.journal+"-shm", f.journal+"-turn")
+			return locks(p.PID, f.journal, f.journal+"-shm", f.journal+"-turn", f.journal+"-write")
 		}
 	}
 	return nil, fmt.Errorf("%s is no process of this cluster", region)

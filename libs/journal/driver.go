@@ -71,6 +71,15 @@ type Reader interface {
 	Close() error
 }
 
+// WriteLocker is implemented by drivers whose handles write one after the other.
+type WriteLocker interface {
+	// LockWrites waits until no other handle writes, and keeps the others waiting until the next
+	// Commit or Declare of this handle has ended. If it returns an error, it keeps nobody waiting. A
+	// [Journal] calls it before it takes a batch, so that what is submitted during the wait is
+	// in the batch.
+	LockWrites(ctx context.Context) error
+}
+
 // Upkeep is implemented by drivers that have work to do beside the calls, such as copying
 // a log. It may fail while every call succeeds.
 type Upkeep interface {

@@ -12,43 +12,64 @@ import (
 // run commits one batch of a lane after the other until the journal is closed and the queue
 // is empty.
 func (j *Journal) run(l *lane) {
-	for {
-		batch := j.next(l)
-		if batch == nil {
-			return
+	locker, locks := j.driver.(WriteLocker)
+	for j.await(l) {
+		began := time.Now()
+		j.beginCommit(l, began)
+		l.writeToken <- struct{}{}
+		var waited error
+		if locks {
+			waited = j.lockWrites(locker)
 		}
+		batch := j.next(l)
 		ops := make([]Op, len(batch))
 		for i := range batch {
 			ops[i] = batch[i].op
 		}
 		started := time.Now()
-		j.beginCommit(l, started)
-		l.writeToken <- struct{}{}
-		results := j.commit(ops)
+		var results []Result
+		if waited == nil {
+			results = j.commit(ops)
+		} else {
+			results = sameResult(ops, sharding.RefusedFull, waited)
+			j.observeBatch(ops, began, waited)
+		}
 		<-l.writeToken
-		j.endCommit(l, started, time.Now())
+		j.endCommit(l, began, time.Now())
 		for i := range batch {
 			j.finish(&batch[i], started, results[i])
 		}
 	}
 }
 
-// next waits for operations and takes as many as one batch may hold, nil when
-// the journal is closed and empty.
-func (j *Journal) next(l *lane) []pending {
+// lockWrites waits for the other handles, for as long as one attempt to commit may take.
+func (j *Journal) lockWrites(locker WriteLocker) error {
+	ctx, cancel := context.WithTimeout(context.Background(), j.cfg.CommitTimeout)
+	defer cancel()
+	if err := locker.LockWrites(ctx); err != nil {
+		return fmt.Errorf("%w: waiting for other writers: %w", ErrNotCommitted, err)
+	}
+	return nil
+}
+
+// await waits for operations. It reports false when the journal is closed and none is left.
+func (j *Journal) await(l *lane) bool {
 	for {
 		j.mu.Lock()
-		if len(l.queue) > 0 {
-			defer j.mu.Unlock()
-			return l.take(&j.cfg)
-		}
-		closed := j.closed
+		some, closed := len(l.queue) > 0, j.closed
 		j.mu.Unlock()
-		if closed {
-			return nil
+		if some || closed {
+			return some
 		}
 		<-l.wake
 	}
+}
+
+// next takes as many operations as one batch may hold.
+func (j *Journal) next(l *lane) []pending {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return l.take(&j.cfg)
 }
 
 func (l *lane) take(cfg *Config) []pending {
@@ -104,14 +125,19 @@ func (j *Journal) attempt(ops []Op) ([]Result, error) {
 	if err == nil && len(results) != len(ops) {
 		err = fmt.Errorf("the driver gave %d results for %d operations", len(results), len(ops))
 	}
-	if j.obs.Batch != nil {
-		s := BatchStats{Ops: len(ops), Took: time.Since(start), Err: err}
-		for i := range ops {
-			s.Bytes += ops[i].Size()
-		}
-		j.obs.Batch(s)
-	}
+	j.observeBatch(ops, start, err)
 	return results, err
+}
+
+func (j *Journal) observeBatch(ops []Op, start time.Time, err error) {
+	if j.obs.Batch == nil {
+		return
+	}
+	s := BatchStats{Ops: len(ops), Took: time.Since(start), Err: err}
+	for i := range ops {
+		s.Bytes += ops[i].Size()
+	}
+	j.obs.Batch(s)
 }
 
 // refuseWrites refuses the operations that write, and commits the fence reads: a

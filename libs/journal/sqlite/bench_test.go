@@ -114,17 +114,17 @@ func BenchmarkBare(b *testing.B) {
 			rng := rand.New(rand.NewPCG(1, 2))
 			b.ResetTimer()
 			for n := 0; n < b.N; n += size {
-				if _, err := j.write.begin.Exec(); err != nil {
+				if err := j.write.begin.Exec(); err != nil {
 					b.Fatal(err)
 				}
 				for range size {
 					id := rng.IntN(2000)
 					seqs[id]++
-					if _, err := j.write.addRecord.Exec(id, seqs[id], 0, 0, 0, body, nil); err != nil {
+					if err := j.write.addRecord.Exec(id, seqs[id], 0, 0, 0, body, []byte(nil)); err != nil {
 						b.Fatal(err)
 					}
 				}
-				if _, err := j.write.commit.Exec(); err != nil {
+				if err := j.write.commit.Exec(); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	driver "modernc.org/sqlite"
 	lib "modernc.org/sqlite/lib"
 
 	"github.com/roost-cluster/roost/libs/journal"
@@ -47,12 +46,12 @@ const (
 // writers. SQLite's own checkpoint inside a commit never comes to an end while
 // several processes write: there is always a new page, the log can never start
 // again from its beginning, and grows for ever. So nearly all pages are copied while
-// others write, in ever shorter passes, and the last few while holding the queue,
-// so that no writer can begin.
+// others write, in ever shorter passes, and the last few while holding the
+// writers' lock.
 type checkpointer struct {
 	db         *sql.DB
 	conn       *sql.Conn
-	queue      *writeQueue
+	lock       writeLock
 	checks     chan struct{}
 	done       chan struct{}
 	markBroken func(error) error
@@ -66,9 +65,12 @@ type checkpointer struct {
 // start initialises the checkpointer of d and runs it until stop.
 func (c *checkpointer) start(ctx context.Context, d *Driver) (err error) {
 	c.markBroken, c.threshold = d.markBroken, checkpointPages
-	// A queue handle of its own: two holders in one process must exclude each other
-	// too.
-	if c.queue, err = openWriteQueue(d.path + queueSuffix); err != nil {
+	// Handles of its own: two holders in one process must exclude each other too.
+	queue, err := openLock(d.path + queueSuffix)
+	if err != nil {
+		return err
+	}
+	if c.lock, err = openWriteLock(d.path, queue); err != nil {
 		return err
 	}
 	if c.db, err = sql.Open("sqlite", dsn(d.path, copyVFS, "rw", "busy_timeout(5000)", "synchronous(full)")); err != nil {
@@ -195,12 +197,11 @@ func (c *checkpointer) checkpoint() error {
 func (c *checkpointer) finish() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	if err := c.queue.lock(ctx); err != nil {
+	if err := c.lock.lock(ctx); err != nil {
 		return err
 	}
-	defer c.queue.unlock()
-	// The current holder of SQLite's lock was the last one to begin.
-	if err := begin(ctx, c.begin); err != nil {
+	defer c.lock.unlock()
+	if err := begin(ctx, func(...any) error { _, err := c.begin.Exec(); return err }); err != nil {
 		return err
 	}
 	if _, err := c.rollback.Exec(); err != nil {
@@ -249,7 +250,7 @@ func contended(err error) bool {
 // copied again. A failed fsync is different: the kernel may have dropped a part of the
 // main file, and report success the next time.
 func retryable(err error) bool {
-	var e *driver.Error
+	var e interface{ Code() int }
 	if !errors.As(err, &e) {
 		return false
 	}
@@ -273,10 +274,7 @@ func (c *checkpointer) stop() []error {
 	if c.db != nil {
 		errs = append(errs, c.db.Close())
 	}
-	if c.queue != nil {
-		errs = append(errs, c.queue.close())
-	}
-	return errs
+	return append(errs, c.lock.close())
 }
 
 // markBroken makes all further commits fail with the first reason.

@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"time"
@@ -66,7 +65,11 @@ func (d *Driver) checkOpened(ctx context.Context) error {
 	if err != nil || version == d.checked {
 		return err
 	}
-	facts, err := readOpened(ctx, d.write.opened)
+	rows, err := d.write.opened.Query()
+	if err != nil {
+		return err
+	}
+	facts, err := readOpened(rows)
 	if err == nil {
 		err = facts.CheckOpened(d.generation)
 	}
@@ -89,6 +92,7 @@ func (d *Driver) dataVersion() (version uint32, err error) {
 // transact runs f in a transaction and commits it. The context ends the wait for the
 // lock, never the transaction itself: interrupting that would gain nothing.
 func (d *Driver) transact(ctx context.Context, f func() error) error {
+	defer d.lock.unlock()
 	if lost := d.broken.Load(); lost != nil {
 		return *lost
 	}
@@ -103,7 +107,7 @@ func (d *Driver) transact(ctx context.Context, f func() error) error {
 		err = d.corrupt(err)
 	} else {
 		if err == nil {
-			_, err = d.write.commit.Exec()
+			err = d.write.commit.Exec()
 		}
 		if err == nil {
 			return d.stillThere()
@@ -112,7 +116,7 @@ func (d *Driver) transact(ctx context.Context, f func() error) error {
 	}
 	// After some errors SQLite has rolled back already; it then refuses this
 	// rollback, which is fine.
-	_, rollback := d.write.rollback.Exec()
+	rollback := d.write.rollback.Exec()
 	if code(rollback) != lib.SQLITE_OK && code(rollback) != lib.SQLITE_ERROR {
 		return d.markBroken(fmt.Errorf("rollback: %w", rollback))
 	}
@@ -129,24 +133,28 @@ func (d *Driver) stillThere() error {
 	return nil
 }
 
-// beginWrite begins a write transaction. It waits in two steps, so that a busy
-// writer does not overtake a waiting one: first for the queue, then for SQLite's
-// lock, which only the holder of the queue tries to take.
+// LockWrites implements [journal.WriteLocker].
+func (d *Driver) LockWrites(ctx context.Context) error { return d.lock.lock(ctx) }
+
+// beginWrite begins a write transaction. It waits for the writers before it, and then for SQLite's
+// lock. The queue is held until SQLite's lock is: a process of an earlier release knows no
+// writer's lock, but it tries to take SQLite's only while it holds the queue.
 func (d *Driver) beginWrite(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := d.queue.lock(ctx); err != nil {
+	if err := d.lock.lock(ctx); err != nil {
 		return err
 	}
-	defer d.queue.unlock()
-	return begin(ctx, d.write.begin)
+	defer d.lock.begun()
+	return begin(ctx, d.write.begin.Exec)
 }
 
-// begin waits for SQLite's lock. The caller holds the queue.
-func begin(ctx context.Context, s *sql.Stmt) error {
+// begin waits for SQLite's lock. The caller holds the writers' locks, so there is something to
+// wait for only if a program has SQLite's lock that does not take those.
+func begin(ctx context.Context, try func(...any) error) error {
 	for {
-		_, err := s.Exec()
+		err := try()
 		if !busy(err) {
 			return err
 		}
@@ -213,7 +221,7 @@ func corrupt(path, file string, err error) error {
 
 // code returns the primary SQLite result code of an error, SQLITE_OK if it has none.
 func code(err error) int {
-	var e *driver.Error
+	var e interface{ Code() int }
 	if errors.As(err, &e) {
 		return e.Code() & 0xff
 	}

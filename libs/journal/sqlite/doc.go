@@ -4,12 +4,15 @@
 // The file is in WAL mode with synchronous=FULL: every commit is on the disk before it is
 // reported. Each [Driver] has one connection that writes and a few that read beside it.
 //
-// Writers of several processes queue: each takes an advisory lock on a second file (path
-// + "-turn"), holds that lock while it waits for SQLite's own write lock, and releases it as
-// soon as it has the write lock. So at most one writer competes with the active one, and
-// none starves. SQLite's own waiting does not promise that.
+// # Writers
 //
-// A [Reader] takes neither lock. It must be allowed to read the file and its log (the WAL,
+// Writers of several processes take turns. Each takes an advisory lock on a second file (path +
+// "-turn"), waits while holding it for the lock on a third one (path + "-write"), and then takes
+// SQLite's own write lock. Then it releases the first lock, and after its transaction the other two.
+// So only one writer waits for the active one, which cannot overtake it, and the kernel wakes it at
+// once. SQLite's own waiting promises neither.
+//
+// A [Reader] takes none of these locks. It must be allowed to read the file and its log (the WAL,
 // path + "-wal"), and to write the index of the log (path + "-shm"), in which readers say
 // what they are reading.
 //

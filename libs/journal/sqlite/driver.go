@@ -19,10 +19,8 @@ import (
 )
 
 const (
-	// queueSuffix is appended to the path for the file that queues the writers.
-	queueSuffix = "-turn"
-	// lockPoll is the delay between two attempts to take a lock that another process
-	// holds: short compared with an fsync, long compared with a system call.
+	// lockPoll is the delay between two attempts to take a lock of SQLite's that another
+	// process holds: short compared with an fsync, long compared with a system call.
 	lockPoll = 300 * time.Microsecond
 	// readBusy is how long a reader waits for a lock. Readers wait only while
 	// another process opens, closes or recovers the file.
@@ -41,9 +39,10 @@ type Driver struct {
 	file    string // path without symbolic links
 	place   *place
 	cfg     journal.Config
-	queue   *writeQueue
+	lock    writeLock
 	writeDB *sql.DB
 	conn    *sql.Conn // the only one that writes
+	handle  handle    // of conn
 	write   writeStmts
 	reads   *Reader
 	// generation is that of the file when it was opened.
@@ -84,15 +83,15 @@ func openTo(ctx context.Context, path string, cfg journal.Config, connect func(*
 		return nil, err
 	}
 	d := &Driver{path: path, cfg: cfg, ids: map[sharding.Entity]int64{}, clock: journal.NewTimekeeper(journal.SystemClock())}
-	if d.queue, err = openWriteQueue(path + queueSuffix); err != nil {
+	if d.lock.queue, err = openLock(path + queueSuffix); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, cfg.CommitTimeout)
 	defer cancel()
-	if err := d.queue.lock(ctx); err != nil {
-		return nil, errors.Join(err, d.queue.close())
+	if err := d.lock.queue.lock(ctx); err != nil {
+		return nil, errors.Join(err, d.lock.close())
 	}
-	defer d.queue.unlock()
+	defer d.lock.queue.unlock()
 	if err := connect(d, ctx); err != nil {
 		return nil, errors.Join(err, d.closeAll())
 	}
@@ -112,7 +111,7 @@ func (d *Driver) connect(ctx context.Context) error {
 	if _, err := d.conn.ExecContext(ctx, "PRAGMA busy_timeout = 0"); err != nil {
 		return err
 	}
-	if err := prepareAll(ctx, d.conn, d.write.statements()); err != nil {
+	if err := d.handle.prepareAll(d.write.statements()); err != nil {
 		return err
 	}
 	d.reads = &Reader{path: d.path, file: d.file, place: d.place, generation: d.generation, pageBytes: d.cfg.PageBytes}
@@ -137,6 +136,9 @@ func (d *Driver) connectWriter(ctx context.Context) error {
 	if d.place, err = openPlace(d.path); err != nil {
 		return err
 	}
+	if d.lock, err = openWriteLock(d.path, d.lock.queue); err != nil {
+		return err
+	}
 	if d.file, err = filepath.EvalSymlinks(d.path); err != nil { // as SQLite names it
 		return err
 	}
@@ -147,7 +149,10 @@ func (d *Driver) connectWriter(ctx context.Context) error {
 		return err
 	}
 	d.writeDB.SetMaxOpenConns(1)
-	d.conn, err = d.writeDB.Conn(ctx)
+	if d.conn, err = d.writeDB.Conn(ctx); err != nil {
+		return err
+	}
+	d.handle, err = handleOf(d.conn)
 	return err
 }
 
@@ -246,7 +251,8 @@ func (d *Driver) closeAll() error {
 	if d.reads != nil {
 		errs = append(errs, d.reads.Close())
 	}
-	errs = append(errs, closeStatements(d.write.statements())...)
+	closeWriteStatements(d.write.statements())
+	d.handle.close()
 	if d.conn != nil {
 		errs = append(errs, d.conn.Close())
 	}
@@ -255,7 +261,7 @@ func (d *Driver) closeAll() error {
 	}
 	// The last connection to close copies the log.
 	errs = append(errs, d.checkpoints.stop()...)
-	return errors.Join(append(errs, d.queue.close())...)
+	return errors.Join(append(errs, d.lock.close())...)
 }
 
 // NotifyUpkeep implements [journal.Upkeep].

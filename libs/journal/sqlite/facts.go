@@ -44,13 +44,23 @@ func readFacts(ctx context.Context, q querier, epochs bool) (journal.Facts, erro
 // openedSQL reads what [journal.Facts.CheckOpened] needs.
 const openedSQL = "SELECT key, value FROM meta WHERE key IN ('generation', 'min_reader', 'min_writer')"
 
-// readOpened reads the facts of openedSQL, which is prepared.
-func readOpened(ctx context.Context, opened *sql.Stmt) (journal.Facts, error) {
-	var f journal.Facts
+// queryOpened reads the facts of openedSQL, which is prepared.
+func queryOpened(ctx context.Context, opened *sql.Stmt) (journal.Facts, error) {
 	rows, err := opened.QueryContext(ctx)
 	if err != nil {
-		return f, err
+		return journal.Facts{}, err
 	}
+	return readOpened(rows)
+}
+
+// readOpened reads the facts from the rows of openedSQL, and closes them.
+func readOpened(rows interface {
+	scanner
+	Next() bool
+	Err() error
+	Close() error
+}) (journal.Facts, error) {
+	var f journal.Facts
 	defer rows.Close()
 	for rows.Next() {
 		if err := scanMeta(rows, &f); err != nil {
@@ -60,8 +70,11 @@ func readOpened(ctx context.Context, opened *sql.Stmt) (journal.Facts, error) {
 	return f, rows.Err()
 }
 
+// scanner is a row.
+type scanner interface{ Scan(dest ...any) error }
+
 // scanMeta reads one row of the table meta.
-func scanMeta(rows *sql.Rows, f *journal.Facts) error {
+func scanMeta(rows scanner, f *journal.Facts) error {
 	var key, value string
 	err := rows.Scan(&key, &value)
 	switch key {

@@ -31,7 +31,7 @@ func (r *Reader) History(ctx context.Context, req journal.HistoryRequest) (journ
 }
 
 func (r *Reader) history(ctx context.Context, t *sql.Tx, req *journal.HistoryRequest, out *journal.History) error {
-	facts, err := readOpened(ctx, t.StmtContext(ctx, r.stmts.opened))
+	facts, err := queryOpened(ctx, t.StmtContext(ctx, r.stmts.opened))
 	if err == nil {
 		err = facts.CheckOpenedReader(r.generation)
 	}

@@ -65,7 +65,7 @@ func (r *Reader) Load(ctx context.Context, req journal.LoadRequest) (journal.Loa
 func (r *Reader) load(ctx context.Context, t *sql.Tx, req journal.LoadRequest) (journal.Loaded, error) {
 	var out journal.Loaded
 	var id, snapshot, life, dropped, last, cut int64
-	facts, err := readOpened(ctx, t.StmtContext(ctx, r.stmts.opened))
+	facts, err := queryOpened(ctx, t.StmtContext(ctx, r.stmts.opened))
 	if err == nil {
 		err = facts.CheckOpenedReader(r.generation)
 	}

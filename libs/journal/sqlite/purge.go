@@ -32,14 +32,14 @@ func (t *tx) purge(op *journal.Purge) error {
 	case n > 0 && left[n-1].seq == h.LastSeq:
 		return t.removeEntity(id, op, p)
 	case n < len(left):
-		_, err = t.s.nextWake.Exec(journal.PurgeFrom+p.Again.UnixMilli(), 0, id, int(sharding.PurgeWake), "")
+		err = t.s.nextWake.Exec(journal.PurgeFrom+p.Again.UnixMilli(), 0, id, int(sharding.PurgeWake), "")
 	case n < journal.MaxPurge: // only the life that came after it is left
-		_, err = t.s.removeWake.Exec(id, int(sharding.PurgeWake), "")
+		err = t.s.removeWake.Exec(id, int(sharding.PurgeWake), "")
 	}
 	if err != nil {
 		return err
 	}
-	_, err = t.s.setLooked.Exec(int64(stamp.Age), int64(stamp.Writer), stamp.Elapsed, toMillis(p.Newest), id)
+	err = t.s.setLooked.Exec(int64(stamp.Age), int64(stamp.Writer), stamp.Elapsed, toMillis(p.Newest), id)
 	return err
 }
 
@@ -95,23 +95,23 @@ func (t *tx) remains(id int64, op *journal.Purge) ([]remaining, error) {
 
 func (t *tx) removeRecord(id int64, r *remaining) error {
 	if r.Command != "" {
-		if _, err := t.s.dropCommand.Exec(id, commandHash(r.Command), int64(r.seq)); err != nil {
+		if err := t.s.dropCommand.Exec(id, commandHash(r.Command), int64(r.seq)); err != nil {
 			return err
 		}
 	}
-	_, err := t.s.removeRecord.Exec(id, int64(r.seq))
+	err := t.s.removeRecord.Exec(id, int64(r.seq))
 	return err
 }
 
 // removeEntity removes an entity of which no record is left.
 func (t *tx) removeEntity(id int64, op *journal.Purge, p journal.Purging) error {
-	if _, err := t.s.removeWakes.Exec(id); err != nil {
+	if err := t.s.removeWakes.Exec(id); err != nil {
 		return err
 	}
-	if _, err := t.s.removeEntity.Exec(id); err != nil {
+	if err := t.s.removeEntity.Exec(id); err != nil {
 		return err
 	}
-	if _, err := t.s.setPurged.Exec(id); err != nil {
+	if err := t.s.setPurged.Exec(id); err != nil {
 		return err
 	}
 	delete(t.added, op.Entity)
@@ -119,6 +119,6 @@ func (t *tx) removeEntity(id int64, op *journal.Purge, p journal.Purging) error 
 	if p.Newest.IsZero() {
 		return nil
 	}
-	_, err := t.s.setForgotten.Exec(p.Newest.UnixMilli(), string(op.Shard.Type), op.Shard.Index)
+	err := t.s.setForgotten.Exec(p.Newest.UnixMilli(), string(op.Shard.Type), op.Shard.Index)
 	return err
 }

@@ -65,7 +65,7 @@ func TestReaderNeedsNoLock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "j.db")
 	d := openDriver(t, path)
 	storeCarts(t, d, "a", "b")
-	queue, err := openWriteQueue(path + queueSuffix)
+	queue, err := openLock(path + queueSuffix)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func TestReaderNeedsNoLock(t *testing.T) {
 	if err := queue.lock(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.write.begin.Exec(); err != nil { // as a writer that is paused in a transaction
+	if err := d.write.begin.Exec(); err != nil { // as a writer that is paused in a transaction
 		t.Fatal(err)
 	}
 	r, err := OpenReader(t.Context(), path, journal.DefaultConfig())
@@ -82,7 +82,7 @@ func TestReaderNeedsNoLock(t *testing.T) {
 	}
 	defer r.Close()
 	wantCarts(t, r, 2)
-	if _, err := d.write.rollback.Exec(); err != nil {
+	if err := d.write.rollback.Exec(); err != nil {
 		t.Fatal(err)
 	}
 	queue.unlock()
@@ -139,7 +139,7 @@ func TestReaderOfAClosedFile(t *testing.T) {
 	owner := os.Getuid()
 	if owner == 0 {
 		owner = 65534
-		for _, p := range []string{filepath.Dir(path), path, path + queueSuffix} {
+		for _, p := range []string{filepath.Dir(path), path, path + queueSuffix, path + writerSuffix} {
 			if err := os.Chown(p, owner, owner); err != nil {
 				t.Fatal(err)
 			}

@@ -18,7 +18,7 @@ func (r *Reader) Raw(ctx context.Context, entity sharding.Entity) (journal.RawEn
 		var t *sql.Tx
 		if t, err = r.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true}); err == nil {
 			var facts journal.Facts
-			if facts, err = readOpened(ctx, t.StmtContext(ctx, r.stmts.opened)); err == nil {
+			if facts, err = queryOpened(ctx, t.StmtContext(ctx, r.stmts.opened)); err == nil {
 				err = facts.CheckOpenedReader(r.generation)
 			}
 			if err == nil {

@@ -237,12 +237,12 @@ func put(ctx context.Context, made, path string, cfg journal.Config, o backup.Op
 	ctx, cancel := context.WithTimeout(ctx, min(cfg.CommitTimeout, 2*time.Second))
 	defer cancel()
 	if o.InUse {
-		// Whoever is paused in the queue must not keep those waiting that use the new file.
-		if err := remove(path + queueSuffix); err != nil {
+		// Whoever is paused in the queue, or while writing, must not keep those waiting that use the new file.
+		if err := errors.Join(remove(path+queueSuffix), remove(path+writerSuffix)); err != nil {
 			return err
 		}
 	}
-	queue, err := openWriteQueue(path + queueSuffix)
+	queue, err := openLock(path + queueSuffix)
 	if err != nil {
 		return err
 	}

@@ -121,7 +121,7 @@ func readPage[R any](ctx context.Context, r *Reader, read func(*pager[R]) error)
 		return journal.Page[R]{}, err
 	}
 	defer func() { _ = t.Rollback() }() // nothing to lose
-	facts, err := readOpened(ctx, t.StmtContext(ctx, r.stmts.opened))
+	facts, err := queryOpened(ctx, t.StmtContext(ctx, r.stmts.opened))
 	if err == nil {
 		err = facts.CheckOpenedReader(r.generation)
 	}

@@ -52,10 +52,10 @@ func Compact(ctx context.Context, path string, cfg journal.Config, dryRun bool) 
 	if changed = mode != incremental; !changed || dryRun {
 		return changed, nil
 	}
-	if err := d.queue.lock(ctx); err != nil {
+	if err := d.lock.queue.lock(ctx); err != nil {
 		return true, err
 	}
-	defer d.queue.unlock()
+	defer d.lock.queue.unlock()
 	_, err = d.conn.ExecContext(ctx, fmt.Sprintf("PRAGMA busy_timeout = %d; PRAGMA auto_vacuum = %d; VACUUM", cfg.CommitTimeout.Milliseconds(), incremental))
 	return true, err
 }

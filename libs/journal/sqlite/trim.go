@@ -46,7 +46,7 @@ func (t *tx) trimEvents(id int64, s *journal.WriteSnapshot) error {
 		m = x.marks
 		m.Stripped, m.Swept = max(m.Stripped, end), at
 	}
-	_, err = t.s.setMarks.Exec(int64(m.Cut), int64(m.Stripped), int64(m.Swept), id)
+	err = t.s.setMarks.Exec(int64(m.Cut), int64(m.Stripped), int64(m.Swept), id)
 	return err
 }
 
@@ -128,17 +128,17 @@ func (x *trimming) act(r *trimmed) error {
 	case journal.RemoveRecord:
 		x.t.free += trimPages
 		if needed.Remembered {
-			if _, err := x.t.s.dropCommand.Exec(x.id, hash, int64(r.seq)); err != nil {
+			if err := x.t.s.dropCommand.Exec(x.id, hash, int64(r.seq)); err != nil {
 				return err
 			}
 		}
-		_, err := x.t.s.removeRecord.Exec(x.id, int64(r.seq))
+		err := x.t.s.removeRecord.Exec(x.id, int64(r.seq))
 		return err
 	case journal.StripRecord:
 		x.t.free += trimPages
 		record.Events = nil
 		x.t.body = journal.AppendRecord(x.t.body[:0], x.entity, r.entry.Epoch, r.entry.At, record)
-		_, err := x.t.s.setBody.Exec(x.t.body, x.id, int64(r.seq))
+		err := x.t.s.setBody.Exec(x.t.body, x.id, int64(r.seq))
 		return err
 	}
 	return nil

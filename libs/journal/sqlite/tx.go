@@ -38,26 +38,26 @@ func addEntity() string {
 const bodySQL = "SELECT body FROM record WHERE entity = ? AND seq = ?"
 
 type writeStmts struct {
-	begin, commit, rollback                         *sql.Stmt
-	opened                                          *sql.Stmt
-	fence, setFence                                 *sql.Stmt
-	entity, addEntity, named, removeEntity          *sql.Stmt
-	forgotten, setForgotten, setPurged              *sql.Stmt
-	remains, removeRecord, setLooked, clearLooked   *sql.Stmt
-	marks, setMarks, trimmable, setBody, waking     *sql.Stmt
-	isRemembered                                    *sql.Stmt
-	head, find, body                                *sql.Stmt
-	addRecord, addCommand, snapshot, setSnapshotSeq *sql.Stmt
-	dropSnapshot, setLife                           *sql.Stmt
-	forgetHead, forgetRows, dropCommand, setKept    *sql.Stmt
-	countCommands                                   *sql.Stmt
-	wake, setWake, nextWake, removeWake             *sql.Stmt
-	removeWakes, removeOthers, endLife              *sql.Stmt
-	addSends, sends, setStates, removeSends         *sql.Stmt
+	begin, commit, rollback                         *stmt
+	opened                                          *stmt
+	fence, setFence                                 *stmt
+	entity, addEntity, named, removeEntity          *stmt
+	forgotten, setForgotten, setPurged              *stmt
+	remains, removeRecord, setLooked, clearLooked   *stmt
+	marks, setMarks, trimmable, setBody, waking     *stmt
+	isRemembered                                    *stmt
+	head, find, body                                *stmt
+	addRecord, addCommand, snapshot, setSnapshotSeq *stmt
+	dropSnapshot, setLife                           *stmt
+	forgetHead, forgetRows, dropCommand, setKept    *stmt
+	countCommands                                   *stmt
+	wake, setWake, nextWake, removeWake             *stmt
+	removeWakes, removeOthers, endLife              *stmt
+	addSends, sends, setStates, removeSends         *stmt
 }
 
-func (s *writeStmts) statements() []statement {
-	return []statement{
+func (s *writeStmts) statements() []writeStatement {
+	return []writeStatement{
 		{&s.begin, "BEGIN IMMEDIATE"},
 		{&s.commit, "COMMIT"},
 		{&s.rollback, "ROLLBACK"},

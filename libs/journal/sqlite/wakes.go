@@ -32,11 +32,11 @@ func (t *tx) changeWakes(id int64, a *sharding.Append) error {
 		case journal.EndLife:
 			err = t.endLifeRows(id, a, &c)
 		case journal.RemoveWake:
-			_, err = t.s.removeWake.Exec(id, int(c.Kind), c.Name)
+			err = t.s.removeWake.Exec(id, int(c.Kind), c.Name)
 		case journal.NextWake:
-			_, err = t.s.nextWake.Exec(c.Due, int64(c.Number), id, int(c.Kind), c.Name)
+			err = t.s.nextWake.Exec(c.Due, int64(c.Number), id, int(c.Kind), c.Name)
 		case journal.SetWake:
-			_, err = t.s.setWake.Exec(id, int(c.Kind), c.Name, int64(c.Number), c.Due, c.Period, int64(c.Seq),
+			err = t.s.setWake.Exec(id, int(c.Kind), c.Name, int64(c.Number), c.Due, c.Period, int64(c.Seq),
 				string(a.Shard.Type), a.Shard.Index, idHash(a.Entity))
 		}
 		if err != nil {
@@ -48,10 +48,10 @@ func (t *tx) changeWakes(id int64, a *sharding.Append) error {
 
 // endLifeRows does what [journal.EndLife] says.
 func (t *tx) endLifeRows(id int64, a *sharding.Append, c *journal.WakeChange) error {
-	if _, err := t.s.removeOthers.Exec(id, int(c.Kind)); err != nil {
+	if err := t.s.removeOthers.Exec(id, int(c.Kind)); err != nil {
 		return err
 	}
-	_, err := t.s.endLife.Exec(id, int(c.Kind), c.Name, c.Due, int64(c.Seq), string(a.Shard.Type), a.Shard.Index, idHash(a.Entity))
+	err := t.s.endLife.Exec(id, int(c.Kind), c.Name, c.Due, int64(c.Seq), string(a.Shard.Type), a.Shard.Index, idHash(a.Entity))
 	return err
 }
 
@@ -68,9 +68,9 @@ func (t *tx) deliver(id int64, a *sharding.Append) error {
 		}
 		states.Deliver(sends, d)
 		if pending, dead := states.Count(sends); pending+dead == 0 {
-			_, err = t.s.removeSends.Exec(id, int64(d.Seq))
+			err = t.s.removeSends.Exec(id, int64(d.Seq))
 		} else {
-			_, err = t.s.setStates.Exec([]byte(states), pending, dead, id, int64(d.Seq))
+			err = t.s.setStates.Exec([]byte(states), pending, dead, id, int64(d.Seq))
 		}
 		if err != nil {
 			return err

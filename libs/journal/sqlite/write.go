@@ -13,7 +13,7 @@ func (t *tx) Write(op *journal.Op) error {
 	case op.Claim != nil:
 		c := op.Claim
 		t.fences[c.Shard] = sharding.Fence{Epoch: c.Epoch, Owner: c.Owner}
-		_, err := t.s.setFence.Exec(string(c.Shard.Type), c.Shard.Index, int64(c.Epoch), int64(c.Owner))
+		err := t.s.setFence.Exec(string(c.Shard.Type), c.Shard.Index, int64(c.Epoch), int64(c.Owner))
 		return err
 	case op.Append != nil:
 		return t.append(op.Append)
@@ -40,13 +40,10 @@ func (t *tx) append(a *sharding.Append) error {
 		if err != nil {
 			return err
 		}
-		r, err := t.s.addEntity.Exec(string(a.Entity.Type), string(a.Entity.ID), toMillis(forgotten))
-		if err != nil {
+		if err := t.s.addEntity.Exec(string(a.Entity.Type), string(a.Entity.ID), toMillis(forgotten)); err != nil {
 			return err
 		}
-		if id, err = r.LastInsertId(); err != nil {
-			return err
-		}
+		id = t.driver.handle.lastID()
 		t.add(a.Entity, id)
 	}
 	if err := t.changeWakes(id, a); err != nil {
@@ -57,7 +54,7 @@ func (t *tx) append(a *sharding.Append) error {
 	}
 	forget, stamp := false, t.stamp.Next(t.now)
 	if t.looked && len(a.Records) > 0 {
-		if _, err := t.s.clearLooked.Exec(id); err != nil {
+		if err := t.s.clearLooked.Exec(id); err != nil {
 			return err
 		}
 	}
@@ -65,21 +62,21 @@ func (t *tx) append(a *sharding.Append) error {
 		r := &a.Records[i]
 		t.body = journal.AppendRecord(t.body[:0], a.Entity, a.Epoch, t.now.Wall, r)
 		t.reply = journal.AppendReply(t.reply[:0], a.Entity, r)
-		var reply any // NULL if there is none
+		var reply []byte // NULL if there is none
 		if len(t.reply) > 0 {
 			reply = t.reply
 		}
-		if _, err := t.s.addRecord.Exec(id, int64(r.Seq), int64(stamp.Age), int64(stamp.Writer), stamp.Elapsed, t.body, reply); err != nil {
+		if err := t.s.addRecord.Exec(id, int64(r.Seq), int64(stamp.Age), int64(stamp.Writer), stamp.Elapsed, t.body, reply); err != nil {
 			return err
 		}
 		if r.Command != "" {
-			if _, err := t.s.addCommand.Exec(id, commandHash(r.Command), int64(r.Seq)); err != nil {
+			if err := t.s.addCommand.Exec(id, commandHash(r.Command), int64(r.Seq)); err != nil {
 				return err
 			}
 		}
 		if states := journal.NewSends(r); states != nil {
 			n := len(r.Sends)
-			if _, err := t.s.addSends.Exec(id, int64(r.Seq), []byte(states), string(a.Shard.Type), a.Shard.Index, idHash(a.Entity), n, n); err != nil {
+			if err := t.s.addSends.Exec(id, int64(r.Seq), []byte(states), string(a.Shard.Type), a.Shard.Index, idHash(a.Entity), n, n); err != nil {
 				return err
 			}
 		}
@@ -99,10 +96,10 @@ func (t *tx) append(a *sharding.Append) error {
 
 // endLife notes that a record deletes its entity: nothing before it is loaded any more.
 func (t *tx) endLife(id int64, seq uint64) error {
-	if _, err := t.s.setLife.Exec(int64(seq), id); err != nil {
+	if err := t.s.setLife.Exec(int64(seq), id); err != nil {
 		return err
 	}
-	_, err := t.s.dropSnapshot.Exec(id)
+	err := t.s.dropSnapshot.Exec(id)
 	return err
 }
 
@@ -111,10 +108,10 @@ func (t *tx) writeSnapshot(s *journal.WriteSnapshot) error {
 	if err != nil {
 		return err
 	}
-	if _, err := t.s.snapshot.Exec(id, journal.AppendSnapshot(nil, s)); err != nil {
+	if err := t.s.snapshot.Exec(id, journal.AppendSnapshot(nil, s)); err != nil {
 		return err
 	}
-	if _, err := t.s.setSnapshotSeq.Exec(int64(s.Snapshot.Seq), id); err != nil {
+	if err := t.s.setSnapshotSeq.Exec(int64(s.Snapshot.Seq), id); err != nil {
 		return err
 	}
 	if err := t.forgetKeys(id, s.Entity, s.Snapshot.Seq); err != nil || s.Cut == 0 {
@@ -128,10 +125,10 @@ func (t *tx) dropSnapshot(d *journal.DropSnapshot) error {
 	if err != nil {
 		return err
 	}
-	if _, err := t.s.dropSnapshot.Exec(id); err != nil {
+	if err := t.s.dropSnapshot.Exec(id); err != nil {
 		return err
 	}
-	_, err = t.s.setSnapshotSeq.Exec(0, id)
+	err = t.s.setSnapshotSeq.Exec(0, id)
 	return err
 }
 
@@ -164,7 +161,7 @@ func (t *tx) forgetKeys(id int64, entity sharding.Entity, last uint64) error {
 		if e.command == "" || e.forever {
 			continue
 		}
-		if _, err := t.s.dropCommand.Exec(id, commandHash(e.command), int64(e.seq)); err != nil {
+		if err := t.s.dropCommand.Exec(id, commandHash(e.command), int64(e.seq)); err != nil {
 			return err
 		}
 		entries--
@@ -175,7 +172,7 @@ func (t *tx) forgetKeys(id int64, entity sharding.Entity, last uint64) error {
 	if kept == before {
 		return nil
 	}
-	_, err = t.s.setKept.Exec(kept, dropped, id)
+	err = t.s.setKept.Exec(kept, dropped, id)
 	return err
 }
 

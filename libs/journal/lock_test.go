@@ -1,0 +1,93 @@
+package journal_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/memory"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// locked is a driver that waits for other handles before it writes.
+type locked struct {
+	*scripted
+	others chan struct{} // closed when no other handle writes; nil: none does
+}
+
+func (l *locked) LockWrites(ctx context.Context) error {
+	if l.others == nil {
+		return nil
+	}
+	select {
+	case <-l.others:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func openLocked(t *testing.T, obs journal.Observer) (b *bench, others chan struct{}) {
+	cfg := journal.DefaultConfig()
+	d := &locked{scripted: &scripted{Driver: memory.New(cfg)}}
+	b = &bench{T: t, b: d.scripted}
+	var err error
+	if b.j, err = journal.Open(t.Context(), d, journal.Declaration{Cluster: "blue"}, cfg, obs); err != nil {
+		t.Fatal(err)
+	}
+	b.submit("claim", journal.Op{Claim: &sharding.Claim{Shard: shard, Epoch: 1, Owner: 1}})
+	b.want("claim durable")
+	b.b.batches = nil
+	others = make(chan struct{})
+	d.others = others
+	t.Cleanup(func() { _ = b.j.Close() })
+	b.add("a", 1, 0)
+	synctest.Wait() // it waits for the others
+	return b, others
+}
+
+// TestBatchHasWhatCameDuringTheWait: what is submitted while others write is in the batch that
+// waits for them.
+func TestBatchHasWhatCameDuringTheWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, others := openLocked(t, journal.Observer{})
+		time.Sleep(time.Second)
+		b.add("b", 1, 0)
+		b.fence("c")
+		if r := b.j.Report(canceled(t), shard); r.Queued != 4 || time.Since(r.CommittingSince) != time.Second {
+			t.Errorf("%d wait, and a commit is under way since %s; want 4 (one is that of the report), since a second ago", r.Queued, r.CommittingSince)
+		}
+		close(others)
+		b.want("a durable, b durable, c durable")
+		b.wantBatches(4)
+	})
+}
+
+// TestOthersThatDoNotEnd: what waits for them is refused when one attempt to commit may take no
+// longer, and the observer is told.
+func TestOthersThatDoNotEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var seen []error
+		b, others := openLocked(t, journal.Observer{Batch: func(s journal.BatchStats) {
+			if s.Err != nil {
+				seen = append(seen, s.Err)
+			}
+		}})
+		b.want("a refused, store full")
+		if len(b.b.batches) != 0 || len(seen) != 1 || !errors.Is(seen[0], journal.ErrNotCommitted) {
+			t.Errorf("batches %v, observed %v", b.b.batches, seen)
+		}
+		close(others)
+		b.add("a", 1, 0)
+		b.want("a durable")
+	})
+}
+
+func canceled(t *testing.T) context.Context {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	return ctx
+}

@@ -1,0 +1,73 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+)
+
+const (
+	// queueSuffix is appended to the path for the file that queues the writers.
+	queueSuffix = "-turn"
+	// writerSuffix is appended to the path for the file that the one that writes has locked.
+	writerSuffix = "-write"
+)
+
+// writeLock is what a connection holds while it writes: see "Writers" in the package comment.
+// It is used by one caller at a time.
+type writeLock struct {
+	queue, writer    *fileLock
+	queued, admitted bool // which of the two is held
+}
+
+// openWriteLock opens the lock of the journal at path, which exists, for one connection.
+func openWriteLock(path string, queue *fileLock) (w writeLock, err error) {
+	w.queue = queue
+	if w.writer, err = openLock(path + writerSuffix); err != nil {
+		return w, err
+	}
+	return w, ownLike(path+writerSuffix, path)
+}
+
+// lock waits until the writers before this one have ended. It does nothing if that was done already.
+func (w *writeLock) lock(ctx context.Context) error {
+	if w.admitted {
+		return nil
+	}
+	if err := w.queue.lock(ctx); err != nil {
+		return err
+	}
+	w.queued = true
+	if err := w.writer.lock(ctx); err != nil {
+		w.unlock()
+		return err
+	}
+	w.admitted = true
+	return nil
+}
+
+// begun lets the next one become the one that waits for the writer.
+func (w *writeLock) begun() {
+	if w.queued {
+		w.queued = false
+		w.queue.unlock()
+	}
+}
+
+// unlock lets the next one write.
+func (w *writeLock) unlock() {
+	w.begun()
+	if w.admitted {
+		w.admitted = false
+		w.writer.unlock()
+	}
+}
+
+func (w *writeLock) close() error {
+	var errs []error
+	for _, l := range []*fileLock{w.queue, w.writer} {
+		if l != nil {
+			errs = append(errs, l.close())
+		}
+	}
+	return errors.Join(errs...)
+}
