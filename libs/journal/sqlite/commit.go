@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	driver "modernc.org/sqlite"
 	lib "modernc.org/sqlite/lib"
 
 	"github.com/roost-cluster/roost/libs/journal"
@@ -17,7 +16,7 @@ func (d *Driver) Commit(ctx context.Context, ops []journal.Op) ([]journal.Result
 	t := newTx(d)
 	var results []journal.Result
 	err := d.transact(ctx, func() (err error) {
-		if err := d.checkOpened(ctx); err != nil {
+		if err := d.recall(); err != nil {
 			return err
 		}
 		if results, err = journal.Decide(ops, t); err == nil && t.free > 0 {
@@ -28,6 +27,7 @@ func (d *Driver) Commit(ctx context.Context, ops []journal.Op) ([]journal.Result
 	if err != nil {
 		return nil, err
 	}
+	d.keep()
 	t.cacheIDs()
 	d.countPages(ops)
 	journal.StoredAt(results, ops, t.now.Wall)
@@ -55,38 +55,6 @@ func (d *Driver) Declare(ctx context.Context, decl journal.Declaration) (journal
 		return journal.Facts{}, err
 	}
 	return facts, nil
-}
-
-// checkOpened returns the error of [journal.Facts.CheckOpened]. It is called in a
-// transaction, and reads what that needs only if another connection has committed since it
-// was read last: nothing else changes it.
-func (d *Driver) checkOpened(ctx context.Context) error {
-	version, err := d.dataVersion()
-	if err != nil || version == d.checked {
-		return err
-	}
-	rows, err := d.write.opened.Query()
-	if err != nil {
-		return err
-	}
-	facts, err := readOpened(rows)
-	if err == nil {
-		err = facts.CheckOpened(d.generation)
-	}
-	if err == nil {
-		d.checked = version
-	}
-	return err
-}
-
-// dataVersion returns a number that is another one after another connection has committed:
-// https://sqlite.org/c3ref/c_fcntl_begin_atomic_write.html#sqlitefcntldataversion
-func (d *Driver) dataVersion() (version uint32, err error) {
-	raw := d.conn.Raw(func(conn any) error {
-		version, err = conn.(driver.FileControl).FileControlDataVersion("main")
-		return nil
-	})
-	return version, errors.Join(err, raw)
 }
 
 // transact runs f in a transaction and commits it. The context ends the wait for the

@@ -12,6 +12,10 @@
 // So only one writer waits for the active one, which cannot overtake it, and the kernel wakes it at
 // once. SQLite's own waiting promises neither.
 //
+// When its turn comes, a writer looks whether another connection has committed since its own last
+// commit. If none has, it still knows the fences and heads of entities that it has read or written, and
+// reads only what it does not know.
+//
 // A [Reader] takes none of these locks. It must be allowed to read the file and its log (the WAL,
 // path + "-wal"), and to write the index of the log (path + "-shm"), in which readers say
 // what they are reading.
@@ -46,7 +50,7 @@
 // # What this does not do
 //
 // It is for one machine and a local file system: never put the file on a network share. A process
-// that is paused inside a transaction stops the other writers until it goes on or dies; nothing
+// that is paused inside a transaction, or when its turn to write comes, stops the other writers until it goes on or dies; nothing
 // wrong is written meanwhile. The pages of removed rows are used again. Only purges and trims give
 // pages back to the file system, a bounded number of pages per batch. In a file made by release 1
 // (see docs/upgrading.md), they do so only after it was compacted ([Compact]). Command ids that

@@ -47,8 +47,7 @@ type Driver struct {
 	reads   *Reader
 	// generation is that of the file when it was opened.
 	generation sharding.Generation
-	// checked is the version of the data for which checkOpened has found nothing.
-	checked uint32
+	cache      cache
 	// ids caches the numbers of entities, which never change.
 	ids   map[sharding.Entity]int64
 	clock journal.Timekeeper

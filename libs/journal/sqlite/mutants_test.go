@@ -19,6 +19,7 @@ func TestMutants(t *testing.T) {
 	for name, test := range map[string]string{
 		"cached-number": "^TestConformance$/^PurgedNumbers$",
 		"number-reuse":  "^TestNumbersAreNeverReused$",
+		"cache-version": "^TestCache$",
 	} {
 		cmd := exec.Command(os.Args[0], "-test.run", test)
 		cmd.Env = append(os.Environ(), mutantVar+"="+name)

@@ -156,7 +156,6 @@ type tx struct {
 	now    journal.Moment
 	stamp  journal.Stamp // of the entity whose head was read last
 	looked bool          // the stamp is that of a purge
-	fences map[sharding.ShardID]sharding.Fence
 	// added are the numbers of entities that this transaction has made or looked up: they are
 	// cached only when it is committed.
 	added map[sharding.Entity]int64
@@ -166,7 +165,7 @@ type tx struct {
 }
 
 func newTx(d *Driver) *tx {
-	return &tx{driver: d, s: &d.write, now: d.clock.Now(), fences: map[sharding.ShardID]sharding.Fence{}}
+	return &tx{driver: d, s: &d.write, now: d.clock.Now()}
 }
 
 // cacheIDs caches the numbers of new entities. It is called after the commit.
@@ -181,7 +180,7 @@ func (t *tx) cacheIDs() {
 
 // Fence implements [journal.Tx].
 func (t *tx) Fence(shard sharding.ShardID) (sharding.Fence, error) {
-	f, ok := t.fences[shard]
+	f, ok := t.driver.cache.fences[shard]
 	if ok {
 		return f, nil
 	}
@@ -191,7 +190,7 @@ func (t *tx) Fence(shard sharding.ShardID) (sharding.Fence, error) {
 		return f, err
 	}
 	f = sharding.Fence{Epoch: sharding.Epoch(epoch), Owner: sharding.NodeUID(owner)}
-	t.fences[shard] = f
+	t.driver.cache.setFence(shard, f)
 	return f, nil
 }
 
@@ -220,6 +219,11 @@ func (t *tx) Head(entity sharding.Entity, records []sharding.Record) (journal.He
 // readHead reads the row of an entity and its newest record, and returns its number, 0 if there
 // is none. maybe: a command with the hash may be stored.
 func (t *tx) readHead(entity sharding.Entity, hash int64, h *journal.Head) (id int64, maybe bool, err error) {
+	if c, ok := t.driver.cache.heads[entity]; ok {
+		*h, t.stamp, t.looked = c.head, c.stamp, c.looked
+		t.add(entity, c.id)
+		return c.id, true, nil
+	}
 	t.stamp, t.looked = journal.Stamp{}, false
 	id, known := t.added[entity]
 	if !known {
@@ -250,6 +254,7 @@ func (t *tx) readHead(entity sharding.Entity, hash int64, h *journal.Head) (id i
 	t.stamp.Writer = uint64(by)
 	h.LastSeq, h.SnapshotSeq, h.Life, h.Dropped = uint64(last), uint64(snapshot), uint64(life), fromMillis(dropped)
 	h.Cut = uint64(cut)
+	t.driver.cache.setHead(entity, cachedHead{id, *h, t.stamp, t.looked})
 	return id, maybe, nil
 }
 

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"slices"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/journal"
@@ -12,16 +13,18 @@ func (t *tx) Write(op *journal.Op) error {
 	switch {
 	case op.Claim != nil:
 		c := op.Claim
-		t.fences[c.Shard] = sharding.Fence{Epoch: c.Epoch, Owner: c.Owner}
-		err := t.s.setFence.Exec(string(c.Shard.Type), c.Shard.Index, int64(c.Epoch), int64(c.Owner))
-		return err
+		t.driver.cache.setFence(c.Shard, sharding.Fence{Epoch: c.Epoch, Owner: c.Owner})
+		return t.s.setFence.Exec(string(c.Shard.Type), c.Shard.Index, int64(c.Epoch), int64(c.Owner))
 	case op.Append != nil:
 		return t.append(op.Append)
 	case op.Snapshot != nil:
+		defer t.driver.cache.forgetHead(op.Snapshot.Entity)
 		return t.writeSnapshot(op.Snapshot)
 	case op.Drop != nil:
+		defer t.driver.cache.forgetHead(op.Drop.Entity)
 		return t.dropSnapshot(op.Drop)
 	case op.Purge != nil:
+		defer t.driver.cache.forgetHead(op.Purge.Entity)
 		return t.purge(op.Purge)
 	}
 	return nil
@@ -87,11 +90,28 @@ func (t *tx) append(a *sharding.Append) error {
 		}
 		forget = forget || r.Seq%forgetEvery == 0
 	}
+	t.appended(a, stamp, forget)
 	if !forget {
 		return nil
 	}
 	t.stamp = stamp
 	return t.forgetKeys(id, a.Entity, a.Records[len(a.Records)-1].Seq)
+}
+
+// appended notes in the cache which record of an entity is the newest one. If more of its row changes, the
+// entity is read again.
+func (t *tx) appended(a *sharding.Append, stamp journal.Stamp, more bool) {
+	heads := t.driver.cache.heads
+	c, ok := heads[a.Entity]
+	if !ok || len(a.Records) == 0 {
+		return
+	}
+	if more || slices.ContainsFunc(a.Records, func(r sharding.Record) bool { return r.Delete }) {
+		delete(heads, a.Entity)
+		return
+	}
+	c.head.LastSeq, c.stamp, c.looked = a.Records[len(a.Records)-1].Seq, stamp, false
+	heads[a.Entity] = c
 }
 
 // endLife notes that a record deletes its entity: nothing before it is loaded any more.

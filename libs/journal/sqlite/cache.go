@@ -1,0 +1,103 @@
+package sqlite
+
+import (
+	"unsafe"
+
+	lib "modernc.org/sqlite/lib"
+
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+const (
+	// headCache is how many heads of entities a writer remembers: some 5 MiB.
+	headCache = 1 << 15
+	// fenceCache is how many fences: more than a region has shards.
+	fenceCache = 1 << 16
+)
+
+// cache has fences and heads as they are stored after the last commit of this handle. It is used
+// by the next one if no other connection has committed in between. SQLite keeps its pages
+// by the same rule. So it helps a process that writes alone, and never decides
+// anything: with it, [journal.Decide] sees what it would read.
+type cache struct {
+	valid   bool   // no transaction has begun since the last commit
+	version uint32 // of the data after that
+	fences  map[sharding.ShardID]sharding.Fence
+	heads   map[sharding.Entity]cachedHead
+}
+
+// cachedHead is the row of an entity, with its newest record.
+type cachedHead struct {
+	id     int64
+	head   journal.Head // without Duplicate
+	stamp  journal.Stamp
+	looked bool // the stamp is that of a purge
+}
+
+// recall looks whether the cache still holds, at the beginning of a transaction. If it does not, it
+// is emptied, and recall returns the error of [journal.Facts.CheckOpened]: otherwise
+// those facts are unchanged, too.
+func (d *Driver) recall() error {
+	version, err := d.handle.dataVersion()
+	if err != nil {
+		return err
+	}
+	if holds := d.cache.valid && (d.cache.version == version || mutant.On("cache-version")); holds {
+		d.cache.valid = false // until this transaction is committed
+		return nil
+	}
+	d.cache.empty()
+	rows, err := d.write.opened.Query()
+	if err != nil {
+		return err
+	}
+	facts, err := readOpened(rows)
+	if err == nil {
+		err = facts.CheckOpened(d.generation)
+	}
+	return err
+}
+
+// keep makes the cache that of the transaction that was just committed.
+func (d *Driver) keep() {
+	version, err := d.handle.dataVersion()
+	d.cache.valid, d.cache.version = err == nil, version
+}
+
+func (c *cache) empty() {
+	c.valid = false
+	clear(c.fences)
+	clear(c.heads)
+}
+
+func (c *cache) setFence(shard sharding.ShardID, f sharding.Fence) {
+	if c.fences == nil || len(c.fences) >= fenceCache {
+		c.fences = map[sharding.ShardID]sharding.Fence{}
+	}
+	c.fences[shard] = f
+}
+
+func (c *cache) setHead(entity sharding.Entity, h cachedHead) {
+	if c.heads == nil || len(c.heads) >= headCache {
+		c.heads = map[sharding.Entity]cachedHead{}
+	}
+	c.heads[entity] = h
+}
+
+// dataVersion returns a number that is another one after any connection has committed. The commits of
+// other connections count from the next transaction of this one on.
+// https://sqlite.org/c3ref/c_fcntl_begin_atomic_write.html#sqlitefcntldataversion
+func (h *handle) dataVersion() (uint32, error) {
+	const size = int(unsafe.Sizeof(uint32(0)))
+	to := h.tls.Alloc(size)
+	defer h.tls.Free(size)
+	if rc := lib.Xsqlite3_file_control(h.tls, h.db, 0, lib.SQLITE_FCNTL_DATA_VERSION, to); rc != lib.SQLITE_OK {
+		return 0, h.error(rc)
+	}
+	return *at[uint32](to), nil
+}
+
+// forgetHead is called after an operation that changes more than which record is the newest one.
+func (c *cache) forgetHead(entity sharding.Entity) { delete(c.heads, entity) }
