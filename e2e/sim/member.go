@@ -99,9 +99,9 @@ func (m *member) checkOwnPause(out []gossip.Output) {
 // lateTick is how long after the last tick a tick shows that the process was paused.
 const lateTick = 400 * time.Millisecond
 
-// tick gives the core every third tick of the process, that is one every 60 ms or more.
+// tick gives the core every third tick of the process, that is one every 60 ms or more, if anything is due.
 func (m *member) tick() {
-	if m.ticks++; m.ticks%3 == 0 {
+	if m.ticks++; m.ticks%3 == 0 && !m.p.now().Before(m.core.Due()) {
 		m.step(gossip.Tick{})
 	}
 }

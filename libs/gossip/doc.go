@@ -79,7 +79,7 @@
 //     of the process has a new UID in Config.Self, and is a new incarnation.
 //  2. [Start], or [JoinVia], comes first and once. A [Tick] comes every 50 to 100 ms,
 //     after all messages that arrived before it: if it came first, peers whose heartbeats
-//     wait in the process would look silent.
+//     wait in the process would look silent. Ticks before [Machine.Due] may be left out.
 //  3. A message that arrives becomes [Receive], with From and To as they were sent, and
 //     Waited, the time that it waited in the process. A message from a process that names
 //     another cluster, or is not trusted, is refused and never stepped.

@@ -111,7 +111,7 @@ func (m *Machine) sendHeartbeats() {
 	if m.phase != member || m.now.Before(m.nextHeartbeat) {
 		return
 	}
-	m.nextHeartbeat = m.now.Add(m.cfg.Watch.Interval)
+	m.nextHeartbeat = NextAligned(m.now, m.cfg.Watch.Interval)
 	if m.watchingFormerReceivers {
 		m.rewatch()
 	}

@@ -32,6 +32,7 @@ type Agent struct {
 	cfg     Config
 	inbox   *loop.Inbox[item]
 	senders *senders
+	streams inStreams
 	stats   counters
 	view    atomic.Pointer[gossip.View]
 	events  *eventLog
@@ -70,6 +71,7 @@ func New(cfg Config) (*Agent, error) {
 		left:  make(chan struct{}),
 		ended: make(chan struct{}),
 	}
+	a.streams.most = cfg.Streams
 	a.senders = newSenders(cfg, &a.stats, a.Evidence)
 	v := a.core.View()
 	a.view.Store(&v)
@@ -82,7 +84,11 @@ func (a *Agent) PathPrefix() string { return pb.ClusterPathPrefix }
 
 // Handler serves other nodes, at [Agent.PathPrefix].
 func (a *Agent) Handler() http.Handler {
-	return a.cfg.limits().Handler(pb.NewClusterServer(service{a}))
+	s := service{a}
+	mux := http.NewServeMux()
+	mux.Handle(a.PathPrefix(), a.cfg.limits().Handler(pb.NewClusterServer(s)))
+	mux.HandleFunc(a.PathPrefix()+streamMethod, s.serveStream)
+	return mux
 }
 
 // Members returns the membership as this node sees it now. Fields whose changes have no
@@ -186,12 +192,13 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer close(a.ended)
 	defer a.events.end()
 	defer a.senders.close()
+	defer a.streams.close()
 	defer a.inbox.Close()
 	a.step(gossip.Start{})
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	if a.err == nil {
-		loop.Run(ctx, a.inbox, a.cfg.TickEvery, nil, func(batch []item, tick bool) {
+		loop.Run(ctx, a.inbox, a.cfg.TickEvery, a.core.Due, func(batch []item, tick bool) {
 			a.takeIn(batch, tick)
 			if a.err != nil {
 				end()
@@ -337,7 +344,7 @@ func (a *Agent) log(e gossip.Event) {
 	}
 }
 
-// service receives the posts of other nodes.
+// service receives the messages of other nodes.
 type service struct{ a *Agent }
 
 func (s service) Post(ctx context.Context, req *pb.PostRequest) (*pb.PostResponse, error) {
@@ -356,6 +363,7 @@ func (s service) Post(ctx context.Context, req *pb.PostRequest) (*pb.PostRespons
 	if err := s.a.cfg.MaySpeakAs(ctx, as.Name, as.Roles); err != nil {
 		return refuse(twirp.NewError(twirp.PermissionDenied, err.Error()))
 	}
+	s.a.senders.heard(from.Addr)
 	var bad error
 	now := time.Now()
 	items := make([]item, 0, len(req.GetMessages()))
@@ -381,5 +389,5 @@ func (s service) Post(ctx context.Context, req *pb.PostRequest) (*pb.PostRespons
 	if bad != nil {
 		return nil, twirp.InvalidArgumentError("messages", bad.Error())
 	}
-	return &pb.PostResponse{}, nil
+	return &pb.PostResponse{Streams: streamVersion}, nil
 }

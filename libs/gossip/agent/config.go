@@ -25,6 +25,9 @@ type Config struct {
 	// within a second, follows no redirects and reads no response of more than
 	// 64 KiB; responses to posts are empty or an error.
 	Client *http.Client
+	// Dial connects to the node at an address for a stream, with TLS if Client uses TLS.
+	// Default: TCP, within a second.
+	Dial func(ctx context.Context, addr string) (net.Conn, error)
 	// URL is the base URL of the node at an address. Default: "http://" + addr.
 	URL func(addr string) string
 	// MaySpeakAs refuses the sender of a request that speaks for a member, or joins as one, which it is not. A sender
@@ -38,8 +41,8 @@ type Config struct {
 	// begins to stop here, and calls [Agent.Leave] at the end.
 	OnLeave func()
 
-	// TickEvery is the time between ticks of the core. It bounds the precision of
-	// all its timers, and must be well below Core.LateTick. Default 50 ms.
+	// TickEvery is the shortest time between ticks of the core. It bounds the precision
+	// of all its timers, and must be well below Core.LateTick. Default 50 ms.
 	TickEvery time.Duration
 	// SendTimeout bounds one post. It should be longer than a round trip, and short
 	// enough that a hanging peer gets fresh heartbeats when it recovers. Default
@@ -53,11 +56,15 @@ type Config struct {
 	EventLog int
 	// Inbox is how many messages wait for the loop. Default 4096.
 	Inbox int
+	// Streams is how many streams other nodes may have to this one at a time; nodes whose
+	// streams are refused post. Default: twice Core.MaxMembers, as a node may open a
+	// stream again before the end of the old one is noticed here.
+	Streams int
 	// MaxBody is the largest request accepted, in bytes, after expansion of a
 	// compressed one. Default 4 MiB: a state with some ten thousand members. No
 	// state in it may have more members than Core.MaxMembers.
 	MaxBody int64
-	// GzipFrom is the length in bytes from which posts are compressed. Default
+	// GzipFrom is the length in bytes from which messages are posted, compressed. Default
 	// 4 KiB: shorter ones fit into a few packets anyway.
 	GzipFrom int64
 }
@@ -66,6 +73,11 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	if c.Client == nil {
 		c.Client = defaultClient()
+	}
+	if c.Dial == nil {
+		c.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
+			return (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", addr)
+		}
 	}
 	if c.URL == nil {
 		c.URL = func(addr string) string { return "http://" + addr }
@@ -94,6 +106,9 @@ func (c Config) withDefaults() Config {
 	if c.Inbox == 0 {
 		c.Inbox = 4096
 	}
+	if c.Streams == 0 {
+		c.Streams = 2 * c.Core.MaxMembers
+	}
 	if c.MaxBody == 0 {
 		c.MaxBody = 4 << 20
 	}
@@ -119,8 +134,8 @@ func (c Config) Validate() error {
 	if c.SendTimeout < 0 {
 		errs = append(errs, fmt.Errorf("SendTimeout is %v: choose more than 0", c.SendTimeout))
 	}
-	if c.Queue < 0 || c.Inbox < 0 || c.EventLog < 0 || c.MaxBody < 0 || c.GzipFrom < 0 {
-		errs = append(errs, fmt.Errorf("Queue %d, Inbox %d, EventLog %d, MaxBody %d, GzipFrom %d: choose more than 0", c.Queue, c.Inbox, c.EventLog, c.MaxBody, c.GzipFrom))
+	if c.Queue < 0 || c.Inbox < 0 || c.EventLog < 0 || c.Streams < 0 || c.MaxBody < 0 || c.GzipFrom < 0 {
+		errs = append(errs, fmt.Errorf("Queue %d, Inbox %d, EventLog %d, Streams %d, MaxBody %d, GzipFrom %d: choose more than 0", c.Queue, c.Inbox, c.EventLog, c.Streams, c.MaxBody, c.GzipFrom))
 	}
 	return errors.Join(errs...)
 }

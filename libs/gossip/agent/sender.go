@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"google.golang.org/protobuf/proto"
 
 	"github.com/roost-cluster/roost/libs/gossip"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -18,13 +21,16 @@ import (
 // heartbeats, so only the senders of other addresses end.
 const senderIdleTimeout = 30 * time.Second
 
-// senders post messages: those to one address in order, and independently of
-// other addresses.
+// senders send messages: those to one address in order, and independently of
+// other addresses. They post the first ones to an address. If the answer says that
+// the node there accepts streams, and heartbeats go there or are answered there, the
+// next ones go on a stream.
 type senders struct {
 	cfg    Config
 	onGone func(sharding.NodeID) // reports evidence
 	stats  *counters
 
+	began  time.Time
 	ctx    context.Context
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
@@ -41,13 +47,20 @@ type sender struct {
 	wake   chan struct{}
 	queue  []gossip.Send // guarded by senders.mu
 	client pb.Cluster
+	// unheard is when the first message was sent since a message last came from this
+	// address, in nanoseconds since the start of the senders; 0: none was.
+	unheard atomic.Int64
+
+	// Owned by run.
+	stream   *outStream // nil: messages are posted
+	streamAt time.Time  // no stream is opened before
 	// lastServed is the incarnation that last accepted messages at this address:
 	// only a process that was there can be gone.
 	lastServed sharding.NodeUID
 }
 
 func newSenders(cfg Config, stats *counters, onGone func(sharding.NodeID)) *senders {
-	s := &senders{cfg: cfg, onGone: onGone, stats: stats, byAddr: map[string]*sender{}}
+	s := &senders{cfg: cfg, onGone: onGone, stats: stats, began: time.Now(), byAddr: map[string]*sender{}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
 }
@@ -88,19 +101,28 @@ func (s *senders) take(to *sender) []gossip.Send {
 	return queue
 }
 
-// run posts the messages queued for one address. It ends when it has been idle for
+// run sends the messages queued for one address. It ends when it has been idle for
 // a while, or when all senders are closed and the queue is empty.
 func (s *senders) run(to *sender) {
 	idle := time.NewTimer(senderIdleTimeout)
 	defer idle.Stop()
+	defer to.closeStream()
 	for {
 		if batch := s.take(to); len(batch) > 0 {
-			s.post(to, batch)
+			if !s.stream(to, batch) {
+				s.post(to, batch)
+			}
 			idle.Reset(senderIdleTimeout)
 			continue
 		}
+		var ended chan struct{}
+		if to.stream != nil {
+			ended = to.stream.ended
+		}
 		select {
 		case <-to.wake:
+		case <-ended:
+			s.streamEnded(to)
 		case <-idle.C:
 			if s.removeIfEmpty(to) {
 				return
@@ -136,25 +158,115 @@ func (s *senders) post(to *sender, batch []gossip.Send) {
 	req := NewPost(s.cfg.Cluster, s.cfg.Core.Self, batch)
 	ctx, cancel := context.WithTimeout(s.ctx, s.cfg.SendTimeout)
 	defer cancel()
-	_, err := to.client.Post(ctx, req)
+	answer, err := to.client.Post(ctx, req)
 	if connectionLost(err) {
-		_, err = to.client.Post(ctx, req) // on a new connection; twice does no harm
+		answer, err = to.client.Post(ctx, req) // on a new connection; twice does no harm
 	}
-	uid := batch[len(batch)-1].To.UID
-	if err == nil {
-		s.stats.sent.Add(uint64(len(batch)))
-		if uid != 0 {
-			to.lastServed = uid
-		}
+	if err != nil {
+		s.stats.failed.Add(uint64(len(batch)))
+		s.failed(to, err)
 		return
 	}
-	s.stats.failed.Add(uint64(len(batch)))
-	s.cfg.Log.Debug("post failed", "peer", to.addr, "error", err)
+	s.stats.sent.Add(uint64(len(batch)))
+	if uid := uidOf(batch); uid != 0 {
+		to.lastServed = uid
+	}
+	if answer.GetStreams() >= streamVersion && to.stream == nil && frequent(batch) && !time.Now().Before(to.streamAt) {
+		s.reopen(to)
+	}
+}
+
+// uidOf returns the incarnation for which a batch is; 0: any.
+func uidOf(batch []gossip.Send) sharding.NodeUID { return batch[len(batch)-1].To.UID }
+
+// frequent reports whether more messages will follow soon.
+func frequent(batch []gossip.Send) bool {
+	return slices.ContainsFunc(batch, func(m gossip.Send) bool {
+		switch m.Msg.(type) {
+		case gossip.Heartbeat, gossip.HeartbeatReply:
+			return true
+		}
+		return false
+	})
+}
+
+// failed is called when nothing could be sent to an address.
+func (s *senders) failed(to *sender, err error) {
+	s.cfg.Log.Debug("sending failed", "peer", to.addr, "error", err)
 	// A peer that accepted messages before had a connection. A dial means that it
 	// has ended, and a refusal that nothing listens there any more.
 	if errors.Is(err, syscall.ECONNREFUSED) && to.lastServed != 0 {
 		s.onGone(sharding.NodeID{Addr: to.addr, UID: to.lastServed})
 		to.lastServed = 0
+	}
+}
+
+// stream sends a batch on the stream to an address. It reports whether it did.
+func (s *senders) stream(to *sender, batch []gossip.Send) bool {
+	if to.stream == nil {
+		return false
+	}
+	// Only an answer to a post shows that another incarnation is there now.
+	if uid := uidOf(batch); uid != 0 && uid != to.lastServed {
+		to.closeStream()
+		return false
+	}
+	now := max(1, time.Since(s.began))
+	if first := to.unheard.Load(); first != 0 && now-time.Duration(first) > s.stall() {
+		to.closeStream() // what was sent last may be repeated by TCP only after a long time
+		return false
+	}
+	req := NewPost(s.cfg.Cluster, s.cfg.Core.Self, batch)
+	if int64(proto.Size(req)) >= min(s.cfg.GzipFrom, maxFrame) {
+		return false
+	}
+	if !to.stream.write(req, s.cfg.SendTimeout) {
+		to.closeStream()
+		return false
+	}
+	to.unheard.CompareAndSwap(0, int64(now))
+	s.stats.sent.Add(uint64(len(batch)))
+	return true
+}
+
+// stall is how long nothing may come from an address to which messages are sent until the stream to
+// it is closed. Where heartbeats go or are answered, something comes in every interval.
+func (s *senders) stall() time.Duration { return max(s.cfg.SendTimeout, 2*s.cfg.Core.Watch.Interval) }
+
+// heard is called when a message has come from an address.
+func (s *senders) heard(addr string) {
+	s.mu.Lock()
+	to := s.byAddr[addr]
+	s.mu.Unlock()
+	if to != nil {
+		to.unheard.Store(0)
+	}
+}
+
+// streamEnded is called when the receiver has ended a stream. If the receiver's process has ended, too, the
+// next dial shows it. A stream that has ended soon is not opened again at once: the receiver may not want it.
+func (s *senders) streamEnded(to *sender) {
+	lasted := time.Since(to.stream.opened)
+	to.closeStream()
+	if lasted >= s.cfg.SendTimeout && !s.isClosed() {
+		s.reopen(to)
+	}
+}
+
+func (s *senders) reopen(to *sender) {
+	var err error
+	if to.stream, err = s.openStream(to.addr); err != nil {
+		to.streamAt = time.Now().Add(senderIdleTimeout) // posts do, too
+		s.failed(to, err)
+		return
+	}
+	to.unheard.Store(0)
+}
+
+func (to *sender) closeStream() {
+	if to.stream != nil {
+		to.stream.close()
+		to.stream = nil
 	}
 }
 

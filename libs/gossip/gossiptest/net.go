@@ -360,7 +360,7 @@ func (n *Net) tick(e event) {
 		return // the tick is of an incarnation that has ended
 	}
 	n.after(TickEvery, event{tickNode: e.tickNode, start: e.start})
-	if !e.tickNode.paused {
+	if !e.tickNode.paused && !n.Now.Before(e.tickNode.M.Due()) {
 		n.Step(e.tickNode, gossip.Tick{})
 	}
 }

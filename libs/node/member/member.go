@@ -79,7 +79,8 @@ func Join(n *node.Node, o Options) (*Member, error) {
 	}
 	m.Joiner.Configure(&g)
 	m.Agent, err = agent.New(agent.Config{
-		Core: g, Cluster: o.Cluster, Client: peers.Client(), URL: peers.URL, Log: n.Log(), OnLeave: n.Stop, MaySpeakAs: m.maySpeakAs,
+		Core: g, Cluster: o.Cluster, Client: peers.Client(), Dial: peers.Dial, URL: peers.URL, Log: n.Log(), OnLeave: n.Stop,
+		MaySpeakAs: m.maySpeakAs,
 	})
 	if err != nil {
 		return nil, err

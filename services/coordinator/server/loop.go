@@ -10,17 +10,43 @@ import (
 	"github.com/roost-cluster/roost/services/coordinator"
 )
 
-const tickEvery = 50 * time.Millisecond
+const (
+	// tickEvery is the time between two ticks while something happens.
+	tickEvery = 50 * time.Millisecond
+	// restEvery is the time between two ticks while nothing happens. Such ticks come at the moments of the heartbeats
+	// of members, for which the process wakes up anyway.
+	restEvery = 200 * time.Millisecond
+	// restAfter is how long nothing must have happened: as long as the core waits until it repeats an order.
+	restAfter = 200 * time.Millisecond
+)
+
+// rest knows when something has happened. News of the lease do not count: the core acts on them at once.
+type rest struct {
+	ticked  time.Time // the last tick
+	stirred time.Time // when something last came in
+}
+
+// due returns the time before which no tick is needed.
+func (r *rest) due() time.Time {
+	if r.ticked.Sub(r.stirred) < restAfter {
+		return time.Time{}
+	}
+	return gossip.NextAligned(r.ticked, restEvery)
+}
 
 // takeBatch runs what has come. Nothing waits inside it. The news of the lease go ahead
 // of everything else.
 func (s *Server) takeBatch(batch []func(), tick bool) {
+	if len(batch) > 0 {
+		s.rest.stirred = time.Now()
+	}
 	for _, f := range batch {
 		s.hearLease()
 		f()
 	}
 	s.hearLease()
 	if tick {
+		s.rest.ticked = time.Now()
 		s.shareLease()
 		s.watchJournal()
 		s.step(coordinator.Tick{})

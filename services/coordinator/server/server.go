@@ -109,6 +109,7 @@ type Server struct {
 	explanations      *coordinator.ExplanationLog
 	explanationsEnded func() // called when the log of explanations has ended, after the process has resigned
 	outs              []coordinator.Output
+	rest              rest    // of the loop
 	performing        bool    // the outputs, one of which stepped the core
 	trouble           trouble // with the journal
 	unread            error   // why the last attempt to take over could not read the journal; nil: none has failed
@@ -225,7 +226,7 @@ func (s *Server) stages(n *node.Node) {
 	n.Stage(node.Stage{
 		Name: "loop",
 		Start: func(context.Context) error {
-			running.Go(func() { loop.Run(s.ctx, s.inbox, tickEvery, nil, s.takeBatch) })
+			running.Go(func() { loop.Run(s.ctx, s.inbox, tickEvery, s.rest.due, s.takeBatch) })
 			n.Loop("coordinator loop", s.ctx.Done(), func(f func()) { s.inbox.Put(f) })
 			return nil
 		},

@@ -3,14 +3,17 @@ package server
 import (
 	"sync/atomic"
 	"time"
+
+	"github.com/roost-cluster/roost/libs/gossip"
 )
 
 // A region in which nothing happens is told the time more rarely: each tick wakes two goroutines, and
 // that is most of what the cores of an idle region cost.
 
 const (
-	// restEvery is the time between two ticks while nothing happens and no alarm of an entity is due.
-	restEvery = 100 * time.Millisecond
+	// restEvery is the time between two ticks while nothing happens and no alarm of an entity is due. Such ticks come
+	// at the moments of the heartbeats of members, for which the process wakes up anyway.
+	restEvery = 200 * time.Millisecond
 	// restAfter is how long nothing must have happened. It is longer than a turn counts as a possible cause of
 	// a crash after its end: ticks note that the process lives.
 	restAfter = 60 * time.Millisecond
@@ -40,7 +43,7 @@ func (s *Runner) due() time.Time {
 		s.rest.resting.Store(false)
 		return time.Time{}
 	}
-	due := s.ticked.Add(restEvery)
+	due := gossip.NextAligned(s.ticked, restEvery)
 	for _, l := range s.shards {
 		if at := time.Unix(0, l.alarmAt.Load()); at.Before(due) {
 			due = at

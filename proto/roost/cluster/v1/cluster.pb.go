@@ -194,7 +194,11 @@ func (x *PostRequest) GetMessages() []*Message {
 }
 
 type PostResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The highest version of streams that the node accepts; 0: none. A stream brings the same
+	// messages without an answer to each request: a GET of the path of Stream, beside that of Post,
+	// with Upgrade: roost-members/1; then frames of a length of four bytes, big endian, and a PostRequest.
+	Streams       uint32 `protobuf:"varint,1,opt,name=streams,proto3" json:"streams,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -227,6 +231,13 @@ func (x *PostResponse) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PostResponse.ProtoReflect.Descriptor instead.
 func (*PostResponse) Descriptor() ([]byte, []int) {
 	return file_roost_cluster_v1_cluster_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *PostResponse) GetStreams() uint32 {
+	if x != nil {
+		return x.Streams
+	}
+	return 0
 }
 
 // Node is one incarnation of a process.
@@ -1903,8 +1914,9 @@ const file_roost_cluster_v1_cluster_proto_rawDesc = "" +
 	"\vPostRequest\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12*\n" +
 	"\x04from\x18\x02 \x01(\v2\x16.roost.cluster.v1.NodeR\x04from\x125\n" +
-	"\bmessages\x18\x03 \x03(\v2\x19.roost.cluster.v1.MessageR\bmessages\"\x0e\n" +
-	"\fPostResponse\",\n" +
+	"\bmessages\x18\x03 \x03(\v2\x19.roost.cluster.v1.MessageR\bmessages\"(\n" +
+	"\fPostResponse\x12\x18\n" +
+	"\astreams\x18\x01 \x01(\rR\astreams\",\n" +
 	"\x04Node\x12\x12\n" +
 	"\x04addr\x18\x01 \x01(\tR\x04addr\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\x06R\x03uid\"\xf6\x06\n" +

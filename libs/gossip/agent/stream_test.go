@@ -1,0 +1,266 @@
+package agent
+
+import (
+	"bufio"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/roost-cluster/roost/libs/gossip"
+	"github.com/roost-cluster/roost/libs/sharding"
+	pb "github.com/roost-cluster/roost/proto/roost/cluster/v1"
+)
+
+// host is an agent behind a listener, which counts the posts to it.
+type host struct {
+	*Agent
+	addr  string
+	posts atomic.Int64
+}
+
+// startHost runs an agent. wrap may put something between the listener and the agent.
+func startHost(t *testing.T, seed string, uid sharding.NodeUID, wrap func(http.Handler) http.Handler, change ...func(*Config)) *host {
+	t.Helper()
+	h := &host{}
+	server := httptest.NewUnstartedServer(nil)
+	h.addr = server.Listener.Addr().String()
+	if seed == "" {
+		seed = h.addr
+	}
+	core := gossip.DefaultConfig()
+	core.Self, core.Name = sharding.NodeID{Addr: h.addr, UID: uid}, fmt.Sprint("node-", uid)
+	core.Seeds, core.Watch, core.BusyInterval = []string{seed}, gossip.FastProfile(), 50*time.Millisecond
+	core.Watch.Interval = 20 * time.Millisecond // many heartbeats in a short time
+	cfg := Config{Core: core, Cluster: "test", TickEvery: 5 * time.Millisecond}
+	for _, f := range change {
+		f(&cfg)
+	}
+	a, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Agent = a
+	handler := a.Handler()
+	if wrap != nil {
+		handler = wrap(handler)
+	}
+	server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			h.posts.Add(1)
+		}
+		handler.ServeHTTP(w, r)
+	})
+	server.Start()
+	t.Cleanup(server.Close)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = a.Run(t.Context())
+	}()
+	t.Cleanup(func() { <-ended })
+	return h
+}
+
+// until polls until done, at most for 15 s.
+func until(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(15 * time.Second); !done(); <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within 15 s: %s", what)
+		}
+	}
+}
+
+func together(a, b *host) bool {
+	return a.Members().Converged && len(a.Members().Members) == 2 && b.Members().Converged && len(b.Members().Members) == 2
+}
+
+func (h *host) streamsIn() int {
+	h.streams.mu.Lock()
+	defer h.streams.mu.Unlock()
+	return len(h.streams.conns)
+}
+
+// TestStreams: members that watch each other soon post no more, and go on to hear from each other.
+func TestStreams(t *testing.T) {
+	a := startHost(t, "", 1, nil)
+	b := startHost(t, a.addr, 2, nil)
+	until(t, "both have a stream", func() bool { return together(a, b) && a.streamsIn() == 1 && b.streamsIn() == 1 })
+	posts, received := a.posts.Load()+b.posts.Load(), a.Stats().Received
+	until(t, "100 messages more", func() bool { return a.Stats().Received >= received+100 })
+	if n := a.posts.Load() + b.posts.Load() - posts; n > 2 { // one each may have been on its way
+		t.Errorf("%d posts beside 100 messages on streams", n)
+	}
+}
+
+// TestNoStreams: a node that accepts no streams, because it is of an earlier release or has too many, gets posts.
+func TestNoStreams(t *testing.T) {
+	earlier := func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method != http.MethodPost {
+				http.NotFound(w, r)
+				return
+			}
+			answer := httptest.NewRecorder()
+			next.ServeHTTP(answer, r)
+			w.Header().Set("Content-Type", answer.Header().Get("Content-Type"))
+			w.WriteHeader(answer.Code) // the answer to a post was empty
+		})
+	}
+	t.Run("an earlier release", func(t *testing.T) {
+		a := startHost(t, "", 1, nil)
+		b := startHost(t, a.addr, 2, earlier)
+		until(t, "they are together, and one has a stream", func() bool { return together(a, b) && a.streamsIn() == 1 })
+		posts := b.posts.Load()
+		until(t, "posts to the other", func() bool { return b.posts.Load() >= posts+20 })
+	})
+	t.Run("too many", func(t *testing.T) {
+		a := startHost(t, "", 1, nil)
+		b := startHost(t, a.addr, 2, nil, func(c *Config) { c.Streams = 1 })
+		until(t, "they are together, and both have a stream", func() bool { return together(a, b) && b.streamsIn() == 1 })
+		conn, err := net.Dial("tcp", b.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if err := upgrade(conn, b.addr); err == nil {
+			t.Error("one stream more than may be")
+		}
+	})
+}
+
+// TestFrames: what a stream brings is checked as posts are. It ends with the first frame that its sender may not send.
+func TestFrames(t *testing.T) {
+	h := startHost(t, "", 1, nil)
+	until(t, "a cluster of one", func() bool { return h.Members().Converged && len(h.Members().Members) == 1 })
+	from := &pb.Node{Addr: "127.0.0.1:1", Uid: 77}
+	beat := &pb.Message{Kind: &pb.Message_Heartbeat{Heartbeat: &pb.Heartbeat{Seq: 1}}}
+	frame := func(req *pb.PostRequest) []byte {
+		b, err := proto.Marshal(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return append(binary.BigEndian.AppendUint32(nil, uint32(len(b))), b...)
+	}
+	good := frame(&pb.PostRequest{Cluster: "test", From: from, Messages: []*pb.Message{beat}})
+	for name, c := range map[string]struct {
+		frame []byte
+		ends  bool
+	}{
+		"good":          {good, false},
+		"empty message": {frame(&pb.PostRequest{Cluster: "test", From: from, Messages: []*pb.Message{{}}}), false}, // of a later release
+		"other cluster": {frame(&pb.PostRequest{Cluster: "prod", From: from, Messages: []*pb.Message{beat}}), true},
+		"no sender":     {frame(&pb.PostRequest{Cluster: "test"}), true},
+		"too long":      {binary.BigEndian.AppendUint32(nil, maxFrame+1), true},
+		"no protobuf":   {[]byte{0, 0, 0, 2, 0xff, 0xff}, true},
+	} {
+		conn, err := net.Dial("tcp", h.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := upgrade(conn, h.addr); err != nil {
+			t.Fatal(name, err)
+		}
+		received := h.Stats().Received
+		_, _ = conn.Write(c.frame)
+		_, _ = conn.Write(good)
+		if c.ends {
+			_ = conn.SetReadDeadline(time.Now().Add(15 * time.Second))
+			if _, err := bufio.NewReader(conn).ReadByte(); err == nil || isTimeout(err) {
+				t.Errorf("%s: the stream goes on: %v", name, err)
+			}
+			if h.Stats().Received != received {
+				t.Errorf("%s: what followed was received", name)
+			}
+		} else {
+			until(t, name+": the stream goes on", func() bool { return h.Stats().Received > received })
+		}
+		_ = conn.Close()
+	}
+}
+
+func isTimeout(err error) bool {
+	timeout, is := err.(net.Error)
+	return is && timeout.Timeout()
+}
+
+// TestStall: if nothing comes from an address, its stream is given up, and messages are posted again. If the stream is
+// ended there, it is opened again at once; if that is refused, the process is gone.
+func TestStall(t *testing.T) {
+	var posts, streams atomic.Int64
+	conns := make(chan net.Conn, 10)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			posts.Add(1)
+			b, _ := proto.Marshal(&pb.PostResponse{Streams: streamVersion})
+			w.Header().Set("Content-Type", "application/protobuf")
+			_, _ = w.Write(b)
+			return
+		}
+		streams.Add(1)
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+streamProtocol+"\r\n\r\n")
+		conns <- conn
+		_, _ = io.Copy(io.Discard, conn)
+	}))
+	defer server.Close()
+	cfg := Config{Cluster: "test", Core: gossip.DefaultConfig(), SendTimeout: 100 * time.Millisecond}.withDefaults()
+	cfg.Core.Watch.Interval = time.Millisecond
+	gone := make(chan sharding.NodeID, 1)
+	s := newSenders(cfg, &counters{}, func(n sharding.NodeID) { gone <- n })
+	defer s.close()
+	to := sharding.NodeID{Addr: server.Listener.Addr().String(), UID: 7}
+	send := func() { s.send(gossip.Send{To: to, Msg: gossip.Heartbeat{}}) }
+	until(t, "a stream", func() bool { send(); return streams.Load() == 1 })
+	until(t, "it stalls, and another one is opened", func() bool { send(); return streams.Load() >= 2 })
+	if posts.Load() < 2 {
+		t.Errorf("%d posts", posts.Load())
+	}
+
+	n := streams.Load()
+	until(t, "nothing stalls while something is heard", func() bool {
+		s.heard(to.Addr)
+		send()
+		return time.Since(s.began) > time.Second
+	})
+	if more := streams.Load() - n; more > 1 {
+		t.Errorf("%d streams more", more)
+	}
+	posted := posts.Load()
+	for conn := range conns { // the last one is open
+		_ = conn.Close()
+		if len(conns) == 0 {
+			break
+		}
+	}
+	until(t, "another stream, without a message", func() bool { return streams.Load() > n })
+	if posts.Load() != posted {
+		t.Error("it was posted first")
+	}
+	time.AfterFunc(cfg.SendTimeout, func() {
+		_ = server.Listener.Close()
+		_ = (<-conns).Close()
+	})
+	select {
+	case got := <-gone:
+		if got != to {
+			t.Errorf("%v is gone", got)
+		}
+	case <-time.After(15 * time.Second):
+		t.Error("nobody is gone, though the port refuses connections")
+	}
+}

@@ -1,0 +1,27 @@
+package server
+
+import (
+	"testing"
+	"time"
+)
+
+// TestRest: ticks come often until nothing has happened for a while, and then at the moments that all processes share.
+func TestRest(t *testing.T) {
+	start := time.Unix(1000, 0).Add(70 * time.Millisecond)
+	r := rest{stirred: start}
+	for _, c := range []struct {
+		after, due time.Duration
+	}{
+		{0, -1},
+		{restAfter - time.Millisecond, -1},
+		{restAfter, 330 * time.Millisecond},
+		{310 * time.Millisecond, 530 * time.Millisecond}, // not so soon again
+		{330 * time.Millisecond, 530 * time.Millisecond},
+	} {
+		r.ticked = start.Add(c.after)
+		got := r.due()
+		if c.due < 0 && got.After(r.ticked) || c.due >= 0 && !got.Equal(start.Add(c.due)) {
+			t.Errorf("a tick %v after the last news: the next one is due after %v, want %v", c.after, got.Sub(start), c.due)
+		}
+	}
+}
