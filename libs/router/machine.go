@@ -256,12 +256,16 @@ func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
 	case LinkDown:
 		m.linkDown(in)
 	case Replied:
+		before := m.coordinator()
 		m.replied(in)
+		m.askSince(before)
 	case Coordinators:
 		m.coordinators, m.regions, m.candidatesChanged = slices.Clone(in.Addrs), slices.Clone(in.Regions), true
 	case TableChange:
+		before := m.coordinator()
 		m.active = in.Active
 		m.take(in.Delta)
+		m.askSince(before)
 	case Stop:
 		m.stop()
 	case Tick:

@@ -248,6 +248,25 @@ func (m *Machine) coordinator() string {
 	return to
 }
 
+// askSince asks for all homes at once if another coordinator is active than before: no other one has answered, nor will
+// the one that was asked last.
+func (m *Machine) askSince(before string) {
+	if to := m.coordinator(); to == "" || to == before {
+		return
+	}
+	var waiting []*shard
+	for _, s := range m.shards { // order-free: they are sorted
+		if s.waiting > 0 && m.now.Before(s.askAt) {
+			waiting = append(waiting, s)
+		}
+	}
+	slices.SortFunc(waiting, func(a, b *shard) int { return a.id.Compare(b.id) })
+	for _, s := range waiting {
+		s.askAt = m.now
+		m.touch(s)
+	}
+}
+
 // shardDue gives up blocking requests after their deadline; flushTouched does the rest.
 func (m *Machine) shardDue(s *shard) {
 	m.timers.stop(&s.timer)
