@@ -18,8 +18,14 @@ binaries := coordinator region gateway roost flights-region flights
 shop := shop-region-v1 shop-region-v2 shop
 bank := bank-region bank
 benchmark := coordinator gateway bench-region bench
+peers := protoactor temporal
 tools := protoc-gen-go protoc-gen-twirp staticcheck
 servers := consul
+
+# A list with commas between its words.
+empty :=
+comma := ,
+commas = $(subst $(empty) $(empty),$(comma),$(strip $(1)))
 
 # Says aloud what a machine lacks, and fails in continuous integration. Arguments:
 # a program, its name, what its tests are about.
@@ -190,6 +196,16 @@ bench-faults: $(addprefix $(BIN)/,$(benchmark)) ## Measure what clients notice o
 bench-scale: $(addprefix $(BIN)/,$(benchmark)) ## Measure ten million idle entities, ten thousand connections and an hour of load (RUN=suite SOAK=1h JSON=file; DOCS=1 rewrites the figures in docs/)
 	@exec $(BIN)/bench -bin $(BIN) -scale $(if $(RUN),-run "$(RUN)") $(if $(SOAK),-soak "$(SOAK)") $(if $(JSON),-json "$(JSON)") $(if $(DOCS),-docs docs)
 
+# The programs of peers are modules of their own outside the workspace, because of what they depend on.
+.PHONY: bench-peers
+bench-peers: $(addprefix $(BIN)/,$(benchmark)) $(addprefix $(BIN)/peers/,$(peers)) ## Measure Roost beside its peers, whose modules are downloaded (RUN=suite ROUNDS= LENGTH= ALSO=programs JSON=file; DOCS=1 rewrites the figures in docs/, or those of the suite)
+	@exec $(BIN)/bench -bin $(BIN) -peers "$(call commas,$(addprefix $(BIN)/peers/,$(peers)) $(ALSO))" -rounds "$(or $(ROUNDS),3)" $(if $(RUN),-run "$(RUN)") \
+		$(if $(LENGTH),-length "$(LENGTH)") $(if $(JSON),-json "$(JSON)") $(if $(DOCS),-docs docs)
+
+.PHONY: $(addprefix $(BIN)/peers/,$(peers))
+$(addprefix $(BIN)/peers/,$(peers)): $(BIN)/peers/%:
+	cd e2e/peers/$* && GOWORK=off go build -o $@ .
+
 .PHONY: profile
 profile: $(addprefix $(BIN)/,$(benchmark)) ## Write processor and allocation profiles of each benchmark (RUN=suite TO=bin/profiles)
 	@exec $(BIN)/bench -bin $(BIN) -rounds 1 -length $(or $(LENGTH),5s) -profiles "$(or $(TO),$(BIN)/profiles)" $(if $(RUN),-run "$(RUN)")
@@ -206,7 +222,7 @@ check: check-format check-help check-vet check-modules check-generated ## Check 
 .PHONY: check-format
 check-format: ## Check that gofmt leaves all files as they are
 	@echo "== gofmt"
-	@bad=$$({ go list -m -f '{{.Dir}}'; echo $(alone); } | xargs gofmt -l | sort -u); \
+	@bad=$$({ go list -m -f '{{.Dir}}'; echo $(alone) e2e/peers; } | xargs gofmt -l | sort -u); \
 		if [ -n "$$bad" ]; then echo "not formatted, run gofmt -w on:"; echo "$$bad"; exit 1; fi
 
 # The binaries are targets, too, but not ones to remember.

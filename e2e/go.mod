@@ -3,10 +3,10 @@ module github.com/roost-cluster/roost/e2e
 go 1.26.7
 
 require (
-	github.com/HdrHistogram/hdrhistogram-go v1.4.0
 	github.com/anishathalye/porcupine v1.3.1
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/roost-cluster/roost/cli v0.0.0
+	github.com/roost-cluster/roost/e2e/bench/measure v0.0.0
 	github.com/roost-cluster/roost/libs v0.0.0
 	github.com/roost-cluster/roost/libs/journal v0.0.0
 	github.com/roost-cluster/roost/libs/lease v0.0.0
@@ -25,6 +25,7 @@ require (
 )
 
 require (
+	github.com/HdrHistogram/hdrhistogram-go v1.4.0 // indirect
 	github.com/KimMachineGun/automemlimit v1.0.1 // indirect
 	github.com/armon/go-metrics v0.4.1 // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
@@ -109,6 +110,7 @@ require (
 
 replace (
 	github.com/roost-cluster/roost/cli => ../cli
+	github.com/roost-cluster/roost/e2e/bench/measure => ./bench/measure
 	github.com/roost-cluster/roost/libs => ../libs
 	github.com/roost-cluster/roost/libs/discovery => ../libs/discovery
 	github.com/roost-cluster/roost/libs/journal => ../libs/journal

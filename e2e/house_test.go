@@ -31,7 +31,6 @@ func TestHouse(t *testing.T) {
 			"bench/cmd/...":  {"libs/node", "services/region/server", "e2e/bench/..."},
 			"bench/entities": {"sdk/entity"},
 			"bench/baseline": {"proto/...", "e2e/bench/measure"},
-			"bench/measure":  {},
 			"bench/report":   {},
 			// The clients and the judge use nothing of what they judge.
 			"cluster/load":    {"e2e/cluster/history"},

@@ -34,6 +34,10 @@ type Options struct {
 	Faults bool
 	// Scale runs the suites of large numbers and long times instead of all others.
 	Scale bool
+	// Peers are the commands of the programs of peers. If there are any, Roost is measured beside them instead of all other
+	// suites, by the command Roost, which is that of [RoostProgram].
+	Peers [][]string
+	Roost []string
 	// Run selects suites by name; nil: all.
 	Run *regexp.Regexp
 	// Rounds and Length are those of [measure.Plan]. Defaults 5 and 1 s.
@@ -74,6 +78,7 @@ type Sizes struct {
 	// long they ask, and how long a steady load lasts. 10,000,000, 10,000, 30 s, 1 h
 	ManyEntities, Connections int
 	ConnectedFor, Soak        time.Duration
+	Members                   int           // entities in the cluster of which peers lose a process. 300
 	Rest                      time.Duration // how long processes do nothing before they are measured, and while they are. 60 s
 }
 
@@ -83,7 +88,7 @@ func DefaultOptions() Options {
 		Rounds: 5, Length: time.Second, Progress: io.Discard,
 		Sizes: Sizes{Entities: 10_000, Accounts: 1000, Idle: 1_000_000, Activations: 100_000, Replay: 100_000, Claims: 1024, PlanShards: 75_000, TableShards: 100_000,
 			FaultRate: 2000, FaultTime: 9 * time.Second, Kills: 50, Times: 10, NewShards: 60, Watchers: 100, Changes: 200, Clerks: 5, Overload: time.Minute, Rest: time.Minute,
-			ManyEntities: 10_000_000, Connections: 10_000, ConnectedFor: 30 * time.Second, Soak: time.Hour},
+			ManyEntities: 10_000_000, Connections: 10_000, ConnectedFor: 30 * time.Second, Soak: time.Hour, Members: 300},
 	}
 }
 
@@ -134,6 +139,9 @@ func ScaleNames() []string { return names(scales) }
 // FaultNames returns the names of all suites of faults.
 func FaultNames() []string { return names(faults) }
 
+// PeerNames returns the names of all suites beside peers.
+func PeerNames() []string { return names(peerSuites()) }
+
 func names(suites []suite) (names []string) {
 	for _, s := range suites {
 		names = append(names, s.name)
@@ -160,11 +168,15 @@ func Run(ctx context.Context, o Options) (_ *report.Report, err error) {
 		all = faults
 	case o.Scale:
 		all = scales
+	case o.Peers != nil:
+		all = peerSuites()
 	}
 	if o.Run != nil && !slices.ContainsFunc(all, func(s suite) bool { return o.Run.MatchString(s.name) }) {
 		return nil, fmt.Errorf("there is no suite %s; there are %s", o.Run, strings.Join(names(all), ", "))
 	}
 	switch {
+	case o.Peers != nil:
+		r.report.How = fmt.Sprintf("Medians of %d rounds of %s, each in new processes", o.Rounds, report.Duration(o.Length))
 	case o.Scale:
 		r.report.How = "Once"
 	case o.Faults:

@@ -1,10 +1,14 @@
 package bench
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,7 +20,23 @@ import (
 // asBaselines makes the test binary serve the baselines.
 const asBaselines = "ROOST_BENCH_BASELINES"
 
+// asProgram is the argument that makes the test binary the program of a peer, and failing that of one that fails.
+const (
+	asProgram = "program-of-a-peer"
+	failing   = "program-that-fails"
+)
+
 func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && (os.Args[1] == asProgram || os.Args[1] == failing) {
+		if os.Args[1] == failing {
+			fmt.Fprintln(os.Stderr, "first line\nit does not work")
+			os.Exit(1)
+		}
+		for _, callers := range []int{1, 64} {
+			fmt.Printf("{\"name\":%q,\"measure\":\"%d in flight\",\"unit\":\"asks/s\",\"value\":%d}\n", os.Args[2], callers, 10*callers)
+		}
+		os.Exit(0)
+	}
 	if os.Getenv(asBaselines) != "" {
 		if err := baseline.Serve(os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -74,5 +94,60 @@ func checkSections(t *testing.T, r *report.Report, kind string) {
 	}
 	if err := r.RewriteSections(page, kind); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestPeers: rows are by measure, with Roost first, and a peer that fails is named and keeps no other one from being measured.
+func TestPeers(t *testing.T) {
+	o := DefaultOptions()
+	o.Dir, o.Rounds, o.Run = t.TempDir(), 3, regexp.MustCompile("^remote-asks$")
+	o.Roost = []string{os.Args[0], asProgram, "Roost"}
+	o.Peers = [][]string{{os.Args[0], failing}, {os.Args[0], asProgram, "other"}}
+	r, err := Run(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, row := range r.Rows {
+		got = append(got, fmt.Sprint(row.Measure, " ", row.Value))
+	}
+	if want := []string{"1 in flight: Roost 10", "1 in flight: other 10", "64 in flight: Roost 640", "64 in flight: other 640"}; !slices.Equal(got, want) {
+		t.Errorf("rows %q, want %q", got, want)
+	}
+	if len(r.Skipped) != 1 || !strings.HasSuffix(r.Skipped[0], ": it does not work") {
+		t.Errorf("not measured: %q", r.Skipped)
+	}
+	o.Roost[1] = failing
+	if _, err := Run(context.Background(), o); err == nil {
+		t.Error("Roost's own program fails, and there is a report")
+	}
+	raw, err := os.ReadFile("../../docs/performance.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range comparisons {
+		if !strings.Contains(string(raw), "<!-- "+c.section+": begin, written by make bench-peers -->") {
+			t.Errorf("docs/performance.md has no place for %q", c.section)
+		}
+	}
+}
+
+// TestRoostProgram takes the measures that Roost shares with its peers. One takes long by design: volatile entities wait until a
+// region has been declared down.
+func TestRoostProgram(t *testing.T) {
+	bin := testbin.Build(t, "services/coordinator/cmd/coordinator", "services/gateway/cmd/gateway", "e2e/bench/cmd/bench-region")
+	for _, name := range PeerNames() {
+		if name == "failover" {
+			continue
+		}
+		var out bytes.Buffer
+		if err := RoostProgram().Run(t.Context(), []string{
+			"-measure", name, "-callers", "2", "-length", "20ms", "-entities", "10", "-idle", "100", "-dir", t.TempDir(), "-bin", bin,
+		}, &out); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if !strings.Contains(out.String(), `"name":"Roost`) {
+			t.Errorf("%s: no figure of Roost: %s", name, out.String())
+		}
 	}
 }

@@ -77,11 +77,15 @@ func (r *run) newAsker(s *testCluster, command string, callers int) (*asker, err
 	return a, err
 }
 
-// ask sends one question and reads its answer.
+// ask sends one question to the next entity and reads its answer.
 func (a *asker) ask(caller int, in, out *wrapperspb.BytesValue) error {
-	c := &a.callers[caller]
 	n := a.next.Add(1)
-	to := &a.to[n%uint64(len(a.to))]
+	return a.askOf(caller, n, a.to[n%uint64(len(a.to))], in, out)
+}
+
+// askOf sends the n-th question and reads its answer.
+func (a *asker) askOf(caller int, n uint64, to addressee, in, out *wrapperspb.BytesValue) error {
+	c := &a.callers[caller]
 	var err error
 	if c.out, err = (proto.MarshalOptions{}).MarshalAppend(c.out[:0], in); err != nil {
 		return err

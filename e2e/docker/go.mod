@@ -107,6 +107,7 @@ require (
 replace (
 	github.com/roost-cluster/roost/cli => ../../cli
 	github.com/roost-cluster/roost/e2e => ../
+	github.com/roost-cluster/roost/e2e/bench/measure => ../bench/measure
 	github.com/roost-cluster/roost/libs => ../../libs
 	github.com/roost-cluster/roost/libs/discovery => ../../libs/discovery
 	github.com/roost-cluster/roost/libs/journal => ../../libs/journal

@@ -84,12 +84,12 @@ type round struct {
 func (p Plan) once(s *Subject, length time.Duration, counts bool) (r round, err error) {
 	runtime.GC() // so that the garbage of other subjects is not collected at the cost of this one
 	run := func() {
-		before := usage(s.Processes)
+		before := Usage(s.Processes)
 		var sample Sample
 		if sample, err = s.Run(length); err != nil {
 			return
 		}
-		spent := usage(s.Processes) - before
+		spent := Usage(s.Processes) - before
 		r.rate = sample.Rate()
 		if sample.Ops > 0 {
 			r.cpu = spent / time.Duration(sample.Ops)

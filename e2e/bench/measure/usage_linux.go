@@ -12,8 +12,8 @@ import (
 // tick is the unit in which the kernel accounts for other processes.
 const tick = 10 * time.Millisecond
 
-// usage returns the processor time that this process and others have used.
-func usage(others []int) time.Duration {
+// Usage returns the processor time that this process and others have used.
+func Usage(others []int) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
 		return 0

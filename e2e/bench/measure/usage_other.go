@@ -4,8 +4,8 @@ package measure
 
 import "time"
 
-// usage is not known here.
-func usage([]int) time.Duration { return 0 }
+// Usage is not known here.
+func Usage([]int) time.Duration { return 0 }
 
 // UsageOf is not known here.
 func UsageOf(int) time.Duration { return 0 }

@@ -5,54 +5,133 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode/utf8"
 )
 
-// Sizes of the chart, in pixels.
+// Sizes of the charts, in pixels.
 const (
 	lineHeight  = 22
 	barHeight   = 14
-	labelWidth  = 330
 	barsWidth   = 420
 	valuesWidth = 190
 	margin      = 14
+	gap         = 8
+	// letterWidth is more than a letter has on average, in the widest of the usual fonts.
+	letterWidth = 6.6
+	// longestLabel is how many letters a label may have. A longer one is cut in the middle.
+	longestLabel = 84
 )
 
+// drawing is a chart with a label, a bar and a value in each line.
+type drawing struct {
+	strings.Builder
+	labels int // width of the labels
+	lines  int // used so far
+}
+
+// label returns what fits.
+func label(s string) string {
+	if utf8.RuneCountInString(s) <= longestLabel {
+		return s
+	}
+	letters := []rune(s)
+	half := longestLabel / 2
+	return string(letters[:half]) + "…" + string(letters[len(letters)-half+1:])
+}
+
+// fit makes place for a label.
+func (d *drawing) fit(label string) {
+	d.labels = max(d.labels, int(float64(utf8.RuneCountInString(label))*letterWidth)+gap)
+}
+
+// bars returns where the bars begin.
+func (d *drawing) bars() int { return margin + d.labels }
+
+func (d *drawing) text(x, y int, anchor, s string) {
+	fmt.Fprintf(d, `<text x="%d" y="%d" text-anchor="%s">`, x, y, anchor)
+	_ = xml.EscapeText(d, []byte(s)) // a strings.Builder takes everything
+	d.WriteString("</text>\n")
+}
+
+// line draws the next line: a bar that takes a share of the width. It returns the bar's top.
+func (d *drawing) line(class, label, value string, share float64) (top int) {
+	d.lines++
+	top = margin + d.lines*lineHeight
+	d.text(d.bars()-gap, top+barHeight-2, "end", label)
+	fmt.Fprintf(d, `<rect class="%s" x="%d" y="%d" width="%d" height="%d"/>`+"\n", class, d.bars(), top, max(1, int(share*barsWidth)), barHeight)
+	d.text(d.bars()+barsWidth+gap, top+barHeight-2, "start", value)
+	return top
+}
+
+// write writes the chart. Its style sheet follows the light or dark colour scheme.
+func (d *drawing) write(w io.Writer, title string) error {
+	_, err := fmt.Fprintf(w, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12" role="img" aria-label="%s">
+<style>text{fill:#333}.bar{fill:#3b7dd8}.other{fill:#9aa5b1}.base{stroke:#888;stroke-dasharray:3 3}.goal{stroke:#d08a1d;stroke-width:2}@media (prefers-color-scheme:dark){text{fill:#ddd}}</style>
+%s</svg>
+`, 2*margin+d.labels+barsWidth+valuesWidth, 2*margin+(d.lines+2)*lineHeight, title, d.String())
+	return err
+}
+
 // Chart draws the ratio of every row to its baseline as a bar, with the target
-// as a mark. Its style sheet follows the light or dark colour scheme.
+// as a mark.
 func (r *Report) Chart(w io.Writer) error {
+	var d drawing
 	var rows []*Row
 	most := 1.0
+	name := func(row *Row) string { return label(row.Section + ": " + row.Measure) }
 	for i := range r.Rows {
 		if b := r.Rows[i].Baseline; b != nil {
 			rows = append(rows, &r.Rows[i])
 			most = max(most, min(b.Ratio, 2), r.Rows[i].Target.Ratio)
+			d.fit(name(&r.Rows[i]))
 		}
 	}
-	width, height := 2*margin+labelWidth+barsWidth+valuesWidth, 2*margin+(len(rows)+2)*lineHeight
-	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12" role="img" aria-label="Rates of Roost as a share of their baselines">
-<style>text{fill:#333}.bar{fill:#3b7dd8}.base{stroke:#888;stroke-dasharray:3 3}.goal{stroke:#d08a1d;stroke-width:2}@media (prefers-color-scheme:dark){text{fill:#ddd}}</style>
-`, width, height)
-	text := func(x, y int, anchor, s string) {
-		fmt.Fprintf(&b, `<text x="%d" y="%d" text-anchor="%s">`, x, y, anchor)
-		_ = xml.EscapeText(&b, []byte(s)) // a strings.Builder takes everything
-		b.WriteString("</text>\n")
-	}
-	at := func(ratio float64) int { return margin + labelWidth + int(min(ratio, most)/most*barsWidth) }
-	text(margin+labelWidth, margin+lineHeight/2, "start", "share of the baseline of the same run")
-	for i, row := range rows {
-		top := margin + (i+1)*lineHeight
-		text(margin+labelWidth-8, top+barHeight-2, "end", row.Section+": "+row.Measure)
-		fmt.Fprintf(&b, `<rect class="bar" x="%d" y="%d" width="%d" height="%d"/>`+"\n", at(0), top, max(1, at(row.Baseline.Ratio)-at(0)), barHeight)
+	at := func(ratio float64) int { return d.bars() + int(min(ratio, most)/most*barsWidth) }
+	d.text(d.bars(), margin+lineHeight/2, "start", "share of the baseline of the same run")
+	for _, row := range rows {
+		top := d.line("bar", name(row), fmt.Sprintf("%.2f   %s %s", row.Baseline.Ratio, Number(row.Value), row.Unit), min(row.Baseline.Ratio, most)/most)
 		if g := row.Target.Ratio; g > 0 {
-			fmt.Fprintf(&b, `<line class="goal" x1="%d" y1="%d" x2="%d" y2="%d"/>`+"\n", at(g), top-2, at(g), top+barHeight+2)
+			fmt.Fprintf(&d, `<line class="goal" x1="%d" y1="%d" x2="%d" y2="%d"/>`+"\n", at(g), top-2, at(g), top+barHeight+2)
 		}
-		text(at(most)+8, top+barHeight-2, "start", fmt.Sprintf("%.2f   %s %s", row.Baseline.Ratio, Number(row.Value), row.Unit))
 	}
 	bottom := margin + (len(rows)+1)*lineHeight
-	fmt.Fprintf(&b, `<line class="base" x1="%d" y1="%d" x2="%d" y2="%d"/>`+"\n", at(1), margin+lineHeight-4, at(1), bottom)
-	text(at(1), bottom+barHeight, "middle", "baseline")
-	b.WriteString("</svg>\n")
-	_, err := io.WriteString(w, b.String())
-	return err
+	fmt.Fprintf(&d, `<line class="base" x1="%d" y1="%d" x2="%d" y2="%d"/>`+"\n", at(1), margin+lineHeight-4, at(1), bottom)
+	d.text(at(1), bottom+barHeight, "middle", "baseline")
+	return d.write(w, "Rates of Roost as a share of their baselines")
+}
+
+// PeersChart draws every row as a bar beside those of the same section and measure. A measure is what a row's Measure has before
+// the colon; the name of what was measured follows. The longest bar of each has the highest value, whatever is better.
+func (r *Report) PeersChart(w io.Writer, own string) error {
+	var d drawing
+	most := map[string]float64{}
+	split := func(row *Row) (group, name string) {
+		measure, name, _ := strings.Cut(row.Measure, ": ")
+		return strings.TrimPrefix(row.Section, "peers: ") + ", " + measure, name
+	}
+	for i := range r.Rows {
+		group, name := split(&r.Rows[i])
+		most[group] = max(most[group], r.Rows[i].Value)
+		d.fit(label(name))
+	}
+	last := ""
+	for i := range r.Rows {
+		row := &r.Rows[i]
+		group, name := split(row)
+		if group != last {
+			d.lines++
+			d.text(d.bars(), margin+d.lines*lineHeight+barHeight-2, "start", group)
+			last = group
+		}
+		class := "other"
+		if strings.HasPrefix(name, own) {
+			class = "bar"
+		}
+		share := 0.0
+		if most[group] > 0 {
+			share = row.Value / most[group]
+		}
+		d.line(class, label(name), Number(row.Value)+" "+row.Unit, share)
+	}
+	return d.write(w, "Roost and its peers")
 }

@@ -22,10 +22,7 @@ func (r *Report) Markdown() string {
 			b.WriteString("\n" + r.section(r.Rows[i].Section))
 		}
 	}
-	if len(r.Skipped) > 0 {
-		fmt.Fprintf(&b, "\nNot measured: %s.\n", strings.Join(r.Skipped, "; "))
-	}
-	return b.String()
+	return b.String() + notMeasured(r.Skipped)
 }
 
 // origin returns when, where and how the figures were measured.
@@ -39,6 +36,14 @@ func (r *Report) origin() string {
 		s += busy + "\n"
 	}
 	return s
+}
+
+// notMeasured says what is missing, empty if nothing is.
+func notMeasured(skipped []string) string {
+	if len(skipped) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("\nNot measured: %s.\n", strings.Join(skipped, "; "))
 }
 
 // section returns the table of a section, without empty columns.
@@ -105,7 +110,8 @@ func (r *Report) RewritePart(page string) error {
 }
 
 // RewriteSections replaces each section between marks of its own, which name the command that it is
-// written by. It leaves others as they are, so that a part can be measured again.
+// written by. It leaves others as they are, so that a part can be measured again. What begins with a
+// section's name in Skipped is said below that section.
 func (r *Report) RewriteSections(page, by string) error {
 	return rewrite(page, func(text string) (_ string, err error) {
 		for i := range r.Rows {
@@ -113,7 +119,13 @@ func (r *Report) RewriteSections(page, by string) error {
 			if i > 0 && r.Rows[i-1].Section == name {
 				continue
 			}
-			text, err = between(text, "<!-- "+name+": begin, written by "+by+" -->", "<!-- "+name+": end -->", r.section(name)+"\n"+r.origin())
+			var skipped []string
+			for _, s := range r.Skipped {
+				if s, ok := strings.CutPrefix(s, name+": "); ok {
+					skipped = append(skipped, s)
+				}
+			}
+			text, err = between(text, "<!-- "+name+": begin, written by "+by+" -->", "<!-- "+name+": end -->", r.section(name)+"\n"+r.origin()+notMeasured(skipped))
 			if err != nil {
 				return "", err
 			}

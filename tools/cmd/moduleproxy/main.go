@@ -43,7 +43,7 @@ import (
 )
 
 // private are the directories of modules that nobody imports: tools and tests.
-var private = []string{"tools", "e2e", "e2e/docker"}
+var private = []string{"tools", "e2e", "e2e/bench/measure", "e2e/docker"}
 
 func main() {
 	root := flag.String("root", ".", "the repository")

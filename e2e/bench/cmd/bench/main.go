@@ -1,4 +1,4 @@
-// Command bench measures the layers of Roost and baselines in the same run, and prints
+// Command bench measures the layers of Roost and baselines in the same run, or Roost and its peers, and prints
 // ratios and absolute numbers.
 //
 // # What this does not do
@@ -27,11 +27,22 @@ import (
 // serveBaselines is the argument with which this binary serves the baselines.
 const serveBaselines = "baselines"
 
+// peersIdle is the number of idle entities beside peers. Some of these need seconds for as many.
+const peersIdle = 100_000
+
+// asPeer is the argument with which this binary does with Roost what the programs of peers do with theirs.
+const asPeer = "peer"
+
 func main() {
 	// The baselines and what runs in this process collect garbage as a region does.
 	node.CollectFrom(node.DefaultConfig("").CollectFrom)
 	if len(os.Args) == 2 && os.Args[1] == serveBaselines {
 		exit(baseline.Serve(os.Stdin, os.Stdout))
+	}
+	if len(os.Args) > 1 && os.Args[1] == asPeer {
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		exit(bench.RoostProgram().Run(ctx, os.Args[2:], os.Stdout))
 	}
 	exit(measure())
 }
@@ -46,7 +57,8 @@ func exit(err error) {
 
 func measure() error {
 	o := bench.DefaultOptions()
-	only := flag.String("run", "", "regular expression of the suites to run: "+strings.Join(bench.Names(), ", ")+"; with -faults: "+strings.Join(bench.FaultNames(), ", ")+"; with -scale: "+strings.Join(bench.ScaleNames(), ", "))
+	only := flag.String("run", "", "regular expression of the suites to run: "+strings.Join(bench.Names(), ", ")+"; with -faults: "+strings.Join(bench.FaultNames(), ", ")+"; with -scale: "+strings.Join(bench.ScaleNames(), ", ")+"; with -peers: "+strings.Join(bench.PeerNames(), ", "))
+	peers := flag.String("peers", "", "measure Roost beside its peers, instead of its layers: the peers' programs, separated by commas")
 	raw := flag.String("json", "", "file for the report as JSON")
 	docs := flag.String("docs", "", "directory of the documentation: rewrites the figures in performance.md (with -run, those of its sections), and after a whole run the chart performance.svg")
 	flag.StringVar(&o.Bin, "bin", "bin", "directory of the binaries")
@@ -88,6 +100,12 @@ func measure() error {
 		return err
 	}
 	o.Baselines, o.Progress = []string{self, serveBaselines}, os.Stderr
+	if *peers != "" {
+		for program := range strings.SplitSeq(*peers, ",") {
+			o.Peers = append(o.Peers, []string{program})
+		}
+		o.Roost, o.Sizes.Idle = []string{self, asPeer}, peersIdle
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	r, err := bench.Run(ctx, o)
@@ -103,6 +121,11 @@ func measure() error {
 		errs = append(errs, r.RewriteSections(filepath.Join(*docs, "performance.md"), "make bench-faults"))
 	} else if *docs != "" && o.Scale {
 		errs = append(errs, r.RewriteSections(filepath.Join(*docs, "performance.md"), "make bench-scale"))
+	} else if *docs != "" && o.Peers != nil {
+		errs = append(errs, r.RewriteSections(filepath.Join(*docs, "performance.md"), "make bench-peers"))
+		if o.Run == nil {
+			errs = append(errs, write(filepath.Join(*docs, "peers.svg"), func(w io.Writer) error { return r.PeersChart(w, "Roost") }))
+		}
 	} else if *docs != "" && o.Run != nil {
 		errs = append(errs, r.RewritePart(filepath.Join(*docs, "performance.md")))
 	} else if *docs != "" {
