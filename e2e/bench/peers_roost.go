@@ -15,6 +15,7 @@ import (
 	"github.com/roost-cluster/roost/cli/cluster"
 	"github.com/roost-cluster/roost/e2e/bench/entities"
 	"github.com/roost-cluster/roost/e2e/bench/measure/peer"
+	"github.com/roost-cluster/roost/libs/journal/open"
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/sharding/shardingtest"
@@ -119,7 +120,7 @@ type localPeer struct {
 }
 
 func openLocalPeer(ctx context.Context, o peer.Options) (peer.System, error) {
-	l, err := startLocal(ctx, "sqlite:"+filepath.Join(o.Dir, "local.db"))
+	l, err := startLocal(ctx, open.At{URL: "sqlite:" + filepath.Join(o.Dir, "local.db")})
 	if err != nil {
 		return nil, err
 	}
