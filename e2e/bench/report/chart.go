@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// Sizes of the charts, in pixels.
+// Sizes of the chart, in pixels.
 const (
 	lineHeight  = 22
 	barHeight   = 14
@@ -54,11 +54,11 @@ func (d *drawing) text(x, y int, anchor, s string) {
 }
 
 // line draws the next line: a bar that takes a share of the width. It returns the bar's top.
-func (d *drawing) line(class, label, value string, share float64) (top int) {
+func (d *drawing) line(label, value string, share float64) (top int) {
 	d.lines++
 	top = margin + d.lines*lineHeight
 	d.text(d.bars()-gap, top+barHeight-2, "end", label)
-	fmt.Fprintf(d, `<rect class="%s" x="%d" y="%d" width="%d" height="%d"/>`+"\n", class, d.bars(), top, max(1, int(share*barsWidth)), barHeight)
+	fmt.Fprintf(d, `<rect class="bar" x="%d" y="%d" width="%d" height="%d"/>`+"\n", d.bars(), top, max(1, int(share*barsWidth)), barHeight)
 	d.text(d.bars()+barsWidth+gap, top+barHeight-2, "start", value)
 	return top
 }
@@ -66,7 +66,7 @@ func (d *drawing) line(class, label, value string, share float64) (top int) {
 // write writes the chart. Its style sheet follows the light or dark colour scheme.
 func (d *drawing) write(w io.Writer, title string) error {
 	_, err := fmt.Fprintf(w, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12" role="img" aria-label="%s">
-<style>text{fill:#333}.bar{fill:#3b7dd8}.other{fill:#9aa5b1}.base{stroke:#888;stroke-dasharray:3 3}.goal{stroke:#d08a1d;stroke-width:2}@media (prefers-color-scheme:dark){text{fill:#ddd}}</style>
+<style>text{fill:#333}.bar{fill:#3b7dd8}.base{stroke:#888;stroke-dasharray:3 3}.goal{stroke:#d08a1d;stroke-width:2}@media (prefers-color-scheme:dark){text{fill:#ddd}}</style>
 %s</svg>
 `, 2*margin+d.labels+barsWidth+valuesWidth, 2*margin+(d.lines+2)*lineHeight, title, d.String())
 	return err
@@ -89,7 +89,7 @@ func (r *Report) Chart(w io.Writer) error {
 	at := func(ratio float64) int { return d.bars() + int(min(ratio, most)/most*barsWidth) }
 	d.text(d.bars(), margin+lineHeight/2, "start", "share of the baseline of the same run")
 	for _, row := range rows {
-		top := d.line("bar", name(row), fmt.Sprintf("%.2f   %s %s", row.Baseline.Ratio, Number(row.Value), row.Unit), min(row.Baseline.Ratio, most)/most)
+		top := d.line(name(row), fmt.Sprintf("%.2f   %s %s", row.Baseline.Ratio, Number(row.Value), row.Unit), min(row.Baseline.Ratio, most)/most)
 		if g := row.Target.Ratio; g > 0 {
 			fmt.Fprintf(&d, `<line class="goal" x1="%d" y1="%d" x2="%d" y2="%d"/>`+"\n", at(g), top-2, at(g), top+barHeight+2)
 		}
@@ -98,40 +98,4 @@ func (r *Report) Chart(w io.Writer) error {
 	fmt.Fprintf(&d, `<line class="base" x1="%d" y1="%d" x2="%d" y2="%d"/>`+"\n", at(1), margin+lineHeight-4, at(1), bottom)
 	d.text(at(1), bottom+barHeight, "middle", "baseline")
 	return d.write(w, "Rates of Roost as a share of their baselines")
-}
-
-// PeersChart draws every row as a bar beside those of the same section and measure. A measure is what a row's Measure has before
-// the colon; the name of what was measured follows. The longest bar of each has the highest value, whatever is better.
-func (r *Report) PeersChart(w io.Writer, own string) error {
-	var d drawing
-	most := map[string]float64{}
-	split := func(row *Row) (group, name string) {
-		measure, name, _ := strings.Cut(row.Measure, ": ")
-		return strings.TrimPrefix(row.Section, "peers: ") + ", " + measure, name
-	}
-	for i := range r.Rows {
-		group, name := split(&r.Rows[i])
-		most[group] = max(most[group], r.Rows[i].Value)
-		d.fit(label(name))
-	}
-	last := ""
-	for i := range r.Rows {
-		row := &r.Rows[i]
-		group, name := split(row)
-		if group != last {
-			d.lines++
-			d.text(d.bars(), margin+d.lines*lineHeight+barHeight-2, "start", group)
-			last = group
-		}
-		class := "other"
-		if strings.HasPrefix(name, own) {
-			class = "bar"
-		}
-		share := 0.0
-		if most[group] > 0 {
-			share = row.Value / most[group]
-		}
-		d.line(class, label(name), Number(row.Value)+" "+row.Unit, share)
-	}
-	return d.write(w, "Roost and its peers")
 }

@@ -123,9 +123,6 @@ func measure() error {
 		errs = append(errs, r.RewriteSections(filepath.Join(*docs, "performance.md"), "make bench-scale"))
 	} else if *docs != "" && o.Peers != nil {
 		errs = append(errs, r.RewriteSections(filepath.Join(*docs, "performance.md"), "make bench-peers"))
-		if o.Run == nil {
-			errs = append(errs, write(filepath.Join(*docs, "peers.svg"), func(w io.Writer) error { return r.PeersChart(w, "Roost") }))
-		}
 	} else if *docs != "" && o.Run != nil {
 		errs = append(errs, r.RewritePart(filepath.Join(*docs, "performance.md")))
 	} else if *docs != "" {
