@@ -20,6 +20,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -137,19 +138,22 @@ func Measures() (names []string) {
 // stdout takes the figures, and where a child serves.
 var stdout = os.Stdout
 
-// ballast is never touched, so that it takes no memory of the machine. While it is there, garbage is not collected before the
-// heap has 64 MiB. Processes of Roost collect as late by default (memory.gc_floor), and their peers shall not lose by that.
-var ballast []byte
+// ballastBytes are allocated and never touched, so that they take no memory of the machine. While they are there, garbage is not
+// collected before the heap has 64 MiB. Processes of Roost collect as late by default (memory.gc_floor), and their peers shall not
+// lose by that.
+const ballastBytes = 32 << 20
 
 // Main runs the program of a peer and ends the process.
 func Main(p Program) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	os.Stdout = os.Stderr // for what libraries print
+	var ballast []byte
 	if os.Getenv("GOGC") == "" {
-		ballast = make([]byte, 32<<20)
+		ballast = make([]byte, ballastBytes)
 	}
 	err := p.Run(ctx, os.Args[1:], stdout)
 	stop()
+	runtime.KeepAlive(ballast)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
