@@ -2,6 +2,7 @@ package loop
 
 import (
 	"context"
+	"runtime"
 	"time"
 )
 
@@ -9,8 +10,8 @@ import (
 const longestWait = time.Second
 
 // Run calls step with what the inbox has gathered, whenever something has, and with tick
-// set when time has passed, until ctx ends. What had arrived before a tick is in its batch. The
-// batch is used again: step must not keep it.
+// set when time has passed, until ctx ends. Before it takes a batch, it lets others run once. What
+// had arrived before a tick is in its batch. The batch is used again: step must not keep it.
 //
 // Ticks come every so often, or later: after each step, due returns the time before which a tick
 // does nothing unless something comes in. It may be long past. A nil due makes every tick come.
@@ -26,6 +27,9 @@ func Run[T any](ctx context.Context, inbox *Inbox[T], every time.Duration, due f
 		case <-ctx.Done():
 			return
 		case <-inbox.wake:
+			// First let others run that are ready: what they add is in this batch. Each batch costs a
+			// wake-up, and a write if it sends something.
+			runtime.Gosched()
 		case <-timer.C:
 			tick, last = true, time.Now()
 		}

@@ -77,6 +77,7 @@ type Driver struct {
 	links   map[sharding.NodeID]*link.Client
 	sender  *router.Sender[*openLink]
 	command link.Command    // reused for each command
+	finish  router.Finish   // reused for each end
 	queued  []*openLink     // with queued commands
 	drained chan<- struct{} // closed when nothing is outstanding, if set
 }
@@ -107,7 +108,7 @@ type Call struct {
 	Env sharding.Envelope
 	// ReadOnly is that of [router.Submit].
 	ReadOnly bool
-	// End is called by the loop, once per submitted call, and must not wait. Whoever gets
+	// End is called by the loop, once per submitted call. It must not wait, and not keep its argument. Whoever gets
 	// the reply gives back what it counts, by [Driver.Delivered].
 	End func(*router.Finish)
 }

@@ -99,7 +99,9 @@ func (d *Driver) perform(o router.Output) {
 	case router.Finish:
 		if c := d.calls[o.Request]; c != nil {
 			delete(d.calls, o.Request)
-			c.End(&o)
+			d.finish = o
+			c.End(&d.finish)
+			d.finish = router.Finish{}
 		}
 	case router.Connect:
 		d.connect(o.Region)

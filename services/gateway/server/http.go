@@ -43,7 +43,7 @@ func (s *Server) serveCommand(w http.ResponseWriter, r *http.Request) {
 	c := s.newCall(sharding.Envelope{Entity: entity, Command: command}, arrived)
 	f := s.authenticate(r, &c.Env)
 	if f == nil {
-		f = s.tooFast(senderOf(c.Env.Principal, r), arrived)
+		f = s.tooFast(s.rates.counted(c.Env.Principal, r), arrived)
 	}
 	if f == nil {
 		f = s.admit(r, c)

@@ -83,6 +83,14 @@ func senderOf(principal string, r *http.Request) string {
 	return "address " + network.String()
 }
 
+// counted returns the name under which the commands of a sender are counted; empty if nobody counts them.
+func (r *rates) counted(principal string, from *http.Request) string {
+	if r.rate == 0 {
+		return ""
+	}
+	return senderOf(principal, from)
+}
+
 // tooFast refuses a command of a sender that is over its limit.
 func (s *Server) tooFast(sender string, now time.Time) *failure {
 	wait := s.rates.wait(sender, now)

@@ -42,6 +42,13 @@ func TestRates(t *testing.T) {
 	if r := newRates(&Config{PrincipalRate: 0.5}); r.burst != 1 {
 		t.Errorf("the burst of half a command per second is %d", r.burst)
 	}
+	from := &http.Request{RemoteAddr: "10.0.0.1:5"}
+	if name := newRates(&Config{}).counted("", from); name != "" {
+		t.Errorf("without a limit, a sender is counted as %q", name)
+	}
+	if name := r.counted("", from); name != senderOf("", from) {
+		t.Errorf("with a limit, a sender is counted as %q", name)
+	}
 	for addr, want := range map[string]string{
 		"10.0.0.1:5": "address 10.0.0.1/32", "[2001:db8::1]:5": "address 2001:db8::/64", "[::ffff:10.0.0.1]:5": "address 10.0.0.1/32", "pipe": "address",
 	} {

@@ -43,7 +43,7 @@ func (v service) handler() http.Handler {
 		// Replies count until the whole answer is written.
 		held := new(int)
 		defer func() { v.s.router.Delivered(*held) }()
-		ctx = context.WithValue(ctx, senderKey{}, sender{env.Principal, senderOf(env.Principal, r)})
+		ctx = context.WithValue(ctx, senderKey{}, sender{env.Principal, v.s.rates.counted(env.Principal, r)})
 		r = r.WithContext(context.WithValue(ctx, heldKey{}, held))
 		if v.s.stopping.Load() {
 			w.Header()["Connection"] = closing
