@@ -235,10 +235,9 @@ func TestEntityIsLocked(t *testing.T) {
 	commit(t, b, claim(1))
 	commit(t, b, add(1, alice, 1))
 	other := connect(t, url)
-	// behind commits second while first holds its locks, and then first.
-	behind := func(first, second journal.Op) error {
+	// behindSQL commits second while a statement holds its locks, and then the statement.
+	behindSQL := func(second journal.Op, sql string, args ...any) error {
 		mustExec(t, other, "BEGIN")
-		sql, args := statement(b, first, true)
 		mustExec(t, other, sql, args...)
 		got := make(chan error, 1)
 		go func() {
@@ -256,6 +255,10 @@ func TestEntityIsLocked(t *testing.T) {
 		mustExec(t, other, "COMMIT")
 		return <-got
 	}
+	behind := func(first, second journal.Op) error {
+		sql, args := statement(b, first, true)
+		return behindSQL(second, sql, args...)
+	}
 	snapshot := journal.WriteSnapshot{Shard: shard, Epoch: 1, Entity: alice, Snapshot: journal.Snapshot{Seq: 1}}
 	if err := behind(add(1, alice, 2), journal.Op{Snapshot: &snapshot}); err != nil {
 		t.Fatal(err)
@@ -265,6 +268,14 @@ func TestEntityIsLocked(t *testing.T) {
 	}
 	// One that expects what the other one has changed is refused, and writes nothing.
 	if err := behind(add(1, alice, 3), add(1, alice, 3)); err != nil {
+		t.Fatal(err)
+	}
+	if l, err := b.Load(t.Context(), journal.LoadRequest{Entity: alice}); err != nil || l.LastSeq != 3 {
+		t.Fatalf("afterwards: %+v, %v", l, err)
+	}
+	// So is one whose key the other one has forgotten, although the row has the expected number.
+	now := time.Now()
+	if err := behindSQL(withKey(4, keyAt(now)), "UPDATE roost.entity SET dropped = $1 WHERE name = 'alice'", now.UnixMilli()); err != nil {
 		t.Fatal(err)
 	}
 	if l, err := b.Load(t.Context(), journal.LoadRequest{Entity: alice}); err != nil || l.LastSeq != 3 {

@@ -1,0 +1,154 @@
+//go:build linux
+
+package postgres
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/postgres/postgrestest"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// keyAt is a key with a time inside.
+func keyAt(at time.Time) sharding.CommandID {
+	ms := at.UnixMilli()
+	return sharding.CommandID(fmt.Sprintf("%08x-%04x-7000-8000-%012x", ms>>16, ms&0xffff, 1))
+}
+
+// withKey is an append of one record.
+func withKey(seq uint64, key sharding.CommandID) journal.Op {
+	op := add(1, alice, seq)
+	op.Append.Records[0].Command = key
+	return op
+}
+
+// TestWhatAppendTakes says which operations of a batch append_2 takes: what it would do otherwise than
+// commit_batch_2, it must not get.
+func TestWhatAppendTakes(t *testing.T) {
+	t.Parallel()
+	bob := sharding.Entity{Type: "Account", ID: "bob"}
+	change := func(seq uint64, f func(*sharding.Append)) journal.Op {
+		op := add(1, alice, seq)
+		f(op.Append)
+		return op
+	}
+	ops := func(ops ...journal.Op) []journal.Op { return ops }
+	purge := journal.Op{Purge: &journal.Purge{Shard: shard, Epoch: 1, Entity: bob, Life: 1}}
+	snapshot := func(e sharding.Epoch, of sharding.Entity) journal.Op {
+		return journal.Op{Snapshot: &journal.WriteSnapshot{Shard: shard, Epoch: e, Entity: of, Snapshot: journal.Snapshot{Seq: 1}}}
+	}
+	drop := journal.Op{Drop: &journal.DropSnapshot{Shard: shard, Entity: alice, Seq: 1}}
+	cfg := journal.DefaultConfig()
+	for name, c := range map[string]struct {
+		ops  []journal.Op
+		want []int
+	}{
+		"one":                         {ops(add(1, alice, 2)), []int{0}},
+		"two entities":                {ops(add(1, bob, 2), add(1, alice, 2)), []int{1, 0}},
+		"two of an entity":            {ops(add(1, alice, 2), add(1, alice, 3), add(1, bob, 2)), []int{2}},
+		"its snapshot":                {ops(add(1, alice, 2), snapshot(1, alice), add(1, bob, 2)), []int{2}},
+		"its snapshot is dropped":     {ops(drop, add(1, alice, 2), add(1, bob, 2)), []int{2}},
+		"the snapshot of another":     {ops(add(1, alice, 2), snapshot(1, bob)), []int{0}},
+		"a fence is read":             {ops(fence(1), add(1, alice, 2)), []int{1}},
+		"a claim":                     {ops(claim(1), add(1, alice, 2)), nil},
+		"a purge":                     {ops(purge, add(1, alice, 2)), nil},
+		"two epochs of a shard":       {ops(add(1, alice, 2), add(2, bob, 2)), nil},
+		"a snapshot at another epoch": {ops(add(1, alice, 2), snapshot(2, bob)), nil},
+		"the first record":            {ops(add(1, alice, 1)), nil},
+		"a record before the first":   {ops(add(1, alice, 0)), nil},
+		"no records":                  {ops(change(2, func(a *sharding.Append) { a.Records = nil })), nil},
+		"a record is left out":        {ops(change(2, func(a *sharding.Append) { a.Records = append(a.Records, sharding.Record{Seq: 4}) })), nil},
+		"a delete":                    {ops(change(2, func(a *sharding.Append) { a.Records[0].Delete = true })), nil},
+		"a wake-up":                   {ops(change(2, func(a *sharding.Append) { a.Records[0].Wakes = make([]sharding.Wake, 1) })), nil},
+		"a send":                      {ops(change(2, func(a *sharding.Append) { a.Records[0].Sends = make([]sharding.Send, 1) })), nil},
+		"a wake-up has fired":         {ops(change(2, func(a *sharding.Append) { a.Fired = make([]sharding.Fired, 1) })), nil},
+		"a send has ended":            {ops(change(2, func(a *sharding.Append) { a.Delivered = make([]sharding.Delivered, 1) })), nil},
+		"before keys are forgotten":   {ops(add(1, alice, trimEvery-1)), []int{0}},
+		"keys are forgotten":          {ops(add(1, alice, trimEvery)), nil},
+		"after keys were forgotten":   {ops(add(1, alice, trimEvery+1)), []int{0}},
+		"the last number of a bigint": {ops(add(1, alice, math.MaxInt64)), []int{0}},
+		"no number of a bigint":       {ops(add(1, alice, math.MaxInt64+2)), nil},
+		"numbers that start over again": {ops(change(math.MaxUint64, func(a *sharding.Append) {
+			a.Records = append(a.Records, sharding.Record{Seq: 0}, sharding.Record{Seq: 1})
+		})), nil},
+	} {
+		var got []int
+		if x := newAppends(c.ops, time.Now(), &cfg); x != nil {
+			got = x.ops // in the order of the entities, in which they are locked
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: takes %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+// TestAppendRefuses says that append_2 leaves it to commit_batch_2 to refuse what is not to be stored.
+func TestAppendRefuses(t *testing.T) {
+	t.Parallel()
+	_, url := newDatabase(t, postgrestest.Start(t))
+	b := openAt(t, url, journal.DefaultConfig())
+	conn := connect(t, url)
+	forgotten := time.Now().Truncate(time.Millisecond)
+	commit(t, b, claim(1))
+	commit(t, b, add(1, alice, 1))
+	mustExec(t, conn, "UPDATE roost.entity SET dropped = $1", forgotten.UnixMilli())
+	for name, c := range map[string]struct {
+		op   journal.Op
+		want sharding.Verdict
+	}{
+		"a key as old as one that was forgotten": {withKey(2, keyAt(forgotten)), sharding.RefusedCommand},
+		"an older key":                           {withKey(2, keyAt(forgotten.Add(-time.Millisecond))), sharding.RefusedCommand},
+		"a key that is stored":                   {withKey(2, "c1"), sharding.RefusedCommand},
+		"a record too late":                      {add(1, alice, 3), sharding.RefusedSeq},
+		"another epoch":                          {add(2, alice, 2), sharding.RefusedEpoch},
+	} {
+		if r, err := b.Commit(t.Context(), []journal.Op{c.op}); err != nil || r[0].Verdict != c.want {
+			t.Errorf("%s: %v, %v, want %v", name, r, err, c.want)
+		}
+	}
+	commit(t, b, withKey(2, keyAt(forgotten.Add(time.Millisecond))))
+	commit(t, b, withKey(3, "without a time"))
+}
+
+// TestAppendStoresTheSame compares the rows that append_2 and commit_batch_2 write.
+func TestAppendStoresTheSame(t *testing.T) {
+	t.Parallel()
+	_, url := newDatabase(t, postgrestest.Start(t))
+	b := openAt(t, url, journal.DefaultConfig())
+	conn := connect(t, url)
+	now, elapsed := time.Now(), time.Second
+	b.SetClock(func() (time.Time, time.Duration) { return now, elapsed })
+	commit(t, b, claim(1))
+	commit(t, b, add(1, alice, 1))
+	elapsed += time.Minute // by which the entity ages
+	for name, keys := range map[string][]sharding.CommandID{
+		"no key": {""}, "a key": {"a"}, "a time": {keyAt(now)}, "kept for ever": {keyAt(now.Add(365 * 24 * time.Hour))}, "several": {"a", "", keyAt(now)},
+	} {
+		op := add(1, alice, 2)
+		op.Append.Records = nil
+		for i, k := range keys {
+			op.Append.Records = append(op.Append.Records, sharding.Record{Seq: uint64(i) + 2, Command: k, Events: []sharding.Event{{Name: "e"}}})
+		}
+		var rows [2]string
+		for i, byAppend := range []bool{false, true} {
+			sql, args := statement(b, op, byAppend)
+			if byAppend != (sql == appendSQL) {
+				t.Fatalf("%s: append_2 does not take it", name)
+			}
+			mustExec(t, conn, "BEGIN")
+			mustExec(t, conn, sql, args...)
+			if err := conn.QueryRow(t.Context(), "SELECT concat((SELECT string_agg(e::text, ' ') FROM roost.entity e), ' ', (SELECT string_agg(r::text, ' ' ORDER BY r.seq) FROM roost.record r))").Scan(&rows[i]); err != nil {
+				t.Fatal(err)
+			}
+			mustExec(t, conn, "ROLLBACK")
+		}
+		if rows[0] != rows[1] {
+			t.Errorf("%s: commit_batch_2 stores\n%s\nappend_2 stores\n%s", name, rows[0], rows[1])
+		}
+	}
+}
