@@ -151,10 +151,10 @@ func makeStructs(count int) measure.Sample {
 }
 
 // idleEntities measures the memory of idle entities.
-func (r *run) idleEntities() error { return r.idle(inProcess, r.Sizes.Idle) }
+func (r *run) idleEntities() error { return r.idle(inProcess, r.Sizes.Idle, report.Target{AtMost: 350}) }
 
 // idle measures the memory of count idle entities.
-func (r *run) idle(section string, count int) error {
+func (r *run) idle(section string, count int, target report.Target) error {
 	return r.withLocal("idle", func(l *local) error {
 		f := newFlood(newEntities(func(name string) addressee { return l.addressee(entities.EchoType, name) }))
 		f.send = l.submit(f)
@@ -165,7 +165,7 @@ func (r *run) idle(section string, count int) error {
 		}
 		after := heap()
 		r.add(report.Row{
-			Section: section, Unit: "bytes", Value: float64(after-before) / float64(s.Ops), Target: report.Target{AtMost: 350},
+			Section: section, Unit: "bytes", Value: float64(after-before) / float64(s.Ops), Target: target,
 			Measure: fmt.Sprintf("idle entity (%s of them, %d more goroutines)", report.Number(float64(s.Ops)), max(0, runtime.NumGoroutine()-goroutines)),
 		})
 		return nil

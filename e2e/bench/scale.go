@@ -38,7 +38,7 @@ const (
 )
 
 // manyEntities measures the memory of very many idle entities in one region.
-func (r *run) manyEntities() error { return r.idle(scaling, r.Sizes.ManyEntities) }
+func (r *run) manyEntities() error { return r.idle(scaling, r.Sizes.ManyEntities, report.Target{}) }
 
 // manyConnections measures a gateway to which very many clients are connected: what a connection
 // costs in memory, and how commands are answered that come over all of them.
