@@ -180,7 +180,7 @@ func (s *stored) decodeRecords(entity sharding.Entity, cut uint64) ([]sharding.R
 	}
 	slices.SortFunc(s.records, func(a, b body) int { return cmp.Compare(a.seq, b.seq) })
 	next := after + 1
-	var records []sharding.Record
+	records := make([]sharding.Record, 0, len(s.records))
 	for _, r := range s.records {
 		if r.seq != next {
 			break

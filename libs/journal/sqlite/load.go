@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -185,6 +186,9 @@ func (r *Reader) loadRecords(ctx context.Context, t *sql.Tx, entity sharding.Ent
 		e, err := journal.DecodeRecord(entity, next, body)
 		if err != nil {
 			return nil, err
+		}
+		if len(records) == cap(records) {
+			records = slices.Grow(records, len(records)) // twice as many: append itself would copy long histories several times
 		}
 		records = append(records, e.Record)
 	}
