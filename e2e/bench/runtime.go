@@ -151,7 +151,9 @@ func makeStructs(count int) measure.Sample {
 }
 
 // idleEntities measures the memory of idle entities.
-func (r *run) idleEntities() error { return r.idle(inProcess, r.Sizes.Idle, report.Target{AtMost: 350}) }
+func (r *run) idleEntities() error {
+	return r.idle(inProcess, r.Sizes.Idle, report.Target{AtMost: 350})
+}
 
 // idle measures the memory of count idle entities.
 func (r *run) idle(section string, count int, target report.Target) error {
