@@ -80,7 +80,8 @@ func DefaultConfig(gateways ...string) Config {
 		RetryMin: 20 * time.Millisecond, RetryMax: 500 * time.Millisecond, MaxReply: 8 << 20,
 		HTTP: &http.Client{Transport: &http.Transport{
 			MaxIdleConns: 1024, MaxIdleConnsPerHost: 256, IdleConnTimeout: 90 * time.Second,
-			DialContext: (&net.Dialer{Timeout: 2 * time.Second}).DialContext,
+			DialContext:        (&net.Dialer{Timeout: 2 * time.Second}).DialContext,
+			DisableCompression: true, // gateways compress nothing, and each request would ask for it
 		}, CheckRedirect: func(*http.Request, []*http.Request) error {
 			return http.ErrUseLastResponse // gateways do not redirect, and a command must not become a GET
 		}},
@@ -255,7 +256,11 @@ func (c *Client) send(ctx context.Context, by time.Time, base string, call *enti
 	if err := ctx.Err(); err != nil {
 		return attempt{err: &entity.Error{Code: entity.DeadlineExceeded, Outcome: sharding.Rejected, Message: "not sent: " + err.Error()}}
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(call.Payload))
+	var connected atomic.Bool
+	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
+	})
+	req, err := http.NewRequestWithContext(traced, http.MethodPost, target, bytes.NewReader(call.Payload))
 	if err != nil {
 		return attempt{err: &entity.Error{Code: entity.InvalidArgument, Outcome: sharding.Rejected, Message: err.Error()}}
 	}
@@ -282,10 +287,7 @@ func (c *Client) send(ctx context.Context, by time.Time, base string, call *enti
 		}
 	}
 	req.Header.Set("Roost-Timeout", max(time.Until(by).Truncate(time.Millisecond), time.Millisecond).String())
-	var connected atomic.Bool
-	res, err := c.cfg.HTTP.Do(req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
-	})))
+	res, err := c.cfg.HTTP.Do(req)
 	if err != nil {
 		return unreachable(base, err, c.traced && !connected.Load())
 	}
