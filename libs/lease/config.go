@@ -19,8 +19,7 @@ type Config struct {
 	// TTL is how long the writer of the record may act after a write. Default 2 s:
 	// after a crash of the holder the lease is free after this.
 	TTL time.Duration
-	// RenewEvery is the time between the starts of two renewals, and from when a standby sees one to
-	// when it looks for the next. Default 500 ms: three renewals may fail.
+	// RenewEvery is the time between the starts of two renewals, if it is not shortened. Default 500 ms: three renewals may fail.
 	RenewEvery time.Duration
 	// Jitter is the fraction, in [0, 0.5], by which RenewEvery may be shortened at
 	// random. Default 0.2, so that standbys do not read in lockstep.

@@ -316,6 +316,11 @@ func (h *Holder) got(now time.Time, in Got, out []Output) []Output {
 		h.lostHolderUntil = now.Add(h.ttl())
 	}
 	h.attempts = h.attempts[:0]
+	if h.rank >= 0 && !r.Holder.IsZero() {
+		// A standby looks for the next renewal when it may come at the earliest. If it looked later, it could see each
+		// renewal later than the one before, and take the lease to be valid for as much longer.
+		h.nextAt = now.Add(h.cfg.RenewEvery - time.Duration(h.cfg.Jitter*float64(h.cfg.RenewEvery)))
+	}
 	return h.setRecord(now, r, false, out)
 }
 

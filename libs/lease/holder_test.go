@@ -196,6 +196,29 @@ func TestStandbyLooksForRenewal(t *testing.T) {
 	}
 }
 
+// However the pauses between renewals and reads are drawn, a standby sees each renewal at most RetryEvery late.
+func TestStandbySeesRenewalsSoon(t *testing.T) {
+	c := config(1)
+	c.Jitter = 0.2
+	b := newBench(t, c)
+	b.rec = foreign(1, 1)
+	b.step(Tick{})
+	renewed := b.now
+	for v := uint64(2); v < 100; v++ {
+		renewed = renewed.Add(400 * time.Millisecond) // the shortest pause
+		for b.h.Due().Before(renewed) {
+			b.now = b.h.Due()
+			b.step(Tick{})
+		}
+		b.rec = foreign(v, 1)
+		b.now = b.h.Due()
+		b.step(Tick{})
+		if late := b.now.Sub(renewed); b.h.record.Version != v || late > c.RetryEvery {
+			t.Fatalf("renewal %d is seen %v late: %+v", v, late, b.h.record)
+		}
+	}
+}
+
 // An acquisition that becomes known after its time is over is not used; the
 // next one, in a new term, need not wait for our own record to expire.
 func TestAcquisitionKnownTooLate(t *testing.T) {
