@@ -31,6 +31,7 @@ type coordNode struct {
 
 	calls         calls
 	rank          int                      // the rank that the holder was last told
+	known         coordinator.Active       // the last holder of the lease
 	reportedLease gossip.Lease             // the lease that the membership was last told
 	joining       map[sharding.NodeID]bool // whether a region is joining, by what the membership has last said
 	loads         loadChecks
@@ -119,7 +120,9 @@ func (c *coordNode) stepLease(in lease.Input) {
 		case lease.Renewed:
 			c.step(coordinator.Renewed{Term: o.Term, Until: o.Until})
 		case lease.Observed:
-			c.step(coordinator.Active{Node: o.Holder, Term: o.Term})
+			c.known.Node, c.known.Term = o.Holder, o.Term
+			c.learnUntil()
+			c.step(c.known)
 		case lease.Acquired:
 			c.w.mark("lease acquired")
 			if c.w.terms[o.Term] && !c.w.recordLost {
@@ -178,9 +181,12 @@ func (c *coordNode) tick() {
 	if l := (gossip.Lease{Holder: holder, Until: until}); l != c.reportedLease {
 		c.reportedLease = l
 		c.member.step(l)
+		if c.learnUntil() {
+			c.step(c.known)
+		}
 	}
 	c.member.tick()
-	if rank := c.member.rank(); rank != c.rank {
+	if rank := c.member.rank(c.known.Node); rank != c.rank {
 		c.rank = rank
 		c.stepLease(lease.SetRank{Rank: rank})
 	}
@@ -188,10 +194,20 @@ func (c *coordNode) tick() {
 	c.keepExplanations()
 }
 
+// learnUntil reads when the lease of another coordinator ends, and reports whether that is news.
+func (c *coordNode) learnUntil() bool {
+	holder, until := c.holder.Current()
+	if holder != c.known.Node || holder == c.p.id() || until.Equal(c.known.Until) {
+		return false
+	}
+	c.known.Until = until
+	return true
+}
+
 // yieldLease gives up the lease, so that a coordinator on the larger side of a partition can
 // acquire it.
 func (c *coordNode) yieldLease() {
-	c.rank = c.member.rank()
+	c.rank = c.member.rank(c.known.Node)
 	c.stepLease(lease.SetRank{Rank: c.rank})
 	c.stepLease(lease.Yield{})
 }

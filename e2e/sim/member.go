@@ -23,8 +23,9 @@ type member struct {
 	out     []gossip.Output
 	changed func(memberChange)
 	yield   func() // gives the lease up
-	// cachedRank is what rank has returned last. It must be computed again if rankStale is set.
+	// cachedRank is what rank has returned last, for rankHolder. It must be computed again if rankStale is set.
 	cachedRank int
+	rankHolder sharding.NodeID
 	rankStale  bool
 	ticks      int                      // how many ticks the process has had
 	dead       map[sharding.NodeID]bool // processes that have ended, by evidence of a gossip.NodeGone
@@ -265,11 +266,12 @@ func (m *member) reportGone(mem gossip.Member) {
 }
 
 // rank returns this member's rank among the candidates for the lease (splitbrain.LeaseRank):
-// the oldest has rank 0, and a process that is not in the cluster has a negative one.
-func (m *member) rank() int {
-	if m.rankStale {
-		m.rankStale = false
-		m.cachedRank = splitbrain.LeaseRank(m.core.View(), roleCoordinator, m.p.id(), lease.DefaultConfig().RankDelay)
+// the oldest has rank 0, and a process that is not in the cluster has a negative one. The last holder of the lease is
+// the parameter holder.
+func (m *member) rank(holder sharding.NodeID) int {
+	if m.rankStale || m.rankHolder != holder {
+		m.rankStale, m.rankHolder = false, holder
+		m.cachedRank = splitbrain.LeaseRank(m.core.View(), roleCoordinator, m.p.id(), holder, lease.DefaultConfig().RankDelay)
 	}
 	return m.cachedRank
 }

@@ -12,7 +12,9 @@
 //	region       WatchTable        coordinator   after every answer, and after a timeout
 //	             ◀ TableChanged                  as soon as the table is newer than the region's copy,
 //	                                             at the latest after about a second
-//	             ◀ NotActive                     at once, from a standby
+//	             ◀ NotActive                     at once, from a standby. While the lease of the
+//	                                             active coordinator is about to end, a standby
+//	                                             waits up to a second, as it may be the next one
 //	region       Register          coordinator   at the region's start, and in every new term; repeated
 //	                                             until RegisterAck. Until the first RegisterAck,
 //	                                             Register also reports how the previous process of

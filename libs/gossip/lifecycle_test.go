@@ -7,6 +7,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/gossip"
 	"github.com/roost-cluster/roost/libs/gossip/gossiptest"
+	"github.com/roost-cluster/roost/libs/sharding"
 )
 
 // statuses counts the members that a node sees, by status.
@@ -81,7 +82,7 @@ func weaklyUp(t *testing.T, after time.Duration) {
 		if m, _ := v.Member(n4.ID); m.Status != want || m.UpNumber != 0 {
 			t.Fatalf("%v sees %v %v with up number %d, want %v", node.ID, n4.ID, m.Status, m.UpNumber, want)
 		}
-		if v.Rank("", n4.ID) != len(v.OldestFirst("")) {
+		if v.Rank("", n4.ID, sharding.NodeID{}) != len(v.OldestFirst("")) {
 			t.Error("who is not up has a rank")
 		}
 	}

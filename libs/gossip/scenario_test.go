@@ -376,11 +376,11 @@ func TestOldestFirst(t *testing.T) {
 		t.Errorf("coordinators, oldest first: %+v", all)
 	}
 	for i, node := range net.Nodes[:2] {
-		if got := v.Rank("coordinator", node.ID); got != i {
+		if got := v.Rank("coordinator", node.ID, sharding.NodeID{}); got != i {
 			t.Errorf("%v has rank %d", node.ID, got)
 		}
 	}
-	if got := v.Rank("coordinator", net.Nodes[3].ID); got != 2 {
+	if got := v.Rank("coordinator", net.Nodes[3].ID, sharding.NodeID{}); got != 2 {
 		t.Errorf("a region has rank %d among 2 coordinators", got)
 	}
 	// A coordinator that comes back is the youngest.
@@ -388,7 +388,7 @@ func TestOldestFirst(t *testing.T) {
 	net.Start(net.Nodes[0])
 	agree(t, net, 10*time.Second)
 	v = net.Nodes[3].M.View()
-	if got := v.Rank("coordinator", net.Nodes[0].ID); got != 1 {
+	if got := v.Rank("coordinator", net.Nodes[0].ID, sharding.NodeID{}); got != 1 {
 		t.Errorf("after its restart it has rank %d", got)
 	}
 }

@@ -92,14 +92,14 @@ func (v View) OldestFirst(role string) []MemberView {
 }
 
 // Rank is the number of members before a node in [View.OldestFirst], without those that cannot be
-// reached. For a node that is not in that list, it is the length of the list.
-func (v View) Rank(role string, n sharding.NodeID) int {
+// reached and without the node except. For a node that is not in that list, it is the length of the list.
+func (v View) Rank(role string, n, except sharding.NodeID) int {
 	all, rank := v.OldestFirst(role), 0
 	for i := range all {
 		if all[i].Node == n {
 			return rank
 		}
-		if all[i].Reachable {
+		if all[i].Reachable && all[i].Node != except {
 			rank++
 		}
 	}

@@ -130,7 +130,7 @@
 //     [gossip.SelfDowned] ends the process. A supervisor starts it again.
 //  3. With lease-majority, every member with LeaseRole competes for the lease with the
 //     rank that [LeaseRank] gives. It sets the rank again at every change of the
-//     membership, and steps [gossip.Lease] whenever what it knows of the record changes.
+//     membership or of the holder, and steps [gossip.Lease] whenever what it knows of the record changes.
 //  4. On [gossip.YieldLease] a member with LeaseRole sets its rank again, then gives the lease up.
 //
 // What to write:
@@ -139,6 +139,6 @@
 //	g.Downing = downing // of the gossip.Config
 //	...
 //	case gossip.YieldLease:
-//		keeper.SetRank(splitbrain.LeaseRank(agent.Members(), role, self, rankDelay))
+//		keeper.SetRank(splitbrain.LeaseRank(agent.Members(), role, self, holder, rankDelay))
 //		keeper.Yield()
 package splitbrain

@@ -31,15 +31,16 @@ func reversed(a action) action {
 const MinorityDelay = 2 * time.Second
 
 // LeaseRank returns the rank of a member among those that compete for the lease, the members
-// with the given role. The oldest has rank 0. Members that cannot be reached do not count. A node that is
+// with the given role. The oldest has rank 0. Members that cannot be reached do not count for others, and neither does the
+// last holder of the lease: when its lease is free, it has failed to renew it, often before anybody suspects it. A node that is
 // in no cluster is no candidate; its rank is negative. A member waits rankDelay longer for a free lease than the one whose
 // rank is lower by 1. In a minority, a member's rank is raised so far that it waits longer by
 // at least [MinorityDelay], so that the larger side gets the lease.
-func LeaseRank(v gossip.View, role string, self sharding.NodeID, rankDelay time.Duration) int {
+func LeaseRank(v gossip.View, role string, self, holder sharding.NodeID, rankDelay time.Duration) int {
 	if !v.InCluster {
 		return -1
 	}
-	rank := v.Rank(role, self)
+	rank := v.Rank(role, self, holder)
 	if InMinority(v, "") {
 		rank += int(MinorityDelay/rankDelay) + 1
 	}

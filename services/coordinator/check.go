@@ -19,6 +19,9 @@ func (m *Machine) Check() error {
 	if !m.active {
 		return m.checkStandby()
 	}
+	if len(m.held) > 0 {
+		return fmt.Errorf("an active coordinator holds %d watches as a standby does", len(m.held))
+	}
 	if len(m.waiting) > m.cfg.MaxWatches {
 		return fmt.Errorf("%d watches wait, at most %d may", len(m.waiting), m.cfg.MaxWatches)
 	}
@@ -179,6 +182,9 @@ func (m *Machine) checkSteering() error {
 }
 
 func (m *Machine) checkStandby() error {
+	if len(m.held) > m.cfg.MaxWatches {
+		return fmt.Errorf("a standby holds %d watches, at most %d may be held", len(m.held), m.cfg.MaxWatches)
+	}
 	if m.planning || len(m.expectedShards) > 0 {
 		return fmt.Errorf("a standby waits for a plan: %t, and counts shards of %d nodes", m.planning, len(m.expectedShards))
 	}

@@ -127,7 +127,8 @@ type Config struct {
 	// GatewayForgotten is how long a gateway is listed after its last card. Default 30 s.
 	GatewayForgotten time.Duration
 
-	// WatchHold is how long a watch waits for a change. Default 1 s: watchers
+	// WatchHold is how long a watch waits for a change, or at a standby for the next active coordinator, from half of that
+	// time before the lease ends. Default 1 s: watchers
 	// ask another coordinator after 2 s.
 	WatchHold time.Duration
 	// MaxWatches bounds the waiting watches; the oldest is answered early.

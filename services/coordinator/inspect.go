@@ -26,6 +26,7 @@ func (m *Machine) Clone() *Machine {
 	c.waiting = slices.Clone(m.waiting)
 	c.reports = slices.Clone(m.reports)
 	c.parked = slices.Clone(m.parked)
+	c.held = slices.Clone(m.held)
 	c.types = make([]*typeTable, len(m.types))
 	for i, t := range m.types {
 		u := *t
@@ -121,6 +122,14 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 	s.uint(uint64(m.term))
 	s.node(m.knownActive.Node)
 	s.uint(uint64(m.knownActive.Term))
+	s.time(m.knownActive.Until)
+	s.uint(uint64(len(m.held)))
+	for _, w := range m.held {
+		s.uint(uint64(w.call))
+		s.uint(uint64(w.from.Term))
+		s.uint(w.from.N)
+		s.time(w.since)
+	}
 	s.uint(uint64(len(m.regions)))
 	for i := range m.regions {
 		s.region(&m.regions[i])

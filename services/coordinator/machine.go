@@ -93,6 +93,7 @@ type Machine struct {
 	log           []change
 	waiting       []waiter // watches that wait; between steps, all of them know change n; oldest first
 	parked        []parked // watches that do not know change n, and wait until facts are durable; oldest first
+	held          []held   // of a standby: watches that wait for the next active coordinator; oldest first
 	// whole is the whole table as it was last sent, see method full.
 	whole sharding.TableDelta
 
@@ -116,6 +117,7 @@ func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
 		m.deposed()
 	case Active:
 		m.knownActive = in
+		m.answerHeld()
 	case Member:
 		m.member(in)
 	case MemberGone:
@@ -127,6 +129,8 @@ func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
 	default:
 		if m.active {
 			m.stepActive(in)
+		} else if _, tick := in.(Tick); tick {
+			m.answerHeld()
 		}
 	}
 	if _, tick := in.(Tick); m.reviewDue && m.recovered && (tick || m.declared() <= m.cfg.ReviewAtOnce) {
@@ -163,7 +167,9 @@ func (m *Machine) stepActive(in Input) {
 // coordinators take.
 func (m *Machine) receive(in Received) bool {
 	if !m.active {
-		if in.Call != 0 {
+		if watch, is := in.Msg.(control.WatchTable); is {
+			m.watchStandby(in.Call, watch.Version)
+		} else if in.Call != 0 {
 			m.sendOn(in.Call)
 		}
 		return true
@@ -237,6 +243,10 @@ func (m *Machine) elected(in Elected) {
 		}
 	}
 	m.endRecovery()
+	for _, w := range m.held {
+		m.watchTable(w.call, w.from)
+	}
+	m.held = nil
 }
 
 // deposed ends the term, and answers the watches that wait.
@@ -251,7 +261,7 @@ func (m *Machine) deposed() {
 		r := &m.regions[i]
 		*r = region{node: r.node, name: r.name, reachable: r.reachable, joining: r.joining, departing: r.departing}
 	}
-	*m = Machine{cfg: m.cfg, now: m.now, out: m.out, term: m.term, knownActive: m.knownActive, regions: m.regions, plans: m.plans, scratch: m.scratch}
+	*m = Machine{cfg: m.cfg, now: m.now, out: m.out, term: m.term, knownActive: m.knownActive, held: m.held, regions: m.regions, plans: m.plans, scratch: m.scratch}
 }
 
 // endRecovery ends the wait for the owners and successors in the facts, when all have registered or the

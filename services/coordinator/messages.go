@@ -119,6 +119,9 @@ type (
 	Active struct {
 		Node sharding.NodeID
 		Term sharding.Term
+		// Until is when another coordinator's lease ends if it is not renewed. It stays when this coordinator
+		// acquires the lease. Zero: it is not known.
+		Until time.Time
 	}
 	// Member is what the membership says about a region. It comes at every change, and for every member
 	// before the first Elected.

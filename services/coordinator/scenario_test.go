@@ -203,8 +203,16 @@ func (w *world) do(line string) {
 		w.facts = w.m.Snapshot()
 	case "depose":
 		w.run(Deposed{})
-	case "active": // active c2 3: a standby hears who is active
-		w.run(Active{Node: node(w.t, args[0]), Term: sharding.Term(number(w.t, args[1]))})
+	case "active": // active c2 3 [2s]: a standby hears who is active, and how long the lease lasts
+		in := Active{Node: node(w.t, args[0]), Term: sharding.Term(number(w.t, args[1]))}
+		if len(args) > 2 {
+			left, err := time.ParseDuration(args[2])
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			in.Until = w.now.Add(left)
+		}
+		w.run(in)
 	case "member": // member r1 [named r2] [unreachable] [joining] [leaving]
 		name, _, _ := strings.Cut(args[0], "#")
 		if len(args) > 2 && args[1] == "named" {
@@ -253,6 +261,8 @@ func (w *world) do(line string) {
 			in.Version = sharding.Version{Term: e.Term(), N: uint64(e.Counter())}
 		}
 		w.run(Received{Call: control.Call(number(w.t, args[0])), Msg: in})
+	case "ended": // ended 7: nobody waits for the answer any more
+		w.run(CallEnded{Call: control.Call(number(w.t, args[0]))})
 	case "card": // card g1 300 20ms: the gateway has counted so many commands, each of so long
 		w.run(Received{From: node(w.t, args[0]), Call: 9, Msg: control.WatchTable{Version: w.m.version(), Card: card(w.t, args)}})
 		w.run(CallEnded{Call: 9})

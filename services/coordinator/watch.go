@@ -63,10 +63,52 @@ func (m *Machine) watchTable(call control.Call, from sharding.Version) {
 	m.waiting = append(m.waiting, waiter{call: call, since: m.now})
 }
 
+// held is a watch at a standby that waits for the next active coordinator.
+type held struct {
+	call  control.Call
+	from  sharding.Version
+	since time.Time
+}
+
+// watchStandby handles a watch at a standby. While the term of the active coordinator seems to end, a standby holds
+// watches, as it may be the next one. So the watchers, which have lost the active coordinator, know the next one as
+// soon as it is active, and need not find it.
+func (m *Machine) watchStandby(call control.Call, from sharding.Version) {
+	if !m.termEnds() {
+		m.sendOn(call)
+		return
+	}
+	if len(m.held) >= m.cfg.MaxWatches {
+		m.sendOn(m.held[0].call)
+		m.held = slices.Delete(m.held, 0, 1)
+	}
+	m.held = append(m.held, held{call: call, from: from, since: m.now})
+}
+
+// termEnds reports whether the lease of the active coordinator ends soon unless it is renewed, or has ended a short
+// time ago. Usually it is renewed much earlier. If nobody takes over in that time, this standby may be the
+// one that does not see the lease, and says at once what it knows.
+func (m *Machine) termEnds() bool {
+	left := m.knownActive.Until.Sub(m.now)
+	return left <= m.cfg.WatchHold/2 && left > -m.cfg.WatchHold
+}
+
+// answerHeld answers the watches that this standby holds if the lease was renewed, if another coordinator has acquired
+// it, or if they have waited long enough.
+func (m *Machine) answerHeld() {
+	n := 0
+	for n < len(m.held) && (!m.termEnds() || m.now.Sub(m.held[n].since) >= m.cfg.WatchHold) {
+		m.sendOn(m.held[n].call)
+		n++
+	}
+	m.held = slices.Delete(m.held, 0, n)
+}
+
 // watchEnded forgets a watch that nobody waits for any more.
 func (m *Machine) watchEnded(call control.Call) {
 	m.waiting = slices.DeleteFunc(m.waiting, func(w waiter) bool { return w.call == call })
 	m.parked = slices.DeleteFunc(m.parked, func(w parked) bool { return w.call == call })
+	m.held = slices.DeleteFunc(m.held, func(w held) bool { return w.call == call })
 }
 
 // unpark answers the parked watches. Those that are equally far behind share a

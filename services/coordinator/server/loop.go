@@ -199,8 +199,10 @@ func (s *Server) onLease(o lease.Output) {
 		s.leaseNews(func() { s.step(coordinator.Lost{Term: o.Term}) })
 	case lease.Observed:
 		s.leaseNews(func() {
-			s.known = coordinator.Active{Node: o.Holder, Term: o.Term}
+			s.known.Node, s.known.Term = o.Holder, o.Term
+			s.learnUntil()
 			s.step(s.known)
+			s.setRank(s.agent.Members())
 		})
 	}
 }
@@ -212,7 +214,20 @@ func (s *Server) shareLease() {
 	if l := (gossip.Lease{Holder: holder, Until: until}); l != s.lease {
 		s.lease = l
 		s.agent.Lease(l)
+		if s.learnUntil() {
+			s.step(s.known)
+		}
 	}
+}
+
+// learnUntil reads when the lease of another coordinator ends, and reports whether that is news.
+func (s *Server) learnUntil() bool {
+	holder, until := s.keeper.Current()
+	if holder != s.known.Node || holder == s.self || until.Equal(s.known.Until) {
+		return false
+	}
+	s.known.Until = until
+	return true
 }
 
 // onMember takes the membership's news; it runs on the agent's goroutine.
@@ -264,5 +279,10 @@ func (s *Server) reviewMembers() {
 			s.step(now)
 		}
 	}
-	s.keeper.SetRank(splitbrain.LeaseRank(v, "coordinator", s.self, lease.DefaultConfig().RankDelay))
+	s.setRank(v)
+}
+
+// setRank tells the lease our place in line.
+func (s *Server) setRank(v gossip.View) {
+	s.keeper.SetRank(splitbrain.LeaseRank(v, "coordinator", s.self, s.known.Node, lease.DefaultConfig().RankDelay))
 }
