@@ -202,7 +202,9 @@ func (s *Server) onLease(o lease.Output) {
 			s.known.Node, s.known.Term = o.Holder, o.Term
 			s.learnUntil()
 			s.step(s.known)
-			s.setRank(s.agent.Members())
+			if v := s.agent.Members(); v.InCluster { // else its rank is set when it has joined
+				s.setRank(v)
+			}
 		})
 	}
 }
