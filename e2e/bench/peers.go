@@ -47,8 +47,8 @@ func peerSuites() (all []suite) {
 	return all
 }
 
-// comparePeers runs the programs in turns, as often as there are rounds. Each run is a process of its own, so that nothing of one
-// is there while another one is measured. Whoever is first changes from round to round.
+// comparePeers runs the programs in turns, as often as there are rounds. Each run is a process of its own, so that
+// no program is there while another one is measured. Each round begins with another program.
 func (r *run) comparePeers(c comparison) error {
 	all := figures{}
 	failed := map[string]error{}

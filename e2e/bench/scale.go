@@ -104,7 +104,7 @@ func (r *run) manyConnections() (err error) {
 		P50: sample.Latency.Quantile(0.5), P99: sample.Latency.Quantile(0.99)})
 	r.addFailures(scaling, what+"failed asks", float64(failed.Load()))
 
-	// All at once: more than the gateway takes is refused, and the client is told so.
+	// All at once. The gateway must answer or refuse each of them.
 	var refused, lost atomic.Int64
 	together, err := measure.Callers(n, r.Length, func(c int) error {
 		a, err := conns[c].request(path(uint64(c)), jsonType, "", questionJSON)

@@ -66,8 +66,8 @@ func TestBatchHasWhatCameDuringTheWait(t *testing.T) {
 	})
 }
 
-// TestOthersThatDoNotEnd: what waits for them is refused when one attempt to commit may take no
-// longer, and the observer is told.
+// TestOthersThatDoNotEnd: what waits for them is refused after the longest time of one attempt
+// to commit, and the observer counts it.
 func TestOthersThatDoNotEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var seen []error

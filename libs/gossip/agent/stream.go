@@ -201,8 +201,8 @@ func (s service) receive(ctx context.Context, conn net.Conn, r *bufio.Reader) er
 			s.a.stats.refused.Add(1)
 			return err
 		}
-		// What has no room is lost, and so is a message of another version. Whoever may not send
-		// the others is not listened to any longer.
+		// Messages without room and those of another version are lost. If the sender may not send the
+		// other ones, the stream ends.
 		_, err := s.Post(ctx, req)
 		var refused twirp.Error
 		if errors.As(err, &refused) && refused.Code() != twirp.Unavailable && refused.Meta("argument") != "messages" {

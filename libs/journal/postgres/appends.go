@@ -128,7 +128,7 @@ func onlyRecords(a *sharding.Append) bool {
 	}
 	first := a.Records[0].Seq
 	last := first + uint64(len(a.Records)) - 1
-	if first <= 1 || last > math.MaxInt64 || last < first || (first-1)/trimEvery != last/trimEvery {
+	if first <= 1 || last > math.MaxInt64 || (first-1)/trimEvery != last/trimEvery {
 		return false
 	}
 	for i := range a.Records {

@@ -48,7 +48,7 @@ func TestCache(t *testing.T) {
 	wantVerdicts(t, appendTo(t, a, 1, "k1", "x", "y"), sharding.Durable, sharding.Durable)
 	wantVerdicts(t, appendTo(t, a, 2, "k2", "x"), sharding.Durable)
 	head, fence, opened := a.write.head, a.write.fence, a.write.opened
-	a.write.head, a.write.fence, a.write.opened = nil, nil, nil // whoever needs one of them panics
+	a.write.head, a.write.fence, a.write.opened = nil, nil, nil // a use of one of them panics
 	wantVerdicts(t, appendTo(t, a, 3, "k3", "x"), sharding.Durable)
 	wantVerdicts(t, appendTo(t, a, 3, "k4", "x"), sharding.RefusedSeq)
 	wantVerdicts(t, appendTo(t, a, 4, "k1", "x"), sharding.RefusedCommand)
