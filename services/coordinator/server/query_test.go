@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/twitchtv/twirp"
 
@@ -121,6 +122,7 @@ func (f *fakeRegion) serveT(t *testing.T, at string, admin adminv1.Admin) {
 func TestFailing(t *testing.T) {
 	r, f, admin := standing(t)
 	defer r.end()
+	r.server.cfg.QueryTimeout = time.Minute // a slow machine takes its time for a large answer
 	ctx := t.Context()
 	if res, err := admin.Reminders(ctx, &adminv1.RemindersRequest{}); err != nil || len(res.Reminders) != 10 || len(res.Silent) != 1 || res.Silent[0].Region != "" || !strings.HasPrefix(res.Silent[0].Reason, "3 shards have no region") {
 		t.Errorf("nobody has the shards: %v, %v", res, err)
@@ -286,6 +288,7 @@ func TestFailing(t *testing.T) {
 	if sends, err := admin.Sends(ctx, &adminv1.SendsRequest{}); err != nil || len(sends.Sends) != 30 || !silent(sends.Silent, "busy") || len(sends.Silent[0].Reason) > 2*maxReasonOf {
 		t.Errorf("a region that refuses: %v, %v", sends, err)
 	}
+	r.server.cfg.QueryTimeout = DefaultConfig().QueryTimeout
 	region.set(func(ctx context.Context, _ *inspectionv1.FailingRequest) (*inspectionv1.FailingResponse, error) {
 		<-ctx.Done()
 		return nil, ctx.Err()
