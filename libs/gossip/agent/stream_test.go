@@ -186,6 +186,7 @@ func TestFrames(t *testing.T) {
 			until(t, name+": the stream goes on", func() bool { return h.Stats().Received > received })
 		}
 		_ = conn.Close()
+		until(t, name+": all that was sent has been received", func() bool { return h.streamsIn() == 0 })
 	}
 }
 
