@@ -74,10 +74,13 @@ type Reader interface {
 // WriteLocker is implemented by drivers whose handles write one after the other.
 type WriteLocker interface {
 	// LockWrites waits until no other handle writes, and keeps the others waiting until the next
-	// Commit or Declare of this handle has ended. If it returns an error, it keeps nobody waiting. A
-	// [Journal] calls it before it takes a batch, so that what is submitted during the wait is
-	// in the batch.
+	// Commit or Declare of this handle has ended, or UnlockWrites is called. If it returns an error,
+	// it keeps nobody waiting. A [Journal] calls it before it takes a batch, so that what is
+	// submitted during the wait is in the batch.
 	LockWrites(ctx context.Context) error
+	// UnlockWrites keeps nobody waiting any more. A [Journal] calls it after each batch: a batch may
+	// end without a Commit, because the journal is broken. It does nothing if nothing is locked.
+	UnlockWrites()
 }
 
 // Upkeep is implemented by drivers that have work to do beside the calls, such as copying

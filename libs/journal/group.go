@@ -34,6 +34,9 @@ func (j *Journal) run(l *lane) {
 			results = sameResult(ops, sharding.RefusedFull, waited)
 			j.observeBatch(ops, began, waited)
 		}
+		if locks {
+			locker.UnlockWrites()
+		}
 		<-l.writeToken
 		j.endCommit(l, began, time.Now())
 		for i := range batch {

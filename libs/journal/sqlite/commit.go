@@ -104,6 +104,9 @@ func (d *Driver) stillThere() error {
 // LockWrites implements [journal.WriteLocker].
 func (d *Driver) LockWrites(ctx context.Context) error { return d.lock.lock(ctx) }
 
+// UnlockWrites implements [journal.WriteLocker].
+func (d *Driver) UnlockWrites() { d.lock.unlock() }
+
 // beginWrite begins a write transaction. It waits for the writers before it, and then for SQLite's
 // lock. The queue is held until SQLite's lock is: a process of an earlier release knows no
 // writer's lock, but it tries to take SQLite's only while it holds the queue.

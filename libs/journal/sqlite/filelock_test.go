@@ -132,4 +132,6 @@ func TestWritersTakeTurns(t *testing.T) {
 		t.Error(err)
 	}
 	must(t, b.LockWrites(t.Context()))
+	b.UnlockWrites() // it has nothing to write after all
+	must(t, a.LockWrites(t.Context()))
 }
