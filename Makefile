@@ -108,6 +108,10 @@ sim: export SIM_CLIMATE = $(CLIMATE)
 sim: ## Simulate whole clusters in virtual time (CLIMATE=classic|harsh FIRST=k SEEDS=n, or SEED=k TRACE=1 for one)
 	$(if $(SEED),SIM_SEED=$(SEED) $(if $(TRACE),SIM_TRACE=1) go test -count=1 -run 'TestSeed$$' -v,$(if $(FIRST),SIM_FIRST=$(FIRST)) SIM_SEEDS=$(SEEDS) GOGC=800 go test -count=1 -timeout 0 -run 'Seeds' -v) ./e2e/sim
 
+.PHONY: sim-day
+sim-day: ## Simulate one cluster for a day: nothing that it holds may grow (HOURS=24 SEED=k)
+	SIM_HOURS=$(or $(HOURS),24) SIM_SEED=$(or $(SEED),1) go test -count=1 -timeout 0 -run 'TestDay$$' -v ./e2e/sim
+
 .PHONY: sim-bootstrap
 sim-bootstrap: ## Simulate how clusters are formed, 10,000 boots under faults (BOOTS=n, or SEED=k for one with its trace)
 	$(if $(SEED),BOOT_SEED=$(SEED) go test -count=1 -run 'TestBoot$$' -v,BOOT_SEEDS=$(or $(BOOTS),10000) go test -count=1 -timeout 0 -run 'TestBoots$$' -v) ./libs/bootstrap
@@ -193,8 +197,8 @@ bench-faults: $(addprefix $(BIN)/,$(benchmark)) ## Measure what clients notice o
 		$(if $(JSON),-json "$(JSON)") $(if $(DOCS),-docs docs)
 
 .PHONY: bench-scale
-bench-scale: $(addprefix $(BIN)/,$(benchmark)) ## Measure ten million idle entities, ten thousand connections and an hour of load (RUN=suite SOAK=1h JSON=file; DOCS=1 rewrites the figures in docs/)
-	@exec $(BIN)/bench -bin $(BIN) -scale $(if $(RUN),-run "$(RUN)") $(if $(SOAK),-soak "$(SOAK)") $(if $(JSON),-json "$(JSON)") $(if $(DOCS),-docs docs)
+bench-scale: $(addprefix $(BIN)/,$(benchmark)) ## Measure ten million idle entities, ten thousand connections and an hour of load (RUN=suite SOAK=1h RATE= ENTITIES= JSON=file; DOCS=1 rewrites the figures in docs/)
+	@exec $(BIN)/bench -bin $(BIN) -scale $(if $(RUN),-run "$(RUN)") $(if $(SOAK),-soak "$(SOAK)") $(if $(RATE),-rate "$(RATE)") $(if $(ENTITIES),-entities "$(ENTITIES)") $(if $(JSON),-json "$(JSON)") $(if $(DOCS),-docs docs)
 
 # The programs of peers are modules of their own outside the workspace, because of what they depend on.
 .PHONY: bench-peers
