@@ -53,13 +53,6 @@ func waits(t *testing.T, l *fileLock) {
 	}
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // TestLockThatNobodyWantsAnyMore: who gave up waiting keeps nobody else from the lock, and may wait again.
 func TestLockThatNobodyWantsAnyMore(t *testing.T) {
 	l := openLocks(t, 3)

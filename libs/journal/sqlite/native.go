@@ -70,6 +70,7 @@ const boundKept = 64 << 10
 type stmt struct {
 	handle *handle
 	p      uintptr
+	params int     // how many parameters it has
 	bound  uintptr // memory of SQLite's for texts and blobs, which it must not be asked to copy
 	size   int     // of bound
 }
@@ -86,7 +87,8 @@ func (h *handle) prepare(query string) (*stmt, error) {
 	if rc := lib.Xsqlite3_prepare_v3(h.tls, h.db, q, -1, lib.SQLITE_PREPARE_PERSISTENT, to, 0); rc != lib.SQLITE_OK {
 		return nil, fmt.Errorf("prepare %q: %w", query, h.error(rc))
 	}
-	return &stmt{handle: h, p: *at[uintptr](to)}, nil
+	p := *at[uintptr](to)
+	return &stmt{handle: h, p: p, params: int(lib.Xsqlite3_bind_parameter_count(h.tls, p))}, nil
 }
 
 func (s *stmt) close() {
@@ -104,6 +106,9 @@ func (s *stmt) release() {
 // bind gives the parameters their values. All of them are bound anew, so none ever refers to
 // memory that was released.
 func (s *stmt) bind(args []any) error {
+	if len(args) != s.params { // one that is not bound anew would refer to memory that may be released
+		panic(fmt.Sprintf("%d arguments for a statement with %d parameters", len(args), s.params))
+	}
 	need := 0
 	for _, a := range args {
 		switch a := a.(type) {
@@ -174,11 +179,13 @@ func (s *stmt) reset() {
 	}
 }
 
-// scan stores the columns of a row.
-func (s *stmt) scan(dest []any) {
+// scan stores the columns of a row. A column that holds something else than what is wanted is damage. SQLite
+// would read it as 0, and an epoch of 0 is that of a shard that nobody has claimed. Only a []byte may be NULL.
+func (s *stmt) scan(dest []any) error {
 	tls := s.handle.tls
 	for i, d := range dest {
 		n := int32(i)
+		holds, wanted := lib.Xsqlite3_column_type(tls, s.p, n), int32(lib.SQLITE_INTEGER)
 		switch d := d.(type) {
 		case *int64:
 			*d = lib.Xsqlite3_column_int64(tls, s.p, n)
@@ -189,13 +196,21 @@ func (s *stmt) scan(dest []any) {
 		case *bool:
 			*d = lib.Xsqlite3_column_int64(tls, s.p, n) != 0
 		case *string:
-			*d = string(s.column(lib.Xsqlite3_column_text(tls, s.p, n), n))
+			*d, wanted = string(s.column(lib.Xsqlite3_column_text(tls, s.p, n), n)), lib.SQLITE_TEXT
 		case *[]byte:
-			*d = append([]byte(nil), s.column(lib.Xsqlite3_column_blob(tls, s.p, n), n)...)
+			*d, wanted = append([]byte(nil), s.column(lib.Xsqlite3_column_blob(tls, s.p, n), n)...), lib.SQLITE_BLOB
+			if holds == lib.SQLITE_NULL {
+				wanted = holds
+			}
 		default:
 			panic("a column of a statement is wanted in a type that is not scanned")
 		}
+		if holds != wanted {
+			name := libc.GoString(lib.Xsqlite3_column_name(tls, s.p, n))
+			return &sqliteError{code: lib.SQLITE_CORRUPT, text: fmt.Sprintf("%s has a value of type %d, want %d (https://sqlite.org/c3ref/c_blob.html)", name, holds, wanted)}
+		}
 	}
+	return nil
 }
 
 // column returns the bytes of a text or blob, which are SQLite's.
@@ -238,11 +253,12 @@ type firstRow struct {
 
 // Scan stores the row, or returns [sql.ErrNoRows]. It must be called.
 func (r firstRow) Scan(dest ...any) error {
-	if r.err == nil {
-		r.s.scan(dest)
+	err := r.err
+	if err == nil {
+		err = r.s.scan(dest)
 	}
 	r.s.reset()
-	return r.err
+	return err
 }
 
 // Query begins a query. The rows must be closed.
@@ -265,10 +281,7 @@ func (r *rows) Next() (more bool) {
 	return more
 }
 
-func (r *rows) Scan(dest ...any) error {
-	r.s.scan(dest)
-	return nil
-}
+func (r *rows) Scan(dest ...any) error { return r.s.scan(dest) }
 
 func (r *rows) Err() error { return r.err }
 
