@@ -52,7 +52,7 @@ type Agent struct {
 type Stats struct {
 	Received uint64 // messages accepted from other nodes
 	Refused  uint64 // messages refused: malformed, or the inbox was full
-	Sent     uint64 // messages that arrived at other nodes
+	Sent     uint64 // messages that other nodes have confirmed, or that were written to a stream
 	Dropped  uint64 // messages dropped from a full queue
 	Failed   uint64 // messages in posts that failed
 	Expired  uint64 // gossip that waited too long for the loop, and was dropped
@@ -71,7 +71,7 @@ func New(cfg Config) (*Agent, error) {
 		left:  make(chan struct{}),
 		ended: make(chan struct{}),
 	}
-	a.streams.most = cfg.Streams
+	a.streams.limit = cfg.Streams
 	a.senders = newSenders(cfg, &a.stats, a.Evidence)
 	v := a.core.View()
 	a.view.Store(&v)
@@ -359,11 +359,13 @@ func (s service) Post(ctx context.Context, req *pb.PostRequest) (*pb.PostRespons
 	if from.UID == 0 || from.Addr == "" {
 		return refuse(twirp.RequiredArgumentError("from"))
 	}
-	as, _ := s.a.Members().Member(from)
+	as, member := s.a.Members().Member(from)
 	if err := s.a.cfg.MaySpeakAs(ctx, as.Name, as.Roles); err != nil {
 		return refuse(twirp.NewError(twirp.PermissionDenied, err.Error()))
 	}
-	s.a.senders.heard(from.Addr)
+	if member { // anybody could name its address otherwise
+		s.a.senders.heard(from.Addr)
+	}
 	var bad error
 	now := time.Now()
 	items := make([]item, 0, len(req.GetMessages()))

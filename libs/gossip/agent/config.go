@@ -23,7 +23,7 @@ type Config struct {
 	Cluster string
 	// Client sends to other nodes. Default: a client without TLS that connects
 	// within a second, follows no redirects and reads no response of more than
-	// 64 KiB; responses to posts are empty or an error.
+	// 64 KiB; responses to posts are a few bytes or an error.
 	Client *http.Client
 	// Dial connects to the node at an address for a stream, with TLS if Client uses TLS.
 	// Default: TCP, within a second.

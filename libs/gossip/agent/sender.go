@@ -203,6 +203,9 @@ func (s *senders) failed(to *sender, err error) {
 
 // stream sends a batch on the stream to an address. It reports whether it did.
 func (s *senders) stream(to *sender, batch []gossip.Send) bool {
+	if to.stream != nil && to.stream.hasEnded() { // what is written to it would be lost
+		s.streamEnded(to)
+	}
 	if to.stream == nil {
 		return false
 	}
@@ -221,7 +224,7 @@ func (s *senders) stream(to *sender, batch []gossip.Send) bool {
 		return false
 	}
 	if !to.stream.write(req, s.cfg.SendTimeout) {
-		to.closeStream()
+		s.dropStream(to)
 		return false
 	}
 	to.unheard.CompareAndSwap(0, int64(now))
@@ -244,19 +247,29 @@ func (s *senders) heard(addr string) {
 }
 
 // streamEnded is called when the receiver has ended a stream. If the receiver's process has ended, too, the
-// next dial shows it. A stream that has ended soon is not opened again at once: the receiver may not want it.
+// next dial shows it.
 func (s *senders) streamEnded(to *sender) {
-	lasted := time.Since(to.stream.opened)
-	to.closeStream()
-	if lasted >= s.cfg.SendTimeout && !s.isClosed() {
+	if lasted := s.dropStream(to); lasted && !s.isClosed() {
 		s.reopen(to)
 	}
+}
+
+// dropStream closes a stream that the receiver has ended, or takes nothing from. It reports whether the stream has
+// lasted for a while. If not, none is opened for a longer time: the receiver, or something between the two, does
+// not want it.
+func (s *senders) dropStream(to *sender) (lasted bool) {
+	lasted = time.Since(to.stream.opened) >= s.cfg.SendTimeout
+	to.closeStream()
+	if !lasted {
+		to.streamAt = time.Now().Add(senderIdleTimeout)
+	}
+	return lasted
 }
 
 func (s *senders) reopen(to *sender) {
 	var err error
 	if to.stream, err = s.openStream(to.addr); err != nil {
-		to.streamAt = time.Now().Add(senderIdleTimeout) // posts do, too
+		to.streamAt = time.Now().Add(senderIdleTimeout) // messages are posted until then
 		s.failed(to, err)
 		return
 	}

@@ -56,4 +56,15 @@ func TestInTheNameOfAMember(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
+
+	to := &sender{addr: core.Self.Addr}
+	a.senders.byAddr[to.addr] = to
+	to.unheard.Store(1)
+	if err := post(&pb.Node{Addr: to.addr, Uid: 2}, heartbeat); err != nil || to.unheard.Load() != 1 {
+		t.Errorf("a stranger with the address of a member counts as the member: %v", err)
+	}
+	a.cfg.MaySpeakAs = func(context.Context, string, []string) error { return nil }
+	if err := post(toNode(core.Self), heartbeat); err != nil || to.unheard.Load() != 0 {
+		t.Errorf("a member was not heard: %v", err)
+	}
 }

@@ -27,9 +27,10 @@ const (
 	streamProtocol = "roost-members/1"
 	// streamVersion is what a node that accepts streams says in its answers to posts.
 	streamVersion = 1
-	// maxFrame bounds a frame in bytes. What is longer is posted: posts are compressed, and
-	// count in the memory that all requests together may take.
-	maxFrame = 64 << 10
+	// maxFrame bounds a frame in bytes, and with it the memory of a stream to this node: there may be
+	// thousands ([Config].Streams). What is longer is posted: posts are compressed, and count in the
+	// memory that all requests together may take.
+	maxFrame = 8 << 10
 	// streamIdleTimeout is how long a stream may be silent until the receiver closes it. It is
 	// longer than senderIdleTimeout: as long as the sender lives, it closes first.
 	streamIdleTimeout = 2 * senderIdleTimeout
@@ -98,11 +99,21 @@ func (o *outStream) write(req *pb.PostRequest, within time.Duration) bool {
 	return err == nil
 }
 
+// hasEnded reports whether the receiver has ended the stream.
+func (o *outStream) hasEnded() bool {
+	select {
+	case <-o.ended:
+		return true
+	default:
+		return false
+	}
+}
+
 func (o *outStream) close() { _ = o.conn.Close() }
 
 // inStreams are the receiver's ends of the streams to this node.
 type inStreams struct {
-	most int
+	limit int // how many there may be
 
 	mu     sync.Mutex
 	conns  map[net.Conn]bool
@@ -112,7 +123,7 @@ type inStreams struct {
 func (s *inStreams) add(conn net.Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed || len(s.conns) >= s.most {
+	if s.closed || len(s.conns) >= s.limit {
 		return false
 	}
 	if s.conns == nil {
@@ -126,7 +137,7 @@ func (s *inStreams) add(conn net.Conn) bool {
 func (s *inStreams) full() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.closed || len(s.conns) >= s.most
+	return s.closed || len(s.conns) >= s.limit
 }
 
 func (s *inStreams) remove(conn net.Conn) {
