@@ -15,6 +15,7 @@ import (
 	"io"
 	"log/slog"
 	"strconv"
+	"strings"
 	"sync"
 
 	"go.temporal.io/sdk/client"
@@ -91,7 +92,7 @@ type system struct {
 }
 
 func open(ctx context.Context, o peer.Options) (_ peer.System, err error) {
-	s := &system{question: string(make([]byte, 64))}
+	s := &system{question: strings.Repeat("a", 64)} // JSON writes a zero byte as six
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())

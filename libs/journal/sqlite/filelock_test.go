@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -95,6 +97,16 @@ func TestLockOfAClosedHandle(t *testing.T) {
 	must(t, l[1].close())
 	l[0].unlock()
 	must(t, l[2].lock(t.Context()))
+}
+
+// TestLockErrors: a file system without locks is named as the cause, and what to do about it.
+func TestLockErrors(t *testing.T) {
+	for _, errno := range []syscall.Errno{syscall.ENOSYS, syscall.EOPNOTSUPP, syscall.ENOLCK, syscall.EIO} {
+		err := lockError("/data/j.db-turn", errno)
+		if !errors.Is(err, errno) || !strings.Contains(err.Error(), "/data/j.db-turn") || strings.Contains(err.Error(), "local disk") == (errno == syscall.EIO) {
+			t.Errorf("%v: %v", errno, err)
+		}
+	}
 }
 
 // TestWritersTakeTurns: while one handle has locked the writes, or writes, another one waits, and is

@@ -5,15 +5,16 @@ package sqlite
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"sync"
 	"syscall"
 )
 
-// fileLock is an advisory lock on a file of its own. The kernel hands it to those that wait in
-// their order, except that one who asks at the moment of a release may be first. It releases the
-// lock when the holder dies. Two handles exclude each other, be they of one process or of two. A
-// handle is used by one caller at a time.
+// fileLock is an advisory lock on a file of its own. The kernel grants it to the waiting handles about
+// in their order; a handle that asks at the moment of a release may overtake them. It releases the
+// lock when the holder dies. A process that is stopped (SIGSTOP) while it waits is not granted the lock until
+// it goes on. Two handles exclude each other, also in one process. A handle is used by one caller at a time.
 type fileLock struct {
 	file *os.File
 
@@ -92,10 +93,21 @@ func (l *fileLock) flock(how int) error {
 			}
 		}
 	})
-	if err != nil && !errors.Is(err, syscall.EWOULDBLOCK) {
-		err = &os.PathError{Op: "flock", Path: l.file.Name(), Err: err}
+	return errors.Join(lockError(l.file.Name(), err), controlled)
+}
+
+// lockError is the error of a call of flock, with what to do about it.
+func lockError(path string, err error) error {
+	if err == nil || errors.Is(err, syscall.EWOULDBLOCK) {
+		return err
 	}
-	return errors.Join(err, controlled)
+	failed := &os.PathError{Op: "flock", Path: path, Err: err}
+	for _, none := range []error{syscall.ENOSYS, syscall.EOPNOTSUPP, syscall.ENOLCK} {
+		if errors.Is(err, none) {
+			return fmt.Errorf("%w: this file system has no locks of files; put the journal on a local disk, or into PostgreSQL", failed)
+		}
+	}
+	return failed
 }
 
 // unlock lets the next one have it.

@@ -237,7 +237,7 @@ func put(ctx context.Context, made, path string, cfg journal.Config, o backup.Op
 	ctx, cancel := context.WithTimeout(ctx, min(cfg.CommitTimeout, 2*time.Second))
 	defer cancel()
 	if o.InUse {
-		// Whoever is paused in the queue, or while writing, must not keep those waiting that use the new file.
+		// A process that is paused in the queue, or while it writes, must not hold up those that use the new file.
 		if err := errors.Join(remove(path+queueSuffix), remove(path+writerSuffix)); err != nil {
 			return err
 		}

@@ -6,9 +6,10 @@ import (
 )
 
 const (
-	// queueSuffix is appended to the path for the file that queues the writers.
+	// queueSuffix is appended to the path for the file that is locked by the writer which waits for the active one.
+	// The other writers wait for this lock.
 	queueSuffix = "-turn"
-	// writerSuffix is appended to the path for the file that the one that writes has locked.
+	// writerSuffix is appended to the path for the file that is locked by the active writer.
 	writerSuffix = "-write"
 )
 
@@ -28,7 +29,7 @@ func openWriteLock(path string, queue *fileLock) (w writeLock, err error) {
 	return w, ownLike(path+writerSuffix, path)
 }
 
-// lock waits until the writers before this one have ended. It does nothing if that was done already.
+// lock waits until the writers before this one have ended. It does nothing if this one holds the lock already.
 func (w *writeLock) lock(ctx context.Context) error {
 	if w.admitted {
 		return nil
@@ -45,7 +46,7 @@ func (w *writeLock) lock(ctx context.Context) error {
 	return nil
 }
 
-// begun lets the next one become the one that waits for the writer.
+// begun is called when SQLite's lock is held, or will not be: the next writer in the queue then waits for this one.
 func (w *writeLock) begun() {
 	if w.queued {
 		w.queued = false
