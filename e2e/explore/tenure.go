@@ -182,7 +182,7 @@ func (w *tenureWorld) begin(i int, uid sharding.NodeUID) {
 	cfg.TakeoverTimeout = timeoutStep
 	// What a coordinator does about regions in the course of time is searched in the handoff
 	// and append scopes.
-	cfg.HostTimeout, cfg.RecoveryWait, cfg.RebalanceInterval, cfg.WatchHold = never, never, never, never
+	cfg.HostTimeout, cfg.RecoveryWait, cfg.RebalanceInterval, cfg.WatchHold, cfg.LeaseEnd = never, never, never, never, never
 	cfg.JournalHeartbeatInterval = never // so only the first heartbeat of each term is written
 	p := &process{id: id, now: w.processes[i].now, late: true, holder: h, core: coordinator.NewTenure(cfg, id)}
 	w.processes[i] = p

@@ -21,6 +21,7 @@ func TestConfigNamesTheField(t *testing.T) {
 		"RebalanceInterval": func(c *Config) { c.RebalanceInterval = 0 },
 		"MaxHandoffs":       func(c *Config) { c.MaxHandoffs = 0 },
 		"WatchHold":         func(c *Config) { c.WatchHold = 0 },
+		"LeaseEnd":          func(c *Config) { c.LeaseEnd = 0 },
 		"MaxWatches":        func(c *Config) { c.MaxWatches = 0 },
 		"ChangeLog":         func(c *Config) { c.ChangeLog = 0 },
 		"MaxTypes":          func(c *Config) { c.MaxTypes = 0 },

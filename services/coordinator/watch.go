@@ -90,7 +90,7 @@ func (m *Machine) watchStandby(call control.Call, from sharding.Version) {
 // one that does not see the lease, and says at once what it knows.
 func (m *Machine) termEnds() bool {
 	left := m.knownActive.Until.Sub(m.now)
-	return left <= m.cfg.WatchHold/2 && left > -m.cfg.WatchHold
+	return left <= m.cfg.LeaseEnd && left > -m.cfg.WatchHold
 }
 
 // answerHeld answers the watches that this standby holds if the lease was renewed, if another coordinator has acquired

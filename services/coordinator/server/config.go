@@ -108,6 +108,7 @@ func (c *Config) core() (coordinator.Config, error) {
 	core.MaxForms, core.UnhostedAfter = c.MaxForms, c.Unhosted
 	core.QuarantineCrashes, core.QuarantineWindow, core.CrashPatience = c.QuarantineAfter, c.QuarantineWindow, c.CrashPatience
 	c.Budget.set(&core)
+	core.LeaseEnd = min(core.LeaseEnd, c.LeaseTTL/4) // lease.renew is below half of it
 	core.JournalHeartbeatPatience = max(core.JournalHeartbeatPatience, 2*c.LeaseTTL)
 	return core, core.Validate()
 }

@@ -36,6 +36,19 @@ func TestCheckLease(t *testing.T) {
 	}
 }
 
+// TestLeaseEnd: a standby holds watches only in the last quarter of a lease, when it should have been renewed.
+func TestLeaseEnd(t *testing.T) {
+	for ttl, want := range map[time.Duration]time.Duration{
+		800 * time.Millisecond: 200 * time.Millisecond, 2 * time.Second: 500 * time.Millisecond, 20 * time.Second: 500 * time.Millisecond,
+	} {
+		c := DefaultConfig()
+		c.LeaseTTL = ttl
+		if got, err := c.core(); err != nil || got.LeaseEnd != want {
+			t.Errorf("of a lease of %s: %s, %v, want %s", ttl, got.LeaseEnd, err, want)
+		}
+	}
+}
+
 // TestStrategy: the key chooses what the core asks, and a wrong one is refused by name.
 func TestStrategy(t *testing.T) {
 	c := DefaultConfig()

@@ -39,6 +39,9 @@ func (r *rest) due() time.Time {
 func (s *Server) takeBatch(batch []func(), tick bool) {
 	if len(batch) > 0 {
 		s.rest.stirred = time.Now()
+		if s.learnUntil() { // watches may be among them
+			s.step(s.known)
+		}
 	}
 	for _, f := range batch {
 		s.hearLease()
