@@ -16,6 +16,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -36,6 +37,8 @@ func TestMain(m *testing.M) {
 		err = writeForever(part[1], part[2], part[3])
 	case "limit":
 		err = writeBeyondLimit(part[1])
+	case "hold":
+		err = holdWrites(part[1], part[2])
 	default:
 		err = fmt.Errorf("no part is called %q", part[0])
 	}
@@ -138,6 +141,83 @@ func (a acked) read(t *testing.T, lines *bufio.Scanner, n int) (other string) {
 		a[id] = last
 	}
 	return ""
+}
+
+// holdWrites gets as far on its way to a commit as state says, and stays there.
+func holdWrites(path, state string) error {
+	d, err := Open(context.Background(), path, journal.DefaultConfig())
+	if err != nil {
+		return err
+	}
+	switch state {
+	case "queued":
+		err = d.lock.queue.lock(context.Background())
+	case "admitted":
+		err = d.LockWrites(context.Background())
+	case "begun":
+		err = d.beginWrite(context.Background())
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Println("holds")
+	time.Sleep(time.Minute) // until it is killed
+	return nil
+}
+
+// TestHolderOfTheWriteLock: however far a writer has come when it is paused, nobody else writes meanwhile. When it is killed, others do.
+func TestHolderOfTheWriteLock(t *testing.T) {
+	t.Parallel()
+	for _, state := range []string{"queued", "admitted", "begun"} {
+		t.Run(state, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "j.db")
+			d := openDriver(t, path)
+			claim := []journal.Op{{Claim: &sharding.Claim{Shard: benchShard, Epoch: 1, Owner: 1}}}
+			cmd, lines := start(t, "hold", path, state)
+			if !lines.Scan() || lines.Text() != "holds" {
+				t.Fatalf("the other process says %q", lines.Text())
+			}
+			must(t, cmd.Process.Signal(syscall.SIGSTOP))
+			short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			if _, err := d.Commit(short, claim); !errors.Is(err, journal.ErrNotCommitted) {
+				t.Errorf("beside a paused writer: %v, want ErrNotCommitted", err)
+			}
+			must(t, cmd.Process.Kill())
+			if _, err := d.Commit(t.Context(), claim); err != nil {
+				t.Errorf("after its end: %v", err)
+			}
+		})
+	}
+}
+
+// TestWriterOfAnEarlierRelease: a process that knows no file of the active writer takes the lock of the queue, waits with it for
+// SQLite's lock, and releases it then. It and a writer of this release wait for each other.
+func TestWriterOfAnEarlierRelease(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "j.db")
+	d, earlier := openDriver(t, path), openDriver(t, path)
+	claim := []journal.Op{{Claim: &sharding.Claim{Shard: benchShard, Epoch: 1, Owner: 1}}}
+	short := func() context.Context {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		t.Cleanup(cancel)
+		return ctx
+	}
+	must(t, earlier.lock.queue.lock(t.Context()))
+	must(t, earlier.write.begin.Exec())
+	earlier.lock.queue.unlock()
+	if _, err := d.Commit(short(), claim); !errors.Is(err, journal.ErrNotCommitted) {
+		t.Errorf("beside a transaction of the earlier one: %v, want ErrNotCommitted", err)
+	}
+	must(t, earlier.write.commit.Exec())
+	must(t, d.LockWrites(t.Context()))
+	if err := earlier.lock.queue.lock(short()); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the earlier one begins between the lock and the transaction of this one: %v", err)
+	}
+	_, err := d.Commit(t.Context(), claim)
+	must(t, err)
+	must(t, earlier.lock.queue.lock(t.Context()))
+	must(t, earlier.write.begin.Exec())
+	must(t, earlier.write.rollback.Exec())
 }
 
 // TestKilledWriters lets three processes write into one file, kills each with
