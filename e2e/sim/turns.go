@@ -84,7 +84,7 @@ func (s *shardNode) performEntity(o turn.Output) {
 		s.askDone(o)
 	case *turn.Answer:
 		s.reply(o)
-	case turn.UnwatchedDone:
+	case *turn.UnwatchedDone:
 		s.w.mark("turn: told")
 	case turn.Abandoned:
 		s.w.mark("turn abandoned")

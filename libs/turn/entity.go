@@ -480,7 +480,8 @@ func (m *Machine) answer(e *entity, c *command, reply *sharding.Reply) {
 
 // emitUnwatchedDone reports the outcome of a command that has no waiting caller.
 func (m *Machine) emitUnwatchedDone(e *entity, c *command, reply *sharding.Reply) {
-	out := UnwatchedDone{
+	out := m.unwatched.next()
+	*out = UnwatchedDone{
 		Entity: e.id, Command: c.env.Command, Timer: c.timer != nil, Trace: c.env.Trace, Arrived: c.arrived, Reply: *reply,
 	}
 	if c.wakeup != nil {

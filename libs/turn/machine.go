@@ -32,7 +32,8 @@ type Machine struct {
 	loads       loads
 	workPool    []*work
 	commandPool []*command           // for reuse
-	answers     []Answer             // emitted since Recycle
+	answers     block[Answer]        // emitted since Recycle
+	unwatched   block[UnwatchedDone] // likewise
 	hot         *heavyhitters.Sketch // which entities take most
 	stats       Stats
 	keptStats   KeptStats
@@ -301,35 +302,50 @@ func (m *Machine) Loaded(now time.Time, in *Loaded, out []Output) []Output {
 	return out
 }
 
-// Recycle allows the machine to reuse the memory of every [Answer] emitted so far.
+// Recycle allows the machine to reuse the memory of every [Answer] and [UnwatchedDone] emitted so far.
 // A driver that never calls it may keep them.
 func (m *Machine) Recycle() {
-	clear(m.answers)
-	m.answers = m.answers[:0]
+	m.answers.recycle()
+	m.unwatched.recycle()
 }
 
 func (m *Machine) emit(o Output) { m.out = append(m.out, o) }
 
 func (m *Machine) emitShardEvent(e ShardEvent) { m.events = append(m.events, e) }
 
-// emitAnswer answers a request. When the block of answers is full, it allocates
-// a new one of twice the size; answers emitted before stay in the old one.
+// emitAnswer answers a request.
 func (m *Machine) emitAnswer(r RequestID, reply *sharding.Reply) {
-	n := len(m.answers)
-	if n == cap(m.answers) {
-		m.answers, n = make([]Answer, 0, min(max(minAnswers, 2*n), maxAnswers)), 0
-	}
-	m.answers = m.answers[:n+1]
-	m.answers[n] = Answer{Request: r, Reply: *reply}
-	m.emit(&m.answers[n])
+	out := m.answers.next()
+	*out = Answer{Request: r, Reply: *reply}
+	m.emit(out)
 }
 
-// minAnswers and maxAnswers bound how many answers a block holds: few if few are
-// emitted between two calls of Recycle, and never more than a driver's large batch.
+// block has the memory of outputs of one kind. When it is full, there is a new one of twice the size;
+// outputs emitted before stay in the old one.
+type block[T any] []T
+
+// minBlock and maxBlock bound how many outputs a block holds: few if few are emitted between two calls of
+// Recycle, and never more than a driver's large batch.
 const (
-	minAnswers = 8
-	maxAnswers = 1024
+	minBlock = 8
+	maxBlock = 1024
 )
+
+// next returns memory for one more output.
+func (b *block[T]) next() *T {
+	n := len(*b)
+	if n == cap(*b) {
+		*b, n = make([]T, 0, min(max(minBlock, 2*n), maxBlock)), 0
+	}
+	*b = (*b)[:n+1]
+	return &(*b)[n]
+}
+
+// recycle lets the memory be used again.
+func (b *block[T]) recycle() {
+	clear(*b)
+	*b = (*b)[:0]
+}
 
 // find returns the entity that an answer of the driver is for, nil if that
 // incarnation has ended.

@@ -144,6 +144,46 @@ func TestAnswersUntilRecycle(t *testing.T) {
 	}
 }
 
+// TestToldUntilRecycle: the same for what has become of tells.
+func TestToldUntilRecycle(t *testing.T) {
+	s := newScenario()
+	s.command(strings.Fields("open"))
+	var list []*turn.UnwatchedDone
+	used := map[*turn.UnwatchedDone]bool{}
+	for n := range 1000 {
+		env := sharding.Envelope{Entity: sharding.Entity{Type: "T", ID: "a"}, ID: sharding.CommandID(fmt.Sprint(n)), Command: "Peek", Tell: true}
+		outs := s.m.Step(s.now, turn.Deliver{Request: turn.RequestID(n), Shard: shard0, Env: &env}, nil)
+		for len(outs) > 0 {
+			o := outs[0]
+			outs = outs[1:]
+			switch o := o.(type) {
+			case turn.Load:
+				outs = s.m.Step(s.now, turn.Loaded{Entity: o.Entity, Incarnation: o.Incarnation}, outs)
+			case *turn.Run:
+				done := turn.TurnDone{Incarnation: o.Incarnation, Request: o.Request, Reply: sharding.Reply{Outcome: sharding.OK, Payload: []byte(fmt.Sprint(n))}}
+				outs = s.m.Step(s.now, done, outs)
+			case turn.ReadFence:
+				outs = s.m.Step(s.now, turn.FenceRead{Shard: o.Shard, Epoch: o.Epoch, Number: o.Number, Verdict: sharding.Durable}, outs)
+			case *turn.UnwatchedDone:
+				list, used[o] = append(list, o), true
+			}
+		}
+		if len(list) < 250 {
+			continue
+		}
+		for i, o := range list {
+			if want := fmt.Sprint(n + 1 - len(list) + i); string(o.Reply.Payload) != want {
+				t.Fatalf("the end of tell %s has become %+v", want, *o)
+			}
+		}
+		s.m.Recycle()
+		list = list[:0]
+	}
+	if len(used) == 0 || len(used) == 1000 {
+		t.Errorf("1000 ends of tells had %d places in memory", len(used))
+	}
+}
+
 // TestKeepEventsNeedsSnapshots: nothing is trimmed without what takes its place.
 func TestKeepEventsNeedsSnapshots(t *testing.T) {
 	for _, c := range []struct {

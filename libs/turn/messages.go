@@ -460,7 +460,8 @@ type (
 		Reply   sharding.Reply
 	}
 	// UnwatchedDone reports the outcome of a command for which no caller waits. There are two cases: a
-	// tell, which was answered when it was accepted, and the command of a timer or a wake-up.
+	// tell, which was answered when it was accepted, and the command of a timer or a wake-up. Like an
+	// Answer, it is a pointer to memory that is used again.
 	UnwatchedDone struct {
 		Entity  sharding.Entity
 		Command string
@@ -510,19 +511,19 @@ func (Drain) input()        {}
 func (Abort) input()        {}
 func (Tick) input()         {}
 
-func (Load) output()          {}
-func (Lookup) output()        {}
-func (ReadSend) output()      {}
-func (*Run) output()          {}
-func (Cancel) output()        {}
-func (Abandoned) output()     {}
-func (SendAsk) output()       {}
-func (SendProbe) output()     {}
-func (AskDone) output()       {}
-func (Append) output()        {}
-func (ReadFence) output()     {}
-func (Snapshot) output()      {}
-func (Stop) output()          {}
-func (Drop) output()          {}
-func (*Answer) output()       {}
-func (UnwatchedDone) output() {}
+func (Load) output()           {}
+func (Lookup) output()         {}
+func (ReadSend) output()       {}
+func (*Run) output()           {}
+func (Cancel) output()         {}
+func (Abandoned) output()      {}
+func (SendAsk) output()        {}
+func (SendProbe) output()      {}
+func (AskDone) output()        {}
+func (Append) output()         {}
+func (ReadFence) output()      {}
+func (Snapshot) output()       {}
+func (Stop) output()           {}
+func (Drop) output()           {}
+func (*Answer) output()        {}
+func (*UnwatchedDone) output() {}

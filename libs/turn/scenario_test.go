@@ -484,7 +484,7 @@ func (s *scenario) line(o turn.Output) string {
 		return fmt.Sprintf("SendProbe to %s chain %v", o.Env.Entity, o.Env.Chain)
 	case turn.AskDone:
 		return trimmed("AskDone %d %s %s %s%s", o.Number, o.Reply.Outcome, o.Reply.Code, o.Reply.Payload, o.Reply.Message)
-	case turn.UnwatchedDone:
+	case *turn.UnwatchedDone:
 		if o.Wakeup != (sharding.WakeRef{}) {
 			return trimmed("UnwatchedDone %s %s wakeup=%s again=%t %s %s %s", o.Entity, o.Command, o.Wakeup.Name, o.Again, o.Reply.Outcome, o.Reply.Code, o.Reply.Message)
 		}

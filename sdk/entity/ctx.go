@@ -28,6 +28,7 @@ type Ctx struct {
 	wakes    []sharding.Wake
 	sends    []sharding.Send
 	wakeup   *turn.Wakeup // whose command runs; nil: none
+	decoded  Decoded      // the input of the command, if it was decoded before
 	quit     bool
 	deleted  bool // see Delete
 	fresh    bool // see Fresh

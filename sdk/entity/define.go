@@ -85,8 +85,8 @@ type binding struct {
 	// run decodes the input, calls the method and encodes the reply. The error is the
 	// handler's; with bad it is about the input.
 	run func(state any, ctx *Ctx, env *sharding.Envelope) (payload []byte, enc sharding.Encoding, bad bool, err error)
-	// check only decodes.
-	check func(env *sharding.Envelope) error
+	// check only decodes. The value is nil if nothing was to be decoded.
+	check func(env *sharding.Envelope) (any, error)
 }
 
 // Binding connects a command with a method of E.
@@ -94,15 +94,14 @@ type Binding[E any] struct{ b *binding }
 
 // On binds a command to a method.
 func On[E, In, Out any](h *Handle[In, Out], method func(*E, *Ctx, In) (Out, error)) Binding[E] {
-	check := func(env *sharding.Envelope) error {
+	check := func(env *sharding.Envelope) (any, error) {
 		if takesAnswers[In]() {
-			return errAnswerOnly
+			return nil, errAnswerOnly
 		}
 		if env.Version != 0 { // it was stored, perhaps by another version of the program
-			return nil
+			return nil, nil
 		}
-		_, err := decode[In](env.Payload, env.Encoding)
-		return err
+		return decode[In](env.Payload, env.Encoding)
 	}
 	desc := h.desc
 	desc.Input = fingerprint(shapeOf(h.input.typ))

@@ -87,6 +87,9 @@ func inputOf[In, Out any](h *Handle[In, Out], ctx *Ctx, env *sharding.Envelope) 
 	}
 	switch {
 	case ctx.wakeup == nil && env.Version == 0:
+		if in, ok := ctx.decoded.value.(In); ok {
+			return in, nil
+		}
 		return decode[In](env.Payload, env.Encoding)
 	case ctx.wakeup != nil && ctx.wakeup.Answer != nil:
 		return none, ctx.inst.noAnswers(env.Command)

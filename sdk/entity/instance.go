@@ -228,18 +228,19 @@ func (i *Instance) Stop(ctx context.Context, now time.Time, why turn.StopReason)
 // type should see: the reply, which goes to clients, does not contain it. It wraps
 // [*Panic] if the handler panicked.
 func (i *Instance) Run(ctx context.Context, now time.Time, run *turn.Run, asker Asker) (done turn.TurnDone, failed error) {
-	return i.RunIn(ctx, &Ctx{}, now, run, asker)
+	return i.RunIn(ctx, &Ctx{}, now, run, Decoded{}, asker)
 }
 
 // RunIn is Run with memory for the Ctx, which may be a part of something larger. c is empty, and is never used
-// again: a goroutine that the handler has left behind may still hold it.
-func (i *Instance) RunIn(ctx context.Context, c *Ctx, now time.Time, run *turn.Run, asker Asker) (done turn.TurnDone, failed error) {
+// again: a goroutine that the handler has left behind may still hold it. in is what [CheckInput] has decoded of
+// the command, or empty.
+func (i *Instance) RunIn(ctx context.Context, c *Ctx, now time.Time, run *turn.Run, in Decoded, asker Asker) (done turn.TurnDone, failed error) {
 	env, readOnly := run.Env, run.ReadOnly
 	b := i.def.commands[env.Command]
 	if b == nil {
 		return turn.TurnDone{Reply: sharding.Reject(Unimplemented, "type "+i.def.name+" has no command "+env.Command)}, nil
 	}
-	c.Context, c.inst, c.now, c.readOnly, c.asker = ctx, i, now, readOnly, asker
+	c.Context, c.inst, c.now, c.readOnly, c.decoded, c.asker = ctx, i, now, readOnly, in, asker
 	c.command, c.subject, c.wakeup, c.fresh = b.desc.Name, env.Principal, run.Wakeup, run.Fresh && !i.def.volatile
 	returned := false
 	defer func() {
@@ -339,20 +340,25 @@ func badInput(env *sharding.Envelope, err error) string {
 	return fmt.Sprintf("the input of %s: %v", env.Command, err)
 }
 
+// Decoded is the decoded input of a command. It is for one turn, whose handler may change it. The zero value is
+// that of an input which the turn itself decodes.
+type Decoded struct{ value any }
+
 // CheckInput returns the refusal of a command whose input cannot be decoded, nil if it
-// can. It ignores commands that the type does not have, and decoders that panic: both
+// can, and what it has decoded. It ignores commands that the type does not have, and decoders that panic: both
 // are refused when the command has its turn.
-func CheckInput(t Definition, env *sharding.Envelope) (refusal *sharding.Reply) {
+func CheckInput(t Definition, env *sharding.Envelope) (in Decoded, refusal *sharding.Reply) {
 	b := t.definition().commands[env.Command]
 	if b == nil {
-		return nil
+		return Decoded{}, nil
 	}
 	defer func() { _ = recover() }()
-	if err := b.check(env); err != nil {
+	value, err := b.check(env)
+	if err != nil {
 		reply := sharding.Reject(InvalidArgument, badInput(env, err))
-		return &reply
+		return Decoded{}, &reply
 	}
-	return nil
+	return Decoded{value}, nil
 }
 
 // recovered turns a panic of user code into an error.

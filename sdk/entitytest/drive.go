@@ -147,9 +147,9 @@ func (k *Kit) perform(o turn.Output) turn.Input {
 		return in
 	case turn.Drop:
 		delete(k.insts, o.Entity)
-	case turn.UnwatchedDone:
+	case *turn.UnwatchedDone:
 		if o.Timer {
-			k.timerDone(&o)
+			k.timerDone(o)
 		}
 	case *turn.Answer:
 		if number, ok := k.deliveries[o.Request]; ok {

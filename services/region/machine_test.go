@@ -605,6 +605,8 @@ func (s *scenario) performTurn(core int, o turn.Output) string {
 	case turn.Stop:
 		s.stops = append(s.stops, of[turn.Stop]{core, o})
 		return fmt.Sprintf("  Stop %s %s", o.Entity, o.Reason)
+	case *turn.UnwatchedDone:
+		return fmt.Sprintf("  UnwatchedDone %+v", *o)
 	case *turn.Answer:
 		return strings.TrimRight(fmt.Sprintf("  Answer %d %s %s %s", o.Request, o.Reply.Outcome, o.Reply.Code, o.Reply.Message), " ")
 	}

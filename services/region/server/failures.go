@@ -160,13 +160,20 @@ func unwatchedDoneText(o *turn.UnwatchedDone) string {
 	return "an accepted tell has failed"
 }
 
-// refusals are the replies to commands that are refused before a core sees them, by their index.
-func (s *shared) refusals(cmds []link.Command) (refused map[int]*sharding.Reply) {
+// look returns the replies to commands that are refused before a core sees them, by their index, and what was
+// decoded of the others on the way; inputs is nil if nothing was.
+func (s *shared) look(cmds []link.Command) (refused map[int]*sharding.Reply, inputs []entity.Decoded) {
 	for i := range cmds {
 		env := &cmds[i].Envelope
 		r := s.forbidden(env)
-		if r == nil {
-			r = s.malformed(env)
+		if r == nil && env.Tell && !env.Keyed {
+			var in entity.Decoded
+			if in, r = s.checkTell(env); r == nil && len(env.Payload) <= maxKeptInput {
+				if inputs == nil {
+					inputs = make([]entity.Decoded, len(cmds))
+				}
+				inputs[i] = in
+			}
 		}
 		if r != nil {
 			if refused == nil {
@@ -175,8 +182,12 @@ func (s *shared) refusals(cmds []link.Command) (refused map[int]*sharding.Reply)
 			refused[i] = r
 		}
 	}
-	return refused
+	return refused, inputs
 }
+
+// maxKeptInput is the largest payload whose decoded value is kept until the command is taken in, in bytes: a
+// value may take many times the memory of its payload.
+const maxKeptInput = 1 << 10
 
 // forbidden refuses what the policy does not allow. Commands that entities send are not checked: what
 // an entity does is decided by its code. Nor are those of Roost itself, which no gateway takes from
@@ -192,16 +203,13 @@ func (s *shared) forbidden(env *sharding.Envelope) *sharding.Reply {
 	return nil
 }
 
-// malformed refuses a tell that cannot be read. The sender of a tell hears of nothing after it was
+// checkTell refuses a tell that cannot be read. The sender of a tell hears of nothing after it was
 // accepted, so its input is looked at before. The goroutine that brings it does that: decoding may
 // be the author's code and take long.
-func (s *shared) malformed(env *sharding.Envelope) *sharding.Reply {
-	if !env.Tell || env.Keyed {
-		return nil
-	}
+func (s *shared) checkTell(env *sharding.Envelope) (entity.Decoded, *sharding.Reply) {
 	t, known := s.types[env.Entity.Type]
 	if !known {
-		return nil
+		return entity.Decoded{}, nil
 	}
 	return entity.CheckInput(t, env)
 }

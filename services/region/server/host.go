@@ -32,7 +32,8 @@ type work struct {
 	slot *slot
 	run  *turn.Run
 	ctx  *turnContext // of the turn
-	do   func()       // instead of run
+	in   entity.Decoded
+	do   func() // instead of run
 }
 
 // local is what a worker keeps besides its jobs.
@@ -156,7 +157,21 @@ func (s *shardLoop) run(o *turn.Run) {
 	if o.Wakeup != nil && o.Wakeup.Kind == sharding.ReminderWake {
 		s.telemetry.reminder[o.Entity.Type].Record(o.Wakeup.Late.Seconds())
 	}
-	s.queueAfterSnapshot(sl, job{Work: work{slot: sl, run: o, ctx: sl.ctx}, Pace: sl.pace})
+	s.queueAfterSnapshot(sl, job{Work: work{slot: sl, run: o, ctx: sl.ctx, in: s.decoded(o.Env)}, Pace: sl.pace})
+}
+
+// decoded returns the decoded input of a command whose turn begins as soon as the core takes it in. It is in use
+// once: when the core has a command run again, it does not take it in again.
+func (s *shardLoop) decoded(env *sharding.Envelope) entity.Decoded {
+	if s.taking == nil || !samePayload(env.Payload, s.taking.cmd.Envelope.Payload) {
+		return entity.Decoded{} // the turn is that of another command
+	}
+	return s.taking.input
+}
+
+// samePayload reports whether two payloads are the same memory.
+func samePayload(a, b []byte) bool {
+	return len(a) > 0 && len(a) == len(b) && &a[0] == &b[0]
 }
 
 // slot returns the slot of an incarnation, nil if it has none any more.
@@ -206,7 +221,7 @@ func (s *shardLoop) turn(w *worker, j *work, over *finished, began time.Time) ti
 //
 //go:noinline
 func (c *turnContext) execute(j *work, over *finished, began time.Time) (failed error) {
-	over.in, failed = j.slot.inst.RunIn(c, &c.handed, began, j.run, c)
+	over.in, failed = j.slot.inst.RunIn(c, &c.handed, began, j.run, j.in, c)
 	c.end()
 	return failed
 }

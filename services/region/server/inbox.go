@@ -9,6 +9,7 @@ import (
 	"github.com/roost-cluster/roost/libs/replies"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
+	"github.com/roost-cluster/roost/sdk/entity"
 	"github.com/roost-cluster/roost/services/region"
 )
 
@@ -20,6 +21,7 @@ type arrival struct {
 	core int
 	// refused, if set, is the answer to the command: it does not enter the core.
 	refused *sharding.Reply
+	input   entity.Decoded // if it was decoded already
 	ticket  replies.Ticket
 }
 
@@ -149,7 +151,8 @@ func (b *inbox) putFinished(core int, done []finished) (spare []finished) {
 }
 
 // arrive adds commands in their order, and returns the cores that have new inputs. refused
-// has, by index, the answers to commands that are refused already. A command for whose
+// has, by index, the answers to commands that are refused already. inputs has those that were
+// decoded already; nil: none. A command for whose
 // reply there is no room waits in the queue of its connection, and is refused if too many
 // wait there.
 //
@@ -157,7 +160,7 @@ func (b *inbox) putFinished(core int, done []finished) (spare []finished) {
 // that is how a region holds back its gateways. It returns early when the connection ends.
 // Before it blocks, it calls beforeBlock with the cores that have got new inputs since the
 // last such call: these cores must make the room, and nobody may be stepping them.
-func (b *inbox) arrive(to Sink, cmds []link.Command, refused map[int]*sharding.Reply, beforeBlock func(cores)) (ready cores) {
+func (b *inbox) arrive(to Sink, cmds []link.Command, refused map[int]*sharding.Reply, inputs []entity.Decoded, beforeBlock func(cores)) (ready cores) {
 	now := time.Now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -170,6 +173,9 @@ func (b *inbox) arrive(to Sink, cmds []link.Command, refused map[int]*sharding.R
 	announced := false // beforeBlock was called for this command
 	for i := range cmds {
 		a := arrival{cmd: cmds[i], to: to, at: now, refused: refused[i], core: b.coreOf(cmds[i].Envelope.Entity)}
+		if inputs != nil && b.next[a.core].len() < maxKeptInputs {
+			a.input = inputs[i]
+		}
 		for !b.ended && (b.full(&a) || !b.admit(queue, &a, &ready)) {
 			if to.Ended() { // its gateway counts the rest as lost
 				queue.Drop(b.budget)
@@ -209,6 +215,10 @@ func (b *inbox) arriveHere(to Sink, cmd *link.Command) (ready cores, taken bool)
 	a := arrival{cmd: *cmd, to: to, at: time.Now(), core: b.coreOf(cmd.Envelope.Entity)}
 	return ready, !b.ended && b.admit(queue, &a, &ready)
 }
+
+// maxKeptInputs is how many inputs may wait for a core when a command comes whose decoded input is kept. What
+// waits behind more is decoded again when it runs, so that its memory is that of its payload.
+const maxKeptInputs = 1 << 10
 
 // full reports whether too much waits for the core of a command.
 func (b *inbox) full(a *arrival) bool { return b.next[a.core].len() >= b.limit }

@@ -37,13 +37,13 @@ func TestNothingIsTakenBehindWhatWasDropped(t *testing.T) {
 	command := func(number uint64) []link.Command {
 		return []link.Command{{Number: number, Envelope: sharding.Envelope{Entity: sharding.Entity{Type: "T", ID: "a"}, Command: "Do"}}}
 	}
-	b.arrive(to, command(1), nil, func(cores) {})
+	b.arrive(to, command(1), nil, nil, func(cores) {})
 	if b.budget.Waiting() != 1 {
 		t.Fatalf("%d commands wait", b.budget.Waiting())
 	}
 	to.unsent, to.ended = 0, true
 	b.refresh()
-	b.arrive(to, command(2), nil, func(cores) {})
+	b.arrive(to, command(2), nil, nil, func(cores) {})
 	if b.budget.Waiting() != 0 || len(b.next[0].arrivals) != 0 {
 		t.Errorf("%d commands wait, %d are taken", b.budget.Waiting(), len(b.next[0].arrivals))
 	}
@@ -61,7 +61,7 @@ func TestNobodyWaitsForRoomAfterTheEnd(t *testing.T) {
 		}
 		returned := false
 		go func() {
-			b.arrive(to, cmds, nil, func(cores) {})
+			b.arrive(to, cmds, nil, nil, func(cores) {})
 			returned = true
 		}()
 		synctest.Wait()

@@ -266,7 +266,7 @@ func TestInboxLetsGo(t *testing.T) {
 	b := oneInbox(1)
 	b.put(0, item{})
 	done := make(chan struct{})
-	go func() { b.arrive(&answers{}, []link.Command{{}}, nil, func(cores) {}); close(done) }()
+	go func() { b.arrive(&answers{}, []link.Command{{}}, nil, nil, func(cores) {}); close(done) }()
 	b.end()
 	<-done
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/loop"
-	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/services/region"
 	"github.com/roost-cluster/roost/services/region/server/executor"
@@ -44,10 +43,10 @@ type shardLoop struct {
 	now           time.Time // of the current step
 	core          *region.ShardCore
 	batch         batch
-	arrivalsTaken int                // how many arrivals of the batch the core has taken
-	arrivalsLeft  atomic.Bool        // the batch has arrivals that the core has not taken
-	alarmAt       atomic.Int64       // when the core's next alarm is due, in Unix nanoseconds
-	taking        *sharding.Envelope // the command that the core takes in now
+	arrivalsTaken int          // how many arrivals of the batch the core has taken
+	arrivalsLeft  atomic.Bool  // the batch has arrivals that the core has not taken
+	alarmAt       atomic.Int64 // when the core's next alarm is due, in Unix nanoseconds
+	taking        *arrival     // the command that the core takes in now
 	outputs       region.Outputs
 	callers       callers
 	forPool       []job // jobs that the worker does not take
@@ -227,7 +226,7 @@ func (s *shardLoop) takeIn() (commands int, stirred bool) {
 			s.answer(in.Request, link.Answer{Reply: *a.refused})
 			continue
 		}
-		s.taking = env
+		s.taking = a
 		s.core.Command(s.clock(i), &in, &s.outputs)
 		s.perform()
 		s.taking = nil
@@ -240,7 +239,7 @@ func (s *shardLoop) takeIn() (commands int, stirred bool) {
 // notePanic notes which command the core took in when it panicked. The panic goes on and ends the process.
 func (s *shardLoop) notePanic() {
 	if s.taking != nil {
-		s.noter.corePanicked(s.taking.Entity, s.taking.Command)
+		s.noter.corePanicked(s.taking.cmd.Envelope.Entity, s.taking.cmd.Envelope.Command)
 	}
 }
 
@@ -365,7 +364,7 @@ func (s *shardLoop) performOther(o turn.Output) {
 		s.abandoned(o)
 	case turn.Snapshot:
 		s.snapshot(o)
-	case turn.UnwatchedDone:
-		s.unwatchedDone(&o)
+	case *turn.UnwatchedDone:
+		s.unwatchedDone(o)
 	}
 }

@@ -375,7 +375,7 @@ func TestCommandsThatFoundRoomAreKnown(t *testing.T) {
 			taken += len(got.arrivals)
 			got = batch{}
 		}
-		b.arrive(nowhere{}, make([]link.Command, 5), nil, take)
+		b.arrive(nowhere{}, make([]link.Command, 5), nil, nil, take)
 		if take(0); taken != 5 {
 			t.Errorf("%d of 5 commands were taken in", taken)
 		}

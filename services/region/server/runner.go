@@ -256,7 +256,8 @@ func (s *Runner) Submit(to Sink, cmds []link.Command) { s.wakeCores(s.arrive(to,
 // arrive puts commands into the inbox, and returns the cores that have new inputs. If it has
 // to wait, those cores are woken first.
 func (s *Runner) arrive(to Sink, cmds []link.Command) cores {
-	return s.inbox.arrive(to, cmds, s.refusals(cmds), func(c cores) {
+	refused, inputs := s.look(cmds)
+	return s.inbox.arrive(to, cmds, refused, inputs, func(c cores) {
 		to.Waiting()
 		s.wakeCores(c)
 	})

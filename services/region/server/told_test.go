@@ -1,11 +1,18 @@
 package server
 
 import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
+	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
+	"github.com/roost-cluster/roost/sdk/entity"
 )
 
 // TestToldText: the log says whose command has failed. That of an answer is none of a reminder.
@@ -26,4 +33,64 @@ func TestToldText(t *testing.T) {
 			t.Errorf("%+v: %q", c.done, got)
 		}
 	}
+}
+
+// weight is an input that counts how often it is decoded.
+type weight struct{ kg int }
+
+var weighed atomic.Int32
+
+func (w *weight) UnmarshalJSON(b []byte) error {
+	weighed.Add(1)
+	return json.Unmarshal(b, &w.kg)
+}
+
+// TestTellIsDecodedOnce: a tell whose turn begins at once is decoded once. One that waits for another turn is decoded
+// again, and each has its own input.
+func TestTellIsDecodedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &gate{open: make(chan struct{}), waiting: make(chan struct{}, 100)}
+		loads := make(chan int, 100)
+		s := runTypes(t, RunnerConfig{Log: slog.New(slog.DiscardHandler)}, entity.DefineVolatile("Door", func(string) *door { return &door{} },
+			entity.On(entity.Command[weight, int]("Door", "Load"), func(_ *door, _ *entity.Ctx, w weight) (int, error) {
+				loads <- w.kg
+				return 0, nil
+			}),
+			entity.On(entity.Command[struct{}, int]("Door", "Pass"), func(*door, *entity.Ctx, struct{}) (int, error) {
+				g.pass()
+				return 0, nil
+			})).Shards(4))
+		a := &answers{got: map[uint64]link.Answer{}}
+		command := func(n uint64, name, payload string) link.Command {
+			c := knock(n, "a", name)
+			c.Envelope.ID, c.Envelope.Payload, c.Envelope.Tell = sharding.CommandID(fmt.Sprint(n)), []byte(payload), name == "Load"
+			return c
+		}
+		decoded := func(want int32, of string) {
+			t.Helper()
+			if n := weighed.Swap(0); n != want {
+				t.Errorf("%s was decoded %d times, want %d", of, n, want)
+			}
+		}
+		weighed.Store(0)
+		s.Submit(a, []link.Command{command(1, "Load", "1")})
+		synctest.Wait()
+		decoded(2, "a tell that waits for the load of its entity")
+		s.Submit(a, []link.Command{command(2, "Load", "2")})
+		synctest.Wait()
+		decoded(1, "a tell of an idle entity")
+		s.Submit(a, []link.Command{command(3, "Pass", "{}"), command(4, "Load", "4"), command(5, "Load", "5")})
+		soon(t, g.waiting)
+		synctest.Wait()
+		decoded(2, "two tells that wait")
+		close(g.open)
+		synctest.Wait()
+		decoded(2, "two tells that have waited")
+		a.want(t, 1, 2, 3, 4, 5)
+		for _, want := range []int{1, 2, 4, 5} {
+			if kg := <-loads; kg != want {
+				t.Errorf("got the input %d, want %d", kg, want)
+			}
+		}
+	})
 }
