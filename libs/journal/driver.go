@@ -75,8 +75,8 @@ type Reader interface {
 type WriteLocker interface {
 	// LockWrites waits until no other handle writes, and keeps the others waiting until the next
 	// Commit or Declare of this handle has ended, or UnlockWrites is called. If it returns an error,
-	// it keeps nobody waiting. A [Journal] calls it before it takes a batch, so that what is
-	// submitted during the wait is in the batch.
+	// it keeps nobody waiting. It need not wait for a handle that does not go on: Commit is safe without it.
+	// A [Journal] calls it before it takes a batch, so that what is submitted during the wait is in the batch.
 	LockWrites(ctx context.Context) error
 	// UnlockWrites keeps nobody waiting any more. A [Journal] calls it after each batch: a batch may
 	// end without a Commit, because the journal is broken. It does nothing if nothing is locked.

@@ -10,7 +10,9 @@
 // "-turn"), waits while holding it for the lock on a third one (path + "-write"), and then takes
 // SQLite's own write lock. Then it releases the first lock, and after its transaction the other two.
 // So only one writer waits for the active one, which cannot overtake it, and the kernel wakes it at
-// once. SQLite's own waiting promises neither.
+// once. SQLite's own waiting promises neither. If its turn does not come within a second, a writer goes on
+// without: then the kernel has given the turn to a process that is paused, perhaps. Until that process goes on or dies,
+// the others compete for SQLite's lock.
 //
 // When its turn comes, a writer looks whether another connection has committed since its own last
 // commit. If none has, it still knows the fences and heads of entities that it has read or written, and
@@ -50,7 +52,7 @@
 // # What this does not do
 //
 // It is for one machine and a local file system: never put the file on a network share. A process
-// that is paused inside a transaction, or when its turn to write comes, stops the other writers until it goes on or dies; nothing
+// that is paused inside a transaction stops the other writers until it goes on or dies; nothing
 // wrong is written meanwhile. The pages of removed rows are used again. Only purges and trims give
 // pages back to the file system, a bounded number of pages per batch. In a file made by release 1
 // (see docs/upgrading.md), they do so only after it was compacted ([Compact]). Command ids that

@@ -10,5 +10,6 @@ type fileLock struct{}
 
 func openLock(string) (*fileLock, error)       { return &fileLock{}, nil }
 func (l *fileLock) lock(context.Context) error { return nil }
+func (l *fileLock) waits() bool                { return false }
 func (l *fileLock) unlock()                    {}
 func (l *fileLock) close() error               { return nil }

@@ -140,3 +140,39 @@ func TestWritersTakeTurns(t *testing.T) {
 	b.UnlockWrites() // it has nothing to write after all
 	must(t, a.LockWrites(t.Context()))
 }
+
+// TestTurnThatDoesNotCome: a process that is paused may have the turn, but not SQLite's lock. The others write without
+// their turn, and take turns again when it goes on.
+func TestTurnThatDoesNotCome(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "j.db")
+	a := openDriver(t, path)
+	a.lock.patience = time.Millisecond
+	epoch := sharding.Epoch(0)
+	commit := func() {
+		t.Helper()
+		epoch++
+		must(t, a.LockWrites(t.Context()))
+		r, err := a.Commit(t.Context(), []journal.Op{{Claim: &sharding.Claim{Shard: sharding.ShardID{Type: "T"}, Epoch: epoch, Owner: 1}}})
+		if err != nil || r[0].Verdict != sharding.Durable {
+			t.Fatal(r, err)
+		}
+	}
+	for _, suffix := range []string{queueSuffix, writerSuffix} {
+		paused, err := openLock(path + suffix)
+		must(t, err)
+		must(t, paused.lock(t.Context()))
+		commit()
+		a.lock.patience = time.Hour // it is known to be late
+		commit()
+		must(t, paused.close())
+		for a.lock.queue.waits() || a.lock.writer.waits() {
+			time.Sleep(time.Millisecond)
+		}
+		must(t, a.LockWrites(t.Context()))
+		if !a.lock.admitted {
+			t.Error(suffix, "came, and is not taken")
+		}
+		a.UnlockWrites()
+		a.lock.patience = time.Millisecond
+	}
+}

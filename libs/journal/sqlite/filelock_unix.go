@@ -80,6 +80,13 @@ func (l *fileLock) wait(got chan<- error) {
 	}
 }
 
+// waits reports whether a goroutine still waits in the kernel.
+func (l *fileLock) waits() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.waiting != nil
+}
+
 func (l *fileLock) flock(how int) error {
 	conn, err := l.file.SyscallConn()
 	if err != nil {

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"errors"
+	"time"
 )
 
 const (
@@ -11,6 +12,9 @@ const (
 	queueSuffix = "-turn"
 	// writerSuffix is appended to the path for the file that is locked by the active writer.
 	writerSuffix = "-write"
+	// turnPatience is how long a writer waits for its turn until it goes on without: long compared with what
+	// the writers before it need on a slow disk, short compared with [journal.Config.CommitTimeout].
+	turnPatience = time.Second
 )
 
 // writeLock is what a connection holds while it writes: see "Writers" in the package comment.
@@ -18,11 +22,15 @@ const (
 type writeLock struct {
 	queue, writer    *fileLock
 	queued, admitted bool // which of the two is held
+	patience         time.Duration
+	// late: the turn did not come within patience. The kernel also gives it to a process that is paused,
+	// and then nobody's turn comes until that process goes on or dies.
+	late bool
 }
 
 // openWriteLock opens the lock of the journal at path, which exists, for one connection.
 func openWriteLock(path string, queue *fileLock) (w writeLock, err error) {
-	w.queue = queue
+	w.queue, w.patience = queue, turnPatience
 	if w.writer, err = openLock(path + writerSuffix); err != nil {
 		return w, err
 	}
@@ -30,10 +38,29 @@ func openWriteLock(path string, queue *fileLock) (w writeLock, err error) {
 }
 
 // lock waits until the writers before this one have ended. It does nothing if this one holds the lock already.
+//
+// If the turn does not come in time, the caller goes on without: only SQLite's own lock keeps two from
+// writing at once. It does so at once each time until the turn has come. The pause lets others be first, for
+// whoever asks for SQLite's lock in quick succession keeps it.
 func (w *writeLock) lock(ctx context.Context) error {
 	if w.admitted {
 		return nil
 	}
+	if w.late = w.late && (w.queue.waits() || w.writer.waits()); w.late {
+		return pause(ctx)
+	}
+	turn, cancel := context.WithTimeout(ctx, w.patience)
+	defer cancel()
+	err := w.await(turn)
+	if err != nil && turn.Err() != nil && ctx.Err() == nil {
+		w.late = true
+		return nil
+	}
+	return err
+}
+
+// await waits for the turn.
+func (w *writeLock) await(ctx context.Context) error {
 	if err := w.queue.lock(ctx); err != nil {
 		return err
 	}
