@@ -38,7 +38,7 @@ var sections = []string{"allocation", "app", "auth", "coordinator", "gateway", "
 var partKeys = []string{
 	"cluster.seeds", "discovery.contact_all", "discovery.contact_port", "discovery.form_new_cluster", "discovery.give_up",
 	"discovery.interval", "discovery.port", "discovery.required_contacts", "discovery.stable_for", "discovery.timeout", "node.zone",
-	"journal.patience", "journal.recovery",
+	"journal.patience", "journal.recovery", "journal.types",
 	"auth.anonymous", "auth.api_keys", "auth.client_certificates",
 	"auth.jwt_audience", "auth.jwt_issuer", "auth.jwt_keys", "auth.jwt_max_age", "auth.jwt_refresh", "auth.jwt_skew",
 }

@@ -198,7 +198,7 @@ func TestSharedFile(t *testing.T) {
 	file := writeFile(t, "roost.yaml", "# none\nregion:\ngateway:\n  anything: {goes: here}\nlog: {level: warn}\n")
 	c := newExample()
 	env := []string{
-		"ROOST_GATEWAY_MAX_BODY=1MiB", "ROOST_GOSSIP_FAST=true", "ROOST_DISCOVERY_INTERVAL=1s", // other services'
+		"ROOST_GATEWAY_MAX_BODY=1MiB", "ROOST_GOSSIP_FAST=true", "ROOST_DISCOVERY_INTERVAL=1s", "ROOST_JOURNAL_TYPES=Order=2", // other services'
 		"ROOST_ADMIN=http://a:1", "ROOST_GATEWAY=http://b:1", "ROOST_DIR=x", "ROOST_TOOL_STATUS=64", // the roost command's
 		// What Kubernetes sets for services called roost and roost-region.
 		"ROOST_SERVICE_HOST=10.0.0.1", "ROOST_SERVICE_PORT=80", "ROOST_SERVICE_PORT_HTTP=80", "ROOST_PORT=tcp://10.0.0.1:80",

@@ -27,7 +27,7 @@ func (a *app) callCommand() *cobra.Command {
 		Use: "call TYPE/ID COMMAND [JSON]", Short: "Send a command to an entity and print its reply",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) < 2 || len(args) > 3 {
-				return fmt.Errorf("an entity, a command and at most one input are needed, %d arguments are given", len(args))
+				return fmt.Errorf("an entity such as Airport/PHX, a command and at most one input are needed, %d arguments are given", len(args))
 			}
 			return nil
 		},

@@ -25,7 +25,9 @@ type setting struct {
 // settingsOf reads what --help of a service says about its keys.
 func settingsOf(t *testing.T, service string) []setting {
 	t.Helper()
-	help, err := exec.Command(filepath.Join(binaries(t), service), "--help").Output()
+	cmd := exec.Command(filepath.Join(binaries(t), service), "--help")
+	cmd.Env = append(os.Environ(), "GOMAXPROCS=1") // some defaults grow with the processors
+	help, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("%s --help: %v", service, err)
 	}
@@ -160,6 +162,35 @@ func TestSettingsPage(t *testing.T) {
 	}
 	if len(have) != len(strings.Split(want, "\n")) {
 		t.Error("docs/settings.md has more lines than the binaries say; run make settings")
+	}
+}
+
+// TestSharedSettings: each service takes a file with all keys of the others.
+func TestSharedSettings(t *testing.T) {
+	all := map[string]setting{}
+	own := map[string]map[string]bool{}
+	for _, service := range services {
+		own[service] = map[string]bool{}
+		for _, s := range settingsOf(t, service) {
+			all[s.key], own[service][s.key] = s, true
+		}
+	}
+	for _, service := range services {
+		var others strings.Builder
+		for key := range all { // in any order
+			if !own[service][key] {
+				fmt.Fprintf(&others, "%s: {a: b}\n", key)
+			}
+		}
+		file := filepath.Join(t.TempDir(), "roost.yaml")
+		if err := os.WriteFile(file, []byte(others.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(filepath.Join(binaries(t), service), "--config", file, "--print-config")
+		cmd.Env = append(os.Environ(), "ROOST_JOURNAL_URL=sqlite:journal.db", "ROOST_LEASE_URL=sqlite:lease.db") // the keys without a default
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%s refuses keys of other services: %v\n%s", service, err, out)
+		}
 	}
 }
 

@@ -274,7 +274,7 @@ Cart: 1 shard unreadable (3): region-1 (version 1.0) does not read event item-ad
 		{"where Airline PHX", exitNotFound, "roost: no entity type Airline\n"},
 		{"where PHX", exitUsage, "roost: \"PHX\" is not the name of an entity: write TYPE ID or TYPE/ID, such as Airport/PHX\n"},
 		{"call Airport Get {}", exitUsage, "roost: \"Airport\" is not the name of an entity: write TYPE/ID, such as Airport/PHX\n"},
-		{"call Airport PHX Get {}", exitUsage, "roost: an entity, a command and at most one input are needed, 4 arguments are given\nusage: roost call TYPE/ID COMMAND [JSON] [flags]\nsee: roost call --help\n"},
+		{"call Airport PHX Get {}", exitUsage, "roost: an entity such as Airport/PHX, a command and at most one input are needed, 4 arguments are given\nusage: roost call TYPE/ID COMMAND [JSON] [flags]\nsee: roost call --help\n"},
 		{"where", exitUsage, "roost: accepts between 1 and 2 arg(s), received 0\nusage: roost where TYPE ID | TYPE/ID [flags]\nsee: roost where --help\n"},
 		{"shards --kind x", exitUsage, "roost: unknown flag: --kind\nusage: roost shards [flags]\nsee: roost shards --help\n"},
 		{"members -o yaml", exitUsage, "roost: -o \"yaml\": write table or json\n"},

@@ -81,10 +81,11 @@ type journalFlags struct {
 
 func (f *journalFlags) add(cmd *cobra.Command, help string) {
 	cmd.Flags().StringVar(&f.url, "journal.url", "", help)
-	cmd.Flags().StringSliceVar(&f.databases, "journal.databases", nil, "the other databases of the journal, such as 2=postgres://roost@db2/roost; env ROOST_JOURNAL_DATABASES")
+	cmd.Flags().StringSliceVar(&f.databases, "journal.databases", nil, "the other databases of the journal, such as 2=postgres://roost@db2/roost; env ROOST_JOURNAL_DATABASES, which is not read if --journal.url is given")
 }
 
 // journalAt returns where the journal is: as the flags say, or the environment, or that of roost dev.
+// The databases of the environment belong to its URL: a restore to another one must not reach them.
 func (a *app) journalAt(f *journalFlags) (journalopen.At, error) {
 	url, err := a.journalURL(f.url)
 	at := journalopen.At{URL: url, Databases: f.databases}

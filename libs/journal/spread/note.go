@@ -95,7 +95,7 @@ func (n *Note) check(number int, generation sharding.Generation) error {
 func (n *Note) checkAll(numbers []int) error {
 	for _, used := range n.Databases {
 		if !slices.Contains(numbers, used) && !mutant.On("spread-all") {
-			return fmt.Errorf("%w: the journal has a database %d, and journal.databases does not name it; all coordinators, regions and tools need all of them",
+			return fmt.Errorf("%w: the journal has a database %d, and journal.databases does not name it; all coordinators, regions and tools need all of them (tools with --journal.url need --journal.databases, too)",
 				journal.ErrIdentity, used)
 		}
 	}

@@ -40,7 +40,7 @@ type Config struct {
 	Principals     int      `key:"gateway.principals" unit:"principals" help:"the most principals whose commands are counted for gateway.principal_rate. If there are more, those that have sent nothing for longest begin anew"`
 	TellRegion     bool     `key:"gateway.tell_region" help:"whether each answer names its region in the header Roost-Region. The header shows clients an address of your network"`
 	Required       []string `key:"gateway.required_types" help:"entity types that a region must have registered before the gateway is ready, such as Cart,Order. Empty: one type of any name is enough"`
-	Lanes          int      `key:"gateway.lanes" unit:"connections" help:"number of connections to each region. More than one connection helps only on machines with many processors"`
+	Lanes          int      `key:"gateway.lanes" unit:"connections" help:"number of connections to each region. The default is a quarter of the processors, at least 1 and at most 4. More than one connection helps only on machines with many processors"`
 }
 
 // Public names the files that secure the public listener of a gateway. Its clients are no peers, so it can
