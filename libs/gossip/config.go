@@ -179,7 +179,7 @@ type Config struct {
 	// ExitTimeout is how long an exiting node waits for its removal before it stops
 	// anyway. Default 5 s.
 	ExitTimeout time.Duration
-	// LateTick is the time between two ticks from which on this process is taken
+	// LateTick is the time since the last tick from which on this process is taken
 	// to have been paused, and does not suspect others for their silence. It must
 	// be several times the tick period of the driver. Default 400 ms.
 	LateTick time.Duration

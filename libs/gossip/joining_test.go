@@ -272,3 +272,46 @@ func TestLateRefusalIsASignOfACluster(t *testing.T) {
 		}
 	}
 }
+
+// A node that was paused while it looked for a cluster, and then first gets an answer that had waited, asks whoever
+// answered for JoinTimeout and not for as long as it was paused: the member may have died meanwhile.
+func TestPausedJoinerDoesNotAskTheDead(t *testing.T) {
+	if why := stuck(t); why != "" {
+		t.Error(why)
+	}
+}
+
+func stuck(t *testing.T) string {
+	cfg := gossip.DefaultConfig()
+	cfg.Self, cfg.Seeds = sharding.NodeID{Addr: "n2:1", UID: 2}, []string{"n1:1"}
+	dead := sharding.NodeID{Addr: "n1:1", UID: 1}
+	m, now := gossip.New(cfg), time.Unix(1_000_000, 0)
+	asks := func(in gossip.Input) (joins, seeds bool) {
+		for _, o := range m.Step(now, in, nil) {
+			if s, ok := o.(gossip.Send); ok {
+				_, join := s.Msg.(gossip.Join)
+				_, init := s.Msg.(gossip.InitJoin)
+				joins, seeds = joins || join && s.To == dead, seeds || init && s.To.Addr == dead.Addr
+			}
+		}
+		return joins, seeds
+	}
+	tick := func() bool {
+		now = now.Add(cfg.LateTick / 4)
+		_, seeds := asks(gossip.Tick{})
+		return seeds
+	}
+	asks(gossip.Start{})
+	tick()
+	now = now.Add(time.Hour)
+	claim := gossip.Claim{Cluster: gossip.Founding{Founded: 1, Founder: dead.UID}, OldestNode: dead}
+	if joins, _ := asks(gossip.Receive{From: dead, To: cfg.Self, Msg: gossip.InitJoinAck{Claim: claim}}); !joins {
+		t.Fatal("it does not ask the member that answered")
+	}
+	for end := now.Add(cfg.JoinTimeout + cfg.JoinInterval); now.Before(end); {
+		if tick() {
+			return ""
+		}
+	}
+	return "after its own pause it asks nobody else for longer than JoinTimeout"
+}

@@ -101,6 +101,7 @@ func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
 		m.now = now
 	}
 	m.out = out
+	m.notePause(in)
 	switch in := in.(type) {
 	case Start:
 		m.start()
@@ -196,10 +197,6 @@ func (m *Machine) misdirected(in Receive) {
 }
 
 func (m *Machine) tick() {
-	gap := m.now.Sub(m.lastTick)
-	if !m.lastTick.IsZero() && gap >= m.cfg.LateTick && !mutant.On("late-tick") {
-		m.wasPaused(gap)
-	}
 	m.lastTick = m.now
 	switch m.phase {
 	case seeking:
@@ -213,6 +210,19 @@ func (m *Machine) tick() {
 		m.round()
 		m.announce()
 		m.depart()
+	}
+}
+
+// notePause notices that this process was paused. After a pause messages may come before the first tick: the pause is
+// noticed with the first input, because the timers that a message sets must not be moved on.
+func (m *Machine) notePause(in Input) {
+	if _, isTick := in.(Tick); mutant.On("pause-first") && !isTick {
+		return
+	}
+	gap := m.now.Sub(m.lastTick)
+	if !m.lastTick.IsZero() && gap >= m.cfg.LateTick && !mutant.On("late-tick") {
+		m.wasPaused(gap)
+		m.lastTick = m.now
 	}
 }
 
