@@ -11,7 +11,7 @@ export CGO_ENABLED ?= 0
 
 BIN := $(CURDIR)/bin
 PROTOC_VERSION := 3.21.12
-TEST_TIMEOUT ?= 9m
+TEST_TIMEOUT ?= 15m
 SEEDS ?= 2000
 
 binaries := coordinator region gateway roost flights-region flights
