@@ -50,6 +50,9 @@ func (m *Machine) Step(now time.Time, in Input) []Output {
 	case Found:
 		return m.found(now, &in)
 	case NotFound:
+		if !now.Before(m.deadline) {
+			return m.late()
+		}
 		if !m.doubt {
 			m.ended = true
 			return []Output{End{Err: in.Err}}

@@ -26,7 +26,7 @@ type (
 		// command sends none, or its target is not known.
 		Target sharding.Entity
 	}
-	// NotFound answers Find if nothing is known here: this is a standby, for example.
+	// NotFound answers Find if nothing is known here: this is a standby, for example, or the time is over.
 	NotFound struct{ Err error }
 	// Answered answers Send: the region has answered the command.
 	Answered struct{ Reply sharding.Reply }

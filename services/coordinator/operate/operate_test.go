@@ -87,6 +87,9 @@ var cases = []struct {
 	{"its time is over", append([]operate.Input{operate.Begin{}}, slices.Repeat([]operate.Input{operate.Found{Row: sharding.Row{Shard: shard}}, operate.Tick{}}, 5)...),
 		append(slices.Repeat([]string{"find true", "allocate above 0", "wait 100ms"}, 5), "rejected deadline_exceeded not applied within its time: no region serves shard T/1 at the moment")},
 	{"a standby", []operate.Input{operate.Begin{}, operate.NotFound{Err: errAway}}, []string{"find true", "not tried: connection refused"}},
+	{"its time is over while it is looked up where the entity is", append([]operate.Input{operate.Begin{}}, append(
+		slices.Repeat([]operate.Input{operate.Found{Row: sharding.Row{Shard: shard}}, operate.Tick{}}, 4), operate.Found{Row: sharding.Row{Shard: shard}}, operate.NotFound{Err: errAway})...),
+		append(slices.Repeat([]string{"find true", "allocate above 0", "wait 100ms"}, 5), "rejected deadline_exceeded not applied within its time: no region serves shard T/1 at the moment")},
 	{"a standby after a doubt", []operate.Input{operate.Begin{}, serves(5), operate.Failed{Sent: true, Err: errSilent}, operate.Tick{}, operate.NotFound{Err: errAway}, operate.CallerGone{}},
 		[]string{"find true", "send at 5", "wait 100ms", "find false", "wait 100ms", "unknown deadline_exceeded it may have been applied; send it again under the same key: not applied within its time: connection refused"}},
 	{"nobody reads the shard", []operate.Input{operate.Begin{}, with(serves(5), func(f *operate.Found) { f.Row.Reason = sharding.Unreadable })},
