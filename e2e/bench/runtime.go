@@ -160,7 +160,7 @@ func (r *run) idle(section string, count int, target report.Target) error {
 	return r.withLocal("idle", func(l *local) error {
 		f := newFlood(newEntities(func(name string) addressee { return l.addressee(entities.EchoType, name) }))
 		f.send = l.submit(f)
-		before, goroutines := heap(), runtime.NumGoroutine()
+		before := heap()
 		s, err := f.count(count)
 		if err != nil {
 			return err
@@ -170,7 +170,6 @@ func (r *run) idle(section string, count int, target report.Target) error {
 			Section: section, Unit: "bytes", Value: float64(after-before) / float64(s.Ops), Target: target,
 			Measure: fmt.Sprintf("idle entity (%s of them)", report.Number(float64(s.Ops))),
 		})
-		r.add(report.Row{Section: section, Measure: "goroutines more than before for all of these", Value: float64(max(0, runtime.NumGoroutine()-goroutines))})
 		return nil
 	})
 }
