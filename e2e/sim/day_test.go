@@ -108,7 +108,7 @@ func TestDay(t *testing.T) {
 	t.Logf("seed %d: %d virtual hours in %v, %d commands, %d crashes, %d pauses, %d moves of shards", seed, hours,
 		time.Since(began).Round(time.Second), len(w.ops), w.marks["crash"], w.marks["fault: pause"], len(w.journal.begun))
 	for _, name := range slices.Sorted(maps.Keys(sizes)) {
-		early, late := halves(sizes[name])
+		early, late := medians(sizes[name])
 		t.Logf("%-36s %9d bytes in the second quarter, %9d in the last one", name, early, late)
 		if hours >= filled && grows(sizes[name]) {
 			t.Errorf("%s grows: %v\n\t%s", name, sizes[name], again)
@@ -140,9 +140,9 @@ func (w *World) longLived() map[string]any {
 	return parts
 }
 
-// halves returns the medians of the second and of the last quarter of a series. The first quarter is for
+// medians returns those of the second and of the last quarter of a series. The first quarter is for
 // filling up.
-func halves(sizes []int) (early, late int) {
+func medians(sizes []int) (early, late int) {
 	median := func(list []int) int {
 		if len(list) == 0 {
 			return 0
@@ -157,7 +157,7 @@ func halves(sizes []int) (early, late int) {
 
 // grows reports whether a series has a slope: a quarter and 4 KiB more in the last quarter than in the second.
 func grows(sizes []int) bool {
-	early, late := halves(sizes)
+	early, late := medians(sizes)
 	return late > early+early/4+4<<10
 }
 

@@ -273,8 +273,9 @@ func TestLateRefusalIsASignOfACluster(t *testing.T) {
 	}
 }
 
-// A node that was paused while it looked for a cluster, and then first gets an answer that had waited, asks whoever
-// answered for JoinTimeout and not for as long as it was paused: the member may have died meanwhile.
+// TestPausedJoinerDoesNotAskTheDead: a node is paused while it looks for a cluster. The first thing that it handles
+// afterwards is an old answer. It asks that member to join for JoinTimeout, and not for as long as the pause lasted:
+// the member may have died meanwhile.
 func TestPausedJoinerDoesNotAskTheDead(t *testing.T) {
 	if why := stuck(t); why != "" {
 		t.Error(why)

@@ -195,11 +195,8 @@ func isTimeout(err error) bool {
 	return is && timeout.Timeout()
 }
 
-// TestStall: if nothing comes from an address, its stream is given up, and messages are posted again. If the stream is
-// ended there, another one is opened; if that is refused, the process is gone.
-func TestStall(t *testing.T) {
-	var posts, streams atomic.Int64
-	conns := make(chan net.Conn, 10)
+// peerServer is a node that accepts posts and streams, and counts them. It hands over the connection of each stream.
+func peerServer(t *testing.T, posts, streams *atomic.Int64, take func(net.Conn)) *httptest.Server {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost {
 			posts.Add(1)
@@ -215,10 +212,21 @@ func TestStall(t *testing.T) {
 			return
 		}
 		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+streamProtocol+"\r\n\r\n")
+		take(conn)
+	}))
+	t.Cleanup(server.Close)
+	return server
+}
+
+// TestStall: if nothing comes from an address, its stream is given up, and messages are posted again. If the stream is
+// ended there, another one is opened; if that is refused, the process is gone.
+func TestStall(t *testing.T) {
+	var posts, streams atomic.Int64
+	conns := make(chan net.Conn, 10)
+	server := peerServer(t, &posts, &streams, func(conn net.Conn) {
 		conns <- conn
 		_, _ = io.Copy(io.Discard, conn)
-	}))
-	defer server.Close()
+	})
 	cfg := Config{Cluster: "test", Core: gossip.DefaultConfig(), SendTimeout: 100 * time.Millisecond}.withDefaults()
 	cfg.Core.Watch.Interval = time.Millisecond
 	gone := make(chan sharding.NodeID, 1)
@@ -270,24 +278,7 @@ func TestStall(t *testing.T) {
 // of them.
 func TestUnwantedStream(t *testing.T) {
 	var posts, streams atomic.Int64
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodPost {
-			posts.Add(1)
-			b, _ := proto.Marshal(&pb.PostResponse{Streams: streamVersion})
-			w.Header().Set("Content-Type", "application/protobuf")
-			_, _ = w.Write(b)
-			return
-		}
-		streams.Add(1)
-		conn, _, err := http.NewResponseController(w).Hijack()
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+streamProtocol+"\r\n\r\n")
-		_ = conn.Close()
-	}))
-	defer server.Close()
+	server := peerServer(t, &posts, &streams, func(conn net.Conn) { _ = conn.Close() })
 	cfg := Config{Cluster: "test", Core: gossip.DefaultConfig(), SendTimeout: 10 * time.Second}.withDefaults()
 	s := newSenders(cfg, &counters{}, func(sharding.NodeID) {})
 	defer s.close()

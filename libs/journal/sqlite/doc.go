@@ -11,7 +11,7 @@
 // SQLite's own write lock. Then it releases the first lock, and after its transaction the other two.
 // So only one writer waits for the active one, which cannot overtake it, and the kernel wakes it at
 // once. SQLite's own waiting promises neither. If its turn does not come within a second, a writer goes on
-// without: then the kernel has given the turn to a process that is paused, perhaps. Until that process goes on or dies,
+// without it: the kernel may have given the turn to a process that is paused. Until that process goes on or dies,
 // the others compete for SQLite's lock.
 //
 // When its turn comes, a writer looks whether another connection has committed since its own last

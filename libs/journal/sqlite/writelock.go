@@ -39,9 +39,9 @@ func openWriteLock(path string, queue *fileLock) (w writeLock, err error) {
 
 // lock waits until the writers before this one have ended. It does nothing if this one holds the lock already.
 //
-// If the turn does not come in time, the caller goes on without: only SQLite's own lock keeps two from
-// writing at once. It does so at once each time until the turn has come. The pause lets others be first, for
-// whoever asks for SQLite's lock in quick succession keeps it.
+// If the turn does not come in time, the caller goes on without it: SQLite's own lock is what keeps two from
+// writing at once. Until the turn has come, later calls do not wait for it again. They pause, so that a process
+// that has just written does not always get SQLite's lock again before the others.
 func (w *writeLock) lock(ctx context.Context) error {
 	if w.admitted {
 		return nil
