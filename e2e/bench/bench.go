@@ -149,8 +149,8 @@ func names(suites []suite) (names []string) {
 	return names
 }
 
-// Run measures and reports. On an error there is no report, and no process is
-// left behind.
+// Run measures and reports. If suites fail, the report has the figures of the others, and the error names those that have
+// failed. If nothing could be measured, there is no report. No process is left behind.
 func Run(ctx context.Context, o Options) (_ *report.Report, err error) {
 	r := &run{Options: o, ctx: ctx, report: &report.Report{
 		Time: time.Now(), Machine: report.ThisMachine(), Rounds: o.Rounds, Length: o.Length,
@@ -192,11 +192,12 @@ func Run(ctx context.Context, o Options) (_ *report.Report, err error) {
 			continue
 		}
 		fmt.Fprintln(o.Progress, s.name)
-		if err := s.run(r); err != nil {
-			return nil, fmt.Errorf("%s: %w", s.name, err)
+		if failed := s.run(r); failed != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", s.name, failed))
 		}
-		if err := ctx.Err(); err != nil {
-			return nil, err
+		if ctx.Err() != nil {
+			err = errors.Join(err, ctx.Err())
+			break
 		}
 	}
 	// Suites that share a section are put together.
@@ -205,7 +206,7 @@ func Run(ctx context.Context, o Options) (_ *report.Report, err error) {
 		order[row.Section] = i
 	}
 	slices.SortStableFunc(r.report.Rows, func(a, b report.Row) int { return order[a.Section] - order[b.Section] })
-	return r.report, nil
+	return r.report, err
 }
 
 // startBaselines starts a process of the baselines, with further variables in its environment.

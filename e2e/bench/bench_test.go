@@ -97,6 +97,21 @@ func checkSections(t *testing.T, r *report.Report, kind string) {
 	}
 }
 
+// TestFailedSuite: a suite that fails, here because its programs are missing, is named, and the others are measured.
+func TestFailedSuite(t *testing.T) {
+	o := DefaultOptions()
+	o.Bin, o.Dir, o.Rounds, o.Length, o.Run = t.TempDir(), t.TempDir(), 1, time.Millisecond, regexp.MustCompile("^(link|claims)$")
+	o.Sizes.Claims = 16
+	o.Baselines, o.Env, o.Progress = []string{os.Args[0]}, []string{asBaselines + "=1"}, t.Output()
+	r, err := Run(t.Context(), o)
+	if err == nil || !strings.HasPrefix(err.Error(), "link: ") {
+		t.Errorf("%v, want that link has failed", err)
+	}
+	if r == nil || len(r.Rows) != 1 || !strings.HasPrefix(r.Rows[0].Measure, "16 claims") {
+		t.Errorf("reported is %+v", r)
+	}
+}
+
 // TestPeers: rows are by measure, with Roost first, and a peer that fails is named and keeps no other one from being measured.
 func TestPeers(t *testing.T) {
 	o := DefaultOptions()

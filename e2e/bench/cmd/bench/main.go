@@ -109,13 +109,16 @@ func measure() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	r, err := bench.Run(ctx, o)
-	if err != nil {
+	if r == nil {
 		return err
 	}
 	fmt.Println(r.Machine)
-	errs := []error{r.Table(os.Stdout)}
+	errs := []error{err, r.Table(os.Stdout)}
 	if *raw != "" {
 		errs = append(errs, write(*raw, r.JSON))
+	}
+	if err != nil { // the pages get whole sections only
+		return errors.Join(errs...)
 	}
 	if *docs != "" && o.Faults {
 		errs = append(errs, r.RewriteSections(filepath.Join(*docs, "performance.md"), "make bench-faults"))
