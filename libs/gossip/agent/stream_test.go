@@ -288,3 +288,22 @@ func TestUnwantedStream(t *testing.T) {
 		t.Errorf("%d streams beside 20 posts", n)
 	}
 }
+
+// TestEndedStream: nothing is written to a stream that the receiver has ended, for it would be lost. It is posted.
+func TestEndedStream(t *testing.T) {
+	s := newSenders(Config{Cluster: "test", Core: gossip.DefaultConfig()}.withDefaults(), &counters{}, func(sharding.NodeID) {})
+	defer s.close()
+	here, there := net.Pipe()
+	defer there.Close()
+	go func() { _, _ = io.Copy(io.Discard, there) }()
+	o := &outStream{conn: here, opened: time.Now(), ended: make(chan struct{})}
+	to := &sender{addr: "127.0.0.1:1", stream: o, lastServed: 7}
+	batch := []gossip.Send{{To: sharding.NodeID{Addr: to.addr, UID: 7}, Msg: gossip.Heartbeat{}}}
+	if !s.stream(to, batch) {
+		t.Fatal("nothing is written to a stream")
+	}
+	close(o.ended)
+	if s.stream(to, batch) || to.stream != nil {
+		t.Error("a stream that has ended is used")
+	}
+}

@@ -59,3 +59,38 @@ func TestLeaseOver(t *testing.T) {
 		}
 	})
 }
+
+// TestRenewalIsKnownWithTheNextInput: a standby that holds a watch because the lease ends must know of a renewal
+// then. At rest, its next tick may come much later.
+func TestRenewalIsKnownWithTheNextInput(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &quiet{Driver: leasememory.New()}
+		last := sharding.NodeID{Addr: "127.0.0.1:2", UID: 9}
+		record := lease.Record{Version: 1, Term: 3, Holder: last, TTL: 5 * time.Second, Nonce: 4, Cluster: 4}
+		if done, err := store.Swap(t.Context(), "coordinator.dev", lease.Record{}, record); !done || err != nil {
+			t.Fatal(done, err)
+		}
+		r := launchOn(t, coordinator.DefaultConfig(), memory.New(journal.DefaultConfig()), store)
+		r.keeper.SetRank(-1) // it is no candidate
+		for range 20 {
+			renewed := record
+			renewed.Version, renewed.Nonce = record.Version+1, record.Nonce+1
+			if done, err := store.Swap(t.Context(), "coordinator.dev", record, renewed); !done || err != nil {
+				t.Fatal(done, err)
+			}
+			record = renewed
+			_, before := r.keeper.Current()
+			until := before
+			for until.Equal(before) {
+				time.Sleep(time.Millisecond)
+				_, until = r.keeper.Current()
+			}
+			var known time.Time
+			r.inbox.Put(func() { known = r.known.Until })
+			synctest.Wait()
+			if !known.Equal(until) {
+				t.Errorf("the lease ends at %v, and is taken to end at %v", until, known)
+			}
+		}
+	})
+}

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 
 	"github.com/roost-cluster/roost/libs/link"
+	"github.com/roost-cluster/roost/libs/replies"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/sdk/entity"
@@ -79,6 +80,9 @@ func TestTellIsDecodedOnce(t *testing.T) {
 		s.Submit(a, []link.Command{command(2, "Load", "2")})
 		synctest.Wait()
 		decoded(1, "a tell of an idle entity")
+		s.Submit(a, []link.Command{command(6, "Load", "6"+strings.Repeat(" ", maxKeptInput))})
+		synctest.Wait()
+		decoded(2, "a tell whose value may be large")
 		s.Submit(a, []link.Command{command(3, "Pass", "{}"), command(4, "Load", "4"), command(5, "Load", "5")})
 		soon(t, g.waiting)
 		synctest.Wait()
@@ -86,11 +90,42 @@ func TestTellIsDecodedOnce(t *testing.T) {
 		close(g.open)
 		synctest.Wait()
 		decoded(2, "two tells that have waited")
-		a.want(t, 1, 2, 3, 4, 5)
-		for _, want := range []int{1, 2, 4, 5} {
+		a.want(t, 1, 2, 3, 4, 5, 6)
+		for _, want := range []int{1, 2, 6, 4, 5} {
 			if kg := <-loads; kg != want {
 				t.Errorf("got the input %d, want %d", kg, want)
 			}
 		}
 	})
+}
+
+// TestDecodedInputs: a decoded input is kept only while few inputs wait, and is that of no other command.
+func TestDecodedInputs(t *testing.T) {
+	door := entity.DefineVolatile("Door", func(string) *door { return &door{} },
+		entity.On(entity.Command[int, int]("Door", "Load"), func(*door, *entity.Ctx, int) (int, error) { return 0, nil }))
+	cmd := knock(1, "a", "Load")
+	cmd.Envelope.Payload = []byte("1")
+	in, refused := entity.CheckInput(door.Shards(4), &cmd.Envelope)
+	if refused != nil || in == (entity.Decoded{}) {
+		t.Fatal(in, refused)
+	}
+	b := oneInbox(2 * maxKeptInputs)
+	b.estimates = map[sharding.EntityType]map[string]*replies.SizeEstimate{"Door": {"Load": {}}}
+	for range maxKeptInputs + 1 {
+		b.arrive(&endingSink{}, []link.Command{cmd}, nil, []entity.Decoded{in}, func(cores) {})
+	}
+	all := b.next[0].arrivals
+	if kept := all[maxKeptInputs-1].input; kept != in {
+		t.Errorf("of the last that is kept, %v is", kept)
+	}
+	if kept := all[maxKeptInputs].input; kept != (entity.Decoded{}) {
+		t.Errorf("behind %d others, %v is kept", maxKeptInputs, kept)
+	}
+
+	s := &shardLoop{taking: &all[0]}
+	other := cmd.Envelope
+	other.Payload = []byte("1")
+	if s.decoded(&cmd.Envelope) != in || s.decoded(&other) != (entity.Decoded{}) {
+		t.Errorf("the command has %v, another one %v", s.decoded(&cmd.Envelope), s.decoded(&other))
+	}
 }
