@@ -63,19 +63,19 @@ func stateNumber(k *turn.Kept) uint64 {
 	return binary.BigEndian.Uint64(k.Payload[len(k.Payload)-8:])
 }
 
-// readState brings an instance to life from a state.
-func (s *shardNode) readState(o turn.Load, b *instance) {
-	key := arrival{o.Entity, o.Epoch}
-	if a, found := s.w.kept.arrived[key]; found && o.Kept == nil && s.w.now-a.at < passivateAfter*9/10 {
-		s.w.violate("a planned move keeps the state", "%s: %v begins empty at %v, though its state has come", s.p.name, o.Entity, o.Epoch)
+// readState brings an instance to life from a state; nil: it begins empty.
+func (s *shardNode) readState(kept *turn.Kept, b *instance) {
+	key := arrival{b.entity, b.epoch}
+	if a, found := s.w.kept.arrived[key]; found && kept == nil && s.w.now-a.at < passivateAfter*9/10 {
+		s.w.violate("a planned move keeps the state", "%s: %v begins empty at %v, though its state has come", s.p.name, b.entity, b.epoch)
 	}
 	delete(s.w.kept.arrived, key)
-	if o.Kept == nil {
+	if kept == nil {
 		return
 	}
 	s.w.mark("kept: an entity goes on where it moved to")
-	b.list, _ = decodeList(o.Kept.Payload[:len(o.Kept.Payload)-8])
-	b.from = stateNumber(o.Kept)
+	b.list, _ = decodeList(kept.Payload[:len(kept.Payload)-8])
+	b.from = stateNumber(kept)
 }
 
 // ranTurn checks that a state is alive once, and that no entity that has begun without its

@@ -102,7 +102,7 @@ func (s *shardNode) load(o turn.Load) {
 		s.instances[o.Incarnation] = b
 	}
 	if o.Volatile {
-		s.readState(o, b)
+		s.readState(o.Kept, b)
 		s.w.after(s.w.dice("turn").exp(ms/5), s.p.ifAlive(func() {
 			s.stepTurn(turn.Loaded{Entity: o.Entity, Incarnation: o.Incarnation})
 		}))
@@ -219,6 +219,9 @@ func (s *shardNode) run(o *turn.Run) {
 	if c := (sharding.Claim{Shard: o.Shard, Epoch: o.Epoch, Owner: s.p.uid}); !w.journal.claims[c] {
 		w.violate("a turn means claimed", "%s: %v runs in %v at %v, which was never claimed", s.p.name, o.Entity, o.Shard, o.Epoch)
 	}
+	if o.New {
+		s.makeInstance(o)
+	}
 	b := s.instances[o.Incarnation]
 	if b == nil || b.running {
 		w.violate("one turn at a time", "%s: %v runs two turns at a time, or before it lives", s.p.name, o.Entity)
@@ -245,6 +248,21 @@ func (s *shardNode) run(o *turn.Run) {
 		return
 	}
 	s.gated(o.Entity, o.Env.Command, o.Suspect, func(ended func()) { s.execute(o, b, ended) })
+}
+
+// makeInstance makes the instance of a volatile entity for its first turn.
+func (s *shardNode) makeInstance(o *turn.Run) {
+	w := s.w
+	switch {
+	case s.instances[o.Incarnation] != nil:
+		w.violate("an instance is made once", "%s: a turn of %v makes an instance, and there is one", s.p.name, o.Entity)
+	case !w.volatile(o.Entity):
+		w.violate("an instance is made once", "%s: %v is not volatile, and was not loaded", s.p.name, o.Entity)
+	}
+	w.mark("a turn makes an instance")
+	b := &instance{entity: o.Entity, shard: o.Shard, epoch: o.Epoch}
+	s.instances[o.Incarnation] = b
+	s.readState(nil, b)
 }
 
 // execute runs the handler of a turn. The function ended is called when the turn has ended.

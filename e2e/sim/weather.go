@@ -56,6 +56,7 @@ type weather struct {
 	KeepEvents int
 	Remember   bool    // journaled entities are remembered; a setting
 	StartFails float64 // start hooks that fail
+	NoLoad     bool    // the first turn of a volatile entity makes its instance; a setting
 	Sized      bool    // entities tell their sizes; a setting
 	Collect    float64 // ticks of a shard core after which garbage was collected
 
@@ -207,6 +208,7 @@ func drawWeather(c climate, seed uint64) weather {
 	if remember := newDice(seed, "weather of remembered entities"); remember.chance(0.5) && !w.Harsh.JournalFaultOnly {
 		w.Remember, w.StartFails = true, remember.Float64()*0.5
 	}
+	w.NoLoad = newDice(seed, "weather of volatile entities").chance(0.5)
 	return w
 }
 

@@ -129,6 +129,7 @@ func regionConfig(w *World, p *process, version int) region.Config {
 	}
 	w.addRemember(list)
 	for i := range list {
+		list[i].NoLoad = w.weather.NoLoad && list[i].Desc.Volatile
 		list[i].Passivation = w.strategy()
 	}
 	cfg := region.DefaultConfig(p.id(), p.name, list...)

@@ -28,6 +28,10 @@ type Type struct {
 	// KeepOnMoves says that the states of the entities of a volatile type are kept for the
 	// next owner when their shard is handed off, see [Kept].
 	KeepOnMoves bool
+	// NoLoad says that nothing but a new instance brings an entity of this volatile type to life,
+	// unless a state of it is kept: it has no start hook. So such an entity is not loaded. The driver
+	// makes its instance for its first turn, see Run.New.
+	NoLoad bool
 	// Remember says that entities of the type are brought back to life without a command, after
 	// a move, a crash or a cold start. Not for volatile types.
 	Remember bool
@@ -283,6 +287,9 @@ func (c *Config) Validate() error {
 		}
 		if t.Remember && t.Desc.Volatile {
 			errs = append(errs, fmt.Errorf("turn: type %s is volatile, so nothing of it can be remembered", t.Desc.Type))
+		}
+		if t.NoLoad && !t.Desc.Volatile {
+			errs = append(errs, fmt.Errorf("turn: type %s is not volatile, so its entities must be loaded", t.Desc.Type))
 		}
 	}
 	return errors.Join(errs...)

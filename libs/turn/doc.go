@@ -5,7 +5,8 @@
 // # Life of a command
 //
 // [Deliver] puts a command into its entity's mailbox. If the entity is not alive, [Load] makes an
-// instance first. [Run] executes one turn; its answer, [TurnDone], has the events that the turn
+// instance first. (If nothing but a new instance is needed, there is no Load, and the first turn makes
+// the instance: see Type.NoLoad.) [Run] executes one turn; its answer, [TurnDone], has the events that the turn
 // staged. A turn that staged events becomes a record with the next sequence number. So does a turn
 // of a keyed command that staged none, because its reply is stored for duplicates; read-only
 // commands are not stored. The entity goes on with its next command at once: turns do not wait for
@@ -80,8 +81,8 @@
 //     clock, and a [Tick] comes every 20 ms or so, or at the time that AlarmAt returns. The outputs of a step are performed
 //     in their order, before those of the next step; performing them never waits. The names in
 //     a command are checked before [Deliver] is stepped ([sharding.Envelope.Check]).
-//  2. An instance is used by one job at a time, in the order of the outputs: [Load],
-//     then every [Run], [Snapshot] and [Stop] of its incarnation. Different instances do
+//  2. An instance is used by one job at a time, in the order of the outputs: [Load], or the [Run]
+//     that is New, then every [Run], [Snapshot] and [Stop] of its incarnation. Different instances do
 //     not wait for each other.
 //  3. Every Load is answered by one [Loaded], every Run by one [TurnDone], every Append
 //     by one [Appended], every ReadFence by one [FenceRead], every Lookup by one

@@ -11,13 +11,34 @@ import (
 )
 
 // entity is an entity that is alive, is being loaded, or has appends to settle. Most entities are idle.
-// So the fields that only busy entities need are in the struct work.
+// So the fields that only busy entities need are in the struct work. Entities of volatile types have no
+// records. So the fields about records are in the struct journaled.
 type entity struct {
-	id    sharding.Entity
-	shard *shard
-	inc   Incarnation // 0: removed from the machine
-	*work             // Machine.noWork if the entity is idle
+	id         sharding.Entity
+	shard      *shard
+	inc        Incarnation // 0: removed from the machine
+	*work                  // Machine.noWork if the entity is idle
+	*journaled             // Machine.notJournaled if the type is volatile
 
+	state        entityState
+	passivate    bool // the entity asked to be stopped as soon as it is idle
+	evicted      bool // the policy has chosen the entity to be stopped as soon as it is idle
+	mailboxCheck bool // an alarmMailbox is scheduled
+	starting     bool // a StartEntity has not ended
+	bare         bool // the entity has no instance, see Load.Bare
+	unmade       bool // the entity has no instance yet: its first turn makes one, see Run.New
+	bareNext     bool // the next load is to be bare
+	// avgTurnMicros is a moving average of the length of the turns, in microseconds.
+	// It begins at 0, so that one slow first turn does not dominate.
+	avgTurnMicros uint32
+	// shardIndex is the index of the entity in shard.entities.
+	shardIndex uint32
+	idHash     uint32 // for the policy
+	size       int    // in bytes, as the driver has reported it; 0: not known
+}
+
+// journaled is what the machine knows of the records of an entity.
+type journaled struct {
 	// staged is the sequence number of the newest record. durable is that of the newest record
 	// known to be durable. The records after it are the unit in flight and those in pending.
 	staged, durable uint64
@@ -39,31 +60,30 @@ type entity struct {
 	// bytes that a replay of these events reads.
 	sinceSnapshot      int
 	bytesSinceSnapshot int
-	state              entityState
-	passivate          bool // the entity asked to be stopped as soon as it is idle
-	evicted            bool // the policy has chosen the entity to be stopped as soon as it is idle
-	fresh              bool // no turn has staged a record in this life of the entity
-	trimmed            bool // see Loaded.Trimmed
-	mailboxCheck       bool // an alarmMailbox is scheduled
-	starting           bool // a StartEntity has not ended
-	bare               bool // the entity has no instance, see Load.Bare
-	bareNext           bool // the next load is to be bare
-	// avgTurnMicros is a moving average of the length of the turns, in microseconds.
-	// It begins at 0, so that one slow first turn does not dominate.
-	avgTurnMicros uint32
-	// shardIndex is the index of the entity in shard.entities.
-	shardIndex uint32
-	idHash     uint32 // for the policy
-	size       int    // in bytes, as the driver has reported it; 0: not known
-	// sends is an upper bound of how many sends of the entity are pending or staged.
-	sends uint32
 	// loadedSeq is the sequence number of the newest record that the load has read. The load has
 	// counted the pending sends of the records up to loadedSeq. The count in field sends grows when a
 	// turn stages a send, and shrinks when a send of a record above loadedSeq ends.
 	loadedSeq uint64
+	// sends is an upper bound of how many sends of the entity are pending or staged.
+	sends uint32
 	// sendsUncertain says that the count in field sends may be too high: a send of a record up to
 	// loadedSeq has ended since the load began, and it is not known whether the load has counted it.
 	sendsUncertain bool
+	fresh          bool // no turn has staged a record in this life of the entity
+	trimmed        bool // see Loaded.Trimmed
+}
+
+// allocEntity returns a new entity of a type.
+func (m *Machine) allocEntity(ts *typeState) *entity {
+	if ts.Desc.Volatile {
+		return &entity{work: m.noWork, journaled: m.notJournaled}
+	}
+	var both struct { // one allocation
+		entity
+		of journaled
+	}
+	both.work, both.entity.journaled = m.noWork, &both.of
+	return &both.entity
 }
 
 // work is the state of an entity that is not idle.
@@ -306,7 +326,7 @@ func (m *Machine) deliver(in *Deliver) {
 		m.refuse(in.Request, sharding.ResourceExhausted, FullText)
 		return
 	}
-	if e == nil && !m.mayLoad(in.Env.Entity, chained) && !mutant.On("load-limit") {
+	if e == nil && !s.makes(in.Env.Entity.ID) && !m.mayLoad(in.Env.Entity, chained) && !mutant.On("load-limit") {
 		m.refuse(in.Request, sharding.Unavailable, "the command has not run: too many loads are under way, of its entity or of all entities of its shard core")
 		return
 	}
@@ -343,7 +363,8 @@ func (m *Machine) admit(s *shard, e *entity, c *command) {
 
 // newEntity adds an entity to the shard, to be loaded.
 func (m *Machine) newEntity(s *shard, id sharding.Entity) *entity {
-	e := &entity{id: id, shard: s, work: m.noWork, idHash: uint32(id.ID.Hash() >> 32)}
+	e := m.allocEntity(s.typ)
+	e.id, e.shard, e.idHash = id, s, uint32(id.ID.Hash()>>32)
 	// The id may share memory with the envelope of the first command. It is copied, because it is
 	// used for longer.
 	e.id.ID = sharding.EntityID(strings.Clone(string(e.id.ID)))

@@ -13,14 +13,32 @@ func (m *Machine) newIncarnation(e *entity, state entityState) {
 	m.lastIncarnation++
 	m.setSize(e, 0)
 	e.inc, e.state = incarnation(e.inc.Slot(), m.lastIncarnation), state
-	e.mailboxCheck, e.sendsUncertain = false, false
+	e.mailboxCheck, e.unmade = false, false
+	if !e.volatile() {
+		e.sendsUncertain = false
+	}
 }
 
 // load starts an incarnation. All appends of the entity must be settled.
 func (m *Machine) load(e *entity) {
 	e.bare, e.bareNext = e.bareNext || e.quarantined(), false
+	if !e.bare && e.shard.makes(e.id.ID) {
+		m.newIncarnation(e, live)
+		e.unmade = true
+		m.advance(e)
+		return
+	}
 	m.newIncarnation(e, loading)
 	m.emitLoad(e)
+}
+
+// makes reports whether the first turn of an entity of the shard makes its instance, so that it is not loaded.
+func (s *shard) makes(id sharding.EntityID) bool {
+	if !s.typ.NoLoad {
+		return false
+	}
+	_, kept := s.kept.byID[id]
+	return !kept
 }
 
 // emitLoad requests a load, now or as soon as the limits allow one more.
@@ -139,7 +157,9 @@ func (m *Machine) loaded(in *Loaded) {
 		return
 	}
 	unremembered := !e.bare && e.startedInVain(in)
-	e.rememberedActivity, e.unrememberedBy, e.reminders = in.RememberedActivity, 0, in.Reminders
+	if !e.volatile() {
+		e.noteRecords(in)
+	}
 	m.grown(e, in.Size)
 	e.state = live
 	if e.bare && e.quarantined() {
@@ -150,10 +170,6 @@ func (m *Machine) loaded(in *Loaded) {
 		m.stats.Activations++
 		m.endStart(e, StartDone, "", "")
 	}
-	e.staged, e.durable = in.LastSeq, in.LastSeq
-	e.sinceSnapshot, e.bytesSinceSnapshot, e.fresh, e.life = in.Events, in.Bytes, in.Fresh, in.Life
-	e.trimmed = in.Trimmed
-	e.sends, e.loadedSeq = uint32(in.Pending), in.LastSeq
 	m.takeKept(e)
 	for _, t := range in.Timers {
 		m.setTimer(e, t)
@@ -167,6 +183,15 @@ func (m *Machine) loaded(in *Loaded) {
 		m.passivate(e, &e.shard.typ.passivations.Asked)
 	default:
 		m.advance(e)
+	}
+}
+
+// noteRecords notes what a load has read of the records of the entity.
+func (j *journaled) noteRecords(in *Loaded) {
+	*j = journaled{
+		staged: in.LastSeq, durable: in.LastSeq, rememberedActivity: in.RememberedActivity, reminders: in.Reminders, life: in.Life,
+		sinceSnapshot: in.Events, bytesSinceSnapshot: in.Bytes, loadedSeq: in.LastSeq, sends: uint32(in.Pending),
+		sendsUncertain: j.sendsUncertain, fresh: in.Fresh, trimmed: in.Trimmed,
 	}
 }
 
@@ -408,10 +433,14 @@ func (m *Machine) startTurn(e *entity) {
 		if c.heldByOldTurn {
 			run = &Run{}
 		}
+		if e.unmade {
+			m.stats.Activations++
+		}
 		*run = Run{
-			Entity: e.id, Shard: e.shard.id, Epoch: e.shard.epoch, Incarnation: e.inc,
+			New: e.unmade, Entity: e.id, Shard: e.shard.id, Epoch: e.shard.epoch, Incarnation: e.inc,
 			Request: c.runID, Turn: c.turn, Env: &c.env, ReadOnly: c.desc.ReadOnly, Fresh: e.fresh, Timer: c.timer != nil, Wakeup: c.wakeup, Suspect: e.suspect(),
 		}
+		e.unmade = false
 		m.emit(run)
 		return
 	}
@@ -452,6 +481,8 @@ func (m *Machine) goIdle(e *entity) {
 		return
 	}
 	switch {
+	case e.unmade: // no command has had a turn
+		m.removeEntity(e)
 	case e.bare: // all built-in commands are done
 		m.emit(Drop{Entity: e.id, Incarnation: e.inc})
 		e.rememberedActivity, e.unrememberedBy = 0, 0 // so that removeEntity does not report RememberedLost: without an instance, the entity was not alive
@@ -505,7 +536,7 @@ func (m *Machine) clearTimers(e *entity) {
 // endIncarnation drops the instance. A late result of its turn will be ignored, and every command
 // that is not answered will run again. Appends under way continue.
 func (m *Machine) endIncarnation(e *entity) {
-	if e.state == live || e.state == stopping {
+	if (e.state == live || e.state == stopping) && !e.unmade {
 		m.emit(Drop{Entity: e.id, Incarnation: e.inc})
 	}
 	m.clearTimers(e)

@@ -27,22 +27,24 @@ type Machine struct {
 	sweepAt   int
 	lastOrder uint64 // of the newest alarm
 	// noWork is shared by all idle entities. It stays empty.
-	noWork      *work
-	recent      recentIDs
-	loads       loads
-	workPool    []*work
-	commandPool []*command           // for reuse
-	answers     block[Answer]        // emitted since Recycle
-	unwatched   block[UnwatchedDone] // likewise
-	hot         *heavyhitters.Sketch // which entities take most
-	stats       Stats
-	keptStats   KeptStats
-	limit       Usage // see Limit
-	reserve     Usage // the part of limit that is for commands with a chain
-	resultBytes int   // bytes of finished turns that wait for the journal
-	now         time.Time
-	out         []Output
-	events      []ShardEvent // of the step
+	noWork *work
+	// notJournaled is shared by all entities of volatile types. It stays zero.
+	notJournaled *journaled
+	recent       recentIDs
+	loads        loads
+	workPool     []*work
+	commandPool  []*command           // for reuse
+	answers      block[Answer]        // emitted since Recycle
+	unwatched    block[UnwatchedDone] // likewise
+	hot          *heavyhitters.Sketch // which entities take most
+	stats        Stats
+	keptStats    KeptStats
+	limit        Usage // see Limit
+	reserve      Usage // the part of limit that is for commands with a chain
+	resultBytes  int   // bytes of finished turns that wait for the journal
+	now          time.Time
+	out          []Output
+	events       []ShardEvent // of the step
 }
 
 // Usage is what the machine holds of what is bounded for all entities together.
@@ -127,14 +129,15 @@ const (
 // New returns a machine. The configuration must be valid.
 func New(cfg Config) *Machine {
 	m := &Machine{
-		cfg:     cfg,
-		slots:   make(slots, 1),
-		nodes:   &passivation.Nodes{},
-		sweepAt: minSweep,
-		noWork:  &work{},
-		recent:  recentIDs{size: cfg.RecentIDs},
-		loads:   newLoads(),
-		limit:   Usage{Commands: cfg.TotalCommands, Bytes: cfg.TotalBytes, Loads: cfg.TotalLoads},
+		cfg:          cfg,
+		slots:        make(slots, 1),
+		nodes:        &passivation.Nodes{},
+		sweepAt:      minSweep,
+		noWork:       &work{},
+		notJournaled: &journaled{},
+		recent:       recentIDs{size: cfg.RecentIDs},
+		loads:        newLoads(),
+		limit:        Usage{Commands: cfg.TotalCommands, Bytes: cfg.TotalBytes, Loads: cfg.TotalLoads},
 	}
 	m.reserve = m.limit.reserved()
 	m.hot = heavyhitters.New(cfg.Hot, cfg.HotSeed)

@@ -376,6 +376,9 @@ type (
 		// Env is the command of the turn. The driver must not change it.
 		Env      *sharding.Envelope
 		ReadOnly bool
+		// New says that the entity has no instance: the driver makes an empty one for this turn (see
+		// Type.NoLoad). If that fails, TurnDone has the refusal of the command, and Spoiled.
+		New bool
 		// Fresh says that no turn before this one has left a record in this life of the entity.
 		Fresh bool
 		// Timer says that a timer has caused the command.

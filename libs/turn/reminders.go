@@ -22,7 +22,7 @@ func (m *Machine) countReminders(e *entity, c *command, in *TurnDone) (fits, rec
 			sets++
 		}
 	}
-	if sets == 0 || in.Spoiled || in.Reply.Outcome != sharding.OK || mutant.On("reminders-limit") {
+	if sets == 0 || e.volatile() || in.Spoiled || in.Reply.Outcome != sharding.OK || mutant.On("reminders-limit") {
 		return true, false
 	}
 	ends := 0

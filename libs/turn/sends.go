@@ -65,7 +65,7 @@ func (m *Machine) sendsEnded(in SendsEnded) {
 		return
 	}
 	e := s.typ.entities[in.Entity.ID]
-	if e == nil {
+	if e == nil || e.volatile() {
 		return
 	}
 	for _, seq := range in.Seqs {

@@ -27,6 +27,9 @@ func (m *Machine) Check() error {
 	if n := m.noWork; len(n.cmds)+len(n.inflight)+len(n.pending)+len(n.timers)+n.next+n.bytes+n.resultBytes > 0 || n.running != nil {
 		return fmt.Errorf("turn: the work of idle entities is not empty: %+v", *n)
 	}
+	if *m.notJournaled != (journaled{}) {
+		return fmt.Errorf("turn: entities of volatile types have records: %+v", *m.notJournaled)
+	}
 	if err := m.checkPassivation(); err != nil {
 		return err
 	}
@@ -160,7 +163,7 @@ func (m *Machine) Clone() *Machine {
 			c.kept = keptStates{byID: maps.Clone(s.kept.byID), bytes: s.kept.bytes}
 			shards[s], ts.shards[index] = c, c
 			for _, e := range s.entities {
-				ents[e] = e.clone(c, m.noWork, n.noWork, timers)
+				ents[e] = m.cloneEntity(e, n, c, timers)
 				c.add(ents[e])
 				n.slots[e.inc.Slot()].entity = ents[e]
 			}
@@ -188,16 +191,20 @@ func cloneWaiting(es []*entity, ents map[*entity]*entity) []*entity {
 	return out
 }
 
-func (e *entity) clone(s *shard, noWork, clonedNoWork *work, timers map[*timer]*timer) *entity {
-	c := *e
-	if c.work = clonedNoWork; e.work != noWork {
-		w := *e.work
-		c.work = &w
+// cloneEntity returns a copy of an entity for the shard s of the machine n.
+func (m *Machine) cloneEntity(e *entity, n *Machine, s *shard, timers map[*timer]*timer) *entity {
+	c := n.allocEntity(s.typ)
+	own, records := c.work, c.journaled
+	*c = *e
+	c.shard, c.work, c.journaled = s, own, records
+	if !c.volatile() {
+		*c.journaled = *e.journaled
 	}
-	c.shard = s
-	if e.work == noWork {
-		return &c
+	if e.work == m.noWork {
+		return c
 	}
+	w := *e.work
+	c.work = &w
 	c.inflight, c.pending = slices.Clone(e.inflight), slices.Clone(e.pending)
 	c.timers = nil
 	if e.ask != nil {
@@ -235,7 +242,7 @@ func (e *entity) clone(s *shard, noWork, clonedNoWork *work, timers map[*timer]*
 	if e.byID != nil {
 		c.index()
 	}
-	return &c
+	return c
 }
 
 // AppendState appends a canonical description of the state, with times

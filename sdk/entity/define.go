@@ -60,6 +60,7 @@ type definition struct {
 	shards      uint32
 	rule        sharding.ShardRule
 	volatile    bool
+	starts      bool // it is a Starter
 	keep        bool // its state, on moves
 	remember    bool
 	passivation passivation.Strategy
@@ -143,8 +144,9 @@ func DefineVolatile[E any](name string, create func(id string) *E, on ...Binding
 }
 
 func define[E any](name string, volatile bool, create func(id string) *E, on []Binding[E]) *Type[E] {
+	_, starts := any((*E)(nil)).(Starter)
 	d := &definition{
-		name: name, volatile: volatile, shards: sharding.DefaultShards, passivation: passivation.Idle(passivation.DefaultIdle),
+		name: name, volatile: volatile, starts: starts, shards: sharding.DefaultShards, passivation: passivation.Idle(passivation.DefaultIdle),
 		create:   func(id string) any { return create(id) },
 		commands: map[string]*binding{}, events: map[string]*EventType{}, byType: map[reflect.Type]*EventType{},
 		state: newStateForm(reflect.TypeFor[E]()),
@@ -262,7 +264,7 @@ func (t *Type[E]) SnapshotEvery(events int) *Type[E] { t.def.snapshot = events; 
 // mistake in the definition.
 func Describe(t Definition) (turn.Type, error) {
 	d := t.definition()
-	desc := turn.Type{Passivation: d.passivation, SnapshotEvery: d.snapshot, KeepEvents: d.keepEvents, KeepOnMoves: d.keep, Remember: d.remember, Desc: sharding.TypeDesc{
+	desc := turn.Type{Passivation: d.passivation, SnapshotEvery: d.snapshot, KeepEvents: d.keepEvents, KeepOnMoves: d.keep, NoLoad: d.volatile && !d.starts, Remember: d.remember, Desc: sharding.TypeDesc{
 		Type: sharding.EntityType(d.name), Shards: d.shards, Rule: d.rule, Volatile: d.volatile,
 	}}
 	for name, b := range d.commands { // sorted below

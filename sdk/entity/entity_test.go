@@ -213,6 +213,13 @@ func TestWhoIsTold(t *testing.T) {
 	}
 }
 
+// plainly has no start hook.
+type plainly struct{}
+
+func (*plainly) Apply(any) {}
+
+func (*plainly) do(*entity.Ctx, input) (int64, error) { return 0, nil }
+
 func TestDescribe(t *testing.T) {
 	d, err := entity.Describe(boxes().Shards(7).SnapshotEvery(5).PassivateAfter(time.Hour))
 	if err != nil || d.Desc.Type != "Box" || d.Desc.Shards != 7 || d.SnapshotEvery != 5 || d.Passivation.Idle != time.Hour ||
@@ -220,6 +227,18 @@ func TestDescribe(t *testing.T) {
 		t.Errorf("got %+v, %v", d, err)
 	}
 	create := func(string) *box { return &box{} }
+	for _, c := range []struct {
+		def    entity.Definition
+		noLoad bool
+	}{
+		{entity.DefineVolatile("Box", create, entity.On(grow, (*box).Grow)), false}, // has a start hook
+		{entity.DefineVolatile("Plain", func(string) *plainly { return nil }, entity.On(entity.Command[input, int64]("Plain", "Do"), (*plainly).do)), true},
+		{entity.Define("Plain", func(string) *plainly { return nil }, entity.On(entity.Command[input, int64]("Plain", "Do"), (*plainly).do)), false},
+	} {
+		if d, err := entity.Describe(c.def); err != nil || d.NoLoad != c.noLoad {
+			t.Errorf("%+v, %v", d, err)
+		}
+	}
 	for want, def := range map[string]entity.Definition{
 		"bound twice":         entity.Define("Box", create, entity.On(grow, (*box).Grow), entity.On(grow, (*box).Grow)),
 		"belongs to type Box": entity.Define("Other", create, entity.On(grow, (*box).Grow)),

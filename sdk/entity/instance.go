@@ -36,11 +36,23 @@ func NewInstance(t Definition, id sharding.EntityID) (*Instance, error) {
 	return newInstance(t.definition(), id)
 }
 
-func newInstance(d *definition, id sharding.EntityID) (inst *Instance, err error) {
-	i := &Instance{def: d, id: id}
+func newInstance(d *definition, id sharding.EntityID) (*Instance, error) {
+	i := &Instance{}
+	if err := i.init(d, id); err != nil {
+		return nil, err
+	}
+	return i, nil
+}
+
+// Init makes i the empty entity with an id, as [NewInstance] does. It is for a runtime that keeps an instance
+// in something larger.
+func (i *Instance) Init(t Definition, id sharding.EntityID) error { return i.init(t.definition(), id) }
+
+func (i *Instance) init(d *definition, id sharding.EntityID) (err error) {
+	*i = Instance{def: d, id: id}
 	defer i.recovered("create", &err)
 	i.state = d.create(string(id))
-	return i, nil
+	return nil
 }
 
 // State returns the author's value, for tests.

@@ -111,6 +111,16 @@ func (k *Kit) perform(o turn.Output) turn.Input {
 	case turn.Load:
 		return k.load(o)
 	case *turn.Run:
+		if o.New {
+			inst, err := entity.NewInstance(k.types[o.Entity.Type], o.Entity.ID)
+			if err != nil {
+				return turn.TurnDone{
+					Incarnation: o.Incarnation, Request: o.Request, Spoiled: true,
+					Reply: sharding.Reject(sharding.Internal, notAlive+err.Error()),
+				}
+			}
+			k.insts[o.Entity] = inst
+		}
 		return k.beginTurn(o)
 	case turn.SendAsk:
 		return k.sendAsk(o)
@@ -209,7 +219,7 @@ func (k *Kit) load(o turn.Load) turn.Input {
 	}
 	inst, replayed, err := k.revive(o, &out)
 	if err != nil {
-		out.Err, out.Code = "the entity cannot be brought to life: "+err.Error(), sharding.Internal
+		out.Err, out.Code = notAlive+err.Error(), sharding.Internal
 		if errors.Is(err, entity.ErrStored) {
 			out.Code = sharding.DataLoss
 		}
@@ -231,6 +241,8 @@ func (k *Kit) load(o turn.Load) turn.Input {
 	}
 	return out
 }
+
+const notAlive = "the entity cannot be brought to life: "
 
 // revive makes the instance that a load asks for, and returns the records used; no instance for a
 // load without one.

@@ -47,13 +47,15 @@ func (*frail) Fail(ctx *entity.Ctx, in frailInput) (int, error) {
 	return 1, nil
 }
 
+func unlessUnborn(id string) *frail {
+	if id == "unborn" {
+		panic("password=hunter2")
+	}
+	return &frail{}
+}
+
 func frails() entity.Definition {
-	return entity.Define("Frail", func(id string) *frail {
-		if id == "unborn" {
-			panic("password=hunter2")
-		}
-		return &frail{}
-	}, entity.On(entity.Command[frailInput, int]("Frail", "Fail"), (*frail).Fail)).Shards(4)
+	return entity.Define("Frail", unlessUnborn, entity.On(entity.Command[frailInput, int]("Frail", "Fail"), (*frail).Fail)).Shards(4)
 }
 
 // record is what a line of the log says.
@@ -101,10 +103,14 @@ var referenced = regexp.MustCompile(`reference ([0-9a-z]{8})$`)
 func TestFailuresAreLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &logged{}
-		s := runTypes(t, RunnerConfig{Log: slog.New(slog.NewJSONHandler(l, nil)), Failures: 100}, frails())
+		s := runTypes(t, RunnerConfig{Log: slog.New(slog.NewJSONHandler(l, nil)), Failures: 100}, frails(), entity.DefineVolatile("Airy", unlessUnborn,
+			entity.On(entity.Command[frailInput, int]("Airy", "Fail"), (*frail).Fail)).Shards(4))
 		a := &answers{got: map[uint64]link.Answer{}}
+		typ := sharding.EntityType("Frail")
 		ask := func(number uint64, id sharding.EntityID, payload string) sharding.Reply {
-			s.Submit(a, []link.Command{frailCommand(number, id, payload, false)})
+			c := frailCommand(number, id, payload, false)
+			c.Envelope.Entity.Type = typ
+			s.Submit(a, []link.Command{c})
 			synctest.Wait()
 			a.mu.Lock()
 			defer a.mu.Unlock()
@@ -118,7 +124,11 @@ func TestFailuresAreLogged(t *testing.T) {
 			{"x", `{"how":"error"}`, "db.internal"},
 			{"x", `{"how":"panic"}`, "hunter2"},
 			{"unborn", `{"how":""}`, "hunter2"},
+			{"unborn", `{"how":"first"}`, "hunter2"},
 		} {
+			if i == 3 {
+				typ = "Airy" // the first turn makes the entity
+			}
 			reply := ask(uint64(i), c.id, c.payload)
 			lines := l.take(t)
 			ref := referenced.FindStringSubmatch(reply.Message)
@@ -133,6 +143,9 @@ func TestFailuresAreLogged(t *testing.T) {
 			if stack := fmt.Sprint(last["stack"]); strings.Contains(c.payload, "panic") && !strings.Contains(stack, "frail") {
 				t.Errorf("the stack is %s", stack)
 			}
+		}
+		if r := ask(9, "x", `{}`); r.Outcome != sharding.OK || string(r.Payload) != "1" {
+			t.Errorf("another entity of a type that is not loaded: %+v", r)
 		}
 		if r := ask(10, "x", `{"how":"business"}`); r.Outcome != sharding.OK || r.Message != "sold out" || len(l.take(t)) != 0 {
 			t.Errorf("a business error: %+v", r)

@@ -18,13 +18,12 @@ import (
 	"github.com/roost-cluster/roost/services/region/server/stored"
 )
 
-// slot holds one living instance. All of it belongs to the core's side; jobs
-// only look at the instance.
+// slot holds one living instance. All of it belongs to the core's side, except that jobs make the instance and
+// use it.
 type slot struct {
 	inc  turn.Incarnation
-	inst *entity.Instance
-	ctx  *turnContext   // of the turn that is due or under way
-	pace *executor.Pace // of the turns of its type
+	inst entity.Instance
+	ctx  *turnContext // of the turn that is due or under way
 }
 
 // work is a turn, or anything else to be done with an instance.
@@ -61,18 +60,30 @@ func (s *shardLoop) queue(j job) {
 
 // startLoad brings an entity to life.
 func (s *shardLoop) startLoad(o turn.Load) {
-	paces := s.paces[o.Entity.Type]
-	sl, j := &slot{inc: o.Incarnation, pace: &paces.turn}, job{}
-	n := int(o.Incarnation.Slot())
+	sl, j := s.newSlot(o.Incarnation), job{}
+	j.Work.do = func() { s.load(o, sl) }
+	if o.Volatile { // else it reads a disk
+		j.Pace = &s.pacesOf(o.Entity.Type).load
+	}
+	s.queue(j)
+}
+
+// newSlot makes the slot of an incarnation.
+func (s *shardLoop) newSlot(inc turn.Incarnation) *slot {
+	n := int(inc.Slot())
 	if n >= len(s.slots) {
 		s.slots = append(s.slots, make([]*slot, n+1-len(s.slots))...)
 	}
-	s.slots[n] = sl
-	j.Work.do = func() { s.load(o, sl) }
-	if o.Volatile { // else it reads a disk
-		j.Pace = &paces.load
+	s.slots[n] = &slot{inc: inc}
+	return s.slots[n]
+}
+
+// pacesOf returns the paces of a type. Many turns of one type follow each other.
+func (s *shardLoop) pacesOf(t sharding.EntityType) *paces {
+	if s.lastPaces == nil || s.lastPacesType != t {
+		s.lastPaces, s.lastPacesType = s.paces[t], t
 	}
-	s.queue(j)
+	return s.lastPaces
 }
 
 // load makes an instance from what the journal holds. It runs on a worker; the
@@ -110,7 +121,7 @@ func (s *shardLoop) load(o turn.Load, sl *slot) {
 	inst, timers, err := s.revive(ctx, o, &found)
 	s.noter.end(&n, time.Now())
 	if err != nil {
-		out.Err, out.Code = "the entity cannot be brought to life", sharding.Internal
+		out.Err, out.Code = notAlive, sharding.Internal
 		if errors.Is(err, entity.ErrStored) {
 			out.Err, out.Code = out.Err+": "+entity.ErrStored.Error(), sharding.DataLoss
 		}
@@ -119,10 +130,12 @@ func (s *shardLoop) load(o turn.Load, sl *slot) {
 		return
 	}
 	out.Timers = timers
-	sl.inst = inst
+	sl.inst = *inst
 	out.Size = sizeOf(inst)
 	s.inbox.putLoaded(s.index, &out, true)
 }
+
+const notAlive = "the entity cannot be brought to life"
 
 func (s *shardLoop) revive(ctx context.Context, o turn.Load, found *journal.Loaded) (inst *entity.Instance, timers []turn.Timer, err error) {
 	if o.Volatile {
@@ -152,12 +165,17 @@ func (s *shardLoop) lookup(o turn.Lookup) {
 
 // run has a turn done.
 func (s *shardLoop) run(o *turn.Run) {
-	sl := s.slot(o.Incarnation)
+	var sl *slot
+	if o.New {
+		sl = s.newSlot(o.Incarnation)
+	} else {
+		sl = s.slot(o.Incarnation)
+	}
 	sl.ctx = s.turnContext(o)
 	if o.Wakeup != nil && o.Wakeup.Kind == sharding.ReminderWake {
 		s.telemetry.reminder[o.Entity.Type].Record(o.Wakeup.Late.Seconds())
 	}
-	s.queueAfterSnapshot(sl, job{Work: work{slot: sl, run: o, ctx: sl.ctx, in: s.decoded(o.Env)}, Pace: sl.pace})
+	s.queueAfterSnapshot(sl, job{Work: work{slot: sl, run: o, ctx: sl.ctx, in: s.decoded(o.Env)}, Pace: &s.pacesOf(o.Entity.Type).turn})
 }
 
 // decoded returns the decoded input of a command whose turn begins as soon as the core takes it in. It is in use
@@ -206,10 +224,21 @@ func (s *shardLoop) turn(w *worker, j *work, over *finished, began time.Time) ti
 		s.pool.Block(w) // it may wait for another suspect
 	}
 	j.ctx.noted = s.noter.begin(j.run.Entity, j.run.Env.Command, j.run.Suspect)
-	failed := j.ctx.execute(j, over, began)
+	var failed, unmade error
+	if j.run.New {
+		unmade = j.slot.inst.Init(s.types[j.run.Entity.Type], j.run.Entity.ID)
+	}
+	if unmade == nil {
+		failed = j.ctx.execute(j, over, began)
+	}
 	now := time.Now()
 	s.noter.end(&j.ctx.noted, now)
-	if failed != nil {
+	switch {
+	case unmade != nil:
+		j.ctx.end()
+		over.in = turn.TurnDone{Spoiled: true, Reply: sharding.Reject(sharding.Internal, notAlive)}
+		s.loadFailed(j.run.Entity, unmade).tell(&over.in.Reply.Message)
+	case failed != nil:
 		s.turnFailed(j.run, &over.in.Reply, failed).tell(&over.in.Reply.Message)
 	}
 	over.in.Incarnation, over.in.Request = j.run.Incarnation, j.run.Request
@@ -254,7 +283,7 @@ func (s *shardLoop) stopInstance(o turn.Stop) {
 	s.vacate(o.Incarnation)
 	s.queueAfterSnapshot(sl, job{Work: work{slot: sl, do: func() {
 		n := s.noter.begin(o.Entity, "", false)
-		kept := s.stopAndKeep(&o, sl.inst)
+		kept := s.stopAndKeep(&o, &sl.inst)
 		s.noter.end(&n, time.Now())
 		s.inbox.put(s.index, item{in: region.Turn{Input: turn.Stopped{Incarnation: o.Incarnation, Kept: kept}}})
 	}}})
@@ -292,7 +321,7 @@ func (s *shardLoop) snapshot(o turn.Snapshot) {
 	sl := s.slot(o.Incarnation)
 	s.snapshotting[sl] = nil
 	s.queue(job{Work: work{slot: sl, do: func() {
-		s.takeSnapshot(&o, sl.inst)
+		s.takeSnapshot(&o, &sl.inst)
 		s.inbox.put(s.index, item{do: func() { s.snapshotTaken(sl) }})
 	}}})
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/loop"
+	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/services/region"
 	"github.com/roost-cluster/roost/services/region/server/executor"
@@ -54,8 +55,10 @@ type shardLoop struct {
 	// inline is how many inline runners will look at the inbox once more before they leave. While there
 	// is one, no goroutine is woken for new inputs.
 	inline         atomic.Int32
-	snapshotting   map[*slot][]job                     // instances of which a snapshot is being taken, and the jobs that wait for that
-	slots          []*slot                             // by place
+	snapshotting   map[*slot][]job // instances of which a snapshot is being taken, and the jobs that wait for that
+	slots          []*slot         // by place
+	lastPaces      *paces          // of lastPacesType
+	lastPacesType  sharding.EntityType
 	contexts       []turnContext                       // for the next turns
 	gives          map[control.Call]chan<- region.Kept // what other regions have asked for
 	lastGive       control.Call

@@ -46,6 +46,11 @@ func (w *weight) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, &w.kg)
 }
 
+// hatch has a start hook, so its first command waits for its load.
+type hatch struct{}
+
+func (*hatch) OnStart(*entity.Ctx) error { return nil }
+
 // TestTellIsDecodedOnce: a tell whose turn begins at once is decoded once. One that waits for another turn is decoded
 // again, and each has its own input.
 func TestTellIsDecodedOnce(t *testing.T) {
@@ -59,6 +64,10 @@ func TestTellIsDecodedOnce(t *testing.T) {
 			}),
 			entity.On(entity.Command[struct{}, int]("Door", "Pass"), func(*door, *entity.Ctx, struct{}) (int, error) {
 				g.pass()
+				return 0, nil
+			})).Shards(4), entity.DefineVolatile("Hatch", func(string) *hatch { return &hatch{} },
+			entity.On(entity.Command[weight, int]("Hatch", "Load"), func(_ *hatch, _ *entity.Ctx, w weight) (int, error) {
+				loads <- w.kg
 				return 0, nil
 			})).Shards(4))
 		a := &answers{got: map[uint64]link.Answer{}}
@@ -74,9 +83,14 @@ func TestTellIsDecodedOnce(t *testing.T) {
 			}
 		}
 		weighed.Store(0)
-		s.Submit(a, []link.Command{command(1, "Load", "1")})
+		first := command(1, "Load", "1")
+		first.Envelope.Entity.Type = "Hatch"
+		s.Submit(a, []link.Command{first})
 		synctest.Wait()
 		decoded(2, "a tell that waits for the load of its entity")
+		s.Submit(a, []link.Command{command(7, "Load", "7")})
+		synctest.Wait()
+		decoded(1, "a tell whose turn makes its entity")
 		s.Submit(a, []link.Command{command(2, "Load", "2")})
 		synctest.Wait()
 		decoded(1, "a tell of an idle entity")
@@ -90,8 +104,8 @@ func TestTellIsDecodedOnce(t *testing.T) {
 		close(g.open)
 		synctest.Wait()
 		decoded(2, "two tells that have waited")
-		a.want(t, 1, 2, 3, 4, 5, 6)
-		for _, want := range []int{1, 2, 6, 4, 5} {
+		a.want(t, 1, 2, 3, 4, 5, 6, 7)
+		for _, want := range []int{1, 7, 2, 6, 4, 5} {
 			if kg := <-loads; kg != want {
 				t.Errorf("got the input %d, want %d", kg, want)
 			}
