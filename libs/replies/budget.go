@@ -89,9 +89,14 @@ type Budget struct {
 type Account struct {
 	unsent   int // replies that are not sent yet
 	owed     int // expected for admitted commands without a reply
-	entities map[uint64]*entity
+	entities entities
 	freed    []*entity // entities of which some commands may pass now
 	unused   *entity   // a list of entity structs for reuse, because most entities have one command at a time
+	// lastType has the hash of the type of the last command: many of one type follow each other.
+	lastType struct {
+		name sharding.EntityType
+		hash uint64
+	}
 }
 
 // entity counts the commands for one entity on a connection. While the entity owes more than its share, its
@@ -104,7 +109,7 @@ type entity struct {
 	held  int     // commands that wait until the entity owes less
 	bytes int     // the size of all commands that wait
 	freed bool    // the entity is in Account.freed
-	next  *entity // in Account.unused
+	next  *entity // in its bucket of Account.entities, or in Account.unused
 }
 
 func (e *entity) waiting() int { return e.small + e.large + e.held }
@@ -112,8 +117,11 @@ func (e *entity) waiting() int { return e.small + e.large + e.held }
 // entity returns the counts of an entity. Entities are distinguished by a hash of 64 bits, which is faster
 // than two strings. Two entities with the same hash would count as one.
 func (a *Account) entity(of sharding.Entity) *entity {
-	id := xxhash.Sum64String(string(of.ID)) ^ xxhash.Sum64String(string(of.Type))*0x9e3779b97f4a7c15
-	if e := a.entities[id]; e != nil {
+	if a.lastType.name != of.Type {
+		a.lastType.name, a.lastType.hash = of.Type, xxhash.Sum64String(string(of.Type))*0x9e3779b97f4a7c15
+	}
+	id := xxhash.Sum64String(string(of.ID)) ^ a.lastType.hash
+	if e := a.entities.find(id); e != nil {
 		return e
 	}
 	e := a.unused
@@ -122,10 +130,7 @@ func (a *Account) entity(of sharding.Entity) *entity {
 	}
 	a.unused, e.next = e.next, nil
 	e.id = id
-	if a.entities == nil {
-		a.entities = map[uint64]*entity{}
-	}
-	a.entities[id] = e
+	a.entities.add(e)
 	return e
 }
 
@@ -144,7 +149,7 @@ func (a *Account) removeIdle(e *entity) {
 	if e.owed > 0 || e.waiting() > 0 || e.freed {
 		return
 	}
-	delete(a.entities, e.id)
+	a.entities.remove(e)
 	*e = entity{next: a.unused}
 	a.unused = e
 }

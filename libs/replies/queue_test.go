@@ -274,7 +274,7 @@ func TestALargeReplyHasAShare(t *testing.T) {
 		t.Error("the last one still waits")
 	}
 	b.Answered(ticket, 0)
-	if b.Used() != 0 || len(q.entities) != 0 {
+	if b.Used() != 0 || q.entities.count != 0 {
 		t.Errorf("%+v is left", q)
 	}
 }
@@ -356,7 +356,7 @@ func TestEntitiesKeepTheirOrder(t *testing.T) {
 			b.Answered(ticket, 0)
 		}
 		q.Next(b) // forgets the rest
-		if len(q.entities)+len(q.held)+len(q.freed) > 0 || b.Used() != 0 {
+		if q.entities.count+len(q.held)+len(q.freed) > 0 || b.Used() != 0 {
 			t.Fatalf("seed %d: %+v is left", seed, q)
 		}
 		if came != gone {
