@@ -165,7 +165,8 @@ func (h *Handle[In, Out]) timer(ctx *Ctx, t turn.Timer, in In) {
 		return
 	}
 	t.Command, t.Payload, t.Encoding = h.desc.Name, payload, enc
-	ctx.timers = append(ctx.timers, t)
+	e := ctx.change()
+	e.timers = append(e.timers, t)
 }
 
 // Entity returns the address of the entity with the given id.

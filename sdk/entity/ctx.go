@@ -23,20 +23,44 @@ type Ctx struct {
 	readOnly bool
 	command  string
 	subject  string
-	staged   []sharding.Event
-	timers   []turn.Timer
-	wakes    []sharding.Wake
-	sends    []sharding.Send
+	fresh    bool // see Fresh
+	calls    calls
+	effects  *effects     // what the turn wants; nil: nothing
 	wakeup   *turn.Wakeup // whose command runs; nil: none
 	decoded  Decoded      // the input of the command, if it was decoded before
-	quit     bool
-	deleted  bool // see Delete
-	fresh    bool // see Fresh
-	broken   error
+	asker    Asker        // nil: nothing can be asked
+}
+
+// effects is what a turn wants besides its reply. Many turns want nothing, so it is made by the first that does.
+type effects struct {
+	staged  []sharding.Event
+	timers  []turn.Timer
+	wakes   []sharding.Wake
+	sends   []sharding.Send
+	quit    bool
+	deleted bool // see Delete
 	// forgotten: the entity need not be remembered any more.
 	forgotten bool
-	asker     Asker // nil: nothing can be asked
-	calls     calls
+	broken    error
+}
+
+// change returns the effects of the turn, to be added to.
+func (c *Ctx) change() *effects {
+	if c.effects == nil {
+		c.effects = &effects{}
+	}
+	return c.effects
+}
+
+// noEffects are those of turns that want nothing. It stays empty.
+var noEffects effects
+
+// wants returns the effects of the turn, not to be changed.
+func (c *Ctx) wants() *effects {
+	if c.effects == nil {
+		return &noEffects
+	}
+	return c.effects
 }
 
 // Entity returns the address of the entity.
@@ -84,7 +108,7 @@ func (c *Ctx) Persist(events ...any) error {
 	if c.readOnly {
 		return fmt.Errorf("%w: %s changes nothing", ErrReadOnly, c.command)
 	}
-	if c.deleted {
+	if c.wants().deleted {
 		return ErrDeleted
 	}
 	encoded, err := c.inst.Encode(events...)
@@ -104,7 +128,8 @@ func (c *Ctx) Persist(events ...any) error {
 			return fmt.Errorf("event %s cannot be read back from %.200q, so it could not be replayed: %w", encoded[i].Name, encoded[i].Payload, err)
 		}
 	}
-	c.staged = append(c.staged, encoded...)
+	e := c.change()
+	e.staged = append(e.staged, encoded...)
 	for _, ev := range live {
 		c.inst.state.(Sourced).Apply(ev)
 	}
@@ -118,7 +143,8 @@ func (c *Ctx) breakTurn(what string, err error) {
 		c.Log().Error(what+" counts for nothing", "error", ErrTurnOver)
 		return
 	}
-	c.broken = cmp.Or(c.broken, fmt.Errorf("%s: %w", what, err))
+	e := c.change()
+	e.broken = cmp.Or(e.broken, fmt.Errorf("%s: %w", what, err))
 }
 
 // Passivate stops the entity as soon as it is idle. The next command activates it
@@ -128,7 +154,7 @@ func (c *Ctx) Passivate() {
 		c.breakTurn("passivate", ErrTurnOver)
 		return
 	}
-	c.quit = true
+	c.change().quit = true
 }
 
 // CancelTimer cancels the timer with the given name, if there is one.
@@ -137,5 +163,6 @@ func (c *Ctx) CancelTimer(name string) {
 		c.breakTurn(fmt.Sprintf("cancel timer %q", name), ErrTurnOver)
 		return
 	}
-	c.timers = append(c.timers, turn.Timer{Name: name})
+	e := c.change()
+	e.timers = append(e.timers, turn.Timer{Name: name})
 }

@@ -27,7 +27,7 @@ func (c *Ctx) Delete() {
 	case c.readOnly:
 		c.breakTurn("delete", misused("%s changes nothing, so it cannot delete the entity", c.command))
 	default:
-		c.deleted = true
+		c.change().deleted = true
 	}
 }
 

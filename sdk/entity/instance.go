@@ -214,9 +214,9 @@ func (i *Instance) Start(ctx context.Context, now time.Time) (timers []turn.Time
 	c := &Ctx{Context: ctx, inst: i, now: now, readOnly: true, command: "OnStart"}
 	defer c.calls.close()
 	if err = s.OnStart(c); err == nil {
-		err = c.broken
+		err = c.wants().broken
 	}
-	return c.timers, err
+	return c.wants().timers, err
 }
 
 // Stops reports whether the entity has a stop hook.
@@ -270,12 +270,13 @@ func (i *Instance) RunIn(ctx context.Context, c *Ctx, now time.Time, run *turn.R
 	payload, enc, bad, err := b.run(i.state, c, env)
 	c.calls.close()
 	returned = true
+	wants := c.wants()
 	if err == nil {
-		err = c.broken
+		err = wants.broken
 	}
 	if err != nil {
 		done.Reply, failed = failure(ctx, env, bad, err)
-		done.Spoiled = len(c.staged) > 0
+		done.Spoiled = len(wants.staged) > 0
 		if i.def.volatile && !readOnly && failed != nil {
 			// Nothing undoes it, and the entity lives on: to run it again would do it again.
 			done.Reply = sharding.Reply{Outcome: sharding.OK, Code: done.Reply.Code, Message: env.Command + " failed; what it had changed in memory by then stays" + misuseText(err)}
@@ -283,7 +284,8 @@ func (i *Instance) RunIn(ctx context.Context, c *Ctx, now time.Time, run *turn.R
 		return done, failed
 	}
 	return turn.TurnDone{
-		Events: c.staged, Wakes: c.wakes, Sends: c.sends, Timers: c.timers, Passivate: c.quit, Deleted: c.deleted, Forgotten: c.forgotten,
+		Events: wants.staged, Wakes: wants.wakes, Sends: wants.sends, Timers: wants.timers,
+		Passivate: wants.quit, Deleted: wants.deleted, Forgotten: wants.forgotten,
 		Size:  i.Size(),
 		Reply: sharding.Reply{Outcome: sharding.OK, Encoding: enc, Payload: payload},
 	}, nil

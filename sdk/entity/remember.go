@@ -33,6 +33,6 @@ func (c *Ctx) Forget() {
 	case c.readOnly:
 		c.breakTurn("forget", misused("%s changes nothing, so the entity cannot be forgotten", c.command))
 	default:
-		c.forgotten = true
+		c.change().forgotten = true
 	}
 }

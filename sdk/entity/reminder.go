@@ -128,7 +128,7 @@ func (c *Ctx) mayRemind(name string) error {
 		return misused("type %s is volatile and keeps nothing; use After or Every, which last as long as the entity is alive", c.inst.def.name)
 	case c.readOnly:
 		return misused("%s changes nothing, so it cannot set or cancel reminders", c.command)
-	case c.deleted:
+	case c.wants().deleted:
 		return misused("%w; set or cancel reminders before Delete, or not at all", ErrDeleted)
 	case name == "" || len(name) > sharding.MaxWakeNameLen:
 		return misused("its name has %d bytes, must have 1 to %d", len(name), sharding.MaxWakeNameLen)
@@ -158,15 +158,16 @@ func shortName(name string) string {
 
 // setWake stages a change of a wake-up; the last one of a name counts.
 func (c *Ctx) setWake(w sharding.Wake) {
-	if i := slices.IndexFunc(c.wakes, func(o sharding.Wake) bool { return o.Name == w.Name }); i >= 0 {
-		c.wakes[i] = w
+	e := c.change()
+	if i := slices.IndexFunc(e.wakes, func(o sharding.Wake) bool { return o.Name == w.Name }); i >= 0 {
+		e.wakes[i] = w
 		return
 	}
-	if len(c.wakes) == maxReminders {
+	if len(e.wakes) == maxReminders {
 		c.breakTurn(reminderText(w.Name), misused("it is one too many: a turn may change %d reminders; change some of them in another turn", maxReminders))
 		return
 	}
-	c.wakes = append(c.wakes, w)
+	e.wakes = append(e.wakes, w)
 }
 
 // maxReminders is how many reminders a turn may change: as many as a record may have.

@@ -47,8 +47,9 @@ func (h *Handle[In, Out]) Send(ctx *Ctx, id string, in In, opts ...SendOption[Ou
 	switch {
 	case err != nil:
 		ctx.breakTurn(fmt.Sprintf("send %s to %s", h.desc.Name, x.send.To), err)
-	case len(ctx.sends) <= maxSends: // one more than allowed: then the turn is refused
-		ctx.sends = append(ctx.sends, x.send)
+	case len(ctx.wants().sends) <= maxSends: // one more than allowed: then the turn is refused
+		e := ctx.change()
+		e.sends = append(e.sends, x.send)
 	}
 }
 

@@ -25,12 +25,17 @@ type turnContext struct {
 	worker *worker
 	noted  noted
 	asking atomic.Int32 // asks that the turn waits for
+	over   bool         // guarded by mu
 
 	handed entity.Ctx // what the handler gets
 	mu     sync.Mutex
-	made   context.Context // with channel and timer
+	made   *made // nil until the handler asks for it
+}
+
+// made is a context with a channel and a timer.
+type made struct {
+	context.Context
 	cancel context.CancelFunc
-	over   bool
 }
 
 // Deadline returns the deadline of the command.
@@ -46,13 +51,14 @@ func (c *turnContext) Done() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.made == nil {
+		c.made = &made{}
 		if c.deadline.IsZero() {
-			c.made, c.cancel = context.WithCancel(c.Context)
+			c.made.Context, c.made.cancel = context.WithCancel(c.Context)
 		} else {
-			c.made, c.cancel = context.WithDeadline(c.Context, c.deadline)
+			c.made.Context, c.made.cancel = context.WithDeadline(c.Context, c.deadline)
 		}
 		if c.over {
-			c.cancel()
+			c.made.cancel()
 		}
 	}
 	return c.made.Done()
@@ -78,7 +84,7 @@ func (c *turnContext) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.over = true
-	if c.cancel != nil {
-		c.cancel()
+	if c.made != nil {
+		c.made.cancel()
 	}
 }
