@@ -5,6 +5,8 @@ package link
 import (
 	"net"
 	"syscall"
+
+	"github.com/roost-cluster/roost/libs/rawconn"
 )
 
 // direct writes to a connection without waiting, or waits only until the first bytes
@@ -21,8 +23,8 @@ type direct struct {
 // newDirect returns nil if nc is not a plain TCP connection, for example if it is a
 // tls.Conn or a wrapper that must see all writes.
 func newDirect(nc net.Conn) *direct {
-	tcp, ok := nc.(*net.TCPConn)
-	if !ok {
+	tcp := rawconn.Plain(nc)
+	if tcp == nil {
 		return nil
 	}
 	raw, err := tcp.SyscallConn()
@@ -31,13 +33,11 @@ func newDirect(nc net.Conn) *direct {
 	}
 	d := &direct{raw: raw}
 	d.try = func(fd uintptr) bool {
-		d.n, d.err = syscall.Write(int(fd), d.buf)
+		d.n, d.err = rawconn.Write(fd, d.buf)
 		return true
 	}
 	d.wait = func(fd uintptr) bool {
-		for d.err = syscall.EINTR; d.err == syscall.EINTR; {
-			d.n, d.err = syscall.Write(int(fd), d.buf)
-		}
+		d.n, d.err = rawconn.Write(fd, d.buf)
 		return d.err != syscall.EAGAIN
 	}
 	return d
@@ -56,7 +56,7 @@ func (d *direct) do(b []byte, call func(fd uintptr) bool) (n int, err error) {
 	switch {
 	case err != nil:
 		return 0, err
-	case d.err == syscall.EAGAIN || d.err == syscall.EINTR:
+	case d.err == syscall.EAGAIN:
 		return 0, nil
 	case d.err != nil:
 		return 0, d.err

@@ -4,6 +4,8 @@ import (
 	"net"
 	"syscall"
 	"unsafe"
+
+	"github.com/roost-cluster/roost/libs/rawconn"
 )
 
 // outQueue returns how many written bytes the other side has not acknowledged, 0 if
@@ -14,8 +16,8 @@ func outQueue(nc net.Conn) int {
 	if t, ok := nc.(interface{ NetConn() net.Conn }); ok {
 		nc = t.NetConn()
 	}
-	tcp, ok := nc.(*net.TCPConn)
-	if !ok {
+	tcp := rawconn.Plain(nc)
+	if tcp == nil {
 		return 0
 	}
 	raw, err := tcp.SyscallConn()

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/roost-cluster/roost/libs/rawconn"
 )
 
 var (
@@ -509,8 +511,8 @@ func noDelay(nc net.Conn) {
 	if t, ok := nc.(interface{ NetConn() net.Conn }); ok {
 		nc = t.NetConn()
 	}
-	if t, ok := nc.(*net.TCPConn); ok {
-		_ = t.SetNoDelay(true)
+	if tcp := rawconn.Plain(nc); tcp != nil {
+		_ = tcp.SetNoDelay(true)
 	}
 }
 

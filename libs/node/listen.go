@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/bounded"
+	"github.com/roost-cluster/roost/libs/rawconn"
 )
 
 // closeTimeout bounds what remains after all stages have stopped: answers that are being
@@ -42,7 +43,7 @@ func bind(ctx context.Context, key, addr string, most int, config *Config, log *
 	}
 	name, _, _ := strings.Cut(key, ".")
 	l := &listener{
-		Listener: bound, name: name, mux: http.NewServeMux(), config: config,
+		Listener: wrapping{bound}, name: name, mux: http.NewServeMux(), config: config,
 		clients: connections{limit: int64(most), log: log, key: name + ".connections"},
 		bodies:  bounded.NewBudget(int64(config.BodyBytes)),
 	}
@@ -123,6 +124,18 @@ func (l *listener) limited(handler http.Handler) http.Handler {
 func (l *listener) secure(files *tlsFiles) {
 	l.files = files
 	l.Listener = tls.NewListener(tracking{l.Listener, &files.conns}, files.server())
+}
+
+// wrapping is a listener whose connections do not wake the monitor of the runtime.
+type wrapping struct{ net.Listener }
+
+// Accept implements [net.Listener].
+func (w wrapping) Accept() (net.Conn, error) {
+	conn, err := w.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return rawconn.Wrap(conn), nil
 }
 
 // tracking is a listener whose connections are known while they are open.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/bounded"
 	"github.com/roost-cluster/roost/libs/control"
+	"github.com/roost-cluster/roost/libs/rawconn"
 )
 
 // Members are the roles of those who are members of the cluster.
@@ -163,8 +164,12 @@ func (o *PeersOf) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	defer cancel()
 	var dialer net.Dialer
 	plain, err := dialer.DialContext(ctx, "tcp", addr)
-	if err != nil || p.files == nil {
-		return plain, err
+	if err != nil {
+		return nil, err
+	}
+	plain = rawconn.Wrap(plain)
+	if p.files == nil {
+		return plain, nil
 	}
 	tracked := p.files.conns.track(plain)
 	config, err := p.files.client(addr, target{roles: o.roles, nodes: p.nodesAt(o.roles, addr)}, tracked)

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/dial"
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/rawconn"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -209,7 +211,14 @@ func dialer(connect, timeout time.Duration) pgconn.DialFunc {
 	if connect <= 0 || connect > timeout/2 {
 		connect = timeout / 2
 	}
-	return dial.Dialer(connect, timeout).DialContext
+	d := dial.Dialer(connect, timeout)
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := d.DialContext(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return rawconn.Wrap(conn), nil
+	}
 }
 
 // checkServer refuses a server whose commits could be lost in a power cut.
