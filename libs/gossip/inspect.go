@@ -148,7 +148,7 @@ func (m *Machine) AppendState(b []byte) []byte {
 	for _, d := range m.disputes {
 		b = binary.AppendUvarint(appendNode(b, d.joiner), d.seq)
 	}
-	for _, n := range []uint64{m.seq, m.beatSeq, m.drawCount, uint64(m.localHealth)} {
+	for _, n := range []uint64{m.seq, m.drawCount, uint64(m.localHealth)} {
 		b = binary.AppendUvarint(b, n)
 	}
 	for _, t := range m.unreachableSince {
@@ -157,10 +157,10 @@ func (m *Machine) AppendState(b []byte) []byte {
 	for i := range m.peers {
 		p := &m.peers[i]
 		b = p.detector.AppendState(appendNode(b, p.node), m.now)
-		for _, n := range []uint64{p.firstSeq, p.lastSeq, p.goneSeq} {
+		for _, n := range []uint64{p.firstSeq, p.lastSeq, p.goneSeq, p.heardSeq} {
 			b = binary.AppendUvarint(b, n)
 		}
-		b = append(b, flag(p.gone))
+		b = append(b, flag(p.gone), flag(p.repeated))
 		since(p.askedUntil)
 	}
 	b = appendNode(append(b, flag(m.hadUnreachable)), m.lease.Holder)

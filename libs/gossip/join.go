@@ -335,7 +335,7 @@ func (m *Machine) challengeOldIncarnations(joiner sharding.NodeID) (inTheWay boo
 		p.askedUntil = m.now.Add(m.cfg.JoinTimeout)
 		if m.state.Reach.Of(m.self, p.node) != Terminated {
 			m.seq++
-			m.sendHeartbeat(p)
+			m.sendHeartbeat(p, 0)
 			m.addDispute(joiner, m.seq) // whoever answers this heartbeat is not the joiner: see settleDisputes
 		}
 	}

@@ -52,7 +52,6 @@ type Machine struct {
 	receiversEnd            uint64            // distance on the ring from this node to the last receiver; see ringEnd
 	confirmedExits          []sharding.NodeID // members that have confirmed their exit
 	seq                     uint64            // of the last heartbeat sent
-	beatSeq                 uint64            // of the last heartbeat sent to all peers
 	localHealth             int               // 0 is healthy, maxLocalHealth the worst
 	drawCount               uint64            // random numbers drawn
 	nextHeartbeat           time.Time
@@ -143,11 +142,9 @@ func (m *Machine) receive(in Receive) {
 	}
 	switch msg := in.Msg.(type) {
 	case Heartbeat:
-		if !m.rejectExcluded(in.From) {
-			m.send(in.From, HeartbeatReply(msg))
-		}
+		m.heartbeat(in.From, msg)
 	case HeartbeatReply:
-		m.heartbeatReply(in.From, msg.Seq)
+		m.answered(in.From, msg.Seq)
 	case InitJoin:
 		m.initJoin(in.From)
 	case InitJoinAck:
@@ -183,7 +180,7 @@ func (m *Machine) receive(in Receive) {
 func (m *Machine) misdirected(in Receive) {
 	switch msg := in.Msg.(type) {
 	case Heartbeat:
-		m.send(in.From, HeartbeatReply(msg))
+		m.send(in.From, HeartbeatReply{msg.Seq})
 	case Gossip, GossipStatus:
 	default:
 		return

@@ -106,14 +106,14 @@ func TestRepliesFromBeforeTheEvidenceProveNothing(t *testing.T) {
 		t.Fatal("no heartbeat")
 	}
 	l.step(Evidence{Node: other})
-	l.receive(other, HeartbeatReply(beat)) // was under way
+	l.receive(other, HeartbeatReply{beat.Seq}) // was under way
 	l.pass(100 * time.Millisecond)
 	if l.reachable(other) {
 		t.Error("a reply from before the evidence outweighs it")
 	}
 	l.pass(time.Second)
 	beat, _ = sent[Heartbeat](l, other)
-	l.receive(other, HeartbeatReply(beat))
+	l.receive(other, HeartbeatReply{beat.Seq})
 	l.pass(100 * time.Millisecond)
 	if !l.reachable(other) {
 		t.Error("a newer reply does not outweigh it")
@@ -129,14 +129,14 @@ func TestOnlyFreshRepliesReplaceAnIncarnation(t *testing.T) {
 	if happened[NewIncarnation](l) {
 		t.Error("a reply to a heartbeat from before the member was known replaces it")
 	}
-	l.receive(other, HeartbeatReply(beat))
-	l.receive(earlier, HeartbeatReply(beat))
+	l.receive(other, HeartbeatReply{beat.Seq})
+	l.receive(earlier, HeartbeatReply{beat.Seq})
 	if happened[NewIncarnation](l) {
 		t.Error("a member that answered the same heartbeat is replaced")
 	}
 	l.pass(time.Second)
 	beat, _ = sent[Heartbeat](l, other)
-	l.receive(earlier, HeartbeatReply(beat))
+	l.receive(earlier, HeartbeatReply{beat.Seq})
 	if !happened[NewIncarnation](l) || !happened[MemberDowned](l) {
 		t.Error("a fresh reply of another incarnation does not replace the member")
 	}
@@ -147,11 +147,75 @@ func TestRepeatedRepliesAreNoSignsOfLife(t *testing.T) {
 	l.pass(time.Second)
 	beat, _ := sent[Heartbeat](l, other)
 	for range 100 {
-		l.receive(other, HeartbeatReply(beat))
+		l.receive(other, HeartbeatReply{beat.Seq})
 		l.pass(100 * time.Millisecond)
 	}
 	if l.reachable(other) {
 		t.Error("one reply, repeated for 10 s, keeps a node reachable")
+	}
+}
+
+// TestAnswersOfHeartbeats: a patient heartbeat is answered with the next one in the other direction. Such an answer
+// counts twice at most, and what comes at the same moment counts once.
+func TestAnswersOfHeartbeats(t *testing.T) {
+	l := newPair(t)
+	every := l.m.cfg.Watch.Interval
+	l.pass(every)
+	beat, _ := sent[Heartbeat](l, other)
+	if beat.Patience != every || beat.Answer != 0 {
+		t.Errorf("the first heartbeat is %+v", beat)
+	}
+	answers := func(h Heartbeat) bool {
+		l.receive(other, h)
+		_, ok := sent[HeartbeatReply](l, other)
+		return ok
+	}
+	if !answers(Heartbeat{Seq: 5}) || !answers(Heartbeat{Seq: 6, Patience: every - 1}) {
+		t.Error("a heartbeat that needs its answer sooner is not answered at once")
+	}
+	if answers(Heartbeat{Seq: 8, Patience: every}) || answers(Heartbeat{Seq: 7, Patience: every}) {
+		t.Error("a patient heartbeat is answered at once")
+	}
+	l.pass(every)
+	if beat, _ = sent[Heartbeat](l, other); beat.Answer != 8 {
+		t.Errorf("the heartbeat is %+v, want the answer to 8", beat)
+	}
+	answers(Heartbeat{Seq: 9})
+	l.pass(every)
+	if beat, _ = sent[Heartbeat](l, other); beat.Answer != 0 {
+		t.Errorf("9 was answered at once, and is answered again: %+v", beat)
+	}
+
+	p := l.m.peer(other)
+	counts := func(seq uint64) bool {
+		l.now = l.now.Add(time.Nanosecond)
+		l.receive(other, Heartbeat{Seq: 20, Patience: every, Answer: seq})
+		return p.detector.Last().Equal(l.now)
+	}
+	if !counts(beat.Seq) {
+		t.Error("an answer does not count")
+	}
+	if counts(beat.Seq) {
+		t.Error("an answer counts a second time at the same moment")
+	}
+	l.pass(every / 2)
+	if !counts(beat.Seq) {
+		t.Error("an answer does not count a second time")
+	}
+	l.pass(every / 2)
+	if counts(beat.Seq) {
+		t.Error("an answer counts a third time")
+	}
+	if counts(beat.Seq + 1) {
+		t.Error("the answer to a heartbeat that was not sent counts")
+	}
+	l.step(Evidence{Node: other})
+	if !answers(Heartbeat{Seq: 30, Patience: every}) {
+		t.Error("a node that seems gone waits for its answer")
+	}
+	l.pass(every)
+	if beat, _ = sent[Heartbeat](l, other); beat.Patience != 0 {
+		t.Error("a node that seems gone may wait with its answer")
 	}
 }
 
@@ -179,7 +243,7 @@ func TestJoinerWaitsForItsOldIncarnation(t *testing.T) {
 	if !ok {
 		t.Fatal("nobody asks who lives there")
 	}
-	l.receive(joiner, HeartbeatReply(beat))
+	l.receive(joiner, HeartbeatReply{beat.Seq})
 	l.pass(200 * time.Millisecond)
 	l.receive(joiner, Join{})
 	if _, ok := sent[Welcome](l, joiner); !ok {
@@ -200,7 +264,7 @@ func TestJoinerReplacesEveryOldIncarnation(t *testing.T) {
 		if !ok {
 			t.Fatalf("nobody asks whether %v still lives there", old)
 		}
-		l.receive(joiner, HeartbeatReply(beat))
+		l.receive(joiner, HeartbeatReply{beat.Seq})
 		if mem, ok := l.m.state.Member(old); !ok || mem.Status != Down {
 			t.Fatalf("%v is %+v, and another one answers at its address", old, mem)
 		}
@@ -274,7 +338,7 @@ func TestExcludedNodesAreIgnored(t *testing.T) {
 	l.step(DownNode{other})
 	was := l.m.digest
 	theirs = theirs.with(Member{Node: sharding.NodeID{Addr: "c:1", UID: 3}, Status: Joining})
-	for _, msg := range []Msg{theirs.whole(), GossipStatus{Cluster: theirs.Cluster}, Heartbeat{1}, Join{}, ExitingConfirmed{}} {
+	for _, msg := range []Msg{theirs.whole(), GossipStatus{Cluster: theirs.Cluster}, Heartbeat{Seq: 1}, Join{}, ExitingConfirmed{}} {
 		l.receive(other, msg)
 		if _, ok := sent[NotMember](l, other); !ok || len(l.out) != 1 {
 			t.Errorf("%T is answered %v", msg, l.out)
@@ -391,7 +455,7 @@ func TestNothingHappensBeforeStartOrAfterTheEnd(t *testing.T) {
 	m := New(cfg)
 	quiet := func(when string) {
 		for _, in := range []Input{
-			Tick{}, Receive{From: other, To: self, Msg: Heartbeat{1}}, Receive{From: other, To: self, Msg: InitJoin{}},
+			Tick{}, Receive{From: other, To: self, Msg: Heartbeat{Seq: 1}}, Receive{From: other, To: self, Msg: InitJoin{}},
 			Evidence{other}, DownNode{self}, nil,
 		} {
 			if out := m.Step(time.Unix(1, 0), in, nil); len(out) != 0 {

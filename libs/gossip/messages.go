@@ -62,8 +62,17 @@ type (
 		// Answer marks an answer to another Gossip. It is not answered in turn.
 		Answer bool
 	}
-	// Heartbeat asks for a HeartbeatReply.
-	Heartbeat struct{ Seq uint64 }
+	// Heartbeat asks for an answer, which proves which incarnation lives at the receiver's
+	// address: a HeartbeatReply at once, or the Answer of a later Heartbeat.
+	Heartbeat struct {
+		Seq uint64
+		// Patience is how often the sender needs an answer. A receiver that sends heartbeats
+		// to it at least as often answers with the next of them. 0: at once.
+		Patience time.Duration
+		// Answer is the Seq of the newest heartbeat of the receiver that is answered with this
+		// one; 0: none is. It is repeated until there is a newer one.
+		Answer uint64
+	}
 	// HeartbeatReply answers a Heartbeat and repeats its number. Its sender proves
 	// which incarnation lives at its address.
 	HeartbeatReply struct{ Seq uint64 }

@@ -35,6 +35,7 @@ func TestMutants(t *testing.T) {
 			return ""
 		}},
 		{"pause-first", "gossip: a pause does not move timers on that are set after it", stuck},
+		{"answered-again", "gossip: who does not hear this node any more is suspected", deaf},
 		{"min-members", "gossip: nobody is up before there are enough", func(*testing.T) string {
 			net := gossiptest.New(1)
 			cfg := gossip.DefaultConfig()

@@ -103,7 +103,7 @@ func vecSender(t judge, v *ringVector) {
 			s.Reach = s.Reach.Set(id(v.Self), id(name), Unreachable)
 			set(s)
 		case "rsp":
-			m.heartbeatReply(id(name), m.seq)
+			m.answered(id(name), m.seq)
 		case "fd_down":
 			m.peer(id(name)).gone = true
 		case "expect_monitoring":

@@ -17,6 +17,9 @@ type peer struct {
 	// last one answered, the last one before evidence that it is gone.
 	firstSeq, lastSeq, goneSeq uint64
 	gone                       bool // evidence, and no newer reply
+	repeated                   bool // the last answer has counted twice, see heartbeat
+	// The number of the peer's newest heartbeat that is answered with those to it; 0: none.
+	heardSeq uint64
 	// Until when a node outside the ring is watched because somebody wants to
 	// join at its address.
 	askedUntil time.Time
@@ -117,29 +120,69 @@ func (m *Machine) sendHeartbeats() {
 	}
 	m.updateLocalHealth()
 	m.seq++
-	m.beatSeq = m.seq
 	mine := m.state.Reach.verdictsBy(m.self)
 	for i := range m.peers {
-		if p := &m.peers[i]; verdictIn(mine, p.node) != Terminated {
-			m.sendHeartbeat(p)
+		switch p := &m.peers[i]; {
+		case verdictIn(mine, p.node) == Terminated:
+		case verdictIn(mine, p.node) == Reachable && !p.gone:
+			m.sendHeartbeat(p, m.cfg.Watch.Interval)
+		default:
+			m.sendHeartbeat(p, 0) // it may be back: the sooner it shows, the better
 		}
 	}
 }
 
 // sendHeartbeat sends one heartbeat. The first one counts as answered, so that
 // a node that never answers is noticed too.
-func (m *Machine) sendHeartbeat(p *peer) {
+func (m *Machine) sendHeartbeat(p *peer, patience time.Duration) {
 	if p.firstSeq == 0 {
 		p.firstSeq = m.seq
 		p.detector.Heartbeat(m.now)
 	}
-	m.send(p.node, Heartbeat{m.seq})
+	m.send(p.node, Heartbeat{Seq: m.seq, Patience: patience, Answer: p.heardSeq})
 }
+
+// heartbeat answers a heartbeat, and takes the answer that it brings. Two members that watch each other need half as
+// many messages if their own heartbeats are the answers.
+func (m *Machine) heartbeat(from sharding.NodeID, msg Heartbeat) {
+	if msg.Answer != 0 {
+		m.answeredAgain(from, msg.Answer)
+		m.answered(from, msg.Answer)
+	}
+	if m.rejectExcluded(from) {
+		return
+	}
+	p := m.peer(from)
+	if p != nil && msg.Patience >= m.cfg.Watch.Interval && !p.gone && m.state.Reach.Of(m.self, from) == Reachable {
+		p.heardSeq = max(p.heardSeq, msg.Seq)
+		return
+	}
+	if p != nil {
+		p.heardSeq = 0
+	}
+	m.send(from, HeartbeatReply{msg.Seq})
+}
+
+// answeredAgain takes an answer that a heartbeat repeats. A heartbeat of this node that has just missed one of the
+// peer's is answered with the next, so that an interval may be without a new answer. Therefore each may count a
+// second time, and no more: a peer that does not hear this node any more repeats the same answer for ever. What
+// arrives together counts once: otherwise heartbeats would look less regular than they are.
+func (m *Machine) answeredAgain(from sharding.NodeID, seq uint64) {
+	p := m.peer(from)
+	if p == nil || seq != p.lastSeq || p.gone || p.repeated && !mutant.On("answered-again") || m.silence(p) < m.cfg.Watch.Interval/2 {
+		return
+	}
+	p.repeated = true
+	p.detector.Heartbeat(m.now)
+}
+
+// silence is the time since a peer last gave a sign of life that counted.
+func (m *Machine) silence(p *peer) time.Duration { return m.now.Sub(p.detector.Last()) }
 
 // maxLocalHealth is the worst local health; 0 is the best.
 const maxLocalHealth = 8
 
-// updateLocalHealth counts the peers that answered the last heartbeats. When most
+// updateLocalHealth counts the peers that have not answered lately. When most
 // of the healthy ones fall silent at once, this node is more likely to be the
 // cause than they are: it may be starved of CPU time, or cut off. It then
 // suspects itself first and gives its peers more time, up to three times the
@@ -152,11 +195,11 @@ func (m *Machine) updateLocalHealth() {
 	mine := m.state.Reach.verdictsBy(m.self)
 	for i := range m.peers {
 		p := &m.peers[i]
-		if p.firstSeq == 0 || p.firstSeq > m.beatSeq || p.gone || verdictIn(mine, p.node) != Reachable {
+		if p.firstSeq == 0 || p.gone || verdictIn(mine, p.node) != Reachable {
 			continue
 		}
 		watched++
-		if p.lastSeq < m.beatSeq {
+		if m.silence(p) > m.cfg.Watch.Interval*3/2 {
 			silent++
 		}
 	}
@@ -171,12 +214,13 @@ func (m *Machine) extraPause() time.Duration {
 	return m.cfg.Watch.Phi.Pause * time.Duration(2*m.localHealth) / maxLocalHealth
 }
 
-func (m *Machine) heartbeatReply(from sharding.NodeID, seq uint64) {
+// answered takes the answer to the heartbeat with a number.
+func (m *Machine) answered(from sharding.NodeID, seq uint64) {
 	if m.phase != member || seq > m.seq {
 		return
 	}
 	if p := m.peer(from); p != nil && p.firstSeq != 0 && seq >= p.firstSeq && seq > p.lastSeq && seq > p.goneSeq {
-		p.lastSeq, p.gone = seq, false
+		p.lastSeq, p.gone, p.repeated = seq, false, false
 		p.detector.Heartbeat(m.now)
 	}
 	m.settleDisputes(from, seq)

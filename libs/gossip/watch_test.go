@@ -1,6 +1,7 @@
 package gossip_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -58,4 +59,55 @@ func TestDetectors(t *testing.T) {
 	if _, err := gossip.ProfileOf(true, "tarot"); err == nil {
 		t.Error("an unknown detector is accepted")
 	}
+}
+
+// TestMutualHeartbeats: members at rest that watch each other send heartbeats and nothing else for it. One that watches
+// less often, or is of a version that has no patience, gets its answers at once.
+func TestMutualHeartbeats(t *testing.T) {
+	net := newCluster(t, 1, 4, func(cfg *gossip.Config) { cfg.Watch = gossip.FastProfile() })
+	startAll(net)
+	agree(t, net, 10*time.Second)
+	net.Run(10 * time.Second)
+	clear(net.Sent)
+	net.Run(10 * time.Second)
+	if sent, want := net.Sent["gossip.Heartbeat"], 4*3*50; sent < want*9/10 || sent > want {
+		t.Errorf("%d heartbeats, want %d", sent, want)
+	}
+	if net.Sent["gossip.HeartbeatReply"] > 0 {
+		t.Errorf("%d answers are messages of their own", net.Sent["gossip.HeartbeatReply"])
+	}
+	if err := net.Agreed(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestDeafMember: a member that does not hear another one repeats its last answer. The other one soon suspects it.
+func TestDeafMember(t *testing.T) {
+	if why := deaf(t); why != "" {
+		t.Error(why)
+	}
+}
+
+func deaf(t *testing.T) string {
+	for seed := range uint64(20) {
+		net := newCluster(t, seed, 2, func(cfg *gossip.Config) { cfg.Watch, cfg.Downing = gossip.FastProfile(), nil })
+		startAll(net)
+		agree(t, net, 10*time.Second)
+		net.Run(10 * time.Second)
+		n1, n2 := net.Nodes[0], net.Nodes[1]
+		net.Cut(n1.Addr, n2.Addr, true)
+		if err := net.Agreed(); err != nil {
+			t.Fatal(err)
+		}
+		net.Run(2 * time.Second)
+		if m, _ := n1.M.View().Member(n2.ID); m.ReachableByMe {
+			return fmt.Sprintf("seed %d: a member that hears nothing is trusted after 2s", seed)
+		}
+		net.Heal()
+		net.Run(time.Second)
+		if m, _ := n1.M.View().Member(n2.ID); !m.ReachableByMe {
+			return fmt.Sprintf("seed %d: a member that hears again is not trusted after 1s", seed)
+		}
+	}
+	return ""
 }

@@ -190,6 +190,9 @@ func (d *Detector) Heartbeat(now time.Time) {
 // for a watcher that was paused and could not receive heartbeats.
 func (d *Detector) Restart(now time.Time) { d.last = now }
 
+// Last returns the time of the last heartbeat or [Detector.Restart], zero before the first one.
+func (d *Detector) Last() time.Time { return d.last }
+
 // Monitoring reports whether any heartbeat was recorded.
 func (d *Detector) Monitoring() bool { return d.started }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/roost-cluster/roost/libs/gossip"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -55,7 +56,9 @@ func toMessage(to sharding.NodeUID, msg gossip.Msg) *pb.Message {
 			State: toState(&msg.State), Digest: msg.Digest, Parts: uint32(msg.Parts), Which: msg.Which, Answer: msg.Answer,
 		}}
 	case gossip.Heartbeat:
-		m.Kind = &pb.Message_Heartbeat{Heartbeat: &pb.Heartbeat{Seq: msg.Seq}}
+		m.Kind = &pb.Message_Heartbeat{Heartbeat: &pb.Heartbeat{
+			Seq: msg.Seq, PatienceMs: uint32(msg.Patience.Milliseconds()), Answer: msg.Answer,
+		}}
 	case gossip.HeartbeatReply:
 		m.Kind = &pb.Message_HeartbeatReply{HeartbeatReply: &pb.HeartbeatReply{Seq: msg.Seq}}
 	case gossip.ExitingConfirmed:
@@ -106,7 +109,9 @@ func fromMessage(m *pb.Message) (gossip.Msg, error) {
 			State: s, Digest: g.GetDigest(), Parts: int(g.GetParts()), Which: fromBits(g.GetWhich()), Answer: g.GetAnswer(),
 		}, err
 	case *pb.Message_Heartbeat:
-		return gossip.Heartbeat{Seq: k.Heartbeat.GetSeq()}, nil
+		return gossip.Heartbeat{
+			Seq: k.Heartbeat.GetSeq(), Patience: time.Duration(k.Heartbeat.GetPatienceMs()) * time.Millisecond, Answer: k.Heartbeat.GetAnswer(),
+		}, nil
 	case *pb.Message_HeartbeatReply:
 		return gossip.HeartbeatReply{Seq: k.HeartbeatReply.GetSeq()}, nil
 	case *pb.Message_ExitingConfirmed:

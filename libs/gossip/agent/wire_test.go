@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -46,7 +47,7 @@ func samples() []gossip.Msg {
 		gossip.InitJoin{}, gossip.InitJoinAck{Claim: claim}, gossip.InitJoinNack{},
 		gossip.Join{Name: "n", Roles: []string{"region"}, Zone: "z", Version: "2", Settings: []gossip.Setting{{Name: "a", Value: "b"}}, HeardIn: 1 << 40}, gossip.Welcome{State: state},
 		gossip.GossipStatus{Cluster: cluster, Era: era, Digest: 1 << 63, Seen: gossip.Bits{1}, Parts: []uint32{1, 1 << 31}},
-		gossip.Gossip{State: state, Digest: 7, Parts: 8, Which: gossip.Bits{0x81}, Answer: true}, gossip.Heartbeat{Seq: 5}, gossip.HeartbeatReply{Seq: 6},
+		gossip.Gossip{State: state, Digest: 7, Parts: 8, Which: gossip.Bits{0x81}, Answer: true}, gossip.Heartbeat{Seq: 5, Patience: 200 * time.Millisecond, Answer: 4}, gossip.HeartbeatReply{Seq: 6},
 		gossip.JoinRefused{Reason: "full", Final: true}, gossip.LeaveRequest{}, gossip.ExitingConfirmed{}, gossip.NotMember{Claim: claim, Answer: true, Outdated: true, Era: claim.Era},
 	}
 }

@@ -1106,10 +1106,13 @@ func (x *Gossip) GetAnswer() bool {
 	return false
 }
 
-// Heartbeat asks for a HeartbeatReply.
+// Heartbeat asks for a HeartbeatReply, unless the receiver sends heartbeats to the sender, too, and they are patient.
 type Heartbeat struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Seq           uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Seq   uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
+	// How often the sender needs an answer. If the receiver sends heartbeats as often, they are the answers; 0: answer at once.
+	PatienceMs    uint32 `protobuf:"varint,2,opt,name=patience_ms,json=patienceMs,proto3" json:"patience_ms,omitempty"`
+	Answer        uint64 `protobuf:"varint,3,opt,name=answer,proto3" json:"answer,omitempty"` // the seq of the receiver's newest heartbeat that this one answers; 0: none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1151,7 +1154,21 @@ func (x *Heartbeat) GetSeq() uint64 {
 	return 0
 }
 
-// HeartbeatReply answers a Heartbeat.
+func (x *Heartbeat) GetPatienceMs() uint32 {
+	if x != nil {
+		return x.PatienceMs
+	}
+	return 0
+}
+
+func (x *Heartbeat) GetAnswer() uint64 {
+	if x != nil {
+		return x.Answer
+	}
+	return 0
+}
+
+// HeartbeatReply answers a Heartbeat at once.
 type HeartbeatReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Seq           uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
@@ -1971,9 +1988,12 @@ const file_roost_cluster_v1_cluster_proto_rawDesc = "" +
 	"\x06digest\x18\x02 \x01(\x06R\x06digest\x12\x14\n" +
 	"\x05parts\x18\x03 \x01(\rR\x05parts\x12\x14\n" +
 	"\x05which\x18\x04 \x01(\fR\x05which\x12\x16\n" +
-	"\x06answer\x18\x05 \x01(\bR\x06answer\"\x1d\n" +
+	"\x06answer\x18\x05 \x01(\bR\x06answer\"V\n" +
 	"\tHeartbeat\x12\x10\n" +
-	"\x03seq\x18\x01 \x01(\x04R\x03seq\"\"\n" +
+	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x1f\n" +
+	"\vpatience_ms\x18\x02 \x01(\rR\n" +
+	"patienceMs\x12\x16\n" +
+	"\x06answer\x18\x03 \x01(\x04R\x06answer\"\"\n" +
 	"\x0eHeartbeatReply\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\"\x12\n" +
 	"\x10ExitingConfirmed\"\x85\x01\n" +
