@@ -25,7 +25,8 @@
 // elected: it is a function of the state.
 //
 // Every node sends heartbeats to a few others, the next ones on a hashed ring. It
-// judges these peers by their replies, with a phi accrual failure detector or a deadline
+// judges these peers by their answers, which are replies or, where two nodes watch each
+// other, their own heartbeats, with a phi accrual failure detector or a deadline
 // ([Profile]). If all or most of a node's peers fall silent at the same time, it suspects
 // itself first. Being unreachable is reversible, and within the membership it only delays
 // convergence. Being down is final: a [Downing] provider or an operator decides it, and
