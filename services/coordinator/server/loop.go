@@ -1,8 +1,10 @@
 package server
 
 import (
+	"slices"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/gossip"
 	"github.com/roost-cluster/roost/libs/lease"
 	"github.com/roost-cluster/roost/libs/node/controlrpc"
@@ -20,10 +22,34 @@ const (
 	restAfter = 200 * time.Millisecond
 )
 
-// rest knows when something has happened. News of the lease do not count: the core acts on them at once.
+// rest knows when something has happened.
 type rest struct {
 	ticked  time.Time // the last tick
-	stirred time.Time // when something last came in
+	stirred time.Time // when something last happened
+}
+
+// stirs reports whether something happens: whether an input of the core, or what the core has put out, is of another kind
+// than those of a coordinator at rest, which has its lease renewed, asks its journal, and holds the watches of the table.
+func stirs(in coordinator.Input, out []coordinator.Output) bool {
+	switch in := in.(type) {
+	case coordinator.Tick, coordinator.Renewed, coordinator.Active, coordinator.CallEnded,
+		coordinator.JournalHeartbeatWritten, coordinator.JournalTested, coordinator.Planned:
+	case coordinator.Received:
+		switch in.Msg.(type) {
+		case control.WatchTable, control.ReportLoad:
+		default:
+			return true
+		}
+	default:
+		return true
+	}
+	return slices.ContainsFunc(out, func(o coordinator.Output) bool {
+		switch o.(type) {
+		case coordinator.Reply, coordinator.WriteJournalHeartbeat, coordinator.TestJournal, coordinator.Plan:
+			return false
+		}
+		return true
+	})
 }
 
 // due returns the time before which no tick is needed.
@@ -37,11 +63,8 @@ func (r *rest) due() time.Time {
 // takeBatch runs what has come. Nothing waits inside it. The news of the lease go ahead
 // of everything else.
 func (s *Server) takeBatch(batch []func(), tick bool) {
-	if len(batch) > 0 {
-		s.rest.stirred = time.Now()
-		if s.learnUntil() { // watches may be among them
-			s.step(s.known)
-		}
+	if len(batch) > 0 && s.learnUntil() { // watches may be among them
+		s.step(s.known)
 	}
 	for _, f := range batch {
 		s.hearLease()
@@ -73,7 +96,11 @@ func (s *Server) leaseNews(f func()) {
 // step gives the core an input and performs what it puts out, in order. An output
 // may step the core again, after what was put out before.
 func (s *Server) step(in coordinator.Input) {
-	s.outs = s.core.Step(time.Now(), in, s.outs)
+	now, had := time.Now(), len(s.outs)
+	s.outs = s.core.Step(now, in, s.outs)
+	if stirs(in, s.outs[had:]) {
+		s.rest.stirred = now
+	}
 	if s.performing {
 		return
 	}

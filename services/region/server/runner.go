@@ -203,9 +203,6 @@ func (s *Runner) Run() {
 				s.stirredAt = s.ticked
 			}
 		}
-		if len(batch) > 0 {
-			s.rest.stirred.Store(true)
-		}
 		s.control.takeIn(batch)
 		if tick {
 			s.tick()
