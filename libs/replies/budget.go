@@ -3,8 +3,7 @@ package replies
 import (
 	"errors"
 	"fmt"
-
-	"github.com/cespare/xxhash/v2"
+	"hash/maphash" // pure: the seed decides only in which bucket of entities an entity is
 
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -115,12 +114,13 @@ type entity struct {
 func (e *entity) waiting() int { return e.small + e.large + e.held }
 
 // entity returns the counts of an entity. Entities are distinguished by a hash of 64 bits, which is faster
-// than two strings. Two entities with the same hash would count as one.
+// than two strings. Two entities with the same hash would count as one. Clients choose ids, so the hash has a
+// seed that they do not know: else they could put many entities into one bucket.
 func (a *Account) entity(of sharding.Entity) *entity {
 	if a.lastType.name != of.Type {
-		a.lastType.name, a.lastType.hash = of.Type, xxhash.Sum64String(string(of.Type))*0x9e3779b97f4a7c15
+		a.lastType.name, a.lastType.hash = of.Type, maphash.String(hashSeed, string(of.Type))*0x9e3779b97f4a7c15
 	}
-	id := xxhash.Sum64String(string(of.ID)) ^ a.lastType.hash
+	id := maphash.String(hashSeed, string(of.ID)) ^ a.lastType.hash
 	if e := a.entities.find(id); e != nil {
 		return e
 	}
@@ -133,6 +133,8 @@ func (a *Account) entity(of sharding.Entity) *entity {
 	a.entities.add(e)
 	return e
 }
+
+var hashSeed = maphash.MakeSeed()
 
 // release subtracts bytes that an entity owes no longer.
 func (a *Account) release(e *entity, bytes int) {

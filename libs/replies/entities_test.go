@@ -1,9 +1,12 @@
 package replies
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/roost-cluster/roost/libs/sharding"
 )
 
 // TestEntities compares the table with a map: entities come and go, and many are in the same bucket.
@@ -42,5 +45,28 @@ func TestEntities(t *testing.T) {
 	}
 	if table.count != len(ids) {
 		t.Fatalf("seed %d: counted %d entities; there are %d", seed, table.count, len(ids))
+	}
+}
+
+// TestChosenIDs: clients that know how shards are found cannot choose ids that are all in one bucket.
+func TestChosenIDs(t *testing.T) {
+	var a Account
+	for n, chosen := 0, 0; chosen < 256; n++ {
+		id := fmt.Sprint("id-", n)
+		if sharding.EntityID(id).Hash()%256 == 0 {
+			a.entity(sharding.Entity{Type: "T", ID: sharding.EntityID(id)})
+			chosen++
+		}
+	}
+	longest := 0
+	for _, e := range a.entities.buckets {
+		length := 0
+		for ; e != nil; e = e.next {
+			length++
+		}
+		longest = max(longest, length)
+	}
+	if longest > 32 {
+		t.Errorf("%d of %d entities are in one of %d buckets", longest, a.entities.count, len(a.entities.buckets))
 	}
 }
