@@ -168,7 +168,7 @@ func (m *Machine) fire(e *entity, t *timer) {
 		return // it is kept, and fires at the next owner
 	}
 	env := sharding.Envelope{
-		Entity: e.id, Command: t.Command, ID: timerID(e.shard.epoch, m.lastTimer+1), Tell: true,
+		Entity: e.address(), Command: t.Command, ID: timerID(e.shard.epoch, m.lastTimer+1), Tell: true,
 		Encoding: t.Encoding, Payload: t.Payload, Deadline: m.now.Add(m.cfg.TimerTimeout),
 	}
 	size, room := env.Size(), m.room(false)

@@ -121,10 +121,10 @@ func (m *Machine) refuseAsk(e *entity, c *command, in *Ask) *sharding.Reply {
 		return refuse(sharding.InvalidArgument, "the input has "+strconv.Itoa(len(in.Payload))+" bytes, at most "+strconv.Itoa(sharding.MaxPayload)+" are allowed")
 	case e.ask != nil:
 		return refuse(sharding.FailedPrecondition, "the turn waits for another answer already; a turn asks for one at a time")
-	case (in.Target == e.id || slices.Contains(c.env.Chain, in.Target)) && !mutant.On("call-cycle"):
-		return refuse(sharding.FailedPrecondition, "call cycle "+cycle(c.env.Chain, e.id, in.Target))
+	case (in.Target == e.address() || slices.Contains(c.env.Chain, in.Target)) && !mutant.On("call-cycle"):
+		return refuse(sharding.FailedPrecondition, "call cycle "+cycle(c.env.Chain, e.address(), in.Target))
 	case len(c.env.Chain) >= sharding.MaxChain && !mutant.On("ask-depth"):
-		return refuse(sharding.FailedPrecondition, "more than "+strconv.Itoa(sharding.MaxChain)+" entities would wait for one another: "+cycle(c.env.Chain, e.id, in.Target))
+		return refuse(sharding.FailedPrecondition, "more than "+strconv.Itoa(sharding.MaxChain)+" entities would wait for one another: "+cycle(c.env.Chain, e.address(), in.Target))
 	case !in.ReadOnly && c.desc.ReadOnly && !mutant.On("ask-read-only"):
 		return refuse(sharding.FailedPrecondition, c.env.Command+" changes nothing, so it may send read-only commands only")
 	case !in.ReadOnly && c.origin(e) == nil && !mutant.On("ask-unkeyed"):
@@ -156,7 +156,7 @@ func (m *Machine) askEnvelope(e *entity, c *command, in *Ask) *sharding.Envelope
 	env := &sharding.Envelope{
 		Entity: in.Target, Command: in.Command, Keyed: !in.ReadOnly, Encoding: in.Encoding, Payload: in.Payload,
 		Principal: c.env.Principal, Trace: in.Trace, Deadline: m.askDeadline(c, in),
-		Chain: append(slices.Clip(c.env.Chain), e.id),
+		Chain: append(slices.Clip(c.env.Chain), e.address()),
 	}
 	if mutant.On("ask-chain") {
 		env.Chain = nil
@@ -164,7 +164,7 @@ func (m *Machine) askEnvelope(e *entity, c *command, in *Ask) *sharding.Envelope
 	switch {
 	case in.ReadOnly:
 		m.lastTimer++
-		env.ID = sharding.DerivedKey(sharding.AskPrefix, time.Time{}, "read", e.id.String(), string(timerID(e.shard.epoch, m.lastTimer)))
+		env.ID = sharding.DerivedKey(sharding.AskPrefix, time.Time{}, "read", e.address().String(), string(timerID(e.shard.epoch, m.lastTimer)))
 	case in.Key != "":
 		env.ID = in.Key
 		c.note(in)
@@ -194,7 +194,7 @@ func (m *Machine) askDeadline(c *command, in *Ask) time.Time {
 func (c *command) origin(e *entity) []string {
 	switch {
 	case c.env.Keyed:
-		return []string{"key", e.id.String(), string(c.env.ID)}
+		return []string{"key", e.address().String(), string(c.env.ID)}
 	case c.wakeup != nil:
 		w := c.wakeup
 		at := w.Due
@@ -204,7 +204,7 @@ func (c *command) origin(e *entity) []string {
 		if mutant.On("ask-life") {
 			at = 0
 		}
-		return []string{"wake-up", e.id.String(), string(rune(w.Kind)), w.Name, strconv.FormatUint(w.Seq, 10), strconv.FormatUint(w.Number, 10), strconv.FormatInt(at, 10)}
+		return []string{"wake-up", e.address().String(), string(rune(w.Kind)), w.Name, strconv.FormatUint(w.Seq, 10), strconv.FormatUint(w.Number, 10), strconv.FormatInt(at, 10)}
 	}
 	return nil
 }

@@ -17,7 +17,8 @@ func (m *Machine) turnDone(in *TurnDone) {
 	mailbox := c.reply.Timing.Mailbox
 	e.observeTurn(m.now.Sub(c.arrived) - mailbox) // includes the wait for a processor
 	e.shard.work.note(in.Handler-c.waited, mailbox)
-	m.hot.Add(m.now, &e.id, in.Handler-c.waited)
+	of := e.address()
+	m.hot.Add(m.now, &of, in.Handler-c.waited)
 	c.done, c.finished, c.reply = true, m.now, in.Reply
 	c.reply.Timing.Mailbox, c.reply.Timing.Handler = mailbox, in.Handler
 	fits, recount := m.countReminders(e, c, in)
@@ -170,7 +171,7 @@ func (m *Machine) appendPending(e *entity) {
 	e.inflight, e.pending = e.pending[:n:n], e.pending[n:]
 	e.shard.noteForms(e.inflight)
 	m.emit(Append{Incarnation: e.inc, Append: sharding.Append{
-		Shard: e.shard.id, Epoch: e.shard.epoch, Entity: e.id, Records: e.inflight,
+		Shard: e.shard.id, Epoch: e.shard.epoch, Entity: e.address(), Records: e.inflight,
 	}})
 }
 
@@ -323,7 +324,7 @@ func refusalCode(v sharding.Verdict, records int) sharding.Code {
 // emitSettle appends an empty record at the sequence number whose outcome is unknown.
 func (m *Machine) emitSettle(e *entity) {
 	m.emit(Append{Incarnation: e.inc, Append: sharding.Append{
-		Shard: e.shard.id, Epoch: e.shard.epoch, Entity: e.id, Records: e.inflight,
+		Shard: e.shard.id, Epoch: e.shard.epoch, Entity: e.address(), Records: e.inflight,
 	}})
 }
 

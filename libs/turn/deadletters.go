@@ -26,7 +26,7 @@ func deadLetterTurn(m *Machine, e *entity, c *command) {
 		m.builtinDone(e, c, TurnDone{Reply: sharding.Reject(sharding.InvalidArgument, `the input of `+c.env.Command+` is the number of a record and the place of a send in it, such as {"record":7,"place":0}`)})
 		return
 	}
-	m.emit(ReadSend{Entity: e.id, Shard: e.shard.id, Incarnation: e.inc, Request: c.runID, Seq: in.Record, Place: in.Place})
+	m.emit(ReadSend{Entity: e.address(), Shard: e.shard.id, Incarnation: e.inc, Request: c.runID, Seq: in.Record, Place: in.Place})
 }
 
 // deadLetter returns the input of a command that deals with a dead letter.
@@ -69,7 +69,7 @@ func (m *Machine) reportSendDropped(e *entity, c *command, reply *sharding.Reply
 		return
 	}
 	if of, ok := c.deadLetter(); ok {
-		m.emitShardEvent(SendDropped{Shard: e.shard.id, Epoch: e.shard.epoch, Entity: e.id, Seq: of.Record, Place: of.Place})
+		m.emitShardEvent(SendDropped{Shard: e.shard.id, Epoch: e.shard.epoch, Entity: e.address(), Seq: of.Record, Place: of.Place})
 	}
 }
 

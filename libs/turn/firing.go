@@ -37,7 +37,7 @@ func (m *Machine) fireWakeup(in *Fire) {
 	if w.Answer != nil {
 		env.Encoding, env.Payload = w.Answer.Reply.Encoding, w.Answer.Reply.Payload
 	}
-	e := s.typ.entities[in.Entity.ID]
+	e := m.lookUp(s.typ, in.Entity.ID)
 	size, room := env.Size(), m.room(false)
 	switch {
 	case e != nil && (len(e.cmds) >= m.cfg.MailboxCommands || len(e.cmds) > 0 && e.bytes+size > m.cfg.MailboxBytes):
@@ -106,7 +106,7 @@ func (m *Machine) appendFiring(e *entity) {
 		e.shard.noteForms(e.inflight)
 		e.shard.work.JournalBytes += uint64(e.inflight[0].Size())
 	}
-	a := sharding.Append{Shard: e.shard.id, Epoch: e.shard.epoch, Entity: e.id, Records: e.inflight}
+	a := sharding.Append{Shard: e.shard.id, Epoch: e.shard.epoch, Entity: e.address(), Records: e.inflight}
 	switch {
 	case f.wakeup == nil:
 		a.Delivered = f.endedRow()
@@ -168,7 +168,7 @@ func (e *entity) overtake() {
 // wakesUnknown reports that wake-ups of the entity may have changed, and marks the waiting firings,
 // which may be those of changed wake-ups.
 func (m *Machine) wakesUnknown(e *entity) {
-	m.emitShardEvent(WakesUnknown{Shard: e.shard.id, Epoch: e.shard.epoch, Entity: e.id})
+	m.emitShardEvent(WakesUnknown{Shard: e.shard.id, Epoch: e.shard.epoch, Entity: e.address()})
 	for _, c := range e.cmds {
 		if !c.answered && c.wakeup != nil && !mutant.On("unknown-firing") {
 			c.overtakenEnd = FiringInDoubt
@@ -193,7 +193,7 @@ func (m *Machine) noteWakes(e *entity) {
 	if f == nil && !slices.ContainsFunc(e.inflight, func(r sharding.Record) bool { return len(r.Wakes) > 0 || r.Delete }) {
 		return
 	}
-	changed := WakesChanged{Shard: e.shard.id, Epoch: e.shard.epoch, Entity: e.id, Records: e.inflight}
+	changed := WakesChanged{Shard: e.shard.id, Epoch: e.shard.epoch, Entity: e.address(), Records: e.inflight}
 	if f != nil {
 		changed.Fired = f.firedRow()
 		e.remindersFired(changed.Fired)
@@ -240,7 +240,7 @@ func (m *Machine) firingRefused(e *entity, in Appended) (all bool) {
 
 // emitFiringEnded reports how a firing has ended whose command has a reply.
 func (m *Machine) emitFiringEnded(e *entity, c *command, reply *sharding.Reply) {
-	ended := FiringEnded{Shard: e.shard.id, Epoch: e.shard.epoch, Entity: e.id, Ref: c.wakeup.WakeRef, End: FiringDone}
+	ended := FiringEnded{Shard: e.shard.id, Epoch: e.shard.epoch, Entity: e.address(), Ref: c.wakeup.WakeRef, End: FiringDone}
 	if reply.Outcome != sharding.OK {
 		ended.End, ended.Code, ended.Message = FiringFailed, reply.Code, reply.Message
 	}
@@ -249,6 +249,6 @@ func (m *Machine) emitFiringEnded(e *entity, c *command, reply *sharding.Reply) 
 
 // endFiring ends a firing whose command has no reply.
 func (m *Machine) endFiring(e *entity, c *command, end FiringEnd) {
-	m.emitShardEvent(FiringEnded{Shard: e.shard.id, Epoch: e.shard.epoch, Entity: e.id, Ref: c.wakeup.WakeRef, End: end})
+	m.emitShardEvent(FiringEnded{Shard: e.shard.id, Epoch: e.shard.epoch, Entity: e.address(), Ref: c.wakeup.WakeRef, End: end})
 	m.markAnswered(e, c)
 }

@@ -153,8 +153,8 @@ func (m *Machine) scheduleKept(s *shard, k *Kept) {
 func (m *Machine) wakeKept(s *shard, id sharding.EntityID) {
 	// It is tried again if the entity cannot be loaded now.
 	m.schedule(alarm{at: m.now.Add(m.cfg.LoadTimeout), kind: alarmKeptTimer, shard: s, id: sharding.CommandID(id)})
-	if s.typ.entities[id] == nil {
-		m.load(m.newEntity(s, sharding.Entity{Type: s.id.Type, ID: id}))
+	if m.lookUp(s.typ, id) == nil {
+		m.load(m.newEntity(s, id))
 	}
 }
 
@@ -162,7 +162,7 @@ func (m *Machine) wakeKept(s *shard, id sharding.EntityID) {
 // alive since the shard was opened.
 func (m *Machine) dropIdle(s *shard) {
 	for _, id := range slices.Sorted(maps.Keys(s.kept.byID)) {
-		if k := s.kept.byID[id]; len(k.Timers) == 0 && s.typ.entities[id] == nil {
+		if k := s.kept.byID[id]; len(k.Timers) == 0 && m.lookUp(s.typ, id) == nil {
 			s.kept.drop(&k)
 			s.typ.passivations.Idle++
 		}
@@ -172,7 +172,7 @@ func (m *Machine) dropIdle(s *shard) {
 // keptState returns the kept state from which the entity is to be brought to life, nil if
 // there is none. It stays kept until the entity is alive.
 func (e *entity) keptState() *Kept {
-	if k, found := e.shard.kept.byID[e.id.ID]; found {
+	if k, found := e.shard.kept.byID[e.id]; found {
 		return &k.Kept
 	}
 	return nil
@@ -181,7 +181,7 @@ func (e *entity) keptState() *Kept {
 // takeKept removes the kept state of an entity that was loaded with it, if there is one, and starts the
 // timers that were kept with it.
 func (m *Machine) takeKept(e *entity) {
-	k, found := e.shard.kept.byID[e.id.ID]
+	k, found := e.shard.kept.byID[e.id]
 	if !found {
 		return
 	}
@@ -210,7 +210,7 @@ func (m *Machine) stoppedWith(e *entity, k *Kept) {
 		return
 	}
 	state := *k
-	state.ID, state.Timers = e.id.ID, e.keptTimers
+	state.ID, state.Timers = e.id, e.keptTimers
 	m.keep(e.shard, state)
 	e.keptTimers = nil
 }

@@ -22,7 +22,7 @@ func (m *Machine) newIncarnation(e *entity, state entityState) {
 // load starts an incarnation. All appends of the entity must be settled.
 func (m *Machine) load(e *entity) {
 	e.bare, e.bareNext = e.bareNext || e.quarantined(), false
-	if !e.bare && e.shard.makes(e.id.ID) {
+	if !e.bare && e.shard.makes(e.id) {
 		m.newIncarnation(e, live)
 		e.unmade = true
 		m.advance(e)
@@ -43,13 +43,13 @@ func (s *shard) makes(id sharding.EntityID) bool {
 
 // emitLoad requests a load, now or as soon as the limits allow one more.
 func (m *Machine) emitLoad(e *entity) {
-	if !m.mayLoad(e.id, e.chained()) && !mutant.On("load-limit") {
+	if !m.mayLoad(e.address(), e.chained()) && !mutant.On("load-limit") {
 		m.schedule(alarm{at: m.now.Add(m.cfg.Retry), kind: alarmLoad, entity: e, incarnation: e.inc})
 		return
 	}
-	m.loads.start(e.inc, e.id)
+	m.loads.start(e.inc, e.address())
 	o := Load{
-		Entity: e.id, Shard: e.shard.id, Epoch: e.shard.epoch, Incarnation: e.inc,
+		Entity: e.address(), Shard: e.shard.id, Epoch: e.shard.epoch, Incarnation: e.inc,
 		Volatile: e.volatile(), LookupOnly: e.state == lookup, Kept: e.keptState(),
 		Wakes: !e.volatile() && e.state != lookup, Background: e.starting && len(e.cmds) == 0,
 		Bare: e.bare && e.state == loading, Suspect: e.suspect(),
@@ -76,7 +76,7 @@ func (m *Machine) checkLoad(a alarm) {
 	switch {
 	case len(e.cmds) == 0 && (left <= 0 || !e.starting):
 		m.removeEntity(e) // no command waits for the entity any more
-	case left <= 0 && m.mayLoad(e.id, e.chained()) && !mutant.On("load-again"):
+	case left <= 0 && m.mayLoad(e.address(), e.chained()) && !mutant.On("load-again"):
 		m.newIncarnation(e, e.state)
 		m.emitLoad(e)
 	default:
@@ -176,7 +176,7 @@ func (m *Machine) loaded(in *Loaded) {
 	}
 	switch {
 	case unremembered && mutant.On("forgotten-stops"):
-		m.emit(Drop{Entity: e.id, Incarnation: e.inc})
+		m.emit(Drop{Entity: e.address(), Incarnation: e.inc})
 		m.clearTimers(e)
 		m.removeEntity(e)
 	case unremembered: // its start hook has run, so its stop hook must run, too
@@ -300,9 +300,9 @@ func (m *Machine) removeEntity(e *entity) {
 	e.shard.typ.policy.Removed(e.node())
 	m.setSize(e, 0)
 	m.noteRemoved(e)
+	m.remove(e)
 	m.slots.free(e.inc.Slot())
 	e.inc, e.state, e.inflight = 0, 0, nil
-	e.shard.remove(e)
 	m.stats.Entities--
 	m.checkDrained(e.shard)
 }
@@ -376,7 +376,7 @@ func (m *Machine) startTurn(e *entity) {
 		}
 		e.sinceSnapshot, e.bytesSinceSnapshot = 0, 0
 		e.shard.noteSnapshotForm()
-		m.emit(Snapshot{Entity: e.id, Shard: e.shard.id, Epoch: e.shard.epoch, Incarnation: e.inc, Seq: e.durable, Cut: e.shard.typ.cut(e.durable)})
+		m.emit(Snapshot{Entity: e.address(), Shard: e.shard.id, Epoch: e.shard.epoch, Incarnation: e.inc, Seq: e.durable, Cut: e.shard.typ.cut(e.durable)})
 	}
 	for e.next < len(e.cmds) {
 		c := e.cmds[e.next]
@@ -437,7 +437,7 @@ func (m *Machine) startTurn(e *entity) {
 			m.stats.Activations++
 		}
 		*run = Run{
-			New: e.unmade, Entity: e.id, Shard: e.shard.id, Epoch: e.shard.epoch, Incarnation: e.inc,
+			New: e.unmade, Entity: e.address(), Shard: e.shard.id, Epoch: e.shard.epoch, Incarnation: e.inc,
 			Request: c.runID, Turn: c.turn, Env: &c.env, ReadOnly: c.desc.ReadOnly, Fresh: e.fresh, Timer: c.timer != nil, Wakeup: c.wakeup, Suspect: e.suspect(),
 		}
 		e.unmade = false
@@ -484,7 +484,7 @@ func (m *Machine) goIdle(e *entity) {
 	case e.unmade: // no command has had a turn
 		m.removeEntity(e)
 	case e.bare: // all built-in commands are done
-		m.emit(Drop{Entity: e.id, Incarnation: e.inc})
+		m.emit(Drop{Entity: e.address(), Incarnation: e.inc})
 		e.rememberedActivity, e.unrememberedBy = 0, 0 // so that removeEntity does not report RememberedLost: without an instance, the entity was not alive
 		m.removeEntity(e)
 	case e.quarantined():
@@ -509,7 +509,7 @@ func (m *Machine) stop(e *entity, why StopReason) {
 		e.keptTimers = e.pendingTimers(m.now)
 	}
 	m.clearTimers(e)
-	m.emit(Stop{Entity: e.id, Incarnation: e.inc, Reason: why, Keep: keep})
+	m.emit(Stop{Entity: e.address(), Incarnation: e.inc, Reason: why, Keep: keep})
 }
 
 func (m *Machine) stopped(in Stopped) {
@@ -537,7 +537,7 @@ func (m *Machine) clearTimers(e *entity) {
 // that is not answered will run again. Appends under way continue.
 func (m *Machine) endIncarnation(e *entity) {
 	if (e.state == live || e.state == stopping) && !e.unmade {
-		m.emit(Drop{Entity: e.id, Incarnation: e.inc})
+		m.emit(Drop{Entity: e.address(), Incarnation: e.inc})
 	}
 	m.clearTimers(e)
 	if e.running != nil {

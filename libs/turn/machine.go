@@ -91,9 +91,9 @@ func (s *Stats) Add(o Stats) {
 type typeState struct {
 	Type
 	shards []*shard // by index; nil: not open
-	// entities has the entities of all shards of the type: a lookup in one large map
-	// touches less memory than finding the small map of the shard first.
-	entities   map[sharding.EntityID]*entity
+	// entities has the entities of all shards of the type: a lookup in one large table
+	// touches less memory than finding the small table of the shard first.
+	entities   idTable
 	policy     *passivation.Policy
 	bound      *passivation.Bound
 	bytes      int                                        // of the entities whose size is known
@@ -109,7 +109,7 @@ type shard struct {
 	phase    shardPhase
 	typ      *typeState
 	work     ShardWork // done since the shard was opened
-	entities []*entity // in no order
+	entities []uint32  // their slots, in no order
 	fence    fenceReads
 	kept     keptStates // of entities that are not alive
 	bytes    int        // of the entities whose size is known
@@ -143,7 +143,7 @@ func New(cfg Config) *Machine {
 	m.hot = heavyhitters.New(cfg.Hot, cfg.HotSeed)
 	for _, t := range cfg.Types {
 		m.types = append(m.types, &typeState{
-			Type: t, shards: make([]*shard, t.Desc.Shards), entities: map[sharding.EntityID]*entity{},
+			Type: t, shards: make([]*shard, t.Desc.Shards),
 			policy: passivation.New(t.Passivation, int(t.Desc.Shards), m.nodes), bound: passivation.NewBound(cfg.HeapBytes, limitOf(t.Passivation)),
 		})
 	}
@@ -186,6 +186,12 @@ func (m *Machine) Epoch(id sharding.ShardID) sharding.Epoch {
 		return s.epoch
 	}
 	return 0
+}
+
+// Takes reports whether a shard is open at an epoch and does not drain.
+func (m *Machine) Takes(id sharding.ShardID, epoch sharding.Epoch) bool {
+	s := m.shard(id)
+	return s != nil && s.epoch == epoch && s.phase == open
 }
 
 // typ returns the type with the name, nil if there is none. Consecutive commands

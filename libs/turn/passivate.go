@@ -3,6 +3,7 @@ package turn
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -58,7 +59,11 @@ func (e *entity) node() passivation.Entity { return passivation.Entity(e.inc.Slo
 // not active for the policy. If such an entity was not stopped yet, and the policy admits it again, it stays.
 func (m *Machine) touch(e *entity) {
 	e.evicted = false
-	victims := e.shard.typ.policy.Touched(int(e.shard.id.Index), e.node(), e.idHash, m.victims[:0])
+	policy, hash := e.shard.typ.policy, uint32(0)
+	if !policy.Tracks(e.node()) { // else it knows the hash
+		hash = uint32(e.id.Hash() >> 32)
+	}
+	victims := policy.Touched(int(e.shard.id.Index), e.node(), hash, m.victims[:0])
 	if len(victims) > 0 {
 		m.victims = victims // its memory is used again
 		m.evict(victims)
@@ -155,7 +160,7 @@ func (m *Machine) setPassivation(in *SetPassivation) {
 	}
 	var resting []restingEntity
 	var others []*entity
-	for _, e := range ts.entities { // order-free: sorted below
+	for e := range m.entitiesOfType(ts) {
 		if since, rests := old.RestsSince(e.node()); rests {
 			resting = append(resting, restingEntity{e, since})
 		} else {
@@ -198,16 +203,21 @@ type heapState struct {
 
 // setSize notes the size of an entity.
 func (m *Machine) setSize(e *entity, size int) {
-	m.heap.bytes += size - e.size
-	e.shard.typ.bytes += size - e.size
-	e.shard.bytes += size - e.size
-	e.size = size
+	size = min(size, math.MaxUint32)
+	more := size - m.size(e)
+	m.heap.bytes += more
+	e.shard.typ.bytes += more
+	e.shard.bytes += more
+	m.slots[e.inc.Slot()].size = uint32(size)
 }
+
+// size returns the size of an entity, in bytes, as the driver has reported it; 0: not known.
+func (m *Machine) size(e *entity) int { return int(m.slots[e.inc.Slot()].size) }
 
 // grown notes the size that the driver has reported for an entity. If entities have grown so much since the
 // last collection that the heap is too large, no more entities may be alive until the next collection.
 func (m *Machine) grown(e *entity, size int) {
-	if size <= 0 || size == e.size {
+	if size <= 0 || size == m.size(e) {
 		return
 	}
 	m.setSize(e, size)
@@ -228,7 +238,7 @@ func (m *Machine) collected(in Collected) {
 		if mutant.On("heap-bound") {
 			continue
 		}
-		if len(ts.entities) == 0 && in.Live > m.cfg.HeapBytes && !mutant.On("idle-bound") {
+		if ts.entities.count == 0 && in.Live > m.cfg.HeapBytes && !mutant.On("idle-bound") {
 			continue // the type has nothing to give up, and would be left with one entity as long as other types fill the heap
 		}
 		ts.bound.Observe(in.Cycle, in.Live, ts.policy.Len())
@@ -276,7 +286,7 @@ func (s *TypeStats) Add(o *TypeStats) {
 func (m *Machine) TypeStats() []TypeStats {
 	var list []TypeStats
 	for _, ts := range m.types {
-		s := TypeStats{Type: ts.Desc.Type, Strategy: ts.Passivation, Entities: len(ts.entities), Limit: ts.Passivation.Limit, Bytes: ts.bytes, Passivations: ts.passivations}
+		s := TypeStats{Type: ts.Desc.Type, Strategy: ts.Passivation, Entities: ts.entities.count, Limit: ts.Passivation.Limit, Bytes: ts.bytes, Passivations: ts.passivations}
 		if n := ts.policy.Shrunk(); n > 0 {
 			s.Limit = n
 		}
@@ -289,17 +299,17 @@ func (m *Machine) TypeStats() []TypeStats {
 func (m *Machine) checkPassivation() error {
 	for _, ts := range m.types {
 		tracked, bytes := 0, 0
-		for _, e := range ts.entities { // order-free: any error is a bug
-			bytes += e.size
+		for e := range m.entitiesOfType(ts) {
+			bytes += m.size(e)
 			_, rests := ts.policy.RestsSince(e.node())
 			idle := e.state == live && !e.busy() && e.running == nil && len(e.timers) == 0 && e.shard.phase == open
 			switch tracks := ts.policy.Tracks(e.node()); {
 			case rests && !idle:
-				return fmt.Errorf("turn: entity %s rests for its policy, but is not idle in state %d", e.id, e.state)
+				return fmt.Errorf("turn: entity %s rests for its policy, but is not idle in state %d", e.address(), e.state)
 			case idle && !rests && (ts.policy.Strategy().Idle > 0 || ts.policy.Strategy().Limit > 0):
-				return fmt.Errorf("turn: entity %s is idle, but does not rest for its policy", e.id)
+				return fmt.Errorf("turn: entity %s is idle, but does not rest for its policy", e.address())
 			case tracks && e.evicted:
-				return fmt.Errorf("turn: entity %s was chosen by its policy, which still tracks it", e.id)
+				return fmt.Errorf("turn: entity %s was chosen by its policy, which still tracks it", e.address())
 			case tracks:
 				tracked++
 			}

@@ -45,7 +45,7 @@ func (p *probe) younger(o *probe) bool {
 
 // probeOf returns the probe that the waiting turn of an entity sends.
 func (e *entity) probeOf() probe {
-	return probe{of: e.id, id: e.running.env.ID, number: e.ask.number, since: e.ask.since, edge: e.ask.env.ID}
+	return probe{of: e.address(), id: e.running.env.ID, number: e.ask.number, since: e.ask.since, edge: e.ask.env.ID}
 }
 
 // sendProbe sends the first probe of a turn, or repeats it.
@@ -85,7 +85,7 @@ func (m *Machine) follow(e *entity, p *probe) {
 func (m *Machine) probed(s *shard, in *Deliver) {
 	m.emitAnswer(in.Request, &sharding.Reply{Outcome: sharding.OK})
 	p, ok := decodeProbe(in.Env.Payload)
-	e := s.typ.entities[in.Env.Entity.ID]
+	e := m.lookUp(s.typ, in.Env.Entity.ID)
 	if !ok || e == nil || e.ask == nil || !e.ask.sent {
 		return // nobody waits behind a turn that waits
 	}
@@ -107,7 +107,7 @@ func (m *Machine) probed(s *shard, in *Deliver) {
 // deadlock ends the ask of a turn that waits in a circle, and gives up.
 func (m *Machine) deadlock(e *entity) {
 	m.stats.Deadlocks++
-	m.giveUpAsk(e, sharding.Aborted, "deadlock: "+e.ask.env.Entity.String()+" waits for "+e.id.String()+" itself, perhaps by way of others; repeat the command")
+	m.giveUpAsk(e, sharding.Aborted, "deadlock: "+e.ask.env.Entity.String()+" waits for "+e.address().String()+" itself, perhaps by way of others; repeat the command")
 }
 
 func (p *probe) encode() []byte {

@@ -27,7 +27,7 @@ func (m *Machine) setQuarantine(in SetQuarantine) {
 		ts.quarantine[q.ID] = q
 	}
 	for _, q := range in.List {
-		if e := ts.entities[q.ID]; e != nil && e.state == live && e.running == nil && e.quarantined() {
+		if e := m.lookUp(ts, q.ID); e != nil && e.state == live && e.running == nil && e.quarantined() {
 			m.advance(e) // refuses the commands that wait, and ends the incarnation
 		}
 	}
@@ -39,14 +39,14 @@ func (e *entity) quarantined() bool {
 	if len(ts.quarantine) == 0 || mutant.On("quarantine-refuses") {
 		return false
 	}
-	q, found := ts.quarantine[e.id.ID]
+	q, found := ts.quarantine[e.id]
 	return found && !q.Suspect
 }
 
 // suspect reports whether the entity is a suspect.
 func (e *entity) suspect() bool {
 	ts := e.shard.typ
-	return len(ts.quarantine) > 0 && ts.quarantine[e.id.ID].Suspect
+	return len(ts.quarantine) > 0 && ts.quarantine[e.id].Suspect
 }
 
 // Quarantined returns why an entity is quarantined, or false if it is not. The entity need not be in memory.
@@ -71,13 +71,13 @@ func (m *Machine) refuseQuarantined(e *entity, c *command) {
 }
 
 func (e *entity) quarantineText() string {
-	return "the entity is quarantined " + e.shard.typ.quarantine[e.id.ID].Why
+	return "the entity is quarantined " + e.shard.typ.quarantine[e.id].Why
 }
 
 // endQuarantined ends the incarnation of a quarantined entity that has no commands. Its stop hook does not
 // run.
 func (m *Machine) endQuarantined(e *entity) {
-	m.emit(Drop{Entity: e.id, Incarnation: e.inc})
+	m.emit(Drop{Entity: e.address(), Incarnation: e.inc})
 	m.clearTimers(e)
 	m.removeEntity(e)
 }

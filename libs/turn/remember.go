@@ -50,10 +50,10 @@ func (m *Machine) startEntity(in *StartEntity) {
 		m.emitShardEvent(StartEnded{Shard: in.Shard, Epoch: in.Epoch, Entity: in.Entity, End: StartGone})
 		return
 	}
-	e := s.typ.entities[in.Entity.ID]
+	e := m.lookUp(s.typ, in.Entity.ID)
 	switch {
 	case e == nil && m.mayStart(in.Entity):
-		e = m.newEntity(s, in.Entity)
+		e = m.newEntity(s, in.Entity.ID)
 		e.starting = true
 		m.load(e)
 	case e == nil, e.state == live && e.bare:
@@ -82,7 +82,7 @@ func (m *Machine) endStart(e *entity, end StartEnd, code sharding.Code, message 
 		return
 	}
 	e.starting = false
-	m.emitShardEvent(StartEnded{Shard: e.shard.id, Epoch: e.shard.epoch, Entity: e.id, End: end, Code: code, Message: message})
+	m.emitShardEvent(StartEnded{Shard: e.shard.id, Epoch: e.shard.epoch, Entity: e.address(), End: end, Code: code, Message: message})
 }
 
 // noteRemoved reports that an entity was removed from the machine, if it is a remembered entity or
@@ -101,7 +101,7 @@ func (m *Machine) noteDead(e *entity, code sharding.Code, why string) {
 	case e.starting:
 		m.endStart(e, StartFailed, code, why)
 	case e.mayBeRemembered() && !mutant.On("remembered-lost"):
-		m.emitShardEvent(RememberedLost{Shard: e.shard.id, Epoch: e.shard.epoch, Entity: e.id})
+		m.emitShardEvent(RememberedLost{Shard: e.shard.id, Epoch: e.shard.epoch, Entity: e.address()})
 	}
 }
 

@@ -42,22 +42,22 @@ func (e *entity) chained() bool {
 // one of its turns waits: it could not end otherwise. It takes every probe, also one that comes too
 // early or too late: a router that was refused once sends nothing more to the shard at this epoch,
 // not even the probe that would find a circle.
-func (s *shard) admits(env *sharding.Envelope) bool {
+func (m *Machine) admits(s *shard, env *sharding.Envelope) bool {
 	switch s.phase {
 	case open:
 		return true
 	case draining:
 		probe := env.Command == sharding.ProbeCommand && !mutant.On("probe-late")
-		return probe || slices.ContainsFunc(env.Chain, s.waitsIn) && !mutant.On("ask-drain")
+		return probe || slices.ContainsFunc(env.Chain, func(id sharding.Entity) bool { return m.waitsIn(s, id) }) && !mutant.On("ask-drain")
 	}
 	return false
 }
 
 // waitsIn reports whether an entity is one of the shard, and waits for an answer.
-func (s *shard) waitsIn(id sharding.Entity) bool {
+func (m *Machine) waitsIn(s *shard, id sharding.Entity) bool {
 	if id.Type != s.id.Type {
 		return false
 	}
-	e := s.typ.entities[id.ID]
+	e := m.lookUp(s.typ, id.ID)
 	return e != nil && e.shard == s && e.ask != nil
 }

@@ -52,7 +52,7 @@ func (m *Machine) refuseSends(e *entity, c *command, sends []sharding.Send) (ref
 // noteSends reports the sends of the unit in flight, which has become durable.
 func (m *Machine) noteSends(e *entity, at time.Time) {
 	if slices.ContainsFunc(e.inflight, func(r sharding.Record) bool { return len(r.Sends) > 0 }) {
-		m.emitShardEvent(SendsStored{Shard: e.shard.id, Epoch: e.shard.epoch, Entity: e.id, At: at, Records: e.inflight})
+		m.emitShardEvent(SendsStored{Shard: e.shard.id, Epoch: e.shard.epoch, Entity: e.address(), At: at, Records: e.inflight})
 	}
 }
 
@@ -64,7 +64,7 @@ func (m *Machine) sendsEnded(in SendsEnded) {
 	if s == nil || s.epoch != in.Epoch {
 		return
 	}
-	e := s.typ.entities[in.Entity.ID]
+	e := m.lookUp(s.typ, in.Entity.ID)
 	if e == nil || e.volatile() {
 		return
 	}

@@ -2,6 +2,7 @@ package turn
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 
 	"github.com/roost-cluster/roost/libs/mutant"
@@ -101,20 +102,52 @@ func (m *Machine) open(in Open) {
 	m.takeIn(s, in.Kept)
 }
 
-// add puts an entity into the shard, and remove takes it out.
-func (s *shard) add(e *entity) {
-	s.typ.entities[e.id.ID] = e
+// add puts an entity that has a slot into a shard, and remove takes it out.
+func (m *Machine) add(s *shard, e *entity) {
+	s.typ.entities.add(e.id, e.inc.Slot())
 	e.shardIndex = uint32(len(s.entities))
-	s.entities = append(s.entities, e)
+	s.entities = append(s.entities, e.inc.Slot())
 }
 
-func (s *shard) remove(e *entity) {
-	delete(s.typ.entities, e.id.ID)
+func (m *Machine) remove(e *entity) {
+	s := e.shard
+	s.typ.entities.remove(e.id, e.inc.Slot())
 	last := len(s.entities) - 1
 	s.entities[e.shardIndex] = s.entities[last]
-	s.entities[e.shardIndex].shardIndex = e.shardIndex
-	s.entities[last] = nil
+	m.slots[s.entities[last]].entity.shardIndex = e.shardIndex
 	s.entities = s.entities[:last]
+}
+
+// lookUp returns the entity of a type with an id; nil if it is not in memory.
+func (m *Machine) lookUp(ts *typeState, id sharding.EntityID) *entity {
+	return ts.entities.find(id, m.slots)
+}
+
+// entitiesOf yields the entities of a shard, in no order.
+func (m *Machine) entitiesOf(s *shard) iter.Seq[*entity] {
+	return func(yield func(*entity) bool) {
+		for _, n := range s.entities {
+			if !yield(m.slots[n].entity) {
+				return
+			}
+		}
+	}
+}
+
+// entitiesOfType yields the entities of a type, in no order.
+func (m *Machine) entitiesOfType(ts *typeState) iter.Seq[*entity] {
+	return func(yield func(*entity) bool) {
+		for _, s := range ts.shards {
+			if s == nil {
+				continue
+			}
+			for e := range m.entitiesOf(s) {
+				if !yield(e) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // drain lets the shard finish the commands it accepted.
@@ -125,7 +158,7 @@ func (m *Machine) drain(id sharding.ShardID) {
 	}
 	s.phase = draining
 	m.schedule(alarm{at: m.now.Add(m.cfg.DrainTimeout), kind: alarmDrain, shard: s})
-	for _, e := range s.sorted() {
+	for _, e := range m.sorted(s) {
 		switch {
 		case e.state == live && !e.busy() && e.running == nil:
 			m.stop(e, HandedOff)
@@ -139,10 +172,10 @@ func (m *Machine) drain(id sharding.ShardID) {
 // drainTimedOut aborts a shard whose drain took too long: running turns are
 // cancelled and abandoned.
 func (m *Machine) drainTimedOut(s *shard) {
-	for _, e := range s.sorted() {
+	for _, e := range m.sorted(s) {
 		if c := e.running; c != nil {
 			m.stats.Abandoned++
-			m.emit(Abandoned{Entity: e.id, Command: c.env.Command, Began: c.began()})
+			m.emit(Abandoned{Entity: e.address(), Command: c.env.Command, Began: c.began()})
 		}
 	}
 	m.abortShard(s, 0)
@@ -168,7 +201,7 @@ func (m *Machine) abort(id sharding.ShardID) {
 // wait for its outcome; all others are answered NotMine.
 func (m *Machine) abortShard(s *shard, stored sharding.Epoch) {
 	s.phase = aborting
-	for _, e := range s.sorted() {
+	for _, e := range m.sorted(s) {
 		m.abortEntity(e, stored)
 	}
 	m.checkDrained(s)
@@ -180,7 +213,7 @@ func (m *Machine) abortEntity(e *entity, stored sharding.Epoch) {
 		return
 	}
 	if c := e.running; c != nil {
-		m.emit(Cancel{Entity: e.id, Incarnation: e.inc, Request: c.runID})
+		m.emit(Cancel{Entity: e.address(), Incarnation: e.inc, Request: c.runID})
 	}
 	if e.state != settling && e.state != lookup {
 		m.endIncarnation(e)
@@ -279,8 +312,6 @@ func (s *shard) noteSnapshotForm() {
 func (s *shard) registered() bool { return s.typ.shards[s.id.Index] == s }
 
 // sorted returns the entities of the shard in a fixed order.
-func (s *shard) sorted() []*entity {
-	es := slices.Clone(s.entities)
-	slices.SortFunc(es, func(a, b *entity) int { return a.id.Compare(b.id) })
-	return es
+func (m *Machine) sorted(s *shard) []*entity {
+	return slices.SortedFunc(m.entitiesOf(s), func(a, b *entity) int { return cmp.Compare(a.id, b.id) })
 }

@@ -4,6 +4,7 @@ package turn
 type slot struct {
 	entity *entity // nil: free
 	next   uint32  // the next free slot, if this one is free; 0: none
+	size   uint32  // of the entity in bytes, as the driver has reported it; 0: not known
 }
 
 // slots holds all entities. The first slot is never used, so that 0 can mean none;

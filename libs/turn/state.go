@@ -39,17 +39,18 @@ func (m *Machine) Check() error {
 			return fmt.Errorf("turn: shard %s: %w", s.id, err)
 		}
 		size := s.bytes
-		for i, e := range s.entities {
+		for i, n := range s.entities {
+			e := m.slots[n].entity
 			entities++
-			size -= e.size
-			if s.typ.entities[e.id.ID] != e || e.shard != s || e.shardIndex != uint32(i) {
-				return fmt.Errorf("turn: entity %s in %s is not found", e.id, s.id)
+			size -= m.size(e)
+			if m.lookUp(s.typ, e.id) != e || e.shard != s || e.shardIndex != uint32(i) {
+				return fmt.Errorf("turn: entity %s in %s is not found", e.address(), s.id)
 			}
 			if m.slots.at(e.inc) != e {
-				return fmt.Errorf("turn: entity %s in %s is not in its slot", e.id, s.id)
+				return fmt.Errorf("turn: entity %s in %s is not in its slot", e.address(), s.id)
 			}
 			if err := e.check(&m.cfg); err != nil {
-				return fmt.Errorf("turn: entity %s in %s: %w", e.id, s.id, err)
+				return fmt.Errorf("turn: entity %s in %s: %w", e.address(), s.id, err)
 			}
 			held += e.resultBytes
 			if e.ask != nil {
@@ -162,9 +163,9 @@ func (m *Machine) Clone() *Machine {
 			c := &shard{id: s.id, epoch: s.epoch, phase: s.phase, typ: ts, wrote: s.wrote, work: s.work, bytes: s.bytes}
 			c.kept = keptStates{byID: maps.Clone(s.kept.byID), bytes: s.kept.bytes}
 			shards[s], ts.shards[index] = c, c
-			for _, e := range s.entities {
+			for e := range m.entitiesOf(s) {
 				ents[e] = m.cloneEntity(e, n, c, timers)
-				c.add(ents[e])
+				n.add(c, ents[e])
 				n.slots[e.inc.Slot()].entity = ents[e]
 			}
 			c.fence = fenceReads{issued: s.fence.issued, completed: s.fence.completed}
@@ -264,7 +265,7 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 	for s := range m.shards() {
 		b = fmt.Appendf(b, "shard %s %s %d fence %d %d %d %d wrote %x\n", s.id, s.epoch, s.phase,
 			s.fence.issued, s.fence.completed, len(s.fence.waiting), len(s.fence.next), string(s.wrote))
-		for _, e := range s.sorted() {
+		for _, e := range m.sorted(s) {
 			b = e.appendState(now, b)
 		}
 		for _, k := range s.kept.list(now) {
@@ -282,7 +283,7 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 
 func (e *entity) appendState(now time.Time, b []byte) []byte {
 	b = fmt.Appendf(b, " entity %s incarnation %s %d next %d running %t staged %d durable %d snap %d %d passivate %t evicted %t fresh %t trimmed %t life %d sends %d %t %d average %d remembered %d %d reminders %d starting %t bare %t next %t",
-		e.id, e.inc, e.state, e.next, e.running != nil, e.staged, e.durable, e.sinceSnapshot, e.bytesSinceSnapshot, e.passivate, e.evicted, e.fresh, e.trimmed, e.life, e.sends, e.sendsUncertain, e.loadedSeq, e.avgTurnMicros,
+		e.address(), e.inc, e.state, e.next, e.running != nil, e.staged, e.durable, e.sinceSnapshot, e.bytesSinceSnapshot, e.passivate, e.evicted, e.fresh, e.trimmed, e.life, e.sends, e.sendsUncertain, e.loadedSeq, e.avgTurnMicros,
 		e.rememberedActivity, e.unrememberedBy, e.reminders, e.starting, e.bare, e.bareNext)
 	b = append(e.shard.typ.policy.AppendState(now, e.node(), b), '\n')
 	for _, r := range e.inflight {

@@ -63,7 +63,7 @@ type EntityFilter struct {
 }
 
 func (f *EntityFilter) wants(e *entity) bool {
-	id := e.id.ID
+	id := e.id
 	switch {
 	case id <= f.After && f.After != "", !strings.HasPrefix(string(id), f.Prefix):
 		return false
@@ -84,14 +84,14 @@ func (m *Machine) EntitiesOf(id sharding.ShardID, f EntityFilter, n int) (list [
 		return nil, 0
 	}
 	wanted := func(yield func(*entity) bool) {
-		for _, e := range s.entities {
+		for e := range m.entitiesOf(s) {
 			if f.wants(e) && !yield(e) {
 				return
 			}
 		}
 	}
-	for _, e := range priority.First(wanted, n, func(a, b *entity) int { return a.id.Compare(b.id) }) {
-		list = append(list, e.status())
+	for _, e := range priority.First(wanted, n, func(a, b *entity) int { return cmp.Compare(a.id, b.id) }) {
+		list = append(list, m.status(e))
 	}
 	return list, len(s.entities)
 }
@@ -99,8 +99,8 @@ func (m *Machine) EntitiesOf(id sharding.ShardID, f EntityFilter, n int) (list [
 // Entity returns an entity, and false if it is not in memory.
 func (m *Machine) Entity(id sharding.Entity) (EntityStatus, bool) {
 	if ts := m.typ(id.Type); ts != nil {
-		if e := ts.entities[id.ID]; e != nil {
-			return e.status(), true
+		if e := m.lookUp(ts, id.ID); e != nil {
+			return m.status(e), true
 		}
 	}
 	return EntityStatus{}, false
@@ -115,10 +115,13 @@ type TimerStatus struct {
 // Timers returns the first n timers of an entity that are due, in this order, and how many it has.
 func (m *Machine) Timers(id sharding.Entity, n int) (list []TimerStatus, all int) {
 	ts := m.typ(id.Type)
-	if ts == nil || ts.entities[id.ID] == nil {
+	if ts == nil {
 		return nil, 0
 	}
-	e := ts.entities[id.ID]
+	e := m.lookUp(ts, id.ID)
+	if e == nil {
+		return nil, 0
+	}
 	first := priority.First(slices.Values(e.timers), n, func(a, b *timer) int { return cmp.Or(a.due.Compare(b.due), cmp.Compare(a.Name, b.Name)) })
 	for _, t := range first {
 		list = append(list, TimerStatus{Timer: t.Timer, Due: t.due})
@@ -126,9 +129,9 @@ func (m *Machine) Timers(id sharding.Entity, n int) (list []TimerStatus, all int
 	return list, len(e.timers)
 }
 
-func (e *entity) status() EntityStatus {
+func (m *Machine) status(e *entity) EntityStatus {
 	st := EntityStatus{
-		Entity: e.id, Shard: e.shard.id, Epoch: e.shard.epoch, State: e.state.String(), Incarnation: e.inc, Durable: e.durable, Staged: e.staged, Bytes: e.size,
+		Entity: e.address(), Shard: e.shard.id, Epoch: e.shard.epoch, State: e.state.String(), Incarnation: e.inc, Durable: e.durable, Staged: e.staged, Bytes: m.size(e),
 	}
 	for _, c := range e.cmds {
 		if c.answered {

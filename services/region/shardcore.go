@@ -116,8 +116,7 @@ type hostedType struct {
 	kept []*keptShard
 }
 
-// heldShard is one shard that this core claims, serves or releases. What every command reads comes first, so
-// that it is in one line of the processor's cache.
+// heldShard is one shard that this core claims, serves or releases.
 type heldShard struct {
 	id    sharding.ShardID
 	epoch sharding.Epoch
@@ -375,6 +374,11 @@ func (m *ShardCore) command(in *Command) {
 		return
 	}
 	id := t.desc.ShardOf(in.Env.Entity.ID)
+	if m.turn.Takes(id, in.Epoch) { // most commands: the shard is served, and heldShard need not be read
+		m.requestRoom(in.Env.Size())
+		m.deliver(id, in)
+		return
+	}
 	h := t.shards[id.Index]
 	switch {
 	case h != nil && h.phase == stopping && in.Epoch == h.epoch && len(in.Env.Chain) > 0:

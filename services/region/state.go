@@ -45,6 +45,8 @@ func (m *ShardCore) Check() error {
 			errs = append(errs, fmt.Errorf("region: %s refuses commands in phase %d, and %d wait", id, h.phase, len(h.buffer)))
 		case h.phase == serving && m.turn.Epoch(id) != h.epoch:
 			errs = append(errs, fmt.Errorf("region: %s is served at %s but open at %s", id, h.epoch, m.turn.Epoch(id)))
+		case m.turn.Takes(id, h.epoch) != (h.phase == serving):
+			errs = append(errs, fmt.Errorf("region: %s takes commands in phase %d: %t", id, h.phase, h.phase != serving))
 		case (h.phase == claiming || h.phase == fetching) && m.turn.Epoch(id) != 0:
 			errs = append(errs, fmt.Errorf("region: %s is open before its claim", id))
 		case len(h.buffer) > m.cfg.BufferCommands || h.bytes > m.cfg.BufferBytes:
