@@ -72,7 +72,7 @@ func newShardLoop(r *Runner, index int) *shardLoop {
 		shared: r.shared, index: index, control: r.control, wakeCores: r.wakeCores,
 		core: region.NewShardCore(r.cfg, index), asks: asks{waiting: map[uint64]waitingTurn{}}, snapshotting: map[*slot][]job{}, gives: map[control.Call]chan<- region.Kept{}, attributes: map[attributeKey]*measures{},
 	}
-	s.pool = executor.New(s.work, s.handIn, s.ctx.Done())
+	s.pool = executor.New(s.work, s.handIn, s.yieldInline, s.ctx.Done())
 	return s
 }
 
@@ -109,6 +109,14 @@ func (s *shardLoop) leaveInline() {
 	}
 }
 
+// yieldInline is called when an inline runner is held up by its job, which may take long.
+func (s *shardLoop) yieldInline(yield func()) {
+	s.leaveInline()
+	if yield != nil {
+		yield()
+	}
+}
+
 // handIn gives the core the results of a worker that is held up by its current job.
 func (s *shardLoop) handIn(done []finished) {
 	s.inbox.putFinished(s.index, done)
@@ -120,12 +128,7 @@ func (s *shardLoop) handIn(done []finished) {
 func (s *shardLoop) runInline(yield func()) {
 	defer loop.Fatal()
 	s.inline.Add(1)
-	w := s.pool.Acquire(func() { // it is held up by its job, which may take long
-		s.leaveInline()
-		if yield != nil {
-			yield()
-		}
-	})
+	w := s.pool.Acquire(yield)
 	preempted := false
 	for round := 0; round <= maxRounds && !preempted && s.step(w); round++ {
 		preempted = s.runJobs(w)

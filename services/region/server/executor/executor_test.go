@@ -21,7 +21,11 @@ type worker = Worker[func() int, int, struct{}]
 
 func newBench(t *testing.T) *bench {
 	b := &bench{ended: make(chan struct{})}
-	b.Pool = New(b.work, b.handIn, b.ended)
+	b.Pool = New(b.work, b.handIn, func(yield func()) {
+		if yield != nil {
+			yield()
+		}
+	}, b.ended)
 	t.Cleanup(func() {
 		b.End()
 		close(b.ended)

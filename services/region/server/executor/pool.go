@@ -23,6 +23,7 @@ const (
 type Pool[W, R, L any] struct {
 	work   func(*Worker[W, R, L])
 	handIn func([]R)
+	yield  func(func())
 	ended  <-chan struct{}
 
 	mu     sync.Mutex
@@ -40,9 +41,10 @@ type Pool[W, R, L any] struct {
 // New returns a pool. Its goroutines call work, which does the jobs of a worker and
 // whatever else there is to do; work is also called without jobs, after [Pool.Wake].
 // The watchdog calls handIn with the results of a worker that is held up; the slice
-// is the callee's. Nobody is preempted any more when ended is closed.
-func New[W, R, L any](work func(*Worker[W, R, L]), handIn func([]R), ended <-chan struct{}) *Pool[W, R, L] {
-	return &Pool[W, R, L]{work: work, handIn: handIn, ended: ended}
+// is the callee's. If that is an inline runner's, it then calls yield with what was given to
+// [Pool.Acquire]. Nobody is preempted any more when ended is closed.
+func New[W, R, L any](work func(*Worker[W, R, L]), handIn func([]R), yield func(func()), ended <-chan struct{}) *Pool[W, R, L] {
+	return &Pool[W, R, L]{work: work, handIn: handIn, yield: yield, ended: ended}
 }
 
 // Add queues jobs. The slice is the caller's again.
@@ -85,7 +87,7 @@ func (p *Pool[W, R, L]) wakeLocked() {
 // run is a goroutine of the pool.
 func (p *Pool[W, R, L]) run() {
 	wake, woken := make(chan struct{}, 1), true
-	w := p.Acquire(nil)
+	w := p.acquire(false, nil)
 	defer p.Release(w)
 	for {
 		p.mu.Lock()
@@ -124,18 +126,20 @@ func (p *Pool[W, R, L]) takeLocked(w *Worker[W, R, L]) bool {
 	return w.Loaded()
 }
 
-// Acquire returns a worker for an inline runner. If the runner is held up by a job,
-// yield is called from another goroutine.
-func (p *Pool[W, R, L]) Acquire(yield func()) *Worker[W, R, L] {
+// Acquire returns a worker for an inline runner. If the runner is held up by a job, the yield of
+// [New] is called with this one from another goroutine.
+func (p *Pool[W, R, L]) Acquire(yield func()) *Worker[W, R, L] { return p.acquire(true, yield) }
+
+func (p *Pool[W, R, L]) acquire(inline bool, yield func()) *Worker[W, R, L] {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if last := len(p.spare) - 1; last >= 0 {
 		w := p.spare[last]
 		p.spare = p.spare[:last]
-		w.yield = yield
+		w.inline, w.yield = inline, yield
 		return w
 	}
-	w := &Worker[W, R, L]{place: len(p.all), yield: yield}
+	w := &Worker[W, R, L]{place: len(p.all), inline: inline, yield: yield}
 	p.all = append(p.all, w)
 	return w
 }
@@ -144,7 +148,7 @@ func (p *Pool[W, R, L]) Acquire(yield func()) *Worker[W, R, L] {
 func (p *Pool[W, R, L]) Release(w *Worker[W, R, L]) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	w.yield = nil
+	w.inline, w.yield = false, nil
 	if len(p.spare) < MaxIdle {
 		p.spare = append(p.spare, w)
 		return
@@ -227,14 +231,14 @@ func (p *Pool[W, R, L]) preempt(w *Worker[W, R, L]) {
 	if pace := w.jobs[w.next-1].Pace; pace != nil {
 		pace.Observe(8 * WatchdogInterval) // a guess, so that the pool does the next ones
 	}
-	rest, results, yield := slices.Clone(w.jobs[w.next:]), w.results, w.yield
+	rest, results, inline, yield := slices.Clone(w.jobs[w.next:]), w.results, w.inline, w.yield
 	clear(w.jobs[w.next:])
 	w.jobs, w.results = w.jobs[:w.next], nil
 	w.mu.Unlock()
 	p.Add(rest)
 	p.handIn(results)
-	if yield != nil {
-		yield()
+	if inline {
+		p.yield(yield)
 	}
 }
 

@@ -54,7 +54,8 @@ type Worker[W, R, L any] struct {
 	results   []R // to be handed in
 	preempted bool
 	heldUp    time.Time // when it was preempted
-	yield     func()    // called then; nil for a goroutine of the pool
+	inline    bool      // the worker is an inline runner's
+	yield     func()    // what the inline runner has given to Pool.Acquire
 	begun     uint64    // jobs, ever
 	seen      uint64    // begun, when the watchdog looked
 }
