@@ -15,9 +15,10 @@ const trimEvery = 1024
 // appends holds the arguments of roost.append_2: the appends of a batch which it takes. None may be nil, which
 // would be null.
 type appends struct {
-	ops  []int // their places in the batch, sorted by entity
+	ops  []int // their places in the batch: those to entities that have records already, sorted by entity, and then first records, too
 	rest []int // the places of what commit_batch_2 decides, in order
 
+	shards []sharding.ShardID // those of sType and sShard
 	sType  []string
 	sShard []int64
 	sEpoch []int64
@@ -30,6 +31,10 @@ type appends struct {
 	eTime  []*int64
 
 	records recordArgs
+
+	nShard []int32
+	nName  [][]byte
+	firsts recordArgs
 }
 
 // newAppends chooses from a batch what append_2 takes. It is nil if that is nothing.
@@ -47,25 +52,25 @@ func newAppends(ops []journal.Op, wall time.Time, cfg *journal.Config) *appends 
 	}
 	slices.SortFunc(about, func(i, k int) int { return entityOf(&ops[i]).Compare(entityOf(&ops[k])) })
 	x := &appends{}
+	var firsts []int
 	for n, i := range about {
 		alone := (n == 0 || entityOf(&ops[about[n-1]]) != entityOf(&ops[i])) && (n == len(about)-1 || entityOf(&ops[about[n+1]]) != entityOf(&ops[i]))
-		if alone && ops[i].Append != nil && onlyRecords(ops[i].Append) {
+		switch {
+		case !alone || ops[i].Append == nil || !onlyRecords(ops[i].Append):
+		case ops[i].Append.Records[0].Seq > 1:
 			x.ops = append(x.ops, i)
+		case len(ops[i].Append.Records) == 1:
+			firsts = append(firsts, i)
 		}
 	}
-	if len(x.ops) == 0 || !x.fences(ops, writes) {
+	if len(x.ops)+len(firsts) == 0 || !x.fences(ops, writes) {
 		return nil
 	}
+	x.move(ops, wall, cfg)
+	x.begin(ops, firsts, wall, cfg)
+	x.ops = append(x.ops, firsts...)
 	taken := make([]bool, len(ops))
-	n := len(x.ops)
-	x.eType, x.eName, x.eLast = make([]string, n), make([][]byte, n), make([]int64, n)
-	x.eCount, x.eKeys, x.eTime = make([]int32, n), make([]int32, n), make([]*int64, n)
-	x.records = newRecordArgs(ops)
-	for n, i := range x.ops {
-		a := ops[i].Append
-		x.eType[n], x.eName[n] = string(a.Entity.Type), []byte(a.Entity.ID)
-		x.eLast[n], x.eCount[n] = int64(a.Records[0].Seq-1), int32(len(a.Records))
-		x.eKeys[n], x.eTime[n] = x.records.add(a, int32(n)+1, wall, cfg)
+	for _, i := range x.ops {
 		taken[i] = true
 	}
 	for i := range ops {
@@ -74,6 +79,31 @@ func newAppends(ops []journal.Op, wall time.Time, cfg *journal.Config) *appends 
 		}
 	}
 	return x
+}
+
+// move makes the arguments about entities that have records already.
+func (x *appends) move(ops []journal.Op, wall time.Time, cfg *journal.Config) {
+	n := len(x.ops)
+	x.eType, x.eName, x.eLast = make([]string, n), make([][]byte, n), make([]int64, n)
+	x.eCount, x.eKeys, x.eTime = make([]int32, n), make([]int32, n), make([]*int64, n)
+	x.records = newRecordArgs(ops, x.ops)
+	for n, i := range x.ops {
+		a := ops[i].Append
+		x.eType[n], x.eName[n] = string(a.Entity.Type), []byte(a.Entity.ID)
+		x.eLast[n], x.eCount[n] = int64(a.Records[0].Seq-1), int32(len(a.Records))
+		x.eKeys[n], x.eTime[n] = x.records.add(a, int32(n)+1, wall, cfg)
+	}
+}
+
+// begin makes the arguments about entities whose first records these are.
+func (x *appends) begin(ops []journal.Op, firsts []int, wall time.Time, cfg *journal.Config) {
+	x.nShard, x.nName = make([]int32, len(firsts)), make([][]byte, len(firsts))
+	x.firsts = newRecordArgs(ops, firsts)
+	for n, i := range firsts {
+		a := ops[i].Append
+		x.nShard[n], x.nName[n] = number(x.shards, a.Shard, sharding.ShardID.Compare), []byte(a.Entity.ID)
+		x.firsts.add(a, 0, wall, cfg)
+	}
 }
 
 // fences lists the shards of a batch that are written to, those of append_2 and those of
@@ -85,17 +115,16 @@ func (x *appends) fences(ops []journal.Op, writes []int) bool {
 		return a.Compare(b)
 	})
 	x.sType, x.sShard, x.sEpoch = make([]string, 0, len(writes)), make([]int64, 0, len(writes)), make([]int64, 0, len(writes))
-	var last sharding.ShardID
-	for n, i := range writes {
+	for _, i := range writes {
 		shard, epoch := written(&ops[i])
-		if n > 0 && shard == last {
+		if n := len(x.shards); n > 0 && shard == x.shards[n-1] {
 			if x.sEpoch[len(x.sEpoch)-1] != int64(epoch) {
 				return false
 			}
 			continue
 		}
+		x.shards = append(x.shards, shard)
 		x.sType, x.sShard, x.sEpoch = append(x.sType, string(shard.Type)), append(x.sShard, int64(shard.Index)), append(x.sEpoch, int64(epoch))
-		last = shard
 	}
 	return true
 }
@@ -120,15 +149,15 @@ func entityOf(op *journal.Op) sharding.Entity {
 }
 
 // onlyRecords reports whether an append is one that append_2 takes, provided that its batch has
-// nothing else about its entity: it adds records without wake-ups, sends and deletes, not the first
-// ones of the entity, and none after which keys are forgotten.
+// nothing else about its entity, and that it has one record if that is the first one of the entity: it adds records without
+// wake-ups, sends and deletes, and none after which keys are forgotten.
 func onlyRecords(a *sharding.Append) bool {
-	if len(a.Records) == 0 || len(a.Fired)+len(a.Delivered) > 0 {
+	if len(a.Records) == 0 || len(a.Fired)+len(a.Delivered) > 0 || a.Shard.Type != a.Entity.Type {
 		return false
 	}
 	first := a.Records[0].Seq
 	last := first + uint64(len(a.Records)) - 1
-	if first <= 1 || last > math.MaxInt64 || (first-1)/trimEvery != last/trimEvery {
+	if first == 0 || last > math.MaxInt64 || (first-1)/trimEvery != last/trimEvery {
 		return false
 	}
 	for i := range a.Records {
@@ -142,9 +171,10 @@ func onlyRecords(a *sharding.Append) bool {
 
 // args are the arguments but the format and the generation.
 func (x *appends) args(now journal.Moment) []any {
-	r := &x.records
+	r, f := &x.records, &x.firsts
 	return []any{
 		x.sType, x.sShard, x.sEpoch, x.eType, x.eName, x.eLast, x.eCount, x.eKeys, x.eTime,
-		r.entity, r.seq, r.command, r.time, r.forever, r.body, r.reply, int64(now.Writer), now.Elapsed.Milliseconds(),
+		r.entity, r.seq, r.command, r.time, r.forever, r.body, r.reply,
+		x.nShard, x.nName, f.command, f.time, f.forever, f.body, f.reply, int64(now.Writer), now.Elapsed.Milliseconds(),
 	}
 }

@@ -59,7 +59,10 @@ func TestWhatAppendTakes(t *testing.T) {
 		"a purge":                     {ops(purge, add(1, alice, 2)), nil},
 		"two epochs of a shard":       {ops(add(1, alice, 2), add(2, bob, 2)), nil},
 		"a snapshot at another epoch": {ops(add(1, alice, 2), snapshot(2, bob)), nil},
-		"the first record":            {ops(add(1, alice, 1)), nil},
+		"the first record":            {ops(add(1, alice, 1)), []int{0}},
+		"first records come last":     {ops(add(1, alice, 1), add(1, bob, 2)), []int{1, 0}},
+		"two first records":           {ops(change(1, func(a *sharding.Append) { a.Records = append(a.Records, sharding.Record{Seq: 2}) })), nil},
+		"another type's shard":        {ops(change(1, func(a *sharding.Append) { a.Shard.Type = "Cart" })), nil},
 		"a record before the first":   {ops(add(1, alice, 0)), nil},
 		"no records":                  {ops(change(2, func(a *sharding.Append) { a.Records = nil })), nil},
 		"a record is left out":        {ops(change(2, func(a *sharding.Append) { a.Records = append(a.Records, sharding.Record{Seq: 4}) })), nil},
@@ -113,6 +116,34 @@ func TestAppendRefuses(t *testing.T) {
 	}
 	commit(t, b, withKey(2, keyAt(forgotten.Add(time.Millisecond))))
 	commit(t, b, withKey(3, "without a time"))
+
+	// The same for first records: what was forgotten is that of entities that are gone.
+	mustExec(t, conn, "UPDATE roost.fence SET forgotten = $1", forgotten.UnixMilli())
+	first := func(name sharding.EntityID, e sharding.Epoch, key sharding.CommandID) journal.Op {
+		op := withKey(1, key)
+		op.Append.Entity.ID, op.Append.Epoch = name, e
+		return op
+	}
+	for name, c := range map[string]struct {
+		op   journal.Op
+		want sharding.Verdict
+	}{
+		"first record: a key as old as one that was forgotten": {first("bob", 1, keyAt(forgotten)), sharding.RefusedCommand},
+		"first record: an entity that exists":                  {first(alice.ID, 1, "new"), sharding.RefusedSeq},
+		"first record: another epoch":                          {first("bob", 2, ""), sharding.RefusedEpoch},
+	} {
+		// Beside it is one that must be stored, but not by append_2.
+		beside := first(sharding.EntityID("beside "+name), c.op.Append.Epoch, "")
+		beside.Append.Epoch = 1
+		if r, err := b.Commit(t.Context(), []journal.Op{c.op}); err != nil || r[0].Verdict != c.want {
+			t.Errorf("%s: %v, %v, want %v", name, r, err, c.want)
+		}
+		if r, err := b.Commit(t.Context(), []journal.Op{c.op, beside}); err != nil || r[0].Verdict != c.want || r[1].Verdict != sharding.Durable {
+			t.Errorf("%s, beside another one: %v, %v, want %v", name, r, err, c.want)
+		}
+	}
+	commit(t, b, first("bob", 1, keyAt(forgotten.Add(time.Millisecond))))
+	commit(t, b, first("carol", 1, "without a time"))
 }
 
 // TestAppendStoresTheSame compares the rows that append_2 and commit_batch_2 write.
@@ -123,7 +154,9 @@ func TestAppendStoresTheSame(t *testing.T) {
 	conn := connect(t, url)
 	now, elapsed := time.Now(), time.Second
 	b.SetClock(func() (time.Time, time.Duration) { return now, elapsed })
+	bob := sharding.Entity{Type: "Account", ID: "bob"}
 	commit(t, b, claim(1))
+	mustExec(t, conn, "UPDATE roost.fence SET forgotten = 7")
 	commit(t, b, add(1, alice, 1))
 	elapsed += time.Minute // by which the entity ages
 	for name, keys := range map[string][]sharding.CommandID{
@@ -134,21 +167,30 @@ func TestAppendStoresTheSame(t *testing.T) {
 		for i, k := range keys {
 			op.Append.Records = append(op.Append.Records, sharding.Record{Seq: uint64(i) + 2, Command: k, Events: []sharding.Event{{Name: "e"}}})
 		}
-		var rows [2]string
-		for i, byAppend := range []bool{false, true} {
-			sql, args := statement(b, op, byAppend)
-			if byAppend != (sql == appendSQL) {
-				t.Fatalf("%s: append_2 does not take it", name)
-			}
-			mustExec(t, conn, "BEGIN")
-			mustExec(t, conn, sql, args...)
-			if err := conn.QueryRow(t.Context(), "SELECT concat((SELECT string_agg(e::text, ' ') FROM roost.entity e), ' ', (SELECT string_agg(r::text, ' ' ORDER BY r.seq) FROM roost.record r))").Scan(&rows[i]); err != nil {
-				t.Fatal(err)
-			}
-			mustExec(t, conn, "ROLLBACK")
+		all := []journal.Op{op}
+		if len(keys) == 1 { // a first record, too
+			first := add(1, bob, 1)
+			first.Append.Records[0].Command, first.Append.Records[0].Reply.Payload = keys[0], []byte("reply")
+			all = append(all, first)
 		}
-		if rows[0] != rows[1] {
-			t.Errorf("%s: commit_batch_2 stores\n%s\nappend_2 stores\n%s", name, rows[0], rows[1])
+		for _, op := range all {
+			var rows [2]string
+			for i, byAppend := range []bool{false, true} {
+				sql, args := statement(b, op, byAppend)
+				if byAppend != (sql == appendSQL) {
+					t.Fatalf("%s: append_2 does not take it", name)
+				}
+				mustExec(t, conn, "BEGIN")
+				mustExec(t, conn, "SELECT setval('roost.entity_id', 100)") // sequences are not rolled back
+				mustExec(t, conn, sql, args...)
+				if err := conn.QueryRow(t.Context(), "SELECT concat((SELECT string_agg(e::text, ' ' ORDER BY e.id) FROM roost.entity e), ' ', (SELECT string_agg(r::text, ' ' ORDER BY r.entity, r.seq) FROM roost.record r))").Scan(&rows[i]); err != nil {
+					t.Fatal(err)
+				}
+				mustExec(t, conn, "ROLLBACK")
+			}
+			if rows[0] != rows[1] {
+				t.Errorf("%s of %s: commit_batch_2 stores\n%s\nappend_2 stores\n%s", name, op.Append.Entity, rows[0], rows[1])
+			}
 		}
 	}
 }

@@ -75,7 +75,11 @@ func newBatch(ops []journal.Op, wall time.Time, cfg *journal.Config) *batch {
 	b.oKind, b.oShard, b.oEntity, b.oCount, b.oKeys = make([]int32, n), make([]int32, n), make([]int32, n), make([]int32, n), make([]int32, n)
 	b.oEpoch, b.oSeq, b.oLife, b.oCut, b.oRepeats = make([]int64, n), make([]int64, n), make([]int64, n), make([]int64, n), make([]bool, n)
 	b.oTime, b.oBody = make([]*int64, n), make([][]byte, n)
-	b.rOp, b.rSends, b.records = make([]int32, 0, n), make([]int32, 0, n), newRecordArgs(ops)
+	all := make([]int, n)
+	for i := range all {
+		all[i] = i
+	}
+	b.rOp, b.rSends, b.records = make([]int32, 0, n), make([]int32, 0, n), newRecordArgs(ops, all)
 	for i := range ops {
 		switch op := &ops[i]; {
 		case op.Claim != nil:

@@ -2,11 +2,11 @@
 // by processes on many machines.
 //
 // A batch is one statement, which is a transaction of its own: one round trip that ends in
-// COMMIT. It calls functions (schema.sql). Most of a batch are appends that have only records, to
-// entities that have others already. The function roost.append_2 takes these: it locks the
-// fences (FOR SHARE), and then each entity is checked in the update that moves it on, and each
-// command by the index into which its record is inserted. It commits all of them or none. If one
-// of them would be refused, or may have to be, it fails, and the driver lets roost.commit_batch_2
+// COMMIT. It calls functions (schema.sql). Most of a batch are appends that have only records.
+// The function roost.append_2 takes these: it locks the fences (FOR SHARE), and then each entity
+// is checked in the update that moves it on, or by the index into which a new one is inserted, and
+// each command by the index into which its record is inserted. It commits all of them or none. If
+// one of them would be refused, or may have to be, it fails, and the driver lets roost.commit_batch_2
 // decide the whole batch, in a second round trip.
 //
 // The function roost.commit_batch_2 takes everything else. It locks the fence rows of the shards

@@ -81,7 +81,7 @@ type parameters struct{ before, after int }
 
 var (
 	batchParameters  = parameters{before: 49, after: 6}
-	appendParameters = parameters{before: 16, after: 2}
+	appendParameters = parameters{before: 23, after: 2}
 )
 
 // call is the call of a function of the schema, whose parameters are behind so many others.

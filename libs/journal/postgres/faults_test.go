@@ -281,10 +281,18 @@ func TestEntityIsLocked(t *testing.T) {
 	if l, err := b.Load(t.Context(), journal.LoadRequest{Entity: alice}); err != nil || l.LastSeq != 3 {
 		t.Fatalf("afterwards: %+v, %v", l, err)
 	}
-	// An entity without a row cannot be locked: who comes second begins again.
-	bob := sharding.Entity{Type: "Account", ID: "bob"}
-	if err := behind(add(1, bob, 1), add(1, bob, 1)); !errors.Is(err, journal.ErrNotCommitted) {
+	// An entity without a row cannot be locked: who comes second is refused by append_2, and begins again in commit_batch_2.
+	bob, carol := sharding.Entity{Type: "Account", ID: "bob"}, sharding.Entity{Type: "Account", ID: "carol"}
+	if err := behind(add(1, bob, 1), add(1, bob, 1)); err != nil {
 		t.Fatalf("the second first append: %v", err)
+	}
+	if l, err := b.Load(t.Context(), journal.LoadRequest{Entity: bob}); err != nil || l.LastSeq != 1 || len(l.Records) != 1 {
+		t.Fatalf("afterwards: %+v, %v", l, err)
+	}
+	two := add(1, carol, 1)
+	two.Append.Records = append(two.Append.Records, sharding.Record{Seq: 2})
+	if err := behind(two, two); !errors.Is(err, journal.ErrNotCommitted) {
+		t.Fatalf("the second first append of two records: %v", err)
 	}
 }
 

@@ -19,10 +19,10 @@ type recordArgs struct {
 	forms []byte // what body and reply point into
 }
 
-// newRecordArgs has room for the records of ops.
-func newRecordArgs(ops []journal.Op) recordArgs {
+// newRecordArgs has room for the records of the appends at some places of ops.
+func newRecordArgs(ops []journal.Op, places []int) recordArgs {
 	n, size := 0, 0
-	for i := range ops {
+	for _, i := range places {
 		if a := ops[i].Append; a != nil {
 			n += len(a.Records)
 			size += ops[i].Size()

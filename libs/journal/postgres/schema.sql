@@ -647,21 +647,26 @@ BEGIN
 END $$;
 
 -- append_2 does what commit_batch_2 does with appends that have nothing but records, each to an
--- entity of its own that has records already. It does so for all of them or for none: if one of
+-- entity of its own. It does so for all of them or for none: if one of
 -- them is to be refused, or may be, it fails, and the caller lets commit_batch_2 decide. Nearly
 -- all appends are like that, and it needs a third of the time: it checks an entity in
--- the update that moves it on, and a command in the index into which its record is inserted.
+-- the update that moves it on, or by the index into which a new one is inserted, and a command by the
+-- index into which its record is inserted.
 --
 -- s_: the shards, sorted, without repetition, and the epoch at which all writes to a shard.
--- e_: the entities, sorted, without repetition; e_last: the sequence number of its last record
+-- e_: the entities that have records already, sorted, without repetition; e_last: the sequence number of its last record
 --     so far; e_count, e_keys and e_time are o_count, o_keys and o_time of commit_batch_2.
--- r_: the records, as there; r_entity counts from 1.
+-- r_: their records, as there, in the order of the entities; r_entity counts from 1.
+-- n_: the first records of new entities, one each, sorted by the entities; n_shard counts from 1.
 --
 -- It returns of_generation.
+--
+-- The arrays are unnested in a list of columns: as functions in FROM, each would be copied first.
 CREATE FUNCTION roost.append_2(
 	s_type text[], s_shard bigint[], s_epoch bigint[],
 	e_type text[], e_name bytea[], e_last bigint[], e_count int[], e_keys int[], e_time bigint[],
 	r_entity int[], r_seq bigint[], r_command bytea[], r_time bigint[], r_forever boolean[], r_body bytea[], r_reply bytea[],
+	n_shard int[], n_name bytea[], n_command bytea[], n_time bigint[], n_forever boolean[], n_body bytea[], n_reply bytea[],
 	of_generation bigint, of_writer bigint, of_elapsed bigint)
 RETURNS bigint LANGUAGE plpgsql
 SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -672,36 +677,70 @@ AS $$
 DECLARE
 	ids  bigint[];
 	ages bigint[];
-	held int;
+	rows int;
 BEGIN
 	PERFORM FROM roost.meta m WHERE m.one AND m.generation = of_generation;
 	IF NOT FOUND THEN
 		RAISE EXCEPTION 'the journal has another generation' USING ERRCODE = 'RO001';
 	END IF;
 	-- In the order in which commit_batch_2 locks them.
-	PERFORM FROM unnest(s_type, s_shard, s_epoch) AS u (type, shard, epoch)
+	PERFORM FROM (SELECT unnest(s_type) AS type, unnest(s_shard) AS shard, unnest(s_epoch) AS epoch) u
 		CROSS JOIN LATERAL (SELECT FROM roost.fence f
 			WHERE f.type = u.type AND f.shard = u.shard AND f.epoch = u.epoch AND f.epoch <> 0 LIMIT 1 FOR SHARE) x;
-	GET DIAGNOSTICS held = ROW_COUNT;
-	IF held <> cardinality(s_shard) THEN
+	GET DIAGNOSTICS rows = ROW_COUNT;
+	IF rows <> cardinality(s_shard) THEN
 		RAISE EXCEPTION 'a fence is another one' USING ERRCODE = 'RO002';
 	END IF;
-	WITH moved AS (
-		UPDATE roost.entity x SET last = x.last + u.count, keys = x.keys + u.keys, writer = of_writer, elapsed = of_elapsed,
-			-- journal.Stamp.Next
-			age = x.age + CASE WHEN x.writer = of_writer THEN greatest(of_elapsed - x.elapsed, 0) ELSE 0 END
-		FROM unnest(e_type, e_name, e_last, e_count, e_keys, e_time) WITH ORDINALITY AS u (type, name, last, count, keys, time, i)
-		CROSS JOIN LATERAL (SELECT y.ctid FROM roost.entity y
-			WHERE y.type = u.type AND y.name = u.name AND y.last = u.last AND coalesce(u.time > y.dropped, true) LIMIT 1) y
-		WHERE x.ctid = y.ctid -- the row that was found: not one that has been changed since then
-		RETURNING u.i, x.id, x.age)
-	SELECT array_agg(m.id ORDER BY m.i), array_agg(m.age ORDER BY m.i) INTO ids, ages FROM moved m;
-	IF cardinality(ids) IS DISTINCT FROM cardinality(e_name) THEN
-		RAISE EXCEPTION 'an entity is not as expected' USING ERRCODE = 'RO002';
+	-- A row that has been changed since it was found is looked at again: then it does not have this last record.
+	IF cardinality(e_name) > 0 AND cardinality(r_seq) = cardinality(e_name) THEN -- one record each
+		WITH moved AS (
+			UPDATE roost.entity x SET last = u.last + 1, keys = x.keys + u.keys, writer = of_writer, elapsed = of_elapsed,
+				-- journal.Stamp.Next
+				age = x.age + CASE WHEN x.writer = of_writer THEN greatest(of_elapsed - x.elapsed, 0) ELSE 0 END
+			FROM (SELECT unnest(e_type) AS type, unnest(e_name) AS name, unnest(e_last) AS last, unnest(e_keys) AS keys,
+				unnest(r_seq) AS seq, unnest(r_command) AS command, unnest(r_time) AS time, unnest(r_forever) AS forever, unnest(r_body) AS body, unnest(r_reply) AS reply) u
+			WHERE x.type = ANY (ARRAY[u.type]) AND x.name = u.name AND x.last = u.last AND coalesce(u.time > x.dropped, true)
+			RETURNING x.id, x.age, u.seq, u.command, u.time, u.forever, u.body, u.reply)
+		INSERT INTO roost.record (entity, seq, at, time, command, body, reply)
+			SELECT m.id, m.seq, CASE WHEN m.forever THEN NULL ELSE m.age END, m.time, m.command, m.body, m.reply FROM moved m;
+		GET DIAGNOSTICS rows = ROW_COUNT;
+		IF rows <> cardinality(e_name) THEN
+			RAISE EXCEPTION 'an entity is not as expected' USING ERRCODE = 'RO002';
+		END IF;
+	ELSIF cardinality(e_name) > 0 THEN
+		WITH moved AS (
+			UPDATE roost.entity x SET last = u.last + u.count, keys = x.keys + u.keys, writer = of_writer, elapsed = of_elapsed,
+				age = x.age + CASE WHEN x.writer = of_writer THEN greatest(of_elapsed - x.elapsed, 0) ELSE 0 END
+			FROM (SELECT unnest(e_type) AS type, unnest(e_name) AS name, unnest(e_last) AS last, unnest(e_count) AS count, unnest(e_keys) AS keys, unnest(e_time) AS time,
+				generate_series(1, cardinality(e_name)) AS i) u
+			WHERE x.type = ANY (ARRAY[u.type]) AND x.name = u.name AND x.last = u.last AND coalesce(u.time > x.dropped, true)
+			RETURNING u.i, x.id, x.age)
+		SELECT array_agg(m.id ORDER BY m.i), array_agg(m.age ORDER BY m.i) INTO ids, ages FROM moved m;
+		IF cardinality(ids) IS DISTINCT FROM cardinality(e_name) THEN
+			RAISE EXCEPTION 'an entity is not as expected' USING ERRCODE = 'RO002';
+		END IF;
+		INSERT INTO roost.record (entity, seq, at, time, command, body, reply)
+			SELECT ids[u.entity], u.seq, CASE WHEN u.forever THEN NULL ELSE ages[u.entity] END, u.time, u.command, u.body, u.reply
+			FROM (SELECT unnest(r_entity) AS entity, unnest(r_seq) AS seq, unnest(r_command) AS command, unnest(r_time) AS time, unnest(r_forever) AS forever,
+				unnest(r_body) AS body, unnest(r_reply) AS reply) u;
 	END IF;
-	INSERT INTO roost.record (entity, seq, at, time, command, body, reply)
-		SELECT ids[u.entity], u.seq, CASE WHEN u.forever THEN NULL ELSE ages[u.entity] END, u.time, u.command, u.body, u.reply
-		FROM unnest(r_entity, r_seq, r_command, r_time, r_forever, r_body, r_reply) AS u (entity, seq, command, time, forever, body, reply);
+	IF cardinality(n_name) > 0 THEN
+		WITH fresh AS MATERIALIZED (
+			SELECT nextval('roost.entity_id') AS id, s_type[u.shard] AS type, u.name, f.forgotten, u.command, u.time, u.forever, u.body, u.reply
+			FROM (SELECT unnest(n_shard) AS shard, unnest(n_name) AS name, unnest(n_command) AS command, unnest(n_time) AS time, unnest(n_forever) AS forever,
+				unnest(n_body) AS body, unnest(n_reply) AS reply) u
+			CROSS JOIN LATERAL (SELECT x.forgotten FROM roost.fence x
+				WHERE x.type = s_type[u.shard] AND x.shard = s_shard[u.shard] AND coalesce(u.time > x.forgotten, true) LIMIT 1) f),
+		made AS (
+			INSERT INTO roost.entity (id, type, name, last, keys, dropped, writer, elapsed)
+			SELECT f.id, f.type, f.name, 1, CASE WHEN f.command IS NULL OR f.forever THEN 0 ELSE 1 END, f.forgotten, of_writer, of_elapsed FROM fresh f)
+		INSERT INTO roost.record (entity, seq, at, time, command, body, reply)
+			SELECT f.id, 1, CASE WHEN f.forever THEN NULL ELSE 0 END, f.time, f.command, f.body, f.reply FROM fresh f;
+		GET DIAGNOSTICS rows = ROW_COUNT;
+		IF rows <> cardinality(n_name) THEN
+			RAISE EXCEPTION 'a command may have been forgotten' USING ERRCODE = 'RO002';
+		END IF;
+	END IF;
 	RETURN of_generation;
 END $$;
 
