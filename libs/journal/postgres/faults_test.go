@@ -125,7 +125,7 @@ func TestConnectionLostAtCommit(t *testing.T) {
 			t.Fatalf("the batch did not wait: %v", <-got)
 		}
 		if err := other.QueryRow(t.Context(), `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
-			WHERE wait_event_type = 'Lock' AND query LIKE '%commit_batch%'`).Scan(&killed); err != nil {
+			WHERE wait_event_type = 'Lock' AND query LIKE '%append_2%'`).Scan(&killed); err != nil {
 			t.Fatal(err)
 		}
 	}
