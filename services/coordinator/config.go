@@ -206,10 +206,10 @@ type Config struct {
 	// Default 5 s: a count looks at all regions of each type, and operators wait for minutes before
 	// they look at what it says.
 	BrokenInterval time.Duration
-	// MaxWeighed bounds how many regions one Step weighs for explanations, which list the regions
-	// that might have got a shard: with 1,000 regions, 16 explanations of a Step have this list, and
+	// MaxWeighed bounds how many regions are weighed between two ticks for explanations, which list the
+	// regions that might have got a shard: with 1,000 regions, 16 explanations have this list, and
 	// with 10 regions 1,638. The first explanation always has it. Default 16384: so many take about
-	// 10 ms, and a Step may allocate thousands of shards while commands wait for them.
+	// 10 ms, and thousands of shards may be allocated between two ticks while commands wait for them.
 	MaxWeighed int
 	// ReviewAtOnce is the number of shards up to which every change of the membership is followed by a
 	// look at all rows in the same Step. With more shards, that happens at the next tick, for all

@@ -76,7 +76,7 @@ type Machine struct {
 
 	rebalanced   time.Time // when a plan was last due, or came back
 	explanations uint64    // how many explanations were emitted in this term
-	weighed      int       // how many regions were weighed for explanations in this Step, see Config.MaxWeighed
+	weighed      int       // how many regions were weighed for explanations since the last tick, see Config.MaxWeighed
 	plans        uint64    // the number of the last plan that was asked for, in any term
 	planning     bool      // that plan was not answered
 	moments      moments   // the last planning moments of this term
@@ -107,7 +107,7 @@ func New(cfg Config) *Machine { return &Machine{cfg: cfg} }
 // do, in that order. Step never fails. An input that makes no sense is ignored. If it needs an answer, an
 // output refuses it.
 func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
-	m.now, m.out, m.weighed = now, out, 0
+	m.now, m.out = now, out
 	switch in := in.(type) {
 	case Elected:
 		m.elected(in)
@@ -283,6 +283,7 @@ func (m *Machine) arrived(node sharding.NodeID) bool {
 }
 
 func (m *Machine) tick() {
+	m.weighed = 0
 	m.whole = sharding.TableDelta{} // not needed any more, and as large as the table
 	m.endRecovery()
 	m.endOldDrains()
