@@ -249,7 +249,7 @@ func (m *Machine) staying(of *region) []UnreadableShards {
 		for _, s := range t.shardsOf(of.node) {
 			forms := t.rows[s.Index].stored()
 			if _, known := movable[forms]; !known {
-				movable[forms] = len(m.view(t, of.node, forms, (*region).candidate).Regions) > 0
+				movable[forms] = m.takenByAnother(t, of.node, forms)
 			}
 			if !movable[forms] {
 				list = addShard(list, m.missing(t, forms, of.node, (*region).candidate), s.Index)
@@ -260,6 +260,17 @@ func (m *Machine) staying(of *region) []UnreadableShards {
 		slices.Sort(list[i].Shards)
 	}
 	return list
+}
+
+// takenByAnother reports whether a region can take a shard with these forms from another one. It ends with the first such
+// region: it is asked for every type of every region.
+func (m *Machine) takenByAnother(t *typeTable, from sharding.NodeID, forms sharding.FormSet) bool {
+	for i := range m.regions {
+		if r := &m.regions[i]; r.node != from && r.candidate() && r.readable(t, forms) {
+			return true
+		}
+	}
+	return false
 }
 
 // addShard adds a shard to the entry of the list with the same reason.
