@@ -223,6 +223,13 @@ func (a *Agent) takeIn(batch []item, tick bool) {
 	}
 }
 
+// What has no event, such as Converged, is as old as this at most in the view: while the members agree, and
+// while they do not. A view of a thousand members takes longer than most steps do.
+const (
+	calmView  = time.Second
+	viewEvery = 20 * time.Millisecond
+)
+
 // step gives one input to the core and performs the outputs.
 func (a *Agent) step(in gossip.Input) {
 	now := time.Now()
@@ -234,7 +241,11 @@ func (a *Agent) step(in gossip.Input) {
 			events = append(events, e)
 		}
 	}
-	if len(events) > 0 || !last.Converged || now.Sub(a.viewed) >= time.Second {
+	patience := calmView
+	if !last.Converged {
+		patience = viewEvery
+	}
+	if len(events) > 0 || now.Sub(a.viewed) >= patience {
 		v := a.core.View()
 		a.view.Store(&v)
 		a.viewed = now
