@@ -50,18 +50,21 @@ func (r *run) idleProcesses() error {
 		profiling.Go(func() { r.profileIdle(processes) })
 	}
 	time.Sleep(r.Sizes.Rest)
-	share, memory, count := map[string]float64{}, map[string]float64{}, map[string]int{}
+	share, memory, own, count := map[string]float64{}, map[string]float64{}, map[string]float64{}, map[string]int{}
 	for i, p := range processes {
 		count[p.Role]++
 		used := measure.UsageOf(p.PID) - before[i]
 		share[p.Role] = max(share[p.Role], 100*used.Seconds()/time.Since(began).Seconds())
-		memory[p.Role] = max(memory[p.Role], float64(measure.Resident(p.PID))/(1<<20))
+		resident := measure.Resident(p.PID)
+		memory[p.Role] = max(memory[p.Role], float64(resident)/(1<<20))
+		own[p.Role] = max(own[p.Role], float64(resident-measure.ResidentFiles(p.PID))/(1<<20))
 	}
 	profiling.Wait()
 	for _, role := range []string{cluster.Region, cluster.Coordinator, cluster.Gateway} {
 		what := fmt.Sprintf("%s, once, worst of %d: ", role, count[role])
 		r.add(report.Row{Section: idling, Measure: what + "processor time", Unit: "% of one processor", Value: share[role], Target: report.Target{AtMost: idleShare}})
 		r.add(report.Row{Section: idling, Measure: what + "resident memory", Unit: "MiB", Value: memory[role], Target: report.Target{AtMost: idleMemory}})
+		r.add(report.Row{Section: idling, Measure: what + "of that, without pages of files", Unit: "MiB", Value: own[role]})
 	}
 	return nil
 }

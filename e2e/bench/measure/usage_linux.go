@@ -43,13 +43,19 @@ func UsageOf(pid int) time.Duration {
 }
 
 // Resident returns how many bytes of memory a process has.
-func Resident(pid int) int64 {
+func Resident(pid int) int64 { return statusOf(pid, "VmRSS:") }
+
+// ResidentFiles returns how many of these are pages of files, such as the program's, which processes share.
+func ResidentFiles(pid int) int64 { return statusOf(pid, "RssFile:") }
+
+// statusOf returns a field of the status of a process that the kernel gives in KiB, in bytes.
+func statusOf(pid int, field string) int64 {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0
 	}
 	for line := range bytes.Lines(status) {
-		if kib, ok := bytes.CutPrefix(line, []byte("VmRSS:")); ok {
+		if kib, ok := bytes.CutPrefix(line, []byte(field)); ok {
 			n, _ := strconv.ParseInt(string(bytes.Fields(kib)[0]), 10, 64)
 			return n << 10
 		}
