@@ -13,10 +13,7 @@ func (m *Machine) newIncarnation(e *entity, state entityState) {
 	m.lastIncarnation++
 	m.setSize(e, 0)
 	e.inc, e.state = incarnation(e.inc.Slot(), m.lastIncarnation), state
-	e.mailboxCheck, e.unmade = false, false
-	if !e.volatile() {
-		e.sendsUncertain = false
-	}
+	e.mailboxCheck, e.sendsUncertain = false, false
 }
 
 // load starts an incarnation. All appends of the entity must be settled.
@@ -536,7 +533,7 @@ func (m *Machine) clearTimers(e *entity) {
 // endIncarnation drops the instance. A late result of its turn will be ignored, and every command
 // that is not answered will run again. Appends under way continue.
 func (m *Machine) endIncarnation(e *entity) {
-	if (e.state == live || e.state == stopping) && !e.unmade {
+	if e.state == live || e.state == stopping {
 		m.emit(Drop{Entity: e.address(), Incarnation: e.inc})
 	}
 	m.clearTimers(e)

@@ -178,3 +178,19 @@ func TestTurnThatMakesIsAborted(t *testing.T) {
 	o.want(o.step(turn.Abort{Shard: shardV}), "turn.Cancel", "turn.Drop")
 	o.want(o.step(late))
 }
+
+// TestVolatileEntityHasNoRecords: whatever a driver says of records of a volatile entity, nothing is kept that all
+// of them would share. Check finds it.
+func TestVolatileEntityHasNoRecords(t *testing.T) {
+	o := newMaker(t, func(typ *turn.Type) { typ.NoLoad = false })
+	o.open()
+	o.want(o.call(time.Second), "load bare false kept false")
+	load := o.out[0].(turn.Load)
+	o.want(o.step(turn.Loaded{Entity: load.Entity, Incarnation: load.Incarnation, LastSeq: 5, Fresh: true, Pending: 1, Reminders: 1}), "run 1")
+	run := o.out[0].(*turn.Run)
+	o.want(o.step(turn.SendsEnded{Shard: shardV, Epoch: run.Epoch, Entity: run.Entity, Seqs: []uint64{0, 1}}))
+	o.want(o.step(turn.TurnDone{
+		Incarnation: run.Incarnation, Request: run.Request, Reply: sharding.Reply{Outcome: sharding.OK},
+		Wakes: []sharding.Wake{{Kind: sharding.ReminderWake, Name: "r", Due: 1}},
+	}), "answer 1 ok")
+}
