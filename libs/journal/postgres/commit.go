@@ -13,7 +13,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Commit implements [journal.Driver], in one round trip, or in two if append_2 fails.
+// Commit implements [journal.Driver], in one round trip, or in two if append_2 fails or the journal is another one.
 func (d *Driver) Commit(ctx context.Context, ops []journal.Op) ([]journal.Result, error) {
 	if len(ops) == 0 {
 		return nil, nil
@@ -21,6 +21,10 @@ func (d *Driver) Commit(ctx context.Context, ops []journal.Op) ([]journal.Result
 	now := d.clock.Now()
 	var results []journal.Result
 	err := d.write(ctx, func(conn *pgx.Conn) (err error) {
+		if onlyFences(ops) {
+			results, err = d.readFences(ctx, conn, ops)
+			return err
+		}
 		if x := newAppends(ops, now.Wall, &d.cfg); x != nil {
 			if results, err = d.commitAppends(ctx, conn, x, ops, now); !unexpected(err) {
 				return err

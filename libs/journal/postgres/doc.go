@@ -17,8 +17,8 @@
 // All batches lock fences in the same order. They lock entities in the same order too, but for a
 // batch that needs both functions: if it and one of a former owner wait for each other, the server
 // ends one of them, and the journal tries that again. A process that is paused or cut off holds no lock: locks
-// live only as long as the statement runs. A batch that has only fence reads takes no lock, and
-// writes nothing.
+// live only as long as the statement runs. A batch that has only fence reads is a query of the table: it takes
+// no lock, and writes nothing.
 //
 // # Outcomes
 //

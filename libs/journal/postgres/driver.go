@@ -55,6 +55,7 @@ const (
 	openedSQL    = "CASE WHEN greatest(m.min_reader, m.min_writer) <= $1 THEN $2::bigint ELSE 0 END"
 	declareName  = "roost_declare"
 	declareSQL   = "SELECT roost.declare_facts(" + openedSQL + ", $3, $4, $5) FROM roost.meta m WHERE m.one"
+	fencesName   = "roost_fences"
 	factsName    = "roost_facts"
 	epochsName   = "roost_epochs"
 	loadName     = "roost_load"
@@ -140,7 +141,8 @@ func open(ctx context.Context, parsed *pgxpool.Config, cfg journal.Config) (*Dri
 	d := &Driver{cfg: cfg, generation: facts.Generation, clock: journal.NewTimekeeper(journal.SystemClock())}
 	// Two: the next batch must not wait for a connection that is being closed.
 	d.writes, err = pool(ctx, parsed, cfg.CommitTimeout, 2, checkServer, map[string]string{
-		commitName: commitSQL, appendName: appendSQL, bothName: bothSQL, declareName: declareSQL, factsName: factsSQL, epochsName: epochsSQL,
+		commitName: commitSQL, appendName: appendSQL, bothName: bothSQL, declareName: declareSQL,
+		fencesName: fencesSQL, factsName: factsSQL, epochsName: epochsSQL,
 	})
 	if err != nil {
 		return nil, err
@@ -165,6 +167,9 @@ func pool(ctx context.Context, parsed *pgxpool.Config, timeout time.Duration, si
 	// say k = ANY (ARRAY[x]), because with k = x a server may also read the whole index, to
 	// join in its order; or they look for one row with LATERAL and LIMIT 1.
 	set["enable_seqscan"], set["enable_indexonlyscan"], set["enable_hashjoin"], set["enable_mergejoin"] = "off", "off", "off", "off"
+	// Otherwise the server would plan a statement anew each time it is run, as long as it
+	// thinks that the values make a better plan possible. Reads by keys have only one.
+	set["plan_cache_mode"] = "force_generic_plan"
 	// A plan that must scan a table all the same looks so costly then that the server
 	// would compile it, which takes many times as long as running it.
 	set["jit"] = "off"

@@ -54,10 +54,6 @@ func OpenReader(ctx context.Context, connection string, cfg journal.Config) (*Re
 }
 
 func newReader(ctx context.Context, parsed *pgxpool.Config, cfg journal.Config, check func(context.Context, *pgx.Conn) error) (*Reader, error) {
-	parsed = parsed.Copy()
-	// Otherwise the server would plan a statement anew each time it is run, as long as it
-	// thinks that the values make a better plan possible. Reads by keys have only one.
-	parsed.ConnConfig.RuntimeParams["plan_cache_mode"] = "force_generic_plan"
 	p, err := pool(ctx, parsed, cfg.LoadTimeout, cfg.Loads, check, map[string]string{
 		loadName: loadSQL, listName: listSQL, listTypeName: listTypeSQL, factsName: factsSQL,
 		wakesName: wakesSQL, pendingName: pendingSQL, deadName: deadSQL, bodiesName: bodiesSQL, historyName: historySQL,
