@@ -97,6 +97,11 @@ func TestAppendRefuses(t *testing.T) {
 	b := openAt(t, url, journal.DefaultConfig())
 	conn := connect(t, url)
 	forgotten := time.Now().Truncate(time.Millisecond)
+	two := func(seq uint64, key sharding.CommandID) journal.Op {
+		op := withKey(seq, key)
+		op.Append.Records = append(op.Append.Records, sharding.Record{Seq: seq + 1})
+		return op
+	}
 	commit(t, b, claim(1))
 	commit(t, b, add(1, alice, 1))
 	mustExec(t, conn, "UPDATE roost.entity SET dropped = $1", forgotten.UnixMilli())
@@ -108,6 +113,8 @@ func TestAppendRefuses(t *testing.T) {
 		"an older key":                           {withKey(2, keyAt(forgotten.Add(-time.Millisecond))), sharding.RefusedCommand},
 		"a key that is stored":                   {withKey(2, "c1"), sharding.RefusedCommand},
 		"a record too late":                      {add(1, alice, 3), sharding.RefusedSeq},
+		"two records too late":                   {two(3, "new"), sharding.RefusedSeq},
+		"two records, one with an old key":       {two(2, keyAt(forgotten)), sharding.RefusedCommand},
 		"another epoch":                          {add(2, alice, 2), sharding.RefusedEpoch},
 	} {
 		if r, err := b.Commit(t.Context(), []journal.Op{c.op}); err != nil || r[0].Verdict != c.want {
@@ -144,6 +151,29 @@ func TestAppendRefuses(t *testing.T) {
 	}
 	commit(t, b, first("bob", 1, keyAt(forgotten.Add(time.Millisecond))))
 	commit(t, b, first("carol", 1, "without a time"))
+}
+
+// TestAppendSeveral stores records of several entities, of which one has several: each gets its own.
+func TestAppendSeveral(t *testing.T) {
+	t.Parallel()
+	_, url := newDatabase(t, postgrestest.Start(t))
+	b := openAt(t, url, journal.DefaultConfig())
+	bob := sharding.Entity{Type: "Account", ID: "bob"}
+	commit(t, b, claim(1))
+	for _, e := range []sharding.Entity{bob, alice} {
+		commit(t, b, add(1, e, 1))
+	}
+	ops := []journal.Op{add(1, bob, 2), add(1, alice, 2)}
+	ops[0].Append.Records = append(ops[0].Append.Records, sharding.Record{Seq: 3})
+	results, err := b.Commit(t.Context(), ops)
+	if err != nil || byAppend(ops, results, &b.cfg) != "all by append_2" {
+		t.Fatalf("%+v, %v", results, err)
+	}
+	for e, want := range map[sharding.Entity]uint64{alice: 2, bob: 3} {
+		if l, err := b.Load(t.Context(), journal.LoadRequest{Entity: e}); err != nil || l.LastSeq != want || uint64(len(l.Records)) != want {
+			t.Errorf("%s: %+v, %v, want %d records", e, l, err, want)
+		}
+	}
 }
 
 // TestAppendStoresTheSame compares the rows that append_2 and commit_batch_2 write.
