@@ -73,6 +73,16 @@ func (w *brakeWorld) pinAll(p *process) {
 	w.wish(coordinator.PinShards{Pins: pins})
 }
 
+// gather moves all shards to a region, and waits until that has no effect any more: it may have slowed commands enough to
+// stop moves.
+func (w *brakeWorld) gather(p *process) {
+	w.pinAll(p)
+	w.until("all shards are at the first region", 60*sec, func() bool { return len(w.journal.newest) >= 8 && w.away(p) == 0 })
+	w.pass(5 * sec) // until moves are stopped, if they are
+	w.until("the brake is released", 60*sec, func() bool { return w.brake().Since.IsZero() })
+	w.pass(5 * sec)
+}
+
 // away counts the shards that are not at a region.
 func (w *brakeWorld) away(p *process) (n int) {
 	for _, row := range w.journal.newest { // order-free: counts
@@ -89,9 +99,7 @@ func journalSlows(t *testing.T, seed uint64) {
 	w := newBrakeWorld(t, seed)
 	r1, r2 := w.processes[firstRegion], w.processes[firstRegion+1]
 	w.pass(8 * sec)
-	w.pinAll(r1)
-	w.until("all shards are at the first region", 60*sec, func() bool { return len(w.journal.newest) >= 8 && w.away(r1) == 0 })
-	w.pass(5 * sec)
+	w.gather(r1)
 	w.weather.JournalDelay = 120 * ms
 	w.pinAll(r2)
 	slowSince := w.now
@@ -100,7 +108,7 @@ func journalSlows(t *testing.T, seed uint64) {
 		t.Fatalf("seed %d: all shards have moved before", seed)
 	}
 	stopped := w.now
-	w.until("one is tried", 5*sec, func() bool { return w.brake().Trials > 0 })
+	w.until("one is tried", 10*sec, func() bool { return w.brake().Trials > 0 })
 	for _, b := range w.journal.begun {
 		if b > stopped+500*ms && b < stopped+brakePause {
 			t.Errorf("seed %d: a shard begins to move %v after moves are stopped", seed, nanos(b-stopped))
@@ -118,9 +126,7 @@ func imbalance(t *testing.T, seed uint64) {
 	w := newBrakeWorld(t, seed)
 	r1 := w.processes[firstRegion]
 	w.pass(8 * sec)
-	w.pinAll(r1)
-	w.until("all shards are at the first region", 60*sec, func() bool { return len(w.journal.newest) >= 8 && w.away(r1) == 0 })
-	w.pass(5 * sec)
+	w.gather(r1)
 	usual := w.brake()
 	w.weather.Burden = 20 * ms
 	w.pass(2 * sec)
