@@ -29,13 +29,17 @@ type Stamp struct {
 // does not count, because they share no clock. So an age never grows faster than
 // time passes, and never decreases.
 //
+// A commit whose connection was lost may take effect after later ones of the same process. Then
+// the time that had passed before it must not count a second time.
+//
 // A driver that stores the stamp with the entity, and not with the record, may
 // count snapshots like records. Ages then differ between drivers if there are
 // snapshots between records, but the rule holds.
 func (s Stamp) Next(m Moment) Stamp {
 	n := Stamp{Age: s.Age, Writer: m.Writer, Elapsed: m.Elapsed.Milliseconds()}
 	if s.Writer == m.Writer {
-		n.Age += Age(max(0, n.Elapsed-s.Elapsed))
+		n.Elapsed = max(n.Elapsed, s.Elapsed)
+		n.Age += Age(n.Elapsed - s.Elapsed)
 	}
 	return n
 }

@@ -224,3 +224,27 @@ func TestAppendStoresTheSame(t *testing.T) {
 		}
 	}
 }
+
+// TestLateCommit: a commit may take effect after later ones of its process, if its connection was lost. However it
+// is stored, the age of the entity does not grow by the time between them when the next one comes.
+func TestLateCommit(t *testing.T) {
+	t.Parallel()
+	_, url := newDatabase(t, postgrestest.Start(t))
+	b := openAt(t, url, journal.DefaultConfig())
+	conn := connect(t, url)
+	several := add(1, alice, 3)
+	several.Append.Records = append(several.Append.Records, sharding.Record{Seq: 4})
+	deleted := add(1, alice, 5)
+	deleted.Append.Records[0].Delete = true // commit_batch_2 stores this
+	commit(t, b, claim(1))
+	commit(t, b, add(1, alice, 1))
+	const later = 1_000_000_000
+	mustExec(t, conn, "UPDATE roost.entity SET elapsed = $1", later)
+	for _, op := range []journal.Op{add(1, alice, 2), several, deleted} {
+		commit(t, b, op)
+		var elapsed int64
+		if err := conn.QueryRow(t.Context(), "SELECT elapsed FROM roost.entity").Scan(&elapsed); err != nil || elapsed != later {
+			t.Errorf("record %d: its process had been running for %d ms, %v; want %d", op.Append.Records[0].Seq, elapsed, err, later)
+		}
+	}
+}

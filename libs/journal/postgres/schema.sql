@@ -605,7 +605,8 @@ BEGIN
 			RAISE EXCEPTION 'an entity was made at the same time' USING ERRCODE = 'serialization_failure';
 		END IF;
 	END IF;
-	UPDATE roost.entity x SET last = u.last, snapshot = u.snapshot, life = u.life, cut = u.cut, keys = u.keys, age = u.age, writer = of_writer, elapsed = of_elapsed
+	UPDATE roost.entity x SET last = u.last, snapshot = u.snapshot, life = u.life, cut = u.cut, keys = u.keys, age = u.age, writer = of_writer,
+		elapsed = CASE WHEN x.writer = of_writer THEN greatest(of_elapsed, x.elapsed) ELSE of_elapsed END
 		FROM unnest(h_id, h_last, h_snap, h_life, h_cut, h_keys, h_age, h_changed) AS u (id, last, snapshot, life, cut, keys, age, changed)
 		WHERE u.changed AND x.id = ANY (ARRAY[u.id]);
 	FOREACH i IN ARRAY forgotten LOOP
@@ -694,7 +695,8 @@ BEGIN
 	-- A row that has been changed since it was found is looked at again: then it does not have this last record.
 	IF cardinality(e_name) > 0 AND cardinality(r_seq) = cardinality(e_name) THEN -- one record each
 		WITH moved AS (
-			UPDATE roost.entity x SET last = u.last + 1, keys = x.keys + u.keys, writer = of_writer, elapsed = of_elapsed,
+			UPDATE roost.entity x SET last = u.last + 1, keys = x.keys + u.keys, writer = of_writer,
+				elapsed = CASE WHEN x.writer = of_writer THEN greatest(of_elapsed, x.elapsed) ELSE of_elapsed END,
 				-- journal.Stamp.Next
 				age = x.age + CASE WHEN x.writer = of_writer THEN greatest(of_elapsed - x.elapsed, 0) ELSE 0 END
 			FROM (SELECT unnest(e_type) AS type, unnest(e_name) AS name, unnest(e_last) AS last, unnest(e_keys) AS keys,
@@ -709,7 +711,8 @@ BEGIN
 		END IF;
 	ELSIF cardinality(e_name) > 0 THEN
 		WITH moved AS (
-			UPDATE roost.entity x SET last = u.last + u.count, keys = x.keys + u.keys, writer = of_writer, elapsed = of_elapsed,
+			UPDATE roost.entity x SET last = u.last + u.count, keys = x.keys + u.keys, writer = of_writer,
+				elapsed = CASE WHEN x.writer = of_writer THEN greatest(of_elapsed, x.elapsed) ELSE of_elapsed END,
 				age = x.age + CASE WHEN x.writer = of_writer THEN greatest(of_elapsed - x.elapsed, 0) ELSE 0 END
 			FROM (SELECT unnest(e_type) AS type, unnest(e_name) AS name, unnest(e_last) AS last, unnest(e_count) AS count, unnest(e_keys) AS keys, unnest(e_time) AS time,
 				generate_series(1, cardinality(e_name)) AS i) u
