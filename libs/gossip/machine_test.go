@@ -219,6 +219,47 @@ func TestAnswersOfHeartbeats(t *testing.T) {
 	}
 }
 
+// TestSuspectsAreAnsweredAtOnce: a member that is suspected may be back, and the sooner it shows on both sides, the better.
+func TestSuspectsAreAnsweredAtOnce(t *testing.T) {
+	l := newPair(t)
+	l.pass(8 * time.Second)
+	if l.reachable(other) {
+		t.Fatal("a silent member is not suspected")
+	}
+	l.receive(other, Heartbeat{Seq: 5, Patience: l.m.cfg.Watch.Interval})
+	if _, ok := sent[HeartbeatReply](l, other); !ok {
+		t.Error("the heartbeat of a suspected member waits for its answer")
+	}
+}
+
+// TestLocalHealth: a node suspects itself when all its peers fall silent at once, and not while each answers in every
+// interval.
+func TestLocalHealth(t *testing.T) {
+	l := newPair(t)
+	peers := []sharding.NodeID{other, {Addr: "c:1", UID: 3}, {Addr: "d:1", UID: 4}}
+	for _, p := range peers[1:] {
+		l.receive(p, Join{})
+	}
+	every := l.m.cfg.Watch.Interval
+	for range 60 {
+		l.pass(every / 10)
+		out := l.out
+		for _, p := range peers {
+			l.out = out
+			if beat, ok := sent[Heartbeat](l, p); ok {
+				l.receive(p, Heartbeat{Seq: beat.Seq, Patience: every, Answer: beat.Seq})
+			}
+		}
+	}
+	if l.m.localHealth != 0 {
+		t.Errorf("local health %d while all answer", l.m.localHealth)
+	}
+	l.pass(3 * every)
+	if l.m.localHealth == 0 {
+		t.Error("all peers are silent, and this node does not suspect itself")
+	}
+}
+
 func TestJoinerThatNeverAnswersIsRemoved(t *testing.T) {
 	l := newLab(t)
 	l.receive(other, Join{})

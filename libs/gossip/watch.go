@@ -17,7 +17,7 @@ type peer struct {
 	// last one answered, the last one before evidence that it is gone.
 	firstSeq, lastSeq, goneSeq uint64
 	gone                       bool // evidence, and no newer reply
-	repeated                   bool // the last answer has counted twice, see heartbeat
+	repeated                   bool // the last answer has counted twice, see answeredAgain
 	// The number of the peer's newest heartbeat that is answered with those to it; 0: none.
 	heardSeq uint64
 	// Until when a node outside the ring is watched because somebody wants to

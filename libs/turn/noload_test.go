@@ -168,7 +168,8 @@ func TestOnlyVolatileTypesAreNotLoaded(t *testing.T) {
 	}
 }
 
-// TestTurnThatMakesIsAborted: the driver is told to give up an instance that a turn makes.
+// TestTurnThatMakesIsAborted: if the shard is aborted during the first turn, which makes the instance, the driver is told to
+// cancel the turn and to drop the instance. The end of that turn has no effect.
 func TestTurnThatMakesIsAborted(t *testing.T) {
 	o := newMaker(t, nil)
 	o.open()

@@ -16,17 +16,25 @@ import (
 	"github.com/roost-cluster/roost/services/coordinator"
 )
 
+// launchStandby starts a coordinator that is no candidate, while another one holds the lease. It returns the record of the
+// lease, and the store that it is in.
+func launchStandby(t *testing.T) (*rig, *quiet, lease.Record) {
+	t.Helper()
+	store := &quiet{Driver: leasememory.New()}
+	record := lease.Record{Version: 1, Term: 3, Holder: sharding.NodeID{Addr: "127.0.0.1:2", UID: 9}, TTL: 5 * time.Second, Nonce: 4, Cluster: 4}
+	if done, err := store.Swap(t.Context(), "coordinator.dev", lease.Record{}, record); !done || err != nil {
+		t.Fatal(done, err)
+	}
+	r := launchOn(t, coordinator.DefaultConfig(), memory.New(journal.DefaultConfig()), store)
+	r.keeper.SetRank(-1)
+	return r, store, record
+}
+
 // TestLeaseOver: while nobody holds the lease, a standby does not send operators to the coordinator that has held it last.
 func TestLeaseOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &quiet{Driver: leasememory.New()}
-		last := sharding.NodeID{Addr: "127.0.0.1:2", UID: 9}
-		record := lease.Record{Version: 1, Term: 3, Holder: last, TTL: 5 * time.Second, Nonce: 4, Cluster: 4}
-		if done, err := store.Swap(t.Context(), "coordinator.dev", lease.Record{}, record); !done || err != nil {
-			t.Fatal(done, err)
-		}
-		r := launchOn(t, coordinator.DefaultConfig(), memory.New(journal.DefaultConfig()), store)
-		r.keeper.SetRank(-1) // it is no candidate
+		r, store, record := launchStandby(t)
+		last := record.Holder
 		time.Sleep(time.Second)
 		if since, over := r.leaseOver(last); over {
 			t.Errorf("the lease ran out at %v, although it holds", since)
@@ -64,14 +72,7 @@ func TestLeaseOver(t *testing.T) {
 // then. At rest, its next tick may come much later.
 func TestRenewalIsKnownWithTheNextInput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &quiet{Driver: leasememory.New()}
-		last := sharding.NodeID{Addr: "127.0.0.1:2", UID: 9}
-		record := lease.Record{Version: 1, Term: 3, Holder: last, TTL: 5 * time.Second, Nonce: 4, Cluster: 4}
-		if done, err := store.Swap(t.Context(), "coordinator.dev", lease.Record{}, record); !done || err != nil {
-			t.Fatal(done, err)
-		}
-		r := launchOn(t, coordinator.DefaultConfig(), memory.New(journal.DefaultConfig()), store)
-		r.keeper.SetRank(-1) // it is no candidate
+		r, store, record := launchStandby(t)
 		for range 20 {
 			renewed := record
 			renewed.Version, renewed.Nonce = record.Version+1, record.Nonce+1
