@@ -94,13 +94,15 @@ type inbox struct {
 	// a command was refused.
 	shortReply replies.SizeEstimate
 	blocked    int // goroutines that bring commands and wait for room
+	// stir is called when something begins to wait for room: only ticks, by refresh, look for it.
+	stir func()
 }
 
 // newInbox returns an inbox for n cores, in which limit messages may wait.
 func newInbox(limit, n int, coreOf func(sharding.Entity) int, budget *replies.Budget, estimates map[sharding.EntityType]map[string]*replies.SizeEstimate) *inbox {
 	b := &inbox{
 		next: make([]batch, n), limit: max(1, limit/n), coreOf: coreOf,
-		budget: budget, estimates: estimates, queues: map[Sink]*replies.Queue[arrival]{},
+		budget: budget, estimates: estimates, queues: map[Sink]*replies.Queue[arrival]{}, stir: func() {},
 	}
 	b.room.L = &b.mu
 	b.shortReply.Learn(replies.Overhead)
@@ -173,10 +175,11 @@ func (b *inbox) arrive(to Sink, cmds []link.Command, refused map[int]*sharding.R
 	announced := false // beforeBlock was called for this command
 	for i := range cmds {
 		a := arrival{cmd: cmds[i], to: to, at: now, refused: refused[i], core: b.coreOf(cmds[i].Envelope.Entity)}
-		if inputs != nil && b.next[a.core].len() < maxKeptInputs {
-			a.input = inputs[i]
+		var input entity.Decoded
+		if inputs != nil {
+			input = inputs[i]
 		}
-		for !b.ended && (b.full(&a) || !b.admit(queue, &a, &ready)) {
+		for !b.ended && (b.full(&a) || !b.admit(queue, &a, input, &ready)) {
 			if to.Ended() { // its gateway counts the rest as lost
 				queue.Drop(b.budget)
 				return ready
@@ -188,6 +191,7 @@ func (b *inbox) arrive(to Sink, cmds []link.Command, refused map[int]*sharding.R
 				announced, ready = true, 0
 			} else {
 				b.blocked++
+				b.stir()
 				b.room.Wait()
 				b.blocked--
 			}
@@ -213,11 +217,12 @@ func (b *inbox) arriveHere(to Sink, cmd *link.Command) (ready cores, taken bool)
 		b.queues[to] = queue
 	}
 	a := arrival{cmd: *cmd, to: to, at: time.Now(), core: b.coreOf(cmd.Envelope.Entity)}
-	return ready, !b.ended && b.admit(queue, &a, &ready)
+	return ready, !b.ended && b.admit(queue, &a, entity.Decoded{}, &ready)
 }
 
-// maxKeptInputs is how many inputs may wait for a core when a command comes whose decoded input is kept. What
-// waits behind more is decoded again when it runs, so that its memory is that of its payload.
+// maxKeptInputs is how many inputs may wait for a core when a command comes whose decoded input is kept. A command
+// that waits behind more, or for room for its reply, is decoded again when it runs. So the memory of what waits is
+// that of the payloads.
 const maxKeptInputs = 1 << 10
 
 // full reports whether too much waits for the core of a command.
@@ -231,9 +236,9 @@ var (
 		"not run: there was no room for the reply within half of the command's time; the region or this entity owes too many (region.link_reply_bytes, region.reply_bytes)")
 )
 
-// admit lets a command enter, lets it wait, refuses it or, if its connection has ended,
-// drops it. It returns false if there is no room for any of these.
-func (b *inbox) admit(queue *replies.Queue[arrival], a *arrival, ready *cores) bool {
+// admit lets a command enter, with its input if that was decoded already, lets it wait, refuses it or, if its
+// connection has ended, drops it. It returns false if there is no room for any of these.
+func (b *inbox) admit(queue *replies.Queue[arrival], a *arrival, input entity.Decoded, ready *cores) bool {
 	env := &a.cmd.Envelope
 	r := replies.Request{Entity: env.Entity, Estimate: b.estimate(env), Size: env.Size(), Deadline: env.Deadline}
 	if r.Estimate == nil || env.Tell && !env.Keyed {
@@ -241,7 +246,10 @@ func (b *inbox) admit(queue *replies.Queue[arrival], a *arrival, ready *cores) b
 	}
 	ticket, verdict := queue.Admit(b.budget, a.at, &r, a)
 	switch verdict {
-	case replies.Waits, replies.Dropped:
+	case replies.Waits:
+		b.stir()
+		return true
+	case replies.Dropped:
 		return true
 	case replies.Full:
 		var ok bool
@@ -251,6 +259,9 @@ func (b *inbox) admit(queue *replies.Queue[arrival], a *arrival, ready *cores) b
 		a.refused = &tooMuchWaits
 	}
 	a.ticket = ticket
+	if b.next[a.core].len() < maxKeptInputs {
+		a.input = input
+	}
 	b.enter(a, ready)
 	return true
 }
@@ -297,6 +308,13 @@ func (b *inbox) advanceOne(to Sink, queue *replies.Queue[arrival], ready *cores)
 		a.ticket = ticket
 		b.enter(&a, ready)
 	}
+}
+
+// waits reports whether something waits for room.
+func (b *inbox) waits() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.blocked > 0 || b.budget.Waiting() > 0
 }
 
 // refuseLate refuses the commands that have waited for too long.

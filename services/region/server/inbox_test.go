@@ -54,6 +54,8 @@ func TestNothingIsTakenBehindWhatWasDropped(t *testing.T) {
 func TestNobodyWaitsForRoomAfterTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := oneInbox(1)
+		stirs := 0
+		b.stir = func() { stirs++ }
 		to := &endingSink{}
 		cmds := make([]link.Command, 3)
 		for i := range cmds {
@@ -67,6 +69,9 @@ func TestNobodyWaitsForRoomAfterTheEnd(t *testing.T) {
 		synctest.Wait()
 		if b.refresh(); returned {
 			t.Fatal("an inbox for one command takes three")
+		}
+		if stirs == 0 || !b.waits() {
+			t.Errorf("a reader waits: reported %d times, waits: %v", stirs, b.waits())
 		}
 		b.mu.Lock()
 		to.ended = true

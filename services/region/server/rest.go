@@ -11,7 +11,8 @@ import (
 // that is most of what the cores of an idle region cost.
 
 const (
-	// restEvery is the time between two ticks while nothing happens and no alarm of an entity is due. Such ticks come
+	// restEvery is the time between two ticks while nothing happens, no alarm of an entity is due and no command waits
+	// for room. Such ticks come
 	// at the moments of the heartbeats of members, for which the process wakes up anyway.
 	restEvery = 200 * time.Millisecond
 	// restAfter is how long nothing must have happened. It is longer than a turn counts as a possible cause of
@@ -39,7 +40,7 @@ func (r *rest) stir() {
 // due returns the time before which no tick is needed.
 func (s *Runner) due() time.Time {
 	s.rest.resting.Store(true) // first: what happens from now on wakes the loop
-	if s.rest.stirred.Load() || s.ticked.Sub(s.stirredAt) < restAfter {
+	if s.rest.stirred.Load() || s.ticked.Sub(s.stirredAt) < restAfter || s.inbox.waits() {
 		s.rest.resting.Store(false)
 		return time.Time{}
 	}

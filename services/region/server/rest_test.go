@@ -8,6 +8,8 @@ import (
 
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/link"
+	"github.com/roost-cluster/roost/libs/replies"
+	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/sdk/entity"
 	"github.com/roost-cluster/roost/services/region"
 )
@@ -54,6 +56,43 @@ func TestRest(t *testing.T) {
 		ticks(alarm)
 		if late := rang.Sub(began.Add(alarm)); late < 0 || late > tickEvery {
 			t.Errorf("an alarm is %v late", late)
+		}
+	})
+}
+
+// narrow is a connection with room for the refusal of a command, but not for its reply.
+type narrow struct {
+	answers
+	unsent int
+}
+
+func (n *narrow) Unsent() int { return n.unsent }
+
+// TestNoRestWhileCommandsWait: a command that waits for room is refused in time although nothing else happens.
+func TestNoRestWhileCommandsWait(t *testing.T) {
+	const timeout, patience = 160 * time.Millisecond, 80 * time.Millisecond
+	withCores(t, func(t *testing.T, cores int) {
+		limits := replies.DefaultConfig()
+		s := runTypes(t, RunnerConfig{
+			Log: slog.New(slog.DiscardHandler), Core: func(c *region.Config) { c.ShardCores, c.LoadInterval = cores, 0 },
+		}, entity.DefineVolatile("Door", func(string) *door { return &door{} },
+			entity.On(entity.Command[struct{}, int]("Door", "Knock"), func(*door, *entity.Ctx, struct{}) (int, error) { return 0, nil })).Shards(4))
+		to := &narrow{answers{got: map[uint64]link.Answer{}}, limits.Connection - limits.Unknown/2}
+		for n := range uint64(10) {
+			time.Sleep(time.Second + time.Duration(n)*tickEvery) // at other moments between two ticks
+			began := time.Now()
+			c := knock(n, "a", "Knock")
+			c.Envelope.Deadline = began.Add(timeout)
+			s.Submit(to, []link.Command{c})
+			for to.count() == int(n) {
+				time.Sleep(time.Millisecond)
+			}
+			if a := to.got[n].Reply; a.Code != sharding.ResourceExhausted {
+				t.Fatalf("without room: %+v", a)
+			}
+			if took := time.Since(began); took < patience || took > patience+2*tickEvery {
+				t.Errorf("refused after %v, want %v", took, patience)
+			}
 		}
 	})
 }

@@ -157,6 +157,7 @@ func NewRunner(c RunnerConfig) (*Runner, error) {
 	s.inbox = newInbox(c.Inbox, s.cfg.ShardCores, s.coreOf, replies.NewBudget(s.cfg.Replies), s.commands)
 	s.control = newControlLoop(s, c.Outside)
 	s.rest.wake = s.control.inbox.Wake
+	s.inbox.stir = s.rest.stir
 	for i := range s.cfg.ShardCores {
 		s.shards = append(s.shards, newShardLoop(s, i))
 	}

@@ -135,6 +135,14 @@ func TestDecodedInputs(t *testing.T) {
 	if kept := all[maxKeptInputs].input; kept != (entity.Decoded{}) {
 		t.Errorf("behind %d others, %v is kept", maxKeptInputs, kept)
 	}
+	full := &endingSink{unsent: replies.DefaultConfig().Connection}
+	b.next[0] = batch{}
+	b.arrive(full, []link.Command{cmd}, nil, []entity.Decoded{in}, func(cores) {})
+	full.unsent = 0
+	b.refresh()
+	if waited := b.next[0].arrivals; len(waited) != 1 || waited[0].input != (entity.Decoded{}) {
+		t.Errorf("of a command that has waited for room, %+v is kept", waited)
+	}
 
 	s := &shardLoop{taking: &all[0]}
 	other := cmd.Envelope
