@@ -149,7 +149,7 @@ func decideClaim(c *sharding.Claim, tx Tx) (Result, error) {
 	if c.Epoch <= f.Epoch && !repeated && !mutant.On("claim-check") {
 		return Result{Verdict: sharding.RefusedEpoch, Fence: f}, nil
 	}
-	return Result{Verdict: sharding.Durable, Fence: sharding.Fence{Epoch: c.Epoch, Owner: c.Owner}}, nil
+	return Result{Verdict: sharding.Durable, Fence: f}, nil
 }
 
 // checkEpoch decides whether an operation at epoch e passes the fence f.

@@ -217,8 +217,8 @@ func (o *Op) Check() error {
 // Result is what happened to one operation.
 type Result struct {
 	Verdict sharding.Verdict
-	// Fence is what is stored after the operation; with a claim, a fence read
-	// or a refusal by epoch.
+	// Fence is what was stored before the operation; with a claim, a fence read
+	// or a refusal by epoch. So a new owner learns from its claim which claim it has replaced.
 	Fence sharding.Fence
 	// Err is the reason in words, with RefusedFull, RefusedDamaged and
 	// UnknownOutcome.

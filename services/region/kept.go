@@ -14,7 +14,9 @@ import (
 // that hands the shard off keeps the states, and ShardStopped says that it does. HostShard names
 // that owner to the next owner. The next owner claims the shard, fetches the states, and serves
 // the shard with them. A state is given once and fetched once. An owner that does not get the
-// states in time begins without them, for good. Therefore no state is ever alive twice.
+// states in time begins without them, for good. If the coordinator does not learn that it has
+// begun, the owner after it is told of the same states, but finds its claim in the journal, and
+// begins without them, too. Therefore no state is ever alive twice, and none comes back.
 
 // keptShard are the states of a shard's entities that this region keeps for the next owner.
 type keptShard struct {
@@ -59,11 +61,13 @@ func (m *ShardCore) KeptStats() KeptStats {
 	return st
 }
 
-// beginShard serves a shard that was claimed, or first fetches the states of its entities.
-func (m *ShardCore) beginShard(h *heldShard) {
+// beginShard serves a shard that was claimed, or first fetches the states of its entities. The
+// parameter replaced is the epoch of the claim before. An owner that has claimed the shard after the
+// states were kept has fetched them, or has begun without them.
+func (m *ShardCore) beginShard(h *heldShard, replaced sharding.Epoch) {
 	p := h.keptBy
 	switch {
-	case !m.typ(h.id.Type).keeps || p == (control.Previous{}):
+	case !m.typ(h.id.Type).keeps || p == (control.Previous{}) || replaced > p.Epoch && !mutant.On("kept-outlived"):
 		m.started(h, nil)
 	case p.Owner == m.cfg.Self:
 		m.started(h, m.takeKept(h.id, h.epoch, p.Epoch))

@@ -193,7 +193,8 @@ type (
 		Shard   sharding.ShardID
 		Epoch   sharding.Epoch
 		Verdict sharding.Verdict
-		Fence   sharding.Fence
+		// Fence is what was stored of the shard before the claim.
+		Fence sharding.Fence
 	}
 	// KeptFetched answers FetchKept. If there are no states, or they could not be fetched, Kept is empty.
 	KeptFetched struct {

@@ -83,7 +83,7 @@ func (m *ShardCore) claimed(in Claimed) {
 	}
 	switch in.Verdict {
 	case sharding.Durable:
-		m.beginShard(h)
+		m.beginShard(h, in.Fence.Epoch)
 	case sharding.RefusedEpoch:
 		m.raiseMinEpoch(h.id, in.Fence.Epoch)
 		m.letGo(h)

@@ -14,21 +14,21 @@ func testClaims(e *env) {
 		epoch sharding.Epoch
 		owner sharding.NodeUID
 		want  sharding.Verdict
-		left  sharding.Fence
+		found sharding.Fence // before the claim
 	}{
 		{0, 0, byEpoch, sharding.Fence{}},                               // no epoch at all
-		{epoch, 1, durable, sharding.Fence{Epoch: epoch, Owner: 1}},     // first
+		{epoch, 1, durable, sharding.Fence{}},                           // first
 		{epoch, 1, durable, sharding.Fence{Epoch: epoch, Owner: 1}},     // again: its reply was lost
 		{epoch, 2, byEpoch, sharding.Fence{Epoch: epoch, Owner: 1}},     // another owner at the same epoch
 		{epoch - 1, 1, byEpoch, sharding.Fence{Epoch: epoch, Owner: 1}}, // lower, same owner
 		{epoch - 1, 2, byEpoch, sharding.Fence{Epoch: epoch, Owner: 1}}, // lower
-		{epoch + 1, 1, durable, sharding.Fence{Epoch: epoch + 1, Owner: 1}},
-		{epoch + 2, 2, durable, sharding.Fence{Epoch: epoch + 2, Owner: 2}},
-		{1<<64 - 1, 1<<64 - 1, durable, sharding.Fence{Epoch: 1<<64 - 1, Owner: 1<<64 - 1}}, // all bits
+		{epoch + 1, 1, durable, sharding.Fence{Epoch: epoch, Owner: 1}},
+		{epoch + 2, 2, durable, sharding.Fence{Epoch: epoch + 1, Owner: 1}},
+		{1<<64 - 1, 1<<64 - 1, durable, sharding.Fence{Epoch: epoch + 2, Owner: 2}}, // all bits
 		{1<<63 - 1, 2, byEpoch, sharding.Fence{Epoch: 1<<64 - 1, Owner: 1<<64 - 1}},
 	} {
 		r := e.one(step.want, claim(shard, step.epoch, step.owner))
-		e.equal("fence after the claim", r.Fence, step.left)
+		e.equal("fence before the claim", r.Fence, step.found)
 	}
 	// Other shards are not concerned, not even those with the same index.
 	e.one(durable, claim(sharding.ShardID{Type: "Cart", Index: shard.Index}, 1, 1))

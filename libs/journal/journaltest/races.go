@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 
 	"github.com/roost-cluster/roost/libs/journal"
@@ -49,20 +50,24 @@ func (e *env) handles() []journal.Driver {
 
 func testRacingClaims(e *env) {
 	handles := e.handles()
+	var last sharding.Fence
 	for round := range sharding.Epoch(15) {
-		won := 0
 		results := e.race(handles, func(i int) journal.Op { return claim(shard, epoch+round, sharding.NodeUID(i+1)) })
+		won := slices.IndexFunc(results, func(r journal.Result) bool { return r.Verdict == durable })
 		for i, r := range results {
-			if r.Verdict == durable {
-				won++
-			}
-			if r.Fence != results[0].Fence {
-				e.Fatalf("round %d: racer %d sees fence %v, racer 0 sees %v", round, i, r.Fence, results[0].Fence)
+			switch {
+			case i == won:
+				e.equal("the fence before the claim that won", r.Fence, last)
+			case r.Verdict == durable:
+				e.Fatalf("round %d: racers %d and %d own the shard at one epoch", round, won, i)
+			default:
+				e.equal("the fence that a racer has lost to", r.Fence, sharding.Fence{Epoch: epoch + round, Owner: sharding.NodeUID(won + 1)})
 			}
 		}
-		if won != 1 {
-			e.Fatalf("round %d: %d owners at one epoch", round, won)
+		if won < 0 {
+			e.Fatalf("round %d: nobody owns the shard", round)
 		}
+		last = sharding.Fence{Epoch: epoch + round, Owner: sharding.NodeUID(won + 1)}
 	}
 }
 

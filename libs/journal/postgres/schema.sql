@@ -494,6 +494,8 @@ BEGIN
 		END IF;
 		held := f_epoch[s] <> 0 AND f_epoch[s] = o_epoch[i];
 		IF o_kind[i] = 1 THEN
+			epoch[i] := f_epoch[s];
+			owner[i] := f_owner[s];
 			-- The same claim again, by the same incarnation, is a lost reply.
 			IF held AND f_owner[s] = o_seq[i] THEN
 				verdict[i] := 1;
@@ -505,8 +507,6 @@ BEGIN
 				f_owner[s] := o_seq[i];
 				f_changed[s] := true;
 			END IF;
-			epoch[i] := f_epoch[s];
-			owner[i] := f_owner[s];
 		ELSIF o_kind[i] = 3 AND (h_added[e] OR h_purged[e] > 0) OR o_kind[i] = 4 AND h_purged[e] > 0 THEN
 			CONTINUE; -- a second append of an entity, or behind its purge
 		ELSIF o_kind[i] = 7 AND (h_added[e] OR h_purged[e] > 0) THEN
