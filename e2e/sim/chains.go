@@ -22,7 +22,7 @@ type ask struct {
 	chain  []sharding.Entity // the entities that wait for the answer; the last one is that of asker
 	waits  bool              // a turn waits for the answer now
 	since  time.Time         // when that turn began to wait, by the clock of its process
-	came   bool              // the command has come to the region of its entity
+	came   bool              // the command has come to the region of its entity, which has not refused it as not its own
 	ran    bool              // the command has had a turn
 	noRoom bool              // a turn was told that the command was refused for lack of room
 	gaveUp []gaveUp          // each time a turn that sent it was told that it waits in a circle

@@ -534,8 +534,15 @@ func (n *regionNode) answer(id turn.RequestID, makeInput func(router.Attempt) ro
 	}
 	delete(n.callers, id)
 	in := makeInput(c.attempt)
-	if a, ok := in.(router.Answer); ok && a.Reply.Outcome == sharding.Rejected {
-		n.w.refusedUnread[c.key]++
+	switch in := in.(type) {
+	case router.Answer:
+		if in.Reply.Outcome == sharding.Rejected {
+			n.w.refusedUnread[c.key]++
+		}
+	case router.NotMine:
+		if f := n.w.askKeys[c.key]; f != nil {
+			f.came = false
+		}
 	}
 	n.send(c, in, func() { c.link.router.read(c.attempt, in) })
 }
