@@ -1,10 +1,6 @@
 package sqlite
 
 import (
-	"unsafe"
-
-	lib "modernc.org/sqlite/lib"
-
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -36,10 +32,10 @@ type cachedHead struct {
 	looked bool // the stamp is that of a purge
 }
 
-// recall looks whether the cache still holds, at the beginning of a transaction. If it does not, it
-// is emptied, and recall returns the error of [journal.Facts.CheckOpened]: otherwise
-// those facts are unchanged, too.
-func (d *Driver) recall() error {
+// checkCache empties the cache at the beginning of a transaction if another connection has committed since it was
+// confirmed, or a transaction of this one has failed. Then the facts of the journal may have changed, too, and it
+// returns the error of [journal.Facts.CheckOpened].
+func (d *Driver) checkCache() error {
 	version, err := d.handle.dataVersion()
 	if err != nil {
 		return err
@@ -60,8 +56,8 @@ func (d *Driver) recall() error {
 	return err
 }
 
-// keep makes the cache that of the transaction that was just committed.
-func (d *Driver) keep() {
+// confirmCache says that the cache is what is stored: the transaction that has changed it was just committed.
+func (d *Driver) confirmCache() {
 	version, err := d.handle.dataVersion()
 	d.cache.valid, d.cache.version = err == nil, version
 }
@@ -84,19 +80,6 @@ func (c *cache) setHead(entity sharding.Entity, h cachedHead) {
 		c.heads = map[sharding.Entity]cachedHead{}
 	}
 	c.heads[entity] = h
-}
-
-// dataVersion returns a number that is another one after any connection has committed. The commits of
-// other connections count from the next transaction of this one on.
-// https://sqlite.org/c3ref/c_fcntl_begin_atomic_write.html#sqlitefcntldataversion
-func (h *handle) dataVersion() (uint32, error) {
-	const size = int(unsafe.Sizeof(uint32(0)))
-	to := h.tls.Alloc(size)
-	defer h.tls.Free(size)
-	if rc := lib.Xsqlite3_file_control(h.tls, h.db, 0, lib.SQLITE_FCNTL_DATA_VERSION, to); rc != lib.SQLITE_OK {
-		return 0, h.error(rc)
-	}
-	return *at[uint32](to), nil
 }
 
 // forgetHead is called after an operation that changes more than which record is the newest one.

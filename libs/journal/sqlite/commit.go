@@ -16,7 +16,7 @@ func (d *Driver) Commit(ctx context.Context, ops []journal.Op) ([]journal.Result
 	t := newTx(d)
 	var results []journal.Result
 	err := d.transact(ctx, func() (err error) {
-		if err := d.recall(); err != nil {
+		if err := d.checkCache(); err != nil {
 			return err
 		}
 		if results, err = journal.Decide(ops, t); err == nil && t.free > 0 {
@@ -27,7 +27,7 @@ func (d *Driver) Commit(ctx context.Context, ops []journal.Op) ([]journal.Result
 	if err != nil {
 		return nil, err
 	}
-	d.keep()
+	d.confirmCache()
 	t.cacheIDs()
 	d.countPages(ops)
 	journal.StoredAt(results, ops, t.now.Wall)

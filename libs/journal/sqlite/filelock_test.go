@@ -169,7 +169,7 @@ func TestTurnThatDoesNotCome(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		must(t, a.LockWrites(t.Context()))
-		if !a.lock.admitted {
+		if !a.lock.holdsWriter {
 			t.Error(suffix, "came, and is not taken")
 		}
 		a.UnlockWrites()

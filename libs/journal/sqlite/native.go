@@ -290,6 +290,19 @@ func (r *rows) Close() error {
 	return nil
 }
 
+// dataVersion returns a number that is another one after any connection has committed. The commits of
+// other connections count from the next transaction of this one on.
+// https://sqlite.org/c3ref/c_fcntl_begin_atomic_write.html#sqlitefcntldataversion
+func (h *handle) dataVersion() (uint32, error) {
+	const size = int(unsafe.Sizeof(uint32(0)))
+	to := h.tls.Alloc(size)
+	defer h.tls.Free(size)
+	if rc := lib.Xsqlite3_file_control(h.tls, h.db, 0, lib.SQLITE_FCNTL_DATA_VERSION, to); rc != lib.SQLITE_OK {
+		return 0, h.error(rc)
+	}
+	return *at[uint32](to), nil
+}
+
 // writeStatement is a statement of the writer.
 type writeStatement struct {
 	to    **stmt

@@ -150,11 +150,11 @@ func holdWrites(path, state string) error {
 		return err
 	}
 	switch state {
-	case "queued":
+	case "queue-held":
 		err = d.lock.queue.lock(context.Background())
-	case "admitted":
+	case "both-held":
 		err = d.LockWrites(context.Background())
-	case "begun":
+	case "in-transaction":
 		err = d.beginWrite(context.Background())
 	}
 	if err != nil {
@@ -169,7 +169,7 @@ func holdWrites(path, state string) error {
 // paused before that does not keep them for long.
 func TestHolderOfTheWriteLock(t *testing.T) {
 	t.Parallel()
-	for _, state := range []string{"queued", "admitted", "begun"} {
+	for _, state := range []string{"queue-held", "both-held", "in-transaction"} {
 		t.Run(state, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "j.db")
 			d := openDriver(t, path)
@@ -180,7 +180,7 @@ func TestHolderOfTheWriteLock(t *testing.T) {
 			}
 			must(t, cmd.Process.Signal(syscall.SIGSTOP))
 			d.lock.patience = time.Millisecond
-			if state == "begun" {
+			if state == "in-transaction" {
 				short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 				defer cancel()
 				if _, err := d.Commit(short, claim); !errors.Is(err, journal.ErrNotCommitted) {

@@ -112,7 +112,7 @@ func (d *Driver) Repair(ctx context.Context, r *journal.Repair) (journal.RepairP
 	var plan journal.RepairPlan
 	var refused error
 	err := d.transact(ctx, func() error {
-		if err := d.recall(); err != nil {
+		if err := d.checkCache(); err != nil {
 			return err
 		}
 		var err error

@@ -20,9 +20,9 @@ const (
 // writeLock is what a connection holds while it writes: see "Writers" in the package comment.
 // It is used by one caller at a time.
 type writeLock struct {
-	queue, writer    *fileLock
-	queued, admitted bool // which of the two is held
-	patience         time.Duration
+	queue, writer           *fileLock
+	holdsQueue, holdsWriter bool
+	patience                time.Duration
 	// late: the turn did not come within patience. The kernel also gives it to a process that is paused,
 	// and then nobody's turn comes until that process goes on or dies.
 	late bool
@@ -43,7 +43,7 @@ func openWriteLock(path string, queue *fileLock) (w writeLock, err error) {
 // writing at once. Until the turn has come, later calls do not wait for it again. They pause, so that a process
 // that has just written does not always get SQLite's lock again before the others.
 func (w *writeLock) lock(ctx context.Context) error {
-	if w.admitted {
+	if w.holdsWriter {
 		return nil
 	}
 	if w.late = w.late && (w.queue.waits() || w.writer.waits()); w.late {
@@ -64,19 +64,19 @@ func (w *writeLock) await(ctx context.Context) error {
 	if err := w.queue.lock(ctx); err != nil {
 		return err
 	}
-	w.queued = true
+	w.holdsQueue = true
 	if err := w.writer.lock(ctx); err != nil {
 		w.unlock()
 		return err
 	}
-	w.admitted = true
+	w.holdsWriter = true
 	return nil
 }
 
 // begun is called when SQLite's lock is held, or will not be: the next writer in the queue then waits for this one.
 func (w *writeLock) begun() {
-	if w.queued {
-		w.queued = false
+	if w.holdsQueue {
+		w.holdsQueue = false
 		w.queue.unlock()
 	}
 }
@@ -84,8 +84,8 @@ func (w *writeLock) begun() {
 // unlock lets the next one write.
 func (w *writeLock) unlock() {
 	w.begun()
-	if w.admitted {
-		w.admitted = false
+	if w.holdsWriter {
+		w.holdsWriter = false
 		w.writer.unlock()
 	}
 }
