@@ -273,8 +273,8 @@ BEGIN
 END $$;
 
 -- commit_batch_2 decides a batch of operations in order and writes what holds.
--- It is called alone, so that its transaction ends with it: its locks never wait
--- for a client. (commit_batch is that of format 1, in journals that were made then.)
+-- Its statement is a transaction of its own, so that its locks never wait
+-- for a client; append_2 may have run in that statement before. (commit_batch is that of format 1, in journals that were made then.)
 --
 -- s_: the shards, sorted, without repetition. s_how says what the batch does
 --     with one: 0 reads its fence, 1 writes under it, 2 claims it.
@@ -298,6 +298,9 @@ END $$;
 -- of_writer, of_elapsed: who commits, and for how long that has been running, in ms.
 -- key_old, keep_for, keep: what may be forgotten, see trim. purge_most: see purge.
 --
+-- It has four parts, which the comments in it number. They are one function because they share some thirty arrays, which
+-- a call would copy.
+--
 -- Verdicts: 1 durable, 2 refused by epoch, 3 by sequence, 4 by command, 5 by wake-up.
 CREATE FUNCTION roost.commit_batch_2(
 	s_type text[], s_shard bigint[], s_how int[],
@@ -319,11 +322,13 @@ AS $$
 DECLARE
 	-- Flips the sign: bigints then compare as the unsigned numbers they hold.
 	sign      CONSTANT bigint := -9223372036854775808;
+	-- s_: of the shards, h_: of the entities, as they are after the operations that were decided so far.
 	ops       int := cardinality(o_kind);
 	entities  int := cardinality(e_name);
-	f_epoch   bigint[] := array_fill(0::bigint, ARRAY[cardinality(s_shard)]);
-	f_owner   bigint[] := f_epoch;
-	f_changed boolean[] := array_fill(false, ARRAY[cardinality(s_shard)]);
+	s_epoch   bigint[] := array_fill(0::bigint, ARRAY[cardinality(s_shard)]);
+	s_owner   bigint[] := s_epoch;
+	s_forgotten bigint[] := array_fill(NULL::bigint, ARRAY[cardinality(s_shard)]);
+	s_changed boolean[] := array_fill(false, ARRAY[cardinality(s_shard)]);
 	h_id      bigint[] := array_fill(NULL::bigint, ARRAY[entities]);
 	h_last    bigint[] := array_fill(0::bigint, ARRAY[entities]);
 	h_snap    bigint[] := h_last;
@@ -339,7 +344,6 @@ DECLARE
 	h_trim    boolean[] := h_fresh;
 	h_cleared boolean[] := h_fresh; -- a snapshot was dropped
 	h_purged  int[] := array_fill(0, ARRAY[entities]); -- the operation that purges it
-	f_forgotten bigint[] := array_fill(NULL::bigint, ARRAY[cardinality(s_shard)]);
 	doubled   boolean[] := array_fill(false, ARRAY[ops]);
 	fallen    boolean[] := doubled; -- a wake-up that has fired does not stand, or a send is done
 	has_sends boolean := 0 < ANY (r_sends);
@@ -362,6 +366,8 @@ BEGIN
 	epoch := array_fill(0::bigint, ARRAY[ops]);
 	owner := epoch;
 
+	-- Part 1: lock and read, first the fences, then the entities, then the rest of what decides.
+	--
 	-- Each statement sees what was committed before it began: what is read
 	-- under a lock stays true until the end. All take locks in the same order.
 	-- Who only reads a fence needs no lock: it was true at one moment after the
@@ -378,9 +384,9 @@ BEGIN
 			JOIN roost.fence f ON f.type = ANY (ARRAY[u.type]) AND f.shard = u.shard
 			WHERE u.how > 0 ORDER BY u.i FOR UPDATE OF f
 		LOOP
-			f_epoch[r.i] := r.epoch;
-			f_owner[r.i] := r.owner;
-			f_forgotten[r.i] := r.forgotten;
+			s_epoch[r.i] := r.epoch;
+			s_owner[r.i] := r.owner;
+			s_forgotten[r.i] := r.forgotten;
 		END LOOP;
 	ELSIF 1 = ANY (s_how) THEN
 		FOR r IN SELECT u.i, f.epoch, f.owner, f.forgotten
@@ -388,9 +394,9 @@ BEGIN
 			JOIN roost.fence f ON f.type = ANY (ARRAY[u.type]) AND f.shard = u.shard
 			WHERE u.how > 0 ORDER BY u.i FOR SHARE OF f
 		LOOP
-			f_epoch[r.i] := r.epoch;
-			f_owner[r.i] := r.owner;
-			f_forgotten[r.i] := r.forgotten;
+			s_epoch[r.i] := r.epoch;
+			s_owner[r.i] := r.owner;
+			s_forgotten[r.i] := r.forgotten;
 		END LOOP;
 	END IF;
 	IF 0 = ANY (s_how) THEN
@@ -399,9 +405,9 @@ BEGIN
 			JOIN roost.fence f ON f.type = ANY (ARRAY[u.type]) AND f.shard = u.shard
 			WHERE u.how = 0
 		LOOP
-			f_epoch[r.i] := r.epoch;
-			f_owner[r.i] := r.owner;
-			f_forgotten[r.i] := r.forgotten;
+			s_epoch[r.i] := r.epoch;
+			s_owner[r.i] := r.owner;
+			s_forgotten[r.i] := r.forgotten;
 		END LOOP;
 	END IF;
 
@@ -446,17 +452,18 @@ BEGIN
 		END LOOP;
 	END IF;
 
-	-- What only says which sends have ended comes before all else.
+	-- Part 2: decide and write what only says which sends have ended. It comes before all else, because it changes
+	-- what the other operations find.
 	IF 6 = ANY (o_kind) THEN
 		FOR i IN 1 .. ops LOOP
 			CONTINUE WHEN o_kind[i] <> 6;
 			s := o_shard[i];
-			IF f_epoch[s] <> 0 AND f_epoch[s] = o_epoch[i] THEN
+			IF s_epoch[s] <> 0 AND s_epoch[s] = o_epoch[i] THEN
 				verdict[i] := 1;
 			ELSE
 				verdict[i] := 2;
-				epoch[i] := f_epoch[s];
-				owner[i] := f_owner[s];
+				epoch[i] := s_epoch[s];
+				owner[i] := s_owner[s];
 			END IF;
 		END LOOP;
 		FOR i IN 1 .. cardinality(d_op) LOOP
@@ -481,6 +488,8 @@ BEGIN
 		END LOOP;
 	END IF;
 
+	-- Part 3: decide everything else, one operation after the other, as journal.Decide does. Nothing is written:
+	-- what an operation changes, the next one finds in the variables.
 	FOR i IN 1 .. ops LOOP
 		CONTINUE WHEN o_kind[i] NOT IN (1, 2, 3, 4, 5, 7);
 		s := o_shard[i];
@@ -492,20 +501,20 @@ BEGIN
 			h_cleared[e] := true;
 			CONTINUE;
 		END IF;
-		held := f_epoch[s] <> 0 AND f_epoch[s] = o_epoch[i];
+		held := s_epoch[s] <> 0 AND s_epoch[s] = o_epoch[i];
 		IF o_kind[i] = 1 THEN
-			epoch[i] := f_epoch[s];
-			owner[i] := f_owner[s];
+			epoch[i] := s_epoch[s];
+			owner[i] := s_owner[s];
 			-- The same claim again, by the same incarnation, is a lost reply.
-			IF held AND f_owner[s] = o_seq[i] THEN
+			IF held AND s_owner[s] = o_seq[i] THEN
 				verdict[i] := 1;
-			ELSIF (o_epoch[i] # sign) <= (f_epoch[s] # sign) THEN
+			ELSIF (o_epoch[i] # sign) <= (s_epoch[s] # sign) THEN
 				verdict[i] := 2;
 			ELSE
 				verdict[i] := 1;
-				f_epoch[s] := o_epoch[i];
-				f_owner[s] := o_seq[i];
-				f_changed[s] := true;
+				s_epoch[s] := o_epoch[i];
+				s_owner[s] := o_seq[i];
+				s_changed[s] := true;
 			END IF;
 		ELSIF o_kind[i] = 3 AND (h_added[e] OR h_purged[e] > 0) OR o_kind[i] = 4 AND h_purged[e] > 0 THEN
 			CONTINUE; -- a second append of an entity, or behind its purge
@@ -513,11 +522,11 @@ BEGIN
 			verdict[i] := 5;
 		ELSIF o_kind[i] = 2 OR NOT held THEN
 			verdict[i] := CASE WHEN held THEN 1 ELSE 2 END;
-			epoch[i] := f_epoch[s];
-			owner[i] := f_owner[s];
+			epoch[i] := s_epoch[s];
+			owner[i] := s_owner[s];
 		ELSIF o_kind[i] = 3 THEN
 			CONTINUE WHEN o_seq[i] <> h_last[e] + 1 AND (o_count[i] > 0 OR o_seq[i] <> 0);
-			IF doubled[i] OR o_repeats[i] OR coalesce(o_time[i] <= CASE WHEN h_id[e] IS NULL THEN f_forgotten[s] ELSE h_dropped[e] END, false) THEN
+			IF doubled[i] OR o_repeats[i] OR coalesce(o_time[i] <= CASE WHEN h_id[e] IS NULL THEN s_forgotten[s] ELSE h_dropped[e] END, false) THEN
 				verdict[i] := 4;
 				CONTINUE;
 			END IF;
@@ -529,7 +538,7 @@ BEGIN
 			h_added[e] := true;
 			CONTINUE WHEN o_count[i] = 0;
 			IF h_id[e] IS NULL THEN
-				h_dropped[e] := f_forgotten[s];
+				h_dropped[e] := s_forgotten[s];
 				h_id[e] := nextval('roost.entity_id');
 				h_fresh[e] := true;
 				fresh := fresh + 1;
@@ -562,9 +571,10 @@ BEGIN
 		END IF;
 	END LOOP;
 
-	IF true = ANY (f_changed) THEN
+	-- Part 4: write what was decided, each table by a statement for the whole batch.
+	IF true = ANY (s_changed) THEN
 		UPDATE roost.fence f SET epoch = u.epoch, owner = u.owner
-			FROM unnest(s_type, s_shard, f_epoch, f_owner, f_changed) AS u (type, shard, epoch, owner, changed)
+			FROM unnest(s_type, s_shard, s_epoch, s_owner, s_changed) AS u (type, shard, epoch, owner, changed)
 			WHERE u.changed AND f.type = ANY (ARRAY[u.type]) AND f.shard = u.shard;
 	END IF;
 	IF true = ANY (h_cleared) THEN

@@ -156,6 +156,8 @@ func holdWrites(path, state string) error {
 		err = d.LockWrites(context.Background())
 	case "in-transaction":
 		err = d.beginWrite(context.Background())
+	default:
+		err = fmt.Errorf("no state is called %q", state)
 	}
 	if err != nil {
 		return err
