@@ -52,7 +52,7 @@
 // # What this does not do
 //
 // It promises what the server promises: Open refuses a server with fsync or
-// synchronous_commit off, but a failover to a replica that lags loses the commits that
+// synchronous_commit off, and a standby, but a failover to a replica that lags loses the commits that
 // the replica lacks; use synchronous replication for that. The role roost_service prevents
 // events from being changed or deleted, but it does not distinguish services: a malicious
 // service can claim shards that it does not own, or hold a lock by calling a function

@@ -134,6 +134,7 @@ func open(ctx context.Context, parsed *pgxpool.Config, cfg journal.Config) (*Dri
 	ctx, cancel := context.WithTimeout(ctx, cfg.CommitTimeout)
 	defer cancel()
 	parsed.ConnConfig.DialFunc = dialer(parsed.ConnConfig.ConnectTimeout, cfg.CommitTimeout)
+	parsed.ConnConfig.ValidateConnect = checkPrimary // whatever target_session_attrs says
 	facts, err := makeSchema(ctx, parsed.ConnConfig)
 	if err != nil {
 		return nil, err
@@ -224,6 +225,16 @@ func dialer(connect, timeout time.Duration) pgconn.DialFunc {
 		}
 		return rawconn.Wrap(conn), nil
 	}
+}
+
+// checkPrimary refuses a server that cannot be written, which is a standby as a rule: it may lack what is stored
+// already, so that a former owner of a shard would pass for the owner there. The next server of the URL is tried then.
+func checkPrimary(ctx context.Context, conn *pgconn.PgConn) error {
+	err := pgconn.ValidateConnectTargetSessionAttrsReadWrite(ctx, conn)
+	if errors.Is(err, pgconn.ErrReadOnlyConnection) {
+		return fmt.Errorf("%w: the server is a standby or read-only, and may lack what is stored elsewhere; name the primary, or all servers", err)
+	}
+	return err
 }
 
 // checkServer refuses a server whose commits could be lost in a power cut.

@@ -367,6 +367,36 @@ func TestUnsafeServer(t *testing.T) {
 	}
 }
 
+// TestStandby: a standby that lags does not know who owns a shard now, and what is stored. So a journal is never there, even
+// if nothing else can be reached.
+func TestStandby(t *testing.T) {
+	t.Parallel()
+	server := postgrestest.Start(t)
+	name, url := newDatabase(t, server)
+	b := openAt(t, url, journal.DefaultConfig())
+	commit(t, b, claim(1))
+	commit(t, b, add(1, alice, 1))
+	standby := server.Standby()
+	if err := standby.Exec(name, "SELECT pg_wal_replay_pause()"); err != nil {
+		t.Fatal(err)
+	}
+	commit(t, b, claim(2))
+	first := standby.URL(postgrestest.Superuser, name)
+	if there, err := Open(t.Context(), first, journal.DefaultConfig()); err == nil {
+		t.Cleanup(func() { _ = there.Close() })
+		results, err := there.Commit(t.Context(), []journal.Op{fence(1)})
+		t.Errorf("opened at a standby, where the owner at an old epoch is told: %+v, %v", results, err)
+	} else if !errors.Is(err, journal.ErrUnreachable) || !strings.Contains(err.Error(), "standby") {
+		t.Errorf("open at a standby: %v", err)
+	}
+	dir := func(u string) string { _, dir, _ := strings.Cut(u, "host="); return dir }
+	both := openAt(t, first+","+dir(url), journal.DefaultConfig())
+	commit(t, both, fence(2))
+	if results, err := both.Commit(t.Context(), []journal.Op{fence(1)}); err != nil || results[0].Verdict != sharding.RefusedEpoch {
+		t.Errorf("an old epoch passes the fence: %+v, %v", results, err)
+	}
+}
+
 // TestOtherFormat says that the schema of a later release is left alone after its
 // activation, and one from before release 1 is.
 func TestOtherFormat(t *testing.T) {
