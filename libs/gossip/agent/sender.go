@@ -223,11 +223,11 @@ func (s *senders) stream(to *sender, batch []gossip.Send) bool {
 	if int64(proto.Size(req)) >= min(s.cfg.GzipFrom, maxFrame) {
 		return false
 	}
+	to.unheard.CompareAndSwap(0, int64(now)) // before the answer can come
 	if !to.stream.write(req, s.cfg.SendTimeout) {
 		s.dropStream(to)
 		return false
 	}
-	to.unheard.CompareAndSwap(0, int64(now))
 	s.stats.sent.Add(uint64(len(batch)))
 	return true
 }

@@ -307,3 +307,81 @@ func TestEndedStream(t *testing.T) {
 		t.Error("a stream that has ended is used")
 	}
 }
+
+// TestNoStreamWithoutNeed: none is opened where heartbeats neither go nor are answered, and none is asked for again and
+// again where it is refused.
+func TestNoStreamWithoutNeed(t *testing.T) {
+	for name, c := range map[string]struct {
+		msg  gossip.Msg
+		want int64
+	}{"no heartbeats": {gossip.InitJoin{}, 0}, "refused": {gossip.Heartbeat{}, 1}} {
+		var posts, streams atomic.Int64
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method != http.MethodPost {
+				streams.Add(1)
+				http.NotFound(w, r)
+				return
+			}
+			posts.Add(1)
+			b, _ := proto.Marshal(&pb.PostResponse{Streams: streamVersion})
+			w.Header().Set("Content-Type", "application/protobuf")
+			_, _ = w.Write(b)
+		}))
+		t.Cleanup(server.Close)
+		s := newSenders(Config{Cluster: "test", Core: gossip.DefaultConfig()}.withDefaults(), &counters{}, func(sharding.NodeID) {})
+		to := sharding.NodeID{Addr: server.Listener.Addr().String(), UID: 7}
+		until(t, "posts", func() bool { s.send(gossip.Send{To: to, Msg: c.msg}); return posts.Load() >= 20 })
+		s.close()
+		if n := streams.Load(); n != c.want {
+			t.Errorf("%s: asked for %d streams beside 20 posts, want %d", name, n, c.want)
+		}
+	}
+}
+
+// TestFullInbox: a message for which there is no room is lost, and its stream goes on.
+func TestFullInbox(t *testing.T) {
+	core := gossip.DefaultConfig()
+	core.Self, core.Name = sharding.NodeID{Addr: "127.0.0.1:1", UID: 1}, "node-1"
+	a, err := New(Config{Core: core, Cluster: "test", Inbox: 1}) // it does not run, so nothing is taken out
+	if err != nil {
+		t.Fatal(err)
+	}
+	frame, err := proto.Marshal(NewPost("test", sharding.NodeID{Addr: "127.0.0.1:2", UID: 2}, []gossip.Send{{Msg: gossip.Heartbeat{Seq: 1}}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	here, there := net.Pipe()
+	ended := make(chan error, 1)
+	go func() { ended <- service{a}.receive(t.Context(), there, bufio.NewReader(there)) }()
+	const frames = 5
+	for range frames {
+		_ = here.SetDeadline(time.Now().Add(15 * time.Second))
+		if _, err := here.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(frame))), frame...)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_ = here.Close()
+	if err := <-ended; err != io.EOF {
+		t.Errorf("the stream has ended with %v", err)
+	}
+	if got := a.Stats(); got.Received != 1 || got.Refused != frames-1 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestStreamsEnd: when a node ends, the streams to it end, and it accepts no other one.
+func TestStreamsEnd(t *testing.T) {
+	s := &inStreams{limit: 10}
+	here, there := net.Pipe()
+	defer here.Close()
+	if !s.add(there) || s.full() {
+		t.Fatal("a stream is refused")
+	}
+	s.close()
+	if _, err := here.Read(make([]byte, 1)); err != io.EOF {
+		t.Errorf("a read from a stream that the other side has ended: %v", err)
+	}
+	if other, _ := net.Pipe(); s.add(other) || !s.full() {
+		t.Error("a stream is accepted after the end")
+	}
+}
