@@ -278,9 +278,22 @@ func (k *Keeper) NextAlarm() time.Time {
 	if len(k.retries) > 0 {
 		by(k.retries[0].retryAt)
 	}
+	if at := k.NextDue(); !at.IsZero() {
+		by(at)
+	}
+	return t
+}
+
+// NextDue returns the time at which the first wake-up that the keeper knows of is due, of those that may
+// fire now. Zero means that it knows of none.
+func (k *Keeper) NextDue() time.Time {
+	var t time.Time
 	for _, q := range k.types {
 		if len(q.due) > 0 && q.firingsUnderWay < k.cfg.Firings && !k.storeClockAt.IsZero() {
-			by(k.storeClockAt.Add(time.Duration(q.due[0].Due-k.storeClock) * time.Millisecond))
+			at := k.storeClockAt.Add(time.Duration(q.due[0].Due-k.storeClock) * time.Millisecond)
+			if t.IsZero() || at.Before(t) {
+				t = at
+			}
 		}
 	}
 	return t

@@ -591,9 +591,15 @@ func (m *ShardCore) noteJournalLoaded(in *turn.Loaded) {
 	}
 }
 
-// AlarmAt returns when the next alarm of the entity core is due: a timer, a deadline or the like. Without
-// one, that is in a long time. The driver needs it to be on time although ticks come rarely.
-func (m *ShardCore) AlarmAt() time.Time { return m.turn.AlarmAt() }
+// AlarmAt returns when the next alarm of the entity core, or the next reminder, is due: a timer, a deadline or
+// the like. Without one, that is in a long time. The driver needs it to be on time although ticks come rarely.
+func (m *ShardCore) AlarmAt() time.Time {
+	at := m.turn.AlarmAt()
+	if due := m.wakeups.NextDue(); !due.IsZero() && due.Before(at) {
+		return due
+	}
+	return at
+}
 
 func (m *ShardCore) tick() {
 	m.claimAgain()

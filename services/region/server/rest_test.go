@@ -1,6 +1,7 @@
 package server
 
 import (
+	"fmt"
 	"log/slog"
 	"testing"
 	"testing/synctest"
@@ -14,12 +15,18 @@ import (
 	"github.com/roost-cluster/roost/services/region"
 )
 
-// TestRest: while nothing happens, ticks come rarely; alarms of entities are on time all the same, and when
-// something happens, ticks come often at once.
+// waker is a durable entity without events.
+type waker struct{}
+
+func (*waker) Apply(any) {}
+
+// TestRest: while nothing happens, ticks come rarely; alarms and reminders of entities are on time all the same, and
+// when something happens, ticks come often at once.
 func TestRest(t *testing.T) {
 	const alarm = 1330 * time.Millisecond
 	withCores(t, func(t *testing.T, cores int) {
-		var rang time.Time
+		var rang, reminded time.Time
+		ring := entity.Command[struct{}, int]("Waker", "Ring").Stored()
 		pass := entity.Command[struct{}, int]("Door", "Pass")
 		s := runTypes(t, RunnerConfig{
 			Log: slog.New(slog.DiscardHandler), Core: func(c *region.Config) { c.ShardCores, c.LoadInterval = cores, 0 },
@@ -30,6 +37,14 @@ func TestRest(t *testing.T) {
 			}),
 			entity.On(pass, func(*door, *entity.Ctx, struct{}) (int, error) {
 				rang = time.Now()
+				return 0, nil
+			})).Shards(4), entity.Define("Waker", func(string) *waker { return &waker{} },
+			entity.On(entity.Command[struct{}, int]("Waker", "Set"), func(_ *waker, ctx *entity.Ctx, _ struct{}) (int, error) {
+				ring.Remind(ctx, ctx.Now().Add(alarm), "ring", struct{}{})
+				return 0, nil
+			}),
+			entity.On(ring, func(*waker, *entity.Ctx, struct{}) (int, error) {
+				reminded = time.Now()
 				return 0, nil
 			})).Shards(4))
 		ticks := func(length time.Duration) int {
@@ -56,6 +71,18 @@ func TestRest(t *testing.T) {
 		ticks(alarm)
 		if late := rang.Sub(began.Add(alarm)); late < 0 || late > tickEvery {
 			t.Errorf("an alarm is %v late", late)
+		}
+		set := knock(2, "b", "Set")
+		set.Envelope.Entity.Type = "Waker"
+		for n := range time.Duration(4) { // at other moments between two ticks
+			time.Sleep(n * restEvery / 4)
+			set.Number, set.Envelope.ID = uint64(2+n), sharding.CommandID(fmt.Sprint("b", n))
+			began = time.Now()
+			s.Submit(a, []link.Command{set})
+			ticks(2 * alarm)
+			if late := reminded.Sub(began.Add(alarm)); late < 0 || late > 2*tickEvery {
+				t.Errorf("a reminder is %v late", late)
+			}
 		}
 	})
 }
