@@ -44,6 +44,11 @@ func (o *op) acknowledged() bool {
 	return slices.ContainsFunc(o.tries, func(t *try) bool { return t.returned > 0 && t.reply.Outcome == sharding.OK })
 }
 
+// returned reports whether an attempt has returned. The client may have sent the command again nevertheless.
+func (o *op) returned() bool {
+	return slices.ContainsFunc(o.tries, func(t *try) bool { return t.returned > 0 })
+}
+
 // refused reports whether every attempt was answered with a refusal, so that the command has
 // had no effect.
 func (o *op) refused() bool {

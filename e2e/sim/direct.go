@@ -74,10 +74,10 @@ func (w *World) handOffUntold(stop func() bool) {
 	w.run(w.now+30*sec, func() bool { return stop() || len(w.activeCoordinators()) > 0 })
 	o := w.get(h, d)
 	w.run(w.now+atMost, func() bool {
-		return stop() || o.pending == 0 && w.journal.highest[shard].Epoch >= fact().Next
+		return stop() || o.returned() && w.journal.highest[shard].Epoch >= fact().Next
 	})
-	if top := w.journal.highest[shard]; !stop() && (o.pending > 0 || top.Epoch < fact().Next) {
-		w.violate("the next coordinator goes on with a handoff at once", "%v is claimed at %v, and not at %v; calls that wait: %d", shard, top.Epoch, fact().Next, o.pending)
+	if top := w.journal.highest[shard]; !stop() && (!o.returned() || top.Epoch < fact().Next) {
+		w.violate("the next coordinator goes on with a handoff at once", "%v is claimed at %v, and %v is expected; the call has returned: %t", shard, top.Epoch, fact().Next, o.returned())
 	} else if !stop() {
 		w.mark("handoff: the next coordinator goes on with one of which nobody has heard")
 	}

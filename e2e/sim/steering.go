@@ -165,7 +165,8 @@ func (w *World) steerCalm(stop func() bool) {
 	until(2*sec, func() bool { return !core.Steering().Freeze.Frozen && len(core.Steering().Cordons) == 0 })
 	if i := slices.IndexFunc(here, func(r coordinator.RegionView) bool { return r.Node != w.ownerOf(e) }); i >= 0 && !stop() {
 		w.wish(coordinator.PinShards{Pins: []coordinator.Pin{{Shard: w.shardOf(e), Region: here[i].Name}}})
-		if !until(20*sec, func() bool { return w.ownerOf(e) == here[i].Node }) && !stop() && w.movable(e, here[i]) {
+		// By the address: the region may have ended and started again since.
+		if !until(20*sec, func() bool { return w.ownerOf(e).Addr == here[i].Node.Addr }) && !stop() && w.movable(e, here[i]) {
 			w.violate("a shard goes where it is pinned", "%v of %v is at %v, and not at %s", w.shardOf(e), e, w.rowOf(e), here[i].Name)
 		}
 		w.mark("steering: a pinned shard has moved")
