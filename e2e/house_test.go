@@ -11,7 +11,7 @@ func TestHouse(t *testing.T) {
 		May: map[string][]string{
 			// The real cores, and nothing that owns a goroutine or a socket.
 			"sim": {
-				"libs/allocation", "libs/sharding", "libs/control", "libs/gossip", "libs/splitbrain", "libs/lease", "libs/routetable", "libs/passivation", "libs/turn", "libs/wakeup", "libs/outbox", "libs/purge", "libs/replies",
+				"libs/allocation", "libs/sharding", "libs/control", "libs/gossip", "libs/splitbrain", "libs/lease", "libs/routetable", "libs/passivation", "libs/turn", "libs/wakeup", "libs/outbox", "libs/purge", "libs/replies", "libs/pace",
 				"libs/journal", "libs/journal/memory", "libs/link", "libs/router",
 				"services/coordinator", "services/region", "services/region/reads", "services/region/suspects", "services/gateway",
 			},

@@ -17,7 +17,7 @@ func TestHouse(t *testing.T) {
 			"sharding/...":   {"libs/sharding"},
 			"vclock":         {"libs/mutant"},
 			"phi":            {"libs/mutant"},
-			"gossip":         nouns,
+			"gossip":         with("libs/pace"),
 			"gossip/agent":   with("libs/gossip", "libs/bounded", "libs/control", "libs/loop", "proto/..."),
 			"gossip/...":     with("libs/gossip"),
 			"bootstrap":      with("libs/gossip"),
@@ -54,6 +54,7 @@ func TestHouse(t *testing.T) {
 			"errornumber":    {},
 			"bounded":        {"libs/errornumber"},
 			"loop":           {},
+			"pace":           {},
 		},
 		Outside: []string{
 			"github.com/cespare/xxhash/v2",
@@ -62,9 +63,9 @@ func TestHouse(t *testing.T) {
 		},
 		Never: []string{"services/...", "sdk/...", "cli/...", "examples/...", "e2e/..."},
 		Pure: []string{
-			"sharding", "vclock", "phi", "latency", "control", "control/wire", "gossip", "gossip/gossiptest", "bootstrap", "splitbrain", "allocation", "passivation", "heavyhitters", "routetable", "turn", "wakeup", "purge", "outbox", "replies", "router", "priority", "entitylist", "backoff", "errornumber", "diagnosis", "checkup", "factstream",
+			"sharding", "vclock", "phi", "latency", "control", "control/wire", "gossip", "gossip/gossiptest", "bootstrap", "splitbrain", "allocation", "passivation", "heavyhitters", "routetable", "turn", "wakeup", "purge", "outbox", "replies", "router", "priority", "entitylist", "backoff", "pace", "errornumber", "diagnosis", "checkup", "factstream",
 			"link/readers.go",
 		},
-		Undriven: []string{"sharding", "vclock", "latency", "control", "control/wire", "gossip/gossiptest", "allocation", "passivation", "heavyhitters", "priority", "entitylist", "backoff", "errornumber", "diagnosis", "checkup", "factstream"},
+		Undriven: []string{"sharding", "vclock", "latency", "control", "control/wire", "gossip/gossiptest", "allocation", "passivation", "heavyhitters", "priority", "entitylist", "backoff", "pace", "errornumber", "diagnosis", "checkup", "factstream"},
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/roost-cluster/roost/libs/gossip"
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/lease"
+	"github.com/roost-cluster/roost/libs/pace"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/services/coordinator"
 )
@@ -35,10 +36,11 @@ type coordNode struct {
 	reportedLease gossip.Lease             // the lease that the membership was last told
 	joining       map[sharding.NodeID]bool // whether a region is joining, by what the membership has last said
 	loads         loadChecks
+	pace          pace.Rest // of the ticks
 }
 
 func (w *World) coordinatorProgram(p *process) program {
-	c := &coordNode{p: p, w: w, calls: newCalls(w, p), joining: map[sharding.NodeID]bool{}}
+	c := &coordNode{p: p, w: w, pace: coordinator.NewRest(), calls: newCalls(w, p), joining: map[sharding.NodeID]bool{}}
 	c.core, c.explanations = newCoordinator(w, p), coordinator.NewExplanationLog(explanationLimits)
 	cfg := lease.DefaultConfig()
 	cfg.Self, cfg.Seed = p.id(), w.dice("lease").Uint64()|1
@@ -59,6 +61,9 @@ func (c *coordNode) step(in coordinator.Input) {
 	was := c.quarantineBefore(in)
 	c.out = c.core.Step(c.p.now(), in, c.out)
 	c.w.stepped(c.p, c.core, len(c.out)-at)
+	if coordinator.Stirs(in, c.out[at:]) {
+		c.pace.Stir(c.p.now())
+	}
 	c.quarantineAfter(in, was)
 	for _, o := range c.out[at:] {
 		c.w.trace(c.p, "out", o)
@@ -190,6 +195,12 @@ func (c *coordNode) tick() {
 		c.rank = rank
 		c.stepLease(lease.SetRank{Rank: rank})
 	}
+	now := c.p.now()
+	if now.Before(c.pace.Due()) {
+		c.w.mark("a coordinator rests")
+		return
+	}
+	c.pace.Tick(now)
 	c.step(coordinator.Tick{})
 	c.keepExplanations()
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/link"
+	"github.com/roost-cluster/roost/libs/pace"
 	"github.com/roost-cluster/roost/libs/replies"
 	"github.com/roost-cluster/roost/libs/router"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -45,6 +46,7 @@ type regionNode struct {
 	newestLoad    map[sharding.Entity]pendingLoad // for each entity, the newest load that has no answer
 	loads         map[sharding.Entity]int         // for each entity, how many loads have no answer; loads that were given up count
 	ticked        bool                            // it was ticked since the last flush
+	pace          pace.Rest                       // of the ticks
 	leaving       bool                            // it was told to leave
 	leaveBy       time.Time                       // while leaving: when it leaves, even if it still has shards
 	left          bool
@@ -149,7 +151,7 @@ type instance struct {
 
 func (w *World) regionProgram(p *process) program {
 	n := &regionNode{
-		p: p, w: w,
+		p: p, w: w, pace: region.NewRest(),
 		readers:    link.NewReaders[*routerLink](),
 		callers:    map[turn.RequestID]caller{},
 		stopped:    map[sharding.ShardID]sharding.Epoch{},
@@ -186,6 +188,9 @@ func (n *regionNode) stepControl(in region.ControlInput) {
 	before := len(n.controlOut)
 	n.controlOut = n.control.Step(n.p.now(), in, n.controlOut)
 	n.w.stepped(n.p, n.control, len(n.controlOut)-before)
+	if region.Stirs(in, n.controlOut[before:]) {
+		n.pace.Stir(n.p.now())
+	}
 	if n.control.Table().Generation().Other(n.p.opened) {
 		n.w.violate("a table is of the journal", "%s has opened generation %v of the journal, and its table is of generation %v", n.p.name, n.p.opened, n.control.Table().Generation())
 	}
@@ -197,6 +202,9 @@ func (s *shardNode) stepShard(in region.ShardInput) {
 	before := s.outputCount()
 	s.core.Step(s.p.now(), in, &s.outputs)
 	s.w.stepped(s.p, s.core, s.outputCount()-before)
+	if _, tick := in.(region.Tick); !tick {
+		s.pace.Stir(s.p.now())
+	}
 	s.checkLimits()
 }
 
@@ -234,18 +242,35 @@ func (n *regionNode) tick() {
 		n.readAll()
 	}
 	n.member.tick()
+	if n.router != nil {
+		n.router.step(router.Tick{})
+	}
+	now := n.p.now()
+	if now.Before(n.due()) {
+		n.w.mark("a region rests")
+		return
+	}
+	n.pace.Tick(now)
 	n.stepControl(region.Tick{})
 	for _, s := range n.shards {
 		s.stepShard(region.Tick{})
 		s.stressMemory()
 	}
-	if n.router != nil {
-		n.router.step(router.Tick{})
-	}
 	n.ticked = true
 	if n.box != nil {
 		n.box.alive = n.w.now
 	}
+}
+
+// due returns the time before which the cores need no tick.
+func (n *regionNode) due() time.Time {
+	due := n.pace.Due()
+	for _, s := range n.shards {
+		if at := s.core.AlarmAt(); at.Before(due) {
+			due = at
+		}
+	}
+	return due
 }
 
 func (n *regionNode) flush() {

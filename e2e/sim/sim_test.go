@@ -133,6 +133,7 @@ func TestSeeds(t *testing.T) {
 
 // mustHappen are the events without which the weather is too mild.
 var mustHappen = []string{
+	"a region rests", "a coordinator rests",
 	"a turn makes an instance",
 	"brake: stopped",
 	"brake: probing",

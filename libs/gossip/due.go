@@ -41,14 +41,3 @@ func (m *Machine) settled() bool {
 	}
 	return true
 }
-
-// NextAligned returns the first multiple of a period, in the time of the wall clock, that is at least half a period from
-// now. What is done then, in this process and in others as far as their clocks agree, is done at the same moments, so that
-// an idle process wakes up for all of it at once.
-func NextAligned(now time.Time, period time.Duration) time.Time {
-	wait := period - now.Sub(now.Truncate(period))
-	if wait < period/2 {
-		wait += period
-	}
-	return now.Add(wait)
-}

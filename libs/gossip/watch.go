@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/pace"
 	"github.com/roost-cluster/roost/libs/phi"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -114,7 +115,7 @@ func (m *Machine) sendHeartbeats() {
 	if m.phase != member || m.now.Before(m.nextHeartbeat) {
 		return
 	}
-	m.nextHeartbeat = NextAligned(m.now, m.cfg.Watch.Interval)
+	m.nextHeartbeat = pace.NextAligned(m.now, m.cfg.Watch.Interval)
 	if m.watchingFormerReceivers {
 		m.rewatch()
 	}

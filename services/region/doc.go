@@ -98,8 +98,8 @@
 //
 //  1. The driver never steps a core in two goroutines at a time. It may step different cores at
 //     the same time. All cores get their times from the same monotonic clock. The driver steps every
-//     core with a [Tick] about every 20 ms. While nothing happens, every 100 ms is enough, and one at
-//     each time that [ShardCore.AlarmAt] returns.
+//     core with a [Tick] about every 20 ms. While nothing happens, fewer are enough, as [NewRest] says, and
+//     one at each time that [ShardCore.AlarmAt] returns.
 //  2. A [ToCore] names a shard core and has an order: the driver steps this shard core with this
 //     order. The driver wraps each [Event] into a [FromCore], and steps the control core with it.
 //     No ToCore and no Event gets lost. ToCores to one shard core, and Events from one shard core,

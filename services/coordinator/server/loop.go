@@ -1,10 +1,8 @@
 package server
 
 import (
-	"slices"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/gossip"
 	"github.com/roost-cluster/roost/libs/lease"
 	"github.com/roost-cluster/roost/libs/node/controlrpc"
@@ -12,53 +10,8 @@ import (
 	"github.com/roost-cluster/roost/services/coordinator"
 )
 
-const (
-	// tickEvery is the time between two ticks while something happens.
-	tickEvery = 50 * time.Millisecond
-	// restEvery is the time between two ticks while nothing happens. Such ticks come at the moments of the heartbeats
-	// of members, for which the process wakes up anyway.
-	restEvery = 200 * time.Millisecond
-	// restAfter is how long nothing must have happened: as long as the core waits until it repeats an order.
-	restAfter = 200 * time.Millisecond
-)
-
-// rest knows when something has happened.
-type rest struct {
-	ticked  time.Time // the last tick
-	stirred time.Time // when something last happened
-}
-
-// stirs reports whether something happens: whether an input of the core, or what the core has put out, is of another kind
-// than those of a coordinator at rest, which has its lease renewed, asks its journal, and holds the watches of the table.
-func stirs(in coordinator.Input, out []coordinator.Output) bool {
-	switch in := in.(type) {
-	case coordinator.Tick, coordinator.Renewed, coordinator.Active, coordinator.CallEnded,
-		coordinator.JournalHeartbeatWritten, coordinator.JournalTested, coordinator.Planned:
-	case coordinator.Received:
-		switch in.Msg.(type) {
-		case control.WatchTable, control.ReportLoad:
-		default:
-			return true
-		}
-	default:
-		return true
-	}
-	return slices.ContainsFunc(out, func(o coordinator.Output) bool {
-		switch o.(type) {
-		case coordinator.Reply, coordinator.WriteJournalHeartbeat, coordinator.TestJournal, coordinator.Plan:
-			return false
-		}
-		return true
-	})
-}
-
-// due returns the time before which no tick is needed.
-func (r *rest) due() time.Time {
-	if r.ticked.Sub(r.stirred) < restAfter {
-		return time.Time{}
-	}
-	return gossip.NextAligned(r.ticked, restEvery)
-}
+// tickEvery is the time between two ticks while something happens; see [coordinator.NewRest].
+const tickEvery = 50 * time.Millisecond
 
 // takeBatch runs what has come. Nothing waits inside it. The news of the lease go ahead
 // of everything else.
@@ -72,7 +25,7 @@ func (s *Server) takeBatch(batch []func(), tick bool) {
 	}
 	s.hearLease()
 	if tick {
-		s.rest.ticked = time.Now()
+		s.rest.Tick(time.Now())
 		s.shareLease()
 		s.watchJournal()
 		s.step(coordinator.Tick{})
@@ -98,8 +51,8 @@ func (s *Server) leaseNews(f func()) {
 func (s *Server) step(in coordinator.Input) {
 	now, had := time.Now(), len(s.outs)
 	s.outs = s.core.Step(now, in, s.outs)
-	if stirs(in, s.outs[had:]) {
-		s.rest.stirred = now
+	if coordinator.Stirs(in, s.outs[had:]) {
+		s.rest.Stir(now)
 	}
 	if s.performing {
 		return

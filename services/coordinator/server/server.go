@@ -35,6 +35,7 @@ import (
 	"github.com/roost-cluster/roost/libs/node"
 	"github.com/roost-cluster/roost/libs/node/controlrpc"
 	"github.com/roost-cluster/roost/libs/node/member"
+	"github.com/roost-cluster/roost/libs/pace"
 	"github.com/roost-cluster/roost/libs/sharding"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
@@ -109,10 +110,10 @@ type Server struct {
 	explanations      *coordinator.ExplanationLog
 	explanationsEnded func() // called when the log of explanations has ended, after the process has resigned
 	outs              []coordinator.Output
-	rest              rest    // of the loop
-	performing        bool    // the outputs, one of which stepped the core
-	trouble           trouble // with the journal
-	unread            error   // why the last attempt to take over could not read the journal; nil: none has failed
+	rest              pace.Rest // when the core gets its next tick
+	performing        bool      // the outputs, one of which stepped the core
+	trouble           trouble   // with the journal
+	unread            error     // why the last attempt to take over could not read the journal; nil: none has failed
 	unreadAt          time.Time
 	unreadLogged      time.Time // when the log said so last
 	known             coordinator.Active
@@ -226,7 +227,7 @@ func (s *Server) stages(n *node.Node) {
 	n.Stage(node.Stage{
 		Name: "loop",
 		Start: func(context.Context) error {
-			running.Go(func() { loop.Run(s.ctx, s.inbox, tickEvery, s.rest.due, s.takeBatch) })
+			running.Go(func() { loop.Run(s.ctx, s.inbox, tickEvery, s.rest.Due, s.takeBatch) })
 			n.Loop("coordinator loop", s.ctx.Done(), func(f func()) { s.inbox.Put(f) })
 			return nil
 		},

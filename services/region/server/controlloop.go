@@ -1,10 +1,8 @@
 package server
 
 import (
-	"slices"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/loop"
 	"github.com/roost-cluster/roost/services/region"
 )
@@ -65,35 +63,11 @@ func (l *controlLoop) takeIn(batch []controlItem) {
 	}
 }
 
-// stirs reports whether something happens: whether an input of the core, or what the core has put out, is of another kind
-// than those of a region at rest, which watches the table, measures its load and asks its journal whether it answers.
-func stirs(in region.ControlInput, out []region.ControlOutput) bool {
-	switch in := in.(type) {
-	case region.Tick, region.NodeMeasured, region.JournalTested:
-	case region.Replied:
-		if _, watch := in.Asked.(control.WatchTable); !watch {
-			return true
-		}
-	default:
-		return true
-	}
-	return slices.ContainsFunc(out, func(o region.ControlOutput) bool {
-		switch o := o.(type) {
-		case region.TestJournal:
-			return false
-		case region.Send:
-			_, watch := o.Msg.(control.WatchTable)
-			return !watch
-		}
-		return true
-	})
-}
-
 // step steps the core and performs its outputs. Only the loop may call it, and the do of
 // an item.
 func (l *controlLoop) step(in region.ControlInput) {
 	l.outs = l.core.Step(time.Now(), in, l.outs[:0])
-	if stirs(in, l.outs) {
+	if region.Stirs(in, l.outs) {
 		l.runner.rest.stirred.Store(true)
 	}
 	for _, o := range l.outs {

@@ -21,7 +21,7 @@ import (
 // that holds the lock looks at the inbox again after it has released it.
 
 // tickEvery is how often the core is told that time passes while something happens: finer than any of
-// its intervals. See [restEvery].
+// its intervals. See [region.NewRest].
 const tickEvery = 20 * time.Millisecond
 
 // maxRounds is how often an inline runner steps the core and runs turns before it leaves

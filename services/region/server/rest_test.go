@@ -7,7 +7,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/replies"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -24,6 +23,7 @@ func (*waker) Apply(any) {}
 // when something happens, ticks come often at once.
 func TestRest(t *testing.T) {
 	const alarm = 1330 * time.Millisecond
+	rest := region.NewRest()
 	withCores(t, func(t *testing.T, cores int) {
 		var rang, reminded time.Time
 		ring := entity.Command[struct{}, int]("Waker", "Ring").Stored()
@@ -53,11 +53,11 @@ func TestRest(t *testing.T) {
 			synctest.Wait()
 			return int(s.ticks.Load() - before)
 		}
-		time.Sleep(time.Second)                                                                  // until the shards are served, and nothing happens any more
-		if n, want := ticks(time.Second), int(time.Second/restEvery); n < want-1 || n > 2*want { // something small may happen
+		time.Sleep(time.Second)                                                                   // until the shards are served, and nothing happens any more
+		if n, want := ticks(time.Second), int(time.Second/rest.Every); n < want-1 || n > 2*want { // something small may happen
 			t.Errorf("%d ticks in a second in which nothing happens, want about %d", n, want)
 		}
-		time.Sleep(restEvery / 2)
+		time.Sleep(rest.Every / 2)
 		a, began, before := &answers{got: map[uint64]link.Answer{}}, time.Now(), s.ticks.Load()
 		s.Submit(a, []link.Command{knock(1, "a", "Knock")})
 		synctest.Wait()
@@ -65,8 +65,8 @@ func TestRest(t *testing.T) {
 		if ticks(tickEvery); s.ticks.Load() == before {
 			t.Errorf("no tick within %v after a command", tickEvery)
 		}
-		if n, want := ticks(restAfter), int(restAfter/tickEvery); n < want-1 {
-			t.Errorf("%d ticks in the %v after a command, want %d", n, restAfter, want)
+		if n, want := ticks(rest.After), int(rest.After/tickEvery); n < want-1 {
+			t.Errorf("%d ticks in the %v after a command, want %d", n, rest.After, want)
 		}
 		ticks(alarm)
 		if late := rang.Sub(began.Add(alarm)); late < 0 || late > tickEvery {
@@ -75,7 +75,7 @@ func TestRest(t *testing.T) {
 		set := knock(2, "b", "Set")
 		set.Envelope.Entity.Type = "Waker"
 		for n := range time.Duration(4) { // at other moments between two ticks
-			time.Sleep(n * restEvery / 4)
+			time.Sleep(n * rest.Every / 4)
 			set.Number, set.Envelope.ID = uint64(2+n), sharding.CommandID(fmt.Sprint("b", n))
 			began = time.Now()
 			s.Submit(a, []link.Command{set})
@@ -122,28 +122,4 @@ func TestNoRestWhileCommandsWait(t *testing.T) {
 			}
 		}
 	})
-}
-
-// TestStirs: what a region at rest does does not make ticks come often; anything else does.
-func TestStirs(t *testing.T) {
-	watch := region.Send{Msg: control.WatchTable{}}
-	polled := region.Replied{Asked: control.WatchTable{}, Msg: control.TableChanged{}}
-	for _, c := range []struct {
-		in   region.ControlInput
-		out  []region.ControlOutput
-		want bool
-	}{
-		{region.Tick{}, nil, false},
-		{region.Tick{}, []region.ControlOutput{watch, region.TestJournal{}}, false},
-		{region.Tick{}, []region.ControlOutput{region.Send{Msg: control.ReportLoad{}}}, true},
-		{polled, []region.ControlOutput{watch}, false},
-		{polled, []region.ControlOutput{watch, region.Feed{}}, true},
-		{region.Replied{Asked: control.Register{}}, nil, true},
-		{region.JournalTested{}, nil, false},
-		{region.Received{Msg: control.HandOff{}}, nil, true},
-	} {
-		if got := stirs(c.in, c.out); got != c.want {
-			t.Errorf("%+v puts %+v out: something happens: %v", c.in, c.out, got)
-		}
-	}
 }

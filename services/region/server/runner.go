@@ -22,6 +22,7 @@ import (
 	"github.com/roost-cluster/roost/libs/node/auth"
 	"github.com/roost-cluster/roost/libs/node/histogram"
 	"github.com/roost-cluster/roost/libs/node/slowest"
+	"github.com/roost-cluster/roost/libs/pace"
 	"github.com/roost-cluster/roost/libs/replies"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
@@ -74,9 +75,10 @@ type Runner struct {
 	cfg     region.Config
 	heap    heap    // used by Run alone
 	process process // likewise
-	// Of Run alone: the last tick, and the last one before which something had happened.
-	ticked, stirredAt time.Time
-	ticks             atomic.Uint64 // how many there were
+	// Of Run alone: when ticks come, and the last one.
+	pace   pace.Rest
+	ticked time.Time
+	ticks  atomic.Uint64 // how many there were
 }
 
 // shared is what the control loop and all shard loops of a region use.
@@ -117,7 +119,7 @@ type shared struct {
 // NewRunner makes a runner. Its journal must be set by [Runner.Use] before it
 // runs.
 func NewRunner(c RunnerConfig) (*Runner, error) {
-	s := &Runner{shared: &shared{
+	s := &Runner{pace: region.NewRest(), shared: &shared{
 		log: c.Log, self: c.Self, name: c.Name, stopTimeout: c.StopTimeout,
 		failures: failures{limit: c.Failures}, fetch: c.Fetch, policy: c.Policy, noter: cmp.Or(c.Noter, newNoter()),
 		types:    map[sharding.EntityType]entity.Definition{},
@@ -201,8 +203,9 @@ func (s *Runner) Run() {
 			s.ticked = time.Now()
 			s.ticks.Add(1)
 			if s.rest.stirred.Swap(false) { // before anything is looked at: what happens from now on counts
-				s.stirredAt = s.ticked
+				s.pace.Stir(s.ticked)
 			}
+			s.pace.Tick(s.ticked)
 		}
 		s.control.takeIn(batch)
 		if tick {

@@ -1,0 +1,43 @@
+// Package pace says when a core that is stepped by ticks gets the next one.
+//
+// Each tick wakes a process up, and that is most of what an idle process costs. So a core in which nothing happens
+// is told the time rarely, and at the same moments at which its process, and other processes, wake up anyway.
+package pace
+
+import "time"
+
+// Rest decides how often a core is told the time: often while something happens, and rarely after nothing has
+// happened for a while. What counts as something is said by the package of the core.
+type Rest struct {
+	// Every is the time between two ticks of a core at rest.
+	Every time.Duration
+	// After is how long nothing must have happened.
+	After time.Duration
+
+	ticked, stirred time.Time
+}
+
+// Stir notes that something happens. It may be called with the time of the next tick instead.
+func (r *Rest) Stir(now time.Time) { r.stirred = now }
+
+// Tick notes that the core is told the time.
+func (r *Rest) Tick(now time.Time) { r.ticked = now }
+
+// Due returns the time before which no tick is needed, unless something happens. While something happens, it has passed.
+func (r *Rest) Due() time.Time {
+	if r.ticked.Sub(r.stirred) < r.After {
+		return r.ticked
+	}
+	return NextAligned(r.ticked, r.Every)
+}
+
+// NextAligned returns the first multiple of a period, in the time of the wall clock, that is at least half a period from
+// now. What is done then, in this process and in others as far as their clocks agree, is done at the same moments, so that
+// an idle process wakes up for all of it at once.
+func NextAligned(now time.Time, period time.Duration) time.Time {
+	wait := period - now.Sub(now.Truncate(period))
+	if wait < period/2 {
+		wait += period
+	}
+	return now.Add(wait)
+}
