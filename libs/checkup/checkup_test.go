@@ -122,6 +122,7 @@ var cases = []struct {
 		e.Processes[1].Clock, e.Processes[4].Clock = -200*time.Millisecond, 300*time.Millisecond
 	}, "", ""},
 	{"versions", func(e *Evidence) { e.Processes[1].Version = "v2" }, "version-skew note", "v1, v2"},
+	{"a version that is not known", func(e *Evidence) { e.Processes[1].Version = "" }, "", ""},
 	{"memory", func(e *Evidence) { e.Processes[2].MemoryUsed = 90 }, "memory-nearly-full warning", ""},
 	{"no memory limit", func(e *Evidence) { e.Processes[2].MemoryLimit = 0 }, "memory-unlimited note", ""},
 	{"a gateway without memory limit", func(e *Evidence) { e.Processes[4].MemoryLimit = 0 }, "", ""},

@@ -74,7 +74,7 @@ func (x *exam) clocks() {
 func (x *exam) versions() {
 	var versions []string
 	for i := range x.Processes {
-		if v := x.Processes[i].Version; !slices.Contains(versions, v) {
+		if v := x.Processes[i].Version; v != "" && !slices.Contains(versions, v) { // of a build from a checkout, none is known
 			versions = append(versions, v)
 		}
 	}

@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"strings"
 )
 
 // Version is what is known about the running binary.
 type Version struct {
 	Service  string `json:"service"`
 	Version  string `json:"version"`            // of the main module, or "devel"
+	Roost    string `json:"roost,omitempty"`    // release of Roost, if it is known
 	Revision string `json:"revision,omitempty"` // commit
 	Modified bool   `json:"modified,omitempty"` // built from a modified checkout
 	Time     string `json:"time,omitempty"`     // of the commit
@@ -36,7 +38,29 @@ func BuildVersion(service string) Version {
 			v.Time = setting.Value
 		}
 	}
+	v.Roost = release(info, v)
 	return v
+}
+
+// modules is how the paths of Roost's modules begin.
+const modules = "github.com/roost-cluster/roost/"
+
+// release returns which release of Roost a program has. The main module of a region with
+// entities of their author is another one: then it is that of the module required by it, and
+// unknown if that is a checkout.
+func release(info *debug.BuildInfo, v Version) string {
+	if strings.HasPrefix(info.Main.Path, modules) {
+		if v.Revision == "" {
+			return strings.TrimPrefix(v.Version, "devel")
+		}
+		return v.Version + " " + v.Revision[:min(len(v.Revision), 12)]
+	}
+	for _, dep := range info.Deps {
+		if dep.Path == modules+"libs" && dep.Replace == nil {
+			return dep.Version
+		}
+	}
+	return ""
 }
 
 // String returns the line that --version prints.

@@ -14,16 +14,13 @@ import (
 func Process(n *node.Node, role string) *inspectionv1.Process {
 	s, v := n.Status(), n.Version()
 	out := &inspectionv1.Process{
-		Role: role, Name: n.Name(), Addr: n.Advertise(), Version: v.Version, Host: s.Host, NowUnixMs: time.Now().UnixMilli(),
+		Role: role, Name: n.Name(), Addr: n.Advertise(), Version: v.Roost, Host: s.Host, NowUnixMs: time.Now().UnixMilli(),
 		Tls: s.TLS, Verifies: s.Verifies, PublicTls: s.ServiceTLS, Local: s.Local, ManagementLocal: s.ManagementLocal, Pprof: s.Pprof, ManagementGuarded: s.ManagementGuarded, ManagementTls: s.ManagementTLS, AnyRole: s.AnyRole, Shared: s.Shared,
 		Certificate: !s.Expires.IsZero(), MemoryUsed: s.MemoryUsed, MemoryLimit: s.MemoryLimit,
 		Connections: uint32(s.Connections), ConnectionsLimit: uint32(s.MostConnections),
 	}
 	for _, x := range s.ExpiredPeers {
 		out.Expired = append(out.Expired, &inspectionv1.ExpiredPeer{Name: x.Name, EndUnixMs: x.End.UnixMilli()})
-	}
-	if v.Revision != "" {
-		out.Version += " " + v.Revision[:min(len(v.Revision), 12)]
 	}
 	if out.Certificate {
 		out.CertificateS = int64(time.Until(s.Expires).Seconds())
