@@ -52,7 +52,7 @@ func startLocal(ctx context.Context, at open.At) (*local, error) {
 		d.Types = append(d.Types, t.Desc)
 		l.types = append(l.types, t.Desc.Type)
 	}
-	if l.journal, err = open.Journal(ctx, at, d, journal.DefaultConfig(), l.runner.Observer(), slog.New(slog.DiscardHandler)); err != nil {
+	if l.journal, err = open.Journal(ctx, at, d, journal.DefaultConfig(), l.runner.Observer(), func(error) {}); err != nil {
 		return nil, err
 	}
 	l.runner.Use(l.journal)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -127,23 +128,34 @@ func (h *health) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintln(w, word)
 }
 
-// phase is the node's position in its life cycle; it is the readiness check "node".
+// phase is the node's position in its life cycle, and what a start waits for; it is the
+// readiness check "node".
 type phase struct {
-	mu   sync.Mutex
-	name string
+	mu    sync.Mutex
+	name  string
+	waits error
 }
 
 func (p *phase) set(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.name = name
+	p.name, p.waits = name, nil
 }
 
 func (p *phase) check(context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.name == "" {
+	switch {
+	case p.name == "":
 		return nil
+	case p.waits != nil:
+		return fmt.Errorf("%s: %s", p.name, strings.Join(strings.Fields(p.waits.Error()), " ")) // a check is one line
 	}
 	return errors.New(p.name)
+}
+
+func (p *phase) wait(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.waits = err
 }

@@ -94,6 +94,15 @@ func managementAt(advertise, bound string) string {
 // Version returns what is known about the binary.
 func (n *Node) Version() Version { return n.version }
 
+// Waits logs what the start of a stage waits for, and says so at /readyz, until the stage
+// calls it with nil or the node is ready.
+func (n *Node) Waits(err error) {
+	if err != nil {
+		n.log.Warn("the start waits", "error", err)
+	}
+	n.phase.wait(err)
+}
+
 // Peers returns the node's connections to other nodes.
 func (n *Node) Peers() *Peers { return n.peers }
 

@@ -2,7 +2,6 @@ package open
 
 import (
 	"errors"
-	"log/slog"
 	"strings"
 	"testing"
 
@@ -16,7 +15,7 @@ func TestDatabases(t *testing.T) {
 	at := At{URL: in + "a.db", Databases: []string{"2=" + in + "b.db"}, Types: map[string]string{"New": "2"}}
 	decl := journal.Declaration{Cluster: "blue", Types: []sharding.TypeDesc{{Type: "New", Shards: 8}, {Type: "Old", Shards: 8}}}
 	open := func(at At) (*journal.Journal, error) {
-		return Journal(t.Context(), at, decl, journal.DefaultConfig(), journal.Observer{}, slog.New(slog.DiscardHandler))
+		return Journal(t.Context(), at, decl, journal.DefaultConfig(), journal.Observer{}, func(error) {})
 	}
 	j, err := open(at)
 	if err != nil {

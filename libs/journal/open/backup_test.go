@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -33,7 +32,7 @@ func (s *several) open() {
 	s.Helper()
 	decl := journal.Declaration{Cluster: "blue", Types: []sharding.TypeDesc{{Type: "New", Shards: 8}, {Type: "Old", Shards: 8}}}
 	var err error
-	if s.j, err = Journal(context.Background(), s.at, decl, journal.DefaultConfig(), journal.Observer{}, slog.New(slog.DiscardHandler)); err != nil {
+	if s.j, err = Journal(context.Background(), s.at, decl, journal.DefaultConfig(), journal.Observer{}, func(error) {}); err != nil {
 		s.Fatal(err)
 	}
 	s.Cleanup(func() { _ = s.j.Close() })

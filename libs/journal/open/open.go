@@ -15,7 +15,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/url"
 	"slices"
 	"strings"
@@ -33,9 +32,9 @@ import (
 const maxDelay = 2 * time.Second
 
 // Journal opens the databases of a journal, and the journal on them, as
-// [journal.Open] does. A store that does not answer is retried for cfg.OpenFor, which is
-// logged.
-func Journal(ctx context.Context, at At, d journal.Declaration, cfg journal.Config, obs journal.Observer, log *slog.Logger) (*journal.Journal, error) {
+// [journal.Open] does. A store that does not answer is retried for cfg.OpenFor. Before
+// each pause, waits is called with the reason.
+func Journal(ctx context.Context, at At, d journal.Declaration, cfg journal.Config, obs journal.Observer, waits func(error)) (*journal.Journal, error) {
 	deadline := time.Now().Add(cfg.OpenFor)
 	for delay := 100 * time.Millisecond; ; delay = min(2*delay, maxDelay) {
 		j, err := openOnce(ctx, at, d, cfg, obs)
@@ -43,7 +42,7 @@ func Journal(ctx context.Context, at At, d journal.Declaration, cfg journal.Conf
 		if !retry || time.Now().Add(delay).After(deadline) {
 			return j, err
 		}
-		log.Warn("the journal does not answer yet, trying again", "error", err)
+		waits(fmt.Errorf("the journal does not answer yet, trying again: %w", err))
 		select {
 		case <-time.After(delay):
 		case <-ctx.Done():

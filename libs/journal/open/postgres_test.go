@@ -4,7 +4,6 @@ package open
 
 import (
 	"errors"
-	"log/slog"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -59,16 +58,6 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// lines is a log: it is called with each line.
-type lines func(line string)
-
-func (f lines) Write(line []byte) (int, error) {
-	f(string(line))
-	return len(line), nil
-}
-
-func (f lines) log() *slog.Logger { return slog.New(slog.NewTextHandler(f, nil)) }
-
 // TestWaitsForServer opens a journal whose server comes after its user, and some
 // that another attempt would not help.
 func TestWaitsForServer(t *testing.T) {
@@ -86,28 +75,28 @@ func TestWaitsForServer(t *testing.T) {
 	u.RawQuery = url.Values{"host": {later}}.Encode()
 
 	blue := journal.Declaration{Cluster: "blue"}
-	var waits []string
-	j, err := Journal(t.Context(), At{URL: u.String()}, blue, journal.DefaultConfig(), journal.Observer{}, lines(func(line string) {
+	var waits []error
+	j, err := Journal(t.Context(), At{URL: u.String()}, blue, journal.DefaultConfig(), journal.Observer{}, func(err error) {
 		if len(waits) == 0 {
 			if err := os.Symlink(socket, later); err != nil {
 				t.Error(err)
 			}
 		}
-		waits = append(waits, line)
-	}).log())
+		waits = append(waits, err)
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := j.Close(); err != nil {
 		t.Error(err)
 	}
-	if len(waits) != 1 || !strings.Contains(waits[0], journal.ErrUnreachable.Error()) {
-		t.Errorf("logged was %q", waits)
+	if len(waits) != 1 || !errors.Is(waits[0], journal.ErrUnreachable) {
+		t.Errorf("it has waited for %q", waits)
 	}
 
 	short := journal.DefaultConfig()
 	short.OpenFor = time.Nanosecond
-	never := lines(func(line string) { t.Errorf("waits: %s", line) }).log()
+	never := func(err error) { t.Errorf("waits: %v", err) }
 	for rawURL, want := range map[string]error{
 		"postgres://region@localhost:1/roost?sslmode=disable": journal.ErrUnreachable, // its time is over
 		server.URL(postgrestest.Superuser, "none"):            nil,

@@ -259,9 +259,10 @@ func (s *Server) stages(n *node.Node) {
 func (s *Server) openStores(ctx context.Context) error {
 	var err error
 	d := journal.Declaration{Cluster: s.cfg.ClusterName}
-	if s.journal, err = journalopen.Journal(ctx, s.cfg.journalAt(), d, journal.DefaultConfig(), s.journalObserver(), s.log); err != nil {
+	if s.journal, err = journalopen.Journal(ctx, s.cfg.journalAt(), d, journal.DefaultConfig(), s.journalObserver(), s.node.Waits); err != nil {
 		return err
 	}
+	s.node.Waits(nil)
 	if s.store, err = leaseopen.Open(ctx, bootstrap.Expand(s.cfg.Lease, s.cfg.ClusterName)); err != nil {
 		return errors.Join(err, s.journal.Close())
 	}

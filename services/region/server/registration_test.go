@@ -1,7 +1,6 @@
 package server
 
 import (
-	"log/slog"
 	"testing"
 
 	"github.com/roost-cluster/roost/libs/journal"
@@ -15,7 +14,7 @@ func TestWhoseJournal(t *testing.T) {
 	noneLeft(t)
 	f := newFake(t)
 	url := "sqlite:" + t.TempDir() + "/journal.db"
-	j, err := open.Journal(t.Context(), open.At{URL: url}, journal.Declaration{Cluster: "dev"}, journal.DefaultConfig(), journal.Observer{}, slog.New(slog.DiscardHandler))
+	j, err := open.Journal(t.Context(), open.At{URL: url}, journal.Declaration{Cluster: "dev"}, journal.DefaultConfig(), journal.Observer{}, func(error) {})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -305,7 +305,7 @@ func (s *Server) findCoordinators() {
 func (s *Server) stages(n *node.Node) {
 	n.Stage(node.Stage{
 		Name:  "journal",
-		Start: s.openJournal,
+		Start: func(ctx context.Context) error { return s.openJournal(ctx, n.Waits) },
 		Run: func(ctx context.Context) error {
 			select {
 			case <-s.runner.journal.Broken():
@@ -351,7 +351,7 @@ func (s *Server) stages(n *node.Node) {
 	s.member.Stages(run, s.leave, 0)
 }
 
-func (s *Server) openJournal(ctx context.Context) error {
+func (s *Server) openJournal(ctx context.Context, waits func(error)) error {
 	d := journal.Declaration{Cluster: s.cfg.ClusterName}
 	for i := range s.runner.descs {
 		d.Types = append(d.Types, s.runner.descs[i].Desc)
@@ -359,8 +359,9 @@ func (s *Server) openJournal(ctx context.Context) error {
 	var err error
 	jc := journal.DefaultConfig()
 	jc.DedupeAge = s.cfg.DedupeAge
-	s.runner.journal, err = journalopen.Journal(ctx, s.cfg.journalAt(), d, jc, s.runner.journalObserver(), s.log)
+	s.runner.journal, err = journalopen.Journal(ctx, s.cfg.journalAt(), d, jc, s.runner.journalObserver(), waits)
 	if err == nil {
+		waits(nil)
 		s.opened.Store(s.runner.journal)
 		s.generation.Store(uint64(s.runner.journal.Generation()))
 	}

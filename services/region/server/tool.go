@@ -260,7 +260,7 @@ func (t *tool) drop(ctx context.Context, args, environ []string) (kept bool, err
 		if err != nil {
 			return false, err
 		}
-		j, err := journalopen.Journal(ctx, t.at, journal.Declaration{Cluster: facts.Cluster}, journal.DefaultConfig(), journal.Observer{}, slog.Default())
+		j, err := journalopen.Journal(ctx, t.at, journal.Declaration{Cluster: facts.Cluster}, journal.DefaultConfig(), journal.Observer{}, func(err error) { slog.Warn(err.Error()) })
 		if err != nil {
 			return false, err
 		}
