@@ -211,7 +211,7 @@ $(addprefix $(BIN)/peers/,$(peers)): $(BIN)/peers/%:
 	cd e2e/peers/$* && GOWORK=off go build -o $@ .
 
 .PHONY: profile
-profile: $(addprefix $(BIN)/,$(benchmark)) ## Write processor and allocation profiles of each benchmark (RUN=suite TO=bin/profiles)
+profile: $(addprefix $(BIN)/,$(benchmark)) ## Write processor and allocation profiles of each benchmark (RUN=suite LENGTH=5s TO=bin/profiles)
 	@exec $(BIN)/bench -bin $(BIN) -rounds 1 -length $(or $(LENGTH),5s) -profiles "$(or $(TO),$(BIN)/profiles)" $(if $(RUN),-run "$(RUN)")
 
 .PHONY: bench-go

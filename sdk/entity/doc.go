@@ -93,8 +93,8 @@
 // Types made by [DefineVolatile] have their state in memory only. It is lost when the entity is
 // passivated or its region crashes, and also when the entity moves, unless the type has
 // [Type.KeepOnMoves]. The timers of [Handle.After] and [Handle.Every] are volatile for all types: a
-// pending timer keeps its entity from being passivated, but is lost when the entity moves or its
-// region crashes. Reminders ([Handle.Remind]) are not lost: a reminder is stored with the events of
+// pending timer keeps its entity from being passivated, but is lost when the region crashes, and
+// when the entity moves, unless its type has KeepOnMoves. Reminders ([Handle.Remind]) are not lost: a reminder is stored with the events of
 // its turn, and brings the entity to life. After a lost answer, a command that changes state and has
 // no key is not repeated.
 //
