@@ -190,6 +190,9 @@ func (in CordonRegion) effect(m *Machine) (e Effect, facts []Fact, err error) {
 	i, found := m.steering.searchCordon(e.Region)
 	if in.Lift {
 		e.Already = !found
+		if slices.ContainsFunc(m.regions, func(r region) bool { return r.name == e.Region && r.draining }) {
+			e.Remarks = append(e.Remarks, fmt.Sprintf("it is drained, so it gets no shards; roost drain %s --resume ends that", e.Region))
+		}
 	} else if found {
 		c := m.steering.cordons[i]
 		if e.Already = in.Reason == "" || c.By == in.By && c.Reason == in.Reason; e.Already && c.By != in.By {
