@@ -16,7 +16,7 @@ const (
 // Markdown returns the report in Markdown.
 func (r *Report) Markdown() string {
 	var b strings.Builder
-	b.WriteString(r.origin())
+	b.WriteString(r.origin(""))
 	for i := range r.Rows {
 		if i == 0 || r.Rows[i-1].Section != r.Rows[i].Section {
 			b.WriteString("\n" + r.section(r.Rows[i].Section))
@@ -25,10 +25,15 @@ func (r *Report) Markdown() string {
 	return b.String() + notMeasured(r.Skipped)
 }
 
-// origin returns when, where and how the figures were measured.
-func (r *Report) origin() string {
+// origin returns when, where and how the figures of a section were measured, or with an
+// empty name those of all.
+func (r *Report) origin(section string) string {
 	how := r.How
-	if how == "" {
+	switch {
+	case how != "":
+	case section != "" && r.once(section):
+		how = "Once"
+	default:
 		how = fmt.Sprintf("Medians of %d rounds of %s", r.Rounds, Duration(r.Length))
 	}
 	s := fmt.Sprintf("Measured on %s: %s. %s.\n", r.Time.UTC().Format("2 January 2006"), r.Machine, how)
@@ -36,6 +41,11 @@ func (r *Report) origin() string {
 		s += busy + "\n"
 	}
 	return s
+}
+
+// once reports whether the measures of a section say that there are no rounds of them.
+func (r *Report) once(section string) bool {
+	return !slices.ContainsFunc(r.Rows, func(row Row) bool { return row.Section == section && !strings.Contains(row.Measure, ", once, ") })
 }
 
 // notMeasured says what is missing, empty if nothing is.
@@ -91,7 +101,7 @@ func (r *Report) RewritePart(page string) error {
 			if i > 0 && r.Rows[i-1].Section == name {
 				continue
 			}
-			part := strings.TrimPrefix(r.section(name), heading[1:]) + "\n" + r.origin()
+			part := strings.TrimPrefix(r.section(name), heading[1:]) + "\n" + r.origin(name)
 			at := slices.IndexFunc(parts, func(p string) bool { return strings.HasPrefix(p, name+"\n") })
 			if at < 0 {
 				parts = append(parts, part)
@@ -125,7 +135,7 @@ func (r *Report) RewriteSections(page, by string) error {
 					skipped = append(skipped, s)
 				}
 			}
-			text, err = between(text, "<!-- "+name+": begin, written by "+by+" -->", "<!-- "+name+": end -->", r.section(name)+"\n"+r.origin()+notMeasured(skipped))
+			text, err = between(text, "<!-- "+name+": begin, written by "+by+" -->", "<!-- "+name+": end -->", r.section(name)+"\n"+r.origin(name)+notMeasured(skipped))
 			if err != nil {
 				return "", err
 			}
