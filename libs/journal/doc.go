@@ -101,8 +101,8 @@
 //
 // # What this does not do
 //
-// Records are removed only when their entity was deleted and their idempotency keys are old. They
-// lose their events only if a snapshot says so ([WriteSnapshot.Cut], [TrimMarks]). There are no
+// Records lose their events only if a snapshot says so ([WriteSnapshot.Cut], [TrimMarks]). They are removed
+// only then, or when their entity was deleted, and only when their idempotency keys are forgotten. There are no
 // transactions over several entities. Payloads are not interpreted. A damaged record is detected
 // and reported; what is right then, an operator decides. Nothing here decides who should own a shard.
 package journal
