@@ -5,6 +5,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/gossip"
 	"github.com/roost-cluster/roost/libs/lease"
+	"github.com/roost-cluster/roost/libs/loop"
 	"github.com/roost-cluster/roost/libs/node/controlrpc"
 	"github.com/roost-cluster/roost/libs/splitbrain"
 	"github.com/roost-cluster/roost/services/coordinator"
@@ -12,6 +13,12 @@ import (
 
 // tickEvery is the time between two ticks while something happens; see [coordinator.NewRest].
 const tickEvery = 50 * time.Millisecond
+
+// run is the loop, until the context of the server ends.
+func (s *Server) run() {
+	s.rest = coordinator.NewRest()
+	loop.Run(s.ctx, s.inbox, tickEvery, s.rest.Due, s.takeBatch)
+}
 
 // takeBatch runs what has come. Nothing waits inside it. The news of the lease go ahead
 // of everything else.
@@ -26,6 +33,7 @@ func (s *Server) takeBatch(batch []func(), tick bool) {
 	s.hearLease()
 	if tick {
 		s.rest.Tick(time.Now())
+		s.ticks++
 		s.shareLease()
 		s.watchJournal()
 		s.step(coordinator.Tick{})

@@ -225,7 +225,7 @@ func launchOn(t *testing.T, limits coordinator.Config, b *memory.Driver, store *
 	var jobs sync.WaitGroup
 	stop, cancel := context.WithCancel(context.Background())
 	jobs.Go(func() { r.keeper.Run(stop, r.onLease) })
-	jobs.Go(func() { loop.Run(r.ctx, r.inbox, tickEvery, nil, r.takeBatch) })
+	jobs.Go(r.run)
 	t.Cleanup(func() {
 		r.backend.recover()
 		r.store.turn(false)

@@ -111,6 +111,7 @@ type Server struct {
 	explanationsEnded func() // called when the log of explanations has ended, after the process has resigned
 	outs              []coordinator.Output
 	rest              pace.Rest // when the core gets its next tick
+	ticks             uint64    // how many it got
 	performing        bool      // the outputs, one of which stepped the core
 	trouble           trouble   // with the journal
 	unread            error     // why the last attempt to take over could not read the journal; nil: none has failed
@@ -227,7 +228,7 @@ func (s *Server) stages(n *node.Node) {
 	n.Stage(node.Stage{
 		Name: "loop",
 		Start: func(context.Context) error {
-			running.Go(func() { loop.Run(s.ctx, s.inbox, tickEvery, s.rest.Due, s.takeBatch) })
+			running.Go(s.run)
 			n.Loop("coordinator loop", s.ctx.Done(), func(f func()) { s.inbox.Put(f) })
 			return nil
 		},
