@@ -18,6 +18,8 @@ const (
 	gap         = 8
 	// letterWidth is more than a letter has on average, in the widest of the usual fonts.
 	letterWidth = 6.6
+	// longestShare is the largest ratio for which there is room: a longer bar is cut, and says so.
+	longestShare = 2.0
 	// longestLabel is how many letters a label may have. A longer one is cut in the middle.
 	longestLabel = 84
 )
@@ -66,7 +68,7 @@ func (d *drawing) line(label, value string, share float64) (top int) {
 // write writes the chart. Its style sheet follows the light or dark colour scheme.
 func (d *drawing) write(w io.Writer, title string) error {
 	_, err := fmt.Fprintf(w, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12" role="img" aria-label="%s">
-<style>text{fill:#333}.bar{fill:#3b7dd8}.base{stroke:#888;stroke-dasharray:3 3}.goal{stroke:#d08a1d;stroke-width:2}@media (prefers-color-scheme:dark){text{fill:#ddd}}</style>
+<style>text{fill:#333}.bar{fill:#3b7dd8}.cut{fill:#fff}.base{stroke:#888;stroke-dasharray:3 3}.goal{stroke:#d08a1d;stroke-width:2}@media (prefers-color-scheme:dark){text{fill:#ddd}.cut{fill:#fff}}</style>
 %s</svg>
 `, 2*margin+d.labels+barsWidth+valuesWidth, 2*margin+(d.lines+2)*lineHeight, title, d.String())
 	return err
@@ -82,7 +84,7 @@ func (r *Report) Chart(w io.Writer) error {
 	for i := range r.Rows {
 		if b := r.Rows[i].Baseline; b != nil {
 			rows = append(rows, &r.Rows[i])
-			most = max(most, min(b.Ratio, 2), r.Rows[i].Target.Ratio)
+			most = min(longestShare, max(most, b.Ratio, r.Rows[i].Target.Ratio))
 			d.fit(name(&r.Rows[i]))
 		}
 	}
@@ -90,7 +92,10 @@ func (r *Report) Chart(w io.Writer) error {
 	d.text(d.bars(), margin+lineHeight/2, "start", "share of the baseline of the same run")
 	for _, row := range rows {
 		top := d.line(name(row), fmt.Sprintf("%.2f   %s %s", row.Baseline.Ratio, Number(row.Value), row.Unit), min(row.Baseline.Ratio, most)/most)
-		if g := row.Target.Ratio; g > 0 {
+		if row.Baseline.Ratio > most {
+			fmt.Fprintf(&d, `<text class="cut" x="%d" y="%d" text-anchor="end">»</text>`+"\n", at(most)-gap/2, top+barHeight-3)
+		}
+		if g := row.Target.Ratio; g > 0 && g <= most {
 			fmt.Fprintf(&d, `<line class="goal" x1="%d" y1="%d" x2="%d" y2="%d"/>`+"\n", at(g), top-2, at(g), top+barHeight+2)
 		}
 	}

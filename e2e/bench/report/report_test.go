@@ -8,6 +8,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -90,6 +92,30 @@ func TestReportIsWritten(t *testing.T) {
 	var again Report
 	if err := json.Unmarshal(raw.Bytes(), &again); err != nil || len(again.Rows) != 2 || again.Rows[0].Baseline.Ratio != 0.617 {
 		t.Errorf("read back %+v, %v", again, err)
+	}
+}
+
+// TestLongBarsAreCut: a row that is many times as fast as its baseline does not make all other bars short. Its bar is cut,
+// and says so; a target beyond the end has no mark.
+func TestLongBarsAreCut(t *testing.T) {
+	bar := regexp.MustCompile(`class="bar" x="\d+" y="\d+" width="(\d+)"`)
+	for _, c := range []struct {
+		ratio, target float64
+		cut           bool
+		goals         int
+	}{{0.5, 0.8, false, 1}, {1.9, 0.8, false, 1}, {12, 10, true, 0}, {12, 1.5, true, 1}} {
+		var chart bytes.Buffer
+		r := Report{Rows: []Row{
+			{Measure: "short", Baseline: &Baseline{Ratio: 0.5}}, {Measure: "other", Baseline: &Baseline{Ratio: c.ratio}, Target: Target{Ratio: c.target}},
+		}}
+		if err := r.Chart(&chart); err != nil {
+			t.Fatal(err)
+		}
+		bars, text := bar.FindAllStringSubmatch(chart.String(), -1), chart.String()
+		width, _ := strconv.Atoi(bars[0][1])
+		if least := barsWidth / 4; width < least || strings.Contains(text, "»") != c.cut || strings.Count(text, `class="goal"`) != c.goals {
+			t.Errorf("beside a ratio of %v, half of the baseline is %d wide of %d; want %t cut, %d goals:\n%s", c.ratio, width, barsWidth, c.cut, c.goals, text)
+		}
 	}
 }
 
