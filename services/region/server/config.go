@@ -74,12 +74,20 @@ type Config struct {
 	Reminders ReminderConfig
 	// JournalPatience and JournalRecovery say when the core counts the region as cut off from the journal.
 	JournalPatience time.Duration `key:"journal.patience" help:"longest time for which the journal may leave commits, or loads, unanswered. After this time, the region counts as cut off from the journal: the region is not ready, and its journaled shards move to other regions. 0: the region never counts as cut off"`
-	// DedupeAge is how long keys are remembered. PurgeRate and PurgeInterval limit how fast the records of
+	// DedupeAge is how long keys are remembered, and DedupeCount how many of an entity's newest are longer. PurgeRate and PurgeInterval limit how fast the records of
 	// deleted entities are removed.
 	DedupeAge       time.Duration `key:"region.dedupe_age" help:"least time for which the journal remembers the idempotency key of a command. A later repeat of the command may be refused as expired. The records of a deleted entity are removed when its keys have this age"`
+	DedupeCount     int           `key:"region.dedupe_count" unit:"keys" help:"how many of an entity's newest idempotency keys the journal remembers however old they are. The others are forgotten when they have the age region.dedupe_age: with the next snapshot of the entity, or within its next 1024 records. 0: only the age counts, and the journal takes less space for entities that had many commands"`
 	PurgeRate       int           `key:"region.purge_rate" unit:"entities/s" help:"the most deleted entities per second that this process checks, or removes from the journal. Further deleted entities wait"`
 	PurgeInterval   time.Duration `key:"region.purge_interval" help:"time between two searches of a shard for deleted entities whose records can be removed"`
 	JournalRecovery time.Duration `key:"journal.recovery" help:"time for which the journal must answer again before a region that was cut off from the journal is given shards again"`
+}
+
+// journal returns the configuration of the journal.
+func (c *Config) journal() journal.Config {
+	j := journal.DefaultConfig()
+	j.DedupeAge, j.DedupeCount = c.DedupeAge, c.DedupeCount
+	return j
 }
 
 // maxLabels is the most labels that a coordinator accepts from one region.
@@ -137,6 +145,7 @@ func DefaultConfig() Config {
 		JournalRecovery: 10 * time.Second,
 
 		DedupeAge:     journal.DefaultConfig().DedupeAge,
+		DedupeCount:   journal.DefaultConfig().DedupeCount,
 		PurgeRate:     purge.DefaultConfig().Rate,
 		PurgeInterval: purge.DefaultConfig().Interval,
 	}
@@ -238,6 +247,9 @@ func (c *Config) Validate() error {
 	}
 	if c.DedupeAge < time.Second {
 		errs = append(errs, fmt.Errorf("region.dedupe_age is %s, must be at least 1s", c.DedupeAge))
+	}
+	if c.DedupeCount < 0 {
+		errs = append(errs, fmt.Errorf("region.dedupe_count is %d, must not be negative; 0 means that only region.dedupe_age counts", c.DedupeCount))
 	}
 	if c.JournalRecovery <= 0 {
 		errs = append(errs, fmt.Errorf("journal.recovery is %s, must be above 0", c.JournalRecovery))

@@ -357,9 +357,7 @@ func (s *Server) openJournal(ctx context.Context, waits func(error)) error {
 		d.Types = append(d.Types, s.runner.descs[i].Desc)
 	}
 	var err error
-	jc := journal.DefaultConfig()
-	jc.DedupeAge = s.cfg.DedupeAge
-	s.runner.journal, err = journalopen.Journal(ctx, s.cfg.journalAt(), d, jc, s.runner.journalObserver(), waits)
+	s.runner.journal, err = journalopen.Journal(ctx, s.cfg.journalAt(), d, s.cfg.journal(), s.runner.journalObserver(), waits)
 	if err == nil {
 		waits(nil)
 		s.opened.Store(s.runner.journal)
