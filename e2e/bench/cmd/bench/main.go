@@ -114,6 +114,9 @@ func measure() error {
 	}
 	fmt.Println(r.Machine)
 	errs := []error{err, r.Table(os.Stdout)}
+	if o.Profiles != "" {
+		fmt.Printf("These figures include what profiling takes. The profiles: go tool pprof -top %s\n", filepath.Join(o.Profiles, "FILE"))
+	}
 	if *raw != "" {
 		errs = append(errs, write(*raw, r.JSON))
 	}
