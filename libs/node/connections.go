@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"sync/atomic"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -22,7 +23,9 @@ type connections struct {
 	limit   int64
 	open    atomic.Int64
 	refused atomic.Int64
-	full    atomic.Bool // a warning was logged
+	full    atomic.Bool  // a warning was logged
+	known   sync.Map     // of net.Conn to *connection: those that are open
+	silent  atomic.Int64 // how many of them have had no request yet
 	log     *slog.Logger
 	key     string
 }
@@ -33,29 +36,45 @@ const spare = 8
 // surplus is a key in the context of connections above the limit.
 type surplus struct{}
 
-// chunkedKey is where the context of a connection says whether it has had a chunked request.
-type chunkedKey struct{}
+// connection is what is known of one connection.
+type connection struct {
+	asked   atomic.Bool // it has had a request
+	chunked atomic.Bool // it has had a chunked request
+}
+
+// connectionKey is where the context of a connection has its [connection].
+type connectionKey struct{}
 
 // lastOfConnection refuses a request that follows a chunked one on its connection, and reports whether it did. The
 // chunked one may also have had a Content-Length, which the server has dropped and a proxy may have believed: then
 // what follows is another request for each of them.
 func lastOfConnection(w http.ResponseWriter, r *http.Request) bool {
-	chunked, known := r.Context().Value(chunkedKey{}).(*atomic.Bool)
+	of, known := r.Context().Value(connectionKey{}).(*connection)
 	if !known {
 		return false
 	}
-	if chunked.Load() {
+	if of.chunked.Load() {
 		w.Header().Set("Connection", "close")
 		bounded.Refuse(w, http.StatusServiceUnavailable, "unavailable", errornumber.Unavailable, "nothing is served on a connection after a chunked request; send it again on another connection")
 		return true
 	}
-	chunked.Store(len(r.TransferEncoding) > 0)
+	of.chunked.Store(len(r.TransferEncoding) > 0)
 	return false
+}
+
+// asks notes that a connection has a request.
+func (c *connections) asks(r *http.Request) {
+	if of, known := r.Context().Value(connectionKey{}).(*connection); known && !of.asked.Load() && !of.asked.Swap(true) {
+		c.silent.Add(-1)
+	}
 }
 
 // enter counts a new connection; it is the server's http.Server.ConnContext.
 func (c *connections) enter(ctx context.Context, conn net.Conn) context.Context {
-	ctx = context.WithValue(ctx, chunkedKey{}, &atomic.Bool{})
+	of := &connection{}
+	ctx = context.WithValue(ctx, connectionKey{}, of)
+	c.known.Store(conn, of)
+	c.silent.Add(1)
 	n := c.open.Add(1)
 	if n <= c.limit {
 		return ctx
@@ -72,9 +91,12 @@ func (c *connections) enter(ctx context.Context, conn net.Conn) context.Context 
 
 // changed counts closed connections; it is the server's http.Server.ConnState. Hijacked
 // connections are not counted any more: they are links of peers.
-func (c *connections) changed(_ net.Conn, state http.ConnState) {
+func (c *connections) changed(conn net.Conn, state http.ConnState) {
 	if state != http.StateClosed && state != http.StateHijacked {
 		return
+	}
+	if of, known := c.known.LoadAndDelete(conn); known && !of.(*connection).asked.Swap(true) {
+		c.silent.Add(-1)
 	}
 	if c.open.Add(-1) < c.limit/2 {
 		c.full.Store(false)

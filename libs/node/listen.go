@@ -23,7 +23,8 @@ const closeTimeout = 3 * time.Second
 // listener is a bound address and its server.
 type listener struct {
 	net.Listener
-	name    string // service or management
+	bound   net.Listener // that of the system
+	name    string       // service or management
 	server  *http.Server
 	mux     *http.ServeMux
 	config  *Config
@@ -31,7 +32,12 @@ type listener struct {
 	clients connections
 	bodies  *bounded.Budget
 	leaving atomic.Bool // every answer closes its connection
-	files   *tlsFiles   // nil: plain TCP
+	closing atomic.Bool
+	// settleTimeout is the constant of that name, but in tests.
+	settleTimeout time.Duration
+	serving       atomic.Bool   // serve was called
+	served        chan struct{} // closed when it has returned
+	files         *tlsFiles     // nil: plain TCP
 }
 
 // bind opens a listener at addr, the value of the configuration key.
@@ -43,7 +49,7 @@ func bind(ctx context.Context, key, addr string, most int, config *Config, log *
 	}
 	name, _, _ := strings.Cut(key, ".")
 	l := &listener{
-		Listener: wrapping{bound}, name: name, mux: http.NewServeMux(), config: config,
+		Listener: wrapping{bound}, bound: bound, served: make(chan struct{}), settleTimeout: settleTimeout, name: name, mux: http.NewServeMux(), config: config,
 		clients: connections{limit: int64(most), log: log, key: name + ".connections"},
 		bodies:  bounded.NewBudget(int64(config.BodyBytes)),
 	}
@@ -97,6 +103,7 @@ func bindInner(ctx context.Context, service *listener, config *Config, files *tl
 
 // ServeHTTP serves a request that the guard accepts.
 func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	l.clients.asks(r)
 	if l.clients.refuses(w, r) {
 		return
 	}
@@ -156,7 +163,9 @@ func (t tracking) Accept() (net.Conn, error) {
 // serve serves until the listener is closed; failed is called if it ends for another
 // reason.
 func (l *listener) serve(failed func(error)) {
-	if err := l.server.Serve(l.Listener); !errors.Is(err, http.ErrServerClosed) {
+	l.serving.Store(true)
+	defer close(l.served)
+	if err := l.server.Serve(l.Listener); !errors.Is(err, http.ErrServerClosed) && !l.closing.Load() {
 		failed(fmt.Errorf("listener %s: %w", l.Addr(), err))
 	}
 }
@@ -166,14 +175,36 @@ func (l *listener) serve(failed func(error)) {
 // read.
 func (l *listener) leave() { l.leaving.Store(true) }
 
-// close waits for requests in progress for a while, then closes all connections.
+const (
+	// settleTimeout bounds how long close waits until all connections are accepted and have had a request.
+	settleTimeout = 500 * time.Millisecond
+	// settlePoll is the time between two looks.
+	settlePoll = 200 * time.Microsecond
+)
+
+// close closes the listener, waits for requests in progress for a while, and then closes all connections. A client
+// whose connection is closed instead of answered does not know whether its request was read. So close waits until all
+// connections are accepted that the system has taken, because the system would reset the others; and until they have
+// had a request, because a server that shuts down answers no request that it reads afterwards.
 func (l *listener) close() {
+	settled := time.Now().Add(l.settleTimeout)
+	waitWhile := func(unsettled func() bool) {
+		for unsettled() && time.Now().Before(settled) {
+			time.Sleep(settlePoll)
+		}
+	}
+	waitWhile(func() bool { return pending(l.bound) })
+	l.closing.Store(true)
+	l.Listener.Close()
+	if l.serving.Load() {
+		<-l.served // what was accepted is counted now
+	}
+	waitWhile(func() bool { return l.clients.silent.Load() > 0 })
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	if l.server.Shutdown(ctx) != nil {
 		l.server.Close()
 	}
-	l.Listener.Close() // for a server that was never started
 }
 
 // advertised returns the address for peers, from the configured one and the one that the

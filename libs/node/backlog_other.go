@@ -1,0 +1,11 @@
+//go:build !unix
+
+package node
+
+import "net"
+
+// backlogKnown says whether pending knows.
+const backlogKnown = false
+
+// pending reports whether a listener has connections that nobody has accepted yet. Here, that is not known.
+func pending(net.Listener) bool { return false }
