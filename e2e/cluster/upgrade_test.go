@@ -4,11 +4,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	launcher "github.com/roost-cluster/roost/cli/cluster"
+	"github.com/roost-cluster/roost/e2e/cluster/history"
 	"github.com/roost-cluster/roost/libs/testbin"
 )
 
@@ -31,7 +33,7 @@ func TestUpgrades(t *testing.T) {
 			name: order[0] + "-first", length: 10 * time.Second, short: []string{onSQLite},
 			prepare: func(r *run, o *launcher.Options) { runRelease(r, o, earlier) },
 			faults:  func(r *run) { upgrade(r, earlier, order) },
-			check:   nothingUnknown,
+			check:   nothingUnknownButByEarlierGateways,
 		})
 	}
 	runScenarios(t, scenarios)
@@ -91,6 +93,23 @@ func upgrade(r *run, earlier string, order []string) {
 	r.figure("%s, back, and again; activated", strings.Join(order, ", "))
 }
 
+// nothingUnknownButByEarlierGateways: no process of this release leaves an operation in doubt when it stops. A gateway of
+// release 1 resets connections that it has not accepted yet when it stops; what came on them is in doubt.
+func nothingUnknownButByEarlierGateways(r *run) {
+	excused := 0
+	for _, o := range r.load.Ops() {
+		if o.Outcome == history.Unknown && slices.ContainsFunc(r.earlierStops, func(s [2]time.Duration) bool { return o.Call >= s[0] && o.Call <= s[1] }) {
+			excused++
+		}
+	}
+	if r.unknown > excused && len(r.void) == 0 {
+		r.Errorf("%d operations of unknown outcome, %d of them while a gateway of the earlier release stopped; attempts failed for %v", r.unknown, excused, r.load.Reasons)
+	}
+	if excused > 0 {
+		r.Logf("%d operations are in doubt since a gateway of the earlier release stopped", excused)
+	}
+}
+
 // changeJournal runs a command of this release that changes the journal, while processes use
 // it, and again, when there is nothing left to do. If the release has the format of the earlier
 // one, that is so from the beginning.
@@ -111,8 +130,16 @@ func (r *run) replaceRole(role, dir, only string) {
 	r.install(dir, programs[role])
 	for _, p := range r.cluster.Processes() {
 		if p.Role == role && (only == "" || p.Name == only) {
+			began, ran := r.load.Now(), r.runs[p.Name]
 			r.must(r.cluster.Restart(r.Context(), p.Name))
 			r.must(r.cluster.Ready(r.Context(), p.Name))
+			if role == launcher.Gateway && ran != binaries(r.T) {
+				r.earlierStops = append(r.earlierStops, [2]time.Duration{began, r.load.Now()})
+			}
+			if r.runs == nil {
+				r.runs = map[string]string{}
+			}
+			r.runs[p.Name] = dir
 			r.wait(500 * time.Millisecond)
 		}
 	}
