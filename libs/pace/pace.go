@@ -1,13 +1,13 @@
 // Package pace says when a core that is stepped by ticks gets the next one.
 //
 // Each tick wakes a process up, and that is most of what an idle process costs. So a core in which nothing happens
-// is told the time rarely, and at the same moments at which its process, and other processes, wake up anyway.
+// gets few ticks. They come when its process wakes up anyway.
 package pace
 
 import "time"
 
-// Rest decides how often a core is told the time: often while something happens, and rarely after nothing has
-// happened for a while. What counts as something is said by the package of the core.
+// Rest decides when a core gets its next tick: soon while something happens, and later after nothing has happened
+// for a while. The package of the core says what counts.
 type Rest struct {
 	// Every is the time between two ticks of a core at rest.
 	Every time.Duration
@@ -17,10 +17,10 @@ type Rest struct {
 	ticked, stirred time.Time
 }
 
-// Stir notes that something happens. It may be called with the time of the next tick instead.
+// Stir notes that something happens at a time, or since the tick before that time.
 func (r *Rest) Stir(now time.Time) { r.stirred = now }
 
-// Tick notes that the core is told the time.
+// Tick notes that the core gets a tick.
 func (r *Rest) Tick(now time.Time) { r.ticked = now }
 
 // Due returns the time before which no tick is needed, unless something happens. While something happens, it has passed.

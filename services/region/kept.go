@@ -63,7 +63,8 @@ func (m *ShardCore) KeptStats() KeptStats {
 
 // beginShard serves a shard that was claimed, or first fetches the states of its entities. The
 // parameter replaced is the epoch of the claim before. An owner that has claimed the shard after the
-// states were kept has fetched them, or has begun without them.
+// states were kept has fetched them, or has begun without them. A claim that is made again, because its
+// answer was lost, finds itself: then nobody knows whether there was one in between.
 func (m *ShardCore) beginShard(h *heldShard, replaced sharding.Epoch) {
 	p := h.keptBy
 	switch {

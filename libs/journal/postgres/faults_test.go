@@ -385,7 +385,7 @@ func TestStandby(t *testing.T) {
 	if there, err := Open(t.Context(), first, journal.DefaultConfig()); err == nil {
 		t.Cleanup(func() { _ = there.Close() })
 		results, err := there.Commit(t.Context(), []journal.Op{fence(1)})
-		t.Errorf("opened at a standby, where the owner at an old epoch is told: %+v, %v", results, err)
+		t.Errorf("the journal was opened at a standby; a fence read at an old epoch gives %+v, %v there", results, err)
 	} else if !errors.Is(err, journal.ErrUnreachable) || !strings.Contains(err.Error(), "standby") {
 		t.Errorf("open at a standby: %v", err)
 	}

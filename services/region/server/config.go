@@ -74,8 +74,8 @@ type Config struct {
 	Reminders ReminderConfig
 	// JournalPatience and JournalRecovery say when the core counts the region as cut off from the journal.
 	JournalPatience time.Duration `key:"journal.patience" help:"longest time for which the journal may leave commits, or loads, unanswered. After this time, the region counts as cut off from the journal: the region is not ready, and its journaled shards move to other regions. 0: the region never counts as cut off"`
-	// DedupeAge is how long keys are remembered, and DedupeCount how many of an entity's newest are longer. PurgeRate and PurgeInterval limit how fast the records of
-	// deleted entities are removed.
+	// DedupeAge is how long keys are remembered, and DedupeCount how many of an entity's newest keys are
+	// remembered longer. PurgeRate and PurgeInterval limit how fast the records of deleted entities are removed.
 	DedupeAge       time.Duration `key:"region.dedupe_age" help:"least time for which the journal remembers the idempotency key of a command. A later repeat of the command may be refused as expired. The records of a deleted entity are removed when its keys have this age"`
 	DedupeCount     int           `key:"region.dedupe_count" unit:"keys" help:"how many of an entity's newest idempotency keys the journal remembers however old they are. The others are forgotten when they have the age region.dedupe_age: with the next snapshot of the entity, or within its next 1024 records. 0: only the age counts, and the journal takes less space for entities that had many commands"`
 	PurgeRate       int           `key:"region.purge_rate" unit:"entities/s" help:"the most deleted entities per second that this process checks, or removes from the journal. Further deleted entities wait"`
