@@ -321,7 +321,9 @@ func (w *World) drainThrough(stop func() bool) {
 	}
 	w.resumeRegions()
 	// A chain that a reminder began may wait for these entities, too: a circle, in which the youngest gives up.
-	if stop() || !drains || len(o.tries) > 1 || len(last.gaveUp) > 0 {
+	// A region that is full refuses commands that entities wait for, whether or not a shard is drained (G6). Then
+	// the first turn fails, and the gateway sends the command again.
+	if stop() || !drains || len(o.tries) > 1 || len(last.gaveUp) > 0 || ask.noRoom || last.noRoom {
 		return
 	}
 	w.mark("ask: a command comes into a shard that drains")

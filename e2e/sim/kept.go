@@ -19,8 +19,8 @@ type keptChecks struct {
 	// run.
 	given map[uint64]sharding.NodeUID
 	used  map[uint64]bool
-	// ran is the highest epoch at which an entity has run a turn, by an owner that was not deposed.
-	ran map[sharding.Entity]sharding.Epoch
+	// ran are the epochs at which an entity has run turns, by owners that were not deposed, in order.
+	ran map[sharding.Entity][]sharding.Epoch
 	// arrived are states that a region serves a shard with, and that no entity has read yet.
 	arrived map[arrival]arrivedState
 }
@@ -43,7 +43,7 @@ type arrivedState struct {
 func newKeptChecks() keptChecks {
 	return keptChecks{
 		wrote: map[uint64]writtenState{}, given: map[uint64]sharding.NodeUID{}, used: map[uint64]bool{},
-		ran: map[sharding.Entity]sharding.Epoch{}, arrived: map[arrival]arrivedState{},
+		ran: map[sharding.Entity][]sharding.Epoch{}, arrived: map[arrival]arrivedState{},
 	}
 }
 
@@ -91,13 +91,19 @@ func (s *shardNode) ranTurn(o *turn.Run, b *instance) {
 		if was.entity != o.Entity {
 			w.violate("a state lives once", "%s: %v has the state of %v", s.p.name, o.Entity, was.entity)
 		}
-		if k.ran[o.Entity] > was.epoch {
-			w.violate("who begins without a state does not get it later", "%s: %v has a state of epoch %v at %v, and it ran at %v", s.p.name, o.Entity, was.epoch, o.Epoch, k.ran[o.Entity])
+		// An owner that was deposed after it took the state may go on with it for a while, as any
+		// deposed owner of a volatile entity may: so only epochs below its own count.
+		for _, e := range k.ran[o.Entity] {
+			if was.epoch < e && e < o.Epoch {
+				w.violate("who begins without a state does not get it later", "%s: %v has a state of epoch %v at %v, and it ran at %v", s.p.name, o.Entity, was.epoch, o.Epoch, e)
+			}
 		}
 		k.used[number] = true
 	}
 	if w.journal.highest[o.Shard].Epoch == o.Epoch { // else the state may live elsewhere already
-		k.ran[o.Entity] = max(k.ran[o.Entity], o.Epoch)
+		if ran := k.ran[o.Entity]; len(ran) == 0 || ran[len(ran)-1] < o.Epoch {
+			k.ran[o.Entity] = append(ran, o.Epoch)
+		}
 	}
 }
 
@@ -105,20 +111,23 @@ func (s *shardNode) ranTurn(o *turn.Run, b *instance) {
 // stream: they come at most once, but maybe only in part, or never.
 func (s *shardNode) fetchKept(o region.FetchKept) {
 	w := s.w
-	over := false
+	over, asked := false, s.p.now()
 	done := func(states []turn.Kept) {
 		if over {
 			return
 		}
 		over = true
-		at := len(s.outputs.Turn) + len(s.outputs.Events)
+		taken := s.core.KeptStats().Fetched
 		s.stepShard(region.KeptFetched{Shard: o.Shard, Epoch: o.Epoch, Kept: states})
 		if len(states) == 0 {
 			return
 		}
-		if len(s.outputs.Turn)+len(s.outputs.Events) == at {
+		if s.core.KeptStats().Fetched == taken {
 			w.mark("kept: states come too late")
 			return
+		}
+		if waited := s.p.now().Sub(asked); waited >= s.cfg.KeptWait {
+			w.violate("states that come too late are ignored", "%s takes the states of %v at %v, %v after it asked for them", s.p.name, o.Shard, o.Epoch, waited)
 		}
 		w.mark("kept: states come")
 		for i := range states {

@@ -79,16 +79,29 @@ func (m *ShardCore) beginShard(h *heldShard, replaced sharding.Epoch) {
 	}
 }
 
-// keptFetched takes the states that the previous owner has kept. It ignores them if the shard has
-// been let go meanwhile, or is served without them.
+// keptFetched takes the states that the previous owner has kept. It ignores them if they are late: the shard
+// has been let go meanwhile, or is served without them, or KeptWait is over. After a pause of the process, an
+// answer is handled before the next Tick, which would have ended the wait. Meanwhile another region may have
+// claimed the shard and begun without the states.
 func (m *ShardCore) keptFetched(in KeptFetched) {
 	h := m.shard(in.Shard)
 	if h == nil || h.phase != fetching || h.epoch != in.Epoch && !mutant.On("fetched-epoch") {
 		m.keptStats.Late += uint64(len(in.Kept))
 		return
 	}
+	if !m.now.Before(h.fetchBy) && !mutant.On("kept-late") {
+		m.keptStats.Late += uint64(len(in.Kept))
+		m.beginWithoutKept(h)
+		return
+	}
 	m.keptStats.Fetched += uint64(len(in.Kept))
 	m.started(h, in.Kept)
+}
+
+// beginWithoutKept serves a shard whose states have not come within KeptWait.
+func (m *ShardCore) beginWithoutKept(h *heldShard) {
+	m.keptStats.TimedOut++
+	m.started(h, nil)
 }
 
 // giveKept gives the kept states of a shard to an owner with a higher epoch.
@@ -197,8 +210,7 @@ func (m *ShardCore) tickKept() {
 			case m.now.Before(h.fetchBy):
 				m.mayFetch = true
 			default:
-				m.keptStats.TimedOut++
-				m.started(h, nil)
+				m.beginWithoutKept(h)
 			}
 		}
 	}
