@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"encoding/binary"
 	"fmt"
 	"path/filepath"
 	"strconv"
@@ -216,7 +215,7 @@ func storeEvents(r *run, b journal.Driver, account sharding.Entity) error {
 		a := &sharding.Append{Shard: shard, Epoch: 1, Entity: account}
 		for ; seq <= uint64(r.Sizes.Replay) && len(a.Records) < 512; seq++ {
 			a.Records = append(a.Records, sharding.Record{
-				Seq: seq, Command: sharding.CommandID(strconv.FormatUint(seq, 36)), Hash: binary.BigEndian.Uint64([]byte("aaaaaaaa")), Events: events,
+				Seq: seq, Command: sharding.CommandID(strconv.FormatUint(seq, 36)), Hash: sharding.Hash([]byte("aaaaaaaaaaaaaaaa")), Events: events,
 				Reply: sharding.Reply{Outcome: sharding.OK, Payload: []byte(`{"n":1000000000}`)},
 			})
 		}

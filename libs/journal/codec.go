@@ -13,7 +13,7 @@ import (
 // Stored form, formats 1 and 2. Numbers are unsigned varints unless a width is given,
 // strings and bytes are preceded by their length, fixed widths are big endian.
 //
-//	record:   crc(4) epoch stored-at-ms hash(8) command
+//	record:   crc(4) epoch stored-at-ms hash(16) command
 //	          count { name version readable-by encoding(1) payload }
 //	          count { kind(1) name number due-ms period-ms input }
 //	          count { type id input reply-to }
@@ -97,7 +97,7 @@ func AppendRecord(b []byte, entity sharding.Entity, epoch sharding.Epoch, at tim
 	b = append(b, 0, 0, 0, 0)
 	b = binary.AppendUvarint(b, uint64(epoch))
 	b = binary.AppendUvarint(b, uint64(at.UnixMilli()))
-	b = binary.BigEndian.AppendUint64(b, r.Hash)
+	b = append(b, r.Hash[:]...)
 	b = appendBytes(b, r.Command)
 	b = binary.AppendUvarint(b, uint64(len(r.Events)))
 	for i := range r.Events {
@@ -184,7 +184,7 @@ func DecodeRecord(entity sharding.Entity, seq uint64, b []byte) (Entry, error) {
 	e := Entry{Epoch: sharding.Epoch(d.uint()), At: time.UnixMilli(int64(d.uint())).UTC()}
 	r := &e.Record
 	r.Seq = seq
-	r.Hash = d.uint64()
+	copy(r.Hash[:], d.take(sharding.HashSize))
 	r.Command = sharding.CommandID(d.bytes())
 	// An event takes five bytes at least: a wrong count allocates nothing.
 	if n := d.uint(); n > 0 && n <= uint64(len(d.b))/5 && !tooDense(int(n), len(d.b)) {

@@ -26,7 +26,7 @@ func FuzzRecord(f *testing.F) {
 	at := time.UnixMilli(978307200123)
 	for _, r := range []sharding.Record{
 		{Seq: 1},
-		{Seq: 1, Command: "k", Hash: 7, Reply: sharding.Reject(sharding.NotFound, "no")},
+		{Seq: 1, Command: "k", Hash: sharding.Hash{7}, Reply: sharding.Reject(sharding.NotFound, "no")},
 		{Seq: 1, Events: []sharding.Event{{Name: "Opened", Payload: []byte(`{"n":1}`)}, {Encoding: sharding.Protobuf}}},
 		{Seq: 1, Wakes: []sharding.Wake{{Kind: sharding.ReminderWake, Name: "t", Number: 1, Due: 5, Period: 6, Input: sharding.Input{Command: "go", Version: 1, Shape: 7, Payload: []byte("{}")}}}},
 		{Seq: 1, Wakes: []sharding.Wake{{Kind: sharding.RememberWake, Due: -5}, {Kind: sharding.ReminderWake, Name: "t"}}},

@@ -3,7 +3,6 @@ module github.com/roost-cluster/roost/libs/journal
 go 1.26.0
 
 require (
-	github.com/cespare/xxhash/v2 v2.3.0
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/roost-cluster/roost/libs v0.0.0
 	modernc.org/libc v1.79.0

@@ -59,7 +59,7 @@ func (e *Envelope) Size() int {
 }
 
 // Hash returns the [CommandHash] of the command.
-func (e *Envelope) Hash() uint64 { return CommandHash(e.Principal, e.Command, e.Payload) }
+func (e *Envelope) Hash() Hash { return CommandHash(e.Principal, e.Command, e.Payload) }
 
 // Outcome says what is known about the effects of a command.
 type Outcome uint8

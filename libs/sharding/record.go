@@ -1,9 +1,8 @@
 package sharding
 
 import (
+	"crypto/sha256"
 	"fmt"
-
-	"github.com/cespare/xxhash/v2"
 )
 
 // Record is one entry of an entity's journal: what one turn stored. It holds events, or
@@ -12,7 +11,7 @@ import (
 type Record struct {
 	Seq     uint64 // 1, 2, 3, … per entity, without gaps
 	Command CommandID
-	Hash    uint64 // CommandHash of the command
+	Hash    Hash // CommandHash of the command
 	Events  []Event
 	// Wakes set wake-ups of the entity, or remove them; each name at most once.
 	Wakes []Wake
@@ -228,18 +227,27 @@ func (r *Record) ReplaySize() int {
 	return n
 }
 
-// CommandHash distinguishes commands with the same id: xxh64 over the principal, a zero
-// byte, the command name, a zero byte and the payload. Neither a principal nor a name has
-// a zero byte in it.
-func CommandHash(principal, command string, payload []byte) uint64 {
-	var d xxhash.Digest
-	d.Reset()
-	_, _ = d.WriteString(principal)
-	_, _ = d.Write([]byte{0})
-	_, _ = d.WriteString(command)
-	_, _ = d.Write([]byte{0})
-	_, _ = d.Write(payload)
-	return d.Sum64()
+// Hash is the [CommandHash] of a command. The zero value is that of no command.
+type Hash [HashSize]byte
+
+// HashSize is the number of bytes of a [Hash].
+const HashSize = 16
+
+// CommandHash distinguishes commands with the same id: the first 128 bits of SHA-256 over the
+// principal, a zero byte, the command name, a zero byte and the payload. Neither a principal nor
+// a name has a zero byte in it.
+//
+// The hash is cryptographic because clients choose payloads and guess each other's keys: a client
+// that sends first, with a payload made to collide, would receive the stored reply of another
+// principal, or keep the command of that principal from running.
+func CommandHash(principal, command string, payload []byte) Hash {
+	var names [256]byte // on the stack; longer names are allocated
+	h := sha256.New()
+	head := append(append(names[:0], principal...), 0)
+	h.Write(append(append(head, command...), 0))
+	h.Write(payload)
+	var sum [sha256.Size]byte
+	return Hash(h.Sum(sum[:0])[:HashSize])
 }
 
 // Claim takes a shard for an owner at an epoch. It succeeds if the stored epoch is
@@ -367,7 +375,7 @@ type Fence struct {
 
 // Stored is what the journal has stored for a command.
 type Stored struct {
-	Hash  uint64
+	Hash  Hash
 	Reply Reply
 	// Expired says that the key is older than what the entity remembers:
 	// whether the command ran is not known any more. Reply is empty.

@@ -2,12 +2,15 @@ package sharding_test
 
 import (
 	"bufio"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/cespare/xxhash/v2"
 
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/sharding/shardingtest"
@@ -132,7 +135,7 @@ func TestNames(t *testing.T) {
 }
 
 func TestCommandHashTellsCommandsApart(t *testing.T) {
-	seen := map[uint64]string{}
+	seen := map[sharding.Hash]string{}
 	for _, who := range []string{"", "A", "alice"} {
 		for _, c := range []string{"Add", "Ad"} {
 			for _, p := range []string{"", "d", "1"} {
@@ -155,14 +158,32 @@ func TestCommandHashTellsCommandsApart(t *testing.T) {
 func TestCommandHashIsFixed(t *testing.T) {
 	for _, tt := range []struct {
 		principal, command, payload string
-		want                        uint64
+		want                        string // printf 'alice\0Add\0{"delta":1}' | sha256sum | cut -c1-32
 	}{
-		{"", "Add", `{"delta":1}`, 0xa33fca9a4bf15957},
-		{"alice", "Add", `{"delta":1}`, 0xd6a95479b62f8d2b},
+		{"", "Add", `{"delta":1}`, "a4ac5247f9e8983b26f46ed51fb2906d"},
+		{"alice", "Add", `{"delta":1}`, "a9627c69aed853242e87189c8b659049"},
+		{strings.Repeat("a", 300), "Add", `{"delta":1}`, "ea2b7a70ce3e76d15cbe1b19a270b3c2"},
 	} {
-		if got := sharding.CommandHash(tt.principal, tt.command, []byte(tt.payload)); got != tt.want {
-			t.Errorf("the hash of %+v is %#x", tt, got)
+		if got := sharding.CommandHash(tt.principal, tt.command, []byte(tt.payload)); hex.EncodeToString(got[:]) != tt.want {
+			t.Errorf("the hash of %+v is %x", tt, got)
 		}
+	}
+}
+
+// TestCommandHashIsNotForged: a command of mally was made to have the xxh64 of the command that
+// alice is about to send. A hash for which that is possible would give alice's key to mally.
+func TestCommandHashIsNotForged(t *testing.T) {
+	payload := []byte(`{"note":"once upon a time, two","delta":1000000000000}`)
+	forged := []byte("{\"note\":\"once upon a t\xfd\x05x4T\x92\x95w\",\"delta\":1000000000000}")
+	if xxhash.Sum64String("alice\x00Add\x00"+string(payload)) != xxhash.Sum64String("mally\x00Add\x00"+string(forged)) {
+		t.Fatal("the commands do not have the same xxh64: the test proves nothing")
+	}
+	if sharding.CommandHash("alice", "Add", payload) == sharding.CommandHash("mally", "Add", forged) {
+		t.Error("a forged command has the hash of another principal's")
+	}
+	var h sharding.Hash
+	if 8*len(h) < 128 {
+		t.Errorf("the hash has %d bits", 8*len(h))
 	}
 }
 

@@ -254,7 +254,7 @@ func (m *Machine) freeCommand(c *command) {
 
 // hash returns the hash of the command's content. It distinguishes a repeat of a stored command
 // from another command with the same id.
-func (c *command) hash() uint64 {
+func (c *command) hash() sharding.Hash {
 	if mutant.On("principal") {
 		return sharding.CommandHash("", c.env.Command, c.env.Payload)
 	}

@@ -340,7 +340,7 @@ func (s *scenario) loaded(args []string, opt options) turn.Loaded {
 		case k == "retry":
 			in.Retry = true
 		case k == "conflict":
-			in.Stored[sharding.CommandID(v)] = sharding.Stored{Hash: 1}
+			in.Stored[sharding.CommandID(v)] = sharding.Stored{Hash: sharding.Hash{1}}
 		case k == "expired":
 			in.Stored[sharding.CommandID(v)] = sharding.Stored{Expired: true}
 		case found:

@@ -49,7 +49,7 @@ type Event struct {
 
 // DecodeRecord reads a record's stored form, which package journal documents:
 //
-//	crc(4) epoch stored-at-ms hash(8) command
+//	crc(4) epoch stored-at-ms hash(16) command
 //	count { name version readable-by encoding(1) payload }
 //	count { kind(1) name number due-ms period-ms input }
 //	count { type id input reply-to }
@@ -64,7 +64,7 @@ func DecodeRecord(body []byte) (Record, error) {
 	d.skip(4)
 	r.Epoch = d.number()
 	r.Stored = time.UnixMilli(int64(d.number()))
-	d.skip(8)
+	d.skip(16)
 	r.Command = string(d.bytes())
 	for range d.number() {
 		e := Event{Name: string(d.bytes())}

@@ -121,7 +121,7 @@ func testReplay(e *env) {
 				r.Events = append(r.Events, sharding.Event{Name: "Also", Version: 65535, ReadableBy: 300, Encoding: sharding.Protobuf, Payload: []byte{0, 255}}, sharding.Event{Name: "Bare"})
 				r.Reply.Encoding = sharding.Protobuf
 			case 3:
-				r.Command, r.Hash, r.Reply = "", 0, sharding.Reply{} // a timer's turn
+				r.Command, r.Hash, r.Reply = "", sharding.Hash{}, sharding.Reply{} // a timer's turn
 			}
 			unit = append(unit, r)
 		}
@@ -205,8 +205,9 @@ func testReplies(e *env) {
 		return sharding.Reply{Outcome: sharding.OK, Payload: bytes.Repeat([]byte{byte(seq)}, size)}
 	}
 	name := func(seq uint64) sharding.CommandID { return sharding.CommandID(fmt.Sprint("c", seq)) }
+	hash := func(seq uint64) sharding.Hash { return sharding.CommandHash("", string(name(seq)), nil) }
 	for seq := uint64(1); seq <= commands; seq++ {
-		e.one(durable, add(alice, sharding.Record{Seq: seq, Command: name(seq), Hash: seq, Reply: reply(seq)}))
+		e.one(durable, add(alice, sharding.Record{Seq: seq, Command: name(seq), Hash: hash(seq), Reply: reply(seq)}))
 	}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -219,13 +220,13 @@ func testReplies(e *env) {
 		e.Fatalf("%d records, the last one is %d", len(l.Records), l.LastSeq)
 	}
 	for i, r := range l.Records {
-		if r.Command != name(uint64(i)+1) || r.Hash != uint64(i)+1 || r.Reply.Outcome != 0 || len(r.Reply.Payload) > 0 {
-			e.Fatalf("record %d is %s of hash %d with a reply of %d bytes", i+1, r.Command, r.Hash, len(r.Reply.Payload))
+		if r.Command != name(uint64(i)+1) || r.Hash != hash(uint64(i)+1) || r.Reply.Outcome != 0 || len(r.Reply.Payload) > 0 {
+			e.Fatalf("record %d is %s of hash %x with a reply of %d bytes", i+1, r.Command, r.Hash, len(r.Reply.Payload))
 		}
 	}
 	got := e.load(alice, name(7), name(commands)).Stored
 	for _, seq := range []uint64{7, commands} {
-		if s := got[name(seq)]; s.Hash != seq || !bytes.Equal(s.Reply.Payload, reply(seq).Payload) {
+		if s := got[name(seq)]; s.Hash != hash(seq) || !bytes.Equal(s.Reply.Payload, reply(seq).Payload) {
 			e.Fatalf("the reply of %s is not what was stored", name(seq))
 		}
 	}

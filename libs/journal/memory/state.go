@@ -66,7 +66,7 @@ func (e *entity) appendState(b []byte, now time.Time) []byte {
 func appendRecord(b []byte, r *sharding.Record, now time.Time) []byte {
 	b = binary.AppendUvarint(b, r.Seq)
 	b = sharding.AppendString(b, string(r.Command))
-	b = binary.BigEndian.AppendUint64(b, r.Hash)
+	b = append(b, r.Hash[:]...)
 	b = append(b, byte(r.Reply.Outcome), byte(r.Reply.Encoding))
 	b = sharding.AppendString(b, string(r.Reply.Code))
 	b = sharding.AppendString(b, r.Reply.Message)

@@ -167,7 +167,7 @@ func (h hostile) op() (op journal.Op) {
 			seq = edges[h.IntN(len(edges))]
 		}
 		for range h.IntN(5) {
-			r := sharding.Record{Seq: seq, Command: h.command(), Hash: h.Uint64()}
+			r := sharding.Record{Seq: seq, Command: h.command(), Hash: sharding.CommandHash("", "Do", nil)}
 			if !h.calm {
 				r.Wakes, r.Sends = h.wakes(), make([]sharding.Send, max(0, h.IntN(12)-8))
 			}

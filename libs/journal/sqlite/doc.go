@@ -55,8 +55,7 @@
 // that is paused inside a transaction stops the other writers until it goes on or dies; nothing
 // wrong is written meanwhile. The pages of removed rows are used again. Only purges and trims give
 // pages back to the file system, a bounded number of pages per batch. In a file made by release 1
-// (see docs/upgrading.md), they do so only after it was compacted ([Compact]). Command ids that
-// are made to collide in xxh64 make the appends of their entity slower, not wrong.
+// (see docs/upgrading.md), they do so only after it was compacted ([Compact]).
 //
 // If the log was not closed, because the machine stopped for example, SQLite reads it up to
 // the first damaged frame. Usually that frame belongs to a commit that was cut off. But a

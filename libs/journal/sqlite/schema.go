@@ -48,7 +48,7 @@ CREATE TABLE IF NOT EXISTS record (
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS command (
 	entity INTEGER NOT NULL,
-	hash   INTEGER NOT NULL, -- xxh64 of the command id, the bits of an unsigned number
+	hash   INTEGER NOT NULL, -- the first 64 bits of SHA-256 of the command id
 	seq    INTEGER NOT NULL,
 	PRIMARY KEY (entity, hash, seq)
 ) WITHOUT ROWID;

@@ -2,12 +2,12 @@ package sqlite
 
 import (
 	"context"
+	"crypto/sha256"
 	"database/sql"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/cespare/xxhash/v2"
 
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/mutant"
@@ -347,7 +347,16 @@ func (t *tx) add(e sharding.Entity, id int64) {
 	t.added[e] = id
 }
 
-func commandHash(c sharding.CommandID) int64 { return int64(xxhash.Sum64String(string(c))) }
+// commandHash returns the hash that the index of command ids has for an id: the first 64 bits of
+// SHA-256. Clients choose ids. With a hash that is not cryptographic they could give 30,000 ids of one
+// entity the same hash, and each append would then read all these records inside the transaction, while
+// the other entities wait. Against this, 64 bits suffice: ids with the same hash cost time, and more
+// than a handful of them cannot be computed.
+func commandHash(c sharding.CommandID) int64 {
+	var id [sharding.MaxCommandIDLen]byte // on the stack
+	sum := sha256.Sum256(append(id[:0], c...))
+	return int64(binary.BigEndian.Uint64(sum[:]))
+}
 
 func toMillis(t time.Time) int64 {
 	if t.IsZero() {
