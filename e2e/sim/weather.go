@@ -54,6 +54,7 @@ type weather struct {
 
 	// KeepEvents: so many records of the type with snapshots keep their events; 0: all; a setting.
 	KeepEvents int
+	SendPause  int64   // the pause before a send is retried; 0: short ones; a setting
 	Remember   bool    // journaled entities are remembered; a setting
 	StartFails float64 // start hooks that fail
 	NoLoad     bool    // the first turn of a volatile entity makes its instance; a setting

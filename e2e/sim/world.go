@@ -139,7 +139,7 @@ func regionConfig(w *World, p *process, version int) region.Config {
 		cfg.Version = fmt.Sprint(version)
 	}
 	d := w.dice("limits")
-	if d.chance(0.2) && !w.journalFaultOnly { // low limits; if faults of the journal are the only ones, no command may be refused for a limit
+	if d.chance(0.2) && !w.journalFaultOnly && w.weather.SendPause == 0 { // low limits; if faults of the journal are the only ones, no command may be refused for a limit
 		cfg.Turn.MailboxCommands, cfg.Turn.TotalCommands, cfg.Turn.TotalLoads, cfg.BufferCommands = 3, 15, 15, 3
 		cfg.Turn.WaitingTurns = 6
 		if w.weather.Cores == 1 {
@@ -157,6 +157,9 @@ func regionConfig(w *World, p *process, version int) region.Config {
 	cfg.Wakeups.Refresh, cfg.Wakeups.Ahead, cfg.Wakeups.RetryMin, cfg.Wakeups.RetryMax = nanos(sec), nanos(2*sec), nanos(100*ms), nanos(sec)
 	cfg.Sends.Page, cfg.Sends.Refresh, cfg.Sends.RetryMin, cfg.Sends.RetryMax = 2, nanos(2*sec), nanos(100*ms), nanos(sec)
 	cfg.Sends.AttemptTimeout, cfg.Sends.MaxAge, cfg.Sends.Deliveries, cfg.Sends.TargetDeliveries = nanos(3*sec), 30*24*time.Hour, 4, 2
+	if pause := w.weather.SendPause; pause > 0 {
+		cfg.Sends.RetryMin, cfg.Sends.RetryMax, cfg.Sends.AttemptTimeout = nanos(pause), nanos(pause), nanos(sec)
+	}
 	if age := w.weather.Harsh.SendAge; age > 0 {
 		cfg.Sends.MaxAge = nanos(age)
 	}

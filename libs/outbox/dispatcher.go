@@ -52,11 +52,16 @@ type Dispatcher struct {
 	out     *Outputs
 }
 
-// typeQueue has the pairs whose addressees are of one type and which are ready.
+// typeQueue has the pairs whose addressees are of one type and which are ready, or are tried again later.
 type typeQueue struct {
 	name     sharding.EntityType
 	ready    []*pair
-	underWay int // commands to entities of the type
+	underWay int  // commands to entities of the type
+	shape    Type // zero: not known
+	// retrying has the pairs in Dispatcher.retries by the shard of their addressee, see Type.shardOf.
+	retrying map[uint32]map[*pair]struct{}
+	// events has the times of the last events that have made shards, or entities, ready for commands.
+	events map[mark]time.Time
 }
 
 // addressee is an entity to which commands are under way: the target of a send, or a sender that takes
@@ -157,6 +162,10 @@ func (d *Dispatcher) Step(now time.Time, in Input, out *Outputs) {
 		d.answered(&in)
 	case Acked:
 		d.acked(in)
+	case Served:
+		d.served(&in)
+	case Released:
+		d.released(&in)
 	case Tick:
 	}
 	d.advance()

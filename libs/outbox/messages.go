@@ -57,9 +57,27 @@ type (
 		Number  uint64
 		Verdict sharding.Verdict
 	}
+	// Served: shards of a type are served anew, by another owner or at a higher epoch. The sends to their
+	// entities that fail are tried again now.
+	Served struct {
+		Type   Type
+		Shards []uint32
+	}
+	// Released: entities of a type are no longer quarantined. The sends to them that fail are tried again now.
+	Released struct {
+		Type Type
+		IDs  []sharding.EntityID
+	}
 	// Tick lets time pass.
 	Tick struct{}
 )
+
+// Type has the properties of an entity type that assign its entities to shards.
+type Type struct {
+	Type   sharding.EntityType
+	Shards uint32
+	Rule   sharding.ShardRule
+}
 
 // Read asks the journal for records with pending sends. For each shard, it names the position behind
 // which at most Limit records are read. A Read is answered by one Page.
@@ -160,4 +178,6 @@ func (Close) input()    {}
 func (Page) input()     {}
 func (Answered) input() {}
 func (Acked) input()    {}
+func (Served) input()   {}
+func (Released) input() {}
 func (Tick) input()     {}

@@ -27,6 +27,9 @@ type pair struct {
 	code      sharding.Code // of the last failure
 	message   string        // of the last failure
 	order     uint64        // orders pairs with the same retryAt
+	began     time.Time     // when the last attempt began
+	earlyAt   time.Time     // when the last early retry was due; zero: there was none
+	shard     uint32        // the key in typeQueue.retrying
 	heapIndex int           // index in Dispatcher.retries
 }
 
@@ -45,7 +48,7 @@ const (
 	waitingForSlot                      // in addressee.waiting: all slots of the addressee are taken
 	underWay                            // a delivery is under way
 	taking                              // a command of the sender takes the answer
-	retrying                            // in Dispatcher.retries
+	retrying                            // in Dispatcher.retries and typeQueue.retrying
 	storingEnd                          // the end of the first send is being stored, and the next send waits for it (see storeEnd)
 )
 
@@ -94,7 +97,7 @@ func (d *Dispatcher) typeOf(t sharding.EntityType) *typeQueue {
 			return q
 		}
 	}
-	q := &typeQueue{name: t}
+	q := &typeQueue{name: t, retrying: map[uint32]map[*pair]struct{}{}, events: map[mark]time.Time{}}
 	d.types = append(d.types, q)
 	return q
 }
@@ -122,7 +125,7 @@ func (d *Dispatcher) unqueue(p *pair) {
 		delete(d.taking, p.firstName())
 		d.freeSlot(p.source.entity)
 	case retrying:
-		d.retries.Remove(p)
+		d.unretry(p)
 	}
 	p.state = 0
 }
@@ -191,7 +194,7 @@ func (p *pair) firstName() sendName {
 func (d *Dispatcher) advance() {
 	for len(d.retries) > 0 && !d.retries[0].retryAt.After(d.now) {
 		p := d.retries[0]
-		d.retries.Remove(p)
+		d.unretry(p)
 		d.makeReady(p)
 	}
 	for d.startReady() {
@@ -230,6 +233,7 @@ func (d *Dispatcher) attempt(q *typeQueue, p *pair) {
 	if !d.takeSlot(q, p) {
 		return
 	}
+	p.began = d.now
 	if x.answer != nil {
 		d.take(p)
 		return
@@ -503,7 +507,7 @@ func (d *Dispatcher) beginNext(p *pair) {
 // attempts, or the attempts that follow have another addressee.
 func (d *Dispatcher) clearFailure(p *pair) {
 	delete(d.failing, p)
-	p.times, p.code, p.message, p.since, p.retryAt = 0, "", "", time.Time{}, time.Time{}
+	p.times, p.code, p.message, p.since, p.retryAt, p.earlyAt = 0, "", "", time.Time{}, time.Time{}, time.Time{}
 }
 
 // retryLater notes a failed attempt for the first send of a pair, and queues the pair to be tried again.
@@ -519,7 +523,7 @@ func (d *Dispatcher) retryLater(p *pair, code sharding.Code, message string) {
 	if mutant.On("send-back-off") {
 		p.retryAt = d.now.Add(time.Millisecond)
 	}
-	d.retries.Push(p)
+	d.retry(p)
 }
 
 // pause returns how long to wait after this many failures, one after the other.

@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -65,11 +66,24 @@ func (d *Dispatcher) Check() error {
 			return fmt.Errorf("outbox: a pair that is not failing is to be tried again: %v", p.to)
 		}
 	}
+	if n := d.indexed(); n != len(d.retries) {
+		return fmt.Errorf("outbox: %d pairs are to be tried again, and the index by shards has %d", len(d.retries), n)
+	}
 	if c.sends != d.sends || c.bytes != d.bytes || c.failing != len(d.failing) || len(d.died) != len(d.diedOrder) || len(d.died) > d.cfg.DeadLetters || c.sources != d.sourceCount || c.allUnstored != d.unstored {
 		return fmt.Errorf("outbox: counted %d sends, %d bytes, %d failing, %d sources, %d unstored ends; there are %d, %d, %d, %d, %d",
 			d.sends, d.bytes, len(d.failing), d.sourceCount, d.unstored, c.sends, c.bytes, c.failing, c.sources, c.allUnstored)
 	}
 	return nil
+}
+
+// indexed counts the pairs in the indexes by the shards of their addressees.
+func (d *Dispatcher) indexed() (n int) {
+	for _, q := range d.types {
+		for _, set := range q.retrying { // order-free: counted
+			n += len(set)
+		}
+	}
+	return n
 }
 
 // checking counts what there is.
@@ -148,7 +162,8 @@ func (c *checking) pair(p *pair) error {
 	case taking:
 		ok = d.taking[p.firstName()] == p
 	case retrying:
-		ok = d.retries.Has(p)
+		_, ok = d.typeOf(p.addressee().Type).retrying[p.shard][p]
+		ok = ok && d.retries.Has(p)
 	case storingEnd:
 		ok = slices.Contains(c.ended[p.source], p.queue[0])
 	}
@@ -174,7 +189,14 @@ func (d *Dispatcher) Clone() *Dispatcher {
 	}
 	n.types = nil
 	for _, q := range d.types {
-		n.types = append(n.types, &typeQueue{name: q.name, ready: c.pairList(q.ready), underWay: q.underWay})
+		qc := &typeQueue{name: q.name, ready: c.pairList(q.ready), underWay: q.underWay, shape: q.shape, retrying: map[uint32]map[*pair]struct{}{}, events: maps.Clone(q.events)}
+		for shard, set := range q.retrying { // order-free: copies
+			qc.retrying[shard] = make(map[*pair]struct{}, len(set))
+			for p := range set {
+				qc.retrying[shard][c.pair(p)] = struct{}{}
+			}
+		}
+		n.types = append(n.types, qc)
 	}
 	n.retries = c.pairList(d.retries)
 	n.failing, n.died, n.diedOrder = map[*pair]struct{}{}, maps.Clone(d.died), slices.Clone(d.diedOrder)
@@ -311,7 +333,10 @@ func (d *Dispatcher) AppendState(now time.Time, b []byte) []byte {
 		b = fmt.Appendf(b, " delivery %d to %s forgotten %t\n", n, d.deliveries[n].to, d.deliveries[n].pair == nil)
 	}
 	for _, q := range d.types {
-		b = fmt.Appendf(b, " type %s %d\n", q.name, q.underWay)
+		b = fmt.Appendf(b, " type %s %d shards %d\n", q.name, q.underWay, q.shape.Shards)
+		for _, m := range slices.SortedFunc(maps.Keys(q.events), func(a, b mark) int { return cmp.Or(cmp.Compare(a.shard, b.shard), cmp.Compare(a.id, b.id)) }) {
+			b = fmt.Appendf(b, "  event %d %s age %d\n", m.shard, m.id, now.Sub(q.events[m]))
+		}
 		for _, p := range q.ready {
 			b = fmt.Appendf(b, "  ready %s %s\n", p.source.entity, p.to)
 		}
@@ -325,7 +350,7 @@ func (d *Dispatcher) AppendState(now time.Time, b []byte) []byte {
 		for _, src := range s.sorted() {
 			b = fmt.Appendf(b, "  %s up to %d more %t wanted %t\n", src.entity, src.upTo, src.more, src.readQueued)
 			for _, p := range src.sorted() {
-				b = fmt.Appendf(b, "   to %s state %d times %d %d", p.to, p.state, p.times, rel(p.retryAt))
+				b = fmt.Appendf(b, "   to %s state %d times %d %d early %d", p.to, p.state, p.times, rel(p.retryAt), rel(p.earlyAt.Add(early)))
 				for _, x := range p.queue {
 					b = fmt.Appendf(b, " %d/%d age %d answered %t unsure %t mayStillRun %t dropped %t", x.seq, x.Place, now.Sub(x.at), x.answer != nil, x.unsure, x.mayStillRun, x.dropped)
 				}

@@ -116,8 +116,9 @@ func (c *ControlCore) tableChanged(from string, d sharding.TableDelta) {
 	}
 	c.current(d.Version.Term)
 	before := c.table.Version()
+	hosted := c.newlyHosted(d.Types)
 	changed := c.table.Apply(d)
-	c.quarantine(d.Types)
+	released := c.quarantine(d.Types)
 	c.endDirectHandoffs(changed)
 	c.forward(changed)
 	if len(changed)+len(d.Types) > 0 || c.table.Version() != before {
@@ -127,6 +128,7 @@ func (c *ControlCore) tableChanged(from string, d sharding.TableDelta) {
 		}
 		c.feed(sharding.TableDelta{Version: c.table.Version(), Generation: c.table.Generation(), Types: types, Rows: changed})
 	}
+	c.hastenSends(hosted, changed, released)
 	c.poll()
 	c.register()
 }

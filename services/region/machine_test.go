@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/control"
+	"github.com/roost-cluster/roost/libs/outbox"
 	"github.com/roost-cluster/roost/libs/passivation"
 	"github.com/roost-cluster/roost/libs/scenariotest"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -84,6 +85,8 @@ type scenario struct {
 	tests     []region.TestJournal
 	fetches   []region.FetchKept
 	given     int // bytes of the last states
+	sends     []of[outbox.Read]
+	routes    []of[outbox.Deliver]
 }
 
 // of is an output of a shard core.
@@ -209,6 +212,20 @@ func (s *scenario) command(f []string) []string {
 		return s.step(region.Replied{From: s.reports.To, Asked: s.reports.Msg, Msg: control.LoadAck{Term: term}})
 	case "not-taken":
 		return s.step(region.Replied{From: s.reports.To, Asked: s.reports.Msg})
+	case "sends": // T/a=U/b: the journal answers the oldest ReadSends: T/a has sent a command to U/b
+		r := pop(&s.sends)
+		page := outbox.Page{Number: r.o.Number, Now: s.now}
+		for i, text := range f[1:] {
+			from, to, _ := strings.Cut(text, "=")
+			sender := entityNamed(from)
+			page.Records = append(page.Records, outbox.Record{Shard: s.shardOf(sender), Entity: sender, Seq: uint64(i + 1), At: s.now, Sends: []outbox.Pending{
+				{Send: sharding.Send{To: entityNamed(to), Input: sharding.Input{Command: "Add"}}},
+			}})
+		}
+		return s.stepShard(r.core, region.SendsRead{Page: page})
+	case "routed": // unavailable: the answer to the oldest Route
+		r := pop(&s.routes)
+		return s.stepShard(r.core, region.Routed{Answer: outbox.Answered{Number: r.o.Number, Reply: sharding.Reject(sharding.Code(f[1]), "by the test")}})
 	case "feed-router":
 		return s.step(region.FeedRouter{})
 	case "hold":
@@ -221,11 +238,12 @@ func (s *scenario) command(f []string) []string {
 		return s.step(region.Coordinators{Addrs: f[1:]})
 	case "table":
 		return s.watched(control.TableChanged{Delta: s.delta(f[1:])})
-	case "quarantined": // 1 7 a: the table at version 1.7 says that T/a is quarantined
+	case "quarantined", "quarantined-of-U": // 1 7 a: the table at version 1.7 says that T/a, or U/a, is quarantined
 		d := s.delta(f[1:3])
 		d.Full, d.Rows = false, nil
+		t := map[string]int{"quarantined": 0, "quarantined-of-U": 1}[f[0]]
 		for _, id := range f[3:] {
-			d.Types[0].Quarantined = append(d.Types[0].Quarantined, sharding.Quarantined{ID: sharding.EntityID(id), Why: "by the test"})
+			d.Types[t].Quarantined = append(d.Types[t].Quarantined, sharding.Quarantined{ID: sharding.EntityID(id), Why: "by the test"})
 		}
 		return s.watched(control.TableChanged{Delta: d})
 	case "standby":
@@ -563,6 +581,11 @@ func (s *scenario) performShard(core int, o region.ShardOutput) string {
 			line += fmt.Sprintf(" %s after %d", p.Shard, p.Due)
 		}
 		return line
+	case region.ReadSends:
+		s.sends = append(s.sends, of[outbox.Read]{core, o.Read})
+	case region.Route:
+		s.routes = append(s.routes, of[outbox.Deliver]{core, o.Deliver})
+		return fmt.Sprintf("Route %s of %s to %s", o.Deliver.Env.Command, o.Deliver.From, o.Deliver.Env.Entity)
 	case region.FetchKept:
 		s.fetches = append(s.fetches, o)
 		return fmt.Sprintf("FetchKept {Shard:%s Epoch:%s Previous:%+v}", o.Shard, o.Epoch, o.Previous)
@@ -632,6 +655,11 @@ func (s *scenario) delta(f []string) sharding.TableDelta {
 			Phase: map[string]sharding.Phase{"starting": sharding.Starting, "serving": sharding.Serving, "handing-off": sharding.HandingOff}[p[1]]})
 	}
 	return d
+}
+
+func entityNamed(s string) sharding.Entity {
+	typ, id, _ := strings.Cut(s, "/")
+	return sharding.Entity{Type: sharding.EntityType(typ), ID: sharding.EntityID(id)}
 }
 
 func shard(s string) sharding.ShardID {

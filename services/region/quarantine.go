@@ -5,6 +5,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/outbox"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 )
@@ -19,17 +20,36 @@ func (Quarantine) shardInput() {}
 func (Quarantine) order()      {}
 
 // quarantine passes the suspects and the quarantined entities of types that have changed on to the shard
-// cores, before any order to host a shard.
-func (c *ControlCore) quarantine(changed []sharding.TypeDesc) {
+// cores, before any order to host a shard. It returns the entities of any type that were released.
+func (c *ControlCore) quarantine(changed []sharding.TypeDesc) (released []outbox.Released) {
 	for i := range changed {
 		name := changed[i].Type
 		d, known := c.table.Type(name)
-		if _, hosted := c.shards[name]; !hosted || !known || slices.Equal(c.quarantined[name], d.Quarantined) {
+		before := c.quarantined[name]
+		if !known || slices.Equal(before, d.Quarantined) {
 			continue
 		}
+		if ids := noLonger(before, d.Quarantined); len(ids) > 0 {
+			released = append(released, outbox.Released{Type: typeOfSends(d), IDs: ids})
+		}
 		c.quarantined[name] = d.Quarantined
-		c.orderAll(Quarantine{Type: name, List: d.Quarantined})
+		if _, hosted := c.shards[name]; hosted {
+			c.orderAll(Quarantine{Type: name, List: d.Quarantined})
+		}
 	}
+	return released
+}
+
+// noLonger returns the entities that were listed before, and now are not listed, or only suspected. Suspects
+// run.
+func noLonger(before, now []sharding.Quarantined) (ids []sharding.EntityID) {
+	for _, b := range before {
+		i := slices.IndexFunc(now, func(n sharding.Quarantined) bool { return n.ID == b.ID })
+		if i < 0 || now[i].Suspect && !b.Suspect {
+			ids = append(ids, b.ID)
+		}
+	}
+	return ids
 }
 
 // behind reports whether this region's copy of the route table is older than an order to host a shard requires: the

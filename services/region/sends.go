@@ -1,7 +1,11 @@
 package region
 
 import (
+	"slices"
+
+	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/outbox"
+	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 )
 
@@ -22,6 +26,13 @@ type (
 	StoreEnds struct{ Ack outbox.Ack }
 	// EndsStored answers StoreEnds.
 	EndsStored struct{ Acked outbox.Acked }
+	// Ready names shards that are served anew, and entities that are no longer quarantined, of all types. The
+	// sends to them that fail are retried at once. It is an order: only the control core has the rows of types that
+	// the region does not host.
+	Ready struct {
+		Served   []outbox.Served
+		Released []outbox.Released
+	}
 	// SendDied reports that a send has become a dead letter.
 	SendDied struct{ Letter outbox.DeadLetter }
 )
@@ -33,6 +44,59 @@ func (Routed) shardInput()     {}
 func (StoreEnds) shardOutput() {}
 func (EndsStored) shardInput() {}
 func (SendDied) shardOutput()  {}
+func (Ready) shardInput()      {}
+func (Ready) order()           {}
+
+// newlyHosted returns the types of a delta that the table lacks, or has as unhosted, although they are hosted.
+// Their shards may have no rows yet, because a shard gets its row with its first command.
+func (c *ControlCore) newlyHosted(types []sharding.TypeDesc) (list []*sharding.TypeDesc) {
+	for i := range types {
+		if before, known := c.table.Type(types[i].Type); (!known || before.Unhosted) && !types[i].Unhosted {
+			list = append(list, &types[i])
+		}
+	}
+	return list
+}
+
+// hastenSends has failing sends retried after a change of the table: those to types that are newly hosted, to
+// shards with rows that are served now, and to entities that were released from quarantine.
+func (c *ControlCore) hastenSends(hosted []*sharding.TypeDesc, rows []sharding.Row, released []outbox.Released) {
+	var served []outbox.Served
+	for _, t := range hosted {
+		all := outbox.Served{Type: typeOfSends(t)}
+		for i := range t.Shards {
+			all.Shards = append(all.Shards, i)
+		}
+		served = append(served, all)
+	}
+	for _, row := range rows {
+		if row.Phase != sharding.Serving {
+			continue
+		}
+		i := slices.IndexFunc(served, func(s outbox.Served) bool { return s.Type.Type == row.Shard.Type })
+		if i < 0 {
+			t, known := c.table.Type(row.Shard.Type)
+			if !known {
+				continue
+			}
+			i, served = len(served), append(served, outbox.Served{Type: typeOfSends(t)})
+		}
+		served[i].Shards = append(served[i].Shards, row.Shard.Index)
+	}
+	if mutant.On("served-anew") {
+		served = nil
+	}
+	if mutant.On("released-sends") {
+		released = nil
+	}
+	if len(served)+len(released) > 0 {
+		c.orderAll(Ready{Served: served, Released: released})
+	}
+}
+
+func typeOfSends(t *sharding.TypeDesc) outbox.Type {
+	return outbox.Type{Type: t.Type, Shards: t.Shards, Rule: t.Rule}
+}
 
 // stepSends steps the dispatcher of sends, if the input is for it.
 func (m *ShardCore) stepSends(in ShardInput) {
@@ -41,6 +105,13 @@ func (m *ShardCore) stepSends(in ShardInput) {
 		m.sends.Step(m.now, in.Page, &m.sendOutputs)
 	case Routed:
 		m.sends.Step(m.now, in.Answer, &m.sendOutputs)
+	case Ready:
+		for _, s := range in.Served {
+			m.sends.Step(m.now, s, &m.sendOutputs)
+		}
+		for _, r := range in.Released {
+			m.sends.Step(m.now, r, &m.sendOutputs)
+		}
 	case EndsStored:
 		m.noteJournalVerdict(Commits, in.Acked.Verdict)
 		m.sends.Step(m.now, in.Acked, &m.sendOutputs)

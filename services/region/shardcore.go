@@ -308,7 +308,7 @@ func (m *ShardCore) Step(now time.Time, in ShardInput, out *Outputs) {
 		m.stepPurger(in.Purged)
 	case Tick:
 		m.tick()
-	default: // the inputs about sends: SendsRead, Routed, EndsStored
+	default: // the inputs about sends: SendsRead, Routed, EndsStored, Ready
 		m.stepSends(in)
 	}
 	m.end()

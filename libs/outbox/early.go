@@ -1,0 +1,175 @@
+package outbox
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// A pair that fails is retried after pauses that grow up to Config.RetryMax. What it fails on may end much
+// earlier. So some events retry it at once: its target's shard is served anew, which also happens when a
+// rollout moves the shard to a version that can read the input; its target is released from quarantine; or
+// an operator asks for it. Such an early retry does not reset the pause: if it fails, the pause grows as after
+// any other failure.
+
+// early bounds early retries. A pair has at most one of them in this time. For this time after an event,
+// attempts that begin and fail are retried early, too: other processes may learn of the event later than
+// this one does.
+const early = time.Second
+
+// mark names the shard, or the entity, that an event has made ready for commands.
+type mark struct {
+	shard uint32
+	id    sharding.EntityID // empty: the whole shard
+}
+
+// served retries the pairs whose targets are in shards that are served anew.
+func (d *Dispatcher) served(in *Served) {
+	q := d.typeOf(in.Type.Type)
+	d.learnShape(q, in.Type)
+	for _, index := range in.Shards {
+		d.event(q, mark{shard: index})
+	}
+}
+
+// released retries the pairs whose targets are no longer quarantined.
+func (d *Dispatcher) released(in *Released) {
+	q := d.typeOf(in.Type.Type)
+	d.learnShape(q, in.Type)
+	for _, id := range in.IDs {
+		d.event(q, mark{q.shape.shardOf(id), id})
+	}
+}
+
+// Retry retries the failing sends of an entity at once. If the entity has no id, it retries those of the
+// entity's type; if the entity is zero, those of all types. If to has a type, or an id as well, only sends to
+// such targets are retried. Retry returns the number of pairs that it retries. It also reads the sends from
+// the journal that have left the memory because they failed.
+func (d *Dispatcher) Retry(now time.Time, of, to sharding.Entity, out *Outputs) (n int) {
+	d.now, d.out = now, out
+	var list []*pair
+	for p := range d.failing { // order-free: sorted below
+		if p.state == retrying && matches(of, p.source.entity) && matches(to, p.to) {
+			list = append(list, p)
+		}
+	}
+	d.hastenAll(list)
+	for _, s := range d.shards {
+		if !s.complete && !s.sweepAt.Before(now) {
+			s.sweepAt = now
+			d.scanBy(now)
+		}
+	}
+	d.advance()
+	d.out = nil
+	return len(list)
+}
+
+// matches reports whether an entity is the wanted one, or of the wanted type if that has no id.
+func matches(want, e sharding.Entity) bool {
+	return (want.Type == "" || want.Type == e.Type) && (want.ID == "" || want.ID == e.ID)
+}
+
+// learnShape notes how the entities of a type are assigned to shards. That never changes, but it is not known
+// before the first event of the type.
+func (d *Dispatcher) learnShape(q *typeQueue, s Type) {
+	if q.shape == s {
+		return
+	}
+	q.shape = s
+	var list []*pair
+	for _, set := range q.retrying { // order-free: they are put into sets again
+		for p := range set {
+			list = append(list, p)
+		}
+	}
+	clear(q.retrying)
+	for _, p := range list {
+		q.index(p)
+	}
+}
+
+// event retries the pairs that wait for an event, and remembers the event for attempts that are in flight.
+func (d *Dispatcher) event(q *typeQueue, m mark) {
+	for old, at := range q.events { // order-free: old ones are deleted
+		if d.now.Sub(at) > 2*d.cfg.AttemptTimeout { // every attempt that began before has ended
+			delete(q.events, old)
+		}
+	}
+	q.events[m] = d.now
+	var list []*pair
+	for p := range q.retrying[m.shard] { // order-free: sorted below
+		if m.id == "" || m.id == p.addressee().ID {
+			list = append(list, p)
+		}
+	}
+	d.hastenAll(list)
+}
+
+// hastenAll retries pairs early, in the order in which they have failed.
+func (d *Dispatcher) hastenAll(list []*pair) {
+	slices.SortFunc(list, func(a, b *pair) int { return cmp.Compare(a.order, b.order) })
+	for _, p := range list {
+		d.hasten(p)
+	}
+}
+
+// hasten retries a pair early: now, or when its last early retry is long enough ago.
+func (d *Dispatcher) hasten(p *pair) {
+	at := d.now
+	if next := p.earlyAt.Add(early); next.After(at) && !mutant.On("early-limit") {
+		at = next
+	}
+	if !at.Before(p.retryAt) || mutant.On("early-retry") {
+		return
+	}
+	d.retries.Remove(p)
+	p.retryAt, p.earlyAt = at, at
+	d.retries.Push(p)
+}
+
+// retry queues a pair to be tried again at p.retryAt. If an event has made its target ready for commands
+// since the failed attempt began, or shortly before, the pair is retried early.
+func (d *Dispatcher) retry(p *pair) {
+	d.retries.Push(p)
+	q := d.typeOf(p.addressee().Type)
+	q.index(p)
+	for _, m := range []mark{{shard: p.shard}, {p.shard, p.addressee().ID}} {
+		if at, ok := q.events[m]; ok && p.began.Before(at.Add(early)) && !mutant.On("early-in-flight") {
+			d.hasten(p)
+		}
+	}
+}
+
+// unretry takes a pair out of those that are tried again later.
+func (d *Dispatcher) unretry(p *pair) {
+	d.retries.Remove(p)
+	q := d.typeOf(p.addressee().Type)
+	delete(q.retrying[p.shard], p)
+	if len(q.retrying[p.shard]) == 0 {
+		delete(q.retrying, p.shard)
+	}
+}
+
+// index puts a pair that is tried again later into the index by the shard of its addressee.
+func (q *typeQueue) index(p *pair) {
+	p.shard = q.shape.shardOf(p.addressee().ID)
+	set := q.retrying[p.shard]
+	if set == nil {
+		set = map[*pair]struct{}{}
+		q.retrying[p.shard] = set
+	}
+	set[p] = struct{}{}
+}
+
+// shardOf returns the index of the shard of an entity; 0 while the shape is not known.
+func (t Type) shardOf(id sharding.EntityID) uint32 {
+	if t.Shards == 0 {
+		return 0
+	}
+	desc := sharding.TypeDesc{Type: t.Type, Shards: t.Shards, Rule: t.Rule}
+	return desc.ShardOf(id).Index
+}
