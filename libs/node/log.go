@@ -2,48 +2,96 @@ package node
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/roost-cluster/roost/libs/backendurl"
 )
 
+// maxLogged bounds a logged message or value. Errors and panics of handlers may contain an input of a client, so
+// without a bound clients could fill the disk. 4 KiB is enough for the stack of a usual panic.
+const maxLogged = 4 << 10
+
 // newLogger returns a logger that writes to w in the configured format, without the
-// passwords and tokens of URLs. A record that is logged within a span has its trace_id
+// passwords and tokens of URLs, and with long values cut. A record that is logged within a span has its trace_id
 // and span_id.
 func newLogger(w io.Writer, config *Config) *slog.Logger {
-	options := &slog.HandlerOptions{Level: config.LogLevel, ReplaceAttr: withoutSecrets}
-	var handler slog.Handler = slog.NewTextHandler(w, options)
-	if config.LogFormat == "json" {
-		handler = slog.NewJSONHandler(w, options)
+	if q, ok := w.(*logQueue); ok {
+		q.mu.Lock()
+		q.report = func(w io.Writer, dropped int64) {
+			slog.New(newHandler(w, config)).Warn("log lines were dropped", "lines", dropped, "hint", "the reader of the log is too slow or has ended")
+		}
+		q.mu.Unlock()
 	}
-	return slog.New(traced{handler})
+	return slog.New(traced{newHandler(w, config)})
 }
 
-// withoutSecrets redacts a message or an attribute: a library's error may contain the URL
+func newHandler(w io.Writer, config *Config) slog.Handler {
+	options := &slog.HandlerOptions{Level: config.LogLevel, ReplaceAttr: printable}
+	if config.LogFormat == "json" {
+		return slog.NewJSONHandler(w, options)
+	}
+	return slog.NewTextHandler(w, options)
+}
+
+// whole is a logged text that is not cut.
+type whole string
+
+// printable redacts and cuts a message or an attribute: a library's error may contain the URL
 // that it was given.
-func withoutSecrets(_ []string, attr slog.Attr) slog.Attr {
+func printable(_ []string, attr slog.Attr) slog.Attr {
 	text := ""
 	switch attr.Value.Kind() {
 	case slog.KindString:
 		text = attr.Value.String()
 	case slog.KindAny:
-		err, ok := attr.Value.Any().(error)
-		if !ok {
+		switch value := attr.Value.Any().(type) {
+		case whole:
+			attr.Value = slog.StringValue(backendurl.RedactText(string(value)))
 			return attr
+		case error:
+			text = value.Error()
+		case *slog.Source, slog.Level, time.Time:
+			return attr
+		default: // shown by the handler in its own way, unless it must be changed
+			text = fmt.Sprintf("%+v", value)
 		}
-		text = err.Error()
 	default:
 		return attr
 	}
-	if redacted := backendurl.RedactText(text); redacted != text {
-		attr.Value = slog.StringValue(redacted)
+	if shown := shownText(text); shown != text {
+		attr.Value = slog.StringValue(shown)
 	}
 	return attr
+}
+
+// shownText redacts and cuts a text. Not much more than what is shown is redacted, because that takes time.
+func shownText(text string) string {
+	head := firstBytes(text, 2*maxLogged)
+	shown := backendurl.RedactText(head)
+	if len(head) == len(text) && len(shown) <= maxLogged {
+		return shown
+	}
+	return fmt.Sprintf("%s… (cut, of %d bytes)", firstBytes(shown, maxLogged), len(text))
+}
+
+// firstBytes returns the characters within the first n bytes of a text.
+func firstBytes(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	for end := n; end > n-utf8.UTFMax; end-- {
+		if utf8.RuneStart(text[end]) {
+			return text[:end]
+		}
+	}
+	return text[:n]
 }
 
 // traced adds the ids of the current span.

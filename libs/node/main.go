@@ -52,7 +52,11 @@ func Main(service string, config Configured, setup func(*Node) error) int {
 	if common.ExitWithParent {
 		exitWithParent()
 	}
-	log := newLogger(os.Stderr, common)
+	log := newLogger(stderr, common)
+	defer stderr.flush(logFlush)
+	// If the reader of the log or of the standard output ends, the process goes on: without this, the Go runtime ends
+	// it at its next line.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	slog.SetDefault(log)
 	if limit, err := memlimit.Set(memlimit.WithRatio(memoryShare)); err != nil {
 		log.Debug("no memory limit from the control group", "error", err)
@@ -71,6 +75,7 @@ func Main(service string, config Configured, setup func(*Node) error) int {
 		log.Info("signal", "signal", <-signals)
 		stop()
 		log.Error("second signal, leaving at once", "signal", <-signals)
+		stderr.flush(logFlush)
 		os.Exit(1)
 	}()
 	err = Run(ctx, service, config, func(n *Node) error {

@@ -32,8 +32,14 @@ func TestMain(m *testing.M) {
 func setupPrinting(n *Node) error {
 	hang := os.Getenv("TEST_NODE_HANG") != ""
 	n.Stage(Stage{
-		Name:  "printing",
-		Start: func(context.Context) error { fmt.Println("up"); return nil },
+		Name: "printing",
+		Start: func(context.Context) error {
+			if os.Getenv(floodVariable) != "" {
+				flood(n.Log())
+			}
+			fmt.Println("up")
+			return nil
+		},
 		Stop: func(context.Context) error {
 			fmt.Println("draining")
 			if hang {
@@ -69,9 +75,17 @@ type process struct {
 
 func start(t *testing.T, role string, args, env []string) *process {
 	t.Helper()
+	return launch(t, role, args, env, nil)
+}
+
+// launch starts this binary with another standard error.
+func launch(t *testing.T, role string, args, env []string, stderr io.Writer) *process {
+	t.Helper()
 	p := &process{Cmd: exec.Command(os.Args[0], args...)}
 	p.Env = append(append(os.Environ(), roleVariable+"="+role), env...)
-	p.Stderr = &p.stderr
+	if p.Stderr = stderr; stderr == nil {
+		p.Stderr = &p.stderr
+	}
 	p.WaitDelay = time.Second // do not wait for other processes that have stderr open
 	out, err := p.StdoutPipe()
 	if err != nil {

@@ -144,7 +144,7 @@ func (n *Node) Fail(err error) { n.life.fail(err) }
 // valid, for example filled by [Load]. It returns nil after an orderly stop; an error is
 // also logged.
 func Run(ctx context.Context, service string, config Configured, setup func(*Node) error) error {
-	log := newLogger(os.Stderr, config.Common())
+	log := newLogger(stderr, config.Common())
 	n, err := open(ctx, service, config.Common(), log)
 	if err == nil {
 		err = n.run(ctx, setup)

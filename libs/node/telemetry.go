@@ -109,7 +109,7 @@ func newTelemetry(ctx context.Context, version Version, cluster, instance string
 	t.meters = sdkmetric.NewMeterProvider(options...)
 	t.shutdowns = append(t.shutdowns, t.meters.Shutdown)
 	t.metrics = promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
-	return t, t.registerBuild(version)
+	return t, t.registerProcess(version)
 }
 
 // liveHeap matches the size of the heap that the last collection has found in use, which says
@@ -127,19 +127,20 @@ func (t *telemetry) newPushed(ctx context.Context) (sdkmetric.Reader, error) {
 	return autoexport.NewMetricReader(ctx)
 }
 
-// registerBuild publishes roost.build.info: always 1, for its attributes.
-func (t *telemetry) registerBuild(version Version) error {
+// registerProcess publishes roost.build.info, always 1, for its attributes, and the log lines that were dropped.
+func (t *telemetry) registerProcess(version Version) error {
 	attributes := metric.WithAttributes(
 		attribute.String("version", version.Version),
 		attribute.String("go", version.Go),
 		attribute.String("commit", version.Revision))
-	_, err := t.meters.Meter("github.com/roost-cluster/roost/libs/node").Int64ObservableGauge("roost.build.info",
-		metric.WithDescription("The running binary; always 1."),
-		metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {
-			o.Observe(1, attributes)
-			return nil
-		}))
-	return err
+	meter := NewInstruments(t.meters.Meter("github.com/roost-cluster/roost/libs/node"))
+	build := meter.Gauge("roost.build.info", "", "The running binary; always 1.")
+	dropped := meter.Count("roost.log.dropped", "{line}", "Log lines that were dropped, because the log is read too slowly or not at all.")
+	return meter.Observe(func(_ context.Context, o metric.Observer) error {
+		o.ObserveInt64(build, 1, attributes)
+		o.ObserveInt64(dropped, stderr.lost())
+		return nil
+	})
 }
 
 // shutdown flushes and ends the exporters.
