@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -49,7 +50,32 @@ var commandNames = []string{"ROOST_ADMIN", "ROOST_ADMIN_TOKEN", "ROOST_CA", "ROO
 
 // linkNames matches the variables that Kubernetes and Docker set in every container for a
 // service called roost or roost-something. They are not configuration.
-var linkNames = regexp.MustCompile(`^ROOST_([A-Z0-9_]*_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)$`)
+var linkNames = regexp.MustCompile(`^ROOST_([A-Z0-9_]*_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR|START|PORT_START|PORT_END))?)$`)
+
+// linkValue matches the value of a link's variable whose name may also be that of a key, such as ROOST_DISCOVERY_PORT
+// for a service called roost-discovery.
+var linkValue = regexp.MustCompile(`^(tcp|udp|sctp)://`)
+
+// withoutLinks removes the variables of links from an environment.
+func withoutLinks(env map[string]string) {
+	for name, value := range env { // order-free: each name is judged alone
+		prefix, isName := strings.CutSuffix(name, "_NAME")
+		switch {
+		case strings.HasSuffix(name, "_PORT") && linkValue.MatchString(value):
+			delete(env, name)
+		case isName && isAlias(prefix, value):
+			// Docker also gives the container the whole environment of the linked one.
+			maps.DeleteFunc(env, func(other, _ string) bool { return other == name || strings.HasPrefix(other, prefix+"_ENV_") })
+		}
+	}
+}
+
+// isAlias reports whether the value of a variable …_NAME is from a link of Docker: /container/alias, where the alias
+// gives the variable its prefix.
+func isAlias(prefix, value string) bool {
+	at := strings.LastIndexByte(value, '/')
+	return at > 0 && value[0] == '/' && strings.ToUpper(strings.ReplaceAll(value[at+1:], "-", "_")) == prefix
+}
 
 // Configured is a service's configuration: a struct that embeds [Config] and validates
 // its own keys.
@@ -106,6 +132,7 @@ func Load(config Configured, args, environ []string) (*Sources, error) {
 			env[name] = value
 		}
 	}
+	withoutLinks(env)
 	if s.File == "" {
 		s.File = env[envPrefix+"CONFIG"]
 	}

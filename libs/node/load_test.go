@@ -216,6 +216,32 @@ func TestSharedFile(t *testing.T) {
 	}
 }
 
+// TestLinks: what Kubernetes and Docker set for a service whose name makes the name of a key is not configuration.
+func TestLinks(t *testing.T) {
+	c := newExample()
+	s, err := Load(c, nil, []string{
+		"ROOST_DISCOVERY_PORT=tcp://10.0.0.1:25520", "ROOST_PORT=tcp://10.0.0.1:1", "ROOST_PORT_9000_TCP_PORT_END=9010", "ROOST_PORT_9000_TCP_START=tcp://10.0.0.1:9000",
+		"ROOST_REGION_NAME=/shop/roost-region", "ROOST_REGION_ENV_PATH=/bin", "ROOST_REGION_ENV_ROOST_CLUSTER_NAME=x",
+		"ROOST_NODE_NAME=/shop/roost-node", "ROOST_CLUSTER_NAME=/shop/roost-cluster", "ROOST_REGION_PORT=udp://10.0.0.1:1",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range s.fields {
+		if f.source != "default" {
+			t.Errorf("%s is set by %s", f.key, f.source)
+		}
+	}
+	for _, wrong := range []string{"ROOST_REGION_ENV_PATH=/bin", "ROOST_REGION_NAME=/shop/another", "ROOST_REGION_MAILBOX=tcp://10.0.0.1:1"} {
+		if _, err := Load(newExample(), nil, []string{wrong}); err == nil {
+			t.Errorf("%s is accepted", wrong)
+		}
+	}
+	if _, err := Load(c, nil, []string{"ROOST_NODE_NAME=/shop/another"}); err != nil || c.Name != "/shop/another" {
+		t.Errorf("a name that is no link: %q, %v", c.Name, err)
+	}
+}
+
 func TestSecret(t *testing.T) {
 	file := writeFile(t, "url", "postgres://u:pw@h/db\n")
 	c := newExample()

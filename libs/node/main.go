@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
+	"github.com/go-logr/logr"
 	"go.opentelemetry.io/otel"
 
 	"github.com/roost-cluster/roost/libs/backendurl"
@@ -66,6 +67,7 @@ func Main(service string, config Configured, setup func(*Node) error) int {
 	defer CollectFrom(common.CollectFrom)()
 	otel.SetTextMapPropagator(Propagator())
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("telemetry", "error", err) }))
+	otel.SetLogger(logr.FromSlogHandler(log.Handler())) // by default, it writes to the standard error itself
 
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()

@@ -206,7 +206,7 @@ func open(ctx context.Context, service string, config *Config, log *slog.Logger)
 	if err := errors.Join(n.secureService(badTLS), n.protectManagement(badFile)); err != nil {
 		return closeBoth(err)
 	}
-	if n.telemetry, err = newTelemetry(ctx, n.version, config.ClusterName, n.advertise); err != nil {
+	if n.telemetry, err = newTelemetry(ctx, n.version, config.ClusterName, n.advertise, n.log); err != nil {
 		return closeBoth(err)
 	}
 	if err = errors.Join(n.observeListeners(), n.observeCertificate()); err != nil {

@@ -223,9 +223,36 @@ func TestPushedMetrics(t *testing.T) {
 			t.Errorf("%s was not pushed", name)
 		}
 	}
-	t.Setenv("OTEL_METRICS_PRODUCERS", "none")
-	if err := Run(t.Context(), "region", testConfig(), func(*Node) error { return nil }); err == nil {
-		t.Error("a variable that leaves the histograms out is accepted")
+}
+
+// TestWrongTelemetryVariables: what is wrong with the export of telemetry does not keep a process from starting; a
+// warning names the variable.
+func TestWrongTelemetryVariables(t *testing.T) {
+	for _, test := range []struct{ name, value, also string }{
+		{"OTEL_RESOURCE_ATTRIBUTES", "team=shop,", ""},
+		{"OTEL_TRACES_EXPORTER", "zipkin", ""},
+		{"OTEL_METRICS_EXPORTER", "carbon", ""},
+		{"OTEL_EXPORTER_OTLP_PROTOCOL", "http/json", "OTEL_EXPORTER_OTLP_ENDPOINT"},
+		{"OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "http/json", "OTEL_EXPORTER_OTLP_ENDPOINT"},
+		{"OTEL_METRICS_PRODUCERS", "none", "OTEL_EXPORTER_OTLP_ENDPOINT"}, // it would leave the histograms out
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Setenv(test.name, test.value)
+			if test.also != "" {
+				t.Setenv(test.also, "http://127.0.0.1:1")
+			}
+			var text strings.Builder
+			got, err := newTelemetry(t.Context(), Version{Service: "roost-region"}, "dev", "a:1", slog.New(slog.NewTextHandler(&text, nil)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			ended, cancel := context.WithCancel(t.Context())
+			cancel()
+			_ = got.shutdown(ended) // nothing listens
+			if !strings.Contains(text.String(), test.name) || !strings.Contains(text.String(), "level=WARN") {
+				t.Errorf("the warning is %q", text.String())
+			}
+		})
 	}
 }
 

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -57,7 +59,9 @@ func exports(signal string) bool {
 	return os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || os.Getenv("OTEL_EXPORTER_OTLP_"+signal+"_ENDPOINT") != ""
 }
 
-func newTelemetry(ctx context.Context, version Version, cluster, instance string) (*telemetry, error) {
+// newTelemetry returns the telemetry of a node. Exporting is optional: what is wrong with its variables is logged, and
+// does not keep the node from starting.
+func newTelemetry(ctx context.Context, version Version, cluster, instance string, log *slog.Logger) (*telemetry, error) {
 	// Attributes from the environment override the node's own.
 	identity, err := resource.New(ctx,
 		resource.WithTelemetrySDK(),
@@ -67,18 +71,19 @@ func newTelemetry(ctx context.Context, version Version, cluster, instance string
 			attribute.String("service.instance.id", instance),
 			attribute.String("roost.cluster.name", cluster)),
 		resource.WithFromEnv())
-	if err != nil {
-		return nil, fmt.Errorf("telemetry: %w", err)
+	if err != nil { // the attributes that can be read are used
+		log.Warn("resource attributes are ignored in part", "variables", otelVariables("RESOURCE_ATTRIBUTES", "SERVICE_NAME"), "error", err,
+			"hint", "write key=value,key=value")
 	}
 	t := &telemetry{tracers: noop.NewTracerProvider()}
 	if exports("TRACES") {
-		exporter, err := autoexport.NewSpanExporter(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("telemetry: traces: %w", err)
+		if exporter, err := autoexport.NewSpanExporter(ctx); err != nil {
+			notExported(log, "traces", err)
+		} else {
+			provider := sdktrace.NewTracerProvider(sdktrace.WithResource(identity), sdktrace.WithBatcher(exporter))
+			t.tracers = provider
+			t.shutdowns = append(t.shutdowns, provider.Shutdown)
 		}
-		provider := sdktrace.NewTracerProvider(sdktrace.WithResource(identity), sdktrace.WithBatcher(exporter))
-		t.tracers = provider
-		t.shutdowns = append(t.shutdowns, provider.Shutdown)
 	}
 	registry := prometheus.NewRegistry()
 	// Every series names the cluster, so that rules and boards keep clusters apart however
@@ -100,16 +105,36 @@ func newTelemetry(ctx context.Context, version Version, cluster, instance string
 			sdkmetric.Stream{Aggregation: sdkmetric.AggregationExplicitBucketHistogram{Boundaries: histogram.Seconds}})),
 	}
 	if exports("METRICS") {
-		pushed, err := t.newPushed(ctx)
-		if err != nil {
-			return nil, errors.Join(fmt.Errorf("telemetry: metrics: %w", err), t.shutdown(ctx))
+		if pushed, err := t.newPushed(ctx); err != nil {
+			notExported(log, "metrics", err)
+		} else {
+			options = append(options, sdkmetric.WithReader(pushed))
 		}
-		options = append(options, sdkmetric.WithReader(pushed))
 	}
 	t.meters = sdkmetric.NewMeterProvider(options...)
 	t.shutdowns = append(t.shutdowns, t.meters.Shutdown)
 	t.metrics = promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
 	return t, t.registerProcess(version)
+}
+
+// notExported logs why a signal (traces or metrics) is not exported. The errors of exporters do not name variables, so
+// those that are set are named.
+func notExported(log *slog.Logger, signal string, err error) {
+	log.Warn(signal+" are not exported", "variables", otelVariables(strings.ToUpper(signal)+"_", "EXPORTER_"), "error", err,
+		"hint", "correct or unset the variables, and restart the process")
+}
+
+// otelVariables returns the names of the set variables that begin with OTEL_ and one of the prefixes.
+func otelVariables(prefixes ...string) (names []string) {
+	for _, entry := range os.Environ() {
+		name, value, _ := strings.Cut(entry, "=")
+		if rest, ok := strings.CutPrefix(name, "OTEL_"); ok && value != "" &&
+			slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(rest, p) }) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // liveHeap matches the size of the heap that the last collection has found in use, which says
@@ -121,7 +146,7 @@ var liveHeap = regexp.MustCompile(`^/gc/heap/live:bytes$`)
 func (t *telemetry) newPushed(ctx context.Context) (sdkmetric.Reader, error) {
 	const instead = "OTEL_METRICS_PRODUCERS" // experimental; it would replace our producer
 	if v := os.Getenv(instead); v != "" {
-		return nil, fmt.Errorf("%s=%s would leave out the histograms of this process; it must not be set", instead, v)
+		return nil, fmt.Errorf("%s=%s would leave out the histograms of this process; unset it", instead, v)
 	}
 	autoexport.WithFallbackMetricProducer(func(context.Context) (sdkmetric.Producer, error) { return &t.histograms, nil })
 	return autoexport.NewMetricReader(ctx)
