@@ -153,17 +153,22 @@ func (w *Watch) Run(ctx context.Context, notify func(Answer)) {
 				notify(a)
 			}
 		}
-		w.wait(ctx, changed)
+		w.wait(ctx, changed, len(a.Peers) > 0)
 		if ctx.Err() != nil {
 			return
 		}
 	}
 }
 
-// wait returns when the next lookup is due.
-func (w *Watch) wait(ctx context.Context, changed Changed) {
+// wait returns when the next lookup is due. Without any peer, that is after the interval: a process that knows nobody
+// can do nothing else, but the DNS may let an empty answer live for minutes.
+func (w *Watch) wait(ctx context.Context, changed Changed, anyPeer bool) {
 	if changed != nil {
-		bounded, cancel := context.WithTimeout(ctx, w.cfg.MaxWait)
+		longest := w.cfg.MaxWait
+		if !anyPeer {
+			longest = min(longest, w.cfg.delay(0, rand.Float64()))
+		}
+		bounded, cancel := context.WithTimeout(ctx, longest)
 		err := changed(bounded)
 		late := bounded.Err() != nil
 		cancel()

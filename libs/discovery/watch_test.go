@@ -290,3 +290,30 @@ func TestBackoffVectors(t *testing.T) {
 		t.Errorf("after very many failures: %v", d)
 	}
 }
+
+// emptyAnswer is a Driver without peers, whose answer lives long.
+type emptyAnswer struct{ lookups int }
+
+func (e *emptyAnswer) Peers(context.Context) ([]Peer, error) { return nil, nil }
+func (e *emptyAnswer) Close() error                          { return nil }
+func (e *emptyAnswer) Follow(context.Context) ([]Peer, Changed, error) {
+	e.lookups++
+	return nil, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, nil
+}
+
+// TestEmptyAnswerIsNotHeld: a process that knows no peer looks up at every interval, however long the answer may live.
+func TestEmptyAnswerIsNotHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &emptyAnswer{}
+		w, err := NewWatch(d, DefaultConfig(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		w.Run(ctx, nil)
+		if d.lookups < 40 {
+			t.Errorf("%d lookups in a minute", d.lookups)
+		}
+	})
+}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -133,6 +134,23 @@ func TestGuard(t *testing.T) {
 		case (allowed != "") != mine || mine && allowed != "https://shop.example":
 			t.Errorf("%s: pages of %q may read it", c.name, allowed)
 		}
+	}
+}
+
+// TestStrangeHostIsLogged: an absolute name is the same name, and a refused one is in the log.
+func TestStrangeHostIsLogged(t *testing.T) {
+	var text strings.Builder
+	none, _ := newOrigins(nil)
+	g := guard{hosts: hostNames(&Config{Advertise: "Region-1.example.:25520"}), origins: none, log: slog.New(slog.NewTextHandler(&text, nil))}
+	for host, want := range map[string]bool{"localhost.": false, "localhost.:25520": false, "region-1.example:1": false, "REGION-1.example.": false, "rebound.example": true} {
+		r := httptest.NewRequest(http.MethodGet, "http://x/livez", nil)
+		r.Host = host
+		if got := g.refuses(httptest.NewRecorder(), r); got != want {
+			t.Errorf("%s: refused %v", host, got)
+		}
+	}
+	if !strings.Contains(text.String(), "host=rebound.example") {
+		t.Errorf("the log has %q", text.String())
 	}
 }
 

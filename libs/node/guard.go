@@ -3,6 +3,7 @@ package node
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"slices"
@@ -22,6 +23,8 @@ type guard struct {
 	// anyAddress says that every IP address is accepted, too: no web site has one as its name.
 	anyAddress bool
 	origins    *origins
+	log        *slog.Logger // of refused names
+	strange    Repeated
 }
 
 // refuses answers a request that is not served, and the preflight request of a browser.
@@ -33,6 +36,9 @@ func (g *guard) refuses(w http.ResponseWriter, r *http.Request) bool {
 		return true
 	}
 	if g.hosts != nil && !g.knows(r.Host) {
+		// A peer may be among those that are refused, and is then declared down for a reason that only this line has.
+		g.strange.Warn(g.log, "request for another host was refused", "host", r.Host, "from", r.RemoteAddr, "path", r.URL.Path,
+			"hint", "add the name to http.allowed_hosts if it is this process")
 		bounded.Refuse(w, http.StatusForbidden, "permission_denied", errornumber.StrangeOrigin,
 			fmt.Sprintf("this listener is not %.100q; ask for localhost or an address, or add the name to http.allowed_hosts", r.Host))
 		return true
@@ -46,10 +52,7 @@ func (g *guard) knows(host string) bool {
 	if slices.Contains(g.hosts, host) { // as it is, without work
 		return true
 	}
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	host = strings.ToLower(strings.Trim(host, "[]"))
+	host = hostName(host)
 	if host == "" || slices.Contains(g.hosts, host) {
 		return true
 	}
@@ -79,14 +82,20 @@ func unclean(path string) bool {
 func hostNames(config *Config) []string {
 	names := []string{"localhost"}
 	for _, name := range append([]string{config.Advertise}, config.AllowedHosts...) {
-		if host, _, err := net.SplitHostPort(name); err == nil {
-			name = host
-		}
-		if name != "" {
-			names = append(names, strings.ToLower(strings.Trim(name, "[]")))
+		if name = hostName(name); name != "" {
+			names = append(names, name)
 		}
 	}
 	return names
+}
+
+// hostName returns the name in a Host header or address, in one spelling: a name that ends with a dot is absolute, which
+// a host name always is here.
+func hostName(host string) string {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	return strings.TrimSuffix(strings.ToLower(strings.Trim(host, "[]")), ".")
 }
 
 // origins decides which web pages may send requests that could change something.

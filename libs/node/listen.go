@@ -53,6 +53,7 @@ func bind(ctx context.Context, key, addr string, most int, config *Config, log *
 		clients: connections{limit: int64(most), log: log, key: name + ".connections"},
 		bodies:  bounded.NewBudget(int64(config.BodyBytes)),
 	}
+	l.guard.log = log
 	if loopback(bound.Addr()) {
 		l.guard.hosts = hostNames(config)
 	}

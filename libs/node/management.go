@@ -124,9 +124,9 @@ func (n *Node) operatorOf(r *http.Request, need access) (operator, error) {
 
 // managementHosts returns the host names that requests to the management listener may have.
 func (n *Node) managementHosts() []string {
-	names := append(hostNames(n.config), strings.ToLower(n.name))
+	names := append(hostNames(n.config), hostName(n.name))
 	if own, err := os.Hostname(); err == nil {
-		names = append(names, strings.ToLower(own))
+		names = append(names, hostName(own))
 	}
 	return names
 }

@@ -42,6 +42,9 @@ const (
 	udpSize = 1232
 	// maxAliases bounds a chain of CNAME records.
 	maxAliases = 8
+	// ednsWait bounds the wait for an answer to a query with EDNS: some firewalls drop these. A resolver that needs
+	// longer is asked again without it.
+	ednsWait = time.Second
 )
 
 // Driver queries the records of one name.
@@ -211,31 +214,51 @@ func (d *Driver) ask(ctx context.Context, resolvers []string, typ uint16) (*dns.
 	return nil, errors.Join(errs...)
 }
 
+// exchange asks a resolver, and asks again without EDNS if it does not know EDNS or does not answer (RFC 6891,
+// section 6.2.2).
 func (d *Driver) exchange(ctx context.Context, server string, typ uint16) (*dns.Msg, error) {
-	req := new(dns.Msg)
-	req.SetQuestion(d.name, typ)
-	req.SetEdns0(udpSize, false)
-	for _, network := range []string{"udp", "tcp"} {
-		res, err := d.once(ctx, network, server, req)
-		if err != nil {
+	wait := ednsWait
+	if deadline, ok := ctx.Deadline(); ok {
+		wait = min(wait, time.Until(deadline)/2)
+	}
+	first, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	res, err := d.query(first, server, typ, true)
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err != nil && first.Err() == nil:
+		return nil, err
+	case err != nil || res.Rcode == dns.RcodeFormatError || res.Rcode == dns.RcodeNotImplemented || res.Rcode == dns.RcodeBadVers:
+		if res, err = d.query(ctx, server, typ, false); err != nil {
 			return nil, err
 		}
-		if res.Truncated && network == "udp" {
-			continue
-		}
-		switch {
-		case len(res.Question) != 1 || !strings.EqualFold(res.Question[0].Name, d.name) || res.Question[0].Qtype != typ:
-			return nil, errors.New("its answer is to another question")
-		case res.Truncated:
-			return nil, errors.New("its answer is truncated")
-		case res.Rcode == dns.RcodeRefused:
-			return nil, fmt.Errorf("%w: it refused the query", discovery.ErrDenied)
-		case res.Rcode != dns.RcodeSuccess && res.Rcode != dns.RcodeNameError:
-			return nil, fmt.Errorf("it answers %s", dns.RcodeToString[res.Rcode])
-		}
-		return res, nil
 	}
-	return nil, errors.New("no answer")
+	switch {
+	case res.Rcode == dns.RcodeRefused:
+		return nil, fmt.Errorf("%w: it refused the query", discovery.ErrDenied)
+	case res.Rcode != dns.RcodeSuccess && res.Rcode != dns.RcodeNameError:
+		return nil, fmt.Errorf("it answers %s", dns.RcodeToString[res.Rcode])
+	case len(res.Question) != 1 || !strings.EqualFold(res.Question[0].Name, d.name) || res.Question[0].Qtype != typ:
+		return nil, errors.New("its answer is to another question")
+	case res.Truncated:
+		return nil, errors.New("its answer is truncated")
+	}
+	return res, nil
+}
+
+// query asks by UDP, and by TCP if the answer is too long for it.
+func (d *Driver) query(ctx context.Context, server string, typ uint16, edns bool) (*dns.Msg, error) {
+	req := new(dns.Msg)
+	req.SetQuestion(d.name, typ)
+	if edns {
+		req.SetEdns0(udpSize, false)
+	}
+	res, err := d.once(ctx, "udp", server, req)
+	if err == nil && res.Truncated {
+		return d.once(ctx, "tcp", server, req)
+	}
+	return res, err
 }
 
 func (d *Driver) once(ctx context.Context, network, server string, req *dns.Msg) (*dns.Msg, error) {

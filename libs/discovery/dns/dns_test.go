@@ -33,7 +33,8 @@ type resolver struct {
 	rcode   int
 	mangle  func(*dns.Msg)
 	silent  bool
-	asked   map[string]int // by network
+	edns    func(dns.ResponseWriter, *dns.Msg) // answers queries with EDNS
+	asked   map[string]int                     // by network
 	servers []*dns.Server
 }
 
@@ -94,6 +95,10 @@ func (r *resolver) answer(network string, w dns.ResponseWriter, req *dns.Msg) {
 	defer r.mu.Unlock()
 	r.asked[network]++
 	if r.silent {
+		return
+	}
+	if r.edns != nil && req.IsEdns0() != nil {
+		r.edns(w, req)
 		return
 	}
 	res := new(dns.Msg)
@@ -278,6 +283,29 @@ func TestNoSuchServiceAndNextResolver(t *testing.T) {
 	r.stop()
 	if got, err := b.Peers(t.Context()); err == nil || !strings.Contains(err.Error(), dead.addr) || !strings.Contains(err.Error(), r.addr) {
 		t.Errorf("got %v, %v; want an error that names both", got, err)
+	}
+}
+
+// TestResolversWithoutEDNS: a resolver that refuses or drops queries with EDNS is asked again without it.
+func TestResolversWithoutEDNS(t *testing.T) {
+	r := newResolver(t)
+	r.records = []dns.RR{record(t, "%s 5 IN A 10.0.0.1", name)}
+	b := open(t, "dns://"+r.addr+"/roost.example?port=1&type=a")
+	for what, refuse := range map[string]func(w dns.ResponseWriter, req *dns.Msg){
+		"FORMERR with the header alone": func(w dns.ResponseWriter, req *dns.Msg) {
+			res := new(dns.Msg)
+			res.Id, res.Response, res.Rcode = req.Id, true, dns.RcodeFormatError
+			_ = w.WriteMsg(res)
+		},
+		"NOTIMP": func(w dns.ResponseWriter, req *dns.Msg) {
+			_ = w.WriteMsg(new(dns.Msg).SetRcode(req, dns.RcodeNotImplemented))
+		},
+		"nothing": func(dns.ResponseWriter, *dns.Msg) {},
+	} {
+		r.set(t, func() { r.edns = refuse })
+		if got, err := b.Peers(t.Context()); err != nil || !slices.Equal(got, []discovery.Peer{{Addr: "10.0.0.1:1"}}) {
+			t.Errorf("%s: got %v, %v", what, got, err)
+		}
 	}
 }
 

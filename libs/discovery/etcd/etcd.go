@@ -68,8 +68,8 @@ func Open(u *backendurl.URL, cluster string) (*Driver, error) {
 	d.cluster = u.Text("cluster", cluster)
 	d.config = clientv3.Config{
 		Username: u.Text("user", ""), TLS: u.TLS(), Logger: zap.NewNop(),
-		// Detects the silent failure of a member while a watch is open.
-		DialKeepAliveTime: 5 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
+		// Detects the silent failure of a member while a watch is open. gRPC allows no less.
+		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
 		DialTimeout: 3 * time.Second,
 		// The client's own back-off grows to two minutes.
 		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{

@@ -36,9 +36,13 @@ const (
 	// dialTimeout bounds one attempt to connect to a member. It is less than the TTL of
 	// a lease.
 	dialTimeout = time.Second
-	// The client changes to another member after the sum of these without an answer:
-	// about the TTL of a lease.
-	keepAliveEvery, keepAliveTimeout = time.Second, time.Second
+	// memberTimeout is the time after which later requests go to the next member: as long as a request to the store may
+	// take by default (lease.Config.OpTimeout). The request itself goes on, because a late write is better than one
+	// that is aborted half-way.
+	memberTimeout = 500 * time.Millisecond
+	// After these without an answer, a connection is closed, so that the member is connected to again. gRPC allows no
+	// shorter keepalive than 10 s, which is much longer than the TTL of a lease.
+	keepAliveEvery, keepAliveTimeout = 10 * time.Second, time.Second
 	// reconnectWithin bounds the pause between attempts to connect. The client's own
 	// back-off grows to two minutes, and no coordinator is active meanwhile.
 	reconnectWithin = time.Second
@@ -60,11 +64,19 @@ func Open(u *backendurl.URL) (*casstore.Driver, error) {
 	return casstore.New(r, r.close), nil
 }
 
+// register has a client per member. A client with several members would send each request to the next one, and so
+// every third to a member that does not answer, until gRPC's keepalive notices.
 type register struct {
 	prefix   string // ends with a slash
 	config   clientv3.Config
 	password string // path of the password file
+	members  []*member
 
+	mu      sync.Mutex
+	current int // the member that is asked
+}
+
+type member struct {
 	mu     sync.Mutex
 	client *clientv3.Client // nil until it is needed
 }
@@ -73,7 +85,8 @@ func newRegister(u *backendurl.URL) (*register, error) {
 	r := &register{prefix: "/" + u.Path + "/", config: clientv3.Config{
 		Username: u.Text("user", ""), TLS: u.TLS(), Logger: zap.NewNop(), DialTimeout: dialTimeout,
 		DialKeepAliveTime: keepAliveEvery, DialKeepAliveTimeout: keepAliveTimeout, PermitWithoutStream: true,
-		DialOptions: []grpc.DialOption{grpc.WithConnectParams(connecting)},
+		DialOptions:     []grpc.DialOption{grpc.WithConnectParams(connecting)},
+		MaxUnaryRetries: 1, // the lease is asked for again anyway, at the next member
 	}}
 	r.password = u.Text("password_file", "")
 	if err := u.Err(); err != nil {
@@ -87,32 +100,66 @@ func newRegister(u *backendurl.URL) (*register, error) {
 	}
 	var err error
 	r.config.Endpoints, err = u.Endpoints(r.config.TLS != nil)
+	for range r.config.Endpoints {
+		r.members = append(r.members, &member{})
+	}
 	return r, err
 }
 
-// connect returns the client, and creates it if there is none. With a password that
-// takes a round trip, which fails while etcd is down; the next request tries again.
-func (r *register) connect() (*clientv3.Client, error) {
+// ask makes a request to the current member. If the member fails or takes long, later requests go to the next one. The
+// request is not repeated: a write may have happened.
+func (r *register) ask(request func(*clientv3.Client) error) error {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.client != nil {
-		return r.client, nil
+	current := r.current
+	r.mu.Unlock()
+	next := func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.current == current {
+			r.current = (current + 1) % len(r.members)
+		}
 	}
+	late := time.AfterFunc(memberTimeout, next)
+	defer late.Stop()
+	client, err := r.connect(current)
+	if err == nil {
+		err = explained(client, request(client))
+	}
+	if err != nil {
+		next()
+	}
+	return err
+}
+
+// connect returns the client of a member, and creates it if there is none. With a password that
+// takes a round trip, which fails while the member is down; the next request tries again.
+func (r *register) connect(i int) (*clientv3.Client, error) {
+	m := r.members[i]
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.client != nil {
+		return m.client, nil
+	}
+	config := r.config
+	config.Endpoints = config.Endpoints[i : i+1]
 	var err error
-	if r.config.Password, err = backendurl.Secret(r.password); err != nil {
+	if config.Password, err = backendurl.Secret(r.password); err != nil {
 		return nil, fmt.Errorf("parameter password_file: %w", err)
 	}
-	r.client, err = clientv3.New(r.config)
-	return r.client, err
+	m.client, err = clientv3.New(config)
+	return m.client, err
 }
 
 func (r *register) close() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.client == nil {
-		return nil
+	var errs []error
+	for _, m := range r.members {
+		m.mu.Lock()
+		if m.client != nil {
+			errs = append(errs, m.client.Close())
+		}
+		m.mu.Unlock()
 	}
-	return r.client.Close()
+	return errors.Join(errs...)
 }
 
 // Key implements [casstore.Register].
@@ -122,13 +169,12 @@ func (r *register) Key(name string) string {
 
 // Read implements [casstore.Register].
 func (r *register) Read(ctx context.Context, name string) ([]byte, string, error) {
-	client, err := r.connect()
-	if err != nil {
+	var res *clientv3.GetResponse
+	if err := r.ask(func(client *clientv3.Client) (err error) {
+		res, err = client.Get(ctx, r.prefix+name)
+		return err
+	}); err != nil {
 		return nil, "", err
-	}
-	res, err := client.Get(ctx, r.prefix+name)
-	if err != nil {
-		return nil, "", explained(client, err)
 	}
 	if len(res.Kvs) == 0 {
 		return nil, "", nil
@@ -138,32 +184,30 @@ func (r *register) Read(ctx context.Context, name string) ([]byte, string, error
 
 // Write implements [casstore.Register]. A missing key has the revision 0.
 func (r *register) Write(ctx context.Context, name string, value []byte, revision string) (bool, error) {
-	client, err := r.connect()
-	if err != nil {
-		return false, err
-	}
 	var known int64
 	if revision != "" {
+		var err error
 		if known, err = strconv.ParseInt(revision, 10, 64); err != nil {
 			return false, err
 		}
 	}
-	key := r.prefix + name
-	res, err := client.Txn(ctx).
-		If(clientv3.Compare(clientv3.ModRevision(key), "=", known)).
-		Then(clientv3.OpPut(key, string(value))).
-		Commit()
-	if err != nil {
-		return false, explained(client, err)
-	}
-	return res.Succeeded, nil
+	key, stored := r.prefix+name, false
+	err := r.ask(func(client *clientv3.Client) error {
+		res, err := client.Txn(ctx).
+			If(clientv3.Compare(clientv3.ModRevision(key), "=", known)).
+			Then(clientv3.OpPut(key, string(value))).
+			Commit()
+		stored = err == nil && res.Succeeded
+		return err
+	})
+	return stored, err
 }
 
-// explained adds to an error that no member could be reached: a client without a member
+// explained adds to an error that the member could not be reached: a client without a connection
 // tries to connect until the deadline, which alone would look like a slow etcd.
 func explained(c *clientv3.Client, err error) error {
-	if state := c.ActiveConnection().GetState(); errors.Is(err, context.DeadlineExceeded) && state != connectivity.Ready {
-		return fmt.Errorf("no member can be connected to (%s): %w", strings.ToLower(state.String()), err)
+	if state := c.ActiveConnection().GetState(); err != nil && state != connectivity.Ready {
+		return fmt.Errorf("member %s cannot be connected to (%s): %w", strings.Join(c.Endpoints(), ","), strings.ToLower(state.String()), err)
 	}
 	return err
 }

@@ -146,8 +146,34 @@ func TestNobodyThere(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	_, err := openURL(t, "etcd://127.0.0.1:1/roost").Get(ctx, "x")
-	if !errors.Is(err, lease.ErrStore) || !strings.Contains(err.Error(), "http://127.0.0.1:1 key /roost/x: no member can be connected to") {
+	if !errors.Is(err, lease.ErrStore) || !strings.Contains(err.Error(), "http://127.0.0.1:1 key /roost/x: member http://127.0.0.1:1 cannot be connected to") {
 		t.Errorf("without a server: %v", err)
+	}
+}
+
+// TestMemberThatDoesNotAnswer: a lease outlives the silence of the member that was asked, because the next request goes
+// to another one.
+func TestMemberThatDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	silent, well := servertest.Etcd(t), servertest.Etcd(t)
+	s := openURL(t, "etcd://"+silent.Addr()+","+well.Addr()+"/roost")
+	if _, err := s.Get(t.Context(), "x"); err != nil {
+		t.Fatal(err)
+	}
+	silent.Pause()
+	defer silent.Resume()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*memberTimeout)
+	defer cancel()
+	if _, err := s.Get(ctx, "x"); err == nil {
+		t.Fatal("a paused member answers")
+	}
+	for range 20 { // every one, not only two of three
+		if _, err := s.Get(t.Context(), "x"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if ok, err := s.Swap(t.Context(), "x", lease.Record{}, lease.Record{Term: 1}); !ok || err != nil {
+		t.Errorf("a swap: %v, %v", ok, err)
 	}
 }
 
