@@ -69,7 +69,9 @@ type Config struct {
 	// the call. Give it only with https gateways: whoever reads a token can use it. Default: none.
 	Token func(context.Context) (string, error)
 	// HTTP sends the requests. Default: a client that keeps 256 connections per
-	// gateway.
+	// gateway. If its transport retries requests, it must send each through a
+	// [http.Transport] with the request's context. Otherwise this package cannot see the
+	// retries, and takes a refusal of the last one for a refusal of all.
 	HTTP *http.Client
 }
 
@@ -249,16 +251,27 @@ type attempt struct {
 	misdirected bool
 }
 
-// send makes one attempt at the gateway with this base URL. The answer must come by the time
-// that the parameter by says.
+// send makes one attempt at the gateway with this base URL, which must answer before by.
 func (c *Client) send(ctx context.Context, by time.Time, base string, call *entity.Call) attempt {
+	var connections atomic.Int32
+	a := c.exchange(ctx, by, base, call, &connections)
+	// net/http itself repeats a request with an idempotency key if a connection that it reused closes before the
+	// answer. Other transports and redirects can repeat it, too. The answer is that to the last request; an earlier
+	// one may have taken effect.
+	if a.err != nil && a.err.Outcome == sharding.Rejected && connections.Load() > 1 {
+		a.err.Outcome = sharding.Unknown
+	}
+	return a
+}
+
+// exchange sends the request of an attempt and reads its answer. It counts the connections that carried the request.
+func (c *Client) exchange(ctx context.Context, by time.Time, base string, call *entity.Call, connections *atomic.Int32) attempt {
 	target := base + "/v1/" + segment(string(call.Entity.Type)) + "/" + segment(string(call.Entity.ID)) + "/" + segment(call.Command)
 	if err := ctx.Err(); err != nil {
 		return attempt{err: &entity.Error{Code: entity.DeadlineExceeded, Outcome: sharding.Rejected, Message: "not sent: " + err.Error()}}
 	}
-	var connected atomic.Bool
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
+		GotConn: func(httptrace.GotConnInfo) { connections.Add(1) },
 	})
 	req, err := http.NewRequestWithContext(traced, http.MethodPost, target, bytes.NewReader(call.Payload))
 	if err != nil {
@@ -289,7 +302,7 @@ func (c *Client) send(ctx context.Context, by time.Time, base string, call *enti
 	req.Header.Set("Roost-Timeout", max(time.Until(by).Truncate(time.Millisecond), time.Millisecond).String())
 	res, err := c.cfg.HTTP.Do(req)
 	if err != nil {
-		return unreachable(base, err, c.traced && !connected.Load())
+		return unreachable(base, err, c.traced && connections.Load() == 0)
 	}
 	defer func() { _ = res.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(res.Body, c.cfg.MaxReply+1))

@@ -223,6 +223,46 @@ func TestRefusedConnectionCarriedNothing(t *testing.T) {
 	}
 }
 
+// TestTheTransportRepeats: net/http sends a request with an idempotency key again when a connection that it has used
+// before closes without an answer. A refusal of the second one says nothing about the first one. So does a failure to
+// connect for the second one.
+func TestTheTransportRepeats(t *testing.T) {
+	for name, tc := range map[string]struct {
+		last    func(http.ResponseWriter, *http.Request)
+		stops   bool // no connection can be made after the first one
+		outcome sharding.Outcome
+	}{
+		"refused":         {last: fail(400, "invalid_argument", "false"), outcome: sharding.Unknown},
+		"refused for now": {last: fail(503, "unavailable", "false"), outcome: sharding.Unknown},
+		"answered":        {last: reply("5"), outcome: sharding.OK},
+		"not reached":     {stops: true, outcome: sharding.Unknown},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var g *gateway
+			g = newGateway(t, reply("5"), func(w http.ResponseWriter, r *http.Request) {
+				if tc.stops {
+					_ = g.Listener.Close()
+				}
+				hangUp(w, r) // it has taken effect
+			}, tc.last)
+			c := dial(t, nil, g.URL)
+			if _, err := add.Ask(t.Context(), c, "c1", 5); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			defer cancel()
+			retries := 0
+			_, err := add.Ask(client.WithObserver(ctx, func(client.Retry) { retries++ }), c, "c1", 5)
+			if entity.OutcomeOf(err) != tc.outcome {
+				t.Errorf("%v (%s), want %s", err, entity.OutcomeOf(err), tc.outcome)
+			}
+			if keys := g.keys(); tc.last != nil && len(keys)-2 <= retries {
+				t.Errorf("%d requests and %d retries: the transport has repeated none", len(keys), retries)
+			}
+		})
+	}
+}
+
 func TestAContextThatIsOver(t *testing.T) {
 	g := newGateway(t, reply("5"))
 	ctx, cancel := context.WithCancel(t.Context())
