@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twitchtv/twirp"
+
 	"github.com/roost-cluster/roost/libs/bounded"
 )
 
@@ -156,6 +158,60 @@ func TestStrangeHostIsLogged(t *testing.T) {
 
 // FuzzGuard: a handler sees the path exactly as it was sent, or the request is refused.
 // Only /v1 is redirected, to /v1/.
+// TestNothingIsCached: no answer of a listener may be stored by a cache, whoever gives it.
+func TestNothingIsCached(t *testing.T) {
+	n := serve(t, func(c *exampleConfig) { c.MaxBody, c.AllowedOrigins = 10, []string{"https://shop.example"} }, func(n *Node) {
+		echo(n)
+		n.Handle("/silent", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		n.Handle("/error", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusTeapot) }))
+		n.Handle("/files/", http.StripPrefix("/files", http.FileServer(http.Dir(t.TempDir()))))
+		n.HandleManagement("POST /do", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		n.HandleOperations("/twirp/example.Example/", nil, func(...any) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				_ = twirp.WriteError(w, twirp.NotFoundError("no"))
+			})
+		})
+	})
+	for _, c := range []struct {
+		method, url string
+		headers     map[string]string
+		want        int
+	}{
+		{"GET", n.ServiceAddr() + "/v1/T/a/C", nil, 200},
+		{"GET", n.ServiceAddr() + "/silent", nil, 200},
+		{"GET", n.ServiceAddr() + "/error", nil, 418},
+		{"GET", n.ServiceAddr() + "/files/none", nil, 404},
+		{"GET", n.ServiceAddr() + "/none", nil, 404},
+		{"GET", n.ServiceAddr() + "/v1//C", nil, 404},
+		{"GET", n.ServiceAddr() + "/v1/T/a/C", map[string]string{"Host": "evil.example"}, 403},
+		{"POST", n.ServiceAddr() + "/v1/T/a/C", map[string]string{"Origin": "https://evil.example"}, 403},
+		{"OPTIONS", n.ServiceAddr() + "/v1/T/a/C", map[string]string{"Origin": "https://shop.example", "Access-Control-Request-Method": "POST"}, 204},
+		{"GET", n.ManagementAddr() + "/livez", nil, 200},
+		{"GET", n.ManagementAddr() + "/readyz", nil, 200},
+		{"GET", n.ManagementAddr() + "/metrics", nil, 200},
+		{"GET", n.ManagementAddr() + "/version", nil, 200},
+		{"GET", n.ManagementAddr() + "/do", nil, 405},
+		{"POST", n.ManagementAddr() + "/twirp/example.Example/Do", nil, 404},
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), c.method, "http://"+c.url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, value := range c.headers {
+			r.Header.Set(name, value)
+		}
+		r.Host = c.headers["Host"]
+		res, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = res.Body.Close()
+		if got := res.Header.Values("Cache-Control"); res.StatusCode != c.want || len(got) != 1 || got[0] != "no-store" {
+			t.Errorf("%s %s: HTTP %d (want %d), Cache-Control %q", c.method, c.url, res.StatusCode, c.want, got)
+		}
+	}
+}
+
 func FuzzGuard(f *testing.F) {
 	for _, path := range []string{
 		"/v1/T/a/C", "/v1/T/x/../y/C", "/v1/T/x%2F..%2Fy/C", "/v1/T//C", "/v1/T/./C", "//v1/T/a/C", "/v1/T/a/C/", "/v1/T/..", "/v1", "/..%2f", "/v1/%2E%2E/a", "/v1/...", "", "*",

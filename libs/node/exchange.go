@@ -90,6 +90,7 @@ func (e *exchange) Write(p []byte) (n int, err error) {
 // WriteHeader tells the client of a chunked request that its connection ends. If the body has not been read, the
 // server closes the connection by itself or reads the rest, and would do neither if it was told.
 func (e *exchange) WriteHeader(status int) {
+	e.Header()["Cache-Control"] = noStore // a file server removes it from its errors
 	if e.chunked && !e.unread {
 		e.Header().Set("Connection", "close")
 	}

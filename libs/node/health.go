@@ -113,7 +113,6 @@ func (h *health) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		status, word = http.StatusServiceUnavailable, "failed"
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
 	for _, r := range results {
 		switch {

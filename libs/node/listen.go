@@ -102,8 +102,13 @@ func bindInner(ctx context.Context, service *listener, config *Config, files *tl
 	return l, nil
 }
 
+// noStore is the value of Cache-Control of each answer. It is shared, and never changed.
+var noStore = []string{"no-store"}
+
 // ServeHTTP serves a request that the guard accepts.
 func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	// A proxy may cache an answer that has no Cache-Control, so a GET would return the state before a write.
+	w.Header()["Cache-Control"] = noStore
 	l.clients.asks(r)
 	if l.clients.refuses(w, r) {
 		return

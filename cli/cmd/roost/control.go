@@ -42,7 +42,10 @@ func newControl() (*control, error) {
 	c := &control{token: rand.Text(), listener: listener}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /{order}/{name}", c.serve)
-	c.server = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	c.server = &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "no-store")
+		mux.ServeHTTP(w, r)
+	}), ReadHeaderTimeout: 5 * time.Second}
 	go func() { _ = c.server.Serve(listener) }()
 	return c, nil
 }

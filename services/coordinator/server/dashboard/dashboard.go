@@ -78,7 +78,6 @@ func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
-	h.Set("Cache-Control", "no-store") // another release may serve other pages
 	// Only the page itself is redirected, because browsers refuse a stream of events that is redirected to another origin.
 	// Instead, the stream says that this coordinator stands by, and then the browser loads the page again.
 	if r.URL.Path == Prefix && r.Method == http.MethodGet {

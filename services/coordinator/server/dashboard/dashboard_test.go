@@ -102,7 +102,7 @@ func TestPages(t *testing.T) {
 			t.Errorf("%s: status %d, %v", path, w.Code, w.Header())
 		}
 		for header, want := range map[string]string{
-			"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store",
+			"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer",
 			"Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Resource-Policy": "same-origin",
 		} {
 			if got := w.Header().Get(header); got != want {
