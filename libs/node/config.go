@@ -41,7 +41,7 @@ type Config struct {
 	BodyTimeout   time.Duration `key:"service.body_timeout" help:"longest time for which no byte of a request's body may arrive. After this time, the request is answered 408"`
 	WriteTimeout  time.Duration `key:"service.write_timeout" help:"longest time for which a client may take no byte of its answer. After this time, its connection is closed. A slow client that goes on reading is served"`
 	IdleTimeout   time.Duration `key:"service.idle_timeout" help:"time after which a connection without requests is closed"`
-	Connections   int           `key:"service.connections" unit:"connections" help:"the most open connections of clients and peers. Requests on further connections are answered 503"`
+	Connections   int           `key:"service.connections" unit:"connections" help:"the most open connections of clients and peers. Further ones close those that have been idle for 1 s or more, the longest first. If there are none, their requests are answered 503"`
 	BodyBytes     Bytes         `key:"service.body_bytes" help:"the largest total size of the request bodies that have arrived and are not answered. A request beyond this size is answered 429"`
 	DialTimeout   time.Duration `key:"peer.dial_timeout" help:"time that this node has to connect to a peer, including the TLS handshake"`
 	MaxAnswer     Bytes         `key:"peer.max_answer" help:"the longest answer of a peer. If an answer is longer, the request has failed"`
@@ -54,7 +54,7 @@ type Config struct {
 	ManagementKey  string `key:"management.key" help:"file with the private key of the certificate of management.cert"`
 	ManagementCA   string `key:"management.ca" help:"file with the authorities one of which must have signed the certificate of each client of the management listener, probes included. Empty: clients need no certificate"`
 	Pprof          bool   `key:"management.pprof" help:"whether the management listener serves /debug/pprof"`
-	Managing       int    `key:"management.connections" unit:"connections" help:"the most open connections to the management listener"`
+	Managing       int    `key:"management.connections" unit:"connections" help:"the most open connections to the management listener. Further ones close those that have been idle for 1 s or more, the longest first. If there are none, only /livez and /readyz are served on them"`
 
 	AllowedOrigins []string `key:"http.allowed_origins" help:"origins, such as https://shop.example, whose web pages may send requests to the service listener. Requests from pages of other origins are refused"`
 	AllowedHosts   []string `key:"http.allowed_hosts" help:"host names that requests to the management listener and to listeners on loopback may use, besides localhost, addresses, node.advertise and, for the management listener, node.name and the name of the host. Requests with other host names are refused, because a web page can let any name point to 127.0.0.1 or to an address in your network"`

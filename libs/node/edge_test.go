@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -366,6 +367,63 @@ func TestConnections(t *testing.T) {
 
 // TestSlowReaders: a slow reader gets all of a long answer, one that stops reading is
 // cut off.
+// TestProbesHavePlaces: however many connections to the management listener there are, probes are answered. Idle ones
+// are closed first, and requests that are no probes are refused only if all have one.
+func TestProbesHavePlaces(t *testing.T) {
+	hold, held := make(chan struct{}), atomic.Int64{}
+	n := serve(t, func(c *exampleConfig) { c.Managing = 8 }, func(n *Node) {
+		n.HandleManagementOpen("/hold", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { held.Add(1); <-hold }))
+	})
+	clients := &n.management.clients
+	var open []net.Conn
+	connect := func(request string) net.Conn {
+		t.Helper()
+		conn, err := net.Dial("tcp", n.ManagementAddr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		if request != "" {
+			_, _ = fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n", request)
+		}
+		return conn
+	}
+	defer close(hold)
+	flood := func() {
+		for range 40 {
+			open = append(open, connect(""))
+		}
+		waitFor(t, func() bool { return clients.open.Load() <= 8+8/spare+1 })
+	}
+
+	flood()
+	for range 20 {
+		if got := status(connect("/livez")); got != http.StatusOK {
+			t.Fatalf("among idle connections a probe is answered %d", got)
+		}
+	}
+	clients.idleGrace = 1 // as if the grace was over
+	if got := status(connect("/version")); got != http.StatusOK {
+		t.Errorf("among idle connections a request is answered %d", got)
+	}
+	for i := range 8 {
+		_ = connect("/hold")
+		waitFor(t, func() bool { return held.Load() == int64(i)+1 })
+	}
+	flood()
+	for range 20 {
+		if got := status(connect("/livez")); got != http.StatusOK {
+			t.Fatalf("among requests in progress a probe is answered %d", got)
+		}
+	}
+	if got := status(connect("/version")); got != http.StatusServiceUnavailable {
+		t.Errorf("among requests in progress another request is answered %d", got)
+	}
+	if held.Load() != 8 {
+		t.Errorf("%d requests were begun, want 8", held.Load())
+	}
+}
+
 func TestSlowReaders(t *testing.T) {
 	t.Parallel()
 	const long = 8 << 20

@@ -50,7 +50,7 @@ func bind(ctx context.Context, key, addr string, most int, config *Config, log *
 	name, _, _ := strings.Cut(key, ".")
 	l := &listener{
 		Listener: wrapping{bound}, bound: bound, served: make(chan struct{}), settleTimeout: settleTimeout, name: name, mux: http.NewServeMux(), config: config,
-		clients: connections{limit: int64(most), log: log, key: name + ".connections"},
+		clients: connections{limit: int64(most), log: log, key: name + ".connections", idleGrace: idleGrace},
 		bodies:  bounded.NewBudget(int64(config.BodyBytes)),
 	}
 	l.guard.log = log
@@ -109,7 +109,9 @@ var noStore = []string{"no-store"}
 func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// A proxy may cache an answer that has no Cache-Control, so a GET would return the state before a write.
 	w.Header()["Cache-Control"] = noStore
-	l.clients.asks(r)
+	if !l.clients.asks(r) {
+		return
+	}
 	if l.clients.refuses(w, r) {
 		return
 	}

@@ -311,6 +311,8 @@ func newUID() sharding.NodeUID {
 
 func (n *Node) serveManagement() {
 	n.HandleManagementOpen("GET /livez", &n.live)
+	// Connections that fill the listener must not look like a process that has to be restarted.
+	n.management.clients.probes = func(r *http.Request) bool { return r.URL.Path == "/livez" || r.URL.Path == "/readyz" }
 	n.HandleManagementOpen("GET /readyz", &n.ready)
 	n.HandleManagementRead("GET /metrics", n.telemetry.metrics)
 	n.HandleManagementOpen("GET /version", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
