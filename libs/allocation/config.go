@@ -244,8 +244,15 @@ func (s ownStrategy) fail(format string, args ...any) {
 	}
 }
 
-// ByLoad is what the strategy itself says.
-func (s ownStrategy) ByLoad() bool { return GoesByLoad(s.Strategy) }
+// ByLoad returns the strategy's own answer; false if it panics.
+func (s ownStrategy) ByLoad() (by bool) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			s.fail("it panicked when it was asked whether it goes by load: %v", fault)
+		}
+	}()
+	return GoesByLoad(s.Strategy)
+}
 
 // GoesByLoad reports whether a strategy moves shards because of their loads, see [ByLoad].
 func GoesByLoad(s Strategy) bool {

@@ -197,13 +197,14 @@ func (c *Conn) end() {
 
 // read reads the connection until it ends or is detached.
 func (c *Conn) read() {
-	err := ErrDown // a callback may panic
+	err := ErrDown // a callback may panic, or end the goroutine
 	defer func() {
 		if !errors.Is(err, errDetached) {
 			c.stream.fail(err)
 		}
 	}()
-	switch err = c.stream.readLoop(c.handle, c.flush); {
+	flush := func() bool { return c.flush(&err) }
+	switch err = c.stream.readLoop(c.handle, flush); {
 	case errors.Is(err, errDetached):
 		return
 	case errors.Is(err, errClosed):
@@ -245,8 +246,8 @@ func (c *Conn) handle(kind byte, body []byte) error {
 // them saves work, and a newer connection need not wait; order does not depend on it
 // ([Readers]). If too many answers are unread, flush waits before it delivers more
 // commands; the user of the server bounds their size. It returns false if another
-// goroutine has become the reader.
-func (c *Conn) flush() bool {
+// goroutine has become the reader. left is as for deliver.
+func (c *Conn) flush(left *error) bool {
 	if len(c.batch) == 0 {
 		return true
 	}
@@ -264,7 +265,7 @@ func (c *Conn) flush() bool {
 	}
 	call, batch := c.call, c.batch
 	st.mu.Unlock()
-	if alive && !c.deliver(call, batch) {
+	if alive && !c.deliver(call, batch, left) {
 		return false
 	}
 	clear(batch)
@@ -273,16 +274,26 @@ func (c *Conn) flush() bool {
 }
 
 // deliver runs one callback. It returns false if another goroutine has become the
-// reader meanwhile.
-func (c *Conn) deliver(call uint64, batch []Command) (mine bool) {
+// reader meanwhile. If the callback ends the goroutine after it was detached (runtime.Goexit), left is set to
+// errDetached: the connection goes on with its other reader.
+func (c *Conn) deliver(call uint64, batch []Command, left *error) (mine bool) {
+	returned := false
 	defer func() {
+		p := recover()
 		c.stream.mu.Lock()
-		defer c.stream.mu.Unlock()
 		if mine = c.call == call; mine {
 			c.call = 0
+		}
+		c.stream.mu.Unlock()
+		switch {
+		case p != nil:
+			panic(p) // it ends the connection
+		case !returned && !mine:
+			*left = errDetached
 		}
 	}()
 	c.server.commands.Add(uint64(len(batch)))
 	c.server.onCommands(c, batch)
+	returned = true
 	return
 }

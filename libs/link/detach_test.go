@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -303,4 +304,46 @@ func testDetachRaces(t *testing.T, ln net.Listener, cfg Config, to sharding.Node
 			t.Fatalf("command %d came at %d", number, i)
 		}
 	}
+}
+
+// TestCallbackEndsItsGoroutine: a callback that is detached and then ends its goroutine by runtime.Goexit leaves the
+// connection to the reader that came after it. One that is not detached ends the connection.
+func TestCallbackEndsItsGoroutine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPipes()
+		var mu sync.Mutex
+		var got []string
+		var ended []error
+		serve(t, p, testConfig(testRegion), func(c *Conn, cs []Command) {
+			mu.Lock()
+			payload := string(cs[0].Envelope.Payload)
+			got = append(got, payload)
+			mu.Unlock()
+			switch payload {
+			case "detach":
+				c.Detach(c.Call())
+				runtime.Goexit()
+			case "exit":
+				runtime.Goexit()
+			}
+		}, func(_ *Conn, err error) { mu.Lock(); ended = append(ended, err); mu.Unlock() })
+		nc, _, err := raw(t, p, goodHello())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var n nameTable
+		for _, payload := range []string{"detach", "1", "detach", "2", "exit"} {
+			b := frames(&n, payload)
+			go func() { _, _ = nc.Write(b) }()
+			synctest.Wait()
+			mu.Lock()
+			if want := payload == "exit"; (len(ended) > 0) != want {
+				t.Errorf("after %q: %v", payload, ended)
+			}
+			mu.Unlock()
+		}
+		if fmt.Sprint(got) != "[detach 1 detach 2 exit]" {
+			t.Errorf("got %v", got)
+		}
+	})
 }

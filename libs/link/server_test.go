@@ -287,7 +287,7 @@ func TestDecodedBatchOfAnOldLinkIsDropped(t *testing.T) {
 	defer there.Close()
 	c.stream.open(here, &s.cfg, 100, true)
 	c.stream.fail(ErrSuperseded)
-	c.flush()
+	c.flush(new(error))
 	if len(c.batch) != 0 {
 		t.Error("batch is kept")
 	}

@@ -203,12 +203,12 @@ func TestWhoIsTold(t *testing.T) {
 		if errors.As(failed, &p) != (payload == `{"by":19}`) || p != nil && !strings.Contains(p.Stack, "Grow") {
 			t.Errorf("%s: panic %+v", payload, p)
 		}
-		_, refusal := entity.CheckInput(boxes(), env)
+		_, refusal := entity.CheckInput(boxes(), env, nil)
 		if (refusal != nil) != (payload == `{"bye":1}`) || refusal != nil && refusal.Message != done.Reply.Message {
 			t.Errorf("%s: CheckInput: %+v", payload, refusal)
 		}
 	}
-	if _, r := entity.CheckInput(boxes(), &sharding.Envelope{Command: "Nope", Payload: []byte("{")}); r != nil {
+	if _, r := entity.CheckInput(boxes(), &sharding.Envelope{Command: "Nope", Payload: []byte("{")}, nil); r != nil {
 		t.Errorf("an unknown command: %+v", r)
 	}
 }

@@ -62,6 +62,10 @@ var (
 	ErrUnknownEvent = errors.New("unknown event type")
 )
 
+// ErrGoexit is the cause of the failure of a turn or hook whose code ended its goroutine. It must return, or panic.
+// The methods Fatal and FailNow of package testing end a goroutine, too.
+var ErrGoexit = errors.New("it ended its goroutine by runtime.Goexit instead of returning")
+
 // ErrStored is wrapped by errors about stored events and snapshots that this
 // version of a type cannot read. The entity is not activated: a state without the data
 // that was not understood would be wrong.

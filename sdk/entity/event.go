@@ -296,6 +296,7 @@ var (
 	jsonUnmarshaler = reflect.TypeFor[json.Unmarshaler]()
 	textMarshaler   = reflect.TypeFor[encoding.TextMarshaler]()
 	textUnmarshaler = reflect.TypeFor[encoding.TextUnmarshaler]()
+	message         = reflect.TypeFor[proto.Message]()
 )
 
 // plain reports whether every value of the type that can be stored comes back as

@@ -1,6 +1,7 @@
 package entity
 
 import (
+	"cmp"
 	"context" // pure: handed on
 	"encoding/json"
 	"errors"
@@ -245,7 +246,8 @@ func (i *Instance) Run(ctx context.Context, now time.Time, run *turn.Run, asker 
 
 // RunIn is Run with memory for the Ctx, which may be a part of something larger. c is empty, and is never used
 // again: a goroutine that the handler has left behind may still hold it. in is what [CheckInput] has decoded of
-// the command, or empty.
+// the command, or empty. If the handler ends its goroutine (runtime.Goexit), RunIn does not return, and nothing
+// can make it: [Instance.Exited] then returns the result, in a deferred function of the caller.
 func (i *Instance) RunIn(ctx context.Context, c *Ctx, now time.Time, run *turn.Run, in Decoded, asker Asker) (done turn.TurnDone, failed error) {
 	env, readOnly := run.Env, run.ReadOnly
 	b := i.def.commands[env.Command]
@@ -254,17 +256,15 @@ func (i *Instance) RunIn(ctx context.Context, c *Ctx, now time.Time, run *turn.R
 	}
 	c.Context, c.inst, c.now, c.readOnly, c.decoded, c.asker = ctx, i, now, readOnly, in, asker
 	c.command, c.subject, c.wakeup, c.fresh = b.desc.Name, env.Principal, run.Wakeup, run.Fresh && !i.def.volatile
-	returned := false
+	returned, over := false, false
 	defer func() {
 		if !returned {
 			c.calls.close()
 		}
 		if r := recover(); r != nil {
-			failed = &Panic{Value: r, Stack: string(debug.Stack())}
-			done = turn.TurnDone{Spoiled: true, Reply: sharding.Reject(Internal, undone(env))}
-			if i.def.volatile && !readOnly {
-				done.Reply = sharding.Doubt(Internal, env.Command+" failed, and what the entity had in memory is gone")
-			}
+			done, failed = i.brokenOff(run), &Panic{Value: r, Stack: string(debug.Stack())}
+		} else if !over {
+			c.change().broken = &Panic{Value: ErrGoexit, Stack: string(debug.Stack())}
 		}
 	}()
 	payload, enc, bad, err := b.run(i.state, c, env)
@@ -281,17 +281,35 @@ func (i *Instance) RunIn(ctx context.Context, c *Ctx, now time.Time, run *turn.R
 			// Nothing undoes it, and the entity lives on: to run it again would do it again.
 			done.Reply = sharding.Reply{Outcome: sharding.OK, Code: done.Reply.Code, Message: env.Command + " failed; what it had changed in memory by then stays" + misuseText(err)}
 		}
+		over = true
 		return done, failed
 	}
-	return turn.TurnDone{
+	done = turn.TurnDone{
 		Events: wants.staged, Wakes: wants.wakes, Sends: wants.sends, Timers: wants.timers,
 		Passivate: wants.quit, Deleted: wants.deleted, Forgotten: wants.forgotten,
 		Size:  i.Size(),
 		Reply: sharding.Reply{Outcome: sharding.OK, Encoding: enc, Payload: payload},
-	}, nil
+	}
+	over = true
+	return done, nil
 }
 
-// Panic is a panic of a handler.
+// Exited returns the result of a turn whose [Instance.RunIn] did not return, because the author's code ended its
+// goroutine. c is that of RunIn. The result is that of a panic.
+func (i *Instance) Exited(c *Ctx, run *turn.Run) (done turn.TurnDone, failed error) {
+	return i.brokenOff(run), cmp.Or(c.wants().broken, ErrGoexit)
+}
+
+// brokenOff is the result of a turn whose handler did not return.
+func (i *Instance) brokenOff(run *turn.Run) turn.TurnDone {
+	done := turn.TurnDone{Spoiled: true, Reply: sharding.Reject(Internal, undone(run.Env))}
+	if i.def.volatile && !run.ReadOnly {
+		done.Reply = sharding.Doubt(Internal, run.Env.Command+" failed, and what the entity had in memory is gone")
+	}
+	return done
+}
+
+// Panic is a panic of a handler, or the end of its goroutine: then Value is [ErrGoexit].
 type Panic struct {
 	Value any
 	Stack string
@@ -359,15 +377,25 @@ func badInput(env *sharding.Envelope, err error) string {
 type Decoded struct{ value any }
 
 // CheckInput returns the refusal of a command whose input cannot be decoded, nil if it
-// can, and what it has decoded. It ignores commands that the type does not have, and decoders that panic: both
-// are refused when the command has its turn.
-func CheckInput(t Definition, env *sharding.Envelope) (in Decoded, refusal *sharding.Reply) {
+// can, and what it has decoded. It ignores commands that the type does not have, and decoders that panic or end
+// their goroutine: these are refused when the command has its turn. A decoder of the author runs in apart, which
+// calls a function on another goroutine and waits until that goroutine has ended.
+func CheckInput(t Definition, env *sharding.Envelope, apart func(func())) (in Decoded, refusal *sharding.Reply) {
 	b := t.definition().commands[env.Command]
 	if b == nil {
 		return Decoded{}, nil
 	}
-	defer func() { _ = recover() }()
-	value, err := b.check(env)
+	var value any
+	var err error
+	check := func() {
+		defer func() { _ = recover() }()
+		value, err = b.check(env)
+	}
+	if b.input.layout.ownDecoder {
+		apart(check)
+	} else {
+		check()
+	}
 	if err != nil {
 		reply := sharding.Reject(InvalidArgument, badInput(env, err))
 		return Decoded{}, &reply

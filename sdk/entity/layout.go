@@ -21,6 +21,8 @@ type layout struct {
 	numbers bool
 	// halfOwn: values have something that has a method to encode it, and none to decode it.
 	halfOwn bool
+	// ownDecoder: values have something that the author's code decodes.
+	ownDecoder bool
 	// fields are those of an object, in the order in which they are written.
 	fields []layoutField
 	byName map[string]int
@@ -55,14 +57,14 @@ type layoutField struct {
 func layoutOf(t reflect.Type) *layout {
 	m := layouts{begun: map[reflect.Type]*layout{}}
 	l := m.of(t)
-	l.halfOwn = m.halfOwn
+	l.halfOwn, l.ownDecoder = m.halfOwn, m.ownDecoder && !t.Implements(message)
 	return l
 }
 
 // layouts are those that were begun: a type may contain itself.
 type layouts struct {
-	begun   map[reflect.Type]*layout
-	halfOwn bool
+	begun               map[reflect.Type]*layout
+	halfOwn, ownDecoder bool
 }
 
 func (m *layouts) of(t reflect.Type) *layout {
@@ -79,6 +81,7 @@ func (m *layouts) of(t reflect.Type) *layout {
 	case encodesItself(t):
 		l.kind = opaque
 		m.halfOwn = m.halfOwn || !decodesItself(t)
+		m.ownDecoder = m.ownDecoder || decodesItself(t) && t != timeType
 	case k == reflect.Struct:
 		l.kind = object
 		m.addFields(l, t)
@@ -86,6 +89,7 @@ func (m *layouts) of(t reflect.Type) *layout {
 		key := t.Key()
 		l.kind, l.elem = table, m.of(t.Elem())
 		l.numbers = key.Kind() != reflect.String && !encodesItself(key)
+		m.ownDecoder = m.ownDecoder || decodesItself(key)
 	case k == reflect.Slice && t.Elem().Kind() == reflect.Uint8 && !has(t.Elem(), jsonMarshaler) && !has(t.Elem(), textMarshaler):
 		l.kind = bytes64
 	case k == reflect.Slice:

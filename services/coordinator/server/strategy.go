@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/allocation"
+	"github.com/roost-cluster/roost/libs/loop"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -11,9 +12,12 @@ import (
 // A choice takes some microseconds. The lease is valid longer, and /livez fails much later.
 const allocateLate = time.Second
 
-// timedStrategy tells when a strategy of one's own does not come to an end in time. The strategy is called in
-// the loop, and nothing can stop it: it reads what the loop would change. So the log at least names the
+// timedStrategy reports when a custom strategy does not return in time. The loop waits for the strategy, and nothing can
+// stop it: it reads what the loop would change. So the log at least names the
 // strategy before the process is restarted, and the next coordinator stands still for the same reason.
+//
+// The strategy has a goroutine of its own: runtime.Goexit would end the loop without a word. It becomes a panic, which
+// package allocation reports.
 type timedStrategy struct {
 	allocation.Strategy
 	late func(shard sharding.ShardID)
@@ -23,11 +27,26 @@ type timedStrategy struct {
 func (s timedStrategy) Allocate(v allocation.View, shard sharding.ShardID) sharding.NodeID {
 	late := time.AfterFunc(allocateLate, func() { s.late(shard) })
 	defer late.Stop()
-	return s.Strategy.Allocate(v, shard)
+	return apart(func() sharding.NodeID { return s.Strategy.Allocate(v, shard) })
 }
 
-// ByLoad is what the strategy itself says.
-func (s timedStrategy) ByLoad() bool { return allocation.GoesByLoad(s.Strategy) }
+// Rebalance returns the shards that the strategy names.
+func (s timedStrategy) Rebalance(v allocation.View, inFlight []sharding.ShardID) []sharding.ShardID {
+	return apart(func() []sharding.ShardID { return s.Strategy.Rebalance(v, inFlight) })
+}
+
+// ByLoad returns the strategy's own answer.
+func (s timedStrategy) ByLoad() bool {
+	return apart(func() bool { return allocation.GoesByLoad(s.Strategy) })
+}
+
+// apart returns the result of a method of a custom strategy.
+func apart[T any](f func() T) (result T) {
+	if !loop.Apart(func() { result = f() }) {
+		panic("it ended its goroutine by runtime.Goexit instead of returning")
+	}
+	return result
+}
 
 // timeStrategies returns the strategies of this coordinator's own so that late is called when one does not
 // choose a region in time.

@@ -1,6 +1,8 @@
 package server
 
 import (
+	"runtime"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -51,5 +53,46 @@ func TestOwnStrategiesAreTimed(t *testing.T) {
 	defer c.end()
 	if s, timed := c.server.cfg.Allocation.Own["late"].(timedStrategy); !timed || allocation.NameOf(c.server.limits.Strategy) != "late" {
 		t.Errorf("the strategies are %#v, and %s is used", s, allocation.NameOf(c.server.limits.Strategy))
+	}
+}
+
+// leavingStrategy ends its goroutine.
+type leavingStrategy struct{ allocation.LeastLoad }
+
+func (leavingStrategy) Allocate(allocation.View, sharding.ShardID) sharding.NodeID {
+	runtime.Goexit()
+	return sharding.NodeID{}
+}
+
+func (leavingStrategy) Rebalance(allocation.View, []sharding.ShardID) []sharding.ShardID {
+	runtime.Goexit()
+	return nil
+}
+
+func (leavingStrategy) ByLoad() bool {
+	runtime.Goexit()
+	return true
+}
+
+// TestStrategyEndsItsGoroutine: runtime.Goexit in a strategy does not end the loop that calls it. It counts as a panic.
+func TestStrategyEndsItsGoroutine(t *testing.T) {
+	var failures []string
+	c := allocation.DefaultConfig()
+	c.Own = timeStrategies(map[string]allocation.Strategy{"leaves": leavingStrategy{}}, func(string, sharding.ShardID) {})
+	c.Strategy, c.OwnFailed = "leaves", func(_, what string) { failures = append(failures, what) }
+	s, err := allocation.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	region := sharding.NodeID{Addr: "r1:1", UID: 1}
+	view := allocation.View{Type: "T", Regions: []allocation.Region{{Node: region}}}
+	if to := s.Allocate(view, sharding.ShardID{Type: "T"}); to != region {
+		t.Errorf("a shard goes to %v", to)
+	}
+	if moves := s.Rebalance(view, nil); moves != nil || allocation.GoesByLoad(s) {
+		t.Errorf("%v move", moves)
+	}
+	if len(failures) != 3 || !strings.Contains(failures[0], "runtime.Goexit") {
+		t.Errorf("reported: %q", failures)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/link"
+	"github.com/roost-cluster/roost/libs/loop"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/sdk/entity"
@@ -211,5 +212,5 @@ func (s *shared) checkTell(env *sharding.Envelope) (entity.Decoded, *sharding.Re
 	if !known {
 		return entity.Decoded{}, nil
 	}
-	return entity.CheckInput(t, env)
+	return entity.CheckInput(t, env, func(f func()) { loop.Apart(f) })
 }

@@ -12,9 +12,11 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/loop"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
+	"github.com/roost-cluster/roost/sdk/entity"
 	"github.com/roost-cluster/roost/services/region"
 	"github.com/roost-cluster/roost/services/region/server/stored"
 )
@@ -151,7 +153,22 @@ func (s *Runner) state(ctx context.Context, of sharding.Entity, shard sharding.S
 	if err != nil {
 		return nil, twirp.NewError(twirp.Unavailable, "what is stored cannot be loaded: "+err.Error())
 	}
-	inst, err := stored.Rebuild(typ, of.ID, &found)
+	var b []byte
+	err = twirp.NewError(twirp.DataLoss, "the state cannot be made from what is stored: "+entity.ErrGoexit.Error())
+	loop.Apart(func() { b, err = writeState(typ, of.ID, &found) })
+	if err != nil {
+		return nil, err
+	}
+	out := &inspectionv1.StateResponse{Record: found.LastSeq, Bytes: uint64(len(b)), Json: json.Valid(b)}
+	if len(b) <= maxShownState {
+		out.State = b
+	}
+	return out, nil
+}
+
+// writeState returns the state that a loaded entity describes, as a snapshot has it.
+func writeState(typ entity.Definition, id sharding.EntityID, found *journal.Loaded) ([]byte, error) {
+	inst, err := stored.Rebuild(typ, id, found)
 	if err != nil {
 		return nil, twirp.NewError(twirp.DataLoss, "the state cannot be made from what is stored: "+err.Error())
 	}
@@ -159,9 +176,5 @@ func (s *Runner) state(ctx context.Context, of sharding.Entity, shard sharding.S
 	if err != nil {
 		return nil, twirp.NewError(twirp.FailedPrecondition, "the state cannot be written down: "+err.Error())
 	}
-	out := &inspectionv1.StateResponse{Record: found.LastSeq, Bytes: uint64(len(b)), Json: json.Valid(b)}
-	if len(b) <= maxShownState {
-		out.State = b
-	}
-	return out, nil
+	return b, nil
 }

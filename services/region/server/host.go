@@ -118,36 +118,37 @@ func (s *shardLoop) load(o turn.Load, sl *slot) {
 		return
 	}
 	n := s.noter.begin(o.Entity, "", o.Suspect)
-	inst, timers, err := s.revive(ctx, o, &found)
-	s.noter.end(&n, time.Now())
-	if err != nil {
-		out.Err, out.Code = notAlive, sharding.Internal
-		if errors.Is(err, entity.ErrStored) {
-			out.Err, out.Code = out.Err+": "+entity.ErrStored.Error(), sharding.DataLoss
+	inst, err := (*entity.Instance)(nil), entity.ErrGoexit
+	defer func() { // the author's code may end this goroutine
+		s.noter.end(&n, time.Now())
+		if err == nil {
+			sl.inst = *inst
+		} else {
+			out.Err, out.Code = notAlive, sharding.Internal
+			if errors.Is(err, entity.ErrStored) {
+				out.Err, out.Code = out.Err+": "+entity.ErrStored.Error(), sharding.DataLoss
+			}
+			s.loadFailed(o.Entity, err).tell(&out.Err)
 		}
-		s.loadFailed(o.Entity, err).tell(&out.Err)
-		s.inbox.putLoaded(s.index, &out, false)
-		return
-	}
-	out.Timers = timers
-	sl.inst = *inst
-	out.Size = sizeOf(inst)
-	s.inbox.putLoaded(s.index, &out, true)
+		s.inbox.putLoaded(s.index, &out, err == nil)
+	}()
+	inst, out.Timers, out.Size, err = s.revive(ctx, o, &found)
 }
 
 const notAlive = "the entity cannot be brought to life"
 
-func (s *shardLoop) revive(ctx context.Context, o turn.Load, found *journal.Loaded) (inst *entity.Instance, timers []turn.Timer, err error) {
+// revive makes the instance, and runs its start hook.
+func (s *shardLoop) revive(ctx context.Context, o turn.Load, found *journal.Loaded) (inst *entity.Instance, timers []turn.Timer, size int, err error) {
 	if o.Volatile {
 		inst, err = s.resume(o)
 	} else {
 		inst, err = stored.Rebuild(s.types[o.Entity.Type], o.Entity.ID, found)
 	}
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, 0, err
 	}
 	timers, err = inst.Start(ctx, time.Now())
-	return inst, timers, err
+	return inst, timers, sizeOf(inst), err
 }
 
 // lookup asks the journal for one command of a living entity.
@@ -231,6 +232,27 @@ func (s *shardLoop) turn(w *worker, j *work, over *finished, began time.Time) ti
 	if unmade == nil {
 		failed = j.ctx.execute(j, over, began)
 	}
+	return s.turnOver(j, over, began, failed, unmade)
+}
+
+// jobExited takes in that a job has ended the goroutine of its worker, which is about to end. A job that is not a turn
+// says itself what became of it.
+func (s *shardLoop) jobExited(w *worker, j *work, began time.Time) {
+	if j.run == nil {
+		s.pool.Exit(w, nil)
+		s.wake()
+		return
+	}
+	over := &w.Local.finished
+	var failed error
+	over.in, failed = j.slot.inst.Exited(&j.ctx.handed, j.run)
+	j.ctx.end()
+	s.turnOver(j, over, began, failed, nil)
+	s.pool.Exit(w, over)
+}
+
+// turnOver completes the result of a turn, and returns when it was over.
+func (s *shardLoop) turnOver(j *work, over *finished, began time.Time, failed, unmade error) time.Time {
 	now := time.Now()
 	s.noter.end(&j.ctx.noted, now)
 	switch {
@@ -283,9 +305,12 @@ func (s *shardLoop) stopInstance(o turn.Stop) {
 	s.vacate(o.Incarnation)
 	s.queueAfterSnapshot(sl, job{Work: work{slot: sl, do: func() {
 		n := s.noter.begin(o.Entity, "", false)
-		kept := s.stopAndKeep(&o, &sl.inst)
-		s.noter.end(&n, time.Now())
-		s.inbox.put(s.index, item{in: region.Turn{Input: turn.Stopped{Incarnation: o.Incarnation, Kept: kept}}})
+		var kept *turn.Kept
+		defer func() { // the author's code may end this goroutine
+			s.noter.end(&n, time.Now())
+			s.inbox.put(s.index, item{in: region.Turn{Input: turn.Stopped{Incarnation: o.Incarnation, Kept: kept}}})
+		}()
+		kept = s.stopAndKeep(&o, &sl.inst)
 	}}})
 }
 
@@ -298,7 +323,11 @@ func (s *shardLoop) stopHook(inst *entity.Instance, why turn.StopReason) error {
 	ctx, cancel := context.WithTimeout(s.ctx, s.stopTimeout)
 	defer cancel()
 	done := make(chan error, 1)
-	go func() { done <- inst.Stop(ctx, time.Now(), why) }()
+	go func() {
+		err := entity.ErrGoexit
+		defer func() { done <- err }()
+		err = inst.Stop(ctx, time.Now(), why)
+	}()
 	select {
 	case err := <-done:
 		return err
@@ -321,8 +350,8 @@ func (s *shardLoop) snapshot(o turn.Snapshot) {
 	sl := s.slot(o.Incarnation)
 	s.snapshotting[sl] = nil
 	s.queue(job{Work: work{slot: sl, do: func() {
+		defer s.inbox.put(s.index, item{do: func() { s.snapshotTaken(sl) }}) // the author's code may end this goroutine
 		s.takeSnapshot(&o, &sl.inst)
-		s.inbox.put(s.index, item{do: func() { s.snapshotTaken(sl) }})
 	}}})
 }
 
@@ -340,12 +369,14 @@ const _ = uint(journal.MaxTrim - 2*turn.MaxTrimmedEvery)
 
 // takeSnapshot captures the state of an instance and submits it to the journal.
 func (s *shardLoop) takeSnapshot(o *turn.Snapshot, inst *entity.Instance) {
-	form, b, err := inst.Snapshot()
-	if errors.Is(err, entity.ErrPartlyRead) {
-		return // until it is loaded by a version that reads all of it
-	}
+	form, b, err := sharding.SnapshotForm{}, []byte(nil), entity.ErrGoexit
+	defer func() {
+		if err != nil && !errors.Is(err, entity.ErrPartlyRead) { // that one waits for a version that reads all of the state
+			s.noSnapshot(o.Entity, err)
+		}
+	}()
+	form, b, err = inst.Snapshot()
 	if err != nil {
-		s.noSnapshot(o.Entity, err)
 		return
 	}
 	s.journal.Submit(journal.Op{Snapshot: &journal.WriteSnapshot{

@@ -114,11 +114,13 @@ func (s *shardLoop) keep(o *turn.Stop, inst *entity.Instance, hook error) *turn.
 		s.stateLost(o.Entity, lostUnwritten, hook)
 		return nil
 	}
-	kept, err := inst.Keep()
-	if err != nil {
-		s.stateLost(o.Entity, lostUnwritten, err)
-		return nil
-	}
+	kept, err := (*turn.Kept)(nil), entity.ErrGoexit
+	defer func() { // the author's code may end this goroutine
+		if err != nil {
+			s.stateLost(o.Entity, lostUnwritten, err)
+		}
+	}()
+	kept, err = inst.Keep()
 	return kept
 }
 

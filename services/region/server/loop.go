@@ -117,6 +117,25 @@ func (s *shardLoop) yieldInline(yield func()) {
 	}
 }
 
+// afterTurns calls f when a new job has run, and all jobs that wait now have begun, such as turns.
+func (s *shardLoop) afterTurns(f func()) {
+	waited := s.pool.Standing()
+	s.put(item{do: func() { s.queue(job{Work: work{do: func() { s.afterBegun(waited, f) }}}) }})
+}
+
+// afterBegun calls f when the jobs that waited have begun.
+func (s *shardLoop) afterBegun(waited executor.Standing[work, finished, local], f func()) {
+	switch {
+	case !s.pool.StillStands(waited):
+		f()
+	case s.ctx.Err() == nil:
+		time.AfterFunc(lookAgain, func() { s.afterBegun(waited, f) })
+	}
+}
+
+// lookAgain is the time between two looks at jobs that do not begin: a fraction of what a person notices.
+const lookAgain = 100 * time.Millisecond
+
 // handIn gives the core the results of a worker that is held up by its current job.
 func (s *shardLoop) handIn(done []finished) {
 	s.inbox.putFinished(s.index, done)
@@ -129,6 +148,7 @@ func (s *shardLoop) runInline(yield func()) {
 	defer loop.Fatal()
 	s.inline.Add(1)
 	w := s.pool.Acquire(yield)
+	defer s.pool.Release(w)
 	preempted := false
 	for round := 0; round <= maxRounds && !preempted && s.step(w); round++ {
 		preempted = s.runJobs(w)
@@ -138,7 +158,6 @@ func (s *shardLoop) runInline(yield func()) {
 	} else {
 		s.leaveInline()
 	}
-	s.pool.Release(w)
 }
 
 // work does the same for a goroutine of the pool. It leaves what is in the inbox to an inline runner, if there
@@ -182,12 +201,23 @@ func (s *shardLoop) step(w *worker) (more bool) {
 func (s *shardLoop) waiting() bool { return s.arrivalsLeft.Load() || !s.inbox.idle(s.index) }
 
 // runJobs runs the jobs of a worker and hands in their results. It reports whether the worker
-// was preempted meanwhile.
+// was preempted meanwhile. If the code of an entity ends the goroutine (runtime.Goexit), nothing can keep it alive: then
+// the turn has failed, other goroutines do the rest, and runJobs does not return.
 func (s *shardLoop) runJobs(w *worker) (preempted bool) {
 	j, now := w.Next(nil), time.Now()
+	began := now
+	defer func() {
+		if j == nil {
+			return
+		}
+		if p := recover(); p != nil {
+			panic(p) // a bug of Roost: it ends the process
+		}
+		s.jobExited(w, &j.Work, began)
+	}()
 	s.pool.Watch()
 	for j != nil {
-		began := now
+		began = now
 		var result *finished // of a turn
 		if j.Work.do != nil {
 			j.Work.do()

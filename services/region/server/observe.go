@@ -150,7 +150,9 @@ func (s *Runner) observeStored(ctx context.Context, id sharding.Entity, shard sh
 	began, got := time.Now(), make(chan readStored, 1)
 	go func() {
 		defer s.trying.Store(false)
-		got <- s.tryStored(id, shard)
+		r := readStored{stored: "failed", failure: entity.ErrGoexit.Error()}
+		defer func() { got <- r }()
+		r = s.tryStored(id, shard)
 	}()
 	select {
 	case r := <-got:

@@ -223,11 +223,13 @@ func (s *Runner) Run() {
 	}
 }
 
-// loops adds the control loop and the loops of the shard cores to the node's liveness.
+// loops adds the control loop and the loops of the shard cores to the node's liveness, and that their turns begin: a
+// core may take in commands whose turns no goroutine runs.
 func (s *Runner) loops(n *node.Node) {
 	n.Loop("control loop", s.ctx.Done(), s.control.do)
 	for _, l := range s.shards {
 		n.Loop(fmt.Sprintf("shard core %d", l.index), s.ctx.Done(), func(f func()) { l.put(item{do: f}) })
+		n.Loop(fmt.Sprintf("turns of shard core %d", l.index), s.ctx.Done(), l.afterTurns)
 	}
 }
 

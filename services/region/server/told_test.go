@@ -119,7 +119,7 @@ func TestDecodedInputs(t *testing.T) {
 		entity.On(entity.Command[int, int]("Door", "Load"), func(*door, *entity.Ctx, int) (int, error) { return 0, nil }))
 	cmd := knock(1, "a", "Load")
 	cmd.Envelope.Payload = []byte("1")
-	in, refused := entity.CheckInput(door.Shards(4), &cmd.Envelope)
+	in, refused := entity.CheckInput(door.Shards(4), &cmd.Envelope, nil)
 	if refused != nil || in == (entity.Decoded{}) {
 		t.Fatal(in, refused)
 	}

@@ -35,6 +35,11 @@
 // few more goroutines than there are jobs that block. When there is nothing to do, up to [MaxIdle]
 // goroutines stay.
 //
+// # Jobs that end their goroutine
+//
+// A job may call runtime.Goexit. Then its goroutine runs deferred functions and ends, and one of these functions must
+// call [Pool.Exit]. A goroutine of the pool is replaced by the next one that is needed.
+//
 // # What this does not do
 //
 // It keeps no order: if two jobs must not run at the same time, the caller must add the

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -255,5 +256,78 @@ func TestWatchdogLingers(t *testing.T) {
 				t.Error("the watchdog does not end")
 			}
 		}
+	})
+}
+
+// A job that ends its goroutine has its result handed in by Exit. The jobs behind it are done by others, an inline
+// runner yields, and the worker is as new.
+func TestExit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		quick, over, yielded := &Pace{}, make(chan struct{}), 0
+		w := b.Acquire(func() { yielded++ })
+		for _, work := range []func() int{gives(1), func() int { runtime.Goexit(); return 2 }, gives(3)} {
+			w.Take(&Job[func() int]{work, quick})
+		}
+		go func() {
+			defer close(over)
+			defer b.Release(w)
+			defer func() { failed := 4; b.Exit(w, &failed) }()
+			b.do(w)
+		}()
+		<-over
+		if got := b.results(); yielded != 1 || !slices.Equal(got, []int{1, 3, 4}) {
+			t.Errorf("yielded %d times, results %v", yielded, got)
+		}
+		if taken, preempted := b.inline(nil, Job[func() int]{gives(5), quick}); taken != 1 || preempted {
+			t.Errorf("afterwards taken %d, preempted %t", taken, preempted)
+		}
+		if got := b.results(); !slices.Equal(got, []int{5}) {
+			t.Errorf("afterwards: %v", got)
+		}
+	})
+}
+
+// Jobs that do not begin are seen: in the queue, and with a worker. Those that begin later, or run long, are not.
+func TestStanding(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, gate := newBench(t), make(chan struct{})
+		b.Add([]Job[func() int]{{Work: func() int { <-gate; return 1 }}})
+		synctest.Wait()
+		running := b.Standing()
+		b.Pool.mu.Lock()
+		b.waking = true // as if a goroutine had been woken and were lost
+		b.Pool.mu.Unlock()
+		b.Add([]Job[func() int]{{Work: gives(2)}})
+		queued := b.Standing()
+		if b.StillStands(running) || !b.StillStands(queued) {
+			t.Error("of the queue:", b.StillStands(running), b.StillStands(queued))
+		}
+		b.Pool.mu.Lock()
+		b.waking = false
+		b.Pool.mu.Unlock()
+		b.Wake()
+		synctest.Wait()
+		if b.StillStands(queued) {
+			t.Error("it stands though it has begun")
+		}
+		w := b.Acquire(nil) // of a goroutine that is lost in a job
+		for range 2 {
+			w.Take(&Job[func() int]{gives(3), &Pace{}})
+		}
+		w.Next(nil)
+		taken := b.Standing()
+		if !b.StillStands(taken) {
+			t.Error("a job of a worker is not seen")
+		}
+		b.Block(w) // what the watchdog does
+		if b.StillStands(taken) {
+			t.Error("it stands though the pool has it")
+		}
+		close(gate)
+		b.results()
+		w.Next(nil)
+		w.Finish()
+		b.Release(w)
 	})
 }

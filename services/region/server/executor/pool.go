@@ -29,6 +29,7 @@ type Pool[W, R, L any] struct {
 	mu     sync.Mutex
 	queue  []Job[W]
 	head   int
+	added  uint64          // jobs to the queue, ever
 	idle   []chan struct{} // of goroutines that wait, the last one to wait at the end
 	waking bool            // a goroutine is awake and will look at the queue
 	over   bool
@@ -60,6 +61,7 @@ func (p *Pool[W, R, L]) Add(jobs []Job[W]) {
 		p.queue, p.head = p.queue[:n], 0
 	}
 	p.queue = append(p.queue, jobs...)
+	p.added += uint64(len(jobs))
 	p.wakeLocked()
 }
 
@@ -240,6 +242,56 @@ func (p *Pool[W, R, L]) preempt(w *Worker[W, R, L]) {
 	if inline {
 		p.yield(yield)
 	}
+}
+
+// Exit takes everything from a worker whose goroutine ends in the middle of a job, because the job has called
+// runtime.Goexit. result is what became of the job; nil: it has none. A deferred function of that goroutine calls it.
+// Without it the jobs that the worker has taken would never begin, and no other goroutine would do what an inline
+// runner does besides.
+func (p *Pool[W, R, L]) Exit(w *Worker[W, R, L], result *R) {
+	p.Block(w)
+	w.Next(result)
+	results, _ := w.Finish()
+	p.handIn(results)
+	w.Reuse(nil) // the results are the callee's
+}
+
+// Standing is what waited in a pool at one time: see [Pool.StillStands].
+type Standing[W, R, L any] struct {
+	added   uint64 // jobs to the queue, ever
+	workers map[*Worker[W, R, L]]uint64
+}
+
+// Standing notes which jobs wait to begin.
+func (p *Pool[W, R, L]) Standing() Standing[W, R, L] {
+	s := Standing[W, R, L]{workers: map[*Worker[W, R, L]]uint64{}}
+	p.mu.Lock()
+	s.added = p.added
+	all := slices.Clone(p.all)
+	p.mu.Unlock()
+	for _, w := range all {
+		if begun, waits := w.standing(); waits {
+			s.workers[w] = begun
+		}
+	}
+	return s
+}
+
+// StillStands reports whether one of the jobs that waited then still waits. The queue is served in order, and a
+// worker does its jobs in order.
+func (p *Pool[W, R, L]) StillStands(s Standing[W, R, L]) bool {
+	p.mu.Lock()
+	began := p.added - uint64(len(p.queue)-p.head)
+	p.mu.Unlock()
+	if began < s.added {
+		return true
+	}
+	for w, begun := range s.workers { // order-free: any of them
+		if now, waits := w.standing(); waits && now == begun {
+			return true
+		}
+	}
+	return false
 }
 
 // HeldUp calls see with each job that holds up its worker now, and with the time since when it does. That is

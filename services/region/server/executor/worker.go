@@ -93,6 +93,14 @@ func (w *Worker[W, R, L]) Next(result *R) *Job[W] {
 	return &w.jobs[w.next-1]
 }
 
+// standing returns the number of jobs that the worker began, ever, and reports whether others wait until the last one
+// ends.
+func (w *Worker[W, R, L]) standing() (begun uint64, waits bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.begun, w.busy && w.next < len(w.jobs) // only the goroutine of an idle worker may read jobs
+}
+
 // Finish empties the worker. It returns the results that have not been handed in,
 // to be given back by [Worker.Reuse], and reports whether the worker was preempted.
 func (w *Worker[W, R, L]) Finish() (results []R, preempted bool) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/loop"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/sdk/entity"
 )
@@ -153,7 +154,9 @@ func (c *checker) forAll(ctx context.Context, sample map[sharding.EntityType][]s
 	for range c.cfg.Loads {
 		workers.Go(func() {
 			for e := range queue {
-				if err := do(work, e); err != nil {
+				err := fmt.Errorf("%s cannot be checked: %w", e, entity.ErrGoexit)
+				loop.Apart(func() { err = do(work, e) })
+				if err != nil {
 					stop(err)
 					return
 				}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/loop"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/sdk/entity"
 )
@@ -57,7 +58,7 @@ func (c *checker) checkTimer(r *journal.WakeRow) {
 		c.unreadInput(r.Entity.Type, Problem{Type: r.Entity.Type, What: "stored data", Problem: journal.ErrCorrupt.Error(), Fix: fixDamaged}, Example{ID: r.Entity.ID, Detail: r.Err.Error()})
 		return
 	}
-	c.noteInput(r.Entity, &r.Input, entity.CheckStored(c.types[r.Entity.Type], r.Entity, &r.Input), Example{ID: r.Entity.ID, Seq: r.Seq, Detail: fmt.Sprintf("reminder %q", r.Name)})
+	c.noteInput(r.Entity, &r.Input, c.readInput(r.Entity, &r.Input), Example{ID: r.Entity.ID, Seq: r.Seq, Detail: fmt.Sprintf("reminder %q", r.Name)})
 }
 
 func (c *checker) checkSends(r *journal.SendRow) {
@@ -71,7 +72,7 @@ func (c *checker) checkSends(r *journal.SendRow) {
 		}
 		if t := c.counts[s.To.Type]; t != nil && !c.enough(t) {
 			t.Sends++
-			c.noteInput(s.To, &s.Input, entity.CheckStored(c.types[s.To.Type], s.To, &s.Input), Example{ID: s.To.ID, Detail: fmt.Sprintf("sent by %s, record %d", r.Entity, r.Seq)})
+			c.noteInput(s.To, &s.Input, c.readInput(s.To, &s.Input), Example{ID: s.To.ID, Detail: fmt.Sprintf("sent by %s, record %d", r.Entity, r.Seq)})
 		}
 		t := c.counts[r.Entity.Type]
 		if t == nil || s.ReplyTo == "" {
@@ -84,6 +85,13 @@ func (c *checker) checkSends(r *journal.SendRow) {
 			c.noteInput(r.Entity, &answer, entity.CheckTakesAnswers(c.types[r.Entity.Type], r.Entity, s.ReplyTo), Example{ID: r.Entity.ID, Seq: r.Seq, Detail: fmt.Sprintf("sent to %s", s.To)})
 		}
 	}
+}
+
+// readInput returns an error unless the type of an entity reads an input for one of its commands.
+func (c *checker) readInput(of sharding.Entity, in *sharding.Input) error {
+	err := fmt.Errorf("a step of %s: %w", in.Command, entity.ErrGoexit)
+	loop.Apart(func() { err = entity.CheckStored(c.types[of.Type], of, in) })
+	return err
 }
 
 // enough reports whether as many inputs of a type were checked as are wanted.
