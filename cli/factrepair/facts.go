@@ -245,14 +245,7 @@ func (f *repairing) mark(ctx context.Context, e sharding.Entity, seq uint64) err
 	if seq == 0 {
 		return nil
 	}
-	s := journal.WriteSnapshot{Shard: factsShard, Epoch: f.epoch, Entity: e, Snapshot: journal.Snapshot{Seq: seq, Encoding: sharding.Protobuf}}
-	facts, err := f.d.Facts(ctx)
-	if err != nil {
-		return err
-	}
-	if facts.Activated() >= journal.WakesFormat {
-		s.Cut = seq
-	}
+	s := journal.WriteSnapshot{Shard: factsShard, Epoch: f.epoch, Entity: e, Snapshot: journal.Snapshot{Seq: seq, Encoding: sharding.Protobuf}, Cut: seq}
 	return f.write(ctx, journal.Op{Snapshot: &s})
 }
 

@@ -280,7 +280,7 @@ func replySum(b []byte, entity sharding.Entity, seq uint64) uint32 {
 }
 
 func checksum(b []byte, entity sharding.Entity, seq uint64) uint32 {
-	place := sumBytes(sumBytes(^uint32(0), entity.Type), entity.ID)
+	place := sumBytes(sumBytes(sumByte(^uint32(0), Mark), entity.Type), entity.ID)
 	return crc32.Update(^sumUint(place, seq), castagnoli, b)
 }
 

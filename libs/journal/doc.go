@@ -72,8 +72,7 @@
 // The owner of a shard reads both kinds of rows in pages ([Journal.Wakes], [Journal.Sends]).
 // The cost of a page grows with the rows in it, and not with what is stored. The command that
 // a wake-up runs, or that is sent, is stored in the record, not in the row; the store adds it
-// to the page (see [WakeRow] and [SendRow]). Programs that know only format 1 would ignore the rows, so a
-// journal takes no rows before it is activated for [WakesFormat].
+// to the page (see [WakeRow] and [SendRow]).
 //
 // # Group commit
 //

@@ -9,24 +9,17 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Format is the version of the stored format that this package reads and writes. It is
-// counted from release 1 on: see docs/upgrading.md.
-//
-//   - Format 1 is that of release 1.
-//   - Format 2 has rules for wake-ups and sends. Their tables were there before, and empty.
-const Format = 2
+// Format is the version of the stored format that this package reads and writes: see
+// docs/upgrading.md.
+const Format = 1
 
-// WakesFormat is the format for which a journal must be activated before it takes wake-ups
-// and sends: a program of format 1 would not run them.
-const WakesFormat = 2
+// Mark is the first byte of the input of every checksum of a journal and of a backup. Development versions
+// counted formats up to 2 and then began again at 1, with this mark. What lacks it may report format 1
+// and has another layout, so it is refused: see [ErrUnmarked].
+const Mark = 'R'
 
-// RulesFormat is the format for which a journal must be activated before a type with a shard rule
-// is declared: a coordinator of a program of format 1 would lose the rule, and hash whole ids.
-const RulesFormat = 2
-
-// DatabasesFormat is the format for which a journal must be activated before it has more than one database:
-// a program of format 1 would look for everything in the first one.
-const DatabasesFormat = 2
+// ErrUnmarked: the store, or a backup of one, lacks the mark of today's formats.
+var ErrUnmarked = fmt.Errorf("%w: a development version made it before the formats began again at 1, and this program would misread it; give the cluster a new journal", ErrIdentity)
 
 // NewFacts returns the facts of a journal that is being created, which nobody has
 // declared.
@@ -47,7 +40,7 @@ func (f Facts) Activated() int { return min(f.MinReader, f.MinWriter) }
 func (f Facts) check(lowest int) error {
 	switch {
 	case f.Format == 0 || f.MinReader == 0 || f.MinWriter == 0 || f.Generation == 0:
-		return fmt.Errorf("%w: it was made before release 1, whose format is the first that lasts; give the cluster a new journal", ErrIdentity)
+		return fmt.Errorf("%w: its format, min_reader, min_writer or generation is 0, and no program stores that; restore a backup of it, or give the cluster a new journal", ErrIdentity)
 	case activated(lowest) != nil:
 		return activated(lowest)
 	case f.Format < Format:
@@ -90,8 +83,7 @@ func (f Facts) checkOpened(opened sharding.Generation, lowest int) error {
 
 // Merge checks a declaration against the facts and returns the new facts. Errors
 // wrap ErrIdentity for another cluster or a format that does not suit, and ErrShardCount
-// for another number of shards, and ErrNotActivated for a type that the journal must be activated
-// for first.
+// for another number of shards.
 func (f Facts) Merge(d Declaration) (Facts, error) {
 	if err := f.Check(); err != nil {
 		return f, err
@@ -127,10 +119,6 @@ func (f *Facts) declare(t sharding.TypeDesc) error {
 	}
 	if err := t.Rule.Check(); err != nil {
 		return fmt.Errorf("type %s: %w", t.Type, err)
-	}
-	if t.Rule != (sharding.ShardRule{}) && f.Activated() < RulesFormat && !mutant.On("rules-format") {
-		return fmt.Errorf("%w: type %s has a shard rule (ShardBy), which coordinators of earlier releases do not know; run \"roost journal activate\" when all processes are of this release",
-			ErrNotActivated, t.Type)
 	}
 	i, found := slices.BinarySearchFunc(f.Types, t.Type, func(a TypeFact, b sharding.EntityType) int {
 		return strings.Compare(string(a.Type), string(b))

@@ -30,8 +30,6 @@ type Journal struct {
 	damage     damage
 	generation sharding.Generation
 	upkeepErr  atomic.Pointer[error] // see Warning
-	activated  atomic.Int32          // see Activated
-	factsRead  atomic.Int64          // when readFactsAgain last began to read the facts, in Unix nanoseconds
 }
 
 // pending is an operation that is waiting for its batch.
@@ -82,8 +80,6 @@ func (j *Journal) Submit(op Op, done func(Result)) {
 		switch {
 		case errors.Is(err, ErrTooLarge):
 			r.Verdict = sharding.RefusedTooLarge
-		case errors.Is(err, ErrNotActivated):
-			r.Verdict = sharding.RefusedFormat
 		}
 		j.finish(&p, p.submitted, r)
 	}
@@ -95,15 +91,6 @@ func (j *Journal) enqueue(p pending) error {
 	}
 	if p.size > j.cfg.OpBytes {
 		return fmt.Errorf("%w: the %s has %d bytes, at most %d are allowed", ErrTooLarge, p.op.Kind(), p.size, j.cfg.OpBytes)
-	}
-	if s := p.op.Snapshot; s != nil && s.Cut > 0 && j.Activated() < WakesFormat {
-		j.readFactsAgain()
-		whole := *s // earlier programs would rebuild the entity from what is left
-		whole.Cut, p.op.Snapshot = 0, &whole
-	}
-	if needs := p.op.needs(); needs > j.Activated() {
-		j.readFactsAgain()
-		return fmt.Errorf("%w: the %s has wake-ups or sends; run \"roost journal activate\" when all processes are of this release", ErrNotActivated, p.op.Kind())
 	}
 	l := j.lane(p.op.Type())
 	j.mu.Lock()
@@ -260,9 +247,6 @@ func (j *Journal) declareUntil(ctx context.Context, until time.Time, d Declarati
 		if errors.Is(err, ErrBroken) {
 			j.markBroken(err)
 		}
-		if err == nil {
-			j.activated.Store(int32(f.Activated()))
-		}
 		if err == nil || !errors.Is(err, ErrNotCommitted) || ctx.Err() != nil || time.Now().After(until) {
 			return f, err
 		}
@@ -276,35 +260,10 @@ func (j *Journal) declare(ctx context.Context, d Declaration) (Facts, error) {
 	return j.driver.Declare(ctx, d)
 }
 
-// Facts reads the facts about the journal, without MaxEpoch. If the journal was activated for a
-// later format since the facts were last read, operations that need this format are accepted from
-// now on.
+// Facts reads the facts about the journal, without MaxEpoch.
 func (j *Journal) Facts(ctx context.Context) (Facts, error) {
-	return read(ctx, j, j.lanes[0], "read the facts", func(ctx context.Context) (Facts, error) {
-		f, err := j.driver.Facts(ctx)
-		if err == nil {
-			j.activated.Store(int32(f.Activated()))
-		}
-		return f, err
-	})
+	return read(ctx, j, j.lanes[0], "read the facts", j.driver.Facts)
 }
-
-// readFactsAgain reads the facts about the journal again, at most once in factsPause: an operator
-// may have activated the journal for a later format since they were last read.
-func (j *Journal) readFactsAgain() {
-	now, last := time.Now().UnixNano(), j.factsRead.Load()
-	if now-last < int64(factsPause) || !j.factsRead.CompareAndSwap(last, now) {
-		return
-	}
-	go func() { _, _ = j.Facts(context.Background()) }() // ends within twice Config.LoadTimeout
-}
-
-// factsPause is the shortest pause between two reads of the facts by readFactsAgain.
-const factsPause = time.Second
-
-// Activated returns the format for which the journal was activated, according to the facts that were
-// read last. Operations that need a later format are refused: see [WakesFormat].
-func (j *Journal) Activated() int { return int(j.activated.Load()) }
 
 // MaxEpoch returns the highest epoch of all fences. A coordinator's term must be
 // above it. Like Declare it returns when ctx ends.

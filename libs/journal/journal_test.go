@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -615,20 +614,27 @@ func TestOpenRefusesAnotherCluster(t *testing.T) {
 
 // TestFormats says which journals this program works on, and what it says of others.
 func TestFormats(t *testing.T) {
-	for _, c := range []struct {
+	type journalOf struct {
 		format, reader, writer int
 		says                   string // empty: it works
-	}{
-		{1, 1, 1, "roost journal upgrade"},
-		{2, 1, 1, ""}, // not activated yet
-		{2, 2, 2, ""},
-		{3, 2, 2, ""}, // expanded by the next release, not activated
-		{3, 3, 2, "activated for format 3"},
-		{3, 2, 3, "activated for format 3"},
-		{3, 3, 3, "run the release that activated it"},
-		{0, 1, 1, "before release 1"},
-		{3, 0, 0, "before release 1"},
-	} {
+	}
+	const own, later = journal.Format, journal.Format + 1
+	cases := []journalOf{
+		{own, own, own, ""},
+		{later, own, own, ""}, // expanded by the next release, not activated
+		{later, later, own, fmt.Sprint("activated for format ", later)},
+		{later, own, later, fmt.Sprint("activated for format ", later)},
+		{later, later, later, "run the release that activated it"},
+		{0, 1, 1, "is 0"},
+		{own, 0, 0, "is 0"},
+	}
+	if own > 1 {
+		cases = append(cases,
+			journalOf{own - 1, own - 1, own - 1, "roost journal upgrade"},
+			journalOf{own, own - 1, own - 1, ""}, // not activated yet
+		)
+	}
+	for _, c := range cases {
 		f := journal.NewFacts(7)
 		f.Cluster, f.Format, f.MinReader, f.MinWriter = "blue", c.format, c.reader, c.writer
 		merged, err := f.Merge(journal.Declaration{Cluster: "blue"})
@@ -693,79 +699,6 @@ func TestUpkeep(t *testing.T) {
 	for _, err := range []error{failed, nil} {
 		if u.notify(err); !errors.Is(j.Warning(), err) || told[len(told)-1] != err || j.Err() != nil {
 			t.Errorf("after %v, the warning is %v, was told %v, and the journal is %v", err, j.Warning(), told, j.Err())
-		}
-	}
-}
-
-// unactivated is a journal that was expanded and not activated yet.
-type unactivated struct {
-	journal.Driver
-	activated atomic.Bool
-}
-
-func (u *unactivated) facts(f journal.Facts, err error) (journal.Facts, error) {
-	if !u.activated.Load() {
-		f.MinReader, f.MinWriter = 1, 1
-	}
-	return f, err
-}
-
-func (u *unactivated) Declare(ctx context.Context, d journal.Declaration) (journal.Facts, error) {
-	return u.facts(u.Driver.Declare(ctx, d))
-}
-
-func (u *unactivated) Facts(ctx context.Context) (journal.Facts, error) {
-	return u.facts(u.Driver.Facts(ctx))
-}
-
-// TestNotActivated: what a program of format 1 would not act on is refused until the journal
-// is activated, and an open one needs not be opened again then.
-func TestNotActivated(t *testing.T) {
-	cfg := journal.DefaultConfig()
-	u := &unactivated{Driver: memory.New(cfg)}
-	j, err := journal.Open(t.Context(), u, journal.Declaration{Cluster: "blue"}, cfg, journal.Observer{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer j.Close()
-	shard := sharding.ShardID{Type: alice.Type}
-	submit := func(op journal.Op) journal.Result {
-		got := make(chan journal.Result, 1)
-		j.Submit(op, func(r journal.Result) { got <- r })
-		return <-got
-	}
-	submit(journal.Op{Claim: &sharding.Claim{Shard: shard, Epoch: 1, Owner: 1}})
-	wakes := []sharding.Wake{{Kind: sharding.ReminderWake, Name: "t", Due: 5}}
-	ops := func(seq uint64) map[string]journal.Op {
-		var all = map[string]journal.Op{}
-		for name, a := range map[string]sharding.Append{
-			"wake":      {Records: []sharding.Record{{Seq: seq, Wakes: wakes}}},
-			"send":      {Records: []sharding.Record{{Seq: seq, Sends: make([]sharding.Send, 1)}}},
-			"fired":     {Fired: []sharding.Fired{{WakeRef: sharding.WakeRef{Kind: sharding.ReminderWake, Name: "u"}}}},
-			"delivered": {Delivered: []sharding.Delivered{{Seq: 1, As: sharding.SendDone}}},
-		} {
-			a.Shard, a.Epoch, a.Entity = shard, 1, alice
-			all[name] = journal.Op{Append: &a}
-		}
-		return all
-	}
-	for name, op := range ops(1) {
-		if r := submit(op); r.Verdict != sharding.RefusedFormat || !errors.Is(r.Err, journal.ErrNotActivated) || !strings.Contains(r.Err.Error(), "roost journal activate") {
-			t.Errorf("%s: %v, %v", name, r.Verdict, r.Err)
-		}
-	}
-	if r := submit(journal.Op{Append: &sharding.Append{Shard: shard, Epoch: 1, Entity: alice, Records: []sharding.Record{{Seq: 1}}}}); r.Verdict != sharding.Durable || j.Activated() != 1 {
-		t.Errorf("a record without either: %v; activated for %d", r, j.Activated())
-	}
-	u.activated.Store(true)
-	if _, err := j.Facts(t.Context()); err != nil || j.Activated() != 2 {
-		t.Errorf("activated for %d, %v", j.Activated(), err)
-	}
-	seq := uint64(2)
-	for _, name := range []string{"wake", "send", "fired", "delivered"} {
-		r := submit(ops(seq)[name])
-		if seq++; name == "fired" && r.Verdict != sharding.RefusedWake || name != "fired" && r.Verdict != sharding.Durable {
-			t.Errorf("%s: %v, %v", name, r.Verdict, r.Err)
 		}
 	}
 }

@@ -19,18 +19,6 @@ func TestMutants(t *testing.T) {
 	}
 }
 
-// TestMutantsOfShardRules: a type would be declared with a rule that coordinators of an earlier
-// release lose.
-func TestMutantsOfShardRules(t *testing.T) {
-	t.Cleanup(func() { mutant.Activate("") })
-	mutant.Activate("rules-format")
-	failed := false
-	rulesFormat(t, func(string, ...any) { failed = true })
-	if !failed {
-		t.Error("mutant rules-format: no test fails")
-	}
-}
-
 // TestMutantsOfRestore: without either of its rules, a restored journal would be taken for the one
 // that the backup is of.
 func TestMutantsOfRestore(t *testing.T) {

@@ -22,9 +22,6 @@ var (
 	ErrFull = errors.New("store is full")
 	// ErrTooLarge: the operation exceeds Config.OpBytes; it will never be stored.
 	ErrTooLarge = errors.New("too large")
-	// ErrNotActivated: the operation needs a format for which the journal was not activated.
-	// Nothing was written.
-	ErrNotActivated = errors.New("the journal is not activated for this")
 	// ErrBroken: the store failed in a way that makes it unsafe to go on (a
 	// failed fsync, an I/O error at commit). The process must stop.
 	ErrBroken = errors.New("store is broken, this process must stop")
@@ -69,8 +66,7 @@ type WriteSnapshot struct {
 	// Cut is the sequence number of a record, that of the snapshot at most. From now on nobody
 	// needs the events of that record and of those before it, and the journal removes them, a
 	// bounded number with each snapshot: see [TrimMarks]. What else is in these records stays as
-	// long as it is needed. 0: nothing is removed. It is as good as 0 in a journal that is not
-	// activated for [WakesFormat].
+	// long as it is needed. 0: nothing is removed.
 	Cut uint64
 }
 

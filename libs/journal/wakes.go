@@ -420,11 +420,3 @@ func checkRecordWakes(r *sharding.Record) error {
 	}
 	return nil
 }
-
-// needs is the format for which the journal must be activated before it takes the operation.
-func (o *Op) needs() int {
-	if o.Purge != nil || o.Append != nil && (changesWakes(o.Append) || hasSends(o.Append)) {
-		return WakesFormat
-	}
-	return 1
-}

@@ -46,7 +46,7 @@ func TestBackup(t *testing.T) {
 		}
 		return out.String()
 	}
-	try(exitOK, []string{"backup", file}, "Backed up to "+file, `cluster     "blue", journal in sqlite, format 2`, "term 3;")
+	try(exitOK, []string{"backup", file}, "Backed up to "+file, `cluster     "blue", journal in sqlite, format 1`, "term 3;")
 	try(exitUsage, []string{"backup", file}, "exists already")
 	try(exitUsage, []string{"backup"}, "one FILE is needed")
 	try(exitUsage, []string{"backup", in("x"), "--journal.url", "mysql://db/roost"}, "--journal.url")

@@ -112,7 +112,7 @@ func (a *app) journalCommand() *cobra.Command {
 	check.Flags().StringSliceVar(&types, "type", nil, "check this entity type only; may be given several times")
 	check.Flags().IntVar(&sample, "sample", 0, "check so many entities of each type, chosen at random; 0: all")
 	check.Flags().Uint64Var(&seed, "seed", 0, "choose the same sample again: the seed that was printed")
-	cmd.AddCommand(check, a.journalChange(upgradeChange), a.journalChange(activateChange), a.journalChange(compactChange))
+	cmd.AddCommand(check, a.journalChange(upgradeChange), a.journalChange(activateChange))
 	return cmd
 }
 

@@ -29,15 +29,6 @@ this release. There is no way back from it.
 The journal is that of --journal.url, of the environment variable ROOST_JOURNAL_URL,
 or of the cluster that "roost dev" runs in --dir. See docs/upgrading.md.`
 
-const journalCompactHelp = `Writes the SQLite file of a journal anew, once, so that it gives the space of what is
-removed back to the file system from then on. Files that this release has made can do
-that already. It takes as long as copying the file, needs as much room again, and
-nobody can write meanwhile: stop the regions and coordinators first if the file is
-large.
-
-The journal is that of --journal.url, of the environment variable ROOST_JOURNAL_URL,
-or of the cluster that "roost dev" runs in --dir. See docs/deletion.md.`
-
 // exampleOwner is the journal's URL in the examples of commands that need the schema's owner.
 const exampleOwner = "postgres://owner@db/roost"
 
@@ -60,11 +51,6 @@ var (
 		empty: "The journal is activated for format %d already: nothing to do.",
 	}
 )
-
-var compactChange = journalChange{
-	use: "compact", short: "Let a journal file give space back", long: journalCompactHelp, example: "sqlite:/var/lib/roost/journal.db", run: journalopen.Compact,
-	done: "The file was written anew (format %d).", would: "The file would be written anew (format %d).", empty: "The file (format %d) gives space back already: nothing to do.",
-}
 
 // journalChanged is the result of such a command.
 type journalChanged struct {

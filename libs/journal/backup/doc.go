@@ -6,14 +6,13 @@
 // number of bytes and a hash of all of them. So a file that was cut off, changed or put together
 // from two is noticed. Nothing is held in memory but one chunk.
 //
-// A journal of several databases has a header with the number of each of them, in front of its parts. Such a file has
-// version 2; that of one database has version 1, which earlier releases read, too.
+// A journal of several databases has a header with the number of each of them, in front of its parts.
 //
 //	file   = "roost backup" LF version:u32 {chunk}
 //	chunk  = kind:u8 length:u32 payload checksum:u32
 //	kinds  = header (JSON), part (its name), data, end (JSON)
 //
-// Numbers are big-endian. The checksum is CRC-32C of the number of the chunk, as u64, its kind, its
+// Numbers are big-endian. The checksum is CRC-32C of [journal.Mark], the number of the chunk, as u64, its kind, its
 // length and its payload. The end has the SHA-256 of the payloads before it.
 //
 // # What this does not do

@@ -20,10 +20,8 @@ import (
 
 const (
 	magic = "roost backup\n"
-	// Version is that of the format of files that have several databases. It is raised for what an older program would misread.
-	Version = 2
-	// versionOne is that of a file with one database.
-	versionOne = 1
+	// Version is that of the format of files. It is raised for what an older program would misread.
+	Version = 1
 	// chunkBytes is the largest chunk that is written: large compared with what surrounds it.
 	chunkBytes = 1 << 20
 	// maxChunkBytes is the largest chunk that is read, so that a damaged length costs no memory.
@@ -37,6 +35,9 @@ var (
 	// ErrDamaged: the file is not what was written, or not all of it.
 	ErrDamaged = errors.New("the backup file is damaged")
 )
+
+// errUnmarked: the file reports a version of today, and this program would misread it.
+var errUnmarked = fmt.Errorf("%w: a development version made it before the formats began again at 1; it cannot be restored any more", ErrFormat)
 
 // Stores, as [Header.Store] names them.
 const (
@@ -97,7 +98,16 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // checksum is that of a chunk; front has its kind and length.
 func checksum(number uint64, front, payload []byte) uint32 {
-	sum := crc32.Update(0, castagnoli, binary.BigEndian.AppendUint64(nil, number))
+	return sumFrom(crc32.Update(0, castagnoli, []byte{journal.Mark}), number, front, payload)
+}
+
+// unmarked reports whether a checksum is that of a chunk in a file without [journal.Mark].
+func unmarked(sum uint32, number uint64, front, payload []byte) bool {
+	return sum == sumFrom(0, number, front, payload)
+}
+
+func sumFrom(sum uint32, number uint64, front, payload []byte) uint32 {
+	sum = crc32.Update(sum, castagnoli, binary.BigEndian.AppendUint64(nil, number))
 	return crc32.Update(crc32.Update(sum, castagnoli, front), castagnoli, payload)
 }
 
@@ -115,11 +125,7 @@ type Writer struct {
 // and Close in the end.
 func NewWriter(out io.Writer, h Header) (*Writer, error) {
 	w := &Writer{out: out, hash: sha256.New(), buf: make([]byte, 0, chunkBytes)}
-	version := uint32(versionOne)
-	if h.Databases > 1 {
-		version = Version
-	}
-	if _, err := out.Write(binary.BigEndian.AppendUint32([]byte(magic), version)); err != nil {
+	if _, err := out.Write(binary.BigEndian.AppendUint32([]byte(magic), Version)); err != nil {
 		return nil, err
 	}
 	return w, w.writeJSON(headerKind, h.stored())
@@ -224,10 +230,10 @@ func NewReader(in io.Reader) (*Reader, error) {
 	if !bytes.HasPrefix(front, []byte(magic)) {
 		return nil, fmt.Errorf("%w: it does not begin with %q", ErrFormat, magic)
 	}
-	if v := binary.BigEndian.Uint32(front[len(magic):]); v != versionOne && v != Version {
-		return nil, fmt.Errorf("%w: it has version %d, and this program reads versions %d and %d; use the release that has made it", ErrFormat, v, versionOne, Version)
-	}
 	k, err := r.read()
+	if v := binary.BigEndian.Uint32(front[len(magic):]); v != Version && !errors.Is(err, ErrFormat) {
+		return nil, fmt.Errorf("%w: it has version %d, and this program reads version %d; use the release that has made it", ErrFormat, v, Version)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -354,7 +360,11 @@ func (r *Reader) read() (kind, error) {
 		return 0, cut(err)
 	}
 	r.buf = b[:length]
-	if binary.BigEndian.Uint32(b[length:]) != checksum(r.number, front[:], r.buf) {
+	sum := binary.BigEndian.Uint32(b[length:])
+	if r.number == 0 && unmarked(sum, r.number, front[:], r.buf) {
+		return 0, errUnmarked
+	}
+	if sum != checksum(r.number, front[:], r.buf) {
 		return 0, fmt.Errorf("%w: the checksum of chunk %d does not hold", ErrDamaged, r.number)
 	}
 	r.number++

@@ -111,21 +111,6 @@ func Upgrade(ctx context.Context, rawURL string, cfg journal.Config, dryRun bool
 	return postgres.Upgrade(ctx, rawURL, cfg, dryRun)
 }
 
-// Compact makes the journal that a URL names give back, from then on, the space of what is
-// removed. It says whether it had to; with dryRun it changes nothing. Only files need it.
-func Compact(ctx context.Context, rawURL string, cfg journal.Config, dryRun bool) (changed bool, err error) {
-	t, err := parse(rawURL, cfg)
-	switch {
-	case err != nil:
-		return false, err
-	case t.scheme == "memory":
-		return false, errMemory
-	case t.scheme == "sqlite":
-		return sqlite.Compact(ctx, t.path, cfg, dryRun)
-	}
-	return false, fmt.Errorf("%w: a journal in PostgreSQL needs no compaction: autovacuum makes the space of removed rows usable again", journal.ErrConfig)
-}
-
 // Activate lets no program below [journal.Format] use the journal that a URL names any
 // more. It says whether one could; with dryRun it changes nothing. Errors are those of
 // [Open].
@@ -150,13 +135,6 @@ func Repair(ctx context.Context, at At, cfg journal.Config, r *journal.Repair) (
 		return plan, err
 	}
 	defer func() { err = errors.Join(err, d.Close()) }()
-	facts, err := d.Facts(ctx)
-	if err != nil {
-		return plan, err
-	}
-	if r.Do == journal.DeleteEntity && facts.Activated() < journal.WakesFormat {
-		return plan, fmt.Errorf("%w: it takes no deletes; run \"roost journal activate\" when all processes are of this release", journal.ErrNotActivated)
-	}
 	return d.(journal.Repairer).Repair(ctx, r) // every driver is one, as the suite checks
 }
 

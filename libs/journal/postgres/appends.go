@@ -9,14 +9,14 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// trimEvery is the number of records after which commit_batch_2 forgets keys of an entity.
+// trimEvery is the number of records after which commit_batch forgets keys of an entity.
 const trimEvery = 1024
 
-// appends holds the arguments of roost.append_2: the appends of a batch which it takes. None may be nil, which
+// appends holds the arguments of roost.append_records: the appends of a batch which it takes. None may be nil, which
 // would be null.
 type appends struct {
 	ops  []int // their places in the batch: those to entities that have records already, sorted by entity, and then first records, too
-	rest []int // the places of what commit_batch_2 decides, in order
+	rest []int // the places of what commit_batch decides, in order
 
 	shards []sharding.ShardID // those of sType and sShard
 	sType  []string
@@ -37,7 +37,7 @@ type appends struct {
 	firsts recordArgs
 }
 
-// newAppends chooses from a batch what append_2 takes. It is nil if that is nothing.
+// newAppends chooses from a batch what append_records takes. It is nil if that is nothing.
 func newAppends(ops []journal.Op, wall time.Time, cfg *journal.Config) *appends {
 	var about, writes []int // places of what is about an entity, and of what writes under a fence
 	for i := range ops {
@@ -106,8 +106,8 @@ func (x *appends) begin(ops []journal.Op, firsts []int, wall time.Time, cfg *jou
 	}
 }
 
-// fences lists the shards of a batch that are written to, those of append_2 and those of
-// commit_batch_2: all are locked in one order. It reports whether each is written to at one epoch.
+// fences lists the shards of a batch that are written to, those of append_records and those of
+// commit_batch: all are locked in one order. It reports whether each is written to at one epoch.
 func (x *appends) fences(ops []journal.Op, writes []int) bool {
 	slices.SortFunc(writes, func(i, k int) int {
 		a, _ := written(&ops[i])
@@ -148,7 +148,7 @@ func entityOf(op *journal.Op) sharding.Entity {
 	return op.Drop.Entity
 }
 
-// onlyRecords reports whether an append is one that append_2 takes, provided that its batch has
+// onlyRecords reports whether an append is one that append_records takes, provided that its batch has
 // nothing else about its entity, and that it has one record if that is the first one of the entity: it adds records without
 // wake-ups, sends and deletes, and none after which keys are forgotten.
 func onlyRecords(a *sharding.Append) bool {

@@ -27,8 +27,8 @@ func withKey(seq uint64, key sharding.CommandID) journal.Op {
 	return op
 }
 
-// TestWhatAppendTakes says which operations of a batch append_2 takes: what it would do otherwise than
-// commit_batch_2, it must not get.
+// TestWhatAppendTakes says which operations of a batch append_records takes: what it would do otherwise than
+// commit_batch, it must not get.
 func TestWhatAppendTakes(t *testing.T) {
 	t.Parallel()
 	bob := sharding.Entity{Type: "Account", ID: "bob"}
@@ -90,7 +90,7 @@ func TestWhatAppendTakes(t *testing.T) {
 	}
 }
 
-// TestAppendRefuses says that append_2 leaves it to commit_batch_2 to refuse what is not to be stored.
+// TestAppendRefuses says that append_records leaves it to commit_batch to refuse what is not to be stored.
 func TestAppendRefuses(t *testing.T) {
 	t.Parallel()
 	_, url := newDatabase(t, postgrestest.Start(t))
@@ -139,7 +139,7 @@ func TestAppendRefuses(t *testing.T) {
 		"first record: an entity that exists":                  {first(alice.ID, 1, "new"), sharding.RefusedSeq},
 		"first record: another epoch":                          {first("bob", 2, ""), sharding.RefusedEpoch},
 	} {
-		// Beside it is one that must be stored, but not by append_2.
+		// Beside it is one that must be stored, but not by append_records.
 		beside := first(sharding.EntityID("beside "+name), c.op.Append.Epoch, "")
 		beside.Append.Epoch = 1
 		if r, err := b.Commit(t.Context(), []journal.Op{c.op}); err != nil || r[0].Verdict != c.want {
@@ -166,7 +166,7 @@ func TestAppendSeveral(t *testing.T) {
 	ops := []journal.Op{add(1, bob, 2), add(1, alice, 2)}
 	ops[0].Append.Records = append(ops[0].Append.Records, sharding.Record{Seq: 3})
 	results, err := b.Commit(t.Context(), ops)
-	if err != nil || byAppend(ops, results, &b.cfg) != "all by append_2" {
+	if err != nil || byAppend(ops, results, &b.cfg) != "all by append_records" {
 		t.Fatalf("%+v, %v", results, err)
 	}
 	for e, want := range map[sharding.Entity]uint64{alice: 2, bob: 3} {
@@ -176,7 +176,7 @@ func TestAppendSeveral(t *testing.T) {
 	}
 }
 
-// TestAppendStoresTheSame compares the rows that append_2 and commit_batch_2 write.
+// TestAppendStoresTheSame compares the rows that append_records and commit_batch write.
 func TestAppendStoresTheSame(t *testing.T) {
 	t.Parallel()
 	_, url := newDatabase(t, postgrestest.Start(t))
@@ -208,7 +208,7 @@ func TestAppendStoresTheSame(t *testing.T) {
 			for i, byAppend := range []bool{false, true} {
 				sql, args := statement(b, op, byAppend)
 				if byAppend != (sql == appendSQL) {
-					t.Fatalf("%s: append_2 does not take it", name)
+					t.Fatalf("%s: append_records does not take it", name)
 				}
 				mustExec(t, conn, "BEGIN")
 				mustExec(t, conn, "SELECT setval('roost.entity_id', 100)") // sequences are not rolled back
@@ -219,7 +219,7 @@ func TestAppendStoresTheSame(t *testing.T) {
 				mustExec(t, conn, "ROLLBACK")
 			}
 			if rows[0] != rows[1] {
-				t.Errorf("%s of %s: commit_batch_2 stores\n%s\nappend_2 stores\n%s", name, op.Append.Entity, rows[0], rows[1])
+				t.Errorf("%s of %s: commit_batch stores\n%s\nappend_records stores\n%s", name, op.Append.Entity, rows[0], rows[1])
 			}
 		}
 	}
@@ -235,7 +235,7 @@ func TestLateCommit(t *testing.T) {
 	several := add(1, alice, 3)
 	several.Append.Records = append(several.Append.Records, sharding.Record{Seq: 4})
 	deleted := add(1, alice, 5)
-	deleted.Append.Records[0].Delete = true // commit_batch_2 stores this
+	deleted.Append.Records[0].Delete = true // commit_batch stores this
 	commit(t, b, claim(1))
 	commit(t, b, add(1, alice, 1))
 	const later = 1_000_000_000

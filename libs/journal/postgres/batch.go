@@ -19,7 +19,7 @@ const (
 	noKind = 0
 )
 
-// verdicts are those of roost.commit_batch_2, by number.
+// verdicts are those of roost.commit_batch, by number.
 var verdicts = [...]sharding.Verdict{1: sharding.Durable, 2: sharding.RefusedEpoch, 3: sharding.RefusedSeq, 4: sharding.RefusedCommand, 5: sharding.RefusedWake}
 
 // firedArgs are what has fired, by column, and so on.
@@ -41,7 +41,7 @@ type deliveredArgs struct {
 	once                        []bool
 }
 
-// batch holds the arguments of roost.commit_batch_2. None may be nil, which would
+// batch holds the arguments of roost.commit_batch. None may be nil, which would
 // be null.
 type batch struct {
 	shards   []sharding.ShardID // sorted; index + 1 is the shard's number

@@ -13,7 +13,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Commit implements [journal.Driver], in one round trip, or in two if append_2 fails or the journal is another one.
+// Commit implements [journal.Driver], in one round trip, or in two if append_records fails or the journal is another one.
 func (d *Driver) Commit(ctx context.Context, ops []journal.Op) ([]journal.Result, error) {
 	if len(ops) == 0 {
 		return nil, nil
@@ -50,7 +50,7 @@ func (d *Driver) commitArgs(ops []journal.Op, now journal.Moment) []any {
 // generation that it has opened.
 func (d *Driver) opened() []any { return []any{journal.Format, int64(d.generation)} }
 
-// commitAppends commits a batch in which append_2 takes x.
+// commitAppends commits a batch in which append_records takes x.
 func (d *Driver) commitAppends(ctx context.Context, conn *pgx.Conn, x *appends, ops []journal.Op, now journal.Moment) ([]journal.Result, error) {
 	results := make([]journal.Result, len(ops))
 	args := append(d.opened(), x.args(now)...)
@@ -78,7 +78,7 @@ func (d *Driver) commitAppends(ctx context.Context, conn *pgx.Conn, x *appends, 
 	return results, nil
 }
 
-// unexpected reports whether append_2 has failed because something is to be refused, or may be: a command
+// unexpected reports whether append_records has failed because something is to be refused, or may be: a command
 // that its record has in common with another one is perhaps forgotten.
 func unexpected(err error) bool {
 	s := state(err)

@@ -3,16 +3,16 @@
 //
 // A batch is one statement, which is a transaction of its own: one round trip that ends in
 // COMMIT. It calls functions (schema.sql). Most of a batch are appends that have only records.
-// The function roost.append_2 takes these: it locks the fences (FOR SHARE), and then each entity
+// The function roost.append_records takes these: it locks the fences (FOR SHARE), and then each entity
 // is checked in the update that moves it on, or by the index into which a new one is inserted, and
 // each command by the index into which its record is inserted. It commits all of them or none. If
-// one of them would be refused, or may have to be, it fails, and the driver lets roost.commit_batch_2
+// one of them would be refused, or may have to be, it fails, and the driver lets roost.commit_batch
 // decide the whole batch, in a second round trip.
 //
-// The function roost.commit_batch_2 takes everything else. It locks the fence rows of the shards
+// The function roost.commit_batch takes everything else. It locks the fence rows of the shards
 // that the batch writes to (FOR SHARE, or FOR UPDATE if the batch claims any shard), then the
 // entities. Then it decides like [journal.Decide], and writes the operations that succeed. If a
-// batch needs both functions, append_2 is called first and locks all fences.
+// batch needs both functions, append_records is called first and locks all fences.
 //
 // All batches lock fences in the same order. They lock entities in the same order too, but for a
 // batch that needs both functions: if it and one of a former owner wait for each other, the server

@@ -50,8 +50,7 @@ const (
 	appendName = "roost_append"
 	bothName   = "roost_append_and_commit"
 	// No journal has generation 0, which refuses a program that does not know the format.
-	// The functions of the schema do not compare formats: declare_facts is also called by
-	// programs of release 1, which name none.
+	// The functions of the schema do not compare formats.
 	openedSQL    = "CASE WHEN greatest(m.min_reader, m.min_writer) <= $1 THEN $2::bigint ELSE 0 END"
 	declareName  = "roost_declare"
 	declareSQL   = "SELECT roost.declare_facts(" + openedSQL + ", $3, $4, $5) FROM roost.meta m WHERE m.one"
@@ -71,10 +70,10 @@ const (
 // Statements that commit. The function that comes first gets its parameters first. The other one gets the
 // generation from it, so that it comes second.
 var (
-	commitSQL = "SELECT c.verdict, c.epoch, c.owner FROM roost.meta m, LATERAL " + call("commit_batch_2", 2, batchParameters, openedSQL) + " c WHERE m.one"
-	appendSQL = "SELECT a.generation FROM roost.meta m, LATERAL " + call("append_2", 2, appendParameters, openedSQL) + " a (generation) WHERE m.one"
-	bothSQL   = "SELECT c.verdict, c.epoch, c.owner FROM roost.meta m, LATERAL " + call("append_2", 2, appendParameters, openedSQL) + " a (generation), LATERAL " +
-		call("commit_batch_2", 2+appendParameters.before+appendParameters.after, batchParameters, "a.generation") + " c WHERE m.one"
+	commitSQL = "SELECT c.verdict, c.epoch, c.owner FROM roost.meta m, LATERAL " + call("commit_batch", 2, batchParameters, openedSQL) + " c WHERE m.one"
+	appendSQL = "SELECT a.generation FROM roost.meta m, LATERAL " + call("append_records", 2, appendParameters, openedSQL) + " a (generation) WHERE m.one"
+	bothSQL   = "SELECT c.verdict, c.epoch, c.owner FROM roost.meta m, LATERAL " + call("append_records", 2, appendParameters, openedSQL) + " a (generation), LATERAL " +
+		call("commit_batch", 2+appendParameters.before+appendParameters.after, batchParameters, "a.generation") + " c WHERE m.one"
 )
 
 // parameters is how many a function has before that of the generation, and after it.
@@ -278,18 +277,18 @@ func makeSchema(ctx context.Context, c *pgx.ConnConfig) (journal.Facts, error) {
 			return journal.Facts{}, explain(err)
 		}
 	}
-	facts, err := storedFacts(ctx, conn)
+	facts, err := storedFacts(ctx, conn, factsSQL)
 	if err != nil {
 		return facts, err
 	}
 	return facts, facts.Check()
 }
 
-// storedFacts reads the facts; there are none of a journal that was made before release 1.
-func storedFacts(ctx context.Context, conn *pgx.Conn) (journal.Facts, error) {
-	facts, err := readFacts(ctx, conn, factsSQL)
-	if state(err) == stateNoColumn {
-		err = nil
+// storedFacts reads the facts of a schema that this process has not read before.
+func storedFacts(ctx context.Context, conn *pgx.Conn, query string) (journal.Facts, error) {
+	facts, err := readFacts(ctx, conn, query)
+	if state(err) == stateNoColumn { // meta has no column roost, or even fewer
+		err = journal.ErrUnmarked
 	}
 	return facts, explain(err)
 }

@@ -117,7 +117,7 @@ type hostile struct {
 	*rand.Rand
 	ledger *memory.Ledger
 	now    time.Time
-	calm   bool // draw what append_2 may take: no claims, and appends that have only records
+	calm   bool // draw what append_records may take: no claims, and appends that have only records
 }
 
 var edges = []uint64{0, 1, 2, 1<<63 - 1, 1 << 63, 1<<63 + 1, 1<<64 - 1}
@@ -247,18 +247,18 @@ func rowsOf(wakes []journal.WakeRow, sends []journal.SendRow) string {
 	return strings.Join(lines, "\n")
 }
 
-// byAppend says what append_2 has done with a batch.
+// byAppend says what append_records has done with a batch.
 func byAppend(ops []journal.Op, results []journal.Result, cfg *journal.Config) string {
 	x := newAppends(ops, time.Time{}, cfg)
 	switch {
 	case x == nil:
-		return "nothing by append_2"
+		return "nothing by append_records"
 	case slices.ContainsFunc(x.ops, func(i int) bool { return results[i].Verdict != sharding.Durable }):
-		return "append_2 fails"
+		return "append_records fails"
 	case len(x.rest) > 0:
-		return "some by append_2"
+		return "some by append_records"
 	}
-	return "all by append_2"
+	return "all by append_records"
 }
 
 // TestDecidesLikeTheLaw compares the verdicts, the fences in them, and what is
@@ -336,7 +336,7 @@ func TestDecidesLikeTheLaw(t *testing.T) {
 			}
 		}
 	}
-	for _, what := range []string{"all by append_2", "some by append_2", "append_2 fails", "append " + sharding.RefusedSeq.String(), "append " + sharding.RefusedCommand.String(), "snapshot " + sharding.RefusedSeq.String()} {
+	for _, what := range []string{"all by append_records", "some by append_records", "append_records fails", "append " + sharding.RefusedSeq.String(), "append " + sharding.RefusedCommand.String(), "snapshot " + sharding.RefusedSeq.String()} {
 		if seen[what] < 20 {
 			t.Errorf("too seldom: %q of %v", what, seen)
 		}

@@ -16,7 +16,7 @@ import (
 // epochsSQL the epochs as well.
 const (
 	factsSQL = `
-	SELECT 0, coalesce(cluster, ''), generation, format, min_reader, min_writer FROM roost.meta
+	SELECT 0, coalesce(cluster, ''), generation, format, min_reader, min_writer FROM roost.meta WHERE roost
 	UNION ALL SELECT 1, name, shards, 0, 0, 0 FROM roost.type`
 	epochsSQL = factsSQL + `
 	UNION ALL SELECT 2, '', epoch, 0, 0, 0 FROM roost.fence`

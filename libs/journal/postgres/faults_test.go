@@ -125,7 +125,7 @@ func TestConnectionLostAtCommit(t *testing.T) {
 			t.Fatalf("the batch did not wait: %v", <-got)
 		}
 		if err := observer.QueryRow(t.Context(), `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
-			WHERE wait_event_type = 'Lock' AND query LIKE '%append_2%'`).Scan(&killed); err != nil {
+			WHERE wait_event_type = 'Lock' AND query LIKE '%append_records%'`).Scan(&killed); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -195,7 +195,7 @@ func TestFenceIsLocked(t *testing.T) {
 	mustExec(t, one, "ROLLBACK")
 }
 
-// statement is the statement that commits one operation, if it can be by append_2.
+// statement is the statement that commits one operation, if it can be by append_records.
 func statement(b *Driver, op journal.Op, byAppend bool) (sql string, args []any) {
 	ops, now := []journal.Op{op}, b.clock.Now()
 	if x := newAppends(ops, now.Wall, &b.cfg); x != nil && byAppend {
@@ -281,7 +281,7 @@ func TestEntityIsLocked(t *testing.T) {
 	if l, err := b.Load(t.Context(), journal.LoadRequest{Entity: alice}); err != nil || l.LastSeq != 3 {
 		t.Fatalf("afterwards: %+v, %v", l, err)
 	}
-	// An entity without a row cannot be locked: who comes second is refused by append_2, and begins again in commit_batch_2.
+	// An entity without a row cannot be locked: who comes second is refused by append_records, and begins again in commit_batch.
 	bob, carol := sharding.Entity{Type: "Account", ID: "bob"}, sharding.Entity{Type: "Account", ID: "carol"}
 	if err := behind(add(1, bob, 1), add(1, bob, 1)); err != nil {
 		t.Fatalf("the second first append: %v", err)

@@ -19,7 +19,7 @@ const fencesSQL = `
 		LEFT JOIN LATERAL (SELECT x.epoch, x.owner FROM roost.fence x WHERE x.type = u.type AND x.shard = u.shard LIMIT 1) f ON true) r
 	WHERE m.one`
 
-// onlyFences reports whether a batch only reads fences. Then a statement can do without commit_batch_2: it
+// onlyFences reports whether a batch only reads fences. Then a statement can do without commit_batch: it
 // writes nothing and locks nothing, and no decision depends on another one.
 func onlyFences(ops []journal.Op) bool {
 	for i := range ops {

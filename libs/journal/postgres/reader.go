@@ -67,7 +67,7 @@ func readable(ctx context.Context, conn *pgx.Conn) error {
 	if err := hasSchema(ctx, conn); err != nil {
 		return err
 	}
-	facts, err := readFacts(ctx, conn, factsSQL)
+	facts, err := storedFacts(ctx, conn, factsSQL)
 	if err != nil {
 		return err
 	}

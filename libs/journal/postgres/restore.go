@@ -128,7 +128,7 @@ func inspect(ctx context.Context, tx pgx.Tx) (t backup.Target, err error) {
 		return t, err
 	}
 	t.Stored = true
-	if t.Facts, err = readFacts(ctx, tx.Conn(), epochsSQL); err != nil {
+	if t.Facts, err = storedFacts(ctx, tx.Conn(), epochsSQL); err != nil {
 		if state(err) == stateDataCorrupt || state(err) == stateIndexCorrupt {
 			err = fmt.Errorf("%w; restore into another database", err)
 		}

@@ -1,4 +1,4 @@
--- The schema of a Roost journal, format 2. Run it once per database, as the
+-- The schema of a Roost journal, format 1. Run it once per database, as the
 -- role that shall own it; the services need less, see roles.sql.
 --
 -- Epochs, owners and shard numbers are unsigned in Roost: a bigint holds their
@@ -10,6 +10,7 @@ REVOKE ALL ON SCHEMA roost FROM PUBLIC;
 
 CREATE TABLE roost.meta (
 	one        boolean PRIMARY KEY DEFAULT true CHECK (one), -- one row
+	roost      boolean NOT NULL DEFAULT true CHECK (roost), -- what was made before the formats began again at 1 lacks it
 	cluster    text,             -- null: not declared yet
 	format     integer NOT NULL, -- what the schema was expanded to
 	min_reader integer NOT NULL, -- the lowest format that a program must know to read,
@@ -17,7 +18,7 @@ CREATE TABLE roost.meta (
 	generation bigint NOT NULL   -- drawn at random, the bits of an unsigned number
 );
 INSERT INTO roost.meta (format, min_reader, min_writer, generation)
-	VALUES (2, 2, 2, ('x' || md5(gen_random_uuid()::text))::bit(64)::bigint | 1);
+	VALUES (1, 1, 1, ('x' || md5(gen_random_uuid()::text))::bit(64)::bigint | 1);
 
 CREATE TABLE roost.type (
 	name   text COLLATE "C" PRIMARY KEY,
@@ -272,9 +273,9 @@ BEGIN
 		WHERE u.body IS NOT NULL AND r.ctid = y.ctid AND u.seq <= x.cut AND u.seq > x.life AND u.seq < x.last;
 END $$;
 
--- commit_batch_2 decides a batch of operations in order and writes what holds.
+-- commit_batch decides a batch of operations in order and writes what holds.
 -- Its statement is a transaction of its own, so that its locks never wait
--- for a client; append_2 may have run in that statement before. (commit_batch is that of format 1, in journals that were made then.)
+-- for a client; append_records may have run in that statement before.
 --
 -- s_: the shards, sorted, without repetition. s_how says what the batch does
 --     with one: 0 reads its fence, 1 writes under it, 2 claims it.
@@ -302,7 +303,7 @@ END $$;
 -- a call would copy.
 --
 -- Verdicts: 1 durable, 2 refused by epoch, 3 by sequence, 4 by command, 5 by wake-up.
-CREATE FUNCTION roost.commit_batch_2(
+CREATE FUNCTION roost.commit_batch(
 	s_type text[], s_shard bigint[], s_how int[],
 	e_type text[], e_name bytea[], e_hash bigint[],
 	o_kind int[], o_shard int[], o_entity int[], o_epoch bigint[], o_seq bigint[],
@@ -316,7 +317,7 @@ CREATE FUNCTION roost.commit_batch_2(
 LANGUAGE plpgsql
 SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 -- Otherwise the server plans anew for each small batch, which takes longer than all else: a plan for any arrays counts
--- on ten rows of each, so that one for less seems to be cheaper. The statements leave no choice, as those of append_2.
+-- on ten rows of each, so that one for less seems to be cheaper. The statements leave no choice, as those of append_records.
 SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
@@ -657,23 +658,23 @@ BEGIN
 	END IF;
 END $$;
 
--- append_2 does what commit_batch_2 does with appends that have nothing but records, each to an
+-- append_records does what commit_batch does with appends that have nothing but records, each to an
 -- entity of its own. It does so for all of them or for none: if one of
--- them is to be refused, or may be, it fails, and the caller lets commit_batch_2 decide. Nearly
+-- them is to be refused, or may be, it fails, and the caller lets commit_batch decide. Nearly
 -- all appends are like that, and it needs a third of the time: it checks an entity in
 -- the update that moves it on, or by the index into which a new one is inserted, and a command by the
 -- index into which its record is inserted.
 --
 -- s_: the shards, sorted, without repetition, and the epoch at which all writes to a shard.
 -- e_: the entities that have records already, sorted, without repetition; e_last: the sequence number of its last record
---     so far; e_count, e_keys and e_time are o_count, o_keys and o_time of commit_batch_2.
+--     so far; e_count, e_keys and e_time are o_count, o_keys and o_time of commit_batch.
 -- r_: their records, as there, in the order of the entities; r_entity counts from 1.
 -- n_: the first records of new entities, one each, sorted by the entities; n_shard counts from 1.
 --
 -- It returns of_generation.
 --
 -- The arrays are unnested in a list of columns: as functions in FROM, each would be copied first.
-CREATE FUNCTION roost.append_2(
+CREATE FUNCTION roost.append_records(
 	s_type text[], s_shard bigint[], s_epoch bigint[],
 	e_type text[], e_name bytea[], e_last bigint[], e_count int[], e_keys int[], e_time bigint[],
 	r_entity int[], r_seq bigint[], r_command bytea[], r_time bigint[], r_forever boolean[], r_body bytea[], r_reply bytea[],
@@ -694,7 +695,7 @@ BEGIN
 	IF NOT FOUND THEN
 		RAISE EXCEPTION 'the journal has another generation' USING ERRCODE = 'RO001';
 	END IF;
-	-- In the order in which commit_batch_2 locks them.
+	-- In the order in which commit_batch locks them.
 	PERFORM FROM (SELECT unnest(s_type) AS type, unnest(s_shard) AS shard, unnest(s_epoch) AS epoch) u
 		CROSS JOIN LATERAL (SELECT FROM roost.fence f
 			WHERE f.type = u.type AND f.shard = u.shard AND f.epoch = u.epoch AND f.epoch <> 0 LIMIT 1 FOR SHARE) x;
@@ -778,4 +779,4 @@ BEGIN
 	RETURN true;
 END $$;
 
-REVOKE ALL ON FUNCTION roost.trim, roost.purge, roost.deliver, roost.trim_records, roost.commit_batch_2, roost.append_2, roost.declare_facts FROM PUBLIC;
+REVOKE ALL ON FUNCTION roost.trim, roost.purge, roost.deliver, roost.trim_records, roost.commit_batch, roost.append_records, roost.declare_facts FROM PUBLIC;

@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -37,7 +36,7 @@ func expand(ctx context.Context, conn *pgx.Conn, dryRun bool) (changed bool, err
 		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", schemaLock); err != nil {
 			return err
 		}
-		stored, err := storedFacts(ctx, conn)
+		stored, err := storedFacts(ctx, conn, factsSQL)
 		if err != nil {
 			return err
 		}
@@ -57,40 +56,8 @@ func expand(ctx context.Context, conn *pgx.Conn, dryRun bool) (changed bool, err
 }
 
 // expansions are what each format, from 2 on, adds to the one before. A program of the format
-// before works on a schema that has them: the function that it calls stays.
-var expansions = []string{
-	2: `
-	ALTER TABLE roost.send ADD COLUMN sends integer NOT NULL DEFAULT 0,
-		ADD COLUMN pending integer NOT NULL DEFAULT 0, ADD COLUMN dead integer NOT NULL DEFAULT 0;
-	ALTER TABLE roost.fence ADD COLUMN forgotten bigint;
-	ALTER TABLE roost.entity ADD COLUMN life bigint NOT NULL DEFAULT 0, ADD COLUMN cut bigint NOT NULL DEFAULT 0,
-		ADD COLUMN stripped bigint NOT NULL DEFAULT 0, ADD COLUMN swept bigint NOT NULL DEFAULT 0;
-	DROP INDEX roost.wake_by_due, roost.send_by_shard;
-	CREATE INDEX wake_by_due ON roost.wake (type, shard, due, entity, kind, name);
-	CREATE INDEX pending_send ON roost.send (type, shard, entity, seq) WHERE pending > 0;
-	CREATE INDEX dead_send ON roost.send (type, shard, entity, seq) WHERE dead > 0;
-	` + function("trim") + function("purge") + function("deliver") + function("trim_records") + function("commit_batch_2") + function("append_2") + function("declare_facts") + `
-	REVOKE ALL ON FUNCTION roost.purge, roost.deliver, roost.trim_records, roost.commit_batch_2, roost.append_2 FROM PUBLIC;
-	DO $$
-	DECLARE r record;
-	BEGIN -- who may call the function of format 1
-		FOR r IN SELECT a.grantee::regrole AS role FROM pg_catalog.pg_proc p, aclexplode(p.proacl) a
-			WHERE p.oid = 'roost.commit_batch'::regproc AND a.privilege_type = 'EXECUTE' AND a.grantee <> p.proowner AND a.grantee <> 0
-		LOOP
-			EXECUTE format('GRANT EXECUTE ON FUNCTION roost.commit_batch_2, roost.append_2, roost.trim_records TO %s', r.role);
-		END LOOP;
-	END $$;`,
-}
-
-// retired is what no program can use any more after an activation for a format.
-var retired = []string{2: "DROP FUNCTION IF EXISTS roost.commit_batch"}
-
-// function is the definition of a function in schema.sql.
-func function(name string) string {
-	_, rest, _ := strings.Cut(schema, "CREATE FUNCTION roost."+name+"(")
-	body, _, _ := strings.Cut(rest, "END $$;")
-	return "CREATE OR REPLACE FUNCTION roost." + name + "(" + body + "END $$;\n"
-}
+// before works on a schema that has them: the functions that it calls stay.
+var expansions = map[int]string{}
 
 // Activate lets no program below a format use the journal any more. It says whether one
 // could; with dryRun it changes nothing.
@@ -99,7 +66,7 @@ func Activate(ctx context.Context, connection string, cfg journal.Config, format
 		if err := hasSchema(ctx, conn); err != nil {
 			return err
 		}
-		facts, err := readFacts(ctx, conn, factsSQL)
+		facts, err := storedFacts(ctx, conn, factsSQL)
 		if err != nil {
 			return err
 		}
@@ -109,11 +76,6 @@ func Activate(ctx context.Context, connection string, cfg journal.Config, format
 		}
 		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 			_, err := tx.Exec(ctx, "UPDATE roost.meta SET min_reader = $1, min_writer = $2", facts.MinReader, facts.MinWriter)
-			for n := 0; n <= format && n < len(retired) && err == nil; n++ {
-				if retired[n] != "" {
-					_, err = tx.Exec(ctx, retired[n])
-				}
-			}
 			return err
 		})
 	})

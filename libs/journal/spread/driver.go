@@ -105,13 +105,6 @@ func (d *Driver) openAs(ctx context.Context, number int, generation sharding.Gen
 }
 
 func adopt(ctx context.Context, h journal.Driver, number int, generation sharding.Generation, used bool) error {
-	f, err := h.Facts(ctx)
-	if err == nil && f.Activated() < journal.DatabasesFormat {
-		err = fmt.Errorf("%w: run \"roost journal activate\" for it", journal.ErrNotActivated)
-	}
-	if err != nil {
-		return err
-	}
 	n, err := changeNote(ctx, h, func(n Note) (Note, bool, error) {
 		if n.Number != 0 {
 			return n, false, nil

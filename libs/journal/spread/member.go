@@ -61,7 +61,7 @@ func (m *member) use() (journal.Reader, error) {
 func passes(err error) bool {
 	return err == nil || errors.Is(err, journal.ErrFull) || errors.Is(err, journal.ErrCorrupt) || errors.Is(err, journal.ErrBroken) ||
 		errors.Is(err, journal.ErrIdentity) || errors.Is(err, journal.ErrTrimmed) || errors.Is(err, journal.ErrShardCount) ||
-		errors.Is(err, journal.ErrNotActivated) || errors.Is(err, journal.ErrRepair) || errors.Is(err, journal.ErrTooLarge)
+		errors.Is(err, journal.ErrRepair) || errors.Is(err, journal.ErrTooLarge)
 }
 
 // read runs one read of a database.

@@ -57,10 +57,6 @@ func (s *set) readFirst(ctx context.Context) (Note, sharding.Generation, error) 
 	if err != nil {
 		return Note{}, 0, err
 	}
-	if f.Activated() < journal.DatabasesFormat {
-		return Note{}, 0, fmt.Errorf("%w: programs of an earlier release may use it, and they would look for everything in its first database; run \"roost journal activate\" when all processes are of this release, and then give it databases",
-			journal.ErrNotActivated)
-	}
 	n, seq, err := readNote(ctx, first)
 	if err != nil {
 		return n, 0, err

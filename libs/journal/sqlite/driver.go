@@ -218,18 +218,22 @@ func checkFile(ctx context.Context, q querier) (facts journal.Facts, err error) 
 	if bytes != fmt.Sprintf("%02X", reserved) {
 		return facts, fmt.Errorf("%w: the pages of the file have no checksums; it is a database of something else, or of an earlier version", journal.ErrIdentity)
 	}
-	var tables int
-	if err := one("SELECT count(*) FROM sqlite_schema WHERE type = 'table'", &tables); err != nil {
-		return facts, err
+	var app, tables, ours int
+	for query, to := range map[string]*int{
+		"PRAGMA application_id":                                   &app,
+		"SELECT count(*) FROM sqlite_schema WHERE type = 'table'": &tables,
+		"SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN ('meta', 'fence', 'record')": &ours,
+	} {
+		if err := one(query, to); err != nil {
+			return facts, err
+		}
 	}
-	if tables == 0 {
+	switch {
+	case app != applicationID && ours == 3:
+		return facts, journal.ErrUnmarked
+	case app == applicationID && tables == 0:
 		return facts, errNoTables
-	}
-	var ours int
-	if err := one("SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN ('meta', 'fence', 'record')", &ours); err != nil {
-		return facts, err
-	}
-	if ours != 3 {
+	case app != applicationID || ours != 3:
 		return facts, fmt.Errorf("%w: the file is a database of something else", journal.ErrIdentity)
 	}
 	return readFacts(ctx, q, false)

@@ -60,6 +60,9 @@ func checkPage(page []byte) bool {
 	return mark == pageMark && sum == crc32.Checksum(page[:n-4], castagnoli)
 }
 
+// applicationID marks our files, as journal.Mark marks what is in them: "rost".
+const applicationID = 0x726f7374
+
 // firstPage is a database without tables, in WAL mode, whose pages reserve bytes, and which
 // can give pages back to the file system (auto_vacuum=incremental).
 // https://sqlite.org/fileformat2.html
@@ -69,12 +72,13 @@ func firstPage() []byte {
 	binary.BigEndian.PutUint16(p[16:], pageSize)
 	p[18], p[19] = 2, 2 // write-ahead log
 	p[20] = reserved
-	p[21], p[22], p[23] = 64, 32, 32                       // fixed by the format
-	binary.BigEndian.PutUint32(p[24:], 1)                  // change counter
-	binary.BigEndian.PutUint32(p[28:], 1)                  // pages
-	binary.BigEndian.PutUint32(p[52:], 1)                  // the largest root page: it has a map of pages,
-	binary.BigEndian.PutUint32(p[56:], 1)                  // UTF-8
-	binary.BigEndian.PutUint32(p[64:], 1)                  // and gives them back when it is told to
+	p[21], p[22], p[23] = 64, 32, 32      // fixed by the format
+	binary.BigEndian.PutUint32(p[24:], 1) // change counter
+	binary.BigEndian.PutUint32(p[28:], 1) // pages
+	binary.BigEndian.PutUint32(p[52:], 1) // the largest root page: it has a map of pages,
+	binary.BigEndian.PutUint32(p[56:], 1) // UTF-8
+	binary.BigEndian.PutUint32(p[64:], 1) // and gives them back when it is told to
+	binary.BigEndian.PutUint32(p[68:], applicationID)
 	binary.BigEndian.PutUint32(p[92:], 1)                  // the change counter for which the number of pages holds
 	p[100] = 13                                            // leaf of a table
 	binary.BigEndian.PutUint16(p[105:], pageSize-reserved) // where its cells begin

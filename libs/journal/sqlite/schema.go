@@ -93,19 +93,4 @@ CREATE INDEX IF NOT EXISTS dead_send ON send (type, shard) WHERE dead > 0;
 
 // expansions are what each format, from 2 on, adds to the one before. A program of the format
 // before works on a file that has them.
-var expansions = []string{
-	2: `ALTER TABLE send ADD COLUMN sends INTEGER NOT NULL DEFAULT 0;
-	ALTER TABLE send ADD COLUMN pending INTEGER NOT NULL DEFAULT 0;
-	ALTER TABLE send ADD COLUMN dead INTEGER NOT NULL DEFAULT 0;
-	DROP INDEX IF EXISTS send_by_shard;
-	CREATE INDEX pending_send ON send (type, shard) WHERE pending > 0;
-	CREATE INDEX dead_send ON send (type, shard) WHERE dead > 0;
-	ALTER TABLE fence ADD COLUMN forgotten INTEGER NOT NULL DEFAULT 0;
-	ALTER TABLE entity ADD COLUMN life INTEGER NOT NULL DEFAULT 0;
-	ALTER TABLE entity ADD COLUMN age INTEGER NOT NULL DEFAULT 0;
-	ALTER TABLE entity ADD COLUMN writer INTEGER NOT NULL DEFAULT 0;
-	ALTER TABLE entity ADD COLUMN elapsed INTEGER NOT NULL DEFAULT 0;
-	ALTER TABLE entity ADD COLUMN cut INTEGER NOT NULL DEFAULT 0;
-	ALTER TABLE entity ADD COLUMN stripped INTEGER NOT NULL DEFAULT 0;
-	ALTER TABLE entity ADD COLUMN swept INTEGER NOT NULL DEFAULT 0`,
-}
+var expansions = map[int]string{}

@@ -127,53 +127,6 @@ func TestSpaceComesBack(t *testing.T) {
 	}
 }
 
-// TestCompact: a file that was made by release 1 gives space back once it was compacted, and
-// holds what it held.
-func TestCompact(t *testing.T) {
-	ctx, cfg := t.Context(), journal.DefaultConfig()
-	path := filepath.Join(t.TempDir(), "journal.db")
-	page := firstPage()
-	clear(page[52:56])
-	clear(page[64:68])
-	sealPage(page)
-	if err := os.WriteFile(path, page, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	who, shard := sharding.Entity{Type: "T", ID: "a"}, sharding.ShardID{Type: "T"}
-	d, err := Open(ctx, path, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	results, err := d.Commit(ctx, []journal.Op{{Claim: &sharding.Claim{Shard: shard, Epoch: 1, Owner: 1}}, {Append: &sharding.Append{
-		Shard: shard, Epoch: 1, Entity: who, Records: []sharding.Record{{Seq: 1, Events: []sharding.Event{{Name: "e", Payload: make([]byte, 9000)}}}},
-	}}})
-	if err != nil || results[1].Verdict != sharding.Durable {
-		t.Fatal(results, err)
-	}
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
-	for i, dry := range []bool{true, false, false} {
-		if changed, err := Compact(ctx, path, cfg, dry); err != nil || changed != (i < 2) {
-			t.Fatalf("compaction %d: %t, %v", i, changed, err)
-		}
-	}
-	if d, err = Open(ctx, path, cfg); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = d.Close() }()
-	var mode int
-	if err := d.conn.QueryRowContext(ctx, "PRAGMA auto_vacuum").Scan(&mode); err != nil || mode != incremental {
-		t.Errorf("auto_vacuum is %d, %v", mode, err)
-	}
-	if l, err := d.Load(ctx, journal.LoadRequest{Entity: who}); err != nil || len(l.Records) != 1 || len(l.Records[0].Events[0].Payload) != 9000 {
-		t.Errorf("loaded %d records, %v", len(l.Records), err)
-	}
-	if bad := damagedPages(path); bad != "" {
-		t.Error(bad)
-	}
-}
-
 // TestNumbersAreNeverReused: the number of an entity that was purged is not given to another
 // one, though it was the highest.
 func TestNumbersAreNeverReused(t *testing.T) {

@@ -1,120 +1,84 @@
 package sqlite
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"database/sql"
 	_ "embed"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/backup"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// schema1 is that of release 1.
+// earlier is a journal that a development version made before the formats began again at 1.
 //
-//go:embed testdata/schema-1.sql
-var schema1 string
+//go:embed testdata/earlier.db.gz
+var earlier []byte
 
-// newFormat1 makes a journal file as release 1 does.
-func newFormat1(t *testing.T, path string) {
-	t.Helper()
-	ctx := context.Background()
-	d, err := openTo(ctx, path, journal.DefaultConfig(), func(d *Driver, ctx context.Context) error {
-		if err := d.connectWriter(ctx); err != nil {
-			return err
-		}
-		if _, err := d.conn.ExecContext(ctx, schema1); err != nil {
-			return err
-		}
-		facts := journal.NewFacts(journal.NewGeneration())
-		facts.Format, facts.MinReader, facts.MinWriter = 1, 1, 1
-		return createFacts(ctx, d.conn, facts)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// shape describes the columns and indices of all tables.
-func shape(t *testing.T, path string) (lines []string) {
-	t.Helper()
-	db, err := sql.Open("sqlite", dsn(path, VFS, "rw"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	for _, query := range []string{
-		`SELECT m.name || '.' || c.name || ' ' || c.type || ' ' || c."notnull" || ' ' || c.pk || ' ' || ifnull(c.dflt_value, '') FROM sqlite_schema m, pragma_table_info(m.name) c WHERE m.type = 'table'`,
-		`SELECT m.tbl_name || ': ' || m.name || ' ' || c.seqno || ' ' || ifnull(c.name, '') FROM sqlite_schema m, pragma_index_xinfo(m.name) c WHERE m.type = 'index'`,
-	} {
-		err := each(t.Context(), db, query, func(rows *sql.Rows) error {
-			var line string
-			err := rows.Scan(&line)
-			lines = append(lines, line)
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	slices.Sort(lines)
-	return lines
-}
-
-// TestUpgradeAndActivate: a file of format 1 is expanded and then activated; both do nothing
-// twice, and nothing at all in a dry run.
-func TestUpgradeAndActivate(t *testing.T) {
+// TestUnmarked: a file without the mark is refused with the reason by whatever opens it, although it has format 1. It
+// stays as it is.
+func TestUnmarked(t *testing.T) {
 	ctx, cfg, path := context.Background(), journal.DefaultConfig(), filepath.Join(t.TempDir(), "j.db")
-	newFormat1(t, path)
-	refused := func(what string, err error, says string) {
-		t.Helper()
-		if !errors.Is(err, journal.ErrIdentity) || !strings.Contains(fmt.Sprint(err), says) {
-			t.Errorf("%s: %v, want an error with %q", what, err, says)
-		}
-	}
-	_, err := Open(ctx, path, cfg)
-	refused("open", err, "roost journal upgrade")
-	_, err = OpenReader(ctx, path, cfg)
-	refused("open to read", err, "roost journal upgrade")
-	_, err = Activate(ctx, path, cfg, 2, false)
-	refused("an activation before the schema is expanded", err, "roost journal upgrade")
-	for i, dry := range []bool{true, true, false, false} {
-		if changed, err := Upgrade(ctx, path, cfg, dry); err != nil || changed != (i < 3) {
-			t.Errorf("upgrade %d: %t, %v", i, changed, err)
-		}
-	}
-	made := filepath.Join(t.TempDir(), "new.db")
-	if _, err := Upgrade(ctx, made, cfg, false); err != nil {
-		t.Fatal(err)
-	}
-	if got, want := shape(t, path), shape(t, made); !slices.Equal(got, want) {
-		t.Errorf("an expanded file is\n%s\na new one\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
-	d, err := Open(ctx, path, cfg)
+	in, err := gzip.NewReader(bytes.NewReader(earlier))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer d.Close()
-	if f, err := d.Facts(ctx); err != nil || f.Format != 2 || f.Activated() != 1 {
-		t.Errorf("after the upgrade: %+v, %v", f, err)
+	file, err := io.ReadAll(in)
+	if err == nil {
+		err = os.WriteFile(path, file, 0o600)
 	}
-	write(t, d, sharding.ShardID{Type: "T"}, sharding.Entity{Type: "T", ID: "a"})
-	for i, dry := range []bool{true, true, false, false} {
-		if changed, err := Activate(ctx, path, cfg, 2, dry); err != nil || changed != (i < 3) {
-			t.Errorf("activation %d: %t, %v", i, changed, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := filepath.Join(t.TempDir(), "new.db")
+	made, err := Open(ctx, whole, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer made.Close()
+	write(t, made, sharding.ShardID{Type: "T"}, sharding.Entity{Type: "T", ID: "a"})
+	for what, open := range map[string]func() error{
+		"open":          func() error { _, err := Open(ctx, path, cfg); return err },
+		"open to read":  func() error { _, err := OpenReader(ctx, path, cfg); return err },
+		"upgrade":       func() error { _, err := Upgrade(ctx, path, cfg, false); return err },
+		"activate":      func() error { _, err := Activate(ctx, path, cfg, journal.Format, false); return err },
+		"back up":       func() error { _, err := Snapshot(ctx, path, cfg); return err },
+		"restore to it": func() error { return restoreOver(t, whole, path) },
+	} {
+		if err := open(); !errors.Is(err, journal.ErrUnmarked) {
+			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if f, err := d.Facts(ctx); err != nil || f.Activated() != 2 {
-		t.Errorf("after the activation: %+v, %v", f, err)
+	if after, err := os.ReadFile(path); err != nil || !bytes.Equal(after, file) {
+		t.Errorf("the file was changed: %v", err)
 	}
+}
+
+// restoreOver backs up a journal and restores it to another place.
+func restoreOver(t *testing.T, from, to string) error {
+	t.Helper()
+	s, err := Snapshot(t.Context(), from, journal.DefaultConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if _, err := backup.WriteOne(t.Context(), &out, s, func(int64, int64) {}); err != nil {
+		t.Fatal(err)
+	}
+	r, err := backup.NewReader(&out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = Restore(t.Context(), to, r, journal.DefaultConfig(), backup.Options{Replace: true, InUse: true})
+	return err
 }
 
 // TestNewFile: an upgrade makes a file of the newest format where there is none.

@@ -13,7 +13,7 @@ import (
 )
 
 // statements are the SQL statements for a table, the same for SQLite and PostgreSQL.
-type statements struct{ create, alter, read, insert, update string }
+type statements struct{ create, read, insert, update string }
 
 func statementsOf(table string) statements {
 	return statements{
@@ -25,11 +25,9 @@ func statementsOf(table string) statements {
 	uid     BIGINT NOT NULL,
 	ttl_ns  BIGINT NOT NULL,
 	nonce   BIGINT NOT NULL,
-	cluster BIGINT NOT NULL DEFAULT 0
+	cluster BIGINT NOT NULL
 )`,
-		// Earlier versions created the table without it.
-		alter: `ALTER TABLE ` + table + ` ADD COLUMN cluster BIGINT NOT NULL DEFAULT 0`,
-		read:  `SELECT version, term, addr, uid, ttl_ns, nonce, cluster FROM ` + table + ` WHERE name = $1`,
+		read: `SELECT version, term, addr, uid, ttl_ns, nonce, cluster FROM ` + table + ` WHERE name = $1`,
 		insert: `INSERT INTO ` + table + ` (name, version, term, addr, uid, ttl_ns, nonce, cluster)
 	VALUES ($1, 1, $2, $3, $4, $5, $6, $7) ON CONFLICT (name) DO NOTHING`,
 		// The condition is that of [lease.Record.Yields].

@@ -77,22 +77,15 @@ func preparePostgres(ctx context.Context, conn *pgx.Conn) error {
 			return fmt.Errorf("the server runs with %s off: a power cut could bring a spent term back; switch it on", name)
 		}
 	}
-	var exists, older bool // older: our table in an earlier version
-	if err := conn.QueryRow(ctx, `SELECT to_regclass('roost_lease.lease') IS NOT NULL, array_agg(attname) @> '{nonce}' AND NOT array_agg(attname) @> '{cluster}'
-		FROM pg_attribute WHERE attrelid = to_regclass('roost_lease.lease') AND NOT attisdropped HAVING count(*) > 0`).Scan(&exists, &older); err != nil && !errors.Is(err, pgx.ErrNoRows) {
+	var exists bool
+	if err := conn.QueryRow(ctx, `SELECT to_regclass('roost_lease.lease') IS NOT NULL`).Scan(&exists); err != nil || exists {
 		return err
 	}
-	if exists && !older {
-		return nil
-	}
-	missing, stmts := "schema", "CREATE SCHEMA IF NOT EXISTS roost_lease; "+strings.Join(strings.Fields(postgresStatements.create), " ")
-	if older {
-		missing, stmts = "column cluster in", strings.Replace(postgresStatements.alter, "COLUMN", "COLUMN IF NOT EXISTS", 1)
-	}
+	stmts := "CREATE SCHEMA IF NOT EXISTS roost_lease; " + strings.Join(strings.Fields(postgresStatements.create), " ")
 	_, err := conn.Exec(ctx, fmt.Sprintf("BEGIN; SELECT pg_advisory_xact_lock(%d); %s; COMMIT", schemaLock, stmts), pgx.QueryExecModeSimpleProtocol)
 	var refused *pgconn.PgError
 	if errors.As(err, &refused) && refused.Code == stateForbidden {
-		return fmt.Errorf("the role may not create the %s roost_lease: GRANT CREATE ON DATABASE to it, or let the owner run: %s: %w", missing, stmts, err)
+		return fmt.Errorf("the role may not create the schema roost_lease: GRANT CREATE ON DATABASE to it, or let the owner run: %s: %w", stmts, err)
 	}
 	return err
 }

@@ -107,18 +107,6 @@ func (d *database) roles(t *testing.T) {
 	if ok, err := s.Swap(t.Context(), "x", lease.Record{}, lease.Record{Term: 1}); !ok || err != nil {
 		t.Errorf("a role with the grants gives %v, %v", ok, err)
 	}
-	// The table of an earlier version belongs to the owner, too.
-	d.exec(t, "ALTER TABLE roost_lease.lease DROP COLUMN cluster")
-	s = openPostgres(t, d.server.URL("service", d.name))
-	if _, err := s.Get(t.Context(), "x"); !errors.Is(err, lease.ErrStore) || !strings.Contains(err.Error(), "ALTER TABLE roost_lease.lease ADD COLUMN") {
-		t.Errorf("a role without rights and an older table give %v", err)
-	}
-	if r, err := openPostgres(t, d.url).Get(t.Context(), "x"); err != nil || r != (lease.Record{Version: 1, Term: 1}) {
-		t.Errorf("an older table gives its owner %+v, %v", r, err)
-	}
-	if r, err := s.Get(t.Context(), "x"); err != nil || r.Term != 1 {
-		t.Errorf("afterwards everybody gets %+v, %v", r, err)
-	}
 }
 
 // What somebody else wrote is neither understood nor replaced.

@@ -16,11 +16,12 @@ import (
 )
 
 const (
-	// applicationID marks our files: "rlse".
-	applicationID = 0x726c7365
-	// format is the version of the table; the version before it is migrated, others
-	// are refused.
-	format = 2
+	// applicationID marks our files: "rols". unmarkedID is that of development versions, which counted
+	// formats before these began again at 1.
+	applicationID = 0x726f6c73
+	unmarkedID    = 0x726c7365
+	// format is the version of the table; others are refused.
+	format = 1
 	// busyTimeout is how long a statement waits for another process's write,
 	// which is one fsync long.
 	busyTimeout = 2 * time.Second
@@ -144,10 +145,10 @@ func claimFile(ctx context.Context, db *sql.DB) error {
 	switch {
 	case app == applicationID && version == format:
 		return nil
-	case app == applicationID && version == format-1:
-		stmts[0] = sqliteStatements.alter
 	case app == applicationID:
 		return fmt.Errorf("the file has format %d, this program knows %d", version, format)
+	case app == unmarkedID:
+		return errors.New("a development version made the file before the formats began again at 1, and this program would misread it; name another file")
 	case app != 0 || tables != 0:
 		return errors.New("the file holds something else; leases need a file of their own")
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -91,7 +92,7 @@ func TestForeignFiles(t *testing.T) {
 	}
 	newer := filepath.Join(dir, "newer.db")
 	s := openAt(t, newer)
-	if _, err := s.db.Exec("PRAGMA user_version = 3"); err != nil {
+	if _, err := s.db.Exec("PRAGMA user_version = 2"); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil {
@@ -113,26 +114,18 @@ func TestForeignFiles(t *testing.T) {
 	}
 }
 
-// A file of the version before is brought up to date, with what it holds.
-func TestOlderFile(t *testing.T) {
+// A file without the mark is refused with the reason, although it has format 1.
+func TestUnmarkedFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lease.db")
 	s := openAt(t, path)
-	r := lease.Record{Term: 3, Nonce: 5}
-	if ok, err := s.Swap(t.Context(), "x", lease.Record{}, r); !ok || err != nil {
-		t.Fatal(ok, err)
-	}
-	if _, err := s.db.Exec("ALTER TABLE lease DROP COLUMN cluster; PRAGMA user_version = 1"); err != nil {
+	if _, err := s.db.Exec(fmt.Sprintf("ALTER TABLE lease DROP COLUMN cluster; PRAGMA application_id = %d", unmarkedID)); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	r.Version = 1
-	for range 2 {
-		s := openAt(t, path)
-		if got, err := s.Get(t.Context(), "x"); err != nil || got != r {
-			t.Errorf("it holds %+v, %v", got, err)
-		}
+	if _, err := OpenSQLite(context.Background(), path); !errors.Is(err, lease.ErrStore) || !strings.Contains(err.Error(), "before the formats began again at 1") {
+		t.Error(err)
 	}
 }
 

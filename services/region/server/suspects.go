@@ -148,6 +148,10 @@ func (s *noter) openBox(cfg *Config, self sharding.NodeID, name string, log *slo
 	if report == nil {
 		return region.Crash{}
 	}
+	if report.Refused != nil {
+		log.Warn("crash notes not read", "file", path, "reason", report.Refused)
+		return region.Crash{}
+	}
 	c := region.Crash{Crash: report.Crash, At: report.At}
 	var ran []string
 	for _, t := range c.Turns {

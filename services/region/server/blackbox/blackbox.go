@@ -5,10 +5,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -28,6 +30,9 @@ const (
 	slotSize   = 640 // 24 bytes of numbers, and the longest names
 	fileSize   = headerSize + Slots*slotSize
 	magic      = "roostbb1"
+	format     = 1
+	// mark is the first byte of the input of the header's checksum. Boxes of development versions have none.
+	mark = 'R'
 	// probes is how many slots are tried for a turn.
 	probes = 16
 	// maxOutput is how much of what the runtime wrote is read, in bytes.
@@ -46,6 +51,8 @@ const (
 type Report struct {
 	control.Crash
 	At time.Time
+	// Refused is the reason for which the file was not read; nil: it was.
+	Refused error
 }
 
 // Box notes the turns of this process. A nil Box notes nothing.
@@ -93,6 +100,8 @@ func (b *Box) begin(self sharding.NodeUID) error {
 	copy(fresh, magic)
 	binary.NativeEndian.PutUint64(fresh[8:], uint64(self))
 	binary.NativeEndian.PutUint64(fresh[16:], uint64(time.Now().UnixNano()))
+	binary.NativeEndian.PutUint32(fresh[24:], format)
+	binary.NativeEndian.PutUint32(fresh[28:], checksum(fresh))
 	if _, err := b.file.WriteAt(fresh, 0); err != nil {
 		return err
 	}
@@ -214,10 +223,23 @@ func alone(v bool) uint32 {
 	return 0
 }
 
+var errUnmarked = errors.New("its header does not match its checksum: a development version wrote it before the formats began again at 1, or it is damaged")
+
+// checksum is that of the header without what changes while the process runs.
+func checksum(header []byte) uint32 {
+	return crc32.Checksum(slices.Concat([]byte{mark}, header[:16], header[24:28]), crc32.MakeTable(crc32.Castagnoli))
+}
+
 // read reads how the last process has ended.
 func read(mem []byte, output io.Reader) *Report {
 	if len(mem) < fileSize || string(mem[:8]) != magic {
 		return nil
+	}
+	if binary.NativeEndian.Uint32(mem[28:]) != checksum(mem) {
+		return &Report{Refused: errUnmarked}
+	}
+	if f := binary.NativeEndian.Uint32(mem[24:]); f != format {
+		return &Report{Refused: fmt.Errorf("it has format %d, and this program reads format %d", f, format)}
 	}
 	var noted []suspects.Noted
 	for i := range Slots {

@@ -3,7 +3,13 @@
 package blackbox
 
 import (
+	"bytes"
+	"compress/gzip"
+	_ "embed"
+	"encoding/binary"
 	"errors"
+	"io"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -88,6 +94,43 @@ func TestReport(t *testing.T) {
 	b.die(t)
 	if _, r = open(t, path, 4); r != nil {
 		t.Errorf("after a process that ended in order: %+v", r)
+	}
+}
+
+// earlier is a box that a development version wrote before the formats began again at 1.
+//
+//go:embed testdata/earlier.turns.gz
+var earlier []byte
+
+// TestUnmarked: a box without the mark is not read, and the reason is reported. It is used from then on.
+func TestUnmarked(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "box")
+	in, err := gzip.NewReader(bytes.NewReader(earlier))
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := io.ReadAll(in)
+	if err == nil {
+		err = os.WriteFile(path+".turns", file, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, r := open(t, path, 1)
+	if r == nil || r.Refused == nil || !strings.Contains(r.Refused.Error(), "before the formats began again at 1") || len(r.Turns) > 0 {
+		t.Errorf("the report is %+v", r)
+	}
+	b.Begin(turn("runs"))
+	b.die(t)
+	b, r = open(t, path, 2)
+	if r == nil || r.Refused != nil || len(r.Turns) != 1 {
+		t.Errorf("after a process of this version: %+v", r)
+	}
+	binary.NativeEndian.PutUint32(b.mem[24:], format+1)
+	binary.NativeEndian.PutUint32(b.mem[28:], checksum(b.mem))
+	b.die(t)
+	if _, r = open(t, path, 3); r == nil || r.Refused == nil || !strings.Contains(r.Refused.Error(), "format 2") {
+		t.Errorf("of a later format: %+v", r)
 	}
 }
 
