@@ -51,6 +51,8 @@ const (
 type checkpointer struct {
 	db         *sql.DB
 	conn       *sql.Conn
+	handle     handle // of conn
+	checkMark  func(context.Context) error
 	lock       writeLock
 	checks     chan struct{}
 	done       chan struct{}
@@ -80,6 +82,16 @@ func (c *checkpointer) start(ctx context.Context, d *Driver) (err error) {
 		return err
 	}
 	if err := prepareAll(ctx, c.conn, c.statements()); err != nil {
+		return err
+	}
+	if c.handle, err = handleOf(c.conn); err != nil {
+		return err
+	}
+	c.checkMark = func(ctx context.Context) error {
+		_, err := d.marks.check(func() (mark, error) { return readMark(ctx, c.conn, &c.handle, d.generation) })
+		if errors.Is(err, journal.ErrReplaced) {
+			err = d.markBroken(err)
+		}
 		return err
 	}
 	// From here on pause does the waiting: SQLite would wait in steps of
@@ -174,8 +186,16 @@ func (c *checkpointer) checkpoint() error {
 	if l.pages < c.threshold || l.remaining() == 0 {
 		return nil
 	}
+	ctx := context.Background()
+	// Pages copied into an older main file would hide that it is older.
+	if err := c.checkMark(ctx); err != nil {
+		return err
+	}
 	for pass := 0; l.remaining() > checkpointRemaining && pass < checkpointPasses; pass++ {
 		if l, err = c.exec(c.passive); err != nil {
+			return err
+		}
+		if err := c.checkMark(ctx); err != nil { // and note the one that was copied
 			return err
 		}
 		if l.busy {
@@ -209,7 +229,10 @@ func (c *checkpointer) finish() error {
 	}
 	for until := time.Now().Add(checkpointStall); ; {
 		l, err := c.exec(c.restart)
-		if err != nil || !l.busy {
+		if err == nil && !l.busy {
+			return c.checkMark(ctx) // notes the one that was copied, before the log is written from its beginning
+		}
+		if err != nil {
 			return err
 		}
 		if time.Now().After(until) {
@@ -268,6 +291,7 @@ func (c *checkpointer) stop() []error {
 		<-c.done
 	}
 	errs = append(errs, closeStatements(c.statements())...)
+	c.handle.close()
 	if c.conn != nil {
 		errs = append(errs, c.conn.Close())
 	}

@@ -70,14 +70,20 @@ func (d *Driver) transact(ctx context.Context, f func() error) error {
 	if err := d.beginWrite(ctx); err != nil {
 		return d.classify(err)
 	}
+	before := d.handle.changes()
 	err := f()
 	if damaged(err) {
 		err = d.corrupt(err)
 	} else {
+		var raised mark
+		if err == nil {
+			raised, err = d.raiseMark(d.handle.changes() != before)
+		}
 		if err == nil {
 			err = d.write.commit.Exec()
 		}
 		if err == nil {
+			d.noteMark(raised)
 			return d.stillThere()
 		}
 		err = d.classify(err)

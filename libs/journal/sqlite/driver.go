@@ -38,6 +38,7 @@ type Driver struct {
 	path    string
 	file    string // path without symbolic links
 	place   *place
+	marks   *marks
 	cfg     journal.Config
 	lock    writeLock
 	writeDB *sql.DB
@@ -106,6 +107,11 @@ func (d *Driver) connect(ctx context.Context) error {
 	if err := d.makeSchema(ctx); err != nil {
 		return err
 	}
+	if _, err := d.checkMark(ctx); errors.Is(err, journal.ErrReplaced) {
+		return fmt.Errorf("%w: %w", journal.ErrIdentity, err)
+	} else if err != nil {
+		return err
+	}
 	// From here on beginWrite waits for the lock, not SQLite.
 	if _, err := d.conn.ExecContext(ctx, "PRAGMA busy_timeout = 0"); err != nil {
 		return err
@@ -142,6 +148,9 @@ func (d *Driver) connectWriter(ctx context.Context) error {
 		return err
 	}
 	if err := makeShared(d.file); err != nil {
+		return err
+	}
+	if d.marks, err = openMarks(d.file); err != nil {
 		return err
 	}
 	if d.writeDB, err = sql.Open("sqlite", dsn(d.path, VFS, "rw", "busy_timeout(5000)", fmt.Sprintf("page_size(%d)", pageSize), "journal_mode(wal)", "synchronous(full)", "wal_autocheckpoint(0)", "cache_spill(0)")); err != nil {
@@ -198,7 +207,9 @@ func (d *Driver) makeSchema(ctx context.Context) error {
 	if err := createFacts(ctx, d.conn, journal.NewFacts(d.generation)); err != nil {
 		return err
 	}
-	_, err = d.conn.ExecContext(ctx, "COMMIT")
+	if _, err = d.conn.ExecContext(ctx, "COMMIT"); err == nil {
+		d.marks.write(mark{Generation: d.generation}) // those of the journal that was here before do not count
+	}
 	return err
 }
 
@@ -251,6 +262,12 @@ func (d *Driver) Close() error {
 
 func (d *Driver) closeAll() error {
 	var errs []error
+	if d.reads != nil && d.broken.Load() == nil {
+		// The last connection to close copies the log, which would hide that the main file is older.
+		if _, err := d.checkMark(context.Background()); errors.Is(err, journal.ErrReplaced) {
+			errs = append(errs, err)
+		}
+	}
 	if d.reads != nil {
 		errs = append(errs, d.reads.Close())
 	}
@@ -264,6 +281,9 @@ func (d *Driver) closeAll() error {
 	}
 	// The last connection to close copies the log.
 	errs = append(errs, d.checkpoints.stop()...)
+	if d.marks != nil {
+		errs = append(errs, d.marks.file.Close())
+	}
 	return errors.Join(append(errs, d.lock.close())...)
 }
 

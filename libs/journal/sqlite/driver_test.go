@@ -27,7 +27,10 @@ func TestConformance(t *testing.T) {
 				return b, nil
 			},
 			Replace: func() error {
-				return change(path, "UPDATE meta SET value = '00000000000000a7' WHERE key = 'generation'")
+				if err := change(path, "UPDATE meta SET value = '00000000000000a7' WHERE key = 'generation'"); err != nil {
+					return err
+				}
+				return remove(path + markSuffix) // as a restore does
 			},
 			SetLowest: func(reader, writer int) error {
 				return change(path, fmt.Sprintf("UPDATE meta SET value = CASE key WHEN 'min_reader' THEN '%d' ELSE '%d' END WHERE key IN ('min_reader', 'min_writer')", reader, writer))

@@ -40,6 +40,9 @@ func handleOf(conn *sql.Conn) (h handle, err error) {
 	return h, raw
 }
 
+// changes returns a number that rises with each row that the connection changes.
+func (h *handle) changes() int32 { return lib.Xsqlite3_total_changes(h.tls, h.db) }
+
 func (h *handle) close() {
 	if h.tls != nil {
 		h.tls.Close()

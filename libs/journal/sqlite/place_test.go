@@ -23,7 +23,7 @@ func TestReplacedFile(t *testing.T) {
 			t.Fatal(err)
 		}
 		write(t, copied, shard, e)
-		if err := errors.Join(copied.Close(), os.Rename(path+".copy", path)); err != nil {
+		if err := errors.Join(copied.Close(), os.Rename(path+".copy", path), remove(path+markSuffix)); err != nil {
 			t.Fatal(err)
 		}
 	}

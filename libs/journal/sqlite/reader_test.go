@@ -139,7 +139,7 @@ func TestReaderOfAClosedFile(t *testing.T) {
 	owner := os.Getuid()
 	if owner == 0 {
 		owner = 65534
-		for _, p := range []string{filepath.Dir(path), path, path + queueSuffix, path + writerSuffix} {
+		for _, p := range []string{filepath.Dir(path), path, path + queueSuffix, path + writerSuffix, path + markSuffix} {
 			if err := os.Chown(p, owner, owner); err != nil {
 				t.Fatal(err)
 			}

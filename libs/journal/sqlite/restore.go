@@ -254,8 +254,8 @@ func put(ctx context.Context, made, path string, cfg journal.Config, o backup.Op
 	if err := ownLike(path+queueSuffix, path); err != nil {
 		return err
 	}
-	// The log of the old file must not be taken for that of the new one.
-	if err := errors.Join(remove(path+logSuffix), remove(path+sharedSuffix)); err != nil {
+	// The log and the marks of the old file must not be taken for those of the new one.
+	if err := errors.Join(remove(path+logSuffix), remove(path+sharedSuffix), remove(path+markSuffix)); err != nil {
 		return err
 	}
 	if err := os.Rename(made, path); err != nil {
