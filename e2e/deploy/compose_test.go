@@ -165,8 +165,8 @@ func (s *composeService) process(name, role string) (p process, problems []strin
 	if !s.ReadOnly || !slices.Equal(s.CapDrop, []string{"ALL"}) || !slices.Contains(s.SecurityOpt, "no-new-privileges:true") {
 		problems = append(problems, name+": it may do more than it needs")
 	}
-	if s.Restart != "on-failure" {
-		problems = append(problems, name+": it is not started again when it fails")
+	if s.Restart != "unless-stopped" { // on-failure leaves it down after a reboot, in which it stops with code 0
+		problems = append(problems, name+": it is not started again when it fails and after a reboot")
 	}
 	for _, port := range s.Ports {
 		m := regexp.MustCompile(`^127\.0\.0\.1:(\d+)(?:-(\d+))?:(\d+)$`).FindStringSubmatch(port)

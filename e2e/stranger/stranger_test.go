@@ -154,7 +154,7 @@ func checkImage(t *testing.T, dir string) {
 			steps = append(steps, line)
 		}
 	}
-	want := []string{"FROM scratch", "COPY bin/shop-region /region", "USER 65532:65532", "STOPSIGNAL SIGTERM", `ENTRYPOINT ["/region"]`}
+	want := []string{"FROM scratch", "COPY bin/shop-region /region", "COPY --chown=65532:65532 data /data", "ENV ROOST_REGION_CRASH_DIR=/data", "USER 65532:65532", "STOPSIGNAL SIGTERM", `ENTRYPOINT ["/region"]`}
 	if !slices.Equal(steps, want) {
 		t.Errorf("Dockerfile: %q, want %q", steps, want)
 	}

@@ -174,7 +174,7 @@ func (r newRegion) render() (map[string][]byte, error) {
 	renamed := map[string]string{
 		"entity.go": r.Name + ".go", "entity_test.go": r.Name + "_test.go",
 		"cmd/region/main.go": "cmd/" + r.Name + "-region/main.go", "cmd/caller/main.go": "cmd/" + r.Name + "/main.go",
-		"gitignore": ".gitignore", "dockerignore": ".dockerignore",
+		"gitignore": ".gitignore", "dockerignore": ".dockerignore", "data/keep": "data/.keep",
 	}
 	err := fs.WalkDir(newRegionFiles, top, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
