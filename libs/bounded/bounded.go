@@ -5,13 +5,13 @@
 // allocated and adds up how much memory they would take; [Limits.Handler] and
 // [Limits.Transport] do so for the requests and answers of Twirp services, and expand
 // compressed requests, within the same limits. A [Budget] bounds the bodies of all
-// requests together.
+// requests, and what they are decoded to, together.
 //
 // # What this does not do
 //
 // It does not validate messages; that is the decoder's responsibility. Only names of fields in JSON are
 // checked, if [Limits.KnownFields] is set, because Twirp's decoder ignores those that it does not know. [Limits] bounds
-// one message, not how many are decoded at once. Error responses, and responses from
+// one message; a [Budget] bounds what all messages that are decoded at once take. Error responses, and responses from
 // other paths than those of Twirp services, are bounded in length alone.
 package bounded
 
@@ -38,7 +38,8 @@ type Limits struct {
 	// enough for 10,000 empty elements.
 	Slack int64
 	// Lists bounds the elements of lists by the full name of their field, such
-	// as roost.cluster.v1.State.members, each time such a list occurs.
+	// as roost.cluster.v1.State.members, each time such a list occurs. In JSON, only lists of messages
+	// in the outermost message are counted.
 	Lists map[protoreflect.FullName]int
 	// KnownFields has [Limits.Handler] refuse requests in JSON with fields that their message does not
 	// have: people write these requests, and misspell fields. Protobuf is not concerned, because programs of
@@ -55,15 +56,21 @@ var ErrTooLarge = errors.New("message exceeds a limit")
 // within the limits. Its own memory does not grow with b. Malformed protobuf is
 // refused too.
 func (l Limits) Check(b []byte, kind protoreflect.MessageDescriptor) error {
+	_, err := l.check(b, kind)
+	return err
+}
+
+// check is Check. It also returns the memory that decoding takes, in bytes.
+func (l Limits) check(b []byte, kind protoreflect.MessageDescriptor) (int, error) {
 	if l.Body > 0 && int64(len(b)) > l.Body {
-		return fmt.Errorf("%w: %d bytes, at most %d are allowed", ErrTooLarge, len(b), l.Body)
+		return 0, fmt.Errorf("%w: %d bytes, at most %d are allowed", ErrTooLarge, len(b), l.Body)
 	}
 	s := shapeOf(kind)
 	c := check{remaining: l.budget(len(b)) - s.size - s.noun, lists: l.Lists}
 	if err := c.message(b, s); err != nil {
-		return fmt.Errorf("%s of %d bytes: %w", kind.FullName(), len(b), err)
+		return 0, fmt.Errorf("%s of %d bytes: %w", kind.FullName(), len(b), err)
 	}
-	return nil
+	return l.budget(len(b)) - c.remaining, nil
 }
 
 // budget returns how much memory an input of n bytes may take.
@@ -141,7 +148,7 @@ func (c *check) count(b []byte, s *shape) error {
 				found++
 			}
 			if found > most {
-				return fmt.Errorf("%w: %s has more than %d elements", ErrTooLarge, list.name, most)
+				return fmt.Errorf("%w: %s has more than %d elements: send it in parts", ErrTooLarge, list.name, most)
 			}
 			rest = rest[n:]
 		}

@@ -10,9 +10,9 @@ import (
 // with the request: it may be sent again.
 var ErrFull = errors.New("too many bytes of requests are held")
 
-// Budget bounds the bytes of all bodies that are held at a time. A body counts with
-// the bytes that have arrived, not with its Content-Length: an announced length
-// alone uses nothing. Create one with [NewBudget].
+// Budget bounds the bytes of all bodies that are held at a time, and of what they are decoded
+// to. A body counts with the bytes that have arrived, not with its Content-Length: an announced
+// length alone uses nothing. Create one with [NewBudget].
 type Budget struct {
 	limit int64
 	used  atomic.Int64
@@ -45,18 +45,27 @@ func (b *Body) Read(p []byte) (int, error) {
 
 // Take counts n more bytes, such as those that a compressed body expands to. It
 // reports whether they fit into the budget.
-func (b *Body) Take(n int64) bool {
-	if !b.budget.take(n) {
+func (b *Body) Take(n int64) bool { return b.take(n, b.budget.limit) }
+
+// TakeDecoded counts the n bytes that the body is decoded to. It reports whether they fit into the
+// budget. If no other body is held, they always do: otherwise a request within all limits could never
+// be served.
+func (b *Body) TakeDecoded(n int64) bool {
+	return b.take(n, max(b.budget.limit, b.held+n))
+}
+
+func (b *Body) take(n, limit int64) bool {
+	if !b.budget.take(n, limit) {
 		return false
 	}
 	b.held += n
 	return true
 }
 
-func (b *Budget) take(n int64) bool {
+func (b *Budget) take(n, limit int64) bool {
 	for {
 		used := b.used.Load()
-		if used+n > b.limit {
+		if used+n > limit {
 			return false
 		}
 		if b.used.CompareAndSwap(used, used+n) {
@@ -72,5 +81,8 @@ func (b *Body) Release() {
 	b.held = 0
 }
 
-// taker is a body that can count its expanded bytes.
-type taker interface{ Take(n int64) bool }
+// taker is a body that can count its expanded bytes, and those that it is decoded to.
+type taker interface {
+	Take(n int64) bool
+	TakeDecoded(n int64) bool
+}

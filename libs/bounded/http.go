@@ -30,8 +30,13 @@ func (l Limits) Handler(next http.Handler) http.Handler {
 			return
 		}
 		b, err := l.read(r)
+		var decoded int
 		if err == nil {
-			err = l.checkAs(r.Header, b, method.Input())
+			decoded, err = l.checkAs(r.Header, b, method.Input())
+		}
+		// A message is larger than its body: bodies that fit together can be too large when they are decoded.
+		if t, counts := r.Body.(taker); err == nil && counts && !t.TakeDecoded(int64(decoded)) {
+			err = ErrFull
 		}
 		if err == nil && l.KnownFields && media(r.Header) == "application/json" {
 			err = checkFields(b, method.Input())
@@ -79,23 +84,37 @@ func media(h http.Header) string {
 	return strings.TrimSpace(strings.ToLower(media))
 }
 
-// checkAs checks a body according to its Content-Type.
-func (l Limits) checkAs(h http.Header, b []byte, kind protoreflect.MessageDescriptor) error {
+// What Twirp copies of a body before it decodes it, in multiples of its length: a buffer that grows, and for JSON
+// also the text that it reads from the buffer.
+const (
+	protobufCopies = 2
+	jsonCopies     = 3
+)
+
+// checkAs checks a body according to its Content-Type. It returns the memory that decoding takes, in bytes.
+func (l Limits) checkAs(h http.Header, b []byte, kind protoreflect.MessageDescriptor) (int, error) {
 	switch media(h) {
 	case "application/protobuf":
-		return l.Check(b, kind)
+		n, err := l.check(b, kind)
+		return n + protobufCopies*len(b), err
 	case "application/json":
-		return l.checkJSON(b, kind)
+		n, err := l.checkJSON(b, kind)
+		return n + jsonCopies*len(b), err
 	}
-	return nil // Twirp refuses it
+	return 0, nil // Twirp refuses it
 }
 
 // checkJSON counts the characters that may begin a message or an element. Decoding
 // JSON takes more memory than decoding protobuf, but its elements are longer.
-func (l Limits) checkJSON(b []byte, kind protoreflect.MessageDescriptor) error {
+func (l Limits) checkJSON(b []byte, kind protoreflect.MessageDescriptor) (int, error) {
 	left := l.budget(len(b)) - 4*len(b)
-	widest := shapeOf(kind).widest
-	quoted := false
+	widest, list, most := shapeOf(kind).widest, protoreflect.FullName(""), 0
+	for _, f := range shapeOf(kind).lists {
+		if n, limited := l.Lists[f.name]; limited && f.below != nil && (list == "" || n < most) {
+			list, most = f.name, n
+		}
+	}
+	quoted, depth, found := false, 0, 0
 	for i := 0; i < len(b) && left >= 0; i++ {
 		switch c := b[i]; {
 		case quoted && c == '\\':
@@ -103,16 +122,28 @@ func (l Limits) checkJSON(b []byte, kind protoreflect.MessageDescriptor) error {
 		case c == '"':
 			quoted = !quoted
 		case quoted:
+		case c == '}' || c == ']':
+			depth--
 		case c == '{':
+			// An element of a list is inside the list, which is inside the outermost message.
+			if depth == 2 && list != "" {
+				if found++; found > most {
+					return 0, fmt.Errorf("%w: %s has more than %d elements: send it in parts", ErrTooLarge, list, most)
+				}
+			}
+			depth++
 			left -= widest
-		case c == ',' || c == '[':
+		case c == '[':
+			depth++
+			left -= slice
+		case c == ',':
 			left -= slice
 		}
 	}
 	if left < 0 {
-		return fmt.Errorf("%s of %d bytes: %w", kind.FullName(), len(b), errDense)
+		return 0, fmt.Errorf("%s of %d bytes: %w", kind.FullName(), len(b), errDense)
 	}
-	return nil
+	return l.budget(len(b)) - left, nil
 }
 
 // read reads and expands the body of a request. It determines the expanded length
@@ -206,7 +237,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	b, err := readAll(res.Body, t.limits.Body)
 	_ = res.Body.Close()
 	if err == nil {
-		err = t.limits.checkAs(res.Header, b, method.Output())
+		_, err = t.limits.checkAs(res.Header, b, method.Output())
 	}
 	if err != nil {
 		return nil, fmt.Errorf("answer of %s: %w", r.URL.Host, err)

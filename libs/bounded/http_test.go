@@ -14,6 +14,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/roost-cluster/roost/libs/archtest"
 	"github.com/roost-cluster/roost/libs/bounded"
@@ -136,6 +137,68 @@ type operator struct{ adminv1.Admin }
 
 func (operator) Freeze(context.Context, *adminv1.FreezeRequest) (*adminv1.SteerResponse, error) {
 	return &adminv1.SteerResponse{}, nil
+}
+
+// counted is a body that counts in a budget.
+type counted struct{ *bounded.Body }
+
+// TestDecodedIsCounted: requests that fit together as bodies are refused if they do not fit as messages. A request that
+// is alone is always served, and what is refused is given back.
+func TestDecodedIsCounted(t *testing.T) {
+	message, err := proto.Marshal(&controlv1.SendRequest{Cluster: "c", Messages: slices.Repeat([]*controlv1.Message{{}}, 1000)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for media, raw := range map[string][]byte{
+		"application/protobuf": message,
+		"application/json":     []byte(`{"cluster":"c","messages":[` + strings.Repeat("{},", 999) + `{}]}`),
+	} {
+		// There is room for three such bodies, but not for what two of them are decoded to.
+		budget := bounded.NewBudget(int64(3 * len(raw)))
+		send := func(inside func()) int {
+			h := bounded.Limits{Body: 100_000}.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { inside() }))
+			body := budget.Body(io.NopCloser(bytes.NewReader(raw)))
+			defer body.Release()
+			r := httptest.NewRequest(http.MethodPost, "/twirp/roost.control.v1.Control/Send", counted{&body})
+			r.Header.Set("Content-Type", media)
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			if w.Code == http.StatusTooManyRequests && w.Header().Get("Retry-After") == "" {
+				t.Errorf("%s: no Retry-After", media)
+			}
+			return w.Code
+		}
+		var second int
+		if first := send(func() { second = send(func() {}) }); first != http.StatusOK || second != http.StatusTooManyRequests {
+			t.Errorf("%s: the first request is answered %d, and another one meanwhile %d", media, first, second)
+		}
+		if n := budget.Used(); n != 0 {
+			t.Errorf("%s: %d bytes are left", media, n)
+		}
+	}
+}
+
+// TestListsOfRequests: the elements of a list are counted before anything is decoded.
+func TestListsOfRequests(t *testing.T) {
+	l := bounded.Limits{Body: 100_000, Lists: map[protoreflect.FullName]int{"roost.control.v1.SendRequest.messages": 3}}
+	for n, status := range map[int]int{3: http.StatusOK, 4: http.StatusRequestEntityTooLarge} {
+		message, err := proto.Marshal(&controlv1.SendRequest{Cluster: "c", Messages: slices.Repeat([]*controlv1.Message{{}}, n)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for media, raw := range map[string]string{
+			"application/protobuf": string(message),
+			"application/json":     `{"cluster":"{[{", "messages" : [` + strings.Repeat(`{"x":[{},{},{},{},{}]},`, n-1) + `{}]}`,
+		} {
+			r := httptest.NewRequest(http.MethodPost, "/twirp/roost.control.v1.Control/Send", strings.NewReader(raw))
+			r.Header.Set("Content-Type", media)
+			w := httptest.NewRecorder()
+			l.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(w, r)
+			if w.Code != status || status != http.StatusOK && !strings.Contains(w.Body.String(), "SendRequest.messages has more than 3 elements: send it in parts") {
+				t.Errorf("%d elements of %s: %d %s", n, media, w.Code, w.Body)
+			}
+		}
+	}
 }
 
 // TestTwoHandlers: the inner handler gets the body that the outer one has read.

@@ -67,6 +67,9 @@ func (e *exchange) Read(p []byte) (int, error) {
 // Take counts the bytes that a compressed body expands to.
 func (e *exchange) Take(n int64) bool { return e.body.Take(n) }
 
+// TakeDecoded counts the bytes that the body is decoded to.
+func (e *exchange) TakeDecoded(n int64) bool { return e.body.TakeDecoded(n) }
+
 // Close closes the request's body.
 func (e *exchange) Close() error { return e.body.Close() }
 

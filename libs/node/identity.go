@@ -145,7 +145,7 @@ func (n *Node) HandlePeers(pattern string, roles control.Role, handler http.Hand
 	if n.inner == nil {
 		return
 	}
-	handler = n.inner.limited(handler)
+	handler = n.inner.limited(handler, nil)
 	n.inner.mux.Handle(pattern, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		peer, err := n.peerOf(r)
 		if err == nil && peer.Roles&roles == 0 {

@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"google.golang.org/protobuf/reflect/protoreflect"
+
 	"github.com/roost-cluster/roost/libs/bounded"
 	"github.com/roost-cluster/roost/libs/rawconn"
 )
@@ -131,8 +133,8 @@ func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // limited is a handler behind the limits of requests to Twirp services. What may refuse a request because of its
 // sender comes before it: then the body is not read.
-func (l *listener) limited(handler http.Handler) http.Handler {
-	return bounded.Limits{Body: int64(l.config.MaxBody), KnownFields: true}.Handler(handler)
+func (l *listener) limited(handler http.Handler, lists map[protoreflect.FullName]int) http.Handler {
+	return bounded.Limits{Body: int64(l.config.MaxBody), Lists: lists, KnownFields: true}.Handler(handler)
 }
 
 // secure adds TLS to the listener.

@@ -88,7 +88,7 @@ func needs(a access) func(*http.Request) access { return func(*http.Request) acc
 
 // handleManagement serves a pattern for operators who have the access that a request needs.
 func (n *Node) handleManagement(pattern string, need func(*http.Request) access, handler http.Handler) {
-	handler = n.management.limited(handler)
+	handler = n.management.limited(handler, nil)
 	n.management.mux.Handle(pattern, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		who, err := n.operatorOf(r, need(r))
 		if err != nil {

@@ -16,6 +16,7 @@ import (
 
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/roost-cluster/roost/libs/backendurl"
 	"github.com/roost-cluster/roost/libs/node/auth"
@@ -124,7 +125,13 @@ func (n *Node) Histograms() *histogram.Registry { return &n.telemetry.histograms
 // hijacked. Paths are never cleaned: requests that the multiplexer would redirect are
 // refused.
 func (n *Node) Handle(pattern string, handler http.Handler) {
-	n.service.mux.Handle(pattern, n.service.limited(handler))
+	n.service.mux.Handle(pattern, n.service.limited(handler, nil))
+}
+
+// HandleTwirp is Handle for a Twirp service that refuses some requests without reading their bodies: before wraps the
+// handler that reads and decodes them. lists bounds the elements of lists in requests, see [bounded.Limits].
+func (n *Node) HandleTwirp(pattern string, before func(http.Handler) http.Handler, lists map[protoreflect.FullName]int, service http.Handler) {
+	n.service.mux.Handle(pattern, before(n.service.limited(service, lists)))
 }
 
 // Ready adds a check to /readyz, which says whether traffic should be sent to this node.

@@ -2,7 +2,8 @@ package node
 
 import (
 	"context"
-	"os"
+	"crypto/sha256"
+	"fmt"
 	"slices"
 	"time"
 
@@ -23,7 +24,7 @@ func (n *Node) Reread(live []string, fresh func() Configured, apply func(Configu
 	if n.sources == nil || n.sources.File == "" {
 		return
 	}
-	r := &rereader{node: n, live: live, fresh: fresh, apply: apply, first: n.sources, last: n.sources, seen: fileStamp(n.sources.File)}
+	r := &rereader{node: n, live: live, fresh: fresh, apply: apply, first: n.sources, last: n.sources, seen: contentOf(n.sources.File)}
 	n.Stage(Stage{Name: "configuration file", Run: func(ctx context.Context) error {
 		tick := time.NewTicker(rereadEvery)
 		defer tick.Stop()
@@ -46,34 +47,40 @@ type rereader struct {
 	apply func(Configured) error
 	first *Sources // that the process has started with
 	last  *Sources // that was read last and could be used
-	seen  stamp
+	seen  string   // the content that last is from
+	said  string   // the last error that was logged
 }
 
-// fileStamp returns the zero stamp for a file that is not there.
-func fileStamp(path string) stamp {
-	info, err := os.Stat(path)
+// contentOf returns a hash of a file, or the reason why it cannot be read. Time stamps are not compared: a file that
+// replaces another one can have the same.
+func contentOf(path string) string {
+	text, err := readBounded(path, maxConfig)
 	if err != nil {
-		return stamp{}
+		return err.Error()
 	}
-	return stamp{info.ModTime(), info.Size()}
+	return fmt.Sprintf("%x", sha256.Sum256(text))
 }
 
 func (r *rereader) look() {
-	now := fileStamp(r.first.File)
+	now := contentOf(r.first.File)
 	if now == r.seen {
+		r.said = ""
 		return
 	}
-	r.seen = now
 	config := r.fresh()
 	sources, err := Load(config, r.first.args, r.first.environ)
 	if err == nil {
 		err = r.apply(config)
 	}
 	if err != nil {
-		r.node.log.Error("the configuration file has changed and cannot be used; what was in effect stays",
-			"file", r.first.File, "error", backendurl.RedactText(err.Error()))
+		// The content is not remembered as seen, because the reason can go away without another change.
+		if said := backendurl.RedactText(err.Error()); said != r.said {
+			r.said = said
+			r.node.log.Error("the configuration file has changed and cannot be used; what was in effect stays", "file", r.first.File, "error", said)
+		}
 		return
 	}
+	r.seen, r.said = now, ""
 	applied := slices.DeleteFunc(sources.differing(r.last), func(key string) bool { return !slices.Contains(r.live, key) })
 	waiting := slices.DeleteFunc(sources.differing(r.first), func(key string) bool { return slices.Contains(r.live, key) })
 	r.last = sources

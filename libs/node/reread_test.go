@@ -34,7 +34,7 @@ func TestReread(t *testing.T) {
 			applied = append(applied, c.(*exampleConfig).Region.PassivateAfter)
 			return nil
 		},
-		first: sources, last: sources, seen: fileStamp(file),
+		first: sources, last: sources, seen: contentOf(file),
 	}
 	for _, step := range []struct {
 		content string

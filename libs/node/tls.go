@@ -2,12 +2,12 @@ package node
 
 import (
 	"context"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"sync"
 	"time"
 
@@ -29,14 +29,9 @@ type tlsFiles struct {
 	expired    expiredPeers
 
 	mu     sync.Mutex
-	stamps [3]stamp
 	loaded *certificates
-}
-
-// stamp changes when its file does.
-type stamp struct {
-	modified time.Time
-	size     int64
+	hash   [sha256.Size]byte // of the files that loaded is from
+	said   string            // the last error that onBad was called with
 }
 
 type certificates struct {
@@ -62,48 +57,56 @@ func loadTLS(section string, config TLS, onBad func(error)) (*tlsFiles, error) {
 	return files, err
 }
 
-// current returns the certificates according to the files as they are now.
+// current returns the certificates according to the files as they are now. Their content is compared, because files
+// that replace each other can have the same time stamp and size.
 func (f *tlsFiles) current() (*certificates, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	stamps, err := f.stat()
-	if err == nil && f.loaded != nil && stamps == f.stamps {
-		return f.loaded, nil
+	cert, key, ca, err := f.texts()
+	hash := sha256.New()
+	for _, text := range [][]byte{cert, key, ca} {
+		fmt.Fprintln(hash, len(text))
+		hash.Write(text)
 	}
-	var fresh *certificates
-	if err == nil {
-		fresh, err = f.read()
+	sum := [sha256.Size]byte(hash.Sum(nil))
+	if err == nil && (f.loaded == nil || sum != f.hash) {
+		var fresh *certificates
+		if fresh, err = f.parse(cert, key, ca); err == nil {
+			f.loaded, f.hash = fresh, sum
+		}
 	}
-	switch {
-	case err == nil:
-		f.loaded, f.stamps = fresh, stamps
-	case f.loaded == nil:
-		return nil, err
-	case stamps != f.stamps:
+	said := ""
+	if err != nil {
+		if f.loaded == nil {
+			return nil, err
+		}
 		// Probably half written: keep the old ones, and report it once.
-		f.stamps = stamps
-		f.onBad(err)
+		if said = err.Error(); said != f.said {
+			f.onBad(err)
+		}
 	}
+	f.said = said
 	return f.loaded, nil
 }
 
-func (f *tlsFiles) stat() (stamps [3]stamp, err error) {
-	for i, path := range []string{f.config.Cert, f.config.Key, f.config.CA} {
+// texts reads the files.
+func (f *tlsFiles) texts() (cert, key, ca []byte, err error) {
+	read := func(name, path string) (text []byte) {
 		if path == "" {
-			continue
+			return nil
 		}
-		info, statErr := os.Stat(path)
-		if statErr != nil {
-			err = errors.Join(err, statErr)
-			continue
+		text, readErr := watchfile.Read(path)
+		if readErr != nil {
+			err = errors.Join(err, fmt.Errorf("%s.%s: %w", f.section, name, readErr))
 		}
-		stamps[i] = stamp{info.ModTime(), info.Size()}
+		return text
 	}
-	return stamps, err
+	cert, key, ca = read("cert", f.config.Cert), read("key", f.config.Key), read("ca", f.config.CA)
+	return cert, key, ca, err
 }
 
-func (f *tlsFiles) read() (*certificates, error) {
-	own, err := tls.LoadX509KeyPair(f.config.Cert, f.config.Key)
+func (f *tlsFiles) parse(cert, key, ca []byte) (*certificates, error) {
+	own, err := tls.X509KeyPair(cert, key)
 	if err != nil {
 		return nil, fmt.Errorf("%s.cert %s with %s.key %s: %w", f.section, f.config.Cert, f.section, f.config.Key, err)
 	}
@@ -120,12 +123,8 @@ func (f *tlsFiles) read() (*certificates, error) {
 	if f.config.CA == "" {
 		return read, nil
 	}
-	pem, err := readBounded(f.config.CA, maxFile)
-	if err != nil {
-		return nil, fmt.Errorf("%s.ca: %w", f.section, err)
-	}
 	read.ca = x509.NewCertPool()
-	if !read.ca.AppendCertsFromPEM(pem) {
+	if !read.ca.AppendCertsFromPEM(ca) {
 		return nil, fmt.Errorf("%s.ca %s: no certificate in it", f.section, f.config.CA)
 	}
 	return read, nil

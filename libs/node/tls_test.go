@@ -286,6 +286,21 @@ func TestTLSReload(t *testing.T) {
 	expect(4)
 	a.must(os.Remove(files.Key))
 	expect(4)
+
+	// Other files with the same time stamps and sizes: text outside PEM blocks is ignored.
+	stamped := func(serial int64) {
+		a.issue(serial)
+		for _, path := range []string{files.Cert, files.Key, files.CA} {
+			text, err := os.ReadFile(path)
+			a.must(err)
+			a.must(os.WriteFile(path, append(text, strings.Repeat("\n", 8192-len(text))...), 0o600))
+			a.must(os.Chtimes(path, time.Unix(1_000_000_000, 0), time.Unix(1_000_000_000, 0)))
+		}
+	}
+	stamped(5)
+	expect(5)
+	stamped(6)
+	expect(6)
 }
 
 func TestTLSRefuses(t *testing.T) {

@@ -161,20 +161,28 @@ func (a *Authenticator) token(ctx context.Context, token string) (string, error)
 		return "", fmt.Errorf("%w: the token is not a JSON Web Token with an asymmetric signature", ErrUnauthenticated)
 	}
 	header := parsed.Headers[0]
-	key := set.find(header.KeyID)
-	if key == nil {
+	keys := set.find(header.KeyID)
+	if len(keys) == 0 {
 		if set, err = a.tokens.get(ctx, now, true); err != nil {
 			return "", fmt.Errorf("%w: %w", ErrUnavailable, err)
 		}
-		if key = set.find(header.KeyID); key == nil {
+		if keys = set.find(header.KeyID); len(keys) == 0 {
 			return "", fmt.Errorf("%w: the key of the token is not known", ErrUnauthenticated)
 		}
 	}
-	if allowed, err := algorithms(key); err != nil || !slices.Contains(allowed, jose.SignatureAlgorithm(header.Algorithm)) {
-		return "", fmt.Errorf("%w: the token is signed by another algorithm than its key is for", ErrUnauthenticated)
-	}
 	var claims jwt.Claims
-	if err := parsed.Claims(key.Key, &claims); err != nil {
+	tried, proven := false, false
+	for _, key := range keys {
+		// The key says which algorithms it is for. The token must not choose another one.
+		if slices.Contains(key.can, jose.SignatureAlgorithm(header.Algorithm)) && !proven {
+			tried, claims = true, jwt.Claims{}
+			proven = parsed.Claims(key.Key, &claims) == nil
+		}
+	}
+	switch {
+	case !tried:
+		return "", fmt.Errorf("%w: the token is signed by another algorithm than its key is for", ErrUnauthenticated)
+	case !proven:
 		return "", fmt.Errorf("%w: the signature of the token is wrong", ErrUnauthenticated)
 	}
 	end, err := a.checkClaims(&claims, now)

@@ -222,11 +222,11 @@ func TestBadKeySets(t *testing.T) {
 		want string
 	}{
 		"no JSON":          {[]byte("hello"), "no JSON Web Key Set"},
+		"no list":          {[]byte(`{}`), "no public key"},
 		"empty":            {[]byte(`{"keys":[]}`), "no public key"},
 		"symmetric":        {[]byte(`{"keys":[{"kty":"oct","kid":"s","k":"c2VjcmV0","alg":"HS256"}]}`), "not a public key"},
 		"small RSA":        {keySetOf(t, jwk("small", "", smallKey)), "at least 2048"},
 		"wrong algorithm":  {keySetOf(t, jwk("ec", "RS256", ecKey)), "cannot be used with"},
-		"same id":          {keySetOf(t, jwk("a", "", ecKey), jwk("a", "", otherKey)), "two keys have the id"},
 		"for encryption":   {keySetOf(t, jose.JSONWebKey{Key: rsaKey.Public(), KeyID: "e", Use: "enc"}), "no public key"},
 		"a private key":    {keySetOf(t, jose.JSONWebKey{Key: ecKey, KeyID: "p"}), "not a public key"},
 		"wrong curve name": {keySetOf(t, jwk("ec", "ES512", ecKey)), "cannot be used with"},
@@ -235,6 +235,54 @@ func TestBadKeySets(t *testing.T) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
+}
+
+// TestUnknownKeys: keys of kinds and curves that are not known, and what is no key at all, are ignored (RFC 7517,
+// section 5). The others of the set are used.
+func TestUnknownKeys(t *testing.T) {
+	const x = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"
+	var set struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
+	if err := json.Unmarshal(keySetOf(t, jwk("ec", "", ecKey), jwk("ed", "", edKey)), &set); err != nil {
+		t.Fatal(err)
+	}
+	for _, unknown := range []string{
+		`{"kty":"OKP","crv":"X25519","kid":"1","x":"` + x + `"}`,
+		`{"kty":"OKP","crv":"Ed448","kid":"2","x":"` + x + x + `"}`,
+		`{"kty":"EC","crv":"secp256k1","kid":"3","x":"` + x + `","y":"` + x + `"}`,
+		`{"kty":"AKP","alg":"ML-DSA-44","kid":"4","pub":"` + x + `"}`,
+		`{"kty":"EC","crv":"P-256","kid":"5","x":"` + x + `","y":"` + x + `"}`, // no point of the curve
+		`{"kty":"oct","kid":"6","k":"c2VjcmV0"}`, `{"kid":"7"}`, `{}`, `null`, `"text"`, `[]`,
+		`{"kty":"EC","kid":7}`, `{"kty":"RSA","kid":"8","n":"AQAB"}`,
+		// The id of another key, of another kind: the token's algorithm says which of them is meant.
+		strings.Replace(string(set.Keys[1]), `"ed"`, `"ec"`, 1),
+	} {
+		for _, keys := range [][]json.RawMessage{append([]json.RawMessage{json.RawMessage(unknown)}, set.Keys...), append(append([]json.RawMessage{}, set.Keys...), json.RawMessage(unknown))} {
+			text, err := json.Marshal(map[string]any{"keys": keys})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := newRig(t, nil)
+			r.write("jwks.json", text)
+			r.want("Bearer "+sign(t, jose.ES256, "ec", ecKey, claims(nil)), "jwt:https://login.example#anna", "")
+			r.want("Bearer "+sign(t, jose.EdDSA, "ed", edKey, claims(nil)), "jwt:https://login.example#anna", "")
+			if len(r.bad) != 0 {
+				t.Errorf("with %s: %q", unknown, r.bad)
+			}
+		}
+	}
+	// Two keys with one id, of one kind: the signature says which.
+	r := newRig(t, nil)
+	r.write("jwks.json", keySetOf(t, jwk("a", "", ecKey), jwk("a", "", otherKey)))
+	for _, key := range []*ecdsa.PrivateKey{ecKey, otherKey} {
+		r.want("Bearer "+sign(t, jose.ES256, "a", key, claims(nil)), "jwt:https://login.example#anna", "")
+	}
+	third, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.want("Bearer "+sign(t, jose.ES256, "a", third, claims(nil)), "", "signature")
 }
 
 // TestKeysFromURL: keys are requested when one is unknown, but not more often than configured; when

@@ -57,46 +57,64 @@ func algorithms(k *jose.JSONWebKey) ([]jose.SignatureAlgorithm, error) {
 
 // keySet has the usable keys of an issuer.
 type keySet struct {
-	keys []jose.JSONWebKey
+	keys []usableKey
 }
 
-// parseKeySet reads a JSON Web Key Set. Keys for other uses are left out; a set without any key
-// for signatures is an error.
+// usableKey is a key with the algorithms that it may be used with.
+type usableKey struct {
+	jose.JSONWebKey
+	can []jose.SignatureAlgorithm
+}
+
+// parseKeySet reads a JSON Web Key Set. What cannot be used is ignored, as RFC 7517 (section 5) says, because the issuer
+// may add keys for others: of unknown kinds or curves, for other uses, or malformed ones. A set without any key
+// for signatures is an error, which names the reasons.
 func parseKeySet(text []byte) (*keySet, error) {
-	var set jose.JSONWebKeySet
+	var set struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
 	if err := json.Unmarshal(text, &set); err != nil {
 		return nil, fmt.Errorf("no JSON Web Key Set: %w", err)
 	}
-	s, seen := &keySet{}, map[string]bool{}
+	s := &keySet{}
 	var errs []error
-	for _, k := range set.Keys {
+	for i, raw := range set.Keys {
+		var k jose.JSONWebKey
+		if err := json.Unmarshal(raw, &k); err != nil {
+			errs = append(errs, fmt.Errorf("key %d: %w", i+1, err))
+			continue
+		}
 		if k.Use != "" && k.Use != "sig" {
 			continue
 		}
-		if _, err := algorithms(&k); err != nil {
+		can, err := algorithms(&k)
+		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		if seen[k.KeyID] {
-			return nil, fmt.Errorf("two keys have the id %q", k.KeyID)
-		}
-		seen[k.KeyID] = true
-		s.keys = append(s.keys, k)
+		s.keys = append(s.keys, usableKey{k, can})
 	}
 	if len(s.keys) == 0 {
-		return nil, errors.Join(append(errs, errors.New("the JSON Web Key Set has no public key for signatures"))...)
+		return nil, errors.Join(append(errs[:min(len(errs), maxReasons)], errors.New("the JSON Web Key Set has no public key for signatures"))...)
 	}
 	return s, nil
 }
 
-// find returns the key of a token. A token that names none may be of the only key.
-func (s *keySet) find(id string) *jose.JSONWebKey {
-	for i := range s.keys {
-		if s.keys[i].KeyID == id || id == "" && len(s.keys) == 1 {
-			return &s.keys[i]
+// maxReasons is the most keys of a set whose errors are reported.
+const maxReasons = 5
+
+// find returns the keys that can have signed a token: those with the id that it names. There can be several, because an
+// issuer may give one id to keys for different algorithms. A token that names none may be of the only key.
+func (s *keySet) find(id string) (found []usableKey) {
+	if id == "" && len(s.keys) == 1 {
+		return s.keys
+	}
+	for _, k := range s.keys {
+		if k.KeyID == id {
+			found = append(found, k)
 		}
 	}
-	return nil
+	return found
 }
 
 // keySource is where the keys of an issuer are from.

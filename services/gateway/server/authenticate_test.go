@@ -48,6 +48,24 @@ allow:
 	return f, g, anna, admin
 }
 
+// TestUnauthenticatedBodies: the body of a request without valid credentials is not read, in neither API.
+func TestUnauthenticatedBodies(t *testing.T) {
+	_, g, _, _ := guarded(t, nil)
+	for _, path := range []string{"/v1/Echo/anna%2F1/Do", "/twirp/roost.gateway.v1.Entities/AskMany"} {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(g.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close() }()
+		// The body never arrives: whoever waits for it does not answer.
+		_, _ = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n", path)
+		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil || res.StatusCode != http.StatusUnauthorized {
+			t.Errorf("%s: %+v, %v", path, res, err)
+		}
+	}
+}
+
 func TestAuthentication(t *testing.T) {
 	f, g, anna, admin := guarded(t, nil)
 	for _, c := range []struct {

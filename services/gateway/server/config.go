@@ -25,7 +25,7 @@ type Config struct {
 	Auth         auth.Config   `key:"auth"`
 	MaxTimeout   time.Duration `key:"gateway.max_timeout" help:"longest time that a command may have. If a client names a longer time, the command has this time"`
 	MaxPayload   node.Bytes    `key:"gateway.max_body" help:"the longest payload of a command, at most 1MiB. The gateway answers a longer payload with 413"`
-	MaxItems     int           `key:"gateway.max_items" unit:"commands" help:"the most commands in one AskMany request. The gateway refuses a request with more commands as invalid_argument"`
+	MaxItems     int           `key:"gateway.max_items" unit:"commands" help:"the most commands in one AskMany request. The gateway answers a request with more commands with 413, before it decodes the request"`
 	Inbox        int           `key:"gateway.inbox" unit:"messages" help:"the most messages that may wait for the gateway's loop. Beyond this limit, the gateway refuses commands as resource_exhausted"`
 	Commands     int           `key:"gateway.commands" unit:"commands" help:"the most commands under way in the whole gateway. The gateway refuses further commands as resource_exhausted"`
 	CommandBytes node.Bytes    `key:"gateway.command_bytes" help:"the largest total size of the commands under way in the whole gateway. The gateway refuses further commands as resource_exhausted"`

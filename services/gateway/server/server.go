@@ -32,6 +32,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"google.golang.org/protobuf/reflect/protoreflect"
+
 	"github.com/roost-cluster/roost/libs/bootstrap"
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/discovery"
@@ -136,7 +138,8 @@ func New(n *node.Node, cfg *Config) (*Server, error) {
 		return nil, err
 	}
 	n.Handle("/", http.HandlerFunc(s.serveCommand)) // it refuses all other paths
-	n.Handle(gatewayv1.EntitiesPathPrefix, service{s}.handler())
+	generic := service{s}
+	n.HandleTwirp(gatewayv1.EntitiesPathPrefix, generic.before, map[protoreflect.FullName]int{itemsField: cfg.MaxItems}, gatewayv1.NewEntitiesServer(generic))
 	s.serveDiagnosis(n)
 	n.Ready("gateway", func(ctx context.Context) error { return s.router.Inside(ctx, s.readiness) })
 	s.stages(n)

@@ -2,12 +2,12 @@ package server
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"strings"
 	"time"
 
 	"github.com/twitchtv/twirp"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/roost-cluster/roost/libs/sharding"
 	gatewayv1 "github.com/roost-cluster/roost/proto/roost/gateway/v1"
@@ -16,9 +16,8 @@ import (
 // service is the generic API, for programs.
 type service struct{ s *Server }
 
-// handler serves the API, with a span per request.
-func (v service) handler() http.Handler {
-	entities := gatewayv1.NewEntitiesServer(v)
+// before checks the sender and headers of a request before next reads its body, and gives it a span.
+func (v service) before(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name := "roost.gateway.v1.Entities"
 		switch method := strings.TrimPrefix(r.URL.Path, gatewayv1.EntitiesPathPrefix); method {
@@ -50,13 +49,16 @@ func (v service) handler() http.Handler {
 		}
 		many := &results{ResponseWriter: w}
 		r = r.WithContext(context.WithValue(r.Context(), resultsKey{}, many))
-		entities.ServeHTTP(many, r)
+		next.ServeHTTP(many, r)
 	})
 }
 
 // plainHeaders are the headers of the plain API. A client that sends one with a Twirp
 // message expects an effect, so they must not be ignored.
 var plainHeaders = []string{"Idempotency-Key", "Roost-Tell", "Roost-Timeout"}
+
+// itemsField is the list that gateway.max_items bounds. It is counted before anything is decoded.
+const itemsField protoreflect.FullName = "roost.gateway.v1.AskManyRequest.items"
 
 // senderKey is where the context of a request has its sender.
 type senderKey struct{}
@@ -140,9 +142,6 @@ func (v service) finish(ctx context.Context, c *call) (sharding.Reply, *failure)
 // AskMany sends commands side by side; their results are written by [results]. Those for the same entity enter the
 // core in their order, and so take effect in it.
 func (v service) AskMany(ctx context.Context, req *gatewayv1.AskManyRequest) (*gatewayv1.AskManyResponse, error) {
-	if n := len(req.Items); n > v.s.cfg.MaxItems {
-		return nil, refuse(ctx, refusal(sharding.InvalidArgument, fmt.Sprintf("%d items, at most %d are allowed (gateway.max_items)", n, v.s.cfg.MaxItems)))
-	}
 	out := make([]*gatewayv1.AskResult, len(req.Items))
 	now := time.Now()
 	sent := make([]*call, 0, len(req.Items))
