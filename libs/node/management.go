@@ -72,6 +72,15 @@ func (n *Node) HandleOperations(prefix string, reads []string, server func(optio
 	n.handleManagement(prefix, need, server(twirp.WithServerInterceptors(n.audit.interceptor(reads))))
 }
 
+// CheckToken returns an error if management tokens are configured and a request has none of them.
+func (n *Node) CheckToken(r *http.Request) error {
+	if n.operators == nil {
+		return nil
+	}
+	_, err := n.operators.Find(r)
+	return err
+}
+
 // Management returns the handler of the management listener, for another handler that passes calls on. Each such call
 // needs the same token, and has the same lines in the audit, as if it came from outside.
 func (n *Node) Management() http.Handler { return n.management.mux }

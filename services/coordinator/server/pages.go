@@ -17,7 +17,7 @@ import (
 func (s *Server) servePages(n *node.Node) {
 	scheme := n.ManagementScheme() // of all coordinators
 	n.HandleManagementOpen(dashboard.Prefix, dashboard.New(dashboard.Config{
-		Admin: sampled{admin{s}}, API: n.Management(),
+		Admin: sampled{admin{s}}, API: n.Management(), CheckToken: n.CheckToken,
 		Elsewhere: func(ctx context.Context) string {
 			if addr := s.elsewhere(ctx); addr != "" {
 				return scheme + "://" + addr

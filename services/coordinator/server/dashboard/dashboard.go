@@ -37,6 +37,8 @@ type Config struct {
 	Admin adminv1.Admin
 	// API serves the admin API as the management listener does, and checks who calls.
 	API http.Handler
+	// CheckToken returns an error if a request does not have a management token that is known.
+	CheckToken func(*http.Request) error
 	// Elsewhere returns the URL of the management listener of the active coordinator if that is another
 	// one; empty: this one is active, or none is known.
 	Elsewhere func(context.Context) string

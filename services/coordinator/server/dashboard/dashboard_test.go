@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -73,8 +74,15 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, "%s %s %s %s %v", r.Method, r.URL.RequestURI(), r.Header.Get("Content-Type"), body, r.Header.Get("Cookie")+r.Header.Get("X-Own"))
 }
 
+func (a *api) check(r *http.Request) error {
+	if a.token != "" && r.Header.Get("Authorization") != "Bearer "+a.token {
+		return errors.New("the management token is not known")
+	}
+	return nil
+}
+
 func newDashboard(f *fake, a *api) *Dashboard {
-	return New(Config{Admin: f, API: a, Elsewhere: func(context.Context) string { return "" }})
+	return New(Config{Admin: f, API: a, CheckToken: a.check, Elsewhere: func(context.Context) string { return "" }})
 }
 
 func do(d http.Handler, method, path, body string, headers ...string) *httptest.ResponseRecorder {
@@ -194,6 +202,46 @@ func TestCall(t *testing.T) {
 	}
 }
 
+// TestGarbageTickets: who has no management token gets no ticket, and so ends no session of an operator. Who has one
+// ends only sessions of its own.
+func TestGarbageTickets(t *testing.T) {
+	d := newDashboard(&fake{}, &api{token: "secret"})
+	login := func(token string) (session string, status int) {
+		w := do(d, http.MethodPost, Prefix+"ticket", "", "Authorization", "Bearer "+token)
+		var ticket struct{ Ticket string }
+		_ = json.Unmarshal(w.Body.Bytes(), &ticket)
+		if w := do(d, http.MethodPost, Prefix+"session", `{"ticket":"`+ticket.Ticket+`"}`); w.Code == http.StatusNoContent {
+			session = cookie + "=" + w.Result().Cookies()[0].Value
+		}
+		return session, w.Code
+	}
+	session, status := login("secret")
+	if status != http.StatusOK || session == "" {
+		t.Fatal(status)
+	}
+	for i := range maxSessions + 1 {
+		if s, status := login(fmt.Sprint("garbage", i)); s != "" || status != http.StatusUnauthorized {
+			t.Fatalf("a ticket for garbage: %d", status)
+		}
+	}
+	if w := do(d, http.MethodPost, Prefix+"api/Members", "{}", "Cookie", session); w.Code != http.StatusOK {
+		t.Errorf("the session has ended: %d", w.Code)
+	}
+	var k kept
+	until := time.Unix(1_000_000, 0)
+	other := k.put("other", until)
+	var own []string
+	for range maxSessions + 1 {
+		own = append(own, k.put("own", until))
+	}
+	if _, ok := k.get(other, until); !ok || len(k.order) != 1+maxOfToken || len(k.tokens) != len(k.order) {
+		t.Errorf("one token ends the sessions of another one; %d are kept", len(k.order))
+	}
+	if _, ok := k.get(own[len(own)-1], until); !ok {
+		t.Error("the newest session of a token has ended")
+	}
+}
+
 // TestSecureCookie: a browser that comes by TLS sends the cookie by TLS only.
 func TestSecureCookie(t *testing.T) {
 	d := newDashboard(&fake{}, &api{})
@@ -239,8 +287,8 @@ func TestSessionsEnd(t *testing.T) {
 	if _, ok := k.get(first, now.Add(time.Minute+1)); ok {
 		t.Error("it does not end")
 	}
-	for range maxSessions {
-		k.put("b", now.Add(time.Hour))
+	for i := range maxSessions {
+		k.put(fmt.Sprint("b", i), now.Add(time.Hour))
 	}
 	if _, ok := k.get(first, now); ok || len(k.tokens) != maxSessions || len(k.order) != maxSessions {
 		t.Errorf("%d are kept", len(k.tokens))

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 )
@@ -16,6 +17,8 @@ const (
 	sessionTime = 12 * time.Hour
 	// maxSessions bounds tickets and sessions, of either. The oldest ones end first.
 	maxSessions = 256
+	// maxOfToken bounds those of one token, so that its holder cannot end the sessions of all others.
+	maxOfToken = 16
 	// maxToken is the longest token that is kept, in bytes.
 	maxToken = 4096
 	// cookie is the name of the cookie of a session.
@@ -23,7 +26,7 @@ const (
 )
 
 // sessions are the names by which browsers refer to management tokens. A token itself never reaches a browser. It is
-// not checked here, but at every call that is made with it.
+// checked when a ticket is issued, and again at every call that is made with it.
 type sessions struct {
 	mu      sync.Mutex
 	tickets kept
@@ -47,11 +50,24 @@ func (k *kept) put(value string, until time.Time) (name string) {
 		k.tokens = map[string]token{}
 	}
 	k.tokens[name], k.order = token{value, until}, append(k.order, name)
+	of, oldest := 0, 0 // of this token
+	for i := len(k.order) - 1; i >= 0; i-- {
+		if k.tokens[k.order[i]].value == value {
+			of, oldest = of+1, i
+		}
+	}
+	if of > maxOfToken {
+		k.drop(oldest)
+	}
 	for len(k.order) > maxSessions {
-		delete(k.tokens, k.order[0])
-		k.order = k.order[1:]
+		k.drop(0)
 	}
 	return name
+}
+
+func (k *kept) drop(i int) {
+	delete(k.tokens, k.order[i])
+	k.order = slices.Delete(k.order, i, i+1)
 }
 
 func (k *kept) get(name string, now time.Time) (string, bool) {
@@ -81,6 +97,11 @@ func (d *Dashboard) ticket(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusUnauthorized, "send the management token in the header Authorization: Bearer")
 		return
 	}
+	// Otherwise anybody could end the sessions of all operators, by as many tickets as are kept.
+	if err := d.cfg.CheckToken(r); err != nil {
+		refuse(w, http.StatusUnauthorized, err.Error())
+		return
+	}
 	d.sessions.mu.Lock()
 	name := d.sessions.tickets.put(value, time.Now().Add(ticketTime))
 	d.sessions.mu.Unlock()
@@ -103,7 +124,9 @@ func (d *Dashboard) login(w http.ResponseWriter, r *http.Request) {
 	s := &d.sessions
 	s.mu.Lock()
 	value, ok := s.tickets.get(in.Ticket, now)
-	delete(s.tickets.tokens, in.Ticket)
+	if i := slices.Index(s.tickets.order, in.Ticket); i >= 0 {
+		s.tickets.drop(i)
+	}
 	name := ""
 	if ok {
 		name = s.open.put(value, now.Add(sessionTime))
