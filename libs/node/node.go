@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -373,10 +374,19 @@ func (n *Node) writeAddresses() error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(file+".new", append(content, '\n'), 0o644); err != nil {
-		return fmt.Errorf("node.address_file: %w", err)
+	// In a folder that others may write to, a known name could be a link to any file of this user.
+	fresh, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".*")
+	if err == nil {
+		_, err = fresh.Write(append(content, '\n'))
+		err = errors.Join(err, fresh.Chmod(0o644), fresh.Close())
+		if err == nil {
+			err = os.Rename(fresh.Name(), file)
+		}
+		if err != nil {
+			_ = os.Remove(fresh.Name()) // what has failed is in err
+		}
 	}
-	if err := os.Rename(file+".new", file); err != nil {
+	if err != nil {
 		return fmt.Errorf("node.address_file: %w", err)
 	}
 	return nil

@@ -133,15 +133,24 @@ func (s *noter) openBox(cfg *Config, self sharding.NodeID, name string, log *slo
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(cfg.Journal)) // never fails
 	file := fmt.Sprintf("roost-%s-%s-%08x", cfg.ClusterName, cmp.Or(name, self.Addr), h.Sum32())
-	path := filepath.Join(cmp.Or(cfg.CrashDir, os.TempDir()), strings.Map(func(r rune) rune {
+	file = strings.Map(func(r rune) rune {
 		if r == '/' || r == os.PathSeparator || r == ':' {
 			return '_'
 		}
 		return r
-	}, file))
-	box, report, err := blackbox.Open(path, self.UID)
+	}, file)
+	var box *blackbox.Box
+	var report *blackbox.Report
+	dir, err := cfg.CrashDir, error(nil)
+	if dir == "" {
+		dir, err = blackbox.OwnFolder()
+	}
+	if err == nil {
+		box, report, err = blackbox.Open(filepath.Join(dir, file), self.UID)
+	}
 	if err != nil {
-		log.Warn("it will not be known which entity has ended this process if one does; give region.crash_dir a directory that can be written and outlives the process", "error", err)
+		log.Warn("crashes of this process will not be explained", "error", err,
+			"hint", "give region.crash_dir a directory of this user that outlives the process")
 		return region.Crash{}
 	}
 	s.box = box

@@ -67,10 +67,10 @@ type Box struct {
 // Open opens the box of a process, and returns how the process has ended that used it last; nil if that one
 // has closed the box, or there was none. The path is without a suffix: there are two files.
 func Open(path string, self sharding.NodeUID) (*Box, *Report, error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, nil, err
 	}
-	f, err := os.OpenFile(path+".turns", os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := openOwn(path + ".turns")
 	if err != nil {
 		return nil, nil, err
 	}
@@ -78,7 +78,7 @@ func Open(path string, self sharding.NodeUID) (*Box, *Report, error) {
 	if err := lock(f); err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("%s is in use by another process: %w", f.Name(), err), f.Close())
 	}
-	if b.output, err = os.OpenFile(path+".output", os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+	if b.output, err = openOwn(path + ".output"); err != nil {
 		return nil, nil, errors.Join(err, f.Close())
 	}
 	old := make([]byte, fileSize)

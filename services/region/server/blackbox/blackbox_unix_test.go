@@ -134,6 +134,62 @@ func TestUnmarked(t *testing.T) {
 	}
 }
 
+// TestForeignFiles: in a folder that others may write to, links are not followed, and files of others are not believed.
+func TestForeignFiles(t *testing.T) {
+	precious := filepath.Join(t.TempDir(), "precious")
+	for what, prepare := range map[string]func(path string) error{
+		"a link":        func(path string) error { return os.Symlink(precious, path) },
+		"a second name": func(path string) error { return os.Link(precious, path) },
+		"a shared file": func(path string) error { return errors.Join(os.WriteFile(path, nil, 0o600), os.Chmod(path, 0o666)) },
+		"a pipe":        func(path string) error { return syscall.Mkfifo(path, 0o600) },
+		"another's file ": func(path string) error {
+			return errors.Join(os.WriteFile(path, nil, 0o600), os.Chown(path, 12345, 12345))
+		},
+	} {
+		for _, suffix := range []string{".turns", ".output"} {
+			if err := os.WriteFile(precious, []byte("precious"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			path := filepath.Join(t.TempDir(), "box")
+			if err := prepare(path + suffix); errors.Is(err, os.ErrPermission) {
+				continue // only root can give files away
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := Open(path, 1); err == nil {
+				t.Errorf("%s at %s is taken", what, suffix)
+			}
+			if text, err := os.ReadFile(precious); err != nil || string(text) != "precious" {
+				t.Errorf("%s at %s: the file has become %.20q, %v", what, suffix, text, err)
+			}
+		}
+	}
+}
+
+// TestOwnFolder: the folder within that for temporary files is of this user alone.
+func TestOwnFolder(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	dir, err := OwnFolder()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := OwnFolder(); again != dir || err != nil {
+		t.Errorf("the second time: %s, %v", again, err)
+	}
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OwnFolder(); err == nil {
+		t.Error("a folder that others may write to is taken")
+	}
+	if err := errors.Join(os.Remove(dir), os.Symlink(t.TempDir(), dir)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OwnFolder(); err == nil {
+		t.Error("a link is taken")
+	}
+}
+
 // TestOnly: if something else has ended the process, neither the turns that run are reported nor those that begin
 // or end until the process has ended.
 func TestOnly(t *testing.T) {
