@@ -261,6 +261,9 @@ func (c *coordNode) load(o coordinator.Load) {
 			return
 		}
 		in := coordinator.Loaded{Number: o.Number, LastSeq: got.LastSeq}
+		if in.LastSeq == 0 {
+			in.Stored = c.w.journal.ledger.List(journal.ListRequest{Limit: 16})
+		}
 		for _, r := range got.Records {
 			for _, e := range r.Events {
 				in.Facts = append(in.Facts, c.w.facts[decodeNumber(e.Payload)])
@@ -362,6 +365,21 @@ func (c *coordNode) writeJournalHeartbeat(o coordinator.WriteJournalHeartbeat) {
 	})
 }
 
+// checkFacts reads the last record of the facts, some time after it is asked to, and answers some time after that.
+func (c *coordNode) checkFacts(o coordinator.CheckFacts) {
+	w, d := c.w, c.w.dice("facts check")
+	there, back := d.between(0, 50*ms), d.between(0, 50*ms)
+	w.after(there, c.p.ifAlive(func() {
+		got, err := w.journal.load(journal.LoadRequest{Entity: factEntity, LookupOnly: true})
+		if err != nil || d.chance(w.weather.Unknown) {
+			return
+		}
+		w.after(back, c.p.ifAlive(func() {
+			c.p.post(func() { c.step(coordinator.FactsChecked{Number: o.Number, LastSeq: got.LastSeq}) })
+		}))
+	}))
+}
+
 // append stores a record of facts.
 func (c *coordNode) append(o coordinator.Append) {
 	r := sharding.Record{Seq: o.Seq}
@@ -386,6 +404,8 @@ func (c *coordNode) perform(o coordinator.Output) {
 	switch o := o.(type) {
 	case coordinator.BecameActive:
 		c.explanations.Begin(o.Term, c.p.now())
+	case coordinator.FactsMissing:
+		w.mark("coordinator: begins without facts")
 	case coordinator.SteppedDown:
 		c.explanations.End()
 	case coordinator.Explained:
@@ -417,6 +437,8 @@ func (c *coordNode) perform(o coordinator.Output) {
 		c.append(o)
 	case coordinator.WriteJournalHeartbeat:
 		c.writeJournalHeartbeat(o)
+	case coordinator.CheckFacts:
+		c.checkFacts(o)
 	case coordinator.Contested:
 		w.violate("driver", "%s meets another cluster: %+v", c.p.name, o.By)
 	case coordinator.Waiting:

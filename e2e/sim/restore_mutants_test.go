@@ -26,3 +26,16 @@ func TestMutantsOfRestore(t *testing.T) {
 		t.Logf("%s: %.400s", name, out)
 	}
 }
+
+// TestMutantsOfDeletes runs TestDeletes without one of the rules that it is about: it must fail.
+func TestMutantsOfDeletes(t *testing.T) {
+	for name, part := range map[string]string{"full-replaces": "facts-1", "heartbeat-deleted": "heartbeat-1", "all-wanted": "facts-1"} { // order-free
+		cmd := exec.Command(os.Args[0], "-test.run", "^TestDeletes$/^"+part+"$")
+		cmd.Env = append(os.Environ(), restoreMutantVar+"="+name)
+		out, err := cmd.CombinedOutput()
+		if err == nil {
+			t.Errorf("TestDeletes passes without %s:\n%s", name, out)
+		}
+		t.Logf("%s: %.400s", name, out)
+	}
+}

@@ -44,6 +44,10 @@ type Evidence struct {
 	// FactsMissing is an entity that had records when the active coordinator found no facts in the journal; empty: it
 	// found facts, or an empty journal.
 	FactsMissing string
+	// RowsDeleted describes rows of the coordinators that the active coordinator found deleted from the journal, which
+	// was RowsDeletedAgo; empty: none.
+	RowsDeleted    string
+	RowsDeletedAgo time.Duration
 	// Quarantined are entities that do not run. Suspects run, but not beside each other.
 	Quarantined, Suspects []string
 	Unreadable            []Unreadable
@@ -147,6 +151,7 @@ var rules = []rule{
 	{"shard-without-region", (*exam).homeless},
 	{"data-damaged", (*exam).damaged},
 	{"facts-missing", (*exam).factsMissing},
+	{"rows-deleted", (*exam).rowsDeleted},
 	{"rollout-unfinished", (*exam).rollout},
 	{"region-lost", (*exam).lost},
 	{"hot-shard", (*exam).hotShards},

@@ -132,6 +132,7 @@ var cases = []struct {
 	{"entities are suspected", func(e *Evidence) { e.Suspects = strings.Split("abcdefg", "") }, "entity-suspected note", "7 entities ran when a region ended: a, b, c, d, e, and 2 more. "},
 	{"unreadable shards", func(e *Evidence) { e.Unreadable = []Unreadable{{"Cart", 3, "no region reads them"}} }, "shard-unreadable danger", "in 3 shards of Cart are refused: no region reads them"},
 	{"the facts are gone", func(e *Evidence) { e.FactsMissing = "Cart/anna" }, "facts-missing danger", "entities such as Cart/anna have records"},
+	{"rows were deleted", func(e *Evidence) { e.RowsDeleted, e.RowsDeletedAgo = "the journal heartbeat", 2*time.Hour }, "rows-deleted danger", "noticed 2 hours ago that rows were deleted from the journal, or that an older state of it was restored: the journal heartbeat."},
 	{"a shard without a region", func(e *Evidence) { e.Homeless, e.HomelessLongest, e.HomelessFor = 1, "Cart/7", time.Minute }, "shard-without-region danger", "1 shard is without a region, Cart/7 for 1 minute"},
 	{"shards that move", func(e *Evidence) { e.Homeless, e.HomelessLongest, e.HomelessFor = 5, "Cart/7", 59*time.Second }, "", ""},
 	{"damaged entities", func(e *Evidence) { e.Processes[2].Damaged, e.Processes[2].DamagedLast = 2, "Cart/a\n" }, "data-damaged danger", `2 entities or shards damaged in the journal in the last hour, most recently "Cart/a\n"`},

@@ -43,6 +43,13 @@ func (x *exam) factsMissing() {
 	}
 }
 
+func (x *exam) rowsDeleted() {
+	if x.RowsDeleted != "" {
+		x.say(Danger, []string{x.Active}, "find out what else writes to the database of the journal, and take its rights away (docs/security.md). If the facts were deleted, see docs/repair.md",
+			"%s noticed %s ago that rows were deleted from the journal, or that an older state of it was restored: %s. It stepped down and took over again", x.Active, days(x.RowsDeletedAgo), x.RowsDeleted)
+	}
+}
+
 func (x *exam) rollout() {
 	if x.Rollout != "" && x.RolloutStill >= rolloutLong {
 		x.say(Warning, nil, "finish the rollout, or go back (docs/rolling-out.md). Canaries that shall stay are no problem", "the rollout of version %q is not finished, and no region has come or gone for %s", x.Rollout, days(x.RolloutStill))

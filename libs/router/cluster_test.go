@@ -227,7 +227,7 @@ func (w *world) home(o control.GetShardHome) {
 // allocate gives a shard to some region that is up, without asking the owner.
 func (w *world) allocate(id sharding.ShardID) {
 	r := w.regions[w.rng.IntN(len(w.regions))]
-	row := sharding.Row{Shard: id, Owner: r.id, Epoch: w.truth[id].Epoch + 1, Phase: sharding.Starting}
+	row := sharding.Row{Shard: id, Owner: r.id, Epoch: max(w.truth[id].Epoch, sharding.MakeEpoch(1, 0)) + 1, Phase: sharding.Starting}
 	w.publish(row)
 	w.after(w.delay(), func() {
 		r.enqueue(func() {

@@ -418,16 +418,19 @@ func (m *Machine) tableChanged(from string, d sharding.TableDelta) {
 	}
 }
 
-// take merges what is new in the table. The version may be set first: nothing reads it before
-// the end of the step.
+// take merges what is new in the table, and forgets the rows that a full table of a new term does not have.
 func (m *Machine) take(d sharding.TableDelta) {
 	of := d.Generation
 	if mutant.On("router-generation") {
 		of = 0
 	}
-	m.table.Apply(sharding.TableDelta{Version: d.Version, Generation: of, Types: d.Types})
+	d.Generation = of
+	m.table.Declare(d)
 	for _, row := range d.Rows {
 		m.merge(row)
+	}
+	for _, row := range m.table.Advance(d) {
+		m.forgetRow(row)
 	}
 	m.placeAll()
 }
@@ -451,6 +454,15 @@ func (m *Machine) merge(row sharding.Row) {
 		m.reenter(s, row.Epoch)
 	}
 	m.touch(s)
+}
+
+// forgetRow acts on a row that is no longer in the table: a home is asked for at once.
+func (m *Machine) forgetRow(row sharding.Row) {
+	m.countOwner(row.Owner, -1)
+	if s := m.shards[row.Shard]; s != nil {
+		s.askAt = time.Time{}
+		m.touch(s)
+	}
 }
 
 // reenter puts commands that were sent at older epochs back into the queue. The new epoch is claimed, so these

@@ -64,6 +64,9 @@ func (s *scenario) do(line string) {
 		_, rows, _ := strings.Cut(line, arg(2))
 		v := s.version(arg(2))
 		s.step(changed(arg(1), sharding.TableDelta{Version: v, Rows: s.rows(rows), Types: testTypes()}))
+	case "full": // c1 2.1 [T/0 1.1 serving r1, …]: as table, and it has all rows of the term
+		_, rows, _ := strings.Cut(line, arg(2))
+		s.step(changed(arg(1), sharding.TableDelta{Version: s.version(arg(2)), Full: true, Rows: s.rows(rows), Types: testTypes()}))
 	case "fed": // c1|- 1.2 [T/0 1.1 serving r1, …]: active coordinator, version, rows
 		_, rows, _ := strings.Cut(line, arg(2))
 		s.step(TableChange{Active: strings.Trim(arg(1), "-"), Delta: sharding.TableDelta{Version: s.version(arg(2)), Rows: s.rows(rows), Types: testTypes()}})

@@ -27,3 +27,20 @@ func TestMutants(t *testing.T) {
 		}
 	}
 }
+
+// TestMutantsOfFullTables: rows whose facts are gone would stay in a copy, or come back to it from a region.
+func TestMutantsOfFullTables(t *testing.T) {
+	t.Cleanup(func() { mutant.Activate("") })
+	for _, name := range []string{"", "full-replaces", "row-gone"} {
+		mutant.Activate(name)
+		tab := New()
+		old := row(0, sharding.MakeEpoch(1, 1), sharding.Serving)
+		tab.Apply(sharding.TableDelta{Version: version(1, 1), Full: true, Types: []sharding.TypeDesc{airport}, Rows: []sharding.Row{old}})
+		tab.Apply(sharding.TableDelta{Version: version(2, 1), Full: true})
+		_, stays := tab.Row(old.Shard)
+		back := tab.Merge(old)
+		if stays != (name == "full-replaces") || back != (name == "row-gone") {
+			t.Errorf("mutant %q: the row stays: %t, comes back: %t", name, stays, back)
+		}
+	}
+}

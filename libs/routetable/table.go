@@ -2,8 +2,9 @@
 // that keeps it fresh. Regions and gateways embed both in their cores.
 //
 // [Table] is the copy: for every shard the newest row by (epoch, phase), whether
-// it came from a watch, a refusal or a region. Merging is idempotent, commutative
-// and associative, so answers may arrive late, twice or in any order. [Watcher]
+// it came from a watch, a refusal or a region. Merging is idempotent, and within a term commutative
+// and associative, so answers may arrive late, twice or in any order. A full table of a new term also
+// removes rows, see [Table.Advance]. [Watcher]
 // decides which coordinator is polled when.
 //
 // # What this does not do
@@ -109,7 +110,8 @@ func (t *Table) Type(name sharding.EntityType) (*sharding.TypeDesc, bool) {
 // Merge keeps the newer of row and the stored one, and reports whether that
 // changed the table. It ignores rows of undeclared types, with an index beyond the
 // type's shards, without epoch, with an unknown phase, or serving without an
-// owner.
+// owner. It also ignores the row of an earlier term if the table has none of that shard, because
+// the table of the term would have it (see Advance).
 func (t *Table) Merge(row sharding.Row) bool {
 	of := t.types[row.Shard.Type]
 	switch {
@@ -121,6 +123,9 @@ func (t *Table) Merge(row sharding.Row) bool {
 		return false
 	}
 	i := int(row.Shard.Index)
+	if (i >= len(of.rows) || of.rows[i].Epoch == 0) && row.Epoch.Term() < t.version.Term && !mutant.On("row-gone") {
+		return false
+	}
 	if i >= len(of.rows) {
 		of.rows = append(of.rows, make([]sharding.Row, i+1-len(of.rows))...)
 	}
@@ -131,28 +136,65 @@ func (t *Table) Merge(row sharding.Row) bool {
 	return true
 }
 
-// Apply merges the delta of a watch, types first, and returns the rows that
-// changed the table, in the order of the delta. The version advances only if
-// the delta's is newer; the descriptor of a known type is replaced only by a
-// delta that is not older, and never with another number of shards or another shard rule.
+// Apply merges the delta of a watch, and returns the rows that changed the table, in the order of the
+// delta. It calls Declare, Merge for each row, and Advance.
 func (t *Table) Apply(d sharding.TableDelta) []sharding.Row {
-	older := d.Version.Compare(t.version) < 0
-	for i := range d.Types {
-		t.declare(&d.Types[i], older)
-	}
+	t.Declare(d)
 	var changed []sharding.Row
 	for _, row := range d.Rows {
 		if t.Merge(row) {
 			changed = append(changed, row)
 		}
 	}
-	if !older {
-		t.version = d.Version
-		if d.Generation != 0 {
-			t.generation = d.Generation
+	t.Advance(d)
+	return changed
+}
+
+// Declare declares the types of a delta. The descriptor of a known type is replaced only by a
+// delta that is not older, and never with another number of shards or another shard rule.
+func (t *Table) Declare(d sharding.TableDelta) {
+	older := d.Version.Compare(t.version) < 0
+	for i := range d.Types {
+		t.declare(&d.Types[i], older)
+	}
+}
+
+// Advance advances the version to that of a delta whose rows are merged, unless the delta is older.
+//
+// A full table of a new term replaces what is here: Advance removes the rows of earlier terms that the
+// full table does not have, and returns them. The facts behind such rows are gone from the journal, so the
+// coordinator will never change them, and routers would wait for their owners forever. Without a row, a
+// router asks the coordinator for a home. Rows of the new term stay, because a region may have told them
+// before the coordinator does.
+func (t *Table) Advance(d sharding.TableDelta) (gone []sharding.Row) {
+	if d.Version.Compare(t.version) < 0 {
+		return nil
+	}
+	if d.Full && d.Version.Term > t.version.Term && !mutant.On("full-replaces") {
+		gone = t.removeAbsent(d)
+	}
+	t.version = d.Version
+	if d.Generation != 0 {
+		t.generation = d.Generation
+	}
+	return gone
+}
+
+func (t *Table) removeAbsent(d sharding.TableDelta) (gone []sharding.Row) {
+	present := make(map[sharding.ShardID]struct{}, len(d.Rows))
+	for i := range d.Rows {
+		present[d.Rows[i].Shard] = struct{}{}
+	}
+	for _, name := range t.names {
+		rows := t.types[name].rows
+		for i, row := range rows {
+			if _, found := present[row.Shard]; !found && row.Epoch != 0 && row.Epoch.Term() < d.Version.Term {
+				gone = append(gone, row)
+				rows[i] = sharding.Row{}
+			}
 		}
 	}
-	return changed
+	return gone
 }
 
 // declare adds a type or replaces its descriptor.

@@ -24,7 +24,7 @@ func version(term sharding.Term, n uint64) sharding.Version {
 func declared(t *testing.T) *Table {
 	t.Helper()
 	tab := New()
-	tab.Apply(sharding.TableDelta{Version: version(1, 1), Full: true, Types: []sharding.TypeDesc{airport}})
+	tab.Apply(sharding.TableDelta{Version: version(0, 2), Full: true, Types: []sharding.TypeDesc{airport}})
 	return tab
 }
 
@@ -71,7 +71,7 @@ func TestBadRowsAndTypesAreIgnored(t *testing.T) {
 			t.Errorf("Merge(%v) took a bad row", r)
 		}
 	}
-	tab.Apply(sharding.TableDelta{Version: version(1, 1), Rows: bad, Types: []sharding.TypeDesc{
+	tab.Apply(sharding.TableDelta{Version: version(0, 2), Rows: bad, Types: []sharding.TypeDesc{
 		{Type: "Ship"}, {Type: "Ship", Shards: sharding.MaxShards + 1}, {Type: "no/slash", Shards: 4},
 		{Type: "Airport", Shards: 16}, {Type: "Airport", Shards: 8, Volatile: true},
 	}})
@@ -87,7 +87,7 @@ func TestBadRowsAndTypesAreIgnored(t *testing.T) {
 
 func TestApply(t *testing.T) {
 	tab := declared(t)
-	got := tab.Apply(sharding.TableDelta{Version: version(2, 0), Rows: []sharding.Row{
+	got := tab.Apply(sharding.TableDelta{Version: version(0, 9), Rows: []sharding.Row{
 		row(1, 1, sharding.Serving), row(0, 1, sharding.Starting), row(1, 1, sharding.Starting), row(0, 1, sharding.Serving),
 	}})
 	want := []sharding.Row{row(1, 1, sharding.Serving), row(0, 1, sharding.Starting), row(0, 1, sharding.Serving)}
@@ -96,8 +96,8 @@ func TestApply(t *testing.T) {
 	}
 	more := airport
 	more.Commands = []sharding.CommandDesc{{Name: "Arrive"}, {Name: "Depart"}}
-	tab.Apply(sharding.TableDelta{Version: version(1, 9), Types: []sharding.TypeDesc{more}, Rows: []sharding.Row{row(2, 1, sharding.Serving)}})
-	if tab.Version() != version(2, 0) {
+	tab.Apply(sharding.TableDelta{Version: version(0, 3), Types: []sharding.TypeDesc{more}, Rows: []sharding.Row{row(2, 1, sharding.Serving)}})
+	if tab.Version() != version(0, 9) {
 		t.Errorf("version went back to %v", tab.Version())
 	}
 	if d, _ := tab.Type("Airport"); len(d.Commands) != 1 {
@@ -106,9 +106,43 @@ func TestApply(t *testing.T) {
 	if _, ok := tab.Row(sharding.ShardID{Type: "Airport", Index: 2}); !ok {
 		t.Error("a newer row of an older delta was lost")
 	}
-	tab.Apply(sharding.TableDelta{Version: version(2, 1), Types: []sharding.TypeDesc{more}})
+	tab.Apply(sharding.TableDelta{Version: version(0, 10), Types: []sharding.TypeDesc{more}})
 	if d, _ := tab.Type("Airport"); len(d.Commands) != 2 {
 		t.Error("a newer delta did not replace the descriptor")
+	}
+}
+
+// TestFullReplaces: a full table of a new term removes the rows of earlier terms that it does not have, and they do not
+// come back from a region.
+func TestFullReplaces(t *testing.T) {
+	old := func(index, n uint32) sharding.Row { return row(index, sharding.MakeEpoch(1, n), sharding.Serving) }
+	tab := declared(t)
+	tab.Apply(sharding.TableDelta{Version: version(1, 4), Full: true, Rows: []sharding.Row{old(0, 1), old(1, 2), old(2, 3)}})
+	told := row(3, sharding.MakeEpoch(2, 1), sharding.Serving) // by a region, before the coordinator says it
+	tab.Merge(told)
+	full := sharding.TableDelta{Version: version(2, 3), Full: true, Rows: []sharding.Row{old(1, 2)}}
+	tab.Declare(full)
+	tab.Merge(old(1, 2))
+	if gone := tab.Advance(full); !reflect.DeepEqual(gone, []sharding.Row{old(0, 1), old(2, 3)}) {
+		t.Errorf("gone = %v", gone)
+	}
+	if got := tab.Rows(); !reflect.DeepEqual(got, []sharding.Row{old(1, 2), told}) {
+		t.Errorf("rows = %v", got)
+	}
+	if tab.Merge(old(0, 1)) || tab.Merge(old(0, 9)) {
+		t.Error("a row of an earlier term that the full table does not have came back")
+	}
+	if handedOff := old(1, 7); !tab.Merge(handedOff) { // at the epoch that the earlier term has reserved
+		t.Errorf("%v was ignored", handedOff)
+	}
+	if gone := tab.Advance(sharding.TableDelta{Version: version(1, 9), Full: true}); gone != nil {
+		t.Errorf("an older full table removes %v", gone)
+	}
+	if gone := tab.Advance(sharding.TableDelta{Version: version(3, 1)}); gone != nil {
+		t.Errorf("a delta removes %v", gone)
+	}
+	if err := tab.Check(); err != nil {
+		t.Error(err)
 	}
 }
 

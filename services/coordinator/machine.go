@@ -26,7 +26,9 @@ type Machine struct {
 	cluster sharding.ClusterID
 	// generation is the generation of the journal that has the facts; 0: not known.
 	generation sharding.Generation
-	since      time.Time // start of the term
+	// factsMissing is true if the term began without facts although entities have records.
+	factsMissing bool
+	since        time.Time // start of the term
 
 	// recovered says that the owners and successors in the facts have registered, or had the time to.
 	recovered bool
@@ -223,7 +225,7 @@ func (m *Machine) elected(in Elected) {
 	}
 	m.deposed()
 	m.active, m.term, m.since, m.rebalanced, m.rolloutStep = true, in.Term, m.now, m.now, m.now
-	m.cluster, m.generation = in.Cluster, in.Generation
+	m.cluster, m.generation, m.factsMissing = in.Cluster, in.Generation, in.FactsMissing
 	m.knownActive = Active{}
 	m.broken.countedAt = m.now // broken constraints are not counted before the first plan of the term, which may repair them
 	for _, f := range in.Facts {

@@ -80,6 +80,12 @@ type (
 		Verdict sharding.Verdict
 		Fence   sharding.Epoch
 	}
+	// FactsChecked answers CheckFacts. LastSeq is the number of the last record of the fact stream; 0: there is
+	// none. If it could not be read, there is no answer.
+	FactsChecked struct {
+		Number  uint64
+		LastSeq uint64
+	}
 	// SnapshotWritten answers WriteSnapshot.
 	SnapshotWritten struct {
 		Number  uint64
@@ -100,6 +106,8 @@ type (
 		Cluster sharding.ClusterID
 		// Generation is the generation of the journal; 0: it is not compared with that of regions.
 		Generation sharding.Generation
+		// FactsMissing is true if there are no facts although entities have records.
+		FactsMissing bool
 	}
 	// Identified says that the journal now has a heartbeat which names Cluster. When the term began, it had
 	// none.
@@ -217,6 +225,8 @@ type (
 		Number    uint64
 		Heartbeat sharding.JournalHeartbeat
 	}
+	// CheckFacts reads the number of the last record of the fact stream. Answered by FactsChecked, or by nothing.
+	CheckFacts struct{ Number uint64 }
 	// WriteSnapshot stores an empty snapshot at Seq, so that readers of the fact stream begin after Seq.
 	// Answered by SnapshotWritten.
 	WriteSnapshot struct {
@@ -433,6 +443,7 @@ func (Loaded) input()                  {}
 func (ReadFailed) input()              {}
 func (Appended) input()                {}
 func (JournalHeartbeatWritten) input() {}
+func (FactsChecked) input()            {}
 func (SnapshotWritten) input()         {}
 func (Elected) input()                 {}
 func (Identified) input()              {}
@@ -466,6 +477,7 @@ func (Waiting) output()               {}
 func (Adopted) output()               {}
 func (FactsMissing) output()          {}
 func (WriteJournalHeartbeat) output() {}
+func (CheckFacts) output()            {}
 func (Contested) output()             {}
 func (WriteSnapshot) output()         {}
 func (BecameActive) output()          {}

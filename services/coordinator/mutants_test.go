@@ -84,6 +84,19 @@ func TestMutantsOfRegistration(t *testing.T) {
 			t.Errorf("mutant %q: a region on the journal of another cluster is refused with %q", name, refusal)
 		}
 	}
+	for _, name := range []string{"", "heartbeat-asked"} {
+		mutant.Activate(name)
+		refusal := registersFrom(t, Elected{Term: 1, Cluster: ours, Generation: 7}, control.JournalOwner{Known: true, Generation: 7})
+		if asksAgain := refusal == "nothing"; asksAgain != (name == "") {
+			t.Errorf("mutant %q: a region that finds no heartbeat is told %q", name, refusal)
+		}
+	}
+	for _, name := range []string{"", "all-wanted"} {
+		mutant.Activate(name)
+		if n := allocated(t, true); (n == 0) != (name != "") {
+			t.Errorf("mutant %q: without facts, %d shards are allocated", name, n)
+		}
+	}
 	for _, name := range []string{"", "region-generation"} {
 		mutant.Activate(name)
 		if refusal := registersFrom(t, Elected{Term: 1, Generation: 7}, control.JournalOwner{Generation: 8}); (refusal == "") != (name != "") {
@@ -331,6 +344,19 @@ func TestMutantsOfTenures(t *testing.T) {
 			w.step(Loaded{Number: old.Number})
 			_, acts := first[BecameActive](w)
 			return acts
+		}},
+		// No region could register, and another cluster could take the journal.
+		{"heartbeat-deleted", func(w *tenureTest) bool {
+			w.active(3)
+			w.beat(sharding.RefusedSeq)
+			return w.core.ActiveTerm() != 0
+		}},
+		// The next coordinator would know less than this one has revealed.
+		{"facts-deleted", func(w *tenureTest) bool {
+			w.active(3, TypeFact{Desc: sharding.TypeDesc{Type: "T", Shards: 1}})
+			w.beat(sharding.Durable)
+			w.step(FactsChecked{Number: want[CheckFacts](w).Number})
+			return w.core.ActiveTerm() != 0
 		}},
 		// A coordinator that ends would leave a part of the pins of a request.
 		{"request-one-record", func(w *tenureTest) bool { return recordsOfPins(newTenureTest(w.t, smallRecords())) > 1 }},

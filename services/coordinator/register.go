@@ -132,6 +132,10 @@ func (m *Machine) register(from sharding.NodeID, call control.Call, in control.R
 		m.askAgain(call)
 		return
 	}
+	if m.heartbeatDeleted(in.Journal) {
+		m.askAgain(call)
+		return
+	}
 	descs, refusal := m.checkTypes(in.Types)
 	if other := m.checkJournal(in.Journal); other != "" {
 		refusal = other
@@ -182,6 +186,9 @@ func (m *Machine) register(from sharding.NodeID, call control.Call, in control.R
 		}
 		d.Commands = m.commands(from, d)
 		m.commit(t.fact(d))
+		if !found && m.factsMissing && !d.Volatile && !mutant.On("all-wanted") {
+			m.wantAll(d.Type)
+		}
 	}
 	m.crashed(cmp.Or(r.name, from.Addr), in.Crash)
 	old := m.arrived(from)
@@ -226,6 +233,22 @@ func (m *Machine) checkPlace(in control.Register) string {
 		}
 	}
 	return ""
+}
+
+// wantAll has all shards of a type allocated. If the facts are gone, their entities may have reminders and sends, for
+// which no gateway asks.
+func (m *Machine) wantAll(name sharding.EntityType) {
+	i, _ := m.searchType(name)
+	for at := range m.types[i].rows {
+		m.types[i].rows[at].wanted = true
+	}
+}
+
+// heartbeatDeleted reports whether a region has found no heartbeat in the journal of this cluster: the generation is
+// drawn when a journal is created, so it is the same journal. The heartbeat was deleted. The Tenure is about to
+// notice, and stores another one; a refusal would end the region.
+func (m *Machine) heartbeatDeleted(owner control.JournalOwner) bool {
+	return owner.Known && owner.Cluster == 0 && m.cluster != 0 && owner.Generation != 0 && owner.Generation == m.generation && !mutant.On("heartbeat-asked")
 }
 
 // checkJournal says what is wrong with a region whose journal is not the one that has

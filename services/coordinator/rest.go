@@ -19,7 +19,7 @@ func NewRest() pace.Rest {
 // than those of a coordinator at rest, which has its lease renewed, asks its journal, and holds the watches of the table.
 func Stirs(in Input, out []Output) bool {
 	switch in := in.(type) {
-	case Tick, Renewed, Active, CallEnded, JournalHeartbeatWritten, JournalTested, Planned:
+	case Tick, Renewed, Active, CallEnded, JournalHeartbeatWritten, FactsChecked, JournalTested, Planned:
 	case Received:
 		switch in.Msg.(type) {
 		case control.WatchTable, control.ReportLoad:
@@ -31,7 +31,7 @@ func Stirs(in Input, out []Output) bool {
 	}
 	return slices.ContainsFunc(out, func(o Output) bool {
 		switch o.(type) {
-		case Reply, WriteJournalHeartbeat, TestJournal, Plan:
+		case Reply, WriteJournalHeartbeat, CheckFacts, TestJournal, Plan:
 			return false
 		}
 		return true

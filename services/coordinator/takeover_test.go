@@ -215,3 +215,42 @@ func TestRegionGeneration(t *testing.T) {
 		}
 	}
 }
+
+// TestHeartbeatDeleted: a region that finds no heartbeat in the journal of this cluster asks again, because the
+// heartbeat is stored again soon. A region on another journal is refused.
+func TestHeartbeatDeleted(t *testing.T) {
+	for _, c := range []struct {
+		generation sharding.Generation
+		asksAgain  bool
+	}{{7, true}, {8, false}, {0, false}} {
+		refusal := registersFrom(t, Elected{Term: 1, Cluster: ours, Generation: 7}, control.JournalOwner{Known: true, Generation: c.generation})
+		if (refusal == "nothing") != c.asksAgain {
+			t.Errorf("a region without a heartbeat in generation %v is told %q", c.generation, refusal)
+		}
+	}
+}
+
+// allocated counts the shards that are allocated when a region registers in a term that began without facts.
+func allocated(t *testing.T, missing bool) (n int) {
+	w := newWorld(t, DefaultConfig())
+	r1 := node(t, "r1")
+	w.step(Member{Node: r1, Reachable: true})
+	w.step(Elected{Term: 2, FactsMissing: missing})
+	w.step(calls(r1, control.Register{Types: []sharding.TypeDesc{{Type: "T", Shards: 4}, {Type: "V", Shards: 3, Volatile: true}}}))
+	w.step(Tick{})
+	for _, row := range w.m.View().Rows {
+		n += toInt(row.Epoch != 0)
+	}
+	return n
+}
+
+// TestFactsMissingAllocates: if the facts are gone, the shards of journaled types are allocated without a command,
+// because their entities may have reminders.
+func TestFactsMissingAllocates(t *testing.T) {
+	if n := allocated(t, true); n != 4 {
+		t.Errorf("%d shards are allocated, want 4", n)
+	}
+	if n := allocated(t, false); n != 0 {
+		t.Errorf("in a new cluster, %d shards are allocated", n)
+	}
+}

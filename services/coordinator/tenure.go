@@ -81,6 +81,10 @@ type Tenure struct {
 	retryAt time.Time // when the take-over begins anew; zero: no time is set, because a request waits for an answer
 	// failures is how often the take-over has failed in this term, one time after the other.
 	failures int
+	// deleted describes the last rows of the coordinators that were deleted while this process was active, and
+	// deletedAt is the time when it noticed; zero: never.
+	deleted   string
+	deletedAt time.Time
 	// missing is an entity with records, if the journal had no facts at the beginning of this term (see FactsMissing);
 	// zero: the facts are not missing.
 	missing sharding.Entity
@@ -98,6 +102,8 @@ type Tenure struct {
 	snapshot       request // writes the snapshot of the fact stream
 	heartbeatWrite request // writes a journal heartbeat
 	heartbeatAt    time.Time
+	factsCheck     uint64   // number of the newest CheckFacts that has no answer; 0: none
+	factsStored    uint64   // number of the last record of facts that was durable when that CheckFacts was emitted
 	machineOut     []Output // memory for the outputs of a step of the Machine
 }
 
@@ -166,6 +172,8 @@ func (t *Tenure) Step(now time.Time, in Input, out []Output) []Output {
 		t.journalHeartbeatWritten(in)
 	case Appended:
 		t.appended(in)
+	case FactsChecked:
+		t.factsChecked(in)
 	case SnapshotWritten:
 		t.snapshotWritten(in)
 	case Elected, Deposed, Stored: // the Tenure gives these to the Machine; a driver must not
@@ -245,6 +253,7 @@ func (t *Tenure) stepDown(why string) {
 	t.term, t.phase, t.asked, t.retryAt, t.failures = 0, standingBy, 0, time.Time{}, 0
 	t.gate, t.append, t.facts, t.newFacts, t.snapshot = nil, request{}, nil, 0, request{}
 	t.heartbeatWrite, t.heartbeat, t.missing = request{}, sharding.JournalHeartbeat{}, sharding.Entity{}
+	t.factsCheck = 0
 	if gate == nil {
 		return
 	}
@@ -360,6 +369,14 @@ func (t *Tenure) journalHeartbeatWritten(in JournalHeartbeatWritten) {
 		if !first && t.m.cluster == 0 {
 			t.step(Identified{Cluster: t.cluster})
 		}
+		if !first {
+			t.checkFacts()
+		}
+	case !first && in.Verdict == sharding.RefusedSeq && t.heartbeat.N > 1 && !mutant.On("heartbeat-deleted"):
+		// The record that holds the heartbeats existed in this term. Without it, another cluster could take
+		// the journal, and no region could register.
+		t.rowsDeleted("the journal heartbeat")
+		return
 	case !first:
 		// N was counted up before the write, and usually a missing number does no harm. But the write of
 		// heartbeat 1 of a term also creates the record that holds the heartbeats, if there is none
@@ -379,6 +396,37 @@ func (t *Tenure) journalHeartbeatWritten(in JournalHeartbeatWritten) {
 	}
 }
 
+// checkFacts looks whether the facts are still in the journal, after each journal heartbeat. A coordinator that
+// stores nothing would not notice otherwise that they were deleted, and the next one would know less than this one has
+// revealed.
+func (t *Tenure) checkFacts() {
+	t.last++
+	t.factsCheck, t.factsStored = t.last, t.gate.Seq()-1
+	t.emit(CheckFacts{Number: t.last})
+}
+
+func (t *Tenure) factsChecked(in FactsChecked) {
+	if in.Number != t.factsCheck || in.Number == 0 {
+		return
+	}
+	t.factsCheck = 0
+	// Facts that became durable after the CheckFacts may be missing in its answer.
+	if in.LastSeq < t.factsStored && !mutant.On("facts-deleted") {
+		t.rowsDeleted("the facts of the coordinators")
+	}
+}
+
+// rowsDeleted ends the term, because rows that this coordinator has stored are gone from the journal. The next
+// take-over stores a new heartbeat, and begins with the facts that are there.
+func (t *Tenure) rowsDeleted(what string) {
+	t.deleted, t.deletedAt = what, t.now
+	t.raise(fmt.Sprintf("%s: deleted from the journal, or an older state was restored", what), t.term)
+}
+
+// Deleted describes the last rows of the coordinators that were deleted from the journal while this process was active,
+// and returns the time when it noticed; "": none were.
+func (t *Tenure) Deleted() (what string, at time.Time) { return t.deleted, t.deletedAt }
+
 func (t *Tenure) loaded(in Loaded) {
 	if !t.takeAnswer(in.Number) || t.phase != loading {
 		return
@@ -389,7 +437,7 @@ func (t *Tenure) loaded(in Loaded) {
 	if t.missing = in.missing(); t.missing != (sharding.Entity{}) {
 		t.emit(FactsMissing{Term: t.term, Stored: t.missing})
 	}
-	elected := Elected{Term: t.term, Facts: in.Facts, Generation: t.generation}
+	elected := Elected{Term: t.term, Facts: in.Facts, Generation: t.generation, FactsMissing: t.missing != (sharding.Entity{})}
 	if t.heartbeat.N > 0 { // it is stored
 		elected.Cluster = t.cluster
 	}
@@ -488,6 +536,8 @@ func (t *Tenure) appended(in Appended) {
 		t.step(Stored{Facts: t.gate.Stored()})
 	case sharding.RefusedFull, sharding.RefusedTooLarge, sharding.RefusedDamaged:
 		t.append = request{retryAt: t.now.Add(t.cfg.RetryPause)}
+	case sharding.RefusedSeq: // nobody else writes the stream at this epoch, so records that were durable are gone
+		t.rowsDeleted("the facts of the coordinators")
 	case sharding.RefusedEpoch:
 		t.fenced(in.Fence)
 	default:
@@ -515,6 +565,10 @@ func (t *Tenure) snapshotWritten(in SnapshotWritten) {
 // fenced ends the term: the fact stream has been claimed in a higher term, although this
 // process holds the lease.
 func (t *Tenure) fenced(by sharding.Epoch) {
+	if by.Term() < t.term && t.phase == active { // only a row that was deleted is behind a term that was claimed
+		t.rowsDeleted("the coordinators' claim of the facts")
+		return
+	}
 	t.takeover.wasFenced()
 	t.raise(fmt.Sprintf("fenced: the facts were claimed in term %d", by.Term()), by.Term())
 }

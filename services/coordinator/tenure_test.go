@@ -3,6 +3,7 @@ package coordinator
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -204,6 +205,65 @@ func TestJournalHeartbeats(t *testing.T) {
 	if raise := want[RaiseTerm](w); raise.Above != 9 || w.core.ActiveTerm() != 0 {
 		t.Errorf("fenced: %+v, active in term %d", w.out, w.core.ActiveTerm())
 	}
+}
+
+// TestRowsDeleted: an active coordinator notices that rows which it has stored are gone from the journal, although it has
+// nothing to store. It steps down, and asks for a term in which it takes over again.
+func TestRowsDeleted(t *testing.T) {
+	const facts = "the facts of the coordinators"
+	for _, c := range []struct {
+		what    string
+		notices func(*tenureTest)
+	}{
+		{"the journal heartbeat", func(w *tenureTest) { w.beat(sharding.RefusedSeq) }},
+		{facts, func(w *tenureTest) {
+			w.beat(sharding.Durable)
+			w.step(FactsChecked{Number: want[CheckFacts](w).Number})
+		}},
+		{facts, func(w *tenureTest) {
+			w.register()
+			w.step(Appended{Number: want[Append](w).Number, Verdict: sharding.RefusedSeq})
+		}},
+		{"the coordinators' claim of the facts", func(w *tenureTest) { w.beat(sharding.RefusedEpoch) }},
+	} {
+		what := c.what
+		w := newTenureTest(t, DefaultConfig())
+		w.active(3, TypeFact{Desc: sharding.TypeDesc{Type: "U", Shards: 1}})
+		c.notices(w)
+		if down := want[SteppedDown](w); w.core.ActiveTerm() != 0 || !strings.Contains(down.Why, what+": deleted from the journal") || want[RaiseTerm](w).Above != 3 {
+			t.Errorf("%s: %+v", what, w.out)
+		}
+		if got, at := w.core.Deleted(); got != what || !at.Equal(w.now) {
+			t.Errorf("%s: asked, it says %q at %v", what, got, at)
+		}
+	}
+}
+
+// TestFactsChecked: facts that became durable after they were counted are not missed, and neither is a late answer
+// believed.
+func TestFactsChecked(t *testing.T) {
+	w := newTenureTest(t, DefaultConfig())
+	w.active(3, TypeFact{Desc: sharding.TypeDesc{Type: "U", Shards: 1}})
+	w.beat(sharding.Durable)
+	first := want[CheckFacts](w)
+	w.register()
+	w.step(Appended{Number: want[Append](w).Number, Verdict: sharding.Durable})
+	w.beat(sharding.Durable)
+	second := want[CheckFacts](w)
+	w.step(FactsChecked{Number: first.Number})
+	w.step(FactsChecked{Number: second.Number, LastSeq: 2})
+	w.step(FactsChecked{Number: second.Number})
+	if w.core.ActiveTerm() != 3 {
+		t.Errorf("it stepped down: %+v", w.out)
+	}
+}
+
+// beat has the next journal heartbeat end with a verdict.
+func (w *tenureTest) beat(v sharding.Verdict) {
+	w.t.Helper()
+	w.now = w.now.Add(DefaultConfig().JournalHeartbeatInterval)
+	w.step(Tick{})
+	w.step(JournalHeartbeatWritten{Number: want[WriteJournalHeartbeat](w).Number, Verdict: v})
 }
 
 // TestFirstJournalHeartbeat: a journal that has no room for it does not keep a coordinator from

@@ -121,7 +121,9 @@ func (c *ControlCore) tableChanged(from string, d sharding.TableDelta) {
 	released := c.quarantine(d.Types)
 	c.endDirectHandoffs(changed)
 	c.forward(changed)
-	if len(changed)+len(d.Types) > 0 || c.table.Version() != before {
+	if d.Full && !mutant.On("full-fed") { // rows may be gone, see routetable.Table.Advance
+		c.feed(c.table.Delta(sharding.Version{}))
+	} else if len(changed)+len(d.Types) > 0 || c.table.Version() != before {
 		types := d.Types
 		if len(types) > 0 {
 			types = c.table.Types() // those of an older delta do not replace newer ones

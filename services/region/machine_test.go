@@ -238,9 +238,13 @@ func (s *scenario) command(f []string) []string {
 		return s.step(region.Coordinators{Addrs: f[1:]})
 	case "table":
 		return s.watched(control.TableChanged{Delta: s.delta(f[1:])})
+	case "full": // as table, and it has all rows of the term
+		d := s.delta(f[1:])
+		d.Full = true
+		return s.watched(control.TableChanged{Delta: d})
 	case "quarantined", "quarantined-of-U": // 1 7 a: the table at version 1.7 says that T/a, or U/a, is quarantined
 		d := s.delta(f[1:3])
-		d.Full, d.Rows = false, nil
+		d.Rows = nil
 		t := map[string]int{"quarantined": 0, "quarantined-of-U": 1}[f[0]]
 		for _, id := range f[3:] {
 			d.Types[t].Quarantined = append(d.Types[t].Quarantined, sharding.Quarantined{ID: sharding.EntityID(id), Why: "by the test"})
@@ -637,7 +641,7 @@ func (s *scenario) performTurn(core int, o turn.Output) string {
 }
 
 func (s *scenario) delta(f []string) sharding.TableDelta {
-	d := sharding.TableDelta{Version: sharding.Version{Term: sharding.Term(number(f[0])), N: uint64(number(f[1]))}, Full: true}
+	d := sharding.TableDelta{Version: sharding.Version{Term: sharding.Term(number(f[0])), N: uint64(number(f[1]))}}
 	for _, name := range []string{"T", "U", "V"} {
 		d.Types = append(d.Types, sharding.TypeDesc{Type: sharding.EntityType(name), Shards: s.types()})
 	}

@@ -11,7 +11,7 @@ import (
 
 // TestMutants shows that the scenarios notice when a guard is off.
 func TestMutants(t *testing.T) {
-	for _, name := range []string{"quarantine-known", "quarantine-handed-on", "claim", "min-epoch-after-drain", "damaged-claim", "lower-term", "order-check", "leave-all-cores", "budget-returned", "wrote", "ready-latch", "refused-while-held", "kept-given-once", "kept-epoch", "fetched-epoch", "kept-late", "kept-outlived", "leave-keeps", "router-fed", "successor-told", "successor-told-again", "successor-epoch", "released-gone-on", "refused-row", "fires-before-told", "served-anew", "released-sends"} {
+	for _, name := range []string{"quarantine-known", "quarantine-handed-on", "claim", "min-epoch-after-drain", "damaged-claim", "lower-term", "order-check", "leave-all-cores", "budget-returned", "wrote", "ready-latch", "refused-while-held", "kept-given-once", "kept-epoch", "fetched-epoch", "kept-late", "kept-outlived", "leave-keeps", "router-fed", "full-fed", "successor-told", "successor-told-again", "successor-epoch", "released-gone-on", "refused-row", "fires-before-told", "served-anew", "released-sends"} {
 		mutant.Activate(name)
 		caught := scenariotest.Differing(t, play)
 		mutant.Activate("")

@@ -252,6 +252,9 @@ func (l *Ledger) Damage(id sharding.Entity, seq uint64) {
 	}
 }
 
+// Delete removes all rows of an entity, as someone does who deletes them by hand.
+func (l *Ledger) Delete(id sharding.Entity) { delete(l.entities, id) }
+
 // Clone returns a copy that shares no mutable memory with l.
 func (l *Ledger) Clone() *Ledger {
 	c := *l

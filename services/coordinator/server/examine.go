@@ -54,6 +54,7 @@ func (a admin) Examine(ctx context.Context, _ *adminv1.ExamineRequest) (*adminv1
 		if e := a.s.core.FactsMissing(); e != (sharding.Entity{}) {
 			ev.FactsMissing = e.String()
 		}
+		ev.RowsDeleted, ev.RowsDeletedAgo = a.s.rowsDeleted()
 		for _, q := range a.s.core.Quarantine() {
 			if q.State == coordinator.Quarantined {
 				ev.Quarantined = append(ev.Quarantined, q.Entity.String())

@@ -48,6 +48,8 @@ func (s *Server) performJournal(o coordinator.Output) {
 		s.storeFacts(o)
 	case coordinator.WriteJournalHeartbeat:
 		s.writeJournalHeartbeat(o)
+	case coordinator.CheckFacts:
+		s.checkFacts(o)
 	case coordinator.WriteSnapshot:
 		op := journal.Op{Snapshot: &journal.WriteSnapshot{
 			Shard: streamShard, Epoch: sharding.MakeEpoch(o.Term, 0), Entity: streamEntity,
@@ -185,6 +187,20 @@ func (s *Server) writeJournalHeartbeat(o coordinator.WriteJournalHeartbeat) {
 		}
 		s.step(coordinator.JournalHeartbeatWritten{Number: o.Number, Verdict: r.Verdict, Fence: r.Fence.Epoch})
 	})
+}
+
+// checkFacts reads the number of the last record of the fact stream, in the background.
+func (s *Server) checkFacts(o coordinator.CheckFacts) {
+	go func() {
+		ctx, cancel := context.WithTimeout(s.ctx, s.limits.TakeoverTimeout)
+		defer cancel()
+		found, err := s.journal.Load(ctx, journal.LoadRequest{Entity: streamEntity, LookupOnly: true})
+		if err != nil {
+			s.log.Debug("reading the last fact failed", "error", err)
+			return
+		}
+		s.inbox.Put(func() { s.step(coordinator.FactsChecked{Number: o.Number, LastSeq: found.LastSeq}) })
+	}()
 }
 
 // errContested is wrapped when another cluster uses the journal.

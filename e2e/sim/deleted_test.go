@@ -1,0 +1,95 @@
+package sim
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// deletes: someone deletes the rows of the coordinators by hand. The active coordinator notices, although it has nothing to
+// store, and another term begins. A region that starts meanwhile does not end. Then all regions are started again,
+// so that every row that gateways still have names a process that is gone. All shards are served again, those
+// without commands too, and clients get answers from each of them.
+func deletes(t *testing.T, seed uint64, rows ...sharding.Entity) {
+	w := newBrakeWorld(t, seed)
+	w.pass(8 * sec)
+	used, all := map[sharding.ShardID]bool{}, map[sharding.ShardID]bool{}
+	for _, e := range w.entities {
+		used[w.shardOf(e)] = true
+	}
+	for _, t := range types {
+		for i := range t.Shards {
+			all[sharding.ShardID{Type: t.Type, Index: i}] = !t.Volatile
+		}
+	}
+	served := func(shards map[sharding.ShardID]bool, from sharding.Term) func() bool {
+		return func() bool {
+			for id, is := range shards { // order-free: all of them
+				if !is {
+					continue
+				}
+				if row := w.journal.newest[id]; row.Phase != sharding.Serving || row.Epoch.Term() < from || !w.alive(row.Owner) {
+					return false
+				}
+			}
+			return true
+		}
+	}
+	w.until("all shards are served", 60*sec, served(used, 0))
+	before := w.activeCoordinators()[0].core.ActiveTerm()
+	first, rest := w.processes[firstRegion], w.processes[firstRegion+1:firstGateway-1]
+	first.crash("the test")
+	for _, e := range rows {
+		w.journal.ledger.Delete(e)
+	}
+	w.after(10*ms, first.start)
+	w.until("another term has begun", 30*sec, func() bool {
+		list := w.activeCoordinators()
+		return len(list) == 1 && list[0].core.ActiveTerm() > before
+	})
+	term := w.activeCoordinators()[0].core.ActiveTerm()
+	noticed := ""
+	for _, p := range w.processes {
+		if c, ok := p.body.(*coordNode); ok && p.up {
+			what, _ := c.core.Deleted()
+			noticed += what
+		}
+	}
+	if got, err := w.journal.load(journal.LoadRequest{Entity: journal.HeartbeatEntity}); err != nil || got.Snapshot.Seq == 0 || noticed == "" {
+		t.Fatalf("seed %d: heartbeat %+v, %v; noticed %q", seed, got, err, noticed)
+	}
+	for _, p := range rest {
+		p.crash("the test")
+		w.after(sec, p.start)
+	}
+	w.pass(sec)
+	from := w.now
+	if rows[0] == factEntity {
+		w.until("all shards are served by new owners, those without commands too", 60*sec, served(all, term))
+	} else {
+		w.until("all shards are served by new owners", 60*sec, served(used, 0))
+	}
+	w.until("clients get answers from all shards", 60*sec, func() bool {
+		left := len(used)
+		answered := map[sharding.ShardID]bool{}
+		for _, o := range w.ops {
+			if id := w.shardOf(o.entity); o.called > from && used[id] && !answered[id] && o.acknowledged() {
+				answered[id] = true
+				left--
+			}
+		}
+		return left == 0
+	})
+	t.Logf("seed %d: %s was deleted in term %d", seed, noticed, term)
+}
+
+// TestDeletes: see deletes.
+func TestDeletes(t *testing.T) {
+	for seed := uint64(1); seed <= 2; seed++ {
+		t.Run(fmt.Sprint("facts-", seed), func(t *testing.T) { deletes(t, seed, factEntity) })
+		t.Run(fmt.Sprint("heartbeat-", seed), func(t *testing.T) { deletes(t, seed, journal.HeartbeatEntity) })
+		t.Run(fmt.Sprint("both-", seed), func(t *testing.T) { deletes(t, seed, factEntity, journal.HeartbeatEntity) })
+	}
+}
