@@ -158,7 +158,7 @@ func (s *noter) openBox(cfg *Config, self sharding.NodeID, name string, log *slo
 		return region.Crash{}
 	}
 	if report.Refused != nil {
-		log.Warn("crash notes not read", "file", path, "reason", report.Refused)
+		log.Warn("crash notes not read", "file", filepath.Join(dir, file), "reason", report.Refused)
 		return region.Crash{}
 	}
 	c := region.Crash{Crash: report.Crash, At: report.At}
