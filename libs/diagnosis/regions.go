@@ -115,6 +115,8 @@ func (q *inquest) entity(p *Party, r *inspectionv1.RegionObservation) {
 	case e.Running != "" && e.WaitsForType != "" && running >= StuckAfter:
 		other := e.WaitsForType + " " + e.WaitsForId
 		q.find(WaitsForEntity, true, running, "roost explain "+other, "the turn %s of %s has been waiting for %s/%s for %s, and %d more commands wait behind it", e.Running, name, e.WaitsForType, e.WaitsForId, running, behind(e))
+		last := q.list[len(q.list)-1].Finding
+		last.FollowType, last.FollowId = e.WaitsForType, e.WaitsForId
 	case e.Running != "" && running >= StuckAfter:
 		q.find(HandlerStuck, true, running, fmt.Sprintf("roost explain %s --stack shows where it is. roost move %s REGION serves the entity elsewhere: after region.drain_timeout its turn is given up, and a handler that ignores its context runs on without effect until its region ends", name, q.shardName()),
 			"the handler %s of %s has been running for %s, and %d more commands wait behind it", e.Running, name, running, behind(e))

@@ -47,6 +47,9 @@ const (
 	DeleteEntity RepairKind = "delete"
 )
 
+// ErrChanged: what is stored of an entity gives another plan than the one that the operator has seen.
+var ErrChanged = errors.New("has changed")
+
 // Repair is what an operator has decided about an entity.
 type Repair struct {
 	Entity sharding.Entity

@@ -154,7 +154,7 @@ func DecideRepair(r *Repair, now time.Time, tx RepairTx) (RepairPlan, error) {
 		return p, err
 	}
 	if p.Digest != r.Expect && !mutant.On("repair-expect") {
-		return p, fmt.Errorf("%w: %s has changed since it was looked at; look again", ErrRepair, r.Entity)
+		return p, fmt.Errorf("%w: %s %w since it was looked at; look again", ErrRepair, r.Entity, ErrChanged)
 	}
 	last, err := tx.Last(RepairsEntity)
 	if err != nil {

@@ -82,7 +82,7 @@ func (d *Dispatcher) learnShape(q *typeQueue, s Type) {
 	q.shape = s
 	var list []*pair
 	for _, set := range q.retrying { // order-free: they are put into sets again
-		for p := range set {
+		for p := range set { // order-free: likewise
 			list = append(list, p)
 		}
 	}

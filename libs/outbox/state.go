@@ -192,7 +192,7 @@ func (d *Dispatcher) Clone() *Dispatcher {
 		qc := &typeQueue{name: q.name, ready: c.pairList(q.ready), underWay: q.underWay, shape: q.shape, retrying: map[uint32]map[*pair]struct{}{}, events: maps.Clone(q.events)}
 		for shard, set := range q.retrying { // order-free: copies
 			qc.retrying[shard] = make(map[*pair]struct{}, len(set))
-			for p := range set {
+			for p := range set { // order-free: copies
 				qc.retrying[shard][c.pair(p)] = struct{}{}
 			}
 		}

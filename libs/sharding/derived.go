@@ -52,6 +52,9 @@ func DerivedKey(prefix string, at time.Time, parts ...string) CommandID {
 	return CommandID(b)
 }
 
+// IsSend reports whether the id is the key of a command that a record has sent.
+func (id CommandID) IsSend() bool { return strings.HasPrefix(string(id), SendPrefix) }
+
 // derived reports whether a reserved key has the form of [DerivedKey].
 func derived(id CommandID) bool {
 	rest, ok := strings.CutPrefix(string(id), AskPrefix)

@@ -123,7 +123,7 @@ func (m *Machine) loaded(in *Loaded) {
 		return
 	}
 	if in.Err != "" {
-		m.endStart(e, StartFailed, in.Code, in.Err)
+		m.endStart(e, StartFailed, in.Code, in.forOperators())
 	}
 	if in.Err != "" && in.Retry {
 		if m.expire(e); len(e.cmds) == 0 {
@@ -277,16 +277,27 @@ func (m *Machine) failEntity(e *entity, in *Loaded) {
 	}
 }
 
+// forOperators returns why there is no instance, with the error itself.
+func (in *Loaded) forOperators() string {
+	if in.Cause == "" {
+		return in.Err
+	}
+	return in.Cause + "; " + in.Err
+}
+
 // answerFailed answers all commands of an entity that cannot be loaded or settled.
 func (m *Machine) answerFailed(e *entity, in *Loaded) {
-	doubt, reject := sharding.Doubt(in.Code, in.Err), sharding.Reject(in.Code, in.Err)
 	for _, c := range e.cmds {
-		switch {
-		case c.answered:
-		case c.inDoubt:
-			m.answer(e, c, &doubt)
-		default:
-			m.answer(e, c, &reject)
+		message := in.Err
+		if c.wakeup != nil || c.env.ID.IsSend() { // no client reads it
+			message = in.forOperators()
+		}
+		reply := sharding.Reject(in.Code, message)
+		if c.inDoubt {
+			reply = sharding.Doubt(in.Code, message)
+		}
+		if !c.answered {
+			m.answer(e, c, &reply)
 		}
 	}
 	m.removeAnswered(e)

@@ -102,6 +102,9 @@ type (
 		Reminders int
 		// Size is an estimate of the memory that the instance takes, in bytes; 0: not known.
 		Size int
+		// Cause is the error itself, for those who read the results of firings and sends: operators, and not
+		// clients. It goes with Err.
+		Cause string
 		// Err says why there is no instance. Empty: there is an instance. If Err is set and Retry is
 		// false, the entity has failed: for example, a record has a wrong checksum, or the replay has
 		// panicked. The machine then rejects the entity's commands with Err and Code.

@@ -105,6 +105,13 @@ func (a *Client) Sends(ctx context.Context, req *adminv1.SendsRequest) (*adminv1
 	})
 }
 
+// RetrySends has the regions retry failing sends at once.
+func (a *Client) RetrySends(ctx context.Context, req *adminv1.RetrySendsRequest) (*adminv1.RetrySendsResponse, error) {
+	return ask(ctx, a, func(ctx context.Context, c adminv1.Admin) (*adminv1.RetrySendsResponse, error) {
+		return c.RetrySends(ctx, req)
+	})
+}
+
 // Remembered lists a page of the remembered entities.
 func (a *Client) Remembered(ctx context.Context, req *adminv1.RememberedRequest) (*adminv1.RememberedResponse, error) {
 	return ask(ctx, a, func(ctx context.Context, c adminv1.Admin) (*adminv1.RememberedResponse, error) {

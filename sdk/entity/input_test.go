@@ -190,7 +190,7 @@ func TestInputNotStored(t *testing.T) {
 		t.Fatal(err)
 	}
 	done, _ := inst.Run(t.Context(), time.Now(), &turn.Run{Env: &sharding.Envelope{Command: "File", Version: 1, ReadableBy: 1, Payload: []byte(`{"Text":"a","Lang":"b"}`)}}, nil)
-	if done.Reply.Outcome != sharding.Rejected || done.Reply.Code != sharding.DataLoss || !strings.Contains(done.Reply.Message, "not declared") {
+	if done.Reply.Outcome != sharding.Rejected || done.Reply.Code != sharding.Unimplemented || !strings.Contains(done.Reply.Message, "not declared") {
 		t.Errorf("a target that has not declared it: %+v", done.Reply)
 	}
 }

@@ -350,8 +350,10 @@ func failure(ctx context.Context, env *sharding.Envelope, bad bool, err error) (
 	var e *Error
 	var m *misuse
 	switch {
-	case bad && errors.Is(err, ErrStored):
+	case bad && errors.Is(err, ErrStored) && damaged(err):
 		return sharding.Reject(DataLoss, err.Error()), nil
+	case bad && errors.Is(err, ErrStored): // nothing is lost: another version reads the input, and it is kept until one has run
+		return sharding.Reject(Unimplemented, err.Error()), nil
 	case bad:
 		return sharding.Reject(InvalidArgument, badInput(env, err)), nil
 	case errors.As(err, &e) && e.Outcome == sharding.OK && e.Code != "": // without a code it would look like success

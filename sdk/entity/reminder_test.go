@@ -170,7 +170,7 @@ func TestReminderInput(t *testing.T) {
 				}
 				return
 			}
-			if done.Reply.Outcome != sharding.Rejected || done.Reply.Code != sharding.DataLoss || !strings.Contains(done.Reply.Message, c.fails) || !strings.Contains(done.Reply.Message, "reminder r") {
+			if done.Reply.Outcome != sharding.Rejected || done.Reply.Code != sharding.Unimplemented || !strings.Contains(done.Reply.Message, c.fails) || !strings.Contains(done.Reply.Message, "reminder r") {
 				t.Errorf("%+v, want %s", done.Reply, c.fails)
 			}
 		})

@@ -2,6 +2,7 @@ package region
 
 import (
 	"slices"
+	"time"
 
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/outbox"
@@ -149,6 +150,15 @@ func (m *ShardCore) deliverSends() {
 		m.emit(SendDied{Letter: l})
 	}
 	m.sendOutputs = outbox.Outputs{}
+}
+
+// RetrySends retries failing sends at once, as an operator wants it, see [outbox.Dispatcher.Retry]. It returns the
+// number of pairs of a sender and a target. It is called like Step.
+func (m *ShardCore) RetrySends(now time.Time, of, to sharding.Entity, out *Outputs) (pairs int) {
+	m.begin(now, out)
+	pairs = m.sends.Retry(now, of, to, &m.sendOutputs)
+	m.end()
+	return pairs
 }
 
 // Sends returns the counts of the dispatcher of sends.

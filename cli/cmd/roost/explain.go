@@ -20,7 +20,8 @@ func (a *app) explainCommand() *cobra.Command {
 		Long: `Says what keeps a command for an entity from being executed now. The first line after the
 name of the entity is the cause, and the next line says what to do. Then come the other
 findings, and the answers of the processes on the way of a command. They are all asked at the
-same time, and have 60 ms to answer. Silence is a finding, too.
+same time, and have 60 ms to answer. Silence is a finding, too. If the entity waits for others, by
+a turn that asks or by sends that fail, their causes follow, up to those that wait for no other.
 
 If nothing is wrong, the first line is the state of the entity. Any coordinator and any gateway
 can answer, at its management address (--admin): also a standby, and also while no coordinator
@@ -38,6 +39,7 @@ is active.`,
 			if err != nil {
 				return err
 			}
+			a.followExplain(cmd.Context(), client, res)
 			if a.json() {
 				return a.printMessage(res)
 			}
@@ -89,6 +91,19 @@ func describeExplain(res *adminv1.ExplainResponse) (lines []string) {
 		lines = append(lines, "  "+who+"  "+how)
 		for _, fact := range p.Facts {
 			lines = append(lines, "    "+printable(fact))
+		}
+	}
+	for _, f := range res.Followed {
+		lines = append(lines, printable(f.Because))
+		switch {
+		case f.Explained == nil:
+			lines = append(lines, "  "+printable(f.Error))
+		case len(f.Explained.Findings) > 0:
+			first := f.Explained.Findings[0]
+			lines = append(lines, "  "+named(f.Explained.Type+"/"+f.Explained.Id)+": "+first.Cause+": "+printable(first.Text))
+			if first.Next != "" {
+				lines = append(lines, "    do: "+printable(first.Next))
+			}
 		}
 	}
 	if res.Stack != "" {

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -168,6 +169,58 @@ func storeCart(t *testing.T, url string) {
 	for _, op := range ops {
 		if results, err := d.Commit(t.Context(), []journal.Op{op}); err != nil || results[0].Verdict != sharding.Durable {
 			t.Fatal(results, err)
+		}
+	}
+}
+
+// TestRepairUnderWrites: an entity that is written to between any two steps is repaired, because the shard is fenced before
+// it is read. If its shard is claimed again each time, the repair is refused, with what to do.
+func TestRepairUnderWrites(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		url := "sqlite:" + filepath.Join(t.TempDir(), "j.db")
+		storeCart(t, url)
+		damageBody(t, strings.TrimPrefix(url, "sqlite:"))
+		d, err := journalopen.Open(t.Context(), url, journal.DefaultConfig())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = d.Close() }()
+		at, cart := journalopen.At{URL: url}, sharding.Entity{Type: "Cart", ID: "dora"}
+		shard := (&sharding.TypeDesc{Type: "Cart", Shards: 4}).ShardOf(cart.ID)
+		epoch, seq := sharding.MakeEpoch(3, 1), uint64(4)
+		write := func() {
+			if again {
+				epoch += 2
+			}
+			seq++
+			record := sharding.Record{Seq: seq, Events: []sharding.Event{{Name: "item-added", Encoding: sharding.JSON, Payload: []byte(`{"sku":"tea"}`)}}}
+			for _, op := range []journal.Op{
+				{Claim: &sharding.Claim{Shard: shard, Epoch: epoch, Owner: 5}},
+				{Append: &sharding.Append{Shard: shard, Epoch: epoch, Entity: cart, Records: []sharding.Record{record}}},
+			} {
+				if _, err := d.Commit(t.Context(), []journal.Op{op}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		r := &repair{entity: cart, out: filepath.Join(t.TempDir(), "aside")}
+		r.do = journal.Repair{Entity: cart, Shard: shard, Do: journal.GoBack, Seq: 2, Reason: "ticket 4711"}
+		_, plan, err := r.perform(&repairStore{
+			fence: func() error { return journalopen.Fence(t.Context(), at, journal.DefaultConfig(), shard) },
+			read: func() (*journal.RawEntity, error) {
+				raw, err := d.(journal.RawReader).Raw(t.Context(), cart)
+				write()
+				return &raw, err
+			},
+			repair: func() (journal.RepairPlan, error) {
+				return journalopen.Repair(t.Context(), at, journal.DefaultConfig(), &r.do)
+			},
+		})
+		switch _, statErr := os.Stat(r.out); {
+		case !again && (err != nil || len(plan.SetAside) != 2 || statErr != nil):
+			t.Errorf("repaired: %v, %d records are set aside, %v", err, len(plan.SetAside), statErr)
+		case again && (!errors.Is(err, journal.ErrChanged) || !strings.Contains(err.Error(), "roost quarantine add Cart/dora") || statErr == nil):
+			t.Errorf("a shard that is claimed again each time: %v, %v", err, statErr)
 		}
 	}
 }

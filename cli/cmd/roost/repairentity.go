@@ -55,7 +55,8 @@ with any unknown key from before the repair is refused.
 The repair claims the shard of the entity, so that its region gives the shard up, and
 writes or answers nothing that the repair does not know of. Commands for the shard
 wait for about a second. The repair is one transaction, with the line that roost
-repair list shows. If the entity has changed since it was read, nothing is done.
+repair list shows. The shard is claimed before the entity is read; if the entity has
+changed since then, nothing is done, and the command tries again, up to five times.
 
 The journal is that of --journal.url, of the environment variable ROOST_JOURNAL_URL,
 or of the cluster that "roost dev" runs in --dir. PostgreSQL needs the role that owns
@@ -204,25 +205,65 @@ func (a *app) runRepair(ctx context.Context, r *repair) error {
 	if r.dryRun {
 		return a.printRepair(r, raw, &plan)
 	}
-	aside := len(plan.SetAside)+len(plan.Wakes)+len(plan.Sends) > 0 || plan.SnapshotSeq > 0
-	if aside && r.out == "" && r.do.Do != journal.DropReminder {
+	if setsAside(&plan) && r.out == "" && r.do.Do != journal.DropReminder {
 		return usageError{errors.New("--out is missing; name a new file: what is set aside is written there before anything is changed (--dry-run says what that is)")}
 	}
-	if aside && r.out != "" {
-		if err := r.writeAside(raw, &plan); err != nil {
-			return err
-		}
+	store := repairStore{
+		fence:  func() error { return journalopen.Fence(ctx, at, journal.DefaultConfig(), shard) },
+		read:   func() (*journal.RawEntity, error) { raw, _, err := readEntity(ctx, at, r); return raw, err },
+		repair: func() (journal.RepairPlan, error) { return journalopen.Repair(ctx, at, journal.DefaultConfig(), &r.do) },
 	}
-	r.do.Expect = plan.Digest
-	plan, err = journalopen.Repair(ctx, at, journal.DefaultConfig(), &r.do)
-	if err != nil {
-		if r.do.File != "" && errors.Is(err, journal.ErrRepair) { // nothing was set aside
-			err = errors.Join(err, os.Remove(r.out))
-		}
+	if raw, plan, err = r.perform(&store); err != nil {
 		return journalError(err)
 	}
 	r.region, r.probe = a.probe(ctx, r)
 	return a.printRepair(r, raw, &plan)
+}
+
+func setsAside(p *journal.RepairPlan) bool {
+	return len(p.SetAside)+len(p.Wakes)+len(p.Sends) > 0 || p.SnapshotSeq > 0
+}
+
+// repairStore is what a repair does with the journal.
+type repairStore struct {
+	fence  func() error
+	read   func() (*journal.RawEntity, error)
+	repair func() (journal.RepairPlan, error)
+}
+
+// repairAttempts is the number of attempts to repair an entity that is written to: after each fence, its region has the
+// shard again within a second, and may have written before the repair.
+const repairAttempts = 5
+
+// perform repairs the entity. It fences the shard before it reads what is to be set aside: a repair is refused if the
+// entity has changed since then, and one that is written to all the time would have changed each time.
+func (r *repair) perform(s *repairStore) (raw *journal.RawEntity, plan journal.RepairPlan, err error) {
+	for range repairAttempts {
+		if err = s.fence(); err != nil {
+			return nil, plan, err
+		}
+		if raw, err = s.read(); err != nil {
+			return nil, plan, err
+		}
+		if plan, err = journal.PlanRepair(raw, &r.do, time.Now()); err != nil {
+			return nil, plan, err
+		}
+		r.do.File, r.do.SHA256 = "", ""
+		if setsAside(&plan) && r.out != "" {
+			if err = r.writeAside(raw, &plan); err != nil {
+				return nil, plan, err
+			}
+		}
+		r.do.Expect = plan.Digest
+		plan, err = s.repair()
+		if err != nil && r.do.File != "" && errors.Is(err, journal.ErrRepair) { // nothing was set aside
+			err = errors.Join(err, os.Remove(r.out))
+		}
+		if !errors.Is(err, journal.ErrChanged) {
+			return raw, plan, err
+		}
+	}
+	return nil, plan, fmt.Errorf("%w; it was tried %d times: the entity is written to all the time. Keep its commands away with roost quarantine add %s, repair it, and release it", err, repairAttempts, r.entity)
 }
 
 // probe sends a command to the repaired entity that changes nothing: its region has to take the shard again for that,

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/roost-cluster/roost/libs/sharding"
+	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 )
 
 func (a *app) sendsCommand() *cobra.Command {
@@ -23,10 +25,10 @@ is their sender. Dead letters come first. STATE is
 ` + deadLetterHelp + `
 
 ` + listedHelp,
-		Example: "  roost sends --failing\n  roost sends --dead\n  roost sends Cart/dora\n  roost sends again Cart/dora 7 0 --reason \"the item is back, ticket 4711\"",
+		Example: "  roost sends --failing\n  roost sends --dead\n  roost sends Cart/dora\n  roost sends again Cart/dora 7 0 --reason \"the item is back, ticket 4711\"\n  roost sends retry --to Payment",
 	}
 	a.listSends(cmd)
-	cmd.AddCommand(a.sendAgainCommand(), a.sendDropCommand())
+	cmd.AddCommand(a.sendAgainCommand(), a.sendDropCommand(), a.retrySendsCommand())
 	return cmd
 }
 
@@ -70,6 +72,50 @@ told, also if it waits for the answer.`,
   roost sends drop Cart/dora 9 0 --may-have-run --reason "its target always fails, ticket 4712"`,
 	})
 	cmd.Flags().BoolVar(&in.MayHaveRun, "may-have-run", false, "drop it although it is pending: its target may have executed it, or be executing it")
+	return cmd
+}
+
+func (a *app) retrySendsCommand() *cobra.Command {
+	var to string
+	cmd := &cobra.Command{
+		Use: "retry [TYPE | TYPE ID | TYPE/ID] [--to TYPE | --to TYPE/ID]", Short: "Retry failing sends now", Args: cobra.MaximumNArgs(2),
+		Long: `Retries pending sends that fail at once, without waiting for the end of their pauses: of all
+entities, of those of a type, or of one, which is their sender; with --to only those to entities
+of a type, or to one entity. A send that fails again waits as long as before. Sends are retried
+without this command when the shard of their target is served anew, and when their target is
+released from quarantine.`,
+		Example: "  roost sends retry\n  roost sends retry Cart/dora\n  roost sends retry --to Payment",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req := &adminv1.RetrySendsRequest{}
+			of, target := listed{limit: 1}, listed{limit: 1}
+			if err := of.of(args); err != nil {
+				return err
+			}
+			if to != "" {
+				if err := target.of([]string{to}); err != nil {
+					return err
+				}
+			}
+			req.Type, req.Id, req.TargetType, req.TargetId = of.typ, of.id, target.typ, target.id
+			admin, err := a.adminClient()
+			if err != nil {
+				return err
+			}
+			res, err := admin.RetrySends(cmd.Context(), req)
+			if err != nil {
+				return err
+			}
+			if a.json() {
+				return a.printMessage(res)
+			}
+			lines := []string{fmt.Sprintf("retried: %s of a sender and a target; see roost sends --failing", plural(int(res.Retried), "pair"))}
+			for _, s := range res.Silent {
+				lines = append(lines, strings.TrimPrefix(s.Region+": ", ": ")+printable(s.Reason))
+			}
+			return a.printLines(lines)
+		},
+	}
+	cmd.Flags().StringVar(&to, "to", "", "only sends to entities of this TYPE, or to this TYPE/ID")
 	return cmd
 }
 

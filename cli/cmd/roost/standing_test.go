@@ -100,6 +100,13 @@ func (f *fakeAdmin) Remembered(_ context.Context, req *adminv1.RememberedRequest
 }
 
 // deadLetter answers the commands that deal with one: that of record 7 is in doubt.
+func (f *fakeAdmin) RetrySends(_ context.Context, req *adminv1.RetrySendsRequest) (*adminv1.RetrySendsResponse, error) {
+	if req.Type == "Cart" && req.Id == "dora" && req.TargetType == "Item" && req.TargetId == "" {
+		return &adminv1.RetrySendsResponse{Retried: 2, Silent: []*adminv1.Silent{{Region: "region-2", Reason: "no answer"}}}, nil
+	}
+	return &adminv1.RetrySendsResponse{Retried: 1}, nil
+}
+
 func (f *fakeAdmin) deadLetter(req *adminv1.CommandRequest) (*adminv1.CommandResponse, error) {
 	var in sharding.DeadLetterInput
 	if err := json.Unmarshal(req.Payload, &in); err != nil {
@@ -137,6 +144,8 @@ Cart/emil  tick    2027-01-15T08:00:00.250Z  1m30s   Tick
 Item/a/b   count   2030-03-17T17:46:40.000Z  -       -
 damaged: reminder of a/b
 `},
+		{"sends retry Cart/dora --to Item", 0, "retried: 2 pairs of a sender and a target; see roost sends --failing\nregion-2: no answer\n"},
+		{"sends retry", 0, "retried: 1 pair of a sender and a target; see roost sends --failing\n"},
 		{"reminders Cart/emil", 0, "ENTITY     NAME  DUE                       PERIOD  COMMAND\nCart/emil  tick  2027-01-15T08:00:00.250Z  1m30s   Tick\n"},
 		{"reminders Cart emil", 0, "ENTITY     NAME  DUE                       PERIOD  COMMAND\nCart/emil  tick  2027-01-15T08:00:00.250Z  1m30s   Tick\n"},
 		{"reminders Cart --due-before 2027-01-15T08:00:00.1Z", 0, "ENTITY     NAME    DUE                       PERIOD  COMMAND\nCart/dora  expire  2027-01-15T08:00:00.000Z  -       Expire\n"},

@@ -26,6 +26,7 @@ import (
 	"github.com/roost-cluster/roost/libs/journal/postgres"
 	"github.com/roost-cluster/roost/libs/journal/spread"
 	"github.com/roost-cluster/roost/libs/journal/sqlite"
+	"github.com/roost-cluster/roost/libs/sharding"
 )
 
 // maxDelay is the longest delay between two attempts to open a journal.
@@ -136,6 +137,42 @@ func Repair(ctx context.Context, at At, cfg journal.Config, r *journal.Repair) (
 	}
 	defer func() { err = errors.Join(err, d.Close()) }()
 	return d.(journal.Repairer).Repair(ctx, r) // every driver is one, as the suite checks
+}
+
+// Fence claims a shard for a repair, see [journal.RepairFence]: its region can write nothing more. So what is read of an
+// entity afterwards stays as it is, until the coordinator gives the shard to a region again, which it does within a
+// second. Errors are those of [Open] and of [journal.Repairer].
+func Fence(ctx context.Context, at At, cfg journal.Config, shard sharding.ShardID) (err error) {
+	d, _, err := at.driver(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	f := sharding.Fence{}
+	for range 3 { // the fence may rise between the read and the claim
+		results, err := d.Commit(ctx, []journal.Op{{Fence: &sharding.ReadFence{Shard: shard, Epoch: f.Epoch}}})
+		if err != nil {
+			return err
+		}
+		if f = results[0].Fence; f.Epoch == 0 {
+			return fmt.Errorf("%w: no region ever had shard %s, so the entity is in another one: name it with --shard", journal.ErrRepair, shard)
+		}
+		own, err := journal.RepairFence(f)
+		if err != nil {
+			return err
+		}
+		if results, err = d.Commit(ctx, []journal.Op{{Claim: &sharding.Claim{Shard: shard, Epoch: own.Epoch, Owner: own.Owner}}}); err != nil {
+			return err
+		}
+		switch v := results[0].Verdict; v {
+		case sharding.Durable:
+			return nil
+		case sharding.RefusedEpoch:
+		default:
+			return fmt.Errorf("%w: the claim of shard %s was refused: %v", journal.ErrRepair, shard, v)
+		}
+	}
+	return fmt.Errorf("%w: shard %s is claimed again and again; look at the log of the coordinator", journal.ErrRepair, shard)
 }
 
 // Reader opens a handle that only reads a journal, beside the

@@ -87,7 +87,7 @@ func TestToRollout(t *testing.T) {
 // TestReadsAndWrites: of each method it is decided whether it changes something. What does needs a management
 // token, and is in the audit.
 func TestReadsAndWrites(t *testing.T) {
-	writes := []string{"Drain", "Cordon", "Freeze", "Pin", "Move", "Look", "SetTarget", "Quarantine", "Command"}
+	writes := []string{"Drain", "Cordon", "Freeze", "Pin", "Move", "Look", "SetTarget", "Quarantine", "Command", "RetrySends"}
 	methods := adminv1.File_roost_admin_v1_admin_proto.Services().ByName("Admin").Methods()
 	for i := range methods.Len() {
 		name := string(methods.Get(i).Name())

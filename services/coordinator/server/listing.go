@@ -390,6 +390,34 @@ func (a admin) Sends(ctx context.Context, req *adminv1.SendsRequest) (*adminv1.S
 	return out, nil
 }
 
+// RetrySends has the regions retry failing sends at once. All regions with shards of the senders' types are
+// asked: only they know which sends fail.
+func (a admin) RetrySends(ctx context.Context, req *adminv1.RetrySendsRequest) (*adminv1.RetrySendsResponse, error) {
+	w, err := a.beginListing(ctx, req.Type, req.Id, "", 1)
+	if err != nil {
+		return nil, err
+	}
+	if req.TargetType != "" || req.TargetId != "" {
+		if _, err := toWanted(req.TargetType, req.TargetId, "", 1); err != nil {
+			return nil, err
+		}
+	}
+	f := a.failing(inspectionv1.Kind_KIND_SENDS, &w)
+	out := &adminv1.RetrySendsResponse{}
+	regions := f.regions()
+	answers, silent := ask(ctx, a.s, regions, func(ctx context.Context, c inspectionv1.Inspection, i int) (*inspectionv1.RetrySendsResponse, error) {
+		return c.RetrySends(ctx, &inspectionv1.RetrySendsRequest{
+			Cluster: a.s.cfg.ClusterName, To: uint64(regions[i].node.UID), Type: req.Type, Id: req.Id, TargetType: req.TargetType, TargetId: req.TargetId,
+		})
+	})
+	for _, res := range answers {
+		out.Retried += res.GetRetried()
+	}
+	out.Silent = append(silent, f.nobody(f.away)...)
+	a.s.log.Info("operator request", "what", "failing sends are retried", "entity.type", req.Type, "entity.id", req.Id, "target.type", req.TargetType, "target.id", req.TargetId, "retried", out.Retried)
+	return out, nil
+}
+
 // addFailure adds to a listed send how it fails, or why it is a dead letter.
 func (f *failing) addFailure(s *adminv1.Send, x *inspectionv1.Failing) {
 	s.Failure, s.Behind, s.Answer, s.Waiting = f.failure(x), x.Behind, x.Answer, x.Waiting

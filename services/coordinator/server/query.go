@@ -283,13 +283,17 @@ func (f *failing) lostShard(id sharding.ShardID, x *inspectionv1.Subject) *inspe
 	}
 }
 
+// regions returns the regions that own the shards.
+func (f *failing) regions() (list []asked) {
+	for _, r := range f.owners { // order-free: sorted
+		list = append(list, r)
+	}
+	return sortAsked(list)
+}
+
 // longest asks the regions what fails, and returns at most limit of it: what has failed for longest.
 func (f *failing) longest(ctx context.Context, w *wanted) (found []*inspectionv1.Failing, more bool, silent []*adminv1.Silent) {
-	var regions []asked
-	for _, r := range f.owners { // order-free: sorted below
-		regions = append(regions, r)
-	}
-	regions = sortAsked(regions)
+	regions := f.regions()
 	answers, silent := ask(ctx, f.s, regions, func(ctx context.Context, c inspectionv1.Inspection, region int) (*inspectionv1.FailingResponse, error) {
 		req := f.request(regions[region])
 		req.Type, req.Id, req.Limit = string(w.typ), string(w.id), uint32(w.limit)

@@ -33,6 +33,7 @@ type inspected struct {
 	entity func(*inspectionv1.EntityRequest) (*inspectionv1.EntityResponse, error)
 	state  func(*inspectionv1.StateRequest) (*inspectionv1.StateResponse, error)
 	slow   func(*inspectionv1.SlowRequest) (*inspectionv1.SlowResponse, error)
+	retry  func(*inspectionv1.RetrySendsRequest) (*inspectionv1.RetrySendsResponse, error)
 }
 
 // answerOf answers a question if the region knows it and is meant.
@@ -58,6 +59,10 @@ func (i *inspected) Entity(_ context.Context, req *inspectionv1.EntityRequest) (
 
 func (i *inspected) State(_ context.Context, req *inspectionv1.StateRequest) (*inspectionv1.StateResponse, error) {
 	return answerOf(i, &i.state, req)
+}
+
+func (i *inspected) RetrySends(_ context.Context, req *inspectionv1.RetrySendsRequest) (*inspectionv1.RetrySendsResponse, error) {
+	return answerOf(i, &i.retry, req)
 }
 
 func (i *inspected) Slow(_ context.Context, req *inspectionv1.SlowRequest) (*inspectionv1.SlowResponse, error) {
@@ -168,6 +173,19 @@ func TestFailing(t *testing.T) {
 	region.set(some)
 	failed := func(f *adminv1.Failure) bool {
 		return f != nil && f.Times == 3 && f.NextUnixMs == 2000 && f.Code == "unavailable" && f.Message == "away" && f.Region == "region-1" && f.SinceUnixMs > 0
+	}
+
+	if res, err := admin.RetrySends(ctx, &adminv1.RetrySendsRequest{}); err != nil || res.Retried != 0 || !silent(res.Silent, "a release of Roost that cannot be asked") {
+		t.Errorf("sends of a region of an earlier release are retried: %v, %v", res, err)
+	}
+	region.retry = func(req *inspectionv1.RetrySendsRequest) (*inspectionv1.RetrySendsResponse, error) {
+		if req.Type != "T" || req.Id != "e4" || req.TargetType != "U" || req.TargetId != "" {
+			t.Errorf("the region is asked %v", req)
+		}
+		return &inspectionv1.RetrySendsResponse{Retried: 3}, nil
+	}
+	if res, err := admin.RetrySends(ctx, &adminv1.RetrySendsRequest{Type: "T", Id: "e4", TargetType: "U"}); err != nil || res.Retried != 3 || len(res.Silent) > 0 {
+		t.Errorf("sends are retried: %v, %v", res, err)
 	}
 
 	rem, err := admin.Reminders(ctx, &adminv1.RemindersRequest{Limit: 5000})

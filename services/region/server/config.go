@@ -69,6 +69,10 @@ type Config struct {
 	RoutedShardBytes node.Bytes    `key:"region.routed_shard_bytes" help:"the largest total size of the unanswered commands that entities of this region have sent to one shard. The region refuses further commands to that shard as resource_exhausted"`
 	RoutedLinkIdle   time.Duration `key:"region.routed_link_idle" help:"if no entity of this region has sent a command over a link for this time, the region closes the link. Must be above 1m, the longest time that a command has"`
 	SendsMaxAge      time.Duration `key:"region.sends_max_age" help:"longest time for which the region tries to deliver a command that one entity has sent to another. After this time, the command becomes a dead letter, unless a command of the sender takes the answer. Must be below region.dedupe_age by at least an hour, or by half of region.dedupe_age if that is less, because targets remember executed commands only for region.dedupe_age"`
+	SendsTimeout     time.Duration `key:"region.sends_timeout" help:"longest time that one attempt to deliver a send may take, with the handler of its target. After this time, the context of the handler ends, and the region tries again. At most 1m, the longest time that a command has"`
+	SendsRetryMin    time.Duration `key:"region.sends_retry_min" help:"pause after the first failed attempt to deliver a send. The pause doubles with each further failure. A random part of at most half is subtracted"`
+	SendsRetryMax    time.Duration `key:"region.sends_retry_max" help:"longest pause between two attempts to deliver a send. Attempts come earlier when the shard of the target is served anew, when the target is released from quarantine, and by roost sends retry"`
+	FiringTimeout    time.Duration `key:"region.firing_timeout" help:"longest time that the command of a timer, of a reminder, or one that takes the answer to a send may take, from the moment at which it is due. After this time, the context of its handler ends, and the turn is undone"`
 	// Remember and Reminders limit remembered entities and reminders.
 	Remember  RememberConfig
 	Reminders ReminderConfig
@@ -131,6 +135,10 @@ func DefaultConfig() Config {
 		RecentIDs:     65_536, // the ids of one minute at 1,000 commands per second
 		SnapshotBytes: 8 << 20,
 		SendsMaxAge:   23 * time.Hour,
+		SendsTimeout:  10 * time.Second, // longer than a handoff of the target's shard
+		SendsRetryMin: time.Second,
+		SendsRetryMax: time.Minute,
+		FiringTimeout: 30 * time.Second,
 		Remember:      defaultRemember(),
 		Reminders:     defaultReminders(),
 
@@ -175,6 +183,9 @@ func (c *Config) Tools() string {
 		"  snapshot drop    drop snapshots, so that entities are rebuilt from their events\n"
 }
 
+// maxSendsTimeout is the longest region.sends_timeout: links and routers are made for commands that take no longer.
+const maxSendsTimeout = time.Minute
+
 // Validate returns an error that names every key with an unusable value.
 func (c *Config) Validate() error {
 	errs := []error{c.Settings.Validate(), c.checkPassivation()}
@@ -202,6 +213,7 @@ func (c *Config) Validate() error {
 		"region.lookup_timeout": int(c.LookupTimeout), "region.snapshot_bytes": int(c.SnapshotBytes),
 		"region.kept_wait": int(c.KeptWait), "region.kept_bytes": int(c.KeptBytes),
 		"region.purge_rate": c.PurgeRate, "region.purge_interval": int(c.PurgeInterval), "region.sends_max_age": int(c.SendsMaxAge),
+		"region.sends_timeout": int(c.SendsTimeout), "region.sends_retry_min": int(c.SendsRetryMin), "region.firing_timeout": int(c.FiringTimeout),
 		"region.stop_timeout": int(c.StopTimeout), "region.failure_log": c.Failures,
 	} {
 		if v <= 0 {
@@ -210,6 +222,12 @@ func (c *Config) Validate() error {
 	}
 	sends := outbox.Config{MaxAge: c.SendsMaxAge}
 	errs = append(errs, sends.CheckAge(c.DedupeAge))
+	if c.SendsTimeout > maxSendsTimeout {
+		errs = append(errs, fmt.Errorf("region.sends_timeout is %s, must be at most %s, the longest time that a command has", c.SendsTimeout, maxSendsTimeout))
+	}
+	if c.SendsRetryMax < c.SendsRetryMin {
+		errs = append(errs, fmt.Errorf("region.sends_retry_max is %s, must be at least region.sends_retry_min, which is %s", c.SendsRetryMax, c.SendsRetryMin))
+	}
 	if c.ShardCores < 1 || c.ShardCores > region.MaxShardCores {
 		errs = append(errs, fmt.Errorf("region.shard_cores is %d, must be 1 to %d", c.ShardCores, region.MaxShardCores))
 	}

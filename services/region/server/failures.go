@@ -41,6 +41,26 @@ func (r reference) tell(message *string) {
 
 const underReference = "; the region's log says why under reference "
 
+// maxCause bounds the author's error in a message for operators, in bytes.
+const maxCause = 300
+
+// tellOperators adds the author's error to the message, because only operators and the sender read it: that the command
+// of a reminder or of a send has failed is listed by what tries it again. It adds the reference too.
+func (r reference) tellOperators(message *string, why error) {
+	if text := cut(why.Error(), maxCause); !strings.Contains(*message, text) {
+		*message += ": " + text
+	}
+	r.tell(message)
+}
+
+// cut returns the first bytes of a text of any length, as valid UTF-8.
+func cut(text string, most int) string {
+	if len(text) > most {
+		text = text[:most] + " …"
+	}
+	return strings.ToValidUTF8(text, "")
+}
+
 // failures bounds the lines per second that failures write.
 type failures struct {
 	limit int

@@ -106,6 +106,7 @@ func (s *shardLoop) load(o turn.Load, sl *slot) {
 		}
 		if err != nil {
 			if reads.NotLoaded(&out, err); !out.Retry {
+				out.Cause = cut(err.Error(), maxCause)
 				s.loadFailed(o.Entity, err).tell(&out.Err)
 			}
 			s.inbox.putLoaded(s.index, &out, false)
@@ -129,6 +130,7 @@ func (s *shardLoop) load(o turn.Load, sl *slot) {
 				out.Err, out.Code = out.Err+": "+entity.ErrStored.Error(), sharding.DataLoss
 			}
 			s.loadFailed(o.Entity, err).tell(&out.Err)
+			out.Cause = cut(err.Error(), maxCause)
 		}
 		s.inbox.putLoaded(s.index, &out, err == nil)
 	}()
@@ -259,13 +261,22 @@ func (s *shardLoop) turnOver(j *work, over *finished, began time.Time, failed, u
 	case unmade != nil:
 		j.ctx.end()
 		over.in = turn.TurnDone{Spoiled: true, Reply: sharding.Reject(sharding.Internal, notAlive)}
-		s.loadFailed(j.run.Entity, unmade).tell(&over.in.Reply.Message)
+		s.tellFailed(j.run, s.loadFailed(j.run.Entity, unmade), &over.in.Reply.Message, unmade)
 	case failed != nil:
-		s.turnFailed(j.run, &over.in.Reply, failed).tell(&over.in.Reply.Message)
+		s.tellFailed(j.run, s.turnFailed(j.run, &over.in.Reply, failed), &over.in.Reply.Message, failed)
 	}
 	over.in.Incarnation, over.in.Request = j.run.Incarnation, j.run.Request
 	over.in.Handler, over.slot = now.Sub(began), j.slot
 	return now
+}
+
+// tellFailed adds to a message why a turn has failed: the error itself if no client reads the message.
+func (s *shardLoop) tellFailed(run *turn.Run, ref reference, message *string, why error) {
+	if run.Wakeup != nil || run.Env.ID.IsSend() {
+		ref.tellOperators(message, why)
+		return
+	}
+	ref.tell(message)
 }
 
 // execute runs the handler. It is a function of its own so that a stack shows whose turn it is, see stackOf.

@@ -67,6 +67,42 @@ func (i inspection) Failing(ctx context.Context, req *inspectionv1.FailingReques
 	return i.s.runner.failing(ctx, req)
 }
 
+// RetrySends retries failing sends at once.
+func (i inspection) RetrySends(ctx context.Context, req *inspectionv1.RetrySendsRequest) (*inspectionv1.RetrySendsResponse, error) {
+	done, err := i.admit(ctx, req.Cluster, req.To)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	return i.s.runner.retrySends(ctx, req)
+}
+
+// retrySends retries failing sends of all shard cores.
+func (s *Runner) retrySends(ctx context.Context, req *inspectionv1.RetrySendsRequest) (*inspectionv1.RetrySendsResponse, error) {
+	of := sharding.Entity{Type: sharding.EntityType(req.Type), ID: sharding.EntityID(req.Id)}
+	to := sharding.Entity{Type: sharding.EntityType(req.TargetType), ID: sharding.EntityID(req.TargetId)}
+	if of.Type == "" && of.ID != "" || to.Type == "" && to.ID != "" {
+		return nil, twirp.NewError(twirp.InvalidArgument, "an id is given without its type")
+	}
+	counts, err := inspect(ctx, s, func(l *shardLoop) []int { return []int{l.retrySends(of, to)} })
+	if err != nil {
+		return nil, err
+	}
+	out := &inspectionv1.RetrySendsResponse{}
+	for _, n := range counts {
+		out.Retried += uint32(n)
+	}
+	return out, nil
+}
+
+// retrySends retries failing sends of one shard core.
+func (s *shardLoop) retrySends(of, to sharding.Entity) int {
+	s.now = time.Now()
+	n := s.core.RetrySends(s.now, of, to, &s.outputs)
+	s.perform()
+	return n
+}
+
 // failing asks the shard cores what keeps failing.
 func (s *Runner) failing(ctx context.Context, req *inspectionv1.FailingRequest) (*inspectionv1.FailingResponse, error) {
 	if err := checkFailing(req, s.cfg.InspectRows); err != nil {

@@ -4518,6 +4518,126 @@ func (x *SendsResponse) GetMore() bool {
 	return false
 }
 
+type RetrySendsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Type          string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`                               // of the sender; empty: all
+	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`                                   // of that type; empty: all
+	TargetType    string                 `protobuf:"bytes,3,opt,name=target_type,json=targetType,proto3" json:"target_type,omitempty"` // empty: all
+	TargetId      string                 `protobuf:"bytes,4,opt,name=target_id,json=targetId,proto3" json:"target_id,omitempty"`       // of that type; empty: all
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RetrySendsRequest) Reset() {
+	*x = RetrySendsRequest{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[59]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RetrySendsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RetrySendsRequest) ProtoMessage() {}
+
+func (x *RetrySendsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[59]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RetrySendsRequest.ProtoReflect.Descriptor instead.
+func (*RetrySendsRequest) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{59}
+}
+
+func (x *RetrySendsRequest) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *RetrySendsRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *RetrySendsRequest) GetTargetType() string {
+	if x != nil {
+		return x.TargetType
+	}
+	return ""
+}
+
+func (x *RetrySendsRequest) GetTargetId() string {
+	if x != nil {
+		return x.TargetId
+	}
+	return ""
+}
+
+type RetrySendsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Retried       uint32                 `protobuf:"varint,1,opt,name=retried,proto3" json:"retried,omitempty"` // pairs of a sender and a target
+	Silent        []*Silent              `protobuf:"bytes,2,rep,name=silent,proto3" json:"silent,omitempty"`    // as in RemindersResponse
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RetrySendsResponse) Reset() {
+	*x = RetrySendsResponse{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[60]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RetrySendsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RetrySendsResponse) ProtoMessage() {}
+
+func (x *RetrySendsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[60]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RetrySendsResponse.ProtoReflect.Descriptor instead.
+func (*RetrySendsResponse) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{60}
+}
+
+func (x *RetrySendsResponse) GetRetried() uint32 {
+	if x != nil {
+		return x.Retried
+	}
+	return 0
+}
+
+func (x *RetrySendsResponse) GetSilent() []*Silent {
+	if x != nil {
+		return x.Silent
+	}
+	return nil
+}
+
 // Send is a send that is not done. Type, id, record and place name it.
 type Send struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
@@ -4544,7 +4664,7 @@ type Send struct {
 
 func (x *Send) Reset() {
 	*x = Send{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[59]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4556,7 +4676,7 @@ func (x *Send) String() string {
 func (*Send) ProtoMessage() {}
 
 func (x *Send) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[59]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4569,7 +4689,7 @@ func (x *Send) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Send.ProtoReflect.Descriptor instead.
 func (*Send) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{59}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Send) GetType() string {
@@ -4683,7 +4803,7 @@ type RememberedRequest struct {
 
 func (x *RememberedRequest) Reset() {
 	*x = RememberedRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[60]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4695,7 +4815,7 @@ func (x *RememberedRequest) String() string {
 func (*RememberedRequest) ProtoMessage() {}
 
 func (x *RememberedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[60]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4708,7 +4828,7 @@ func (x *RememberedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RememberedRequest.ProtoReflect.Descriptor instead.
 func (*RememberedRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{60}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *RememberedRequest) GetType() string {
@@ -4759,7 +4879,7 @@ type RememberedResponse struct {
 
 func (x *RememberedResponse) Reset() {
 	*x = RememberedResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[61]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4771,7 +4891,7 @@ func (x *RememberedResponse) String() string {
 func (*RememberedResponse) ProtoMessage() {}
 
 func (x *RememberedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[61]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4784,7 +4904,7 @@ func (x *RememberedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RememberedResponse.ProtoReflect.Descriptor instead.
 func (*RememberedResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{61}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *RememberedResponse) GetRemembered() []*Remembered {
@@ -4835,7 +4955,7 @@ type Remembered struct {
 
 func (x *Remembered) Reset() {
 	*x = Remembered{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[62]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4847,7 +4967,7 @@ func (x *Remembered) String() string {
 func (*Remembered) ProtoMessage() {}
 
 func (x *Remembered) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[62]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4860,7 +4980,7 @@ func (x *Remembered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Remembered.ProtoReflect.Descriptor instead.
 func (*Remembered) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{62}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Remembered) GetType() string {
@@ -4904,7 +5024,7 @@ type WhyRequest struct {
 
 func (x *WhyRequest) Reset() {
 	*x = WhyRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[63]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4916,7 +5036,7 @@ func (x *WhyRequest) String() string {
 func (*WhyRequest) ProtoMessage() {}
 
 func (x *WhyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[63]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4929,7 +5049,7 @@ func (x *WhyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyRequest.ProtoReflect.Descriptor instead.
 func (*WhyRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{63}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *WhyRequest) GetType() string {
@@ -4978,7 +5098,7 @@ type WhyResponse struct {
 
 func (x *WhyResponse) Reset() {
 	*x = WhyResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[64]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4990,7 +5110,7 @@ func (x *WhyResponse) String() string {
 func (*WhyResponse) ProtoMessage() {}
 
 func (x *WhyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[64]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5003,7 +5123,7 @@ func (x *WhyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyResponse.ProtoReflect.Descriptor instead.
 func (*WhyResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{64}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *WhyResponse) GetShard() *Shard {
@@ -5107,7 +5227,7 @@ type Decision struct {
 
 func (x *Decision) Reset() {
 	*x = Decision{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[65]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5119,7 +5239,7 @@ func (x *Decision) String() string {
 func (*Decision) ProtoMessage() {}
 
 func (x *Decision) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[65]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5132,7 +5252,7 @@ func (x *Decision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decision.ProtoReflect.Descriptor instead.
 func (*Decision) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{65}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Decision) GetTerm() uint32 {
@@ -5302,7 +5422,7 @@ type DecisionLoads struct {
 
 func (x *DecisionLoads) Reset() {
 	*x = DecisionLoads{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[66]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5314,7 +5434,7 @@ func (x *DecisionLoads) String() string {
 func (*DecisionLoads) ProtoMessage() {}
 
 func (x *DecisionLoads) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[66]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5327,7 +5447,7 @@ func (x *DecisionLoads) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecisionLoads.ProtoReflect.Descriptor instead.
 func (*DecisionLoads) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{66}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *DecisionLoads) GetShard() float64 {
@@ -5369,7 +5489,7 @@ type PlanRequest struct {
 
 func (x *PlanRequest) Reset() {
 	*x = PlanRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[67]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5381,7 +5501,7 @@ func (x *PlanRequest) String() string {
 func (*PlanRequest) ProtoMessage() {}
 
 func (x *PlanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[67]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5394,7 +5514,7 @@ func (x *PlanRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanRequest.ProtoReflect.Descriptor instead.
 func (*PlanRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{67}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *PlanRequest) GetType() string {
@@ -5454,7 +5574,7 @@ type PlanResponse struct {
 
 func (x *PlanResponse) Reset() {
 	*x = PlanResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[68]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5466,7 +5586,7 @@ func (x *PlanResponse) String() string {
 func (*PlanResponse) ProtoMessage() {}
 
 func (x *PlanResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[68]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5479,7 +5599,7 @@ func (x *PlanResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanResponse.ProtoReflect.Descriptor instead.
 func (*PlanResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{68}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *PlanResponse) GetMoves() []*PlannedMove {
@@ -5525,7 +5645,7 @@ type PlanMomentsRequest struct {
 
 func (x *PlanMomentsRequest) Reset() {
 	*x = PlanMomentsRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[69]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5537,7 +5657,7 @@ func (x *PlanMomentsRequest) String() string {
 func (*PlanMomentsRequest) ProtoMessage() {}
 
 func (x *PlanMomentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[69]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5550,7 +5670,7 @@ func (x *PlanMomentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanMomentsRequest.ProtoReflect.Descriptor instead.
 func (*PlanMomentsRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{69}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{71}
 }
 
 type PlanMomentsResponse struct {
@@ -5562,7 +5682,7 @@ type PlanMomentsResponse struct {
 
 func (x *PlanMomentsResponse) Reset() {
 	*x = PlanMomentsResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[70]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5574,7 +5694,7 @@ func (x *PlanMomentsResponse) String() string {
 func (*PlanMomentsResponse) ProtoMessage() {}
 
 func (x *PlanMomentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[70]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5587,7 +5707,7 @@ func (x *PlanMomentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanMomentsResponse.ProtoReflect.Descriptor instead.
 func (*PlanMomentsResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{70}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *PlanMomentsResponse) GetMoments() []*PlanMoment {
@@ -5611,7 +5731,7 @@ type PlanMoment struct {
 
 func (x *PlanMoment) Reset() {
 	*x = PlanMoment{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[71]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5623,7 +5743,7 @@ func (x *PlanMoment) String() string {
 func (*PlanMoment) ProtoMessage() {}
 
 func (x *PlanMoment) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[71]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5636,7 +5756,7 @@ func (x *PlanMoment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanMoment.ProtoReflect.Descriptor instead.
 func (*PlanMoment) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{71}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *PlanMoment) GetAtUnixMs() int64 {
@@ -5681,7 +5801,7 @@ type PlannedMove struct {
 
 func (x *PlannedMove) Reset() {
 	*x = PlannedMove{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[72]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5693,7 +5813,7 @@ func (x *PlannedMove) String() string {
 func (*PlannedMove) ProtoMessage() {}
 
 func (x *PlannedMove) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[72]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5706,7 +5826,7 @@ func (x *PlannedMove) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlannedMove.ProtoReflect.Descriptor instead.
 func (*PlannedMove) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{72}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *PlannedMove) GetType() string {
@@ -5762,7 +5882,7 @@ type UnplacedShard struct {
 
 func (x *UnplacedShard) Reset() {
 	*x = UnplacedShard{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[73]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5774,7 +5894,7 @@ func (x *UnplacedShard) String() string {
 func (*UnplacedShard) ProtoMessage() {}
 
 func (x *UnplacedShard) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[73]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5787,7 +5907,7 @@ func (x *UnplacedShard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnplacedShard.ProtoReflect.Descriptor instead.
 func (*UnplacedShard) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{73}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *UnplacedShard) GetType() string {
@@ -5828,7 +5948,7 @@ type PlannedRegion struct {
 
 func (x *PlannedRegion) Reset() {
 	*x = PlannedRegion{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[74]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5840,7 +5960,7 @@ func (x *PlannedRegion) String() string {
 func (*PlannedRegion) ProtoMessage() {}
 
 func (x *PlannedRegion) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[74]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5853,7 +5973,7 @@ func (x *PlannedRegion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlannedRegion.ProtoReflect.Descriptor instead.
 func (*PlannedRegion) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{74}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *PlannedRegion) GetRegion() string {
@@ -5910,7 +6030,7 @@ type TopRequest struct {
 
 func (x *TopRequest) Reset() {
 	*x = TopRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[75]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5922,7 +6042,7 @@ func (x *TopRequest) String() string {
 func (*TopRequest) ProtoMessage() {}
 
 func (x *TopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[75]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5935,7 +6055,7 @@ func (x *TopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopRequest.ProtoReflect.Descriptor instead.
 func (*TopRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{75}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *TopRequest) GetType() string {
@@ -5971,7 +6091,7 @@ type TopResponse struct {
 
 func (x *TopResponse) Reset() {
 	*x = TopResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[76]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5983,7 +6103,7 @@ func (x *TopResponse) String() string {
 func (*TopResponse) ProtoMessage() {}
 
 func (x *TopResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[76]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5996,7 +6116,7 @@ func (x *TopResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopResponse.ProtoReflect.Descriptor instead.
 func (*TopResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{76}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *TopResponse) GetShards() []*TopShard {
@@ -6045,7 +6165,7 @@ type TopShard struct {
 
 func (x *TopShard) Reset() {
 	*x = TopShard{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[77]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6057,7 +6177,7 @@ func (x *TopShard) String() string {
 func (*TopShard) ProtoMessage() {}
 
 func (x *TopShard) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[77]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6070,7 +6190,7 @@ func (x *TopShard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopShard.ProtoReflect.Descriptor instead.
 func (*TopShard) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{77}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *TopShard) GetType() string {
@@ -6150,7 +6270,7 @@ type TopEntity struct {
 
 func (x *TopEntity) Reset() {
 	*x = TopEntity{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[78]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6162,7 +6282,7 @@ func (x *TopEntity) String() string {
 func (*TopEntity) ProtoMessage() {}
 
 func (x *TopEntity) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[78]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6175,7 +6295,7 @@ func (x *TopEntity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopEntity.ProtoReflect.Descriptor instead.
 func (*TopEntity) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{78}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *TopEntity) GetType() string {
@@ -6238,7 +6358,7 @@ type EntitiesRequest struct {
 
 func (x *EntitiesRequest) Reset() {
 	*x = EntitiesRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[79]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6250,7 +6370,7 @@ func (x *EntitiesRequest) String() string {
 func (*EntitiesRequest) ProtoMessage() {}
 
 func (x *EntitiesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[79]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6263,7 +6383,7 @@ func (x *EntitiesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EntitiesRequest.ProtoReflect.Descriptor instead.
 func (*EntitiesRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{79}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *EntitiesRequest) GetType() string {
@@ -6336,7 +6456,7 @@ type EntitiesResponse struct {
 
 func (x *EntitiesResponse) Reset() {
 	*x = EntitiesResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[80]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6348,7 +6468,7 @@ func (x *EntitiesResponse) String() string {
 func (*EntitiesResponse) ProtoMessage() {}
 
 func (x *EntitiesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[80]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6361,7 +6481,7 @@ func (x *EntitiesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EntitiesResponse.ProtoReflect.Descriptor instead.
 func (*EntitiesResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{80}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *EntitiesResponse) GetEntities() []*Entity {
@@ -6418,7 +6538,7 @@ type Entity struct {
 
 func (x *Entity) Reset() {
 	*x = Entity{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[81]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6430,7 +6550,7 @@ func (x *Entity) String() string {
 func (*Entity) ProtoMessage() {}
 
 func (x *Entity) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[81]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6443,7 +6563,7 @@ func (x *Entity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entity.ProtoReflect.Descriptor instead.
 func (*Entity) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{81}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *Entity) GetType() string {
@@ -6584,7 +6704,7 @@ type EntityRequest struct {
 
 func (x *EntityRequest) Reset() {
 	*x = EntityRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[82]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6596,7 +6716,7 @@ func (x *EntityRequest) String() string {
 func (*EntityRequest) ProtoMessage() {}
 
 func (x *EntityRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[82]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6609,7 +6729,7 @@ func (x *EntityRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EntityRequest.ProtoReflect.Descriptor instead.
 func (*EntityRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{82}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *EntityRequest) GetType() string {
@@ -6691,7 +6811,7 @@ type EntityResponse struct {
 
 func (x *EntityResponse) Reset() {
 	*x = EntityResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[83]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6703,7 +6823,7 @@ func (x *EntityResponse) String() string {
 func (*EntityResponse) ProtoMessage() {}
 
 func (x *EntityResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[83]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6716,7 +6836,7 @@ func (x *EntityResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EntityResponse.ProtoReflect.Descriptor instead.
 func (*EntityResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{83}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *EntityResponse) GetWhere() *WhereResponse {
@@ -6851,7 +6971,7 @@ type Timer struct {
 
 func (x *Timer) Reset() {
 	*x = Timer{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[84]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6863,7 +6983,7 @@ func (x *Timer) String() string {
 func (*Timer) ProtoMessage() {}
 
 func (x *Timer) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[84]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6876,7 +6996,7 @@ func (x *Timer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Timer.ProtoReflect.Descriptor instead.
 func (*Timer) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{84}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *Timer) GetName() string {
@@ -6924,7 +7044,7 @@ type StoredEntity struct {
 
 func (x *StoredEntity) Reset() {
 	*x = StoredEntity{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[85]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6936,7 +7056,7 @@ func (x *StoredEntity) String() string {
 func (*StoredEntity) ProtoMessage() {}
 
 func (x *StoredEntity) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[85]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6949,7 +7069,7 @@ func (x *StoredEntity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoredEntity.ProtoReflect.Descriptor instead.
 func (*StoredEntity) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{85}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *StoredEntity) GetLast() uint64 {
@@ -7021,7 +7141,7 @@ type Record struct {
 
 func (x *Record) Reset() {
 	*x = Record{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[86]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7033,7 +7153,7 @@ func (x *Record) String() string {
 func (*Record) ProtoMessage() {}
 
 func (x *Record) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[86]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7046,7 +7166,7 @@ func (x *Record) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Record.ProtoReflect.Descriptor instead.
 func (*Record) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{86}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *Record) GetNumber() uint64 {
@@ -7139,7 +7259,7 @@ type StoredEvent struct {
 
 func (x *StoredEvent) Reset() {
 	*x = StoredEvent{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[87]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7151,7 +7271,7 @@ func (x *StoredEvent) String() string {
 func (*StoredEvent) ProtoMessage() {}
 
 func (x *StoredEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[87]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7164,7 +7284,7 @@ func (x *StoredEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoredEvent.ProtoReflect.Descriptor instead.
 func (*StoredEvent) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{87}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *StoredEvent) GetName() string {
@@ -7213,7 +7333,7 @@ type StoredSend struct {
 
 func (x *StoredSend) Reset() {
 	*x = StoredSend{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[88]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7225,7 +7345,7 @@ func (x *StoredSend) String() string {
 func (*StoredSend) ProtoMessage() {}
 
 func (x *StoredSend) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[88]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7238,7 +7358,7 @@ func (x *StoredSend) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoredSend.ProtoReflect.Descriptor instead.
 func (*StoredSend) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{88}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *StoredSend) GetTargetType() string {
@@ -7275,7 +7395,7 @@ type EntityState struct {
 
 func (x *EntityState) Reset() {
 	*x = EntityState{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[89]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7287,7 +7407,7 @@ func (x *EntityState) String() string {
 func (*EntityState) ProtoMessage() {}
 
 func (x *EntityState) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[89]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7300,7 +7420,7 @@ func (x *EntityState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EntityState.ProtoReflect.Descriptor instead.
 func (*EntityState) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{89}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *EntityState) GetRecord() uint64 {
@@ -7344,7 +7464,7 @@ type RegionsRequest struct {
 
 func (x *RegionsRequest) Reset() {
 	*x = RegionsRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[90]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7356,7 +7476,7 @@ func (x *RegionsRequest) String() string {
 func (*RegionsRequest) ProtoMessage() {}
 
 func (x *RegionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[90]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7369,7 +7489,7 @@ func (x *RegionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegionsRequest.ProtoReflect.Descriptor instead.
 func (*RegionsRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{90}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *RegionsRequest) GetType() string {
@@ -7403,7 +7523,7 @@ type RegionsResponse struct {
 
 func (x *RegionsResponse) Reset() {
 	*x = RegionsResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[91]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7415,7 +7535,7 @@ func (x *RegionsResponse) String() string {
 func (*RegionsResponse) ProtoMessage() {}
 
 func (x *RegionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[91]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7428,7 +7548,7 @@ func (x *RegionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegionsResponse.ProtoReflect.Descriptor instead.
 func (*RegionsResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{91}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *RegionsResponse) GetRegions() []*RegionState {
@@ -7460,7 +7580,7 @@ type RegionState struct {
 
 func (x *RegionState) Reset() {
 	*x = RegionState{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[92]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7472,7 +7592,7 @@ func (x *RegionState) String() string {
 func (*RegionState) ProtoMessage() {}
 
 func (x *RegionState) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[92]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7485,7 +7605,7 @@ func (x *RegionState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegionState.ProtoReflect.Descriptor instead.
 func (*RegionState) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{92}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *RegionState) GetRegion() string {
@@ -7548,7 +7668,7 @@ type Holdings struct {
 
 func (x *Holdings) Reset() {
 	*x = Holdings{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[93]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7560,7 +7680,7 @@ func (x *Holdings) String() string {
 func (*Holdings) ProtoMessage() {}
 
 func (x *Holdings) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[93]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7573,7 +7693,7 @@ func (x *Holdings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holdings.ProtoReflect.Descriptor instead.
 func (*Holdings) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{93}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *Holdings) GetType() string {
@@ -7645,7 +7765,7 @@ type ShardStatesRequest struct {
 
 func (x *ShardStatesRequest) Reset() {
 	*x = ShardStatesRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[94]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7657,7 +7777,7 @@ func (x *ShardStatesRequest) String() string {
 func (*ShardStatesRequest) ProtoMessage() {}
 
 func (x *ShardStatesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[94]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7670,7 +7790,7 @@ func (x *ShardStatesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardStatesRequest.ProtoReflect.Descriptor instead.
 func (*ShardStatesRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{94}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *ShardStatesRequest) GetType() string {
@@ -7720,7 +7840,7 @@ type ShardStatesResponse struct {
 
 func (x *ShardStatesResponse) Reset() {
 	*x = ShardStatesResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[95]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7732,7 +7852,7 @@ func (x *ShardStatesResponse) String() string {
 func (*ShardStatesResponse) ProtoMessage() {}
 
 func (x *ShardStatesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[95]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7745,7 +7865,7 @@ func (x *ShardStatesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardStatesResponse.ProtoReflect.Descriptor instead.
 func (*ShardStatesResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{95}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *ShardStatesResponse) GetShards() []*ShardState {
@@ -7791,7 +7911,7 @@ type ShardState struct {
 
 func (x *ShardState) Reset() {
 	*x = ShardState{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[96]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7803,7 +7923,7 @@ func (x *ShardState) String() string {
 func (*ShardState) ProtoMessage() {}
 
 func (x *ShardState) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[96]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7816,7 +7936,7 @@ func (x *ShardState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardState.ProtoReflect.Descriptor instead.
 func (*ShardState) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{96}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *ShardState) GetShard() *Shard {
@@ -7864,7 +7984,7 @@ type SlowRequest struct {
 
 func (x *SlowRequest) Reset() {
 	*x = SlowRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[97]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7876,7 +7996,7 @@ func (x *SlowRequest) String() string {
 func (*SlowRequest) ProtoMessage() {}
 
 func (x *SlowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[97]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7889,7 +8009,7 @@ func (x *SlowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlowRequest.ProtoReflect.Descriptor instead.
 func (*SlowRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{97}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *SlowRequest) GetLimit() uint32 {
@@ -7919,7 +8039,7 @@ type SlowResponse struct {
 
 func (x *SlowResponse) Reset() {
 	*x = SlowResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[98]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7931,7 +8051,7 @@ func (x *SlowResponse) String() string {
 func (*SlowResponse) ProtoMessage() {}
 
 func (x *SlowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[98]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7944,7 +8064,7 @@ func (x *SlowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlowResponse.ProtoReflect.Descriptor instead.
 func (*SlowResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{98}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *SlowResponse) GetCommands() []*SlowCommand {
@@ -8009,7 +8129,7 @@ type SlowCommand struct {
 
 func (x *SlowCommand) Reset() {
 	*x = SlowCommand{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[99]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8021,7 +8141,7 @@ func (x *SlowCommand) String() string {
 func (*SlowCommand) ProtoMessage() {}
 
 func (x *SlowCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[99]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8034,7 +8154,7 @@ func (x *SlowCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlowCommand.ProtoReflect.Descriptor instead.
 func (*SlowCommand) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{99}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *SlowCommand) GetAtUnixMs() int64 {
@@ -8169,7 +8289,7 @@ type WeighedRegion struct {
 
 func (x *WeighedRegion) Reset() {
 	*x = WeighedRegion{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[100]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8181,7 +8301,7 @@ func (x *WeighedRegion) String() string {
 func (*WeighedRegion) ProtoMessage() {}
 
 func (x *WeighedRegion) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[100]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8194,7 +8314,7 @@ func (x *WeighedRegion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeighedRegion.ProtoReflect.Descriptor instead.
 func (*WeighedRegion) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{100}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *WeighedRegion) GetRegion() string {
@@ -8233,7 +8353,7 @@ type ExamineRequest struct {
 
 func (x *ExamineRequest) Reset() {
 	*x = ExamineRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[101]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8245,7 +8365,7 @@ func (x *ExamineRequest) String() string {
 func (*ExamineRequest) ProtoMessage() {}
 
 func (x *ExamineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[101]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8258,7 +8378,7 @@ func (x *ExamineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExamineRequest.ProtoReflect.Descriptor instead.
 func (*ExamineRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{101}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{103}
 }
 
 type ExamineResponse struct {
@@ -8271,7 +8391,7 @@ type ExamineResponse struct {
 
 func (x *ExamineResponse) Reset() {
 	*x = ExamineResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[102]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8283,7 +8403,7 @@ func (x *ExamineResponse) String() string {
 func (*ExamineResponse) ProtoMessage() {}
 
 func (x *ExamineResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[102]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8296,7 +8416,7 @@ func (x *ExamineResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExamineResponse.ProtoReflect.Descriptor instead.
 func (*ExamineResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{102}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *ExamineResponse) GetAdvice() []*Advice {
@@ -8327,7 +8447,7 @@ type Advice struct {
 
 func (x *Advice) Reset() {
 	*x = Advice{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[103]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8339,7 +8459,7 @@ func (x *Advice) String() string {
 func (*Advice) ProtoMessage() {}
 
 func (x *Advice) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[103]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8352,7 +8472,7 @@ func (x *Advice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Advice.ProtoReflect.Descriptor instead.
 func (*Advice) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{103}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *Advice) GetName() string {
@@ -8778,7 +8898,16 @@ const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	"\x04next\x18\x02 \x01(\tR\x04next\x12\x18\n" +
 	"\adamaged\x18\x03 \x03(\tR\adamaged\x12.\n" +
 	"\x06silent\x18\x04 \x03(\v2\x16.roost.admin.v1.SilentR\x06silent\x12\x12\n" +
-	"\x04more\x18\x05 \x01(\bR\x04more\"\x80\x03\n" +
+	"\x04more\x18\x05 \x01(\bR\x04more\"u\n" +
+	"\x11RetrySendsRequest\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x1f\n" +
+	"\vtarget_type\x18\x03 \x01(\tR\n" +
+	"targetType\x12\x1b\n" +
+	"\ttarget_id\x18\x04 \x01(\tR\btargetId\"^\n" +
+	"\x12RetrySendsResponse\x12\x18\n" +
+	"\aretried\x18\x01 \x01(\rR\aretried\x12.\n" +
+	"\x06silent\x18\x02 \x03(\v2\x16.roost.admin.v1.SilentR\x06silent\"\x80\x03\n" +
 	"\x04Send\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x16\n" +
@@ -9136,7 +9265,7 @@ const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	"\bseverity\x18\x02 \x01(\tR\bseverity\x12\x12\n" +
 	"\x04text\x18\x03 \x01(\tR\x04text\x12\x12\n" +
 	"\x04next\x18\x04 \x01(\tR\x04next\x12\x1c\n" +
-	"\tprocesses\x18\x05 \x03(\tR\tprocesses2\xb5\x10\n" +
+	"\tprocesses\x18\x05 \x03(\tR\tprocesses2\x8a\x11\n" +
 	"\x05Admin\x12J\n" +
 	"\aMembers\x12\x1e.roost.admin.v1.MembersRequest\x1a\x1f.roost.admin.v1.MembersResponse\x12G\n" +
 	"\x06Shards\x12\x1d.roost.admin.v1.ShardsRequest\x1a\x1e.roost.admin.v1.ShardsResponse\x12D\n" +
@@ -9167,6 +9296,8 @@ const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	"\tReminders\x12 .roost.admin.v1.RemindersRequest\x1a!.roost.admin.v1.RemindersResponse\x12D\n" +
 	"\x05Sends\x12\x1c.roost.admin.v1.SendsRequest\x1a\x1d.roost.admin.v1.SendsResponse\x12S\n" +
 	"\n" +
+	"RetrySends\x12!.roost.admin.v1.RetrySendsRequest\x1a\".roost.admin.v1.RetrySendsResponse\x12S\n" +
+	"\n" +
 	"Remembered\x12!.roost.admin.v1.RememberedRequest\x1a\".roost.admin.v1.RememberedResponse2\xe4\x02\n" +
 	"\n" +
 	"Membership\x12A\n" +
@@ -9188,7 +9319,7 @@ func file_roost_admin_v1_admin_proto_rawDescGZIP() []byte {
 	return file_roost_admin_v1_admin_proto_rawDescData
 }
 
-var file_roost_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 105)
+var file_roost_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 107)
 var file_roost_admin_v1_admin_proto_goTypes = []any{
 	(*JoinRequest)(nil),         // 0: roost.admin.v1.JoinRequest
 	(*JoinResponse)(nil),        // 1: roost.admin.v1.JoinResponse
@@ -9249,52 +9380,54 @@ var file_roost_admin_v1_admin_proto_goTypes = []any{
 	(*Reminder)(nil),            // 56: roost.admin.v1.Reminder
 	(*SendsRequest)(nil),        // 57: roost.admin.v1.SendsRequest
 	(*SendsResponse)(nil),       // 58: roost.admin.v1.SendsResponse
-	(*Send)(nil),                // 59: roost.admin.v1.Send
-	(*RememberedRequest)(nil),   // 60: roost.admin.v1.RememberedRequest
-	(*RememberedResponse)(nil),  // 61: roost.admin.v1.RememberedResponse
-	(*Remembered)(nil),          // 62: roost.admin.v1.Remembered
-	(*WhyRequest)(nil),          // 63: roost.admin.v1.WhyRequest
-	(*WhyResponse)(nil),         // 64: roost.admin.v1.WhyResponse
-	(*Decision)(nil),            // 65: roost.admin.v1.Decision
-	(*DecisionLoads)(nil),       // 66: roost.admin.v1.DecisionLoads
-	(*PlanRequest)(nil),         // 67: roost.admin.v1.PlanRequest
-	(*PlanResponse)(nil),        // 68: roost.admin.v1.PlanResponse
-	(*PlanMomentsRequest)(nil),  // 69: roost.admin.v1.PlanMomentsRequest
-	(*PlanMomentsResponse)(nil), // 70: roost.admin.v1.PlanMomentsResponse
-	(*PlanMoment)(nil),          // 71: roost.admin.v1.PlanMoment
-	(*PlannedMove)(nil),         // 72: roost.admin.v1.PlannedMove
-	(*UnplacedShard)(nil),       // 73: roost.admin.v1.UnplacedShard
-	(*PlannedRegion)(nil),       // 74: roost.admin.v1.PlannedRegion
-	(*TopRequest)(nil),          // 75: roost.admin.v1.TopRequest
-	(*TopResponse)(nil),         // 76: roost.admin.v1.TopResponse
-	(*TopShard)(nil),            // 77: roost.admin.v1.TopShard
-	(*TopEntity)(nil),           // 78: roost.admin.v1.TopEntity
-	(*EntitiesRequest)(nil),     // 79: roost.admin.v1.EntitiesRequest
-	(*EntitiesResponse)(nil),    // 80: roost.admin.v1.EntitiesResponse
-	(*Entity)(nil),              // 81: roost.admin.v1.Entity
-	(*EntityRequest)(nil),       // 82: roost.admin.v1.EntityRequest
-	(*EntityResponse)(nil),      // 83: roost.admin.v1.EntityResponse
-	(*Timer)(nil),               // 84: roost.admin.v1.Timer
-	(*StoredEntity)(nil),        // 85: roost.admin.v1.StoredEntity
-	(*Record)(nil),              // 86: roost.admin.v1.Record
-	(*StoredEvent)(nil),         // 87: roost.admin.v1.StoredEvent
-	(*StoredSend)(nil),          // 88: roost.admin.v1.StoredSend
-	(*EntityState)(nil),         // 89: roost.admin.v1.EntityState
-	(*RegionsRequest)(nil),      // 90: roost.admin.v1.RegionsRequest
-	(*RegionsResponse)(nil),     // 91: roost.admin.v1.RegionsResponse
-	(*RegionState)(nil),         // 92: roost.admin.v1.RegionState
-	(*Holdings)(nil),            // 93: roost.admin.v1.Holdings
-	(*ShardStatesRequest)(nil),  // 94: roost.admin.v1.ShardStatesRequest
-	(*ShardStatesResponse)(nil), // 95: roost.admin.v1.ShardStatesResponse
-	(*ShardState)(nil),          // 96: roost.admin.v1.ShardState
-	(*SlowRequest)(nil),         // 97: roost.admin.v1.SlowRequest
-	(*SlowResponse)(nil),        // 98: roost.admin.v1.SlowResponse
-	(*SlowCommand)(nil),         // 99: roost.admin.v1.SlowCommand
-	(*WeighedRegion)(nil),       // 100: roost.admin.v1.WeighedRegion
-	(*ExamineRequest)(nil),      // 101: roost.admin.v1.ExamineRequest
-	(*ExamineResponse)(nil),     // 102: roost.admin.v1.ExamineResponse
-	(*Advice)(nil),              // 103: roost.admin.v1.Advice
-	nil,                         // 104: roost.admin.v1.Member.LabelsEntry
+	(*RetrySendsRequest)(nil),   // 59: roost.admin.v1.RetrySendsRequest
+	(*RetrySendsResponse)(nil),  // 60: roost.admin.v1.RetrySendsResponse
+	(*Send)(nil),                // 61: roost.admin.v1.Send
+	(*RememberedRequest)(nil),   // 62: roost.admin.v1.RememberedRequest
+	(*RememberedResponse)(nil),  // 63: roost.admin.v1.RememberedResponse
+	(*Remembered)(nil),          // 64: roost.admin.v1.Remembered
+	(*WhyRequest)(nil),          // 65: roost.admin.v1.WhyRequest
+	(*WhyResponse)(nil),         // 66: roost.admin.v1.WhyResponse
+	(*Decision)(nil),            // 67: roost.admin.v1.Decision
+	(*DecisionLoads)(nil),       // 68: roost.admin.v1.DecisionLoads
+	(*PlanRequest)(nil),         // 69: roost.admin.v1.PlanRequest
+	(*PlanResponse)(nil),        // 70: roost.admin.v1.PlanResponse
+	(*PlanMomentsRequest)(nil),  // 71: roost.admin.v1.PlanMomentsRequest
+	(*PlanMomentsResponse)(nil), // 72: roost.admin.v1.PlanMomentsResponse
+	(*PlanMoment)(nil),          // 73: roost.admin.v1.PlanMoment
+	(*PlannedMove)(nil),         // 74: roost.admin.v1.PlannedMove
+	(*UnplacedShard)(nil),       // 75: roost.admin.v1.UnplacedShard
+	(*PlannedRegion)(nil),       // 76: roost.admin.v1.PlannedRegion
+	(*TopRequest)(nil),          // 77: roost.admin.v1.TopRequest
+	(*TopResponse)(nil),         // 78: roost.admin.v1.TopResponse
+	(*TopShard)(nil),            // 79: roost.admin.v1.TopShard
+	(*TopEntity)(nil),           // 80: roost.admin.v1.TopEntity
+	(*EntitiesRequest)(nil),     // 81: roost.admin.v1.EntitiesRequest
+	(*EntitiesResponse)(nil),    // 82: roost.admin.v1.EntitiesResponse
+	(*Entity)(nil),              // 83: roost.admin.v1.Entity
+	(*EntityRequest)(nil),       // 84: roost.admin.v1.EntityRequest
+	(*EntityResponse)(nil),      // 85: roost.admin.v1.EntityResponse
+	(*Timer)(nil),               // 86: roost.admin.v1.Timer
+	(*StoredEntity)(nil),        // 87: roost.admin.v1.StoredEntity
+	(*Record)(nil),              // 88: roost.admin.v1.Record
+	(*StoredEvent)(nil),         // 89: roost.admin.v1.StoredEvent
+	(*StoredSend)(nil),          // 90: roost.admin.v1.StoredSend
+	(*EntityState)(nil),         // 91: roost.admin.v1.EntityState
+	(*RegionsRequest)(nil),      // 92: roost.admin.v1.RegionsRequest
+	(*RegionsResponse)(nil),     // 93: roost.admin.v1.RegionsResponse
+	(*RegionState)(nil),         // 94: roost.admin.v1.RegionState
+	(*Holdings)(nil),            // 95: roost.admin.v1.Holdings
+	(*ShardStatesRequest)(nil),  // 96: roost.admin.v1.ShardStatesRequest
+	(*ShardStatesResponse)(nil), // 97: roost.admin.v1.ShardStatesResponse
+	(*ShardState)(nil),          // 98: roost.admin.v1.ShardState
+	(*SlowRequest)(nil),         // 99: roost.admin.v1.SlowRequest
+	(*SlowResponse)(nil),        // 100: roost.admin.v1.SlowResponse
+	(*SlowCommand)(nil),         // 101: roost.admin.v1.SlowCommand
+	(*WeighedRegion)(nil),       // 102: roost.admin.v1.WeighedRegion
+	(*ExamineRequest)(nil),      // 103: roost.admin.v1.ExamineRequest
+	(*ExamineResponse)(nil),     // 104: roost.admin.v1.ExamineResponse
+	(*Advice)(nil),              // 105: roost.admin.v1.Advice
+	nil,                         // 106: roost.admin.v1.Member.LabelsEntry
 }
 var file_roost_admin_v1_admin_proto_depIdxs = []int32{
 	12,  // 0: roost.admin.v1.NodeResponse.member:type_name -> roost.admin.v1.Member
@@ -9305,7 +9438,7 @@ var file_roost_admin_v1_admin_proto_depIdxs = []int32{
 	38,  // 5: roost.admin.v1.MembersResponse.freeze:type_name -> roost.admin.v1.Freeze
 	10,  // 6: roost.admin.v1.MembersResponse.brake:type_name -> roost.admin.v1.Brake
 	9,   // 7: roost.admin.v1.MembersResponse.gateways:type_name -> roost.admin.v1.Gateway
-	104, // 8: roost.admin.v1.Member.labels:type_name -> roost.admin.v1.Member.LabelsEntry
+	106, // 8: roost.admin.v1.Member.labels:type_name -> roost.admin.v1.Member.LabelsEntry
 	13,  // 9: roost.admin.v1.Member.load:type_name -> roost.admin.v1.Load
 	17,  // 10: roost.admin.v1.ShardsResponse.shards:type_name -> roost.admin.v1.Shard
 	18,  // 11: roost.admin.v1.ShardsResponse.types:type_name -> roost.admin.v1.TypeSummary
@@ -9329,121 +9462,124 @@ var file_roost_admin_v1_admin_proto_depIdxs = []int32{
 	56,  // 29: roost.admin.v1.RemindersResponse.reminders:type_name -> roost.admin.v1.Reminder
 	54,  // 30: roost.admin.v1.RemindersResponse.silent:type_name -> roost.admin.v1.Silent
 	55,  // 31: roost.admin.v1.Reminder.failure:type_name -> roost.admin.v1.Failure
-	59,  // 32: roost.admin.v1.SendsResponse.sends:type_name -> roost.admin.v1.Send
+	61,  // 32: roost.admin.v1.SendsResponse.sends:type_name -> roost.admin.v1.Send
 	54,  // 33: roost.admin.v1.SendsResponse.silent:type_name -> roost.admin.v1.Silent
-	55,  // 34: roost.admin.v1.Send.failure:type_name -> roost.admin.v1.Failure
-	62,  // 35: roost.admin.v1.RememberedResponse.remembered:type_name -> roost.admin.v1.Remembered
-	54,  // 36: roost.admin.v1.RememberedResponse.silent:type_name -> roost.admin.v1.Silent
-	55,  // 37: roost.admin.v1.Remembered.failure:type_name -> roost.admin.v1.Failure
-	17,  // 38: roost.admin.v1.WhyResponse.shard:type_name -> roost.admin.v1.Shard
-	40,  // 39: roost.admin.v1.WhyResponse.pin:type_name -> roost.admin.v1.PinnedShard
-	65,  // 40: roost.admin.v1.WhyResponse.decisions:type_name -> roost.admin.v1.Decision
-	100, // 41: roost.admin.v1.Decision.chosen:type_name -> roost.admin.v1.WeighedRegion
-	100, // 42: roost.admin.v1.Decision.others:type_name -> roost.admin.v1.WeighedRegion
-	66,  // 43: roost.admin.v1.Decision.loads:type_name -> roost.admin.v1.DecisionLoads
-	72,  // 44: roost.admin.v1.PlanResponse.moves:type_name -> roost.admin.v1.PlannedMove
-	73,  // 45: roost.admin.v1.PlanResponse.unplaced:type_name -> roost.admin.v1.UnplacedShard
-	74,  // 46: roost.admin.v1.PlanResponse.regions:type_name -> roost.admin.v1.PlannedRegion
-	71,  // 47: roost.admin.v1.PlanMomentsResponse.moments:type_name -> roost.admin.v1.PlanMoment
-	77,  // 48: roost.admin.v1.TopResponse.shards:type_name -> roost.admin.v1.TopShard
-	78,  // 49: roost.admin.v1.TopResponse.entities:type_name -> roost.admin.v1.TopEntity
-	54,  // 50: roost.admin.v1.TopResponse.silent:type_name -> roost.admin.v1.Silent
-	81,  // 51: roost.admin.v1.EntitiesResponse.entities:type_name -> roost.admin.v1.Entity
-	54,  // 52: roost.admin.v1.EntitiesResponse.silent:type_name -> roost.admin.v1.Silent
-	21,  // 53: roost.admin.v1.EntityResponse.where:type_name -> roost.admin.v1.WhereResponse
-	81,  // 54: roost.admin.v1.EntityResponse.memory:type_name -> roost.admin.v1.Entity
-	84,  // 55: roost.admin.v1.EntityResponse.timers:type_name -> roost.admin.v1.Timer
-	54,  // 56: roost.admin.v1.EntityResponse.silent:type_name -> roost.admin.v1.Silent
-	85,  // 57: roost.admin.v1.EntityResponse.stored:type_name -> roost.admin.v1.StoredEntity
-	56,  // 58: roost.admin.v1.EntityResponse.reminders:type_name -> roost.admin.v1.Reminder
-	59,  // 59: roost.admin.v1.EntityResponse.sends:type_name -> roost.admin.v1.Send
-	89,  // 60: roost.admin.v1.EntityResponse.state:type_name -> roost.admin.v1.EntityState
-	86,  // 61: roost.admin.v1.StoredEntity.records:type_name -> roost.admin.v1.Record
-	87,  // 62: roost.admin.v1.Record.events:type_name -> roost.admin.v1.StoredEvent
-	88,  // 63: roost.admin.v1.Record.sends:type_name -> roost.admin.v1.StoredSend
-	92,  // 64: roost.admin.v1.RegionsResponse.regions:type_name -> roost.admin.v1.RegionState
-	54,  // 65: roost.admin.v1.RegionsResponse.silent:type_name -> roost.admin.v1.Silent
-	93,  // 66: roost.admin.v1.RegionState.all:type_name -> roost.admin.v1.Holdings
-	93,  // 67: roost.admin.v1.RegionState.types:type_name -> roost.admin.v1.Holdings
-	96,  // 68: roost.admin.v1.ShardStatesResponse.shards:type_name -> roost.admin.v1.ShardState
-	54,  // 69: roost.admin.v1.ShardStatesResponse.silent:type_name -> roost.admin.v1.Silent
-	17,  // 70: roost.admin.v1.ShardState.shard:type_name -> roost.admin.v1.Shard
-	93,  // 71: roost.admin.v1.ShardState.holdings:type_name -> roost.admin.v1.Holdings
-	99,  // 72: roost.admin.v1.SlowResponse.commands:type_name -> roost.admin.v1.SlowCommand
-	54,  // 73: roost.admin.v1.SlowResponse.silent:type_name -> roost.admin.v1.Silent
-	54,  // 74: roost.admin.v1.SlowResponse.silent_regions:type_name -> roost.admin.v1.Silent
-	103, // 75: roost.admin.v1.ExamineResponse.advice:type_name -> roost.admin.v1.Advice
-	7,   // 76: roost.admin.v1.Admin.Members:input_type -> roost.admin.v1.MembersRequest
-	14,  // 77: roost.admin.v1.Admin.Shards:input_type -> roost.admin.v1.ShardsRequest
-	20,  // 78: roost.admin.v1.Admin.Where:input_type -> roost.admin.v1.WhereRequest
-	22,  // 79: roost.admin.v1.Admin.Drain:input_type -> roost.admin.v1.DrainRequest
-	24,  // 80: roost.admin.v1.Admin.Cordon:input_type -> roost.admin.v1.CordonRequest
-	30,  // 81: roost.admin.v1.Admin.Freeze:input_type -> roost.admin.v1.FreezeRequest
-	31,  // 82: roost.admin.v1.Admin.Pin:input_type -> roost.admin.v1.PinRequest
-	33,  // 83: roost.admin.v1.Admin.Move:input_type -> roost.admin.v1.MoveRequest
-	35,  // 84: roost.admin.v1.Admin.Steering:input_type -> roost.admin.v1.SteeringRequest
-	25,  // 85: roost.admin.v1.Admin.Quarantine:input_type -> roost.admin.v1.QuarantineRequest
-	26,  // 86: roost.admin.v1.Admin.Quarantines:input_type -> roost.admin.v1.QuarantinesRequest
-	63,  // 87: roost.admin.v1.Admin.Why:input_type -> roost.admin.v1.WhyRequest
-	67,  // 88: roost.admin.v1.Admin.Plan:input_type -> roost.admin.v1.PlanRequest
-	69,  // 89: roost.admin.v1.Admin.PlanMoments:input_type -> roost.admin.v1.PlanMomentsRequest
-	75,  // 90: roost.admin.v1.Admin.Top:input_type -> roost.admin.v1.TopRequest
-	79,  // 91: roost.admin.v1.Admin.Entities:input_type -> roost.admin.v1.EntitiesRequest
-	82,  // 92: roost.admin.v1.Admin.Entity:input_type -> roost.admin.v1.EntityRequest
-	90,  // 93: roost.admin.v1.Admin.Regions:input_type -> roost.admin.v1.RegionsRequest
-	94,  // 94: roost.admin.v1.Admin.ShardStates:input_type -> roost.admin.v1.ShardStatesRequest
-	101, // 95: roost.admin.v1.Admin.Examine:input_type -> roost.admin.v1.ExamineRequest
-	97,  // 96: roost.admin.v1.Admin.Slow:input_type -> roost.admin.v1.SlowRequest
-	42,  // 97: roost.admin.v1.Admin.Rollout:input_type -> roost.admin.v1.RolloutRequest
-	46,  // 98: roost.admin.v1.Admin.Look:input_type -> roost.admin.v1.LookRequest
-	48,  // 99: roost.admin.v1.Admin.SetTarget:input_type -> roost.admin.v1.SetTargetRequest
-	50,  // 100: roost.admin.v1.Admin.Command:input_type -> roost.admin.v1.CommandRequest
-	52,  // 101: roost.admin.v1.Admin.Reminders:input_type -> roost.admin.v1.RemindersRequest
-	57,  // 102: roost.admin.v1.Admin.Sends:input_type -> roost.admin.v1.SendsRequest
-	60,  // 103: roost.admin.v1.Admin.Remembered:input_type -> roost.admin.v1.RememberedRequest
-	0,   // 104: roost.admin.v1.Membership.Join:input_type -> roost.admin.v1.JoinRequest
-	2,   // 105: roost.admin.v1.Membership.Leave:input_type -> roost.admin.v1.NodeRequest
-	2,   // 106: roost.admin.v1.Membership.Down:input_type -> roost.admin.v1.NodeRequest
-	2,   // 107: roost.admin.v1.Membership.Remove:input_type -> roost.admin.v1.NodeRequest
-	4,   // 108: roost.admin.v1.Membership.Events:input_type -> roost.admin.v1.EventsRequest
-	8,   // 109: roost.admin.v1.Admin.Members:output_type -> roost.admin.v1.MembersResponse
-	15,  // 110: roost.admin.v1.Admin.Shards:output_type -> roost.admin.v1.ShardsResponse
-	21,  // 111: roost.admin.v1.Admin.Where:output_type -> roost.admin.v1.WhereResponse
-	23,  // 112: roost.admin.v1.Admin.Drain:output_type -> roost.admin.v1.DrainResponse
-	34,  // 113: roost.admin.v1.Admin.Cordon:output_type -> roost.admin.v1.SteerResponse
-	34,  // 114: roost.admin.v1.Admin.Freeze:output_type -> roost.admin.v1.SteerResponse
-	34,  // 115: roost.admin.v1.Admin.Pin:output_type -> roost.admin.v1.SteerResponse
-	34,  // 116: roost.admin.v1.Admin.Move:output_type -> roost.admin.v1.SteerResponse
-	36,  // 117: roost.admin.v1.Admin.Steering:output_type -> roost.admin.v1.SteeringResponse
-	34,  // 118: roost.admin.v1.Admin.Quarantine:output_type -> roost.admin.v1.SteerResponse
-	27,  // 119: roost.admin.v1.Admin.Quarantines:output_type -> roost.admin.v1.QuarantinesResponse
-	64,  // 120: roost.admin.v1.Admin.Why:output_type -> roost.admin.v1.WhyResponse
-	68,  // 121: roost.admin.v1.Admin.Plan:output_type -> roost.admin.v1.PlanResponse
-	70,  // 122: roost.admin.v1.Admin.PlanMoments:output_type -> roost.admin.v1.PlanMomentsResponse
-	76,  // 123: roost.admin.v1.Admin.Top:output_type -> roost.admin.v1.TopResponse
-	80,  // 124: roost.admin.v1.Admin.Entities:output_type -> roost.admin.v1.EntitiesResponse
-	83,  // 125: roost.admin.v1.Admin.Entity:output_type -> roost.admin.v1.EntityResponse
-	91,  // 126: roost.admin.v1.Admin.Regions:output_type -> roost.admin.v1.RegionsResponse
-	95,  // 127: roost.admin.v1.Admin.ShardStates:output_type -> roost.admin.v1.ShardStatesResponse
-	102, // 128: roost.admin.v1.Admin.Examine:output_type -> roost.admin.v1.ExamineResponse
-	98,  // 129: roost.admin.v1.Admin.Slow:output_type -> roost.admin.v1.SlowResponse
-	43,  // 130: roost.admin.v1.Admin.Rollout:output_type -> roost.admin.v1.RolloutResponse
-	47,  // 131: roost.admin.v1.Admin.Look:output_type -> roost.admin.v1.LookResponse
-	49,  // 132: roost.admin.v1.Admin.SetTarget:output_type -> roost.admin.v1.SetTargetResponse
-	51,  // 133: roost.admin.v1.Admin.Command:output_type -> roost.admin.v1.CommandResponse
-	53,  // 134: roost.admin.v1.Admin.Reminders:output_type -> roost.admin.v1.RemindersResponse
-	58,  // 135: roost.admin.v1.Admin.Sends:output_type -> roost.admin.v1.SendsResponse
-	61,  // 136: roost.admin.v1.Admin.Remembered:output_type -> roost.admin.v1.RememberedResponse
-	1,   // 137: roost.admin.v1.Membership.Join:output_type -> roost.admin.v1.JoinResponse
-	3,   // 138: roost.admin.v1.Membership.Leave:output_type -> roost.admin.v1.NodeResponse
-	3,   // 139: roost.admin.v1.Membership.Down:output_type -> roost.admin.v1.NodeResponse
-	3,   // 140: roost.admin.v1.Membership.Remove:output_type -> roost.admin.v1.NodeResponse
-	5,   // 141: roost.admin.v1.Membership.Events:output_type -> roost.admin.v1.EventsResponse
-	109, // [109:142] is the sub-list for method output_type
-	76,  // [76:109] is the sub-list for method input_type
-	76,  // [76:76] is the sub-list for extension type_name
-	76,  // [76:76] is the sub-list for extension extendee
-	0,   // [0:76] is the sub-list for field type_name
+	54,  // 34: roost.admin.v1.RetrySendsResponse.silent:type_name -> roost.admin.v1.Silent
+	55,  // 35: roost.admin.v1.Send.failure:type_name -> roost.admin.v1.Failure
+	64,  // 36: roost.admin.v1.RememberedResponse.remembered:type_name -> roost.admin.v1.Remembered
+	54,  // 37: roost.admin.v1.RememberedResponse.silent:type_name -> roost.admin.v1.Silent
+	55,  // 38: roost.admin.v1.Remembered.failure:type_name -> roost.admin.v1.Failure
+	17,  // 39: roost.admin.v1.WhyResponse.shard:type_name -> roost.admin.v1.Shard
+	40,  // 40: roost.admin.v1.WhyResponse.pin:type_name -> roost.admin.v1.PinnedShard
+	67,  // 41: roost.admin.v1.WhyResponse.decisions:type_name -> roost.admin.v1.Decision
+	102, // 42: roost.admin.v1.Decision.chosen:type_name -> roost.admin.v1.WeighedRegion
+	102, // 43: roost.admin.v1.Decision.others:type_name -> roost.admin.v1.WeighedRegion
+	68,  // 44: roost.admin.v1.Decision.loads:type_name -> roost.admin.v1.DecisionLoads
+	74,  // 45: roost.admin.v1.PlanResponse.moves:type_name -> roost.admin.v1.PlannedMove
+	75,  // 46: roost.admin.v1.PlanResponse.unplaced:type_name -> roost.admin.v1.UnplacedShard
+	76,  // 47: roost.admin.v1.PlanResponse.regions:type_name -> roost.admin.v1.PlannedRegion
+	73,  // 48: roost.admin.v1.PlanMomentsResponse.moments:type_name -> roost.admin.v1.PlanMoment
+	79,  // 49: roost.admin.v1.TopResponse.shards:type_name -> roost.admin.v1.TopShard
+	80,  // 50: roost.admin.v1.TopResponse.entities:type_name -> roost.admin.v1.TopEntity
+	54,  // 51: roost.admin.v1.TopResponse.silent:type_name -> roost.admin.v1.Silent
+	83,  // 52: roost.admin.v1.EntitiesResponse.entities:type_name -> roost.admin.v1.Entity
+	54,  // 53: roost.admin.v1.EntitiesResponse.silent:type_name -> roost.admin.v1.Silent
+	21,  // 54: roost.admin.v1.EntityResponse.where:type_name -> roost.admin.v1.WhereResponse
+	83,  // 55: roost.admin.v1.EntityResponse.memory:type_name -> roost.admin.v1.Entity
+	86,  // 56: roost.admin.v1.EntityResponse.timers:type_name -> roost.admin.v1.Timer
+	54,  // 57: roost.admin.v1.EntityResponse.silent:type_name -> roost.admin.v1.Silent
+	87,  // 58: roost.admin.v1.EntityResponse.stored:type_name -> roost.admin.v1.StoredEntity
+	56,  // 59: roost.admin.v1.EntityResponse.reminders:type_name -> roost.admin.v1.Reminder
+	61,  // 60: roost.admin.v1.EntityResponse.sends:type_name -> roost.admin.v1.Send
+	91,  // 61: roost.admin.v1.EntityResponse.state:type_name -> roost.admin.v1.EntityState
+	88,  // 62: roost.admin.v1.StoredEntity.records:type_name -> roost.admin.v1.Record
+	89,  // 63: roost.admin.v1.Record.events:type_name -> roost.admin.v1.StoredEvent
+	90,  // 64: roost.admin.v1.Record.sends:type_name -> roost.admin.v1.StoredSend
+	94,  // 65: roost.admin.v1.RegionsResponse.regions:type_name -> roost.admin.v1.RegionState
+	54,  // 66: roost.admin.v1.RegionsResponse.silent:type_name -> roost.admin.v1.Silent
+	95,  // 67: roost.admin.v1.RegionState.all:type_name -> roost.admin.v1.Holdings
+	95,  // 68: roost.admin.v1.RegionState.types:type_name -> roost.admin.v1.Holdings
+	98,  // 69: roost.admin.v1.ShardStatesResponse.shards:type_name -> roost.admin.v1.ShardState
+	54,  // 70: roost.admin.v1.ShardStatesResponse.silent:type_name -> roost.admin.v1.Silent
+	17,  // 71: roost.admin.v1.ShardState.shard:type_name -> roost.admin.v1.Shard
+	95,  // 72: roost.admin.v1.ShardState.holdings:type_name -> roost.admin.v1.Holdings
+	101, // 73: roost.admin.v1.SlowResponse.commands:type_name -> roost.admin.v1.SlowCommand
+	54,  // 74: roost.admin.v1.SlowResponse.silent:type_name -> roost.admin.v1.Silent
+	54,  // 75: roost.admin.v1.SlowResponse.silent_regions:type_name -> roost.admin.v1.Silent
+	105, // 76: roost.admin.v1.ExamineResponse.advice:type_name -> roost.admin.v1.Advice
+	7,   // 77: roost.admin.v1.Admin.Members:input_type -> roost.admin.v1.MembersRequest
+	14,  // 78: roost.admin.v1.Admin.Shards:input_type -> roost.admin.v1.ShardsRequest
+	20,  // 79: roost.admin.v1.Admin.Where:input_type -> roost.admin.v1.WhereRequest
+	22,  // 80: roost.admin.v1.Admin.Drain:input_type -> roost.admin.v1.DrainRequest
+	24,  // 81: roost.admin.v1.Admin.Cordon:input_type -> roost.admin.v1.CordonRequest
+	30,  // 82: roost.admin.v1.Admin.Freeze:input_type -> roost.admin.v1.FreezeRequest
+	31,  // 83: roost.admin.v1.Admin.Pin:input_type -> roost.admin.v1.PinRequest
+	33,  // 84: roost.admin.v1.Admin.Move:input_type -> roost.admin.v1.MoveRequest
+	35,  // 85: roost.admin.v1.Admin.Steering:input_type -> roost.admin.v1.SteeringRequest
+	25,  // 86: roost.admin.v1.Admin.Quarantine:input_type -> roost.admin.v1.QuarantineRequest
+	26,  // 87: roost.admin.v1.Admin.Quarantines:input_type -> roost.admin.v1.QuarantinesRequest
+	65,  // 88: roost.admin.v1.Admin.Why:input_type -> roost.admin.v1.WhyRequest
+	69,  // 89: roost.admin.v1.Admin.Plan:input_type -> roost.admin.v1.PlanRequest
+	71,  // 90: roost.admin.v1.Admin.PlanMoments:input_type -> roost.admin.v1.PlanMomentsRequest
+	77,  // 91: roost.admin.v1.Admin.Top:input_type -> roost.admin.v1.TopRequest
+	81,  // 92: roost.admin.v1.Admin.Entities:input_type -> roost.admin.v1.EntitiesRequest
+	84,  // 93: roost.admin.v1.Admin.Entity:input_type -> roost.admin.v1.EntityRequest
+	92,  // 94: roost.admin.v1.Admin.Regions:input_type -> roost.admin.v1.RegionsRequest
+	96,  // 95: roost.admin.v1.Admin.ShardStates:input_type -> roost.admin.v1.ShardStatesRequest
+	103, // 96: roost.admin.v1.Admin.Examine:input_type -> roost.admin.v1.ExamineRequest
+	99,  // 97: roost.admin.v1.Admin.Slow:input_type -> roost.admin.v1.SlowRequest
+	42,  // 98: roost.admin.v1.Admin.Rollout:input_type -> roost.admin.v1.RolloutRequest
+	46,  // 99: roost.admin.v1.Admin.Look:input_type -> roost.admin.v1.LookRequest
+	48,  // 100: roost.admin.v1.Admin.SetTarget:input_type -> roost.admin.v1.SetTargetRequest
+	50,  // 101: roost.admin.v1.Admin.Command:input_type -> roost.admin.v1.CommandRequest
+	52,  // 102: roost.admin.v1.Admin.Reminders:input_type -> roost.admin.v1.RemindersRequest
+	57,  // 103: roost.admin.v1.Admin.Sends:input_type -> roost.admin.v1.SendsRequest
+	59,  // 104: roost.admin.v1.Admin.RetrySends:input_type -> roost.admin.v1.RetrySendsRequest
+	62,  // 105: roost.admin.v1.Admin.Remembered:input_type -> roost.admin.v1.RememberedRequest
+	0,   // 106: roost.admin.v1.Membership.Join:input_type -> roost.admin.v1.JoinRequest
+	2,   // 107: roost.admin.v1.Membership.Leave:input_type -> roost.admin.v1.NodeRequest
+	2,   // 108: roost.admin.v1.Membership.Down:input_type -> roost.admin.v1.NodeRequest
+	2,   // 109: roost.admin.v1.Membership.Remove:input_type -> roost.admin.v1.NodeRequest
+	4,   // 110: roost.admin.v1.Membership.Events:input_type -> roost.admin.v1.EventsRequest
+	8,   // 111: roost.admin.v1.Admin.Members:output_type -> roost.admin.v1.MembersResponse
+	15,  // 112: roost.admin.v1.Admin.Shards:output_type -> roost.admin.v1.ShardsResponse
+	21,  // 113: roost.admin.v1.Admin.Where:output_type -> roost.admin.v1.WhereResponse
+	23,  // 114: roost.admin.v1.Admin.Drain:output_type -> roost.admin.v1.DrainResponse
+	34,  // 115: roost.admin.v1.Admin.Cordon:output_type -> roost.admin.v1.SteerResponse
+	34,  // 116: roost.admin.v1.Admin.Freeze:output_type -> roost.admin.v1.SteerResponse
+	34,  // 117: roost.admin.v1.Admin.Pin:output_type -> roost.admin.v1.SteerResponse
+	34,  // 118: roost.admin.v1.Admin.Move:output_type -> roost.admin.v1.SteerResponse
+	36,  // 119: roost.admin.v1.Admin.Steering:output_type -> roost.admin.v1.SteeringResponse
+	34,  // 120: roost.admin.v1.Admin.Quarantine:output_type -> roost.admin.v1.SteerResponse
+	27,  // 121: roost.admin.v1.Admin.Quarantines:output_type -> roost.admin.v1.QuarantinesResponse
+	66,  // 122: roost.admin.v1.Admin.Why:output_type -> roost.admin.v1.WhyResponse
+	70,  // 123: roost.admin.v1.Admin.Plan:output_type -> roost.admin.v1.PlanResponse
+	72,  // 124: roost.admin.v1.Admin.PlanMoments:output_type -> roost.admin.v1.PlanMomentsResponse
+	78,  // 125: roost.admin.v1.Admin.Top:output_type -> roost.admin.v1.TopResponse
+	82,  // 126: roost.admin.v1.Admin.Entities:output_type -> roost.admin.v1.EntitiesResponse
+	85,  // 127: roost.admin.v1.Admin.Entity:output_type -> roost.admin.v1.EntityResponse
+	93,  // 128: roost.admin.v1.Admin.Regions:output_type -> roost.admin.v1.RegionsResponse
+	97,  // 129: roost.admin.v1.Admin.ShardStates:output_type -> roost.admin.v1.ShardStatesResponse
+	104, // 130: roost.admin.v1.Admin.Examine:output_type -> roost.admin.v1.ExamineResponse
+	100, // 131: roost.admin.v1.Admin.Slow:output_type -> roost.admin.v1.SlowResponse
+	43,  // 132: roost.admin.v1.Admin.Rollout:output_type -> roost.admin.v1.RolloutResponse
+	47,  // 133: roost.admin.v1.Admin.Look:output_type -> roost.admin.v1.LookResponse
+	49,  // 134: roost.admin.v1.Admin.SetTarget:output_type -> roost.admin.v1.SetTargetResponse
+	51,  // 135: roost.admin.v1.Admin.Command:output_type -> roost.admin.v1.CommandResponse
+	53,  // 136: roost.admin.v1.Admin.Reminders:output_type -> roost.admin.v1.RemindersResponse
+	58,  // 137: roost.admin.v1.Admin.Sends:output_type -> roost.admin.v1.SendsResponse
+	60,  // 138: roost.admin.v1.Admin.RetrySends:output_type -> roost.admin.v1.RetrySendsResponse
+	63,  // 139: roost.admin.v1.Admin.Remembered:output_type -> roost.admin.v1.RememberedResponse
+	1,   // 140: roost.admin.v1.Membership.Join:output_type -> roost.admin.v1.JoinResponse
+	3,   // 141: roost.admin.v1.Membership.Leave:output_type -> roost.admin.v1.NodeResponse
+	3,   // 142: roost.admin.v1.Membership.Down:output_type -> roost.admin.v1.NodeResponse
+	3,   // 143: roost.admin.v1.Membership.Remove:output_type -> roost.admin.v1.NodeResponse
+	5,   // 144: roost.admin.v1.Membership.Events:output_type -> roost.admin.v1.EventsResponse
+	111, // [111:145] is the sub-list for method output_type
+	77,  // [77:111] is the sub-list for method input_type
+	77,  // [77:77] is the sub-list for extension type_name
+	77,  // [77:77] is the sub-list for extension extendee
+	0,   // [0:77] is the sub-list for field type_name
 }
 
 func init() { file_roost_admin_v1_admin_proto_init() }
@@ -9451,14 +9587,14 @@ func file_roost_admin_v1_admin_proto_init() {
 	if File_roost_admin_v1_admin_proto != nil {
 		return
 	}
-	file_roost_admin_v1_admin_proto_msgTypes[79].OneofWrappers = []any{}
+	file_roost_admin_v1_admin_proto_msgTypes[81].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_roost_admin_v1_admin_proto_rawDesc), len(file_roost_admin_v1_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   105,
+			NumMessages:   107,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -90,11 +90,14 @@ type ExplainResponse struct {
 	Index *uint32                `protobuf:"varint,3,opt,name=index,proto3,oneof" json:"index,omitempty"` // of its shard; absent: not known
 	// The first finding is why a command waits or fails, or says that nothing keeps it from being executed.
 	// The others contribute, or follow from it.
-	Findings      []*Finding `protobuf:"bytes,4,rep,name=findings,proto3" json:"findings,omitempty"`
-	Parties       []*Party   `protobuf:"bytes,5,rep,name=parties,proto3" json:"parties,omitempty"` // that were asked
-	TookUs        int64      `protobuf:"varint,6,opt,name=took_us,json=tookUs,proto3" json:"took_us,omitempty"`
-	By            string     `protobuf:"bytes,7,opt,name=by,proto3" json:"by,omitempty"`       // name of the process that answers
-	Stack         string     `protobuf:"bytes,8,opt,name=stack,proto3" json:"stack,omitempty"` // of the turn that runs, if it was asked for and found
+	Findings []*Finding `protobuf:"bytes,4,rep,name=findings,proto3" json:"findings,omitempty"`
+	Parties  []*Party   `protobuf:"bytes,5,rep,name=parties,proto3" json:"parties,omitempty"` // that were asked
+	TookUs   int64      `protobuf:"varint,6,opt,name=took_us,json=tookUs,proto3" json:"took_us,omitempty"`
+	By       string     `protobuf:"bytes,7,opt,name=by,proto3" json:"by,omitempty"`       // name of the process that answers
+	Stack    string     `protobuf:"bytes,8,opt,name=stack,proto3" json:"stack,omitempty"` // of the turn that runs, if it was asked for and found
+	// What the entity waits for, as roost explain follows it: its asks and its sends that fail. A process that is asked
+	// leaves it empty.
+	Followed      []*Followed `protobuf:"bytes,9,rep,name=followed,proto3" json:"followed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -185,14 +188,24 @@ func (x *ExplainResponse) GetStack() string {
 	return ""
 }
 
+func (x *ExplainResponse) GetFollowed() []*Followed {
+	if x != nil {
+		return x.Followed
+	}
+	return nil
+}
+
 // Finding is something that was found out.
 type Finding struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Cause         string                 `protobuf:"bytes,1,opt,name=cause,proto3" json:"cause,omitempty"`                     // one word, such as handler-stuck: docs/operating.md lists all of them
-	Blocks        bool                   `protobuf:"varint,2,opt,name=blocks,proto3" json:"blocks,omitempty"`                  // commands wait or fail because of it
-	Text          string                 `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`                       // a sentence
-	Next          string                 `protobuf:"bytes,4,opt,name=next,proto3" json:"next,omitempty"`                       // what to do; empty: nothing
-	SinceMs       int64                  `protobuf:"varint,5,opt,name=since_ms,json=sinceMs,proto3" json:"since_ms,omitempty"` // for how long it has been so; 0: not known
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Cause   string                 `protobuf:"bytes,1,opt,name=cause,proto3" json:"cause,omitempty"`                     // one word, such as handler-stuck: docs/operating.md lists all of them
+	Blocks  bool                   `protobuf:"varint,2,opt,name=blocks,proto3" json:"blocks,omitempty"`                  // commands wait or fail because of it
+	Text    string                 `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`                       // a sentence
+	Next    string                 `protobuf:"bytes,4,opt,name=next,proto3" json:"next,omitempty"`                       // what to do; empty: nothing
+	SinceMs int64                  `protobuf:"varint,5,opt,name=since_ms,json=sinceMs,proto3" json:"since_ms,omitempty"` // for how long it has been so; 0: not known
+	// The entity whose turn or answer is waited for: its own explanation has the cause. Empty: none is.
+	FollowType    string `protobuf:"bytes,6,opt,name=follow_type,json=followType,proto3" json:"follow_type,omitempty"`
+	FollowId      string `protobuf:"bytes,7,opt,name=follow_id,json=followId,proto3" json:"follow_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -262,6 +275,81 @@ func (x *Finding) GetSinceMs() int64 {
 	return 0
 }
 
+func (x *Finding) GetFollowType() string {
+	if x != nil {
+		return x.FollowType
+	}
+	return ""
+}
+
+func (x *Finding) GetFollowId() string {
+	if x != nil {
+		return x.FollowId
+	}
+	return ""
+}
+
+// Followed is the explanation of an entity that another one waits for.
+type Followed struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Because       string                 `protobuf:"bytes,1,opt,name=because,proto3" json:"because,omitempty"`     // which entity waits for it, and how: by an ask, or by a send that fails
+	Explained     *ExplainResponse       `protobuf:"bytes,2,opt,name=explained,proto3" json:"explained,omitempty"` // absent: it could not be had, as error says
+	Error         string                 `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Followed) Reset() {
+	*x = Followed{}
+	mi := &file_roost_admin_v1_diagnosis_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Followed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Followed) ProtoMessage() {}
+
+func (x *Followed) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_diagnosis_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Followed.ProtoReflect.Descriptor instead.
+func (*Followed) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_diagnosis_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Followed) GetBecause() string {
+	if x != nil {
+		return x.Because
+	}
+	return ""
+}
+
+func (x *Followed) GetExplained() *ExplainResponse {
+	if x != nil {
+		return x.Explained
+	}
+	return nil
+}
+
+func (x *Followed) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
 // Party is a process that was asked.
 type Party struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -280,7 +368,7 @@ type Party struct {
 
 func (x *Party) Reset() {
 	*x = Party{}
-	mi := &file_roost_admin_v1_diagnosis_proto_msgTypes[3]
+	mi := &file_roost_admin_v1_diagnosis_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -292,7 +380,7 @@ func (x *Party) String() string {
 func (*Party) ProtoMessage() {}
 
 func (x *Party) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_diagnosis_proto_msgTypes[3]
+	mi := &file_roost_admin_v1_diagnosis_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -305,7 +393,7 @@ func (x *Party) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Party.ProtoReflect.Descriptor instead.
 func (*Party) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_diagnosis_proto_rawDescGZIP(), []int{3}
+	return file_roost_admin_v1_diagnosis_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Party) GetRole() string {
@@ -365,7 +453,7 @@ const file_roost_admin_v1_diagnosis_proto_rawDesc = "" +
 	"\x0eExplainRequest\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x14\n" +
-	"\x05stack\x18\x03 \x01(\bR\x05stack\"\xff\x01\n" +
+	"\x05stack\x18\x03 \x01(\bR\x05stack\"\xb5\x02\n" +
 	"\x0fExplainResponse\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x19\n" +
@@ -374,14 +462,22 @@ const file_roost_admin_v1_diagnosis_proto_rawDesc = "" +
 	"\aparties\x18\x05 \x03(\v2\x15.roost.admin.v1.PartyR\aparties\x12\x17\n" +
 	"\atook_us\x18\x06 \x01(\x03R\x06tookUs\x12\x0e\n" +
 	"\x02by\x18\a \x01(\tR\x02by\x12\x14\n" +
-	"\x05stack\x18\b \x01(\tR\x05stackB\b\n" +
-	"\x06_index\"z\n" +
+	"\x05stack\x18\b \x01(\tR\x05stack\x124\n" +
+	"\bfollowed\x18\t \x03(\v2\x18.roost.admin.v1.FollowedR\bfollowedB\b\n" +
+	"\x06_index\"\xb8\x01\n" +
 	"\aFinding\x12\x14\n" +
 	"\x05cause\x18\x01 \x01(\tR\x05cause\x12\x16\n" +
 	"\x06blocks\x18\x02 \x01(\bR\x06blocks\x12\x12\n" +
 	"\x04text\x18\x03 \x01(\tR\x04text\x12\x12\n" +
 	"\x04next\x18\x04 \x01(\tR\x04next\x12\x19\n" +
-	"\bsince_ms\x18\x05 \x01(\x03R\asinceMs\"\xa0\x01\n" +
+	"\bsince_ms\x18\x05 \x01(\x03R\asinceMs\x12\x1f\n" +
+	"\vfollow_type\x18\x06 \x01(\tR\n" +
+	"followType\x12\x1b\n" +
+	"\tfollow_id\x18\a \x01(\tR\bfollowId\"y\n" +
+	"\bFollowed\x12\x18\n" +
+	"\abecause\x18\x01 \x01(\tR\abecause\x12=\n" +
+	"\texplained\x18\x02 \x01(\v2\x1f.roost.admin.v1.ExplainResponseR\texplained\x12\x14\n" +
+	"\x05error\x18\x03 \x01(\tR\x05error\"\xa0\x01\n" +
 	"\x05Party\x12\x12\n" +
 	"\x04role\x18\x01 \x01(\tR\x04role\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -405,23 +501,26 @@ func file_roost_admin_v1_diagnosis_proto_rawDescGZIP() []byte {
 	return file_roost_admin_v1_diagnosis_proto_rawDescData
 }
 
-var file_roost_admin_v1_diagnosis_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_roost_admin_v1_diagnosis_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
 var file_roost_admin_v1_diagnosis_proto_goTypes = []any{
 	(*ExplainRequest)(nil),  // 0: roost.admin.v1.ExplainRequest
 	(*ExplainResponse)(nil), // 1: roost.admin.v1.ExplainResponse
 	(*Finding)(nil),         // 2: roost.admin.v1.Finding
-	(*Party)(nil),           // 3: roost.admin.v1.Party
+	(*Followed)(nil),        // 3: roost.admin.v1.Followed
+	(*Party)(nil),           // 4: roost.admin.v1.Party
 }
 var file_roost_admin_v1_diagnosis_proto_depIdxs = []int32{
 	2, // 0: roost.admin.v1.ExplainResponse.findings:type_name -> roost.admin.v1.Finding
-	3, // 1: roost.admin.v1.ExplainResponse.parties:type_name -> roost.admin.v1.Party
-	0, // 2: roost.admin.v1.Diagnosis.Explain:input_type -> roost.admin.v1.ExplainRequest
-	1, // 3: roost.admin.v1.Diagnosis.Explain:output_type -> roost.admin.v1.ExplainResponse
-	3, // [3:4] is the sub-list for method output_type
-	2, // [2:3] is the sub-list for method input_type
-	2, // [2:2] is the sub-list for extension type_name
-	2, // [2:2] is the sub-list for extension extendee
-	0, // [0:2] is the sub-list for field type_name
+	4, // 1: roost.admin.v1.ExplainResponse.parties:type_name -> roost.admin.v1.Party
+	3, // 2: roost.admin.v1.ExplainResponse.followed:type_name -> roost.admin.v1.Followed
+	1, // 3: roost.admin.v1.Followed.explained:type_name -> roost.admin.v1.ExplainResponse
+	0, // 4: roost.admin.v1.Diagnosis.Explain:input_type -> roost.admin.v1.ExplainRequest
+	1, // 5: roost.admin.v1.Diagnosis.Explain:output_type -> roost.admin.v1.ExplainResponse
+	5, // [5:6] is the sub-list for method output_type
+	4, // [4:5] is the sub-list for method input_type
+	4, // [4:4] is the sub-list for extension type_name
+	4, // [4:4] is the sub-list for extension extendee
+	0, // [0:4] is the sub-list for field type_name
 }
 
 func init() { file_roost_admin_v1_diagnosis_proto_init() }
@@ -436,7 +535,7 @@ func file_roost_admin_v1_diagnosis_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_roost_admin_v1_diagnosis_proto_rawDesc), len(file_roost_admin_v1_diagnosis_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   5,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

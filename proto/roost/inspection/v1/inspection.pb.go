@@ -521,6 +521,134 @@ func (x *FailingRequest) GetLimit() uint32 {
 	return 0
 }
 
+type RetrySendsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cluster       string                 `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	To            uint64                 `protobuf:"varint,2,opt,name=to,proto3" json:"to,omitempty"`                                  // as in FailingRequest
+	Type          string                 `protobuf:"bytes,3,opt,name=type,proto3" json:"type,omitempty"`                               // of the sender; empty: all
+	Id            string                 `protobuf:"bytes,4,opt,name=id,proto3" json:"id,omitempty"`                                   // of that type; empty: all
+	TargetType    string                 `protobuf:"bytes,5,opt,name=target_type,json=targetType,proto3" json:"target_type,omitempty"` // empty: all
+	TargetId      string                 `protobuf:"bytes,6,opt,name=target_id,json=targetId,proto3" json:"target_id,omitempty"`       // of that type; empty: all
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RetrySendsRequest) Reset() {
+	*x = RetrySendsRequest{}
+	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RetrySendsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RetrySendsRequest) ProtoMessage() {}
+
+func (x *RetrySendsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RetrySendsRequest.ProtoReflect.Descriptor instead.
+func (*RetrySendsRequest) Descriptor() ([]byte, []int) {
+	return file_roost_inspection_v1_inspection_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *RetrySendsRequest) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
+}
+
+func (x *RetrySendsRequest) GetTo() uint64 {
+	if x != nil {
+		return x.To
+	}
+	return 0
+}
+
+func (x *RetrySendsRequest) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *RetrySendsRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *RetrySendsRequest) GetTargetType() string {
+	if x != nil {
+		return x.TargetType
+	}
+	return ""
+}
+
+func (x *RetrySendsRequest) GetTargetId() string {
+	if x != nil {
+		return x.TargetId
+	}
+	return ""
+}
+
+type RetrySendsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Retried       uint32                 `protobuf:"varint,1,opt,name=retried,proto3" json:"retried,omitempty"` // pairs of a sender and a target
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RetrySendsResponse) Reset() {
+	*x = RetrySendsResponse{}
+	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RetrySendsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RetrySendsResponse) ProtoMessage() {}
+
+func (x *RetrySendsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RetrySendsResponse.ProtoReflect.Descriptor instead.
+func (*RetrySendsResponse) Descriptor() ([]byte, []int) {
+	return file_roost_inspection_v1_inspection_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *RetrySendsResponse) GetRetried() uint32 {
+	if x != nil {
+		return x.Retried
+	}
+	return 0
+}
+
 // Subject names what may fail: a reminder, a send, or a remembered entity.
 type Subject struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -537,7 +665,7 @@ type Subject struct {
 
 func (x *Subject) Reset() {
 	*x = Subject{}
-	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[6]
+	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -549,7 +677,7 @@ func (x *Subject) String() string {
 func (*Subject) ProtoMessage() {}
 
 func (x *Subject) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[6]
+	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -562,7 +690,7 @@ func (x *Subject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subject.ProtoReflect.Descriptor instead.
 func (*Subject) Descriptor() ([]byte, []int) {
-	return file_roost_inspection_v1_inspection_proto_rawDescGZIP(), []int{6}
+	return file_roost_inspection_v1_inspection_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Subject) GetType() string {
@@ -624,7 +752,7 @@ type FailingResponse struct {
 
 func (x *FailingResponse) Reset() {
 	*x = FailingResponse{}
-	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[7]
+	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -636,7 +764,7 @@ func (x *FailingResponse) String() string {
 func (*FailingResponse) ProtoMessage() {}
 
 func (x *FailingResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[7]
+	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -649,7 +777,7 @@ func (x *FailingResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailingResponse.ProtoReflect.Descriptor instead.
 func (*FailingResponse) Descriptor() ([]byte, []int) {
-	return file_roost_inspection_v1_inspection_proto_rawDescGZIP(), []int{7}
+	return file_roost_inspection_v1_inspection_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *FailingResponse) GetFailing() []*Failing {
@@ -693,7 +821,7 @@ type Failing struct {
 
 func (x *Failing) Reset() {
 	*x = Failing{}
-	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[8]
+	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -705,7 +833,7 @@ func (x *Failing) String() string {
 func (*Failing) ProtoMessage() {}
 
 func (x *Failing) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[8]
+	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -718,7 +846,7 @@ func (x *Failing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failing.ProtoReflect.Descriptor instead.
 func (*Failing) Descriptor() ([]byte, []int) {
-	return file_roost_inspection_v1_inspection_proto_rawDescGZIP(), []int{8}
+	return file_roost_inspection_v1_inspection_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Failing) GetSubject() *Subject {
@@ -839,7 +967,7 @@ type HotRequest struct {
 
 func (x *HotRequest) Reset() {
 	*x = HotRequest{}
-	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[9]
+	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -851,7 +979,7 @@ func (x *HotRequest) String() string {
 func (*HotRequest) ProtoMessage() {}
 
 func (x *HotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[9]
+	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -864,7 +992,7 @@ func (x *HotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HotRequest.ProtoReflect.Descriptor instead.
 func (*HotRequest) Descriptor() ([]byte, []int) {
-	return file_roost_inspection_v1_inspection_proto_rawDescGZIP(), []int{9}
+	return file_roost_inspection_v1_inspection_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *HotRequest) GetCluster() string {
@@ -912,7 +1040,7 @@ type HotResponse struct {
 
 func (x *HotResponse) Reset() {
 	*x = HotResponse{}
-	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[10]
+	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -924,7 +1052,7 @@ func (x *HotResponse) String() string {
 func (*HotResponse) ProtoMessage() {}
 
 func (x *HotResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[10]
+	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -937,7 +1065,7 @@ func (x *HotResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HotResponse.ProtoReflect.Descriptor instead.
 func (*HotResponse) Descriptor() ([]byte, []int) {
-	return file_roost_inspection_v1_inspection_proto_rawDescGZIP(), []int{10}
+	return file_roost_inspection_v1_inspection_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *HotResponse) GetShards() []*HotShard {
@@ -971,7 +1099,7 @@ type HotShard struct {
 
 func (x *HotShard) Reset() {
 	*x = HotShard{}
-	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[11]
+	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -983,7 +1111,7 @@ func (x *HotShard) String() string {
 func (*HotShard) ProtoMessage() {}
 
 func (x *HotShard) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[11]
+	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -996,7 +1124,7 @@ func (x *HotShard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HotShard.ProtoReflect.Descriptor instead.
 func (*HotShard) Descriptor() ([]byte, []int) {
-	return file_roost_inspection_v1_inspection_proto_rawDescGZIP(), []int{11}
+	return file_roost_inspection_v1_inspection_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *HotShard) GetType() string {
@@ -1067,7 +1195,7 @@ type HotEntity struct {
 
 func (x *HotEntity) Reset() {
 	*x = HotEntity{}
-	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[12]
+	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1079,7 +1207,7 @@ func (x *HotEntity) String() string {
 func (*HotEntity) ProtoMessage() {}
 
 func (x *HotEntity) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[12]
+	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1092,7 +1220,7 @@ func (x *HotEntity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HotEntity.ProtoReflect.Descriptor instead.
 func (*HotEntity) Descriptor() ([]byte, []int) {
-	return file_roost_inspection_v1_inspection_proto_rawDescGZIP(), []int{12}
+	return file_roost_inspection_v1_inspection_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *HotEntity) GetType() string {
@@ -1140,7 +1268,7 @@ type EntitiesRequest struct {
 
 func (x *EntitiesRequest) Reset() {
 	*x = EntitiesRequest{}
-	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[13]
+	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1152,7 +1280,7 @@ func (x *EntitiesRequest) String() string {
 func (*EntitiesRequest) ProtoMessage() {}
 
 func (x *EntitiesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[13]
+	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1165,7 +1293,7 @@ func (x *EntitiesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EntitiesRequest.ProtoReflect.Descriptor instead.
 func (*EntitiesRequest) Descriptor() ([]byte, []int) {
-	return file_roost_inspection_v1_inspection_proto_rawDescGZIP(), []int{13}
+	return file_roost_inspection_v1_inspection_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *EntitiesRequest) GetCluster() string {
@@ -1237,7 +1365,7 @@ type EntityPosition struct {
 
 func (x *EntityPosition) Reset() {
 	*x = EntityPosition{}
-	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[14]
+	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1249,7 +1377,7 @@ func (x *EntityPosition) String() string {
 func (*EntityPosition) ProtoMessage() {}
 
 func (x *EntityPosition) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[14]
+	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1262,7 +1390,7 @@ func (x *EntityPosition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EntityPosition.ProtoReflect.Descriptor instead.
 func (*EntityPosition) Descriptor() ([]byte, []int) {
-	return file_roost_inspection_v1_inspection_proto_rawDescGZIP(), []int{14}
+	return file_roost_inspection_v1_inspection_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *EntityPosition) GetType() string {
@@ -1297,7 +1425,7 @@ type EntitiesResponse struct {
 
 func (x *EntitiesResponse) Reset() {
 	*x = EntitiesResponse{}
-	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[15]
+	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1309,7 +1437,7 @@ func (x *EntitiesResponse) String() string {
 func (*EntitiesResponse) ProtoMessage() {}
 
 func (x *EntitiesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[15]
+	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1322,7 +1450,7 @@ func (x *EntitiesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EntitiesResponse.ProtoReflect.Descriptor instead.
 func (*EntitiesResponse) Descriptor() ([]byte, []int) {
-	return file_roost_inspection_v1_inspection_proto_rawDescGZIP(), []int{15}
+	return file_roost_inspection_v1_inspection_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *EntitiesResponse) GetEntities() []*ActiveEntity {
@@ -1367,7 +1495,7 @@ type ActiveEntity struct {
 
 func (x *ActiveEntity) Reset() {
 	*x = ActiveEntity{}
-	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[16]
+	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1379,7 +1507,7 @@ func (x *ActiveEntity) String() string {
 func (*ActiveEntity) ProtoMessage() {}
 
 func (x *ActiveEntity) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[16]
+	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1392,7 +1520,7 @@ func (x *ActiveEntity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActiveEntity.ProtoReflect.Descriptor instead.
 func (*ActiveEntity) Descriptor() ([]byte, []int) {
-	return file_roost_inspection_v1_inspection_proto_rawDescGZIP(), []int{16}
+	return file_roost_inspection_v1_inspection_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ActiveEntity) GetType() string {
@@ -1520,7 +1648,7 @@ type ShardsRequest struct {
 
 func (x *ShardsRequest) Reset() {
 	*x = ShardsRequest{}
-	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[17]
+	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1532,7 +1660,7 @@ func (x *ShardsRequest) String() string {
 func (*ShardsRequest) ProtoMessage() {}
 
 func (x *ShardsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[17]
+	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1545,7 +1673,7 @@ func (x *ShardsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardsRequest.ProtoReflect.Descriptor instead.
 func (*ShardsRequest) Descriptor() ([]byte, []int) {
-	return file_roost_inspection_v1_inspection_proto_rawDescGZIP(), []int{17}
+	return file_roost_inspection_v1_inspection_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ShardsRequest) GetCluster() string {
@@ -1593,7 +1721,7 @@ type ShardPosition struct {
 
 func (x *ShardPosition) Reset() {
 	*x = ShardPosition{}
-	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[18]
+	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1605,7 +1733,7 @@ func (x *ShardPosition) String() string {
 func (*ShardPosition) ProtoMessage() {}
 
 func (x *ShardPosition) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[18]
+	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1618,7 +1746,7 @@ func (x *ShardPosition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardPosition.ProtoReflect.Descriptor instead.
 func (*ShardPosition) Descriptor() ([]byte, []int) {
-	return file_roost_inspection_v1_inspection_proto_rawDescGZIP(), []int{18}
+	return file_roost_inspection_v1_inspection_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ShardPosition) GetType() string {
@@ -1650,7 +1778,7 @@ type ShardsResponse struct {
 
 func (x *ShardsResponse) Reset() {
 	*x = ShardsResponse{}
-	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[19]
+	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1662,7 +1790,7 @@ func (x *ShardsResponse) String() string {
 func (*ShardsResponse) ProtoMessage() {}
 
 func (x *ShardsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[19]
+	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1675,7 +1803,7 @@ func (x *ShardsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardsResponse.ProtoReflect.Descriptor instead.
 func (*ShardsResponse) Descriptor() ([]byte, []int) {
-	return file_roost_inspection_v1_inspection_proto_rawDescGZIP(), []int{19}
+	return file_roost_inspection_v1_inspection_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ShardsResponse) GetShards() []*HeldShard {
@@ -1730,7 +1858,7 @@ type HeldType struct {
 
 func (x *HeldType) Reset() {
 	*x = HeldType{}
-	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[20]
+	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1742,7 +1870,7 @@ func (x *HeldType) String() string {
 func (*HeldType) ProtoMessage() {}
 
 func (x *HeldType) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[20]
+	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1755,7 +1883,7 @@ func (x *HeldType) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldType.ProtoReflect.Descriptor instead.
 func (*HeldType) Descriptor() ([]byte, []int) {
-	return file_roost_inspection_v1_inspection_proto_rawDescGZIP(), []int{20}
+	return file_roost_inspection_v1_inspection_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *HeldType) GetType() string {
@@ -1835,7 +1963,7 @@ type HeldShard struct {
 
 func (x *HeldShard) Reset() {
 	*x = HeldShard{}
-	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[21]
+	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1847,7 +1975,7 @@ func (x *HeldShard) String() string {
 func (*HeldShard) ProtoMessage() {}
 
 func (x *HeldShard) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[21]
+	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1860,7 +1988,7 @@ func (x *HeldShard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldShard.ProtoReflect.Descriptor instead.
 func (*HeldShard) Descriptor() ([]byte, []int) {
-	return file_roost_inspection_v1_inspection_proto_rawDescGZIP(), []int{21}
+	return file_roost_inspection_v1_inspection_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *HeldShard) GetType() string {
@@ -1952,7 +2080,7 @@ type EntityRequest struct {
 
 func (x *EntityRequest) Reset() {
 	*x = EntityRequest{}
-	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[22]
+	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1964,7 +2092,7 @@ func (x *EntityRequest) String() string {
 func (*EntityRequest) ProtoMessage() {}
 
 func (x *EntityRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[22]
+	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1977,7 +2105,7 @@ func (x *EntityRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EntityRequest.ProtoReflect.Descriptor instead.
 func (*EntityRequest) Descriptor() ([]byte, []int) {
-	return file_roost_inspection_v1_inspection_proto_rawDescGZIP(), []int{22}
+	return file_roost_inspection_v1_inspection_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *EntityRequest) GetCluster() string {
@@ -2019,7 +2147,7 @@ type EntityResponse struct {
 
 func (x *EntityResponse) Reset() {
 	*x = EntityResponse{}
-	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[23]
+	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2031,7 +2159,7 @@ func (x *EntityResponse) String() string {
 func (*EntityResponse) ProtoMessage() {}
 
 func (x *EntityResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[23]
+	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2044,7 +2172,7 @@ func (x *EntityResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EntityResponse.ProtoReflect.Descriptor instead.
 func (*EntityResponse) Descriptor() ([]byte, []int) {
-	return file_roost_inspection_v1_inspection_proto_rawDescGZIP(), []int{23}
+	return file_roost_inspection_v1_inspection_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *EntityResponse) GetEntity() *ActiveEntity {
@@ -2081,7 +2209,7 @@ type Timer struct {
 
 func (x *Timer) Reset() {
 	*x = Timer{}
-	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[24]
+	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2093,7 +2221,7 @@ func (x *Timer) String() string {
 func (*Timer) ProtoMessage() {}
 
 func (x *Timer) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[24]
+	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2106,7 +2234,7 @@ func (x *Timer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Timer.ProtoReflect.Descriptor instead.
 func (*Timer) Descriptor() ([]byte, []int) {
-	return file_roost_inspection_v1_inspection_proto_rawDescGZIP(), []int{24}
+	return file_roost_inspection_v1_inspection_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Timer) GetName() string {
@@ -2150,7 +2278,7 @@ type StateRequest struct {
 
 func (x *StateRequest) Reset() {
 	*x = StateRequest{}
-	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[25]
+	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2162,7 +2290,7 @@ func (x *StateRequest) String() string {
 func (*StateRequest) ProtoMessage() {}
 
 func (x *StateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[25]
+	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2175,7 +2303,7 @@ func (x *StateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateRequest.ProtoReflect.Descriptor instead.
 func (*StateRequest) Descriptor() ([]byte, []int) {
-	return file_roost_inspection_v1_inspection_proto_rawDescGZIP(), []int{25}
+	return file_roost_inspection_v1_inspection_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *StateRequest) GetCluster() string {
@@ -2225,7 +2353,7 @@ type StateResponse struct {
 
 func (x *StateResponse) Reset() {
 	*x = StateResponse{}
-	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[26]
+	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2237,7 +2365,7 @@ func (x *StateResponse) String() string {
 func (*StateResponse) ProtoMessage() {}
 
 func (x *StateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[26]
+	mi := &file_roost_inspection_v1_inspection_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2250,7 +2378,7 @@ func (x *StateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateResponse.ProtoReflect.Descriptor instead.
 func (*StateResponse) Descriptor() ([]byte, []int) {
-	return file_roost_inspection_v1_inspection_proto_rawDescGZIP(), []int{26}
+	return file_roost_inspection_v1_inspection_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *StateResponse) GetRecord() uint64 {
@@ -2326,7 +2454,17 @@ const file_roost_inspection_v1_inspection_proto_rawDesc = "" +
 	"\x02of\x18\x04 \x03(\v2\x1c.roost.inspection.v1.SubjectR\x02of\x12\x12\n" +
 	"\x04type\x18\x05 \x01(\tR\x04type\x12\x0e\n" +
 	"\x02id\x18\x06 \x01(\tR\x02id\x12\x14\n" +
-	"\x05limit\x18\a \x01(\rR\x05limit\"\xad\x01\n" +
+	"\x05limit\x18\a \x01(\rR\x05limit\"\x9f\x01\n" +
+	"\x11RetrySendsRequest\x12\x18\n" +
+	"\acluster\x18\x01 \x01(\tR\acluster\x12\x0e\n" +
+	"\x02to\x18\x02 \x01(\x04R\x02to\x12\x12\n" +
+	"\x04type\x18\x03 \x01(\tR\x04type\x12\x0e\n" +
+	"\x02id\x18\x04 \x01(\tR\x02id\x12\x1f\n" +
+	"\vtarget_type\x18\x05 \x01(\tR\n" +
+	"targetType\x12\x1b\n" +
+	"\ttarget_id\x18\x06 \x01(\tR\btargetId\".\n" +
+	"\x12RetrySendsResponse\x12\x18\n" +
+	"\aretried\x18\x01 \x01(\rR\aretried\"\xad\x01\n" +
 	"\aSubject\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
@@ -2487,10 +2625,12 @@ const file_roost_inspection_v1_inspection_proto_rawDesc = "" +
 	"\x0eKIND_REMINDERS\x10\x01\x12\x0e\n" +
 	"\n" +
 	"KIND_SENDS\x10\x02\x12\x13\n" +
-	"\x0fKIND_REMEMBERED\x10\x032\xc8\x04\n" +
+	"\x0fKIND_REMEMBERED\x10\x032\xa7\x05\n" +
 	"\n" +
 	"Inspection\x12T\n" +
-	"\aFailing\x12#.roost.inspection.v1.FailingRequest\x1a$.roost.inspection.v1.FailingResponse\x12H\n" +
+	"\aFailing\x12#.roost.inspection.v1.FailingRequest\x1a$.roost.inspection.v1.FailingResponse\x12]\n" +
+	"\n" +
+	"RetrySends\x12&.roost.inspection.v1.RetrySendsRequest\x1a'.roost.inspection.v1.RetrySendsResponse\x12H\n" +
 	"\x03Hot\x12\x1f.roost.inspection.v1.HotRequest\x1a .roost.inspection.v1.HotResponse\x12W\n" +
 	"\bEntities\x12$.roost.inspection.v1.EntitiesRequest\x1a%.roost.inspection.v1.EntitiesResponse\x12Q\n" +
 	"\x06Shards\x12\".roost.inspection.v1.ShardsRequest\x1a#.roost.inspection.v1.ShardsResponse\x12Q\n" +
@@ -2516,7 +2656,7 @@ func file_roost_inspection_v1_inspection_proto_rawDescGZIP() []byte {
 }
 
 var file_roost_inspection_v1_inspection_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_roost_inspection_v1_inspection_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_roost_inspection_v1_inspection_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_roost_inspection_v1_inspection_proto_goTypes = []any{
 	(Kind)(0),                  // 0: roost.inspection.v1.Kind
 	(*ManagementRequest)(nil),  // 1: roost.inspection.v1.ManagementRequest
@@ -2525,64 +2665,68 @@ var file_roost_inspection_v1_inspection_proto_goTypes = []any{
 	(*SlowResponse)(nil),       // 4: roost.inspection.v1.SlowResponse
 	(*SlowCommand)(nil),        // 5: roost.inspection.v1.SlowCommand
 	(*FailingRequest)(nil),     // 6: roost.inspection.v1.FailingRequest
-	(*Subject)(nil),            // 7: roost.inspection.v1.Subject
-	(*FailingResponse)(nil),    // 8: roost.inspection.v1.FailingResponse
-	(*Failing)(nil),            // 9: roost.inspection.v1.Failing
-	(*HotRequest)(nil),         // 10: roost.inspection.v1.HotRequest
-	(*HotResponse)(nil),        // 11: roost.inspection.v1.HotResponse
-	(*HotShard)(nil),           // 12: roost.inspection.v1.HotShard
-	(*HotEntity)(nil),          // 13: roost.inspection.v1.HotEntity
-	(*EntitiesRequest)(nil),    // 14: roost.inspection.v1.EntitiesRequest
-	(*EntityPosition)(nil),     // 15: roost.inspection.v1.EntityPosition
-	(*EntitiesResponse)(nil),   // 16: roost.inspection.v1.EntitiesResponse
-	(*ActiveEntity)(nil),       // 17: roost.inspection.v1.ActiveEntity
-	(*ShardsRequest)(nil),      // 18: roost.inspection.v1.ShardsRequest
-	(*ShardPosition)(nil),      // 19: roost.inspection.v1.ShardPosition
-	(*ShardsResponse)(nil),     // 20: roost.inspection.v1.ShardsResponse
-	(*HeldType)(nil),           // 21: roost.inspection.v1.HeldType
-	(*HeldShard)(nil),          // 22: roost.inspection.v1.HeldShard
-	(*EntityRequest)(nil),      // 23: roost.inspection.v1.EntityRequest
-	(*EntityResponse)(nil),     // 24: roost.inspection.v1.EntityResponse
-	(*Timer)(nil),              // 25: roost.inspection.v1.Timer
-	(*StateRequest)(nil),       // 26: roost.inspection.v1.StateRequest
-	(*StateResponse)(nil),      // 27: roost.inspection.v1.StateResponse
+	(*RetrySendsRequest)(nil),  // 7: roost.inspection.v1.RetrySendsRequest
+	(*RetrySendsResponse)(nil), // 8: roost.inspection.v1.RetrySendsResponse
+	(*Subject)(nil),            // 9: roost.inspection.v1.Subject
+	(*FailingResponse)(nil),    // 10: roost.inspection.v1.FailingResponse
+	(*Failing)(nil),            // 11: roost.inspection.v1.Failing
+	(*HotRequest)(nil),         // 12: roost.inspection.v1.HotRequest
+	(*HotResponse)(nil),        // 13: roost.inspection.v1.HotResponse
+	(*HotShard)(nil),           // 14: roost.inspection.v1.HotShard
+	(*HotEntity)(nil),          // 15: roost.inspection.v1.HotEntity
+	(*EntitiesRequest)(nil),    // 16: roost.inspection.v1.EntitiesRequest
+	(*EntityPosition)(nil),     // 17: roost.inspection.v1.EntityPosition
+	(*EntitiesResponse)(nil),   // 18: roost.inspection.v1.EntitiesResponse
+	(*ActiveEntity)(nil),       // 19: roost.inspection.v1.ActiveEntity
+	(*ShardsRequest)(nil),      // 20: roost.inspection.v1.ShardsRequest
+	(*ShardPosition)(nil),      // 21: roost.inspection.v1.ShardPosition
+	(*ShardsResponse)(nil),     // 22: roost.inspection.v1.ShardsResponse
+	(*HeldType)(nil),           // 23: roost.inspection.v1.HeldType
+	(*HeldShard)(nil),          // 24: roost.inspection.v1.HeldShard
+	(*EntityRequest)(nil),      // 25: roost.inspection.v1.EntityRequest
+	(*EntityResponse)(nil),     // 26: roost.inspection.v1.EntityResponse
+	(*Timer)(nil),              // 27: roost.inspection.v1.Timer
+	(*StateRequest)(nil),       // 28: roost.inspection.v1.StateRequest
+	(*StateResponse)(nil),      // 29: roost.inspection.v1.StateResponse
 }
 var file_roost_inspection_v1_inspection_proto_depIdxs = []int32{
 	5,  // 0: roost.inspection.v1.SlowResponse.commands:type_name -> roost.inspection.v1.SlowCommand
 	0,  // 1: roost.inspection.v1.FailingRequest.kind:type_name -> roost.inspection.v1.Kind
-	7,  // 2: roost.inspection.v1.FailingRequest.of:type_name -> roost.inspection.v1.Subject
-	9,  // 3: roost.inspection.v1.FailingResponse.failing:type_name -> roost.inspection.v1.Failing
-	7,  // 4: roost.inspection.v1.Failing.subject:type_name -> roost.inspection.v1.Subject
-	12, // 5: roost.inspection.v1.HotResponse.shards:type_name -> roost.inspection.v1.HotShard
-	13, // 6: roost.inspection.v1.HotResponse.entities:type_name -> roost.inspection.v1.HotEntity
-	15, // 7: roost.inspection.v1.EntitiesRequest.after:type_name -> roost.inspection.v1.EntityPosition
-	17, // 8: roost.inspection.v1.EntitiesResponse.entities:type_name -> roost.inspection.v1.ActiveEntity
-	15, // 9: roost.inspection.v1.EntitiesResponse.next:type_name -> roost.inspection.v1.EntityPosition
-	19, // 10: roost.inspection.v1.ShardsRequest.after:type_name -> roost.inspection.v1.ShardPosition
-	22, // 11: roost.inspection.v1.ShardsResponse.shards:type_name -> roost.inspection.v1.HeldShard
-	21, // 12: roost.inspection.v1.ShardsResponse.types:type_name -> roost.inspection.v1.HeldType
-	17, // 13: roost.inspection.v1.EntityResponse.entity:type_name -> roost.inspection.v1.ActiveEntity
-	25, // 14: roost.inspection.v1.EntityResponse.timers:type_name -> roost.inspection.v1.Timer
+	9,  // 2: roost.inspection.v1.FailingRequest.of:type_name -> roost.inspection.v1.Subject
+	11, // 3: roost.inspection.v1.FailingResponse.failing:type_name -> roost.inspection.v1.Failing
+	9,  // 4: roost.inspection.v1.Failing.subject:type_name -> roost.inspection.v1.Subject
+	14, // 5: roost.inspection.v1.HotResponse.shards:type_name -> roost.inspection.v1.HotShard
+	15, // 6: roost.inspection.v1.HotResponse.entities:type_name -> roost.inspection.v1.HotEntity
+	17, // 7: roost.inspection.v1.EntitiesRequest.after:type_name -> roost.inspection.v1.EntityPosition
+	19, // 8: roost.inspection.v1.EntitiesResponse.entities:type_name -> roost.inspection.v1.ActiveEntity
+	17, // 9: roost.inspection.v1.EntitiesResponse.next:type_name -> roost.inspection.v1.EntityPosition
+	21, // 10: roost.inspection.v1.ShardsRequest.after:type_name -> roost.inspection.v1.ShardPosition
+	24, // 11: roost.inspection.v1.ShardsResponse.shards:type_name -> roost.inspection.v1.HeldShard
+	23, // 12: roost.inspection.v1.ShardsResponse.types:type_name -> roost.inspection.v1.HeldType
+	19, // 13: roost.inspection.v1.EntityResponse.entity:type_name -> roost.inspection.v1.ActiveEntity
+	27, // 14: roost.inspection.v1.EntityResponse.timers:type_name -> roost.inspection.v1.Timer
 	6,  // 15: roost.inspection.v1.Inspection.Failing:input_type -> roost.inspection.v1.FailingRequest
-	10, // 16: roost.inspection.v1.Inspection.Hot:input_type -> roost.inspection.v1.HotRequest
-	14, // 17: roost.inspection.v1.Inspection.Entities:input_type -> roost.inspection.v1.EntitiesRequest
-	18, // 18: roost.inspection.v1.Inspection.Shards:input_type -> roost.inspection.v1.ShardsRequest
-	23, // 19: roost.inspection.v1.Inspection.Entity:input_type -> roost.inspection.v1.EntityRequest
-	26, // 20: roost.inspection.v1.Inspection.State:input_type -> roost.inspection.v1.StateRequest
-	3,  // 21: roost.inspection.v1.Inspection.Slow:input_type -> roost.inspection.v1.SlowRequest
-	1,  // 22: roost.inspection.v1.Coordinators.Management:input_type -> roost.inspection.v1.ManagementRequest
-	3,  // 23: roost.inspection.v1.GatewayInspection.Slow:input_type -> roost.inspection.v1.SlowRequest
-	8,  // 24: roost.inspection.v1.Inspection.Failing:output_type -> roost.inspection.v1.FailingResponse
-	11, // 25: roost.inspection.v1.Inspection.Hot:output_type -> roost.inspection.v1.HotResponse
-	16, // 26: roost.inspection.v1.Inspection.Entities:output_type -> roost.inspection.v1.EntitiesResponse
-	20, // 27: roost.inspection.v1.Inspection.Shards:output_type -> roost.inspection.v1.ShardsResponse
-	24, // 28: roost.inspection.v1.Inspection.Entity:output_type -> roost.inspection.v1.EntityResponse
-	27, // 29: roost.inspection.v1.Inspection.State:output_type -> roost.inspection.v1.StateResponse
-	4,  // 30: roost.inspection.v1.Inspection.Slow:output_type -> roost.inspection.v1.SlowResponse
-	2,  // 31: roost.inspection.v1.Coordinators.Management:output_type -> roost.inspection.v1.ManagementResponse
-	4,  // 32: roost.inspection.v1.GatewayInspection.Slow:output_type -> roost.inspection.v1.SlowResponse
-	24, // [24:33] is the sub-list for method output_type
-	15, // [15:24] is the sub-list for method input_type
+	7,  // 16: roost.inspection.v1.Inspection.RetrySends:input_type -> roost.inspection.v1.RetrySendsRequest
+	12, // 17: roost.inspection.v1.Inspection.Hot:input_type -> roost.inspection.v1.HotRequest
+	16, // 18: roost.inspection.v1.Inspection.Entities:input_type -> roost.inspection.v1.EntitiesRequest
+	20, // 19: roost.inspection.v1.Inspection.Shards:input_type -> roost.inspection.v1.ShardsRequest
+	25, // 20: roost.inspection.v1.Inspection.Entity:input_type -> roost.inspection.v1.EntityRequest
+	28, // 21: roost.inspection.v1.Inspection.State:input_type -> roost.inspection.v1.StateRequest
+	3,  // 22: roost.inspection.v1.Inspection.Slow:input_type -> roost.inspection.v1.SlowRequest
+	1,  // 23: roost.inspection.v1.Coordinators.Management:input_type -> roost.inspection.v1.ManagementRequest
+	3,  // 24: roost.inspection.v1.GatewayInspection.Slow:input_type -> roost.inspection.v1.SlowRequest
+	10, // 25: roost.inspection.v1.Inspection.Failing:output_type -> roost.inspection.v1.FailingResponse
+	8,  // 26: roost.inspection.v1.Inspection.RetrySends:output_type -> roost.inspection.v1.RetrySendsResponse
+	13, // 27: roost.inspection.v1.Inspection.Hot:output_type -> roost.inspection.v1.HotResponse
+	18, // 28: roost.inspection.v1.Inspection.Entities:output_type -> roost.inspection.v1.EntitiesResponse
+	22, // 29: roost.inspection.v1.Inspection.Shards:output_type -> roost.inspection.v1.ShardsResponse
+	26, // 30: roost.inspection.v1.Inspection.Entity:output_type -> roost.inspection.v1.EntityResponse
+	29, // 31: roost.inspection.v1.Inspection.State:output_type -> roost.inspection.v1.StateResponse
+	4,  // 32: roost.inspection.v1.Inspection.Slow:output_type -> roost.inspection.v1.SlowResponse
+	2,  // 33: roost.inspection.v1.Coordinators.Management:output_type -> roost.inspection.v1.ManagementResponse
+	4,  // 34: roost.inspection.v1.GatewayInspection.Slow:output_type -> roost.inspection.v1.SlowResponse
+	25, // [25:35] is the sub-list for method output_type
+	15, // [15:25] is the sub-list for method input_type
 	15, // [15:15] is the sub-list for extension type_name
 	15, // [15:15] is the sub-list for extension extendee
 	0,  // [0:15] is the sub-list for field type_name
@@ -2593,14 +2737,14 @@ func file_roost_inspection_v1_inspection_proto_init() {
 	if File_roost_inspection_v1_inspection_proto != nil {
 		return
 	}
-	file_roost_inspection_v1_inspection_proto_msgTypes[13].OneofWrappers = []any{}
+	file_roost_inspection_v1_inspection_proto_msgTypes[15].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_roost_inspection_v1_inspection_proto_rawDesc), len(file_roost_inspection_v1_inspection_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   27,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   3,
 		},
