@@ -31,6 +31,7 @@ type listener struct {
 	mux     *http.ServeMux
 	config  *Config
 	guard   guard
+	proxies proxies
 	clients connections
 	bodies  *bounded.Budget
 	leaving atomic.Bool // every answer closes its connection
@@ -60,6 +61,9 @@ func bind(ctx context.Context, key, addr string, most int, config *Config, log *
 		l.guard.hosts = hostNames(config)
 	}
 	l.guard.origins, _ = newOrigins(nil)
+	if l.proxies, err = parseProxies(config.TrustedProxies); err != nil {
+		return nil, errors.Join(err, bound.Close())
+	}
 	l.server = &http.Server{
 		Handler:           l,
 		MaxHeaderBytes:    int(config.MaxHeader),
@@ -120,6 +124,7 @@ func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if lastOfConnection(w, r) {
 		return
 	}
+	r.RemoteAddr = l.proxies.client(r)
 	if l.leaving.Load() {
 		w.Header().Set("Connection", "close")
 	}
