@@ -19,6 +19,11 @@ type Process struct {
 	Clock time.Duration
 }
 
+// storeAhead returns how far the clock of the journal's store is ahead of the clock of the process that asked.
+func (p *Process) storeAhead() (ahead time.Duration, known bool) {
+	return p.Clock + time.Duration(p.StoreNowUnixMs-p.NowUnixMs)*time.Millisecond, p.StoreNowUnixMs != 0
+}
+
 // Silent is a process that has not answered.
 type Silent struct{ Role, Name, Reason string }
 

@@ -1,6 +1,7 @@
 package checkup
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -55,19 +56,30 @@ func (x *exam) lease() {
 	}
 }
 
+// clocks compares the clocks of all processes with each other, and with that of the journal's store: reminders are due by the latter.
 func (x *exam) clocks() {
-	var ahead, behind *Process
+	type clock struct {
+		of        string
+		processes []string // the one that it belongs to, or that has read it
+		ahead     time.Duration
+	}
+	var all []clock
 	for i := range x.Processes {
 		p := &x.Processes[i]
-		if ahead == nil || p.Clock > ahead.Clock {
-			ahead = p
-		}
-		if behind == nil || p.Clock < behind.Clock {
-			behind = p
+		all = append(all, clock{p.Name, []string{p.Name}, p.Clock})
+		if ahead, known := p.storeAhead(); known {
+			all = append(all, clock{"the journal's store (as " + p.Name + " reads it)", []string{p.Name}, ahead})
 		}
 	}
-	if ahead != nil && ahead.Clock-behind.Clock > clockSkew {
-		x.say(Warning, []string{ahead.Name, behind.Name}, "synchronize the clocks of the machines (NTP)", "the clock of %s is at least %s ahead of that of %s", ahead.Name, (ahead.Clock - behind.Clock).Round(time.Millisecond), behind.Name)
+	if len(all) == 0 {
+		return
+	}
+	byTime := func(a, b clock) int { return cmp.Compare(a.ahead, b.ahead) }
+	ahead, behind := slices.MaxFunc(all, byTime), slices.MinFunc(all, byTime)
+	if apart := ahead.ahead - behind.ahead; apart > clockSkew {
+		about := append(slices.Clone(ahead.processes), behind.processes...)
+		slices.Sort(about)
+		x.say(Warning, slices.Compact(about), "synchronize the clocks of the machines (NTP), that of the journal's server too", "the clock of %s is at least %s ahead of that of %s", ahead.of, apart.Round(time.Millisecond), behind.of)
 	}
 }
 

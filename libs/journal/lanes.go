@@ -37,6 +37,7 @@ type lane struct {
 	writeToken chan struct{}
 	fullErr    atomic.Pointer[error] // the error of the last write, if the store had no room for it
 	downErr    atomic.Pointer[error] // why the database does not answer
+	clock      storeClock
 }
 
 func (j *Journal) makeLanes() {

@@ -64,7 +64,9 @@ func (r *pageReader[P, R]) lanes(ctx context.Context, shards []P) (Page[R], erro
 		parts[l] = append(parts[l], shards[i])
 	}
 	readLane := func(l *lane) (Page[R], error) {
-		return read(ctx, r.journal, l, r.what, func(ctx context.Context) (Page[R], error) { return r.page(ctx, parts[l]) })
+		p, err := read(ctx, r.journal, l, r.what, func(ctx context.Context) (Page[R], error) { return r.page(ctx, parts[l]) })
+		l.clock.note(p.Now)
+		return p, err
 	}
 	if len(order) == 0 {
 		order = r.journal.lanes[:1]

@@ -233,6 +233,19 @@ func (k *Keeper) wall() int64 {
 	return k.storeClock + k.now.Sub(k.storeClockAt).Milliseconds()
 }
 
+// SetClock takes a reading of the store's clock that has just arrived, as a page brings it. The driver calls it before
+// the first shard is open: until a clock is known, wake-ups are set and due by the clock of this process.
+func (k *Keeper) SetClock(now, store time.Time) {
+	k.storeClock, k.storeClockAt = store.UnixMilli(), now
+}
+
+// Clock returns the newest reading of the store's clock, and when it arrived; false if there is none. What sets a
+// wake-up some time ahead counts from this clock, by which the Keeper fires: a wake-up that is set by another clock
+// fires too early, or too late, by as much as the two differ.
+func (k *Keeper) Clock() (store, at time.Time, known bool) {
+	return time.UnixMilli(k.storeClock), k.storeClockAt, !k.storeClockAt.IsZero()
+}
+
 // covered returns the time up to which memory has all wake-ups of the shard: every wake-up that is due
 // earlier is in memory.
 func (s *shard) covered() int64 { return max(s.horizon, s.after.Due) }

@@ -125,7 +125,7 @@ func (k *Keeper) page(in *Page) {
 	if in.Err == "" {
 		k.failedReads = 0
 		if !in.Now.IsZero() || mutant.On("no-clock") {
-			k.storeClock, k.storeClockAt = in.Now.UnixMilli(), k.now
+			k.SetClock(k.now, in.Now)
 		}
 	} else {
 		k.stats.ReadsFailed++

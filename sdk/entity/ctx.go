@@ -69,8 +69,9 @@ func (c *Ctx) Entity() sharding.Entity { return c.inst.entity() }
 // ID returns the id of the entity.
 func (c *Ctx) ID() string { return string(c.inst.id) }
 
-// Now returns the time of the turn, in UTC, so that an event that holds it is replayed
-// unchanged. In package entitytest it is the kit's virtual time.
+// Now returns the time at which the turn began, by the clock of the machine on which the region runs, in UTC, so that an
+// event that holds it is replayed unchanged. It may go back when the entity moves to another machine, and is not
+// the clock by which reminders are due: see [Handle.RemindAfter]. In package entitytest it is the kit's virtual time.
 func (c *Ctx) Now() time.Time { return c.now.Round(0).UTC() }
 
 // Command returns the name of the running command.

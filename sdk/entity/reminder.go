@@ -28,7 +28,7 @@ func (c *Ctx) Reminder() (r Reminder, ok bool) {
 	return Reminder{Name: c.wakeup.Name, Due: time.UnixMilli(c.wakeup.Due).UTC(), Missed: int(c.wakeup.Missed)}, true
 }
 
-// Remind has the command sent to the entity itself at a time, even if it was passivated or
+// Remind has the command sent to the entity itself at a time, such as the end of a month, by the clock of the journal's store, even if it was passivated or
 // moved by then, or its region has failed. A reminder is identified by its name: setting it
 // again replaces it, and [Ctx.CancelReminder] removes it. It becomes durable together with
 // the events of the turn, and counts only if the handler succeeds.
@@ -48,8 +48,33 @@ func (h *Handle[In, Out]) Remind(ctx *Ctx, at time.Time, name string, in In) {
 	h.remind(ctx, at, 0, name, in)
 }
 
+// RemindAfter does what [Handle.Remind] does when a duration has passed. Use it rather than Remind with
+// ctx.Now().Add(d): reminders are due by the clock of the journal's store, and [Ctx.Now] is that of the region's machine. If
+// these two differ, only RemindAfter waits for d. The duration must not be negative.
+func (h *Handle[In, Out]) RemindAfter(ctx *Ctx, d time.Duration, name string, in In) {
+	if d < 0 {
+		ctx.breakTurn(reminderText(name), misused("it is due after %s, must be after 0 or more", d))
+		return
+	}
+	h.remind(ctx, ctx.storeNow().Add(d), 0, name, in)
+}
+
+// StoreClock is implemented by an [Asker] that knows the clock of the journal's store. Otherwise the store
+// has the clock of the turn.
+type StoreClock interface {
+	StoreNow() time.Time
+}
+
+// storeNow returns the time by the clock of the journal's store, by which reminders are due.
+func (c *Ctx) storeNow() time.Time {
+	if s, ok := c.asker.(StoreClock); ok {
+		return s.StoreNow()
+	}
+	return c.now
+}
+
 // RemindEvery has the command sent to the entity itself repeatedly, for the first time when
-// the period has passed. The period is at least 1 s. The next time is counted from that at
+// the period has passed by the journal's clock, as with [Handle.RemindAfter]. The period is at least 1 s. The next time is counted from that at
 // which the command was due, not from that at which it ran. If several times have passed by
 // then, it runs once for all of them, and [Ctx.Reminder] says how many were missed. The rest
 // is as for [Handle.Remind].
@@ -58,7 +83,7 @@ func (h *Handle[In, Out]) RemindEvery(ctx *Ctx, period time.Duration, name strin
 		ctx.breakTurn(reminderText(name), misused("its period is %s, must be at least %s; Every has shorter ones, for as long as the entity is alive", period, MinReminderPeriod))
 		return
 	}
-	h.remind(ctx, ctx.now.Add(period), period, name, in)
+	h.remind(ctx, ctx.storeNow().Add(period), period, name, in)
 }
 
 // MinReminderPeriod is the shortest period of a repeated reminder: each firing is a

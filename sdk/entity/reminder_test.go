@@ -62,6 +62,7 @@ func TestReminderMistakes(t *testing.T) {
 	}{
 		"volatile":     {volatile: true, do: func(ctx *entity.Ctx) { take.Remind(ctx, soon, "r", page{}) }, want: "use After or Every"},
 		"read-only":    {readOnly: true, do: func(ctx *entity.Ctx) { ctx.CancelReminder("r") }, want: "Look changes nothing"},
+		"negative":     {do: func(ctx *entity.Ctx) { take.RemindAfter(ctx, -1, "r", page{}) }, want: "must be after 0 or more"},
 		"short period": {do: func(ctx *entity.Ctx) { take.RemindEvery(ctx, time.Second-1, "r", page{}) }, want: "must be at least 1s"},
 		"never": {do: func(ctx *entity.Ctx) {
 			take.Remind(ctx, time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC), "r", page{})

@@ -215,6 +215,9 @@ type (
 	KeptSent struct{ Bytes int }
 	// WakesRead answers ReadWakes.
 	WakesRead struct{ Page wakeup.Page }
+	// StoreClock is the time by the clock of the journal's store, as it was just read. The driver sends one to every core before
+	// the first command: see [ShardCore.StoreClock].
+	StoreClock struct{ Now time.Time }
 	// PurgesRead answers ReadPurges.
 	PurgesRead struct{ Page purge.Page }
 	// Purged answers Purge.
@@ -374,6 +377,7 @@ func (Reclaim) shardInput()     {}
 func (Command) shardInput()     {}
 func (Claimed) shardInput()     {}
 func (WakesRead) shardInput()   {}
+func (StoreClock) shardInput()  {}
 func (KeptFetched) shardInput() {}
 func (GiveKept) shardInput()    {}
 func (KeptSent) shardInput()    {}

@@ -302,6 +302,8 @@ func (m *ShardCore) Step(now time.Time, in ShardInput, out *Outputs) {
 		m.givingBytes -= in.Bytes
 	case WakesRead:
 		m.wakesRead(in.Page)
+	case StoreClock:
+		m.wakeups.SetClock(now, in.Now)
 	case PurgesRead:
 		m.stepPurger(in.Page)
 	case Purged:

@@ -1,6 +1,8 @@
 package region
 
 import (
+	"time"
+
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/libs/wakeup"
 )
@@ -29,6 +31,9 @@ func (m *ShardCore) stepWakeups(in wakeup.Input) {
 	m.wakeups.Step(m.now, in, &m.wakeOutputs)
 	m.starter.Step(m.now, in, &m.wakeOutputs)
 }
+
+// StoreClock returns the newest reading of the clock of the journal's store, and when it arrived; false if there is none.
+func (m *ShardCore) StoreClock() (store, at time.Time, known bool) { return m.wakeups.Clock() }
 
 func (m *ShardCore) wakesRead(p wakeup.Page) {
 	if p.Remembered {

@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"context"
 	"net/url"
 	"path/filepath"
 	"strings"
@@ -26,6 +27,22 @@ func Process(n *node.Node, role string) *inspectionv1.Process {
 		out.CertificateS = int64(time.Until(s.Expires).Seconds())
 	}
 	return out
+}
+
+// clock is how a journal shows the clock of its store.
+type clock interface {
+	ReadClock(ctx context.Context) error
+	ClockAhead() (time.Duration, bool)
+}
+
+// DescribeClock adds the clock of the journal's store. If it is not answered in time, the newest reading counts.
+func DescribeClock(ctx context.Context, p *inspectionv1.Process, j clock) {
+	ctx, cancel := context.WithTimeout(ctx, Patience)
+	defer cancel()
+	_ = j.ReadClock(ctx) // what else is wrong with the journal is shown elsewhere
+	if ahead, known := j.ClockAhead(); known {
+		p.StoreNowUnixMs = p.NowUnixMs + ahead.Milliseconds()
+	}
 }
 
 // DescribeJournal adds where the journal is, and what it warns of.

@@ -24,8 +24,10 @@ type turnContext struct {
 	trace  string
 	worker *worker
 	noted  noted
-	asking atomic.Int32 // asks that the turn waits for
-	over   bool         // guarded by mu
+	// storeTime is the newest reading of the clock of the journal's store when the turn began; nil: none.
+	storeTime *storeTime
+	asking    atomic.Int32 // asks that the turn waits for
+	over      bool         // guarded by mu
 
 	handed entity.Ctx // what the handler gets
 	mu     sync.Mutex

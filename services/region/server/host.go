@@ -297,8 +297,17 @@ func (s *shardLoop) turnContext(o *turn.Run) *turnContext {
 	c := &s.contexts[0]
 	s.contexts = s.contexts[1:]
 	c.Context, c.deadline, c.trace = s.traceContext(o.Env.Trace), o.Env.Deadline, o.Env.Trace
-	c.loop, c.inc, c.turn = s, o.Incarnation, o.Turn
+	c.loop, c.inc, c.turn, c.storeTime = s, o.Incarnation, o.Turn, s.storeTime
 	return c
+}
+
+// StoreNow implements [entity.StoreClock].
+func (c *turnContext) StoreNow() time.Time {
+	now := time.Now()
+	if c.storeTime == nil {
+		return now
+	}
+	return c.storeTime.store.Add(now.Sub(c.storeTime.at))
 }
 
 // contextBlock is how many contexts are allocated at a time. None is used twice: a goroutine that a handler has

@@ -77,8 +77,15 @@ var (
 
 // drive runs a test in virtual time, with one shard claimed.
 func drive(t *testing.T, typ entity.Definition, test func(t *testing.T, d *driven)) {
+	driveBy(t, 0, typ, test)
+}
+
+// driveBy is drive with a store with a clock that is ahead of that of the region.
+func driveBy(t *testing.T, ahead time.Duration, typ entity.Definition, test func(t *testing.T, d *driven)) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &driven{t: t, store: memory.New(journal.DefaultConfig()), answers: &answers{got: map[uint64]link.Answer{}}}
+		began := time.Now()
+		d.store.SetClock(func() (time.Time, time.Duration) { now := time.Now(); return now.Add(ahead), now.Sub(began) })
 		d.script = &script{Driver: d.store}
 		var err error
 		d.Runner, err = NewRunner(RunnerConfig{
@@ -90,6 +97,9 @@ func drive(t *testing.T, typ entity.Definition, test func(t *testing.T, d *drive
 		}
 		d.journal, err = journal.Open(t.Context(), d.script, journal.Declaration{Cluster: "c"}, journal.DefaultConfig(), journal.Observer{})
 		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.journal.ReadClock(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		d.Use(d.journal)

@@ -58,6 +58,7 @@ type shardLoop struct {
 	snapshotting   map[*slot][]job // instances of which a snapshot is being taken, and the jobs that wait for that
 	slots          []*slot         // by place
 	lastPaces      *paces          // of lastPacesType
+	storeTime      *storeTime      // the newest reading; nil: none
 	lastPacesType  sharding.EntityType
 	contexts       []turnContext                       // for the next turns
 	gives          map[control.Call]chan<- region.Kept // what other regions have asked for
@@ -318,9 +319,18 @@ func (s *shardLoop) clock(item int) time.Time {
 	return s.now
 }
 
+// storeTime is a reading of the clock of the journal's store. It is not changed: turns hold it.
+type storeTime struct{ store, at time.Time }
+
 func (s *shardLoop) input(in region.ShardInput) {
 	s.now = time.Now()
 	s.core.Step(s.now, in, &s.outputs)
+	switch in.(type) {
+	case region.WakesRead, region.StoreClock:
+		if store, at, known := s.core.StoreClock(); known {
+			s.storeTime = &storeTime{store, at}
+		}
+	}
 	s.perform()
 }
 

@@ -56,6 +56,9 @@ func (s *Server) describe(n *node.Node) *inspectionv1.Process {
 		warning = open.Warning()
 	}
 	observe.DescribeJournal(p, s.cfg.Journal, warning)
+	if open := s.opened.Load(); open != nil {
+		observe.DescribeClock(s.runner.ctx, p, open)
+	}
 	p.ShowPayloads = s.cfg.ShowPayloads
 	p.CommandsLimit = uint32(s.cfg.Commands)
 	damaged, last := s.runner.damage.list(time.Now())

@@ -361,6 +361,10 @@ func (s *Server) openJournal(ctx context.Context, waits func(error)) error {
 	var err error
 	s.runner.journal, err = journalopen.Journal(ctx, s.cfg.journalAt(), d, s.cfg.journal(), s.runner.journalObserver(), waits)
 	if err == nil {
+		// Before the first turn: reminders are set by the clock of the store.
+		if unread := s.runner.journal.ReadClock(ctx); unread != nil {
+			s.log.Warn("clock of the journal not read", "error", unread, "hint", "until it is, reminders are set by the clock of this machine")
+		}
 		waits(nil)
 		s.opened.Store(s.runner.journal)
 		s.generation.Store(uint64(s.runner.journal.Generation()))

@@ -39,7 +39,7 @@ func (a *alarmClock) set(ctx *entity.Ctx, in alarmInput) (string, error) {
 	if in.EveryMs > 0 {
 		alarmRing.RemindEvery(ctx, time.Duration(in.EveryMs)*time.Millisecond, in.Name, in.Name)
 	} else {
-		alarmRing.Remind(ctx, ctx.Now().Add(time.Duration(in.AfterMs)*time.Millisecond), in.Name, in.Name)
+		alarmRing.RemindAfter(ctx, time.Duration(in.AfterMs)*time.Millisecond, in.Name, in.Name)
 	}
 	return "set", nil
 }
@@ -51,9 +51,6 @@ func (a *alarmClock) ring(ctx *entity.Ctx, what string) (string, error) {
 	r, ok := ctx.Reminder()
 	if !ok || r.Name != what {
 		return "", fmt.Errorf("reminder %v %t runs Ring(%q)", r, ok, what)
-	}
-	if late := ctx.Now().Sub(r.Due); late < 0 {
-		return "", fmt.Errorf("%s before it was due", -late)
 	}
 	if alarmTrouble.Load() {
 		return "", errors.New("no luck")
@@ -100,6 +97,26 @@ func TestReminderFires(t *testing.T) {
 			}
 		})
 	})
+}
+
+// TestReminderByTheClockOfTheStore: RemindAfter and RemindEvery wait for as long as they say, however far the clock of
+// the store is ahead of the clock of the region's machine, or behind it.
+func TestReminderByTheClockOfTheStore(t *testing.T) {
+	for _, ahead := range []time.Duration{5 * time.Minute, -90 * time.Second} {
+		for _, input := range []string{`{"AfterMs":60000,"EveryMs":0,"Name":"tea"}`, `{"AfterMs":0,"EveryMs":60000,"Name":"tea"}`} {
+			driveBy(t, ahead, alarmClocks(), func(t *testing.T, d *driven) {
+				d.answer(d.send("Set", input))
+				time.Sleep(59 * time.Second)
+				if got := d.rungNow(); got != "null" {
+					t.Errorf("%s with the store %s ahead, after 59 s: %s", input, ahead, got)
+				}
+				time.Sleep(2 * time.Second)
+				if got := d.rungNow(); got != `["tea missed 0"]` {
+					t.Errorf("%s with the store %s ahead, after 61 s: %s", input, ahead, got)
+				}
+			})
+		}
+	}
 }
 
 // TestReminderRepeats: with failures between, which are repeated; and one cancel ends it.
@@ -196,26 +213,4 @@ func TestReminderOutlivesTheProcess(t *testing.T) {
 	}
 	g.client.Close()
 	r.end()
-}
-
-// TestReminderNeedsActivation: a journal that processes of an earlier release may use takes
-// none, and the caller hears what to do.
-func TestReminderNeedsActivation(t *testing.T) {
-	drive(t, alarmClocks(), func(t *testing.T, d *driven) {
-		d.store.Inspect(func(l *memory.Ledger) { l.SetLowest(1, 1) })
-		if _, err := d.journal.Facts(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		const set = `{"AfterMs":1000,"EveryMs":0,"Name":"tea"}`
-		a := d.answer(d.send("Set", set))
-		if a.Reply.Outcome != sharding.Rejected || a.Reply.Code != sharding.FailedPrecondition || !strings.Contains(a.Reply.Message, "roost journal activate") {
-			t.Errorf("before the journal is activated: %+v", a.Reply)
-		}
-		d.store.Inspect(func(l *memory.Ledger) { l.SetLowest(2, 2) })
-		time.Sleep(time.Second)
-		d.answer(d.send("Set", set)) // is refused once more, and has the journal asked again
-		if a := d.answer(d.send("Set", set)); a.Reply.Outcome != sharding.OK {
-			t.Errorf("when it is activated: %+v", a.Reply)
-		}
-	})
 }

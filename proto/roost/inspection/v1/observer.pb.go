@@ -1188,25 +1188,27 @@ func (x *DescribeRequest) GetTo() uint64 {
 
 // Process is how a process is set up.
 type Process struct {
-	state            protoimpl.MessageState `protogen:"open.v1"`
-	Role             string                 `protobuf:"bytes,1,opt,name=role,proto3" json:"role,omitempty"` // coordinator, region, gateway
-	Name             string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	Addr             string                 `protobuf:"bytes,3,opt,name=addr,proto3" json:"addr,omitempty"`
-	Version          string                 `protobuf:"bytes,4,opt,name=version,proto3" json:"version,omitempty"` // of Roost, with its revision
-	Host             string                 `protobuf:"bytes,5,opt,name=host,proto3" json:"host,omitempty"`       // what tells machines apart: containers of one machine have the same
-	Zone             string                 `protobuf:"bytes,6,opt,name=zone,proto3" json:"zone,omitempty"`
-	NowUnixMs        int64                  `protobuf:"varint,7,opt,name=now_unix_ms,json=nowUnixMs,proto3" json:"now_unix_ms,omitempty"`                  // by its clock
-	Tls              bool                   `protobuf:"varint,8,opt,name=tls,proto3" json:"tls,omitempty"`                                                 // between processes
-	Verifies         bool                   `protobuf:"varint,9,opt,name=verifies,proto3" json:"verifies,omitempty"`                                       // it accepts only peers with a certificate of its authority
-	Local            bool                   `protobuf:"varint,10,opt,name=local,proto3" json:"local,omitempty"`                                            // its service listener is on loopback
-	ManagementLocal  bool                   `protobuf:"varint,11,opt,name=management_local,json=managementLocal,proto3" json:"management_local,omitempty"` // and its management listener
-	Pprof            bool                   `protobuf:"varint,12,opt,name=pprof,proto3" json:"pprof,omitempty"`
-	Certificate      bool                   `protobuf:"varint,13,opt,name=certificate,proto3" json:"certificate,omitempty"` // it has one, which is valid for so long: negative if it has expired
-	CertificateS     int64                  `protobuf:"varint,14,opt,name=certificate_s,json=certificateS,proto3" json:"certificate_s,omitempty"`
-	MemoryUsed       uint64                 `protobuf:"varint,15,opt,name=memory_used,json=memoryUsed,proto3" json:"memory_used,omitempty"`
-	MemoryLimit      uint64                 `protobuf:"varint,16,opt,name=memory_limit,json=memoryLimit,proto3" json:"memory_limit,omitempty"` // 0: none
-	Connections      uint32                 `protobuf:"varint,17,opt,name=connections,proto3" json:"connections,omitempty"`
-	ConnectionsLimit uint32                 `protobuf:"varint,18,opt,name=connections_limit,json=connectionsLimit,proto3" json:"connections_limit,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Role      string                 `protobuf:"bytes,1,opt,name=role,proto3" json:"role,omitempty"` // coordinator, region, gateway
+	Name      string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Addr      string                 `protobuf:"bytes,3,opt,name=addr,proto3" json:"addr,omitempty"`
+	Version   string                 `protobuf:"bytes,4,opt,name=version,proto3" json:"version,omitempty"` // of Roost, with its revision
+	Host      string                 `protobuf:"bytes,5,opt,name=host,proto3" json:"host,omitempty"`       // what tells machines apart: containers of one machine have the same
+	Zone      string                 `protobuf:"bytes,6,opt,name=zone,proto3" json:"zone,omitempty"`
+	NowUnixMs int64                  `protobuf:"varint,7,opt,name=now_unix_ms,json=nowUnixMs,proto3" json:"now_unix_ms,omitempty"` // by its clock
+	// Of a region: by the clock of the journal's store, at the same moment; 0: not known.
+	StoreNowUnixMs   int64  `protobuf:"varint,37,opt,name=store_now_unix_ms,json=storeNowUnixMs,proto3" json:"store_now_unix_ms,omitempty"`
+	Tls              bool   `protobuf:"varint,8,opt,name=tls,proto3" json:"tls,omitempty"`                                                 // between processes
+	Verifies         bool   `protobuf:"varint,9,opt,name=verifies,proto3" json:"verifies,omitempty"`                                       // it accepts only peers with a certificate of its authority
+	Local            bool   `protobuf:"varint,10,opt,name=local,proto3" json:"local,omitempty"`                                            // its service listener is on loopback
+	ManagementLocal  bool   `protobuf:"varint,11,opt,name=management_local,json=managementLocal,proto3" json:"management_local,omitempty"` // and its management listener
+	Pprof            bool   `protobuf:"varint,12,opt,name=pprof,proto3" json:"pprof,omitempty"`
+	Certificate      bool   `protobuf:"varint,13,opt,name=certificate,proto3" json:"certificate,omitempty"` // it has one, which is valid for so long: negative if it has expired
+	CertificateS     int64  `protobuf:"varint,14,opt,name=certificate_s,json=certificateS,proto3" json:"certificate_s,omitempty"`
+	MemoryUsed       uint64 `protobuf:"varint,15,opt,name=memory_used,json=memoryUsed,proto3" json:"memory_used,omitempty"`
+	MemoryLimit      uint64 `protobuf:"varint,16,opt,name=memory_limit,json=memoryLimit,proto3" json:"memory_limit,omitempty"` // 0: none
+	Connections      uint32 `protobuf:"varint,17,opt,name=connections,proto3" json:"connections,omitempty"`
+	ConnectionsLimit uint32 `protobuf:"varint,18,opt,name=connections_limit,json=connectionsLimit,proto3" json:"connections_limit,omitempty"`
 	// Of a gateway.
 	PublicTls     bool `protobuf:"varint,19,opt,name=public_tls,json=publicTls,proto3" json:"public_tls,omitempty"`
 	Authenticates bool `protobuf:"varint,20,opt,name=authenticates,proto3" json:"authenticates,omitempty"`
@@ -1310,6 +1312,13 @@ func (x *Process) GetZone() string {
 func (x *Process) GetNowUnixMs() int64 {
 	if x != nil {
 		return x.NowUnixMs
+	}
+	return 0
+}
+
+func (x *Process) GetStoreNowUnixMs() int64 {
+	if x != nil {
+		return x.StoreNowUnixMs
 	}
 	return 0
 }
@@ -1720,7 +1729,7 @@ const file_roost_inspection_v1_observer_proto_rawDesc = "" +
 	"fenceError\";\n" +
 	"\x0fDescribeRequest\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x0e\n" +
-	"\x02to\x18\x02 \x01(\x04R\x02to\"\xa4\t\n" +
+	"\x02to\x18\x02 \x01(\x04R\x02to\"\xcf\t\n" +
 	"\aProcess\x12\x12\n" +
 	"\x04role\x18\x01 \x01(\tR\x04role\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -1728,7 +1737,8 @@ const file_roost_inspection_v1_observer_proto_rawDesc = "" +
 	"\aversion\x18\x04 \x01(\tR\aversion\x12\x12\n" +
 	"\x04host\x18\x05 \x01(\tR\x04host\x12\x12\n" +
 	"\x04zone\x18\x06 \x01(\tR\x04zone\x12\x1e\n" +
-	"\vnow_unix_ms\x18\a \x01(\x03R\tnowUnixMs\x12\x10\n" +
+	"\vnow_unix_ms\x18\a \x01(\x03R\tnowUnixMs\x12)\n" +
+	"\x11store_now_unix_ms\x18% \x01(\x03R\x0estoreNowUnixMs\x12\x10\n" +
 	"\x03tls\x18\b \x01(\bR\x03tls\x12\x1a\n" +
 	"\bverifies\x18\t \x01(\bR\bverifies\x12\x14\n" +
 	"\x05local\x18\n" +
