@@ -9,6 +9,7 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
+	"golang.org/x/text/unicode/norm"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 )
@@ -77,15 +78,25 @@ func (a *app) printTable(header []string, rows [][]any, right ...string) error {
 // mostNamed is how many characters of a name a table shows; JSON has all.
 const mostNamed = 64
 
-// named makes a name that users have chosen fit for a table: nobody can break out of its cell, or
-// make a row that does not exist, and a long one does not make all rows wide.
+// named is quoted, and a long name does not make all rows of a table wide.
 func named(name string) string {
-	if name != printable(name) || strings.HasPrefix(name, `"`) || strings.Contains(name, "  ") || strings.TrimSpace(name) != name {
-		name = strconv.Quote(name)
-	}
+	name = quoted(name)
 	if r := []rune(name); len(r) > mostNamed {
 		const last = 20
 		name = string(r[:mostNamed-last-1]) + "…" + string(r[len(r)-last:])
+	}
+	return name
+}
+
+// quoted makes a name that users have chosen fit to be shown: it cannot break out of its cell, or make a row that does
+// not exist. A name that is not in Unicode's normal form C is shown with escapes. Names are bytes, so it is another one
+// than the name that looks the same.
+func quoted(name string) string {
+	switch {
+	case !norm.NFC.IsNormalString(name):
+		return strconv.QuoteToASCII(name)
+	case name != printable(name), strings.HasPrefix(name, `"`), strings.Contains(name, "  "), strings.TrimSpace(name) != name:
+		return strconv.Quote(name)
 	}
 	return name
 }

@@ -56,7 +56,7 @@ func (a *app) printQuarantines(res *adminv1.QuarantinesResponse) error {
 	var rows [][]any
 	for _, q := range res.Entities {
 		rows = append(rows, []any{
-			q.Type + "/" + q.Id, q.State, fmt.Sprintf("%s/%d", q.Type, q.Index), orDash(q.Region), len(q.Crashes), orDash(q.Command), orDash(q.By), sinceText(q.SinceUnixMs), orDash(q.Reason),
+			named(q.Type + "/" + q.Id), q.State, fmt.Sprintf("%s/%d", q.Type, q.Index), orDash(q.Region), len(q.Crashes), orDash(q.Command), orDash(q.By), sinceText(q.SinceUnixMs), orDash(q.Reason),
 		})
 	}
 	return a.printTable([]string{"ENTITY", "STATE", "SHARD", "REGION", "CRASHES", "COMMAND", "BY", "SINCE", "REASON"}, rows)

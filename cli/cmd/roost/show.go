@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -302,9 +301,7 @@ func (a *app) whereCommand() *cobra.Command {
 				return a.printMessage(res)
 			}
 			s := res.Shard
-			if id != printable(id) {
-				id = strconv.Quote(id)
-			}
+			id = quoted(id)
 			if res.ShardKey != "" {
 				id += fmt.Sprintf("  (key %q)", res.ShardKey)
 			}

@@ -64,9 +64,11 @@ export function shardLink(type, index) {
   return el("a", { href: "#/shard/" + encodeURIComponent(type) + "/" + index }, type + "/" + index);
 }
 
-/** A name without its middle if it is long, and with what cannot be seen made visible. */
+/** A name without its middle if it is long, and with what cannot be seen made visible. So are all characters outside of
+ * ASCII if it is not in normal form C: names are bytes, and another one looks the same. */
 export function short(name) {
-  const shown = String(name).replace(/[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff]/g, (c) => "\\u" + c.charCodeAt(0).toString(16).padStart(4, "0"));
+  const hidden = String(name) === String(name).normalize("NFC") ? /[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff]/g : /[^\u0020-\u007e]/g;
+  const shown = String(name).replace(hidden, (c) => "\\u" + c.charCodeAt(0).toString(16).padStart(4, "0"));
   const runes = Array.from(shown);
   return runes.length > 72 ? runes.slice(0, 50).join("") + "…" + runes.slice(-20).join("") : shown;
 }
