@@ -54,6 +54,7 @@ var livings = []living{
 	{name: "remembered", play: playRemembered, args: []string{"--region.passivation=Poller=none,Peer=none"}},
 	{name: "quarantine", short: files, play: playQuarantine},
 	{name: "repair-record", play: playRepairRecord},
+	{name: "rows-deleted", play: playRowsDeleted},
 	{name: "deletion", on: files, regions: 2, play: playDeletion, args: []string{
 		"--region.dedupe_age=1m", "--region.sends_max_age=30s", "--region.purge_interval=5s"}},
 }
