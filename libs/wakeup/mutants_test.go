@@ -47,13 +47,13 @@ func TestMutants(t *testing.T) {
 // TestStartMutants checks that the tests of the starter fail without a guard.
 func TestStartMutants(t *testing.T) {
 	t.Cleanup(func() { mutant.Activate("") })
-	for _, name := range []string{"start-limit", "start-rate", "restart-back-off", "activity-order", "next-page", "restart-lost"} {
+	for _, name := range []string{"start-limit", "start-rate", "start-grid", "restart-back-off", "activity-order", "next-page", "restart-lost"} {
 		mutant.Activate(name)
 		p := &failureCatcher{TB: t}
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			for _, test := range []func(testing.TB){startOrder, startFailures, startConstant} {
+			for _, test := range []func(testing.TB){startOrder, startFailures, startConstant, startRate} {
 				test(p)
 			}
 			for seed := range uint64(10) {

@@ -322,10 +322,17 @@ func (s *Starter) mayStart(t *startType) bool {
 		return true
 	}
 	if !s.now.Before(t.nextAt) {
-		if t.nextAt = t.nextAt.Add(s.cfg.Frequency); !t.nextAt.After(s.now) { // credit that was not used is lost
-			t.nextAt = s.now.Add(s.cfg.Frequency)
+		// The times of the groups stay: if they were counted from now, a step that comes a moment too early for a group would
+		// delay all further groups. With steps as rare as groups, each group would wait for the second step. Such a step makes
+		// up for one group that was missed. Further credit that was not used is lost.
+		switch late := s.now.Sub(t.nextAt); {
+		case late >= 2*s.cfg.Frequency, mutant.On("start-grid"):
+			t.credit, t.nextAt = s.cfg.Number, s.now.Add(s.cfg.Frequency)
+		case late >= s.cfg.Frequency:
+			t.credit, t.nextAt = 2*s.cfg.Number, t.nextAt.Add(2*s.cfg.Frequency)
+		default:
+			t.credit, t.nextAt = s.cfg.Number, t.nextAt.Add(s.cfg.Frequency)
 		}
-		t.credit = s.cfg.Number
 	}
 	return t.credit > 0
 }

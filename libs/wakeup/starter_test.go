@@ -379,6 +379,48 @@ func startFailures(t testing.TB) {
 	}
 }
 
+// TestStartRate: the rate is kept if steps are as rare as groups and come a little earlier or later, and at NextStart also if
+// they are rarer.
+func TestStartRate(t *testing.T) { startRate(t) }
+
+func startRate(t testing.TB) {
+	for _, test := range []struct {
+		frequency time.Duration
+		alarms    bool
+	}{{20 * time.Millisecond, false}, {5 * time.Millisecond, true}} {
+		m := newStartModel(t, 1, func(c *wakeup.StartConfig) {
+			c.Strategy, c.Frequency, c.Number = wakeup.StartConstant, test.frequency, 5
+			c.Page, c.Wakes = 1000, 20_000 // reads must not be what limits it
+		})
+		for i := range 4000 {
+			m.rows[fmt.Sprintf("aa%d", i)] = int64(1 + i)
+		}
+		m.claimAll()
+		m.pass(time.Second)
+		m.order = nil
+		const passed = 2 * time.Second
+		end := m.now.Add(passed)
+		for n := 0; m.now.Before(end); n++ {
+			next := m.now.Add([]time.Duration{20 * time.Millisecond, 19 * time.Millisecond, 21 * time.Millisecond}[n%3])
+			for test.alarms {
+				at := m.s.NextStart()
+				if at.IsZero() || !at.Before(next) {
+					break
+				}
+				m.now = at
+				m.pass(1)
+				m.now = at
+			}
+			m.now = next
+			m.pass(1) // one tick
+			m.now = next
+		}
+		if n, want := len(m.order), 5*int(passed/test.frequency); n < want*8/10 || n > want*11/10 {
+			t.Errorf("every %v: %d entities were started in %v, want about %d", test.frequency, n, passed, want)
+		}
+	}
+}
+
 // TestStartConstant: five entities of a type every tenth of a second.
 func TestStartConstant(t *testing.T) { startConstant(t) }
 

@@ -141,6 +141,20 @@ func (s *Starter) NextAlarm() time.Time {
 	return t
 }
 
+// NextStart returns the time at which the next group of entities may be started, if entities wait for nothing else; zero:
+// they wait for something else, or there are none. The driver steps the Starter at that time, because ticks may be rarer
+// than groups.
+func (s *Starter) NextStart() (at time.Time) {
+	for _, q := range s.types {
+		if s.cfg.Strategy == StartConstant && q.credit <= 0 && len(q.ready)+len(q.again) > 0 && q.underWay < s.cfg.Limit {
+			if next := latest(q.busyTill, q.nextAt); at.IsZero() || next.Before(at) {
+				at = next
+			}
+		}
+	}
+	return at
+}
+
 func latest(a, b time.Time) time.Time {
 	if a.Before(b) {
 		return b

@@ -593,12 +593,14 @@ func (m *ShardCore) noteJournalLoaded(in *turn.Loaded) {
 	}
 }
 
-// AlarmAt returns when the next alarm of the entity core, or the next reminder, is due: a timer, a deadline or
-// the like. Without one, that is in a long time. The driver needs it to be on time although ticks come rarely.
+// AlarmAt returns when the next alarm of the entity core, the next reminder, or the next group of starts is due: a
+// timer, a deadline or the like. Without one, that is in a long time. The driver needs it to be on time although ticks come rarely.
 func (m *ShardCore) AlarmAt() time.Time {
 	at := m.turn.AlarmAt()
-	if due := m.wakeups.NextDue(); !due.IsZero() && due.Before(at) {
-		return due
+	for _, due := range []time.Time{m.wakeups.NextDue(), m.starter.NextStart()} {
+		if !due.IsZero() && due.Before(at) {
+			at = due
+		}
 	}
 	return at
 }
