@@ -155,6 +155,7 @@ var rules = []rule{
 	{"shard-unreadable", (*exam).unreadable},
 	{"shard-without-region", (*exam).homeless},
 	{"data-damaged", (*exam).damaged},
+	{"entity-not-alive", (*exam).notAlive},
 	{"facts-missing", (*exam).factsMissing},
 	{"rows-deleted", (*exam).rowsDeleted},
 	{"rollout-unfinished", (*exam).rollout},

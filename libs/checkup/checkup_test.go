@@ -139,6 +139,9 @@ var cases = []struct {
 	{"a shard without a region", func(e *Evidence) { e.Homeless, e.HomelessLongest, e.HomelessFor = 1, "Cart/7", time.Minute }, "shard-without-region danger", "1 shard is without a region, Cart/7 for 1 minute"},
 	{"shards that move", func(e *Evidence) { e.Homeless, e.HomelessLongest, e.HomelessFor = 5, "Cart/7", 59*time.Second }, "", ""},
 	{"damaged entities", func(e *Evidence) { e.Processes[2].Damaged, e.Processes[2].DamagedLast = 2, "Cart/a\n" }, "data-damaged danger", `2 entities or shards damaged in the journal in the last hour, most recently "Cart/a\n"`},
+	{"entities that cannot be brought to life", func(e *Evidence) {
+		e.Processes[2].NotAlive, e.Processes[2].NotAliveNewest = 2, []string{"Cart/a: record 5, event added of version 1: Apply of type Cart panicked: nil map"}
+	}, "entity-not-alive danger", "could not bring 2 entities to life in the last hour. Their commands are refused: Cart/a: record 5, event added of version 1: Apply of type Cart panicked: nil map; and 1 more"},
 	{"a rollout that stands still", func(e *Evidence) { e.Rollout, e.RolloutStill = "v2", time.Hour }, "rollout-unfinished warning", `version "v2"`},
 	{"a rollout under way", func(e *Evidence) { e.Rollout, e.RolloutStill = "v2", 59*time.Minute }, "", ""},
 	{"a lost region", func(e *Evidence) { e.Lost = []Lost{{"region-3", 2 * time.Hour, "cut off"}} }, "region-lost warning", "region-3 was declared down 2 hours ago and has not come back: cut off"},

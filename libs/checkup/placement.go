@@ -1,5 +1,11 @@
 package checkup
 
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
 // Entities and shards that are not served as they should be.
 
 func (x *exam) quarantined() {
@@ -32,6 +38,20 @@ func (x *exam) damaged() {
 			x.say(Danger, []string{p.Name}, "see docs/repair.md; roost explain on the entity names the damaged record",
 				"%s has found %s damaged in the journal in the last hour, most recently %q: its commands are refused",
 				p.Name, count(int(p.Damaged), "entity or shard", "entities or shards"), p.DamagedLast)
+		}
+	}
+}
+
+func (x *exam) notAlive() {
+	for i := range x.Processes {
+		if p := &x.Processes[i]; p.NotAlive > 0 {
+			list := p.NotAliveNewest
+			if more := int(p.NotAlive) - len(list); more > 0 {
+				list = append(slices.Clone(list), fmt.Sprintf("and %d more", more))
+			}
+			x.say(Danger, []string{p.Name}, "start a version of the program that can apply what is stored; or set the named record aside: roost repair record TYPE/ID --skip RECORD --intact (docs/repair.md)",
+				"%s could not bring %s to life in the last hour. Their commands are refused: %s",
+				p.Name, count(int(p.NotAlive), "entity", "entities"), strings.Join(list, "; "))
 		}
 	}
 }

@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"context" // pure: handed on
 	"fmt"
-	"log/slog" // pure: handed on
-	"reflect"  // pure: of types
+	"log/slog"      // pure: handed on
+	"reflect"       // pure: of types
+	"runtime/debug" // pure: the stack of a panic, for the log
 	"slices"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 )
@@ -98,11 +100,22 @@ func (c *Ctx) Log() *slog.Logger {
 // without unexported fields, and a time.Time without its monotonic clock.
 //
 // An error means that nothing was staged by this call: ErrReadOnly, ErrVolatile, ErrDeleted, ErrTurnOver,
-// ErrUnknownEvent, or an event that cannot be encoded or decoded.
+// ErrUnknownEvent, or an event that cannot be encoded or decoded. Then the turn fails, and so it does if Apply panics,
+// even if the handler ignores the error or recovers: the caller would be told of a success that is not stored, or an
+// event would be stored that no replay can apply.
 func (c *Ctx) Persist(events ...any) error {
 	if c.calls.ended() {
 		return ErrTurnOver
 	}
+	err := c.persist(events)
+	if err != nil {
+		e := c.change()
+		e.broken = cmp.Or(e.broken, fmt.Errorf("persist: %w", err))
+	}
+	return err
+}
+
+func (c *Ctx) persist(events []any) error {
 	if c.inst.def.volatile {
 		return fmt.Errorf("%w: %s", ErrVolatile, c.inst.def.name)
 	}
@@ -131,10 +144,28 @@ func (c *Ctx) Persist(events ...any) error {
 	}
 	e := c.change()
 	e.staged = append(e.staged, encoded...)
-	for _, ev := range live {
-		c.inst.state.(Sourced).Apply(ev)
+	for i, ev := range live {
+		c.apply(encoded[i].Name, ev)
 	}
 	return nil
+}
+
+// apply applies an event. If Apply panics, the turn is broken before the handler can recover: what is staged must not
+// become durable, because the entity could never be brought to life again.
+func (c *Ctx) apply(name string, ev any) {
+	took := mutant.On("apply-broken")
+	defer func() {
+		if took {
+			return
+		}
+		if r := recover(); r != nil {
+			e := c.change()
+			e.broken = cmp.Or[error](e.broken, &Panic{Value: fmt.Sprintf("Apply of event %s: %v", name, r), Stack: string(debug.Stack())})
+			panic(r)
+		}
+	}()
+	c.inst.state.(Sourced).Apply(ev)
+	took = true
 }
 
 // breakTurn makes the turn fail because of something that has no result of its own. Once the

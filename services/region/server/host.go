@@ -124,7 +124,9 @@ func (s *shardLoop) load(o turn.Load, sl *slot) {
 		s.noter.end(&n, time.Now())
 		if err == nil {
 			sl.inst = *inst
+			s.notAlive.repaired(o.Entity)
 		} else {
+			s.notAlive.note(time.Now(), o.Entity.String(), o.Entity.String()+": "+bounded(err))
 			out.Err, out.Code = notAlive, sharding.Internal
 			if errors.Is(err, entity.ErrStored) {
 				out.Err, out.Code = out.Err+": "+entity.ErrStored.Error(), sharding.DataLoss

@@ -12,7 +12,6 @@ import (
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/node"
 	"github.com/roost-cluster/roost/libs/node/observe"
-	"github.com/roost-cluster/roost/libs/node/slowest"
 	"github.com/roost-cluster/roost/libs/sharding"
 	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
 	"github.com/roost-cluster/roost/sdk/entity"
@@ -61,8 +60,12 @@ func (s *Server) describe(n *node.Node) *inspectionv1.Process {
 	}
 	p.ShowPayloads = s.cfg.ShowPayloads
 	p.CommandsLimit = uint32(s.cfg.Commands)
-	damaged, last := s.runner.damage.list(time.Now())
-	p.Damaged, p.DamagedLast = uint32(damaged), slowest.ValidText(last)
+	damaged, newest := s.runner.damage.list(time.Now())
+	if p.Damaged = uint32(damaged); damaged > 0 {
+		p.DamagedLast = newest[0]
+	}
+	notAlive, newest := s.runner.notAlive.list(time.Now())
+	p.NotAlive, p.NotAliveNewest = uint32(notAlive), newest
 	ctx, cancel := context.WithTimeout(s.runner.ctx, observe.Patience)
 	defer cancel()
 	counts, err := inspect(ctx, s.runner, func(l *shardLoop) []int { return []int{l.core.Stats().Commands} })

@@ -114,6 +114,8 @@ type shared struct {
 	route  func(env sharding.Envelope, readOnly bool, from origin, done func(sharding.Reply))
 	slow   slowest.Log
 	damage damageLog
+	// notAlive has the entities whose code cannot bring them to life from what is stored.
+	notAlive damageLog
 }
 
 // NewRunner makes a runner. Its journal must be set by [Runner.Use] before it

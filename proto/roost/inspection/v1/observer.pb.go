@@ -1224,8 +1224,12 @@ type Process struct {
 	Commands      uint32 `protobuf:"varint,28,opt,name=commands,proto3" json:"commands,omitempty"`
 	CommandsLimit uint32 `protobuf:"varint,29,opt,name=commands_limit,json=commandsLimit,proto3" json:"commands_limit,omitempty"`
 	// Of a region: how many entities and shards it has found damaged in the last hour, and the newest of them.
-	Damaged           uint32         `protobuf:"varint,50,opt,name=damaged,proto3" json:"damaged,omitempty"`
-	DamagedLast       string         `protobuf:"bytes,51,opt,name=damaged_last,json=damagedLast,proto3" json:"damaged_last,omitempty"`
+	Damaged     uint32 `protobuf:"varint,50,opt,name=damaged,proto3" json:"damaged,omitempty"`
+	DamagedLast string `protobuf:"bytes,51,opt,name=damaged_last,json=damagedLast,proto3" json:"damaged_last,omitempty"`
+	// Of a region: the number of entities that it could not bring to life in the last hour although what is stored is not
+	// damaged, and the newest of them: TYPE/ID, and why, with the record.
+	NotAlive          uint32         `protobuf:"varint,52,opt,name=not_alive,json=notAlive,proto3" json:"not_alive,omitempty"`
+	NotAliveNewest    []string       `protobuf:"bytes,53,rep,name=not_alive_newest,json=notAliveNewest,proto3" json:"not_alive_newest,omitempty"`
 	ManagementGuarded bool           `protobuf:"varint,30,opt,name=management_guarded,json=managementGuarded,proto3" json:"management_guarded,omitempty"` // the management listener asks for tokens or certificates
 	AnyRole           bool           `protobuf:"varint,31,opt,name=any_role,json=anyRole,proto3" json:"any_role,omitempty"`                               // peers whose certificates name no role are accepted
 	Shared            bool           `protobuf:"varint,32,opt,name=shared,proto3" json:"shared,omitempty"`                                                // its certificate names its role, and not the process
@@ -1491,6 +1495,20 @@ func (x *Process) GetDamagedLast() string {
 	return ""
 }
 
+func (x *Process) GetNotAlive() uint32 {
+	if x != nil {
+		return x.NotAlive
+	}
+	return 0
+}
+
+func (x *Process) GetNotAliveNewest() []string {
+	if x != nil {
+		return x.NotAliveNewest
+	}
+	return nil
+}
+
 func (x *Process) GetManagementGuarded() bool {
 	if x != nil {
 		return x.ManagementGuarded
@@ -1729,7 +1747,8 @@ const file_roost_inspection_v1_observer_proto_rawDesc = "" +
 	"fenceError\";\n" +
 	"\x0fDescribeRequest\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x0e\n" +
-	"\x02to\x18\x02 \x01(\x04R\x02to\"\xcf\t\n" +
+	"\x02to\x18\x02 \x01(\x04R\x02to\"\x96\n" +
+	"\n" +
 	"\aProcess\x12\x12\n" +
 	"\x04role\x18\x01 \x01(\tR\x04role\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -1766,7 +1785,9 @@ const file_roost_inspection_v1_observer_proto_rawDesc = "" +
 	"\bcommands\x18\x1c \x01(\rR\bcommands\x12%\n" +
 	"\x0ecommands_limit\x18\x1d \x01(\rR\rcommandsLimit\x12\x18\n" +
 	"\adamaged\x182 \x01(\rR\adamaged\x12!\n" +
-	"\fdamaged_last\x183 \x01(\tR\vdamagedLast\x12-\n" +
+	"\fdamaged_last\x183 \x01(\tR\vdamagedLast\x12\x1b\n" +
+	"\tnot_alive\x184 \x01(\rR\bnotAlive\x12(\n" +
+	"\x10not_alive_newest\x185 \x03(\tR\x0enotAliveNewest\x12-\n" +
 	"\x12management_guarded\x18\x1e \x01(\bR\x11managementGuarded\x12\x19\n" +
 	"\bany_role\x18\x1f \x01(\bR\aanyRole\x12\x16\n" +
 	"\x06shared\x18  \x01(\bR\x06shared\x12:\n" +
