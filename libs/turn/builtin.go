@@ -1,8 +1,6 @@
 package turn
 
 import (
-	"encoding/json"
-
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -51,8 +49,8 @@ func deleteTurn(m *Machine, e *entity, c *command) {
 func reminderDropTurn(m *Machine, e *entity, c *command) {
 	var in sharding.ReminderDropInput
 	done := TurnDone{Reply: sharding.Reply{Outcome: sharding.OK}}
-	if err := json.Unmarshal(c.env.Payload, &in); err != nil || in.Name == "" || len(in.Name) > sharding.MaxWakeNameLen {
-		done.Reply = sharding.Reject(sharding.InvalidArgument, `the input of `+c.env.Command+` is the name of a reminder, such as {"name":"pay"}`)
+	if err := sharding.ReadBuiltin(c.env.Payload, &in); err != nil || in.Name == "" || len(in.Name) > sharding.MaxWakeNameLen {
+		done.Reply = sharding.Reject(sharding.InvalidArgument, `the input of `+c.env.Command+` is the name of a reminder, such as {"name":"pay"}`+because(err))
 	} else {
 		done.Wakes = []sharding.Wake{{Kind: sharding.ReminderWake, Name: in.Name}}
 	}
@@ -69,4 +67,12 @@ func (m *Machine) deleteEntity(e *entity) {
 	if !mutant.On("delete-ends") {
 		m.endIncarnation(e)
 	}
+}
+
+// because is the reason for a refusal, if there is one.
+func because(err error) string {
+	if err == nil {
+		return ""
+	}
+	return ": " + err.Error()
 }

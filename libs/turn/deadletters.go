@@ -1,7 +1,6 @@
 package turn
 
 import (
-	"encoding/json"
 	"fmt"
 
 	"github.com/roost-cluster/roost/libs/mutant"
@@ -21,18 +20,18 @@ import (
 // for the send, because the machine knows only how many sends are pending.
 func deadLetterTurn(m *Machine, e *entity, c *command) {
 	c.endedSend = nil
-	in, ok := c.deadLetter()
-	if !ok {
-		m.builtinDone(e, c, TurnDone{Reply: sharding.Reject(sharding.InvalidArgument, `the input of `+c.env.Command+` is the number of a record and the place of a send in it, such as {"record":7,"place":0}`)})
+	in, err := c.deadLetter()
+	if err != nil || in.Record == 0 {
+		m.builtinDone(e, c, TurnDone{Reply: sharding.Reject(sharding.InvalidArgument, `the input of `+c.env.Command+` is the number of a record and the place of a send in it, such as {"record":7,"place":0}`+because(err))})
 		return
 	}
 	m.emit(ReadSend{Entity: e.address(), Shard: e.shard.id, Incarnation: e.inc, Request: c.runID, Seq: in.Record, Place: in.Place})
 }
 
 // deadLetter returns the input of a command that deals with a dead letter.
-func (c *command) deadLetter() (in sharding.DeadLetterInput, ok bool) {
-	err := json.Unmarshal(c.env.Payload, &in)
-	return in, err == nil && in.Record > 0
+func (c *command) deadLetter() (in sharding.DeadLetterInput, err error) {
+	err = sharding.ReadBuiltin(c.env.Payload, &in)
+	return in, err
 }
 
 // readSendDone continues the turn that waits for a send to be read from the journal.
@@ -68,7 +67,7 @@ func (m *Machine) reportSendDropped(e *entity, c *command, reply *sharding.Reply
 	if c.builtin == nil || c.env.Command != sharding.SendDropCommand || reply.Outcome != sharding.OK || reply.Code != "" || mutant.On("drop-told") {
 		return
 	}
-	if of, ok := c.deadLetter(); ok {
+	if of, err := c.deadLetter(); err == nil && of.Record > 0 {
 		m.emitShardEvent(SendDropped{Shard: e.shard.id, Epoch: e.shard.epoch, Entity: e.address(), Seq: of.Record, Place: of.Place})
 	}
 }

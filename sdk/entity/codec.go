@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -30,27 +31,64 @@ func encode(v any, want sharding.Encoding) ([]byte, sharding.Encoding, error) {
 	return b, sharding.JSON, err
 }
 
-// decode reads a command's input of type T. An empty payload is the zero value.
-// Unknown JSON fields are refused: a misspelt one must not be taken for zero.
-func decode[T any](payload []byte, enc sharding.Encoding) (T, error) {
-	return decodeAs[T](payload, enc, false)
+// encode encodes an input. Text that is not UTF-8 is refused, because package json would change it.
+func (h *Handle[In, Out]) encode(in In) ([]byte, sharding.Encoding, error) {
+	payload, enc, err := encode(in, preferred(in))
+	if err == nil && enc == sharding.JSON && !h.input.layout.open && replaced(payload) {
+		err = errors.New("a string in it is not in UTF-8")
+	}
+	return payload, enc, err
+}
+
+// replaced reports whether package json replaced something that is not UTF-8: it writes an escape then. U+FFFD
+// itself is written without an escape.
+func replaced(payload []byte) bool {
+	for at := 0; ; {
+		i := bytes.Index(payload[at:], replacement)
+		if i < 0 {
+			return false
+		}
+		before := payload[:at+i]
+		if (len(before)-len(bytes.TrimRight(before, `\\`)))%2 == 0 { // else a backslash is in the text
+			return true
+		}
+		at += i + 1
+	}
+}
+
+// decode reads a command's input of type T, whose layout is l. An empty payload is the zero value.
+// Unknown fields are refused: a misspelt one must not be taken for zero. So is what two decoders would read in two
+// ways, such as a key that is there twice.
+func decode[T any](payload []byte, enc sharding.Encoding, l *layout) (T, error) {
+	return decodeAs[T](payload, enc, l)
 }
 
 // decodeReply decodes a reply of type T. Unlike decode it ignores unknown fields: an
 // entity of a newer version may return more than an older caller knows.
 func decodeReply[T any](payload []byte, enc sharding.Encoding) (T, error) {
-	return decodeAs[T](payload, enc, true)
+	return decodeAs[T](payload, enc, nil)
 }
 
-func decodeAs[T any](payload []byte, enc sharding.Encoding, lenient bool) (T, error) {
+// decodeAs decodes strictly if it is given a layout.
+func decodeAs[T any](payload []byte, enc sharding.Encoding, l *layout) (T, error) {
 	var none T
+	lenient := l == nil
 	if _, ok := any(none).(proto.Message); ok {
 		m := reflect.New(reflect.TypeFor[T]().Elem()).Interface().(proto.Message)
 		var err error
-		if enc == sharding.Protobuf {
+		switch {
+		case enc == sharding.Protobuf:
 			err = proto.Unmarshal(payload, m)
-		} else if len(payload) > 0 {
+		case len(payload) > 0 && !lenient && json.Valid(payload): // package protojson does not name all that it refuses
+			err = (&layout{kind: untyped}).checkInput(payload)
+		}
+		if err == nil && enc != sharding.Protobuf && len(payload) > 0 {
 			err = protojson.UnmarshalOptions{DiscardUnknown: lenient}.Unmarshal(payload, m)
+		}
+		if field := ""; err == nil && !lenient {
+			if field = unknownField(m.ProtoReflect()); field != "" {
+				err = errors.New("unknown " + field)
+			}
 		}
 		return m.(T), explain(m, err)
 	}
@@ -61,13 +99,14 @@ func decodeAs[T any](payload []byte, enc sharding.Encoding, lenient bool) (T, er
 		return none, errors.New("it is protobuf, which this type has no message for; send application/json")
 	}
 	v := new(T) // only here: a message needs no second place in memory
-	err := decodeJSON(payload, v, lenient)
+	err := decodeJSON(payload, v, l)
 	return *v, err
 }
 
-// decodeJSON reads what callers send and are sent. Fields may be missing: they may be older
+// decodeJSON reads what callers send, and without a layout what they are sent. Fields may be missing: they may be older
 // than this program. What is stored is read by [layout.read].
-func decodeJSON(payload []byte, v any, lenient bool) error {
+func decodeJSON(payload []byte, v any, l *layout) error {
+	lenient := l == nil
 	if !lenient && !utf8.Valid(payload) { // the decoder would put U+FFFD in its place
 		return errors.New("it is not valid JSON: it is not in UTF-8")
 	}
@@ -81,7 +120,10 @@ func decodeJSON(payload []byte, v any, lenient bool) error {
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return errors.New("it is not valid JSON: there is more after the value")
 	}
-	return nil
+	if lenient || mutant.On("strict-input") {
+		return nil
+	}
+	return l.checkInput(payload)
 }
 
 // preferred returns the encoding in which a Go caller sends and stores a value.

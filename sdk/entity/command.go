@@ -102,7 +102,7 @@ func (h *Handle[In, Out]) Tell(ctx context.Context, via Caller, id string, in In
 }
 
 func (h *Handle[In, Out]) send(ctx context.Context, via Caller, id string, in In, tell bool, opts []Option) (sharding.Reply, error) {
-	payload, enc, err := encode(in, preferred(in))
+	payload, enc, err := h.encode(in)
 	if err != nil {
 		return sharding.Reply{}, &Error{Code: InvalidArgument, Outcome: sharding.Rejected,
 			Message: fmt.Sprintf("the input of %s.%s cannot be encoded: %v", h.typ, h.desc.Name, err)}
@@ -149,7 +149,7 @@ const minTimerInterval = time.Millisecond
 func timerText(name string) string { return fmt.Sprintf("timer %q", shortName(name)) }
 
 func (h *Handle[In, Out]) timer(ctx *Ctx, t turn.Timer, in In) {
-	payload, enc, err := encode(in, preferred(in))
+	payload, enc, err := h.encode(in)
 	switch def := ctx.inst.def; {
 	case ctx.calls.ended():
 		err = ErrTurnOver

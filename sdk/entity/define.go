@@ -102,7 +102,7 @@ func On[E, In, Out any](h *Handle[In, Out], method func(*E, *Ctx, In) (Out, erro
 		if env.Version != 0 { // it was stored, perhaps by another version of the program
 			return nil, nil
 		}
-		return decode[In](env.Payload, env.Encoding)
+		return decode[In](env.Payload, env.Encoding, h.input.layout)
 	}
 	desc := h.desc
 	desc.Input = fingerprint(shapeOf(h.input.typ))

@@ -152,14 +152,17 @@ func (e *EventType) decodeAs(ev sharding.Event, lenient bool) (any, error) {
 	}
 	if m, ok := reflect.Zero(e.typ).Interface().(proto.Message); ok {
 		m = m.ProtoReflect().New().Interface()
-		if ev.Encoding != sharding.Protobuf {
-			return m, explain(m, protojson.UnmarshalOptions{DiscardUnknown: lenient}.Unmarshal(ev.Payload, m))
+		var err error
+		if ev.Encoding == sharding.Protobuf {
+			err = proto.Unmarshal(ev.Payload, m)
+		} else {
+			err = protojson.UnmarshalOptions{DiscardUnknown: lenient}.Unmarshal(ev.Payload, m)
 		}
-		if err := proto.Unmarshal(ev.Payload, m); err != nil {
+		if err != nil {
 			return nil, explain(m, err)
 		}
 		if field := unknownField(m.ProtoReflect()); field != "" && !lenient {
-			return nil, fmt.Errorf("unknown field %s", field)
+			return nil, fmt.Errorf("unknown %s", field)
 		}
 		return m, nil
 	}
@@ -255,15 +258,26 @@ func (e *EventType) check() error {
 	return errors.Join(errs...)
 }
 
-// unknownField returns the path of a field that the message's type does not have; empty:
-// there is none.
+// unknownField returns the path of a field that the message's type does not have, or whose enum does not have its value;
+// empty: there is none.
 func unknownField(m protoreflect.Message) (name string) {
 	if raw := m.GetUnknown(); len(raw) > 0 {
 		number, _, _ := protowire.ConsumeTag(raw)
-		return fmt.Sprintf("number %d of %s", number, m.Descriptor().FullName())
+		return fmt.Sprintf("field number %d of %s", number, m.Descriptor().FullName())
 	}
 	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		switch {
+		case f.Enum() != nil && f.IsList():
+			for i := 0; i < v.List().Len() && name == ""; i++ {
+				name = unknownValue(f, f.Enum(), v.List().Get(i))
+			}
+		case f.Enum() != nil:
+			name = unknownValue(f, f.Enum(), v)
+		case f.IsMap() && f.MapValue().Enum() != nil:
+			v.Map().Range(func(_ protoreflect.MapKey, v protoreflect.Value) bool {
+				name = unknownValue(f, f.MapValue().Enum(), v)
+				return name == ""
+			})
 		case f.IsMap() && f.MapValue().Message() != nil:
 			v.Map().Range(func(_ protoreflect.MapKey, v protoreflect.Value) bool {
 				name = unknownField(v.Message())
@@ -279,6 +293,15 @@ func unknownField(m protoreflect.Message) (name string) {
 		return name == ""
 	})
 	return name
+}
+
+// unknownValue describes the value of a field that its enum does not have; empty: it has it. Package proto keeps the
+// number, so code that switches over the known values would do nothing.
+func unknownValue(f protoreflect.FieldDescriptor, e protoreflect.EnumDescriptor, v protoreflect.Value) string {
+	if e.Values().ByNumber(v.Enum()) != nil || mutant.On("enum-values") {
+		return ""
+	}
+	return fmt.Sprintf("value %d of %s in field %q", v.Enum(), e.FullName(), f.Name())
 }
 
 // same reports whether a new event equals what its stored form is decoded as. It may be
@@ -303,7 +326,7 @@ var (
 // it was, and shares no memory with the author's: structs, arrays, numbers, texts
 // and truth values, without methods that store them in another way.
 func plain(t reflect.Type) bool {
-	if encodesItself(t) {
+	if encodesItself(t) || declaredValues(t) != nil {
 		return false
 	}
 	switch k := t.Kind(); {

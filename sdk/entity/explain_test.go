@@ -2,6 +2,7 @@ package entity
 
 import (
 	"net/netip"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -64,16 +65,16 @@ func TestExplain(t *testing.T) {
 		"{\"Name\":\"\xff\"}":      `it is not valid JSON: it is not in UTF-8`,
 		`{} {}`:                    `it is not valid JSON: there is more after the value`,
 	} {
-		_, err := decode[explained]([]byte(payload), sharding.JSON)
+		_, err := decode[explained]([]byte(payload), sharding.JSON, layoutOf(reflect.TypeFor[explained]()))
 		if err == nil || err.Error() != want {
 			t.Errorf("%s:\n got %v\nwant %s", payload, err, want)
 		}
 	}
 	messages := map[string]error{
-		"it is protobuf, which this type has no message for; send application/json": second(decode[explained]([]byte{1}, sharding.Protobuf)),
+		"it is protobuf, which this type has no message for; send application/json": second(decode[explained]([]byte{1}, sharding.Protobuf, layoutOf(reflect.TypeFor[explained]()))),
 		`the value is a string; it must be a whole number`:                          second(decodeReply[int]([]byte(`"x"`), sharding.JSON)),
-		"invalid google.protobuf.Duration value":                                    second(decode[*durationpb.Duration]([]byte(`"x"`), sharding.JSON)),
-		"cannot parse invalid wire-format data":                                     second(decode[*wrapperspb.StringValue]([]byte{1}, sharding.Protobuf)),
+		"invalid google.protobuf.Duration value":                                    second(decode[*durationpb.Duration]([]byte(`"x"`), sharding.JSON, layoutOf(reflect.TypeFor[*durationpb.Duration]()))),
+		"cannot parse invalid wire-format data":                                     second(decode[*wrapperspb.StringValue]([]byte{1}, sharding.Protobuf, layoutOf(reflect.TypeFor[*wrapperspb.StringValue]()))),
 	}
 	for want, err := range messages {
 		if err == nil || !strings.Contains(err.Error(), want) || strings.HasPrefix(err.Error(), "proto") {

@@ -52,7 +52,7 @@ func (h *Handle[In, Out]) encodeInput(in In) (sharding.Input, error) {
 	case !h.stored:
 		return sharding.Input{}, misused("the input of %s is not declared as one that is stored: add Stored() to the command, on the side of its entity too", h.desc.Name)
 	}
-	payload, enc, err := encode(in, preferred(in))
+	payload, enc, err := h.encode(in)
 	if err != nil {
 		return sharding.Input{}, fmt.Errorf("the input of %s cannot be encoded: %w", h.desc.Name, err)
 	}
@@ -90,7 +90,7 @@ func inputOf[In, Out any](h *Handle[In, Out], ctx *Ctx, env *sharding.Envelope) 
 		if in, ok := ctx.decoded.value.(In); ok {
 			return in, nil
 		}
-		return decode[In](env.Payload, env.Encoding)
+		return decode[In](env.Payload, env.Encoding, h.input.layout)
 	case ctx.wakeup != nil && ctx.wakeup.Answer != nil:
 		return none, ctx.inst.noAnswers(env.Command)
 	}

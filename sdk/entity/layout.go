@@ -1,6 +1,7 @@
 package entity
 
 import (
+	"encoding/json"
 	"reflect" // pure: of types, and of values that are no maps
 	"slices"
 	"strings"
@@ -21,8 +22,12 @@ type layout struct {
 	numbers bool
 	// halfOwn: values have something that has a method to encode it, and none to decode it.
 	halfOwn bool
+	// values are those that the type declares, as JSON, and keys those of the keys of a table; nil: it declares none.
+	values, keys []string
 	// ownDecoder: values have something that the author's code decodes.
 	ownDecoder bool
+	// open: values may have something that package json does not encode by its Go type alone.
+	open bool
 	// fields are those of an object, in the order in which they are written.
 	fields []layoutField
 	byName map[string]int
@@ -57,7 +62,7 @@ type layoutField struct {
 func layoutOf(t reflect.Type) *layout {
 	m := layouts{begun: map[reflect.Type]*layout{}}
 	l := m.of(t)
-	l.halfOwn, l.ownDecoder = m.halfOwn, m.ownDecoder && !t.Implements(message)
+	l.halfOwn, l.ownDecoder, l.open = m.halfOwn, m.ownDecoder && !t.Implements(message), m.open
 	return l
 }
 
@@ -65,23 +70,25 @@ func layoutOf(t reflect.Type) *layout {
 type layouts struct {
 	begun               map[reflect.Type]*layout
 	halfOwn, ownDecoder bool
+	open                bool
 }
 
 func (m *layouts) of(t reflect.Type) *layout {
 	if l := m.begun[t]; l != nil {
 		return l
 	}
-	l := &layout{null: nullable(t)}
+	l := &layout{null: nullable(t), values: declaredValues(t)}
 	m.begun[t] = l
 	switch k := t.Kind(); {
 	case k == reflect.Interface:
-		l.kind = untyped
+		l.kind, m.open = untyped, true
 	case k == reflect.Pointer:
 		l.kind, l.elem = pointer, m.of(t.Elem())
 	case encodesItself(t):
 		l.kind = opaque
 		m.halfOwn = m.halfOwn || !decodesItself(t)
 		m.ownDecoder = m.ownDecoder || decodesItself(t) && t != timeType
+		m.open = m.open || t != timeType
 	case k == reflect.Struct:
 		l.kind = object
 		m.addFields(l, t)
@@ -89,6 +96,9 @@ func (m *layouts) of(t reflect.Type) *layout {
 		key := t.Key()
 		l.kind, l.elem = table, m.of(t.Elem())
 		l.numbers = key.Kind() != reflect.String && !encodesItself(key)
+		for _, value := range declaredValues(key) {
+			l.keys = append(l.keys, strings.Trim(value, `"`)) // package json puts numbers in quotes
+		}
 		m.ownDecoder = m.ownDecoder || decodesItself(key)
 	case k == reflect.Slice && t.Elem().Kind() == reflect.Uint8 && !has(t.Elem(), jsonMarshaler) && !has(t.Elem(), textMarshaler):
 		l.kind = bytes64
@@ -257,4 +267,39 @@ func mayBeAbsent(t reflect.Type, options string) bool {
 		return t.Len() == 0
 	}
 	return isBasic(t)
+}
+
+// Enum is implemented by a type of constants that declares its values. Reflection does not see constants. The values
+// are a part of the form of events, snapshots and inputs that hold the type: a new one is a change of the form, which
+// needs a new version. A value that is not declared is refused, where it is stored and where it is sent.
+//
+//	type Status string
+//
+//	const (
+//		Open   Status = "open"
+//		Closed Status = "closed"
+//	)
+//
+//	func (Status) Values() []Status { return []Status{Open, Closed} }
+type Enum[T any] interface{ Values() []T }
+
+// declaredValues returns the values that a type declares by [Enum], as JSON and sorted; nil if it declares none.
+func declaredValues(t reflect.Type) []string {
+	if t.Name() == "" || !isBasic(t) {
+		return nil
+	}
+	values := reflect.Zero(t).MethodByName("Values")
+	if !values.IsValid() || values.Type().NumIn() != 0 || values.Type().NumOut() != 1 || values.Type().Out(0) != reflect.SliceOf(t) {
+		return nil
+	}
+	declared := []string{}
+	for _, v := range values.Call(nil)[0].Seq2() {
+		text, err := json.Marshal(v.Interface())
+		if err != nil {
+			text = []byte(err.Error()) // no JSON is equal to it
+		}
+		declared = append(declared, canonical(text))
+	}
+	slices.Sort(declared)
+	return slices.Compact(declared)
 }

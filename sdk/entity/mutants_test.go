@@ -18,6 +18,9 @@ func TestMutants(t *testing.T) {
 		"later-version":  wrong,
 		"lossy-snapshot": lossy,
 		"strict-shape":   shapes,
+		"apply-broken":   unapplied,
+		"strict-input":   strictInputs,
+		"enum-values":    unknownValues,
 	} {
 		mutant.Activate("")
 		if why := broken(t); why != "" {

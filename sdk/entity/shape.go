@@ -5,6 +5,7 @@ import (
 	"hash/fnv"
 	"reflect" // pure: of types
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -40,6 +41,9 @@ func writeShape(b *strings.Builder, t reflect.Type, inside []reflect.Type) {
 	if m, ok := reflect.Zero(t).Interface().(proto.Message); ok {
 		writeMessage(b, m.ProtoReflect().Descriptor(), nil)
 		return
+	}
+	if values := declaredValues(t); values != nil {
+		defer fmt.Fprintf(b, " enum{%s}", strings.Join(values, ","))
 	}
 	switch {
 	case t.Kind() == reflect.Pointer: // may be null
@@ -166,6 +170,13 @@ func addLines(lines *[]string, path, prefix string, t reflect.Type, inside []ref
 		add(shapeOf(t))
 		return
 	}
+	if values := declaredValues(t); values != nil {
+		add(t.Kind().String())
+		for _, v := range values { // a line for each: to add one breaks no caller
+			*lines = append(*lines, path+" value "+v)
+		}
+		return
+	}
 	inside = append(slices.Clip(inside), t)
 	switch k := t.Kind(); {
 	case k == reflect.Struct:
@@ -219,6 +230,12 @@ func addMessageLines(lines *[]string, path string, d protoreflect.MessageDescrip
 		}
 		if f.Message() == nil {
 			*lines = append(*lines, at+" "+f.Kind().String())
+			if e := f.Enum(); e != nil { // a line for each: to add one breaks no caller
+				for i := range e.Values().Len() {
+					v := e.Values().Get(i)
+					*lines = append(*lines, fmt.Sprintf("%s value %s(%d)", at, v.Name(), v.Number()))
+				}
+			}
 			continue
 		}
 		*lines = append(*lines, at+" "+string(f.Message().FullName()))
@@ -294,11 +311,27 @@ func lowestNumber(fields protoreflect.FieldDescriptors) protoreflect.FieldNumber
 }
 
 func writeField(b *strings.Builder, f protoreflect.FieldDescriptor, inside []protoreflect.FullName) {
-	if f.Message() != nil {
+	switch {
+	case f.Message() != nil:
 		writeMessage(b, f.Message(), inside)
-		return
+	case f.Enum() != nil: // its values are stored by their numbers
+		fmt.Fprintf(b, "enum{%s}", strings.Join(enumNumbers(f.Enum()), ","))
+	default:
+		b.WriteString(f.Kind().String())
 	}
-	b.WriteString(f.Kind().String())
+}
+
+// enumNumbers returns the numbers that an enum declares, in order.
+func enumNumbers(e protoreflect.EnumDescriptor) (list []string) {
+	var numbers []int
+	for i := range e.Values().Len() {
+		numbers = append(numbers, int(e.Values().Get(i).Number()))
+	}
+	slices.Sort(numbers)
+	for _, n := range slices.Compact(numbers) {
+		list = append(list, strconv.Itoa(n))
+	}
+	return list
 }
 
 // encodesItself reports whether a type has methods by which it is encoded or decoded.

@@ -65,6 +65,21 @@ func (l *layout) check(payload []byte, lenient bool) error {
 	return err
 }
 
+// checkInput checks valid JSON that a caller has sent, and package json has decoded. Package json takes the last one of
+// repeated keys, takes "Delta" for "delta", and changes text that is not Unicode.
+func (l *layout) checkInput(payload []byte) error {
+	w := walker{b: payload, input: true}
+	err := w.value(l)
+	if err == nil && w.broken {
+		err = &shapeError{what: `a string in it has half of a surrogate pair, such as \ud800, which is not Unicode`}
+	}
+	if err == nil {
+		return nil // and not a nil pointer in an interface
+	}
+	err.input = true
+	return err
+}
+
 // storedUnknown and storedNull are texts of shapeErrors.
 const (
 	storedUnknown = "it was stored with a %s that this program does not know"
@@ -79,6 +94,8 @@ type shapeError struct {
 	damaged bool
 	// later: a later version has stored it, for this one to read.
 	later bool
+	// input: a caller has sent it.
+	input bool
 }
 
 func (e *shapeError) Error() string {
@@ -88,6 +105,8 @@ func (e *shapeError) Error() string {
 	}
 	text := strings.Replace(e.what, "%s", subject, 1)
 	switch {
+	case e.input:
+		return text
 	case e.damaged:
 		return text + ": no version of the program has stored this"
 	case e.later:
@@ -110,6 +129,7 @@ type walker struct {
 	b       []byte
 	at      int
 	lenient bool
+	input   bool // see checkInput
 	broken  bool // a string is not what it was when it was stored
 }
 
@@ -117,24 +137,33 @@ func (w *walker) value(l *layout) *shapeError {
 	w.space()
 	if w.b[w.at] == 'n' {
 		w.skip()
-		if !l.null {
+		if !l.null && !w.input {
 			return &shapeError{what: storedNull}
 		}
 		return nil
 	}
+	start := w.at
 	switch l.kind {
 	case opaque:
+		if w.input { // the author's decoder sees it, but mostly by package json
+			if err := w.untyped(); err != nil {
+				return err
+			}
+			return l.declared(w.b[start:w.at])
+		}
 		broken := w.broken
 		w.skip()
 		w.broken = broken
+		return l.declared(w.b[start:w.at])
 	case simple:
 		w.skip()
+		return l.declared(w.b[start:w.at])
 	case quoted:
-		if key := w.text(); string(key) == "null" {
+		if key := w.text(); string(key) == "null" && !w.input {
 			return &shapeError{what: storedNull}
 		}
 	case bytes64:
-		if w.b[w.at] != '"' {
+		if w.b[w.at] != '"' && !w.input {
 			return &shapeError{what: "%s was stored as a list, and this program stores bytes in base64"}
 		}
 		w.skip()
@@ -150,6 +179,27 @@ func (w *walker) value(l *layout) *shapeError {
 		return w.untyped()
 	}
 	return nil
+}
+
+// declared returns an error if the type declares its values, and the JSON is none of them.
+func (l *layout) declared(value []byte) *shapeError {
+	if l.values == nil || mutant.On("enum-values") {
+		return nil
+	}
+	var same bytes.Buffer // one way to write a text
+	if err := json.Compact(&same, value); err == nil && slices.Contains(l.values, canonical(same.Bytes())) {
+		return nil
+	}
+	return &shapeError{what: fmt.Sprintf("%%s is %.40s, which is none of the values that this program declares: %.200s", value, strings.Join(l.values, ", "))}
+}
+
+// canonical returns JSON as package json writes it: a string may be written in several ways.
+func canonical(value []byte) string {
+	var s string
+	if json.Unmarshal(value, &s) == nil {
+		value, _ = json.Marshal(s)
+	}
+	return string(value)
 }
 
 // few is how many fields a struct may have to be read without allocation.
@@ -184,7 +234,7 @@ func (w *walker) object(l *layout) *shapeError {
 		}
 	}
 	for i := range l.fields {
-		if !seen[i] && l.needs(i, seen) {
+		if !w.input && !seen[i] && l.needs(i, seen) {
 			return &shapeError{path: l.fields[i].name, what: "it was stored without the %s that this program has"}
 		}
 	}
@@ -212,6 +262,9 @@ func (l *layout) needs(missing int, seen []bool) bool {
 func (w *walker) unknown(l *layout, name string) *shapeError {
 	for i := range l.fields {
 		if f := l.fields[i].name; strings.EqualFold(f, name) {
+			if w.input {
+				return &shapeError{path: name, what: fmt.Sprintf("there is no %%s; it is called %q", f)}
+			}
 			return &shapeError{path: name, what: fmt.Sprintf("it was stored with a %%s, and that of this program is %q", f)}
 		}
 	}
@@ -229,6 +282,9 @@ func (w *walker) list(l *layout) *shapeError {
 			return err.in("[]")
 		}
 	}
+	if l.kind == array && n != l.length && w.input {
+		return &shapeError{what: fmt.Sprintf("%%s has %d elements, must have %d", n, l.length)}
+	}
 	if l.kind == array && n != l.length {
 		return &shapeError{what: fmt.Sprintf("%%s was stored as an array with %d elements, and this program stores %d", n, l.length)}
 	}
@@ -237,6 +293,12 @@ func (w *walker) list(l *layout) *shapeError {
 
 func (w *walker) table(l *layout) *shapeError {
 	return w.entries(func(key []byte) *shapeError {
+		if l.keys != nil && !slices.Contains(l.keys, string(key)) {
+			return &shapeError{what: fmt.Sprintf("%%s has the key %q, which is none of the declared values", key)}
+		}
+		if l.numbers && !wholeNumber(key) && w.input {
+			return &shapeError{what: fmt.Sprintf("%%s has the key %q, which is no whole number in its shortest form", key)}
+		}
 		if l.numbers && !wholeNumber(key) {
 			return &shapeError{what: fmt.Sprintf("%%s has the key %q, which is no number as it is stored", key), damaged: true}
 		}

@@ -3,7 +3,6 @@ package server
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -136,7 +135,7 @@ func (a admin) find(ctx context.Context, env *sharding.Envelope, o operate.Find)
 // target looks up the target of the dead letter that a command would send again.
 func (a admin) target(ctx context.Context, shard sharding.ShardID, env *sharding.Envelope) (none sharding.Entity) {
 	var in sharding.DeadLetterInput
-	if env.Command != sharding.SendAgainCommand || json.Unmarshal(env.Payload, &in) != nil || in.Record == 0 {
+	if env.Command != sharding.SendAgainCommand || sharding.ReadBuiltin(env.Payload, &in) != nil || in.Record == 0 {
 		return none
 	}
 	page, err := a.s.journal.Sends(ctx, journal.SendRequest(shard, env.Entity, in.Record, true))

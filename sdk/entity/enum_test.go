@@ -1,0 +1,126 @@
+package entity_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/typepb"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/turn"
+	"github.com/roost-cluster/roost/sdk/entity"
+)
+
+// status declares its values; rank does so too, as numbers. statusV1 and rankV1 are these types before they got a value.
+type (
+	status   string
+	statusV1 string
+	rank     int
+	rankV1   int
+)
+
+func (status) Values() []status     { return []status{"open", "closed"} }
+func (statusV1) Values() []statusV1 { return []statusV1{"open"} }
+func (rank) Values() []rank         { return []rank{0, 1, 2} }
+func (rankV1) Values() []rankV1     { return []rankV1{0, 1} }
+
+type (
+	judgement struct {
+		Status status
+		Rank   rank
+		Count  map[status]int
+	}
+	judgementV1 struct {
+		Status statusV1
+		Rank   rankV1
+		Count  map[statusV1]int
+	}
+)
+
+// judge is an entity with such events and such a state.
+type judge struct {
+	Last status
+	seen []any
+}
+
+func (j *judge) Apply(ev any) { j.seen = append(j.seen, ev) }
+
+func judges[E any](state func(string) *judge) *entity.Type[judge] {
+	return entity.Define("Judge", state,
+		entity.On(entity.Command[judgement, int]("Judge", "Judge").Stored(), func(_ *judge, ctx *entity.Ctx, in judgement) (int, error) {
+			return 0, ctx.Persist(in)
+		})).Events(entity.Event[E]("judged"), entity.Event[*typepb.Field]("field")).SnapshotEvery(1)
+}
+
+// TestEnumsBelongToForms: the values that a type of constants declares, and those of an enum of protobuf, are a part of
+// what is stored: one more is another form, of events, of snapshots and of inputs.
+func TestEnumsBelongToForms(t *testing.T) {
+	s := entity.SchemaOf(judges[judgement](func(string) *judge { return &judge{} }))
+	old := entity.SchemaOf(entity.Define("Judge", func(string) *judge { return &judge{} }).Events(entity.Event[judgementV1]("judged")))
+	i := slices.IndexFunc(s.Events, func(e entity.EventSchema) bool { return e.Name == "judged" })
+	if now, was := s.Events[i].Shape, old.Events[0].Shape; now == was || !strings.Contains(now, `Status:string enum{"closed","open"}`) || !strings.Contains(now, "Rank:int64 enum{0,1,2}") ||
+		!strings.Contains(was, "Rank:int64 enum{0,1}") || !strings.Contains(now, `map[string enum{"closed","open"}]`) {
+		t.Errorf("%s\n%s", now, was)
+	}
+	if !strings.Contains(s.Snapshot.Shape, `enum{"closed","open"}`) || !strings.Contains(s.Commands[0].Stored.Shape, `enum{"closed","open"}`) {
+		t.Errorf("snapshot %s\ninput %s", s.Snapshot.Shape, s.Commands[0].Stored.Shape)
+	}
+	if lines := s.Commands[0].Input; !slices.Contains(lines, `input.Status value "open"`) || !slices.Contains(lines, "input.Rank value 2") {
+		t.Errorf("input lines: %q", lines)
+	}
+	i = slices.IndexFunc(s.Events, func(e entity.EventSchema) bool { return e.Name == "field" })
+	if shape := s.Events[i].Shape; !strings.Contains(shape, "1:enum{0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18}") {
+		t.Errorf("of a message: %s", shape)
+	}
+}
+
+// TestUnknownValues: a value that the program does not declare is not stored, and is not read.
+func TestUnknownValues(t *testing.T) {
+	if why := unknownValues(t); why != "" {
+		t.Error(why)
+	}
+}
+
+func unknownValues(t *testing.T) string {
+	typ := judges[judgement](func(string) *judge { return &judge{} })
+	good := `{"Status":"open","Rank":2,"Count":{"open":1}}`
+	for payload, want := range map[string]string{
+		good: "",
+		strings.Replace(good, `"open"`, `"ajar"`, 1): `field "Status" is "ajar"`,
+		strings.Replace(good, `2`, `3`, 1):           `field "Rank" is 3`,
+		strings.Replace(good, `"open":`, `"":`, 1):   `field "Count" has the key ""`,
+	} {
+		i := instanceOf(t, typ)
+		err := i.Replay([]sharding.Event{{Name: "judged", Version: 1, ReadableBy: 1, Payload: []byte(payload)}})
+		if want == "" && err != nil || want != "" && (!errors.Is(err, entity.ErrStored) || !strings.Contains(err.Error(), want)) {
+			return payload + ": " + errText(err)
+		}
+	}
+	b, err := proto.Marshal(&typepb.Field{Kind: 99})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := instanceOf(t, typ).Replay([]sharding.Event{{Name: "field", Version: 1, ReadableBy: 1, Encoding: sharding.Protobuf, Payload: b}}); !errors.Is(err, entity.ErrStored) || !strings.Contains(err.Error(), "unknown value 99") {
+		return "a message: " + errText(err)
+	}
+	persist := entity.Define("Judge", func(string) *judge { return &judge{} },
+		entity.On(entity.Command[struct{}, int]("Judge", "Persist"), func(_ *judge, ctx *entity.Ctx, _ struct{}) (int, error) {
+			return 0, ctx.Persist(judgement{Status: "ajar"})
+		})).Events(entity.Event[judgement]("judged"))
+	done, failed := instanceOf(t, persist).Run(t.Context(), time.Now(), &turn.Run{Env: &sharding.Envelope{Command: "Persist"}}, nil)
+	if done.Reply.Outcome != sharding.Rejected || !strings.Contains(errText(failed), `"ajar"`) {
+		return "persisted: " + errText(failed)
+	}
+	return ""
+}
+
+func errText(err error) string {
+	if err == nil {
+		return "no error"
+	}
+	return err.Error()
+}
