@@ -1,5 +1,6 @@
 // Everything is put into the page as text or by properties. Nothing here makes HTML of strings: names and
 // payloads are written by strangers.
+import { whole } from "./json.js";
 
 /** Makes an element with properties and children; texts become text nodes. */
 export function el(tag, props = {}, ...children) {
@@ -73,7 +74,7 @@ export function short(name) {
   return runes.length > 72 ? runes.slice(0, 50).join("") + "…" + runes.slice(-20).join("") : shown;
 }
 
-export const number = (n) => Number(n || 0).toLocaleString("en-US", { maximumFractionDigits: 0 });
+export const number = whole;
 
 /** A number of which only the order matters, where there is little room. */
 export function compact(n) {

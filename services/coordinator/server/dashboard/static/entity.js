@@ -1,5 +1,6 @@
 // The page of one entity: where it is, what is in memory, what is stored, and a form to try commands.
 import { el, fill, call, table, facts, entityLink, shardLink, short, number, size, millis, moment, silences, poll, running } from "./dom.js";
+import { indentJSON, utf8 } from "./json.js";
 import { stateOf } from "./map.js";
 
 const box = (title, ...content) => el("section", { class: "card scroll" }, title && el("h2", {}, title), content);
@@ -56,7 +57,7 @@ function memoryBox(res) {
   if (!m) return box("In memory", el("p", { class: "dim" }, res.silent.length ? "Not known, or not in memory." : res.quarantined ? "It is quarantined, and does not run: roost quarantine release." : "It is not in memory. Its next command loads it."));
   return box("In memory", facts([
     ["State", m.state], ["Mailbox", number(m.mailbox) + (Number(m.oldest_ms) ? " commands, the oldest for " + millis(m.oldest_ms) : " commands")], ["Running", m.running ? running(m) : "nothing"],
-    ["Idle", Number(m.idle_ms) ? millis(m.idle_ms) : ""], ["Newest record", number(m.record) + (Number(m.staged) > Number(m.record) ? ", up to " + number(m.staged) + " are being written" : "")], ["Size", Number(m.bytes) ? size(m.bytes) : ""],
+    ["Idle", Number(m.idle_ms) ? millis(m.idle_ms) : ""], ["Newest record", number(m.record) + (BigInt(m.staged || 0) > BigInt(m.record || 0) ? ", up to " + number(m.staged) + " are being written" : "")], ["Size", Number(m.bytes) ? size(m.bytes) : ""],
   ]), res.timers.length ? [el("h2", {}, "Timers"), table(null, [["Name"], ["Command"], ["Due in", "n"], ["Every", "n"]], res.timers.map((t) => [short(t.name), short(t.command), millis(t.due_ms), Number(t.period_ms) ? millis(t.period_ms) : "–"]), ""),
     res.unlisted_timers ? el("p", { class: "dim" }, "and " + res.unlisted_timers + " more") : null] : null);
 }
@@ -106,12 +107,16 @@ function what(r) {
   return parts.length ? parts : el("span", { class: "dim" }, "nothing besides its command id");
 }
 
+function isJSON(text) {
+  try { JSON.parse(text); return true; } catch { return false; }
+}
+
 /** Bytes as text: JSON with indents, or what is readable of them. */
 function decode(base64, json, indent) {
   const bytes = Uint8Array.from(atob(base64 || ""), (c) => c.charCodeAt(0));
-  const text = new TextDecoder().decode(bytes);
-  if (json) { try { return JSON.stringify(JSON.parse(text), null, indent); } catch { /* as it is */ } }
-  return /[\u0000-\u0008\ufffd]/.test(text) ? Array.from(bytes.slice(0, 512), (b) => b.toString(16).padStart(2, "0")).join(" ") + (bytes.length > 512 ? " …" : "") : text;
+  const text = utf8(bytes);
+  if (json && text !== null && isJSON(text)) return indentJSON(text, indent);
+  return text === null || /[\u0000-\u0008]/.test(text) ? Array.from(bytes.slice(0, 512), (b) => b.toString(16).padStart(2, "0")).join(" ") + (bytes.length > 512 ? " …" : "") : text;
 }
 
 function key() {
@@ -135,6 +140,7 @@ function tryForm(type, id, done) {
   return el("form", { onsubmit: async (e) => {
     e.preventDefault();
     try { JSON.parse(input.value || "null"); } catch (err) { fill(out, el("p", { class: "bad" }, "✕ The input is no JSON: " + err.message)); return; }
+    if (!input.value.isWellFormed()) { fill(out, el("p", { class: "bad" }, "✕ The input is not Unicode: it has half of a surrogate pair")); return; }
     button.disabled = true;
     const began = performance.now();
     try {
