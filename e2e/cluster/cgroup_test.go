@@ -1,12 +1,14 @@
 package cluster
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 // group is a control group with a memory limit, of version 1 or 2.
@@ -50,6 +52,26 @@ func (g *group) holds(pid int) bool {
 		}
 	}
 	return false
+}
+
+// processorTime returns the processor time that a process has used, in the ticks of the kernel, of which there are 100
+// per second.
+func processorTime(t *testing.T, pid int) time.Duration {
+	t.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])) // the name in parentheses may hold anything
+	var ticks int
+	for _, f := range fields[11:13] { // in user mode, and in the kernel
+		n, err := strconv.Atoi(f)
+		if err != nil {
+			t.Fatalf("the processor time of %d: %s", pid, stat)
+		}
+		ticks += n
+	}
+	return time.Duration(ticks) * 10 * time.Millisecond
 }
 
 // resident returns the most memory that a process has had resident, in bytes.

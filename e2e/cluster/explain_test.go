@@ -348,6 +348,13 @@ func explainNetwork(x *explained) {
 	x.begin("living-region", launcher.Options{Coordinators: 1, Regions: 2, Gateways: 2, Address: x.net.Address, Start: x.net.Start})
 	x.ok("/v1/Peer/anna/Take", `{"n":1}`)
 	askers := x.askers()
+	eventually(x.T, waitLimit, func() error { // a coordinator knows no gateway that is cut off before its first card
+		res, err := x.admin().Members(x.Context())
+		if n := len(res.GetGateways()); err == nil && n < 2 {
+			err = fmt.Errorf("the coordinator knows %d gateways", n)
+		}
+		return err
+	})
 	x.net.Cut("gateway-2", x.run.names("gateway-2")...)
 	x.namedBy(map[string]string{"gateway-2": askers["gateway-2"]}, "table-stale", "Peer/anna", "gateway")
 	x.namedBy(map[string]string{"coordinator-1": askers["coordinator-1"], "gateway-1": askers["gateway-1"]}, "table-stale", "Peer/anna", "cut off")
