@@ -108,6 +108,7 @@ func authorization(t *testing.T, r *rig) {
 		{"/v1/Counter/anna%2F..%2Fbob%2F1/Add", []int{200}}, {"/v1/Counter/anna%2F%2E%2E%2F%2E%2E%2Fbob/Add", []int{200}}, {"/v1/Counter/anna/Add", []int{403}}, {"/v1/Counter/annabel%2F1/Add", []int{403}},
 		{"/V1/Counter/anna%2F1/Add", []int{404}}, {"/v1/Counter/anna%2F1/Add/", []int{404}}, {"/v1/Counter/anna%2F1/Add?id=bob", []int{400}}, {"/v1/Counter/bob%2F1/Add;x=anna", []int{400, 403, 404}},
 		{"/v1/Counter/%00anna%2F1/Add", []int{400, 403}}, {"/v1/Counter/anna%2F1%00/Add", []int{400, 403}}, {"/v1/Counter/anna%2F%ff/Add", []int{400, 403}}, {"/v1/Counter%2Fanna%2F1/bob/Add", []int{400, 403, 404}},
+		{"/v1/Counter/anna%2F1/%41dd", []int{404}}, {"/v1/Counter/anna%2F1/Add%2E", []int{404}}, {"/%761/Counter/anna%2F1/Add", []int{404}},
 	}
 	config := &tls.Config{RootCAs: r.public.Pool(), ServerName: "127.0.0.1"}
 	for _, c := range paths {

@@ -40,7 +40,7 @@ func (g *guard) refuses(w http.ResponseWriter, r *http.Request) bool {
 	// A rule of a proxy about a path would not see an escaped letter, and what decides here would see it decoded.
 	if part := needless(cmp.Or(r.URL.RawPath, r.URL.EscapedPath())); part != "" {
 		bounded.Refuse(w, http.StatusNotFound, "bad_route", errornumber.NoRoute,
-			fmt.Sprintf("no route: the path has %s, and letters, digits, - . _ and ~ need no escape; write them as they are", part))
+			fmt.Sprintf("no route: the path has %s, and letters, digits, - _ and ~ need no escape; write them as they are", part))
 		return true
 	}
 	if g.hosts != nil && !g.knows(r.Host) {
@@ -87,11 +87,11 @@ func unclean(path string) bool {
 }
 
 // needless returns the first escape in a path of a character that needs none (the unreserved ones of RFC 3986); empty:
-// there is none. Dots are an exception if a part has nothing else: an id of dots would be taken for a relative path.
+// there is none. Dots are an exception: a part of dots would be taken for a relative path.
 func needless(path string) string {
 	for i := strings.IndexByte(path, '%'); i >= 0 && i+2 < len(path); {
 		escape := path[i : i+3]
-		if b, err := hex.DecodeString(escape[1:]); err == nil && unreserved(b[0]) && !(b[0] == '.' && onlyDots(path, i)) {
+		if b, err := hex.DecodeString(escape[1:]); err == nil && unreserved(b[0]) {
 			return escape
 		}
 		next := strings.IndexByte(path[i+1:], '%')
@@ -104,14 +104,7 @@ func needless(path string) string {
 }
 
 func unreserved(c byte) bool {
-	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '.' || c == '_' || c == '~'
-}
-
-// onlyDots reports whether the part of a path around position i is one or two escaped dots.
-func onlyDots(path string, i int) bool {
-	part := path[strings.LastIndexByte(path[:i], '/')+1:]
-	part, _, _ = strings.Cut(part, "/")
-	return strings.EqualFold(part, "%2E") || strings.EqualFold(part, "%2E%2E")
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_' || c == '~'
 }
 
 // hostNames returns the Host names that a listener on loopback accepts.

@@ -22,7 +22,7 @@ import (
 func FuzzRawPath(f *testing.F) {
 	for _, path := range []string{
 		"/v1/T/a/C", "/v1/T/a%2Fb/C", "/v1/T/%2e%2E/C", "/v1/T//C", "/v1/T/a/b/C", "/v1/T/a/C/", "/v1/T/a", "/v1/%54/a/C", "//v1/T/a/C",
-		"/v1/T/%zz/C", "/v1/T/%/C", "/v1/T/a b/C", "/v1/T/%FF/C", "/v1/T/a;b=c&d/C", "v1/T/a/C", "", "/v1/T/a/C?q#f", "/v1/T/x/../y/C", "/v1/T/x%2F..%2Fy/C", "/v1/T/x%2f%2fy/C", "/v1/T/./C", "/v1/T/gr%C3%BCße/C",
+		"/v1/T/%zz/C", "/v1/T/%/C", "/v1/T/a b/C", "/v1/T/%FF/C", "/v1/T/a;b=c&d/C", "v1/T/a/C", "", "/v1/T/a/C?q#f", "/v1/T/x/../y/C", "/v1/T/x%2F..%2Fy/C", "/v1/T/x%2f%2fy/C", "/v1/T/./C", "/v1/T/gr%C3%BCße/C", "/v1/T%2Ea/a/C", "/v1/T/a%2Eb/C", "/v1/T/a/C%2e",
 	} {
 		f.Add(path)
 	}
@@ -49,7 +49,7 @@ func checkSplit(t *testing.T, path string) {
 	good := len(want) == 5 && want[0] == "" && want[1] == "v1"
 	for i := 2; good && i < 5; i++ {
 		plain, err := url.PathUnescape(want[i])
-		good = err == nil && want[i] != ""
+		good = err == nil && want[i] != "" && (i == 3 || !strings.Contains(strings.ToUpper(want[i]), "%2E"))
 		want[i] = plain
 	}
 	if ok != good || ok && !slices.Equal(got, want) {

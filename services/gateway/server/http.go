@@ -85,6 +85,11 @@ func splitPath(escaped string) (e sharding.Entity, command string, ok bool) {
 			return e, "", false
 		}
 		if strings.Contains(*p, "%") {
+			// A dot is the only escape of a name's character that the listener lets through, for ids of dots. In a type or
+			// command, a rule of a proxy about the path could be passed by it.
+			if p != &id && strings.Contains(strings.ToUpper(*p), "%2E") {
+				return e, "", false
+			}
 			var err error
 			if *p, err = url.PathUnescape(*p); err != nil {
 				return e, "", false
