@@ -56,6 +56,9 @@
 // their old tables go on. If a process opened the journal before the restore, nothing that
 // it has sent may have an effect after the restore.
 //
+// TestDeletes deletes the rows of the coordinators from the journal, in good weather. The active coordinator must notice, and
+// in a new term all shards must be served again, also those that gateways have old rows of.
+//
 // After the storm, the cluster must have one active coordinator, one membership and equal tables.
 // Every shard must be served by a live owner that has claimed it, and every entity must answer.
 //
