@@ -71,6 +71,7 @@ type child struct {
 	exited  chan struct{} // closed at the end of the current start
 	started int64         // size of the log then, in bytes
 	reason  string
+	exit    string // how its last process has ended, as its parent sees it; empty: there was none
 	last    []string
 }
 
@@ -175,6 +176,9 @@ func (c *Cluster) fork(p *child) (err error) {
 	if c.closed {
 		return errClosed
 	}
+	if p.role == Region && p.exit != "" {
+		cmd.Env = append(cmd.Env, "ROOST_REGION_LAST_EXIT="+p.exit)
+	}
 	if p.alive() {
 		return fmt.Errorf("%s is running already", p.name)
 	}
@@ -196,7 +200,7 @@ func (c *Cluster) reap(p *child, cmd *exec.Cmd) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p.process = nil
-	p.reason = "exit status 0"
+	p.reason, p.exit = "exit status 0", cmd.ProcessState.String()
 	if err != nil {
 		p.reason = err.Error()
 	} else if p.wanted == Died {

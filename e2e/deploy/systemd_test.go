@@ -117,6 +117,9 @@ func checkUnit(t *testing.T, text, service string) (problems []string) {
 			problems = append(problems, p.where+": "+key+" is "+keys[key]+", want "+want)
 		}
 	}
+	if stop := keys["ExecStopPost"]; service == "region" && (!strings.Contains(stop, "ROOST_REGION_LAST_EXIT=") || keys["EnvironmentFile"] != "-/var/lib/roost/last-exit" || !strings.Contains(stop, ">/var/lib/roost/last-exit")) {
+		problems = append(problems, p.where+": the next process does not hear how this one has ended")
+	}
 	effective, more := p.check(t)
 	if dir := effective["region.crash_dir"]; service == "region" && dir != "/var/lib/"+keys["StateDirectory"] {
 		problems = append(problems, fmt.Sprintf("%s: region.crash_dir is %q, but only the state directory outlives the process (PrivateTmp)", p.where, dir))

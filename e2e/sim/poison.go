@@ -167,7 +167,11 @@ func (w *World) mostEnded(p *poison) int {
 		return 1 << 30
 	}
 	cfg := coordinatorConfig(w)
-	most, waits, report := cfg.QuarantineCrashes+1, cfg.CrashPatience, nanos(w.weather.Poison.Restart+sec)
+	need := cfg.QuarantineCrashes
+	if !p.explained {
+		need = max(need, blindCrashes)
+	}
+	most, waits, report := need+1, cfg.CrashPatience, nanos(w.weather.Poison.Restart+sec)
 	for next := cfg.CrashPatience; waits < report; waits += next {
 		next *= 2
 		most++
@@ -238,7 +242,7 @@ func (n *regionNode) openBox() (crash region.Crash) {
 	if old == nil || !w.calm && w.dice("disks").chance(w.weather.Poison.LoseDisk) {
 		return region.Crash{}
 	}
-	c, at := suspects.Report(old.process, virtual(old.alive), old.cause, old.turns)
+	c, at := suspects.Report(old.process, virtual(old.alive), suspects.Evidence{Runtime: old.cause}, old.turns)
 	w.mark("region: says how the process before it has ended")
 	return region.Crash{Crash: c, At: p.now().Add(-virtual(w.now).Sub(at))}
 }
@@ -405,6 +409,9 @@ func (c *coordNode) quarantineAfter(in coordinator.Input, was map[sharding.Entit
 	}
 }
 
+// blindCrashes is the number of crashes after which an entity is quarantined if none of them has a cause.
+const blindCrashes = 5
+
 // cleanTurns is how many turns of a suspect must have run alone so that a crash without a cause does not count.
 const cleanTurns = 8
 
@@ -437,11 +444,16 @@ func (c *coordNode) checkQuarantined(f coordinator.QuarantineFact, of sharding.N
 			w.violate(rule, "%v is quarantined for the end of %s at %s, when it did not run, or had run alone before", f.Entity, end.region, at(end.at))
 		}
 	}
-	if len(seen) < cfg.QuarantineCrashes {
+	newest, explained := w.processEnds[of], 0
+	for process := range seen { // order-free: counts
+		if w.processEnds[process].explained {
+			explained++
+		}
+	}
+	if len(seen) < cfg.QuarantineCrashes || newest.explained && explained < cfg.QuarantineCrashes || !newest.explained && len(seen) < blindCrashes {
 		w.violate(rule, "%v is quarantined after %d crashes", f.Entity, len(seen))
 		return
 	}
-	newest := w.processEnds[of]
 	if r := newest.turnOf(f.Entity); r != nil && r.suspect && !r.beside {
 		return // it ran alone
 	}
@@ -449,10 +461,20 @@ func (c *coordNode) checkQuarantined(f coordinator.QuarantineFact, of sharding.N
 		w.violate(rule, "%v is quarantined for the end of %s at %s without a cause, and did not run alone", f.Entity, newest.region, at(newest.at))
 	}
 	for _, v := range c.core.Quarantine() {
-		if newest.turnOf(v.Entity) != nil && v.Entity != f.Entity && len(v.Crashes) >= cfg.QuarantineCrashes && len(f.Crashes) <= cfg.QuarantineCrashes && v.State == coordinator.Suspected {
+		if newest.turnOf(v.Entity) != nil && v.Entity != f.Entity && evident(v.QuarantineFact) >= cfg.QuarantineCrashes && evident(f) <= cfg.QuarantineCrashes && v.State == coordinator.Suspected {
 			w.violate(rule, "%v is quarantined after %d crashes, and %v ran at %d", f.Entity, len(f.Crashes), v.Entity, len(v.Crashes))
 		}
 	}
+}
+
+// evident returns the number of evident crashes of an entity.
+func evident(f coordinator.QuarantineFact) (n int) {
+	for _, c := range f.Crashes {
+		if c.Evident {
+			n++
+		}
+	}
+	return n
 }
 
 // quarantineOf follows the facts.

@@ -96,9 +96,11 @@ type (
 		Of sharding.NodeUID
 		// Ago is how long ago that was when the region registered.
 		Ago time.Duration
-		// Cause is what the runtime wrote at the end of the process, such as "panic: ...". Empty: the
-		// process was killed, or has ended itself.
+		// Cause shows that the process ended itself: what the runtime wrote then, such as "panic: ...", or its
+		// exit status. Empty: nothing shows it, so the process may have been killed from outside.
 		Cause string
+		// Memory is how full its memory was, if the kernel may have ended it for that reason.
+		Memory string
 		// Turns are those that ran then.
 		Turns []CrashedTurn
 	}

@@ -21,10 +21,17 @@ import (
 // does not count.
 const memoryShare = 0.9
 
+// signalled returns the exit code of a process that a signal has ended: 128 and the number of the signal, as in shells.
+// So a parent can tell it from a program that has ended itself.
+func signalled(signal os.Signal) int {
+	number, _ := signal.(syscall.Signal) // all are on the systems on which signals have numbers
+	return 128 + int(number)
+}
+
 // Main is a complete main function for a service: it loads the configuration from the
 // arguments, the environment and the file that they name, runs the service, and returns
 // the exit code. SIGTERM and SIGINT stop it gracefully, with code 0 if that succeeds; a
-// second signal ends the process at once with code 1.
+// second signal ends the process at once with code 128 and the number of the signal.
 func Main(service string, config Configured, setup func(*Node) error) int {
 	program := "roost-" + service
 	settings, err := Load(config, os.Args[1:], os.Environ())
@@ -76,9 +83,10 @@ func Main(service string, config Configured, setup func(*Node) error) int {
 	go func() {
 		log.Info("signal", "signal", <-signals)
 		stop()
-		log.Error("second signal, leaving at once", "signal", <-signals)
+		second := <-signals
+		log.Error("second signal, leaving at once", "signal", second)
 		stderr.flush(logFlush)
-		os.Exit(1)
+		os.Exit(signalled(second))
 	}()
 	err = Run(ctx, service, config, func(n *Node) error {
 		otel.SetTracerProvider(n.TracerProvider())

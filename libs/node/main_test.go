@@ -139,8 +139,8 @@ func TestSecondSignal(t *testing.T) {
 	p.expect(t, "draining")
 	p.signal(t, syscall.SIGTERM)
 	p.Wait()
-	if code := p.ProcessState.ExitCode(); code != 1 {
-		t.Errorf("exit code %d, want 1", code)
+	if code := p.ProcessState.ExitCode(); code != 128+int(syscall.SIGTERM) {
+		t.Errorf("exit code %d, want %d", code, 128+int(syscall.SIGTERM))
 	}
 }
 

@@ -53,7 +53,7 @@ type QuarantineFact struct {
 	// Command is the command that ran at the newest crash; "": the entity was started or stopped then, or an
 	// operator has quarantined it without a crash.
 	Command string
-	// Cause is what the runtime wrote at the newest crash about which it wrote anything.
+	// Cause is the evidence of the newest crash with evidence: what the runtime wrote, an exit status, or a full memory.
 	Cause   string
 	Crashes []CountedCrash // oldest first
 	Note
@@ -64,6 +64,8 @@ type CountedCrash struct {
 	Process sharding.NodeUID
 	Region  string // the name of the region
 	At      time.Time
+	// Evident says that something shows that the process was not killed from outside.
+	Evident bool
 }
 
 // QuarantineChanged tells the log that an entity has another state.
@@ -223,7 +225,7 @@ func (f *QuarantineFact) regions() string {
 
 func (f *QuarantineFact) explained() string {
 	if f.Cause == "" {
-		return ""
+		return " (or was killed from outside)"
 	}
 	return " (" + f.Cause + ")"
 }

@@ -59,7 +59,7 @@ func toQuarantine(f coordinator.QuarantineFact) *coordinatorv1.QuarantineFact {
 		Type: string(f.Entity.Type), Id: string(f.Entity.ID), State: uint32(f.State), Command: f.Command, Cause: f.Cause, Note: toNote(f.Note),
 	}
 	for _, c := range f.Crashes {
-		out.Crashes = append(out.Crashes, &coordinatorv1.CountedCrash{Uid: uint64(c.Process), Region: c.Region, AtUnixMs: unixMs(c.At)})
+		out.Crashes = append(out.Crashes, &coordinatorv1.CountedCrash{Uid: uint64(c.Process), Region: c.Region, AtUnixMs: unixMs(c.At), Evident: c.Evident})
 	}
 	return out
 }
@@ -70,7 +70,7 @@ func fromQuarantine(q *coordinatorv1.QuarantineFact) coordinator.QuarantineFact 
 		Command: q.Command, Cause: q.Cause, Note: fromNote(q.Note),
 	}
 	for _, c := range q.Crashes {
-		out.Crashes = append(out.Crashes, coordinator.CountedCrash{Process: sharding.NodeUID(c.Uid), Region: c.Region, At: fromUnixMs(c.AtUnixMs)})
+		out.Crashes = append(out.Crashes, coordinator.CountedCrash{Process: sharding.NodeUID(c.Uid), Region: c.Region, At: fromUnixMs(c.AtUnixMs), Evident: c.Evident})
 	}
 	return out
 }

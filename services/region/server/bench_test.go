@@ -21,6 +21,7 @@ import (
 	"github.com/roost-cluster/roost/sdk/entity"
 	"github.com/roost-cluster/roost/services/region"
 	"github.com/roost-cluster/roost/services/region/server/blackbox"
+	"github.com/roost-cluster/roost/services/region/suspects"
 )
 
 const (
@@ -75,7 +76,7 @@ func benchRunner(b *testing.B, handler func(*benched, *entity.Ctx, *wrapperspb.B
 		entity.On(entity.Command[*wrapperspb.BytesValue, *wrapperspb.BytesValue]("Counter", "Count"), handler)).Shards(benchShards).PassivateAfter(0)
 	notes := newNoter()
 	self := sharding.NodeID{Addr: "127.0.0.1:1", UID: 1}
-	box, _, err := blackbox.Open(filepath.Join(b.TempDir(), "box"), self.UID)
+	box, _, err := blackbox.Open(filepath.Join(b.TempDir(), "box"), self.UID, suspects.Exit{})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/roost-cluster/roost/libs/router"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/services/region"
+	"github.com/roost-cluster/roost/services/region/suspects"
 )
 
 // Config is the configuration of a region process.
@@ -51,6 +52,7 @@ type Config struct {
 	LoadHalfLife time.Duration     `key:"region.load_half_life" help:"half-life of load measurements. In the reported rates of a shard, a measurement of this age has half the weight of a new measurement"`
 	ShowPayloads bool              `key:"region.show_payloads" help:"whether operators may see the state of entities (roost entity show --state). coordinator.show_payloads must be set too. See docs/operating.md"`
 	CrashDir     string            `key:"region.crash_dir" help:"directory of the files in which the region notes the turns that run. If the process ends without leaving, the next process of the same name reads there which entity may have ended it. The directory should outlive the process, such as an emptyDir volume in Kubernetes. Empty: roost-UID within the system's directory for temporary files. See docs/repair.md"`
+	LastExit     string            `key:"region.last_exit" help:"how the process before this one has ended, from a parent that waits for processes, such as roost dev or systemd: exit status 3, signal: killed, exited 3 or killed KILL. A process that was killed from outside has no culprit. Empty: nobody knows. See docs/repair.md"`
 	StopTimeout  time.Duration     `key:"region.stop_timeout" help:"time that the stop hook of an entity has"`
 	Failures     int               `key:"region.failure_log" unit:"lines/s" help:"the most log lines per second about failed turns, tells, loads and snapshots. The region leaves out further lines, and the next line says how many were left out"`
 	// The next keys limit loads, waiting turns, and command ids in memory. They also set when a
@@ -194,6 +196,9 @@ func (c *Config) Validate() error {
 	}
 	at := c.journalAt()
 	errs = append(errs, at.Validate())
+	if _, err := suspects.ParseExit(c.LastExit); err != nil {
+		errs = append(errs, fmt.Errorf("region.last_exit %w", err))
+	}
 	if c.AppVersion != "" {
 		errs = append(errs, sharding.CheckText("app.version", c.AppVersion, sharding.MaxTypeLen))
 	}

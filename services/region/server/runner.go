@@ -243,7 +243,7 @@ func (s *Runner) loops(n *node.Node) {
 func (s *Runner) tick() {
 	s.inbox.refresh() // the cores take in with the tick what has entered
 	s.control.step(region.Tick{})
-	s.noter.box.Alive(s.ticked)
+	s.noter.alive(s.ticked)
 	s.lookAtHeap()
 	s.lookAtProcess()
 	for _, l := range s.shards {

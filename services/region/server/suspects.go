@@ -21,7 +21,9 @@ import (
 // noter notes the turns of a process, and makes the turns of suspects run one at a time in the whole region,
 // see suspects.Queue.
 type noter struct {
-	box *blackbox.Box
+	box     *blackbox.Box
+	memory  *memoryUse
+	sampled time.Time // when the memory was read
 
 	mu    sync.Mutex
 	queue *suspects.Queue
@@ -29,7 +31,7 @@ type noter struct {
 }
 
 func newNoter() *noter {
-	n := &noter{ready: map[*suspects.Turn]chan struct{}{}}
+	n := &noter{memory: newMemory("/"), ready: map[*suspects.Turn]chan struct{}{}}
 	n.queue = suspects.New(n)
 	return n
 }
@@ -112,6 +114,22 @@ func (s *noter) corePanicked(e sharding.Entity, command string) {
 	s.queue.CorePanicked(e, command)
 }
 
+// memoryEvery is the least time between two samples of the memory: a sample reads two files of the kernel, and a turn
+// that takes all memory needs some tenths of a second.
+const memoryEvery = 100 * time.Millisecond
+
+// alive notes that the process is alive, and how full its memory is. Calls do not overlap.
+func (s *noter) alive(now time.Time) {
+	if s.box == nil {
+		return
+	}
+	s.box.Alive(now)
+	if now.Sub(s.sampled) >= memoryEvery {
+		s.sampled = now
+		s.box.Memory(s.memory.read())
+	}
+}
+
 // stepsCore calls a function that steps a core without entities, such as the control core. If it panics, nobody is
 // suspected. The panic goes on and ends the process.
 func (s *noter) stepsCore(f func()) {
@@ -146,7 +164,8 @@ func (s *noter) openBox(cfg *Config, self sharding.NodeID, name string, log *slo
 		dir, err = blackbox.OwnFolder()
 	}
 	if err == nil {
-		box, report, err = blackbox.Open(filepath.Join(dir, file), self.UID)
+		exit, _ := suspects.ParseExit(cfg.LastExit) // it was checked
+		box, report, err = blackbox.Open(filepath.Join(dir, file), self.UID, exit)
 	}
 	if err != nil {
 		log.Warn("crashes of this process will not be explained", "error", err,
@@ -166,6 +185,6 @@ func (s *noter) openBox(cfg *Config, self sharding.NodeID, name string, log *slo
 	for _, t := range c.Turns {
 		ran = append(ran, strings.TrimSpace(t.Entity.String()+" "+t.Command))
 	}
-	log.Warn("the process before this one has ended without leaving", "at", report.At, "cause", report.Cause, "turns", ran)
+	log.Warn("the process before this one has ended without leaving", "at", report.At, "cause", cmp.Or(report.Cause, report.Memory), "turns", ran)
 	return c
 }

@@ -28,4 +28,9 @@ func TestMutants(t *testing.T) {
 			t.Errorf("mutant %s: no test fails", name)
 		}
 	}
+	mutant.Activate("suspects-killed")
+	f := &failing{TB: t}
+	if testEvidence(f); !f.failed {
+		t.Error("mutant suspects-killed: no test fails")
+	}
 }

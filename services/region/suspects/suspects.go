@@ -24,7 +24,9 @@ package suspects
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/control"
@@ -169,10 +171,70 @@ type Noted struct {
 	End     time.Time
 }
 
+// Evidence is what is known of the end of a process, besides the turns.
+type Evidence struct {
+	// Runtime is what the Go runtime wrote when it ended the process; "": nothing.
+	Runtime string
+	// Exit is what a parent that waits says of the end, see [ParseExit].
+	Exit Exit
+	// Used and Limit are the memory of the process and the most that it may have, in bytes, at the last sample; 0:
+	// unknown.
+	Used, Limit uint64
+}
+
+// nearlyFull is the part of a process's memory that must have been in use so that the kernel may have ended the process
+// because it needed more. By default, the Go runtime keeps the process below it.
+const nearlyFull = 0.9
+
+func (e Evidence) memory() string {
+	if e.Limit == 0 || float64(e.Used) <= nearlyFull*float64(e.Limit) {
+		return ""
+	}
+	return fmt.Sprintf("its memory was full: %d of %d MiB", e.Used>>20, e.Limit>>20)
+}
+
+// Exit is how a process has ended, as its parent sees it. The zero value is unknown.
+type Exit struct {
+	Text string
+	// Killed says that another process, or the kernel, has ended it by a signal.
+	Killed bool
+}
+
+// ParseExit reads what a parent says: "exit status 3" or "signal: killed" as Go writes them, or "exited 3 exit-code" and
+// "killed KILL signal" as systemd's EXIT_CODE, EXIT_STATUS and SERVICE_RESULT are.
+func ParseExit(text string) (Exit, error) {
+	fields := strings.Fields(strings.TrimPrefix(text, "exit "))
+	switch {
+	case text == "":
+		return Exit{}, nil
+	case len(fields) >= 2 && (fields[0] == "status" || fields[0] == "exited"):
+		// Shells and Roost itself (a second signal) add the number of the signal to 128.
+		killed := slices.Contains([]string{"129", "130", "131", "137", "143"}, fields[1])
+		return Exit{Text: "exit status " + fields[1], Killed: killed}, nil
+	case len(fields) >= 2 && slices.Contains(fields[2:], "oom-kill"):
+		return Exit{Text: "the kernel ended it because of its memory"}, nil
+	case len(fields) >= 2 && (fields[0] == "signal:" || fields[0] == "killed" || fields[0] == "dumped"):
+		switch signal := strings.ToLower(fields[1]); signal {
+		case "killed", "kill", "terminated", "term", "interrupt", "int", "hangup", "hup":
+			return Exit{Text: text, Killed: true}, nil
+		}
+		return Exit{Text: text}, nil
+	}
+	return Exit{}, fmt.Errorf("%q: write how the process has ended, such as exit status 3, or signal: killed", text)
+}
+
 // Report returns which turns may have ended a process, by its notes, and when the process ended. alive is the last time
-// at which the process noted that it was alive. cause is what the runtime wrote; "": nothing.
-func Report(process sharding.NodeUID, alive time.Time, cause string, noted []Noted) (c control.Crash, at time.Time) {
-	c, at = control.Crash{Of: process, Cause: cause}, alive
+// at which the process noted that it was alive.
+func Report(process sharding.NodeUID, alive time.Time, e Evidence, noted []Noted) (c control.Crash, at time.Time) {
+	cause := cmp.Or(e.Runtime, e.Exit.Text)
+	c, at = control.Crash{Of: process, Cause: cause, Memory: e.memory()}, alive
+	quit := strings.HasPrefix(e.Runtime, "SIGQUIT") // the runtime writes this if somebody asks for its stacks by the signal
+	if quit || e.Exit.Killed && e.Runtime == "" {   // by somebody else, unless the kernel needed memory
+		c.Cause, cause = "", ""
+		if c.Memory == "" && !mutant.On("suspects-killed") {
+			noted = nil
+		}
+	}
 	var ends []Noted
 	for _, n := range noted {
 		if n.Running {

@@ -124,11 +124,11 @@ func TestReport(t *testing.T) {
 		noted = append(noted, Noted{CrashedTurn: control.CrashedTurn{Command: "ended"}, End: alive.Add(2 * lingers)})
 	}
 	noted = append(noted, Noted{CrashedTurn: control.CrashedTurn{Command: "before"}, End: alive.Add(lingers / 2)})
-	c, at := Report(7, alive, "", noted)
+	c, at := Report(7, alive, Evidence{}, noted)
 	if c.Of != 7 || len(c.Turns) != 1 || c.Turns[0].Command != "runs" || !at.Equal(alive.Add(2*lingers)) {
 		t.Errorf("without a cause: %+v at %v", c, at)
 	}
-	c, _ = Report(7, alive, "panic: x", noted)
+	c, _ = Report(7, alive, Evidence{Runtime: "panic: x"}, noted)
 	if len(c.Turns) != 1+maxEnded || c.Cause != "panic: x" {
 		t.Errorf("with a cause: %+v", c)
 	}
@@ -137,7 +137,48 @@ func TestReport(t *testing.T) {
 			t.Errorf("%+v is reported", turn)
 		}
 	}
-	if c, _ = Report(7, alive, "panic: x", noted[len(noted)-1:]); len(c.Turns) != 1 {
+	if c, _ = Report(7, alive, Evidence{Runtime: "panic: x"}, noted[len(noted)-1:]); len(c.Turns) != 1 {
 		t.Errorf("the turn that ended last is not reported: %+v", c)
+	}
+}
+
+// TestEvidence: what shows that a process was not killed from outside, and whom a report names.
+func TestEvidence(t *testing.T) { testEvidence(t) }
+
+func testEvidence(t testing.TB) {
+	noted := []Noted{{CrashedTurn: control.CrashedTurn{Entity: sharding.Entity{Type: "T", ID: "x"}, Command: "Do"}, Running: true}}
+	for _, c := range []struct {
+		runtime, exit         string
+		used                  uint64
+		cause, memory, killed string
+	}{
+		{},
+		{used: 90},
+		{used: 91, memory: "full"},
+		{runtime: "panic: oh no", cause: "panic"},
+		{runtime: "panic: oh no", exit: "exit status 2", cause: "panic"},
+		{runtime: "SIGQUIT: quit", killed: "yes"},
+		{exit: "exit status 3", cause: "exit status 3"},
+		{exit: "exited 3 exit-code", cause: "exit status 3"},
+		{exit: "exit status 0", cause: "exit status 0"},
+		{exit: "exit status 143", killed: "yes"},
+		{exit: "signal: killed", killed: "yes"},
+		{exit: "killed KILL signal", killed: "yes"},
+		{exit: "signal: killed", used: 95, memory: "full"},
+		{exit: "killed KILL oom-kill", cause: "memory"},
+		{exit: "signal: segmentation fault (core dumped)", cause: "segmentation"},
+		{exit: "dumped SEGV core-dump", cause: "SEGV"},
+	} {
+		exit, err := ParseExit(c.exit)
+		if err != nil {
+			t.Errorf("%q: %v", c.exit, err)
+		}
+		r, _ := Report(1, time.Unix(1, 0), Evidence{Runtime: c.runtime, Exit: exit, Used: c.used << 20, Limit: 100 << 20}, noted)
+		if !strings.Contains(r.Cause, c.cause) || (r.Cause == "") != (c.cause == "") || !strings.Contains(r.Memory, c.memory) || (r.Memory == "") != (c.memory == "") || (len(r.Turns) == 0) != (c.killed != "") {
+			t.Errorf("%+v: the report is %+v", c, r)
+		}
+	}
+	if _, err := ParseExit("it broke"); err == nil {
+		t.Error("a text that is none is taken")
 	}
 }

@@ -1237,8 +1237,9 @@ type Crash struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Uid           uint64                 `protobuf:"fixed64,1,opt,name=uid,proto3" json:"uid,omitempty"`                 // the incarnation that has ended
 	AgoNs         int64                  `protobuf:"varint,2,opt,name=ago_ns,json=agoNs,proto3" json:"ago_ns,omitempty"` // how long ago
-	Cause         string                 `protobuf:"bytes,3,opt,name=cause,proto3" json:"cause,omitempty"`               // what its runtime wrote at the end; empty: it was killed, or has ended itself
+	Cause         string                 `protobuf:"bytes,3,opt,name=cause,proto3" json:"cause,omitempty"`               // what shows that it has ended itself: its runtime's text, or its exit status; empty: nothing
 	Turns         []*CrashedTurn         `protobuf:"bytes,4,rep,name=turns,proto3" json:"turns,omitempty"`               // that ran then
+	Memory        string                 `protobuf:"bytes,5,opt,name=memory,proto3" json:"memory,omitempty"`             // how full its memory was, if it was nearly full; empty: it was not, or nobody knows
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1299,6 +1300,13 @@ func (x *Crash) GetTurns() []*CrashedTurn {
 		return x.Turns
 	}
 	return nil
+}
+
+func (x *Crash) GetMemory() string {
+	if x != nil {
+		return x.Memory
+	}
+	return ""
 }
 
 // CrashedTurn is a turn that ran when its process ended.
@@ -3315,12 +3323,13 @@ const file_roost_control_v1_control_proto_rawDesc = "" +
 	"\vruled_types\x18\v \x03(\v2\x16.roost.control.v1.TypeR\n" +
 	"ruledTypes\x12-\n" +
 	"\x05crash\x18\f \x01(\v2\x17.roost.control.v1.CrashR\x05crashB\x12\n" +
-	"\x10_journal_cluster\"{\n" +
+	"\x10_journal_cluster\"\x93\x01\n" +
 	"\x05Crash\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\x06R\x03uid\x12\x15\n" +
 	"\x06ago_ns\x18\x02 \x01(\x03R\x05agoNs\x12\x14\n" +
 	"\x05cause\x18\x03 \x01(\tR\x05cause\x123\n" +
-	"\x05turns\x18\x04 \x03(\v2\x1d.roost.control.v1.CrashedTurnR\x05turns\"\x8d\x01\n" +
+	"\x05turns\x18\x04 \x03(\v2\x1d.roost.control.v1.CrashedTurnR\x05turns\x12\x16\n" +
+	"\x06memory\x18\x05 \x01(\tR\x06memory\"\x8d\x01\n" +
 	"\vCrashedTurn\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x18\n" +

@@ -681,6 +681,7 @@ type CountedCrash struct {
 	Uid           uint64                 `protobuf:"fixed64,1,opt,name=uid,proto3" json:"uid,omitempty"` // of the region's process
 	Region        string                 `protobuf:"bytes,2,opt,name=region,proto3" json:"region,omitempty"`
 	AtUnixMs      int64                  `protobuf:"varint,3,opt,name=at_unix_ms,json=atUnixMs,proto3" json:"at_unix_ms,omitempty"`
+	Evident       bool                   `protobuf:"varint,4,opt,name=evident,proto3" json:"evident,omitempty"` // something shows that the process was not killed from outside
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -734,6 +735,13 @@ func (x *CountedCrash) GetAtUnixMs() int64 {
 		return x.AtUnixMs
 	}
 	return 0
+}
+
+func (x *CountedCrash) GetEvident() bool {
+	if x != nil {
+		return x.Evident
+	}
+	return false
 }
 
 // TargetFact: the application version that a rollout leads to.
@@ -1294,12 +1302,13 @@ const file_roost_coordinator_v1_coordinator_proto_rawDesc = "" +
 	"\acommand\x18\x04 \x01(\tR\acommand\x12\x14\n" +
 	"\x05cause\x18\x05 \x01(\tR\x05cause\x12<\n" +
 	"\acrashes\x18\x06 \x03(\v2\".roost.coordinator.v1.CountedCrashR\acrashes\x12.\n" +
-	"\x04note\x18\a \x01(\v2\x1a.roost.coordinator.v1.NoteR\x04note\"V\n" +
+	"\x04note\x18\a \x01(\v2\x1a.roost.coordinator.v1.NoteR\x04note\"p\n" +
 	"\fCountedCrash\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\x06R\x03uid\x12\x16\n" +
 	"\x06region\x18\x02 \x01(\tR\x06region\x12\x1c\n" +
 	"\n" +
-	"at_unix_ms\x18\x03 \x01(\x03R\batUnixMs\":\n" +
+	"at_unix_ms\x18\x03 \x01(\x03R\batUnixMs\x12\x18\n" +
+	"\aevident\x18\x04 \x01(\bR\aevident\":\n" +
 	"\n" +
 	"TargetFact\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x12\n" +

@@ -66,7 +66,8 @@ type Box struct {
 
 // Open opens the box of a process, and returns how the process has ended that used it last; nil if that one
 // has closed the box, or there was none. The path is without a suffix: there are two files.
-func Open(path string, self sharding.NodeUID) (*Box, *Report, error) {
+// exit is what a parent says of that end.
+func Open(path string, self sharding.NodeUID, exit suspects.Exit) (*Box, *Report, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, nil, err
 	}
@@ -86,7 +87,7 @@ func Open(path string, self sharding.NodeUID) (*Box, *Report, error) {
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil, nil, errors.Join(err, b.output.Close(), f.Close())
 	}
-	report := read(old[:n], b.output)
+	report := read(old[:n], b.output, exit)
 	if err := b.begin(self); err != nil {
 		return nil, nil, errors.Join(err, b.output.Close(), f.Close())
 	}
@@ -131,6 +132,14 @@ func (b *Box) Close() error {
 func (b *Box) Alive(now time.Time) {
 	if b != nil {
 		b.stamp(b.mem[16:24]).Store(now.UnixNano())
+	}
+}
+
+// Memory notes how much memory the process uses, and how much it may use, in bytes.
+func (b *Box) Memory(used, limit uint64) {
+	if b != nil {
+		b.stamp(b.mem[32:40]).Store(int64(used))
+		b.stamp(b.mem[40:48]).Store(int64(limit))
 	}
 }
 
@@ -231,7 +240,7 @@ func checksum(header []byte) uint32 {
 }
 
 // read reads how the last process has ended.
-func read(mem []byte, output io.Reader) *Report {
+func read(mem []byte, output io.Reader, exit suspects.Exit) *Report {
 	if len(mem) < fileSize || string(mem[:8]) != magic {
 		return nil
 	}
@@ -249,7 +258,10 @@ func read(mem []byte, output io.Reader) *Report {
 	}
 	var r Report
 	alive := time.Unix(0, int64(binary.NativeEndian.Uint64(mem[16:])))
-	r.Crash, r.At = suspects.Report(sharding.NodeUID(binary.NativeEndian.Uint64(mem[8:])), alive, cause(output), noted)
+	r.Crash, r.At = suspects.Report(sharding.NodeUID(binary.NativeEndian.Uint64(mem[8:])), alive, suspects.Evidence{
+		Runtime: cause(output), Exit: exit,
+		Used: binary.NativeEndian.Uint64(mem[32:]), Limit: binary.NativeEndian.Uint64(mem[40:]),
+	}, noted)
 	return &r
 }
 

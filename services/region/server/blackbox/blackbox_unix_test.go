@@ -18,6 +18,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/services/region/suspects"
 )
 
 func turn(id string) control.CrashedTurn {
@@ -27,7 +28,7 @@ func turn(id string) control.CrashedTurn {
 // open opens the box as a process, and fails the test if it cannot.
 func open(t *testing.T, path string, self sharding.NodeUID) (*Box, *Report) {
 	t.Helper()
-	b, r, err := Open(path, self)
+	b, r, err := Open(path, self, suspects.Exit{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +50,7 @@ func TestReport(t *testing.T) {
 	if r != nil {
 		t.Fatalf("before the first process: %+v", r)
 	}
-	if _, _, err := Open(path, 9); err == nil || !strings.Contains(err.Error(), "in use by another process") {
+	if _, _, err := Open(path, 9, suspects.Exit{}); err == nil || !strings.Contains(err.Error(), "in use by another process") {
 		t.Errorf("a second process opens the box: %v", err)
 	}
 	now := time.Now()
@@ -156,7 +157,7 @@ func TestForeignFiles(t *testing.T) {
 			} else if err != nil {
 				t.Fatal(err)
 			}
-			if _, _, err := Open(path, 1); err == nil {
+			if _, _, err := Open(path, 1, suspects.Exit{}); err == nil {
 				t.Errorf("%s at %s is taken", what, suffix)
 			}
 			if text, err := os.ReadFile(precious); err != nil || string(text) != "precious" {
@@ -187,6 +188,29 @@ func TestOwnFolder(t *testing.T) {
 	}
 	if _, err := OwnFolder(); err == nil {
 		t.Error("a link is taken")
+	}
+}
+
+// TestMemory: the next process reads that the memory was nearly full.
+func TestMemory(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "box")
+	b, _ := open(t, path, 1)
+	b.Begin(turn("runs"))
+	b.Memory(95<<20, 100<<20)
+	b.die(t)
+	if _, r := open(t, path, 2); r == nil || r.Memory != "its memory was full: 95 of 100 MiB" || r.Cause != "" || len(r.Turns) != 1 {
+		t.Errorf("the report is %+v", r)
+	}
+}
+
+// TestKilled: a process that was killed from outside has no culprit.
+func TestKilled(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "box")
+	b, _ := open(t, path, 1)
+	b.Begin(turn("slow"))
+	b.die(t)
+	if _, r, err := Open(path, 2, suspects.Exit{Text: "signal: killed", Killed: true}); err != nil || r == nil || len(r.Turns) != 0 {
+		t.Errorf("the report is %+v, %v", r, err)
 	}
 }
 
