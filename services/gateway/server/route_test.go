@@ -202,7 +202,7 @@ func TestReadiness(t *testing.T) {
 	if err := ask(); err == nil || !strings.Contains(err.Error(), "no route table") {
 		t.Errorf("without table: %v", err)
 	}
-	row := sharding.Row{Shard: sharding.ShardID{Type: "Echo"}, Epoch: 1, Phase: sharding.Serving, Owner: sharding.NodeID{Addr: "127.0.0.1:1", UID: 3}}
+	row := sharding.Row{Shard: sharding.ShardID{Type: "Echo"}, Epoch: sharding.MakeEpoch(1, 1), Phase: sharding.Serving, Owner: sharding.NodeID{Addr: "127.0.0.1:1", UID: 3}}
 	change := func(d sharding.TableDelta) {
 		_ = g.router.Inside(context.Background(), func() error {
 			in := router.Replied{From: "x:1", Asked: control.WatchTable{}, Msg: control.TableChanged{Delta: d}}
