@@ -51,6 +51,7 @@ var livings = []living{
 	{name: "sends", short: files, play: playSends},
 	{name: "asks", play: playAsks},
 	{name: "million", regions: 1, play: playMillion},
+	{name: "burst", play: playBurst},
 	{name: "remembered", play: playRemembered, args: []string{"--region.passivation=Poller=none,Peer=none"}},
 	{name: "quarantine", short: files, play: playQuarantine},
 	{name: "repair-record", play: playRepairRecord},

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/wakeup"
 )
 
 // TestClockSetBack: when the clock of the store is set back by an hour, what has fired does not
@@ -78,5 +79,21 @@ func noClock(t testing.TB) {
 	m.pass(3 * time.Second)
 	if len(m.fired) != 1 || m.latest > 100*time.Millisecond {
 		t.Errorf("fired %v, up to %s late", m.fired, m.latest)
+	}
+}
+
+// TestOneClock: what sets a wake-up some time ahead counts from the clock by which it is due.
+func TestOneClock(t *testing.T) { oneClock(t) }
+
+func oneClock(t testing.TB) {
+	now := time.Now()
+	k := wakeup.New(wakeup.DefaultConfig())
+	if _, _, known := k.Clock(); known {
+		t.Error("a clock is known that nobody has read")
+	}
+	k.SetClock(now, now.Add(5*time.Minute))
+	store, at, known := k.Clock()
+	if !known || store.Sub(at).Round(time.Second) != 5*time.Minute {
+		t.Errorf("the clock of the store shows %s at %s, known %t", store, at, known)
 	}
 }

@@ -243,7 +243,7 @@ func (k *Keeper) SetClock(now, store time.Time) {
 // wake-up some time ahead counts from this clock, by which the Keeper fires: a wake-up that is set by another clock
 // fires too early, or too late, by as much as the two differ.
 func (k *Keeper) Clock() (store, at time.Time, known bool) {
-	return time.UnixMilli(k.storeClock), k.storeClockAt, !k.storeClockAt.IsZero()
+	return time.UnixMilli(k.storeClock), k.storeClockAt, !k.storeClockAt.IsZero() && !mutant.On("two-clocks")
 }
 
 // covered returns the time up to which memory has all wake-ups of the shard: every wake-up that is due
@@ -531,5 +531,10 @@ func next(due, period, now int64) (next, missed int64) {
 func (k *Keeper) Stats() Stats {
 	s := k.stats
 	s.Wakes, s.Firing, s.Failing = k.wakes, len(k.firings), len(k.failing)
+	for _, t := range k.types {
+		if len(t.due) > 0 && t.due[0].failures == 0 {
+			s.Overdue = max(s.Overdue, time.Duration(k.wall()-t.due[0].Due)*time.Millisecond)
+		}
+	}
 	return s
 }

@@ -395,7 +395,7 @@ func TestBacklog(t *testing.T) {
 	}
 	m.claimAll()
 	m.fires = nil
-	most := 0
+	most, overdue := 0, time.Duration(0)
 	for range 400 {
 		m.now = m.now.Add(20 * time.Millisecond)
 		reads := m.reads
@@ -403,7 +403,7 @@ func TestBacklog(t *testing.T) {
 		for _, a := range reads {
 			m.step(a.page)
 		}
-		most = max(most, len(m.fires))
+		most, overdue = max(most, len(m.fires)), max(overdue, m.k.Stats().Overdue)
 		if len(m.fires) > 0 {
 			f := m.fires[0]
 			m.fires = m.fires[1:]
@@ -417,6 +417,9 @@ func TestBacklog(t *testing.T) {
 	}
 	if len(m.fired) < 400 {
 		t.Errorf("only %d have fired", len(m.fired))
+	}
+	if overdue < 5*time.Second || overdue > 9*time.Second { // 400 take 8 s, and all were due within half a second
+		t.Errorf("they were overdue by at most %s", overdue)
 	}
 	if !slices.IsSortedFunc(m.fired, func(a, b string) int { return cmp.Compare(order(a), order(b)) }) {
 		t.Errorf("not in the order in which they were due: %v", m.fired)

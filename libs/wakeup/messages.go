@@ -90,6 +90,9 @@ type Stats struct {
 	Wakes   int // wake-ups in memory
 	Firing  int // firings under way
 	Failing int // wake-ups that are failing
+	// Overdue is the time since the oldest wake-up that waits to fire was due; 0: none is due. It does not count those that are
+	// failing, and those whose entity is firing another one.
+	Overdue time.Duration
 	// Fired, Failed and Obsolete count the firings that have ended. An obsolete firing was refused
 	// by the journal, because its wake-up had been set again or removed, or had fired already.
 	Fired, Failed, Obsolete uint64
@@ -102,6 +105,7 @@ func (s *Stats) Add(o Stats) {
 	s.Wakes += o.Wakes
 	s.Firing += o.Firing
 	s.Failing += o.Failing
+	s.Overdue = max(s.Overdue, o.Overdue)
 	s.Fired += o.Fired
 	s.Failed += o.Failed
 	s.Obsolete += o.Obsolete

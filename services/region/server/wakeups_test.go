@@ -198,7 +198,7 @@ func TestReminderOutlivesTheProcess(t *testing.T) {
 	}
 	await(t, "the reminder has fired", func() bool { return count("SELECT count(*) FROM wake") == 1 })
 	for _, want := range []string{
-		`roost_region_reminders_fired_total{roost_cluster="dev"} 1` + "\n", `roost_region_reminders_held{roost_cluster="dev"} 0` + "\n", `roost_region_purges_failing{roost_cluster="dev"} 0` + "\n",
+		`roost_region_reminders_fired_total{roost_cluster="dev"} 1` + "\n", `roost_region_reminders_held{roost_cluster="dev"} 0` + "\n", `roost_region_reminders_overdue_seconds{roost_cluster="dev"} 0` + "\n", `roost_region_purges_failing{roost_cluster="dev"} 0` + "\n",
 		`roost_region_reminders_failing{roost_cluster="dev",roost_entity_type="Counter"} 0` + "\n", `roost_region_sends_failing{roost_cluster="dev",roost_entity_type="Counter"} 0` + "\n",
 		`roost_region_remembered_failing{roost_cluster="dev",roost_entity_type="Counter"} 0` + "\n",
 		`roost_region_reminders_lateness_seconds_count{roost_cluster="dev",roost_entity_type="Counter"} 1` + "\n",
