@@ -56,6 +56,9 @@ func playBurst(l *livingRun) {
 	calm, failedCalm := l.trafficFor(5*time.Second, "calm-")
 	left := func() int64 { return l.number("SELECT count(*) FROM wake WHERE type = 'Alarm' AND kind = 1") }
 	before := left()
+	if before == 0 {
+		l.markVoid("all reminders had fired before the first kill; set BURST_REMINDERS higher")
+	}
 	stop, measured := make(chan struct{}), make(chan struct{})
 	var killed []time.Duration
 	var failedKilled int
