@@ -193,6 +193,10 @@ var cases = []struct {
 	{"reading it takes long", func(s *scene) { s.region.Entity, s.region.ReadMs = nil, 600 }, []Cause{JournalSlow}, "600ms so far"},
 	{"a turn hangs, and the journal is slow", func(s *scene) { s.runs(2000); s.journal.CommittingMs = 2000 }, []Cause{JournalSlow, HandlerStuck, Busy}, ""},
 	{"the journal is silent", func(s *scene) { s.journal.State, s.journal.HeardMs = "silent", 9000 }, []Cause{JournalSilent}, "since 9s"},
+	{"the journal is silent for a reason", func(s *scene) {
+		s.journal.State, s.journal.HeardMs, s.journal.Failure = "silent", 9000, "commits fail since 10:00: SQLSTATE 28P01"
+	}, []Cause{JournalSilent}, "since 9s: commits fail since 10:00: SQLSTATE 28P01"},
+	{"commits fail", func(s *scene) { s.journal.Failure = "commits fail since 10:00: read-only" }, []Cause{JournalRefuses}, "read-only"},
 	{"a volatile entity needs no journal", func(s *scene) { s.region.Volatile, s.journal.State, s.journal.CommittingMs = true, "silent", 9000 }, []Cause{Active}, ""},
 	{"fenced", func(s *scene) { s.journal.FenceEpoch = e2 }, []Cause{JournalRefuses}, "at epoch 1.1: the fence is at 1.2"},
 	{"a fence of the next owner, before the row", func(s *scene) { s.moves(true); s.journal.FenceEpoch = e2 }, []Cause{HandingOff}, ""},

@@ -139,6 +139,9 @@ func journalFacts(j *inspectionv1.JournalObservation, add func(string, ...any)) 
 		text += fmt.Sprintf(", the slowest lately %s", ms(j.SlowestMs))
 	}
 	add("%s", text)
+	if j.Failure != "" {
+		add("%s", j.Failure)
+	}
 	if j.FenceRead {
 		add("the fence is at epoch %s", epochText(j.FenceEpoch))
 	}

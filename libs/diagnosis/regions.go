@@ -145,9 +145,11 @@ func (q *inquest) journalOf(p *Party) {
 	running := ms(max(j.CommittingMs, j.OldestMs))
 	switch {
 	case j.State == "silent":
-		q.find(JournalSilent, true, ms(j.HeardMs), "look at the server of journal.url and at the network to it; shards of the region go to others that reach it", "nothing succeeds in the journal of %s since %s", p.Name, ms(j.HeardMs))
+		q.find(JournalSilent, true, ms(j.HeardMs), "look at the server of journal.url and at the network to it; shards of the region go to others that reach it", "nothing succeeds in the journal of %s since %s%s", p.Name, ms(j.HeardMs), prefixed(": ", j.Failure))
 	case running >= SlowAfter:
-		q.find(JournalSlow, true, running, "look at the store of the journal: its disk, its locks, and what else writes to it", "the journal of %s has been committing for %s, and %d operations wait", p.Name, running, j.Queued)
+		q.find(JournalSlow, true, running, "look at the store of the journal: its disk, its locks, and what else writes to it", "the journal of %s has been committing for %s, and %d operations wait%s", p.Name, running, j.Queued, prefixed(": ", j.Failure))
+	case j.Failure != "":
+		q.find(JournalRefuses, true, 0, "do what the text says; the journal goes on by itself (docs/alerts.md, RoostJournalFails)", "the journal of %s: %s", p.Name, j.Failure)
 	case ms(j.SlowestMs) >= SlowAfter:
 		q.find(JournalSlow, false, 0, "look at the store of the journal", "a commit of %s has taken %s in the last seconds", p.Name, ms(j.SlowestMs))
 	}

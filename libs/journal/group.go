@@ -114,6 +114,9 @@ func (j *Journal) commitUntil(until time.Time, ops []Op) []Result {
 		case !errors.Is(err, ErrNotCommitted):
 			return sameResult(ops, sharding.UnknownOutcome, err)
 		case time.Now().After(until):
+			if errors.Is(err, ErrContended) { // for so long, it is more than that
+				j.note(j.lane(ops[0].Type()), Commits, fmt.Errorf("%w: %s", ErrNotCommitted, err.Error()))
+			}
 			return sameResult(ops, sharding.RefusedFull, err)
 		}
 		time.Sleep(delay)
@@ -129,6 +132,7 @@ func (j *Journal) attempt(ops []Op) ([]Result, error) {
 		err = fmt.Errorf("the driver gave %d results for %d operations", len(results), len(ops))
 	}
 	j.observeBatch(ops, start, err)
+	j.note(j.lane(ops[0].Type()), Commits, err)
 	return results, err
 }
 

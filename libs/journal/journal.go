@@ -30,6 +30,7 @@ type Journal struct {
 	damage     damage
 	generation sharding.Generation
 	upkeepErr  atomic.Pointer[error] // see Warning
+	failing    sync.Mutex            // guards lane.failures
 }
 
 // pending is an operation that is waiting for its batch.
@@ -119,7 +120,7 @@ func (j *Journal) Load(ctx context.Context, req LoadRequest) (Loaded, error) {
 	if req.Background && !mutant.On("background-loads") {
 		tokens = []chan struct{}{l.backgroundTokens, l.loadTokens}
 	}
-	return readWith(ctx, j, tokens, "load "+req.Entity.String(), func(ctx context.Context) (Loaded, error) {
+	return readWith(ctx, j, l, tokens, "load "+req.Entity.String(), func(ctx context.Context) (Loaded, error) {
 		start := time.Now()
 		l, err := j.driver.Load(ctx, req)
 		j.noteLoad(req.Entity, err)
@@ -133,11 +134,11 @@ func (j *Journal) Load(ctx context.Context, req LoadRequest) (Loaded, error) {
 // read runs one read of the driver in the lane of a type, with the limits and timeouts that [Journal.Load]
 // describes.
 func read[T any](ctx context.Context, j *Journal, l *lane, what string, f func(context.Context) (T, error)) (T, error) {
-	return readWith(ctx, j, []chan struct{}{l.loadTokens}, what, f)
+	return readWith(ctx, j, l, []chan struct{}{l.loadTokens}, what, f)
 }
 
 // readWith does what read does. For the time of the read it takes one token of each of tokens.
-func readWith[T any](ctx context.Context, j *Journal, tokens []chan struct{}, what string, f func(context.Context) (T, error)) (T, error) {
+func readWith[T any](ctx context.Context, j *Journal, l *lane, tokens []chan struct{}, what string, f func(context.Context) (T, error)) (T, error) {
 	var none T
 	for i := range tokens {
 		if err := acquire(ctx, j, tokens[i]); err != nil {
@@ -145,6 +146,7 @@ func readWith[T any](ctx context.Context, j *Journal, tokens []chan struct{}, wh
 			return none, err
 		}
 	}
+	caller := ctx
 	ctx, cancel := context.WithTimeout(ctx, j.cfg.LoadTimeout)
 	defer cancel()
 	type answer struct {
@@ -160,14 +162,24 @@ func readWith[T any](ctx context.Context, j *Journal, tokens []chan struct{}, wh
 		if errors.Is(err, ErrBroken) {
 			j.markBroken(err)
 		}
+		if err == nil || caller.Err() == nil { // otherwise the caller has given up
+			j.note(l, Reads, err)
+		}
 		got <- answer{found, err}
 	}()
 	select {
 	case a := <-got:
 		return a.found, a.err
 	case <-ctx.Done():
-		return none, fmt.Errorf("%w: %s: %w", ErrUnreachable, what, ctx.Err())
 	}
+	err := fmt.Errorf("%w: %s: %w", ErrUnreachable, what, ctx.Err())
+	if why := j.failure(l); why != nil {
+		err = fmt.Errorf("%w; %w", err, why)
+	}
+	if caller.Err() == nil {
+		j.note(l, Reads, err)
+	}
+	return none, err
 }
 
 // List returns one page of the stored entities, see [Driver]. The limits and timeouts are those of
@@ -180,7 +192,7 @@ func (j *Journal) List(ctx context.Context, req ListRequest) ([]sharding.Entity,
 // as a load with Background does. A damaged record is an Err of its row.
 func (j *Journal) History(ctx context.Context, req HistoryRequest) (History, error) {
 	l := j.lane(req.Entity.Type)
-	return readWith(ctx, j, []chan struct{}{l.backgroundTokens, l.loadTokens}, "read the records of "+req.Entity.String(), func(ctx context.Context) (History, error) {
+	return readWith(ctx, j, l, []chan struct{}{l.backgroundTokens, l.loadTokens}, "read the records of "+req.Entity.String(), func(ctx context.Context) (History, error) {
 		h, err := j.driver.History(ctx, req)
 		for i := range h.Records {
 			j.noteLoad(req.Entity, h.Records[i].Err)

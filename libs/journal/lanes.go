@@ -38,6 +38,7 @@ type lane struct {
 	fullErr    atomic.Pointer[error] // the error of the last write, if the store had no room for it
 	downErr    atomic.Pointer[error] // why the database does not answer
 	clock      storeClock
+	failures   [paths]failure // guarded by Journal.failing
 }
 
 func (j *Journal) makeLanes() {

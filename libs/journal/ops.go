@@ -18,6 +18,8 @@ var (
 	// ErrNotCommitted: nothing of the batch was written, and it may be tried
 	// again at once.
 	ErrNotCommitted = errors.New("not committed")
+	// ErrContended comes with ErrNotCommitted: a transaction of another process was in the way.
+	ErrContended = errors.New("another transaction was in the way")
 	// ErrFull: nothing of the batch was written because the store has no room.
 	ErrFull = errors.New("store is full")
 	// ErrTooLarge: the operation exceeds Config.OpBytes; it will never be stored.

@@ -18,6 +18,7 @@ type Report struct {
 	Slowest time.Duration
 	EndedAt time.Time
 	Warning error // that of [Journal.Warning]
+	Failure error // that of [Journal.Failure], for the database of the shard
 	// Fence is that of the shard, if FenceRead. FenceErr says that it is damaged.
 	FenceRead bool
 	Fence     sharding.Fence
@@ -73,6 +74,7 @@ func (j *Journal) Report(ctx context.Context, shard sharding.ShardID) Report {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	l := j.lane(shard.Type)
+	r.Failure = j.failure(l)
 	l.pace.roll(time.Now())
 	r.Queued, r.CommittingSince, r.EndedAt = len(l.queue), l.pace.began, l.pace.ended
 	r.Slowest = max(l.pace.slowest[0], l.pace.slowest[1])

@@ -114,6 +114,7 @@ type JournalReport struct {
 	Slowest                      time.Duration
 	EndedAt                      time.Time
 	Warning                      error
+	Failure                      error
 	FenceRead                    bool
 	Fence                        sharding.Fence
 	FenceErr                     error
@@ -129,6 +130,9 @@ func (r JournalReport) Observation() *inspectionv1.JournalObservation {
 	}
 	if r.Warning != nil {
 		out.Warning = text(r.Warning)
+	}
+	if r.Failure != nil {
+		out.Failure = text(r.Failure)
 	}
 	if r.FenceErr != nil {
 		out.FenceError = text(r.FenceErr)

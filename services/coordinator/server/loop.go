@@ -156,7 +156,7 @@ func (s *Server) plan(o coordinator.Plan) {
 func (s *Server) steppedDown(o coordinator.SteppedDown) {
 	log := s.log
 	if !s.trouble.since.IsZero() {
-		log = log.With("journal", s.trouble.why())
+		log = log.With("journal", s.trouble.why(s.journal.Failure()))
 	}
 	log.Warn("stepped down", "term", o.Term, "why", o.Why)
 	clear(s.moves)

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"time"
 
@@ -31,7 +32,7 @@ func (s *Server) describe() *inspectionv1.Process {
 	ctx, cancel := context.WithTimeout(s.ctx, observe.Patience)
 	defer cancel()
 	if err := s.look(ctx, func() error { // the loop runs when the stores are open
-		warning, unusable = s.journal.Warning(), s.keeper.Usable()
+		warning, unusable = errors.Join(s.journal.Warning(), s.journal.Failure()), s.keeper.Usable()
 		return nil
 	}); err != nil {
 		warning, unusable = nil, nil

@@ -71,7 +71,7 @@ func (s *Server) journalObserver() journal.Observer {
 			s.telemetry.commit.Record(b.Took.Seconds())
 			s.telemetry.batch.Record(float64(b.Ops))
 			if b.Err != nil {
-				s.telemetry.notCommitted.Add(s.ctx, 1)
+				s.telemetry.notCommitted.Add(s.ctx, 1, commitFailed(journal.Reason(b.Err)))
 			}
 		},
 		Op: func(o journal.OpStats) {
@@ -94,6 +94,13 @@ func (s *Server) journalObserver() journal.Observer {
 			}
 			s.log.Info("the upkeep of the journal works again")
 		},
+		Failing: func(database int, p journal.Path, err error) {
+			if err != nil {
+				s.log.Error("the journal fails", "database", database, "of", p.String(), "reason", journal.Reason(err), "error", err)
+				return
+			}
+			s.log.Info("the journal succeeds again", "database", database, "of", p.String())
+		},
 		Down: func(database int, err error) {
 			was := s.telemetry.databaseDown.Set(strconv.Itoa(database), err != nil)
 			switch {
@@ -104,6 +111,19 @@ func (s *Server) journalObserver() journal.Observer {
 			}
 		},
 	}
+}
+
+// commitFailed returns the series of failed commits with a reason.
+func commitFailed(reason string) metric.MeasurementOption {
+	return metric.WithAttributes(attribute.String("roost.journal.reason", reason))
+}
+
+// commitsFailed returns all series of failed commits.
+func commitsFailed() (series []metric.AddOption) {
+	for _, reason := range journal.Reasons() {
+		series = append(series, commitFailed(reason))
+	}
+	return series
 }
 
 // instrument registers what the coordinator tells about itself.
@@ -122,7 +142,7 @@ func (s *Server) instrument(mp metric.MeterProvider, histograms *histogram.Regis
 		Description: "number of operations in one group commit",
 	}).With().Declare()
 	s.telemetry.notCommitted = meter.Counter("roost.journal.commits.failed", "{commit}",
-		"group commits that have failed, because the journal was not reachable, was full, or did not answer in time. Most are tried again")
+		"group commits that have failed, by reason. Most are tried again", commitsFailed()...)
 	s.telemetry.databaseDown = meter.Flags("roost.journal.database.down", "{database}",
 		"1 for each database of the journal that does not answer this process, 0 for the others. A journal in one database has only 0: see roost.journal.commits.failed", "roost.journal.database")
 	s.telemetry.moves = meter.Counter("roost.coordinator.rebalance.moves", "{shard}",

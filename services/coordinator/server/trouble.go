@@ -37,8 +37,8 @@ func (t *trouble) begin() {
 	}
 }
 
-// why returns the trouble in words.
-func (t *trouble) why() string {
+// why returns the trouble in words. failure is why commits or reads fail, if they do.
+func (t *trouble) why(failure error) string {
 	switch {
 	case errors.Is(t.err, journal.ErrFull):
 		return "it has no room: " + t.err.Error()
@@ -46,6 +46,9 @@ func (t *trouble) why() string {
 		return "what it holds is damaged: " + t.err.Error()
 	case t.err != nil:
 		return "it is locked or out of reach: " + t.err.Error()
+	}
+	if failure != nil {
+		return "it does not answer: " + failure.Error()
 	}
 	return "it does not answer"
 }
@@ -87,13 +90,13 @@ func (s *Server) cannotTakeOver(err error) {
 func (s *Server) journalReadiness() error {
 	if t := &s.trouble; t.lasts() {
 		return node.Warn(fmt.Errorf("no fact has been stored since %s (%s), and nothing is decided until one is; %s: %s",
-			t.since.UTC().Format(time.RFC3339), time.Since(t.since).Round(time.Second), t.remedy(), t.why()))
+			t.since.UTC().Format(time.RFC3339), time.Since(t.since).Round(time.Second), t.remedy(), t.why(s.journal.Failure())))
 	}
 	if s.core.ActiveTerm() == 0 && s.unread != nil && time.Since(s.unreadAt) < 2*s.limits.TakeoverTimeout {
 		t := trouble{err: s.unread}
-		return node.Warn(fmt.Errorf("this coordinator cannot take over, because it cannot read its facts; %s: %s", takeoverRemedy(s.unread), t.why()))
+		return node.Warn(fmt.Errorf("this coordinator cannot take over, because it cannot read its facts; %s: %s", takeoverRemedy(s.unread), t.why(nil)))
 	}
-	if err := s.journal.Warning(); err != nil {
+	if err := errors.Join(s.journal.Warning(), s.journal.Failure()); err != nil {
 		return node.Warn(err)
 	}
 	if what, ago := s.rowsDeleted(); what != "" {
@@ -121,7 +124,7 @@ func (s *Server) report() {
 	if t := &s.trouble; t.logged.IsZero() || time.Since(t.logged) >= troubleEvery {
 		t.logged = time.Now()
 		outputs, facts, bytes := s.core.Held()
-		s.log.Error("facts cannot be stored; nothing is decided until they are", "journal", t.why(), "term", s.core.ActiveTerm(),
+		s.log.Error("facts cannot be stored; nothing is decided until they are", "journal", t.why(s.journal.Failure()), "term", s.core.ActiveTerm(),
 			"for", time.Since(t.since).Round(time.Second), "facts", facts, "outputs", outputs, "bytes", bytes)
 	}
 }

@@ -47,7 +47,7 @@ const journalTestType = "roost.probe"
 func (s *shared) journalChanged(o region.JournalChanged) {
 	switch o.State {
 	case sharding.JournalSilent:
-		s.log.Warn("cut off from the journal: nothing succeeds there; the shards go to other regions that reach it", "since", o.Heard)
+		s.log.Warn("cut off from the journal: nothing succeeds there; the shards go to other regions that reach it", "since", o.Heard, "error", s.journal.Failure())
 	case sharding.JournalRecovering:
 		s.log.Info("the journal answers again; this region is given no shards for a while")
 	default:
@@ -60,16 +60,20 @@ func isJournalTest(op *journal.Op) bool {
 	return op.Fence != nil && op.Fence.Shard.Type == journalTestType
 }
 
-// journalReadiness says that this region is cut off from the journal, since when,
-// and what to do; or warns that the journal has no room or that its upkeep fails.
+// journalReadiness returns that this region is cut off from the journal, since when,
+// and why; or warns that the journal has no room, that its upkeep fails, or that commits or reads fail.
 func (s *Server) journalReadiness() error {
 	state, _, heard := s.runner.control.core.Journal()
+	failure := s.runner.journal.Failure()
 	if state != sharding.JournalSilent {
-		if err := s.runner.journal.Warning(); err != nil {
+		if err := errors.Join(s.runner.journal.Warning(), failure); err != nil {
 			return node.Warn(err)
 		}
 		return nil
 	}
-	return fmt.Errorf("the journal has not answered since %s (%s): shards of this region go to others until it does; check that this host reaches the server of journal.url",
-		heard.UTC().Format(time.RFC3339), time.Since(heard).Round(time.Second))
+	if failure == nil {
+		failure = errors.New("check that this host reaches the server of journal.url")
+	}
+	return fmt.Errorf("the journal has not answered since %s (%s): shards of this region go to others until it does; %w",
+		heard.UTC().Format(time.RFC3339), time.Since(heard).Round(time.Second), failure)
 }

@@ -52,7 +52,7 @@ func (s *Server) describe(n *node.Node) *inspectionv1.Process {
 	p := observe.Process(n, "region")
 	var warning error
 	if open := s.opened.Load(); open != nil {
-		warning = open.Warning()
+		warning = errors.Join(open.Warning(), open.Failure())
 	}
 	observe.DescribeJournal(p, s.cfg.Journal, warning)
 	if open := s.opened.Load(); open != nil {

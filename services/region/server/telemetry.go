@@ -93,7 +93,7 @@ func (s *shared) instrument(tp trace.TracerProvider, mp metric.MeterProvider, hi
 		"operations that failed because their stored data are damaged: loads, claims, appends, fence reads and snapshots",
 		operation("load"), operation("claim"), operation("append"), operation("fence"), operation("snapshot"))
 	t.notCommitted = meter.Counter("roost.journal.commits.failed", "{commit}",
-		"group commits that have failed, because the journal was not reachable, was full, or did not answer in time. Most are tried again")
+		"group commits that have failed, by reason. Most are tried again", commitsFailed()...)
 	t.databaseDown = meter.Flags("roost.journal.database.down", "{database}",
 		"1 for each database of the journal that does not answer this process, 0 for the others. A journal in one database has only 0: see roost.journal.commits.failed", "roost.journal.database")
 	t.statesLost = meter.Counter("roost.entity.states.lost", "{state}",
@@ -284,7 +284,7 @@ func (s *shared) journalObserver() journal.Observer {
 			s.telemetry.commit.Record(b.Took.Seconds())
 			s.telemetry.batch.Record(float64(b.Ops))
 			if b.Err != nil {
-				s.telemetry.notCommitted.Add(s.ctx, 1)
+				s.telemetry.notCommitted.Add(s.ctx, 1, commitFailed(journal.Reason(b.Err)))
 			}
 		},
 		Op: func(o journal.OpStats) {
@@ -310,7 +310,8 @@ func (s *shared) journalObserver() journal.Observer {
 			s.damage.add(time.Now(), d)
 			journalDamage(s.log, d)
 		},
-		Upkeep: func(err error) { journalUpkeep(s.log, err) },
+		Upkeep:  func(err error) { journalUpkeep(s.log, err) },
+		Failing: func(database int, p journal.Path, err error) { journalFails(s.log, database, p, err) },
 		Down: func(database int, err error) {
 			if was := s.telemetry.databaseDown.Set(strconv.Itoa(database), err != nil); was || err != nil {
 				databaseDown(s.log, database, err)
@@ -340,6 +341,28 @@ func journalUpkeep(log *slog.Logger, err error) {
 		return
 	}
 	log.Info("the upkeep of the journal works again")
+}
+
+// journalFails logs that the commits or reads of a database fail or, if err is nil, succeed again.
+func journalFails(log *slog.Logger, database int, p journal.Path, err error) {
+	if err != nil {
+		log.Error("the journal fails", "database", database, "of", p.String(), "reason", journal.Reason(err), "error", err)
+		return
+	}
+	log.Info("the journal succeeds again", "database", database, "of", p.String())
+}
+
+// commitFailed returns the series of failed commits with a reason.
+func commitFailed(reason string) metric.MeasurementOption {
+	return metric.WithAttributes(attribute.String("roost.journal.reason", reason))
+}
+
+// commitsFailed returns all series of failed commits.
+func commitsFailed() (series []metric.AddOption) {
+	for _, reason := range journal.Reasons() {
+		series = append(series, commitFailed(reason))
+	}
+	return series
 }
 
 // databaseDown logs that a database of the journal does not answer or, if err is nil, answers again.

@@ -1023,6 +1023,7 @@ type JournalObservation struct {
 	FenceEpoch    uint64                 `protobuf:"varint,9,opt,name=fence_epoch,json=fenceEpoch,proto3" json:"fence_epoch,omitempty"`  // the highest epoch at which the shard was claimed; 0: it never was
 	FenceOwner    uint64                 `protobuf:"varint,10,opt,name=fence_owner,json=fenceOwner,proto3" json:"fence_owner,omitempty"` // uid
 	FenceError    string                 `protobuf:"bytes,11,opt,name=fence_error,json=fenceError,proto3" json:"fence_error,omitempty"`  // why it could not be read
+	Failure       string                 `protobuf:"bytes,12,opt,name=failure,proto3" json:"failure,omitempty"`                          // why commits or reads fail; empty: the last ones have succeeded
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1130,6 +1131,13 @@ func (x *JournalObservation) GetFenceOwner() uint64 {
 func (x *JournalObservation) GetFenceError() string {
 	if x != nil {
 		return x.FenceError
+	}
+	return ""
+}
+
+func (x *JournalObservation) GetFailure() string {
+	if x != nil {
+		return x.Failure
 	}
 	return ""
 }
@@ -1726,7 +1734,7 @@ const file_roost_inspection_v1_observer_proto_rawDesc = "" +
 	"\bvolatile\x18\x10 \x01(\bR\bvolatile\x12\x14\n" +
 	"\x05stack\x18\x11 \x01(\tR\x05stack\x12\x17\n" +
 	"\aread_ms\x18\x12 \x01(\x03R\x06readMs\x12 \n" +
-	"\vquarantined\x18\x13 \x01(\tR\vquarantined\"\xda\x02\n" +
+	"\vquarantined\x18\x13 \x01(\tR\vquarantined\"\xf4\x02\n" +
 	"\x12JournalObservation\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\tR\x05state\x12\x19\n" +
 	"\bheard_ms\x18\x02 \x01(\x03R\aheardMs\x12\x16\n" +
@@ -1744,7 +1752,8 @@ const file_roost_inspection_v1_observer_proto_rawDesc = "" +
 	" \x01(\x04R\n" +
 	"fenceOwner\x12\x1f\n" +
 	"\vfence_error\x18\v \x01(\tR\n" +
-	"fenceError\";\n" +
+	"fenceError\x12\x18\n" +
+	"\afailure\x18\f \x01(\tR\afailure\";\n" +
 	"\x0fDescribeRequest\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\x04R\x02to\"\x96\n" +

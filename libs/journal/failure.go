@@ -1,0 +1,125 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Path is a way to a database. Drivers may use different connections for the paths, so each of them may fail alone.
+type Path int
+
+// The paths.
+const (
+	Commits Path = iota
+	Reads
+	paths
+)
+
+// String is "commits" or "reads".
+func (p Path) String() string {
+	if p == Reads {
+		return "reads"
+	}
+	return "commits"
+}
+
+// Reasons of failed commits and reads, for metrics.
+const (
+	ReasonFull        = "full"        // ErrFull
+	ReasonDamaged     = "damaged"     // ErrCorrupt, ErrTrimmed
+	ReasonBroken      = "broken"      // ErrBroken
+	ReasonContended   = "contended"   // ErrContended
+	ReasonUnreachable = "unreachable" // ErrUnreachable, or no answer in time
+	ReasonRefused     = "refused"     // ErrNotCommitted for any other reason
+	ReasonUnknown     = "unknown"     // any other error: the outcome of a commit is unknown
+)
+
+// Reasons returns all reasons.
+func Reasons() []string {
+	return []string{ReasonFull, ReasonDamaged, ReasonBroken, ReasonContended, ReasonUnreachable, ReasonRefused, ReasonUnknown}
+}
+
+// Reason returns the reason of an error of a commit or a read.
+func Reason(err error) string {
+	switch {
+	case errors.Is(err, ErrFull):
+		return ReasonFull
+	case errors.Is(err, ErrCorrupt), errors.Is(err, ErrTrimmed):
+		return ReasonDamaged
+	case errors.Is(err, ErrBroken):
+		return ReasonBroken
+	case errors.Is(err, ErrContended):
+		return ReasonContended
+	case errors.Is(err, ErrUnreachable), errors.Is(err, context.DeadlineExceeded):
+		return ReasonUnreachable
+	case errors.Is(err, ErrNotCommitted):
+		return ReasonRefused
+	}
+	return ReasonUnknown
+}
+
+// failingEvery is the time between two calls of Observer.Failing about one path that keeps failing for the same reason.
+const failingEvery = 10 * time.Second
+
+// failure is the state of a path that has failed since its last success.
+type failure struct {
+	since time.Time
+	err   error     // the last one that has a reason
+	told  time.Time // when Observer.Failing was called
+}
+
+// note notes how a commit or a read has ended. Failures that have an observer of their own (no room, damage) are answers of the database.
+func (j *Journal) note(l *lane, p Path, err error) {
+	if err != nil {
+		switch Reason(err) {
+		case ReasonFull, ReasonDamaged:
+			err = nil
+		case ReasonContended, ReasonBroken:
+			return
+		}
+	}
+	j.failing.Lock()
+	defer j.failing.Unlock()
+	f := &l.failures[p]
+	if err == nil {
+		if f.since.IsZero() {
+			return
+		}
+		*f = failure{}
+	} else {
+		now := time.Now()
+		if f.since.IsZero() {
+			f.since = now
+		}
+		again := f.err != nil && Reason(f.err) == Reason(err)
+		if f.err == nil || !errors.Is(err, context.DeadlineExceeded) { // "deadline exceeded" does not replace a reason
+			f.err = err
+		}
+		if again && now.Sub(f.told) < failingEvery {
+			return
+		}
+		f.told = now
+	}
+	if j.obs.Failing != nil {
+		j.obs.Failing(l.number, p, f.err)
+	}
+}
+
+// Failure returns why commits or reads fail, with the error of the last one. It returns nil if the last ones have succeeded.
+func (j *Journal) Failure() error { return j.failure(j.lanes...) }
+
+func (j *Journal) failure(lanes ...*lane) error {
+	j.failing.Lock()
+	defer j.failing.Unlock()
+	var errs []error
+	for _, l := range lanes {
+		for p := range paths {
+			if f := &l.failures[p]; !f.since.IsZero() {
+				errs = append(errs, fmt.Errorf("%s fail since %s: %w", p, f.since.UTC().Format(time.RFC3339), f.err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
