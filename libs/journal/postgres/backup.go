@@ -147,17 +147,19 @@ func (c *counter) Write(p []byte) (int, error) {
 
 // connectAlone connects for work that takes as long as it takes.
 func connectAlone(ctx context.Context, connection string, cfg journal.Config) (*pgx.Conn, *pgxpool.Config, error) {
-	parsed, err := pgxpool.ParseConfig(connection)
+	parsed, err := parse(connection)
 	if err != nil {
 		return nil, nil, err // it holds no password
 	}
 	parsed.ConnConfig.DialFunc = dialer(parsed.ConnConfig.ConnectTimeout, cfg.CommitTimeout)
-	for _, name := range []string{"statement_timeout", "idle_in_transaction_session_timeout"} {
-		parsed.ConnConfig.RuntimeParams[name] = "0"
-	}
 	ctx, cancel := context.WithTimeout(ctx, cfg.CommitTimeout)
 	defer cancel()
-	conn, err := pgx.ConnectConfig(ctx, parsed.ConnConfig.Copy())
+	conn, err := connectOnce(ctx, parsed.ConnConfig)
+	if err == nil {
+		if err = apply(ctx, conn, map[string]string{"statement_timeout": "0", "idle_in_transaction_session_timeout": "0"}); err != nil {
+			_ = conn.Close(context.WithoutCancel(ctx))
+		}
+	}
 	if err != nil {
 		return nil, nil, aloneError(parsed, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -36,6 +37,7 @@ func (d *Driver) Commit(ctx context.Context, ops []journal.Op) ([]journal.Result
 	if err != nil {
 		return nil, err
 	}
+	d.marks.note(ops, results)
 	journal.StoredAt(results, ops, now.Wall)
 	d.trimEvents(ctx, ops, results)
 	return results, nil
@@ -113,11 +115,19 @@ func (d *Driver) write(ctx context.Context, f func(*pgx.Conn) error) error {
 		return fmt.Errorf("%w: %w", journal.ErrNotCommitted, err)
 	}
 	conn, err := d.writes.Acquire(ctx)
+	if errors.Is(err, journal.ErrBroken) {
+		return err
+	}
 	if err != nil {
-		return fmt.Errorf("%w: %w", journal.ErrNotCommitted, err)
+		return fmt.Errorf("%w: %w", journal.ErrNotCommitted, unreachable(pooled(err)))
 	}
 	defer conn.Release()
-	if err := f(conn.Conn()); err != nil {
+	expect(conn.Conn())
+	err = f(conn.Conn())
+	if err == nil && !mutant.On("commit-warning") {
+		err = warned(conn.Conn())
+	}
+	if err != nil {
 		if state(err) == stateReplaced {
 			return d.replaced(ctx, conn.Conn())
 		}
@@ -174,8 +184,10 @@ func classify(err error) error {
 		return fmt.Errorf("%w: %w", journal.ErrFull, err)
 	case damaged(err):
 		return corrupt(err)
+	case contended(err):
+		return fmt.Errorf("%w: %w: %w", journal.ErrNotCommitted, journal.ErrContended, err)
 	case e != nil, pgconn.SafeToRetry(err):
-		return fmt.Errorf("%w: %w", journal.ErrNotCommitted, err)
+		return fmt.Errorf("%w: %w", journal.ErrNotCommitted, pooled(err))
 	}
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strconv"
@@ -101,6 +102,7 @@ type Driver struct {
 	cfg        journal.Config
 	generation sharding.Generation // of the journal when it was opened
 	writes     *pgxpool.Pool       // Commit and Declare, one at a time
+	marks      marks
 	reads      *Reader
 	clock      journal.Timekeeper
 	closing    sync.Once
@@ -112,8 +114,7 @@ type Driver struct {
 // cfg, the dedupe limits, Loads, LoadTimeout and CommitTimeout matter. Errors wrap
 // [journal.ErrIdentity] for another format.
 func Open(ctx context.Context, connection string, cfg journal.Config) (*Driver, error) {
-	// An error of parsing holds no password.
-	parsed, err := pgxpool.ParseConfig(connection)
+	parsed, err := parse(connection)
 	if err != nil {
 		return nil, fmt.Errorf("open journal: %w", err)
 	}
@@ -126,7 +127,7 @@ func Open(ctx context.Context, connection string, cfg journal.Config) (*Driver, 
 
 func openError(parsed *pgxpool.Config, err error) error {
 	c := parsed.ConnConfig
-	return fmt.Errorf("open journal %s at %s: %w", c.Database, c.Host, unreachable(err))
+	return fmt.Errorf("open journal %s at %s: %w", c.Database, c.Host, unreachable(pooled(err)))
 }
 
 func open(ctx context.Context, parsed *pgxpool.Config, cfg journal.Config) (*Driver, error) {
@@ -140,27 +141,37 @@ func open(ctx context.Context, parsed *pgxpool.Config, cfg journal.Config) (*Dri
 	}
 	d := &Driver{cfg: cfg, generation: facts.Generation, clock: journal.NewTimekeeper(journal.SystemClock())}
 	// Two: the next batch must not wait for a connection that is being closed.
-	d.writes, err = pool(ctx, parsed, cfg.CommitTimeout, 2, checkServer, map[string]string{
+	check := func(ctx context.Context, conn *pgx.Conn) error {
+		if err := checkServer(ctx, conn); err != nil {
+			return err
+		}
+		return d.marks.check(ctx, conn, d.generation)
+	}
+	d.writes, err = pool(ctx, parsed, cfg.CommitTimeout, 2, check, nil, map[string]string{
 		commitName: commitSQL, appendName: appendSQL, bothName: bothSQL, declareName: declareSQL,
 		fencesName: fencesSQL, factsName: factsSQL, epochsName: epochsSQL,
 	})
 	if err != nil {
 		return nil, err
 	}
-	if d.reads, err = newReader(ctx, parsed, cfg, checkServer); err != nil {
+	if d.reads, err = newReader(ctx, parsed, cfg, checkServer, nil); err != nil {
 		d.writes.Close()
 		return nil, err
 	}
 	d.reads.generation = d.generation
+	// Now there are two connections. If a pooler puts them into one session of the server, the second one has taken it over.
+	if err := d.writes.AcquireFunc(ctx, func(conn *pgxpool.Conn) error { return checkSession(ctx, conn.Conn()) }); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
 	return d, nil
 }
 
-// pool makes a pool of connections, each of which passes the check and has prepared
+// pool makes a pool of connections, each of which has the settings of a journal and more, passes the check and has prepared
 // statements, and tries one.
-func pool(ctx context.Context, parsed *pgxpool.Config, timeout time.Duration, size int, check func(context.Context, *pgx.Conn) error, statements map[string]string) (*pgxpool.Pool, error) {
+func pool(ctx context.Context, parsed *pgxpool.Config, timeout time.Duration, size int, check func(context.Context, *pgx.Conn) error, more, statements map[string]string) (*pgxpool.Pool, error) {
 	c := parsed.Copy()
 	c.MaxConns, c.MinConns, c.MinIdleConns = int32(size), 0, 0
-	set := c.ConnConfig.RuntimeParams
+	set := map[string]string{}
 	set["default_transaction_isolation"] = "read committed" // what commit_batch relies on
 	// Every table is read by a key. Otherwise a plan that was made for empty tables might be
 	// kept too long. The statements do their part: where a table is joined by a key x, they
@@ -177,14 +188,18 @@ func pool(ctx context.Context, parsed *pgxpool.Config, timeout time.Duration, si
 	// earlier, so that its outcome is certain.
 	set["statement_timeout"] = strconv.FormatInt(max(timeout.Milliseconds(), 2), 10)
 	set["lock_timeout"] = strconv.FormatInt(max(timeout.Milliseconds()/2, 1), 10)
+	maps.Copy(set, more)
 	detectSilence(c, timeout)
 	c.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		if err := apply(ctx, conn, set); err != nil {
+			return err
+		}
 		if err := check(ctx, conn); err != nil {
 			return err
 		}
 		for name, sql := range statements {
 			if _, err := conn.Prepare(ctx, name, sql); err != nil {
-				return explain(err)
+				return explain(pooled(err))
 			}
 		}
 		return nil
@@ -253,7 +268,7 @@ func checkServer(ctx context.Context, conn *pgx.Conn) error {
 // makeSchema creates the schema if there is none, checks its format, and returns its
 // facts.
 func makeSchema(ctx context.Context, c *pgx.ConnConfig) (journal.Facts, error) {
-	conn, err := pgx.ConnectConfig(ctx, c.Copy())
+	conn, err := connectOnce(ctx, c)
 	if err != nil {
 		return journal.Facts{}, err
 	}

@@ -32,15 +32,13 @@ type Reader struct {
 // server refuses whatever else the connections might try. Of cfg, Loads, LoadTimeout,
 // CommitTimeout and PageBytes matter. Errors wrap [journal.ErrIdentity] for another format.
 func OpenReader(ctx context.Context, connection string, cfg journal.Config) (*Reader, error) {
-	// An error of parsing holds no password.
-	parsed, err := pgxpool.ParseConfig(connection)
+	parsed, err := parse(connection)
 	if err != nil {
 		return nil, fmt.Errorf("open journal to read it: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, cfg.CommitTimeout)
 	defer cancel()
-	parsed.ConnConfig.RuntimeParams["default_transaction_read_only"] = "on"
-	r, err := newReader(ctx, parsed, cfg, readable)
+	r, err := newReader(ctx, parsed, cfg, readable, map[string]string{"default_transaction_read_only": "on"})
 	if err != nil {
 		return nil, openError(parsed, err)
 	}
@@ -53,8 +51,8 @@ func OpenReader(ctx context.Context, connection string, cfg journal.Config) (*Re
 	return r, nil
 }
 
-func newReader(ctx context.Context, parsed *pgxpool.Config, cfg journal.Config, check func(context.Context, *pgx.Conn) error) (*Reader, error) {
-	p, err := pool(ctx, parsed, cfg.LoadTimeout, cfg.Loads, check, map[string]string{
+func newReader(ctx context.Context, parsed *pgxpool.Config, cfg journal.Config, check func(context.Context, *pgx.Conn) error, settings map[string]string) (*Reader, error) {
+	p, err := pool(ctx, parsed, cfg.LoadTimeout, cfg.Loads, check, settings, map[string]string{
 		loadName: loadSQL, listName: listSQL, listTypeName: listTypeSQL, factsName: factsSQL,
 		wakesName: wakesSQL, pendingName: pendingSQL, deadName: deadSQL, bodiesName: bodiesSQL, historyName: historySQL,
 	})
@@ -129,7 +127,7 @@ func (r *Reader) explain(err error) error {
 	case errors.Is(err, context.DeadlineExceeded):
 		r.pool.Reset() // other connections are probably dead too
 	}
-	return explain(err)
+	return unreachable(explain(pooled(err)))
 }
 
 // Close implements [journal.Reader]. Closing again does nothing.

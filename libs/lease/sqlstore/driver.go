@@ -6,7 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync/atomic"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/roost-cluster/roost/libs/lease"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -42,9 +45,10 @@ const opTimeout = 5 * time.Second
 
 // Driver is a [lease.Driver] in a SQL database.
 type Driver struct {
-	db    *sql.DB
-	stmts statements
-	where string // for error messages
+	db      *sql.DB
+	stmts   statements
+	where   string                        // for error messages
+	warning atomic.Pointer[pgconn.Notice] // the last one of a PostgreSQL server
 }
 
 // Get reads the record.
@@ -58,7 +62,7 @@ func (d *Driver) Get(ctx context.Context, name string) (lease.Record, error) {
 		return lease.Record{}, nil
 	}
 	if err != nil {
-		return lease.Record{}, fmt.Errorf("%w: get %s lease %q: %w", lease.ErrStore, d.where, name, err)
+		return lease.Record{}, fmt.Errorf("%w: get %s lease %q: %w", lease.ErrStore, d.where, name, pooled(err))
 	}
 	if version < 1 || term < 0 || term > math.MaxUint32 {
 		return lease.Record{}, fmt.Errorf("%w: get %s lease %q: version %d or term %d is out of range; the row was not written by us",
@@ -87,9 +91,13 @@ func (d *Driver) Swap(ctx context.Context, name string, old, next lease.Record) 
 	if old.Version > 0 {
 		query, args = d.stmts.update, append(args, int64(old.Version), int64(old.Nonce))
 	}
+	warning := d.warning.Load()
 	res, err := d.db.ExecContext(ctx, query, args...)
+	if err == nil {
+		err = d.warned(warning)
+	}
 	if err != nil {
-		return false, fmt.Errorf("%w: swap %s lease %q: %w", lease.ErrStore, d.where, name, err)
+		return false, fmt.Errorf("%w: swap %s lease %q: %w", lease.ErrStore, d.where, name, pooled(err))
 	}
 	n, err := res.RowsAffected()
 	if err != nil {

@@ -34,6 +34,23 @@ const (
 
 var postgresStatements = statementsOf("roost_lease.lease")
 
+// makePostgres makes the schema of leases. What a lease promises holds only if each write survives a power cut and a failover. So each write makes
+// its own transaction durable, whatever the server or the role says at that moment: synchronous_commit is raised where it is too low, and never lowered. What a
+// transaction cannot set is refused.
+var makePostgres = strings.Join(strings.Fields(`CREATE SCHEMA IF NOT EXISTS roost_lease; `+postgresStatements.create+`;
+	CREATE OR REPLACE FUNCTION roost_lease.durable() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+	BEGIN
+		IF current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') THEN
+			PERFORM set_config('synchronous_commit', 'on', true);
+		END IF;
+		IF current_setting('fsync') = 'off' OR current_setting('full_page_writes') = 'off' THEN
+			RAISE EXCEPTION 'the server runs with fsync = %, full_page_writes = %: a power cut could bring a spent term back; switch both on',
+				current_setting('fsync'), current_setting('full_page_writes') USING ERRCODE = 'RO003';
+		END IF;
+		RETURN NULL;
+	END $$;
+	CREATE OR REPLACE TRIGGER durable BEFORE INSERT OR UPDATE ON roost_lease.lease EXECUTE FUNCTION roost_lease.durable()`), " ")
+
 // OpenPostgres makes a store in the database that a URL names:
 // postgres://user@host/database?sslmode=verify-full. What else libpq's
 // environment variables say, such as PGPASSFILE, counts too. It connects when
@@ -57,35 +74,63 @@ func OpenPostgres(url string) (*Driver, error) {
 		return nil, fmt.Errorf("%w: postgres: unknown parameter %s", lease.ErrConfig, strings.Join(settings, ", "))
 	}
 	c.ConnectTimeout, c.DialFunc = dialTimeout, dial.Dialer(dialTimeout, silence).DialContext
-	c.RuntimeParams["statement_timeout"] = strconv.FormatInt(statementTimeout.Milliseconds(), 10)
-	c.RuntimeParams["default_transaction_isolation"] = "read committed"
-	db := stdlib.OpenDB(*c, stdlib.OptionAfterConnect(preparePostgres))
+	d := &Driver{stmts: postgresStatements, where: "postgres " + c.Host + " database " + c.Database}
+	c.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) {
+		if n.SeverityUnlocalized == "WARNING" {
+			d.warning.Store(n)
+		}
+	}
+	d.db = stdlib.OpenDB(*c, stdlib.OptionBeforeConnect(reread), stdlib.OptionAfterConnect(preparePostgres))
 	// Three: two requests that hang must not delay the next one.
-	db.SetMaxOpenConns(3)
-	db.SetMaxIdleConns(2)
-	return &Driver{db: db, stmts: postgresStatements, where: "postgres " + c.Host + " database " + c.Database}, nil
+	d.db.SetMaxOpenConns(3)
+	d.db.SetMaxIdleConns(2)
+	return d, nil
 }
 
-// preparePostgres checks the server of a new connection, and creates the table.
-func preparePostgres(ctx context.Context, conn *pgx.Conn) error {
-	for _, name := range []string{"fsync", "synchronous_commit"} {
-		var value string
-		if err := conn.QueryRow(ctx, "SELECT current_setting($1)", name).Scan(&value); err != nil {
-			return err
-		}
-		if value == "off" {
-			return fmt.Errorf("the server runs with %s off: a power cut could bring a spent term back; switch it on", name)
-		}
-	}
-	var exists bool
-	if err := conn.QueryRow(ctx, `SELECT to_regclass('roost_lease.lease') IS NOT NULL`).Scan(&exists); err != nil || exists {
+// reread reads the files that the URL names again, before each connection: passwords and certificates are replaced while coordinators run.
+func reread(_ context.Context, c *pgx.ConnConfig) error {
+	fresh, err := pgx.ParseConfig(c.ConnString())
+	if err != nil {
 		return err
 	}
-	stmts := "CREATE SCHEMA IF NOT EXISTS roost_lease; " + strings.Join(strings.Fields(postgresStatements.create), " ")
-	_, err := conn.Exec(ctx, fmt.Sprintf("BEGIN; SELECT pg_advisory_xact_lock(%d); %s; COMMIT", schemaLock, stmts), pgx.QueryExecModeSimpleProtocol)
+	c.Password, c.TLSConfig, c.Fallbacks = fresh.Password, fresh.TLSConfig, fresh.Fallbacks
+	return nil
+}
+
+// warned returns an error if the server has warned since a Swap began. When the wait for a synchronous standby is cancelled, the server commits, and a
+// WARNING is the only sign of it: the write may be lost when the standby takes over. A warning about another Swap that runs concurrently counts, too.
+func (d *Driver) warned(before *pgconn.Notice) error {
+	if n := d.warning.Load(); n != before {
+		return fmt.Errorf("the server has committed with a warning, so the commit may not last: %s (SQLSTATE %s)", n.Message, n.Code)
+	}
+	return nil
+}
+
+// pooled explains the errors that a pooler in transaction mode causes.
+func pooled(err error) error {
+	var e *pgconn.PgError
+	if errors.As(err, &e) && (e.Code == "42P05" || e.Code == "26000") {
+		return fmt.Errorf("the connection does not keep its session of the server: a pooler before it works in transaction or statement mode; set it to session mode (pool_mode = session of pgbouncer), "+
+			"or connect to the server itself: %w", err)
+	}
+	return err
+}
+
+// preparePostgres sets up a new connection, and makes the schema. The settings are no startup parameters, because poolers ignore or refuse these.
+func preparePostgres(ctx context.Context, conn *pgx.Conn) error {
+	if _, err := conn.Exec(ctx, "SELECT set_config('statement_timeout', $1, false), set_config('default_transaction_isolation', 'read committed', false)",
+		pgx.QueryExecModeExec, strconv.FormatInt(statementTimeout.Milliseconds(), 10)); err != nil {
+		return err
+	}
+	var exists bool
+	err := conn.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_catalog.pg_trigger WHERE tgrelid = to_regclass('roost_lease.lease') AND tgname = 'durable')").Scan(&exists)
+	if err != nil || exists {
+		return err
+	}
+	_, err = conn.Exec(ctx, fmt.Sprintf("BEGIN; SELECT pg_advisory_xact_lock(%d); %s; COMMIT", schemaLock, makePostgres), pgx.QueryExecModeSimpleProtocol)
 	var refused *pgconn.PgError
 	if errors.As(err, &refused) && refused.Code == stateForbidden {
-		return fmt.Errorf("the role may not create the schema roost_lease: GRANT CREATE ON DATABASE to it, or let the owner run: %s: %w", stmts, err)
+		return fmt.Errorf("the role may not create the schema roost_lease: GRANT CREATE ON DATABASE to it, or let the owner run: %s: %w", makePostgres, err)
 	}
 	return err
 }

@@ -5,10 +5,15 @@ package sqlstore
 import (
 	"context"
 	"errors"
+	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/roost-cluster/roost/libs/journal/postgres/postgrestest"
 	"github.com/roost-cluster/roost/libs/lease"
@@ -61,6 +66,8 @@ func TestPostgres(t *testing.T) {
 	t.Run("refused", d.refused)
 	t.Run("silent connections", d.silent)
 	t.Run("not durable", d.notDurable)
+	t.Run("rotated password", d.rotated)
+	t.Run("pooler", d.pooler)
 }
 
 type database struct {
@@ -102,8 +109,7 @@ func (d *database) roles(t *testing.T) {
 	if !errors.Is(err, lease.ErrStore) || !strings.Contains(err.Error(), "CREATE SCHEMA IF NOT EXISTS roost_lease") {
 		t.Errorf("a role without rights gives %v", err)
 	}
-	d.exec(t, "CREATE SCHEMA roost_lease; "+postgresStatements.create+
-		"; GRANT USAGE ON SCHEMA roost_lease TO service; GRANT SELECT, INSERT, UPDATE ON roost_lease.lease TO service")
+	d.exec(t, makePostgres+"; GRANT USAGE ON SCHEMA roost_lease TO service; GRANT SELECT, INSERT, UPDATE ON roost_lease.lease TO service")
 	if ok, err := s.Swap(t.Context(), "x", lease.Record{}, lease.Record{Term: 1}); !ok || err != nil {
 		t.Errorf("a role with the grants gives %v, %v", ok, err)
 	}
@@ -183,11 +189,119 @@ func (d *database) silent(t *testing.T) {
 	}
 }
 
+// notDurable switches durability off while a coordinator uses the store: each write is durable all the same, or refused.
 func (d *database) notDurable(t *testing.T) {
-	d.exec(t, "ALTER DATABASE "+d.name+" SET synchronous_commit = off")
-	_, err := openPostgres(t, d.url).Get(t.Context(), "x")
-	if !errors.Is(err, lease.ErrStore) || !strings.Contains(err.Error(), "synchronous_commit") {
-		t.Errorf("synchronous_commit off gives %v", err)
+	d.empty(t)
+	s := openPostgres(t, d.url)
+	old := lease.Record{}
+	swap := func() error {
+		next := lease.Record{Term: 1, Nonce: old.Nonce + 1}
+		ok, err := s.Swap(t.Context(), "x", old, next)
+		if ok && err == nil {
+			next.Version = old.Version + 1
+			old = next
+		}
+		return err
+	}
+	if err := swap(); err != nil {
+		t.Fatal(err)
+	}
+	d.exec(t, `CREATE TABLE seen (setting text);
+		CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO seen VALUES (current_setting('synchronous_commit')); RETURN NULL; END $$;
+		CREATE CONSTRAINT TRIGGER see AFTER INSERT OR UPDATE ON roost_lease.lease DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION see()`)
+	conn, err := pgx.Connect(t.Context(), d.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	reload := func(statement string) { // and wait until all sessions have it, each before its next statement
+		t.Helper()
+		d.exec(t, statement)
+		d.exec(t, "SELECT pg_reload_conf()")
+	}
+	for set, want := range map[string]string{"off": "on", "local": "on", "remote_write": "on", "remote_apply": "remote_apply"} {
+		reload("ALTER SYSTEM SET synchronous_commit = " + set)
+		for got := ""; got != set; {
+			if err := conn.QueryRow(t.Context(), "SELECT current_setting('synchronous_commit')").Scan(&got); err != nil {
+				t.Fatal(err)
+			}
+		}
+		d.exec(t, "DELETE FROM seen")
+		if err := swap(); err != nil {
+			t.Fatal(err)
+		}
+		var got string
+		if err := conn.QueryRow(t.Context(), "SELECT setting FROM seen").Scan(&got); err != nil || got != want {
+			t.Errorf("with synchronous_commit = %s, a write commits with %q, want %q; %v", set, got, want, err)
+		}
+	}
+	reload("ALTER SYSTEM RESET synchronous_commit")
+	reload("ALTER SYSTEM SET full_page_writes = off")
+	var refused error
+	for range 1000 { // until the sessions have read the configuration
+		if refused = swap(); refused != nil {
+			break
+		}
+	}
+	if !errors.Is(refused, lease.ErrStore) || !strings.Contains(refused.Error(), "full_page_writes = off") {
+		t.Errorf("full_page_writes off gives %v", refused)
+	}
+	reload("ALTER SYSTEM RESET full_page_writes")
+}
+
+// rotated replaces the password of a role, and the file that names it.
+func (d *database) rotated(t *testing.T) {
+	d.empty(t)
+	hba, err := os.ReadFile(d.server.Path("pg_hba.conf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(d.server.Path("pg_hba.conf"), append([]byte("local all rotated scram-sha-256\n"), hba...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	passfile := filepath.Join(t.TempDir(), "pgpass")
+	set := func(password string) {
+		t.Helper()
+		if err := os.WriteFile(passfile, []byte("*:*:*:rotated:"+password+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set("one")
+	d.exec(t, "CREATE ROLE rotated LOGIN SUPERUSER PASSWORD 'one'")
+	d.exec(t, "SELECT pg_reload_conf()")
+	s := openPostgres(t, d.server.URL("rotated", d.name)+"&passfile="+url.QueryEscape(passfile))
+	if _, err := s.Get(t.Context(), "x"); err != nil {
+		t.Fatal(err)
+	}
+	d.exec(t, "ALTER ROLE rotated PASSWORD 'two'")
+	d.exec(t, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'rotated'")
+	for err == nil || !strings.Contains(err.Error(), "28P01") { // a connection of before may be tried first
+		if _, err = s.Get(t.Context(), "x"); err == nil {
+			t.Fatal("the old password is taken")
+		}
+	}
+	set("two")
+	if _, err := s.Get(t.Context(), "x"); err != nil {
+		t.Error(err)
+	}
+}
+
+// pooler refuses a pooler in transaction mode with what to do, and works through one in session mode.
+func (d *database) pooler(t *testing.T) {
+	d.empty(t)
+	s := openPostgres(t, d.server.NewPooler(t, "session").URL(d.name))
+	if ok, err := s.Swap(t.Context(), "x", lease.Record{}, lease.Record{Term: 1}); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	transaction := d.server.NewPooler(t, "transaction").URL(d.name)
+	var err error
+	for range 2 {
+		for s, n := openPostgres(t, transaction), 0; n < 2 && err == nil; n++ {
+			_, err = s.Get(t.Context(), "x")
+		}
+	}
+	if !errors.Is(err, lease.ErrStore) || !strings.Contains(err.Error(), "session mode") {
+		t.Errorf("a pooler in transaction mode gives %v", err)
 	}
 }
 

@@ -249,7 +249,7 @@ func (s *Server) Run() {
 	if s.place != nil {
 		address, start = s.place.Address, s.place.Start
 	}
-	s.cmd = s.command("postgres", "-D", filepath.Join(s.dir, "data"), "-k", s.dir, "-c", "listen_addresses="+address, "-p", port, "-c", "fsync=on",
+	s.cmd = s.command("postgres", "-D", filepath.Join(s.dir, "data"), "-k", s.dir, "-c", "listen_addresses="+address, "-p", port,
 		"-c", "max_connections=200", "-c", "log_min_messages=log", "-c", "deadlock_timeout=100ms")
 	// It must not outlive a test that panics.
 	attr := *s.attr
