@@ -51,13 +51,14 @@
 //
 // # What this does not do
 //
-// It promises what the server promises: Open refuses a server with fsync or
-// synchronous_commit off, and a standby, but a failover to a replica that lags loses the commits that
-// the replica lacks; use synchronous replication for that. The role roost_service prevents
+// It promises what the server promises. Each transaction raises synchronous_commit to on where it is lower, and is refused while fsync or
+// full_page_writes is off; a commit with a warning is unknown. Open refuses a standby. A failover to a replica that lags loses the commits that
+// the replica lacks: processes that stored one of them end, see marks. Use synchronous replication. The role roost_service prevents
 // events from being changed or deleted, but it does not distinguish services: a malicious
 // service can claim shards that it does not own, or hold a lock by calling a function
 // inside its own transaction. The files of tables do not shrink: autovacuum makes the
 // space of removed rows usable again. Forgetting a command id frees no space, because the id stays
 // in its record. The schema's name is fixed: one journal per database. A connection
-// pooler must keep a session per connection, because prepared statements are used.
+// pooler must keep a session per connection, because settings and prepared statements are used; one that does not is refused, if
+// that is noticed when a connection is made.
 package postgres

@@ -160,7 +160,14 @@ func open(ctx context.Context, parsed *pgxpool.Config, cfg journal.Config) (*Dri
 	}
 	d.reads.generation = d.generation
 	// Now there are two connections. If a pooler puts them into one session of the server, the second one has taken it over.
-	if err := d.writes.AcquireFunc(ctx, func(conn *pgxpool.Conn) error { return checkSession(ctx, conn.Conn()) }); err != nil {
+	err = d.writes.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
+		if err := checkSession(ctx, conn.Conn()); err != nil {
+			return err
+		}
+		_, err := conn.Exec(ctx, "SELECT roost.number_entities()")
+		return explain(err)
+	})
+	if err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil
@@ -251,18 +258,29 @@ func checkPrimary(ctx context.Context, conn *pgconn.PgConn) error {
 	return err
 }
 
-// checkServer refuses a server whose commits could be lost in a power cut.
+// checkServer refuses a server whose commits could be lost in a power cut, and a role without rights.
 func checkServer(ctx context.Context, conn *pgx.Conn) error {
-	for _, name := range []string{"fsync", "synchronous_commit"} {
-		var value string
-		if err := conn.QueryRow(ctx, "SELECT current_setting($1)", name).Scan(&value); err != nil {
-			return err
+	_, err := conn.Exec(ctx, durableSQL, pgx.QueryExecModeExec)
+	return explain(err)
+}
+
+// durableSQL makes a transaction durable. The functions of the schema that write do so themselves.
+const durableSQL = "SELECT roost.durable()"
+
+// transact runs f in a transaction, which is durable if it returns nil.
+func transact(ctx context.Context, conn *pgx.Conn, f func(pgx.Tx) error) error {
+	expect(conn)
+	err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		err := f(tx)
+		if err == nil { // not before: f may make the schema
+			_, err = tx.Exec(ctx, durableSQL)
 		}
-		if value == "off" {
-			return fmt.Errorf("the server runs with %s = off: what it commits may be lost; switch it on", name)
-		}
+		return err
+	})
+	if err == nil {
+		err = warned(conn)
 	}
-	return nil
+	return err
 }
 
 // makeSchema creates the schema if there is none, checks its format, and returns its
@@ -278,7 +296,7 @@ func makeSchema(ctx context.Context, c *pgx.ConnConfig) (journal.Facts, error) {
 		return journal.Facts{}, err
 	}
 	if !exists {
-		err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		err = transact(ctx, conn, func(tx pgx.Tx) error {
 			if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", schemaLock); err != nil {
 				return err
 			}

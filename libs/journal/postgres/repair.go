@@ -102,7 +102,7 @@ func (d *Driver) Repair(ctx context.Context, r *journal.Repair) (journal.RepairP
 	var plan journal.RepairPlan
 	var refused error
 	err := d.write(ctx, func(conn *pgx.Conn) error {
-		err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		err := transact(ctx, conn, func(tx pgx.Tx) error {
 			now := d.clock.Now()
 			t := &repairTx{ctx: ctx, d: d, tx: tx, now: now}
 			var err error

@@ -34,10 +34,7 @@ func Restore(ctx context.Context, connection string, r *backup.Reader, cfg journ
 		return restored, fmt.Errorf("%w: the backup is of a journal in %s, and can be restored to such a one only", journal.ErrIdentity, r.Header().Store)
 	}
 	err = alone(ctx, connection, cfg, func(conn *pgx.Conn) error {
-		if err := checkServer(ctx, conn); err != nil {
-			return err
-		}
-		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) (err error) {
+		return transact(ctx, conn, func(tx pgx.Tx) (err error) {
 			restored, err = restoreTo(ctx, tx, r, cfg, o)
 			if err == nil && o.DryRun {
 				err = errDry
@@ -193,6 +190,6 @@ func renew(ctx context.Context, tx pgx.Tx, facts journal.Facts, fence sharding.F
 		return err
 	}
 	// A number of an entity is never given to another one.
-	_, err := tx.Exec(ctx, `SELECT setval('roost.entity_id', greatest((SELECT last_value FROM roost.entity_id), (SELECT max(id) FROM roost.entity)))`)
+	_, err := tx.Exec(ctx, "SELECT roost.number_entities()")
 	return err
 }

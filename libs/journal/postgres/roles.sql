@@ -32,4 +32,4 @@ END $$;
 
 GRANT USAGE ON SCHEMA roost TO roost_service, roost_reader;
 GRANT SELECT ON ALL TABLES IN SCHEMA roost TO roost_service, roost_reader;
-GRANT EXECUTE ON FUNCTION roost.commit_batch, roost.append_records, roost.trim_records, roost.declare_facts TO roost_service;
+GRANT EXECUTE ON FUNCTION roost.durable, roost.number_entities, roost.commit_batch, roost.append_records, roost.trim_records, roost.declare_facts TO roost_service;

@@ -112,6 +112,39 @@ CREATE TABLE roost.send (
 CREATE INDEX pending_send ON roost.send (type, shard, entity, seq) WHERE pending > 0;
 CREATE INDEX dead_send ON roost.send (type, shard, entity, seq) WHERE dead > 0;
 
+-- durable makes the transaction survive a power cut and a failover. Every transaction that writes calls it, because
+-- what holds when a connection is made may be changed while it lasts (ALTER SYSTEM and a reload). It raises
+-- synchronous_commit where that is too low, and never lowers it: remote_apply stays. What a transaction cannot set is refused.
+CREATE FUNCTION roost.durable()
+RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+	IF pg_catalog.current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') THEN
+		PERFORM pg_catalog.set_config('synchronous_commit', 'on', true);
+	END IF;
+	IF pg_catalog.current_setting('fsync') = 'off' OR pg_catalog.current_setting('full_page_writes') = 'off' THEN
+		RAISE EXCEPTION 'the server runs with fsync = %, full_page_writes = %: what it commits may be lost; switch both on',
+			pg_catalog.current_setting('fsync'), pg_catalog.current_setting('full_page_writes') USING ERRCODE = 'RO003';
+	END IF;
+END $$;
+
+-- number_entities sets the sequence of entity numbers to the highest number in use, if it is behind, and reports whether it was:
+-- logical replication copies no sequences. What it sets stays even if the transaction is rolled back.
+CREATE FUNCTION roost.number_entities()
+RETURNS boolean LANGUAGE plpgsql
+SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	highest bigint;
+BEGIN
+	PERFORM pg_advisory_xact_lock(7267371937); -- one at a time: nobody sets it to a number that was read earlier
+	SELECT max(x.id) INTO highest FROM roost.entity x;
+	IF highest IS NULL OR highest <= (SELECT s.last_value FROM roost.entity_id s) THEN
+		RETURN false;
+	END IF;
+	PERFORM setval('roost.entity_id', highest);
+	RETURN true;
+END $$;
+
 -- deliver notes what has become of some of the sends of a record: as is the state in which
 -- they have ended. What is done stays done, and a dead letter can only become done.
 CREATE FUNCTION roost.deliver(of_entity bigint, of_seq bigint, places int[], ended int)
@@ -260,6 +293,7 @@ BEGIN
 	IF NOT FOUND THEN
 		RAISE EXCEPTION 'the journal has another generation' USING ERRCODE = 'RO001';
 	END IF;
+	PERFORM roost.durable();
 	PERFORM FROM unnest(e_id) AS u (id) JOIN roost.entity x ON x.id = ANY (ARRAY[u.id]) ORDER BY u.id FOR UPDATE OF x;
 	UPDATE roost.entity x SET stripped = least(greatest(x.stripped, u.stripped), x.cut), swept = u.swept
 		FROM unnest(e_id, e_stripped, e_swept) AS u (id, stripped, swept) WHERE x.id = ANY (ARRAY[u.id]);
@@ -363,6 +397,7 @@ BEGIN
 	IF NOT FOUND THEN
 		RAISE EXCEPTION 'the journal has another generation' USING ERRCODE = 'RO001';
 	END IF;
+	PERFORM roost.durable();
 	verdict := array_fill(3, ARRAY[ops]);
 	epoch := array_fill(0::bigint, ARRAY[ops]);
 	owner := epoch;
@@ -613,6 +648,7 @@ BEGIN
 			ON CONFLICT DO NOTHING;
 		GET DIAGNOSTICS written = ROW_COUNT;
 		IF written <> fresh THEN
+			PERFORM roost.number_entities(); -- the number may be in use, and not the name
 			RAISE EXCEPTION 'an entity was made at the same time' USING ERRCODE = 'serialization_failure';
 		END IF;
 	END IF;
@@ -695,6 +731,7 @@ BEGIN
 	IF NOT FOUND THEN
 		RAISE EXCEPTION 'the journal has another generation' USING ERRCODE = 'RO001';
 	END IF;
+	PERFORM roost.durable();
 	-- In the order in which commit_batch locks them.
 	PERFORM FROM (SELECT unnest(s_type) AS type, unnest(s_shard) AS shard, unnest(s_epoch) AS epoch) u
 		CROSS JOIN LATERAL (SELECT FROM roost.fence f
@@ -765,6 +802,7 @@ RETURNS boolean LANGUAGE plpgsql
 SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
+	PERFORM roost.durable();
 	-- One at a time from here on.
 	PERFORM FROM roost.meta m WHERE m.one AND m.generation = of_generation AND coalesce(m.cluster, of_cluster) = of_cluster FOR UPDATE;
 	IF NOT FOUND THEN
@@ -779,4 +817,4 @@ BEGIN
 	RETURN true;
 END $$;
 
-REVOKE ALL ON FUNCTION roost.trim, roost.purge, roost.deliver, roost.trim_records, roost.commit_batch, roost.append_records, roost.declare_facts FROM PUBLIC;
+REVOKE ALL ON FUNCTION roost.durable, roost.number_entities, roost.trim, roost.purge, roost.deliver, roost.trim_records, roost.commit_batch, roost.append_records, roost.declare_facts FROM PUBLIC;

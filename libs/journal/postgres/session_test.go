@@ -16,6 +16,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/journal/postgres/postgrestest"
+	"github.com/roost-cluster/roost/libs/sharding"
 )
 
 // TestRotatedPassword replaces the password of a role and the file that names it while the journal is open.
@@ -169,5 +170,111 @@ func TestPoolerInTransactionMode(t *testing.T) {
 	_, err := Open(t.Context(), pooler, journal.DefaultConfig())
 	if !errors.Is(err, errPooler) || errors.Is(err, journal.ErrUnreachable) {
 		t.Errorf("open: %v", err)
+	}
+}
+
+// TestDurabilityWhileOpen switches the durability of the server off while the journal is open: each commit is durable all the same, or refused.
+func TestDurabilityWhileOpen(t *testing.T) {
+	t.Parallel()
+	server := postgrestest.Start(t)
+	name, url := newDatabase(t, server)
+	b := openAt(t, url, journal.DefaultConfig())
+	if _, err := b.Declare(t.Context(), journal.Declaration{Cluster: "blue"}); err != nil {
+		t.Fatal(err)
+	}
+	conn := connect(t, url)
+	mustExec(t, conn, "CREATE TABLE seen (tab text, setting text)")
+	mustExec(t, conn, "CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO public.seen VALUES (TG_TABLE_NAME, current_setting('synchronous_commit')); RETURN NULL; END $$")
+	for _, table := range []string{"type", "fence", "entity", "record", "snapshot"} { // at the commit
+		mustExec(t, conn, "CREATE CONSTRAINT TRIGGER see AFTER INSERT OR UPDATE ON roost."+table+" DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION see()")
+	}
+	set := func(name, value string) {
+		t.Helper()
+		mustExec(t, conn, "ALTER SYSTEM SET "+name+" = '"+value+"'")
+		mustExec(t, conn, "SELECT pg_reload_conf()")
+		for got := ""; got != value; { // other sessions have it before their next statement
+			if err := conn.QueryRow(t.Context(), "SELECT current_setting($1)", name).Scan(&got); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	epoch, seq := sharding.Epoch(0), uint64(0)
+	for _, c := range []struct{ setting, want string }{{"off", "on"}, {"local", "on"}, {"remote_write", "on"}, {"on", "on"}, {"remote_apply", "remote_apply"}} {
+		set("synchronous_commit", c.setting)
+		mustExec(t, conn, "DELETE FROM seen")
+		epoch++
+		seq++
+		commit(t, b, claim(epoch))
+		commit(t, b, add(epoch, alice, seq))
+		commit(t, b, journal.Op{Snapshot: &journal.WriteSnapshot{Shard: shard, Epoch: epoch, Entity: alice, Snapshot: journal.Snapshot{Seq: seq}}})
+		typ := sharding.TypeDesc{Type: sharding.EntityType(fmt.Sprint("T", epoch)), Shards: 1}
+		if _, err := b.Declare(t.Context(), journal.Declaration{Cluster: "blue", Types: []sharding.TypeDesc{typ}}); err != nil {
+			t.Fatal(err)
+		}
+		var got string
+		if err := conn.QueryRow(t.Context(), "SELECT string_agg(DISTINCT setting, ' ') || count(DISTINCT tab) FROM seen").Scan(&got); err != nil || got != c.want+"5" {
+			t.Errorf("with synchronous_commit = %s: %s (%v), want %s in 5 tables", c.setting, got, err, c.want)
+		}
+	}
+	for _, name := range []string{"fsync", "full_page_writes"} {
+		set(name, "off")
+		if _, err := b.Commit(t.Context(), []journal.Op{add(epoch, alice, seq+1)}); !errors.Is(err, journal.ErrNotCommitted) || !strings.Contains(err.Error(), name+" = off") {
+			t.Errorf("with %s = off: %v", name, err)
+		}
+		if _, err := Open(t.Context(), url, journal.DefaultConfig()); err == nil || !strings.Contains(err.Error(), name+" = off") {
+			t.Errorf("open with %s = off: %v", name, err)
+		}
+		set(name, "on")
+		seq++
+		commit(t, b, add(epoch, alice, seq))
+	}
+	// What was acknowledged while the server said off survives a crash.
+	set("wal_writer_delay", "10s")
+	set("synchronous_commit", "off")
+	for range 5 {
+		seq++
+		commit(t, b, add(epoch, alice, seq))
+	}
+	server.Kill()
+	server.Run()
+	var last uint64
+	if err := connect(t, server.URL(postgrestest.Superuser, name)).QueryRow(t.Context(), "SELECT last FROM roost.entity").Scan(&last); err != nil || last != seq {
+		t.Errorf("after a crash, the last record is %d, want %d; %v", last, seq, err)
+	}
+}
+
+// TestEntityNumbers: the sequence of entity numbers is behind, as after a logical replication.
+func TestEntityNumbers(t *testing.T) {
+	t.Parallel()
+	server := postgrestest.Start(t)
+	_, url := newDatabase(t, server)
+	b := openAt(t, url, journal.DefaultConfig())
+	commit(t, b, claim(1))
+	named := func(n int) journal.Op {
+		return add(1, sharding.Entity{Type: "Account", ID: sharding.EntityID(fmt.Sprint("e", n))}, 1)
+	}
+	for n := range 20 {
+		commit(t, b, named(n))
+	}
+	conn := connect(t, url)
+	mustExec(t, conn, "SELECT setval('roost.entity_id', 1, false)")
+	// While the journal is open: the first commit finds out.
+	if _, err := b.Commit(t.Context(), []journal.Op{named(20)}); !errors.Is(err, journal.ErrNotCommitted) {
+		t.Errorf("a number in use: %v", err)
+	}
+	commit(t, b, named(20))
+	two := named(21)
+	two.Append.Records = append(two.Append.Records, sharding.Record{Seq: 2}) // by commit_batch
+	mustExec(t, conn, "SELECT setval('roost.entity_id', 1, false)")
+	if _, err := b.Commit(t.Context(), []journal.Op{two}); !errors.Is(err, journal.ErrNotCommitted) {
+		t.Errorf("a number in use: %v", err)
+	}
+	commit(t, b, two)
+	// When it is opened.
+	mustExec(t, conn, "SELECT setval('roost.entity_id', 1, false)")
+	commit(t, openAt(t, url, journal.DefaultConfig()), named(22))
+	var behind bool
+	if err := conn.QueryRow(t.Context(), "SELECT roost.number_entities() OR (SELECT last_value FROM roost.entity_id) < (SELECT max(id) FROM roost.entity)").Scan(&behind); err != nil || behind {
+		t.Errorf("the sequence is behind: %v", err)
 	}
 }

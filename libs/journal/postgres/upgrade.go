@@ -32,7 +32,7 @@ func Upgrade(ctx context.Context, connection string, cfg journal.Config, dryRun 
 // expand adds to a schema of an earlier format what it lacks, in one transaction, beside
 // processes of the release before.
 func expand(ctx context.Context, conn *pgx.Conn, dryRun bool) (changed bool, err error) {
-	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+	err = transact(ctx, conn, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", schemaLock); err != nil {
 			return err
 		}
@@ -74,7 +74,7 @@ func Activate(ctx context.Context, connection string, cfg journal.Config, format
 		if err != nil || !changed || dryRun {
 			return err
 		}
-		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		return transact(ctx, conn, func(tx pgx.Tx) error {
 			_, err := tx.Exec(ctx, "UPDATE roost.meta SET min_reader = $1, min_writer = $2", facts.MinReader, facts.MinWriter)
 			return err
 		})
@@ -83,13 +83,13 @@ func Activate(ctx context.Context, connection string, cfg journal.Config, format
 }
 
 func asOwner(ctx context.Context, connection string, cfg journal.Config, f func(*pgx.Conn, *pgxpool.Config) error) error {
-	parsed, err := pgxpool.ParseConfig(connection)
+	parsed, err := parse(connection)
 	if err != nil {
 		return err // it holds no password
 	}
 	ctx, cancel := context.WithTimeout(ctx, cfg.CommitTimeout)
 	defer cancel()
-	conn, err := pgx.ConnectConfig(ctx, parsed.ConnConfig.Copy())
+	conn, err := connectOnce(ctx, parsed.ConnConfig)
 	if err == nil {
 		defer func() { _ = conn.Close(context.Background()) }()
 		err = f(conn, parsed)
