@@ -21,6 +21,7 @@ import (
 	"sync"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
@@ -123,7 +124,9 @@ func (r *register) ask(request func(*clientv3.Client) error) error {
 	defer late.Stop()
 	client, err := r.connect(current)
 	if err == nil {
-		err = explained(client, request(client))
+		if err = explained(client, request(client)); denied(err) {
+			r.forget(current, client)
+		}
 	}
 	if err != nil {
 		next()
@@ -148,6 +151,27 @@ func (r *register) connect(i int) (*clientv3.Client, error) {
 	}
 	m.client, err = clientv3.New(config)
 	return m.client, err
+}
+
+// denied reports whether the member refused the user. Then the password may have been changed, also while the client was connected.
+func denied(err error) bool {
+	for _, refusal := range []error{rpctypes.ErrAuthFailed, rpctypes.ErrPermissionDenied, rpctypes.ErrUserNotFound, rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision} {
+		if errors.Is(err, refusal) {
+			return true
+		}
+	}
+	return false
+}
+
+// forget closes the client of a member. The next one reads the password again.
+func (r *register) forget(i int, client *clientv3.Client) {
+	m := r.members[i]
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.client == client {
+		m.client = nil
+		_ = client.Close()
+	}
 }
 
 func (r *register) close() error {

@@ -139,6 +139,24 @@ func TestPassword(t *testing.T) {
 	if err := patiently(func(ctx context.Context) error { _, err := s.Get(ctx, "x"); return err }); err != nil {
 		t.Errorf("the right password gives %v", err)
 	}
+	// Changed while the client is connected: it is read again.
+	admin, err := clientv3.New(clientv3.Config{Endpoints: []string{server.Addr()}, Username: "root", Password: "secret", Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = admin.Close() }()
+	if _, err := admin.UserChangePassword(ctx, "root", "changed"); err != nil {
+		t.Fatal(err)
+	}
+	write("changed")
+	for range 3 { // the member refuses the old password first
+		if err = patiently(func(ctx context.Context) error { _, err := s.Get(ctx, "x"); return err }); err == nil {
+			break
+		}
+	}
+	if err != nil {
+		t.Errorf("a changed password gives %v", err)
+	}
 }
 
 func TestNobodyThere(t *testing.T) {
