@@ -354,19 +354,6 @@ func TestDeclareOnce(t *testing.T) {
 	}
 }
 
-// TestUnsafeServer says that a server which may forget is refused.
-func TestUnsafeServer(t *testing.T) {
-	t.Parallel()
-	server := postgrestest.Start(t)
-	name, url := newDatabase(t, server)
-	if err := server.Exec(name, "ALTER DATABASE "+name+" SET synchronous_commit = off"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Open(context.Background(), url, journal.DefaultConfig()); err == nil || !strings.Contains(err.Error(), "synchronous_commit") {
-		t.Fatalf("open: %v", err)
-	}
-}
-
 // TestStandby: a standby that lags does not know who owns a shard now, and what is stored. So a journal is never there, even
 // if nothing else can be reached.
 func TestStandby(t *testing.T) {

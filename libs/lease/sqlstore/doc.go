@@ -8,8 +8,8 @@
 //
 // Because the lease has a schema of its own, the PostgreSQL server may also have the journal. The
 // schema roost_lease is created at the first start, so the role of the connection must be allowed
-// to create it. Or another role creates the schema and its table, and grants the role of the
-// connection USAGE of the schema, and SELECT, INSERT and UPDATE on roost_lease.lease.
+// to create it. Or another role creates the schema (the error has the statements), and grants the role of the
+// connection USAGE of the schema, and SELECT, INSERT and UPDATE on roost_lease.lease. A trigger makes each write durable, or refuses it.
 //
 // A SQLite lease file must not be the journal's file: a journal writer that is stopped in
 // the middle of a transaction would keep others from taking over.
