@@ -113,13 +113,19 @@ func (j *Journal) Failure() error { return j.failure(j.lanes...) }
 func (j *Journal) failure(lanes ...*lane) error {
 	j.failing.Lock()
 	defer j.failing.Unlock()
-	var errs []error
+	var all error
 	for _, l := range lanes {
 		for p := range paths {
-			if f := &l.failures[p]; !f.since.IsZero() {
-				errs = append(errs, fmt.Errorf("%s fail since %s: %w", p, f.since.UTC().Format(time.RFC3339), f.err))
+			f := &l.failures[p]
+			if f.since.IsZero() {
+				continue
 			}
+			err := fmt.Errorf("%s fail since %s: %w", p, f.since.UTC().Format(time.RFC3339), f.err)
+			if all != nil {
+				err = fmt.Errorf("%w; %w", all, err) // in one line, for readiness
+			}
+			all = err
 		}
 	}
-	return errors.Join(errs...)
+	return all
 }

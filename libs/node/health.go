@@ -117,15 +117,18 @@ func (h *health) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	for _, r := range results {
 		switch {
 		case failed(r.err):
-			fmt.Fprintf(w, "[-] %s: %v\n", r.name, r.err)
+			fmt.Fprintf(w, "[-] %s: %s\n", r.name, inLine(r.err))
 		case r.err != nil:
-			fmt.Fprintf(w, "[!] %s: %v\n", r.name, r.err)
+			fmt.Fprintf(w, "[!] %s: %s\n", r.name, inLine(r.err))
 		case query.Has("verbose"):
 			fmt.Fprintf(w, "[+] %s\n", r.name)
 		}
 	}
 	fmt.Fprintln(w, word)
 }
+
+// inLine returns the text of an error in one line: errors of drivers have several.
+func inLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
 
 // phase is the node's position in its life cycle, and what a start waits for; it is the
 // readiness check "node".

@@ -219,7 +219,7 @@ func TestHealth(t *testing.T) {
 func TestWarning(t *testing.T) {
 	h := health{timeout: time.Second}
 	h.add("good", func(context.Context) error { return nil })
-	h.add("journal", func(context.Context) error { return Warn(errors.New("the log grows")) })
+	h.add("journal", func(context.Context) error { return Warn(errors.New("the log\n\tgrows")) })
 	answer := func(query string) string {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest("GET", "/readyz"+query, nil))

@@ -3,8 +3,16 @@
 package postgres
 
 import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	crand "crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
+	"math/big"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -75,6 +83,46 @@ func TestRotatedPassword(t *testing.T) {
 	}
 	if err != nil || l.LastSeq != 1 {
 		t.Fatalf("load: %+v, %v", l, err)
+	}
+}
+
+// TestRotatedCertificate replaces the client certificate and its key between two connections.
+func TestRotatedCertificate(t *testing.T) {
+	cert, key := filepath.Join(t.TempDir(), "cert.pem"), filepath.Join(t.TempDir(), "key.pem")
+	renew := func() (der []byte) {
+		t.Helper()
+		private, err := ecdsa.GenerateKey(elliptic.P256(), crand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		template := &x509.Certificate{SerialNumber: big.NewInt(1)}
+		if der, err = x509.CreateCertificate(crand.Reader, template, template, &private.PublicKey, private); err != nil {
+			t.Fatal(err)
+		}
+		text, err := x509.MarshalPKCS8PrivateKey(private)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for path, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: der}, key: {Type: "PRIVATE KEY", Bytes: text}} {
+			if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return der
+	}
+	renew()
+	c, err := parse("postgres://roost@/roost?host=db1.example.net,db2.example.net&sslmode=require&sslcert=" + url.QueryEscape(cert) + "&sslkey=" + url.QueryEscape(key))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fresh, next := renew(), c.ConnConfig.Copy()
+	if err := c.BeforeConnect(t.Context(), next); err != nil {
+		t.Fatal(err)
+	}
+	for _, used := range []*tls.Config{next.TLSConfig, next.Fallbacks[0].TLSConfig} {
+		if !bytes.Equal(used.Certificates[0].Certificate[0], fresh) {
+			t.Error("a connection uses the certificate of before")
+		}
 	}
 }
 
