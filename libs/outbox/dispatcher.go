@@ -60,8 +60,11 @@ type typeQueue struct {
 	shape    Type // zero: not known
 	// retrying has the pairs in Dispatcher.retries by the shard of their addressee, see Type.shardOf.
 	retrying map[uint32]map[*pair]struct{}
-	// events has the times of the last events that have made shards, or entities, ready for commands.
-	events map[mark]time.Time
+	// events has the times of the last events that have made shards, or entities, ready for commands; servedAt is
+	// that of the last one that has made all shards ready.
+	events   map[mark]time.Time
+	servedAt time.Time
+	forgetAt time.Time // when old events are forgotten; zero: there are none
 }
 
 // addressee is an entity to which commands are under way: the target of a send, or a sender that takes
@@ -167,6 +170,7 @@ func (d *Dispatcher) Step(now time.Time, in Input, out *Outputs) {
 	case Released:
 		d.released(&in)
 	case Tick:
+		d.forgetEvents()
 	}
 	d.advance()
 	d.out = nil

@@ -30,6 +30,17 @@ type mark struct {
 func (d *Dispatcher) served(in *Served) {
 	q := d.typeOf(in.Type.Type)
 	d.learnShape(q, in.Type)
+	if in.All {
+		q.servedAt = d.now
+		var list []*pair
+		for _, set := range q.retrying { // order-free: sorted below
+			for p := range set {
+				list = append(list, p)
+			}
+		}
+		d.hastenAll(list)
+		return
+	}
 	for _, index := range in.Shards {
 		d.event(q, mark{shard: index})
 	}
@@ -94,12 +105,10 @@ func (d *Dispatcher) learnShape(q *typeQueue, s Type) {
 
 // event retries the pairs that wait for an event, and remembers the event for attempts that are in flight.
 func (d *Dispatcher) event(q *typeQueue, m mark) {
-	for old, at := range q.events { // order-free: old ones are deleted
-		if d.now.Sub(at) > 2*d.cfg.AttemptTimeout { // every attempt that began before has ended
-			delete(q.events, old)
-		}
-	}
 	q.events[m] = d.now
+	if q.forgetAt.IsZero() {
+		q.forgetAt = d.now.Add(2 * d.cfg.AttemptTimeout)
+	}
 	var list []*pair
 	for p := range q.retrying[m.shard] { // order-free: sorted below
 		if m.id == "" || m.id == p.addressee().ID {
@@ -107,6 +116,27 @@ func (d *Dispatcher) event(q *typeQueue, m mark) {
 		}
 	}
 	d.hastenAll(list)
+}
+
+// forgetEvents forgets the events that no attempt in flight can have missed: each that began before them, or in the
+// time early after them, has ended. It looks at all events of a type once per such time, not with each event: when a
+// region is lost, all its shards are served anew one after the other.
+func (d *Dispatcher) forgetEvents() {
+	for _, q := range d.types {
+		if q.forgetAt.IsZero() || d.now.Before(q.forgetAt) {
+			continue
+		}
+		kept := map[mark]time.Time{}  // a new one: a map does not shrink
+		for m, at := range q.events { // order-free: copied
+			if d.now.Sub(at) <= 2*d.cfg.AttemptTimeout {
+				kept[m] = at
+			}
+		}
+		q.events, q.forgetAt = kept, time.Time{}
+		if len(kept) > 0 {
+			q.forgetAt = d.now.Add(2 * d.cfg.AttemptTimeout)
+		}
+	}
 }
 
 // hastenAll retries pairs early, in the order in which they have failed.
@@ -140,8 +170,8 @@ func (d *Dispatcher) retry(p *pair) {
 	d.retries.Push(p)
 	q := d.typeOf(p.addressee().Type)
 	q.index(p)
-	for _, m := range []mark{{shard: p.shard}, {p.shard, p.addressee().ID}} {
-		if at, ok := q.events[m]; ok && p.began.Before(at.Add(early)) && !mutant.On("early-in-flight") {
+	for _, at := range []time.Time{q.servedAt, q.events[mark{shard: p.shard}], q.events[mark{p.shard, p.addressee().ID}]} {
+		if p.began.Before(at.Add(early)) && !mutant.On("early-in-flight") {
 			d.hasten(p)
 		}
 	}

@@ -62,6 +62,7 @@ type (
 	Served struct {
 		Type   Type
 		Shards []uint32
+		All    bool // every shard of the type, even if Shards does not name it
 	}
 	// Released: entities of a type are no longer quarantined. The sends to them that fail are tried again now.
 	Released struct {

@@ -64,11 +64,7 @@ func (c *ControlCore) newlyHosted(types []sharding.TypeDesc) (list []*sharding.T
 func (c *ControlCore) hastenSends(hosted []*sharding.TypeDesc, rows []sharding.Row, released []outbox.Released) {
 	var served []outbox.Served
 	for _, t := range hosted {
-		all := outbox.Served{Type: typeOfSends(t)}
-		for i := range t.Shards {
-			all.Shards = append(all.Shards, i)
-		}
-		served = append(served, all)
+		served = append(served, outbox.Served{Type: typeOfSends(t), All: true})
 	}
 	for _, row := range rows {
 		if row.Phase != sharding.Serving {
@@ -82,7 +78,9 @@ func (c *ControlCore) hastenSends(hosted []*sharding.TypeDesc, rows []sharding.R
 			}
 			i, served = len(served), append(served, outbox.Served{Type: typeOfSends(t)})
 		}
-		served[i].Shards = append(served[i].Shards, row.Shard.Index)
+		if !served[i].All {
+			served[i].Shards = append(served[i].Shards, row.Shard.Index)
+		}
 	}
 	if mutant.On("served-anew") {
 		served = nil
