@@ -42,7 +42,7 @@ func keysOf(t *testing.T) map[string][]string {
 // notKeys look like keys in a text and are something else.
 var notKeys = map[string]bool{
 	"service.name": true, "service.version": true, "service.instance": true, "http.route": true, "http.request": true, "http.response": true, // OpenTelemetry's attributes
-	"memory.max": true, "memory.limit_in_bytes": true, // files of control groups
+	"memory.max": true, "memory.stat": true, "memory.limit_in_bytes": true, // files of control groups
 	"journal.append": true,                                                                                                   // a span
 	"cluster.json":   true, "journal.db": true, "lease.db": true, "discovery.md": true, "memory.md": true, "health.md": true, // files
 	"discovery.k8s": true, "coordinator.prod": true, "tls.crt": true, // names of Kubernetes

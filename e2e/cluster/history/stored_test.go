@@ -133,7 +133,7 @@ func form(events ...string) []byte {
 	b := []byte("\x01\x02\x03\x04")
 	b = binary.AppendUvarint(b, 1<<32|7)
 	b = binary.AppendUvarint(b, 1_700_000_000_000)
-	b = append(b, "hashhash\x05key-1"...)
+	b = append(b, "hashhashhashhash\x05key-1"...)
 	b = append(b, byte(len(events)))
 	for _, e := range events {
 		b = append(b, "\x05Added\x01\x00\x00"...)
